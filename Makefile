@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#
+#   make            build/libvma.so, build/vma_stats, the man page
+#   make demo       the two-minute proof (root)        make test    [ONLY=step,step] every test (root)
+#   make bench      [ONLY=name,name] (root)            make check   unit tests and symbols, no root
+#   make fuzz       [SECONDS_EACH=600] [ONLY=name]     make lint    make format
+#   make install    [DESTDIR=] [PREFIX=/usr/local]     make clean
+#
+# V=1 shows the commands whole. SANITIZE=1 (address, undefined) builds into build/asan, SANITIZE=thread into build/tsan,
+# BUILD=directory anywhere else. CC=clang works; a change of flags rebuilds.
+
+.DEFAULT_GOAL := all
+.DELETE_ON_ERROR:
+.SUFFIXES:
+.SECONDARY:
+SHELL := /bin/bash
+
+PREFIX ?= /usr/local
+SYSCONFDIR ?= /etc
+SANITIZE ?=
+SECONDS_EACH ?= 600
+ONLY ?=
+comma := ,
+PYTHON ?= /usr/bin/python3
+CLANG ?= clang
+BPFTOOL ?= $(firstword $(wildcard /usr/sbin/bpftool /usr/bin/bpftool) bpftool)
+
+# One line, no recipe noise: these make network namespaces.
+ROOT_GOALS := $(filter demo test bench,$(MAKECMDGOALS))
+ifneq ($(ROOT_GOALS),)
+ifneq ($(shell id -u),0)
+$(error make $(firstword $(ROOT_GOALS)) needs root, because it makes network namespaces: sudo make $(firstword $(ROOT_GOALS)))
+endif
+endif
+
+ifeq ($(SANITIZE),)
+BUILD ?= build
+else ifeq ($(SANITIZE),thread)
+BUILD ?= build/tsan
+SAN := -fsanitize=thread
+else ifeq ($(SANITIZE),1)
+BUILD ?= build/asan
+SAN := -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
+else
+$(error SANITIZE=$(SANITIZE) is not known: use SANITIZE=1 (address and undefined) or SANITIZE=thread)
+endif
+B := $(BUILD)
+
+# One short line for each file, the command itself with V=1.
+V ?=
+Q := $(if $(V),,@)
+say = $(if $(V)$(findstring s,$(firstword -$(MAKEFLAGS))),@:,@printf '  %-6s %s\n' '$(1)' '$@')
+
+CPPFLAGS_ALL := -D_GNU_SOURCE= -Ilib -Iinclude -I$(B)/bpf -I/usr/include/libnl3 $(CPPFLAGS)
+CFLAGS_ALL := -std=gnu11 -O2 -g -Wall -Wextra -Werror -pthread $(CFLAGS)
+LIB_CFLAGS := -fPIC -fvisibility=hidden -fno-semantic-interposition -ftls-model=initial-exec
+LIBS := -lxdp -lbpf -lnl-route-3 -lnl-3 -lpthread -ldl
+LDFLAGS_ALL := -Wl,-z,now -Wl,-z,relro $(LDFLAGS)
+
+LIB_SRC := $(sort $(shell find lib -name '*.c'))
+CORE_SRC := $(filter-out lib/preload/%,$(LIB_SRC))
+LIB_OBJ := $(LIB_SRC:%.c=$(B)/obj/%.o)
+CORE_OBJ := $(CORE_SRC:%.c=$(B)/obj/%.o)
+MAP := $(wildcard lib/preload/libvma.map)
+STATS_SRC := $(wildcard tools/vma_stats/*.c)
+STATS_OBJ := $(STATS_SRC:%.c=$(B)/obj/%.o)
+BPF_SRC := $(wildcard bpf/*.bpf.c)
+SKEL := $(BPF_SRC:bpf/%.bpf.c=$(B)/bpf/%.skel.h)
+UNIT := $(patsubst tests/unit/%.c,$(B)/tests/unit/%,$(wildcard tests/unit/test_*.c))
+HELPERS := $(patsubst tests/integration/%.c,$(B)/tests/integration/%,$(shell find tests/integration -name '*.c'))
+BENCH_BIN := $(patsubst tests/bench/%.c,$(B)/bench/bin/%,$(wildcard tests/bench/*.c))
+FUZZ := $(patsubst tests/fuzz/%.c,$(B)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
+FUZZ_OBJ := $(CORE_SRC:%.c=$(B)/fuzz/obj/%.o)
+MAN := $(B)/libvma.7
+TOOLS := $(B)/vma_stats
+CONF := etc/libvma.conf
+DOCS := $(wildcard docs/*.5 docs/*.8)
+
+.PHONY: all lib demo test check bench install clean lint format fuzz \
+	unit helpers bench-bin fuzz-bin deps
+
+all: lib $(TOOLS) $(MAN)
+lib: $(B)/libvma.so
+unit: $(UNIT)
+helpers: $(HELPERS)
+bench-bin: $(BENCH_BIN)
+fuzz-bin: $(FUZZ)
+
+# The compiler and its flags, so that a change of either rebuilds.
+FLAGS_NOW := $(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) $(LIB_CFLAGS) $(SAN) $(LDFLAGS_ALL)
+ifneq ($(MAKECMDGOALS),clean)
+$(shell mkdir -p $(B); echo '$(FLAGS_NOW)' | cmp -s - $(B)/.flags || echo '$(FLAGS_NOW)' > $(B)/.flags)
+endif
+
+# --- the steering programs
+
+$(B)/bpf/%.bpf.o: bpf/%.bpf.c
+	@mkdir -p $(@D)
+	$(call say,BPF)
+	$(Q)$(CLANG) -std=gnu11 -O2 -g -Wall -Wextra -Werror -fno-strict-aliasing -target bpf -mcpu=v3 \
+		-Iinclude -Ibpf -I/usr/include/$(shell uname -m)-linux-gnu -MMD -MP -c $< -o $@
+
+# Made under another name first: a skeleton must never be seen half written.
+$(B)/bpf/%.skel.h: $(B)/bpf/%.bpf.o
+	$(call say,SKEL)
+	$(Q)$(BPFTOOL) gen skeleton $< name $(subst -,_,$*)_bpf > $@.tmp
+	@mv $@.tmp $@
+
+# --- the library
+
+$(B)/obj/%.o: %.c $(B)/.flags | $(SKEL)
+	@mkdir -p $(@D)
+	$(call say,CC)
+	$(Q)$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) $(LIB_CFLAGS) $(SAN) -MMD -MP -c $< -o $@
+
+# No undefined symbol may be left for the application to answer (the sanitizers' own are).
+$(B)/libvma.so: $(LIB_OBJ) $(MAP) $(B)/.flags
+	$(call say,LINK)
+	$(Q)$(CC) -shared $(SAN) $(LDFLAGS_ALL) $(if $(SAN),,-Wl,-z,defs) -Wl,-soname,libvma.so \
+		$(if $(MAP),-Wl$(comma)--version-script=$(MAP)) -o $@ $(LIB_OBJ) -Wl,--as-needed $(LIBS)
+
+# Everything but the libc entry points: for the unit tests and the tools, which take what they need.
+# The list of members is a prerequisite too: a source that went away must leave the archive.
+$(B)/libcore.a: $(CORE_OBJ) $(B)/.core
+	@rm -f $@
+	$(Q)$(AR) rcs $@ $(CORE_OBJ)
+ifneq ($(MAKECMDGOALS),clean)
+$(shell echo '$(CORE_OBJ)' | cmp -s - $(B)/.core || echo '$(CORE_OBJ)' > $(B)/.core)
+endif
+
+$(B)/vma_stats: $(STATS_OBJ) $(B)/libcore.a
+	$(call say,LINK)
+	$(Q)$(CC) $(SAN) $(LDFLAGS_ALL) -o $@ $(STATS_OBJ) $(B)/libcore.a -Wl,--as-needed $(LIBS)
+
+$(B)/gen_man: tools/gen_man.c $(B)/.flags
+	$(call say,CC)
+	$(Q)$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) -MMD -MP -MF $@.d -MT $@ $(LDFLAGS_ALL) -o $@ $<
+
+$(B)/libvma.7: $(B)/gen_man docs/libvma.7.in
+	$(call say,MAN)
+	$(Q)$< docs/libvma.7.in > $@.tmp
+	@mv $@.tmp $@
+
+# --- tests and benchmarks
+
+$(B)/tests/unit/%: tests/unit/%.c $(B)/libcore.a $(B)/.flags | $(SKEL)
+	@mkdir -p $(@D)
+	$(call say,TEST)
+	$(Q)$(CC) $(CPPFLAGS_ALL) -Itests/unit $(CFLAGS_ALL) $(SAN) -MMD -MP -MF $@.d -MT $@ $(LDFLAGS_ALL) \
+		-o $@ $< $(B)/libcore.a -Wl,--as-needed -lcmocka $(LIBS) -lm
+
+$(B)/tests/integration/%: tests/integration/%.c $(B)/libcore.a $(B)/.flags | $(SKEL)
+	@mkdir -p $(@D)
+	$(call say,TEST)
+	$(Q)$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) $(SAN) -MMD -MP -MF $@.d -MT $@ $(LDFLAGS_ALL) \
+		-o $@ $< $(B)/libcore.a -Wl,--as-needed $(LIBS) -lm
+
+$(B)/bench/bin/%: tests/bench/%.c $(B)/.flags | $(SKEL)
+	@mkdir -p $(@D)
+	$(call say,BENCH)
+	$(Q)$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) -MMD -MP -MF $@.d -MT $@ $(LDFLAGS_ALL) \
+		-o $@ $< -Wl,--as-needed $(LIBS) -lm
+
+# libFuzzer is clang's; the library is compiled once more for it, with coverage.
+FUZZ_SAN := address,undefined
+FUZZ_CC := $(CLANG) $(CPPFLAGS_ALL) $(CFLAGS_ALL) -O1 -fno-omit-frame-pointer -fno-sanitize-recover=undefined
+
+$(B)/fuzz/obj/%.o: %.c $(B)/.flags | $(SKEL)
+	@mkdir -p $(@D)
+	$(call say,FUZZ)
+	$(Q)$(FUZZ_CC) -fsanitize=fuzzer-no-link,$(FUZZ_SAN) -MMD -MP -c $< -o $@
+
+$(B)/fuzz/libcore.a: $(FUZZ_OBJ) $(B)/.core
+	@rm -f $@
+	$(Q)$(AR) rcs $@ $(FUZZ_OBJ)
+
+$(B)/fuzz/fuzz_%: tests/fuzz/fuzz_%.c $(B)/fuzz/libcore.a
+	$(call say,FUZZ)
+	$(Q)$(FUZZ_CC) -Itests/fuzz -fsanitize=fuzzer,$(FUZZ_SAN) -MMD -MP -MF $@.d -MT $@ \
+		-o $@ $< $(B)/fuzz/libcore.a -Wl,--as-needed $(LIBS) -lm
+
+# --- what a person runs
+
+deps:
+	@scripts/deps.sh
+
+demo:
+	@scripts/deps.sh
+	@$(MAKE) --no-print-directory all
+	@scripts/demo.sh $(B)
+
+test:
+	@scripts/deps.sh
+	@SANITIZE=$(SANITIZE) ONLY=$(ONLY) scripts/test.sh
+
+check: all unit
+	@scripts/check.sh $(B)
+
+bench:
+	@scripts/deps.sh
+	@$(MAKE) --no-print-directory all bench-bin
+	@$(PYTHON) tests/bench/bench.py --build $(B) $(if $(ONLY),--only $(ONLY)) $(if $(README),--readme)
+
+fuzz: fuzz-bin
+	@scripts/fuzz.sh $(B) $(SECONDS_EACH) $(ONLY)
+
+install: all
+	install -d $(DESTDIR)$(PREFIX)/lib $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(SYSCONFDIR) \
+		$(DESTDIR)$(PREFIX)/share/man/man5 $(DESTDIR)$(PREFIX)/share/man/man7 $(DESTDIR)$(PREFIX)/share/man/man8
+	install -m 755 $(B)/libvma.so $(DESTDIR)$(PREFIX)/lib/libvma.so
+	install -m 755 $(B)/vma_stats $(DESTDIR)$(PREFIX)/bin/vma_stats
+	install -m 644 $(MAN) $(DESTDIR)$(PREFIX)/share/man/man7/libvma.7
+	for page in $(DOCS); do \
+		install -m 644 $$page $(DESTDIR)$(PREFIX)/share/man/man$${page##*.}/$${page##*/} || exit 1; \
+	done
+	[ -e $(DESTDIR)$(SYSCONFDIR)/libvma.conf ] || install -m 644 $(CONF) $(DESTDIR)$(SYSCONFDIR)/libvma.conf
+
+clean:
+	rm -rf build
+
+lint:
+	@$(MAKE) --no-print-directory $(SKEL)
+	@scripts/lint.sh $(B)
+
+format:
+	clang-format -i $$(git ls-files '*.c' '*.h')
+
+-include $(B)/gen_man.d $(LIB_OBJ:.o=.d) $(STATS_OBJ:.o=.d) $(BPF_SRC:bpf/%.bpf.c=$(B)/bpf/%.bpf.d) \
+	$(UNIT:=.d) $(HELPERS:=.d) $(BENCH_BIN:=.d) $(FUZZ_OBJ:.o=.d) $(FUZZ:=.d)

@@ -1,0 +1,114 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#
+# demo.sh [build directory]: the same two sockperf programs, first over kernel sockets, then with
+# libvma.so preloaded into both, side by side; and what vma_stats says about the running server.
+#
+#     [ sockperf client, cpu 1, 10.77.0.2 ] ---- veth ---- [ 10.77.0.1, cpu 0, sockperf server ]
+set -eu -o pipefail
+
+cd "$(dirname "$0")/.."
+# shellcheck source=scripts/ns.sh
+. scripts/ns.sh
+ns_need_root
+
+build=$(realpath "${1:-build}")
+seconds=${DEMO_SECONDS:-3}
+port=11111
+work=
+last_cpu=$(($(nproc) - 1))
+
+finish()
+{
+	ns_clean
+	rm -rf "$work"
+}
+
+fail()
+{
+	echo "demo: $*" >&2
+	exit 1
+}
+
+# on namespace cpu preload command...: in the background of whoever calls it with &. The pid is the command's.
+on()
+{
+	exec ip netns exec "$1" taskset -c "$2" env ${3:+LD_PRELOAD="$3"} "${@:4}"
+}
+
+# server_start preload: sets $server
+server_start()
+{
+	on "$NS_A" 0 "$1" sockperf server -i $NS_IP4_A -p $port >"$work/server" 2>&1 &
+	server=$!
+	ns_wait_udp "$NS_A" $port || { cat "$work/server" >&2; fail "the sockperf server did not start"; }
+}
+
+# Ends the server and sets $messages, how many it received. Not for a subshell, which could not wait for it.
+server_stop()
+{
+	kill -INT "$server"
+	wait "$server" || true
+	messages=$(sed -n 's/.*Total \([0-9]*\) messages received.*/\1/p' "$work/server")
+}
+
+# client preload mode: sockperf's output goes to $work/client
+client()
+{
+	(on "$NS_B" "$last_cpu" "$1" sockperf "$2" -i $NS_IP4_A -p $port -m 64 -t "$seconds") >"$work/client" 2>&1 ||
+		{ cat "$work/client" "$work/server" >&2; fail "sockperf $2 failed"; }
+}
+
+percentile()
+{
+	sed -n "s/.*percentile $1 = *\([0-9.]*\).*/\1/p" "$work/client"
+}
+
+# measure name preload: $work/<name> gets "median p99 rate share", the share (per cent) being that of the kernel's UDP
+measure()
+{
+	local median p99 before kernel
+
+	server_start "$2"
+	client "$2" ping-pong
+	median=$(percentile 50.000)
+	p99=$(percentile 99.000)
+	[ -n "$median" ] || { cat "$work/client" >&2; fail "sockperf printed no median"; }
+	if [ -n "$2" ] && [ -x "$build/vma_stats" ]; then
+		"$build/vma_stats" -p "$server" -v 1 -c 1 >"$work/stats" 2>&1 || true
+	fi
+	server_stop
+
+	server_start "$2"
+	before=$(ns_udp_received "$NS_A")
+	client "$2" throughput
+	server_stop
+	kernel=$(($(ns_udp_received "$NS_A") - before))
+	[ "${messages:-0}" -gt 0 ] || { cat "$work/server" >&2; fail "the server received nothing"; }
+	echo "$median $p99 $((messages / seconds)) $((kernel * 100 / messages))" >"$work/$1"
+}
+
+ns_make
+trap finish EXIT
+work=$(mktemp -d)
+[ -e "$build/libvma.so" ] || fail "there is no $build/libvma.so: run make"
+
+echo "sockperf over a veth pair between two network namespaces, 64-byte UDP messages, $seconds s each"
+echo "  kernel sockets ..."
+measure kernel ""
+echo "  LD_PRELOAD=${build#"$PWD"/}/libvma.so ..."
+measure ours "$build/libvma.so"
+
+echo
+paste -d ' ' "$work/kernel" "$work/ours" | awk '{
+	printf "%-42s %12s %12s %9s\n", "", "kernel", "libvma.so", "ratio"
+	printf "%-42s %12.2f %12.2f %8.1fx\n", "half round trip, median (microseconds)", $1, $5, $1 / $5
+	printf "%-42s %12.2f %12.2f %8.1fx\n", "half round trip, 99th percentile", $2, $6, $2 / $6
+	printf "%-42s %12d %12d %8.1fx\n", "messages received per second", $3, $7, $7 / $3
+	printf "%-42s %11d%% %11d%%\n", "of these through the kernel\047s UDP stack", $4, $8
+}'
+if [ -s "$work/stats" ]; then
+	echo
+	echo "vma_stats of the running server:"
+	cat "$work/stats"
+fi

@@ -1,0 +1,39 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#
+# deps.sh: installs the Debian packages that building, testing and measuring need. Does nothing, and
+# asks no server, when all of them are there.
+set -eu -o pipefail
+
+packages=(
+	gcc libc6-dev linux-libc-dev # the compiler
+	clang libclang-rt-14-dev clang-tidy clang-format cppcheck shellcheck # BPF, fuzzing, lint
+	libxdp-dev libbpf-dev bpftool # AF_XDP and the steering program
+	libnl-3-dev libnl-route-3-dev # the kernel's routes and neighbours
+	libcmocka-dev python3-pytest python3-scapy # tests
+	sockperf iperf3 # measuring
+	python3-matplotlib # the plot
+	iproute2 ethtool tcpdump procps util-linux # namespaces and what is seen in them
+)
+
+missing=()
+for p in "${packages[@]}"; do
+	status=$(dpkg-query -W -f '${db:Status-Status}' "$p" 2>/dev/null || true)
+	[ "$status" = installed ] || missing+=("$p")
+done
+[ ${#missing[@]} -eq 0 ] && exit 0
+
+if [ "$(id -u)" != 0 ]; then
+	echo "deps: these packages are missing and only root can install them: ${missing[*]}" >&2
+	exit 1
+fi
+echo "deps: installing ${missing[*]}"
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+export DEBIAN_FRONTEND=noninteractive
+# The package lists of a fresh machine may be empty or old: read them again only if they do not serve.
+install() { apt-get install -y -qq --no-install-recommends "${missing[@]}" >"$log" 2>&1; }
+if ! install; then
+	apt-get update -qq >"$log" 2>&1 || { cat "$log" >&2; echo "deps: apt-get update failed" >&2; exit 1; }
+	install || { cat "$log" >&2; echo "deps: apt-get install failed" >&2; exit 1; }
+fi

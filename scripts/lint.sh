@@ -1,0 +1,20 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#
+# lint.sh build: clang-tidy over the C sources, cppcheck over those that are installed, shellcheck over the scripts. Silent and 0 when clean.
+set -u -o pipefail
+
+cd "$(dirname "$0")/.." || exit 1
+build=${1:-build}
+rc=0
+flags=(-D_GNU_SOURCE= -Ilib -Iinclude "-I$build/bpf" -I/usr/include/libnl3)
+mapfile -t sources < <(find lib tools tests -name '*.c' | sort)
+mapfile -t installed < <(find lib tools -name '*.c' | sort)
+
+cppcheck --quiet --error-exitcode=1 --std=c11 --inline-suppr --enable=warning,portability -j"$(nproc)" \
+	--suppress=missingIncludeSystem --library=posix --library=gnu --suppressions-list=scripts/cppcheck.suppress \
+	-D_GNU_SOURCE= -D__x86_64__ -D__LP64__ -Ilib -Iinclude "${installed[@]}" || rc=1
+printf '%s\n' "${sources[@]}" |
+	xargs -P "$(nproc)" -I{} clang-tidy --quiet {} -- -std=gnu11 "${flags[@]}" -Itests/unit -Itests/fuzz 2>/dev/null || rc=1
+shellcheck -x scripts/*.sh .ci/run || rc=1
+exit $rc
