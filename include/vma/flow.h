@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Flow keys: what bpf/steer.bpf.c looks up and lib/ring/xdp writes.
+ * Read by bpf/, lib/, tools/ and (later) kmod/: fixed-width types, no libc.
+ */
+#ifndef VMA_FLOW_H
+#define VMA_FLOW_H
+
+#include <linux/types.h>
+
+/* IPv4 addresses are stored v4-mapped (::ffff:a.b.c.d), so one key carries both families. */
+struct vma_addr {
+	__u8 byte[16];
+};
+
+/*
+ * A flow as the local host sees it: "local" is the packet's destination.
+ * A 3-tuple flow has remote = :: and remote_port = 0. A multicast flow has the group as local.
+ * Ports are in host byte order, so that `bpftool map dump` prints the number people know.
+ * There is no implicit padding: the key is hashed as bytes.
+ */
+struct vma_flow_key {
+	struct vma_addr local;
+	struct vma_addr remote;
+	__u16 local_port;
+	__u16 remote_port;
+	__u8 proto; /* IPPROTO_UDP or IPPROTO_TCP */
+	__u8 reserved[3]; /* zero */
+};
+
+/* What the flow's owner is told by a dump; the steering program reads none of it. */
+struct vma_flow_info {
+	__u32 pid;
+	__u32 fd;
+};
+
+/* Who attached the steering program: enough to name the process and to tell it from a later one with the same pid. */
+struct vma_port_owner {
+	__u32 pid;
+	__u32 ifindex;
+	__u64 start_time; /* clock ticks since boot, field 22 of /proc/<pid>/stat */
+};
+
+/* What the steering program counts, for each CPU. */
+struct vma_steer_counters {
+	__u64 passed_gso; /* datagram trains of a registered flow, left to the kernel */
+};
+
+/* An entry of the `ports` map (index: proto_index * 65536 + local port): what the flow table holds for the port. */
+struct vma_port {
+	__u32 flags; /* 0: nothing */
+	/* With VMA_PORT_SOLE4: the one IPv4 flow, so that the flow table need not be asked. Addresses in network order. */
+	__u32 local;
+	__u32 remote; /* 0: any */
+	__u16 remote_port;
+	__u16 reserved;
+};
+
+#define VMA_PORT_3TUPLE 1u /* a 3-tuple or multicast flow with this port exists */
+#define VMA_PORT_EXACT 2u /* a flow with a remote side exists */
+#define VMA_PORT_SOLE4 4u /* exactly one of them is an IPv4 flow */
+
+#define VMA_PORT_INDEX_UDP 0u
+#define VMA_PORT_INDEX_TCP 65536u
+#define VMA_PORT_INDEX_MAX 131072u
+
+#endif

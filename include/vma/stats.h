@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The statistics pages <VMA_STATS_SHMEM_DIR>/vmastat.<pid>: written by the library, mapped read-only by vma_stats
+ * (the few control words: read-write by the same user). One writer for each word, 64-bit, relaxed stores; a reader
+ * may see one counter a moment before another, never half a counter. Fixed-width types, no libc.
+ *
+ *   header | socket[max_sockets]
+ *
+ * A socket's base is what `vma_stats -z` writes and every reader subtracts: zeroing so races with no counting thread
+ * and loses nothing. The library never reads one.
+ */
+#ifndef VMA_STATS_H
+#define VMA_STATS_H
+
+#include <linux/types.h>
+#include "vma/flow.h"
+
+#define VMA_STATS_MAGIC 0x74617453414d5601ull
+/* Raised with every change of a struct below; a tool of another version says so and exits. */
+#define VMA_STATS_VERSION 1u
+
+/* The file is not longer than for this many sockets, whatever VMA_STATS_FD_NUM says. */
+#define VMA_STATS_SOCKETS_MAX 1024
+#define VMA_STATS_RINGS 16
+#define VMA_STATS_CQS 16
+#define VMA_STATS_POOLS 2
+#define VMA_STATS_EPOLLS 32
+#define VMA_STATS_GROUPS 64 /* multicast memberships shown per socket */
+
+struct vma_stats_counters {
+	__u64 packets, bytes, eagain, errors;
+	__u64 os_packets, os_bytes, os_eagain, os_errors;
+};
+
+enum vma_stats_state { /* TCP states of RFC 9293, in the order of view 5 */
+		       VMA_STATE_CLOSED,
+		       VMA_STATE_LISTEN,
+		       VMA_STATE_SYN_SENT,
+		       VMA_STATE_SYN_RCVD,
+		       VMA_STATE_ESTABLISHED,
+		       VMA_STATE_FIN_WAIT_1,
+		       VMA_STATE_FIN_WAIT_2,
+		       VMA_STATE_CLOSE_WAIT,
+		       VMA_STATE_CLOSING,
+		       VMA_STATE_LAST_ACK,
+		       VMA_STATE_TIME_WAIT,
+};
+
+/* In the order of the socket's 64-bit counters that only grow (tools/vma_stats/fields.c). */
+#define VMA_STATS_SOCKET_COUNTERS 25
+struct vma_stats_base {
+	__u32 generation, reserved;
+	__u64 counter[VMA_STATS_SOCKET_COUNTERS];
+};
+
+struct vma_stats_socket {
+	__u32 enabled; /* 0: free; written last at creation, first at removal */
+	__s32 fd;
+	__u64 inode;
+	__u8 family; /* AF_INET or AF_INET6 */
+	__u8 proto; /* IPPROTO_TCP or IPPROTO_UDP */
+	__u8 state; /* enum vma_stats_state, TCP only */
+	__u8 offloaded, blocking, mc_loop, reserved[2];
+	struct vma_addr local, remote; /* v4-mapped for IPv4 */
+	__u16 local_port, remote_port;
+	__s32 mc_if; /* ifindex of IP_MULTICAST_IF */
+	struct vma_addr mc_if_addr; /* its address if the program named one, else zero */
+	__u32 rx_tid, tx_tid; /* last thread that received and sent */
+	struct vma_stats_counters rx, tx;
+	__u64 rx_poll_hit, rx_poll_miss, rx_poll_os_hit;
+	__u64 rx_ready_packets, rx_ready_bytes; /* waiting now */
+	__u64 rx_ready_packets_max, rx_ready_bytes_max, rx_ready_limit;
+	__u64 rx_drop_packets, rx_drop_bytes; /* over the receive buffer's limit */
+	__u64 rx_zcopy_buffers;
+	__u64 rx_ring_migrations, tx_ring_migrations;
+	__u64 tx_retransmits, tx_dummy, tx_ready_bytes;
+	__u32 num_groups;
+	__u32 generation; /* counts the sockets that this block has had: a base belongs to one of them */
+	struct vma_addr groups[VMA_STATS_GROUPS];
+	struct vma_stats_base base; /* written by the tool */
+};
+
+struct vma_stats_ring {
+	__u32 enabled;
+	__s32 ifindex;
+	char type[16]; /* "RING_XDP", "RING_ETH" */
+	char ifname[16];
+	__u64 rx_packets, rx_bytes, tx_packets, tx_bytes, tx_gso_frames;
+	__u64 rx_drop_no_buf, rx_drop_invalid, tx_drop_oversize, tx_full, kicks;
+	__u64 interrupts_requested, interrupts_received, retransmits;
+	/* Packets that the protocol core refused, by reason. */
+	__u64 drop_malformed, drop_checksum, drop_no_socket, drop_other;
+};
+
+struct vma_stats_cq {
+	__u32 enabled, reserved;
+	__u64 drops, queue_len, drained_max, pool_len;
+};
+
+struct vma_stats_pool {
+	__u32 enabled, is_rx;
+	__u64 size, no_buffers;
+};
+
+struct vma_stats_iomux {
+	__u32 enabled;
+	__s32 epfd; /* -1 for select and poll */
+	__u32 tid, polling_cpu; /* percent */
+	__u64 ready_os, ready_offloaded, poll_hit, poll_miss, timeouts, errors;
+};
+
+/* dump_fd when nothing is asked for; 0 asks for all sockets. */
+#define VMA_STATS_DUMP_NONE (-1)
+
+struct vma_stats_header {
+	/* These 32 bytes stay where they are in every version: a tool of another one reads no further. */
+	__u64 magic;
+	__u32 version, header_size, socket_size, max_sockets;
+	__u32 pid;
+	__u8 release[4]; /* of the library: major, minor, revision, layout version */
+	__u64 start_time; /* seconds since the epoch */
+	char library_version[32];
+	char program[64];
+	/* Control words: the only ones that a tool writes (same user or root), the library reads them each 100 ms. */
+	__s32 log_level, log_details, dump_fd, dump_fd_level;
+	struct vma_stats_ring rings[VMA_STATS_RINGS];
+	struct vma_stats_cq cqs[VMA_STATS_CQS];
+	struct vma_stats_pool pools[VMA_STATS_POOLS];
+	struct vma_stats_iomux select, poll, epoll[VMA_STATS_EPOLLS];
+};
+
+#endif

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * A packet buffer: the small header that travels through ring, proto and socket. Its storage
+ * belongs to a pool (a ring's UMEM, or the heap when the UMEM runs low).
+ */
+#ifndef MEM_BUF_H
+#define MEM_BUF_H
+
+#include <netinet/in.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct buf;
+
+/* Where a buffer goes when its last user is done. Called with the owning stack's lock held. */
+struct buf_pool {
+	void (*free)(struct buf_pool *pool, struct buf *b);
+};
+
+/* buf.flags */
+#define BUF_CSUM_OK 0x01 /* the device vouches for the L4 checksum */
+#define BUF_CSUM_PARTIAL_OK 0x02 /* device is virtual: an L4 field equal to the pseudo-header sum is complete */
+
+/* What the parser found; valid once proto has accepted the packet. Addresses are v4-mapped for IPv4. */
+struct buf_meta {
+	struct in6_addr src;
+	struct in6_addr dst;
+	uint16_t sport; /* host order */
+	uint16_t dport; /* host order */
+	uint32_t ifindex;
+	uint8_t family; /* AF_INET or AF_INET6 */
+	uint8_t ttl;
+	uint8_t tos;
+	uint8_t multicast; /* 1 when dst is a multicast or broadcast address */
+};
+
+struct buf {
+	/* First cache line: every packet touches it. */
+	struct buf *next; /* queue link; owner: whoever holds the buffer */
+	struct buf *frag; /* following fragment of the same frame (multi-buffer), or NULL */
+	uint8_t *data; /* first valid byte */
+	uint32_t len; /* valid bytes in this fragment */
+	uint32_t total; /* valid bytes in the frame, all fragments (only in the first) */
+	struct buf_pool *pool;
+	uint64_t time_ns; /* CLOCK_REALTIME of reception, 0 when nobody asked */
+	uint32_t room; /* transmit: bytes that may be written from data on */
+	uint16_t refs;
+	uint8_t flags;
+	uint8_t queue; /* device queue that it came from */
+	uint64_t addr; /* the ring's own: UMEM offset of the chunk */
+	/* Second line */
+	struct buf_meta meta;
+};
+
+/* Gives b and its fragments back. Needs the lock of the stack that b came from. b may be NULL. */
+static inline void buf_free(struct buf *b)
+{
+	while (b) {
+		struct buf *frag = b->frag;
+
+		if (b->refs > 1) {
+			b->refs--;
+			return;
+		}
+		b->refs = 0;
+		b->pool->free(b->pool, b);
+		b = frag;
+	}
+}
+
+/* A buffer on the heap with `room` bytes of storage and one reference; NULL when out of memory. */
+struct buf *buf_heap_alloc(size_t room);
+
+#endif

@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The kernel's ARP and neighbour discovery tables: only entries that can be sent to are kept. */
+#include "net/mirror.h"
+
+#include <errno.h>
+#include <linux/neighbour.h>
+#include <linux/rtnetlink.h>
+#include <netlink/netlink.h>
+#include <stddef.h>
+#include <time.h>
+
+#include "net/table.h"
+#include "runtime/libc.h"
+#include "runtime/log.h"
+#include "runtime/params.h"
+
+#define NUD_USABLE (NUD_PERMANENT | NUD_REACHABLE | NUD_STALE | NUD_DELAY | NUD_PROBE | NUD_NOARP)
+/* Two neighbours in one slot of the rate limit cost a request too many, no more. */
+#define CONFIRM_SLOTS 512
+
+struct neigh_rec {
+	struct in6_addr addr;
+	uint32_t ifindex;
+	uint32_t reserved; /* 0 */
+	uint8_t mac[NET_MAC_LEN];
+	uint8_t stale;
+	uint8_t unused; /* 0 */
+	uint64_t epoch;
+};
+TABLE_CHECK(struct neigh_rec, mac);
+
+static struct table neighs = TABLE_INIT(struct neigh_rec, mac, sizeof(struct in6_addr));
+static _Atomic int confirm_fd = -1;
+/* High half: whose (hash), low half: when (ms). Written by any thread, by compare and exchange. */
+static _Atomic uint64_t confirmed[CONFIRM_SLOTS];
+
+int neigh_start(void)
+{
+	struct sockaddr_nl local = {.nl_family = AF_NETLINK};
+	int fd = libc.socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE),
+	    err;
+
+	if (fd < 0 || libc.bind(fd, (struct sockaddr *)&local, sizeof(local))) {
+		err = -errno;
+		log_error("net: socket(AF_NETLINK) for neighbours failed: %s", strerror(errno));
+		if (fd >= 0)
+			libc.close(fd);
+		return err;
+	}
+	atomic_store(&confirm_fd, fd);
+	return 0;
+}
+
+void neigh_stop(void)
+{
+	int fd = atomic_exchange(&confirm_fd, -1);
+
+	if (fd >= 0)
+		libc.close(fd);
+}
+
+void neigh_forked(void)
+{
+	neigh_stop();
+	table_forked(&neighs);
+}
+
+static void neigh_put(const struct neigh_rec *r)
+{
+	struct neigh_rec before;
+	sigset_t old;
+	int change;
+
+	table_lock(&neighs, &old);
+	before = *r;
+	if (!table_find(&neighs, r, NULL, NULL, &before))
+		before.stale = r->stale;
+	change = table_put(&neighs, r);
+	table_unlock(&neighs, &old);
+	if (change < 0)
+		mirror_incomplete("a neighbour");
+	else if (change == TABLE_ADDED || memcmp(before.mac, r->mac, NET_MAC_LEN))
+		mirror_changed(NET_EVENT_NEIGH, (int)r->ifindex);
+}
+
+static void neigh_remove(const struct neigh_rec *key)
+{
+	sigset_t old;
+	bool was;
+
+	table_lock(&neighs, &old);
+	was = table_del(&neighs, key);
+	table_unlock(&neighs, &old);
+	if (was)
+		mirror_changed(NET_EVENT_NEIGH, (int)key->ifindex);
+	else
+		/* It could not be resolved: packets that wait for it wait in vain. */
+		mirror_tell(NET_EVENT_NEIGH, (int)key->ifindex);
+}
+
+void neigh_input(struct nlmsghdr *h, uint64_t epoch)
+{
+	struct nlattr *tb[NDA_MAX + 1];
+	const struct ndmsg *nd;
+	struct neigh_rec r;
+	bool usable;
+
+	if (nlmsg_parse(h, sizeof(*nd), tb, NDA_MAX, NULL)) {
+		log_debug("net: malformed neighbour message of %u bytes", h->nlmsg_len);
+		return;
+	}
+	nd = nlmsg_data(h);
+	memset(&r, 0, sizeof(r));
+	r.ifindex = (uint32_t)nd->ndm_ifindex;
+	r.epoch = epoch;
+	/* Not the bridge's forwarding entries (AF_BRIDGE), not what this host answers for others. */
+	if ((nd->ndm_flags & NTF_PROXY) || !attr_addr(nd->ndm_family, tb[NDA_DST], &r.addr))
+		return;
+	usable = h->nlmsg_type == RTM_NEWNEIGH && (nd->ndm_state & NUD_USABLE) && tb[NDA_LLADDR] &&
+		 nla_len(tb[NDA_LLADDR]) == NET_MAC_LEN;
+	if (!usable) {
+		/* INCOMPLETE of an unknown one is the beginning of a resolution: nothing to tell yet. */
+		if (h->nlmsg_type == RTM_DELNEIGH || nd->ndm_state != NUD_INCOMPLETE ||
+		    table_find(&neighs, &r, NULL, NULL, &(struct neigh_rec){0}))
+			neigh_remove(&r);
+		return;
+	}
+	memcpy(r.mac, nla_data(tb[NDA_LLADDR]), NET_MAC_LEN);
+	r.stale = !!(nd->ndm_state & NUD_STALE);
+	neigh_put(&r);
+}
+
+static bool neigh_is_old(const void *rec, void *arg)
+{
+	const struct neigh_rec *r = rec;
+
+	return r->epoch != *(const uint64_t *)arg;
+}
+
+void neigh_sweep(uint64_t epoch)
+{
+	sigset_t old;
+
+	table_lock(&neighs, &old);
+	table_sweep(&neighs, neigh_is_old, &epoch);
+	table_unlock(&neighs, &old);
+}
+
+static bool neigh_is_on(const void *rec, void *arg)
+{
+	const struct neigh_rec *r = rec;
+
+	return r->ifindex == *(const uint32_t *)arg;
+}
+
+void neigh_link_gone(int ifindex)
+{
+	uint32_t on = (uint32_t)ifindex;
+	unsigned dropped;
+	sigset_t old;
+
+	table_lock(&neighs, &old);
+	dropped = table_sweep(&neighs, neigh_is_on, &on);
+	table_unlock(&neighs, &old);
+	if (dropped)
+		mirror_changed(NET_EVENT_NEIGH, ifindex);
+}
+
+int net_neigh_get(int ifindex, const struct in6_addr *addr, struct net_neigh *out)
+{
+	struct neigh_rec r = {.addr = *addr, .ifindex = (uint32_t)ifindex};
+
+	if (!table_find(&neighs, &r, NULL, NULL, &r))
+		return -ENOENT;
+	memcpy(out->mac, r.mac, NET_MAC_LEN);
+	out->stale = r.stale;
+	return 0;
+}
+
+/* True once in VMA_NEIGH_UC_ARP_DELAY_MSEC for each neighbour. */
+static bool confirm_due(const struct neigh_rec *key)
+{
+	uint64_t hash = table_hash(key, 3), before, after;
+	_Atomic uint64_t *slot = &confirmed[(hash >> 8) % CONFIRM_SLOTS];
+	struct timespec ts;
+	uint32_t now;
+
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &ts);
+	now = (uint32_t)((uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000);
+	before = atomic_load_explicit(slot, memory_order_relaxed);
+	/* The low bit of the hash tells a slot that was used from an empty one. */
+	after = (hash | 1) << 32 | now;
+	if (before >> 32 == after >> 32 &&
+	    now - (uint32_t)before < (uint32_t)params.neigh_uc_arp_delay_msec)
+		return false;
+	/* Who loses leaves it to the winner. */
+	return atomic_compare_exchange_strong_explicit(slot, &before, after, memory_order_relaxed,
+						       memory_order_relaxed);
+}
+
+/*
+ * NUD_PROBE makes the kernel ask the neighbour, unicast; the entry stays valid meanwhile. Without an address in the
+ * message none is overwritten. Only an entry that is stale is touched: a permanent one would become one that expires.
+ */
+void net_neigh_confirm(int ifindex, const struct in6_addr *addr)
+{
+	bool v4 = IN6_IS_ADDR_V4MAPPED(addr);
+	struct {
+		struct nlmsghdr h;
+		struct ndmsg nd;
+		struct nlattr attr;
+		uint8_t addr[16];
+	} req = {
+		.h = {.nlmsg_type = RTM_NEWNEIGH, .nlmsg_flags = NLM_F_REQUEST},
+		.nd = {.ndm_family = v4 ? AF_INET : AF_INET6,
+		       .ndm_ifindex = ifindex,
+		       .ndm_state = NUD_PROBE},
+		.attr = {.nla_len = v4 ? NLA_HDRLEN + 4 : NLA_HDRLEN + 16, .nla_type = NDA_DST},
+	};
+	struct sockaddr_nl kernel = {.nl_family = AF_NETLINK};
+	struct neigh_rec r = {.addr = *addr, .ifindex = (uint32_t)ifindex};
+	int fd = atomic_load(&confirm_fd), saved = errno;
+	char answer[256];
+
+	if (fd < 0 || !table_find(&neighs, &r, NULL, NULL, &r) || !r.stale || !confirm_due(&r))
+		return;
+	memcpy(req.addr, v4 ? &addr->s6_addr[12] : addr->s6_addr, v4 ? 4 : 16);
+	req.h.nlmsg_len = (uint32_t)(offsetof(typeof(req), addr) + (v4 ? 4 : 16));
+	if (libc.sendto(fd, &req, req.h.nlmsg_len, MSG_DONTWAIT, (struct sockaddr *)&kernel,
+			sizeof(kernel)) < 0)
+		log_debug("net: sendto(netlink, RTM_NEWNEIGH) failed: %s", strerror(errno));
+	/* No acknowledgement was asked for; an error (the entry is gone, no CAP_NET_ADMIN) is read and left. */
+	while (libc.recv(fd, answer, sizeof(answer), MSG_DONTWAIT) > 0)
+		;
+	errno = saved;
+}
+
+void net_multicast_mac(const struct in6_addr *group, uint8_t mac[NET_MAC_LEN])
+{
+	const uint8_t *a = group->s6_addr;
+
+	if (IN6_IS_ADDR_V4MAPPED(group)) {
+		/* RFC 1112, 6.4: the low 23 bits behind 01:00:5e. */
+		memcpy(mac, (const uint8_t[]){0x01, 0x00, 0x5e, a[13] & 0x7f, a[14], a[15]},
+		       NET_MAC_LEN);
+		return;
+	}
+	/* RFC 2464, 7: the low 32 bits behind 33:33. */
+	memcpy(mac, (const uint8_t[]){0x33, 0x33, a[12], a[13], a[14], a[15]}, NET_MAC_LEN);
+}

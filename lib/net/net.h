@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The mirror of the kernel's control plane (rule 2 of DESIGN.md): links, addresses and neighbours
+ * are copied and kept current by netlink events; a route is asked of the kernel (RTM_GETROUTE: policy
+ * rules, marks and metrics included) and the answer stays good until net_generation() changes.
+ * Addresses are in6_addr, IPv4 v4-mapped. All functions are thread-safe; none blocks on the network.
+ */
+#ifndef NET_NET_H
+#define NET_NET_H
+
+#include <net/if.h>
+#include <netinet/in.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#define NET_MAC_LEN 6
+
+enum net_link_kind {
+	NET_LINK_ETHER, /* a real NIC */
+	NET_LINK_VIRTUAL, /* veth, tun, virtio, macvlan, bridge, ...: may hand over partial checksums */
+	NET_LINK_LOOPBACK,
+	NET_LINK_OTHER, /* no Ethernet header (tun, wireguard, gre): never offloaded */
+};
+
+struct net_link {
+	int ifindex;
+	char name[IF_NAMESIZE];
+	char driver[32]; /* IFLA_INFO_KIND or the ethtool driver name */
+	enum net_link_kind kind;
+	bool up; /* IFF_UP and IFF_RUNNING */
+	uint32_t mtu;
+	uint8_t mac[NET_MAC_LEN];
+	int master; /* ifindex of the bond or bridge above, or 0 */
+	unsigned num_rx_queues;
+};
+
+enum net_route_type {
+	NET_ROUTE_UNICAST,
+	NET_ROUTE_LOCAL,
+	NET_ROUTE_BROADCAST,
+	NET_ROUTE_MULTICAST,
+	NET_ROUTE_UNREACHABLE
+};
+
+struct net_route_query {
+	struct in6_addr dst;
+	struct in6_addr src; /* :: for "the kernel chooses" */
+	int oif; /* 0: any */
+	uint32_t mark;
+	uint8_t tos;
+};
+
+struct net_route {
+	enum net_route_type type;
+	int oif;
+	struct in6_addr gateway; /* :: when dst is on link */
+	struct in6_addr prefsrc;
+	uint32_t mtu; /* route metric or the link's MTU */
+	bool multipath; /* more than one next hop: the kernel chose one */
+};
+
+struct net_neigh {
+	uint8_t mac[NET_MAC_LEN];
+	bool stale; /* usable, but the kernel should confirm it */
+};
+
+/* Called from the mirror's event processing (the internal thread), no lock held. ifindex 0: any interface may be meant. */
+enum net_event { NET_EVENT_LINK, NET_EVENT_ADDR, NET_EVENT_ROUTE, NET_EVENT_NEIGH };
+typedef void (*net_listener)(enum net_event ev, int ifindex, void *arg);
+
+/* Opens the netlink sockets and fills the mirror. 0 or negative errno. Idempotent. */
+int net_start(void);
+void net_stop(void);
+/* The child of a fork() starts with no mirror; its sockets are closed, no netlink message is sent. */
+void net_forked(void);
+/* The netlink fd to wait on, and what to do when it is readable. */
+int net_fd(void);
+void net_process(void);
+/* At most 8 listeners; -ENOSPC beyond. */
+int net_listen(net_listener fn, void *arg);
+
+/* Bumped by every change of a link, address, route or rule. A cached decision of an older generation is void. */
+extern _Atomic uint32_t net_gen;
+/* Bumped when a neighbour's MAC or validity changes. */
+extern _Atomic uint32_t net_neigh_gen;
+
+static inline uint32_t net_generation(void)
+{
+	return atomic_load_explicit(&net_gen, memory_order_acquire);
+}
+
+static inline uint32_t net_neigh_generation(void)
+{
+	return atomic_load_explicit(&net_neigh_gen, memory_order_acquire);
+}
+
+/* 0, or -ENODEV. */
+int net_link_get(int ifindex, struct net_link *out);
+/* Fills up to max ifindexes of all known links, returns how many there are in total. */
+unsigned net_link_list(int *ifindexes, unsigned max);
+/* True when addr is one of this host's (any interface; link-local IPv6: ifindex must match unless 0). */
+bool net_addr_is_local(const struct in6_addr *addr, int ifindex);
+/* The interface that carries addr, or 0. */
+int net_addr_ifindex(const struct in6_addr *addr);
+/* Fills up to max addresses of this host (all interfaces when ifindex is 0, tentative ones left out), returns how many there are. */
+unsigned net_addr_list(int ifindex, struct in6_addr *addrs, unsigned max);
+/* True when addr is an IPv4 broadcast address of an interface, or 255.255.255.255. */
+bool net_addr_is_broadcast(const struct in6_addr *addr);
+/* 0, -EHOSTUNREACH/-ENETUNREACH/-EACCES/-EINVAL as the kernel said, or another negative errno. Answers are cached per generation. */
+int net_route_get(const struct net_route_query *q, struct net_route *out);
+/* Has routes asked for anew: a path MTU that the kernel learns from ICMP changes the answer and bumps no generation. */
+void net_routes_expire(void);
+/*
+ * The inode numbers of the host's UDP sockets (this network namespace) that are bound to the port, both families: up to max of them.
+ * Returns how many there are, or negative errno.
+ */
+int net_udp_inodes(uint16_t port, uint64_t *inodes, unsigned max);
+/* 0, -ENOENT: no usable entry (let the kernel resolve it). Multicast addresses must not be asked. */
+int net_neigh_get(int ifindex, const struct in6_addr *addr, struct net_neigh *out);
+/* Has the kernel confirm a stale entry (NUD_PROBE); rate-limited by VMA_NEIGH_UC_ARP_DELAY_MSEC. Never blocks. */
+void net_neigh_confirm(int ifindex, const struct in6_addr *addr);
+/* Derives the multicast MAC (RFC 1112, RFC 2464). */
+void net_multicast_mac(const struct in6_addr *group, uint8_t mac[NET_MAC_LEN]);
+
+#endif

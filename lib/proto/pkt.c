@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "proto/pkt.h"
+
+#include <arpa/inet.h>
+#include <netinet/if_ether.h>
+#include <netinet/ip.h>
+#include <netinet/ip6.h>
+#include <netinet/udp.h>
+#include <stdbool.h>
+#include <sys/socket.h>
+
+#include "proto/csum.h"
+
+/* What the network layer found: where the transport header is and how long it and its payload are. */
+struct l3 {
+	uint32_t l4_off;
+	uint32_t l4_len;
+	uint64_t pseudo; /* sum of the pseudo header but for the length */
+	uint8_t proto;
+};
+
+/* Two stores of eight bytes. */
+static inline void map_v4(struct in6_addr *to, const void *v4)
+{
+	uint8_t low[8] = { 0, 0, 0xff, 0xff };
+
+	memset(to, 0, 8);
+	memcpy(low + 4, v4, 4);
+	memcpy(&to->s6_addr[8], low, 8);
+}
+
+static enum pkt_result parse_v4(struct buf *b, struct l3 *l3)
+{
+	const uint8_t *p = b->data + ETH_HLEN;
+	struct iphdr ip;
+	uint32_t total;
+
+	if (b->len < ETH_HLEN + sizeof(ip))
+		return PKT_MALFORMED;
+	memcpy(&ip, p, sizeof(ip));
+	total = ntohs(ip.tot_len);
+	if (ip.version != 4 || ip.ihl < 5 || total < ip.ihl * 4u || total > b->total - ETH_HLEN)
+		return PKT_MALFORMED;
+	if (ip.ihl != 5 || (ip.frag_off & htons(IP_MF | IP_OFFMASK)))
+		return PKT_OTHER; /* the steering program leaves these to the kernel */
+	if (csum_fold(csum_ipv4_header(p)) != 0xffff)
+		return PKT_BAD_CHECKSUM;
+
+	map_v4(&b->meta.src, &ip.saddr);
+	map_v4(&b->meta.dst, &ip.daddr);
+	b->meta.family = AF_INET;
+	b->meta.ttl = ip.ttl;
+	b->meta.tos = ip.tos;
+	b->meta.multicast = IN_MULTICAST(ntohl(ip.daddr)) || ip.daddr == INADDR_BROADCAST;
+	l3->proto = ip.protocol;
+	l3->l4_off = ETH_HLEN + sizeof(ip);
+	l3->l4_len = total - sizeof(ip);
+	l3->pseudo = (uint64_t)htons(ip.protocol) + ip.saddr + ip.daddr;
+	return PKT_UDP;
+}
+
+static enum pkt_result parse_v6(struct buf *b, struct l3 *l3)
+{
+	struct ip6_hdr ip;
+	uint32_t flow;
+
+	if (b->len < ETH_HLEN + sizeof(ip))
+		return PKT_MALFORMED;
+	memcpy(&ip, b->data + ETH_HLEN, sizeof(ip));
+	flow = ntohl(ip.ip6_flow);
+	l3->l4_len = ntohs(ip.ip6_plen);
+	if (flow >> 28 != 6 || l3->l4_len > b->total - ETH_HLEN - sizeof(ip))
+		return PKT_MALFORMED;
+
+	b->meta.src = ip.ip6_src;
+	b->meta.dst = ip.ip6_dst;
+	b->meta.family = AF_INET6;
+	b->meta.ttl = ip.ip6_hlim;
+	b->meta.tos = (uint8_t)(flow >> 20);
+	b->meta.multicast = IN6_IS_ADDR_MULTICAST(&ip.ip6_dst);
+	l3->proto = ip.ip6_nxt;
+	l3->l4_off = ETH_HLEN + sizeof(ip);
+	l3->pseudo = csum_add(htons(ip.ip6_nxt), &ip.ip6_src, 32);
+	return PKT_UDP;
+}
+
+/* Sums the first `left` bytes of the chain that starts at p inside b. */
+static uint64_t chain_sum(const struct buf *b, const uint8_t *p, uint32_t left)
+{
+	uint32_t here = b->len - (uint32_t)(p - b->data);
+	uint64_t sum = 0;
+	uint32_t done = 0;
+
+	for (;;) {
+		uint32_t n = here < left ? here : left;
+		uint64_t part = csum_add(0, p, n);
+
+		sum += done & 1 ? csum_swap(part) : part;
+		done += n;
+		left -= n;
+		b = b->frag;
+		if (!left || !b)
+			return sum;
+		p = b->data;
+		here = b->len;
+	}
+}
+
+/*
+ * RFC 768/8200. A virtual device hands over frames of its own host whose field holds only the pseudo-header
+ * sum, not complemented (CHECKSUM_PARTIAL): those never were on a wire.
+ */
+static bool udp_checksum_ok(const struct buf *b, const struct udphdr *uh, const struct l3 *l3)
+{
+	if (b->flags & BUF_CSUM_OK)
+		return true;
+	if (uh->check == 0)
+		return b->meta.family == AF_INET;
+	if ((b->flags & BUF_CSUM_PARTIAL_OK) && uh->check == csum_fold(l3->pseudo))
+		return true;
+	return csum_fold(l3->pseudo + chain_sum(b, b->data + l3->l4_off, l3->l4_len)) == 0xffff;
+}
+
+/* Makes b's chain end after its first `total` bytes: what follows is padding of the link. */
+static void chain_trim(struct buf *b, uint32_t total)
+{
+	b->total = total;
+	for (; b; b = b->frag) {
+		if (b->len > total)
+			b->len = total;
+		total -= b->len;
+	}
+}
+
+static enum pkt_result parse_udp(struct buf *b, struct l3 *l3)
+{
+	struct udphdr uh;
+	uint32_t ulen;
+
+	if (l3->l4_len < sizeof(uh) || b->len < l3->l4_off + sizeof(uh))
+		return PKT_MALFORMED;
+	memcpy(&uh, b->data + l3->l4_off, sizeof(uh));
+	ulen = ntohs(uh.len);
+	if (ulen < sizeof(uh) || ulen > l3->l4_len)
+		return PKT_MALFORMED;
+	/* Bytes of the IP packet behind the datagram belong to nobody; the kernel cuts them off, too. */
+	l3->l4_len = ulen;
+	l3->pseudo += uh.len;
+	if (!udp_checksum_ok(b, &uh, l3))
+		return PKT_BAD_CHECKSUM;
+	b->meta.sport = ntohs(uh.source);
+	b->meta.dport = ntohs(uh.dest);
+	chain_trim(b, l3->l4_off + ulen);
+	b->data += l3->l4_off + sizeof(uh);
+	b->len -= l3->l4_off + (uint32_t)sizeof(uh);
+	b->total = ulen - (uint32_t)sizeof(uh);
+	return PKT_UDP;
+}
+
+enum pkt_result pkt_parse(struct buf *b)
+{
+	enum pkt_result res;
+	struct l3 l3;
+	uint16_t type;
+
+	if (b->len < ETH_HLEN)
+		return PKT_MALFORMED;
+	memcpy(&type, b->data + 2 * ETH_ALEN, sizeof(type));
+	if (type == htons(ETHERTYPE_IP))
+		res = parse_v4(b, &l3);
+	else if (type == htons(ETHERTYPE_IPV6))
+		res = parse_v6(b, &l3);
+	else
+		return PKT_OTHER;
+	if (res != PKT_UDP)
+		return res;
+	return l3.proto == IPPROTO_UDP ? parse_udp(b, &l3) : PKT_OTHER;
+}

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The gate for received frames: Ethernet, IPv4 (RFC 791) or IPv6 (RFC 8200), UDP (RFC 768). Whoever is behind it
+ * reads buf.meta and the payload, never raw headers.
+ */
+#ifndef PROTO_PKT_H
+#define PROTO_PKT_H
+
+#include "mem/buf.h"
+
+enum pkt_result {
+	PKT_UDP, /* meta is filled; data/len/total are the payload */
+	PKT_MALFORMED, /* a length or a version that cannot be */
+	PKT_BAD_CHECKSUM,
+	PKT_OTHER, /* well formed, but nothing for this stack: options, fragments, other protocols */
+};
+
+/* Looks at the frame in b (first fragment holds all headers). On anything but PKT_UDP b is unchanged but for meta. */
+enum pkt_result pkt_parse(struct buf *b);
+
+#endif

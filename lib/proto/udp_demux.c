@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "proto/udp_demux.h"
+
+#include <string.h>
+#include <sys/socket.h>
+
+void udp_demux_init(struct udp_demux *d, uint64_t seed)
+{
+	memset(d, 0, sizeof(*d));
+	d->seed = seed | 1;
+}
+
+static unsigned mix(const struct udp_demux *d, uint64_t key)
+{
+	key = (key ^ d->seed) * 0x9e3779b97f4a7c15ull;
+	key ^= key >> 32;
+	key *= d->seed;
+	return (unsigned)(key >> 40) % UDP_DEMUX_BUCKETS;
+}
+
+static unsigned hash_bound(const struct udp_demux *d, uint16_t lport)
+{
+	return lport % UDP_DEMUX_BUCKETS ^ (unsigned)(d->seed % UDP_DEMUX_BUCKETS);
+}
+
+static unsigned hash_connected(const struct udp_demux *d, const struct in6_addr *remote, uint16_t lport, uint16_t rport)
+{
+	uint64_t hi, lo;
+
+	memcpy(&hi, &remote->s6_addr[0], 8);
+	memcpy(&lo, &remote->s6_addr[8], 8);
+	return mix(d, hi * 0xff51afd7ed558ccdull ^ lo ^ ((uint64_t)lport << 48 | (uint64_t)rport << 32));
+}
+
+static unsigned hash_bind(const struct udp_demux *d, const struct udp_bind *b)
+{
+	return b->connected ? hash_connected(d, &b->remote, b->lport, b->rport) : hash_bound(d, b->lport);
+}
+
+void udp_demux_add(struct udp_demux *d, struct udp_bind *b)
+{
+	struct udp_bind **head = &d->bucket[hash_bind(d, b)];
+
+	/* In front: among equals without SO_REUSEPORT the last one bound receives, as in the kernel. */
+	b->next = *head;
+	*head = b;
+	if (b->connected)
+		d->num_connected++;
+	else
+		d->num_bound++;
+}
+
+void udp_demux_remove(struct udp_demux *d, struct udp_bind *b)
+{
+	struct udp_bind **p = &d->bucket[hash_bind(d, b)];
+
+	while (*p && *p != b)
+		p = &(*p)->next;
+	if (!*p)
+		return;
+	*p = b->next;
+	b->next = NULL;
+	if (b->connected)
+		d->num_connected--;
+	else
+		d->num_bound--;
+}
+
+bool udp_bind_matches(const struct udp_bind *b, const struct buf_meta *m)
+{
+	if (b->lport != m->dport)
+		return false;
+	if (m->family == AF_INET ? b->family == AF_INET6 && b->v6only : b->family == AF_INET)
+		return false;
+	if (!b->local_any && !IN6_ARE_ADDR_EQUAL(&b->local, &m->dst))
+		return false;
+	if (b->connected && (b->rport != m->sport || !IN6_ARE_ADDR_EQUAL(&b->remote, &m->src)))
+		return false;
+	return !b->bound_if || b->bound_if == (int)m->ifindex;
+}
+
+/* The kernel's compute_score(): the more is fixed, the better. */
+static int score(const struct udp_bind *b, const struct buf_meta *m)
+{
+	return (b->family == m->family) + 4 * !b->local_any + 8 * b->connected + 4 * (b->bound_if != 0);
+}
+
+/* Which of n equal SO_REUSEPORT sockets: the same for every packet of a flow. */
+static unsigned pick(const struct udp_demux *d, const struct buf_meta *m, unsigned n)
+{
+	uint64_t lo;
+
+	memcpy(&lo, &m->src.s6_addr[8], 8);
+	lo = (lo ^ ((uint64_t)m->sport << 16 | m->dport) ^ d->seed) * 0x9e3779b97f4a7c15ull;
+	return (unsigned)((lo >> 32) * n >> 32);
+}
+
+static struct udp_bind *find_in(const struct udp_demux *d, unsigned bucket, const struct buf_meta *m)
+{
+	struct udp_bind *best = NULL, *b;
+	unsigned equals = 0, want;
+	int best_score = -1;
+
+	/* The usual chain has one entry: nothing to compare. */
+	b = d->bucket[bucket];
+	if (!b || !b->next)
+		return b && udp_bind_matches(b, m) ? b : NULL;
+	for (; b; b = b->next) {
+		int s;
+
+		if (!udp_bind_matches(b, m))
+			continue;
+		s = score(b, m);
+		if (s > best_score) {
+			best = b;
+			best_score = s;
+			equals = 1;
+		} else if (best && s == best_score && b->reuseport && best->reuseport) {
+			equals++;
+		}
+	}
+	if (equals <= 1)
+		return best;
+	want = pick(d, m, equals);
+	for (b = best; b; b = b->next) { /* best is set: there are equals */
+		if (b->reuseport && udp_bind_matches(b, m) && score(b, m) == best_score && want-- == 0)
+			return b;
+	}
+	return best;
+}
+
+struct udp_bind *udp_demux_find(const struct udp_demux *d, const struct buf_meta *m)
+{
+	struct udp_bind *b = NULL;
+
+	if (d->num_connected)
+		b = find_in(d, hash_connected(d, &m->src, m->dport, m->sport), m);
+	if (!b && d->num_bound)
+		b = find_in(d, hash_bound(d, m->dport), m);
+	return b;
+}
+
+struct udp_bind *udp_demux_next(const struct udp_demux *d, const struct buf_meta *m, struct udp_bind *prev)
+{
+	unsigned bound = hash_bound(d, m->dport);
+	struct udp_bind *b;
+
+	/* First the chain of the connected ones, then that of the others; they may be one and the same chain. */
+	if (!prev || prev->connected) {
+		b = prev ? prev->next : d->bucket[hash_connected(d, &m->src, m->dport, m->sport)];
+		for (; b; b = b->next) {
+			if (b->connected && udp_bind_matches(b, m))
+				return b;
+		}
+	}
+	b = prev && !prev->connected ? prev->next : d->bucket[bound];
+	for (; b; b = b->next) {
+		if (!b->connected && udp_bind_matches(b, m))
+			return b;
+	}
+	return NULL;
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Headers of outgoing datagrams: made once for a destination, patched for each packet. */
+#ifndef PROTO_UDP_TX_H
+#define PROTO_UDP_TX_H
+
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#define UDP_HDR_MAX (14 + 40 + 8)
+
+struct udp_hdr_spec {
+	uint8_t smac[6], dmac[6];
+	uint8_t family; /* AF_INET or AF_INET6 */
+	uint8_t ttl, tos;
+	bool df; /* IPv4: don't fragment */
+	struct in6_addr src, dst; /* v4-mapped for AF_INET */
+	uint16_t sport, dport; /* host order */
+};
+
+struct udp_hdr {
+	uint8_t bytes[64]; /* UDP_HDR_MAX, rounded up so that a copy is two fixed moves */
+	uint8_t len; /* link + network + UDP header */
+	uint8_t family;
+	bool df;
+	uint16_t ip_id; /* next identification when DF is off (RFC 6864) */
+	uint64_t ip_sum; /* IPv4 header sum with length, id and checksum zero */
+	uint64_t pseudo; /* pseudo header and UDP header sum with length and checksum zero */
+};
+
+void udp_hdr_init(struct udp_hdr *h, const struct udp_hdr_spec *spec);
+/*
+ * Writes headers (h->len bytes; room for 64 must be there) for a payload of len bytes at `frame`, then the payload
+ * from iov (len is its total), checksums complete. Returns the frame's length.
+ */
+uint32_t udp_frame(struct udp_hdr *h, uint8_t *frame, const struct iovec *iov, int iovcnt, uint32_t len);
+/* Headers only, for a GSO frame of len payload bytes: the UDP checksum field holds the pseudo-header sum. */
+void udp_frame_gso(struct udp_hdr *h, uint8_t *frame, uint32_t len);
+
+#endif

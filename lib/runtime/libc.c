@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The table of the real libc functions: resolver stubs at first, dlsym(RTLD_NEXT)'s answers after libc_load(). */
+#undef _FORTIFY_SOURCE
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "runtime/libc.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define INITIAL_EXEC __attribute__((tls_model("initial-exec")))
+
+__thread int libc_internal INITIAL_EXEC;
+bool libc_loaded;
+/* Above 0 while this thread is in dlsym(), which may allocate, and an allocator may open, read and close. */
+static __thread int loading INITIAL_EXEC;
+
+static long raw_fail(int err)
+{
+	errno = err;
+	return -1;
+}
+
+#if defined(__x86_64__)
+static long raw_call(long nr, long a, long b, long c, long d, long e, long f)
+{
+	register long r10 __asm__("r10") = d;
+	register long r8 __asm__("r8") = e;
+	register long r9 __asm__("r9") = f;
+	long ret;
+
+	__asm__ volatile("syscall"
+			 : "=a"(ret)
+			 : "0"(nr), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
+			 : "rcx", "r11", "memory");
+	return ret;
+}
+#elif defined(__aarch64__)
+static long raw_call(long nr, long a, long b, long c, long d, long e, long f)
+{
+	register long x8 __asm__("x8") = nr;
+	register long x0 __asm__("x0") = a;
+	register long x1 __asm__("x1") = b;
+	register long x2 __asm__("x2") = c;
+	register long x3 __asm__("x3") = d;
+	register long x4 __asm__("x4") = e;
+	register long x5 __asm__("x5") = f;
+
+	__asm__ volatile("svc 0"
+			 : "+r"(x0)
+			 : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5)
+			 : "memory");
+	return x0;
+}
+#else
+#error "libc_raw() is written for x86-64 and arm64"
+#endif
+
+long libc_raw(long nr, long a, long b, long c, long d, long e, long f)
+{
+	long ret = raw_call(nr, a, b, c, d, e, f);
+
+	return (unsigned long)ret > -4096UL ? raw_fail((int)-ret) : ret;
+}
+
+#define RAW6(name, a, b, c, d, e, f)                                                               \
+	libc_raw(SYS_##name, (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), (long)(f))
+#define RAW5(name, a, b, c, d, e) RAW6(name, a, b, c, d, e, 0)
+#define RAW4(name, a, b, c, d) RAW6(name, a, b, c, d, 0, 0)
+#define RAW3(name, a, b, c) RAW6(name, a, b, c, 0, 0, 0)
+#define RAW2(name, a, b) RAW6(name, a, b, 0, 0, 0, 0)
+#define RAW1(name, a) RAW6(name, a, 0, 0, 0, 0, 0)
+#define RAW_NONE raw_fail(ENOSYS)
+
+/* dup2(fd, fd): only says whether fd is open. */
+static int raw_same(int fd)
+{
+	return RAW2(fcntl, fd, F_GETFD) < 0 ? -1 : fd;
+}
+
+static int raw_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *ts, const sigset_t *mask)
+{
+	struct timespec left; /* the kernel writes what is left; the caller's stays as it is */
+
+	if (ts)
+		left = *ts;
+	return (int)RAW5(ppoll, fds, n, ts ? &left : NULL, mask, _NSIG / 8);
+}
+
+static int raw_poll(struct pollfd *fds, nfds_t n, int msec)
+{
+	struct timespec ts = {msec / 1000, (msec % 1000) * 1000000L};
+
+	return raw_ppoll(fds, n, msec < 0 ? NULL : &ts, NULL);
+}
+
+static int raw_pselect(int n, fd_set *rd, fd_set *wr, fd_set *ex, const struct timespec *ts,
+		       const sigset_t *mask)
+{
+	struct timespec left;
+	struct {
+		const sigset_t *mask;
+		size_t size;
+	} arg = {mask, _NSIG / 8};
+
+	if (ts)
+		left = *ts;
+	return (int)RAW6(pselect6, n, rd, wr, ex, ts ? &left : NULL, &arg);
+}
+
+static int raw_select(int n, fd_set *rd, fd_set *wr, fd_set *ex, struct timeval *tv)
+{
+	struct timespec ts;
+	int ret;
+
+	if (!tv)
+		return (int)RAW6(pselect6, n, rd, wr, ex, NULL, NULL);
+	if (tv->tv_sec < 0 || tv->tv_usec < 0)
+		return (int)raw_fail(EINVAL);
+	ts = (struct timespec){tv->tv_sec + tv->tv_usec / 1000000, (tv->tv_usec % 1000000) * 1000};
+	ret = (int)RAW6(pselect6, n, rd, wr, ex, &ts, NULL);
+	*tv = (struct timeval){ts.tv_sec, ts.tv_nsec / 1000};
+	return ret;
+}
+
+/* A function without a system call of its own ignores its parameters. */
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+/* raw_<name>_call: without libc. stub_<name>: what the table holds until it is filled. */
+#define LIBC_FN(ret, name, params, args, raw)                                                      \
+	static ret raw_##name##_call params                                                        \
+	{                                                                                          \
+		return (ret)(raw);                                                                 \
+	}                                                                                          \
+	static ret stub_##name params                                                              \
+	{                                                                                          \
+		if (loading)                                                                       \
+			return raw_##name##_call args;                                             \
+		libc_load();                                                                       \
+		return libc.name args;                                                             \
+	}
+#define LIBC_VARIADIC(ret, name, params, last, args, raw)                                          \
+	static ret raw_##name##_call params                                                        \
+	{                                                                                          \
+		va_list ap;                                                                        \
+		long rest;                                                                         \
+                                                                                                   \
+		va_start(ap, last);                                                                \
+		rest = va_arg(ap, long);                                                           \
+		va_end(ap);                                                                        \
+		return (ret)(raw);                                                                 \
+	}                                                                                          \
+	static ret stub_##name params                                                              \
+	{                                                                                          \
+		va_list ap;                                                                        \
+		long rest;                                                                         \
+                                                                                                   \
+		va_start(ap, last);                                                                \
+		rest = va_arg(ap, long);                                                           \
+		va_end(ap);                                                                        \
+		if (loading)                                                                       \
+			return raw_##name##_call args;                                             \
+		libc_load();                                                                       \
+		return libc.name args;                                                             \
+	}
+#include "runtime/libc.def"
+#undef LIBC_FN
+#undef LIBC_VARIADIC
+
+/* Needs no dlsym: the system call is all that libc's does. */
+static long raw_syscall(long nr, ...)
+{
+	long arg[6];
+	va_list ap;
+
+	va_start(ap, nr);
+	for (int i = 0; i < 6; i++)
+		arg[i] = va_arg(ap, long);
+	va_end(ap);
+	return libc_raw(nr, arg[0], arg[1], arg[2], arg[3], arg[4], arg[5]);
+}
+
+struct libc_table libc = {
+#define LIBC_FN(ret, name, params, args, raw) .name = stub_##name,
+#define LIBC_VARIADIC(ret, name, params, last, args, raw) .name = stub_##name,
+#include "runtime/libc.def"
+#undef LIBC_FN
+#undef LIBC_VARIADIC
+	.syscall = raw_syscall,
+};
+
+/* One entry: the next object's function of that name, else the system call. */
+static void *resolve(const char *name, void *fallback)
+{
+	void *fn = dlsym(RTLD_NEXT, name);
+
+	if (fn)
+		return fn;
+	dlerror(); /* not the application's error */
+	return fallback;
+}
+
+/*
+ * Threads that come here at once all store the same values: no lock, so that a thread which holds the loader's lock
+ * and one that waits for it cannot block each other.
+ */
+void libc_load(void)
+{
+	int err = errno;
+
+	if (__atomic_load_n(&libc_loaded, __ATOMIC_ACQUIRE) || loading)
+		return;
+	loading++;
+#define LIBC_FN(ret, name, params, args, raw)                                                      \
+	__atomic_store_n((void **)&libc.name, resolve(#name, (void *)raw_##name##_call),           \
+			 __ATOMIC_RELAXED);
+#define LIBC_VARIADIC(ret, name, params, last, args, raw)                                          \
+	__atomic_store_n((void **)&libc.name, resolve(#name, (void *)raw_##name##_call),           \
+			 __ATOMIC_RELAXED);
+#include "runtime/libc.def"
+#undef LIBC_FN
+#undef LIBC_VARIADIC
+	loading--;
+	__atomic_store_n(&libc_loaded, true, __ATOMIC_RELEASE);
+	errno = err;
+}
+
+__attribute__((constructor(101))) static void libc_load_first(void)
+{
+	libc_load();
+}

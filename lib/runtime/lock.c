@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "runtime/lock.h"
+
+#include <linux/futex.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "runtime/libc.h"
+
+/* Tries before the holder is assumed to be off its CPU. */
+#define SPINS_BEFORE_YIELD 200
+
+__thread uint32_t lock_tid;
+__thread volatile uint32_t lock_depth;
+__thread volatile bool lock_deferred;
+
+static void nothing(void)
+{
+}
+
+void (*lock_deferred_fn)(void) = nothing;
+int lock_mode = 1;
+
+uint32_t lock_tid_init(void)
+{
+	lock_tid = (uint32_t)libc_raw(SYS_gettid, 0, 0, 0, 0, 0, 0);
+	return lock_tid;
+}
+
+void lock_thread_forked(void)
+{
+	lock_tid_init();
+}
+
+static void relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("yield");
+#endif
+}
+
+/* Marks the word, so that the holder wakes us, and sleeps while it stays as it is. */
+static void sleep_on(struct lock *l, uint32_t seen)
+{
+	uint32_t marked = seen | LOCK_WAITERS;
+
+	if (seen == marked || atomic_compare_exchange_strong_explicit(&l->owner, &seen, marked, memory_order_relaxed,
+								      memory_order_relaxed))
+		libc_raw(SYS_futex, (long)(uintptr_t)&l->owner, FUTEX_WAIT_PRIVATE, marked, 0, 0, 0);
+}
+
+void lock_slow(struct lock *l, uint32_t me)
+{
+	unsigned spins = 0;
+
+	for (;;) {
+		uint32_t seen = atomic_load_explicit(&l->owner, memory_order_relaxed);
+
+		if (!seen) {
+			/* Having slept, others may sleep too: keep the mark, one wake-up too many does no harm. */
+			uint32_t mine = lock_mode == 2 && spins ? me | LOCK_WAITERS : me;
+
+			if (atomic_compare_exchange_weak_explicit(&l->owner, &seen, mine, memory_order_acquire,
+								  memory_order_relaxed))
+				return;
+			continue;
+		}
+		if (++spins < SPINS_BEFORE_YIELD)
+			relax();
+		else if (lock_mode == 2)
+			sleep_on(l, seen);
+		else
+			sched_yield();
+	}
+}
+
+void lock_wake(struct lock *l)
+{
+	libc_raw(SYS_futex, (long)(uintptr_t)&l->owner, FUTEX_WAKE_PRIVATE, 1, 0, 0, 0);
+}

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The lock of a stack or a socket. VMA_THREAD_MODE: 0 and 1 spin, 2 futex, 3 spin + yield.
+ * It knows its owner, so that a signal handler which interrupted the owner can see that it must not wait.
+ */
+#ifndef RUNTIME_LOCK_H
+#define RUNTIME_LOCK_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct lock {
+	_Atomic uint32_t owner; /* thread id, bit 31: someone sleeps on it (mode 2); 0 free */
+};
+
+#define LOCK_WAITERS 0x80000000u
+
+/* This thread's id, cached; lock_thread_forked() refreshes it in a child. */
+extern __thread uint32_t lock_tid __attribute__((tls_model("initial-exec")));
+uint32_t lock_tid_init(void);
+void lock_thread_forked(void);
+/* 0: no locks, for a process without the internal thread (tests). Written once before any lock is taken. */
+extern int lock_mode;
+void lock_slow(struct lock *l, uint32_t me);
+void lock_wake(struct lock *l);
+
+static inline uint32_t lock_self(void)
+{
+	return __builtin_expect(lock_tid != 0, 1) ? lock_tid : lock_tid_init();
+}
+
+/*
+ * Locks, and other things that must not be met half done, that this thread is in the middle of. While there are any,
+ * signal handlers wait (preload/signal.c): one that interrupted the holder could wait for the lock for ever.
+ */
+extern __thread volatile uint32_t lock_depth __attribute__((tls_model("initial-exec")));
+/* Set by a signal that waits; lock_leave() then calls lock_deferred_fn. */
+extern __thread volatile bool lock_deferred __attribute__((tls_model("initial-exec")));
+extern void (*lock_deferred_fn)(void);
+
+static inline void lock_enter(void)
+{
+	lock_depth = lock_depth + 1;
+	/* A handler of this thread sees the depth before it can see what comes after. */
+	atomic_signal_fence(memory_order_seq_cst);
+}
+
+static inline void lock_leave(void)
+{
+	uint32_t left = lock_depth - 1;
+
+	atomic_signal_fence(memory_order_seq_cst);
+	lock_depth = left;
+	if (__builtin_expect(lock_deferred, 0) && !left)
+		lock_deferred_fn();
+}
+
+/* Never call when lock_mine() may be true. */
+static inline void lock_take(struct lock *l)
+{
+	uint32_t free = 0, me;
+
+	lock_enter();
+	if (lock_mode == 0)
+		return;
+	me = lock_self();
+	if (__builtin_expect(!atomic_compare_exchange_strong_explicit(&l->owner, &free, me, memory_order_acquire,
+								      memory_order_relaxed),
+			     0))
+		lock_slow(l, me);
+}
+
+static inline bool lock_try(struct lock *l)
+{
+	uint32_t free = 0;
+
+	lock_enter();
+	if (lock_mode == 0 || atomic_compare_exchange_strong_explicit(&l->owner, &free, lock_self(), memory_order_acquire,
+								      memory_order_relaxed))
+		return true;
+	lock_leave();
+	return false;
+}
+
+static inline void lock_drop(struct lock *l)
+{
+	if (__builtin_expect(lock_mode == 2, 0)) {
+		if (atomic_exchange_explicit(&l->owner, 0, memory_order_release) & LOCK_WAITERS)
+			lock_wake(l);
+	} else if (lock_mode) {
+		atomic_store_explicit(&l->owner, 0, memory_order_release);
+	}
+	lock_leave();
+}
+
+/* True when the calling thread holds l: only a handler that could not be made to wait can see that at an entry point. */
+static inline bool lock_mine(struct lock *l)
+{
+	return (atomic_load_explicit(&l->owner, memory_order_relaxed) & ~LOCK_WAITERS) == lock_self();
+}
+
+#endif

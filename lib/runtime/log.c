@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "runtime/log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "runtime/libc.h"
+#include "runtime/log_syslog.h"
+
+#define LINE_MAX_BYTES 2048
+/* Programs close or count on the low numbers; the log file stays out of their way. */
+#define LOG_FD_MIN 700
+
+int log_level_now = LOG_INFO;
+int log_details_now;
+
+enum log_dest { DEST_STDERR, DEST_FILE, DEST_SYSLOG };
+
+/* Written by log_setup() and the log_to functions, read by all. */
+static enum log_dest dest = DEST_STDERR;
+static bool colors_wanted = true;
+static bool colors;
+static char file_path[PATH_MAX];
+static _Atomic int file_fd = -1;
+static atomic_flag reopening = ATOMIC_FLAG_INIT;
+static uint64_t start_ns;
+/*
+ * What stood behind the descriptor when it was taken, so that a program which reuses the number
+ * gets no log lines into it. Whoever sees a half-changed pair opens the file once too often.
+ */
+static _Atomic dev_t known_dev;
+static _Atomic ino_t known_ino;
+
+static const char *const level_names[] = {"PANIC", "ERROR", "WARNING", "INFO", "DETAILS",
+					  "DEBUG", "FINE",  "FINER",   "ALL"};
+
+static uint64_t now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+static void remember(int fd)
+{
+	struct stat st;
+
+	known_dev = 0;
+	known_ino = 0;
+	if (!fstat(fd, &st)) {
+		known_dev = st.st_dev;
+		known_ino = st.st_ino;
+	}
+}
+
+/* Opens path for appending at a high number. Descriptor or negative errno. */
+static int file_open(const char *path)
+{
+	int low, high;
+
+	low = libc.open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0644);
+	if (low < 0)
+		return -errno;
+	high = libc.fcntl(low, F_DUPFD_CLOEXEC, LOG_FD_MIN);
+	if (high < 0)
+		return low; /* a small RLIMIT_NOFILE */
+	libc.close(low);
+	return high;
+}
+
+static void colors_choose(void)
+{
+	colors = colors_wanted && (dest == DEST_STDERR ? isatty(STDERR_FILENO)
+						       : dest == DEST_FILE && isatty(file_fd));
+}
+
+static void dest_set(enum log_dest to)
+{
+	dest = to;
+	if (to == DEST_STDERR)
+		remember(STDERR_FILENO);
+	colors_choose();
+}
+
+int log_to_file(const char *path)
+{
+	int fd, old;
+
+	if (strlen(path) >= sizeof(file_path))
+		return -ENAMETOOLONG;
+	fd = file_open(path);
+	if (fd < 0)
+		return fd;
+	old = atomic_exchange(&file_fd, fd);
+	if (old >= 0)
+		libc.close(old);
+	strcpy(file_path, path);
+	remember(fd);
+	dest_set(DEST_FILE);
+	return 0;
+}
+
+void log_to_stderr(void)
+{
+	dest_set(DEST_STDERR);
+}
+
+void log_to_syslog(void)
+{
+	dest_set(DEST_SYSLOG);
+}
+
+void log_setup(const struct log_config *c)
+{
+	int err = 0, saved = errno;
+
+	if (!start_ns)
+		start_ns = now_ns();
+	__atomic_store_n(&log_level_now, c->level, __ATOMIC_RELAXED);
+	__atomic_store_n(&log_details_now, c->details, __ATOMIC_RELAXED);
+	colors_wanted = c->colors;
+	if (*c->file)
+		err = log_to_file(c->file);
+	if (!*c->file || err)
+		log_to_stderr();
+	if (err)
+		log_warn("VMA_LOG_FILE: cannot append to %s: %s; the log goes to standard error",
+			 c->file, strerror(-err));
+	errno = saved;
+}
+
+/*
+ * The descriptor to write to, or -1. A socket at number 2 that was not there before is the
+ * program's own data; any other change of number 2 is a redirection that it wants.
+ */
+static int stderr_fd(mode_t *mode)
+{
+	struct stat st;
+
+	if (fstat(STDERR_FILENO, &st))
+		return -1;
+	if (S_ISSOCK(st.st_mode) && (known_dev || known_ino) &&
+	    (st.st_dev != known_dev || st.st_ino != known_ino))
+		return -1;
+	*mode = st.st_mode;
+	return STDERR_FILENO;
+}
+
+/* Opens the file again when the program closed our descriptor (as daemons close them all). */
+static int log_file_fd(mode_t *mode)
+{
+	int fd = file_fd;
+	struct stat st;
+
+	if (!fstat(fd, &st) && st.st_dev == known_dev && st.st_ino == known_ino) {
+		*mode = st.st_mode;
+		return fd;
+	}
+	if (atomic_flag_test_and_set(&reopening))
+		return -1; /* another thread does, or we interrupted one that does: the line is lost */
+	fd = file_open(file_path);
+	file_fd = fd < 0 ? -1 : fd;
+	if (fd >= 0) {
+		remember(fd);
+		*mode = S_IFREG;
+	}
+	atomic_flag_clear(&reopening);
+	return fd < 0 ? -1 : fd;
+}
+
+static void write_all(int fd, const char *line, size_t len)
+{
+	ssize_t n;
+
+	while (len) {
+		n = libc.write(fd, line, len);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return; /* there is nowhere to say it */
+		line += n;
+		len -= (size_t)n;
+	}
+}
+
+/* A reader of the log that went away must not kill the program by SIGPIPE. */
+static void write_pipe(int fd, const char *line, size_t len)
+{
+	sigset_t pipe_set, old, pending;
+	static const struct timespec none;
+	bool was_pending;
+
+	sigemptyset(&pipe_set);
+	sigaddset(&pipe_set, SIGPIPE);
+	sigpending(&pending);
+	was_pending = sigismember(&pending, SIGPIPE);
+	pthread_sigmask(SIG_BLOCK, &pipe_set, &old);
+	errno = 0;
+	write_all(fd, line, len);
+	if (errno == EPIPE && !was_pending)
+		while (sigtimedwait(&pipe_set, NULL, &none) < 0 && errno == EINTR)
+			;
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+}
+
+static void line_emit(const char *line, size_t len)
+{
+	mode_t mode = 0;
+	int fd = dest == DEST_FILE ? log_file_fd(&mode) : stderr_fd(&mode);
+
+	if (fd < 0)
+		return;
+	if (S_ISREG(mode) || S_ISCHR(mode))
+		write_all(fd, line, len);
+	else
+		write_pipe(fd, line, len);
+}
+
+static const char *color_of(int level)
+{
+	if (level <= LOG_ERROR)
+		return "\033[0;31m";
+	if (level == LOG_WARN)
+		return "\033[0;35m";
+	if (level >= LOG_FINE)
+		return "\033[0;90m";
+	return NULL;
+}
+
+/* " Time: ... Pid: ... Tid: ... VMA LEVEL: ". Returns its length. */
+static size_t prefix_put(char *out, size_t size, int level)
+{
+	int details = __atomic_load_n(&log_details_now, __ATOMIC_RELAXED);
+	size_t len = 0;
+	uint64_t us;
+
+	if (details >= 3) {
+		us = start_ns ? (now_ns() - start_ns) / 1000 : 0;
+		len += (size_t)snprintf(out + len, size - len, " Time: %5lu.%03lu",
+					(unsigned long)(us / 1000), (unsigned long)(us % 1000));
+	}
+	if (details >= 2)
+		len += (size_t)snprintf(out + len, size - len, " Pid: %5u", (unsigned)getpid());
+	if (details >= 1)
+		len += (size_t)snprintf(out + len, size - len, " Tid: %5u", (unsigned)gettid());
+	len += (size_t)snprintf(out + len, size - len, " VMA %s: ",
+				level_names[level < LOG_PANIC ? LOG_PANIC
+					    : level > LOG_ALL ? LOG_ALL
+							      : level]);
+	return len;
+}
+
+void log_vwrite(enum log_level level, const char *fmt, va_list ap)
+{
+	char line[LINE_MAX_BYTES];
+	/* Room for "...", the end of a colour and the newline. */
+	const size_t room = sizeof(line) - 16;
+	const char *color = colors ? color_of(level) : NULL;
+	size_t len = 0, from, i;
+	int saved = errno, n;
+
+	if (color)
+		len = (size_t)snprintf(line, room, "%s", color);
+	from = len += prefix_put(line + len, room - len, level);
+	n = vsnprintf(line + len, room - len, fmt, ap);
+	if (n < 0)
+		n = 0;
+	len = (size_t)n < room - len ? len + (size_t)n : room - 1;
+	while (len > from && line[len - 1] == '\n')
+		len--;
+	for (i = from; i < len; i++)
+		if (((unsigned char)line[i] < 0x20 && line[i] != '\t') || line[i] == 0x7f)
+			line[i] = '?';
+	if (from + (size_t)n >= room) {
+		memcpy(line + len, "...", 3);
+		len += 3;
+	}
+	if (dest == DEST_SYSLOG) {
+		line[len] = '\0';
+		log_syslog_write(level, line);
+	} else {
+		if (color) {
+			memcpy(line + len, "\033[0m", 4);
+			len += 4;
+		}
+		line[len++] = '\n';
+		line_emit(line, len);
+	}
+	errno = saved;
+}
+
+void log_write(enum log_level level, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	log_vwrite(level, fmt, ap);
+	va_end(ap);
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The log: " VMA <LEVEL>: text", form of the original (reference section 4.5). */
+#ifndef RUNTIME_LOG_H
+#define RUNTIME_LOG_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+
+enum log_level {
+	LOG_NONE = -1,
+	LOG_PANIC = 0,
+	LOG_ERROR,
+	LOG_WARN,
+	LOG_INFO,
+	LOG_DETAILS,
+	LOG_DEBUG,
+	LOG_FINE,
+	LOG_FINER,
+	LOG_ALL,
+};
+
+/*
+ * The live level and details (0-3); vma_stats may change them (runtime/stats). Written by that,
+ * read by all, relaxed.
+ */
+extern int log_level_now;
+extern int log_details_now;
+
+struct log_config {
+	int level;
+	int details; /* 0 nothing, 1 thread, 2 process and thread, 3 time as well */
+	bool colors; /* only ever on a terminal */
+	const char *file; /* "": standard error. Appended to */
+};
+
+/*
+ * At the start and in a forked child, while no other thread logs. A file that cannot be opened:
+ * standard error, and said so.
+ */
+void log_setup(const struct log_config *c);
+/* Later changes of mind (libvma.conf). 0 or negative errno, then nothing has changed. */
+int log_to_file(const char *path);
+void log_to_stderr(void);
+void log_to_syslog(void);
+
+/*
+ * One line, whatever the level, in one write. Callable from any thread and from signal handlers;
+ * keeps errno; never raises SIGPIPE. Control characters become '?', the end of a line over 2,000
+ * bytes "...".
+ */
+void log_write(enum log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void log_vwrite(enum log_level level, const char *fmt, va_list ap)
+	__attribute__((format(printf, 2, 0)));
+
+#define log_enabled(level)                                                                         \
+	__builtin_expect((int)(level) <= __atomic_load_n(&log_level_now, __ATOMIC_RELAXED), 0)
+#define log_at(level, ...)                                                                         \
+	do {                                                                                       \
+		if (log_enabled(level))                                                            \
+			log_write(level, __VA_ARGS__);                                             \
+	} while (0)
+#define log_error(...) log_at(LOG_ERROR, __VA_ARGS__)
+#define log_warn(...) log_at(LOG_WARN, __VA_ARGS__)
+#define log_info(...) log_at(LOG_INFO, __VA_ARGS__)
+#define log_details(...) log_at(LOG_DETAILS, __VA_ARGS__)
+#define log_debug(...) log_at(LOG_DEBUG, __VA_ARGS__)
+
+#endif

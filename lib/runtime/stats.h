@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The statistics pages of this process: blocks are handed out here, whoever holds one counts straight into it. */
+#ifndef RUNTIME_STATS_H
+#define RUNTIME_STATS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+#include "vma/stats.h"
+
+/*
+ * Creates <dir>/vmastat.<pid> (dir "" or NULL: none, 0). Without permission or space the counters stay in private
+ * memory: one log line, negative errno. max_sockets above VMA_STATS_SOCKETS_MAX is cut to it. Blocks that were handed out
+ * before keep their place and become visible. Idempotent.
+ */
+int stats_start(const char *dir, unsigned max_sockets);
+/* Removes the file; a child that was forked without stats_forked() leaves the parent's alone. Blocks in use stay valid, in private memory. */
+void stats_stop(void);
+/* In a child of fork(): leaves the parent's pages. Blocks in use stay valid (zeroed, private) until they are put. */
+void stats_forked(void);
+
+/*
+ * Never NULL, zeroed but for fd, enabled. Beyond VMA_STATS_FD_NUM and without a file the block is private. All of
+ * these may be called from any thread, before stats_start() and after stats_stop().
+ */
+struct vma_stats_socket *stats_socket_get(int fd);
+/* At the socket's close, still filled in: with VMA_STATS_FILE its text is written there. */
+void stats_socket_put(struct vma_stats_socket *s);
+struct vma_stats_ring *stats_ring_get(void);
+void stats_ring_put(struct vma_stats_ring *r);
+struct vma_stats_cq *stats_cq_get(void);
+void stats_cq_put(struct vma_stats_cq *c);
+struct vma_stats_pool *stats_pool_get(bool is_rx);
+void stats_pool_put(struct vma_stats_pool *p);
+struct vma_stats_iomux *
+stats_iomux_get(int epfd); /* epfd; STATS_SELECT or STATS_POLL: always the same two blocks */
+void stats_iomux_put(struct vma_stats_iomux *m);
+#define STATS_SELECT (-1)
+#define STATS_POLL (-2)
+
+/*
+ * Called by the internal thread each 100 ms: follows the control words (log level, log details, dump requests).
+ * dump_fd(0, level) asks for all sockets; NULL: stats_socket_log() of the
+ * blocks that are in use here.
+ */
+void stats_control(void (*dump_fd)(int fd, int level));
+
+/* Text: lib/runtime/stats_text.c, shared with vma_stats. The block may be live: it is copied first. */
+#define STATS_ADDR_TEXT 64
+/* "1.2.3.4:80" or "[::1]:80"; without a port (-1) "1.2.3.4" or "::1". Returns text. */
+const char *stats_addr_text(char text[STATS_ADDR_TEXT], const struct vma_addr *addr, int family,
+			    int port);
+/* The view-3 block of one socket. suffix is "/s" behind rates, else "". */
+void stats_socket_print(FILE *f, const struct vma_stats_socket *s, const char *suffix);
+void stats_socket_dump(FILE *f, const struct vma_stats_socket *s);
+/* VMA_STATS_FILE at close: appends the same text to path, in which one %d is the pid. Never follows a link. 0 or negative errno (logged). */
+int stats_file_dump(const char *path, const struct vma_stats_socket *s);
+/* vma_stats -S: the socket's statistics through the log at level. */
+void stats_socket_log(int level, const struct vma_stats_socket *s);
+/* One writer per word, a reader elsewhere: plain adds that the compiler may not tear. */
+static inline void stats_add(__u64 *c, __u64 n)
+{
+	__atomic_store_n(c, __atomic_load_n(c, __ATOMIC_RELAXED) + n, __ATOMIC_RELAXED);
+}
+
+static inline void stats_set(__u64 *c, __u64 v)
+{
+	__atomic_store_n(c, v, __ATOMIC_RELAXED);
+}
+
+/*
+ * Copies a block, or several, that others count in: whole 64-bit words on both sides, so that no counter is seen half.
+ * Both 8-aligned, bytes a multiple of 8.
+ */
+static inline void stats_copy_words(void *to, const void *from, size_t bytes)
+{
+	__u64 *t = (__u64 *)to;
+	const __u64 *f = (const __u64 *)from;
+
+	for (size_t i = 0; i < bytes / sizeof(*t); i++)
+		__atomic_store_n(&t[i], __atomic_load_n(&f[i], __ATOMIC_RELAXED), __ATOMIC_RELAXED);
+}
+
+#endif

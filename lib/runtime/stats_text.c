@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* A socket's statistics as text: view 3 of vma_stats, VMA_STATS_FILE, and the log (vma_stats -S). */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "runtime/libc.h"
+#include "runtime/log.h"
+#include "runtime/stats.h"
+
+#define RULE "======================================================\n"
+#define KB(bytes) ((unsigned long long)(bytes) / 1024)
+#define N(counter) ((unsigned long long)(counter))
+
+const char *stats_addr_text(char text[STATS_ADDR_TEXT], const struct vma_addr *addr, int family,
+			    int port)
+{
+	char host[INET6_ADDRSTRLEN];
+	bool v6 = family == AF_INET6;
+
+	if (!inet_ntop(v6 ? AF_INET6 : AF_INET, v6 ? addr->byte : addr->byte + 12, host,
+		       sizeof(host)))
+		host[0] = 0;
+	if (port < 0)
+		snprintf(text, STATS_ADDR_TEXT, "%s", host);
+	else
+		snprintf(text, STATS_ADDR_TEXT, v6 ? "[%s]:%d" : "%s:%d", host, port);
+	return text;
+}
+
+static bool addr_any(const struct vma_addr *a, int family)
+{
+	static const struct vma_addr zero;
+
+	return family == AF_INET6 ? !memcmp(a, &zero, sizeof(zero))
+				  : !memcmp(a->byte + 12, zero.byte, 4);
+}
+
+static double percent(__u64 part, __u64 rest)
+{
+	double all = (double)part + (double)rest;
+
+	return all > 0 ? 100.0 * (double)part / all : 0;
+}
+
+static bool counted(__u64 packets, __u64 bytes, __u64 eagain, __u64 errors)
+{
+	return packets || bytes || eagain || errors;
+}
+
+static const char *proto_name(__u8 proto)
+{
+	return proto == IPPROTO_TCP   ? "TCP"
+	       : proto == IPPROTO_UDP ? "UDP"
+	       : proto == IPPROTO_RAW ? "RAW"
+				      : "???";
+}
+
+static void print_identity(FILE *f, const struct vma_stats_socket *s)
+{
+	unsigned groups = s->num_groups < VMA_STATS_GROUPS ? s->num_groups : VMA_STATS_GROUPS;
+	char text[STATS_ADDR_TEXT];
+
+	fprintf(f, "\tFd=[%d]\n", s->fd);
+	fprintf(f, "- %s", proto_name(s->proto));
+	fprintf(f, ", %s", s->blocking ? "Blocked" : "Non-blocked");
+	if (s->proto == IPPROTO_UDP) {
+		fprintf(f, ", MC Loop %s", s->mc_loop ? "Enabled " : "Disabled");
+		if (!addr_any(&s->mc_if_addr, s->family))
+			fprintf(f, ", MC IF = [%s]",
+				stats_addr_text(text, &s->mc_if_addr, s->family, -1));
+		else if (s->mc_if)
+			fprintf(f, ", MC IF = [%d]", s->mc_if);
+	}
+	fputc('\n', f);
+	if (!addr_any(&s->local, s->family) || s->local_port)
+		fprintf(f, "- Local Address   = [%s]\n",
+			stats_addr_text(text, &s->local, s->family, s->local_port));
+	if (!addr_any(&s->remote, s->family) || s->remote_port)
+		fprintf(f, "- Foreign Address = [%s]\n",
+			stats_addr_text(text, &s->remote, s->family, s->remote_port));
+	for (unsigned i = 0; i < groups; i++)
+		fprintf(f, "- Member of = [%s]\n",
+			stats_addr_text(text, &s->groups[i], s->family, -1));
+	if (s->rx_tid || s->tx_tid)
+		fprintf(f, "- Thread Id Rx: %5u, Tx: %5u\n", s->rx_tid, s->tx_tid);
+}
+
+/* "Tx Offload" and "Tx OS info", or Rx. True if one was printed. */
+static bool print_direction(FILE *f, const char *name, const struct vma_stats_counters *c,
+			    const char *suffix)
+{
+	bool offload = counted(c->packets, c->bytes, c->eagain, c->errors);
+	bool os = counted(c->os_packets, c->os_bytes, c->os_eagain, c->os_errors);
+
+	if (offload)
+		fprintf(f,
+			"%s Offload: %llu / %llu / %llu / %llu "
+			"[kilobytes/packets/eagains/errors]%s\n",
+			name, KB(c->bytes), N(c->packets), N(c->eagain), N(c->errors), suffix);
+	if (os)
+		fprintf(f,
+			"%s OS info: %llu / %llu / %llu / %llu "
+			"[kilobytes/packets/eagains/errors]%s\n",
+			name, KB(c->os_bytes), N(c->os_packets), N(c->os_eagain), N(c->os_errors),
+			suffix);
+	return offload || os;
+}
+
+void stats_socket_print(FILE *f, const struct vma_stats_socket *s, const char *suffix)
+{
+	bool active;
+
+	fputs(RULE, f);
+	print_identity(f, s);
+	active = print_direction(f, "Tx", &s->tx, suffix);
+	if (s->tx_dummy)
+		fprintf(f, "Tx Dummy messages : %llu\n", N(s->tx_dummy));
+	active |= print_direction(f, "Rx", &s->rx, suffix);
+	if (s->rx.packets || s->rx_ready_packets || s->rx_drop_packets) {
+		fprintf(f, "Rx byte: cur %llu / max %llu / dropped%s %llu / limit %llu\n",
+			N(s->rx_ready_bytes), N(s->rx_ready_bytes_max), suffix, N(s->rx_drop_bytes),
+			N(s->rx_ready_limit));
+		fprintf(f, "Rx pkt : cur %llu / max %llu / dropped%s %llu\n",
+			N(s->rx_ready_packets), N(s->rx_ready_packets_max), suffix,
+			N(s->rx_drop_packets));
+	}
+	if (s->rx_zcopy_buffers)
+		fprintf(f, "Rx zero copy buffers: cur %llu\n", N(s->rx_zcopy_buffers));
+	if (s->rx_poll_hit || s->rx_poll_miss)
+		fprintf(f, "Rx poll: %llu / %llu (%2.2f%%) [miss/hit]\n", N(s->rx_poll_miss),
+			N(s->rx_poll_hit), percent(s->rx_poll_hit, s->rx_poll_miss));
+	if (s->rx_ring_migrations || s->tx_ring_migrations)
+		fprintf(f, "Ring migrations Rx: %llu, Tx: %llu\n", N(s->rx_ring_migrations),
+			N(s->tx_ring_migrations));
+	if (s->tx_retransmits)
+		fprintf(f, "Retransmissions: %llu\n", N(s->tx_retransmits));
+	if (!active && !s->rx_drop_packets)
+		fputs("Rx and Tx where not active\n", f);
+	fputs(RULE, f);
+}
+
+void stats_socket_dump(FILE *f, const struct vma_stats_socket *s)
+{
+	struct vma_stats_socket copy;
+
+	stats_copy_words(&copy, s, sizeof(struct vma_stats_socket));
+	stats_socket_print(f, &copy, "");
+}
+
+/* pattern with its first "%d" replaced; other % are plain characters: the text is a user's, not ours. */
+static void expand_pid(char *path, size_t size, const char *pattern)
+{
+	const char *mark = strstr(pattern, "%d");
+
+	if (mark)
+		snprintf(path, size, "%.*s%d%s", (int)(mark - pattern), pattern, getpid(),
+			 mark + 2);
+	else
+		snprintf(path, size, "%s", pattern);
+}
+
+/* All of it, though write() may take a part. 0 or negative errno. */
+static int write_all(int fd, const char *text, size_t len)
+{
+	while (len) {
+		ssize_t n = libc.write(fd, text, len);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		text += n;
+		len -= (size_t)n;
+	}
+	return 0;
+}
+
+int stats_file_dump(const char *path, const struct vma_stats_socket *s)
+{
+	char name[4096], *text = NULL;
+	size_t len = 0;
+	FILE *f;
+	int fd, err;
+
+	expand_pid(name, sizeof(name), path);
+	f = open_memstream(&text, &len);
+	if (!f)
+		return -ENOMEM;
+	stats_socket_dump(f, s);
+	if (fclose(f)) {
+		free(text);
+		return -ENOMEM;
+	}
+	/* One write for one socket: those of several processes do not mix. */
+	fd = libc.open(name, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK,
+		       0644);
+	err = fd < 0 ? -errno : write_all(fd, text, len);
+	if (fd >= 0)
+		libc.close(fd);
+	free(text);
+	if (err)
+		log_warn("VMA_STATS_FILE: writing %s: %s", name, strerror(-err));
+	return err;
+}
+
+void stats_socket_log(int level, const struct vma_stats_socket *live)
+{
+	struct vma_stats_socket copy, *s = &copy;
+	char text[STATS_ADDR_TEXT];
+
+	stats_copy_words(s, live, sizeof(struct vma_stats_socket));
+	log_at(level, "============ DUMPING FD %d STATISTICS ============", s->fd);
+	log_at(level, "==================== SOCKET FD ===================");
+	log_at(level, "Fd number : %d", s->fd);
+	log_at(level, "Bind info : %s", stats_addr_text(text, &s->local, s->family, s->local_port));
+	log_at(level, "Connection info : %s",
+	       stats_addr_text(text, &s->remote, s->family, s->remote_port));
+	log_at(level, "Protocol : PROTO_%s", proto_name(s->proto));
+	log_at(level, "Is closed : %s", s->enabled ? "false" : "true");
+	log_at(level, "Is blocking : %s", s->blocking ? "true" : "false");
+	log_at(level, "Is offloaded : %s", s->offloaded ? "true" : "false");
+	if (counted(s->tx.packets, s->tx.bytes, s->tx.eagain, s->tx.errors))
+		log_at(level,
+		       "Tx Offload : %llu KB / %llu / %llu / %llu [bytes/packets/eagains/errors]",
+		       KB(s->tx.bytes), N(s->tx.packets), N(s->tx.eagain), N(s->tx.errors));
+	if (counted(s->tx.os_packets, s->tx.os_bytes, 0, s->tx.os_errors))
+		log_at(level, "Tx OS info : %llu KB / %llu / %llu [bytes/packets/errors]",
+		       KB(s->tx.os_bytes), N(s->tx.os_packets), N(s->tx.os_errors));
+	if (counted(s->rx.packets, s->rx.bytes, s->rx.eagain, s->rx.errors))
+		log_at(level,
+		       "Rx Offload : %llu KB / %llu / %llu / %llu [bytes/packets/eagains/errors]",
+		       KB(s->rx.bytes), N(s->rx.packets), N(s->rx.eagain), N(s->rx.errors));
+	if (counted(s->rx.os_packets, s->rx.os_bytes, 0, s->rx.os_errors))
+		log_at(level, "Rx OS info : %llu KB / %llu / %llu [bytes/packets/errors]",
+		       KB(s->rx.os_bytes), N(s->rx.os_packets), N(s->rx.os_errors));
+	log_at(level, "Rx byte : max %llu / dropped %llu (%2.2f%%) / limit %llu",
+	       N(s->rx_ready_bytes_max), N(s->rx_drop_bytes),
+	       percent(s->rx_drop_bytes, s->rx.bytes), N(s->rx_ready_limit));
+	log_at(level, "Rx pkt : max %llu / dropped %llu (%2.2f%%)", N(s->rx_ready_packets_max),
+	       N(s->rx_drop_packets), percent(s->rx_drop_packets, s->rx.packets));
+	log_at(level, "Rx poll : %llu / %llu (%2.2f%%) [miss/hit]", N(s->rx_poll_miss),
+	       N(s->rx_poll_hit), percent(s->rx_poll_hit, s->rx_poll_miss));
+	log_at(level, "==================================================");
+}

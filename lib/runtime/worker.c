@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "runtime/worker.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/timerfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "runtime/libc.h"
+#include "runtime/log.h"
+#include "runtime/params.h"
+
+#define EVENTS_AT_ONCE 32
+
+/*
+ * One watched fd. A slot's index travels in epoll_event.data with its generation, so that an event
+ * of the slot's previous user is recognised.
+ */
+struct slot {
+	int fd; /* -1: free */
+	uint32_t gen;
+	worker_fd_fn fn;
+	worker_timer_fn timer_fn; /* the fd is a timerfd of ours */
+	void *arg;
+};
+
+static struct {
+	pthread_mutex_t lock; /* everything below */
+	pthread_cond_t idle; /* a callback has ended */
+	pthread_t thread;
+	bool running, stop;
+	int epfd, wakefd;
+	struct slot *slots;
+	unsigned num_slots;
+	int busy_fd; /* the fd whose callback runs now, or -1 */
+} w = { .lock = PTHREAD_MUTEX_INITIALIZER, .idle = PTHREAD_COND_INITIALIZER, .epfd = -1, .wakefd = -1, .busy_fd = -1 };
+
+static bool on_worker(void)
+{
+	return w.running && pthread_equal(pthread_self(), w.thread);
+}
+
+static void drain(int fd)
+{
+	uint64_t ticks;
+
+	/* Nothing to read means that another event has taken it: not an error. */
+	(void)!libc.read(fd, &ticks, sizeof(ticks));
+}
+
+/* Runs the callback that ev names, if its slot is still the same. Returns false when the thread is to end. */
+static bool dispatch(const struct epoll_event *ev)
+{
+	unsigned index = (uint32_t)ev->data.u64;
+	struct slot s = { .fd = -1 };
+	bool stop;
+
+	pthread_mutex_lock(&w.lock);
+	stop = w.stop;
+	if (!stop && index < w.num_slots && w.slots[index].gen == (uint32_t)(ev->data.u64 >> 32))
+		s = w.slots[index];
+	w.busy_fd = s.fd;
+	pthread_mutex_unlock(&w.lock);
+	if (stop)
+		return false;
+	if (s.fd < 0)
+		return true;
+
+	if (s.timer_fn) {
+		drain(s.fd);
+		s.timer_fn(s.arg);
+	} else {
+		s.fn(s.fd, ev->events, s.arg);
+	}
+	pthread_mutex_lock(&w.lock);
+	w.busy_fd = -1;
+	pthread_cond_broadcast(&w.idle);
+	pthread_mutex_unlock(&w.lock);
+	return true;
+}
+
+/* VMA_INTERNAL_THREAD_CPUSET: a cgroup v1 cpuset directory whose tasks file takes our thread id. */
+static void join_cpuset(const char *dir)
+{
+	char path[512];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/tasks", dir);
+	f = fopen(path, "we");
+	if (!f || fprintf(f, "%d\n", (int)gettid()) < 0 || fflush(f))
+		log_warn("VMA_INTERNAL_THREAD_CPUSET=%s: cannot write %s: %s; the internal thread keeps its CPUs", dir, path,
+			 strerror(errno));
+	if (f)
+		fclose(f);
+}
+
+static void set_cpus(void)
+{
+	const char *text = params.internal_thread_affinity;
+	cpu_set_t set;
+
+	if (params.internal_thread_cpuset && *params.internal_thread_cpuset)
+		join_cpuset(params.internal_thread_cpuset);
+	if (!text || !*text || !strcmp(text, "-1"))
+		return;
+	if (params_cpus(text, &set))
+		log_warn("VMA_INTERNAL_THREAD_AFFINITY=%s is neither a mask (0x3) nor a list (0,2-3) of CPUs; ignored", text);
+	else if (pthread_setaffinity_np(pthread_self(), sizeof(set), &set))
+		log_warn("VMA_INTERNAL_THREAD_AFFINITY=%s: none of these CPUs is usable; ignored", text);
+}
+
+static void *worker_main(void *arg)
+{
+	struct epoll_event evs[EVENTS_AT_ONCE];
+
+	(void)arg;
+	libc_internal = 1; /* whatever this thread opens is the library's own */
+	pthread_setname_np(pthread_self(), "vma-worker");
+	set_cpus();
+	for (;;) {
+		int n = libc.epoll_wait(w.epfd, evs, EVENTS_AT_ONCE, -1);
+
+		if (n < 0 && errno != EINTR) {
+			log_error("epoll_wait of the internal thread: %s", strerror(errno));
+			return NULL;
+		}
+		for (int i = 0; i < n; i++) {
+			if (!dispatch(&evs[i]))
+				return NULL;
+		}
+	}
+}
+
+/* A slot for fd. Holds w.lock. Returns its index or negative errno. */
+static int slot_take(int fd)
+{
+	unsigned i;
+
+	for (i = 0; i < w.num_slots; i++) {
+		if (w.slots[i].fd < 0)
+			break;
+	}
+	if (i == w.num_slots) {
+		unsigned num = w.num_slots ? 2 * w.num_slots : 16;
+		struct slot *slots = realloc(w.slots, num * sizeof(*slots));
+
+		if (!slots)
+			return -ENOMEM;
+		for (unsigned k = w.num_slots; k < num; k++)
+			slots[k] = (struct slot){ .fd = -1 };
+		w.slots = slots;
+		w.num_slots = num;
+	}
+	w.slots[i].fd = fd;
+	w.slots[i].gen++;
+	return (int)i;
+}
+
+static int add(int fd, uint32_t events, worker_fd_fn fn, worker_timer_fn timer_fn, void *arg)
+{
+	struct epoll_event ev = { .events = events };
+	int i, err = 0;
+
+	pthread_mutex_lock(&w.lock);
+	i = w.epfd < 0 ? -ESRCH : slot_take(fd);
+	if (i < 0) {
+		pthread_mutex_unlock(&w.lock);
+		return i;
+	}
+	w.slots[i].fn = fn;
+	w.slots[i].timer_fn = timer_fn;
+	w.slots[i].arg = arg;
+	ev.data.u64 = (uint64_t)w.slots[i].gen << 32 | (unsigned)i;
+	if (libc.epoll_ctl(w.epfd, EPOLL_CTL_ADD, fd, &ev)) {
+		err = -errno;
+		w.slots[i].fd = -1;
+	}
+	pthread_mutex_unlock(&w.lock);
+	return err;
+}
+
+int worker_fd_add(int fd, uint32_t events, worker_fd_fn fn, void *arg)
+{
+	return add(fd, events, fn, NULL, arg);
+}
+
+void worker_fd_del(int fd, void *arg)
+{
+	pthread_mutex_lock(&w.lock);
+	for (unsigned i = 0; i < w.num_slots; i++) {
+		if (w.slots[i].fd != fd || w.slots[i].arg != arg)
+			continue;
+		w.slots[i].fd = -1;
+		w.slots[i].gen++;
+		break;
+	}
+	while (w.busy_fd == fd && w.running && !on_worker())
+		pthread_cond_wait(&w.idle, &w.lock);
+	pthread_mutex_unlock(&w.lock);
+}
+
+int worker_timer_add(unsigned msec, worker_timer_fn fn, void *arg)
+{
+	struct itimerspec its = { .it_interval = { msec / 1000, msec % 1000 * 1000000L } };
+	int fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	int err;
+
+	if (fd < 0)
+		return -errno;
+	its.it_value = its.it_interval;
+	err = timerfd_settime(fd, 0, &its, NULL) ? -errno : add(fd, EPOLLIN, NULL, fn, arg);
+	if (err) {
+		libc.close(fd);
+		return err;
+	}
+	return fd;
+}
+
+void worker_timer_del(int id)
+{
+	void *arg = NULL;
+
+	if (id < 0)
+		return;
+	pthread_mutex_lock(&w.lock);
+	for (unsigned i = 0; i < w.num_slots; i++) {
+		if (w.slots[i].fd == id)
+			arg = w.slots[i].arg;
+	}
+	pthread_mutex_unlock(&w.lock);
+	worker_fd_del(id, arg);
+	libc.close(id);
+}
+
+static void woken(int fd, uint32_t events, void *arg)
+{
+	(void)events;
+	(void)arg;
+	drain(fd);
+}
+
+static int start_thread(void)
+{
+	sigset_t all, old;
+	int err;
+
+	/* The application's signals are the application's threads' business. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	err = pthread_create(&w.thread, NULL, worker_main, NULL);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	return -err;
+}
+
+int worker_start(void)
+{
+	int err = 0;
+
+	pthread_mutex_lock(&w.lock);
+	if (w.running) {
+		pthread_mutex_unlock(&w.lock);
+		return 0;
+	}
+	w.stop = false;
+	w.epfd = libc.epoll_create1(EPOLL_CLOEXEC);
+	w.wakefd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (w.epfd < 0 || w.wakefd < 0)
+		err = -errno;
+	pthread_mutex_unlock(&w.lock);
+	if (!err)
+		err = worker_fd_add(w.wakefd, EPOLLIN, woken, NULL);
+	pthread_mutex_lock(&w.lock);
+	if (!err)
+		err = start_thread();
+	w.running = !err;
+	pthread_mutex_unlock(&w.lock);
+	if (err) {
+		log_error("the internal thread cannot be started: %s", strerror(-err));
+		worker_forked();
+	}
+	return err;
+}
+
+void worker_stop(void)
+{
+	struct timespec until;
+	uint64_t one = 1;
+
+	pthread_mutex_lock(&w.lock);
+	if (!w.running) {
+		pthread_mutex_unlock(&w.lock);
+		return;
+	}
+	w.stop = true;
+	(void)!libc.write(w.wakefd, &one, sizeof(one));
+	pthread_mutex_unlock(&w.lock);
+	/* It may wait for a lock whose holder called exit() from a signal handler: then it is left to the end of the process. */
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec++;
+	if (pthread_timedjoin_np(w.thread, NULL, &until))
+		return;
+	worker_forked();
+}
+
+void worker_fork_prepare(void)
+{
+	pthread_mutex_lock(&w.lock);
+}
+
+void worker_fork_parent(void)
+{
+	pthread_mutex_unlock(&w.lock);
+}
+
+void worker_forked(void)
+{
+	/* After a fork the lock is the parent's, and its waiters do not exist here. */
+	pthread_mutex_init(&w.lock, NULL);
+	pthread_cond_init(&w.idle, NULL);
+	for (unsigned i = 0; i < w.num_slots; i++) {
+		if (w.slots[i].fd >= 0 && w.slots[i].timer_fn)
+			libc.close(w.slots[i].fd);
+	}
+	free(w.slots);
+	w.slots = NULL;
+	w.num_slots = 0;
+	if (w.epfd >= 0)
+		libc.close(w.epfd);
+	if (w.wakefd >= 0)
+		libc.close(w.wakefd);
+	w.epfd = w.wakefd = w.busy_fd = -1;
+	w.running = w.stop = false;
+}

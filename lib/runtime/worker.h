@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The internal thread: one epoll loop that runs callbacks for fds and periodic timers. All signals are
+ * blocked in it, its affinity is VMA_INTERNAL_THREAD_AFFINITY/_CPUSET. It starts with the first worker_start().
+ */
+#ifndef RUNTIME_WORKER_H
+#define RUNTIME_WORKER_H
+
+#include <stdint.h>
+
+typedef void (*worker_fd_fn)(int fd, uint32_t epoll_events, void *arg);
+typedef void (*worker_timer_fn)(void *arg);
+
+/* 0 or negative errno. Idempotent. */
+int worker_start(void);
+/* Stops and joins; forgets every fd and timer. Not from the worker itself. */
+void worker_stop(void);
+/* Around fork(): no list is met half changed in the child. */
+void worker_fork_prepare(void);
+void worker_fork_parent(void);
+/* The child of a fork() has no worker; a later worker_start() makes a new one. */
+void worker_forked(void);
+/* Thread-safe. events as for epoll_ctl. 0 or negative errno. */
+int worker_fd_add(int fd, uint32_t events, worker_fd_fn fn, void *arg);
+/*
+ * After it returns fn runs no more with arg (it waits for a callback under way, unless called from the worker).
+ * The caller closes fd itself, before or after.
+ */
+void worker_fd_del(int fd, void *arg);
+/* Periodic, every msec (at least 1). Returns an id for worker_timer_del() or negative errno. */
+int worker_timer_add(unsigned msec, worker_timer_fn fn, void *arg);
+void worker_timer_del(int id);
+
+#endif
