@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The port: what this process owns of an interface. Under AF_XDP these are the interface's own queues and
+ * the steering program in front of them. Who binds the queues owns the port: the kernel gives a queue to one
+ * socket only, and takes it back when its process dies, however it dies. So the ring binds first, and a steering
+ * program that port_attach() then still finds belongs to nobody alive.
+ */
+#ifndef RING_PORT_H
+#define RING_PORT_H
+
+#include <limits.h>
+#include <linux/ethtool.h>
+#include <net/if.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "vma/flow.h"
+
+#define PORT_MAX_QUEUES 64
+
+enum port_mode {
+	PORT_GENERIC, /* XDP on the skb: virtual devices, where native mode costs the kernel's own flows a factor of six */
+	PORT_NATIVE, /* XDP in the driver */
+};
+
+/* The flows with one local port. The xors are over the IPv4 ones: with one left, they are that flow. */
+struct port_flows {
+	uint32_t num_3tuple, num_exact, num_v4;
+	uint32_t local, remote; /* network order */
+	uint16_t remote_port;
+};
+
+struct port {
+	/* Filled by port_open(). */
+	int ifindex;
+	char ifname[IF_NAMESIZE];
+	char driver[ETHTOOL_BUSINFO_LEN];
+	bool loopback;
+	bool is_virtual; /* may hand over partial checksums */
+	enum port_mode mode;
+	uint32_t mtu;
+	uint8_t mac[6];
+	unsigned num_queues; /* receive queues in use, at least 1, at most PORT_MAX_QUEUES */
+	pid_t pid; /* who opened it: a forked child detaches nothing */
+
+	/* Filled by port_attach(). */
+	struct steer_bpf *skel;
+	struct xdp_program *prog;
+	volatile uint64_t *local_mac; /* in the program's memory */
+	int flows_fd, ports_fd;
+	struct port_flows
+		*flows; /* [VMA_PORT_INDEX_MAX]: what is in the table for each local port */
+	char pin_dir[PATH_MAX]; /* "": not pinned */
+};
+
+/* Looks the interface up. 0, -EOPNOTSUPP (no Ethernet header), -ENODEV or another negative errno. */
+int port_open(int ifindex, struct port **out);
+/*
+ * Puts the steering program in front of the n bound XSKs (fds in queue order). The caller holds every queue.
+ * 0, -EEXIST (a foreign program) or another negative errno, logged; the port can then be closed or attached again.
+ */
+int port_attach(struct port *p, const int *xsk_fds, unsigned n);
+/* Detaches and unpins (not in a forked child), frees. p may be NULL. */
+void port_close(struct port *p);
+/* The process whose steering program sits on the interface, 0 when there is none or it cannot be told. */
+pid_t port_owner_pid(int ifindex);
+
+/* 0, -EEXIST: the flow is there already; -ENOSPC: the table is full. */
+int port_flow_add(struct port *p, const struct vma_flow_key *key, const struct vma_flow_info *info);
+/* 0 or -ENOENT. */
+int port_flow_del(struct port *p, const struct vma_flow_key *key);
+/* Frames to another unicast MAC pass to the kernel. Any time, any thread. */
+void port_set_mac(struct port *p, const uint8_t mac[6]);
+
+#endif

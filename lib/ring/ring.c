@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Which ring an interface gets. */
+#include "ring/ring.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <net/if.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "ring/xdp/xdp.h"
+#include "runtime/libc.h"
+#include "runtime/log.h"
+#include "runtime/params.h"
+
+/* In order of preference. A type that does not fit the interface says -EOPNOTSUPP and the next one is asked. */
+static const struct ring_kind {
+	enum ring_type type;
+	int (*open)(int ifindex, struct ring **out);
+} kinds[] = {
+	{RING_TYPE_XDP, xdp_ring_open},
+};
+
+/* The value of a sysctl that is a small number, -1 when it cannot be read. */
+static int sysctl_read(const char *path)
+{
+	char text[16] = "";
+	int value = -1;
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0)
+		return -1;
+	if (libc.read(fd, text, sizeof(text) - 1) > 0)
+		sscanf(text, "%d", &value);
+	libc.close(fd);
+	return value;
+}
+
+/* Loopback packets come back in on a device: the kernel must accept its own addresses there. Only named, never set. */
+static int loopback_check(const char *ifname)
+{
+	static const char *const names[] = {"route_localnet", "accept_local"};
+	char path[96];
+	int missing = 0;
+
+	if (!params.offload_loopback) {
+		log_debug("ring: %s is loopback: left to the kernel (VMA_OFFLOAD_LOOPBACK=0)",
+			  ifname);
+		return -EOPNOTSUPP;
+	}
+	for (unsigned i = 0; i < 2; i++) {
+		snprintf(path, sizeof(path), "/proc/sys/net/ipv4/conf/%s/%s", ifname, names[i]);
+		if (sysctl_read(path) == 1)
+			continue;
+		log_warn("ring: VMA_OFFLOAD_LOOPBACK=1 needs net.ipv4.conf.%s.%s = 1: sockets on "
+			 "%s stay with the kernel",
+			 ifname, names[i], ifname);
+		missing++;
+	}
+	return missing ? -EOPNOTSUPP : 0;
+}
+
+static int open_kind(int ifindex, struct ring **out)
+{
+	char ifname[IF_NAMESIZE];
+	struct port *port;
+	bool loopback;
+	int err;
+
+	if (params.ring_type == RING_TYPE_NONE)
+		return -EOPNOTSUPP;
+	err = port_open(ifindex, &port);
+	if (err)
+		return err;
+	loopback = port->loopback;
+	memcpy(ifname, port->ifname, sizeof(ifname));
+	port_close(port);
+	if (loopback && (err = loopback_check(ifname)))
+		return err;
+	err = -EOPNOTSUPP;
+	for (unsigned i = 0; i < sizeof(kinds) / sizeof(kinds[0]) && err == -EOPNOTSUPP; i++)
+		if (params.ring_type == RING_TYPE_AUTO || params.ring_type == (int)kinds[i].type)
+			err = kinds[i].open(ifindex, out);
+	if (err == -EOPNOTSUPP)
+		log_info(
+			"ring: %s: no ring type fits (VMA_RING_TYPE): sockets stay with the kernel",
+			ifname);
+	return err;
+}
+
+int ring_open(int ifindex, struct ring **out)
+{
+	int err;
+
+	libc_internal++;
+	err = open_kind(ifindex, out);
+	libc_internal--;
+	return err;
+}

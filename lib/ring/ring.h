@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The one interface to a device queue. A ring is opened on a port (what this process owns of an
+ * interface: ring/port.h). All functions need the lock of the stack that owns the ring unless
+ * they say otherwise. Errors are negative errno.
+ */
+#ifndef RING_RING_H
+#define RING_RING_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#include "mem/buf.h"
+#include "vma/flow.h"
+
+struct ring;
+
+struct ring_caps {
+	uint32_t max_frame; /* largest frame, link header included, that post() takes (MTU + 14) */
+	uint32_t max_gso; /* largest frame that send_gso() takes; 0: none */
+	uint32_t max_rx_frame; /* largest frame that poll() can give */
+	bool tx_csum; /* device completes L4 checksums */
+	bool rx_csum; /* device checks L4 checksums (BUF_CSUM_OK) */
+	bool flow_tag;
+};
+
+/* 64-bit totals, written under the stack lock, read by the statistics. */
+struct ring_counters {
+	uint64_t rx_packets, rx_bytes;
+	uint64_t tx_packets, tx_bytes;
+	uint64_t tx_gso_frames;
+	uint64_t rx_drop_no_buf; /* the fill ring could not be refilled */
+	uint64_t rx_drop_invalid; /* a descriptor outside the UMEM or an unfinished chain */
+	uint64_t tx_drop_oversize; /* refused: frame above the MTU */
+	uint64_t tx_full; /* post() found no descriptor or buffer */
+	uint64_t kicks; /* system calls made to transmit */
+	uint64_t interrupts_requested, interrupts_received; /* times that someone slept on / was woken by the ring */
+};
+
+/* How full things are just now, for the statistics. */
+struct ring_gauges {
+	uint32_t rx_free, tx_free; /* buffers that nobody holds */
+	uint32_t rx_queued; /* received frames that poll() has not taken */
+};
+
+/* A frame that the kernel or the device cuts into segments of gso_size payload bytes. */
+struct ring_gso {
+	uint16_t hdr_len; /* link + network + transport headers, in the first iovec */
+	uint16_t l4_off; /* offset of the transport header */
+	uint16_t csum_off; /* offset of the checksum field inside the transport header; it holds the pseudo-header sum */
+	uint16_t gso_size;
+	uint8_t proto; /* IPPROTO_UDP or IPPROTO_TCP */
+	uint8_t family; /* AF_INET or AF_INET6 */
+};
+
+struct ring_ops {
+	const char *name; /* "xdp", "mlx5" */
+	void (*close)(struct ring *r);
+	/* The process ends: steering goes, memory and fds stay, because other threads may still be inside kick(). No close() follows. */
+	void (*leave)(struct ring *r);
+	/* Up to max received frames; the caller owns them. Never sleeps, makes no system call when nothing is there. */
+	unsigned (*poll)(struct ring *r, struct buf **pkts, unsigned max);
+	/*
+	 * A hint that poll() has something to do; no lock needed, so that a spinning reader takes none in vain. It may be wrong
+	 * for a moment, and sees no upkeep: poll() must be called now and then all the same.
+	 */
+	bool (*pending)(const struct ring *r);
+	/* A transmit buffer (one reference, ->room bytes, data at its start), or NULL when none is free. */
+	struct buf *(*tx_alloc)(struct ring *r);
+	/* Queues b (b->len set) and takes ownership; -EMSGSIZE above caps.max_frame, -ENOBUFS when full (the caller keeps b then). */
+	int (*post)(struct ring *r, struct buf *b);
+	/*
+	 * Has the device transmit what was posted. May be called WITHOUT the stack lock (any thread). 0, or
+	 * negative errno (-ENETDOWN: the interface is down, the posted frames will be lost as on any down link).
+	 */
+	int (*kick)(struct ring *r);
+	/* Transmits at once, by the path for large frames; iov[0] starts with the headers. 0 or negative errno. Needs no lock. */
+	int (*send_gso)(struct ring *r, const struct iovec *iov, int iovcnt, const struct ring_gso *g);
+	/* The fds whose readability means "poll() has something"; returns how many were written. */
+	unsigned (*wait_fds)(struct ring *r, int *fds, unsigned max);
+	/* Says that someone will sleep on wait_fds(). Returns true when frames wait already: do not sleep. */
+	bool (*arm)(struct ring *r);
+	int (*flow_add)(struct ring *r, const struct vma_flow_key *key, const struct vma_flow_info *info);
+	int (*flow_del)(struct ring *r, const struct vma_flow_key *key);
+	void (*gauges)(const struct ring *r, struct ring_gauges *g);
+	/* The interface's MTU or MAC changed (net/ noticed): caps follow. */
+	void (*link_changed)(struct ring *r, uint32_t mtu, const uint8_t mac[6]);
+};
+
+struct ring {
+	const struct ring_ops *ops;
+	struct ring_caps caps;
+	struct ring_counters *counters; /* never NULL */
+	int ifindex;
+	char ifname[16];
+};
+
+struct port;
+
+/*
+ * Opens the ring of the type that the interface and VMA_RING_TYPE allow.
+ * 0 and *out; -EBUSY: another process owns the queues; -EOPNOTSUPP: nothing fits this interface;
+ * -EEXIST: a foreign XDP program sits there; other negative errno from the system. One log line says why.
+ */
+int ring_open(int ifindex, struct ring **out);
+
+static inline unsigned ring_poll(struct ring *r, struct buf **pkts, unsigned max)
+{
+	return r->ops->poll(r, pkts, max);
+}
+
+static inline struct buf *ring_tx_alloc(struct ring *r)
+{
+	return r->ops->tx_alloc(r);
+}
+
+static inline int ring_post(struct ring *r, struct buf *b)
+{
+	return r->ops->post(r, b);
+}
+
+static inline int ring_kick(struct ring *r)
+{
+	return r->ops->kick(r);
+}
+
+#endif

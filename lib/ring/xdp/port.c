@@ -1,0 +1,465 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "ring/port.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <linux/if_link.h>
+#include <linux/sockios.h>
+#include <net/if_arp.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+#include <xdp/libxdp.h>
+
+#include "ring/xdp/pin.h"
+#include "runtime/libc.h"
+#include "runtime/log.h"
+#include "steer.skel.h"
+
+#define FLOWS_BYTES (VMA_PORT_INDEX_MAX * sizeof(struct port_flows))
+
+/* libxdp and libbpf keep process-wide state (the bpffs directory, print callbacks): one attach or detach at a time. */
+static pthread_mutex_t libxdp_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void log_foreign(const char *who, const char *fmt, va_list ap)
+{
+	char line[512];
+	int n;
+
+	if (!log_enabled(LOG_DEBUG))
+		return;
+	n = vsnprintf(line, sizeof(line), fmt, ap);
+	if (n >= (int)sizeof(line))
+		n = sizeof(line) - 1;
+	while (n > 0 && (line[n - 1] == '\n' || line[n - 1] == ' '))
+		line[--n] = '\0';
+	if (n > 0)
+		log_debug("%s: %s", who, line);
+}
+
+static int libbpf_log(enum libbpf_print_level level, const char *fmt, va_list ap)
+{
+	if (level != LIBBPF_DEBUG)
+		log_foreign("libbpf", fmt, ap);
+	return 0;
+}
+
+static int libxdp_log(enum libxdp_print_level level, const char *fmt, va_list ap)
+{
+	if (level != LIBXDP_DEBUG)
+		log_foreign("libxdp", fmt, ap);
+	return 0;
+}
+
+static libbpf_print_fn_t app_libbpf_print;
+static libxdp_print_fn_t app_libxdp_print;
+
+/* Also turns the libraries' own output into our log; the application may use the same libraries. */
+static void libxdp_enter(void)
+{
+	pthread_mutex_lock(&libxdp_lock);
+	app_libbpf_print = libbpf_set_print(libbpf_log);
+	app_libxdp_print = libxdp_set_print(libxdp_log);
+}
+
+static void libxdp_leave(void)
+{
+	libbpf_set_print(app_libbpf_print);
+	libxdp_set_print(app_libxdp_print);
+	pthread_mutex_unlock(&libxdp_lock);
+}
+
+/* ------------------------------------------------------------------ the interface */
+
+static int ethtool(int fd, struct ifreq *ifr, void *cmd)
+{
+	ifr->ifr_data = cmd;
+	return libc.ioctl(fd, SIOCETHTOOL, ifr);
+}
+
+/* Drivers without a bus are virtual; virtio has one, and still hands partial checksums over. */
+static bool driver_is_virtual(const struct ethtool_drvinfo *d)
+{
+	return !strncmp(d->driver, "virtio", 6) || !strchr(d->bus_info, ':');
+}
+
+static void probe_driver(struct port *p, int fd, struct ifreq *ifr)
+{
+	struct ethtool_drvinfo drv = {.cmd = ETHTOOL_GDRVINFO};
+	struct ethtool_channels ch = {.cmd = ETHTOOL_GCHANNELS};
+
+	p->is_virtual = true;
+	if (ethtool(fd, ifr, &drv) == 0) {
+		snprintf(p->driver, sizeof(p->driver), "%s", drv.driver);
+		p->is_virtual = driver_is_virtual(&drv);
+	}
+	p->mode = p->is_virtual ? PORT_GENERIC : PORT_NATIVE;
+	p->num_queues = 1;
+	if (ethtool(fd, ifr, &ch) == 0 && ch.rx_count + ch.combined_count > 0)
+		p->num_queues = ch.rx_count + ch.combined_count;
+	if (p->num_queues > PORT_MAX_QUEUES) {
+		log_warn("ring/xdp: %s has %u receive queues, %u are used: packets of the others "
+			 "take the kernel's way",
+			 p->ifname, p->num_queues, PORT_MAX_QUEUES);
+		p->num_queues = PORT_MAX_QUEUES;
+	}
+}
+
+static int probe(struct port *p)
+{
+	struct ifreq ifr = {.ifr_ifindex = p->ifindex};
+	int fd, err = 0;
+
+	fd = libc.socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return -errno;
+	if (libc.ioctl(fd, SIOCGIFNAME, &ifr) || libc.ioctl(fd, SIOCGIFMTU, &ifr)) {
+		err = -errno;
+		goto out;
+	}
+	snprintf(p->ifname, sizeof(p->ifname), "%s", ifr.ifr_name);
+	p->mtu = (uint32_t)ifr.ifr_mtu;
+	if (libc.ioctl(fd, SIOCGIFHWADDR, &ifr)) {
+		err = -errno;
+		goto out;
+	}
+	p->loopback = ifr.ifr_hwaddr.sa_family == ARPHRD_LOOPBACK;
+	if (!p->loopback && ifr.ifr_hwaddr.sa_family != ARPHRD_ETHER) {
+		err = -EOPNOTSUPP;
+		goto out;
+	}
+	memcpy(p->mac, ifr.ifr_hwaddr.sa_data, sizeof(p->mac));
+	probe_driver(p, fd, &ifr);
+out:
+	libc.close(fd);
+	return err;
+}
+
+int port_open(int ifindex, struct port **out)
+{
+	struct port *p = calloc(1, sizeof(*p));
+	int err;
+
+	if (!p)
+		return -ENOMEM;
+	p->ifindex = ifindex;
+	p->pid = getpid();
+	err = probe(p);
+	if (err) {
+		free(p);
+		return err;
+	}
+	*out = p;
+	return 0;
+}
+
+/* ------------------------------------------------------------------ who sits there */
+
+/* Reads the owner that our steering program names. -ENOENT: prog is not one of ours. */
+static int steer_owner(int prog_fd, struct vma_port_owner *o)
+{
+	uint32_t ids[16] = {0}, zero = 0;
+	struct bpf_prog_info info = {.nr_map_ids = 16, .map_ids = (uintptr_t)ids};
+	uint32_t len = sizeof(info);
+	int err;
+
+	err = bpf_obj_get_info_by_fd(prog_fd, &info, &len);
+	if (err)
+		return err;
+	for (uint32_t i = 0; i < info.nr_map_ids && i < 16; i++) {
+		struct bpf_map_info map = {0};
+		int fd = bpf_map_get_fd_by_id(ids[i]);
+
+		if (fd < 0)
+			continue;
+		len = sizeof(map);
+		err = bpf_obj_get_info_by_fd(fd, &map, &len);
+		if (!err && !strcmp(map.name, "vma_owner") && map.value_size == sizeof(*o)) {
+			err = bpf_map_lookup_elem(fd, &zero, o);
+			libc.close(fd);
+			return err;
+		}
+		libc.close(fd);
+	}
+	return -ENOENT;
+}
+
+/* Our steering program on the interface, alone or in a dispatcher; NULL: none. *mode: how it is attached. */
+static struct xdp_program *steer_find(struct xdp_multiprog *mp, struct vma_port_owner *o)
+{
+	struct xdp_program *prog = NULL;
+
+	if (xdp_multiprog__is_legacy(mp)) {
+		prog = xdp_multiprog__main_prog(mp);
+		return prog && !steer_owner(xdp_program__fd(prog), o) ? prog : NULL;
+	}
+	while ((prog = xdp_multiprog__next_prog(prog, mp)))
+		if (!steer_owner(xdp_program__fd(prog), o))
+			return prog;
+	return NULL;
+}
+
+static struct xdp_multiprog *multiprog_get(int ifindex)
+{
+	struct xdp_multiprog *mp = xdp_multiprog__get_from_ifindex(ifindex);
+
+	return !mp || libxdp_get_error(mp) ? NULL : mp;
+}
+
+pid_t port_owner_pid(int ifindex)
+{
+	struct vma_port_owner o = {0};
+	struct xdp_multiprog *mp;
+
+	libxdp_enter();
+	mp = multiprog_get(ifindex);
+	if (mp && !steer_find(mp, &o))
+		o.pid = 0;
+	xdp_multiprog__close(mp);
+	libxdp_leave();
+	return (pid_t)o.pid;
+}
+
+/* Removes the steering program of a dead process. -EEXIST: a program that leaves no room for ours sits there. */
+static int make_room(struct port *p)
+{
+	struct vma_port_owner o = {0};
+	struct xdp_multiprog *mp = multiprog_get(p->ifindex);
+	struct xdp_program *old;
+	int err = 0;
+
+	if (!mp)
+		return 0;
+	old = steer_find(mp, &o);
+	if (old) {
+		log_debug(
+			"ring/xdp: %s: removing the steering program of process %u, which has gone",
+			p->ifname, o.pid);
+		err = xdp_program__detach(old, p->ifindex, xdp_multiprog__attach_mode(mp), 0);
+		if (err)
+			log_error("ring/xdp: %s: cannot detach the steering program of dead "
+				  "process %u: %s",
+				  p->ifname, o.pid, strerror(-err));
+	} else if (xdp_multiprog__is_legacy(mp)) {
+		struct xdp_program *foreign = xdp_multiprog__main_prog(mp);
+
+		log_warn("ring/xdp: %s: XDP program '%s' (id %u) is attached: sockets stay with "
+			 "the kernel",
+			 p->ifname, foreign ? xdp_program__name(foreign) : "?",
+			 foreign ? xdp_program__id(foreign) : 0);
+		err = -EEXIST;
+	}
+	xdp_multiprog__close(mp);
+	return err;
+}
+
+/* ------------------------------------------------------------------ attach and detach */
+
+/* bpf_cast_to_kern_ctx and bpf_rdonly_cast came with 6.2. */
+static bool kernel_has_cast(void)
+{
+	struct utsname u;
+	unsigned major, minor;
+
+	return uname(&u) == 0 && sscanf(u.release, "%u.%u", &major, &minor) == 2 &&
+	       (major > 6 || (major == 6 && minor >= 2));
+}
+
+static int program_attach(struct port *p, bool cast)
+{
+	int err;
+
+	p->skel = steer_bpf__open();
+	if (!p->skel)
+		return -errno;
+	p->skel->rodata->generic_mode = p->mode == PORT_GENERIC;
+	p->skel->rodata->have_cast = cast;
+	p->prog = xdp_program__from_bpf_obj(p->skel->obj, "xdp");
+	err = (int)libxdp_get_error(p->prog);
+	if (err) {
+		p->prog = NULL;
+		return err;
+	}
+	/* Why not in generic mode: see bpf/steer.bpf.c. A kernel without fragments in XDP refuses the flag. */
+	if (p->mode == PORT_NATIVE)
+		xdp_program__set_xdp_frags_support(p->prog, true);
+	return xdp_program__attach(p->prog, p->ifindex,
+				   p->mode == PORT_GENERIC ? XDP_MODE_SKB : XDP_MODE_NATIVE, 0);
+}
+
+/* Frees what is loaded. */
+static void program_drop(struct port *p)
+{
+	xdp_program__close(p->prog);
+	steer_bpf__destroy(p->skel);
+	p->prog = NULL;
+	p->skel = NULL;
+}
+
+static int program_load(struct port *p)
+{
+	bool cast = kernel_has_cast();
+	int err = program_attach(p, cast);
+
+	if (err && cast) {
+		log_debug("ring/xdp: %s: steering program: %s: tried again without casts",
+			  p->ifname, strerror(-err));
+		program_drop(p);
+		err = program_attach(p, false);
+	}
+	if (err)
+		program_drop(p); /* not attached: nothing to detach */
+	return err;
+}
+
+static int owner_write(struct port *p)
+{
+	struct vma_port_owner o = {
+		.pid = (uint32_t)p->pid,
+		.ifindex = (uint32_t)p->ifindex,
+		.start_time = process_start_time((unsigned)p->pid),
+	};
+	int fd = bpf_map__fd(p->skel->maps.vma_owner), err;
+	uint32_t zero = 0;
+
+	err = bpf_map_update_elem(fd, &zero, &o, BPF_ANY);
+	/* The program's code does not mention the map: tied to it so that it is found through the program. */
+	return err ? err : bpf_prog_bind_map(xdp_program__fd(p->prog), fd, NULL);
+}
+
+static int memory_map(struct port *p)
+{
+	void *m;
+
+	m = mmap(NULL, (size_t)sysconf(_SC_PAGESIZE), PROT_READ | PROT_WRITE, MAP_SHARED,
+		 bpf_map__fd(p->skel->maps.bss), 0);
+	if (m == MAP_FAILED)
+		return -errno;
+	p->local_mac = (volatile uint64_t *)&((struct steer_bpf__bss *)m)->local_mac;
+	m = mmap(NULL, FLOWS_BYTES, PROT_READ | PROT_WRITE,
+		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (m == MAP_FAILED)
+		return -errno;
+	p->flows = m;
+	return 0;
+}
+
+static void maps_pin(struct port *p)
+{
+	const struct pin pins[] = {
+		{"owner", bpf_map__fd(p->skel->maps.vma_owner)},
+		{"flows", p->flows_fd},
+		{"ports", p->ports_fd},
+		{"xsks", bpf_map__fd(p->skel->maps.xsks)},
+		{"counters", bpf_map__fd(p->skel->maps.counters)},
+	};
+	int err = pins_make(p->ifname, pins, sizeof(pins) / sizeof(pins[0]), p->pin_dir,
+			    sizeof(p->pin_dir));
+
+	if (err == -ENOENT)
+		log_info(
+			"ring/xdp: %s: no bpffs could be found or mounted: the maps are not pinned",
+			p->ifname);
+	else if (err)
+		log_info("ring/xdp: %s: the maps are not pinned: %s", p->ifname, strerror(-err));
+	else
+		log_debug("ring/xdp: %s: maps pinned in %s", p->ifname, p->pin_dir);
+}
+
+/* Undoes what program_load(), memory_map() and maps_pin() have done so far. */
+static void detach(struct port *p)
+{
+	bool ours = p->pid == getpid();
+	int err;
+
+	if (p->prog && ours) {
+		err = xdp_program__detach(p->prog, p->ifindex,
+					  p->mode == PORT_GENERIC ? XDP_MODE_SKB : XDP_MODE_NATIVE,
+					  0);
+		if (err)
+			log_debug("ring/xdp: %s: detach: %s", p->ifname, strerror(-err));
+	}
+	if (p->pin_dir[0] && ours)
+		pins_remove(p->pin_dir);
+	p->pin_dir[0] = '\0';
+	if (p->local_mac)
+		munmap((void *)((uintptr_t)p->local_mac & ~((uintptr_t)sysconf(_SC_PAGESIZE) - 1)),
+		       (size_t)sysconf(_SC_PAGESIZE));
+	if (p->flows)
+		munmap(p->flows, FLOWS_BYTES);
+	program_drop(p);
+	p->local_mac = NULL;
+	p->flows = NULL;
+}
+
+static int attach(struct port *p, const int *xsk_fds, unsigned n)
+{
+	int err;
+
+	err = make_room(p);
+	if (err)
+		return err;
+	err = program_load(p);
+	if (err) {
+		log_at(p->mode == PORT_NATIVE ? LOG_DEBUG : LOG_WARN,
+		       "ring/xdp: %s: cannot attach the steering program: %s", p->ifname,
+		       strerror(-err));
+		return err == -EBUSY ? -EEXIST : err;
+	}
+	p->flows_fd = bpf_map__fd(p->skel->maps.flows);
+	p->ports_fd = bpf_map__fd(p->skel->maps.ports);
+	err = owner_write(p);
+	if (!err)
+		err = memory_map(p);
+	for (uint32_t i = 0; !err && i < n; i++)
+		err = bpf_map_update_elem(bpf_map__fd(p->skel->maps.xsks), &i, &xsk_fds[i],
+					  BPF_ANY);
+	if (err) {
+		log_warn("ring/xdp: %s: cannot set up the steering program: %s", p->ifname,
+			 strerror(-err));
+		return err;
+	}
+	port_set_mac(p, p->mac);
+	maps_pin(p);
+	return 0;
+}
+
+int port_attach(struct port *p, const int *xsk_fds, unsigned n)
+{
+	int err;
+
+	libxdp_enter();
+	err = attach(p, xsk_fds, n);
+	if (err)
+		detach(p);
+	libxdp_leave();
+	return err;
+}
+
+void port_close(struct port *p)
+{
+	if (!p)
+		return;
+	if (p->pid == getpid()) {
+		libxdp_enter();
+		detach(p);
+		libxdp_leave();
+	} else {
+		detach(p); /* another thread may have held the lock at the fork() */
+	}
+	free(p);
+}
+
+void port_set_mac(struct port *p, const uint8_t mac[6])
+{
+	uint64_t v = 0;
+
+	memcpy(&v, mac, 6); /* in packet order, as the program compares it: little-endian hosts */
+	__atomic_store_n(p->local_mac, v, __ATOMIC_RELAXED);
+}

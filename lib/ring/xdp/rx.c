@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Reception: from the XSKs' rings to chains of struct buf, and the fill rings' supply. */
+#include <errno.h>
+#include <string.h>
+
+#include "ring/xdp/xdp.h"
+#include "runtime/libc.h"
+#include "runtime/log.h"
+
+/* Descriptors of the largest frame (64 KiB in pieces of a chunk without its headroom), doubled. */
+#define CHAIN_MAX 64
+/* Below these many chunks that no user holds, frames are copied to the heap; below the second they are dropped if that fails. */
+#define CHUNKS_LOW (UMEM_RX_CHUNKS / 4)
+#define CHUNKS_RESERVE (UMEM_RX_CHUNKS / 16)
+
+void rx_refill(struct xdp_ring *x, struct xsk *s)
+{
+	struct xsk_ring *f = &s->fill;
+	uint32_t n = s->missing < x->umem.rx_free.num ? s->missing : x->umem.rx_free.num;
+	uint32_t index;
+
+	for (uint32_t i = 0; i < n && chunk_pop(&x->umem.rx_free, &index); i++)
+		f->addr[f->head++ & f->mask] = (uint64_t)index << UMEM_CHUNK_SHIFT;
+	s->missing -= n;
+	x->filled += n;
+	/* release: the kernel must see the entries before the index that gives them to it */
+	__atomic_store_n(f->producer, f->head, __ATOMIC_RELEASE);
+	/* A driver that ran dry sleeps until it is told. */
+	if (__builtin_expect(x->zerocopy, 0)) {
+		/* It sets the flag and looks at the ring once more; so we publish, then look at the flag. */
+		atomic_thread_fence(memory_order_seq_cst);
+		if (__atomic_load_n(f->flags, __ATOMIC_RELAXED) & XDP_RING_NEED_WAKEUP)
+			(void)libc.recvfrom(s->fd, NULL, 0, MSG_DONTWAIT, NULL, NULL);
+	}
+}
+
+/* The heap_pool's free: one less of the copies that VMA_RX_BUFS limits. */
+static void heap_buf_free(struct buf_pool *pool, struct buf *b)
+{
+	struct xdp_ring *x =
+		(struct xdp_ring *)((char *)pool - offsetof(struct xdp_ring, heap_pool));
+
+	x->heap_bufs--;
+	x->heap_origin->free(x->heap_origin, b);
+}
+
+void rx_init(struct xdp_ring *x, uint32_t heap_bufs_max)
+{
+	x->heap_pool.free = heap_buf_free;
+	x->heap_bufs_max = heap_bufs_max;
+	x->rx_flags = x->port->is_virtual ? BUF_CSUM_PARTIAL_OK : 0;
+	for (unsigned i = 0; i < x->num_queues; i++)
+		rx_refill(x, &x->xsk[i]);
+}
+
+/* A copy of b on the heap, or NULL: no memory, or VMA_RX_BUFS copies exist. b stays the caller's. */
+static struct buf *copy_out(struct xdp_ring *x, const struct buf *b)
+{
+	struct buf *c;
+
+	if (x->heap_bufs >= x->heap_bufs_max)
+		return NULL;
+	c = buf_heap_alloc(b->len);
+	if (!c)
+		return NULL;
+	memcpy(c->data, b->data, b->len);
+	c->len = b->len;
+	c->total = b->total;
+	c->flags = b->flags;
+	c->queue = b->queue;
+	x->heap_origin = c->pool;
+	c->pool = &x->heap_pool;
+	x->heap_bufs++;
+	return c;
+}
+
+/*
+ * When users hold so many chunks that the fill rings could run dry, the frame moves to the heap. Returns the
+ * frame to hand out, NULL when it had to be dropped.
+ */
+static struct buf *spare_chunks(struct xdp_ring *x, struct buf *b)
+{
+	uint32_t ours = x->umem.rx_free.num + x->filled;
+	struct buf *head = NULL, **tail = &head, *c, *from;
+
+	for (from = b; from; from = from->frag) {
+		c = copy_out(x, from);
+		if (!c)
+			break;
+		*tail = c;
+		tail = &c->frag;
+	}
+	if (!from) {
+		head->total = b->total;
+		buf_free(b);
+		return head;
+	}
+	buf_free(head);
+	if (ours >= CHUNKS_RESERVE)
+		return b;
+	buf_free(b);
+	stat_add(&x->counters.rx_drop_no_buf, 1);
+	return NULL;
+}
+
+/* Ends a chain that cannot be completed. */
+static void chain_drop(struct xdp_ring *x, struct xsk *s)
+{
+	buf_free(s->chain_head);
+	s->chain_head = NULL;
+	s->chain_len = 0;
+	stat_add(&x->counters.rx_drop_invalid, 1);
+}
+
+/* The slow part of taking a descriptor: a frame of several. Returns the frame when b was its last piece. */
+static struct buf *chain_add(struct xdp_ring *x, struct xsk *s, struct buf *b, bool more)
+{
+	struct buf *head;
+
+	if (s->chain_bad) { /* the frame is lost already: throw the rest after it */
+		buf_free(b);
+		s->chain_bad = more;
+		return NULL;
+	}
+	if (s->chain_head) {
+		s->chain_tail->frag = b;
+		s->chain_head->total += b->len;
+	} else {
+		s->chain_head = b;
+	}
+	s->chain_tail = b;
+	if (++s->chain_len > CHAIN_MAX) {
+		chain_drop(x, s);
+		s->chain_bad = more;
+		return NULL;
+	}
+	if (more)
+		return NULL;
+	head = s->chain_head;
+	s->chain_head = NULL;
+	s->chain_len = 0;
+	return head;
+}
+
+/* The descriptor does not name a chunk that the kernel holds. */
+static void desc_invalid(struct xdp_ring *x, struct xsk *s, const struct xdp_desc *d)
+{
+	bool more = d->options & XDP_PKT_CONTD;
+
+	log_debug("ring/xdp: %s: descriptor addr %#llx len %u lies outside the UMEM's free chunks",
+		  x->ring.ifname, (unsigned long long)d->addr, d->len);
+	x->filled--; /* the chunk is lost */
+	if (s->chain_head)
+		chain_drop(x, s);
+	else if (!s->chain_bad)
+		stat_add(&x->counters.rx_drop_invalid, 1);
+	s->chain_bad = more;
+}
+
+static unsigned rx_queue(struct xdp_ring *x, struct xsk *s, struct buf **pkts, unsigned max)
+{
+	struct xsk_ring *r = &s->rx;
+	struct umem *u = &x->umem;
+	uint32_t start = r->head, head = start;
+	uint64_t bytes = 0;
+	unsigned n = 0;
+
+	if (head == r->seen) {
+		/* acquire: descriptors and frames up to the producer index must be read after it */
+		r->seen = __atomic_load_n(r->producer, __ATOMIC_ACQUIRE);
+		if (head == r->seen) {
+			if (__builtin_expect(s->missing >= s->refill_at && u->rx_free.num, 0))
+				rx_refill(x, s);
+			return 0;
+		}
+	}
+	for (; n < max && head != r->seen; head++) {
+		const struct xdp_desc d = r->desc[head & r->mask];
+		struct buf *b = umem_desc_buf(u, d.addr, d.len);
+
+		if (__builtin_expect(!b || b->refs, 0)) {
+			desc_invalid(x, s, &d);
+			continue;
+		}
+		b->next = NULL;
+		b->frag = NULL;
+		b->data = u->base + d.addr;
+		b->len = d.len;
+		b->total = d.len;
+		b->time_ns = 0;
+		b->refs = 1;
+		b->flags = x->rx_flags;
+		b->queue = (uint8_t)(s - x->xsk);
+		x->filled--;
+		if (__builtin_expect((d.options & XDP_PKT_CONTD) || s->chain_head || s->chain_bad,
+				     0)) {
+			b = chain_add(x, s, b, d.options & XDP_PKT_CONTD);
+			if (!b)
+				continue;
+		}
+		if (__builtin_expect(u->rx_free.num + x->filled < CHUNKS_LOW, 0)) {
+			b = spare_chunks(x, b);
+			if (!b)
+				continue;
+		}
+		bytes += b->total;
+		pkts[n++] = b;
+	}
+	__atomic_store_n(&r->head, head, __ATOMIC_RELAXED); /* pending() looks without the lock */
+	/* release: the kernel may overwrite the descriptors once it sees them consumed; they have been read by then */
+	__atomic_store_n(r->consumer, head, __ATOMIC_RELEASE);
+	s->missing += head - start;
+	if (s->missing >= s->refill_at)
+		rx_refill(x, s);
+	stat_add(&x->counters.rx_packets, n);
+	stat_add(&x->counters.rx_bytes, bytes);
+	return n;
+}
+
+unsigned xdp_poll(struct ring *ring, struct buf **pkts, unsigned max)
+{
+	struct xdp_ring *x = xdp_ring(ring);
+	unsigned n = 0;
+
+	if (x->num_queues == 1) {
+		n = rx_queue(x, &x->xsk[0], pkts, max);
+	} else {
+		/* Each poll starts at the next queue, so that a busy one starves no other. */
+		uint32_t q = x->next_queue;
+
+		x->next_queue = q + 1 == x->num_queues ? 0 : q + 1;
+		for (uint32_t i = 0; i < x->num_queues && n < max; i++) {
+			n += rx_queue(x, &x->xsk[q], pkts + n, max - n);
+			q = q + 1 == x->num_queues ? 0 : q + 1;
+		}
+	}
+	if (__builtin_expect(atomic_load_explicit(&x->stalled, memory_order_relaxed), 0))
+		xdp_kick(ring);
+	if (__builtin_expect(x->armed, 0) && n) {
+		x->armed = false;
+		stat_add(&x->counters.interrupts_received, 1);
+	}
+	return n;
+}
+
+bool xdp_pending(const struct ring *ring)
+{
+	const struct xdp_ring *x = (const struct xdp_ring *)ring;
+
+	for (uint32_t i = 0; i < x->num_queues; i++) {
+		const struct xsk_ring *r = &x->xsk[i].rx;
+
+		/* relaxed: only a hint; poll() looks again with the barrier that reading frames needs */
+		if (__atomic_load_n(r->producer, __ATOMIC_RELAXED) !=
+		    __atomic_load_n(&r->head, __ATOMIC_RELAXED))
+			return true;
+	}
+	return atomic_load_explicit(&x->stalled, memory_order_relaxed);
+}
+
+unsigned xdp_wait_fds(struct ring *ring, int *fds, unsigned max)
+{
+	struct xdp_ring *x = xdp_ring(ring);
+	unsigned n = 0;
+
+	for (; n < x->num_queues && n < max; n++)
+		fds[n] = x->xsk[n].fd;
+	return n;
+}
+
+bool xdp_arm(struct ring *ring)
+{
+	struct xdp_ring *x = xdp_ring(ring);
+	bool waiting = false;
+
+	/* Whoever sleeps cannot refill nor send what is left. */
+	xdp_kick(ring);
+	for (uint32_t i = 0; i < x->num_queues; i++) {
+		struct xsk *s = &x->xsk[i];
+
+		if (s->missing && x->umem.rx_free.num)
+			rx_refill(x, s);
+		if (s->rx.head != __atomic_load_n(s->rx.producer, __ATOMIC_ACQUIRE))
+			waiting = true;
+	}
+	if (waiting)
+		return true;
+	x->armed = true;
+	stat_add(&x->counters.interrupts_requested, 1);
+	return false;
+}

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Transmission through the XSK of queue 0. */
+#include <errno.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/syscall.h>
+
+#include "ring/xdp/xdp.h"
+#include "runtime/libc.h"
+#include "runtime/log.h"
+
+/* Buffers between two looks at the completion ring: few enough that the chunks in use stay in the cache. */
+#define RECLAIM_EVERY 32
+/* System calls that one kick() makes at most: the kernel sends 32 frames in each. */
+#define KICK_MAX 256
+
+void tx_reclaim(struct xdp_ring *x)
+{
+	struct xsk_ring *c = &x->xsk[0].comp;
+	/* acquire: the entries up to the producer index must be read after it */
+	uint32_t end = __atomic_load_n(c->producer, __ATOMIC_ACQUIRE);
+
+	for (; c->head != end; c->head++) {
+		struct buf *b = umem_desc_buf(&x->umem, c->addr[c->head & c->mask], 0);
+
+		if (!b)
+			continue;
+		if (b->refs > 1) { /* somebody keeps it to send it again */
+			b->refs--;
+			continue;
+		}
+		b->refs = 0;
+		b->pool->free(b->pool, b);
+	}
+	/* release: the kernel may overwrite the entries once it sees them consumed; they must have been read by then */
+	__atomic_store_n(c->consumer, c->head, __ATOMIC_RELEASE);
+	x->tx_credit = RECLAIM_EVERY;
+}
+
+struct buf *xdp_tx_alloc(struct ring *r)
+{
+	struct xdp_ring *x = xdp_ring(r);
+	struct buf *b;
+	uint32_t index;
+
+	if (__builtin_expect(x->tx_credit-- == 0, 0))
+		tx_reclaim(x);
+	if (__builtin_expect(!chunk_pop(&x->umem.tx_free, &index), 0)) {
+		/* All are posted: have some sent, their chunks come back with that. */
+		xdp_kick(r);
+		tx_reclaim(x);
+		if (!chunk_pop(&x->umem.tx_free, &index)) {
+			stat_add(&x->counters.tx_full, 1);
+			return NULL;
+		}
+	}
+	b = &x->umem.bufs[index];
+	b->next = NULL;
+	b->frag = NULL;
+	b->data = x->umem.base + b->addr;
+	b->len = 0;
+	b->total = 0;
+	b->time_ns = 0;
+	b->room = UMEM_CHUNK;
+	b->refs = 1;
+	b->flags = 0;
+	b->queue = 0;
+	return b;
+}
+
+/* Descriptors that b needs, 0 when it cannot be posted at all. *bytes: the frame's length. */
+static uint32_t frame_check(const struct xdp_ring *x, const struct buf *b, uint32_t *bytes)
+{
+	uint32_t n = 0;
+
+	*bytes = 0;
+	for (; b; b = b->frag, n++) {
+		uint64_t addr = (uint64_t)(b->data - x->umem.base);
+
+		if (b->pool != &x->umem.pool || !b->len ||
+		    umem_desc_buf(&x->umem, addr, b->len) != b)
+			return 0;
+		*bytes += b->len;
+	}
+	return n == 1 || x->sg ? n : 0;
+}
+
+int xdp_post(struct ring *r, struct buf *b)
+{
+	struct xdp_ring *x = xdp_ring(r);
+	struct xsk_ring *t = &x->xsk[0].tx;
+	uint32_t bytes, n = frame_check(x, b, &bytes);
+
+	if (__builtin_expect(n == 0, 0))
+		return -EINVAL;
+	/* The kernel drops such a frame and reports it as sent. */
+	if (__builtin_expect(bytes > r->caps.max_frame, 0)) {
+		stat_add(&x->counters.tx_drop_oversize, 1);
+		return -EMSGSIZE;
+	}
+	if (__builtin_expect(t->size - (t->head - t->seen) < n, 0)) {
+		/* acquire: a descriptor may be written only after the kernel has been seen to have read its last use */
+		t->seen = __atomic_load_n(t->consumer, __ATOMIC_ACQUIRE);
+		if (t->size - (t->head - t->seen) < n) {
+			stat_add(&x->counters.tx_full, 1);
+			return -ENOBUFS;
+		}
+	}
+	for (; b; b = b->frag) {
+		t->desc[t->head++ & t->mask] = (struct xdp_desc){
+			.addr = (uint64_t)(b->data - x->umem.base),
+			.len = b->len,
+			.options = b->frag ? XDP_PKT_CONTD : 0,
+		};
+	}
+	/* release: the kernel must see descriptor and frame before the index that gives them to it */
+	__atomic_store_n(t->producer, t->head, __ATOMIC_RELEASE);
+	atomic_store_explicit(&x->unsent, 1, memory_order_relaxed);
+	stat_add(&x->counters.tx_packets, 1);
+	stat_add(&x->counters.tx_bytes, bytes);
+	return 0;
+}
+
+/* True when the kernel has read every posted descriptor. Any thread. */
+static bool tx_empty(const struct xdp_ring *x)
+{
+	const struct xsk_ring *t = &x->xsk[0].tx;
+
+	return __atomic_load_n(t->consumer, __ATOMIC_ACQUIRE) ==
+	       __atomic_load_n(t->producer, __ATOMIC_ACQUIRE);
+}
+
+int xdp_kick(struct ring *r)
+{
+	struct xdp_ring *x = xdp_ring(r);
+	struct xsk *s = &x->xsk[0];
+	unsigned calls = 0;
+
+	if (!atomic_load_explicit(&x->unsent, memory_order_relaxed))
+		return 0;
+	/* Before the call: what another thread posts from now on is that thread's to kick. The call is the barrier. */
+	atomic_store_explicit(&x->unsent, 0, memory_order_relaxed);
+	if (x->zerocopy) {
+		/* The driver sets the flag and looks at the ring once more; so we publish, then look at the flag. */
+		atomic_thread_fence(memory_order_seq_cst);
+		if (!(__atomic_load_n(s->tx.flags, __ATOMIC_RELAXED) & XDP_RING_NEED_WAKEUP))
+			return 0;
+	}
+	for (;;) {
+		/* Not libc's sendto(): that is a cancellation point, whose bookkeeping costs 15 ns of every packet. */
+		long n = libc_raw(SYS_sendto, s->fd, 0, 0, MSG_DONTWAIT, 0, 0);
+		int err = n < 0 ? errno : 0;
+
+		calls++;
+		if (n >= 0 || ((err == EAGAIN || err == EBUSY || err == ENOBUFS) && tx_empty(x)))
+			break;
+		if (err != EAGAIN && err != EBUSY && err != ENOBUFS && err != EINTR) {
+			/* They stay in the ring: the next kick() must not think that there is nothing to do. */
+			atomic_store_explicit(&x->unsent, 1, memory_order_relaxed);
+			stat_add(&x->counters.kicks, calls);
+			if (err != ENETDOWN)
+				log_debug("ring/xdp: %s: sendto(xsk): %s", r->ifname,
+					  strerror(err));
+			return -err;
+		}
+		if (calls == KICK_MAX) {
+			/* The receiver does not keep up. poll() tries again. */
+			atomic_store_explicit(&x->unsent, 1, memory_order_relaxed);
+			atomic_store_explicit(&x->stalled, 1, memory_order_relaxed);
+			stat_add(&x->counters.kicks, calls);
+			return 0;
+		}
+		if (err != EAGAIN)
+			sched_yield();
+	}
+	stat_add(&x->counters.kicks, calls);
+	if (__builtin_expect(atomic_load_explicit(&x->stalled, memory_order_relaxed), 0))
+		atomic_store_explicit(&x->stalled, 0, memory_order_relaxed);
+	return 0;
+}

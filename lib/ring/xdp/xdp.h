@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The AF_XDP ring's insides, shared by its files: xsk.c (sockets), ring.c (receive, life), tx.c, gso.c. */
+#ifndef RING_XDP_XDP_H
+#define RING_XDP_XDP_H
+
+#include <linux/if_xdp.h>
+#include <stdatomic.h>
+
+#include "ring/port.h"
+#include "ring/ring.h"
+#include "ring/xdp/umem.h"
+
+/* Newer than linux-libc-dev 6.1. */
+#ifndef XDP_USE_SG
+#define XDP_USE_SG (1 << 4)
+#endif
+#ifndef XDP_PKT_CONTD
+#define XDP_PKT_CONTD (1 << 0)
+#endif
+
+#define ETH_HEADER 14u
+#define XDP_HEADROOM 256u /* the kernel's XDP_PACKET_HEADROOM, in front of a received frame */
+
+/* One of a socket's four rings. Each index word has one writer: the kernel on one side, we on the other. */
+struct xsk_ring {
+	uint32_t *producer;
+	uint32_t *consumer;
+	uint32_t *flags; /* kernel writes: XDP_RING_NEED_WAKEUP */
+	union {
+		struct xdp_desc *desc; /* receive, transmit */
+		uint64_t *addr; /* fill, completion */
+	};
+	uint32_t mask;
+	uint32_t size;
+	uint32_t head; /* receive, completion: what we consumed; fill, transmit: what we produced */
+	uint32_t seen; /* the last value read of the other side's index */
+	void *map;
+	size_t map_len;
+};
+
+/* One receive queue of the interface and its socket. */
+struct xsk {
+	int fd; /* -1: closed */
+	uint32_t missing; /* chunks that may still be put into the fill ring */
+	uint32_t refill_at; /* that many of them are worth a refill */
+	struct xsk_ring rx, fill;
+	struct buf *chain_head, *chain_tail; /* a frame whose last descriptors have not come yet */
+	uint32_t chain_len; /* descriptors in it */
+	bool chain_bad; /* drop the rest of it */
+	struct xsk_ring tx, comp; /* only queue 0 transmits */
+};
+
+struct xdp_ring {
+	struct ring ring;
+	struct ring_counters counters;
+	struct port *port;
+	struct umem umem;
+	/* Receive, under the stack lock. */
+	uint32_t num_queues;
+	uint32_t next_queue; /* where the next poll() starts */
+	uint32_t filled; /* chunks that the kernel holds for receiving */
+	uint32_t heap_bufs, heap_bufs_max; /* received frames copied out of the UMEM */
+	struct buf_pool heap_pool; /* counts them */
+	struct buf_pool *heap_origin; /* where their memory goes */
+	uint8_t rx_flags; /* buf.flags of every frame */
+	bool armed;
+	/* Transmit, under the stack lock but for kick(). */
+	uint32_t tx_credit; /* buffers to hand out before the completion ring is looked at again */
+	bool zerocopy;
+	bool sg;
+	_Atomic uint32_t
+		unsent; /* 1: frames were posted since the last kick() took over. Set by post(), cleared by kick() */
+	_Atomic uint32_t
+		stalled; /* 1: kick() gave up with frames left. Set and cleared by kick(), read by poll() */
+	int gso_fd; /* AF_PACKET, -1: none */
+	struct xsk xsk[];
+};
+
+static inline struct xdp_ring *xdp_ring(struct ring *r)
+{
+	return (struct xdp_ring *)r; /* its first member */
+}
+
+/* One writer (the stack lock), readers anywhere: an add that is never seen half done. */
+static inline void stat_add(uint64_t *c, uint64_t n)
+{
+	__atomic_store_n(c, __atomic_load_n(c, __ATOMIC_RELAXED) + n, __ATOMIC_RELAXED);
+}
+
+/* Opens and binds the sockets of all queues. 0; -EBUSY: *queue belongs to somebody else; or negative errno. */
+int xsk_open_all(struct xdp_ring *x, unsigned *queue);
+void xsk_close_all(struct xdp_ring *x);
+
+/* Fills the fill rings for the first time. */
+void rx_init(struct xdp_ring *x, uint32_t heap_bufs_max);
+void rx_refill(struct xdp_ring *x, struct xsk *s);
+unsigned xdp_poll(struct ring *r, struct buf **pkts, unsigned max);
+bool xdp_pending(const struct ring *r);
+unsigned xdp_wait_fds(struct ring *r, int *fds, unsigned max);
+bool xdp_arm(struct ring *r);
+
+/* Moves the transmitted chunks back to the free stack. */
+void tx_reclaim(struct xdp_ring *x);
+struct buf *xdp_tx_alloc(struct ring *r);
+int xdp_post(struct ring *r, struct buf *b);
+int xdp_kick(struct ring *r);
+
+/* Sets ring.caps.max_gso and gso_fd; without the kernel's help both stay "none". */
+void gso_open(struct xdp_ring *x);
+int xdp_send_gso(struct ring *r, const struct iovec *iov, int iovcnt, const struct ring_gso *g);
+
+/* 0 or the errors of ring_open(). */
+int xdp_ring_open(int ifindex, struct ring **out);
+
+#endif

@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* AF_XDP sockets: one for each receive queue, all on one UMEM. Raw system calls: see xsk in Documentation/networking/af_xdp.rst. */
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "ring/xdp/xdp.h"
+#include "runtime/libc.h"
+#include "runtime/log.h"
+#include "runtime/params.h"
+
+#define RING_MAX 2048u
+#define RING_MIN 32u /* PORT_MAX_QUEUES of them share the chunks */
+/* Chunks put into a fill ring at a time, or a quarter of a ring that is smaller than four times this. */
+#define REFILL_BATCH 32u
+/* A queue of a process that just died or closed stays taken for up to 18 ms (measured). */
+#define BUSY_RETRY_MS 100
+#define BUSY_RETRY_NS 500000
+
+static uint32_t ring_size(long wanted, uint32_t max)
+{
+	uint32_t size = RING_MIN;
+
+	while (size < max && (long)size * 2 <= wanted)
+		size *= 2;
+	return size;
+}
+
+static int set_size(struct xdp_ring *x, int fd, int option, const char *name, uint32_t size)
+{
+	if (libc.setsockopt(fd, SOL_XDP, option, &size, sizeof(size)) == 0)
+		return 0;
+	log_error("ring/xdp: %s: setsockopt(%s, %u): %s", x->ring.ifname, name, size,
+		  strerror(errno));
+	return -errno;
+}
+
+static int map_ring(struct xsk_ring *r, int fd, const struct xdp_ring_offset *o, uint32_t size,
+		    size_t entry, off_t where)
+{
+	r->map_len = o->desc + (size_t)size * entry;
+	r->map = mmap(NULL, r->map_len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd,
+		      where);
+	if (r->map == MAP_FAILED) {
+		r->map = NULL;
+		return -errno;
+	}
+	r->producer = (uint32_t *)((uint8_t *)r->map + o->producer);
+	r->consumer = (uint32_t *)((uint8_t *)r->map + o->consumer);
+	r->flags = (uint32_t *)((uint8_t *)r->map + o->flags);
+	r->desc = (struct xdp_desc *)((uint8_t *)r->map + o->desc);
+	r->size = size;
+	r->mask = size - 1;
+	return 0;
+}
+
+static void unmap_ring(struct xsk_ring *r)
+{
+	if (r->map)
+		munmap(r->map, r->map_len);
+	memset(r, 0, sizeof(*r));
+}
+
+static int register_umem(struct xdp_ring *x, int fd)
+{
+	struct xdp_umem_reg reg = {
+		.addr = (uintptr_t)x->umem.base,
+		.len = (uint64_t)UMEM_CHUNKS * UMEM_CHUNK,
+		.chunk_size = UMEM_CHUNK,
+	};
+	int err;
+
+	if (libc.setsockopt(fd, SOL_XDP, XDP_UMEM_REG, &reg, sizeof(reg)) == 0)
+		return 0;
+	err = -errno;
+	if (err == -ENOBUFS || err == -ENOMEM)
+		log_warn("ring/xdp: %s: the kernel does not let %llu MiB be locked: raise 'ulimit "
+			 "-l' or grant CAP_IPC_LOCK",
+			 x->ring.ifname, (unsigned long long)reg.len >> 20);
+	else
+		log_error("ring/xdp: %s: setsockopt(XDP_UMEM_REG): %s", x->ring.ifname,
+			  strerror(-err));
+	return err;
+}
+
+static int make_rings(struct xdp_ring *x, struct xsk *s)
+{
+	bool transmits = s == x->xsk;
+	uint32_t rx = ring_size(params.rx_wre, UMEM_RX_CHUNKS),
+		 tx = ring_size(params.tx_wre, RING_MAX);
+	struct xdp_mmap_offsets o;
+	socklen_t len = sizeof(o);
+	int err, fd = s->fd;
+
+	/* The chunks are shared by the queues: a queue gets no more than its part. */
+	while (rx > RING_MIN && rx * x->num_queues > UMEM_RX_CHUNKS)
+		rx /= 2;
+	/* A chunk that is posted waits in the completion ring: there must be room for all of them. */
+	if ((err = set_size(x, fd, XDP_UMEM_FILL_RING, "XDP_UMEM_FILL_RING", rx)) ||
+	    (err = set_size(x, fd, XDP_UMEM_COMPLETION_RING, "XDP_UMEM_COMPLETION_RING",
+			    transmits ? RING_MAX : RING_MIN)) ||
+	    (err = set_size(x, fd, XDP_RX_RING, "XDP_RX_RING", rx)) ||
+	    (transmits && (err = set_size(x, fd, XDP_TX_RING, "XDP_TX_RING", tx))))
+		return err;
+	if (libc.getsockopt(fd, SOL_XDP, XDP_MMAP_OFFSETS, &o, &len))
+		return -errno;
+	if ((err = map_ring(&s->fill, fd, &o.fr, rx, sizeof(uint64_t),
+			    (off_t)XDP_UMEM_PGOFF_FILL_RING)) ||
+	    (err = map_ring(&s->comp, fd, &o.cr, transmits ? RING_MAX : RING_MIN, sizeof(uint64_t),
+			    (off_t)XDP_UMEM_PGOFF_COMPLETION_RING)) ||
+	    (err = map_ring(&s->rx, fd, &o.rx, rx, sizeof(struct xdp_desc), XDP_PGOFF_RX_RING)) ||
+	    (transmits && (err = map_ring(&s->tx, fd, &o.tx, tx, sizeof(struct xdp_desc),
+					  (off_t)XDP_PGOFF_TX_RING)))) {
+		log_error("ring/xdp: %s: mmap of a ring: %s", x->ring.ifname, strerror(-err));
+		return err;
+	}
+	s->missing = rx;
+	s->refill_at = rx / 4 < REFILL_BATCH ? rx / 4 : REFILL_BATCH;
+	return 0;
+}
+
+static int try_bind(struct xdp_ring *x, struct xsk *s, uint16_t flags)
+{
+	struct sockaddr_xdp a = {
+		.sxdp_family = AF_XDP,
+		.sxdp_ifindex = (uint32_t)x->ring.ifindex,
+		.sxdp_queue_id = (uint32_t)(s - x->xsk),
+		.sxdp_flags = flags,
+		.sxdp_shared_umem_fd = flags & XDP_SHARED_UMEM ? (uint32_t)x->xsk[0].fd : 0,
+	};
+	const struct timespec pause = {.tv_nsec = BUSY_RETRY_NS};
+
+	for (int left = BUSY_RETRY_MS * (1000000 / BUSY_RETRY_NS);; left--) {
+		if (libc.bind(s->fd, (struct sockaddr *)&a, sizeof(a)) == 0)
+			return 0;
+		if (errno != EBUSY || left == 0)
+			return -errno;
+		nanosleep(&pause, NULL);
+	}
+}
+
+/* Binds queue 0 in the best way that the driver has; the other queues follow it. */
+static int bind_first(struct xdp_ring *x, struct xsk *s)
+{
+	static const uint16_t native[] = {XDP_ZEROCOPY | XDP_USE_SG, XDP_ZEROCOPY,
+					  XDP_COPY | XDP_USE_SG, XDP_COPY};
+	const uint16_t *mode = x->port->mode == PORT_NATIVE ? native : native + 2,
+		       *end = native + 4;
+	int err = -EINVAL;
+
+	for (; mode < end; mode++) {
+		err = try_bind(x, s, *mode | XDP_USE_NEED_WAKEUP);
+		if (!err) {
+			x->zerocopy = *mode & XDP_ZEROCOPY;
+			x->sg = *mode & XDP_USE_SG;
+			return 0;
+		}
+		if (err != -EINVAL && err != -EOPNOTSUPP)
+			return err;
+	}
+	return err;
+}
+
+static int xsk_open(struct xdp_ring *x, struct xsk *s)
+{
+	bool first = s == x->xsk;
+	int err, size = 8 << 20;
+
+	s->fd = libc.socket(AF_XDP, SOCK_RAW | SOCK_CLOEXEC, 0);
+	if (s->fd < 0) {
+		err = -errno;
+		s->fd = -1;
+		log_warn("ring/xdp: %s: socket(AF_XDP): %s%s: sockets stay with the kernel",
+			 x->ring.ifname, strerror(-err),
+			 err == -EPERM ? " (CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF are needed)"
+				       : "");
+		return err;
+	}
+	/* A batch must not end at the send buffer's limit; without the privilege it may. */
+	if (first)
+		(void)libc.setsockopt(s->fd, SOL_SOCKET, SO_SNDBUFFORCE, &size, sizeof(size));
+	if (first && (err = register_umem(x, s->fd)))
+		return err;
+	err = make_rings(x, s);
+	if (err)
+		return err;
+	err = first ? bind_first(x, s) : try_bind(x, s, XDP_SHARED_UMEM);
+	if (err && err != -EBUSY)
+		log_warn("ring/xdp: %s: bind of queue %u: %s: sockets stay with the kernel",
+			 x->ring.ifname, (unsigned)(s - x->xsk), strerror(-err));
+	return err;
+}
+
+static void xsk_close(struct xsk *s)
+{
+	unmap_ring(&s->rx);
+	unmap_ring(&s->fill);
+	unmap_ring(&s->tx);
+	unmap_ring(&s->comp);
+	if (s->fd >= 0)
+		libc.close(s->fd);
+	memset(s, 0, sizeof(*s));
+	s->fd = -1;
+}
+
+void xsk_close_all(struct xdp_ring *x)
+{
+	/* The first one holds the UMEM. */
+	for (unsigned i = x->num_queues; i-- > 0;)
+		xsk_close(&x->xsk[i]);
+}
+
+int xsk_open_all(struct xdp_ring *x, unsigned *queue)
+{
+	int err;
+
+	for (unsigned i = 0; i < x->num_queues; i++)
+		x->xsk[i].fd = -1;
+	for (unsigned i = 0; i < x->num_queues; i++) {
+		err = xsk_open(x, &x->xsk[i]);
+		if (err) {
+			*queue = i;
+			xsk_close_all(x);
+			return err;
+		}
+	}
+	return 0;
+}
