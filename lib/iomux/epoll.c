@@ -1,0 +1,395 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* epoll_create, epoll_ctl and close. The kernel is always asked first, so that the errno is its own. */
+#include "iomux/epoll.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+
+#include "iomux/iomux.h"
+#include "runtime/libc.h"
+#include "runtime/log.h"
+
+#define OUT_BITS (EPOLLOUT | EPOLLWRNORM | EPOLLWRBAND)
+
+/* How many items of one object are removed at a time when it closes. */
+#define CLOSE_BATCH 16
+
+static const struct vfd_ops epoll_ops;
+
+struct epset *epset_of(int epfd)
+{
+	struct vfd *v = vfd_get(epfd);
+
+	return v && v->kind == VFD_EPOLL ? (struct epset *)v : NULL;
+}
+
+static void forked_child(void)
+{
+	epset_forked();
+	for (struct epset *s = epset_first(); s; s = s->all) {
+		int fd = atomic_load(&s->vfd.os_fd);
+
+		if (s->vfd.nfds && vfd_install(fd, &s->vfd))
+			log_error("epoll fd %d of the parent process: out of the fd table's range",
+				  fd);
+		if (atomic_load(&s->stats))
+			atomic_store(&s->stats, stats_iomux_get(fd));
+	}
+}
+
+static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
+
+/* Lazily, so that preload's own handler, which empties the fd table, is registered before and runs before. */
+static void fork_register(void)
+{
+	pthread_atfork(NULL, NULL, forked_child);
+}
+
+int iomux_epoll_created(int epfd)
+{
+	struct epset *s = epset_new();
+	int r;
+
+	pthread_once(&fork_once, fork_register);
+	if (!s)
+		return -ENOMEM;
+	s->vfd.ops = &epoll_ops;
+	s->vfd.kind = VFD_EPOLL;
+	r = vfd_install(epfd, &s->vfd);
+	if (r)
+		epset_free(s);
+	return r;
+}
+
+/* Runs with the object's watch_lock held. */
+static void item_notify(struct vfd_watch *w, uint32_t events)
+{
+	struct epitem *it = (struct epitem *)w;
+
+	epset_ready(it->set, it, events ? events : ~0u);
+	epset_notify(it->set);
+}
+
+/* What the kernel's epoll watches on the shadow socket: it is always writable, and we answer for that. */
+static struct epoll_event shadow_event(const struct epitem *it, uint32_t events)
+{
+	struct epoll_event ev = {.events = events & ~(uint32_t)EPOLLWAKEUP,
+				 .data.u64 = epitem_tag(it)};
+
+	if (it->nested)
+		return ev;
+	/* The kernel refuses some bits beside EXCLUSIVE: leave them, so that it does. */
+	ev.events &= ~(uint32_t)(events & EPOLLEXCLUSIVE ? EPOLLOUT : OUT_BITS);
+	if (it->v && it->v->kind == VFD_TCP)
+		ev.events |= EPOLLET; /* an idle TCP shadow hangs up for ever */
+	return ev;
+}
+
+/* mtx held. Threads asleep in libc.epoll_wait do not see items: make it return for each of them. */
+static void kick(struct epset *s, int epfd)
+{
+	struct epoll_event ev = {.events = EPOLLIN, .data.u64 = EPOLL_KICK_TAG};
+	int fd;
+
+	if (!atomic_load(&s->num_plain) || atomic_load(&s->kick_fd) >= 0)
+		return;
+	fd = eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (fd < 0 || libc.epoll_ctl(epfd, EPOLL_CTL_ADD, fd, &ev)) {
+		log_error("waking the waiters of epoll fd %d for its first offloaded fd: %s", epfd,
+			  strerror(errno));
+		if (fd >= 0)
+			libc.close(fd);
+		return;
+	}
+	atomic_store(&s->kick_fd, fd);
+	/* The last of them may have left before it could see kick_fd. */
+	if (!atomic_load(&s->num_plain))
+		epset_unkick(s, epfd);
+}
+
+void epset_unkick(struct epset *s, int epfd)
+{
+	int fd = atomic_exchange(&s->kick_fd, -1);
+
+	if (fd < 0)
+		return;
+	libc.epoll_ctl(epfd, EPOLL_CTL_DEL, fd, NULL);
+	libc.close(fd);
+}
+
+/* mtx held. After it->events were set: what is ready already counts. True: the set's own watchers are to be told. */
+static bool arm(struct epset *s, struct epitem *it, const struct epoll_event *ev)
+{
+	it->data = ev->data;
+	it->os_pending = 0; /* the kernel looks again by itself */
+	epitem_arm(s, it, ev->events | EPOLLERR | EPOLLHUP); /* those two are always asked for */
+	if (!epitem_user(it))
+		return false;
+	epset_ready(s, it, ~0u);
+	return true;
+}
+
+/* mtx held; the kernel has said yes. 0, or negative errno and the item is gone. */
+static int enter(struct epset *s, struct epitem *it, int epfd)
+{
+	int r;
+
+	it->watch.notify = item_notify;
+	/* Before the item: who sees one counts. */
+	if (!atomic_load_explicit(&s->stats, memory_order_relaxed))
+		atomic_store(&s->stats, stats_iomux_get(epfd));
+	r = epset_insert(s, it);
+	if (r)
+		return r;
+	kick(s, epfd);
+	vfd_watch_add(it->v, &it->watch);
+	return 0;
+}
+
+static int item_add(struct epset *s, int epfd, int fd, struct vfd *v, const struct epoll_event *ev,
+		    bool *notify)
+{
+	struct epitem *it = epitem_new(), *old = epset_find(s, fd, v);
+	struct epoll_event shadow;
+	int r;
+
+	if (!it)
+		return -ENOMEM;
+	it->v = v;
+	it->fd = fd;
+	it->nested = v->kind == VFD_EPOLL;
+	it->events = 0;
+	shadow = shadow_event(it, ev->events);
+	if (libc.epoll_ctl(epfd, EPOLL_CTL_ADD, fd, &shadow)) {
+		r = -errno;
+		epitem_free(it);
+		return r;
+	}
+	if (old) /* the kernel has forgotten it: its shadow socket was replaced */
+		epset_remove(s, old);
+	r = enter(s, it, epfd);
+	if (r) {
+		libc.epoll_ctl(epfd, EPOLL_CTL_DEL, fd, NULL);
+		epitem_free(it);
+		return r;
+	}
+	if (it->nested)
+		atomic_store_explicit(&s->kernel_fds, true, memory_order_relaxed);
+	if (vfd_get(fd) != v)
+		epset_remove(s, it); /* closed meanwhile by another thread */
+	else
+		*notify = arm(s, it, ev);
+	return 0;
+}
+
+/* mtx held. */
+static int item_ctl(struct epset *s, int epfd, int op, int fd, struct vfd *v,
+		    struct epoll_event *ev, bool *notify)
+{
+	struct epitem *it = epset_find(s, fd, v);
+	struct epoll_event shadow;
+
+	if (op == EPOLL_CTL_ADD && v)
+		return item_add(s, epfd, fd, v, ev, notify);
+	if (!it || op == EPOLL_CTL_ADD)
+		return libc.epoll_ctl(epfd, op, fd, ev) ? -errno : 0;
+	if (op == EPOLL_CTL_DEL) {
+		int r = libc.epoll_ctl(epfd, op, fd, ev) ? -errno : 0;
+
+		if (!r || r == -ENOENT)
+			epset_remove(s, it);
+		return r;
+	}
+	shadow = shadow_event(it, ev->events);
+	if (libc.epoll_ctl(epfd, op, fd, &shadow))
+		return -errno;
+	*notify = arm(s, it, ev);
+	return 0;
+}
+
+int iomux_epoll_ctl(int epfd, int op, int fd, struct epoll_event *ev)
+{
+	struct epset *s = epset_of(epfd);
+	struct vfd *v = vfd_get(fd);
+	bool notify = false;
+	int r;
+
+	/* No event where there must be one is the kernel's EFAULT; an unknown operation its EINVAL. */
+	if (!s || (op != EPOLL_CTL_DEL && !ev) ||
+	    (op != EPOLL_CTL_ADD && op != EPOLL_CTL_MOD && op != EPOLL_CTL_DEL))
+		return libc.epoll_ctl(epfd, op, fd, ev);
+	if (!v && (op == EPOLL_CTL_ADD || !atomic_load(&s->num_items))) {
+		r = libc.epoll_ctl(epfd, op, fd, ev);
+		if (!r && op == EPOLL_CTL_ADD)
+			atomic_store_explicit(&s->kernel_fds, true, memory_order_relaxed);
+		return r;
+	}
+	if (lock_mine(&s->mtx)) {
+		errno = EDEADLK; /* a signal handler inside this thread's own epoll call */
+		return -1;
+	}
+	epset_lock(s);
+	r = item_ctl(s, epfd, op, fd, v, ev, &notify);
+	epset_unlock(s);
+	if (notify)
+		epset_notify(s);
+	if (r < 0) {
+		errno = -r;
+		return -1;
+	}
+	return 0;
+}
+
+/* The last fd of the set is being closed. fd -1: the kernel closes it itself. */
+static int epoll_close(struct vfd *v, int fd)
+{
+	struct epset *s = (struct epset *)v;
+	struct vma_stats_iomux *stats;
+
+	if (lock_mine(&s->mtx)) /* a signal handler: the set stays behind, empty for the kernel */
+		return fd < 0 ? 0 : libc.close(fd);
+	epset_lock(s);
+	atomic_fetch_add(&s->generation, 1);
+	while (s->items)
+		epset_remove(s, s->items);
+	free(s->by_fd);
+	s->by_fd = NULL;
+	s->by_fd_size = 0;
+	stats = atomic_exchange(&s->stats, NULL);
+	atomic_store(&s->kernel_fds, false);
+	atomic_store(&s->shadow_hot, false);
+	epset_unlock(s);
+	epset_unkick(s, fd);
+	iomux_vfd_closed(v);
+	epset_wake_all(s); /* who still waits in it finds another generation */
+	vfd_notify(v, EPOLLHUP);
+	if (stats)
+		stats_iomux_put(stats);
+	epset_free(s);
+	return fd < 0 ? 0 : libc.close(fd);
+}
+
+static uint32_t epoll_events(struct vfd *v)
+{
+	struct epset *s = (struct epset *)v;
+	uint32_t events = 0;
+
+	if (!atomic_load(&s->num_ready))
+		return 0;
+	if (lock_mine(&s->mtx))
+		return EPOLLIN | EPOLLRDNORM;
+	epset_lock(s);
+	for (unsigned todo = atomic_load(&s->num_ready); todo && !events; todo--) {
+		struct epitem *it = epset_pop(s);
+
+		if (it && epitem_peek(it)) {
+			epset_ready(s, it, ~0u);
+			events = EPOLLIN | EPOLLRDNORM;
+		}
+	}
+	epset_unlock(s);
+	return events;
+}
+
+static const struct vfd_ops epoll_ops = {
+	.close = epoll_close,
+	.events = epoll_events,
+};
+
+bool epoll_spins(struct vfd *v)
+{
+	struct epset *s = (struct epset *)v;
+	bool spins = atomic_load(&s->num_sockets) > 0;
+
+	if (spins || !atomic_load(&s->num_nested) || lock_mine(&s->mtx))
+		return spins;
+	epset_lock(s);
+	for (struct epitem *it = s->items; it && !spins; it = it->next)
+		spins = it->nested && it->v && epoll_spins(it->v);
+	epset_unlock(s);
+	return spins;
+}
+
+/* What identifies an item after every lock was dropped. */
+struct item_ref {
+	struct epset *set;
+	uint64_t tag;
+};
+
+/* Collects items that watch v. Returns how many, at most CLOSE_BATCH. */
+static unsigned items_of(struct vfd *v, struct item_ref *refs)
+{
+	unsigned n = 0;
+
+	lock_take(&v->watch_lock);
+	for (struct vfd_watch *w = atomic_load_explicit(&v->watches, memory_order_relaxed); w;
+	     w = w->next) {
+		struct epitem *it = (struct epitem *)w;
+
+		if (w->notify == item_notify && n < CLOSE_BATCH)
+			refs[n++] = (struct item_ref){it->set, epitem_tag(it)};
+	}
+	lock_drop(&v->watch_lock);
+	return n;
+}
+
+/* False: this thread holds the set already, inside a signal handler; it will be done when that call goes on. */
+static bool ref_remove(const struct item_ref *ref)
+{
+	struct epitem *it;
+
+	if (lock_mine(&ref->set->mtx)) {
+		atomic_store(&ref->set->reap, true);
+		return false;
+	}
+	epset_lock(ref->set);
+	it = epitem_of(ref->set, ref->tag);
+	if (it)
+		epset_remove(ref->set, it);
+	epset_unlock(ref->set);
+	return true;
+}
+
+void iomux_vfd_closed(struct vfd *v)
+{
+	struct item_ref refs[CLOSE_BATCH];
+	bool done = true;
+	unsigned n;
+
+	if (lock_mine(&v->watch_lock)) {
+		for (struct epset *s = epset_first(); s; s = s->all)
+			atomic_store(&s->reap, true);
+		return;
+	}
+	while (done && atomic_load(&v->watches) && (n = items_of(v, refs)) > 0)
+		for (unsigned i = 0; i < n; i++)
+			done &= ref_remove(&refs[i]);
+}
+
+/* The object is unknown: it left the table first. Items of objects without an fd go. */
+static void reap_all(void)
+{
+	for (struct epset *s = epset_first(); s; s = s->all) {
+		if (!atomic_load(&s->num_items))
+			continue;
+		atomic_store(&s->reap, true);
+		if (lock_mine(&s->mtx))
+			continue;
+		epset_lock(s);
+		epset_unlock(s);
+	}
+}
+
+void iomux_fd_closed(int fd)
+{
+	struct vfd *v = vfd_get(fd);
+
+	if (!v)
+		reap_all();
+	else if (v->nfds <= 1)
+		iomux_vfd_closed(v);
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * select, poll and epoll over any mix of offloaded and kernel fds. preload calls these for every call of that name;
+ * a call that involves no fd of ours goes straight to libc. Results and errno as the libc functions.
+ */
+#ifndef IOMUX_IOMUX_H
+#define IOMUX_IOMUX_H
+
+#include <poll.h>
+#include <signal.h>
+#include <stdint.h>
+#include <sys/epoll.h>
+#include <sys/select.h>
+#include <time.h>
+
+struct vfd;
+
+/* timeout NULL: for ever. sigmask NULL: leave the mask. Like ppoll(2), timeout is not changed. */
+int iomux_poll(struct pollfd *fds, nfds_t n, const struct timespec *timeout,
+	       const sigset_t *sigmask);
+/* Like pselect(2); select()'s update of the timeout is the caller's (preload computes what is left). */
+int iomux_select(int nfds, fd_set *rd, fd_set *wr, fd_set *ex, const struct timespec *timeout,
+		 const sigset_t *sigmask);
+/* Makes the epoll object for a new kernel epoll fd and enters it in the fd table. 0 or -errno (then the fd stays plain). */
+int iomux_epoll_created(int epfd);
+int iomux_epoll_ctl(int epfd, int op, int fd, struct epoll_event *ev);
+int iomux_epoll_wait(int epfd, struct epoll_event *evs, int max, const struct timespec *timeout,
+		     const sigset_t *sigmask);
+/* fd of ours is being closed: it leaves every epoll set (the kernel does so for its own). */
+void iomux_fd_closed(int fd);
+/* The same for who knows the object: its last fd is gone. Costs one load when no set has it (iomux_fd_closed may have to search). */
+void iomux_vfd_closed(struct vfd *v);
+
+#endif

@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "iomux/mux.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "runtime/libc.h"
+#include "runtime/params.h"
+#include "runtime/signals.h"
+#include "socket/stack.h"
+#include "socket/wait.h"
+
+/* The clock is read once in so many spins: a millisecond is many of them. */
+#define SPINS_PER_CLOCK 16
+/* While spinning, signals that only the caller's mask lets through, and a kernel that the ratio leaves out, are asked this often. */
+#define SPIN_KERNEL_NS 100000ull
+
+static const struct timespec no_time;
+
+static struct vma_stats_iomux *_Atomic poll_stats, *_Atomic select_stats;
+static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
+
+/* The child has statistics pages of its own. */
+static void forked_child(void)
+{
+	atomic_store(&poll_stats, NULL);
+	atomic_store(&select_stats, NULL);
+}
+
+static void fork_register(void)
+{
+	pthread_atfork(NULL, NULL, forked_child);
+}
+
+struct vma_stats_iomux *mux_stats(int which)
+{
+	struct vma_stats_iomux *_Atomic *slot = which == STATS_POLL ? &poll_stats : &select_stats;
+	struct vma_stats_iomux *m = atomic_load_explicit(slot, memory_order_acquire);
+
+	if (__builtin_expect(!m, 0)) {
+		pthread_once(&fork_once, fork_register);
+		m = stats_iomux_get(which);
+		atomic_store_explicit(slot, m, memory_order_release);
+	}
+	return m;
+}
+
+/* -EINTR when a handler ran since the call began, or when one is pending that the caller's mask lets through (it runs now). */
+static int signals_look(uint32_t handled, const sigset_t *sigmask)
+{
+	if (signals_handled != handled)
+		return -EINTR;
+	if (sigmask && libc.ppoll(NULL, 0, &no_time, sigmask) < 0)
+		return -errno;
+	return 0;
+}
+
+uint64_t mux_deadline(const struct timespec *t, uint64_t now)
+{
+	if (!t || (uint64_t)t->tv_sec >= (UINT64_MAX - now) / 1000000000ull - 1)
+		return 0;
+	return now + (uint64_t)t->tv_sec * 1000000000ull + (uint64_t)t->tv_nsec;
+}
+
+static uint64_t spin_end(uint64_t start, uint64_t deadline)
+{
+	uint64_t end =
+		params.select_poll < 0 ? UINT64_MAX : start + (uint64_t)params.select_poll * 1000;
+
+	return deadline && deadline < end ? deadline : end;
+}
+
+/* Polls in user space until something is ready or the budget is spent (0). */
+static int mux_spin(struct mux *m, uint64_t start, uint64_t deadline, uint32_t handled,
+		    const sigset_t *sigmask)
+{
+	uint64_t end = spin_end(start, deadline), now = start, asked = start;
+	int ratio = params.select_poll_os_ratio, to_kernel = ratio, r;
+
+	while (now < end) {
+		for (int i = 0; i < SPINS_PER_CLOCK; i++) {
+			enum mux_look how = LOOK_USER;
+
+			stacks_poll();
+			if (ratio && --to_kernel <= 0) {
+				how = LOOK_KERNEL;
+				to_kernel = ratio;
+			}
+			r = m->ops->look(m, how);
+			if (r)
+				return r;
+			if (__builtin_expect(signals_handled != handled, 0))
+				return -EINTR;
+		}
+		now = wait_now_ns();
+		if (now - asked < SPIN_KERNEL_NS)
+			continue;
+		asked = now;
+		r = ratio ? 0 : m->ops->look(m, LOOK_KERNEL);
+		if (!r)
+			r = signals_look(handled, sigmask);
+		if (r)
+			return r;
+	}
+	return 0;
+}
+
+static void cancelled_asleep(void *arg)
+{
+	struct mux *m = arg;
+
+	m->ops->unwatch(m, false);
+	pthread_sigmask(SIG_SETMASK, &m->mask, NULL);
+}
+
+/* Watched, signals blocked: looks once more, then sleeps. Returns as mux_sleep(). */
+static int look_and_sleep(struct mux *m, uint64_t deadline, uint32_t handled,
+			  const sigset_t *sigmask)
+{
+	bool arrived = stacks_arm();
+	int r = m->ops->look(m, LOOK_USER);
+
+	if (r)
+		return r;
+	if (signals_handled != handled)
+		return -EINTR;
+	if (arrived && !(deadline && wait_now_ns() >= deadline))
+		return 0;
+	pthread_setcancelstate(m->cancel_state, NULL);
+	r = wait_sleep(m->pfds, m->npfds, deadline, sigmask ? sigmask : &m->mask);
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
+	return r > 0 ? m->ops->woken(m) : r;
+}
+
+/* After these ends of a sleep mux_wait() looks once more: an event wins over the timeout and over the signal. */
+static bool looks_again(int r)
+{
+	return r == 0 || r == -ETIMEDOUT || r == -EINTR;
+}
+
+/*
+ * One sleep with everything watched: the watches come first, so what arrives after the look wakes us. Signals are
+ * blocked until ppoll() lets them through: a handler that ran between the test and the sleep would be missed.
+ * Returns > 0: ready, 0: look again, or negative errno (-ETIMEDOUT: the deadline).
+ */
+static int mux_sleep(struct mux *m, uint64_t deadline, uint32_t handled, const sigset_t *sigmask)
+{
+	sigset_t all;
+	int r;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, &m->mask);
+	/* Only the sleep itself may be cancelled: not half of watch or unwatch. */
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &m->cancel_state);
+	pthread_cleanup_push(cancelled_asleep, m);
+	m->ops->watch(m);
+	r = look_and_sleep(m, deadline, handled, sigmask);
+	m->ops->unwatch(m, looks_again(r));
+	pthread_cleanup_pop(0);
+	pthread_setcancelstate(m->cancel_state, NULL);
+	pthread_sigmask(SIG_SETMASK, &m->mask, NULL);
+	return r;
+}
+
+static int mux_wait(struct mux *m, const struct timespec *timeout, uint32_t handled,
+		    const sigset_t *sigmask)
+{
+	uint64_t start = wait_now_ns(), deadline = mux_deadline(timeout, start);
+	int r = 0;
+
+	if (m->spin && params.select_poll)
+		r = mux_spin(m, start, deadline, handled, sigmask);
+	if (r) {
+		stats_add(&m->stats->poll_hit, 1);
+		return r;
+	}
+	stats_add(&m->stats->poll_miss, 1);
+	while (!r) {
+		r = mux_sleep(m, deadline, handled, sigmask);
+		if (looks_again(r)) {
+			int late;
+
+			stacks_poll();
+			late = m->ops->look(m, LOOK_USER);
+			r = late ? late : r;
+		}
+	}
+	return r;
+}
+
+static void cancelled(void *arg)
+{
+	struct mux *m = arg;
+
+	free(m->heap);
+}
+
+/* As mux_wait(), and nothing is leaked when the thread is cancelled in it. */
+static int mux_wait_or_free(struct mux *m, const struct timespec *timeout, uint32_t handled,
+			    const sigset_t *sigmask)
+{
+	int r;
+
+	pthread_cleanup_push(cancelled, m);
+	r = mux_wait(m, timeout, handled, sigmask);
+	pthread_cleanup_pop(0);
+	return r;
+}
+
+int mux_run(struct mux *m, const struct timespec *timeout, const sigset_t *sigmask)
+{
+	uint32_t handled = signals_handled;
+	int r;
+
+	m->zero = timeout && !timeout->tv_sec && !timeout->tv_nsec;
+	stacks_poll();
+	r = m->ops->look(m, LOOK_FIRST);
+	if (r > 0)
+		stats_add(&m->stats->poll_hit, 1);
+	else if (!r && m->zero)
+		r = m->zero_signals ? signals_look(handled, sigmask) : 0;
+	else if (!r)
+		r = mux_wait_or_free(m, timeout, handled, sigmask);
+	if (r == -ETIMEDOUT)
+		r = 0;
+	if (!r)
+		stats_add(&m->stats->timeouts, 1);
+	else if (r < 0)
+		stats_add(&m->stats->errors, 1);
+	return r;
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The loop that poll, select and epoll_wait share: look, spin by VMA_SELECT_POLL, then sleep. What is looked at
+ * is the business of the three.
+ */
+#ifndef IOMUX_MUX_H
+#define IOMUX_MUX_H
+
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <time.h>
+
+#include "runtime/stats.h"
+
+enum mux_look {
+	LOOK_USER, /* offloaded fds only: no system call */
+	LOOK_FIRST, /* offloaded fds; the kernel too unless the look before it already answers the call */
+	LOOK_KERNEL, /* both */
+};
+
+struct mux;
+
+struct mux_ops {
+	/* Returns how many are ready (the result of the call), 0, or negative errno. No lock held. */
+	int (*look)(struct mux *m, enum mux_look how);
+	/*
+	 * Registers with everything offloaded, so that this thread is woken; unwatch undoes it, also when nothing was
+	 * done. With look_follows the caller looks once more after it: a wake-up meant for this thread is not lost.
+	 */
+	void (*watch)(struct mux *m);
+	void (*unwatch)(struct mux *m, bool look_follows);
+	/* wait_sleep() over m->pfds said that some are ready. Returns as look(). */
+	int (*woken)(struct mux *m);
+};
+
+struct mux {
+	const struct mux_ops *ops;
+	struct pollfd *pfds; /* the kernel's share of the sleep */
+	unsigned npfds;
+	bool spin; /* something here can become ready in user space only */
+	bool zero; /* zero timeout: set by mux_run() before the first look */
+	/* poll and select look for signals under the caller's mask even with a zero timeout, epoll_pwait does not. */
+	bool zero_signals;
+	struct vma_stats_iomux *stats;
+	sigset_t mask; /* the thread's own, while it sleeps */
+	int cancel_state; /* likewise */
+	void *heap; /* freed when the thread is cancelled */
+};
+
+/* The timeout is valid or NULL. Returns the result of the call, 0 at the timeout, or negative errno. */
+int mux_run(struct mux *m, const struct timespec *timeout, const sigset_t *sigmask);
+
+/* The counters of STATS_POLL or STATS_SELECT. */
+struct vma_stats_iomux *mux_stats(int which);
+
+static inline bool mux_timeout_valid(const struct timespec *t)
+{
+	return !t || (t->tv_sec >= 0 && t->tv_nsec >= 0 && t->tv_nsec < 1000000000l);
+}
+
+/* When the wait ends, 0: never. A timeout beyond the clock's range is for ever. */
+uint64_t mux_deadline(const struct timespec *timeout, uint64_t now_ns);
+
+#endif

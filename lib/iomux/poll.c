@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* poll() and ppoll() when at least one fd is ours. */
+#include <errno.h>
+#include <sys/resource.h>
+
+#include "iomux/iomux.h"
+#include "iomux/pollset.h"
+#include "runtime/libc.h"
+
+/* The kernel refuses more entries than RLIMIT_NOFILE; below this number the limit is not looked up. */
+#define POLL_TRUSTED 256
+
+static unsigned count_ours(const struct pollfd *fds, nfds_t n)
+{
+	unsigned ours = 0;
+
+	for (nfds_t i = 0; i < n; i++)
+		ours += fds[i].fd >= 0 && vfd_get(fds[i].fd) != NULL;
+	return ours;
+}
+
+static bool too_many(nfds_t n)
+{
+	struct rlimit limit;
+
+	return n > POLL_TRUSTED &&
+	       (n > UINT32_MAX || (getrlimit(RLIMIT_NOFILE, &limit) == 0 && n > limit.rlim_cur));
+}
+
+static int poll_ours(struct pollfd *fds, unsigned n, unsigned ours, const struct timespec *timeout,
+		     const sigset_t *sigmask)
+{
+	struct pollset_room room;
+	struct pollset s;
+	int r = pollset_init(&s, &room, n, ours);
+
+	s.mux.stats = mux_stats(STATS_POLL);
+	for (unsigned i = 0; !r && i < n; i++) {
+		uint32_t events = (unsigned short)fds[i].events;
+
+		/* Another thread made a socket since they were counted: count again. */
+		if (!pollset_add(&s, fds[i].fd, events, events | POLLERR | POLLHUP | POLLNVAL))
+			r = -EAGAIN;
+	}
+	if (!r)
+		r = pollset_run(&s, timeout, sigmask);
+	for (unsigned i = 0; r >= 0 && i < n; i++)
+		fds[i].revents = (short)s.entries[i].got;
+	pollset_free(&s);
+	return r;
+}
+
+int iomux_poll(struct pollfd *fds, nfds_t n, const struct timespec *timeout,
+	       const sigset_t *sigmask)
+{
+	int r;
+
+	if (!mux_timeout_valid(timeout) || too_many(n))
+		return libc.ppoll(fds, n, timeout, sigmask);
+	do {
+		unsigned ours = count_ours(fds, n);
+
+		if (!ours)
+			return libc.ppoll(fds, n, timeout, sigmask);
+		r = poll_ours(fds, (unsigned)n, ours, timeout, sigmask);
+	} while (r == -EAGAIN);
+	if (r < 0) {
+		errno = -r;
+		return -1;
+	}
+	return r;
+}

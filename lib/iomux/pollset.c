@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "iomux/pollset.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "iomux/epoll.h"
+#include "runtime/libc.h"
+#include "runtime/params.h"
+
+/* A shadow socket is always writable: what it says of that is not asked. */
+#define OUT_BITS (POLLOUT | POLLWRNORM | POLLWRBAND)
+/* The shadow sockets are asked after so many looks at most, even when the parameters say never. */
+#define KERNEL_LOOK_MAX 1024
+
+/* Offloaded answers of this thread since the kernel was last asked, and zero-timeout calls without any. */
+static __thread int hits_since_kernel, zeros_since_kernel;
+
+int pollset_init(struct pollset *s, struct pollset_room *room, unsigned n, unsigned ours)
+{
+	size_t each = sizeof(struct pollset_entry) + sizeof(struct pollfd);
+	size_t need = n * each + ours * (sizeof(unsigned) + sizeof(struct wait_watch));
+	char *p = room->bytes;
+
+	s->mux.heap = NULL;
+	if (need > sizeof(room->bytes)) {
+		p = s->mux.heap = malloc(need);
+		if (!p)
+			return -ENOMEM;
+	}
+	/* The widest alignment first. */
+	s->watches = (void *)p;
+	s->entries = (void *)(s->watches + ours);
+	s->kernel = (void *)(s->entries + n);
+	s->index = (void *)(s->kernel + n);
+	s->room = ours;
+	s->n = s->ours = s->watched = 0;
+	s->plain = s->bad_fd_fails = s->mux.spin = false;
+	return 0;
+}
+
+/* What the kernel is asked about an offloaded fd. */
+static struct pollfd shadow_ask(struct vfd *v, int fd, uint32_t events)
+{
+	/* An idle TCP shadow is hung up and writable for ever: its user-space half answers for both. */
+	if (v->kind == VFD_TCP)
+		return (struct pollfd){.fd = -1};
+	if (v->kind == VFD_EPOLL)
+		return (struct pollfd){.fd = fd, .events = (short)events};
+	return (struct pollfd){.fd = fd, .events = (short)(events & ~OUT_BITS)};
+}
+
+bool pollset_add(struct pollset *s, int fd, uint32_t events, uint32_t accept)
+{
+	struct vfd *v = fd >= 0 ? vfd_get(fd) : NULL;
+	unsigned i = s->n++;
+
+	s->entries[i] = (struct pollset_entry){.v = v, .accept = accept};
+	if (!v) {
+		s->kernel[i] = (struct pollfd){.fd = fd, .events = (short)events};
+		s->plain |= fd >= 0;
+		return true;
+	}
+	if (s->ours == s->room)
+		return false;
+	s->kernel[i] = shadow_ask(v, fd, events);
+	s->index[s->ours++] = i;
+	if (v->kind == VFD_EPOLL) {
+		s->plain = true; /* it may hold kernel fds */
+		s->mux.spin |= epoll_spins(v);
+	} else {
+		s->mux.spin = true;
+	}
+	return true;
+}
+
+static int look_user(struct pollset *s)
+{
+	int ready = 0;
+
+	for (unsigned j = 0; j < s->ours; j++) {
+		struct pollset_entry *e = &s->entries[s->index[j]];
+
+		e->got = e->v->ops->events(e->v) & e->accept;
+		ready += e->got != 0;
+	}
+	if (ready)
+		stats_add(&s->mux.stats->ready_offloaded, (uint64_t)ready);
+	return ready;
+}
+
+/* Adds what the kernel said to what user space said. Returns how many entries are ready, or -EBADF. */
+static int fold_kernel(struct pollset *s)
+{
+	int ready = 0;
+
+	for (unsigned i = 0; i < s->n; i++) {
+		struct pollset_entry *e = &s->entries[i];
+		uint32_t events = (unsigned short)s->kernel[i].revents;
+
+		if (s->kernel[i].fd < 0)
+			events = 0;
+		if (events & POLLNVAL && s->bad_fd_fails)
+			return -EBADF;
+		events &= e->accept;
+		/* Before the worker has told the socket: what poll() promises the next call must find. */
+		if (events && e->v)
+			atomic_fetch_or_explicit(&e->v->os_events, events, memory_order_release);
+		if (events)
+			stats_add(&s->mux.stats->ready_os, 1);
+		e->got |= events;
+		ready += e->got != 0;
+	}
+	return ready;
+}
+
+static int look_kernel(struct pollset *s)
+{
+	int r = libc.poll(s->kernel, s->n, 0);
+
+	hits_since_kernel = zeros_since_kernel = 0;
+	return r < 0 ? -errno : fold_kernel(s);
+}
+
+/* The kernel need not be asked this time: only shadow sockets are there, and they had their turn lately. */
+static bool first_suffices(const struct pollset *s, int ready)
+{
+	int limit = ready ? params.select_skip_os : params.select_poll_os_ratio;
+
+	if (s->plain || (!ready && !s->mux.zero))
+		return false;
+	if (!limit)
+		limit = KERNEL_LOOK_MAX;
+	return ready ? ++hits_since_kernel < limit : ++zeros_since_kernel < limit;
+}
+
+static int pollset_look(struct mux *m, enum mux_look how)
+{
+	struct pollset *s = (struct pollset *)m;
+	int ready = look_user(s);
+
+	if (how == LOOK_USER || (how == LOOK_FIRST && first_suffices(s, ready)))
+		return ready;
+	return look_kernel(s);
+}
+
+static void pollset_unwatch(struct mux *m, bool look_follows)
+{
+	struct pollset *s = (struct pollset *)m;
+
+	(void)look_follows; /* every watcher of a socket is woken */
+	while (s->watched) {
+		s->watched--;
+		wait_watch_del(s->entries[s->index[s->watched]].v, &s->watches[s->watched]);
+	}
+}
+
+static void pollset_watch(struct mux *m)
+{
+	struct pollset *s = (struct pollset *)m;
+
+	/* Without an eventfd wait_sleep() looks again by itself, so that is no reason to fail. */
+	for (unsigned j = 0; j < s->ours; j++) {
+		wait_watch_add(s->entries[s->index[j]].v, &s->watches[j]);
+		s->watched++;
+	}
+}
+
+static int pollset_woken(struct mux *m)
+{
+	struct pollset *s = (struct pollset *)m;
+
+	look_user(s);
+	return fold_kernel(s);
+}
+
+static const struct mux_ops pollset_ops = {
+	.look = pollset_look,
+	.watch = pollset_watch,
+	.unwatch = pollset_unwatch,
+	.woken = pollset_woken,
+};
+
+int pollset_run(struct pollset *s, const struct timespec *timeout, const sigset_t *sigmask)
+{
+	s->mux.ops = &pollset_ops;
+	s->mux.pfds = s->kernel;
+	s->mux.npfds = s->n;
+	s->mux.zero_signals = true;
+	return mux_run(&s->mux, timeout, sigmask);
+}
+
+void pollset_free(struct pollset *s)
+{
+	free(s->mux.heap);
+}

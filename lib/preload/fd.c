@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Calls that make, copy and close file descriptors. */
+#include "preload/preload.h"
+
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <stdarg.h>
+#include <unistd.h>
+
+#include "iomux/iomux.h"
+
+/* open()'s third argument is only there with these flags. */
+#define HAS_MODE(flags) (((flags)&O_CREAT) || ((flags)&O_TMPFILE) == O_TMPFILE)
+
+void fd_forget(int fd)
+{
+	iomux_fd_closed(fd);
+	vfd_forget(fd);
+}
+
+void fd_stale(int fd)
+{
+	int err = errno;
+
+	fd_forget(fd);
+	errno = err;
+}
+
+PRELOAD int close(int fd)
+{
+	if (likely(!vfd_get(fd)))
+		return libc.close(fd);
+	iomux_fd_closed(fd);
+	return vfd_close(fd);
+}
+PRELOAD_ALIAS(__close, close);
+
+/* Forgets [first, last]. */
+static void forget_range(unsigned first, unsigned last)
+{
+	int limit = vfd_limit();
+
+	if (limit && last >= (unsigned)limit)
+		last = (unsigned)limit - 1;
+	if (!limit)
+		return;
+	for (unsigned fd = first; fd <= last; fd++)
+		if (vfd_get((int)fd))
+			fd_forget((int)fd);
+}
+
+PRELOAD int close_range(unsigned first, unsigned last, int flags)
+{
+	/* What the kernel will refuse, and what only sets close-on-exec, closes nothing. */
+	if (first <= last && !(flags & ~CLOSE_RANGE_UNSHARE))
+		forget_range(first, last);
+	return libc.close_range(first, last, flags);
+}
+
+PRELOAD void closefrom(int low)
+{
+	forget_range(low < 0 ? 0 : (unsigned)low, ~0u);
+	libc.closefrom(low);
+}
+
+/* stdio closes inside libc, where close() above is not seen. */
+PRELOAD int fclose(FILE *f)
+{
+	int err = errno, fd = fileno(f);
+
+	errno = err; /* a stream without an fd */
+	if (unlikely(fd >= 0 && vfd_get(fd)))
+		fd_forget(fd);
+	return libc.fclose(f);
+}
+
+/* newfd is the kernel's copy of oldfd. Returns newfd. */
+static int dup_done(int oldfd, int newfd)
+{
+	if (newfd < 0)
+		return newfd;
+	fd_fresh(newfd);
+	vfd_dup(oldfd, newfd);
+	return newfd;
+}
+
+PRELOAD int dup(int fd)
+{
+	return dup_done(fd, libc.dup(fd));
+}
+
+/* dup2 and dup3 where one of the two is ours. newfd is forgotten only when the kernel will really close it. */
+static int dup_onto(int oldfd, int newfd, int flags, bool dup3)
+{
+	int ret;
+
+	if (oldfd != newfd && !(flags & ~O_CLOEXEC) && vfd_get(newfd)) {
+		if (libc.fcntl(oldfd, F_GETFD) < 0)
+			return -1;
+		fd_forget(newfd);
+	}
+	ret = dup3 ? libc.dup3(oldfd, newfd, flags) : libc.dup2(oldfd, newfd);
+	if (ret >= 0 && oldfd != newfd)
+		vfd_dup(oldfd, newfd);
+	return ret;
+}
+
+PRELOAD int dup2(int oldfd, int newfd)
+{
+	if (likely(!vfd_get(oldfd) && !vfd_get(newfd)))
+		return libc.dup2(oldfd, newfd);
+	return dup_onto(oldfd, newfd, 0, false);
+}
+PRELOAD_ALIAS(__dup2, dup2);
+
+PRELOAD int dup3(int oldfd, int newfd, int flags)
+{
+	if (likely(!vfd_get(oldfd) && !vfd_get(newfd)))
+		return libc.dup3(oldfd, newfd, flags);
+	return dup_onto(oldfd, newfd, flags, true);
+}
+
+PRELOAD int fcntl(int fd, int cmd, ...)
+{
+	struct vfd *v = vfd_get(fd);
+	va_list ap;
+	long arg;
+
+	va_start(ap, cmd);
+	arg = va_arg(ap, long);
+	va_end(ap);
+	if (cmd == F_DUPFD || cmd == F_DUPFD_CLOEXEC)
+		return dup_done(fd, libc.fcntl64(fd, cmd, arg));
+	if (likely(!v) || !v->ops->fcntl)
+		return libc.fcntl64(fd, cmd, arg);
+	return v->ops->fcntl(v, fd, cmd, arg);
+}
+PRELOAD_ALIAS(fcntl64, fcntl);
+PRELOAD_ALIAS(__fcntl, fcntl);
+
+PRELOAD int open(const char *path, int flags, ...)
+{
+	mode_t mode = 0;
+	va_list ap;
+
+	if (HAS_MODE(flags)) {
+		va_start(ap, flags);
+		mode = va_arg(ap, mode_t);
+		va_end(ap);
+	}
+	return fd_fresh(libc.open(path, flags, mode));
+}
+PRELOAD_ALIAS(__open, open);
+
+PRELOAD int open64(const char *path, int flags, ...)
+{
+	mode_t mode = 0;
+	va_list ap;
+
+	if (HAS_MODE(flags)) {
+		va_start(ap, flags);
+		mode = va_arg(ap, mode_t);
+		va_end(ap);
+	}
+	return fd_fresh(libc.open64(path, flags, mode));
+}
+PRELOAD_ALIAS(__open64, open64);
+
+PRELOAD int openat(int dir, const char *path, int flags, ...)
+{
+	mode_t mode = 0;
+	va_list ap;
+
+	if (HAS_MODE(flags)) {
+		va_start(ap, flags);
+		mode = va_arg(ap, mode_t);
+		va_end(ap);
+	}
+	return fd_fresh(libc.openat(dir, path, flags, mode));
+}
+
+PRELOAD int openat64(int dir, const char *path, int flags, ...)
+{
+	mode_t mode = 0;
+	va_list ap;
+
+	if (HAS_MODE(flags)) {
+		va_start(ap, flags);
+		mode = va_arg(ap, mode_t);
+		va_end(ap);
+	}
+	return fd_fresh(libc.openat64(dir, path, flags, mode));
+}
+
+/* What fortified programs call instead: two arguments, libc aborts when a mode was needed. */
+PRELOAD int __open_2(const char *path, int flags)
+{
+	return fd_fresh(libc.__open_2(path, flags));
+}
+
+PRELOAD int __open64_2(const char *path, int flags)
+{
+	return fd_fresh(libc.__open64_2(path, flags));
+}
+
+PRELOAD int __openat_2(int dir, const char *path, int flags)
+{
+	return fd_fresh(libc.__openat_2(dir, path, flags));
+}
+
+PRELOAD int __openat64_2(int dir, const char *path, int flags)
+{
+	return fd_fresh(libc.__openat64_2(dir, path, flags));
+}
+
+PRELOAD int creat(const char *path, mode_t mode)
+{
+	return fd_fresh(libc.creat(path, mode));
+}
+
+PRELOAD int creat64(const char *path, mode_t mode)
+{
+	return fd_fresh(libc.creat64(path, mode));
+}
+
+static int fresh_pair(int ret, const int *fds)
+{
+	if (ret == 0) {
+		fd_fresh(fds[0]);
+		fd_fresh(fds[1]);
+	}
+	return ret;
+}
+
+PRELOAD int pipe(int fds[2])
+{
+	return fresh_pair(libc.pipe(fds), fds);
+}
+PRELOAD_ALIAS(__pipe, pipe);
+
+PRELOAD int pipe2(int fds[2], int flags)
+{
+	return fresh_pair(libc.pipe2(fds, flags), fds);
+}
+
+PRELOAD int socketpair(int domain, int type, int proto, int sv[2])
+{
+	return fresh_pair(libc.socketpair(domain, type, proto, sv), sv);
+}

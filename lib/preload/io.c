@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Reading and writing, in every form with one message. */
+#include "preload/preload.h"
+
+#include <limits.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "preload/message.h"
+
+/* Flags of preadv2 and pwritev2 that a socket takes; the others are refused by the kernel. */
+#define RWF_KNOWN (RWF_HIPRI | RWF_DSYNC | RWF_SYNC | RWF_NOWAIT | RWF_APPEND)
+
+ssize_t message_recv(struct vfd *v, int fd, void *buf, size_t len, int flags, struct sockaddr *addr,
+		     socklen_t *alen)
+{
+	struct iovec iov = {buf, len};
+	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+	ssize_t ret;
+
+	if (v->ops->recvfrom)
+		return v->ops->recvfrom(v, fd, buf, len, flags, addr, alen);
+	if (addr) {
+		if (!alen)
+			return fail(EFAULT);
+		msg.msg_name = addr;
+		msg.msg_namelen = *alen;
+	}
+	ret = v->ops->recvmsg(v, fd, &msg, flags);
+	if (ret >= 0 && addr)
+		*alen = msg.msg_namelen;
+	return ret;
+}
+
+ssize_t message_send(struct vfd *v, int fd, const void *buf, size_t len, int flags,
+		     const struct sockaddr *addr, socklen_t alen)
+{
+	struct iovec iov = {(void *)buf, len};
+	struct msghdr msg = {
+		.msg_name = (void *)addr, .msg_namelen = alen, .msg_iov = &iov, .msg_iovlen = 1};
+
+	if (v->ops->sendto)
+		return v->ops->sendto(v, fd, buf, len, flags, addr, alen);
+	return v->ops->sendmsg(v, fd, &msg, flags);
+}
+
+PRELOAD ssize_t read(int fd, void *buf, size_t len)
+{
+	struct vfd *v = vfd_get(fd);
+
+	if (likely(!v) || !v->ops->recvmsg)
+		return libc.read(fd, buf, len);
+	/* Unlike recv(), a read of nothing takes nothing and never waits (socket(7), "SYS V behaviour"). */
+	return len ? message_recv(v, fd, buf, len, 0, NULL, NULL) : 0;
+}
+PRELOAD_ALIAS(__read, read);
+
+PRELOAD ssize_t __read_chk(int fd, void *buf, size_t len, size_t room)
+{
+	if (len > room)
+		return libc.__read_chk(fd, buf, len, room); /* aborts */
+	return read(fd, buf, len);
+}
+
+PRELOAD ssize_t write(int fd, const void *buf, size_t len)
+{
+	struct vfd *v = vfd_get(fd);
+
+	if (likely(!v) || !v->ops->sendmsg)
+		return libc.write(fd, buf, len);
+	return message_send(v, fd, buf, len, 0, NULL, 0);
+}
+PRELOAD_ALIAS(__write, write);
+
+/* The bytes that iov holds, or -1 with the kernel's EINVAL. */
+static ssize_t iov_total(const struct iovec *iov, int n)
+{
+	size_t sum = 0;
+
+	if (n < 0 || n > IOV_MAX)
+		return fail(EINVAL);
+	for (int i = 0; i < n; i++) {
+		if (iov[i].iov_len > SSIZE_MAX || sum + iov[i].iov_len > SSIZE_MAX)
+			return fail(EINVAL);
+		sum += iov[i].iov_len;
+	}
+	return (ssize_t)sum;
+}
+
+static ssize_t vector_recv(struct vfd *v, int fd, const struct iovec *iov, int n, int flags)
+{
+	struct msghdr msg = {.msg_iov = (struct iovec *)iov, .msg_iovlen = (size_t)n};
+	ssize_t total = iov_total(iov, n);
+
+	return total > 0 ? v->ops->recvmsg(v, fd, &msg, flags) : total;
+}
+
+/* Unlike write(), writev() of nothing sends nothing. */
+static ssize_t vector_send(struct vfd *v, int fd, const struct iovec *iov, int n, int flags)
+{
+	struct msghdr msg = {.msg_iov = (struct iovec *)iov, .msg_iovlen = (size_t)n};
+	ssize_t total = iov_total(iov, n);
+
+	return total > 0 ? v->ops->sendmsg(v, fd, &msg, flags) : total;
+}
+
+PRELOAD ssize_t readv(int fd, const struct iovec *iov, int n)
+{
+	struct vfd *v = vfd_get(fd);
+
+	if (likely(!v) || !v->ops->recvmsg)
+		return libc.readv(fd, iov, n);
+	return vector_recv(v, fd, iov, n, 0);
+}
+
+PRELOAD ssize_t writev(int fd, const struct iovec *iov, int n)
+{
+	struct vfd *v = vfd_get(fd);
+
+	if (likely(!v) || !v->ops->sendmsg)
+		return libc.writev(fd, iov, n);
+	return vector_send(v, fd, iov, n, 0);
+}
+
+/* A socket has no offset: the shadow socket gives the kernel's ESPIPE or EINVAL. */
+PRELOAD ssize_t preadv(int fd, const struct iovec *iov, int n, off_t off)
+{
+	return libc.preadv(fd, iov, n, off);
+}
+PRELOAD_ALIAS(preadv64, preadv);
+
+PRELOAD ssize_t pwritev(int fd, const struct iovec *iov, int n, off_t off)
+{
+	return libc.pwritev(fd, iov, n, off);
+}
+PRELOAD_ALIAS(pwritev64, pwritev);
+
+/* With offset -1 the v2 forms are readv() and writev() with flags. */
+PRELOAD ssize_t preadv2(int fd, const struct iovec *iov, int n, off_t off, int flags)
+{
+	struct vfd *v = vfd_get(fd);
+
+	if (likely(!v) || !v->ops->recvmsg || off != -1 || (flags & ~RWF_KNOWN))
+		return libc.preadv2(fd, iov, n, off, flags);
+	return vector_recv(v, fd, iov, n, flags & RWF_NOWAIT ? MSG_DONTWAIT : 0);
+}
+PRELOAD_ALIAS(preadv64v2, preadv2);
+
+PRELOAD ssize_t pwritev2(int fd, const struct iovec *iov, int n, off_t off, int flags)
+{
+	struct vfd *v = vfd_get(fd);
+
+	if (likely(!v) || !v->ops->sendmsg || off != -1 || (flags & ~RWF_KNOWN))
+		return libc.pwritev2(fd, iov, n, off, flags);
+	return vector_send(v, fd, iov, n, flags & RWF_NOWAIT ? MSG_DONTWAIT : 0);
+}
+PRELOAD_ALIAS(pwritev64v2, pwritev2);
+
+PRELOAD ssize_t recv(int fd, void *buf, size_t len, int flags)
+{
+	struct vfd *v = vfd_get(fd);
+
+	if (likely(!v) || !v->ops->recvmsg)
+		return libc.recv(fd, buf, len, flags);
+	return message_recv(v, fd, buf, len, flags, NULL, NULL);
+}
+
+PRELOAD ssize_t __recv_chk(int fd, void *buf, size_t len, size_t room, int flags)
+{
+	if (len > room)
+		return libc.__recv_chk(fd, buf, len, room, flags); /* aborts */
+	return recv(fd, buf, len, flags);
+}
+
+PRELOAD ssize_t recvfrom(int fd, void *buf, size_t len, int flags, __SOCKADDR_ARG addr,
+			 socklen_t *alen)
+{
+	struct vfd *v = vfd_get(fd);
+
+	if (likely(!v) || !v->ops->recvmsg)
+		return libc.recvfrom(fd, buf, len, flags, addr.__sockaddr__, alen);
+	return message_recv(v, fd, buf, len, flags, addr.__sockaddr__, alen);
+}
+
+PRELOAD ssize_t __recvfrom_chk(int fd, void *buf, size_t len, size_t room, int flags,
+			       __SOCKADDR_ARG addr, socklen_t *alen)
+{
+	if (len > room)
+		return libc.__recvfrom_chk(fd, buf, len, room, flags, addr.__sockaddr__,
+					   alen); /* aborts */
+	return recvfrom(fd, buf, len, flags, addr, alen);
+}
+
+PRELOAD ssize_t recvmsg(int fd, struct msghdr *msg, int flags)
+{
+	struct vfd *v = vfd_get(fd);
+
+	if (likely(!v) || !v->ops->recvmsg)
+		return libc.recvmsg(fd, msg, flags);
+	return v->ops->recvmsg(v, fd, msg, flags);
+}
+
+PRELOAD ssize_t send(int fd, const void *buf, size_t len, int flags)
+{
+	struct vfd *v = vfd_get(fd);
+
+	if (likely(!v) || !v->ops->sendmsg)
+		return libc.send(fd, buf, len, flags);
+	return message_send(v, fd, buf, len, flags, NULL, 0);
+}
+PRELOAD_ALIAS(__send, send);
+
+PRELOAD ssize_t sendto(int fd, const void *buf, size_t len, int flags, __CONST_SOCKADDR_ARG addr,
+		       socklen_t alen)
+{
+	struct vfd *v = vfd_get(fd);
+
+	if (likely(!v) || !v->ops->sendmsg)
+		return libc.sendto(fd, buf, len, flags, addr.__sockaddr__, alen);
+	return message_send(v, fd, buf, len, flags, addr.__sockaddr__, alen);
+}
+
+PRELOAD ssize_t sendmsg(int fd, const struct msghdr *msg, int flags)
+{
+	struct vfd *v = vfd_get(fd);
+
+	if (likely(!v) || !v->ops->sendmsg)
+		return libc.sendmsg(fd, msg, flags);
+	return v->ops->sendmsg(v, fd, msg, flags);
+}

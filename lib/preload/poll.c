@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* poll and select in all their forms. With an empty fd table they are libc's. */
+#include "preload/preload.h"
+
+#include <poll.h>
+#include <sys/select.h>
+#include <sys/time.h>
+#include <time.h>
+
+#include "iomux/iomux.h"
+#include "preload/wait.h"
+
+PRELOAD int poll(struct pollfd *fds, nfds_t n, int msec)
+{
+	struct timespec ts;
+
+	if (likely(table_empty()))
+		return libc.poll(fds, n, msec);
+	return iomux_poll(fds, n, msec_timeout(msec, &ts), NULL);
+}
+PRELOAD_ALIAS(__poll, poll);
+
+PRELOAD int __poll_chk(struct pollfd *fds, nfds_t n, int msec, size_t room)
+{
+	if (room / sizeof(*fds) < n)
+		return libc.__poll_chk(fds, n, msec, room); /* aborts */
+	return poll(fds, n, msec);
+}
+
+PRELOAD int ppoll(struct pollfd *fds, nfds_t n, const struct timespec *ts, const sigset_t *mask)
+{
+	if (likely(table_empty()))
+		return libc.ppoll(fds, n, ts, mask);
+	return iomux_poll(fds, n, ts, mask);
+}
+
+PRELOAD int __ppoll_chk(struct pollfd *fds, nfds_t n, const struct timespec *ts,
+			const sigset_t *mask, size_t room)
+{
+	if (room / sizeof(*fds) < n)
+		return libc.__ppoll_chk(fds, n, ts, mask, room); /* aborts */
+	return ppoll(fds, n, ts, mask);
+}
+
+PRELOAD int pselect(int n, fd_set *rd, fd_set *wr, fd_set *ex, const struct timespec *ts,
+		    const sigset_t *mask)
+{
+	if (likely(table_empty()))
+		return libc.pselect(n, rd, wr, ex, ts, mask);
+	return iomux_select(n, rd, wr, ex, ts, mask);
+}
+
+/* Linux's select() leaves in tv what was not slept. */
+static void timeval_left(struct timeval *tv, const struct timespec *start,
+			 const struct timespec *wanted)
+{
+	struct timespec now;
+	int64_t left;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	left = (int64_t)(wanted->tv_sec - (now.tv_sec - start->tv_sec)) * 1000000 +
+	       (wanted->tv_nsec - (now.tv_nsec - start->tv_nsec)) / 1000;
+	if (left < 0)
+		left = 0;
+	*tv = (struct timeval){left / 1000000, left % 1000000};
+}
+
+static int select_ours(int n, fd_set *rd, fd_set *wr, fd_set *ex, struct timeval *tv)
+{
+	struct timespec start, ts;
+	int ret, err;
+
+	if (!tv)
+		return iomux_select(n, rd, wr, ex, NULL, NULL);
+	if (tv->tv_sec < 0 || tv->tv_usec < 0)
+		return fail(EINVAL);
+	ts = (struct timespec){tv->tv_sec + tv->tv_usec / 1000000, (tv->tv_usec % 1000000) * 1000};
+	clock_gettime(CLOCK_MONOTONIC, &start);
+	ret = iomux_select(n, rd, wr, ex, &ts, NULL);
+	err = errno;
+	timeval_left(tv, &start, &ts);
+	errno = err;
+	return ret;
+}
+
+PRELOAD int select(int n, fd_set *rd, fd_set *wr, fd_set *ex, struct timeval *tv)
+{
+	if (likely(table_empty()))
+		return libc.select(n, rd, wr, ex, tv);
+	return select_ours(n, rd, wr, ex, tv);
+}
+PRELOAD_ALIAS(__select, select);

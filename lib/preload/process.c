@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* New processes and new programs, and the loading of this library itself. */
+#include "preload/preload.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <spawn.h>
+#include <stdarg.h>
+#include <unistd.h>
+
+#include "preload/start.h"
+#include "preload/wait.h"
+#include "runtime/log.h"
+#include "runtime/worker.h"
+
+static void fork_prepare(void)
+{
+	vfd_fork_prepare(); /* first: signals are blocked from here on */
+	worker_fork_prepare();
+}
+
+static void fork_parent(void)
+{
+	worker_fork_parent();
+	vfd_fork_parent();
+}
+
+static void forked_child(void)
+{
+	worker_fork_parent(); /* this thread took the lock */
+	vfd_fork_child();
+	library_forked_child();
+}
+
+/*
+ * As pthread_atfork handlers, because daemon(), forkpty() and others fork inside libc. Registered before the
+ * application's own: in the child ours runs first, so theirs see sockets that work.
+ */
+__attribute__((constructor(102))) static void register_fork_handlers(void)
+{
+	pthread_atfork(fork_prepare, fork_parent, forked_child);
+}
+
+PRELOAD pid_t fork(void)
+{
+	return libc.fork();
+}
+PRELOAD_ALIAS(__fork, fork);
+
+/*
+ * A child of vfork() runs in its parent's memory, where closing what it does not need would close the parent's
+ * sockets. It gets memory of its own.
+ */
+PRELOAD pid_t vfork(void)
+{
+	return libc.fork();
+}
+PRELOAD_ALIAS(__vfork, vfork);
+
+PRELOAD int daemon(int nochdir, int noclose)
+{
+	return libc.daemon(nochdir, noclose);
+}
+
+/*
+ * The new program finds each inherited socket as the kernel's own, under the same number. Nothing of the library goes
+ * along: its fds are close-on-exec. Said in the log, because datagrams that wait in user space do not go along either.
+ */
+static void exec_note(void)
+{
+	int err = errno;
+
+	if (likely(table_empty()) || !log_enabled(LOG_DEBUG))
+		return;
+	for (int fd = 0; fd < vfd_limit(); fd++)
+		if (vfd_get(fd) && !(libc.fcntl(fd, F_GETFD) & FD_CLOEXEC))
+			log_debug("exec: fd %d becomes a kernel fd in the new program", fd);
+	errno = err;
+}
+
+PRELOAD int execve(const char *path, char *const argv[], char *const envp[])
+{
+	exec_note();
+	return libc.execve(path, argv, envp);
+}
+
+PRELOAD int execv(const char *path, char *const argv[])
+{
+	return execve(path, argv, environ);
+}
+
+PRELOAD int execvpe(const char *file, char *const argv[], char *const envp[])
+{
+	exec_note();
+	return libc.execvpe(file, argv, envp);
+}
+
+PRELOAD int execvp(const char *file, char *const argv[])
+{
+	return execvpe(file, argv, environ);
+}
+
+PRELOAD int execveat(int dir, const char *path, char *const argv[], char *const envp[], int flags)
+{
+	exec_note();
+	return libc.execveat(dir, path, argv, envp, flags);
+}
+
+PRELOAD int fexecve(int fd, char *const argv[], char *const envp[])
+{
+	exec_note();
+	return libc.fexecve(fd, argv, envp);
+}
+
+/* The length of a list of arguments after arg, without its NULL. */
+static size_t list_length(va_list from)
+{
+	size_t n = 0;
+	va_list ap;
+
+	va_copy(ap, from);
+	while (va_arg(ap, char *))
+		n++;
+	va_end(ap);
+	return n;
+}
+
+/* argv[0..n+1]: arg, the n of ap, NULL. Takes the NULL from ap, too. */
+static void list_copy(char **argv, const char *arg, va_list *ap, size_t n)
+{
+	argv[0] = (char *)arg;
+	for (size_t i = 1; i <= n + 1; i++)
+		argv[i] = va_arg(*ap, char *);
+}
+
+/* On the stack, as exec must be callable from a signal handler. */
+#define EXEC_LIST(argv, arg, ap)                                                                   \
+	size_t argv##_n = list_length(ap);                                                         \
+	char *argv[argv##_n + 2];                                                                  \
+	list_copy(argv, arg, &(ap), argv##_n)
+
+PRELOAD int execl(const char *path, const char *arg, ...)
+{
+	va_list ap;
+
+	va_start(ap, arg);
+	EXEC_LIST(argv, arg, ap);
+	va_end(ap);
+	return execve(path, argv, environ);
+}
+
+PRELOAD int execlp(const char *file, const char *arg, ...)
+{
+	va_list ap;
+
+	va_start(ap, arg);
+	EXEC_LIST(argv, arg, ap);
+	va_end(ap);
+	return execvpe(file, argv, environ);
+}
+
+PRELOAD int execle(const char *path, const char *arg, ...)
+{
+	char *const *envp;
+	va_list ap;
+
+	va_start(ap, arg);
+	EXEC_LIST(argv, arg, ap);
+	envp = va_arg(ap, char *const *);
+	va_end(ap);
+	return execve(path, argv, envp);
+}
+
+/* The child of a spawn runs libc's own code only, between a vfork of libc's and the exec: nothing of ours is touched. */
+PRELOAD int posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_actions_t *acts,
+			const posix_spawnattr_t *attr, char *const argv[], char *const envp[])
+{
+	exec_note();
+	return libc.posix_spawn(pid, path, acts, attr, argv, envp);
+}
+
+PRELOAD int posix_spawnp(pid_t *pid, const char *file, const posix_spawn_file_actions_t *acts,
+			 const posix_spawnattr_t *attr, char *const argv[], char *const envp[])
+{
+	exec_note();
+	return libc.posix_spawnp(pid, file, acts, attr, argv, envp);
+}

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Handlers are installed behind a function of ours that counts and calls them: a call that spins in user space learns
+ * so that it was interrupted. The application is always told its own handlers.
+ */
+#include "preload/preload.h"
+
+#include <signal.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "runtime/lock.h"
+#include "runtime/signals.h"
+
+typedef void (*info_handler_t)(int, siginfo_t *, void *);
+
+/*
+ * The application's handlers, one array for each form: while sigaction() changes the form, a signal still finds the
+ * handler that belongs to the form which the kernel has. Written by whoever calls sigaction(), read by the handlers.
+ */
+static struct {
+	_Atomic(sighandler_t) plain;
+	_Atomic(info_handler_t) info;
+	_Atomic bool restart;
+	_Atomic bool once; /* SA_RESETHAND: the kernel has forgotten the handler by the time it runs */
+} actions[_NSIG];
+
+/* Signals that came while this thread held a lock of the library: they are sent to it again when it holds none. */
+#define DEFERRED_MAX 16
+static __thread int deferred_num;
+static __thread siginfo_t deferred[DEFERRED_MAX];
+
+/* Raised by what the thread does itself: it cannot go on without the handler. */
+static bool synchronous(int sig)
+{
+	return sig == SIGSEGV || sig == SIGBUS || sig == SIGILL || sig == SIGFPE || sig == SIGTRAP || sig == SIGSYS ||
+	       sig == SIGABRT;
+}
+
+/* True: the handler is not to run now. info may be NULL. */
+static bool defer(int sig, const siginfo_t *info)
+{
+	int n;
+
+	if (likely(!lock_depth) || synchronous(sig) || atomic_load_explicit(&actions[sig].once, memory_order_relaxed))
+		return false;
+	/* One step, because another signal may interrupt this one. */
+	n = __atomic_fetch_add(&deferred_num, 1, __ATOMIC_RELAXED);
+	if (n >= DEFERRED_MAX) {
+		__atomic_fetch_sub(&deferred_num, 1, __ATOMIC_RELAXED);
+		return false;
+	}
+	if (info)
+		deferred[n] = *info;
+	else
+		deferred[n] = (siginfo_t){.si_signo = sig, .si_code = SI_TKILL};
+	deferred[n].si_signo = sig;
+	lock_deferred = true;
+	return true;
+}
+
+/* The kernel delivers them anew, with the mask and on the stack that the handler asked for. */
+static void deferred_send(void)
+{
+	sigset_t all, old;
+	int err = errno;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, &old);
+	for (int i = 0; i < deferred_num; i++) {
+		int sig = deferred[i].si_signo;
+
+		if (libc_raw(SYS_rt_tgsigqueueinfo, getpid(), lock_self(), sig, (long)(uintptr_t)&deferred[i], 0, 0) < 0)
+			libc_raw(SYS_tgkill, getpid(), lock_self(), sig, 0, 0, 0);
+	}
+	deferred_num = 0;
+	lock_deferred = false;
+	errno = err;
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	errno = err;
+}
+
+__attribute__((constructor)) static void deferred_init(void)
+{
+	lock_deferred_fn = deferred_send;
+}
+
+static void count(int sig)
+{
+	signals_handled++;
+	if (!atomic_load_explicit(&actions[sig].restart, memory_order_relaxed))
+		signals_interrupting++;
+}
+
+static void plain_entry(int sig)
+{
+	if (defer(sig, NULL))
+		return;
+	count(sig);
+	atomic_load_explicit(&actions[sig].plain, memory_order_acquire)(sig);
+}
+
+static void info_entry(int sig, siginfo_t *info, void *context)
+{
+	if (defer(sig, info))
+		return;
+	count(sig);
+	atomic_load_explicit(&actions[sig].info, memory_order_acquire)(sig, info, context);
+}
+
+static bool is_function(sighandler_t h)
+{
+	return h != SIG_DFL && h != SIG_IGN && h != SIG_ERR;
+}
+
+/* What the kernel said, in the application's terms. */
+static void translate(struct sigaction *old, sighandler_t plain, info_handler_t info)
+{
+	if (old->sa_flags & SA_SIGINFO) {
+		if (old->sa_sigaction == info_entry)
+			old->sa_sigaction = info;
+	} else if (old->sa_handler == plain_entry) {
+		old->sa_handler = plain;
+	}
+}
+
+PRELOAD int sigaction(int sig, const struct sigaction *act, struct sigaction *old)
+{
+	struct sigaction new;
+	sighandler_t plain;
+	info_handler_t info;
+	bool restart;
+	int ret;
+
+	if (sig <= 0 || sig >= _NSIG)
+		return libc.sigaction(sig, act, old);
+	plain = atomic_load(&actions[sig].plain);
+	info = atomic_load(&actions[sig].info);
+	restart = atomic_load(&actions[sig].restart);
+	if (act) {
+		memcpy(&new, act, sizeof(new)); /* act may be old */
+		if (is_function(act->sa_handler)) {
+			atomic_store(&actions[sig].restart, (act->sa_flags & SA_RESTART) != 0);
+			atomic_store(&actions[sig].once, (act->sa_flags & SA_RESETHAND) != 0);
+			if (act->sa_flags & SA_SIGINFO) {
+				atomic_store(&actions[sig].info, act->sa_sigaction);
+				new.sa_sigaction = info_entry;
+			} else {
+				atomic_store(&actions[sig].plain, act->sa_handler);
+				new.sa_handler = plain_entry;
+			}
+		}
+	}
+	ret = libc.sigaction(sig, act ? &new : NULL, old);
+	if (ret < 0) {
+		atomic_store(&actions[sig].plain, plain);
+		atomic_store(&actions[sig].info, info);
+		atomic_store(&actions[sig].restart, restart);
+	} else if (old) {
+		translate(old, plain, info);
+	}
+	return ret;
+}
+PRELOAD_ALIAS(__sigaction, sigaction);
+
+PRELOAD sighandler_t signal(int sig, sighandler_t handler)
+{
+	sighandler_t plain, old;
+	info_handler_t info;
+	struct sigaction now;
+
+	if (sig <= 0 || sig >= _NSIG || handler == SIG_ERR)
+		return libc.signal(sig, handler);
+	plain = atomic_load(&actions[sig].plain);
+	info = atomic_load(&actions[sig].info);
+	if (is_function(handler)) {
+		atomic_store(&actions[sig].plain, handler);
+		atomic_store(&actions[sig].once, false);
+		old = libc.signal(sig, plain_entry);
+		/* libc decides whether calls are restarted: siginterrupt() may have said no before. */
+		if (old != SIG_ERR && libc.sigaction(sig, NULL, &now) == 0)
+			atomic_store(&actions[sig].restart, (now.sa_flags & SA_RESTART) != 0);
+	} else {
+		old = libc.signal(sig, handler);
+	}
+	if (old == SIG_ERR)
+		atomic_store(&actions[sig].plain, plain);
+	else if (old == plain_entry)
+		old = plain;
+	else if ((void (*)(void))old == (void (*)(void))info_entry)
+		old = (sighandler_t)(void (*)(void))info;
+	return old;
+}
+
+PRELOAD int siginterrupt(int sig, int interrupt)
+{
+	int ret = libc.siginterrupt(sig, interrupt);
+
+	if (ret == 0)
+		atomic_store(&actions[sig].restart, !interrupt);
+	return ret;
+}

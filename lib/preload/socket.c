@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Calls that make sockets, name them, and set their options. */
+#include "preload/preload.h"
+
+#include <netinet/in.h>
+#include <stdarg.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+
+#include "preload/start.h"
+#include "socket/udp.h"
+
+/* The application's own new AF_INET* socket: user space may serve it from now on, under the same number. */
+static void socket_offer(int fd, int domain, int type, int proto)
+{
+	int err = errno, cancel;
+
+	/* Neither a signal handler nor a cancellation may meet the library half started. */
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+	lock_enter();
+	/* SOCK_STREAM stays with the kernel; so do UDP-Lite and ICMP echo sockets, which are SOCK_DGRAM too. */
+	if (library_start() == 0 && (type & 0xf) == SOCK_DGRAM &&
+	    (proto == 0 || proto == IPPROTO_UDP))
+		udp_socket_created(fd, domain, type, proto);
+	lock_leave();
+	pthread_setcancelstate(cancel, NULL);
+	errno = err;
+}
+
+PRELOAD int socket(int domain, int type, int proto)
+{
+	int fd = fd_fresh(libc.socket(domain, type, proto));
+
+	if (fd >= 0 && !libc_internal && (domain == AF_INET || domain == AF_INET6))
+		socket_offer(fd, domain, type, proto);
+	return fd;
+}
+
+PRELOAD int bind(int fd, __CONST_SOCKADDR_ARG addr, socklen_t len)
+{
+	struct vfd *v = vfd_get(fd);
+
+	if (likely(!v) || !v->ops->bind)
+		return libc.bind(fd, addr.__sockaddr__, len);
+	return v->ops->bind(v, fd, addr.__sockaddr__, len);
+}
+
+PRELOAD int connect(int fd, __CONST_SOCKADDR_ARG addr, socklen_t len)
+{
+	struct vfd *v = vfd_get(fd);
+
+	if (likely(!v) || !v->ops->connect)
+		return libc.connect(fd, addr.__sockaddr__, len);
+	return v->ops->connect(v, fd, addr.__sockaddr__, len);
+}
+PRELOAD_ALIAS(__connect, connect);
+
+PRELOAD int listen(int fd, int backlog)
+{
+	struct vfd *v = vfd_get(fd);
+
+	if (likely(!v) || !v->ops->listen)
+		return libc.listen(fd, backlog);
+	return v->ops->listen(v, fd, backlog);
+}
+
+PRELOAD int accept(int fd, __SOCKADDR_ARG addr, socklen_t *len)
+{
+	struct vfd *v = vfd_get(fd);
+
+	if (likely(!v) || !v->ops->accept4)
+		return fd_fresh(libc.accept(fd, addr.__sockaddr__, len));
+	return v->ops->accept4(v, fd, addr.__sockaddr__, len, 0);
+}
+
+PRELOAD int accept4(int fd, __SOCKADDR_ARG addr, socklen_t *len, int flags)
+{
+	struct vfd *v = vfd_get(fd);
+
+	if (likely(!v) || !v->ops->accept4)
+		return fd_fresh(libc.accept4(fd, addr.__sockaddr__, len, flags));
+	return v->ops->accept4(v, fd, addr.__sockaddr__, len, flags);
+}
+
+PRELOAD int shutdown(int fd, int how)
+{
+	struct vfd *v = vfd_get(fd);
+
+	if (likely(!v) || !v->ops->shutdown)
+		return libc.shutdown(fd, how);
+	return v->ops->shutdown(v, fd, how);
+}
+
+PRELOAD int getsockname(int fd, __SOCKADDR_ARG addr, socklen_t *len)
+{
+	struct vfd *v = vfd_get(fd);
+
+	if (likely(!v) || !v->ops->getsockname)
+		return libc.getsockname(fd, addr.__sockaddr__, len);
+	return v->ops->getsockname(v, fd, addr.__sockaddr__, len);
+}
+
+PRELOAD int getpeername(int fd, __SOCKADDR_ARG addr, socklen_t *len)
+{
+	struct vfd *v = vfd_get(fd);
+
+	if (likely(!v) || !v->ops->getpeername)
+		return libc.getpeername(fd, addr.__sockaddr__, len);
+	return v->ops->getpeername(v, fd, addr.__sockaddr__, len);
+}
+
+PRELOAD int getsockopt(int fd, int level, int opt, void *val, socklen_t *len)
+{
+	struct vfd *v = vfd_get(fd);
+
+	if (likely(!v) || !v->ops->getsockopt)
+		return libc.getsockopt(fd, level, opt, val, len);
+	return v->ops->getsockopt(v, fd, level, opt, val, len);
+}
+
+PRELOAD int setsockopt(int fd, int level, int opt, const void *val, socklen_t len)
+{
+	struct vfd *v = vfd_get(fd);
+
+	if (likely(!v) || !v->ops->setsockopt)
+		return libc.setsockopt(fd, level, opt, val, len);
+	return v->ops->setsockopt(v, fd, level, opt, val, len);
+}
+
+PRELOAD int ioctl(int fd, unsigned long req, ...)
+{
+	struct vfd *v = vfd_get(fd);
+	va_list ap;
+	void *arg;
+
+	va_start(ap, req);
+	arg = va_arg(ap, void *);
+	va_end(ap);
+	if (likely(!v) || !v->ops->ioctl)
+		return libc.ioctl(fd, req, arg);
+	return v->ops->ioctl(v, fd, req, arg);
+}

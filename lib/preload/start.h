@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* What preload asks of the library as a whole. */
+#ifndef PRELOAD_START_H
+#define PRELOAD_START_H
+
+/*
+ * Starts the library once: parameters, banner, rules, log, statistics. preload calls it from every socket(AF_INET*)
+ * and epoll_create*() of the application (libc_internal is 0 then), from any thread: later calls return at once.
+ * 0, or a negative errno when nothing is offloaded in this process.
+ */
+int library_start(void);
+
+/*
+ * In the child of a fork(), before the application's own code runs there. The fd table is empty already; forgets rings,
+ * threads and locks of the parent without touching what both share. A later library_start() starts anew.
+ */
+void library_forked_child(void);
+
+#endif

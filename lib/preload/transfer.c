@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* sendfile and splice to and from an object of ours: by copying, with the kernel calls' partial results. */
+#include "preload/preload.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <sys/sendfile.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "preload/message.h"
+
+/* On the stack: a multiple of the page, and room for the largest datagram. */
+#define CHUNK 65536u
+
+static size_t chunk_of(size_t n)
+{
+	return n < CHUNK ? n : CHUNK;
+}
+
+/*
+ * From pos of the file to the socket. Returns the bytes sent; -1 only when none were. What was read but not sent is
+ * read again by the caller's next call, because only sent bytes move the position.
+ */
+static ssize_t send_file(struct vfd *v, int out, int in, off_t pos, size_t n)
+{
+	char buf[CHUNK];
+	size_t done = 0;
+
+	while (done < n) {
+		ssize_t got = pread(in, buf, chunk_of(n - done), pos + (off_t)done);
+		ssize_t sent;
+
+		if (got == 0)
+			break;
+		sent = got < 0 ? -1 : message_send(v, out, buf, (size_t)got, 0, NULL, 0);
+		if (sent < 0)
+			return done ? (ssize_t)done : -1;
+		done += (size_t)sent;
+		if (sent < got)
+			break;
+	}
+	return (ssize_t)done;
+}
+
+static ssize_t sendfile_ours(struct vfd *v, int out, int in, off_t *off, size_t n)
+{
+	off_t pos = off ? *off : lseek(in, 0, SEEK_CUR);
+	ssize_t ret;
+
+	if (pos < 0)
+		return off ? fail(EINVAL) : fail(errno == ESPIPE ? EINVAL : errno);
+	ret = send_file(v, out, in, pos, n);
+	if (ret < 0)
+		return off && errno == ESPIPE ? fail(ESPIPE) : ret;
+	if (off)
+		*off = pos + ret;
+	else
+		lseek(in, pos + ret, SEEK_SET);
+	return ret;
+}
+
+PRELOAD ssize_t sendfile(int out, int in, off_t *off, size_t n)
+{
+	struct vfd *v = vfd_get(out);
+
+	if (likely(!v) || !v->ops->sendmsg)
+		return libc.sendfile(out, in, off, n);
+	return sendfile_ours(v, out, in, off, n);
+}
+PRELOAD_ALIAS(sendfile64, sendfile);
+
+/* Reads and drops n bytes of the pipe that are known to be there. */
+static void pipe_drop(int pipe_fd, char *buf, size_t n)
+{
+	while (n) {
+		ssize_t got = libc.read(pipe_fd, buf, chunk_of(n));
+
+		if (got <= 0)
+			return;
+		n -= (size_t)got;
+	}
+}
+
+/*
+ * Pipe to socket. The bytes stay in the pipe until they are sent: tee() copies them to a pipe of our own first.
+ * It also gives the errors and the end of file that splice() has for the input.
+ */
+static ssize_t splice_out(struct vfd *v, int in, int out, size_t n, unsigned flags)
+{
+	char buf[CHUNK];
+	int copy[2];
+	ssize_t got, sent;
+
+	if (libc.pipe2(copy, O_CLOEXEC) < 0)
+		return -1;
+	got = libc.tee(in, copy[1], chunk_of(n), flags & SPLICE_F_NONBLOCK);
+	if (got > 0)
+		got = libc.read(copy[0], buf, (size_t)got);
+	sent = got <= 0 ? got
+			: message_send(v, out, buf, (size_t)got,
+				       flags & SPLICE_F_MORE ? MSG_MORE : 0, NULL, 0);
+	if (sent > 0)
+		pipe_drop(in, buf, (size_t)sent);
+	libc.close(copy[0]);
+	libc.close(copy[1]);
+	return sent;
+}
+
+/* Waits until the pipe takes bytes. How many it surely takes, or -1. */
+static ssize_t pipe_room(int pipe_fd, unsigned flags)
+{
+	struct pollfd p = {.fd = pipe_fd, .events = POLLOUT};
+	int size = libc.fcntl(pipe_fd, F_GETPIPE_SZ), used = 0;
+	int block = !(flags & SPLICE_F_NONBLOCK) && !(libc.fcntl(pipe_fd, F_GETFL) & O_NONBLOCK);
+	int ready;
+
+	if (size < 0)
+		return fail(EINVAL); /* neither side is a pipe */
+	ready = libc.poll(&p, 1, block ? -1 : 0);
+	if (ready <= 0)
+		return ready < 0 ? -1 : fail(EAGAIN);
+	if (libc.ioctl(pipe_fd, FIONREAD, &used) < 0)
+		return -1;
+	/* Nearly empty slots count as used ones: a page is what POLLOUT promises. */
+	return used == 0 ? size : 4096;
+}
+
+/* Socket to pipe. Bytes taken from the socket must reach the pipe, so the end of the write is waited for. */
+static ssize_t splice_in(struct vfd *v, int in, int out, size_t n, unsigned flags)
+{
+	char buf[CHUNK];
+	ssize_t room = pipe_room(out, flags), got, done = 0;
+
+	if (room < 0)
+		return -1;
+	got = message_recv(v, in, buf, chunk_of(n < (size_t)room ? n : (size_t)room),
+			   flags & SPLICE_F_NONBLOCK ? MSG_DONTWAIT : 0, NULL, NULL);
+	while (done < got) {
+		struct pollfd p = {.fd = out, .events = POLLOUT};
+		ssize_t put = libc.write(out, buf + done, (size_t)(got - done));
+
+		if (put >= 0)
+			done += put;
+		else if (errno == EAGAIN)
+			libc.poll(&p, 1, -1);
+		else if (errno != EINTR)
+			return done ? done : -1;
+	}
+	return got;
+}
+
+PRELOAD ssize_t splice(int in, off64_t *ioff, int out, off64_t *ooff, size_t n, unsigned flags)
+{
+	struct vfd *from = vfd_get(in), *to = vfd_get(out);
+
+	/* An offset on a socket, unknown flags, and no pipe at all: the kernel refuses them in its own order. */
+	if (likely(!from && !to) || ioff || ooff || n == 0 || (from && to) ||
+	    (flags & ~(SPLICE_F_MOVE | SPLICE_F_NONBLOCK | SPLICE_F_MORE | SPLICE_F_GIFT)))
+		return libc.splice(in, ioff, out, ooff, n, flags);
+	if (to && to->ops->sendmsg)
+		return splice_out(to, in, out, n, flags);
+	if (from && from->ops->recvmsg)
+		return splice_in(from, in, out, n, flags);
+	return libc.splice(in, ioff, out, ooff, n, flags);
+}
+
+/* These two are between pipes: a socket gets the kernel's EINVAL or EBADF through its shadow. */
+PRELOAD ssize_t tee(int in, int out, size_t n, unsigned flags)
+{
+	return libc.tee(in, out, n, flags);
+}
+
+PRELOAD ssize_t vmsplice(int fd, const struct iovec *iov, size_t n, unsigned flags)
+{
+	return libc.vmsplice(fd, iov, n, flags);
+}

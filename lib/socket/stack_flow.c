@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Steering rules with a count of the sockets that want them. The stack's lock is held throughout. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "socket/stack_int.h"
+
+static struct stack_flow **flow_slot(struct stack *st, const struct vma_flow_key *key)
+{
+	struct stack_flow **p;
+	uint32_t hash = key->local_port * 31u + key->remote_port;
+
+	for (unsigned i = 0; i < sizeof(key->remote.byte); i++)
+		hash = hash * 31u + key->remote.byte[i] + key->local.byte[i];
+	p = &st->flows[hash % STACK_FLOW_BUCKETS];
+	while (*p && memcmp(&(*p)->key, key, sizeof(*key)) != 0)
+		p = &(*p)->next;
+	return p;
+}
+
+int stack_flow_add(struct stack *st, const struct vma_flow_key *key, int fd)
+{
+	struct vma_flow_info info = { .pid = (uint32_t)getpid(), .fd = (uint32_t)fd };
+	struct stack_flow **slot = flow_slot(st, key), *f = *slot;
+	int err;
+
+	if (f) {
+		f->users++;
+		return 0;
+	}
+	f = calloc(1, sizeof(*f));
+	if (!f)
+		return -ENOMEM;
+	f->key = *key;
+	f->users = 1;
+	err = st->ring->ops->flow_add(st->ring, key, &info);
+	if (err) {
+		free(f);
+		return err;
+	}
+	*slot = f;
+	return 0;
+}
+
+void stack_flow_del(struct stack *st, const struct vma_flow_key *key)
+{
+	struct stack_flow **slot = flow_slot(st, key), *f = *slot;
+
+	if (!f || --f->users)
+		return;
+	if (atomic_load_explicit(&st->open, memory_order_relaxed))
+		st->ring->ops->flow_del(st->ring, key);
+	*slot = f->next;
+	free(f);
+}

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The inside of a stack, for the sockets that live in it. */
+#ifndef SOCKET_STACK_INT_H
+#define SOCKET_STACK_INT_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "mem/buf.h"
+#include "proto/udp_demux.h"
+#include "ring/ring.h"
+#include "runtime/lock.h"
+#include "runtime/stats.h"
+#include "socket/stack.h"
+
+#define STACKS_MAX 64
+#define STACK_FLOW_BUCKETS 256
+
+/* One steering rule of the ring and how many sockets want it. */
+struct stack_flow {
+	struct stack_flow *next;
+	struct vma_flow_key key;
+	unsigned users;
+};
+
+/* Memory of a stack is never given back before the process ends: a pointer to one stays good. */
+struct stack {
+	struct lock lock; /* all below, the ring and the queues of attached sockets */
+	_Atomic bool open;
+	bool leaving; /* closed, but sockets are still being taken off: not to be reused. The stacks' mutex */
+	struct ring *ring;
+	int ifindex;
+	uint32_t polls; /* by application threads; the worker drains a stack whose count stands still */
+	uint32_t polls_seen; /* worker only */
+	struct vma_stats_ring *stats;
+	struct vma_stats_cq *cq_stats;
+	struct udp_demux udp;
+	struct stack_flow *flows[STACK_FLOW_BUCKETS];
+};
+
+/*
+ * The stack of an interface, opened when it is not yet; NULL when the interface is not to be offloaded or cannot be
+ * (the log has said why). Takes the stacks' own mutex: no stack lock may be held.
+ */
+struct stack *stack_get(int ifindex);
+/* The stack of an interface if it is open. */
+struct stack *stack_find(int ifindex);
+/* True when the kind and state of the interface allow a stack. */
+bool stack_wanted(int ifindex);
+/* Polls the ring once and delivers; the lock is held. Returns the number of packets. */
+unsigned stack_poll(struct stack *st, unsigned max);
+/* Adds or releases a steering rule; the lock is held. 0 or negative errno. */
+int stack_flow_add(struct stack *st, const struct vma_flow_key *key, int fd);
+void stack_flow_del(struct stack *st, const struct vma_flow_key *key);
+/* stack_stats.c: copies the ring's counters where vma_stats sees them; the lock is held. */
+void stack_publish(struct stack *st);
+/* The process's buffer pools are sums over all stacks. */
+struct stack_pools {
+	uint64_t rx_free, tx_free, rx_missing, tx_missing;
+};
+/* Publishes st's queue and adds to the sums; the lock is held. */
+void stack_publish_gauges(struct stack *st, struct stack_pools *sums);
+/* Worker only. */
+void stack_publish_pools(const struct stack_pools *sums);
+/* Software receive time stamps are taken while somebody wants them. */
+void stack_timestamps(int delta);
+/* Starts the worker's part (drain, link events); stops everything: rings closed, rules gone. */
+int stacks_start(void);
+void stacks_stop(void);
+/* After net_process(): sockets follow what the events have changed, once for all of them. The worker only. */
+void stacks_follow(void);
+/* The child of a fork(): the rings are the parent's; forget them and close our copies of their fds. */
+void stacks_forked(void);
+
+#endif

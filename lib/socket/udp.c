@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "socket/udp_int.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/stat.h>
+
+#include "net/net.h"
+#include "runtime/libc.h"
+#include "runtime/log.h"
+#include "runtime/params.h"
+#include "runtime/rules.h"
+#include "runtime/worker.h"
+#include "socket/udp_keys.h"
+
+/* All socket objects ever made; memory is reused, never freed (vfd.h). */
+static struct lock list_lock;
+static struct udp_sock *all_socks; /* by next */
+static unsigned next_id;
+static struct udp_sock *free_socks, **free_tail = &free_socks; /* by next_free, the longest rested first */
+
+static struct udp_sock *sock_alloc(void)
+{
+	struct udp_sock *s;
+
+	lock_take(&list_lock);
+	s = free_socks;
+	if (s) {
+		free_socks = s->next_free;
+		if (!free_socks)
+			free_tail = &free_socks;
+	} else {
+		s = calloc(1, sizeof(*s));
+		if (s) {
+			s->id = next_id++;
+			s->next = all_socks;
+			all_socks = s;
+		}
+	}
+	lock_drop(&list_lock);
+	return s;
+}
+
+static void sock_free(struct udp_sock *s)
+{
+	lock_take(&list_lock);
+	s->next_free = NULL;
+	*free_tail = s;
+	free_tail = &s->next_free;
+	lock_drop(&list_lock);
+}
+
+/* The worker's epoll saw something on the kernel socket: data that came that way, or an error. */
+static void os_event(int fd, uint32_t events, void *arg)
+{
+	struct udp_sock *s = arg;
+
+	(void)fd;
+	atomic_fetch_or_explicit(&s->v.os_events, events, memory_order_acq_rel);
+	vfd_notify(&s->v, events);
+}
+
+static void name_stats(struct udp_sock *s, int fd)
+{
+	struct stat st;
+
+	s->stats->family = (uint8_t)s->domain;
+	s->stats->proto = IPPROTO_UDP;
+	s->stats->blocking = !s->o.nonblock;
+	s->stats->mc_loop = s->o.mc_loop;
+	s->stats->rx_ready_limit = s->o.rcvbuf;
+	s->stats->fd = fd;
+	s->inode = fstat(fd, &st) ? 0 : st.st_ino;
+	s->stats->inode = s->inode;
+	__atomic_store_n(&s->stats->enabled, 1, __ATOMIC_RELEASE);
+}
+
+struct udp_sock *udp_sock_new(int fd, int domain)
+{
+	struct udp_sock *s = sock_alloc();
+
+	if (!s)
+		return NULL;
+	s->v.ops = &udp_ops;
+	s->v.kind = VFD_UDP;
+	s->domain = domain;
+	s->home = s->shut_rd = s->shut_wr = s->corked = false;
+	s->bound = s->connected = s->kernel_rx = s->shared = false;
+	s->lport = 0;
+	s->peer_len = 0;
+	s->drops = 0;
+	s->last_time_ns = 0;
+	s->v.os_events = 0;
+	s->os_countdown = 1;
+	s->worker_fd = -1;
+	s->heir_of = NULL;
+	memset(&s->local, 0, sizeof(s->local));
+	s->stats = stats_socket_get(fd);
+	udp_opts_init(s, fd);
+	name_stats(s, fd);
+	return s;
+}
+
+int udp_socket_created(int fd, int domain, int type, int protocol)
+{
+	struct udp_sock *s;
+	int err;
+
+	if ((domain != AF_INET && domain != AF_INET6) || (type & 0xf) != SOCK_DGRAM ||
+	    (protocol && protocol != IPPROTO_UDP))
+		return -EPROTONOSUPPORT;
+	if (!params.offloaded_sockets || params.ring_type == RING_TYPE_NONE)
+		return -EOPNOTSUPP;
+	s = udp_sock_new(fd, domain);
+	if (!s)
+		return -ENOMEM;
+	s->worker_fd = fd;
+	err = worker_fd_add(fd, EPOLLIN | EPOLLPRI | EPOLLERR | EPOLLET, os_event, s);
+	if (!err) {
+		err = vfd_install(fd, &s->v);
+		if (err)
+			worker_fd_del(fd, s);
+	}
+	if (err) {
+		log_warn("fd %d stays with the kernel: %s", fd, strerror(-err));
+		stats_socket_put(s->stats);
+		sock_free(s);
+		return err;
+	}
+	atomic_store_explicit(&s->in_use, true, memory_order_release);
+	return 0;
+}
+
+static int udp_bind(struct vfd *v, int fd, const struct sockaddr *addr, socklen_t len)
+{
+	struct udp_sock *s = udp_of(v);
+	int ret, cancel;
+
+	cancel = udp_lock(s);
+	ret = libc.bind(fd, addr, len);
+	if (!ret) {
+		s->bound = true;
+		udp_learn_local(s, fd);
+		libc_internal++;
+		udp_attach(s, fd);
+		libc_internal--;
+	}
+	udp_unlock(s, cancel);
+	return ret;
+}
+
+static int udp_connect(struct vfd *v, int fd, const struct sockaddr *addr, socklen_t len)
+{
+	struct udp_sock *s = udp_of(v);
+	int ret, err, cancel;
+
+	cancel = udp_lock(s);
+	ret = libc.connect(fd, addr, len);
+	err = errno;
+	/* Leaving the peer can fail and yet have happened; a failure that the kernel blames on addr must not be read here. */
+	if (!ret || (err != EFAULT && err != EINVAL && addr->sa_family == AF_UNSPEC)) {
+		s->peer_len = sizeof(s->peer);
+		s->connected = !libc.getpeername(fd, (struct sockaddr *)&s->peer, &s->peer_len);
+		if (!s->connected)
+			s->peer_len = 0;
+		memset(&s->stats->remote, 0, sizeof(s->stats->remote));
+		s->stats->remote_port = 0;
+		if (s->connected) {
+			struct in6_addr peer;
+			uint32_t scope;
+
+			udp_addr_get((struct sockaddr *)&s->peer, s->peer_len, &peer, &s->stats->remote_port, &scope);
+			memcpy(s->stats->remote.byte, &peer, 16);
+		}
+		atomic_fetch_add_explicit(&s->opt_gen, 1, memory_order_release);
+		udp_learn_local(s, fd);
+		libc_internal++;
+		udp_unlist(s);
+		udp_attach(s, fd);
+		libc_internal--;
+	}
+	udp_unlock(s, cancel);
+	errno = err;
+	return ret;
+}
+
+static int udp_shutdown(struct vfd *v, int fd, int how)
+{
+	struct udp_sock *s = udp_of(v);
+	int ret = libc.shutdown(fd, how), err = errno;
+
+	/* ENOTCONN is the answer of an unconnected socket, but the directions are shut all the same. */
+	if (!ret || err == ENOTCONN) {
+		if (how == SHUT_RD || how == SHUT_RDWR)
+			atomic_store_explicit(&s->shut_rd, true, memory_order_release);
+		if (how == SHUT_WR || how == SHUT_RDWR)
+			atomic_store_explicit(&s->shut_wr, true, memory_order_release);
+		vfd_notify(v, EPOLLIN | EPOLLRDHUP | EPOLLHUP);
+	}
+	errno = err;
+	return ret;
+}
+
+static int udp_close(struct vfd *v, int fd)
+{
+	struct udp_sock *s = udp_of(v);
+	int ret, err, cancel;
+
+	/* Neither a handler nor a cancellation may see it half closed. */
+	lock_enter();
+	cancel = udp_lock(s);
+	atomic_store_explicit(&s->in_use, false, memory_order_release);
+	atomic_fetch_add_explicit(&s->gen, 1, memory_order_release);
+	/* The remembered destinations carry this socket's port: the next user of the memory must not send by them. */
+	atomic_fetch_add_explicit(&s->opt_gen, 1, memory_order_release);
+	udp_detach(s);
+	if (s->o.stamping)
+		stack_timestamps(-1);
+	lock_drop(&s->lock);
+	ret = fd >= 0 ? libc.close(fd) : 0;
+	err = errno;
+	if (s->worker_fd >= 0)
+		worker_fd_del(s->worker_fd, s);
+	vfd_notify(v, EPOLLHUP);
+	udp_groups_free(s);
+	stats_socket_put(s->stats);
+	sock_free(s);
+	lock_leave();
+	pthread_setcancelstate(cancel, NULL);
+	errno = err;
+	return ret;
+}
+
+void udp_each(void (*fn)(struct udp_sock *s, void *arg), void *arg)
+{
+	struct udp_sock *s;
+
+	lock_take(&list_lock);
+	s = all_socks;
+	lock_drop(&list_lock);
+	for (; s; s = s->next) { /* next never changes once a socket is listed */
+		lock_take(&s->lock);
+		if (atomic_load_explicit(&s->in_use, memory_order_acquire))
+			fn(s, arg);
+		lock_drop(&s->lock);
+	}
+}
+
+bool udp_inode_is_ours(uint64_t inode)
+{
+	struct udp_sock *s;
+
+	lock_take(&list_lock);
+	for (s = all_socks; s; s = s->next) {
+		if (atomic_load_explicit(&s->in_use, memory_order_acquire) && s->inode == inode)
+			break;
+	}
+	lock_drop(&list_lock);
+	return s != NULL;
+}
+
+void udp_forked(void)
+{
+	struct udp_sock *parents = all_socks, *s;
+
+	/* Objects, stacks, queues and locks are as the parent had them at this instant: all are left behind. */
+	atomic_store(&list_lock.owner, 0);
+	all_socks = NULL;
+	free_socks = NULL;
+	free_tail = &free_socks;
+	next_id = 0;
+	udp_atts_forked();
+	udp_claims_forked();
+	for (s = parents; s; s = s->next) {
+		if (atomic_load_explicit(&s->in_use, memory_order_relaxed) &&
+		    !atomic_load_explicit(&s->home, memory_order_relaxed))
+			udp_inherit(s, atomic_load_explicit(&s->v.os_fd, memory_order_relaxed));
+	}
+}
+
+const struct vfd_ops udp_ops = {
+	.bind = udp_bind,
+	.connect = udp_connect,
+	.shutdown = udp_shutdown,
+	.getsockopt = udp_getsockopt,
+	.setsockopt = udp_setsockopt,
+	.ioctl = udp_ioctl,
+	.fcntl = udp_fcntl,
+	.recvmsg = udp_recvmsg,
+	.sendmsg = udp_sendmsg,
+	.recvfrom = udp_recvfrom,
+	.sendto = udp_sendto,
+	.recvmmsg = udp_recvmmsg,
+	.sendmmsg = udp_sendmmsg,
+	.close = udp_close,
+	.events = udp_events,
+};

@@ -1,0 +1,416 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Where a socket is attached: its stacks, its places in their demultiplexers and its steering rules, brought into agreement
+ * with what it is bound to, what has been joined, what the rules allow and who else has the port.
+ */
+#include "socket/udp_int.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "net/net.h"
+#include "runtime/libc.h"
+#include "runtime/log.h"
+#include "runtime/rules.h"
+#include "runtime/worker.h"
+#include "socket/udp_keys.h"
+
+static struct lock free_lock;
+static struct udp_att *free_atts;
+
+static struct udp_att *att_alloc(void)
+{
+	struct udp_att *att;
+
+	lock_take(&free_lock);
+	att = free_atts;
+	if (att)
+		free_atts = att->next_free;
+	lock_drop(&free_lock);
+	return att ? att : calloc(1, sizeof(*att));
+}
+
+static void att_free(struct udp_att *att)
+{
+	lock_take(&free_lock);
+	att->next_free = free_atts;
+	free_atts = att;
+	lock_drop(&free_lock);
+}
+
+void udp_atts_forked(void)
+{
+	atomic_store(&free_lock.owner, 0);
+	free_atts = NULL;
+}
+
+#define UDP_DRAIN_BATCH 64u
+#define UDP_DRAIN_ROUNDS 64u /* twice the ring */
+
+/* Takes the attachment out of the demultiplexer and its rules out of the ring. st's lock is held. */
+static void att_unlist(struct udp_att *att, struct stack *st)
+{
+	for (unsigned i = 0; i < att->num_keys; i++)
+		stack_flow_del(st, &att->keys[i]);
+	free(att->keys);
+	att->keys = NULL;
+	att->num_keys = 0;
+	if (!att->listed)
+		return;
+	/* What the rules have brought so far is this socket's: it waits in the ring. Bounded, as others may be flooded. */
+	for (unsigned i = 0; i < UDP_DRAIN_ROUNDS && atomic_load_explicit(&st->open, memory_order_relaxed); i++) {
+		if (stack_poll(st, UDP_DRAIN_BATCH) < UDP_DRAIN_BATCH)
+			break;
+	}
+	udp_demux_remove(&st->udp, &att->bind);
+	att->listed = false;
+}
+
+void udp_unlist(struct udp_sock *s)
+{
+	unsigned n = atomic_load_explicit(&s->natt, memory_order_relaxed);
+
+	for (unsigned i = 0; i < n; i++) {
+		struct stack *st = s->att[i]->st;
+
+		lock_take(&st->lock);
+		att_unlist(s->att[i], st);
+		lock_drop(&st->lock);
+	}
+	s->stats->offloaded = 0;
+}
+
+void udp_go_home(struct udp_sock *s, int fd, const char *why)
+{
+	if (atomic_exchange_explicit(&s->home, true, memory_order_acq_rel))
+		return;
+	log_debug("fd %d goes on through the kernel: %s", fd, why);
+	udp_unlist(s);
+	atomic_store_explicit(&s->os_countdown, 1, memory_order_relaxed);
+}
+
+static struct udp_att *att_find(struct udp_sock *s, struct stack *st)
+{
+	unsigned n = atomic_load_explicit(&s->natt, memory_order_relaxed);
+
+	for (unsigned i = 0; i < n; i++) {
+		if (s->att[i]->st == st)
+			return s->att[i];
+	}
+	return NULL;
+}
+
+/* The attachment of s to st, made when there is none. NULL when there can be no more. */
+static struct udp_att *att_get(struct udp_sock *s, struct stack *st)
+{
+	unsigned n = atomic_load_explicit(&s->natt, memory_order_relaxed);
+	struct udp_att *att = att_find(s, st);
+
+	if (att || n == UDP_ATT_MAX)
+		return att;
+	att = att_alloc();
+	if (!att)
+		return NULL;
+	att->head = NULL;
+	att->tail = &att->head;
+	att->charge = 0;
+	att->listed = false;
+	atomic_store_explicit(&att->st, st, memory_order_relaxed);
+	atomic_store_explicit(&att->s, s, memory_order_release);
+	s->att[n] = att;
+	atomic_store_explicit(&s->natt, n + 1, memory_order_release);
+	return att;
+}
+
+static void fill_bind(struct udp_sock *s, struct udp_bind *b)
+{
+	uint32_t scope;
+
+	memset(b, 0, sizeof(*b));
+	b->family = (uint8_t)s->domain;
+	b->v6only = s->o.v6only;
+	b->lport = s->lport;
+	b->local = s->local;
+	b->local_any = IN6_IS_ADDR_UNSPECIFIED(&s->local);
+	b->reuseport = s->o.reuseport;
+	b->bound_if = s->o.bound_if;
+	b->connected = s->connected &&
+		       udp_addr_get((struct sockaddr *)&s->peer, s->peer_len, &b->remote, &b->rport, &scope);
+}
+
+static bool same_bind(const struct udp_bind *a, const struct udp_bind *b)
+{
+	return !memcmp(&a->local, &b->local, 16) && !memcmp(&a->remote, &b->remote, 16) && a->lport == b->lport &&
+	       a->rport == b->rport && a->v6only == b->v6only && a->connected == b->connected &&
+	       a->reuseport == b->reuseport && a->bound_if == b->bound_if;
+}
+
+/* Puts s on one stack with these steering rules. 0 or negative errno; on failure nothing is left. */
+static int att_list(struct udp_sock *s, int fd, struct stack *st, const struct udp_keys *keys)
+{
+	struct udp_att *att = att_get(s, st);
+	struct udp_bind bind;
+	int err = 0;
+
+	if (!att)
+		return -ENOSPC;
+	fill_bind(s, &bind);
+	lock_take(&st->lock);
+	if (att->listed && same_bind(&bind, &att->bind) && keys->num == att->num_keys &&
+	    !memcmp(keys->key, att->keys, keys->num * sizeof(*keys->key))) {
+		lock_drop(&st->lock);
+		return 0;
+	}
+	att_unlist(att, st);
+	if (!atomic_load_explicit(&st->open, memory_order_relaxed) || !keys->num) {
+		lock_drop(&st->lock);
+		return keys->num ? -ENODEV : 0;
+	}
+	att->keys = malloc(keys->num * sizeof(*keys->key));
+	if (!att->keys) {
+		lock_drop(&st->lock);
+		return -ENOMEM;
+	}
+	/* Listed before the first rule: no packet that a rule brings may find nobody. */
+	att->bind = bind;
+	udp_demux_add(&st->udp, &att->bind);
+	att->listed = true;
+	for (unsigned i = 0; i < keys->num && !err; i++) {
+		err = stack_flow_add(st, &keys->key[i], fd);
+		if (!err)
+			att->keys[att->num_keys++] = keys->key[i];
+	}
+	if (err)
+		att_unlist(att, st);
+	lock_drop(&st->lock);
+	/* Who sleeps does so on the stacks' fds of before. */
+	vfd_notify(&s->v, EPOLLIN);
+	return err;
+}
+
+/* Rules leave receiving on this address to the kernel? */
+static bool rules_want_os(const struct udp_sock *s)
+{
+	struct sockaddr_storage local;
+	socklen_t len = sizeof(local);
+
+	if (libc.getsockname(s->v.os_fd, (struct sockaddr *)&local, &len))
+		return true;
+	if (s->connected)
+		return rules_match(RULE_UDP_CONNECT, (const struct sockaddr *)&s->peer, (struct sockaddr *)&local) == RULE_OS;
+	return rules_match(RULE_UDP_RECEIVER, (struct sockaddr *)&local, NULL) == RULE_OS;
+}
+
+/*
+ * A port opened to others by SO_REUSEADDR or SO_REUSEPORT, or a multicast group's: the steering would take their packets. While
+ * somebody else has the port, the kernel distributes.
+ */
+static bool shared_with_others(const struct udp_sock *s)
+{
+	uint64_t inodes[64];
+	int n;
+
+	if (!s->o.reuseaddr && !s->o.reuseport)
+		return false;
+	n = net_udp_inodes(s->lport, inodes, 64);
+	if (n < 0 || n > 64)
+		return true; /* not known: the safe way */
+	for (int i = 0; i < n; i++) {
+		if (!udp_inode_is_ours(inodes[i]))
+			return true;
+	}
+	return false;
+}
+
+/* Makes one interface agree. 1: it brings packets of s, 0: it does not, or negative errno. */
+static int attach_one(struct udp_sock *s, int fd, int ifindex)
+{
+	static _Atomic bool told, rule_told;
+	struct stack *st = stack_find(ifindex);
+	struct udp_att *att = st ? att_find(s, st) : NULL;
+	struct udp_keys keys;
+	int err;
+
+	udp_keys_make(s, ifindex, &keys);
+	if (s->kernel_rx || s->shared)
+		keys.num = 0;
+	if (!keys.num)
+		return att ? att_list(s, fd, st, &keys) : 0;
+	if (!att && atomic_load_explicit(&s->natt, memory_order_relaxed) == UDP_ATT_MAX) {
+		if (!atomic_exchange_explicit(&told, true, memory_order_relaxed))
+			log_warn("fd %d, port %u: its packets may come from more than %d interfaces; those of the others go through the kernel",
+				 fd, s->lport, UDP_ATT_MAX);
+		return -ENOSPC;
+	}
+	st = st ? st : stack_get(ifindex);
+	if (!st)
+		return 0;
+	err = att_list(s, fd, st, &keys);
+	/* A full table is full for the thousands that follow as well. */
+	if (err && !atomic_exchange_explicit(&rule_told, true, memory_order_relaxed))
+		log_warn("fd %d, port %u on interface %d: the steering rule cannot be set (%s): its packets go through the kernel (said once)",
+			 fd, s->lport, ifindex, err == -ENOSPC ? "the flow table is full" : strerror(-err));
+	else if (err)
+		log_debug("fd %d, port %u on interface %d: no steering rule: %s", fd, s->lport, ifindex, strerror(-err));
+	return err ? err : 1;
+}
+
+void udp_attach(struct udp_sock *s, int fd)
+{
+	int links[STACKS_MAX];
+	unsigned n = net_link_list(links, STACKS_MAX);
+	bool any = false;
+
+	/* Closed by another thread while this one was on its way here: what is attached now would never be taken off. */
+	if (!atomic_load_explicit(&s->in_use, memory_order_relaxed))
+		return;
+	if (s->home || !s->lport)
+		return;
+	s->kernel_rx = rules_want_os(s);
+	s->shared = shared_with_others(s);
+	if (n > STACKS_MAX)
+		n = STACKS_MAX;
+	for (unsigned i = 0; i < n; i++) {
+		int err = attach_one(s, fd, links[i]);
+
+		any = any || err > 0;
+	}
+	s->stats->offloaded = any;
+	/* What came before the rules stood waits in the kernel socket. */
+	atomic_store_explicit(&s->os_countdown, 1, memory_order_relaxed);
+}
+
+void udp_learn_local(struct udp_sock *s, int fd)
+{
+	struct sockaddr_storage ss;
+	socklen_t len = sizeof(ss);
+	uint32_t scope;
+
+	if (libc.getsockname(fd, (struct sockaddr *)&ss, &len) ||
+	    !udp_addr_get((struct sockaddr *)&ss, len, &s->local, &s->lport, &scope))
+		return;
+	/* 0.0.0.0 is v4-mapped here; "any" has one form inside. */
+	if (IN6_IS_ADDR_V4MAPPED(&s->local) && !memcmp(&s->local.s6_addr[12], "\0\0\0\0", 4))
+		memset(&s->local, 0, sizeof(s->local));
+	memcpy(s->stats->local.byte, &s->local, 16);
+	s->stats->local_port = s->lport;
+}
+
+int udp_autobind(struct udp_sock *s, int fd)
+{
+	struct sockaddr_storage any = { .ss_family = (sa_family_t)s->domain };
+	socklen_t len = s->domain == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
+
+	if (s->lport)
+		return 0;
+	udp_learn_local(s, fd);
+	if (!s->lport) {
+		if (libc.bind(fd, (struct sockaddr *)&any, len))
+			return -errno;
+		udp_learn_local(s, fd);
+	}
+	udp_attach(s, fd);
+	return 0;
+}
+
+void udp_detach(struct udp_sock *s)
+{
+	unsigned n = atomic_exchange_explicit(&s->natt, 0, memory_order_acq_rel);
+
+	for (unsigned i = 0; i < n; i++) {
+		struct udp_att *att = s->att[i];
+		struct stack *st = att->st;
+
+		lock_take(&st->lock);
+		att_unlist(att, st);
+		udp_att_flush(att);
+		atomic_store_explicit(&att->s, NULL, memory_order_release);
+		lock_drop(&st->lock);
+		att_free(att);
+	}
+}
+
+static void drop_stack(struct udp_sock *s, void *arg)
+{
+	struct stack *st = arg;
+	unsigned n = atomic_load_explicit(&s->natt, memory_order_relaxed);
+
+	for (unsigned i = 0; i < n; i++) {
+		if (s->att[i]->st != st)
+			continue;
+		lock_take(&st->lock);
+		att_unlist(s->att[i], st);
+		/* The buffers are the ring's memory, which goes away. */
+		udp_att_flush(s->att[i]);
+		lock_drop(&st->lock);
+	}
+}
+
+void udp_stack_gone(struct stack *st)
+{
+	udp_each(drop_stack, st);
+}
+
+/* Each look is two system calls and more: so many sockets in a tick, the others in the next ones. */
+#define SHARING_LOOKS 256
+struct sharing_turn {
+	unsigned from, left; /* ids from `from` downwards, as the list has them */
+	unsigned next;
+	bool more;
+};
+
+/* Somebody has come to share the port, or has left it alone again. */
+static void follow_sharing(struct udp_sock *s, void *arg)
+{
+	struct sharing_turn *turn = arg;
+	bool shared;
+
+	if (!s->lport || s->home || s->kernel_rx || (!s->o.reuseaddr && !s->o.reuseport) || s->id > turn->from)
+		return;
+	if (!turn->left) {
+		if (!turn->more)
+			turn->next = s->id;
+		turn->more = true;
+		return;
+	}
+	turn->left--;
+	shared = shared_with_others(s);
+	if (shared == s->shared)
+		return;
+	log_debug("fd %d, port %u: %s", s->v.os_fd, s->lport,
+		  shared ? "another process shares the port: received by the kernel" : "the port is ours alone again");
+	udp_attach(s, s->v.os_fd);
+}
+
+static void follow_addresses(struct udp_sock *s, void *arg)
+{
+	(void)arg;
+	if (s->lport && !s->home)
+		udp_attach(s, s->v.os_fd);
+}
+
+void udp_addresses_changed(void)
+{
+	udp_each(follow_addresses, NULL);
+}
+
+static void tick(void *arg)
+{
+	static unsigned from = UINT_MAX; /* worker only */
+	struct sharing_turn turn = { .from = from, .left = SHARING_LOOKS };
+
+	(void)arg;
+	net_routes_expire();
+	atomic_fetch_add_explicit(&udp_tick, 1, memory_order_relaxed);
+	udp_each(follow_sharing, &turn);
+	from = turn.more ? turn.next : UINT_MAX;
+}
+
+int udp_start(void)
+{
+	int id = worker_timer_add(1000, tick, NULL);
+
+	return id < 0 ? id : udp_claims_start();
+}

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "socket/udp_cmsg.h"
+
+#include <arpa/inet.h>
+#include <linux/errqueue.h>
+#include <linux/net_tstamp.h>
+#include <netinet/udp.h>
+#include <string.h>
+#include <sys/time.h>
+#include <time.h>
+
+#include "net/net.h"
+
+#ifndef UDP_SEGMENT
+#define UDP_SEGMENT 103
+#endif
+
+/* The control buffer as it fills up. */
+struct out {
+	uint8_t *at;
+	size_t room;
+	bool truncated;
+};
+
+/* put_cmsg() of the kernel: a header that does not fit is left out, data is cut; both set MSG_CTRUNC. */
+static void put(struct out *o, int level, int type, const void *data, size_t len)
+{
+	struct cmsghdr h = { .cmsg_level = level, .cmsg_type = type, .cmsg_len = CMSG_LEN(len) };
+	size_t space = CMSG_SPACE(len);
+
+	if (o->room < sizeof(h)) {
+		o->truncated = true;
+		return;
+	}
+	if (o->room < h.cmsg_len) {
+		o->truncated = true;
+		h.cmsg_len = o->room;
+	}
+	memcpy(o->at, &h, sizeof(h));
+	memcpy(o->at + CMSG_LEN(0), data, h.cmsg_len - CMSG_LEN(0));
+	if (space > o->room)
+		space = o->room;
+	o->at += space;
+	o->room -= space;
+}
+
+static void put_timestamps(struct udp_sock *s, struct out *o, uint64_t ns)
+{
+	struct timespec ts = { .tv_sec = (time_t)(ns / 1000000000u), .tv_nsec = (long)(ns % 1000000000u) };
+	struct timeval tv;
+
+	/* Arrived before the option was set: the kernel gives the present time. */
+	if (!ns && (s->o.timestamp || s->o.timestamp_ns))
+		clock_gettime(CLOCK_REALTIME, &ts);
+	tv.tv_sec = ts.tv_sec;
+	tv.tv_usec = ts.tv_nsec / 1000;
+	/* On 64-bit machines the old and the new structs are the same bytes; only the type differs. */
+	if (s->o.timestamp_ns)
+		put(o, SOL_SOCKET, s->o.ts_new ? SO_TIMESTAMPNS_NEW : SO_TIMESTAMPNS_OLD, &ts, sizeof(ts));
+	else if (s->o.timestamp)
+		put(o, SOL_SOCKET, s->o.ts_new ? SO_TIMESTAMP_NEW : SO_TIMESTAMP_OLD, &tv, sizeof(tv));
+	/* SOF_TIMESTAMPING_RX_SOFTWARE has packets stamped; any stamp is told. */
+	if ((s->o.timestamping & SOF_TIMESTAMPING_SOFTWARE) && (ts.tv_sec || ts.tv_nsec)) {
+		struct timespec three[3] = { ts };
+
+		put(o, SOL_SOCKET, s->o.ts_new ? SO_TIMESTAMPING_NEW : SO_TIMESTAMPING_OLD, three, sizeof(three));
+	}
+}
+
+static void put_v4(struct udp_sock *s, struct out *o, const struct buf_meta *m)
+{
+	if (s->o.pktinfo) {
+		struct in_pktinfo info = { .ipi_ifindex = (int)m->ifindex };
+
+		memcpy(&info.ipi_addr, &m->dst.s6_addr[12], 4);
+		/* ipi_spec_dst: the address to answer from; for a unicast packet its own destination. */
+		memcpy(&info.ipi_spec_dst, &m->dst.s6_addr[12], 4);
+		if (m->multicast) {
+			struct net_route_query q = { .dst = m->src };
+			struct net_route r;
+
+			memset(&info.ipi_spec_dst, 0, 4);
+			if (!net_route_get(&q, &r))
+				memcpy(&info.ipi_spec_dst, &r.prefsrc.s6_addr[12], 4);
+		}
+		put(o, IPPROTO_IP, IP_PKTINFO, &info, sizeof(info));
+	}
+	if (s->o.recvttl) {
+		int ttl = m->ttl;
+
+		put(o, IPPROTO_IP, IP_TTL, &ttl, sizeof(ttl));
+	}
+	if (s->o.recvtos)
+		put(o, IPPROTO_IP, IP_TOS, &m->tos, sizeof(m->tos));
+	if (s->o.origdst) {
+		struct sockaddr_in in = { .sin_family = AF_INET, .sin_port = htons(m->dport) };
+
+		memcpy(&in.sin_addr, &m->dst.s6_addr[12], 4);
+		put(o, IPPROTO_IP, IP_ORIGDSTADDR, &in, sizeof(in));
+	}
+}
+
+/* An IPv6 socket: what RFC 3542 gives, for v4-mapped datagrams only the packet info (as in the kernel). */
+static void put_v6(struct udp_sock *s, struct out *o, const struct buf_meta *m)
+{
+	int value;
+
+	if (s->o.pktinfo6) {
+		struct in6_pktinfo info = { .ipi6_addr = m->dst, .ipi6_ifindex = m->ifindex };
+
+		put(o, IPPROTO_IPV6, IPV6_PKTINFO, &info, sizeof(info));
+	}
+	if (m->family != AF_INET6)
+		return;
+	if (s->o.recvhoplimit) {
+		value = m->ttl;
+		put(o, IPPROTO_IPV6, IPV6_HOPLIMIT, &value, sizeof(value));
+	}
+	if (s->o.recvtclass) {
+		value = m->tos;
+		put(o, IPPROTO_IPV6, IPV6_TCLASS, &value, sizeof(value));
+	}
+	if (s->o.origdst6) {
+		struct sockaddr_in6 in6 = { .sin6_family = AF_INET6, .sin6_port = htons(m->dport), .sin6_addr = m->dst };
+
+		if (IN6_IS_ADDR_LINKLOCAL(&m->dst))
+			in6.sin6_scope_id = m->ifindex;
+		put(o, IPPROTO_IPV6, IPV6_ORIGDSTADDR, &in6, sizeof(in6));
+	}
+}
+
+void udp_cmsg_write(struct udp_sock *s, const struct buf *b, struct msghdr *msg)
+{
+	struct out o = { .at = msg->msg_control, .room = msg->msg_control ? msg->msg_controllen : 0 };
+
+	put_timestamps(s, &o, b->time_ns);
+	if (s->o.rxq_ovfl) {
+		uint32_t drops = (uint32_t)atomic_load_explicit(&s->drops, memory_order_relaxed);
+
+		if (drops)
+			put(&o, SOL_SOCKET, SO_RXQ_OVFL, &drops, sizeof(drops));
+	}
+	if (s->domain == AF_INET6)
+		put_v6(s, &o, &b->meta);
+	if (b->meta.family == AF_INET)
+		put_v4(s, &o, &b->meta);
+	msg->msg_controllen = (size_t)(o.at - (uint8_t *)msg->msg_control);
+	if (!msg->msg_control)
+		msg->msg_controllen = 0;
+	if (o.truncated)
+		msg->msg_flags |= MSG_CTRUNC;
+}
+
+bool udp_cmsg_tx(const struct msghdr *msg, uint32_t *gso_size)
+{
+	struct msghdr m = *msg; /* CMSG_NXTHDR wants it writable */
+	struct cmsghdr *c;
+
+	for (c = CMSG_FIRSTHDR(&m); c; c = CMSG_NXTHDR(&m, c)) {
+		uint16_t size;
+
+		if (c->cmsg_level != SOL_UDP || c->cmsg_type != UDP_SEGMENT || c->cmsg_len != CMSG_LEN(sizeof(size)))
+			return false;
+		memcpy(&size, CMSG_DATA(c), sizeof(size));
+		*gso_size = size;
+	}
+	return true;
+}

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "socket/udp_keys.h"
+
+#include <string.h>
+
+#include "net/net.h"
+
+#define ADDRS_MAX 64
+
+static void add(struct udp_keys *keys, const struct udp_sock *s, const struct in6_addr *local, const struct in6_addr *remote,
+		uint16_t rport)
+{
+	struct vma_flow_key *k = &keys->key[keys->num];
+
+	if (keys->num == UDP_KEYS_MAX)
+		return; /* the kernel serves what has no rule */
+	memset(k, 0, sizeof(*k));
+	memcpy(k->local.byte, local, 16);
+	if (remote)
+		memcpy(k->remote.byte, remote, 16);
+	k->local_port = s->lport;
+	k->remote_port = rport;
+	k->proto = IPPROTO_UDP;
+	keys->num++;
+}
+
+static bool family_fits(const struct udp_sock *s, const struct in6_addr *addr)
+{
+	bool v4 = IN6_IS_ADDR_V4MAPPED(addr);
+
+	return s->domain == AF_INET ? v4 : !(v4 && s->o.v6only);
+}
+
+/* Packets of the peer come in where the route to it goes out; elsewhere the kernel takes them. */
+static void connected_keys(const struct udp_sock *s, int ifindex, bool loopback, struct udp_keys *keys)
+{
+	struct net_route_query q = { .mark = s->o.mark, .oif = s->o.bound_if };
+	struct net_route route;
+	uint32_t scope;
+	uint16_t rport;
+
+	if (!udp_addr_get((const struct sockaddr *)&s->peer, s->peer_len, &q.dst, &rport, &scope) || udp_is_multicast(&q.dst))
+		return;
+	if (scope && IN6_IS_ADDR_LINKLOCAL(&q.dst))
+		q.oif = (int)scope;
+	q.src = s->local;
+	if (net_route_get(&q, &route))
+		return;
+	if (route.type == NET_ROUTE_LOCAL ? !loopback : route.type != NET_ROUTE_UNICAST || route.oif != ifindex)
+		return;
+	add(keys, s, &s->local, &q.dst, rport);
+}
+
+static void address_keys(const struct udp_sock *s, int ifindex, bool loopback, struct udp_keys *keys)
+{
+	struct in6_addr addrs[ADDRS_MAX];
+	unsigned n = net_addr_list(loopback ? 0 : ifindex, addrs, ADDRS_MAX);
+	bool any = IN6_IS_ADDR_UNSPECIFIED(&s->local);
+
+	for (unsigned i = 0; i < n && i < ADDRS_MAX; i++) {
+		if (any ? family_fits(s, &addrs[i]) : !memcmp(&addrs[i], &s->local, 16))
+			add(keys, s, &addrs[i], NULL, 0);
+	}
+}
+
+static void group_keys(const struct udp_sock *s, int ifindex, struct udp_keys *keys)
+{
+	for (unsigned i = 0; i < s->num_groups; i++) {
+		const struct udp_group *g = &s->groups[i];
+
+		if (g->ifindex == ifindex &&
+		    (IN6_IS_ADDR_UNSPECIFIED(&s->local) || !memcmp(&s->local, &g->group, 16)))
+			add(keys, s, &g->group, NULL, 0);
+	}
+}
+
+void udp_keys_make(const struct udp_sock *s, int ifindex, struct udp_keys *keys)
+{
+	struct net_link link;
+	bool loopback;
+
+	keys->num = 0;
+	if ((s->o.bound_if && s->o.bound_if != ifindex) || !stack_wanted(ifindex) || net_link_get(ifindex, &link))
+		return;
+	loopback = link.kind == NET_LINK_LOOPBACK;
+	if (s->connected) {
+		connected_keys(s, ifindex, loopback, keys);
+		return;
+	}
+	if (!udp_is_multicast(&s->local))
+		address_keys(s, ifindex, loopback, keys);
+	group_keys(s, ifindex, keys);
+}

@@ -1,0 +1,438 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Options. The kernel socket is asked first and keeps every option; user space copies what the packet path
+ * needs by reading it back. What neither mirrors nor leaves the packet path alone sends the socket home (rule 3).
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/errqueue.h>
+#include <linux/net_tstamp.h>
+#include <linux/sockios.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <time.h>
+
+#include "net/net.h"
+#include "runtime/libc.h"
+#include "runtime/params.h"
+#include "socket/udp_int.h"
+
+#ifndef UDP_SEGMENT
+#define UDP_SEGMENT 103
+#endif
+#ifndef UDP_GRO
+#define UDP_GRO 104
+#endif
+#ifndef SO_PREFER_BUSY_POLL
+#define SO_PREFER_BUSY_POLL 69
+#define SO_BUSY_POLL_BUDGET 70
+#endif
+#ifndef SO_RESERVE_MEM
+#define SO_RESERVE_MEM 73
+#endif
+
+static int get_int(int fd, int level, int opt, int fallback)
+{
+	int value = 0;
+	socklen_t len = sizeof(value);
+
+	return libc.getsockopt(fd, level, opt, &value, &len) ? fallback : value;
+}
+
+/* Kinds of option by what user space does after the kernel has accepted it. */
+enum opt_kind {
+	OPT_HOME, /* unknown, or not done in user space: the socket goes home */
+	OPT_KERNEL, /* concerns only the kernel's part, or nothing that user space does differently */
+	OPT_MIRROR, /* read back by mirror() */
+	OPT_HEADER, /* the same, and prebuilt headers are void */
+	OPT_ATTACH, /* the same, and rules and stacks follow */
+	OPT_MEMBERSHIP, /* udp_mc.c */
+};
+
+struct opt_row {
+	int level, opt;
+	enum opt_kind kind;
+};
+
+static const struct opt_row rows[] = {
+	{ SOL_SOCKET, SO_REUSEADDR, OPT_MIRROR },
+	{ SOL_SOCKET, SO_ERROR, OPT_KERNEL },
+	{ SOL_SOCKET, SO_BROADCAST, OPT_KERNEL }, /* broadcasts are sent by the kernel socket */
+	{ SOL_SOCKET, SO_SNDBUF, OPT_KERNEL },
+	{ SOL_SOCKET, SO_SNDBUFFORCE, OPT_KERNEL },
+	{ SOL_SOCKET, SO_SNDTIMEO_OLD, OPT_KERNEL }, /* a datagram never waits for room in user space */
+	{ SOL_SOCKET, SO_SNDTIMEO_NEW, OPT_KERNEL },
+	{ SOL_SOCKET, SO_SNDLOWAT, OPT_KERNEL },
+	{ SOL_SOCKET, SO_RCVLOWAT, OPT_KERNEL }, /* means nothing to datagrams */
+	{ SOL_SOCKET, SO_LINGER, OPT_KERNEL },
+	{ SOL_SOCKET, SO_OOBINLINE, OPT_KERNEL },
+	{ SOL_SOCKET, SO_KEEPALIVE, OPT_KERNEL },
+	{ SOL_SOCKET, SO_DEBUG, OPT_KERNEL },
+	{ SOL_SOCKET, SO_PRIORITY, OPT_KERNEL },
+	{ SOL_SOCKET, SO_NO_CHECK, OPT_HOME },
+	{ SOL_SOCKET, SO_BUSY_POLL, OPT_KERNEL },
+	{ SOL_SOCKET, SO_PREFER_BUSY_POLL, OPT_KERNEL },
+	{ SOL_SOCKET, SO_BUSY_POLL_BUDGET, OPT_KERNEL },
+	{ SOL_SOCKET, SO_INCOMING_CPU, OPT_KERNEL },
+	{ SOL_SOCKET, SO_RESERVE_MEM, OPT_KERNEL },
+	{ SOL_SOCKET, SO_RCVBUF, OPT_MIRROR },
+	{ SOL_SOCKET, SO_RCVBUFFORCE, OPT_MIRROR },
+	{ SOL_SOCKET, SO_RCVTIMEO_OLD, OPT_MIRROR },
+	{ SOL_SOCKET, SO_RCVTIMEO_NEW, OPT_MIRROR },
+	{ SOL_SOCKET, SO_TIMESTAMP_OLD, OPT_MIRROR },
+	{ SOL_SOCKET, SO_TIMESTAMP_NEW, OPT_MIRROR },
+	{ SOL_SOCKET, SO_TIMESTAMPNS_OLD, OPT_MIRROR },
+	{ SOL_SOCKET, SO_TIMESTAMPNS_NEW, OPT_MIRROR },
+	{ SOL_SOCKET, SO_RXQ_OVFL, OPT_MIRROR },
+	{ SOL_SOCKET, SO_REUSEPORT, OPT_ATTACH },
+	{ SOL_SOCKET, SO_BINDTODEVICE, OPT_ATTACH },
+	{ SOL_SOCKET, SO_BINDTOIFINDEX, OPT_ATTACH },
+	{ SOL_SOCKET, SO_MARK, OPT_ATTACH },
+	{ IPPROTO_IP, IP_TTL, OPT_HEADER },
+	{ IPPROTO_IP, IP_TOS, OPT_HEADER },
+	{ IPPROTO_IP, IP_MTU_DISCOVER, OPT_HEADER },
+	{ IPPROTO_IP, IP_MULTICAST_TTL, OPT_HEADER },
+	{ IPPROTO_IP, IP_MULTICAST_IF, OPT_HEADER },
+	{ IPPROTO_IP, IP_MULTICAST_LOOP, OPT_HEADER },
+	{ IPPROTO_IP, IP_MULTICAST_ALL, OPT_MIRROR },
+	{ IPPROTO_IP, IP_PKTINFO, OPT_MIRROR },
+	{ IPPROTO_IP, IP_RECVTTL, OPT_MIRROR },
+	{ IPPROTO_IP, IP_RECVTOS, OPT_MIRROR },
+	{ IPPROTO_IP, IP_RECVORIGDSTADDR, OPT_MIRROR },
+	{ IPPROTO_IP, IP_RECVOPTS, OPT_KERNEL }, /* packets with options are the kernel's */
+	{ IPPROTO_IP, IP_RETOPTS, OPT_KERNEL },
+	{ IPPROTO_IP, IP_RECVERR, OPT_KERNEL }, /* errors reach the kernel socket */
+	{ IPPROTO_IP, IP_FREEBIND, OPT_KERNEL },
+	{ IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, OPT_KERNEL },
+	{ IPPROTO_IP, IP_ADD_MEMBERSHIP, OPT_MEMBERSHIP },
+	{ IPPROTO_IP, IP_DROP_MEMBERSHIP, OPT_MEMBERSHIP },
+	{ IPPROTO_IP, IP_ADD_SOURCE_MEMBERSHIP, OPT_MEMBERSHIP },
+	{ IPPROTO_IP, IP_DROP_SOURCE_MEMBERSHIP, OPT_MEMBERSHIP },
+	{ IPPROTO_IP, IP_BLOCK_SOURCE, OPT_MEMBERSHIP },
+	{ IPPROTO_IP, IP_UNBLOCK_SOURCE, OPT_MEMBERSHIP },
+	{ IPPROTO_IP, MCAST_JOIN_GROUP, OPT_MEMBERSHIP },
+	{ IPPROTO_IP, MCAST_LEAVE_GROUP, OPT_MEMBERSHIP },
+	{ IPPROTO_IP, MCAST_JOIN_SOURCE_GROUP, OPT_MEMBERSHIP },
+	{ IPPROTO_IP, MCAST_LEAVE_SOURCE_GROUP, OPT_MEMBERSHIP },
+	{ IPPROTO_IP, MCAST_BLOCK_SOURCE, OPT_MEMBERSHIP },
+	{ IPPROTO_IP, MCAST_UNBLOCK_SOURCE, OPT_MEMBERSHIP },
+	{ IPPROTO_IPV6, IPV6_V6ONLY, OPT_ATTACH },
+	{ IPPROTO_IPV6, IPV6_UNICAST_HOPS, OPT_HEADER },
+	{ IPPROTO_IPV6, IPV6_MULTICAST_HOPS, OPT_HEADER },
+	{ IPPROTO_IPV6, IPV6_MULTICAST_IF, OPT_HEADER },
+	{ IPPROTO_IPV6, IPV6_MULTICAST_LOOP, OPT_HEADER },
+	{ IPPROTO_IPV6, IPV6_MULTICAST_ALL, OPT_MIRROR },
+	{ IPPROTO_IPV6, IPV6_TCLASS, OPT_HEADER },
+	{ IPPROTO_IPV6, IPV6_MTU_DISCOVER, OPT_KERNEL }, /* IPv6 never fragments on the way; larger ones are the kernel's */
+	{ IPPROTO_IPV6, IPV6_RECVPKTINFO, OPT_MIRROR },
+	{ IPPROTO_IPV6, IPV6_RECVHOPLIMIT, OPT_MIRROR },
+	{ IPPROTO_IPV6, IPV6_RECVTCLASS, OPT_MIRROR },
+	{ IPPROTO_IPV6, IPV6_RECVORIGDSTADDR, OPT_MIRROR },
+	{ IPPROTO_IPV6, IPV6_RECVERR, OPT_KERNEL },
+	{ IPPROTO_IPV6, IPV6_FREEBIND, OPT_KERNEL },
+	{ IPPROTO_IPV6, IPV6_JOIN_GROUP, OPT_MEMBERSHIP },
+	{ IPPROTO_IPV6, IPV6_LEAVE_GROUP, OPT_MEMBERSHIP },
+	{ IPPROTO_IPV6, MCAST_JOIN_GROUP, OPT_MEMBERSHIP },
+	{ IPPROTO_IPV6, MCAST_LEAVE_GROUP, OPT_MEMBERSHIP },
+	{ IPPROTO_IPV6, MCAST_JOIN_SOURCE_GROUP, OPT_MEMBERSHIP },
+	{ IPPROTO_IPV6, MCAST_LEAVE_SOURCE_GROUP, OPT_MEMBERSHIP },
+	{ IPPROTO_IPV6, MCAST_BLOCK_SOURCE, OPT_MEMBERSHIP },
+	{ IPPROTO_IPV6, MCAST_UNBLOCK_SOURCE, OPT_MEMBERSHIP },
+	{ IPPROTO_UDP, UDP_SEGMENT, OPT_MIRROR },
+	{ IPPROTO_UDP, UDP_GRO, OPT_KERNEL }, /* aggregates come through the kernel socket; a lone datagram carries no size */
+};
+
+static enum opt_kind kind_of(int level, int opt)
+{
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		if (rows[i].level == level && rows[i].opt == opt)
+			return rows[i].kind;
+	}
+	return OPT_HOME;
+}
+
+static uint64_t get_timeout(int fd)
+{
+	struct timeval tv = { 0 };
+	socklen_t len = sizeof(tv);
+
+	if (libc.getsockopt(fd, SOL_SOCKET, SO_RCVTIMEO_OLD, &tv, &len))
+		return 0;
+	return (uint64_t)tv.tv_sec * 1000000000u + (uint64_t)tv.tv_usec * 1000u;
+}
+
+static int get_bound_if(int fd)
+{
+	return get_int(fd, SOL_SOCKET, SO_BINDTOIFINDEX, 0);
+}
+
+/* IP_MULTICAST_IF as an interface; the address form of the option is looked up. */
+static void mirror_mc_if(struct udp_sock *s, int fd)
+{
+	struct in_addr addr = { 0 };
+	socklen_t len = sizeof(addr);
+
+	memset(&s->o.mc_if_addr, 0, sizeof(s->o.mc_if_addr));
+	/* The kernel gives back the address only; that of an interface chosen by index is its own to find. */
+	if (s->domain != AF_INET || libc.getsockopt(fd, IPPROTO_IP, IP_MULTICAST_IF, &addr, &len) || !addr.s_addr)
+		return;
+	s->o.mc_if_addr.s6_addr[10] = s->o.mc_if_addr.s6_addr[11] = 0xff;
+	memcpy(&s->o.mc_if_addr.s6_addr[12], &addr, 4);
+	s->o.mc_if = net_addr_ifindex(&s->o.mc_if_addr);
+}
+
+static void mirror_socket_level(struct udp_sock *s, int fd)
+{
+	int rcvbuf = get_int(fd, SOL_SOCKET, SO_RCVBUF, 212992);
+
+	s->o.rcvbuf = (uint64_t)(rcvbuf > params.rx_bytes_min ? rcvbuf : params.rx_bytes_min);
+	s->o.rcvtimeo_ns = get_timeout(fd);
+	s->o.broadcast = get_int(fd, SOL_SOCKET, SO_BROADCAST, 0);
+	s->o.reuseport = get_int(fd, SOL_SOCKET, SO_REUSEPORT, 0);
+	s->o.reuseaddr = get_int(fd, SOL_SOCKET, SO_REUSEADDR, 0);
+	s->o.rxq_ovfl = get_int(fd, SOL_SOCKET, SO_RXQ_OVFL, 0);
+	s->o.mark = (uint32_t)get_int(fd, SOL_SOCKET, SO_MARK, 0);
+	s->o.bound_if = get_bound_if(fd);
+	s->o.gso_size = (uint32_t)get_int(fd, IPPROTO_UDP, UDP_SEGMENT, 0);
+}
+
+void udp_stamping(struct udp_sock *s)
+{
+	bool wanted = s->o.stamp_ever || (s->o.timestamping & SOF_TIMESTAMPING_RX_SOFTWARE);
+
+	if (wanted != s->o.stamping)
+		stack_timestamps(wanted ? 1 : -1);
+	s->o.stamping = wanted;
+}
+
+static void mirror_timestamps(struct udp_sock *s, int fd)
+{
+	/* The kernel answers for the form that was set: SO_TIMESTAMPNS hides SO_TIMESTAMP, as it does when sending. */
+	s->o.timestamp_ns = get_int(fd, SOL_SOCKET, SO_TIMESTAMPNS_OLD, 0) || get_int(fd, SOL_SOCKET, SO_TIMESTAMPNS_NEW, 0);
+	s->o.timestamp = get_int(fd, SOL_SOCKET, SO_TIMESTAMP_OLD, 0) || get_int(fd, SOL_SOCKET, SO_TIMESTAMP_NEW, 0);
+	s->o.ts_new = get_int(fd, SOL_SOCKET, SO_TIMESTAMPNS_NEW, 0) || get_int(fd, SOL_SOCKET, SO_TIMESTAMP_NEW, 0) ||
+		      get_int(fd, SOL_SOCKET, SO_TIMESTAMPING_NEW, 0);
+	s->o.timestamping = (uint32_t)get_int(fd, SOL_SOCKET, SO_TIMESTAMPING_OLD, 0);
+	if (s->o.timestamp || s->o.timestamp_ns)
+		s->o.stamp_ever = true;
+	udp_stamping(s);
+}
+
+static void mirror_ip_level(struct udp_sock *s, int fd)
+{
+	int pmtu = get_int(fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_WANT);
+
+	s->o.ttl = (uint8_t)get_int(fd, IPPROTO_IP, IP_TTL, 64);
+	s->o.tos = (uint8_t)get_int(fd, IPPROTO_IP, IP_TOS, 0);
+	s->o.df = pmtu == IP_PMTUDISC_WANT || pmtu == IP_PMTUDISC_DO || pmtu == IP_PMTUDISC_PROBE;
+	s->o.mc_ttl = (uint8_t)get_int(fd, IPPROTO_IP, IP_MULTICAST_TTL, 1);
+	s->o.mc_loop = get_int(fd, IPPROTO_IP, IP_MULTICAST_LOOP, 1);
+	s->o.mc_all = get_int(fd, IPPROTO_IP, IP_MULTICAST_ALL, 1);
+	s->o.pktinfo = get_int(fd, IPPROTO_IP, IP_PKTINFO, 0);
+	s->o.recvttl = get_int(fd, IPPROTO_IP, IP_RECVTTL, 0);
+	s->o.recvtos = get_int(fd, IPPROTO_IP, IP_RECVTOS, 0);
+	s->o.origdst = get_int(fd, IPPROTO_IP, IP_RECVORIGDSTADDR, 0);
+	mirror_mc_if(s, fd);
+}
+
+static void mirror_ipv6_level(struct udp_sock *s, int fd)
+{
+	int hops;
+
+	if (s->domain != AF_INET6)
+		return;
+	s->o.v6only = get_int(fd, IPPROTO_IPV6, IPV6_V6ONLY, 0);
+	s->o.hops6 = (uint8_t)get_int(fd, IPPROTO_IPV6, IPV6_UNICAST_HOPS, 64);
+	hops = get_int(fd, IPPROTO_IPV6, IPV6_MULTICAST_HOPS, 1);
+	s->o.mc_hops6 = (uint8_t)(hops < 0 ? 1 : hops);
+	s->o.mc_if6 = get_int(fd, IPPROTO_IPV6, IPV6_MULTICAST_IF, 0);
+	s->o.mc_loop6 = get_int(fd, IPPROTO_IPV6, IPV6_MULTICAST_LOOP, 1);
+	s->o.mc_all6 = get_int(fd, IPPROTO_IPV6, IPV6_MULTICAST_ALL, 1);
+	s->o.tclass6 = (uint8_t)get_int(fd, IPPROTO_IPV6, IPV6_TCLASS, 0);
+	s->o.pktinfo6 = get_int(fd, IPPROTO_IPV6, IPV6_RECVPKTINFO, 0);
+	s->o.recvhoplimit = get_int(fd, IPPROTO_IPV6, IPV6_RECVHOPLIMIT, 0);
+	s->o.recvtclass = get_int(fd, IPPROTO_IPV6, IPV6_RECVTCLASS, 0);
+	s->o.origdst6 = get_int(fd, IPPROTO_IPV6, IPV6_RECVORIGDSTADDR, 0);
+}
+
+/* Copies all options of one level, or of every level when level is -1. */
+static void mirror(struct udp_sock *s, int fd, int level)
+{
+	if (level == -1 || level == SOL_SOCKET || level == IPPROTO_UDP)
+		mirror_socket_level(s, fd);
+	if (level == -1 || level == SOL_SOCKET)
+		mirror_timestamps(s, fd);
+	if (level == -1 || level == IPPROTO_IP)
+		mirror_ip_level(s, fd);
+	if (level == -1 || level == IPPROTO_IPV6)
+		mirror_ipv6_level(s, fd);
+	s->o.any_cmsg = s->o.timestamp || s->o.timestamp_ns || s->o.timestamping || s->o.rxq_ovfl || s->o.pktinfo ||
+			s->o.recvttl || s->o.recvtos || s->o.origdst || s->o.pktinfo6 || s->o.recvhoplimit ||
+			s->o.recvtclass || s->o.origdst6;
+	s->stats->mc_loop = s->o.mc_loop;
+	s->stats->mc_if = s->o.mc_if;
+	stats_set(&s->stats->rx_ready_limit, s->o.rcvbuf);
+}
+
+void udp_opts_init(struct udp_sock *s, int fd)
+{
+	static const struct udp_opts defaults = { .ttl = 64, .hops6 = 64, .mc_hops6 = 1, .mc_ttl = 1 };
+	int flags = libc.fcntl(fd, F_GETFL), off = 0;
+
+	if (!params.tx_mc_loopback) {
+		libc.setsockopt(fd, IPPROTO_IP, IP_MULTICAST_LOOP, &off, sizeof(off));
+		if (s->domain == AF_INET6)
+			libc.setsockopt(fd, IPPROTO_IPV6, IPV6_MULTICAST_LOOP, &off, sizeof(off));
+	}
+	s->o = defaults;
+	mirror(s, fd, -1);
+	s->o.nonblock = flags >= 0 && (flags & O_NONBLOCK);
+}
+
+/* SO_TIMESTAMPING: what user space cannot stamp (transmission, hardware) is left to the kernel. */
+static bool timestamping_done_here(struct udp_sock *s, int fd)
+{
+	const uint32_t here = SOF_TIMESTAMPING_RX_SOFTWARE | SOF_TIMESTAMPING_SOFTWARE;
+
+	mirror(s, fd, SOL_SOCKET);
+	return !(s->o.timestamping & ~here);
+}
+
+int udp_setsockopt(struct vfd *v, int fd, int level, int opt, const void *val, socklen_t len)
+{
+	struct udp_sock *s = udp_of(v);
+	enum opt_kind kind = kind_of(level, opt);
+	int ret, cancel;
+
+	ret = libc.setsockopt(fd, level, opt, val, len);
+	if (ret || kind == OPT_KERNEL)
+		return ret;
+	cancel = udp_lock(s);
+	libc_internal++;
+	switch (kind) {
+	case OPT_MEMBERSHIP:
+		if (!udp_membership(s, level, opt, val, len))
+			udp_go_home(s, fd, "a multicast membership that user space does not follow");
+		else
+			udp_attach(s, fd);
+		break;
+	case OPT_ATTACH:
+		mirror(s, fd, level);
+		atomic_fetch_add_explicit(&s->opt_gen, 1, memory_order_release);
+		udp_attach(s, fd);
+		break;
+	case OPT_HEADER:
+		mirror(s, fd, level);
+		if (level == IPPROTO_IP && opt == IP_MULTICAST_IF && len >= sizeof(struct ip_mreqn) &&
+		    ((const struct ip_mreqn *)val)->imr_ifindex)
+			s->o.mc_if = ((const struct ip_mreqn *)val)->imr_ifindex;
+		atomic_fetch_add_explicit(&s->opt_gen, 1, memory_order_release);
+		break;
+	case OPT_MIRROR:
+		mirror(s, fd, level);
+		break;
+	default:
+		if (level == SOL_SOCKET && (opt == SO_TIMESTAMPING_OLD || opt == SO_TIMESTAMPING_NEW) &&
+		    timestamping_done_here(s, fd))
+			break;
+		udp_go_home(s, fd, "a socket option that user space does not have");
+	}
+	libc_internal--;
+	udp_unlock(s, cancel);
+	return ret;
+}
+
+int udp_getsockopt(struct vfd *v, int fd, int level, int opt, void *val, socklen_t *len)
+{
+	struct udp_sock *s = udp_of(v);
+
+	/* The kernel socket holds every option, and the pending error; only its memory figures know nothing of our queue. */
+	if (level == SOL_SOCKET && opt == SO_ERROR)
+		atomic_fetch_and_explicit(&s->v.os_events, ~(uint32_t)EPOLLERR, memory_order_acq_rel);
+	return libc.getsockopt(fd, level, opt, val, len);
+}
+
+/* The time of the last datagram handed over, as a struct timeval or timespec. */
+static int give_stamp(struct udp_sock *s, int fd, unsigned long req, void *arg)
+{
+	uint64_t ns = s->last_time_ns;
+
+	lock_take(&s->lock);
+	s->o.stamp_ever = true;
+	udp_stamping(s);
+	lock_drop(&s->lock);
+	if (!ns)
+		return libc.ioctl(fd, req, arg);
+	if (ns == UDP_UNSTAMPED) {
+		struct timespec now;
+
+		/* As the kernel: the first question comes too late for its packet, and is answered with the time of asking. */
+		clock_gettime(CLOCK_REALTIME, &now);
+		s->last_time_ns = ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+	}
+	if (req == SIOCGSTAMP_OLD || req == SIOCGSTAMP_NEW) {
+		struct timeval tv = { .tv_sec = (time_t)(ns / 1000000000u),
+				      .tv_usec = (suseconds_t)(ns % 1000000000u / 1000) };
+
+		memcpy(arg, &tv, sizeof(tv));
+	} else {
+		struct timespec ts = { .tv_sec = (time_t)(ns / 1000000000u), .tv_nsec = (long)(ns % 1000000000u) };
+
+		memcpy(arg, &ts, sizeof(ts));
+	}
+	return 0;
+}
+
+int udp_ioctl(struct vfd *v, int fd, unsigned long req, void *arg)
+{
+	struct udp_sock *s = udp_of(v);
+	int ret, len;
+
+	switch (req) {
+	case FIONREAD: /* = SIOCINQ: the size of the next datagram */
+		len = udp_first_len(s);
+		if (len < 0)
+			break;
+		memcpy(arg, &len, sizeof(len)); /* the kernel takes any alignment */
+		return 0;
+	case FIONBIO:
+		ret = libc.ioctl(fd, req, arg);
+		if (!ret) {
+			memcpy(&len, arg, sizeof(len));
+			s->o.nonblock = len != 0;
+		}
+		s->stats->blocking = !s->o.nonblock;
+		return ret;
+	case SIOCGSTAMP_OLD:
+	case SIOCGSTAMPNS_OLD:
+	case SIOCGSTAMP_NEW:
+	case SIOCGSTAMPNS_NEW:
+		return give_stamp(s, fd, req, arg);
+	default:
+		break;
+	}
+	return libc.ioctl(fd, req, arg);
+}
+
+int udp_fcntl(struct vfd *v, int fd, int cmd, long arg)
+{
+	struct udp_sock *s = udp_of(v);
+	int ret = libc.fcntl(fd, cmd, arg);
+
+	if (!ret && cmd == F_SETFL) {
+		s->o.nonblock = (arg & O_NONBLOCK) != 0;
+		s->stats->blocking = !s->o.nonblock;
+		if (arg & O_ASYNC) {
+			/* SIGIO comes from the kernel socket: it must see the packets. */
+			lock_take(&s->lock);
+			udp_go_home(s, fd, "O_ASYNC");
+			lock_drop(&s->lock);
+		}
+	}
+	return ret;
+}

@@ -1,0 +1,503 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <limits.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <time.h>
+
+#include "runtime/libc.h"
+#include "runtime/params.h"
+#include "runtime/signals.h"
+#include "socket/udp_cmsg.h"
+#include "socket/udp_int.h"
+#include "socket/wait.h"
+
+/* Empty polls between two looks at the clock. */
+#define POLLS_PER_CLOCK 64u
+/*
+ * The worker's epoll tells when the kernel socket has something (vfd.os_events), so that looking at it is a load. Should the
+ * worker get no CPU, a system call looks each VMA_RX_UDP_POLL_OS_RATIO times so many empty polls.
+ */
+#define OS_LOOK_SPAN 64u
+
+/* --- out of the queue --- */
+
+/* The attachment whose head is to be read, its stack locked; polls the stacks once. NULL: nothing is there. */
+static struct udp_att *find_ready(struct udp_sock *s)
+{
+	unsigned n = atomic_load_explicit(&s->natt, memory_order_acquire);
+
+	for (unsigned i = 0; i < n; i++) {
+		struct udp_att *att = s->att[i];
+		struct stack *st = atomic_load_explicit(&att->st, memory_order_relaxed);
+
+		if (!lock_try(&st->lock)) {
+			if (lock_mine(&st->lock))
+				continue; /* a signal handler in the middle of a call: the kernel socket must do */
+			lock_take(&st->lock);
+		}
+		if (__builtin_expect(atomic_load_explicit(&att->s, memory_order_relaxed) != s ||
+					     atomic_load_explicit(&att->st, memory_order_relaxed) != st,
+				     0)) {
+			lock_drop(&st->lock);
+			continue; /* closed meanwhile */
+		}
+		if (!att->head && atomic_load_explicit(&st->open, memory_order_relaxed)) {
+			st->polls++;
+			stack_poll(st, (unsigned)params.cq_poll_batch_max);
+		}
+		if (att->head)
+			return att;
+		lock_drop(&st->lock);
+	}
+	return NULL;
+}
+
+/* Copies b's payload into iov; returns the bytes copied. */
+static size_t copy_out(const struct buf *b, const struct iovec *iov, size_t iovlen)
+{
+	size_t done = 0, off = 0, in_iov = 0;
+
+	/* Nearly always: one piece into one piece. */
+	if (__builtin_expect(!b->frag && iovlen == 1, 1)) {
+		done = b->len < iov->iov_len ? b->len : iov->iov_len;
+		if (done)
+			memcpy(iov->iov_base, b->data, done);
+		return done;
+	}
+	while (b && iovlen) {
+		size_t n = b->len - off, room = iov->iov_len - in_iov;
+
+		if (n > room)
+			n = room;
+		if (n)
+			memcpy((uint8_t *)iov->iov_base + in_iov, b->data + off, n);
+		done += n;
+		off += n;
+		in_iov += n;
+		if (off == b->len) {
+			b = b->frag;
+			off = 0;
+		}
+		if (in_iov == iov->iov_len) {
+			iov++;
+			iovlen--;
+			in_iov = 0;
+		}
+	}
+	return done;
+}
+
+static void put_name(struct udp_sock *s, const struct buf_meta *m, struct msghdr *msg)
+{
+	struct sockaddr_storage ss;
+	socklen_t len;
+
+	if (__builtin_expect(s->domain == AF_INET && msg->msg_namelen >= sizeof(struct sockaddr_in), 1)) {
+		struct sockaddr_in in = { .sin_family = AF_INET, .sin_port = htons(m->sport) };
+
+		memcpy(&in.sin_addr, &m->src.s6_addr[12], 4);
+		memcpy(msg->msg_name, &in, sizeof(in));
+		msg->msg_namelen = sizeof(in);
+		return;
+	}
+	len = udp_addr_put(s->domain, &m->src, m->sport, m->ifindex, &ss);
+	memcpy(msg->msg_name, &ss, msg->msg_namelen < len ? msg->msg_namelen : len);
+	msg->msg_namelen = len;
+}
+
+/* Hands the head of att to the user and unlocks its stack. Returns what recvmsg() returns. */
+static ssize_t deliver(struct udp_sock *s, struct udp_att *att, struct msghdr *msg, int flags)
+{
+	struct stack *st = atomic_load_explicit(&att->st, memory_order_relaxed);
+	struct buf *b = flags & MSG_PEEK ? att->head : udp_dequeue(s, att);
+	size_t total = b->total, n = copy_out(b, msg->msg_iov, msg->msg_iovlen);
+
+	msg->msg_flags = (n < total ? MSG_TRUNC : 0) | (flags & MSG_CMSG_CLOEXEC);
+	if (msg->msg_name)
+		put_name(s, &b->meta, msg);
+	udp_cmsg_put(s, b, msg);
+	s->last_time_ns = b->time_ns ? b->time_ns : UDP_UNSTAMPED;
+	if (!(flags & MSG_PEEK)) {
+		buf_free(b);
+		stats_add(&s->stats->rx.packets, 1);
+		stats_add(&s->stats->rx.bytes, total);
+	}
+	lock_drop(&st->lock);
+	return (ssize_t)(flags & MSG_TRUNC ? total : n);
+}
+
+/* --- the kernel socket as one more source --- */
+
+static ssize_t os_recv(struct udp_sock *s, int fd, struct msghdr *msg, int flags)
+{
+	struct msghdr copy = *msg; /* recvmsg() writes to it even when it fails */
+	ssize_t n;
+
+	/* The flag goes first: what arrives after it was read sets it again. */
+	atomic_store_explicit(&s->v.os_events, 0, memory_order_release);
+	atomic_store_explicit(&s->sends_seen, atomic_load_explicit(&udp_kernel_sends, memory_order_acquire),
+			      memory_order_relaxed);
+	n = libc.recvmsg(fd, &copy, flags);
+	if (n >= 0) {
+		*msg = copy;
+		atomic_fetch_or_explicit(&s->v.os_events, EPOLLIN, memory_order_release); /* there may be more */
+		stats_add(&s->stats->rx.os_packets, 1);
+		stats_add(&s->stats->rx.os_bytes, (uint64_t)n);
+		stats_add(&s->stats->rx_poll_os_hit, 1);
+	} else if (errno != EAGAIN) {
+		stats_add(&s->stats->rx.os_errors, 1);
+	}
+	return n;
+}
+
+/* The kernel socket has something: is it its turn? */
+static bool os_first(struct udp_sock *s)
+{
+	uint32_t events = atomic_load_explicit(&s->v.os_events, memory_order_relaxed);
+
+	if (__builtin_expect(!events, 1))
+		return false;
+	s->os_turn = !s->os_turn;
+	return s->os_turn || (events & EPOLLERR);
+}
+
+/* Is it time to look at the kernel socket? */
+static bool os_due(struct udp_sock *s)
+{
+	uint32_t left = atomic_load_explicit(&s->os_countdown, memory_order_relaxed);
+
+	if (atomic_load_explicit(&s->v.os_events, memory_order_relaxed))
+		return true;
+	if (left > 1) {
+		atomic_store_explicit(&s->os_countdown, left - 1, memory_order_relaxed);
+		return false;
+	}
+	atomic_store_explicit(&s->os_countdown, (uint32_t)params.rx_udp_poll_os_ratio * OS_LOOK_SPAN,
+			      memory_order_relaxed);
+	return left == 1;
+}
+
+/*
+ * A call that does not wait must see what this process itself has sent before, by the kernel's loopback: the worker, which would
+ * tell, may not have run yet. The same where nothing comes but by the kernel.
+ */
+static bool os_unseen(const struct udp_sock *s)
+{
+	return !atomic_load_explicit(&s->natt, memory_order_acquire) ||
+	       atomic_load_explicit(&s->sends_seen, memory_order_relaxed) !=
+		       atomic_load_explicit(&udp_kernel_sends, memory_order_acquire);
+}
+
+/* --- waiting --- */
+
+struct rx_wait {
+	uint64_t deadline; /* CLOCK_MONOTONIC ns, 0: none */
+	uint32_t handled, interrupting; /* signal counters at the start */
+	uint32_t gen;
+	int64_t polls_left; /* negative: for ever */
+	uint32_t polls;
+};
+
+static void wait_init(struct udp_sock *s, struct rx_wait *w)
+{
+	w->handled = signals_handled;
+	w->interrupting = signals_interrupting;
+	w->gen = atomic_load_explicit(&s->gen, memory_order_relaxed);
+	w->deadline = s->o.rcvtimeo_ns ? wait_now_ns() + s->o.rcvtimeo_ns : 0;
+	w->polls_left = atomic_load_explicit(&s->natt, memory_order_relaxed) ? params.rx_poll : params.rx_poll_init;
+	w->polls = 0;
+}
+
+/* Has a signal ended the call? (signal(7): with SO_RCVTIMEO any handler does, else those without SA_RESTART.) */
+static bool interrupted(const struct rx_wait *w)
+{
+	return signals_interrupting != w->interrupting || (w->deadline && signals_handled != w->handled);
+}
+
+struct sleeper {
+	struct udp_sock *s;
+	struct wait_watch watch;
+	sigset_t mask;
+};
+
+/* Back to where sleep_once() began; also for a thread that is cancelled in ppoll(), as recv() is a cancellation point. */
+static void sleep_end(void *arg)
+{
+	struct sleeper *sl = arg;
+
+	wait_watch_del(&sl->s->v, &sl->watch);
+	pthread_sigmask(SIG_SETMASK, &sl->mask, NULL);
+	lock_leave();
+}
+
+/* Watched and signals blocked: looks once more, then sleeps. As wait_sleep(). */
+static int look_and_sleep(struct sleeper *sl, int fd, struct rx_wait *w)
+{
+	struct pollfd os = { .fd = fd, .events = POLLIN };
+	struct udp_sock *s = sl->s;
+
+	if (interrupted(w))
+		return -EINTR;
+	/* A close() before the watch stood has woken nobody. */
+	if (atomic_load_explicit(&s->gen, memory_order_acquire) != w->gen)
+		return 0;
+	if (stacks_arm() || udp_events(&s->v) & (EPOLLIN | EPOLLERR | EPOLLRDHUP))
+		return 0;
+	return wait_sleep(&os, 1, w->deadline, &sl->mask);
+}
+
+/* One ppoll on everything that could bring something. 0: look again, or negative errno. */
+static int sleep_once(struct udp_sock *s, int fd, struct rx_wait *w)
+{
+	struct sleeper sl = { .s = s };
+	sigset_t all;
+	int err;
+
+	/* A handler that runs between the test and the sleep would be missed: none may until ppoll lets it. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, &sl.mask);
+	/* A handler that ppoll() lets in runs when the watch is gone: it may never come back here (siglongjmp). */
+	lock_enter();
+	pthread_cleanup_push(sleep_end, &sl);
+	/* Without an eventfd (no descriptor is left) there is no watch, and wait_sleep() looks again each millisecond. */
+	(void)wait_watch_add(&s->v, &sl.watch);
+	err = look_and_sleep(&sl, fd, w);
+	pthread_cleanup_pop(1);
+	if (err > 0) {
+		atomic_store_explicit(&s->os_countdown, 1, memory_order_relaxed);
+		err = 0;
+	}
+	/* ppoll is ended by every signal; the call that it stands for only by some. */
+	if (err == -EINTR && !interrupted(w) && signals_handled != w->handled)
+		err = 0;
+	return err;
+}
+
+/* Nothing was there: spin a little longer, sleep, or end the call. 0: look again, or negative errno. */
+static int wait_more(struct udp_sock *s, int fd, struct rx_wait *w)
+{
+	if (atomic_load_explicit(&s->gen, memory_order_relaxed) != w->gen)
+		return -EBADF;
+	if (interrupted(w))
+		return -EINTR;
+	w->polls++;
+	if (w->polls % POLLS_PER_CLOCK == 0) {
+		pthread_testcancel(); /* no lock is held here */
+		if (w->deadline && wait_now_ns() >= w->deadline)
+			return -EAGAIN;
+	}
+	if (params.rx_poll_yield && w->polls % (uint32_t)params.rx_poll_yield == 0)
+		sched_yield();
+	if (w->polls_left < 0)
+		return 0;
+	if (w->polls_left > 0) {
+		w->polls_left--;
+		return 0;
+	}
+	return sleep_once(s, fd, w);
+}
+
+static ssize_t fail(struct udp_sock *s, int err)
+{
+	stats_add(err == EAGAIN ? &s->stats->rx.eagain : &s->stats->rx.errors, 1);
+	errno = err;
+	return -1;
+}
+
+/*
+ * A reader that spins looks at what moves before it takes a lock: its own queue, the rings' hint, the worker's word. Each
+ * POLLS_PER_CLOCK times it polls all the same, for the ring's upkeep. False: nothing to be had.
+ */
+static bool worth_polling(const struct udp_sock *s, const struct rx_wait *w)
+{
+	unsigned n = atomic_load_explicit(&s->natt, memory_order_acquire);
+
+	if (w->polls % POLLS_PER_CLOCK == 0 || atomic_load_explicit(&s->v.os_events, memory_order_relaxed))
+		return true;
+	for (unsigned i = 0; i < n; i++) {
+		const struct stack *st = atomic_load_explicit(&s->att[i]->st, memory_order_relaxed);
+
+		if (atomic_load_explicit(&s->att[i]->queued, memory_order_relaxed))
+			return true;
+		/* A ring outlives its stack's end by seconds, so this look needs no lock. */
+		if (atomic_load_explicit(&st->open, memory_order_acquire) && st->ring->ops->pending(st->ring))
+			return true;
+	}
+	return false;
+}
+
+/* recvmsg() when the first look found nothing, or something unusual. */
+static ssize_t recv_slow(struct udp_sock *s, int fd, struct msghdr *msg, int flags)
+{
+	bool nonblock = s->o.nonblock || (flags & MSG_DONTWAIT);
+	struct rx_wait w;
+	int err;
+
+	wait_init(s, &w);
+	/* Closed since the caller found it: a closing that came before wait_init() would not be noticed later. */
+	if (vfd_get(fd) != &s->v)
+		return fail(s, EBADF);
+	for (;;) {
+		struct udp_att *att;
+		ssize_t n;
+
+		/* An error goes before the data, as in the kernel. Data of the two ways takes turns: neither starves the other. */
+		if (os_first(s)) {
+			n = os_recv(s, fd, msg, flags | MSG_DONTWAIT);
+			if (n >= 0 || errno != EAGAIN)
+				return n;
+		}
+		att = worth_polling(s, &w) ? find_ready(s) : NULL;
+		if (att) {
+			stats_add(&s->stats->rx_poll_hit, w.polls != 0);
+			return deliver(s, att, msg, flags);
+		}
+		if (os_due(s) || (nonblock && os_unseen(s))) {
+			n = os_recv(s, fd, msg, flags | MSG_DONTWAIT);
+			if (n >= 0 || errno != EAGAIN)
+				return n;
+		}
+		if (atomic_load_explicit(&s->shut_rd, memory_order_acquire))
+			return libc.recvmsg(fd, msg, flags);
+		if (nonblock)
+			return fail(s, EAGAIN);
+		err = wait_more(s, fd, &w);
+		if (err == -ETIMEDOUT)
+			err = -EAGAIN;
+		if (err) {
+			stats_add(&s->stats->rx_poll_miss, 1);
+			return fail(s, -err);
+		}
+	}
+}
+
+ssize_t udp_recvmsg(struct vfd *v, int fd, struct msghdr *msg, int flags)
+{
+	struct udp_sock *s = udp_of(v);
+	struct udp_att *att;
+
+	udp_note_tid(&s->stats->rx_tid);
+	/* The error queue is the kernel socket's, as are the errors; flags unknown to UDP are ignored, as there. */
+	if (__builtin_expect((flags & MSG_ERRQUEUE) || msg->msg_iovlen > UIO_MAXIOV, 0))
+		return libc.recvmsg(fd, msg, flags);
+	if (!atomic_load_explicit(&s->natt, memory_order_acquire) && (s->home || s->kernel_rx)) {
+		/* Nothing can come but by the kernel, and its own blocking is the best there is. */
+		udp_claim(s);
+		return libc.recvmsg(fd, msg, flags);
+	}
+	if (__builtin_expect(!atomic_load_explicit(&v->os_events, memory_order_relaxed), 1)) {
+		att = find_ready(s);
+		if (att)
+			return deliver(s, att, msg, flags);
+	}
+	return recv_slow(s, fd, msg, flags);
+}
+
+ssize_t udp_recvfrom(struct vfd *v, int fd, void *buf, size_t len, int flags, struct sockaddr *addr, socklen_t *alen)
+{
+	struct iovec iov = { .iov_base = buf, .iov_len = len };
+	struct msghdr msg = {
+		.msg_name = addr,
+		.msg_namelen = addr && alen ? *alen : 0,
+		.msg_iov = &iov,
+		.msg_iovlen = 1,
+	};
+	ssize_t n = udp_recvmsg(v, fd, &msg, flags);
+
+	if (n >= 0 && addr && alen)
+		*alen = msg.msg_namelen;
+	return n;
+}
+
+int udp_recvmmsg(struct vfd *v, int fd, struct mmsghdr *msgs, unsigned n, int flags, struct timespec *timeout)
+{
+	uint64_t end = 0;
+	unsigned got;
+
+	if (timeout) {
+		if (timeout->tv_sec < 0 || timeout->tv_nsec < 0 || timeout->tv_nsec > 999999999) {
+			errno = EINVAL;
+			return -1;
+		}
+		end = wait_now_ns() + (uint64_t)timeout->tv_sec * 1000000000u + (uint64_t)timeout->tv_nsec;
+	}
+	if (n > UIO_MAXIOV)
+		n = UIO_MAXIOV;
+	for (got = 0; got < n; got++) {
+		ssize_t len = udp_recvmsg(v, fd, &msgs[got].msg_hdr, flags & ~MSG_WAITFORONE);
+
+		if (len < 0)
+			break;
+		msgs[got].msg_len = (unsigned)len;
+		if (flags & MSG_WAITFORONE)
+			flags |= MSG_DONTWAIT;
+		/* As in the kernel, the timeout is looked at after each datagram only (recvmmsg(2), BUGS). */
+		if (end) {
+			uint64_t now = wait_now_ns(), left = now < end ? end - now : 0;
+
+			timeout->tv_sec = (time_t)(left / 1000000000u);
+			timeout->tv_nsec = (long)(left % 1000000000u);
+			if (!left) {
+				got++;
+				break;
+			}
+		}
+	}
+	return got || !n ? (int)got : -1;
+}
+
+/* What the kernel socket has, asked only when the worker has seen something there: poll() must not promise too much. */
+static uint32_t os_ready(struct vfd *v)
+{
+	struct pollfd os = { .fd = atomic_load_explicit(&v->os_fd, memory_order_relaxed), .events = POLLIN | POLLPRI };
+	struct timespec at_once = { 0 };
+
+	if (__builtin_expect(!atomic_load_explicit(&v->os_events, memory_order_acquire), 1))
+		return 0;
+	atomic_store_explicit(&v->os_events, 0, memory_order_release);
+	/* Not libc's poll(): that is a cancellation point, and an epoll set's lock may be held. */
+	if (libc_raw(SYS_ppoll, (long)(uintptr_t)&os, 1, (long)(uintptr_t)&at_once, 0, 0, 0) <= 0)
+		return 0;
+	atomic_fetch_or_explicit(&v->os_events, (uint32_t)os.revents, memory_order_release);
+	return (uint32_t)os.revents & (EPOLLIN | EPOLLERR | EPOLLPRI);
+}
+
+uint32_t udp_events(struct vfd *v)
+{
+	struct udp_sock *s = udp_of(v);
+	unsigned n = atomic_load_explicit(&s->natt, memory_order_acquire);
+	uint32_t ev;
+
+	udp_claim(s);
+	ev = os_ready(v) | EPOLLOUT | EPOLLWRNORM;
+	for (unsigned i = 0; i < n; i++) {
+		if (atomic_load_explicit(&s->att[i]->queued, memory_order_acquire))
+			ev |= EPOLLIN | EPOLLRDNORM;
+	}
+	if (atomic_load_explicit(&s->shut_rd, memory_order_acquire)) {
+		ev |= EPOLLIN | EPOLLRDNORM | EPOLLRDHUP;
+		if (atomic_load_explicit(&s->shut_wr, memory_order_acquire))
+			ev |= EPOLLHUP;
+	}
+	return ev;
+}
+
+int udp_first_len(struct udp_sock *s)
+{
+	struct udp_att *att = find_ready(s);
+	int len;
+
+	if (!att)
+		return -1;
+	len = (int)att->head->total;
+	lock_drop(&atomic_load_explicit(&att->st, memory_order_relaxed)->lock);
+	return len;
+}

@@ -1,0 +1,399 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include "net/net.h"
+#include "runtime/libc.h"
+#include "runtime/params.h"
+#include "socket/udp_cmsg.h"
+#include "socket/udp_tx_int.h"
+
+/* Flags that change nothing for a datagram that leaves at once. */
+#define TX_FLAGS (MSG_DONTWAIT | MSG_NOSIGNAL | MSG_CONFIRM | MSG_EOR)
+/* Payloads above this ask for the path's MTU again each second: an ICMP "too big" tells only the kernel. */
+#define SMALL_PAYLOAD 1200u
+#define GSO_SEGMENTS_MAX 64u /* UDP_MAX_SEGMENTS of every kernel that has UDP_SEGMENT */
+
+#define TX_BURST 64u /* messages posted under one hold of the lock */
+
+_Atomic uint32_t udp_tick;
+_Atomic uint32_t udp_kernel_sends;
+
+enum tx_result {
+	TX_DONE, /* posted; the stack is to be kicked */
+	TX_SENT, /* transmitted, nothing to kick */
+	TX_KERNEL, /* the kernel socket must send it */
+	TX_RESOLVE, /* no remembered destination fits */
+};
+
+/* An IPv4 sockaddr, the usual case, without a call. */
+static inline bool same_bytes(const void *a, const void *b, size_t len)
+{
+	uint64_t x[2], y[2];
+
+	if (len != sizeof(x))
+		return !memcmp(a, b, len);
+	memcpy(x, a, sizeof(x));
+	memcpy(y, b, sizeof(y));
+	return x[0] == y[0] && x[1] == y[1];
+}
+
+static bool dst_good(const struct udp_sock *s, const struct udp_dst *d, const struct udp_tx *t)
+{
+	return d->key_len == t->alen && same_bytes(d->key, t->addr, t->alen) && d->net_gen == net_generation() &&
+	       d->neigh_gen == net_neigh_generation() &&
+	       d->opt_gen == atomic_load_explicit(&s->opt_gen, memory_order_relaxed) &&
+	       (t->len <= SMALL_PAYLOAD || d->tick == atomic_load_explicit(&udp_tick, memory_order_relaxed));
+}
+
+/* A transmit buffer when all are in flight: the device is made to work. The lock is held, given up meanwhile. */
+static struct buf *tx_buf_wait(struct stack *st)
+{
+	struct ring *r = st->ring;
+	struct buf *b = NULL;
+
+	for (unsigned tries = 0; !b && tries < 64; tries++) {
+		lock_drop(&st->lock);
+		ring_kick(r);
+		lock_take(&st->lock);
+		if (!atomic_load_explicit(&st->open, memory_order_relaxed) || st->ring != r)
+			return NULL;
+		b = ring_tx_alloc(r);
+	}
+	return b;
+}
+
+/* The lock is held and d is good. */
+static enum tx_result post(struct udp_sock *s, struct stack *st, struct udp_dst *d, const struct udp_tx *t)
+{
+	struct buf *b;
+
+	if (t->len > d->max_payload)
+		return TX_KERNEL; /* it fragments, or says EMSGSIZE */
+	b = ring_tx_alloc(st->ring);
+	if (__builtin_expect(!b, 0)) {
+		b = tx_buf_wait(st);
+		/* Another thread may have put another destination in d's place meanwhile. */
+		if (b && (atomic_load_explicit(&d->st, memory_order_relaxed) != st || !dst_good(s, d, t))) {
+			buf_free(b);
+			return TX_RESOLVE;
+		}
+	}
+	if (!b || b->room < sizeof(d->hdr.bytes) + t->len) {
+		buf_free(b);
+		return TX_KERNEL;
+	}
+	b->len = b->total = udp_frame(&d->hdr, b->data, t->iov, t->iovcnt, (uint32_t)t->len);
+	if (ring_post(st->ring, b)) {
+		buf_free(b);
+		return TX_KERNEL;
+	}
+	return TX_DONE;
+}
+
+/* UDP_SEGMENT: one frame that the kernel cuts behind the ring. The lock is held, and given up for the system call. */
+static enum tx_result send_gso(struct stack *st, struct udp_dst *d, const struct udp_tx *t)
+{
+	struct iovec iov[UIO_MAXIOV / 8 + 1];
+	struct ring_gso g = {
+		.hdr_len = d->hdr.len,
+		.l4_off = (uint16_t)(d->hdr.len - 8),
+		.csum_off = 6,
+		.gso_size = (uint16_t)t->gso_size,
+		.proto = IPPROTO_UDP,
+		.family = d->hdr.family,
+	};
+	struct ring *ring = st->ring;
+	uint8_t hdr[64];
+	int err;
+
+	if (t->gso_size > d->max_payload || t->len + d->hdr.len > ring->caps.max_gso || t->len > UDP_PAYLOAD_MAX ||
+	    t->len > (size_t)t->gso_size * GSO_SEGMENTS_MAX || t->iovcnt > UIO_MAXIOV / 8)
+		return TX_KERNEL;
+	udp_frame_gso(&d->hdr, hdr, (uint32_t)t->len);
+	iov[0] = (struct iovec){ .iov_base = hdr, .iov_len = d->hdr.len };
+	memcpy(iov + 1, t->iov, (size_t)t->iovcnt * sizeof(*iov));
+	lock_drop(&st->lock);
+	err = ring->ops->send_gso(ring, iov, t->iovcnt + 1, &g);
+	lock_take(&st->lock);
+	return err ? TX_KERNEL : TX_SENT;
+}
+
+/*
+ * The remembered destination of t, its stack locked. TX_DONE: *out is it; TX_RESOLVE: there is none that is good; TX_KERNEL: a
+ * signal handler in the middle of a call.
+ */
+static enum tx_result dst_lock(struct udp_sock *s, const struct udp_tx *t, struct udp_dst **out)
+{
+	struct udp_dst *dsts = atomic_load_explicit(&s->dsts, memory_order_acquire), *d;
+	struct stack *st;
+
+	if (!dsts)
+		return TX_RESOLVE;
+	d = udp_dst_slot(dsts, t->addr, t->alen);
+	st = atomic_load_explicit(&d->st, memory_order_acquire);
+	if (!st)
+		return TX_RESOLVE;
+	if (!lock_try(&st->lock)) {
+		if (lock_mine(&st->lock))
+			return TX_KERNEL;
+		lock_take(&st->lock);
+	}
+	if (atomic_load_explicit(&d->st, memory_order_relaxed) != st ||
+	    !atomic_load_explicit(&st->open, memory_order_relaxed) || !dst_good(s, d, t)) {
+		lock_drop(&st->lock);
+		return TX_RESOLVE;
+	}
+	if (__builtin_expect(d->stale, 0)) {
+		net_neigh_confirm(d->ifindex, &d->next_hop);
+		d->stale = false;
+	}
+	*out = d;
+	return TX_DONE;
+}
+
+/* The fast path: a remembered destination and a free buffer. On TX_DONE *out is the stack to kick. */
+static enum tx_result try_send(struct udp_sock *s, const struct udp_tx *t, struct stack **out)
+{
+	struct udp_dst *d;
+	enum tx_result res = dst_lock(s, t, &d);
+	struct stack *st;
+
+	if (res != TX_DONE)
+		return res;
+	st = atomic_load_explicit(&d->st, memory_order_relaxed);
+	res = t->gso_size && t->len > t->gso_size ? send_gso(st, d, t) : post(s, st, d, t);
+	lock_drop(&st->lock);
+	*out = st;
+	return res;
+}
+
+/* Sends one datagram in user space if that is possible. TX_DONE: *out wants a kick. */
+static enum tx_result send_one(struct udp_sock *s, int fd, const struct udp_tx *t, struct stack **out)
+{
+	enum tx_result res = try_send(s, t, out);
+
+	/* Twice: the world may change between resolving and sending; after that the kernel decides. */
+	for (int i = 0; res == TX_RESOLVE && i < 2; i++) {
+		if (!udp_resolve(s, fd, t))
+			return TX_KERNEL;
+		res = try_send(s, t, out);
+	}
+	return res == TX_RESOLVE ? TX_KERNEL : res;
+}
+
+/* True when nothing about the socket or the call keeps it out of user space. Completes t. */
+static bool eligible(struct udp_sock *s, struct udp_tx *t, int flags)
+{
+	if ((flags & ~TX_FLAGS) || t->len > UDP_PAYLOAD_MAX)
+		return false;
+	if (atomic_load_explicit(&s->home, memory_order_relaxed) ||
+	    atomic_load_explicit(&s->shut_wr, memory_order_relaxed) ||
+	    atomic_load_explicit(&s->corked, memory_order_relaxed))
+		return false;
+	/* An error that the kernel socket holds (an ICMP answer) is this call's to report: by_kernel() takes it. */
+	if (__builtin_expect(atomic_load_explicit(&s->v.os_events, memory_order_relaxed) & EPOLLERR, 0))
+		return false;
+	if (!t->addr) {
+		if (!s->connected)
+			return false;
+		t->addr = (const struct sockaddr *)&s->peer;
+		t->alen = s->peer_len;
+	}
+	return true;
+}
+
+static void count_sent(struct udp_sock *s, size_t len)
+{
+	stats_add(&s->stats->tx.packets, 1);
+	stats_add(&s->stats->tx.bytes, len);
+}
+
+/* Before a send by the kernel socket, which reports a pending error: what comes after this sets the flag again. */
+static void by_kernel(struct udp_sock *s)
+{
+	if (atomic_load_explicit(&s->v.os_events, memory_order_relaxed) & EPOLLERR)
+		atomic_fetch_and_explicit(&s->v.os_events, ~(uint32_t)EPOLLERR, memory_order_acq_rel);
+}
+
+/* What the kernel socket answered to a send with these flags. */
+static void count_os(struct udp_sock *s, ssize_t n, int flags)
+{
+	int err = errno;
+
+	/* MSG_MORE: the datagram is being put together there, its next part must follow. */
+	atomic_store_explicit(&s->corked, n >= 0 && (flags & MSG_MORE), memory_order_relaxed);
+
+	if (n >= 0) {
+		atomic_fetch_add_explicit(&udp_kernel_sends, 1, memory_order_release);
+		stats_add(&s->stats->tx.os_packets, 1);
+		stats_add(&s->stats->tx.os_bytes, (uint64_t)n);
+	} else if (err == EAGAIN) {
+		stats_add(&s->stats->tx.os_eagain, 1);
+	} else {
+		stats_add(&s->stats->tx.os_errors, 1);
+	}
+	errno = err;
+}
+
+ssize_t udp_sendto(struct vfd *v, int fd, const void *buf, size_t len, int flags, const struct sockaddr *addr,
+		   socklen_t alen)
+{
+	struct iovec iov = { .iov_base = (void *)(uintptr_t)buf, .iov_len = len };
+	struct udp_sock *s = udp_of(v);
+	struct udp_tx t = { .iov = &iov, .iovcnt = 1, .len = len, .addr = addr, .alen = alen, .gso_size = s->o.gso_size };
+	struct stack *st;
+	ssize_t n;
+
+	udp_note_tid(&s->stats->tx_tid);
+	if (eligible(s, &t, flags)) {
+		enum tx_result res = send_one(s, fd, &t, &st);
+
+		if (__builtin_expect(res == TX_DONE, 1))
+			ring_kick(st->ring);
+		if (res != TX_KERNEL) {
+			count_sent(s, len);
+			return (ssize_t)len;
+		}
+	}
+	by_kernel(s);
+	n = libc.sendto(fd, buf, len, flags, addr, alen);
+	count_os(s, n, flags);
+	return n;
+}
+
+/* Prepares t from a msghdr; false when the kernel should look at it. */
+static bool tx_of_msg(const struct udp_sock *s, const struct msghdr *msg, struct udp_tx *t)
+{
+	*t = (struct udp_tx){
+		.iov = msg->msg_iov,
+		.iovcnt = (int)msg->msg_iovlen,
+		.addr = msg->msg_name,
+		.alen = msg->msg_namelen,
+		.gso_size = s->o.gso_size,
+	};
+	if (msg->msg_iovlen > UIO_MAXIOV)
+		return false;
+	for (size_t i = 0; i < msg->msg_iovlen; i++) {
+		if (msg->msg_iov[i].iov_len > UDP_PAYLOAD_MAX)
+			return false;
+		t->len += msg->msg_iov[i].iov_len;
+	}
+	return !msg->msg_control || !msg->msg_controllen || udp_cmsg_tx(msg, &t->gso_size);
+}
+
+/* One message; like send_one(), with the kernel's answer in *n when it had to send. */
+static enum tx_result send_msg(struct udp_sock *s, int fd, const struct msghdr *msg, int flags, struct stack **kick,
+			       ssize_t *n)
+{
+	enum tx_result res = TX_KERNEL;
+	struct stack *st = NULL;
+	struct udp_tx t;
+
+	if (tx_of_msg(s, msg, &t) && eligible(s, &t, flags))
+		res = send_one(s, fd, &t, &st);
+	if (res != TX_KERNEL) {
+		/* Frames of another stack leave first: one kick a stack, and order is kept where it can be. */
+		if (res == TX_DONE && *kick && *kick != st)
+			ring_kick((*kick)->ring);
+		if (res == TX_DONE)
+			*kick = st;
+		count_sent(s, t.len);
+		*n = (ssize_t)t.len;
+		return res;
+	}
+	if (*kick)
+		ring_kick((*kick)->ring);
+	*kick = NULL;
+	by_kernel(s);
+	*n = libc.sendmsg(fd, msg, flags);
+	count_os(s, *n, flags);
+	return res;
+}
+
+ssize_t udp_sendmsg(struct vfd *v, int fd, const struct msghdr *msg, int flags)
+{
+	struct udp_sock *s = udp_of(v);
+	struct stack *kick = NULL;
+	ssize_t n;
+
+	udp_note_tid(&s->stats->tx_tid);
+	send_msg(s, fd, msg, flags, &kick, &n);
+	if (kick)
+		ring_kick(kick->ring);
+	return n;
+}
+
+/*
+ * Posts the leading messages that go where the first one goes and need nothing special, under one hold of the lock. Returns how
+ * many; *kick is their stack then. 0: the first one is not for this way.
+ */
+static unsigned post_burst(struct udp_sock *s, struct mmsghdr *msgs, unsigned n, int flags, struct stack **kick)
+{
+	struct stack *st;
+	struct udp_dst *d;
+	uint64_t bytes = 0;
+	unsigned sent;
+	struct udp_tx t;
+
+	if (!tx_of_msg(s, &msgs[0].msg_hdr, &t) || !eligible(s, &t, flags) || t.gso_size || dst_lock(s, &t, &d) != TX_DONE)
+		return 0;
+	st = atomic_load_explicit(&d->st, memory_order_relaxed);
+	for (sent = 0; sent < n; sent++) {
+		const struct msghdr *m = &msgs[sent].msg_hdr;
+
+		if (sent) {
+			const struct sockaddr *addr = t.addr;
+			bool same = m->msg_name ? m->msg_namelen == t.alen && !memcmp(m->msg_name, d->key, t.alen) :
+						  addr == (const struct sockaddr *)&s->peer;
+
+			if (!same || (m->msg_control && m->msg_controllen) || !tx_of_msg(s, m, &t))
+				break;
+			t.addr = addr;
+			t.alen = d->key_len;
+		}
+		if (post(s, st, d, &t) != TX_DONE)
+			break;
+		msgs[sent].msg_len = (unsigned)t.len;
+		bytes += t.len;
+	}
+	lock_drop(&st->lock);
+	if (!sent)
+		return 0;
+	if (*kick && *kick != st)
+		ring_kick((*kick)->ring);
+	*kick = st;
+	stats_add(&s->stats->tx.packets, sent);
+	stats_add(&s->stats->tx.bytes, bytes);
+	return sent;
+}
+
+int udp_sendmmsg(struct vfd *v, int fd, struct mmsghdr *msgs, unsigned n, int flags)
+{
+	struct udp_sock *s = udp_of(v);
+	struct stack *kick = NULL;
+	unsigned sent = 0;
+
+	udp_note_tid(&s->stats->tx_tid);
+	if (n > UIO_MAXIOV)
+		n = UIO_MAXIOV;
+	while (sent < n) {
+		unsigned left = n - sent, k = post_burst(s, msgs + sent, left < TX_BURST ? left : TX_BURST, flags, &kick);
+		ssize_t len;
+
+		sent += k;
+		if (k)
+			continue;
+		send_msg(s, fd, &msgs[sent].msg_hdr, flags, &kick, &len);
+		if (len < 0)
+			break;
+		msgs[sent++].msg_len = (unsigned)len;
+	}
+	if (kick)
+		ring_kick(kick->ring);
+	return sent || !n ? (int)sent : -1;
+}

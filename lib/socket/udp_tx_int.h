@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* What udp_tx.c and udp_resolve.c share. */
+#ifndef SOCKET_UDP_TX_INT_H
+#define SOCKET_UDP_TX_INT_H
+
+#include "socket/udp_int.h"
+
+/* What one datagram is; gathered once, read by every step. */
+struct udp_tx {
+	const struct iovec *iov;
+	int iovcnt;
+	size_t len;
+	const struct sockaddr *addr; /* NULL: the connected peer */
+	socklen_t alen;
+	uint32_t gso_size;
+};
+
+/* Where a destination is remembered. */
+static inline struct udp_dst *udp_dst_slot(struct udp_dst *dsts, const struct sockaddr *addr, socklen_t alen)
+{
+	const uint8_t *b = (const uint8_t *)addr;
+	uint32_t h = 0;
+
+	/* Port and the last word of either family's address. */
+	if (alen >= 8)
+		h = b[2] ^ b[3] ^ b[4] ^ b[5] ^ b[6] ^ b[7];
+	if (alen >= 24)
+		h ^= b[20] ^ b[21] ^ b[22] ^ b[23];
+	return &dsts[(h ^ h >> 3) & (UDP_DST_WAYS - 1)];
+}
+
+/* Finds out where t goes and remembers it. False: the kernel socket must send. No lock held. */
+bool udp_resolve(struct udp_sock *s, int fd, const struct udp_tx *t);
+
+#endif

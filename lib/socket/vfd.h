@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The fd table: which fds are ours. preload looks an fd up with one load and one compare, then calls the
+ * object's operations or libc. Objects are type-stable: the memory of a closed one is reused only for the same
+ * kind, so a thread that raced with close() reads a dead object, never foreign memory.
+ */
+#ifndef SOCKET_VFD_H
+#define SOCKET_VFD_H
+
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#include "runtime/lock.h"
+
+/* fds at or above this number are never offloaded. The table is .bss: untouched pages cost nothing. */
+#define VFD_MAX (1u << 20)
+
+enum vfd_kind { VFD_UDP = 1, VFD_TCP, VFD_EPOLL };
+
+struct vfd;
+
+/*
+ * Results and errno as the libc function of that name. The fd is passed because several fds (dup) can name one
+ * object. An operation that is NULL is libc's on the fd (the shadow socket or the kernel epoll has the same number).
+ */
+struct vfd_ops {
+	int (*bind)(struct vfd *v, int fd, const struct sockaddr *addr, socklen_t len);
+	int (*connect)(struct vfd *v, int fd, const struct sockaddr *addr, socklen_t len);
+	int (*listen)(struct vfd *v, int fd, int backlog);
+	int (*accept4)(struct vfd *v, int fd, struct sockaddr *addr, socklen_t *len, int flags);
+	int (*shutdown)(struct vfd *v, int fd, int how);
+	int (*getsockname)(struct vfd *v, int fd, struct sockaddr *addr, socklen_t *len);
+	int (*getpeername)(struct vfd *v, int fd, struct sockaddr *addr, socklen_t *len);
+	int (*getsockopt)(struct vfd *v, int fd, int level, int opt, void *val, socklen_t *len);
+	int (*setsockopt)(struct vfd *v, int fd, int level, int opt, const void *val, socklen_t len);
+	int (*ioctl)(struct vfd *v, int fd, unsigned long req, void *arg);
+	/* F_DUPFD* never come here; the value is the third argument, whatever its type. */
+	int (*fcntl)(struct vfd *v, int fd, int cmd, long arg);
+	ssize_t (*recvmsg)(struct vfd *v, int fd, struct msghdr *msg, int flags);
+	ssize_t (*sendmsg)(struct vfd *v, int fd, const struct msghdr *msg, int flags);
+	/* The short forms: one buffer, optional address. NULL: preload builds a msghdr. */
+	ssize_t (*recvfrom)(struct vfd *v, int fd, void *buf, size_t len, int flags, struct sockaddr *addr, socklen_t *alen);
+	ssize_t (*sendto)(struct vfd *v, int fd, const void *buf, size_t len, int flags, const struct sockaddr *addr,
+			  socklen_t alen);
+	int (*recvmmsg)(struct vfd *v, int fd, struct mmsghdr *msgs, unsigned n, int flags, struct timespec *timeout);
+	int (*sendmmsg)(struct vfd *v, int fd, struct mmsghdr *msgs, unsigned n, int flags);
+	/*
+	 * The last fd of this object in this process is being closed; the object is out of the table already. The
+	 * operation closes the kernel fd itself and returns close()'s result. fd -1 (vfd_forget): the kernel closed the
+	 * number or is about to; there is nothing to close but what the object owns besides.
+	 */
+	int (*close)(struct vfd *v, int fd);
+	/*
+	 * What poll() would say now, EPOLL* bits, user-space state only (no system call, no packet processing):
+	 * iomux asks the kernel for the shadow socket's own readiness besides. Any thread, no lock held.
+	 */
+	uint32_t (*events)(struct vfd *v);
+	/* Another call of this process may be progressed by polling the object's stacks; see stack_poll_all(). */
+};
+
+/*
+ * Someone who wants to know that an object became ready (an epoll item, a sleeping poll or recv). notify() runs
+ * with the object's watch_lock held and often a stack lock: it must not take either, nor block.
+ */
+struct vfd_watch {
+	struct vfd_watch *next, **pprev; /* v->watch_lock; pprev is NULL for the first */
+	void (*notify)(struct vfd_watch *w, uint32_t events);
+};
+
+struct vfd {
+	const struct vfd_ops *ops;
+	enum vfd_kind kind;
+	/* How many fds of this process name the object. Changed under vfd_table_lock. */
+	uint32_t nfds;
+	/* One fd number by which the kernel object (shadow socket) can be reached; changes when that one is closed. */
+	_Atomic int os_fd;
+	/* Set while the shadow socket may hold data or an error that user space has not taken (the worker's epoll says so). */
+	_Atomic uint32_t os_events;
+	struct lock watch_lock;
+	struct vfd_watch *_Atomic watches; /* NULL: nobody waits; checked without the lock on the fast path */
+};
+
+extern struct vfd *_Atomic vfd_table[VFD_MAX] __attribute__((visibility("hidden")));
+/* How many numbers are in the table. 0: every poll() and select() is libc's alone. */
+extern _Atomic unsigned vfd_count __attribute__((visibility("hidden")));
+
+static inline struct vfd *vfd_get(int fd)
+{
+	if (__builtin_expect((unsigned)fd >= VFD_MAX, 0))
+		return NULL;
+	return atomic_load_explicit(&vfd_table[fd], memory_order_acquire);
+}
+
+/* Enters v under fd (nfds becomes 1). -EMFILE when fd is beyond the table. */
+int vfd_install(int fd, struct vfd *v);
+/* newfd names the same object as oldfd from now on (the kernel's dup has been done). Returns false when oldfd is not ours. */
+bool vfd_dup(int oldfd, int newfd);
+/*
+ * Closes fd: takes it out of the table first, then ops->close for the last fd of the object, libc.close otherwise.
+ * Returns close()'s result; for an fd that is not ours it is libc.close(fd).
+ */
+int vfd_close(int fd);
+/* fd was or will be closed by the kernel without close() (dup2 onto it, exec, close_range): forget it, run ops->close
+ * semantics without closing the number. */
+void vfd_forget(int fd);
+/* Highest fd in use in the table + 1 (for close_range, fork). */
+int vfd_limit(void);
+
+/*
+ * Around fork(): prepare blocks changes of the table; the child starts with an empty one (its fds are plain kernel
+ * fds, the objects are the parent's and nothing of theirs is run or freed).
+ */
+void vfd_fork_prepare(void);
+void vfd_fork_parent(void);
+void vfd_fork_child(void);
+
+void vfd_watch_add(struct vfd *v, struct vfd_watch *w);
+/* After it returns, notify runs no more. */
+void vfd_watch_del(struct vfd *v, struct vfd_watch *w);
+void vfd_notify_slow(struct vfd *v, uint32_t events);
+
+/* Tells the watchers, if there are any, that events (EPOLL*) became true. */
+static inline void vfd_notify(struct vfd *v, uint32_t events)
+{
+	if (__builtin_expect(atomic_load_explicit(&v->watches, memory_order_seq_cst) != NULL, 0))
+		vfd_notify_slow(v, events);
+}
+
+#endif

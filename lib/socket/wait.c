@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Sleeping without missing a wake-up: one eventfd for each thread that ever slept. */
+#include "socket/wait.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "runtime/libc.h"
+#include "runtime/log.h"
+#include "socket/stack.h"
+
+/* Up to here the pollfds of a sleep stand on the stack. */
+#define WAIT_SMALL 160
+/* How long a thread that could get no eventfd sleeps before it looks again. */
+#define WAIT_BLIND_NS 1000000ull
+
+struct wait_thread {
+	int evfd; /* 0: none yet (never a real number for us: wait_evfd() moves it up) */
+	uint32_t forks; /* fork_count when evfd was made */
+	/* Set by whoever wakes the thread, so that a burst costs one write(); cleared after the eventfd was drained. */
+	_Atomic uint32_t pending;
+	/* The stacks' fds as of fds_generation; the owner's alone. */
+	bool fds_valid;
+	uint32_t fds_generation;
+	unsigned nfds;
+	int fds[STACKS_WAIT_FDS_MAX];
+};
+
+static __thread struct wait_thread self;
+static pthread_once_t key_once = PTHREAD_ONCE_INIT;
+static pthread_key_t key;
+static bool key_valid;
+static _Atomic uint32_t fork_count;
+static _Atomic bool blind_told;
+
+uint64_t wait_now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
+}
+
+/* The child of a fork() shares its parent's eventfds: it makes its own. */
+static void forked_child(void)
+{
+	atomic_fetch_add_explicit(&fork_count, 1, memory_order_relaxed);
+}
+
+static void thread_ends(void *arg)
+{
+	struct wait_thread *t = arg;
+
+	libc.close(t->evfd);
+	t->evfd = 0;
+}
+
+static void key_make(void)
+{
+	key_valid = pthread_key_create(&key, thread_ends) == 0;
+	pthread_atfork(NULL, NULL, forked_child);
+}
+
+/* A new eventfd for this thread, or -errno. 0 is avoided: daemons close and reopen the standard descriptors. */
+static int evfd_make(void)
+{
+	int fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC), err = errno;
+
+	if (fd >= 0 && fd < 3) {
+		int up = libc.fcntl(fd, F_DUPFD_CLOEXEC, 3);
+
+		err = errno;
+		libc.close(fd);
+		fd = up;
+	}
+	if (fd < 0) {
+		if (!atomic_exchange(&blind_told, true))
+			log_error("eventfd() for a waiting thread: %s; waits look again every ms "
+				  "instead",
+				  strerror(err));
+		return -err;
+	}
+	return fd;
+}
+
+int wait_evfd(void)
+{
+	uint32_t forks = atomic_load_explicit(&fork_count, memory_order_relaxed);
+	int fd;
+
+	if (__builtin_expect(self.evfd && self.forks == forks, 1))
+		return self.evfd;
+	if (self.evfd)
+		libc.close(self.evfd); /* the parent's: only our reference goes */
+	self.evfd = 0;
+	fd = evfd_make();
+	if (fd < 0)
+		return fd;
+	self.evfd = fd;
+	self.forks = forks;
+	atomic_store(&self.pending, 0);
+	pthread_once(&key_once, key_make);
+	if (key_valid)
+		pthread_setspecific(key, &self);
+	return fd;
+}
+
+struct wait_thread *wait_thread_self(void)
+{
+	return wait_evfd() < 0 ? NULL : &self;
+}
+
+void wait_wake(struct wait_thread *t)
+{
+	uint64_t one = 1;
+
+	/* Its own doing (stacks_arm() brought a packet): it is awake, and looks again before it sleeps. */
+	if (t == &self)
+		return;
+	/*
+	 * Pairs with the exchange in drain(): who finds 1 here knows that the sleeper will look again after it. Not libc's
+	 * write(): that is a cancellation point, and locks are held here.
+	 */
+	if (atomic_exchange(&t->pending, 1) == 0 &&
+	    libc_raw(SYS_write, t->evfd, (long)(uintptr_t)&one, sizeof(one), 0, 0, 0) < 0 && errno != EAGAIN)
+		log_error("write(eventfd %d) to wake a waiting thread: %s", t->evfd,
+			  strerror(errno));
+}
+
+static void wait_notify(struct vfd_watch *w, uint32_t events)
+{
+	(void)events;
+	wait_wake(((struct wait_watch *)w)->thread);
+}
+
+int wait_watch_add(struct vfd *v, struct wait_watch *w)
+{
+	int fd = wait_evfd();
+
+	w->thread = fd < 0 ? NULL : &self;
+	w->watch.notify = wait_notify;
+	if (w->thread)
+		vfd_watch_add(v, &w->watch);
+	return fd < 0 ? fd : 0;
+}
+
+void wait_watch_del(struct vfd *v, struct wait_watch *w)
+{
+	if (w->thread)
+		vfd_watch_del(v, &w->watch);
+	w->thread = NULL;
+}
+
+static void drain(void)
+{
+	uint64_t count;
+
+	if (libc.read(self.evfd, &count, sizeof(count)) < 0 && errno != EAGAIN)
+		log_error("read(eventfd %d) of a waiting thread: %s", self.evfd, strerror(errno));
+	/* After the read: a notify from here on writes again. One between the two is seen by our caller's next look. */
+	atomic_exchange(&self.pending, 0);
+}
+
+/* Fetches the stacks' fds again when a stack was opened or closed since. */
+static void stack_fds(void)
+{
+	uint32_t generation = stacks_generation();
+
+	if (self.fds_valid && self.fds_generation == generation)
+		return;
+	self.nfds = stacks_wait_fds(self.fds, STACKS_WAIT_FDS_MAX);
+	self.fds_generation = generation;
+	self.fds_valid = true;
+}
+
+/* ppoll(); a thread that is cancelled in it leaves no heap behind. Returns ppoll()'s result or -errno. */
+static int ppoll_or_free(struct pollfd *p, unsigned n, const struct timespec *timeout,
+			 const sigset_t *sigmask, void *heap)
+{
+	int r;
+
+	pthread_cleanup_push(free, heap);
+	r = libc.ppoll(p, n, timeout, sigmask);
+	if (r < 0)
+		r = -errno;
+	pthread_cleanup_pop(0);
+	return r;
+}
+
+static int sleep_until(struct pollfd *p, unsigned n, uint64_t deadline_ns, const sigset_t *sigmask,
+		       void *heap)
+{
+	uint64_t now, left;
+	struct timespec ts;
+
+	if (!deadline_ns)
+		return ppoll_or_free(p, n, NULL, sigmask, heap);
+	now = wait_now_ns();
+	left = deadline_ns > now ? deadline_ns - now : 0;
+	ts.tv_sec = (time_t)(left / 1000000000ull);
+	ts.tv_nsec = (long)(left % 1000000000ull);
+	return ppoll_or_free(p, n, &ts, sigmask, heap);
+}
+
+/* What the extra entries say. Returns how many of them are ready. */
+static int extras_look(const struct pollfd *p, unsigned n)
+{
+	int ready = 0;
+
+	for (unsigned i = 0; i < n; i++) {
+		if (!p[i].revents)
+			continue;
+		ready++;
+		if (p[i].fd == self.evfd && p[i].revents & POLLNVAL)
+			self.evfd =
+				0; /* the program closed it under us: the next watch makes another */
+		else if (p[i].fd == self.evfd)
+			drain();
+		else if (p[i].revents & POLLNVAL)
+			self.fds_valid = false;
+	}
+	return ready;
+}
+
+int wait_sleep(struct pollfd *user, unsigned n, uint64_t deadline_ns, const sigset_t *sigmask)
+{
+	struct pollfd small[WAIT_SMALL], *p = small, *heap = NULL;
+	int evfd = wait_evfd(), r, extra;
+	uint64_t until = deadline_ns;
+	unsigned total = n;
+
+	stack_fds();
+	if (n + 1 + self.nfds > WAIT_SMALL) {
+		p = heap = malloc((n + 1 + (size_t)self.nfds) * sizeof(*p));
+		if (!heap)
+			return -ENOMEM;
+	}
+	if (n)
+		memcpy(p, user, n * sizeof(*p));
+	if (evfd >= 0)
+		p[total++] = (struct pollfd){.fd = evfd, .events = POLLIN};
+	for (unsigned i = 0; i < self.nfds; i++)
+		p[total++] = (struct pollfd){.fd = self.fds[i], .events = POLLIN};
+	if (evfd < 0) {
+		uint64_t soon = wait_now_ns() + WAIT_BLIND_NS;
+
+		until = !deadline_ns || soon < deadline_ns ? soon : deadline_ns;
+	}
+	r = sleep_until(p, total, until, sigmask, heap);
+	if (r > 0) {
+		extra = extras_look(p + n, total - n);
+		for (unsigned i = 0; i < n; i++)
+			user[i].revents = p[i].revents;
+		r -= extra;
+	} else if (r == 0 && until == deadline_ns) {
+		r = -ETIMEDOUT;
+	}
+	free(heap);
+	return r;
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Sleeping without missing a wake-up. A waiter has an eventfd (one per thread, made lazily, kept) that the
+ * notify() of its watches writes to. The order is always: watches added; stacks_arm(); readiness looked at
+ * again; then wait_sleep() on {the eventfd, the stacks' fds, the shadow sockets' fds}.
+ */
+#ifndef SOCKET_WAIT_H
+#define SOCKET_WAIT_H
+
+#include <poll.h>
+#include <signal.h>
+#include <stdint.h>
+
+#include "socket/vfd.h"
+
+/* A watch that wakes the thread which made it. */
+struct wait_thread;
+struct wait_watch {
+	struct vfd_watch watch;
+	struct wait_thread *thread; /* who is woken; lives as long as the watch is registered */
+};
+
+/* This thread's eventfd (-errno if there can be none). Drained by wait_sleep(). */
+int wait_evfd(void);
+/* Prepares w for this thread and adds it to v. wait_watch_del() before w goes out of scope. */
+int wait_watch_add(struct vfd *v, struct wait_watch *w);
+void wait_watch_del(struct vfd *v, struct wait_watch *w);
+/* The calling thread, for wait_wake(); NULL when it can have no eventfd. */
+struct wait_thread *wait_thread_self(void);
+/* Ends t's wait_sleep(), this one or its next. The caller knows that the thread has not ended. */
+void wait_wake(struct wait_thread *t);
+/*
+ * One ppoll over user[0..n) (revents are filled in), this thread's eventfd and the stacks' fds, until something happens
+ * or the deadline (CLOCK_MONOTONIC ns, 0: for ever) passes. Returns the number of user entries that are ready (0: woken by the stacks or
+ * the eventfd: look again), -ETIMEDOUT, -EINTR or another negative errno. sigmask as for ppoll, may be NULL.
+ */
+int wait_sleep(struct pollfd *user, unsigned n, uint64_t deadline_ns, const sigset_t *sigmask);
+/* CLOCK_MONOTONIC in ns. */
+uint64_t wait_now_ns(void);
+
+#endif
