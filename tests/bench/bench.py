@@ -1,0 +1,405 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""make bench: kernel sockets, this library and the bare AF_XDP floor, in turns on one veth pair.
+
+    net.b  [ cpu 1: client, sender ] ---- veth ---- [ cpu 0: server, receiver ]  net.a
+
+Every name takes at most 40 s: rounds of (kernel, ours, floor) until the time is over. What is written is the
+median of each side, and the median of the rounds' ratios: a machine that is slow for a while is slow for both.
+Ratios are above 1 when this library is better. Results go to <build>/bench/results.json (names that were not
+run keep what they had), results.md, latency.png and latency.svg; --readme puts them into README.md and docs/.
+"""
+
+import argparse
+import json
+import pathlib
+import re
+import shutil
+import signal
+import statistics
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "integration"))
+
+import netns  # noqa: E402 (the path is made above)
+
+BUDGET = 33.0  # seconds for one name: no round is begun that would end later
+PORT = 11111
+PERCENTILES = (25.0, 50.0, 75.0, 90.0, 99.0, 99.9, 99.99)
+
+
+class Bench:
+    """What all names share: the namespaces, the binaries, the progress line."""
+
+    def __init__(self, build, tmp, budget):
+        self.budget = budget
+        self.bin = build / "bench" / "bin"
+        self.library = netns.Library(build, sanitize=False)
+        self.net = netns.Net(self.library, tmp)
+        self.distribution = {}  # (name, side) -> [{percentile: microseconds}, one a round]
+
+    @staticmethod
+    def progress(text):
+        if sys.stderr.isatty():
+            print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
+        elif text:
+            print(text, file=sys.stderr, flush=True)
+
+    def rounds(self, name, sides, at_most=7):
+        """Calls each side's function in turns; {side: [figure, one a round]}. Every round starts with another side."""
+        figures = {side: [] for side in sides}
+        order = list(sides)
+        end = time.monotonic() + self.budget
+        longest = 0.0
+        for n in range(at_most):
+            begun = time.monotonic()
+            if n and begun + longest > end:
+                break
+            for side in order:
+                shown = ", ".join(f"{s} {statistics.median(f):.4g}" for s, f in figures.items() if f)
+                self.progress(f"{name}: round {n + 1}, {side} ... {shown}")
+                figures[side].append(sides[side]())
+            order.append(order.pop(0))
+            longest = max(longest, time.monotonic() - begun)
+        return figures
+
+    @staticmethod
+    def attached(host):
+        return "prog/xdp" in netns.ip("-n", host.name, "link", "show", host.dev)
+
+    def plain(self):
+        """Nothing that an offloaded run left on the interfaces may slow the kernel's turn."""
+        for host in (self.net.a, self.net.b):
+            if self.attached(host):
+                netns.ip("-n", host.name, "link", "set", "dev", host.dev, "xdpgeneric", "off")
+
+    def end_programs(self):
+        """After a failure: what still runs would disturb the next name."""
+        for host in (self.net.a, self.net.b):
+            host.close()
+
+    # --- latency
+
+    def sockperf(self, name, side, preload, options=()):
+        """Half a round trip in microseconds, the median."""
+        a, b = self.net.a, self.net.b
+        if not preload:
+            self.plain()
+        server = a.popen(["sockperf", "server", "-i", a.ip4, "-p", PORT, *options], preload, cpu=0)
+        a.wait_bound(PORT)
+        client = b.run(["sockperf", "ping-pong", "-i", a.ip4, "-p", PORT, "-m", 64, "-t", 1, *options], preload, cpu=1)
+        server.stop(signal.SIGINT)
+        seen = {float(p): float(us) for p, us in re.findall(r"percentile +([\d.]+) = +([\d.]+)", client.text)}
+        if 50.0 not in seen:
+            raise AssertionError(f"sockperf printed no median:\n{client.text}")
+        self.distribution.setdefault((name, side), []).append(seen)
+        return seen[50.0]
+
+    def floor_side(self, measure):
+        """{} where the floor was not built."""
+        return {"floor": measure} if (self.bin / "floor").exists() else {}
+
+    def floor(self, passive, active, *options):
+        """Runs both ends of the bare AF_XDP program; what each prints as JSON."""
+        a, b = self.net.a, self.net.b
+        self.plain()
+        server = a.popen([self.bin / "floor", a.dev, passive, "-c", 0, "-s", 0.5])
+        netns.wait_for(lambda: self.attached(a) or not server.alive(), what="the floor's program on the interface")
+        client = b.run([self.bin / "floor", b.dev, active, "-c", 1, *options])
+        server.stop(signal.SIGINT)
+        return tuple(json.loads(p.text.strip().splitlines()[-1]) for p in (server, client))
+
+    def floor_pingpong(self, name):
+        _, client = self.floor("server", "client", "-n", 200000)
+        self.distribution.setdefault((name, "floor"), []).append(
+            {float(p): us for p, us in client["percentiles"].items()})
+        return client["median"]
+
+    def floor_send(self, batch):
+        receiver, _ = self.floor("recv", "send", "-s", 1.5, "-b", batch)
+        return receiver["pps"]
+
+    # --- one way
+
+    def blast(self, preload, batch):
+        """Messages received in a second."""
+        a, b = self.net.a, self.net.b
+        if not preload:
+            self.plain()
+        blaster = self.bin / "udp_blast"
+        receiver = a.popen([blaster, "recv", a.ip4, PORT, 1.5, batch], preload, cpu=0)
+        a.wait_bound(PORT)
+        sender = b.popen([blaster, "send", a.ip4, PORT, 2.2, batch, 64], preload, cpu=1)
+        if receiver.wait() != 0 or sender.wait() != 0:
+            raise AssertionError(f"udp_blast failed:\n{receiver.text}{sender.text}")
+        return float(receiver.wait_text(r"rate (\d+)").group(1))
+
+
+def ratio(better_high, ours, other):
+    """The median of the rounds' ratios, above 1 when ours is better; None without the other side."""
+    if not other:
+        return None
+    return statistics.median((o / x if better_high else x / o) for o, x in zip(ours, other))
+
+
+def result(unit, figures, better_high, digits=3):
+    def median(side):
+        return round(statistics.median(figures[side]), digits) if figures.get(side) else None
+
+    def rounded(r):
+        return None if r is None else round(r, 3)
+
+    return {
+        "unit": unit,
+        "ours": median("ours"),
+        "kernel": median("kernel"),
+        "floor": median("floor"),
+        "vs_kernel": rounded(ratio(better_high, figures["ours"], figures.get("kernel"))),
+        "vs_floor": rounded(ratio(better_high, figures["ours"], figures.get("floor"))),
+    }
+
+
+def udp_pingpong(bench):
+    name = "udp_pingpong"
+    return result("microseconds", bench.rounds(name, {
+        "kernel": lambda: bench.sockperf(name, "kernel", False),
+        "ours": lambda: bench.sockperf(name, "ours", True),
+        **bench.floor_side(lambda: bench.floor_pingpong(name)),
+    }), better_high=False)
+
+
+def udp_pingpong_spin(bench):
+    name = "udp_pingpong_spin"
+    return result("microseconds", bench.rounds(name, {
+        "kernel": lambda: bench.sockperf(name, "kernel", False, ["--nonblocked"]),
+        "ours": lambda: bench.sockperf(name, "ours", True),
+    }), better_high=False)
+
+
+def udp_send(bench):
+    return result("messages/s", bench.rounds("udp_send", {
+        "kernel": lambda: bench.blast(False, 1),
+        "ours": lambda: bench.blast(True, 1),
+        **bench.floor_side(lambda: bench.floor_send(1)),
+    }), better_high=True, digits=0)
+
+
+def udp_sendmmsg(bench):
+    return result("messages/s", bench.rounds("udp_sendmmsg", {
+        "kernel": lambda: bench.blast(False, 32),
+        "ours": lambda: bench.blast(True, 32),
+        **bench.floor_side(lambda: bench.floor_send(32)),
+    }), better_high=True, digits=0)
+
+
+def bystander(bench):
+    """iperf3 between kernel programs; "ours" is with an offloaded process on the receiving interface."""
+    a, b = bench.net.a, bench.net.b
+
+    def measure(offloaded):
+        bench.plain()
+        sitting = a.popen([bench.bin / "udp_blast", "idle", a.ip4, PORT, 30], True) if offloaded else None
+        if sitting:
+            a.wait_bound(PORT)
+        server = a.popen(["iperf3", "-s", "-1", "-B", a.ip4], cpu=0)
+        a.wait_bound(5201, "tcp")
+        client = b.run(["iperf3", "-c", a.ip4, "-t", 2, "-O", 0.3, "-J"], cpu=1)
+        server.stop()
+        if sitting:
+            sitting.stop()
+        return json.loads(client.text)["end"]["sum_received"]["bits_per_second"] / 1e9
+
+    return result("Gbit/s", bench.rounds("bystander", {
+        "kernel": lambda: measure(False),
+        "ours": lambda: measure(True),
+    }), better_high=True)
+
+
+def rss_idle(bench):
+    """MiB that the library adds to a process with one idle bound UDP socket, huge pages included."""
+    a = bench.net.a
+
+    def resident(preload):
+        idle = a.popen([bench.bin / "udp_blast", "idle", a.ip4, PORT, 30], preload)
+        a.wait_bound(PORT)
+        time.sleep(1.0)  # what its internal thread touches belongs to it
+        status = pathlib.Path(f"/proc/{idle.pid}/status").read_text()
+        idle.stop()
+        kib = [int(k) for k in re.findall(r"^(?:VmRSS|HugetlbPages):\s+(\d+) kB", status, re.M)]
+        return sum(kib) / 1024
+
+    figures = bench.rounds("rss_idle", {"without": lambda: resident(False), "with": lambda: resident(True)}, 3)
+    added = [w - o for w, o in zip(figures["with"], figures["without"])]
+    return result("MiB", {"ours": added}, better_high=False)
+
+
+def passthrough(bench):
+    """Nanoseconds that the library adds to a read() and a write() of one byte on a pipe."""
+    a = bench.net.a
+
+    def pair(preload):
+        done = a.run([bench.bin / "passthrough"], preload, cpu=1)
+        found = re.search(r"([\d.]+) *ns", done.text)
+        if not found:
+            raise AssertionError(f"passthrough printed no figure:\n{done.text}")
+        return float(found.group(1))
+
+    figures = bench.rounds("passthrough", {"without": lambda: pair(False), "with": lambda: pair(True)}, 7)
+    added = [w - o for w, o in zip(figures["with"], figures["without"])]
+    return result("ns", {"ours": added}, better_high=False, digits=1)
+
+
+NAMES = {f.__name__: f for f in (udp_pingpong, udp_pingpong_spin, udp_send, udp_sendmmsg, bystander, rss_idle,
+                                 passthrough)}
+
+# What the project set itself: field, least or most, value.
+TO_REACH = {
+    "udp_pingpong": (("vs_kernel", ">=", 3.5), ("vs_floor", ">=", 0.87)),
+    "udp_pingpong_spin": (("vs_kernel", ">=", 1.5),),
+    "udp_send": (("vs_kernel", ">=", 2.5),),
+    "udp_sendmmsg": (("vs_kernel", ">=", 4.0), ("vs_floor", ">=", 0.9)),
+    "bystander": (("vs_kernel", ">=", 0.8),),
+    "rss_idle": (("ours", "<=", 24.0),),
+    "passthrough": (("ours", "<=", 30.0),),
+}
+
+WHAT = {
+    "udp_pingpong": "half a round trip, 64 B, median; blocking kernel sockets",
+    "udp_pingpong_spin": "the same; kernel sockets that spin (`--nonblocked`)",
+    "udp_send": "64 B, one `sendto()` a message, received",
+    "udp_sendmmsg": "64 B, `sendmmsg()` of 32, received",
+    "bystander": "iperf3 of kernel programs beside an offloaded process",
+    "rss_idle": "resident memory added by the library, one idle socket",
+    "passthrough": "added to a `read()` + `write()` on a pipe",
+}
+
+
+def goals(name, row):
+    """[("vs_kernel >= 3.5", reached)]"""
+    return [(f"{field} {op} {value:g}",
+             row[field] is not None and (row[field] >= value if op == ">=" else row[field] <= value))
+            for field, op, value in TO_REACH.get(name, ())]
+
+
+def cell(value):
+    if value is None:
+        return "–"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:g}"
+
+
+def table(results):
+    """The table of README.md."""
+    lines = ["| name | what | unit | kernel | libvma.so | floor | vs kernel | vs floor |",
+             "| --- | --- | --- | ---: | ---: | ---: | ---: | ---: |"]
+    for name, row in results.items():
+        lines.append("| " + " | ".join([
+            name, WHAT.get(name, ""), row["unit"], *(cell(row[k]) for k in ("kernel", "ours", "floor")),
+            *("–" if row[k] is None else f"**{row[k]:.2f}**" for k in ("vs_kernel", "vs_floor"))]) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def plot(distribution, folder):
+    """latency.png and latency.svg: half a round trip over the percentile, both scales logarithmic."""
+    import matplotlib
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    labels = {("udp_pingpong", "kernel"): "kernel sockets, blocking",
+              ("udp_pingpong_spin", "kernel"): "kernel sockets, spinning",
+              ("udp_pingpong", "ours"): "libvma.so",
+              ("udp_pingpong", "floor"): "bare AF_XDP"}
+    curves = {k: v for k, v in labels.items() if k in distribution}
+    if ("udp_pingpong", "ours") not in curves:
+        return
+    figure, axes = pyplot.subplots(figsize=(7.5, 4.2))
+    for key, label in curves.items():
+        points = [(p, [d[p] for d in distribution[key] if p in d]) for p in PERCENTILES]
+        points = [(100 / (100 - p), statistics.median(us)) for p, us in points if us]
+        axes.plot(*zip(*points), marker="o", markersize=4, label=label)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xticks([100 / (100 - p) for p in PERCENTILES], [f"{p:g}" for p in PERCENTILES])
+    axes.minorticks_off()
+    axes.yaxis.set_major_locator(matplotlib.ticker.LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter(matplotlib.ticker.FormatStrFormatter("%g"))
+    axes.set_xlabel("percentile")
+    axes.set_ylabel("half a round trip, microseconds")
+    axes.set_title("sockperf ping-pong, 64-byte UDP messages over a veth pair")
+    axes.grid(True, which="major", alpha=0.3)
+    axes.legend()
+    figure.tight_layout()
+    figure.savefig(folder / "latency.png", dpi=150)
+    figure.savefig(folder / "latency.svg")
+
+
+def write_readme(results, folder):
+    """Between the two marks of README.md stands the table; the plot goes to docs/."""
+    readme = ROOT / "README.md"
+    text = re.sub(r"(<!-- bench: begin -->\n).*?(<!-- bench: end -->)",
+                  lambda m: m.group(1) + table(results) + m.group(2), readme.read_text(), flags=re.S)
+    readme.write_text(text)
+    if (folder / "latency.svg").exists():
+        shutil.copy(folder / "latency.svg", ROOT / "docs" / "latency.svg")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
+    parser.add_argument("--only", default="", help="names, separated by commas")
+    parser.add_argument("--out", type=pathlib.Path, help="where the results go: <build>/bench")
+    parser.add_argument("--budget", type=float, default=BUDGET, help="seconds for each name (%(default)g)")
+    parser.add_argument("--readme", action="store_true", help="update README.md and docs/latency.svg")
+    options = parser.parse_args()
+    names = [n for n in options.only.split(",") if n] or list(NAMES)
+    unknown = [n for n in names if n not in NAMES]
+    if unknown:
+        parser.error(f"unknown: {', '.join(unknown)}; there are {', '.join(NAMES)}")
+    build = options.build.resolve()
+    folder = options.out or build / "bench"
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "results.json"
+    results = json.loads(file.read_text()) if file.exists() else {}
+    # Ctrl-C and kill alike end in the finally below.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    missed, failed = [], []
+    with tempfile.TemporaryDirectory(prefix="vma-bench-") as tmp:
+        bench = Bench(build, pathlib.Path(tmp), options.budget)
+        try:
+            for name in names:
+                begun = time.monotonic()
+                try:
+                    row = results[name] = NAMES[name](bench)
+                except AssertionError as error:
+                    bench.progress("")
+                    print(f"{name}: not measured: {error}", file=sys.stderr)
+                    failed.append(name)
+                    bench.end_programs()
+                    continue
+                results = {n: results[n] for n in (*NAMES, *results) if n in results}
+                file.write_text(json.dumps(results, indent=2) + "\n")
+                bench.progress("")
+                verdict = ", ".join(f"{text}: {'reached' if ok else 'MISSED'}" for text, ok in goals(name, row))
+                print(f"{name:18} {row['unit']:13} kernel {cell(row['kernel']):>10}  ours {cell(row['ours']):>10}  "
+                      f"floor {cell(row['floor']):>10}  vs kernel {cell(row['vs_kernel']):>6}  "
+                      f"vs floor {cell(row['vs_floor']):>6}  [{verdict}] {time.monotonic() - begun:.0f} s", flush=True)
+                missed += [name for _, ok in goals(name, row) if not ok]
+        except KeyboardInterrupt:
+            print("\ninterrupted", file=sys.stderr)
+            return 130
+        finally:
+            bench.net.close()
+        (folder / "results.md").write_text(table(results))
+        plot(bench.distribution, folder)
+    if options.readme:
+        write_readme(results, folder)
+    print(f"\nwritten: {file}" + (f"; not reached: {', '.join(sorted(set(missed)))}" if missed else ""))
+    if failed:
+        print(f"not measured: {', '.join(failed)}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

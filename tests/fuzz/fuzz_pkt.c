@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The gate for received frames. Input: one byte of flags, one byte that says where the frame is cut into fragments, the
+ * frame. Whatever comes out must lie inside what went in.
+ */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/pkt.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* Each fragment in memory of its own, so that AddressSanitizer sees a step outside. */
+static void fill(struct buf *b, const uint8_t *from, size_t len)
+{
+	memset(b, 0, sizeof(*b));
+	b->data = malloc(len ? len : 1);
+	if (len)
+		memcpy(b->data, from, len);
+	b->len = b->total = (uint32_t)len;
+	b->refs = 1;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct buf b[2];
+	uint8_t *mem[2];
+	size_t first;
+
+	if (size < 2 || size > 65536)
+		return 0;
+	first = (size_t)data[1] * 8 < size - 2 ? (size_t)data[1] * 8 : size - 2;
+	if (data[1] == 255)
+		first = size - 2;
+	fill(&b[0], data + 2, first);
+	fill(&b[1], data + 2 + first, size - 2 - first);
+	mem[0] = b[0].data;
+	mem[1] = b[1].data;
+	if (b[1].len) {
+		b[0].frag = &b[1];
+		b[0].total += b[1].len;
+	}
+	b[0].flags = data[0] & (BUF_CSUM_OK | BUF_CSUM_PARTIAL_OK);
+	if (pkt_parse(&b[0]) == PKT_UDP) {
+		if (b[0].data < mem[0] || b[0].data + b[0].len > mem[0] + first)
+			abort();
+		if (b[0].frag && b[1].len > size - 2 - first)
+			abort();
+		if (b[0].total != b[0].len + (b[0].frag ? b[1].len : 0))
+			abort();
+		if (b[0].total > 65535)
+			abort();
+	}
+	free(mem[0]);
+	free(mem[1]);
+	return 0;
+}

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * What vma_stats maps: the bytes are patches of an otherwise good file (so that the fuzzer gets past the header), or,
+ * if the first byte is odd, the whole file. What snapshot_take() accepts is shown in every view and as deltas.
+ */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../../tools/vma_stats/fields.c"
+#include "../../tools/vma_stats/snapshot.c"
+#include "../../tools/vma_stats/view.c"
+#undef SCREEN_LINES
+#include "../../tools/vma_stats/view_full.c"
+#include "../../tools/vma_stats/view_json.c"
+
+#define SOCKETS 3
+#define FILE_BYTES (sizeof(struct vma_stats_header) + SOCKETS * sizeof(struct vma_stats_socket))
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* tools/vma_stats/options.c exits on mistakes; only this is needed of it. */
+bool options_fd(const struct options *o, int fd)
+{
+	(void)o;
+	return fd != 12345;
+}
+
+/* A file in which everything is in use. Exactly as long as it must be: one byte more is the sanitizer's to see. */
+static uint8_t *good_file(void)
+{
+	uint8_t *file = calloc(1, FILE_BYTES);
+	struct vma_stats_header *h = (struct vma_stats_header *)file;
+	struct vma_stats_socket *s;
+
+	if (!file)
+		abort();
+	s = (struct vma_stats_socket *)(file + sizeof(*h));
+	memset(file + 32, 1, FILE_BYTES - 32);
+	h->magic = VMA_STATS_MAGIC;
+	h->version = VMA_STATS_VERSION;
+	h->header_size = sizeof(*h);
+	h->socket_size = sizeof(*s);
+	h->max_sockets = SOCKETS;
+	h->pid = 1;
+	for (unsigned i = 0; i < SOCKETS; i++) {
+		s[i].num_groups = i;
+		s[i].family = i & 1 ? 2 : 10;
+	}
+	return file;
+}
+
+/* Patches: offset (2 bytes), length (1), that many bytes. */
+static void patch(uint8_t *file, const uint8_t *data, size_t size)
+{
+	while (size > 3) {
+		size_t at = (size_t)(data[0] | data[1] << 8) % FILE_BYTES, n = data[2];
+
+		data += 3;
+		size -= 3;
+		n = n < size ? n : size;
+		n = n < FILE_BYTES - at ? n : FILE_BYTES - at;
+		memcpy(file + at, data, n);
+		data += n;
+		size -= n;
+		if (!n)
+			return;
+	}
+}
+
+static void show(struct snapshot *s, FILE *f)
+{
+	struct options o = {.view = VIEW_BASIC};
+	struct snapshot later;
+	unsigned lines = 0;
+
+	for (int deltas = 0; deltas < 2; deltas++) {
+		o.deltas = deltas;
+		o.view = VIEW_BASIC;
+		view_table(f, s, &o, &lines);
+		o.view = VIEW_MEDIUM;
+		view_table(f, s, &o, &lines);
+		view_full(f, s, &o);
+		view_json(f, s, &o);
+	}
+	view_groups(f, s, &o);
+	view_netstat_heading(f);
+	view_netstat(f, s, &o);
+	if (snapshot_clone(&later, s))
+		return;
+	snapshot_delta(&later, s, 3);
+	view_json(f, &later, &o);
+	snapshot_free(&later);
+}
+
+/* What the views and the JSON rely on. */
+static void check(const struct snapshot *s)
+{
+	if (s->h.max_sockets > VMA_STATS_SOCKETS_MAX ||
+	    memchr(s->h.program, 0, sizeof(s->h.program)) == NULL)
+		abort();
+	for (unsigned i = 0; i < s->h.max_sockets; i++)
+		if (s->sockets[i].num_groups > VMA_STATS_GROUPS)
+			abort();
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	size_t bytes = FILE_BYTES;
+	struct snapshot s;
+	char why[WHY_LEN];
+	uint8_t *file;
+	FILE *f;
+
+	if (!size)
+		return 0;
+	if (data[0] & 1) {
+		bytes = size - 1;
+		file = malloc(bytes ? bytes : 1);
+		if (!file)
+			abort();
+		memcpy(file, data + 1, bytes);
+	} else {
+		file = good_file();
+		patch(file, data + 1, size - 1);
+	}
+	if (!snapshot_take(&s, file, bytes, why)) {
+		check(&s);
+		f = fopen("/dev/null", "w");
+		if (!f)
+			abort();
+		show(&s, f);
+		fclose(f);
+		snapshot_free(&s);
+	} else if (!why[0] || strchr(why, '\n')) {
+		abort();
+	}
+	free(file);
+	return 0;
+}

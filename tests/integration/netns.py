@@ -1,0 +1,329 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Network namespaces and programs in them: the part that the tests and the benchmarks share.
+
+What cannot be done, and what does not happen in time, is an AssertionError that says what was seen.
+"""
+
+import contextlib
+import ctypes
+import itertools
+import os
+import pathlib
+import re
+import shlex
+import signal
+import socket
+import subprocess
+import threading
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PYTHON = "/usr/bin/python3"
+CLONE_NEWNET = 0x40000000
+_numbers = itertools.count()
+
+
+def wait_for(fact, timeout=5.0, what=None, every=0.01):
+    """Returns fact() as soon as it is true; AssertionError when it is not within timeout seconds."""
+    end = time.monotonic() + timeout
+    while True:
+        value = fact()
+        if value:
+            return value
+        if time.monotonic() > end:
+            raise AssertionError(f"not within {timeout} s: {what or fact}")
+        time.sleep(every)
+
+
+class Library:
+    """What is preloaded, and what a sanitizer has said about it."""
+
+    def __init__(self, build, sanitize):
+        self.build = pathlib.Path(build)
+        self.path = self.build / "libvma.so"
+        self.sanitize = sanitize
+        self.helpers = self.build / "tests" / "integration"
+        self.vma_stats = self.build / "vma_stats"
+        self.reports = self.build / "reports"
+        self.before = []
+        if sanitize:
+            self.before = [self._runtime("libasan.so"), self._runtime("libubsan.so")]
+            self.reports.mkdir(exist_ok=True)
+            for old in self.reports.iterdir():
+                old.unlink()
+
+    @staticmethod
+    def _runtime(name):
+        out = subprocess.run(["gcc", f"-print-file-name={name}"], capture_output=True, text=True, check=True)
+        return os.path.realpath(out.stdout.strip())
+
+    def environment(self):
+        env = {"LD_PRELOAD": " ".join([*self.before, str(self.path)])}
+        if self.sanitize:
+            # Leaks are the programs' own as a rule; the unit tests look for the library's.
+            log = self.reports / "report"
+            env["ASAN_OPTIONS"] = f"detect_leaks=0:log_path={log}:log_exe_name=1:handle_segv=1"
+            env["UBSAN_OPTIONS"] = f"print_stacktrace=1:log_path={log}:log_exe_name=1"
+        return env
+
+    def take_reports(self, processes):
+        """What the sanitizers said, each text once: ASan to its file, UBSan (its log_path fails here) to stderr."""
+        if not self.sanitize:
+            return []
+        texts = [f"{p}:\n{p.text}" for p in processes if re.search(r"runtime error: |SUMMARY: \w+Sanitizer", p.text)]
+        for report in sorted(self.reports.iterdir()):
+            texts.append(f"{report.name}:\n{report.read_text(errors='replace')}")
+            report.unlink()
+        return texts
+
+
+class Process:
+    """A program in a namespace. Its output goes to a file, so that it never blocks on a pipe."""
+
+    def __init__(self, host, argv, env, output, **options):
+        self.argv = argv
+        self.output = output
+        with open(output, "wb") as out:
+            self.popen = subprocess.Popen(
+                host.argv(argv), env=env, stdout=out, stderr=subprocess.STDOUT,
+                stdin=options.pop("stdin", subprocess.DEVNULL), start_new_session=True, **options)
+        self.pid = self.popen.pid  # ip netns exec becomes the program
+
+    def __repr__(self):
+        return f"<{shlex.join(self.argv)}: pid {self.pid}, exit {self.popen.poll()}>"
+
+    @property
+    def text(self):
+        return self.output.read_text(errors="replace")
+
+    def alive(self):
+        return self.popen.poll() is None
+
+    def wait_text(self, pattern, timeout=10.0):
+        """Returns the match of the regular expression in what it has printed; fails when it ends without it."""
+        def look():
+            ended = not self.alive()
+            found = re.search(pattern, self.text, re.M)
+            if not found and ended:
+                raise AssertionError(f"{self} ended without {pattern!r}:\n{self.text}")
+            return found
+        return wait_for(look, timeout, f"{pattern!r} from {self}; it printed:\n{self.text}")
+
+    def kill(self, number):
+        self.popen.send_signal(number)
+
+    def wait(self, timeout=20.0):
+        """Waits for its end; returns the exit status (negative: the signal)."""
+        try:
+            return self.popen.wait(timeout)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"{self} did not end within {timeout} s:\n{self.text}")
+
+    def stop(self, number=signal.SIGTERM, timeout=10.0):
+        """Ends it with the signal, for good after timeout; returns the exit status."""
+        if self.alive():
+            self.kill(number)
+            try:
+                self.popen.wait(timeout)
+            except subprocess.TimeoutExpired:
+                self.popen.kill()
+        return self.popen.wait()
+
+
+class Host:
+    """One of the two namespaces."""
+
+    def __init__(self, net, name, dev, ip4, ip6):
+        self.net = net
+        self.name = name
+        self.dev = dev
+        self.ip4 = ip4
+        self.ip6 = ip6
+        self.processes = []
+
+    def ip(self, family):
+        """The address of the family: 4 or 6, or socket.AF_INET or AF_INET6."""
+        return self.ip6 if family in (6, socket.AF_INET6) else self.ip4
+
+    def argv(self, argv):
+        return ["ip", "netns", "exec", self.name, *[str(a) for a in argv]]
+
+    def _environment(self, preload, env):
+        full = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD" and not k.startswith("VMA_")}
+        if preload:
+            full.update(self.net.library.environment())
+            full["VMA_STATS_SHMEM_DIR"] = str(self.net.tmp)
+        full.update({k: str(v) for k, v in (env or {}).items()})
+        return full
+
+    def popen(self, cmd, preload=False, env=None, cpu=None, **options):
+        """Starts a program (list or one shell-quoted line) and returns a Process; it is ended after the test."""
+        argv = shlex.split(cmd) if isinstance(cmd, str) else [str(a) for a in cmd]
+        full = self._environment(preload, env)
+        if "LD_PRELOAD" in full:
+            # ip and taskset, which come before the program, run without it.
+            argv = ["env", f"LD_PRELOAD={full.pop('LD_PRELOAD')}", *argv]
+        if cpu is not None:
+            argv = ["taskset", "-c", str(cpu % os.cpu_count()), *argv]
+        output = self.net.tmp / f"out-{next(_numbers)}"
+        process = Process(self, argv, full, output, **options)
+        self.processes.append(process)
+        return process
+
+    def run(self, cmd, preload=False, env=None, cpu=None, timeout=30.0, check=True, stdin=None):
+        """Runs a program to its end; returns the Process. Fails the test when check and it did not exit with 0."""
+        process = self.popen(cmd, preload, env, cpu, stdin=stdin or subprocess.DEVNULL)
+        status = process.wait(timeout)
+        if check and status != 0:
+            raise AssertionError(f"{process} exited with {status}:\n{process.text}")
+        return process
+
+    def python(self, source, preload=False, args=(), **options):
+        """Starts Python with the source text; a Process. Print with flush=True to be waited for."""
+        return self.popen([PYTHON, "-u", "-c", source, *args], preload, **options)
+
+    @contextlib.contextmanager
+    def entered(self):
+        """The calling thread is in the namespace meanwhile: sockets that it makes stay there."""
+        libc = ctypes.CDLL(None, use_errno=True)
+
+        def enter(fd):
+            if libc.setns(fd, CLONE_NEWNET) != 0:
+                raise OSError(ctypes.get_errno(), f"setns to {self.name}")
+
+        task = f"/proc/self/task/{threading.get_native_id()}/ns/net"
+        with open(task, "rb") as here, open(f"/run/netns/{self.name}", "rb") as there:
+            enter(there.fileno())
+            try:
+                yield
+            finally:
+                enter(here.fileno())
+
+    def socket(self, family=socket.AF_INET, kind=socket.SOCK_DGRAM, proto=0, timeout=5.0):
+        """A kernel socket of the test process, in the namespace: the peer that is known to be right."""
+        with self.entered():
+            s = socket.socket(family, kind, proto)
+        s.settimeout(timeout)
+        return s
+
+    def _snmp(self):
+        """{"UdpInDatagrams": n, "Udp6InDatagrams": n, "IpReasmOKs": n, ...}, read in the namespace."""
+        with self.entered():
+            v4 = pathlib.Path("/proc/thread-self/net/snmp").read_text()
+            v6 = pathlib.Path("/proc/thread-self/net/snmp6").read_text()
+        counters = {}
+        lines = v4.splitlines()
+        for names, values in zip(lines[::2], lines[1::2]):
+            group = names.split(":")[0]
+            counters.update(zip((group + n for n in names.split()[1:]), map(int, values.split()[1:])))
+        counters.update((line.split()[0], int(line.split()[1])) for line in v6.splitlines())
+        return counters
+
+    def counters(self):
+        """The kernel's own IP, UDP, TCP and ICMP counters of the namespace (both families)."""
+        return self._snmp()
+
+    @contextlib.contextmanager
+    def bypassed(self, at_most=0):
+        """Proves that no more than at_most UDP datagrams, of either family, passed the kernel's UDP meanwhile."""
+        names = ("UdpInDatagrams", "UdpOutDatagrams", "Udp6InDatagrams", "Udp6OutDatagrams", "UdpNoPorts",
+                 "Udp6NoPorts", "UdpInErrors", "Udp6InErrors")
+        before = self.counters()
+        yield
+        after = self.counters()
+        seen = {n: after[n] - before[n] for n in names if after[n] != before[n]}
+        assert sum(seen.values()) <= at_most, f"{self.name}: passed the kernel's UDP stack: {seen}"
+
+    def interface_packets(self):
+        """(received, sent) by the interface."""
+        base = self.run(["cat", "/proc/net/dev"]).text
+        words = re.search(rf"^\s*{self.dev}:(.*)$", base, re.M).group(1).split()
+        return int(words[1]), int(words[9])
+
+    def bound(self, port, proto="udp"):
+        flags = "-Hlun" if proto == "udp" else "-Hltn"
+        return bool(self.run(["ss", flags, f"sport = :{port}"]).text.strip())
+
+    def wait_bound(self, port, proto="udp", timeout=10.0):
+        """Until some socket is bound (UDP) or listens (TCP) on the port; the shadow socket tells so for ours."""
+        wait_for(lambda: self.bound(port, proto), timeout, f"{proto} port {port} bound in {self.name}", 0.05)
+
+    def stats(self, process, *options):
+        """What vma_stats says about the process: with no options, its text of view 3."""
+        args = options or ("-v", "3", "-c", "1")
+        return self.run([self.net.library.vma_stats, "-p", process.pid, "-k", f"{self.net.tmp}/", *args]).text
+
+    def close(self):
+        for process in self.processes:
+            process.stop(signal.SIGTERM, 2.0)
+
+
+class Net:
+    """The pair of namespaces; close() ends everything in them and removes them."""
+
+    def __init__(self, library, tmp, mtu=1500, queues=1):
+        self.library = library
+        self.tmp = tmp
+        self.mtu = mtu
+        self.queues = queues
+        stem = f"vma-it-{os.getpid()}-{next(_numbers)}"
+        self.a = Host(self, stem + "a", "veth-a", "10.77.0.1", "fd77::1")
+        self.b = Host(self, stem + "b", "veth-b", "10.77.0.2", "fd77::2")
+        try:
+            self._make()
+        except BaseException:
+            self.close()
+            raise
+
+    def _make(self):
+        a, b = self.a, self.b
+        ip("netns", "add", a.name)
+        ip("netns", "add", b.name)
+        pair = ["mtu", self.mtu, "numrxqueues", self.queues, "numtxqueues", self.queues]
+        ip("-n", a.name, "link", "add", a.dev, *pair, "type", "veth",
+           "peer", "name", b.dev, *pair, "netns", b.name)
+        for host in (a, b):
+            ip("-n", host.name, "addr", "add", f"{host.ip4}/24", "dev", host.dev)
+            ip("-n", host.name, "addr", "add", f"{host.ip6}/64", "dev", host.dev, "nodad")
+            ip("-n", host.name, "link", "set", "lo", "up")
+            ip("-n", host.name, "link", "set", host.dev, "up")
+        for host in (a, b):
+            wait_for(lambda h=host: "LOWER_UP" in ip("-n", h.name, "link", "show", h.dev), what="the veth pair up")
+
+    def neighbours(self):
+        """Both know the other's MAC for good: no datagram goes to the kernel for want of it."""
+        for host, peer in ((self.a, self.b), (self.b, self.a)):
+            mac = ip("-n", peer.name, "-br", "link", "show", peer.dev).split()[2]
+            for address in (peer.ip4, peer.ip6):
+                ip("-n", host.name, "neigh", "replace", address, "lladdr", mac, "dev", host.dev, "nud", "permanent")
+
+    def close(self):
+        for host in (self.a, self.b):
+            host.close()
+            remove_namespace(host.name)
+
+
+def remove_namespace(name):
+    """Ends what runs in it and removes it; nothing when there is none of that name."""
+    if not os.path.exists(f"/run/netns/{name}"):
+        return
+    for pid in ip("netns", "pids", name).split():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(pid), signal.SIGKILL)
+    ip("netns", "delete", name)
+
+
+def remove_stale():
+    """Namespaces of a run that was killed with SIGKILL: their names carry the pid of a process that is gone."""
+    for line in ip("netns", "list").splitlines():
+        found = re.match(r"vma-it-(\d+)-\d+[ab]\b", line)
+        if found and not os.path.exists(f"/proc/{found.group(1)}"):
+            remove_namespace(found.group(0))
+
+
+def ip(*args):
+    """iproute2; its output, or the test's end with what it said."""
+    done = subprocess.run(["ip", *[str(a) for a in args]], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise AssertionError(f"ip {' '.join(map(str, args))}: {done.stderr.strip()}")
+    return done.stdout

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""What a stranger does first: the demo, README's examples, make install, and all that without root."""
+
+import os
+import re
+import signal
+import subprocess
+
+import pytest
+
+from netns import ROOT, ip, wait_for
+
+NOBODY = 65534
+
+
+def namespaces(prefix):
+    return [line.split()[0] for line in ip("netns", "list").splitlines() if line.startswith(prefix)]
+
+
+def demo(library, **options):
+    env = {**os.environ, "DEMO_SECONDS": "1"}
+    return subprocess.Popen([ROOT / "scripts" / "demo.sh", library.build], env=env, text=True, stdout=subprocess.PIPE,
+                            stderr=subprocess.STDOUT, start_new_session=True, **options)
+
+
+@pytest.mark.no_sanitize
+def test_the_demo_shows_both_sides_and_leaves_nothing(library):
+    process = demo(library)
+    text, _ = process.communicate(timeout=60)
+    assert process.returncode == 0, text
+    for row in ("median", "99th percentile", "messages received per second"):
+        assert re.search(rf"{row}.* +[\d.]+ +[\d.]+ +[\d.]+x$", text, re.M), text
+    # The library's side did not go through the kernel, the other did.
+    kernel, ours = map(int, re.search(r"UDP stack +(\d+)% +(\d+)%", text).groups())
+    assert kernel >= 99 and ours == 0, text
+    assert "vma_stats of the running server" in text
+    assert not namespaces(f"vma-demo-{process.pid}-")
+
+
+@pytest.mark.no_sanitize
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "term"])
+def test_an_interrupted_demo_leaves_nothing(library, number):
+    process = demo(library)
+    mine = f"vma-demo-{process.pid}-"
+    wait_for(lambda: len(namespaces(mine)) == 2, what="the demo's namespaces")
+    wait_for(lambda: ip("netns", "pids", mine + "a"), what="the demo's server")
+    os.killpg(process.pid, number)
+    process.communicate(timeout=20)
+    assert process.returncode == 128 + number
+    assert not namespaces(mine)
+
+
+@pytest.mark.no_sanitize
+def test_two_demos_at_once_do_not_collide(library):
+    both = [demo(library), demo(library)]
+    texts = [p.communicate(timeout=90)[0] for p in both]
+    assert [p.returncode for p in both] == [0, 0], "\n".join(texts)
+
+
+@pytest.mark.no_sanitize
+@pytest.mark.parametrize("goal", ["demo", "test", "bench"])
+def test_without_root_one_line_says_so(goal):
+    done = subprocess.run(["make", "-C", ROOT, "--no-print-directory", goal], user=NOBODY, group=NOBODY, extra_groups=[],
+                          capture_output=True, text=True, env={"PATH": os.environ["PATH"]})
+    lines = (done.stdout + done.stderr).strip().splitlines()
+    assert done.returncode != 0
+    assert len(lines) == 1 and "needs root" in lines[0], lines
+
+
+@pytest.mark.no_sanitize
+@pytest.mark.parametrize("script", ["demo.sh", "test.sh"])
+def test_the_scripts_without_root(script):
+    done = subprocess.run([ROOT / "scripts" / script], user=NOBODY, group=NOBODY, extra_groups=[], capture_output=True,
+                          text=True)
+    lines = (done.stdout + done.stderr).strip().splitlines()
+    assert done.returncode == 1
+    assert len(lines) == 1 and "needs root" in lines[0], lines
+
+
+def readme_examples():
+    text = (ROOT / "README.md").read_text()
+    lines = [line for block in re.findall(r"```sh\n(.*?)```", text, re.S) for line in block.splitlines()]
+    server, client = (re.sub(r"^LD_PRELOAD=build/libvma.so ", "", line) for line in lines
+                      if line.startswith("LD_PRELOAD=build/libvma.so "))
+    stats = next(line.split("#")[0].split()[1:] for line in lines if line.startswith("build/vma_stats "))
+    return server, client, stats
+
+
+def test_readmes_examples_run(net):
+    server, client, stats = readme_examples()
+    net.neighbours()
+    serving = net.a.popen(server, preload=True)
+    net.a.wait_bound(11111)
+    with net.a.bypassed(), net.b.bypassed():
+        text = net.b.run(client, preload=True).text
+    assert re.search(r"percentile 50\.000 = +[\d.]+", text), text
+    shown = net.a.run([net.library.vma_stats, "-k", f"{net.tmp}/", *stats]).text
+    assert f"pid: {serving.pid}" in shown and re.search(r"Rx: +\d+", shown), shown
+
+
+@pytest.mark.no_sanitize
+def test_install_puts_the_files_where_they_belong(library, tmp_path):
+    if library.build != ROOT / "build":
+        pytest.fail("make install takes what is in build/")
+    subprocess.run(["make", "-C", ROOT, "-s", "install", f"DESTDIR={tmp_path}", "PREFIX=/usr"], check=True,
+                   env={k: v for k, v in os.environ.items() if not k.startswith("MAKE") and k != "MFLAGS"})
+    for file in ("usr/lib/libvma.so", "usr/bin/vma_stats", "usr/share/man/man7/libvma.7",
+                 "usr/share/man/man5/libvma.conf.5", "usr/share/man/man8/vma_stats.8", "etc/libvma.conf"):
+        assert (tmp_path / file).stat().st_size > 0

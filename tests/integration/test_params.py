@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""What a user sees of the parameters and rules: the banner of a preloaded program, warnings, libvma.conf, the man
+pages; and that the table says the truth about which parameters are read. The details are in tests/unit."""
+
+import os
+import re
+import subprocess
+
+import pytest
+
+from netns import ROOT
+
+DASHES = "-" * 75
+SOCKET = "import socket; socket.socket(socket.AF_INET, socket.SOCK_DGRAM)"
+
+
+def table():
+    """{field: (variable, not read yet)} as parameters.def has it."""
+    text = (ROOT / "lib/runtime/parameters.def").read_text()
+    rows = re.findall(r'^PARAM_\w+\((\w+), "(\w+)",(.*?)"\)$', text, re.M | re.S)
+    return {field: (variable, "NOT_YET" in rest) for field, variable, rest in rows}
+
+
+def log_of(net, code=SOCKET, **env):
+    return net.a.run(["/usr/bin/python3", "-c", code], preload=True, env=env).text
+
+
+def test_banner_has_the_form_of_the_original(unet):
+    log = log_of(unet, VMA_RX_POLL="7", VMA_STATS_SHMEM_DIR="/tmp/")
+    print(log)
+    lines = log.splitlines()
+    first = lines.index(f" VMA INFO: {DASHES}")
+    expected = [
+        DASHES,
+        r"VMA_VERSION: \d+\.\d+\.\d+-\d+ Release built on \w{3} [ \d]\d \d{4} \d\d:\d\d:\d\d",
+        r"Cmd Line: /usr/bin/python3 -c .*",
+        r"Current Time: \w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4}",
+        r"Pid: +\d+",
+        r"Architecture: \w+",
+        r"Node: .+",
+        DASHES,
+        r"Log Level                      INFO                       \[VMA_TRACELEVEL\]",
+        r"Rx Poll Loops                  7                          \[VMA_RX_POLL\]",
+        DASHES,
+    ]
+    lines = [line for line in lines[first:] if "VMA INFO: Git: " not in line]
+    for line, pattern in zip(lines, expected):
+        assert re.fullmatch(" VMA INFO: " + pattern, line), f"{line!r} is not {pattern!r}"
+
+
+def test_nothing_is_said_before_the_first_socket(unet):
+    assert log_of(unet, "print('no socket')") == "no socket\n"
+
+
+def test_warnings_at_start(unet):
+    log = log_of(unet, VMA_RX_POLL="many", VMA_STATS_FD_NUM="2000", VMA_THREADMODE="0", VMA_CONFIG_FILE="/nowhere")
+    assert ' VMA WARNING: VMA_RX_POLL="many" is not a number; 100000 is used\n' in log
+    assert " VMA WARNING: VMA_STATS_FD_NUM=2000 is outside its range (0 to 1024); 1024 is used\n" in log
+    assert "VMA_THREADMODE is not a parameter of this library; the nearest is VMA_THREAD_MODE\n" in log
+    assert " VMA WARNING: VMA_CONFIG_FILE: cannot read /nowhere: No such file or directory" in log
+    assert log_of(unet, VMA_RX_POLL="many", VMA_TRACELEVEL="none") == ""
+
+
+@pytest.mark.parametrize("spec", ["latency", "ultra-latency", "multi_ring_latency", "7750", "29west", "mcd-irq"])
+def test_profiles_start_without_a_warning_about_themselves(unet, spec):
+    log = log_of(unet, VMA_SPEC=spec)
+    assert not re.search(r"WARNING: .*VMA_[A-Z_]+=", log), log
+
+
+def test_log_file_with_the_pid(unet, tmp_path):
+    code = "import os, socket; socket.socket(socket.AF_INET, socket.SOCK_DGRAM); print(os.getpid())"
+    out = log_of(unet, code, VMA_LOG_FILE=f"{tmp_path}/log.%d")
+    assert "VMA INFO" not in out
+    text = (tmp_path / f"log.{out.strip()}").read_text()
+    assert text.startswith(f" VMA INFO: {DASHES}\n") and "\033" not in text
+
+
+def test_conf_file_errors_name_file_and_line(unet, tmp_path):
+    conf = tmp_path / "my.conf"
+    conf.write_text("# mine\nuse os tcp_server *:80\nuse os udp_conect *:53\n")
+    log = log_of(unet, VMA_CONFIG_FILE=str(conf))
+    assert f' VMA WARNING: {conf}:3: "udp_conect" is not a role' in log
+    assert log.count("my.conf:") == 1
+
+
+def test_the_table_says_the_truth_about_what_is_read():
+    """NOT_YET exactly where no source outside the table's own files names the field."""
+    own = {"params.c", "params.h", "params_table.c", "params_table.h", "spec.c", "banner.c"}
+    # Read by params.c itself: the log's, the profile's, and the one that only sets two others.
+    read = {"tracelevel", "log_details", "log_colors", "log_file", "spec", "select_poll_os_force"}
+    for source in (ROOT / "lib").rglob("*.[ch]"):
+        if source.name not in own:
+            read.update(re.findall(r"\bparams\.(\w+)", source.read_text()))
+    rows = table()
+    assert len(rows) > 90
+    pretending = [v for f, (v, not_yet) in rows.items() if not not_yet and f not in read]
+    too_modest = [v for f, (v, not_yet) in rows.items() if not_yet and f in read]
+    assert not pretending, f"READ in parameters.def, but nothing reads {pretending}"
+    assert not too_modest, f"NOT_YET in parameters.def, but something reads {too_modest}"
+
+
+@pytest.mark.parametrize("page", ["libvma.7", "libvma.conf.5"])
+def test_man_pages_are_clean_and_complete(library, page):
+    path = library.build / page if page == "libvma.7" else ROOT / "docs" / page
+    text = path.read_text()
+    # groff's man macros are the test; without groff (it is no build dependency) the text alone is looked at.
+    if any(os.access(f"{d}/groff", os.X_OK) for d in os.environ["PATH"].split(":")):
+        done = subprocess.run(["groff", "-man", "-Tascii", "-ww", "-z", path], capture_output=True, text=True)
+        assert (done.returncode, done.stderr) == (0, "")
+    if page == "libvma.7":
+        for variable, not_yet in table().values():
+            entry = text.split(f"\n.TP\n.B {variable}\n")[1].split("\n.TP\n")[0]
+            assert ("nothing reads it yet" in entry) == not_yet, variable
+            assert "Default: " in entry

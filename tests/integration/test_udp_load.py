@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""UDP under load: many threads, many sockets, many signals, full rate, and death in the middle of it."""
+
+import struct
+import time
+
+import pytest
+
+from differential import FAMILIES, PEER_PORT, App
+from netns import wait_for
+
+families = pytest.mark.parametrize("family", FAMILIES)
+TO = f"(PEER, {PEER_PORT})"
+
+
+def test_a_flood_of_signals_harms_nothing(unet):
+    """Handlers that send and receive on the socket, a thousand times a second, in the middle of everything."""
+    with App(unet.a, True, "4") as app:
+        peer = app.peer_socket()
+        app.do("s = udp(7000)")
+        app.do(f"""
+seen = [0]
+def handler(n, f):
+    seen[0] += 1
+    try:
+        s.sendto(b'signal', {TO})
+        s.recv(100, socket.MSG_DONTWAIT | socket.MSG_PEEK)
+    except BlockingIOError: pass
+signal.signal(signal.SIGALRM, handler)
+signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+""")
+        peer.settimeout(0)
+        app.start("(lambda: [s.recv(100) for _ in range(3000)])()")
+        end = time.monotonic() + 15
+        sent = 0
+        while sent < 3000 and time.monotonic() < end:
+            peer.sendto(b"%d" % sent, app.at(7000))
+            sent += 1
+            try:
+                while True:
+                    peer.recv(100)
+            except BlockingIOError:
+                pass
+            if sent % 50 == 0:
+                time.sleep(0.003)
+        assert app.answer() == [b"%d" % i for i in range(3000)]
+        app.do("signal.setitimer(signal.ITIMER_REAL, 0)")
+        assert app.do("seen[0]") > 20
+        peer.close()
+
+
+@pytest.mark.parametrize("sockets", [1, 8])
+@families
+def test_eight_threads(unet, family, sockets):
+    """Eight threads echo on one socket or on eight; every datagram comes back once and whole."""
+    with App(unet.a, True, family) as app:
+        peer = app.peer_socket()
+        app.do(f"""
+socks = [udp(7000 + i) for i in range({sockets})]
+stop = False
+errors = []
+counts = [0] * 8
+def echo(i):
+    s = socks[i % {sockets}]
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, tv(0.2))
+    while not stop:
+        try: data, address = s.recvfrom(2000)
+        except BlockingIOError: continue
+        n, size = struct.unpack('II', data[:8])
+        if len(data) != size or data[8:] != bytes([n & 255]) * (size - 8): errors.append((n, size, len(data)))
+        counts[i] += 1
+        s.sendto(data, address)
+threads = [threading.Thread(target=echo, args=(i,)) for i in range(8)]
+for t in threads: t.start()
+""")
+        total, window, back = 4000, 64, set()
+        sent = 0
+        end = time.monotonic() + 20
+        while len(back) < total:
+            assert time.monotonic() < end, f"{len(back)} of {sent} came back"
+            while sent < total and sent - len(back) < window:
+                size = 8 + sent * 37 % 1400
+                peer.sendto(struct.pack("II", sent, size) + bytes([sent & 255]) * (size - 8),
+                            app.at(7000 + sent % sockets))
+                sent += 1
+            data = peer.recv(2000)
+            n, size = struct.unpack("II", data[:8])
+            assert len(data) == size and data[8:] == bytes([n & 255]) * (size - 8), f"datagram {n} is damaged"
+            assert n not in back, f"datagram {n} came twice"
+            back.add(n)
+        app.do("stop = True\nfor t in threads: t.join()")
+        assert app.do("errors") == []
+        assert app.do("sum(counts)") == total
+        peer.close()
+
+
+def test_many_sockets_with_full_queues(unet):
+    """500 sockets that nobody reads hold what they may; the ring has room for the one that is read."""
+    with App(unet.a, True, "4") as app:
+        peer = app.peer_socket()
+        app.do("r = [udp(10000 + i) for i in range(500)]; s = udp(7000)", timeout=60)
+        app.do("s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, tv(0.2))")
+
+        def live(text):
+            # The device's queue may overflow while nobody reads (the kernel's would not); it must not stay full.
+            for _ in range(5):
+                peer.sendto(text, app.at(7000))
+                if app.ask("s.recv(20)") == text:
+                    return
+            raise AssertionError(f"{text}: the ring is starved")
+
+        for i in range(500):
+            for k in range(40):
+                peer.sendto(struct.pack("II", i, k) + bytes(1200), app.at(10000 + i))
+            if i % 10 == 0:
+                live(b"live %d" % i)
+        for i in range(100):
+            live(b"%d" % i)
+        app.do("""
+counts = []; bad = []
+for i, x in enumerate(r):
+    n = 0
+    try:
+        while True:
+            d = x.recv(2000, socket.MSG_DONTWAIT)
+            if struct.unpack('II', d[:8])[0] != i or len(d) != 1208: bad.append((i, n))
+            n += 1
+    except BlockingIOError: pass
+    counts.append(n)
+""", timeout=60)
+        assert app.do("bad") == []
+        assert app.do("min(counts)") >= 1, "each socket has got something"
+        app.do("for x in r: x.close()", timeout=30)
+        live(b"end")
+        peer.close()
+
+
+@families
+def test_killed_at_full_rate_leaves_the_port_to_the_kernel(unet, family):
+    """kill -9 of a loaded server: a kernel program on its port works right after, and a new one is offloaded again."""
+    app = App(unet.a, True, family)
+    app.do("s = udp(7000, ANY)")
+    peer = app.peer_socket()
+    blaster = unet.b.python(f"""
+import socket
+s = socket.socket(socket.{'AF_INET6' if family == '6' else 'AF_INET'}, socket.SOCK_DGRAM)
+while True:
+    try: s.sendto(b'flood', {app.at(7000)!r})
+    except OSError: pass
+""")
+    app.start("(lambda: [s.recv(10) for _ in iter(int, 1)])()")
+    wait_for(lambda: unet.a.interface_packets()[0] > 2000, 5, "load")
+    app.popen.kill()
+    app.popen.wait()
+    app.popen.stdin.close()
+    app.popen.stdout.close()
+    with App(unet.a, False, family) as kernel:
+        kernel.do("s = udp(7000, ANY)")
+        kernel.do("s.settimeout(2)")
+        assert kernel.do("s.recv(10)") == b"flood"
+        blaster.stop()
+        kernel.do("s.close(); s = udp(7000, ANY); s.settimeout(2)")
+        peer.sendto(b"mine", kernel.at(7000))
+        end = time.monotonic() + 2
+        while kernel.do("s.recv(10)") != b"mine":
+            assert time.monotonic() < end
+        assert kernel.do(f"s.sendto(b'answer', {TO})") == 6
+        assert peer.recv(10) == b"answer"
+    with App(unet.a, True, family) as again:
+        again.do("s = udp(7000, ANY)")
+        peer.sendto(b"x", again.at(7000))
+        assert again.do("s.recv(10)") == b"x"
+        again.do(f"s.sendto(b'answer', {TO})")
+        peer.recv(10)
+        with unet.a.bypassed():
+            peer.sendto(b"x", again.at(7000))
+            assert again.do("s.recv(10)") == b"x"
+    peer.close()
+
+
+@families
+def test_full_rate_in_all_sizes(unet, family):
+    """Single datagrams, fragments and trains at full rate for two seconds: losses are allowed, damage and doubles are not."""
+    with App(unet.a, True, family) as app:
+        app.do("s = udp(7000); s.setsockopt(socket.SOL_SOCKET, 33, 8 << 20); s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, tv(0.5))")
+        sender = unet.b.python(f"""
+import socket, struct, time, random
+s = socket.socket(socket.{'AF_INET6' if family == '6' else 'AF_INET'}, socket.SOCK_DGRAM)
+to = {app.at(7000)!r}
+r = random.Random(1)
+def make(n, size): return struct.pack("II", n, size) + bytes([n & 255]) * (size - 8)
+n, end = 0, time.monotonic() + 2
+while time.monotonic() < end:
+    size = r.choice([8, 9, 60, 200, 700, 1400, 1452, 1452, 3000, 20000])
+    try:
+        if r.random() < 0.2 and size <= 1452:
+            k = r.randrange(2, 9)
+            s.setsockopt(17, 103, size)
+            s.sendto(b"".join(make(n + i, size) for i in range(k)), to)
+            s.setsockopt(17, 103, 0)
+            n += k
+        else:
+            s.sendto(make(n, size), to)
+            n += 1
+    except OSError: pass
+""")
+        app.do("""
+seen = set(); bad = []; total = 0
+def take():
+    global total
+    try:
+        while True:
+            d = s.recv(65535)
+            n, size = struct.unpack('II', d[:8])
+            if len(d) != size or d[8:] != bytes([n & 255]) * (size - 8): bad.append((n, size, len(d)))
+            if n in seen: bad.append((n, 'twice'))
+            seen.add(n); total += 1
+    except BlockingIOError: pass
+while total == 0: take()
+""", timeout=20)
+        assert sender.wait() == 0, sender.text
+        assert app.do("bad[:5]") == []
+        assert app.do("total") > 2000
+        assert app.do("len({n for n in seen if n}) > 0")

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Datagrams of every size in both directions, segmentation offload in both directions, three MTUs."""
+
+import pytest
+
+from differential import FAMILIES, PEER_PORT, App, differential
+
+families = pytest.mark.parametrize("family", FAMILIES)
+SIZES = [0, 1, 2, 17, 18, 22, 64, 511, 1252, 1253, 1424, 1452, 1453, 1472, 1473, 2000, 4096, 8952, 8973, 9000, 16384, 65487, 65507]
+
+
+def every_size(app, peer):
+    app("s = udp(7000)")
+    app("s.setsockopt(socket.SOL_SOCKET, 33, 8 << 20)")
+    app.do("def data(n): return (bytes(range(251)) * (n // 251 + 1))[:n]")
+    for n in SIZES:
+        payload = (bytes(range(251)) * (n // 251 + 1))[:n]
+        app(f"s.sendto(data({n}), (PEER, {PEER_PORT}))")
+        app.note(f"{n} bytes out", peer.recv(70000) == payload)
+        try:
+            peer.sendto(payload, app.at(7000))
+            app(f"s.recv(70000) == data({n})")
+        except OSError as e:
+            app.note(f"{n} bytes in", e.errno)
+    app(f"s.sendto(data(65508), (PEER, {PEER_PORT}))")
+
+
+@families
+def test_sizes(unet, family):
+    differential(unet, family, every_size)
+
+
+@pytest.mark.parametrize("mtu", [1280, 9000])
+@families
+def test_sizes_with_mtu(make_net, family, mtu):
+    differential(make_net(mtu=mtu), family, every_size)
+
+
+@families
+def test_path_mtu_discovery_modes(unet, family):
+    """IP_MTU_DISCOVER's values decide between fragments and EMSGSIZE."""
+    def steps(app, peer):
+        for mode in (0, 1, 2, 3, 4, 5):
+            app("s = udp(7000)")
+            for level, option in ((0, 10), (41, 23)):
+                app(f"s.setsockopt({level}, {option}, {mode})")
+            for n in (1400, 1473, 3000):
+                sent = app(f"s.sendto(b'x' * {n}, (PEER, {PEER_PORT}))")
+                if sent == n:
+                    app.note("peer got", len(peer.recv(70000)))
+            app("s.close()")
+    differential(unet, family, steps)
+
+
+@families
+def test_segmented_sending(unet, family):
+    def steps(app, peer):
+        app("s = udp(7000)")
+        app("s.setsockopt(SOL_UDP, UDP_SEGMENT, 100)")
+        app("s.getsockopt(SOL_UDP, UDP_SEGMENT)")
+
+        def see(code, parts):
+            if not isinstance(app(code), tuple):
+                app.note("peer got", [peer.recv(70000) for _ in range(parts)])
+        see(f"s.sendto(bytes(range(250)), (PEER, {PEER_PORT}))", 3)
+        see(f"s.sendto(bytes(range(100)), (PEER, {PEER_PORT}))", 1)
+        see(f"s.sendto(bytes(range(7)), (PEER, {PEER_PORT}))", 1)
+        see(f"s.sendto(b'', (PEER, {PEER_PORT}))", 1)
+        see(f"s.sendto(bytes(6400), (PEER, {PEER_PORT}))", 64)
+        app(f"s.sendto(bytes(30000), (PEER, {PEER_PORT}))")  # more segments than the kernel takes
+        app("s.setsockopt(SOL_UDP, UDP_SEGMENT, 1400)")
+        see(f"s.sendto(bytes(range(256)) * 200, (PEER, {PEER_PORT}))", 37)
+        see(f"s.sendto(bytes(range(256)) * 10, (PEER, {PEER_PORT}))", 2)
+        app("s.setsockopt(SOL_UDP, UDP_SEGMENT, 3000)")
+        app(f"s.sendto(bytes(6000), (PEER, {PEER_PORT}))")  # a segment over the MTU
+        app("s.setsockopt(SOL_UDP, UDP_SEGMENT, 0)")
+        see(f"s.sendto(bytes(250), (PEER, {PEER_PORT}))", 1)
+        cm = "[(SOL_UDP, UDP_SEGMENT, struct.pack('H', %d))]"
+        see(f"s.sendmsg([b'abc', b'defgh', b'i'], {cm % 4}, 0, (PEER, {PEER_PORT}))", 3)
+        see(f"s.sendmsg([b'abc'], {cm % 0}, 0, (PEER, {PEER_PORT}))", 1)
+        app("s.setsockopt(SOL_UDP, UDP_SEGMENT, 2)")
+        see(f"s.sendmsg([b'abcd'], {cm % 0}, 0, (PEER, {PEER_PORT}))", 1)
+        app(f"s.sendmsg([b'abcd'], [(SOL_UDP, UDP_SEGMENT, b'xxxx')], 0, (PEER, {PEER_PORT}))")
+        app("s.setsockopt(SOL_UDP, UDP_SEGMENT, 65536)")
+        app(f"s.connect((PEER, {PEER_PORT}))")
+        app("s.setsockopt(SOL_UDP, UDP_SEGMENT, 1000)")
+        see("s.send(bytes(range(250)) * 20)", 5)
+        see("os.write(s.fileno(), bytes(range(250)) * 20)", 5)
+    differential(unet, family, steps)
+
+
+@families
+def test_a_train_keeps_its_boundaries(unet, family):
+    """A kernel peer's UDP_SEGMENT arrives as one frame of the veth: every datagram of it must come out on its own."""
+    def steps(app, peer):
+        app("s = udp(7000)")
+        app("s.setsockopt(socket.SOL_SOCKET, 33, 8 << 20)")
+        for size, total in ((1, 2), (1, 9), (20, 50), (100, 250), (400, 1200), (700, 1400), (1000, 64000), (1452, 60000)):
+            peer.setsockopt(17, 103, size)
+            peer.sendto((bytes(range(256)) * 300)[:total], app.at(7000))
+            n = -(-total // size)
+            app(f"[s.recv(70000) for _ in range({n})], {size}, {total}")
+            app("s.recv(10, socket.MSG_DONTWAIT)")
+        peer.setsockopt(17, 103, 0)
+        peer.sendto(b"alone", app.at(7000))
+        app("s.recv(10)")
+    differential(unet, family, steps)
+
+
+@families
+def test_receiving_trains_whole(unet, family):
+    def steps(app, peer):
+        app("s = udp(7000)")
+        app("s.setsockopt(SOL_UDP, UDP_GRO, 1)")
+        app("s.getsockopt(SOL_UDP, UDP_GRO)")
+        peer.sendto(b"alone", app.at(7000))
+        app("rmsg(s)")
+        for size, total in ((100, 250), (1000, 3500), (1400, 60000)):
+            peer.setsockopt(17, 103, size)
+            peer.sendto((bytes(range(256)) * 300)[:total], app.at(7000))
+            app("rmsg(s, 70000)")
+            app("s.recv(10, socket.MSG_DONTWAIT)")
+        app("s.setsockopt(SOL_UDP, UDP_GRO, 0)")
+        peer.sendto(b"x" * 3000, app.at(7000))
+        app("rmsg(s, 70000)")
+        app("rmsg(s, 70000)")
+        app("rmsg(s, 70000)")
+    differential(unet, family, steps)
+
+
+@families
+def test_segmented_sending_passes_no_kernel_udp(unet, family):
+    with App(unet.a, True, family) as app:
+        peer = app.peer_socket()
+        app.do("s = udp(7000)")
+        app.do(f"s.sendto(b'resolve', (PEER, {PEER_PORT}))")
+        peer.recv(10)
+        app.do("s.setsockopt(SOL_UDP, UDP_SEGMENT, 1000)")
+        with unet.a.bypassed():
+            for _ in range(20):
+                app.do(f"s.sendto(bytes(range(250)) * 40, (PEER, {PEER_PORT}))")
+                for i in range(10):
+                    assert peer.recv(2000) == bytes(range(250)) * 4
+        peer.close()

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Stands in for everything behind preload: each UDP socket and each epoll set is an object of the fd table whose
+ * operations call libc. So preload's own work (building messages, copying, duplicating) can be compared with the kernel's.
+ * test_preload.py builds a library of lib/preload, the two tables and this. FORWARD_SHORT=1: with the short forms.
+ * At its end a process says on standard error how many operations came through.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "iomux/iomux.h"
+#include "preload/start.h"
+#include "runtime/libc.h"
+#include "runtime/log.h"
+#include "runtime/worker.h"
+#include "socket/udp.h"
+#include "socket/vfd.h"
+
+int log_level_now = LOG_INFO;
+static _Atomic unsigned long operations;
+
+void log_write(enum log_level level, const char *fmt, ...)
+{
+	va_list ap;
+
+	(void)level;
+	va_start(ap, fmt);
+	vfprintf(stderr, fmt, ap);
+	va_end(ap);
+}
+
+static ssize_t forward_recvmsg(struct vfd *v, int fd, struct msghdr *msg, int flags)
+{
+	(void)v;
+	operations++;
+	return libc.recvmsg(fd, msg, flags);
+}
+
+static ssize_t forward_sendmsg(struct vfd *v, int fd, const struct msghdr *msg, int flags)
+{
+	(void)v;
+	operations++;
+	return libc.sendmsg(fd, msg, flags);
+}
+
+static ssize_t forward_recvfrom(struct vfd *v, int fd, void *buf, size_t len, int flags,
+				struct sockaddr *addr, socklen_t *alen)
+{
+	(void)v;
+	operations++;
+	return libc.recvfrom(fd, buf, len, flags, addr, alen);
+}
+
+static ssize_t forward_sendto(struct vfd *v, int fd, const void *buf, size_t len, int flags,
+			      const struct sockaddr *addr, socklen_t alen)
+{
+	(void)v;
+	operations++;
+	return libc.sendto(fd, buf, len, flags, addr, alen);
+}
+
+static int forward_recvmmsg(struct vfd *v, int fd, struct mmsghdr *msgs, unsigned n, int flags,
+			    struct timespec *ts)
+{
+	(void)v;
+	operations++;
+	return libc.recvmmsg(fd, msgs, n, flags, ts);
+}
+
+static int forward_close(struct vfd *v, int fd)
+{
+	operations++;
+	free(v);
+	return fd < 0 ? 0 : libc.close(fd);
+}
+
+static const struct vfd_ops long_ops = {
+	.recvmsg = forward_recvmsg,
+	.sendmsg = forward_sendmsg,
+	.close = forward_close,
+};
+
+static const struct vfd_ops short_ops = {
+	.recvmsg = forward_recvmsg,
+	.sendmsg = forward_sendmsg,
+	.recvfrom = forward_recvfrom,
+	.sendto = forward_sendto,
+	.recvmmsg = forward_recvmmsg,
+	.close = forward_close,
+};
+
+static const struct vfd_ops set_ops = {.close = forward_close};
+
+static int make(int fd, enum vfd_kind kind, const struct vfd_ops *ops)
+{
+	struct vfd *v = calloc(1, sizeof(*v));
+
+	if (!v)
+		return -ENOMEM;
+	v->kind = kind;
+	v->ops = ops;
+	return vfd_install(fd, v);
+}
+
+int udp_socket_created(int fd, int domain, int type, int protocol)
+{
+	(void)domain;
+	(void)type;
+	(void)protocol;
+	return make(fd, VFD_UDP, getenv("FORWARD_SHORT") ? &short_ops : &long_ops);
+}
+
+int iomux_epoll_created(int epfd)
+{
+	return make(epfd, VFD_EPOLL, &set_ops);
+}
+
+int library_start(void)
+{
+	return 0;
+}
+
+void worker_fork_prepare(void)
+{
+}
+
+void worker_fork_parent(void)
+{
+}
+
+void library_forked_child(void)
+{
+	operations = 0;
+}
+
+int iomux_poll(struct pollfd *fds, nfds_t n, const struct timespec *timeout,
+	       const sigset_t *sigmask)
+{
+	operations++;
+	return libc.ppoll(fds, n, timeout, sigmask);
+}
+
+int iomux_select(int nfds, fd_set *rd, fd_set *wr, fd_set *ex, const struct timespec *timeout,
+		 const sigset_t *sigmask)
+{
+	operations++;
+	return libc.pselect(nfds, rd, wr, ex, timeout, sigmask);
+}
+
+int iomux_epoll_ctl(int epfd, int op, int fd, struct epoll_event *ev)
+{
+	operations++;
+	return libc.epoll_ctl(epfd, op, fd, ev);
+}
+
+int iomux_epoll_wait(int epfd, struct epoll_event *evs, int max, const struct timespec *timeout,
+		     const sigset_t *sigmask)
+{
+	operations++;
+	return libc.epoll_pwait2(epfd, evs, max, timeout, sigmask);
+}
+
+void iomux_fd_closed(int fd)
+{
+	(void)fd;
+	operations++;
+}
+
+__attribute__((destructor)) static void say(void)
+{
+	if (operations)
+		fprintf(stderr, "forward: %lu operations\n", operations);
+}

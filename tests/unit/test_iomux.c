@@ -1,0 +1,629 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* What poll, select and epoll promise, one promise a test. tests/unit/test_iomux_kernel.c compares with the kernel. */
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+/* cmocka needs the four above. */
+#include <cmocka.h>
+
+#include "fake_vfd.h"
+#include "runtime/params.h"
+#include "runtime/signals.h"
+#include "runtime/stats.h"
+
+#define MS 1000000ull
+
+static const struct timespec zero;
+static struct fake fake;
+static int set;
+
+/* Every kernel call that iomux makes, counted. */
+static unsigned long calls;
+static struct libc_table real;
+
+static int counting_poll(struct pollfd *p, nfds_t n, int ms)
+{
+	calls++;
+	return real.poll(p, n, ms);
+}
+
+static int counting_ppoll(struct pollfd *p, nfds_t n, const struct timespec *t,
+			  const sigset_t *mask)
+{
+	calls++;
+	return real.ppoll(p, n, t, mask);
+}
+
+static int counting_epoll_wait(int epfd, struct epoll_event *ev, int max, int ms)
+{
+	calls++;
+	return real.epoll_wait(epfd, ev, max, ms);
+}
+
+static struct timespec ms(unsigned n)
+{
+	return (struct timespec){n / 1000, (long)(n % 1000) * 1000000};
+}
+
+static int setup(void **state)
+{
+	(void)state;
+	params.select_poll = 0;
+	params.select_poll_os_ratio = 10;
+	params.select_skip_os = 4;
+	memset(&fake, 0, sizeof(fake));
+	fake_open(&fake);
+	set = epoll_create1(EPOLL_CLOEXEC);
+	assert_int_equal(iomux_epoll_created(set), 0);
+	calls = 0;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	vfd_close(set);
+	fake_shut(&fake);
+	return 0;
+}
+
+static int ctl(int epfd, int op, int fd, uint32_t events, uint64_t data)
+{
+	struct epoll_event ev = {.events = events, .data.u64 = data};
+
+	return iomux_epoll_ctl(epfd, op, fd, &ev) ? -errno : 0;
+}
+
+static int wait_ms(int epfd, struct epoll_event *ev, int max, unsigned n)
+{
+	struct timespec t = ms(n);
+	int r = iomux_epoll_wait(epfd, ev, max, &t, NULL);
+
+	return r < 0 ? -errno : r;
+}
+
+static void errors_are_the_kernels(void **state)
+{
+	struct pollfd *many = calloc(2000, sizeof(*many));
+	struct timespec bad = {0, 2000000000};
+	struct epoll_event ev;
+	struct rlimit limit;
+	int other = epoll_create1(0);
+
+	(void)state;
+	assert_int_equal(iomux_epoll_created(other), 0);
+	assert_int_equal(ctl(set, EPOLL_CTL_ADD, fake.fd, EPOLLIN, 1), 0);
+	assert_int_equal(ctl(set, EPOLL_CTL_ADD, fake.fd, EPOLLIN, 1), -EEXIST);
+	assert_int_equal(ctl(other, EPOLL_CTL_MOD, fake.fd, EPOLLIN, 1), -ENOENT);
+	assert_int_equal(ctl(other, EPOLL_CTL_DEL, fake.fd, EPOLLIN, 1), -ENOENT);
+	assert_int_equal(ctl(set, EPOLL_CTL_ADD, 999, EPOLLIN, 1), -EBADF);
+	assert_int_equal(ctl(999, EPOLL_CTL_ADD, fake.fd, EPOLLIN, 1), -EBADF);
+	assert_int_equal(ctl(set, EPOLL_CTL_ADD, set, EPOLLIN, 1), -EINVAL);
+	assert_int_equal(ctl(fake.fd, EPOLL_CTL_ADD, set, EPOLLIN, 1), -EINVAL);
+	assert_int_equal(ctl(set, 77, fake.fd, EPOLLIN, 1), -EINVAL);
+	assert_int_equal(ctl(set, EPOLL_CTL_MOD, fake.fd, EPOLLIN | EPOLLEXCLUSIVE, 1), -EINVAL);
+	assert_int_equal(ctl(set, EPOLL_CTL_ADD, open("/etc/passwd", O_RDONLY), EPOLLIN, 1),
+			 -EPERM);
+	assert_int_equal(ctl(other, EPOLL_CTL_ADD, set, EPOLLIN, 1), 0);
+	assert_int_equal(ctl(set, EPOLL_CTL_ADD, other, EPOLLIN, 1), -ELOOP);
+	assert_int_equal(wait_ms(set, &ev, 0, 0), -EINVAL);
+	assert_int_equal(wait_ms(set, &ev, -1, 0), -EINVAL);
+	assert_int_equal(wait_ms(fake.fd, &ev, 1, 0), -EINVAL);
+	many[0] = (struct pollfd){.fd = fake.fd, .events = POLLIN};
+	assert_int_equal(iomux_poll(many, 1, &bad, NULL), -1);
+	assert_int_equal(errno, EINVAL);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	limit.rlim_cur = 1024;
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+	assert_int_equal(iomux_poll(many, 1025, &zero, NULL), -1);
+	assert_int_equal(errno, EINVAL);
+	assert_true(iomux_poll(many, 1024, &zero, NULL) >= 0);
+	assert_int_equal(iomux_select(-1, NULL, NULL, NULL, &zero, NULL), -1);
+	assert_int_equal(errno, EINVAL);
+	vfd_close(other);
+	free(many);
+	print_message("    EEXIST ENOENT EBADF EINVAL EPERM ELOOP, bad timeouts and counts\n");
+}
+
+static void timeouts_are_never_early_and_hardly_late(void **state)
+{
+	struct pollfd p = {.fd = fake.fd, .events = POLLIN};
+	struct epoll_event ev;
+	uint64_t worst = 0;
+
+	(void)state;
+	ctl(set, EPOLL_CTL_ADD, fake.fd, EPOLLIN, 1);
+	for (int spin = 0; spin < 3; spin++) {
+		params.select_poll = (int[]){0, 2000, -1}[spin];
+		for (unsigned n = 1; n <= 21; n += 5) {
+			for (int how = 0; how < 3; how++) {
+				struct timespec t = ms(n);
+				uint64_t start = wait_now_ns(), took;
+				fd_set rd;
+
+				FD_ZERO(&rd);
+				FD_SET(fake.fd, &rd);
+				if (how == 0)
+					assert_int_equal(iomux_poll(&p, 1, &t, NULL), 0);
+				else if (how == 1)
+					assert_int_equal(iomux_select(fake.fd + 1, &rd, NULL, NULL,
+								      &t, NULL),
+							 0);
+				else
+					assert_int_equal(iomux_epoll_wait(set, &ev, 1, &t, NULL),
+							 0);
+				took = wait_now_ns() - start;
+				assert_true(took >= n * MS);
+				worst = took - n * MS > worst ? took - n * MS : worst;
+			}
+		}
+	}
+	assert_true(worst < 50 * MS); /* the machine is shared; the figure is what counts */
+	print_message("    45 timeouts of 1 to 21 ms, none early, the latest by %lu us\n",
+		      (unsigned long)worst / 1000);
+}
+
+static void one_ready_socket_costs_no_system_call(void **state)
+{
+	enum { N = 200000 };
+	struct epoll_event ev[8];
+	uint64_t start;
+
+	(void)state;
+	params.select_skip_os = 0;
+	ctl(set, EPOLL_CTL_ADD, fake.fd, EPOLLIN, 1);
+	fake_arrive(&fake);
+	assert_int_equal(wait_ms(set, ev, 8, 0), 1);
+	calls = 0;
+	start = wait_now_ns();
+	for (int i = 0; i < N; i++)
+		if (iomux_epoll_wait(set, ev, 8, NULL, NULL) != 1)
+			fail();
+	start = wait_now_ns() - start;
+	assert_true(calls <= N / 1000);
+	print_message("    epoll_wait with a ready offloaded fd: %lu ns, %lu kernel calls in %d\n",
+		      (unsigned long)(start / N), calls, N);
+}
+
+static void kernel_only_sets_are_passed_through(void **state)
+{
+	struct epoll_event ev[2];
+	int pipefd[2];
+
+	(void)state;
+	assert_int_equal(pipe(pipefd), 0);
+	assert_int_equal(ctl(set, EPOLL_CTL_ADD, pipefd[0], EPOLLIN, 0xe5a7000000000000ull), 0);
+	assert_int_equal(write(pipefd[1], "x", 1), 1);
+	calls = 0;
+	assert_int_equal(wait_ms(set, ev, 2, 100), 1);
+	assert_true(ev[0].data.u64 ==
+		    0xe5a7000000000000ull); /* even a value that looks like a tag */
+	assert_int_equal(calls, 1);
+	close(pipefd[0]);
+	close(pipefd[1]);
+	print_message("    one call of libc, the user's data untouched\n");
+}
+
+static void edge_reports_each_arrival_once(void **state)
+{
+	struct epoll_event ev;
+
+	(void)state;
+	ctl(set, EPOLL_CTL_ADD, fake.fd, EPOLLIN | EPOLLET, 1);
+	fake_arrive(&fake);
+	assert_int_equal(wait_ms(set, &ev, 1, 0), 1);
+	assert_int_equal(wait_ms(set, &ev, 1, 0), 0);
+	fake_arrive(&fake);
+	fake_arrive(&fake);
+	assert_int_equal(wait_ms(set, &ev, 1, 0), 1);
+	assert_int_equal(wait_ms(set, &ev, 1, 0), 0);
+	ctl(set, EPOLL_CTL_MOD, fake.fd, EPOLLIN | EPOLLET, 2);
+	assert_int_equal(wait_ms(set, &ev, 1, 0), 1);
+	assert_int_equal(ev.data.u64, 2);
+	print_message("    once per arrival, once more after MOD\n");
+}
+
+static void oneshot_waits_for_mod(void **state)
+{
+	struct epoll_event ev;
+
+	(void)state;
+	ctl(set, EPOLL_CTL_ADD, fake.fd, EPOLLIN | EPOLLONESHOT, 1);
+	fake_arrive(&fake);
+	assert_int_equal(wait_ms(set, &ev, 1, 0), 1);
+	fake_arrive(&fake);
+	atomic_store(&fake.extra, EPOLLERR | EPOLLHUP);
+	vfd_notify(&fake.vfd, EPOLLERR);
+	assert_int_equal(wait_ms(set, &ev, 1, 0), 0);
+	ctl(set, EPOLL_CTL_MOD, fake.fd, EPOLLIN | EPOLLONESHOT, 1);
+	assert_int_equal(wait_ms(set, &ev, 1, 0), 1);
+	assert_int_equal(ev.events, EPOLLIN | EPOLLERR | EPOLLHUP);
+	print_message("    silent until MOD, errors included\n");
+}
+
+static void errors_and_hang_ups_come_unasked(void **state)
+{
+	struct pollfd p = {.fd = fake.fd};
+	struct epoll_event ev;
+
+	(void)state;
+	ctl(set, EPOLL_CTL_ADD, fake.fd, 0, 1);
+	atomic_store(&fake.extra, EPOLLERR | EPOLLHUP | EPOLLRDHUP);
+	vfd_notify(&fake.vfd, EPOLLERR);
+	assert_int_equal(wait_ms(set, &ev, 1, 0), 1);
+	assert_int_equal(ev.events, EPOLLERR | EPOLLHUP);
+	ctl(set, EPOLL_CTL_MOD, fake.fd, EPOLLRDHUP, 1);
+	assert_int_equal(wait_ms(set, &ev, 1, 0), 1);
+	assert_int_equal(ev.events, EPOLLERR | EPOLLHUP | EPOLLRDHUP);
+	assert_int_equal(iomux_poll(&p, 1, &zero, NULL), 1);
+	assert_int_equal(p.revents, POLLERR | POLLHUP);
+	print_message("    ERR and HUP always, RDHUP when asked\n");
+}
+
+/* A datagram that came through the kernel (a fragment chain, an exception) must be seen like one of the ring. */
+static void the_shadow_socket_counts(void **state)
+{
+	static const uint32_t flags[] = {0, EPOLLET, EPOLLONESHOT};
+	struct pollfd p = {.fd = fake.fd, .events = POLLIN | POLLOUT};
+	struct epoll_event ev;
+	char byte;
+
+	(void)state;
+	for (unsigned i = 0; i < 3; i++) {
+		assert_int_equal(ctl(set, EPOLL_CTL_ADD, fake.fd, EPOLLIN | flags[i], 7), 0);
+		assert_int_equal(send(fake.peer, "x", 1, 0), 1);
+		assert_int_equal(wait_ms(set, &ev, 1, 1000), 1);
+		assert_int_equal(ev.events, EPOLLIN);
+		assert_int_equal(ev.data.u64, 7);
+		assert_int_equal(wait_ms(set, &ev, 1, 1), flags[i] ? 0 : 1);
+		assert_int_equal(iomux_poll(&p, 1, &zero, NULL), 1);
+		assert_int_equal(recv(fake.fd, &byte, 1, 0), 1);
+		assert_int_equal(wait_ms(set, &ev, 1, 1), 0);
+		assert_int_equal(ctl(set, EPOLL_CTL_DEL, fake.fd, 0, 0), 0);
+	}
+	/* Both ways at once are one event. */
+	assert_int_equal(ctl(set, EPOLL_CTL_ADD, fake.fd, EPOLLIN | EPOLLOUT, 7), 0);
+	assert_int_equal(send(fake.peer, "x", 1, 0), 1);
+	fake_arrive(&fake);
+	for (int i = 0; i < 12; i++) {
+		struct epoll_event two[2];
+
+		assert_int_equal(wait_ms(set, two, 2, 0), 1);
+		assert_int_equal(two[0].events, EPOLLIN | EPOLLOUT);
+	}
+	print_message("    level, edge, oneshot and poll; never reported twice at once\n");
+}
+
+static void mixed_sets_starve_nobody(void **state)
+{
+	struct epoll_event ev;
+	int seen_kernel = 0, seen[4] = {0}, pipefd[2];
+	struct fake others[3];
+
+	(void)state;
+	memset(others, 0, sizeof(others));
+	assert_int_equal(pipe(pipefd), 0);
+	assert_int_equal(write(pipefd[1], "x", 1), 1);
+	ctl(set, EPOLL_CTL_ADD, pipefd[0], EPOLLIN, 99);
+	ctl(set, EPOLL_CTL_ADD, fake.fd, EPOLLIN, 0);
+	fake_arrive(&fake);
+	for (uint64_t i = 0; i < 3; i++) {
+		fake_open(&others[i]);
+		ctl(set, EPOLL_CTL_ADD, others[i].fd, EPOLLIN, i + 1);
+		fake_arrive(&others[i]);
+	}
+	for (int i = 0; i < 100; i++) {
+		assert_int_equal(wait_ms(set, &ev, 1, 0), 1);
+		if (ev.data.u64 == 99)
+			seen_kernel++;
+		else
+			seen[ev.data.u64]++;
+	}
+	assert_true(seen_kernel >= 15 && seen_kernel <= 50);
+	for (int i = 0; i < 4; i++)
+		assert_true(seen[i] >= 10);
+	for (int i = 0; i < 3; i++)
+		fake_shut(&others[i]);
+	close(pipefd[0]);
+	close(pipefd[1]);
+	print_message(
+		"    100 waits for one event: %d from the kernel, %d %d %d %d from the sockets\n",
+		seen_kernel, seen[0], seen[1], seen[2], seen[3]);
+}
+
+static void sets_nest(void **state)
+{
+	int outer = epoll_create1(0), pipefd[2];
+	struct epoll_event ev[2];
+	struct pollfd p;
+	fd_set rd;
+
+	(void)state;
+	assert_int_equal(iomux_epoll_created(outer), 0);
+	assert_int_equal(pipe(pipefd), 0);
+	ctl(outer, EPOLL_CTL_ADD, set, EPOLLIN, 5);
+	ctl(set, EPOLL_CTL_ADD, fake.fd, EPOLLIN, 1);
+	ctl(set, EPOLL_CTL_ADD, pipefd[0], EPOLLIN, 2);
+	assert_int_equal(wait_ms(outer, ev, 2, 0), 0);
+	fake_arrive(&fake);
+	for (int i = 0; i < 2; i++) { /* the offloaded one, then the kernel's */
+		p = (struct pollfd){.fd = outer, .events = POLLIN};
+		assert_int_equal(iomux_poll(&p, 1, &zero, NULL), 1);
+		assert_int_equal(p.revents, POLLIN);
+		FD_ZERO(&rd);
+		FD_SET(set, &rd);
+		assert_int_equal(iomux_select(set + 1, &rd, NULL, NULL, &zero, NULL), 1);
+		assert_int_equal(wait_ms(outer, ev, 2, 1000), 1);
+		assert_int_equal(ev[0].data.u64, 5);
+		assert_int_equal(wait_ms(set, ev, 2, 0), 1);
+		assert_int_equal(ev[0].data.u64, i + 1);
+		fake_take(&fake);
+		if (i == 0)
+			assert_int_equal(write(pipefd[1], "x", 1), 1);
+	}
+	vfd_close(set); /* leaves the outer one */
+	assert_int_equal(wait_ms(outer, ev, 2, 0), 0);
+	set = outer;
+	close(pipefd[0]);
+	close(pipefd[1]);
+	print_message("    an inner set's offloaded and kernel fds make the outer one ready, and "
+		      "poll and select\n");
+}
+
+static void close_removes_when_the_last_dup_is_gone(void **state)
+{
+	int copy = dup(fake.fd), other = epoll_create1(0);
+	struct epoll_event ev[2];
+
+	(void)state;
+	assert_int_equal(iomux_epoll_created(other), 0);
+	assert_true(vfd_dup(fake.fd, copy));
+	ctl(set, EPOLL_CTL_ADD, fake.fd, EPOLLIN, 1);
+	ctl(set, EPOLL_CTL_ADD, copy, EPOLLIN, 2);
+	ctl(other, EPOLL_CTL_ADD, copy, EPOLLIN, 3);
+	fake_arrive(&fake);
+	assert_int_equal(wait_ms(set, ev, 2, 0), 2);
+	assert_int_equal(wait_ms(other, ev, 2, 0), 1);
+	vfd_close(fake.fd);
+	assert_int_equal(wait_ms(set, ev, 2, 0), 2);
+	vfd_close(copy);
+	assert_int_equal(wait_ms(set, ev, 2, 1), 0);
+	assert_int_equal(wait_ms(other, ev, 2, 1), 0);
+	assert_null(atomic_load(&fake.vfd.watches));
+	close(fake.peer);
+	vfd_close(other);
+	fake_open(&fake);
+	print_message("    two numbers in one set, one of them in another too\n");
+}
+
+static void the_general_close_notice_works_too(void **state)
+{
+	struct epoll_event ev;
+
+	(void)state;
+	ctl(set, EPOLL_CTL_ADD, fake.fd, EPOLLIN, 1);
+	fake_arrive(&fake);
+	iomux_fd_closed(fake.fd); /* still in the table */
+	assert_null(atomic_load(&fake.vfd.watches));
+	assert_int_equal(wait_ms(set, &ev, 1, 0), 0);
+	ctl(set, EPOLL_CTL_DEL, fake.fd, EPOLLIN, 1);
+	assert_int_equal(ctl(set, EPOLL_CTL_ADD, fake.fd, EPOLLIN, 1), 0);
+	atomic_store(&vfd_table[fake.fd], NULL); /* out of the table, as ops->close finds it */
+	fake.vfd.nfds = 0;
+	iomux_fd_closed(fake.fd);
+	assert_null(atomic_load(&fake.vfd.watches));
+	atomic_store(&vfd_table[fake.fd], &fake.vfd);
+	fake.vfd.nfds = 1;
+	print_message("    before and after the object left the table\n");
+}
+
+static void on_signal(int sig)
+{
+	(void)sig;
+	signals_handled++; /* what preload's wrapper does */
+}
+
+static pthread_t sleeper;
+
+static void *signal_later(void *arg)
+{
+	usleep(20000);
+	pthread_kill(sleeper, *(int *)arg);
+	return NULL;
+}
+
+static int interrupted_wait(int how, const sigset_t *mask)
+{
+	struct timespec t = ms(3000);
+	struct pollfd p = {.fd = fake.fd, .events = POLLIN};
+	struct epoll_event ev;
+	pthread_t thread;
+	int sig = SIGUSR1, r;
+	uint64_t start;
+	fd_set rd;
+
+	FD_ZERO(&rd);
+	FD_SET(fake.fd, &rd);
+	sleeper = pthread_self();
+	start = wait_now_ns();
+	pthread_create(&thread, NULL, signal_later, &sig);
+	if (how == 0)
+		r = iomux_poll(&p, 1, &t, mask);
+	else if (how == 1)
+		r = iomux_select(fake.fd + 1, &rd, NULL, NULL, &t, mask);
+	else
+		r = iomux_epoll_wait(set, &ev, 1, &t, mask);
+	r = r < 0 ? -errno : r;
+	assert_true(wait_now_ns() - start < 1000 * MS);
+	pthread_join(thread, NULL);
+	return r;
+}
+
+static void a_signal_ends_the_wait(void **state)
+{
+	struct sigaction act = {.sa_handler = on_signal}, old;
+	sigset_t block, none;
+
+	(void)state;
+	sigaction(SIGUSR1, &act, &old);
+	sigemptyset(&none);
+	sigemptyset(&block);
+	sigaddset(&block, SIGUSR1);
+	ctl(set, EPOLL_CTL_ADD, fake.fd, EPOLLIN, 1);
+	for (int spin = 0; spin < 3; spin++) {
+		params.select_poll = (int[]){0, 1000, -1}[spin];
+		params.select_poll_os_ratio = spin == 2 ? 0 : 10;
+		for (int how = 0; how < 3; how++) {
+			uint32_t before = signals_handled;
+
+			assert_int_equal(interrupted_wait(how, NULL), -EINTR);
+			/* Blocked, but for the wait. */
+			pthread_sigmask(SIG_BLOCK, &block, NULL);
+			assert_int_equal(interrupted_wait(how, &none), -EINTR);
+			assert_int_equal(signals_handled, before + 2);
+			/* Blocked by the wait's mask: it comes out of the timeout. */
+			pthread_sigmask(SIG_UNBLOCK, &block, NULL);
+		}
+	}
+	sigaction(SIGUSR1, &old, NULL);
+	print_message("    poll, select, epoll_wait with and without a mask; asleep, at first "
+		      "spinning, spinning for ever\n");
+}
+
+static void a_mask_holds_signals_off(void **state)
+{
+	struct sigaction act = {.sa_handler = on_signal}, old;
+	struct pollfd p = {.fd = fake.fd, .events = POLLIN};
+	struct timespec t = ms(60);
+	uint32_t before = signals_handled;
+	pthread_t thread;
+	sigset_t block;
+	int sig = SIGUSR1;
+
+	(void)state;
+	sigaction(SIGUSR1, &act, &old);
+	sigemptyset(&block);
+	sigaddset(&block, SIGUSR1);
+	sleeper = pthread_self();
+	pthread_create(&thread, NULL, signal_later, &sig);
+	assert_int_equal(iomux_poll(&p, 1, &t, &block), 0);
+	pthread_join(thread, NULL);
+	assert_int_equal(signals_handled, before + 1); /* after the wait */
+	sigaction(SIGUSR1, &old, NULL);
+	print_message("    a signal that the mask blocks waits for the end of the wait\n");
+}
+
+static void many_fds_and_large_select_sets(void **state)
+{
+	enum { N = 300 };
+	struct pollfd p[N];
+	unsigned long bits[2048 / 64] = {0};
+	int high = fcntl(fake.fd, F_DUPFD, 1020), r;
+
+	(void)state;
+	assert_true(vfd_dup(fake.fd, high));
+	for (int i = 0; i < N; i++)
+		p[i] = (struct pollfd){.fd = i % 3 ? -1 : fake.fd,
+				       .events = i % 2 ? POLLIN : POLLOUT};
+	fake_arrive(&fake);
+	assert_int_equal(iomux_poll(p, N, &zero, NULL), N / 3);
+	bits[high / 64] |= 1ul << high % 64;
+	bits[0] |= 1ul << fake.fd;
+	r = iomux_select(high + 1, (fd_set *)bits, NULL, NULL, &zero, NULL);
+	assert_int_equal(r, 2);
+	bits[0] &= ~(1ul << fake.fd);
+	assert_true(bits[high / 64] >> high % 64 & 1);
+	vfd_close(high);
+	print_message("    %d entries with repeats, an fd of %d in a select set\n", N, high);
+}
+
+static void the_child_keeps_its_kernel_fds(void **state)
+{
+	struct epoll_event ev[2];
+	int pipefd[2], status;
+	pid_t pid;
+
+	(void)state;
+	assert_int_equal(pipe(pipefd), 0);
+	ctl(set, EPOLL_CTL_ADD, fake.fd, EPOLLIN, 1);
+	ctl(set, EPOLL_CTL_ADD, pipefd[0], EPOLLIN, 2);
+	fake_arrive(&fake);
+	assert_int_equal(write(pipefd[1], "x", 1), 1);
+	pid = fork();
+	if (!pid) {
+		if (wait_ms(set, ev, 2, 100) != 1 || ev[0].data.u64 != 2)
+			_exit(1);
+		/* What the kernel says of the shadow socket comes with the user's data. */
+		if (send(fake.peer, "x", 1, 0) != 1 || wait_ms(set, ev, 2, 100) != 2)
+			_exit(2);
+		if (ev[0].data.u64 + ev[1].data.u64 != 3)
+			_exit(3);
+		_exit(0);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(WEXITSTATUS(status), 0);
+	assert_int_equal(wait_ms(set, ev, 2, 0), 1);
+	close(pipefd[0]);
+	close(pipefd[1]);
+	print_message("    pipe and shadow socket in the child, everything in the parent\n");
+}
+
+static void waits_are_counted(void **state)
+{
+	struct vma_stats_iomux *m = stats_iomux_get(STATS_POLL);
+	struct pollfd p = {.fd = fake.fd, .events = POLLIN};
+	uint64_t hit = m->poll_hit, offloaded = m->ready_offloaded, timeouts = m->timeouts,
+		 os = m->ready_os;
+
+	(void)state;
+	assert_int_equal(iomux_poll(&p, 1, &zero, NULL), 0);
+	assert_int_equal(m->timeouts, timeouts + 1);
+	fake_arrive(&fake);
+	assert_int_equal(iomux_poll(&p, 1, &zero, NULL), 1);
+	assert_int_equal(m->poll_hit, hit + 1);
+	assert_int_equal(m->ready_offloaded, offloaded + 1);
+	fake_take(&fake);
+	assert_int_equal(send(fake.peer, "x", 1, 0), 1);
+	assert_int_equal(iomux_poll(&p, 1, NULL, NULL), 1);
+	assert_int_equal(m->ready_os, os + 1);
+	print_message("    timeouts, poll_hit, ready_offloaded, ready_os\n");
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(errors_are_the_kernels),
+		TEST(timeouts_are_never_early_and_hardly_late),
+		TEST(one_ready_socket_costs_no_system_call),
+		TEST(kernel_only_sets_are_passed_through),
+		TEST(edge_reports_each_arrival_once),
+		TEST(oneshot_waits_for_mod),
+		TEST(errors_and_hang_ups_come_unasked),
+		TEST(the_shadow_socket_counts),
+		TEST(mixed_sets_starve_nobody),
+		TEST(sets_nest),
+		TEST(close_removes_when_the_last_dup_is_gone),
+		TEST(the_general_close_notice_works_too),
+		TEST(a_signal_ends_the_wait),
+		TEST(a_mask_holds_signals_off),
+		TEST(many_fds_and_large_select_sets),
+		TEST(the_child_keeps_its_kernel_fds),
+		TEST(waits_are_counted),
+	};
+
+	pthread_atfork(vfd_fork_prepare, vfd_fork_parent,
+		       vfd_fork_child); /* as preload does, before all others */
+	libc_load();
+	real = libc;
+	libc.poll = counting_poll;
+	libc.ppoll = counting_ppoll;
+	libc.epoll_wait = counting_epoll_wait;
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The ring's bookkeeping without a device: free stacks, descriptors from outside, chains of buffers, receive and completion rings. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ring/xdp/xdp.h"
+#include "runtime/libc.h"
+
+#define SIZE 64u
+
+/* A ring whose other side is this test: the index words that the kernel would write are ours. */
+struct fake {
+	struct xdp_ring *x;
+	struct xsk *s;
+	uint32_t index[8];
+	struct xdp_desc rx[SIZE], tx[SIZE];
+	uint64_t fill[UMEM_RX_CHUNKS], comp[SIZE];
+	struct port port;
+};
+
+static void side(struct xsk_ring *r, uint32_t *index, void *entries, uint32_t size)
+{
+	r->producer = index;
+	r->consumer = index + 1;
+	r->desc = entries;
+	r->size = size;
+	r->mask = size - 1;
+}
+
+static int setup(void **state)
+{
+	struct fake *f = calloc(1, sizeof(*f));
+
+	libc_load();
+	f->x = calloc(1, sizeof(*f->x) + sizeof(struct xsk));
+	f->s = f->x->xsk;
+	f->x->num_queues = 1;
+	f->x->port = &f->port;
+	f->x->sg = true;
+	f->x->ring.caps.max_frame = 1514;
+	side(&f->s->rx, &f->index[0], f->rx, SIZE);
+	side(&f->s->fill, &f->index[2], f->fill, UMEM_RX_CHUNKS);
+	side(&f->s->tx, &f->index[4], f->tx, SIZE);
+	side(&f->s->comp, &f->index[6], f->comp, SIZE);
+	f->s->missing = UMEM_RX_CHUNKS;
+	f->s->refill_at = 32;
+	assert_int_equal(umem_init(&f->x->umem, false), 0);
+	rx_init(f->x, 1000);
+	*state = f;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	struct fake *f = *state;
+
+	umem_fini(&f->x->umem);
+	free(f->x);
+	free(f);
+	return 0;
+}
+
+/* Hands the chunk that the fill ring offers at position `at` back as received. */
+static void deliver(struct fake *f, uint32_t at, uint32_t len, uint32_t options)
+{
+	f->rx[f->index[0]++ % SIZE] = (struct xdp_desc){f->fill[at] + XDP_HEADROOM, len, options};
+}
+
+static void test_a_chunk_freed_last_is_taken_first(void **state)
+{
+	uint32_t index[4], got;
+	struct chunk_stack s = {.max = 4, .index = index};
+
+	(void)state;
+	for (uint32_t i = 0; i < 4; i++)
+		assert_true(chunk_push(&s, 10 + i));
+	assert_false(chunk_push(&s, 99));
+	for (uint32_t i = 4; i-- > 0;) {
+		assert_true(chunk_pop(&s, &got));
+		assert_int_equal(got, 10 + i);
+	}
+	assert_false(chunk_pop(&s, &got));
+}
+
+static void test_a_descriptor_outside_the_umem_names_no_buffer(void **state)
+{
+	struct fake *f = *state;
+	const struct umem *u = &f->x->umem;
+	const uint64_t end = (uint64_t)UMEM_CHUNKS * UMEM_CHUNK;
+
+	assert_ptr_equal(umem_desc_buf(u, 0, 0), &u->bufs[0]);
+	assert_ptr_equal(umem_desc_buf(u, 4096 + 256, 3840), &u->bufs[1]);
+	assert_null(umem_desc_buf(u, 4096 + 256, 3841));
+	assert_ptr_equal(umem_desc_buf(u, end - 1, 1), &u->bufs[UMEM_CHUNKS - 1]);
+	assert_null(umem_desc_buf(u, end - 1, 2));
+	assert_null(umem_desc_buf(u, end, 0));
+	assert_null(umem_desc_buf(u, UINT64_MAX, 1));
+	assert_null(umem_desc_buf(u, UINT64_MAX - 255, 256));
+	assert_null(umem_desc_buf(u, 0, UINT32_MAX));
+	assert_null(umem_desc_buf(u, 4095, UINT32_MAX - 4094));
+}
+
+static void test_every_chunk_for_receiving_is_given_to_the_kernel_once(void **state)
+{
+	struct fake *f = *state;
+	uint8_t seen[UMEM_RX_CHUNKS] = {0};
+
+	assert_int_equal(f->index[2], UMEM_RX_CHUNKS);
+	for (uint32_t i = 0; i < UMEM_RX_CHUNKS; i++) {
+		assert_int_equal(f->fill[i] % UMEM_CHUNK, 0);
+		assert_int_equal(seen[f->fill[i] / UMEM_CHUNK]++, 0);
+	}
+	assert_int_equal(f->x->umem.rx_free.num, 0);
+}
+
+static void test_received_chunks_go_back_to_the_fill_ring(void **state)
+{
+	struct fake *f = *state;
+	struct buf *pkts[SIZE];
+
+	for (uint32_t i = 0; i < 40; i++)
+		deliver(f, i, 100, 0);
+	assert_int_equal(xdp_poll(&f->x->ring, pkts, 16), 16);
+	assert_int_equal(f->index[1], 16);
+	assert_int_equal(xdp_poll(&f->x->ring, pkts + 16, SIZE), 24);
+	assert_int_equal(xdp_poll(&f->x->ring, pkts + 40, 1), 0);
+	for (uint32_t i = 0; i < 40; i++) {
+		assert_int_equal(pkts[i]->total, 100);
+		assert_ptr_equal(pkts[i]->data, f->x->umem.base + f->fill[i] + XDP_HEADROOM);
+		buf_free(pkts[i]);
+	}
+	assert_int_equal(f->x->umem.rx_free.num, 40);
+	xdp_poll(&f->x->ring, pkts, 1); /* an empty poll refills */
+	assert_int_equal(f->x->umem.rx_free.num, 0);
+	assert_int_equal(f->index[2], UMEM_RX_CHUNKS + 40);
+	assert_int_equal(f->x->filled, UMEM_RX_CHUNKS);
+}
+
+static void test_a_chain_may_arrive_in_two_polls(void **state)
+{
+	struct fake *f = *state;
+	struct buf *b;
+
+	deliver(f, 0, 3840, XDP_PKT_CONTD);
+	deliver(f, 1, 3840, XDP_PKT_CONTD);
+	assert_int_equal(xdp_poll(&f->x->ring, &b, 1), 0);
+	deliver(f, 2, 20, 0);
+	deliver(f, 3, 60, 0);
+	assert_int_equal(xdp_poll(&f->x->ring, &b, 1), 1);
+	assert_int_equal(b->total, 7700);
+	assert_int_equal(b->frag->len, 3840);
+	assert_int_equal(b->frag->frag->len, 20);
+	assert_null(b->frag->frag->frag);
+	buf_free(b);
+	assert_int_equal(f->x->umem.rx_free.num, 3);
+	assert_int_equal(xdp_poll(&f->x->ring, &b, 1), 1);
+	assert_int_equal(b->total, 60);
+	buf_free(b);
+}
+
+static void test_a_bad_descriptor_drops_its_frame_only(void **state)
+{
+	struct fake *f = *state;
+	struct buf *pkts[8];
+
+	deliver(f, 0, 3840, XDP_PKT_CONTD);
+	f->rx[f->index[0]++] = (struct xdp_desc){UINT64_MAX, 10, XDP_PKT_CONTD};
+	deliver(f, 1, 3840, XDP_PKT_CONTD);
+	deliver(f, 2, 10, 0);
+	deliver(f, 3, 64, 0);
+	f->rx[f->index[0]++] =
+		(struct xdp_desc){f->fill[3] + XDP_HEADROOM, 64, 0}; /* handed out already */
+	assert_int_equal(xdp_poll(&f->x->ring, pkts, 8), 1);
+	assert_int_equal(pkts[0]->total, 64);
+	assert_int_equal(f->x->counters.rx_drop_invalid, 2);
+	assert_int_equal(f->x->umem.rx_free.num, 3);
+	buf_free(pkts[0]);
+}
+
+static void test_an_endless_chain_is_dropped(void **state)
+{
+	struct fake *f = *state;
+	struct buf *b;
+
+	for (uint32_t round = 0; round < 3; round++) {
+		for (uint32_t i = 0; i < SIZE; i++)
+			deliver(f, round * SIZE + i, 100, XDP_PKT_CONTD);
+		assert_int_equal(xdp_poll(&f->x->ring, &b, 1), 0);
+	}
+	assert_int_equal(f->x->counters.rx_drop_invalid, 1);
+	deliver(f, 3 * SIZE, 100, 0); /* its end */
+	deliver(f, 3 * SIZE + 1, 77, 0);
+	assert_int_equal(xdp_poll(&f->x->ring, &b, 1), 1);
+	assert_int_equal(b->total, 77);
+	buf_free(b);
+	assert_int_equal(f->x->umem.rx_free.num + f->x->filled, UMEM_RX_CHUNKS);
+}
+
+static void test_held_frames_move_to_the_heap_and_back(void **state)
+{
+	struct fake *f = *state;
+	struct buf *held[UMEM_RX_CHUNKS], *b;
+	uint32_t n = 0, heap = 0;
+
+	for (; n < 1800; n++) {
+		deliver(f, n, 64, 0);
+		memset(f->x->umem.base + f->fill[n] + XDP_HEADROOM, (int)n, 64);
+		assert_int_equal(xdp_poll(&f->x->ring, &held[n], 1), 1);
+		assert_int_equal(held[n]->data[63], (uint8_t)n);
+		heap += held[n]->pool == &f->x->heap_pool;
+	}
+	assert_in_range(heap, 200, 300);
+	assert_int_equal(f->x->heap_bufs, heap);
+	while (n)
+		buf_free(held[--n]);
+	assert_int_equal(f->x->heap_bufs, 0);
+	assert_int_equal(xdp_poll(&f->x->ring, &b, 1), 0);
+	assert_int_equal(f->x->umem.rx_free.num + f->x->filled, UMEM_RX_CHUNKS);
+}
+
+static void test_posted_buffers_come_back_through_the_completion_ring(void **state)
+{
+	struct fake *f = *state;
+	struct buf *b = xdp_tx_alloc(&f->x->ring), *kept = xdp_tx_alloc(&f->x->ring);
+
+	assert_int_equal(b->room, UMEM_CHUNK);
+	b->data += 10;
+	b->len = b->total = 60;
+	kept->len = kept->total = 70;
+	kept->refs++;
+	assert_int_equal(xdp_post(&f->x->ring, b), 0);
+	assert_int_equal(xdp_post(&f->x->ring, kept), 0);
+	assert_int_equal(f->index[4], 2);
+	assert_int_equal(f->tx[0].addr, b->addr + 10);
+	assert_int_equal(f->tx[0].len, 60);
+	f->comp[0] = f->tx[0].addr;
+	f->comp[1] = f->tx[1].addr;
+	f->comp[2] = UINT64_MAX; /* ignored */
+	f->index[6] = 3;
+	tx_reclaim(f->x);
+	assert_int_equal(f->index[7], 3);
+	assert_int_equal(f->x->umem.tx_free.num, UMEM_TX_CHUNKS - 1);
+	assert_int_equal(kept->refs, 1);
+	buf_free(kept);
+	assert_int_equal(f->x->umem.tx_free.num, UMEM_TX_CHUNKS);
+}
+
+static void test_post_refuses_what_must_not_be_sent(void **state)
+{
+	struct fake *f = *state;
+	struct buf *b = xdp_tx_alloc(&f->x->ring), *heap = buf_heap_alloc(100);
+
+	b->len = 1515;
+	assert_int_equal(xdp_post(&f->x->ring, b), -EMSGSIZE);
+	b->len = 0;
+	assert_int_equal(xdp_post(&f->x->ring, b), -EINVAL);
+	b->len = 100;
+	b->data += UMEM_CHUNK - 99;
+	assert_int_equal(xdp_post(&f->x->ring, b), -EINVAL);
+	b->data += UMEM_CHUNK;
+	assert_int_equal(xdp_post(&f->x->ring, b), -EINVAL);
+	heap->len = 100;
+	assert_int_equal(xdp_post(&f->x->ring, heap), -EINVAL);
+	assert_int_equal(f->index[4], 0);
+	assert_int_equal(f->x->counters.tx_drop_oversize, 1);
+	buf_free(heap);
+	buf_free(b);
+}
+
+static void test_a_full_transmit_ring_says_so_and_keeps_the_buffer_with_the_caller(void **state)
+{
+	struct fake *f = *state;
+	struct buf *b;
+
+	for (uint32_t i = 0; i < SIZE; i++) {
+		b = xdp_tx_alloc(&f->x->ring);
+		b->len = 64;
+		assert_int_equal(xdp_post(&f->x->ring, b), 0);
+	}
+	b = xdp_tx_alloc(&f->x->ring);
+	b->len = 64;
+	assert_int_equal(xdp_post(&f->x->ring, b), -ENOBUFS);
+	assert_int_equal(f->x->counters.tx_full, 1);
+	f->index[5] = 1; /* the kernel took one */
+	assert_int_equal(xdp_post(&f->x->ring, b), 0);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, teardown)
+	const struct CMUnitTest tests[] = {
+		TEST(a_chunk_freed_last_is_taken_first),
+		TEST(a_descriptor_outside_the_umem_names_no_buffer),
+		TEST(every_chunk_for_receiving_is_given_to_the_kernel_once),
+		TEST(received_chunks_go_back_to_the_fill_ring),
+		TEST(a_chain_may_arrive_in_two_polls),
+		TEST(a_bad_descriptor_drops_its_frame_only),
+		TEST(an_endless_chain_is_dropped),
+		TEST(held_frames_move_to_the_heap_and_back),
+		TEST(posted_buffers_come_back_through_the_completion_ring),
+		TEST(post_refuses_what_must_not_be_sent),
+		TEST(a_full_transmit_ring_says_so_and_keeps_the_buffer_with_the_caller),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
