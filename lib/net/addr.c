@@ -3,6 +3,7 @@
 #include "net/mirror.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <linux/if_addr.h>
 #include <linux/rtnetlink.h>
 #include <stddef.h>
@@ -123,6 +124,9 @@ void addr_input(struct nlmsghdr *h, uint64_t epoch)
 		return;
 	}
 	ifa = nlmsg_data(h);
+	/* 0 and what is no int is no interface; callers take 0 for "not local". */
+	if (!ifa->ifa_index || ifa->ifa_index > INT_MAX)
+		return;
 	memset(&r, 0, sizeof(r));
 	r.epoch = epoch;
 	if (!addr_fill(ifa, tb, &r))

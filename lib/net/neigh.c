@@ -110,6 +110,8 @@ void neigh_input(struct nlmsghdr *h, uint64_t epoch)
 		return;
 	}
 	nd = nlmsg_data(h);
+	if (nd->ndm_ifindex <= 0)
+		return;
 	memset(&r, 0, sizeof(r));
 	r.ifindex = (uint32_t)nd->ndm_ifindex;
 	r.epoch = epoch;

@@ -9,6 +9,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <limits.h>
 #include <linux/if_addr.h>
 #include <linux/neighbour.h>
 #include <linux/rtnetlink.h>
@@ -506,6 +507,7 @@ static void malformed_messages_change_nothing(void **state)
 {
 	uint32_t gen = net_generation(), neigh_gen = net_neigh_generation();
 	static const uint8_t mac[] = {2, 0, 0, 0, 0, 1};
+	static const int no_interfaces[] = {0, -1, INT_MIN};
 	struct message m;
 	struct nlmsghdr *h;
 
@@ -525,6 +527,16 @@ static void malformed_messages_change_nothing(void **state)
 	h = neigh_message(&m, RTM_NEWNEIGH, NUD_REACHABLE, 0, "fd00::9", mac, 6);
 	((struct ndmsg *)NLMSG_DATA(h))->ndm_family = AF_INET;
 	neigh_input(h, 1);
+	/* Interfaces that cannot be. */
+	for (unsigned i = 0; i < sizeof(no_interfaces) / sizeof(no_interfaces[0]); i++) {
+		h = neigh_message(&m, RTM_NEWNEIGH, NUD_REACHABLE, 0, "10.9.0.1", mac, 6);
+		((struct ndmsg *)NLMSG_DATA(h))->ndm_ifindex = no_interfaces[i];
+		neigh_input(h, 1);
+		h = addr_message(&m, RTM_NEWADDR, "10.9.0.2", "10.9.0.2", NULL, 24, 0);
+		((struct ifaddrmsg *)NLMSG_DATA(h))->ifa_index = (uint32_t)no_interfaces[i];
+		addr_input(h, 1);
+		assert_false(is_local("10.9.0.2"));
+	}
 	assert_int_equal(net_generation(), gen);
 	assert_int_equal(net_neigh_generation(), neigh_gen);
 }
