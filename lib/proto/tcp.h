@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The TCP engine (RFC 9293 and its kin) as its user sees it: the socket layer, the simulator, the fuzzer. It does no
+ * I/O, reads no clock, has no globals: segments, time and memory come through the calls below, segments and events
+ * leave through struct tcp_env. One tcp_stack and everything in it belongs to one lock, held around every call.
+ *
+ * Times are microseconds of a clock that never goes back. Errors are negative errno. Addresses are v4-mapped for IPv4,
+ * ports and sequence numbers in host order.
+ */
+#ifndef PROTO_TCP_H
+#define PROTO_TCP_H
+
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+
+#include "mem/buf.h"
+
+struct tcp_stack;
+struct tcp_conn;
+struct tcp_listener;
+
+/* The values are those of Linux's tcpi_state. */
+enum tcp_state {
+	TCPS_ESTABLISHED = 1,
+	TCPS_SYN_SENT,
+	TCPS_SYN_RECV,
+	TCPS_FIN_WAIT1,
+	TCPS_FIN_WAIT2,
+	TCPS_TIME_WAIT,
+	TCPS_CLOSED,
+	TCPS_CLOSE_WAIT,
+	TCPS_LAST_ACK,
+	TCPS_LISTEN,
+	TCPS_CLOSING,
+};
+
+/* Local is this host; in an outgoing segment it is the source. */
+struct tcp_tuple {
+	struct in6_addr local, remote;
+	uint16_t lport, rport;
+	uint8_t family; /* AF_INET or AF_INET6 */
+	uint8_t reserved[3]; /* zero: the tuple is hashed as bytes */
+};
+
+#define TCP_HDR_MAX 60u
+
+/* One segment to be sent, valid during the call only. */
+struct tcp_tx {
+	void *user; /* the connection's or listener's (tcp_conn_user()); NULL for an answer that belongs to none */
+	const struct tcp_tuple *tuple;
+	const uint8_t *hdr; /* TCP header and options in network order, checksum zero */
+	const struct iovec *iov; /* payload */
+	int iovcnt;
+	uint32_t len; /* payload bytes */
+	uint16_t mss; /* len > mss: a super-segment, to be cut every mss bytes (TSO) */
+	uint8_t hdr_len;
+	uint8_t tos; /* with the ECN bits */
+	uint8_t ttl; /* 0: the default */
+	uint8_t family;
+};
+
+/* What event() says; several at once. */
+#define TCP_EV_IN 0x01u /* data, a FIN, or (listener) a connection to accept became readable */
+#define TCP_EV_OUT 0x02u /* room in the send buffer */
+#define TCP_EV_CONNECTED 0x04u /* an active open has succeeded */
+#define TCP_EV_ERR 0x08u /* tcp_error() is set: reset, timed out, unreachable */
+#define TCP_EV_HUP 0x10u /* both directions are closed */
+#define TCP_EV_PRI 0x20u /* urgent data */
+#define TCP_EV_RDHUP 0x40u /* the peer has closed its direction */
+/*
+ * A connection that the user has closed is over (its last timer too): its memory is gone when event() returns, and
+ * tcp_tx.user will not name it again. Comes exactly once for each connection that a user has had.
+ */
+#define TCP_EV_GONE 0x80u
+
+struct tcp_env {
+	void *ctx;
+	/*
+	 * Sends. 0: taken (it may still be lost on the way); -ENOBUFS: the queue is full, the engine tries again after
+	 * tcp_tx_ready() or by timer; -EMSGSIZE: larger than the path takes: it has called, or calls, tcp_mtu(). Any other
+	 * error counts as a loss on the wire. Must not call back into the engine.
+	 */
+	int (*output)(void *ctx, const struct tcp_tx *tx);
+	/* Must not call back into the engine, but for the const functions. user: of the connection or listener. */
+	void (*event)(void *ctx, void *user, uint32_t events);
+	/* Zeroed memory or NULL. Every allocation of the engine comes from here. */
+	void *(*alloc)(void *ctx, size_t size);
+	void (*free)(void *ctx, void *p, size_t size);
+	/* May be NULL: what the path takes (largest IP packet) and the largest payload of a super-segment, 0: none. */
+	void (*path)(void *ctx, const struct tcp_tuple *tuple, uint32_t *mtu, uint32_t *max_gso);
+};
+
+enum tcp_cc { TCP_CC_NEWRENO, TCP_CC_CUBIC, TCP_CC_NONE, TCP_CC_COUNT };
+
+/* What a new connection or listener begins with; sizes are in bytes. */
+struct tcp_opts {
+	uint32_t sndbuf, rcvbuf; /* as SO_SNDBUF/SO_RCVBUF report them (twice what was asked) */
+	uint32_t rcvbuf_max; /* auto-tuning grows to this; equal to rcvbuf: the user has fixed it */
+	uint32_t sndbuf_max;
+	uint32_t user_timeout_ms; /* TCP_USER_TIMEOUT, 0: by retries */
+	uint32_t keepidle_s, keepintvl_s;
+	uint32_t notsent_lowat; /* TCP_NOTSENT_LOWAT, UINT32_MAX: off */
+	uint32_t window_clamp; /* 0: none */
+	uint64_t pacing_rate; /* bytes/s, UINT64_MAX: none */
+	uint32_t linger2_ms; /* TCP_LINGER2: FIN_WAIT2 of a closed socket */
+	uint16_t maxseg; /* TCP_MAXSEG, 0: by the path */
+	uint16_t defer_accept_s;
+	uint8_t keepcnt;
+	uint8_t syn_retries, retries1, retries2;
+	uint8_t cc; /* enum tcp_cc */
+	uint8_t tos, ttl;
+	bool nodelay, cork, quickack, keepalive, oobinline;
+	bool timestamps, sack, wscale, ecn; /* offered and accepted */
+};
+
+/* Linux's defaults (tcp_rmem, tcp_wmem, tcp_keepalive_*, tcp_retries*). */
+void tcp_opts_default(struct tcp_opts *o);
+
+struct tcp_cfg {
+	uint64_t secret[4]; /* ISNs (RFC 6528), hash, SYN cookies, time stamp offsets: random, never told */
+	uint32_t max_conns; /* 0: as many as memory gives */
+	uint32_t max_syn_rate; /* SYNs a second that listeners answer; 0: no limit (VMA_TCP_MAX_SYN_RATE) */
+	uint32_t max_tw; /* TIME_WAITs kept; the oldest goes first */
+	uint32_t max_orphans;
+	uint32_t min_rto_us; /* 200000 */
+	uint32_t delack_min_us, delack_max_us; /* 40000, 200000 */
+	uint32_t timewait_us; /* 60000000 */
+};
+
+void tcp_cfg_default(struct tcp_cfg *cfg); /* all but the secret */
+
+/* 64-bit totals; names as in the kernel's SNMP and TcpExt tables. Written under the stack's lock. */
+struct tcp_counters {
+	uint64_t in_segs, out_segs, in_bytes, out_bytes, retrans_segs;
+	uint64_t active_opens, passive_opens, attempt_fails, estab_resets, curr_estab;
+	uint64_t in_errs, out_rsts, no_listener;
+	uint64_t fast_path; /* segments that took the header prediction */
+	uint64_t ofo_queue, ofo_drop, rcv_collapsed, rcvbuf_drop, zero_window_drop;
+	uint64_t paws, challenge_ack, challenge_limited, rst_ignored, syn_challenge;
+	uint64_t dsack_sent, dsack_recv, sack_reneging, spurious_rto, undo;
+	uint64_t timeouts, tlp_probes, tlp_recovery, fast_retrans, rack_marks, lost_retrans;
+	uint64_t delayed_acks, quick_acks, window_probes, keepalives;
+	uint64_t syn_cookies_sent, syn_cookies_recv, syn_cookies_failed, listen_drops, listen_overflows, syn_rate_limited;
+	uint64_t tw_created, tw_reused, tw_recycled, tw_killed;
+	uint64_t abort_on_data, abort_on_close, abort_on_timeout, abort_on_linger, abort_on_memory;
+	uint64_t pmtu_reduced, mtu_black_holes, ecn_reductions;
+	uint64_t no_memory;
+};
+
+/* --- the stack (tcp_stack.c) */
+
+/* A stack on memory of env; NULL when there is none. */
+struct tcp_stack *tcp_stack_new(const struct tcp_env *env, const struct tcp_cfg *cfg, uint64_t now);
+/* Frees everything, sends nothing, tells nobody. */
+void tcp_stack_free(struct tcp_stack *ts);
+const struct tcp_counters *tcp_stack_counters(const struct tcp_stack *ts);
+/* Connections (not TIME_WAIT, not embryonic) that live. */
+unsigned tcp_stack_conns(const struct tcp_stack *ts);
+
+/*
+ * One frame that passed the gate (pkt_parse() said PKT_TCP): data is the TCP header, total its length with the payload,
+ * meta says whence. Takes b. Answers may be sent at once; most wait for tcp_flush().
+ */
+void tcp_input(struct tcp_stack *ts, struct buf *b, uint64_t now);
+/* After a batch of input, and at the end of a socket call: sends what became due (acknowledgements, data). */
+void tcp_flush(struct tcp_stack *ts, uint64_t now);
+/* Runs the timers that are due; ends with a flush. */
+void tcp_run_timers(struct tcp_stack *ts, uint64_t now);
+/* When tcp_run_timers() must be called next, WHEEL_NEVER: no need. */
+uint64_t tcp_next_timer(const struct tcp_stack *ts);
+/* output() can take segments again. */
+void tcp_tx_ready(struct tcp_stack *ts, uint64_t now);
+
+enum tcp_icmp { TCP_ICMP_UNREACH_NET, TCP_ICMP_UNREACH_HOST, TCP_ICMP_UNREACH_PORT, TCP_ICMP_FRAG_NEEDED, TCP_ICMP_OTHER };
+/* An ICMP error that quotes a segment of ours with this sequence number (RFC 5927: must be in flight). mtu: for FRAG_NEEDED. */
+void tcp_icmp(struct tcp_stack *ts, const struct tcp_tuple *tuple, uint32_t seq, enum tcp_icmp kind, uint32_t mtu,
+	      uint64_t now);
+
+/* --- connections */
+
+/*
+ * Active open (RFC 9293, 3.10.1): sends the SYN at the next flush. -EADDRNOTAVAIL: the tuple is in use (a TIME_WAIT of it is
+ * taken over as RFC 6191 allows). -ENOMEM.
+ */
+int tcp_connect(struct tcp_stack *ts, const struct tcp_tuple *tuple, const struct tcp_opts *opts, void *user,
+		uint64_t now, struct tcp_conn **out);
+/*
+ * Copies into the send buffer as much as there is room for; returns the bytes taken. -EAGAIN: none; -EPIPE: the sending side is
+ * closed (the caller raises SIGPIPE); -ENOTCONN; the pending error (taken). flags: MSG_MORE, MSG_OOB.
+ */
+ssize_t tcp_send(struct tcp_conn *c, const struct iovec *iov, int iovcnt, int flags, uint64_t now);
+/*
+ * Copies out; returns bytes, 0 at the end of the stream, -EAGAIN, -ENOTCONN, or the pending error (taken; data that
+ * came before it is read first). flags: MSG_PEEK, MSG_TRUNC (discards), MSG_OOB (-EINVAL: none).
+ */
+ssize_t tcp_recv(struct tcp_conn *c, const struct iovec *iov, int iovcnt, int flags, uint64_t now);
+/* SHUT_RD, SHUT_WR or SHUT_RDWR. -ENOTCONN. */
+int tcp_shutdown(struct tcp_conn *c, int how, uint64_t now);
+/*
+ * The user lets go: FIN after the data, RST when data is unread or had been discarded (RFC 2525, 2.17). The connection
+ * lives on by itself and user gets TCP_EV_GONE at the end (perhaps within this call).
+ */
+void tcp_close(struct tcp_conn *c, uint64_t now);
+/* RST at once (SO_LINGER 0); then as tcp_close(). */
+void tcp_abort(struct tcp_conn *c, uint64_t now);
+void tcp_conn_set_user(struct tcp_conn *c, void *user);
+void *tcp_conn_user(const struct tcp_conn *c);
+const struct tcp_tuple *tcp_conn_tuple(const struct tcp_conn *c);
+enum tcp_state tcp_conn_state(const struct tcp_conn *c);
+/* TCP_EV_* that are true now (level): what poll() would say. */
+uint32_t tcp_ready(const struct tcp_conn *c);
+/* SO_ERROR: the pending error (positive errno) is returned and taken. */
+int tcp_error(struct tcp_conn *c);
+/* Bytes: readable; in the send buffer and not acknowledged; of those, not sent yet. */
+uint32_t tcp_inq(const struct tcp_conn *c);
+uint32_t tcp_outq(const struct tcp_conn *c);
+uint32_t tcp_outq_unsent(const struct tcp_conn *c);
+/* SIOCATMARK. */
+bool tcp_at_mark(const struct tcp_conn *c);
+/* The options in force; set with the call below, which lets what changed take effect (uncorking sends). */
+const struct tcp_opts *tcp_get_opts(const struct tcp_conn *c);
+void tcp_set_opts(struct tcp_conn *c, const struct tcp_opts *o, uint64_t now);
+/* The path takes packets of this size now (route or link changed; ICMP comes by tcp_icmp()). */
+void tcp_mtu(struct tcp_conn *c, uint32_t mtu, uint64_t now);
+/* Largest payload of a segment as sent now (TCP_MAXSEG). */
+uint32_t tcp_mss(const struct tcp_conn *c);
+/* Fills at most len bytes of a struct tcp_info (linux/tcp.h, zeros behind what is known); returns the bytes filled. */
+size_t tcp_fill_info(const struct tcp_conn *c, void *info, size_t len, uint64_t now);
+
+/* --- listeners */
+
+/*
+ * local :: with family AF_INET6 takes both families unless v6only. Several listeners on the same address and port
+ * (reuseport) share by hash. backlog: as listen()'s. user: gets TCP_EV_IN.
+ */
+struct tcp_listen_spec {
+	struct in6_addr local;
+	uint16_t port;
+	uint8_t family;
+	bool v6only, reuseport;
+	int backlog;
+};
+int tcp_listen(struct tcp_stack *ts, const struct tcp_listen_spec *spec, const struct tcp_opts *opts, void *user,
+	       struct tcp_listener **out);
+void tcp_listen_backlog(struct tcp_listener *l, int backlog);
+void tcp_listen_opts(struct tcp_listener *l, const struct tcp_opts *opts);
+/* The oldest established connection, NULL when there is none; the caller sets its user. */
+struct tcp_conn *tcp_accept(struct tcp_listener *l);
+unsigned tcp_accept_queued(const struct tcp_listener *l);
+/* Embryonic and unaccepted connections are reset. */
+void tcp_listen_close(struct tcp_listener *l, uint64_t now);
+
+#endif

@@ -1,0 +1,532 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The inside of the engine. A file is a noun: tcp_rx_* are in tcp_in.c and so on (each block below names its file).
+ * `now` is not handed around: the entry points store it in tcp_stack.now.
+ */
+#ifndef PROTO_TCP_INT_H
+#define PROTO_TCP_INT_H
+
+#include <stddef.h>
+
+#include "proto/tcp.h"
+#include "proto/tcp_seq.h"
+#include "proto/wheel.h"
+
+/* Flags of the header's 14th byte. */
+#define TH_FIN 0x01u
+#define TH_SYN 0x02u
+#define TH_RST 0x04u
+#define TH_PSH 0x08u
+#define TH_ACK 0x10u
+#define TH_URG 0x20u
+#define TH_ECE 0x40u
+#define TH_CWR 0x80u
+
+#define TCP_MSS_DEFAULT 536u /* RFC 9293, 3.7.1 (IPv4) */
+#define TCP_MSS_DEFAULT6 1220u
+#define TCP_MSS_MIN 48u /* less than this from a peer is not believed (Linux: tcp_min_snd_mss) */
+#define TCP_INIT_CWND 10u /* RFC 6928 */
+#define TCP_WSCALE_MAX 14u
+#define TCP_SACK_MAX 4u
+#define TCP_DUPTHRESH 3u
+#define TCP_RTO_MAX_US 120000000u
+#define TCP_RTO_INIT_US 1000000u
+#define TCP_QUICKACKS 16u
+
+/* --- tcp_opt.c: the second gate; whoever is behind it reads no raw bytes */
+
+struct tcp_sack_block {
+	uint32_t start, end; /* [start, end) */
+};
+
+/* A received segment. seq/end_seq count SYN and FIN. */
+struct tcp_rx {
+	struct buf *b; /* payload only (its FIN and SYN are in flags); taken (set to NULL) by whoever keeps it */
+	uint32_t seq, end_seq, ack;
+	uint32_t wnd; /* as in the header, not scaled */
+	uint32_t len; /* payload bytes */
+	uint16_t urg;
+	uint8_t flags; /* TH_* */
+	uint8_t ecn; /* the IP header's two bits */
+	bool has_ts, has_mss, has_wscale, sack_ok;
+	uint8_t wscale;
+	uint8_t num_sacks;
+	uint16_t mss;
+	uint32_t tsval, tsecr;
+	struct tcp_sack_block sack[TCP_SACK_MAX];
+};
+
+/*
+ * Reads header and options of b (data: the TCP header) into rx and makes b its payload. False: malformed (a header
+ * length that cannot be); an option of a wrong length ends the reading of options, as Linux does.
+ */
+bool tcp_rx_parse(struct buf *b, struct tcp_rx *rx);
+
+/* What a header to be built carries. */
+struct tcp_hdr_spec {
+	uint16_t sport, dport;
+	uint32_t seq, ack;
+	uint16_t wnd; /* scaled already */
+	uint16_t urg;
+	uint8_t flags;
+	bool ts, sack_permitted, wscale_present;
+	uint8_t wscale, num_sacks;
+	uint16_t mss; /* 0: no option */
+	uint32_t tsval, tsecr;
+	struct tcp_sack_block sack[TCP_SACK_MAX];
+};
+
+/* Writes header and options, checksum zero; room TCP_HDR_MAX. As many SACK blocks as fit. Returns the length. */
+uint8_t tcp_hdr_write(uint8_t *to, const struct tcp_hdr_spec *h);
+
+/* --- siphash.c: SipHash-2-4 (a public algorithm; the code is ours) */
+uint64_t siphash(const uint64_t key[2], const void *p, size_t len);
+
+/* --- tcp_table.c: connections, embryonic ones and TIME_WAITs by 4-tuple; chained, grows, keyed */
+
+enum tcp_kind { TCP_KIND_CONN, TCP_KIND_REQ, TCP_KIND_TW };
+
+struct tcp_node {
+	struct tcp_node *next; /* hash chain */
+	uint32_t hash;
+	uint8_t kind; /* enum tcp_kind */
+	struct tcp_tuple tuple;
+};
+
+struct tcp_table {
+	struct tcp_node **bucket;
+	uint32_t mask;
+	uint32_t count;
+	uint64_t key[2];
+};
+
+/* 0 or -ENOMEM. */
+int tcp_table_init(struct tcp_table *t, const struct tcp_env *env, const uint64_t key[2]);
+void tcp_table_fini(struct tcp_table *t, const struct tcp_env *env);
+struct tcp_node *tcp_table_find(const struct tcp_table *t, const struct tcp_tuple *tuple);
+/* The tuple must not be there. A table that cannot grow gets slower, not wrong. */
+void tcp_table_add(struct tcp_table *t, const struct tcp_env *env, struct tcp_node *n);
+void tcp_table_del(struct tcp_table *t, struct tcp_node *n);
+/* n takes the place of old, which has the same tuple. */
+void tcp_table_replace(struct tcp_table *t, struct tcp_node *old, struct tcp_node *n);
+
+/* --- tcp_rtt.c: RFC 6298 as Linux does it: microseconds, variance over a window of data, floor on the variance part */
+
+struct tcp_rtt {
+	uint32_t srtt_us; /* << 3; 0: no sample yet */
+	uint32_t mdev_us, mdev_max_us, rttvar_us;
+	uint32_t rtt_seq; /* snd_nxt when the variance window ends */
+	uint32_t rto_us; /* without back-off */
+	uint32_t min_us; /* windowed minimum (5 min), UINT32_MAX: none */
+	uint64_t min_stamp;
+};
+
+void tcp_rtt_init(struct tcp_rtt *r, uint32_t min_rto_us);
+/* rtt_us of data that was sent once (or by time stamp). snd_una/snd_nxt: the variance is let down once a window. */
+void tcp_rtt_sample(struct tcp_rtt *r, uint32_t rtt_us, uint32_t snd_una, uint32_t snd_nxt, uint32_t min_rto_us, uint64_t now);
+
+/* --- tcp_cc.c, tcp_newreno.c, tcp_cubic.c: windows are in segments, as in Linux */
+
+struct tcp_cc_state {
+	uint32_t cwnd, ssthresh; /* segments */
+	uint32_t cwnd_cnt; /* acknowledged since cwnd last grew */
+	uint32_t prior_cwnd, prior_ssthresh; /* before the last reduction, for undo */
+	union {
+		struct {
+			uint32_t last_max_cwnd, last_cwnd, epoch_cwnd, ack_cnt, tcp_cwnd, cnt;
+			uint32_t delay_min_us;
+			uint64_t epoch_start, last_time;
+			double k_s; /* RFC 9438, K in seconds */
+			double origin;
+		} cubic;
+	};
+};
+
+struct tcp_cc_ops {
+	const char *name; /* "reno", "cubic", "none" as TCP_CONGESTION says them */
+	void (*init)(struct tcp_cc_state *s);
+	/* The new ssthresh after a loss (segments, at least 2). */
+	uint32_t (*ssthresh)(struct tcp_cc_state *s, uint64_t now);
+	/* acked segments were newly acknowledged while the window limited the sender; slow start and avoidance. */
+	void (*acked)(struct tcp_cc_state *s, uint32_t acked, uint32_t srtt_us, uint64_t now);
+	/* The window that a spurious reduction is undone to. */
+	uint32_t (*undo)(struct tcp_cc_state *s);
+	/* A timeout, or the sender was idle: a growth epoch begins anew. */
+	void (*reset)(struct tcp_cc_state *s);
+};
+extern const struct tcp_cc_ops *const tcp_cc_ops[TCP_CC_COUNT];
+
+/* --- tcp_sndq.c: the bytes that the user gave, from snd_una (or before) to write_seq: a rope of blocks */
+
+struct tcp_block;
+struct tcp_sndq {
+	struct tcp_block *head, *tail;
+	struct tcp_block *cursor; /* where the last look-up ended */
+	uint32_t seq; /* of the first byte held */
+	uint32_t len;
+	uint32_t charge; /* memory of the blocks */
+};
+
+void tcp_sndq_init(struct tcp_sndq *q, uint32_t seq);
+/* Copies up to len bytes from iov, skip bytes into it; returns how many it could (memory). Blocks: small for little data, up to 32 KiB. */
+uint32_t tcp_sndq_put(struct tcp_sndq *q, const struct tcp_env *env, const struct iovec *iov, int iovcnt, size_t skip, uint32_t len);
+/* Vectors for [seq, seq+len), which must be held. Returns how many; *len is cut to what max vectors cover. */
+int tcp_sndq_iov(struct tcp_sndq *q, uint32_t seq, uint32_t *len, struct iovec *iov, int max);
+/* Bytes before seq are no longer needed. */
+void tcp_sndq_ack(struct tcp_sndq *q, const struct tcp_env *env, uint32_t seq);
+void tcp_sndq_clear(struct tcp_sndq *q, const struct tcp_env *env);
+
+/* --- tcp_segq.c: what was sent and is not cumulatively acknowledged, in order of sequence: the retransmission queue and
+ * the SACK scoreboard (RFC 6675) in one. The bytes are in the sndq. */
+
+#define SEG_SYN 0x01u
+#define SEG_FIN 0x02u
+#define SEG_SACKED 0x04u
+#define SEG_LOST 0x08u
+#define SEG_RETRANS 0x10u /* a retransmission of it is in flight */
+#define SEG_EVER_RETRANS 0x20u
+#define SEG_PSH 0x40u
+
+struct tcp_seg {
+	struct tcp_seg *next, *prev; /* by sequence */
+	struct tcp_seg *tnext, *tprev; /* by time of the last transmission (RACK); not while SACKED */
+	uint64_t sent_us; /* last transmission */
+	uint32_t seq, end_seq; /* with SYN and FIN */
+	uint16_t mss; /* it is, or was, cut every mss bytes: pcount = ceil(payload / mss), at least 1 */
+	uint8_t flags;
+	uint8_t tries; /* transmissions - 1, saturating */
+	uint32_t pcount;
+};
+
+struct tcp_segq {
+	struct tcp_seg *head, *tail;
+	struct tcp_seg *thead, *ttail; /* oldest transmission first */
+	/* In wire segments (pcount), as Linux counts them. */
+	uint32_t packets_out, sacked_out, lost_out, retrans_out;
+};
+
+/* Appends what was just sent; NULL: no memory. */
+struct tcp_seg *tcp_segq_add(struct tcp_segq *q, const struct tcp_env *env, uint32_t seq, uint32_t end_seq, uint16_t mss, uint8_t flags,
+			     uint64_t now);
+/* Splits s at seq (inside it); the new second half follows it, same marks. NULL: no memory, s is unchanged. */
+struct tcp_seg *tcp_segq_split(struct tcp_segq *q, const struct tcp_env *env, struct tcp_seg *s, uint32_t seq);
+/* Sets and clears marks keeping the counts. */
+void tcp_segq_mark(struct tcp_segq *q, struct tcp_seg *s, uint8_t set, uint8_t clear);
+/* s was transmitted again: to the end of the time order. */
+void tcp_segq_sent(struct tcp_segq *q, struct tcp_seg *s, uint64_t now);
+void tcp_segq_del(struct tcp_segq *q, const struct tcp_env *env, struct tcp_seg *s);
+void tcp_segq_clear(struct tcp_segq *q, const struct tcp_env *env);
+
+/* --- tcp_rcvq.c: received and in order (rcvq), received and out of order (ofo): bufs with their place in the stream */
+
+struct tcp_rcvq {
+	struct buf *head, **tail;
+	uint32_t charge; /* memory that the bufs occupy, as rcvbuf counts it */
+};
+
+/* An interval of the out-of-order queue: a run of bufs without holes. Sorted, disjoint, not touching. */
+struct tcp_ofo {
+	struct tcp_ofo *next;
+	uint32_t start, end;
+	struct buf *head, **tail;
+	bool fin; /* end includes a FIN */
+	uint32_t charge;
+};
+
+/* --- the objects */
+
+/* An embryonic connection (SYN_RECV of a listener). */
+struct tcp_req {
+	struct tcp_node node; /* first */
+	struct tcp_listener *l;
+	struct tcp_req *next, **pprev; /* the listener's list, oldest first */
+	struct wheel_timer timer; /* SYN|ACK again, or given up */
+	uint64_t sent_us; /* first SYN|ACK */
+	uint32_t irs, iss;
+	uint32_t ts_recent, ts_off;
+	uint32_t wnd; /* the peer's, as in its SYN */
+	uint16_t peer_mss;
+	uint8_t retries;
+	uint8_t snd_wscale, rcv_wscale;
+	uint8_t tos;
+	bool ts_ok, sack_ok, wscale_ok, ecn_ok;
+	bool acked; /* the handshake is complete, but the accept queue was full, or TCP_DEFER_ACCEPT waits for data */
+};
+
+/* A TIME_WAIT (RFC 9293, 3.10.7.4; RFC 6191), also FIN_WAIT2 of a closed connection whose user is gone. */
+struct tcp_tw {
+	struct tcp_node node; /* first */
+	struct tcp_tw *next, **pprev; /* oldest first */
+	struct wheel_timer timer;
+	uint64_t ts_recent_stamp;
+	uint32_t rcv_nxt, snd_nxt, rcv_wnd;
+	uint32_t ts_recent, ts_off;
+	uint32_t oow_ack_us; /* when an answer was last sent (RFC 5961 rate limit) */
+	uint8_t tos, rcv_wscale;
+	bool ts_ok, fin_wait2;
+	void *user; /* gets TCP_EV_GONE; NULL: nobody */
+};
+
+/* What the retransmission timer waits for. */
+enum tcp_pending { TCP_PENDING_NONE, TCP_PENDING_RTO, TCP_PENDING_TLP, TCP_PENDING_REO, TCP_PENDING_PROBE };
+
+/* As in Linux's tcpi_ca_state. */
+enum tcp_ca_state { TCP_CA_OPEN, TCP_CA_DISORDER, TCP_CA_CWR, TCP_CA_RECOVERY, TCP_CA_LOSS };
+
+struct tcp_conn {
+	/* Look-up and identity. */
+	struct tcp_node node; /* first */
+	struct tcp_stack *ts;
+	void *user;
+	struct tcp_conn *next, **pprev; /* the stack's list, or the listener's accept queue */
+	struct tcp_listener *l; /* accepted from it, but not by accept() yet */
+	struct tcp_conn *dirty_next; /* flush list */
+
+	/* State. */
+	uint8_t state; /* enum tcp_state */
+	uint8_t ca_state, pending;
+	bool dirty; /* on the flush list */
+	bool orphan; /* the user has closed it */
+	bool shut_rd, shut_wr; /* the user has; shut_wr: a FIN is or will be queued */
+	bool fin_queued, fin_sent, fin_acked, fin_rcvd;
+	bool reset_on_close; /* data was thrown away: close means RST */
+	bool closing; /* being torn down: no more events but GONE */
+	bool ts_ok, sack_ok, wscale_ok, ecn_ok;
+	uint8_t snd_wscale, rcv_wscale;
+	uint16_t so_error; /* positive errno, taken by the user */
+	uint16_t soft_error; /* of ICMP: reported if the connection times out */
+
+	/* Receive (RFC 9293, 3.3.1). */
+	uint32_t rcv_nxt, rcv_wup; /* rcv_wup: rcv_nxt when the window was last told */
+	uint32_t rcv_wnd; /* as last told, from rcv_wup on, bytes */
+	uint32_t copied_seq; /* first byte that the user has not read */
+	uint32_t irs;
+	uint32_t rcv_mss; /* estimate of the peer's segments (for delayed ACKs), super-segments count as mss */
+	uint32_t window_clamp, rcv_ssthresh;
+	uint32_t ts_recent, last_ack_sent;
+	uint64_t ts_recent_stamp;
+	uint32_t rcv_up; /* urgent pointer: the byte after the urgent one */
+	bool urg_valid, urg_here; /* announced; its byte is in urg_byte */
+	bool urg_read;
+	uint8_t urg_byte;
+	struct tcp_rcvq rcvq;
+	struct tcp_ofo *ofo;
+	uint32_t ofo_charge, ofo_last; /* ofo_last: start of the interval that changed last (first SACK block) */
+	struct tcp_sack_block dsack; /* to be told with the next ACK; start == end: none */
+	uint32_t rcvq_space_seq, rcvq_space; /* auto-tuning: bytes read in an RTT */
+	uint64_t rcvq_space_time;
+	uint32_t rcv_rtt_us, rcv_rtt_seq; /* receiver's own RTT estimate */
+	uint64_t rcv_rtt_time;
+
+	/* Acknowledging. */
+	uint8_t ack_needed; /* 0: no; 1: may wait (the delack timer runs); 2: at the flush */
+	uint8_t quick; /* quick ACKs left */
+	bool pingpong; /* interactive: our data carry the ACKs */
+	bool ece; /* ECE until a CWR comes */
+	uint32_t ato_us;
+	uint64_t last_rcv_us;
+
+	/* Send. */
+	uint32_t snd_una, snd_nxt, snd_wnd, snd_wl1, max_wnd;
+	uint32_t write_seq; /* behind the last byte that the user gave (a queued FIN has this number) */
+	uint32_t push_seq, sml_seq; /* behind the last PSH; end of the last small segment (Minshall) */
+	uint32_t snd_up; /* urgent: the byte after; valid while snd_urg */
+	uint32_t iss;
+	uint32_t mss; /* payload of a full segment now: path, peer and options taken into account */
+	uint32_t peer_mss, pmtu, max_gso;
+	uint32_t ts_off;
+	bool snd_urg, cwr; /* cwr: the next new data says so */
+	bool nospace; /* the user was told -EAGAIN: EV_OUT when a third is free */
+	bool sack_reneged, cwnd_limited, mtu_probe_off;
+	struct tcp_sndq sndq;
+	struct tcp_segq segq;
+
+	/* Recovery. */
+	struct tcp_rtt rtt;
+	struct tcp_cc_state cc;
+	uint32_t high_seq; /* snd_nxt when the state was entered */
+	uint32_t undo_marker, undo_retrans;
+	uint32_t prr_delivered, prr_out; /* RFC 6937 */
+	uint32_t dup_acks, reordering;
+	uint32_t frto_high; /* RFC 5682; valid while frto */
+	bool frto;
+	uint8_t backoff, retries, probes;
+	uint8_t rack_reo_steps, rack_persist;
+	bool rack_dsack_seen, rack_reord;
+	uint32_t rack_rtt_us, rack_end_seq, rack_dsack_round;
+	uint64_t rack_mstamp;
+	uint32_t tlp_end_seq; /* 0 flags: see tlp_out */
+	bool tlp_out, tlp_retrans;
+	uint64_t retrans_stamp; /* first retransmission of this recovery (us), 0: none */
+	uint64_t lsndtime; /* last data sent */
+	uint64_t rcv_tstamp; /* last ACK received */
+	uint64_t probe_stamp; /* first unanswered probe or retransmission: user timeout */
+	uint64_t pace_next; /* earliest time of the next transmission when paced */
+	uint32_t delivered, total_retrans;
+	uint32_t cwnd_stamp_out; /* largest packets_out of this round: is the window used? */
+	uint64_t bytes_acked, bytes_received;
+
+	/* Timers. */
+	struct wheel_timer rtx; /* `pending` says what for */
+	struct wheel_timer delack;
+	struct wheel_timer keep; /* keepalive, or the end of FIN_WAIT2 */
+	struct wheel_timer pace;
+
+	struct tcp_opts o;
+};
+
+/* All of an idle connection: the issue allows 1536 bytes with the socket on top. */
+_Static_assert(sizeof(struct tcp_conn) <= 1100, "an idle connection has grown");
+
+struct tcp_listener {
+	struct tcp_listener *next, **pprev; /* bucket by port */
+	struct tcp_stack *ts;
+	void *user;
+	struct tcp_listen_spec spec;
+	struct tcp_opts o;
+	struct tcp_req *reqs, **reqs_tail;
+	struct tcp_conn *accept_head, **accept_tail;
+	unsigned num_reqs, num_accept;
+	uint64_t cookie_stamp; /* when cookies were last sent: acceptable for two minutes from then */
+};
+
+#define TCP_LISTEN_BUCKETS 64u
+
+struct tcp_stack {
+	struct tcp_env env;
+	struct tcp_cfg cfg;
+	uint64_t now;
+	struct tcp_table table;
+	struct tcp_listener *listeners[TCP_LISTEN_BUCKETS];
+	struct wheel wheel;
+	struct tcp_conn *conns; /* all that are not in an accept queue */
+	struct tcp_conn *dirty, **dirty_tail;
+	struct tcp_tw *tws, **tws_tail;
+	unsigned num_conns, num_orphans, num_tw;
+	uint64_t challenge_second; /* RFC 5961, 7: challenge ACKs in this second */
+	uint32_t challenge_left;
+	uint64_t syn_second;
+	uint32_t syn_left;
+	struct tcp_counters n;
+};
+
+static inline void *tcp_alloc(struct tcp_stack *ts, size_t size)
+{
+	return ts->env.alloc(ts->env.ctx, size);
+}
+
+static inline void tcp_free(struct tcp_stack *ts, void *p, size_t size)
+{
+	ts->env.free(ts->env.ctx, p, size);
+}
+
+static inline struct tcp_conn *tcp_conn_of_timer(struct wheel_timer *t, size_t offset)
+{
+	return (struct tcp_conn *)((char *)t - offset);
+}
+
+/* Puts c on the flush list. */
+static inline void tcp_mark_dirty(struct tcp_conn *c)
+{
+	struct tcp_stack *ts = c->ts;
+
+	if (c->dirty)
+		return;
+	c->dirty = true;
+	c->dirty_next = NULL;
+	*ts->dirty_tail = c;
+	ts->dirty_tail = &c->dirty_next;
+}
+
+/* Time stamp option's clock: milliseconds with the connection's own offset (RFC 7323, 5.4). */
+static inline uint32_t tcp_ts_now(const struct tcp_conn *c)
+{
+	return (uint32_t)(c->ts->now / 1000) + c->ts_off;
+}
+
+/* --- tcp_conn.c: birth, death, state (states and their transitions are told here) */
+
+/* A zeroed connection with options, timers and queues made, in no state and no table. NULL: no memory. */
+struct tcp_conn *tcp_conn_new(struct tcp_stack *ts, const struct tcp_tuple *tuple, const struct tcp_opts *o);
+void tcp_set_state(struct tcp_conn *c, enum tcp_state state);
+/* The end: out of the table, timers and buffers gone, CLOSED; memory too when the user is (TCP_EV_GONE). err: 0 or a positive errno for the user. */
+void tcp_conn_done(struct tcp_conn *c, int err);
+/* As tcp_conn_done(), but a tcp_tw takes the tuple over. */
+void tcp_conn_time_wait(struct tcp_conn *c, bool fin_wait2);
+/* Tells the user; nothing once `closing`. */
+void tcp_event(struct tcp_conn *c, uint32_t events);
+/* mss, windows and buffers from what the handshake brought (both sides). */
+void tcp_conn_established(struct tcp_conn *c);
+
+/* --- tcp_in.c, tcp_in_syn.c, tcp_in_data.c: RFC 9293, 3.10.7 */
+
+/* Data of rx (trimmed here to the window) into the queues; FIN; acknowledgement scheduled. */
+void tcp_data_input(struct tcp_conn *c, struct tcp_rx *rx);
+/* SACK blocks to be told now, D-SACK first (RFC 2018, 2883). Returns how many. */
+unsigned tcp_sack_blocks(struct tcp_conn *c, struct tcp_sack_block *to, unsigned max);
+/* What rcvbuf still has room for, bytes of window (never shrinks what was told). */
+uint32_t tcp_rcv_space(const struct tcp_conn *c);
+void tcp_rcvq_clear(struct tcp_conn *c);
+
+/* --- tcp_req.c, tcp_cookie.c, tcp_tw.c */
+
+/* A SYN for l. */
+void tcp_listen_syn(struct tcp_listener *l, struct tcp_rx *rx, const struct tcp_tuple *tuple);
+/* A segment for an embryonic connection; may make it a connection that is then given the segment. */
+void tcp_req_input(struct tcp_req *r, struct tcp_rx *rx);
+void tcp_req_free(struct tcp_req *r);
+/* An ACK without connection that reaches l: a cookie come back? */
+bool tcp_cookie_input(struct tcp_listener *l, struct tcp_rx *rx, const struct tcp_tuple *tuple);
+/* True: the segment is done with. False: the TIME_WAIT is gone and the segment (a SYN) is to be looked up anew (RFC 6191). */
+bool tcp_tw_input(struct tcp_tw *tw, struct tcp_rx *rx);
+void tcp_tw_free(struct tcp_tw *tw);
+struct tcp_listener *tcp_listener_find(struct tcp_stack *ts, const struct tcp_tuple *tuple);
+/* RFC 6528. */
+uint32_t tcp_isn(const struct tcp_stack *ts, const struct tcp_tuple *tuple);
+uint32_t tcp_ts_offset(const struct tcp_stack *ts, const struct tcp_tuple *tuple);
+/* Receive window scale that suits a buffer of this size. */
+uint8_t tcp_wscale_for(const struct tcp_opts *o);
+
+/* --- tcp_out.c, tcp_ctl.c: what leaves */
+
+/* Sends all that windows, Nagle, cork and pacing let go: retransmissions first, then new data and FIN. Arms timers. */
+void tcp_output(struct tcp_conn *c);
+/* A pure ACK now; clears what is due to be acknowledged. */
+void tcp_send_ack(struct tcp_conn *c);
+/* RFC 5961: an ACK within the rate limits. */
+void tcp_challenge_ack(struct tcp_conn *c);
+/* SYN, SYN|ACK (simultaneous open). */
+void tcp_send_syn(struct tcp_conn *c);
+/* RST of a connection (RST|ACK at snd_nxt). */
+void tcp_send_rst(struct tcp_conn *c);
+/* RFC 9293, 3.10.7.1: the answer to a segment that belongs to nothing. Never to a RST. */
+void tcp_reply_rst(struct tcp_stack *ts, const struct tcp_tuple *tuple, const struct tcp_rx *rx);
+/* A bare segment that belongs to no connection object: header by spec. */
+int tcp_xmit_bare(struct tcp_stack *ts, const struct tcp_tuple *tuple, void *user, const struct tcp_hdr_spec *h, uint8_t tos, uint8_t ttl);
+/* The window to tell (scaled), remembering it (RFC 9293, 3.8.6.2.2: silly window avoidance). */
+uint16_t tcp_select_window(struct tcp_conn *c);
+/* The user has read: tell the window if it opened enough. */
+void tcp_window_update(struct tcp_conn *c);
+/* c->mss from pmtu, the peer's MSS, maxseg and the options that every segment carries. */
+void tcp_sync_mss(struct tcp_conn *c);
+
+/* --- tcp_ack.c, tcp_sack.c, tcp_rack.c, tcp_recovery.c: what comes back */
+
+/*
+ * The acknowledgement field, window and SACK blocks of an acceptable segment (ack within [snd_una, snd_nxt], or older: for its
+ * SACK blocks): frees what is acknowledged, RTT, loss detection, congestion window, undo. Output follows at the flush.
+ */
+void tcp_ack_input(struct tcp_conn *c, const struct tcp_rx *rx);
+/* RTT of the handshake (us). */
+void tcp_ack_syn(struct tcp_conn *c, uint32_t rtt_us);
+void tcp_rtx_timer(struct tcp_conn *c); /* c->rtx has run out */
+void tcp_delack_timer(struct tcp_conn *c);
+void tcp_keep_timer(struct tcp_conn *c);
+void tcp_pace_timer(struct tcp_conn *c);
+/* After a transmission or an ACK: RTO or TLP as the flight wants it. */
+void tcp_rearm_rtx(struct tcp_conn *c);
+/* Enters or leaves the zero-window probe state. */
+void tcp_check_probe(struct tcp_conn *c);
+uint32_t tcp_rto(const struct tcp_conn *c); /* with back-off */
+
+#endif
