@@ -50,6 +50,7 @@ struct buf {
 	uint64_t addr; /* the ring's own: UMEM offset of the chunk */
 	/* Second line */
 	struct buf_meta meta;
+	uint32_t seq; /* of the first byte, while TCP holds it in a receive queue */
 };
 
 /* Gives b and its fragments back. Needs the lock of the stack that b came from. b may be NULL. */

@@ -235,6 +235,9 @@ struct tcp_ofo {
 
 /* --- the objects */
 
+/* wheel_timer.kind: by this tcp_run_timers() finds the object. */
+enum tcp_timer_kind { TCP_TIMER_RTX, TCP_TIMER_DELACK, TCP_TIMER_KEEP, TCP_TIMER_PACE, TCP_TIMER_REQ, TCP_TIMER_TW };
+
 /* An embryonic connection (SYN_RECV of a listener). */
 struct tcp_req {
 	struct tcp_node node; /* first */
@@ -261,7 +264,8 @@ struct tcp_tw {
 	uint64_t ts_recent_stamp;
 	uint32_t rcv_nxt, snd_nxt, rcv_wnd;
 	uint32_t ts_recent, ts_off;
-	uint32_t oow_ack_us; /* when an answer was last sent (RFC 5961 rate limit) */
+	struct tcp_conn *conn; /* whose tuple it took over while a user still has that; NULL: nobody has */
+	uint64_t oow_ack; /* when a segment out of the window was last answered (rate limit), 0: never */
 	uint8_t tos, rcv_wscale;
 	bool ts_ok, fin_wait2;
 	void *user; /* gets TCP_EV_GONE; NULL: nobody */
@@ -281,6 +285,7 @@ struct tcp_conn {
 	struct tcp_conn *next, **pprev; /* the stack's list, or the listener's accept queue */
 	struct tcp_listener *l; /* accepted from it, but not by accept() yet */
 	struct tcp_conn *dirty_next; /* flush list */
+	struct tcp_tw *tw; /* CLOSED, the user still has it, and this keeps the tuple */
 
 	/* State. */
 	uint8_t state; /* enum tcp_state */
@@ -305,6 +310,9 @@ struct tcp_conn {
 	uint32_t window_clamp, rcv_ssthresh;
 	uint32_t ts_recent, last_ack_sent;
 	uint64_t ts_recent_stamp;
+	uint64_t oow_ack; /* when a segment out of the window or a challenge was last answered (500 ms apart), 0: never */
+	uint32_t advmss; /* what our SYN said */
+	uint32_t last_seg_size;
 	uint32_t rcv_up; /* urgent pointer: the byte after the urgent one */
 	bool urg_valid, urg_here; /* announced; its byte is in urg_byte */
 	bool urg_read;
@@ -320,7 +328,8 @@ struct tcp_conn {
 
 	/* Acknowledging. */
 	uint8_t ack_needed; /* 0: no; 1: may wait (the delack timer runs); 2: at the flush */
-	uint8_t quick; /* quick ACKs left */
+	uint8_t quick; /* quick ACKs left; whoever sends an ACK, alone or with data, takes one */
+	uint8_t pushed; /* small segments since the last ACK, up to 2: the user's reading acknowledges them; cleared with ack_needed */
 	bool pingpong; /* interactive: our data carry the ACKs */
 	bool ece; /* ECE until a CWR comes */
 	uint32_t ato_us;
@@ -401,6 +410,9 @@ struct tcp_stack {
 	struct wheel wheel;
 	struct tcp_conn *conns; /* all that are not in an accept queue */
 	struct tcp_conn *dirty, **dirty_tail;
+	struct tcp_conn *dead; /* done, their users gone: freed at the end of the flush (linked by next) */
+	struct buf_pool pool; /* of the bufs that receive queues are collapsed into */
+	uint32_t reuse_isn; /* of the connection that follows a TIME_WAIT (RFC 6191), 0: none; within tcp_input() */
 	struct tcp_tw *tws, **tws_tail;
 	unsigned num_conns, num_orphans, num_tw;
 	uint64_t challenge_second; /* RFC 5961, 7: challenge ACKs in this second */
@@ -449,7 +461,11 @@ static inline uint32_t tcp_ts_now(const struct tcp_conn *c)
 /* A zeroed connection with options, timers and queues made, in no state and no table. NULL: no memory. */
 struct tcp_conn *tcp_conn_new(struct tcp_stack *ts, const struct tcp_tuple *tuple, const struct tcp_opts *o);
 void tcp_set_state(struct tcp_conn *c, enum tcp_state state);
-/* The end: out of the table, timers and buffers gone, CLOSED; memory too when the user is (TCP_EV_GONE). err: 0 or a positive errno for the user. */
+/*
+ * The end: out of the table, timers and send buffers gone, CLOSED; what was received can still be read. err: 0 or a
+ * positive errno for the user. When the user is gone the memory follows at the end of the flush (TCP_EV_GONE): c can be
+ * looked at until then, but nothing may be sent or armed (c->closing).
+ */
 void tcp_conn_done(struct tcp_conn *c, int err);
 /* As tcp_conn_done(), but a tcp_tw takes the tuple over. */
 void tcp_conn_time_wait(struct tcp_conn *c, bool fin_wait2);
@@ -464,8 +480,24 @@ void tcp_conn_established(struct tcp_conn *c);
 void tcp_data_input(struct tcp_conn *c, struct tcp_rx *rx);
 /* SACK blocks to be told now, D-SACK first (RFC 2018, 2883). Returns how many. */
 unsigned tcp_sack_blocks(struct tcp_conn *c, struct tcp_sack_block *to, unsigned max);
-/* What rcvbuf still has room for, bytes of window (never shrinks what was told). */
+/*
+ * The window that rcvbuf, auto-tuning and the clamp allow now, bytes from rcv_nxt on. Silly-window avoidance, rounding
+ * and not taking back what was told are tcp_select_window()'s.
+ */
 uint32_t tcp_rcv_space(const struct tcp_conn *c);
+/* What is left of the window that was told (never negative). */
+static inline uint32_t tcp_rcv_window(const struct tcp_conn *c)
+{
+	uint32_t right = c->rcv_wup + c->rcv_wnd;
+
+	return seq_after(right, c->rcv_nxt) ? right - c->rcv_nxt : 0;
+}
+/* An answer to a segment out of the window may be sent now: at most one in 500 ms for each stamp (Linux: tcp_invalid_ratelimit). */
+bool tcp_oow_allowed(struct tcp_stack *ts, uint64_t *stamp);
+/* The MSS that a SYN or SYN|ACK of ours says: of the path, or TCP_MAXSEG when that is less (tcp_conn.c). */
+uint16_t tcp_adv_mss(struct tcp_stack *ts, const struct tcp_tuple *tuple, const struct tcp_opts *o);
+/* An answer to data was wanted at once: the next `max` ACKs are not delayed (tcp_in_data.c). */
+void tcp_enter_quickack(struct tcp_conn *c, unsigned max);
 void tcp_rcvq_clear(struct tcp_conn *c);
 
 /* --- tcp_req.c, tcp_cookie.c, tcp_tw.c */
@@ -495,7 +527,11 @@ void tcp_output(struct tcp_conn *c);
 void tcp_send_ack(struct tcp_conn *c);
 /* RFC 5961: an ACK within the rate limits. */
 void tcp_challenge_ack(struct tcp_conn *c);
-/* SYN, SYN|ACK (simultaneous open). */
+/*
+ * SYN in SYN_SENT: iss, advmss, rcv_wnd, rcv_wscale, ts_off are set. Makes the SEG_SYN, snd_nxt = iss + 1, arms the timer.
+ * In SYN_RECV (simultaneous open) the SEG_SYN is there already: goes out again as SYN|ACK. tcp_output() does nothing in
+ * these two states: tcp_flush() calls this when snd_nxt == iss, tcp_in_syn.c when the peer's SYN comes.
+ */
 void tcp_send_syn(struct tcp_conn *c);
 /* RST of a connection (RST|ACK at snd_nxt). */
 void tcp_send_rst(struct tcp_conn *c);
@@ -515,9 +551,11 @@ void tcp_sync_mss(struct tcp_conn *c);
 /*
  * The acknowledgement field, window and SACK blocks of an acceptable segment (ack within [snd_una, snd_nxt], or older: for its
  * SACK blocks): frees what is acknowledged, RTT, loss detection, congestion window, undo. Output follows at the flush.
+ * In SYN_SENT and SYN_RECV it is the ACK of our SYN (its window is not scaled when SYN is in rx->flags). Sets fin_acked;
+ * what follows from that for the state is the caller's.
  */
 void tcp_ack_input(struct tcp_conn *c, const struct tcp_rx *rx);
-/* RTT of the handshake (us). */
+/* RTT of a passive open's handshake (us), for which there was no segq. */
 void tcp_ack_syn(struct tcp_conn *c, uint32_t rtt_us);
 void tcp_rtx_timer(struct tcp_conn *c); /* c->rtx has run out */
 void tcp_delack_timer(struct tcp_conn *c);

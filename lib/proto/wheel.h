@@ -18,6 +18,7 @@
 struct wheel_timer {
 	struct wheel_timer *next, **pprev; /* pprev is NULL while not armed */
 	uint64_t when; /* us */
+	uint8_t kind; /* the user's: which object the timer is part of; the wheel does not look at it */
 };
 
 struct wheel {
