@@ -58,7 +58,8 @@ struct tcp_rx {
 
 /*
  * Reads header and options of b (data: the TCP header) into rx and makes b its payload. False: malformed (a header
- * length that cannot be); an option of a wrong length ends the reading of options, as Linux does.
+ * length that cannot be); an option that does not fit ends the reading of options and one of another length than its kind's
+ * is skipped, as in Linux. MSS, window scale and SACK-permitted count on a SYN only, SACK blocks on others only.
  */
 bool tcp_rx_parse(struct buf *b, struct tcp_rx *rx);
 
@@ -95,7 +96,8 @@ struct tcp_node {
 
 struct tcp_table {
 	struct tcp_node **bucket;
-	uint32_t mask;
+	struct tcp_node **old; /* buckets being moved into the doubled table, from `moved` on; NULL: none */
+	uint32_t mask, old_mask, moved;
 	uint32_t count;
 	uint64_t key[2];
 };
@@ -131,19 +133,17 @@ struct tcp_cc_state {
 	uint32_t cwnd, ssthresh; /* segments */
 	uint32_t cwnd_cnt; /* acknowledged since cwnd last grew */
 	uint32_t prior_cwnd, prior_ssthresh; /* before the last reduction, for undo */
-	union {
-		struct {
-			uint32_t last_max_cwnd, last_cwnd, epoch_cwnd, ack_cnt, tcp_cwnd, cnt;
-			uint32_t delay_min_us;
-			uint64_t epoch_start, last_time;
-			double k_s; /* RFC 9438, K in seconds */
-			double origin;
-		} cubic;
-	};
+	struct {
+		double w_max, w_est, k_s; /* RFC 9438, 4.1.2: segments, segments, seconds */
+		double credit; /* growth that is not a whole segment yet */
+		uint64_t epoch_start, last_us; /* 0: no epoch of congestion avoidance; when acked() was last called */
+		uint32_t cwnd_prior, w_max_undo; /* at the last reduction */
+	} cubic;
 };
 
 struct tcp_cc_ops {
 	const char *name; /* "reno", "cubic", "none" as TCP_CONGESTION says them */
+	/* A zeroed state gets the initial window; one that another algorithm left keeps its windows (but those of "none"). */
 	void (*init)(struct tcp_cc_state *s);
 	/* The new ssthresh after a loss (segments, at least 2). */
 	uint32_t (*ssthresh)(struct tcp_cc_state *s, uint64_t now);
@@ -155,6 +155,17 @@ struct tcp_cc_ops {
 	void (*reset)(struct tcp_cc_state *s);
 };
 extern const struct tcp_cc_ops *const tcp_cc_ops[TCP_CC_COUNT];
+extern const struct tcp_cc_ops tcp_cc_newreno, tcp_cc_cubic, tcp_cc_none;
+
+#define TCP_CWND_UNLIMITED (1u << 20) /* of "none": more than any buffer, less than overflows */
+#define TCP_SSTHRESH_INFINITE 0x7fffffffu
+
+/* For the algorithms (tcp_cc.c): the first windows as init() gives them. */
+void tcp_cc_first_window(struct tcp_cc_state *s);
+/* Slow start (RFC 5681, 3.1): grows cwnd up to ssthresh; returns what of acked is left for congestion avoidance. */
+uint32_t tcp_cc_slow_start(struct tcp_cc_state *s, uint32_t acked);
+/* The larger of cwnd now and before the reduction. */
+uint32_t tcp_cc_undo_cwnd(struct tcp_cc_state *s);
 
 /* --- tcp_sndq.c: the bytes that the user gave, from snd_una (or before) to write_seq: a rope of blocks */
 

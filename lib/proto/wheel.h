@@ -8,6 +8,7 @@
 #define PROTO_WHEEL_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #define WHEEL_NEVER UINT64_MAX

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The send buffer: blocks in the order of the stream, each knowing the sequence number of its first byte. A new block is
+ * as large as what is to be stored or what is stored already, so few small messages take little and a stream takes
+ * 32 KiB blocks.
+ */
+#include <string.h>
+
+#include "proto/tcp_int.h"
+
+#define BLOCK_MIN 256u /* with the header */
+#define BLOCK_MAX 32768u
+
+struct tcp_block {
+	struct tcp_block *next;
+	uint32_t seq; /* of data[0] */
+	uint32_t len, room; /* bytes held (acknowledged ones too), bytes of data[] */
+	uint8_t data[];
+};
+
+void tcp_sndq_init(struct tcp_sndq *q, uint32_t seq)
+{
+	*q = (struct tcp_sndq){.seq = seq};
+}
+
+/* An empty block at the end, for about `want` bytes; smaller ones are tried when memory is short. NULL: none. */
+static struct tcp_block *add_block(struct tcp_sndq *q, const struct tcp_env *env, uint32_t want)
+{
+	uint32_t size = BLOCK_MIN;
+	struct tcp_block *b;
+
+	if (want < q->len)
+		want = q->len;
+	while (size < BLOCK_MAX && size - sizeof(*b) < want)
+		size *= 2;
+	b = env->alloc(env->ctx, size);
+	while (!b && size > BLOCK_MIN) {
+		size /= 2;
+		b = env->alloc(env->ctx, size);
+	}
+	if (!b)
+		return NULL;
+	b->seq = q->seq + q->len;
+	b->room = size - (uint32_t)sizeof(*b);
+	if (q->tail)
+		q->tail->next = b;
+	else
+		q->head = b;
+	q->tail = b;
+	q->charge += size;
+	return b;
+}
+
+/* A place in the user's vectors. */
+struct source {
+	const struct iovec *iov, *end;
+	size_t at; /* bytes of *iov that are done */
+};
+
+static void source_skip(struct source *s, size_t skip)
+{
+	while (s->iov < s->end && skip >= s->iov->iov_len) {
+		skip -= s->iov->iov_len;
+		s->iov++;
+	}
+	s->at = skip;
+}
+
+/* Copies up to len bytes; returns how many there were. */
+static uint32_t source_copy(struct source *s, uint8_t *to, uint32_t len)
+{
+	uint32_t done = 0;
+
+	while (done < len && s->iov < s->end) {
+		size_t n = s->iov->iov_len - s->at;
+
+		if (n > len - done)
+			n = len - done;
+		if (n)
+			memcpy(to + done, (const uint8_t *)s->iov->iov_base + s->at, n);
+		done += (uint32_t)n;
+		s->at += n;
+		if (s->at == s->iov->iov_len) {
+			s->iov++;
+			s->at = 0;
+		}
+	}
+	return done;
+}
+
+uint32_t tcp_sndq_put(struct tcp_sndq *q, const struct tcp_env *env, const struct iovec *iov,
+		      int iovcnt, size_t skip, uint32_t len)
+{
+	struct source from = {.iov = iov, .end = iov + iovcnt};
+	uint32_t done = 0;
+
+	source_skip(&from, skip);
+	while (done < len && from.iov < from.end) {
+		struct tcp_block *b = q->tail;
+		uint32_t n;
+
+		if (!b || b->len == b->room)
+			b = add_block(q, env, len - done);
+		if (!b)
+			break;
+		n = b->room - b->len < len - done ? b->room - b->len : len - done;
+		n = source_copy(&from, b->data + b->len, n);
+		b->len += n;
+		q->len += n;
+		done += n;
+	}
+	return done;
+}
+
+int tcp_sndq_iov(struct tcp_sndq *q, uint32_t seq, uint32_t *len, struct iovec *iov, int max)
+{
+	struct tcp_block *b = q->cursor && seq_leq(q->cursor->seq, seq) ? q->cursor : q->head;
+	uint32_t left = *len, done = 0;
+	int n = 0;
+
+	for (; b && left && n < max; b = b->next) {
+		uint32_t off = seq - b->seq, here;
+
+		if (off >= b->len)
+			continue;
+		here = b->len - off < left ? b->len - off : left;
+		iov[n++] = (struct iovec){.iov_base = b->data + off, .iov_len = here};
+		q->cursor = b;
+		seq += here;
+		left -= here;
+		done += here;
+	}
+	*len = done;
+	return n;
+}
+
+static void free_head(struct tcp_sndq *q, const struct tcp_env *env)
+{
+	struct tcp_block *b = q->head;
+	uint32_t size = b->room + (uint32_t)sizeof(*b);
+
+	q->head = b->next;
+	if (!q->head)
+		q->tail = NULL;
+	if (q->cursor == b)
+		q->cursor = q->head;
+	q->charge -= size;
+	env->free(env->ctx, b, size);
+}
+
+void tcp_sndq_ack(struct tcp_sndq *q, const struct tcp_env *env, uint32_t seq)
+{
+	uint32_t n = seq - q->seq;
+
+	if (seq_leq(seq, q->seq))
+		return;
+	if (n > q->len)
+		n = q->len; /* a SYN or FIN has a number, but no byte here */
+	q->seq += n;
+	q->len -= n;
+	while (q->head && seq_leq(q->head->seq + q->head->len, q->seq))
+		free_head(q, env);
+}
+
+void tcp_sndq_clear(struct tcp_sndq *q, const struct tcp_env *env)
+{
+	while (q->head)
+		free_head(q, env);
+	q->len = 0;
+}
