@@ -22,7 +22,7 @@
 #define TH_ECE 0x40u
 #define TH_CWR 0x80u
 
-#define TCP_MSS_DEFAULT 536u /* RFC 9293, 3.7.1 (IPv4) */
+#define TCP_MSS_DEFAULT 536U /* RFC 9293, 3.7.1 (IPv4) */
 #define TCP_MSS_DEFAULT6 1220u
 #define TCP_MSS_MIN 48u /* less than this from a peer is not believed (Linux: tcp_min_snd_mss) */
 #define TCP_INIT_CWND 10u /* RFC 6928 */
@@ -286,7 +286,7 @@ struct tcp_tw {
 enum tcp_pending { TCP_PENDING_NONE, TCP_PENDING_RTO, TCP_PENDING_TLP, TCP_PENDING_REO, TCP_PENDING_PROBE };
 
 /* As in Linux's tcpi_ca_state. */
-enum tcp_ca_state { TCP_CA_OPEN, TCP_CA_DISORDER, TCP_CA_CWR, TCP_CA_RECOVERY, TCP_CA_LOSS };
+enum tcp_ca { TCP_CA_OPEN, TCP_CA_DISORDER, TCP_CA_CWR, TCP_CA_RECOVERY, TCP_CA_LOSS };
 
 struct tcp_conn {
 	/* Look-up and identity. */
@@ -353,26 +353,34 @@ struct tcp_conn {
 	uint32_t snd_up; /* urgent: the byte after; valid while snd_urg */
 	uint32_t iss;
 	uint32_t mss; /* payload of a full segment now: path, peer and options taken into account */
+	uint32_t gso_len; /* largest payload of one transmission: whole segments of mss, at least one */
 	uint32_t peer_mss, pmtu, max_gso;
 	uint32_t ts_off;
 	bool snd_urg, cwr; /* cwr: the next new data says so */
+	bool more; /* the last send said MSG_MORE: as corked */
 	bool nospace; /* the user was told -EAGAIN: EV_OUT when a third is free */
-	bool sack_reneged, cwnd_limited, mtu_probe_off;
+	bool sack_reneged, cwnd_limited;
+	uint8_t mtu_steps; /* black hole: steps down since the path's size was last believed */
 	struct tcp_sndq sndq;
 	struct tcp_segq segq;
+	struct tcp_seg *sack_hint; /* where the last SACK block ended, NULL: begin at the head */
+	struct tcp_seg *rtx_hint; /* no seg before it waits for its retransmission, NULL: not known */
 
 	/* Recovery. */
 	struct tcp_rtt rtt;
 	struct tcp_cc_state cc;
 	uint32_t high_seq; /* snd_nxt when the state was entered */
-	uint32_t undo_marker, undo_retrans;
+	uint32_t undo_marker; /* valid while undo */
+	int32_t undo_retrans; /* retransmissions that no D-SACK has called needless, -1: none was made */
+	bool undo;
 	uint32_t prr_delivered, prr_out; /* RFC 6937 */
 	uint32_t dup_acks, reordering;
-	uint32_t frto_high; /* RFC 5682; valid while frto */
-	bool frto;
+	uint32_t fack; /* end of the highest SACKed segment; snd_una when there is none */
+	bool frto; /* RFC 5682: the retransmission timeout may have been spurious */
+	bool frto_new; /* its step 2b: new data before retransmissions, at the next output */
 	uint8_t backoff, retries, probes;
 	uint8_t rack_reo_steps, rack_persist;
-	bool rack_dsack_seen, rack_reord;
+	bool rack_dsack_seen, rack_reord, rack_advanced;
 	uint32_t rack_rtt_us, rack_end_seq, rack_dsack_round;
 	uint64_t rack_mstamp;
 	uint32_t tlp_end_seq; /* 0 flags: see tlp_out */
@@ -382,8 +390,14 @@ struct tcp_conn {
 	uint64_t rcv_tstamp; /* last ACK received */
 	uint64_t probe_stamp; /* first unanswered probe or retransmission: user timeout */
 	uint64_t pace_next; /* earliest time of the next transmission when paced */
-	uint32_t delivered, total_retrans;
-	uint32_t cwnd_stamp_out; /* largest packets_out of this round: is the window used? */
+	uint32_t delivered, lost, total_retrans; /* wire segments */
+	uint32_t segs_out, data_segs_out, segs_in, data_segs_in, dsack_dups, reord_seen;
+	uint32_t max_out; /* largest packets_out of this round, which ends at max_out_seq: is the window used? */
+	uint32_t max_out_seq;
+	uint32_t cwnd_used; /* since cwnd_stamp, while the window was not the limit (RFC 2861) */
+	uint64_t cwnd_stamp;
+	uint64_t mtu_stamp; /* of the last step down at a black hole */
+	uint64_t bytes_sent, bytes_retrans;
 	uint64_t bytes_acked, bytes_received;
 
 	/* Timers. */
@@ -532,6 +546,11 @@ uint8_t tcp_wscale_for(const struct tcp_opts *o);
 
 /* --- tcp_out.c, tcp_ctl.c: what leaves */
 
+/*
+ * The sending half of a new connection (of tcp_conn_new() and of tcp_req's): queues, RTT, congestion control, mss. iss: of
+ * the SYN; acked: the SYN has been acknowledged already (passive open).
+ */
+void tcp_snd_init(struct tcp_conn *c, uint32_t iss, bool acked);
 /* Sends all that windows, Nagle, cork and pacing let go: retransmissions first, then new data and FIN. Arms timers. */
 void tcp_output(struct tcp_conn *c);
 /* A pure ACK now; clears what is due to be acknowledged. */
@@ -554,8 +573,12 @@ int tcp_xmit_bare(struct tcp_stack *ts, const struct tcp_tuple *tuple, void *use
 uint16_t tcp_select_window(struct tcp_conn *c);
 /* The user has read: tell the window if it opened enough. */
 void tcp_window_update(struct tcp_conn *c);
-/* c->mss from pmtu, the peer's MSS, maxseg and the options that every segment carries. */
+/* c->mss and gso_len from pmtu (asked of env.path() while 0), the peer's MSS, maxseg and the options of every segment. */
 void tcp_sync_mss(struct tcp_conn *c);
+/* Room in the send buffer that is worth waking somebody: a third is free, TCP_NOTSENT_LOWAT (tcp_send.c). */
+bool tcp_writable(const struct tcp_conn *c);
+/* Keepalive on: the timer is armed when the connection is established (tcp_timer.c). */
+void tcp_keep_start(struct tcp_conn *c);
 
 /* --- tcp_ack.c, tcp_sack.c, tcp_rack.c, tcp_recovery.c: what comes back */
 
