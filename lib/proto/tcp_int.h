@@ -286,7 +286,7 @@ struct tcp_tw {
 enum tcp_pending { TCP_PENDING_NONE, TCP_PENDING_RTO, TCP_PENDING_TLP, TCP_PENDING_REO, TCP_PENDING_PROBE };
 
 /* As in Linux's tcpi_ca_state. */
-enum tcp_ca { TCP_CA_OPEN, TCP_CA_DISORDER, TCP_CA_CWR, TCP_CA_RECOVERY, TCP_CA_LOSS };
+enum tcp_ca { TCPCA_OPEN, TCPCA_DISORDER, TCPCA_CWR, TCPCA_RECOVERY, TCPCA_LOSS };
 
 struct tcp_conn {
 	/* Look-up and identity. */
@@ -376,6 +376,8 @@ struct tcp_conn {
 	uint32_t prr_delivered, prr_out; /* RFC 6937 */
 	uint32_t dup_acks, reordering;
 	uint32_t fack; /* end of the highest SACKed segment; snd_una when there is none */
+	struct tcp_sack_block sack_seen[TCP_SACK_MAX]; /* of the last ACK that had any: need not be walked again */
+	uint8_t num_sack_seen;
 	bool frto; /* RFC 5682: the retransmission timeout may have been spurious */
 	bool frto_new; /* its step 2b: new data before retransmissions, at the next output */
 	uint8_t backoff, retries, probes;

@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Segments without data: SYN, ACK, RST; the window that they tell. */
+#include "proto/tcp_loss.h"
+
+#define CHALLENGES_A_SECOND 1000u /* RFC 5961, 7 */
+
+int tcp_xmit_bare(struct tcp_stack *ts, const struct tcp_tuple *tuple, void *user,
+		  const struct tcp_hdr_spec *h, uint8_t tos, uint8_t ttl)
+{
+	uint8_t hdr[TCP_HDR_MAX];
+	struct tcp_tx tx = {
+		.user = user,
+		.tuple = tuple,
+		.hdr = hdr,
+		.hdr_len = tcp_hdr_write(hdr, h),
+		.tos = tos,
+		.ttl = ttl,
+		.family = tuple->family,
+	};
+	int err = ts->env.output(ts->env.ctx, &tx);
+
+	if (err == -ENOBUFS)
+		return err;
+	ts->n.out_segs++;
+	if (h->flags & TH_RST)
+		ts->n.out_rsts++;
+	return 0;
+}
+
+/* --- the window */
+
+/* Without scaling a window is a whole number of the peer's segments, and stays while it is within one of what is free. */
+static uint32_t unscaled_window(const struct tcp_conn *c, uint32_t space, uint32_t mss)
+{
+	uint32_t window = c->rcv_wnd;
+
+	if (window + mss <= space || window > space)
+		return space - space % mss;
+	return window;
+}
+
+/* The window that the space is worth: none rather than a silly one (RFC 9293, 3.8.6.2.2; RFC 1122, 4.2.3.3). */
+static uint32_t window_of(const struct tcp_conn *c, uint32_t space)
+{
+	uint32_t full = c->o.rcvbuf >> 1, mss = c->rcv_mss ? c->rcv_mss : TCP_MSS_DEFAULT;
+
+	if (mss > full)
+		mss = full ? full : 1;
+	if (space < full >> 1 && (space < full >> 4 || space < mss))
+		return 0;
+	if (!c->rcv_wscale)
+		return unscaled_window(c, space, mss);
+	/* Rounded up, so that one more buffer's worth does not go unsaid. */
+	return (space + (1u << c->rcv_wscale) - 1) & ~((1u << c->rcv_wscale) - 1);
+}
+
+uint16_t tcp_select_window(struct tcp_conn *c)
+{
+	uint32_t was = tcp_rcv_window(c), unit = 1u << c->rcv_wscale;
+	uint32_t window = window_of(c, tcp_rcv_space(c));
+
+	/* Never shrink what was told (RFC 9293, 3.8.6). */
+	if (window < was)
+		window = (was + unit - 1) & ~(unit - 1);
+	if (window > (uint32_t)UINT16_MAX << c->rcv_wscale)
+		window = (uint32_t)UINT16_MAX << c->rcv_wscale;
+	c->rcv_wnd = window;
+	c->rcv_wup = c->rcv_nxt;
+	return (uint16_t)(window >> c->rcv_wscale);
+}
+
+void tcp_window_update(struct tcp_conn *c)
+{
+	uint32_t told = tcp_rcv_window(c), window;
+
+	if (c->state == TCPS_CLOSED || c->closing || c->fin_rcvd)
+		return;
+	/* More than a segment has been read that nobody acknowledged. */
+	if (c->ack_needed && c->rcv_nxt - c->rcv_wup > c->rcv_mss) {
+		c->ack_needed = 2;
+		tcp_mark_dirty(c);
+		return;
+	}
+	if (c->window_clamp && 2 * (uint64_t)told > c->window_clamp)
+		return;
+	window = window_of(c, tcp_rcv_space(c));
+	if (window && window >= 2 * (uint64_t)told) {
+		c->ack_needed = 2;
+		tcp_mark_dirty(c);
+	}
+}
+
+/* --- ACK */
+
+void tcp_send_ack(struct tcp_conn *c)
+{
+	struct tcp_shot shot = {.seq = c->snd_nxt, .flags = TH_ACK};
+
+	if (c->closing || c->state == TCPS_CLOSED)
+		return;
+	/* The peer may have taken back its window: a number beyond that would be thrown away. */
+	if (seq_after(shot.seq, tcp_wnd_end(c)) && seq_after(c->snd_nxt, c->snd_una))
+		shot.seq = seq_max(c->snd_una, tcp_wnd_end(c));
+	if (tcp_xmit(c, &shot)) {
+		/* It is still due. */
+		c->ack_needed = 2;
+		tcp_blocked(c);
+	}
+}
+
+void tcp_challenge_ack(struct tcp_conn *c)
+{
+	struct tcp_stack *ts = c->ts;
+	uint64_t second = ts->now / 1000000;
+
+	if (!tcp_oow_allowed(ts, &c->oow_ack))
+		return;
+	if (ts->challenge_second != second) {
+		ts->challenge_second = second;
+		ts->challenge_left = CHALLENGES_A_SECOND;
+	}
+	if (!ts->challenge_left) {
+		ts->n.challenge_limited++;
+		return;
+	}
+	ts->challenge_left--;
+	ts->n.challenge_ack++;
+	tcp_send_ack(c);
+}
+
+/* --- SYN */
+
+static int xmit_syn(struct tcp_conn *c, bool ack)
+{
+	struct tcp_hdr_spec h = {
+		.sport = c->node.tuple.lport,
+		.dport = c->node.tuple.rport,
+		.seq = c->iss,
+		.flags = TH_SYN,
+		.mss = (uint16_t)c->advmss,
+		.tsval = tcp_ts_now(c),
+	};
+	uint32_t wnd = c->rcv_wnd;
+
+	/* The window of a SYN is never scaled (RFC 7323, 2.2). */
+	h.wnd = wnd < UINT16_MAX ? (uint16_t)wnd : UINT16_MAX;
+	if (ack) {
+		h.flags |= TH_ACK | (c->ecn_ok ? TH_ECE : 0);
+		h.ack = c->rcv_nxt;
+		h.ts = c->ts_ok;
+		h.tsecr = c->ts_recent;
+		h.sack_permitted = c->sack_ok;
+		h.wscale_present = c->wscale_ok;
+		c->rcv_wup = c->last_ack_sent = c->rcv_nxt;
+	} else {
+		h.ts = c->o.timestamps;
+		h.sack_permitted = c->o.sack;
+		h.wscale_present = c->o.wscale;
+		/* RFC 3168, 6.1.1.1: some drop a SYN that asks, so the third one does not. */
+		if (c->o.ecn && c->retries < 2)
+			h.flags |= TH_ECE | TH_CWR;
+	}
+	h.wscale = c->rcv_wscale;
+	c->segs_out++;
+	return tcp_xmit_bare(c->ts, &c->node.tuple, c->user, &h, (uint8_t)(c->o.tos & ~3u),
+			     c->o.ttl);
+}
+
+void tcp_send_syn(struct tcp_conn *c)
+{
+	struct tcp_segq *q = &c->segq;
+	bool ack = c->state == TCPS_SYN_RECV, again = q->head != NULL;
+	struct tcp_seg *s = q->head;
+
+	if (!again)
+		s = tcp_segq_add(q, &c->ts->env, c->iss, c->iss + 1, 0, SEG_SYN, c->ts->now);
+	if (!s) {
+		c->ts->n.no_memory++;
+		tcp_blocked(c);
+		return;
+	}
+	if (xmit_syn(c, ack)) {
+		if (!again)
+			tcp_segq_del(q, &c->ts->env, s);
+		tcp_blocked(c);
+		return;
+	}
+	if (again) {
+		tcp_segq_mark(q, s, SEG_EVER_RETRANS, 0);
+		tcp_segq_sent(q, s, c->ts->now);
+		c->total_retrans++;
+		c->ts->n.retrans_segs++;
+		if (!c->retrans_stamp)
+			c->retrans_stamp = c->ts->now;
+	}
+	c->snd_nxt = c->iss + 1;
+	tcp_arm_rtx(c, TCP_PENDING_RTO, tcp_rto(c));
+}
+
+/* --- RST */
+
+void tcp_send_rst(struct tcp_conn *c)
+{
+	struct tcp_hdr_spec h = {
+		.sport = c->node.tuple.lport,
+		.dport = c->node.tuple.rport,
+		.seq = c->snd_nxt,
+		.ack = c->rcv_nxt,
+		.flags = TH_RST | TH_ACK,
+		.ts = c->ts_ok,
+		.tsval = tcp_ts_now(c),
+		.tsecr = c->ts_recent,
+	};
+
+	/* Within the window that the peer has now, or it would answer with a challenge only (RFC 5961, 3). */
+	if (seq_after(h.seq, tcp_wnd_end(c)) && seq_after(c->snd_nxt, c->snd_una))
+		h.seq = seq_max(c->snd_una, tcp_wnd_end(c));
+	/* Lost, or no room for it: the peer's next segment is answered with one. */
+	(void)tcp_xmit_bare(c->ts, &c->node.tuple, c->user, &h, (uint8_t)(c->o.tos & ~3u),
+			    c->o.ttl);
+}
+
+void tcp_reply_rst(struct tcp_stack *ts, const struct tcp_tuple *tuple, const struct tcp_rx *rx)
+{
+	struct tcp_hdr_spec h = {.sport = tuple->lport, .dport = tuple->rport, .flags = TH_RST};
+
+	if (rx->flags & TH_RST)
+		return;
+	if (rx->flags & TH_ACK) {
+		h.seq = rx->ack;
+	} else {
+		h.flags |= TH_ACK;
+		h.ack = rx->end_seq;
+	}
+	(void)tcp_xmit_bare(ts, tuple, NULL, &h, 0, 0);
+}

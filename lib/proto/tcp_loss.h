@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * What the files of the sending side (tcp_out.c, tcp_rtx.c, tcp_ack.c, tcp_sack.c, tcp_rack.c, tcp_recovery.c, tcp_timer.c,
+ * tcp_mtu.c) share: transmissions, the scoreboard's arithmetic, and what an acknowledgement was found to say.
+ */
+#ifndef PROTO_TCP_LOSS_H
+#define PROTO_TCP_LOSS_H
+
+#include <errno.h>
+
+#include "proto/tcp_int.h"
+
+#define TCP_RETRY_US 1000u /* output() was full, or memory short, and nobody calls */
+#define TCP_PROBE_RETRY_US 500000u /* Linux: TCP_RESOURCE_PROBE_INTERVAL */
+#define TCP_REORDERING 3u
+#define TCP_REORDERING_MAX 300u
+
+/* --- what an acknowledgement says */
+
+#define ACK_DATA 0x0001u /* its segment carries data */
+#define ACK_WINDOW 0x0002u /* it changed the window */
+#define ACK_ADVANCED 0x0004u /* snd_una moved */
+#define ACK_ACKED 0x0008u /* a whole segment is acknowledged */
+#define ACK_RETRANS_ACKED 0x0010u /* among them retransmitted ones */
+#define ACK_SACKED 0x0020u /* something was newly SACKED */
+#define ACK_ORIG_ACKED 0x0040u /* never retransmitted and sent before high_seq: (S)ACKED now (F-RTO) */
+#define ACK_DSACK 0x0080u
+#define ACK_DSACK_TLP 0x0100u /* the D-SACK names the probe */
+#define ACK_ECE 0x0200u
+#define ACK_LOST_RETRANS 0x0400u /* a retransmission was found lost */
+#define ACK_REARM 0x0800u /* the retransmission timer starts anew */
+#define ACK_NOT_DUP (ACK_DATA | ACK_WINDOW | ACK_ACKED)
+
+/* One acknowledgement on its way through tcp_ack_input(). */
+struct tcp_acking {
+	const struct tcp_rx *rx;
+	uint32_t flags;
+	uint32_t prior_una;
+	uint32_t prior_delivered, prior_lost, prior_fack;
+	uint32_t reord; /* lowest sequence that arrived late; valid while has_reord */
+	uint32_t acked; /* wire segments that it acknowledged cumulatively */
+	bool has_reord;
+	bool dup; /* a duplicate (RFC 5681, 2) */
+	/* When what it newly acknowledges, and was sent once, left: oldest cumulative, newest, oldest SACKED. 0: none. */
+	uint64_t first_sent, last_sent, sack_sent;
+};
+
+/* --- counts (RFC 6675's pipe as Linux keeps it) */
+
+static inline uint32_t tcp_left_out(const struct tcp_conn *c)
+{
+	return c->segq.sacked_out + c->segq.lost_out;
+}
+
+static inline uint32_t tcp_in_flight(const struct tcp_conn *c)
+{
+	return c->segq.packets_out - tcp_left_out(c) + c->segq.retrans_out;
+}
+
+static inline const struct tcp_cc_ops *tcp_cc_of(const struct tcp_conn *c)
+{
+	return tcp_cc_ops[c->o.cc];
+}
+
+static inline bool tcp_in_reduction(const struct tcp_conn *c)
+{
+	return c->ca_state == TCPCA_CWR || c->ca_state == TCPCA_RECOVERY;
+}
+
+/* The right edge of the peer's window. */
+static inline uint32_t tcp_wnd_end(const struct tcp_conn *c)
+{
+	return c->snd_una + c->snd_wnd;
+}
+
+/* Behind the last number that is to be sent, a queued FIN's included. */
+static inline uint32_t tcp_send_end(const struct tcp_conn *c)
+{
+	return c->write_seq + c->fin_queued;
+}
+
+static inline bool tcp_unsent(const struct tcp_conn *c)
+{
+	return c->snd_nxt != tcp_send_end(c);
+}
+
+static inline uint32_t tcp_seg_payload(const struct tcp_seg *s)
+{
+	return s->end_seq - s->seq - !!(s->flags & SEG_SYN) - !!(s->flags & SEG_FIN);
+}
+
+static inline uint32_t tcp_srtt(const struct tcp_conn *c)
+{
+	return c->rtt.srtt_us >> 3;
+}
+
+/* The echoed time stamp is older than us (of the stack's clock): what it answers left before then (RFC 3522). */
+static inline bool tcp_echo_before(const struct tcp_conn *c, const struct tcp_rx *rx, uint64_t us)
+{
+	return c->ts_ok && rx && rx->has_ts && rx->tsecr &&
+	       seq_before(rx->tsecr, (uint32_t)(us / 1000) + c->ts_off);
+}
+
+/* --- tcp_out.c */
+
+/* One transmission. */
+struct tcp_shot {
+	uint32_t seq, len;
+	uint8_t flags; /* TH_* */
+	bool fresh; /* new data: may say ECT and CWR */
+};
+
+/*
+ * Sends [seq, seq+len) with the header that the connection has now; what was due to be acknowledged is. *len may come back
+ * smaller (memory is in too many pieces; never 0). -ENOBUFS: not sent, nothing changed. Else it counts as sent.
+ */
+int tcp_xmit(struct tcp_conn *c, struct tcp_shot *shot);
+/* output() or memory refused: again in a moment. */
+void tcp_blocked(struct tcp_conn *c);
+/*
+ * Sends one transmission of new data (at most limit bytes of payload, or a FIN) whatever cwnd and Nagle say. Returns the wire
+ * segments it was, 0: nothing to send or no window, -ENOBUFS.
+ */
+int tcp_send_new(struct tcp_conn *c, uint32_t limit);
+
+/* --- tcp_rtx.c */
+
+/* Recounts s after its bounds, or the size of its wire segments, changed. */
+void tcp_seg_resize(struct tcp_conn *c, struct tcp_seg *s, uint32_t seq, uint32_t mss);
+/*
+ * Sends s again, or as much of its front as segs wire segments and the peer's window allow (the rest is split off). 0,
+ * -ENOBUFS, -EAGAIN (outside of the window).
+ */
+int tcp_retransmit(struct tcp_conn *c, struct tcp_seg *s, uint32_t segs, bool probe);
+/* Sends what is lost and not sent again yet, as far as cwnd and pacing let it. 0 or -ENOBUFS. */
+int tcp_retransmit_lost(struct tcp_conn *c);
+/* How many bytes pacing allows in one go now; 0: none, and the timer is armed. */
+uint32_t tcp_pace_allow(struct tcp_conn *c);
+void tcp_pace_sent(struct tcp_conn *c, uint32_t len);
+
+/* --- tcp_sack.c */
+
+/* Marks what a's blocks say; finds D-SACK and reordering. */
+void tcp_sack_input(struct tcp_conn *c, struct tcp_acking *a);
+/* Data at low arrived after data up to high had: reordering of that size. */
+void tcp_saw_reordering(struct tcp_conn *c, uint32_t low);
+
+/* --- tcp_rack.c */
+
+/* s was delivered now (RFC 8985, 6.2 step 2). */
+void tcp_rack_advance(struct tcp_conn *c, const struct tcp_seg *s, const struct tcp_rx *rx);
+void tcp_rack_update_window(struct tcp_conn *c, const struct tcp_acking *a);
+/* Marks what is late; arms the reordering timer for what may be (true). */
+bool tcp_rack_detect(struct tcp_conn *c);
+/* s, sent at s->sent_us, is not late yet; us until it is, 0 or less: it is. */
+int64_t tcp_rack_left(const struct tcp_conn *c, const struct tcp_seg *s, uint32_t window);
+void tcp_rack_timer(struct tcp_conn *c);
+void tcp_tlp_timer(struct tcp_conn *c);
+void tcp_tlp_ack(struct tcp_conn *c, const struct tcp_acking *a);
+/* Arms the tail loss probe instead of the timeout when the flight is one that it is for. */
+bool tcp_tlp_arm(struct tcp_conn *c);
+
+/* --- tcp_recovery.c */
+
+/* s is lost: it, or its retransmission. */
+void tcp_mark_lost(struct tcp_conn *c, struct tcp_seg *s);
+void tcp_recovery_input(struct tcp_conn *c, struct tcp_acking *a);
+/* Without SACK: `acked` wire segments were acknowledged, some of them counted as duplicates before. */
+void tcp_reno_acked(struct tcp_conn *c, uint32_t acked);
+void tcp_enter_loss(struct tcp_conn *c);
+void tcp_enter_recovery(struct tcp_conn *c, bool ece);
+void tcp_enter_cwr(struct tcp_conn *c);
+/* One tail loss probe repaired a loss: the window is reduced once (RFC 8985, 7.4.2). */
+void tcp_reduce_once(struct tcp_conn *c);
+/* RFC 6937 after `delivered` more arrived, `lost` more were lost. */
+void tcp_prr(struct tcp_conn *c, uint32_t delivered, uint32_t lost, bool advanced);
+/* Segments that are larger than the path now takes are lost (Linux: tcp_simple_retransmit). */
+void tcp_mark_oversized(struct tcp_conn *c);
+uint32_t tcp_current_ssthresh(const struct tcp_conn *c);
+
+/* --- tcp_timer.c */
+
+/* The connection ends by timeout: the error of ICMP if there was one. */
+void tcp_timed_out(struct tcp_conn *c);
+void tcp_arm_rtx(struct tcp_conn *c, enum tcp_pending what, uint64_t in_us);
+
+/* --- tcp_mtu.c */
+
+/* The same full-sized segment was lost again and again: try a smaller size (RFC 8899's black hole, Linux: tcp_mtu_probing). */
+void tcp_mtu_black_hole(struct tcp_conn *c);
+/* Something of the size in force was acknowledged; the larger size is tried again after ten minutes (RFC 1191, 6.3). */
+void tcp_mtu_recheck(struct tcp_conn *c);
+
+#endif

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* How large a segment may be: the path's size, ICMP (RFC 1191, 8201, checked as RFC 5927 asks), black holes, other ICMP errors. */
+#include "proto/tcp_loss.h"
+
+#define MTU_MIN4 552u /* Linux: ip_rt_min_pmtu */
+#define MTU_MIN6 1280u
+#define MTU_MAX 65535u
+#define MTU_RETRY_US 600000000u /* RFC 1191, 6.3 */
+
+static uint32_t ip_len(const struct tcp_conn *c)
+{
+	return c->node.tuple.family == AF_INET6 ? 40 : 20;
+}
+
+static void ask_path(struct tcp_conn *c)
+{
+	uint32_t mtu = 1500, max_gso = 0;
+
+	if (c->ts->env.path)
+		c->ts->env.path(c->ts->env.ctx, &c->node.tuple, &mtu, &max_gso);
+	c->pmtu = mtu < MTU_MAX ? mtu : MTU_MAX;
+	c->max_gso = max_gso < MTU_MAX ? max_gso : MTU_MAX;
+}
+
+void tcp_sync_mss(struct tcp_conn *c)
+{
+	uint32_t head = ip_len(c) + 20, mss;
+
+	if (!c->pmtu)
+		ask_path(c);
+	mss = c->pmtu > head + TCP_MSS_MIN ? c->pmtu - head : TCP_MSS_MIN;
+	if (c->peer_mss && mss > c->peer_mss)
+		mss = c->peer_mss;
+	if (c->o.maxseg && mss > c->o.maxseg)
+		mss = c->o.maxseg;
+	if (c->ts_ok)
+		mss -= 12;
+	c->mss = mss;
+	c->gso_len = c->max_gso > mss ? c->max_gso - c->max_gso % mss : mss;
+}
+
+uint32_t tcp_mss(const struct tcp_conn *c)
+{
+	return c->mss;
+}
+
+static void set_mtu(struct tcp_conn *c, uint32_t mtu)
+{
+	uint32_t was = c->mss;
+
+	c->pmtu = mtu;
+	tcp_sync_mss(c);
+	if (c->mss < was && c->segq.packets_out && c->state != TCPS_SYN_SENT &&
+	    c->state != TCPS_SYN_RECV)
+		tcp_mark_oversized(c);
+}
+
+static uint32_t mtu_floor(const struct tcp_conn *c)
+{
+	return c->node.tuple.family == AF_INET6 ? MTU_MIN6 : MTU_MIN4;
+}
+
+void tcp_mtu(struct tcp_conn *c, uint32_t mtu, uint64_t now)
+{
+	c->ts->now = now;
+	if (c->closing || c->state == TCPS_CLOSED || mtu == c->pmtu)
+		return;
+	c->mtu_steps = 0;
+	if (mtu < c->pmtu)
+		c->ts->n.pmtu_reduced++;
+	set_mtu(c, mtu < MTU_MAX ? mtu : MTU_MAX);
+}
+
+/* RFC 1191, 6.5 and RFC 8201, 4: smaller only; a size below the least of the family is taken for that. */
+static void frag_needed(struct tcp_conn *c, uint32_t mtu)
+{
+	if (mtu < mtu_floor(c))
+		mtu = mtu_floor(c);
+	if (mtu >= c->pmtu)
+		return;
+	c->ts->n.pmtu_reduced++;
+	c->mtu_stamp = c->ts->now;
+	set_mtu(c, mtu);
+}
+
+/* The sizes that are common, for a path that swallows larger ones without a word. */
+static uint32_t smaller_mtu(const struct tcp_conn *c)
+{
+	static const uint32_t steps[] = {9000, 4352, 1500, 1280, 1064, MTU_MIN4};
+	uint32_t floor = mtu_floor(c);
+
+	for (unsigned i = 0; i < sizeof(steps) / sizeof(*steps); i++)
+		if (steps[i] < c->pmtu && steps[i] >= floor)
+			return steps[i];
+	return c->pmtu;
+}
+
+void tcp_mtu_black_hole(struct tcp_conn *c)
+{
+	const struct tcp_seg *head = c->segq.head;
+	uint32_t mtu = smaller_mtu(c), room = mtu - ip_len(c) - 20 - (c->ts_ok ? 12 : 0);
+
+	/* Only when a smaller size would make the lost segment smaller. */
+	if (!head || mtu >= c->pmtu || tcp_seg_payload(head) <= room || c->mss <= room)
+		return;
+	c->ts->n.mtu_black_holes++;
+	c->mtu_steps++;
+	c->mtu_stamp = c->ts->now;
+	set_mtu(c, mtu);
+}
+
+void tcp_mtu_recheck(struct tcp_conn *c)
+{
+	if (!c->mtu_stamp || c->ts->now - c->mtu_stamp < MTU_RETRY_US)
+		return;
+	c->mtu_stamp = 0;
+	c->mtu_steps = 0;
+	ask_path(c);
+	tcp_sync_mss(c);
+}
+
+/* --- ICMP */
+
+/* A route came or went: the back-off of the last timeout is taken back (RFC 6069). */
+static void revert_backoff(struct tcp_conn *c, uint32_t seq)
+{
+	uint64_t due;
+
+	if (seq != c->snd_una || !c->retries || !c->backoff || c->pending != TCP_PENDING_RTO ||
+	    !c->segq.head)
+		return;
+	c->backoff--;
+	due = c->segq.head->sent_us + tcp_rto(c);
+	tcp_arm_rtx(c, TCP_PENDING_RTO, due > c->ts->now ? due - c->ts->now : 0);
+}
+
+static uint16_t error_of(enum tcp_icmp kind)
+{
+	switch (kind) {
+	case TCP_ICMP_UNREACH_NET:
+		return ENETUNREACH;
+	case TCP_ICMP_UNREACH_PORT:
+		return ECONNREFUSED;
+	default:
+		return EHOSTUNREACH;
+	}
+}
+
+static void conn_icmp(struct tcp_conn *c, uint32_t seq, enum tcp_icmp kind, uint32_t mtu)
+{
+	/* RFC 5927, 4.1: only of what is in flight. */
+	if (c->closing || c->state == TCPS_CLOSED || !c->segq.packets_out ||
+	    !seq_between(seq, c->snd_una, c->snd_nxt))
+		return;
+	if (kind == TCP_ICMP_FRAG_NEEDED) {
+		frag_needed(c, mtu);
+		return;
+	}
+	/* RFC 5461: a handshake fails at once, a connection only if it then times out. */
+	if (c->state == TCPS_SYN_SENT || c->state == TCPS_SYN_RECV) {
+		tcp_conn_done(c, error_of(kind));
+		return;
+	}
+	if (kind == TCP_ICMP_UNREACH_NET || kind == TCP_ICMP_UNREACH_HOST)
+		revert_backoff(c, seq);
+	c->soft_error = error_of(kind);
+}
+
+void tcp_icmp(struct tcp_stack *ts, const struct tcp_tuple *tuple, uint32_t seq, enum tcp_icmp kind,
+	      uint32_t mtu, uint64_t now)
+{
+	struct tcp_node *n = tcp_table_find(&ts->table, tuple);
+
+	ts->now = now;
+	if (n && n->kind == TCP_KIND_CONN)
+		conn_icmp((struct tcp_conn *)n, seq, kind, mtu);
+}

@@ -1,0 +1,410 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* What leaves: one transmission, and the decision how much new data may (windows, Nagle, cork, pacing). */
+#include "proto/tcp_loss.h"
+
+#define IOV_MAX_SHOT 32
+
+void tcp_snd_init(struct tcp_conn *c, uint32_t iss, bool acked)
+{
+	c->iss = iss;
+	c->snd_una = iss + acked;
+	c->snd_nxt = c->snd_una;
+	c->write_seq = iss + 1;
+	c->push_seq = c->sml_seq = c->snd_up = c->fack = c->snd_una;
+	c->max_out_seq = c->snd_una;
+	c->reordering = TCP_REORDERING;
+	c->rack_reo_steps = 1;
+	c->lsndtime = c->cwnd_stamp = c->ts->now;
+	tcp_sndq_init(&c->sndq, iss + 1);
+	tcp_rtt_init(&c->rtt, c->ts->cfg.min_rto_us);
+	if (c->o.cc >= TCP_CC_COUNT)
+		c->o.cc = TCP_CC_CUBIC;
+	tcp_cc_of(c)->init(&c->cc);
+	tcp_sync_mss(c);
+}
+
+/* How many SACK blocks fit into a segment of len bytes of payload. */
+static unsigned sack_room(const struct tcp_conn *c, uint32_t len)
+{
+	uint32_t room = c->ts_ok ? 28 : 40;
+
+	if (len > c->mss)
+		return 0;
+	/* mss leaves room for the options that every segment has; these are one more. */
+	if (len && c->mss - len < room)
+		room = c->mss - len;
+	if (room < 12)
+		return 0;
+	return (room - 4) / 8 < TCP_SACK_MAX ? (room - 4) / 8 : TCP_SACK_MAX;
+}
+
+/* An acknowledgement has left: none is due now. all: with the SACK blocks that it should have. */
+static void ack_sent(struct tcp_conn *c, bool all)
+{
+	c->last_ack_sent = c->rcv_nxt;
+	if (c->quick)
+		c->quick--;
+	if (!all)
+		return;
+	c->ack_needed = 0;
+	c->pushed = 0;
+	if (wheel_armed(&c->delack))
+		wheel_cancel(&c->ts->wheel, &c->delack);
+}
+
+/* RFC 9293, 3.8.5: the offset from this segment, as far as 16 bits reach. */
+static void say_urgent(const struct tcp_conn *c, struct tcp_hdr_spec *h)
+{
+	uint32_t off = c->snd_up - h->seq;
+
+	if (!seq_before(h->seq, c->snd_up))
+		return;
+	if (off <= UINT16_MAX)
+		h->urg = (uint16_t)off;
+	else if (seq_after(h->seq + UINT16_MAX, c->snd_nxt))
+		h->urg = UINT16_MAX;
+	else
+		return;
+	h->flags |= TH_URG;
+}
+
+static uint8_t tos_of(const struct tcp_conn *c, const struct tcp_shot *shot)
+{
+	/* RFC 3168, 6.1.4, 6.1.5: neither pure ACKs nor retransmissions are ECN-capable. */
+	return (uint8_t)((c->o.tos & ~3u) | (c->ecn_ok && shot->fresh && shot->len ? 2u : 0u));
+}
+
+/* RFC 3168, 6.1.2 and 6.1.3. */
+static uint8_t ecn_flags(const struct tcp_conn *c, const struct tcp_shot *shot)
+{
+	uint8_t flags = shot->flags;
+
+	if (c->ece)
+		flags |= TH_ECE;
+	if (c->cwr && shot->fresh && shot->len)
+		flags |= TH_CWR;
+	return flags;
+}
+
+static void count(struct tcp_conn *c, const struct tcp_shot *shot)
+{
+	uint32_t n = 1;
+
+	if (shot->len > c->mss)
+		n = (shot->len + c->mss - 1) / c->mss;
+	c->ts->n.out_segs += n;
+	c->ts->n.out_bytes += shot->len;
+	c->segs_out += n;
+	c->bytes_sent += shot->len;
+	if (shot->len)
+		c->data_segs_out += n;
+}
+
+int tcp_xmit(struct tcp_conn *c, struct tcp_shot *shot)
+{
+	struct iovec iov[IOV_MAX_SHOT];
+	uint8_t hdr[TCP_HDR_MAX];
+	bool sacks = c->ofo || c->dsack.start != c->dsack.end;
+	struct tcp_hdr_spec h = {
+		.sport = c->node.tuple.lport,
+		.dport = c->node.tuple.rport,
+		.seq = shot->seq,
+		.ack = c->rcv_nxt,
+		.wnd = tcp_select_window(c),
+		.ts = c->ts_ok,
+		.tsval = tcp_ts_now(c),
+		.tsecr = c->ts_recent,
+	};
+	struct tcp_tx tx = {
+		.user = c->user,
+		.tuple = &c->node.tuple,
+		.hdr = hdr,
+		.iov = iov,
+		.len = shot->len,
+		.mss = (uint16_t)c->mss,
+		.tos = tos_of(c, shot),
+		.ttl = c->o.ttl,
+		.family = c->node.tuple.family,
+	};
+	unsigned fit = 0;
+
+	if (shot->len) {
+		tx.iovcnt = tcp_sndq_iov(&c->sndq, shot->seq, &tx.len, iov, IOV_MAX_SHOT);
+		if (tx.len < shot->len) {
+			/* Cut short: what belongs to the end does not go with it. */
+			if (tx.len > c->mss)
+				tx.len -= tx.len % c->mss;
+			shot->len = tx.len;
+			shot->flags &= (uint8_t) ~(TH_FIN | TH_PSH);
+		}
+	}
+	h.flags = ecn_flags(c, shot);
+	if (c->snd_urg)
+		say_urgent(c, &h);
+	if (sacks && c->sack_ok) {
+		fit = sack_room(c, shot->len);
+		if (fit)
+			h.num_sacks = (uint8_t)tcp_sack_blocks(c, h.sack, fit);
+	}
+	tx.hdr_len = tcp_hdr_write(hdr, &h);
+	if (c->ts->env.output(c->ts->env.ctx, &tx) == -ENOBUFS)
+		return -ENOBUFS;
+	ack_sent(c, !sacks || !c->sack_ok || h.num_sacks);
+	count(c, shot);
+	return 0;
+}
+
+void tcp_blocked(struct tcp_conn *c)
+{
+	if (!wheel_armed(&c->pace))
+		wheel_arm(&c->ts->wheel, &c->pace, c->ts->now + TCP_RETRY_US);
+}
+
+/*
+ * A small segment waits: corked; or Nagle, as Minshall would have it: only behind another small one that is not acknowledged
+ * (RFC 896, draft-minshall-nagle). A FIN and urgent data do not.
+ */
+static bool hold_small(const struct tcp_conn *c)
+{
+	if (c->fin_queued || c->snd_urg)
+		return false;
+	if (c->o.cork || c->more)
+		return true;
+	return !c->o.nodelay && c->segq.packets_out && seq_after(c->sml_seq, c->snd_una);
+}
+
+/* What of len bytes the peer's window takes (RFC 9293, 3.8.6.2.1: no silly pieces of it). */
+static uint32_t fit_window(const struct tcp_conn *c, uint32_t len)
+{
+	uint32_t end = tcp_wnd_end(c), room;
+
+	room = seq_after(end, c->snd_nxt) ? end - c->snd_nxt : 0;
+	if (len <= room)
+		return len;
+	if (room >= c->mss)
+		return room - room % c->mss;
+	/* Half of the largest window that it ever had is all that it may be able to open. */
+	return room && room >= c->max_wnd / 2 ? room : 0;
+}
+
+/* Bytes of new data that may leave in one go now, of `left` that wait. */
+static uint32_t allowed(struct tcp_conn *c, uint32_t left, uint32_t flight)
+{
+	uint32_t max = c->snd_urg || c->cwr ? c->mss : c->gso_len;
+	uint32_t room = c->cc.cwnd - flight, len = left;
+
+	if (len > c->mss) {
+		if (len > max)
+			len = max;
+		if ((uint64_t)room * c->mss < len)
+			len = room * c->mss;
+	}
+	len = fit_window(c, len);
+	if (c->o.pacing_rate != UINT64_MAX && len) {
+		max = tcp_pace_allow(c);
+		if (len > max)
+			len = max;
+	}
+	/* The end of the queue is a small segment, perhaps behind full ones. */
+	if (len == left && len < c->mss)
+		return hold_small(c) ? 0 : len;
+	if (len == left && len > c->mss && len % c->mss && hold_small(c))
+		len -= len % c->mss;
+	return len;
+}
+
+/* Flags of new data up to end: PSH where the queue ends, and every half of the peer's window (RFC 9293, 3.9.1.2; Linux). */
+static uint8_t data_flags(struct tcp_conn *c, uint32_t end)
+{
+	if (end != c->write_seq && !seq_after(end, c->push_seq + (c->max_wnd >> 1)))
+		return TH_ACK;
+	return TH_ACK | TH_PSH;
+}
+
+/* A segment is recorded, its transmission succeeded. */
+static void new_sent(struct tcp_conn *c, const struct tcp_seg *s, const struct tcp_shot *shot)
+{
+	c->snd_nxt = s->end_seq;
+	if (shot->flags & TH_FIN)
+		c->fin_sent = true;
+	if (shot->flags & TH_PSH)
+		c->push_seq = c->snd_nxt;
+	if (shot->len < c->mss || (shot->len > c->mss && s->pcount * c->mss > shot->len))
+		c->sml_seq = s->end_seq;
+	if (shot->len)
+		c->cwr = false;
+	c->lsndtime = c->ts->now;
+	if (tcp_in_reduction(c))
+		c->prr_out += s->pcount;
+	if (c->o.pacing_rate != UINT64_MAX)
+		tcp_pace_sent(c, shot->len);
+}
+
+/* Sends len bytes of new data, with the FIN when it follows and fits. 0 or -ENOBUFS. */
+static int send_one(struct tcp_conn *c, uint32_t len)
+{
+	uint32_t end = c->snd_nxt + len;
+	struct tcp_shot shot = {.seq = c->snd_nxt, .len = len, .fresh = true};
+	struct tcp_seg *s;
+
+	shot.flags = len ? data_flags(c, end) : TH_ACK;
+	if (c->fin_queued && end == c->write_seq && seq_before(end, tcp_wnd_end(c)))
+		shot.flags |= TH_FIN;
+	s = tcp_segq_add(&c->segq, &c->ts->env, c->snd_nxt, end + !!(shot.flags & TH_FIN),
+			 (uint16_t)c->mss,
+			 (shot.flags & TH_FIN ? SEG_FIN : 0) | (shot.flags & TH_PSH ? SEG_PSH : 0),
+			 c->ts->now);
+	if (!s) {
+		c->ts->n.no_memory++;
+		return -ENOBUFS;
+	}
+	if (tcp_xmit(c, &shot)) {
+		tcp_segq_del(&c->segq, &c->ts->env, s);
+		return -ENOBUFS;
+	}
+	if (shot.len != len) {
+		/* In too many pieces for one go. */
+		s->end_seq = s->seq + shot.len;
+		s->flags = 0;
+		tcp_seg_resize(c, s, s->seq, c->mss);
+	}
+	new_sent(c, s, &shot);
+	return 0;
+}
+
+int tcp_send_new(struct tcp_conn *c, uint32_t limit)
+{
+	uint32_t left = c->write_seq - c->snd_nxt, room = tcp_wnd_end(c) - c->snd_nxt;
+	uint32_t before = c->segq.packets_out;
+	int err;
+
+	if (!tcp_unsent(c) || seq_geq(c->snd_nxt, tcp_wnd_end(c)))
+		return 0;
+	if (left > limit)
+		left = limit;
+	err = send_one(c, left < room ? left : room);
+	return err ? err : (int)(c->segq.packets_out - before);
+}
+
+/* Sends what the rules let go. 0, or -ENOBUFS. */
+static int send_data(struct tcp_conn *c)
+{
+	while (tcp_unsent(c)) {
+		uint32_t left = c->write_seq - c->snd_nxt, flight = tcp_in_flight(c), len = 0;
+		int err;
+
+		if (left) {
+			if (flight >= c->cc.cwnd)
+				break;
+			len = allowed(c, left, flight);
+			if (!len)
+				break;
+		} else if (seq_geq(c->snd_nxt, tcp_wnd_end(c))) {
+			break; /* The FIN alone: cwnd does not hold it, the window does. */
+		}
+		err = send_one(c, len);
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+/* RFC 5681, 4.1 and Linux's slow_start_after_idle: half the window for each RTO without data, not below the initial one. */
+static void restart_after_idle(struct tcp_conn *c)
+{
+	uint64_t idle = c->ts->now - c->lsndtime;
+	uint32_t rto = c->rtt.rto_us, cwnd = c->cc.cwnd;
+	uint32_t floor = cwnd < TCP_INIT_CWND ? cwnd : TCP_INIT_CWND;
+
+	if (idle <= rto || c->o.cc == TCP_CC_NONE)
+		return;
+	c->cc.ssthresh = tcp_current_ssthresh(c);
+	tcp_cc_of(c)->reset(&c->cc);
+	for (idle -= rto; idle > 0 && cwnd > floor; idle -= idle < rto ? idle : rto)
+		cwnd >>= 1;
+	c->cc.cwnd = cwnd > floor ? cwnd : floor;
+	c->cwnd_stamp = c->ts->now;
+	c->cwnd_used = 0;
+}
+
+/* The window was not used for an RTO: it shrinks halfway to what was (RFC 7661's forerunner RFC 2861, as Linux). */
+static void application_limited(struct tcp_conn *c)
+{
+	if (c->ca_state == TCPCA_OPEN && c->o.cc != TCP_CC_NONE) {
+		uint32_t used = c->cwnd_used > TCP_INIT_CWND ? c->cwnd_used : TCP_INIT_CWND;
+
+		if (used < c->cc.cwnd) {
+			c->cc.ssthresh = tcp_current_ssthresh(c);
+			c->cc.cwnd = (c->cc.cwnd + used) >> 1;
+		}
+		c->cwnd_used = 0;
+	}
+	c->cwnd_stamp = c->ts->now;
+}
+
+/* After new data: was cwnd what limited? It grows only then (RFC 7661; Linux: tcp_cwnd_validate()). */
+static void validate_cwnd(struct tcp_conn *c)
+{
+	uint32_t out = c->segq.packets_out;
+	bool limited = tcp_in_flight(c) >= c->cc.cwnd;
+
+	if (seq_geq(c->snd_una, c->max_out_seq) || limited ||
+	    (!c->cwnd_limited && out > c->max_out)) {
+		c->cwnd_limited = limited;
+		c->max_out = out;
+		c->max_out_seq = c->snd_nxt;
+	}
+	if (c->cwnd_limited) {
+		c->cwnd_used = 0;
+		c->cwnd_stamp = c->ts->now;
+		return;
+	}
+	if (out > c->cwnd_used)
+		c->cwnd_used = out;
+	if (c->ts->now - c->cwnd_stamp >= c->rtt.rto_us)
+		application_limited(c);
+}
+
+static bool synchronized(const struct tcp_conn *c)
+{
+	return c->state != TCPS_CLOSED && c->state != TCPS_LISTEN && c->state != TCPS_SYN_SENT &&
+	       c->state != TCPS_SYN_RECV && !c->closing;
+}
+
+/* New data has left: the flight's timer starts, or the probe's is put off (RFC 8985, 7.2). */
+static void after_new(struct tcp_conn *c, bool idle)
+{
+	if (idle || c->pending == TCP_PENDING_TLP || c->pending == TCP_PENDING_NONE ||
+	    c->pending == TCP_PENDING_PROBE)
+		tcp_rearm_rtx(c);
+	validate_cwnd(c);
+}
+
+void tcp_output(struct tcp_conn *c)
+{
+	uint32_t nxt = c->snd_nxt;
+	bool idle = !c->segq.packets_out, first = c->frto_new;
+	int err = 0;
+
+	if (!synchronized(c))
+		return;
+	if (idle && tcp_unsent(c) && c->ts->now - c->lsndtime > c->rtt.rto_us)
+		restart_after_idle(c);
+	c->frto_new = false;
+	if (first) {
+		/* RFC 5682, 2b: the answer to new data tells; without any the retransmission goes on. */
+		err = send_data(c);
+		if (c->snd_nxt == nxt)
+			c->frto = false;
+	}
+	if (!err && c->segq.lost_out > c->segq.retrans_out && !(first && c->frto))
+		err = tcp_retransmit_lost(c);
+	if (!err && !first)
+		err = send_data(c);
+	if (c->snd_nxt != nxt)
+		after_new(c, idle);
+	if (err)
+		tcp_blocked(c);
+	else if (!c->segq.packets_out)
+		tcp_check_probe(c);
+}

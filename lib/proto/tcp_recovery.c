@@ -1,0 +1,546 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Open, Disorder, CWR, Recovery, Loss: what an acknowledgement makes of them, the window's reductions (RFC 6937) and their
+ * undoing (by time stamps, D-SACK and F-RTO: RFC 3522, 3708, 5682), NewReno (RFC 6582) where the peer has no SACK.
+ */
+#include "proto/tcp_loss.h"
+
+uint32_t tcp_current_ssthresh(const struct tcp_conn *c)
+{
+	uint32_t most = (c->cc.cwnd >> 1) + (c->cc.cwnd >> 2);
+
+	if (tcp_in_reduction(c) || most < c->cc.ssthresh)
+		return c->cc.ssthresh;
+	return most;
+}
+
+void tcp_mark_lost(struct tcp_conn *c, struct tcp_seg *s)
+{
+	if (s->flags & SEG_SACKED)
+		return;
+	if (s->flags & SEG_LOST) {
+		if (!(s->flags & SEG_RETRANS))
+			return;
+		c->ts->n.lost_retrans++;
+		tcp_segq_mark(&c->segq, s, 0, SEG_RETRANS);
+	} else {
+		tcp_segq_mark(&c->segq, s, SEG_LOST, 0);
+	}
+	c->lost += s->pcount;
+	if (c->rtx_hint && seq_before(s->seq, c->rtx_hint->seq))
+		c->rtx_hint = s;
+}
+
+/* --- the window's reductions */
+
+static void init_undo(struct tcp_conn *c)
+{
+	c->undo = true;
+	c->undo_marker = c->snd_una;
+	c->undo_retrans = (int32_t)c->segq.retrans_out;
+	if (c->tlp_out && c->tlp_retrans)
+		c->undo_retrans++;
+	if (!c->undo_retrans)
+		c->undo_retrans = -1;
+}
+
+/* Begins a reduction from the window as it is. */
+static void init_reduction(struct tcp_conn *c)
+{
+	c->high_seq = c->snd_nxt;
+	c->tlp_out = false;
+	c->cc.cwnd_cnt = 0;
+	c->cc.prior_cwnd = c->cc.cwnd;
+	c->prr_delivered = c->prr_out = 0;
+	c->cc.ssthresh = tcp_cc_of(c)->ssthresh(&c->cc, c->ts->now);
+	c->cwr = c->ecn_ok;
+}
+
+/* A reduction is over: to ssthresh, unless it was undone. */
+static void end_reduction(struct tcp_conn *c)
+{
+	if (c->cc.ssthresh < TCP_SSTHRESH_INFINITE && (c->ca_state == TCPCA_CWR || c->undo)) {
+		c->cc.cwnd = c->cc.ssthresh;
+		c->cwnd_stamp = c->ts->now;
+	}
+}
+
+void tcp_prr(struct tcp_conn *c, uint32_t delivered, uint32_t lost, bool advanced)
+{
+	uint32_t flight = tcp_in_flight(c), ssthresh = c->cc.ssthresh;
+	int64_t send;
+
+	if (!delivered || !c->cc.prior_cwnd || c->o.cc == TCP_CC_NONE)
+		return;
+	c->prr_delivered += delivered;
+	if (flight > ssthresh) {
+		uint64_t share = (uint64_t)ssthresh * c->prr_delivered + c->cc.prior_cwnd - 1;
+
+		send = (int64_t)(share / c->cc.prior_cwnd) - c->prr_out;
+	} else {
+		/* Slow start reduction bound, one more while the repair goes well. */
+		send = (int64_t)c->prr_delivered - c->prr_out;
+		if (send < (int64_t)delivered)
+			send = delivered;
+		if (advanced && !lost)
+			send++;
+		if (send > (int64_t)(ssthresh - flight))
+			send = ssthresh - flight;
+	}
+	/* The first retransmission is not held back. */
+	if (send < !c->prr_out)
+		send = !c->prr_out;
+	c->cc.cwnd = flight + (uint32_t)send;
+}
+
+void tcp_enter_recovery(struct tcp_conn *c, bool ece)
+{
+	c->cc.prior_ssthresh = 0;
+	init_undo(c);
+	if (!tcp_in_reduction(c)) {
+		if (!ece)
+			c->cc.prior_ssthresh = tcp_current_ssthresh(c);
+		init_reduction(c);
+	}
+	c->ca_state = TCPCA_RECOVERY;
+}
+
+void tcp_enter_cwr(struct tcp_conn *c)
+{
+	c->cc.prior_ssthresh = 0;
+	if (c->ca_state >= TCPCA_CWR)
+		return;
+	c->undo = false;
+	init_reduction(c);
+	c->ca_state = TCPCA_CWR;
+	c->ts->n.ecn_reductions++;
+}
+
+/* The head is SACKED, yet not acknowledged: the peer has thrown away what it had (RFC 2018, 8). */
+static void forget_sacks(struct tcp_conn *c)
+{
+	c->ts->n.sack_reneging++;
+	c->sack_reneged = true;
+	c->num_sack_seen = 0;
+	c->fack = c->snd_una;
+	for (struct tcp_seg *s = c->segq.head; s; s = s->next)
+		if (s->flags & SEG_SACKED)
+			tcp_segq_mark(&c->segq, s, 0, SEG_SACKED);
+}
+
+/* At a timeout: all is lost, but what left within a round trip. Go-back-N is what this is without SACK. */
+static void mark_timed_out(struct tcp_conn *c)
+{
+	struct tcp_seg *head = c->segq.head;
+	bool reneged = head && c->sack_ok && (head->flags & SEG_SACKED);
+
+	if (reneged)
+		forget_sacks(c);
+	else if (!c->sack_ok)
+		c->segq.sacked_out = 0;
+	c->rtx_hint = NULL;
+	for (struct tcp_seg *s = head; s; s = s->next) {
+		if (!reneged && c->sack_ok && s != head && tcp_rack_left(c, s, 0) > 0)
+			continue;
+		tcp_mark_lost(c, s);
+	}
+}
+
+void tcp_enter_loss(struct tcp_conn *c)
+{
+	bool first = c->ca_state < TCPCA_RECOVERY;
+
+	mark_timed_out(c);
+	if (c->ca_state <= TCPCA_DISORDER || !seq_after(c->high_seq, c->snd_una) ||
+	    (c->ca_state == TCPCA_LOSS && !c->retries)) {
+		c->cc.prior_ssthresh = tcp_current_ssthresh(c);
+		c->cc.prior_cwnd = c->cc.cwnd;
+		c->cc.ssthresh = tcp_cc_of(c)->ssthresh(&c->cc, c->ts->now);
+		init_undo(c);
+	}
+	tcp_cc_of(c)->reset(&c->cc);
+	c->cc.cwnd = tcp_in_flight(c) + 1;
+	c->cc.cwnd_cnt = 0;
+	c->cwnd_stamp = c->ts->now;
+	/* A timeout amid duplicates: reordering was believed larger than it is. */
+	if (c->ca_state <= TCPCA_DISORDER && c->segq.sacked_out >= TCP_REORDERING &&
+	    c->reordering > TCP_REORDERING)
+		c->reordering = TCP_REORDERING;
+	c->ca_state = TCPCA_LOSS;
+	c->high_seq = c->snd_nxt;
+	c->tlp_out = false;
+	c->cwr = c->ecn_ok;
+	c->frto = first || c->retries;
+	c->frto_new = false;
+}
+
+/* --- without SACK: duplicates are counted as if each SACKed one segment (RFC 6582 on Linux's counts) */
+
+/* The count can not be more than what is in flight but the hole. */
+static void reno_limit(struct tcp_conn *c)
+{
+	struct tcp_segq *q = &c->segq;
+	uint32_t holes = q->lost_out ? q->lost_out : 1;
+
+	if (holes > q->packets_out)
+		holes = q->packets_out;
+	if (q->sacked_out + holes > q->packets_out) {
+		q->sacked_out = q->packets_out - holes;
+		/* More duplicates than segments: the network duplicates or reorders. */
+		if (c->reordering < q->packets_out && q->packets_out < TCP_REORDERING_MAX)
+			c->reordering = q->packets_out;
+	}
+}
+
+static void reno_dup(struct tcp_conn *c, const struct tcp_acking *a)
+{
+	uint32_t was = c->segq.sacked_out;
+
+	if (!a->dup)
+		return;
+	c->segq.sacked_out++;
+	reno_limit(c);
+	if (c->segq.sacked_out > was)
+		c->delivered++;
+}
+
+/* Acknowledged segments were either counted as duplicates or are the hole. */
+void tcp_reno_acked(struct tcp_conn *c, uint32_t acked)
+{
+	uint32_t sacked = c->segq.sacked_out;
+
+	if (acked) {
+		c->delivered += acked > sacked + 1 ? acked - sacked : 1;
+		c->segq.sacked_out = acked - 1 >= sacked ? 0 : sacked - (acked - 1);
+	}
+	reno_limit(c);
+}
+
+/* RFC 6582: the third duplicate, or a partial acknowledgement, says that the head is lost. One wire segment of it. */
+static void reno_mark(struct tcp_conn *c, bool advanced)
+{
+	struct tcp_seg *s = c->segq.head;
+
+	if (!(c->ca_state < TCPCA_RECOVERY && c->segq.sacked_out >= c->reordering) &&
+	    !(c->ca_state == TCPCA_RECOVERY && advanced))
+		return;
+	if (!s || (s->flags & SEG_LOST))
+		return;
+	if (s->pcount > 1 && !tcp_segq_split(&c->segq, &c->ts->env, s, s->seq + s->mss))
+		c->ts->n.no_memory++;
+	tcp_mark_lost(c, s);
+}
+
+/* --- undoing */
+
+static bool retrans_done(const struct tcp_conn *c)
+{
+	return c->segq.retrans_out || (c->segq.head && (c->segq.head->flags & SEG_EVER_RETRANS));
+}
+
+/* What was acknowledged left before the first retransmission, by the peer's echo. */
+static bool packet_delayed(const struct tcp_conn *c, const struct tcp_acking *a)
+{
+	return c->retrans_stamp && tcp_echo_before(c, a->rx, c->retrans_stamp);
+}
+
+static bool may_undo(const struct tcp_conn *c, const struct tcp_acking *a)
+{
+	return c->undo && (!c->undo_retrans || packet_delayed(c, a));
+}
+
+static void undo_reduction(struct tcp_conn *c, bool unmark)
+{
+	if (unmark) {
+		for (struct tcp_seg *s = c->segq.head; s; s = s->next)
+			if (s->flags & SEG_LOST)
+				tcp_segq_mark(&c->segq, s, 0, SEG_LOST);
+		c->rtx_hint = NULL;
+	}
+	if (c->cc.prior_ssthresh) {
+		c->cc.cwnd = tcp_cc_of(c)->undo(&c->cc);
+		if (c->cc.prior_ssthresh > c->cc.ssthresh) {
+			c->cc.ssthresh = c->cc.prior_ssthresh;
+			c->cwr = false;
+		}
+	}
+	c->cwnd_stamp = c->ts->now;
+	c->undo = false;
+	c->rack_advanced = true; /* what RACK had marked is judged again */
+	c->ts->n.undo++;
+}
+
+/* Without SACK a late duplicate would start a false recovery until something above high_seq is acknowledged (RFC 6582, 4). */
+static bool hold_reno(struct tcp_conn *c)
+{
+	if (c->snd_una != c->high_seq || c->sack_ok)
+		return false;
+	if (!retrans_done(c))
+		c->retrans_stamp = 0;
+	return true;
+}
+
+/* At the end of Recovery or Loss. True: the state stays. */
+static bool try_undo_recovery(struct tcp_conn *c, const struct tcp_acking *a)
+{
+	if (may_undo(c, a))
+		undo_reduction(c, false);
+	else if (c->rack_persist)
+		c->rack_persist--;
+	if (hold_reno(c))
+		return true;
+	c->ca_state = TCPCA_OPEN;
+	c->sack_reneged = false;
+	return false;
+}
+
+/* All retransmissions of this undo were needless. */
+static bool try_undo_dsack(struct tcp_conn *c)
+{
+	if (!c->undo || c->undo_retrans)
+		return false;
+	if (c->rack_persist < 16)
+		c->rack_persist++;
+	undo_reduction(c, false);
+	return true;
+}
+
+static bool try_undo_loss(struct tcp_conn *c, const struct tcp_acking *a, bool frto)
+{
+	if (!frto && !may_undo(c, a))
+		return false;
+	undo_reduction(c, true);
+	if (frto)
+		c->ts->n.spurious_rto++;
+	c->retries = 0;
+	if (hold_reno(c))
+		return true;
+	if (frto || c->sack_ok) {
+		c->ca_state = TCPCA_OPEN;
+		c->sack_reneged = false;
+	}
+	return true;
+}
+
+static void keep_open(struct tcp_conn *c)
+{
+	uint8_t state = tcp_left_out(c) || retrans_done(c) ? TCPCA_DISORDER : TCPCA_OPEN;
+
+	if (c->ca_state != state) {
+		c->ca_state = state;
+		c->high_seq = c->snd_nxt;
+	}
+}
+
+/* A partial acknowledgement in Recovery of what was late, not lost. True: nothing more to do. */
+static bool try_undo_partial(struct tcp_conn *c, const struct tcp_acking *a)
+{
+	if (!c->undo || !packet_delayed(c, a))
+		return false;
+	tcp_saw_reordering(c, a->prior_una);
+	/* Retransmissions are out: their answers are awaited before anything is taken back. */
+	if (c->segq.retrans_out)
+		return true;
+	if (!retrans_done(c))
+		c->retrans_stamp = 0;
+	undo_reduction(c, true);
+	keep_open(c);
+	return true;
+}
+
+static void try_to_open(struct tcp_conn *c, const struct tcp_acking *a)
+{
+	if (!retrans_done(c))
+		c->retrans_stamp = 0;
+	if (a->flags & ACK_ECE)
+		tcp_enter_cwr(c);
+	if (c->ca_state != TCPCA_CWR)
+		keep_open(c);
+}
+
+/* --- the states */
+
+static void find_losses(struct tcp_conn *c, struct tcp_acking *a)
+{
+	uint32_t retrans = c->segq.retrans_out;
+
+	if (!c->segq.head)
+		return;
+	if (!c->sack_ok) {
+		reno_mark(c, a->flags & ACK_ADVANCED);
+		return;
+	}
+	if (tcp_rack_detect(c))
+		a->flags &= ~ACK_REARM;
+	if (retrans > c->segq.retrans_out)
+		a->flags |= ACK_LOST_RETRANS;
+}
+
+/* Loss, with F-RTO in it (RFC 5682, SACK-enhanced). False: nothing is to be sent again yet, or nothing has changed. */
+static void loss_input(struct tcp_conn *c, struct tcp_acking *a)
+{
+	bool recovered = seq_geq(c->snd_una, c->high_seq);
+
+	if ((a->flags & ACK_ADVANCED) && try_undo_loss(c, a, false))
+		return;
+	if (c->frto) {
+		/* 3b: what had not been sent again has arrived: the timeout was spurious. */
+		if ((a->flags & ACK_ORIG_ACKED) && try_undo_loss(c, a, true))
+			return;
+		if (seq_after(c->snd_nxt, c->high_seq)) {
+			/* 3a */
+			if ((a->flags & ACK_SACKED) || a->dup)
+				c->frto = c->frto_new = false;
+		} else if ((a->flags & ACK_ADVANCED) && !recovered) {
+			/* 2b: tcp_output() tries new data and falls back to retransmitting. */
+			c->high_seq = c->snd_nxt;
+			if (tcp_unsent(c) && seq_after(tcp_wnd_end(c), c->snd_nxt)) {
+				c->frto_new = true;
+				return;
+			}
+			c->frto = false;
+		}
+	}
+	if (recovered) {
+		(void)try_undo_recovery(c, a);
+		return;
+	}
+	if (!c->sack_ok) {
+		if (seq_after(c->snd_nxt, c->high_seq) && a->dup)
+			reno_dup(c, a);
+		else if (a->flags & ACK_ADVANCED)
+			c->segq.sacked_out = 0;
+	}
+}
+
+/* high_seq is acknowledged: the episode may end. True: nothing more to do. */
+static bool leave(struct tcp_conn *c, const struct tcp_acking *a)
+{
+	if (c->ca_state == TCPCA_OPEN) {
+		c->retrans_stamp = 0;
+		return false;
+	}
+	if (seq_before(c->snd_una, c->high_seq))
+		return false;
+	if (c->ca_state == TCPCA_CWR) {
+		/* Something above it, so that the peer has seen CWR. */
+		if (c->snd_una != c->high_seq) {
+			end_reduction(c);
+			c->ca_state = TCPCA_OPEN;
+		}
+	} else if (c->ca_state == TCPCA_RECOVERY) {
+		if (!c->sack_ok)
+			c->segq.sacked_out = 0;
+		if (try_undo_recovery(c, a))
+			return true;
+		end_reduction(c);
+	}
+	return false;
+}
+
+/* The peer reneged, it seems: soon a timeout, unless the ACK that explains it comes (Linux: tcp_check_sack_reneging()). */
+static bool reneging(struct tcp_conn *c, struct tcp_acking *a)
+{
+	uint32_t wait = c->rtt.srtt_us >> 4;
+
+	if (!c->sack_ok || !(a->flags & ACK_ADVANCED) || !c->segq.head ||
+	    !(c->segq.head->flags & SEG_SACKED))
+		return false;
+	tcp_arm_rtx(c, TCP_PENDING_RTO, wait > 10000 ? wait : 10000);
+	a->flags &= ~ACK_REARM;
+	return true;
+}
+
+/* Recovery. True: done with this acknowledgement. */
+static bool recovery_state(struct tcp_conn *c, struct tcp_acking *a)
+{
+	if (!(a->flags & ACK_ADVANCED)) {
+		if (!c->sack_ok)
+			reno_dup(c, a);
+	} else if (try_undo_partial(c, a)) {
+		return true;
+	}
+	if (try_undo_dsack(c))
+		try_to_open(c, a);
+	find_losses(c, a);
+	if (c->ca_state == TCPCA_RECOVERY)
+		return true;
+	/* Undone; when a loss is evident all the same, a new recovery begins. */
+	if (c->segq.lost_out)
+		tcp_enter_recovery(c, a->flags & ACK_ECE);
+	return true;
+}
+
+static void open_state(struct tcp_conn *c, struct tcp_acking *a)
+{
+	if (!c->sack_ok) {
+		if (a->flags & ACK_ADVANCED)
+			c->segq.sacked_out = 0;
+		reno_dup(c, a);
+	}
+	if (c->ca_state <= TCPCA_DISORDER)
+		(void)try_undo_dsack(c);
+	find_losses(c, a);
+	if (!c->segq.lost_out) {
+		try_to_open(c, a);
+		return;
+	}
+	tcp_enter_recovery(c, a->flags & ACK_ECE);
+}
+
+void tcp_recovery_input(struct tcp_conn *c, struct tcp_acking *a)
+{
+	if (!c->segq.packets_out)
+		c->segq.sacked_out = 0;
+	if (a->flags & ACK_ECE)
+		c->cc.prior_ssthresh = 0; /* the reduction is called for: no undo */
+	if (reneging(c, a))
+		return;
+	if (leave(c, a))
+		return;
+	if (c->ca_state == TCPCA_RECOVERY) {
+		(void)recovery_state(c, a);
+		return;
+	}
+	if (c->ca_state == TCPCA_LOSS) {
+		loss_input(c, a);
+		find_losses(c, a);
+		/* Undone, or retransmissions were lost again: on to see whether a recovery begins. */
+		if (c->ca_state != TCPCA_OPEN && !(a->flags & ACK_LOST_RETRANS))
+			return;
+	}
+	open_state(c, a);
+}
+
+void tcp_reduce_once(struct tcp_conn *c)
+{
+	c->cc.prior_ssthresh = 0;
+	init_reduction(c);
+	c->ca_state = TCPCA_CWR;
+	end_reduction(c);
+	keep_open(c);
+}
+
+void tcp_mark_oversized(struct tcp_conn *c)
+{
+	uint32_t lost = c->lost;
+
+	for (struct tcp_seg *s = c->segq.head; s; s = s->next)
+		if (s->mss > c->mss && tcp_seg_payload(s) > c->mss)
+			tcp_mark_lost(c, s);
+	c->rtx_hint = NULL;
+	if (lost == c->lost)
+		return;
+	if (!c->sack_ok)
+		reno_limit(c);
+	/* Not congestion: the window stays, but what is lost goes again without more ado. */
+	if (c->ca_state != TCPCA_LOSS) {
+		c->high_seq = c->snd_nxt;
+		c->cc.ssthresh = tcp_current_ssthresh(c);
+		c->cc.prior_ssthresh = 0;
+		c->undo = false;
+		c->ca_state = TCPCA_LOSS;
+		c->frto = false;
+	}
+	tcp_mark_dirty(c);
+}

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The user's side of sending: room in the send buffer, copying into it. */
+#include <sys/socket.h>
+
+#include "proto/tcp_loss.h"
+
+/* Bytes that the send buffer takes now. */
+static uint32_t room(const struct tcp_conn *c)
+{
+	if (tcp_outq_unsent(c) >= c->o.notsent_lowat)
+		return 0;
+	return c->o.sndbuf > c->sndq.charge ? c->o.sndbuf - c->sndq.charge : 0;
+}
+
+/* As Linux's sk_stream_is_writeable(): half of what is used is free. */
+bool tcp_writable(const struct tcp_conn *c)
+{
+	uint32_t used = c->sndq.charge;
+
+	if (c->o.notsent_lowat != UINT32_MAX &&
+	    (uint64_t)tcp_outq_unsent(c) * 2 >= c->o.notsent_lowat)
+		return false;
+	return c->o.sndbuf > used && c->o.sndbuf - used >= used / 2;
+}
+
+uint32_t tcp_outq(const struct tcp_conn *c)
+{
+	return c->sndq.len;
+}
+
+uint32_t tcp_outq_unsent(const struct tcp_conn *c)
+{
+	if (c->fin_sent || c->snd_nxt == c->iss)
+		return c->fin_sent ? 0 : c->sndq.len;
+	return c->write_seq - c->snd_nxt;
+}
+
+static size_t iov_len(const struct iovec *iov, int iovcnt)
+{
+	size_t n = 0;
+
+	for (int i = 0; i < iovcnt; i++)
+		n += iov[i].iov_len;
+	return n;
+}
+
+/* Whether the user may send: 0 or the error to return (a pending one is taken). */
+static int may_send(struct tcp_conn *c)
+{
+	if (c->so_error) {
+		int err = c->so_error;
+
+		c->so_error = 0;
+		return -err;
+	}
+	if (c->shut_wr || c->state == TCPS_CLOSED)
+		return -EPIPE;
+	if (c->state == TCPS_SYN_SENT || c->state == TCPS_SYN_RECV)
+		return -EAGAIN;
+	return c->state == TCPS_ESTABLISHED || c->state == TCPS_CLOSE_WAIT ? 0 : -EPIPE;
+}
+
+ssize_t tcp_send(struct tcp_conn *c, const struct iovec *iov, int iovcnt, int flags, uint64_t now)
+{
+	size_t want = iov_len(iov, iovcnt);
+	uint32_t max, n;
+	int err;
+
+	c->ts->now = now;
+	err = may_send(c);
+	if (err) {
+		c->nospace = err == -EAGAIN;
+		return err;
+	}
+	if (!want)
+		return 0;
+	max = room(c);
+	n = want < max ? (uint32_t)want : max;
+	if (n)
+		n = tcp_sndq_put(&c->sndq, &c->ts->env, iov, iovcnt, 0, n);
+	if (n < want)
+		c->nospace = true;
+	if (!n) {
+		/* Memory is short and nothing in flight will free some: the user is told by timer. */
+		if (max) {
+			c->ts->n.no_memory++;
+			if (!c->sndq.len)
+				tcp_blocked(c);
+		}
+		return -EAGAIN;
+	}
+	c->write_seq += n;
+	/* More is to come, also when not all found room: the rest will follow. */
+	c->more = flags & MSG_MORE;
+	if ((flags & MSG_OOB) && n == want) {
+		c->snd_urg = true;
+		c->snd_up = c->write_seq;
+	}
+	tcp_mark_dirty(c);
+	return n;
+}
