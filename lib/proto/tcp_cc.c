@@ -13,7 +13,9 @@ void tcp_cc_first_window(struct tcp_cc_state *s)
 
 uint32_t tcp_cc_slow_start(struct tcp_cc_state *s, uint32_t acked)
 {
-	uint32_t room = s->ssthresh - s->cwnd, used = acked < room ? acked : room;
+	uint32_t end = s->ssthresh < TCP_CWND_UNLIMITED ? s->ssthresh : TCP_CWND_UNLIMITED;
+	uint32_t room = end > s->cwnd ? end - s->cwnd : 0;
+	uint32_t used = acked < room ? acked : room;
 
 	s->cwnd += used;
 	return acked - used;

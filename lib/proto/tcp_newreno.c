@@ -24,9 +24,10 @@ static void acked(struct tcp_cc_state *s, uint32_t acked, uint32_t srtt_us, uint
 	if (s->cwnd < s->ssthresh)
 		acked = tcp_cc_slow_start(s, acked);
 	s->cwnd_cnt += acked;
-	while (s->cwnd_cnt >= s->cwnd && s->cwnd < TCP_CWND_UNLIMITED) {
+	while (s->cwnd_cnt >= s->cwnd) {
 		s->cwnd_cnt -= s->cwnd;
-		s->cwnd++;
+		if (s->cwnd < TCP_CWND_UNLIMITED)
+			s->cwnd++;
 	}
 }
 

@@ -45,7 +45,7 @@ static inline void memory_free(void *ctx, void *p, size_t size)
 
 static inline struct tcp_env test_env(struct memory *m)
 {
-	return (struct tcp_env){ .ctx = m, .alloc = memory_alloc, .free = memory_free };
+	return (struct tcp_env){.ctx = m, .alloc = memory_alloc, .free = memory_free};
 }
 
 /* xorshift64*: the same numbers everywhere. */

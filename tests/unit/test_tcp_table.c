@@ -15,7 +15,7 @@
 #include "proto/tcp_int.h"
 #include "tcp_test_env.h"
 
-static const uint64_t key[2] = { UINT64_C(0x0706050403020100), UINT64_C(0x0f0e0d0c0b0a0908) };
+static const uint64_t key[2] = {UINT64_C(0x0706050403020100), UINT64_C(0x0f0e0d0c0b0a0908)};
 
 /* From the paper (appendix A) and the authors' vectors: key 00..0f, message 00, 01, 02, ... */
 static void the_hash_is_siphash_2_4(void **state)
@@ -34,7 +34,8 @@ static void the_hash_is_siphash_2_4(void **state)
 /* The i-th of many tuples that differ little. */
 static struct tcp_tuple tuple_of(uint32_t i)
 {
-	struct tcp_tuple t = { .lport = 80, .rport = (uint16_t)i, .family = i & 1 ? AF_INET6 : AF_INET };
+	struct tcp_tuple t = {
+		.lport = 80, .rport = (uint16_t)i, .family = i & 1 ? AF_INET6 : AF_INET};
 
 	t.local.s6_addr[15] = 1;
 	t.remote.s6_addr[13] = (uint8_t)(i >> 24);
@@ -47,9 +48,9 @@ static struct tcp_tuple tuple_of(uint32_t i)
 
 static void every_part_of_the_tuple_counts(void **state)
 {
-	struct memory m = { 0 };
+	struct memory m = {0};
 	struct tcp_env env = test_env(&m);
-	struct tcp_node n = { .tuple = tuple_of(2) };
+	struct tcp_node n = {.tuple = tuple_of(2)};
 	struct tcp_table t;
 
 	(void)state;
@@ -70,7 +71,7 @@ static void every_part_of_the_tuple_counts(void **state)
 
 static void no_memory_for_a_table_is_said(void **state)
 {
-	struct memory m = { .fail_at = 1 };
+	struct memory m = {.fail_at = 1};
 	struct tcp_env env = test_env(&m);
 	struct tcp_table t;
 
@@ -108,7 +109,8 @@ static void random_use(struct memory *m, uint64_t seed)
 			in[i] = NULL;
 			count--;
 		} else if (what == 3) {
-			struct tcp_node *other = in[i] == &nodes[0][i] ? &nodes[1][i] : &nodes[0][i];
+			struct tcp_node *other =
+				in[i] == &nodes[0][i] ? &nodes[1][i] : &nodes[0][i];
 
 			other->tuple = tuple;
 			tcp_table_replace(&t, in[i], other);
@@ -129,7 +131,7 @@ static void it_agrees_with_a_plain_array_under_random_use(void **state)
 {
 	(void)state;
 	for (uint64_t seed = 1; seed <= 4; seed++) {
-		struct memory m = { 0 };
+		struct memory m = {0};
 
 		print_message("seed %llu\n", (unsigned long long)seed);
 		random_use(&m, seed);
@@ -140,12 +142,12 @@ static void a_table_that_cannot_grow_gets_slower_not_wrong(void **state)
 {
 	(void)state;
 	for (unsigned fail = 2; fail < 12; fail++) {
-		struct memory m = { .fail_at = fail };
+		struct memory m = {.fail_at = fail};
 
 		random_use(&m, 99);
 	}
 	for (size_t above = 512; above < 100000; above *= 4) {
-		struct memory m = { .fail_above = above };
+		struct memory m = {.fail_above = above};
 
 		random_use(&m, 100);
 	}
@@ -156,7 +158,7 @@ static void a_million_connections_have_short_chains(void **state)
 {
 	const uint32_t count = 1000000;
 	struct tcp_node *nodes = calloc(count, sizeof(*nodes));
-	struct memory m = { 0 };
+	struct memory m = {0};
 	struct tcp_env env = test_env(&m);
 	uint32_t longest = 0;
 	struct tcp_table t;
@@ -190,9 +192,9 @@ static void a_million_connections_have_short_chains(void **state)
 
 static void another_key_is_another_order(void **state)
 {
-	const uint64_t other[2] = { 1, 2 };
-	struct tcp_node a = { .tuple = tuple_of(2) }, b = a;
-	struct memory m = { 0 };
+	const uint64_t other[2] = {1, 2};
+	struct tcp_node a = {.tuple = tuple_of(2)}, b = a;
+	struct memory m = {0};
 	struct tcp_env env = test_env(&m);
 	struct tcp_table t, u;
 

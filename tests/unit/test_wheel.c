@@ -27,14 +27,23 @@ static void an_empty_wheel_has_nothing_to_say(void **state)
 /* Distances on each level, at and around its borders. */
 static void a_timer_fires_at_its_microsecond_and_not_one_before(void **state)
 {
-	static const uint64_t starts[] = { 0, 1, 63, 64, 4095, 1000000007, (UINT64_C(1) << 36) - 1, UINT64_C(1) << 36, UINT64_C(0x123456789abcde) };
+	static const uint64_t starts[] = {0,
+					  1,
+					  63,
+					  64,
+					  4095,
+					  1000000007,
+					  (UINT64_C(1) << 36) - 1,
+					  UINT64_C(1) << 36,
+					  UINT64_C(0x123456789abcde)};
 
 	(void)state;
 	for (size_t s = 0; s < sizeof(starts) / sizeof(starts[0]); s++) {
 		for (unsigned bit = 0; bit < 42; bit++) {
 			for (int off = -1; off <= 1; off++) {
-				uint64_t when = starts[s] + (UINT64_C(1) << bit) + (uint64_t)(int64_t)off;
-				struct wheel_timer t = { 0 };
+				uint64_t when =
+					starts[s] + (UINT64_C(1) << bit) + (uint64_t)(int64_t)off;
+				struct wheel_timer t = {0};
 
 				wheel_init(&w, starts[s]);
 				wheel_arm(&w, &t, when);
@@ -59,7 +68,7 @@ static void sleeping_until_next_leads_to_the_deadline(void **state)
 
 	(void)state;
 	for (unsigned bit = 0; bit < 36; bit++) {
-		struct wheel_timer t = { 0 };
+		struct wheel_timer t = {0};
 		uint64_t when = now + (UINT64_C(1) << bit) + 12345 % (UINT64_C(1) << bit);
 		struct wheel_timer *got;
 		unsigned wakes = 0;
@@ -79,7 +88,7 @@ static void sleeping_until_next_leads_to_the_deadline(void **state)
 
 static void a_deadline_in_the_past_fires_at_the_next_run(void **state)
 {
-	struct wheel_timer t = { 0 };
+	struct wheel_timer t = {0};
 
 	(void)state;
 	wheel_init(&w, 1000);
@@ -90,7 +99,7 @@ static void a_deadline_in_the_past_fires_at_the_next_run(void **state)
 
 static void a_timer_armed_by_a_handler_for_now_comes_out_in_the_same_loop(void **state)
 {
-	struct wheel_timer a = { 0 }, b = { 0 }, c = { 0 };
+	struct wheel_timer a = {0}, b = {0}, c = {0};
 
 	(void)state;
 	wheel_init(&w, 0);
@@ -108,7 +117,7 @@ static void a_timer_armed_by_a_handler_for_now_comes_out_in_the_same_loop(void *
 
 static void a_handler_may_cancel_a_timer_that_is_due_too(void **state)
 {
-	struct wheel_timer t[3] = { 0 };
+	struct wheel_timer t[3] = {0};
 	struct wheel_timer *first;
 
 	(void)state;
@@ -125,7 +134,7 @@ static void a_handler_may_cancel_a_timer_that_is_due_too(void **state)
 
 static void cancelling_twice_does_nothing(void **state)
 {
-	struct wheel_timer t = { 0 };
+	struct wheel_timer t = {0};
 
 	(void)state;
 	wheel_init(&w, 0);
@@ -139,7 +148,7 @@ static void cancelling_twice_does_nothing(void **state)
 
 static void never_is_beyond_all_time(void **state)
 {
-	struct wheel_timer t = { 0 };
+	struct wheel_timer t = {0};
 	uint64_t now = 0;
 
 	(void)state;
@@ -163,7 +172,8 @@ struct modelled {
 static uint64_t random_when(uint64_t *seed, uint64_t now)
 {
 	unsigned bits = test_random(seed) % 40;
-	uint64_t far = ((uint64_t)test_random(seed) << 32 | test_random(seed)) & ((UINT64_C(1) << bits) - 1);
+	uint64_t far = ((uint64_t)test_random(seed) << 32 | test_random(seed)) &
+		       ((UINT64_C(1) << bits) - 1);
 
 	return test_random(seed) % 50 ? now + far : now - far % (now + 1);
 }
@@ -196,7 +206,8 @@ static void it_agrees_with_a_plain_array_under_random_use(void **state)
 
 	(void)state;
 	for (uint64_t round = 1; round <= 30; round++) {
-		uint64_t seed = round * 7919, now = round % 3 ? test_random(&seed) : (UINT64_C(1) << 36) - 5000;
+		uint64_t seed = round * 7919,
+			 now = round % 3 ? test_random(&seed) : (UINT64_C(1) << 36) - 5000;
 
 		print_message("seed %llu\n", (unsigned long long)(round * 7919));
 		memset(m, 0, sizeof(m));
@@ -224,8 +235,10 @@ static void it_agrees_with_a_plain_array_under_random_use(void **state)
 				if (first <= now)
 					assert_true(wheel_next(&w) <= now);
 				else
-					assert_true(wheel_next(&w) <= first && (!armed || wheel_next(&w) != WHEEL_NEVER));
-				now += test_random(&seed) % 3 ? test_random(&seed) % 300 : random_when(&seed, 0);
+					assert_true(wheel_next(&w) <= first &&
+						    (!armed || wheel_next(&w) != WHEEL_NEVER));
+				now += test_random(&seed) % 3 ? test_random(&seed) % 300
+							      : random_when(&seed, 0);
 				run_model(m, now, &seed);
 			}
 		}
