@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/uio.h>
 
 /*
  * One's complement addition of eight bytes: the carry comes back in at the bottom. 2^64 - 1 is a multiple of
@@ -104,6 +105,23 @@ static inline uint64_t csum_swap(uint64_t sum)
 	uint16_t f = csum_fold(sum);
 
 	return (uint16_t)(f << 8 | f >> 8);
+}
+
+/* csum_copy() of vectors, one behind the other: a part that starts at an odd offset is summed swapped. */
+static inline uint64_t csum_copy_iov(uint64_t sum, uint8_t *to, const struct iovec *iov, int iovcnt)
+{
+	size_t done = 0;
+
+	for (int i = 0; i < iovcnt; i++) {
+		uint64_t part;
+
+		if (!iov[i].iov_len)
+			continue; /* the base may be NULL then */
+		part = csum_copy(0, to + done, iov[i].iov_base, iov[i].iov_len);
+		sum += done & 1 ? csum_swap(part) : part;
+		done += iov[i].iov_len;
+	}
+	return sum;
 }
 
 #endif

@@ -90,23 +90,6 @@ static uint8_t *write_headers(struct udp_hdr *h, uint8_t *frame, uint32_t udp_le
 	return frame + h->len - sizeof(struct udphdr);
 }
 
-/* Copies the user's vectors behind the headers; a part that starts at an odd offset is summed swapped. */
-static uint64_t copy_iov(uint64_t sum, uint8_t *to, const struct iovec *iov, int iovcnt)
-{
-	size_t done = 0;
-
-	for (int i = 0; i < iovcnt; i++) {
-		uint64_t part;
-
-		if (!iov[i].iov_len)
-			continue; /* the base may be NULL then */
-		part = csum_copy(0, to + done, iov[i].iov_base, iov[i].iov_len);
-		sum += done & 1 ? csum_swap(part) : part;
-		done += iov[i].iov_len;
-	}
-	return sum;
-}
-
 uint32_t udp_frame(struct udp_hdr *h, uint8_t *frame, const struct iovec *iov, int iovcnt, uint32_t len)
 {
 	uint32_t udp_len = len + (uint32_t)sizeof(struct udphdr);
@@ -119,7 +102,7 @@ uint32_t udp_frame(struct udp_hdr *h, uint8_t *frame, const struct iovec *iov, i
 	if (iovcnt == 1 && len)
 		sum = csum_copy(sum, uh + sizeof(struct udphdr), iov[0].iov_base, len);
 	else
-		sum = copy_iov(sum, uh + sizeof(struct udphdr), iov, iovcnt);
+		sum = csum_copy_iov(sum, uh + sizeof(struct udphdr), iov, iovcnt);
 	check = (uint16_t)~csum_fold(sum);
 	if (check == 0)
 		check = 0xffff; /* RFC 768: zero on the wire would mean "no checksum" */
