@@ -5,6 +5,7 @@
 #include <netinet/if_ether.h>
 #include <netinet/ip.h>
 #include <netinet/ip6.h>
+#include <netinet/tcp.h>
 #include <netinet/udp.h>
 #include <stdbool.h>
 #include <sys/socket.h>
@@ -107,18 +108,24 @@ static uint64_t chain_sum(const struct buf *b, const uint8_t *p, uint32_t left)
 }
 
 /*
- * RFC 768/8200. A virtual device hands over frames of its own host whose field holds only the pseudo-header
- * sum, not complemented (CHECKSUM_PARTIAL): those never were on a wire.
+ * A virtual device hands over frames of its own host whose field holds only the pseudo-header sum, not complemented
+ * (CHECKSUM_PARTIAL): those never were on a wire.
  */
-static bool udp_checksum_ok(const struct buf *b, const struct udphdr *uh, const struct l3 *l3)
+static bool l4_checksum_ok(const struct buf *b, uint16_t check, const struct l3 *l3)
 {
 	if (b->flags & BUF_CSUM_OK)
 		return true;
-	if (uh->check == 0)
-		return b->meta.family == AF_INET;
-	if ((b->flags & BUF_CSUM_PARTIAL_OK) && uh->check == csum_fold(l3->pseudo))
+	if ((b->flags & BUF_CSUM_PARTIAL_OK) && check == csum_fold(l3->pseudo))
 		return true;
 	return csum_fold(l3->pseudo + chain_sum(b, b->data + l3->l4_off, l3->l4_len)) == 0xffff;
+}
+
+/* RFC 768/8200. */
+static bool udp_checksum_ok(const struct buf *b, const struct udphdr *uh, const struct l3 *l3)
+{
+	if (uh->check == 0 && !(b->flags & BUF_CSUM_OK))
+		return b->meta.family == AF_INET;
+	return l4_checksum_ok(b, uh->check, l3);
 }
 
 /* Makes b's chain end after its first `total` bytes: what follows is padding of the link. */
@@ -157,6 +164,40 @@ static enum pkt_result parse_udp(struct buf *b, struct l3 *l3)
 	return PKT_UDP;
 }
 
+/* An address that one host can have: neither multicast nor broadcast nor none (RFC 9293, 3.9.2.3; RFC 1122, 3.2.1.3). */
+static bool is_host(const struct in6_addr *a)
+{
+	uint32_t v4;
+
+	if (!IN6_IS_ADDR_V4MAPPED(a))
+		return !IN6_IS_ADDR_MULTICAST(a) && !IN6_IS_ADDR_UNSPECIFIED(a);
+	memcpy(&v4, &a->s6_addr[12], sizeof(v4));
+	return !IN_MULTICAST(ntohl(v4)) && v4 != INADDR_BROADCAST && v4 != INADDR_ANY;
+}
+
+static enum pkt_result parse_tcp(struct buf *b, struct l3 *l3)
+{
+	struct tcphdr th;
+
+	if (l3->l4_len < sizeof(th) || b->len < l3->l4_off + sizeof(th))
+		return PKT_MALFORMED;
+	memcpy(&th, b->data + l3->l4_off, sizeof(th));
+	if (th.doff < 5 || th.doff * 4u > l3->l4_len || b->len < l3->l4_off + th.doff * 4u)
+		return PKT_MALFORMED;
+	if (b->meta.multicast || !is_host(&b->meta.src))
+		return PKT_OTHER;
+	l3->pseudo += htons((uint16_t)l3->l4_len);
+	if (!l4_checksum_ok(b, th.check, l3))
+		return PKT_BAD_CHECKSUM;
+	b->meta.sport = ntohs(th.source);
+	b->meta.dport = ntohs(th.dest);
+	chain_trim(b, l3->l4_off + l3->l4_len);
+	b->data += l3->l4_off;
+	b->len -= l3->l4_off;
+	b->total = l3->l4_len;
+	return PKT_TCP;
+}
+
 enum pkt_result pkt_parse(struct buf *b)
 {
 	enum pkt_result res;
@@ -174,5 +215,7 @@ enum pkt_result pkt_parse(struct buf *b)
 		return PKT_OTHER;
 	if (res != PKT_UDP)
 		return res;
+	if (l3.proto == IPPROTO_TCP)
+		return parse_tcp(b, &l3);
 	return l3.proto == IPPROTO_UDP ? parse_udp(b, &l3) : PKT_OTHER;
 }

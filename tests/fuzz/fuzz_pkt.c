@@ -26,6 +26,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct buf b[2];
 	uint8_t *mem[2];
+	enum pkt_result res;
 	size_t first;
 
 	if (size < 2 || size > 65536)
@@ -42,7 +43,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		b[0].total += b[1].len;
 	}
 	b[0].flags = data[0] & (BUF_CSUM_OK | BUF_CSUM_PARTIAL_OK);
-	if (pkt_parse(&b[0]) == PKT_UDP) {
+	res = pkt_parse(&b[0]);
+	if (res == PKT_UDP || res == PKT_TCP) {
 		if (b[0].data < mem[0] || b[0].data + b[0].len > mem[0] + first)
 			abort();
 		if (b[0].frag && b[1].len > size - 2 - first)
@@ -50,6 +52,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		if (b[0].total != b[0].len + (b[0].frag ? b[1].len : 0))
 			abort();
 		if (b[0].total > 65535)
+			abort();
+		/* All of the TCP header is in the first fragment. */
+		if (res == PKT_TCP && (b[0].len < 20 || b[0].len < (b[0].data[12] >> 4) * 4u))
 			abort();
 	}
 	free(mem[0]);
