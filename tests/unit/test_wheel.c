@@ -257,9 +257,9 @@ static void two_million_timers_each_fire_once_and_in_order(void **state)
 	assert_non_null(t);
 	wheel_init(&w, now);
 	for (unsigned i = 0; i < count; i++)
-		wheel_arm(&w, &t[i], now + (uint64_t)test_random(&seed) % UINT64_C(3600000000));
+		wheel_arm(&w, &t[i], now + test_random(&seed) % UINT64_C(3600000000));
 	for (unsigned i = 0; i < count; i += 2)
-		wheel_arm(&w, &t[i], now + (uint64_t)test_random(&seed) % UINT64_C(3600000000));
+		wheel_arm(&w, &t[i], now + test_random(&seed) % UINT64_C(3600000000));
 	for (unsigned i = 0; i < count; i += 5)
 		wheel_cancel(&w, &t[i]);
 	assert_int_equal(w.armed, count - count / 5);
