@@ -259,7 +259,8 @@ struct tcp_req {
 	uint32_t irs, iss;
 	uint32_t ts_recent, ts_off;
 	uint32_t wnd; /* the peer's, as in its SYN */
-	uint16_t peer_mss;
+	uint64_t oow_ack;
+	uint16_t peer_mss, advmss, rcv_wnd;
 	uint8_t retries;
 	uint8_t snd_wscale, rcv_wscale;
 	uint8_t tos;
@@ -330,11 +331,14 @@ struct tcp_conn {
 	uint8_t urg_byte;
 	struct tcp_rcvq rcvq;
 	struct tcp_ofo *ofo;
-	uint32_t ofo_charge, ofo_last; /* ofo_last: start of the interval that changed last (first SACK block) */
+	struct tcp_ofo *ofo_tail;
+	uint32_t ofo_charge;
+	uint32_t sack_recent[TCP_SACK_MAX]; /* numbers in the intervals that changed last, the latest first */
+	uint8_t num_recent;
 	struct tcp_sack_block dsack; /* to be told with the next ACK; start == end: none */
 	uint32_t rcvq_space_seq, rcvq_space; /* auto-tuning: bytes read in an RTT */
 	uint64_t rcvq_space_time;
-	uint32_t rcv_rtt_us, rcv_rtt_seq; /* receiver's own RTT estimate */
+	uint32_t rcv_rtt_us, rcv_rtt_seq, rcv_rtt_tsecr; /* receiver's own RTT estimate */
 	uint64_t rcv_rtt_time;
 
 	/* Acknowledging. */
@@ -498,11 +502,35 @@ void tcp_conn_done(struct tcp_conn *c, int err);
 void tcp_conn_time_wait(struct tcp_conn *c, bool fin_wait2);
 /* Tells the user; nothing once `closing`. */
 void tcp_event(struct tcp_conn *c, uint32_t events);
+/* The user has let go: what is done already dies with the flush, else tcp_conn_done() will see to it. */
+void tcp_conn_release(struct tcp_conn *c);
+/* Frees the dead; at the end of the flush. */
+void tcp_conn_reap(struct tcp_stack *ts);
+/* On the stack's list (not while in an accept queue). */
+void tcp_conn_link(struct tcp_conn *c);
+/* Off whatever list it is on, onto the one of the dead. */
+void tcp_conn_bury(struct tcp_conn *c);
+/* The window that a SYN tells (Linux: tcp_select_initial_window). */
+uint32_t tcp_initial_window(const struct tcp_opts *o, uint32_t mss);
+/* The peer's SYN: irs and what follows from it. */
+void tcp_conn_set_irs(struct tcp_conn *c, uint32_t irs);
+/* A RST that must be believed has come (Linux: tcp_reset()). */
+void tcp_conn_reset(struct tcp_conn *c);
 /* mss, windows and buffers from what the handshake brought (both sides). */
 void tcp_conn_established(struct tcp_conn *c);
 
 /* --- tcp_in.c, tcp_in_syn.c, tcp_in_data.c: RFC 9293, 3.10.7 */
 
+/* A segment for c, whatever its state. */
+void tcp_conn_input(struct tcp_conn *c, struct tcp_rx *rx);
+/* A segment in SYN_SENT. */
+void tcp_syn_sent_input(struct tcp_conn *c, struct tcp_rx *rx);
+/* rx's urgent pointer, and the urgent byte when it is in rx. */
+void tcp_urgent_input(struct tcp_conn *c, const struct tcp_rx *rx);
+/* rx is the next data, within the window, without FIN; rx->b stays when there is no memory. */
+void tcp_data_in_order(struct tcp_conn *c, struct tcp_rx *rx);
+/* What is due to be acknowledged after the output: now, or by the timer. */
+void tcp_ack_flush(struct tcp_conn *c);
 /* Data of rx (trimmed here to the window) into the queues; FIN; acknowledgement scheduled. */
 void tcp_data_input(struct tcp_conn *c, struct tcp_rx *rx);
 /* SACK blocks to be told now, D-SACK first (RFC 2018, 2883). Returns how many. */
@@ -519,26 +547,86 @@ static inline uint32_t tcp_rcv_window(const struct tcp_conn *c)
 
 	return seq_after(right, c->rcv_nxt) ? right - c->rcv_nxt : 0;
 }
+/* --- tcp_rcvq.c, tcp_recv.c: the receive queues and the user's end of them */
+
+/* Whether rcvbuf takes b (which lies at seq); makes room of what may be dropped. */
+bool tcp_rcvq_admit(struct tcp_conn *c, const struct buf *b, uint32_t seq);
+/* Appends b, whose first byte has the number rcv_nxt; takes it. rcv_nxt is the caller's to move. */
+void tcp_rcvq_add(struct tcp_conn *c, struct buf *b);
+/* Frees what was received and not read. */
+void tcp_rcvq_clear(struct tcp_conn *c);
+/*
+ * [seq, end) with rx's payload into the out-of-order queue; takes rx->b if it keeps it. fin: end counts a FIN. What is there
+ * already becomes a D-SACK.
+ */
+void tcp_ofo_add(struct tcp_conn *c, struct tcp_rx *rx);
+/* Moves what has become in order to the receive queue, rcv_nxt with it; true: the peer's FIN was among it. */
+bool tcp_ofo_drain(struct tcp_conn *c);
+void tcp_ofo_clear(struct tcp_conn *c);
+/*
+ * Cuts what rx covers down to [start, end), within it; a FIN that is not the last of that goes. rx->b becomes NULL when no
+ * payload is left.
+ */
+void tcp_rx_cut(struct tcp_rx *rx, uint32_t start, uint32_t end);
+/* Drops the first n bytes of a chain; returns its new head, NULL when nothing is left. */
+struct buf *tcp_buf_trim_front(struct buf *b, uint32_t n);
+/* Ends a chain after its first `keep` bytes. */
+void tcp_buf_trim_tail(struct buf *b, uint32_t keep);
+/* What [start, end) of a D-SACK says: received again (RFC 2883). */
+void tcp_dsack_set(struct tcp_conn *c, uint32_t start, uint32_t end);
+/* The user stands at the mark and its byte is not part of the stream: steps over it. */
+void tcp_skip_mark(struct tcp_conn *c);
+/* poll's POLLIN for data. */
+bool tcp_readable(const struct tcp_conn *c);
+/* The memory that the fragments of b occupy. */
+uint32_t tcp_buf_charge(const struct buf *b);
+
 /* An answer to a segment out of the window may be sent now: at most one in 500 ms for each stamp (Linux: tcp_invalid_ratelimit). */
 bool tcp_oow_allowed(struct tcp_stack *ts, uint64_t *stamp);
+/* As above, for a segment; one with data or a FIN is no part of a loop of ACKs and always answered. */
+static inline bool tcp_oow_answer(struct tcp_stack *ts, uint64_t *stamp, const struct tcp_rx *rx)
+{
+	return (rx->seq != rx->end_seq && !(rx->flags & TH_SYN)) || tcp_oow_allowed(ts, stamp);
+}
 /* The MSS that a SYN or SYN|ACK of ours says: of the path, or TCP_MAXSEG when that is less (tcp_conn.c). */
 uint16_t tcp_adv_mss(struct tcp_stack *ts, const struct tcp_tuple *tuple, const struct tcp_opts *o);
 /* An answer to data was wanted at once: the next `max` ACKs are not delayed (tcp_in_data.c). */
 void tcp_enter_quickack(struct tcp_conn *c, unsigned max);
-void tcp_rcvq_clear(struct tcp_conn *c);
 
 /* --- tcp_req.c, tcp_cookie.c, tcp_tw.c */
 
+/* SYN|ACKs that go unanswered, unless TCP_SYNCNT says another number than the default (Linux: tcp_synack_retries, tcp_syn_retries). */
+#define TCP_SYNACK_RETRIES 5u
+#define TCP_SYN_RETRIES 6u
+
+/* The handshake with r's partner is complete (rx says so): a connection in l's accept queue, which is given rx. r is freed if it
+ * is in the table; one of a cookie is not. False: no room, or no memory. */
+bool tcp_req_complete(struct tcp_req *r, struct tcp_rx *rx);
+/* SYN|ACK for r; tsval: 0, or what a cookie's time stamp says. */
+void tcp_send_synack(struct tcp_stack *ts, const struct tcp_req *r, uint32_t tsval);
+/* A SYN without state: answered with a cookie. r: filled but for iss. */
+void tcp_cookie_syn(struct tcp_req *r, const struct tcp_rx *rx);
+/* Milliseconds as time stamps count them, without a connection's offset. */
+static inline uint32_t tcp_ts_clock(const struct tcp_stack *ts)
+{
+	return (uint32_t)(ts->now / 1000);
+}
+/* RFC 7323, 5.3: rx's time stamp is older than ts_recent, which is not too old itself (24 days). */
+bool tcp_paws_reject(uint64_t now, uint32_t ts_recent, uint64_t ts_recent_stamp, const struct tcp_rx *rx, int32_t slack);
 /* A SYN for l. */
 void tcp_listen_syn(struct tcp_listener *l, struct tcp_rx *rx, const struct tcp_tuple *tuple);
 /* A segment for an embryonic connection; may make it a connection that is then given the segment. */
 void tcp_req_input(struct tcp_req *r, struct tcp_rx *rx);
 void tcp_req_free(struct tcp_req *r);
+void tcp_req_timer(struct tcp_req *r);
 /* An ACK without connection that reaches l: a cookie come back? */
 bool tcp_cookie_input(struct tcp_listener *l, struct tcp_rx *rx, const struct tcp_tuple *tuple);
 /* True: the segment is done with. False: the TIME_WAIT is gone and the segment (a SYN) is to be looked up anew (RFC 6191). */
-bool tcp_tw_input(struct tcp_tw *tw, struct tcp_rx *rx);
-void tcp_tw_free(struct tcp_tw *tw);
+bool tcp_tw_input(struct tcp_stack *ts, struct tcp_tw *tw, struct tcp_rx *rx);
+void tcp_tw_free(struct tcp_stack *ts, struct tcp_tw *tw);
+/* A TIME_WAIT (or FIN_WAIT2) made from c, not in the table yet. NULL: no memory. */
+struct tcp_tw *tcp_tw_new(struct tcp_conn *c, bool fin_wait2);
+void tcp_tw_timer(struct tcp_stack *ts, struct tcp_tw *tw);
 struct tcp_listener *tcp_listener_find(struct tcp_stack *ts, const struct tcp_tuple *tuple);
 /* RFC 6528. */
 uint32_t tcp_isn(const struct tcp_stack *ts, const struct tcp_tuple *tuple);

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Listeners: which one a segment is for, their backlog, their accept queue. */
+#include "proto/tcp_int.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define BACKLOG_MAX 4096 /* Linux: somaxconn */
+
+static struct tcp_listener **bucket_of(struct tcp_stack *ts, uint16_t port)
+{
+	return &ts->listeners[port % TCP_LISTEN_BUCKETS];
+}
+
+static bool is_any(const struct in6_addr *a)
+{
+	static const struct in6_addr v4_any = {.s6_addr = {[10] = 0xff, [11] = 0xff}};
+
+	return IN6_IS_ADDR_UNSPECIFIED(a) || !memcmp(a, &v4_any, sizeof(*a));
+}
+
+/* How well l fits the tuple (Linux: compute_score()); 0: not at all. */
+static int score(const struct tcp_listener *l, const struct tcp_tuple *tuple)
+{
+	const struct tcp_listen_spec *s = &l->spec;
+
+	if (s->port != tuple->lport)
+		return 0;
+	if (s->family != tuple->family && (s->family != AF_INET6 || s->v6only))
+		return 0;
+	if (is_any(&s->local))
+		return s->family == tuple->family ? 2 : 1;
+	if (memcmp(&s->local, &tuple->local, sizeof(s->local)) != 0)
+		return 0;
+	return s->family == tuple->family ? 4 : 3;
+}
+
+struct tcp_listener *tcp_listener_find(struct tcp_stack *ts, const struct tcp_tuple *tuple)
+{
+	struct tcp_listener *best = NULL;
+	unsigned equal = 0, pick;
+	int high = 0;
+
+	for (struct tcp_listener *l = *bucket_of(ts, tuple->lport); l; l = l->next) {
+		int s = score(l, tuple);
+
+		if (s > high) {
+			high = s;
+			best = l;
+			equal = 1;
+		} else if (s && s == high) {
+			equal++;
+		}
+	}
+	if (equal < 2)
+		return best;
+	/* SO_REUSEPORT: a connection's segments all find the same one. */
+	pick = (unsigned)(siphash(ts->cfg.secret, tuple, sizeof(*tuple)) % equal);
+	for (struct tcp_listener *l = best; l; l = l->next)
+		if (score(l, tuple) == high && !pick--)
+			return l;
+	return best;
+}
+
+static bool taken(struct tcp_stack *ts, const struct tcp_listen_spec *spec)
+{
+	for (struct tcp_listener *l = *bucket_of(ts, spec->port); l; l = l->next)
+		if (l->spec.port == spec->port && l->spec.family == spec->family &&
+		    !memcmp(&l->spec.local, &spec->local, sizeof(spec->local)) &&
+		    !(l->spec.reuseport && spec->reuseport))
+			return true;
+	return false;
+}
+
+int tcp_listen(struct tcp_stack *ts, const struct tcp_listen_spec *spec, const struct tcp_opts *opts, void *user,
+	       struct tcp_listener **out)
+{
+	struct tcp_listener **list = bucket_of(ts, spec->port), *l;
+
+	if (taken(ts, spec))
+		return -EADDRINUSE;
+	l = tcp_alloc(ts, sizeof(*l));
+	if (!l)
+		return -ENOMEM;
+	l->ts = ts;
+	l->user = user;
+	l->spec = *spec;
+	l->o = *opts;
+	l->reqs_tail = &l->reqs;
+	l->accept_tail = &l->accept_head;
+	tcp_listen_backlog(l, spec->backlog);
+	l->next = *list;
+	if (l->next)
+		l->next->pprev = &l->next;
+	l->pprev = list;
+	*list = l;
+	*out = l;
+	return 0;
+}
+
+void tcp_listen_backlog(struct tcp_listener *l, int backlog)
+{
+	/* A negative one is a large one, as in the kernel, which compares unsigned. */
+	l->spec.backlog = backlog < 0 || backlog > BACKLOG_MAX ? BACKLOG_MAX : backlog;
+}
+
+void tcp_listen_opts(struct tcp_listener *l, const struct tcp_opts *opts)
+{
+	l->o = *opts;
+}
+
+static struct tcp_conn *pop(struct tcp_listener *l)
+{
+	struct tcp_conn *c = l->accept_head;
+
+	if (!c)
+		return NULL;
+	l->accept_head = c->next;
+	if (!l->accept_head)
+		l->accept_tail = &l->accept_head;
+	l->num_accept--;
+	c->next = NULL;
+	c->l = NULL;
+	return c;
+}
+
+struct tcp_conn *tcp_accept(struct tcp_listener *l)
+{
+	struct tcp_conn *c = pop(l);
+
+	if (c)
+		tcp_conn_link(c);
+	return c;
+}
+
+unsigned tcp_accept_queued(const struct tcp_listener *l)
+{
+	return l->num_accept;
+}
+
+void tcp_listen_close(struct tcp_listener *l, uint64_t now)
+{
+	struct tcp_stack *ts = l->ts;
+	struct tcp_conn *c;
+
+	ts->now = now;
+	while (l->reqs)
+		tcp_req_free(l->reqs);
+	while ((c = pop(l)))
+		tcp_abort(c, now);
+	if (l->next)
+		l->next->pprev = l->pprev;
+	*l->pprev = l->next;
+	tcp_free(ts, l, sizeof(*l));
+}

@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The user's end of the receive queue: tcp_recv(), the urgent mark, the window's room and its auto-tuning. */
+#include "proto/tcp_int.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+
+/* Where the user's memory goes on. */
+struct sink {
+	const struct iovec *iov;
+	int left; /* vectors */
+	size_t off;
+};
+
+static void sink_put(struct sink *s, const uint8_t *from, uint32_t len)
+{
+	while (len && s->left) {
+		size_t room = s->iov->iov_len - s->off;
+		size_t n = room < len ? room : len;
+
+		if (n)
+			memcpy((uint8_t *)s->iov->iov_base + s->off, from, n);
+		from += n;
+		len -= (uint32_t)n;
+		s->off += n;
+		if (s->off == s->iov->iov_len) {
+			s->iov++;
+			s->left--;
+			s->off = 0;
+		}
+	}
+}
+
+static uint32_t iov_total(const struct iovec *iov, int iovcnt)
+{
+	size_t sum = 0;
+
+	for (int i = 0; i < iovcnt && sum < INT32_MAX; i++)
+		sum += iov[i].iov_len;
+	return sum > INT32_MAX ? INT32_MAX : (uint32_t)sum;
+}
+
+/* --- the urgent mark (RFC 6093; the mark is the byte before the pointer, as everybody has it) */
+
+/* Out of line: the stream is read around the byte. */
+static bool mark_skipped(const struct tcp_conn *c)
+{
+	return c->urg_valid && !c->o.oobinline;
+}
+
+bool tcp_at_mark(const struct tcp_conn *c)
+{
+	return c->urg_valid && c->copied_seq == c->rcv_up - 1;
+}
+
+static ssize_t recv_urgent(struct tcp_conn *c, struct sink *to, uint32_t len, int flags)
+{
+	if (c->o.oobinline || !c->urg_valid || c->urg_read)
+		return -EINVAL;
+	if (c->state == TCPS_CLOSED && !c->fin_rcvd)
+		return -ENOTCONN;
+	if (!c->urg_here)
+		return c->state == TCPS_CLOSED || c->shut_rd || c->fin_rcvd ? 0 : -EAGAIN;
+	if (!(flags & MSG_PEEK))
+		c->urg_read = true;
+	if (!len)
+		return 0;
+	if (!(flags & MSG_TRUNC))
+		sink_put(to, &c->urg_byte, 1);
+	return 1;
+}
+
+/* --- reading */
+
+/* In the receive queue from seq on, without a FIN. */
+static uint32_t held_from(const struct tcp_conn *c, uint32_t seq)
+{
+	return c->rcv_nxt - c->fin_rcvd - seq;
+}
+
+uint32_t tcp_inq(const struct tcp_conn *c)
+{
+	uint32_t mark = c->rcv_up - 1;
+
+	if (c->state == TCPS_SYN_SENT || c->state == TCPS_SYN_RECV)
+		return 0;
+	if (mark_skipped(c) && seq_geq(mark, c->copied_seq) && seq_before(mark, c->rcv_nxt))
+		return mark - c->copied_seq;
+	return held_from(c, c->copied_seq);
+}
+
+bool tcp_readable(const struct tcp_conn *c)
+{
+	uint32_t target = mark_skipped(c) && tcp_at_mark(c) ? 2 : 1;
+
+	return held_from(c, c->copied_seq) >= target;
+}
+
+/* Copies n bytes at seq, which are held, out of the queue. */
+static void copy_out(const struct tcp_conn *c, uint32_t seq, uint32_t n, struct sink *to)
+{
+	for (const struct buf *b = c->rcvq.head; b && n; b = b->next) {
+		uint32_t skip = seq - b->seq;
+
+		if (skip >= b->total)
+			continue;
+		for (const struct buf *f = b; f && n; f = f->frag) {
+			uint32_t take;
+
+			if (skip >= f->len) {
+				skip -= f->len;
+				continue;
+			}
+			take = f->len - skip < n ? f->len - skip : n;
+			sink_put(to, f->data + skip, take);
+			skip = 0;
+			seq += take;
+			n -= take;
+		}
+	}
+}
+
+/* What lies before copied_seq has been read: gives it back. */
+static void drop_read(struct tcp_conn *c)
+{
+	struct buf *b;
+
+	while ((b = c->rcvq.head) && seq_before(b->seq, c->copied_seq)) {
+		struct buf *next = b->next;
+
+		c->rcvq.charge -= tcp_buf_charge(b);
+		b = tcp_buf_trim_front(b, c->copied_seq - b->seq);
+		if (b) {
+			c->rcvq.head = b;
+			c->rcvq.charge += tcp_buf_charge(b);
+			if (!next)
+				c->rcvq.tail = &b->next;
+			return;
+		}
+		c->rcvq.head = next;
+		if (!next)
+			c->rcvq.tail = &c->rcvq.head;
+	}
+}
+
+void tcp_skip_mark(struct tcp_conn *c)
+{
+	c->copied_seq++;
+	drop_read(c);
+}
+
+/*
+ * Copies from *seq on, up to len bytes, stopping before the mark and skipping a byte out of line, as Linux does. Moves *seq;
+ * returns the bytes copied.
+ */
+static uint32_t read_from(struct tcp_conn *c, uint32_t *seq, uint32_t len, struct sink *to, bool discard)
+{
+	uint32_t copied = 0;
+
+	while (len && held_from(c, *seq)) {
+		uint32_t n = held_from(c, *seq);
+
+		if (n > len)
+			n = len;
+		if (c->urg_valid) {
+			uint32_t off = c->rcv_up - 1 - *seq;
+
+			if (!off && copied)
+				break;
+			if (!off && !c->o.oobinline) {
+				++*seq;
+				continue;
+			}
+			if (off && off < n)
+				n = off;
+		}
+		if (!discard)
+			copy_out(c, *seq, n, to);
+		*seq += n;
+		copied += n;
+		len -= n;
+	}
+	return copied;
+}
+
+/*
+ * Receive-buffer auto-tuning (Linux: tcp_rcv_space_adjust()): a reader that takes more in an RTT than in the one before gets a
+ * window of twice that, and room for the sender's slow start.
+ */
+static void space_adjust(struct tcp_conn *c)
+{
+	uint64_t now = c->ts->now;
+	uint32_t copied = c->copied_seq - c->rcvq_space_seq;
+	uint64_t wnd;
+
+	if (!c->rcv_rtt_us || now - c->rcvq_space_time < c->rcv_rtt_us)
+		return;
+	if (copied > c->rcvq_space) {
+		wnd = 2ull * copied + 16ull * c->advmss;
+		wnd += 2 * (wnd * (copied - c->rcvq_space) / (c->rcvq_space ? c->rcvq_space : 1));
+		if (2 * wnd > c->o.rcvbuf_max)
+			wnd = c->o.rcvbuf_max / 2;
+		if (2 * wnd > c->o.rcvbuf) {
+			c->o.rcvbuf = (uint32_t)(2 * wnd);
+			c->window_clamp = (uint32_t)wnd;
+			if (c->o.window_clamp && c->o.window_clamp < c->window_clamp)
+				c->window_clamp = c->o.window_clamp;
+		}
+		c->rcvq_space = copied;
+	}
+	c->rcvq_space_seq = c->copied_seq;
+	c->rcvq_space_time = now;
+}
+
+uint32_t tcp_rcv_space(const struct tcp_conn *c)
+{
+	uint32_t used = c->rcvq.charge + c->ofo_charge;
+	uint32_t space = used < c->o.rcvbuf ? (c->o.rcvbuf - used) / 2 : 0;
+
+	if (space > c->rcv_ssthresh)
+		space = c->rcv_ssthresh;
+	return space < c->window_clamp ? space : c->window_clamp;
+}
+
+/*
+ * The user has taken data: an ACK that small segments wait for goes now (Linux: tcp_cleanup_rbuf()), and the window is told
+ * when it has opened enough.
+ */
+static void after_read(struct tcp_conn *c)
+{
+	if (c->closing || c->state == TCPS_SYN_SENT || c->state == TCPS_SYN_RECV)
+		return;
+	if (c->ack_needed &&
+	    (c->rcv_nxt - c->rcv_wup > c->rcv_mss || c->pushed > 1 || (c->pushed && !c->pingpong)) && !c->rcvq.head) {
+		c->ack_needed = 2;
+		tcp_mark_dirty(c);
+		return;
+	}
+	if (!c->shut_rd)
+		tcp_window_update(c);
+}
+
+/* Nothing is there to read: why (Linux: tcp_recvmsg_locked()). */
+static ssize_t nothing(struct tcp_conn *c)
+{
+	if (c->fin_rcvd)
+		return 0;
+	if (c->so_error)
+		return -tcp_error(c);
+	if (c->shut_rd || c->state == TCPS_CLOSED)
+		return 0;
+	return -EAGAIN;
+}
+
+ssize_t tcp_recv(struct tcp_conn *c, const struct iovec *iov, int iovcnt, int flags, uint64_t now)
+{
+	struct sink to = {.iov = iov, .left = iovcnt};
+	uint32_t len = iov_total(iov, iovcnt), seq = c->copied_seq, copied;
+
+	c->ts->now = now;
+	if (flags & MSG_OOB)
+		return recv_urgent(c, &to, len, flags);
+	copied = read_from(c, &seq, len, &to, flags & MSG_TRUNC);
+	if (!(flags & MSG_PEEK) && seq != c->copied_seq) {
+		c->copied_seq = seq;
+		drop_read(c);
+		if (c->urg_valid && seq_geq(seq, c->rcv_up))
+			c->urg_valid = c->urg_here = c->urg_read = false;
+		space_adjust(c);
+		after_read(c);
+	}
+	if (copied || !len)
+		return copied;
+	return nothing(c);
+}

@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Embryonic connections of listeners: from the SYN to the ACK of our SYN|ACK (Linux: struct tcp_request_sock). */
+#include "proto/tcp_int.h"
+
+#define SECOND_US 1000000u
+
+uint32_t tcp_isn(const struct tcp_stack *ts, const struct tcp_tuple *tuple)
+{
+	/* RFC 6528: a hash of the tuple, and a clock that goes faster than connections come (64 ns, as in Linux). */
+	return (uint32_t)siphash(ts->cfg.secret + 2, tuple, sizeof(*tuple)) + (uint32_t)(ts->now * 1000 / 64);
+}
+
+uint32_t tcp_ts_offset(const struct tcp_stack *ts, const struct tcp_tuple *tuple)
+{
+	struct in6_addr pair[3] = {tuple->local, tuple->remote, {.s6_addr = "time stamps"}};
+
+	/* The same for all connections of two hosts: time stamps of later ones must be later (RFC 6191). */
+	return (uint32_t)siphash(ts->cfg.secret + 2, pair, sizeof(pair));
+}
+
+/* --- the SYN */
+
+/* VMA_TCP_MAX_SYN_RATE: as many SYNs a second are answered. */
+static bool syn_rate_ok(struct tcp_stack *ts)
+{
+	uint64_t second = ts->now / SECOND_US;
+
+	if (!ts->cfg.max_syn_rate)
+		return true;
+	if (second != ts->syn_second) {
+		ts->syn_second = second;
+		ts->syn_left = ts->cfg.max_syn_rate;
+	}
+	if (!ts->syn_left) {
+		ts->n.syn_rate_limited++;
+		return false;
+	}
+	ts->syn_left--;
+	return true;
+}
+
+/* What the SYN says and the listener allows. */
+static void req_fill(struct tcp_req *r, struct tcp_listener *l, const struct tcp_rx *rx, const struct tcp_tuple *tuple)
+{
+	struct tcp_stack *ts = l->ts;
+	const struct tcp_opts *o = &l->o;
+	uint32_t mss = tcp_adv_mss(ts, tuple, o);
+
+	r->node.tuple = *tuple;
+	r->node.kind = TCP_KIND_REQ;
+	r->timer.kind = TCP_TIMER_REQ;
+	r->l = l;
+	r->sent_us = ts->now;
+	r->irs = rx->seq;
+	r->ts_ok = o->timestamps && rx->has_ts;
+	r->ts_recent = r->ts_ok ? rx->tsval : 0;
+	r->ts_off = tcp_ts_offset(ts, tuple);
+	r->sack_ok = o->sack && rx->sack_ok;
+	r->wscale_ok = o->wscale && rx->has_wscale;
+	r->snd_wscale = r->wscale_ok ? rx->wscale : 0;
+	r->rcv_wscale = r->wscale_ok ? tcp_wscale_for(o) : 0;
+	r->ecn_ok = o->ecn && (rx->flags & (TH_ECE | TH_CWR)) == (TH_ECE | TH_CWR);
+	r->wnd = rx->wnd;
+	r->peer_mss = rx->has_mss ? rx->mss : (uint16_t)(tuple->family == AF_INET6 ? TCP_MSS_DEFAULT6 : TCP_MSS_DEFAULT);
+	r->advmss = (uint16_t)mss;
+	r->rcv_wnd = (uint16_t)tcp_initial_window(o, mss);
+	r->tos = o->tos;
+}
+
+void tcp_send_synack(struct tcp_stack *ts, const struct tcp_req *r, uint32_t tsval)
+{
+	struct tcp_hdr_spec h = {
+		.sport = r->node.tuple.lport,
+		.dport = r->node.tuple.rport,
+		.seq = r->iss,
+		.ack = r->irs + 1,
+		.wnd = r->rcv_wnd,
+		.flags = TH_SYN | TH_ACK | (r->ecn_ok ? TH_ECE : 0),
+		.ts = r->ts_ok,
+		.sack_permitted = r->sack_ok,
+		.wscale_present = r->wscale_ok,
+		.wscale = r->rcv_wscale,
+		.mss = r->advmss,
+		.tsval = tsval ? tsval : tcp_ts_clock(ts) + r->ts_off,
+		.tsecr = r->ts_recent,
+	};
+
+	/* Lost, or refused by a full queue: the peer or the timer asks for it again. */
+	tcp_xmit_bare(ts, &r->node.tuple, r->l->user, &h, r->tos, r->l->o.ttl);
+}
+
+static void req_link(struct tcp_req *r)
+{
+	struct tcp_listener *l = r->l;
+
+	r->pprev = l->reqs_tail;
+	*r->pprev = r;
+	l->reqs_tail = &r->next;
+	l->num_reqs++;
+}
+
+static void req_arm(struct tcp_stack *ts, struct tcp_req *r)
+{
+	uint64_t in = (uint64_t)TCP_RTO_INIT_US << r->retries;
+
+	wheel_arm(&ts->wheel, &r->timer, ts->now + (in < TCP_RTO_MAX_US ? in : TCP_RTO_MAX_US));
+}
+
+void tcp_listen_syn(struct tcp_listener *l, struct tcp_rx *rx, const struct tcp_tuple *tuple)
+{
+	struct tcp_stack *ts = l->ts;
+	struct tcp_req *r;
+
+	if (!syn_rate_ok(ts)) {
+		ts->n.listen_drops++;
+		return;
+	}
+	if (l->num_accept > (unsigned)l->spec.backlog) {
+		ts->n.listen_overflows++;
+		ts->n.listen_drops++;
+		return;
+	}
+	if (l->num_reqs >= (unsigned)l->spec.backlog && !ts->reuse_isn) {
+		struct tcp_req cookie = {0};
+
+		req_fill(&cookie, l, rx, tuple);
+		tcp_cookie_syn(&cookie, rx);
+		return;
+	}
+	r = tcp_alloc(ts, sizeof(*r));
+	if (!r) {
+		ts->n.no_memory++;
+		ts->n.listen_drops++;
+		return;
+	}
+	req_fill(r, l, rx, tuple);
+	r->iss = ts->reuse_isn ? ts->reuse_isn : tcp_isn(ts, tuple);
+	req_link(r);
+	tcp_table_add(&ts->table, &ts->env, &r->node);
+	req_arm(ts, r);
+	tcp_send_synack(ts, r, 0);
+}
+
+/* --- the end of an embryo */
+
+static void req_unlink(struct tcp_req *r)
+{
+	struct tcp_listener *l = r->l;
+
+	wheel_cancel(&l->ts->wheel, &r->timer);
+	*r->pprev = r->next;
+	if (r->next)
+		r->next->pprev = r->pprev;
+	else
+		l->reqs_tail = r->pprev;
+	l->num_reqs--;
+}
+
+void tcp_req_free(struct tcp_req *r)
+{
+	struct tcp_stack *ts = r->l->ts;
+
+	req_unlink(r);
+	tcp_table_del(&ts->table, &r->node);
+	tcp_free(ts, r, sizeof(*r));
+}
+
+/* TCP_DEFER_ACCEPT in time-outs of the SYN|ACK (Linux: secs_to_retrans()). */
+static unsigned defer_retries(const struct tcp_opts *o)
+{
+	uint32_t period = 1, timeout = 1, n;
+
+	if (!o->defer_accept_s)
+		return 0;
+	for (n = 1; o->defer_accept_s > period && n < UINT8_MAX; n++) {
+		timeout = timeout * 2 < TCP_RTO_MAX_US / SECOND_US ? timeout * 2 : TCP_RTO_MAX_US / SECOND_US;
+		period += timeout;
+	}
+	return n;
+}
+
+void tcp_req_timer(struct tcp_req *r)
+{
+	struct tcp_stack *ts = r->l->ts;
+	const struct tcp_opts *o = &r->l->o;
+	unsigned max = o->syn_retries == TCP_SYN_RETRIES ? TCP_SYNACK_RETRIES : o->syn_retries;
+	unsigned defer = defer_retries(o);
+
+	/* Linux: syn_ack_recalc(). One that waits for data is kept that long, and asked again only at the end. */
+	if (r->retries >= max && (!defer || !r->acked || r->retries >= defer)) {
+		ts->n.attempt_fails++;
+		tcp_req_free(r);
+		return;
+	}
+	if (!defer || !r->acked || r->retries + 1u >= defer) {
+		ts->n.retrans_segs++;
+		tcp_send_synack(ts, r, 0);
+	}
+	r->retries++;
+	req_arm(ts, r);
+}
+
+/* --- the ACK */
+
+/* A connection with what the handshake has settled; not in a table or queue. NULL: no memory. */
+static struct tcp_conn *child_new(const struct tcp_req *r, const struct tcp_rx *rx)
+{
+	struct tcp_stack *ts = r->l->ts;
+	struct tcp_conn *c = tcp_conn_new(ts, &r->node.tuple, &r->l->o);
+
+	if (!c)
+		return NULL;
+	c->ts_ok = r->ts_ok;
+	c->sack_ok = r->sack_ok;
+	c->wscale_ok = r->wscale_ok;
+	c->ecn_ok = r->ecn_ok;
+	c->snd_wscale = r->snd_wscale;
+	c->rcv_wscale = r->rcv_wscale;
+	c->peer_mss = r->peer_mss;
+	c->advmss = r->advmss;
+	c->ts_off = r->ts_off;
+	c->ts_recent = r->ts_recent;
+	c->ts_recent_stamp = ts->now;
+	c->rcv_wnd = r->rcv_wnd;
+	tcp_conn_set_irs(c, r->irs);
+	c->snd_wnd = c->max_wnd = rx->wnd << r->snd_wscale;
+	c->snd_wl1 = rx->seq;
+	tcp_snd_init(c, r->iss, true);
+	return c;
+}
+
+bool tcp_req_complete(struct tcp_req *r, struct tcp_rx *rx)
+{
+	struct tcp_listener *l = r->l;
+	struct tcp_stack *ts = l->ts;
+	bool in_table = r->pprev != NULL;
+	struct tcp_conn *c;
+
+	if (l->num_accept > (unsigned)l->spec.backlog) {
+		ts->n.listen_overflows++;
+		ts->n.listen_drops++;
+		return false;
+	}
+	c = child_new(r, rx);
+	if (!c) {
+		ts->n.listen_drops++;
+		return false;
+	}
+	if (!r->retries)
+		tcp_ack_syn(c, (uint32_t)(ts->now - r->sent_us));
+	c->total_retrans = r->retries;
+	if (in_table) {
+		req_unlink(r);
+		tcp_table_replace(&ts->table, &r->node, &c->node);
+		tcp_free(ts, r, sizeof(*r));
+	} else {
+		tcp_table_add(&ts->table, &ts->env, &c->node);
+	}
+	tcp_conn_established(c);
+	ts->n.passive_opens++;
+	c->l = l;
+	*l->accept_tail = c;
+	l->accept_tail = &c->next;
+	l->num_accept++;
+	if (l->user)
+		ts->env.event(ts->env.ctx, l->user, TCP_EV_IN);
+	tcp_conn_input(c, rx);
+	return true;
+}
+
+/* An ACK that says where we are: for segments outside of the window, and challenges. */
+static void req_ack(struct tcp_req *r, const struct tcp_rx *rx)
+{
+	struct tcp_stack *ts = r->l->ts;
+	struct tcp_hdr_spec h = {
+		.sport = r->node.tuple.lport,
+		.dport = r->node.tuple.rport,
+		.seq = r->iss + 1,
+		.ack = r->irs + 1,
+		.wnd = (uint16_t)(r->rcv_wnd >> r->rcv_wscale),
+		.flags = TH_ACK,
+		.ts = r->ts_ok,
+		.tsval = tcp_ts_clock(ts) + r->ts_off,
+		.tsecr = r->ts_recent,
+	};
+
+	if (tcp_oow_answer(ts, &r->oow_ack, rx))
+		tcp_xmit_bare(ts, &r->node.tuple, r->l->user, &h, r->tos, r->l->o.ttl);
+}
+
+/* The SYN once more: so is our answer, but not for each of a flood. */
+static void syn_again(struct tcp_req *r, const struct tcp_rx *rx)
+{
+	if (r->ts_ok && rx->has_ts)
+		r->ts_recent = rx->tsval;
+	if (tcp_oow_allowed(r->l->ts, &r->oow_ack))
+		tcp_send_synack(r->l->ts, r, 0);
+}
+
+void tcp_req_input(struct tcp_req *r, struct tcp_rx *rx)
+{
+	struct tcp_stack *ts = r->l->ts;
+	bool old = r->ts_ok && tcp_paws_reject(ts->now, r->ts_recent, r->sent_us, rx, 0);
+	uint32_t right = r->irs + 1 + r->rcv_wnd;
+
+	if ((rx->flags & (TH_SYN | TH_ACK | TH_RST)) == TH_SYN && rx->seq == r->irs && !old) {
+		syn_again(r, rx);
+		return;
+	}
+	/* RFC 9293, 3.10.7.4: sequence number, time stamp. */
+	if ((old && !(rx->flags & TH_RST)) || seq_before(rx->end_seq, r->irs + 1) || seq_after(rx->seq, right)) {
+		ts->n.paws += old;
+		if (!(rx->flags & TH_RST))
+			req_ack(r, rx);
+		return;
+	}
+	if (rx->flags & TH_RST) {
+		if (rx->seq != r->irs + 1) {
+			req_ack(r, rx);
+			return;
+		}
+		ts->n.attempt_fails++;
+		tcp_req_free(r);
+		return;
+	}
+	if (rx->flags & TH_SYN) { /* RFC 5961, 4 */
+		ts->n.syn_challenge++;
+		req_ack(r, rx);
+		return;
+	}
+	if (!(rx->flags & TH_ACK))
+		return;
+	if (rx->ack != r->iss + 1) {
+		tcp_reply_rst(ts, &r->node.tuple, rx);
+		return;
+	}
+	if (r->ts_ok && rx->has_ts && !seq_after(rx->seq, r->irs + 1))
+		r->ts_recent = rx->tsval;
+	if (rx->end_seq == r->irs + 1 && r->retries < defer_retries(&r->l->o)) {
+		r->acked = true;
+		return;
+	}
+	if (!tcp_req_complete(r, rx))
+		r->acked = true;
+}

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The stack: where segments, time and the flush come in and are handed to the object they belong to. */
+#include "proto/tcp_int.h"
+
+#include <string.h>
+
+#define OOW_INTERVAL_US 500000u /* Linux: tcp_invalid_ratelimit */
+
+void tcp_cfg_default(struct tcp_cfg *cfg)
+{
+	*cfg = (struct tcp_cfg){
+		.max_tw = 65536,
+		.max_orphans = 65536,
+		.min_rto_us = 200000,
+		.delack_min_us = 40000,
+		.delack_max_us = 200000,
+		.timewait_us = 60000000,
+	};
+}
+
+/* Frees a buf that tcp_rcvq.c made: its storage is of env. */
+static void pool_free(struct buf_pool *pool, struct buf *b)
+{
+	struct tcp_stack *ts = (struct tcp_stack *)((char *)pool - offsetof(struct tcp_stack, pool));
+
+	tcp_free(ts, b, sizeof(*b) + b->room);
+}
+
+struct tcp_stack *tcp_stack_new(const struct tcp_env *env, const struct tcp_cfg *cfg, uint64_t now)
+{
+	struct tcp_stack *ts = env->alloc(env->ctx, sizeof(*ts));
+	uint64_t key[2];
+
+	if (!ts)
+		return NULL;
+	ts->env = *env;
+	ts->cfg = *cfg;
+	ts->now = now;
+	ts->dirty_tail = &ts->dirty;
+	ts->tws_tail = &ts->tws;
+	ts->pool.free = pool_free;
+	wheel_init(&ts->wheel, now);
+	/* Each use of the secret has its own key. */
+	key[0] = siphash(cfg->secret, "table 0", 7);
+	key[1] = siphash(cfg->secret, "table 1", 7);
+	if (tcp_table_init(&ts->table, &ts->env, key)) {
+		env->free(env->ctx, ts, sizeof(*ts));
+		return NULL;
+	}
+	return ts;
+}
+
+static int output_nowhere(void *ctx, const struct tcp_tx *tx)
+{
+	(void)ctx;
+	(void)tx;
+	return 0;
+}
+
+static void event_nowhere(void *ctx, void *user, uint32_t events)
+{
+	(void)ctx;
+	(void)user;
+	(void)events;
+}
+
+void tcp_stack_free(struct tcp_stack *ts)
+{
+	struct tcp_env env = ts->env;
+
+	/* Nobody is told: what would be sent or said from here on goes nowhere. */
+	ts->env.output = output_nowhere;
+	ts->env.event = event_nowhere;
+	for (unsigned i = 0; i < TCP_LISTEN_BUCKETS; i++)
+		while (ts->listeners[i])
+			tcp_listen_close(ts->listeners[i], ts->now);
+	while (ts->tws)
+		tcp_tw_free(ts, ts->tws);
+	while (ts->conns) {
+		struct tcp_conn *c = ts->conns;
+
+		tcp_conn_release(c);
+		tcp_conn_done(c, 0);
+	}
+	tcp_flush(ts, ts->now);
+	tcp_table_fini(&ts->table, &env);
+	env.free(env.ctx, ts, sizeof(*ts));
+}
+
+const struct tcp_counters *tcp_stack_counters(const struct tcp_stack *ts)
+{
+	return &ts->n;
+}
+
+unsigned tcp_stack_conns(const struct tcp_stack *ts)
+{
+	return ts->num_conns;
+}
+
+bool tcp_oow_allowed(struct tcp_stack *ts, uint64_t *stamp)
+{
+	if (*stamp && ts->now - *stamp < OOW_INTERVAL_US) {
+		ts->n.challenge_limited++;
+		return false;
+	}
+	*stamp = ts->now ? ts->now : 1;
+	return true;
+}
+
+/* A segment for which there is no connection: a listener's, or nobody's (RFC 9293, 3.10.7.1 and 3.10.7.2). */
+static void listener_input(struct tcp_stack *ts, struct tcp_rx *rx, const struct tcp_tuple *tuple)
+{
+	struct tcp_listener *l = tcp_listener_find(ts, tuple);
+
+	if (!l) {
+		ts->n.no_listener++;
+		tcp_reply_rst(ts, tuple, rx);
+		return;
+	}
+	if (rx->flags & TH_RST)
+		return;
+	if (rx->flags & TH_ACK) {
+		if ((rx->flags & TH_SYN) || !tcp_cookie_input(l, rx, tuple))
+			tcp_reply_rst(ts, tuple, rx);
+		return;
+	}
+	if ((rx->flags & (TH_SYN | TH_FIN)) == TH_SYN)
+		tcp_listen_syn(l, rx, tuple);
+}
+
+/* Gives rx to whoever has its tuple. */
+static void dispatch(struct tcp_stack *ts, struct tcp_rx *rx, const struct tcp_tuple *tuple)
+{
+	struct tcp_node *n = tcp_table_find(&ts->table, tuple);
+
+	if (n && n->kind == TCP_KIND_CONN) {
+		tcp_conn_input((struct tcp_conn *)n, rx);
+		return;
+	}
+	if (n && n->kind == TCP_KIND_REQ) {
+		tcp_req_input((struct tcp_req *)n, rx);
+		return;
+	}
+	if (n && tcp_tw_input(ts, (struct tcp_tw *)n, rx))
+		return;
+	listener_input(ts, rx, tuple);
+	ts->reuse_isn = 0;
+}
+
+void tcp_input(struct tcp_stack *ts, struct buf *b, uint64_t now)
+{
+	struct tcp_tuple tuple = {
+		.local = b->meta.dst,
+		.remote = b->meta.src,
+		.lport = b->meta.dport,
+		.rport = b->meta.sport,
+		.family = b->meta.family,
+	};
+	struct tcp_rx rx;
+
+	ts->now = now;
+	ts->n.in_segs++;
+	/* To a group or to all: never TCP (RFC 9293, 3.9.2.3). */
+	if (b->meta.multicast || !tcp_rx_parse(b, &rx)) {
+		ts->n.in_errs++;
+		buf_free(b);
+		return;
+	}
+	ts->n.in_bytes += rx.len;
+	if (!rx.len) { /* whoever keeps payload needs not ask whether there is any */
+		buf_free(rx.b);
+		rx.b = NULL;
+	}
+	dispatch(ts, &rx, &tuple);
+	buf_free(rx.b);
+}
+
+void tcp_flush(struct tcp_stack *ts, uint64_t now)
+{
+	struct tcp_conn *c;
+
+	ts->now = now;
+	while ((c = ts->dirty)) {
+		ts->dirty = c->dirty_next;
+		if (!ts->dirty)
+			ts->dirty_tail = &ts->dirty;
+		c->dirty = false;
+		if (c->closing)
+			continue;
+		if (c->state == TCPS_SYN_SENT) {
+			if (c->snd_nxt == c->iss)
+				tcp_send_syn(c);
+			continue;
+		}
+		tcp_output(c);
+		if (!c->closing)
+			tcp_ack_flush(c);
+	}
+	tcp_conn_reap(ts);
+}
+
+static void run_timer(struct tcp_stack *ts, struct wheel_timer *t)
+{
+	switch ((enum tcp_timer_kind)t->kind) {
+	case TCP_TIMER_RTX:
+		tcp_rtx_timer(tcp_conn_of_timer(t, offsetof(struct tcp_conn, rtx)));
+		break;
+	case TCP_TIMER_DELACK:
+		tcp_delack_timer(tcp_conn_of_timer(t, offsetof(struct tcp_conn, delack)));
+		break;
+	case TCP_TIMER_KEEP:
+		tcp_keep_timer(tcp_conn_of_timer(t, offsetof(struct tcp_conn, keep)));
+		break;
+	case TCP_TIMER_PACE:
+		tcp_pace_timer(tcp_conn_of_timer(t, offsetof(struct tcp_conn, pace)));
+		break;
+	case TCP_TIMER_REQ:
+		tcp_req_timer((struct tcp_req *)((char *)t - offsetof(struct tcp_req, timer)));
+		break;
+	case TCP_TIMER_TW:
+		tcp_tw_timer(ts, (struct tcp_tw *)((char *)t - offsetof(struct tcp_tw, timer)));
+		break;
+	}
+}
+
+void tcp_run_timers(struct tcp_stack *ts, uint64_t now)
+{
+	struct wheel_timer *t;
+
+	ts->now = now;
+	while ((t = wheel_expire(&ts->wheel, now)))
+		run_timer(ts, t);
+	tcp_flush(ts, now);
+}
+
+uint64_t tcp_next_timer(const struct tcp_stack *ts)
+{
+	return wheel_next(&ts->wheel);
+}
+
+void tcp_tx_ready(struct tcp_stack *ts, uint64_t now)
+{
+	/* Every one that has something to send: the engine does not know whom the full queue refused. */
+	for (struct tcp_conn *c = ts->conns; c; c = c->next)
+		if (c->state != TCPS_CLOSED)
+			tcp_mark_dirty(c);
+	tcp_flush(ts, now);
+}
