@@ -67,6 +67,8 @@ STATS_OBJ := $(STATS_SRC:%.c=$(B)/obj/%.o)
 BPF_SRC := $(wildcard bpf/*.bpf.c)
 SKEL := $(BPF_SRC:bpf/%.bpf.c=$(B)/bpf/%.skel.h)
 UNIT := $(patsubst tests/unit/%.c,$(B)/tests/unit/%,$(wildcard tests/unit/test_*.c))
+SIM := $(B)/tests/sim/sim
+SIM_SRC := $(wildcard tests/sim/*.c)
 HELPERS := $(patsubst tests/integration/%.c,$(B)/tests/integration/%,$(shell find tests/integration -name '*.c'))
 BENCH_BIN := $(patsubst tests/bench/%.c,$(B)/bench/bin/%,$(wildcard tests/bench/*.c))
 FUZZ := $(patsubst tests/fuzz/%.c,$(B)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
@@ -77,11 +79,12 @@ CONF := etc/libvma.conf
 DOCS := $(wildcard docs/*.5 docs/*.8)
 
 .PHONY: all lib demo test check bench install clean lint format fuzz \
-	unit helpers bench-bin fuzz-bin deps
+	unit sim helpers bench-bin fuzz-bin deps
 
 all: lib $(TOOLS) $(MAN)
 lib: $(B)/libvma.so
 unit: $(UNIT)
+sim: $(SIM)
 helpers: $(HELPERS)
 bench-bin: $(BENCH_BIN)
 fuzz-bin: $(FUZZ)
@@ -148,6 +151,15 @@ $(B)/tests/unit/%: tests/unit/%.c $(B)/libcore.a $(B)/.flags | $(SKEL)
 	$(call say,TEST)
 	$(Q)$(CC) $(CPPFLAGS_ALL) -Itests/unit $(CFLAGS_ALL) $(SAN) -MMD -MP -MF $@.d -MT $@ $(LDFLAGS_ALL) \
 		-o $@ $< $(B)/libcore.a -Wl,--as-needed -lcmocka $(LIBS) -lm
+
+$(B)/tests/sim/%.o: tests/sim/%.c $(B)/.flags
+	@mkdir -p $(@D)
+	$(call say,TEST)
+	$(Q)$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) $(SAN) -MMD -MP -c $< -o $@
+
+$(SIM): $(SIM_SRC:%.c=$(B)/%.o) $(B)/libcore.a
+	$(call say,TEST)
+	$(Q)$(CC) $(SAN) $(LDFLAGS_ALL) -o $@ $(SIM_SRC:%.c=$(B)/%.o) $(B)/libcore.a -Wl,--as-needed $(LIBS) -lm
 
 $(B)/tests/integration/%: tests/integration/%.c $(B)/libcore.a $(B)/.flags | $(SKEL)
 	@mkdir -p $(@D)
@@ -226,4 +238,4 @@ format:
 	clang-format -i $$(git ls-files '*.c' '*.h')
 
 -include $(B)/gen_man.d $(LIB_OBJ:.o=.d) $(STATS_OBJ:.o=.d) $(BPF_SRC:bpf/%.bpf.c=$(B)/bpf/%.bpf.d) \
-	$(UNIT:=.d) $(HELPERS:=.d) $(BENCH_BIN:=.d) $(FUZZ_OBJ:.o=.d) $(FUZZ:=.d)
+	$(UNIT:=.d) $(SIM_SRC:%.c=$(B)/%.d) $(HELPERS:=.d) $(BENCH_BIN:=.d) $(FUZZ_OBJ:.o=.d) $(FUZZ:=.d)

@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* What must hold at every step and at the end. Here, and only here, the tests look inside the engine. */
+#include <stdio.h>
+#include <string.h>
+
+#include "sim.h"
+
+#define SAME_TIME_MAX 20000u
+
+const char *check_segq(const struct tcp_conn *c)
+{
+	static char why[200];
+	uint32_t out = 0, sacked = 0, lost = 0, retrans = 0, timed = 0, untimed = 0;
+	const struct tcp_segq *q = &c->segq;
+	const struct tcp_seg *before = NULL;
+
+	for (const struct tcp_seg *s = q->head; s; before = s, s = s->next) {
+		out += s->pcount;
+		sacked += s->flags & SEG_SACKED ? s->pcount : 0;
+		lost += s->flags & SEG_LOST ? s->pcount : 0;
+		retrans += s->flags & SEG_RETRANS ? s->pcount : 0;
+		timed += !(s->flags & SEG_SACKED);
+		if (s->prev != before || (before && before->end_seq != s->seq))
+			return "the retransmission queue has a hole or a wrong link";
+		if ((s->flags & SEG_SACKED) && (s->flags & SEG_LOST))
+			return "a segment is both SACKed and lost";
+	}
+	if (before != q->tail)
+		return "the retransmission queue's tail is another segment";
+	if (q->head &&
+	    (!seq_leq(q->head->seq, c->snd_una) || !seq_after(q->head->end_seq, c->snd_una)))
+		return "snd_una is not in the first segment";
+	if (q->tail && q->tail->end_seq != c->snd_nxt)
+		return "the last segment does not end at snd_nxt";
+	for (const struct tcp_seg *s = q->thead; s; s = s->tnext) {
+		untimed++;
+		if (s->tnext && s->tnext->sent_us < s->sent_us)
+			return "the time order is not in order";
+	}
+	if (timed != untimed)
+		return "the time order has other segments than the queue";
+	if (out == q->packets_out && sacked == q->sacked_out && lost == q->lost_out &&
+	    retrans == q->retrans_out)
+		return NULL;
+	snprintf(why, sizeof(why), "counted out %u sacked %u lost %u retrans %u, kept %u %u %u %u",
+		 out, sacked, lost, retrans, q->packets_out, q->sacked_out, q->lost_out,
+		 q->retrans_out);
+	return why;
+}
+
+static void check_conn(struct end *e)
+{
+	const struct tcp_conn *c = e->c;
+	struct world *w = e->w;
+	const char *why;
+
+	if (e->watched && seq_before(c->snd_una, e->una))
+		world_fail(w, "snd_una went back from %u to %u", e->una, c->snd_una);
+	if (e->watched && seq_before(c->rcv_nxt, e->rcv_nxt))
+		world_fail(w, "rcv_nxt went back from %u to %u", e->rcv_nxt, c->rcv_nxt);
+	/* The peer's sequence numbers begin with its SYN. */
+	e->watched = c->state != TCPS_SYN_SENT;
+	e->una = c->snd_una;
+	e->rcv_nxt = c->rcv_nxt;
+	if (c->state == TCPS_CLOSED)
+		return;
+	if (c->cc.cwnd < 1)
+		world_fail(w, "cwnd is 0");
+	if (seq_after(c->snd_una, c->snd_nxt))
+		world_fail(w, "snd_una %u is above snd_nxt %u", c->snd_una, c->snd_nxt);
+	/* A recount of a long queue at every step would be quadratic. */
+	if (c->segq.packets_out > 64 && w->steps % 16)
+		return;
+	why = check_segq(c);
+	if (why)
+		world_fail(w, "%s %u: %s", e->host ? "server" : "client", e->index, why);
+}
+
+/* One timer at least where the peer may never speak again. */
+static void check_armed(struct end *e)
+{
+	const struct tcp_conn *c = e->c;
+
+	if (c->state == TCPS_CLOSED || c->segq.head == NULL)
+		return;
+	if (!wheel_armed(&c->rtx))
+		world_fail(e->w, "%s %u: segments are in flight and no timer runs",
+			   e->host ? "server" : "client", e->index);
+}
+
+void check_host(struct host *h)
+{
+	for (unsigned i = 0; i < h->w->p.conns; i++) {
+		struct end *e = &h->w->end[i][h->index];
+
+		if (!e->c)
+			continue;
+		check_conn(e);
+		check_armed(e);
+	}
+}
+
+static bool promised(struct world *w, const struct seg *s, struct promise *mine,
+		     const struct promise *theirs)
+{
+	uint32_t edge, slack;
+	int shift = (s->flags & F_SYN) || mine->wscale < 0 || theirs->wscale < 0 ? 0 : mine->wscale;
+
+	(void)w;
+	if (!(s->flags & F_ACK) || (s->flags & F_RST))
+		return true;
+	edge = s->ack + ((uint32_t)s->wnd << shift);
+	slack = 1u << shift;
+	/* RFC 9293, 3.8.6.2.2: not to be shrunk; by the rounding of the scale it may. */
+	if (mine->known && seq_before(edge + slack, mine->edge))
+		return false;
+	if (!mine->known || seq_after(edge, mine->edge))
+		mine->edge = edge;
+	mine->known = true;
+	return true;
+}
+
+void check_sent(struct host *from, const struct tcp_tx *tx)
+{
+	struct world *w = from->w;
+	unsigned conn = (from->index ? tx->tuple->rport : tx->tuple->lport) - CLIENT_PORT;
+	struct promise *mine, *theirs;
+	uint8_t bytes[TCP_HDR_MAX];
+	struct seg s;
+	char text[300];
+
+	w->same_time = w->last_sent == w->now ? w->same_time + 1 : 0;
+	w->last_sent = w->now;
+	if (w->same_time > SAME_TIME_MAX)
+		world_fail(w, "livelock: %u segments without time passing", SAME_TIME_MAX);
+	if (tx->hdr_len > TCP_HDR_MAX)
+		world_fail(w, "a header of %u bytes", tx->hdr_len);
+	memcpy(bytes, tx->hdr, tx->hdr_len);
+	if (!seg_parse(&s, bytes, tx->hdr_len) || s.hdr_len != tx->hdr_len)
+		world_fail(w, "a header that cannot be read");
+	s.len = tx->len;
+	if (tx->len > tx->mss && (tx->len > from->p->max_gso || !tx->mss))
+		world_fail(w, "a segment of %u bytes (mss %u) where super-segments may have %u",
+			   tx->len, tx->mss, from->p->max_gso);
+	if (conn >= w->p.conns)
+		return;
+	mine = &w->promise[conn][from->index];
+	theirs = &w->promise[conn][!from->index];
+	if ((s.flags & F_SYN) && !mine->syn_seen) {
+		mine->syn_seen = true;
+		mine->wscale = s.wscale;
+		mine->syn_seq = s.seq;
+	}
+	if (s.flags & F_SYN && s.wscale < 0)
+		mine->wscale = -1;
+	if (!(w->p.explains & MAY_RESET) && !promised(w, &s, mine, theirs))
+		world_fail(w, "the window shrinks: %s after the edge %u",
+			   seg_text(text, sizeof(text), &s, 0, 0), mine->edge);
+	if (!theirs->known || (s.flags & (F_SYN | F_RST)) || s.len == 0 ||
+	    (w->p.explains & MAY_RESET))
+		return;
+	/* The byte of a window probe is allowed (RFC 9293, 3.8.6.1). */
+	if (seq_after(s.seq + s.len, theirs->edge + (s.len == 1)))
+		world_fail(w, "sent outside the window: %s, edge %u",
+			   seg_text(text, sizeof(text), &s, 0, 0), theirs->edge);
+}
+
+static void check_streams(struct world *w, unsigned i)
+{
+	for (unsigned side = 0; side < 2; side++) {
+		const struct end *e = &w->end[i][side], *from = e->peer;
+		const char *name = side ? "server" : "client";
+		uint32_t expected = from->p->total;
+
+		if (e->opened && !e->gone)
+			world_fail(w, "%s %u has never gone", name, i);
+		if (w->p.explains)
+			continue;
+		if (!e->opened)
+			world_fail(w, "%s %u was never opened", name, i);
+		if (e->error)
+			world_fail(w, "%s %u ended with: %s (sent %u of %u, received %u of %u)",
+				   name, i, strerror(e->error), e->sent, e->p->total, e->received,
+				   expected);
+		if (from->oob_sent && !e->p->o.oobinline && expected)
+			expected--;
+		if (e->p->ending != END_CLOSE && e->received != expected)
+			world_fail(w, "%s %u received %u of %u bytes", name, i, e->received,
+				   expected);
+		if (e->p->ending != END_CLOSE && !e->eof)
+			world_fail(w, "%s %u never saw the end", name, i);
+	}
+}
+
+static void check_empty(struct host *h)
+{
+	struct world *w = h->w;
+	const struct tcp_stack *ts = h->ts;
+
+	if (tcp_stack_conns(ts) || ts->num_conns || ts->num_tw || ts->num_orphans)
+		world_fail(w, "host %u: %u connections, %u TIME_WAITs, %u orphans are left",
+			   h->index, ts->num_conns, ts->num_tw, ts->num_orphans);
+	if (ts->wheel.armed)
+		world_fail(w, "host %u: %llu timers are left", h->index,
+			   (unsigned long long)ts->wheel.armed);
+	if (ts->table.count)
+		world_fail(w, "host %u: %u entries are left in the table", h->index,
+			   ts->table.count);
+	if (h->bufs)
+		world_fail(w, "host %u: %llu buffers are not back", h->index,
+			   (unsigned long long)h->bufs);
+	if (h->allocs != h->allocs_at_start)
+		world_fail(w, "host %u: %lld allocations are left", h->index,
+			   (long long)(h->allocs - h->allocs_at_start));
+}
+
+void check_finished(struct world *w)
+{
+	for (unsigned i = 0; i < w->p.conns; i++)
+		check_streams(w, i);
+	for (unsigned i = 0; i < 2; i++) {
+		struct host *h = &w->host[i];
+
+		check_empty(h);
+		host_free(h);
+		if (h->allocs || h->bytes)
+			world_fail(w, "host %u: tcp_stack_free() leaves %llu allocations", i,
+				   (unsigned long long)h->allocs);
+	}
+}
