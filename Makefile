@@ -69,6 +69,8 @@ SKEL := $(BPF_SRC:bpf/%.bpf.c=$(B)/bpf/%.skel.h)
 UNIT := $(patsubst tests/unit/%.c,$(B)/tests/unit/%,$(wildcard tests/unit/test_*.c))
 SIM := $(B)/tests/sim/sim
 SIM_SRC := $(wildcard tests/sim/*.c)
+CONFORM := $(B)/tests/conform/conform
+CONFORM_SRC := $(wildcard tests/conform/*.c) tests/sim/seg.c tests/sim/segq_check.c
 HELPERS := $(patsubst tests/integration/%.c,$(B)/tests/integration/%,$(shell find tests/integration -name '*.c'))
 BENCH_BIN := $(patsubst tests/bench/%.c,$(B)/bench/bin/%,$(wildcard tests/bench/*.c))
 FUZZ := $(patsubst tests/fuzz/%.c,$(B)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
@@ -84,7 +86,7 @@ DOCS := $(wildcard docs/*.5 docs/*.8)
 all: lib $(TOOLS) $(MAN)
 lib: $(B)/libvma.so
 unit: $(UNIT)
-sim: $(SIM)
+sim: $(SIM) $(CONFORM)
 helpers: $(HELPERS)
 bench-bin: $(BENCH_BIN)
 fuzz-bin: $(FUZZ)
@@ -152,7 +154,9 @@ $(B)/tests/unit/%: tests/unit/%.c $(B)/libcore.a $(B)/.flags | $(SKEL)
 	$(Q)$(CC) $(CPPFLAGS_ALL) -Itests/unit $(CFLAGS_ALL) $(SAN) -MMD -MP -MF $@.d -MT $@ $(LDFLAGS_ALL) \
 		-o $@ $< $(B)/libcore.a -Wl,--as-needed -lcmocka $(LIBS) -lm
 
-$(B)/tests/sim/%.o: tests/sim/%.c $(B)/.flags
+$(B)/tests/sim/%.o $(B)/tests/conform/%.o: $(B)/.flags
+
+$(B)/tests/%.o: tests/%.c
 	@mkdir -p $(@D)
 	$(call say,TEST)
 	$(Q)$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) $(SAN) -MMD -MP -c $< -o $@
@@ -160,6 +164,10 @@ $(B)/tests/sim/%.o: tests/sim/%.c $(B)/.flags
 $(SIM): $(SIM_SRC:%.c=$(B)/%.o) $(B)/libcore.a
 	$(call say,TEST)
 	$(Q)$(CC) $(SAN) $(LDFLAGS_ALL) -o $@ $(SIM_SRC:%.c=$(B)/%.o) $(B)/libcore.a -Wl,--as-needed $(LIBS) -lm
+
+$(CONFORM): $(CONFORM_SRC:%.c=$(B)/%.o) $(B)/libcore.a
+	$(call say,TEST)
+	$(Q)$(CC) $(SAN) $(LDFLAGS_ALL) -o $@ $(CONFORM_SRC:%.c=$(B)/%.o) $(B)/libcore.a -Wl,--as-needed $(LIBS) -lm
 
 $(B)/tests/integration/%: tests/integration/%.c $(B)/libcore.a $(B)/.flags | $(SKEL)
 	@mkdir -p $(@D)
@@ -238,4 +246,4 @@ format:
 	clang-format -i $$(git ls-files '*.c' '*.h')
 
 -include $(B)/gen_man.d $(LIB_OBJ:.o=.d) $(STATS_OBJ:.o=.d) $(BPF_SRC:bpf/%.bpf.c=$(B)/bpf/%.bpf.d) \
-	$(UNIT:=.d) $(SIM_SRC:%.c=$(B)/%.d) $(HELPERS:=.d) $(BENCH_BIN:=.d) $(FUZZ_OBJ:.o=.d) $(FUZZ:=.d)
+	$(UNIT:=.d) $(SIM_SRC:%.c=$(B)/%.d) $(CONFORM_SRC:%.c=$(B)/%.d) $(HELPERS:=.d) $(BENCH_BIN:=.d) $(FUZZ_OBJ:.o=.d) $(FUZZ:=.d)

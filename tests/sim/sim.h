@@ -239,7 +239,5 @@ struct tcp_tuple end_tuple(const struct end *e);
 void check_host(struct host *h);
 void check_sent(struct host *from, const struct tcp_tx *tx);
 void check_finished(struct world *w);
-/* What a conformance script wants to know too: counters of the retransmission queue against a recount. NULL: agree. */
-const char *check_segq(const struct tcp_conn *c);
 
 #endif
