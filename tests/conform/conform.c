@@ -36,7 +36,8 @@ static void gather(void)
 				all[num_cases++] = c;
 }
 
-static void run_into(struct result *r, const struct conform_case *c, const struct backend *b, bool verbose)
+static void run_into(struct result *r, const struct conform_case *c, const struct backend *b,
+		     bool verbose)
 {
 	r->verdict = script_run(c, b, verbose, r->transcript);
 	snprintf(r->why, sizeof(r->why), "%s", script.why);
@@ -82,7 +83,8 @@ static void run_engine(struct result *r)
 
 static struct result *results(void)
 {
-	struct result *r = mmap(NULL, MAX_CASES * sizeof(*r), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct result *r = mmap(NULL, MAX_CASES * sizeof(*r), PROT_READ | PROT_WRITE,
+				MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
 	if (r == MAP_FAILED) {
 		perror("mmap");
@@ -120,8 +122,8 @@ static void first_difference(const char *a, const char *b, char *text, size_t si
 	for (size_t i = 0; a[i] && a[i] == b[i]; i++)
 		if (a[i] == '\n')
 			line = i + 1;
-	snprintf(text, size, "engine \"%.*s\", kernel \"%.*s\"", (int)strcspn(a + line, "\n"), a + line,
-		 (int)strcspn(b + line, "\n"), b + line);
+	snprintf(text, size, "engine \"%.*s\", kernel \"%.*s\"", (int)strcspn(a + line, "\n"),
+		 a + line, (int)strcspn(b + line, "\n"), b + line);
 }
 
 static char *read_file(const char *path)
@@ -172,10 +174,11 @@ static int differential(const char *path)
 			continue;
 		}
 		failed++;
-		printf("  %s %s: %s\n", listed ? "AGREES though listed" : "DIFFERS", all[i]->name, text);
+		printf("  %s %s: %s\n", listed ? "AGREES though listed" : "DIFFERS", all[i]->name,
+		       text);
 	}
-	printf("%u cases compared, %u only for the engine (internals, or too long for real time)\n", num_cases - apart,
-	       apart);
+	printf("%u cases compared, %u only for the engine (internals, or too long for real time)\n",
+	       num_cases - apart, apart);
 	return summary(passed, failed);
 }
 
@@ -188,7 +191,8 @@ static int one(const char *name, const struct backend *b, bool verbose)
 			continue;
 		run_into(r, all[i], b, verbose);
 		if (r->verdict != CASE_PASSED)
-			printf("%s: %s\n", r->verdict == CASE_FAILED ? "FAILED" : "not run", r->why);
+			printf("%s: %s\n", r->verdict == CASE_FAILED ? "FAILED" : "not run",
+			       r->why);
 		return summary(r->verdict == CASE_PASSED, r->verdict == CASE_FAILED);
 	}
 	fprintf(stderr, "no case has the name %s\n", name);

@@ -156,7 +156,8 @@ int receiving(uint32_t n, int flags)
 	for (int i = 0; i < rc && !(flags & (MSG_OOB | MSG_TRUNC)); i++)
 		if (p[i] != peer_byte(script.received_bytes + (uint32_t)i)) {
 			free(p);
-			script_fail("recv(): byte %u is not what the peer sent", script.received_bytes + (uint32_t)i);
+			script_fail("recv(): byte %u is not what the peer sent",
+				    script.received_bytes + (uint32_t)i);
 		}
 	free(p);
 	if (rc > 0 && !(flags & (MSG_PEEK | MSG_OOB)))
@@ -214,7 +215,7 @@ enum tcp_state state(void)
 
 struct tcp_info info(void)
 {
-	struct tcp_info ti = { 0 };
+	struct tcp_info ti = {0};
 
 	script.b->info(&ti);
 	return ti;
@@ -250,8 +251,9 @@ static uint8_t flags_of(const char *text)
 struct seg prepared(const char *flags, uint32_t seq, uint32_t ack, uint32_t len)
 {
 	const struct peer *p = &script.peer;
-	struct seg s = { .seq = seq, .ack = ack, .len = len, .flags = flags_of(flags), .wscale = -1 };
-	uint32_t wnd = p->wnd >> (script.scaled && !(s.flags & F_SYN) && p->wscale > 0 ? p->wscale : 0);
+	struct seg s = {.seq = seq, .ack = ack, .len = len, .flags = flags_of(flags), .wscale = -1};
+	uint32_t wnd =
+		p->wnd >> (script.scaled && !(s.flags & F_SYN) && p->wscale > 0 ? p->wscale : 0);
 
 	s.wnd = (uint16_t)(wnd > 65535 ? 65535 : wnd);
 	if (s.flags & F_SYN) {
@@ -429,19 +431,20 @@ static const char *base(const char *file)
 	return slash ? slash + 1 : file;
 }
 
-static const struct seg *compare(const char *file, int line, const char *flags, uint32_t seq, uint32_t ack,
-				 uint32_t len)
+static const struct seg *compare(const char *file, int line, const char *flags, uint32_t seq,
+				 uint32_t ack, uint32_t len)
 {
 	const struct seg *s = take();
 	uint8_t ignored = strchr(flags, '*') ? F_PSH : 0;
 	char text[300];
 
 	if (!s)
-		script_fail("%s:%d: expected %s %u(%u) ack %u, nothing has left", base(file), line, flags, seq, len, ack);
+		script_fail("%s:%d: expected %s %u(%u) ack %u, nothing has left", base(file), line,
+			    flags, seq, len, ack);
 	if (((s->flags ^ flags_of(flags)) & ~ignored) || (seq != ANY && s->seq != seq) ||
 	    (ack != ANY && (s->flags & F_ACK) && s->ack != ack) || (len != ANY && s->len != len))
-		script_fail("%s:%d: expected %s %u(%u) ack %u, got %s", base(file), line, flags, seq, len, ack,
-			    seg_text(text, sizeof(text), s, 0, 0));
+		script_fail("%s:%d: expected %s %u(%u) ack %u, got %s", base(file), line, flags,
+			    seq, len, ack, seg_text(text, sizeof(text), s, 0, 0));
 	return s;
 }
 
@@ -452,15 +455,16 @@ static void settle(void)
 		script.b->wait(3000);
 }
 
-const struct seg *expect_out(const char *file, int line, const char *flags, uint32_t seq, uint32_t ack, uint32_t len)
+const struct seg *expect_out(const char *file, int line, const char *flags, uint32_t seq,
+			     uint32_t ack, uint32_t len)
 {
 	settle();
 	happened();
 	return compare(file, line, flags, seq, ack, len);
 }
 
-const struct seg *expect_after(const char *file, int line, uint32_t ms, const char *flags, uint32_t seq, uint32_t ack,
-			       uint32_t len)
+const struct seg *expect_after(const char *file, int line, uint32_t ms, const char *flags,
+			       uint32_t seq, uint32_t ack, uint32_t len)
 {
 	uint64_t due = script.event_at + ms * 1000ull;
 	uint64_t early = script.b->virtual_time ? ms * 20ull : ms * 100ull + 12000;
@@ -473,8 +477,8 @@ const struct seg *expect_after(const char *file, int line, uint32_t ms, const ch
 		script.b->wait(script.b->virtual_time ? 1000 : 2000);
 	s = compare(file, line, flags, seq, ack, len);
 	if (s->when + early < due || s->when > due + late)
-		script_fail("%s:%d: left %.1f ms after the last event, expected %u ms", base(file), line,
-			    (double)(int64_t)(s->when - script.event_at) / 1000, ms);
+		script_fail("%s:%d: left %.1f ms after the last event, expected %u ms", base(file),
+			    line, (double)(int64_t)(s->when - script.event_at) / 1000, ms);
 	script.event_at = s->when;
 	return s;
 }
@@ -486,7 +490,8 @@ void expect_nothing(const char *file, int line)
 	settle();
 	if (script.count == 0)
 		return;
-	script_fail("%s:%d: expected nothing, got %s", base(file), line, seg_text(text, sizeof(text), take(), 0, 0));
+	script_fail("%s:%d: expected nothing, got %s", base(file), line,
+		    seg_text(text, sizeof(text), take(), 0, 0));
 }
 
 void expect_true(const char *file, int line, bool ok, const char *text)
@@ -545,7 +550,8 @@ void engine_only(void)
 		script_skip("asks what the engine alone can tell");
 }
 
-enum verdict script_run(const struct conform_case *c, const struct backend *b, bool verbose, char *transcript)
+enum verdict script_run(const struct conform_case *c, const struct backend *b, bool verbose,
+			char *transcript)
 {
 	struct script *s = &script;
 
@@ -555,8 +561,15 @@ enum verdict script_run(const struct conform_case *c, const struct backend *b, b
 	s->transcript = transcript;
 	transcript[0] = 0;
 	s->our_wscale = -1;
-	s->peer = (struct peer){ .mss = 1000, .wscale = -1, .sack = true, .wnd = 65535, .iss = 1000, .tsval = 5000,
-				 .family = AF_INET, .mtu = 1500, .backlog = 8 };
+	s->peer = (struct peer){.mss = 1000,
+				.wscale = -1,
+				.sack = true,
+				.wnd = 65535,
+				.iss = 1000,
+				.tsval = 5000,
+				.family = AF_INET,
+				.mtu = 1500,
+				.backlog = 8};
 	tcp_opts_default(&s->o);
 	tcp_cfg_default(&s->cfg);
 	/* Time stamps only where a case wants them: the lengths stay round. */

@@ -24,7 +24,10 @@ struct conform_case {
 	void (*run)(void);
 };
 
-#define CASE(n) { #n, n }
+#define CASE(n)                                                                                    \
+	{                                                                                          \
+#n, n                                                                              \
+	}
 
 /* --- before the connection is made */
 
@@ -89,14 +92,16 @@ void wait_us(uint64_t us);
 
 #define out(flags, seq, ack, len) expect_out(__FILE__, __LINE__, flags, seq, ack, len)
 /* The same, `ms` after the last thing that happened (in, call or out), within the clock's tolerance. */
-#define out_after(ms, flags, seq, ack, len) expect_after(__FILE__, __LINE__, ms, flags, seq, ack, len)
+#define out_after(ms, flags, seq, ack, len)                                                        \
+	expect_after(__FILE__, __LINE__, ms, flags, seq, ack, len)
 #define nothing() expect_nothing(__FILE__, __LINE__)
 #define must(condition) expect_true(__FILE__, __LINE__, condition, #condition)
 #define equal(a, b) expect_equal(__FILE__, __LINE__, a, b, #a " == " #b)
 /* The segment, numbers relative; valid until the next one. */
-const struct seg *expect_out(const char *file, int line, const char *flags, uint32_t seq, uint32_t ack, uint32_t len);
-const struct seg *expect_after(const char *file, int line, uint32_t ms, const char *flags, uint32_t seq, uint32_t ack,
-			       uint32_t len);
+const struct seg *expect_out(const char *file, int line, const char *flags, uint32_t seq,
+			     uint32_t ack, uint32_t len);
+const struct seg *expect_after(const char *file, int line, uint32_t ms, const char *flags,
+			       uint32_t seq, uint32_t ack, uint32_t len);
 void expect_nothing(const char *file, int line);
 void expect_true(const char *file, int line, bool ok, const char *text);
 void expect_equal(const char *file, int line, long long a, long long b, const char *text);

@@ -24,7 +24,7 @@ static void buf_back(struct buf_pool *pool, struct buf *b)
 	free(b);
 }
 
-static struct buf_pool pool = { .free = buf_back };
+static struct buf_pool pool = {.free = buf_back};
 
 static void *engine_alloc(void *ctx, size_t size)
 {
@@ -81,7 +81,8 @@ static void engine_path(void *ctx, const struct tcp_tuple *tuple, uint32_t *mtu,
 
 static void begin(void)
 {
-	const struct tcp_env env = { NULL, engine_output, engine_event, engine_alloc, engine_free, engine_path };
+	const struct tcp_env env = {NULL,	  engine_output, engine_event,
+				    engine_alloc, engine_free,	 engine_path};
 
 	memset(&e, 0, sizeof(e));
 	e.now = 1000000000;
@@ -111,8 +112,8 @@ static void end(void)
 	tcp_stack_free(e.ts);
 	e.ts = NULL;
 	if (e.allocs || e.bufs)
-		script_fail("%llu allocations and %llu buffers are left", (unsigned long long)e.allocs,
-			    (unsigned long long)e.bufs);
+		script_fail("%llu allocations and %llu buffers are left",
+			    (unsigned long long)e.allocs, (unsigned long long)e.bufs);
 }
 
 static uint64_t now(void)
@@ -150,8 +151,12 @@ static void engine_inject(uint8_t *tcp, unsigned n, uint8_t tos)
 	b->refs = 1;
 	b->pool = &pool;
 	memcpy(b->data, tcp, n);
-	b->meta = (struct buf_meta){ .src = script.theirs, .dst = script.ours, .ifindex = 1, .ttl = 64, .tos = tos,
-				     .family = (uint8_t)script.peer.family };
+	b->meta = (struct buf_meta){.src = script.theirs,
+				    .dst = script.ours,
+				    .ifindex = 1,
+				    .ttl = 64,
+				    .tos = tos,
+				    .family = (uint8_t)script.peer.family};
 	b->meta.sport = (uint16_t)(tcp[0] << 8 | tcp[1]);
 	b->meta.dport = (uint16_t)(tcp[2] << 8 | tcp[3]);
 	tcp_input(e.ts, b, e.now);
@@ -160,8 +165,11 @@ static void engine_inject(uint8_t *tcp, unsigned n, uint8_t tos)
 
 static struct tcp_tuple tuple(void)
 {
-	struct tcp_tuple t = { .local = script.ours, .remote = script.theirs, .lport = OUR_PORT, .rport = PEER_PORT,
-			       .family = (uint8_t)script.peer.family };
+	struct tcp_tuple t = {.local = script.ours,
+			      .remote = script.theirs,
+			      .lport = OUR_PORT,
+			      .rport = PEER_PORT,
+			      .family = (uint8_t)script.peer.family};
 
 	return t;
 }
@@ -176,8 +184,10 @@ static void engine_icmp(enum tcp_icmp kind, uint32_t seq, uint32_t mtu)
 
 static void engine_listen(void)
 {
-	struct tcp_listen_spec spec = { .local = script.ours, .port = OUR_PORT, .family = (uint8_t)script.peer.family,
-					.backlog = script.peer.backlog };
+	struct tcp_listen_spec spec = {.local = script.ours,
+				       .port = OUR_PORT,
+				       .family = (uint8_t)script.peer.family,
+				       .backlog = script.peer.backlog};
 	int rc = tcp_listen(e.ts, &spec, &script.o, NULL, &e.l);
 
 	if (rc)
@@ -206,7 +216,7 @@ static int engine_accept(void)
 
 static int engine_send(const uint8_t *p, uint32_t n, int flags)
 {
-	struct iovec iov = { (void *)(uintptr_t)p, n };
+	struct iovec iov = {(void *)(uintptr_t)p, n};
 	int rc = (int)tcp_send(e.c, &iov, 1, flags, e.now);
 
 	settled();
@@ -215,7 +225,7 @@ static int engine_send(const uint8_t *p, uint32_t n, int flags)
 
 static int engine_recv(uint8_t *p, uint32_t n, int flags)
 {
-	struct iovec iov = { p, n };
+	struct iovec iov = {p, n};
 	int rc = (int)tcp_recv(e.c, &iov, 1, flags, e.now);
 
 	settled();
@@ -297,8 +307,15 @@ const struct tcp_counters *counters(void)
 }
 
 const struct backend engine_backend = {
-	"engine",	true,	       begin,	     end,	    now,	  wait,
-	engine_inject,	engine_icmp,   engine_listen, engine_connect, engine_accept, engine_send,
-	engine_recv,	engine_shutdown, engine_close, engine_error,   engine_ready,  engine_state,
-	engine_info,	engine_set_opts, engine_inq,
+	"engine",      true,
+	begin,	       end,
+	now,	       wait,
+	engine_inject, engine_icmp,
+	engine_listen, engine_connect,
+	engine_accept, engine_send,
+	engine_recv,   engine_shutdown,
+	engine_close,  engine_error,
+	engine_ready,  engine_state,
+	engine_info,   engine_set_opts,
+	engine_inq,
 };

@@ -73,6 +73,7 @@ void script_left(const uint8_t *tcp, unsigned n, uint8_t tos, uint64_t when);
 _Noreturn void script_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 _Noreturn void script_skip(const char *why);
 /* Runs one on a backend. transcript: TRANSCRIPT bytes for what left and what calls gave. */
-enum verdict script_run(const struct conform_case *c, const struct backend *b, bool verbose, char *transcript);
+enum verdict script_run(const struct conform_case *c, const struct backend *b, bool verbose,
+			char *transcript);
 
 #endif

@@ -22,7 +22,7 @@
 
 static struct {
 	int tun, listener, fd;
-} k = { -1, -1, -1 };
+} k = {-1, -1, -1};
 
 static uint64_t now(void)
 {
@@ -51,7 +51,7 @@ static void sysctl(const char *name, int value)
 
 static void open_tun(void)
 {
-	struct ifreq ifr = { .ifr_flags = IFF_TUN | IFF_NO_PI };
+	struct ifreq ifr = {.ifr_flags = IFF_TUN | IFF_NO_PI};
 	char command[400];
 
 	k.tun = open("/dev/net/tun", O_RDWR | O_NONBLOCK | O_CLOEXEC);
@@ -59,23 +59,11 @@ static void open_tun(void)
 	if (k.tun < 0 || ioctl(k.tun, TUNSETIFF, &ifr) != 0)
 		script_fail("tun: %s", strerror(errno));
 	snprintf(command, sizeof(command),
-		 "ip link set lo up && ip link set tun0 mtu %u txqueuelen 10000 up && ip addr add 192.0.2.1/24 dev tun0 && "
+		 "ip link set lo up && ip link set tun0 mtu %u txqueuelen 10000 up && ip addr add "
+		 "192.0.2.1/24 dev tun0 && "
 		 "{ [ %u -lt 1280 ] || ip -6 addr add fd00::1/64 dev tun0 nodad; }",
 		 script.peer.mtu, script.peer.mtu);
 	must_run(command);
-}
-
-static void begin(void)
-{
-	if (unshare(CLONE_NEWNET) != 0)
-		script_fail("unshare: %s", strerror(errno));
-	open_tun();
-	sysctl("tcp_timestamps", script.o.timestamps);
-	sysctl("tcp_sack", script.o.sack);
-	sysctl("tcp_window_scaling", script.o.wscale);
-	sysctl("tcp_ecn", script.o.ecn);
-	sysctl("tcp_no_metrics_save", 1);
-	sysctl("tcp_mtu_probing", 1);
 }
 
 static void close_fd(int *fd)
@@ -120,7 +108,7 @@ static void wait(uint64_t us)
 	uint64_t until = now() + us;
 
 	for (;;) {
-		struct pollfd p = { .fd = k.tun, .events = POLLIN };
+		struct pollfd p = {.fd = k.tun, .events = POLLIN};
 		uint64_t t = now();
 		struct timespec left;
 
@@ -137,10 +125,9 @@ static void put_packet(const uint8_t *p, unsigned n)
 {
 	if (write(k.tun, p, n) != (ssize_t)n)
 		script_fail("write to tun: %s", strerror(errno));
-	collect();
 }
 
-static void kernel_inject(uint8_t *tcp, unsigned n, uint8_t tos)
+static void raw_inject(uint8_t *tcp, unsigned n, uint8_t tos)
 {
 	int family = script.peer.family;
 	uint8_t *p = malloc(n + 40);
@@ -152,6 +139,47 @@ static void kernel_inject(uint8_t *tcp, unsigned n, uint8_t tos)
 	memcpy(p + ip, tcp, n);
 	put_packet(p, n + ip);
 	free(p);
+}
+
+static void kernel_inject(uint8_t *tcp, unsigned n, uint8_t tos)
+{
+	raw_inject(tcp, n, tos);
+	collect();
+}
+
+/* An IPv6 address is usable a while after it was set only: until a closed port answers. */
+static void wait_for_path(void)
+{
+	uint64_t until = now() + 10000000;
+	uint8_t syn[40] = {1, 1, 0, 9, 0, 0, 0, 1, 0, 0, 0, 0, 0x50, F_SYN, 1, 0}, answer[2000];
+
+	while (now() < until) {
+		struct pollfd p = {.fd = k.tun, .events = POLLIN};
+		struct ip_info ip;
+		ssize_t n;
+
+		syn[16] = syn[17] = 0;
+		raw_inject(syn, 20, 0);
+		poll(&p, 1, 20);
+		while ((n = read(k.tun, answer, sizeof(answer))) > 0)
+			if (ip_parse(&ip, answer, (size_t)n) && (answer[ip.hdr_len + 13] & F_RST))
+				return;
+	}
+	script_fail("no answer through the tun device");
+}
+
+static void begin(void)
+{
+	if (unshare(CLONE_NEWNET) != 0)
+		script_fail("unshare: %s", strerror(errno));
+	open_tun();
+	wait_for_path();
+	sysctl("tcp_timestamps", script.o.timestamps);
+	sysctl("tcp_sack", script.o.sack);
+	sysctl("tcp_window_scaling", script.o.wscale);
+	sysctl("tcp_ecn", script.o.ecn);
+	sysctl("tcp_no_metrics_save", 1);
+	sysctl("tcp_mtu_probing", 1);
 }
 
 static uint16_t plain_sum(const uint8_t *p, unsigned n)
@@ -167,7 +195,8 @@ static uint16_t plain_sum(const uint8_t *p, unsigned n)
 
 static void kernel_icmp(enum tcp_icmp kind, uint32_t seq, uint32_t mtu)
 {
-	static const uint8_t codes[] = { ICMP_NET_UNREACH, ICMP_HOST_UNREACH, ICMP_PORT_UNREACH, ICMP_FRAG_NEEDED };
+	static const uint8_t codes[] = {ICMP_NET_UNREACH, ICMP_HOST_UNREACH, ICMP_PORT_UNREACH,
+					ICMP_FRAG_NEEDED};
 	uint8_t p[20 + 8 + 20 + 8], *icmp = p + 20, *tcp = icmp + 28;
 	uint16_t sum;
 
@@ -195,6 +224,7 @@ static void kernel_icmp(enum tcp_icmp kind, uint32_t seq, uint32_t mtu)
 	icmp[2] = (uint8_t)(sum >> 8);
 	icmp[3] = (uint8_t)sum;
 	put_packet(p, sizeof(p));
+	collect();
 }
 
 /* --- the socket */
@@ -205,10 +235,10 @@ static void set_int(int fd, int level, int name, int value)
 		script_fail("setsockopt(%d, %d, %d): %s", level, name, value, strerror(errno));
 }
 
-#define WHEN_CHANGED(field, level, name, value)                                                                        \
-	do {                                                                                                           \
-		if (o->field != d.field)                                                                               \
-			set_int(fd, level, name, (int)(value));                                                        \
+#define WHEN_CHANGED(field, level, name, value)                                                    \
+	do {                                                                                       \
+		if (o->field != d.field)                                                           \
+			set_int(fd, level, name, (int)(value));                                    \
 	} while (0)
 
 /* What differs from the defaults: a buffer size that is set is fixed. */
@@ -329,7 +359,7 @@ static int kernel_shutdown(int how)
 
 static void kernel_close(bool abort)
 {
-	struct linger hard = { 1, 0 };
+	struct linger hard = {1, 0};
 
 	if (k.fd < 0) {
 		close_fd(&k.listener);
@@ -355,9 +385,9 @@ static uint32_t kernel_ready(void)
 	static const struct {
 		short event;
 		uint32_t ours;
-	} map[] = { { POLLIN, TCP_EV_IN },   { POLLOUT, TCP_EV_OUT }, { POLLERR, TCP_EV_ERR },
-		    { POLLHUP, TCP_EV_HUP }, { POLLPRI, TCP_EV_PRI }, { POLLRDHUP, TCP_EV_RDHUP } };
-	struct pollfd p = { .fd = k.fd, .events = POLLIN | POLLOUT | POLLPRI | POLLRDHUP };
+	} map[] = {{POLLIN, TCP_EV_IN},	  {POLLOUT, TCP_EV_OUT}, {POLLERR, TCP_EV_ERR},
+		   {POLLHUP, TCP_EV_HUP}, {POLLPRI, TCP_EV_PRI}, {POLLRDHUP, TCP_EV_RDHUP}};
+	struct pollfd p = {.fd = k.fd, .events = POLLIN | POLLOUT | POLLPRI | POLLRDHUP};
 	uint32_t events = 0;
 
 	poll(&p, 1, 0);
@@ -369,7 +399,7 @@ static uint32_t kernel_ready(void)
 /* Also of a connection whose socket is closed. */
 static enum tcp_state kernel_state(void)
 {
-	static const char *const files[] = { "/proc/self/net/tcp", "/proc/self/net/tcp6" };
+	static const char *const files[] = {"/proc/self/net/tcp", "/proc/self/net/tcp6"};
 	char line[512];
 	unsigned lport, rport, st, found = TCPS_CLOSED;
 
@@ -377,7 +407,8 @@ static enum tcp_state kernel_state(void)
 		FILE *f = fopen(files[i], "r");
 
 		while (f && fgets(line, sizeof(line), f))
-			if (sscanf(line, " %*d: %*[0-9A-F]:%x %*[0-9A-F]:%x %x", &lport, &rport, &st) == 3 &&
+			if (sscanf(line, " %*d: %*[0-9A-F]:%x %*[0-9A-F]:%x %x", &lport, &rport,
+				   &st) == 3 &&
 			    lport == OUR_PORT && rport == PEER_PORT)
 				found = st == 12 ? TCPS_SYN_RECV : st;
 		if (f)
@@ -408,8 +439,15 @@ static uint32_t kernel_inq(void)
 }
 
 const struct backend kernel_backend = {
-	"kernel",	false,		 begin,	       end,	       now,	     wait,
-	kernel_inject,	kernel_icmp,	 kernel_listen, kernel_connect, kernel_accept, kernel_send,
-	kernel_recv,	kernel_shutdown, kernel_close, kernel_error,   kernel_ready, kernel_state,
-	kernel_info,	kernel_set_opts, kernel_inq,
+	"kernel",      false,
+	begin,	       end,
+	now,	       wait,
+	kernel_inject, kernel_icmp,
+	kernel_listen, kernel_connect,
+	kernel_accept, kernel_send,
+	kernel_recv,   kernel_shutdown,
+	kernel_close,  kernel_error,
+	kernel_ready,  kernel_state,
+	kernel_info,   kernel_set_opts,
+	kernel_inq,
 };
