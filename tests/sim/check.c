@@ -8,9 +8,20 @@
 
 #define SAME_TIME_MAX 20000u
 
-static void check_conn(struct end *e)
+/* What is closed is the engine's alone, and may be a TIME_WAIT by now: it is looked up. */
+static const struct tcp_conn *conn_of(const struct end *e)
 {
-	const struct tcp_conn *c = e->c;
+	struct tcp_tuple tuple = end_tuple(e);
+	const struct tcp_node *n;
+
+	if (!e->closed || !e->c)
+		return e->c;
+	n = tcp_table_find(&e->w->host[e->host].ts->table, &tuple);
+	return n && n->kind == TCP_KIND_CONN ? (const struct tcp_conn *)n : NULL;
+}
+
+static void check_conn(struct end *e, const struct tcp_conn *c)
+{
 	struct world *w = e->w;
 	const char *why;
 
@@ -37,10 +48,8 @@ static void check_conn(struct end *e)
 }
 
 /* One timer at least where the peer may never speak again. */
-static void check_armed(struct end *e)
+static void check_armed(struct end *e, const struct tcp_conn *c)
 {
-	const struct tcp_conn *c = e->c;
-
 	if (c->state == TCPS_CLOSED || c->segq.head == NULL)
 		return;
 	if (!wheel_armed(&c->rtx))
@@ -52,11 +61,12 @@ void check_host(struct host *h)
 {
 	for (unsigned i = 0; i < h->w->p.conns; i++) {
 		struct end *e = &h->w->end[i][h->index];
+		const struct tcp_conn *c = conn_of(e);
 
-		if (!e->c)
+		if (!c)
 			continue;
-		check_conn(e);
-		check_armed(e);
+		check_conn(e, c);
+		check_armed(e, c);
 	}
 }
 

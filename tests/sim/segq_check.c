@@ -38,6 +38,9 @@ const char *check_segq(const struct tcp_conn *c)
 	}
 	if (timed != untimed)
 		return "the time order has other segments than the queue";
+	/* Without SACK duplicate ACKs are counted there instead. */
+	if (!c->sack_ok && sacked == 0 && q->sacked_out <= q->packets_out)
+		sacked = q->sacked_out;
 	if (out == q->packets_out && sacked == q->sacked_out && lost == q->lost_out &&
 	    retrans == q->retrans_out)
 		return NULL;
