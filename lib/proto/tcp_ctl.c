@@ -44,6 +44,9 @@ static uint32_t window_of(const struct tcp_conn *c, uint32_t space)
 {
 	uint32_t full = c->o.rcvbuf >> 1, mss = c->rcv_mss ? c->rcv_mss : TCP_MSS_DEFAULT;
 
+	/* A clamp makes the largest window small, not the windows silly. */
+	if (c->window_clamp && full > c->window_clamp)
+		full = c->window_clamp;
 	if (mss > full)
 		mss = full ? full : 1;
 	if (space < full >> 1 && (space < full >> 4 || space < mss))
