@@ -39,20 +39,23 @@ static uint32_t unscaled_window(const struct tcp_conn *c, uint32_t space, uint32
 	return window;
 }
 
-/* The window that the space is worth: none rather than a silly one (RFC 9293, 3.8.6.2.2; RFC 1122, 4.2.3.3). */
-static uint32_t window_of(const struct tcp_conn *c, uint32_t space)
+/*
+ * The window to be told: none rather than a silly one (RFC 9293, 3.8.6.2.2; RFC 1122, 4.2.3.3). What makes it silly is too
+ * little free memory; a window that auto-tuning or a clamp keeps small is as large as it gets.
+ */
+static uint32_t window_of(const struct tcp_conn *c)
 {
 	uint32_t full = c->o.rcvbuf >> 1, mss = c->rcv_mss ? c->rcv_mss : TCP_MSS_DEFAULT;
+	uint32_t left = tcp_rcv_free(c), space = tcp_rcv_space(c);
 
-	/* A clamp makes the largest window small, not the windows silly. */
 	if (c->window_clamp && full > c->window_clamp)
 		full = c->window_clamp;
 	if (mss > full)
 		mss = full ? full : 1;
-	if (space < full >> 1 && (space < full >> 4 || space < mss))
+	if (left < full >> 1 && (left < full >> 4 || left < mss))
 		return 0;
 	if (!c->rcv_wscale)
-		return unscaled_window(c, space, mss);
+		return unscaled_window(c, space, mss < space ? mss : space ? space : 1);
 	/* Rounded up, so that one more buffer's worth does not go unsaid. */
 	return (space + (1u << c->rcv_wscale) - 1) & ~((1u << c->rcv_wscale) - 1);
 }
@@ -60,7 +63,7 @@ static uint32_t window_of(const struct tcp_conn *c, uint32_t space)
 uint16_t tcp_select_window(struct tcp_conn *c)
 {
 	uint32_t was = tcp_rcv_window(c), unit = 1u << c->rcv_wscale;
-	uint32_t window = window_of(c, tcp_rcv_space(c));
+	uint32_t window = window_of(c);
 
 	/* Never shrink what was told (RFC 9293, 3.8.6). */
 	if (window < was)
@@ -86,7 +89,7 @@ void tcp_window_update(struct tcp_conn *c)
 	}
 	if (c->window_clamp && 2 * (uint64_t)told > c->window_clamp)
 		return;
-	window = window_of(c, tcp_rcv_space(c));
+	window = window_of(c);
 	if (window && window >= 2 * (uint64_t)told) {
 		c->ack_needed = 2;
 		tcp_mark_dirty(c);

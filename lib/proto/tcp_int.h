@@ -540,6 +540,8 @@ unsigned tcp_sack_blocks(struct tcp_conn *c, struct tcp_sack_block *to, unsigned
  * and not taking back what was told are tcp_select_window()'s.
  */
 uint32_t tcp_rcv_space(const struct tcp_conn *c);
+/* What rcvbuf alone leaves, bytes: by this a window is judged silly or not. */
+uint32_t tcp_rcv_free(const struct tcp_conn *c);
 /* What is left of the window that was told (never negative). */
 static inline uint32_t tcp_rcv_window(const struct tcp_conn *c)
 {

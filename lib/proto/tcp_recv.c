@@ -213,10 +213,16 @@ static void space_adjust(struct tcp_conn *c)
 	c->rcvq_space_time = now;
 }
 
-uint32_t tcp_rcv_space(const struct tcp_conn *c)
+uint32_t tcp_rcv_free(const struct tcp_conn *c)
 {
 	uint32_t used = c->rcvq.charge + c->ofo_charge;
-	uint32_t space = used < c->o.rcvbuf ? (c->o.rcvbuf - used) / 2 : 0;
+
+	return used < c->o.rcvbuf ? (c->o.rcvbuf - used) / 2 : 0;
+}
+
+uint32_t tcp_rcv_space(const struct tcp_conn *c)
+{
+	uint32_t space = tcp_rcv_free(c);
 
 	if (space > c->rcv_ssthresh)
 		space = c->rcv_ssthresh;
