@@ -89,6 +89,10 @@ void end_start(struct end *e)
 
 void end_accepted(struct end *e, struct tcp_conn *c)
 {
+	if (e->opened && (e->w->p.explains & MAY_REPEAT)) {
+		tcp_abort(c, e->w->now);
+		return;
+	}
 	if (e->opened)
 		world_fail(e->w, "connection %u was accepted twice", e->index);
 	world_say(e->w, "%s %u: accept()", side(e), e->index);

@@ -179,6 +179,23 @@ static void plan_endings(struct plan *p, struct rng *r, struct conn_plan *c)
 	}
 }
 
+/*
+ * With SYN cookies the first segment that arrives must be the one behind the SYN, or it is reset (as in Linux); and of a
+ * connection that is over nothing tells that an ACK of it is old.
+ */
+static void plan_cookies(struct plan *p)
+{
+	const struct wire_plan *w = &p->wire[0];
+
+	if (p->backlog > (int)p->conns && !p->flood)
+		return;
+	p->explains |= MAY_REPEAT;
+	if (w->loss_ppm || w->burst_ppm || w->corrupt_ppm || w->reorder_ppm || w->dark_us ||
+	    w->rate || (w->jitter_us && !w->fifo) || p->host[0].senderr_ppm ||
+	    p->host[1].alloc_fail_ppm)
+		p->explains |= MAY_RESET | MAY_STALL;
+}
+
 static void plan_specials(struct plan *p, struct rng *r, unsigned harsh)
 {
 	if (one_in(r, 12)) {
@@ -245,6 +262,7 @@ void plan_make(struct plan *p, uint64_t seed)
 	}
 	p->conn[0].end[1].start_us = one_in(&r, 5) ? rng_log(&r, 1, 3000 * MS) : 0;
 	plan_specials(p, &r, harsh);
+	plan_cookies(p);
 }
 
 void plan_print(const struct plan *p)

@@ -79,8 +79,10 @@ struct conn_plan {
 /* Endings other than the graceful one that a plan makes legal. */
 #define MAY_RESET 0x01u /* somebody throws data away, or aborts */
 #define MAY_TIMEOUT 0x02u /* the wire is bad or cut for ever */
-#define MAY_STALL                                                                                  \
-	0x04u /* as MAY_RESET, and the RST may be lost: who only reads would wait for ever */
+/* As MAY_RESET, and the RST may be lost: who only reads would wait for ever. */
+#define MAY_STALL 0x04u
+/* Cookies remember nothing: an old ACK may open a connection again. */
+#define MAY_REPEAT 0x08u
 
 struct plan {
 	uint64_t seed, start;
@@ -150,6 +152,7 @@ struct wire { /* one direction */
 	struct rng rng;
 	uint64_t busy_until, last_arrival;
 	uint32_t burst_left;
+	uint64_t burst_until;
 	uint64_t packets, drops, bytes;
 };
 

@@ -6,6 +6,8 @@
 
 #include "sim.h"
 
+#define BURST_US 300000u /* the longest burst: no handshake dies of one */
+
 uint32_t wire_mtu(const struct world *w, unsigned from)
 {
 	const struct wire_plan *p = &w->p.wire[from];
@@ -70,12 +72,13 @@ static const char *lost(struct world *w, unsigned from, const struct packet *p)
 
 	if (t >= plan->dark_at && t - plan->dark_at < plan->dark_us)
 		return "dark";
-	if (wire->burst_left) {
+	if (wire->burst_left && w->now < wire->burst_until) {
 		wire->burst_left--;
 		return "burst";
 	}
 	if (plan->burst_ppm && rng_chance(&wire->rng, plan->burst_ppm)) {
 		wire->burst_left = rng_below(&wire->rng, plan->burst_len);
+		wire->burst_until = w->now + BURST_US;
 		return "burst";
 	}
 	if (plan->loss_ppm && rng_chance(&wire->rng, plan->loss_ppm))
@@ -260,7 +263,8 @@ int wire_output(struct host *from, const struct tcp_tx *tx)
 		too_big(from, tx, mtu);
 		return 0;
 	}
-	if (from->p->unreach && rng_chance(&from->rng, 20000))
+	/* A SYN would end with it, as in Linux; later it is a hint only. */
+	if (from->p->unreach && !(tx->hdr[13] & F_SYN) && rng_chance(&from->rng, 20000))
 		unreachable(from, tx);
 	if (!cut) {
 		carry(w, from->index, build(from, tx, 0, tx->len));
