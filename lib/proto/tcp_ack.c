@@ -164,16 +164,6 @@ static void expand_sndbuf(struct tcp_conn *c)
 		c->o.sndbuf = (uint32_t)want;
 }
 
-/* Room came free in the send buffer: told to who was refused. */
-static void new_space(struct tcp_conn *c)
-{
-	expand_sndbuf(c);
-	if (!c->nospace || !tcp_writable(c))
-		return;
-	c->nospace = false;
-	tcp_event(c, TCP_EV_OUT);
-}
-
 /* snd_una moves to ack. */
 static void advance(struct tcp_conn *c, uint32_t ack)
 {
@@ -272,8 +262,12 @@ void tcp_ack_input(struct tcp_conn *c, const struct tcp_rx *rx)
 		a.flags |= ACK_ECE;
 	if (!in_flight) {
 		probe_answered(c);
-		if (a.flags & ACK_DSACK)
+		if (c->tlp_out)
+			tcp_tlp_ack(c, &a);
+		if (a.flags & ACK_DSACK) {
+			tcp_rack_update_window(c, &a);
 			tcp_recovery_input(c, &a);
+		}
 		if (tcp_unsent(c))
 			tcp_mark_dirty(c);
 		return;
@@ -291,8 +285,13 @@ void tcp_ack_input(struct tcp_conn *c, const struct tcp_rx *rx)
 		tcp_rearm_rtx(c);
 	if (!syn)
 		control_congestion(c, &a);
-	if (a.flags & ACK_ADVANCED)
-		new_space(c);
+	if (a.flags & ACK_ADVANCED) {
+		expand_sndbuf(c);
+		if (c->nospace)
+			tcp_tell_space(c);
+		if (c->mtu_stamp)
+			tcp_mtu_recheck(c);
+	}
 	if (tcp_unsent(c) || c->segq.lost_out > c->segq.retrans_out)
 		tcp_mark_dirty(c);
 }

@@ -364,7 +364,8 @@ struct tcp_conn {
 	bool more; /* the last send said MSG_MORE: as corked */
 	bool nospace; /* the user was told -EAGAIN: EV_OUT when a third is free */
 	bool sack_reneged, cwnd_limited;
-	uint8_t mtu_steps; /* black hole: steps down since the path's size was last believed */
+	uint8_t mtu_tried; /* black hole: retries at the last step down */
+	uint8_t mtu_holes; /* how many were found */
 	struct tcp_sndq sndq;
 	struct tcp_segq segq;
 	struct tcp_seg *sack_hint; /* where the last SACK block ended, NULL: begin at the head */

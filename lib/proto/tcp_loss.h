@@ -23,7 +23,8 @@
 #define ACK_ACKED 0x0008u /* a whole segment is acknowledged */
 #define ACK_RETRANS_ACKED 0x0010u /* among them retransmitted ones */
 #define ACK_SACKED 0x0020u /* something was newly SACKED */
-#define ACK_ORIG_ACKED 0x0040u /* never retransmitted and sent before high_seq: (S)ACKED now (F-RTO) */
+#define ACK_ORIG_ACKED                                                                             \
+	0x0040u /* never retransmitted and sent before high_seq: (S)ACKED now (F-RTO) */
 #define ACK_DSACK 0x0080u
 #define ACK_DSACK_TLP 0x0100u /* the D-SACK names the probe */
 #define ACK_ECE 0x0200u
@@ -123,6 +124,11 @@ void tcp_blocked(struct tcp_conn *c);
  */
 int tcp_send_new(struct tcp_conn *c, uint32_t limit);
 
+/* --- tcp_send.c */
+
+/* The user was refused (nospace): told when there is room again. */
+void tcp_tell_space(struct tcp_conn *c);
+
 /* --- tcp_rtx.c */
 
 /* Recounts s after its bounds, or the size of its wire segments, changed. */
@@ -186,9 +192,9 @@ void tcp_arm_rtx(struct tcp_conn *c, enum tcp_pending what, uint64_t in_us);
 
 /* --- tcp_mtu.c */
 
-/* The same full-sized segment was lost again and again: try a smaller size (RFC 8899's black hole, Linux: tcp_mtu_probing). */
+/* The same large segment was lost again and again: a smaller size is tried (RFC 8899's black hole, Linux: tcp_mtu_probing). */
 void tcp_mtu_black_hole(struct tcp_conn *c);
-/* Something of the size in force was acknowledged; the larger size is tried again after ten minutes (RFC 1191, 6.3). */
+/* mtu_stamp is set and data get through: the path's own size is tried again after some minutes (RFC 1191, 6.3). */
 void tcp_mtu_recheck(struct tcp_conn *c);
 
 #endif

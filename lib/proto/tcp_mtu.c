@@ -6,6 +6,8 @@
 #define MTU_MIN6 1280u
 #define MTU_MAX 65535u
 #define MTU_RETRY_US 600000000u /* RFC 1191, 6.3 */
+#define HOLE_RETRY_US                                                                              \
+	60000000u /* what looked like a black hole may have been an outage: doubled for each */
 
 static uint32_t ip_len(const struct tcp_conn *c)
 {
@@ -65,7 +67,7 @@ void tcp_mtu(struct tcp_conn *c, uint32_t mtu, uint64_t now)
 	c->ts->now = now;
 	if (c->closing || c->state == TCPS_CLOSED || mtu == c->pmtu)
 		return;
-	c->mtu_steps = 0;
+	c->mtu_stamp = 0;
 	if (mtu < c->pmtu)
 		c->ts->n.pmtu_reduced++;
 	set_mtu(c, mtu < MTU_MAX ? mtu : MTU_MAX);
@@ -80,6 +82,7 @@ static void frag_needed(struct tcp_conn *c, uint32_t mtu)
 		return;
 	c->ts->n.pmtu_reduced++;
 	c->mtu_stamp = c->ts->now;
+	c->mtu_holes = 0;
 	set_mtu(c, mtu);
 }
 
@@ -100,21 +103,28 @@ void tcp_mtu_black_hole(struct tcp_conn *c)
 	const struct tcp_seg *head = c->segq.head;
 	uint32_t mtu = smaller_mtu(c), room = mtu - ip_len(c) - 20 - (c->ts_ok ? 12 : 0);
 
+	/* Each size has its second chance. */
+	if (c->retries > c->mtu_tried && c->mtu_tried && c->retries - c->mtu_tried < 2)
+		return;
 	/* Only when a smaller size would make the lost segment smaller. */
 	if (!head || mtu >= c->pmtu || tcp_seg_payload(head) <= room || c->mss <= room)
 		return;
 	c->ts->n.mtu_black_holes++;
-	c->mtu_steps++;
+	c->mtu_tried = c->retries;
+	if (c->mtu_holes < 4)
+		c->mtu_holes++;
 	c->mtu_stamp = c->ts->now;
 	set_mtu(c, mtu);
 }
 
 void tcp_mtu_recheck(struct tcp_conn *c)
 {
-	if (!c->mtu_stamp || c->ts->now - c->mtu_stamp < MTU_RETRY_US)
+	uint64_t wait = c->mtu_holes ? (uint64_t)HOLE_RETRY_US << (c->mtu_holes - 1) : MTU_RETRY_US;
+
+	c->mtu_tried = 0;
+	if (c->ts->now - c->mtu_stamp < wait)
 		return;
 	c->mtu_stamp = 0;
-	c->mtu_steps = 0;
 	ask_path(c);
 	tcp_sync_mss(c);
 }

@@ -10,7 +10,8 @@ void tcp_snd_init(struct tcp_conn *c, uint32_t iss, bool acked)
 	c->snd_una = iss + acked;
 	c->snd_nxt = c->snd_una;
 	c->write_seq = iss + 1;
-	c->push_seq = c->sml_seq = c->snd_up = c->fack = c->snd_una;
+	c->push_seq = c->sml_seq = c->snd_up = c->write_seq;
+	c->fack = c->rack_dsack_round = c->snd_una;
 	c->max_out_seq = c->snd_una;
 	c->reordering = TCP_REORDERING;
 	c->rack_reo_steps = 1;
@@ -407,4 +408,6 @@ void tcp_output(struct tcp_conn *c)
 		tcp_blocked(c);
 	else if (!c->segq.packets_out)
 		tcp_check_probe(c);
+	if (c->nospace)
+		tcp_tell_space(c);
 }

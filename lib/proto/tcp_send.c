@@ -23,6 +23,14 @@ bool tcp_writable(const struct tcp_conn *c)
 	return c->o.sndbuf > used && c->o.sndbuf - used >= used / 2;
 }
 
+void tcp_tell_space(struct tcp_conn *c)
+{
+	if (!tcp_writable(c))
+		return;
+	c->nospace = false;
+	tcp_event(c, TCP_EV_OUT);
+}
+
 uint32_t tcp_outq(const struct tcp_conn *c)
 {
 	return c->sndq.len;
@@ -78,9 +86,8 @@ ssize_t tcp_send(struct tcp_conn *c, const struct iovec *iov, int iovcnt, int fl
 	n = want < max ? (uint32_t)want : max;
 	if (n)
 		n = tcp_sndq_put(&c->sndq, &c->ts->env, iov, iovcnt, 0, n);
-	if (n < want)
-		c->nospace = true;
 	if (!n) {
+		c->nospace = true;
 		/* Memory is short and nothing in flight will free some: the user is told by timer. */
 		if (max) {
 			c->ts->n.no_memory++;
@@ -96,6 +103,8 @@ ssize_t tcp_send(struct tcp_conn *c, const struct iovec *iov, int iovcnt, int fl
 		c->snd_urg = true;
 		c->snd_up = c->write_seq;
 	}
+	/* Whoever waits for room from here on, having been refused or not, is told. */
+	c->nospace = n < want || !tcp_writable(c);
 	tcp_mark_dirty(c);
 	return n;
 }

@@ -306,10 +306,8 @@ void tcp_pace_timer(struct tcp_conn *c)
 		return;
 	}
 	/* Memory was short when nothing was queued: the user may try again. */
-	if (c->nospace && tcp_writable(c)) {
-		c->nospace = false;
-		tcp_event(c, TCP_EV_OUT);
-	}
+	if (c->nospace)
+		tcp_tell_space(c);
 	tcp_mark_dirty(c);
 }
 
