@@ -85,6 +85,12 @@ uint32_t tcp_rcv_space(const struct tcp_conn *c)
 	return f.space;
 }
 
+uint32_t tcp_rcv_free(const struct tcp_conn *c)
+{
+	(void)c;
+	return f.space;
+}
+
 bool tcp_oow_allowed(struct tcp_stack *ts, uint64_t *stamp)
 {
 	if (*stamp && ts->now - *stamp < 500 * MS)
