@@ -39,7 +39,6 @@ int tcp_connect(struct tcp_stack *ts, const struct tcp_tuple *tuple, const struc
 	if (!c)
 		return -ENOMEM;
 	c->user = user;
-	c->rcv_wnd = tcp_initial_window(opts, c->advmss);
 	c->rcv_wscale = tcp_wscale_for(opts);
 	c->ts_recent = ts_recent;
 	tcp_snd_init(c, iss, false);

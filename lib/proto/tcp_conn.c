@@ -69,6 +69,10 @@ struct tcp_conn *tcp_conn_new(struct tcp_stack *ts, const struct tcp_tuple *tupl
 	c->pace.kind = TCP_TIMER_PACE;
 	c->advmss = tcp_adv_mss(ts, tuple, o);
 	c->ts_off = tcp_ts_offset(ts, tuple);
+	c->rcv_wnd = c->rcv_ssthresh = tcp_initial_window(o, c->advmss);
+	c->window_clamp = o->rcvbuf / 2;
+	if (o->window_clamp && o->window_clamp < c->window_clamp)
+		c->window_clamp = o->window_clamp;
 	ts->num_conns++;
 	return c;
 }
@@ -141,9 +145,6 @@ void tcp_conn_established(struct tcp_conn *c)
 	uint32_t hint;
 
 	tcp_sync_mss(c);
-	c->window_clamp = c->o.rcvbuf / 2;
-	if (c->o.window_clamp && c->o.window_clamp < c->window_clamp)
-		c->window_clamp = c->o.window_clamp;
 	c->rcv_ssthresh = c->rcv_wnd < c->window_clamp ? c->rcv_wnd : c->window_clamp;
 	c->rcvq_space = c->rcv_wnd < TCP_INIT_CWND * c->advmss ? c->rcv_wnd : TCP_INIT_CWND * c->advmss;
 	c->rcvq_space_seq = c->copied_seq;

@@ -40,9 +40,8 @@ static bool ack_due(const struct tcp_conn *c)
 {
 	if (c->ack_needed == 2 || c->o.quickack || (c->quick && !c->pingpong))
 		return true;
-	/* More than a full segment, and the window moves along or the reader has taken all. */
-	return c->rcv_nxt - c->rcv_wup > c->rcv_mss &&
-	       (c->rcv_nxt == c->copied_seq || tcp_rcv_space(c) >= c->rcv_wnd);
+	/* At least every second full segment (RFC 5681, 4.2); of a batch, the last. */
+	return c->rcv_nxt - c->rcv_wup > c->rcv_mss;
 }
 
 /* Linux: tcp_send_delayed_ack(). */

@@ -77,10 +77,18 @@ static struct buf *own_buf(struct tcp_stack *ts, uint32_t room)
 	return b;
 }
 
-/* b occupies more than twice what it holds, and there is so much waiting that it counts. */
+/* What all that waits, and this much more, would occupy. */
+static uint32_t used_with(const struct tcp_conn *c, uint32_t charge)
+{
+	return c->rcvq.charge + c->ofo_charge + charge;
+}
+
+/* b occupies more than twice what it holds and there is so much waiting that it counts, or there is no room for it. */
 static bool wasteful(const struct tcp_conn *c, const struct buf *b, uint32_t charge)
 {
-	return charge / 2 > b->total && c->rcvq.charge + c->ofo_charge + charge > c->o.rcvbuf / 4;
+	uint32_t used = used_with(c, charge);
+
+	return used > c->o.rcvbuf || (charge / 2 > b->total && used > c->o.rcvbuf / 4);
 }
 
 /* --- in order */
@@ -112,8 +120,12 @@ static bool collapse(struct tcp_conn *c, struct buf *b)
 	struct buf *to = tail_with_room(c, b->total);
 
 	if (!to) {
-		uint32_t room = c->o.rcvbuf / 4 < COLLAPSE_ROOM ? c->o.rcvbuf / 4 : COLLAPSE_ROOM;
+		uint32_t used = used_with(c, sizeof(*to)), room = COLLAPSE_ROOM;
 
+		if (room > c->o.rcvbuf / 4)
+			room = c->o.rcvbuf / 4;
+		if (used + room > c->o.rcvbuf)
+			room = used < c->o.rcvbuf ? c->o.rcvbuf - used : 0;
 		to = own_buf(c->ts, b->total > room ? b->total : room);
 		if (!to)
 			return false;
@@ -404,7 +416,7 @@ static bool prune(struct tcp_conn *c, uint32_t seq, uint32_t need)
 			prev = o;
 		ofo_unlink(c, prev);
 		c->ts->n.ofo_drop++;
-		if (c->rcvq.charge + c->ofo_charge + need <= c->o.rcvbuf)
+		if (used_with(c, need) <= c->o.rcvbuf)
 			return true;
 	}
 	return false;
@@ -412,14 +424,15 @@ static bool prune(struct tcp_conn *c, uint32_t seq, uint32_t need)
 
 bool tcp_rcvq_admit(struct tcp_conn *c, const struct buf *b, uint32_t seq)
 {
-	uint32_t need = tcp_buf_charge(b);
+	uint32_t interval = seq != c->rcv_nxt ? (uint32_t)sizeof(struct tcp_ofo) : 0;
+	uint32_t tight = b->total + (uint32_t)sizeof(*b) + interval;
 
-	if (c->rcvq.charge + c->ofo_charge + need <= c->o.rcvbuf)
+	if (used_with(c, tcp_buf_charge(b) + interval) <= c->o.rcvbuf)
 		return true;
-	/* It will be stored tightly. */
-	if (need / 2 > b->total)
-		need = b->total + (uint32_t)sizeof(*b);
-	if (c->rcvq.charge + c->ofo_charge + need <= c->o.rcvbuf || prune(c, seq, need))
+	/* It will be copied. */
+	if (seq == c->rcv_nxt && tail_with_room(c, b->total))
+		return true;
+	if (used_with(c, tight) <= c->o.rcvbuf || prune(c, seq, tight))
 		return true;
 	/* A reader that waits must get something, however small its buffer. */
 	if (seq == c->rcv_nxt && !c->rcvq.head)

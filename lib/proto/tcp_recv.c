@@ -224,8 +224,6 @@ uint32_t tcp_rcv_space(const struct tcp_conn *c)
 {
 	uint32_t space = tcp_rcv_free(c);
 
-	if (space > c->rcv_ssthresh)
-		space = c->rcv_ssthresh;
 	return space < c->window_clamp ? space : c->window_clamp;
 }
 
@@ -237,8 +235,8 @@ static void after_read(struct tcp_conn *c)
 {
 	if (c->closing || c->state == TCPS_SYN_SENT || c->state == TCPS_SYN_RECV)
 		return;
-	if (c->ack_needed &&
-	    (c->rcv_nxt - c->rcv_wup > c->rcv_mss || c->pushed > 1 || (c->pushed && !c->pingpong)) && !c->rcvq.head) {
+	if (c->ack_needed && (c->rcv_nxt - c->rcv_wup > c->rcv_mss ||
+			      (!c->rcvq.head && (c->pushed > 1 || (c->pushed && !c->pingpong))))) {
 		c->ack_needed = 2;
 		tcp_mark_dirty(c);
 		return;

@@ -63,7 +63,7 @@ static struct {
 	int user, luser; /* only their addresses count */
 } t;
 
-static int peer_output(void *ctx, const struct tcp_tx *tx)
+static inline int peer_output(void *ctx, const struct tcp_tx *tx)
 {
 	struct seg *s = &t.log[t.n++];
 	static uint8_t store[TCP_HDR_MAX];
@@ -98,7 +98,7 @@ static int peer_output(void *ctx, const struct tcp_tx *tx)
 	return 0;
 }
 
-static void peer_event(void *ctx, void *user, uint32_t events)
+static inline void peer_event(void *ctx, void *user, uint32_t events)
 {
 	(void)ctx;
 	if (user == &t.luser)
@@ -109,7 +109,7 @@ static void peer_event(void *ctx, void *user, uint32_t events)
 		t.events |= events;
 }
 
-static void *peer_alloc(void *ctx, size_t size)
+static inline void *peer_alloc(void *ctx, size_t size)
 {
 	(void)ctx;
 	if (!t.fail_after)
@@ -120,7 +120,7 @@ static void *peer_alloc(void *ctx, size_t size)
 	return calloc(1, size);
 }
 
-static void peer_free(void *ctx, void *p, size_t size)
+static inline void peer_free(void *ctx, void *p, size_t size)
 {
 	(void)ctx;
 	memset(p, 0xee, size);
@@ -128,7 +128,7 @@ static void peer_free(void *ctx, void *p, size_t size)
 	free(p);
 }
 
-static void count_free(struct buf_pool *pool, struct buf *b)
+static inline void count_free(struct buf_pool *pool, struct buf *b)
 {
 	(void)pool;
 	t.bufs--;
@@ -139,7 +139,7 @@ static void count_free(struct buf_pool *pool, struct buf *b)
 static struct buf_pool counted = {.free = count_free};
 
 /* Everything fresh; t.cfg and t.o may be changed before start(). */
-static void setup(void)
+static inline void setup(void)
 {
 	memset(&t, 0, sizeof(t));
 	t.now = T0;
@@ -152,20 +152,20 @@ static void setup(void)
 	tcp_opts_default(&t.o);
 }
 
-static void start(void)
+static inline void start(void)
 {
 	t.ts = tcp_stack_new(&t.env, &t.cfg, t.now);
 	assert_non_null(t.ts);
 }
 
-static void end(void)
+static inline void end(void)
 {
 	tcp_stack_free(t.ts);
 	assert_int_equal(t.allocs, 0);
 	assert_int_equal(t.bufs, 0);
 }
 
-static struct tcp_tuple tuple_of(uint16_t rport)
+static inline struct tcp_tuple tuple_of(uint16_t rport)
 {
 	struct tcp_tuple u = {.lport = LPORT, .rport = rport, .family = AF_INET};
 
@@ -175,7 +175,7 @@ static struct tcp_tuple tuple_of(uint16_t rport)
 }
 
 /* The segment as a received buf, cut into fragments of at most `piece` bytes of payload behind the first. */
-static struct buf *frame(const struct seg *s, uint32_t piece)
+static inline struct buf *frame(const struct seg *s, uint32_t piece)
 {
 	struct tcp_hdr_spec h = {
 		.sport = s->rport ? s->rport : RPORT,
@@ -231,7 +231,7 @@ static struct buf *frame(const struct seg *s, uint32_t piece)
 }
 
 /* The peer sends s; no flush: as one of a batch. */
-static void peer_batch(struct seg s)
+static inline void peer_batch(struct seg s)
 {
 	if (s.data)
 		s.len = (uint32_t)strlen(s.data);
@@ -242,7 +242,7 @@ static void peer_batch(struct seg s)
 	tcp_input(t.ts, frame(&s, 70000), t.now);
 }
 
-static void peer_sends(struct seg s)
+static inline void peer_sends(struct seg s)
 {
 	peer_batch(s);
 	tcp_flush(t.ts, t.now);
@@ -250,13 +250,13 @@ static void peer_sends(struct seg s)
 #define peer(...) peer_sends((struct seg){__VA_ARGS__})
 
 /* What the stack sent next; the test fails when there is nothing. */
-static const struct seg *sent(void)
+static inline const struct seg *sent(void)
 {
 	assert_true(t.taken < t.n);
 	return &t.log[t.taken++];
 }
 
-static void silent(void)
+static inline void silent(void)
 {
 	if (t.taken != t.n)
 		print_error("sent: flags %02x seq %u ack %u len %u\n", t.log[t.taken].flags, t.log[t.taken].seq,
@@ -264,7 +264,7 @@ static void silent(void)
 	assert_int_equal(t.taken, t.n);
 }
 
-static const struct seg *sent_is(uint8_t flags, uint32_t seq, uint32_t ack)
+static inline const struct seg *sent_is(uint8_t flags, uint32_t seq, uint32_t ack)
 {
 	const struct seg *s = sent();
 
@@ -274,7 +274,7 @@ static const struct seg *sent_is(uint8_t flags, uint32_t seq, uint32_t ack)
 	return s;
 }
 
-static void pass(uint64_t us)
+static inline void pass(uint64_t us)
 {
 	uint64_t until = t.now + us;
 
@@ -290,7 +290,7 @@ static void pass(uint64_t us)
 	tcp_run_timers(t.ts, t.now);
 }
 
-static void listen_on(int backlog)
+static inline void listen_on(int backlog)
 {
 	struct tcp_listen_spec spec = {.local = tuple_of(0).local, .port = LPORT, .family = AF_INET, .backlog = backlog};
 
@@ -298,7 +298,7 @@ static void listen_on(int backlog)
 }
 
 /* Passive open with the peer's SYN options; the connection is accepted, nothing is left to take. */
-static void accepted(struct seg syn)
+static inline void accepted(struct seg syn)
 {
 	uint32_t tsecr;
 
@@ -315,14 +315,14 @@ static void accepted(struct seg syn)
 }
 
 /* The usual one: no time stamps, SACK. quick ACKs are used up. */
-static void accepted_plain(void)
+static inline void accepted_plain(void)
 {
 	accepted((struct seg){.mss = 1460, .sack_ok = true});
 	t.c->quick = 0;
 	t.c->ato_us = 40000;
 }
 
-static ssize_t user_recv(char *to, size_t len, int flags)
+static inline ssize_t user_recv(char *to, size_t len, int flags)
 {
 	struct iovec iov = {to, len};
 	ssize_t n = tcp_recv(t.c, &iov, 1, flags, t.now);
@@ -332,7 +332,7 @@ static ssize_t user_recv(char *to, size_t len, int flags)
 }
 
 /* The user reads exactly this. */
-static void reads(const char *want)
+static inline void reads(const char *want)
 {
 	char got[4096];
 	ssize_t n = user_recv(got, sizeof(got), 0);
@@ -341,7 +341,7 @@ static void reads(const char *want)
 	assert_memory_equal(got, want, n);
 }
 
-static void user_close(void)
+static inline void user_close(void)
 {
 	tcp_close(t.c, t.now);
 	tcp_flush(t.ts, t.now);

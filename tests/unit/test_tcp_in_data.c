@@ -1,0 +1,491 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The receive queues: order, SACK and D-SACK, the window and memory, when to acknowledge, ECN, urgent data. */
+#include "tcp_peer.h"
+
+static void data(uint32_t seq, const char *what)
+{
+	peer(.flags = TH_ACK, .seq = seq, .ack = 1, .data = what);
+}
+
+static const struct seg *sacked(const struct seg *s, unsigned i, uint32_t start, uint32_t end)
+{
+	assert_true(i < s->num_sacks);
+	assert_int_equal(s->sack[i].start, start);
+	assert_int_equal(s->sack[i].end, end);
+	return s;
+}
+
+static void test_out_of_order(void **state)
+{
+	(void)state;
+	const struct seg *s;
+
+	setup();
+	start();
+	accepted_plain();
+	data(11, "klmno");
+	s = sacked(sent_is(TH_ACK, 1, 1), 0, 11, 16);
+	assert_int_equal(s->num_sacks, 1);
+	data(21, "uvwxy");
+	s = sent_is(TH_ACK, 1, 1);
+	sacked(s, 0, 21, 26); /* the latest first (RFC 2018, 4) */
+	sacked(s, 1, 11, 16);
+	data(6, "fghij");
+	s = sent_is(TH_ACK, 1, 1);
+	sacked(s, 0, 6, 16);
+	sacked(s, 1, 21, 26);
+	assert_int_equal(t.events & TCP_EV_IN, 0);
+	data(1, "abcde");
+	s = sent_is(TH_ACK, 1, 16); /* at once: a gap was filled */
+	sacked(s, 0, 21, 26);
+	assert_int_equal(s->num_sacks, 1);
+	data(16, "pqrst");
+	s = sent_is(TH_ACK, 1, 26);
+	assert_int_equal(s->num_sacks, 0);
+	reads("abcdefghijklmnopqrstuvwxy");
+	assert_int_equal(t.c->rcvq.charge, 0);
+	assert_int_equal(t.c->ofo_charge, 0);
+	end();
+}
+
+static void test_overlaps_are_cut(void **state)
+{
+	(void)state;
+	const struct seg *s;
+
+	setup();
+	start();
+	accepted_plain();
+	data(6, "fgh");
+	sent();
+	data(11, "kl");
+	sent();
+	/* Covers the one, begins in the other's gap, ends in it: D-SACK of what it repeats. */
+	data(4, "defghijk");
+	s = sent_is(TH_ACK, 1, 1);
+	sacked(s, 1, 4, 13);
+	data(7, "ghij"); /* all of it there */
+	s = sent_is(TH_ACK, 1, 1);
+	sacked(s, 0, 7, 11);
+	sacked(s, 1, 4, 13);
+	data(12, "lmn"); /* its front is there */
+	s = sent_is(TH_ACK, 1, 1);
+	sacked(s, 0, 12, 13);
+	sacked(s, 1, 4, 15);
+	data(1, "abcdef");
+	s = sent_is(TH_ACK, 1, 15);
+	sacked(s, 0, 4, 7);
+	reads("abcdefghijklmn");
+	end();
+}
+
+static void test_dsack_of_what_was_acknowledged(void **state)
+{
+	(void)state;
+	setup();
+	start();
+	accepted_plain();
+	data(1, "abcdef");
+	pass(SEC);
+	sent_is(TH_ACK, 1, 7);
+	data(1, "abcdef");
+	sacked(sent_is(TH_ACK, 1, 7), 0, 1, 7);
+	data(4, "defghi"); /* half old: the new half counts */
+	sacked(sent_is(TH_ACK, 1, 10), 0, 4, 7);
+	reads("abcdefghi");
+	end();
+}
+
+static void test_fin_out_of_order(void **state)
+{
+	(void)state;
+	setup();
+	start();
+	accepted_plain();
+	peer(.flags = TH_FIN | TH_ACK, .seq = 4, .ack = 1, .data = "def");
+	sacked(sent_is(TH_ACK, 1, 1), 0, 4, 8);
+	assert_int_equal(tcp_conn_state(t.c), TCPS_ESTABLISHED);
+	data(8, "beyond"); /* behind the end of the stream: never */
+	sent();
+	data(1, "abc");
+	sent_is(TH_ACK, 1, 8);
+	assert_int_equal(tcp_conn_state(t.c), TCPS_CLOSE_WAIT);
+	reads("abcdef");
+	assert_int_equal(user_recv((char[1]){0}, 1, 0), 0);
+	end();
+}
+
+static void test_bare_fin_behind_gap(void **state)
+{
+	(void)state;
+	setup();
+	start();
+	accepted_plain();
+	peer(.flags = TH_FIN | TH_ACK, .seq = 4, .ack = 1);
+	sacked(sent_is(TH_ACK, 1, 1), 0, 4, 5);
+	data(1, "abc");
+	sent_is(TH_ACK, 1, 5);
+	reads("abc");
+	end();
+}
+
+static void test_fragments(void **state)
+{
+	(void)state;
+	struct seg s = {.flags = TH_ACK, .seq = 1, .ack = 1, .wnd = 1000, .data = "abcdefghijklmnop", .len = 16};
+	char c[8];
+
+	setup();
+	start();
+	accepted_plain();
+	tcp_input(t.ts, frame(&s, 3), t.now);
+	assert_int_equal(user_recv(c, 2, MSG_PEEK), 2);
+	assert_int_equal(user_recv(c, 4, 0), 4);
+	assert_memory_equal(c, "abcd", 4);
+	assert_int_equal(user_recv(c, 2, MSG_TRUNC), 2);
+	assert_int_equal(t.bufs, 4); /* the read fragments are given back */
+	/* The same again with more behind it: cut in the middle of a fragment. */
+	s.data = "abcdefghijklmnopqrst";
+	s.len = 20;
+	tcp_input(t.ts, frame(&s, 3), t.now);
+	reads("ghijklmnopqrst");
+	end();
+}
+
+static void test_window_edge(void **state)
+{
+	(void)state;
+	static char big[3000];
+	char c[3000];
+
+	setup();
+	t.o.rcvbuf = t.o.rcvbuf_max = 4096;
+	start();
+	accepted_plain();
+	assert_int_equal(tcp_rcv_window(t.c), 1460);
+	memset(big, 'a', 1400);
+	data(1, big);
+	pass(SEC);
+	sent_is(TH_ACK, 1, 1401);
+	/* 60 bytes are left of what was told: they are taken, the rest and its FIN are not. */
+	memset(big, 'b', 100);
+	big[100] = 0;
+	peer(.flags = TH_FIN | TH_ACK, .seq = 1401, .ack = 1, .data = big);
+	pass(SEC);
+	assert_int_equal(sent_is(TH_ACK, 1, 1461)->wnd, 0);
+	assert_int_equal(tcp_conn_state(t.c), TCPS_ESTABLISHED);
+	/* A probe of the closed window, with data and without. */
+	peer(.flags = TH_ACK, .seq = 1461, .ack = 1, .data = "b");
+	assert_int_equal(sent_is(TH_ACK, 1, 1461)->wnd, 0);
+	t.now += SEC;
+	peer(.flags = TH_ACK, .seq = 1460, .ack = 1);
+	assert_int_equal(sent_is(TH_ACK, 1, 1461)->wnd, 0);
+	silent();
+	/* The reader makes room: told at once. */
+	assert_int_equal(user_recv(c, sizeof(c), 0), 1460);
+	assert_in_range(sent_is(TH_ACK, 1, 1461)->wnd, 1000, 2048);
+	end();
+}
+
+static void test_window_never_shrinks(void **state)
+{
+	(void)state;
+	static char one[1001];
+	uint32_t right = 0;
+
+	setup();
+	t.o.rcvbuf = t.o.rcvbuf_max = 32768;
+	start();
+	accepted_plain();
+	memset(one, 'a', 1000);
+	for (uint32_t seq = 1; seq < 12000; seq += 1000) {
+		data(seq, one);
+		while (t.taken < t.n) {
+			const struct seg *s = sent();
+
+			assert_true(s->ack + s->wnd >= right);
+			right = s->ack + s->wnd;
+		}
+	}
+	assert_int_equal(tcp_inq(t.c), 12000);
+	end();
+}
+
+/* Whatever is told is taken, however badly the bufs are filled; and rcvbuf bounds memory. */
+static void test_window_holds_with_tiny_segments(void **state)
+{
+	(void)state;
+	uint32_t n = 0;
+
+	setup();
+	t.o.rcvbuf = t.o.rcvbuf_max = 65536;
+	start();
+	accepted_plain();
+	for (uint32_t seq = 1; tcp_rcv_window(t.c) > 0; seq += 10) {
+		uint32_t len = tcp_rcv_window(t.c) < 10 ? tcp_rcv_window(t.c) : 10;
+
+		peer(.flags = TH_ACK, .seq = seq, .ack = 1, .len = len);
+		t.n = t.taken = 0;
+		n += len;
+		assert_int_equal(tcp_inq(t.c), n);
+	}
+	assert_true(n > 16384);
+	assert_true(t.bufs < 40);
+	assert_true(t.c->rcvq.charge <= t.o.rcvbuf);
+	end();
+}
+
+static void test_ofo_bounded_and_pruned(void **state)
+{
+	(void)state;
+	uint32_t seq;
+
+	setup();
+	t.o.rcvbuf = t.o.rcvbuf_max = 16384;
+	start();
+	accepted_plain();
+	for (seq = 7001; seq > 10; seq -= 3) {
+		data(seq, "x");
+		t.n = t.taken = 0;
+		assert_true(t.c->ofo_charge + t.c->rcvq.charge <= t.o.rcvbuf);
+	}
+	assert_true(tcp_stack_counters(t.ts)->ofo_drop > 0);
+	/* What is in order finds room at their cost. */
+	data(1, "abc");
+	assert_int_equal(tcp_inq(t.c), 3);
+	assert_true(t.c->ofo_charge + t.c->rcvq.charge <= t.o.rcvbuf);
+	end();
+}
+
+static void test_no_memory_loses_nothing(void **state)
+{
+	(void)state;
+	setup();
+	start();
+	accepted_plain();
+	t.fail_after = 0;
+	data(4, "def");
+	assert_int_equal(sent_is(TH_ACK, 1, 1)->num_sacks, 0);
+	data(1, "abc");
+	t.fail_after = -1;
+	data(4, "def");
+	reads("abcdef");
+	end();
+}
+
+static void test_delayed_ack(void **state)
+{
+	(void)state;
+	static char full[1461];
+
+	setup();
+	start();
+	accepted_plain();
+	data(1, "a");
+	silent();
+	assert_true(t.events & TCP_EV_IN);
+	pass(39 * MS);
+	silent();
+	pass(200 * MS);
+	sent_is(TH_ACK, 1, 2);
+	/* The second full segment is acknowledged at once. */
+	memset(full, 'b', 1460);
+	t.c->rcv_mss = 1460;
+	t.c->rcv_ssthresh = t.c->window_clamp; /* a window that grows is told at once */
+	reads("a");
+	data(2, full);
+	silent();
+	data(1462, full);
+	sent_is(TH_ACK, 1, 2922);
+	end();
+}
+
+static void test_quickack_at_start(void **state)
+{
+	(void)state;
+	setup();
+	start();
+	accepted((struct seg){.mss = 1460, .sack_ok = true});
+	data(1, "a");
+	sent_is(TH_ACK, 1, 2);
+	data(2, "b");
+	sent_is(TH_ACK, 1, 3);
+	end();
+}
+
+static void test_batch_is_one_answer(void **state)
+{
+	(void)state;
+	static char full[1461];
+
+	setup();
+	start();
+	accepted_plain();
+	memset(full, 'b', 1460);
+	for (int i = 0; i < 8; i++)
+		peer_batch((struct seg){.flags = TH_ACK, .seq = 1 + 1460 * i, .ack = 1, .data = full});
+	tcp_flush(t.ts, t.now);
+	sent_is(TH_ACK, 1, 1 + 8 * 1460);
+	silent();
+	end();
+}
+
+static void test_dup_acks_without_sack(void **state)
+{
+	(void)state;
+	setup();
+	start();
+	accepted((struct seg){.mss = 1460});
+	for (int i = 0; i < 3; i++)
+		peer_batch((struct seg){.flags = TH_ACK, .seq = 11 + 5 * i, .ack = 1, .data = "abcde"});
+	for (int i = 0; i < 3; i++)
+		sent_is(TH_ACK, 1, 1); /* one each: the sender counts them */
+	tcp_flush(t.ts, t.now);
+	silent();
+	end();
+}
+
+static void test_ecn(void **state)
+{
+	(void)state;
+	setup();
+	t.o.ecn = true;
+	start();
+	listen_on(8);
+	peer(.flags = TH_SYN | TH_ECE | TH_CWR, .mss = 1460);
+	assert_int_equal(sent()->flags, TH_SYN | TH_ACK | TH_ECE);
+	peer(.flags = TH_ACK, .seq = 1, .ack = 1);
+	t.c = tcp_accept(t.l);
+	tcp_conn_set_user(t.c, &t.user);
+	t.c->quick = 0;
+	t.c->ato_us = 40000;
+	peer(.flags = TH_ACK, .seq = 1, .ack = 1, .data = "a", .ecn = 3);
+	sent_is(TH_ACK | TH_ECE, 1, 2);
+	peer(.flags = TH_ACK, .seq = 2, .ack = 1, .data = "b", .ecn = 2);
+	sent_is(TH_ACK | TH_ECE, 1, 3);
+	peer(.flags = TH_ACK | TH_CWR, .seq = 3, .ack = 1, .data = "c", .ecn = 2);
+	sent_is(TH_ACK, 1, 4);
+	end();
+}
+
+/* --- urgent data */
+
+static void test_urgent_out_of_line(void **state)
+{
+	(void)state;
+	char c[16];
+
+	setup();
+	start();
+	accepted_plain();
+	peer(.flags = TH_ACK | TH_URG, .seq = 1, .ack = 1, .data = "abXcd", .urg = 3);
+	assert_true(t.events & TCP_EV_PRI);
+	assert_true(tcp_ready(t.c) & TCP_EV_PRI);
+	assert_int_equal(tcp_inq(t.c), 2);
+	assert_false(tcp_at_mark(t.c));
+	assert_int_equal(user_recv(c, sizeof(c), 0), 2); /* stops at the mark */
+	assert_memory_equal(c, "ab", 2);
+	assert_true(tcp_at_mark(t.c));
+	assert_int_equal(user_recv(c, 1, MSG_OOB | MSG_PEEK), 1);
+	assert_int_equal(user_recv(c, sizeof(c), MSG_OOB), 1);
+	assert_int_equal(c[0], 'X');
+	assert_int_equal(user_recv(c, 1, MSG_OOB), -EINVAL);
+	assert_int_equal(tcp_ready(t.c) & TCP_EV_PRI, 0);
+	reads("cd");
+	assert_false(tcp_at_mark(t.c));
+	assert_int_equal(user_recv(c, 1, MSG_OOB), -EINVAL);
+	end();
+}
+
+static void test_urgent_inline(void **state)
+{
+	(void)state;
+	char c[16];
+
+	setup();
+	t.o.oobinline = true;
+	start();
+	accepted_plain();
+	peer(.flags = TH_ACK | TH_URG, .seq = 1, .ack = 1, .data = "abXcd", .urg = 3);
+	assert_int_equal(user_recv(c, sizeof(c), 0), 2);
+	assert_true(tcp_at_mark(t.c));
+	assert_int_equal(user_recv(c, 1, MSG_OOB), -EINVAL);
+	reads("Xcd");
+	end();
+}
+
+static void test_urgent_announced_first(void **state)
+{
+	(void)state;
+	char c[4];
+
+	setup();
+	start();
+	accepted_plain();
+	peer(.flags = TH_ACK | TH_URG, .seq = 1, .ack = 1, .urg = 3);
+	assert_int_equal(user_recv(c, 1, MSG_OOB), -EAGAIN);
+	peer(.flags = TH_ACK, .seq = 1, .ack = 1, .data = "abX");
+	assert_int_equal(user_recv(c, 1, MSG_OOB), 1);
+	assert_int_equal(c[0], 'X');
+	reads("ab");
+	/* Only the byte is left, and it is not of the stream. */
+	assert_int_equal(tcp_ready(t.c) & TCP_EV_IN, 0);
+	assert_int_equal(user_recv(c, 1, 0), -EAGAIN);
+	end();
+}
+
+static void test_autotuning(void **state)
+{
+	(void)state;
+	static char full[1461], c[65536];
+	uint32_t seq = 1;
+
+	setup();
+	start();
+	accepted((struct seg){.mss = 1460, .sack_ok = true, .wscale = true, .shift = 7});
+	memset(full, 'b', 1460);
+	for (int round = 0; round < 60; round++) {
+		uint32_t wnd = tcp_rcv_window(t.c);
+
+		for (uint32_t n = 0; n + 1460 <= wnd; n += 1460, seq += 1460)
+			peer_batch((struct seg){.flags = TH_ACK, .seq = seq, .ack = 1, .data = full});
+		tcp_flush(t.ts, t.now);
+		while (user_recv(c, sizeof(c), 0) > 0)
+			;
+		t.n = t.taken = 0;
+		pass(10 * MS);
+		t.n = t.taken = 0;
+	}
+	assert_true(t.c->o.rcvbuf > 1000000);
+	assert_true(tcp_rcv_window(t.c) > 500000);
+	assert_true(t.c->o.rcvbuf <= t.o.rcvbuf_max);
+	end();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_out_of_order),
+		cmocka_unit_test(test_overlaps_are_cut),
+		cmocka_unit_test(test_dsack_of_what_was_acknowledged),
+		cmocka_unit_test(test_fin_out_of_order),
+		cmocka_unit_test(test_bare_fin_behind_gap),
+		cmocka_unit_test(test_fragments),
+		cmocka_unit_test(test_window_edge),
+		cmocka_unit_test(test_window_never_shrinks),
+		cmocka_unit_test(test_window_holds_with_tiny_segments),
+		cmocka_unit_test(test_ofo_bounded_and_pruned),
+		cmocka_unit_test(test_no_memory_loses_nothing),
+		cmocka_unit_test(test_delayed_ack),
+		cmocka_unit_test(test_quickack_at_start),
+		cmocka_unit_test(test_batch_is_one_answer),
+		cmocka_unit_test(test_dup_acks_without_sack),
+		cmocka_unit_test(test_ecn),
+		cmocka_unit_test(test_urgent_out_of_line),
+		cmocka_unit_test(test_urgent_inline),
+		cmocka_unit_test(test_urgent_announced_first),
+		cmocka_unit_test(test_autotuning),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
