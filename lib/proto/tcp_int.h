@@ -537,8 +537,8 @@ void tcp_data_input(struct tcp_conn *c, struct tcp_rx *rx);
 /* SACK blocks to be told now, D-SACK first (RFC 2018, 2883). Returns how many. */
 unsigned tcp_sack_blocks(struct tcp_conn *c, struct tcp_sack_block *to, unsigned max);
 /*
- * The window that rcvbuf, auto-tuning and the clamp allow now, bytes from rcv_nxt on. Silly-window avoidance, then the limit
- * of rcv_ssthresh (the window's own slow start), rounding and not taking back what was told are tcp_select_window()'s.
+ * The window that rcvbuf, auto-tuning and the clamp allow now, bytes from rcv_nxt on. Silly-window avoidance, rounding
+ * and not taking back what was told are tcp_select_window()'s.
  */
 uint32_t tcp_rcv_space(const struct tcp_conn *c);
 /* What rcvbuf alone leaves, bytes: by this a window is judged silly or not. */
