@@ -656,6 +656,11 @@ void tcp_challenge_ack(struct tcp_conn *c);
  * these two states: tcp_flush() calls this when snd_nxt == iss, tcp_in_syn.c when the peer's SYN comes.
  */
 void tcp_send_syn(struct tcp_conn *c);
+/* The SYN (or, when the peer's came first, the SYN|ACK) found no room in the queue yet. */
+static inline bool tcp_syn_unsent(const struct tcp_conn *c)
+{
+	return c->snd_nxt == c->iss && (c->state == TCPS_SYN_SENT || c->state == TCPS_SYN_RECV);
+}
 /* RST of a connection (RST|ACK at snd_nxt). */
 void tcp_send_rst(struct tcp_conn *c);
 /* RFC 9293, 3.10.7.1: the answer to a segment that belongs to nothing. Never to a RST. */
