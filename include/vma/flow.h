@@ -59,6 +59,7 @@ struct vma_port {
 #define VMA_PORT_3TUPLE 1u /* a 3-tuple or multicast flow with this port exists */
 #define VMA_PORT_EXACT 2u /* a flow with a remote side exists */
 #define VMA_PORT_SOLE4 4u /* exactly one of them is an IPv4 flow */
+#define VMA_PORT_KERNEL 8u /* TCP: the kernel may have connections on the port, too: 3-tuple flows leave it those */
 
 #define VMA_PORT_INDEX_UDP 0u
 #define VMA_PORT_INDEX_TCP 65536u

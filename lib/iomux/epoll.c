@@ -80,12 +80,17 @@ static struct epoll_event shadow_event(const struct epitem *it, uint32_t events)
 	struct epoll_event ev = {.events = events & ~(uint32_t)EPOLLWAKEUP,
 				 .data.u64 = epitem_tag(it)};
 
-	if (it->nested)
+	enum vfd_shadow shadow = it->v ? atomic_load_explicit(&it->v->shadow, memory_order_acquire) : VFD_SHADOW_ALL;
+
+	if (it->nested || shadow == VFD_SHADOW_ALL)
 		return ev;
+	/* ERR and HUP cannot be left out: they are told once, and not passed on. */
+	if (shadow == VFD_SHADOW_NONE) {
+		ev.events = EPOLLET;
+		return ev;
+	}
 	/* The kernel refuses some bits beside EXCLUSIVE: leave them, so that it does. */
 	ev.events &= ~(uint32_t)(events & EPOLLEXCLUSIVE ? EPOLLOUT : OUT_BITS);
-	if (it->v && it->v->kind == VFD_TCP)
-		ev.events |= EPOLLET; /* an idle TCP shadow hangs up for ever */
 	return ev;
 }
 
@@ -177,7 +182,7 @@ static int item_add(struct epset *s, int epfd, int fd, struct vfd *v, const stru
 		epitem_free(it);
 		return r;
 	}
-	if (it->nested)
+	if (it->nested || atomic_load_explicit(&v->shadow, memory_order_relaxed) == VFD_SHADOW_ALL)
 		atomic_store_explicit(&s->kernel_fds, true, memory_order_relaxed);
 	if (vfd_get(fd) != v)
 		epset_remove(s, it); /* closed meanwhile by another thread */
@@ -232,6 +237,8 @@ int iomux_epoll_ctl(int epfd, int op, int fd, struct epoll_event *ev)
 		errno = EDEADLK; /* a signal handler inside this thread's own epoll call */
 		return -1;
 	}
+	if (v && v->ops->waited && op != EPOLL_CTL_DEL)
+		v->ops->waited(v);
 	epset_lock(s);
 	r = item_ctl(s, epfd, op, fd, v, ev, &notify);
 	epset_unlock(s);
@@ -335,6 +342,70 @@ static unsigned items_of(struct vfd *v, struct item_ref *refs)
 	}
 	lock_drop(&v->watch_lock);
 	return n;
+}
+
+/* mtx held. The kernel's epoll watches the shadow socket as it->v wants it now. DEL and ADD: MOD refuses EPOLLEXCLUSIVE. */
+static void shadow_again(struct epset *s, struct epitem *it)
+{
+	int epfd = atomic_load(&s->vfd.os_fd);
+	struct epoll_event ev = shadow_event(it, it->events);
+
+	it->os_pending = 0;
+	libc.epoll_ctl(epfd, EPOLL_CTL_DEL, it->fd, NULL);
+	if (libc.epoll_ctl(epfd, EPOLL_CTL_ADD, it->fd, &ev))
+		log_error("epoll fd %d: watching fd %d anew: %s", epfd, it->fd, strerror(errno));
+	if (epitem_user(it))
+		epset_ready(s, it, ~0u);
+}
+
+/* mtx held. The item goes, the kernel serves it as the user asked. */
+static void item_release(struct epset *s, struct epitem *it)
+{
+	int epfd = atomic_load(&s->vfd.os_fd), fd = it->fd;
+	struct epoll_event ev = {.events = it->events, .data = it->data};
+
+	libc.epoll_ctl(epfd, EPOLL_CTL_DEL, fd, NULL);
+	if (libc.epoll_ctl(epfd, EPOLL_CTL_ADD, fd, &ev))
+		log_error("epoll fd %d: leaving fd %d to the kernel: %s", epfd, fd, strerror(errno));
+	atomic_store_explicit(&s->kernel_fds, true, memory_order_relaxed);
+	epset_remove(s, it);
+}
+
+/* Runs fn for every item that watches v. */
+static void items_each(struct vfd *v, void (*fn)(struct epset *s, struct epitem *it))
+{
+	struct item_ref refs[CLOSE_BATCH];
+	unsigned n = items_of(v, refs);
+
+	for (unsigned i = 0; i < n; i++) {
+		struct epitem *it;
+
+		if (lock_mine(&refs[i].set->mtx))
+			continue;
+		epset_lock(refs[i].set);
+		it = epitem_of(refs[i].set, refs[i].tag);
+		if (it)
+			fn(refs[i].set, it);
+		epset_unlock(refs[i].set);
+	}
+}
+
+void iomux_shadow_changed(struct vfd *v)
+{
+	int err = errno;
+
+	if (atomic_load_explicit(&v->watches, memory_order_relaxed))
+		items_each(v, shadow_again);
+	errno = err;
+}
+
+void iomux_release(struct vfd *v)
+{
+	int err = errno;
+
+	if (atomic_load_explicit(&v->watches, memory_order_relaxed))
+		items_each(v, item_release);
+	errno = err;
 }
 
 /* False: this thread holds the set already, inside a signal handler; it will be done when that call goes on. */

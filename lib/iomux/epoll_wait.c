@@ -70,8 +70,8 @@ int epset_fold(struct epset *s, struct epoll_event *evs, int n)
 		if (it->v)
 			atomic_fetch_or_explicit(&it->v->os_events, evs[i].events & (EPOLLIN | EPOLLPRI | EPOLLERR),
 						 memory_order_release);
-		if (it->v && it->v->kind == VFD_TCP)
-			it->os_pending &= ~(uint32_t)(EPOLLHUP | EPOLLOUT);
+		if (it->v && atomic_load_explicit(&it->v->shadow, memory_order_relaxed) == VFD_SHADOW_NONE)
+			it->os_pending = 0;
 		if (it->os_pending) {
 			epset_ready(s, it, ~0u);
 			hot = true;

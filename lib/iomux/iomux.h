@@ -31,4 +31,9 @@ void iomux_fd_closed(int fd);
 /* The same for who knows the object: its last fd is gone. Costs one load when no set has it (iomux_fd_closed may have to search). */
 void iomux_vfd_closed(struct vfd *v);
 
+/* v->shadow has another value: every set asks the kernel accordingly. At most as many sets as close one object at a time. */
+void iomux_shadow_changed(struct vfd *v);
+/* v leaves every set, its kernel socket stays in it, with the data and events that the user gave. */
+void iomux_release(struct vfd *v);
+
 #endif

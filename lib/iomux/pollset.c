@@ -42,10 +42,11 @@ int pollset_init(struct pollset *s, struct pollset_room *room, unsigned n, unsig
 /* What the kernel is asked about an offloaded fd. */
 static struct pollfd shadow_ask(struct vfd *v, int fd, uint32_t events)
 {
-	/* An idle TCP shadow is hung up and writable for ever: its user-space half answers for both. */
-	if (v->kind == VFD_TCP)
+	enum vfd_shadow shadow = atomic_load_explicit(&v->shadow, memory_order_acquire);
+
+	if (shadow == VFD_SHADOW_NONE)
 		return (struct pollfd){.fd = -1};
-	if (v->kind == VFD_EPOLL)
+	if (v->kind == VFD_EPOLL || shadow == VFD_SHADOW_ALL)
 		return (struct pollfd){.fd = fd, .events = (short)events};
 	return (struct pollfd){.fd = fd, .events = (short)(events & ~OUT_BITS)};
 }
@@ -63,11 +64,15 @@ bool pollset_add(struct pollset *s, int fd, uint32_t events, uint32_t accept)
 	}
 	if (s->ours == s->room)
 		return false;
+	if (v->ops->waited)
+		v->ops->waited(v);
 	s->kernel[i] = shadow_ask(v, fd, events);
 	s->index[s->ours++] = i;
 	if (v->kind == VFD_EPOLL) {
 		s->plain = true; /* it may hold kernel fds */
 		s->mux.spin |= epoll_spins(v);
+	} else if (atomic_load_explicit(&v->shadow, memory_order_relaxed) == VFD_SHADOW_ALL) {
+		s->plain = true;
 	} else {
 		s->mux.spin = true;
 	}

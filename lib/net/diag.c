@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Who else has a UDP port: asked of the kernel through sock_diag(7), nothing is kept. */
+/* Who else has a port: asked of the kernel through sock_diag(7), nothing is kept. */
 #include <errno.h>
 #include <linux/inet_diag.h>
 #include <linux/sock_diag.h>
@@ -32,12 +32,12 @@ static int one_socket(struct nl_msg *msg, void *arg)
 }
 
 /* One dump for one family. 0 or negative errno. */
-static int dump(struct nl_sock *sock, uint8_t family, uint16_t port)
+static int dump(struct nl_sock *sock, uint8_t family, uint8_t proto, uint32_t states, uint16_t port)
 {
 	struct inet_diag_req_v2 req = {
 		.sdiag_family = family,
-		.sdiag_protocol = IPPROTO_UDP,
-		.idiag_states = UINT32_MAX,
+		.sdiag_protocol = proto,
+		.idiag_states = states,
 		.id.idiag_sport = htons(port),
 	};
 	int err = nl_send_simple(sock, SOCK_DIAG_BY_FAMILY, NLM_F_DUMP, &req, sizeof(req));
@@ -47,9 +47,9 @@ static int dump(struct nl_sock *sock, uint8_t family, uint16_t port)
 	return err < 0 ? -EIO : 0;
 }
 
-int net_udp_inodes(uint16_t port, uint64_t *inodes, unsigned max)
+/* The sockets of one protocol with that local port, both families, into res. 0 or negative errno. */
+static int ask(uint8_t proto, uint32_t states, struct result *res)
 {
-	struct result res = {.inodes = inodes, .max = max, .port = port};
 	struct nl_sock *sock;
 	int err;
 
@@ -57,13 +57,30 @@ int net_udp_inodes(uint16_t port, uint64_t *inodes, unsigned max)
 	sock = nl_socket_alloc();
 	err = !sock ? -ENOMEM : nl_connect(sock, NETLINK_SOCK_DIAG) ? -EIO : 0;
 	if (!err) {
-		nl_socket_modify_cb(sock, NL_CB_VALID, NL_CB_CUSTOM, one_socket, &res);
-		err = dump(sock, AF_INET, port);
+		nl_socket_modify_cb(sock, NL_CB_VALID, NL_CB_CUSTOM, one_socket, res);
+		err = dump(sock, AF_INET, proto, states, res->port);
 		if (!err)
-			err = dump(sock, AF_INET6, port);
+			err = dump(sock, AF_INET6, proto, states, res->port);
 	}
 	if (sock)
 		nl_socket_free(sock);
 	libc_internal--;
+	return err;
+}
+
+int net_udp_inodes(uint16_t port, uint64_t *inodes, unsigned max)
+{
+	struct result res = {.inodes = inodes, .max = max, .port = port};
+	int err = ask(IPPROTO_UDP, UINT32_MAX, &res);
+
+	return err ? err : (int)res.num;
+}
+
+int net_tcp_conns(uint16_t port)
+{
+	struct result res = {.port = port};
+	/* TCP_CLOSE (7) is unconnected, TCP_LISTEN (10) no connection; TCP_NEW_SYN_RECV (12) comes as SYN_RECV. */
+	int err = ask(IPPROTO_TCP, UINT32_MAX & ~(1u << 7 | 1u << 10), &res);
+
 	return err ? err : (int)res.num;
 }

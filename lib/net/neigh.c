@@ -17,6 +17,7 @@
 #define NUD_USABLE (NUD_PERMANENT | NUD_REACHABLE | NUD_STALE | NUD_DELAY | NUD_PROBE | NUD_NOARP)
 /* Two neighbours in one slot of the rate limit cost a request too many, no more. */
 #define CONFIRM_SLOTS 512
+#define RESOLVE_MSEC 200
 
 struct neigh_rec {
 	struct in6_addr addr;
@@ -32,7 +33,7 @@ TABLE_CHECK(struct neigh_rec, mac);
 static struct table neighs = TABLE_INIT(struct neigh_rec, mac, sizeof(struct in6_addr));
 static _Atomic int confirm_fd = -1;
 /* High half: whose (hash), low half: when (ms). Written by any thread, by compare and exchange. */
-static _Atomic uint64_t confirmed[CONFIRM_SLOTS];
+static _Atomic uint64_t confirmed[2][CONFIRM_SLOTS];
 
 int neigh_start(void)
 {
@@ -179,11 +180,11 @@ int net_neigh_get(int ifindex, const struct in6_addr *addr, struct net_neigh *ou
 	return 0;
 }
 
-/* True once in VMA_NEIGH_UC_ARP_DELAY_MSEC for each neighbour. */
-static bool confirm_due(const struct neigh_rec *key)
+/* True once in msec for each neighbour (by hash) and kind of request (kind: 0 or 1). */
+static bool request_due(const struct neigh_rec *key, unsigned kind, uint32_t msec)
 {
 	uint64_t hash = table_hash(key, 3), before, after;
-	_Atomic uint64_t *slot = &confirmed[(hash >> 8) % CONFIRM_SLOTS];
+	_Atomic uint64_t *slot = &confirmed[kind][(hash >> 8) % CONFIRM_SLOTS];
 	struct timespec ts;
 	uint32_t now;
 
@@ -192,19 +193,15 @@ static bool confirm_due(const struct neigh_rec *key)
 	before = atomic_load_explicit(slot, memory_order_relaxed);
 	/* The low bit of the hash tells a slot that was used from an empty one. */
 	after = (hash | 1) << 32 | now;
-	if (before >> 32 == after >> 32 &&
-	    now - (uint32_t)before < (uint32_t)params.neigh_uc_arp_delay_msec)
+	if (before >> 32 == after >> 32 && now - (uint32_t)before < msec)
 		return false;
 	/* Who loses leaves it to the winner. */
 	return atomic_compare_exchange_strong_explicit(slot, &before, after, memory_order_relaxed,
 						       memory_order_relaxed);
 }
 
-/*
- * NUD_PROBE makes the kernel ask the neighbour, unicast; the entry stays valid meanwhile. Without an address in the
- * message none is overwritten. Only an entry that is stale is touched: a permanent one would become one that expires.
- */
-void net_neigh_confirm(int ifindex, const struct in6_addr *addr)
+/* RTM_NEWNEIGH without an address, so that none is overwritten. */
+static void request(int ifindex, const struct in6_addr *addr, uint16_t flags, uint16_t state, uint8_t ndm_flags)
 {
 	bool v4 = IN6_IS_ADDR_V4MAPPED(addr);
 	struct {
@@ -213,19 +210,17 @@ void net_neigh_confirm(int ifindex, const struct in6_addr *addr)
 		struct nlattr attr;
 		uint8_t addr[16];
 	} req = {
-		.h = {.nlmsg_type = RTM_NEWNEIGH, .nlmsg_flags = NLM_F_REQUEST},
+		.h = {.nlmsg_type = RTM_NEWNEIGH, .nlmsg_flags = NLM_F_REQUEST | flags},
 		.nd = {.ndm_family = v4 ? AF_INET : AF_INET6,
 		       .ndm_ifindex = ifindex,
-		       .ndm_state = NUD_PROBE},
+		       .ndm_state = state,
+		       .ndm_flags = ndm_flags},
 		.attr = {.nla_len = v4 ? NLA_HDRLEN + 4 : NLA_HDRLEN + 16, .nla_type = NDA_DST},
 	};
 	struct sockaddr_nl kernel = {.nl_family = AF_NETLINK};
-	struct neigh_rec r = {.addr = *addr, .ifindex = (uint32_t)ifindex};
 	int fd = atomic_load(&confirm_fd), saved = errno;
 	char answer[256];
 
-	if (fd < 0 || !table_find(&neighs, &r, NULL, NULL, &r) || !r.stale || !confirm_due(&r))
-		return;
 	memcpy(req.addr, v4 ? &addr->s6_addr[12] : addr->s6_addr, v4 ? 4 : 16);
 	req.h.nlmsg_len = (uint32_t)(offsetof(typeof(req), addr) + (v4 ? 4 : 16));
 	if (libc.sendto(fd, &req, req.h.nlmsg_len, MSG_DONTWAIT, (struct sockaddr *)&kernel,
@@ -235,6 +230,27 @@ void net_neigh_confirm(int ifindex, const struct in6_addr *addr)
 	while (libc.recv(fd, answer, sizeof(answer), MSG_DONTWAIT) > 0)
 		;
 	errno = saved;
+}
+
+/*
+ * NUD_PROBE makes the kernel ask the neighbour, unicast; the entry stays valid meanwhile. Only an entry that is stale is
+ * touched: a permanent one would become one that expires.
+ */
+void net_neigh_confirm(int ifindex, const struct in6_addr *addr)
+{
+	struct neigh_rec r = {.addr = *addr, .ifindex = (uint32_t)ifindex};
+
+	if (atomic_load(&confirm_fd) >= 0 && table_find(&neighs, &r, NULL, NULL, &r) && r.stale &&
+	    request_due(&r, 0, (uint32_t)params.neigh_uc_arp_delay_msec))
+		request(ifindex, addr, 0, NUD_PROBE, 0);
+}
+
+void net_neigh_resolve(int ifindex, const struct in6_addr *addr)
+{
+	struct neigh_rec r = {.addr = *addr, .ifindex = (uint32_t)ifindex};
+
+	if (atomic_load(&confirm_fd) >= 0 && request_due(&r, 1, RESOLVE_MSEC))
+		request(ifindex, addr, NLM_F_CREATE, NUD_NONE, NTF_USE);
 }
 
 void net_multicast_mac(const struct in6_addr *group, uint8_t mac[NET_MAC_LEN])

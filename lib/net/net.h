@@ -116,10 +116,17 @@ void net_routes_expire(void);
  * Returns how many there are, or negative errno.
  */
 int net_udp_inodes(uint16_t port, uint64_t *inodes, unsigned max);
+/* How many connections (half open ones and TIME_WAITs too) the kernel has with this local TCP port, or negative errno. */
+int net_tcp_conns(uint16_t port);
 /* 0, -ENOENT: no usable entry (let the kernel resolve it). Multicast addresses must not be asked. */
 int net_neigh_get(int ifindex, const struct in6_addr *addr, struct net_neigh *out);
 /* Has the kernel confirm a stale entry (NUD_PROBE); rate-limited by VMA_NEIGH_UC_ARP_DELAY_MSEC. Never blocks. */
 void net_neigh_confirm(int ifindex, const struct in6_addr *addr);
+/*
+ * Has the kernel look for the neighbour (as "ip neigh ... use"), at most once in 200 ms for each; the answer comes as
+ * NET_EVENT_NEIGH. Never blocks.
+ */
+void net_neigh_resolve(int ifindex, const struct in6_addr *addr);
 /* Derives the multicast MAC (RFC 1112, RFC 2464). */
 void net_multicast_mac(const struct in6_addr *group, uint8_t mac[NET_MAC_LEN]);
 

@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 
 #include "preload/start.h"
+#include "socket/tcp.h"
 #include "socket/udp.h"
 
 /* The application's own new AF_INET* socket: user space may serve it from now on, under the same number. */
@@ -18,10 +19,13 @@ static void socket_offer(int fd, int domain, int type, int proto)
 	/* Neither a signal handler nor a cancellation may meet the library half started. */
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
 	lock_enter();
-	/* SOCK_STREAM stays with the kernel; so do UDP-Lite and ICMP echo sockets, which are SOCK_DGRAM too. */
-	if (library_start() == 0 && (type & 0xf) == SOCK_DGRAM &&
-	    (proto == 0 || proto == IPPROTO_UDP))
-		udp_socket_created(fd, domain, type, proto);
+	/* UDP-Lite, SCTP and ICMP echo sockets have these types, too: they stay with the kernel. */
+	if (library_start() == 0) {
+		if ((type & 0xf) == SOCK_DGRAM && (proto == 0 || proto == IPPROTO_UDP))
+			udp_socket_created(fd, domain, type, proto);
+		else if ((type & 0xf) == SOCK_STREAM && (proto == 0 || proto == IPPROTO_TCP))
+			tsock_socket_created(fd, domain, type, proto);
+	}
 	lock_leave();
 	pthread_setcancelstate(cancel, NULL);
 	errno = err;

@@ -19,6 +19,7 @@
 #include "runtime/stats.h"
 #include "runtime/worker.h"
 #include "socket/stack_int.h"
+#include "socket/tcp.h"
 #include "socket/udp.h"
 
 enum state { STATE_NEW, STATE_RUNNING, STATE_OFF };
@@ -51,6 +52,8 @@ static int start_parts(void)
 		err = worker_fd_add(net_fd(), EPOLLIN, net_readable, NULL);
 	if (!err)
 		err = udp_start();
+	if (!err)
+		err = tsock_start(library_start);
 	return err ? err : stacks_start();
 }
 
@@ -108,6 +111,7 @@ void library_forked_child(void)
 	stats_forked();
 	stacks_forked();
 	udp_forked();
+	tsock_forked();
 	atomic_store_explicit(&state, STATE_NEW, memory_order_relaxed);
 	libc_internal = 0;
 }

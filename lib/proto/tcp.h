@@ -75,6 +75,8 @@ struct tcp_tx {
  * tcp_tx.user will not name it again. Comes exactly once for each connection that a user has had.
  */
 #define TCP_EV_GONE 0x80u
+/* A closed connection has become a TIME_WAIT: its memory is gone, the tuple is free at TCP_EV_GONE. Alone, after tcp_close(). */
+#define TCP_EV_TIME_WAIT 0x100u
 
 struct tcp_env {
 	void *ctx;

@@ -213,6 +213,8 @@ void tcp_conn_time_wait(struct tcp_conn *c, bool fin_wait2)
 		return;
 	}
 	if (c->orphan) { /* it inherits the user to whom GONE must be said */
+		if (c->user)
+			c->ts->env.event(c->ts->env.ctx, c->user, TCP_EV_TIME_WAIT);
 		c->user = NULL;
 	} else {
 		tw->conn = c;
@@ -267,6 +269,8 @@ void tcp_conn_release(struct tcp_conn *c)
 		return;
 	}
 	if (c->tw) { /* its TIME_WAIT says GONE */
+		if (c->user)
+			c->ts->env.event(c->ts->env.ctx, c->user, TCP_EV_TIME_WAIT);
 		c->tw->conn = NULL;
 		c->tw = NULL;
 		c->user = NULL;

@@ -187,10 +187,11 @@ void tcp_flush(struct tcp_stack *ts, uint64_t now)
 		c->dirty = false;
 		if (c->closing)
 			continue;
-		if (tcp_syn_unsent(c))
-			tcp_send_syn(c);
-		if (c->state == TCPS_SYN_SENT)
+		if (c->state == TCPS_SYN_SENT) {
+			if (c->snd_nxt == c->iss)
+				tcp_send_syn(c);
 			continue;
+		}
 		tcp_output(c);
 		if (!c->closing)
 			tcp_ack_flush(c);

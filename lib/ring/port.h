@@ -29,6 +29,7 @@ struct port_flows {
 	uint32_t num_3tuple, num_exact, num_v4;
 	uint32_t local, remote; /* network order */
 	uint16_t remote_port;
+	bool quiet; /* TCP: the kernel has no connection on the port (port_quiet()) */
 };
 
 struct port {
@@ -70,6 +71,8 @@ pid_t port_owner_pid(int ifindex);
 int port_flow_add(struct port *p, const struct vma_flow_key *key, const struct vma_flow_info *info);
 /* 0 or -ENOENT. */
 int port_flow_del(struct port *p, const struct vma_flow_key *key);
+/* Says whether the kernel has TCP connections on the local port besides those that the 3-tuple flows bring; until then: yes. */
+void port_quiet(struct port *p, uint16_t local_port, bool quiet);
 /* Frames to another unicast MAC pass to the kernel. Any time, any thread. */
 void port_set_mac(struct port *p, const uint8_t mac[6]);
 

@@ -83,6 +83,8 @@ struct ring_ops {
 	bool (*arm)(struct ring *r);
 	int (*flow_add)(struct ring *r, const struct vma_flow_key *key, const struct vma_flow_info *info);
 	int (*flow_del)(struct ring *r, const struct vma_flow_key *key);
+	/* TCP: the kernel has (until told otherwise) connections of its own on the local port, which 3-tuple flows must leave it. */
+	void (*port_quiet)(struct ring *r, uint16_t local_port, bool quiet);
 	void (*gauges)(const struct ring *r, struct ring_gauges *g);
 	/* The interface's MTU or MAC changed (net/ noticed): caps follow. */
 	void (*link_changed)(struct ring *r, uint32_t mtu, const uint8_t mac[6]);

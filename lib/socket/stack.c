@@ -15,6 +15,7 @@
 #include "runtime/log.h"
 #include "runtime/params.h"
 #include "runtime/worker.h"
+#include "socket/tcp.h"
 #include "socket/udp.h"
 
 #define BATCH_MAX 128
@@ -196,7 +197,7 @@ unsigned stack_poll(struct stack *st, unsigned max)
 {
 	struct buf *pkts[BATCH_MAX];
 	unsigned n = ring_poll(st->ring, pkts, max < BATCH_MAX ? max : BATCH_MAX);
-	uint64_t now = 0;
+	uint64_t now = 0, mono_us = 0;
 
 	if (__builtin_expect(n && atomic_load_explicit(&timestamps_wanted, memory_order_relaxed), 0))
 		now = realtime_ns();
@@ -209,12 +210,31 @@ unsigned stack_poll(struct stack *st, unsigned max)
 		res = pkt_parse(b);
 		if (__builtin_expect(res == PKT_UDP, 1)) {
 			udp_input(st, b);
+		} else if (res == PKT_TCP) {
+			tsock_input(st, b, &mono_us);
 		} else {
 			count_drop(st, res);
 			buf_free(b);
 		}
 	}
+	tsock_polled(st, n, mono_us);
 	return n;
+}
+
+void stacks_each(void (*fn)(struct stack *st, void *arg), void *arg)
+{
+	unsigned n = atomic_load_explicit(&num_stacks, memory_order_acquire);
+
+	for (unsigned i = 0; i < n; i++) {
+		struct stack *st = atomic_load_explicit(&stacks[i], memory_order_relaxed);
+
+		if (lock_mine(&st->lock))
+			continue;
+		lock_take(&st->lock);
+		if (atomic_load_explicit(&st->open, memory_order_relaxed))
+			fn(st, arg);
+		lock_drop(&st->lock);
+	}
 }
 
 unsigned stacks_poll(void)
@@ -260,13 +280,15 @@ bool stacks_arm(void)
 
 		lock_take(&st->lock);
 		if (atomic_load_explicit(&st->open, memory_order_relaxed)) {
-			if (stack_poll(st, (unsigned)params.cq_poll_batch_max))
+			if (stack_poll(st, (unsigned)params.cq_poll_batch_max) || tsock_blocked(st))
 				again = true;
 			else if (st->ring->ops->arm(st->ring))
 				again = true;
 		}
 		lock_drop(&st->lock);
 	}
+	if (!again)
+		tsock_sleep_hint();
 	return again;
 }
 
@@ -379,6 +401,7 @@ static void stack_vanished(struct stack *st)
 	lock_drop(&st->lock);
 	pthread_mutex_unlock(&open_lock);
 	udp_stack_gone(st);
+	tsock_stack_gone(st);
 	pthread_mutex_lock(&open_lock);
 	st->leaving = false;
 	pthread_mutex_unlock(&open_lock);
@@ -416,6 +439,8 @@ static void net_changed(enum net_event ev, int ifindex, void *arg)
 	}
 	if (ev == NET_EVENT_LINK || ev == NET_EVENT_ADDR)
 		attach_anew = true;
+	if (ev == NET_EVENT_NEIGH)
+		tsock_neighbours_changed();
 }
 
 void stacks_follow(void)
@@ -424,6 +449,7 @@ void stacks_follow(void)
 		return;
 	attach_anew = false;
 	udp_addresses_changed();
+	tsock_addresses_changed();
 }
 
 int stacks_start(void)
@@ -458,6 +484,7 @@ void stacks_stop(void)
 {
 	unsigned n = atomic_load_explicit(&num_stacks, memory_order_acquire);
 
+	tsock_finish();
 	for (unsigned i = 0; i < n; i++) {
 		struct stack *st = stacks[i];
 		bool locked = lock_at_exit(&st->lock);

@@ -36,6 +36,7 @@ struct stack {
 	struct vma_stats_ring *stats;
 	struct vma_stats_cq *cq_stats;
 	struct udp_demux udp;
+	struct tsock_stack *tcp; /* NULL until the first TCP socket */
 	struct stack_flow *flows[STACK_FLOW_BUCKETS];
 };
 
@@ -48,6 +49,8 @@ struct stack *stack_get(int ifindex);
 struct stack *stack_find(int ifindex);
 /* True when the kind and state of the interface allow a stack. */
 bool stack_wanted(int ifindex);
+/* Runs fn for every open stack, its lock held. */
+void stacks_each(void (*fn)(struct stack *st, void *arg), void *arg);
 /* Polls the ring once and delivers; the lock is held. Returns the number of packets. */
 unsigned stack_poll(struct stack *st, unsigned max);
 /* Adds or releases a steering rule; the lock is held. 0 or negative errno. */

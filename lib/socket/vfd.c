@@ -149,6 +149,17 @@ void vfd_forget(int fd)
 		v->ops->close(v, -1);
 }
 
+void vfd_release(struct vfd *v)
+{
+	sigset_t old;
+	bool last;
+
+	table_lock(&old);
+	for (int fd = slot_find(v); fd >= 0; fd = slot_find(v))
+		slot_empty(fd, &last);
+	table_unlock(&old);
+}
+
 int vfd_limit(void)
 {
 	return atomic_load_explicit(&table_limit, memory_order_relaxed);

@@ -21,6 +21,13 @@
 
 enum vfd_kind { VFD_UDP = 1, VFD_TCP, VFD_EPOLL };
 
+/* What poll() and epoll ask the kernel about the shadow socket. */
+enum vfd_shadow {
+	VFD_SHADOW_IN, /* what has arrived there; user space answers for writing */
+	VFD_SHADOW_ALL, /* everything: the kernel serves the socket for now */
+	VFD_SHADOW_NONE, /* nothing: an idle TCP socket is hung up and writable for ever */
+};
+
 struct vfd;
 
 /*
@@ -59,6 +66,8 @@ struct vfd_ops {
 	 * iomux asks the kernel for the shadow socket's own readiness besides. Any thread, no lock held.
 	 */
 	uint32_t (*events)(struct vfd *v);
+	/* Somebody is going to wait for the object by poll, select or epoll. No lock held; may be NULL. */
+	void (*waited)(struct vfd *v);
 	/* Another call of this process may be progressed by polling the object's stacks; see stack_poll_all(). */
 };
 
@@ -74,6 +83,7 @@ struct vfd_watch {
 struct vfd {
 	const struct vfd_ops *ops;
 	enum vfd_kind kind;
+	_Atomic uint8_t shadow; /* enum vfd_shadow; iomux_shadow_changed() after a change */
 	/* How many fds of this process name the object. Changed under vfd_table_lock. */
 	uint32_t nfds;
 	/* One fd number by which the kernel object (shadow socket) can be reached; changes when that one is closed. */
@@ -107,6 +117,8 @@ int vfd_close(int fd);
 /* fd was or will be closed by the kernel without close() (dup2 onto it, exec, close_range): forget it, run ops->close
  * semantics without closing the number. */
 void vfd_forget(int fd);
+/* Takes every number of v out of the table; the kernel's fds stay open and are the kernel's alone from now on. */
+void vfd_release(struct vfd *v);
 /* Highest fd in use in the table + 1 (for close_range, fork). */
 int vfd_limit(void);
 

@@ -289,9 +289,6 @@ static bool read_once(struct end *e)
 		error(e, (int)-rc, "recv()");
 		return false;
 	}
-	/* Behind an urgent byte that was only looked past the end is not the end: close() would find it unread. */
-	if (rc == 0 && flags)
-		return true;
 	if (rc == 0) {
 		e->eof = true;
 		return false;

@@ -49,11 +49,14 @@ static void count(struct port_flows *f, const struct vma_flow_key *key, int by)
 	f->remote_port ^= key->remote_port;
 }
 
-/* What the program has to know about the flows of a port. */
-static struct vma_port port_value(const struct port_flows *f)
+/* What the program has to know about the flows of the port with this index. */
+static struct vma_port port_value(const struct port_flows *f, uint32_t index)
 {
 	struct vma_port v = {.flags = (f->num_3tuple ? VMA_PORT_3TUPLE : 0) |
 				      (f->num_exact ? VMA_PORT_EXACT : 0)};
+
+	if (index >= VMA_PORT_INDEX_TCP && f->num_3tuple && !f->quiet)
+		v.flags |= VMA_PORT_KERNEL;
 
 	/* The program takes a flow without a remote port for a 3-tuple flow. */
 	if (f->num_v4 == 1 && (f->remote_port || !f->remote)) {
@@ -65,23 +68,41 @@ static struct vma_port port_value(const struct port_flows *f)
 	return v;
 }
 
-/* Enters key (by = 1) or takes it out (by = -1), and tells the program if that matters to it. */
-static int port_count(struct port *p, const struct vma_flow_key *key, int by)
+/* Writes what the program is to know of the port, if that differs from old. */
+static int port_tell(struct port *p, uint32_t index, const struct vma_port *old)
 {
-	uint32_t index = port_index(key);
-	struct port_flows *f = &p->flows[index];
-	struct vma_port old = port_value(f), new;
+	struct vma_port new = port_value(&p->flows[index], index);
 	int err;
 
-	count(f, key, by);
-	new = port_value(f);
-	if (!memcmp(&old, &new, sizeof(new)))
+	if (!memcmp(old, &new, sizeof(new)))
 		return 0;
 	err = bpf_map_update_elem(p->ports_fd, &index, &new, BPF_ANY);
 	if (err)
 		log_error("ring/xdp: %s: bpf_map_update_elem(ports, %u): %s", p->ifname, index,
 			  strerror(-err));
 	return err;
+}
+
+/* Enters key (by = 1) or takes it out (by = -1), and tells the program if that matters to it. */
+static int port_count(struct port *p, const struct vma_flow_key *key, int by)
+{
+	uint32_t index = port_index(key);
+	struct port_flows *f = &p->flows[index];
+	struct vma_port old = port_value(f, index);
+
+	count(f, key, by);
+	if (!f->num_3tuple)
+		f->quiet = false; /* the next listener begins with not knowing */
+	return port_tell(p, index, &old);
+}
+
+void port_quiet(struct port *p, uint16_t local_port, bool quiet)
+{
+	uint32_t index = VMA_PORT_INDEX_TCP + local_port;
+	struct vma_port old = port_value(&p->flows[index], index);
+
+	p->flows[index].quiet = quiet && p->flows[index].num_3tuple;
+	(void)port_tell(p, index, &old); /* it has said why; the program then looks more often than it need */
 }
 
 int port_flow_add(struct port *p, const struct vma_flow_key *key, const struct vma_flow_info *info)

@@ -20,6 +20,11 @@ static int xdp_flow_del(struct ring *r, const struct vma_flow_key *key)
 	return port_flow_del(xdp_ring(r)->port, key);
 }
 
+static void xdp_port_quiet(struct ring *r, uint16_t local_port, bool quiet)
+{
+	port_quiet(xdp_ring(r)->port, local_port, quiet);
+}
+
 static void set_mtu(struct xdp_ring *x, uint32_t mtu)
 {
 	uint32_t frame = mtu + ETH_HEADER;
@@ -84,6 +89,7 @@ static const struct ring_ops xdp_ops = {
 	.arm = xdp_arm,
 	.flow_add = xdp_flow_add,
 	.flow_del = xdp_flow_del,
+	.port_quiet = xdp_port_quiet,
 	.link_changed = xdp_link_changed,
 	.gauges = xdp_gauges,
 };

@@ -1,0 +1,404 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The life of a TCP socket: made, bound, shut, closed. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "iomux/iomux.h"
+#include "runtime/libc.h"
+#include "runtime/log.h"
+#include "runtime/params.h"
+#include "socket/tcp_int.h"
+#include "socket/udp_int.h"
+#include "socket/wait.h"
+
+/* All socket objects ever made; memory is reused, never freed (vfd.h). */
+static struct lock list_lock;
+static struct tsock *all_socks; /* by next */
+static struct tsock *free_socks, **free_tail = &free_socks; /* by next_free, the longest rested first */
+
+/* Of sockets that have none of their own (any more): nobody reads it. */
+static struct vma_stats_socket no_stats;
+
+static struct tsock *sock_alloc(void)
+{
+	struct tsock *s;
+
+	lock_take(&list_lock);
+	s = free_socks;
+	if (s) {
+		free_socks = s->next_free;
+		if (!free_socks)
+			free_tail = &free_socks;
+	} else {
+		s = calloc(1, sizeof(*s));
+		if (s) {
+			s->next = all_socks;
+			all_socks = s;
+		}
+	}
+	lock_drop(&list_lock);
+	return s;
+}
+
+void tsock_free(struct tsock *s)
+{
+	atomic_store_explicit(&s->in_use, false, memory_order_release);
+	lock_take(&list_lock);
+	s->next_free = NULL;
+	*free_tail = s;
+	free_tail = &s->next_free;
+	lock_drop(&list_lock);
+}
+
+struct tsock *tsock_new(int fd, int domain)
+{
+	struct tsock *s = sock_alloc();
+
+	if (!s)
+		return NULL;
+	s->v.ops = &tsock_ops;
+	s->v.kind = VFD_TCP;
+	atomic_store_explicit(&s->v.shadow, VFD_SHADOW_ALL, memory_order_relaxed);
+	atomic_store_explicit(&s->v.os_events, 0, memory_order_relaxed);
+	s->user.is_listener = false;
+	atomic_store_explicit(&s->mode, TSOCK_KERNEL, memory_order_relaxed);
+	s->domain = (uint8_t)domain;
+	s->bound = s->accepted = s->own_rule = s->closed = s->in_close = s->engine = s->connected = false;
+	s->nonblock = s->zerocopy = false;
+	atomic_store_explicit(&s->hint, 0, memory_order_relaxed);
+	atomic_store_explicit(&s->st, NULL, memory_order_relaxed);
+	s->c = NULL;
+	s->path.valid = false;
+	s->path.mtu = 0;
+	s->held_fd = s->worker_fd = -1;
+	s->rcvlowat = 1;
+	s->linger_s = -1;
+	s->rcvtimeo_ns = s->sndtimeo_ns = 0;
+	s->zc_next = s->zc_told = 0;
+	s->mark = 0;
+	s->bound_if = 0;
+	memset(&s->spare, 0, sizeof(s->spare));
+	s->stats = stats_socket_get(fd);
+	s->stats->family = (uint8_t)domain;
+	s->stats->proto = IPPROTO_TCP;
+	return s;
+}
+
+int tsock_socket_created(int fd, int domain, int type, int protocol)
+{
+	struct tsock *s;
+	int err;
+
+	if ((domain != AF_INET && domain != AF_INET6) || (type & 0xf) != SOCK_STREAM || (protocol && protocol != IPPROTO_TCP))
+		return -EPROTONOSUPPORT;
+	if (!params.offloaded_sockets || params.ring_type == RING_TYPE_NONE)
+		return -EOPNOTSUPP;
+	s = tsock_new(fd, domain);
+	if (!s)
+		return -ENOMEM;
+	s->nonblock = type & SOCK_NONBLOCK;
+	s->stats->blocking = !s->nonblock;
+	__atomic_store_n(&s->stats->enabled, 1, __ATOMIC_RELEASE);
+	err = vfd_install(fd, &s->v);
+	if (err) {
+		stats_socket_put(s->stats);
+		tsock_free(s);
+		return err;
+	}
+	atomic_store_explicit(&s->in_use, true, memory_order_release);
+	return 0;
+}
+
+void tsock_release(struct tsock *s)
+{
+	iomux_release(&s->v);
+	vfd_release(&s->v);
+	atomic_fetch_add_explicit(&s->gen, 1, memory_order_release);
+	stats_socket_put(s->stats);
+	s->stats = &no_stats;
+	tsock_free(s);
+}
+
+void tsock_each(void (*fn)(struct tsock *s, void *arg), void *arg)
+{
+	struct tsock *s;
+
+	lock_take(&list_lock);
+	s = all_socks;
+	lock_drop(&list_lock);
+	for (; s; s = s->next) { /* next never changes once a socket is listed */
+		if (atomic_load_explicit(&s->in_use, memory_order_acquire))
+			fn(s, arg);
+	}
+}
+
+void tsock_list_forked(void (*fn)(struct tsock *parents))
+{
+	struct tsock *s = all_socks;
+
+	/* Objects, stacks and locks are as the parent had them at this instant: all are left behind. */
+	atomic_store(&list_lock.owner, 0);
+	all_socks = NULL;
+	free_socks = NULL;
+	free_tail = &free_socks;
+	for (; s; s = s->next) {
+		if (atomic_load_explicit(&s->in_use, memory_order_relaxed))
+			fn(s);
+	}
+}
+
+static int tsock_bind(struct vfd *v, int fd, const struct sockaddr *addr, socklen_t len)
+{
+	struct tsock *s = tsock_of(v);
+	int cancel = tsock_lock(s), ret = libc.bind(fd, addr, len);
+
+	if (!ret)
+		s->bound = true;
+	tsock_unlock(s, cancel);
+	return ret;
+}
+
+static int tsock_shutdown(struct vfd *v, int fd, int how)
+{
+	struct tsock *s = tsock_of(v);
+	struct stack *st;
+	uint64_t now;
+	int err;
+
+	if (tsock_mode(s) == TSOCK_LISTEN) {
+		/* As in the kernel: a listener that is shut for reading listens no more. */
+		int cancel = tsock_lock(s);
+
+		if (how != SHUT_WR)
+			tsock_unlisten(s);
+		tsock_unlock(s, cancel);
+		err = libc.shutdown(fd, how) ? errno : 0;
+		vfd_notify(v, EPOLLIN | EPOLLRDHUP | EPOLLHUP);
+		errno = err;
+		return err ? -1 : 0;
+	}
+	if (tsock_mode(s) != TSOCK_CONN)
+		return libc.shutdown(fd, how);
+	if (how != SHUT_RD && how != SHUT_WR && how != SHUT_RDWR) {
+		errno = EINVAL;
+		return -1;
+	}
+	st = tsock_conn_lock(s);
+	if (!st) {
+		errno = ENOTCONN;
+		return -1;
+	}
+	now = tsock_now();
+	err = tcp_shutdown(s->c, how, now);
+	tsock_show_state(s, tcp_conn_state(s->c));
+	if (!err) {
+		/* Whoever waits in this direction learns it now. */
+		atomic_fetch_or_explicit(&s->hint, EPOLLIN | EPOLLOUT | EPOLLRDHUP, memory_order_release);
+		vfd_notify(v, tsock_epoll_bits(tcp_ready(s->c)));
+	}
+	tsock_unlock_stack(st, now);
+	errno = -err;
+	return err ? -1 : 0;
+}
+
+/* The two addresses of a connection, in the form of the socket's family. */
+static void addr_put(const struct tsock *s, bool remote, struct sockaddr *addr, socklen_t *len)
+{
+	struct stack *st = atomic_load_explicit(&s->st, memory_order_relaxed);
+	struct sockaddr_storage ss;
+	socklen_t full = udp_addr_put(s->domain, remote ? &s->tuple.remote : &s->tuple.local,
+				      remote ? s->tuple.rport : s->tuple.lport, st ? (uint32_t)st->ifindex : 0, &ss);
+
+	memcpy(addr, &ss, *len < full ? *len : full);
+	*len = full;
+}
+
+void tsock_addr_put(const struct tsock *s, bool remote, struct sockaddr *addr, socklen_t *len)
+{
+	if (addr && len)
+		addr_put(s, remote, addr, len);
+}
+
+static int tsock_getsockname(struct vfd *v, int fd, struct sockaddr *addr, socklen_t *len)
+{
+	struct tsock *s = tsock_of(v);
+
+	if (tsock_mode(s) != TSOCK_CONN || !addr || !len || *len > INT32_MAX)
+		return libc.getsockname(fd, addr, len);
+	addr_put(s, false, addr, len);
+	return 0;
+}
+
+static int tsock_getpeername(struct vfd *v, int fd, struct sockaddr *addr, socklen_t *len)
+{
+	struct tsock *s = tsock_of(v);
+	struct stack *st;
+	enum tcp_state state = TCPS_CLOSED;
+
+	if (tsock_mode(s) != TSOCK_CONN || !addr || !len || *len > INT32_MAX)
+		return libc.getpeername(fd, addr, len);
+	st = tsock_conn_lock(s);
+	if (st) {
+		state = tcp_conn_state(s->c);
+		lock_drop(&st->lock);
+	}
+	if (state == TCPS_CLOSED || state == TCPS_SYN_SENT) {
+		errno = ENOTCONN;
+		return -1;
+	}
+	addr_put(s, true, addr, len);
+	return 0;
+}
+
+/* --- closing */
+
+/* A number of its own for the kernel socket, away from those that programs count on. -1: none. */
+static int fd_hold(int fd)
+{
+	struct rlimit limit;
+	int low = 512, held;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+		low = (int)(limit.rlim_cur / 4 * 3);
+	held = libc.fcntl(fd, F_DUPFD_CLOEXEC, low);
+	return held;
+}
+
+/* The engine has something left to do for s, its stack locked: FIN, data, or waiting for the peer. */
+static bool lingers(const struct tsock *s)
+{
+	enum tcp_state state = s->c ? tcp_conn_state(s->c) : TCPS_CLOSED;
+
+	return state == TCPS_FIN_WAIT1 || state == TCPS_CLOSING || state == TCPS_LAST_ACK;
+}
+
+/* SO_LINGER: until everything is acknowledged or the time is up. */
+static void linger(struct tsock *s, int seconds)
+{
+	struct stack *st;
+	struct tsock_wait w;
+	bool more = true;
+
+	tsock_wait_init(s, &w, ~0u, (uint64_t)seconds * 1000000000u);
+	w.polls_left = 0;
+	while (more && (st = tsock_conn_lock(s))) {
+		uint64_t now = tsock_now();
+
+		stack_poll(st, (unsigned)params.cq_poll_batch_max);
+		more = lingers(s);
+		tsock_unlock_stack(st, now);
+		if (more && wait_now_ns() >= w.deadline)
+			return;
+		if (more)
+			usleep(200);
+	}
+}
+
+static void close_conn(struct tsock *s, int fd)
+{
+	struct stack *st = atomic_load_explicit(&s->st, memory_order_relaxed);
+	uint64_t now = tsock_now();
+
+	lock_take(&st->lock);
+	s->in_close = true;
+	s->closed = true;
+	if (s->c && s->linger_s == 0)
+		tcp_abort(s->c, now);
+	else if (s->c)
+		tcp_close(s->c, now);
+	/* A client's port is the kernel socket's: it stays reserved while segments of ours carry it. */
+	if (s->c && s->own_rule && fd >= 0)
+		s->held_fd = fd_hold(fd);
+	tsock_unlock_stack(st, now);
+	if (s->linger_s > 0)
+		linger(s, s->linger_s);
+}
+
+/* close() is done with s: it goes, or waits for the engine. */
+static void close_done(struct tsock *s)
+{
+	struct stack *st = atomic_load_explicit(&s->st, memory_order_relaxed);
+	bool over = true;
+
+	if (st) {
+		lock_take(&st->lock);
+		over = !s->engine;
+		s->in_close = false; /* from here on the event frees it */
+		lock_drop(&st->lock);
+	}
+	if (over)
+		tsock_free(s);
+}
+
+static int tsock_close(struct vfd *v, int fd)
+{
+	struct tsock *s = tsock_of(v);
+	int ret, err, cancel;
+
+	/* Neither a handler nor a cancellation may see it half closed. */
+	lock_enter();
+	cancel = tsock_lock(s);
+	atomic_fetch_add_explicit(&s->gen, 1, memory_order_release);
+	if (tsock_mode(s) == TSOCK_LISTEN)
+		tsock_unlisten(s);
+	vfd_notify(v, EPOLLHUP);
+	stats_socket_put(s->stats);
+	s->stats = &no_stats;
+	if (tsock_mode(s) == TSOCK_CONN)
+		close_conn(s, fd);
+	lock_drop(&s->lock);
+	ret = fd >= 0 ? libc.close(fd) : 0;
+	err = errno;
+	close_done(s);
+	lock_leave();
+	pthread_setcancelstate(cancel, NULL);
+	errno = err;
+	return ret;
+}
+
+static uint32_t tsock_events(struct vfd *v)
+{
+	struct tsock *s = tsock_of(v);
+	struct stack *st;
+	uint32_t ev = 0;
+
+	switch (tsock_mode(s)) {
+	case TSOCK_LISTEN:
+		return tsock_listen_events(s);
+	case TSOCK_CONN:
+		st = tsock_conn_lock(s);
+		if (!st)
+			return EPOLLIN | EPOLLRDNORM | EPOLLOUT | EPOLLWRNORM | EPOLLHUP | EPOLLRDHUP;
+		ev = tsock_epoll_bits(tcp_ready(s->c));
+		lock_drop(&st->lock);
+		return ev;
+	default:
+		return 0; /* the kernel answers */
+	}
+}
+
+const struct vfd_ops tsock_ops = {
+	.bind = tsock_bind,
+	.connect = tsock_connect,
+	.listen = tsock_listen,
+	.accept4 = tsock_accept4,
+	.shutdown = tsock_shutdown,
+	.getsockname = tsock_getsockname,
+	.getpeername = tsock_getpeername,
+	.getsockopt = tsock_getsockopt,
+	.setsockopt = tsock_setsockopt,
+	.ioctl = tsock_ioctl,
+	.fcntl = tsock_fcntl,
+	.recvmsg = tsock_recvmsg,
+	.sendmsg = tsock_sendmsg,
+	.recvfrom = tsock_recvfrom,
+	.sendto = tsock_sendto,
+	.close = tsock_close,
+	.events = tsock_events,
+	.waited = tsock_waited,
+};

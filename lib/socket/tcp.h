@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* TCP sockets on the engine (proto/tcp.h), as preload and the stack see them. Names begin with tsock_: tcp_ is the engine's. */
+#ifndef SOCKET_TCP_H
+#define SOCKET_TCP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "mem/buf.h"
+
+struct stack;
+
+/*
+ * Reads the kernel's TCP settings and starts the timers' part of the internal thread. 0 or negative errno. begin starts the
+ * library (preload's), for a socket that a forked child has inherited.
+ */
+int tsock_start(int (*begin)(void));
+/*
+ * Makes the object of a new kernel socket (AF_INET or AF_INET6, SOCK_STREAM) and enters it into the fd table; the
+ * kernel serves it until it is connected or waited on. 0, or negative errno: then fd stays a plain kernel socket.
+ */
+int tsock_socket_created(int fd, int domain, int type, int protocol);
+
+/* --- for the stack; its lock is held */
+
+/* A segment that passed pkt_parse(); takes b. *now: the time of this batch in us, read when it is 0. */
+void tsock_input(struct stack *st, struct buf *b, uint64_t *now);
+/* After a batch of n packets (n may be 0): what became due is sent, timers run. now as above. */
+void tsock_polled(struct stack *st, unsigned n, uint64_t now);
+/* True when st must not be slept on: segments wait for room in the device queue. */
+bool tsock_blocked(const struct stack *st);
+
+/* --- no lock held */
+
+/* Somebody is about to sleep: has the internal thread run the timers in time. */
+void tsock_sleep_hint(void);
+/* The interface of st has vanished: its connections are over. */
+void tsock_stack_gone(struct stack *st);
+/* Addresses, links or neighbours have changed. */
+void tsock_addresses_changed(void);
+void tsock_neighbours_changed(void);
+/* The process ends: connections are closed as the kernel would, in bounded time. */
+void tsock_finish(void);
+/* The child of a fork(), after the fd table was emptied. */
+void tsock_forked(void);
+
+#endif

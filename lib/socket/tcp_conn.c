@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* connect(): who serves the connection, its local port, its steering rule, and the waiting for it. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "iomux/iomux.h"
+#include "net/net.h"
+#include "runtime/libc.h"
+#include "runtime/log.h"
+#include "runtime/params.h"
+#include "runtime/rules.h"
+#include "socket/tcp_int.h"
+#include "socket/udp_int.h"
+
+/* Ports that are tried when the 4-tuple is still in TIME_WAIT here. */
+#define PORT_TRIES 16
+
+struct stack *tsock_conn_lock(struct tsock *s)
+{
+	struct stack *st = atomic_load_explicit(&s->st, memory_order_acquire);
+
+	if (!st || lock_mine(&st->lock))
+		return NULL;
+	lock_take(&st->lock);
+	if (s->c)
+		return st;
+	lock_drop(&st->lock);
+	return NULL;
+}
+
+void tsock_key(const struct tcp_tuple *t, bool exact, struct vma_flow_key *key)
+{
+	memset(key, 0, sizeof(*key));
+	memcpy(key->local.byte, &t->local, 16);
+	key->local_port = t->lport;
+	key->proto = IPPROTO_TCP;
+	if (!exact)
+		return;
+	memcpy(key->remote.byte, &t->remote, 16);
+	key->remote_port = t->rport;
+}
+
+void tsock_show_state(struct tsock *s, enum tcp_state state)
+{
+	static const uint8_t shown[] = {
+		[TCPS_ESTABLISHED] = VMA_STATE_ESTABLISHED, [TCPS_SYN_SENT] = VMA_STATE_SYN_SENT,
+		[TCPS_SYN_RECV] = VMA_STATE_SYN_RCVD,	    [TCPS_FIN_WAIT1] = VMA_STATE_FIN_WAIT_1,
+		[TCPS_FIN_WAIT2] = VMA_STATE_FIN_WAIT_2,    [TCPS_TIME_WAIT] = VMA_STATE_TIME_WAIT,
+		[TCPS_CLOSED] = VMA_STATE_CLOSED,	    [TCPS_CLOSE_WAIT] = VMA_STATE_CLOSE_WAIT,
+		[TCPS_LAST_ACK] = VMA_STATE_LAST_ACK,	    [TCPS_LISTEN] = VMA_STATE_LISTEN,
+		[TCPS_CLOSING] = VMA_STATE_CLOSING,
+	};
+
+	if (state < sizeof(shown))
+		__atomic_store_n(&s->stats->state, shown[state], __ATOMIC_RELAXED);
+}
+
+static void show_addresses(struct tsock *s)
+{
+	memcpy(s->stats->local.byte, &s->tuple.local, 16);
+	memcpy(s->stats->remote.byte, &s->tuple.remote, 16);
+	s->stats->local_port = s->tuple.lport;
+	s->stats->remote_port = s->tuple.rport;
+	s->stats->offloaded = 1;
+}
+
+/* What a connect() to addr is about. */
+struct target {
+	struct in6_addr dst, src; /* src: as bound, :: any; then as routed */
+	uint16_t dport, sport; /* sport 0: not bound */
+	uint32_t scope;
+	bool v4;
+	struct net_route route;
+	struct stack *st;
+};
+
+/* What the kernel socket is bound to. */
+static void learn_local(int fd, struct target *t)
+{
+	struct sockaddr_storage ss;
+	socklen_t len = sizeof(ss);
+	uint32_t scope;
+
+	memset(&t->src, 0, sizeof(t->src));
+	t->sport = 0;
+	if (libc.getsockname(fd, (struct sockaddr *)&ss, &len) ||
+	    !udp_addr_get((struct sockaddr *)&ss, len, &t->src, &t->sport, &scope))
+		return;
+	/* 0.0.0.0 is v4-mapped here; "any" has one form inside. */
+	if (IN6_IS_ADDR_V4MAPPED(&t->src) && !memcmp(&t->src.s6_addr[12], "\0\0\0\0", 4))
+		memset(&t->src, 0, sizeof(t->src));
+}
+
+/* True when user space can and may make this connection; fills t. */
+static bool offloadable(struct tsock *s, int fd, const struct sockaddr *addr, socklen_t len, struct target *t)
+{
+	struct sockaddr_storage local;
+	socklen_t llen = sizeof(local);
+
+	if (s->spare.no_offload || !udp_addr_get(addr, len, &t->dst, &t->dport, &t->scope) || !t->dport)
+		return false;
+	t->v4 = IN6_IS_ADDR_V4MAPPED(&t->dst);
+	if (addr->sa_family != s->domain && !(s->domain == AF_INET6 && t->v4))
+		return false;
+	if (s->domain == AF_INET && !t->v4)
+		return false;
+	if (IN6_IS_ADDR_UNSPECIFIED(&t->dst) || udp_is_multicast(&t->dst) || net_addr_is_broadcast(&t->dst) ||
+	    (t->v4 && !memcmp(&t->dst.s6_addr[12], "\0\0\0\0", 4)))
+		return false;
+	if (libc.getsockname(fd, (struct sockaddr *)&local, &llen) ||
+	    rules_match(RULE_TCP_CLIENT, addr, s->bound ? (struct sockaddr *)&local : NULL) == RULE_OS)
+		return false;
+	learn_local(fd, t);
+	if (!IN6_IS_ADDR_UNSPECIFIED(&t->src) && IN6_IS_ADDR_V4MAPPED(&t->src) != t->v4)
+		return false;
+	/* What the kernel cannot route it says itself, with its own errno. */
+	if (tsock_route(s, &t->src, &t->dst, IN6_IS_ADDR_LINKLOCAL(&t->dst) ? (int)t->scope : 0, &t->route))
+		return false;
+	if (t->route.type == NET_ROUTE_LOCAL ? !params.offload_loopback : t->route.type != NET_ROUTE_UNICAST)
+		return false;
+	if (IN6_IS_ADDR_UNSPECIFIED(&t->src))
+		t->src = t->route.prefsrc;
+	if (IN6_IS_ADDR_UNSPECIFIED(&t->src) || IN6_IS_ADDR_V4MAPPED(&t->src) != t->v4)
+		return false;
+	t->st = stack_get(t->route.oif);
+	return t->st != NULL;
+}
+
+/* Reserves a local port with the kernel. 0 or negative errno as connect() says it. */
+static int port_take(struct tsock *s, int fd, struct target *t)
+{
+	struct sockaddr_storage ss;
+	socklen_t len;
+	int no_port = 0, off = 0;
+	socklen_t optlen = sizeof(no_port);
+	int err = 0;
+
+	if (t->sport)
+		return 0;
+	/* Such a bind() was to leave the port to connect(), which is here. */
+	libc.getsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &no_port, &optlen);
+	if (no_port)
+		libc.setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &off, sizeof(off));
+	len = udp_addr_put(s->domain, &t->src, 0, (uint32_t)t->route.oif, &ss);
+	if (libc.bind(fd, (struct sockaddr *)&ss, len))
+		err = errno == EADDRINUSE ? -EADDRNOTAVAIL : -errno;
+	if (no_port)
+		libc.setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &no_port, sizeof(no_port));
+	if (!err) {
+		struct target bound;
+
+		learn_local(fd, &bound);
+		t->sport = bound.sport;
+	}
+	return err;
+}
+
+/* Gives the reserved port back, so that another can be taken: the bind is dissolved by AF_UNSPEC. */
+static void port_drop(int fd, struct target *t)
+{
+	struct sockaddr unspec = { .sa_family = AF_UNSPEC };
+
+	libc.connect(fd, &unspec, sizeof(unspec));
+	t->sport = 0;
+}
+
+/* The steering rule and the engine's part; st->lock is held. 0 or negative errno. */
+static int open_conn(struct tsock *s, int fd, struct target *t, const struct tcp_opts *o, uint64_t now)
+{
+	struct tsock_stack *ts = tsock_stack_get(t->st);
+	struct vma_flow_info info = { .pid = (uint32_t)getpid(), .fd = (uint32_t)fd };
+	struct vma_flow_key key;
+	int err;
+
+	if (!ts)
+		return -ENOMEM;
+	memset(&s->tuple, 0, sizeof(s->tuple));
+	s->tuple.local = t->src;
+	s->tuple.remote = t->dst;
+	s->tuple.lport = t->sport;
+	s->tuple.rport = t->dport;
+	s->tuple.family = t->v4 ? AF_INET : AF_INET6;
+	s->path.valid = false;
+	s->path.mtu = 0;
+	tsock_key(&s->tuple, true, &key);
+	err = t->st->ring->ops->flow_add(t->st->ring, &key, &info);
+	if (err == -EEXIST)
+		return -EADDRNOTAVAIL; /* a TIME_WAIT of ours */
+	if (err)
+		return err;
+	atomic_store_explicit(&s->hint, 0, memory_order_relaxed);
+	err = tcp_connect(ts->ts, &s->tuple, o, &s->user, now, &s->c);
+	if (err) {
+		s->c = NULL;
+		t->st->ring->ops->flow_del(t->st->ring, &key);
+		return err;
+	}
+	s->own_rule = s->engine = true;
+	return 0;
+}
+
+/* Begins the connection in user space; s->lock is held. 0, 1: the kernel is to do it, or negative errno. */
+static int start(struct tsock *s, int fd, const struct sockaddr *addr, socklen_t len)
+{
+	struct target t = { .scope = 0 };
+	struct tcp_opts o;
+	bool chosen;
+	uint64_t now;
+	int err = 0;
+
+	if (!offloadable(s, fd, addr, len, &t))
+		return 1;
+	chosen = t.sport != 0;
+	tsock_opts_read(s, fd, &o);
+	for (int i = 0; i < PORT_TRIES; i++) {
+		err = port_take(s, fd, &t);
+		if (err)
+			return err;
+		now = tsock_now();
+		lock_take(&t.st->lock);
+		if (!atomic_load_explicit(&t.st->open, memory_order_relaxed)) {
+			lock_drop(&t.st->lock);
+			return 1;
+		}
+		atomic_store_explicit(&s->st, t.st, memory_order_release);
+		err = open_conn(s, fd, &t, &o, now);
+		if (!err) {
+			atomic_store_explicit(&s->mode, TSOCK_CONN, memory_order_release);
+			atomic_store_explicit(&s->v.shadow, VFD_SHADOW_NONE, memory_order_release);
+			show_addresses(s);
+			tsock_show_state(s, TCPS_SYN_SENT);
+		}
+		tsock_unlock_stack(t.st, now);
+		if (err != -EADDRNOTAVAIL || chosen)
+			break;
+		port_drop(fd, &t);
+	}
+	if (err == -ENOSPC || err == -ENOMEM) {
+		log_debug("fd %d: connect() is left to the kernel: %s", fd, strerror(-err));
+		atomic_store_explicit(&s->st, NULL, memory_order_relaxed);
+		return 1;
+	}
+	return err;
+}
+
+/* How far a begun connection is. 0: established, -EINPROGRESS, or why it failed. */
+static int progress(struct tsock *s)
+{
+	struct stack *st = tsock_conn_lock(s);
+	enum tcp_state state;
+	int err = 0;
+
+	if (!st)
+		return -ECONNABORTED;
+	tsock_hint_clear(s, EPOLLOUT | EPOLLWRNORM);
+	state = tcp_conn_state(s->c);
+	if (state == TCPS_SYN_SENT || state == TCPS_SYN_RECV) {
+		err = -EINPROGRESS;
+	} else if (state == TCPS_CLOSED) {
+		err = -tcp_error(s->c);
+		if (!err)
+			err = -ECONNABORTED; /* SO_ERROR has told why */
+	}
+	tsock_show_state(s, state);
+	lock_drop(&st->lock);
+	return err;
+}
+
+/* The connection is taken off at once, the socket is as new (connect(2), AF_UNSPEC). s->lock is held. */
+static void disconnect(struct tsock *s, int fd)
+{
+	struct stack *st = tsock_conn_lock(s);
+	struct sockaddr unspec = { .sa_family = AF_UNSPEC };
+	uint64_t now = tsock_now();
+
+	if (st) {
+		tcp_abort(s->c, now);
+		tsock_unlock_stack(st, now);
+	}
+	if (!s->bound)
+		libc.connect(fd, &unspec, sizeof(unspec)); /* gives the port back */
+	s->connected = false;
+	atomic_store_explicit(&s->st, NULL, memory_order_relaxed);
+	atomic_store_explicit(&s->v.shadow, VFD_SHADOW_ALL, memory_order_relaxed);
+	atomic_store_explicit(&s->mode, TSOCK_KERNEL, memory_order_release);
+	tsock_show_state(s, TCPS_CLOSED);
+}
+
+static int wait_connected(struct tsock *s, int fd)
+{
+	struct tsock_wait w;
+	int err;
+
+	tsock_wait_init(s, &w, EPOLLOUT | EPOLLERR | EPOLLHUP, s->sndtimeo_ns);
+	while ((err = progress(s)) == -EINPROGRESS) {
+		err = tsock_wait_more(s, fd, &w);
+		if (err)
+			return err == -EAGAIN ? -EINPROGRESS : err; /* SO_SNDTIMEO */
+	}
+	return err;
+}
+
+/* Waits for a begun connection if the socket is a blocking one. As connect(), pending: the errno while it is not decided. */
+static int conclude(struct tsock *s, struct vfd *v, int fd, int pending)
+{
+	int err = s->nonblock ? progress(s) : wait_connected(s, fd), cancel;
+
+	if (err == -EINPROGRESS)
+		return pending;
+	if (!err)
+		s->connected = true;
+	if (!err || err == -EINTR || err == -EBADF)
+		return err;
+	cancel = tsock_lock(s);
+	disconnect(s, fd);
+	tsock_unlock(s, cancel);
+	iomux_shadow_changed(v);
+	return err;
+}
+
+/* connect() on a socket that has a connection; s->lock is held and dropped here. */
+static int connect_again(struct tsock *s, struct vfd *v, int fd, const struct sockaddr *addr, socklen_t len, int cancel)
+{
+	bool done = s->connected;
+
+	if (addr && len >= sizeof(sa_family_t) && addr->sa_family == AF_UNSPEC) {
+		disconnect(s, fd);
+		tsock_unlock(s, cancel);
+		iomux_shadow_changed(v);
+		return 0;
+	}
+	tsock_unlock(s, cancel);
+	return done ? -EISCONN : conclude(s, v, fd, -EALREADY);
+}
+
+int tsock_connect(struct vfd *v, int fd, const struct sockaddr *addr, socklen_t len)
+{
+	struct tsock *s = tsock_of(v);
+	int cancel = tsock_lock(s), ret;
+
+	if (tsock_mode(s) == TSOCK_CONN) {
+		ret = connect_again(s, v, fd, addr, len, cancel);
+	} else if (tsock_mode(s) == TSOCK_LISTEN || !addr || len < sizeof(sa_family_t) || addr->sa_family == AF_UNSPEC) {
+		tsock_unlock(s, cancel);
+		return libc.connect(fd, addr, len);
+	} else {
+		libc_internal++;
+		ret = start(s, fd, addr, len);
+		libc_internal--;
+		tsock_unlock(s, cancel);
+		if (ret > 0) {
+			/* The kernel's connection has no object of ours. */
+			tsock_release(s);
+			return libc.connect(fd, addr, len);
+		}
+		if (!ret) {
+			iomux_shadow_changed(v);
+			ret = conclude(s, v, fd, -EINPROGRESS);
+		}
+	}
+	if (ret < 0)
+		errno = -ret;
+	return ret < 0 ? -1 : 0;
+}

@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The inside of a TCP socket, shared by tcp*.c of this folder. */
+#ifndef SOCKET_TCP_INT_H
+#define SOCKET_TCP_INT_H
+
+#include <netinet/in.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#include "proto/tcp.h"
+#include "proto/tcp_frame.h"
+#include "runtime/lock.h"
+#include "runtime/stats.h"
+#include "socket/stack_int.h"
+#include "socket/tcp.h"
+#include "socket/vfd.h"
+
+/* Who serves the socket. KERNEL until it is connected or waited on; a kernel connection has no object at all. */
+enum tsock_mode { TSOCK_KERNEL, TSOCK_CONN, TSOCK_LISTEN };
+
+/* What the engine's user pointers point to. */
+struct tsock_user {
+	bool is_listener; /* of a tsock_att, else of a tsock */
+};
+
+/* Where the frames of one connection go: route and neighbour as a prebuilt header. Belongs to the stack's lock. */
+struct tsock_path {
+	uint32_t net_gen, neigh_gen;
+	bool valid; /* the header is good for these generations */
+	bool stale; /* the neighbour wants to be confirmed */
+	uint32_t mtu;
+	struct in6_addr next_hop;
+	struct tcp_frame_hdr hdr;
+};
+
+/* A listener in one stack. Lives as long as the listener. */
+struct tsock_att {
+	struct tsock_user user; /* first */
+	struct tsock *s;
+	struct stack *st;
+	struct tcp_listener *l; /* NULL: the stack is gone. st->lock */
+	unsigned num_keys;
+	struct vma_flow_key *keys; /* its steering rules */
+	struct tsock_att *next;
+};
+
+/* What only a socket has that is not offloaded yet, or listens. */
+struct tsock_spare {
+	struct tsock_att *atts; /* s->lock; a listener's */
+	bool quiet; /* the steering knows that the kernel has no connections on the port */
+	int backlog;
+	bool attached; /* has been waited on: atts stand */
+	bool no_offload; /* an option or the rules leave it to the kernel */
+	uint64_t touched; /* tcp_opt.c: bit n: row n was set by the user */
+};
+
+struct tsock {
+	struct vfd v; /* first */
+	struct tsock_user user;
+	_Atomic uint8_t mode; /* enum tsock_mode; changes under lock */
+	uint8_t domain;
+	bool bound; /* by the user */
+	bool accepted; /* lives on its listener's steering rule until that goes (own_rule) */
+	bool own_rule; /* st->lock */
+	bool closed; /* out of the fd table; the object waits for TCP_EV_GONE. st->lock */
+	bool in_close; /* tsock_close() is at work: it releases, not the event. st->lock */
+	bool engine; /* the engine knows s: TCP_EV_GONE is still to come. st->lock */
+	bool connected; /* connect() has said so; the next one is EISCONN */
+	_Atomic bool nonblock, zerocopy;
+	_Atomic uint32_t gen; /* bumped at close: whoever still is inside a call sees it */
+	/*
+	 * EPOLL* that happened since a waiter cleared it (under st->lock, before it looked): spinning costs one load. Set by
+	 * the engine's events.
+	 */
+	_Atomic uint32_t hint;
+	struct lock lock; /* bind, connect, listen, options; taken before any stack lock */
+	struct stack *_Atomic st; /* of the connection; set once */
+	struct tcp_conn *c; /* NULL: over, in TIME_WAIT after the close, or none. st->lock */
+	struct tcp_tuple tuple; /* of the connection */
+	struct tsock_path path;
+	int held_fd; /* keeps the local port after the close; -1. st->lock */
+	uint32_t rcvlowat;
+	int linger_s; /* -1: off */
+	uint64_t rcvtimeo_ns, sndtimeo_ns; /* 0: for ever */
+	uint32_t zc_next, zc_told; /* MSG_ZEROCOPY calls made and reported */
+	int worker_fd; /* listener: the worker watches the kernel's queue; -1 */
+	uint32_t mark;
+	int bound_if;
+	struct tsock_spare spare;
+	struct vma_stats_socket *stats;
+	struct tsock *next, *next_free;
+	_Atomic bool in_use;
+};
+
+/* A segment whose neighbour is not known yet. */
+struct tsock_held;
+
+/* TCP in one stack. Belongs to the stack's lock. */
+struct tsock_stack {
+	struct tcp_stack *ts;
+	struct stack *st;
+	uint64_t next_timer; /* us */
+	bool posted; /* frames wait for a kick */
+	bool blocked; /* output() said -ENOBUFS */
+	unsigned skipped; /* empty polls since the timers were looked at */
+	struct tsock_held *held, **held_tail;
+	unsigned num_held;
+	/* For answers that belong to no socket and for half-open connections. */
+	struct tsock_cached *cache;
+};
+
+static inline struct tsock *tsock_of(struct vfd *v)
+{
+	return (struct tsock *)v;
+}
+
+static inline enum tsock_mode tsock_mode(const struct tsock *s)
+{
+	return (enum tsock_mode)atomic_load_explicit(&s->mode, memory_order_acquire);
+}
+
+static inline struct tsock *tsock_of_user(struct tsock_user *u)
+{
+	return (struct tsock *)((char *)u - offsetof(struct tsock, user));
+}
+
+/*
+ * Before a look, st->lock held (a listener: s->lock): what happens from now on is noticed by tsock_wait_more(). Readers and
+ * writers clear their own bits; an error or a hang-up stays.
+ */
+static inline void tsock_hint_clear(struct tsock *s, uint32_t bits)
+{
+	if (atomic_load_explicit(&s->hint, memory_order_relaxed) & bits)
+		atomic_fetch_and_explicit(&s->hint, ~bits, memory_order_acq_rel);
+}
+
+/* CLOCK_MONOTONIC in us. */
+uint64_t tsock_now(void);
+/* Starts the library in this process if it is not: for a listener that a forked child has inherited. 0 or negative errno. */
+int tsock_begin(void);
+
+/* tcp.c */
+extern const struct vfd_ops tsock_ops;
+/* An object in no table; NULL when out of memory. */
+struct tsock *tsock_new(int fd, int domain);
+/* Gives the object back. It is in no table, no stack and no list of waiters. */
+void tsock_free(struct tsock *s);
+/* The kernel serves the socket for good: epoll sets and the table forget the object. No lock held. */
+void tsock_release(struct tsock *s);
+/* Runs fn for every object in use (closed ones that live on too); no lock held. */
+void tsock_each(void (*fn)(struct tsock *s, void *arg), void *arg);
+
+/* s->lock for a call of the application: a thread that is cancelled in the middle would keep it. Returns what unlocking wants. */
+static inline int tsock_lock(struct tsock *s)
+{
+	int cancel;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+	lock_take(&s->lock);
+	return cancel;
+}
+
+static inline void tsock_unlock(struct tsock *s, int cancel)
+{
+	lock_drop(&s->lock);
+	pthread_setcancelstate(cancel, NULL);
+}
+
+/* tcp_env.c */
+/* TCP of an open stack, made when there is none; st->lock is held. NULL: no memory. */
+struct tsock_stack *tsock_stack_get(struct stack *st);
+/*
+ * Ends a call into the engine: flushes, drops st->lock, has the device transmit. The only way to drop the lock after
+ * anything that may have sent.
+ */
+void tsock_unlock_stack(struct stack *st, uint64_t now);
+/* Has the device transmit what output() posted; st->lock is held. */
+void tsock_kick(struct tsock_stack *t);
+/* EPOLL* for TCP_EV_*. */
+uint32_t tsock_epoll_bits(uint32_t ev);
+/* The engine is done with s; st->lock is held. Frees what the connection had; s itself when it is closed. */
+void tsock_conn_over(struct tsock *s);
+int tsock_timers_start(void);
+void tsock_timers_forked(void);
+
+/* tcp_sysctl.c: options of a new connection before the user's own, as the kernel's settings and ours say. */
+extern struct tcp_opts tsock_defaults;
+void tsock_sysctl_read(void);
+
+/* tcp_icmp.c */
+void tsock_icmp_start(void);
+void tsock_icmp_forked(void);
+
+/* tcp_path.c; st->lock is held but for the first */
+/* Route of dst from src (:: any) as s wants it. 0 or negative errno. */
+struct net_route;
+int tsock_route(const struct tsock *s, const struct in6_addr *src, const struct in6_addr *dst, int oif, struct net_route *r);
+/* Makes p fit the tuple on st. 0; -EAGAIN: the neighbour is being looked for; other negative errno: no way. */
+int tsock_path_make(struct stack *st, const struct tcp_tuple *t, uint32_t mark, uint8_t ttl, struct tsock_path *p);
+static inline bool tsock_path_good(const struct tsock_path *p, uint32_t net_gen, uint32_t neigh_gen)
+{
+	return p->valid && p->net_gen == net_gen && p->neigh_gen == neigh_gen;
+}
+
+/* tcp_output.c: the engine's output() and path(); st->lock is held */
+int tsock_output(void *ctx, const struct tcp_tx *tx);
+void tsock_env_path(void *ctx, const struct tcp_tuple *tuple, uint32_t *mtu, uint32_t *max_gso);
+/* Sends what waited for its neighbour and can go; gives up what has waited too long. */
+void tsock_held_look(struct tsock_stack *t, uint64_t now);
+void tsock_held_free(struct tsock_stack *t);
+
+/* tcp_conn.c */
+int tsock_connect(struct vfd *v, int fd, const struct sockaddr *addr, socklen_t len);
+/* Locks the stack of s's connection; NULL: it is not offloaded or over (c is NULL). errno is left alone. */
+struct stack *tsock_conn_lock(struct tsock *s);
+void tsock_key(const struct tcp_tuple *t, bool exact, struct vma_flow_key *key);
+/* TCP state as vma_stats shows it. */
+void tsock_show_state(struct tsock *s, enum tcp_state state);
+
+/* tcp.c: in the child of a fork(), forgets the parent's objects after handing each that was in use to fn. */
+void tsock_list_forked(void (*fn)(struct tsock *parents));
+/* tcp_listen.c */
+void tsock_atts_forked(void);
+int tsock_listen(struct vfd *v, int fd, int backlog);
+int tsock_accept4(struct vfd *v, int fd, struct sockaddr *addr, socklen_t *len, int flags);
+/* The listener is about to be waited on: it attaches to the stacks. */
+void tsock_waited(struct vfd *v);
+/* Takes the listener off its stacks; s->lock is held. */
+void tsock_unlisten(struct tsock *s);
+/* Rules and stacks follow the addresses; s->lock is held. */
+void tsock_relisten(struct tsock *s);
+/* Once a second: has the steering look no more for the kernel's connections on the port when there are none. */
+void tsock_listen_tick(struct tsock *s);
+uint32_t tsock_listen_events(struct tsock *s);
+
+/* tcp_rx.c, tcp_tx.c */
+ssize_t tsock_recvmsg(struct vfd *v, int fd, struct msghdr *msg, int flags);
+ssize_t tsock_recvfrom(struct vfd *v, int fd, void *buf, size_t len, int flags, struct sockaddr *addr, socklen_t *alen);
+ssize_t tsock_sendmsg(struct vfd *v, int fd, const struct msghdr *msg, int flags);
+ssize_t tsock_sendto(struct vfd *v, int fd, const void *buf, size_t len, int flags, const struct sockaddr *addr,
+		     socklen_t alen);
+
+/* tcp_opt.c */
+int tsock_setsockopt(struct vfd *v, int fd, int level, int opt, const void *val, socklen_t len);
+int tsock_getsockopt(struct vfd *v, int fd, int level, int opt, void *val, socklen_t *len);
+int tsock_ioctl(struct vfd *v, int fd, unsigned long req, void *arg);
+int tsock_fcntl(struct vfd *v, int fd, int cmd, long arg);
+/* What a connection or listener of s begins with: the defaults and what the user has set on the kernel socket. */
+void tsock_opts_read(struct tsock *s, int fd, struct tcp_opts *o);
+/* The new socket fd gets what was set on its listener. */
+void tsock_opts_inherit(const struct tsock *from, int from_fd, struct tsock *to, int fd);
+
+/* tcp_wait.c: blocking calls */
+struct tsock_wait {
+	uint64_t deadline; /* CLOCK_MONOTONIC ns, 0: none */
+	uint32_t want; /* EPOLL* */
+	uint32_t handled, interrupting; /* signal counters at the start */
+	uint32_t gen;
+	int64_t polls_left; /* negative: for ever */
+	uint32_t polls;
+};
+void tsock_wait_init(const struct tsock *s, struct tsock_wait *w, uint32_t want, uint64_t timeout_ns);
+/*
+ * Spins, then sleeps, until one of the wanted events has come since s->hint was cleared, or the kernel socket has
+ * something (a listener's). 0: look again; -EAGAIN: the deadline; -EINTR; -EBADF: closed meanwhile.
+ */
+int tsock_wait_more(struct tsock *s, int fd, struct tsock_wait *w);
+
+/* tcp.c: as accept() and getpeername() give it. */
+void tsock_addr_put(const struct tsock *s, bool remote, struct sockaddr *addr, socklen_t *len);
+
+#endif

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* TCP in the life of the process: start, fork(), an interface that vanishes, exit. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "net/net.h"
+#include "runtime/libc.h"
+#include "runtime/log.h"
+#include "runtime/params.h"
+#include "socket/tcp_int.h"
+
+/* What a process that exits waits at most until its peers have acknowledged everything. */
+#define FINISH_US 2000000u
+
+static int (*begin_fn)(void);
+
+int tsock_begin(void)
+{
+	return begin_fn ? begin_fn() : -EOPNOTSUPP;
+}
+
+int tsock_start(int (*begin)(void))
+{
+	begin_fn = begin;
+	tsock_sysctl_read();
+	tsock_icmp_start();
+	return tsock_timers_start();
+}
+
+/* --- the network changes */
+
+static void follow(struct tsock *s, void *arg)
+{
+	struct stack *st;
+
+	(void)arg;
+	if (tsock_mode(s) == TSOCK_LISTEN) {
+		lock_take(&s->lock);
+		tsock_relisten(s);
+		lock_drop(&s->lock);
+	} else if ((st = tsock_conn_lock(s))) {
+		uint64_t now = tsock_now();
+		uint32_t mtu, gso;
+
+		tsock_env_path(st, &s->tuple, &mtu, &gso);
+		tcp_mtu(s->c, mtu, now);
+		tsock_unlock_stack(st, now);
+	}
+}
+
+void tsock_addresses_changed(void)
+{
+	tsock_each(follow, NULL);
+}
+
+/* The buffers are the ring's memory, which goes away: the connection is over, without a word to anybody. */
+static void vanish(struct tsock *s, void *arg)
+{
+	struct stack *st = arg;
+	struct tsock_att *att;
+
+	if (tsock_mode(s) == TSOCK_LISTEN) {
+		lock_take(&s->lock);
+		for (att = s->spare.atts; att; att = att->next) {
+			if (att->st == st)
+				att->l = NULL;
+		}
+		lock_drop(&s->lock);
+		return;
+	}
+	if (atomic_load_explicit(&s->st, memory_order_relaxed) != st)
+		return;
+	lock_take(&st->lock);
+	s->c = NULL;
+	s->own_rule = s->engine = false;
+	atomic_fetch_or_explicit(&s->hint, EPOLLERR | EPOLLHUP | EPOLLIN | EPOLLOUT, memory_order_release);
+	if (!s->closed)
+		vfd_notify(&s->v, EPOLLERR | EPOLLHUP | EPOLLIN | EPOLLOUT);
+	else if (!s->in_close)
+		tsock_conn_over(s);
+	lock_drop(&st->lock);
+}
+
+void tsock_stack_gone(struct stack *st)
+{
+	struct tsock_stack *t;
+
+	tsock_each(vanish, st);
+	lock_take(&st->lock);
+	t = st->tcp;
+	st->tcp = NULL;
+	if (t) {
+		tsock_held_free(t);
+		tcp_stack_free(t->ts);
+		free(t->cache);
+		free(t);
+	}
+	lock_drop(&st->lock);
+}
+
+/* --- fork() */
+
+/* What a child of fork() has of a parent's socket: a listener, or a socket that is nothing yet. */
+static void inherit(struct tsock *parents)
+{
+	int fd = atomic_load_explicit(&parents->v.os_fd, memory_order_relaxed);
+	struct tsock *s;
+
+	if (parents->closed || tsock_mode(parents) == TSOCK_CONN)
+		return;
+	s = tsock_new(fd, parents->domain);
+	if (!s)
+		return;
+	s->bound = parents->bound;
+	s->nonblock = parents->nonblock;
+	s->rcvlowat = parents->rcvlowat;
+	s->linger_s = parents->linger_s;
+	s->rcvtimeo_ns = parents->rcvtimeo_ns;
+	s->sndtimeo_ns = parents->sndtimeo_ns;
+	s->mark = parents->mark;
+	s->bound_if = parents->bound_if;
+	s->spare.backlog = parents->spare.backlog;
+	s->spare.no_offload = parents->spare.no_offload;
+	s->spare.touched = parents->spare.touched;
+	atomic_store_explicit(&s->mode, tsock_mode(parents), memory_order_relaxed);
+	if (vfd_install(fd, &s->v)) {
+		tsock_free(s);
+		return;
+	}
+	atomic_store_explicit(&s->in_use, true, memory_order_release);
+}
+
+void tsock_forked(void)
+{
+	tsock_timers_forked();
+	tsock_icmp_forked();
+	tsock_atts_forked();
+	tsock_list_forked(inherit);
+}
+
+/* --- exit */
+
+static void close_one(struct tsock *s, void *arg)
+{
+	struct stack *st = tsock_conn_lock(s);
+	uint64_t now = tsock_now();
+
+	(void)arg;
+	if (!st)
+		return;
+	/* Closed ones go on by themselves. */
+	if (!s->closed) {
+		s->closed = true;
+		s->in_close = true; /* its memory stays: other threads may still be inside */
+		if (s->linger_s == 0)
+			tcp_abort(s->c, now);
+		else
+			tcp_close(s->c, now);
+	}
+	tsock_unlock_stack(st, now);
+}
+
+static void count_unfinished(struct tsock *s, void *arg)
+{
+	unsigned *n = arg;
+	struct stack *st = tsock_conn_lock(s);
+	enum tcp_state state;
+
+	if (!st)
+		return;
+	state = tcp_conn_state(s->c);
+	*n += state == TCPS_FIN_WAIT1 || state == TCPS_CLOSING || state == TCPS_LAST_ACK;
+	lock_drop(&st->lock);
+}
+
+static void poll_one(struct stack *st, void *arg)
+{
+	(void)arg;
+	if (!st->tcp)
+		return;
+	stack_poll(st, (unsigned)params.cq_poll_batch_max);
+	tsock_polled(st, 1, tsock_now());
+	st->ring->ops->kick(st->ring);
+}
+
+void tsock_finish(void)
+{
+	uint64_t end = tsock_now() + FINISH_US;
+	unsigned left;
+
+	tsock_each(close_one, NULL);
+	do {
+		left = 0;
+		stacks_each(poll_one, NULL);
+		tsock_each(count_unfinished, &left);
+		if (left)
+			usleep(100);
+	} while (left && tsock_now() < end);
+	if (left)
+		log_debug("tcp: %u connections have not been finished within %u ms", left, FINISH_US / 1000);
+}

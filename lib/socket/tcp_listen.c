@@ -1,0 +1,589 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Listening: the kernel socket listens as ever; when the listener is first waited on it attaches to the stacks besides, and
+ * accept() takes from both. A master process that only forks owns nothing so, and its worker does.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "iomux/iomux.h"
+#include "net/net.h"
+#include "runtime/libc.h"
+#include "runtime/log.h"
+#include "runtime/params.h"
+#include "runtime/rules.h"
+#include "runtime/worker.h"
+#include "socket/tcp_int.h"
+#include "socket/udp_int.h"
+
+#define ADDRS_MAX 64
+
+/* The worker's epoll saw a connection in the kernel's queue. */
+static void os_event(int fd, uint32_t events, void *arg)
+{
+	struct tsock *s = arg;
+
+	(void)fd;
+	atomic_fetch_or_explicit(&s->v.os_events, events, memory_order_acq_rel);
+	vfd_notify(&s->v, events);
+}
+
+/* What the listener is bound to. False: it cannot be read, or is no usable address. */
+static bool bound_to(struct tsock *s, int fd, struct tcp_listen_spec *spec)
+{
+	struct sockaddr_storage ss;
+	socklen_t len = sizeof(ss);
+	uint32_t scope;
+	int on = 0;
+
+	memset(spec, 0, sizeof(*spec));
+	if (libc.getsockname(fd, (struct sockaddr *)&ss, &len) ||
+	    !udp_addr_get((struct sockaddr *)&ss, len, &spec->local, &spec->port, &scope) || !spec->port)
+		return false;
+	if (IN6_IS_ADDR_V4MAPPED(&spec->local) && !memcmp(&spec->local.s6_addr[12], "\0\0\0\0", 4))
+		memset(&spec->local, 0, sizeof(spec->local));
+	spec->family = s->domain;
+	/* An IPv4 address on an IPv6 socket: only IPv4 comes. */
+	if (IN6_IS_ADDR_V4MAPPED(&spec->local))
+		spec->family = AF_INET;
+	len = sizeof(on);
+	if (s->domain == AF_INET6 && !libc.getsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, &len))
+		spec->v6only = on;
+	on = 0;
+	len = sizeof(on);
+	if (!libc.getsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, &len))
+		spec->reuseport = on;
+	spec->backlog = s->spare.backlog;
+	return true;
+}
+
+static bool rules_want_os(int fd)
+{
+	struct sockaddr_storage local;
+	socklen_t len = sizeof(local);
+
+	return libc.getsockname(fd, (struct sockaddr *)&local, &len) ||
+	       rules_match(RULE_TCP_SERVER, (struct sockaddr *)&local, NULL) == RULE_OS;
+}
+
+/* The local addresses of the interface that the listener covers, as steering rules. Returns how many. */
+static unsigned make_keys(const struct tsock *s, const struct tcp_listen_spec *spec, int ifindex, struct vma_flow_key *keys)
+{
+	struct in6_addr addrs[ADDRS_MAX];
+	struct net_link link;
+	unsigned n, num = 0;
+	bool any = IN6_IS_ADDR_UNSPECIFIED(&spec->local);
+
+	if ((s->bound_if && s->bound_if != ifindex) || !stack_wanted(ifindex) || net_link_get(ifindex, &link))
+		return 0;
+	n = net_addr_list(link.kind == NET_LINK_LOOPBACK ? 0 : ifindex, addrs, ADDRS_MAX);
+	for (unsigned i = 0; i < n && i < ADDRS_MAX; i++) {
+		struct tcp_tuple t = { .local = addrs[i], .lport = spec->port };
+		bool v4 = IN6_IS_ADDR_V4MAPPED(&addrs[i]);
+
+		if (any ? (spec->family == AF_INET ? v4 : !(v4 && spec->v6only)) : !memcmp(&addrs[i], &spec->local, 16))
+			tsock_key(&t, false, &keys[num++]);
+	}
+	return num;
+}
+
+static struct lock free_lock;
+static struct tsock_att *free_atts; /* type-stable: tx.user and event() may name one that has just left */
+
+static struct tsock_att *att_alloc(void)
+{
+	struct tsock_att *att;
+
+	lock_take(&free_lock);
+	att = free_atts;
+	if (att)
+		free_atts = att->next;
+	lock_drop(&free_lock);
+	if (!att)
+		return calloc(1, sizeof(*att));
+	memset(att, 0, sizeof(*att));
+	return att;
+}
+
+static void att_free(struct tsock_att *att)
+{
+	lock_take(&free_lock);
+	att->next = free_atts;
+	free_atts = att;
+	lock_drop(&free_lock);
+}
+
+void tsock_atts_forked(void)
+{
+	atomic_store(&free_lock.owner, 0);
+	free_atts = NULL;
+}
+
+static struct tsock_att *att_find(struct tsock *s, const struct stack *st)
+{
+	struct tsock_att *att = s->spare.atts;
+
+	while (att && att->st != st)
+		att = att->next;
+	return att;
+}
+
+/* Rules of att become keys[0..num); st->lock is held. 0 or negative errno. */
+static int set_rules(struct tsock_att *att, int fd, const struct vma_flow_key *keys, unsigned num)
+{
+	struct vma_flow_key *copy = malloc((num ? num : 1) * sizeof(*copy));
+	unsigned done = 0;
+	int err = copy ? 0 : -ENOMEM;
+
+	/* The new ones first: what both have stays without a gap. */
+	for (; !err && done < num; done++) {
+		err = stack_flow_add(att->st, &keys[done], fd);
+		if (err)
+			break;
+		copy[done] = keys[done];
+	}
+	if (err) {
+		while (done)
+			stack_flow_del(att->st, &copy[--done]);
+		free(copy);
+		return err;
+	}
+	for (unsigned i = 0; i < att->num_keys; i++)
+		stack_flow_del(att->st, &att->keys[i]);
+	free(att->keys);
+	att->keys = copy;
+	att->num_keys = num;
+	att->s->spare.quiet = false;
+	return 0;
+}
+
+static struct tsock_att *att_new(struct tsock *s, struct stack *st, const struct tcp_listen_spec *spec,
+				 const struct tcp_opts *o)
+{
+	struct tsock_att *att = att_alloc();
+	struct tsock_stack *t;
+	int err = -ENOMEM;
+
+	if (!att)
+		return NULL;
+	att->user.is_listener = true;
+	att->s = s;
+	att->st = st;
+	t = tsock_stack_get(st);
+	if (t)
+		err = tcp_listen(t->ts, spec, o, &att->user, &att->l);
+	if (err) {
+		log_debug("port %u on interface %d: the engine does not listen: %s", spec->port, st->ifindex, strerror(-err));
+		att_free(att);
+		return NULL;
+	}
+	att->next = s->spare.atts;
+	s->spare.atts = att;
+	return att;
+}
+
+/* Attaches to one interface, or follows its addresses. s->lock is held. True: packets come from there. */
+static bool attach_one(struct tsock *s, int fd, int ifindex, const struct tcp_listen_spec *spec, const struct tcp_opts *o)
+{
+	struct vma_flow_key keys[ADDRS_MAX];
+	unsigned num = make_keys(s, spec, ifindex, keys);
+	struct stack *st = num ? stack_get(ifindex) : stack_find(ifindex);
+	struct tsock_att *att;
+	int err = 0;
+
+	if (!st)
+		return false;
+	lock_take(&st->lock);
+	att = att_find(s, st);
+	if (!att && num && atomic_load_explicit(&st->open, memory_order_relaxed))
+		att = att_new(s, st, spec, o);
+	if (att && att->l)
+		err = set_rules(att, fd, keys, num);
+	lock_drop(&st->lock);
+	if (err)
+		log_warn("fd %d, TCP port %u on interface %d: the steering rule cannot be set (%s): its connections go through the kernel",
+			 fd, spec->port, ifindex, strerror(-err));
+	return att && num && !err;
+}
+
+static bool attach_all(struct tsock *s, int fd)
+{
+	int links[STACKS_MAX];
+	unsigned n = net_link_list(links, STACKS_MAX);
+	struct tcp_listen_spec spec;
+	struct tcp_opts o;
+	bool any = false;
+
+	if (!bound_to(s, fd, &spec))
+		return false;
+	tsock_opts_read(s, fd, &o);
+	for (unsigned i = 0; i < n && i < STACKS_MAX; i++)
+		any = attach_one(s, fd, links[i], &spec, &o) || any;
+	memcpy(s->stats->local.byte, &spec.local, 16);
+	s->stats->local_port = spec.port;
+	s->stats->offloaded = any;
+	tsock_show_state(s, TCPS_LISTEN);
+	return any;
+}
+
+void tsock_relisten(struct tsock *s)
+{
+	if (s->spare.attached)
+		attach_all(s, atomic_load_explicit(&s->v.os_fd, memory_order_relaxed));
+}
+
+void tsock_waited(struct vfd *v)
+{
+	struct tsock *s = tsock_of(v);
+	int cancel, fd;
+
+	if (__builtin_expect(tsock_mode(s) != TSOCK_LISTEN || s->spare.attached, 1))
+		return;
+	if (tsock_begin())
+		return; /* the library is off in this process */
+	cancel = tsock_lock(s);
+	if (s->spare.attached || !atomic_load_explicit(&s->in_use, memory_order_relaxed)) {
+		tsock_unlock(s, cancel);
+		return;
+	}
+	libc_internal++;
+	s->spare.attached = true;
+	fd = atomic_load_explicit(&v->os_fd, memory_order_relaxed);
+	if (!s->spare.no_offload && !rules_want_os(fd))
+		attach_all(s, fd);
+	if (!worker_fd_add(fd, EPOLLIN | EPOLLET, os_event, s))
+		s->worker_fd = fd;
+	/* What the kernel has queued so far. */
+	atomic_fetch_or_explicit(&v->os_events, EPOLLIN, memory_order_release);
+	atomic_store_explicit(&v->shadow, VFD_SHADOW_IN, memory_order_release);
+	libc_internal--;
+	tsock_unlock(s, cancel);
+	iomux_shadow_changed(v);
+}
+
+void tsock_listen_tick(struct tsock *s)
+{
+	struct tsock_att *att;
+	uint16_t port = 0;
+
+	if (tsock_mode(s) != TSOCK_LISTEN || s->spare.quiet || !s->spare.atts)
+		return;
+	lock_take(&s->lock);
+	for (att = s->spare.atts; att && !port; att = att->next)
+		port = att->num_keys ? att->keys[0].local_port : 0;
+	if (port && net_tcp_conns(port) == 0) {
+		s->spare.quiet = true;
+		for (att = s->spare.atts; att; att = att->next) {
+			lock_take(&att->st->lock);
+			if (atomic_load_explicit(&att->st->open, memory_order_relaxed))
+				att->st->ring->ops->port_quiet(att->st->ring, port, true);
+			lock_drop(&att->st->lock);
+		}
+	}
+	lock_drop(&s->lock);
+}
+
+int tsock_listen(struct vfd *v, int fd, int backlog)
+{
+	struct tsock *s = tsock_of(v);
+	int cancel, ret = libc.listen(fd, backlog), somaxconn = 4096;
+
+	if (ret || tsock_mode(s) == TSOCK_CONN)
+		return ret;
+	cancel = tsock_lock(s);
+	s->spare.backlog = backlog < 0 || backlog > somaxconn ? somaxconn : backlog;
+	for (struct tsock_att *att = s->spare.atts; att; att = att->next) {
+		lock_take(&att->st->lock);
+		if (att->l)
+			tcp_listen_backlog(att->l, s->spare.backlog);
+		lock_drop(&att->st->lock);
+	}
+	atomic_store_explicit(&s->mode, TSOCK_LISTEN, memory_order_release);
+	tsock_show_state(s, TCPS_LISTEN);
+	tsock_unlock(s, cancel);
+	/* Somebody waits for it already. */
+	if (atomic_load_explicit(&v->watches, memory_order_relaxed))
+		tsock_waited(v);
+	return 0;
+}
+
+/* --- leaving */
+
+struct leaving {
+	struct stack *st;
+	uint16_t port;
+};
+
+/* A connection that lived on its listener's rule gets one of its own. st->lock is held. */
+static void own_rule(struct tsock *c, void *arg)
+{
+	struct leaving *lv = arg;
+	struct vma_flow_info info = { .pid = (uint32_t)getpid() };
+	struct vma_flow_key key;
+	int err;
+
+	if (atomic_load_explicit(&c->st, memory_order_relaxed) != lv->st || !c->accepted || c->own_rule || !c->c ||
+	    c->tuple.lport != lv->port)
+		return;
+	tsock_key(&c->tuple, true, &key);
+	info.fd = (uint32_t)atomic_load_explicit(&c->v.os_fd, memory_order_relaxed);
+	err = lv->st->ring->ops->flow_add(lv->st->ring, &key, &info);
+	c->own_rule = !err;
+	if (err)
+		log_warn("TCP port %u: a connection loses its steering rule with its listener: %s", lv->port, strerror(-err));
+}
+
+static void att_leave(struct tsock_att *att)
+{
+	struct stack *st = att->st;
+	struct leaving lv = { .st = st };
+	uint64_t now = tsock_now();
+
+	lock_take(&st->lock);
+	if (att->l)
+		tcp_listen_close(att->l, now);
+	att->l = NULL;
+	if (atomic_load_explicit(&st->open, memory_order_relaxed)) {
+		if (att->num_keys) {
+			lv.port = att->keys[0].local_port;
+			tsock_each(own_rule, &lv);
+		}
+		/* What the rules have brought so far is in the ring; without the listener it would be answered by RST, as it should. */
+	}
+	for (unsigned i = 0; i < att->num_keys; i++)
+		stack_flow_del(st, &att->keys[i]);
+	free(att->keys);
+	tsock_unlock_stack(st, now);
+	att_free(att);
+}
+
+void tsock_unlisten(struct tsock *s)
+{
+	struct tsock_att *att;
+
+	if (s->worker_fd >= 0)
+		worker_fd_del(s->worker_fd, s);
+	s->worker_fd = -1;
+	while ((att = s->spare.atts)) {
+		s->spare.atts = att->next;
+		att_leave(att);
+	}
+}
+
+/* --- accepting */
+
+/* An established connection of any attachment, its stack locked; polls the stacks once when none waits. NULL: none. */
+static struct tcp_conn *take_conn(struct tsock *s, struct stack **out)
+{
+	for (struct tsock_att *att = s->spare.atts; att; att = att->next) {
+		struct stack *st = att->st;
+		struct tcp_conn *c = NULL;
+
+		if (lock_mine(&st->lock))
+			continue;
+		lock_take(&st->lock);
+		if (att->l && atomic_load_explicit(&st->open, memory_order_relaxed)) {
+			c = tcp_accept(att->l);
+			if (!c) {
+				st->polls++;
+				stack_poll(st, (unsigned)params.cq_poll_batch_max);
+				c = tcp_accept(att->l);
+			}
+		}
+		if (c) {
+			*out = st;
+			return c;
+		}
+		lock_drop(&st->lock);
+	}
+	return NULL;
+}
+
+/* Gives the connection its object; its stack is locked and dropped here. The new fd or negative errno. */
+static int wrap(struct tsock *l, int lfd, struct stack *st, struct tcp_conn *c, struct tsock *s, int fd)
+{
+	s->tuple = *tcp_conn_tuple(c);
+	s->c = c;
+	s->accepted = s->engine = true;
+	atomic_store_explicit(&s->st, st, memory_order_release);
+	atomic_store_explicit(&s->mode, TSOCK_CONN, memory_order_release);
+	atomic_store_explicit(&s->v.shadow, VFD_SHADOW_NONE, memory_order_release);
+	s->connected = true;
+	tcp_conn_set_user(c, &s->user);
+	memcpy(s->stats->local.byte, &s->tuple.local, 16);
+	memcpy(s->stats->remote.byte, &s->tuple.remote, 16);
+	s->stats->local_port = s->tuple.lport;
+	s->stats->remote_port = s->tuple.rport;
+	s->stats->offloaded = 1;
+	tsock_show_state(s, tcp_conn_state(c));
+	tsock_unlock_stack(st, tsock_now());
+	tsock_opts_inherit(l, lfd, s, fd);
+	return fd;
+}
+
+/* accept() of an offloaded connection. The new fd, -EAGAIN: none waits, or negative errno. */
+static int accept_ours(struct tsock *l, int lfd, int flags)
+{
+	struct stack *st;
+	struct tcp_conn *c;
+	struct tsock *s;
+	int fd, err;
+
+	/* First the fd: without one the connection stays in the queue, as in the kernel. */
+	fd = libc.socket(l->domain, SOCK_STREAM | (flags & (SOCK_NONBLOCK | SOCK_CLOEXEC)), 0);
+	if (fd < 0)
+		return -errno;
+	s = tsock_new(fd, l->domain);
+	if (!s) {
+		libc.close(fd);
+		return -ENOMEM;
+	}
+	c = take_conn(l, &st);
+	if (!c) {
+		err = -EAGAIN;
+		goto none;
+	}
+	s->nonblock = flags & SOCK_NONBLOCK;
+	s->stats->blocking = !s->nonblock;
+	wrap(l, lfd, st, c, s, fd);
+	__atomic_store_n(&s->stats->enabled, 1, __ATOMIC_RELEASE);
+	atomic_store_explicit(&s->in_use, true, memory_order_release);
+	err = vfd_install(fd, &s->v);
+	if (!err)
+		return fd;
+	/* Beyond the table: the number cannot be served. */
+	s->v.ops->close(&s->v, fd);
+	return -EMFILE;
+none:
+	stats_socket_put(s->stats);
+	tsock_free(s);
+	libc.close(fd);
+	return err;
+}
+
+/* Something may wait in an attachment's queue: looked at before an fd is made in vain. */
+static bool ours_ready(struct tsock *s)
+{
+	bool ready = false;
+
+	for (struct tsock_att *att = s->spare.atts; att && !ready; att = att->next) {
+		struct stack *st = att->st;
+
+		if (lock_mine(&st->lock))
+			continue;
+		lock_take(&st->lock);
+		if (att->l && atomic_load_explicit(&st->open, memory_order_relaxed)) {
+			if (!tcp_accept_queued(att->l)) {
+				st->polls++;
+				stack_poll(st, (unsigned)params.cq_poll_batch_max);
+			}
+			ready = tcp_accept_queued(att->l) > 0;
+		}
+		lock_drop(&st->lock);
+	}
+	return ready;
+}
+
+/* From the kernel's queue, without waiting; s->lock is held, so no other thread of ours takes it away between. */
+static int accept_os(struct tsock *s, int fd, struct sockaddr *addr, socklen_t *len, int flags)
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+	int new;
+
+	if (!atomic_load_explicit(&s->v.os_events, memory_order_acquire))
+		return -EAGAIN;
+	atomic_store_explicit(&s->v.os_events, 0, memory_order_release);
+	if (!s->nonblock && libc.poll(&p, 1, 0) <= 0)
+		return -EAGAIN;
+	new = libc.accept4(fd, addr, len, flags);
+	if (new < 0)
+		return -errno;
+	atomic_fetch_or_explicit(&s->v.os_events, EPOLLIN, memory_order_release); /* there may be more */
+	vfd_forget(new); /* a number that was closed behind our back */
+	return new;
+}
+
+static int accept_once(struct tsock *s, int fd, struct sockaddr *addr, socklen_t *len, int flags)
+{
+	int cancel = tsock_lock(s), new;
+
+	if (!atomic_load_explicit(&s->in_use, memory_order_relaxed)) {
+		tsock_unlock(s, cancel);
+		return -EBADF;
+	}
+	libc_internal++;
+	atomic_store_explicit(&s->hint, 0, memory_order_relaxed);
+	new = ours_ready(s) ? accept_ours(s, fd, flags) : -EAGAIN;
+	if (new >= 0)
+		tsock_addr_put(tsock_of(vfd_get(new)), true, addr, len);
+	else if (new == -EAGAIN)
+		new = accept_os(s, fd, addr, len, flags);
+	libc_internal--;
+	tsock_unlock(s, cancel);
+	return new;
+}
+
+int tsock_accept4(struct vfd *v, int fd, struct sockaddr *addr, socklen_t *len, int flags)
+{
+	struct tsock *s = tsock_of(v);
+	struct tsock_wait w;
+	int new;
+
+	if (tsock_mode(s) != TSOCK_LISTEN || (flags & ~(SOCK_NONBLOCK | SOCK_CLOEXEC)) || (addr && !len))
+		return libc.accept4(fd, addr, len, flags);
+	tsock_waited(v);
+	tsock_wait_init(s, &w, EPOLLIN | EPOLLERR | EPOLLHUP, s->rcvtimeo_ns);
+	for (;;) {
+		new = accept_once(s, fd, addr, len, flags);
+		if (new >= 0)
+			return new;
+		if (new == -EAGAIN && !s->nonblock)
+			new = tsock_wait_more(s, fd, &w);
+		if (new)
+			break;
+	}
+	errno = -new;
+	return -1;
+}
+
+/* A connection waits in an attachment's queue; nothing is polled. */
+static bool queued(struct tsock *s)
+{
+	bool any = false;
+
+	if (lock_mine(&s->lock))
+		return false;
+	lock_take(&s->lock);
+	for (struct tsock_att *att = s->spare.atts; att && !any; att = att->next) {
+		if (lock_mine(&att->st->lock))
+			continue;
+		lock_take(&att->st->lock);
+		any = att->l && tcp_accept_queued(att->l);
+		lock_drop(&att->st->lock);
+	}
+	lock_drop(&s->lock);
+	return any;
+}
+
+uint32_t tsock_listen_events(struct tsock *s)
+{
+	struct pollfd os = { .fd = atomic_load_explicit(&s->v.os_fd, memory_order_relaxed), .events = POLLIN };
+	struct timespec at_once = { 0 };
+	uint32_t ev = queued(s) ? EPOLLIN | EPOLLRDNORM : 0;
+
+	if (ev || !atomic_load_explicit(&s->v.os_events, memory_order_acquire))
+		return ev;
+	atomic_store_explicit(&s->v.os_events, 0, memory_order_release);
+	/* Not libc's poll(): that is a cancellation point, and an epoll set's lock may be held. */
+	if (libc_raw(SYS_ppoll, (long)(uintptr_t)&os, 1, (long)(uintptr_t)&at_once, 0, 0, 0) <= 0)
+		return 0;
+	atomic_fetch_or_explicit(&s->v.os_events, (uint32_t)os.revents, memory_order_release);
+	return (uint32_t)os.revents & (EPOLLIN | EPOLLRDNORM | EPOLLERR | EPOLLHUP | EPOLLRDHUP);
+}

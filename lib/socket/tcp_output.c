@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* From the engine to the ring: a segment gets its link and network headers; super-segments go the way of large frames. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "net/net.h"
+#include "runtime/params.h"
+#include "socket/tcp_int.h"
+
+#define HELD_MAX 64u
+/* As long as the kernel asks for a neighbour before it gives up (3 probes, a second each). */
+#define HELD_US 3000000u
+#define CACHE_WAYS 64u
+/* Payload of a super-segment: the IP packet's 16 bits without its headers. */
+#define GSO_PAYLOAD_MAX (65535u - 40u - TCP_HDR_MAX)
+#define GSO_IOV_MAX 60
+
+struct tsock_held {
+	struct tsock_held *next;
+	uint64_t since;
+	struct tcp_tuple tuple;
+	struct tcp_tx tx; /* hdr and iov point into this */
+	struct iovec iov;
+	uint8_t hdr[TCP_HDR_MAX];
+	uint8_t data[];
+};
+
+struct tsock_cached {
+	struct in6_addr local, remote;
+	struct tsock_path path;
+};
+
+/* The socket that a segment belongs to; NULL: none has one, or not yet. */
+static struct tsock *sock_of(const struct tcp_tx *tx)
+{
+	struct tsock_user *u = tx->user;
+
+	return u && !u->is_listener ? tsock_of_user(u) : NULL;
+}
+
+/* The place for the path of a segment without a socket: by addresses, the latest wins. */
+static struct tsock_path *cached_path(struct tsock_stack *t, const struct tcp_tuple *tuple)
+{
+	struct tsock_cached *c;
+	uint32_t h = 0;
+
+	if (!t->cache)
+		t->cache = calloc(CACHE_WAYS, sizeof(*t->cache));
+	if (!t->cache)
+		return NULL;
+	for (int i = 0; i < 16; i++)
+		h = h * 31u + tuple->remote.s6_addr[i];
+	c = &t->cache[(h ^ h >> 7) % CACHE_WAYS];
+	if (memcmp(&c->local, &tuple->local, 16) || memcmp(&c->remote, &tuple->remote, 16)) {
+		c->local = tuple->local;
+		c->remote = tuple->remote;
+		c->path.valid = false;
+	}
+	return &c->path;
+}
+
+/* The way of a segment. NULL and *err: none. */
+static struct tsock_path *path_of(struct stack *st, const struct tcp_tx *tx, int *err)
+{
+	struct tsock *s = sock_of(tx);
+	struct tsock_path *p = s ? &s->path : cached_path(st->tcp, tx->tuple);
+
+	*err = p ? 0 : -ENOMEM;
+	if (p && __builtin_expect(!tsock_path_good(p, net_generation(), net_neigh_generation()), 0))
+		*err = tsock_path_make(st, tx->tuple, s ? s->mark : 0, tx->ttl, p);
+	if (*err)
+		return NULL;
+	if (__builtin_expect(p->stale, 0)) {
+		p->stale = false;
+		net_neigh_confirm(st->ifindex, &p->next_hop);
+	}
+	return p;
+}
+
+void tsock_env_path(void *ctx, const struct tcp_tuple *tuple, uint32_t *mtu, uint32_t *max_gso)
+{
+	struct stack *st = ctx;
+	struct tsock_path *p = cached_path(st->tcp, tuple);
+
+	*mtu = st->ring->caps.max_frame - 14;
+	*max_gso = st->ring->caps.max_gso ? GSO_PAYLOAD_MAX : 0;
+	if (!p)
+		return;
+	/* Also without a neighbour yet the route has told the MTU. */
+	if (!tsock_path_good(p, net_generation(), net_neigh_generation()))
+		p->mtu = 0;
+	if (!p->mtu)
+		(void)tsock_path_make(st, tuple, 0, 0, p);
+	if (p->mtu && p->mtu < *mtu)
+		*mtu = p->mtu;
+}
+
+/* Keeps the segment until the neighbour is known. What is above the bound is lost, as behind any full queue. */
+static int hold(struct tsock_stack *t, const struct tcp_tx *tx)
+{
+	struct tsock_held *h;
+	size_t off = 0;
+
+	if (t->num_held == HELD_MAX || tx->len > tx->mss)
+		return -EHOSTUNREACH;
+	h = malloc(sizeof(*h) + tx->len);
+	if (!h)
+		return -ENOMEM;
+	h->next = NULL;
+	h->since = tsock_now();
+	h->tuple = *tx->tuple;
+	h->tx = *tx;
+	h->tx.user = NULL; /* the socket may be gone by then */
+	h->tx.tuple = &h->tuple;
+	h->tx.hdr = h->hdr;
+	h->tx.iov = &h->iov;
+	h->tx.iovcnt = tx->len ? 1 : 0;
+	h->iov = (struct iovec){ .iov_base = h->data, .iov_len = tx->len };
+	memcpy(h->hdr, tx->hdr, tx->hdr_len);
+	for (int i = 0; i < tx->iovcnt; i++) {
+		memcpy(h->data + off, tx->iov[i].iov_base, tx->iov[i].iov_len);
+		off += tx->iov[i].iov_len;
+	}
+	*t->held_tail = h;
+	t->held_tail = &h->next;
+	t->num_held++;
+	return 0;
+}
+
+static int send_large(struct tsock_stack *t, struct tsock_path *p, const struct tcp_tx *tx)
+{
+	struct ring *ring = t->st->ring;
+	struct iovec iov[GSO_IOV_MAX + 1];
+	uint8_t hdr[TCP_FRAME_HDR_MAX];
+	struct ring_gso g = { .csum_off = 16, .gso_size = tx->mss, .proto = IPPROTO_TCP, .family = tx->tuple->family };
+	int err;
+
+	if (tx->iovcnt > GSO_IOV_MAX)
+		return -EMSGSIZE;
+	g.hdr_len = (uint16_t)tcp_frame_gso(&p->hdr, hdr, tx);
+	g.l4_off = (uint16_t)(g.hdr_len - tx->hdr_len);
+	iov[0] = (struct iovec){ .iov_base = hdr, .iov_len = g.hdr_len };
+	memcpy(iov + 1, tx->iov, (size_t)tx->iovcnt * sizeof(*iov));
+	/* Order: what was posted before leaves before. */
+	if (t->posted) {
+		t->posted = false;
+		ring_kick(ring);
+	}
+	err = ring->ops->send_gso(ring, iov, tx->iovcnt + 1, &g);
+	return err == -EAGAIN ? -ENOBUFS : err;
+}
+
+static int send_small(struct tsock_stack *t, struct tsock_path *p, const struct tcp_tx *tx)
+{
+	struct ring *ring = t->st->ring;
+	struct buf *b = ring_tx_alloc(ring);
+	int err;
+
+	if (!b)
+		return -ENOBUFS;
+	if (b->room < TCP_FRAME_HDR_MAX + tx->len) {
+		buf_free(b);
+		return -EMSGSIZE;
+	}
+	b->len = b->total = tcp_frame(&p->hdr, b->data, tx);
+	err = ring_post(ring, b);
+	if (err) {
+		buf_free(b);
+		return err;
+	}
+	t->posted = true;
+	return 0;
+}
+
+int tsock_output(void *ctx, const struct tcp_tx *tx)
+{
+	struct stack *st = ctx;
+	struct tsock_stack *t = st->tcp;
+	struct tsock_path *p;
+	int err;
+
+	if (!atomic_load_explicit(&st->open, memory_order_relaxed))
+		return -ENETDOWN;
+	p = path_of(st, tx, &err);
+	if (err == -EAGAIN)
+		return hold(t, tx);
+	if (err)
+		return err;
+	err = tx->len > tx->mss ? send_large(t, p, tx) : send_small(t, p, tx);
+	if (err == -ENOBUFS)
+		t->blocked = true;
+	return err;
+}
+
+/* Tells the engine that nobody answers for the segment's destination. */
+static void give_up(struct tsock_stack *t, const struct tsock_held *h, uint64_t now)
+{
+	uint32_t seq;
+
+	memcpy(&seq, h->hdr + 4, sizeof(seq));
+	tcp_icmp(t->ts, &h->tuple, ntohl(seq), TCP_ICMP_UNREACH_HOST, 0, now);
+}
+
+void tsock_held_look(struct tsock_stack *t, uint64_t now)
+{
+	struct tsock_held *h, *next, *list = t->held;
+
+	t->held = NULL;
+	t->held_tail = &t->held;
+	t->num_held = 0;
+	for (h = list; h; h = next) {
+		struct tsock_path *p;
+		int err;
+
+		next = h->next;
+		p = path_of(t->st, &h->tx, &err);
+		if (err == -EAGAIN && now < h->since + HELD_US) {
+			h->next = NULL;
+			*t->held_tail = h;
+			t->held_tail = &h->next;
+			t->num_held++;
+			continue;
+		}
+		if (p)
+			(void)send_small(t, p, &h->tx); /* a loss, if it fails */
+		else
+			give_up(t, h, now);
+		free(h);
+	}
+}
+
+void tsock_held_free(struct tsock_stack *t)
+{
+	struct tsock_held *h;
+
+	while ((h = t->held)) {
+		t->held = h->next;
+		free(h);
+	}
+	t->held_tail = &t->held;
+	t->num_held = 0;
+}

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Reading from a connection. */
+#include <errno.h>
+#include <limits.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/uio.h>
+
+#include "runtime/libc.h"
+#include "runtime/params.h"
+#include "socket/tcp_int.h"
+
+#define RX_EVENTS (EPOLLIN | EPOLLRDHUP | EPOLLERR | EPOLLHUP)
+/* Flags that the engine takes. */
+#define ENGINE_FLAGS (MSG_PEEK | MSG_TRUNC | MSG_OOB)
+
+static ssize_t fail(struct tsock *s, int err)
+{
+	stats_add(err == EAGAIN ? &s->stats->rx.eagain : &s->stats->rx.errors, 1);
+	errno = err;
+	return -1;
+}
+
+/* One look at the connection; polls its stack when nothing is there. As tcp_recv(). */
+static ssize_t take(struct tsock *s, const struct iovec *iov, int iovcnt, int flags)
+{
+	struct stack *st = tsock_conn_lock(s);
+	uint64_t now;
+	ssize_t n;
+
+	if (!st)
+		return -ENOTCONN;
+	tsock_hint_clear(s, EPOLLIN | EPOLLRDNORM | EPOLLRDHUP | EPOLLPRI);
+	now = tsock_now();
+	n = tcp_recv(s->c, iov, iovcnt, flags & ENGINE_FLAGS, now);
+	if (n == -EAGAIN && atomic_load_explicit(&st->open, memory_order_relaxed) && st->ring->ops->pending(st->ring)) {
+		st->polls++;
+		stack_poll(st, (unsigned)params.cq_poll_batch_max);
+		n = s->c ? tcp_recv(s->c, iov, iovcnt, flags & ENGINE_FLAGS, now) : -ENOTCONN;
+	}
+	/* What is left is for another reader. */
+	if (n > 0 && s->c && tcp_inq(s->c))
+		atomic_fetch_or_explicit(&s->hint, EPOLLIN, memory_order_relaxed);
+	tsock_unlock_stack(st, now);
+	return n;
+}
+
+/* Makes iov begin n bytes later. */
+static void iov_skip(struct iovec **iov, int *iovcnt, size_t n)
+{
+	while (n && *iovcnt) {
+		size_t here = n < (*iov)->iov_len ? n : (*iov)->iov_len;
+
+		(*iov)->iov_base = (uint8_t *)(*iov)->iov_base + here;
+		(*iov)->iov_len -= here;
+		n -= here;
+		if (!(*iov)->iov_len) {
+			(*iov)++;
+			(*iovcnt)--;
+		}
+	}
+}
+
+/* How many bytes the call waits for: one, SO_RCVLOWAT, or all (MSG_WAITALL). */
+static size_t low_water(const struct tsock *s, size_t len, int flags)
+{
+	size_t low = flags & MSG_WAITALL ? len : s->rcvlowat;
+
+	return low > len ? len : low ? low : 1;
+}
+
+/*
+ * The rest of a call whose first look brought `got` bytes, less than it waits for. A peeking one starts over each time,
+ * as more arrives behind what was seen.
+ */
+static ssize_t recv_slow(struct tsock *s, int fd, const struct iovec *from, int cnt, size_t low, size_t got, int flags)
+{
+	struct iovec room[IOV_MAX], *iov = room;
+	struct tsock_wait w;
+	ssize_t n;
+	int err;
+
+	memcpy(room, from, (size_t)cnt * sizeof(*from));
+	if (!(flags & MSG_PEEK))
+		iov_skip(&iov, &cnt, got);
+	tsock_wait_init(s, &w, RX_EVENTS, s->rcvtimeo_ns);
+	for (;;) {
+		err = tsock_wait_more(s, fd, &w);
+		if (err)
+			return got ? (ssize_t)got : err;
+		n = take(s, iov, cnt, flags);
+		if (n == -EAGAIN)
+			continue;
+		if (n <= 0)
+			return got ? (ssize_t)got : n;
+		if (flags & MSG_PEEK) {
+			if ((size_t)n >= low || (size_t)n <= got)
+				return n;
+			got = (size_t)n;
+			continue;
+		}
+		got += (size_t)n;
+		if (got >= low)
+			return (ssize_t)got;
+		iov_skip(&iov, &cnt, (size_t)n);
+	}
+}
+
+static ssize_t receive(struct tsock *s, int fd, const struct iovec *iov, int cnt, size_t len, int flags)
+{
+	bool wait = !s->nonblock && !(flags & MSG_DONTWAIT);
+	size_t low;
+	ssize_t n;
+
+	if (__builtin_expect(__atomic_load_n(&s->stats->rx_tid, __ATOMIC_RELAXED) != lock_self(), 0))
+		__atomic_store_n(&s->stats->rx_tid, lock_self(), __ATOMIC_RELAXED);
+	n = take(s, iov, cnt, flags);
+	low = low_water(s, len, flags);
+	if (__builtin_expect((n == -EAGAIN || (n > 0 && (size_t)n < low)) && wait && !(flags & MSG_OOB), 0))
+		n = recv_slow(s, fd, iov, cnt, low, n > 0 ? (size_t)n : 0, flags);
+	if (n < 0)
+		return fail(s, (int)-n);
+	if (!(flags & MSG_PEEK)) {
+		stats_add(&s->stats->rx.packets, 1);
+		stats_add(&s->stats->rx.bytes, (uint64_t)n);
+	}
+	return n;
+}
+
+ssize_t tsock_recvmsg(struct vfd *v, int fd, struct msghdr *msg, int flags)
+{
+	struct tsock *s = tsock_of(v);
+	size_t len = 0;
+	ssize_t n;
+
+	/* The error queue is the kernel socket's: empty. */
+	if (tsock_mode(s) != TSOCK_CONN || (flags & MSG_ERRQUEUE) || msg->msg_iovlen > IOV_MAX)
+		return libc.recvmsg(fd, msg, flags);
+	for (size_t i = 0; i < msg->msg_iovlen; i++)
+		len += msg->msg_iov[i].iov_len;
+	n = receive(s, fd, msg->msg_iov, (int)msg->msg_iovlen, len, flags);
+	if (n >= 0) {
+		msg->msg_namelen = 0;
+		msg->msg_controllen = 0;
+		msg->msg_flags = (flags & MSG_CMSG_CLOEXEC) | (n && (flags & MSG_OOB) ? MSG_OOB : 0);
+	}
+	return n;
+}
+
+ssize_t tsock_recvfrom(struct vfd *v, int fd, void *buf, size_t len, int flags, struct sockaddr *addr, socklen_t *alen)
+{
+	struct iovec iov = { .iov_base = buf, .iov_len = len };
+	struct tsock *s = tsock_of(v);
+	ssize_t n;
+
+	if (tsock_mode(s) != TSOCK_CONN || (flags & MSG_ERRQUEUE))
+		return libc.recvfrom(fd, buf, len, flags, addr, alen);
+	n = receive(s, fd, &iov, 1, len, flags);
+	/* A stream tells no address: recvfrom() of Linux leaves it and says 0. */
+	if (n >= 0 && addr && alen)
+		*alen = 0;
+	return n;
+}
