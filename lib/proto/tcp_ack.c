@@ -235,7 +235,7 @@ void tcp_ack_input(struct tcp_conn *c, const struct tcp_rx *rx)
 		.prior_una = c->snd_una,
 		.prior_delivered = c->delivered,
 		.prior_lost = c->lost,
-		.prior_fack = c->fack,
+		.prior_fack = c->segq.sacked_out ? c->fack : c->snd_una,
 	};
 	bool in_flight = c->segq.packets_out, syn = c->snd_una == c->iss;
 	bool odd = c->ca_state | rx->num_sacks | c->tlp_out | (rx->flags & TH_ECE);

@@ -173,7 +173,7 @@ void tcp_sack_input(struct tcp_conn *c, struct tcp_acking *a)
 	unsigned i = 0, n = 0;
 
 	if (!c->segq.sacked_out)
-		c->fack = a->prior_fack = c->snd_una;
+		c->fack = c->snd_una;
 	if (is_dsack(c, rx)) {
 		dsack_input(c, a);
 		i = 1;

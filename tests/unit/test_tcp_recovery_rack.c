@@ -75,6 +75,20 @@ static void seen_reordering_makes_three_sacked_segments_wait(void **state)
 	fake_close();
 }
 
+/* Seen in the simulator: the first SACK came with an advance, and what that acknowledged counted as late. */
+static void an_advance_with_the_first_sack_is_no_reordering(void **state)
+{
+	struct tcp_conn *c = fake_open(40 * MS);
+
+	(void)state;
+	fake_send(10000);
+	fake_pass(40 * MS);
+	fake_sack(1000, 2000, 3000);
+	assert_false(c->rack_reord);
+	assert_int_equal(c->reord_seen, 0);
+	fake_close();
+}
+
 static void a_lost_retransmission_is_found_by_time(void **state)
 {
 	struct tcp_conn *c = fake_open(20 * MS);
@@ -258,6 +272,7 @@ int main(void)
 		cmocka_unit_test(what_does_not_come_within_the_window_is_lost),
 		cmocka_unit_test(three_sacked_segments_are_loss_at_once),
 		cmocka_unit_test(seen_reordering_makes_three_sacked_segments_wait),
+		cmocka_unit_test(an_advance_with_the_first_sack_is_no_reordering),
 		cmocka_unit_test(a_lost_retransmission_is_found_by_time),
 		cmocka_unit_test(a_lost_tail_is_repaired_after_a_probe),
 		cmocka_unit_test(a_probe_that_repairs_the_loss_reduces_the_window),
