@@ -118,15 +118,21 @@ static bool peer_knows(const struct tcp_conn *c)
 static void kill_orphan(struct tcp_conn *c, uint64_t *counter)
 {
 	++*counter;
-	if (peer_knows(c))
-		tcp_send_rst(c);
+	tcp_send_rst(c);
 	tcp_conn_done(c, 0);
+}
+
+/* Something was received that the user has not seen. An urgent byte taken out of line has been. */
+static bool unread(const struct tcp_conn *c)
+{
+	uint32_t n = c->rcv_nxt - c->fin_rcvd - c->copied_seq;
+
+	return n > (c->urg_read && !c->o.oobinline && tcp_at_mark(c));
 }
 
 void tcp_close(struct tcp_conn *c, uint64_t now)
 {
 	struct tcp_stack *ts = c->ts;
-	bool unread = c->rcv_nxt - c->fin_rcvd != c->copied_seq;
 
 	if (c->orphan)
 		return;
@@ -138,7 +144,7 @@ void tcp_close(struct tcp_conn *c, uint64_t now)
 	if (c->state == TCPS_SYN_SENT) {
 		ts->n.attempt_fails++;
 		tcp_conn_done(c, 0);
-	} else if (unread) { /* RFC 2525, 2.17 */
+	} else if (unread(c)) { /* RFC 2525, 2.17 */
 		kill_orphan(c, &ts->n.abort_on_close);
 	} else if (ts->num_orphans > ts->cfg.max_orphans) {
 		kill_orphan(c, &ts->n.abort_on_memory);
@@ -159,6 +165,10 @@ void tcp_abort(struct tcp_conn *c, uint64_t now)
 		return;
 	c->ts->now = now;
 	tcp_conn_release(c);
-	if (!c->closing)
+	if (c->closing)
+		return;
+	if (peer_knows(c))
 		kill_orphan(c, &c->ts->n.abort_on_linger);
+	else
+		tcp_conn_done(c, 0);
 }

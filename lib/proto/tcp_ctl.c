@@ -54,8 +54,6 @@ static uint32_t window_of(const struct tcp_conn *c)
 		mss = full ? full : 1;
 	if (left < full >> 1 && (left < full >> 4 || left < mss))
 		return 0;
-	if (space > c->rcv_ssthresh)
-		space = c->rcv_ssthresh;
 	if (!c->rcv_wscale)
 		return unscaled_window(c, space, mss < space ? mss : space ? space : 1);
 	/* Rounded up, so that one more buffer's worth does not go unsaid. */

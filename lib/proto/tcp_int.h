@@ -537,8 +537,8 @@ void tcp_data_input(struct tcp_conn *c, struct tcp_rx *rx);
 /* SACK blocks to be told now, D-SACK first (RFC 2018, 2883). Returns how many. */
 unsigned tcp_sack_blocks(struct tcp_conn *c, struct tcp_sack_block *to, unsigned max);
 /*
- * The window that rcvbuf, auto-tuning and the clamp allow now, bytes from rcv_nxt on. Silly-window avoidance, then the limit
- * of rcv_ssthresh (the window's own slow start), rounding and not taking back what was told are tcp_select_window()'s.
+ * The window that rcvbuf, auto-tuning and the clamp allow now, bytes from rcv_nxt on. Silly-window avoidance, rounding
+ * and not taking back what was told are tcp_select_window()'s.
  */
 uint32_t tcp_rcv_space(const struct tcp_conn *c);
 /* What rcvbuf alone leaves, bytes: by this a window is judged silly or not. */
@@ -656,6 +656,11 @@ void tcp_challenge_ack(struct tcp_conn *c);
  * these two states: tcp_flush() calls this when snd_nxt == iss, tcp_in_syn.c when the peer's SYN comes.
  */
 void tcp_send_syn(struct tcp_conn *c);
+/* The SYN (or, when the peer's came first, the SYN|ACK) found no room in the queue yet. */
+static inline bool tcp_syn_unsent(const struct tcp_conn *c)
+{
+	return c->snd_nxt == c->iss && (c->state == TCPS_SYN_SENT || c->state == TCPS_SYN_RECV);
+}
 /* RST of a connection (RST|ACK at snd_nxt). */
 void tcp_send_rst(struct tcp_conn *c);
 /* RFC 9293, 3.10.7.1: the answer to a segment that belongs to nothing. Never to a RST. */

@@ -86,28 +86,38 @@ static void frag_needed(struct tcp_conn *c, uint32_t mtu)
 	set_mtu(c, mtu);
 }
 
-/* The sizes that are common, for a path that swallows larger ones without a word. */
-static uint32_t smaller_mtu(const struct tcp_conn *c)
+/* What an IP packet of this size carries. */
+static uint32_t payload_of(const struct tcp_conn *c, uint32_t mtu)
+{
+	return mtu - ip_len(c) - 20 - (c->ts_ok ? 12 : 0);
+}
+
+/* The next of the common sizes with which a segment of len bytes would not go out whole; pmtu: there is none. */
+static uint32_t smaller_mtu(const struct tcp_conn *c, uint32_t len)
 {
 	static const uint32_t steps[] = {9000, 4352, 1500, 1280, 1064, MTU_MIN4};
 	uint32_t floor = mtu_floor(c);
 
 	for (unsigned i = 0; i < sizeof(steps) / sizeof(*steps); i++)
-		if (steps[i] < c->pmtu && steps[i] >= floor)
+		if (steps[i] < c->pmtu && steps[i] >= floor && payload_of(c, steps[i]) < len)
 			return steps[i];
 	return c->pmtu;
 }
 
+/* For a path that swallows what is too large without a word. */
 void tcp_mtu_black_hole(struct tcp_conn *c)
 {
 	const struct tcp_seg *head = c->segq.head;
-	uint32_t mtu = smaller_mtu(c), room = mtu - ip_len(c) - 20 - (c->ts_ok ? 12 : 0);
+	uint32_t mtu, len;
 
+	if (!head)
+		return;
 	/* Each size has its second chance. */
 	if (c->retries > c->mtu_tried && c->mtu_tried && c->retries - c->mtu_tried < 2)
 		return;
-	/* Only when a smaller size would make the lost segment smaller. */
-	if (!head || mtu >= c->pmtu || tcp_seg_payload(head) <= room || c->mss <= room)
+	len = tcp_seg_payload(head);
+	mtu = smaller_mtu(c, len < c->mss ? len : c->mss);
+	if (mtu >= c->pmtu)
 		return;
 	c->ts->n.mtu_black_holes++;
 	c->mtu_tried = c->retries;

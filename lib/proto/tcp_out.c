@@ -234,6 +234,9 @@ static void new_sent(struct tcp_conn *c, const struct tcp_seg *s, const struct t
 		c->sml_seq = s->end_seq;
 	if (shot->len)
 		c->cwr = false;
+	/* An answer: the next ones may carry the ACKs, too (Linux: tcp_event_data_sent()). */
+	if (c->ts->now - c->last_rcv_us < c->ato_us)
+		c->pingpong = true;
 	c->lsndtime = c->ts->now;
 	if (tcp_in_reduction(c))
 		c->prr_out += s->pcount;

@@ -224,6 +224,8 @@ uint32_t tcp_rcv_space(const struct tcp_conn *c)
 {
 	uint32_t space = tcp_rcv_free(c);
 
+	if (space > c->rcv_ssthresh)
+		space = c->rcv_ssthresh;
 	return space < c->window_clamp ? space : c->window_clamp;
 }
 

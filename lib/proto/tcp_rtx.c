@@ -32,7 +32,8 @@ void tcp_seg_resize(struct tcp_conn *c, struct tcp_seg *s, uint32_t seq, uint32_
 static uint32_t rtx_len(const struct tcp_conn *c, const struct tcp_seg *s, uint32_t segs)
 {
 	uint32_t len = tcp_seg_payload(s), end = tcp_wnd_end(c), room;
-	uint32_t max = c->gso_len;
+	/* A device that cuts a super-segment copies the urgent pointer, it does not move it. */
+	uint32_t max = c->snd_urg ? c->mss : c->gso_len;
 
 	if (seq_geq(s->seq, end) && s->seq != c->snd_una)
 		return 0;

@@ -187,11 +187,10 @@ void tcp_flush(struct tcp_stack *ts, uint64_t now)
 		c->dirty = false;
 		if (c->closing)
 			continue;
-		if (c->state == TCPS_SYN_SENT) {
-			if (c->snd_nxt == c->iss)
-				tcp_send_syn(c);
+		if (tcp_syn_unsent(c))
+			tcp_send_syn(c);
+		if (c->state == TCPS_SYN_SENT)
 			continue;
-		}
 		tcp_output(c);
 		if (!c->closing)
 			tcp_ack_flush(c);

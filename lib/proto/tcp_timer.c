@@ -301,7 +301,7 @@ void tcp_delack_timer(struct tcp_conn *c)
 
 void tcp_pace_timer(struct tcp_conn *c)
 {
-	if (c->state == TCPS_SYN_SENT && c->snd_nxt == c->iss) {
+	if (tcp_syn_unsent(c)) {
 		tcp_send_syn(c);
 		return;
 	}

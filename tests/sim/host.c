@@ -90,7 +90,7 @@ void host_init(struct host *h, struct world *w, unsigned index)
 	if (!h->ts)
 		world_fail(w, "no stack");
 	h->allocs_at_start = h->allocs;
-	if (index == 0)
+	if (index == 0 || w->p.conn[0].both_open)
 		return;
 	spec.local = h->addr;
 	do

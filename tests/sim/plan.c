@@ -42,7 +42,7 @@ static void plan_wire(struct plan *p, struct rng *r, unsigned dir, unsigned hars
 	}
 	if (harsh && one_in(r, 6)) {
 		w->dark_at = rng_log(r, 1, 5000 * MS);
-		w->dark_us = rng_log(r, MS, 20000 * MS);
+		w->dark_us = rng_log(r, MS, 8000 * MS);
 	}
 	w->cut = one_in(r, 3);
 	w->icmp = !one_in(r, 3);
@@ -57,7 +57,11 @@ static void plan_mtu(struct plan *p, struct rng *r)
 		mtu = rng_range(r, 576, 1500);
 	for (unsigned i = 0; i < 2; i++) {
 		struct wire_plan *w = &p->wire[i];
-		uint32_t least = p->family == AF_INET6 ? 1280 : w->icmp ? 576 : 1100;
+		/* A black hole is found by time-outs: too many steps down, and who has closed gives up before. */
+		uint32_t least = p->family == AF_INET6 ? 1280
+				 : w->icmp	       ? 576
+				 : mtu > 1500	       ? 1500
+						       : 1100;
 
 		p->host[i].mtu = mtu;
 		w->mtu[0] = mtu;
@@ -140,6 +144,11 @@ static void plan_end(struct rng *r, struct end_plan *e, uint32_t most)
 	if (one_in(r, 4)) {
 		e->read_pause_ppm = rng_log(r, 100, 300000);
 		e->read_pause_us = rng_log(r, 10, 10000 * MS);
+		/* The window must open before a sender that has closed gives up probing (two minutes). */
+		while ((uint64_t)e->o.rcvbuf / e->read_max * e->read_pause_ppm / 1000000 *
+			       e->read_pause_us >
+		       30 * US_PER_S)
+			e->read_pause_us /= 2;
 	}
 	if (one_in(r, 10))
 		e->more_ppm = 300000;

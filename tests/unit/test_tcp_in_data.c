@@ -155,35 +155,57 @@ static void test_fragments(void **state)
 static void test_window_edge(void **state)
 {
 	(void)state;
-	static char big[3000];
-	char c[3000];
+	char c[8192];
+	uint32_t right = 1, wnd;
 
 	setup();
 	t.o.rcvbuf = t.o.rcvbuf_max = 4096;
 	start();
 	accepted_plain();
 	assert_int_equal(tcp_rcv_window(t.c), 1460);
-	memset(big, 'a', 1400);
-	data(1, big);
-	pass(SEC);
-	sent_is(TH_ACK, 1, 1401);
-	/* 60 bytes are left of what was told: they are taken, the rest and its FIN are not. */
-	memset(big, 'b', 100);
-	big[100] = 0;
-	peer(.flags = TH_FIN | TH_ACK, .seq = 1401, .ack = 1, .data = big);
-	pass(SEC);
-	assert_int_equal(sent_is(TH_ACK, 1, 1461)->wnd, 0);
-	assert_int_equal(tcp_conn_state(t.c), TCPS_ESTABLISHED);
+	/* Of each segment what the window has room for is taken, the rest and its FIN are not. */
+	while ((wnd = tcp_rcv_window(t.c))) {
+		right = t.c->rcv_nxt - PEER_ISN + wnd;
+		peer(.flags = TH_FIN | TH_ACK, .seq = right - wnd, .ack = 1, .len = wnd + 10);
+		pass(SEC);
+		sent_is(TH_ACK, 1, right);
+		assert_int_equal(tcp_conn_state(t.c), TCPS_ESTABLISHED);
+	}
+	assert_true(right > 2048 && right < 4096);
 	/* A probe of the closed window, with data and without. */
-	peer(.flags = TH_ACK, .seq = 1461, .ack = 1, .data = "b");
-	assert_int_equal(sent_is(TH_ACK, 1, 1461)->wnd, 0);
+	peer(.flags = TH_ACK, .seq = right, .ack = 1, .data = "b");
+	assert_int_equal(sent_is(TH_ACK, 1, right)->wnd, 0);
 	t.now += SEC;
-	peer(.flags = TH_ACK, .seq = 1460, .ack = 1);
-	assert_int_equal(sent_is(TH_ACK, 1, 1461)->wnd, 0);
+	peer(.flags = TH_ACK, .seq = right - 1, .ack = 1);
+	assert_int_equal(sent_is(TH_ACK, 1, right)->wnd, 0);
 	silent();
-	/* The reader makes room: told at once. */
-	assert_int_equal(user_recv(c, sizeof(c), 0), 1460);
-	assert_in_range(sent_is(TH_ACK, 1, 1461)->wnd, 1000, 2048);
+	/* A FIN alone needs no room. */
+	peer(.flags = TH_FIN | TH_ACK, .seq = right, .ack = 1);
+	sent_is(TH_ACK, 1, right + 1);
+	assert_int_equal(user_recv(c, sizeof(c), 0), right - 1);
+	end();
+}
+
+static void test_window_opens(void **state)
+{
+	(void)state;
+	char c[8192];
+	uint32_t wnd;
+
+	setup();
+	t.o.rcvbuf = t.o.rcvbuf_max = 4096;
+	start();
+	accepted_plain();
+	while ((wnd = tcp_rcv_window(t.c))) {
+		peer(.flags = TH_ACK, .seq = t.c->rcv_nxt - PEER_ISN, .ack = 1, .len = wnd);
+		pass(SEC);
+	}
+	t.taken = t.n;
+	/* Not for a little (RFC 9293, 3.8.6.2.2), but for half of the buffer. */
+	assert_int_equal(user_recv(c, 10, 0), 10);
+	silent();
+	assert_true(user_recv(c, sizeof(c), 0) > 0);
+	assert_in_range(sent_is(TH_ACK, 1, t.c->rcv_nxt - PEER_ISN)->wnd, 1000, 2048);
 	end();
 }
 
@@ -310,6 +332,31 @@ static void test_quickack_at_start(void **state)
 	sent_is(TH_ACK, 1, 2);
 	data(2, "b");
 	sent_is(TH_ACK, 1, 3);
+	end();
+}
+
+/* A server that answers: its data carry the ACKs, and from then on a request waits for them. */
+static void test_pingpong(void **state)
+{
+	(void)state;
+	struct iovec iov = {(char[]){"pong"}, 4};
+
+	setup();
+	start();
+	accepted((struct seg){.mss = 1460, .sack_ok = true});
+	peer_batch((struct seg){.flags = TH_ACK, .seq = 1, .ack = 1, .data = "ping"});
+	assert_int_equal(tcp_send(t.c, &iov, 1, 0, t.now), 4);
+	tcp_flush(t.ts, t.now);
+	sent_is(TH_ACK | TH_PSH, 1, 5);
+	silent();
+	t.now += MS;
+	peer(.flags = TH_ACK, .seq = 5, .ack = 5, .data = "ping");
+	silent();
+	assert_int_equal(tcp_send(t.c, &iov, 1, 0, t.now), 4);
+	tcp_flush(t.ts, t.now);
+	sent_is(TH_ACK | TH_PSH, 5, 9);
+	pass(100 * MS);
+	t.taken = t.n; /* the probe of the tail's loss */
 	end();
 }
 
@@ -472,12 +519,14 @@ int main(void)
 		cmocka_unit_test(test_bare_fin_behind_gap),
 		cmocka_unit_test(test_fragments),
 		cmocka_unit_test(test_window_edge),
+		cmocka_unit_test(test_window_opens),
 		cmocka_unit_test(test_window_never_shrinks),
 		cmocka_unit_test(test_window_holds_with_tiny_segments),
 		cmocka_unit_test(test_ofo_bounded_and_pruned),
 		cmocka_unit_test(test_no_memory_loses_nothing),
 		cmocka_unit_test(test_delayed_ack),
 		cmocka_unit_test(test_quickack_at_start),
+		cmocka_unit_test(test_pingpong),
 		cmocka_unit_test(test_batch_is_one_answer),
 		cmocka_unit_test(test_dup_acks_without_sack),
 		cmocka_unit_test(test_ecn),
