@@ -1,0 +1,436 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Listeners: which one, SYN and accept queue as Linux bounds them, cookies, TCP_DEFER_ACCEPT, give-up, inheritance. */
+#include "tcp_peer.h"
+
+static const struct tcp_counters *n(void)
+{
+	return tcp_stack_counters(t.ts);
+}
+
+static void syn_from(uint16_t port)
+{
+	peer(.flags = TH_SYN, .mss = 1460, .rport = port);
+}
+
+static void connect_from(uint16_t port)
+{
+	syn_from(port);
+	sent();
+	peer(.flags = TH_ACK, .seq = 1, .ack = 1, .rport = port);
+}
+
+static void test_accept_queue_holds_backlog_and_one(void **state)
+{
+	(void)state;
+	setup();
+	start();
+	listen_on(2);
+	for (uint16_t port = 1; port <= 3; port++) {
+		connect_from(port);
+		assert_int_equal(tcp_accept_queued(t.l), port);
+	}
+	assert_int_equal(t.lev, TCP_EV_IN);
+	silent();
+	/* Full: a SYN is not answered. */
+	syn_from(4);
+	silent();
+	assert_int_equal(n()->listen_overflows, 1);
+	assert_int_equal(n()->listen_drops, 1);
+	assert_non_null(tcp_accept(t.l));
+	syn_from(4);
+	sent_is(TH_SYN | TH_ACK, 0, 1);
+	end();
+}
+
+static void test_overflow_leaves_the_connection_embryonic(void **state)
+{
+	(void)state;
+	setup();
+	start();
+	listen_on(1);
+	syn_from(9);
+	sent();
+	uint32_t iss = t.iss;
+	/* Meanwhile others fill the accept queue by cookies, since the SYN queue is full. */
+	connect_from(1);
+	connect_from(2);
+	t.iss = iss;
+	peer(.flags = TH_ACK, .seq = 1, .ack = 1, .rport = 9);
+	silent();
+	assert_int_equal(tcp_accept_queued(t.l), 2);
+	assert_int_equal(n()->listen_overflows, 1);
+	assert_non_null(tcp_accept(t.l));
+	/* The SYN|ACK again; this time there is room. */
+	pass(SEC + MS);
+	sent_is(TH_SYN | TH_ACK, 0, 1);
+	peer(.flags = TH_ACK, .seq = 1, .ack = 1, .rport = 9);
+	assert_int_equal(tcp_accept_queued(t.l), 2);
+	end();
+}
+
+static void test_flood_costs_no_memory(void **state)
+{
+	(void)state;
+	long before;
+
+	setup();
+	start();
+	listen_on(2);
+	syn_from(1);
+	syn_from(2);
+	before = t.allocs;
+	for (uint16_t port = 3; port < 100; port++)
+		syn_from(port);
+	assert_int_equal(t.allocs, before);
+	assert_int_equal(n()->syn_cookies_sent, 97);
+	t.n = t.taken = 0;
+	end();
+}
+
+/* Options come back from the cookie's time stamp; without time stamps there are none. */
+static void cookie(bool ts)
+{
+	const struct seg *s;
+
+	setup();
+	t.o.ecn = true;
+	start();
+	listen_on(0); /* every SYN is one too many */
+	peer(.flags = TH_SYN | TH_ECE | TH_CWR, .mss = 1400, .sack_ok = true, .wscale = true, .shift = 9, .ts = ts, .tsval = 7);
+	s = sent();
+	assert_int_equal(s->flags, TH_SYN | TH_ACK | (ts ? TH_ECE : 0));
+	assert_int_equal(s->ts, ts);
+	assert_int_equal(s->wscale, ts);
+	assert_int_equal(s->sack_ok, ts);
+	assert_int_equal(n()->syn_cookies_sent, 1);
+	assert_int_equal(t.ts->table.count, 0);
+	/* A wrong one is a stranger's. */
+	peer(.flags = TH_ACK, .seq = 1, .ack = 0x1000001, .ts = ts, .tsval = 8, .tsecr = s->tsval);
+	sent_is(TH_RST, 0x1000001, 0);
+	pass(60 * SEC);
+	peer(.flags = TH_ACK | TH_PSH, .seq = 1, .ack = 1, .ts = ts, .tsval = 60008, .tsecr = s->tsval, .wnd = 100, .data = "hello");
+	assert_int_equal(n()->syn_cookies_recv, 1);
+	t.c = tcp_accept(t.l);
+	assert_non_null(t.c);
+	assert_int_equal(t.c->ts_ok, ts);
+	assert_int_equal(t.c->sack_ok, ts);
+	assert_int_equal(t.c->ecn_ok, ts);
+	assert_int_equal(t.c->snd_wscale, ts ? 9 : 0);
+	assert_int_equal(t.c->snd_wnd, ts ? 100 << 9 : 100);
+	assert_int_equal(t.c->peer_mss, 1300);
+	reads("hello");
+	end();
+}
+
+static void test_cookie_with_time_stamps(void **state)
+{
+	(void)state;
+	cookie(true);
+}
+
+static void test_cookie_without_time_stamps(void **state)
+{
+	(void)state;
+	cookie(false);
+}
+
+static void test_cookie_too_old(void **state)
+{
+	(void)state;
+	setup();
+	start();
+	listen_on(0);
+	syn_from(RPORT);
+	sent();
+	syn_from(2); /* others are still being sent */
+	pass(100 * SEC);
+	uint32_t iss = t.iss;
+	syn_from(3);
+	t.iss = iss;
+	pass(30 * SEC);
+	t.taken = t.n;
+	peer(.flags = TH_ACK, .seq = 1, .ack = 1, .rport = 2);
+	assert_int_equal(sent()->flags, TH_RST);
+	assert_int_equal(n()->syn_cookies_failed, 1);
+	end();
+}
+
+static void test_synack_repeated_and_given_up(void **state)
+{
+	(void)state;
+	setup();
+	start();
+	listen_on(8);
+	syn_from(1);
+	sent();
+	for (int i = 0; i < 5; i++) {
+		pass((SEC << i) - 1);
+		silent();
+		pass(1);
+		sent_is(TH_SYN | TH_ACK, 0, 1);
+	}
+	pass(32 * SEC);
+	silent();
+	assert_int_equal(t.ts->table.count, 0);
+	assert_int_equal(n()->attempt_fails, 1);
+	/* The ACK that comes too late. */
+	peer(.flags = TH_ACK, .seq = 1, .ack = 1, .rport = 1);
+	sent_is(TH_RST, 1, 0);
+	end();
+}
+
+static void test_embryo_believes_no_stranger(void **state)
+{
+	(void)state;
+	setup();
+	start();
+	listen_on(8);
+	syn_from(1);
+	sent();
+	syn_from(1); /* again: answered again */
+	sent_is(TH_SYN | TH_ACK, 0, 1);
+	t.now += SEC / 2;
+	peer(.flags = TH_RST, .seq = 2, .rport = 1);
+	sent_is(TH_ACK, 1, 1); /* RFC 5961, 3.2 */
+	t.now += SEC / 2;
+	peer(.flags = TH_SYN, .seq = 1, .rport = 1);
+	sent_is(TH_ACK, 1, 1);
+	peer(.flags = TH_ACK, .seq = 1, .ack = 2, .rport = 1);
+	sent_is(TH_RST, 2, 0);
+	peer(.flags = TH_ACK, .seq = 100000, .ack = 1, .rport = 1);
+	silent(); /* an answer was given just now */
+	peer(.flags = 0, .seq = 1, .rport = 1);
+	silent();
+	assert_int_equal(t.l->num_reqs, 1);
+	peer(.flags = TH_RST, .seq = 1, .rport = 1);
+	assert_int_equal(t.l->num_reqs, 0);
+	silent();
+	end();
+}
+
+static void test_data_with_the_final_ack(void **state)
+{
+	(void)state;
+	setup();
+	start();
+	listen_on(8);
+	syn_from(RPORT);
+	sent();
+	peer(.flags = TH_ACK | TH_FIN, .seq = 1, .ack = 1, .data = "all of it");
+	t.c = tcp_accept(t.l);
+	assert_non_null(t.c);
+	sent_is(TH_ACK, 1, 11);
+	assert_int_equal(tcp_conn_state(t.c), TCPS_CLOSE_WAIT);
+	reads("all of it");
+	end();
+}
+
+static void test_defer_accept(void **state)
+{
+	(void)state;
+	setup();
+	t.o.defer_accept_s = 5; /* three SYN|ACKs: after 1, 3, 7 s */
+	start();
+	listen_on(8);
+	syn_from(RPORT);
+	sent();
+	peer(.flags = TH_ACK, .seq = 1, .ack = 1);
+	assert_int_equal(tcp_accept_queued(t.l), 0);
+	pass(2 * SEC);
+	silent(); /* nor is the SYN|ACK repeated: it was acknowledged */
+	peer(.flags = TH_ACK | TH_PSH, .seq = 1, .ack = 1, .data = "GET");
+	assert_int_equal(tcp_accept_queued(t.l), 1);
+	t.taken = t.n;
+	/* Without data it is taken at the end. */
+	syn_from(2);
+	sent();
+	peer(.flags = TH_ACK, .seq = 1, .ack = 1, .rport = 2);
+	pass(8 * SEC);
+	assert_int_equal(sent()->flags, TH_SYN | TH_ACK);
+	peer(.flags = TH_ACK, .seq = 1, .ack = 1, .rport = 2);
+	assert_int_equal(tcp_accept_queued(t.l), 2);
+	end();
+}
+
+static void test_syn_rate(void **state)
+{
+	(void)state;
+	setup();
+	t.cfg.max_syn_rate = 2;
+	start();
+	listen_on(100);
+	for (uint16_t port = 1; port <= 4; port++)
+		syn_from(port);
+	sent();
+	sent();
+	silent();
+	assert_int_equal(n()->syn_rate_limited, 2);
+	t.now += SEC;
+	syn_from(5);
+	sent();
+	end();
+}
+
+static void test_inheritance(void **state)
+{
+	(void)state;
+	setup();
+	t.o.nodelay = true;
+	t.o.keepidle_s = 17;
+	t.o.rcvbuf = t.o.rcvbuf_max = 30000;
+	t.o.maxseg = 700;
+	start();
+	listen_on(8);
+	peer(.flags = TH_SYN, .mss = 1460);
+	assert_int_equal(sent()->mss, 700);
+	peer(.flags = TH_ACK, .seq = 1, .ack = 1);
+	t.c = tcp_accept(t.l);
+	assert_true(tcp_get_opts(t.c)->nodelay);
+	assert_int_equal(tcp_get_opts(t.c)->keepidle_s, 17);
+	assert_int_equal(tcp_get_opts(t.c)->rcvbuf, 30000);
+	assert_int_equal(tcp_mss(t.c), 700);
+	end();
+}
+
+static void test_max_conns(void **state)
+{
+	(void)state;
+	setup();
+	t.cfg.max_conns = 1;
+	start();
+	listen_on(8);
+	connect_from(1);
+	connect_from(2);
+	assert_int_equal(tcp_accept_queued(t.l), 1);
+	assert_int_equal(tcp_stack_conns(t.ts), 1);
+	end();
+}
+
+static void test_no_memory(void **state)
+{
+	(void)state;
+	setup();
+	start();
+	listen_on(8);
+	t.fail_after = 0;
+	syn_from(1);
+	silent();
+	t.fail_after = -1;
+	syn_from(1);
+	sent();
+	t.fail_after = 0;
+	peer(.flags = TH_ACK, .seq = 1, .ack = 1, .rport = 1);
+	assert_int_equal(tcp_accept_queued(t.l), 0);
+	t.fail_after = -1;
+	peer(.flags = TH_ACK, .seq = 1, .ack = 1, .rport = 1);
+	assert_int_equal(tcp_accept_queued(t.l), 1);
+	end();
+}
+
+static void test_close_resets_what_waits(void **state)
+{
+	(void)state;
+	setup();
+	start();
+	listen_on(8);
+	connect_from(1);
+	syn_from(2);
+	sent();
+	tcp_listen_close(t.l, t.now);
+	tcp_flush(t.ts, t.now);
+	assert_int_equal(sent()->flags, TH_RST | TH_ACK);
+	silent();
+	assert_int_equal(tcp_stack_conns(t.ts), 0);
+	peer(.flags = TH_ACK, .seq = 1, .ack = 1, .rport = 2);
+	sent_is(TH_RST, 1, 0);
+	end();
+}
+
+static void test_reset_before_accept(void **state)
+{
+	(void)state;
+	setup();
+	start();
+	listen_on(8);
+	connect_from(RPORT);
+	peer(.flags = TH_RST, .seq = 1);
+	t.c = tcp_accept(t.l);
+	assert_non_null(t.c);
+	tcp_conn_set_user(t.c, &t.user);
+	assert_int_equal(user_recv((char[1]){0}, 1, 0), -ECONNRESET);
+	user_close();
+	assert_int_equal(t.gone, 1);
+	end();
+}
+
+static struct tcp_listener *listener(const char *addr, uint8_t family, bool v6only, bool reuseport, int want)
+{
+	struct tcp_listen_spec spec = {
+		.port = LPORT, .family = family, .v6only = v6only, .reuseport = reuseport, .backlog = 8};
+	struct tcp_listener *l = NULL;
+
+	inet_pton(AF_INET6, addr, &spec.local);
+	assert_int_equal(tcp_listen(t.ts, &spec, &t.o, &t.luser, &l), want);
+	return l;
+}
+
+static void test_which_listener(void **state)
+{
+	(void)state;
+	struct tcp_listener *any6, *any4, *exact, *a, *b;
+	struct tcp_tuple u = tuple_of(1);
+	unsigned of_a = 0;
+
+	setup();
+	start();
+	any6 = listener("::", AF_INET6, true, false, 0);
+	assert_null(tcp_listener_find(t.ts, &u));
+	tcp_listen_close(any6, t.now);
+	any6 = listener("::", AF_INET6, false, false, 0);
+	assert_ptr_equal(tcp_listener_find(t.ts, &u), any6);
+	any4 = listener("::ffff:0.0.0.0", AF_INET, false, false, 0);
+	assert_ptr_equal(tcp_listener_find(t.ts, &u), any4);
+	exact = listener("::ffff:10.0.0.1", AF_INET, false, false, 0);
+	assert_ptr_equal(tcp_listener_find(t.ts, &u), exact);
+	listener("::ffff:10.0.0.1", AF_INET, false, true, -EADDRINUSE);
+	u.lport++;
+	assert_null(tcp_listener_find(t.ts, &u));
+	u.lport--;
+	tcp_listen_close(exact, t.now);
+	a = listener("::ffff:10.0.0.1", AF_INET, false, true, 0);
+	b = listener("::ffff:10.0.0.1", AF_INET, false, true, 0);
+	for (u.rport = 1; u.rport <= 1000; u.rport++) {
+		struct tcp_listener *l = tcp_listener_find(t.ts, &u);
+
+		assert_true(l == a || l == b);
+		assert_ptr_equal(l, tcp_listener_find(t.ts, &u));
+		of_a += l == a;
+	}
+	assert_in_range(of_a, 400, 600);
+	end();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_accept_queue_holds_backlog_and_one),
+		cmocka_unit_test(test_overflow_leaves_the_connection_embryonic),
+		cmocka_unit_test(test_flood_costs_no_memory),
+		cmocka_unit_test(test_cookie_with_time_stamps),
+		cmocka_unit_test(test_cookie_without_time_stamps),
+		cmocka_unit_test(test_cookie_too_old),
+		cmocka_unit_test(test_synack_repeated_and_given_up),
+		cmocka_unit_test(test_embryo_believes_no_stranger),
+		cmocka_unit_test(test_data_with_the_final_ack),
+		cmocka_unit_test(test_defer_accept),
+		cmocka_unit_test(test_syn_rate),
+		cmocka_unit_test(test_inheritance),
+		cmocka_unit_test(test_max_conns),
+		cmocka_unit_test(test_no_memory),
+		cmocka_unit_test(test_close_resets_what_waits),
+		cmocka_unit_test(test_reset_before_accept),
+		cmocka_unit_test(test_which_listener),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
