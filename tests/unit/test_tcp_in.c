@@ -50,6 +50,9 @@ static void test_refused(void **state)
 	assert_int_equal(tcp_conn_state(t.c), TCPS_SYN_SENT);
 	peer(.flags = TH_SYN | TH_ACK, .ack = 7);
 	sent_is(TH_RST, 7, 0);
+	peer(.flags = TH_SYN | TH_ACK, .ack = 0);
+	sent_is(TH_RST, 0, 0);
+	assert_int_equal(tcp_conn_state(t.c), TCPS_SYN_SENT);
 	peer(.flags = TH_RST | TH_ACK, .ack = 1);
 	assert_int_equal(t.events, TCP_EV_ERR | TCP_EV_HUP | TCP_EV_IN | TCP_EV_OUT | TCP_EV_RDHUP);
 	assert_int_equal(tcp_error(t.c), ECONNREFUSED);
@@ -92,6 +95,9 @@ static void test_simultaneous_open_closed_before(void **state)
 	silent();
 	peer(.flags = TH_ACK, .seq = 1, .ack = 1);
 	sent_is(TH_FIN | TH_ACK, 1, 1);
+	assert_int_equal(tcp_conn_state(t.c), TCPS_FIN_WAIT1);
+	peer(.flags = TH_ACK, .seq = 1, .ack = 2);
+	assert_int_equal(t.ts->num_tw, 1);
 	end();
 }
 
@@ -110,6 +116,9 @@ static void test_rst_exact_only(void **state)
 	peer(.flags = TH_RST, .seq = 3);
 	silent(); /* 500 ms have not passed */
 	t.now += 501 * MS;
+	peer(.flags = TH_RST, .seq = 1 + 64240 + 1);
+	silent(); /* not even in the window */
+	assert_int_equal(tcp_stack_counters(t.ts)->rst_ignored, 5);
 	peer(.flags = TH_RST, .seq = 3);
 	sent_is(TH_ACK, 1, 1);
 	peer(.flags = TH_RST, .seq = 1);
@@ -162,6 +171,7 @@ static void test_ack_range(void **state)
 	t.now += SEC;
 	peer(.flags = TH_ACK, .seq = 1, .ack = 1u - 2000, .data = "no"); /* older than a window */
 	sent_is(TH_ACK, 1, 1);
+	t.now += SEC;
 	peer(.flags = 0, .seq = 1, .data = "no"); /* without ACK */
 	silent();
 	assert_int_equal(tcp_inq(t.c), 0);
@@ -301,6 +311,9 @@ static void test_passive_close(void **state)
 	assert_int_equal(t.events, TCP_EV_IN | TCP_EV_RDHUP);
 	assert_int_equal(tcp_conn_state(t.c), TCPS_CLOSE_WAIT);
 	assert_int_equal(tcp_inq(t.c), 3);
+	/* Behind the end of the stream: nothing. */
+	peer(.flags = TH_ACK, .seq = 5, .ack = 1, .data = "more");
+	silent();
 	reads("bye");
 	assert_int_equal(user_recv((char[1]){0}, 1, 0), 0);
 	user_close();

@@ -115,6 +115,20 @@ static void test_fin_out_of_order(void **state)
 	end();
 }
 
+static void test_what_lies_behind_a_fin_is_dropped(void **state)
+{
+	(void)state;
+	setup();
+	start();
+	accepted_plain();
+	data(11, "beyond");
+	sent();
+	peer(.flags = TH_FIN | TH_ACK, .seq = 1, .ack = 1, .data = "abc");
+	assert_int_equal(sent_is(TH_ACK, 1, 5)->num_sacks, 0);
+	assert_int_equal(t.bufs, 1);
+	end();
+}
+
 static void test_bare_fin_behind_gap(void **state)
 {
 	(void)state;
@@ -444,6 +458,21 @@ static void test_urgent_out_of_line(void **state)
 	end();
 }
 
+static void test_urgent_of_what_was_received(void **state)
+{
+	(void)state;
+	setup();
+	start();
+	accepted_plain();
+	data(1, "abcdef");
+	t.events = 0;
+	/* It was not urgent when it came, and it cannot become so. */
+	peer(.flags = TH_ACK | TH_URG, .seq = 1, .ack = 1, .data = "abcdefg", .urg = 3);
+	assert_int_equal(t.events & TCP_EV_PRI, 0);
+	reads("abcdefg");
+	end();
+}
+
 static void test_urgent_inline(void **state)
 {
 	(void)state;
@@ -516,7 +545,9 @@ int main(void)
 		cmocka_unit_test(test_overlaps_are_cut),
 		cmocka_unit_test(test_dsack_of_what_was_acknowledged),
 		cmocka_unit_test(test_fin_out_of_order),
+		cmocka_unit_test(test_what_lies_behind_a_fin_is_dropped),
 		cmocka_unit_test(test_bare_fin_behind_gap),
+		cmocka_unit_test(test_urgent_of_what_was_received),
 		cmocka_unit_test(test_fragments),
 		cmocka_unit_test(test_window_edge),
 		cmocka_unit_test(test_window_opens),
