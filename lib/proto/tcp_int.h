@@ -235,6 +235,8 @@ struct tcp_rcvq {
 	uint32_t charge; /* memory that the bufs occupy, as rcvbuf counts it */
 };
 
+#define TCP_OFO_MAX 1024u /* intervals: the search through them stays short */
+
 /* An interval of the out-of-order queue: a run of bufs without holes. Sorted, disjoint, not touching. */
 struct tcp_ofo {
 	struct tcp_ofo *next;
@@ -332,6 +334,7 @@ struct tcp_conn {
 	struct tcp_rcvq rcvq;
 	struct tcp_ofo *ofo;
 	struct tcp_ofo *ofo_tail;
+	uint32_t ofo_count;
 	uint32_t ofo_charge;
 	uint32_t sack_recent[TCP_SACK_MAX]; /* numbers in the intervals that changed last, the latest first */
 	uint8_t num_recent;

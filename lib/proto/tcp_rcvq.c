@@ -173,6 +173,7 @@ static void ofo_free(struct tcp_conn *c, struct tcp_ofo *o)
 		buf_free(b);
 	}
 	c->ofo_charge -= o->charge;
+	c->ofo_count--;
 	tcp_free(c->ts, o, sizeof(*o));
 }
 
@@ -214,6 +215,7 @@ static struct tcp_ofo *ofo_new(struct tcp_conn *c, uint32_t start)
 	o->tail = &o->head;
 	o->charge = sizeof(*o);
 	c->ofo_charge += o->charge;
+	c->ofo_count++;
 	return o;
 }
 
@@ -227,6 +229,17 @@ static void ofo_unlink(struct tcp_conn *c, struct tcp_ofo *prev)
 	if (c->ofo_tail == o)
 		c->ofo_tail = prev;
 	ofo_free(c, o);
+}
+
+/* Drops the interval that lies last. */
+static void ofo_drop_last(struct tcp_conn *c)
+{
+	struct tcp_ofo *prev = NULL;
+
+	for (struct tcp_ofo *o = c->ofo; o != c->ofo_tail; o = o->next)
+		prev = o;
+	ofo_unlink(c, prev);
+	c->ts->n.ofo_drop++;
 }
 
 /* Appends b (may be NULL) to o; where it wastes memory that counts, a tight copy. */
@@ -268,6 +281,7 @@ static void ofo_merge(struct tcp_conn *c, struct tcp_ofo *o)
 	}
 	o->charge += next->charge - (uint32_t)sizeof(*next);
 	c->ofo_charge -= (uint32_t)sizeof(*next);
+	c->ofo_count--;
 	o->next = next->next;
 	if (c->ofo_tail == next)
 		c->ofo_tail = o;
@@ -365,6 +379,8 @@ void tcp_ofo_add(struct tcp_conn *c, struct tcp_rx *rx)
 		ofo_merge(c, o);
 	touch(c, o);
 	c->ts->n.ofo_queue++;
+	if (c->ofo_count > TCP_OFO_MAX)
+		ofo_drop_last(c);
 }
 
 /* The bufs of o from rcv_nxt on into the receive queue. */
@@ -410,12 +426,7 @@ bool tcp_ofo_drain(struct tcp_conn *c)
 static bool prune(struct tcp_conn *c, uint32_t seq, uint32_t need)
 {
 	while (c->ofo_tail && seq_before(seq, c->ofo_tail->start)) {
-		struct tcp_ofo *prev = NULL;
-
-		for (struct tcp_ofo *o = c->ofo; o != c->ofo_tail; o = o->next)
-			prev = o;
-		ofo_unlink(c, prev);
-		c->ts->n.ofo_drop++;
+		ofo_drop_last(c);
 		if (used_with(c, need) <= c->o.rcvbuf)
 			return true;
 	}

@@ -342,6 +342,37 @@ static void test_close_with_unread_data_resets(void **state)
 	end();
 }
 
+/* The urgent byte was taken out of line: nothing is unread. */
+static void test_close_after_urgent_byte(void **state)
+{
+	(void)state;
+	setup();
+	start();
+	accepted_plain();
+	peer(.flags = TH_ACK | TH_URG | TH_FIN, .seq = 1, .ack = 1, .data = "X", .urg = 1);
+	sent_is(TH_ACK, 1, 3);
+	assert_int_equal(user_recv((char[1]){0}, 1, MSG_OOB), 1);
+	user_close();
+	sent_is(TH_FIN | TH_ACK, 1, 3);
+	end();
+}
+
+static void test_unread_data_reset_in_closing(void **state)
+{
+	(void)state;
+	setup();
+	start();
+	accepted_plain();
+	tcp_shutdown(t.c, SHUT_WR, t.now);
+	tcp_flush(t.ts, t.now);
+	sent();
+	peer(.flags = TH_ACK | TH_FIN, .seq = 1, .ack = 1, .data = "unread");
+	sent_is(TH_ACK, 2, 8);
+	user_close();
+	sent_is(TH_RST | TH_ACK, 2, 8);
+	end();
+}
+
 static void test_data_for_orphan_resets(void **state)
 {
 	(void)state;
@@ -487,11 +518,16 @@ static void test_time_wait_rst_and_active_reuse(void **state)
 {
 	(void)state;
 	struct tcp_tuple u = tuple_of(RPORT);
+	uint32_t old;
 
 	into_time_wait((struct seg){.mss = 1460, .ts = true, .tsval = 100});
 	assert_int_equal(tcp_connect(t.ts, &u, &t.o, &t.user, t.now, &t.c), -EADDRNOTAVAIL);
 	t.now += 2 * SEC;
+	old = t.iss;
 	assert_int_equal(tcp_connect(t.ts, &u, &t.o, &t.user, t.now, &t.c), 0);
+	tcp_flush(t.ts, t.now);
+	sent_is(TH_SYN, 0, 0);
+	assert_int_equal(t.iss, old + 2 + 65537);
 	assert_int_equal(tcp_connect(t.ts, &u, &t.o, &t.user, t.now, &t.c), -EADDRNOTAVAIL);
 	end();
 	into_time_wait((struct seg){.mss = 1460});
@@ -591,6 +627,8 @@ int main(void)
 		cmocka_unit_test(test_simultaneous_close),
 		cmocka_unit_test(test_passive_close),
 		cmocka_unit_test(test_close_with_unread_data_resets),
+		cmocka_unit_test(test_close_after_urgent_byte),
+		cmocka_unit_test(test_unread_data_reset_in_closing),
 		cmocka_unit_test(test_data_for_orphan_resets),
 		cmocka_unit_test(test_orphan_fin_wait2_ends),
 		cmocka_unit_test(test_orphan_fin_wait2_data_and_fin),

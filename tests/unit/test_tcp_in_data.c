@@ -79,6 +79,95 @@ static void test_overlaps_are_cut(void **state)
 	end();
 }
 
+static void test_duplicate_tells_where_it_lies(void **state)
+{
+	(void)state;
+	const struct seg *s;
+
+	setup();
+	start();
+	accepted_plain();
+	data(6, "fgh");
+	data(16, "pq");
+	t.taken = t.n;
+	data(6, "fgh");
+	s = sent_is(TH_ACK, 1, 1);
+	sacked(s, 0, 6, 9);
+	sacked(s, 1, 6, 9); /* RFC 2883, 4: the block that it lies in comes next */
+	sacked(s, 2, 16, 18);
+	end();
+}
+
+static void test_nothing_replaces_the_fin(void **state)
+{
+	(void)state;
+	setup();
+	start();
+	accepted_plain();
+	peer(.flags = TH_FIN | TH_ACK, .seq = 4, .ack = 1, .data = "def");
+	data(2, "bcdefghijk");
+	data(1, "a");
+	t.taken = t.n;
+	assert_int_equal(tcp_conn_state(t.c), TCPS_CLOSE_WAIT);
+	reads("abcdef");
+	end();
+}
+
+static void test_fragments_are_cut(void **state)
+{
+	(void)state;
+	struct seg s = {.flags = TH_ACK, .seq = 3, .ack = 1, .wnd = 1000, .data = "cdefghijklmnop", .len = 14};
+
+	setup();
+	start();
+	accepted_plain();
+	data(10, "jk");
+	tcp_input(t.ts, frame(&s, 3), t.now); /* replaces it */
+	assert_int_equal(t.bufs, 5);
+	data(21, "uv");
+	s.seq = 15;
+	s.data = "opqrstuvw";
+	s.len = 9;
+	tcp_input(t.ts, frame(&s, 2), t.now); /* loses both ends: "v" and "o", which are there; replaces the middle */
+	data(1, "ab");
+	reads("abcdefghijklmnopqrstuvw");
+	end();
+}
+
+static void test_tail_of_fragments_is_cut(void **state)
+{
+	(void)state;
+	struct seg s = {.flags = TH_ACK, .seq = 3, .ack = 1, .wnd = 1000, .data = "cdefghij", .len = 8};
+
+	setup();
+	start();
+	accepted_plain();
+	data(6, "fghijklm");
+	tcp_input(t.ts, frame(&s, 2), t.now);
+	assert_int_equal(t.bufs, 3);
+	data(1, "ab");
+	reads("abcdefghijklm");
+	end();
+}
+
+/* The user made the buffer smaller than what was on its way. */
+static void test_empty_queue_takes_one(void **state)
+{
+	(void)state;
+	setup();
+	start();
+	accepted_plain();
+	t.c->o.rcvbuf = t.c->o.rcvbuf_max = 50;
+	data(1, "abc");
+	assert_int_equal(tcp_inq(t.c), 3);
+	data(4, "def");
+	assert_int_equal(tcp_inq(t.c), 3);
+	reads("abc");
+	data(4, "def");
+	reads("def");
+	end();
+}
+
 static void test_dsack_of_what_was_acknowledged(void **state)
 {
 	(void)state;
@@ -538,11 +627,60 @@ static void test_autotuning(void **state)
 	end();
 }
 
+static void test_steady_reader_needs_no_more(void **state)
+{
+	(void)state;
+	uint32_t seq = 1;
+
+	setup();
+	start();
+	accepted((struct seg){.mss = 1460, .ts = true, .tsval = 1});
+	for (int round = 0; round < 100; round++, seq += 1000) {
+		peer(.flags = TH_ACK, .seq = seq, .ack = 1, .len = 1000, .ts = true, .tsval = 1, .tsecr = tcp_ts_now(t.c) - 10);
+		user_recv((char[1000]){0}, 1000, 0);
+		pass(50 * MS);
+		t.n = t.taken = 0;
+	}
+	assert_int_equal(t.c->o.rcvbuf, 131072);
+	end();
+}
+
+/* However many holes a peer makes, looking through them stays cheap. */
+static void test_intervals_bounded(void **state)
+{
+	(void)state;
+	uint32_t n = 0;
+
+	setup();
+	t.o.rcvbuf = t.o.rcvbuf_max = 4000000;
+	start();
+	accepted((struct seg){.mss = 1460, .sack_ok = true, .wscale = true, .shift = 7});
+	for (uint32_t seq = 3; seq < 6000; seq += 2) {
+		data(seq, "x");
+		t.n = t.taken = 0;
+	}
+	for (const struct tcp_ofo *o = t.c->ofo; o; o = o->next)
+		n++;
+	assert_int_equal(n, TCP_OFO_MAX);
+	/* What comes nearer takes the place of what is farthest. */
+	data(1, "ab");
+	t.n = t.taken = 0;
+	assert_int_equal(tcp_inq(t.c), 3);
+	data(5 + 1, "f");
+	assert_int_equal(t.c->ofo->end - PEER_ISN, 8);
+	end();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_out_of_order),
 		cmocka_unit_test(test_overlaps_are_cut),
+		cmocka_unit_test(test_duplicate_tells_where_it_lies),
+		cmocka_unit_test(test_nothing_replaces_the_fin),
+		cmocka_unit_test(test_fragments_are_cut),
+		cmocka_unit_test(test_tail_of_fragments_is_cut),
+		cmocka_unit_test(test_empty_queue_takes_one),
 		cmocka_unit_test(test_dsack_of_what_was_acknowledged),
 		cmocka_unit_test(test_fin_out_of_order),
 		cmocka_unit_test(test_what_lies_behind_a_fin_is_dropped),
@@ -565,6 +703,8 @@ int main(void)
 		cmocka_unit_test(test_urgent_inline),
 		cmocka_unit_test(test_urgent_announced_first),
 		cmocka_unit_test(test_autotuning),
+		cmocka_unit_test(test_steady_reader_needs_no_more),
+		cmocka_unit_test(test_intervals_bounded),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -63,7 +63,7 @@ static void test_overflow_leaves_the_connection_embryonic(void **state)
 	/* The SYN|ACK again; this time there is room. */
 	pass(SEC + MS);
 	sent_is(TH_SYN | TH_ACK, 0, 1);
-	peer(.flags = TH_ACK, .seq = 1, .ack = 1, .rport = 9);
+	peer(.flags = TH_ACK, .seq = 1, .ack = 1, .wnd = 77, .rport = 9);
 	assert_int_equal(tcp_accept_queued(t.l), 2);
 	end();
 }
