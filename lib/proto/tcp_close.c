@@ -9,14 +9,16 @@
 #define TW_ISN_STEP 65537u /* RFC 6191's higher ISN, as Linux has it */
 
 /* Whether the tuple is free; a TIME_WAIT whose time stamps tell old from new makes way (RFC 6191), leaving *iss and *ts_recent. */
-static bool tuple_free(struct tcp_stack *ts, const struct tcp_tuple *tuple, uint32_t *iss, uint32_t *ts_recent)
+static bool tuple_free(struct tcp_stack *ts, const struct tcp_tuple *tuple, uint32_t *iss,
+		       uint32_t *ts_recent)
 {
 	struct tcp_node *n = tcp_table_find(&ts->table, tuple);
 	struct tcp_tw *tw = (struct tcp_tw *)n;
 
 	if (!n)
 		return true;
-	if (n->kind != TCP_KIND_TW || tw->fin_wait2 || !tw->ts_ok || ts->now - tw->ts_recent_stamp <= TW_REUSE_US)
+	if (n->kind != TCP_KIND_TW || tw->fin_wait2 || !tw->ts_ok ||
+	    ts->now - tw->ts_recent_stamp <= TW_REUSE_US)
 		return false;
 	*iss = tw->snd_nxt + TW_ISN_STEP;
 	*ts_recent = tw->ts_recent;
@@ -25,8 +27,8 @@ static bool tuple_free(struct tcp_stack *ts, const struct tcp_tuple *tuple, uint
 	return true;
 }
 
-int tcp_connect(struct tcp_stack *ts, const struct tcp_tuple *tuple, const struct tcp_opts *opts, void *user, uint64_t now,
-		struct tcp_conn **out)
+int tcp_connect(struct tcp_stack *ts, const struct tcp_tuple *tuple, const struct tcp_opts *opts,
+		void *user, uint64_t now, struct tcp_conn **out)
 {
 	uint32_t iss, ts_recent = 0;
 	struct tcp_conn *c;

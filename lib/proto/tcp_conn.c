@@ -46,7 +46,8 @@ void tcp_conn_link(struct tcp_conn *c)
 	*list = c;
 }
 
-struct tcp_conn *tcp_conn_new(struct tcp_stack *ts, const struct tcp_tuple *tuple, const struct tcp_opts *o)
+struct tcp_conn *tcp_conn_new(struct tcp_stack *ts, const struct tcp_tuple *tuple,
+			      const struct tcp_opts *o)
 {
 	struct tcp_conn *c;
 
@@ -146,7 +147,8 @@ void tcp_conn_established(struct tcp_conn *c)
 
 	tcp_sync_mss(c);
 	c->rcv_ssthresh = c->rcv_wnd < c->window_clamp ? c->rcv_wnd : c->window_clamp;
-	c->rcvq_space = c->rcv_wnd < TCP_INIT_CWND * c->advmss ? c->rcv_wnd : TCP_INIT_CWND * c->advmss;
+	c->rcvq_space =
+		c->rcv_wnd < TCP_INIT_CWND * c->advmss ? c->rcv_wnd : TCP_INIT_CWND * c->advmss;
 	c->rcvq_space_seq = c->copied_seq;
 	c->rcvq_space_time = c->rcv_rtt_time = c->ts->now;
 	c->rcv_rtt_seq = c->rcv_nxt + c->rcv_wnd;

@@ -21,7 +21,8 @@
 static const uint16_t mss_table[] = {536, 1300, 1440, 1460};
 #define MSS_COUNT (sizeof(mss_table) / sizeof(mss_table[0]))
 
-static uint32_t cookie_hash(const struct tcp_stack *ts, const struct tcp_tuple *tuple, uint32_t minute, uint32_t which)
+static uint32_t cookie_hash(const struct tcp_stack *ts, const struct tcp_tuple *tuple,
+			    uint32_t minute, uint32_t which)
 {
 	struct {
 		struct tcp_tuple tuple;
@@ -31,7 +32,8 @@ static uint32_t cookie_hash(const struct tcp_stack *ts, const struct tcp_tuple *
 	return (uint32_t)siphash(ts->cfg.secret, &in, sizeof(in));
 }
 
-static uint32_t cookie_make(const struct tcp_stack *ts, const struct tcp_tuple *tuple, uint32_t irs, uint32_t data)
+static uint32_t cookie_make(const struct tcp_stack *ts, const struct tcp_tuple *tuple, uint32_t irs,
+			    uint32_t data)
 {
 	uint32_t minute = (uint32_t)(ts->now / MINUTE_US);
 
@@ -40,7 +42,8 @@ static uint32_t cookie_make(const struct tcp_stack *ts, const struct tcp_tuple *
 }
 
 /* The data in a cookie; UINT32_MAX: too old, or none of ours. */
-static uint32_t cookie_data(const struct tcp_stack *ts, const struct tcp_tuple *tuple, uint32_t irs, uint32_t cookie)
+static uint32_t cookie_data(const struct tcp_stack *ts, const struct tcp_tuple *tuple, uint32_t irs,
+			    uint32_t cookie)
 {
 	uint32_t minute = (uint32_t)(ts->now / MINUTE_US), age;
 
@@ -105,7 +108,8 @@ static bool ts_decode(struct tcp_req *r, const struct tcp_rx *rx)
 bool tcp_cookie_input(struct tcp_listener *l, struct tcp_rx *rx, const struct tcp_tuple *tuple)
 {
 	struct tcp_stack *ts = l->ts;
-	struct tcp_req r = {.l = l, .irs = rx->seq - 1, .iss = rx->ack - 1, .retries = 1, .tos = l->o.tos};
+	struct tcp_req r = {
+		.l = l, .irs = rx->seq - 1, .iss = rx->ack - 1, .retries = 1, .tos = l->o.tos};
 	uint32_t data;
 
 	/* Not sent any lately: none can come back, and guessing is not even tried. */

@@ -6,9 +6,11 @@
 
 #define PAWS_IDLE_US (24ull * 24 * 3600 * 1000000) /* RFC 7323, 5.5 */
 
-bool tcp_paws_reject(uint64_t now, uint32_t ts_recent, uint64_t ts_recent_stamp, const struct tcp_rx *rx, int32_t slack)
+bool tcp_paws_reject(uint64_t now, uint32_t ts_recent, uint64_t ts_recent_stamp,
+		     const struct tcp_rx *rx, int32_t slack)
 {
-	return rx->has_ts && ts_recent && (int32_t)(ts_recent - rx->tsval) > slack && now - ts_recent_stamp < PAWS_IDLE_US;
+	return rx->has_ts && ts_recent && (int32_t)(ts_recent - rx->tsval) > slack &&
+	       now - ts_recent_stamp < PAWS_IDLE_US;
 }
 
 /*
@@ -19,8 +21,9 @@ static bool disordered_ack(const struct tcp_conn *c, const struct tcp_rx *rx)
 {
 	uint32_t rto_ms = tcp_rto(c) / 1000;
 
-	return (rx->flags & TH_ACK) && rx->seq == rx->end_seq && rx->seq == c->rcv_nxt && rx->ack == c->snd_una &&
-	       rx->wnd << c->snd_wscale == c->snd_wnd && (int32_t)(c->ts_recent - rx->tsval) <= (int32_t)(rto_ms * 12 / 10);
+	return (rx->flags & TH_ACK) && rx->seq == rx->end_seq && rx->seq == c->rcv_nxt &&
+	       rx->ack == c->snd_una && rx->wnd << c->snd_wscale == c->snd_wnd &&
+	       (int32_t)(c->ts_recent - rx->tsval) <= (int32_t)(rto_ms * 12 / 10);
 }
 
 /* RFC 7323, 4.3: the time stamp to echo is that of the segment at the left edge of what was last acknowledged. */
@@ -56,7 +59,8 @@ static void challenge_syn(struct tcp_conn *c)
 /* The last step of a simultaneous open: the peer's SYN|ACK to our SYN, its number one before the window. */
 static bool completes_crossed_syns(const struct tcp_conn *c, const struct tcp_rx *rx)
 {
-	return c->state == TCPS_SYN_RECV && (rx->flags & (TH_SYN | TH_ACK | TH_RST | TH_FIN)) == (TH_SYN | TH_ACK) &&
+	return c->state == TCPS_SYN_RECV &&
+	       (rx->flags & (TH_SYN | TH_ACK | TH_RST | TH_FIN)) == (TH_SYN | TH_ACK) &&
 	       rx->seq + 1 == rx->end_seq && rx->seq + 1 == c->rcv_nxt && rx->ack == c->snd_nxt;
 }
 
@@ -65,7 +69,8 @@ static bool acceptable(struct tcp_conn *c, const struct tcp_rx *rx)
 {
 	bool rst = rx->flags & TH_RST, syn = rx->flags & TH_SYN;
 
-	if (c->ts_ok && !rst && tcp_paws_reject(c->ts->now, c->ts_recent, c->ts_recent_stamp, rx, 1) &&
+	if (c->ts_ok && !rst &&
+	    tcp_paws_reject(c->ts->now, c->ts_recent, c->ts_recent_stamp, rx, 1) &&
 	    !disordered_ack(c, rx)) {
 		c->ts->n.paws++;
 		if (syn)
@@ -76,7 +81,8 @@ static bool acceptable(struct tcp_conn *c, const struct tcp_rx *rx)
 	}
 	if (completes_crossed_syns(c, rx))
 		return true;
-	if (seq_before(rx->end_seq, c->rcv_wup) || seq_after(rx->seq, c->rcv_nxt + tcp_rcv_window(c))) {
+	if (seq_before(rx->end_seq, c->rcv_wup) ||
+	    seq_after(rx->seq, c->rcv_nxt + tcp_rcv_window(c))) {
 		if (rst)
 			c->ts->n.rst_ignored++;
 		else if (syn)
@@ -108,7 +114,8 @@ static bool ack_acceptable(struct tcp_conn *c, const struct tcp_rx *rx)
 
 	if (!(rx->flags & TH_ACK))
 		return false;
-	if (c->state == TCPS_SYN_RECV && (!seq_after(rx->ack, c->snd_una) || seq_after(rx->ack, c->snd_nxt))) {
+	if (c->state == TCPS_SYN_RECV &&
+	    (!seq_after(rx->ack, c->snd_una) || seq_after(rx->ack, c->snd_nxt))) {
 		tcp_reply_rst(c->ts, &c->node.tuple, rx);
 		return false;
 	}
@@ -160,8 +167,8 @@ static bool fin_acked(struct tcp_conn *c)
 /* Data after the user has stopped reading for good: there is nobody to give it to (RFC 9293, 3.6; RFC 1122, 4.2.2.13). */
 static bool nobody_reads(const struct tcp_conn *c, const struct tcp_rx *rx)
 {
-	return (c->state == TCPS_FIN_WAIT1 || c->state == TCPS_FIN_WAIT2) && c->shut_rd && rx->len &&
-	       seq_after(rx->seq + rx->len, c->rcv_nxt);
+	return (c->state == TCPS_FIN_WAIT1 || c->state == TCPS_FIN_WAIT2) && c->shut_rd &&
+	       rx->len && seq_after(rx->seq + rx->len, c->rcv_nxt);
 }
 
 static void slow_path(struct tcp_conn *c, struct tcp_rx *rx)

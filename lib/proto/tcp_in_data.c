@@ -48,7 +48,8 @@ static bool ack_due(const struct tcp_conn *c)
 static void arm_delack(struct tcp_conn *c)
 {
 	const struct tcp_cfg *cfg = &c->ts->cfg;
-	uint32_t ato = c->ato_us, max = c->pingpong || c->pushed ? cfg->delack_max_us : 500000, rtt = c->rtt.srtt_us >> 3;
+	uint32_t ato = c->ato_us, max = c->pingpong || c->pushed ? cfg->delack_max_us : 500000,
+		 rtt = c->rtt.srtt_us >> 3;
 	uint64_t when;
 
 	if (rtt && rtt < cfg->delack_min_us)
@@ -121,7 +122,8 @@ static void measure_rtt(struct tcp_conn *c, const struct tcp_rx *rx)
 		c->rcv_rtt_seq = c->rcv_nxt + c->rcv_wnd;
 		c->rcv_rtt_time = now;
 	}
-	if (c->ts_ok && rx->has_ts && rx->tsecr && rx->tsecr != c->rcv_rtt_tsecr && rx->len >= c->rcv_mss) {
+	if (c->ts_ok && rx->has_ts && rx->tsecr && rx->tsecr != c->rcv_rtt_tsecr &&
+	    rx->len >= c->rcv_mss) {
 		uint32_t ms = tcp_ts_now(c) - rx->tsecr;
 
 		c->rcv_rtt_tsecr = rx->tsecr;
@@ -197,7 +199,8 @@ void tcp_dsack_set(struct tcp_conn *c, uint32_t start, uint32_t end)
 {
 	if (!c->sack_ok)
 		return;
-	if (c->dsack.start != c->dsack.end && seq_leq(start, c->dsack.end) && seq_leq(c->dsack.start, end)) {
+	if (c->dsack.start != c->dsack.end && seq_leq(start, c->dsack.end) &&
+	    seq_leq(c->dsack.start, end)) {
 		c->dsack.start = seq_min(c->dsack.start, start);
 		c->dsack.end = seq_max(c->dsack.end, end);
 		return;
@@ -259,7 +262,8 @@ void tcp_urgent_input(struct tcp_conn *c, const struct tcp_rx *rx)
 {
 	uint32_t off;
 
-	if (c->state != TCPS_ESTABLISHED && c->state != TCPS_FIN_WAIT1 && c->state != TCPS_FIN_WAIT2)
+	if (c->state != TCPS_ESTABLISHED && c->state != TCPS_FIN_WAIT1 &&
+	    c->state != TCPS_FIN_WAIT2)
 		return;
 	if (rx->flags & TH_URG)
 		urgent_pointer(c, rx);

@@ -11,7 +11,9 @@ static void negotiate(struct tcp_conn *c, const struct tcp_rx *rx)
 	c->snd_wscale = c->wscale_ok ? rx->wscale : 0;
 	if (!c->wscale_ok)
 		c->rcv_wscale = 0;
-	c->peer_mss = rx->has_mss ? rx->mss : c->node.tuple.family == AF_INET6 ? TCP_MSS_DEFAULT6 : TCP_MSS_DEFAULT;
+	c->peer_mss = rx->has_mss			 ? rx->mss
+		      : c->node.tuple.family == AF_INET6 ? TCP_MSS_DEFAULT6
+							 : TCP_MSS_DEFAULT;
 	if (c->ts_ok) {
 		c->ts_recent = rx->tsval;
 		c->ts_recent_stamp = c->ts->now;

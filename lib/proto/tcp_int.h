@@ -445,6 +445,7 @@ struct tcp_stack {
 	struct wheel wheel;
 	struct tcp_conn *conns; /* all that are not in an accept queue */
 	struct tcp_conn *dirty, **dirty_tail;
+	bool blocked; /* output() has refused something since tcp_tx_ready() */
 	struct tcp_conn *dead; /* done, their users gone: freed at the end of the flush (linked by next) */
 	struct buf_pool pool; /* of the bufs that receive queues are collapsed into */
 	uint32_t reuse_isn; /* of the connection that follows a TIME_WAIT (RFC 6191), 0: none; within tcp_input() */

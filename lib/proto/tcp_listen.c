@@ -72,8 +72,8 @@ static bool taken(struct tcp_stack *ts, const struct tcp_listen_spec *spec)
 	return false;
 }
 
-int tcp_listen(struct tcp_stack *ts, const struct tcp_listen_spec *spec, const struct tcp_opts *opts, void *user,
-	       struct tcp_listener **out)
+int tcp_listen(struct tcp_stack *ts, const struct tcp_listen_spec *spec,
+	       const struct tcp_opts *opts, void *user, struct tcp_listener **out)
 {
 	struct tcp_listener **list = bucket_of(ts, spec->port), *l;
 

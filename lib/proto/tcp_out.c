@@ -157,6 +157,7 @@ int tcp_xmit(struct tcp_conn *c, struct tcp_shot *shot)
 
 void tcp_blocked(struct tcp_conn *c)
 {
+	c->ts->blocked = true;
 	if (!wheel_armed(&c->pace))
 		wheel_arm(&c->ts->wheel, &c->pace, c->ts->now + TCP_RETRY_US);
 }

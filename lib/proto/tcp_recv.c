@@ -154,7 +154,8 @@ void tcp_skip_mark(struct tcp_conn *c)
  * Copies from *seq on, up to len bytes, stopping before the mark and skipping a byte out of line, as Linux does. Moves *seq;
  * returns the bytes copied.
  */
-static uint32_t read_from(struct tcp_conn *c, uint32_t *seq, uint32_t len, struct sink *to, bool discard)
+static uint32_t read_from(struct tcp_conn *c, uint32_t *seq, uint32_t len, struct sink *to,
+			  bool discard)
 {
 	uint32_t copied = 0;
 

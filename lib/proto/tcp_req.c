@@ -7,7 +7,8 @@
 uint32_t tcp_isn(const struct tcp_stack *ts, const struct tcp_tuple *tuple)
 {
 	/* RFC 6528: a hash of the tuple, and a clock that goes faster than connections come (64 ns, as in Linux). */
-	return (uint32_t)siphash(ts->cfg.secret + 2, tuple, sizeof(*tuple)) + (uint32_t)(ts->now * 1000 / 64);
+	return (uint32_t)siphash(ts->cfg.secret + 2, tuple, sizeof(*tuple)) +
+	       (uint32_t)(ts->now * 1000 / 64);
 }
 
 uint32_t tcp_ts_offset(const struct tcp_stack *ts, const struct tcp_tuple *tuple)
@@ -40,7 +41,8 @@ static bool syn_rate_ok(struct tcp_stack *ts)
 }
 
 /* What the SYN says and the listener allows. */
-static void req_fill(struct tcp_req *r, struct tcp_listener *l, const struct tcp_rx *rx, const struct tcp_tuple *tuple)
+static void req_fill(struct tcp_req *r, struct tcp_listener *l, const struct tcp_rx *rx,
+		     const struct tcp_tuple *tuple)
 {
 	struct tcp_stack *ts = l->ts;
 	const struct tcp_opts *o = &l->o;
@@ -61,7 +63,9 @@ static void req_fill(struct tcp_req *r, struct tcp_listener *l, const struct tcp
 	r->rcv_wscale = r->wscale_ok ? tcp_wscale_for(o) : 0;
 	r->ecn_ok = o->ecn && (rx->flags & (TH_ECE | TH_CWR)) == (TH_ECE | TH_CWR);
 	r->wnd = rx->wnd;
-	r->peer_mss = rx->has_mss ? rx->mss : (uint16_t)(tuple->family == AF_INET6 ? TCP_MSS_DEFAULT6 : TCP_MSS_DEFAULT);
+	r->peer_mss = rx->has_mss ? rx->mss
+				  : (uint16_t)(tuple->family == AF_INET6 ? TCP_MSS_DEFAULT6
+									 : TCP_MSS_DEFAULT);
 	r->advmss = (uint16_t)mss;
 	r->rcv_wnd = (uint16_t)tcp_initial_window(o, mss);
 	r->tos = o->tos;
@@ -173,7 +177,8 @@ static unsigned defer_retries(const struct tcp_opts *o)
 	if (!o->defer_accept_s)
 		return 0;
 	for (n = 1; o->defer_accept_s > period && n < UINT8_MAX; n++) {
-		timeout = timeout * 2 < TCP_RTO_MAX_US / SECOND_US ? timeout * 2 : TCP_RTO_MAX_US / SECOND_US;
+		timeout = timeout * 2 < TCP_RTO_MAX_US / SECOND_US ? timeout * 2
+								   : TCP_RTO_MAX_US / SECOND_US;
 		period += timeout;
 	}
 	return n;
@@ -308,7 +313,8 @@ void tcp_req_input(struct tcp_req *r, struct tcp_rx *rx)
 		return;
 	}
 	/* RFC 9293, 3.10.7.4: sequence number, time stamp. */
-	if ((old && !(rx->flags & TH_RST)) || seq_before(rx->end_seq, r->irs + 1) || seq_after(rx->seq, right)) {
+	if ((old && !(rx->flags & TH_RST)) || seq_before(rx->end_seq, r->irs + 1) ||
+	    seq_after(rx->seq, right)) {
 		ts->n.paws += old;
 		if (!(rx->flags & TH_RST))
 			req_ack(r, rx);

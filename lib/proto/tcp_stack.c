@@ -21,7 +21,8 @@ void tcp_cfg_default(struct tcp_cfg *cfg)
 /* Frees a buf that tcp_rcvq.c made: its storage is of env. */
 static void pool_free(struct buf_pool *pool, struct buf *b)
 {
-	struct tcp_stack *ts = (struct tcp_stack *)((char *)pool - offsetof(struct tcp_stack, pool));
+	struct tcp_stack *ts =
+		(struct tcp_stack *)((char *)pool - offsetof(struct tcp_stack, pool));
 
 	tcp_free(ts, b, sizeof(*b) + b->room);
 }
@@ -239,9 +240,13 @@ uint64_t tcp_next_timer(const struct tcp_stack *ts)
 
 void tcp_tx_ready(struct tcp_stack *ts, uint64_t now)
 {
-	/* Every one that has something to send: the engine does not know whom the full queue refused. */
+	ts->now = now;
+	if (!ts->blocked)
+		return;
+	ts->blocked = false;
+	/* Whom the full queue refused waits with this timer (tcp_blocked()). */
 	for (struct tcp_conn *c = ts->conns; c; c = c->next)
-		if (c->state != TCPS_CLOSED)
+		if (wheel_armed(&c->pace))
 			tcp_mark_dirty(c);
 	tcp_flush(ts, now);
 }

@@ -48,7 +48,8 @@ struct tcp_tw *tcp_tw_new(struct tcp_conn *c, bool fin_wait2)
 	tw->user = c->user;
 	list_add(ts, tw);
 	ts->n.tw_created++;
-	wheel_arm(&ts->wheel, &tw->timer, ts->now + (fin_wait2 ? c->o.linger2_ms * 1000ull : ts->cfg.timewait_us));
+	wheel_arm(&ts->wheel, &tw->timer,
+		  ts->now + (fin_wait2 ? c->o.linger2_ms * 1000ull : ts->cfg.timewait_us));
 	return tw;
 }
 
@@ -123,9 +124,11 @@ static void tw_reset(struct tcp_stack *ts, struct tcp_tw *tw, const struct tcp_r
 	tcp_tw_free(ts, tw);
 }
 
-static void fin_wait2_input(struct tcp_stack *ts, struct tcp_tw *tw, const struct tcp_rx *rx, bool old)
+static void fin_wait2_input(struct tcp_stack *ts, struct tcp_tw *tw, const struct tcp_rx *rx,
+			    bool old)
 {
-	if (old || seq_before(rx->end_seq, tw->rcv_nxt) || seq_after(rx->seq, tw->rcv_nxt + tw->rcv_wnd)) {
+	if (old || seq_before(rx->end_seq, tw->rcv_nxt) ||
+	    seq_after(rx->seq, tw->rcv_nxt + tw->rcv_wnd)) {
 		ts->n.paws += old;
 		if (!(rx->flags & TH_RST) && tcp_oow_answer(ts, &tw->oow_ack, rx))
 			tw_ack(ts, tw);
@@ -166,7 +169,8 @@ static bool new_syn(const struct tcp_tw *tw, const struct tcp_rx *rx)
 {
 	if ((rx->flags & (TH_SYN | TH_ACK | TH_RST)) != TH_SYN)
 		return false;
-	return seq_after(rx->seq, tw->rcv_nxt) || (tw->ts_ok && rx->has_ts && seq_before(tw->ts_recent, rx->tsval));
+	return seq_after(rx->seq, tw->rcv_nxt) ||
+	       (tw->ts_ok && rx->has_ts && seq_before(tw->ts_recent, rx->tsval));
 }
 
 bool tcp_tw_input(struct tcp_stack *ts, struct tcp_tw *tw, struct tcp_rx *rx)

@@ -26,13 +26,31 @@ static void test_active_open(void **state)
 	assert_int_equal(s->wnd, 64240);
 	assert_int_equal(s->shift, 7);
 	assert_int_equal(tcp_ready(t.c), 0);
-	peer(.flags = TH_SYN | TH_ACK, .ack = 1, .mss = 1400, .ts = true, .tsecr = s->tsval, .wscale = true, .shift = 3);
+	peer(.flags = TH_SYN | TH_ACK, .ack = 1, .mss = 1400, .ts = true, .tsecr = s->tsval,
+	     .wscale = true, .shift = 3);
 	sent_is(TH_ACK, 1, 1);
 	assert_int_equal(tcp_conn_state(t.c), TCPS_ESTABLISHED);
 	assert_int_equal(t.events, TCP_EV_CONNECTED | TCP_EV_OUT);
 	assert_int_equal(tcp_ready(t.c), TCP_EV_OUT);
 	assert_int_equal(t.c->mss, 1400 - 12);
 	assert_int_equal(t.c->snd_wnd, 1000);
+	end();
+}
+
+static void test_full_queue_sends_later(void **state)
+{
+	(void)state;
+	setup();
+	start();
+	t.output_err = -ENOBUFS;
+	connecting();
+	t.output_err = 0;
+	tcp_flush(t.ts, t.now);
+	silent();
+	tcp_tx_ready(t.ts, t.now);
+	sent_is(TH_SYN, 0, 0);
+	tcp_tx_ready(t.ts, t.now);
+	silent();
 	end();
 }
 
@@ -612,6 +630,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_active_open),
+		cmocka_unit_test(test_full_queue_sends_later),
 		cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_simultaneous_open),
 		cmocka_unit_test(test_simultaneous_open_closed_before),

@@ -116,7 +116,12 @@ static void test_nothing_replaces_the_fin(void **state)
 static void test_fragments_are_cut(void **state)
 {
 	(void)state;
-	struct seg s = {.flags = TH_ACK, .seq = 3, .ack = 1, .wnd = 1000, .data = "cdefghijklmnop", .len = 14};
+	struct seg s = {.flags = TH_ACK,
+			.seq = 3,
+			.ack = 1,
+			.wnd = 1000,
+			.data = "cdefghijklmnop",
+			.len = 14};
 
 	setup();
 	start();
@@ -128,7 +133,8 @@ static void test_fragments_are_cut(void **state)
 	s.seq = 15;
 	s.data = "opqrstuvw";
 	s.len = 9;
-	tcp_input(t.ts, frame(&s, 2), t.now); /* loses both ends: "v" and "o", which are there; replaces the middle */
+	tcp_input(t.ts, frame(&s, 2),
+		  t.now); /* loses both ends: "v" and "o", which are there; replaces the middle */
 	data(1, "ab");
 	reads("abcdefghijklmnopqrstuvw");
 	end();
@@ -137,7 +143,8 @@ static void test_fragments_are_cut(void **state)
 static void test_tail_of_fragments_is_cut(void **state)
 {
 	(void)state;
-	struct seg s = {.flags = TH_ACK, .seq = 3, .ack = 1, .wnd = 1000, .data = "cdefghij", .len = 8};
+	struct seg s = {
+		.flags = TH_ACK, .seq = 3, .ack = 1, .wnd = 1000, .data = "cdefghij", .len = 8};
 
 	setup();
 	start();
@@ -235,7 +242,12 @@ static void test_bare_fin_behind_gap(void **state)
 static void test_fragments(void **state)
 {
 	(void)state;
-	struct seg s = {.flags = TH_ACK, .seq = 1, .ack = 1, .wnd = 1000, .data = "abcdefghijklmnop", .len = 16};
+	struct seg s = {.flags = TH_ACK,
+			.seq = 1,
+			.ack = 1,
+			.wnd = 1000,
+			.data = "abcdefghijklmnop",
+			.len = 16};
 	char c[8];
 
 	setup();
@@ -473,7 +485,8 @@ static void test_batch_is_one_answer(void **state)
 	accepted_plain();
 	memset(full, 'b', 1460);
 	for (int i = 0; i < 8; i++)
-		peer_batch((struct seg){.flags = TH_ACK, .seq = 1 + 1460 * i, .ack = 1, .data = full});
+		peer_batch(
+			(struct seg){.flags = TH_ACK, .seq = 1 + 1460 * i, .ack = 1, .data = full});
 	tcp_flush(t.ts, t.now);
 	sent_is(TH_ACK, 1, 1 + 8 * 1460);
 	silent();
@@ -487,7 +500,8 @@ static void test_dup_acks_without_sack(void **state)
 	start();
 	accepted((struct seg){.mss = 1460});
 	for (int i = 0; i < 3; i++)
-		peer_batch((struct seg){.flags = TH_ACK, .seq = 11 + 5 * i, .ack = 1, .data = "abcde"});
+		peer_batch((struct seg){
+			.flags = TH_ACK, .seq = 11 + 5 * i, .ack = 1, .data = "abcde"});
 	for (int i = 0; i < 3; i++)
 		sent_is(TH_ACK, 1, 1); /* one each: the sender counts them */
 	tcp_flush(t.ts, t.now);
@@ -613,7 +627,8 @@ static void test_autotuning(void **state)
 		uint32_t wnd = tcp_rcv_window(t.c);
 
 		for (uint32_t n = 0; n + 1460 <= wnd; n += 1460, seq += 1460)
-			peer_batch((struct seg){.flags = TH_ACK, .seq = seq, .ack = 1, .data = full});
+			peer_batch(
+				(struct seg){.flags = TH_ACK, .seq = seq, .ack = 1, .data = full});
 		tcp_flush(t.ts, t.now);
 		while (user_recv(c, sizeof(c), 0) > 0)
 			;
@@ -636,7 +651,8 @@ static void test_steady_reader_needs_no_more(void **state)
 	start();
 	accepted((struct seg){.mss = 1460, .ts = true, .tsval = 1});
 	for (int round = 0; round < 100; round++, seq += 1000) {
-		peer(.flags = TH_ACK, .seq = seq, .ack = 1, .len = 1000, .ts = true, .tsval = 1, .tsecr = tcp_ts_now(t.c) - 10);
+		peer(.flags = TH_ACK, .seq = seq, .ack = 1, .len = 1000, .ts = true, .tsval = 1,
+		     .tsecr = tcp_ts_now(t.c) - 10);
 		user_recv((char[1000]){0}, 1000, 0);
 		pass(50 * MS);
 		t.n = t.taken = 0;

@@ -96,7 +96,8 @@ static void cookie(bool ts)
 	t.o.ecn = true;
 	start();
 	listen_on(0); /* every SYN is one too many */
-	peer(.flags = TH_SYN | TH_ECE | TH_CWR, .mss = 1400, .sack_ok = true, .wscale = true, .shift = 9, .ts = ts, .tsval = 7);
+	peer(.flags = TH_SYN | TH_ECE | TH_CWR, .mss = 1400, .sack_ok = true, .wscale = true,
+	     .shift = 9, .ts = ts, .tsval = 7);
 	s = sent();
 	assert_int_equal(s->flags, TH_SYN | TH_ACK | (ts ? TH_ECE : 0));
 	assert_int_equal(s->ts, ts);
@@ -108,7 +109,8 @@ static void cookie(bool ts)
 	peer(.flags = TH_ACK, .seq = 1, .ack = 0x1000001, .ts = ts, .tsval = 8, .tsecr = s->tsval);
 	sent_is(TH_RST, 0x1000001, 0);
 	pass(60 * SEC);
-	peer(.flags = TH_ACK | TH_PSH, .seq = 1, .ack = 1, .ts = ts, .tsval = 60008, .tsecr = s->tsval, .wnd = 100, .data = "hello");
+	peer(.flags = TH_ACK | TH_PSH, .seq = 1, .ack = 1, .ts = ts, .tsval = 60008,
+	     .tsecr = s->tsval, .wnd = 100, .data = "hello");
 	assert_int_equal(n()->syn_cookies_recv, 1);
 	t.c = tcp_accept(t.l);
 	assert_non_null(t.c);
@@ -363,10 +365,14 @@ static void test_reset_before_accept(void **state)
 	end();
 }
 
-static struct tcp_listener *listener(const char *addr, uint8_t family, bool v6only, bool reuseport, int want)
+static struct tcp_listener *listener(const char *addr, uint8_t family, bool v6only, bool reuseport,
+				     int want)
 {
-	struct tcp_listen_spec spec = {
-		.port = LPORT, .family = family, .v6only = v6only, .reuseport = reuseport, .backlog = 8};
+	struct tcp_listen_spec spec = {.port = LPORT,
+				       .family = family,
+				       .v6only = v6only,
+				       .reuseport = reuseport,
+				       .backlog = 8};
 	struct tcp_listener *l = NULL;
 
 	inet_pton(AF_INET6, addr, &spec.local);
