@@ -59,6 +59,7 @@ struct tcp_conn *tcp_conn_new(struct tcp_stack *ts, const struct tcp_tuple *tupl
 		return NULL;
 	}
 	c->ts = ts;
+	c->rcv_mss = TCP_MSS_DEFAULT; /* until the peer's SYN says more */
 	c->node.tuple = *tuple;
 	c->node.kind = TCP_KIND_CONN;
 	c->o = *o;
