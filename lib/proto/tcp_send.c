@@ -38,8 +38,10 @@ uint32_t tcp_outq(const struct tcp_conn *c)
 
 uint32_t tcp_outq_unsent(const struct tcp_conn *c)
 {
-	if (c->fin_sent || c->snd_nxt == c->iss)
-		return c->fin_sent ? 0 : c->sndq.len;
+	if (c->fin_sent || c->state == TCPS_CLOSED)
+		return 0;
+	if (c->snd_nxt == c->iss)
+		return c->sndq.len;
 	return c->write_seq - c->snd_nxt;
 }
 
