@@ -209,7 +209,7 @@ static void it_agrees_with_a_plain_array_under_random_use(void **state)
 		uint64_t seed = round * 7919,
 			 now = round % 3 ? test_random(&seed) : (UINT64_C(1) << 36) - 5000;
 
-		print_message("seed %llu\n", (unsigned long long)seed);
+		print_message("round %d\n", (int)round);
 		memset(m, 0, sizeof(m));
 		wheel_init(&w, now);
 		for (int step = 0; step < 20000; step++) {
