@@ -429,6 +429,7 @@ static void test_orphan_fin_wait2_data_and_fin(void **state)
 	(void)state;
 	for (int data = 0; data < 2; data++) {
 		setup();
+		t.o.linger2_ms = 10000; /* FIN_WAIT2's; TIME_WAIT has its own */
 		start();
 		accepted_plain();
 		user_close();
@@ -526,6 +527,9 @@ static void test_time_wait_reuse_by_time_stamp(void **state)
 	(void)state;
 	into_time_wait((struct seg){.mss = 1460, .ts = true, .tsval = 100});
 	peer(.flags = TH_SYN, .seq = 0u - 5000, .ts = true, .tsval = 199);
+	sent_is(TH_ACK, 2, 2);
+	t.now += SEC;
+	peer(.flags = TH_SYN, .seq = 0u - 5000, .ts = true, .tsval = 200);
 	sent_is(TH_ACK, 2, 2);
 	peer(.flags = TH_SYN, .seq = 0u - 5000, .ts = true, .tsval = 201);
 	sent_is(TH_SYN | TH_ACK, 0, 0u - 4999);
