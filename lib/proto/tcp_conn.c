@@ -185,6 +185,8 @@ static void conn_end(struct tcp_conn *c, struct tcp_node *next, int err)
 		tcp_table_replace(&ts->table, &c->node, next);
 	else
 		tcp_table_del(&ts->table, &c->node);
+	if (ts->last == c)
+		ts->last = NULL;
 	c->pending = TCP_PENDING_NONE;
 	c->ack_needed = 0;
 	tcp_set_state(c, TCPS_CLOSED);

@@ -443,6 +443,7 @@ struct tcp_stack {
 	struct tcp_table table;
 	struct tcp_listener *listeners[TCP_LISTEN_BUCKETS];
 	struct wheel wheel;
+	struct tcp_conn *last; /* whose segment came last, NULL: not known */
 	struct tcp_conn *conns; /* all that are not in an accept queue */
 	struct tcp_conn *dirty, **dirty_tail;
 	bool blocked; /* output() has refused something since tcp_tx_ready() */

@@ -129,10 +129,33 @@ static void listener_input(struct tcp_stack *ts, struct tcp_rx *rx, const struct
 		tcp_listen_syn(l, rx, tuple);
 }
 
+static bool same_tuple(const struct tcp_tuple *a, const struct tcp_tuple *b)
+{
+	uint64_t x[5], y[5];
+
+	_Static_assert(sizeof(x) == sizeof(*a), "compared in words");
+	memcpy(x, a, sizeof(x));
+	memcpy(y, b, sizeof(y));
+	return !((x[4] ^ y[4]) | (x[3] ^ y[3]) | (x[2] ^ y[2]) | (x[1] ^ y[1]) | (x[0] ^ y[0]));
+}
+
+/* The next segment is often for the same connection: that costs no hash. */
+static struct tcp_node *find(struct tcp_stack *ts, const struct tcp_tuple *tuple)
+{
+	struct tcp_node *n;
+
+	if (ts->last && same_tuple(&ts->last->node.tuple, tuple))
+		return &ts->last->node;
+	n = tcp_table_find(&ts->table, tuple);
+	if (n && n->kind == TCP_KIND_CONN)
+		ts->last = (struct tcp_conn *)n;
+	return n;
+}
+
 /* Gives rx to whoever has its tuple. */
 static void dispatch(struct tcp_stack *ts, struct tcp_rx *rx, const struct tcp_tuple *tuple)
 {
-	struct tcp_node *n = tcp_table_find(&ts->table, tuple);
+	struct tcp_node *n = find(ts, tuple);
 
 	if (n && n->kind == TCP_KIND_CONN) {
 		tcp_conn_input((struct tcp_conn *)n, rx);
@@ -196,7 +219,8 @@ void tcp_flush(struct tcp_stack *ts, uint64_t now)
 		if (!c->closing)
 			tcp_ack_flush(c);
 	}
-	tcp_conn_reap(ts);
+	if (ts->dead)
+		tcp_conn_reap(ts);
 }
 
 static void run_timer(struct tcp_stack *ts, struct wheel_timer *t)
