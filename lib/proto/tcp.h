@@ -91,6 +91,8 @@ struct tcp_env {
 	/* Zeroed memory or NULL. Every allocation of the engine comes from here. */
 	void *(*alloc)(void *ctx, size_t size);
 	void (*free)(void *ctx, void *p, size_t size);
+	/* May be NULL: as alloc(), for large pieces whose content does not matter. free() takes these too. */
+	void *(*alloc_raw)(void *ctx, size_t size);
 	/* May be NULL: what the path takes (largest IP packet) and the largest payload of a super-segment, 0: none. */
 	void (*path)(void *ctx, const struct tcp_tuple *tuple, uint32_t *mtu, uint32_t *max_gso);
 };
