@@ -191,6 +191,8 @@ void tcp_icmp(struct tcp_stack *ts, const struct tcp_tuple *tuple, uint32_t seq,
  */
 int tcp_connect(struct tcp_stack *ts, const struct tcp_tuple *tuple, const struct tcp_opts *opts, void *user,
 		uint64_t now, struct tcp_conn **out);
+/* True when a connection, an embryonic one or a TIME_WAIT has the tuple. */
+bool tcp_tuple_used(const struct tcp_stack *ts, const struct tcp_tuple *tuple);
 /*
  * Copies into the send buffer as much as there is room for; returns the bytes taken. -EAGAIN: none; -EPIPE: the sending side is
  * closed (the caller raises SIGPIPE); -ENOTCONN; the pending error (taken). flags: MSG_MORE, MSG_OOB.
