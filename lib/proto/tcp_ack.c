@@ -150,7 +150,7 @@ static void control_congestion(struct tcp_conn *c, const struct tcp_acking *a)
 }
 
 /* Linux's tcp_sndbuf_expand(): two windows' worth, with what a segment costs besides its bytes. */
-static void expand_sndbuf(struct tcp_conn *c)
+void tcp_sndbuf_expand(struct tcp_conn *c)
 {
 	uint64_t want;
 
@@ -286,7 +286,7 @@ void tcp_ack_input(struct tcp_conn *c, const struct tcp_rx *rx)
 	if (!syn)
 		control_congestion(c, &a);
 	if (a.flags & ACK_ADVANCED) {
-		expand_sndbuf(c);
+		tcp_sndbuf_expand(c);
 		if (c->nospace)
 			tcp_tell_space(c);
 		if (c->mtu_stamp)

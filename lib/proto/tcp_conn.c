@@ -147,6 +147,7 @@ void tcp_conn_established(struct tcp_conn *c)
 	uint32_t hint;
 
 	tcp_sync_mss(c);
+	tcp_sndbuf_expand(c);
 	c->rcv_ssthresh = c->rcv_wnd < c->window_clamp ? c->rcv_wnd : c->window_clamp;
 	c->rcvq_space =
 		c->rcv_wnd < TCP_INIT_CWND * c->advmss ? c->rcv_wnd : TCP_INIT_CWND * c->advmss;
@@ -321,8 +322,11 @@ enum tcp_state tcp_conn_state(const struct tcp_conn *c)
 
 int tcp_error(struct tcp_conn *c)
 {
-	int err = c->so_error;
+	int err = c->so_error ? c->so_error : c->soft_error;
 
+	/* What ICMP said counts when nothing worse has happened (Linux: sk_err_soft). */
+	if (!c->so_error)
+		c->soft_error = 0;
 	c->so_error = 0;
 	return err;
 }

@@ -64,6 +64,18 @@ static bool completes_crossed_syns(const struct tcp_conn *c, const struct tcp_rx
 	       rx->seq + 1 == rx->end_seq && rx->seq + 1 == c->rcv_nxt && rx->ack == c->snd_nxt;
 }
 
+/* A peer that resets after data of which some is lost: the end of what we SACKed is as exact as RCV.NXT (Linux). */
+static bool rst_at_sack_edge(const struct tcp_conn *c, const struct tcp_rx *rx)
+{
+	uint32_t edge = c->rcv_nxt;
+
+	if (!c->sack_ok)
+		return false;
+	for (const struct tcp_ofo *o = c->ofo; o; o = o->next)
+		edge = o->end;
+	return rx->seq == edge;
+}
+
 /* RFC 9293, 3.10.7.4, first to fourth: time stamp, sequence number, RST, SYN. True: go on with it. */
 static bool acceptable(struct tcp_conn *c, const struct tcp_rx *rx)
 {
@@ -92,7 +104,7 @@ static bool acceptable(struct tcp_conn *c, const struct tcp_rx *rx)
 		return false;
 	}
 	if (rst) { /* RFC 5961, 3.2 */
-		if (rx->seq == c->rcv_nxt) {
+		if (rx->seq == c->rcv_nxt || rst_at_sack_edge(c, rx)) {
 			tcp_conn_reset(c);
 		} else {
 			c->ts->n.rst_ignored++;

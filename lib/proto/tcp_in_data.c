@@ -287,13 +287,16 @@ static void fin_arrived(struct tcp_conn *c)
 	c->rcv_nxt++;
 	c->fin_rcvd = true;
 	tcp_ofo_clear(c);
-	ack_now(c);
+	/* It may wait: the answer's data, or our own FIN, may carry it (Linux: tcp_fin()). */
+	if (!c->ack_needed)
+		c->ack_needed = 1;
 	switch (c->state) {
 	case TCPS_ESTABLISHED:
 		tcp_set_state(c, TCPS_CLOSE_WAIT);
 		c->pingpong = true; /* our FIN follows, soon as a rule */
 		break;
 	case TCPS_FIN_WAIT1:
+		ack_now(c);
 		tcp_set_state(c, TCPS_CLOSING);
 		events |= TCP_EV_HUP;
 		break;

@@ -200,7 +200,7 @@ void tcp_sndq_clear(struct tcp_sndq *q, const struct tcp_env *env);
 
 struct tcp_seg {
 	struct tcp_seg *next, *prev; /* by sequence */
-	struct tcp_seg *tnext, *tprev; /* by time of the last transmission (RACK); not while SACKED, or LOST and not sent again */
+	struct tcp_seg *tnext, *tprev; /* by time of the last transmission (RACK); not while SACKED */
 	uint64_t sent_us; /* last transmission */
 	uint32_t seq, end_seq; /* with SYN and FIN */
 	uint16_t mss; /* it is, or was, cut every mss bytes: pcount = ceil(payload / mss), at least 1 */
@@ -692,6 +692,8 @@ void tcp_keep_start(struct tcp_conn *c);
  * what follows from that for the state is the caller's.
  */
 void tcp_ack_input(struct tcp_conn *c, const struct tcp_rx *rx);
+/* A send buffer that auto-tuning may grow: room for two windows. */
+void tcp_sndbuf_expand(struct tcp_conn *c);
 /* RTT of a passive open's handshake (us), for which there was no segq. */
 void tcp_ack_syn(struct tcp_conn *c, uint32_t rtt_us);
 void tcp_rtx_timer(struct tcp_conn *c); /* c->rtx has run out */

@@ -26,7 +26,7 @@ static void ask_path(struct tcp_conn *c)
 
 void tcp_sync_mss(struct tcp_conn *c)
 {
-	uint32_t head = ip_len(c) + 20, mss;
+	uint32_t head = ip_len(c) + 20, mss, half;
 
 	if (!c->pmtu)
 		ask_path(c);
@@ -35,6 +35,10 @@ void tcp_sync_mss(struct tcp_conn *c)
 		mss = c->peer_mss;
 	if (c->o.maxseg && mss > c->o.maxseg)
 		mss = c->o.maxseg;
+	/* A segment that fills more than half of the largest window waits for the peer's delayed ACK (Linux: tcp_bound_to_half_wnd()). */
+	half = c->max_wnd > TCP_MSS_DEFAULT ? c->max_wnd / 2 : c->max_wnd;
+	if (half && mss > half)
+		mss = half > TCP_MSS_MIN ? half : TCP_MSS_MIN;
 	if (c->ts_ok)
 		mss -= 12;
 	c->mss = mss;

@@ -2,9 +2,8 @@
 /* The connection's timers: retransmission (RFC 6298), zero-window probes, delayed ACK, keepalive, pacing. */
 #include "proto/tcp_loss.h"
 
+#define SYN_LINEAR 4u /* first repetitions of a SYN without back-off (Linux: tcp_syn_linear_timeouts) */
 #define ORPHAN_RETRIES 8u /* Linux: tcp_orphan_retries */
-#define SYN_LINEAR                                                                                 \
-	4u /* the first SYNs are repeated without back-off (Linux since 6.5: tcp_syn_linear_timeouts) */
 
 static uint64_t least(uint64_t a, uint64_t b)
 {
@@ -92,6 +91,9 @@ static bool give_up(struct tcp_conn *c)
 	if (!synced(c)) {
 		tries = c->o.syn_retries;
 		over = c->retries >= tries + (c->state == TCPS_SYN_SENT ? SYN_LINEAR : 0);
+		/* Counted from the first SYN, which was a second before its first repetition. */
+		if (!over && !user_timeout(c))
+			over = retried_for(c, model_timeout(tries, TCP_RTO_INIT_US) - TCP_RTO_INIT_US);
 	} else {
 		if (retried_out(c, c->o.retries1))
 			tcp_mtu_black_hole(c);
@@ -130,14 +132,22 @@ static void next_rto(struct tcp_conn *c)
 
 static void syn_timeout(struct tcp_conn *c)
 {
+	uint8_t backoff;
+
 	if (give_up(c))
 		return;
 	c->ts->n.timeouts++;
+	backoff = c->backoff;
 	tcp_send_syn(c);
-	c->retries++;
-	if (c->state != TCPS_SYN_SENT || c->retries > SYN_LINEAR)
-		c->backoff++;
-	tcp_arm_rtx(c, TCP_PENDING_RTO, clamp_to_user(c, c->retrans_stamp, tcp_rto(c)));
+	if (c->closing)
+		return;
+	c->backoff = backoff;
+	if (c->state == TCPS_SYN_SENT && c->retries < SYN_LINEAR) {
+		c->retries++;
+		tcp_arm_rtx(c, TCP_PENDING_RTO, clamp_to_user(c, c->retrans_stamp, tcp_rto(c)));
+		return;
+	}
+	next_rto(c);
 }
 
 /* The peer has closed its window on data in flight: they are the probe, and its answers keep the connection (RFC 1122, 4.2.2.17). */

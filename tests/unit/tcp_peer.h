@@ -241,7 +241,7 @@ static inline void peer_batch(struct seg s)
 	if (s.data)
 		s.len = (uint32_t)strlen(s.data);
 	if (!s.wnd)
-		s.wnd = 1000;
+		s.wnd = 10000;
 	else if (s.wnd == UINT32_MAX)
 		s.wnd = 0;
 	tcp_input(t.ts, frame(&s, 70000), t.now);

@@ -221,6 +221,7 @@ static void test_data_with_the_final_ack(void **state)
 	peer(.flags = TH_ACK | TH_FIN, .seq = 1, .ack = 1, .data = "all of it");
 	t.c = tcp_accept(t.l);
 	assert_non_null(t.c);
+	pass(SEC);
 	sent_is(TH_ACK, 1, 11);
 	assert_int_equal(tcp_conn_state(t.c), TCPS_CLOSE_WAIT);
 	reads("all of it");
