@@ -13,7 +13,7 @@ ns_need_root
 
 only=${ONLY:-}
 [ -n "$only" ] || case ${SANITIZE:-} in
-1) only=asan-build,asan-unit,asan-integration ;;
+1) only=asan-build,asan-unit,asan-sim,asan-conform,asan-integration ;;
 thread) only=tsan-build,tsan-unit ;;
 esac
 # What the outer make was told is not for the makes below.
@@ -74,13 +74,18 @@ integration()
 export UBSAN_OPTIONS=print_stacktrace=1
 export TSAN_OPTIONS=halt_on_error=1
 
-step build build all unit helpers bench-bin
+step build build all unit sim helpers bench-bin
 step unit scripts/check.sh build
+step sim build/tests/sim/sim --count 20000
+step conform build/tests/conform/conform
+step differential build/tests/conform/conform --differential docs/tcp-differences.md
 step fuzz-build build fuzz-bin
 step fuzz scripts/fuzz.sh build 10
 step integration integration
-step asan-build build SANITIZE=1 all unit helpers
+step asan-build build SANITIZE=1 all unit sim helpers
 step asan-unit scripts/check.sh build/asan
+step asan-sim build/asan/tests/sim/sim --count 3000
+step asan-conform build/asan/tests/conform/conform
 step asan-integration integration --sanitize
 step tsan-build build SANITIZE=thread unit
 step tsan-unit scripts/check.sh build/tsan

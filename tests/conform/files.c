@@ -5,9 +5,14 @@
 
 #include "script.h"
 
+extern const struct conform_case cases_rfc2018[];
+extern const struct conform_case cases_rfc5961[];
+extern const struct conform_case cases_rfc7323[];
+extern const struct conform_case cases_rfc9293_close[];
+extern const struct conform_case cases_rfc9293_data[];
 extern const struct conform_case cases_rfc9293_open[];
 
 const struct conform_case *const conform_files[] = {
-	cases_rfc9293_open,
-	NULL,
+	cases_rfc2018,	    cases_rfc5961,	cases_rfc7323, cases_rfc9293_close,
+	cases_rfc9293_data, cases_rfc9293_open, NULL,
 };

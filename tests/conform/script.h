@@ -94,6 +94,8 @@ void wait_us(uint64_t us);
 /* The same, `ms` after the last thing that happened (in, call or out), within the clock's tolerance. */
 #define out_after(ms, flags, seq, ack, len)                                                        \
 	expect_after(__FILE__, __LINE__, ms, flags, seq, ack, len)
+/* The same, at once or at most `ms` later: an ACK that may be delayed. */
+#define out_by(ms, flags, seq, ack, len) expect_by(__FILE__, __LINE__, ms, flags, seq, ack, len)
 #define nothing() expect_nothing(__FILE__, __LINE__)
 #define must(condition) expect_true(__FILE__, __LINE__, condition, #condition)
 #define equal(a, b) expect_equal(__FILE__, __LINE__, a, b, #a " == " #b)
@@ -102,6 +104,8 @@ const struct seg *expect_out(const char *file, int line, const char *flags, uint
 			     uint32_t ack, uint32_t len);
 const struct seg *expect_after(const char *file, int line, uint32_t ms, const char *flags,
 			       uint32_t seq, uint32_t ack, uint32_t len);
+const struct seg *expect_by(const char *file, int line, uint32_t ms, const char *flags,
+			    uint32_t seq, uint32_t ack, uint32_t len);
 void expect_nothing(const char *file, int line);
 void expect_true(const char *file, int line, bool ok, const char *text);
 void expect_equal(const char *file, int line, long long a, long long b, const char *text);

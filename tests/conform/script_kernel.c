@@ -9,6 +9,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/if_tun.h>
+#include <linux/inet_diag.h>
+#include <linux/netlink.h>
+#include <linux/sock_diag.h>
 #include <net/if.h>
 #include <netinet/ip_icmp.h>
 #include <poll.h>
@@ -396,25 +399,42 @@ static uint32_t kernel_ready(void)
 	return events;
 }
 
-/* Also of a connection whose socket is closed. */
+static void diag_id(struct inet_diag_sockid *id)
+{
+	size_t skip = script.peer.family == AF_INET ? 12 : 0;
+
+	id->idiag_sport = htons(OUR_PORT);
+	id->idiag_dport = htons(PEER_PORT);
+	memcpy(id->idiag_src, script.ours.s6_addr + skip, 16 - skip);
+	memcpy(id->idiag_dst, script.theirs.s6_addr + skip, 16 - skip);
+	id->idiag_cookie[0] = id->idiag_cookie[1] = INET_DIAG_NOCOOKIE;
+}
+
+/* Also of a connection whose socket is closed: asked of sock_diag(7). */
 static enum tcp_state kernel_state(void)
 {
-	static const char *const files[] = {"/proc/self/net/tcp", "/proc/self/net/tcp6"};
-	char line[512];
-	unsigned lport, rport, st, found = TCPS_CLOSED;
+	struct {
+		struct nlmsghdr h;
+		struct inet_diag_req_v2 r;
+	} ask = {{sizeof(ask), SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST, 1, 0},
+		 {.sdiag_protocol = IPPROTO_TCP}};
+	uint8_t answer[2000];
+	struct nlmsghdr *h = (struct nlmsghdr *)answer;
+	enum tcp_state st = TCPS_CLOSED;
+	int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
 
-	for (unsigned i = 0; i < 2; i++) {
-		FILE *f = fopen(files[i], "r");
+	ask.r.sdiag_family = (uint8_t)script.peer.family;
+	diag_id(&ask.r.id);
+	if (send(fd, &ask, sizeof(ask), 0) == sizeof(ask) &&
+	    recv(fd, answer, sizeof(answer), 0) > 0 && h->nlmsg_type == SOCK_DIAG_BY_FAMILY) {
+		const struct inet_diag_msg *m = NLMSG_DATA(h);
 
-		while (f && fgets(line, sizeof(line), f))
-			if (sscanf(line, " %*d: %*[0-9A-F]:%x %*[0-9A-F]:%x %x", &lport, &rport,
-				   &st) == 3 &&
-			    lport == OUR_PORT && rport == PEER_PORT)
-				found = st == 12 ? TCPS_SYN_RECV : st;
-		if (f)
-			fclose(f);
+		/* The exact tuple, or else the listener. */
+		if (m->idiag_state != TCPS_LISTEN)
+			st = m->idiag_state == 12 ? TCPS_SYN_RECV : (enum tcp_state)m->idiag_state;
 	}
-	return found;
+	close(fd);
+	return st;
 }
 
 static void kernel_info(struct tcp_info *ti)

@@ -116,13 +116,9 @@ void check_sent(struct host *from, const struct tcp_tx *tx)
 		return;
 	mine = &w->promise[conn][from->index];
 	theirs = &w->promise[conn][!from->index];
-	if ((s.flags & F_SYN) && !mine->syn_seen) {
-		mine->syn_seen = true;
+	/* A cookie's SYN|ACK may offer less than the one that comes after it. */
+	if (s.flags & F_SYN)
 		mine->wscale = s.wscale;
-		mine->syn_seq = s.seq;
-	}
-	if (s.flags & F_SYN && s.wscale < 0)
-		mine->wscale = -1;
 	if (!(w->p.explains & MAY_RESET) && !promised(w, &s, mine, theirs))
 		world_fail(w, "the window shrinks: %s after the edge %u",
 			   seg_text(text, sizeof(text), &s, 0, 0), mine->edge);

@@ -222,6 +222,8 @@ static void plan_specials(struct plan *p, struct rng *r, unsigned harsh)
 		}
 	} else if (p->conns == 1 && one_in(r, 10)) {
 		p->conn[0].both_open = true;
+		/* Fatal in SYN-RECEIVED too. */
+		p->host[0].unreach = p->host[1].unreach = false;
 		p->conn[0].end[0].start_us = 0;
 		p->conn[0].end[1].start_us = rng_below(r, 6);
 	}
@@ -265,7 +267,10 @@ void plan_make(struct plan *p, uint64_t seed)
 	plan_mtu(p, &r);
 	for (unsigned i = 0; i < p->conns; i++) {
 		for (unsigned side = 0; side < 2; side++)
-			plan_end(&r, &p->conn[i].end[side], one_in(&r, 4) ? 300000 : 30000);
+			plan_end(&r, &p->conn[i].end[side],
+				 one_in(&r, 25)	 ? 3000000
+				 : one_in(&r, 4) ? 300000
+						 : 30000);
 		p->conn[i].end[0].start_us = rng_below(&r, 1000 * MS);
 		plan_endings(p, &r, &p->conn[i]);
 	}

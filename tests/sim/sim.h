@@ -161,8 +161,6 @@ struct promise {
 	bool known;
 	uint32_t edge; /* right edge of the window */
 	int wscale; /* -1: not offered */
-	uint32_t syn_seq;
-	bool syn_seen;
 };
 
 enum event_kind { EVENT_PACKET, EVENT_POLL, EVENT_END, EVENT_READY, EVENT_FLOOD, EVENT_LISTENER };
