@@ -13,26 +13,25 @@ static inline uint64_t rotate(uint64_t x, unsigned by)
 	return x << by | x >> (64 - by);
 }
 
-static inline void rounds(struct sip *s, unsigned n)
+static inline void round_once(struct sip *s)
 {
-	while (n--) {
-		s->a += s->b;
-		s->c += s->d;
-		s->b = rotate(s->b, 13) ^ s->a;
-		s->d = rotate(s->d, 16) ^ s->c;
-		s->a = rotate(s->a, 32);
-		s->c += s->b;
-		s->a += s->d;
-		s->b = rotate(s->b, 17) ^ s->c;
-		s->d = rotate(s->d, 21) ^ s->a;
-		s->c = rotate(s->c, 32);
-	}
+	s->a += s->b;
+	s->c += s->d;
+	s->b = rotate(s->b, 13) ^ s->a;
+	s->d = rotate(s->d, 16) ^ s->c;
+	s->a = rotate(s->a, 32);
+	s->c += s->b;
+	s->a += s->d;
+	s->b = rotate(s->b, 17) ^ s->c;
+	s->d = rotate(s->d, 21) ^ s->a;
+	s->c = rotate(s->c, 32);
 }
 
 static inline void absorb(struct sip *s, uint64_t word)
 {
 	s->d ^= word;
-	rounds(s, 2);
+	round_once(s);
+	round_once(s);
 	s->a ^= word;
 }
 
@@ -56,6 +55,9 @@ uint64_t siphash(const uint64_t key[2], const void *p, size_t len)
 		word |= (uint64_t)at[i] << (8 * i);
 	absorb(&s, word);
 	s.c ^= 0xff;
-	rounds(&s, 4);
+	round_once(&s);
+	round_once(&s);
+	round_once(&s);
+	round_once(&s);
 	return s.a ^ s.b ^ s.c ^ s.d;
 }

@@ -125,6 +125,7 @@ bool tcp_rx_parse(struct buf *b, struct tcp_rx *rx)
 	rx->end_seq = rx->seq + rx->len + !!(rx->flags & TH_SYN) + !!(rx->flags & TH_FIN);
 	rx->has_ts = rx->has_mss = rx->has_wscale = rx->sack_ok = false;
 	rx->num_sacks = 0;
+	rx->tsval = rx->tsecr = 0;
 	if (hdr_len == HDR_LEN + 12 && !memcmp(p + HDR_LEN, only_ts, sizeof(only_ts))) {
 		/* What nearly every segment of an established connection carries. */
 		rx->has_ts = true;
