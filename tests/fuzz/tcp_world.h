@@ -213,7 +213,7 @@ static inline void world_event(void *ctx, void *user, uint32_t events)
 	struct world *w = ctx;
 	struct user *u = user;
 
-	REQUIRE(u && events && !(events & ~0xffu));
+	REQUIRE(u && events && !(events & ~0x1ffu));
 	if (u == &w->listener)
 		return;
 	if (events & TCP_EV_GONE) {
