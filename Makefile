@@ -175,11 +175,11 @@ $(B)/tests/integration/%: tests/integration/%.c $(B)/libcore.a $(B)/.flags | $(S
 	$(Q)$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) $(SAN) -MMD -MP -MF $@.d -MT $@ $(LDFLAGS_ALL) \
 		-o $@ $< $(B)/libcore.a -Wl,--as-needed $(LIBS) -lm
 
-$(B)/bench/bin/%: tests/bench/%.c $(B)/.flags | $(SKEL)
+$(B)/bench/bin/%: tests/bench/%.c $(B)/libcore.a $(B)/.flags | $(SKEL)
 	@mkdir -p $(@D)
 	$(call say,BENCH)
 	$(Q)$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) -MMD -MP -MF $@.d -MT $@ $(LDFLAGS_ALL) \
-		-o $@ $< -Wl,--as-needed $(LIBS) -lm
+		-o $@ $< $(B)/libcore.a -Wl,--as-needed $(LIBS) -lm
 
 # libFuzzer is clang's; the library is compiled once more for it, with coverage.
 FUZZ_SAN := address,undefined

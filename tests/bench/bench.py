@@ -252,8 +252,50 @@ def passthrough(bench):
     return result("ns", {"ours": added}, better_high=False, digits=1)
 
 
+def tcp_engine(bench, connections, segments):
+    done = bench.net.a.run([bench.bin / "tcp_engine", connections, segments], cpu=1)
+    return json.loads(done.text.strip().splitlines()[-1])
+
+
+def instructions(bench, connections, segments=20000):
+    """Of one segment, counted by callgrind: in turns over all connections and over one, together."""
+    done = bench.net.a.run(["valgrind", "--tool=callgrind", "--toggle-collect=run_batch", "--callgrind-out-file=/dev/null",
+                            bench.bin / "tcp_engine", connections, segments], cpu=1)
+    runs = 1 if connections == 1 else 2
+    return int(re.search(r"Collected : (\d+)", done.text).group(1)) / segments / runs
+
+
+def tcp_segment(bench):
+    """Nanoseconds of the engine for one segment in order; growth: from one connection to 1,000,000 of which one is busy."""
+    counts = (1, 1000, 1000000)
+    seen = {n: [] for n in counts}
+
+    def side(n):
+        seen[n].append(tcp_engine(bench, n, 200000))
+        return seen[n][-1]["ns_one"]
+
+    bench.rounds("tcp_segment", {str(n): (lambda n=n: side(n)) for n in counts}, 3)
+
+    def median(n, key):
+        return statistics.median(f[key] for f in seen[n])
+
+    counted = {n: round(instructions(bench, n)) for n in (1, 1000, 100000)} if shutil.which("valgrind") else {}
+    row = result("ns", {"ours": [median(1, "ns_one")]}, better_high=False, digits=1)
+    row["one_busy"] = {str(n): round(median(n, "ns_one"), 1) for n in counts}
+    row["all_busy"] = {str(n): round(median(n, "ns_all"), 1) for n in counts}
+    row["instructions"] = {str(n): i for n, i in counted.items()}
+    row["growth"] = round(median(1000000, "ns_one") / median(1, "ns_one"), 2)
+    row["growth_instructions"] = round(max(counted.values()) / min(counted.values()), 2) if counted else None
+    return row
+
+
+def tcp_memory(bench):
+    """Bytes that the engine asks the allocator for, for one idle established connection."""
+    return result("bytes", {"ours": [tcp_engine(bench, 100000, 16)["bytes"]]}, better_high=False, digits=0)
+
+
 NAMES = {f.__name__: f for f in (udp_pingpong, udp_pingpong_spin, udp_send, udp_sendmmsg, bystander, rss_idle,
-                                 passthrough)}
+                                 passthrough, tcp_segment, tcp_memory)}
 
 # What the project set itself: field, least or most, value.
 TO_REACH = {
@@ -264,6 +306,8 @@ TO_REACH = {
     "bystander": (("vs_kernel", ">=", 0.8),),
     "rss_idle": (("ours", "<=", 24.0),),
     "passthrough": (("ours", "<=", 30.0),),
+    "tcp_segment": (("growth", "<=", 2.0), ("growth_instructions", "<=", 2.0)),
+    "tcp_memory": (("ours", "<=", 1536.0),),
 }
 
 WHAT = {
@@ -273,6 +317,8 @@ WHAT = {
     "udp_sendmmsg": "64 B, `sendmmsg()` of 32, received",
     "bystander": "iperf3 of kernel programs beside an offloaded process",
     "rss_idle": "resident memory added by the library, one idle socket",
+    "tcp_segment": "the TCP engine, one segment in order; to 1,000,000 connections",
+    "tcp_memory": "the TCP engine, one idle connection",
     "passthrough": "added to a `read()` + `write()` on a pipe",
 }
 
