@@ -23,7 +23,7 @@ struct l3 {
 /* Two stores of eight bytes. */
 static inline void map_v4(struct in6_addr *to, const void *v4)
 {
-	uint8_t low[8] = { 0, 0, 0xff, 0xff };
+	uint8_t low[8] = {0, 0, 0xff, 0xff};
 
 	memset(to, 0, 8);
 	memcpy(low + 4, v4, 4);
@@ -211,7 +211,8 @@ static inline uint64_t load64(const uint8_t *p)
 /* As udp_checksum_ok(), the headers at ip and the datagram of ulen bytes in one piece. */
 static inline bool plain_checksum_ok(const struct buf *b, const uint8_t *ip, uint32_t ulen)
 {
-	uint64_t pseudo = (uint64_t)htons(IPPROTO_UDP) + load32(ip + 12) + load32(ip + 16) + load16(ip + 24);
+	uint64_t pseudo =
+		(uint64_t)htons(IPPROTO_UDP) + load32(ip + 12) + load32(ip + 16) + load16(ip + 24);
 	uint16_t check = load16(ip + 26);
 
 	if (!check || (b->flags & BUF_CSUM_OK))
@@ -232,8 +233,8 @@ static inline bool parse_plain(struct buf *b)
 
 	if (b->len < PLAIN_HEADERS || b->frag)
 		return false;
-	if (load16(ip - 2) != htons(ETHERTYPE_IP) || (load64(ip) & htobe64(PLAIN_MASK)) != htobe64(PLAIN_WORD) ||
-	    ip[9] != IPPROTO_UDP)
+	if (load16(ip - 2) != htons(ETHERTYPE_IP) ||
+	    (load64(ip) & htobe64(PLAIN_MASK)) != htobe64(PLAIN_WORD) || ip[9] != IPPROTO_UDP)
 		return false;
 	total = ntohs(load16(ip + 2));
 	ulen = ntohs(load16(ip + 24));
