@@ -36,17 +36,16 @@ struct buf_meta {
 
 struct buf {
 	/* First cache line: every packet touches it. */
-	struct buf *next; /* queue link; owner: whoever holds the buffer */
+	struct buf *next; /* queue link; owner: whoever holds the buffer, set by who queues it */
 	struct buf *frag; /* following fragment of the same frame (multi-buffer), or NULL */
 	uint8_t *data; /* first valid byte */
 	uint32_t len; /* valid bytes in this fragment */
 	uint32_t total; /* valid bytes in the frame, all fragments (only in the first) */
 	struct buf_pool *pool;
-	uint64_t time_ns; /* CLOCK_REALTIME of reception, 0 when nobody asked */
+	uint64_t time_ns; /* CLOCK_REALTIME of reception, 0 when nobody asked; the stack's, not the ring's */
 	uint32_t room; /* transmit: bytes that may be written from data on */
 	uint16_t refs;
 	uint8_t flags;
-	uint8_t queue; /* device queue that it came from */
 	uint64_t addr; /* the ring's own: UMEM offset of the chunk */
 	/* Second line */
 	struct buf_meta meta;

@@ -64,7 +64,6 @@ struct buf *xdp_tx_alloc(struct ring *r)
 	b->room = UMEM_CHUNK;
 	b->refs = 1;
 	b->flags = 0;
-	b->queue = 0;
 	return b;
 }
 
