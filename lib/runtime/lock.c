@@ -81,3 +81,19 @@ void lock_wake(struct lock *l)
 {
 	libc_raw(SYS_futex, (long)(uintptr_t)&l->owner, FUTEX_WAKE_PRIVATE, 1, 0, 0, 0);
 }
+
+bool lock_get_slow(struct lock *l, uint32_t me)
+{
+	if (lock_mine(l)) {
+		lock_leave();
+		return false;
+	}
+	lock_slow(l, me);
+	return true;
+}
+
+void lock_drop_slow(struct lock *l)
+{
+	if (lock_mode == 2 && (atomic_exchange_explicit(&l->owner, 0, memory_order_release) & LOCK_WAITERS))
+		lock_wake(l);
+}

@@ -65,10 +65,31 @@ static inline void lock_take(struct lock *l)
 	if (lock_mode == 0)
 		return;
 	me = lock_self();
-	if (__builtin_expect(!atomic_compare_exchange_strong_explicit(&l->owner, &free, me, memory_order_acquire,
+	if (__builtin_expect(!atomic_compare_exchange_strong_explicit(&l->owner, &free, me,
+								      memory_order_acquire,
 								      memory_order_relaxed),
 			     0))
 		lock_slow(l, me);
+}
+
+/* lock_get() when l is not free. */
+bool lock_get_slow(struct lock *l, uint32_t me);
+
+/* Takes l unless this thread has it already (a signal handler in the middle of a call): false then. */
+static inline bool lock_get(struct lock *l)
+{
+	uint32_t free = 0, me;
+
+	lock_enter();
+	if (__builtin_expect(lock_mode == 0, 0))
+		return true;
+	me = lock_self();
+	if (__builtin_expect(atomic_compare_exchange_strong_explicit(&l->owner, &free, me,
+								     memory_order_acquire,
+								     memory_order_relaxed),
+			     1))
+		return true;
+	return lock_get_slow(l, me);
 }
 
 static inline bool lock_try(struct lock *l)
@@ -76,28 +97,32 @@ static inline bool lock_try(struct lock *l)
 	uint32_t free = 0;
 
 	lock_enter();
-	if (lock_mode == 0 || atomic_compare_exchange_strong_explicit(&l->owner, &free, lock_self(), memory_order_acquire,
-								      memory_order_relaxed))
+	if (lock_mode == 0 ||
+	    atomic_compare_exchange_strong_explicit(&l->owner, &free, lock_self(),
+						    memory_order_acquire, memory_order_relaxed))
 		return true;
 	lock_leave();
 	return false;
 }
 
+/* lock_drop() in the modes 0 and 2. */
+void lock_drop_slow(struct lock *l);
+
 static inline void lock_drop(struct lock *l)
 {
-	if (__builtin_expect(lock_mode == 2, 0)) {
-		if (atomic_exchange_explicit(&l->owner, 0, memory_order_release) & LOCK_WAITERS)
-			lock_wake(l);
-	} else if (lock_mode) {
+	/* The spinning modes are the odd ones. */
+	if (__builtin_expect(lock_mode & 1, 1))
 		atomic_store_explicit(&l->owner, 0, memory_order_release);
-	}
+	else
+		lock_drop_slow(l);
 	lock_leave();
 }
 
 /* True when the calling thread holds l: only a handler that could not be made to wait can see that at an entry point. */
 static inline bool lock_mine(struct lock *l)
 {
-	return (atomic_load_explicit(&l->owner, memory_order_relaxed) & ~LOCK_WAITERS) == lock_self();
+	return (atomic_load_explicit(&l->owner, memory_order_relaxed) & ~LOCK_WAITERS) ==
+	       lock_self();
 }
 
 #endif

@@ -194,9 +194,8 @@ static inline struct buf *udp_dequeue(struct udp_sock *s, struct udp_att *att)
 		att->tail = &att->head;
 	att->charge -= b->total + UDP_CHARGE;
 	atomic_store_explicit(&att->queued, att->queued - 1, memory_order_release);
-	stats_set(&s->stats->rx_ready_packets, s->stats->rx_ready_packets - 1);
-	stats_set(&s->stats->rx_ready_bytes, s->stats->rx_ready_bytes - b->total);
-	b->next = NULL;
+	stats_add(&s->stats->rx_ready_packets, -1ull);
+	stats_add(&s->stats->rx_ready_bytes, -(uint64_t)b->total);
 	return b;
 }
 
