@@ -281,6 +281,10 @@ int iomux_epoll_wait(int epfd, struct epoll_event *evs, int max, const struct ti
 	uint64_t deadline = 0, now;
 	int r;
 
+	if (vfd_get(epfd) == &vfd_closing) {
+		errno = EBADF;
+		return -1;
+	}
 	if (!s || max <= 0 || !mux_timeout_valid(timeout))
 		return kernel_wait(epfd, evs, max, timeout, sigmask);
 	if (lock_mine(&s->mtx)) {

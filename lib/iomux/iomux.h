@@ -13,8 +13,6 @@
 #include <sys/select.h>
 #include <time.h>
 
-struct vfd;
-
 /* timeout NULL: for ever. sigmask NULL: leave the mask. Like ppoll(2), timeout is not changed. */
 int iomux_poll(struct pollfd *fds, nfds_t n, const struct timespec *timeout,
 	       const sigset_t *sigmask);
@@ -26,9 +24,5 @@ int iomux_epoll_created(int epfd);
 int iomux_epoll_ctl(int epfd, int op, int fd, struct epoll_event *ev);
 int iomux_epoll_wait(int epfd, struct epoll_event *evs, int max, const struct timespec *timeout,
 		     const sigset_t *sigmask);
-/* fd of ours is being closed: it leaves every epoll set (the kernel does so for its own). */
-void iomux_fd_closed(int fd);
-/* The same for who knows the object: its last fd is gone. Costs one load when no set has it (iomux_fd_closed may have to search). */
-void iomux_vfd_closed(struct vfd *v);
 
 #endif
