@@ -7,8 +7,20 @@
 #include <stdarg.h>
 #include <unistd.h>
 
-/* open()'s third argument is only there with these flags. */
-#define HAS_MODE(flags) (((flags)&O_CREAT) || ((flags)&O_TMPFILE) == O_TMPFILE)
+/* The argument after flags, which open() and its kin have with these flags only; 0 without. */
+#define MODE_AFTER(flags)                                                                          \
+	({                                                                                         \
+		mode_t mode_ = 0;                                                                  \
+                                                                                                   \
+		if (((flags)&O_CREAT) || ((flags)&O_TMPFILE) == O_TMPFILE) {                       \
+			va_list ap_;                                                               \
+                                                                                                   \
+			va_start(ap_, flags);                                                      \
+			mode_ = va_arg(ap_, mode_t);                                               \
+			va_end(ap_);                                                               \
+		}                                                                                  \
+		mode_;                                                                             \
+	})
 
 void fd_stale(int fd)
 {
@@ -119,56 +131,24 @@ PRELOAD_ALIAS(__fcntl, fcntl);
 
 PRELOAD int open(const char *path, int flags, ...)
 {
-	mode_t mode = 0;
-	va_list ap;
-
-	if (HAS_MODE(flags)) {
-		va_start(ap, flags);
-		mode = va_arg(ap, mode_t);
-		va_end(ap);
-	}
-	return fd_fresh(libc.open(path, flags, mode));
+	return fd_fresh(libc.open(path, flags, MODE_AFTER(flags)));
 }
 PRELOAD_ALIAS(__open, open);
 
 PRELOAD int open64(const char *path, int flags, ...)
 {
-	mode_t mode = 0;
-	va_list ap;
-
-	if (HAS_MODE(flags)) {
-		va_start(ap, flags);
-		mode = va_arg(ap, mode_t);
-		va_end(ap);
-	}
-	return fd_fresh(libc.open64(path, flags, mode));
+	return fd_fresh(libc.open64(path, flags, MODE_AFTER(flags)));
 }
 PRELOAD_ALIAS(__open64, open64);
 
 PRELOAD int openat(int dir, const char *path, int flags, ...)
 {
-	mode_t mode = 0;
-	va_list ap;
-
-	if (HAS_MODE(flags)) {
-		va_start(ap, flags);
-		mode = va_arg(ap, mode_t);
-		va_end(ap);
-	}
-	return fd_fresh(libc.openat(dir, path, flags, mode));
+	return fd_fresh(libc.openat(dir, path, flags, MODE_AFTER(flags)));
 }
 
 PRELOAD int openat64(int dir, const char *path, int flags, ...)
 {
-	mode_t mode = 0;
-	va_list ap;
-
-	if (HAS_MODE(flags)) {
-		va_start(ap, flags);
-		mode = va_arg(ap, mode_t);
-		va_end(ap);
-	}
-	return fd_fresh(libc.openat64(dir, path, flags, mode));
+	return fd_fresh(libc.openat64(dir, path, flags, MODE_AFTER(flags)));
 }
 
 /* What fortified programs call instead: two arguments, libc aborts when a mode was needed. */
