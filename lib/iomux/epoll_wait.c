@@ -216,7 +216,7 @@ static int wait_ours(struct epset *s, int epfd, struct epoll_event *evs, int max
 		     const struct timespec *timeout, const sigset_t *sigmask)
 {
 	struct epwait w = {
-		.mux = {.ops = &epwait_ops, .npfds = 1, .stats = atomic_load(&s->stats)},
+		.mux = {.ops = &epwait_ops, .npfds = 1, .stats = atomic_load(&s->stats), .polling = &s->polling},
 		.s = s,
 		.epfd = epfd,
 		.max = max,

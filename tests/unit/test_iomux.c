@@ -485,6 +485,32 @@ static void a_number_that_is_being_closed_is_bad(void **state)
 	print_message("    POLLNVAL, or EBADF\n");
 }
 
+/* What vma_stats shows of them: the thread that called last, and with VMA_CPU_USAGE_STATS the share of time spent polling. */
+static void the_last_thread_and_its_polling_are_counted(void **state)
+{
+	struct vma_stats_iomux *p = stats_iomux_get(STATS_POLL);
+	struct pollfd pfd = {.fd = fake.fd, .events = POLLIN};
+	struct timespec ms20 = {.tv_nsec = 20 * MS}, *t = &ms20;
+
+	(void)state;
+	params.select_poll = -1;
+	for (int on = 0; on < 2; on++) {
+		uint64_t start = wait_now_ns();
+
+		params.cpu_usage_stats = on;
+		p->tid = p->polling_cpu = 0;
+		/* The first figure covers the time since there was a clock. */
+		while (!p->polling_cpu && wait_now_ns() - start < (on ? 60000 : 1500) * MS)
+			assert_int_equal(iomux_poll(&pfd, 1, t, NULL), 0);
+		assert_int_equal(p->tid, gettid());
+		assert_int_equal(p->polling_cpu > 0, on);
+		assert_true(p->polling_cpu <= 100);
+	}
+	params.cpu_usage_stats = 0;
+	params.select_poll = 0;
+	print_message("    %u%% of the time\n", p->polling_cpu);
+}
+
 static void on_signal(int sig)
 {
 	(void)sig;
@@ -676,6 +702,7 @@ int main(void)
 		TEST(two_threads_that_close_the_last_two_numbers_empty_the_set),
 		TEST(a_number_that_goes_without_close_leaves_its_sets),
 		TEST(a_number_that_is_being_closed_is_bad),
+		TEST(the_last_thread_and_its_polling_are_counted),
 		TEST(a_signal_ends_the_wait),
 		TEST(a_mask_holds_signals_off),
 		TEST(many_fds_and_large_select_sets),
