@@ -91,7 +91,7 @@ static uint8_t *write_headers(struct udp_hdr *h, uint8_t *frame, uint32_t udp_le
 }
 
 /* Copies the user's vectors behind the headers; a part that starts at an odd offset is summed swapped. */
-static uint64_t copy_iov(uint64_t sum, uint8_t *to, const struct iovec *iov, int iovcnt)
+static __attribute__((noinline)) uint64_t copy_iov(uint64_t sum, uint8_t *to, const struct iovec *iov, int iovcnt)
 {
 	size_t done = 0;
 
