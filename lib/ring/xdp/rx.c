@@ -197,7 +197,8 @@ static unsigned rx_idle(struct xdp_ring *x, struct xsk *s)
 	return 0;
 }
 
-static inline unsigned rx_queue(struct xdp_ring *x, struct xsk *s, struct buf **pkts, unsigned max)
+static inline __attribute__((always_inline)) unsigned rx_queue(struct xdp_ring *x, struct xsk *s,
+							       struct buf **pkts, unsigned max)
 {
 	struct xsk_ring *r = &s->rx;
 	uint32_t head = r->head, start;
