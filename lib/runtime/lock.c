@@ -11,9 +11,7 @@
 /* Tries before the holder is assumed to be off its CPU. */
 #define SPINS_BEFORE_YIELD 200
 
-__thread uint32_t lock_tid;
-__thread volatile uint32_t lock_depth;
-__thread volatile bool lock_deferred;
+__thread struct lock_thread lock_thread;
 
 static void nothing(void)
 {
@@ -24,8 +22,8 @@ int lock_mode = 1;
 
 uint32_t lock_tid_init(void)
 {
-	lock_tid = (uint32_t)libc_raw(SYS_gettid, 0, 0, 0, 0, 0, 0);
-	return lock_tid;
+	lock_thread.tid = (uint32_t)libc_raw(SYS_gettid, 0, 0, 0, 0, 0, 0);
+	return lock_thread.tid;
 }
 
 void lock_thread_forked(void)

@@ -16,43 +16,48 @@ struct lock {
 
 #define LOCK_WAITERS 0x80000000u
 
-/* This thread's id, cached; lock_thread_forked() refreshes it in a child. */
-extern __thread uint32_t lock_tid __attribute__((tls_model("initial-exec")));
+/* What a thread knows of itself, in one place: every lock and unlock looks at it. */
+struct lock_thread {
+	uint32_t tid; /* cached, 0: not asked for yet; lock_thread_forked() renews it in a child */
+	/*
+	 * Locks, and other things that must not be met half done, that this thread is in the middle of. While there are any,
+	 * signal handlers wait (preload/signal.c): one that interrupted the holder could wait for the lock for ever.
+	 */
+	volatile uint32_t depth;
+	/* Set by a signal that waits; lock_leave() then calls lock_deferred_fn. */
+	volatile bool deferred;
+};
+
+extern __thread struct lock_thread lock_thread
+	__attribute__((tls_model("initial-exec"), visibility("hidden")));
 uint32_t lock_tid_init(void);
 void lock_thread_forked(void);
 /* 0: no locks, for a process without the internal thread (tests). Written once before any lock is taken. */
-extern int lock_mode;
+extern int lock_mode __attribute__((visibility("hidden")));
 void lock_slow(struct lock *l, uint32_t me);
 void lock_wake(struct lock *l);
 
 static inline uint32_t lock_self(void)
 {
-	return __builtin_expect(lock_tid != 0, 1) ? lock_tid : lock_tid_init();
+	return __builtin_expect(lock_thread.tid != 0, 1) ? lock_thread.tid : lock_tid_init();
 }
 
-/*
- * Locks, and other things that must not be met half done, that this thread is in the middle of. While there are any,
- * signal handlers wait (preload/signal.c): one that interrupted the holder could wait for the lock for ever.
- */
-extern __thread volatile uint32_t lock_depth __attribute__((tls_model("initial-exec")));
-/* Set by a signal that waits; lock_leave() then calls lock_deferred_fn. */
-extern __thread volatile bool lock_deferred __attribute__((tls_model("initial-exec")));
-extern void (*lock_deferred_fn)(void);
+extern void (*lock_deferred_fn)(void) __attribute__((visibility("hidden")));
 
 static inline void lock_enter(void)
 {
-	lock_depth = lock_depth + 1;
+	lock_thread.depth = lock_thread.depth + 1;
 	/* A handler of this thread sees the depth before it can see what comes after. */
 	atomic_signal_fence(memory_order_seq_cst);
 }
 
 static inline void lock_leave(void)
 {
-	uint32_t left = lock_depth - 1;
+	uint32_t left = lock_thread.depth - 1;
 
 	atomic_signal_fence(memory_order_seq_cst);
-	lock_depth = left;
-	if (__builtin_expect(lock_deferred, 0) && !left)
+	lock_thread.depth = left;
+	if (__builtin_expect(lock_thread.deferred, 0) && !left)
 		lock_deferred_fn();
 }
 

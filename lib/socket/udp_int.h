@@ -216,9 +216,9 @@ ssize_t udp_sendto(struct vfd *v, int fd, const void *buf, size_t len, int flags
 		   socklen_t alen);
 int udp_sendmmsg(struct vfd *v, int fd, struct mmsghdr *msgs, unsigned n, int flags);
 /* Ticks once a second: large datagrams ask for their path's MTU anew. */
-extern _Atomic uint32_t udp_tick;
+extern _Atomic uint32_t udp_tick __attribute__((visibility("hidden")));
 /* Datagrams that this process has sent through kernel sockets of ours. */
-extern _Atomic uint32_t udp_kernel_sends;
+extern _Atomic uint32_t udp_kernel_sends __attribute__((visibility("hidden")));
 
 /* udp_opt.c */
 int udp_setsockopt(struct vfd *v, int fd, int level, int opt, const void *val, socklen_t len);
