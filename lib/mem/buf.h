@@ -49,6 +49,12 @@ struct buf {
 	uint64_t addr; /* the ring's own: UMEM offset of the chunk */
 	/* Second line */
 	struct buf_meta meta;
+	/*
+	 * A train, datagrams of one size behind one set of headers (UDP GSO): that size; the last one may be shorter. 0: one
+	 * datagram, or anything else. Received frames only, and only in the first fragment.
+	 */
+	uint16_t gso_size;
+	uint16_t gso_count; /* datagrams, as whoever marked the frame counted them */
 };
 
 /* Gives b and its fragments back. Needs the lock of the stack that b came from. b may be NULL. */
@@ -67,6 +73,13 @@ static inline void buf_free(struct buf *b)
 	}
 }
 
+/*
+ * Takes n bytes off the front of the frame in b, n < b->total; fragments that this empties are given back, the first one too:
+ * returns what is the first one now. Needs the lock that buf_free() needs.
+ */
+struct buf *buf_skip(struct buf *b, uint32_t n);
+/* Makes the frame in b end after its first n bytes, 0 < n <= b->total; what is behind them is given back. Lock as above. */
+void buf_cut(struct buf *b, uint32_t n);
 /* A buffer on the heap with `room` bytes of storage and one reference; NULL when out of memory. */
 struct buf *buf_heap_alloc(size_t room);
 

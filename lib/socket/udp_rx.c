@@ -64,19 +64,22 @@ static inline struct udp_att *find_ready(struct udp_sock *s)
 	return NULL;
 }
 
-/* Copies b's payload into iov; returns the bytes copied. */
-static size_t copy_out(const struct buf *b, const struct iovec *iov, size_t iovlen)
+/* Copies the first `left` bytes of b's payload into iov; returns the bytes copied. */
+static size_t copy_out(const struct buf *b, size_t left, const struct iovec *iov, size_t iovlen)
 {
 	size_t done = 0, off = 0, in_iov = 0;
 
-	while (b && iovlen) {
+	while (b && left && iovlen) {
 		size_t n = b->len - off, room = iov->iov_len - in_iov;
 
 		if (n > room)
 			n = room;
+		if (n > left)
+			n = left;
 		if (n)
 			memcpy((uint8_t *)iov->iov_base + in_iov, b->data + off, n);
 		done += n;
+		left -= n;
 		off += n;
 		in_iov += n;
 		if (off == b->len) {
@@ -99,7 +102,7 @@ static inline size_t copy_one(const struct buf *b, void *to, size_t room)
 	size_t n = b->len < room ? b->len : room;
 
 	if (__builtin_expect(b->frag != NULL, 0))
-		return copy_out(b, &iov, 1);
+		return copy_out(b, b->total, &iov, 1);
 	if (n)
 		memcpy(to, b->data, n);
 	return n;
@@ -134,15 +137,46 @@ static inline void delivered(struct udp_sock *s, struct buf *b)
 	buf_free(b);
 }
 
+/* As deliver(), for a train: its first datagram, or with UDP_GRO all of it. */
+static __attribute__((noinline)) ssize_t deliver_train(struct udp_sock *s, struct udp_att *att,
+						       struct msghdr *msg, int flags)
+{
+	struct stack *st = atomic_load_explicit(&att->st, memory_order_relaxed);
+	struct buf *b = att->head;
+	bool whole = s->o.gro;
+	size_t total = whole ? b->total : b->gso_size;
+	size_t n = copy_out(b, total, msg->msg_iov, msg->msg_iovlen);
+
+	msg->msg_flags = (n < total ? MSG_TRUNC : 0) | (flags & MSG_CMSG_CLOEXEC);
+	if (msg->msg_name)
+		put_name(s, &b->meta, msg->msg_name, &msg->msg_namelen);
+	udp_cmsg_put(s, b, msg);
+	s->last_time_ns = b->time_ns ? b->time_ns : UDP_UNSTAMPED;
+	if (!(flags & MSG_PEEK)) {
+		stats_add(&s->stats->rx.packets, whole ? udp_count(b) : 1);
+		stats_add(&s->stats->rx.bytes, total);
+		if (whole)
+			buf_free(udp_dequeue(s, att));
+		else
+			udp_train_step(s, att);
+	}
+	lock_drop(&st->lock);
+	return (ssize_t)(flags & MSG_TRUNC ? total : n);
+}
+
 /* Hands the head of att to the user and unlocks its stack. Returns what recvmsg() returns. */
 static ssize_t deliver(struct udp_sock *s, struct udp_att *att, struct msghdr *msg, int flags)
 {
 	struct stack *st = atomic_load_explicit(&att->st, memory_order_relaxed);
-	struct buf *b = flags & MSG_PEEK ? att->head : udp_dequeue(s, att);
+	struct buf *b = att->head;
 	size_t total = b->total, n;
 
+	if (__builtin_expect(b->gso_size, 0))
+		return deliver_train(s, att, msg, flags);
+	if (!(flags & MSG_PEEK))
+		udp_dequeue(s, att);
 	n = msg->msg_iovlen == 1 ? copy_one(b, msg->msg_iov->iov_base, msg->msg_iov->iov_len)
-				 : copy_out(b, msg->msg_iov, msg->msg_iovlen);
+				 : copy_out(b, total, msg->msg_iov, msg->msg_iovlen);
 	msg->msg_flags = (n < total ? MSG_TRUNC : 0) | (flags & MSG_CMSG_CLOEXEC);
 	if (msg->msg_name)
 		put_name(s, &b->meta, msg->msg_name, &msg->msg_namelen);
@@ -160,9 +194,23 @@ static inline ssize_t deliver_plain(struct udp_sock *s, struct udp_att *att, voi
 				    struct sockaddr *addr, socklen_t *alen)
 {
 	struct stack *st = atomic_load_explicit(&att->st, memory_order_relaxed);
-	struct buf *b = udp_dequeue(s, att);
-	size_t n = copy_one(b, to, room);
+	struct buf *b = att->head;
+	size_t n;
 
+	if (__builtin_expect(b->gso_size, 0)) {
+		struct iovec iov = {.iov_base = to, .iov_len = room};
+		struct msghdr msg = {.msg_name = alen ? addr : NULL,
+				     .msg_namelen = addr && alen ? *alen : 0,
+				     .msg_iov = &iov,
+				     .msg_iovlen = 1};
+		ssize_t got = deliver_train(s, att, &msg, 0);
+
+		if (addr && alen)
+			*alen = msg.msg_namelen;
+		return got;
+	}
+	udp_dequeue(s, att);
+	n = copy_one(b, to, room);
 	if (addr && alen)
 		put_name(s, &b->meta, addr, alen);
 	delivered(s, b);
@@ -579,11 +627,13 @@ uint32_t udp_events(struct vfd *v)
 int udp_first_len(struct udp_sock *s)
 {
 	struct udp_att *att = find_ready(s);
+	const struct buf *b;
 	int len;
 
 	if (!att)
 		return -1;
-	len = (int)att->head->total;
+	b = att->head;
+	len = (int)(b->gso_size && !s->o.gro ? b->gso_size : b->total);
 	lock_drop(&atomic_load_explicit(&att->st, memory_order_relaxed)->lock);
 	return len;
 }

@@ -69,6 +69,8 @@ static struct buf *copy_out(struct xdp_ring *x, const struct buf *b)
 	c->len = b->len;
 	c->total = b->total;
 	c->flags = b->flags;
+	c->gso_size = b->gso_size;
+	c->gso_count = b->gso_count;
 	x->heap_origin = c->pool;
 	c->pool = &x->heap_pool;
 	x->heap_bufs++;
@@ -167,10 +169,49 @@ static inline void take(struct xdp_ring *x, struct buf *b, const struct xdp_desc
 	b->total = d->len;
 	b->refs = 1;
 	b->flags = x->rx_flags;
+	b->gso_size = 0;
+	b->gso_count = 0;
 	x->filled--;
 }
 
-/* Any descriptor: a damaged one, a part of a larger frame, or when chunks are short. Returns the frame to hand out, or NULL. */
+/* Has the steering program marked the frame that d names as a train? d lies in a chunk of ours. */
+static inline bool train_marked(const struct xdp_ring *x, const struct xdp_desc *d)
+{
+	return x->trains && (d->addr & (UMEM_CHUNK - 1)) >= sizeof(struct vma_train) &&
+	       ((const struct vma_train *)(x->umem.base + d->addr))[-1].magic == VMA_TRAIN_MAGIC;
+}
+
+/* Reads the mark and wipes it: the kernel writes there for trains only, so the next frame in this chunk would seem to be one. */
+static void train_take(struct xdp_ring *x, struct buf *b, const struct xdp_desc *d)
+{
+	struct vma_train *t = (struct vma_train *)(x->umem.base + d->addr) - 1;
+
+	t->magic = 0;
+	b->gso_size = t->size;
+	b->gso_count = t->count;
+}
+
+/* Does the frame hold as many datagrams as it was marked with? The kernel vouches for the checksum of a train. */
+static bool train_check(struct xdp_ring *x, struct buf *b)
+{
+	const uint32_t hdr_min = ETH_HEADER + 20 + 8, hdr_max = ETH_HEADER + 40 + 8;
+	uint64_t bytes = (uint64_t)b->gso_size * b->gso_count;
+
+	if (b->gso_count < 2 || b->total <= hdr_min + bytes - b->gso_size ||
+	    b->total > hdr_max + bytes) {
+		log_debug("ring/xdp: %s: a frame of %u bytes is marked as %u datagrams of %u",
+			  x->ring.ifname, b->total, b->gso_count, b->gso_size);
+		stat_add(&x->counters.rx_drop_invalid, 1);
+		buf_free(b);
+		return false;
+	}
+	b->flags |= BUF_CSUM_PARTIAL_OK;
+	stat_add(&x->counters.rx_gso_frames, 1);
+	stat_add(&x->counters.rx_packets, b->gso_count - 1u);
+	return true;
+}
+
+/* Any descriptor: a damaged one, a train, a part of a larger frame, or when chunks are short. Returns the frame to hand out, or NULL. */
 static __attribute__((noinline)) struct buf *take_odd(struct xdp_ring *x, struct xsk *s,
 						      const struct xdp_desc *d)
 {
@@ -181,11 +222,15 @@ static __attribute__((noinline)) struct buf *take_odd(struct xdp_ring *x, struct
 		return NULL;
 	}
 	take(x, b, d);
+	if (train_marked(x, d))
+		train_take(x, b, d);
 	if ((d->options & XDP_PKT_CONTD) || s->chain_head || s->chain_bad) {
 		b = chain_add(x, s, b, d->options & XDP_PKT_CONTD);
 		if (!b)
 			return NULL;
 	}
+	if (b->gso_size && !train_check(x, b))
+		return NULL;
 	return x->umem.rx_free.num + x->filled < CHUNKS_LOW ? spare_chunks(x, b) : b;
 }
 
@@ -219,7 +264,9 @@ static inline __attribute__((always_inline)) unsigned rx_queue(struct xdp_ring *
 		const struct xdp_desc d = r->desc[head & r->mask];
 		struct buf *b = umem_desc_buf(&x->umem, d.addr, d.len);
 
-		if (__builtin_expect(!odd && b && !b->refs && !(d.options & XDP_PKT_CONTD), 1)) {
+		if (__builtin_expect(!odd && b && !b->refs && !(d.options & XDP_PKT_CONTD) &&
+					     !train_marked(x, &d),
+				     1)) {
 			take(x, b, &d);
 		} else {
 			odd = true;

@@ -159,6 +159,13 @@ static bool tx_empty(const struct xdp_ring *x)
 	       __atomic_load_n(t->producer, __ATOMIC_ACQUIRE);
 }
 
+bool tx_flush(struct xdp_ring *x)
+{
+	/* Not enough alone: another thread that took the kick over may still be at it. */
+	xdp_kick(&x->ring);
+	return tx_empty(x);
+}
+
 int xdp_kick(struct ring *r)
 {
 	struct xdp_ring *x = xdp_ring(r);
