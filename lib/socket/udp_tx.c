@@ -19,6 +19,11 @@
 #define GSO_SEGMENTS_MAX 64u /* UDP_MAX_SEGMENTS of every kernel that has UDP_SEGMENT */
 
 #define TX_BURST 64u /* messages posted under one hold of the lock */
+/*
+ * So many datagrams of one size make a train. Measured on a veth: a train of any length costs what two single frames cost
+ * (2.4 us to 1.3 us), so three are the first that gain.
+ */
+#define TRAIN_MIN 3u
 
 _Atomic uint32_t udp_tick;
 _Atomic uint32_t udp_kernel_sends;
@@ -102,7 +107,7 @@ post(struct udp_sock *s, struct stack *st, struct udp_dst *d, const struct udp_t
 /* UDP_SEGMENT: one frame that the kernel cuts behind the ring. The lock is held, and given up for the system call. */
 static enum tx_result send_gso(struct stack *st, struct udp_dst *d, const struct udp_tx *t)
 {
-	struct iovec iov[UIO_MAXIOV / 8 + 1];
+	struct iovec iov[UDP_TRAIN_IOV + 1];
 	struct ring_gso g = {
 		.hdr_len = d->hdr.len,
 		.l4_off = (uint16_t)(d->hdr.len - 8),
@@ -117,9 +122,11 @@ static enum tx_result send_gso(struct stack *st, struct udp_dst *d, const struct
 
 	if (t->gso_size > d->max_payload || t->len + d->hdr.len > ring->caps.max_gso ||
 	    t->len > UDP_PAYLOAD_MAX || t->len > (size_t)t->gso_size * GSO_SEGMENTS_MAX ||
-	    t->iovcnt > UIO_MAXIOV / 8)
+	    t->iovcnt > UDP_TRAIN_IOV)
 		return TX_KERNEL;
 	udp_frame_gso(&d->hdr, hdr, (uint32_t)t->len);
+	/* The segments get consecutive identifications, where the header has any. */
+	d->hdr.ip_id += (uint16_t)((t->len - 1) / t->gso_size);
 	iov[0] = (struct iovec){.iov_base = hdr, .iov_len = d->hdr.len};
 	memcpy(iov + 1, t->iov, (size_t)t->iovcnt * sizeof(*iov));
 	lock_drop(&st->lock);
@@ -350,6 +357,45 @@ ssize_t udp_sendmsg(struct vfd *v, int fd, const struct msghdr *msg, int flags)
 }
 
 /*
+ * Sends the leading messages as one train where that is worth it and keeps the order of what was sent before. Returns how many
+ * went; 0: they are for the other ways.
+ */
+static unsigned send_train(struct udp_sock *s, struct mmsghdr *msgs, unsigned n, int flags)
+{
+	struct udp_train tr;
+	struct udp_tx t, whole;
+	struct udp_dst *d;
+	struct stack *st;
+	enum tx_result res = TX_KERNEL;
+
+	if (n < TRAIN_MIN || !tx_of_msg(s, &msgs[0].msg_hdr, &t) || t.gso_size ||
+	    !eligible(s, &t, flags))
+		return 0;
+	udp_train_gather(&tr, msgs, n < GSO_SEGMENTS_MAX ? n : GSO_SEGMENTS_MAX, &t);
+	if (tr.count < TRAIN_MIN || dst_lock(s, &t, &d) != TX_DONE)
+		return 0;
+	st = atomic_load_explicit(&d->st, memory_order_relaxed);
+	if (st->ring->caps.gso_in_order) {
+		whole = t;
+		whole.iov = tr.iov;
+		whole.iovcnt = tr.iovcnt;
+		whole.len = tr.len;
+		whole.gso_size = (uint32_t)t.len;
+		res = send_gso(st, d, &whole);
+	}
+	lock_drop(&st->lock);
+	if (res != TX_SENT)
+		return 0;
+	for (unsigned i = 0; i < tr.count; i++)
+		msgs[i].msg_len = (unsigned)t.len;
+	/* Only the last one may be shorter. */
+	msgs[tr.count - 1].msg_len = (unsigned)(tr.len - t.len * (tr.count - 1));
+	stats_add(&s->stats->tx.packets, tr.count);
+	stats_add(&s->stats->tx.bytes, tr.len);
+	return tr.count;
+}
+
+/*
  * Posts the leading messages that go where the first one goes and need nothing special, under one hold of the lock. Returns how
  * many; *kick is their stack then. 0: the first one is not for this way.
  */
@@ -406,11 +452,12 @@ int udp_sendmmsg(struct vfd *v, int fd, struct mmsghdr *msgs, unsigned n, int fl
 	if (n > UIO_MAXIOV)
 		n = UIO_MAXIOV;
 	while (sent < n) {
-		unsigned left = n - sent,
-			 k = post_burst(s, msgs + sent, left < TX_BURST ? left : TX_BURST, flags,
-					&kick);
+		unsigned left = n - sent, k = send_train(s, msgs + sent, left, flags);
 		ssize_t len;
 
+		if (!k)
+			k = post_burst(s, msgs + sent, left < TX_BURST ? left : TX_BURST, flags,
+				       &kick);
 		sent += k;
 		if (k)
 			continue;

@@ -40,6 +40,20 @@ static inline struct udp_dst *udp_dst_slot(struct udp_dst *dsts, const struct so
 	return &dsts[(h ^ h >> 3) & (UDP_DST_WAYS - 1)];
 }
 
+#define UDP_TRAIN_IOV 128 /* parts that one large frame is made of */
+
+/* Leading messages that can leave as one frame, which is cut into their datagrams again behind the ring. */
+struct udp_train {
+	unsigned count;
+	size_t len;
+	int iovcnt;
+	struct iovec iov[UDP_TRAIN_IOV];
+};
+
+/* udp_train.c: gathers of n messages those like the first, which is t, from the first on; a shorter one is the last. */
+void udp_train_gather(struct udp_train *tr, const struct mmsghdr *msgs, unsigned n,
+		      const struct udp_tx *t);
+
 /* Finds out where t goes and remembers it. False: the kernel socket must send. No lock held. */
 bool udp_resolve(struct udp_sock *s, int fd, const struct udp_tx *t);
 
