@@ -19,7 +19,11 @@
 #define MAX_FLOWS 65536
 #define MAX_QUEUES 64
 #define KERNEL_CACHE_LINE 64
+#define UDP_HLEN 8
 #define IP_FRAGMENT 0x3fff /* more fragments, or an offset */
+/* skb_shared_info.gso_type: 1 << 17 since 4.18; bit 1 only says that the sender's word has not been checked. */
+#define SKB_GSO_DODGY (1u << 1)
+#define SKB_GSO_UDP_L4 (1u << 17)
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -64,6 +68,8 @@ volatile __u64 local_mac;
 
 /* Generic mode: the packet is an skb, so a datagram train (UDP GSO) can be told from a datagram. Set before loading. */
 const volatile __u32 generic_mode;
+/* The XSKs take frames of several chunks: trains go there. Otherwise they are the kernel's. */
+const volatile __u32 take_trains;
 /* The kernel has the casts below (6.2); before it the same words are fetched by probe reads. */
 const volatile __u32 have_cast;
 
@@ -74,13 +80,14 @@ struct xdp_buff {
 
 struct skb_shared_info {
 	__u16 gso_size;
+	__u32 gso_type;
 } __attribute__((preserve_access_index));
 
 extern void *bpf_cast_to_kern_ctx(void *ctx) __ksym __weak;
 extern void *bpf_rdonly_cast(void *obj, __u32 btf_id) __ksym __weak;
 
-/* True when the skb behind ctx is a train of datagrams: an XSK would lose where each one ends. Generic mode only. */
-static __always_inline bool is_gso(struct xdp_md *ctx)
+/* The size and the kind of the segments of the skb behind ctx; 0: it is no superframe. Generic mode only. */
+static __always_inline __u16 gso_size_of(struct xdp_md *ctx, __u32 *type)
 {
 	const __u64 tail =
 		((__u64)bpf_core_type_size(struct skb_shared_info) + KERNEL_CACHE_LINE - 1) &
@@ -95,14 +102,39 @@ static __always_inline bool is_gso(struct xdp_md *ctx)
 		x = bpf_cast_to_kern_ctx(ctx);
 		s = bpf_rdonly_cast(x->data_hard_start + x->frame_sz - tail,
 				    bpf_core_type_id_kernel(struct skb_shared_info));
-		return s->gso_size != 0;
+		*type = s->gso_type;
+		return s->gso_size;
 	}
 	x = (struct xdp_buff *)ctx;
 	bpf_core_read(&start, sizeof(start), &x->data_hard_start);
 	bpf_core_read(&size, sizeof(size), &x->frame_sz);
 	s = start + size - tail;
+	bpf_core_read(type, sizeof(*type), &s->gso_type);
 	bpf_core_read(&gso_size, sizeof(gso_size), &s->gso_size);
-	return gso_size != 0;
+	return gso_size;
+}
+
+/*
+ * Writes in front of a superframe where its datagrams end: an XSK gets the bytes alone. False: not a train of datagrams
+ * (an IP packet that will be fragmented, a tunnel's), or there is no room; the kernel must take it.
+ */
+static __always_inline bool mark_train(struct xdp_md *ctx, __u16 size, __u32 type, __u32 hdr_len)
+{
+	__u32 len = ctx->data_end - ctx->data, count;
+	struct vma_train *t;
+
+	if (!take_trains || (type & ~SKB_GSO_DODGY) != SKB_GSO_UDP_L4 || len <= hdr_len + size)
+		return false;
+	count = (len - hdr_len + size - 1) / size;
+	if (count > 0xffff || bpf_xdp_adjust_meta(ctx, -(int)sizeof(*t)))
+		return false;
+	t = (void *)(long)ctx->data_meta;
+	if ((void *)(t + 1) > (void *)(long)ctx->data)
+		return false;
+	t->magic = VMA_TRAIN_MAGIC;
+	t->size = size;
+	t->count = (__u16)count;
+	return true;
 }
 
 struct l4_ports {
@@ -218,7 +250,8 @@ int steer(struct xdp_md *ctx)
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 	struct iphdr *ip = data + ETH_HLEN;
 	struct ipv6hdr *ip6 = data + ETH_HLEN;
-	__u32 zero = 0;
+	__u32 zero = 0, hdr_len = ETH_HLEN + sizeof(*ip) + UDP_HLEN, gso_type = 0;
+	__u16 gso_size;
 	__be16 type;
 	__u64 mac;
 	__u8 proto;
@@ -249,16 +282,20 @@ int steer(struct xdp_md *ctx)
 			return XDP_PASS;
 		if (!flow_known(ctx, (void *)(ip6 + 1), proto, &ip6->saddr, &ip6->daddr, false))
 			return XDP_PASS;
+		hdr_len = ETH_HLEN + sizeof(*ip6) + UDP_HLEN;
 	} else {
 		return XDP_PASS;
 	}
 
-	if (generic_mode && proto == IPPROTO_UDP && is_gso(ctx)) {
-		struct vma_steer_counters *c = bpf_map_lookup_elem(&counters, &zero);
+	if (generic_mode && proto == IPPROTO_UDP) {
+		gso_size = gso_size_of(ctx, &gso_type);
+		if (gso_size && !mark_train(ctx, gso_size, gso_type, hdr_len)) {
+			struct vma_steer_counters *c = bpf_map_lookup_elem(&counters, &zero);
 
-		if (c)
-			c->passed_gso++;
-		return XDP_PASS;
+			if (c)
+				c->passed_gso++;
+			return XDP_PASS;
+		}
 	}
 	return bpf_redirect_map(&xsks, ctx->rx_queue_index, XDP_PASS);
 }

@@ -43,8 +43,21 @@ struct vma_port_owner {
 
 /* What the steering program counts, for each CPU. */
 struct vma_steer_counters {
-	__u64 passed_gso; /* datagram trains of a registered flow, left to the kernel */
+	__u64 passed_gso; /* UDP superframes of a registered flow that user space cannot take apart, left to the kernel */
 };
+
+/*
+ * A train: datagrams of one size behind one set of headers (UDP GSO), the last one may be shorter. The steering program
+ * writes this directly in front of the frame, as XDP metadata, and the kernel copies both to the XSK. In front of any
+ * other frame stands whatever the memory held, so the reader wipes the magic.
+ */
+struct vma_train {
+	__u32 magic;
+	__u16 size; /* payload bytes of each datagram */
+	__u16 count; /* datagrams */
+};
+
+#define VMA_TRAIN_MAGIC 0x6e696174u
 
 /* An entry of the `ports` map (index: proto_index * 65536 + local port): what the flow table holds for the port. */
 struct vma_port {

@@ -18,51 +18,11 @@
 /* How many items of one object are removed at a time when it closes. */
 #define CLOSE_BATCH 16
 
-static const struct vfd_ops epoll_ops;
-
 struct epset *epset_of(int epfd)
 {
 	struct vfd *v = vfd_get(epfd);
 
 	return v && v->kind == VFD_EPOLL ? (struct epset *)v : NULL;
-}
-
-static void forked_child(void)
-{
-	epset_forked();
-	for (struct epset *s = epset_first(); s; s = s->all) {
-		int fd = atomic_load(&s->vfd.os_fd);
-
-		if (s->vfd.nfds && vfd_install(fd, &s->vfd))
-			log_error("epoll fd %d of the parent process: out of the fd table's range",
-				  fd);
-		if (atomic_load(&s->stats))
-			atomic_store(&s->stats, stats_iomux_get(fd));
-	}
-}
-
-static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
-
-/* Lazily, so that preload's own handler, which empties the fd table, is registered before and runs before. */
-static void fork_register(void)
-{
-	pthread_atfork(NULL, NULL, forked_child);
-}
-
-int iomux_epoll_created(int epfd)
-{
-	struct epset *s = epset_new();
-	int r;
-
-	pthread_once(&fork_once, fork_register);
-	if (!s)
-		return -ENOMEM;
-	s->vfd.ops = &epoll_ops;
-	s->vfd.kind = VFD_EPOLL;
-	r = vfd_install(epfd, &s->vfd);
-	if (r)
-		epset_free(s);
-	return r;
 }
 
 /* Runs with the object's watch_lock held. */
@@ -223,6 +183,10 @@ int iomux_epoll_ctl(int epfd, int op, int fd, struct epoll_event *ev)
 	bool notify = false;
 	int r;
 
+	if (v == &vfd_closing) {
+		errno = EBADF;
+		return -1;
+	}
 	/* No event where there must be one is the kernel's EFAULT; an unknown operation its EINVAL. */
 	if (!s || (op != EPOLL_CTL_DEL && !ev) ||
 	    (op != EPOLL_CTL_ADD && op != EPOLL_CTL_MOD && op != EPOLL_CTL_DEL))
@@ -258,7 +222,7 @@ static int epoll_close(struct vfd *v, int fd)
 	struct vma_stats_iomux *stats;
 
 	if (lock_mine(&s->mtx)) /* a signal handler: the set stays behind, empty for the kernel */
-		return fd < 0 ? 0 : libc.close(fd);
+		return fd < 0 ? 0 : vfd_release(fd);
 	epset_lock(s);
 	atomic_fetch_add(&s->generation, 1);
 	while (s->items)
@@ -271,13 +235,12 @@ static int epoll_close(struct vfd *v, int fd)
 	atomic_store(&s->shadow_hot, false);
 	epset_unlock(s);
 	epset_unkick(s, fd);
-	iomux_vfd_closed(v);
 	epset_wake_all(s); /* who still waits in it finds another generation */
 	vfd_notify(v, EPOLLHUP);
 	if (stats)
 		stats_iomux_put(stats);
 	epset_free(s);
-	return fd < 0 ? 0 : libc.close(fd);
+	return fd < 0 ? 0 : vfd_release(fd);
 }
 
 static uint32_t epoll_events(struct vfd *v)
@@ -425,7 +388,8 @@ static bool ref_remove(const struct item_ref *ref)
 	return true;
 }
 
-void iomux_vfd_closed(struct vfd *v)
+/* vfd_unwatch: v's last number is gone, by whatever call. It leaves every set, as the kernel does with its own. */
+static void leave_sets(struct vfd *v)
 {
 	struct item_ref refs[CLOSE_BATCH];
 	bool done = true;
@@ -441,26 +405,41 @@ void iomux_vfd_closed(struct vfd *v)
 			done &= ref_remove(&refs[i]);
 }
 
-/* The object is unknown: it left the table first. Items of objects without an fd go. */
-static void reap_all(void)
+static void forked_child(void)
 {
+	epset_forked();
 	for (struct epset *s = epset_first(); s; s = s->all) {
-		if (!atomic_load(&s->num_items))
-			continue;
-		atomic_store(&s->reap, true);
-		if (lock_mine(&s->mtx))
-			continue;
-		epset_lock(s);
-		epset_unlock(s);
+		int fd = atomic_load(&s->vfd.os_fd);
+
+		if (s->vfd.nfds && vfd_install(fd, &s->vfd))
+			log_error("epoll fd %d of the parent process: out of the fd table's range",
+				  fd);
+		if (atomic_load(&s->stats))
+			atomic_store(&s->stats, stats_iomux_get(fd));
 	}
 }
 
-void iomux_fd_closed(int fd)
-{
-	struct vfd *v = vfd_get(fd);
+static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-	if (!v)
-		reap_all();
-	else if (v->nfds <= 1)
-		iomux_vfd_closed(v);
+/* Lazily, so that preload's own handler, which empties the fd table, is registered before and runs before. */
+static void first_set(void)
+{
+	atomic_store_explicit(&vfd_unwatch, leave_sets, memory_order_release);
+	pthread_atfork(NULL, NULL, forked_child);
+}
+
+int iomux_epoll_created(int epfd)
+{
+	struct epset *s = epset_new();
+	int r;
+
+	pthread_once(&once, first_set);
+	if (!s)
+		return -ENOMEM;
+	s->vfd.ops = &epoll_ops;
+	s->vfd.kind = VFD_EPOLL;
+	r = vfd_install(epfd, &s->vfd);
+	if (r)
+		epset_free(s);
+	return r;
 }

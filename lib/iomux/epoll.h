@@ -13,6 +13,7 @@
 #include <stdint.h>
 #include <sys/epoll.h>
 
+#include "iomux/mux.h"
 #include "runtime/lock.h"
 #include "runtime/stats.h"
 #include "socket/vfd.h"
@@ -80,6 +81,7 @@ struct epset {
 	_Atomic bool shadow_hot; /* the last kernel look found a shadow socket ready */
 	_Atomic int hits_since_kernel, zeros_since_kernel;
 	struct vma_stats_iomux *_Atomic stats; /* NULL until the first item; mtx */
+	struct polling polling;
 	struct epset *all; /* every set ever made; never shrinks */
 	struct epset *free; /* set_list_lock */
 };

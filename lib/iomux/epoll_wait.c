@@ -216,7 +216,7 @@ static int wait_ours(struct epset *s, int epfd, struct epoll_event *evs, int max
 		     const struct timespec *timeout, const sigset_t *sigmask)
 {
 	struct epwait w = {
-		.mux = {.ops = &epwait_ops, .npfds = 1, .stats = atomic_load(&s->stats)},
+		.mux = {.ops = &epwait_ops, .npfds = 1, .stats = atomic_load(&s->stats), .polling = &s->polling},
 		.s = s,
 		.epfd = epfd,
 		.max = max,
@@ -281,6 +281,10 @@ int iomux_epoll_wait(int epfd, struct epoll_event *evs, int max, const struct ti
 	uint64_t deadline = 0, now;
 	int r;
 
+	if (vfd_get(epfd) == &vfd_closing) {
+		errno = EBADF;
+		return -1;
+	}
 	if (!s || max <= 0 || !mux_timeout_valid(timeout))
 		return kernel_wait(epfd, evs, max, timeout, sigmask);
 	if (lock_mine(&s->mtx)) {

@@ -26,10 +26,6 @@ int iomux_epoll_created(int epfd);
 int iomux_epoll_ctl(int epfd, int op, int fd, struct epoll_event *ev);
 int iomux_epoll_wait(int epfd, struct epoll_event *evs, int max, const struct timespec *timeout,
 		     const sigset_t *sigmask);
-/* fd of ours is being closed: it leaves every epoll set (the kernel does so for its own). */
-void iomux_fd_closed(int fd);
-/* The same for who knows the object: its last fd is gone. Costs one load when no set has it (iomux_fd_closed may have to search). */
-void iomux_vfd_closed(struct vfd *v);
 
 /* v->shadow has another value: every set asks the kernel accordingly. At most as many sets as close one object at a time. */
 void iomux_shadow_changed(struct vfd *v);

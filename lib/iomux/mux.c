@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "runtime/libc.h"
+#include "runtime/lock.h"
 #include "runtime/params.h"
 #include "runtime/signals.h"
 #include "socket/stack.h"
@@ -19,6 +20,7 @@
 static const struct timespec no_time;
 
 static struct vma_stats_iomux *_Atomic poll_stats, *_Atomic select_stats;
+static struct polling poll_polling, select_polling;
 static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 
 /* The child has statistics pages of its own. */
@@ -33,17 +35,42 @@ static void fork_register(void)
 	pthread_atfork(NULL, NULL, forked_child);
 }
 
-struct vma_stats_iomux *mux_stats(int which)
+void mux_stats(struct mux *m, int which)
 {
 	struct vma_stats_iomux *_Atomic *slot = which == STATS_POLL ? &poll_stats : &select_stats;
-	struct vma_stats_iomux *m = atomic_load_explicit(slot, memory_order_acquire);
 
-	if (__builtin_expect(!m, 0)) {
+	m->polling = which == STATS_POLL ? &poll_polling : &select_polling;
+	m->stats = atomic_load_explicit(slot, memory_order_acquire);
+	if (__builtin_expect(!m->stats, 0)) {
 		pthread_once(&fork_once, fork_register);
-		m = stats_iomux_get(which);
-		atomic_store_explicit(slot, m, memory_order_release);
+		m->stats = stats_iomux_get(which);
+		atomic_store_explicit(slot, m->stats, memory_order_release);
 	}
-	return m;
+}
+
+/* The share of the time that went into polling, in percent, after each second or more. Threads may add up to more than one. */
+static void polling_note(struct mux *m, uint64_t from, uint64_t to)
+{
+	struct polling *p = m->polling;
+	uint64_t since = atomic_load_explicit(&p->since, memory_order_relaxed), percent;
+	uint64_t spent =
+		atomic_fetch_add_explicit(&p->spent, to - from, memory_order_relaxed) + (to - from);
+
+	if (to < since + 1000000000ull || !atomic_compare_exchange_strong(&p->since, &since, to))
+		return;
+	atomic_store_explicit(&p->spent, 0, memory_order_relaxed);
+	percent = spent * 100 / (to - since);
+	__atomic_store_n(&m->stats->polling_cpu, percent < 100 ? (uint32_t)percent : 100,
+			 __ATOMIC_RELAXED);
+}
+
+/* The thread that called last. */
+static void note_tid(struct vma_stats_iomux *stats)
+{
+	uint32_t me = lock_self();
+
+	if (__builtin_expect(__atomic_load_n(&stats->tid, __ATOMIC_RELAXED) != me, 0))
+		__atomic_store_n(&stats->tid, me, __ATOMIC_RELAXED);
 }
 
 /* -EINTR when a handler ran since the call began, or when one is pending that the caller's mask lets through (it runs now). */
@@ -169,8 +196,11 @@ static int mux_wait(struct mux *m, const struct timespec *timeout, uint32_t hand
 	uint64_t start = wait_now_ns(), deadline = mux_deadline(timeout, start);
 	int r = 0;
 
-	if (m->spin && params.select_poll)
+	if (m->spin && params.select_poll) {
 		r = mux_spin(m, start, deadline, handled, sigmask);
+		if (params.cpu_usage_stats)
+			polling_note(m, start, wait_now_ns());
+	}
 	if (r) {
 		stats_add(&m->stats->poll_hit, 1);
 		return r;
@@ -213,6 +243,7 @@ int mux_run(struct mux *m, const struct timespec *timeout, const sigset_t *sigma
 	uint32_t handled = signals_handled;
 	int r;
 
+	note_tid(m->stats);
 	m->zero = timeout && !timeout->tv_sec && !timeout->tv_nsec;
 	stacks_poll();
 	r = m->ops->look(m, LOOK_FIRST);

@@ -35,6 +35,11 @@ struct mux_ops {
 	int (*woken)(struct mux *m);
 };
 
+/* What calls on one thing have spent polling in user space since the last figure, ns. VMA_CPU_USAGE_STATS */
+struct polling {
+	_Atomic uint64_t since, spent;
+};
+
 struct mux {
 	const struct mux_ops *ops;
 	struct pollfd *pfds; /* the kernel's share of the sleep */
@@ -44,6 +49,7 @@ struct mux {
 	/* poll and select look for signals under the caller's mask even with a zero timeout, epoll_pwait does not. */
 	bool zero_signals;
 	struct vma_stats_iomux *stats;
+	struct polling *polling;
 	sigset_t mask; /* the thread's own, while it sleeps */
 	int cancel_state; /* likewise */
 	void *heap; /* freed when the thread is cancelled */
@@ -52,8 +58,8 @@ struct mux {
 /* The timeout is valid or NULL. Returns the result of the call, 0 at the timeout, or negative errno. */
 int mux_run(struct mux *m, const struct timespec *timeout, const sigset_t *sigmask);
 
-/* The counters of STATS_POLL or STATS_SELECT. */
-struct vma_stats_iomux *mux_stats(int which);
+/* Sets the counters of STATS_POLL or STATS_SELECT. */
+void mux_stats(struct mux *m, int which);
 
 static inline bool mux_timeout_valid(const struct timespec *t)
 {

@@ -34,7 +34,7 @@ static int poll_ours(struct pollfd *fds, unsigned n, unsigned ours, const struct
 	struct pollset s;
 	int r = pollset_init(&s, &room, n, ours);
 
-	s.mux.stats = mux_stats(STATS_POLL);
+	mux_stats(&s.mux, STATS_POLL);
 	for (unsigned i = 0; !r && i < n; i++) {
 		uint32_t events = (unsigned short)fds[i].events;
 

@@ -79,14 +79,18 @@ bool pollset_add(struct pollset *s, int fd, uint32_t events, uint32_t accept)
 	return true;
 }
 
+/* Returns how many of ours are ready, or -EBADF. */
 static int look_user(struct pollset *s)
 {
 	int ready = 0;
 
 	for (unsigned j = 0; j < s->ours; j++) {
 		struct pollset_entry *e = &s->entries[s->index[j]];
+		uint32_t events = e->v->ops->events(e->v);
 
-		e->got = e->v->ops->events(e->v) & e->accept;
+		if (events & POLLNVAL && s->bad_fd_fails) /* vfd_closing */
+			return -EBADF;
+		e->got = events & e->accept;
 		ready += e->got != 0;
 	}
 	if (ready)
@@ -144,7 +148,7 @@ static int pollset_look(struct mux *m, enum mux_look how)
 	struct pollset *s = (struct pollset *)m;
 	int ready = look_user(s);
 
-	if (how == LOOK_USER || (how == LOOK_FIRST && first_suffices(s, ready)))
+	if (ready < 0 || how == LOOK_USER || (how == LOOK_FIRST && first_suffices(s, ready)))
 		return ready;
 	return look_kernel(s);
 }
@@ -175,8 +179,9 @@ static int pollset_woken(struct mux *m)
 {
 	struct pollset *s = (struct pollset *)m;
 
-	look_user(s);
-	return fold_kernel(s);
+	int ready = look_user(s);
+
+	return ready < 0 ? ready : fold_kernel(s);
 }
 
 static const struct mux_ops pollset_ops = {

@@ -152,7 +152,7 @@ static int select_ours(const struct sets *s, unsigned n, unsigned ours,
 	struct pollset p;
 	int r = pollset_init(&p, &room, n, ours);
 
-	p.mux.stats = mux_stats(STATS_SELECT);
+	mux_stats(&p.mux, STATS_SELECT);
 	if (!r)
 		r = fill(&p, s, open_only);
 	if (!r) {

@@ -28,3 +28,36 @@ struct buf *buf_heap_alloc(size_t room)
 	};
 	return b;
 }
+
+struct buf *buf_skip(struct buf *b, uint32_t n)
+{
+	while (b->frag && n >= b->len) {
+		struct buf *frag = b->frag;
+
+		n -= b->len;
+		frag->next = b->next;
+		frag->total = b->total - b->len;
+		frag->time_ns = b->time_ns;
+		frag->flags = b->flags;
+		frag->meta = b->meta;
+		frag->gso_size = b->gso_size;
+		frag->gso_count = b->gso_count;
+		b->frag = NULL;
+		buf_free(b);
+		b = frag;
+	}
+	b->data += n;
+	b->len -= n;
+	b->total -= n;
+	return b;
+}
+
+void buf_cut(struct buf *b, uint32_t n)
+{
+	b->total = n;
+	for (; b->frag && n > b->len; b = b->frag)
+		n -= b->len;
+	b->len = n;
+	buf_free(b->frag);
+	b->frag = NULL;
+}

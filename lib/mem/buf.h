@@ -36,21 +36,26 @@ struct buf_meta {
 
 struct buf {
 	/* First cache line: every packet touches it. */
-	struct buf *next; /* queue link; owner: whoever holds the buffer */
+	struct buf *next; /* queue link; owner: whoever holds the buffer, set by who queues it */
 	struct buf *frag; /* following fragment of the same frame (multi-buffer), or NULL */
 	uint8_t *data; /* first valid byte */
 	uint32_t len; /* valid bytes in this fragment */
 	uint32_t total; /* valid bytes in the frame, all fragments (only in the first) */
 	struct buf_pool *pool;
-	uint64_t time_ns; /* CLOCK_REALTIME of reception, 0 when nobody asked */
+	uint64_t time_ns; /* CLOCK_REALTIME of reception, 0 when nobody asked; the stack's, not the ring's */
 	uint32_t room; /* transmit: bytes that may be written from data on */
 	uint16_t refs;
 	uint8_t flags;
-	uint8_t queue; /* device queue that it came from */
 	uint64_t addr; /* the ring's own: UMEM offset of the chunk */
 	/* Second line */
 	struct buf_meta meta;
 	uint32_t seq; /* of the first byte, while TCP holds it in a receive queue */
+	/*
+	 * A train, datagrams of one size behind one set of headers (UDP GSO): that size; the last one may be shorter. 0: one
+	 * datagram, or anything else. Received frames only, and only in the first fragment.
+	 */
+	uint16_t gso_size;
+	uint16_t gso_count; /* datagrams, as whoever marked the frame counted them */
 };
 
 /* Gives b and its fragments back. Needs the lock of the stack that b came from. b may be NULL. */
@@ -69,6 +74,13 @@ static inline void buf_free(struct buf *b)
 	}
 }
 
+/*
+ * Takes n bytes off the front of the frame in b, n < b->total; fragments that this empties are given back, the first one too:
+ * returns what is the first one now. Needs the lock that buf_free() needs.
+ */
+struct buf *buf_skip(struct buf *b, uint32_t n);
+/* Makes the frame in b end after its first n bytes, 0 < n <= b->total; what is behind them is given back. Lock as above. */
+void buf_cut(struct buf *b, uint32_t n);
 /* A buffer on the heap with `room` bytes of storage and one reference; NULL when out of memory. */
 struct buf *buf_heap_alloc(size_t room);
 

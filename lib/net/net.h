@@ -81,9 +81,9 @@ void net_process(void);
 int net_listen(net_listener fn, void *arg);
 
 /* Bumped by every change of a link, address, route or rule. A cached decision of an older generation is void. */
-extern _Atomic uint32_t net_gen;
+extern _Atomic uint32_t net_gen __attribute__((visibility("hidden")));
 /* Bumped when a neighbour's MAC or validity changes. */
-extern _Atomic uint32_t net_neigh_gen;
+extern _Atomic uint32_t net_neigh_gen __attribute__((visibility("hidden")));
 
 static inline uint32_t net_generation(void)
 {

@@ -30,17 +30,9 @@ PRELOAD int epoll_create1(int flags)
 	return epoll_new(libc.epoll_create1(flags));
 }
 
-/* Another object's fd is refused by the kernel, as ever. */
-static inline bool is_set(int epfd)
-{
-	struct vfd *v = vfd_get(epfd);
-
-	return unlikely(v != NULL) && v->kind == VFD_EPOLL;
-}
-
 PRELOAD int epoll_ctl(int epfd, int op, int fd, struct epoll_event *ev)
 {
-	if (likely(!is_set(epfd)))
+	if (likely(!vfd_get(epfd)))
 		return libc.epoll_ctl(epfd, op, fd, ev);
 	return iomux_epoll_ctl(epfd, op, fd, ev);
 }
@@ -49,7 +41,7 @@ PRELOAD int epoll_wait(int epfd, struct epoll_event *evs, int max, int msec)
 {
 	struct timespec ts;
 
-	if (likely(!is_set(epfd)))
+	if (likely(!vfd_get(epfd)))
 		return libc.epoll_wait(epfd, evs, max, msec);
 	return iomux_epoll_wait(epfd, evs, max, msec_timeout(msec, &ts), NULL);
 }
@@ -58,7 +50,7 @@ PRELOAD int epoll_pwait(int epfd, struct epoll_event *evs, int max, int msec, co
 {
 	struct timespec ts;
 
-	if (likely(!is_set(epfd)))
+	if (likely(!vfd_get(epfd)))
 		return libc.epoll_pwait(epfd, evs, max, msec, mask);
 	return iomux_epoll_wait(epfd, evs, max, msec_timeout(msec, &ts), mask);
 }
@@ -66,7 +58,7 @@ PRELOAD int epoll_pwait(int epfd, struct epoll_event *evs, int max, int msec, co
 PRELOAD int epoll_pwait2(int epfd, struct epoll_event *evs, int max, const struct timespec *ts,
 			 const sigset_t *mask)
 {
-	if (likely(!is_set(epfd)))
+	if (likely(!vfd_get(epfd)))
 		return libc.epoll_pwait2(epfd, evs, max, ts, mask);
 	return iomux_epoll_wait(epfd, evs, max, ts, mask);
 }

@@ -7,30 +7,31 @@
 #include <stdarg.h>
 #include <unistd.h>
 
-#include "iomux/iomux.h"
-
-/* open()'s third argument is only there with these flags. */
-#define HAS_MODE(flags) (((flags)&O_CREAT) || ((flags)&O_TMPFILE) == O_TMPFILE)
-
-void fd_forget(int fd)
-{
-	iomux_fd_closed(fd);
-	vfd_forget(fd);
-}
+/* The argument after flags, which open() and its kin have with these flags only; 0 without. */
+#define MODE_AFTER(flags)                                                                          \
+	({                                                                                         \
+		mode_t mode_ = 0;                                                                  \
+                                                                                                   \
+		if (((flags)&O_CREAT) || ((flags)&O_TMPFILE) == O_TMPFILE) {                       \
+			va_list ap_;                                                               \
+                                                                                                   \
+			va_start(ap_, flags);                                                      \
+			mode_ = va_arg(ap_, mode_t);                                               \
+			va_end(ap_);                                                               \
+		}                                                                                  \
+		mode_;                                                                             \
+	})
 
 void fd_stale(int fd)
 {
 	int err = errno;
 
-	fd_forget(fd);
+	vfd_forget(fd);
 	errno = err;
 }
 
 PRELOAD int close(int fd)
 {
-	if (likely(!vfd_get(fd)))
-		return libc.close(fd);
-	iomux_fd_closed(fd);
 	return vfd_close(fd);
 }
 PRELOAD_ALIAS(__close, close);
@@ -46,7 +47,7 @@ static void forget_range(unsigned first, unsigned last)
 		return;
 	for (unsigned fd = first; fd <= last; fd++)
 		if (vfd_get((int)fd))
-			fd_forget((int)fd);
+			vfd_forget((int)fd);
 }
 
 PRELOAD int close_range(unsigned first, unsigned last, int flags)
@@ -69,8 +70,7 @@ PRELOAD int fclose(FILE *f)
 	int err = errno, fd = fileno(f);
 
 	errno = err; /* a stream without an fd */
-	if (unlikely(fd >= 0 && vfd_get(fd)))
-		fd_forget(fd);
+	vfd_forget(fd);
 	return libc.fclose(f);
 }
 
@@ -89,35 +89,26 @@ PRELOAD int dup(int fd)
 	return dup_done(fd, libc.dup(fd));
 }
 
-/* dup2 and dup3 where one of the two is ours. newfd is forgotten only when the kernel will really close it. */
-static int dup_onto(int oldfd, int newfd, int flags, bool dup3)
+/*
+ * The kernel has put oldfd's file under newfd in one step, so that number was never free: the table follows. Returns newfd,
+ * or ret when the kernel refused.
+ */
+static int dup_onto(int oldfd, int newfd, int ret)
 {
-	int ret;
-
-	if (oldfd != newfd && !(flags & ~O_CLOEXEC) && vfd_get(newfd)) {
-		if (libc.fcntl(oldfd, F_GETFD) < 0)
-			return -1;
-		fd_forget(newfd);
-	}
-	ret = dup3 ? libc.dup3(oldfd, newfd, flags) : libc.dup2(oldfd, newfd);
-	if (ret >= 0 && oldfd != newfd)
+	if (ret >= 0)
 		vfd_dup(oldfd, newfd);
 	return ret;
 }
 
 PRELOAD int dup2(int oldfd, int newfd)
 {
-	if (likely(!vfd_get(oldfd) && !vfd_get(newfd)))
-		return libc.dup2(oldfd, newfd);
-	return dup_onto(oldfd, newfd, 0, false);
+	return dup_onto(oldfd, newfd, libc.dup2(oldfd, newfd));
 }
 PRELOAD_ALIAS(__dup2, dup2);
 
 PRELOAD int dup3(int oldfd, int newfd, int flags)
 {
-	if (likely(!vfd_get(oldfd) && !vfd_get(newfd)))
-		return libc.dup3(oldfd, newfd, flags);
-	return dup_onto(oldfd, newfd, flags, true);
+	return dup_onto(oldfd, newfd, libc.dup3(oldfd, newfd, flags));
 }
 
 PRELOAD int fcntl(int fd, int cmd, ...)
@@ -140,56 +131,24 @@ PRELOAD_ALIAS(__fcntl, fcntl);
 
 PRELOAD int open(const char *path, int flags, ...)
 {
-	mode_t mode = 0;
-	va_list ap;
-
-	if (HAS_MODE(flags)) {
-		va_start(ap, flags);
-		mode = va_arg(ap, mode_t);
-		va_end(ap);
-	}
-	return fd_fresh(libc.open(path, flags, mode));
+	return fd_fresh(libc.open(path, flags, MODE_AFTER(flags)));
 }
 PRELOAD_ALIAS(__open, open);
 
 PRELOAD int open64(const char *path, int flags, ...)
 {
-	mode_t mode = 0;
-	va_list ap;
-
-	if (HAS_MODE(flags)) {
-		va_start(ap, flags);
-		mode = va_arg(ap, mode_t);
-		va_end(ap);
-	}
-	return fd_fresh(libc.open64(path, flags, mode));
+	return fd_fresh(libc.open64(path, flags, MODE_AFTER(flags)));
 }
 PRELOAD_ALIAS(__open64, open64);
 
 PRELOAD int openat(int dir, const char *path, int flags, ...)
 {
-	mode_t mode = 0;
-	va_list ap;
-
-	if (HAS_MODE(flags)) {
-		va_start(ap, flags);
-		mode = va_arg(ap, mode_t);
-		va_end(ap);
-	}
-	return fd_fresh(libc.openat(dir, path, flags, mode));
+	return fd_fresh(libc.openat(dir, path, flags, MODE_AFTER(flags)));
 }
 
 PRELOAD int openat64(int dir, const char *path, int flags, ...)
 {
-	mode_t mode = 0;
-	va_list ap;
-
-	if (HAS_MODE(flags)) {
-		va_start(ap, flags);
-		mode = va_arg(ap, mode_t);
-		va_end(ap);
-	}
-	return fd_fresh(libc.openat64(dir, path, flags, mode));
+	return fd_fresh(libc.openat64(dir, path, flags, MODE_AFTER(flags)));
 }
 
 /* What fortified programs call instead: two arguments, libc aborts when a mode was needed. */

@@ -12,15 +12,13 @@
 /* Flags of preadv2 and pwritev2 that a socket takes; the others are refused by the kernel. */
 #define RWF_KNOWN (RWF_HIPRI | RWF_DSYNC | RWF_SYNC | RWF_NOWAIT | RWF_APPEND)
 
-ssize_t message_recv(struct vfd *v, int fd, void *buf, size_t len, int flags, struct sockaddr *addr,
-		     socklen_t *alen)
+ssize_t message_recvmsg(struct vfd *v, int fd, void *buf, size_t len, int flags,
+			struct sockaddr *addr, socklen_t *alen)
 {
 	struct iovec iov = {buf, len};
 	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
 	ssize_t ret;
 
-	if (v->ops->recvfrom)
-		return v->ops->recvfrom(v, fd, buf, len, flags, addr, alen);
 	if (addr) {
 		if (!alen)
 			return fail(EFAULT);
@@ -33,15 +31,13 @@ ssize_t message_recv(struct vfd *v, int fd, void *buf, size_t len, int flags, st
 	return ret;
 }
 
-ssize_t message_send(struct vfd *v, int fd, const void *buf, size_t len, int flags,
-		     const struct sockaddr *addr, socklen_t alen)
+ssize_t message_sendmsg(struct vfd *v, int fd, const void *buf, size_t len, int flags,
+			const struct sockaddr *addr, socklen_t alen)
 {
 	struct iovec iov = {(void *)buf, len};
 	struct msghdr msg = {
 		.msg_name = (void *)addr, .msg_namelen = alen, .msg_iov = &iov, .msg_iovlen = 1};
 
-	if (v->ops->sendto)
-		return v->ops->sendto(v, fd, buf, len, flags, addr, alen);
 	return v->ops->sendmsg(v, fd, &msg, flags);
 }
 

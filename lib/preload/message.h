@@ -5,11 +5,28 @@
 
 #include "socket/vfd.h"
 
+/* io.c: the two below for objects that have the long forms only. */
+ssize_t message_recvmsg(struct vfd *v, int fd, void *buf, size_t len, int flags,
+			struct sockaddr *addr, socklen_t *alen);
+ssize_t message_sendmsg(struct vfd *v, int fd, const void *buf, size_t len, int flags,
+			const struct sockaddr *addr, socklen_t alen);
+
 /* v has recvmsg. As recvfrom(2). */
-ssize_t message_recv(struct vfd *v, int fd, void *buf, size_t len, int flags, struct sockaddr *addr,
-		     socklen_t *alen);
+static inline ssize_t message_recv(struct vfd *v, int fd, void *buf, size_t len, int flags,
+				   struct sockaddr *addr, socklen_t *alen)
+{
+	if (__builtin_expect(v->ops->recvfrom != NULL, 1))
+		return v->ops->recvfrom(v, fd, buf, len, flags, addr, alen);
+	return message_recvmsg(v, fd, buf, len, flags, addr, alen);
+}
+
 /* v has sendmsg. As sendto(2). */
-ssize_t message_send(struct vfd *v, int fd, const void *buf, size_t len, int flags,
-		     const struct sockaddr *addr, socklen_t alen);
+static inline ssize_t message_send(struct vfd *v, int fd, const void *buf, size_t len, int flags,
+				   const struct sockaddr *addr, socklen_t alen)
+{
+	if (__builtin_expect(v->ops->sendto != NULL, 1))
+		return v->ops->sendto(v, fd, buf, len, flags, addr, alen);
+	return message_sendmsg(v, fd, buf, len, flags, addr, alen);
+}
 
 #endif

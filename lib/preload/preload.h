@@ -29,8 +29,6 @@
 
 /* fd.c: the kernel gave out fd just now; an entry left at that number is of a socket that was closed behind our back. */
 void fd_stale(int fd);
-/* fd.c: fd leaves the table and every epoll set, its number stays open. */
-void fd_forget(int fd);
 
 static inline int fd_fresh(int fd)
 {

@@ -44,7 +44,7 @@ static bool defer(int sig, const siginfo_t *info)
 {
 	int n;
 
-	if (likely(!lock_depth) || synchronous(sig) || atomic_load_explicit(&actions[sig].once, memory_order_relaxed))
+	if (likely(!lock_thread.depth) || synchronous(sig) || atomic_load_explicit(&actions[sig].once, memory_order_relaxed))
 		return false;
 	/* One step, because another signal may interrupt this one. */
 	n = __atomic_fetch_add(&deferred_num, 1, __ATOMIC_RELAXED);
@@ -57,7 +57,7 @@ static bool defer(int sig, const siginfo_t *info)
 	else
 		deferred[n] = (siginfo_t){.si_signo = sig, .si_code = SI_TKILL};
 	deferred[n].si_signo = sig;
-	lock_deferred = true;
+	lock_thread.deferred = true;
 	return true;
 }
 
@@ -76,7 +76,7 @@ static void deferred_send(void)
 			libc_raw(SYS_tgkill, getpid(), lock_self(), sig, 0, 0, 0);
 	}
 	deferred_num = 0;
-	lock_deferred = false;
+	lock_thread.deferred = false;
 	errno = err;
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	errno = err;

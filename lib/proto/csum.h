@@ -9,26 +9,29 @@
 #include <sys/uio.h>
 
 /*
- * One's complement addition of eight bytes: the carry comes back in at the bottom. 2^64 - 1 is a multiple of
- * 2^16 - 1, so wide words sum to the same.
+ * A sum under way: 64-bit words, and how many carries left them at the top. 2^64 and 2^32 are 1 modulo 2^16 - 1, so wide words
+ * sum to the same and a carry counts 1. Two instructions for eight bytes.
  */
-static inline uint64_t csum_acc(uint64_t sum, const void *p)
+struct csum {
+	uint64_t sum, carry;
+};
+
+static inline void csum_word(struct csum *c, const void *p)
 {
 	uint64_t w;
 
 	memcpy(&w, p, sizeof(w));
-	sum += w;
-	return sum + (sum < w);
+	c->carry += __builtin_add_overflow(c->sum, w, &c->sum);
 }
 
 /* Small enough that a caller may add such sums, and 16-bit words, in plain arithmetic. */
-static inline uint64_t csum_narrow(uint64_t sum)
+static inline uint64_t csum_narrow(const struct csum *c)
 {
-	return (sum & 0xffffffff) + (sum >> 32);
+	return (uint32_t)c->sum + (c->sum >> 32) + c->carry;
 }
 
-/* The last 0 to 7 bytes, as a little or big endian machine would have loaded them followed by zeros. */
-static inline uint64_t csum_tail(uint64_t sum, const void *p, size_t len)
+/* The last 1 to 7 bytes, as a little or big endian machine would have loaded them followed by zeros. */
+static inline void csum_tail(struct csum *c, const void *p, size_t len)
 {
 	uint64_t w = 0;
 
@@ -38,26 +41,26 @@ static inline uint64_t csum_tail(uint64_t sum, const void *p, size_t len)
 		memcpy((uint8_t *)&w + (len & 4), (const uint8_t *)p + (len & 4), 2);
 	if (len & 1)
 		memcpy((uint8_t *)&w + (len & 6), (const uint8_t *)p + (len & 6), 1);
-	return csum_acc(sum, &w);
+	csum_word(c, &w);
 }
 
 /* Adds len bytes to sum as 16-bit words; an odd last byte is padded with zero. sum as csum_narrow() gives it, so is the result. */
 static inline uint64_t csum_add(uint64_t sum, const void *p, size_t len)
 {
 	const uint8_t *b = p;
-	uint64_t other = 0;
+	struct csum c = { .sum = sum };
 
 	for (; len >= 32; b += 32, len -= 32) {
-		sum = csum_acc(sum, b);
-		other = csum_acc(other, b + 8);
-		sum = csum_acc(sum, b + 16);
-		other = csum_acc(other, b + 24);
+		csum_word(&c, b);
+		csum_word(&c, b + 8);
+		csum_word(&c, b + 16);
+		csum_word(&c, b + 24);
 	}
 	for (; len >= 8; b += 8, len -= 8)
-		sum = csum_acc(sum, b);
+		csum_word(&c, b);
 	if (len)
-		sum = csum_tail(sum, b, len);
-	return csum_narrow(sum) + csum_narrow(other);
+		csum_tail(&c, b, len);
+	return csum_narrow(&c);
 }
 
 /* Copies len bytes and returns sum with them added: one pass over the user's memory. */
@@ -65,17 +68,24 @@ static inline uint64_t csum_copy(uint64_t sum, void *restrict to, const void *re
 {
 	uint8_t *d = to;
 	const uint8_t *s = from;
-	uint64_t other = 0;
+	struct csum c = { .sum = sum };
 
 	for (; len >= 32; s += 32, d += 32, len -= 32) {
 		memcpy(d, s, 32);
-		sum = csum_acc(sum, d);
-		other = csum_acc(other, d + 8);
-		sum = csum_acc(sum, d + 16);
-		other = csum_acc(other, d + 24);
+		csum_word(&c, d);
+		csum_word(&c, d + 8);
+		csum_word(&c, d + 16);
+		csum_word(&c, d + 24);
 	}
-	memcpy(d, s, len);
-	return csum_add(csum_narrow(sum) + csum_narrow(other), d, len);
+	for (; len >= 8; s += 8, d += 8, len -= 8) {
+		memcpy(d, s, 8);
+		csum_word(&c, d);
+	}
+	if (len) {
+		memcpy(d, s, len);
+		csum_tail(&c, d, len);
+	}
+	return csum_narrow(&c);
 }
 
 /* The 16-bit one's complement sum, not inverted. */
@@ -93,10 +103,14 @@ static inline uint16_t csum_fold(uint64_t sum)
 /* csum_add() of an IPv4 header without options. */
 static inline uint64_t csum_ipv4_header(const void *p)
 {
+	struct csum c = { 0 };
 	uint32_t last;
 
 	memcpy(&last, (const uint8_t *)p + 16, 4);
-	return csum_narrow(csum_acc(csum_acc(last, p), (const uint8_t *)p + 8));
+	c.sum = last;
+	csum_word(&c, p);
+	csum_word(&c, (const uint8_t *)p + 8);
+	return csum_narrow(&c);
 }
 
 /* The sum of a part that starts at an odd offset counts with its bytes swapped (RFC 1071, 2(B)). */

@@ -23,18 +23,21 @@ static unsigned hash_bound(const struct udp_demux *d, uint16_t lport)
 	return lport % UDP_DEMUX_BUCKETS ^ (unsigned)(d->seed % UDP_DEMUX_BUCKETS);
 }
 
-static unsigned hash_connected(const struct udp_demux *d, const struct in6_addr *remote, uint16_t lport, uint16_t rport)
+static unsigned hash_connected(const struct udp_demux *d, const struct in6_addr *remote,
+			       uint16_t lport, uint16_t rport)
 {
 	uint64_t hi, lo;
 
 	memcpy(&hi, &remote->s6_addr[0], 8);
 	memcpy(&lo, &remote->s6_addr[8], 8);
-	return mix(d, hi * 0xff51afd7ed558ccdull ^ lo ^ ((uint64_t)lport << 48 | (uint64_t)rport << 32));
+	return mix(d, hi * 0xff51afd7ed558ccdull ^ lo ^
+			      ((uint64_t)lport << 48 | (uint64_t)rport << 32));
 }
 
 static unsigned hash_bind(const struct udp_demux *d, const struct udp_bind *b)
 {
-	return b->connected ? hash_connected(d, &b->remote, b->lport, b->rport) : hash_bound(d, b->lport);
+	return b->connected ? hash_connected(d, &b->remote, b->lport, b->rport)
+			    : hash_bound(d, b->lport);
 }
 
 void udp_demux_add(struct udp_demux *d, struct udp_bind *b)
@@ -44,10 +47,7 @@ void udp_demux_add(struct udp_demux *d, struct udp_bind *b)
 	/* In front: among equals without SO_REUSEPORT the last one bound receives, as in the kernel. */
 	b->next = *head;
 	*head = b;
-	if (b->connected)
-		d->num_connected++;
-	else
-		d->num_bound++;
+	d->num_connected += b->connected;
 }
 
 void udp_demux_remove(struct udp_demux *d, struct udp_bind *b)
@@ -60,13 +60,10 @@ void udp_demux_remove(struct udp_demux *d, struct udp_bind *b)
 		return;
 	*p = b->next;
 	b->next = NULL;
-	if (b->connected)
-		d->num_connected--;
-	else
-		d->num_bound--;
+	d->num_connected -= b->connected;
 }
 
-bool udp_bind_matches(const struct udp_bind *b, const struct buf_meta *m)
+static inline bool matches(const struct udp_bind *b, const struct buf_meta *m)
 {
 	if (b->lport != m->dport)
 		return false;
@@ -79,10 +76,16 @@ bool udp_bind_matches(const struct udp_bind *b, const struct buf_meta *m)
 	return !b->bound_if || b->bound_if == (int)m->ifindex;
 }
 
+bool udp_bind_matches(const struct udp_bind *b, const struct buf_meta *m)
+{
+	return matches(b, m);
+}
+
 /* The kernel's compute_score(): the more is fixed, the better. */
 static int score(const struct udp_bind *b, const struct buf_meta *m)
 {
-	return (b->family == m->family) + 4 * !b->local_any + 8 * b->connected + 4 * (b->bound_if != 0);
+	return (b->family == m->family) + 4 * !b->local_any + 8 * b->connected +
+	       4 * (b->bound_if != 0);
 }
 
 /* Which of n equal SO_REUSEPORT sockets: the same for every packet of a flow. */
@@ -95,20 +98,18 @@ static unsigned pick(const struct udp_demux *d, const struct buf_meta *m, unsign
 	return (unsigned)((lo >> 32) * n >> 32);
 }
 
-static struct udp_bind *find_in(const struct udp_demux *d, unsigned bucket, const struct buf_meta *m)
+/* The best match in a chain of several. */
+static __attribute__((noinline)) struct udp_bind *
+best_of(const struct udp_demux *d, struct udp_bind *chain, const struct buf_meta *m)
 {
 	struct udp_bind *best = NULL, *b;
 	unsigned equals = 0, want;
 	int best_score = -1;
 
-	/* The usual chain has one entry: nothing to compare. */
-	b = d->bucket[bucket];
-	if (!b || !b->next)
-		return b && udp_bind_matches(b, m) ? b : NULL;
-	for (; b; b = b->next) {
+	for (b = chain; b; b = b->next) {
 		int s;
 
-		if (!udp_bind_matches(b, m))
+		if (!matches(b, m))
 			continue;
 		s = score(b, m);
 		if (s > best_score) {
@@ -123,10 +124,23 @@ static struct udp_bind *find_in(const struct udp_demux *d, unsigned bucket, cons
 		return best;
 	want = pick(d, m, equals);
 	for (b = best; b; b = b->next) { /* best is set: there are equals */
-		if (b->reuseport && udp_bind_matches(b, m) && score(b, m) == best_score && want-- == 0)
+		if (b->reuseport && matches(b, m) && score(b, m) == best_score && want-- == 0)
 			return b;
 	}
 	return best;
+}
+
+static inline struct udp_bind *find_in(const struct udp_demux *d, unsigned bucket,
+				       const struct buf_meta *m)
+{
+	struct udp_bind *b = d->bucket[bucket];
+
+	if (!b)
+		return NULL;
+	if (__builtin_expect(b->next != NULL, 0))
+		return best_of(d, b, m);
+	/* The usual chain has one entry: nothing to compare. */
+	return matches(b, m) ? b : NULL;
 }
 
 struct udp_bind *udp_demux_find(const struct udp_demux *d, const struct buf_meta *m)
@@ -135,12 +149,11 @@ struct udp_bind *udp_demux_find(const struct udp_demux *d, const struct buf_meta
 
 	if (d->num_connected)
 		b = find_in(d, hash_connected(d, &m->src, m->dport, m->sport), m);
-	if (!b && d->num_bound)
-		b = find_in(d, hash_bound(d, m->dport), m);
-	return b;
+	return b ? b : find_in(d, hash_bound(d, m->dport), m);
 }
 
-struct udp_bind *udp_demux_next(const struct udp_demux *d, const struct buf_meta *m, struct udp_bind *prev)
+struct udp_bind *udp_demux_next(const struct udp_demux *d, const struct buf_meta *m,
+				struct udp_bind *prev)
 {
 	unsigned bound = hash_bound(d, m->dport);
 	struct udp_bind *b;

@@ -27,7 +27,7 @@ struct udp_bind {
 
 struct udp_demux {
 	struct udp_bind *bucket[UDP_DEMUX_BUCKETS]; /* not connected: by local port; connected: by local and remote port */
-	unsigned num_bound, num_connected;
+	unsigned num_connected; /* 0: no search for them */
 	uint64_t seed; /* a stranger cannot choose which chain his packets search */
 };
 

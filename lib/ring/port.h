@@ -43,7 +43,11 @@ struct port {
 	uint32_t mtu;
 	uint8_t mac[6];
 	unsigned num_queues; /* receive queues in use, at least 1, at most PORT_MAX_QUEUES */
+	unsigned num_tx_queues; /* 0: the driver does not tell */
 	pid_t pid; /* who opened it: a forked child detaches nothing */
+
+	/* Set by the caller before port_attach(). */
+	bool take_trains; /* the XSKs take frames of several chunks */
 
 	/* Filled by port_attach(). */
 	struct steer_bpf *skel;

@@ -20,6 +20,7 @@ struct ring_caps {
 	uint32_t max_frame; /* largest frame, link header included, that post() takes (MTU + 14) */
 	uint32_t max_gso; /* largest frame that send_gso() takes; 0: none */
 	uint32_t max_rx_frame; /* largest frame that poll() can give */
+	bool gso_in_order; /* send_gso() never overtakes what was posted before, nor is overtaken by what comes after */
 	bool tx_csum; /* device completes L4 checksums */
 	bool rx_csum; /* device checks L4 checksums (BUF_CSUM_OK) */
 	bool flow_tag;
@@ -29,9 +30,11 @@ struct ring_caps {
 struct ring_counters {
 	uint64_t rx_packets, rx_bytes;
 	uint64_t tx_packets, tx_bytes;
-	uint64_t tx_gso_frames;
+	/* send_gso(): the frames, and what they carry; not in tx_packets and tx_bytes. Several threads add to them. */
+	uint64_t tx_gso_frames, tx_gso_packets, tx_gso_bytes;
+	uint64_t rx_gso_frames; /* trains (buf.gso_size); each of their datagrams is one of rx_packets */
 	uint64_t rx_drop_no_buf; /* the fill ring could not be refilled */
-	uint64_t rx_drop_invalid; /* a descriptor outside the UMEM or an unfinished chain */
+	uint64_t rx_drop_invalid; /* a descriptor outside the UMEM, an unfinished chain, a train that its frame does not fit */
 	uint64_t tx_drop_oversize; /* refused: frame above the MTU */
 	uint64_t tx_full; /* post() found no descriptor or buffer */
 	uint64_t kicks; /* system calls made to transmit */
@@ -75,7 +78,10 @@ struct ring_ops {
 	 * negative errno (-ENETDOWN: the interface is down, the posted frames will be lost as on any down link).
 	 */
 	int (*kick)(struct ring *r);
-	/* Transmits at once, by the path for large frames; iov[0] starts with the headers. 0 or negative errno. Needs no lock. */
+	/*
+	 * Transmits at once, by the path for large frames, after what was posted; iov[0] starts with the headers. 0, or negative
+	 * errno and nothing was transmitted (-EBUSY: what was posted has not left yet). Needs no lock.
+	 */
 	int (*send_gso)(struct ring *r, const struct iovec *iov, int iovcnt, const struct ring_gso *g);
 	/* The fds whose readability means "poll() has something"; returns how many were written. */
 	unsigned (*wait_fds)(struct ring *r, int *fds, unsigned max);

@@ -11,9 +11,7 @@
 /* Tries before the holder is assumed to be off its CPU. */
 #define SPINS_BEFORE_YIELD 200
 
-__thread uint32_t lock_tid;
-__thread volatile uint32_t lock_depth;
-__thread volatile bool lock_deferred;
+__thread struct lock_thread lock_thread;
 
 static void nothing(void)
 {
@@ -24,8 +22,8 @@ int lock_mode = 1;
 
 uint32_t lock_tid_init(void)
 {
-	lock_tid = (uint32_t)libc_raw(SYS_gettid, 0, 0, 0, 0, 0, 0);
-	return lock_tid;
+	lock_thread.tid = (uint32_t)libc_raw(SYS_gettid, 0, 0, 0, 0, 0, 0);
+	return lock_thread.tid;
 }
 
 void lock_thread_forked(void)
@@ -80,4 +78,20 @@ void lock_slow(struct lock *l, uint32_t me)
 void lock_wake(struct lock *l)
 {
 	libc_raw(SYS_futex, (long)(uintptr_t)&l->owner, FUTEX_WAKE_PRIVATE, 1, 0, 0, 0);
+}
+
+bool lock_get_slow(struct lock *l, uint32_t me)
+{
+	if (lock_mine(l)) {
+		lock_leave();
+		return false;
+	}
+	lock_slow(l, me);
+	return true;
+}
+
+void lock_drop_slow(struct lock *l)
+{
+	if (lock_mode == 2 && (atomic_exchange_explicit(&l->owner, 0, memory_order_release) & LOCK_WAITERS))
+		lock_wake(l);
 }

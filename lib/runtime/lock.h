@@ -16,43 +16,48 @@ struct lock {
 
 #define LOCK_WAITERS 0x80000000u
 
-/* This thread's id, cached; lock_thread_forked() refreshes it in a child. */
-extern __thread uint32_t lock_tid __attribute__((tls_model("initial-exec")));
+/* What a thread knows of itself, in one place: every lock and unlock looks at it. */
+struct lock_thread {
+	uint32_t tid; /* cached, 0: not asked for yet; lock_thread_forked() renews it in a child */
+	/*
+	 * Locks, and other things that must not be met half done, that this thread is in the middle of. While there are any,
+	 * signal handlers wait (preload/signal.c): one that interrupted the holder could wait for the lock for ever.
+	 */
+	volatile uint32_t depth;
+	/* Set by a signal that waits; lock_leave() then calls lock_deferred_fn. */
+	volatile bool deferred;
+};
+
+extern __thread struct lock_thread lock_thread
+	__attribute__((tls_model("initial-exec"), visibility("hidden")));
 uint32_t lock_tid_init(void);
 void lock_thread_forked(void);
 /* 0: no locks, for a process without the internal thread (tests). Written once before any lock is taken. */
-extern int lock_mode;
+extern int lock_mode __attribute__((visibility("hidden")));
 void lock_slow(struct lock *l, uint32_t me);
 void lock_wake(struct lock *l);
 
 static inline uint32_t lock_self(void)
 {
-	return __builtin_expect(lock_tid != 0, 1) ? lock_tid : lock_tid_init();
+	return __builtin_expect(lock_thread.tid != 0, 1) ? lock_thread.tid : lock_tid_init();
 }
 
-/*
- * Locks, and other things that must not be met half done, that this thread is in the middle of. While there are any,
- * signal handlers wait (preload/signal.c): one that interrupted the holder could wait for the lock for ever.
- */
-extern __thread volatile uint32_t lock_depth __attribute__((tls_model("initial-exec")));
-/* Set by a signal that waits; lock_leave() then calls lock_deferred_fn. */
-extern __thread volatile bool lock_deferred __attribute__((tls_model("initial-exec")));
-extern void (*lock_deferred_fn)(void);
+extern void (*lock_deferred_fn)(void) __attribute__((visibility("hidden")));
 
 static inline void lock_enter(void)
 {
-	lock_depth = lock_depth + 1;
+	lock_thread.depth = lock_thread.depth + 1;
 	/* A handler of this thread sees the depth before it can see what comes after. */
 	atomic_signal_fence(memory_order_seq_cst);
 }
 
 static inline void lock_leave(void)
 {
-	uint32_t left = lock_depth - 1;
+	uint32_t left = lock_thread.depth - 1;
 
 	atomic_signal_fence(memory_order_seq_cst);
-	lock_depth = left;
-	if (__builtin_expect(lock_deferred, 0) && !left)
+	lock_thread.depth = left;
+	if (__builtin_expect(lock_thread.deferred, 0) && !left)
 		lock_deferred_fn();
 }
 
@@ -65,10 +70,31 @@ static inline void lock_take(struct lock *l)
 	if (lock_mode == 0)
 		return;
 	me = lock_self();
-	if (__builtin_expect(!atomic_compare_exchange_strong_explicit(&l->owner, &free, me, memory_order_acquire,
+	if (__builtin_expect(!atomic_compare_exchange_strong_explicit(&l->owner, &free, me,
+								      memory_order_acquire,
 								      memory_order_relaxed),
 			     0))
 		lock_slow(l, me);
+}
+
+/* lock_get() when l is not free. */
+bool lock_get_slow(struct lock *l, uint32_t me);
+
+/* Takes l unless this thread has it already (a signal handler in the middle of a call): false then. */
+static inline bool lock_get(struct lock *l)
+{
+	uint32_t free = 0, me;
+
+	lock_enter();
+	if (__builtin_expect(lock_mode == 0, 0))
+		return true;
+	me = lock_self();
+	if (__builtin_expect(atomic_compare_exchange_strong_explicit(&l->owner, &free, me,
+								     memory_order_acquire,
+								     memory_order_relaxed),
+			     1))
+		return true;
+	return lock_get_slow(l, me);
 }
 
 static inline bool lock_try(struct lock *l)
@@ -76,28 +102,32 @@ static inline bool lock_try(struct lock *l)
 	uint32_t free = 0;
 
 	lock_enter();
-	if (lock_mode == 0 || atomic_compare_exchange_strong_explicit(&l->owner, &free, lock_self(), memory_order_acquire,
-								      memory_order_relaxed))
+	if (lock_mode == 0 ||
+	    atomic_compare_exchange_strong_explicit(&l->owner, &free, lock_self(),
+						    memory_order_acquire, memory_order_relaxed))
 		return true;
 	lock_leave();
 	return false;
 }
 
+/* lock_drop() in the modes 0 and 2. */
+void lock_drop_slow(struct lock *l);
+
 static inline void lock_drop(struct lock *l)
 {
-	if (__builtin_expect(lock_mode == 2, 0)) {
-		if (atomic_exchange_explicit(&l->owner, 0, memory_order_release) & LOCK_WAITERS)
-			lock_wake(l);
-	} else if (lock_mode) {
+	/* The spinning modes are the odd ones. */
+	if (__builtin_expect(lock_mode & 1, 1))
 		atomic_store_explicit(&l->owner, 0, memory_order_release);
-	}
+	else
+		lock_drop_slow(l);
 	lock_leave();
 }
 
 /* True when the calling thread holds l: only a handler that could not be made to wait can see that at an entry point. */
 static inline bool lock_mine(struct lock *l)
 {
-	return (atomic_load_explicit(&l->owner, memory_order_relaxed) & ~LOCK_WAITERS) == lock_self();
+	return (atomic_load_explicit(&l->owner, memory_order_relaxed) & ~LOCK_WAITERS) ==
+	       lock_self();
 }
 
 #endif

@@ -37,7 +37,7 @@ struct params {
 };
 
 /* The defaults until params_load() has run. Written by that only, read by all. */
-extern struct params params;
+extern struct params params __attribute__((visibility("hidden")));
 
 /*
  * Reads the environment: defaults, then VMA_SPEC, then single variables, then ranges. Opens the log

@@ -171,7 +171,7 @@ struct stack *stack_get(int ifindex)
 	return st;
 }
 
-static void count_drop(struct stack *st, enum pkt_result why)
+static __attribute__((noinline)) void drop(struct stack *st, struct buf *b, enum pkt_result why)
 {
 	switch (why) {
 	case PKT_MALFORMED:
@@ -183,6 +183,7 @@ static void count_drop(struct stack *st, enum pkt_result why)
 	default:
 		stats_add(&st->stats->drop_other, 1);
 	}
+	buf_free(b);
 }
 
 static uint64_t realtime_ns(void)
@@ -208,14 +209,12 @@ unsigned stack_poll(struct stack *st, unsigned max)
 		b->time_ns = now;
 		b->meta.ifindex = (uint32_t)st->ifindex;
 		res = pkt_parse(b);
-		if (__builtin_expect(res == PKT_UDP, 1)) {
+		if (__builtin_expect(res == PKT_UDP, 1))
 			udp_input(st, b);
-		} else if (res == PKT_TCP) {
+		else if (res == PKT_TCP)
 			tsock_input(st, b, &mono_us);
-		} else {
-			count_drop(st, res);
-			buf_free(b);
-		}
+		else
+			drop(st, b, res);
 	}
 	tsock_polled(st, n, mono_us);
 	return n;

@@ -9,8 +9,9 @@ void stack_publish(struct stack *st)
 
 	stats_set(&s->rx_packets, c->rx_packets);
 	stats_set(&s->rx_bytes, c->rx_bytes);
-	stats_set(&s->tx_packets, c->tx_packets);
-	stats_set(&s->tx_bytes, c->tx_bytes);
+	stats_set(&s->tx_packets,
+		  c->tx_packets + __atomic_load_n(&c->tx_gso_packets, __ATOMIC_RELAXED));
+	stats_set(&s->tx_bytes, c->tx_bytes + __atomic_load_n(&c->tx_gso_bytes, __ATOMIC_RELAXED));
 	stats_set(&s->tx_gso_frames, __atomic_load_n(&c->tx_gso_frames, __ATOMIC_RELAXED));
 	stats_set(&s->rx_drop_no_buf, c->rx_drop_no_buf);
 	stats_set(&s->rx_drop_invalid, c->rx_drop_invalid);

@@ -117,7 +117,7 @@ int tsock_socket_created(int fd, int domain, int type, int protocol)
 void tsock_release(struct tsock *s)
 {
 	iomux_release(&s->v);
-	vfd_release(&s->v);
+	vfd_disown(&s->v);
 	atomic_fetch_add_explicit(&s->gen, 1, memory_order_release);
 	stats_socket_put(s->stats);
 	s->stats = &no_stats;
@@ -352,7 +352,7 @@ static int tsock_close(struct vfd *v, int fd)
 	if (tsock_mode(s) == TSOCK_CONN)
 		close_conn(s, fd);
 	lock_drop(&s->lock);
-	ret = fd >= 0 ? libc.close(fd) : 0;
+	ret = fd >= 0 ? vfd_release(fd) : 0;
 	err = errno;
 	close_done(s);
 	lock_leave();

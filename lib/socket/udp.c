@@ -222,7 +222,7 @@ static int udp_close(struct vfd *v, int fd)
 	if (s->o.stamping)
 		stack_timestamps(-1);
 	lock_drop(&s->lock);
-	ret = fd >= 0 ? libc.close(fd) : 0;
+	ret = fd >= 0 ? vfd_release(fd) : 0;
 	err = errno;
 	if (s->worker_fd >= 0)
 		worker_fd_del(s->worker_fd, s);

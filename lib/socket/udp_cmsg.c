@@ -14,6 +14,9 @@
 #ifndef UDP_SEGMENT
 #define UDP_SEGMENT 103
 #endif
+#ifndef UDP_GRO
+#define UDP_GRO 104
+#endif
 
 /* The control buffer as it fills up. */
 struct out {
@@ -139,6 +142,11 @@ void udp_cmsg_write(struct udp_sock *s, const struct buf *b, struct msghdr *msg)
 
 		if (drops)
 			put(&o, SOL_SOCKET, SO_RXQ_OVFL, &drops, sizeof(drops));
+	}
+	if (s->o.gro && b->gso_size) {
+		int size = b->gso_size;
+
+		put(&o, SOL_UDP, UDP_GRO, &size, sizeof(size));
 	}
 	if (s->domain == AF_INET6)
 		put_v6(s, &o, &b->meta);

@@ -5,25 +5,56 @@
 
 #include "socket/udp_int.h"
 
+static void count_dropped(struct udp_sock *s, unsigned n, uint32_t bytes)
+{
+	stats_add(&s->stats->rx_drop_packets, n);
+	stats_add(&s->stats->rx_drop_bytes, bytes);
+	atomic_fetch_add_explicit(&s->drops, n, memory_order_relaxed);
+}
+
+/*
+ * The receive buffer has no room for the n datagrams of b. The kernel would have queued them one by one: as many as there is
+ * room for stay, one at least in an empty queue. Returns how many; with 0 b is still the caller's.
+ */
+static unsigned admit_some(struct udp_sock *s, struct udp_att *att, struct buf *b, unsigned n)
+{
+	uint64_t limit = s->o.rcvbuf, room = limit > att->charge ? limit - att->charge : 0;
+	uint64_t fit = b->gso_size ? room / (b->gso_size + UDP_CHARGE) : 0;
+	uint32_t total = b->total;
+
+	if (!att->head && !fit)
+		fit = 1;
+	if (fit >= n)
+		return n; /* an empty queue takes any one datagram */
+	if (fit) {
+		buf_cut(b, (uint32_t)fit * b->gso_size);
+		if (fit == 1)
+			b->gso_size = 0;
+		total -= b->total;
+	}
+	count_dropped(s, n - (unsigned)fit, total);
+	return (unsigned)fit;
+}
+
 static void enqueue(struct udp_att *att, struct buf *b)
 {
 	struct udp_sock *s = atomic_load_explicit(&att->s, memory_order_relaxed);
 	struct vma_stats_socket *stats = s->stats;
-	uint64_t charge = b->total + UDP_CHARGE;
+	unsigned n = udp_count(b);
 
-	if (__builtin_expect(att->charge + charge > s->o.rcvbuf && att->head, 0)) {
-		stats_add(&stats->rx_drop_packets, 1);
-		stats_add(&stats->rx_drop_bytes, b->total);
-		atomic_fetch_add_explicit(&s->drops, 1, memory_order_relaxed);
-		buf_free(b);
-		return;
+	if (__builtin_expect(att->charge + b->total + (uint64_t)n * UDP_CHARGE > s->o.rcvbuf, 0)) {
+		n = admit_some(s, att, b, n);
+		if (!n) {
+			buf_free(b);
+			return;
+		}
 	}
-	att->charge += charge;
-	atomic_store_explicit(&att->queued, att->queued + 1, memory_order_release);
+	att->charge += b->total + (uint64_t)n * UDP_CHARGE;
+	atomic_store_explicit(&att->queued, att->queued + n, memory_order_release);
 	b->next = NULL;
 	*att->tail = b;
 	att->tail = &b->next;
-	stats_add(&stats->rx_ready_packets, 1);
+	stats_add(&stats->rx_ready_packets, n);
 	stats_add(&stats->rx_ready_bytes, b->total);
 	if (stats->rx_ready_packets > stats->rx_ready_packets_max)
 		stats_set(&stats->rx_ready_packets_max, stats->rx_ready_packets);
@@ -42,6 +73,7 @@ static struct buf *copy_of(const struct buf *b)
 		return NULL;
 	to = c->data;
 	c->meta = b->meta;
+	c->gso_size = b->gso_size;
 	c->time_ns = b->time_ns;
 	c->len = c->total = b->total;
 	for (; b; b = b->frag) {
@@ -83,6 +115,9 @@ void udp_input(struct stack *st, struct buf *b)
 {
 	struct udp_bind *bind;
 
+	/* The parser may have cut the frame down to what its headers say. */
+	if (__builtin_expect(b->gso_size, 0) && b->gso_size >= b->total)
+		b->gso_size = 0;
 	if (__builtin_expect(b->meta.multicast, 0)) {
 		input_multicast(st, b);
 		return;

@@ -37,7 +37,7 @@ struct udp_att {
 	/* The receive queue; st->lock. */
 	struct buf *head, **tail;
 	uint64_t charge;
-	_Atomic unsigned queued; /* length of the queue, for those who look without the lock */
+	_Atomic unsigned queued; /* datagrams in the queue, for those who look without the lock */
 	bool listed; /* in st's demultiplexer */
 	unsigned num_keys;
 	struct vma_flow_key *keys;
@@ -79,6 +79,7 @@ struct udp_opts {
 	_Atomic bool pktinfo, recvttl, recvtos, origdst; /* IPv4 ancillary data */
 	_Atomic bool pktinfo6, recvhoplimit, recvtclass, origdst6;
 	_Atomic bool rxq_ovfl;
+	_Atomic bool gro; /* UDP_GRO: a train is received whole */
 	_Atomic bool any_cmsg; /* one of those that make ancillary data is set */
 	_Atomic uint8_t ttl, tos, mc_ttl;
 	_Atomic uint8_t hops6, tclass6, mc_hops6;
@@ -184,7 +185,22 @@ void udp_detach(struct udp_sock *s);
 void udp_atts_forked(void);
 
 /* udp_input.c; the stack's lock is held */
-/* Takes the first datagram out of the queue; the caller frees it. */
+/* Datagrams in a queued buffer: one, or those of a train. */
+static inline unsigned udp_count(const struct buf *b)
+{
+	return __builtin_expect(b->gso_size, 0) ? (b->total + b->gso_size - 1) / b->gso_size : 1;
+}
+
+/* n datagrams of `bytes` bytes together have left the queue. */
+static inline void udp_uncharge(struct udp_sock *s, struct udp_att *att, unsigned n, uint32_t bytes)
+{
+	att->charge -= bytes + (uint64_t)n * UDP_CHARGE;
+	atomic_store_explicit(&att->queued, att->queued - n, memory_order_release);
+	stats_add(&s->stats->rx_ready_packets, -(uint64_t)n);
+	stats_add(&s->stats->rx_ready_bytes, -(uint64_t)bytes);
+}
+
+/* Takes the first buffer out of the queue, a train whole; the caller frees it. */
 static inline struct buf *udp_dequeue(struct udp_sock *s, struct udp_att *att)
 {
 	struct buf *b = att->head;
@@ -192,13 +208,12 @@ static inline struct buf *udp_dequeue(struct udp_sock *s, struct udp_att *att)
 	att->head = b->next;
 	if (!att->head)
 		att->tail = &att->head;
-	att->charge -= b->total + UDP_CHARGE;
-	atomic_store_explicit(&att->queued, att->queued - 1, memory_order_release);
-	stats_set(&s->stats->rx_ready_packets, s->stats->rx_ready_packets - 1);
-	stats_set(&s->stats->rx_ready_bytes, s->stats->rx_ready_bytes - b->total);
-	b->next = NULL;
+	udp_uncharge(s, att, udp_count(b), b->total);
 	return b;
 }
+
+/* udp_train.c: takes the first datagram of the train at the head of the queue away; the last one is no train any more. */
+void udp_train_step(struct udp_sock *s, struct udp_att *att);
 
 /* Frees what an attachment has queued. */
 void udp_att_flush(struct udp_att *att);
@@ -217,9 +232,9 @@ ssize_t udp_sendto(struct vfd *v, int fd, const void *buf, size_t len, int flags
 		   socklen_t alen);
 int udp_sendmmsg(struct vfd *v, int fd, struct mmsghdr *msgs, unsigned n, int flags);
 /* Ticks once a second: large datagrams ask for their path's MTU anew. */
-extern _Atomic uint32_t udp_tick;
+extern _Atomic uint32_t udp_tick __attribute__((visibility("hidden")));
 /* Datagrams that this process has sent through kernel sockets of ours. */
-extern _Atomic uint32_t udp_kernel_sends;
+extern _Atomic uint32_t udp_kernel_sends __attribute__((visibility("hidden")));
 
 /* udp_opt.c */
 int udp_setsockopt(struct vfd *v, int fd, int level, int opt, const void *val, socklen_t len);

@@ -144,7 +144,7 @@ static const struct opt_row rows[] = {
 	{ IPPROTO_IPV6, MCAST_BLOCK_SOURCE, OPT_MEMBERSHIP },
 	{ IPPROTO_IPV6, MCAST_UNBLOCK_SOURCE, OPT_MEMBERSHIP },
 	{ IPPROTO_UDP, UDP_SEGMENT, OPT_MIRROR },
-	{ IPPROTO_UDP, UDP_GRO, OPT_KERNEL }, /* aggregates come through the kernel socket; a lone datagram carries no size */
+	{ IPPROTO_UDP, UDP_GRO, OPT_MIRROR },
 };
 
 static enum opt_kind kind_of(int level, int opt)
@@ -199,6 +199,7 @@ static void mirror_socket_level(struct udp_sock *s, int fd)
 	s->o.mark = (uint32_t)get_int(fd, SOL_SOCKET, SO_MARK, 0);
 	s->o.bound_if = get_bound_if(fd);
 	s->o.gso_size = (uint32_t)get_int(fd, IPPROTO_UDP, UDP_SEGMENT, 0);
+	s->o.gro = get_int(fd, IPPROTO_UDP, UDP_GRO, 0);
 }
 
 void udp_stamping(struct udp_sock *s)
@@ -271,7 +272,7 @@ static void mirror(struct udp_sock *s, int fd, int level)
 		mirror_ip_level(s, fd);
 	if (level == -1 || level == IPPROTO_IPV6)
 		mirror_ipv6_level(s, fd);
-	s->o.any_cmsg = s->o.timestamp || s->o.timestamp_ns || s->o.timestamping || s->o.rxq_ovfl || s->o.pktinfo ||
+	s->o.any_cmsg = s->o.gro || s->o.timestamp || s->o.timestamp_ns || s->o.timestamping || s->o.rxq_ovfl || s->o.pktinfo ||
 			s->o.recvttl || s->o.recvtos || s->o.origdst || s->o.pktinfo6 || s->o.recvhoplimit ||
 			s->o.recvtclass || s->o.origdst6;
 	s->stats->mc_loop = s->o.mc_loop;

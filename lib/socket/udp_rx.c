@@ -26,60 +26,60 @@
  * worker get no CPU, a system call looks each VMA_RX_UDP_POLL_OS_RATIO times so many empty polls.
  */
 #define OS_LOOK_SPAN 64u
+/* With other flags recvfrom() is a recvmsg(). */
+#define RECVFROM_PLAIN (MSG_DONTWAIT | MSG_NOSIGNAL | MSG_WAITALL)
 
 /* --- out of the queue --- */
 
-/* The attachment whose head is to be read, its stack locked; polls the stacks once. NULL: nothing is there. */
-static struct udp_att *find_ready(struct udp_sock *s)
+/* True when att has something to be read; its stack is locked then. Polls the stack once. */
+static inline bool att_ready(struct udp_sock *s, struct udp_att *att)
 {
-	unsigned n = atomic_load_explicit(&s->natt, memory_order_acquire);
+	struct stack *st = atomic_load_explicit(&att->st, memory_order_relaxed);
 
-	for (unsigned i = 0; i < n; i++) {
-		struct udp_att *att = s->att[i];
-		struct stack *st = atomic_load_explicit(&att->st, memory_order_relaxed);
-
-		if (!lock_try(&st->lock)) {
-			if (lock_mine(&st->lock))
-				continue; /* a signal handler in the middle of a call: the kernel socket must do */
-			lock_take(&st->lock);
-		}
-		if (__builtin_expect(atomic_load_explicit(&att->s, memory_order_relaxed) != s ||
-					     atomic_load_explicit(&att->st, memory_order_relaxed) != st,
-				     0)) {
-			lock_drop(&st->lock);
-			continue; /* closed meanwhile */
-		}
+	if (!lock_get(&st->lock))
+		return false; /* a signal handler in the middle of a call: the kernel socket must do */
+	if (__builtin_expect(atomic_load_explicit(&att->s, memory_order_relaxed) == s &&
+				     atomic_load_explicit(&att->st, memory_order_relaxed) == st,
+			     1)) {
 		if (!att->head && atomic_load_explicit(&st->open, memory_order_relaxed)) {
 			st->polls++;
 			stack_poll(st, (unsigned)params.cq_poll_batch_max);
 		}
 		if (att->head)
-			return att;
-		lock_drop(&st->lock);
+			return true;
+	} /* else closed meanwhile */
+	lock_drop(&st->lock);
+	return false;
+}
+
+/* The attachment whose head is to be read, its stack locked; polls the stacks once. NULL: nothing is there. */
+static inline struct udp_att *find_ready(struct udp_sock *s)
+{
+	unsigned n = atomic_load_explicit(&s->natt, memory_order_acquire);
+
+	for (unsigned i = 0; i < n; i++) {
+		if (att_ready(s, s->att[i]))
+			return s->att[i];
 	}
 	return NULL;
 }
 
-/* Copies b's payload into iov; returns the bytes copied. */
-static size_t copy_out(const struct buf *b, const struct iovec *iov, size_t iovlen)
+/* Copies the first `left` bytes of b's payload into iov; returns the bytes copied. */
+static size_t copy_out(const struct buf *b, size_t left, const struct iovec *iov, size_t iovlen)
 {
 	size_t done = 0, off = 0, in_iov = 0;
 
-	/* Nearly always: one piece into one piece. */
-	if (__builtin_expect(!b->frag && iovlen == 1, 1)) {
-		done = b->len < iov->iov_len ? b->len : iov->iov_len;
-		if (done)
-			memcpy(iov->iov_base, b->data, done);
-		return done;
-	}
-	while (b && iovlen) {
+	while (b && left && iovlen) {
 		size_t n = b->len - off, room = iov->iov_len - in_iov;
 
 		if (n > room)
 			n = room;
+		if (n > left)
+			n = left;
 		if (n)
 			memcpy((uint8_t *)iov->iov_base + in_iov, b->data + off, n);
 		done += n;
+		left -= n;
 		off += n;
 		in_iov += n;
 		if (off == b->len) {
@@ -95,43 +95,127 @@ static size_t copy_out(const struct buf *b, const struct iovec *iov, size_t iovl
 	return done;
 }
 
-static void put_name(struct udp_sock *s, const struct buf_meta *m, struct msghdr *msg)
+/* Nearly always: one piece into one piece. */
+static inline size_t copy_one(const struct buf *b, void *to, size_t room)
+{
+	struct iovec iov = {.iov_base = to, .iov_len = room};
+	size_t n = b->len < room ? b->len : room;
+
+	if (__builtin_expect(b->frag != NULL, 0))
+		return copy_out(b, b->total, &iov, 1);
+	if (n)
+		memcpy(to, b->data, n);
+	return n;
+}
+
+/* The sender's address, cut to *len bytes; *len becomes its whole length. */
+static inline void put_name(const struct udp_sock *s, const struct buf_meta *m, void *name,
+			    socklen_t *len)
 {
 	struct sockaddr_storage ss;
-	socklen_t len;
+	socklen_t full;
 
-	if (__builtin_expect(s->domain == AF_INET && msg->msg_namelen >= sizeof(struct sockaddr_in), 1)) {
-		struct sockaddr_in in = { .sin_family = AF_INET, .sin_port = htons(m->sport) };
+	if (__builtin_expect(s->domain == AF_INET && *len >= sizeof(struct sockaddr_in), 1)) {
+		struct sockaddr_in in = {.sin_family = AF_INET, .sin_port = htons(m->sport)};
 
 		memcpy(&in.sin_addr, &m->src.s6_addr[12], 4);
-		memcpy(msg->msg_name, &in, sizeof(in));
-		msg->msg_namelen = sizeof(in);
+		memcpy(name, &in, sizeof(in));
+		*len = sizeof(in);
 		return;
 	}
-	len = udp_addr_put(s->domain, &m->src, m->sport, m->ifindex, &ss);
-	memcpy(msg->msg_name, &ss, msg->msg_namelen < len ? msg->msg_namelen : len);
-	msg->msg_namelen = len;
+	full = udp_addr_put(s->domain, &m->src, m->sport, m->ifindex, &ss);
+	memcpy(name, &ss, *len < full ? *len : full);
+	*len = full;
+}
+
+/* The datagram b has left the queue and been copied to the user. */
+static inline void delivered(struct udp_sock *s, struct buf *b)
+{
+	s->last_time_ns = b->time_ns ? b->time_ns : UDP_UNSTAMPED;
+	stats_add(&s->stats->rx.packets, 1);
+	stats_add(&s->stats->rx.bytes, b->total);
+	buf_free(b);
+}
+
+/* As deliver(), for a train: its first datagram, or with UDP_GRO all of it. */
+static __attribute__((noinline)) ssize_t deliver_train(struct udp_sock *s, struct udp_att *att,
+						       struct msghdr *msg, int flags)
+{
+	struct stack *st = atomic_load_explicit(&att->st, memory_order_relaxed);
+	struct buf *b = att->head;
+	bool whole = s->o.gro;
+	size_t total = whole ? b->total : b->gso_size;
+	size_t n = copy_out(b, total, msg->msg_iov, msg->msg_iovlen);
+
+	msg->msg_flags = (n < total ? MSG_TRUNC : 0) | (flags & MSG_CMSG_CLOEXEC);
+	if (msg->msg_name)
+		put_name(s, &b->meta, msg->msg_name, &msg->msg_namelen);
+	udp_cmsg_put(s, b, msg);
+	s->last_time_ns = b->time_ns ? b->time_ns : UDP_UNSTAMPED;
+	if (!(flags & MSG_PEEK)) {
+		stats_add(&s->stats->rx.packets, whole ? udp_count(b) : 1);
+		stats_add(&s->stats->rx.bytes, total);
+		if (whole)
+			buf_free(udp_dequeue(s, att));
+		else
+			udp_train_step(s, att);
+	}
+	lock_drop(&st->lock);
+	return (ssize_t)(flags & MSG_TRUNC ? total : n);
 }
 
 /* Hands the head of att to the user and unlocks its stack. Returns what recvmsg() returns. */
 static ssize_t deliver(struct udp_sock *s, struct udp_att *att, struct msghdr *msg, int flags)
 {
 	struct stack *st = atomic_load_explicit(&att->st, memory_order_relaxed);
-	struct buf *b = flags & MSG_PEEK ? att->head : udp_dequeue(s, att);
-	size_t total = b->total, n = copy_out(b, msg->msg_iov, msg->msg_iovlen);
+	struct buf *b = att->head;
+	size_t total = b->total, n;
 
+	if (__builtin_expect(b->gso_size, 0))
+		return deliver_train(s, att, msg, flags);
+	if (!(flags & MSG_PEEK))
+		udp_dequeue(s, att);
+	n = msg->msg_iovlen == 1 ? copy_one(b, msg->msg_iov->iov_base, msg->msg_iov->iov_len)
+				 : copy_out(b, total, msg->msg_iov, msg->msg_iovlen);
 	msg->msg_flags = (n < total ? MSG_TRUNC : 0) | (flags & MSG_CMSG_CLOEXEC);
 	if (msg->msg_name)
-		put_name(s, &b->meta, msg);
+		put_name(s, &b->meta, msg->msg_name, &msg->msg_namelen);
 	udp_cmsg_put(s, b, msg);
-	s->last_time_ns = b->time_ns ? b->time_ns : UDP_UNSTAMPED;
-	if (!(flags & MSG_PEEK)) {
-		buf_free(b);
-		stats_add(&s->stats->rx.packets, 1);
-		stats_add(&s->stats->rx.bytes, total);
-	}
+	if (flags & MSG_PEEK)
+		s->last_time_ns = b->time_ns ? b->time_ns : UDP_UNSTAMPED;
+	else
+		delivered(s, b);
 	lock_drop(&st->lock);
 	return (ssize_t)(flags & MSG_TRUNC ? total : n);
+}
+
+/* As deliver(), for recvfrom() without MSG_PEEK and MSG_TRUNC. */
+static inline ssize_t deliver_plain(struct udp_sock *s, struct udp_att *att, void *to, size_t room,
+				    struct sockaddr *addr, socklen_t *alen)
+{
+	struct stack *st = atomic_load_explicit(&att->st, memory_order_relaxed);
+	struct buf *b = att->head;
+	size_t n;
+
+	if (__builtin_expect(b->gso_size, 0)) {
+		struct iovec iov = {.iov_base = to, .iov_len = room};
+		struct msghdr msg = {.msg_name = alen ? addr : NULL,
+				     .msg_namelen = addr && alen ? *alen : 0,
+				     .msg_iov = &iov,
+				     .msg_iovlen = 1};
+		ssize_t got = deliver_train(s, att, &msg, 0);
+
+		if (addr && alen)
+			*alen = msg.msg_namelen;
+		return got;
+	}
+	udp_dequeue(s, att);
+	n = copy_one(b, to, room);
+	if (addr && alen)
+		put_name(s, &b->meta, addr, alen);
+	delivered(s, b);
+	lock_drop(&st->lock);
+	return (ssize_t)n;
 }
 
 /* --- the kernel socket as one more source --- */
@@ -143,12 +227,14 @@ static ssize_t os_recv(struct udp_sock *s, int fd, struct msghdr *msg, int flags
 
 	/* The flag goes first: what arrives after it was read sets it again. */
 	atomic_store_explicit(&s->v.os_events, 0, memory_order_release);
-	atomic_store_explicit(&s->sends_seen, atomic_load_explicit(&udp_kernel_sends, memory_order_acquire),
+	atomic_store_explicit(&s->sends_seen,
+			      atomic_load_explicit(&udp_kernel_sends, memory_order_acquire),
 			      memory_order_relaxed);
 	n = libc.recvmsg(fd, &copy, flags);
 	if (n >= 0) {
 		*msg = copy;
-		atomic_fetch_or_explicit(&s->v.os_events, EPOLLIN, memory_order_release); /* there may be more */
+		atomic_fetch_or_explicit(&s->v.os_events, EPOLLIN,
+					 memory_order_release); /* there may be more */
 		stats_add(&s->stats->rx.os_packets, 1);
 		stats_add(&s->stats->rx.os_bytes, (uint64_t)n);
 		stats_add(&s->stats->rx_poll_os_hit, 1);
@@ -180,7 +266,8 @@ static bool os_due(struct udp_sock *s)
 		atomic_store_explicit(&s->os_countdown, left - 1, memory_order_relaxed);
 		return false;
 	}
-	atomic_store_explicit(&s->os_countdown, (uint32_t)params.rx_udp_poll_os_ratio * OS_LOOK_SPAN,
+	atomic_store_explicit(&s->os_countdown,
+			      (uint32_t)params.rx_udp_poll_os_ratio * OS_LOOK_SPAN,
 			      memory_order_relaxed);
 	return left == 1;
 }
@@ -212,14 +299,16 @@ static void wait_init(struct udp_sock *s, struct rx_wait *w)
 	w->interrupting = signals_interrupting;
 	w->gen = atomic_load_explicit(&s->gen, memory_order_relaxed);
 	w->deadline = s->o.rcvtimeo_ns ? wait_now_ns() + s->o.rcvtimeo_ns : 0;
-	w->polls_left = atomic_load_explicit(&s->natt, memory_order_relaxed) ? params.rx_poll : params.rx_poll_init;
+	w->polls_left = atomic_load_explicit(&s->natt, memory_order_relaxed) ? params.rx_poll
+									     : params.rx_poll_init;
 	w->polls = 0;
 }
 
 /* Has a signal ended the call? (signal(7): with SO_RCVTIMEO any handler does, else those without SA_RESTART.) */
 static bool interrupted(const struct rx_wait *w)
 {
-	return signals_interrupting != w->interrupting || (w->deadline && signals_handled != w->handled);
+	return signals_interrupting != w->interrupting ||
+	       (w->deadline && signals_handled != w->handled);
 }
 
 struct sleeper {
@@ -241,7 +330,7 @@ static void sleep_end(void *arg)
 /* Watched and signals blocked: looks once more, then sleeps. As wait_sleep(). */
 static int look_and_sleep(struct sleeper *sl, int fd, struct rx_wait *w)
 {
-	struct pollfd os = { .fd = fd, .events = POLLIN };
+	struct pollfd os = {.fd = fd, .events = POLLIN};
 	struct udp_sock *s = sl->s;
 
 	if (interrupted(w))
@@ -257,7 +346,7 @@ static int look_and_sleep(struct sleeper *sl, int fd, struct rx_wait *w)
 /* One ppoll on everything that could bring something. 0: look again, or negative errno. */
 static int sleep_once(struct udp_sock *s, int fd, struct rx_wait *w)
 {
-	struct sleeper sl = { .s = s };
+	struct sleeper sl = {.s = s};
 	sigset_t all;
 	int err;
 
@@ -320,7 +409,8 @@ static bool worth_polling(const struct udp_sock *s, const struct rx_wait *w)
 {
 	unsigned n = atomic_load_explicit(&s->natt, memory_order_acquire);
 
-	if (w->polls % POLLS_PER_CLOCK == 0 || atomic_load_explicit(&s->v.os_events, memory_order_relaxed))
+	if (w->polls % POLLS_PER_CLOCK == 0 ||
+	    atomic_load_explicit(&s->v.os_events, memory_order_relaxed))
 		return true;
 	for (unsigned i = 0; i < n; i++) {
 		const struct stack *st = atomic_load_explicit(&s->att[i]->st, memory_order_relaxed);
@@ -328,96 +418,138 @@ static bool worth_polling(const struct udp_sock *s, const struct rx_wait *w)
 		if (atomic_load_explicit(&s->att[i]->queued, memory_order_relaxed))
 			return true;
 		/* A ring outlives its stack's end by seconds, so this look needs no lock. */
-		if (atomic_load_explicit(&st->open, memory_order_acquire) && st->ring->ops->pending(st->ring))
+		if (atomic_load_explicit(&st->open, memory_order_acquire) &&
+		    st->ring->ops->pending(st->ring))
 			return true;
 	}
 	return false;
 }
 
-/* recvmsg() when the first look found nothing, or something unusual. */
-static ssize_t recv_slow(struct udp_sock *s, int fd, struct msghdr *msg, int flags)
+/*
+ * When the first look found nothing, or something unusual: the attachment whose head is to be delivered, its stack locked; or NULL,
+ * and *n is what recvmsg() returns, msg filled by the kernel socket.
+ */
+static __attribute__((noinline)) struct udp_att *
+wait_ready(struct udp_sock *s, int fd, struct msghdr *msg, int flags, ssize_t *n)
 {
 	bool nonblock = s->o.nonblock || (flags & MSG_DONTWAIT);
 	struct rx_wait w;
 	int err;
 
+	if (!atomic_load_explicit(&s->natt, memory_order_acquire) && (s->home || s->kernel_rx)) {
+		/* Nothing can come but by the kernel, and its own blocking is the best there is. */
+		udp_claim(s);
+		*n = libc.recvmsg(fd, msg, flags);
+		return NULL;
+	}
 	wait_init(s, &w);
 	/* Closed since the caller found it: a closing that came before wait_init() would not be noticed later. */
-	if (vfd_get(fd) != &s->v)
-		return fail(s, EBADF);
+	if (vfd_get(fd) != &s->v) {
+		*n = fail(s, EBADF);
+		return NULL;
+	}
 	for (;;) {
 		struct udp_att *att;
-		ssize_t n;
 
 		/* An error goes before the data, as in the kernel. Data of the two ways takes turns: neither starves the other. */
 		if (os_first(s)) {
-			n = os_recv(s, fd, msg, flags | MSG_DONTWAIT);
-			if (n >= 0 || errno != EAGAIN)
-				return n;
+			*n = os_recv(s, fd, msg, flags | MSG_DONTWAIT);
+			if (*n >= 0 || errno != EAGAIN)
+				return NULL;
 		}
 		att = worth_polling(s, &w) ? find_ready(s) : NULL;
 		if (att) {
 			stats_add(&s->stats->rx_poll_hit, w.polls != 0);
-			return deliver(s, att, msg, flags);
+			return att;
 		}
 		if (os_due(s) || (nonblock && os_unseen(s))) {
-			n = os_recv(s, fd, msg, flags | MSG_DONTWAIT);
-			if (n >= 0 || errno != EAGAIN)
-				return n;
+			*n = os_recv(s, fd, msg, flags | MSG_DONTWAIT);
+			if (*n >= 0 || errno != EAGAIN)
+				return NULL;
 		}
-		if (atomic_load_explicit(&s->shut_rd, memory_order_acquire))
-			return libc.recvmsg(fd, msg, flags);
-		if (nonblock)
-			return fail(s, EAGAIN);
-		err = wait_more(s, fd, &w);
-		if (err == -ETIMEDOUT)
-			err = -EAGAIN;
+		if (atomic_load_explicit(&s->shut_rd, memory_order_acquire)) {
+			*n = libc.recvmsg(fd, msg, flags);
+			return NULL;
+		}
+		err = nonblock ? -EAGAIN : wait_more(s, fd, &w);
 		if (err) {
-			stats_add(&s->stats->rx_poll_miss, 1);
-			return fail(s, -err);
+			if (!nonblock)
+				stats_add(&s->stats->rx_poll_miss, 1);
+			*n = fail(s, err == -ETIMEDOUT ? EAGAIN : -err);
+			return NULL;
 		}
 	}
+}
+
+/* A first look, before anything that waiting needs is made. As find_ready(). */
+static inline struct udp_att *first_look(struct udp_sock *s)
+{
+	udp_note_tid(&s->stats->rx_tid);
+	if (__builtin_expect(atomic_load_explicit(&s->v.os_events, memory_order_relaxed), 0))
+		return NULL;
+	return find_ready(s);
 }
 
 ssize_t udp_recvmsg(struct vfd *v, int fd, struct msghdr *msg, int flags)
 {
 	struct udp_sock *s = udp_of(v);
 	struct udp_att *att;
+	ssize_t n;
 
-	udp_note_tid(&s->stats->rx_tid);
 	/* The error queue is the kernel socket's, as are the errors; flags unknown to UDP are ignored, as there. */
-	if (__builtin_expect((flags & MSG_ERRQUEUE) || msg->msg_iovlen > UIO_MAXIOV, 0))
-		return libc.recvmsg(fd, msg, flags);
-	if (!atomic_load_explicit(&s->natt, memory_order_acquire) && (s->home || s->kernel_rx)) {
-		/* Nothing can come but by the kernel, and its own blocking is the best there is. */
-		udp_claim(s);
+	if (__builtin_expect((flags & MSG_ERRQUEUE) || msg->msg_iovlen > UIO_MAXIOV, 0)) {
+		udp_note_tid(&s->stats->rx_tid);
 		return libc.recvmsg(fd, msg, flags);
 	}
-	if (__builtin_expect(!atomic_load_explicit(&v->os_events, memory_order_relaxed), 1)) {
-		att = find_ready(s);
-		if (att)
-			return deliver(s, att, msg, flags);
-	}
-	return recv_slow(s, fd, msg, flags);
+	att = first_look(s);
+	if (!att)
+		att = wait_ready(s, fd, msg, flags, &n);
+	return att ? deliver(s, att, msg, flags) : n;
 }
 
-ssize_t udp_recvfrom(struct vfd *v, int fd, void *buf, size_t len, int flags, struct sockaddr *addr, socklen_t *alen)
+/* recvfrom() by way of a msghdr: *att is what to deliver plainly, or NULL and the result is returned. */
+static __attribute__((noinline)) ssize_t recvfrom_msg(struct udp_sock *s, int fd, struct iovec *iov,
+						      int flags, struct sockaddr *addr,
+						      socklen_t *alen, struct udp_att **att)
 {
-	struct iovec iov = { .iov_base = buf, .iov_len = len };
 	struct msghdr msg = {
 		.msg_name = addr,
 		.msg_namelen = addr && alen ? *alen : 0,
-		.msg_iov = &iov,
+		.msg_iov = iov,
 		.msg_iovlen = 1,
 	};
-	ssize_t n = udp_recvmsg(v, fd, &msg, flags);
+	ssize_t n;
 
-	if (n >= 0 && addr && alen)
+	*att = NULL;
+	if (flags & ~RECVFROM_PLAIN)
+		n = udp_recvmsg(&s->v, fd, &msg, flags);
+	else
+		*att = wait_ready(s, fd, &msg, flags, &n);
+	if (!*att && n >= 0 && addr && alen)
 		*alen = msg.msg_namelen;
 	return n;
 }
 
-int udp_recvmmsg(struct vfd *v, int fd, struct mmsghdr *msgs, unsigned n, int flags, struct timespec *timeout)
+ssize_t udp_recvfrom(struct vfd *v, int fd, void *buf, size_t len, int flags, struct sockaddr *addr,
+		     socklen_t *alen)
+{
+	struct iovec iov = {.iov_base = buf, .iov_len = len};
+	struct udp_sock *s = udp_of(v);
+	struct udp_att *att = NULL;
+
+	if (__builtin_expect(!(flags & ~RECVFROM_PLAIN), 1))
+		att = first_look(s);
+	if (!att) {
+		ssize_t n = recvfrom_msg(s, fd, &iov, flags, addr, alen, &att);
+
+		if (!att)
+			return n;
+	}
+	return deliver_plain(s, att, buf, len, addr, alen);
+}
+
+int udp_recvmmsg(struct vfd *v, int fd, struct mmsghdr *msgs, unsigned n, int flags,
+		 struct timespec *timeout)
 {
 	uint64_t end = 0;
 	unsigned got;
@@ -427,7 +559,8 @@ int udp_recvmmsg(struct vfd *v, int fd, struct mmsghdr *msgs, unsigned n, int fl
 			errno = EINVAL;
 			return -1;
 		}
-		end = wait_now_ns() + (uint64_t)timeout->tv_sec * 1000000000u + (uint64_t)timeout->tv_nsec;
+		end = wait_now_ns() + (uint64_t)timeout->tv_sec * 1000000000u +
+		      (uint64_t)timeout->tv_nsec;
 	}
 	if (n > UIO_MAXIOV)
 		n = UIO_MAXIOV;
@@ -457,8 +590,9 @@ int udp_recvmmsg(struct vfd *v, int fd, struct mmsghdr *msgs, unsigned n, int fl
 /* What the kernel socket has, asked only when the worker has seen something there: poll() must not promise too much. */
 static uint32_t os_ready(struct vfd *v)
 {
-	struct pollfd os = { .fd = atomic_load_explicit(&v->os_fd, memory_order_relaxed), .events = POLLIN | POLLPRI };
-	struct timespec at_once = { 0 };
+	struct pollfd os = {.fd = atomic_load_explicit(&v->os_fd, memory_order_relaxed),
+			    .events = POLLIN | POLLPRI};
+	struct timespec at_once = {0};
 
 	if (__builtin_expect(!atomic_load_explicit(&v->os_events, memory_order_acquire), 1))
 		return 0;
@@ -493,11 +627,13 @@ uint32_t udp_events(struct vfd *v)
 int udp_first_len(struct udp_sock *s)
 {
 	struct udp_att *att = find_ready(s);
+	const struct buf *b;
 	int len;
 
 	if (!att)
 		return -1;
-	len = (int)att->head->total;
+	b = att->head;
+	len = (int)(b->gso_size && !s->o.gro ? b->gso_size : b->total);
 	lock_drop(&atomic_load_explicit(&att->st, memory_order_relaxed)->lock);
 	return len;
 }

@@ -19,6 +19,11 @@
 #define GSO_SEGMENTS_MAX 64u /* UDP_MAX_SEGMENTS of every kernel that has UDP_SEGMENT */
 
 #define TX_BURST 64u /* messages posted under one hold of the lock */
+/*
+ * So many datagrams of one size make a train. Measured on a veth: a train of any length costs what two single frames cost
+ * (2.4 us to 1.3 us), so three are the first that gain.
+ */
+#define TRAIN_MIN 3u
 
 _Atomic uint32_t udp_tick;
 _Atomic uint32_t udp_kernel_sends;
@@ -42,12 +47,14 @@ static inline bool same_bytes(const void *a, const void *b, size_t len)
 	return x[0] == y[0] && x[1] == y[1];
 }
 
-static bool dst_good(const struct udp_sock *s, const struct udp_dst *d, const struct udp_tx *t)
+static inline bool dst_good(const struct udp_sock *s, const struct udp_dst *d,
+			    const struct udp_tx *t)
 {
-	return d->key_len == t->alen && same_bytes(d->key, t->addr, t->alen) && d->net_gen == net_generation() &&
-	       d->neigh_gen == net_neigh_generation() &&
+	return d->key_len == t->alen && same_bytes(d->key, t->addr, t->alen) &&
+	       d->net_gen == net_generation() && d->neigh_gen == net_neigh_generation() &&
 	       d->opt_gen == atomic_load_explicit(&s->opt_gen, memory_order_relaxed) &&
-	       (t->len <= SMALL_PAYLOAD || d->tick == atomic_load_explicit(&udp_tick, memory_order_relaxed));
+	       (t->len <= SMALL_PAYLOAD ||
+		d->tick == atomic_load_explicit(&udp_tick, memory_order_relaxed));
 }
 
 /* A transmit buffer when all are in flight: the device is made to work. The lock is held, given up meanwhile. */
@@ -68,7 +75,8 @@ static struct buf *tx_buf_wait(struct stack *st)
 }
 
 /* The lock is held and d is good. */
-static enum tx_result post(struct udp_sock *s, struct stack *st, struct udp_dst *d, const struct udp_tx *t)
+static inline __attribute__((always_inline)) enum tx_result
+post(struct udp_sock *s, struct stack *st, struct udp_dst *d, const struct udp_tx *t)
 {
 	struct buf *b;
 
@@ -78,7 +86,8 @@ static enum tx_result post(struct udp_sock *s, struct stack *st, struct udp_dst 
 	if (__builtin_expect(!b, 0)) {
 		b = tx_buf_wait(st);
 		/* Another thread may have put another destination in d's place meanwhile. */
-		if (b && (atomic_load_explicit(&d->st, memory_order_relaxed) != st || !dst_good(s, d, t))) {
+		if (b && (atomic_load_explicit(&d->st, memory_order_relaxed) != st ||
+			  !dst_good(s, d, t))) {
 			buf_free(b);
 			return TX_RESOLVE;
 		}
@@ -98,7 +107,7 @@ static enum tx_result post(struct udp_sock *s, struct stack *st, struct udp_dst 
 /* UDP_SEGMENT: one frame that the kernel cuts behind the ring. The lock is held, and given up for the system call. */
 static enum tx_result send_gso(struct stack *st, struct udp_dst *d, const struct udp_tx *t)
 {
-	struct iovec iov[UIO_MAXIOV / 8 + 1];
+	struct iovec iov[UDP_TRAIN_IOV + 1];
 	struct ring_gso g = {
 		.hdr_len = d->hdr.len,
 		.l4_off = (uint16_t)(d->hdr.len - 8),
@@ -111,11 +120,14 @@ static enum tx_result send_gso(struct stack *st, struct udp_dst *d, const struct
 	uint8_t hdr[64];
 	int err;
 
-	if (t->gso_size > d->max_payload || t->len + d->hdr.len > ring->caps.max_gso || t->len > UDP_PAYLOAD_MAX ||
-	    t->len > (size_t)t->gso_size * GSO_SEGMENTS_MAX || t->iovcnt > UIO_MAXIOV / 8)
+	if (t->gso_size > d->max_payload || t->len + d->hdr.len > ring->caps.max_gso ||
+	    t->len > UDP_PAYLOAD_MAX || t->len > (size_t)t->gso_size * GSO_SEGMENTS_MAX ||
+	    t->iovcnt > UDP_TRAIN_IOV)
 		return TX_KERNEL;
 	udp_frame_gso(&d->hdr, hdr, (uint32_t)t->len);
-	iov[0] = (struct iovec){ .iov_base = hdr, .iov_len = d->hdr.len };
+	/* The segments get consecutive identifications, where the header has any. */
+	d->hdr.ip_id += (uint16_t)((t->len - 1) / t->gso_size);
+	iov[0] = (struct iovec){.iov_base = hdr, .iov_len = d->hdr.len};
 	memcpy(iov + 1, t->iov, (size_t)t->iovcnt * sizeof(*iov));
 	lock_drop(&st->lock);
 	err = ring->ops->send_gso(ring, iov, t->iovcnt + 1, &g);
@@ -127,7 +139,8 @@ static enum tx_result send_gso(struct stack *st, struct udp_dst *d, const struct
  * The remembered destination of t, its stack locked. TX_DONE: *out is it; TX_RESOLVE: there is none that is good; TX_KERNEL: a
  * signal handler in the middle of a call.
  */
-static enum tx_result dst_lock(struct udp_sock *s, const struct udp_tx *t, struct udp_dst **out)
+static inline __attribute__((always_inline)) enum tx_result
+dst_lock(struct udp_sock *s, const struct udp_tx *t, struct udp_dst **out)
 {
 	struct udp_dst *dsts = atomic_load_explicit(&s->dsts, memory_order_acquire), *d;
 	struct stack *st;
@@ -138,11 +151,8 @@ static enum tx_result dst_lock(struct udp_sock *s, const struct udp_tx *t, struc
 	st = atomic_load_explicit(&d->st, memory_order_acquire);
 	if (!st)
 		return TX_RESOLVE;
-	if (!lock_try(&st->lock)) {
-		if (lock_mine(&st->lock))
-			return TX_KERNEL;
-		lock_take(&st->lock);
-	}
+	if (!lock_get(&st->lock))
+		return TX_KERNEL;
 	if (atomic_load_explicit(&d->st, memory_order_relaxed) != st ||
 	    !atomic_load_explicit(&st->open, memory_order_relaxed) || !dst_good(s, d, t)) {
 		lock_drop(&st->lock);
@@ -157,7 +167,8 @@ static enum tx_result dst_lock(struct udp_sock *s, const struct udp_tx *t, struc
 }
 
 /* The fast path: a remembered destination and a free buffer. On TX_DONE *out is the stack to kick. */
-static enum tx_result try_send(struct udp_sock *s, const struct udp_tx *t, struct stack **out)
+static inline __attribute__((always_inline)) enum tx_result
+try_send(struct udp_sock *s, const struct udp_tx *t, struct stack **out)
 {
 	struct udp_dst *d;
 	enum tx_result res = dst_lock(s, t, &d);
@@ -172,10 +183,11 @@ static enum tx_result try_send(struct udp_sock *s, const struct udp_tx *t, struc
 	return res;
 }
 
-/* Sends one datagram in user space if that is possible. TX_DONE: *out wants a kick. */
-static enum tx_result send_one(struct udp_sock *s, int fd, const struct udp_tx *t, struct stack **out)
+/* When no remembered destination fits. As send_one(). */
+static __attribute__((noinline)) enum tx_result
+send_resolved(struct udp_sock *s, int fd, const struct udp_tx *t, struct stack **out)
 {
-	enum tx_result res = try_send(s, t, out);
+	enum tx_result res = TX_RESOLVE;
 
 	/* Twice: the world may change between resolving and sending; after that the kernel decides. */
 	for (int i = 0; res == TX_RESOLVE && i < 2; i++) {
@@ -186,8 +198,17 @@ static enum tx_result send_one(struct udp_sock *s, int fd, const struct udp_tx *
 	return res == TX_RESOLVE ? TX_KERNEL : res;
 }
 
+/* Sends one datagram in user space if that is possible. TX_DONE: *out wants a kick. */
+static inline __attribute__((always_inline)) enum tx_result
+send_one(struct udp_sock *s, int fd, const struct udp_tx *t, struct stack **out)
+{
+	enum tx_result res = try_send(s, t, out);
+
+	return __builtin_expect(res == TX_RESOLVE, 0) ? send_resolved(s, fd, t, out) : res;
+}
+
 /* True when nothing about the socket or the call keeps it out of user space. Completes t. */
-static bool eligible(struct udp_sock *s, struct udp_tx *t, int flags)
+static inline bool eligible(struct udp_sock *s, struct udp_tx *t, int flags)
 {
 	if ((flags & ~TX_FLAGS) || t->len > UDP_PAYLOAD_MAX)
 		return false;
@@ -196,7 +217,8 @@ static bool eligible(struct udp_sock *s, struct udp_tx *t, int flags)
 	    atomic_load_explicit(&s->corked, memory_order_relaxed))
 		return false;
 	/* An error that the kernel socket holds (an ICMP answer) is this call's to report: by_kernel() takes it. */
-	if (__builtin_expect(atomic_load_explicit(&s->v.os_events, memory_order_relaxed) & EPOLLERR, 0))
+	if (__builtin_expect(atomic_load_explicit(&s->v.os_events, memory_order_relaxed) & EPOLLERR,
+			     0))
 		return false;
 	if (!t->addr) {
 		if (!s->connected)
@@ -217,7 +239,8 @@ static void count_sent(struct udp_sock *s, size_t len)
 static void by_kernel(struct udp_sock *s)
 {
 	if (atomic_load_explicit(&s->v.os_events, memory_order_relaxed) & EPOLLERR)
-		atomic_fetch_and_explicit(&s->v.os_events, ~(uint32_t)EPOLLERR, memory_order_acq_rel);
+		atomic_fetch_and_explicit(&s->v.os_events, ~(uint32_t)EPOLLERR,
+					  memory_order_acq_rel);
 }
 
 /* What the kernel socket answered to a send with these flags. */
@@ -240,12 +263,17 @@ static void count_os(struct udp_sock *s, ssize_t n, int flags)
 	errno = err;
 }
 
-ssize_t udp_sendto(struct vfd *v, int fd, const void *buf, size_t len, int flags, const struct sockaddr *addr,
-		   socklen_t alen)
+ssize_t udp_sendto(struct vfd *v, int fd, const void *buf, size_t len, int flags,
+		   const struct sockaddr *addr, socklen_t alen)
 {
-	struct iovec iov = { .iov_base = (void *)(uintptr_t)buf, .iov_len = len };
+	struct iovec iov = {.iov_base = (void *)(uintptr_t)buf, .iov_len = len};
 	struct udp_sock *s = udp_of(v);
-	struct udp_tx t = { .iov = &iov, .iovcnt = 1, .len = len, .addr = addr, .alen = alen, .gso_size = s->o.gso_size };
+	struct udp_tx t = {.iov = &iov,
+			   .iovcnt = 1,
+			   .len = len,
+			   .addr = addr,
+			   .alen = alen,
+			   .gso_size = s->o.gso_size};
 	struct stack *st;
 	ssize_t n;
 
@@ -287,8 +315,8 @@ static bool tx_of_msg(const struct udp_sock *s, const struct msghdr *msg, struct
 }
 
 /* One message; like send_one(), with the kernel's answer in *n when it had to send. */
-static enum tx_result send_msg(struct udp_sock *s, int fd, const struct msghdr *msg, int flags, struct stack **kick,
-			       ssize_t *n)
+static enum tx_result send_msg(struct udp_sock *s, int fd, const struct msghdr *msg, int flags,
+			       struct stack **kick, ssize_t *n)
 {
 	enum tx_result res = TX_KERNEL;
 	struct stack *st = NULL;
@@ -329,10 +357,50 @@ ssize_t udp_sendmsg(struct vfd *v, int fd, const struct msghdr *msg, int flags)
 }
 
 /*
+ * Sends the leading messages as one train where that is worth it and keeps the order of what was sent before. Returns how many
+ * went; 0: they are for the other ways.
+ */
+static unsigned send_train(struct udp_sock *s, struct mmsghdr *msgs, unsigned n, int flags)
+{
+	struct udp_train tr;
+	struct udp_tx t, whole;
+	struct udp_dst *d;
+	struct stack *st;
+	enum tx_result res = TX_KERNEL;
+
+	if (n < TRAIN_MIN || !tx_of_msg(s, &msgs[0].msg_hdr, &t) || t.gso_size ||
+	    !eligible(s, &t, flags))
+		return 0;
+	udp_train_gather(&tr, msgs, n < GSO_SEGMENTS_MAX ? n : GSO_SEGMENTS_MAX, &t);
+	if (tr.count < TRAIN_MIN || dst_lock(s, &t, &d) != TX_DONE)
+		return 0;
+	st = atomic_load_explicit(&d->st, memory_order_relaxed);
+	if (st->ring->caps.gso_in_order) {
+		whole = t;
+		whole.iov = tr.iov;
+		whole.iovcnt = tr.iovcnt;
+		whole.len = tr.len;
+		whole.gso_size = (uint32_t)t.len;
+		res = send_gso(st, d, &whole);
+	}
+	lock_drop(&st->lock);
+	if (res != TX_SENT)
+		return 0;
+	for (unsigned i = 0; i < tr.count; i++)
+		msgs[i].msg_len = (unsigned)t.len;
+	/* Only the last one may be shorter. */
+	msgs[tr.count - 1].msg_len = (unsigned)(tr.len - t.len * (tr.count - 1));
+	stats_add(&s->stats->tx.packets, tr.count);
+	stats_add(&s->stats->tx.bytes, tr.len);
+	return tr.count;
+}
+
+/*
  * Posts the leading messages that go where the first one goes and need nothing special, under one hold of the lock. Returns how
  * many; *kick is their stack then. 0: the first one is not for this way.
  */
-static unsigned post_burst(struct udp_sock *s, struct mmsghdr *msgs, unsigned n, int flags, struct stack **kick)
+static unsigned post_burst(struct udp_sock *s, struct mmsghdr *msgs, unsigned n, int flags,
+			   struct stack **kick)
 {
 	struct stack *st;
 	struct udp_dst *d;
@@ -340,7 +408,8 @@ static unsigned post_burst(struct udp_sock *s, struct mmsghdr *msgs, unsigned n,
 	unsigned sent;
 	struct udp_tx t;
 
-	if (!tx_of_msg(s, &msgs[0].msg_hdr, &t) || !eligible(s, &t, flags) || t.gso_size || dst_lock(s, &t, &d) != TX_DONE)
+	if (!tx_of_msg(s, &msgs[0].msg_hdr, &t) || !eligible(s, &t, flags) || t.gso_size ||
+	    dst_lock(s, &t, &d) != TX_DONE)
 		return 0;
 	st = atomic_load_explicit(&d->st, memory_order_relaxed);
 	for (sent = 0; sent < n; sent++) {
@@ -348,8 +417,9 @@ static unsigned post_burst(struct udp_sock *s, struct mmsghdr *msgs, unsigned n,
 
 		if (sent) {
 			const struct sockaddr *addr = t.addr;
-			bool same = m->msg_name ? m->msg_namelen == t.alen && !memcmp(m->msg_name, d->key, t.alen) :
-						  addr == (const struct sockaddr *)&s->peer;
+			bool same = m->msg_name ? m->msg_namelen == t.alen &&
+							  !memcmp(m->msg_name, d->key, t.alen)
+						: addr == (const struct sockaddr *)&s->peer;
 
 			if (!same || (m->msg_control && m->msg_controllen) || !tx_of_msg(s, m, &t))
 				break;
@@ -382,9 +452,12 @@ int udp_sendmmsg(struct vfd *v, int fd, struct mmsghdr *msgs, unsigned n, int fl
 	if (n > UIO_MAXIOV)
 		n = UIO_MAXIOV;
 	while (sent < n) {
-		unsigned left = n - sent, k = post_burst(s, msgs + sent, left < TX_BURST ? left : TX_BURST, flags, &kick);
+		unsigned left = n - sent, k = send_train(s, msgs + sent, left, flags);
 		ssize_t len;
 
+		if (!k)
+			k = post_burst(s, msgs + sent, left < TX_BURST ? left : TX_BURST, flags,
+				       &kick);
 		sent += k;
 		if (k)
 			continue;

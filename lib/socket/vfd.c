@@ -12,6 +12,7 @@
 
 struct vfd *_Atomic vfd_table[VFD_MAX];
 _Atomic unsigned vfd_count;
+void (*_Atomic vfd_unwatch)(struct vfd *v);
 
 /*
  * Guards every store to the table, nfds, and the high-water mark. Signals are blocked while it is held: a handler may
@@ -41,15 +42,21 @@ static struct vfd *slot(int fd)
 	return atomic_load_explicit(&vfd_table[fd], memory_order_relaxed);
 }
 
+/* Lock held. fd is in use. */
+static void slot_replace(int fd, struct vfd *v)
+{
+	v->nfds++;
+	/* Release: who finds v in the table sees it whole. */
+	atomic_store_explicit(&vfd_table[fd], v, memory_order_release);
+}
+
 /* Lock held. fd is empty and within the table. */
 static void slot_fill(int fd, struct vfd *v)
 {
-	v->nfds++;
 	if (fd >= atomic_load_explicit(&table_limit, memory_order_relaxed))
 		atomic_store_explicit(&table_limit, fd + 1, memory_order_relaxed);
 	atomic_fetch_add_explicit(&vfd_count, 1, memory_order_relaxed);
-	/* Release: who finds v in the table sees it whole. */
-	atomic_store_explicit(&vfd_table[fd], v, memory_order_release);
+	slot_replace(fd, v);
 }
 
 /* Lock held. Another number that names v, -1 if there is none. */
@@ -63,40 +70,56 @@ static int slot_find(const struct vfd *v)
 	return -1;
 }
 
-/*
- * Lock held. Empties fd; *last says whether it was the object's last number. NULL: it was empty.
- * The kernel's fd is still open here, so its number cannot come back before the slot is empty.
- */
-static struct vfd *slot_empty(int fd, bool *last)
+/* Lock held. fd is nobody's from now on. */
+static void slot_clear(int fd)
 {
-	struct vfd *v = slot(fd);
 	int limit = atomic_load_explicit(&table_limit, memory_order_relaxed);
 
-	if (!v)
-		return NULL;
 	atomic_store_explicit(&vfd_table[fd], NULL, memory_order_release);
 	atomic_fetch_sub_explicit(&vfd_count, 1, memory_order_relaxed);
 	while (limit > 0 && !slot(limit - 1))
 		limit--;
 	atomic_store_explicit(&table_limit, limit, memory_order_relaxed);
-	*last = --v->nfds == 0;
-	if (!*last && atomic_load_explicit(&v->os_fd, memory_order_relaxed) == fd)
-		atomic_store_explicit(&v->os_fd, slot_find(v), memory_order_release);
-	return v;
 }
 
-static struct vfd *take(int fd, bool *last)
+/* Lock held. fd names v no more. True when it was v's last number: the caller ends the object. */
+static bool unname(struct vfd *v, int fd)
 {
-	sigset_t old;
-	struct vfd *v;
+	if (!v || v == &vfd_closing)
+		return false;
+	if (--v->nfds == 0)
+		return true;
+	if (atomic_load_explicit(&v->os_fd, memory_order_relaxed) == fd)
+		atomic_store_explicit(&v->os_fd, slot_find(v), memory_order_release);
+	return false;
+}
 
-	*last = false;
-	if (!vfd_get(fd))
-		return NULL;
-	table_lock(&old);
-	v = slot_empty(fd, last);
-	table_unlock(&old);
-	return v;
+/* A stretch in which this thread neither runs a signal handler nor can be cancelled: nobody may see a number half closed. */
+static int quiet_begin(void)
+{
+	int cancel;
+
+	lock_enter();
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+	return cancel;
+}
+
+static void quiet_end(int cancel)
+{
+	lock_leave();
+	pthread_setcancelstate(cancel, NULL);
+}
+
+/* v has no number left. fd: the one to close, -1 for none. close()'s result. */
+static int end(struct vfd *v, int fd)
+{
+	void (*unwatch)(struct vfd *) = atomic_load_explicit(&vfd_unwatch, memory_order_acquire);
+
+	if (unwatch && atomic_load(&v->watches))
+		unwatch(v);
+	if (v->ops->close)
+		return v->ops->close(v, fd);
+	return fd < 0 ? 0 : vfd_release(fd);
 }
 
 int vfd_install(int fd, struct vfd *v)
@@ -116,47 +139,116 @@ int vfd_install(int fd, struct vfd *v)
 
 bool vfd_dup(int oldfd, int newfd)
 {
+	struct vfd *v, *before;
+	bool last = false;
 	sigset_t old;
-	struct vfd *v;
+	int cancel;
 
-	if (!vfd_get(oldfd) || oldfd == newfd || (unsigned)newfd >= VFD_MAX)
+	if (oldfd == newfd || (unsigned)newfd >= VFD_MAX)
 		return false;
-	vfd_forget(newfd);
+	if (!vfd_get(oldfd)) {
+		vfd_forget(newfd);
+		return false;
+	}
+	cancel = quiet_begin();
 	table_lock(&old);
 	v = slot(oldfd); /* again, under the lock: it may have been closed meanwhile */
-	if (v)
-		slot_fill(newfd, v);
+	if (v == &vfd_closing)
+		v = NULL;
+	before = slot(newfd);
+	if (before != v) {
+		/* In one step, as the kernel does it: who looks finds the one object or the other. */
+		if (!v)
+			slot_clear(newfd);
+		else if (before)
+			slot_replace(newfd, v);
+		else
+			slot_fill(newfd, v);
+		last = unname(before, newfd);
+	}
 	table_unlock(&old);
+	if (last)
+		end(before, -1);
+	quiet_end(cancel);
 	return v != NULL;
 }
 
 int vfd_close(int fd)
 {
-	bool last;
-	struct vfd *v = take(fd, &last);
+	bool last = false;
+	struct vfd *v;
+	sigset_t old;
+	int ret, cancel;
 
-	if (last && v->ops->close)
-		return v->ops->close(v, fd);
-	return libc.close(fd);
+	if (!vfd_get(fd))
+		return libc.close(fd);
+	pthread_testcancel(); /* as close(2); later it would be half done */
+	cancel = quiet_begin();
+	table_lock(&old);
+	v = slot(fd);
+	if (v && v != &vfd_closing) {
+		atomic_store_explicit(&vfd_table[fd], &vfd_closing, memory_order_release);
+		last = unname(v, fd);
+	}
+	table_unlock(&old);
+	if (v == &vfd_closing) {
+		errno = EBADF;
+		ret = -1;
+	} else if (last) {
+		ret = end(v, fd);
+	} else {
+		ret = v ? vfd_release(fd) : libc.close(fd);
+	}
+	quiet_end(cancel);
+	return ret;
 }
 
 void vfd_forget(int fd)
 {
 	bool last;
-	struct vfd *v = take(fd, &last);
+	struct vfd *v;
+	sigset_t old;
+	int cancel;
 
-	if (last && v->ops->close)
-		v->ops->close(v, -1);
+	if (!vfd_get(fd))
+		return;
+	cancel = quiet_begin();
+	table_lock(&old);
+	v = slot(fd);
+	if (v)
+		slot_clear(fd);
+	last = unname(v, fd);
+	table_unlock(&old);
+	if (last)
+		end(v, -1);
+	quiet_end(cancel);
 }
 
-void vfd_release(struct vfd *v)
+int vfd_release(int fd)
 {
 	sigset_t old;
-	bool last;
+
+	vfd_vacate(fd);
+	/*
+	 * While the number is still taken: once the kernel is free to give it out again, an entry would be met by its new
+	 * owner. Another object there was entered by who did not wait for this close().
+	 */
+	table_lock(&old);
+	if (slot(fd) == &vfd_closing)
+		slot_clear(fd);
+	table_unlock(&old);
+	return libc.close(fd);
+}
+
+void vfd_disown(struct vfd *v)
+{
+	sigset_t old;
 
 	table_lock(&old);
-	for (int fd = slot_find(v); fd >= 0; fd = slot_find(v))
-		slot_empty(fd, &last);
+	for (int fd = slot_find(v); fd >= 0; fd = slot_find(v)) {
+		v->nfds--;
+		slot_clear(fd);
+	}
 	table_unlock(&old);
 }
 

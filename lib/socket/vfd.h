@@ -19,7 +19,7 @@
 /* fds at or above this number are never offloaded. The table is .bss: untouched pages cost nothing. */
 #define VFD_MAX (1u << 20)
 
-enum vfd_kind { VFD_UDP = 1, VFD_TCP, VFD_EPOLL };
+enum vfd_kind { VFD_UDP = 1, VFD_TCP, VFD_EPOLL, VFD_CLOSING };
 
 /* What poll() and epoll ask the kernel about the shadow socket. */
 enum vfd_shadow {
@@ -43,22 +43,26 @@ struct vfd_ops {
 	int (*getsockname)(struct vfd *v, int fd, struct sockaddr *addr, socklen_t *len);
 	int (*getpeername)(struct vfd *v, int fd, struct sockaddr *addr, socklen_t *len);
 	int (*getsockopt)(struct vfd *v, int fd, int level, int opt, void *val, socklen_t *len);
-	int (*setsockopt)(struct vfd *v, int fd, int level, int opt, const void *val, socklen_t len);
+	int (*setsockopt)(struct vfd *v, int fd, int level, int opt, const void *val,
+			  socklen_t len);
 	int (*ioctl)(struct vfd *v, int fd, unsigned long req, void *arg);
 	/* F_DUPFD* never come here; the value is the third argument, whatever its type. */
 	int (*fcntl)(struct vfd *v, int fd, int cmd, long arg);
 	ssize_t (*recvmsg)(struct vfd *v, int fd, struct msghdr *msg, int flags);
 	ssize_t (*sendmsg)(struct vfd *v, int fd, const struct msghdr *msg, int flags);
 	/* The short forms: one buffer, optional address. NULL: preload builds a msghdr. */
-	ssize_t (*recvfrom)(struct vfd *v, int fd, void *buf, size_t len, int flags, struct sockaddr *addr, socklen_t *alen);
-	ssize_t (*sendto)(struct vfd *v, int fd, const void *buf, size_t len, int flags, const struct sockaddr *addr,
-			  socklen_t alen);
-	int (*recvmmsg)(struct vfd *v, int fd, struct mmsghdr *msgs, unsigned n, int flags, struct timespec *timeout);
+	ssize_t (*recvfrom)(struct vfd *v, int fd, void *buf, size_t len, int flags,
+			    struct sockaddr *addr, socklen_t *alen);
+	ssize_t (*sendto)(struct vfd *v, int fd, const void *buf, size_t len, int flags,
+			  const struct sockaddr *addr, socklen_t alen);
+	int (*recvmmsg)(struct vfd *v, int fd, struct mmsghdr *msgs, unsigned n, int flags,
+			struct timespec *timeout);
 	int (*sendmmsg)(struct vfd *v, int fd, struct mmsghdr *msgs, unsigned n, int flags);
 	/*
-	 * The last fd of this object in this process is being closed; the object is out of the table already. The
-	 * operation closes the kernel fd itself and returns close()'s result. fd -1 (vfd_forget): the kernel closed the
-	 * number or is about to; there is nothing to close but what the object owns besides.
+	 * The last fd of this object in this process is being closed; the object is out of the table already, no handler
+	 * runs and no cancellation. The operation closes the kernel fd itself, by vfd_release(), and returns its result.
+	 * fd -1 (vfd_forget): the kernel closed the number or is about to; there is nothing to close but what the object
+	 * owns besides.
 	 */
 	int (*close)(struct vfd *v, int fd);
 	/*
@@ -91,12 +95,23 @@ struct vfd {
 	/* Set while the shadow socket may hold data or an error that user space has not taken (the worker's epoll says so). */
 	_Atomic uint32_t os_events;
 	struct lock watch_lock;
-	struct vfd_watch *_Atomic watches; /* NULL: nobody waits; checked without the lock on the fast path */
+	struct vfd_watch *_Atomic
+		watches; /* NULL: nobody waits; checked without the lock on the fast path */
 };
 
 extern struct vfd *_Atomic vfd_table[VFD_MAX] __attribute__((visibility("hidden")));
 /* How many numbers are in the table. 0: every poll() and select() is libc's alone. */
 extern _Atomic unsigned vfd_count __attribute__((visibility("hidden")));
+/*
+ * What a number names from the moment that vfd_close() has it until the kernel's socket is gone from it: every operation
+ * fails with EBADF. Without it such a call would find nothing, go to the kernel's socket and sleep there for ever.
+ */
+extern struct vfd vfd_closing __attribute__((visibility("hidden")));
+/*
+ * Takes an object that has no number left out of the sets that watch it. Called before ops->close, whatever call closed it.
+ * Written once, by iomux before its first watch.
+ */
+extern void (*_Atomic vfd_unwatch)(struct vfd *v) __attribute__((visibility("hidden")));
 
 static inline struct vfd *vfd_get(int fd)
 {
@@ -107,18 +122,28 @@ static inline struct vfd *vfd_get(int fd)
 
 /* Enters v under fd (nfds becomes 1). -EMFILE when fd is beyond the table. */
 int vfd_install(int fd, struct vfd *v);
-/* newfd names the same object as oldfd from now on (the kernel's dup has been done). Returns false when oldfd is not ours. */
+/*
+ * newfd names what oldfd names from now on (the kernel's dup has been done); what it named before is closed as by
+ * vfd_forget(). False: oldfd is not ours, and so newfd is not.
+ */
 bool vfd_dup(int oldfd, int newfd);
 /*
- * Closes fd: takes it out of the table first, then ops->close for the last fd of the object, libc.close otherwise.
- * Returns close()'s result; for an fd that is not ours it is libc.close(fd).
+ * Closes fd: takes it from its object first, then ops->close for the last fd of the object, vfd_release() otherwise.
+ * Returns close()'s result; for an fd that is not ours it is libc.close(fd). EBADF while another close() of it is under way.
  */
 int vfd_close(int fd);
-/* fd was or will be closed by the kernel without close() (dup2 onto it, exec, close_range): forget it, run ops->close
- * semantics without closing the number. */
+/* For ops->close: closes the kernel's fd of the number that vfd_close() has taken. close()'s result. */
+int vfd_release(int fd);
+/*
+ * vfd_closing.c: closes what the kernel has under fd but keeps the number taken, by something whose every use fails with
+ * EBADF. When no descriptor is left for that, it does nothing.
+ */
+void vfd_vacate(int fd);
+/* fd was or will be closed by the kernel without close() (exec, close_range): forget it, run ops->close semantics without
+ * closing the number. */
 void vfd_forget(int fd);
 /* Takes every number of v out of the table; the kernel's fds stay open and are the kernel's alone from now on. */
-void vfd_release(struct vfd *v);
+void vfd_disown(struct vfd *v);
 /* Highest fd in use in the table + 1 (for close_range, fork). */
 int vfd_limit(void);
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * The gate for received frames. Input: one byte of flags, one byte that says where the frame is cut into fragments, the
- * frame. Whatever comes out must lie inside what went in.
+ * frame. Whatever comes out must lie inside what went in. Bit 2 of the flags: the payload is a train, whose datagrams' size is
+ * in the bits above; taken apart it must be the same bytes.
  */
 #include <stdint.h>
 #include <stdlib.h>
@@ -10,6 +11,17 @@
 #include "proto/pkt.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static unsigned freed;
+
+static void count_free(struct buf_pool *pool, struct buf *b)
+{
+	(void)pool;
+	(void)b;
+	freed++;
+}
+
+static struct buf_pool pool = {.free = count_free};
 
 /* Each fragment in memory of its own, so that AddressSanitizer sees a step outside. */
 static void fill(struct buf *b, const uint8_t *from, size_t len)
@@ -20,6 +32,50 @@ static void fill(struct buf *b, const uint8_t *from, size_t len)
 		memcpy(b->data, from, len);
 	b->len = b->total = (uint32_t)len;
 	b->refs = 1;
+	b->pool = &pool;
+}
+
+static uint64_t sum_of(const struct buf *b, uint32_t left)
+{
+	uint64_t sum = 0;
+
+	for (; b && left; b = b->frag) {
+		uint32_t n = b->len < left ? b->len : left;
+
+		for (uint32_t i = 0; i < n; i++)
+			sum += b->data[i];
+		left -= n;
+	}
+	if (left)
+		abort();
+	return sum;
+}
+
+/* As the socket's queue does it: a few from the front, the rest cut to half, and so on. */
+static void take_apart(struct buf *b, uint32_t size)
+{
+	uint64_t all = sum_of(b, b->total), parts = 0;
+	unsigned fragments = b->frag ? 2 : 1, left = 0;
+
+	freed = 0;
+	b->gso_size = (uint16_t)size;
+	while (b->total > size) {
+		uint32_t total = b->total;
+
+		parts += sum_of(b, size);
+		b = buf_skip(b, size);
+		if (b->total != total - size || b->gso_size != size)
+			abort();
+	}
+	if (parts + sum_of(b, b->total) != all)
+		abort();
+	if (b->total > 1)
+		buf_cut(b, b->total / 2);
+	sum_of(b, b->total);
+	for (const struct buf *f = b; f; f = f->frag)
+		left++;
+	if (freed + left != fragments)
+		abort();
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -56,6 +112,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		/* All of the TCP header is in the first fragment. */
 		if (res == PKT_TCP && (b[0].len < 20 || b[0].len < (b[0].data[12] >> 4) * 4u))
 			abort();
+		if ((data[0] & 4) && b[0].total > 1u + (data[0] >> 3) * 50u)
+			take_apart(&b[0], 1u + (data[0] >> 3) * 50u);
 	}
 	free(mem[0]);
 	free(mem[1]);

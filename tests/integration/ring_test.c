@@ -138,7 +138,7 @@ static void cmd_flow(char **a, int n)
 
 static void cmd_recv(unsigned want, double msec, bool hold)
 {
-	unsigned n = 0, frags = 0, partial = 0, heap = 0, bad = 0;
+	unsigned n = 0, frags = 0, partial = 0, heap = 0, bad = 0, trains = 0;
 	uint32_t min = ~0u, max = 0;
 	uint64_t bytes = 0;
 	double end = now_ms() + msec;
@@ -159,6 +159,7 @@ static void cmd_recv(unsigned want, double msec, bool hold)
 			max = b->total > max ? b->total : max;
 			partial += !!(b->flags & BUF_CSUM_PARTIAL_OK);
 			heap += b->pool != &xdp_ring(ring)->umem.pool;
+			trains += b->gso_size != 0;
 			if (hold) {
 				b->next = held;
 				held = b;
@@ -170,8 +171,8 @@ static void cmd_recv(unsigned want, double msec, bool hold)
 	}
 	printf("{\"recv\": %u, \"bytes\": %lu, \"fragments\": %u, \"min\": %u, \"max\": %u, "
 	       "\"partial\": %u, \"heap\": %u, "
-	       "\"bad\": %u}\n",
-	       n, bytes, frags, n ? min : 0, max, partial, heap, bad);
+	       "\"bad\": %u, \"trains\": %u}\n",
+	       n, bytes, frags, n ? min : 0, max, partial, heap, bad, trains);
 }
 
 static void cmd_drop(void)
@@ -277,12 +278,14 @@ static void cmd_counters(void)
 {
 	const struct ring_counters *c = ring->counters;
 
-	printf("{\"rx_packets\": %lu, \"tx_packets\": %lu, \"tx_gso_frames\": %lu, "
+	printf("{\"rx_packets\": %lu, \"tx_packets\": %lu, \"rx_gso_frames\": %lu, "
+	       "\"tx_gso_frames\": %lu, "
+	       "\"tx_gso_packets\": %lu, "
 	       "\"rx_drop_no_buf\": %lu, "
 	       "\"rx_drop_invalid\": %lu, \"tx_drop_oversize\": %lu, \"tx_full\": %lu, \"kicks\": "
 	       "%lu}\n",
-	       c->rx_packets, c->tx_packets, c->tx_gso_frames, c->rx_drop_no_buf,
-	       c->rx_drop_invalid, c->tx_drop_oversize, c->tx_full, c->kicks);
+	       c->rx_packets, c->tx_packets, c->rx_gso_frames, c->tx_gso_frames, c->tx_gso_packets,
+	       c->rx_drop_no_buf, c->rx_drop_invalid, c->tx_drop_oversize, c->tx_full, c->kicks);
 }
 
 static void cmd_fork(void)

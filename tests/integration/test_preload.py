@@ -51,7 +51,8 @@ def calls(library, tmp_path):
 @pytest.fixture
 def forward(library, tmp_path):
     """preload and its two tables before libc itself; returns the environment that preloads it."""
-    core = [ROOT / "lib" / name for name in ("runtime/libc.c", "runtime/signals.c", "runtime/lock.c", "socket/vfd.c")]
+    core = [ROOT / "lib" / name for name in ("runtime/libc.c", "runtime/signals.c", "runtime/lock.c", "socket/vfd.c",
+                                       "socket/vfd_closing.c")]
     entry = [f for f in sorted((ROOT / "lib" / "preload").glob("*.c")) if f.name != "start.c"]
     flags = ["-shared", "-fPIC", "-fvisibility=hidden", "-ftls-model=initial-exec", f"-Wl,--version-script={MAP}"]
     if not library.sanitize:

@@ -281,19 +281,17 @@ def test_a_burst_is_sent_whole_with_one_call_for_32_frames(net, rings):
     assert counters["tx_packets"] == 3200 and 100 <= counters["kicks"] <= 130
 
 
-def test_a_datagram_train_passes_to_the_kernel(net, rings):
-    ring = rings(opened=False)
-    pins = ring(f"open {net.b.dev}")["pins"]
+def test_a_datagram_train_is_told_from_a_datagram(net, rings):
+    ring = rings()
     assert ring(f"flow add 4 udp {net.b.ip4} {PORT}")["flow"] == 0
-    kernel, peer = net.b.socket(), net.a.socket()
-    kernel.bind(("", PORT))
-    peer.sendto(b"single", (net.b.ip4, PORT))
+    peer = net.a.socket()
     peer.setsockopt(socket.IPPROTO_UDP, UDP_SEGMENT, 1000)
-    peer.sendto(b"t" * 9500, (net.b.ip4, PORT))
-    assert ring("recv 2 500")["recv"] == 1
-    assert [len(d) for d in receive_all(kernel)] == [1000] * 9 + [500]
-    dump = in_mounts_of(ring.pid, "bpftool", "-j", "map", "dump", "pinned", f"{pins}/counters").stdout
-    assert sum(v["value"]["passed_gso"] for v in json.loads(dump)[0]["formatted"]["values"]) == 1
+    for trains, payload in ((0, b"single"), (1, b"t" * 9500), (0, b"x" * 1000), (1, b"y" * 1001), (0, b"z")):
+        peer.sendto(payload, (net.b.ip4, PORT))
+        got = ring("recv 1 2000")
+        assert (got["recv"], got["trains"], got["bytes"]) == (1, trains, 42 + len(payload))
+    counters = ring("counters")
+    assert (counters["rx_packets"], counters["rx_gso_frames"], counters["rx_drop_invalid"]) == (3 + 10 + 2, 2, 0)
 
 
 def test_send_gso_delivers_each_datagram(net, rings):
@@ -306,7 +304,24 @@ def test_send_gso_delivers_each_datagram(net, rings):
     assert got == [bytes([i]) * 1000 for i in range(9)] + [bytes([9]) * 500]
     assert ring(f"gso 800 1000 {to}")["gso"] == 0, "a train of one datagram"
     assert [len(d) for d in receive_all(peer)] == [800]
-    assert ring("counters")["tx_gso_frames"] == 2
+    counters = ring("counters")
+    assert (counters["tx_gso_frames"], counters["tx_gso_packets"], counters["tx_packets"]) == (2, 11, 0)
+
+
+def test_no_train_is_tried_for_a_while_on_a_device_that_cannot_cut(net, rings, tmp_path):
+    """A native XDP program at the peer takes the segmentation away from the veth."""
+    ring = rings()
+    passing = tmp_path / "passing.o"
+    source = '__attribute__((section("xdp"), used)) int passing(void *ctx) { return 2; }'
+    subprocess.run(["clang", "-O2", "-target", "bpf", "-x", "c", "-c", "-", "-o", passing], input=source, text=True,
+                   check=True)
+    ip("-n", net.a.name, "link", "set", "dev", net.a.dev, "xdpdrv", "obj", passing, "sec", "xdp")
+    train = f"gso 9500 1000 {mac_of(net.a)} {net.b.ip4} {net.a.ip4} {PORT} 7777"
+    assert [ring(train)["error"] for _ in range(6)] == ["ENOBUFS"] * 4 + ["EAGAIN"] * 2
+    ip("-n", net.a.name, "link", "set", "dev", net.a.dev, "xdpdrv", "off")
+    assert ring(train)["error"] == "EAGAIN"
+    wait_for(lambda: ring(train)["gso"] == 0, what="trains again after a thousand refusals", every=0)
+    assert ring("counters")["tx_gso_frames"] == 1
 
 
 def test_a_tcp_superframe_comes_as_one_chain(net, rings):

@@ -8,9 +8,10 @@ import re
 import signal
 import struct
 import subprocess
-import time
 
 import pytest
+
+from netns import wait_for
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 RULE = "=" * 54 + "\n"
@@ -218,10 +219,15 @@ def popen(programs, directory, *args):
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
+def between_looks(p):
+    """The tool has read the file and sleeps in poll() or ppoll() until the interval is over."""
+    return pathlib.Path(f"/proc/{p.pid}/syscall").read_text().split()[0] in ("7", "271")
+
+
 def test_deltas_are_a_second_s_worth(writer, programs, directory):
     p = popen(programs, directory, "-d", 2, "-c", 1, "-i", 2, "-s", 14)
     assert "stats for application" in p.stdout.readline()
-    time.sleep(0.5)
+    wait_for(lambda: between_looks(p), 5, "the first look")
     writer.say("add")
     out, err = p.communicate(timeout=10)
     assert out == (
@@ -235,7 +241,7 @@ def test_deltas_are_a_second_s_worth(writer, programs, directory):
 def test_deltas_of_view_3_carry_the_suffix(writer, programs, directory):
     p = popen(programs, directory, "-d", 2, "-c", 1, "-v", 3, "-s", 14)
     p.stdout.readline()
-    time.sleep(0.3)
+    wait_for(lambda: between_looks(p), 5, "the first look")
     writer.say("add")
     out, _ = p.communicate(timeout=10)
     assert "Rx Offload: 1000 / 1000 / 0 / 0 [kilobytes/packets/eagains/errors]/s\n" in out

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "runtime/libc.h"
 #include "runtime/log.h"
 
 static char capture_path[] = "/tmp/vma_test_log.XXXXXX";
@@ -75,6 +76,22 @@ static inline bool captured_has(const char *text)
 static inline void capture_close(void)
 {
 	unlink(capture_path);
+}
+
+/* For cmocka_run_group_tests(). */
+static inline int capture_setup(void **state)
+{
+	(void)state;
+	libc_load();
+	capture_open();
+	return 0;
+}
+
+static inline int capture_teardown(void **state)
+{
+	(void)state;
+	capture_close();
+	return 0;
 }
 
 #endif

@@ -401,25 +401,114 @@ static void close_removes_when_the_last_dup_is_gone(void **state)
 	print_message("    two numbers in one set, one of them in another too\n");
 }
 
-static void the_general_close_notice_works_too(void **state)
+/* The two last numbers of an object, closed by two threads at the same moment: one of them is the last. */
+static void *close_copy(void *arg)
+{
+	vfd_close(*(int *)arg);
+	return NULL;
+}
+
+static void two_threads_that_close_the_last_two_numbers_empty_the_set(void **state)
 {
 	struct epoll_event ev;
+	pthread_t other;
 
 	(void)state;
-	ctl(set, EPOLL_CTL_ADD, fake.fd, EPOLLIN, 1);
-	fake_arrive(&fake);
-	iomux_fd_closed(fake.fd); /* still in the table */
-	assert_null(atomic_load(&fake.vfd.watches));
+	for (int i = 0; i < 2000; i++) {
+		int copy = dup(fake.fd);
+
+		assert_true(vfd_dup(fake.fd, copy));
+		ctl(set, EPOLL_CTL_ADD, fake.fd, EPOLLIN, 1);
+		assert_int_equal(pthread_create(&other, NULL, close_copy, &copy), 0);
+		vfd_close(fake.fd);
+		pthread_join(other, NULL);
+		assert_null(atomic_load(&fake.vfd.watches));
+		close(fake.peer);
+		fake_open(&fake);
+	}
 	assert_int_equal(wait_ms(set, &ev, 1, 0), 0);
-	ctl(set, EPOLL_CTL_DEL, fake.fd, EPOLLIN, 1);
-	assert_int_equal(ctl(set, EPOLL_CTL_ADD, fake.fd, EPOLLIN, 1), 0);
-	atomic_store(&vfd_table[fake.fd], NULL); /* out of the table, as ops->close finds it */
-	fake.vfd.nfds = 0;
-	iomux_fd_closed(fake.fd);
-	assert_null(atomic_load(&fake.vfd.watches));
+	print_message("    2000 times\n");
+}
+
+/* What dup2() onto the number, close_range() and a number that stdio closed come to. */
+static void a_number_that_goes_without_close_leaves_its_sets(void **state)
+{
+	struct epoll_event ev;
+	struct fake other = {0};
+
+	(void)state;
+	fake_open(&other);
+	for (int way = 0; way < 2; way++) {
+		ctl(set, EPOLL_CTL_ADD, fake.fd, EPOLLIN, 1);
+		fake_arrive(&fake);
+		assert_int_equal(wait_ms(set, &ev, 1, 0), 1);
+		if (way == 0) {
+			assert_int_equal(dup2(other.fd, fake.fd), fake.fd);
+			assert_true(vfd_dup(other.fd, fake.fd));
+		} else {
+			vfd_forget(fake.fd);
+		}
+		assert_null(atomic_load(&fake.vfd.watches));
+		assert_int_equal(wait_ms(set, &ev, 1, 0), 0);
+		vfd_close(fake.fd);
+		close(fake.fd);
+		close(fake.peer);
+		fake_open(&fake);
+	}
+	fake_shut(&other);
+	print_message("    after dup2, after close_range\n");
+}
+
+static void a_number_that_is_being_closed_is_bad(void **state)
+{
+	struct pollfd p = {.fd = fake.fd, .events = POLLIN};
+	struct epoll_event ev = {.events = EPOLLIN};
+	struct timespec second = {.tv_sec = 1};
+	fd_set rd;
+
+	(void)state;
+	atomic_store(&vfd_table[fake.fd], &vfd_closing);
+	assert_int_equal(iomux_poll(&p, 1, &second, NULL), 1);
+	assert_true(p.revents & POLLNVAL);
+	FD_ZERO(&rd);
+	FD_SET(fake.fd, &rd);
+	errno = 0;
+	assert_int_equal(iomux_select(fake.fd + 1, &rd, NULL, NULL, &second, NULL), -1);
+	assert_int_equal(errno, EBADF);
+	errno = 0;
+	assert_int_equal(iomux_epoll_ctl(set, EPOLL_CTL_ADD, fake.fd, &ev), -1);
+	assert_int_equal(errno, EBADF);
+	errno = 0;
+	assert_int_equal(iomux_epoll_wait(fake.fd, &ev, 1, &second, NULL), -1);
+	assert_int_equal(errno, EBADF);
 	atomic_store(&vfd_table[fake.fd], &fake.vfd);
-	fake.vfd.nfds = 1;
-	print_message("    before and after the object left the table\n");
+	print_message("    POLLNVAL, or EBADF\n");
+}
+
+/* What vma_stats shows of them: the thread that called last, and with VMA_CPU_USAGE_STATS the share of time spent polling. */
+static void the_last_thread_and_its_polling_are_counted(void **state)
+{
+	struct vma_stats_iomux *p = stats_iomux_get(STATS_POLL);
+	struct pollfd pfd = {.fd = fake.fd, .events = POLLIN};
+	struct timespec ms20 = {.tv_nsec = 20 * MS}, *t = &ms20;
+
+	(void)state;
+	params.select_poll = -1;
+	for (int on = 0; on < 2; on++) {
+		uint64_t start = wait_now_ns();
+
+		params.cpu_usage_stats = on;
+		p->tid = p->polling_cpu = 0;
+		/* The first figure covers the time since there was a clock. */
+		while (!p->polling_cpu && wait_now_ns() - start < (on ? 60000 : 1500) * MS)
+			assert_int_equal(iomux_poll(&pfd, 1, t, NULL), 0);
+		assert_int_equal(p->tid, gettid());
+		assert_int_equal(p->polling_cpu > 0, on);
+		assert_true(p->polling_cpu <= 100);
+	}
+	params.cpu_usage_stats = 0;
+	params.select_poll = 0;
+	print_message("    %u%% of the time\n", p->polling_cpu);
 }
 
 static void on_signal(int sig)
@@ -610,7 +699,10 @@ int main(void)
 		TEST(mixed_sets_starve_nobody),
 		TEST(sets_nest),
 		TEST(close_removes_when_the_last_dup_is_gone),
-		TEST(the_general_close_notice_works_too),
+		TEST(two_threads_that_close_the_last_two_numbers_empty_the_set),
+		TEST(a_number_that_goes_without_close_leaves_its_sets),
+		TEST(a_number_that_is_being_closed_is_bad),
+		TEST(the_last_thread_and_its_polling_are_counted),
 		TEST(a_signal_ends_the_wait),
 		TEST(a_mask_holds_signals_off),
 		TEST(many_fds_and_large_select_sets),

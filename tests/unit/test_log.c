@@ -421,21 +421,6 @@ static void a_signal_handler_may_log(void **state)
 	assert_int_equal(captured_lines(), 40);
 }
 
-static int setup(void **state)
-{
-	(void)state;
-	libc_load();
-	capture_open();
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	(void)state;
-	capture_close();
-	return 0;
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -458,5 +443,5 @@ int main(void)
 		cmocka_unit_test(a_signal_handler_may_log),
 	};
 
-	return cmocka_run_group_tests(tests, setup, teardown);
+	return cmocka_run_group_tests(tests, capture_setup, capture_teardown);
 }

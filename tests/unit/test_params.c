@@ -600,21 +600,6 @@ static void loading_twice_and_in_a_child(void **state)
 	assert_int_equal(captured_lines(), 0); /* the parent has warned */
 }
 
-static int setup(void **state)
-{
-	(void)state;
-	libc_load();
-	capture_open();
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	(void)state;
-	capture_close();
-	return 0;
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -634,5 +619,5 @@ int main(void)
 		cmocka_unit_test(loading_twice_and_in_a_child),
 	};
 
-	return cmocka_run_group_tests(tests, setup, teardown);
+	return cmocka_run_group_tests(tests, capture_setup, capture_teardown);
 }

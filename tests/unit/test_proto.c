@@ -74,6 +74,14 @@ static uint16_t reference_sum(const uint8_t *p, size_t len)
 	return (uint16_t)sum;
 }
 
+/* Completes an IPv4 header whose checksum field is zero. */
+static void reference_fix(uint8_t *ip)
+{
+	uint16_t sum = htons((uint16_t)~reference_sum(ip, 20));
+
+	memcpy(ip + 10, &sum, 2);
+}
+
 static void the_sum_is_rfc_1071s_at_every_length_and_alignment(void **state)
 {
 	uint8_t data[300], copy[300];
@@ -203,6 +211,51 @@ static void a_frame_in_fragments_reads_like_one_piece(void **state)
 		assert_int_equal(f[0].total, 400);
 		assert_int_equal(f[0].len + f[1].len + f[2].len, 400);
 	}
+}
+
+/* The frame in one piece takes the short way through the gate, in two pieces the long one. */
+static void damaged_frames_are_judged_alike_in_one_piece_and_in_two(void **state)
+{
+	enum { HEADERS = 14 + 20 + 8, FIRST = 70, LEN = HEADERS + 60 };
+	unsigned count[PKT_OTHER + 1] = { 0 };
+
+	(void)state;
+	srand(2);
+	for (unsigned n = 0; n < 200000; n++) {
+		enum pkt_result one, two;
+		struct buf b, f[2] = { 0 };
+
+		build(&b, "10.0.0.1", n % 16 ? "10.0.0.2" : "239.1.2.3", 60);
+		b.flags = (uint8_t)(n % 4);
+		for (int i = rand() % 3; i > 0; i--)
+			frame[12 + rand() % (HEADERS - 12)] = (uint8_t)rand();
+		/* Most of what was damaged would only fail the header's sum. */
+		memset(frame + 14 + 10, 0, 2);
+		reference_fix(frame + 14);
+		if (n % 8 == 0)
+			b.len = b.total = (uint32_t)(FIRST + rand() % (LEN - FIRST + 20));
+		f[0] = b;
+		f[0].len = FIRST;
+		f[0].frag = &f[1];
+		f[1].data = frame + FIRST;
+		f[1].len = b.len - FIRST;
+		one = pkt_parse(&b);
+		two = pkt_parse(&f[0]);
+		assert_int_equal(one, two);
+		count[one]++;
+		if (one != PKT_UDP)
+			continue;
+		assert_int_equal(b.total, f[0].total);
+		assert_int_equal(b.len, b.total);
+		assert_ptr_equal(b.data, f[0].data);
+		assert_memory_equal(&b.meta, &f[0].meta, sizeof(b.meta));
+	}
+	print_message("datagrams %u, malformed %u, bad sum %u, other %u\n", count[PKT_UDP], count[PKT_MALFORMED],
+		      count[PKT_BAD_CHECKSUM], count[PKT_OTHER]);
+	assert_int_not_equal(count[PKT_UDP], 0);
+	assert_int_not_equal(count[PKT_MALFORMED], 0);
+	assert_int_not_equal(count[PKT_BAD_CHECKSUM], 0);
+	assert_int_not_equal(count[PKT_OTHER], 0);
 }
 
 static void padding_of_the_link_is_cut_off(void **state)
@@ -403,6 +456,7 @@ int main(void)
 		cmocka_unit_test(a_missing_checksum_is_fine_in_ipv4_and_an_error_in_ipv6),
 		cmocka_unit_test(a_partial_checksum_counts_on_virtual_devices_only),
 		cmocka_unit_test(a_frame_in_fragments_reads_like_one_piece),
+		cmocka_unit_test(damaged_frames_are_judged_alike_in_one_piece_and_in_two),
 		cmocka_unit_test(padding_of_the_link_is_cut_off),
 		cmocka_unit_test(impossible_lengths_are_malformed),
 		cmocka_unit_test(the_checksum_zero_is_sent_as_ffff),

@@ -292,6 +292,181 @@ static void test_a_full_transmit_ring_says_so_and_keeps_the_buffer_with_the_call
 	assert_int_equal(xdp_post(&f->x->ring, b), 0);
 }
 
+/* Writes in front of the frame that the fill ring offers at position `at` what the steering program would. */
+static struct vma_train *mark(struct fake *f, uint32_t at, uint16_t size, uint16_t count)
+{
+	struct vma_train *t =
+		(struct vma_train *)(f->x->umem.base + f->fill[at] + XDP_HEADROOM) - 1;
+
+	*t = (struct vma_train){.magic = VMA_TRAIN_MAGIC, .size = size, .count = count};
+	return t;
+}
+
+static void test_a_marked_frame_is_a_train_once(void **state)
+{
+	struct fake *f = *state;
+	struct vma_train *t = mark(f, 0, 64, 3);
+	struct buf *b;
+
+	f->x->trains = true;
+	deliver(f, 0, 42 + 150, 0);
+	assert_int_equal(xdp_poll(&f->x->ring, &b, 1), 1);
+	assert_int_equal(b->gso_size, 64);
+	assert_true(b->flags & BUF_CSUM_PARTIAL_OK);
+	assert_int_equal(f->x->counters.rx_packets, 3);
+	assert_int_equal(f->x->counters.rx_gso_frames, 1);
+	assert_int_equal(t->magic, 0);
+	buf_free(b);
+	/* The next frame in the same chunk is nothing but a frame. */
+	f->fill[1] = f->fill[0];
+	deliver(f, 1, 42 + 150, 0);
+	assert_int_equal(xdp_poll(&f->x->ring, &b, 1), 1);
+	assert_int_equal(b->gso_size, 0);
+	assert_false(b->flags & BUF_CSUM_PARTIAL_OK);
+	assert_int_equal(f->x->counters.rx_packets, 4);
+	buf_free(b);
+}
+
+static void test_a_mark_that_does_not_fit_its_frame_drops_it(void **state)
+{
+	static const struct {
+		uint16_t size, count;
+		uint32_t len;
+		bool good;
+	} cases[] = {
+		{100, 2, 42 + 101, true},    {100, 2, 42 + 100, false},
+		{100, 2, 42 + 200, true},    {100, 2, 62 + 200, true},
+		{100, 2, 63 + 200, false},   {100, 1, 42 + 100, false},
+		{100, 0, 42 + 100, false},   {65535, 65535, 42 + 100, false},
+		{1, 65535, 42 + 100, false}, {65535, 2, 42 + 100, false},
+		{1, 2, 20, false},
+	};
+	struct fake *f = *state;
+	uint64_t dropped = 0;
+	struct buf *b;
+
+	f->x->trains = true;
+	for (uint32_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		mark(f, i, cases[i].size, cases[i].count);
+		deliver(f, i, cases[i].len, 0);
+		assert_int_equal(xdp_poll(&f->x->ring, &b, 1), cases[i].good);
+		dropped += !cases[i].good;
+		assert_int_equal(f->x->counters.rx_drop_invalid, dropped);
+		if (cases[i].good)
+			buf_free(b);
+	}
+	assert_int_equal(f->x->umem.rx_free.num + f->x->filled, UMEM_RX_CHUNKS);
+}
+
+static void test_marks_are_not_looked_for_where_nobody_writes_them(void **state)
+{
+	struct fake *f = *state;
+	struct buf *b;
+
+	mark(f, 0, 64, 3);
+	deliver(f, 0, 42 + 150, 0);
+	assert_int_equal(xdp_poll(&f->x->ring, &b, 1), 1);
+	assert_int_equal(b->gso_size, 0);
+	buf_free(b);
+	/* A frame at the start of its chunk: in front of it is another one's memory. */
+	f->x->trains = true;
+	*(struct vma_train *)(f->x->umem.base + f->fill[1] - sizeof(struct vma_train)) =
+		(struct vma_train){.magic = VMA_TRAIN_MAGIC, .size = 64, .count = 3};
+	f->rx[f->index[0]++ % SIZE] = (struct xdp_desc){f->fill[1], 42 + 150, 0};
+	assert_int_equal(xdp_poll(&f->x->ring, &b, 1), 1);
+	assert_int_equal(b->gso_size, 0);
+	buf_free(b);
+}
+
+/* A train in chunks of 3840 bytes, each byte of its payload its offset's remainder by 251. */
+static struct buf *long_train(struct fake *f, uint32_t pieces, uint16_t size, uint32_t bytes)
+{
+	struct buf *b = NULL;
+	uint32_t done = 0;
+
+	mark(f, 0, size, (uint16_t)((bytes + size - 1) / size));
+	for (uint32_t i = 0; i < pieces; i++) {
+		uint32_t skip = i ? 0 : 42, n = i + 1 < pieces ? 3840 : bytes - done;
+
+		for (uint32_t k = skip; k < n; k++)
+			f->x->umem.base[f->fill[i] + XDP_HEADROOM + k] =
+				(uint8_t)((done + k - skip) % 251);
+		done += n - skip;
+		deliver(f, i, n, i + 1 < pieces ? XDP_PKT_CONTD : 0);
+	}
+	assert_int_equal(xdp_poll(&f->x->ring, &b, 1), 1);
+	b = buf_skip(b, 42);
+	assert_int_equal(b->total, bytes);
+	return b;
+}
+
+static void test_a_train_is_taken_apart_from_the_front(void **state)
+{
+	struct fake *f = *state;
+	struct buf *b, *after = buf_heap_alloc(1);
+	uint32_t off = 0;
+
+	f->x->trains = true;
+	b = long_train(f, 3, 700, 9000);
+	b->next = after;
+	for (; b->total > 700; off += 700) {
+		assert_int_equal(b->data[0], off % 251);
+		b = buf_skip(b, 700);
+		assert_int_equal(b->gso_size, 700);
+		assert_ptr_equal(b->next, after);
+		assert_int_equal(b->total, 9000 - off - 700);
+	}
+	assert_int_equal(b->total, 9000 % 700);
+	/* Two chunks have been given back on the way. */
+	assert_null(b->frag);
+	assert_int_equal(f->x->umem.rx_free.num, 2);
+	buf_free(b);
+	buf_free(after);
+	assert_int_equal(f->x->umem.rx_free.num, 3);
+}
+
+static void test_a_train_is_cut_from_the_back(void **state)
+{
+	struct fake *f = *state;
+	struct buf *b;
+
+	f->x->trains = true;
+	b = long_train(f, 3, 700, 9000);
+	buf_cut(b, 9000);
+	assert_int_equal(b->frag->frag->len, 9000 - 2 * 3840 + 42);
+	buf_cut(b, 4000);
+	assert_int_equal(b->total, 4000);
+	assert_int_equal(b->frag->len, 4000 - 3840 + 42);
+	assert_null(b->frag->frag);
+	assert_int_equal(f->x->umem.rx_free.num, 1);
+	buf_cut(b, 3840 - 42);
+	assert_null(b->frag);
+	buf_cut(b, 1);
+	assert_int_equal(b->len, 1);
+	buf_free(b);
+	assert_int_equal(f->x->umem.rx_free.num, 3);
+}
+
+static void test_a_train_on_the_heap_is_one_still(void **state)
+{
+	struct fake *f = *state;
+	struct buf *held[UMEM_RX_CHUNKS];
+	uint32_t n = 0;
+
+	f->x->trains = true;
+	do {
+		mark(f, n, 64, 3);
+		deliver(f, n, 42 + 150, 0);
+		assert_int_equal(xdp_poll(&f->x->ring, &held[n], 1), 1);
+	} while (held[n]->pool != &f->x->heap_pool && ++n < UMEM_RX_CHUNKS - 1);
+	assert_ptr_equal(held[n]->pool, &f->x->heap_pool);
+	assert_int_equal(held[n]->gso_size, 64);
+	assert_int_equal(held[n]->total, 42 + 150);
+	do
+		buf_free(held[n]);
+	while (n--);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, teardown)
@@ -307,6 +482,12 @@ int main(void)
 		TEST(posted_buffers_come_back_through_the_completion_ring),
 		TEST(post_refuses_what_must_not_be_sent),
 		TEST(a_full_transmit_ring_says_so_and_keeps_the_buffer_with_the_caller),
+		TEST(a_marked_frame_is_a_train_once),
+		TEST(a_mark_that_does_not_fit_its_frame_drops_it),
+		TEST(marks_are_not_looked_for_where_nobody_writes_them),
+		TEST(a_train_is_taken_apart_from_the_front),
+		TEST(a_train_is_cut_from_the_back),
+		TEST(a_train_on_the_heap_is_one_still),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

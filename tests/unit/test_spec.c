@@ -190,21 +190,6 @@ static void a_variable_wins_over_the_profile(void **state)
 	assert_true(captured_has("VMA_SPEC=\"lateny\" is not one of its values; none is used"));
 }
 
-static int setup(void **state)
-{
-	(void)state;
-	libc_load();
-	capture_open();
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	(void)state;
-	capture_close();
-	return 0;
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -213,5 +198,5 @@ int main(void)
 		cmocka_unit_test(a_variable_wins_over_the_profile),
 	};
 
-	return cmocka_run_group_tests(tests, setup, teardown);
+	return cmocka_run_group_tests(tests, capture_setup, capture_teardown);
 }

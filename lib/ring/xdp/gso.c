@@ -6,6 +6,7 @@
 #include <netinet/in.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 
 #include "ring/xdp/xdp.h"
 #include "runtime/libc.h"
@@ -16,7 +17,13 @@
 #define VIRTIO_NET_HDR_GSO_UDP_L4 5
 #endif
 #define GSO_MAX_FRAME (14 + 65535)
-#define GSO_MAX_IOV 64
+#define GSO_MAX_IOV 129 /* the headers, and two parts of each of 64 datagrams */
+/*
+ * Past the queueing discipline there is nobody who would cut a frame for a device that cannot: it is dropped (ENOBUFS), and a
+ * veth cannot when its peer has a native XDP program. After so many failures in a row no more are tried for a while.
+ */
+#define GSO_FAILS_MAX 4u
+#define GSO_PAUSE 1024u
 
 void gso_open(struct xdp_ring *x)
 {
@@ -39,6 +46,12 @@ void gso_open(struct xdp_ring *x)
 	(void)libc.setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &size, sizeof(size));
 	x->gso_fd = fd;
 	x->ring.caps.max_gso = GSO_MAX_FRAME;
+	/*
+	 * Both ways end in the same transmit queue, one frame after the other. A kernel without trains for XSKs would part them
+	 * again at a peer of ours on this host: a train to the kernel's socket, a single frame to the XSK.
+	 */
+	x->ring.caps.gso_in_order =
+		x->trains && x->port->is_virtual && !x->zerocopy && x->port->num_tx_queues == 1;
 }
 
 static uint8_t gso_type(const struct ring_gso *g)
@@ -46,6 +59,41 @@ static uint8_t gso_type(const struct ring_gso *g)
 	if (g->proto == IPPROTO_UDP)
 		return VIRTIO_NET_HDR_GSO_UDP_L4;
 	return g->family == AF_INET ? VIRTIO_NET_HDR_GSO_TCPV4 : VIRTIO_NET_HDR_GSO_TCPV6;
+}
+
+static bool gso_paused(struct xdp_ring *x)
+{
+	uint32_t fails = atomic_load_explicit(&x->gso_fails, memory_order_relaxed);
+
+	if (__builtin_expect(fails < GSO_FAILS_MAX, 1))
+		return false;
+	/* The one try after the pause starts the next one when it fails. */
+	fails = fails < GSO_FAILS_MAX + GSO_PAUSE ? fails + 1 : GSO_FAILS_MAX - 1;
+	atomic_store_explicit(&x->gso_fails, fails, memory_order_relaxed);
+	return true;
+}
+
+static void gso_count(struct xdp_ring *x, const struct ring_gso *g, size_t total)
+{
+	size_t payload = total - g->hdr_len;
+	uint64_t packets = g->gso_size ? (payload + g->gso_size - 1) / g->gso_size : 1;
+
+	__atomic_fetch_add(&x->counters.tx_gso_frames, 1, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&x->counters.tx_gso_packets, packets ? packets : 1, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&x->counters.tx_gso_bytes, total, __ATOMIC_RELAXED);
+}
+
+/* What became of one send: the pause follows it. */
+static int gso_failed(struct xdp_ring *x, int err, const struct virtio_net_hdr *h, size_t total)
+{
+	if (err == EINVAL && h->gso_type == VIRTIO_NET_HDR_GSO_UDP_L4)
+		err = EOPNOTSUPP; /* a kernel before 6.2 */
+	if (err == ENOBUFS || err == EOPNOTSUPP)
+		atomic_fetch_add_explicit(&x->gso_fails, 1, memory_order_relaxed);
+	else if (err != EAGAIN)
+		log_debug("ring/xdp: %s: sendmsg(AF_PACKET, %zu bytes): %s", x->ring.ifname, total,
+			  strerror(err));
+	return -err;
 }
 
 int xdp_send_gso(struct ring *r, const struct iovec *iov, int iovcnt, const struct ring_gso *g)
@@ -78,17 +126,15 @@ int xdp_send_gso(struct ring *r, const struct iovec *iov, int iovcnt, const stru
 		h.gso_type = gso_type(g);
 		h.gso_size = g->gso_size;
 	}
-	if (libc.sendmsg(x->gso_fd, &m, MSG_DONTWAIT) < 0) {
-		int err = errno;
-
-		if (err == EINVAL && h.gso_type == VIRTIO_NET_HDR_GSO_UDP_L4)
-			return -EOPNOTSUPP; /* a kernel before 6.2 */
-		if (err != EAGAIN && err != ENOBUFS)
-			log_debug("ring/xdp: %s: sendmsg(AF_PACKET, %zu bytes): %s", r->ifname,
-				  total, strerror(err));
-		return -err;
-	}
-	__atomic_fetch_add(&x->counters.tx_gso_frames, 1, __ATOMIC_RELAXED);
-	__atomic_fetch_add(&x->counters.tx_bytes, total, __ATOMIC_RELAXED);
+	if (gso_paused(x))
+		return -EAGAIN;
+	if (!tx_flush(x) && !x->zerocopy)
+		return -EBUSY;
+	/* Not libc's sendmsg(): that is a cancellation point (see xdp_kick()). */
+	if (libc_raw(SYS_sendmsg, x->gso_fd, (long)(uintptr_t)&m, MSG_DONTWAIT, 0, 0, 0) < 0)
+		return gso_failed(x, errno, &h, total);
+	if (__builtin_expect(atomic_load_explicit(&x->gso_fails, memory_order_relaxed), 0))
+		atomic_store_explicit(&x->gso_fails, 0, memory_order_relaxed);
+	gso_count(x, g, total);
 	return 0;
 }

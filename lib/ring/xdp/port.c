@@ -101,8 +101,10 @@ static void probe_driver(struct port *p, int fd, struct ifreq *ifr)
 	}
 	p->mode = p->is_virtual ? PORT_GENERIC : PORT_NATIVE;
 	p->num_queues = 1;
-	if (ethtool(fd, ifr, &ch) == 0 && ch.rx_count + ch.combined_count > 0)
+	if (ethtool(fd, ifr, &ch) == 0 && ch.rx_count + ch.combined_count > 0) {
 		p->num_queues = ch.rx_count + ch.combined_count;
+		p->num_tx_queues = ch.tx_count + ch.combined_count;
+	}
 	if (p->num_queues > PORT_MAX_QUEUES) {
 		log_warn("ring/xdp: %s has %u receive queues, %u are used: packets of the others "
 			 "take the kernel's way",
@@ -279,6 +281,7 @@ static int program_attach(struct port *p, bool cast)
 	if (!p->skel)
 		return -errno;
 	p->skel->rodata->generic_mode = p->mode == PORT_GENERIC;
+	p->skel->rodata->take_trains = p->take_trains;
 	p->skel->rodata->have_cast = cast;
 	p->prog = xdp_program__from_bpf_obj(p->skel->obj, "xdp");
 	err = (int)libxdp_get_error(p->prog);

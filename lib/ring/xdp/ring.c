@@ -119,6 +119,8 @@ static int take_port(struct xdp_ring *x)
 		log_busy(x, queue);
 	if (err)
 		return err;
+	x->trains = x->sg && x->port->mode == PORT_GENERIC;
+	x->port->take_trains = x->trains;
 	err = port_attach(x->port, fds, xdp_wait_fds(&x->ring, fds, PORT_MAX_QUEUES));
 	if (err)
 		xsk_close_all(x);

@@ -19,8 +19,10 @@ void rx_refill(struct xdp_ring *x, struct xsk *s)
 	uint32_t n = s->missing < x->umem.rx_free.num ? s->missing : x->umem.rx_free.num;
 	uint32_t index;
 
-	for (uint32_t i = 0; i < n && chunk_pop(&x->umem.rx_free, &index); i++)
-		f->addr[f->head++ & f->mask] = (uint64_t)index << UMEM_CHUNK_SHIFT;
+	for (uint32_t i = 0; i < n && chunk_pop(&x->umem.rx_free, &index);
+	     i++) /* pending() looks without the lock */
+		__atomic_store_n(&f->addr[f->head++ & f->mask], (uint64_t)index << UMEM_CHUNK_SHIFT,
+				 __ATOMIC_RELAXED);
 	s->missing -= n;
 	x->filled += n;
 	/* release: the kernel must see the entries before the index that gives them to it */
@@ -67,7 +69,8 @@ static struct buf *copy_out(struct xdp_ring *x, const struct buf *b)
 	c->len = b->len;
 	c->total = b->total;
 	c->flags = b->flags;
-	c->queue = b->queue;
+	c->gso_size = b->gso_size;
+	c->gso_count = b->gso_count;
 	x->heap_origin = c->pool;
 	c->pool = &x->heap_pool;
 	x->heap_bufs++;
@@ -157,49 +160,117 @@ static void desc_invalid(struct xdp_ring *x, struct xsk *s, const struct xdp_des
 	s->chain_bad = more;
 }
 
-static unsigned rx_queue(struct xdp_ring *x, struct xsk *s, struct buf **pkts, unsigned max)
+/* b becomes the received bytes that d names, the caller's. The kernel has one chunk less. */
+static inline void take(struct xdp_ring *x, struct buf *b, const struct xdp_desc *d)
+{
+	b->frag = NULL;
+	b->data = x->umem.base + d->addr;
+	b->len = d->len;
+	b->total = d->len;
+	b->refs = 1;
+	b->flags = x->rx_flags;
+	b->gso_size = 0;
+	b->gso_count = 0;
+	x->filled--;
+}
+
+/* Has the steering program marked the frame that d names as a train? d lies in a chunk of ours. */
+static inline bool train_marked(const struct xdp_ring *x, const struct xdp_desc *d)
+{
+	return x->trains && (d->addr & (UMEM_CHUNK - 1)) >= sizeof(struct vma_train) &&
+	       ((const struct vma_train *)(x->umem.base + d->addr))[-1].magic == VMA_TRAIN_MAGIC;
+}
+
+/* Reads the mark and wipes it: the kernel writes there for trains only, so the next frame in this chunk would seem to be one. */
+static void train_take(struct xdp_ring *x, struct buf *b, const struct xdp_desc *d)
+{
+	struct vma_train *t = (struct vma_train *)(x->umem.base + d->addr) - 1;
+
+	t->magic = 0;
+	b->gso_size = t->size;
+	b->gso_count = t->count;
+}
+
+/* Does the frame hold as many datagrams as it was marked with? The kernel vouches for the checksum of a train. */
+static bool train_check(struct xdp_ring *x, struct buf *b)
+{
+	const uint32_t hdr_min = ETH_HEADER + 20 + 8, hdr_max = ETH_HEADER + 40 + 8;
+	uint64_t bytes = (uint64_t)b->gso_size * b->gso_count;
+
+	if (b->gso_count < 2 || b->total <= hdr_min + bytes - b->gso_size ||
+	    b->total > hdr_max + bytes) {
+		log_debug("ring/xdp: %s: a frame of %u bytes is marked as %u datagrams of %u",
+			  x->ring.ifname, b->total, b->gso_count, b->gso_size);
+		stat_add(&x->counters.rx_drop_invalid, 1);
+		buf_free(b);
+		return false;
+	}
+	b->flags |= BUF_CSUM_PARTIAL_OK;
+	stat_add(&x->counters.rx_gso_frames, 1);
+	stat_add(&x->counters.rx_packets, b->gso_count - 1u);
+	return true;
+}
+
+/* Any descriptor: a damaged one, a train, a part of a larger frame, or when chunks are short. Returns the frame to hand out, or NULL. */
+static __attribute__((noinline)) struct buf *take_odd(struct xdp_ring *x, struct xsk *s,
+						      const struct xdp_desc *d)
+{
+	struct buf *b = umem_desc_buf(&x->umem, d->addr, d->len);
+
+	if (!b || b->refs) {
+		desc_invalid(x, s, d);
+		return NULL;
+	}
+	take(x, b, d);
+	if (train_marked(x, d))
+		train_take(x, b, d);
+	if ((d->options & XDP_PKT_CONTD) || s->chain_head || s->chain_bad) {
+		b = chain_add(x, s, b, d->options & XDP_PKT_CONTD);
+		if (!b)
+			return NULL;
+	}
+	if (b->gso_size && !train_check(x, b))
+		return NULL;
+	return x->umem.rx_free.num + x->filled < CHUNKS_LOW ? spare_chunks(x, b) : b;
+}
+
+/* Nothing has come. */
+static unsigned rx_idle(struct xdp_ring *x, struct xsk *s)
+{
+	if (__builtin_expect(s->missing >= s->refill_at && x->umem.rx_free.num, 0))
+		rx_refill(x, s);
+	return 0;
+}
+
+static inline __attribute__((always_inline)) unsigned rx_queue(struct xdp_ring *x, struct xsk *s,
+							       struct buf **pkts, unsigned max)
 {
 	struct xsk_ring *r = &s->rx;
-	struct umem *u = &x->umem;
-	uint32_t start = r->head, head = start;
+	uint32_t head = r->head, start;
 	uint64_t bytes = 0;
 	unsigned n = 0;
+	bool odd;
 
 	if (head == r->seen) {
 		/* acquire: descriptors and frames up to the producer index must be read after it */
 		r->seen = __atomic_load_n(r->producer, __ATOMIC_ACQUIRE);
-		if (head == r->seen) {
-			if (__builtin_expect(s->missing >= s->refill_at && u->rx_free.num, 0))
-				rx_refill(x, s);
-			return 0;
-		}
+		if (head == r->seen)
+			return rx_idle(x, s);
 	}
+	start = head;
+	/* False: no larger frame is under way, and chunks will not get short, though nothing of this comes back. */
+	odd = s->chain_head || s->chain_bad || x->umem.rx_free.num + x->filled < CHUNKS_LOW + max;
 	for (; n < max && head != r->seen; head++) {
 		const struct xdp_desc d = r->desc[head & r->mask];
-		struct buf *b = umem_desc_buf(u, d.addr, d.len);
+		struct buf *b = umem_desc_buf(&x->umem, d.addr, d.len);
 
-		if (__builtin_expect(!b || b->refs, 0)) {
-			desc_invalid(x, s, &d);
-			continue;
-		}
-		b->next = NULL;
-		b->frag = NULL;
-		b->data = u->base + d.addr;
-		b->len = d.len;
-		b->total = d.len;
-		b->time_ns = 0;
-		b->refs = 1;
-		b->flags = x->rx_flags;
-		b->queue = (uint8_t)(s - x->xsk);
-		x->filled--;
-		if (__builtin_expect((d.options & XDP_PKT_CONTD) || s->chain_head || s->chain_bad,
-				     0)) {
-			b = chain_add(x, s, b, d.options & XDP_PKT_CONTD);
-			if (!b)
-				continue;
-		}
-		if (__builtin_expect(u->rx_free.num + x->filled < CHUNKS_LOW, 0)) {
-			b = spare_chunks(x, b);
+		if (__builtin_expect(!odd && b && !b->refs && !(d.options & XDP_PKT_CONTD) &&
+					     !train_marked(x, &d),
+				     1)) {
+			take(x, b, &d);
+		} else {
+			odd = true;
+			b = take_odd(x, s, &d);
 			if (!b)
 				continue;
 		}
@@ -217,23 +288,27 @@ static unsigned rx_queue(struct xdp_ring *x, struct xsk *s, struct buf **pkts, u
 	return n;
 }
 
+/* Each poll starts at the next queue, so that a busy one starves no other. */
+static __attribute__((noinline)) unsigned rx_queues(struct xdp_ring *x, struct buf **pkts,
+						    unsigned max)
+{
+	uint32_t q = x->next_queue;
+	unsigned n = 0;
+
+	x->next_queue = q + 1 == x->num_queues ? 0 : q + 1;
+	for (uint32_t i = 0; i < x->num_queues && n < max; i++) {
+		n += rx_queue(x, &x->xsk[q], pkts + n, max - n);
+		q = q + 1 == x->num_queues ? 0 : q + 1;
+	}
+	return n;
+}
+
 unsigned xdp_poll(struct ring *ring, struct buf **pkts, unsigned max)
 {
 	struct xdp_ring *x = xdp_ring(ring);
-	unsigned n = 0;
+	unsigned n =
+		x->num_queues == 1 ? rx_queue(x, &x->xsk[0], pkts, max) : rx_queues(x, pkts, max);
 
-	if (x->num_queues == 1) {
-		n = rx_queue(x, &x->xsk[0], pkts, max);
-	} else {
-		/* Each poll starts at the next queue, so that a busy one starves no other. */
-		uint32_t q = x->next_queue;
-
-		x->next_queue = q + 1 == x->num_queues ? 0 : q + 1;
-		for (uint32_t i = 0; i < x->num_queues && n < max; i++) {
-			n += rx_queue(x, &x->xsk[q], pkts + n, max - n);
-			q = q + 1 == x->num_queues ? 0 : q + 1;
-		}
-	}
 	if (__builtin_expect(atomic_load_explicit(&x->stalled, memory_order_relaxed), 0))
 		xdp_kick(ring);
 	if (__builtin_expect(x->armed, 0) && n) {
@@ -243,6 +318,20 @@ unsigned xdp_poll(struct ring *ring, struct buf **pkts, unsigned max)
 	return n;
 }
 
+/*
+ * Starts fetching what poll() will read of the frame at head from the cache of the processor that wrote it. The kernel hands out
+ * chunks in the order in which it got them: the fill ring tells which one it is before the descriptor has arrived. Only a guess.
+ */
+static inline void prefetch_frame(const struct xdp_ring *x, const struct xsk *s, uint32_t head)
+{
+	uint64_t chunk = __atomic_load_n(&s->fill.addr[head & s->fill.mask], __ATOMIC_RELAXED);
+	const uint8_t *frame = x->umem.base + chunk + XDP_HEADROOM;
+
+	__builtin_prefetch(&s->rx.desc[head & s->rx.mask]);
+	__builtin_prefetch(frame);
+	__builtin_prefetch(frame + 64);
+}
+
 bool xdp_pending(const struct ring *ring)
 {
 	const struct xdp_ring *x = (const struct xdp_ring *)ring;
@@ -250,10 +339,13 @@ bool xdp_pending(const struct ring *ring)
 	for (uint32_t i = 0; i < x->num_queues; i++) {
 		const struct xsk_ring *r = &x->xsk[i].rx;
 
+		uint32_t head = __atomic_load_n(&r->head, __ATOMIC_RELAXED);
+
 		/* relaxed: only a hint; poll() looks again with the barrier that reading frames needs */
-		if (__atomic_load_n(r->producer, __ATOMIC_RELAXED) !=
-		    __atomic_load_n(&r->head, __ATOMIC_RELAXED))
+		if (__atomic_load_n(r->producer, __ATOMIC_RELAXED) != head) {
+			prefetch_frame(x, &x->xsk[i], head);
 			return true;
+		}
 	}
 	return atomic_load_explicit(&x->stalled, memory_order_relaxed);
 }

@@ -30,7 +30,7 @@ void tx_reclaim(struct xdp_ring *x)
 			continue;
 		}
 		b->refs = 0;
-		b->pool->free(b->pool, b);
+		umem_chunk_free(&x->umem, (uint32_t)(b->addr >> UMEM_CHUNK_SHIFT));
 	}
 	/* release: the kernel may overwrite the entries once it sees them consumed; they must have been read by then */
 	__atomic_store_n(c->consumer, c->head, __ATOMIC_RELEASE);
@@ -55,57 +55,77 @@ struct buf *xdp_tx_alloc(struct ring *r)
 		}
 	}
 	b = &x->umem.bufs[index];
-	b->next = NULL;
 	b->frag = NULL;
 	b->data = x->umem.base + b->addr;
 	b->len = 0;
 	b->total = 0;
-	b->time_ns = 0;
 	b->room = UMEM_CHUNK;
 	b->refs = 1;
 	b->flags = 0;
-	b->queue = 0;
 	return b;
 }
 
+/* The offset of b's bytes in the UMEM; false when they do not lie in b's own chunk. */
+static inline bool piece_ok(const struct xdp_ring *x, const struct buf *b, uint64_t *addr)
+{
+	*addr = (uint64_t)(b->data - x->umem.base);
+	return b->pool == &x->umem.pool && b->len && umem_desc_buf(&x->umem, *addr, b->len) == b;
+}
+
 /* Descriptors that b needs, 0 when it cannot be posted at all. *bytes: the frame's length. */
-static uint32_t frame_check(const struct xdp_ring *x, const struct buf *b, uint32_t *bytes)
+static uint32_t chain_check(const struct xdp_ring *x, const struct buf *b, uint32_t *bytes)
 {
 	uint32_t n = 0;
+	uint64_t addr;
 
 	*bytes = 0;
 	for (; b; b = b->frag, n++) {
-		uint64_t addr = (uint64_t)(b->data - x->umem.base);
-
-		if (b->pool != &x->umem.pool || !b->len ||
-		    umem_desc_buf(&x->umem, addr, b->len) != b)
+		if (!piece_ok(x, b, &addr))
 			return 0;
 		*bytes += b->len;
 	}
 	return n == 1 || x->sg ? n : 0;
 }
 
-int xdp_post(struct ring *r, struct buf *b)
+/* 0, or -ENOBUFS when the transmit ring has no room for n descriptors even when the kernel's index is read anew. */
+static int tx_room(struct xdp_ring *x, struct xsk_ring *t, uint32_t n)
 {
-	struct xdp_ring *x = xdp_ring(r);
-	struct xsk_ring *t = &x->xsk[0].tx;
-	uint32_t bytes, n = frame_check(x, b, &bytes);
+	/* acquire: a descriptor may be written only after the kernel has been seen to have read its last use */
+	t->seen = __atomic_load_n(t->consumer, __ATOMIC_ACQUIRE);
+	if (t->size - (t->head - t->seen) >= n)
+		return 0;
+	stat_add(&x->counters.tx_full, 1);
+	return -ENOBUFS;
+}
 
-	if (__builtin_expect(n == 0, 0))
+/* The descriptors are written: the kernel gets them. */
+static inline int tx_publish(struct xdp_ring *x, struct xsk_ring *t, uint32_t bytes)
+{
+	/* release: the kernel must see descriptor and frame before the index that gives them to it */
+	__atomic_store_n(t->producer, t->head, __ATOMIC_RELEASE);
+	atomic_store_explicit(&x->unsent, 1, memory_order_relaxed);
+	stat_add(&x->counters.tx_packets, 1);
+	stat_add(&x->counters.tx_bytes, bytes);
+	return 0;
+}
+
+/* A frame in several pieces, or one that is refused. */
+static __attribute__((noinline)) int post_chain(struct xdp_ring *x, const struct buf *b)
+{
+	struct xsk_ring *t = &x->xsk[0].tx;
+	uint32_t bytes, n = chain_check(x, b, &bytes);
+	int err;
+
+	if (n == 0)
 		return -EINVAL;
 	/* The kernel drops such a frame and reports it as sent. */
-	if (__builtin_expect(bytes > r->caps.max_frame, 0)) {
+	if (bytes > x->ring.caps.max_frame) {
 		stat_add(&x->counters.tx_drop_oversize, 1);
 		return -EMSGSIZE;
 	}
-	if (__builtin_expect(t->size - (t->head - t->seen) < n, 0)) {
-		/* acquire: a descriptor may be written only after the kernel has been seen to have read its last use */
-		t->seen = __atomic_load_n(t->consumer, __ATOMIC_ACQUIRE);
-		if (t->size - (t->head - t->seen) < n) {
-			stat_add(&x->counters.tx_full, 1);
-			return -ENOBUFS;
-		}
-	}
+	err = tx_room(x, t, n);
+	if (err)
+		return err;
 	for (; b; b = b->frag) {
 		t->desc[t->head++ & t->mask] = (struct xdp_desc){
 			.addr = (uint64_t)(b->data - x->umem.base),
@@ -113,12 +133,21 @@ int xdp_post(struct ring *r, struct buf *b)
 			.options = b->frag ? XDP_PKT_CONTD : 0,
 		};
 	}
-	/* release: the kernel must see descriptor and frame before the index that gives them to it */
-	__atomic_store_n(t->producer, t->head, __ATOMIC_RELEASE);
-	atomic_store_explicit(&x->unsent, 1, memory_order_relaxed);
-	stat_add(&x->counters.tx_packets, 1);
-	stat_add(&x->counters.tx_bytes, bytes);
-	return 0;
+	return tx_publish(x, t, bytes);
+}
+
+int xdp_post(struct ring *r, struct buf *b)
+{
+	struct xdp_ring *x = xdp_ring(r);
+	struct xsk_ring *t = &x->xsk[0].tx;
+	uint64_t addr;
+
+	if (__builtin_expect(b->frag || b->len > r->caps.max_frame || !piece_ok(x, b, &addr), 0))
+		return post_chain(x, b);
+	if (__builtin_expect(t->head - t->seen == t->size, 0) && tx_room(x, t, 1))
+		return -ENOBUFS;
+	t->desc[t->head++ & t->mask] = (struct xdp_desc){.addr = addr, .len = b->len};
+	return tx_publish(x, t, b->len);
 }
 
 /* True when the kernel has read every posted descriptor. Any thread. */
@@ -128,6 +157,13 @@ static bool tx_empty(const struct xdp_ring *x)
 
 	return __atomic_load_n(t->consumer, __ATOMIC_ACQUIRE) ==
 	       __atomic_load_n(t->producer, __ATOMIC_ACQUIRE);
+}
+
+bool tx_flush(struct xdp_ring *x)
+{
+	/* Not enough alone: another thread that took the kick over may still be at it. */
+	xdp_kick(&x->ring);
+	return tx_empty(x);
 }
 
 int xdp_kick(struct ring *r)

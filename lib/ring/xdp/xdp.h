@@ -68,11 +68,14 @@ struct xdp_ring {
 	uint32_t tx_credit; /* buffers to hand out before the completion ring is looked at again */
 	bool zerocopy;
 	bool sg;
+	bool trains; /* the steering program marks them */
 	_Atomic uint32_t
 		unsent; /* 1: frames were posted since the last kick() took over. Set by post(), cleared by kick() */
 	_Atomic uint32_t
 		stalled; /* 1: kick() gave up with frames left. Set and cleared by kick(), read by poll() */
 	int gso_fd; /* AF_PACKET, -1: none */
+	_Atomic uint32_t
+		gso_fails; /* in a row; beyond GSO_FAILS_MAX: how far the pause is. Any thread, races only blur it */
 	struct xsk xsk[];
 };
 
@@ -104,6 +107,8 @@ void tx_reclaim(struct xdp_ring *x);
 struct buf *xdp_tx_alloc(struct ring *r);
 int xdp_post(struct ring *r, struct buf *b);
 int xdp_kick(struct ring *r);
+/* Has what was posted transmitted; true when the kernel has taken all of it. Any thread. */
+bool tx_flush(struct xdp_ring *x);
 
 /* Sets ring.caps.max_gso and gso_fd; without the kernel's help both stay "none". */
 void gso_open(struct xdp_ring *x);
