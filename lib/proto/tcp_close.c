@@ -27,6 +27,11 @@ static bool tuple_free(struct tcp_stack *ts, const struct tcp_tuple *tuple, uint
 	return true;
 }
 
+bool tcp_tuple_used(const struct tcp_stack *ts, const struct tcp_tuple *tuple)
+{
+	return tcp_table_find(&ts->table, tuple) != NULL;
+}
+
 int tcp_connect(struct tcp_stack *ts, const struct tcp_tuple *tuple, const struct tcp_opts *opts,
 		void *user, uint64_t now, struct tcp_conn **out)
 {

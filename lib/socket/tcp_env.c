@@ -105,6 +105,12 @@ static void *env_alloc(void *ctx, size_t size)
 	return calloc(1, size);
 }
 
+static void *env_alloc_raw(void *ctx, size_t size)
+{
+	(void)ctx;
+	return malloc(size);
+}
+
 static void env_free(void *ctx, void *p, size_t size)
 {
 	(void)ctx;
@@ -127,6 +133,7 @@ struct tsock_stack *tsock_stack_get(struct stack *st)
 		.output = tsock_output,
 		.event = env_event,
 		.alloc = env_alloc,
+		.alloc_raw = env_alloc_raw,
 		.free = env_free,
 		.path = tsock_env_path,
 	};
