@@ -483,6 +483,34 @@ static void the_send_buffer_is_bounded_and_tells_when_a_third_is_free(void **sta
 	fake_close();
 }
 
+static void writable_is_a_third_free(void **state)
+{
+	struct tcp_conn *c = fake_open(10 * MS);
+
+	(void)state;
+	fake_send(50000);
+	c->o.sndbuf = c->sndq.charge + c->sndq.charge / 2 + 1;
+	assert_true(tcp_writable(c));
+	c->o.sndbuf = c->sndq.charge + c->sndq.charge / 2 - 1;
+	assert_false(tcp_writable(c));
+	fake_close();
+}
+
+static void the_peers_window_is_scaled_but_not_in_a_syn(void **state)
+{
+	struct tcp_conn *c = fake_open(10 * MS);
+
+	(void)state;
+	c->snd_wscale = 3;
+	fake_send(1000);
+	fake_ack(1000);
+	assert_int_equal(c->snd_wnd, 60000 << 3);
+	fake_send(1000);
+	fake_ack_full(2000, NULL, TH_SYN, 50000, 0);
+	assert_int_equal(c->snd_wnd, 50000);
+	fake_close();
+}
+
 static void the_send_buffer_grows_with_the_window(void **state)
 {
 	struct tcp_conn *c = fake_open(10 * MS);
@@ -599,6 +627,8 @@ int main(void)
 		cmocka_unit_test(without_memory_nothing_is_sent_until_there_is_some),
 		cmocka_unit_test(a_refused_syn_is_sent_a_moment_later),
 		cmocka_unit_test(the_send_buffer_is_bounded_and_tells_when_a_third_is_free),
+		cmocka_unit_test(writable_is_a_third_free),
+		cmocka_unit_test(the_peers_window_is_scaled_but_not_in_a_syn),
 		cmocka_unit_test(the_send_buffer_grows_with_the_window),
 		cmocka_unit_test(notsent_lowat_limits_what_is_not_sent),
 		cmocka_unit_test(pacing_spreads_segments),
