@@ -2,6 +2,7 @@
 /* The life of a TCP socket: made, bound, shut, closed. */
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -102,6 +103,11 @@ int tsock_socket_created(int fd, int domain, int type, int protocol)
 	if (!s)
 		return -ENOMEM;
 	s->nonblock = type & SOCK_NONBLOCK;
+	if (params.tcp_nodelay) {
+		int on = 1;
+
+		(void)libc.setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)); /* what reads back */
+	}
 	s->stats->blocking = !s->nonblock;
 	__atomic_store_n(&s->stats->enabled, 1, __ATOMIC_RELEASE);
 	err = vfd_install(fd, &s->v);

@@ -334,7 +334,7 @@ static void own_rule(struct tsock *c, void *arg)
 	struct vma_flow_key key;
 	int err;
 
-	if (atomic_load_explicit(&c->st, memory_order_relaxed) != lv->st || !c->accepted || c->own_rule || !c->c ||
+	if (params.tcp_3t_rules || atomic_load_explicit(&c->st, memory_order_relaxed) != lv->st || !c->accepted || c->own_rule || !c->c ||
 	    c->tuple.lport != lv->port)
 		return;
 	tsock_key(&c->tuple, true, &key);
