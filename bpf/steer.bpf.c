@@ -166,6 +166,7 @@ struct tcp_start {
 #define TCP_SYN 0x02
 #define TCP_ACK 0x10
 #define TCP_RST 0x04
+#define SK_TIME_WAIT 6
 #define SK_LISTEN 10 /* enum bpf_tcp_state: the UAPI has it as BPF_TCP_LISTEN since 4.15 */
 
 /*
@@ -199,7 +200,8 @@ static __always_inline bool kernel_owns(struct xdp_md *ctx, const struct l4_port
 	}
 	if (!sk)
 		return false;
-	owns = sk->state != SK_LISTEN;
+	/* The tuple of a TIME_WAIT may be a new connection's, whose SYN went to the listener. */
+	owns = sk->state != SK_LISTEN && sk->state != SK_TIME_WAIT;
 	bpf_sk_release(sk);
 	return owns;
 }

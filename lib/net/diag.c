@@ -79,8 +79,8 @@ int net_udp_inodes(uint16_t port, uint64_t *inodes, unsigned max)
 int net_tcp_conns(uint16_t port)
 {
 	struct result res = {.port = port};
-	/* TCP_CLOSE (7) is unconnected, TCP_LISTEN (10) no connection; TCP_NEW_SYN_RECV (12) comes as SYN_RECV. */
-	int err = ask(IPPROTO_TCP, UINT32_MAX & ~(1u << 7 | 1u << 10), &res);
+	/* TCP_TIME_WAIT (6), TCP_CLOSE (7) and TCP_LISTEN (10) are left out. */
+	int err = ask(IPPROTO_TCP, UINT32_MAX & ~(1u << 6 | 1u << 7 | 1u << 10), &res);
 
 	return err ? err : (int)res.num;
 }

@@ -116,7 +116,7 @@ void net_routes_expire(void);
  * Returns how many there are, or negative errno.
  */
 int net_udp_inodes(uint16_t port, uint64_t *inodes, unsigned max);
-/* How many connections (half open ones and TIME_WAITs too) the kernel has with this local TCP port, or negative errno. */
+/* How many connections (half open ones too, no TIME_WAITs) the kernel has with this local TCP port, or negative errno. */
 int net_tcp_conns(uint16_t port);
 /* 0, -ENOENT: no usable entry (let the kernel resolve it). Multicast addresses must not be asked. */
 int net_neigh_get(int ifindex, const struct in6_addr *addr, struct net_neigh *out);

@@ -91,6 +91,8 @@ struct tcp_env {
 	/* Zeroed memory or NULL. Every allocation of the engine comes from here. */
 	void *(*alloc)(void *ctx, size_t size);
 	void (*free)(void *ctx, void *p, size_t size);
+	/* May be NULL: as alloc(), for large pieces whose content does not matter. free() takes these too. */
+	void *(*alloc_raw)(void *ctx, size_t size);
 	/* May be NULL: what the path takes (largest IP packet) and the largest payload of a super-segment, 0: none. */
 	void (*path)(void *ctx, const struct tcp_tuple *tuple, uint32_t *mtu, uint32_t *max_gso);
 };
@@ -189,6 +191,8 @@ void tcp_icmp(struct tcp_stack *ts, const struct tcp_tuple *tuple, uint32_t seq,
  */
 int tcp_connect(struct tcp_stack *ts, const struct tcp_tuple *tuple, const struct tcp_opts *opts, void *user,
 		uint64_t now, struct tcp_conn **out);
+/* True when a connection, an embryonic one or a TIME_WAIT has the tuple. */
+bool tcp_tuple_used(const struct tcp_stack *ts, const struct tcp_tuple *tuple);
 /*
  * Copies into the send buffer as much as there is room for; returns the bytes taken. -EAGAIN: none; -EPIPE: the sending side is
  * closed (the caller raises SIGPIPE); -ENOTCONN; the pending error (taken). flags: MSG_MORE, MSG_OOB.

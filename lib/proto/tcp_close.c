@@ -8,41 +8,40 @@
 #define TW_REUSE_US 1000000u /* Linux: a second of time stamps is between the two */
 #define TW_ISN_STEP 65537u /* RFC 6191's higher ISN, as Linux has it */
 
-/* Whether the tuple is free; a TIME_WAIT whose time stamps tell old from new makes way (RFC 6191), leaving *iss and *ts_recent. */
-static bool tuple_free(struct tcp_stack *ts, const struct tcp_tuple *tuple, uint32_t *iss,
-		       uint32_t *ts_recent)
+/* A TIME_WAIT whose time stamps tell its segments from a new connection's makes way (RFC 6191). */
+static bool may_follow(const struct tcp_stack *ts, const struct tcp_tw *tw)
 {
-	struct tcp_node *n = tcp_table_find(&ts->table, tuple);
-	struct tcp_tw *tw = (struct tcp_tw *)n;
+	return !tw->fin_wait2 && tw->ts_ok && ts->now - tw->ts_recent_stamp > TW_REUSE_US;
+}
 
-	if (!n)
-		return true;
-	if (n->kind != TCP_KIND_TW || tw->fin_wait2 || !tw->ts_ok ||
-	    ts->now - tw->ts_recent_stamp <= TW_REUSE_US)
-		return false;
-	*iss = tw->snd_nxt + TW_ISN_STEP;
-	*ts_recent = tw->ts_recent;
-	ts->n.tw_reused++;
-	tcp_tw_free(ts, tw);
-	return true;
+bool tcp_tuple_used(const struct tcp_stack *ts, const struct tcp_tuple *tuple)
+{
+	return tcp_table_find(&ts->table, tuple) != NULL;
 }
 
 int tcp_connect(struct tcp_stack *ts, const struct tcp_tuple *tuple, const struct tcp_opts *opts,
 		void *user, uint64_t now, struct tcp_conn **out)
 {
-	uint32_t iss, ts_recent = 0;
+	struct tcp_node *n = tcp_table_find(&ts->table, tuple);
+	struct tcp_tw *tw = n && n->kind == TCP_KIND_TW ? (struct tcp_tw *)n : NULL;
 	struct tcp_conn *c;
+	uint32_t iss;
 
 	ts->now = now;
-	iss = tcp_isn(ts, tuple);
-	if (!tuple_free(ts, tuple, &iss, &ts_recent))
+	if (n && (!tw || !may_follow(ts, tw)))
 		return -EADDRNOTAVAIL;
 	c = tcp_conn_new(ts, tuple, opts);
 	if (!c)
 		return -ENOMEM;
+	iss = tcp_isn(ts, tuple);
+	if (tw) {
+		iss = tw->snd_nxt + TW_ISN_STEP;
+		c->ts_recent = tw->ts_recent;
+		ts->n.tw_reused++;
+		tcp_tw_free(ts, tw);
+	}
 	c->user = user;
 	c->rcv_wscale = tcp_wscale_for(opts);
-	c->ts_recent = ts_recent;
 	tcp_snd_init(c, iss, false);
 	tcp_set_state(c, TCPS_SYN_SENT);
 	tcp_table_add(&ts->table, &ts->env, &c->node);

@@ -200,7 +200,7 @@ void tcp_sndq_clear(struct tcp_sndq *q, const struct tcp_env *env);
 
 struct tcp_seg {
 	struct tcp_seg *next, *prev; /* by sequence */
-	struct tcp_seg *tnext, *tprev; /* by time of the last transmission (RACK); not while SACKED */
+	struct tcp_seg *tnext, *tprev; /* by time of the last transmission (RACK); not while SACKED, or LOST and not sent again */
 	uint64_t sent_us; /* last transmission */
 	uint32_t seq, end_seq; /* with SYN and FIN */
 	uint16_t mss; /* it is, or was, cut every mss bytes: pcount = ceil(payload / mss), at least 1 */

@@ -173,16 +173,22 @@ void tcp_mark_lost(struct tcp_conn *c, struct tcp_seg *s);
 void tcp_recovery_input(struct tcp_conn *c, struct tcp_acking *a);
 /* Without SACK: `acked` wire segments were acknowledged, some of them counted as duplicates before. */
 void tcp_reno_acked(struct tcp_conn *c, uint32_t acked);
+/* One tail loss probe repaired a loss: the window is reduced once (RFC 8985, 7.4.2). */
+void tcp_reduce_once(struct tcp_conn *c);
+/* Segments that are larger than the path now takes are lost (Linux: tcp_simple_retransmit). */
+void tcp_mark_oversized(struct tcp_conn *c);
+
+/* --- tcp_reduce.c */
+
+uint32_t tcp_current_ssthresh(const struct tcp_conn *c);
 void tcp_enter_loss(struct tcp_conn *c);
 void tcp_enter_recovery(struct tcp_conn *c, bool ece);
 void tcp_enter_cwr(struct tcp_conn *c);
-/* One tail loss probe repaired a loss: the window is reduced once (RFC 8985, 7.4.2). */
-void tcp_reduce_once(struct tcp_conn *c);
+/* A reduction begins from the window as it is; ends, at ssthresh unless it was undone. */
+void tcp_init_reduction(struct tcp_conn *c);
+void tcp_end_reduction(struct tcp_conn *c);
 /* RFC 6937 after `delivered` more arrived, `lost` more were lost. */
 void tcp_prr(struct tcp_conn *c, uint32_t delivered, uint32_t lost, bool advanced);
-/* Segments that are larger than the path now takes are lost (Linux: tcp_simple_retransmit). */
-void tcp_mark_oversized(struct tcp_conn *c);
-uint32_t tcp_current_ssthresh(const struct tcp_conn *c);
 
 /* --- tcp_timer.c */
 

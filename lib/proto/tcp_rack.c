@@ -72,8 +72,6 @@ static uint64_t mark_late(struct tcp_conn *c)
 		int64_t left;
 
 		next = s->tnext;
-		if ((s->flags & (SEG_LOST | SEG_RETRANS)) == SEG_LOST)
-			continue;
 		if (!sent_after(c->rack_mstamp, c->rack_end_seq, s->sent_us, s->end_seq))
 			break;
 		left = tcp_rack_left(c, s, window);

@@ -66,14 +66,17 @@ static void copy_chain(uint8_t *to, const struct buf *b)
 /* An empty buf of the stack's own memory. */
 static struct buf *own_buf(struct tcp_stack *ts, uint32_t room)
 {
-	struct buf *b = tcp_alloc(ts, sizeof(*b) + room);
+	void *(*alloc)(void *, size_t) = ts->env.alloc_raw ? ts->env.alloc_raw : ts->env.alloc;
+	struct buf *b = alloc(ts->env.ctx, sizeof(*b) + room);
 
 	if (!b)
 		return NULL;
-	b->data = (uint8_t *)(b + 1);
-	b->room = room;
-	b->refs = 1;
-	b->pool = &ts->pool;
+	*b = (struct buf){
+		.data = (uint8_t *)(b + 1),
+		.room = room,
+		.refs = 1,
+		.pool = &ts->pool,
+	};
 	return b;
 }
 

@@ -50,8 +50,9 @@ static void resent(struct tcp_conn *c, struct tcp_seg *s, bool probe)
 {
 	struct tcp_segq *q = &c->segq;
 
-	tcp_segq_mark(q, s, SEG_EVER_RETRANS | (probe ? 0 : SEG_RETRANS), 0);
+	/* The time first: so it finds its place in the order of time at the end. */
 	tcp_segq_sent(q, s, c->ts->now);
+	tcp_segq_mark(q, s, SEG_EVER_RETRANS | (probe ? 0 : SEG_RETRANS), 0);
 	c->total_retrans += s->pcount;
 	c->ts->n.retrans_segs += s->pcount;
 	c->bytes_retrans += tcp_seg_payload(s);

@@ -25,6 +25,12 @@ static void account(struct tcp_segq *q, const struct tcp_seg *s, uint8_t marks, 
 		q->retrans_out += n;
 }
 
+/* Whether s is in the order of time: on its way, as far as is known. */
+static bool in_time(uint8_t flags)
+{
+	return !(flags & SEG_SACKED) && (flags & (SEG_LOST | SEG_RETRANS)) != SEG_LOST;
+}
+
 /* After `after` in the order of time; NULL: to the front. */
 static void time_insert(struct tcp_segq *q, struct tcp_seg *s, struct tcp_seg *after)
 {
@@ -53,7 +59,7 @@ static void time_remove(struct tcp_segq *q, struct tcp_seg *s)
 	s->tnext = s->tprev = NULL;
 }
 
-/* Back to its place by the time it was sent (reneging: rare, so a walk will do). */
+/* To its place by the time it was sent: the last one when it was just sent again, else (undo, reneging) a walk will do. */
 static void time_restore(struct tcp_segq *q, struct tcp_seg *s)
 {
 	struct tcp_seg *after = q->ttail;
@@ -92,7 +98,7 @@ struct tcp_seg *tcp_segq_add(struct tcp_segq *q, const struct tcp_env *env, uint
 	s->sent_us = now;
 	s->pcount = count_wire(s);
 	seq_insert(q, s, q->tail);
-	if (!(flags & SEG_SACKED))
+	if (in_time(flags))
 		time_insert(q, s, q->ttail);
 	q->packets_out += s->pcount;
 	account(q, s, flags, 1);
@@ -111,7 +117,7 @@ struct tcp_seg *tcp_segq_split(struct tcp_segq *q, const struct tcp_env *env, st
 	half->flags = (uint8_t)(s->flags & ~SEG_SYN);
 	half->pcount = count_wire(half);
 	seq_insert(q, half, s);
-	if (!(s->flags & SEG_SACKED))
+	if (in_time(s->flags))
 		time_insert(q, half, s);
 	q->packets_out += half->pcount;
 	account(q, half, half->flags, 1);
@@ -133,9 +139,9 @@ void tcp_segq_mark(struct tcp_segq *q, struct tcp_seg *s, uint8_t set, uint8_t c
 	account(q, s, was, -1);
 	account(q, s, is, 1);
 	s->flags = is;
-	if ((is & ~was) & SEG_SACKED)
+	if (in_time(was) && !in_time(is))
 		time_remove(q, s);
-	else if ((was & ~is) & SEG_SACKED)
+	else if (!in_time(was) && in_time(is))
 		time_restore(q, s);
 }
 
@@ -144,7 +150,7 @@ void tcp_segq_sent(struct tcp_segq *q, struct tcp_seg *s, uint64_t now)
 	s->sent_us = now;
 	if (s->tries < UINT8_MAX)
 		s->tries++;
-	if (s->flags & SEG_SACKED)
+	if (!in_time(s->flags))
 		return;
 	time_remove(q, s);
 	time_insert(q, s, q->ttail);
@@ -154,7 +160,7 @@ void tcp_segq_del(struct tcp_segq *q, const struct tcp_env *env, struct tcp_seg 
 {
 	account(q, s, s->flags, -1);
 	q->packets_out -= s->pcount;
-	if (!(s->flags & SEG_SACKED))
+	if (in_time(s->flags))
 		time_remove(q, s);
 	if (s->prev)
 		s->prev->next = s->next;

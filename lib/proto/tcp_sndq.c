@@ -23,6 +23,12 @@ void tcp_sndq_init(struct tcp_sndq *q, uint32_t seq)
 	*q = (struct tcp_sndq){.seq = seq};
 }
 
+/* A block's bytes are written before they are read: zeroing them would be a second pass over all that is sent. */
+static struct tcp_block *block_alloc(const struct tcp_env *env, uint32_t size)
+{
+	return env->alloc_raw ? env->alloc_raw(env->ctx, size) : env->alloc(env->ctx, size);
+}
+
 /* An empty block at the end, for about `want` bytes; smaller ones are tried when memory is short. NULL: none. */
 static struct tcp_block *add_block(struct tcp_sndq *q, const struct tcp_env *env, uint32_t want)
 {
@@ -33,13 +39,15 @@ static struct tcp_block *add_block(struct tcp_sndq *q, const struct tcp_env *env
 		want = q->len;
 	while (size < BLOCK_MAX && size - sizeof(*b) < want)
 		size *= 2;
-	b = env->alloc(env->ctx, size);
+	b = block_alloc(env, size);
 	while (!b && size > BLOCK_MIN) {
 		size /= 2;
-		b = env->alloc(env->ctx, size);
+		b = block_alloc(env, size);
 	}
 	if (!b)
 		return NULL;
+	b->next = NULL;
+	b->len = 0;
 	b->seq = q->seq + q->len;
 	b->room = size - (uint32_t)sizeof(*b);
 	if (q->tail)

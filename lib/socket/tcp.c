@@ -2,6 +2,7 @@
 /* The life of a TCP socket: made, bound, shut, closed. */
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -102,6 +103,11 @@ int tsock_socket_created(int fd, int domain, int type, int protocol)
 	if (!s)
 		return -ENOMEM;
 	s->nonblock = type & SOCK_NONBLOCK;
+	if (params.tcp_nodelay) {
+		int on = 1;
+
+		(void)libc.setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)); /* what reads back */
+	}
 	s->stats->blocking = !s->nonblock;
 	__atomic_store_n(&s->stats->enabled, 1, __ATOMIC_RELEASE);
 	err = vfd_install(fd, &s->v);
@@ -155,11 +161,38 @@ void tsock_list_forked(void (*fn)(struct tsock *parents))
 static int tsock_bind(struct vfd *v, int fd, const struct sockaddr *addr, socklen_t len)
 {
 	struct tsock *s = tsock_of(v);
-	int cancel = tsock_lock(s), ret = libc.bind(fd, addr, len);
+	int cancel, ret;
 
+	if (tsock_mode(s) == TSOCK_CONN) {
+		errno = EINVAL; /* it has its address; the kernel socket may not */
+		return -1;
+	}
+	cancel = tsock_lock(s);
+	ret = libc.bind(fd, addr, len);
 	if (!ret)
 		s->bound = true;
 	tsock_unlock(s, cancel);
+	return ret;
+}
+
+/* As in the kernel: a listener that is shut for reading listens no more, and who waits in accept() learns it. */
+static int shut_listener(struct tsock *s, int fd, int how)
+{
+	int cancel = tsock_lock(s), ret, err;
+
+	ret = libc.shutdown(fd, how);
+	err = errno;
+	if (!ret && how != SHUT_WR) {
+		tsock_unlisten(s);
+		s->spare.attached = false;
+		atomic_store_explicit(&s->v.shadow, VFD_SHADOW_ALL, memory_order_relaxed);
+		atomic_store_explicit(&s->mode, TSOCK_KERNEL, memory_order_release);
+		atomic_fetch_or_explicit(&s->hint, EPOLLIN | EPOLLHUP, memory_order_release);
+	}
+	tsock_unlock(s, cancel);
+	iomux_shadow_changed(&s->v);
+	vfd_notify(&s->v, EPOLLIN | EPOLLRDHUP | EPOLLHUP);
+	errno = err;
 	return ret;
 }
 
@@ -170,18 +203,8 @@ static int tsock_shutdown(struct vfd *v, int fd, int how)
 	uint64_t now;
 	int err;
 
-	if (tsock_mode(s) == TSOCK_LISTEN) {
-		/* As in the kernel: a listener that is shut for reading listens no more. */
-		int cancel = tsock_lock(s);
-
-		if (how != SHUT_WR)
-			tsock_unlisten(s);
-		tsock_unlock(s, cancel);
-		err = libc.shutdown(fd, how) ? errno : 0;
-		vfd_notify(v, EPOLLIN | EPOLLRDHUP | EPOLLHUP);
-		errno = err;
-		return err ? -1 : 0;
-	}
+	if (tsock_mode(s) == TSOCK_LISTEN)
+		return shut_listener(s, fd, how);
 	if (tsock_mode(s) != TSOCK_CONN)
 		return libc.shutdown(fd, how);
 	if (how != SHUT_RD && how != SHUT_WR && how != SHUT_RDWR) {

@@ -15,9 +15,6 @@
 #include "socket/tcp_int.h"
 #include "socket/udp_int.h"
 
-/* Ports that are tried when the 4-tuple is still in TIME_WAIT here. */
-#define PORT_TRIES 16
-
 struct stack *tsock_conn_lock(struct tsock *s)
 {
 	struct stack *st = atomic_load_explicit(&s->st, memory_order_acquire);
@@ -129,76 +126,33 @@ static bool offloadable(struct tsock *s, int fd, const struct sockaddr *addr, so
 	return t->st != NULL;
 }
 
-/* Reserves a local port with the kernel. 0 or negative errno as connect() says it. */
-static int port_take(struct tsock *s, int fd, struct target *t)
+/* The engine's part and the steering rule; st->lock is held. 0 or negative errno. */
+static int open_conn(struct tsock *s, int fd, struct stack *st, const struct tcp_opts *o, uint64_t now)
 {
-	struct sockaddr_storage ss;
-	socklen_t len;
-	int no_port = 0, off = 0;
-	socklen_t optlen = sizeof(no_port);
-	int err = 0;
-
-	if (t->sport)
-		return 0;
-	/* Such a bind() was to leave the port to connect(), which is here. */
-	libc.getsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &no_port, &optlen);
-	if (no_port)
-		libc.setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &off, sizeof(off));
-	len = udp_addr_put(s->domain, &t->src, 0, (uint32_t)t->route.oif, &ss);
-	if (libc.bind(fd, (struct sockaddr *)&ss, len))
-		err = errno == EADDRINUSE ? -EADDRNOTAVAIL : -errno;
-	if (no_port)
-		libc.setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &no_port, sizeof(no_port));
-	if (!err) {
-		struct target bound;
-
-		learn_local(fd, &bound);
-		t->sport = bound.sport;
-	}
-	return err;
-}
-
-/* Gives the reserved port back, so that another can be taken: the bind is dissolved by AF_UNSPEC. */
-static void port_drop(int fd, struct target *t)
-{
-	struct sockaddr unspec = { .sa_family = AF_UNSPEC };
-
-	libc.connect(fd, &unspec, sizeof(unspec));
-	t->sport = 0;
-}
-
-/* The steering rule and the engine's part; st->lock is held. 0 or negative errno. */
-static int open_conn(struct tsock *s, int fd, struct target *t, const struct tcp_opts *o, uint64_t now)
-{
-	struct tsock_stack *ts = tsock_stack_get(t->st);
+	struct tsock_stack *ts = tsock_stack_get(st);
 	struct vma_flow_info info = { .pid = (uint32_t)getpid(), .fd = (uint32_t)fd };
 	struct vma_flow_key key;
 	int err;
 
 	if (!ts)
 		return -ENOMEM;
-	memset(&s->tuple, 0, sizeof(s->tuple));
-	s->tuple.local = t->src;
-	s->tuple.remote = t->dst;
-	s->tuple.lport = t->sport;
-	s->tuple.rport = t->dport;
-	s->tuple.family = t->v4 ? AF_INET : AF_INET6;
 	s->path.valid = false;
 	s->path.mtu = 0;
-	tsock_key(&s->tuple, true, &key);
-	err = t->st->ring->ops->flow_add(t->st->ring, &key, &info);
-	if (err == -EEXIST)
-		return -EADDRNOTAVAIL; /* a TIME_WAIT of ours */
-	if (err)
-		return err;
 	atomic_store_explicit(&s->hint, 0, memory_order_relaxed);
+	/* First the engine: a TIME_WAIT that it takes over gives its rule back. The SYN leaves at the flush. */
 	err = tcp_connect(ts->ts, &s->tuple, o, &s->user, now, &s->c);
 	if (err) {
 		s->c = NULL;
-		t->st->ring->ops->flow_del(t->st->ring, &key);
 		return err;
 	}
-	s->own_rule = s->engine = true;
+	s->engine = true;
+	tsock_key(&s->tuple, true, &key);
+	err = st->ring->ops->flow_add(st->ring, &key, &info);
+	if (err) {
+		tcp_abort(s->c, now);
+		return err;
+	}
+	s->own_rule = true;
 	return 0;
 }
 
@@ -207,40 +161,41 @@ static int start(struct tsock *s, int fd, const struct sockaddr *addr, socklen_t
 {
 	struct target t = { .scope = 0 };
 	struct tcp_opts o;
-	bool chosen;
 	uint64_t now;
 	int err = 0;
 
 	if (!offloadable(s, fd, addr, len, &t))
 		return 1;
-	chosen = t.sport != 0;
 	tsock_opts_read(s, fd, &o);
-	for (int i = 0; i < PORT_TRIES; i++) {
-		err = port_take(s, fd, &t);
-		if (err)
-			return err;
-		now = tsock_now();
-		lock_take(&t.st->lock);
-		if (!atomic_load_explicit(&t.st->open, memory_order_relaxed)) {
-			lock_drop(&t.st->lock);
-			return 1;
-		}
-		atomic_store_explicit(&s->st, t.st, memory_order_release);
-		err = open_conn(s, fd, &t, &o, now);
-		if (!err) {
-			atomic_store_explicit(&s->mode, TSOCK_CONN, memory_order_release);
-			atomic_store_explicit(&s->v.shadow, VFD_SHADOW_NONE, memory_order_release);
-			show_addresses(s);
-			tsock_show_state(s, TCPS_SYN_SENT);
-		}
-		tsock_unlock_stack(t.st, now);
-		if (err != -EADDRNOTAVAIL || chosen)
-			break;
-		port_drop(fd, &t);
+	memset(&s->tuple, 0, sizeof(s->tuple));
+	s->tuple.local = t.src;
+	s->tuple.remote = t.dst;
+	s->tuple.lport = t.sport;
+	s->tuple.rport = t.dport;
+	s->tuple.family = t.v4 ? AF_INET : AF_INET6;
+	if (!t.sport)
+		err = tsock_port_take(s->domain, fd, t.st, &s->tuple);
+	if (err)
+		return err;
+	now = tsock_now();
+	lock_take(&t.st->lock);
+	if (!atomic_load_explicit(&t.st->open, memory_order_relaxed)) {
+		lock_drop(&t.st->lock);
+		return 1;
 	}
+	atomic_store_explicit(&s->st, t.st, memory_order_release);
+	err = open_conn(s, fd, t.st, &o, now);
+	if (!err) {
+		atomic_store_explicit(&s->mode, TSOCK_CONN, memory_order_release);
+		atomic_store_explicit(&s->v.shadow, VFD_SHADOW_NONE, memory_order_release);
+		show_addresses(s);
+		tsock_show_state(s, TCPS_SYN_SENT);
+	}
+	tsock_unlock_stack(t.st, now);
+	if (err)
+		atomic_store_explicit(&s->st, NULL, memory_order_relaxed);
 	if (err == -ENOSPC || err == -ENOMEM) {
 		log_debug("fd %d: connect() is left to the kernel: %s", fd, strerror(-err));
-		atomic_store_explicit(&s->st, NULL, memory_order_relaxed);
 		return 1;
 	}
 	return err;
@@ -270,18 +225,16 @@ static int progress(struct tsock *s)
 }
 
 /* The connection is taken off at once, the socket is as new (connect(2), AF_UNSPEC). s->lock is held. */
-static void disconnect(struct tsock *s, int fd)
+static void disconnect(struct tsock *s)
 {
 	struct stack *st = tsock_conn_lock(s);
-	struct sockaddr unspec = { .sa_family = AF_UNSPEC };
 	uint64_t now = tsock_now();
 
 	if (st) {
 		tcp_abort(s->c, now);
 		tsock_unlock_stack(st, now);
 	}
-	if (!s->bound)
-		libc.connect(fd, &unspec, sizeof(unspec)); /* gives the port back */
+	/* The port stays the kernel socket's: it cannot be given back, the next connect() takes it again. */
 	s->connected = false;
 	atomic_store_explicit(&s->st, NULL, memory_order_relaxed);
 	atomic_store_explicit(&s->v.shadow, VFD_SHADOW_ALL, memory_order_relaxed);
@@ -315,7 +268,7 @@ static int conclude(struct tsock *s, struct vfd *v, int fd, int pending)
 	if (!err || err == -EINTR || err == -EBADF)
 		return err;
 	cancel = tsock_lock(s);
-	disconnect(s, fd);
+	disconnect(s);
 	tsock_unlock(s, cancel);
 	iomux_shadow_changed(v);
 	return err;
@@ -327,7 +280,7 @@ static int connect_again(struct tsock *s, struct vfd *v, int fd, const struct so
 	bool done = s->connected;
 
 	if (addr && len >= sizeof(sa_family_t) && addr->sa_family == AF_UNSPEC) {
-		disconnect(s, fd);
+		disconnect(s);
 		tsock_unlock(s, cancel);
 		iomux_shadow_changed(v);
 		return 0;

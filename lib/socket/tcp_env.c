@@ -18,6 +18,11 @@
 /* Empty polls between two looks at the clock. */
 #define POLLS_PER_CLOCK 32u
 
+/* VMA_TCP_CTL_THREAD */
+enum { CTL_OFF, CTL_WAKEUP, CTL_BY_TIMER };
+
+static void watch_ring(struct stack *st);
+
 static int timer_fd = -1;
 /* When timer_fd goes off, us; WHEEL_NEVER-like UINT64_MAX: not armed. */
 static _Atomic uint64_t timer_armed = UINT64_MAX;
@@ -105,6 +110,12 @@ static void *env_alloc(void *ctx, size_t size)
 	return calloc(1, size);
 }
 
+static void *env_alloc_raw(void *ctx, size_t size)
+{
+	(void)ctx;
+	return malloc(size);
+}
+
 static void env_free(void *ctx, void *p, size_t size)
 {
 	(void)ctx;
@@ -127,6 +138,7 @@ struct tsock_stack *tsock_stack_get(struct stack *st)
 		.output = tsock_output,
 		.event = env_event,
 		.alloc = env_alloc,
+		.alloc_raw = env_alloc_raw,
 		.free = env_free,
 		.path = tsock_env_path,
 	};
@@ -148,6 +160,8 @@ struct tsock_stack *tsock_stack_get(struct stack *st)
 	t->next_timer = UINT64_MAX;
 	t->held_tail = &t->held;
 	st->tcp = t;
+	if (params.tcp_ctl_thread == CTL_WAKEUP)
+		watch_ring(st);
 	return t;
 }
 
@@ -307,10 +321,46 @@ static void timer_due(int fd, uint32_t events, void *arg)
 	tsock_sleep_hint();
 }
 
+static void poll_stack(struct stack *st, void *arg)
+{
+	(void)arg;
+	if (st->tcp)
+		stack_poll(st, (unsigned)params.progress_engine_wce_max);
+}
+
 static void tick(void *arg)
 {
 	(void)arg;
+	if (params.tcp_ctl_thread == CTL_BY_TIMER)
+		stacks_each(poll_stack, NULL);
 	run_all();
+}
+
+/* VMA_TCP_CTL_THREAD=1: a packet has come; whoever polls has the lock, or has it taken in already. */
+static void ring_readable(int fd, uint32_t events, void *arg)
+{
+	struct stack *st = arg;
+
+	(void)fd;
+	(void)events;
+	if (!lock_try(&st->lock))
+		return;
+	if (atomic_load_explicit(&st->open, memory_order_relaxed))
+		stack_poll(st, (unsigned)params.cq_poll_batch_max);
+	lock_drop(&st->lock);
+}
+
+/* The ring's fds outlive their stack's end by seconds; epoll forgets them when they are closed. */
+static void watch_ring(struct stack *st)
+{
+	int fds[STACKS_WAIT_FDS_MAX];
+	unsigned n = st->ring->ops->wait_fds(st->ring, fds, STACKS_WAIT_FDS_MAX);
+	int err = 0;
+
+	for (unsigned i = 0; i < n && !err; i++)
+		err = worker_fd_add(fds[i], EPOLLIN | EPOLLET, ring_readable, st);
+	if (err)
+		log_warn("VMA_TCP_CTL_THREAD=1: the internal thread cannot watch %s: %s", st->ring->ifname, strerror(-err));
 }
 
 static void listen_tick(struct tsock *s, void *arg)

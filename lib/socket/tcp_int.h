@@ -212,6 +212,12 @@ void tsock_env_path(void *ctx, const struct tcp_tuple *tuple, uint32_t *mtu, uin
 void tsock_held_look(struct tsock_stack *t, uint64_t now);
 void tsock_held_free(struct tsock_stack *t);
 
+/* tcp_port.c */
+/* Follows the kernel's settings for local ports. */
+void tsock_ports_read(void);
+/* Finds a free local port for t (whose lport is filled in) and binds the kernel socket to it. 0 or negative errno as connect() says it. */
+int tsock_port_take(int domain, int fd, struct stack *st, struct tcp_tuple *t);
+
 /* tcp_conn.c */
 int tsock_connect(struct vfd *v, int fd, const struct sockaddr *addr, socklen_t len);
 /* Locks the stack of s's connection; NULL: it is not offloaded or over (c is NULL). errno is left alone. */

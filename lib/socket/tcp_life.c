@@ -26,6 +26,7 @@ int tsock_start(int (*begin)(void))
 {
 	begin_fn = begin;
 	tsock_sysctl_read();
+	tsock_ports_read();
 	tsock_icmp_start();
 	return tsock_timers_start();
 }

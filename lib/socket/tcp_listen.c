@@ -293,9 +293,14 @@ void tsock_listen_tick(struct tsock *s)
 int tsock_listen(struct vfd *v, int fd, int backlog)
 {
 	struct tsock *s = tsock_of(v);
-	int cancel, ret = libc.listen(fd, backlog), somaxconn = 4096;
+	int cancel, ret, somaxconn = 4096;
 
-	if (ret || tsock_mode(s) == TSOCK_CONN)
+	if (tsock_mode(s) == TSOCK_CONN) {
+		errno = EINVAL; /* the idle kernel socket would */
+		return -1;
+	}
+	ret = libc.listen(fd, backlog);
+	if (ret)
 		return ret;
 	cancel = tsock_lock(s);
 	s->spare.backlog = backlog < 0 || backlog > somaxconn ? somaxconn : backlog;
@@ -329,7 +334,7 @@ static void own_rule(struct tsock *c, void *arg)
 	struct vma_flow_key key;
 	int err;
 
-	if (atomic_load_explicit(&c->st, memory_order_relaxed) != lv->st || !c->accepted || c->own_rule || !c->c ||
+	if (params.tcp_3t_rules || atomic_load_explicit(&c->st, memory_order_relaxed) != lv->st || !c->accepted || c->own_rule || !c->c ||
 	    c->tuple.lport != lv->port)
 		return;
 	tsock_key(&c->tuple, true, &key);
@@ -536,11 +541,17 @@ int tsock_accept4(struct vfd *v, int fd, struct sockaddr *addr, socklen_t *len, 
 	struct tsock_wait w;
 	int new;
 
+	if (tsock_mode(s) == TSOCK_CONN) {
+		errno = EINVAL;
+		return -1;
+	}
 	if (tsock_mode(s) != TSOCK_LISTEN || (flags & ~(SOCK_NONBLOCK | SOCK_CLOEXEC)) || (addr && !len))
 		return libc.accept4(fd, addr, len, flags);
 	tsock_waited(v);
 	tsock_wait_init(s, &w, EPOLLIN | EPOLLERR | EPOLLHUP, s->rcvtimeo_ns);
 	for (;;) {
+		if (tsock_mode(s) != TSOCK_LISTEN) /* shut down meanwhile */
+			return libc.accept4(fd, addr, len, flags);
 		new = accept_once(s, fd, addr, len, flags);
 		if (new >= 0)
 			return new;

@@ -326,7 +326,8 @@ void tsock_opts_inherit(const struct tsock *from, int from_fd, struct tsock *to,
 		uint8_t val[64];
 		socklen_t len = sizeof(val);
 
-		if (!(from->spare.touched >> i & 1) || rows[i].kind == OPT_FIELD || rows[i].kind == OPT_ASK)
+		if (!(from->spare.touched >> i & 1) || rows[i].kind == OPT_FIELD || rows[i].kind == OPT_ASK ||
+		    (rows[i].level == SOL_SOCKET && rows[i].opt == SO_PRIORITY)) /* the kernel begins anew with it */
 			continue;
 		if (!libc.getsockopt(from_fd, rows[i].level, rows[i].opt, val, &len))
 			(void)libc.setsockopt(fd, rows[i].level, rows[i].opt, val, len);
@@ -372,6 +373,8 @@ static int get_from_engine(struct tsock *s, const struct opt_row *r, void *val, 
 		return give(val, len, &x, sizeof(x));
 	}
 	v = field_get(o, r);
+	if (r->opt == TCP_NOTSENT_LOWAT && r->level == IPPROTO_TCP && v == UINT32_MAX)
+		v = 0; /* never set: the kernel's own default applies, and reads so */
 	if (r->size == 8 && *len >= 8)
 		return give(val, len, &v, sizeof(v));
 	x = (int)v;

@@ -89,7 +89,7 @@ class Bench:
         if not preload:
             self.plain()
         server = a.popen(["sockperf", "server", "-i", a.ip4, "-p", PORT, *options], preload, cpu=0)
-        a.wait_bound(PORT)
+        a.wait_bound(PORT, "tcp" if "--tcp" in options else "udp")
         client = b.run(["sockperf", "ping-pong", "-i", a.ip4, "-p", PORT, "-m", 64, "-t", 1, *options], preload, cpu=1)
         server.stop(signal.SIGINT)
         seen = {float(p): float(us) for p, us in re.findall(r"percentile +([\d.]+) = +([\d.]+)", client.text)}
@@ -97,6 +97,52 @@ class Bench:
             raise AssertionError(f"sockperf printed no median:\n{client.text}")
         self.distribution.setdefault((name, side), []).append(seen)
         return seen[50.0]
+
+    def sockperf_messages(self, preload):
+        """Messages a second of one TCP sender, 100 bytes each."""
+        a, b = self.net.a, self.net.b
+        if not preload:
+            self.plain()
+        server = a.popen(["sockperf", "server", "--tcp", "-i", a.ip4, "-p", PORT], preload, cpu=0)
+        a.wait_bound(PORT, "tcp")
+        client = b.run(["sockperf", "throughput", "--tcp", "-i", a.ip4, "-p", PORT, "-m", 100, "-t", 1], preload, cpu=1)
+        server.stop(signal.SIGINT)
+        return float(re.search(r"Message Rate is (\d+)", client.text).group(1))
+
+    def connections(self, preload):
+        """Connections a second: one request each."""
+        a, b = self.net.a, self.net.b
+        if not preload:
+            self.plain()
+        server = a.popen([self.bin / "tcp_conns", "server", a.ip4, PORT], preload, cpu=0)
+        a.wait_bound(PORT, "tcp")
+        client = b.run([self.bin / "tcp_conns", "client", a.ip4, PORT, 1.0], preload, cpu=1)
+        server.stop()
+        return float(re.search(r"rate (\d+)", client.text).group(1))
+
+    def redis(self, preload, test):
+        """Requests a second, 50 clients, no pipeline."""
+        a, b = self.net.a, self.net.b
+        if not preload:
+            self.plain()
+        server = a.popen(["redis-server", "--port", PORT, "--bind", a.ip4, "--save", "", "--protected-mode", "no"],
+                         preload, cpu=0)
+        a.wait_bound(PORT, "tcp")
+        client = b.run(["redis-benchmark", "-h", a.ip4, "-p", PORT, "-n", 30000, "-c", 50, "-t", test, "--csv"], preload,
+                       cpu=1, timeout=60)
+        server.stop()
+        return float(re.search(r'"[GS]ET[^"]*","([\d.]+)"', client.text).group(1))
+
+    def bulk(self, sender_ours, receiver_ours):
+        """Gbit/s of one stream."""
+        a, b = self.net.a, self.net.b
+        self.plain()
+        server = a.popen(["iperf3", "-s", "-1", "-B", a.ip4], receiver_ours, cpu=0)
+        a.wait_bound(5201, "tcp")
+        client = b.run(["iperf3", "-c", a.ip4, "-t", 2, "-O", 0.3, "-J"], sender_ours, cpu=1)
+        server.stop()
+        text = client.text[client.text.index("{\n"):]
+        return json.loads(text)["end"]["sum_received"]["bits_per_second"] / 1e9
 
     def floor_side(self, measure):
         """{} where the floor was not built."""
@@ -193,6 +239,27 @@ def udp_sendmmsg(bench):
         "ours": lambda: bench.blast(True, 32),
         **bench.floor_side(lambda: bench.floor_send(32)),
     }), better_high=True, digits=0)
+
+
+def tcp_pingpong(bench):
+    name = "tcp_pingpong"
+    return result("microseconds", bench.rounds(name, {
+        "kernel": lambda: bench.sockperf(name, "kernel", False, ["--tcp"]),
+        "ours": lambda: bench.sockperf(name, "ours", True, ["--tcp"]),
+    }), better_high=False)
+
+
+def two_sides(name, unit, measure):
+    return lambda bench: result(unit, bench.rounds(name, {
+        "kernel": lambda: measure(bench, False), "ours": lambda: measure(bench, True)}), better_high=True, digits=3)
+
+
+tcp_messages = two_sides("tcp_messages", "messages/s", lambda bench, ours: bench.sockperf_messages(ours))
+tcp_connections = two_sides("tcp_connections", "connections/s", lambda bench, ours: bench.connections(ours))
+redis_get = two_sides("redis_get", "requests/s", lambda bench, ours: bench.redis(ours, "get"))
+redis_set = two_sides("redis_set", "requests/s", lambda bench, ours: bench.redis(ours, "set"))
+tcp_bulk_send = two_sides("tcp_bulk_send", "Gbit/s", lambda bench, ours: bench.bulk(ours, False))
+tcp_bulk_receive = two_sides("tcp_bulk_receive", "Gbit/s", lambda bench, ours: bench.bulk(False, ours))
 
 
 def bystander(bench):
@@ -295,7 +362,9 @@ def tcp_memory(bench):
 
 
 NAMES = {f.__name__: f for f in (udp_pingpong, udp_pingpong_spin, udp_send, udp_sendmmsg, bystander, rss_idle,
-                                 passthrough, tcp_segment, tcp_memory)}
+                                 passthrough, tcp_segment, tcp_memory, tcp_pingpong)}
+NAMES.update(tcp_messages=tcp_messages, tcp_connections=tcp_connections, redis_get=redis_get, redis_set=redis_set,
+             tcp_bulk_send=tcp_bulk_send, tcp_bulk_receive=tcp_bulk_receive)
 
 # What the project set itself: field, least or most, value.
 TO_REACH = {
@@ -308,6 +377,13 @@ TO_REACH = {
     "passthrough": (("ours", "<=", 30.0),),
     "tcp_segment": (("growth", "<=", 2.0), ("growth_instructions", "<=", 2.0)),
     "tcp_memory": (("ours", "<=", 1536.0),),
+    "tcp_pingpong": (("vs_kernel", ">=", 3.5),),
+    "tcp_messages": (("vs_kernel", ">=", 3.0),),
+    "tcp_connections": (("vs_kernel", ">=", 1.5),),
+    "redis_get": (("vs_kernel", ">=", 1.5),),
+    "redis_set": (("vs_kernel", ">=", 1.5),),
+    "tcp_bulk_send": (("vs_kernel", ">=", 0.9),),
+    "tcp_bulk_receive": (("vs_kernel", ">=", 0.9),),
 }
 
 WHAT = {
@@ -320,6 +396,13 @@ WHAT = {
     "tcp_segment": "the TCP engine, one segment in order; to 1,000,000 connections",
     "tcp_memory": "the TCP engine, one idle connection",
     "passthrough": "added to a `read()` + `write()` on a pipe",
+    "tcp_pingpong": "half a round trip over TCP, 64 B, median; blocking kernel sockets",
+    "tcp_messages": "TCP, messages of 100 B, `sockperf throughput`",
+    "tcp_connections": "connect, one request, close",
+    "redis_get": "redis-benchmark, 50 clients, no pipeline",
+    "redis_set": "the same, SET",
+    "tcp_bulk_send": "one stream to a kernel peer, MTU 1500 (iperf3)",
+    "tcp_bulk_receive": "one stream from a kernel peer",
 }
 
 

@@ -377,7 +377,7 @@ static void rfc9293_3_8_3_syn_without_answer_times_out(void)
 	opts()->syn_retries = 2;
 	connecting();
 	out("S", 0, ANY, 0);
-	wait_ms(9000);
+	wait_ms(12000);
 	drain();
 	equal(pending_error(), ETIMEDOUT);
 	equal(state(), TCPS_CLOSED);

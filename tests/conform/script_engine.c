@@ -81,8 +81,13 @@ static void engine_path(void *ctx, const struct tcp_tuple *tuple, uint32_t *mtu,
 
 static void begin(void)
 {
-	const struct tcp_env env = {NULL,	  engine_output, engine_event,
-				    engine_alloc, engine_free,	 engine_path};
+	const struct tcp_env env = {
+		.output = engine_output,
+		.event = engine_event,
+		.alloc = engine_alloc,
+		.free = engine_free,
+		.path = engine_path,
+	};
 
 	memset(&e, 0, sizeof(e));
 	e.now = 1000000000;

@@ -28,6 +28,13 @@ static void *host_alloc(void *ctx, size_t size)
 	return s + 1;
 }
 
+static void *host_alloc_raw(void *ctx, size_t size)
+{
+	void *p = host_alloc(ctx, size);
+
+	return p ? memset(p, 0xa5, size) : NULL;
+}
+
 static void host_release(void *ctx, void *p, size_t size)
 {
 	struct host *h = ctx;
@@ -72,7 +79,15 @@ static void host_path(void *ctx, const struct tcp_tuple *tuple, uint32_t *mtu, u
 
 void host_init(struct host *h, struct world *w, unsigned index)
 {
-	struct tcp_env env = {h, host_output, host_event, host_alloc, host_release, host_path};
+	struct tcp_env env = {
+		.ctx = h,
+		.output = host_output,
+		.event = host_event,
+		.alloc = host_alloc,
+		.free = host_release,
+		.alloc_raw = host_alloc_raw,
+		.path = host_path,
+	};
 	const char *addr[2][2] = {{"::ffff:10.0.0.1", "::ffff:10.0.0.2"}, {"fd00::1", "fd00::2"}};
 	struct tcp_listen_spec spec = {
 		.port = SERVER_PORT, .family = (uint8_t)w->p.family, .backlog = w->p.backlog};

@@ -18,7 +18,8 @@ const char *check_segq(const struct tcp_conn *c)
 		sacked += s->flags & SEG_SACKED ? s->pcount : 0;
 		lost += s->flags & SEG_LOST ? s->pcount : 0;
 		retrans += s->flags & SEG_RETRANS ? s->pcount : 0;
-		timed += !(s->flags & SEG_SACKED);
+		timed += !(s->flags & SEG_SACKED) &&
+			 (s->flags & (SEG_LOST | SEG_RETRANS)) != SEG_LOST;
 		if (s->prev != before || (before && before->end_seq != s->seq))
 			return "the retransmission queue has a hole or a wrong link";
 		if ((s->flags & SEG_SACKED) && (s->flags & SEG_LOST))

@@ -144,6 +144,15 @@ static inline void *fake_alloc(void *ctx, size_t size)
 	return calloc(1, size);
 }
 
+static inline void *fake_alloc_raw(void *ctx, size_t size)
+{
+	(void)ctx;
+	if (f.alloc_fail)
+		return NULL;
+	f.allocs++;
+	return memset(malloc(size), 0xa5, size);
+}
+
 static inline void fake_free(void *ctx, void *p, size_t size)
 {
 	(void)ctx;
@@ -176,6 +185,7 @@ static inline struct tcp_conn *fake_new(void)
 		.output = fake_output,
 		.event = fake_event,
 		.alloc = fake_alloc,
+		.alloc_raw = fake_alloc_raw,
 		.free = fake_free,
 		.path = fake_path,
 	};

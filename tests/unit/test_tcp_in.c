@@ -548,6 +548,10 @@ static void test_time_wait_rst_and_active_reuse(void **state)
 	assert_int_equal(tcp_connect(t.ts, &u, &t.o, &t.user, t.now, &t.c), -EADDRNOTAVAIL);
 	t.now += 2 * SEC;
 	old = t.iss;
+	t.fail_after = 0;
+	assert_int_equal(tcp_connect(t.ts, &u, &t.o, &t.user, t.now, &t.c), -ENOMEM);
+	assert_int_equal(t.ts->num_tw, 1);
+	t.fail_after = -1;
 	assert_int_equal(tcp_connect(t.ts, &u, &t.o, &t.user, t.now, &t.c), 0);
 	tcp_flush(t.ts, t.now);
 	sent_is(TH_SYN, 0, 0);

@@ -223,6 +223,8 @@ static void blocks_that_cannot_be_are_ignored(void **state)
 	fake_sack(2000, 9000, 3000);
 	fake_sack(2000, 4000, 4000);
 	fake_sack(2000, 12000, 13000);
+	/* What begins at snd_una would have been acknowledged. */
+	fake_sack(2000, 2000, 4000);
 	assert_int_equal(c->segq.sacked_out, 0);
 	assert_int_equal(c->ca_state, TCPCA_OPEN);
 	fake_close();
@@ -337,6 +339,10 @@ static void frto_finds_a_timeout_genuine(void **state)
 	/* The new data arrive, nothing else had. */
 	fake_sack(1000, 10000, 11000);
 	expect_run(1000, 1);
+	assert_int_equal(f.ts.n.spurious_rto, 0);
+	assert_int_equal(c->ca_state, TCPCA_LOSS);
+	/* That is decided: an original that comes now changes nothing. */
+	fake_sack2(1000, 5000, 6000, 10000, 11000);
 	assert_int_equal(f.ts.n.spurious_rto, 0);
 	assert_int_equal(c->ca_state, TCPCA_LOSS);
 	fake_close();

@@ -60,7 +60,8 @@ static void recount(void)
 		n.sacked_out += s->flags & SEG_SACKED ? s->pcount : 0;
 		n.lost_out += s->flags & SEG_LOST ? s->pcount : 0;
 		n.retrans_out += s->flags & SEG_RETRANS ? s->pcount : 0;
-		in_time += !(s->flags & SEG_SACKED);
+		in_time += !(s->flags & SEG_SACKED) &&
+			   (s->flags & (SEG_LOST | SEG_RETRANS)) != SEG_LOST;
 	}
 	assert_int_equal(q.packets_out, n.packets_out);
 	assert_int_equal(q.sacked_out, n.sacked_out);
@@ -70,6 +71,7 @@ static void recount(void)
 	assert_int_equal(!q.thead, !q.ttail);
 	for (struct tcp_seg *s = q.thead; s; s = s->tnext) {
 		assert_false(s->flags & SEG_SACKED);
+		assert_true((s->flags & (SEG_LOST | SEG_RETRANS)) != SEG_LOST);
 		assert_ptr_equal(s->tnext ? s->tnext->tprev : q.ttail, s);
 		if (s->tnext)
 			assert_true(s->sent_us <= s->tnext->sent_us);
@@ -115,11 +117,19 @@ static void marks_are_counted_and_what_is_sacked_leaves_the_order_of_time(void *
 	assert_true(a->flags & SEG_EVER_RETRANS);
 	recount();
 	/* The peer has reneged: back to their places. */
-	tcp_segq_mark(&q, b, SEG_LOST, SEG_SACKED);
-	tcp_segq_mark(&q, a, SEG_LOST, SEG_SACKED);
+	tcp_segq_mark(&q, b, 0, SEG_SACKED);
+	tcp_segq_mark(&q, a, 0, SEG_SACKED);
 	assert_ptr_equal(q.thead, a);
 	assert_ptr_equal(a->tnext, b);
 	assert_ptr_equal(b->tnext, c);
+	recount();
+	/* Lost: out of it, until it is sent again. */
+	tcp_segq_mark(&q, a, SEG_LOST, 0);
+	assert_ptr_equal(q.thead, b);
+	recount();
+	tcp_segq_sent(&q, a, 9);
+	tcp_segq_mark(&q, a, SEG_RETRANS, 0);
+	assert_ptr_equal(q.ttail, a);
 	recount();
 	end();
 }
@@ -154,11 +164,11 @@ static void a_split_keeps_marks_and_gives_the_fin_to_the_second_half(void **stat
 	tcp_segq_add(&q, &env, 0, 1, 1000, SEG_SYN, 1);
 	s = tcp_segq_add(&q, &env, 1, 10002, 1000, SEG_FIN | SEG_PSH, 2);
 	tcp_segq_add(&q, &env, 10002, 10003, 1000, SEG_FIN, 3);
-	tcp_segq_mark(&q, s, SEG_LOST, 0);
+	tcp_segq_mark(&q, s, SEG_LOST | SEG_RETRANS, 0);
 	half = tcp_segq_split(&q, &env, s, 2001);
 	assert_non_null(half);
-	assert_int_equal(s->flags, SEG_LOST);
-	assert_int_equal(half->flags, SEG_LOST | SEG_FIN | SEG_PSH);
+	assert_int_equal(s->flags, SEG_LOST | SEG_RETRANS);
+	assert_int_equal(half->flags, SEG_LOST | SEG_RETRANS | SEG_FIN | SEG_PSH);
 	assert_int_equal(s->pcount, 2);
 	assert_int_equal(half->pcount, 8);
 	assert_int_equal(half->seq, 2001);
@@ -174,7 +184,7 @@ static void a_split_keeps_marks_and_gives_the_fin_to_the_second_half(void **stat
 	s = q.tail->prev;
 	half = tcp_segq_split(&q, &env, s, 10001);
 	assert_int_equal(half->pcount, 1);
-	assert_int_equal(half->flags, SEG_LOST | SEG_FIN | SEG_PSH);
+	assert_int_equal(half->flags, SEG_LOST | SEG_RETRANS | SEG_FIN | SEG_PSH);
 	recount();
 	end();
 }

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The local port of a connect(): reserved by binding the kernel socket. bind() with port 0 would choose blindly, and what it has
+ * chosen cannot be given back; so the candidates are ours, those of connect() in the kernel, and each is asked for by number.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "runtime/libc.h"
+#include "socket/tcp_int.h"
+#include "socket/udp_int.h"
+
+static uint16_t low = 32768, high = 60999;
+static uint64_t reserved[65536 / 64]; /* net.ipv4.ip_local_reserved_ports */
+static _Atomic uint32_t next_port;
+
+/* The text of a file under /proc/sys/net/ipv4; empty when it cannot be read. */
+static void sysctl_text(const char *path, char *text, size_t size)
+{
+	int fd = libc.open(path, O_RDONLY | O_CLOEXEC, 0);
+	ssize_t n = fd < 0 ? -1 : libc.read(fd, text, size - 1);
+
+	if (fd >= 0)
+		libc.close(fd);
+	text[n > 0 ? n : 0] = '\0';
+}
+
+static void read_reserved(char *text)
+{
+	char *at = text, *end;
+
+	for (;;) {
+		unsigned long from = strtoul(at, &end, 10), to = from;
+
+		if (end == at)
+			return;
+		if (*end == '-')
+			to = strtoul(end + 1, &end, 10);
+		for (unsigned long p = from; p <= to && p < 65536; p++)
+			reserved[p / 64] |= 1ull << p % 64;
+		if (*end != ',')
+			return;
+		at = end + 1;
+	}
+}
+
+void tsock_ports_read(void)
+{
+	char text[4096], *end;
+	unsigned long from, to;
+	uint32_t start = 0;
+
+	sysctl_text("/proc/sys/net/ipv4/ip_local_port_range", text, sizeof(text));
+	from = strtoul(text, &end, 10);
+	to = strtoul(end, NULL, 10);
+	if (from && from <= to && to < 65536) {
+		low = (uint16_t)from;
+		high = (uint16_t)to;
+	}
+	memset(reserved, 0, sizeof(reserved));
+	sysctl_text("/proc/sys/net/ipv4/ip_local_reserved_ports", text, sizeof(text));
+	read_reserved(text);
+	(void)!getrandom(&start, sizeof(start), GRND_NONBLOCK);
+	atomic_store_explicit(&next_port, start, memory_order_relaxed);
+}
+
+/* A connection, or a TIME_WAIT of ours, has the tuple. */
+static bool used(struct stack *st, const struct tcp_tuple *t)
+{
+	bool yes = false;
+
+	lock_take(&st->lock);
+	if (st->tcp)
+		yes = tcp_tuple_used(st->tcp->ts, t);
+	lock_drop(&st->lock);
+	return yes;
+}
+
+int tsock_port_take(int domain, int fd, struct stack *st, struct tcp_tuple *t)
+{
+	uint32_t span = (uint32_t)(high - low) + 1, at, jump = 0;
+	struct sockaddr_storage ss;
+	socklen_t len;
+
+	/* Not to be guessed from the last one (RFC 6056), and cheap: a random step each time. */
+	(void)!getrandom(&jump, 1, GRND_NONBLOCK);
+	at = atomic_fetch_add_explicit(&next_port, jump + 1, memory_order_relaxed);
+	for (uint32_t i = 0; i < span; i++) {
+		t->lport = (uint16_t)(low + (at + i) % span);
+		if (reserved[t->lport / 64] >> t->lport % 64 & 1 || used(st, t))
+			continue;
+		len = udp_addr_put(domain, &t->local, t->lport, (uint32_t)st->ifindex, &ss);
+		if (!libc.bind(fd, (struct sockaddr *)&ss, len))
+			return 0;
+		if (errno != EADDRINUSE)
+			return -errno;
+	}
+	return -EADDRNOTAVAIL;
+}

@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Real programs, unmodified: with the library on either side or both, what they answer is right."""
+
+import hashlib
+import os
+import random
+import re
+import shutil
+
+import pytest
+
+PAIRS = [pytest.param(True, False, id="ours-serves"), pytest.param(False, True, id="ours-asks"),
+         pytest.param(True, True, id="both-ours")]
+pairs = pytest.mark.parametrize("server_ours, client_ours", PAIRS)
+
+
+def needs(*programs):
+    """Left out where a program is not installed; scripts/deps.sh installs all of them."""
+    missing = [p for p in programs if not shutil.which(p, path=os.environ["PATH"] + ":/usr/sbin")]
+    return pytest.mark.skipif(bool(missing), reason=f"not installed: {missing}")
+
+
+@needs("sockperf")
+@pairs
+def test_sockperf(net, server_ours, client_ours):
+    net.a.popen(["sockperf", "server", "--tcp", "-i", net.a.ip4, "-p", "11111"], preload=server_ours)
+    net.a.wait_bound(11111, "tcp")
+    for mode in ("ping-pong", "throughput"):
+        integrity = ["--data-integrity"] if mode == "ping-pong" else []
+        out = net.b.run(["sockperf", mode, "--tcp", "-i", net.a.ip4, "-p", "11111", "-t", "1", *integrity],
+                        preload=client_ours).text
+        assert "Test ended" in out or "Summary" in out, out
+
+
+@needs("iperf3")
+@pairs
+@pytest.mark.parametrize("reverse", [False, True], ids=["up", "down"])
+def test_iperf3(net, server_ours, client_ours, reverse):
+    net.a.popen(["iperf3", "-s", "-1"], preload=server_ours)
+    net.a.wait_bound(5201, "tcp")
+    out = net.b.run(["iperf3", "-c", net.a.ip4, "-t", "2", *(["-R"] if reverse else [])], preload=client_ours).text
+    assert re.search(r"receiver", out), out
+
+
+@needs("redis-server", "redis-cli", "redis-benchmark")
+@pairs
+def test_redis(net, server_ours, client_ours):
+    server = net.a.popen(["redis-server", "--port", "6379", "--bind", net.a.ip4, "--save", "", "--protected-mode", "no",
+                          "--dir", str(net.tmp)], preload=server_ours)
+    server.wait_text("Ready to accept connections")
+    cli = ["redis-cli", "-h", net.a.ip4]
+    blob = hashlib.sha256(b"x").hexdigest() * 1000
+    quiet = {"VMA_TRACELEVEL": "ERROR"}
+    assert net.b.run([*cli, "set", "key", blob], preload=client_ours, env=quiet).text.strip() == "OK"
+    assert net.b.run([*cli, "get", "key"], preload=client_ours, env=quiet).text.strip() == blob
+    out = net.b.run(["redis-benchmark", "-h", net.a.ip4, "-n", "20000", "-c", "50", "-q", "-t", "set,get,lpush,lrange_100"],
+                    preload=client_ours).text
+    assert len(re.findall(r"requests per second", out)) >= 4, out
+    out = net.b.run(["redis-benchmark", "-h", net.a.ip4, "-n", "50000", "-P", "16", "-q", "-t", "set,get"],
+                    preload=client_ours).text
+    assert len(re.findall(r"requests per second", out)) >= 2, out
+    net.b.run([*cli, "shutdown", "nosave"], preload=client_ours, check=False)
+    assert server.wait() == 0
+
+
+MEMCACHED_CLIENT = """
+import random, socket, sys
+s = socket.create_connection((sys.argv[1], 11211)); f = s.makefile('rwb')
+r = random.Random(7)
+values = {}
+for i in range(300):
+    k, v = b'key%d' % r.randint(0, 50), r.randbytes(r.randint(0, 60000))
+    values[k] = v
+    f.write(b'set %s 0 0 %d\\r\\n%s\\r\\n' % (k, len(v), v)); f.flush()
+    assert f.readline() == b'STORED\\r\\n'
+for k, v in values.items():
+    f.write(b'get %s\\r\\n' % k); f.flush()
+    head = f.readline().split()
+    assert head[0] == b'VALUE' and int(head[3]) == len(v), head
+    assert f.read(len(v) + 2)[:-2] == v
+    assert f.readline() == b'END\\r\\n'
+print('fine', len(values))
+"""
+
+
+@needs("memcached")
+@pairs
+def test_memcached(net, server_ours, client_ours):
+    net.a.popen(["memcached", "-u", "nobody", "-l", net.a.ip4, "-p", "11211", "-U", "0", "-t", "4"], preload=server_ours)
+    net.a.wait_bound(11211, "tcp")
+    client = net.b.python(MEMCACHED_CLIENT, client_ours, [net.a.ip4])
+    assert client.wait() == 0, client.text
+
+
+NGINX = """
+daemon off; master_process {master}; worker_processes {workers}; pid {dir}/pid; error_log {dir}/error.log; user root;
+events {{ worker_connections 1000; }}
+http {{
+  access_log off; client_body_temp_path {dir}; proxy_temp_path {dir}; fastcgi_temp_path {dir};
+  uwsgi_temp_path {dir}; scgi_temp_path {dir}; sendfile {sendfile}; tcp_nopush {sendfile};
+  server {{ listen 8080; root {dir}; location /small {{ return 200 "hello\\n"; }} }}
+}}
+"""
+
+
+@needs("nginx", "curl", "wrk")
+@pairs
+@pytest.mark.parametrize("master, sendfile", [("off", "off"), ("on", "on")], ids=["one", "master-and-worker"])
+def test_nginx(net, server_ours, client_ours, master, sendfile):
+    data = random.Random(3).randbytes(3_000_000)
+    (net.tmp / "file").write_bytes(data)
+    conf = net.tmp / "nginx.conf"
+    conf.write_text(NGINX.format(dir=net.tmp, master=master, workers=1, sendfile=sendfile))
+    server = net.a.popen(["nginx", "-c", str(conf)], preload=server_ours)
+    net.a.wait_bound(8080, "tcp")
+    url = f"http://{net.a.ip4}:8080"
+    for _ in range(3):
+        out = net.tmp / "got"
+        net.b.run(["curl", "-sS", "-o", str(out), f"{url}/file"], preload=client_ours)
+        assert out.read_bytes() == data
+    for extra in ([], ["-H", "Connection: close"]):
+        out = net.b.run(["wrk", "-t2", "-c40", "-d2", *extra, f"{url}/small"], preload=client_ours).text
+        assert re.search(r"Requests/sec", out) and "Socket errors" not in out and "Non-2xx" not in out, out
+    server.kill(15)
+    assert server.wait() == 0, server.text
+
+
+HAPROXY = """
+global
+  maxconn 500
+defaults
+  mode http
+  timeout connect 5s
+  timeout client 5s
+  timeout server 5s
+frontend f
+  bind {a}:8081
+  default_backend b
+backend b
+  server s {b}:8080
+"""
+
+
+@needs("nginx", "curl", "wrk", "haproxy")
+@pairs
+def test_haproxy(net, server_ours, client_ours):
+    """curl and nginx in net.b, haproxy between them in net.a."""
+    data = random.Random(4).randbytes(1_000_000)
+    (net.tmp / "file").write_bytes(data)
+    nginx, proxy = net.tmp / "nginx.conf", net.tmp / "haproxy.cfg"
+    nginx.write_text(NGINX.format(dir=net.tmp, master="off", workers=1, sendfile="off"))
+    proxy.write_text(HAPROXY.format(a=net.a.ip4, b=net.b.ip4))
+    net.b.popen(["nginx", "-c", str(nginx)])
+    net.b.wait_bound(8080, "tcp")
+    net.a.popen(["haproxy", "-db", "-f", str(proxy)], preload=server_ours)
+    net.a.wait_bound(8081, "tcp")
+    out = net.tmp / "got"
+    net.b.run(["curl", "-sS", "-o", str(out), f"http://{net.a.ip4}:8081/file"], preload=client_ours)
+    assert out.read_bytes() == data
+    text = net.b.run(["wrk", "-t1", "-c20", "-d2", f"http://{net.a.ip4}:8081/small"], preload=client_ours).text
+    assert "Socket errors" not in text and "Non-2xx" not in text, text
+
+
+@needs("socat")
+@pairs
+def test_socat(net, server_ours, client_ours):
+    data = random.Random(5).randbytes(5_000_000)
+    (net.tmp / "in").write_bytes(data)
+    server = net.a.popen(["socat", "-u", "TCP-LISTEN:9000,reuseaddr", f"CREATE:{net.tmp}/out"], preload=server_ours)
+    net.a.wait_bound(9000, "tcp")
+    net.b.run(["socat", "-u", f"OPEN:{net.tmp}/in", f"TCP:{net.a.ip4}:9000"], preload=client_ours)
+    assert server.wait() == 0, server.text
+    assert (net.tmp / "out").read_bytes() == data
+
+
+THREADED = """
+import socketserver, sys
+class H(socketserver.BaseRequestHandler):
+    def handle(self):
+        while (d := self.request.recv(65536)): self.request.sendall(d)
+class S(socketserver.ThreadingTCPServer):
+    allow_reuse_address = True; request_queue_size = 200; daemon_threads = True
+S((sys.argv[1], 9100), H).serve_forever()
+"""
+
+ASYNC = """
+import asyncio, sys
+async def handle(r, w):
+    while (d := await r.read(65536)):
+        w.write(d); await w.drain()
+    w.close()
+async def main():
+    s = await asyncio.start_server(handle, sys.argv[1], 9100, backlog=200)
+    await s.serve_forever()
+asyncio.run(main())
+"""
+
+ASYNC_CLIENT = """
+import asyncio, random, sys
+async def one(i):
+    r = random.Random(i)
+    reader, writer = await asyncio.open_connection(sys.argv[1], 9100)
+    for _ in range(5):
+        d = r.randbytes(r.randint(1, 50000))
+        writer.write(d)
+        assert await reader.readexactly(len(d)) == d
+    writer.write_eof()
+    assert await reader.read() == b''
+    writer.close(); await writer.wait_closed()
+async def main():
+    await asyncio.gather(*(one(i) for i in range(100)))
+asyncio.run(main()); print('fine')
+"""
+
+
+@pairs
+@pytest.mark.parametrize("source", [THREADED, ASYNC], ids=["threads", "asyncio"])
+def test_python_servers(net, server_ours, client_ours, source):
+    net.a.python(source, server_ours, [net.a.ip4])
+    net.a.wait_bound(9100, "tcp")
+    client = net.b.python(ASYNC_CLIENT, client_ours, [net.a.ip4])
+    assert client.wait(40) == 0, client.text
