@@ -328,6 +328,7 @@ static inline void prefetch_frame(const struct xdp_ring *x, const struct xsk *s,
 	const uint8_t *frame = x->umem.base + chunk + XDP_HEADROOM;
 
 	__builtin_prefetch(&s->rx.desc[head & s->rx.mask]);
+	__builtin_prefetch(frame - sizeof(struct vma_train)); /* the mark of a train is looked for there */
 	__builtin_prefetch(frame);
 	__builtin_prefetch(frame + 64);
 }
