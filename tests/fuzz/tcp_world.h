@@ -253,7 +253,7 @@ static inline void check_segq(const struct tcp_conn *c)
 	}
 	REQUIRE(out == q->packets_out && lost == q->lost_out && retrans == q->retrans_out);
 	/* Without SACK sacked_out counts duplicate ACKs, as in Linux. */
-	REQUIRE(c->sack_ok ? sacked == q->sacked_out : !sacked && q->sacked_out <= out);
+	REQUIRE(c->sack_ok ? sacked == q->sacked_out : !sacked && q->sacked_out + lost <= out);
 	for (const struct tcp_seg *s = q->thead; s; s = s->tnext, in_time--)
 		REQUIRE(!s->tnext || s->sent_us <= s->tnext->sent_us);
 	REQUIRE(!in_time);
