@@ -12,6 +12,7 @@ packages=(
 	libnl-3-dev libnl-route-3-dev # the kernel's routes and neighbours
 	libcmocka-dev python3-pytest python3-scapy # tests
 	sockperf iperf3 # measuring
+	redis-server redis-tools memcached nginx-light haproxy curl wrk socat # programs that the TCP tests run
 	python3-matplotlib # the plot
 	iproute2 ethtool tcpdump procps util-linux # namespaces and what is seen in them
 )
@@ -29,8 +30,13 @@ if [ "$(id -u)" != 0 ]; then
 fi
 echo "deps: installing ${missing[*]}"
 log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+policy=/usr/sbin/policy-rc.d
+[ -e "$policy" ] && policy=$log.policy
+trap 'rm -f "$log" "$policy"' EXIT
 export DEBIAN_FRONTEND=noninteractive
+# redis, nginx and the like are wanted as programs: their packages do not start them as services (where a policy stands, it decides).
+printf '#!/bin/sh\nexit 101\n' >"$policy"
+chmod 755 "$policy"
 # The package lists of a fresh machine may be empty or old: read them again only if they do not serve.
 install() { apt-get install -y -qq --no-install-recommends "${missing[@]}" >"$log" 2>&1; }
 if ! install; then

@@ -44,7 +44,7 @@ static struct epoll_event shadow_event(const struct epitem *it, uint32_t events)
 
 	if (it->nested || shadow == VFD_SHADOW_ALL)
 		return ev;
-	/* ERR and HUP cannot be left out: they are told once, and not passed on. */
+	/* EPOLLEXCLUSIVE alone brings it here. ERR and HUP cannot be left out: they are told once, and not passed on. */
 	if (shadow == VFD_SHADOW_NONE) {
 		ev.events = EPOLLET;
 		return ev;
@@ -115,6 +115,12 @@ static int enter(struct epset *s, struct epitem *it, int epfd)
 	return 0;
 }
 
+/* The kernel has nothing to say about the shadow socket: it need not know of the item. (It judges EPOLLEXCLUSIVE.) */
+static bool kernel_left_out(const struct vfd *v, uint32_t events)
+{
+	return atomic_load_explicit(&v->shadow, memory_order_acquire) == VFD_SHADOW_NONE && !(events & EPOLLEXCLUSIVE);
+}
+
 static int item_add(struct epset *s, int epfd, int fd, struct vfd *v, const struct epoll_event *ev,
 		    bool *notify)
 {
@@ -128,17 +134,25 @@ static int item_add(struct epset *s, int epfd, int fd, struct vfd *v, const stru
 	it->fd = fd;
 	it->nested = v->kind == VFD_EPOLL;
 	it->events = 0;
+	it->in_kernel = false;
 	shadow = shadow_event(it, ev->events);
-	if (libc.epoll_ctl(epfd, EPOLL_CTL_ADD, fd, &shadow)) {
-		r = -errno;
+	r = 0;
+	if (old && !old->in_kernel)
+		r = -EEXIST;
+	else if (old || !kernel_left_out(v, ev->events))
+		r = libc.epoll_ctl(epfd, EPOLL_CTL_ADD, fd, &shadow) ? -errno : 0;
+	if (r) {
 		epitem_free(it);
 		return r;
 	}
+	epitem_in_kernel(s, it, old || !kernel_left_out(v, ev->events));
 	if (old) /* the kernel has forgotten it: its shadow socket was replaced */
 		epset_remove(s, old);
 	r = enter(s, it, epfd);
 	if (r) {
-		libc.epoll_ctl(epfd, EPOLL_CTL_DEL, fd, NULL);
+		if (it->in_kernel)
+			libc.epoll_ctl(epfd, EPOLL_CTL_DEL, fd, NULL);
+		epitem_in_kernel(s, it, false);
 		epitem_free(it);
 		return r;
 	}
@@ -163,14 +177,16 @@ static int item_ctl(struct epset *s, int epfd, int op, int fd, struct vfd *v,
 	if (!it || op == EPOLL_CTL_ADD)
 		return libc.epoll_ctl(epfd, op, fd, ev) ? -errno : 0;
 	if (op == EPOLL_CTL_DEL) {
-		int r = libc.epoll_ctl(epfd, op, fd, ev) ? -errno : 0;
+		int r = it->in_kernel && libc.epoll_ctl(epfd, op, fd, ev) ? -errno : 0;
 
 		if (!r || r == -ENOENT)
 			epset_remove(s, it);
 		return r;
 	}
 	shadow = shadow_event(it, ev->events);
-	if (libc.epoll_ctl(epfd, op, fd, &shadow))
+	if (!it->in_kernel && ev->events & EPOLLEXCLUSIVE)
+		return -EINVAL;
+	if (it->in_kernel && libc.epoll_ctl(epfd, op, fd, &shadow))
 		return -errno;
 	*notify = arm(s, it, ev);
 	return 0;
@@ -314,8 +330,10 @@ static void shadow_again(struct epset *s, struct epitem *it)
 	struct epoll_event ev = shadow_event(it, it->events);
 
 	it->os_pending = 0;
-	libc.epoll_ctl(epfd, EPOLL_CTL_DEL, it->fd, NULL);
-	if (libc.epoll_ctl(epfd, EPOLL_CTL_ADD, it->fd, &ev))
+	if (it->in_kernel)
+		libc.epoll_ctl(epfd, EPOLL_CTL_DEL, it->fd, NULL);
+	epitem_in_kernel(s, it, !it->v || !kernel_left_out(it->v, it->events));
+	if (it->in_kernel && libc.epoll_ctl(epfd, EPOLL_CTL_ADD, it->fd, &ev))
 		log_error("epoll fd %d: watching fd %d anew: %s", epfd, it->fd, strerror(errno));
 	if (epitem_user(it))
 		epset_ready(s, it, ~0u);

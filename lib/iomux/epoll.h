@@ -30,6 +30,7 @@ struct epitem {
 	struct epset *set; /* NULL: free. set->mtx */
 	struct vfd *v; /* NULL in the child of a fork(): only the shadow socket is left */
 	bool nested; /* v is another set */
+	bool in_kernel; /* the kernel's epoll watches the fd, too; mtx */
 	int fd;
 	uint32_t index, generation; /* the tag */
 	/*
@@ -78,6 +79,7 @@ struct epset {
 	/* An eventfd in the kernel's epoll that is always readable: it drives those threads out. -1: none. */
 	_Atomic int kick_fd;
 	_Atomic bool kernel_fds; /* a kernel fd was ever added */
+	_Atomic unsigned num_in_kernel; /* items that the kernel's epoll knows; written under mtx */
 	_Atomic bool shadow_hot; /* the last kernel look found a shadow socket ready */
 	_Atomic int hits_since_kernel, zeros_since_kernel;
 	struct vma_stats_iomux *_Atomic stats; /* NULL until the first item; mtx */
@@ -102,6 +104,14 @@ struct epitem *epitem_of(struct epset *s, uint64_t data);
 /* mtx held. -ENOMEM or 0. */
 int epset_insert(struct epset *s, struct epitem *it);
 struct epitem *epset_find(struct epset *s, int fd, const struct vfd *v);
+/* mtx held. Notes whether the kernel's epoll watches the item's fd. */
+static inline void epitem_in_kernel(struct epset *s, struct epitem *it, bool in)
+{
+	if (it->in_kernel != in)
+		atomic_fetch_add_explicit(&s->num_in_kernel, in ? 1u : -1u, memory_order_relaxed);
+	it->in_kernel = in;
+}
+
 /* mtx held. Takes it out of every list, its watch too, and frees it. */
 void epset_remove(struct epset *s, struct epitem *it);
 /* Any thread. Puts it last in the ready list unless it stands there, or is disarmed, or wants none of the events. */

@@ -376,6 +376,7 @@ void epset_remove(struct epset *s, struct epitem *it)
 	*it->pprev = it->next;
 	if (it->next)
 		it->next->pprev = it->pprev;
+	epitem_in_kernel(s, it, false);
 	if (it->nested)
 		s->num_nested--;
 	else if (it->v)

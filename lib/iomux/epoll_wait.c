@@ -164,7 +164,9 @@ static int epwait_look(struct mux *m, enum mux_look how)
 	struct epwait *w = (struct epwait *)m;
 	struct epset *s = w->s;
 
-	if (how == LOOK_USER)
+	/* Nothing in the set is the kernel's business: it is not asked. */
+	if (how == LOOK_USER || (!atomic_load_explicit(&s->kernel_fds, memory_order_relaxed) &&
+				 !atomic_load_explicit(&s->num_in_kernel, memory_order_relaxed)))
 		return scan(w, 0);
 	if (how == LOOK_FIRST && atomic_load(&s->num_ready) &&
 	    may_skip(&s->hits_since_kernel, params.select_skip_os)) {

@@ -77,6 +77,7 @@ static void reno_mark(struct tcp_conn *c, bool advanced)
 	if (s->pcount > 1 && !tcp_segq_split(&c->segq, &c->ts->env, s, s->seq + s->mss))
 		c->ts->n.no_memory++;
 	tcp_mark_lost(c, s);
+	reno_limit(c); /* all of s is lost when it could not be split */
 }
 
 /* --- undoing */

@@ -248,11 +248,12 @@ static inline void check_segq(const struct tcp_conn *c)
 		sacked += s->flags & SEG_SACKED ? s->pcount : 0;
 		lost += s->flags & SEG_LOST ? s->pcount : 0;
 		retrans += s->flags & SEG_RETRANS ? s->pcount : 0;
-		in_time += !(s->flags & SEG_SACKED);
+		in_time += !(s->flags & SEG_SACKED) &&
+			   (s->flags & (SEG_LOST | SEG_RETRANS)) != SEG_LOST;
 	}
 	REQUIRE(out == q->packets_out && lost == q->lost_out && retrans == q->retrans_out);
 	/* Without SACK sacked_out counts duplicate ACKs, as in Linux. */
-	REQUIRE(c->sack_ok ? sacked == q->sacked_out : !sacked && q->sacked_out <= out);
+	REQUIRE(c->sack_ok ? sacked == q->sacked_out : !sacked && q->sacked_out + lost <= out);
 	for (const struct tcp_seg *s = q->thead; s; s = s->tnext, in_time--)
 		REQUIRE(!s->tnext || s->sent_us <= s->tnext->sent_us);
 	REQUIRE(!in_time);

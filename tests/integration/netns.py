@@ -234,6 +234,21 @@ class Host:
         seen = {n: after[n] - before[n] for n in names if after[n] != before[n]}
         assert sum(seen.values()) <= at_most, f"{self.name}: passed the kernel's UDP stack: {seen}"
 
+    @contextlib.contextmanager
+    def tcp_bypassed(self, at_most=0, opens=0):
+        """
+        Proves that no more than so many TCP segments and connections passed the kernel's TCP meanwhile. What it only answers
+        by a RST does not count: segments that come when their program is gone.
+        """
+        names = ("TcpInSegs", "TcpOutSegs", "TcpOutRsts", "TcpActiveOpens", "TcpPassiveOpens")
+        before = self.counters()
+        yield
+        after = self.counters()
+        seen = {n: after[n] - before[n] for n in names}
+        segments = seen["TcpInSegs"] + seen["TcpOutSegs"] - 2 * seen["TcpOutRsts"]
+        assert segments <= at_most, f"{self.name}: passed the kernel's TCP stack: {seen}"
+        assert seen["TcpActiveOpens"] + seen["TcpPassiveOpens"] <= opens, f"{self.name}: made by the kernel: {seen}"
+
     def interface_packets(self):
         """(received, sent) by the interface."""
         base = self.run(["cat", "/proc/net/dev"]).text

@@ -492,6 +492,30 @@ static void no_memory_for_a_split_does_not_lose_the_count(void **state)
 	fake_close();
 }
 
+/* Found by fuzz_tcp: more was lost and "SACKed" than was out, so cwnd became 0 at the next ACK and nothing more was sent. */
+static void no_memory_for_a_split_without_sack_counts_no_segment_twice(void **state)
+{
+	struct tcp_conn *c = fake_open(10 * MS);
+
+	(void)state;
+	c->sack_ok = false;
+	c->max_gso = 10000;
+	tcp_sync_mss(c);
+	fake_send(7000);
+	fake_pass(10 * MS);
+	f.alloc_fail = 1;
+	for (unsigned i = 0; i < 6; i++) {
+		fake_ack(0);
+		assert_true(tcp_left_out(c) <= c->segq.packets_out);
+		assert_true(c->cc.cwnd > 0);
+	}
+	f.alloc_fail = 0;
+	fake_pass(10 * MS);
+	fake_ack(7000);
+	assert_int_equal(tcp_in_flight(c), 0);
+	fake_close();
+}
+
 static void a_refused_retransmission_is_tried_again_without_back_off(void **state)
 {
 	struct tcp_conn *c = fake_open(10 * MS);
@@ -534,6 +558,7 @@ int main(void)
 		cmocka_unit_test(
 			a_shut_window_on_data_in_flight_keeps_the_connection_while_answered),
 		cmocka_unit_test(no_memory_for_a_split_does_not_lose_the_count),
+		cmocka_unit_test(no_memory_for_a_split_without_sack_counts_no_segment_twice),
 		cmocka_unit_test(a_refused_retransmission_is_tried_again_without_back_off),
 	};
 
