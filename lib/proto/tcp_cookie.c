@@ -128,7 +128,7 @@ bool tcp_cookie_input(struct tcp_listener *l, struct tcp_rx *rx, const struct tc
 		return false;
 	}
 	r.advmss = tcp_adv_mss(ts, tuple, &l->o);
-	r.rcv_wnd = (uint16_t)tcp_initial_window(&l->o, r.advmss);
+	r.rcv_wnd = (uint16_t)tcp_initial_window(&l->o, r.advmss - (r.ts_ok ? 12 : 0));
 	ts->n.syn_cookies_recv++;
 	/* The peer believes that it is connected: its next segment tries again when there is no room now. */
 	tcp_req_complete(&r, rx);

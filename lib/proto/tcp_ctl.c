@@ -213,6 +213,7 @@ void tcp_send_rst(struct tcp_conn *c)
 		.seq = c->snd_nxt,
 		.ack = c->rcv_nxt,
 		.flags = TH_RST | TH_ACK,
+		.wnd = tcp_select_window(c),
 		.ts = c->ts_ok,
 		.tsval = tcp_ts_now(c),
 		.tsecr = c->ts_recent,

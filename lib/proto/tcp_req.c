@@ -67,7 +67,7 @@ static void req_fill(struct tcp_req *r, struct tcp_listener *l, const struct tcp
 				  : (uint16_t)(tuple->family == AF_INET6 ? TCP_MSS_DEFAULT6
 									 : TCP_MSS_DEFAULT);
 	r->advmss = (uint16_t)mss;
-	r->rcv_wnd = (uint16_t)tcp_initial_window(o, mss);
+	r->rcv_wnd = (uint16_t)tcp_initial_window(o, mss - (r->ts_ok ? 12 : 0));
 	r->tos = o->tos;
 }
 
@@ -124,7 +124,7 @@ void tcp_listen_syn(struct tcp_listener *l, struct tcp_rx *rx, const struct tcp_
 		ts->n.listen_drops++;
 		return;
 	}
-	if (l->num_reqs >= (unsigned)l->spec.backlog && !ts->reuse_isn) {
+	if (l->num_reqs > (unsigned)l->spec.backlog && !ts->reuse_isn) {
 		struct tcp_req cookie = {0};
 
 		req_fill(&cookie, l, rx, tuple);

@@ -132,22 +132,14 @@ static void next_rto(struct tcp_conn *c)
 
 static void syn_timeout(struct tcp_conn *c)
 {
-	uint8_t backoff;
-
 	if (give_up(c))
 		return;
 	c->ts->n.timeouts++;
-	backoff = c->backoff;
 	tcp_send_syn(c);
-	if (c->closing)
-		return;
-	c->backoff = backoff;
-	if (c->state == TCPS_SYN_SENT && c->retries < SYN_LINEAR) {
-		c->retries++;
-		tcp_arm_rtx(c, TCP_PENDING_RTO, clamp_to_user(c, c->retrans_stamp, tcp_rto(c)));
-		return;
-	}
-	next_rto(c);
+	c->retries++;
+	if (c->state != TCPS_SYN_SENT || c->retries > SYN_LINEAR)
+		c->backoff++;
+	tcp_arm_rtx(c, TCP_PENDING_RTO, clamp_to_user(c, c->retrans_stamp, tcp_rto(c)));
 }
 
 /* The peer has closed its window on data in flight: they are the probe, and its answers keep the connection (RFC 1122, 4.2.2.17). */

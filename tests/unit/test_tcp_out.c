@@ -4,7 +4,7 @@
 
 static void a_syn_is_sent_again_as_linux_does_and_given_up(void **state)
 {
-	static const unsigned at[] = {1, 2, 3, 4, 5, 7, 11, 19, 35, 67};
+	static const uint64_t at[] = {1, 2, 3, 4, 5, 7, 11, 19, 35, 67};
 	struct tcp_conn *c = fake_new();
 	uint64_t t0 = f.ts.now;
 
@@ -13,8 +13,7 @@ static void a_syn_is_sent_again_as_linux_does_and_given_up(void **state)
 	fake_flush();
 	assert_int_equal(expect_sent(UINT32_MAX, 0)->flags, TH_SYN);
 	fake_pass(130 * SEC);
-	/* Four times without back-off, then with. */
-	for (unsigned i = 0; i < sizeof(at) / sizeof(*at); i++)
+	for (unsigned i = 0; i < 10; i++)
 		assert_int_equal(expect_sent(UINT32_MAX, 0)->when - t0, at[i] * SEC);
 	expect_quiet();
 	assert_int_equal(f.done, -1);
