@@ -14,10 +14,12 @@
 #include <unistd.h>
 
 #include "files.h"
+#include "matrix.h"
 #include "script_int.h"
 
 #define AT_ONCE 24u /* kernel cases mostly sleep */
 #define MAX_CASES 1000u
+#define TRIES 3u /* of a case whose kernel run was disturbed */
 
 struct result {
 	enum verdict verdict;
@@ -99,7 +101,7 @@ static int summary(unsigned passed, unsigned failed)
 	return failed != 0;
 }
 
-static int report(const struct result *r)
+static int report(const struct result *r, bool matrix)
 {
 	unsigned passed = 0, failed = 0;
 
@@ -111,6 +113,8 @@ static int report(const struct result *r)
 		if (r[i].verdict == CASE_SKIPPED)
 			printf("  not run %s: %s\n", all[i]->name, r[i].why);
 	}
+	if (matrix)
+		matrix_run(&passed, &failed);
 	return summary(passed, failed);
 }
 
@@ -149,6 +153,37 @@ static bool named(const char *list, const char *name)
 	return strstr(list, quoted) != NULL;
 }
 
+/* Where the two part; false: they agree. */
+static bool differ(const struct result *e, const struct result *k, char *text, size_t size)
+{
+	if (k->verdict == CASE_FAILED)
+		snprintf(text, size, "kernel: %s", k->why);
+	else if (strcmp(e->transcript, k->transcript) != 0)
+		first_difference(e->transcript, k->transcript, text, size);
+	else
+		return false;
+	return true;
+}
+
+/* True: as the list says. The kernel runs in real time: what a busy machine has made late is tried again alone. */
+static bool as_listed(unsigned i, const struct result *e, struct result *k, bool listed)
+{
+	char text[1000];
+
+	for (unsigned tries = 0;; tries++) {
+		bool d = differ(e, k, text, sizeof(text));
+
+		if (d == listed)
+			return true;
+		if (tries == TRIES) {
+			printf("  %s %s: %s\n", listed ? "AGREES though listed" : "DIFFERS",
+			       all[i]->name, d ? text : "");
+			return false;
+		}
+		waitpid(run_apart(k, all[i], &kernel_backend), NULL, 0);
+	}
+}
+
 static int differential(const char *path)
 {
 	struct result *e = results(), *k = results();
@@ -158,25 +193,14 @@ static int differential(const char *path)
 	run_engine(e);
 	run_kernel(k);
 	for (unsigned i = 0; i < num_cases; i++) {
-		bool listed = named(list, all[i]->name);
-		char text[1000] = "";
-
-		if (k[i].verdict == CASE_SKIPPED) {
+		if (k[i].verdict == CASE_SKIPPED)
 			apart++;
-			continue;
-		}
-		if (k[i].verdict == CASE_FAILED)
-			snprintf(text, sizeof(text), "kernel: %s", k[i].why);
-		else if (strcmp(e[i].transcript, k[i].transcript) != 0)
-			first_difference(e[i].transcript, k[i].transcript, text, sizeof(text));
-		if (listed == (text[0] != 0)) {
+		else if (as_listed(i, &e[i], &k[i], named(list, all[i]->name)))
 			passed++;
-			continue;
-		}
-		failed++;
-		printf("  %s %s: %s\n", listed ? "AGREES though listed" : "DIFFERS", all[i]->name,
-		       text);
+		else
+			failed++;
 	}
+	free(list);
 	printf("%u cases compared, %u only for the engine (internals, or too long for real time)\n",
 	       num_cases - apart, apart);
 	return summary(passed, failed);
@@ -226,5 +250,5 @@ int main(int argc, char **argv)
 		run_kernel(r);
 	else
 		run_engine(r);
-	return report(r);
+	return report(r, b == &engine_backend);
 }

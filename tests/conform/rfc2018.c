@@ -210,12 +210,7 @@ static void rfc6675_5_only_the_holes_are_sent_again(void)
 	in_sack(1001, 2, 1001, 4001, 5001, 8001);
 	drain();
 	in_sack(4001, 1, 5001, 8001);
-	wait_ms(5);
-	drain();
-	wait_ms(10);
-	in_sack(8001, 0);
-	drain();
-	equal(info().tcpi_unacked > 0, 1);
+	must(info().tcpi_unacked > 0);
 }
 
 static void rfc6675_5_the_end_of_recovery(void)
@@ -250,7 +245,9 @@ static void rfc3042_2_limited_transmit(void)
 {
 	established();
 	ten_in_flight();
-	equal(sending(5000, 0), 5000);
+	/* Two sends, lest the kernel wait until a burst is worth it. */
+	equal(sending(1000, 0), 1000);
+	equal(sending(1000, 0), 1000);
 	nothing();
 	wait_ms(20);
 	in_sack(1, 1, 1001, 2001);

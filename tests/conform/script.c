@@ -272,7 +272,7 @@ struct seg prepared(const char *flags, uint32_t seq, uint32_t ack, uint32_t len)
 	return s;
 }
 
-static void send_in(struct seg s, uint16_t port)
+static void send_in(struct seg s, uint16_t from, uint16_t port)
 {
 	uint8_t *p = malloc(SEG_HDR_MAX + s.len);
 	unsigned hdr;
@@ -290,8 +290,8 @@ static void send_in(struct seg s, uint16_t port)
 	hdr = seg_build(p, &s);
 	for (uint32_t i = 0; i < s.len; i++)
 		p[hdr + i] = peer_byte(s.seq - script.peer.iss - 1 + i + ((s.flags & F_SYN) != 0));
-	p[0] = PEER_PORT >> 8;
-	p[1] = (uint8_t)PEER_PORT;
+	p[0] = (uint8_t)(from >> 8);
+	p[1] = (uint8_t)from;
 	p[2] = (uint8_t)(port >> 8);
 	p[3] = (uint8_t)port;
 	happened();
@@ -301,7 +301,7 @@ static void send_in(struct seg s, uint16_t port)
 
 void inject(struct seg s)
 {
-	send_in(s, OUR_PORT);
+	send_in(s, PEER_PORT, OUR_PORT);
 }
 
 void in(const char *flags, uint32_t seq, uint32_t ack, uint32_t len)
@@ -321,7 +321,12 @@ void in_bare(const char *flags, uint32_t seq, uint32_t ack, uint32_t len)
 
 void in_elsewhere(const char *flags, uint32_t seq, uint32_t ack, uint32_t len)
 {
-	send_in(prepared(flags, seq, ack, len), OUR_PORT + 1);
+	send_in(prepared(flags, seq, ack, len), PEER_PORT, OUR_PORT + 1);
+}
+
+void in_stranger(void)
+{
+	send_in(prepared("S", 0, 0, 0), PEER_PORT + 1, OUR_PORT);
 }
 
 void in_sack(uint32_t ack, unsigned n, ...)
@@ -405,6 +410,9 @@ void script_left(const uint8_t *tcp, unsigned n, uint8_t tos, uint64_t when)
 		shown.tsval = shown.tsecr = 0;
 	if (!s->verbose && !(seg.flags & F_SYN))
 		shown.wnd = seg.wnd != 0;
+	/* Where a burst of the kernel ended is no matter of the protocol; out() looks at PSH where it is. */
+	if (!s->verbose)
+		shown.flags &= (uint8_t)~F_PSH;
 	record(true, "> %s",
 	       seg_text(text, sizeof(text), &shown, script.iss_known ? script.iss : 0,
 			seg.flags & F_ACK ? script.peer.iss : 0));

@@ -81,6 +81,8 @@ void in_bare(const char *flags, uint32_t seq, uint32_t ack, uint32_t len);
 void in_sack(uint32_t ack, unsigned n, ...); /* n pairs of relative edges of our data */
 /* To another port of ours where nobody listens. */
 void in_elsewhere(const char *flags, uint32_t seq, uint32_t ack, uint32_t len);
+/* Another peer's SYN, which it never follows up: a half-open connection. What it is answered is not seen. */
+void in_stranger(void);
 /* An ICMP error quoting our segment with this sequence number (engine only on IPv6). */
 void in_icmp(enum tcp_icmp kind, uint32_t seq, uint32_t mtu);
 /* What in() of data carries: byte i of the stream. */

@@ -45,10 +45,13 @@ static void engine_free(void *ctx, void *p, size_t size)
 
 static int engine_output(void *ctx, const struct tcp_tx *tx)
 {
-	uint8_t *p = malloc(tx->hdr_len + tx->len);
 	uint32_t at = tx->hdr_len, left = tx->len;
+	uint8_t *p;
 
 	(void)ctx;
+	if (tx->tuple->rport != PEER_PORT)
+		return 0;
+	p = malloc(tx->hdr_len + tx->len);
 	memcpy(p, tx->hdr, tx->hdr_len);
 	for (int i = 0; i < tx->iovcnt && left; i++) {
 		uint32_t n = tx->iov[i].iov_len < left ? (uint32_t)tx->iov[i].iov_len : left;

@@ -41,15 +41,23 @@ static void must_run(const char *command)
 		script_fail("%s", command);
 }
 
-static void sysctl(const char *name, int value)
+static void sysctl_text(const char *name, const char *value)
 {
 	char path[128];
 	FILE *f;
 
 	snprintf(path, sizeof(path), "/proc/sys/net/ipv4/%s", name);
 	f = fopen(path, "w");
-	if (!f || fprintf(f, "%d\n", value) < 0 || fclose(f) != 0)
+	if (!f || fprintf(f, "%s\n", value) < 0 || fclose(f) != 0)
 		script_fail("%s: %s", path, strerror(errno));
+}
+
+static void sysctl(const char *name, int value)
+{
+	char text[16];
+
+	snprintf(text, sizeof(text), "%d", value);
+	sysctl_text(name, text);
 }
 
 static void open_tun(void)
@@ -183,6 +191,9 @@ static void begin(void)
 	sysctl("tcp_ecn", script.o.ecn);
 	sysctl("tcp_no_metrics_save", 1);
 	sysctl("tcp_mtu_probing", 1);
+	/* The kernel's own defaults, whatever this machine has made of them. */
+	sysctl_text("tcp_rmem", "4096 131072 6291456");
+	sysctl_text("tcp_wmem", "4096 16384 4194304");
 }
 
 static uint16_t plain_sum(const uint8_t *p, unsigned n)
