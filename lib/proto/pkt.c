@@ -200,7 +200,7 @@ static enum pkt_result parse_tcp(struct buf *b, struct l3 *l3)
 }
 
 /* Every frame that parse_plain() does not take, and the reason why one is refused. */
-static __attribute__((noinline, cold)) enum pkt_result parse_any(struct buf *b)
+static __attribute__((noinline)) enum pkt_result parse_any(struct buf *b)
 {
 	enum pkt_result res;
 	struct l3 l3;
