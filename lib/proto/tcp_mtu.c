@@ -96,14 +96,17 @@ static uint32_t payload_of(const struct tcp_conn *c, uint32_t mtu)
 	return mtu - ip_len(c) - 20 - (c->ts_ok ? 12 : 0);
 }
 
-/* The next of the common sizes with which a segment of len bytes would not go out whole; pmtu: there is none. */
+/*
+ * The next size with which a segment of len bytes would not go out whole; pmtu: there is none. Few steps: an orphan gives up
+ * after eight tries. 1064 is Linux's tcp_base_mss of 1024 with headers.
+ */
 static uint32_t smaller_mtu(const struct tcp_conn *c, uint32_t len)
 {
-	static const uint32_t steps[] = {9000, 4352, 1500, 1280, 1064, MTU_MIN4};
-	uint32_t floor = mtu_floor(c);
+	static const uint32_t steps4[] = {1500, 1064, MTU_MIN4}, steps6[] = {1500, MTU_MIN6, MTU_MIN6};
+	const uint32_t *steps = c->node.tuple.family == AF_INET6 ? steps6 : steps4;
 
-	for (unsigned i = 0; i < sizeof(steps) / sizeof(*steps); i++)
-		if (steps[i] < c->pmtu && steps[i] >= floor && payload_of(c, steps[i]) < len)
+	for (unsigned i = 0; i < sizeof(steps4) / sizeof(*steps4); i++)
+		if (steps[i] < c->pmtu && payload_of(c, steps[i]) < len)
 			return steps[i];
 	return c->pmtu;
 }

@@ -156,8 +156,8 @@ static void a_black_hole_is_found_by_smaller_segments(void **state)
 	expect_sent(0, 1460);
 	fake_pass(10 * SEC);
 	assert_int_equal(f.ts.n.mtu_black_holes, 1);
-	assert_int_equal(c->mss, 1240);
-	assert_int_equal(f.s[f.n - 1].len, 1240);
+	assert_int_equal(c->mss, 1024);
+	assert_int_equal(f.s[f.n - 1].len, 1024);
 	fake_close();
 }
 
