@@ -12,6 +12,7 @@ packages=(
 	libnl-3-dev libnl-route-3-dev # the kernel's routes and neighbours
 	libcmocka-dev python3-pytest python3-scapy # tests
 	sockperf iperf3 # measuring
+	redis-server redis-tools memcached nginx-light curl wrk haproxy socat # real programs over TCP
 	redis-server redis-tools memcached nginx-light haproxy curl wrk socat # programs that the TCP tests run
 	python3-matplotlib # the plot
 	iproute2 ethtool tcpdump procps util-linux # namespaces and what is seen in them

@@ -69,9 +69,11 @@ struct tsock *tsock_new(int fd, int domain)
 	s->user.is_listener = false;
 	atomic_store_explicit(&s->mode, TSOCK_KERNEL, memory_order_relaxed);
 	s->domain = (uint8_t)domain;
+	s->tuple.lport = 0;
 	s->bound = s->accepted = s->own_rule = s->closed = s->in_close = s->engine = s->connected = false;
 	s->nonblock = s->zerocopy = false;
 	atomic_store_explicit(&s->hint, 0, memory_order_relaxed);
+	atomic_store_explicit(&s->level, 0, memory_order_relaxed);
 	atomic_store_explicit(&s->st, NULL, memory_order_relaxed);
 	s->c = NULL;
 	s->path.valid = false;
@@ -283,13 +285,17 @@ static int tsock_getpeername(struct vfd *v, int fd, struct sockaddr *addr, sockl
 /* A number of its own for the kernel socket, away from those that programs count on. -1: none. */
 static int fd_hold(int fd)
 {
+	static _Atomic int low; /* learnt once: a program that changes its limit gets numbers that are valid all the same, or none */
 	struct rlimit limit;
-	int low = 512, held;
+	int from = atomic_load_explicit(&low, memory_order_relaxed);
 
-	if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
-		low = (int)(limit.rlim_cur / 4 * 3);
-	held = libc.fcntl(fd, F_DUPFD_CLOEXEC, low);
-	return held;
+	if (!from) {
+		from = 512;
+		if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+			from = (int)(limit.rlim_cur / 4 * 3);
+		atomic_store_explicit(&low, from, memory_order_relaxed);
+	}
+	return libc.fcntl(fd, F_DUPFD_CLOEXEC, from);
 }
 
 /* The engine has something left to do for s, its stack locked: FIN, data, or waiting for the peer. */
@@ -394,10 +400,17 @@ static uint32_t tsock_events(struct vfd *v)
 	case TSOCK_LISTEN:
 		return tsock_listen_events(s);
 	case TSOCK_CONN:
+		/* Whoever spins over many sockets reads one word of each. */
+		ev = atomic_load_explicit(&s->level, memory_order_acquire);
+		if (ev & TSOCK_LEVEL)
+			return ev & ~TSOCK_LEVEL;
 		st = tsock_conn_lock(s);
 		if (!st)
 			return EPOLLIN | EPOLLRDNORM | EPOLLOUT | EPOLLWRNORM | EPOLLHUP | EPOLLRDHUP;
 		ev = tsock_epoll_bits(tcp_ready(s->c));
+		/* Room in the send buffer comes back without an event: it is looked for each time. */
+		if (ev & EPOLLOUT)
+			atomic_store_explicit(&s->level, ev | TSOCK_LEVEL, memory_order_release);
 		lock_drop(&st->lock);
 		return ev;
 	default:

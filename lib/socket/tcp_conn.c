@@ -22,6 +22,7 @@ struct stack *tsock_conn_lock(struct tsock *s)
 	if (!st || lock_mine(&st->lock))
 		return NULL;
 	lock_take(&st->lock);
+	atomic_store_explicit(&s->level, 0, memory_order_relaxed);
 	if (s->c)
 		return st;
 	lock_drop(&st->lock);
@@ -107,10 +108,13 @@ static bool offloadable(struct tsock *s, int fd, const struct sockaddr *addr, so
 	if (IN6_IS_ADDR_UNSPECIFIED(&t->dst) || udp_is_multicast(&t->dst) || net_addr_is_broadcast(&t->dst) ||
 	    (t->v4 && !memcmp(&t->dst.s6_addr[12], "\0\0\0\0", 4)))
 		return false;
-	if (libc.getsockname(fd, (struct sockaddr *)&local, &llen) ||
-	    rules_match(RULE_TCP_CLIENT, addr, s->bound ? (struct sockaddr *)&local : NULL) == RULE_OS)
+	if (s->bound && libc.getsockname(fd, (struct sockaddr *)&local, &llen))
 		return false;
-	learn_local(fd, t);
+	if (rules_match(RULE_TCP_CLIENT, addr, s->bound ? (struct sockaddr *)&local : NULL) == RULE_OS)
+		return false;
+	/* An earlier connect() has left its port, too. */
+	if (s->bound || s->tuple.lport)
+		learn_local(fd, t);
 	if (!IN6_IS_ADDR_UNSPECIFIED(&t->src) && IN6_IS_ADDR_V4MAPPED(&t->src) != t->v4)
 		return false;
 	/* What the kernel cannot route it says itself, with its own errno. */

@@ -61,6 +61,7 @@ void tsock_conn_over(struct tsock *s)
 
 	s->c = NULL;
 	s->engine = false;
+	atomic_store_explicit(&s->level, 0, memory_order_relaxed);
 	if (s->own_rule && atomic_load_explicit(&st->open, memory_order_relaxed)) {
 		tsock_key(&s->tuple, true, &key);
 		st->ring->ops->flow_del(st->ring, &key);
@@ -97,6 +98,7 @@ static void env_event(void *ctx, void *user, uint32_t ev)
 	}
 	if (s->closed)
 		return;
+	atomic_store_explicit(&s->level, 0, memory_order_relaxed);
 	bits = tsock_epoll_bits(ev);
 	atomic_fetch_or_explicit(&s->hint, bits, memory_order_release);
 	if (!u->is_listener && s->c)

@@ -21,6 +21,8 @@
 /* Who serves the socket. KERNEL until it is connected or waited on; a kernel connection has no object at all. */
 enum tsock_mode { TSOCK_KERNEL, TSOCK_CONN, TSOCK_LISTEN };
 
+#define TSOCK_LEVEL 0x08000000u /* no EPOLL* bit */
+
 /* What the engine's user pointers point to. */
 struct tsock_user {
 	bool is_listener; /* of a tsock_att, else of a tsock */
@@ -76,6 +78,8 @@ struct tsock {
 	 * the engine's events.
 	 */
 	_Atomic uint32_t hint;
+	/* EPOLL* as computed last, with TSOCK_LEVEL; 0: something may have changed since. Written under st->lock. */
+	_Atomic uint32_t level;
 	struct lock lock; /* bind, connect, listen, options; taken before any stack lock */
 	struct stack *_Atomic st; /* of the connection; set once */
 	struct tcp_conn *c; /* NULL: over, in TIME_WAIT after the close, or none. st->lock */

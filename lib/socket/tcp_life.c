@@ -77,6 +77,7 @@ static void vanish(struct tsock *s, void *arg)
 	lock_take(&st->lock);
 	s->c = NULL;
 	s->own_rule = s->engine = false;
+	atomic_store_explicit(&s->level, 0, memory_order_relaxed);
 	atomic_fetch_or_explicit(&s->hint, EPOLLERR | EPOLLHUP | EPOLLIN | EPOLLOUT, memory_order_release);
 	if (!s->closed)
 		vfd_notify(&s->v, EPOLLERR | EPOLLHUP | EPOLLIN | EPOLLOUT);

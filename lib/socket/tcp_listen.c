@@ -524,8 +524,10 @@ static int accept_once(struct tsock *s, int fd, struct sockaddr *addr, socklen_t
 		return -EBADF;
 	}
 	libc_internal++;
-	atomic_store_explicit(&s->hint, 0, memory_order_relaxed);
+	tsock_hint_clear(s, EPOLLIN | EPOLLRDNORM);
 	new = ours_ready(s) ? accept_ours(s, fd, flags) : -EAGAIN;
+	if (new >= 0)
+		atomic_fetch_or_explicit(&s->hint, EPOLLIN, memory_order_relaxed); /* there may be more */
 	if (new >= 0)
 		tsock_addr_put(tsock_of(vfd_get(new)), true, addr, len);
 	else if (new == -EAGAIN)
@@ -587,7 +589,8 @@ uint32_t tsock_listen_events(struct tsock *s)
 {
 	struct pollfd os = { .fd = atomic_load_explicit(&s->v.os_fd, memory_order_relaxed), .events = POLLIN };
 	struct timespec at_once = { 0 };
-	uint32_t ev = queued(s) ? EPOLLIN | EPOLLRDNORM : 0;
+	bool come = atomic_load_explicit(&s->hint, memory_order_acquire) & EPOLLIN;
+	uint32_t ev = come && queued(s) ? EPOLLIN | EPOLLRDNORM : 0;
 
 	if (ev || !atomic_load_explicit(&s->v.os_events, memory_order_acquire))
 		return ev;

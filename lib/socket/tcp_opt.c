@@ -309,7 +309,7 @@ int tsock_setsockopt(struct vfd *v, int fd, int level, int opt, const void *val,
 	}
 	libc_internal--;
 	tsock_unlock(s, cancel);
-	return ret;
+	return 0;
 }
 
 void tsock_opts_inherit(const struct tsock *from, int from_fd, struct tsock *to, int fd)

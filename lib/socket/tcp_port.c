@@ -81,13 +81,15 @@ static bool used(struct stack *st, const struct tcp_tuple *t)
 
 int tsock_port_take(int domain, int fd, struct stack *st, struct tcp_tuple *t)
 {
-	uint32_t span = (uint32_t)(high - low) + 1, at, jump = 0;
+	uint32_t span = (uint32_t)(high - low) + 1, at;
 	struct sockaddr_storage ss;
 	socklen_t len;
 
-	/* Not to be guessed from the last one (RFC 6056), and cheap: a random step each time. */
-	(void)!getrandom(&jump, 1, GRND_NONBLOCK);
-	at = atomic_fetch_add_explicit(&next_port, jump + 1, memory_order_relaxed);
+	/* Not in sequence, from a seed that a stranger does not know (RFC 6056). */
+	at = atomic_load_explicit(&next_port, memory_order_relaxed);
+	at = at * 1664525u + 1013904223u;
+	atomic_store_explicit(&next_port, at, memory_order_relaxed);
+	at >>= 8;
 	for (uint32_t i = 0; i < span; i++) {
 		t->lport = (uint16_t)(low + (at + i) % span);
 		if (reserved[t->lport / 64] >> t->lport % 64 & 1 || used(st, t))
