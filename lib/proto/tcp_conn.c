@@ -23,6 +23,7 @@
 #include <errno.h>
 #include <string.h>
 
+#define RTO_FALLBACK_US 3000000u
 #define MTU_DEFAULT 1500u
 #define RCV_MSS_MIN 88u /* Linux: TCP_MIN_MSS */
 
@@ -146,6 +147,11 @@ void tcp_conn_established(struct tcp_conn *c)
 {
 	uint32_t hint;
 
+	/* RFC 6298, 5.7: a handshake that had to be repeated gave no sample, and its back-off is not the data's. */
+	if (!c->rtt.srtt_us) {
+		c->backoff = 0;
+		c->rtt.rto_us = RTO_FALLBACK_US;
+	}
 	tcp_sync_mss(c);
 	tcp_sndbuf_expand(c);
 	c->rcv_ssthresh = c->rcv_wnd < c->window_clamp ? c->rcv_wnd : c->window_clamp;
