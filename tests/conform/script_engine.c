@@ -250,13 +250,17 @@ static int engine_shutdown(int how)
 
 static void engine_close(bool abort)
 {
-	if (!e.c && e.l) {
+	struct tcp_conn *c = e.c;
+
+	/* From here on the memory is the engine's alone. */
+	e.c = NULL;
+	if (!c && e.l) {
 		tcp_listen_close(e.l, e.now);
 		e.l = NULL;
 	} else if (abort) {
-		tcp_abort(e.c, e.now);
+		tcp_abort(c, e.now);
 	} else {
-		tcp_close(e.c, e.now);
+		tcp_close(c, e.now);
 	}
 	settled();
 }
