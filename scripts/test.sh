@@ -76,7 +76,7 @@ export TSAN_OPTIONS=halt_on_error=1
 
 step build build all unit sim helpers bench-bin
 step unit scripts/check.sh build
-step sim build/tests/sim/sim --count 20000
+step sim build/tests/sim/sim --count 60000
 step conform build/tests/conform/conform
 step differential build/tests/conform/conform --differential docs/tcp-differences.md
 step fuzz-build build fuzz-bin
@@ -84,7 +84,7 @@ step fuzz scripts/fuzz.sh build 10
 step integration integration
 step asan-build build SANITIZE=1 all unit sim helpers
 step asan-unit scripts/check.sh build/asan
-step asan-sim build/asan/tests/sim/sim --count 3000
+step asan-sim build/asan/tests/sim/sim --count 10000
 step asan-conform build/asan/tests/conform/conform
 step asan-integration integration --sanitize
 step tsan-build build SANITIZE=thread unit
