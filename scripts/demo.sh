@@ -36,12 +36,12 @@ on()
 	exec ip netns exec "$1" taskset -c "$2" env ${3:+LD_PRELOAD="$3"} "${@:4}"
 }
 
-# server_start preload: sets $server
+# server_start preload [--tcp]: sets $server
 server_start()
 {
-	on "$NS_A" 0 "$1" sockperf server -i $NS_IP4_A -p $port >"$work/server" 2>&1 &
+	on "$NS_A" 0 "$1" sockperf server -i $NS_IP4_A -p $port "${@:2}" >"$work/server" 2>&1 &
 	server=$!
-	ns_wait_udp "$NS_A" $port || { cat "$work/server" >&2; fail "the sockperf server did not start"; }
+	ns_wait_bound "$NS_A" $port || { cat "$work/server" >&2; fail "the sockperf server did not start"; }
 }
 
 # Ends the server and sets $messages, how many it received. Not for a subshell, which could not wait for it.
@@ -52,10 +52,10 @@ server_stop()
 	messages=$(sed -n 's/.*Total \([0-9]*\) messages received.*/\1/p' "$work/server")
 }
 
-# client preload mode: sockperf's output goes to $work/client
+# client preload mode [--tcp]: sockperf's output goes to $work/client
 client()
 {
-	(on "$NS_B" "$last_cpu" "$1" sockperf "$2" -i $NS_IP4_A -p $port -m 64 -t "$seconds") >"$work/client" 2>&1 ||
+	(on "$NS_B" "$last_cpu" "$1" sockperf "${@:2}" -i $NS_IP4_A -p $port -m 64 -t "$seconds") >"$work/client" 2>&1 ||
 		{ cat "$work/client" "$work/server" >&2; fail "sockperf $2 failed"; }
 }
 
@@ -88,24 +88,44 @@ measure()
 	echo "$median $p99 $((messages / seconds)) $((kernel * 100 / messages))" >"$work/$1"
 }
 
+# measure_tcp name preload: adds "median rate" of a TCP connection to $work/<name>
+measure_tcp()
+{
+	local median
+
+	server_start "$2" --tcp
+	client "$2" ping-pong --tcp
+	median=$(percentile 50.000)
+	server_stop
+	server_start "$2" --tcp
+	client "$2" throughput --tcp
+	server_stop
+	[ -n "$median" ] && [ "${messages:-0}" -gt 0 ] || { cat "$work/client" "$work/server" >&2; fail "no TCP figures"; }
+	echo "$(cat "$work/$1") $median $((messages / seconds))" >"$work/$1"
+}
+
 ns_make
 trap finish EXIT
 work=$(mktemp -d)
 [ -e "$build/libvma.so" ] || fail "there is no $build/libvma.so: run make"
 
-echo "sockperf over a veth pair between two network namespaces, 64-byte UDP messages, $seconds s each"
+echo "sockperf over a veth pair between two network namespaces, 64-byte messages, $seconds s each"
 echo "  kernel sockets ..."
 measure kernel ""
+measure_tcp kernel ""
 echo "  LD_PRELOAD=${build#"$PWD"/}/libvma.so ..."
 measure ours "$build/libvma.so"
+measure_tcp ours "$build/libvma.so"
 
 echo
 paste -d ' ' "$work/kernel" "$work/ours" | awk '{
 	printf "%-42s %12s %12s %9s\n", "", "kernel", "libvma.so", "ratio"
-	printf "%-42s %12.2f %12.2f %8.1fx\n", "half round trip, median (microseconds)", $1, $5, $1 / $5
-	printf "%-42s %12.2f %12.2f %8.1fx\n", "half round trip, 99th percentile", $2, $6, $2 / $6
-	printf "%-42s %12d %12d %8.1fx\n", "messages received per second", $3, $7, $7 / $3
-	printf "%-42s %11d%% %11d%%\n", "of these through the kernel\047s UDP stack", $4, $8
+	printf "%-42s %12.2f %12.2f %8.1fx\n", "UDP half round trip, median (microseconds)", $1, $7, $1 / $7
+	printf "%-42s %12.2f %12.2f %8.1fx\n", "UDP half round trip, 99th percentile", $2, $8, $2 / $8
+	printf "%-42s %12d %12d %8.1fx\n", "UDP messages received per second", $3, $9, $9 / $3
+	printf "%-42s %11d%% %11d%%\n", "of these through the kernel\047s UDP stack", $4, $10
+	printf "%-42s %12.2f %12.2f %8.1fx\n", "TCP half round trip, median (microseconds)", $5, $11, $5 / $11
+	printf "%-42s %12d %12d %8.1fx\n", "TCP messages received per second", $6, $12, $12 / $6
 }'
 if [ -s "$work/stats" ]; then
 	echo

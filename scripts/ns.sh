@@ -88,14 +88,14 @@ ns_addresses()
 	ip -n "$1" link set "$2" up
 }
 
-# ns_wait_udp namespace port: returns when a UDP socket is bound to the port, 1 after five seconds.
-ns_wait_udp()
+# ns_wait_bound namespace port: returns when a UDP socket is bound to the port or a TCP socket listens on it, 1 after five seconds.
+ns_wait_bound()
 {
 	for _ in {1..100}; do
-		[ -n "$(ip netns exec "$1" ss -Hlun "sport = :$2")" ] && return 0
+		[ -n "$(ip netns exec "$1" ss -Hltun "sport = :$2")" ] && return 0
 		sleep 0.05
 	done
-	echo "nothing bound UDP port $2 within five seconds" >&2
+	echo "nothing bound port $2 within five seconds" >&2
 	return 1
 }
 
