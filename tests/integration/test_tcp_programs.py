@@ -136,6 +136,16 @@ def test_memcached(net, server_ours, client_ours):
         assert client.wait() == 0, client.text
 
 
+@needs("memcached")
+def test_a_program_that_gave_its_capabilities_away_stays_with_the_kernel(net):
+    """memcached becomes nobody before it listens: no ring can be opened any more, and nothing else is lost."""
+    server = net.a.popen(["memcached", "-u", "nobody", "-l", net.a.ip4, "-p", "11211", "-U", "0"], preload=True)
+    net.a.wait_bound(11211, "tcp")
+    client = net.b.python(MEMCACHED_CLIENT, True, [net.a.ip4])
+    assert client.wait() == 0, client.text
+    server.wait_text("sockets stay with the kernel")
+
+
 NGINX = """
 daemon off; master_process {master}; worker_processes {workers}; pid {dir}/pid; error_log {dir}/error.log; user root;
 events {{ worker_connections 1000; }}
