@@ -57,10 +57,21 @@ LIB_CFLAGS := -fPIC -fvisibility=hidden -fno-semantic-interposition -ftls-model=
 LIBS := -lxdp -lbpf -lnl-route-3 -lnl-3 -lpthread -ldl
 LDFLAGS_ALL := -Wl,-z,now -Wl,-z,relro $(LDFLAGS)
 
+# What libvma.so has of the core is optimized as one piece where the compiler can write that as an ordinary object (gcc):
+# a packet's way goes through ten files. lib/preload stays as it is: its aliases of libc's names would be lost. The objects
+# hold plain code besides, which tests and tools link (-fno-lto).
+CAN_LTO := $(if $(SAN),,$(shell echo 'int x;' | $(CC) -flto -ffat-lto-objects -flinker-output=nolto-rel -r -x c - \
+	-o /dev/null 2>/dev/null && echo yes))
+ifneq ($(CAN_LTO),)
+CORE_CFLAGS := $(if $(filter -O%,$(CFLAGS)),,-O3) -flto -ffat-lto-objects
+LDFLAGS_ALL += -fno-lto
+endif
+
 LIB_SRC := $(sort $(shell find lib -name '*.c'))
 CORE_SRC := $(filter-out lib/preload/%,$(LIB_SRC))
 LIB_OBJ := $(LIB_SRC:%.c=$(B)/obj/%.o)
 CORE_OBJ := $(CORE_SRC:%.c=$(B)/obj/%.o)
+PRELOAD_OBJ := $(filter-out $(CORE_OBJ),$(LIB_OBJ))
 MAP := $(wildcard lib/preload/libvma.map)
 STATS_SRC := $(wildcard tools/vma_stats/*.c)
 STATS_OBJ := $(STATS_SRC:%.c=$(B)/obj/%.o)
@@ -92,7 +103,7 @@ bench-bin: $(BENCH_BIN)
 fuzz-bin: $(FUZZ)
 
 # The compiler and its flags, so that a change of either rebuilds.
-FLAGS_NOW := $(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) $(LIB_CFLAGS) $(SAN) $(LDFLAGS_ALL)
+FLAGS_NOW := $(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) $(LIB_CFLAGS) $(CORE_CFLAGS) $(SAN) $(LDFLAGS_ALL)
 ifneq ($(MAKECMDGOALS),clean)
 $(shell mkdir -p $(B); echo '$(FLAGS_NOW)' | cmp -s - $(B)/.flags || echo '$(FLAGS_NOW)' > $(B)/.flags)
 endif
@@ -116,13 +127,23 @@ $(B)/bpf/%.skel.h: $(B)/bpf/%.bpf.o
 $(B)/obj/%.o: %.c $(B)/.flags | $(SKEL)
 	@mkdir -p $(@D)
 	$(call say,CC)
-	$(Q)$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) $(LIB_CFLAGS) $(SAN) -MMD -MP -c $< -o $@
+	$(Q)$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) $(LIB_CFLAGS) $(EXTRA_CFLAGS) $(SAN) -MMD -MP -c $< -o $@
+
+$(CORE_OBJ): EXTRA_CFLAGS := $(CORE_CFLAGS)
+
+# -Wno-maybe-uninitialized: seen whole, a loop over a number of words that is never 0 seems to be able to leave them unset.
+$(B)/core.o: $(CORE_OBJ) $(B)/.core
+	$(call say,LTO)
+	$(Q)$(CC) $(CFLAGS_ALL) $(LIB_CFLAGS) $(CORE_CFLAGS) -flto=auto -Wno-maybe-uninitialized \
+		-r -flinker-output=nolto-rel -o $@ $(CORE_OBJ)
+
+SO_OBJ := $(PRELOAD_OBJ) $(if $(CAN_LTO),$(B)/core.o,$(CORE_OBJ))
 
 # No undefined symbol may be left for the application to answer (the sanitizers' own are).
-$(B)/libvma.so: $(LIB_OBJ) $(MAP) $(B)/.flags
+$(B)/libvma.so: $(SO_OBJ) $(MAP) $(B)/.flags
 	$(call say,LINK)
 	$(Q)$(CC) -shared $(SAN) $(LDFLAGS_ALL) $(if $(SAN),,-Wl,-z,defs) -Wl,-soname,libvma.so \
-		$(if $(MAP),-Wl$(comma)--version-script=$(MAP)) -o $@ $(LIB_OBJ) -Wl,--as-needed $(LIBS)
+		$(if $(MAP),-Wl$(comma)--version-script=$(MAP)) -o $@ $(SO_OBJ) -Wl,--as-needed $(LIBS)
 
 # Everything but the libc entry points: for the unit tests and the tools, which take what they need.
 # The list of members is a prerequisite too: a source that went away must leave the archive.

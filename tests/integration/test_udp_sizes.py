@@ -6,7 +6,8 @@ import pytest
 from differential import FAMILIES, PEER_PORT, App, differential
 
 families = pytest.mark.parametrize("family", FAMILIES)
-SIZES = [0, 1, 2, 17, 18, 22, 64, 511, 1252, 1253, 1424, 1452, 1453, 1472, 1473, 2000, 4096, 8952, 8973, 9000, 16384, 65487, 65507]
+SIZES = [0, 1, 2, 15, 16, 17, 18, 22, 31, 32, 33, 47, 63, 64, 65, 511,
+         1252, 1253, 1424, 1452, 1453, 1472, 1473, 2000, 4096, 8952, 8973, 9000, 16384, 65487, 65507]
 
 
 def every_size(app, peer):

@@ -11,12 +11,17 @@
 #include "fake_vfd.h"
 #include "runtime/params.h"
 
+/*
+ * Can a thread be cancelled in a wait? Not under ThreadSanitizer: its ppoll() forgets synchronisation when it is left so, a race
+ * that is none. Nor under AddressSanitizer: what it wrote around the frames that the cancellation skips stays, and its own
+ * sigaltstack(), called before the clean-up handler goes on, stumbles over it (1 run in 20).
+ */
 #ifdef __has_feature
-#define TSAN __has_feature(thread_sanitizer)
-#elif defined(__SANITIZE_THREAD__)
-#define TSAN 1
+#define CANCELS (!__has_feature(thread_sanitizer) && !__has_feature(address_sanitizer))
+#elif defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#define CANCELS 0
 #else
-#define TSAN 0
+#define CANCELS 1
 #endif
 
 #define LONG_MS 5000
@@ -211,10 +216,9 @@ static _Atomic int returned;
 
 static void *one_wait(void *arg)
 {
-	struct timespec t = {3, 0};
 	struct epoll_event ev;
 
-	if (iomux_epoll_wait(*(int *)arg, &ev, 1, &t, NULL) == 1)
+	if (iomux_epoll_wait(*(int *)arg, &ev, 1, &long_time, NULL) == 1)
 		atomic_fetch_add(&returned, 1);
 	return NULL;
 }
@@ -224,6 +228,7 @@ static void an_arrival_wakes_one_of_a_crowd(void **state)
 	struct epoll_event ev = {.events = EPOLLIN | EPOLLET};
 	int set = epoll_create1(0);
 	pthread_t threads[CROWD];
+	unsigned long before = atomic_load(&sleeps) + CROWD;
 
 	(void)state;
 	params.select_poll = 0;
@@ -233,12 +238,13 @@ static void an_arrival_wakes_one_of_a_crowd(void **state)
 	assert_int_equal(iomux_epoll_ctl(set, EPOLL_CTL_ADD, target.fd, &ev), 0);
 	for (int i = 0; i < CROWD; i++)
 		pthread_create(&threads[i], NULL, one_wait, &set);
-	usleep(50000);
+	for (int ms = 0; atomic_load(&sleeps) < before && ms < LONG_MS; ms++)
+		usleep(1000);
 	for (int i = 1; i <= CROWD; i++) {
-		unsigned long before = atomic_load(&sleeps);
-
 		fake_arrive(&target);
-		usleep(20000);
+		for (int ms = 0; atomic_load(&returned) < i && ms < LONG_MS; ms++)
+			usleep(1000);
+		usleep(20000); /* for one more that should not */
 		assert_int_equal(atomic_load(&returned), i);
 		assert_int_equal(atomic_load(&sleeps),
 				 before); /* nobody else woke and slept again */
@@ -366,7 +372,7 @@ static void a_packet_on_a_ring_wakes_the_sleeper(void **state)
 	}
 }
 
-#if !TSAN
+#if CANCELS
 static void *waiter_for_ever(void *arg)
 {
 	(void)arg;
@@ -412,7 +418,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(epoll_ctl_wakes_a_waiter),
 		cmocka_unit_test(a_packet_on_a_ring_wakes_the_sleeper),
-#if !TSAN /* its ppoll() forgets synchronisation when it is left by a cancellation: a race that is none */
+#if CANCELS
 		cmocka_unit_test(a_cancelled_waiter_leaves_nothing_locked),
 #endif
 		cmocka_unit_test(no_wakeup_is_missed_by_a_sleeper),

@@ -160,13 +160,13 @@ static void desc_invalid(struct xdp_ring *x, struct xsk *s, const struct xdp_des
 	s->chain_bad = more;
 }
 
-/* b becomes the received bytes that d names, the caller's. The kernel has one chunk less. */
-static inline void take(struct xdp_ring *x, struct buf *b, const struct xdp_desc *d)
+/* b becomes the len received bytes at addr, the caller's. The kernel has one chunk less. */
+static inline void take(struct xdp_ring *x, struct buf *b, uint64_t addr, uint32_t len)
 {
 	b->frag = NULL;
-	b->data = x->umem.base + d->addr;
-	b->len = d->len;
-	b->total = d->len;
+	b->data = x->umem.base + addr;
+	b->len = len;
+	b->total = len;
 	b->refs = 1;
 	b->flags = x->rx_flags;
 	b->gso_size = 0;
@@ -174,11 +174,11 @@ static inline void take(struct xdp_ring *x, struct buf *b, const struct xdp_desc
 	x->filled--;
 }
 
-/* Has the steering program marked the frame that d names as a train? d lies in a chunk of ours. */
-static inline bool train_marked(const struct xdp_ring *x, const struct xdp_desc *d)
+/* Has the steering program marked the frame at addr as a train? addr lies in a chunk of ours. */
+static inline bool train_marked(const struct xdp_ring *x, uint64_t addr)
 {
-	return x->trains && (d->addr & (UMEM_CHUNK - 1)) >= sizeof(struct vma_train) &&
-	       ((const struct vma_train *)(x->umem.base + d->addr))[-1].magic == VMA_TRAIN_MAGIC;
+	return x->trains && (addr & (UMEM_CHUNK - 1)) >= sizeof(struct vma_train) &&
+	       ((const struct vma_train *)(x->umem.base + addr))[-1].magic == VMA_TRAIN_MAGIC;
 }
 
 /* Reads the mark and wipes it: the kernel writes there for trains only, so the next frame in this chunk would seem to be one. */
@@ -221,8 +221,8 @@ static __attribute__((noinline)) struct buf *take_odd(struct xdp_ring *x, struct
 		desc_invalid(x, s, d);
 		return NULL;
 	}
-	take(x, b, d);
-	if (train_marked(x, d))
+	take(x, b, d->addr, d->len);
+	if (train_marked(x, d->addr))
 		train_take(x, b, d);
 	if ((d->options & XDP_PKT_CONTD) || s->chain_head || s->chain_bad) {
 		b = chain_add(x, s, b, d->options & XDP_PKT_CONTD);
@@ -234,9 +234,17 @@ static __attribute__((noinline)) struct buf *take_odd(struct xdp_ring *x, struct
 	return x->umem.rx_free.num + x->filled < CHUNKS_LOW ? spare_chunks(x, b) : b;
 }
 
-/* Nothing has come. */
+/*
+ * Nothing has come: time to fetch what is only ours of the next frame, should the fill ring name it (see prefetch_frame()). With
+ * some thousand chunks in turn it has left the nearest cache since it was used last.
+ */
 static unsigned rx_idle(struct xdp_ring *x, struct xsk *s)
 {
+	uint64_t chunk = s->fill.addr[s->rx.head & s->fill.mask];
+	const struct buf *b = umem_desc_buf(&x->umem, chunk, 0);
+
+	__builtin_prefetch(b, 1);
+	__builtin_prefetch((const uint8_t *)b + 64, 1);
 	if (__builtin_expect(s->missing >= s->refill_at && x->umem.rx_free.num, 0))
 		rx_refill(x, s);
 	return 0;
@@ -261,16 +269,19 @@ static inline __attribute__((always_inline)) unsigned rx_queue(struct xdp_ring *
 	/* False: no larger frame is under way, and chunks will not get short, though nothing of this comes back. */
 	odd = s->chain_head || s->chain_bad || x->umem.rx_free.num + x->filled < CHUNKS_LOW + max;
 	for (; n < max && head != r->seen; head++) {
-		const struct xdp_desc d = r->desc[head & r->mask];
-		struct buf *b = umem_desc_buf(&x->umem, d.addr, d.len);
+		/* Each word is read once: another process could change it. Apart, as a copy would go by way of the stack. */
+		const volatile struct xdp_desc *d = &r->desc[head & r->mask];
+		uint64_t addr = d->addr;
+		uint32_t len = d->len, options = d->options;
+		struct buf *b = umem_desc_buf(&x->umem, addr, len);
 
-		if (__builtin_expect(!odd && b && !b->refs && !(d.options & XDP_PKT_CONTD) &&
-					     !train_marked(x, &d),
+		if (__builtin_expect(!odd && b && !b->refs && !(options & XDP_PKT_CONTD) &&
+					     !train_marked(x, addr),
 				     1)) {
-			take(x, b, &d);
+			take(x, b, addr, len);
 		} else {
 			odd = true;
-			b = take_odd(x, s, &d);
+			b = take_odd(x, s, &(struct xdp_desc){addr, len, options});
 			if (!b)
 				continue;
 		}
@@ -328,7 +339,8 @@ static inline void prefetch_frame(const struct xdp_ring *x, const struct xsk *s,
 	const uint8_t *frame = x->umem.base + chunk + XDP_HEADROOM;
 
 	__builtin_prefetch(&s->rx.desc[head & s->rx.mask]);
-	__builtin_prefetch(frame - sizeof(struct vma_train)); /* the mark of a train is looked for there */
+	__builtin_prefetch(frame -
+			   sizeof(struct vma_train)); /* the mark of a train is looked for there */
 	__builtin_prefetch(frame);
 	__builtin_prefetch(frame + 64);
 }
