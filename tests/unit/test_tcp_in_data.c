@@ -225,6 +225,30 @@ static void test_what_lies_behind_a_fin_is_dropped(void **state)
 	end();
 }
 
+/* Data that came before the FIN that they lie behind: the FIN's number must not become a byte of the stream. */
+static void test_what_touches_a_fin_is_dropped(void **state)
+{
+	(void)state;
+
+	setup();
+	start();
+	accepted_plain();
+	data(8, "hij");
+	sent();
+	data(15, "op");
+	sent();
+	peer(.flags = TH_FIN | TH_ACK, .seq = 4, .ack = 1, .data = "def");
+	sent();
+	assert_int_equal(t.c->ofo_count, 1);
+	assert_true(t.c->ofo->fin);
+	data(1, "abc");
+	sent_is(TH_ACK, 1, 8);
+	assert_int_equal(tcp_inq(t.c), 6);
+	reads("abcdef");
+	assert_int_equal(t.c->state, TCPS_CLOSE_WAIT);
+	end();
+}
+
 static void test_bare_fin_behind_gap(void **state)
 {
 	(void)state;
@@ -701,6 +725,7 @@ int main(void)
 		cmocka_unit_test(test_dsack_of_what_was_acknowledged),
 		cmocka_unit_test(test_fin_out_of_order),
 		cmocka_unit_test(test_what_lies_behind_a_fin_is_dropped),
+		cmocka_unit_test(test_what_touches_a_fin_is_dropped),
 		cmocka_unit_test(test_bare_fin_behind_gap),
 		cmocka_unit_test(test_urgent_of_what_was_received),
 		cmocka_unit_test(test_fragments),
