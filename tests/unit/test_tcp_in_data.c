@@ -349,6 +349,27 @@ static void test_window_opens(void **state)
 	end();
 }
 
+/* A segment fills the buffer: what is left of a window that was not quite filled must not stay all there is. */
+static void test_window_of_one_segment_opens(void **state)
+{
+	(void)state;
+	char c[8192];
+
+	setup();
+	t.o.rcvbuf = t.o.rcvbuf_max = 2800;
+	start();
+	accepted_plain();
+	for (unsigned len = 1400; len >= 1399; len--) {
+		assert_int_equal(tcp_rcv_window(t.c), 1400);
+		peer(.flags = TH_ACK, .seq = t.c->rcv_nxt - PEER_ISN, .ack = 1, .len = len);
+		pass(SEC);
+		t.taken = t.n;
+		assert_int_equal(user_recv(c, sizeof(c), 0), len);
+		assert_int_equal(sent_is(TH_ACK, 1, t.c->rcv_nxt - PEER_ISN)->wnd, 1400);
+	}
+	end();
+}
+
 static void test_window_never_shrinks(void **state)
 {
 	(void)state;
@@ -731,6 +752,7 @@ int main(void)
 		cmocka_unit_test(test_fragments),
 		cmocka_unit_test(test_window_edge),
 		cmocka_unit_test(test_window_opens),
+		cmocka_unit_test(test_window_of_one_segment_opens),
 		cmocka_unit_test(test_window_never_shrinks),
 		cmocka_unit_test(test_window_holds_with_tiny_segments),
 		cmocka_unit_test(test_ofo_bounded_and_pruned),
