@@ -155,12 +155,6 @@ static bool all_over(const struct world *w)
 	return true;
 }
 
-/* The peer's user is gone, and its stack gave up an orphan: who is left may have heard of neither (Linux: tcp_orphan_retries). */
-static bool left_by_orphan(const struct world *w, unsigned conn, unsigned side)
-{
-	return !w->end[conn][!side].c && w->host[!side].ts->n.abort_on_timeout;
-}
-
 /* Nothing is under way and no timer runs. True: somebody went on after all. */
 static bool wake_the_stuck(struct world *w)
 {
@@ -172,9 +166,8 @@ static bool wake_the_stuck(struct world *w)
 
 			if (!e->c)
 				continue;
-			if (left_by_orphan(w, i, side))
-				w->p.explains |= MAY_TIMEOUT;
-			if (!(w->p.explains & (MAY_STALL | MAY_TIMEOUT)))
+			if (!(w->p.explains & (MAY_STALL | MAY_TIMEOUT)) &&
+			    !check_left_by_orphan(w, i, side))
 				world_fail(w,
 					   "connection %u: the %s waits for ever (sent %u of %u, "
 					   "received %u of %u)",
