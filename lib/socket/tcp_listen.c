@@ -73,6 +73,17 @@ static bool rules_want_os(int fd)
 	       rules_match(RULE_TCP_SERVER, (struct sockaddr *)&local, NULL) == RULE_OS;
 }
 
+/*
+ * Packets of the interface are the listener's. A cable that is cut takes no rule away: connections live on it, and what comes
+ * before a new rule stood would be reset by the kernel.
+ */
+static bool covers(const struct tsock *s, int ifindex, const struct net_link *link)
+{
+	if (s->bound_if && s->bound_if != ifindex)
+		return false;
+	return stack_wanted(ifindex) || (!link->up && stack_find(ifindex));
+}
+
 /* The local addresses of the interface that the listener covers, as steering rules. Returns how many. */
 static unsigned make_keys(const struct tsock *s, const struct tcp_listen_spec *spec, int ifindex, struct vma_flow_key *keys)
 {
@@ -81,7 +92,7 @@ static unsigned make_keys(const struct tsock *s, const struct tcp_listen_spec *s
 	unsigned n, num = 0;
 	bool any = IN6_IS_ADDR_UNSPECIFIED(&spec->local);
 
-	if ((s->bound_if && s->bound_if != ifindex) || !stack_wanted(ifindex) || net_link_get(ifindex, &link))
+	if (net_link_get(ifindex, &link) || !covers(s, ifindex, &link))
 		return 0;
 	n = net_addr_list(link.kind == NET_LINK_LOOPBACK ? 0 : ifindex, addrs, ADDRS_MAX);
 	for (unsigned i = 0; i < n && i < ADDRS_MAX; i++) {
