@@ -9,7 +9,6 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "iomux/iomux.h"
 #include "runtime/libc.h"
 #include "runtime/log.h"
 #include "runtime/params.h"
@@ -124,8 +123,8 @@ int tsock_socket_created(int fd, int domain, int type, int protocol)
 
 void tsock_release(struct tsock *s)
 {
-	iomux_release(&s->v);
-	vfd_disown(&s->v);
+	if (!vfd_disown(&s->v))
+		return; /* close() was faster, and has freed it */
 	atomic_fetch_add_explicit(&s->gen, 1, memory_order_release);
 	stats_socket_put(s->stats);
 	s->stats = &no_stats;
@@ -192,7 +191,7 @@ static int shut_listener(struct tsock *s, int fd, int how)
 		atomic_fetch_or_explicit(&s->hint, EPOLLIN | EPOLLHUP, memory_order_release);
 	}
 	tsock_unlock(s, cancel);
-	iomux_shadow_changed(&s->v);
+	vfd_shadow_changed(&s->v);
 	vfd_notify(&s->v, EPOLLIN | EPOLLRDHUP | EPOLLHUP);
 	errno = err;
 	return ret;

@@ -6,7 +6,6 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#include "iomux/iomux.h"
 #include "net/net.h"
 #include "runtime/libc.h"
 #include "runtime/log.h"
@@ -274,7 +273,7 @@ static int conclude(struct tsock *s, struct vfd *v, int fd, int pending)
 	cancel = tsock_lock(s);
 	disconnect(s);
 	tsock_unlock(s, cancel);
-	iomux_shadow_changed(v);
+	vfd_shadow_changed(v);
 	return err;
 }
 
@@ -286,7 +285,7 @@ static int connect_again(struct tsock *s, struct vfd *v, int fd, const struct so
 	if (addr && len >= sizeof(sa_family_t) && addr->sa_family == AF_UNSPEC) {
 		disconnect(s);
 		tsock_unlock(s, cancel);
-		iomux_shadow_changed(v);
+		vfd_shadow_changed(v);
 		return 0;
 	}
 	tsock_unlock(s, cancel);
@@ -314,7 +313,7 @@ int tsock_connect(struct vfd *v, int fd, const struct sockaddr *addr, socklen_t 
 			return libc.connect(fd, addr, len);
 		}
 		if (!ret) {
-			iomux_shadow_changed(v);
+			vfd_shadow_changed(v);
 			ret = conclude(s, v, fd, -EINPROGRESS);
 		}
 	}

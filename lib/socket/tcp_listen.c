@@ -13,7 +13,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "iomux/iomux.h"
 #include "net/net.h"
 #include "runtime/libc.h"
 #include "runtime/log.h"
@@ -276,7 +275,7 @@ void tsock_waited(struct vfd *v)
 	atomic_store_explicit(&v->shadow, VFD_SHADOW_IN, memory_order_release);
 	libc_internal--;
 	tsock_unlock(s, cancel);
-	iomux_shadow_changed(v);
+	vfd_shadow_changed(v);
 }
 
 void tsock_listen_tick(struct tsock *s)
