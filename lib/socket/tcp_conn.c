@@ -234,7 +234,10 @@ static void disconnect(struct tsock *s)
 	uint64_t now = tsock_now();
 
 	if (st) {
+		/* A TIME_WAIT that stays would say TCP_EV_GONE to whatever s is then. */
+		tcp_conn_set_user(s->c, NULL);
 		tcp_abort(s->c, now);
+		tsock_conn_over(s);
 		tsock_unlock_stack(st, now);
 	}
 	/* The port stays the kernel socket's: it cannot be given back, the next connect() takes it again. */
@@ -243,6 +246,8 @@ static void disconnect(struct tsock *s)
 	atomic_store_explicit(&s->v.shadow, VFD_SHADOW_ALL, memory_order_relaxed);
 	atomic_store_explicit(&s->mode, TSOCK_KERNEL, memory_order_release);
 	tsock_show_state(s, TCPS_CLOSED);
+	atomic_fetch_or_explicit(&s->hint, EPOLLIN | EPOLLOUT | EPOLLHUP, memory_order_release);
+	vfd_notify(&s->v, EPOLLIN | EPOLLOUT | EPOLLHUP); /* whoever waits in another call learns it */
 }
 
 static int wait_connected(struct tsock *s, int fd)
@@ -262,7 +267,9 @@ static int wait_connected(struct tsock *s, int fd)
 /* Waits for a begun connection if the socket is a blocking one. As connect(), pending: the errno while it is not decided. */
 static int conclude(struct tsock *s, struct vfd *v, int fd, int pending)
 {
+	uint32_t gen = atomic_load_explicit(&s->gen, memory_order_acquire);
 	int err = s->nonblock ? progress(s) : wait_connected(s, fd), cancel;
+	bool ours;
 
 	if (err == -EINPROGRESS)
 		return pending;
@@ -271,9 +278,13 @@ static int conclude(struct tsock *s, struct vfd *v, int fd, int pending)
 	if (!err || err == -EINTR || err == -EBADF)
 		return err;
 	cancel = tsock_lock(s);
-	disconnect(s);
+	/* Closed meanwhile, it may be another socket by now. */
+	ours = atomic_load_explicit(&s->gen, memory_order_relaxed) == gen && tsock_mode(s) == TSOCK_CONN;
+	if (ours)
+		disconnect(s);
 	tsock_unlock(s, cancel);
-	vfd_shadow_changed(v);
+	if (ours)
+		vfd_shadow_changed(v);
 	return err;
 }
 

@@ -38,8 +38,8 @@ static ssize_t take(struct tsock *s, const struct iovec *iov, int iovcnt, int fl
 		stack_poll(st, (unsigned)params.cq_poll_batch_max);
 		n = s->c ? tcp_recv(s->c, iov, iovcnt, flags & ENGINE_FLAGS, now) : -ENOTCONN;
 	}
-	/* What is left is for another reader. */
-	if (n > 0 && s->c && tcp_inq(s->c))
+	/* What is left is for another reader, and so is the end. */
+	if (n >= 0 && s->c && (!n || tcp_inq(s->c)))
 		atomic_fetch_or_explicit(&s->hint, EPOLLIN, memory_order_relaxed);
 	tsock_unlock_stack(st, now);
 	return n;
