@@ -69,7 +69,7 @@ struct tsock *tsock_new(int fd, int domain)
 	atomic_store_explicit(&s->mode, TSOCK_KERNEL, memory_order_relaxed);
 	s->domain = (uint8_t)domain;
 	s->tuple.lport = 0;
-	s->bound = s->accepted = s->own_rule = s->closed = s->in_close = s->engine = s->connected = false;
+	s->bound = s->accepted = s->own_rule = s->closed = s->in_close = s->engine = s->connected = s->home = false;
 	s->nonblock = s->zerocopy = false;
 	atomic_store_explicit(&s->hint, 0, memory_order_relaxed);
 	atomic_store_explicit(&s->level, 0, memory_order_relaxed);
@@ -436,4 +436,5 @@ const struct vfd_ops tsock_ops = {
 	.close = tsock_close,
 	.events = tsock_events,
 	.waited = tsock_waited,
+	.share = tsock_share,
 };

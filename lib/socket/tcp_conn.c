@@ -211,8 +211,8 @@ static int progress(struct tsock *s)
 	enum tcp_state state;
 	int err = 0;
 
-	if (!st)
-		return -ECONNABORTED;
+	if (!st) /* established ones may have gone to the kernel meanwhile */
+		return s->home ? 0 : -ECONNABORTED;
 	tsock_hint_clear(s, EPOLLOUT | EPOLLWRNORM);
 	state = tcp_conn_state(s->c);
 	if (state == TCPS_SYN_SENT || state == TCPS_SYN_RECV) {

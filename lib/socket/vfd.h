@@ -72,6 +72,8 @@ struct vfd_ops {
 	uint32_t (*events)(struct vfd *v);
 	/* Somebody is going to wait for the object by poll, select or epoll. No lock held; may be NULL. */
 	void (*waited)(struct vfd *v);
+	/* May be NULL: another process is to have it, too; it keeps errno. why: for the log. */
+	void (*share)(struct vfd *v, const char *why);
 	/* Another call of this process may be progressed by polling the object's stacks; see stack_poll_all(). */
 };
 
