@@ -100,7 +100,10 @@ measure_tcp()
 	server_start "$2" --tcp
 	client "$2" throughput --tcp
 	server_stop
-	[ -n "$median" ] && [ "${messages:-0}" -gt 0 ] || { cat "$work/client" "$work/server" >&2; fail "no TCP figures"; }
+	if [ -z "$median" ] || [ "${messages:-0}" -le 0 ]; then
+		cat "$work/client" "$work/server" >&2
+		fail "no TCP figures"
+	fi
 	echo "$(cat "$work/$1") $median $((messages / seconds))" >"$work/$1"
 }
 

@@ -306,8 +306,8 @@ struct item_ref {
 	uint64_t tag;
 };
 
-/* Collects items that watch v. Returns how many, at most CLOSE_BATCH. */
-static unsigned items_of(struct vfd *v, struct item_ref *refs)
+/* Collects items that watch v, after `skip` of them. Returns how many, at most CLOSE_BATCH. */
+static unsigned items_of(struct vfd *v, unsigned skip, struct item_ref *refs)
 {
 	unsigned n = 0;
 
@@ -316,7 +316,9 @@ static unsigned items_of(struct vfd *v, struct item_ref *refs)
 	     w = w->next) {
 		struct epitem *it = (struct epitem *)w;
 
-		if (w->notify == item_notify && n < CLOSE_BATCH)
+		if (w->notify == item_notify && skip)
+			skip--;
+		else if (w->notify == item_notify && n < CLOSE_BATCH)
 			refs[n++] = (struct item_ref){it->set, epitem_tag(it)};
 	}
 	lock_drop(&v->watch_lock);
@@ -352,41 +354,45 @@ static void item_release(struct epset *s, struct epitem *it)
 	epset_remove(s, it);
 }
 
+/* True: the item still watches its object. */
+static bool item_do(const struct item_ref *ref, void (*fn)(struct epset *s, struct epitem *it))
+{
+	struct epitem *it;
+	bool stays;
+
+	if (lock_mine(&ref->set->mtx))
+		return true;
+	epset_lock(ref->set);
+	it = epitem_of(ref->set, ref->tag);
+	if (it)
+		fn(ref->set, it);
+	stays = it && epitem_of(ref->set, ref->tag);
+	epset_unlock(ref->set);
+	return stays;
+}
+
 /* Runs fn for every item that watches v. */
 static void items_each(struct vfd *v, void (*fn)(struct epset *s, struct epitem *it))
 {
 	struct item_ref refs[CLOSE_BATCH];
-	unsigned n = items_of(v, refs);
+	unsigned n, done = 0;
 
-	for (unsigned i = 0; i < n; i++) {
-		struct epitem *it;
-
-		if (lock_mine(&refs[i].set->mtx))
-			continue;
-		epset_lock(refs[i].set);
-		it = epitem_of(refs[i].set, refs[i].tag);
-		if (it)
-			fn(refs[i].set, it);
-		epset_unlock(refs[i].set);
+	while ((n = items_of(v, done, refs)) > 0) {
+		for (unsigned i = 0; i < n; i++)
+			done += item_do(&refs[i], fn);
 	}
 }
 
-void iomux_shadow_changed(struct vfd *v)
+/* vfd_rewatch */
+static void shadow_changed(struct vfd *v)
 {
-	int err = errno;
-
-	if (atomic_load_explicit(&v->watches, memory_order_relaxed))
-		items_each(v, shadow_again);
-	errno = err;
+	items_each(v, shadow_again);
 }
 
-void iomux_release(struct vfd *v)
+/* vfd_watch_os */
+static void leave_to_kernel(struct vfd *v)
 {
-	int err = errno;
-
-	if (atomic_load_explicit(&v->watches, memory_order_relaxed))
-		items_each(v, item_release);
-	errno = err;
+	items_each(v, item_release);
 }
 
 /* False: this thread holds the set already, inside a signal handler; it will be done when that call goes on. */
@@ -418,7 +424,7 @@ static void leave_sets(struct vfd *v)
 			atomic_store(&s->reap, true);
 		return;
 	}
-	while (done && atomic_load(&v->watches) && (n = items_of(v, refs)) > 0)
+	while (done && atomic_load(&v->watches) && (n = items_of(v, 0, refs)) > 0)
 		for (unsigned i = 0; i < n; i++)
 			done &= ref_remove(&refs[i]);
 }
@@ -443,6 +449,8 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static void first_set(void)
 {
 	atomic_store_explicit(&vfd_unwatch, leave_sets, memory_order_release);
+	atomic_store_explicit(&vfd_rewatch, shadow_changed, memory_order_release);
+	atomic_store_explicit(&vfd_watch_os, leave_to_kernel, memory_order_release);
 	pthread_atfork(NULL, NULL, forked_child);
 }
 

@@ -13,8 +13,6 @@
 #include <sys/select.h>
 #include <time.h>
 
-struct vfd;
-
 /* timeout NULL: for ever. sigmask NULL: leave the mask. Like ppoll(2), timeout is not changed. */
 int iomux_poll(struct pollfd *fds, nfds_t n, const struct timespec *timeout,
 	       const sigset_t *sigmask);
@@ -26,10 +24,5 @@ int iomux_epoll_created(int epfd);
 int iomux_epoll_ctl(int epfd, int op, int fd, struct epoll_event *ev);
 int iomux_epoll_wait(int epfd, struct epoll_event *evs, int max, const struct timespec *timeout,
 		     const sigset_t *sigmask);
-
-/* v->shadow has another value: every set asks the kernel accordingly. At most as many sets as close one object at a time. */
-void iomux_shadow_changed(struct vfd *v);
-/* v leaves every set, its kernel socket stays in it, with the data and events that the user gave. */
-void iomux_release(struct vfd *v);
 
 #endif

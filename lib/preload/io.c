@@ -3,11 +3,13 @@
 #include "preload/preload.h"
 
 #include <limits.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include "preload/message.h"
+#include "preload/wait.h"
 
 /* Flags of preadv2 and pwritev2 that a socket takes; the others are refused by the kernel. */
 #define RWF_KNOWN (RWF_HIPRI | RWF_DSYNC | RWF_SYNC | RWF_NOWAIT | RWF_APPEND)
@@ -217,11 +219,32 @@ PRELOAD ssize_t sendto(int fd, const void *buf, size_t len, int flags, __CONST_S
 	return message_send(v, fd, buf, len, flags, addr.__sockaddr__, alen);
 }
 
+/* SCM_RIGHTS: who gets a descriptor gets the kernel's socket. */
+static void give_rights(const struct msghdr *msg)
+{
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR((struct msghdr *)(uintptr_t)msg, c)) {
+		struct vfd *given;
+		int fd;
+
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS || c->cmsg_len < CMSG_LEN(0))
+			continue;
+		for (size_t at = 0; at + sizeof(fd) <= c->cmsg_len - CMSG_LEN(0); at += sizeof(fd)) {
+			memcpy(&fd, CMSG_DATA(c) + at, sizeof(fd));
+			given = vfd_get(fd);
+			if (given && given->ops->share)
+				given->ops->share(given, "SCM_RIGHTS");
+		}
+	}
+}
+
 PRELOAD ssize_t sendmsg(int fd, const struct msghdr *msg, int flags)
 {
 	struct vfd *v = vfd_get(fd);
 
-	if (likely(!v) || !v->ops->sendmsg)
+	if (likely(!v) || !v->ops->sendmsg) {
+		if (!table_empty() && msg && msg->msg_control)
+			give_rights(msg);
 		return libc.sendmsg(fd, msg, flags);
+	}
 	return v->ops->sendmsg(v, fd, msg, flags);
 }

@@ -13,9 +13,21 @@
 #include "runtime/log.h"
 #include "runtime/worker.h"
 
+/* What another process will have, too, goes to the kernel, which counts who has it. all: also what closes on exec. */
+static void share(bool all, const char *why)
+{
+	for (int fd = 0; fd < vfd_limit(); fd++) {
+		struct vfd *v = vfd_get(fd);
+
+		if (v && v->ops->share && (all || !(libc.fcntl(fd, F_GETFD) & FD_CLOEXEC)))
+			v->ops->share(v, why);
+	}
+}
+
 static void fork_prepare(void)
 {
-	vfd_fork_prepare(); /* first: signals are blocked from here on */
+	share(true, "fork()");
+	vfd_fork_prepare(); /* before the next: signals are blocked from here on */
 	worker_fork_prepare();
 }
 
@@ -78,9 +90,27 @@ static void exec_note(void)
 	errno = err;
 }
 
+/* A connection of user space would be an idle kernel socket in the new program. */
+static void exec_prepare(void)
+{
+	if (likely(table_empty()))
+		return;
+	share(false, "exec()");
+	exec_note();
+}
+
+/* File actions may copy any fd to where the program finds it. */
+static void spawn_prepare(bool actions)
+{
+	if (likely(table_empty()))
+		return;
+	share(actions, "posix_spawn()");
+	exec_note();
+}
+
 PRELOAD int execve(const char *path, char *const argv[], char *const envp[])
 {
-	exec_note();
+	exec_prepare();
 	return libc.execve(path, argv, envp);
 }
 
@@ -91,7 +121,7 @@ PRELOAD int execv(const char *path, char *const argv[])
 
 PRELOAD int execvpe(const char *file, char *const argv[], char *const envp[])
 {
-	exec_note();
+	exec_prepare();
 	return libc.execvpe(file, argv, envp);
 }
 
@@ -102,13 +132,13 @@ PRELOAD int execvp(const char *file, char *const argv[])
 
 PRELOAD int execveat(int dir, const char *path, char *const argv[], char *const envp[], int flags)
 {
-	exec_note();
+	exec_prepare();
 	return libc.execveat(dir, path, argv, envp, flags);
 }
 
 PRELOAD int fexecve(int fd, char *const argv[], char *const envp[])
 {
-	exec_note();
+	exec_prepare();
 	return libc.fexecve(fd, argv, envp);
 }
 
@@ -175,13 +205,13 @@ PRELOAD int execle(const char *path, const char *arg, ...)
 PRELOAD int posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_actions_t *acts,
 			const posix_spawnattr_t *attr, char *const argv[], char *const envp[])
 {
-	exec_note();
+	spawn_prepare(acts != NULL);
 	return libc.posix_spawn(pid, path, acts, attr, argv, envp);
 }
 
 PRELOAD int posix_spawnp(pid_t *pid, const char *file, const posix_spawn_file_actions_t *acts,
 			 const posix_spawnattr_t *attr, char *const argv[], char *const envp[])
 {
-	exec_note();
+	spawn_prepare(acts != NULL);
 	return libc.posix_spawnp(pid, file, acts, attr, argv, envp);
 }

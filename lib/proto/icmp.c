@@ -87,8 +87,8 @@ static bool parse_v4(const uint8_t *p, size_t len, struct icmp_tcp *out)
 	quote = icmp + ICMP_HLEN;
 	qlen = (size_t)(quote[0] & 0xf) * 4;
 	/* A fragment that is not the first quotes no ports. */
-	if (quote[0] >> 4 != 4 || qlen < sizeof(struct iphdr) || quote[9] != IPPROTO_TCP || ((quote[6] & 0x1f) | quote[7]) ||
-	    len < ICMP_HLEN + qlen + QUOTED)
+	if (quote[0] >> 4 != 4 || qlen < sizeof(struct iphdr) || quote[9] != IPPROTO_TCP ||
+	    ((quote[6] & 0x1f) | quote[7]) || len < ICMP_HLEN + qlen + QUOTED)
 		return false;
 	out->tuple.family = AF_INET;
 	map_v4(&out->tuple.local, quote + 12);
@@ -111,9 +111,9 @@ static bool kind_v6(const uint8_t *icmp, struct icmp_tcp *out)
 		out->kind = TCP_ICMP_UNREACH_HOST;
 		return true;
 	case ICMP6_DST_UNREACH:
-		out->kind = icmp[1] == ICMP6_DST_UNREACH_NOROUTE ? TCP_ICMP_UNREACH_NET :
-			    icmp[1] == ICMP6_DST_UNREACH_NOPORT	 ? TCP_ICMP_UNREACH_PORT :
-								   TCP_ICMP_UNREACH_HOST;
+		out->kind = icmp[1] == ICMP6_DST_UNREACH_NOROUTE  ? TCP_ICMP_UNREACH_NET
+			    : icmp[1] == ICMP6_DST_UNREACH_NOPORT ? TCP_ICMP_UNREACH_PORT
+								  : TCP_ICMP_UNREACH_HOST;
 		return true;
 	default:
 		return false;

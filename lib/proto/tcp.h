@@ -236,6 +236,41 @@ uint32_t tcp_mss(const struct tcp_conn *c);
 /* Fills at most len bytes of a struct tcp_info (linux/tcp.h, zeros behind what is known); returns the bytes filled. */
 size_t tcp_fill_info(const struct tcp_conn *c, void *info, size_t len, uint64_t now);
 
+/* --- leaving for another stack (tcp_repair.c) */
+
+/* What another stack must know to go on with a connection: Linux takes it by TCP_REPAIR. */
+struct tcp_image {
+	struct tcp_tuple tuple;
+	uint8_t state; /* enum tcp_state */
+	bool fin_rcvd, fin_queued; /* the peer's FIN is in; ours is behind the data, sent or not */
+	bool ts_ok, sack_ok, wscale_ok;
+	uint8_t snd_wscale, rcv_wscale;
+	uint16_t peer_mss; /* what the peer's SYN said */
+	uint32_t tsval; /* the next segment's time stamp, milliseconds */
+	/* Sent and not acknowledged: [snd_una, snd_nxt); not sent yet: [snd_nxt, write_seq). FINs are not counted. */
+	uint32_t snd_una, snd_nxt, write_seq;
+	/* Received and not read: [copied_seq, rcv_nxt). Without the peer's FIN. */
+	uint32_t copied_seq, rcv_nxt;
+	uint32_t snd_wl1, snd_wnd, max_wnd; /* the peer's window */
+	uint32_t rcv_wnd, rcv_wup; /* ours, as last told: rcv_wnd bytes from rcv_wup, which is not after rcv_nxt */
+};
+
+/*
+ * Takes a picture of a connection of which the user has not let go, the engine unchanged. -EOPNOTSUPP: not in a state that can
+ * be moved (the handshake is not complete, or all is over). Urgent data becomes plain data; what came out of order is
+ * left out: the peer has kept it.
+ */
+int tcp_export(const struct tcp_conn *c, struct tcp_image *im);
+/* Copies n bytes from seq on, which must lie within the picture's receive or send queue. Returns n, or less: not there. */
+uint32_t tcp_export_received(const struct tcp_conn *c, uint32_t seq, void *to, uint32_t n);
+uint32_t tcp_export_unacked(struct tcp_conn *c, uint32_t seq, void *to, uint32_t n);
+/*
+ * Another stack has the connection: it ends here without a segment. The user gets TCP_EV_GONE at the next flush. What the
+ * rings still hold for the tuple is dropped in silence for TCP_FORGET_US.
+ */
+#define TCP_FORGET_US 1000000u
+void tcp_forget(struct tcp_conn *c, uint64_t now);
+
 /* --- listeners */
 
 /*

@@ -11,7 +11,7 @@
 /* A TIME_WAIT whose time stamps tell its segments from a new connection's makes way (RFC 6191). */
 static bool may_follow(const struct tcp_stack *ts, const struct tcp_tw *tw)
 {
-	return !tw->fin_wait2 && tw->ts_ok && ts->now - tw->ts_recent_stamp > TW_REUSE_US;
+	return !tw->fin_wait2 && !tw->mute && tw->ts_ok && ts->now - tw->ts_recent_stamp > TW_REUSE_US;
 }
 
 bool tcp_tuple_used(const struct tcp_stack *ts, const struct tcp_tuple *tuple)

@@ -216,6 +216,12 @@ void tcp_conn_done(struct tcp_conn *c, int err)
 		conn_end(c, NULL, err);
 }
 
+void tcp_conn_replace(struct tcp_conn *c, struct tcp_node *n)
+{
+	if (!c->closing)
+		conn_end(c, n, 0);
+}
+
 void tcp_conn_time_wait(struct tcp_conn *c, bool fin_wait2)
 {
 	struct tcp_tw *tw = tcp_tw_new(c, fin_wait2);

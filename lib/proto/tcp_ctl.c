@@ -29,14 +29,17 @@ int tcp_xmit_bare(struct tcp_stack *ts, const struct tcp_tuple *tuple, void *use
 
 /* --- the window */
 
-/* Without scaling a window is a whole number of the peer's segments, and stays while it is within one of what is free. */
+/*
+ * Without scaling a window is a whole number of the peer's segments, and stays while it is within one of what is free. Where
+ * one segment is all that ever fits, half of it more is enough (Linux).
+ */
 static uint32_t unscaled_window(const struct tcp_conn *c, uint32_t space, uint32_t mss)
 {
 	uint32_t window = c->rcv_wnd;
 
 	if (window + mss <= space || window > space)
 		return space - space % mss;
-	return window;
+	return mss == space && space - window > space >> 1 ? space : window;
 }
 
 /*

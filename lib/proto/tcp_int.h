@@ -282,6 +282,7 @@ struct tcp_tw {
 	uint64_t oow_ack; /* when a segment out of the window was last answered (rate limit), 0: never */
 	uint8_t tos, rcv_wscale;
 	bool ts_ok, fin_wait2;
+	bool mute; /* tcp_forget(): what still comes for the tuple is dropped without an answer */
 	void *user; /* gets TCP_EV_GONE; NULL: nobody */
 };
 
@@ -506,6 +507,8 @@ void tcp_set_state(struct tcp_conn *c, enum tcp_state state);
 void tcp_conn_done(struct tcp_conn *c, int err);
 /* As tcp_conn_done(), but a tcp_tw takes the tuple over. */
 void tcp_conn_time_wait(struct tcp_conn *c, bool fin_wait2);
+/* As tcp_conn_done() without an error; n takes the tuple over. */
+void tcp_conn_replace(struct tcp_conn *c, struct tcp_node *n);
 /* Tells the user; nothing once `closing`. */
 void tcp_event(struct tcp_conn *c, uint32_t events);
 /* The user has let go: what is done already dies with the flush, else tcp_conn_done() will see to it. */

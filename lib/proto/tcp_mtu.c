@@ -6,8 +6,8 @@
 #define MTU_MIN6 1280u
 #define MTU_MAX 65535u
 #define MTU_RETRY_US 600000000u /* RFC 1191, 6.3 */
-#define HOLE_RETRY_US                                                                              \
-	60000000u /* what looked like a black hole may have been an outage: doubled for each */
+/* What looked like a black hole may have been an outage: doubled for each. */
+#define HOLE_RETRY_US 60000000u
 
 static uint32_t ip_len(const struct tcp_conn *c)
 {
@@ -38,7 +38,9 @@ void tcp_sync_mss(struct tcp_conn *c)
 	/* A segment that fills more than half of the largest window waits for the peer's delayed ACK (Linux: tcp_bound_to_half_wnd()). */
 	half = c->max_wnd > TCP_MSS_DEFAULT ? c->max_wnd / 2 : c->max_wnd;
 	if (half && mss > half)
-		mss = half > TCP_MSS_MIN ? half : TCP_MSS_MIN;
+		mss = half;
+	if (mss < TCP_MSS_MIN) /* whatever the user said: there is room for the options */
+		mss = TCP_MSS_MIN;
 	if (c->ts_ok)
 		mss -= 12;
 	c->mss = mss;
@@ -102,7 +104,8 @@ static uint32_t payload_of(const struct tcp_conn *c, uint32_t mtu)
  */
 static uint32_t smaller_mtu(const struct tcp_conn *c, uint32_t len)
 {
-	static const uint32_t steps4[] = {1500, 1064, MTU_MIN4}, steps6[] = {1500, MTU_MIN6, MTU_MIN6};
+	static const uint32_t steps4[] = {1500, 1064, MTU_MIN4},
+			      steps6[] = {1500, MTU_MIN6, MTU_MIN6};
 	const uint32_t *steps = c->node.tuple.family == AF_INET6 ? steps6 : steps4;
 
 	for (unsigned i = 0; i < sizeof(steps4) / sizeof(*steps4); i++)

@@ -378,6 +378,9 @@ void tcp_ofo_add(struct tcp_conn *c, struct tcp_rx *rx)
 	rx->b = NULL;
 	o->end = rx->end_seq;
 	o->fin = rx->flags & TH_FIN;
+	/* What lies behind the end of the stream is none of it, and the FIN's number no byte of it. */
+	while (o->fin && o->next)
+		ofo_unlink(c, o);
 	if (o->next && o->next->start == o->end)
 		ofo_merge(c, o);
 	touch(c, o);

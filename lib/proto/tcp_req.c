@@ -105,7 +105,7 @@ static void req_link(struct tcp_req *r)
 
 static void req_arm(struct tcp_stack *ts, struct tcp_req *r)
 {
-	uint64_t in = (uint64_t)TCP_RTO_INIT_US << r->retries;
+	uint64_t in = (uint64_t)TCP_RTO_INIT_US << (r->retries < 16 ? r->retries : 16);
 
 	wheel_arm(&ts->wheel, &r->timer, ts->now + (in < TCP_RTO_MAX_US ? in : TCP_RTO_MAX_US));
 }

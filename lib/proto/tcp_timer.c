@@ -2,7 +2,8 @@
 /* The connection's timers: retransmission (RFC 6298), zero-window probes, delayed ACK, keepalive, pacing. */
 #include "proto/tcp_loss.h"
 
-#define SYN_LINEAR 4u /* first repetitions of a SYN without back-off (Linux: tcp_syn_linear_timeouts) */
+/* First repetitions of a SYN without back-off (Linux: tcp_syn_linear_timeouts). */
+#define SYN_LINEAR 4u
 #define ORPHAN_RETRIES 8u /* Linux: tcp_orphan_retries */
 
 static uint64_t least(uint64_t a, uint64_t b)
@@ -93,7 +94,8 @@ static bool give_up(struct tcp_conn *c)
 		over = c->retries >= tries + (c->state == TCPS_SYN_SENT ? SYN_LINEAR : 0);
 		/* Counted from the first SYN, which was a second before its first repetition. */
 		if (!over && !user_timeout(c))
-			over = retried_for(c, model_timeout(tries, TCP_RTO_INIT_US) - TCP_RTO_INIT_US);
+			over = retried_for(c,
+					   model_timeout(tries, TCP_RTO_INIT_US) - TCP_RTO_INIT_US);
 	} else {
 		if (retried_out(c, c->o.retries1))
 			tcp_mtu_black_hole(c);

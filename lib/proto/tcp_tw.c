@@ -177,6 +177,8 @@ bool tcp_tw_input(struct tcp_stack *ts, struct tcp_tw *tw, struct tcp_rx *rx)
 {
 	bool old = tw->ts_ok && tcp_paws_reject(ts->now, tw->ts_recent, tw->ts_recent_stamp, rx, 0);
 
+	if (tw->mute) /* another stack has the connection: it must not hear a word of us */
+		return true;
 	if (tw->fin_wait2) {
 		fin_wait2_input(ts, tw, rx, old);
 		return true;

@@ -48,7 +48,7 @@ static uint32_t write_v6(struct udp_hdr *h, const struct udp_hdr_spec *spec)
 void udp_hdr_init(struct udp_hdr *h, const struct udp_hdr_spec *spec)
 {
 	uint16_t type = htons(spec->family == AF_INET ? ETHERTYPE_IP : ETHERTYPE_IPV6);
-	struct udphdr uh = { .source = htons(spec->sport), .dest = htons(spec->dport) };
+	struct udphdr uh = {.source = htons(spec->sport), .dest = htons(spec->dport)};
 	uint32_t off = ETH_HLEN;
 
 	memset(h, 0, sizeof(*h));
@@ -90,7 +90,8 @@ static uint8_t *write_headers(struct udp_hdr *h, uint8_t *frame, uint32_t udp_le
 	return frame + h->len - sizeof(struct udphdr);
 }
 
-uint32_t udp_frame(struct udp_hdr *h, uint8_t *frame, const struct iovec *iov, int iovcnt, uint32_t len)
+uint32_t udp_frame(struct udp_hdr *h, uint8_t *frame, const struct iovec *iov, int iovcnt,
+		   uint32_t len)
 {
 	uint32_t udp_len = len + (uint32_t)sizeof(struct udphdr);
 	uint8_t *uh = write_headers(h, frame, udp_len);

@@ -9,7 +9,6 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "iomux/iomux.h"
 #include "runtime/libc.h"
 #include "runtime/log.h"
 #include "runtime/params.h"
@@ -70,7 +69,7 @@ struct tsock *tsock_new(int fd, int domain)
 	atomic_store_explicit(&s->mode, TSOCK_KERNEL, memory_order_relaxed);
 	s->domain = (uint8_t)domain;
 	s->tuple.lport = 0;
-	s->bound = s->accepted = s->own_rule = s->closed = s->in_close = s->engine = s->connected = false;
+	s->bound = s->accepted = s->own_rule = s->closed = s->in_close = s->engine = s->connected = s->home = false;
 	s->nonblock = s->zerocopy = false;
 	atomic_store_explicit(&s->hint, 0, memory_order_relaxed);
 	atomic_store_explicit(&s->level, 0, memory_order_relaxed);
@@ -124,8 +123,8 @@ int tsock_socket_created(int fd, int domain, int type, int protocol)
 
 void tsock_release(struct tsock *s)
 {
-	iomux_release(&s->v);
-	vfd_disown(&s->v);
+	if (!vfd_disown(&s->v))
+		return; /* close() was faster, and has freed it */
 	atomic_fetch_add_explicit(&s->gen, 1, memory_order_release);
 	stats_socket_put(s->stats);
 	s->stats = &no_stats;
@@ -192,7 +191,7 @@ static int shut_listener(struct tsock *s, int fd, int how)
 		atomic_fetch_or_explicit(&s->hint, EPOLLIN | EPOLLHUP, memory_order_release);
 	}
 	tsock_unlock(s, cancel);
-	iomux_shadow_changed(&s->v);
+	vfd_shadow_changed(&s->v);
 	vfd_notify(&s->v, EPOLLIN | EPOLLRDHUP | EPOLLHUP);
 	errno = err;
 	return ret;
@@ -437,4 +436,5 @@ const struct vfd_ops tsock_ops = {
 	.close = tsock_close,
 	.events = tsock_events,
 	.waited = tsock_waited,
+	.share = tsock_share,
 };

@@ -6,7 +6,6 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#include "iomux/iomux.h"
 #include "net/net.h"
 #include "runtime/libc.h"
 #include "runtime/log.h"
@@ -212,8 +211,8 @@ static int progress(struct tsock *s)
 	enum tcp_state state;
 	int err = 0;
 
-	if (!st)
-		return -ECONNABORTED;
+	if (!st) /* established ones may have gone to the kernel meanwhile */
+		return s->home ? 0 : -ECONNABORTED;
 	tsock_hint_clear(s, EPOLLOUT | EPOLLWRNORM);
 	state = tcp_conn_state(s->c);
 	if (state == TCPS_SYN_SENT || state == TCPS_SYN_RECV) {
@@ -235,7 +234,10 @@ static void disconnect(struct tsock *s)
 	uint64_t now = tsock_now();
 
 	if (st) {
+		/* A TIME_WAIT that stays would say TCP_EV_GONE to whatever s is then. */
+		tcp_conn_set_user(s->c, NULL);
 		tcp_abort(s->c, now);
+		tsock_conn_over(s);
 		tsock_unlock_stack(st, now);
 	}
 	/* The port stays the kernel socket's: it cannot be given back, the next connect() takes it again. */
@@ -244,6 +246,8 @@ static void disconnect(struct tsock *s)
 	atomic_store_explicit(&s->v.shadow, VFD_SHADOW_ALL, memory_order_relaxed);
 	atomic_store_explicit(&s->mode, TSOCK_KERNEL, memory_order_release);
 	tsock_show_state(s, TCPS_CLOSED);
+	atomic_fetch_or_explicit(&s->hint, EPOLLIN | EPOLLOUT | EPOLLHUP, memory_order_release);
+	vfd_notify(&s->v, EPOLLIN | EPOLLOUT | EPOLLHUP); /* whoever waits in another call learns it */
 }
 
 static int wait_connected(struct tsock *s, int fd)
@@ -263,7 +267,9 @@ static int wait_connected(struct tsock *s, int fd)
 /* Waits for a begun connection if the socket is a blocking one. As connect(), pending: the errno while it is not decided. */
 static int conclude(struct tsock *s, struct vfd *v, int fd, int pending)
 {
+	uint32_t gen = atomic_load_explicit(&s->gen, memory_order_acquire);
 	int err = s->nonblock ? progress(s) : wait_connected(s, fd), cancel;
+	bool ours;
 
 	if (err == -EINPROGRESS)
 		return pending;
@@ -272,9 +278,13 @@ static int conclude(struct tsock *s, struct vfd *v, int fd, int pending)
 	if (!err || err == -EINTR || err == -EBADF)
 		return err;
 	cancel = tsock_lock(s);
-	disconnect(s);
+	/* Closed meanwhile, it may be another socket by now. */
+	ours = atomic_load_explicit(&s->gen, memory_order_relaxed) == gen && tsock_mode(s) == TSOCK_CONN;
+	if (ours)
+		disconnect(s);
 	tsock_unlock(s, cancel);
-	iomux_shadow_changed(v);
+	if (ours)
+		vfd_shadow_changed(v);
 	return err;
 }
 
@@ -286,7 +296,7 @@ static int connect_again(struct tsock *s, struct vfd *v, int fd, const struct so
 	if (addr && len >= sizeof(sa_family_t) && addr->sa_family == AF_UNSPEC) {
 		disconnect(s);
 		tsock_unlock(s, cancel);
-		iomux_shadow_changed(v);
+		vfd_shadow_changed(v);
 		return 0;
 	}
 	tsock_unlock(s, cancel);
@@ -314,7 +324,7 @@ int tsock_connect(struct vfd *v, int fd, const struct sockaddr *addr, socklen_t 
 			return libc.connect(fd, addr, len);
 		}
 		if (!ret) {
-			iomux_shadow_changed(v);
+			vfd_shadow_changed(v);
 			ret = conclude(s, v, fd, -EINPROGRESS);
 		}
 	}

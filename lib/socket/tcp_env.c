@@ -54,6 +54,16 @@ uint32_t tsock_epoll_bits(uint32_t ev)
 	return bits;
 }
 
+/* st->lock is held. The number goes first: a child that is forked here closes what it finds (tcp_life.c). */
+static void release_held(struct tsock *s)
+{
+	int fd = s->held_fd;
+
+	s->held_fd = -1;
+	if (fd >= 0)
+		libc.close(fd);
+}
+
 void tsock_conn_over(struct tsock *s)
 {
 	struct stack *st = atomic_load_explicit(&s->st, memory_order_relaxed);
@@ -67,9 +77,7 @@ void tsock_conn_over(struct tsock *s)
 		st->ring->ops->flow_del(st->ring, &key);
 	}
 	s->own_rule = false;
-	if (s->held_fd >= 0)
-		libc.close(s->held_fd);
-	s->held_fd = -1;
+	release_held(s);
 	if (s->closed && !s->in_close)
 		tsock_free(s);
 }
@@ -91,9 +99,7 @@ static void env_event(void *ctx, void *user, uint32_t ev)
 	if (ev & TCP_EV_TIME_WAIT) {
 		/* Nothing of ours is sent from the port any more but answers: the kernel may give it to others. */
 		s->c = NULL;
-		if (s->held_fd >= 0)
-			libc.close(s->held_fd);
-		s->held_fd = -1;
+		release_held(s);
 		return;
 	}
 	if (s->closed)

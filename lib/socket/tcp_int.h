@@ -70,6 +70,7 @@ struct tsock {
 	bool closed; /* out of the fd table; the object waits for TCP_EV_GONE. st->lock */
 	bool in_close; /* tsock_close() is at work: it releases, not the event. st->lock */
 	bool engine; /* the engine knows s: TCP_EV_GONE is still to come. st->lock */
+	bool home; /* the kernel has taken the connection over (tcp_home.c) */
 	bool connected; /* connect() has said so; the next one is EISCONN */
 	_Atomic bool nonblock, zerocopy;
 	_Atomic uint32_t gen; /* bumped at close: whoever still is inside a call sees it */
@@ -262,6 +263,19 @@ int tsock_fcntl(struct vfd *v, int fd, int cmd, long arg);
 void tsock_opts_read(struct tsock *s, int fd, struct tcp_opts *o);
 /* The new socket fd gets what was set on its listener. */
 void tsock_opts_inherit(const struct tsock *from, int from_fd, struct tsock *to, int fd);
+
+/* What the engine knows of options that the idle kernel socket was not told; it serves the connection from now on. */
+void tsock_opts_home(const struct tsock *s, int fd, const struct tcp_opts *o);
+
+/* tcp_home.c */
+/*
+ * Moves an offloaded connection to the kernel socket of its fd, for good; no lock held. 0; -ENOTCONN: there is none;
+ * -EOPNOTSUPP: it is not established yet; other negative errno: the kernel did not take it, and it stays here.
+ */
+int tsock_go_home(struct tsock *s, const char *why);
+void tsock_share(struct vfd *v, const char *why);
+/* tcp_fin.c: gives the kernel socket that has im's connection the peer's FIN. 0 or negative errno. */
+int tsock_fin_again(const struct tcp_image *im);
 
 /* tcp_wait.c: blocking calls */
 struct tsock_wait {

@@ -75,13 +75,10 @@ static void vanish(struct tsock *s, void *arg)
 	if (atomic_load_explicit(&s->st, memory_order_relaxed) != st)
 		return;
 	lock_take(&st->lock);
-	s->c = NULL;
-	s->own_rule = s->engine = false;
-	atomic_store_explicit(&s->level, 0, memory_order_relaxed);
 	atomic_fetch_or_explicit(&s->hint, EPOLLERR | EPOLLHUP | EPOLLIN | EPOLLOUT, memory_order_release);
 	if (!s->closed)
 		vfd_notify(&s->v, EPOLLERR | EPOLLHUP | EPOLLIN | EPOLLOUT);
-	else if (!s->in_close)
+	if (s->engine)
 		tsock_conn_over(s);
 	lock_drop(&st->lock);
 }
@@ -111,6 +108,9 @@ static void inherit(struct tsock *parents)
 	int fd = atomic_load_explicit(&parents->v.os_fd, memory_order_relaxed);
 	struct tsock *s;
 
+	/* Ours is a copy, which would keep the port when the parent gives it back. */
+	if (parents->held_fd >= 0)
+		libc.close(parents->held_fd);
 	if (parents->closed || tsock_mode(parents) == TSOCK_CONN)
 		return;
 	s = tsock_new(fd, parents->domain);

@@ -13,7 +13,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "iomux/iomux.h"
 #include "net/net.h"
 #include "runtime/libc.h"
 #include "runtime/log.h"
@@ -73,6 +72,17 @@ static bool rules_want_os(int fd)
 	       rules_match(RULE_TCP_SERVER, (struct sockaddr *)&local, NULL) == RULE_OS;
 }
 
+/*
+ * Packets of the interface are the listener's. A cable that is cut takes no rule away: connections live on it, and what comes
+ * before a new rule stood would be reset by the kernel.
+ */
+static bool covers(const struct tsock *s, int ifindex, const struct net_link *link)
+{
+	if (s->bound_if && s->bound_if != ifindex)
+		return false;
+	return stack_wanted(ifindex) || (!link->up && stack_find(ifindex));
+}
+
 /* The local addresses of the interface that the listener covers, as steering rules. Returns how many. */
 static unsigned make_keys(const struct tsock *s, const struct tcp_listen_spec *spec, int ifindex, struct vma_flow_key *keys)
 {
@@ -81,7 +91,7 @@ static unsigned make_keys(const struct tsock *s, const struct tcp_listen_spec *s
 	unsigned n, num = 0;
 	bool any = IN6_IS_ADDR_UNSPECIFIED(&spec->local);
 
-	if ((s->bound_if && s->bound_if != ifindex) || !stack_wanted(ifindex) || net_link_get(ifindex, &link))
+	if (net_link_get(ifindex, &link) || !covers(s, ifindex, &link))
 		return 0;
 	n = net_addr_list(link.kind == NET_LINK_LOOPBACK ? 0 : ifindex, addrs, ADDRS_MAX);
 	for (unsigned i = 0; i < n && i < ADDRS_MAX; i++) {
@@ -265,7 +275,7 @@ void tsock_waited(struct vfd *v)
 	atomic_store_explicit(&v->shadow, VFD_SHADOW_IN, memory_order_release);
 	libc_internal--;
 	tsock_unlock(s, cancel);
-	iomux_shadow_changed(v);
+	vfd_shadow_changed(v);
 }
 
 void tsock_listen_tick(struct tsock *s)
@@ -411,8 +421,8 @@ static struct tcp_conn *take_conn(struct tsock *s, struct stack **out)
 	return NULL;
 }
 
-/* Gives the connection its object; its stack is locked and dropped here. The new fd or negative errno. */
-static int wrap(struct tsock *l, int lfd, struct stack *st, struct tcp_conn *c, struct tsock *s, int fd)
+/* Gives the connection its object; its stack is locked and dropped here. */
+static void wrap(struct tsock *l, int lfd, struct stack *st, struct tcp_conn *c, struct tsock *s, int fd)
 {
 	s->tuple = *tcp_conn_tuple(c);
 	s->c = c;
@@ -428,13 +438,14 @@ static int wrap(struct tsock *l, int lfd, struct stack *st, struct tcp_conn *c, 
 	s->stats->remote_port = s->tuple.rport;
 	s->stats->offloaded = 1;
 	tsock_show_state(s, tcp_conn_state(c));
+	/* An interface that vanishes from now on takes its connection with it. */
+	atomic_store_explicit(&s->in_use, true, memory_order_release);
 	tsock_unlock_stack(st, tsock_now());
 	tsock_opts_inherit(l, lfd, s, fd);
-	return fd;
 }
 
-/* accept() of an offloaded connection. The new fd, -EAGAIN: none waits, or negative errno. */
-static int accept_ours(struct tsock *l, int lfd, int flags)
+/* accept() of an offloaded connection. The new fd and its object, which is in no table; -EAGAIN: none waits, or negative errno. */
+static int accept_ours(struct tsock *l, int lfd, int flags, struct tsock **out)
 {
 	struct stack *st;
 	struct tcp_conn *c;
@@ -459,18 +470,24 @@ static int accept_ours(struct tsock *l, int lfd, int flags)
 	s->stats->blocking = !s->nonblock;
 	wrap(l, lfd, st, c, s, fd);
 	__atomic_store_n(&s->stats->enabled, 1, __ATOMIC_RELEASE);
-	atomic_store_explicit(&s->in_use, true, memory_order_release);
-	err = vfd_install(fd, &s->v);
-	if (!err)
-		return fd;
-	/* Beyond the table: the number cannot be served. */
-	s->v.ops->close(&s->v, fd);
-	return -EMFILE;
+	*out = s;
+	return fd;
 none:
 	stats_socket_put(s->stats);
 	tsock_free(s);
 	libc.close(fd);
 	return err;
+}
+
+/* Enters an accepted connection; no lock is held, as the number may still name an object. fd or negative errno. */
+static int enter(struct tsock *s, int fd)
+{
+	if (!vfd_install(fd, &s->v))
+		return fd;
+	/* Beyond the table: the number cannot be served. */
+	s->v.ops->close(&s->v, -1);
+	libc.close(fd);
+	return -EMFILE;
 }
 
 /* Something may wait in an attachment's queue: looked at before an fd is made in vain. */
@@ -511,29 +528,36 @@ static int accept_os(struct tsock *s, int fd, struct sockaddr *addr, socklen_t *
 	if (new < 0)
 		return -errno;
 	atomic_fetch_or_explicit(&s->v.os_events, EPOLLIN, memory_order_release); /* there may be more */
-	vfd_forget(new); /* a number that was closed behind our back */
 	return new;
 }
 
 static int accept_once(struct tsock *s, int fd, struct sockaddr *addr, socklen_t *len, int flags)
 {
 	int cancel = tsock_lock(s), new;
+	struct tsock *made = NULL;
 
 	if (!atomic_load_explicit(&s->in_use, memory_order_relaxed)) {
 		tsock_unlock(s, cancel);
 		return -EBADF;
 	}
+	lock_enter(); /* no handler before the new number is entered */
 	libc_internal++;
 	tsock_hint_clear(s, EPOLLIN | EPOLLRDNORM);
-	new = ours_ready(s) ? accept_ours(s, fd, flags) : -EAGAIN;
+	new = ours_ready(s) ? accept_ours(s, fd, flags, &made) : -EAGAIN;
 	if (new >= 0)
 		atomic_fetch_or_explicit(&s->hint, EPOLLIN, memory_order_relaxed); /* there may be more */
-	if (new >= 0)
-		tsock_addr_put(tsock_of(vfd_get(new)), true, addr, len);
+	if (made)
+		tsock_addr_put(made, true, addr, len);
 	else if (new == -EAGAIN)
 		new = accept_os(s, fd, addr, len, flags);
 	libc_internal--;
-	tsock_unlock(s, cancel);
+	lock_drop(&s->lock);
+	if (made)
+		new = enter(made, new);
+	else if (new >= 0)
+		vfd_forget(new); /* a number that was closed behind our back */
+	lock_leave();
+	pthread_setcancelstate(cancel, NULL);
 	return new;
 }
 

@@ -398,6 +398,25 @@ int tsock_getsockopt(struct vfd *v, int fd, int level, int opt, void *val, sockl
 	return ret;
 }
 
+void tsock_opts_home(const struct tsock *s, int fd, const struct tcp_opts *o)
+{
+	for (size_t i = 0; i < NUM_ROWS; i++) {
+		const struct opt_row *r = &rows[i];
+		bool size = r->off == offsetof(struct tcp_opts, sndbuf) || r->off == offsetof(struct tcp_opts, rcvbuf);
+		bool nodelay = r->off == offsetof(struct tcp_opts, nodelay); /* VMA_TCP_NODELAY sets it, too */
+		uint64_t v;
+
+		if (r->kind != OPT_FIELD || (!(s->spare.touched >> i & 1) && !nodelay) || (s->domain == AF_INET && r->level == IPPROTO_IPV6))
+			continue;
+		v = field_get(o, r);
+		if (r->opt == TCP_NOTSENT_LOWAT && r->level == IPPROTO_TCP && v == UINT32_MAX)
+			continue;
+		if (size) /* the kernel doubles what it is told */
+			v /= 2;
+		(void)libc.setsockopt(fd, r->level, r->opt, &v, r->size == 8 ? 8 : 4);
+	}
+}
+
 int tsock_ioctl(struct vfd *v, int fd, unsigned long req, void *arg)
 {
 	struct tsock *s = tsock_of(v);

@@ -14,6 +14,9 @@
 /* Flags that the engine takes. */
 #define ENGINE_FLAGS (MSG_PEEK | MSG_TRUNC | MSG_OOB)
 
+/* The connection has gone to the kernel meanwhile, and nothing was read before: the call is libc's. */
+#define GONE_HOME (-2)
+
 static ssize_t fail(struct tsock *s, int err)
 {
 	stats_add(err == EAGAIN ? &s->stats->rx.eagain : &s->stats->rx.errors, 1);
@@ -38,8 +41,8 @@ static ssize_t take(struct tsock *s, const struct iovec *iov, int iovcnt, int fl
 		stack_poll(st, (unsigned)params.cq_poll_batch_max);
 		n = s->c ? tcp_recv(s->c, iov, iovcnt, flags & ENGINE_FLAGS, now) : -ENOTCONN;
 	}
-	/* What is left is for another reader. */
-	if (n > 0 && s->c && tcp_inq(s->c))
+	/* What is left is for another reader, and so is the end. */
+	if (n >= 0 && s->c && (!n || tcp_inq(s->c)))
 		atomic_fetch_or_explicit(&s->hint, EPOLLIN, memory_order_relaxed);
 	tsock_unlock_stack(st, now);
 	return n;
@@ -118,8 +121,10 @@ static ssize_t receive(struct tsock *s, int fd, const struct iovec *iov, int cnt
 	low = low_water(s, len, flags);
 	if (__builtin_expect((n == -EAGAIN || (n > 0 && (size_t)n < low)) && wait && !(flags & MSG_OOB), 0))
 		n = recv_slow(s, fd, iov, cnt, low, n > 0 ? (size_t)n : 0, flags);
-	if (n < 0)
+	if (n < 0 && tsock_mode(s) == TSOCK_CONN)
 		return fail(s, (int)-n);
+	if (n < 0)
+		return GONE_HOME;
 	if (!(flags & MSG_PEEK)) {
 		stats_add(&s->stats->rx.packets, 1);
 		stats_add(&s->stats->rx.bytes, (uint64_t)n);
@@ -139,6 +144,8 @@ ssize_t tsock_recvmsg(struct vfd *v, int fd, struct msghdr *msg, int flags)
 	for (size_t i = 0; i < msg->msg_iovlen; i++)
 		len += msg->msg_iov[i].iov_len;
 	n = receive(s, fd, msg->msg_iov, (int)msg->msg_iovlen, len, flags);
+	if (n == GONE_HOME)
+		return libc.recvmsg(fd, msg, flags);
 	if (n >= 0) {
 		msg->msg_namelen = 0;
 		msg->msg_controllen = 0;
@@ -156,6 +163,8 @@ ssize_t tsock_recvfrom(struct vfd *v, int fd, void *buf, size_t len, int flags, 
 	if (tsock_mode(s) != TSOCK_CONN || (flags & MSG_ERRQUEUE))
 		return libc.recvfrom(fd, buf, len, flags, addr, alen);
 	n = receive(s, fd, &iov, 1, len, flags);
+	if (n == GONE_HOME)
+		return libc.recvfrom(fd, buf, len, flags, addr, alen);
 	/* A stream tells no address: recvfrom() of Linux leaves it and says 0. */
 	if (n >= 0 && addr && alen)
 		*alen = 0;

@@ -52,6 +52,17 @@ static void iov_skip(struct iovec **iov, int *iovcnt, size_t n)
 	}
 }
 
+/* The connection has gone to the kernel in the middle of a call of which `done` bytes were in. Negative errno as tcp_send(). */
+static ssize_t send_home(int fd, struct iovec *iov, int cnt, size_t done, int flags)
+{
+	struct msghdr msg = { .msg_iov = iov, .msg_iovlen = (size_t)cnt };
+	ssize_t n = libc.sendmsg(fd, &msg, flags | MSG_NOSIGNAL);
+
+	if (n < 0)
+		return done ? (ssize_t)done : -errno;
+	return (ssize_t)done + n;
+}
+
 /* The rest of a blocking call of which `done` of len bytes are in. */
 static ssize_t send_slow(struct tsock *s, int fd, const struct iovec *from, int cnt, size_t len, size_t done, int flags)
 {
@@ -65,6 +76,8 @@ static ssize_t send_slow(struct tsock *s, int fd, const struct iovec *from, int 
 	tsock_wait_init(s, &w, TX_EVENTS, s->sndtimeo_ns);
 	for (;;) {
 		n = put(s, iov, cnt, flags);
+		if (n < 0 && tsock_mode(s) != TSOCK_CONN)
+			return send_home(fd, iov, cnt, done, flags);
 		if (n < 0 && n != -EAGAIN)
 			return done ? (ssize_t)done : n;
 		if (n > 0) {
@@ -88,7 +101,9 @@ static ssize_t transmit(struct tsock *s, int fd, const struct iovec *iov, int cn
 	if (__builtin_expect(__atomic_load_n(&s->stats->tx_tid, __ATOMIC_RELAXED) != lock_self(), 0))
 		__atomic_store_n(&s->stats->tx_tid, lock_self(), __ATOMIC_RELAXED);
 	n = put(s, iov, cnt, flags);
-	if (__builtin_expect((n == -EAGAIN || (n >= 0 && (size_t)n < len)) && wait, 0))
+	if (__builtin_expect(n < 0 && tsock_mode(s) != TSOCK_CONN, 0))
+		n = send_home(fd, (struct iovec *)(uintptr_t)iov, cnt, 0, flags);
+	else if (__builtin_expect((n == -EAGAIN || (n >= 0 && (size_t)n < len)) && wait, 0))
 		n = send_slow(s, fd, iov, cnt, len, n > 0 ? (size_t)n : 0, flags);
 	if (__builtin_expect(n < 0, 0)) {
 		stats_add(n == -EAGAIN ? &s->stats->tx.eagain : &s->stats->tx.errors, 1);

@@ -13,6 +13,8 @@
 struct vfd *_Atomic vfd_table[VFD_MAX];
 _Atomic unsigned vfd_count;
 void (*_Atomic vfd_unwatch)(struct vfd *v);
+void (*_Atomic vfd_rewatch)(struct vfd *v);
+void (*_Atomic vfd_watch_os)(struct vfd *v);
 
 /*
  * Guards every store to the table, nfds, and the high-water mark. Signals are blocked while it is held: a handler may
@@ -240,16 +242,37 @@ int vfd_release(int fd)
 	return libc.close(fd);
 }
 
-void vfd_disown(struct vfd *v)
+/* Runs one of iomux's hooks if anybody watches v. */
+static void tell_sets(struct vfd *v, void (*fn)(struct vfd *v))
 {
+	int err = errno;
+
+	if (fn && atomic_load(&v->watches))
+		fn(v);
+	errno = err;
+}
+
+void vfd_shadow_changed(struct vfd *v)
+{
+	tell_sets(v, atomic_load_explicit(&vfd_rewatch, memory_order_acquire));
+}
+
+bool vfd_disown(struct vfd *v)
+{
+	bool owned = false;
 	sigset_t old;
 
 	table_lock(&old);
 	for (int fd = slot_find(v); fd >= 0; fd = slot_find(v)) {
 		v->nfds--;
 		slot_clear(fd);
+		owned = true;
 	}
 	table_unlock(&old);
+	/* No set can take it in any more. */
+	if (owned)
+		tell_sets(v, atomic_load_explicit(&vfd_watch_os, memory_order_acquire));
+	return owned;
 }
 
 int vfd_limit(void)

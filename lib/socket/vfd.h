@@ -72,6 +72,8 @@ struct vfd_ops {
 	uint32_t (*events)(struct vfd *v);
 	/* Somebody is going to wait for the object by poll, select or epoll. No lock held; may be NULL. */
 	void (*waited)(struct vfd *v);
+	/* May be NULL: another process is to have it, too; it keeps errno. why: for the log. */
+	void (*share)(struct vfd *v, const char *why);
 	/* Another call of this process may be progressed by polling the object's stacks; see stack_poll_all(). */
 };
 
@@ -87,7 +89,7 @@ struct vfd_watch {
 struct vfd {
 	const struct vfd_ops *ops;
 	enum vfd_kind kind;
-	_Atomic uint8_t shadow; /* enum vfd_shadow; iomux_shadow_changed() after a change */
+	_Atomic uint8_t shadow; /* enum vfd_shadow; vfd_shadow_changed() after a change */
 	/* How many fds of this process name the object. Changed under vfd_table_lock. */
 	uint32_t nfds;
 	/* One fd number by which the kernel object (shadow socket) can be reached; changes when that one is closed. */
@@ -112,6 +114,10 @@ extern struct vfd vfd_closing __attribute__((visibility("hidden")));
  * Written once, by iomux before its first watch.
  */
 extern void (*_Atomic vfd_unwatch)(struct vfd *v) __attribute__((visibility("hidden")));
+/* Has the sets that watch v ask the kernel as v->shadow says now; written as vfd_unwatch. */
+extern void (*_Atomic vfd_rewatch)(struct vfd *v) __attribute__((visibility("hidden")));
+/* Has v leave the sets that watch it, and its kernel socket stay in them as the user asked; written as vfd_unwatch. */
+extern void (*_Atomic vfd_watch_os)(struct vfd *v) __attribute__((visibility("hidden")));
 
 static inline struct vfd *vfd_get(int fd)
 {
@@ -142,8 +148,13 @@ void vfd_vacate(int fd);
 /* fd was or will be closed by the kernel without close() (exec, close_range): forget it, run ops->close semantics without
  * closing the number. */
 void vfd_forget(int fd);
-/* Takes every number of v out of the table; the kernel's fds stay open and are the kernel's alone from now on. */
-void vfd_disown(struct vfd *v);
+/* v->shadow has another value: who watches v asks the kernel accordingly. No lock held; errno is kept. */
+void vfd_shadow_changed(struct vfd *v);
+/*
+ * Takes every number of v out of the table and v out of the sets that watch it; the kernel's fds stay open and are the
+ * kernel's alone from now on. No lock held; errno is kept. False: the last one has been closed meanwhile, v is not the caller's.
+ */
+bool vfd_disown(struct vfd *v);
 /* Highest fd in use in the table + 1 (for close_range, fork). */
 int vfd_limit(void);
 

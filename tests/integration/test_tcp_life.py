@@ -172,3 +172,37 @@ while True:
             server.start("while got < %d: got += len(s.recv(65536))" % n)
             server.answer(20)
             assert client.do("await_ready(s, select.POLLOUT)") == 4
+
+
+def test_every_reader_learns_of_the_end(net):
+    for ours in ((True, False), (False, True)):
+        with connected(net, "4", *ours) as (server, client):
+            reader, writer = (server, client) if ours[0] else (client, server)
+            reader.do("import threading; out = []")
+            reader.do("ts = [threading.Thread(target=lambda: out.append(s.recv(10)), daemon=True) for _ in range(4)]")
+            reader.do("for t in ts: t.start()")
+            reader.do("time.sleep(0.3)")  # all of them sleep
+            writer.do("s.shutdown(socket.SHUT_WR)")
+            reader.do("for t in ts: t.join(5)", 30)
+            assert reader.do("out") == [b""] * 4
+
+
+def test_a_connection_is_dissolved_while_it_waits_for_its_end(net):
+    """connect() to AF_UNSPEC in TIME_WAIT: what is left of the old connection does not touch the socket."""
+    with connected(net, "4", False, True) as (server, client):
+        client.do("s.shutdown(socket.SHUT_WR)")
+        assert server.do("s.recv(10)") == b""
+        server.do("s.close(); l.close()")
+        assert client.do("s.recv(10)") == b""
+        port = client.do("s.getsockname()[1]")
+        client.do("time.sleep(0.2); disconnect(s)")
+        # The TIME_WAIT would give way to this.
+        server.do("s = socket.socket(); s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)")
+        server.do(f"s.bind((ANY, {PORT}))")
+        assert server.ask(f"s.connect((PEER, {port}))") == ("OSError", "ECONNREFUSED")
+        server.do(f"s.close(); l = listener({PORT + 1})")
+        server.start("s, peer = l.accept()")
+        client.do(f"s.connect((PEER, {PORT + 1}))")
+        server.answer()
+        client.do("s.send(b'again')")
+        assert server.do("s.recv(10)") == b"again"

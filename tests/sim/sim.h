@@ -240,5 +240,7 @@ struct tcp_tuple end_tuple(const struct end *e);
 void check_host(struct host *h);
 void check_sent(struct host *from, const struct tcp_tx *tx);
 void check_finished(struct world *w);
+/* The other end's user is gone and its stack gave the orphan up (Linux: tcp_orphan_retries): this one need not have heard of it. */
+bool check_left_by_orphan(const struct world *w, unsigned conn, unsigned side);
 
 #endif

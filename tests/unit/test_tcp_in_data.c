@@ -225,6 +225,30 @@ static void test_what_lies_behind_a_fin_is_dropped(void **state)
 	end();
 }
 
+/* Data that came before the FIN that they lie behind: the FIN's number must not become a byte of the stream. */
+static void test_what_touches_a_fin_is_dropped(void **state)
+{
+	(void)state;
+
+	setup();
+	start();
+	accepted_plain();
+	data(8, "hij");
+	sent();
+	data(15, "op");
+	sent();
+	peer(.flags = TH_FIN | TH_ACK, .seq = 4, .ack = 1, .data = "def");
+	sent();
+	assert_int_equal(t.c->ofo_count, 1);
+	assert_true(t.c->ofo->fin);
+	data(1, "abc");
+	sent_is(TH_ACK, 1, 8);
+	assert_int_equal(tcp_inq(t.c), 6);
+	reads("abcdef");
+	assert_int_equal(t.c->state, TCPS_CLOSE_WAIT);
+	end();
+}
+
 static void test_bare_fin_behind_gap(void **state)
 {
 	(void)state;
@@ -322,6 +346,27 @@ static void test_window_opens(void **state)
 	silent();
 	assert_true(user_recv(c, sizeof(c), 0) > 0);
 	assert_in_range(sent_is(TH_ACK, 1, t.c->rcv_nxt - PEER_ISN)->wnd, 1000, 2048);
+	end();
+}
+
+/* A segment fills the buffer: what is left of a window that was not quite filled must not stay all there is. */
+static void test_window_of_one_segment_opens(void **state)
+{
+	(void)state;
+	char c[8192];
+
+	setup();
+	t.o.rcvbuf = t.o.rcvbuf_max = 2800;
+	start();
+	accepted_plain();
+	for (unsigned len = 1400; len >= 1399; len--) {
+		assert_int_equal(tcp_rcv_window(t.c), 1400);
+		peer(.flags = TH_ACK, .seq = t.c->rcv_nxt - PEER_ISN, .ack = 1, .len = len);
+		pass(SEC);
+		t.taken = t.n;
+		assert_int_equal(user_recv(c, sizeof(c), 0), len);
+		assert_int_equal(sent_is(TH_ACK, 1, t.c->rcv_nxt - PEER_ISN)->wnd, 1400);
+	}
 	end();
 }
 
@@ -701,11 +746,13 @@ int main(void)
 		cmocka_unit_test(test_dsack_of_what_was_acknowledged),
 		cmocka_unit_test(test_fin_out_of_order),
 		cmocka_unit_test(test_what_lies_behind_a_fin_is_dropped),
+		cmocka_unit_test(test_what_touches_a_fin_is_dropped),
 		cmocka_unit_test(test_bare_fin_behind_gap),
 		cmocka_unit_test(test_urgent_of_what_was_received),
 		cmocka_unit_test(test_fragments),
 		cmocka_unit_test(test_window_edge),
 		cmocka_unit_test(test_window_opens),
+		cmocka_unit_test(test_window_of_one_segment_opens),
 		cmocka_unit_test(test_window_never_shrinks),
 		cmocka_unit_test(test_window_holds_with_tiny_segments),
 		cmocka_unit_test(test_ofo_bounded_and_pruned),

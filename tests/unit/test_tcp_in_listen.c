@@ -192,6 +192,26 @@ static void test_synack_repeated_and_given_up(void **state)
 	end();
 }
 
+/* A TCP_SYNCNT as large as can be: the interval stays two minutes, however often the SYN|ACK goes. */
+static void test_embryo_backs_off_to_two_minutes(void **state)
+{
+	(void)state;
+	setup();
+	t.o.syn_retries = 127;
+	start();
+	listen_on(8);
+	syn_from(1);
+	sent();
+	pass(127 * SEC); /* 1, 2, 4 ... 64 */
+	for (unsigned i = 0; i < 100; i++) {
+		t.n = t.taken = 0;
+		pass(120 * SEC);
+		assert_int_equal(t.n, 1);
+	}
+	t.n = t.taken = 0;
+	end();
+}
+
 static void test_embryo_believes_no_stranger(void **state)
 {
 	(void)state;
@@ -438,6 +458,7 @@ int main(void)
 		cmocka_unit_test(test_cookie_without_time_stamps),
 		cmocka_unit_test(test_cookie_too_old),
 		cmocka_unit_test(test_synack_repeated_and_given_up),
+		cmocka_unit_test(test_embryo_backs_off_to_two_minutes),
 		cmocka_unit_test(test_embryo_believes_no_stranger),
 		cmocka_unit_test(test_data_with_the_final_ack),
 		cmocka_unit_test(test_defer_accept),

@@ -103,6 +103,19 @@ static void fragmentation_needed_shrinks_segments_and_sends_again(void **state)
 	close_with_table();
 }
 
+static void a_tiny_maxseg_leaves_room_for_options(void **state)
+{
+	struct tcp_conn *c = fake_open(10 * MS);
+
+	(void)state;
+	c->ts_ok = true;
+	for (c->o.maxseg = 1; c->o.maxseg <= 14; c->o.maxseg++) {
+		tcp_sync_mss(c);
+		assert_int_equal(c->mss, TCP_MSS_MIN - 12);
+	}
+	fake_close();
+}
+
 static void icmp_of_what_is_not_in_flight_is_ignored(void **state)
 {
 	struct tcp_conn *c = fake_open(10 * MS);
@@ -314,6 +327,7 @@ int main(void)
 		cmocka_unit_test(keepalive_probes_an_idle_peer_and_gives_up),
 		cmocka_unit_test(the_user_timeout_takes_the_place_of_keepcnt),
 		cmocka_unit_test(fragmentation_needed_shrinks_segments_and_sends_again),
+		cmocka_unit_test(a_tiny_maxseg_leaves_room_for_options),
 		cmocka_unit_test(icmp_of_what_is_not_in_flight_is_ignored),
 		cmocka_unit_test(unreachable_ends_a_handshake_but_not_a_connection),
 		cmocka_unit_test(a_black_hole_is_found_by_smaller_segments),

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* A connection leaves for another stack, which goes on where this one stopped. */
+#include <errno.h>
+#include <string.h>
+
+#include "proto/tcp_int.h"
+
+static bool can_leave(const struct tcp_conn *c)
+{
+	switch (c->state) {
+	case TCPS_ESTABLISHED:
+	case TCPS_CLOSE_WAIT:
+	case TCPS_FIN_WAIT1:
+	case TCPS_FIN_WAIT2:
+	case TCPS_CLOSING:
+	case TCPS_LAST_ACK:
+		return !c->closing && !c->orphan;
+	default:
+		return false;
+	}
+}
+
+int tcp_export(const struct tcp_conn *c, struct tcp_image *im)
+{
+	if (!can_leave(c))
+		return -EOPNOTSUPP;
+	memset(im, 0, sizeof(*im));
+	im->tuple = c->node.tuple;
+	im->state = c->state;
+	im->fin_rcvd = c->fin_rcvd;
+	im->fin_queued = c->fin_queued;
+	im->ts_ok = c->ts_ok;
+	im->sack_ok = c->sack_ok;
+	im->wscale_ok = c->wscale_ok;
+	im->snd_wscale = c->snd_wscale;
+	im->rcv_wscale = c->rcv_wscale;
+	im->peer_mss = (uint16_t)(c->peer_mss > UINT16_MAX ? UINT16_MAX : c->peer_mss);
+	im->tsval = tcp_ts_now(c);
+	im->write_seq = c->write_seq;
+	/* A FIN that was sent has the number write_seq, one that was acknowledged is before snd_una. */
+	im->snd_nxt = c->fin_sent ? c->write_seq : c->snd_nxt;
+	im->snd_una = seq_after(c->snd_una, c->write_seq) ? c->write_seq : c->snd_una;
+	im->rcv_nxt = c->rcv_nxt - c->fin_rcvd;
+	im->copied_seq = seq_after(c->copied_seq, im->rcv_nxt) ? im->rcv_nxt : c->copied_seq;
+	im->snd_wl1 = c->snd_wl1;
+	im->snd_wnd = c->snd_wnd;
+	im->max_wnd = c->max_wnd > c->snd_wnd ? c->max_wnd : c->snd_wnd;
+	im->rcv_wup = c->rcv_wup;
+	im->rcv_wnd = c->rcv_wnd;
+	if (seq_after(im->rcv_wup, im->rcv_nxt)) {
+		im->rcv_wnd += im->rcv_wup - im->rcv_nxt;
+		im->rcv_wup = im->rcv_nxt;
+	}
+	return 0;
+}
+
+uint32_t tcp_export_received(const struct tcp_conn *c, uint32_t seq, void *to, uint32_t n)
+{
+	uint32_t done = 0;
+
+	for (const struct buf *b = c->rcvq.head; b && done < n; b = b->next) {
+		uint32_t at = b->seq;
+
+		for (const struct buf *f = b; f && done < n; at += f->len, f = f->frag) {
+			uint32_t skip = seq + done - at, len;
+
+			if (seq_before(seq + done, at))
+				return done; /* a hole: cannot be */
+			if (skip >= f->len)
+				continue;
+			len = f->len - skip < n - done ? f->len - skip : n - done;
+			memcpy((uint8_t *)to + done, f->data + skip, len);
+			done += len;
+		}
+	}
+	return done;
+}
+
+uint32_t tcp_export_unacked(struct tcp_conn *c, uint32_t seq, void *to, uint32_t n)
+{
+	uint32_t done = 0;
+
+	while (done < n) {
+		struct iovec iov[8];
+		uint32_t len = n - done;
+		int cnt;
+
+		if (seq_before(seq + done, c->sndq.seq) ||
+		    seq_after(seq + n, c->sndq.seq + c->sndq.len))
+			return done;
+		cnt = tcp_sndq_iov(&c->sndq, seq + done, &len, iov, 8);
+		if (!cnt || !len)
+			return done;
+		for (int i = 0; i < cnt; i++) {
+			memcpy((uint8_t *)to + done, iov[i].iov_base, iov[i].iov_len);
+			done += (uint32_t)iov[i].iov_len;
+		}
+	}
+	return done;
+}
+
+void tcp_forget(struct tcp_conn *c, uint64_t now)
+{
+	struct tcp_stack *ts = c->ts;
+	struct tcp_tw *tw;
+
+	ts->now = now;
+	tw = tcp_tw_new(c, false);
+	if (tw) {
+		tw->mute = true;
+		tw->user = NULL;
+		wheel_arm(&ts->wheel, &tw->timer, now + TCP_FORGET_US);
+	}
+	tcp_conn_release(c);
+	tcp_conn_replace(c, tw ? &tw->node : NULL);
+}

@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * A connection goes home: the kernel socket behind its fd takes it over where the engine stands, by TCP_REPAIR, and the
+ * peer notices nothing. From then on every call is the kernel's.
+ */
+#include <errno.h>
+#include <linux/tcp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "runtime/libc.h"
+#include "runtime/log.h"
+#include "runtime/params.h"
+#include "socket/tcp_int.h"
+#include "socket/udp_int.h"
+
+#ifndef SO_BUF_LOCK
+#define SO_BUF_LOCK 72
+#endif
+
+#define CHUNK 65536u
+#define OPT_MSS 2u /* TCPOPT_* as TCP_REPAIR_OPTIONS wants them */
+#define OPT_WSCALE 3u
+#define OPT_SACK 4u
+#define OPT_TS 8u
+
+static int set(int fd, int level, int opt, int v)
+{
+	return libc.setsockopt(fd, level, opt, &v, sizeof(v)) ? -errno : 0;
+}
+
+static int get(int fd, int level, int opt)
+{
+	int v = 0;
+	socklen_t len = sizeof(v);
+
+	return libc.getsockopt(fd, level, opt, &v, &len) ? 0 : v;
+}
+
+static int set_seq(int fd, int queue, uint32_t seq)
+{
+	int err = set(fd, IPPROTO_TCP, TCP_REPAIR_QUEUE, queue);
+
+	return err ? err : set(fd, IPPROTO_TCP, TCP_QUEUE_SEQ, (int)seq);
+}
+
+/* [seq, end) of one of the engine's queues into the kernel's. */
+static int fill(struct tcp_conn *c, int fd, bool received, uint32_t seq, uint32_t end)
+{
+	uint8_t *room = seq == end ? NULL : malloc(CHUNK);
+	int err = seq == end || room ? 0 : -ENOMEM;
+
+	while (!err && seq != end) {
+		uint32_t n = end - seq < CHUNK ? end - seq : CHUNK;
+		ssize_t sent;
+
+		if ((received ? tcp_export_received(c, seq, room, n)
+			      : tcp_export_unacked(c, seq, room, n)) != n) {
+			err = -EIO;
+			break;
+		}
+		sent = libc.send(fd, room, n, MSG_DONTWAIT | MSG_NOSIGNAL);
+		if (sent <= 0)
+			err = sent ? -errno : -EIO;
+		else
+			seq += (uint32_t)sent;
+	}
+	free(room);
+	return err;
+}
+
+/* The kernel socket gets the two addresses; it may have the local port already (a client's). */
+static int name(const struct tsock *s, int fd)
+{
+	struct sockaddr_storage ss;
+	socklen_t len = sizeof(ss);
+	struct in6_addr addr;
+	uint32_t scope;
+	uint16_t port = 0;
+
+	if (libc.getsockname(fd, (struct sockaddr *)&ss, &len) ||
+	    !udp_addr_get((struct sockaddr *)&ss, len, &addr, &port, &scope))
+		return -errno;
+	if (!port) {
+		len = sizeof(ss);
+		tsock_addr_put(s, false, (struct sockaddr *)&ss, &len);
+		if (libc.bind(fd, (struct sockaddr *)&ss, len))
+			return -errno;
+	}
+	len = sizeof(ss);
+	tsock_addr_put(s, true, (struct sockaddr *)&ss, &len);
+	return libc.connect(fd, (struct sockaddr *)&ss, len) ? -errno : 0;
+}
+
+static int set_options(int fd, const struct tcp_image *im)
+{
+	struct tcp_repair_opt o[4];
+	unsigned n = 0;
+
+	if (im->sack_ok)
+		o[n++] = (struct tcp_repair_opt){OPT_SACK, 0};
+	if (im->wscale_ok)
+		o[n++] = (struct tcp_repair_opt){OPT_WSCALE,
+						 im->snd_wscale | (uint32_t)im->rcv_wscale << 16};
+	if (im->ts_ok)
+		o[n++] = (struct tcp_repair_opt){OPT_TS, 0};
+	o[n++] = (struct tcp_repair_opt){OPT_MSS, im->peer_mss};
+	if (libc.setsockopt(fd, IPPROTO_TCP, TCP_REPAIR_OPTIONS, o, n * sizeof(o[0])))
+		return -errno;
+	return im->ts_ok ? set(fd, IPPROTO_TCP, TCP_TIMESTAMP, (int)im->tsval) : 0;
+}
+
+static int set_window(int fd, const struct tcp_image *im)
+{
+	struct tcp_repair_window w = {
+		.snd_wl1 = im->snd_wl1,
+		.snd_wnd = im->snd_wnd,
+		.max_window = im->max_wnd,
+		.rcv_wnd = im->rcv_wnd,
+		.rcv_wup = im->rcv_wup,
+	};
+
+	return libc.setsockopt(fd, IPPROTO_TCP, TCP_REPAIR_WINDOW, &w, sizeof(w)) ? -errno : 0;
+}
+
+/* Room for what the queues hold: the kernel counts its own overhead, too. */
+static void make_room(int fd, const struct tcp_image *im)
+{
+	(void)set(fd, SOL_SOCKET, SO_SNDBUFFORCE,
+		  (int)(2 * (im->write_seq - im->snd_una) + (1u << 20)));
+	(void)set(fd, SOL_SOCKET, SO_RCVBUFFORCE,
+		  (int)(2 * (im->rcv_nxt - im->copied_seq + im->rcv_wnd) + (1u << 18)));
+}
+
+/* All but the unsent data and the FINs, the socket in repair mode: it says nothing. */
+static int restore(struct tsock *s, int fd, const struct tcp_image *im)
+{
+	int err = set(fd, IPPROTO_TCP, TCP_REPAIR, 1);
+
+	if (err)
+		return err;
+	make_room(fd, im);
+	err = set_seq(fd, TCP_SEND_QUEUE, im->snd_una);
+	if (!err)
+		err = set_seq(fd, TCP_RECV_QUEUE, im->copied_seq);
+	if (!err)
+		err = name(s, fd);
+	if (!err)
+		err = set_options(fd, im);
+	if (!err)
+		err = fill(s->c, fd, true, im->copied_seq, im->rcv_nxt);
+	if (!err)
+		err = set(fd, IPPROTO_TCP, TCP_REPAIR_QUEUE, TCP_SEND_QUEUE);
+	if (!err)
+		err = fill(s->c, fd, false, im->snd_una, im->snd_nxt);
+	if (!err)
+		err = set_window(fd, im);
+	if (!err)
+		err = set(fd, IPPROTO_TCP, TCP_REPAIR_QUEUE, TCP_NO_QUEUE);
+	return err;
+}
+
+/* The kernel socket is nobody's connection again. In repair mode nothing is sent. */
+static void undo(int fd)
+{
+	struct sockaddr any = {.sa_family = AF_UNSPEC};
+
+	(void)libc.connect(fd, &any, sizeof(any));
+	(void)set(fd, IPPROTO_TCP, TCP_REPAIR, 0);
+}
+
+/* A rule of its own: it goes before any other and steers the segments to us, who are deaf to them, until the kernel is ready. */
+static int hold_segments(struct tsock *s, struct stack *st, int fd)
+{
+	struct vma_flow_info info = {.pid = (uint32_t)getpid(), .fd = (uint32_t)fd};
+	struct vma_flow_key key;
+	int err;
+
+	if (s->own_rule)
+		return 0;
+	tsock_key(&s->tuple, true, &key);
+	err = st->ring->ops->flow_add(st->ring, &key, &info);
+	s->own_rule = !err;
+	return err;
+}
+
+static void release_segments(struct tsock *s, struct stack *st)
+{
+	struct vma_flow_key key;
+
+	/* A listener's rule leaves to the kernel what it has a socket for, but only while it is told to look. */
+	st->ring->ops->port_quiet(st->ring, s->tuple.lport, false);
+	tsock_key(&s->tuple, true, &key);
+	st->ring->ops->flow_del(st->ring, &key);
+	s->own_rule = false;
+}
+
+/* Out of repair mode; what was not sent yet is sent, and the FINs are where they were. */
+static void go_on(struct tsock *s, int fd, const struct tcp_image *im, int reuse)
+{
+	int err = set(fd, IPPROTO_TCP, TCP_REPAIR, 0);
+
+	if (reuse)
+		(void)set(fd, SOL_SOCKET, SO_REUSEADDR, 1); /* repair mode has cleared it */
+	if (!err)
+		err = fill(s->c, fd, false, im->snd_nxt, im->write_seq);
+	if (!err && im->fin_rcvd)
+		err = tsock_fin_again(im);
+	if (!err && im->fin_queued && libc.shutdown(fd, SHUT_WR))
+		err = -errno;
+	if (err)
+		log_error("fd %d: a connection went to the kernel, but not all of it: %s", fd,
+			  strerror(-err));
+	/* Buffers that the user has not fixed grow by themselves again. */
+	(void)set(fd, SOL_SOCKET, SO_BUF_LOCK, 0);
+	tsock_opts_home(s, fd, tcp_get_opts(s->c));
+}
+
+/* The connection of s, st locked, is moved. */
+static int move(struct tsock *s, struct stack *st, int fd, uint64_t now)
+{
+	int reuse = get(fd, SOL_SOCKET, SO_REUSEADDR), err;
+	struct tcp_image im;
+
+	err = tcp_export(s->c, &im);
+	if (!err)
+		err = hold_segments(s, st, fd);
+	if (err)
+		return err;
+	err = restore(s, fd, &im);
+	if (err) {
+		undo(fd);
+		return err;
+	}
+	release_segments(s, st);
+	go_on(s, fd, &im, reuse);
+	s->home = s->spare.no_offload = true;
+	s->stats->offloaded = 0;
+	atomic_store_explicit(&s->v.shadow, VFD_SHADOW_ALL, memory_order_release);
+	atomic_store_explicit(&s->mode, TSOCK_KERNEL, memory_order_release);
+	tcp_forget(s->c, now);
+	return 0;
+}
+
+int tsock_go_home(struct tsock *s, const char *why)
+{
+	int fd = atomic_load_explicit(&s->v.os_fd, memory_order_relaxed), err = -ENOTCONN,
+	    cancel = tsock_lock(s);
+	struct stack *st = tsock_mode(s) == TSOCK_CONN ? tsock_conn_lock(s) : NULL;
+	uint64_t now = tsock_now();
+
+	libc_internal++;
+	if (st) {
+		/* What has arrived need not be sent again. */
+		if (atomic_load_explicit(&st->open, memory_order_relaxed))
+			stack_poll(st, (unsigned)params.cq_poll_batch_max);
+		if (s->c && !s->closed && atomic_load_explicit(&st->open, memory_order_relaxed))
+			err = move(s, st, fd, now);
+		tsock_unlock_stack(st, now);
+	}
+	if (!err) {
+		atomic_store_explicit(&s->st, NULL, memory_order_release);
+		/* Whoever waits looks again, at the kernel. */
+		atomic_fetch_or_explicit(&s->hint, EPOLLIN | EPOLLOUT | EPOLLRDHUP,
+					 memory_order_release);
+	}
+	libc_internal--;
+	tsock_unlock(s, cancel);
+	if (!err) {
+		vfd_shadow_changed(&s->v);
+		vfd_notify(&s->v, EPOLLIN | EPOLLOUT | EPOLLRDHUP);
+		log_debug("fd %d goes on through the kernel: %s", fd, why);
+	} else if (err != -ENOTCONN && err != -EOPNOTSUPP) {
+		log_warn("fd %d cannot be handed to the kernel (%s): %s", fd, why, strerror(-err));
+	}
+	return err;
+}
+
+void tsock_share(struct vfd *v, const char *why)
+{
+	int err = errno;
+
+	(void)tsock_go_home(tsock_of(v), why);
+	errno = err;
+}

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""An established connection in a forked child, in a new program, in another process: the kernel goes on with it."""
+
+import pytest
+
+from test_tcp_both import connected, families
+
+WORKER = """
+import os, signal
+def child(fn):
+    pid = os.fork()
+    if pid: return pid
+    code = 1
+    try:
+        fn()
+        code = 0
+    except BaseException:
+        import traceback; traceback.print_exc()
+    finally:
+        os._exit(code)
+def echo(n):
+    while n:
+        d = s.recv(min(n, 70000))
+        if not d: raise EOFError(n)
+        s.sendall(d); n -= len(d)
+def wait(pid):
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+"""
+
+
+def pump(client, total, seed=1):
+    """The client sends total bytes and compares what comes back."""
+    client.do("import threading; back = []")
+    client.do(f"def reader():\n h, n = hashlib.sha256(), 0\n while n < {total}:\n  d = s.recv(min({total} - n, 65536))\n"
+              "  if not d: break\n  h.update(d); n += len(d)\n back.append((n, h.hexdigest()))")
+    client.do("t = threading.Thread(target=reader); t.start()")
+    client.start(f"sent = write_all(s, {total}, {seed})")
+
+
+def pumped(client):
+    client.answer(60)
+    client.do("t.join()", 60)
+    assert client.do("back[0] == sent") is True
+
+
+@families
+@pytest.mark.parametrize("client_ours", [False, True])
+def test_parent_closes_and_child_serves(unet, family, client_ours):
+    with connected(unet, family, True, client_ours) as (server, client):
+        server.do(WORKER)
+        client.do("s.sendall(b'before')")
+        assert server.do("s.recv(100)") == b"before"
+        client.do("s.sendall(b'unread')")
+        server.do("import time; ready(s)")
+        server.do("s.sendall(b'answer'); pid = child(lambda: echo(4000006)); s.close()")
+        assert client.do("exactly(s, 12)") == b"answerunread"
+        pump(client, 4000000)
+        pumped(client)
+        assert client.do("s.recv(10)", 20) == b""
+        assert server.do("wait(pid)") == 0
+
+
+@pytest.mark.parametrize("family", ["4", "6"])
+def test_fork_amid_a_stream(unet, family):
+    """Data are in flight both ways, and the queues are full, when the process forks."""
+    with connected(unet, family, True, False) as (server, client):
+        server.do(WORKER)
+        pump(client, 12000000)
+        server.do("echo(3000000); pid = child(lambda: echo(9000000)); s.close()", 30)
+        pumped(client)
+        assert server.do("wait(pid)", 30) == 0
+
+
+@pytest.mark.parametrize("family", ["4", "6"])
+def test_the_peers_fin_came_before(unet, family):
+    with connected(unet, family, True, False) as (server, client):
+        server.do(WORKER)
+        client.do("s.sendall(b'last words'); s.shutdown(socket.SHUT_WR)")
+        assert server.do("exactly(s, 10)") == b"last words"
+        assert server.do("s.recv(10)") == b""
+        server.do("pid = child(lambda: s.sendall(b'%d' % len(s.recv(10)))); s.close()")
+        assert client.do("s.recv(10)") == b"0"
+        assert client.do("s.recv(10)") == b""
+        assert server.do("wait(pid)") == 0
+
+
+@pytest.mark.parametrize("family", ["4", "6"])
+def test_our_fin_went_before(unet, family):
+    with connected(unet, family, True, False) as (server, client):
+        server.do(WORKER)
+        server.do("s.sendall(b'all'); s.shutdown(socket.SHUT_WR)")
+        assert client.do("exactly(s, 3) + s.recv(1)") == b"all"
+        server.do("pid = child(lambda: os._exit(0 if exactly(s, 4) == b'more' else 3)); s.close()")
+        client.do("s.sendall(b'more')")
+        assert server.do("wait(pid)") == 0
+
+
+@pytest.mark.parametrize("family", ["4", "6"])
+def test_a_client_forks(unet, family):
+    with connected(unet, family, False, True) as (server, client):
+        client.do(WORKER)
+        server.do("s.sendall(b'waits')")
+        client.do("ready(s); pid = child(lambda: echo(5)); s.close()")
+        assert server.do("exactly(s, 5)") == b"waits"
+        assert server.do("s.recv(1)") == b""
+        assert client.do("wait(pid)") == 0
+
+
+@pytest.mark.parametrize("family", ["4", "6"])
+def test_the_new_program_has_the_connection(unet, family):
+    """As inetd does it."""
+    with connected(unet, family, True, False) as (server, client):
+        server.do(WORKER)
+        server.do("def run(): os.dup2(s.fileno(), 0); os.dup2(s.fileno(), 1); os.execv('/bin/cat', ['cat'])")
+        server.do("pid = child(run); s.close()")
+        client.do("s.sendall(b'through cat')")
+        assert client.do("exactly(s, 11)") == b"through cat"
+        client.do("s.shutdown(socket.SHUT_WR)")
+        assert client.do("s.recv(1)") == b""
+        assert server.do("wait(pid)") == 0
+
+
+def test_spawned_program_has_the_connection(unet):
+    with connected(unet, "4", True, False) as (server, client):
+        server.do(WORKER)
+        server.do("a = [(os.POSIX_SPAWN_DUP2, s.fileno(), 0), (os.POSIX_SPAWN_DUP2, s.fileno(), 1)]")
+        server.do("pid = os.posix_spawn('/bin/cat', ['cat'], os.environ, file_actions=a); s.close()")
+        client.do("s.sendall(b'through cat'); s.shutdown(socket.SHUT_WR)")
+        assert client.do("exactly(s, 11) + s.recv(1)") == b"through cat"
+        assert server.do("wait(pid)") == 0
+
+
+def test_parent_ends_while_the_child_serves(unet):
+    with connected(unet, "4", True, False) as (server, client):
+        server.do(WORKER)
+        # The server in udp_app.py is the parent of the parent, so that it may end.
+        server.do("def run(): child(lambda: echo(2000000)); s.close()")
+        server.do("pid = child(run); s.close(); wait(pid)")
+        pump(client, 2000000)
+        pumped(client)
+
+
+def test_a_child_that_does_nothing(unet):
+    with connected(unet, "4", True, False) as (server, client):
+        server.do(WORKER)
+        assert server.do("wait(child(lambda: None))") == 0
+        pump(client, 1000000)
+        server.do("echo(1000000)", 20)
+        pumped(client)
+        server.do("s.close()")
+        assert client.do("s.recv(1)") == b""
+
+
+def test_connection_is_passed_to_another_process(unet):
+    with connected(unet, "4", True, False) as (server, client):
+        server.do(WORKER)
+        server.do("u, w = socket.socketpair()")
+        # Forked before: the child has nothing of the connection but what it is given.
+        server.do("def run():\n m, fds, f, a = socket.recv_fds(w, 10, 1)\n"
+                  " os.write(fds[0], os.read(fds[0], 100)[::-1])")
+        server.do("l.settimeout(10); pid = child(run)")
+        server.start("t, peer = l.accept()")
+        client.do("s = client()")
+        server.answer()
+        server.do("socket.send_fds(u, [b'x'], [t.fileno()]); t.close()")
+        client.do("s.sendall(b'abc')")
+        assert client.do("exactly(s, 3) + s.recv(1)") == b"cba"
+        assert server.do("wait(pid)") == 0
