@@ -16,6 +16,7 @@
 #include "runtime/libc.h"
 #include "runtime/log.h"
 #include "runtime/worker.h"
+#include "socket/tcp.h"
 #include "socket/udp.h"
 #include "socket/vfd.h"
 
@@ -111,6 +112,14 @@ int udp_socket_created(int fd, int domain, int type, int protocol)
 	(void)type;
 	(void)protocol;
 	return make(fd, VFD_UDP, getenv("FORWARD_SHORT") ? &short_ops : &long_ops);
+}
+
+int tsock_socket_created(int fd, int domain, int type, int protocol)
+{
+	(void)domain;
+	(void)type;
+	(void)protocol;
+	return make(fd, VFD_TCP, getenv("FORWARD_SHORT") ? &short_ops : &long_ops);
 }
 
 int iomux_epoll_created(int epfd)
