@@ -27,6 +27,7 @@ static void share(bool all, const char *why)
 static void fork_prepare(void)
 {
 	share(true, "fork()");
+	worker_pause();
 	vfd_fork_prepare(); /* before the next: signals are blocked from here on */
 	worker_fork_prepare();
 }

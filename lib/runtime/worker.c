@@ -20,6 +20,7 @@
 #include "runtime/params.h"
 
 #define EVENTS_AT_ONCE 32
+#define PAUSE_NS 200000000L /* a callback that waits for what the forking thread itself holds would wait for ever */
 
 /*
  * One watched fd. A slot's index travels in epoll_event.data with its generation, so that an event
@@ -35,9 +36,10 @@ struct slot {
 
 static struct {
 	pthread_mutex_t lock; /* everything below */
-	pthread_cond_t idle; /* a callback has ended */
+	pthread_cond_t idle; /* a callback has ended, the thread has begun, or no fork() holds it any more */
 	pthread_t thread;
-	bool running, stop;
+	bool running, begun, stop;
+	unsigned forks; /* under way: no callback begins */
 	int epfd, wakefd;
 	struct slot *slots;
 	unsigned num_slots;
@@ -65,6 +67,8 @@ static bool dispatch(const struct epoll_event *ev)
 	bool stop;
 
 	pthread_mutex_lock(&w.lock);
+	while (w.forks && !w.stop)
+		pthread_cond_wait(&w.idle, &w.lock);
 	stop = w.stop;
 	if (!stop && index < w.num_slots && w.slots[index].gen == (uint32_t)(ev->data.u64 >> 32))
 		s = w.slots[index];
@@ -126,6 +130,10 @@ static void *worker_main(void *arg)
 	libc_internal = 1; /* whatever this thread opens is the library's own */
 	pthread_setname_np(pthread_self(), "vma-worker");
 	set_cpus();
+	pthread_mutex_lock(&w.lock);
+	w.begun = true;
+	pthread_cond_broadcast(&w.idle);
+	pthread_mutex_unlock(&w.lock);
 	for (;;) {
 		int n = libc.epoll_wait(w.epfd, evs, EVENTS_AT_ONCE, -1);
 
@@ -270,7 +278,7 @@ int worker_start(void)
 		pthread_mutex_unlock(&w.lock);
 		return 0;
 	}
-	w.stop = false;
+	w.stop = w.begun = false;
 	w.epfd = libc.epoll_create1(EPOLL_CLOEXEC);
 	w.wakefd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (w.epfd < 0 || w.wakefd < 0)
@@ -282,6 +290,9 @@ int worker_start(void)
 	if (!err)
 		err = start_thread();
 	w.running = !err;
+	/* A thread that is being born holds locks of libc's (and AddressSanitizer's), which a fork() would leave taken. */
+	while (!err && !w.begun)
+		pthread_cond_wait(&w.idle, &w.lock);
 	pthread_mutex_unlock(&w.lock);
 	if (err) {
 		log_error("the internal thread cannot be started: %s", strerror(-err));
@@ -301,6 +312,7 @@ void worker_stop(void)
 		return;
 	}
 	w.stop = true;
+	pthread_cond_broadcast(&w.idle);
 	(void)!libc.write(w.wakefd, &one, sizeof(one));
 	pthread_mutex_unlock(&w.lock);
 	/* It may wait for a lock whose holder called exit() from a signal handler: then it is left to the end of the process. */
@@ -311,6 +323,23 @@ void worker_stop(void)
 	worker_forked();
 }
 
+void worker_pause(void)
+{
+	struct timespec until;
+
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_nsec += PAUSE_NS;
+	until.tv_sec += until.tv_nsec / 1000000000L;
+	until.tv_nsec %= 1000000000L;
+	pthread_mutex_lock(&w.lock);
+	w.forks++;
+	while (w.busy_fd >= 0 && w.running && !on_worker()) {
+		if (pthread_cond_timedwait(&w.idle, &w.lock, &until))
+			break;
+	}
+	pthread_mutex_unlock(&w.lock);
+}
+
 void worker_fork_prepare(void)
 {
 	pthread_mutex_lock(&w.lock);
@@ -318,6 +347,8 @@ void worker_fork_prepare(void)
 
 void worker_fork_parent(void)
 {
+	w.forks--;
+	pthread_cond_broadcast(&w.idle);
 	pthread_mutex_unlock(&w.lock);
 }
 
@@ -339,4 +370,5 @@ void worker_forked(void)
 		libc.close(w.wakefd);
 	w.epfd = w.wakefd = w.busy_fd = -1;
 	w.running = w.stop = false;
+	w.forks = 0;
 }

@@ -15,7 +15,11 @@ typedef void (*worker_timer_fn)(void *arg);
 int worker_start(void);
 /* Stops and joins; forgets every fd and timer. Not from the worker itself. */
 void worker_stop(void);
-/* Around fork(): no list is met half changed in the child. */
+/*
+ * Around fork(): no list is met half changed in the child, and no lock that a callback takes (malloc's among them) is left
+ * taken there. worker_pause() first, with no lock held: it waits for the callback under way, 200 ms at most.
+ */
+void worker_pause(void);
 void worker_fork_prepare(void);
 void worker_fork_parent(void);
 /* The child of a fork() has no worker; a later worker_start() makes a new one. */

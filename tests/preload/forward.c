@@ -132,6 +132,10 @@ int library_start(void)
 	return 0;
 }
 
+void worker_pause(void)
+{
+}
+
 void worker_fork_prepare(void)
 {
 }
