@@ -236,7 +236,6 @@ void tsock_list_forked(void (*fn)(struct tsock *parents));
 /* tcp_listen.c */
 void tsock_atts_forked(void);
 int tsock_listen(struct vfd *v, int fd, int backlog);
-int tsock_accept4(struct vfd *v, int fd, struct sockaddr *addr, socklen_t *len, int flags);
 /* The listener is about to be waited on: it attaches to the stacks. */
 void tsock_waited(struct vfd *v);
 /* Takes the listener off its stacks; s->lock is held. */
@@ -245,6 +244,10 @@ void tsock_unlisten(struct tsock *s);
 void tsock_relisten(struct tsock *s);
 /* Once a second: has the steering look no more for the kernel's connections on the port when there are none. */
 void tsock_listen_tick(struct tsock *s);
+
+/* tcp_accept.c */
+int tsock_accept4(struct vfd *v, int fd, struct sockaddr *addr, socklen_t *len, int flags);
+/* What poll() says of a listener. */
 uint32_t tsock_listen_events(struct tsock *s);
 
 /* tcp_rx.c, tcp_tx.c */
