@@ -389,12 +389,15 @@ def test_link_local_addresses(make_net):
 
 @pytest.mark.parametrize("sides", ["a", "ab"])
 def test_sockperf_in_sequence(make_net, sides):
-    """sockperf numbers its datagrams and can look into them: none may be lost, doubled, out of order or damaged."""
+    """
+    sockperf numbers its datagrams and can look into them: none may be lost, doubled, out of order or damaged. At 1,000 a second
+    a server that a busy machine does not let run for 0.2 s finds them in its receive buffer; at 10,000 the kernel loses some, too.
+    """
     net = make_net()
     server = net.a.popen(["sockperf", "server", "-i", net.a.ip4], preload=True)
     net.a.wait_bound(11111)
     both = "b" in sides
-    text = net.b.run(["sockperf", "under-load", "-i", net.a.ip4, "-t", 2, "--mps", 10000, "--reply-every", 10,
+    text = net.b.run(["sockperf", "under-load", "-i", net.a.ip4, "-t", 2, "--mps", 1000, "--reply-every", 2,
                       "-m", 200], preload=both).text
     assert "dropped messages = 0; # duplicated messages = 0; # out-of-order messages = 0" in text, text
     text = net.b.run(["sockperf", "ping-pong", "-i", net.a.ip4, "-t", 1, "-m", 1000, "--data-integrity"],
