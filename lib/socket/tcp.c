@@ -81,7 +81,8 @@ struct tsock *tsock_new(int fd, int domain)
 	s->rcvlowat = 1;
 	s->linger_s = -1;
 	s->rcvtimeo_ns = s->sndtimeo_ns = 0;
-	s->zc_next = s->zc_told = 0;
+	atomic_store_explicit(&s->zc_next, 0, memory_order_relaxed);
+	atomic_store_explicit(&s->zc_told, 0, memory_order_relaxed);
 	s->mark = 0;
 	s->bound_if = 0;
 	memset(&s->spare, 0, sizeof(s->spare));
@@ -402,16 +403,16 @@ static uint32_t tsock_events(struct vfd *v)
 		/* Whoever spins over many sockets reads one word of each. */
 		ev = atomic_load_explicit(&s->level, memory_order_acquire);
 		if (ev & TSOCK_LEVEL)
-			return ev & ~TSOCK_LEVEL;
+			return (ev & ~TSOCK_LEVEL) | tsock_errq_events(s);
 		st = tsock_conn_lock(s);
 		if (!st)
-			return EPOLLIN | EPOLLRDNORM | EPOLLOUT | EPOLLWRNORM | EPOLLHUP | EPOLLRDHUP;
+			return EPOLLIN | EPOLLRDNORM | EPOLLOUT | EPOLLWRNORM | EPOLLHUP | EPOLLRDHUP | tsock_errq_events(s);
 		ev = tsock_epoll_bits(tcp_ready(s->c));
 		/* Room in the send buffer comes back without an event: it is looked for each time. */
 		if (ev & EPOLLOUT)
 			atomic_store_explicit(&s->level, ev | TSOCK_LEVEL, memory_order_release);
 		lock_drop(&st->lock);
-		return ev;
+		return ev | tsock_errq_events(s);
 	default:
 		return 0; /* the kernel answers */
 	}

@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 
 #include "proto/tcp.h"
@@ -90,7 +91,7 @@ struct tsock {
 	uint32_t rcvlowat;
 	int linger_s; /* -1: off */
 	uint64_t rcvtimeo_ns, sndtimeo_ns; /* 0: for ever */
-	uint32_t zc_next, zc_told; /* MSG_ZEROCOPY calls made and reported */
+	_Atomic uint64_t zc_next, zc_told; /* MSG_ZEROCOPY calls that have ended, and told. Written under s->lock */
 	int worker_fd; /* listener: the worker watches the kernel's queue; -1 */
 	uint32_t mark;
 	int bound_if;
@@ -256,6 +257,19 @@ ssize_t tsock_recvfrom(struct vfd *v, int fd, void *buf, size_t len, int flags, 
 ssize_t tsock_sendmsg(struct vfd *v, int fd, const struct msghdr *msg, int flags);
 ssize_t tsock_sendto(struct vfd *v, int fd, const void *buf, size_t len, int flags, const struct sockaddr *addr,
 		     socklen_t alen);
+
+/* tcp_errq.c */
+/* A call with MSG_ZEROCOPY, begun when s->gen was gen, has sent something: a notification waits. No lock held. */
+void tsock_zerocopy_done(struct tsock *s, uint32_t gen);
+/* recvmsg(MSG_ERRQUEUE): a notification, or what the kernel socket's queue has. */
+ssize_t tsock_recv_err(struct tsock *s, int fd, struct msghdr *msg, int flags);
+/* EPOLLERR while a notification waits. */
+static inline uint32_t tsock_errq_events(struct tsock *s)
+{
+	return atomic_load_explicit(&s->zc_told, memory_order_relaxed) != atomic_load_explicit(&s->zc_next, memory_order_acquire) ?
+		       EPOLLERR :
+		       0;
+}
 
 /* tcp_opt.c */
 int tsock_setsockopt(struct vfd *v, int fd, int level, int opt, const void *val, socklen_t len);

@@ -122,6 +122,7 @@ static void inherit(struct tsock *parents)
 	s->linger_s = parents->linger_s;
 	s->rcvtimeo_ns = parents->rcvtimeo_ns;
 	s->sndtimeo_ns = parents->sndtimeo_ns;
+	s->zerocopy = parents->zerocopy;
 	s->mark = parents->mark;
 	s->bound_if = parents->bound_if;
 	s->spare.backlog = parents->spare.backlog;

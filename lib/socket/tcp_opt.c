@@ -81,6 +81,7 @@ static const struct opt_row rows[] = {
 	{ SOL_SOCKET, SO_RCVTIMEO_NEW, OPT_SOCK, 0, 0, 0 },
 	{ SOL_SOCKET, SO_SNDTIMEO_OLD, OPT_SOCK, 0, 0, 0 },
 	{ SOL_SOCKET, SO_SNDTIMEO_NEW, OPT_SOCK, 0, 0, 0 },
+	{ SOL_SOCKET, SO_ZEROCOPY, OPT_SOCK, 0, 0, 0 },
 	{ SOL_SOCKET, SO_MARK, OPT_SOCK, 0, 0, 0 },
 	{ SOL_SOCKET, SO_BINDTODEVICE, OPT_SOCK, 0, 0, 0 },
 	{ SOL_SOCKET, SO_BINDTOIFINDEX, OPT_SOCK, 0, 0, 0 },
@@ -242,6 +243,9 @@ static void mirror_sock(struct tsock *s, int fd, int opt)
 	case SO_SNDTIMEO_NEW:
 		s->sndtimeo_ns = get_timeout(fd, SO_SNDTIMEO_OLD);
 		break;
+	case SO_ZEROCOPY:
+		s->zerocopy = get_int(fd, SOL_SOCKET, SO_ZEROCOPY, 0) != 0;
+		break;
 	case SO_MARK:
 		s->mark = (uint32_t)get_int(fd, SOL_SOCKET, SO_MARK, 0);
 		s->path.valid = false;
@@ -318,6 +322,7 @@ void tsock_opts_inherit(const struct tsock *from, int from_fd, struct tsock *to,
 	to->rcvlowat = from->rcvlowat;
 	to->rcvtimeo_ns = from->rcvtimeo_ns;
 	to->sndtimeo_ns = from->sndtimeo_ns;
+	to->zerocopy = from->zerocopy;
 	to->mark = from->mark;
 	to->bound_if = from->bound_if;
 	to->spare.touched = from->spare.touched;

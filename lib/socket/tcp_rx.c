@@ -138,8 +138,9 @@ ssize_t tsock_recvmsg(struct vfd *v, int fd, struct msghdr *msg, int flags)
 	size_t len = 0;
 	ssize_t n;
 
-	/* The error queue is the kernel socket's: empty. */
-	if (tsock_mode(s) != TSOCK_CONN || (flags & MSG_ERRQUEUE) || msg->msg_iovlen > IOV_MAX)
+	if (__builtin_expect(flags & MSG_ERRQUEUE, 0))
+		return tsock_recv_err(s, fd, msg, flags);
+	if (tsock_mode(s) != TSOCK_CONN || msg->msg_iovlen > IOV_MAX)
 		return libc.recvmsg(fd, msg, flags);
 	for (size_t i = 0; i < msg->msg_iovlen; i++)
 		len += msg->msg_iov[i].iov_len;
@@ -154,13 +155,29 @@ ssize_t tsock_recvmsg(struct vfd *v, int fd, struct msghdr *msg, int flags)
 	return n;
 }
 
+/* The error queue's short form: what it says does not fit into it. */
+static ssize_t recv_err(struct tsock *s, int fd, struct iovec *iov, int flags, struct sockaddr *addr, socklen_t *alen)
+{
+	struct msghdr msg = { .msg_iov = iov, .msg_iovlen = 1 };
+	ssize_t n;
+
+	msg.msg_name = alen ? addr : NULL;
+	msg.msg_namelen = alen ? *alen : 0;
+	n = tsock_recv_err(s, fd, &msg, flags);
+	if (n >= 0 && addr && alen)
+		*alen = msg.msg_namelen;
+	return n;
+}
+
 ssize_t tsock_recvfrom(struct vfd *v, int fd, void *buf, size_t len, int flags, struct sockaddr *addr, socklen_t *alen)
 {
 	struct iovec iov = { .iov_base = buf, .iov_len = len };
 	struct tsock *s = tsock_of(v);
 	ssize_t n;
 
-	if (tsock_mode(s) != TSOCK_CONN || (flags & MSG_ERRQUEUE))
+	if (__builtin_expect(flags & MSG_ERRQUEUE, 0))
+		return recv_err(s, fd, &iov, flags, addr, alen);
+	if (tsock_mode(s) != TSOCK_CONN)
 		return libc.recvfrom(fd, buf, len, flags, addr, alen);
 	n = receive(s, fd, &iov, 1, len, flags);
 	if (n == GONE_HOME)
