@@ -16,6 +16,7 @@ packages=(
 	redis-server redis-tools memcached nginx-light haproxy curl wrk socat # programs that the TCP tests run
 	python3-matplotlib # the plot
 	iproute2 ethtool tcpdump procps util-linux # namespaces and what is seen in them
+	qemu-system-x86 busybox-static kmod # the virtual machine of scripts/vm
 )
 
 missing=()

@@ -16,5 +16,5 @@ cppcheck --quiet --error-exitcode=1 --std=c11 --inline-suppr --enable=warning,po
 	-D_GNU_SOURCE= -D__x86_64__ -D__LP64__ -Ilib -Iinclude "${installed[@]}" || rc=1
 printf '%s\n' "${sources[@]}" |
 	xargs -P "$(nproc)" -I{} clang-tidy --quiet {} -- -std=gnu11 "${flags[@]}" -Itests/unit -Itests/fuzz 2>/dev/null || rc=1
-shellcheck -x scripts/*.sh .ci/run || rc=1
+shellcheck -x scripts/*.sh scripts/vm .ci/run || rc=1
 exit $rc

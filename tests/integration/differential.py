@@ -25,7 +25,7 @@ import socket
 import subprocess
 import time
 
-from netns import PYTHON
+from netns import PATIENCE, PYTHON
 
 APP = pathlib.Path(__file__).with_name("udp_app.py")
 FAMILIES = ["4", "6", "mapped"]
@@ -100,6 +100,7 @@ def udp(port=None, ip=None, *options):
 
     def answer(self, timeout=10.0):
         """The answer of the oldest line that was started."""
+        timeout *= PATIENCE
         end = time.monotonic() + timeout
         fd = self.popen.stdout.fileno()
         while b"\n" not in self.tail:
@@ -154,7 +155,7 @@ def udp(port=None, ip=None, *options):
         if self.popen.poll() is None:
             self.popen.stdin.close()
             try:
-                self.popen.wait(timeout)
+                self.popen.wait(timeout * PATIENCE)
             except subprocess.TimeoutExpired:
                 self.popen.kill()
                 self.popen.wait()

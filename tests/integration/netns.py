@@ -20,11 +20,14 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PYTHON = "/usr/bin/python3"
 CLONE_NEWNET = 0x40000000
+# By how much everything may take longer than on a machine of its own: an emulated processor is slow (scripts/vm).
+PATIENCE = float(os.environ.get("TEST_PATIENCE", 1))
 _numbers = itertools.count()
 
 
 def wait_for(fact, timeout=5.0, what=None, every=0.01):
     """Returns fact() as soon as it is true; AssertionError when it is not within timeout seconds."""
+    timeout *= PATIENCE
     end = time.monotonic() + timeout
     while True:
         value = fact()
@@ -115,7 +118,7 @@ class Process:
     def wait(self, timeout=20.0):
         """Waits for its end; returns the exit status (negative: the signal)."""
         try:
-            return self.popen.wait(timeout)
+            return self.popen.wait(timeout * PATIENCE)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"{self} did not end within {timeout} s:\n{self.text}")
 
@@ -124,7 +127,7 @@ class Process:
         if self.alive():
             self.kill(number)
             try:
-                self.popen.wait(timeout)
+                self.popen.wait(timeout * PATIENCE)
             except subprocess.TimeoutExpired:
                 self.popen.kill()
         return self.popen.wait()
@@ -203,7 +206,7 @@ class Host:
         """A kernel socket of the test process, in the namespace: the peer that is known to be right."""
         with self.entered():
             s = socket.socket(family, kind, proto)
-        s.settimeout(timeout)
+        s.settimeout(timeout * PATIENCE)
         return s
 
     def _snmp(self):

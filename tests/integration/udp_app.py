@@ -119,7 +119,7 @@ def await_ready(s, events=select.POLLIN, timeout=3.0):
     """Waits without reading until poll() shows one of the events; what it shows."""
     p = select.poll()
     p.register(s, events)
-    return sum(e for _, e in p.poll(int(timeout * 1000)))
+    return sum(e for _, e in p.poll(int(timeout * 1000 * float(os.environ.get("TEST_PATIENCE", 1)))))
 
 
 def tv(seconds):

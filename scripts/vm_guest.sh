@@ -1,0 +1,28 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#
+# vm_guest.sh: runs /vm/command in the guest that scripts/vm started, leaves its status and the kernel log in /vm, ends the guest.
+
+exec </dev/null >/dev/hvc0 2>&1
+stty -F /dev/hvc0 raw
+dmesg -n 7
+hostname vm
+ip link set lo up
+read -r seconds </vm/seconds
+
+# Before the command is ended: who holds what, for its log.
+(
+	sleep $((seconds - 3))
+	echo "vm: the time is nearly over" >/dev/kmsg
+	echo l >/proc/sysrq-trigger
+	echo w >/proc/sysrq-trigger
+) &
+# Everything takes longer here.
+export TEST_PATIENCE=8
+timeout -k 5 "$seconds" bash /vm/command
+echo $? >/vm/status.part
+dmesg >/vm/dmesg
+mv /vm/status.part /vm/status
+sync
+echo o >/proc/sysrq-trigger
+sleep 60

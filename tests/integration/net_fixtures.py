@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Two network namespaces joined by a veth pair, and real programs in them, with or without the library.
+
+    net.a  [ veth-a  10.77.0.1  fd77::1 ] ---- veth ---- [ veth-b  10.77.0.2  fd77::2 ]  net.b
+
+A test asks for `net`; @pytest.mark.net(mtu=9000, queues=4) changes the pair. `make_net` makes more of them.
+
+    def test_echo(net):
+        server = net.a.popen(["sockperf", "server", "-i", net.a.ip4], preload=True)
+        net.a.wait_bound(11111)
+        net.b.run(["sockperf", "ping-pong", "-i", net.a.ip4, "-t", "1"], preload=True)
+
+With --sanitize the library of build/asan is preloaded, after the sanitizers' own, and whatever a sanitizer reports
+in any process fails the test in which it happened. Tests marked no_sanitize (they measure time) are left out then,
+and those that do not use the library.
+"""
+
+import os
+import pathlib
+import signal
+
+import pytest
+
+from netns import ROOT, Library, Net, remove_stale
+
+
+def pytest_addoption(parser):
+    parser.addoption("--sanitize", action="store_true", help="preload the ASan+UBSan library of build/asan")
+    parser.addoption("--build", default=None, help="the build directory (build, or build/asan with --sanitize)")
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "net(mtu=1500, queues=1): the veth pair that `net` gives")
+    config.addinivalue_line("markers", "no_sanitize: measures time, left out with --sanitize")
+
+
+def pytest_collection_modifyitems(config, items):
+    if config.getoption("--sanitize"):
+        # What does not preload the library does the same in both runs.
+        out = [i for i in items if i.get_closest_marker("no_sanitize") or "library" not in i.fixturenames]
+        config.hook.pytest_deselected(items=out)
+        items[:] = [i for i in items if i not in out]
+
+
+def pytest_sessionstart(session):
+    if os.geteuid() != 0:
+        pytest.exit("these tests need root, because they make network namespaces", returncode=1)
+    # Ended from outside, the run still cleans up, as it does at Ctrl-C.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    remove_stale()
+
+
+@pytest.fixture(scope="session")
+def library(pytestconfig):
+    sanitize = pytestconfig.getoption("--sanitize")
+    build = pytestconfig.getoption("--build") or ROOT / "build" / ("asan" if sanitize else "")
+    lib = Library(pathlib.Path(build).resolve(), sanitize)
+    if not lib.path.exists():
+        pytest.exit(f"there is no {lib.path}: run make{' SANITIZE=1' if sanitize else ''}", returncode=1)
+    return lib
+
+
+@pytest.fixture
+def make_net(library, tmp_path, request):
+    """A function that makes a Net: make_net(mtu=1500, queues=1)."""
+    nets = []
+
+    def make(**options):
+        nets.append(Net(library, tmp_path, **options))
+        return nets[-1]
+
+    yield make
+    processes = [p for n in nets for h in (n.a, n.b) for p in h.processes]
+    for n in nets:
+        n.close()
+    if getattr(request.node, "failed", False):
+        print("\n".join(f"--- {p}\n{p.text}" for p in processes if p.text))
+    reports = library.take_reports(processes)
+    if reports:
+        pytest.fail("a sanitizer reported:\n" + "\n".join(reports), pytrace=False)
+
+
+@pytest.fixture
+def net(make_net, request):
+    mark = request.node.get_closest_marker("net")
+    return make_net(**(mark.kwargs if mark else {}))
+
+
+@pytest.fixture(scope="module")
+def module_net(library, tmp_path_factory):
+    n = Net(library, tmp_path_factory.mktemp("net"))
+    yield n
+    n.close()
+
+
+@pytest.fixture
+def unet(module_net, library):
+    """A Net that the tests of one file share, because they change nothing of it."""
+    yield module_net
+    reports = library.take_reports(module_net.a.processes + module_net.b.processes)
+    for host in (module_net.a, module_net.b):
+        host.close()
+        host.processes.clear()
+    if reports:
+        pytest.fail("a sanitizer reported:\n" + "\n".join(reports), pytrace=False)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    outcome = yield
+    item.failed = getattr(item, "failed", False) or outcome.get_result().failed
