@@ -158,11 +158,16 @@ static int item_add(struct epset *s, int epfd, int fd, struct vfd *v, const stru
 	}
 	if (it->nested || atomic_load_explicit(&v->shadow, memory_order_relaxed) == VFD_SHADOW_ALL)
 		atomic_store_explicit(&s->kernel_fds, true, memory_order_relaxed);
-	if (vfd_get(fd) != v)
-		epset_remove(s, it); /* closed meanwhile by another thread */
-	else
+	if (vfd_get(fd) == v) {
 		*notify = arm(s, it, ev);
-	return 0;
+		return 0;
+	}
+	/* Another thread has closed it meanwhile, or handed it to the kernel, which knows. */
+	if (it->in_kernel)
+		libc.epoll_ctl(epfd, EPOLL_CTL_DEL, fd, NULL);
+	epset_remove(s, it);
+	shadow = *ev;
+	return libc.epoll_ctl(epfd, EPOLL_CTL_ADD, fd, &shadow) ? -errno : 0;
 }
 
 /* mtx held. */
@@ -347,6 +352,8 @@ static void item_release(struct epset *s, struct epitem *it)
 	int epfd = atomic_load(&s->vfd.os_fd), fd = it->fd;
 	struct epoll_event ev = {.events = it->events, .data = it->data};
 
+	if (vfd_get(fd) != it->v) /* closed, and perhaps another's by now: its copy is left */
+		fd = atomic_load(&it->v->os_fd);
 	libc.epoll_ctl(epfd, EPOLL_CTL_DEL, fd, NULL);
 	if (libc.epoll_ctl(epfd, EPOLL_CTL_ADD, fd, &ev))
 		log_error("epoll fd %d: leaving fd %d to the kernel: %s", epfd, fd, strerror(errno));

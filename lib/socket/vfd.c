@@ -3,6 +3,7 @@
 #include "socket/vfd.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/syscall.h>
@@ -259,8 +260,12 @@ void vfd_shadow_changed(struct vfd *v)
 
 bool vfd_disown(struct vfd *v)
 {
+	void (*leave)(struct vfd *) = atomic_load_explicit(&vfd_watch_os, memory_order_acquire);
 	bool owned = false;
 	sigset_t old;
+
+	/* While the numbers are still v's: who closes one takes v out of the sets first, and so waits until they are done with it. */
+	tell_sets(v, leave);
 
 	table_lock(&old);
 	for (int fd = slot_find(v); fd >= 0; fd = slot_find(v)) {
@@ -269,10 +274,29 @@ bool vfd_disown(struct vfd *v)
 		owned = true;
 	}
 	table_unlock(&old);
-	/* No set can take it in any more. */
+	/* Those that took it in meanwhile; from here on none can. */
 	if (owned)
-		tell_sets(v, atomic_load_explicit(&vfd_watch_os, memory_order_acquire));
+		tell_sets(v, leave);
 	return owned;
+}
+
+void vfd_replace_os(struct vfd *v, int newfd)
+{
+	int limit, flags, err = errno;
+	sigset_t old;
+
+	table_lock(&old);
+	limit = atomic_load_explicit(&table_limit, memory_order_relaxed);
+	for (int fd = 0; fd < limit; fd++) {
+		if (slot(fd) != v)
+			continue;
+		/* A number that was closed behind our back is nobody's to fill. */
+		flags = libc.fcntl(fd, F_GETFD);
+		if (flags >= 0)
+			libc.dup3(newfd, fd, flags & FD_CLOEXEC ? O_CLOEXEC : 0);
+	}
+	table_unlock(&old);
+	errno = err;
 }
 
 int vfd_limit(void)

@@ -155,6 +155,11 @@ void vfd_shadow_changed(struct vfd *v);
  * kernel's alone from now on. No lock held; errno is kept. False: the last one has been closed meanwhile, v is not the caller's.
  */
 bool vfd_disown(struct vfd *v);
+/*
+ * newfd's file takes the place of v's kernel socket under every number that names v; newfd stays the caller's. The sets that
+ * watch v learn of it by vfd_shadow_changed(). errno is kept.
+ */
+void vfd_replace_os(struct vfd *v, int newfd);
 /* Highest fd in use in the table + 1 (for close_range, fork). */
 int vfd_limit(void);
 
