@@ -69,6 +69,8 @@ struct tsock *tsock_new(int fd, int domain)
 	atomic_store_explicit(&s->mode, TSOCK_KERNEL, memory_order_relaxed);
 	s->domain = (uint8_t)domain;
 	s->tuple.lport = 0;
+	s->port_bound = s->stale = false;
+	atomic_store_explicit(&s->left_err, 0, memory_order_relaxed);
 	s->bound = s->accepted = s->own_rule = s->closed = s->in_close = s->engine = s->connected = s->home = false;
 	s->nonblock = s->zerocopy = false;
 	atomic_store_explicit(&s->hint, 0, memory_order_relaxed);
@@ -160,20 +162,46 @@ void tsock_list_forked(void (*fn)(struct tsock *parents))
 	}
 }
 
+/* The connection is over, and the port was not of the user's choice. */
+static bool gave_port_back(struct tsock *s)
+{
+	struct stack *st = tsock_conn_lock(s);
+	bool yes = !s->port_bound && !s->accepted && (!st || tcp_conn_state(s->c) == TCPS_CLOSED);
+
+	if (st)
+		lock_drop(&st->lock);
+	return yes;
+}
+
 static int tsock_bind(struct vfd *v, int fd, const struct sockaddr *addr, socklen_t len)
 {
 	struct tsock *s = tsock_of(v);
-	int cancel, ret;
+	struct in6_addr ip;
+	uint16_t port;
+	uint32_t scope;
+	bool renewed;
+	int cancel, ret, err;
 
-	if (tsock_mode(s) == TSOCK_CONN) {
+	if (tsock_mode(s) == TSOCK_CONN && !gave_port_back(s)) {
 		errno = EINVAL; /* it has its address; the kernel socket may not */
 		return -1;
 	}
-	cancel = tsock_lock(s);
+	if (!tsock_lock_live(s, fd, &cancel))
+		return libc.bind(fd, addr, len);
+	if (tsock_mode(s) == TSOCK_CONN)
+		tsock_disconnect(s);
+	renewed = s->stale;
+	tsock_shadow_renew(s, fd);
 	ret = libc.bind(fd, addr, len);
-	if (!ret)
+	if (!ret) {
 		s->bound = true;
+		s->port_bound = udp_addr_get(addr, len, &ip, &port, &scope) && port;
+	}
+	err = errno;
 	tsock_unlock(s, cancel);
+	if (renewed)
+		vfd_shadow_changed(v);
+	errno = err;
 	return ret;
 }
 
@@ -198,6 +226,22 @@ static int shut_listener(struct tsock *s, int fd, int how)
 	return ret;
 }
 
+/* A connect() under way is given up, whatever `how` says (Linux: inet_shutdown()). */
+static int shut_syn_sent(struct tsock *s, int fd)
+{
+	int cancel;
+
+	if (!tsock_lock_live(s, fd, &cancel)) {
+		errno = EBADF;
+		return -1;
+	}
+	if (tsock_mode(s) == TSOCK_CONN)
+		tsock_disconnect(s);
+	tsock_unlock(s, cancel);
+	vfd_shadow_changed(&s->v);
+	return 0;
+}
+
 static int tsock_shutdown(struct vfd *v, int fd, int how)
 {
 	struct tsock *s = tsock_of(v);
@@ -217,6 +261,10 @@ static int tsock_shutdown(struct vfd *v, int fd, int how)
 	if (!st) {
 		errno = ENOTCONN;
 		return -1;
+	}
+	if (tcp_conn_state(s->c) == TCPS_SYN_SENT) {
+		lock_drop(&st->lock);
+		return shut_syn_sent(s, fd);
 	}
 	now = tsock_now();
 	err = tcp_shutdown(s->c, how, now);
@@ -254,7 +302,7 @@ static int tsock_getsockname(struct vfd *v, int fd, struct sockaddr *addr, sockl
 	struct tsock *s = tsock_of(v);
 
 	if (tsock_mode(s) != TSOCK_CONN || !addr || !len || *len > INT32_MAX)
-		return libc.getsockname(fd, addr, len);
+		return tsock_shadow_name(s, fd, addr, len);
 	addr_put(s, false, addr, len);
 	return 0;
 }
@@ -390,6 +438,11 @@ static int tsock_close(struct vfd *v, int fd)
 	return ret;
 }
 
+static uint32_t left_err(const struct tsock *s)
+{
+	return atomic_load_explicit(&s->left_err, memory_order_relaxed) ? EPOLLERR : 0;
+}
+
 static uint32_t tsock_events(struct vfd *v)
 {
 	struct tsock *s = tsock_of(v);
@@ -406,7 +459,7 @@ static uint32_t tsock_events(struct vfd *v)
 			return (ev & ~TSOCK_LEVEL) | tsock_errq_events(s);
 		st = tsock_conn_lock(s);
 		if (!st)
-			return EPOLLIN | EPOLLRDNORM | EPOLLOUT | EPOLLWRNORM | EPOLLHUP | EPOLLRDHUP | tsock_errq_events(s);
+			return EPOLLIN | EPOLLRDNORM | EPOLLOUT | EPOLLWRNORM | EPOLLHUP | EPOLLRDHUP | left_err(s) | tsock_errq_events(s);
 		ev = tsock_epoll_bits(tcp_ready(s->c));
 		/* Room in the send buffer comes back without an event: it is looked for each time. */
 		if (ev & EPOLLOUT)
@@ -414,7 +467,7 @@ static uint32_t tsock_events(struct vfd *v)
 		lock_drop(&st->lock);
 		return ev | tsock_errq_events(s);
 	default:
-		return 0; /* the kernel answers */
+		return left_err(s); /* the kernel answers else */
 	}
 }
 

@@ -195,8 +195,10 @@ static int start(struct tsock *s, int fd, const struct sockaddr *addr, socklen_t
 		tsock_show_state(s, TCPS_SYN_SENT);
 	}
 	tsock_unlock_stack(t.st, now);
-	if (err)
+	if (err) {
 		atomic_store_explicit(&s->st, NULL, memory_order_relaxed);
+		s->stale = !s->port_bound;
+	}
 	if (err == -ENOSPC || err == -ENOMEM) {
 		log_debug("fd %d: connect() is left to the kernel: %s", fd, strerror(-err));
 		return 1;
@@ -211,8 +213,12 @@ static int progress(struct tsock *s)
 	enum tcp_state state;
 	int err = 0;
 
-	if (!st) /* established ones may have gone to the kernel meanwhile */
-		return s->home ? 0 : -ECONNABORTED;
+	if (!st && s->home) /* established ones may have gone to the kernel meanwhile */
+		return 0;
+	if (!st) {
+		err = tsock_left_error(s);
+		return err ? -err : -ECONNABORTED;
+	}
 	tsock_hint_clear(s, EPOLLOUT | EPOLLWRNORM);
 	state = tcp_conn_state(s->c);
 	if (state == TCPS_SYN_SENT || state == TCPS_SYN_RECV) {
@@ -227,20 +233,28 @@ static int progress(struct tsock *s)
 	return err;
 }
 
-/* The connection is taken off at once, the socket is as new (connect(2), AF_UNSPEC). s->lock is held. */
-static void disconnect(struct tsock *s)
+/* Linux: tcp_need_reset(). */
+static bool was_open(enum tcp_state state)
+{
+	return state == TCPS_ESTABLISHED || state == TCPS_CLOSE_WAIT || state == TCPS_FIN_WAIT1 || state == TCPS_FIN_WAIT2 ||
+	       state == TCPS_SYN_SENT || state == TCPS_SYN_RECV;
+}
+
+void tsock_disconnect(struct tsock *s)
 {
 	struct stack *st = tsock_conn_lock(s);
 	uint64_t now = tsock_now();
 
 	if (st) {
+		atomic_store_explicit(&s->left_err, (uint16_t)(was_open(tcp_conn_state(s->c)) ? ECONNRESET : tcp_error(s->c)),
+				      memory_order_relaxed);
 		/* A TIME_WAIT that stays would say TCP_EV_GONE to whatever s is then. */
 		tcp_conn_set_user(s->c, NULL);
 		tcp_abort(s->c, now);
 		tsock_conn_over(s);
 		tsock_unlock_stack(st, now);
 	}
-	/* The port stays the kernel socket's: it cannot be given back, the next connect() takes it again. */
+	s->stale = !s->port_bound;
 	s->connected = false;
 	atomic_store_explicit(&s->st, NULL, memory_order_relaxed);
 	atomic_store_explicit(&s->v.shadow, VFD_SHADOW_ALL, memory_order_relaxed);
@@ -281,7 +295,7 @@ static int conclude(struct tsock *s, struct vfd *v, int fd, int pending)
 	/* Closed meanwhile, it may be another socket by now. */
 	ours = atomic_load_explicit(&s->gen, memory_order_relaxed) == gen && tsock_mode(s) == TSOCK_CONN;
 	if (ours)
-		disconnect(s);
+		tsock_disconnect(s);
 	tsock_unlock(s, cancel);
 	if (ours)
 		vfd_shadow_changed(v);
@@ -294,7 +308,7 @@ static int connect_again(struct tsock *s, struct vfd *v, int fd, const struct so
 	bool done = s->connected;
 
 	if (addr && len >= sizeof(sa_family_t) && addr->sa_family == AF_UNSPEC) {
-		disconnect(s);
+		tsock_disconnect(s);
 		tsock_unlock(s, cancel);
 		vfd_shadow_changed(v);
 		return 0;
@@ -314,19 +328,21 @@ int tsock_connect(struct vfd *v, int fd, const struct sockaddr *addr, socklen_t 
 		tsock_unlock(s, cancel);
 		return libc.connect(fd, addr, len);
 	} else {
+		tsock_shadow_renew(s, fd);
 		libc_internal++;
 		ret = start(s, fd, addr, len);
 		libc_internal--;
+		if (!ret)
+			atomic_store_explicit(&s->left_err, 0, memory_order_relaxed);
 		tsock_unlock(s, cancel);
 		if (ret > 0) {
 			/* The kernel's connection has no object of ours. */
 			tsock_release(s);
 			return libc.connect(fd, addr, len);
 		}
-		if (!ret) {
-			vfd_shadow_changed(v);
+		vfd_shadow_changed(v);
+		if (!ret)
 			ret = conclude(s, v, fd, -EINPROGRESS);
-		}
 	}
 	if (ret < 0)
 		errno = -ret;

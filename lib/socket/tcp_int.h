@@ -60,12 +60,17 @@ struct tsock_spare {
 	uint64_t touched; /* tcp_opt.c: bit n: row n was set by the user */
 };
 
+/* What getsockopt() still says of a connection that went with its interface (tcp_opt.c). */
+struct tsock_last;
+
 struct tsock {
 	struct vfd v; /* first */
 	struct tsock_user user;
 	_Atomic uint8_t mode; /* enum tsock_mode; changes under lock */
 	uint8_t domain;
 	bool bound; /* by the user */
+	bool port_bound; /* to a port of the user's choice */
+	bool stale; /* the kernel socket keeps the port of a connection that is no more. s->lock */
 	bool accepted; /* lives on its listener's steering rule until that goes (own_rule) */
 	bool own_rule; /* st->lock */
 	bool closed; /* out of the fd table; the object waits for TCP_EV_GONE. st->lock */
@@ -73,6 +78,8 @@ struct tsock {
 	bool engine; /* the engine knows s: TCP_EV_GONE is still to come. st->lock */
 	bool home; /* the kernel has taken the connection over (tcp_home.c) */
 	bool connected; /* connect() has said so; the next one is EISCONN */
+	_Atomic uint16_t left_err; /* SO_ERROR of a connection of which c is NULL */
+	struct tsock_last *last; /* mode CONN and c NULL: not NULL if there was memory. Never freed. st->lock */
 	_Atomic bool nonblock, zerocopy;
 	_Atomic uint32_t gen; /* bumped at close: whoever still is inside a call sees it */
 	/*
@@ -175,6 +182,19 @@ static inline void tsock_unlock(struct tsock *s, int cancel)
 	pthread_setcancelstate(cancel, NULL);
 }
 
+/*
+ * The same for a call on fd that changes s. False, nothing locked: another thread has closed fd, or the kernel serves the
+ * socket for good; the call is libc's. While it is locked close() waits.
+ */
+static inline bool tsock_lock_live(struct tsock *s, int fd, int *cancel)
+{
+	*cancel = tsock_lock(s);
+	if (__builtin_expect(vfd_get(fd) == &s->v, 1))
+		return true;
+	tsock_unlock(s, *cancel);
+	return false;
+}
+
 /* tcp_env.c */
 /* TCP of an open stack, made when there is none; st->lock is held. NULL: no memory. */
 struct tsock_stack *tsock_stack_get(struct stack *st);
@@ -225,6 +245,8 @@ void tsock_ports_read(void);
 int tsock_port_take(int domain, int fd, struct stack *st, struct tcp_tuple *t);
 
 /* tcp_conn.c */
+/* The connection is taken off at once, the socket is as new (connect(2), AF_UNSPEC). s->lock is held; vfd_shadow_changed() follows. */
+void tsock_disconnect(struct tsock *s);
 int tsock_connect(struct vfd *v, int fd, const struct sockaddr *addr, socklen_t len);
 /* Locks the stack of s's connection; NULL: it is not offloaded or over (c is NULL). errno is left alone. */
 struct stack *tsock_conn_lock(struct tsock *s);
@@ -274,15 +296,37 @@ static inline uint32_t tsock_errq_events(struct tsock *s)
 /* tcp_opt.c */
 int tsock_setsockopt(struct vfd *v, int fd, int level, int opt, const void *val, socklen_t len);
 int tsock_getsockopt(struct vfd *v, int fd, int level, int opt, void *val, socklen_t *len);
-int tsock_ioctl(struct vfd *v, int fd, unsigned long req, void *arg);
-int tsock_fcntl(struct vfd *v, int fd, int cmd, long arg);
 /* What a connection or listener of s begins with: the defaults and what the user has set on the kernel socket. */
 void tsock_opts_read(struct tsock *s, int fd, struct tcp_opts *o);
 /* The new socket fd gets what was set on its listener. */
 void tsock_opts_inherit(const struct tsock *from, int from_fd, struct tsock *to, int fd);
 
+/* The connection of s is about to go with its interface: getsockopt() goes on answering. st->lock is held. */
+void tsock_opts_keep(struct tsock *s);
+/* to_fd gets what the user has set on from_fd, s's kernel socket. */
+void tsock_opts_copy(const struct tsock *s, int from_fd, int to_fd);
 /* What the engine knows of options that the idle kernel socket was not told; it serves the connection from now on. */
 void tsock_opts_home(const struct tsock *s, int fd, const struct tcp_opts *o);
+
+/* tcp_ioctl.c */
+int tsock_ioctl(struct vfd *v, int fd, unsigned long req, void *arg);
+int tsock_fcntl(struct vfd *v, int fd, int cmd, long arg);
+
+/* tcp_shadow.c */
+/*
+ * Before s connects, listens or is bound again: a kernel socket that keeps an earlier connection's port is replaced by a new
+ * one. s->lock is held; vfd_shadow_changed() follows.
+ */
+void tsock_shadow_renew(struct tsock *s, int fd);
+/* The error that a connection has left, taken; 0: none. */
+static inline int tsock_left_error(struct tsock *s)
+{
+	return atomic_load_explicit(&s->left_err, memory_order_relaxed) ?
+		       atomic_exchange_explicit(&s->left_err, 0, memory_order_relaxed) :
+		       0;
+}
+/* getsockname() of a socket without a connection. */
+int tsock_shadow_name(const struct tsock *s, int fd, struct sockaddr *addr, socklen_t *len);
 
 /* tcp_home.c */
 /*

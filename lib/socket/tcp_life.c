@@ -75,6 +75,12 @@ static void vanish(struct tsock *s, void *arg)
 	if (atomic_load_explicit(&s->st, memory_order_relaxed) != st)
 		return;
 	lock_take(&st->lock);
+	/* As of a connection that the administrator ends (ss -K). */
+	if (s->c && !s->closed) {
+		tsock_opts_keep(s);
+		if (tcp_conn_state(s->c) != TCPS_CLOSED)
+			atomic_store_explicit(&s->left_err, ECONNABORTED, memory_order_relaxed);
+	}
 	atomic_fetch_or_explicit(&s->hint, EPOLLERR | EPOLLHUP | EPOLLIN | EPOLLOUT, memory_order_release);
 	if (!s->closed)
 		vfd_notify(&s->v, EPOLLERR | EPOLLHUP | EPOLLIN | EPOLLOUT);
@@ -117,6 +123,8 @@ static void inherit(struct tsock *parents)
 	if (!s)
 		return;
 	s->bound = parents->bound;
+	s->port_bound = parents->port_bound;
+	s->stale = parents->stale;
 	s->nonblock = parents->nonblock;
 	s->rcvlowat = parents->rcvlowat;
 	s->linger_s = parents->linger_s;

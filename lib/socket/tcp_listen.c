@@ -299,16 +299,26 @@ void tsock_listen_tick(struct tsock *s)
 int tsock_listen(struct vfd *v, int fd, int backlog)
 {
 	struct tsock *s = tsock_of(v);
-	int cancel, ret, somaxconn = 4096;
+	int cancel, ret, err, somaxconn = 4096;
+	bool renewed;
 
 	if (tsock_mode(s) == TSOCK_CONN) {
 		errno = EINVAL; /* the idle kernel socket would */
 		return -1;
 	}
+	if (!tsock_lock_live(s, fd, &cancel))
+		return libc.listen(fd, backlog);
+	renewed = s->stale;
+	tsock_shadow_renew(s, fd);
 	ret = libc.listen(fd, backlog);
-	if (ret)
+	if (ret) {
+		err = errno;
+		tsock_unlock(s, cancel);
+		if (renewed)
+			vfd_shadow_changed(v);
+		errno = err;
 		return ret;
-	cancel = tsock_lock(s);
+	}
 	s->spare.backlog = backlog < 0 || backlog > somaxconn ? somaxconn : backlog;
 	for (struct tsock_att *att = s->spare.atts; att; att = att->next) {
 		lock_take(&att->st->lock);
@@ -319,6 +329,8 @@ int tsock_listen(struct vfd *v, int fd, int backlog)
 	atomic_store_explicit(&s->mode, TSOCK_LISTEN, memory_order_release);
 	tsock_show_state(s, TCPS_LISTEN);
 	tsock_unlock(s, cancel);
+	if (renewed)
+		vfd_shadow_changed(v);
 	/* Somebody waits for it already. */
 	if (atomic_load_explicit(&v->watches, memory_order_relaxed))
 		tsock_waited(v);

@@ -5,14 +5,11 @@
  * is not offloaded, a connection refuses it.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <linux/filter.h>
-#include <linux/sockios.h>
 #include <linux/tcp.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 
@@ -28,6 +25,12 @@
 #ifndef SO_RESERVE_MEM
 #define SO_RESERVE_MEM 73
 #endif
+
+struct tsock_last {
+	struct tcp_opts o;
+	struct tcp_info info;
+	uint32_t mss, mtu;
+};
 
 enum opt_kind {
 	OPT_FIELD, /* a number in tcp_opts */
@@ -75,6 +78,8 @@ static const struct opt_row rows[] = {
 	{ IPPROTO_TCP, TCP_CONGESTION, OPT_CC, 0, 0, 0 },
 	{ IPPROTO_TCP, TCP_INFO, OPT_ASK, 0, 0, 0 },
 	{ SOL_SOCKET, SO_ERROR, OPT_ASK, 0, 0, 0 },
+	{ IPPROTO_IP, IP_MTU, OPT_ASK, 0, 0, 0 },
+	{ IPPROTO_IPV6, IPV6_MTU, OPT_ASK, 0, 0, 0 },
 	{ SOL_SOCKET, SO_LINGER, OPT_SOCK, 0, 0, 0 },
 	{ SOL_SOCKET, SO_RCVLOWAT, OPT_SOCK, 0, 0, 0 },
 	{ SOL_SOCKET, SO_RCVTIMEO_OLD, OPT_SOCK, 0, 0, 0 },
@@ -273,8 +278,11 @@ static void apply(struct tsock *s, int fd, const struct opt_row *r)
 		return;
 	}
 	st = tsock_mode(s) == TSOCK_CONN ? tsock_conn_lock(s) : NULL;
-	if (!st)
+	if (!st) {
+		if (tsock_mode(s) == TSOCK_CONN && s->last)
+			mirror(r, fd, &s->last->o);
 		return;
+	}
 	now = tsock_now();
 	o = *tcp_get_opts(s->c);
 	mirror(r, fd, &o);
@@ -292,10 +300,13 @@ int tsock_setsockopt(struct vfd *v, int fd, int level, int opt, const void *val,
 		errno = ENOPROTOOPT;
 		return -1;
 	}
+	if (!tsock_lock_live(s, fd, &cancel))
+		return libc.setsockopt(fd, level, opt, val, len);
 	ret = libc.setsockopt(fd, level, opt, val, len);
-	if (ret)
+	if (ret) {
+		tsock_unlock(s, cancel);
 		return ret;
-	cancel = tsock_lock(s);
+	}
 	libc_internal++;
 	if (!r) {
 		s->spare.no_offload = true;
@@ -353,31 +364,48 @@ static int give(void *val, socklen_t *len, const void *from, size_t n)
 	return 0;
 }
 
-/* An option that the engine knows better than the idle kernel socket; the stack's lock is held. */
-static int get_from_engine(struct tsock *s, const struct opt_row *r, void *val, socklen_t *len)
+/* What s's connection says; the stack's lock is held. */
+static void look(struct tsock *s, struct tsock_last *is)
+{
+	uint32_t gso;
+
+	is->o = *tcp_get_opts(s->c);
+	(void)tcp_fill_info(s->c, &is->info, sizeof(is->info), tsock_now());
+	is->mss = tcp_mss(s->c);
+	is->mtu = is->info.tcpi_pmtu;
+	if (!is->mtu) /* nothing was sent yet */
+		tsock_env_path(atomic_load_explicit(&s->st, memory_order_relaxed), &s->tuple, &is->mtu, &gso);
+}
+
+void tsock_opts_keep(struct tsock *s)
+{
+	if (!s->last)
+		s->last = malloc(sizeof(*s->last));
+	if (!s->last)
+		return;
+	look(s, s->last);
+	s->last->info.tcpi_state = TCPS_CLOSED;
+}
+
+/* An option that the engine knows better than the idle kernel socket. */
+static int get_from(const struct tsock_last *is, const struct opt_row *r, void *val, socklen_t *len)
 {
 	static const char *const cc[] = { [TCP_CC_NEWRENO] = "reno", [TCP_CC_CUBIC] = "cubic", [TCP_CC_NONE] = "none" };
-	const struct tcp_opts *o = tcp_get_opts(s->c);
-	struct tcp_info info = { 0 };
 	char name[16] = "";
 	uint64_t v;
 	int x;
 
 	if (r->kind == OPT_CC) {
-		strcpy(name, cc[o->cc < TCP_CC_COUNT ? o->cc : 0]);
+		strcpy(name, cc[is->o.cc < TCP_CC_COUNT ? is->o.cc : 0]);
 		return give(val, len, name, sizeof(name));
 	}
-	if (r->opt == TCP_INFO && r->level == IPPROTO_TCP)
-		return give(val, len, &info, tcp_fill_info(s->c, &info, sizeof(info), tsock_now()));
-	if (r->opt == SO_ERROR && r->level == SOL_SOCKET) {
-		x = tcp_error(s->c);
+	if (r->level == IPPROTO_TCP && r->opt == TCP_INFO)
+		return give(val, len, &is->info, sizeof(is->info));
+	if (r->kind == OPT_ASK || (r->level == IPPROTO_TCP && r->opt == TCP_MAXSEG)) {
+		x = (int)(r->kind == OPT_ASK ? is->mtu : is->mss);
 		return give(val, len, &x, sizeof(x));
 	}
-	if (r->opt == TCP_MAXSEG && r->level == IPPROTO_TCP) {
-		x = (int)tcp_mss(s->c);
-		return give(val, len, &x, sizeof(x));
-	}
-	v = field_get(o, r);
+	v = field_get(&is->o, r);
 	if (r->opt == TCP_NOTSENT_LOWAT && r->level == IPPROTO_TCP && v == UINT32_MAX)
 		v = 0; /* never set: the kernel's own default applies, and reads so */
 	if (r->size == 8 && *len >= 8)
@@ -386,21 +414,68 @@ static int get_from_engine(struct tsock *s, const struct opt_row *r, void *val, 
 	return give(val, len, &x, sizeof(x));
 }
 
+/* SO_ERROR: of the connection, or left by the one before. */
+static int get_error(struct tsock *s, int fd, void *val, socklen_t *len)
+{
+	struct stack *st = tsock_mode(s) == TSOCK_CONN ? tsock_conn_lock(s) : NULL;
+	int x;
+
+	if (!st) {
+		x = tsock_left_error(s);
+		return x || tsock_mode(s) == TSOCK_CONN ? give(val, len, &x, sizeof(x)) :
+							 libc.getsockopt(fd, SOL_SOCKET, SO_ERROR, val, len);
+	}
+	x = tcp_error(s->c);
+	lock_drop(&st->lock);
+	return give(val, len, &x, sizeof(x));
+}
+
 int tsock_getsockopt(struct vfd *v, int fd, int level, int opt, void *val, socklen_t *len)
 {
 	struct tsock *s = tsock_of(v);
 	const struct opt_row *r = row_of(level, opt);
+	const struct tsock_last *from = s->last;
+	struct tsock_last is;
 	struct stack *st;
-	int ret;
 
-	if (tsock_mode(s) != TSOCK_CONN || !r || !val || !len || r->kind == OPT_KERNEL || r->kind == OPT_SOCK)
+	if (!r || !val || !len || r->kind == OPT_KERNEL || r->kind == OPT_SOCK)
 		return libc.getsockopt(fd, level, opt, val, len);
-	st = tsock_conn_lock(s);
-	if (!st)
+	if (level == SOL_SOCKET && opt == SO_ERROR)
+		return get_error(s, fd, val, len);
+	st = tsock_mode(s) == TSOCK_CONN ? tsock_conn_lock(s) : NULL;
+	if (st) {
+		look(s, &is);
+		lock_drop(&st->lock);
+		from = &is;
+	}
+	/* The mode is looked at last: the connection may have gone to the kernel meanwhile. */
+	if (!from || tsock_mode(s) != TSOCK_CONN)
 		return libc.getsockopt(fd, level, opt, val, len);
-	ret = get_from_engine(s, r, val, len);
-	lock_drop(&st->lock);
-	return ret;
+	return get_from(from, r, val, len);
+}
+
+void tsock_opts_copy(const struct tsock *s, int from_fd, int to_fd)
+{
+	for (size_t i = 0; i < NUM_ROWS; i++) {
+		const struct opt_row *r = &rows[i];
+		bool size = r->off == offsetof(struct tcp_opts, sndbuf) || r->off == offsetof(struct tcp_opts, rcvbuf);
+		uint8_t val[64] = { 0 };
+		socklen_t len = sizeof(val);
+		int x, read = r->opt;
+
+		if (!(s->spare.touched >> i & 1) || r->kind == OPT_ASK)
+			continue;
+		if (r->kind == OPT_FIELD && size)
+			read = r->off == offsetof(struct tcp_opts, sndbuf) ? SO_SNDBUF : SO_RCVBUF;
+		if (libc.getsockopt(from_fd, r->level, read, val, &len))
+			continue;
+		if (r->kind == OPT_FIELD && size) { /* the kernel doubles what it is told */
+			memcpy(&x, val, sizeof(x));
+			x /= 2;
+			memcpy(val, &x, sizeof(x));
+		}
+		(void)libc.setsockopt(to_fd, r->level, r->opt, val, len);
+	}
 }
 
 void tsock_opts_home(const struct tsock *s, int fd, const struct tcp_opts *o)
@@ -420,48 +495,4 @@ void tsock_opts_home(const struct tsock *s, int fd, const struct tcp_opts *o)
 			v /= 2;
 		(void)libc.setsockopt(fd, r->level, r->opt, &v, r->size == 8 ? 8 : 4);
 	}
-}
-
-int tsock_ioctl(struct vfd *v, int fd, unsigned long req, void *arg)
-{
-	struct tsock *s = tsock_of(v);
-	struct stack *st;
-	int ret, x = 0;
-
-	if (req == FIONBIO) {
-		ret = libc.ioctl(fd, req, arg);
-		if (!ret) {
-			memcpy(&x, arg, sizeof(x));
-			s->nonblock = x != 0;
-			s->stats->blocking = !x;
-		}
-		return ret;
-	}
-	if (tsock_mode(s) != TSOCK_CONN || (req != FIONREAD && req != SIOCOUTQ && req != SIOCOUTQNSD && req != SIOCATMARK))
-		return libc.ioctl(fd, req, arg);
-	st = tsock_conn_lock(s);
-	if (st) {
-		x = (int)(req == FIONREAD   ? tcp_inq(s->c) :
-			  req == SIOCOUTQ   ? tcp_outq(s->c) :
-			  req == SIOCATMARK ? tcp_at_mark(s->c) :
-					      tcp_outq_unsent(s->c));
-		lock_drop(&st->lock);
-	}
-	memcpy(arg, &x, sizeof(x)); /* the kernel takes any alignment */
-	return 0;
-}
-
-int tsock_fcntl(struct vfd *v, int fd, int cmd, long arg)
-{
-	struct tsock *s = tsock_of(v);
-	int ret = libc.fcntl(fd, cmd, arg);
-
-	if (!ret && cmd == F_SETFL) {
-		s->nonblock = (arg & O_NONBLOCK) != 0;
-		s->stats->blocking = !s->nonblock;
-		/* SIGIO comes from the kernel's socket. */
-		if ((arg & O_ASYNC) && tsock_mode(s) != TSOCK_CONN)
-			s->spare.no_offload = true;
-	}
-	return ret;
 }

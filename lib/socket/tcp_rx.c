@@ -32,7 +32,7 @@ static ssize_t take(struct tsock *s, const struct iovec *iov, int iovcnt, int fl
 	ssize_t n;
 
 	if (!st)
-		return -ENOTCONN;
+		return tsock_mode(s) != TSOCK_CONN ? -ENOTCONN : flags & MSG_OOB ? -EINVAL : -tsock_left_error(s);
 	tsock_hint_clear(s, EPOLLIN | EPOLLRDNORM | EPOLLRDHUP | EPOLLPRI);
 	now = tsock_now();
 	n = tcp_recv(s->c, iov, iovcnt, flags & ENGINE_FLAGS, now);
@@ -132,6 +132,14 @@ static ssize_t receive(struct tsock *s, int fd, const struct iovec *iov, int cnt
 	return n;
 }
 
+/* No connection of ours: an earlier one's error, else 0: the call is libc's. */
+static ssize_t unconnected(struct tsock *s, int flags)
+{
+	int err = flags & MSG_OOB ? 0 : tsock_left_error(s);
+
+	return err ? fail(s, err) : 0;
+}
+
 ssize_t tsock_recvmsg(struct vfd *v, int fd, struct msghdr *msg, int flags)
 {
 	struct tsock *s = tsock_of(v);
@@ -141,7 +149,7 @@ ssize_t tsock_recvmsg(struct vfd *v, int fd, struct msghdr *msg, int flags)
 	if (__builtin_expect(flags & MSG_ERRQUEUE, 0))
 		return tsock_recv_err(s, fd, msg, flags);
 	if (tsock_mode(s) != TSOCK_CONN || msg->msg_iovlen > IOV_MAX)
-		return libc.recvmsg(fd, msg, flags);
+		return msg->msg_iovlen <= IOV_MAX && unconnected(s, flags) ? -1 : libc.recvmsg(fd, msg, flags);
 	for (size_t i = 0; i < msg->msg_iovlen; i++)
 		len += msg->msg_iov[i].iov_len;
 	n = receive(s, fd, msg->msg_iov, (int)msg->msg_iovlen, len, flags);
@@ -178,7 +186,7 @@ ssize_t tsock_recvfrom(struct vfd *v, int fd, void *buf, size_t len, int flags, 
 	if (__builtin_expect(flags & MSG_ERRQUEUE, 0))
 		return recv_err(s, fd, &iov, flags, addr, alen);
 	if (tsock_mode(s) != TSOCK_CONN)
-		return libc.recvfrom(fd, buf, len, flags, addr, alen);
+		return unconnected(s, flags) ? -1 : libc.recvfrom(fd, buf, len, flags, addr, alen);
 	n = receive(s, fd, &iov, 1, len, flags);
 	if (n == GONE_HOME)
 		return libc.recvfrom(fd, buf, len, flags, addr, alen);

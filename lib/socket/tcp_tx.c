@@ -14,6 +14,14 @@
 #define TX_EVENTS (EPOLLOUT | EPOLLERR | EPOLLHUP)
 #define ENGINE_FLAGS (MSG_MORE | MSG_OOB)
 
+/* Nothing can be sent: an earlier connection's error, once, else EPIPE. */
+static ssize_t left_error(struct tsock *s)
+{
+	int err = tsock_left_error(s);
+
+	return err ? -err : -EPIPE;
+}
+
 /* Puts what there is room for into the send buffer and sends what may go. As tcp_send(). */
 static ssize_t put(struct tsock *s, const struct iovec *iov, int iovcnt, int flags)
 {
@@ -22,7 +30,7 @@ static ssize_t put(struct tsock *s, const struct iovec *iov, int iovcnt, int fla
 	ssize_t n;
 
 	if (!st)
-		return -EPIPE;
+		return left_error(s);
 	tsock_hint_clear(s, EPOLLOUT | EPOLLWRNORM);
 	now = tsock_now();
 	/* Acknowledgements that wait open the window; a sender that never reads would not see them. */
@@ -128,13 +136,25 @@ static ssize_t transmit_told(struct tsock *s, int fd, const struct iovec *iov, i
 	return n;
 }
 
+/* No connection of ours: an earlier one's error, else 0: the call is libc's. */
+static ssize_t unconnected(struct tsock *s)
+{
+	int err = tsock_left_error(s);
+
+	if (!err)
+		return 0;
+	stats_add(&s->stats->tx.errors, 1);
+	errno = err;
+	return -1;
+}
+
 ssize_t tsock_sendmsg(struct vfd *v, int fd, const struct msghdr *msg, int flags)
 {
 	struct tsock *s = tsock_of(v);
 	size_t len = 0;
 
 	if (tsock_mode(s) != TSOCK_CONN || msg->msg_iovlen > IOV_MAX)
-		return libc.sendmsg(fd, msg, flags);
+		return msg->msg_iovlen <= IOV_MAX && unconnected(s) ? -1 : libc.sendmsg(fd, msg, flags);
 	for (size_t i = 0; i < msg->msg_iovlen; i++)
 		len += msg->msg_iov[i].iov_len;
 	if (__builtin_expect(flags & MSG_ZEROCOPY, 0))
@@ -150,7 +170,7 @@ ssize_t tsock_sendto(struct vfd *v, int fd, const void *buf, size_t len, int fla
 
 	/* An address is ignored on a connected stream. */
 	if (tsock_mode(s) != TSOCK_CONN)
-		return libc.sendto(fd, buf, len, flags, addr, alen);
+		return unconnected(s) ? -1 : libc.sendto(fd, buf, len, flags, addr, alen);
 	if (__builtin_expect(flags & MSG_ZEROCOPY, 0))
 		return transmit_told(s, fd, &iov, 1, len, flags);
 	return transmit(s, fd, &iov, 1, len, flags);
