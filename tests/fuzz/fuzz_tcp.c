@@ -341,6 +341,7 @@ static void begin(struct in *in)
 	struct tcp_cfg cfg;
 
 	memset(&w, 0, sizeof(w));
+	arena_reset();
 	family = a & 8 ? AF_INET6 : AF_INET;
 	tcp_cfg_default(&cfg);
 	memset(cfg.secret, 0x5a, sizeof(cfg.secret));

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arena.h"
 #include "proto/tcp_int.h"
 
 #define USERS 8u
@@ -87,8 +88,7 @@ static inline void *world_alloc(void *ctx, size_t size)
 		w->fail_count--;
 		return NULL;
 	}
-	p = calloc(1, size);
-	REQUIRE(p);
+	p = memset(arena_alloc(size), 0, size);
 	w->bytes += size;
 	w->blocks++;
 	return p;
@@ -101,7 +101,7 @@ static inline void world_free(void *ctx, void *p, size_t size)
 	REQUIRE(p && w->blocks && w->bytes >= size);
 	w->bytes -= size;
 	w->blocks--;
-	free(p);
+	arena_free(p, size);
 }
 
 /* --- received frames: every fragment in exact memory of its own */
@@ -110,6 +110,7 @@ struct world_buf {
 	struct buf b; /* first */
 	struct world *w;
 	uint8_t *mem;
+	uint32_t size; /* of mem */
 };
 
 static inline void world_buf_free(struct buf_pool *pool, struct buf *b)
@@ -119,19 +120,19 @@ static inline void world_buf_free(struct buf_pool *pool, struct buf *b)
 	(void)pool;
 	REQUIRE(wb->w->bufs);
 	wb->w->bufs--;
-	free(wb->mem);
-	free(wb);
+	arena_free(wb->mem, wb->size);
+	arena_free(wb, sizeof(*wb));
 }
 
 static struct buf_pool world_pool = {.free = world_buf_free};
 
 static inline struct buf *world_fragment(struct world *w, const uint8_t *from, uint32_t len)
 {
-	struct world_buf *wb = calloc(1, sizeof(*wb));
+	struct world_buf *wb = arena_alloc(sizeof(*wb));
 
-	REQUIRE(wb);
-	wb->mem = malloc(len ? len : 1);
-	REQUIRE(wb->mem);
+	memset(wb, 0, sizeof(*wb));
+	wb->mem = arena_alloc(len);
+	wb->size = len;
 	if (len)
 		memcpy(wb->mem, from, len);
 	wb->w = w;
