@@ -175,6 +175,19 @@ $(B)/tests/unit/%: tests/unit/%.c $(B)/libcore.a $(B)/.flags | $(SKEL)
 	$(Q)$(CC) $(CPPFLAGS_ALL) -Itests/unit $(CFLAGS_ALL) $(SAN) -MMD -MP -MF $@.d -MT $@ $(LDFLAGS_ALL) \
 		-o $@ $< $(B)/libcore.a -Wl,--as-needed -lcmocka $(LIBS) -lm
 
+# These count the engine's steps: lib/proto once more, with a call at each basic block.
+STEPS_OBJ := $(patsubst %.c,$(B)/steps/%.o,$(wildcard lib/proto/*.c))
+$(B)/steps/%.o: %.c $(B)/.flags
+	@mkdir -p $(@D)
+	$(call say,STEPS)
+	$(Q)$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) -O1 -fsanitize-coverage=trace-pc $(SAN) -MMD -MP -c $< -o $@
+
+$(B)/tests/unit/test_tcp_hostile_%: tests/unit/test_tcp_hostile_%.c $(STEPS_OBJ) $(B)/libcore.a $(B)/.flags
+	@mkdir -p $(@D)
+	$(call say,TEST)
+	$(Q)$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) $(SAN) -MMD -MP -MF $@.d -MT $@ $(LDFLAGS_ALL) \
+		-o $@ $< $(STEPS_OBJ) $(B)/libcore.a -Wl,--as-needed -lcmocka $(LIBS) -lm
+
 $(B)/tests/sim/%.o $(B)/tests/conform/%.o: $(B)/.flags
 
 $(B)/tests/%.o: tests/%.c
@@ -270,5 +283,5 @@ lint:
 format:
 	clang-format -i $$(git ls-files '*.c' '*.h')
 
--include $(B)/gen_man.d $(LIB_OBJ:.o=.d) $(STATS_OBJ:.o=.d) $(BPF_SRC:bpf/%.bpf.c=$(B)/bpf/%.bpf.d) \
+-include $(B)/gen_man.d $(STEPS_OBJ:.o=.d) $(LIB_OBJ:.o=.d) $(STATS_OBJ:.o=.d) $(BPF_SRC:bpf/%.bpf.c=$(B)/bpf/%.bpf.d) \
 	$(UNIT:=.d) $(SIM_SRC:%.c=$(B)/%.d) $(CONFORM_SRC:%.c=$(B)/%.d) $(HELPERS:=.d) $(BENCH_BIN:=.d) $(FUZZ_OBJ:.o=.d) $(FUZZ:=.d)

@@ -44,11 +44,9 @@ static void seg_acked(struct tcp_conn *c, struct tcp_acking *a, struct tcp_seg *
 		c->delivered += s->pcount;
 		tcp_rack_advance(c, s, a->rx);
 	}
-	if (c->sack_hint == s)
-		c->sack_hint = NULL;
 	if (c->rtx_hint == s)
-		c->rtx_hint = NULL;
-	tcp_segq_del(&c->segq, &c->ts->env, s);
+		c->rtx_hint = s->next;
+	tcp_segq_pop(&c->segq, &c->ts->env);
 }
 
 /* The front of s is acknowledged: whole wire segments of a larger transmission. */

@@ -185,6 +185,7 @@ static void conn_end(struct tcp_conn *c, struct tcp_node *next, int err)
 	wheel_cancel(&ts->wheel, &c->delack);
 	wheel_cancel(&ts->wheel, &c->keep);
 	wheel_cancel(&ts->wheel, &c->pace);
+	tcp_unblock(c);
 	tcp_segq_clear(&c->segq, &ts->env);
 	tcp_sndq_clear(&c->sndq, &ts->env);
 	tcp_ofo_clear(c);

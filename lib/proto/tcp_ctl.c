@@ -190,7 +190,7 @@ void tcp_send_syn(struct tcp_conn *c)
 	}
 	if (xmit_syn(c, ack)) {
 		if (!again)
-			tcp_segq_del(q, &c->ts->env, s);
+			tcp_segq_pop(q, &c->ts->env);
 		tcp_blocked(c);
 		return;
 	}

@@ -67,13 +67,9 @@ static bool completes_crossed_syns(const struct tcp_conn *c, const struct tcp_rx
 /* A peer that resets after data of which some is lost: the end of what we SACKed is as exact as RCV.NXT (Linux). */
 static bool rst_at_sack_edge(const struct tcp_conn *c, const struct tcp_rx *rx)
 {
-	uint32_t edge = c->rcv_nxt;
-
 	if (!c->sack_ok)
 		return false;
-	for (const struct tcp_ofo *o = c->ofo; o; o = o->next)
-		edge = o->end;
-	return rx->seq == edge;
+	return rx->seq == (c->ofo_tail ? c->ofo_tail->end : c->rcv_nxt);
 }
 
 /* RFC 9293, 3.10.7.4, first to fourth: time stamp, sequence number, RST, SYN. True: go on with it. */

@@ -219,10 +219,8 @@ unsigned tcp_sack_blocks(struct tcp_conn *c, struct tcp_sack_block *to, unsigned
 		c->ts->n.dsack_sent++;
 	}
 	for (unsigned i = 0; i < c->num_recent && n < max; i++) {
-		const struct tcp_ofo *o = c->ofo;
+		const struct tcp_ofo *o = tcp_ofo_find(c, c->sack_recent[i]);
 
-		while (o && !seq_between(c->sack_recent[i], o->start, o->end - 1))
-			o = o->next;
 		if (o && seq_after(o->start, c->rcv_nxt))
 			to[n++] = (struct tcp_sack_block){o->start, o->end};
 	}

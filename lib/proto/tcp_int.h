@@ -8,6 +8,7 @@
 
 #include <stddef.h>
 
+#include "proto/seqtree.h"
 #include "proto/tcp.h"
 #include "proto/tcp_seq.h"
 #include "proto/wheel.h"
@@ -199,10 +200,20 @@ void tcp_sndq_clear(struct tcp_sndq *q, const struct tcp_env *env);
 #define SEG_PSH 0x40u
 
 struct tcp_seg {
-	struct tcp_seg *next, *prev; /* by sequence */
-	struct tcp_seg *tnext, *tprev; /* by time of the last transmission (RACK); not while SACKED, or LOST and not sent again */
+	struct tcp_seg *next; /* by sequence */
+	struct tcp_seg *tnext; /* by time of the last transmission (RACK); not while SACKED, or LOST and not sent again */
+	union {
+		struct tcp_seg *tprev;
+		struct tcp_seg *skip; /* while SACKED: so are all from here to there; NULL: not known */
+	};
 	uint64_t sent_us; /* last transmission */
-	uint32_t seq, end_seq; /* with SYN and FIN */
+	union {
+		struct seq_node node; /* while the queue has a tree; the number behind its links is ours */
+		struct {
+			struct seq_node *links[2];
+			uint32_t seq, end_seq; /* with SYN and FIN */
+		};
+	};
 	uint16_t mss; /* it is, or was, cut every mss bytes: pcount = ceil(payload / mss), at least 1 */
 	uint8_t flags;
 	uint8_t tries; /* transmissions - 1, saturating */
@@ -212,6 +223,8 @@ struct tcp_seg {
 struct tcp_segq {
 	struct tcp_seg *head, *tail;
 	struct tcp_seg *thead, *ttail; /* oldest transmission first */
+	struct seq_tree tree; /* of all, from the first look-up on until the queue is empty */
+	uint32_t count; /* segs */
 	/* In wire segments (pcount), as Linux counts them. */
 	uint32_t packets_out, sacked_out, lost_out, retrans_out;
 };
@@ -221,11 +234,21 @@ struct tcp_seg *tcp_segq_add(struct tcp_segq *q, const struct tcp_env *env, uint
 			     uint64_t now);
 /* Splits s at seq (inside it); the new second half follows it, same marks. NULL: no memory, s is unchanged. */
 struct tcp_seg *tcp_segq_split(struct tcp_segq *q, const struct tcp_env *env, struct tcp_seg *s, uint32_t seq);
-/* Sets and clears marks keeping the counts. */
+/* As tcp_segq_add() in two steps: the seg is the caller's until it is appended. NULL: no memory. */
+struct tcp_seg *tcp_seg_new(const struct tcp_env *env, uint32_t seq, uint32_t end_seq, uint16_t mss, uint8_t flags, uint64_t now);
+void tcp_segq_append(struct tcp_segq *q, struct tcp_seg *s);
+/* The seg that seq is in, or the last one; NULL: seq is before all. O(log n) in the mean. */
+struct tcp_seg *tcp_segq_find(struct tcp_segq *q, uint32_t seq);
+/* s (may be NULL) or the first seg after it that is not SACKED; NULL: none. O(log n) in the mean. */
+struct tcp_seg *tcp_segq_unsacked(const struct tcp_segq *q, struct tcp_seg *s);
+/* Sets and clears marks keeping the counts. SEG_SACKED is not cleared here. */
 void tcp_segq_mark(struct tcp_segq *q, struct tcp_seg *s, uint8_t set, uint8_t clear);
 /* s was transmitted again: to the end of the time order. */
 void tcp_segq_sent(struct tcp_segq *q, struct tcp_seg *s, uint64_t now);
-void tcp_segq_del(struct tcp_segq *q, const struct tcp_env *env, struct tcp_seg *s);
+/* Clears one mark of all segs: they return to their places in the order of time. O(n log n). */
+void tcp_segq_unmark(struct tcp_segq *q, uint8_t mark);
+/* The first one, which must be there, is no more. */
+void tcp_segq_pop(struct tcp_segq *q, const struct tcp_env *env);
 void tcp_segq_clear(struct tcp_segq *q, const struct tcp_env *env);
 
 /* --- tcp_rcvq.c: received and in order (rcvq), received and out of order (ofo): bufs with their place in the stream */
@@ -235,12 +258,18 @@ struct tcp_rcvq {
 	uint32_t charge; /* memory that the bufs occupy, as rcvbuf counts it */
 };
 
-#define TCP_OFO_MAX 1024u /* intervals: the search through them stays short */
+#define TCP_OFO_MAX 1024u /* intervals */
 
 /* An interval of the out-of-order queue: a run of bufs without holes. Sorted, disjoint, not touching. */
 struct tcp_ofo {
-	struct tcp_ofo *next;
-	uint32_t start, end;
+	struct tcp_ofo *next, *prev;
+	union {
+		struct seq_node node; /* of ofo_tree; the number behind its links is ours */
+		struct {
+			struct seq_node *links[2];
+			uint32_t start, end;
+		};
+	};
 	struct buf *head, **tail;
 	bool fin; /* end includes a FIN */
 	uint32_t charge;
@@ -300,6 +329,7 @@ struct tcp_conn {
 	struct tcp_conn *next, **pprev; /* the stack's list, or the listener's accept queue */
 	struct tcp_listener *l; /* accepted from it, but not by accept() yet */
 	struct tcp_conn *dirty_next; /* flush list */
+	struct tcp_conn *blocked_next, **blocked_pprev; /* whom output() refused; pprev is NULL: not on it */
 	struct tcp_tw *tw; /* CLOSED, the user still has it, and this keeps the tuple */
 
 	/* State. */
@@ -335,6 +365,7 @@ struct tcp_conn {
 	struct tcp_rcvq rcvq;
 	struct tcp_ofo *ofo;
 	struct tcp_ofo *ofo_tail;
+	struct seq_tree ofo_tree;
 	uint32_t ofo_count;
 	uint32_t ofo_charge;
 	uint32_t sack_recent[TCP_SACK_MAX]; /* numbers in the intervals that changed last, the latest first */
@@ -372,7 +403,6 @@ struct tcp_conn {
 	uint8_t mtu_holes; /* how many were found */
 	struct tcp_sndq sndq;
 	struct tcp_segq segq;
-	struct tcp_seg *sack_hint; /* where the last SACK block ended, NULL: begin at the head */
 	struct tcp_seg *rtx_hint; /* no seg before it waits for its retransmission, NULL: not known */
 
 	/* Recovery. */
@@ -421,7 +451,7 @@ struct tcp_conn {
 };
 
 /* All of an idle connection: the issue allows 1536 bytes with the socket on top. */
-_Static_assert(sizeof(struct tcp_conn) <= 1100, "an idle connection has grown");
+_Static_assert(sizeof(struct tcp_conn) <= 1128, "an idle connection has grown");
 
 struct tcp_listener {
 	struct tcp_listener *next, **pprev; /* bucket by port */
@@ -448,6 +478,7 @@ struct tcp_stack {
 	struct tcp_conn *conns; /* all that are not in an accept queue */
 	struct tcp_conn *dirty, **dirty_tail;
 	bool blocked; /* output() has refused something since tcp_tx_ready() */
+	struct tcp_conn *refused, **refused_tail; /* to whom: they go first when there is room again; who waited longest first */
 	struct tcp_conn *dead; /* done, their users gone: freed at the end of the flush (linked by next) */
 	struct buf_pool pool; /* of the bufs that receive queues are collapsed into */
 	uint32_t reuse_isn; /* of the connection that follows a TIME_WAIT (RFC 6191), 0: none; within tcp_input() */
@@ -573,6 +604,8 @@ void tcp_rcvq_clear(struct tcp_conn *c);
 void tcp_ofo_add(struct tcp_conn *c, struct tcp_rx *rx);
 /* Moves what has become in order to the receive queue, rcv_nxt with it; true: the peer's FIN was among it. */
 bool tcp_ofo_drain(struct tcp_conn *c);
+/* The interval that seq is in, NULL: none. */
+struct tcp_ofo *tcp_ofo_find(struct tcp_conn *c, uint32_t seq);
 void tcp_ofo_clear(struct tcp_conn *c);
 /*
  * Cuts what rx covers down to [start, end), within it; a FIN that is not the last of that goes. rx->b becomes NULL when no
@@ -654,6 +687,8 @@ uint8_t tcp_wscale_for(const struct tcp_opts *o);
 void tcp_snd_init(struct tcp_conn *c, uint32_t iss, bool acked);
 /* Sends all that windows, Nagle, cork and pacing let go: retransmissions first, then new data and FIN. Arms timers. */
 void tcp_output(struct tcp_conn *c);
+/* c no longer waits for tcp_tx_ready(). */
+void tcp_unblock(struct tcp_conn *c);
 /* A pure ACK now; clears what is due to be acknowledged. */
 void tcp_send_ack(struct tcp_conn *c);
 /* RFC 5961: an ACK within the rate limits. */

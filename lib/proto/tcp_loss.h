@@ -85,6 +85,15 @@ static inline bool tcp_unsent(const struct tcp_conn *c)
 	return c->snd_nxt != tcp_send_end(c);
 }
 
+/*
+ * Segs that a connection sends at most: a peer with a tiny MSS makes us keep no more records than the send buffer would pay for
+ * (Linux counts them into it). SACKs may cut them into twice as many.
+ */
+static inline uint32_t tcp_max_segs(const struct tcp_conn *c)
+{
+	return c->o.sndbuf / 1024 + 256;
+}
+
 static inline uint32_t tcp_seg_payload(const struct tcp_seg *s)
 {
 	return s->end_seq - s->seq - !!(s->flags & SEG_SYN) - !!(s->flags & SEG_FIN);
@@ -116,7 +125,7 @@ struct tcp_shot {
  * smaller (memory is in too many pieces; never 0). -ENOBUFS: not sent, nothing changed. Else it counts as sent.
  */
 int tcp_xmit(struct tcp_conn *c, struct tcp_shot *shot);
-/* output() or memory refused: again in a moment. */
+/* output() or memory refused: again in a moment, or when tcp_tx_ready() comes to it. */
 void tcp_blocked(struct tcp_conn *c);
 /*
  * Sends one transmission of new data (at most limit bytes of payload, or a FIN) whatever cwnd and Nagle say. Returns the wire

@@ -157,9 +157,29 @@ int tcp_xmit(struct tcp_conn *c, struct tcp_shot *shot)
 
 void tcp_blocked(struct tcp_conn *c)
 {
-	c->ts->blocked = true;
+	struct tcp_stack *ts = c->ts;
+
+	ts->blocked = true;
+	if (!c->blocked_pprev) {
+		c->blocked_next = NULL;
+		c->blocked_pprev = ts->refused_tail;
+		*ts->refused_tail = c;
+		ts->refused_tail = &c->blocked_next;
+	}
 	if (!wheel_armed(&c->pace))
-		wheel_arm(&c->ts->wheel, &c->pace, c->ts->now + TCP_RETRY_US);
+		wheel_arm(&ts->wheel, &c->pace, ts->now + TCP_RETRY_US);
+}
+
+void tcp_unblock(struct tcp_conn *c)
+{
+	if (!c->blocked_pprev)
+		return;
+	*c->blocked_pprev = c->blocked_next;
+	if (c->blocked_next)
+		c->blocked_next->blocked_pprev = c->blocked_pprev;
+	else
+		c->ts->refused_tail = c->blocked_pprev;
+	c->blocked_pprev = NULL;
 }
 
 /*
@@ -255,18 +275,18 @@ static int send_one(struct tcp_conn *c, uint32_t len)
 	shot.flags = len ? data_flags(c, end) : TH_ACK;
 	if (c->fin_queued && end == c->write_seq && seq_before(end, tcp_wnd_end(c)))
 		shot.flags |= TH_FIN;
-	s = tcp_segq_add(&c->segq, &c->ts->env, c->snd_nxt, end + !!(shot.flags & TH_FIN),
-			 (uint16_t)c->mss,
-			 (shot.flags & TH_FIN ? SEG_FIN : 0) | (shot.flags & TH_PSH ? SEG_PSH : 0),
-			 c->ts->now);
+	s = tcp_seg_new(&c->ts->env, c->snd_nxt, end + !!(shot.flags & TH_FIN), (uint16_t)c->mss,
+			(shot.flags & TH_FIN ? SEG_FIN : 0) | (shot.flags & TH_PSH ? SEG_PSH : 0),
+			c->ts->now);
 	if (!s) {
 		c->ts->n.no_memory++;
 		return -ENOBUFS;
 	}
 	if (tcp_xmit(c, &shot)) {
-		tcp_segq_del(&c->segq, &c->ts->env, s);
+		tcp_free(c->ts, s, sizeof(*s));
 		return -ENOBUFS;
 	}
+	tcp_segq_append(&c->segq, s);
 	if (shot.len != len) {
 		/* In too many pieces for one go. */
 		s->end_seq = s->seq + shot.len;
@@ -299,7 +319,7 @@ static int send_data(struct tcp_conn *c)
 		int err;
 
 		if (left) {
-			if (flight >= c->cc.cwnd)
+			if (flight >= c->cc.cwnd || c->segq.count >= tcp_max_segs(c))
 				break;
 			len = allowed(c, left, flight);
 			if (!len)

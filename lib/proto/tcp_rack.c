@@ -3,6 +3,7 @@
 #include "proto/tcp_loss.h"
 
 #define PERSIST 16 /* recoveries that a widened window lasts */
+#define EARLY_MAX 32u /* looked at for the reordering timer: it runs again for those behind them */
 #define TLP_SLACK_US 2000u /* Linux: TCP_TIMEOUT_MIN_US */
 
 /* (t1, seq1) was sent after (t2, seq2). */
@@ -66,9 +67,10 @@ static uint64_t mark_late(struct tcp_conn *c)
 {
 	uint32_t window = reo_window(c);
 	struct tcp_seg *s, *next;
+	unsigned early = 0;
 	int64_t wait = 0;
 
-	for (s = c->segq.thead; s; s = next) {
+	for (s = c->segq.thead; s && early < EARLY_MAX; s = next) {
 		int64_t left;
 
 		next = s->tnext;
@@ -78,8 +80,9 @@ static uint64_t mark_late(struct tcp_conn *c)
 		if (left <= 0) {
 			tcp_mark_lost(c, s);
 			c->ts->n.rack_marks++;
-		} else if (left > wait) {
-			wait = left;
+		} else {
+			early++;
+			wait = left > wait ? left : wait;
 		}
 	}
 	return (uint64_t)wait;

@@ -189,6 +189,7 @@ void tcp_ofo_clear(struct tcp_conn *c)
 		ofo_free(c, o);
 	}
 	c->ofo_tail = NULL;
+	c->ofo_tree.root = NULL;
 	c->num_recent = 0;
 }
 
@@ -222,26 +223,46 @@ static struct tcp_ofo *ofo_new(struct tcp_conn *c, uint32_t start)
 	return o;
 }
 
-/* Drops the interval after prev (NULL: the first). */
-static void ofo_unlink(struct tcp_conn *c, struct tcp_ofo *prev)
+/* After prev (NULL: the first). */
+static void ofo_link(struct tcp_conn *c, struct tcp_ofo *o, struct tcp_ofo *prev)
 {
-	struct tcp_ofo **from = prev ? &prev->next : &c->ofo;
-	struct tcp_ofo *o = *from;
+	o->prev = prev;
+	o->next = prev ? prev->next : c->ofo;
+	if (o->next)
+		o->next->prev = o;
+	else
+		c->ofo_tail = o;
+	if (prev)
+		prev->next = o;
+	else
+		c->ofo = o;
+	seq_tree_add(&c->ofo_tree, &o->node);
+}
 
-	*from = o->next;
-	if (c->ofo_tail == o)
-		c->ofo_tail = prev;
+/* Off the list; its bufs stay. */
+static void ofo_unlink(struct tcp_conn *c, struct tcp_ofo *o)
+{
+	seq_tree_del(&c->ofo_tree, &o->node);
+	if (o->next)
+		o->next->prev = o->prev;
+	else
+		c->ofo_tail = o->prev;
+	if (o->prev)
+		o->prev->next = o->next;
+	else
+		c->ofo = o->next;
+}
+
+static void ofo_drop(struct tcp_conn *c, struct tcp_ofo *o)
+{
+	ofo_unlink(c, o);
 	ofo_free(c, o);
 }
 
 /* Drops the interval that lies last. */
 static void ofo_drop_last(struct tcp_conn *c)
 {
-	struct tcp_ofo *prev = NULL;
-
-	for (struct tcp_ofo *o = c->ofo; o != c->ofo_tail; o = o->next)
-		prev = o;
-	ofo_unlink(c, prev);
+	ofo_drop(c, c->ofo_tail);
 	c->ts->n.ofo_drop++;
 }
 
@@ -285,24 +306,29 @@ static void ofo_merge(struct tcp_conn *c, struct tcp_ofo *o)
 	o->charge += next->charge - (uint32_t)sizeof(*next);
 	c->ofo_charge -= (uint32_t)sizeof(*next);
 	c->ofo_count--;
-	o->next = next->next;
-	if (c->ofo_tail == next)
-		c->ofo_tail = o;
+	ofo_unlink(c, next);
 	tcp_free(c->ts, next, sizeof(*next));
 }
 
 /* The last interval that starts at or before seq, NULL: none. The common ones are the tail and none. */
-static struct tcp_ofo *ofo_before(const struct tcp_conn *c, uint32_t seq)
+static struct tcp_ofo *ofo_before(struct tcp_conn *c, uint32_t seq)
 {
-	struct tcp_ofo *o = NULL, *next = c->ofo;
+	struct seq_node *n;
 
+	_Static_assert(offsetof(struct tcp_ofo, start) - offsetof(struct tcp_ofo, node) ==
+			       offsetof(struct seq_node, seq),
+		       "an interval's start is its node's number");
 	if (c->ofo_tail && seq_leq(c->ofo_tail->start, seq))
 		return c->ofo_tail;
-	while (next && seq_leq(next->start, seq)) {
-		o = next;
-		next = o->next;
-	}
-	return o;
+	n = seq_tree_find(&c->ofo_tree, seq);
+	return n ? (struct tcp_ofo *)((char *)n - offsetof(struct tcp_ofo, node)) : NULL;
+}
+
+struct tcp_ofo *tcp_ofo_find(struct tcp_conn *c, uint32_t seq)
+{
+	struct tcp_ofo *o = ofo_before(c, seq);
+
+	return o && seq_before(seq, o->end) ? o : NULL;
 }
 
 void tcp_rx_cut(struct tcp_rx *rx, uint32_t start, uint32_t end)
@@ -351,7 +377,7 @@ static bool cut_overlap(struct tcp_conn *c, struct tcp_ofo *prev, struct tcp_rx 
 			tcp_rx_cut(rx, rx->seq, next->start);
 			break;
 		}
-		ofo_unlink(c, prev);
+		ofo_drop(c, next);
 	}
 	return true;
 }
@@ -366,13 +392,7 @@ void tcp_ofo_add(struct tcp_conn *c, struct tcp_rx *rx)
 		o = ofo_new(c, rx->seq);
 		if (!o)
 			return;
-		o->next = prev ? prev->next : c->ofo;
-		if (prev)
-			prev->next = o;
-		else
-			c->ofo = o;
-		if (!o->next)
-			c->ofo_tail = o;
+		ofo_link(c, o, prev);
 	}
 	ofo_append(c, o, rx->b);
 	rx->b = NULL;
@@ -380,7 +400,7 @@ void tcp_ofo_add(struct tcp_conn *c, struct tcp_rx *rx)
 	o->fin = rx->flags & TH_FIN;
 	/* What lies behind the end of the stream is none of it, and the FIN's number no byte of it. */
 	while (o->fin && o->next)
-		ofo_unlink(c, o);
+		ofo_drop(c, o->next);
 	if (o->next && o->next->start == o->end)
 		ofo_merge(c, o);
 	touch(c, o);
@@ -419,7 +439,7 @@ bool tcp_ofo_drain(struct tcp_conn *c)
 			ofo_deliver(c, o);
 			fin = o->fin;
 		}
-		ofo_unlink(c, NULL);
+		ofo_drop(c, o);
 	}
 	if (!c->ofo)
 		c->num_recent = 0;

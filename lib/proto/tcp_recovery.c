@@ -101,9 +101,7 @@ static bool may_undo(const struct tcp_conn *c, const struct tcp_acking *a)
 static void undo_reduction(struct tcp_conn *c, bool unmark)
 {
 	if (unmark) {
-		for (struct tcp_seg *s = c->segq.head; s; s = s->next)
-			if (s->flags & SEG_LOST)
-				tcp_segq_mark(&c->segq, s, 0, SEG_LOST);
+		tcp_segq_unmark(&c->segq, SEG_LOST);
 		c->rtx_hint = NULL;
 	}
 	if (c->cc.prior_ssthresh) {

@@ -99,9 +99,7 @@ static void forget_sacks(struct tcp_conn *c)
 	c->sack_reneged = true;
 	c->num_sack_seen = 0;
 	c->fack = c->snd_una;
-	for (struct tcp_seg *s = c->segq.head; s; s = s->next)
-		if (s->flags & SEG_SACKED)
-			tcp_segq_mark(&c->segq, s, 0, SEG_SACKED);
+	tcp_segq_unmark(&c->segq, SEG_SACKED);
 }
 
 /* At a timeout: all is lost, but what left within a round trip. Go-back-N is what this is without SACK. */

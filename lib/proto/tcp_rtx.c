@@ -101,7 +101,8 @@ int tcp_retransmit_lost(struct tcp_conn *c)
 	struct tcp_seg *s = c->rtx_hint ? c->rtx_hint : c->segq.head;
 	int err = 0;
 
-	for (; s && c->segq.lost_out > c->segq.retrans_out; s = s->next) {
+	for (; s && c->segq.lost_out > c->segq.retrans_out;
+	     s = tcp_segq_unsacked(&c->segq, s->next)) {
 		uint32_t flight = tcp_in_flight(c), segs;
 
 		if ((s->flags & (SEG_LOST | SEG_RETRANS | SEG_SACKED)) != SEG_LOST)
@@ -126,7 +127,7 @@ int tcp_retransmit_lost(struct tcp_conn *c)
 		if (s == c->segq.head && c->pending != TCP_PENDING_REO)
 			tcp_arm_rtx(c, TCP_PENDING_RTO, tcp_rto(c));
 	}
-	c->rtx_hint = s;
+	c->rtx_hint = s ? s : c->segq.tail;
 	return err == -ENOBUFS ? err : 0;
 }
 

@@ -51,11 +51,9 @@ static void dsack_input(struct tcp_conn *c, struct tcp_acking *a)
 		c->undo_retrans = c->undo_retrans > (int32_t)n ? c->undo_retrans - (int32_t)n : 0;
 }
 
-/* s has arrived, the peer says. */
+/* s, not SACKED yet, has arrived, the peer says. */
 static void sack_seg(struct tcp_conn *c, struct tcp_acking *a, struct tcp_seg *s)
 {
-	if (s->flags & SEG_SACKED)
-		return;
 	tcp_rack_advance(c, s, a->rx);
 	if (!(s->flags & SEG_EVER_RETRANS)) {
 		if (seq_before(s->seq, a->prior_fack) &&
@@ -73,6 +71,14 @@ static void sack_seg(struct tcp_conn *c, struct tcp_acking *a, struct tcp_seg *s
 	c->delivered += s->pcount;
 	c->fack = seq_max(c->fack, s->end_seq);
 	a->flags |= ACK_SACKED;
+}
+
+/* In as many pieces as pleases the peer, but not in more than what its window makes us keep anyway. NULL: not split. */
+static struct tcp_seg *split(struct tcp_conn *c, struct tcp_seg *s, uint32_t seq)
+{
+	if (c->segq.count >= 2 * tcp_max_segs(c))
+		return NULL;
+	return tcp_segq_split(&c->segq, &c->ts->env, s, seq);
 }
 
 /*
@@ -97,34 +103,25 @@ static struct tcp_seg *covered(struct tcp_conn *c, struct tcp_seg *s, uint32_t s
 			return NULL;
 		cut = end - s->seq;
 		cut -= cut % s->mss;
-		if (cut <= skip || !tcp_segq_split(&c->segq, &c->ts->env, s, s->seq + cut))
+		if (cut <= skip || !split(c, s, s->seq + cut))
 			return NULL;
 	}
-	return skip ? tcp_segq_split(&c->segq, &c->ts->env, s, s->seq + skip) : s;
-}
-
-/* The seg that start is in, from where the last block ended. */
-static struct tcp_seg *find(struct tcp_conn *c, uint32_t start)
-{
-	struct tcp_seg *s = c->sack_hint ? c->sack_hint : c->segq.head;
-
-	while (s && s->prev && seq_after(s->seq, start))
-		s = s->prev;
-	while (s && seq_leq(s->end_seq, start))
-		s = s->next;
-	return s;
+	return skip ? split(c, s, s->seq + skip) : s;
 }
 
 static void sack_range(struct tcp_conn *c, struct tcp_acking *a, uint32_t start, uint32_t end)
 {
-	for (struct tcp_seg *s = find(c, start); s && seq_before(s->seq, end); s = s->next) {
+	struct tcp_segq *q = &c->segq;
+	struct tcp_seg *s = tcp_segq_unsacked(q, tcp_segq_find(q, start));
+
+	while (s && seq_before(s->seq, end)) {
 		struct tcp_seg *in = covered(c, s, start, end);
 
-		if (!in)
-			continue;
-		sack_seg(c, a, in);
-		s = in;
-		c->sack_hint = in;
+		if (in) {
+			sack_seg(c, a, in);
+			s = in;
+		}
+		s = tcp_segq_unsacked(q, s->next);
 	}
 }
 

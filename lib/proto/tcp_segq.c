@@ -59,33 +59,138 @@ static void time_remove(struct tcp_segq *q, struct tcp_seg *s)
 	s->tnext = s->tprev = NULL;
 }
 
-/* To its place by the time it was sent: the last one when it was just sent again, else (undo, reneging) a walk will do. */
+/* To its place by the time it was sent: it was just sent again, so there is nothing to walk over. */
 static void time_restore(struct tcp_segq *q, struct tcp_seg *s)
 {
 	struct tcp_seg *after = q->ttail;
 
-	while (after && (after->sent_us > s->sent_us ||
-			 (after->sent_us == s->sent_us && seq_after(after->seq, s->seq))))
+	while (after && after->sent_us > s->sent_us)
 		after = after->tprev;
 	time_insert(q, s, after);
 }
 
+/* --- many at once into the order of time */
+
+static bool earlier(const struct tcp_seg *a, const struct tcp_seg *b)
+{
+	return a->sent_us < b->sent_us || (a->sent_us == b->sent_us && seq_before(a->seq, b->seq));
+}
+
+/* Two lists in order, linked by tnext, into one. */
+static struct tcp_seg *merge(struct tcp_seg *a, struct tcp_seg *b)
+{
+	struct tcp_seg *head = NULL, **to = &head;
+
+	while (a && b) {
+		struct tcp_seg **from = earlier(b, a) ? &b : &a;
+
+		*to = *from;
+		to = &(*to)->tnext;
+		*from = *to;
+	}
+	*to = a ? a : b;
+	return head;
+}
+
+/* Sorts a list linked by tnext: bin[i] is empty or holds 2^i of them. */
+static struct tcp_seg *sort(struct tcp_seg *list)
+{
+	struct tcp_seg *bin[32] = {0}, *all = NULL;
+	unsigned top = 0;
+
+	while (list) {
+		struct tcp_seg *run = list;
+		unsigned i = 0;
+
+		list = run->tnext;
+		run->tnext = NULL;
+		for (; bin[i]; bin[i++] = NULL)
+			run = merge(bin[i], run);
+		bin[i] = run;
+		top = i < top ? top : i;
+	}
+	for (unsigned i = 0; i <= top; i++)
+		all = merge(bin[i], all);
+	return all;
+}
+
+void tcp_segq_unmark(struct tcp_segq *q, uint8_t mark)
+{
+	struct tcp_seg *back = NULL, **to = &back, *before = NULL;
+
+	for (struct tcp_seg *s = q->head; s; s = s->next) {
+		bool was = in_time(s->flags);
+
+		if (!(s->flags & mark))
+			continue;
+		account(q, s, s->flags, -1);
+		s->flags &= (uint8_t)~mark;
+		account(q, s, s->flags, 1);
+		if (was)
+			continue;
+		s->tnext = s->tprev = NULL;
+		if (!in_time(s->flags))
+			continue;
+		*to = s;
+		to = &s->tnext;
+	}
+	q->thead = merge(q->thead, sort(back));
+	for (struct tcp_seg *s = q->thead; s; before = s, s = s->tnext)
+		s->tprev = before;
+	q->ttail = before;
+}
+
+/* --- by sequence */
+
+static struct tcp_seg *seg_of(struct seq_node *n)
+{
+	_Static_assert(offsetof(struct tcp_seg, seq) - offsetof(struct tcp_seg, node) ==
+			       offsetof(struct seq_node, seq),
+		       "a segment's number is its node's");
+	return n ? (struct tcp_seg *)((char *)n - offsetof(struct tcp_seg, node)) : NULL;
+}
+
+struct tcp_seg *tcp_segq_find(struct tcp_segq *q, uint32_t seq)
+{
+	/* Who SACKs nothing pays for no tree. Once there is one it lives until the queue is empty. */
+	if (!q->tree.root)
+		for (struct tcp_seg *s = q->head; s; s = s->next)
+			seq_tree_add(&q->tree, &s->node);
+	return seg_of(seq_tree_find(&q->tree, seq));
+}
+
+struct tcp_seg *tcp_segq_unsacked(const struct tcp_segq *q, struct tcp_seg *s)
+{
+	struct tcp_seg *end = s, *stop, *next;
+
+	if (!s)
+		return NULL;
+	while (end && (end->flags & SEG_SACKED))
+		end = end->skip ? end->skip : end->next;
+	/* The next look is shorter. What is SACKed stays so until tcp_segq_unmark() says otherwise of all. */
+	for (stop = end ? end : q->tail; s != stop; s = next) {
+		next = s->skip ? s->skip : s->next;
+		s->skip = stop;
+	}
+	return end;
+}
+
 static void seq_insert(struct tcp_segq *q, struct tcp_seg *s, struct tcp_seg *after)
 {
-	s->prev = after;
 	s->next = after ? after->next : q->head;
-	if (s->next)
-		s->next->prev = s;
-	else
+	if (!s->next)
 		q->tail = s;
 	if (after)
 		after->next = s;
 	else
 		q->head = s;
+	q->count++;
+	if (q->tree.root)
+		seq_tree_add(&q->tree, &s->node);
 }
 
-struct tcp_seg *tcp_segq_add(struct tcp_segq *q, const struct tcp_env *env, uint32_t seq,
-			     uint32_t end_seq, uint16_t mss, uint8_t flags, uint64_t now)
+struct tcp_seg *tcp_seg_new(const struct tcp_env *env, uint32_t seq, uint32_t end_seq, uint16_t mss,
+			    uint8_t flags, uint64_t now)
 {
 	struct tcp_seg *s = env->alloc(env->ctx, sizeof(*s));
 
@@ -97,11 +202,25 @@ struct tcp_seg *tcp_segq_add(struct tcp_segq *q, const struct tcp_env *env, uint
 	s->flags = flags;
 	s->sent_us = now;
 	s->pcount = count_wire(s);
+	return s;
+}
+
+void tcp_segq_append(struct tcp_segq *q, struct tcp_seg *s)
+{
 	seq_insert(q, s, q->tail);
-	if (in_time(flags))
+	if (in_time(s->flags))
 		time_insert(q, s, q->ttail);
 	q->packets_out += s->pcount;
-	account(q, s, flags, 1);
+	account(q, s, s->flags, 1);
+}
+
+struct tcp_seg *tcp_segq_add(struct tcp_segq *q, const struct tcp_env *env, uint32_t seq,
+			     uint32_t end_seq, uint16_t mss, uint8_t flags, uint64_t now)
+{
+	struct tcp_seg *s = tcp_seg_new(env, seq, end_seq, mss, flags, now);
+
+	if (s)
+		tcp_segq_append(q, s);
 	return s;
 }
 
@@ -156,25 +275,25 @@ void tcp_segq_sent(struct tcp_segq *q, struct tcp_seg *s, uint64_t now)
 	time_insert(q, s, q->ttail);
 }
 
-void tcp_segq_del(struct tcp_segq *q, const struct tcp_env *env, struct tcp_seg *s)
+void tcp_segq_pop(struct tcp_segq *q, const struct tcp_env *env)
 {
+	struct tcp_seg *s = q->head;
+
 	account(q, s, s->flags, -1);
 	q->packets_out -= s->pcount;
 	if (in_time(s->flags))
 		time_remove(q, s);
-	if (s->prev)
-		s->prev->next = s->next;
-	else
-		q->head = s->next;
-	if (s->next)
-		s->next->prev = s->prev;
-	else
-		q->tail = s->prev;
+	if (q->tree.root)
+		seq_tree_del(&q->tree, &s->node);
+	q->head = s->next;
+	if (!q->head)
+		q->tail = NULL;
+	q->count--;
 	env->free(env->ctx, s, sizeof(*s));
 }
 
 void tcp_segq_clear(struct tcp_segq *q, const struct tcp_env *env)
 {
 	while (q->head)
-		tcp_segq_del(q, env, q->head);
+		tcp_segq_pop(q, env);
 }

@@ -38,6 +38,7 @@ struct tcp_stack *tcp_stack_new(const struct tcp_env *env, const struct tcp_cfg 
 	ts->cfg = *cfg;
 	ts->now = now;
 	ts->dirty_tail = &ts->dirty;
+	ts->refused_tail = &ts->refused;
 	ts->tws_tail = &ts->tws;
 	ts->pool.free = pool_free;
 	wheel_init(&ts->wheel, now);
@@ -264,13 +265,16 @@ uint64_t tcp_next_timer(const struct tcp_stack *ts)
 
 void tcp_tx_ready(struct tcp_stack *ts, uint64_t now)
 {
+	struct tcp_conn *c;
+
 	ts->now = now;
 	if (!ts->blocked)
 		return;
 	ts->blocked = false;
-	/* Whom the full queue refused waits with this timer (tcp_blocked()). */
-	for (struct tcp_conn *c = ts->conns; c; c = c->next)
-		if (wheel_armed(&c->pace))
-			tcp_mark_dirty(c);
-	tcp_flush(ts, now);
+	/* One after the other, and no more of them than there is room for. */
+	while ((c = ts->refused) && !ts->blocked) {
+		tcp_unblock(c);
+		tcp_mark_dirty(c);
+		tcp_flush(ts, now);
+	}
 }

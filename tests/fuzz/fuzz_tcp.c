@@ -375,6 +375,9 @@ static void begin(struct in *in)
 static void wind_up(void)
 {
 	w.fail_count = w.out_errors = 0;
+	/* Thousands of small segments, one for each turn of the timers, would end too, but not here. */
+	for (struct tcp_conn *c = w.ts->conns; c; c = c->next)
+		c->o.pacing_rate = UINT64_MAX;
 	for (unsigned i = 0; i < USERS; i++)
 		if (w.user[i].c)
 			close_user(&w.user[i], false);

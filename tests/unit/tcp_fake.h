@@ -196,6 +196,7 @@ static inline struct tcp_conn *fake_new(void)
 	};
 	f.ts.now = 1000 * SEC;
 	f.ts.dirty_tail = &f.ts.dirty;
+	f.ts.refused_tail = &f.ts.refused;
 	wheel_init(&f.ts.wheel, f.ts.now);
 	f.c = c = calloc(1, sizeof(*c));
 	c->ts = &f.ts;

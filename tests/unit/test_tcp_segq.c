@@ -53,7 +53,8 @@ static void recount(void)
 	for (struct tcp_seg *s = q.head; s; s = s->next) {
 		assert_int_equal(s->pcount, wire(s));
 		assert_true(seq_before(s->seq, s->end_seq));
-		assert_ptr_equal(s->next ? s->next->prev : q.tail, s);
+		if (!s->next)
+			assert_ptr_equal(q.tail, s);
 		if (s->next)
 			assert_int_equal(s->end_seq, s->next->seq);
 		n.packets_out += s->pcount;
@@ -117,8 +118,7 @@ static void marks_are_counted_and_what_is_sacked_leaves_the_order_of_time(void *
 	assert_true(a->flags & SEG_EVER_RETRANS);
 	recount();
 	/* The peer has reneged: back to their places. */
-	tcp_segq_mark(&q, b, 0, SEG_SACKED);
-	tcp_segq_mark(&q, a, 0, SEG_SACKED);
+	tcp_segq_unmark(&q, SEG_SACKED);
 	assert_ptr_equal(q.thead, a);
 	assert_ptr_equal(a->tnext, b);
 	assert_ptr_equal(b->tnext, c);
@@ -181,7 +181,7 @@ static void a_split_keeps_marks_and_gives_the_fin_to_the_second_half(void **stat
 	assert_int_equal(q.lost_out, 11);
 	recount();
 	/* A FIN alone. */
-	s = q.tail->prev;
+	s = tcp_segq_find(&q, 10001);
 	half = tcp_segq_split(&q, &env, s, 10001);
 	assert_int_equal(half->pcount, 1);
 	assert_int_equal(half->flags, SEG_LOST | SEG_RETRANS | SEG_FIN | SEG_PSH);
@@ -232,6 +232,22 @@ static struct tcp_seg *pick(uint64_t *seed, unsigned count)
 	return s;
 }
 
+/* The tree and the leaps over what is SACKED find what a walk finds. */
+static void look_up(uint64_t *seed)
+{
+	uint32_t seq = q.head->seq + test_random(seed) % (q.tail->end_seq - q.head->seq);
+	struct tcp_seg *s = q.head;
+
+	while (seq_leq(s->end_seq, seq))
+		s = s->next;
+	assert_ptr_equal(tcp_segq_find(&q, seq), s);
+	assert_ptr_equal(tcp_segq_find(&q, q.tail->end_seq + 5), q.tail);
+	assert_null(tcp_segq_find(&q, q.head->seq - 1));
+	for (struct tcp_seg *from = s; s && (s->flags & SEG_SACKED); s = s->next)
+		assert_ptr_not_equal(tcp_segq_unsacked(&q, from), from);
+	assert_ptr_equal(tcp_segq_unsacked(&q, tcp_segq_find(&q, seq)), s);
+}
+
 static void random_use_agrees_with_a_recount(void **state)
 {
 	(void)state;
@@ -269,14 +285,18 @@ static void random_use_agrees_with_a_recount(void **state)
 			} else if (what == 3) {
 				tcp_segq_sent(&q, s, now);
 			} else if (what == 4) {
-				tcp_segq_del(&q, &env, q.head);
+				tcp_segq_pop(&q, &env);
 				count--;
+			} else if (what == 5) {
+				look_up(&seed);
+			} else if (what == 6 && !(test_random(&seed) % 8)) {
+				tcp_segq_unmark(&q, test_random(&seed) & 1 ? SEG_SACKED : SEG_LOST);
 			} else {
 				const uint8_t marks =
 					SEG_SACKED | SEG_LOST | SEG_RETRANS | SEG_EVER_RETRANS;
 
 				tcp_segq_mark(&q, s, (uint8_t)(test_random(&seed) & marks),
-					      (uint8_t)(test_random(&seed) & marks));
+					      (uint8_t)(test_random(&seed) & marks & ~SEG_SACKED));
 			}
 			recount();
 		}
