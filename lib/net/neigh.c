@@ -18,6 +18,7 @@
 /* Two neighbours in one slot of the rate limit cost a request too many, no more. */
 #define CONFIRM_SLOTS 512
 #define RESOLVE_MSEC 200
+#define DISCARD_PORT 9
 
 struct neigh_rec {
 	struct in6_addr addr;
@@ -200,6 +201,40 @@ static bool request_due(const struct neigh_rec *key, unsigned kind, uint32_t mse
 						       memory_order_relaxed);
 }
 
+/*
+ * What is left to a process without CAP_NET_ADMIN: an empty datagram to the neighbour's discard port. The kernel sends it, and
+ * so asks for the neighbour or confirms it.
+ */
+static void nudge(int ifindex, const struct in6_addr *addr)
+{
+	bool v4 = IN6_IS_ADDR_V4MAPPED(addr);
+	struct sockaddr_in four = {.sin_family = AF_INET, .sin_port = htons(DISCARD_PORT)};
+	struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_port = htons(DISCARD_PORT), .sin6_addr = *addr};
+	int fd = libc.socket(v4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+	if (fd < 0) {
+		log_debug("net: socket() to wake a neighbour: %s", strerror(errno));
+		return;
+	}
+	memcpy(&four.sin_addr, &addr->s6_addr[12], 4);
+	if (IN6_IS_ADDR_LINKLOCAL(addr))
+		six.sin6_scope_id = (uint32_t)ifindex;
+	if (libc.setsockopt(fd, SOL_SOCKET, SO_BINDTOIFINDEX, &ifindex, sizeof(ifindex)) ||
+	    libc.sendto(fd, "", 0, MSG_DONTWAIT, v4 ? (struct sockaddr *)&four : (struct sockaddr *)&six,
+			v4 ? sizeof(four) : sizeof(six)) < 0)
+		log_debug("net: sendto() to wake a neighbour: %s", strerror(errno));
+	libc.close(fd);
+}
+
+/* True when the kernel's answer says that this process may not ask. */
+static bool refused(const char *answer, ssize_t len)
+{
+	const struct nlmsghdr *h = (const struct nlmsghdr *)answer;
+	const struct nlmsgerr *e = nlmsg_data(h);
+
+	return len >= (ssize_t)NLMSG_LENGTH(sizeof(*e)) && h->nlmsg_type == NLMSG_ERROR && e->error == -EPERM;
+}
+
 /* RTM_NEWNEIGH without an address, so that none is overwritten. */
 static void request(int ifindex, const struct in6_addr *addr, uint16_t flags, uint16_t state, uint8_t ndm_flags)
 {
@@ -219,16 +254,20 @@ static void request(int ifindex, const struct in6_addr *addr, uint16_t flags, ui
 	};
 	struct sockaddr_nl kernel = {.nl_family = AF_NETLINK};
 	int fd = atomic_load(&confirm_fd), saved = errno;
-	char answer[256];
+	_Alignas(struct nlmsghdr) char answer[256];
+	bool no = false;
+	ssize_t n;
 
 	memcpy(req.addr, v4 ? &addr->s6_addr[12] : addr->s6_addr, v4 ? 4 : 16);
 	req.h.nlmsg_len = (uint32_t)(offsetof(typeof(req), addr) + (v4 ? 4 : 16));
 	if (libc.sendto(fd, &req, req.h.nlmsg_len, MSG_DONTWAIT, (struct sockaddr *)&kernel,
 			sizeof(kernel)) < 0)
 		log_debug("net: sendto(netlink, RTM_NEWNEIGH) failed: %s", strerror(errno));
-	/* No acknowledgement was asked for; an error (the entry is gone, no CAP_NET_ADMIN) is read and left. */
-	while (libc.recv(fd, answer, sizeof(answer), MSG_DONTWAIT) > 0)
-		;
+	/* No acknowledgement was asked for; an error is there at once. That the entry is gone is left. */
+	while ((n = libc.recv(fd, answer, sizeof(answer), MSG_DONTWAIT)) > 0)
+		no = no || refused(answer, n);
+	if (no)
+		nudge(ifindex, addr);
 	errno = saved;
 }
 

@@ -98,6 +98,20 @@ int library_start(void)
 	return now == STATE_RUNNING ? 0 : -EOPNOTSUPP;
 }
 
+void library_open_early(uid_t uid)
+{
+	int cancel;
+
+	/* As for a new socket: nobody may meet the library half started. */
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+	lock_enter();
+	tsock_open_early();
+	if (uid != (uid_t)-1)
+		stats_give(uid);
+	lock_leave();
+	pthread_setcancelstate(cancel, NULL);
+}
+
 void library_forked_child(void)
 {
 	lock_thread_forked();

@@ -3,6 +3,8 @@
 #ifndef PRELOAD_START_H
 #define PRELOAD_START_H
 
+#include <sys/types.h>
+
 /*
  * Starts the library once: parameters, banner, rules, log, statistics. preload calls it from every socket(AF_INET*)
  * and epoll_create*() of the application (libc_internal is 0 then), from any thread: later calls return at once.
@@ -15,5 +17,11 @@ int library_start(void);
  * threads and locks of the parent without touching what both share. A later library_start() starts anew.
  */
 void library_forked_child(void);
+
+/*
+ * The process is about to give its privileges away and to become uid (-1: not known): what its sockets will need is opened.
+ * Opens nothing, and starts nothing, for a process without such sockets.
+ */
+void library_open_early(uid_t uid);
 
 #endif

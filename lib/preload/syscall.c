@@ -18,6 +18,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "preload/privileges.h"
 #include "preload/wait.h"
 
 #define KERNEL_SIGSET (_NSIG / 8)
@@ -254,10 +255,26 @@ static long wait_call(const struct args *x, bool *known)
 	return -1;
 }
 
+/* Unlike libc's functions these change the calling thread only, and so do they here. */
+static long user_call(const struct args *x, bool *known)
+{
+	switch (x->nr) {
+	case SYS_setuid:
+	case SYS_setreuid:
+	case SYS_setresuid:
+	case SYS_capset:
+	case SYS_chroot:
+		privileges_ending((uid_t)-1);
+		return pass(x);
+	}
+	*known = false;
+	return -1;
+}
+
 PRELOAD long syscall(long nr, ...)
 {
 	static long (*const families[])(const struct args *, bool *) = {data_call, wait_call,
-									socket_call, fd_call};
+									socket_call, fd_call, user_call};
 	struct args x = {.nr = nr};
 	va_list ap;
 

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <sys/types.h>
 
 #include "vma/stats.h"
 
@@ -17,6 +18,8 @@
 int stats_start(const char *dir, unsigned max_sockets);
 /* Removes the file; a child that was forked without stats_forked() leaves the parent's alone. Blocks in use stay valid, in private memory. */
 void stats_stop(void);
+/* The process is becoming uid: the file is its user's, so that it can be removed in the end. */
+void stats_give(uid_t uid);
 /* In a child of fork(): leaves the parent's pages. Blocks in use stay valid (zeroed, private) until they are put. */
 void stats_forked(void);
 

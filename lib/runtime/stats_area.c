@@ -222,6 +222,14 @@ out:
 	return err;
 }
 
+void stats_give(uid_t uid)
+{
+	pthread_mutex_lock(&stats_mutex);
+	if (file_path[0] && file_pid == getpid() && lchown(file_path, uid, (gid_t)-1))
+		log_debug("statistics: %s stays another user's, who has to remove it: %s", file_path, strerror(errno));
+	pthread_mutex_unlock(&stats_mutex);
+}
+
 /* Private pages with the same content in place of the file's. Mutex held. */
 static void file_leave(bool keep_content)
 {
@@ -244,8 +252,10 @@ void stats_stop(void)
 {
 	pthread_mutex_lock(&stats_mutex);
 	if (file_path[0]) {
+		/* Who has become another user since may not; vma_stats removes what dead processes left. */
 		if (file_pid == getpid() && unlink(file_path) && errno != ENOENT)
-			log_warn("statistics: unlink of %s: %s", file_path, strerror(errno));
+			log_at(errno == EPERM || errno == EACCES ? LOG_DEBUG : LOG_WARN, "statistics: unlink of %s: %s", file_path,
+			       strerror(errno));
 		file_leave(true);
 	}
 	pthread_mutex_unlock(&stats_mutex);

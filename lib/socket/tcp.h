@@ -21,6 +21,12 @@ int tsock_start(int (*begin)(void));
  */
 int tsock_socket_created(int fd, int domain, int type, int protocol);
 
+/*
+ * The process is about to lose its privileges: opens the stacks that its listening and bound sockets will need. No lock held;
+ * starts the library if need be.
+ */
+void tsock_open_early(void);
+
 /* --- for the stack; its lock is held */
 
 /* A segment that passed pkt_parse(); takes b. *now: the time of this batch in us, read when it is 0. */

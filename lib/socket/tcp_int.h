@@ -56,6 +56,7 @@ struct tsock_spare {
 	bool quiet; /* the steering knows that the kernel has no connections on the port */
 	int backlog;
 	bool attached; /* has been waited on: atts stand */
+	bool parents; /* the process that forked this one had waited on it */
 	bool no_offload; /* an option or the rules leave it to the kernel */
 	uint64_t touched; /* tcp_opt.c: bit n: row n was set by the user */
 };
@@ -272,6 +273,8 @@ void tsock_listen_tick(struct tsock *s);
 int tsock_accept4(struct vfd *v, int fd, struct sockaddr *addr, socklen_t *len, int flags);
 /* What poll() says of a listener. */
 uint32_t tsock_listen_events(struct tsock *s);
+/* Rules and addresses say that s, which listens or is bound to, is to be served from the interface. s->lock is held. */
+bool tsock_covers(const struct tsock *s, int ifindex);
 
 /* tcp_rx.c, tcp_tx.c */
 ssize_t tsock_recvmsg(struct vfd *v, int fd, struct msghdr *msg, int flags);

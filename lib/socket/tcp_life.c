@@ -135,6 +135,7 @@ static void inherit(struct tsock *parents)
 	s->bound_if = parents->bound_if;
 	s->spare.backlog = parents->spare.backlog;
 	s->spare.no_offload = parents->spare.no_offload;
+	s->spare.parents = parents->spare.attached || parents->spare.parents;
 	s->spare.touched = parents->spare.touched;
 	atomic_store_explicit(&s->mode, tsock_mode(parents), memory_order_relaxed);
 	if (vfd_install(fd, &s->v)) {

@@ -31,7 +31,7 @@ static void os_event(int fd, uint32_t events, void *arg)
 }
 
 /* What the listener is bound to. False: it cannot be read, or is no usable address. */
-static bool bound_to(struct tsock *s, int fd, struct tcp_listen_spec *spec)
+static bool bound_to(const struct tsock *s, int fd, struct tcp_listen_spec *spec)
 {
 	struct sockaddr_storage ss;
 	socklen_t len = sizeof(ss);
@@ -98,6 +98,15 @@ static unsigned make_keys(const struct tsock *s, const struct tcp_listen_spec *s
 			tsock_key(&t, false, &keys[num++]);
 	}
 	return num;
+}
+
+bool tsock_covers(const struct tsock *s, int ifindex)
+{
+	int fd = atomic_load_explicit(&s->v.os_fd, memory_order_relaxed);
+	struct vma_flow_key keys[ADDRS_MAX];
+	struct tcp_listen_spec spec;
+
+	return !rules_want_os(fd) && bound_to(s, fd, &spec) && make_keys(s, &spec, ifindex, keys) > 0;
 }
 
 static struct lock free_lock;

@@ -27,6 +27,7 @@
 #include <unistd.h>
 
 /* Names that libc exports without declaring them. */
+int capset(void *header, const void *data);
 int __close(int fd);
 int __connect(int fd, const struct sockaddr *addr, socklen_t len);
 int __dup2(int fd, int newfd);
@@ -753,6 +754,30 @@ static void exec_forms(void)
 }
 
 /* A fortified program must still be stopped. */
+/* A user changes in a child each: the next call of it is refused. */
+static void user_forms(void)
+{
+	struct {
+		unsigned version;
+		int pid;
+	} header = {0x20080522, 0};
+	unsigned none[6] = {0};
+	pid_t pid;
+
+	kind = "user";
+	fflush(stdout);
+	CHILD(_exit(setuid(65534) || !setuid(0)));
+	CHILD(_exit(seteuid(65534) || seteuid(0)));
+	CHILD(_exit(setreuid((uid_t)-1, 65534) || setreuid((uid_t)-1, 0)));
+	CHILD(_exit(setresuid(65534, 65534, 65534) || !setresuid(0, 0, 0)));
+	CHILD(_exit(setresuid((uid_t)-1, (uid_t)-1, (uid_t)-1)));
+	CHILD(_exit((int)syscall(SYS_setuid, 65534) || !syscall(SYS_setuid, 0)));
+	CHILD(_exit(capset(&header, none) || !chroot("/")));
+	CHILD(_exit(chroot("/tmp") || access("/etc/passwd", F_OK) == 0));
+	TRY(chroot("/nowhere"));
+	TRY(capset(NULL, NULL));
+}
+
 static void overflow_forms(int rx)
 {
 	struct pollfd p = {rx, POLLIN, 0};
@@ -893,6 +918,7 @@ int main(int argc, char **argv)
 	tcp();
 	signal_forms();
 	exec_forms();
+	user_forms();
 	TRY(pipe(fds));
 	overflow_forms(fds[0]);
 	return 0;

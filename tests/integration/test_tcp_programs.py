@@ -5,10 +5,12 @@ import contextlib
 import hashlib
 import json
 import os
+import pathlib
 import random
 import re
 import shutil
 import socket
+import tempfile
 
 import pytest
 
@@ -180,6 +182,39 @@ def test_nginx(net, server_ours, client_ours, master, workers, sendfile):
             assert re.search(r"Requests/sec", out) and "Socket errors" not in out and "Non-2xx" not in out, out
     server.kill(15)
     assert server.wait() == 0, server.text
+
+
+@needs("nginx", "curl", "wrk")
+@pytest.mark.parametrize("workers", [1, 2])
+def test_nginx_whose_workers_become_another_user(net, workers):
+    """As Debian ships it: a worker is www-data before it first waits, and what it needs by then is open."""
+    data = random.Random(6).randbytes(5_000_000)
+    with tempfile.TemporaryDirectory() as d:
+        os.chmod(d, 0o755)
+        pathlib.Path(d, "file").write_bytes(data)
+        conf = net.tmp / "nginx.conf"
+        conf.write_text(NGINX.format(dir=d, master="on", workers=workers, sendfile="on").replace("user root", "user www-data"))
+        server = net.a.popen(["nginx", "-c", str(conf)], preload=True)
+        attached(net, 8080, True)
+        children = pathlib.Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
+        assert len(children) == workers
+        for child in children:
+            status = pathlib.Path(f"/proc/{child}/status")
+            wait_for(lambda s=status: re.search(r"^Uid:\s+33\s+33\s+33\s", s.read_text(), re.M), what=f"{child} is www-data")
+            assert re.search(r"^CapPrm:\s+0+\nCapEff:\s+0+$", status.read_text(), re.M), status.read_text()
+        with offloaded(net, True, False):
+            out = net.tmp / "got"
+            net.b.run(["curl", "-sS", "-o", str(out), f"http://{net.a.ip4}:8080/file"])
+            assert out.read_bytes() == data
+            text = net.b.run(["wrk", "-t2", "-c40", "-d1", f"http://{net.a.ip4}:8080/small"]).text
+            assert re.search(r"Requests/sec", text) and "Socket errors" not in text and "Non-2xx" not in text, text
+        # A worker that dies leaves its program on the interface; the next one takes the interface over before it is www-data.
+        for child in children:
+            os.kill(int(child), 9)
+        attached(net, 8080, True)
+        assert net.b.run(["curl", "-sS", f"http://{net.a.ip4}:8080/small"]).text == "hello\n"
+        server.kill(15)
+        assert server.wait() == 0, server.text
 
 
 HAPROXY = """

@@ -144,6 +144,12 @@ void worker_fork_parent(void)
 {
 }
 
+void library_open_early(uid_t uid)
+{
+	(void)uid;
+	operations++;
+}
+
 void library_forked_child(void)
 {
 	operations = 0;

@@ -387,6 +387,12 @@ static void detach(struct port *p)
 					  0);
 		if (err)
 			log_debug("ring/xdp: %s: detach: %s", p->ifname, strerror(-err));
+		/*
+		 * A process that gave its privileges away may not detach: the program stays until the next owner comes, as
+		 * after SIGKILL. No address is like this one, so it passes what it sees at its first comparison.
+		 */
+		if (err && p->local_mac)
+			__atomic_store_n(p->local_mac, 1ull << 48, __ATOMIC_RELAXED);
 	}
 	if (p->pin_dir[0] && ours)
 		pins_remove(p->pin_dir);

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Before a process gives its privileges away: what the listening and bound sockets that it has will need is opened now, because
+ * it cannot be opened afterwards. nginx's workers, haproxy and most daemons become another user between listen() and their first wait.
+ */
+#include "preload/preload.h"
+
+#include <linux/capability.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "preload/privileges.h"
+#include "preload/start.h"
+#include "preload/wait.h"
+
+/* What attaching to an interface asks for (a program without CAP_BPF may have CAP_SYS_ADMIN; opening says so itself). */
+#define NEEDED (1u << CAP_NET_ADMIN | 1u << CAP_NET_RAW)
+
+static bool able(void)
+{
+	struct __user_cap_header_struct h = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct d[_LINUX_CAPABILITY_U32S_3] = { { 0 } };
+
+	return libc_raw(SYS_capget, (long)(uintptr_t)&h, (long)(uintptr_t)d, 0, 0, 0, 0) == 0 &&
+	       (d[0].effective & NEEDED) == NEEDED;
+}
+
+void privileges_ending(uid_t uid)
+{
+	int err = errno;
+
+	if (!table_empty() && able())
+		library_open_early(uid);
+	errno = err;
+}
+
+/* A thread whose effective user is root and is to be another one loses its capabilities. */
+static void user_changes(uid_t euid)
+{
+	if (euid != 0 && euid != (uid_t)-1)
+		privileges_ending(euid);
+}
+
+PRELOAD int setuid(uid_t uid)
+{
+	user_changes(uid);
+	return libc.setuid(uid);
+}
+
+PRELOAD int seteuid(uid_t euid)
+{
+	user_changes(euid);
+	return libc.seteuid(euid);
+}
+
+PRELOAD int setreuid(uid_t ruid, uid_t euid)
+{
+	user_changes(euid);
+	return libc.setreuid(ruid, euid);
+}
+
+PRELOAD int setresuid(uid_t ruid, uid_t euid, uid_t suid)
+{
+	user_changes(euid);
+	return libc.setresuid(ruid, euid, suid);
+}
+
+/* libc exports it and declares it nowhere; libcap calls it. */
+int capset(void *header, const void *data);
+
+PRELOAD int capset(void *header, const void *data)
+{
+	const struct __user_cap_data_struct *d = data;
+
+	if (d && (d->effective & NEEDED) != NEEDED)
+		privileges_ending((uid_t)-1);
+	return libc.capset(header, data);
+}
+
+/* Behind another root neither /proc nor bpffs is there: daemons do this just before they change their user. */
+PRELOAD int chroot(const char *path)
+{
+	privileges_ending((uid_t)-1);
+	return libc.chroot(path);
+}

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Programs that give their privileges away between bind() and their first wait: what they need by then is open."""
+
+import contextlib
+import os
+import socket
+
+import pytest
+
+from differential import App
+from netns import ip, wait_for
+from test_tcp_both import HELPERS, PORT
+
+LEAVE = {
+    "setuid": "os.setuid(65534)",
+    "seteuid": "os.seteuid(65534)",
+    "setreuid": "os.setreuid(65534, 65534)",
+    "setresuid": "os.setresuid(65534, 65534, 65534)",
+    "raw": "call('syscall', 117, 65534, 65534, 65534)",  # setresuid, of this thread
+    "capset": "call('capset', struct.pack('Ii', 0x20080522, 0), bytes(24))",
+    "chroot": "os.mkdir(D); os.chroot(D); os.setuid(65534)",
+}
+
+
+def xdp(host):
+    """True when an XDP program sits on the interface."""
+    return "xdp" in ip("-n", host.name, "link", "show", host.dev)
+
+
+@contextlib.contextmanager
+def app_of(net, family="4", host=None, env=None):
+    with App(host or net.a, True, family, env) as app:
+        app.do(HELPERS)
+        app.do(f"D = '{net.tmp}/root{app.popen.pid}'")
+        yield app
+
+
+def capable(app):
+    return int(app.do("[l.split()[1] for l in open('/proc/thread-self/status') if l.startswith('CapEff')][0]"), 16)
+
+
+def echo(net, app, family="4"):
+    """A connection from net.b: served by the application, and not by the kernel of net.a."""
+    fam = socket.AF_INET if family == "4" else socket.AF_INET6
+    with net.a.tcp_bypassed(), net.b.socket(fam, socket.SOCK_STREAM) as c:
+        app.start("s, _ = l.accept()")
+        c.connect((net.a.ip(4 if family == "4" else 6), PORT))
+        app.answer()
+        c.sendall(b"question")
+        assert app.do("s.recv(100)") == b"question"
+        app.do("s.sendall(b'answer')")
+        assert c.recv(100) == b"answer"
+
+
+@pytest.mark.parametrize("how", LEAVE)
+def test_a_listener_is_served_afterwards(net, how):
+    with app_of(net) as app:
+        app.do("l = listener()")
+        assert not xdp(net.a)
+        app.do(LEAVE[how])
+        if how != "chroot":
+            assert capable(app) == 0
+        assert xdp(net.a)
+        app.do("ready(l)")
+        echo(net, app)
+
+
+def test_a_socket_that_is_only_bound_is_served_afterwards(net):
+    with app_of(net) as app:
+        app.do(f"l = socket.socket(); l.bind((ANY, {PORT})); os.setuid(65534); l.listen(5); ready(l)")
+        assert capable(app) == 0
+        echo(net, app)
+
+
+def test_a_client_of_such_a_process_is_served(net):
+    with app_of(net) as app, net.b.socket(kind=socket.SOCK_STREAM) as peer:
+        peer.bind((net.b.ip4, PORT + 1))
+        peer.listen()
+        app.do("l = listener(); os.setuid(65534)")
+        with net.a.tcp_bypassed():
+            app.do(f"c = client({PORT + 1}); c.sendall(b'x')")
+            s, _ = peer.accept()
+            assert s.recv(10) == b"x"
+            s.close()
+
+
+@pytest.mark.parametrize("family", ["4", "6"])
+def test_a_neighbour_that_has_to_be_asked_for(net, family):
+    """Netlink refuses such a process: the kernel is made to ask by a datagram to the neighbour."""
+    mac = ip("-n", net.a.name, "-br", "link", "show", net.a.dev).split()[2]
+    address = net.a.ip(4 if family == "4" else 6)
+    # The peer knows us for good and asks nothing, so the kernel learns nothing from it.
+    ip("-n", net.b.name, "neigh", "replace", address, "lladdr", mac, "dev", net.b.dev, "nud", "permanent")
+    with app_of(net, family) as app:
+        app.do("l = listener(); os.setuid(65534); ready(l)")
+        ip("-n", net.a.name, "neigh", "flush", "dev", net.a.dev)
+        echo(net, app, family)
+
+
+def test_who_has_no_such_socket_opens_nothing(net):
+    for setup in ("None", "l = socket.socket()", "l = socket.socket(socket.AF_UNIX)"):
+        with app_of(net) as app:
+            app.do(setup)
+            app.do("os.setuid(65534)")
+            assert not xdp(net.a), setup
+
+
+@pytest.mark.parametrize("rule", ["use os tcp_server *:*", None])
+def test_what_the_rules_leave_to_the_kernel_opens_nothing(net, rule):
+    conf = net.tmp / "rules.conf"
+    conf.write_text(f"application-id * *\n{rule or 'use vma tcp_server *:*'}\n")
+    with app_of(net, env={"VMA_CONFIG_FILE": conf}) as app:
+        app.do("l = listener(); os.setuid(65534)")
+        assert xdp(net.a) == (rule is None)
+
+
+def test_a_child_of_a_server_that_waits_itself_opens_nothing(net):
+    with app_of(net) as app:
+        app.do("l = listener(); ready(l)")
+        app.do("""def child():
+            pid = os.fork()
+            if not pid:
+                try:
+                    os.setuid(65534)
+                    os._exit(len(os.listdir('/proc/self/task')))
+                except BaseException: os._exit(99)
+            return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])""")
+        assert app.do("child()") == 1  # one thread: the library has not been started
+        echo(net, app)
+
+
+def test_the_next_process_takes_the_interface_over(net):
+    with app_of(net) as app:
+        app.do("l = listener(); os.setuid(65534); ready(l)")
+        echo(net, app)
+    assert xdp(net.a)  # nobody was left who might detach it
+    with net.a.socket(kind=socket.SOCK_STREAM) as server, net.b.socket(kind=socket.SOCK_STREAM) as c:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        server.bind((net.a.ip4, PORT))
+        server.listen()
+        c.connect((net.a.ip4, PORT))  # what comes is the kernel's again
+        server.accept()[0].close()
+    with app_of(net) as app:
+        app.do("l = listener(); ready(l)")
+        echo(net, app)
+    assert not xdp(net.a)
+
+
+def test_the_statistics_file_goes_with_its_process(net, tmp_path_factory):
+    directory = tmp_path_factory.mktemp("stats")
+    for d in [directory, *directory.parents][:3]:
+        os.chmod(d, d.stat().st_mode | 0o755)
+    os.chmod(directory, 0o1777)
+    with app_of(net, env={"VMA_STATS_SHMEM_DIR": directory}) as app:
+        app.do("l = listener(); os.setuid(65534); ready(l)")
+        pid = app.do("os.getpid()")
+        file = directory / f"vmastat.{pid}"
+        assert file.stat().st_uid == 65534
+    wait_for(lambda: not file.exists(), what="the file removed")
