@@ -20,7 +20,8 @@ struct ring_caps {
 	uint32_t max_frame; /* largest frame, link header included, that post() takes (MTU + 14) */
 	uint32_t max_gso; /* largest frame that send_gso() takes; 0: none */
 	uint32_t max_rx_frame; /* largest frame that poll() can give */
-	bool gso_in_order; /* send_gso() never overtakes what was posted before, nor is overtaken by what comes after */
+	bool gso_in_order; /* send_gso() never overtakes what was posted before, nor is overtaken by what comes after; any
+			      thread's send_gso() may clear it */
 	bool tx_csum; /* device completes L4 checksums */
 	bool rx_csum; /* device checks L4 checksums (BUF_CSUM_OK) */
 	bool flow_tag;

@@ -375,7 +375,7 @@ static unsigned send_train(struct udp_sock *s, struct mmsghdr *msgs, unsigned n,
 	if (tr.count < TRAIN_MIN || dst_lock(s, &t, &d) != TX_DONE)
 		return 0;
 	st = atomic_load_explicit(&d->st, memory_order_relaxed);
-	if (st->ring->caps.gso_in_order) {
+	if (__atomic_load_n(&st->ring->caps.gso_in_order, __ATOMIC_RELAXED)) {
 		whole = t;
 		whole.iov = tr.iov;
 		whole.iovcnt = tr.iovcnt;

@@ -125,6 +125,19 @@ def slowly():
 
 
 @pairs
+def test_a_device_that_does_not_segment(net, server_ours, client_ours):
+    """Without TSO nobody cuts what goes past the queueing discipline: a stream must not wait for the device for ever."""
+    for host in (net.a, net.b):
+        host.run(["ethtool", "-K", host.dev, "tso", "off"])
+    with connected(net, "4", server_ours, client_ours) as (server, client):
+        for sender, receiver in ((server, client), (client, server)):
+            receiver.start("got = exactly(s, 3000000)")
+            sender.do("d = random.Random(5).randbytes(3000000); s.sendall(d)")
+            receiver.answer(20)
+            assert receiver.do("hashlib.sha256(got).hexdigest()") == sender.do("hashlib.sha256(d).hexdigest()")
+
+
+@pairs
 def test_nobody_reads_and_the_writer_is_stopped(net, server_ours, client_ours):
     """Flow control: a writer that does not wait is told EAGAIN, and all that was taken arrives later."""
     with connected(net, "4", server_ours, client_ours) as (server, client):

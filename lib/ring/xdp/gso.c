@@ -19,8 +19,9 @@
 #define GSO_MAX_FRAME (14 + 65535)
 #define GSO_MAX_IOV 129 /* the headers, and two parts of each of 64 datagrams */
 /*
- * Past the queueing discipline there is nobody who would cut a frame for a device that cannot: it is dropped (ENOBUFS), and a
- * veth cannot when its peer has a native XDP program. After so many failures in a row no more are tried for a while.
+ * Past the queueing discipline there is nobody who would cut a frame for a device that cannot: it is dropped (ENOBUFS). A veth
+ * cannot when its peer has a native XDP program, a card when its TSO is off. After so many failures in a row the frames go
+ * through the discipline, where the kernel cuts them; fail they there too, no more are tried for a while.
  */
 #define GSO_FAILS_MAX 4u
 #define GSO_PAUSE 1024u
@@ -42,7 +43,7 @@ void gso_open(struct xdp_ring *x)
 		return;
 	}
 	/* Both only make it faster. */
-	(void)libc.setsockopt(fd, SOL_PACKET, PACKET_QDISC_BYPASS, &one, sizeof(one));
+	x->gso_bypass = !libc.setsockopt(fd, SOL_PACKET, PACKET_QDISC_BYPASS, &one, sizeof(one));
 	(void)libc.setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &size, sizeof(size));
 	x->gso_fd = fd;
 	x->ring.caps.max_gso = GSO_MAX_FRAME;
@@ -83,16 +84,37 @@ static void gso_count(struct xdp_ring *x, const struct ring_gso *g, size_t total
 	__atomic_fetch_add(&x->counters.tx_gso_bytes, total, __ATOMIC_RELAXED);
 }
 
-/* What became of one send: the pause follows it. */
+/*
+ * From now on the kernel cuts what the device does not. Any thread. What waits in the discipline is overtaken by frames of the
+ * XSKs, which always go past it: trains of datagrams, which must keep their place, are over; TCP mends it.
+ */
+static void gso_through_discipline(struct xdp_ring *x)
+{
+	int zero = 0;
+
+	if (!atomic_exchange_explicit(&x->gso_bypass, false, memory_order_relaxed))
+		return;
+	__atomic_store_n(&x->ring.caps.gso_in_order, false, __ATOMIC_RELAXED);
+	if (libc.setsockopt(x->gso_fd, SOL_PACKET, PACKET_QDISC_BYPASS, &zero, sizeof(zero)))
+		return;
+	log_debug("ring/xdp: %s does not segment: the kernel does", x->ring.ifname);
+	atomic_store_explicit(&x->gso_fails, 0, memory_order_relaxed);
+}
+
+/* What became of one send: the pause, or the other way, follows it. */
 static int gso_failed(struct xdp_ring *x, int err, const struct virtio_net_hdr *h, size_t total)
 {
 	if (err == EINVAL && h->gso_type == VIRTIO_NET_HDR_GSO_UDP_L4)
 		err = EOPNOTSUPP; /* a kernel before 6.2 */
-	if (err == ENOBUFS || err == EOPNOTSUPP)
-		atomic_fetch_add_explicit(&x->gso_fails, 1, memory_order_relaxed);
-	else if (err != EAGAIN)
+	if (err == ENOBUFS || err == EOPNOTSUPP) {
+		uint32_t fails = 1 + atomic_fetch_add_explicit(&x->gso_fails, 1, memory_order_relaxed);
+
+		if (err == ENOBUFS && fails >= GSO_FAILS_MAX)
+			gso_through_discipline(x);
+	} else if (err != EAGAIN) {
 		log_debug("ring/xdp: %s: sendmsg(AF_PACKET, %zu bytes): %s", x->ring.ifname, total,
 			  strerror(err));
+	}
 	return -err;
 }
 

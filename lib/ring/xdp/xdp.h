@@ -74,6 +74,7 @@ struct xdp_ring {
 	_Atomic uint32_t
 		stalled; /* 1: kick() gave up with frames left. Set and cleared by kick(), read by poll() */
 	int gso_fd; /* AF_PACKET, -1: none */
+	_Atomic bool gso_bypass; /* gso_fd goes past the queueing discipline; cleared once, by any thread */
 	_Atomic uint32_t
 		gso_fails; /* in a row; beyond GSO_FAILS_MAX: how far the pause is. Any thread, races only blur it */
 	struct xsk xsk[];
