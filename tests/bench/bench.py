@@ -11,6 +11,7 @@ run keep what they had), results.md, latency.png and latency.svg; --readme puts 
 """
 
 import argparse
+import itertools
 import json
 import pathlib
 import re
@@ -24,7 +25,8 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "integration"))
 
-import netns  # noqa: E402 (the path is made above)
+import loss  # noqa: E402 (the path is made above)
+import netns  # noqa: E402
 
 BUDGET = 33.0  # seconds for one name: no round is begun that would end later
 PORT = 11111
@@ -66,14 +68,10 @@ class Bench:
             longest = max(longest, time.monotonic() - begun)
         return figures
 
-    @staticmethod
-    def attached(host):
-        return "prog/xdp" in netns.ip("-n", host.name, "link", "show", host.dev)
-
     def plain(self):
         """Nothing that an offloaded run left on the interfaces may slow the kernel's turn."""
         for host in (self.net.a, self.net.b):
-            if self.attached(host):
+            if loss.attached(host):
                 netns.ip("-n", host.name, "link", "set", "dev", host.dev, "xdpgeneric", "off")
 
     def end_programs(self):
@@ -157,7 +155,7 @@ class Bench:
         a, b = self.net.a, self.net.b
         self.plain()
         server = a.popen([self.bin / "floor", a.dev, passive, "-c", 0, "-s", 0.5])
-        netns.wait_for(lambda: self.attached(a) or not server.alive(), what="the floor's program on the interface")
+        netns.wait_for(lambda: loss.attached(a) or not server.alive(), what="the floor's program on the interface")
         client = b.run([self.bin / "floor", b.dev, active, "-c", 1, *options])
         server.stop(signal.SIGINT)
         return tuple(json.loads(p.text.strip().splitlines()[-1]) for p in (server, client))
@@ -266,6 +264,21 @@ tcp_bulk_send = two_sides("tcp_bulk_send", "Gbit/s", lambda bench, ours: bench.b
 tcp_bulk_receive = two_sides("tcp_bulk_receive", "Gbit/s", lambda bench, ours: bench.bulk(False, ours))
 
 
+def tcp_loss(bench):
+    """Goodput at 1 % loss and 10 ms: tests/bench/loss.py has the other losses and round trips."""
+    net = netns.LossyNet(bench.library, bench.net.tmp)
+    seeds = {False: itertools.count(1), True: itertools.count(1)}
+
+    def side(ours):
+        return loss.goodput(net, 10, 1, next(seeds[ours]), 4.0, ours, ours)
+
+    try:
+        return result("Mbit/s", bench.rounds("tcp_loss", {"kernel": lambda: side(False), "ours": lambda: side(True)}),
+                      better_high=True)
+    finally:
+        net.close()
+
+
 def bystander(bench):
     """iperf3 between kernel programs; "ours" is with an offloaded process on the receiving interface."""
     a, b = bench.net.a, bench.net.b
@@ -368,7 +381,7 @@ def tcp_memory(bench):
 NAMES = {f.__name__: f for f in (udp_pingpong, udp_pingpong_spin, udp_send, udp_sendmmsg, bystander, rss_idle,
                                  passthrough, tcp_segment, tcp_memory, tcp_pingpong)}
 NAMES.update(tcp_messages=tcp_messages, tcp_connections=tcp_connections, redis_get=redis_get, redis_set=redis_set,
-             tcp_bulk_send=tcp_bulk_send, tcp_bulk_receive=tcp_bulk_receive)
+             tcp_bulk_send=tcp_bulk_send, tcp_bulk_receive=tcp_bulk_receive, tcp_loss=tcp_loss)
 
 # What the project set itself: field, least or most, value.
 TO_REACH = {
@@ -388,6 +401,7 @@ TO_REACH = {
     "redis_set": (("vs_kernel", ">=", 1.5),),
     "tcp_bulk_send": (("vs_kernel", ">=", 0.9),),
     "tcp_bulk_receive": (("vs_kernel", ">=", 0.9),),
+    "tcp_loss": (("vs_kernel", ">=", 1.0),),
 }
 
 WHAT = {
@@ -407,6 +421,7 @@ WHAT = {
     "redis_set": "the same, SET",
     "tcp_bulk_send": "one stream to a kernel peer, MTU 1500 (iperf3)",
     "tcp_bulk_receive": "one stream from a kernel peer",
+    "tcp_loss": "goodput of 8 streams, CUBIC, 1 % loss, 10 ms round trip",
 }
 
 

@@ -42,6 +42,7 @@ class Library:
     """What is preloaded, and what a sanitizer has said about it."""
 
     def __init__(self, build, sanitize):
+        """sanitize: "" (or False), "address" (which the programs need not know of), "thread" (programs built with it only)."""
         self.build = pathlib.Path(build)
         self.path = self.build / "libvma.so"
         self.sanitize = sanitize
@@ -50,7 +51,8 @@ class Library:
         self.reports = self.build / "reports"
         self.before = []
         if sanitize:
-            self.before = [self._runtime("libasan.so"), self._runtime("libubsan.so")]
+            if sanitize == "address":
+                self.before = [self._runtime("libasan.so"), self._runtime("libubsan.so")]
             self.reports.mkdir(exist_ok=True)
             for old in self.reports.iterdir():
                 old.unlink()
@@ -62,9 +64,11 @@ class Library:
 
     def environment(self):
         env = {"LD_PRELOAD": " ".join([*self.before, str(self.path)])}
-        if self.sanitize:
+        log = self.reports / "report"
+        if self.sanitize == "thread":
+            env["TSAN_OPTIONS"] = f"halt_on_error=1:log_path={log}:log_exe_name=1"
+        elif self.sanitize:
             # Leaks are the programs' own as a rule; the unit tests look for the library's.
-            log = self.reports / "report"
             env["ASAN_OPTIONS"] = f"detect_leaks=0:log_path={log}:log_exe_name=1:handle_segv=1"
             env["UBSAN_OPTIONS"] = f"print_stacktrace=1:log_path={log}:log_exe_name=1"
         return env
@@ -308,17 +312,59 @@ class Net:
         for host in (a, b):
             wait_for(lambda h=host: "LOWER_UP" in ip("-n", h.name, "link", "show", h.dev), what="the veth pair up")
 
-    def neighbours(self):
+    def neighbours(self, v6=True):
         """Both know the other's MAC for good: no datagram goes to the kernel for want of it."""
         for host, peer in ((self.a, self.b), (self.b, self.a)):
             mac = ip("-n", peer.name, "-br", "link", "show", peer.dev).split()[2]
-            for address in (peer.ip4, peer.ip6):
+            for address in (peer.ip4, peer.ip6) if v6 else (peer.ip4,):
                 ip("-n", host.name, "neigh", "replace", address, "lladdr", mac, "dev", host.dev, "nud", "permanent")
 
     def close(self):
         for host in (self.a, self.b):
             host.close()
             remove_namespace(host.name)
+
+
+class LossyNet(Net):
+    """
+    The same two hosts at the ends of a long and lossy wire: between their interfaces stands a third namespace with the
+    program lossy_link. No frame is longer than the MTU. Nothing passes but inside `with net.wire(...)`.
+
+        net.a [ veth-a ] ---- [ wire-a  lossy_link  wire-b ] ---- [ veth-b ] net.b
+    """
+
+    def _make(self):
+        self.middle = Host(self, self.a.name[:-1] + "c", None, None, None)
+        ip("netns", "add", self.middle.name)
+        for host, end in ((self.a, "wire-a"), (self.b, "wire-b")):
+            ip("netns", "add", host.name)
+            ip("-n", host.name, "link", "add", host.dev, "mtu", self.mtu, "type", "veth",
+               "peer", "name", end, "mtu", self.mtu, "netns", self.middle.name)
+            ip("-n", host.name, "addr", "add", f"{host.ip4}/24", "dev", host.dev)
+            ip("-n", host.name, "link", "set", "lo", "up")
+            ip("-n", host.name, "link", "set", host.dev, "up")
+            ip("-n", self.middle.name, "link", "set", end, "up")
+            host.run(["ethtool", "-K", host.dev, "tso", "off", "gro", "off"])
+            # The middle host only carries frames: it says nothing itself.
+            self.middle.run(["sysctl", "-qw", f"net.ipv6.conf.{end}.disable_ipv6=1"])
+        self.neighbours(v6=False)
+
+    @contextlib.contextmanager
+    def wire(self, rtt_ms, loss_percent, seed):
+        """The wire, for as long as the block runs; gives its Process, whose text tells at the end what was lost."""
+        link = self.middle.popen([self.library.build / "bench" / "bin" / "lossy_link", "wire-a", "wire-b",
+                                  round(rtt_ms * 500), round(loss_percent * 10000), seed])
+        try:
+            link.wait_text("^ready$")
+            yield link
+        finally:
+            link.stop()
+
+    def close(self):
+        super().close()
+        if hasattr(self, "middle"):
+            self.middle.close()
+            remove_namespace(self.middle.name)
 
 
 def remove_namespace(name):
@@ -334,7 +380,7 @@ def remove_namespace(name):
 def remove_stale():
     """Namespaces of a run that was killed with SIGKILL: their names carry the pid of a process that is gone."""
     for line in ip("netns", "list").splitlines():
-        found = re.match(r"vma-it-(\d+)-\d+[ab]\b", line)
+        found = re.match(r"vma-it-(\d+)-\d+[abc]\b", line)
         if found and not os.path.exists(f"/proc/{found.group(1)}"):
             remove_namespace(found.group(0))
 
