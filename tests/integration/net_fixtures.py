@@ -12,7 +12,8 @@ A test asks for `net`; @pytest.mark.net(mtu=9000, queues=4) changes the pair. `m
 
 With --sanitize the library of build/asan is preloaded, after the sanitizers' own, and whatever a sanitizer reports
 in any process fails the test in which it happened. Tests marked no_sanitize (they measure time) are left out then,
-and those that do not use the library.
+and those that do not use the library. With --tsan library and helpers are those of build/tsan: for tests whose programs
+with the library are all helpers of ours.
 """
 
 import os
@@ -26,6 +27,7 @@ from netns import ROOT, Library, Net, remove_stale
 
 def pytest_addoption(parser):
     parser.addoption("--sanitize", action="store_true", help="preload the ASan+UBSan library of build/asan")
+    parser.addoption("--tsan", action="store_true", help="library and helpers with ThreadSanitizer, of build/tsan")
     parser.addoption("--build", default=None, help="the build directory (build, or build/asan with --sanitize)")
 
 
@@ -52,11 +54,11 @@ def pytest_sessionstart(session):
 
 @pytest.fixture(scope="session")
 def library(pytestconfig):
-    sanitize = pytestconfig.getoption("--sanitize")
-    build = pytestconfig.getoption("--build") or ROOT / "build" / ("asan" if sanitize else "")
+    sanitize = "address" if pytestconfig.getoption("--sanitize") else "thread" if pytestconfig.getoption("--tsan") else ""
+    build = pytestconfig.getoption("--build") or ROOT / "build" / {"address": "asan", "thread": "tsan", "": ""}[sanitize]
     lib = Library(pathlib.Path(build).resolve(), sanitize)
     if not lib.path.exists():
-        pytest.exit(f"there is no {lib.path}: run make{' SANITIZE=1' if sanitize else ''}", returncode=1)
+        pytest.exit(f"there is no {lib.path}: run make{' SANITIZE=' + ('1' if sanitize == 'address' else sanitize) if sanitize else ''}", returncode=1)
     return lib
 
 
