@@ -14,7 +14,7 @@ ns_need_root
 only=${ONLY:-}
 [ -n "$only" ] || case ${SANITIZE:-} in
 1) only=asan-build,asan-unit,asan-sim,asan-conform,asan-integration ;;
-thread) only=tsan-build,tsan-unit ;;
+thread) only=tsan-build,tsan-unit,tsan-threads ;;
 esac
 # What the outer make was told is not for the makes below.
 unset MAKEFLAGS MFLAGS MAKEOVERRIDES MAKELEVEL SANITIZE BUILD ONLY
@@ -71,6 +71,13 @@ integration()
 	$python -m pytest tests/integration -q -p no:cacheprovider --tb=short --durations=8 "$@"
 }
 
+# Both ends the library's: what is not preloaded runs no code of ours.
+threads_with_tsan()
+{
+	$python -m pytest tests/integration/test_tcp_threads.py --tsan -q -p no:cacheprovider --tb=short \
+		-k "both-ours or control or udp"
+}
+
 export UBSAN_OPTIONS=print_stacktrace=1
 export TSAN_OPTIONS=halt_on_error=1
 
@@ -87,8 +94,9 @@ step asan-unit scripts/check.sh build/asan
 step asan-sim build/asan/tests/sim/sim --count 10000
 step asan-conform build/asan/tests/conform/conform
 step asan-integration integration --sanitize
-step tsan-build build SANITIZE=thread unit
+step tsan-build build SANITIZE=thread all unit helpers
 step tsan-unit scripts/check.sh build/tsan
+step tsan-threads threads_with_tsan
 step clang build CC=clang BUILD=build/clang all unit
 
 printf '\n%d s in all\n' $((SECONDS - started))

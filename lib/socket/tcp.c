@@ -37,6 +37,8 @@ static struct tsock *sock_alloc(void)
 	} else {
 		s = calloc(1, sizeof(*s));
 		if (s) {
+			s->v.ops = &tsock_ops;
+			s->v.kind = VFD_TCP;
 			s->next = all_socks;
 			all_socks = s;
 		}
@@ -61,8 +63,6 @@ struct tsock *tsock_new(int fd, int domain)
 
 	if (!s)
 		return NULL;
-	s->v.ops = &tsock_ops;
-	s->v.kind = VFD_TCP;
 	atomic_store_explicit(&s->v.shadow, VFD_SHADOW_ALL, memory_order_relaxed);
 	atomic_store_explicit(&s->v.os_events, 0, memory_order_relaxed);
 	s->user.is_listener = false;
@@ -76,7 +76,9 @@ struct tsock *tsock_new(int fd, int domain)
 	atomic_store_explicit(&s->hint, 0, memory_order_relaxed);
 	atomic_store_explicit(&s->level, 0, memory_order_relaxed);
 	atomic_store_explicit(&s->st, NULL, memory_order_relaxed);
-	s->c = NULL;
+	/* One that rested has none; a thread that is still inside its former life may look at that, and may not see it written. */
+	if (s->c)
+		s->c = NULL;
 	s->path.valid = false;
 	s->path.mtu = 0;
 	s->held_fd = s->worker_fd = -1;

@@ -40,6 +40,8 @@ static struct tcp_conn *take_conn(struct tsock *s, struct stack **out)
 /* Gives the connection its object; its stack is locked and dropped here. */
 static void wrap(struct tsock *l, int lfd, struct stack *st, struct tcp_conn *c, struct tsock *s, int fd)
 {
+	/* All that the engine's calls look at, before it knows s. */
+	tsock_fields_inherit(l, s);
 	s->tuple = *tcp_conn_tuple(c);
 	s->c = c;
 	s->accepted = s->engine = true;
@@ -57,7 +59,7 @@ static void wrap(struct tsock *l, int lfd, struct stack *st, struct tcp_conn *c,
 	/* An interface that vanishes from now on takes its connection with it. */
 	atomic_store_explicit(&s->in_use, true, memory_order_release);
 	tsock_unlock_stack(st, tsock_now());
-	tsock_opts_inherit(l, lfd, s, fd);
+	tsock_opts_inherit(l, lfd, fd);
 }
 
 /* accept() of an offloaded connection. The new fd and its object, which is in no table; -EAGAIN: none waits, or negative errno. */

@@ -55,10 +55,10 @@ struct tsock_spare {
 	struct tsock_att *atts; /* s->lock; a listener's */
 	bool quiet; /* the steering knows that the kernel has no connections on the port */
 	int backlog;
-	bool attached; /* has been waited on: atts stand */
+	_Atomic bool attached; /* has been waited on: atts stand, or are being made. s->lock to change it */
 	bool parents; /* the process that forked this one had waited on it */
 	bool no_offload; /* an option or the rules leave it to the kernel */
-	uint64_t touched; /* tcp_opt.c: bit n: row n was set by the user */
+	_Atomic uint64_t touched; /* tcp_opt.c: bit n: row n was set by the user. Written under s->lock */
 };
 
 /* What getsockopt() still says of a connection that went with its interface (tcp_opt.c). */
@@ -96,15 +96,16 @@ struct tsock {
 	struct tcp_tuple tuple; /* of the connection */
 	struct tsock_path path;
 	int held_fd; /* keeps the local port after the close; -1. st->lock */
-	uint32_t rcvlowat;
-	int linger_s; /* -1: off */
-	uint64_t rcvtimeo_ns, sndtimeo_ns; /* 0: for ever */
+	/* Options: written under lock, read by whoever is in a call. */
+	_Atomic uint32_t rcvlowat;
+	_Atomic int linger_s; /* -1: off */
+	_Atomic uint64_t rcvtimeo_ns, sndtimeo_ns; /* 0: for ever */
 	_Atomic uint64_t zc_next, zc_told; /* MSG_ZEROCOPY calls that have ended, and told. Written under s->lock */
 	int worker_fd; /* listener: the worker watches the kernel's queue; -1 */
-	uint32_t mark;
-	int bound_if;
+	_Atomic uint32_t mark; /* option, as above */
+	_Atomic int bound_if; /* option, as above */
 	struct tsock_spare spare;
-	struct vma_stats_socket *stats;
+	struct vma_stats_socket *_Atomic stats; /* changes at close, when others may still be inside a call */
 	struct tsock *next, *next_free;
 	_Atomic bool in_use;
 };
@@ -302,7 +303,8 @@ int tsock_getsockopt(struct vfd *v, int fd, int level, int opt, void *val, sockl
 /* What a connection or listener of s begins with: the defaults and what the user has set on the kernel socket. */
 void tsock_opts_read(struct tsock *s, int fd, struct tcp_opts *o);
 /* The new socket fd gets what was set on its listener. */
-void tsock_opts_inherit(const struct tsock *from, int from_fd, struct tsock *to, int fd);
+void tsock_fields_inherit(const struct tsock *from, struct tsock *to);
+void tsock_opts_inherit(const struct tsock *from, int from_fd, int fd);
 
 /* The connection of s is about to go with its interface: getsockopt() goes on answering. st->lock is held. */
 void tsock_opts_keep(struct tsock *s);

@@ -327,7 +327,7 @@ int tsock_setsockopt(struct vfd *v, int fd, int level, int opt, const void *val,
 	return 0;
 }
 
-void tsock_opts_inherit(const struct tsock *from, int from_fd, struct tsock *to, int fd)
+void tsock_fields_inherit(const struct tsock *from, struct tsock *to)
 {
 	to->linger_s = from->linger_s;
 	to->rcvlowat = from->rcvlowat;
@@ -337,12 +337,18 @@ void tsock_opts_inherit(const struct tsock *from, int from_fd, struct tsock *to,
 	to->mark = from->mark;
 	to->bound_if = from->bound_if;
 	to->spare.touched = from->spare.touched;
+}
+
+void tsock_opts_inherit(const struct tsock *from, int from_fd, int fd)
+{
+	uint64_t touched = from->spare.touched;
+
 	/* What is read back from the kernel socket must be there. Sizes read back doubled; the engine answers for those. */
 	for (size_t i = 0; i < NUM_ROWS; i++) {
 		uint8_t val[64];
 		socklen_t len = sizeof(val);
 
-		if (!(from->spare.touched >> i & 1) || rows[i].kind == OPT_FIELD || rows[i].kind == OPT_ASK ||
+		if (!(touched >> i & 1) || rows[i].kind == OPT_FIELD || rows[i].kind == OPT_ASK ||
 		    (rows[i].level == SOL_SOCKET && rows[i].opt == SO_PRIORITY)) /* the kernel begins anew with it */
 			continue;
 		if (!libc.getsockopt(from_fd, rows[i].level, rows[i].opt, val, &len))

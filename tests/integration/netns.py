@@ -66,7 +66,8 @@ class Library:
         env = {"LD_PRELOAD": " ".join([*self.before, str(self.path)])}
         log = self.reports / "report"
         if self.sanitize == "thread":
-            env["TSAN_OPTIONS"] = f"halt_on_error=1:log_path={log}:log_exe_name=1"
+            known = ROOT / "tests" / "integration" / "tsan.supp"
+            env["TSAN_OPTIONS"] = f"log_path={log}:log_exe_name=1:suppressions={known}"
         elif self.sanitize:
             # Leaks are the programs' own as a rule; the unit tests look for the library's.
             env["ASAN_OPTIONS"] = f"detect_leaks=0:log_path={log}:log_exe_name=1:handle_segv=1"
