@@ -8,6 +8,8 @@ stty -F /dev/hvc0 raw
 dmesg -n 7
 hostname vm
 ip link set lo up
+# There is no udev, which would make its device before the module is asked for.
+modprobe tun
 read -r seconds </vm/seconds
 
 # Before the command is ended: who holds what, for its log.

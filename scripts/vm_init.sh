@@ -36,4 +36,5 @@ mount -t 9p -o trans=virtio,version=9p2000.L,msize=512000 share /n/vm || die "th
 modules=/n/lib/modules/$(uname -r)
 mkdir -p "$modules"
 mount --bind "/n$KERNEL/lib/modules/$(uname -r)" "$modules" || die "no modules in $KERNEL"
-exec chroot /n /bin/bash /vm/guest.sh
+# Not chroot: the mount namespaces that tests make and enter must have this root.
+exec switch_root /n /bin/bash /vm/guest.sh

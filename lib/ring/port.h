@@ -47,7 +47,8 @@ struct port {
 	pid_t pid; /* who opened it: a forked child detaches nothing */
 
 	/* Set by the caller before port_attach(). */
-	bool take_trains; /* the XSKs take frames of several chunks */
+	bool frags; /* the XSKs take frames of several chunks */
+	bool take_trains; /* datagram trains are wanted (generic mode) */
 
 	/* Filled by port_attach(). */
 	struct steer_bpf *skel;

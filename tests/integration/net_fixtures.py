@@ -22,7 +22,7 @@ import signal
 
 import pytest
 
-from netns import ROOT, Library, Net, remove_stale
+from netns import KERNEL, ROOT, Library, Net, remove_stale
 
 
 def pytest_addoption(parser):
@@ -33,15 +33,22 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "net(mtu=1500, queues=1): the veth pair that `net` gives")
+    config.addinivalue_line("markers", "multi_buffer: for kernels that hand AF_XDP frames of several chunks (6.6)")
     config.addinivalue_line("markers", "no_sanitize: measures time, left out with --sanitize")
 
 
+def deselect(config, items, out):
+    config.hook.pytest_deselected(items=out)
+    items[:] = [i for i in items if i not in out]
+
+
 def pytest_collection_modifyitems(config, items):
+    if KERNEL < (6, 6):
+        deselect(config, items, [i for i in items if i.get_closest_marker("multi_buffer")])
     if config.getoption("--sanitize"):
         # What does not preload the library does the same in both runs.
         out = [i for i in items if i.get_closest_marker("no_sanitize") or "library" not in i.fixturenames]
-        config.hook.pytest_deselected(items=out)
-        items[:] = [i for i in items if i not in out]
+        deselect(config, items, out)
 
 
 def pytest_sessionstart(session):

@@ -20,6 +20,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PYTHON = "/usr/bin/python3"
 CLONE_NEWNET = 0x40000000
+KERNEL = tuple(int(n) for n in os.uname().release.split("-")[0].split(".")[:2])
 # By how much everything may take longer than on a machine of its own: an emulated processor is slow (scripts/vm).
 PATIENCE = float(os.environ.get("TEST_PATIENCE", 1))
 _numbers = itertools.count()

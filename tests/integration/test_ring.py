@@ -281,6 +281,7 @@ def test_a_burst_is_sent_whole_with_one_call_for_32_frames(net, rings):
     assert counters["tx_packets"] == 3200 and 100 <= counters["kicks"] <= 130
 
 
+@pytest.mark.multi_buffer
 def test_a_datagram_train_is_told_from_a_datagram(net, rings):
     ring = rings()
     assert ring(f"flow add 4 udp {net.b.ip4} {PORT}")["flow"] == 0
@@ -294,6 +295,7 @@ def test_a_datagram_train_is_told_from_a_datagram(net, rings):
     assert (counters["rx_packets"], counters["rx_gso_frames"], counters["rx_drop_invalid"]) == (3 + 10 + 2, 2, 0)
 
 
+@pytest.mark.multi_buffer
 def test_send_gso_delivers_each_datagram(net, rings):
     ring = rings()
     peer = net.a.socket()
@@ -308,6 +310,7 @@ def test_send_gso_delivers_each_datagram(net, rings):
     assert (counters["tx_gso_frames"], counters["tx_gso_packets"], counters["tx_packets"]) == (2, 11, 0)
 
 
+@pytest.mark.multi_buffer
 def test_the_kernel_cuts_for_a_device_that_cannot(net, rings, tmp_path):
     """A native XDP program at the peer takes the segmentation away from the veth."""
     ring = rings()
@@ -328,6 +331,7 @@ def test_the_kernel_cuts_for_a_device_that_cannot(net, rings, tmp_path):
     assert ring("counters")["tx_gso_frames"] == 4
 
 
+@pytest.mark.multi_buffer
 def test_a_tcp_superframe_comes_as_one_chain(net, rings):
     ring = rings()
     assert ring(f"flow add 4 tcp {net.b.ip4} 2222")["flow"] == 0

@@ -289,8 +289,11 @@ static int program_attach(struct port *p, bool cast)
 		p->prog = NULL;
 		return err;
 	}
-	/* Why not in generic mode: see bpf/steer.bpf.c. A kernel without fragments in XDP refuses the flag. */
-	if (p->mode == PORT_NATIVE)
+	/*
+	 * Why not in generic mode: see bpf/steer.bpf.c. Where the XSKs take no fragments the driver shall refuse us when its
+	 * packets have some; a kernel without fragments in XDP refuses the flag.
+	 */
+	if (p->mode == PORT_NATIVE && p->frags)
 		xdp_program__set_xdp_frags_support(p->prog, true);
 	return xdp_program__attach(p->prog, p->ifindex,
 				   p->mode == PORT_GENERIC ? XDP_MODE_SKB : XDP_MODE_NATIVE, 0);

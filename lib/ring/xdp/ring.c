@@ -60,9 +60,11 @@ static void xdp_gauges(const struct ring *r, struct ring_gauges *g)
 {
 	const struct xdp_ring *x = (const struct xdp_ring *)r;
 
-	*g = (struct ring_gauges){ .rx_free = x->umem.rx_free.num + x->filled, .tx_free = x->umem.tx_free.num };
+	*g = (struct ring_gauges){.rx_free = x->umem.rx_free.num + x->filled,
+				  .tx_free = x->umem.tx_free.num};
 	for (uint32_t i = 0; i < x->num_queues; i++)
-		g->rx_queued += __atomic_load_n(x->xsk[i].rx.producer, __ATOMIC_RELAXED) - x->xsk[i].rx.head;
+		g->rx_queued += __atomic_load_n(x->xsk[i].rx.producer, __ATOMIC_RELAXED) -
+				x->xsk[i].rx.head;
 }
 
 static void xdp_leave(struct ring *r)
@@ -119,9 +121,20 @@ static int take_port(struct xdp_ring *x)
 		log_busy(x, queue);
 	if (err)
 		return err;
+	/*
+	 * Without frames of several chunks (Linux before 6.6) what the peer or GRO has merged would be lost, and generic mode
+	 * sees it merged: TCP from a kernel peer would crawl from one timeout to the next. In a driver nothing is merged yet.
+	 */
+	if (!x->sg)
+		x->port->mode = PORT_NATIVE;
 	x->trains = x->sg && x->port->mode == PORT_GENERIC;
 	x->port->take_trains = x->trains;
+	x->port->frags = x->sg;
 	err = port_attach(x->port, fds, xdp_wait_fds(&x->ring, fds, PORT_MAX_QUEUES));
+	if (err && err != -EEXIST && !x->sg)
+		log_warn("ring/xdp: %s: driver %s has no native XDP for an MTU of %u (%s), and this kernel (before 6.6) no "
+			 "AF_XDP for merged packets: sockets stay with the kernel",
+			 x->port->ifname, x->port->driver, x->port->mtu, strerror(-err));
 	if (err)
 		xsk_close_all(x);
 	return err;
@@ -149,7 +162,7 @@ int xdp_ring_open(int ifindex, struct ring **out)
 	if (err)
 		goto err_ring;
 	err = take_port(x);
-	if (err && err != -EEXIST && err != -EBUSY && port->mode == PORT_NATIVE) {
+	if (err && err != -EEXIST && err != -EBUSY && port->mode == PORT_NATIVE && x->sg) {
 		log_info("ring/xdp: %s: driver %s has no usable native XDP: generic mode is tried",
 			 port->ifname, port->driver);
 		port->mode = PORT_GENERIC;
