@@ -212,6 +212,7 @@ int iomux_epoll_ctl(int epfd, int op, int fd, struct epoll_event *ev)
 	if (!s || (op != EPOLL_CTL_DEL && !ev) ||
 	    (op != EPOLL_CTL_ADD && op != EPOLL_CTL_MOD && op != EPOLL_CTL_DEL))
 		return libc.epoll_ctl(epfd, op, fd, ev);
+	epset_use(s);
 	if (!v && (op == EPOLL_CTL_ADD || !atomic_load(&s->num_items))) {
 		r = libc.epoll_ctl(epfd, op, fd, ev);
 		if (!r && op == EPOLL_CTL_ADD)
@@ -286,9 +287,15 @@ static uint32_t epoll_events(struct vfd *v)
 	return events;
 }
 
+static void epoll_waited(struct vfd *v)
+{
+	epset_use((struct epset *)v);
+}
+
 static const struct vfd_ops epoll_ops = {
 	.close = epoll_close,
 	.events = epoll_events,
+	.waited = epoll_waited,
 };
 
 bool epoll_spins(struct vfd *v)

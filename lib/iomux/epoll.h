@@ -79,6 +79,7 @@ struct epset {
 	/* An eventfd in the kernel's epoll that is always readable: it drives those threads out. -1: none. */
 	_Atomic int kick_fd;
 	_Atomic bool kernel_fds; /* a kernel fd was ever added */
+	_Atomic bool inherited; /* made before a fork(), and not used in this process yet */
 	_Atomic unsigned num_in_kernel; /* items that the kernel's epoll knows; written under mtx */
 	_Atomic bool shadow_hot; /* the last kernel look found a shadow socket ready */
 	_Atomic int hits_since_kernel, zeros_since_kernel;
@@ -134,6 +135,15 @@ void epset_wake_all(struct epset *s);
 void epset_waiter_add(struct epset *s, struct epwaiter *w);
 /* A wake-up meant for w may be lost with it: look again, or call epset_wake(). */
 void epset_waiter_del(struct epset *s, struct epwaiter *w);
+/* The set is going to be used: what a parent process put into it has to be the kernel's. No lock held. */
+static inline void epset_use(struct epset *s)
+{
+	if (__builtin_expect(atomic_load_explicit(&s->inherited, memory_order_relaxed), 0)) {
+		atomic_store_explicit(&s->inherited, false, memory_order_relaxed);
+		vfd_touch_all();
+	}
+}
+
 void epset_lock(struct epset *s);
 /* Also does what a signal handler had to leave undone. */
 void epset_unlock(struct epset *s);

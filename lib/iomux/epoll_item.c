@@ -137,6 +137,8 @@ struct epset *epset_new(void)
 		}
 	}
 	lock_drop(&set_list_lock);
+	if (s)
+		atomic_store_explicit(&s->inherited, false, memory_order_relaxed);
 	return s;
 }
 
@@ -400,6 +402,7 @@ static void set_forked(struct epset *s)
 	atomic_store(&s->vfd.watch_lock.owner, 0);
 	atomic_store(&s->vfd.watches, NULL);
 	atomic_store(&s->num_plain, 0);
+	atomic_store(&s->inherited, true);
 	s->waiters = NULL;
 	atomic_store(&s->num_waiters, 0);
 	/* Not taken apart item by item: another thread may have been changing the list at the fork(). */

@@ -32,6 +32,10 @@ PRELOAD int epoll_create1(int flags)
 
 PRELOAD int epoll_ctl(int epfd, int op, int fd, struct epoll_event *ev)
 {
+	struct vfd *v = vfd_get(fd);
+
+	if (unlikely(v && v->ops->touch))
+		v->ops->touch(v);
 	if (likely(!vfd_get(epfd)))
 		return libc.epoll_ctl(epfd, op, fd, ev);
 	return iomux_epoll_ctl(epfd, op, fd, ev);

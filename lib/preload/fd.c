@@ -30,6 +30,24 @@ void fd_stale(int fd)
 	errno = err;
 }
 
+/* fd is going to be copied: the copy is the kernel's doing. */
+static void copying(int fd)
+{
+	struct vfd *v = vfd_get(fd);
+
+	if (unlikely(v && v->ops->touch))
+		v->ops->touch(v);
+}
+
+/* The kernel is going to close fd, by itself. */
+static void leaving(int fd)
+{
+	struct vfd *v = vfd_get(fd);
+
+	if (unlikely(v && v->ops->leaving))
+		v->ops->leaving(v);
+}
+
 PRELOAD int close(int fd)
 {
 	return vfd_close(fd);
@@ -45,9 +63,12 @@ static void forget_range(unsigned first, unsigned last)
 		last = (unsigned)limit - 1;
 	if (!limit)
 		return;
-	for (unsigned fd = first; fd <= last; fd++)
-		if (vfd_get((int)fd))
-			vfd_forget((int)fd);
+	for (unsigned fd = first; fd <= last; fd++) {
+		if (!vfd_get((int)fd))
+			continue;
+		leaving((int)fd);
+		vfd_forget((int)fd);
+	}
 }
 
 PRELOAD int close_range(unsigned first, unsigned last, int flags)
@@ -70,6 +91,7 @@ PRELOAD int fclose(FILE *f)
 	int err = errno, fd = fileno(f);
 
 	errno = err; /* a stream without an fd */
+	leaving(fd);
 	vfd_forget(fd);
 	return libc.fclose(f);
 }
@@ -86,7 +108,16 @@ static int dup_done(int oldfd, int newfd)
 
 PRELOAD int dup(int fd)
 {
+	copying(fd);
 	return dup_done(fd, libc.dup(fd));
+}
+
+/* Before dup2(): what newfd names is closed by it. */
+static void replacing(int oldfd, int newfd)
+{
+	copying(oldfd);
+	if (oldfd != newfd)
+		leaving(newfd);
 }
 
 /*
@@ -102,12 +133,14 @@ static int dup_onto(int oldfd, int newfd, int ret)
 
 PRELOAD int dup2(int oldfd, int newfd)
 {
+	replacing(oldfd, newfd);
 	return dup_onto(oldfd, newfd, libc.dup2(oldfd, newfd));
 }
 PRELOAD_ALIAS(__dup2, dup2);
 
 PRELOAD int dup3(int oldfd, int newfd, int flags)
 {
+	replacing(oldfd, newfd);
 	return dup_onto(oldfd, newfd, libc.dup3(oldfd, newfd, flags));
 }
 
@@ -120,8 +153,10 @@ PRELOAD int fcntl(int fd, int cmd, ...)
 	va_start(ap, cmd);
 	arg = va_arg(ap, long);
 	va_end(ap);
-	if (cmd == F_DUPFD || cmd == F_DUPFD_CLOEXEC)
+	if (cmd == F_DUPFD || cmd == F_DUPFD_CLOEXEC) {
+		copying(fd);
 		return dup_done(fd, libc.fcntl64(fd, cmd, arg));
+	}
 	if (likely(!v) || !v->ops->fcntl)
 		return libc.fcntl64(fd, cmd, arg);
 	return v->ops->fcntl(v, fd, cmd, arg);

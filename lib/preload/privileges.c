@@ -12,6 +12,7 @@
 #include "preload/privileges.h"
 #include "preload/start.h"
 #include "preload/wait.h"
+#include "socket/tcp.h"
 
 /* What attaching to an interface asks for (a program without CAP_BPF may have CAP_SYS_ADMIN; opening says so itself). */
 #define NEEDED (1u << CAP_NET_ADMIN | 1u << CAP_NET_RAW)
@@ -29,8 +30,11 @@ void privileges_ending(uid_t uid)
 {
 	int err = errno;
 
-	if (!table_empty() && able())
+	if (!table_empty() && able()) {
 		library_open_early(uid);
+		/* What children may claim could not be handed over any more. */
+		tsock_leave();
+	}
 	errno = err;
 }
 

@@ -3,6 +3,7 @@
 #include "preload/preload.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
 #include <spawn.h>
 #include <stdarg.h>
@@ -12,11 +13,18 @@
 #include "preload/wait.h"
 #include "runtime/log.h"
 #include "runtime/worker.h"
+#include "socket/tcp.h"
+
+/* libc itself reads and writes these: stdio. */
+#define FD_STDIO_MAX 2
+
+/* This thread forks, and the child can claim what it inherits. */
+static __thread bool claimable __attribute__((tls_model("initial-exec")));
 
 /* What another process will have, too, goes to the kernel, which counts who has it. all: also what closes on exec. */
-static void share(bool all, const char *why)
+static void share(int last, bool all, const char *why)
 {
-	for (int fd = 0; fd < vfd_limit(); fd++) {
+	for (int fd = 0; fd < vfd_limit() && fd <= last; fd++) {
 		struct vfd *v = vfd_get(fd);
 
 		if (v && v->ops->share && (all || !(libc.fcntl(fd, F_GETFD) & FD_CLOEXEC)))
@@ -26,7 +34,7 @@ static void share(bool all, const char *why)
 
 static void fork_prepare(void)
 {
-	share(true, "fork()");
+	share(claimable ? FD_STDIO_MAX : INT_MAX, true, "fork()");
 	worker_pause();
 	vfd_fork_prepare(); /* before the next: signals are blocked from here on */
 	worker_fork_prepare();
@@ -56,7 +64,22 @@ __attribute__((constructor(102))) static void register_fork_handlers(void)
 
 PRELOAD pid_t fork(void)
 {
-	return libc.fork();
+	struct tsock_fork f;
+	pid_t pid;
+	int err;
+
+	if (likely(table_empty()))
+		return libc.fork();
+	claimable = tsock_fork_begin(&f);
+	pid = libc.fork();
+	claimable = false;
+	err = errno;
+	if (pid)
+		tsock_fork_end(&f, pid);
+	else
+		tsock_fork_child(&f);
+	errno = err;
+	return pid;
 }
 PRELOAD_ALIAS(__fork, fork);
 
@@ -66,7 +89,7 @@ PRELOAD_ALIAS(__fork, fork);
  */
 PRELOAD pid_t vfork(void)
 {
-	return libc.fork();
+	return fork();
 }
 PRELOAD_ALIAS(__vfork, vfork);
 
@@ -96,7 +119,8 @@ static void exec_prepare(void)
 {
 	if (likely(table_empty()))
 		return;
-	share(false, "exec()");
+	share(INT_MAX, false, "exec()");
+	tsock_leave();
 	exec_note();
 }
 
@@ -105,7 +129,7 @@ static void spawn_prepare(bool actions)
 {
 	if (likely(table_empty()))
 		return;
-	share(actions, "posix_spawn()");
+	share(INT_MAX, actions, "posix_spawn()");
 	exec_note();
 }
 
@@ -216,3 +240,27 @@ PRELOAD int posix_spawnp(pid_t *pid, const char *file, const posix_spawn_file_ac
 	spawn_prepare(acts != NULL);
 	return libc.posix_spawnp(pid, file, acts, attr, argv, envp);
 }
+
+/* These two spawn a shell inside libc. */
+PRELOAD int system(const char *command)
+{
+	if (command)
+		spawn_prepare(false);
+	return libc.system(command);
+}
+
+PRELOAD FILE *popen(const char *command, const char *mode)
+{
+	spawn_prepare(false);
+	return libc.popen(command, mode);
+}
+
+/* Neither destructors nor atexit(): what other processes have, too, is theirs from here on. */
+PRELOAD void _exit(int status)
+{
+	if (!table_empty())
+		tsock_leave();
+	libc._exit(status);
+	__builtin_unreachable();
+}
+PRELOAD_ALIAS(_Exit, _exit);

@@ -136,6 +136,7 @@ __attribute__((destructor)) static void library_stop(void)
 	if (atomic_load_explicit(&state, memory_order_acquire) == STATE_NEW)
 		return;
 	libc_internal++;
+	tsock_leave();
 	worker_stop();
 	stacks_stop();
 	net_stop();

@@ -78,6 +78,13 @@ long libc_raw(long nr, long a, long b, long c, long d, long e, long f)
 #define RAW1(name, a) RAW6(name, a, 0, 0, 0, 0, 0)
 #define RAW_NONE raw_fail(ENOSYS)
 
+/* RAW_NONE of a function that returns a pointer. */
+static void *raw_null(void)
+{
+	errno = ENOSYS;
+	return NULL;
+}
+
 /* dup2(fd, fd): only says whether fd is open. */
 static int raw_same(int fd)
 {

@@ -12,6 +12,7 @@
 #include "runtime/libc.h"
 #include "runtime/log.h"
 #include "runtime/params.h"
+#include "socket/tcp_claim.h"
 #include "socket/tcp_int.h"
 #include "socket/udp_int.h"
 #include "socket/wait.h"
@@ -19,6 +20,8 @@
 /* All socket objects ever made; memory is reused, never freed (vfd.h). */
 static struct lock list_lock;
 static struct tsock *all_socks; /* by next */
+static struct tsock *_Atomic by_id[CLAIM_WORDS]; /* pages that nobody touches cost nothing */
+static _Atomic uint32_t next_id;
 static struct tsock *free_socks, **free_tail = &free_socks; /* by next_free, the longest rested first */
 
 /* Of sockets that have none of their own (any more): nobody reads it. */
@@ -39,12 +42,25 @@ static struct tsock *sock_alloc(void)
 		if (s) {
 			s->v.ops = &tsock_ops;
 			s->v.kind = VFD_TCP;
+			s->id = next_id++;
+			if (s->id < CLAIM_WORDS)
+				by_id[s->id] = s;
 			s->next = all_socks;
 			all_socks = s;
 		}
 	}
 	lock_drop(&list_lock);
 	return s;
+}
+
+uint32_t tsock_count(void)
+{
+	return atomic_load(&next_id);
+}
+
+struct tsock *tsock_numbered(uint32_t id)
+{
+	return id < atomic_load(&next_id) && id < CLAIM_WORDS ? atomic_load(&by_id[id]) : NULL;
 }
 
 void tsock_free(struct tsock *s)
@@ -90,6 +106,7 @@ struct tsock *tsock_new(int fd, int domain)
 	s->mark = 0;
 	s->bound_if = 0;
 	memset(&s->spare, 0, sizeof(s->spare));
+	tsock_claim_new(s);
 	s->stats = stats_socket_get(fd);
 	s->stats->family = (uint8_t)domain;
 	s->stats->proto = IPPROTO_TCP;
@@ -157,6 +174,7 @@ void tsock_list_forked(void (*fn)(struct tsock *parents))
 	atomic_store(&list_lock.owner, 0);
 	all_socks = NULL;
 	free_socks = NULL;
+	next_id = 0;
 	free_tail = &free_socks;
 	for (; s; s = s->next) {
 		if (atomic_load_explicit(&s->in_use, memory_order_relaxed))
@@ -419,6 +437,9 @@ static int tsock_close(struct vfd *v, int fd)
 	struct tsock *s = tsock_of(v);
 	int ret, err, cancel;
 
+	/* The kernel's counts who has it. */
+	if (fd >= 0)
+		tsock_leaving(v);
 	/* Neither a handler nor a cancellation may see it half closed. */
 	lock_enter();
 	cancel = tsock_lock(s);
@@ -430,6 +451,7 @@ static int tsock_close(struct vfd *v, int fd)
 	s->stats = &no_stats;
 	if (tsock_mode(s) == TSOCK_CONN)
 		close_conn(s, fd);
+	tsock_claim_over(s);
 	lock_drop(&s->lock);
 	ret = fd >= 0 ? vfd_release(fd) : 0;
 	err = errno;
@@ -493,4 +515,7 @@ const struct vfd_ops tsock_ops = {
 	.events = tsock_events,
 	.waited = tsock_waited,
 	.share = tsock_share,
+	.leaving = tsock_leaving,
+	.forking = tsock_forking,
+	.heir = tsock_heir,
 };

@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "mem/buf.h"
 
@@ -47,7 +48,34 @@ void tsock_addresses_changed(void);
 void tsock_neighbours_changed(void);
 /* The process ends: connections are closed as the kernel would, in bounded time. */
 void tsock_finish(void);
-/* The child of a fork(), after the fd table was emptied. */
+/* The process ends or becomes another program, now: the kernel gets what is open. */
+void tsock_leave(void);
+
+/* --- fork(): tcp_fork.c, tcp_heir.c */
+
+/* Generations of processes that may have a connection of an owner and still close it at no cost. */
+#define TSOCK_FORK_DEPTH 8
+
+struct claims;
+struct claim_holder;
+
+/* On the stack of who forks. */
+struct tsock_fork {
+	struct tsock_fork_held {
+		struct claims *claims;
+		struct claim_holder *holder;
+	} held[TSOCK_FORK_DEPTH + 1];
+	unsigned num;
+};
+
+/*
+ * Before a fork() that is made next, on this thread: the child will be able to claim the connections, so they may stay.
+ * False: they cannot, and have to go home. Both ways one of the next two follows, in the parent with fork()'s result.
+ */
+bool tsock_fork_begin(struct tsock_fork *f);
+void tsock_fork_end(const struct tsock_fork *f, pid_t pid);
+void tsock_fork_child(const struct tsock_fork *f);
+/* The child of any fork(), after the fd table was made the child's. */
 void tsock_forked(void);
 
 #endif

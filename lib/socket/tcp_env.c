@@ -381,6 +381,7 @@ static void second(void *arg)
 {
 	(void)arg;
 	tsock_each(listen_tick, NULL);
+	tsock_claims_look();
 }
 
 void tsock_neighbours_changed(void)

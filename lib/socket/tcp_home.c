@@ -240,6 +240,7 @@ static int move(struct tsock *s, struct stack *st, int fd, uint64_t now)
 	s->stats->offloaded = 0;
 	atomic_store_explicit(&s->v.shadow, VFD_SHADOW_ALL, memory_order_release);
 	atomic_store_explicit(&s->mode, TSOCK_KERNEL, memory_order_release);
+	tsock_claim_home(s);
 	tcp_forget(s->c, now);
 	return 0;
 }
@@ -284,4 +285,12 @@ void tsock_share(struct vfd *v, const char *why)
 
 	(void)tsock_go_home(tsock_of(v), why);
 	errno = err;
+}
+
+void tsock_leaving(struct vfd *v)
+{
+	struct tsock *s = tsock_of(v);
+
+	if (tsock_mode(s) == TSOCK_CONN && tsock_held_elsewhere(s))
+		tsock_share(v, "closed here, but not by every process");
 }

@@ -107,6 +107,8 @@ struct tsock {
 	struct tsock_spare spare;
 	struct vma_stats_socket *_Atomic stats; /* changes at close, when others may still be inside a call */
 	struct tsock *next, *next_free;
+	uint32_t id; /* of the object, for ever */
+	uint32_t born, claim_gen; /* tcp_fork.c: forks before it was made; which connection of the object */
 	_Atomic bool in_use;
 };
 
@@ -340,6 +342,34 @@ int tsock_shadow_name(const struct tsock *s, int fd, struct sockaddr *addr, sock
  */
 int tsock_go_home(struct tsock *s, const char *why);
 void tsock_share(struct vfd *v, const char *why);
+void tsock_leaving(struct vfd *v);
+/* tcp_fork.c */
+/* A new connection's object: children know nothing of it. */
+void tsock_claim_new(struct tsock *s);
+/* The kernel has the connection; it is over. Whoever claims it goes on. */
+void tsock_claim_home(struct tsock *s);
+void tsock_claim_over(struct tsock *s);
+/* Another process may have a copy. Asked when the object is out of the fd table: no fork() can add one any more. */
+bool tsock_held_elsewhere(const struct tsock *s);
+/* vfd_ops.forking */
+void tsock_forking(struct vfd *v);
+/* Answers the claims there are; also once a second, for children that cannot wake this process. */
+void tsock_claims_look(void);
+void tsock_claims_forked(void);
+/* This process's; NULL: none. */
+struct claims *tsock_claims(void);
+/* tcp_heir.c */
+/* vfd_ops.heir */
+struct vfd *tsock_heir(struct vfd *v);
+/* The child of a fork(): c is its parent's, who has forked seq times before. */
+void tsock_heirs_of(struct claims *c, uint32_t seq);
+void tsock_heirs_fork_begin(struct tsock_fork *f);
+void tsock_heirs_fork_end(const struct tsock_fork *f, pid_t pid);
+/* tcp.c: how many objects there are; that with this id, NULL: none. */
+uint32_t tsock_count(void);
+struct tsock *tsock_numbered(uint32_t id);
+/* tcp_life.c: the library runs in this process. */
+bool tsock_running(void);
 /* tcp_fin.c: gives the kernel socket that has im's connection the peer's FIN. 0 or negative errno. */
 int tsock_fin_again(const struct tcp_image *im);
 

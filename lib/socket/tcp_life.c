@@ -16,6 +16,7 @@
 #define FINISH_US 2000000u
 
 static int (*begin_fn)(void);
+static _Atomic bool running;
 
 int tsock_begin(void)
 {
@@ -24,11 +25,20 @@ int tsock_begin(void)
 
 int tsock_start(int (*begin)(void))
 {
+	int err;
+
 	begin_fn = begin;
 	tsock_sysctl_read();
 	tsock_ports_read();
 	tsock_icmp_start();
-	return tsock_timers_start();
+	err = tsock_timers_start();
+	running = !err;
+	return err;
+}
+
+bool tsock_running(void)
+{
+	return running;
 }
 
 /* --- the network changes */
@@ -147,6 +157,8 @@ static void inherit(struct tsock *parents)
 
 void tsock_forked(void)
 {
+	running = false;
+	tsock_claims_forked();
 	tsock_timers_forked();
 	tsock_icmp_forked();
 	tsock_atts_forked();
@@ -154,6 +166,19 @@ void tsock_forked(void)
 }
 
 /* --- exit */
+
+static void leave_one(struct tsock *s, void *arg)
+{
+	(void)arg;
+	/* A handler that came at a bad moment may end the process, too. */
+	if (tsock_mode(s) == TSOCK_CONN && !lock_mine(&s->lock))
+		tsock_leaving(&s->v);
+}
+
+void tsock_leave(void)
+{
+	tsock_each(leave_one, NULL);
+}
 
 static void close_one(struct tsock *s, void *arg)
 {

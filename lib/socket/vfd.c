@@ -183,9 +183,13 @@ int vfd_close(int fd)
 	sigset_t old;
 	int ret, cancel;
 
-	if (!vfd_get(fd))
+	v = vfd_get(fd);
+	if (!v)
 		return libc.close(fd);
 	pthread_testcancel(); /* as close(2); later it would be half done */
+	/* Whoever hands the object to the kernel does it by one of its numbers: by none that goes meanwhile. */
+	if (v->nfds > 1 && v->ops->leaving)
+		v->ops->leaving(v);
 	cancel = quiet_begin();
 	table_lock(&old);
 	v = slot(fd);
@@ -313,6 +317,12 @@ void vfd_fork_prepare(void)
 
 	table_lock(&old);
 	fork_mask = old; /* under the lock: one fork at a time */
+	for (int fd = 0; fd < vfd_limit(); fd++) {
+		struct vfd *v = slot(fd);
+
+		if (v && v->ops->forking && atomic_load_explicit(&v->os_fd, memory_order_relaxed) == fd)
+			v->ops->forking(v);
+	}
 }
 
 void vfd_fork_parent(void)
@@ -322,15 +332,50 @@ void vfd_fork_parent(void)
 	table_unlock(&old);
 }
 
+/* What the child has under fd. */
+static struct vfd *heir(int fd)
+{
+	struct vfd *v = slot(fd);
+
+	return v && v->ops->heir ? v->ops->heir(v) : NULL;
+}
+
 void vfd_fork_child(void)
 {
 	sigset_t old = fork_mask;
+	int limit = vfd_limit(), used = 0;
+	unsigned count = 0;
 
-	for (int fd = 0; fd < vfd_limit(); fd++)
-		atomic_store_explicit(&vfd_table[fd], NULL, memory_order_relaxed);
-	atomic_store_explicit(&table_limit, 0, memory_order_relaxed);
-	atomic_store_explicit(&vfd_count, 0, memory_order_relaxed);
+	for (int fd = 0; fd < limit; fd++) {
+		struct vfd *v = heir(fd);
+
+		if (v)
+			v->nfds = 0;
+		atomic_store_explicit(&vfd_table[fd], v, memory_order_relaxed);
+	}
+	for (int fd = 0; fd < limit; fd++) {
+		struct vfd *v = slot(fd);
+
+		if (!v)
+			continue;
+		if (!v->nfds++)
+			atomic_store_explicit(&v->os_fd, fd, memory_order_relaxed);
+		used = fd + 1;
+		count++;
+	}
+	atomic_store_explicit(&table_limit, used, memory_order_relaxed);
+	atomic_store_explicit(&vfd_count, count, memory_order_relaxed);
 	table_unlock(&old);
+}
+
+void vfd_touch_all(void)
+{
+	for (int fd = 0; fd < vfd_limit(); fd++) {
+		struct vfd *v = vfd_get(fd);
+
+		if (v && v->ops->touch)
+			v->ops->touch(v);
+	}
 }
 
 /*

@@ -74,6 +74,15 @@ struct vfd_ops {
 	void (*waited)(struct vfd *v);
 	/* May be NULL: another process is to have it, too; it keeps errno. why: for the log. */
 	void (*share)(struct vfd *v, const char *why);
+	/* May be NULL, all of them; they keep errno. */
+	/* A number of v is about to be closed or replaced by the kernel, not by ops->close. */
+	void (*leaving)(struct vfd *v);
+	/* A use that has no operation here: dup, epoll_ctl, what libc does by itself. */
+	void (*touch)(struct vfd *v);
+	/* This process forks: the child will have v's numbers, too. The table is locked, signals are blocked; no lock may be taken. */
+	void (*forking)(struct vfd *v);
+	/* In the child: the object that v's numbers name there, always the same one. NULL: they are the kernel's alone. */
+	struct vfd *(*heir)(struct vfd *v);
 	/* Another call of this process may be progressed by polling the object's stacks; see stack_poll_all(). */
 };
 
@@ -91,7 +100,7 @@ struct vfd {
 	enum vfd_kind kind;
 	_Atomic uint8_t shadow; /* enum vfd_shadow; vfd_shadow_changed() after a change */
 	/* How many fds of this process name the object. Changed under vfd_table_lock. */
-	uint32_t nfds;
+	_Atomic uint32_t nfds;
 	/* One fd number by which the kernel object (shadow socket) can be reached; changes when that one is closed. */
 	_Atomic int os_fd;
 	/* Set while the shadow socket may hold data or an error that user space has not taken (the worker's epoll says so). */
@@ -163,9 +172,12 @@ void vfd_replace_os(struct vfd *v, int newfd);
 /* Highest fd in use in the table + 1 (for close_range, fork). */
 int vfd_limit(void);
 
+/* An epoll set from before a fork() is going to be used, and nobody knows what is in it: runs every ops->touch. */
+void vfd_touch_all(void);
+
 /*
- * Around fork(): prepare blocks changes of the table; the child starts with an empty one (its fds are plain kernel
- * fds, the objects are the parent's and nothing of theirs is run or freed).
+ * Around fork(): prepare blocks changes of the table; the child starts with the heirs of what was in it (its other fds are
+ * plain kernel fds, the objects are the parent's and nothing of theirs is run or freed).
  */
 void vfd_fork_prepare(void);
 void vfd_fork_parent(void);

@@ -11,6 +11,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,6 +55,8 @@ ssize_t __send(int fd, const void *buf, size_t len, int flags);
 int __sigaction(int sig, const struct sigaction *act, struct sigaction *old);
 pid_t __vfork(void);
 ssize_t __write(int fd, const void *buf, size_t len);
+int __dprintf_chk(int fd, int flag, const char *fmt, ...);
+int __vdprintf_chk(int fd, int flag, const char *fmt, va_list ap);
 
 /* Wrong arguments and vfork() are on purpose. NOLINTBEGIN */
 #ifndef __clang__
@@ -530,6 +533,60 @@ static void stdio_forms(int fd)
 	TRY(close(again));
 }
 
+static void print_va(int fd, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	TRY(vdprintf(fd, fmt, ap));
+	va_end(ap);
+	va_start(ap, fmt);
+	TRY(__vdprintf_chk(fd, 1, fmt, ap));
+	va_end(ap);
+}
+
+/* What libc writes by itself. */
+static void print_forms(void)
+{
+	char got[64] = "";
+	int fds[2];
+	FILE *f;
+
+	kind = "print";
+	if (pipe(fds))
+		abort();
+	TRY(dprintf(fds[1], "%d %s", 5, "five"));
+	TRY(__dprintf_chk(fds[1], 1, "%d", 6));
+	print_va(fds[1], "%d;", 7);
+	TRY(read(fds[0], got, sizeof(got) - 1));
+	SEEN("%s", got);
+	TRY(close(fds[0]));
+	TRY(close(fds[1]));
+	TRY(dprintf(-1, "x"));
+	TRY(system("exit 3"));
+	TRY(system(NULL));
+	f = popen("echo spoken", "r");
+	SEEN("%s", f && fgets(got, sizeof(got), f) ? got : "nothing");
+	TRY(pclose(f));
+	SEEN("%d", popen("true", "x") == NULL);
+}
+
+static void exit_forms(void)
+{
+	int status;
+
+	for (int form = 0; form < 2; form++) {
+		pid_t pid = fork();
+
+		if (!pid && form)
+			_exit(4);
+		if (!pid)
+			_Exit(5);
+		waitpid(pid, &status, 0);
+		SEEN("%d", status);
+	}
+}
+
 static void file_forms(void)
 {
 	int fds[8], dir = open("/", O_RDONLY | O_DIRECTORY);
@@ -900,6 +957,8 @@ int main(int argc, char **argv)
 	path = argv[1];
 	fill();
 	file_forms();
+	print_forms();
+	exit_forms();
 	kind = "pipe";
 	TRY(pipe(fds));
 	plain_forms(fds[1], fds[0]);

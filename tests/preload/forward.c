@@ -122,6 +122,27 @@ int tsock_socket_created(int fd, int domain, int type, int protocol)
 	return make(fd, VFD_TCP, getenv("FORWARD_SHORT") ? &short_ops : &long_ops);
 }
 
+bool tsock_fork_begin(struct tsock_fork *f)
+{
+	(void)f;
+	return true;
+}
+
+void tsock_fork_end(const struct tsock_fork *f, pid_t pid)
+{
+	(void)f;
+	(void)pid;
+}
+
+void tsock_fork_child(const struct tsock_fork *f)
+{
+	(void)f;
+}
+
+void tsock_leave(void)
+{
+}
+
 int iomux_epoll_created(int epfd)
 {
 	return make(epfd, VFD_EPOLL, &set_ops);

@@ -215,6 +215,65 @@ static void a_child_starts_with_an_empty_table(void **state)
 	assert_int_equal(vfd_close(fd), 0);
 }
 
+static unsigned told;
+static struct thing *next;
+
+static void forking(struct vfd *v)
+{
+	(void)v;
+	told++;
+}
+
+static struct vfd *heir(struct vfd *v)
+{
+	(void)v;
+	return &next->vfd;
+}
+
+static void an_heir_has_every_number_in_the_child(void **state)
+{
+	struct vfd_ops ops;
+	struct thing t, u, left;
+	int fd = new_fd(), other = new_fd(), copy, status;
+	pid_t pid;
+
+	(void)state;
+	thing_init(&t);
+	thing_init(&u);
+	thing_init(&left);
+	ops = *t.vfd.ops;
+	ops.forking = forking;
+	ops.heir = heir;
+	t.vfd.ops = &ops;
+	next = &u;
+	thing_install(&t, fd);
+	copy = fcntl(fd, F_DUPFD, 50);
+	assert_true(vfd_dup(fd, copy));
+	thing_install(&left, other);
+	told = 0;
+	vfd_fork_prepare();
+	assert_int_equal(told, 1); /* once for an object, not for a number */
+	pid = fork();
+	if (pid == 0) {
+		vfd_fork_child();
+		if (vfd_get(fd) != &u.vfd || vfd_get(copy) != &u.vfd || vfd_get(other) || vfd_count != 2 || vfd_limit() != copy + 1)
+			_exit(1);
+		if (u.vfd.nfds != 2 || t.closed || left.closed)
+			_exit(2);
+		u.inode = inode_of(fd);
+		if (vfd_close(fd) || u.closed || vfd_close(copy) || u.closed != 1)
+			_exit(3);
+		_exit(0);
+	}
+	vfd_fork_parent();
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	assert_ptr_equal(vfd_get(fd), &t.vfd);
+	assert_int_equal(vfd_close(fd), 0);
+	assert_int_equal(vfd_close(copy), 0);
+	assert_int_equal(vfd_close(other), 0);
+}
+
 struct counting_watch {
 	struct vfd_watch watch;
 	_Atomic uint32_t events;
@@ -478,6 +537,7 @@ int main(void)
 		cmocka_unit_test(a_stale_entry_gives_way),
 		cmocka_unit_test(the_limit_follows_the_highest_number),
 		cmocka_unit_test(a_child_starts_with_an_empty_table),
+		cmocka_unit_test(an_heir_has_every_number_in_the_child),
 		cmocka_unit_test(every_watch_hears_until_it_is_removed),
 		cmocka_unit_test(threads_that_make_copy_close_and_look_up_never_mix_numbers),
 		cmocka_unit_test(a_removed_watch_is_never_called),
