@@ -303,6 +303,11 @@ class Net:
         a, b = self.a, self.b
         ip("netns", "add", a.name)
         ip("netns", "add", b.name)
+        self.link()
+
+    def link(self):
+        """The veth pair, also anew when one end of it was deleted."""
+        a, b = self.a, self.b
         pair = ["mtu", self.mtu, "numrxqueues", self.queues, "numtxqueues", self.queues]
         ip("-n", a.name, "link", "add", a.dev, *pair, "type", "veth",
            "peer", "name", b.dev, *pair, "netns", b.name)

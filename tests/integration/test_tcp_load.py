@@ -2,13 +2,14 @@
 """TCP in bulk and in trouble: thousands of connections, slow readers, peers that vanish, queues that overflow."""
 
 import contextlib
+import os
 import time
 
 import pytest
 
 from differential import App
-from netns import ip
-from test_tcp_both import HELPERS, both, connected, pairs
+from netns import ip, wait_for
+from test_tcp_both import HELPERS, PAIRS, both, connected, pairs
 
 PORT = 7100
 MANY = """
@@ -90,6 +91,58 @@ for i, c in enumerate(cs):
             most, total = server.answer(30)
         assert most == 5000
         assert total == sum(5 * (i % 200 + 1) for i in range(5000))
+
+
+@pairs
+def test_ten_thousand_idle_beside_a_hundred_busy(net, server_ours, client_ours):
+    """Those that say nothing cost nothing, and are as good as new afterwards. VMA_LOAD_SECONDS=60 makes it the long one."""
+    seconds = float(os.environ.get("VMA_LOAD_SECONDS", "3"))
+    with both(net, "4", server_ours, client_ours) as (server, client):
+        for x in (server, client):
+            x.do(MANY)
+        server.do(EPOLL_SERVER + "\nl.listen(4096)")
+        with offloaded(net, server_ours, client_ours):
+            server.start("serve(l, 10100)")
+            client.do("idle = [client() for _ in range(10000)]; busy = [client() for _ in range(100)]", 120)
+            client.do(f"""
+end, rounds = time.monotonic() + {seconds}, 0
+while time.monotonic() < end:
+    for i, c in enumerate(busy): c.sendall(b'%03d' % i * (1 + rounds % 500))
+    for i, c in enumerate(busy): assert exactly(c, 3 * (1 + rounds % 500)) == b'%03d' % i * (1 + rounds % 500), i
+    rounds += 1
+assert rounds > 1
+""", seconds + 60)
+            client.do("for c in idle: c.sendall(b'still here')", 60)
+            client.do("for c in idle: assert exactly(c, 10) == b'STILL HERE'", 60)
+            client.do("for c in idle + busy: c.close()", 60)
+            assert server.answer(60)[0] == 10100
+
+
+@pytest.mark.parametrize("server_ours, client_ours", [pytest.param(False, False, id="kernel"), *PAIRS])
+def test_the_ports_run_out(net, server_ours, client_ours):
+    """Open connections and then TIME_WAITs have all of them: EADDRNOTAVAIL, as from the kernel; what is freed serves again."""
+    net.b.run(["sysctl", "-qw", "net.ipv4.ip_local_port_range=40000 40039"])
+    with both(net, "4", server_ours, client_ours) as (server, client):
+        server.do("l.listen(64)")
+        client.do("""
+cs = []
+def until_none_is_left():
+    try:
+        while True: cs.append(client())
+    except OSError as e: return len(cs), errno.errorcode[e.errno]
+""")
+        assert client.do("until_none_is_left()", 30) == (40, "EADDRNOTAVAIL")
+        server.do("ss = [l.accept()[0] for _ in range(40)]", 20)
+        # The server closes one first: its port is free at once. The client's own are in TIME_WAIT.
+        server.do("port = ss[0].getpeername()[1]; ss.pop(0).close()")
+        client.do(f"c = [c for c in cs if c.getsockname()[1] == {server.do('port')}][0]; c.recv(1); cs.remove(c); c.close()")
+        wait_for(lambda: not isinstance(client.ask("cs.append(client())"), tuple), what="the freed port")
+        assert client.do("len(cs)") == 40
+        client.do("for c in cs: c.close()")
+        client.do("cs.clear()")
+        server.do("ss.append(l.accept()[0])")
+        server.do("for s in ss: s.recv(1); s.close()")
+        assert client.do("until_none_is_left()", 30) == (0, "EADDRNOTAVAIL")
 
 
 @pairs
