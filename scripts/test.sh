@@ -57,7 +57,16 @@ step()
 	fi
 	printf '%-6s %-18s %4d s   %s\n' "$([ $rc -eq 0 ] && echo ok || echo FAILED)" "$name" $((SECONDS - begun)) \
 		"$(grep -E '[0-9]+ (passed|failed|skipped)' "$log" | tail -n 1 | sed 's/=//g; s/^ *//; s/ in [0-9].*//')"
-	[ $rc -eq 0 ] || tail -n "${LINES_OF_FAILURE:-120}" "$log" | cut -c 1-240 | sed 's/^/    /'
+	[ $rc -eq 0 ] || show_failure "$log"
+}
+
+# What failed, by name, then the end of the log: CI shows the first lines only. pytest's rows of dots tell nothing.
+show_failure()
+{
+	{
+		grep -E '^(FAILED|ERROR) ' "$1"
+		grep -vE '^[.FEsxX]+ +\[ *[0-9]+%\]$|^(FAILED|ERROR) ' "$1" | tail -n "${LINES_OF_FAILURE:-120}"
+	} | cut -c 1-240 | sed 's/^/    /'
 }
 
 build()
