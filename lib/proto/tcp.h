@@ -101,22 +101,24 @@ enum tcp_cc { TCP_CC_NEWRENO, TCP_CC_CUBIC, TCP_CC_NONE, TCP_CC_COUNT };
 
 /* What a new connection or listener begins with; sizes are in bytes. */
 struct tcp_opts {
+	/* Each segment asks these. */
 	uint32_t sndbuf, rcvbuf; /* as SO_SNDBUF/SO_RCVBUF report them (twice what was asked) */
+	uint64_t pacing_rate; /* bytes/s, UINT64_MAX: none */
+	uint8_t cc; /* enum tcp_cc */
+	uint8_t tos, ttl;
+	bool nodelay, cork, quickack, keepalive, oobinline;
+	/* These not. */
 	uint32_t rcvbuf_max; /* auto-tuning grows to this; equal to rcvbuf: the user has fixed it */
 	uint32_t sndbuf_max;
 	uint32_t user_timeout_ms; /* TCP_USER_TIMEOUT, 0: by retries */
 	uint32_t keepidle_s, keepintvl_s;
 	uint32_t notsent_lowat; /* TCP_NOTSENT_LOWAT, UINT32_MAX: off */
 	uint32_t window_clamp; /* 0: none */
-	uint64_t pacing_rate; /* bytes/s, UINT64_MAX: none */
 	uint32_t linger2_ms; /* TCP_LINGER2: FIN_WAIT2 of a closed socket */
 	uint16_t maxseg; /* TCP_MAXSEG, 0: by the path */
 	uint16_t defer_accept_s;
 	uint8_t keepcnt;
 	uint8_t syn_retries, retries1, retries2;
-	uint8_t cc; /* enum tcp_cc */
-	uint8_t tos, ttl;
-	bool nodelay, cork, quickack, keepalive, oobinline;
 	bool timestamps, sack, wscale, ecn; /* offered and accepted */
 };
 

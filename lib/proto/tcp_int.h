@@ -321,137 +321,153 @@ enum tcp_pending { TCP_PENDING_NONE, TCP_PENDING_RTO, TCP_PENDING_TLP, TCP_PENDI
 /* As in Linux's tcpi_ca_state. */
 enum tcp_ca { TCPCA_OPEN, TCPCA_DISORDER, TCPCA_CWR, TCPCA_RECOVERY, TCPCA_LOSS };
 
+/*
+ * What the next segment in order reads and writes stands first and together: with a million connections each line of it is a
+ * miss in every cache. What only loss, the handshake and the end need comes behind.
+ */
 struct tcp_conn {
-	/* Look-up and identity. */
+	/* Found by the tuple; on to the user. */
 	struct tcp_node node; /* first */
 	struct tcp_stack *ts;
 	void *user;
-	struct tcp_conn *next, **pprev; /* the stack's list, or the listener's accept queue */
-	struct tcp_listener *l; /* accepted from it, but not by accept() yet */
 	struct tcp_conn *dirty_next; /* flush list */
-	struct tcp_conn *blocked_next, **blocked_pprev; /* whom output() refused; pprev is NULL: not on it */
-	struct tcp_tw *tw; /* CLOSED, the user still has it, and this keeps the tuple */
 
-	/* State. */
+	/* State, and what header prediction asks. */
 	uint8_t state; /* enum tcp_state */
 	uint8_t ca_state, pending;
 	bool dirty; /* on the flush list */
 	bool orphan; /* the user has closed it */
-	bool shut_rd, shut_wr; /* the user has; shut_wr: a FIN is or will be queued */
-	bool fin_queued, fin_sent, fin_acked, fin_rcvd;
-	bool reset_on_close; /* data was thrown away: close means RST */
 	bool closing; /* being torn down: no more events but GONE */
-	bool ts_ok, sack_ok, wscale_ok, ecn_ok;
+	bool ts_ok, sack_ok;
 	uint8_t snd_wscale, rcv_wscale;
-	uint16_t so_error; /* positive errno, taken by the user */
-	uint16_t soft_error; /* of ICMP: reported if the connection times out */
-
-	/* Receive (RFC 9293, 3.3.1). */
-	uint32_t rcv_nxt, rcv_wup; /* rcv_wup: rcv_nxt when the window was last told */
-	uint32_t rcv_wnd; /* as last told, from rcv_wup on, bytes */
-	uint32_t copied_seq; /* first byte that the user has not read */
-	uint32_t irs;
-	uint32_t rcv_mss; /* estimate of the peer's segments (for delayed ACKs), super-segments count as mss */
-	uint32_t window_clamp, rcv_ssthresh;
-	uint32_t ts_recent, last_ack_sent;
-	uint64_t ts_recent_stamp;
-	uint64_t oow_ack; /* when a segment out of the window or a challenge was last answered (500 ms apart), 0: never */
-	uint32_t advmss; /* what our SYN said */
-	uint32_t last_seg_size;
-	uint32_t rcv_up; /* urgent pointer: the byte after the urgent one */
 	bool urg_valid, urg_here; /* announced; its byte is in urg_byte */
-	bool urg_read;
-	uint8_t urg_byte;
-	struct tcp_rcvq rcvq;
-	struct tcp_ofo *ofo;
-	struct tcp_ofo *ofo_tail;
-	struct seq_tree ofo_tree;
-	uint32_t ofo_count;
-	uint32_t ofo_charge;
-	uint32_t sack_recent[TCP_SACK_MAX]; /* numbers in the intervals that changed last, the latest first */
-	uint8_t num_recent;
-	struct tcp_sack_block dsack; /* to be told with the next ACK; start == end: none */
-	uint32_t rcvq_space_seq, rcvq_space; /* auto-tuning: bytes read in an RTT */
-	uint64_t rcvq_space_time;
-	uint32_t rcv_rtt_us, rcv_rtt_seq, rcv_rtt_tsecr; /* receiver's own RTT estimate */
-	uint64_t rcv_rtt_time;
+	bool tlp_out, frto_new, nospace, fin_queued; /* tlp_out: see tlp_end_seq; frto_new: see frto; nospace: see snd_urg */
 
 	/* Acknowledging. */
 	uint8_t ack_needed; /* 0: no; 1: may wait (the delack timer runs); 2: at the flush */
 	uint8_t quick; /* quick ACKs left; whoever sends an ACK, alone or with data, takes one */
 	uint8_t pushed; /* small segments since the last ACK, up to 2: the user's reading acknowledges them; cleared with ack_needed */
 	bool pingpong; /* interactive: our data carry the ACKs */
-	bool ece; /* ECE until a CWR comes */
+	uint8_t probes, backoff;
+	uint16_t soft_error; /* of ICMP: reported if the connection times out */
+
+	/* Receive (RFC 9293, 3.3.1). */
+	uint32_t rcv_nxt, rcv_wup; /* rcv_wup: rcv_nxt when the window was last told */
+	uint32_t rcv_wnd; /* as last told, from rcv_wup on, bytes */
+	uint32_t ts_recent;
+	uint64_t ts_recent_stamp;
+	struct tcp_rcvq rcvq;
+	struct tcp_ofo *ofo;
+	uint32_t ofo_charge;
+	uint32_t copied_seq; /* first byte that the user has not read */
+	uint32_t rcv_mss; /* estimate of the peer's segments (for delayed ACKs), super-segments count as mss */
+	uint32_t last_seg_size;
+	uint32_t advmss; /* what our SYN said */
 	uint32_t ato_us;
 	uint64_t last_rcv_us;
+	uint64_t rcv_rtt_time;
+	uint32_t rcv_rtt_us, rcv_rtt_seq, rcv_rtt_tsecr; /* receiver's own RTT estimate */
+	uint32_t ts_off;
+	uint64_t bytes_received;
+	uint32_t segs_in, data_segs_in;
+	uint32_t window_clamp, rcv_ssthresh;
+	struct wheel_timer delack;
 
 	/* Send. */
 	uint32_t snd_una, snd_nxt, snd_wnd, snd_wl1, max_wnd;
 	uint32_t write_seq; /* behind the last byte that the user gave (a queued FIN has this number) */
-	uint32_t push_seq, sml_seq; /* behind the last PSH; end of the last small segment (Minshall) */
-	uint32_t snd_up; /* urgent: the byte after; valid while snd_urg */
 	uint32_t iss;
+	uint32_t fack; /* end of the highest SACKed segment; snd_una when there is none */
+	uint32_t delivered, lost; /* wire segments */
+	uint64_t rcv_tstamp; /* last ACK received */
+	struct tcp_rtt rtt;
+	struct tcp_segq segq;
+	struct tcp_sndq sndq;
+	uint64_t lsndtime; /* last data sent */
+	uint64_t bytes_acked, bytes_sent;
+	uint32_t segs_out, data_segs_out;
+	uint32_t last_ack_sent;
+	uint32_t push_seq, sml_seq; /* behind the last PSH; end of the last small segment (Minshall) */
 	uint32_t mss; /* payload of a full segment now: path, peer and options taken into account */
 	uint32_t gso_len; /* largest payload of one transmission: whole segments of mss, at least one */
-	uint32_t peer_mss, pmtu, max_gso;
-	uint32_t ts_off;
+	uint32_t snd_up; /* urgent: the byte after; valid while snd_urg */
+	struct tcp_sack_block dsack; /* to be told with the next ACK; start == end: none */
 	bool snd_urg, cwr; /* cwr: the next new data says so */
 	bool more; /* the last send said MSG_MORE: as corked */
-	bool nospace; /* the user was told -EAGAIN: EV_OUT when a third is free */
-	bool sack_reneged, cwnd_limited;
-	uint8_t mtu_tried; /* black hole: retries at the last step down */
-	uint8_t mtu_holes; /* how many were found */
-	struct tcp_sndq sndq;
-	struct tcp_segq segq;
-	struct tcp_seg *rtx_hint; /* no seg before it waits for its retransmission, NULL: not known */
-
-	/* Recovery. */
-	struct tcp_rtt rtt;
+	/* nospace, above: the user was told -EAGAIN: EV_OUT when a third is free */
+	bool ece; /* ECE until a CWR comes */
+	bool ecn_ok, cwnd_limited;
+	struct tcp_opts o;
+	struct wheel_timer rtx; /* `pending` says what for */
 	struct tcp_cc_state cc;
-	uint32_t high_seq; /* snd_nxt when the state was entered */
-	uint32_t undo_marker; /* valid while undo */
-	int32_t undo_retrans; /* retransmissions that no D-SACK has called needless, -1: none was made */
-	bool undo;
-	uint32_t prr_delivered, prr_out; /* RFC 6937 */
-	uint32_t dup_acks, reordering;
-	uint32_t fack; /* end of the highest SACKed segment; snd_una when there is none */
-	struct tcp_sack_block sack_seen[TCP_SACK_MAX]; /* of the last ACK that had any: need not be walked again */
-	uint8_t num_sack_seen;
-	bool frto; /* RFC 5682: the retransmission timeout may have been spurious */
-	bool frto_new; /* its step 2b: new data before retransmissions, at the next output */
-	uint8_t backoff, retries, probes;
-	uint8_t rack_reo_steps, rack_persist;
-	bool rack_dsack_seen, rack_reord, rack_advanced;
-	uint32_t rack_rtt_us, rack_end_seq, rack_dsack_round;
-	uint64_t rack_mstamp;
-	uint32_t tlp_end_seq; /* 0 flags: see tlp_out */
-	bool tlp_out, tlp_retrans;
-	uint64_t retrans_stamp; /* first retransmission of this recovery (us), 0: none */
-	uint64_t lsndtime; /* last data sent */
-	uint64_t rcv_tstamp; /* last ACK received */
-	uint64_t probe_stamp; /* first unanswered probe or retransmission: user timeout */
-	uint64_t pace_next; /* earliest time of the next transmission when paced */
-	uint32_t delivered, lost, total_retrans; /* wire segments */
-	uint32_t segs_out, data_segs_out, segs_in, data_segs_in, dsack_dups, reord_seen;
 	uint32_t max_out; /* largest packets_out of this round, which ends at max_out_seq: is the window used? */
 	uint32_t max_out_seq;
 	uint32_t cwnd_used; /* since cwnd_stamp, while the window was not the limit (RFC 2861) */
 	uint64_t cwnd_stamp;
-	uint64_t mtu_stamp; /* of the last step down at a black hole */
-	uint64_t bytes_sent, bytes_retrans;
-	uint64_t bytes_acked, bytes_received;
+	uint64_t pace_next; /* earliest time of the next transmission when paced */
 
-	/* Timers. */
-	struct wheel_timer rtx; /* `pending` says what for */
-	struct wheel_timer delack;
+	/* Rare: identity, the handshake, the end. */
+	struct tcp_conn *next, **pprev; /* the stack's list, or the listener's accept queue */
+	struct tcp_listener *l; /* accepted from it, but not by accept() yet */
+	struct tcp_conn *blocked_next, **blocked_pprev; /* whom output() refused; pprev is NULL: not on it */
+	struct tcp_tw *tw; /* CLOSED, the user still has it, and this keeps the tuple */
+	bool shut_rd, shut_wr; /* the user has; shut_wr: a FIN is or will be queued */
+	bool fin_sent, fin_acked, fin_rcvd;
+	bool reset_on_close; /* data was thrown away: close means RST */
+	bool wscale_ok;
+	bool urg_read;
+	uint8_t urg_byte;
+	bool sack_reneged;
+	uint8_t mtu_tried; /* black hole: retries at the last step down */
+	uint8_t mtu_holes; /* how many were found */
+	uint16_t so_error; /* positive errno, taken by the user */
+	uint8_t num_recent, num_sack_seen;
+	uint32_t irs;
+	uint32_t rcv_up; /* urgent pointer: the byte after the urgent one */
+	uint32_t peer_mss, pmtu, max_gso;
+	uint64_t oow_ack; /* when a segment out of the window or a challenge was last answered (500 ms apart), 0: never */
+	uint64_t mtu_stamp; /* of the last step down at a black hole */
+	uint32_t rcvq_space_seq, rcvq_space; /* auto-tuning: bytes read in an RTT */
+	uint64_t rcvq_space_time;
+
+	/* Out of order, and recovery. */
+	struct tcp_ofo *ofo_tail;
+	struct seq_tree ofo_tree;
+	uint32_t ofo_count;
+	uint32_t sack_recent[TCP_SACK_MAX]; /* numbers in the intervals that changed last, the latest first */
+	struct tcp_seg *rtx_hint; /* no seg before it waits for its retransmission, NULL: not known */
+	struct tcp_sack_block sack_seen[TCP_SACK_MAX]; /* of the last ACK that had any: need not be walked again */
+	uint32_t high_seq; /* snd_nxt when the state was entered */
+	uint32_t undo_marker; /* valid while undo */
+	int32_t undo_retrans; /* retransmissions that no D-SACK has called needless, -1: none was made */
+	uint32_t prr_delivered, prr_out; /* RFC 6937 */
+	uint32_t reordering;
+	bool undo;
+	bool frto; /* RFC 5682: the retransmission timeout may have been spurious */
+	/* frto_new, above: its step 2b: new data before retransmissions, at the next output */
+	uint8_t retries;
+	uint8_t rack_reo_steps, rack_persist;
+	bool rack_dsack_seen, rack_reord, rack_advanced;
+	bool tlp_retrans;
+	uint32_t rack_rtt_us, rack_end_seq, rack_dsack_round;
+	uint32_t tlp_end_seq; /* valid while tlp_out */
+	uint64_t rack_mstamp;
+	uint64_t retrans_stamp; /* first retransmission of this recovery (us), 0: none */
+	uint64_t probe_stamp; /* first unanswered probe or retransmission: user timeout */
+	uint32_t total_retrans; /* wire segments */
+	uint32_t dsack_dups, reord_seen;
+	uint64_t bytes_retrans;
 	struct wheel_timer keep; /* keepalive, or the end of FIN_WAIT2 */
 	struct wheel_timer pace;
 
-	struct tcp_opts o;
 };
 
+/* What a segment and its acknowledgement touch ends here. */
+#define TCP_CONN_HOT offsetof(struct tcp_conn, rtx)
 /* All of an idle connection: the issue allows 1536 bytes with the socket on top. */
-_Static_assert(sizeof(struct tcp_conn) <= 1128, "an idle connection has grown");
+_Static_assert(sizeof(struct tcp_conn) <= 1088, "an idle connection has grown");
+/* A segment in order that needs no answer: these five lines, RTT and retransmission queue behind them, options. */
+_Static_assert(offsetof(struct tcp_conn, rtt) <= 320, "the receiver's part has grown");
 
 struct tcp_listener {
 	struct tcp_listener *next, **pprev; /* bucket by port */

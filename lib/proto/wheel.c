@@ -75,7 +75,7 @@ void wheel_arm(struct wheel *w, struct wheel_timer *t, uint64_t when)
 		unlink_timer(w, t);
 	else
 		w->armed++;
-	t->when = when;
+	t->when = when < WHEEL_LAST ? when : WHEEL_LAST;
 	place(w, t);
 }
 

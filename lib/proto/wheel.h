@@ -12,14 +12,15 @@
 #include <stdint.h>
 
 #define WHEEL_NEVER UINT64_MAX
+#define WHEEL_LAST ((UINT64_C(1) << 56) - 1) /* no deadline is later: 2,283 years */
 #define WHEEL_LEVELS 6u
 #define WHEEL_SLOTS 64u
 
 /* Zeroed: not armed. Lives inside the object that it times; must be cancelled before that is freed. */
 struct wheel_timer {
 	struct wheel_timer *next, **pprev; /* pprev is NULL while not armed */
-	uint64_t when; /* us */
-	uint8_t kind; /* the user's: which object the timer is part of; the wheel does not look at it */
+	uint64_t when : 56; /* us */
+	uint64_t kind : 8; /* the user's: which object the timer is part of; the wheel does not look at it */
 };
 
 struct wheel {
