@@ -112,6 +112,7 @@ struct tcp_opts {
 	uint32_t sndbuf_max;
 	uint32_t user_timeout_ms; /* TCP_USER_TIMEOUT, 0: by retries */
 	uint32_t keepidle_s, keepintvl_s;
+	uint32_t rcvlowat; /* SO_RCVLOWAT: poll()'s; 0 as 1 */
 	uint32_t notsent_lowat; /* TCP_NOTSENT_LOWAT, UINT32_MAX: off */
 	uint32_t window_clamp; /* 0: none */
 	uint32_t linger2_ms; /* TCP_LINGER2: FIN_WAIT2 of a closed socket */

@@ -12,6 +12,7 @@ void tcp_opts_default(struct tcp_opts *o)
 		.keepidle_s = 7200,
 		.keepintvl_s = 75,
 		.keepcnt = 9,
+		.rcvlowat = 1,
 		.notsent_lowat = UINT32_MAX,
 		.pacing_rate = UINT64_MAX,
 		.linger2_ms = 60000,
@@ -37,6 +38,21 @@ static void change_cc(struct tcp_conn *c, uint8_t cc)
 	tcp_cc_of(c)->init(&c->cc);
 }
 
+/* As much must fit (Linux: tcp_set_rcvlowat()). */
+static void change_lowat(struct tcp_conn *c)
+{
+	uint32_t want = c->o.rcvlowat > UINT32_MAX / 2 ? UINT32_MAX : 2 * c->o.rcvlowat;
+
+	if (want > c->o.rcvbuf_max)
+		want = c->o.rcvbuf_max;
+	if (want > c->o.rcvbuf) {
+		c->o.rcvbuf = want;
+		c->window_clamp = want / 2;
+		if (c->o.window_clamp && c->o.window_clamp < c->window_clamp)
+			c->window_clamp = c->o.window_clamp;
+	}
+}
+
 void tcp_set_opts(struct tcp_conn *c, const struct tcp_opts *o, uint64_t now)
 {
 	struct tcp_opts was = c->o;
@@ -55,6 +71,8 @@ void tcp_set_opts(struct tcp_conn *c, const struct tcp_opts *o, uint64_t now)
 		tcp_keep_start(c);
 	if (o->quickack && !was.quickack && c->ack_needed)
 		c->ack_needed = 2;
+	if (o->rcvlowat != was.rcvlowat)
+		change_lowat(c);
 	/* Uncorked, unpaced, Nagle off: what waited for that goes at the flush. */
 	if (!o->cork && was.cork)
 		c->more = false;

@@ -90,11 +90,16 @@ uint32_t tcp_inq(const struct tcp_conn *c)
 	return held_from(c, c->copied_seq);
 }
 
+/* Linux: tcp_stream_is_readable(). */
 bool tcp_readable(const struct tcp_conn *c)
 {
-	uint32_t target = mark_skipped(c) && tcp_at_mark(c) ? 2 : 1;
+	uint32_t mark = mark_skipped(c) && tcp_at_mark(c), target = (c->o.rcvlowat ? c->o.rcvlowat : 1) + mark;
+	uint32_t held = held_from(c, c->copied_seq), used = c->rcvq.charge + c->ofo_charge;
 
-	return held_from(c, c->copied_seq) >= target;
+	if (held >= target || held <= mark)
+		return held >= target;
+	/* More may not come before some is read. */
+	return used > c->o.rcvbuf - c->o.rcvbuf / 8 || tcp_rcv_window(c) <= c->rcv_mss;
 }
 
 /* Copies n bytes at seq, which are held, out of the queue. */

@@ -299,6 +299,11 @@ static inline uint32_t tsock_errq_events(struct tsock *s)
 		       0;
 }
 
+/* tcp_iov.c */
+#define TSOCK_IOVS 8 /* vectors that a waiting call goes on with: a thread's stack may be small */
+/* The first vectors of iov that lie behind its first `skip` bytes, into part; returns how many. */
+int tsock_iov_part(const struct iovec *iov, int cnt, size_t skip, struct iovec part[TSOCK_IOVS]);
+
 /* tcp_opt.c */
 int tsock_setsockopt(struct vfd *v, int fd, int level, int opt, const void *val, socklen_t len);
 int tsock_getsockopt(struct vfd *v, int fd, int level, int opt, void *val, socklen_t *len);
@@ -381,6 +386,7 @@ struct tsock_wait {
 	uint32_t gen;
 	int64_t polls_left; /* negative: for ever */
 	uint32_t polls;
+	uint32_t behind; /* not 0: EPOLLIN counts only when more than so many bytes can be read (who peeks leaves them there) */
 };
 void tsock_wait_init(const struct tsock *s, struct tsock_wait *w, uint32_t want, uint64_t timeout_ns);
 /*

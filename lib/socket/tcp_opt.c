@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 
@@ -81,7 +82,7 @@ static const struct opt_row rows[] = {
 	{ IPPROTO_IP, IP_MTU, OPT_ASK, 0, 0, 0 },
 	{ IPPROTO_IPV6, IPV6_MTU, OPT_ASK, 0, 0, 0 },
 	{ SOL_SOCKET, SO_LINGER, OPT_SOCK, 0, 0, 0 },
-	{ SOL_SOCKET, SO_RCVLOWAT, OPT_SOCK, 0, 0, 0 },
+	{ SOL_SOCKET, SO_RCVLOWAT, F(rcvlowat), 0 },
 	{ SOL_SOCKET, SO_RCVTIMEO_OLD, OPT_SOCK, 0, 0, 0 },
 	{ SOL_SOCKET, SO_RCVTIMEO_NEW, OPT_SOCK, 0, 0, 0 },
 	{ SOL_SOCKET, SO_SNDTIMEO_OLD, OPT_SOCK, 0, 0, 0 },
@@ -287,6 +288,8 @@ static void apply(struct tsock *s, int fd, const struct opt_row *r)
 	o = *tcp_get_opts(s->c);
 	mirror(r, fd, &o);
 	tcp_set_opts(s->c, &o, now);
+	if (r->off == offsetof(struct tcp_opts, rcvlowat) && tcp_inq(s->c)) /* whoever polls may have enough now */
+		vfd_notify(&s->v, EPOLLIN);
 	tsock_unlock_stack(st, now);
 }
 
@@ -319,6 +322,8 @@ int tsock_setsockopt(struct vfd *v, int fd, int level, int opt, const void *val,
 			mirror_sock(s, fd, opt);
 		else if (r->kind == OPT_FIELD || r->kind == OPT_CC)
 			apply(s, fd, r);
+		if (level == SOL_SOCKET && opt == SO_RCVLOWAT) /* reading calls look at it without the engine */
+			mirror_sock(s, fd, opt);
 		if (level == SOL_SOCKET && (opt == SO_BINDTODEVICE || opt == SO_BINDTOIFINDEX))
 			tsock_relisten(s);
 	}

@@ -2,7 +2,6 @@
 /* Reading from a connection. */
 #include <errno.h>
 #include <limits.h>
-#include <string.h>
 #include <sys/epoll.h>
 #include <sys/uio.h>
 
@@ -48,20 +47,34 @@ static ssize_t take(struct tsock *s, const struct iovec *iov, int iovcnt, int fl
 	return n;
 }
 
-/* Makes iov begin n bytes later. */
-static void iov_skip(struct iovec **iov, int *iovcnt, size_t n)
+/*
+ * A look that goes on where others have ended, iov for what lies behind the `seen` bytes that the queue still has (of a peeking
+ * call). 0: the end, an error or the urgent mark comes next; the call is over, and the next one is told.
+ */
+static ssize_t take_more(struct tsock *s, const struct iovec *iov, int iovcnt, int flags, size_t seen)
 {
-	while (n && *iovcnt) {
-		size_t here = n < (*iov)->iov_len ? n : (*iov)->iov_len;
+	struct stack *st = tsock_conn_lock(s);
+	uint64_t now;
+	ssize_t n;
 
-		(*iov)->iov_base = (uint8_t *)(*iov)->iov_base + here;
-		(*iov)->iov_len -= here;
-		n -= here;
-		if (!(*iov)->iov_len) {
-			(*iov)++;
-			(*iovcnt)--;
-		}
+	if (!st)
+		return 0;
+	tsock_hint_clear(s, EPOLLIN | EPOLLRDNORM | EPOLLRDHUP | EPOLLPRI);
+	now = tsock_now();
+	if (atomic_load_explicit(&st->open, memory_order_relaxed) && st->ring->ops->pending(st->ring)) {
+		st->polls++;
+		stack_poll(st, (unsigned)params.cq_poll_batch_max);
 	}
+	if (!s->c || tcp_at_mark(s->c))
+		n = 0;
+	else if (tcp_inq(s->c) > seen)
+		n = tcp_recv(s->c, iov, iovcnt, flags & ENGINE_FLAGS, now);
+	else
+		n = tcp_ready(s->c) & (TCP_EV_RDHUP | TCP_EV_HUP | TCP_EV_ERR) ? 0 : -EAGAIN;
+	if (n >= 0 && s->c && (!n || tcp_inq(s->c)))
+		atomic_fetch_or_explicit(&s->hint, EPOLLIN, memory_order_relaxed);
+	tsock_unlock_stack(st, now);
+	return n;
 }
 
 /* How many bytes the call waits for: one, SO_RCVLOWAT, or all (MSG_WAITALL). */
@@ -76,36 +89,34 @@ static size_t low_water(const struct tsock *s, size_t len, int flags)
  * The rest of a call whose first look brought `got` bytes, less than it waits for. A peeking one starts over each time,
  * as more arrives behind what was seen.
  */
-static ssize_t recv_slow(struct tsock *s, int fd, const struct iovec *from, int cnt, size_t low, size_t got, int flags)
+static ssize_t recv_slow(struct tsock *s, int fd, const struct iovec *iov, int cnt, size_t low, size_t got, int flags)
 {
-	struct iovec room[IOV_MAX], *iov = room;
+	bool peek = flags & MSG_PEEK;
+	struct iovec part[TSOCK_IOVS];
 	struct tsock_wait w;
 	ssize_t n;
 	int err;
 
-	memcpy(room, from, (size_t)cnt * sizeof(*from));
-	if (!(flags & MSG_PEEK))
-		iov_skip(&iov, &cnt, got);
 	tsock_wait_init(s, &w, RX_EVENTS, s->rcvtimeo_ns);
 	for (;;) {
-		err = tsock_wait_more(s, fd, &w);
-		if (err)
-			return got ? (ssize_t)got : err;
-		n = take(s, iov, cnt, flags);
-		if (n == -EAGAIN)
-			continue;
-		if (n <= 0)
-			return got ? (ssize_t)got : n;
-		if (flags & MSG_PEEK) {
-			if ((size_t)n >= low || (size_t)n <= got)
-				return n;
-			got = (size_t)n;
+		if (!got)
+			n = take(s, iov, cnt, flags);
+		else if (peek)
+			n = take_more(s, iov, cnt, flags, got);
+		else
+			n = take_more(s, part, tsock_iov_part(iov, cnt, got, part), flags, 0);
+		if (n == -EAGAIN) {
+			w.behind = peek ? (uint32_t)got : 0;
+			err = tsock_wait_more(s, fd, &w);
+			if (err)
+				return got ? (ssize_t)got : err;
 			continue;
 		}
-		got += (size_t)n;
+		if (n <= 0)
+			return got ? (ssize_t)got : n;
+		got = peek ? (size_t)n : got + (size_t)n;
 		if (got >= low)
 			return (ssize_t)got;
-		iov_skip(&iov, &cnt, (size_t)n);
 	}
 }
 

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <limits.h>
 #include <signal.h>
-#include <string.h>
 #include <sys/epoll.h>
 #include <sys/uio.h>
 
@@ -22,15 +21,18 @@ static ssize_t left_error(struct tsock *s)
 	return err ? -err : -EPIPE;
 }
 
-/* Puts what there is room for into the send buffer and sends what may go. As tcp_send(). */
-static ssize_t put(struct tsock *s, const struct iovec *iov, int iovcnt, int flags)
+/*
+ * Puts what there is room for into the send buffer and sends what may go. As tcp_send(); an error that comes when `done` bytes of
+ * the call are in ends it (-EPIPE), but is left for the next call.
+ */
+static ssize_t put(struct tsock *s, const struct iovec *iov, int iovcnt, int flags, size_t done)
 {
 	struct stack *st = tsock_conn_lock(s);
 	uint64_t now;
 	ssize_t n;
 
 	if (!st)
-		return left_error(s);
+		return done ? -EPIPE : left_error(s);
 	tsock_hint_clear(s, EPOLLOUT | EPOLLWRNORM);
 	now = tsock_now();
 	/* Acknowledgements that wait open the window; a sender that never reads would not see them. */
@@ -39,7 +41,10 @@ static ssize_t put(struct tsock *s, const struct iovec *iov, int iovcnt, int fla
 		st->polls++;
 		stack_poll(st, (unsigned)params.cq_poll_batch_max);
 	}
-	n = s->c ? tcp_send(s->c, iov, iovcnt, flags & ENGINE_FLAGS, now) : -EPIPE;
+	if (!s->c || (done && (tcp_ready(s->c) & TCP_EV_ERR)))
+		n = -EPIPE;
+	else
+		n = tcp_send(s->c, iov, iovcnt, flags & ENGINE_FLAGS, now);
 	/* Another writer may find room, too. */
 	if (n > 0)
 		atomic_fetch_or_explicit(&s->hint, EPOLLOUT, memory_order_relaxed);
@@ -47,52 +52,60 @@ static ssize_t put(struct tsock *s, const struct iovec *iov, int iovcnt, int fla
 	return n;
 }
 
-static void iov_skip(struct iovec **iov, int *iovcnt, size_t n)
+/* What put() is to be told of vectors that are not the last: more follows, and the urgent byte is the last of all. */
+static int part_flags(int flags, bool last)
 {
-	while (*iovcnt && n >= (*iov)->iov_len) {
-		n -= (*iov)->iov_len;
-		(*iov)++;
-		(*iovcnt)--;
-	}
-	if (*iovcnt) {
-		(*iov)->iov_base = (uint8_t *)(*iov)->iov_base + n;
-		(*iov)->iov_len -= n;
-	}
+	return last ? flags : (flags & ~MSG_OOB) | MSG_MORE;
 }
 
-/* The connection has gone to the kernel in the middle of a call of which `done` bytes were in. Negative errno as tcp_send(). */
-static ssize_t send_home(int fd, struct iovec *iov, int cnt, size_t done, int flags)
+/*
+ * The connection has gone to the kernel in the middle of a call of which `done` of len bytes were in. As sendmsg(), with a
+ * negative errno.
+ */
+static ssize_t send_home(int fd, const struct iovec *iov, int cnt, size_t len, size_t done, int flags)
 {
-	struct msghdr msg = { .msg_iov = iov, .msg_iovlen = (size_t)cnt };
-	ssize_t n = libc.sendmsg(fd, &msg, flags | MSG_NOSIGNAL);
+	struct iovec part[TSOCK_IOVS];
+	struct msghdr msg = { .msg_iov = part };
+	size_t here;
+	ssize_t n;
 
-	if (n < 0)
-		return done ? (ssize_t)done : -errno;
-	return (ssize_t)done + n;
+	do {
+		msg.msg_iovlen = (size_t)tsock_iov_part(iov, cnt, done, part);
+		here = 0;
+		for (size_t i = 0; i < msg.msg_iovlen; i++)
+			here += part[i].iov_len;
+		n = libc.sendmsg(fd, &msg, part_flags(flags, done + here >= len) | MSG_NOSIGNAL);
+		if (n < 0)
+			return done ? (ssize_t)done : -errno;
+		done += (size_t)n;
+	} while (done < len && (size_t)n == here);
+	return (ssize_t)done;
 }
 
 /* The rest of a blocking call of which `done` of len bytes are in. */
-static ssize_t send_slow(struct tsock *s, int fd, const struct iovec *from, int cnt, size_t len, size_t done, int flags)
+static ssize_t send_slow(struct tsock *s, int fd, const struct iovec *iov, int cnt, size_t len, size_t done, int flags)
 {
-	struct iovec room[IOV_MAX], *iov = room;
+	struct iovec part[TSOCK_IOVS];
 	struct tsock_wait w;
+	size_t here;
 	ssize_t n;
-	int err;
+	int err, num;
 
-	memcpy(room, from, (size_t)cnt * sizeof(*from));
-	iov_skip(&iov, &cnt, done);
 	tsock_wait_init(s, &w, TX_EVENTS, s->sndtimeo_ns);
 	for (;;) {
-		n = put(s, iov, cnt, flags);
+		num = tsock_iov_part(iov, cnt, done, part);
+		here = 0;
+		for (int i = 0; i < num; i++)
+			here += part[i].iov_len;
+		n = put(s, part, num, part_flags(flags, done + here >= len), done);
 		if (n < 0 && tsock_mode(s) != TSOCK_CONN)
-			return send_home(fd, iov, cnt, done, flags);
+			return send_home(fd, iov, cnt, len, done, flags);
 		if (n < 0 && n != -EAGAIN)
 			return done ? (ssize_t)done : n;
 		if (n > 0) {
 			done += (size_t)n;
 			if (done >= len)
 				return (ssize_t)done;
-			iov_skip(&iov, &cnt, (size_t)n);
 			continue;
 		}
 		err = tsock_wait_more(s, fd, &w);
@@ -108,9 +121,9 @@ static ssize_t transmit(struct tsock *s, int fd, const struct iovec *iov, int cn
 
 	if (__builtin_expect(__atomic_load_n(&s->stats->tx_tid, __ATOMIC_RELAXED) != lock_self(), 0))
 		__atomic_store_n(&s->stats->tx_tid, lock_self(), __ATOMIC_RELAXED);
-	n = put(s, iov, cnt, flags);
+	n = put(s, iov, cnt, flags, 0);
 	if (__builtin_expect(n < 0 && tsock_mode(s) != TSOCK_CONN, 0))
-		n = send_home(fd, (struct iovec *)(uintptr_t)iov, cnt, 0, flags);
+		n = send_home(fd, iov, cnt, len, 0, flags);
 	else if (__builtin_expect((n == -EAGAIN || (n >= 0 && (size_t)n < len)) && wait, 0))
 		n = send_slow(s, fd, iov, cnt, len, n > 0 ? (size_t)n : 0, flags);
 	if (__builtin_expect(n < 0, 0)) {

@@ -23,6 +23,7 @@ void tsock_wait_init(const struct tsock *s, struct tsock_wait *w, uint32_t want,
 	w->deadline = timeout_ns ? wait_now_ns() + timeout_ns : 0;
 	w->polls_left = params.rx_poll;
 	w->polls = 0;
+	w->behind = 0;
 }
 
 /* Has a signal ended the call? (signal(7): with a timeout any handler does, else those without SA_RESTART.) */
@@ -31,10 +32,25 @@ static bool interrupted(const struct tsock_wait *w)
 	return signals_interrupting != w->interrupting || (w->deadline && signals_handled != w->handled);
 }
 
+/* For a call that has peeked at what is there. */
+static bool more_is_there(struct tsock *s, const struct tsock_wait *w)
+{
+	struct stack *st = tsock_conn_lock(s);
+	bool yes;
+
+	if (!st)
+		return true;
+	yes = tcp_inq(s->c) > w->behind || tcp_at_mark(s->c) || (tcp_ready(s->c) & (TCP_EV_RDHUP | TCP_EV_HUP | TCP_EV_ERR));
+	lock_drop(&st->lock);
+	return yes;
+}
+
 static bool has_come(struct tsock *s, const struct tsock_wait *w)
 {
 	uint32_t come = atomic_load_explicit(&s->hint, memory_order_acquire);
 
+	if (__builtin_expect(w->behind, 0))
+		return more_is_there(s, w);
 	if (tsock_mode(s) == TSOCK_LISTEN)
 		come |= atomic_load_explicit(&s->v.os_events, memory_order_relaxed);
 	return come & w->want;
