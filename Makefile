@@ -5,6 +5,7 @@
 #   make bench      [ONLY=name,name] (root)            make check   unit tests and symbols, no root
 #   make fuzz       [SECONDS_EACH=600] [ONLY=name]     make lint    make format
 #   make install    [DESTDIR=] [PREFIX=/usr/local]     make clean
+#   make kmod       vma.ko      make install-kmod [DESTDIR=]      make kunit [ONLY=filter] its tests, no root
 #
 # V=1 shows the commands whole. SANITIZE=1 (address, undefined) builds into build/asan, SANITIZE=thread into build/tsan,
 # BUILD=directory anywhere else. CC=clang works; a change of flags rebuilds.
@@ -92,7 +93,7 @@ CONF := etc/libvma.conf
 DOCS := $(wildcard docs/*.5 docs/*.8)
 
 .PHONY: all lib demo test check bench install clean lint format fuzz \
-	unit sim helpers bench-bin fuzz-bin deps
+	unit sim helpers bench-bin fuzz-bin deps kmod kunit install-kmod
 
 all: lib $(TOOLS) $(MAN)
 lib: $(B)/libvma.so
@@ -273,8 +274,28 @@ install: all
 	done
 	[ -e $(DESTDIR)$(SYSCONFDIR)/libvma.conf ] || install -m 644 $(CONF) $(DESTDIR)$(SYSCONFDIR)/libvma.conf
 
+# --- the kernel module
+
+kmod:
+	@$(MAKE) --no-print-directory -C kmod
+
+kunit:
+	@scripts/kunit.sh $(ONLY)
+
+# The sources where dkms looks for them; it builds them for the kernel that runs.
+KMOD_VERSION := $(shell sed -n 's/^PACKAGE_VERSION="\(.*\)"/\1/p' kmod/dkms.conf)
+KMOD_DIR = $(DESTDIR)/usr/src/vma-$(KMOD_VERSION)
+
+install-kmod:
+	install -d $(KMOD_DIR)/kmod $(KMOD_DIR)/include/vma $(DESTDIR)/usr/lib/udev/rules.d
+	install -m 644 kmod/dkms.conf $(KMOD_DIR)
+	install -m 644 $(filter-out %.mod.c,$(wildcard kmod/*.[ch])) kmod/Kbuild kmod/Makefile $(KMOD_DIR)/kmod
+	install -m 644 $(wildcard include/vma/*.h) $(KMOD_DIR)/include/vma
+	install -m 644 kmod/60-vma.rules $(DESTDIR)/usr/lib/udev/rules.d
+
 clean:
 	rm -rf build
+	rm -rf $(addprefix kmod/,*.o *.ko *.mod *.mod.c .*.cmd Module.symvers modules.order)
 
 lint:
 	@$(MAKE) --no-print-directory $(SKEL)

@@ -15,6 +15,8 @@ packages=(
 	redis-server redis-tools memcached nginx-light curl wrk haproxy socat # real programs over TCP
 	redis-server redis-tools memcached nginx-light haproxy curl wrk socat # programs that the TCP tests run
 	python3-matplotlib # the plot
+	linux-headers-amd64 sparse # the kernel module
+	linux-source-6.1 xz-utils make python3 flex bison bc # User Mode Linux for its tests
 	iproute2 ethtool tcpdump procps util-linux # namespaces and what is seen in them
 	qemu-system-x86 busybox-static kmod # the virtual machine of scripts/vm
 )

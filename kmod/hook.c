@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Packets of registered flows that reached the kernel: reassembled fragments, traffic of a full flow table. Their process
+ * gets them; the kernel, which knows no such connection, would answer with a reset or an ICMP error.
+ */
+#include <linux/netfilter_ipv4.h>
+#include <linux/netfilter_ipv6.h>
+#include <net/ip.h>
+#include <net/ipv6.h>
+
+#include "vma.h"
+
+static int ports(const struct sk_buff *skb, int at, u8 proto, struct vma_flow_key *key)
+{
+	__be16 buf[2], *p;
+
+	if (proto != IPPROTO_TCP && proto != IPPROTO_UDP)
+		return -EPROTONOSUPPORT;
+	p = skb_header_pointer(skb, at, sizeof(buf), buf);
+	if (!p)
+		return -EINVAL;
+	key->proto = proto;
+	key->remote_port = ntohs(p[0]);
+	key->local_port = ntohs(p[1]);
+	return 0;
+}
+
+static int key4(const struct sk_buff *skb, struct vma_flow_key *key)
+{
+	const struct iphdr *ip = ip_hdr(skb);
+
+	if (ip_is_fragment(ip))
+		return -EINVAL;
+	ipv6_addr_set_v4mapped(ip->daddr, (struct in6_addr *)&key->local);
+	ipv6_addr_set_v4mapped(ip->saddr, (struct in6_addr *)&key->remote);
+	return ports(skb, skb_network_offset(skb) + ip_hdrlen(skb), ip->protocol, key);
+}
+
+#if IS_ENABLED(CONFIG_IPV6)
+static int key6(const struct sk_buff *skb, struct vma_flow_key *key)
+{
+	const struct ipv6hdr *ip = ipv6_hdr(skb);
+	u8 proto = ip->nexthdr;
+	__be16 frag;
+	int at;
+
+	memcpy(&key->local, &ip->daddr, sizeof(key->local));
+	memcpy(&key->remote, &ip->saddr, sizeof(key->remote));
+	at = ipv6_skip_exthdr(skb, skb_network_offset(skb) + sizeof(*ip), &proto, &frag);
+	/* Pieces reach this hook before IPv6 puts them together. */
+	if (at < 0 || frag)
+		return -EINVAL;
+	return ports(skb, at, proto, key);
+}
+#else
+static int key6(const struct sk_buff *skb, struct vma_flow_key *key)
+{
+	return -EAFNOSUPPORT;
+}
+#endif
+
+/**
+ * vma_hook_key - the flow that a received packet belongs to
+ * @skb: its network header is set, and was checked by the kernel
+ * @family: NFPROTO_IPV4 or NFPROTO_IPV6
+ * @key: to be filled; local is the packet's destination
+ *
+ * Return: 0, or negative errno: neither TCP nor UDP, a piece of a packet, too short.
+ */
+int vma_hook_key(const struct sk_buff *skb, u8 family, struct vma_flow_key *key)
+{
+	memset(key, 0, sizeof(*key));
+	return family == NFPROTO_IPV4 ? key4(skb, key) : key6(skb, key);
+}
+
+/* Under RCU, in softirq or (loopback, a raw send) process context. */
+static unsigned int local_in(void *priv, struct sk_buff *skb, const struct nf_hook_state *state)
+{
+	struct vma_flow_key key;
+	struct vma_conn *c;
+
+	if (vma_hook_key(skb, state->pf, &key))
+		return NF_ACCEPT;
+	c = vma_conn_find(state->net, &key);
+	if (!c || !(c->flags & VMA_KMOD_CONN_FALLBACK) || !vma_owner_holds(c))
+		return NF_ACCEPT;
+	/* Handed over to the kernel, and not yet taken from the table. */
+	if (vma_kernel_has(state->net, &key, state->in->ifindex))
+		return NF_ACCEPT;
+	if (vma_ring_put(&c->session->ring, c->slot, skb)) {
+		vma_total_add(VMA_TOTAL_FALLBACK_DROPPED, 1);
+		return NF_DROP;
+	}
+	vma_total_add(VMA_TOTAL_FALLBACK_PACKETS, 1);
+	consume_skb(skb);
+	return NF_STOLEN;
+}
+
+/* Behind the filter: what the host's firewall drops stays dropped. */
+const struct nf_hook_ops vma_hook_ops[] = {
+	{
+		.hook = local_in,
+		.pf = NFPROTO_IPV4,
+		.hooknum = NF_INET_LOCAL_IN,
+		.priority = NF_IP_PRI_FILTER + 1,
+	},
+	{
+		.hook = local_in,
+		.pf = NFPROTO_IPV6,
+		.hooknum = NF_INET_LOCAL_IN,
+		.priority = NF_IP6_PRI_FILTER + 1,
+	},
+};
+
+const unsigned int vma_hook_ops_count = ARRAY_SIZE(vma_hook_ops);

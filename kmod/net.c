@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* What belongs to a network namespace: the dead connections' queue, and the hook while a flow there wants it. */
+#include <net/net_namespace.h>
+#include <net/netns/generic.h>
+
+#include "vma.h"
+
+/* Resets sent before others may run; with a jiffy between the batches thousands go in a moment, and no flood. */
+#define BATCH 256
+
+struct vma_net {
+	struct net *net;
+	spinlock_t lock; /* dead */
+	struct list_head dead; /* struct vma_conn */
+	struct delayed_work work;
+	struct mutex hook_lock; /* hook_users */
+	unsigned int hook_users;
+};
+
+static unsigned int net_id;
+static struct workqueue_struct *queue;
+
+static struct vma_net *net_of(struct net *net)
+{
+	return net_generic(net, net_id);
+}
+
+static struct vma_conn *next_dead(struct vma_net *n)
+{
+	struct vma_conn *c;
+
+	spin_lock(&n->lock);
+	c = list_first_entry_or_null(&n->dead, struct vma_conn, dead);
+	if (c)
+		list_del(&c->dead);
+	spin_unlock(&n->lock);
+	return c;
+}
+
+static void reset(const struct vma_conn *c)
+{
+	int err = vma_rst_send(c);
+
+	if (err == -EADDRINUSE || err == -EADDRNOTAVAIL)
+		vma_total_add(VMA_TOTAL_RESETS_VOID, 1);
+	else
+		vma_total_add(err ? VMA_TOTAL_RESETS_FAILED : VMA_TOTAL_RESETS, 1);
+}
+
+static void bury_batch(struct work_struct *work)
+{
+	struct vma_net *n = container_of(to_delayed_work(work), struct vma_net, work);
+	struct vma_conn *c;
+	int i;
+
+	for (i = 0; i < BATCH; i++) {
+		c = next_dead(n);
+		if (!c)
+			return;
+		if (c->reset)
+			reset(c);
+		if (c->flags & VMA_KMOD_CONN_FALLBACK)
+			vma_net_hook_put(n->net);
+		vma_conn_free(c);
+		cond_resched();
+	}
+	queue_delayed_work(queue, &n->work, 1);
+}
+
+/**
+ * vma_net_bury - resets and frees registrations of a dead process, later and elsewhere
+ * @net: the namespace of all of them; it lives, since they hold sockets of it
+ * @dead: linked by vma_conn.dead, unhashed; empty afterwards
+ */
+void vma_net_bury(struct net *net, struct list_head *dead)
+{
+	struct vma_net *n = net_of(net);
+
+	spin_lock(&n->lock);
+	list_splice_tail_init(dead, &n->dead);
+	spin_unlock(&n->lock);
+	queue_delayed_work(queue, &n->work, 0);
+}
+
+/* Returns when everything that was buried in net before is gone. Process context. */
+void vma_net_flush(struct net *net)
+{
+	struct vma_net *n = net_of(net);
+	bool more;
+
+	do {
+		flush_delayed_work(&n->work);
+		spin_lock(&n->lock);
+		more = !list_empty(&n->dead);
+		spin_unlock(&n->lock);
+	} while (more);
+}
+
+/* The hook is in place afterwards; one vma_net_hook_put() for each. 0 or negative errno. May sleep. */
+int vma_net_hook_get(struct net *net)
+{
+	struct vma_net *n = net_of(net);
+	int err = 0;
+
+	mutex_lock(&n->hook_lock);
+	if (!n->hook_users)
+		err = nf_register_net_hooks(net, vma_hook_ops, vma_hook_ops_count);
+	if (!err)
+		n->hook_users++;
+	mutex_unlock(&n->hook_lock);
+	return err;
+}
+
+void vma_net_hook_put(struct net *net)
+{
+	struct vma_net *n = net_of(net);
+
+	mutex_lock(&n->hook_lock);
+	if (!--n->hook_users)
+		nf_unregister_net_hooks(net, vma_hook_ops, vma_hook_ops_count);
+	mutex_unlock(&n->hook_lock);
+}
+
+static int __net_init net_begin(struct net *net)
+{
+	struct vma_net *n = net_of(net);
+
+	n->net = net;
+	spin_lock_init(&n->lock);
+	mutex_init(&n->hook_lock);
+	INIT_LIST_HEAD(&n->dead);
+	INIT_DELAYED_WORK(&n->work, bury_batch);
+	return 0;
+}
+
+/* Nothing is registered here any more: a registration holds a socket, and that the namespace. */
+static void __net_exit net_end(struct net *net)
+{
+	vma_net_flush(net);
+	cancel_delayed_work_sync(&net_of(net)->work);
+}
+
+static struct pernet_operations net_ops = {
+	.init = net_begin,
+	.exit = net_end,
+	.id = &net_id,
+	.size = sizeof(struct vma_net),
+};
+
+int vma_net_init(void)
+{
+	int err;
+
+	queue = alloc_workqueue("vma", WQ_UNBOUND, 0);
+	if (!queue)
+		return -ENOMEM;
+	err = register_pernet_subsys(&net_ops);
+	if (err)
+		destroy_workqueue(queue);
+	return err;
+}
+
+/* No session is left. */
+void vma_net_exit(void)
+{
+	unregister_pernet_subsys(&net_ops);
+	destroy_workqueue(queue);
+}
