@@ -58,12 +58,14 @@ static int connected(void)
 	return fd;
 }
 
-/* Sends it all again. False: the peer is done, or gone. */
+/* Sends it all again. False: the peer is done, or gone, or (errno EAGAIN) has said nothing. */
 static bool echo_once(int fd)
 {
 	char buf[4096];
 	ssize_t n = recv(fd, buf, sizeof(buf), 0), sent = 0;
 
+	if (n == 0)
+		errno = 0; /* not that of an earlier call */
 	while (n > 0 && sent < n) {
 		ssize_t k = send(fd, buf + sent, (size_t)(n - sent), MSG_NOSIGNAL);
 

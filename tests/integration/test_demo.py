@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from netns import ROOT, ip, wait_for
+from netns import PATIENCE, ROOT, ip, wait_for
 
 NOBODY = 65534
 
@@ -19,14 +19,16 @@ def namespaces(prefix):
 
 def demo(library, **options):
     env = {**os.environ, "DEMO_SECONDS": "1"}
-    return subprocess.Popen([ROOT / "scripts" / "demo.sh", library.build], env=env, text=True, stdout=subprocess.PIPE,
-                            stderr=subprocess.STDOUT, start_new_session=True, **options)
+    # A shell that starts the tests in the background has them ignore Ctrl-C, and bash cannot trap what it was born to ignore.
+    argv = ["env", "--default-signal=INT", ROOT / "scripts" / "demo.sh", library.build]
+    return subprocess.Popen(argv, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                            start_new_session=True, **options)
 
 
 @pytest.mark.no_sanitize
 def test_the_demo_shows_both_sides_and_leaves_nothing(library):
     process = demo(library)
-    text, _ = process.communicate(timeout=60)
+    text, _ = process.communicate(timeout=60 * PATIENCE)
     assert process.returncode == 0, text
     for row in ("median", "99th percentile", "messages received per second"):
         assert re.search(rf"{row}.* +[\d.]+ +[\d.]+ +[\d.]+x$", text, re.M), text
@@ -45,7 +47,7 @@ def test_an_interrupted_demo_leaves_nothing(library, number):
     wait_for(lambda: len(namespaces(mine)) == 2, what="the demo's namespaces")
     wait_for(lambda: ip("netns", "pids", mine + "a"), what="the demo's server")
     os.killpg(process.pid, number)
-    process.communicate(timeout=20)
+    process.communicate(timeout=20 * PATIENCE)
     assert process.returncode == 128 + number
     assert not namespaces(mine)
 
@@ -53,7 +55,7 @@ def test_an_interrupted_demo_leaves_nothing(library, number):
 @pytest.mark.no_sanitize
 def test_two_demos_at_once_do_not_collide(library):
     both = [demo(library), demo(library)]
-    texts = [p.communicate(timeout=90)[0] for p in both]
+    texts = [p.communicate(timeout=90 * PATIENCE)[0] for p in both]
     assert [p.returncode for p in both] == [0, 0], "\n".join(texts)
 
 

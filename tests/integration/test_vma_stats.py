@@ -11,7 +11,7 @@ import subprocess
 
 import pytest
 
-from netns import wait_for
+from netns import PATIENCE, wait_for
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 RULE = "=" * 54 + "\n"
@@ -229,7 +229,7 @@ def test_deltas_are_a_second_s_worth(writer, programs, directory):
     assert "stats for application" in p.stdout.readline()
     wait_for(lambda: between_looks(p), 5, "the first look")
     writer.say("add")
-    out, err = p.communicate(timeout=10)
+    out, err = p.communicate(timeout=10 * PATIENCE)
     assert out == (
         " fd      --------------- offloaded ----------------         ---------- os ---------\n"
         "              pkt/s Kbyte/s eagain/s error/s  poll%   pkt/s Kbyte/s eagain/s error/s\n"
@@ -243,7 +243,7 @@ def test_deltas_of_view_3_carry_the_suffix(writer, programs, directory):
     p.stdout.readline()
     wait_for(lambda: between_looks(p), 5, "the first look")
     writer.say("add")
-    out, _ = p.communicate(timeout=10)
+    out, _ = p.communicate(timeout=10 * PATIENCE)
     assert "Rx Offload: 1000 / 1000 / 0 / 0 [kilobytes/packets/eagains/errors]/s\n" in out
     assert "Rx pkt : cur 1 / max 16 / dropped/s 0\n" in out
     assert "Tx OS info: 0 / 20 / 0 / 0 [kilobytes/packets/eagains/errors]/s\n" in out
@@ -350,7 +350,7 @@ def test_readers_map_read_only(writer, tool, programs, directory):
     maps = [l for l in pathlib.Path(f"/proc/{p.pid}/maps").read_text().splitlines() if "vmastat." in l]
     assert maps and all(" r--s " in l for l in maps), maps
     p.send_signal(signal.SIGINT)
-    out, _ = p.communicate(timeout=10)
+    out, _ = p.communicate(timeout=10 * PATIENCE)
     assert p.returncode == 0 and out.endswith("Got Ctrl-C (interrupted by user)\n")
 
 
@@ -358,7 +358,7 @@ def test_end_of_the_process_is_told_at_once(writer, programs, directory):
     p = popen(programs, directory, "-i", 60)
     p.stdout.readline()
     writer.end()
-    out, _ = p.communicate(timeout=10)
+    out, _ = p.communicate(timeout=10 * PATIENCE)
     assert p.returncode == 0 and out.endswith(f"vmastat: Proccess {writer.pid} ended - exiting\n")
     assert not writer.path.exists()
 
@@ -442,7 +442,7 @@ def test_a_file_cut_while_it_is_watched_gives_one_line(writer, programs, directo
     p = popen(programs, directory, "-p", os.getpid())
     p.stdout.readline()
     os.truncate(copy, 100)
-    _, err = p.communicate(timeout=10)
+    _, err = p.communicate(timeout=10 * PATIENCE)
     assert p.returncode == 1 and "is truncated: it shrank" in err and err.count("\n") == 1
 
 
