@@ -283,6 +283,20 @@ void tsock_waited(struct vfd *v)
 	vfd_shadow_changed(v);
 }
 
+/* False: the kernel has got a connection meanwhile. s->lock is held. */
+static bool quieten(struct tsock_att *att, uint16_t port)
+{
+	bool none;
+
+	/* Asked again under the lock that a connection is handed over under: the look-up would be off for that one. */
+	lock_take(&att->st->lock);
+	none = net_tcp_conns(port) == 0;
+	if (none && atomic_load_explicit(&att->st->open, memory_order_relaxed))
+		att->st->ring->ops->port_quiet(att->st->ring, port, true);
+	lock_drop(&att->st->lock);
+	return none;
+}
+
 void tsock_listen_tick(struct tsock *s)
 {
 	struct tsock_att *att;
@@ -295,12 +309,8 @@ void tsock_listen_tick(struct tsock *s)
 		port = att->num_keys ? att->keys[0].local_port : 0;
 	if (port && net_tcp_conns(port) == 0) {
 		s->spare.quiet = true;
-		for (att = s->spare.atts; att; att = att->next) {
-			lock_take(&att->st->lock);
-			if (atomic_load_explicit(&att->st->open, memory_order_relaxed))
-				att->st->ring->ops->port_quiet(att->st->ring, port, true);
-			lock_drop(&att->st->lock);
-		}
+		for (att = s->spare.atts; att; att = att->next)
+			s->spare.quiet = quieten(att, port) && s->spare.quiet;
 	}
 	lock_drop(&s->lock);
 }
