@@ -219,9 +219,10 @@ PRELOAD ssize_t sendto(int fd, const void *buf, size_t len, int flags, __CONST_S
 	return message_send(v, fd, buf, len, flags, addr.__sockaddr__, alen);
 }
 
-/* SCM_RIGHTS: who gets a descriptor gets the kernel's socket. */
-static void give_rights(const struct msghdr *msg)
+void message_give_rights(const struct msghdr *msg)
 {
+	if (!msg->msg_control)
+		return;
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR((struct msghdr *)(uintptr_t)msg, c)) {
 		struct vfd *given;
 		int fd;
@@ -242,8 +243,8 @@ PRELOAD ssize_t sendmsg(int fd, const struct msghdr *msg, int flags)
 	struct vfd *v = vfd_get(fd);
 
 	if (likely(!v) || !v->ops->sendmsg) {
-		if (!table_empty() && msg && msg->msg_control)
-			give_rights(msg);
+		if (!table_empty() && msg)
+			message_give_rights(msg);
 		return libc.sendmsg(fd, msg, flags);
 	}
 	return v->ops->sendmsg(v, fd, msg, flags);

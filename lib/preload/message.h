@@ -11,6 +11,9 @@ ssize_t message_recvmsg(struct vfd *v, int fd, void *buf, size_t len, int flags,
 ssize_t message_sendmsg(struct vfd *v, int fd, const void *buf, size_t len, int flags,
 			const struct sockaddr *addr, socklen_t alen);
 
+/* io.c: msg is about to be sent by libc. Who gets a descriptor by it (SCM_RIGHTS) gets the kernel's socket. */
+void message_give_rights(const struct msghdr *msg);
+
 /* v has recvmsg. As recvfrom(2). */
 static inline ssize_t message_recv(struct vfd *v, int fd, void *buf, size_t len, int flags,
 				   struct sockaddr *addr, socklen_t *alen)

@@ -6,6 +6,9 @@
 #include <sys/socket.h>
 #include <time.h>
 
+#include "preload/message.h"
+#include "preload/wait.h"
+
 /* Takes what was slept since start from *left. False when nothing remains; *left is zero then. */
 static bool time_left(struct timespec *left, const struct timespec *end)
 {
@@ -90,8 +93,11 @@ PRELOAD int sendmmsg(int fd, struct mmsghdr *msgs, unsigned n, int flags)
 {
 	struct vfd *v = vfd_get(fd);
 
-	if (likely(!v) || !v->ops->sendmsg)
+	if (likely(!v) || !v->ops->sendmsg) {
+		for (unsigned i = 0; !table_empty() && msgs && i < n && i < IOV_MAX; i++)
+			message_give_rights(&msgs[i].msg_hdr);
 		return libc.sendmmsg(fd, msgs, n, flags);
+	}
 	if (v->ops->sendmmsg)
 		return v->ops->sendmmsg(v, fd, msgs, n, flags);
 	return send_many(v, fd, msgs, n, flags);

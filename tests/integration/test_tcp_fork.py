@@ -151,9 +151,23 @@ def test_a_child_that_does_nothing(unet):
         assert client.do("s.recv(1)") == b""
 
 
-def test_connection_is_passed_to_another_process(unet):
+SEND_ONE = """
+def send_one(u, t):
+    c = ctypes.create_string_buffer(struct.pack('=Qiiixxxx', 20, socket.SOL_SOCKET, socket.SCM_RIGHTS, t.fileno()), 24)
+    b = ctypes.create_string_buffer(b'x', 1)
+    iov = Iovec(ctypes.addressof(b), 1)
+    m = (Mmsghdr * 1)()
+    m[0].hdr.iov, m[0].hdr.iovlen = ctypes.pointer(iov), 1
+    m[0].hdr.control, m[0].hdr.controllen = ctypes.addressof(c), 24
+    assert call('sendmmsg', u.fileno(), m, 1, 0) == 1
+"""
+
+
+@pytest.mark.parametrize("send", ["socket.send_fds(u, [b'x'], [t.fileno()])", "send_one(u, t)"], ids=["sendmsg", "sendmmsg"])
+def test_connection_is_passed_to_another_process(unet, send):
     with connected(unet, "4", True, False) as (server, client):
         server.do(WORKER)
+        server.do(SEND_ONE)
         server.do("u, w = socket.socketpair()")
         # Forked before: the child has nothing of the connection but what it is given.
         server.do("def run():\n m, fds, f, a = socket.recv_fds(w, 10, 1)\n"
@@ -162,7 +176,7 @@ def test_connection_is_passed_to_another_process(unet):
         server.start("t, peer = l.accept()")
         client.do("s = client()")
         server.answer()
-        server.do("socket.send_fds(u, [b'x'], [t.fileno()]); t.close()")
+        server.do(f"{send}; t.close()")
         client.do("s.sendall(b'abc')")
         assert client.do("exactly(s, 3) + s.recv(1)") == b"cba"
         assert server.do("wait(pid)") == 0
