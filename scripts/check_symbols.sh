@@ -8,7 +8,8 @@ set -eu -o pipefail
 cd "$(dirname "$0")/.."
 lib=${1:-build/libvma.so}
 map=lib/preload/libvma.map
-libc=$(ldconfig -p | awk '$1 == "libc.so.6" && /64/ { print $NF; exit }')
+# awk reads to the end: ldconfig would fail (pipefail) when its reader leaves early, now and then.
+libc=$(ldconfig -p | awk '$1 == "libc.so.6" && /64/ && !n++ { print $NF }')
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 
