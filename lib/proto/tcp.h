@@ -129,7 +129,7 @@ void tcp_opts_default(struct tcp_opts *o);
 struct tcp_cfg {
 	uint64_t secret[4]; /* ISNs (RFC 6528), hash, SYN cookies, time stamp offsets: random, never told */
 	uint32_t max_conns; /* 0: as many as memory gives */
-	uint32_t max_syn_rate; /* SYNs a second that listeners answer; 0: no limit (VMA_TCP_MAX_SYN_RATE) */
+	uint32_t max_syn_rate; /* SYNs a second that each listener answers; 0: no limit (VMA_TCP_MAX_SYN_RATE) */
 	uint32_t max_tw; /* TIME_WAITs kept; the oldest goes first */
 	uint32_t max_orphans;
 	uint32_t min_rto_us; /* 200000 */

@@ -479,6 +479,8 @@ struct tcp_listener {
 	struct tcp_conn *accept_head, **accept_tail;
 	unsigned num_reqs, num_accept;
 	uint64_t cookie_stamp; /* when cookies were last sent: acceptable for two minutes from then */
+	uint64_t syn_second; /* VMA_TCP_MAX_SYN_RATE: of which syn_left more are answered */
+	uint32_t syn_left;
 };
 
 #define TCP_LISTEN_BUCKETS 64u
@@ -502,8 +504,6 @@ struct tcp_stack {
 	unsigned num_conns, num_orphans, num_tw;
 	uint64_t challenge_second; /* RFC 5961, 7: challenge ACKs in this second */
 	uint32_t challenge_left;
-	uint64_t syn_second;
-	uint32_t syn_left;
 	struct tcp_counters n;
 };
 

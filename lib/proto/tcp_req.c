@@ -21,22 +21,23 @@ uint32_t tcp_ts_offset(const struct tcp_stack *ts, const struct tcp_tuple *tuple
 
 /* --- the SYN */
 
-/* VMA_TCP_MAX_SYN_RATE: as many SYNs a second are answered. */
-static bool syn_rate_ok(struct tcp_stack *ts)
+/* VMA_TCP_MAX_SYN_RATE: each listener answers as many SYNs a second. */
+static bool syn_rate_ok(struct tcp_listener *l)
 {
+	struct tcp_stack *ts = l->ts;
 	uint64_t second = ts->now / SECOND_US;
 
 	if (!ts->cfg.max_syn_rate)
 		return true;
-	if (second != ts->syn_second) {
-		ts->syn_second = second;
-		ts->syn_left = ts->cfg.max_syn_rate;
+	if (second != l->syn_second) {
+		l->syn_second = second;
+		l->syn_left = ts->cfg.max_syn_rate;
 	}
-	if (!ts->syn_left) {
+	if (!l->syn_left) {
 		ts->n.syn_rate_limited++;
 		return false;
 	}
-	ts->syn_left--;
+	l->syn_left--;
 	return true;
 }
 
@@ -115,7 +116,7 @@ void tcp_listen_syn(struct tcp_listener *l, struct tcp_rx *rx, const struct tcp_
 	struct tcp_stack *ts = l->ts;
 	struct tcp_req *r;
 
-	if (!syn_rate_ok(ts)) {
+	if (!syn_rate_ok(l)) {
 		ts->n.listen_drops++;
 		return;
 	}

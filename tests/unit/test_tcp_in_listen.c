@@ -299,6 +299,11 @@ static void test_syn_rate(void **state)
 	sent();
 	silent();
 	assert_int_equal(n()->syn_rate_limited, 2);
+	/* Each listener's own. */
+	tcp_listen_close(t.l, t.now);
+	listen_on(100);
+	syn_from(7);
+	sent();
 	t.now += SEC;
 	syn_from(5);
 	sent();
