@@ -204,7 +204,7 @@ int iomux_epoll_ctl(int epfd, int op, int fd, struct epoll_event *ev)
 	bool notify = false;
 	int r;
 
-	if (v == &vfd_closing) {
+	if (v && v->kind == VFD_CLOSING) {
 		errno = EBADF;
 		return -1;
 	}

@@ -106,8 +106,18 @@ static int dup_done(int oldfd, int newfd)
 	return newfd;
 }
 
+/* What the kernel has under such a number could be copied, and refuses all else: a closed one is not to be told from that. */
+static bool is_closed(int fd)
+{
+	struct vfd *v = vfd_get(fd);
+
+	return unlikely(v && v->kind == VFD_CLOSING);
+}
+
 PRELOAD int dup(int fd)
 {
+	if (is_closed(fd))
+		return fail(EBADF);
 	copying(fd);
 	return dup_done(fd, libc.dup(fd));
 }
@@ -133,6 +143,8 @@ static int dup_onto(int oldfd, int newfd, int ret)
 
 PRELOAD int dup2(int oldfd, int newfd)
 {
+	if (is_closed(oldfd))
+		return fail(EBADF);
 	replacing(oldfd, newfd);
 	return dup_onto(oldfd, newfd, libc.dup2(oldfd, newfd));
 }
@@ -140,6 +152,8 @@ PRELOAD_ALIAS(__dup2, dup2);
 
 PRELOAD int dup3(int oldfd, int newfd, int flags)
 {
+	if (is_closed(oldfd))
+		return fail(EBADF);
 	replacing(oldfd, newfd);
 	return dup_onto(oldfd, newfd, libc.dup3(oldfd, newfd, flags));
 }
@@ -153,7 +167,7 @@ PRELOAD int fcntl(int fd, int cmd, ...)
 	va_start(ap, cmd);
 	arg = va_arg(ap, long);
 	va_end(ap);
-	if (cmd == F_DUPFD || cmd == F_DUPFD_CLOEXEC) {
+	if ((cmd == F_DUPFD || cmd == F_DUPFD_CLOEXEC) && !is_closed(fd)) {
 		copying(fd);
 		return dup_done(fd, libc.fcntl64(fd, cmd, arg));
 	}

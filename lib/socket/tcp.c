@@ -87,7 +87,7 @@ struct tsock *tsock_new(int fd, int domain)
 	s->tuple.lport = 0;
 	s->port_bound = s->stale = false;
 	atomic_store_explicit(&s->left_err, 0, memory_order_relaxed);
-	s->bound = s->accepted = s->own_rule = s->closed = s->in_close = s->engine = s->connected = s->home = false;
+	s->bound = s->accepted = s->own_rule = s->closed = s->in_close = s->engine = s->connected = s->home = s->untold = s->flagged = false;
 	s->nonblock = s->zerocopy = false;
 	atomic_store_explicit(&s->hint, 0, memory_order_relaxed);
 	atomic_store_explicit(&s->level, 0, memory_order_relaxed);
@@ -98,6 +98,7 @@ struct tsock *tsock_new(int fd, int domain)
 	s->path.valid = false;
 	s->path.mtu = 0;
 	s->held_fd = s->worker_fd = -1;
+	s->kept = NULL;
 	s->rcvlowat = 1;
 	s->linger_s = -1;
 	s->rcvtimeo_ns = s->sndtimeo_ns = 0;
@@ -432,6 +433,26 @@ static void close_done(struct tsock *s)
 		tsock_free(s);
 }
 
+/* VMA_DEFERRED_CLOSE: the number is free when the engine has no more to do for s. close()'s result. */
+static int close_later(struct tsock *s, int fd)
+{
+	struct stack *st = atomic_load_explicit(&s->st, memory_order_relaxed);
+	struct vfd *kept = st ? vfd_keep(fd) : NULL;
+
+	if (!kept)
+		return vfd_release(fd);
+	lock_take(&st->lock);
+	if (s->engine) {
+		s->kept_fd = fd;
+		s->kept = kept;
+		kept = NULL;
+	}
+	lock_drop(&st->lock);
+	if (kept)
+		vfd_unkeep(fd, kept);
+	return 0;
+}
+
 static int tsock_close(struct vfd *v, int fd)
 {
 	struct tsock *s = tsock_of(v);
@@ -453,7 +474,10 @@ static int tsock_close(struct vfd *v, int fd)
 		close_conn(s, fd);
 	tsock_claim_over(s);
 	lock_drop(&s->lock);
-	ret = fd >= 0 ? vfd_release(fd) : 0;
+	if (fd < 0)
+		ret = 0;
+	else
+		ret = params.deferred_close ? close_later(s, fd) : vfd_release(fd);
 	err = errno;
 	close_done(s);
 	lock_leave();

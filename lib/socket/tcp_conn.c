@@ -245,6 +245,7 @@ void tsock_disconnect(struct tsock *s)
 	struct stack *st = tsock_conn_lock(s);
 	uint64_t now = tsock_now();
 
+	tsock_opts_tell(s, atomic_load_explicit(&s->v.os_fd, memory_order_relaxed));
 	if (st) {
 		atomic_store_explicit(&s->left_err, (uint16_t)(was_open(tcp_conn_state(s->c)) ? ECONNRESET : tcp_error(s->c)),
 				      memory_order_relaxed);

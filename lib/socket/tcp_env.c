@@ -78,6 +78,9 @@ void tsock_conn_over(struct tsock *s)
 	}
 	s->own_rule = false;
 	release_held(s);
+	if (s->kept)
+		vfd_unkeep(s->kept_fd, s->kept);
+	s->kept = NULL;
 	if (s->closed && !s->in_close)
 		tsock_free(s);
 }

@@ -216,6 +216,7 @@ static void go_on(struct tsock *s, int fd, const struct tcp_image *im, int reuse
 	/* Buffers that the user has not fixed grow by themselves again. */
 	(void)set(fd, SOL_SOCKET, SO_BUF_LOCK, 0);
 	tsock_opts_home(s, fd, tcp_get_opts(s->c));
+	tsock_opts_tell(s, fd);
 }
 
 /* The connection of s, st locked, is moved. */

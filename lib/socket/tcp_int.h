@@ -79,6 +79,8 @@ struct tsock {
 	bool engine; /* the engine knows s: TCP_EV_GONE is still to come. st->lock */
 	bool home; /* the kernel has taken the connection over (tcp_home.c) */
 	bool connected; /* connect() has said so; the next one is EISCONN */
+	bool untold; /* the kernel socket lacks options or O_NONBLOCK (VMA_AVOID_SYS_CALLS_ON_TCP_FD). lock */
+	_Atomic bool flagged; /* fcntl() has set status flags besides O_NONBLOCK */
 	_Atomic uint16_t left_err; /* SO_ERROR of a connection of which c is NULL */
 	struct tsock_last *last; /* mode CONN and c NULL: not NULL if there was memory. Never freed. st->lock */
 	_Atomic bool nonblock, zerocopy;
@@ -95,6 +97,8 @@ struct tsock {
 	struct tcp_conn *c; /* NULL: over, in TIME_WAIT after the close, or none. st->lock */
 	struct tcp_tuple tuple; /* of the connection */
 	struct tsock_path path;
+	int kept_fd; /* kept: the number that close() has not freed yet */
+	struct vfd *kept; /* NULL: none. st->lock */
 	int held_fd; /* keeps the local port after the close; -1. st->lock */
 	/* Options: written under lock, read by whoever is in a call. */
 	_Atomic uint32_t rcvlowat;
@@ -319,6 +323,8 @@ void tsock_opts_keep(struct tsock *s);
 void tsock_opts_copy(const struct tsock *s, int from_fd, int to_fd);
 /* What the engine knows of options that the idle kernel socket was not told; it serves the connection from now on. */
 void tsock_opts_home(const struct tsock *s, int fd, const struct tcp_opts *o);
+/* The same and O_NONBLOCK, if there is anything that the kernel was not told to avoid the call. s's and its stack's lock are held. */
+void tsock_opts_tell(struct tsock *s, int fd);
 
 /* tcp_ioctl.c */
 int tsock_ioctl(struct vfd *v, int fd, unsigned long req, void *arg);

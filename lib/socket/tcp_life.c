@@ -136,6 +136,7 @@ static void inherit(struct tsock *parents)
 	s->port_bound = parents->port_bound;
 	s->stale = parents->stale;
 	s->nonblock = parents->nonblock;
+	s->flagged = parents->flagged;
 	s->rcvlowat = parents->rcvlowat;
 	s->linger_s = parents->linger_s;
 	s->rcvtimeo_ns = parents->rcvtimeo_ns;

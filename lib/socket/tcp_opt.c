@@ -5,6 +5,7 @@
  * is not offloaded, a connection refuses it.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/tcp.h>
 #include <stddef.h>
@@ -293,6 +294,54 @@ static void apply(struct tsock *s, int fd, const struct opt_row *r)
 	tsock_unlock_stack(st, now);
 }
 
+/* VMA_AVOID_SYS_CALLS_ON_TCP_FD: what the kernel would take without a word, and would only keep. */
+static const struct {
+	int level, opt, min, max;
+} plain[] = {
+	{ SOL_SOCKET, SO_KEEPALIVE, 0, 1 },
+	{ SOL_SOCKET, SO_OOBINLINE, 0, 1 },
+	{ IPPROTO_TCP, TCP_NODELAY, 0, 1 },
+	{ IPPROTO_TCP, TCP_CORK, 0, 1 },
+	{ IPPROTO_TCP, TCP_QUICKACK, 0, 1 },
+	{ IPPROTO_TCP, TCP_KEEPIDLE, 1, INT16_MAX },
+	{ IPPROTO_TCP, TCP_KEEPINTVL, 1, INT16_MAX },
+	{ IPPROTO_TCP, TCP_KEEPCNT, 1, INT8_MAX },
+	{ IPPROTO_TCP, TCP_USER_TIMEOUT, 0, INT32_MAX },
+	{ IPPROTO_TCP, TCP_NOTSENT_LOWAT, 1, INT32_MAX },
+};
+
+static bool is_plain(const struct opt_row *r, int x)
+{
+	for (size_t i = 0; i < sizeof(plain) / sizeof(plain[0]); i++) {
+		if (plain[i].level == r->level && plain[i].opt == r->opt)
+			return x >= plain[i].min && x <= plain[i].max;
+	}
+	return false;
+}
+
+/* Sets the option in the engine alone. False: it is not such a one, or there is no connection; s->lock is held. */
+static bool set_here(struct tsock *s, const struct opt_row *r, const void *val, socklen_t len)
+{
+	struct stack *st;
+	struct tcp_opts o;
+	uint64_t now;
+	int x;
+
+	if (tsock_mode(s) != TSOCK_CONN || !val || len < sizeof(x))
+		return false;
+	memcpy(&x, val, sizeof(x));
+	if (!is_plain(r, x) || !(st = tsock_conn_lock(s)))
+		return false;
+	now = tsock_now();
+	o = *tcp_get_opts(s->c);
+	field_put(&o, r, (uint64_t)x);
+	tcp_set_opts(s->c, &o, now);
+	tsock_unlock_stack(st, now);
+	s->spare.touched |= 1ull << (r - rows); /* it goes along when the connection goes home */
+	s->untold = true;
+	return true;
+}
+
 int tsock_setsockopt(struct vfd *v, int fd, int level, int opt, const void *val, socklen_t len)
 {
 	struct tsock *s = tsock_of(v);
@@ -305,6 +354,10 @@ int tsock_setsockopt(struct vfd *v, int fd, int level, int opt, const void *val,
 	}
 	if (!tsock_lock_live(s, fd, &cancel))
 		return libc.setsockopt(fd, level, opt, val, len);
+	if (params.avoid_sys_calls_on_tcp_fd && r && set_here(s, r, val, len)) {
+		tsock_unlock(s, cancel);
+		return 0;
+	}
 	ret = libc.setsockopt(fd, level, opt, val, len);
 	if (ret) {
 		tsock_unlock(s, cancel);
@@ -487,6 +540,21 @@ void tsock_opts_copy(const struct tsock *s, int from_fd, int to_fd)
 		}
 		(void)libc.setsockopt(to_fd, r->level, r->opt, val, len);
 	}
+}
+
+void tsock_opts_tell(struct tsock *s, int fd)
+{
+	const struct tcp_opts *o = s->c ? tcp_get_opts(s->c) : s->last ? &s->last->o : NULL;
+	int flags;
+
+	if (!s->untold)
+		return;
+	s->untold = false;
+	if (o)
+		tsock_opts_home(s, fd, o);
+	flags = libc.fcntl(fd, F_GETFL);
+	if (flags >= 0)
+		(void)libc.fcntl(fd, F_SETFL, s->nonblock ? flags | O_NONBLOCK : flags & ~O_NONBLOCK);
 }
 
 void tsock_opts_home(const struct tsock *s, int fd, const struct tcp_opts *o)

@@ -88,7 +88,7 @@ static void slot_clear(int fd)
 /* Lock held. fd names v no more. True when it was v's last number: the caller ends the object. */
 static bool unname(struct vfd *v, int fd)
 {
-	if (!v || v == &vfd_closing)
+	if (!v || v->kind == VFD_CLOSING)
 		return false;
 	if (--v->nfds == 0)
 		return true;
@@ -156,7 +156,7 @@ bool vfd_dup(int oldfd, int newfd)
 	cancel = quiet_begin();
 	table_lock(&old);
 	v = slot(oldfd); /* again, under the lock: it may have been closed meanwhile */
-	if (v == &vfd_closing)
+	if (v && v->kind == VFD_CLOSING)
 		v = NULL;
 	before = slot(newfd);
 	if (before != v) {
@@ -193,12 +193,12 @@ int vfd_close(int fd)
 	cancel = quiet_begin();
 	table_lock(&old);
 	v = slot(fd);
-	if (v && v != &vfd_closing) {
+	if (v && v->kind != VFD_CLOSING) {
 		atomic_store_explicit(&vfd_table[fd], &vfd_closing, memory_order_release);
 		last = unname(v, fd);
 	}
 	table_unlock(&old);
-	if (v == &vfd_closing) {
+	if (v && v->kind == VFD_CLOSING) {
 		errno = EBADF;
 		ret = -1;
 	} else if (last) {
@@ -231,19 +231,29 @@ void vfd_forget(int fd)
 	quiet_end(cancel);
 }
 
-int vfd_release(int fd)
+bool vfd_exchange(int fd, const struct vfd *from, struct vfd *to)
 {
 	sigset_t old;
+	bool same;
 
+	table_lock(&old);
+	same = slot(fd) == from;
+	if (same && to)
+		atomic_store_explicit(&vfd_table[fd], to, memory_order_release);
+	else if (same)
+		slot_clear(fd);
+	table_unlock(&old);
+	return same;
+}
+
+int vfd_release(int fd)
+{
 	vfd_vacate(fd);
 	/*
 	 * While the number is still taken: once the kernel is free to give it out again, an entry would be met by its new
 	 * owner. Another object there was entered by who did not wait for this close().
 	 */
-	table_lock(&old);
-	if (slot(fd) == &vfd_closing)
-		slot_clear(fd);
-	table_unlock(&old);
+	(void)vfd_exchange(fd, &vfd_closing, NULL);
 	return libc.close(fd);
 }
 
@@ -347,8 +357,11 @@ void vfd_fork_child(void)
 	unsigned count = 0;
 
 	for (int fd = 0; fd < limit; fd++) {
-		struct vfd *v = heir(fd);
+		struct vfd *was = slot(fd), *v = heir(fd);
 
+		/* Kept for a connection that is not the child's. */
+		if (was && was->kind == VFD_CLOSING && was != &vfd_closing)
+			libc.close(fd);
 		if (v)
 			v->nfds = 0;
 		atomic_store_explicit(&vfd_table[fd], v, memory_order_relaxed);
@@ -365,6 +378,7 @@ void vfd_fork_child(void)
 	}
 	atomic_store_explicit(&table_limit, used, memory_order_relaxed);
 	atomic_store_explicit(&vfd_count, count, memory_order_relaxed);
+	vfd_closing_forked();
 	table_unlock(&old);
 }
 

@@ -154,6 +154,17 @@ int vfd_release(int fd);
  * EBADF. When no descriptor is left for that, it does nothing.
  */
 void vfd_vacate(int fd);
+/*
+ * vfd_closing.c: for ops->close in place of vfd_release(): the kernel's socket is gone from the number, which stays taken and
+ * refuses everything until vfd_unkeep(). The result is what that wants; NULL: out of memory, or the number is another's already.
+ */
+struct vfd *vfd_keep(int fd);
+/* For vfd_fork_child(). */
+void vfd_closing_forked(void);
+/* Frees a number that was kept, if no dup2() or close_range() has taken it meanwhile. Any lock but the table's may be held. */
+void vfd_unkeep(int fd, struct vfd *kept);
+/* The number names `to` (NULL: nothing) if it names `from` now; their counts of numbers stay as they are. */
+bool vfd_exchange(int fd, const struct vfd *from, struct vfd *to);
 /* fd was or will be closed by the kernel without close() (exec, close_range): forget it, run ops->close semantics without
  * closing the number. */
 void vfd_forget(int fd);

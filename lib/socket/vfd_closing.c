@@ -3,7 +3,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdarg.h>
+#include <stdlib.h>
 
 #include "runtime/libc.h"
 #include "socket/vfd.h"
@@ -138,4 +140,67 @@ void vfd_vacate(int fd)
 
 	if (dead >= 0 && dead != fd)
 		libc.dup3(dead, fd, O_CLOEXEC);
+}
+
+/* What kept numbers name, one each; memory is reused for the same only (vfd.h). */
+struct grave {
+	struct vfd v; /* first */
+	struct grave *next;
+};
+
+static pthread_mutex_t graves_lock = PTHREAD_MUTEX_INITIALIZER; /* no handler runs under it: lock_enter() */
+static struct grave *graves;
+
+void vfd_closing_forked(void)
+{
+	/* Another thread of the parent may have held it. */
+	pthread_mutex_init(&graves_lock, NULL);
+	graves = NULL;
+}
+
+static void grave_free(struct grave *g)
+{
+	pthread_mutex_lock(&graves_lock);
+	g->next = graves;
+	graves = g;
+	pthread_mutex_unlock(&graves_lock);
+}
+
+static struct grave *grave_alloc(void)
+{
+	struct grave *g;
+
+	pthread_mutex_lock(&graves_lock);
+	g = graves;
+	if (g)
+		graves = g->next;
+	pthread_mutex_unlock(&graves_lock);
+	if (g)
+		return g;
+	g = calloc(1, sizeof(*g));
+	if (g) {
+		g->v.ops = &closing_ops;
+		g->v.kind = VFD_CLOSING;
+	}
+	return g;
+}
+
+struct vfd *vfd_keep(int fd)
+{
+	struct grave *g = grave_alloc();
+
+	if (!g)
+		return NULL;
+	vfd_vacate(fd);
+	if (vfd_exchange(fd, &vfd_closing, &g->v))
+		return &g->v;
+	grave_free(g);
+	return NULL;
+}
+
+void vfd_unkeep(int fd, struct vfd *kept)
+{
+	if (vfd_exchange(fd, kept, NULL))
+		libc.close(fd);
+	grave_free((struct grave *)kept);
 }
