@@ -87,8 +87,8 @@ struct tsock *tsock_new(int fd, int domain)
 	s->tuple.lport = 0;
 	s->port_bound = s->stale = false;
 	atomic_store_explicit(&s->left_err, 0, memory_order_relaxed);
-	s->bound = s->accepted = s->own_rule = s->closed = s->in_close = s->engine = s->connected = s->home = s->untold = s->flagged = false;
-	s->nonblock = s->zerocopy = false;
+	s->bound = s->accepted = s->own_rule = s->closed = s->in_close = s->engine = s->connected = s->home = s->untold = false;
+	s->nonblock = s->zerocopy = s->flagged = false;
 	atomic_store_explicit(&s->hint, 0, memory_order_relaxed);
 	atomic_store_explicit(&s->level, 0, memory_order_relaxed);
 	atomic_store_explicit(&s->st, NULL, memory_order_relaxed);
