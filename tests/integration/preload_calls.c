@@ -560,9 +560,9 @@ static void print_forms(void)
 	print_va(fds[1], "%d;", 7);
 	TRY(read(fds[0], got, sizeof(got) - 1));
 	SEEN("%s", got);
+	TRY(dprintf(fds[0], "x")); /* not -1: glibc 2.36 loses a buffer then */
 	TRY(close(fds[0]));
 	TRY(close(fds[1]));
-	TRY(dprintf(-1, "x"));
 	TRY(system("exit 3"));
 	TRY(system(NULL));
 	f = popen("echo spoken", "r");
