@@ -19,6 +19,8 @@ esac
 # What the outer make was told is not for the makes below.
 unset MAKEFLAGS MFLAGS MAKEOVERRIDES MAKELEVEL SANITIZE BUILD ONLY
 python=/usr/bin/python3
+# A wait that ends well ends at once; one that fails may be that of a machine with other work.
+export TEST_PATIENCE=${TEST_PATIENCE:-3}
 logs=build/test
 mkdir -p $logs
 passed=0 failed=0 skipped=0
