@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Memory that the kernel reads and one process has mapped: statistics pages, slots, the fallback ring. */
+/*
+ * Memory that the kernel reads and one process has mapped: statistics pages, slots, the fallback
+ * ring.
+ */
 #include <linux/mm.h>
 #include <linux/vmalloc.h>
 
@@ -40,7 +43,8 @@ void vma_area_fini(struct vma_area *a)
  * @a: the area
  * @vma: of mmap(), with the mmap lock held for writing
  *
- * Shared mappings only: what a private one counts nobody sees. A forked child has no part in it, nor has a core dump.
+ * Shared mappings only: what a private one counts nobody sees. A forked child has no part in it,
+ * nor has a core dump.
  *
  * Return: 0, -EINVAL or what vm_insert_page() says.
  */

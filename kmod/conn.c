@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The table of registered flows: one entry for a flow of a network namespace, whoever registered it. */
+/*
+ * The table of registered flows: one entry for a flow of a network namespace, whoever registered
+ * it.
+ */
 #include <linux/slab.h>
 
 #include "vma.h"

@@ -31,7 +31,10 @@ static int open(struct inode *inode, struct file *file)
 	return nonseekable_open(inode, file);
 }
 
-/* At every close() of an fd, in whatever process: at the owner's, also by exit and exec, it is over. */
+/*
+ * At every close() of an fd, in whatever process: at the owner's, also by exit and exec, it is
+ * over.
+ */
 static int flush(struct file *file, fl_owner_t id)
 {
 	struct vma_session *s = file->private_data;
@@ -97,7 +100,8 @@ static int call_conn(struct vma_session *s, struct vma_kmod_conn *arg)
  * @cmd: vma_dev_arg_size() knew it
  * @arg: copied in; copied out again for commands that answer, if this succeeds
  *
- * Return: 0; -EPERM: not the process that opened the file; -EBADF: ended, or not set up; or as in vma/kmod.h.
+ * Return: 0; -EPERM: not the process that opened the file; -EBADF: ended, or not set up; or as in
+ * vma/kmod.h.
  */
 long vma_dev_call(struct vma_session *s, unsigned int cmd, union vma_arg *arg)
 {
@@ -120,7 +124,10 @@ long vma_dev_call(struct vma_session *s, unsigned int cmd, union vma_arg *arg)
 	}
 }
 
-/* After a failing copy of the answer the process does not know what it has; it all goes with its file. */
+/*
+ * After a failing copy of the answer the process does not know what it has; it all goes with its
+ * file.
+ */
 static long ioctl(struct file *file, unsigned int cmd, unsigned long user)
 {
 	int size = vma_dev_arg_size(cmd);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Packets of registered flows that reached the kernel: reassembled fragments, traffic of a full flow table. Their process
- * gets them; the kernel, which knows no such connection, would answer with a reset or an ICMP error.
+ * Packets of registered flows that reached the kernel: reassembled fragments, traffic of a full
+ * flow table. Their process gets them; the kernel, which knows no such connection, would answer
+ * with a reset or an ICMP error.
  */
 #include <linux/netfilter_ipv4.h>
 #include <linux/netfilter_ipv6.h>

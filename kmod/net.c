@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* What belongs to a network namespace: the dead connections' queue, and the hook while a flow there wants it. */
+/*
+ * What belongs to a network namespace: the dead connections' queue, and the hook while a flow there
+ * wants it.
+ */
 #include <net/net_namespace.h>
 #include <net/netns/generic.h>
 
 #include "vma.h"
 
-/* Resets sent before others may run; with a jiffy between the batches thousands go in a moment, and no flood. */
+/*
+ * Resets sent before others may run; with a jiffy between the batches thousands go in a moment, and
+ * no flood.
+ */
 #define BATCH 256
 
 struct vma_net {
@@ -96,7 +102,9 @@ void vma_net_flush(struct net *net)
 	} while (more);
 }
 
-/* The hook is in place afterwards; one vma_net_hook_put() for each. 0 or negative errno. May sleep. */
+/*
+ * The hook is in place afterwards; one vma_net_hook_put() for each. 0 or negative errno. May sleep.
+ */
 int vma_net_hook_get(struct net *net)
 {
 	struct vma_net *n = net_of(net);

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Whose a flow is. Addresses and ports are never believed: a bound kernel socket of the caller's vouches for them. */
+/*
+ * Whose a flow is. Addresses and ports are never believed: a bound kernel socket of the caller's
+ * vouches for them.
+ */
 #include <linux/inetdevice.h>
 #include <net/addrconf.h>
 #include <net/inet6_hashtables.h>
@@ -8,6 +11,7 @@
 #include <net/route.h>
 #include <net/tcp.h>
 
+#include "compat.h"
 #include "vma.h"
 
 #define FLAGS_KNOWN (VMA_KMOD_CONN_RST | VMA_KMOD_CONN_FALLBACK)
@@ -48,7 +52,10 @@ int vma_flow_check(const struct vma_flow_key *key, u32 flags)
 	return vma_addr_is_v4(&key->local) == vma_addr_is_v4(&key->remote) ? 0 : -EINVAL;
 }
 
-/* Is sk bound to this port, and to the address or to all of its family? Lockless: the words are read once each. */
+/*
+ * Is sk bound to this port, and to the address or to all of its family? Lockless: the words are
+ * read once each.
+ */
 static bool bound_to(const struct sock *sk, const struct vma_addr *addr, u16 port)
 {
 	bool v4 = vma_addr_is_v4(addr);
@@ -77,15 +84,55 @@ static bool connected_elsewhere(const struct sock *sk, const struct vma_flow_key
 	return !ipv6_addr_equal(&sk->sk_v6_daddr, vma_addr_v6(&key->remote));
 }
 
+/*
+ * Somebody else's socket of the same port and address: both set SO_REUSEADDR. Bucket's lock held.
+ */
+static bool is_strangers(const struct sock *other, const struct sock *sk, const struct vma_addr *a)
+{
+	if (other == sk || other->sk_state == TCP_TIME_WAIT || uid_eq(other->sk_uid, sk->sk_uid))
+		return false;
+	return bound_to(other, a, inet_sk(sk)->inet_num);
+}
+
+static bool bucket_has_strangers(struct inet_bind_bucket *tb, const struct sock *sk,
+				 const struct vma_addr *addr)
+{
+	struct sock *other;
+
+	vma_for_each_bound(other, tb)
+		if (is_strangers(other, sk, addr))
+			return true;
+	return false;
+}
+
+/* Does a user who is not the socket's have the TCP port at this address, too? */
+static bool shared(struct sock *sk, const struct vma_addr *addr)
+{
+	struct net *net = sock_net(sk);
+	struct inet_hashinfo *table = net->ipv4.tcp_death_row.hashinfo;
+	struct inet_bind_hashbucket *head;
+	struct inet_bind_bucket *tb;
+	u16 port = READ_ONCE(inet_sk(sk)->inet_num);
+	bool found;
+
+	head = &table->bhash[inet_bhashfn(net, port, table->bhash_size)];
+	spin_lock_bh(&head->lock);
+	/* It may have been closed meanwhile: then nothing says whose the port is. */
+	tb = inet_csk(sk)->icsk_bind_hash;
+	found = !tb || tb->port != port || bucket_has_strangers(tb, sk, addr);
+	spin_unlock_bh(&head->lock);
+	return found;
+}
+
 /**
  * vma_owner_check - may the holder of this socket say that the flow is theirs?
  * @sk: a socket of the caller's
  * @key: passed vma_flow_check()
  *
- * Return: 0; -EPERM: not bound to the local side, which CAP_NET_RAW makes good; -ENOTSOCK, -EPROTOTYPE, -EISCONN as in
- * vma/kmod.h, which nothing makes good.
+ * Return: 0; -EPERM: not bound to the local side, or another user is too, which CAP_NET_RAW makes
+ * good; -ENOTSOCK, -EPROTOTYPE, -EISCONN as in vma/kmod.h, which nothing makes good.
  */
-int vma_owner_check(const struct sock *sk, const struct vma_flow_key *key)
+int vma_owner_check(struct sock *sk, const struct vma_flow_key *key)
 {
 	if (sk->sk_family != AF_INET && sk->sk_family != AF_INET6)
 		return -ENOTSOCK;
@@ -97,14 +144,15 @@ int vma_owner_check(const struct sock *sk, const struct vma_flow_key *key)
 		return -EISCONN;
 	if (!bound_to(sk, &key->local, key->local_port) || connected_elsewhere(sk, key))
 		return -EPERM;
-	return 0;
+	return key->proto == IPPROTO_TCP && shared(sk, &key->local) ? -EPERM : 0;
 }
 
 /**
  * vma_owner_holds - is a registration still its owner's?
  * @c: the registration
  *
- * A socket that was closed gave its port away, perhaps to somebody else. Softirq or process, lockless.
+ * A socket that was closed gave its port away, perhaps to somebody else. Softirq or process,
+ * lockless.
  */
 bool vma_owner_holds(const struct vma_conn *c)
 {
@@ -116,10 +164,9 @@ bool vma_owner_holds(const struct vma_conn *c)
 /**
  * vma_owner_local - 0 if the flow's local address is one of this host's, else -EADDRNOTAVAIL
  * @net: the socket's namespace
- * @sk: for the interface that it may be bound to
  * @key: the flow
  */
-int vma_owner_local(struct net *net, const struct sock *sk, const struct vma_flow_key *key)
+int vma_owner_local(struct net *net, const struct vma_flow_key *key)
 {
 	if (vma_addr_is_v4(&key->local))
 		return inet_addr_type(net, vma_addr_v4(&key->local)) == RTN_LOCAL ? 0 :

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Pinned memory in physically contiguous blocks, counted against RLIMIT_MEMLOCK as AF_XDP's is. */
+#include <linux/bits.h>
 #include <linux/capability.h>
 #include <linux/mm.h>
 #include <linux/sched/signal.h>
@@ -10,7 +11,7 @@
 #include "vma.h"
 
 #define HUGE_ORDER (21 - PAGE_SHIFT) /* 2 MiB */
-#define BYTES_MAX (1ull << 36) /* what one region's place in the device's offsets holds */
+#define BYTES_MAX BIT_ULL(36) /* what one region's place in the device's offsets holds */
 
 /**
  * vma_region_charge - counts pages as locked by a user
@@ -127,7 +128,8 @@ static bool arg_ok(const struct vma_kmod_region *arg)
  * vma_region_alloc - pinned, zeroed memory, not mapped yet
  * @arg: what the process asks for; bytes and block become what it gets
  *
- * Contiguous memory is taken in the largest blocks that there are, huge pages in their size or not at all.
+ * Contiguous memory is taken in the largest blocks that there are, huge pages in their size or not
+ * at all.
  *
  * Return: the region, or -EINVAL, -EPERM, -ENOMEM, -EINTR.
  */
@@ -139,6 +141,9 @@ struct vma_region *vma_region_alloc(struct vma_kmod_region *arg)
 
 	if (!arg_ok(arg))
 		return ERR_PTR(-EINVAL);
+	/* Not to empty the whole system first. */
+	if (arg->bytes >> PAGE_SHIFT > totalram_pages())
+		return ERR_PTR(-ENOMEM);
 	r = kzalloc(sizeof(*r), GFP_KERNEL_ACCOUNT);
 	if (!r)
 		return ERR_PTR(-ENOMEM);
@@ -175,8 +180,8 @@ void vma_region_free(struct vma_region *r)
  * @r: the region
  * @vma: of mmap(), with the mmap lock held for writing
  *
- * Shared mappings only, none for a forked child: the pages are the device's as much as the process's. They are ordinary
- * pages with a reference each, so that AF_XDP and RDMA can pin them.
+ * Shared mappings only, none for a forked child: the pages are the device's as much as the
+ * process's. They are ordinary pages with a reference each, so that AF_XDP and RDMA can pin them.
  *
  * Return: 0, -EINVAL or what vm_insert_page() says.
  */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The fallback ring. The kernel keeps its own position and reads one word of the process's, the consumed one: a value that
- * cannot be makes the ring look full, no more.
+ * The fallback ring. The kernel keeps its own position and reads one word of the process's, the
+ * consumed one: a value that cannot be makes the ring look full, no more.
  */
 #include <linux/skbuff.h>
 
@@ -45,7 +45,10 @@ bool vma_ring_ready(const struct vma_ring *r)
 	return r->size && READ_ONCE(r->produced) != READ_ONCE(ring_head(r)->consumed);
 }
 
-/* Where `need` bytes in a row fit, now taken; NULL: full. *to is the position behind them. Lock held. */
+/*
+ * Where `need` bytes in a row fit, now taken; NULL: full. *to is the position behind them. Lock
+ * held.
+ */
 static struct vma_kmod_record *ring_take(struct vma_ring *r, u32 need, u32 *to)
 {
 	u32 at = r->produced & (r->size - 1), left = r->size - at;

@@ -70,8 +70,9 @@ static void push_ip6(struct sk_buff *skb, const struct vma_flow_key *key, u8 ttl
 /**
  * vma_rst_build - the segment, whole, checksums and all
  * @key: a TCP flow with a remote side
- * @seq: snd_nxt of the dead process: what a peer that has received everything takes at once (RFC 5961, section 3.2). One that
- *	has not answers with a challenge ACK, and the kernel, which knows no such connection, resets with that number.
+ * @seq: snd_nxt of the dead process: what a peer that has received everything takes at once
+ *	(RFC 5961, section 3.2). One that has not answers with a challenge ACK, and the kernel,
+ *	which knows no such connection, resets with that number.
  * @ack: rcv_nxt
  * @ttl: or hop limit
  *
@@ -155,7 +156,8 @@ static int send6(struct net *net, const struct sock *sk, const struct vma_flow_k
  * vma_rst_send - resets the peer of a dead process's connection
  * @c: a registration that its owner held when it died; sequence numbers are set
  *
- * Nothing is sent for an address that is not this host's any more, nor when the kernel has the connection now.
+ * Nothing is sent for an address that is not this host's any more, nor when the kernel has the
+ * connection now.
  *
  * Context: process.
  * Return: 0, -EADDRINUSE, -EADDRNOTAVAIL, -ENOMEM, or why the packet did not leave.
@@ -169,13 +171,13 @@ int vma_rst_send(const struct vma_conn *c)
 
 	if (vma_kernel_has(net, key, c->sk->sk_bound_dev_if))
 		return -EADDRINUSE;
-	err = vma_owner_local(net, c->sk, key);
+	err = vma_owner_local(net, key);
 	if (err)
 		return err;
 	skb = vma_rst_build(key, c->seq, c->ack, READ_ONCE(net->ipv4.sysctl_ip_default_ttl));
 	if (!skb)
 		return -ENOMEM;
-	skb->mark = c->sk->sk_mark;
+	skb->mark = READ_ONCE(c->sk->sk_mark);
 	return vma_addr_is_v4(&key->local) ? send4(net, c->sk, key, skb) :
 					     send6(net, c->sk, key, skb);
 }

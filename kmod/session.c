@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * One process: what it has registered. Locks, in this order: the process's mmap lock, session.lock, sessions_lock.
- * Nothing of user space's is touched with one of the latter two held.
+ * One process: what it has registered. Locks, in this order: the process's mmap lock, session.lock,
+ * sessions_lock. Nothing of user space's is touched with one of the latter two held.
  */
 #include <linux/bitmap.h>
 #include <linux/mm.h>
@@ -14,6 +14,10 @@ static DEFINE_MUTEX(sessions_lock);
 static LIST_HEAD(sessions); /* those that have not ended */
 static u64 dead_sum[VMA_SUMS]; /* what processes that ended had counted */
 
+/*
+ * By number, which names it in sysfs: a dead process whose fd table another one shares has its
+ * still.
+ */
 static int sessions_enter(struct vma_session *s)
 {
 	struct vma_session *other;
@@ -21,7 +25,7 @@ static int sessions_enter(struct vma_session *s)
 
 	mutex_lock(&sessions_lock);
 	list_for_each_entry(other, &sessions, link)
-		if (other->owner == s->owner)
+		if (other->pid == s->pid)
 			err = -EBUSY;
 	if (!err)
 		list_add_tail(&s->link, &sessions);
@@ -237,7 +241,7 @@ int vma_session_conn(struct vma_session *s, struct sock *sk, struct vma_kmod_con
 	if (err && (err != -EPERM || !by_right))
 		return err;
 	by_right = err == -EPERM;
-	err = vma_owner_local(sock_net(sk), sk, &arg->key);
+	err = vma_owner_local(sock_net(sk), &arg->key);
 	if (err)
 		return err;
 	mutex_lock(&s->lock);
@@ -454,7 +458,8 @@ static void drop_regions(struct vma_session *s)
  * vma_session_end - the process is dead, or has closed the device
  * @s: its session
  *
- * Registrations are gone when it returns; resets are sent by a worker. What is mapped stays so. May be called again.
+ * Registrations are gone when it returns; resets are sent by a worker. What is mapped stays so. May
+ * be called again.
  */
 void vma_session_end(struct vma_session *s)
 {
@@ -470,10 +475,13 @@ void vma_session_end(struct vma_session *s)
 	mutex_unlock(&s->lock);
 	if (again)
 		return;
-	sessions_leave(s);
-	/* Waits for readers in sysfs, who take none of our locks. The name is free for the process's next life. */
+	/*
+	 * Waits for readers in sysfs, who take none of our locks. The name is free before the
+	 * process's next life can begin.
+	 */
 	if (s->is_set_up)
 		kobject_del(&s->kobj);
+	sessions_leave(s);
 	vma_total_add(VMA_TOTAL_PROCESSES, -1);
 }
 

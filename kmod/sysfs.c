@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* /sys/kernel/vma; docs/abi/sysfs-kernel-vma describes each file. Nothing here takes session.lock. */
+/*
+ * /sys/kernel/vma; docs/abi/sysfs-kernel-vma describes each file. Nothing here takes session.lock.
+ */
 #include <linux/kobject.h>
 #include <linux/sysfs.h>
 
@@ -72,10 +74,29 @@ static ssize_t pages_read(struct file *file, struct kobject *kobj, struct bin_at
 	return memory_read_from_buffer(to, count, &at, stats->at, stats->bytes);
 }
 
+/* The tool's control words, by the process's user: whole words, as everybody writes these pages. */
+static ssize_t pages_write(struct file *file, struct kobject *kobj, struct bin_attribute *attr,
+			   char *from, loff_t at, size_t count)
+{
+	const struct vma_area *stats = &session_of(kobj)->stats;
+	size_t i;
+	u32 word;
+
+	if (at < 0 || at >= stats->bytes || count > stats->bytes - at)
+		return -EFBIG;
+	if (at % sizeof(word) || count % sizeof(word))
+		return -EINVAL;
+	for (i = 0; i < count; i += sizeof(word)) {
+		memcpy(&word, from + i, sizeof(word));
+		WRITE_ONCE(*(u32 *)(stats->at + at + i), word);
+	}
+	return count;
+}
+
 static struct kobj_attribute process_stats_attr = __ATTR(stats, 0444, process_stats_show, NULL);
 static struct bin_attribute sockets_attr = __BIN_ATTR(sockets, 0444, sockets_read, NULL, 0);
 static struct bin_attribute rings_attr = __BIN_ATTR(rings, 0444, rings_read, NULL, 0);
-static struct bin_attribute pages_attr = __BIN_ATTR(pages, 0444, pages_read, NULL, 0);
+static struct bin_attribute pages_attr = __BIN_ATTR(pages, 0644, pages_read, pages_write, 0);
 
 static struct attribute *process_attrs[] = { &process_stats_attr.attr, NULL };
 static struct bin_attribute *process_bin_attrs[] = { &sockets_attr, &rings_attr, &pages_attr,
@@ -84,6 +105,7 @@ static const struct attribute_group process_group = {
 	.attrs = process_attrs,
 	.bin_attrs = process_bin_attrs,
 };
+
 static const struct attribute_group *process_groups[] = { &process_group, NULL };
 
 static void process_release(struct kobject *kobj)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The statistics pages as text. A process may write anything into its pages while they are read here: numbers are
- * numbers, sizes and places are the module's own, text is cleaned.
+ * The statistics pages as text. A process may write anything into its pages while they are read
+ * here: numbers are numbers, sizes and places are the module's own, text is cleaned.
  */
 #include <linux/ctype.h>
 #include <linux/kernel.h>
@@ -144,7 +144,7 @@ static int address(char *to, size_t size, const struct vma_addr *from, u16 port)
 
 /**
  * vma_text_socket - a socket's line, VMA_SOCKET_LINE bytes with the newline
- * @line: to be filled
+ * @line: to be filled; NULL: only the answer is wanted
  * @stats: the pages
  * @n: which block
  *
@@ -154,10 +154,11 @@ bool vma_text_socket(char *line, const struct vma_area *stats, u32 n)
 {
 	const struct vma_stats_socket *s = socket_at(stats, n);
 	int max = VMA_SOCKET_LINE, len;
+	bool used = READ_ONCE(s->enabled);
 	u8 proto = READ_ONCE(s->proto);
 
-	if (!READ_ONCE(s->enabled))
-		return false;
+	if (!used || !line)
+		return used;
 	len = scnprintf(line, max, "fd %d proto %s state %u local ", READ_ONCE(s->fd),
 			proto == IPPROTO_TCP ? "tcp" : proto == IPPROTO_UDP ? "udp" : "?",
 			READ_ONCE(s->state));
@@ -165,9 +166,11 @@ bool vma_text_socket(char *line, const struct vma_area *stats, u32 n)
 	len += scnprintf(line + len, max - len, " remote ");
 	len += address(line + len, max - len, &s->remote, READ_ONCE(s->remote_port));
 	len += scnprintf(line + len, max - len,
-			 " rx_packets %llu rx_bytes %llu tx_packets %llu tx_bytes %llu rx_drop_packets %llu",
+			 " rx_packets %llu rx_bytes %llu tx_packets %llu tx_bytes %llu",
 			 READ_ONCE(s->rx.packets), READ_ONCE(s->rx.bytes), READ_ONCE(s->tx.packets),
-			 READ_ONCE(s->tx.bytes), READ_ONCE(s->rx_drop_packets));
+			 READ_ONCE(s->tx.bytes));
+	len += scnprintf(line + len, max - len, " rx_drop_packets %llu",
+			 READ_ONCE(s->rx_drop_packets));
 	finish(line, len, max);
 	return true;
 }
@@ -177,11 +180,12 @@ bool vma_text_ring(char *line, const struct vma_area *stats, u32 n)
 {
 	const struct vma_stats_ring *r = ring_at(stats, n);
 	int max = VMA_RING_LINE, len;
+	bool used = READ_ONCE(r->enabled);
 	char name[16], type[16];
 	u32 i;
 
-	if (!READ_ONCE(r->enabled))
-		return false;
+	if (!used || !line)
+		return used;
 	len = scnprintf(line, max, "ifname %s ifindex %d type %s", clean(name, r->ifname),
 			READ_ONCE(r->ifindex), clean(type, r->type));
 	for (i = 0; i < ARRAY_SIZE(ring_fields); i++)
@@ -214,9 +218,11 @@ ssize_t vma_text_lines(bool (*one)(char *line, const struct vma_area *stats, u32
 	u32 n;
 
 	for (n = 0; n < max && done < count && stats->at; n++) {
-		if (!one(line, stats, n))
+		bool wanted = start + width > at + (loff_t)done;
+
+		if (!one(wanted ? line : NULL, stats, n))
 			continue;
-		if (start + width > at + (loff_t)done) {
+		if (wanted) {
 			size_t from = at + done - start;
 
 			piece = min(width - from, count - done);

@@ -105,9 +105,9 @@ struct vma_conn *vma_conn_find(struct net *net, const struct vma_flow_key *key);
 /* ---- owner.c: whose a flow is */
 
 int vma_flow_check(const struct vma_flow_key *key, u32 flags);
-int vma_owner_check(const struct sock *sk, const struct vma_flow_key *key);
+int vma_owner_check(struct sock *sk, const struct vma_flow_key *key);
 bool vma_owner_holds(const struct vma_conn *c);
-int vma_owner_local(struct net *net, const struct sock *sk, const struct vma_flow_key *key);
+int vma_owner_local(struct net *net, const struct vma_flow_key *key);
 bool vma_kernel_has(struct net *net, const struct vma_flow_key *key, int ifindex);
 
 /* IPv4 addresses are v4-mapped in a key. */

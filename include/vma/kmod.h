@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What /dev/vma and the library say to each other; docs/abi/dev-vma tells it in words. Fixed-width types, every struct a
- * multiple of 8 bytes without padding, so that a 32-bit process passes the same bytes. Fields named reserved are zero.
+ * What /dev/vma and the library say to each other; docs/abi/dev-vma tells it in words. Fixed-width
+ * types, every struct a multiple of 8 bytes without padding, so that a 32-bit process passes the
+ * same bytes. Fields named reserved are zero.
  *
- * A process opens the device once, with O_CLOEXEC, and sets it up. What it registers then belongs to it alone: a forked
- * child that inherits the fd can do nothing with it, nor can the program after an exec, and all of it ends at the owner's
- * first close() of the fd, which O_CLOEXEC makes an exec, and at its death, however it dies.
+ * A process opens the device once, with O_CLOEXEC, and sets it up. What it registers then belongs
+ * to it alone: a forked child that inherits the fd can do nothing with it, nor can the program
+ * after an exec, and all of it ends at the owner's first close() of the fd, which O_CLOEXEC makes
+ * an exec, and at its death, however it dies.
  */
 #ifndef VMA_KMOD_H
 #define VMA_KMOD_H
@@ -22,10 +24,13 @@
 #define VMA_KMOD_RING_MIN 65536u /* bytes; a packet of 64 KiB needs more */
 #define VMA_KMOD_RING_MAX (16u << 20)
 
-/* Where in the device the parts are mapped (MAP_SHARED, from the beginning, no longer than said at set-up). */
+/*
+ * Where in the device the parts are mapped (MAP_SHARED, from the beginning, no longer than said at
+ * set-up).
+ */
 #define VMA_KMOD_MAP_CONNS 0ull
-#define VMA_KMOD_MAP_STATS (1ull << 32)
-#define VMA_KMOD_MAP_RING (2ull << 32)
+#define VMA_KMOD_MAP_STATS 0x100000000ull
+#define VMA_KMOD_MAP_RING 0x200000000ull
 #define VMA_KMOD_MAP_REGION(id) (((__u64)(id) + 1) << 36)
 
 /* vma_kmod_setup.features */
@@ -35,8 +40,9 @@
 #define VMA_KMOD_HAS_FALLBACK 8ull
 
 /*
- * First of all, once. EPROTO: another version; EALREADY: for the second time; EINVAL: out of range; ENOMEM.
- * 0 in one of the sizes: not wanted. The last four are answers: what there is, and how many bytes of it can be mapped.
+ * First of all, once. EPROTO: another version; EALREADY: for the second time; EINVAL: out of range;
+ * ENOMEM. 0 in one of the sizes: not wanted. The last four are answers: what there is, and how many
+ * bytes of it can be mapped.
  */
 struct vma_kmod_setup {
 	__u32 version; /* VMA_KMOD_VERSION */
@@ -55,13 +61,14 @@ struct vma_kmod_setup {
 #define VMA_KMOD_CONN_FALLBACK 2u /* packets of the flow that reach the kernel go to the ring */
 
 /*
- * A flow of the caller's. fd is a kernel socket of the caller's, of the same network namespace and protocol, that is
- * bound to the local side; with CAP_NET_RAW in the namespace it need not be bound. The registration is void while that
- * socket is not bound any more (the CAP_NET_RAW kind: closed). TCP flows have a remote side; UDP flows may have none.
+ * A flow of the caller's. fd is a kernel socket of the caller's, of the same network namespace and
+ * protocol, that is bound to the local side; with CAP_NET_RAW in the namespace it need not be
+ * bound. The registration is void while that socket is not bound any more (the CAP_NET_RAW kind:
+ * closed). TCP flows have a remote side; UDP flows may have none.
  *
- * EBADF, ENOTSOCK; EPROTOTYPE: another protocol than the socket; EISCONN: the kernel serves this socket; EPERM: not the
- * caller's address or port; EADDRNOTAVAIL: not an address of this host; EADDRINUSE: the kernel or another registration
- * has the flow; ENOSPC: no free slot.
+ * EBADF, ENOTSOCK; EPROTOTYPE: another protocol than the socket; EISCONN: the kernel serves this
+ * socket; EPERM: not the caller's address or port; EADDRNOTAVAIL: not an address of this host;
+ * EADDRINUSE: the kernel or another registration has the flow; ENOSPC: no free slot.
  */
 struct vma_kmod_conn {
 	__s32 fd;
@@ -78,8 +85,9 @@ struct vma_kmod_unconn {
 };
 
 /*
- * A registration's slot, an array at VMA_KMOD_MAP_CONNS, zeroed when it is handed out. The library writes, the kernel
- * reads each word once, when the process dies. Nothing in it can name a connection.
+ * A registration's slot, an array at VMA_KMOD_MAP_CONNS, zeroed when it is handed out. The library
+ * writes, the kernel reads each word once, when the process dies. Nothing in it can name a
+ * connection.
  */
 struct vma_kmod_slot {
 	__u32 seq; /* snd_nxt */
@@ -89,14 +97,15 @@ struct vma_kmod_slot {
 };
 
 enum vma_kmod_mem {
-	VMA_KMOD_MEM_CONTIG = 1, /* physically contiguous in blocks of 4 MiB, or of what the system gives */
+	VMA_KMOD_MEM_CONTIG = 1, /* physically contiguous, in blocks of up to 4 MiB */
 	VMA_KMOD_MEM_HUGE = 2, /* in blocks of 2 MiB, or not at all */
 };
 
 /*
- * Pinned, zeroed memory, mapped once or more at `offset`; gone with its last mapping. Counted against RLIMIT_MEMLOCK
- * of the user, together with AF_XDP's and io_uring's, unless CAP_IPC_LOCK. EPERM: the limit is 0; ENOMEM: over the limit, or
- * there is no such memory; EINVAL; ENOSPC: 255 regions.
+ * Pinned, zeroed memory, mapped once or more at `offset`; gone with its last mapping. Counted
+ * against RLIMIT_MEMLOCK of the user, together with AF_XDP's and io_uring's, unless CAP_IPC_LOCK.
+ * EPERM: the limit is 0; ENOMEM: over the limit, or there is no such memory; EINVAL; ENOSPC: 255
+ * regions.
  */
 struct vma_kmod_region {
 	__u64 bytes; /* rounded up to whole blocks: the answer is what can be mapped */
@@ -114,8 +123,9 @@ struct vma_kmod_region {
 #define VMA_KMOD_REGION _IOWR(VMA_KMOD_IOC, 3, struct vma_kmod_region)
 
 /*
- * The fallback ring: this head, and VMA_KMOD_RING_DATA bytes from the mapping's beginning the data. Both positions count bytes
- * and wrap at 2^32. poll() of the device says POLLIN while the ring is not empty.
+ * The fallback ring: this head, and VMA_KMOD_RING_DATA bytes from the mapping's beginning the data.
+ * Both positions count bytes and wrap at 2^32. poll() of the device says POLLIN while the ring is
+ * not empty.
  */
 struct vma_kmod_ring {
 	__u32 produced; /* kernel; a store-release, after the records */
@@ -128,12 +138,15 @@ struct vma_kmod_ring {
 
 #define VMA_KMOD_RING_DATA 4096u
 
-/* A record begins at a multiple of 8 and is not wrapped; behind it stands the packet from its IP header on. */
+/*
+ * A record begins at a multiple of 8 and is not wrapped; behind it stands the packet from its IP
+ * header on.
+ */
 struct vma_kmod_record {
 	__u32 len; /* of the packet; VMA_KMOD_RECORD_SKIP: nothing more up to the data's end */
 	__u32 slot;
 	__u32 ifindex;
-	__u16 gso_size; /* payload bytes of each segment or datagram when the kernel has merged several, else 0 */
+	__u16 gso_size; /* payload of each segment when the kernel has merged several, else 0 */
 	__u16 flags;
 };
 

@@ -54,9 +54,8 @@ static inline struct vma_flow_key help_key(u8 proto, const char *local, u16 lpor
 	};
 }
 
-/* A socket of net, as a program makes it, bound; address NULL: to all; port 0: to one of the kernel's choice. */
-static inline struct socket *help_socket(struct kunit *test, struct net *net, int family, u8 proto,
-					 const char *address, u16 port)
+static inline struct socket *help_bound(struct kunit *test, struct net *net, int family, u8 proto,
+					const char *address, u16 port, bool reuse)
 {
 	struct vma_addr a = help_addr(address ?: "::");
 	struct sockaddr_in6 in6 = { .sin6_family = AF_INET6, .sin6_port = htons(port) };
@@ -65,6 +64,7 @@ static inline struct socket *help_socket(struct kunit *test, struct net *net, in
 	struct socket *sock;
 
 	KUNIT_ASSERT_EQ(test, 0, __sock_create(net, family, type, proto, &sock, 0));
+	sock->sk->sk_reuse = reuse ? SK_CAN_REUSE : SK_NO_REUSE;
 	memcpy(&in6.sin6_addr, &a, sizeof(a));
 	in.sin_addr.s_addr = address ? vma_addr_v4(&a) : 0;
 	if (family == AF_INET)
@@ -74,12 +74,30 @@ static inline struct socket *help_socket(struct kunit *test, struct net *net, in
 	return sock;
 }
 
+/*
+ * A socket of net, as a program makes it, bound; address NULL: to all; port 0: to one of the
+ * kernel's choice.
+ */
+static inline struct socket *help_socket(struct kunit *test, struct net *net, int family, u8 proto,
+					 const char *address, u16 port)
+{
+	return help_bound(test, net, family, proto, address, port, false);
+}
+
+/* A TCP socket with SO_REUSEADDR. */
+static inline struct socket *help_reuser(struct kunit *test, const char *address, u16 port)
+{
+	return help_bound(test, &init_net, AF_INET, IPPROTO_TCP, address, port, true);
+}
+
 static inline u16 help_port(const struct socket *sock)
 {
 	return inet_sk(sock->sk)->inet_num;
 }
 
-/* What was sent over the loopback interface has arrived: on a busy host the softirq thread does it. */
+/*
+ * What was sent over the loopback interface has arrived: on a busy host the softirq thread does it.
+ */
 static inline void help_settle(void)
 {
 	do

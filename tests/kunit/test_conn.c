@@ -132,4 +132,5 @@ static struct kunit_suite suite = {
 	.exit = conn_end,
 	.test_cases = cases,
 };
+
 kunit_test_suite(suite);

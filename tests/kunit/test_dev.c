@@ -69,4 +69,5 @@ static struct kunit_suite suite = {
 	.name = "vma_dev",
 	.test_cases = cases,
 };
+
 kunit_test_suite(suite);

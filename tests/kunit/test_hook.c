@@ -280,4 +280,5 @@ static struct kunit_suite suite = {
 	.exit = hook_end,
 	.test_cases = cases,
 };
+
 kunit_test_suite(suite);

@@ -192,13 +192,38 @@ static void only_addresses_of_this_host_are_local(struct kunit *test)
 {
 	struct vma_flow_key key = help_key(IPPROTO_TCP, LOOPBACK, 1, "127.0.0.9", 1);
 
-	KUNIT_EXPECT_EQ(test, vma_owner_local(&init_net, NULL, &key), 0);
+	KUNIT_EXPECT_EQ(test, vma_owner_local(&init_net, &key), 0);
 	key.local = help_addr("10.9.9.9");
-	KUNIT_EXPECT_EQ(test, vma_owner_local(&init_net, NULL, &key), -EADDRNOTAVAIL);
+	KUNIT_EXPECT_EQ(test, vma_owner_local(&init_net, &key), -EADDRNOTAVAIL);
 	key.local = help_addr("::1");
-	KUNIT_EXPECT_EQ(test, vma_owner_local(&init_net, NULL, &key), 0);
+	KUNIT_EXPECT_EQ(test, vma_owner_local(&init_net, &key), 0);
 	key.local = help_addr("fd00::9");
-	KUNIT_EXPECT_EQ(test, vma_owner_local(&init_net, NULL, &key), -EADDRNOTAVAIL);
+	KUNIT_EXPECT_EQ(test, vma_owner_local(&init_net, &key), -EADDRNOTAVAIL);
+}
+
+/* Both set SO_REUSEADDR, as clients that choose their port do. */
+static void a_port_shared_with_another_user_is_nobodys(struct kunit *test)
+{
+	struct socket *mine = help_reuser(test, LOOPBACK, 0);
+	struct socket *theirs = help_reuser(test, LOOPBACK, help_port(mine));
+	struct vma_flow_key key = help_key(IPPROTO_TCP, LOOPBACK, help_port(mine), "127.0.0.2", 9);
+
+	/* Another process of the same user may do what this one may. */
+	KUNIT_EXPECT_EQ(test, vma_owner_check(mine->sk, &key), 0);
+	theirs->sk->sk_uid = KUIDT_INIT(1234);
+	KUNIT_EXPECT_EQ(test, vma_owner_check(mine->sk, &key), -EPERM);
+	KUNIT_EXPECT_EQ(test, vma_owner_check(theirs->sk, &key), -EPERM);
+	/* To listen makes it no more one's own. */
+	KUNIT_EXPECT_EQ(test, kernel_listen(mine, 1), 0);
+	KUNIT_EXPECT_EQ(test, vma_owner_check(mine->sk, &key), -EPERM);
+	sock_release(theirs);
+	KUNIT_EXPECT_EQ(test, vma_owner_check(mine->sk, &key), 0);
+	/* The same port of another address is another port. */
+	theirs = help_reuser(test, "127.0.0.3", help_port(mine));
+	theirs->sk->sk_uid = KUIDT_INIT(1234);
+	KUNIT_EXPECT_EQ(test, vma_owner_check(mine->sk, &key), 0);
+	sock_release(theirs);
+	sock_release(mine);
 }
 
 static struct kunit_case cases[] = {
@@ -208,6 +233,7 @@ static struct kunit_case cases[] = {
 	KUNIT_CASE(a_bound_socket_owns_its_address_and_port),
 	KUNIT_CASE(a_socket_bound_to_all_owns_each),
 	KUNIT_CASE(an_unbound_socket_owns_nothing),
+	KUNIT_CASE(a_port_shared_with_another_user_is_nobodys),
 	KUNIT_CASE(a_socket_of_another_kind_owns_nothing),
 	KUNIT_CASE(a_connected_udp_socket_owns_one_remote_side),
 	KUNIT_CASE(a_connection_of_the_kernels_is_seen),
@@ -221,4 +247,5 @@ static struct kunit_suite suite = {
 	.init = owner_begin,
 	.test_cases = cases,
 };
+
 kunit_test_suite(suite);

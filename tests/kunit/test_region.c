@@ -142,6 +142,8 @@ static void more_than_there_is_fails_whole(struct kunit *test)
 	s64 regions = total(VMA_TOTAL_REGIONS);
 
 	KUNIT_EXPECT_EQ(test, PTR_ERR(vma_region_alloc(&arg)), -ENOMEM);
+	arg.bytes = (u64)totalram_pages() << PAGE_SHIFT;
+	KUNIT_EXPECT_EQ(test, PTR_ERR(vma_region_alloc(&arg)), -ENOMEM);
 	KUNIT_EXPECT_EQ(test, total(VMA_TOTAL_REGIONS), regions);
 }
 
@@ -160,4 +162,5 @@ static struct kunit_suite suite = {
 	.name = "vma_region",
 	.test_cases = cases,
 };
+
 kunit_test_suite(suite);

@@ -153,7 +153,10 @@ static void a_position_that_cannot_be_only_makes_it_full(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, head()->packets, 1);
 }
 
-/* A lie that could be true loses packets of the liar's own, and nothing is written outside (KASAN watches). */
+/*
+ * A lie that could be true loses packets of the liar's own, and nothing is written outside (KASAN
+ * watches).
+ */
 static void any_position_is_harmless(struct kunit *test)
 {
 	u32 i, was;
@@ -199,4 +202,5 @@ static struct kunit_suite suite = {
 	.exit = ring_end,
 	.test_cases = cases,
 };
+
 kunit_test_suite(suite);

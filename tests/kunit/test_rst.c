@@ -155,4 +155,5 @@ static struct kunit_suite suite = {
 	.exit = rst_exit,
 	.test_cases = cases,
 };
+
 kunit_test_suite(suite);

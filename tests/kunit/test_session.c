@@ -46,7 +46,9 @@ static int setup(u32 conns)
 
 static int session_begin(struct kunit *test)
 {
-	resets = strange = seq_xor = 0;
+	resets = 0;
+	strange = 0;
+	seq_xor = 0;
 	KUNIT_ASSERT_EQ(test, 0, help_lo_up(&init_net));
 	shadow = help_socket(test, &init_net, AF_INET, IPPROTO_TCP, LOOPBACK, 0);
 	s = vma_session_open();
@@ -322,6 +324,25 @@ static void a_dead_process_stays_in_the_sum(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, memcmp(live, dead, sizeof(live)), 0);
 }
 
+static void the_tool_writes_whole_words_within_the_pages(struct kunit *test)
+{
+	struct bin_attribute *pages = s->kobj.ktype->default_groups[0]->bin_attrs[2];
+	char data[8] = "abcdefgh";
+	loff_t end;
+
+	KUNIT_ASSERT_EQ(test, setup(0), 0);
+	end = s->stats.bytes;
+	KUNIT_EXPECT_EQ(test, pages->write(NULL, &s->kobj, pages, data, end - 8, 8), 8);
+	KUNIT_EXPECT_EQ(test, memcmp(s->stats.at + end - 8, data, 8), 0);
+	KUNIT_EXPECT_EQ(test, pages->write(NULL, &s->kobj, pages, data, end - 4, 8), -EFBIG);
+	KUNIT_EXPECT_EQ(test, pages->write(NULL, &s->kobj, pages, data, end, 4), -EFBIG);
+	KUNIT_EXPECT_EQ(test, pages->write(NULL, &s->kobj, pages, data, -4, 4), -EFBIG);
+	KUNIT_EXPECT_EQ(test, pages->write(NULL, &s->kobj, pages, data, 2, 4), -EINVAL);
+	KUNIT_EXPECT_EQ(test, pages->write(NULL, &s->kobj, pages, data, 4, 3), -EINVAL);
+	KUNIT_EXPECT_EQ(test, pages->read(NULL, &s->kobj, pages, data, end - 4, 8), 4);
+	KUNIT_EXPECT_EQ(test, memcmp(data, "efgh", 4), 0);
+}
+
 /* ---- memory */
 
 static void regions_have_places_and_go_at_the_end(struct kunit *test)
@@ -332,12 +353,14 @@ static void regions_have_places_and_go_at_the_end(struct kunit *test)
 
 	KUNIT_ASSERT_EQ(test, setup(0), 0);
 	for (i = 0; i < VMA_REGIONS; i++) {
-		arg.offset = arg.block = 0;
+		arg.offset = 0;
+		arg.block = 0;
 		arg.bytes = 1;
 		KUNIT_ASSERT_EQ(test, vma_session_region(s, &arg), 0);
 		KUNIT_ASSERT_EQ(test, arg.offset, VMA_KMOD_MAP_REGION(i));
 	}
-	arg.offset = arg.block = 0;
+	arg.offset = 0;
+	arg.block = 0;
 	KUNIT_EXPECT_EQ(test, vma_session_region(s, &arg), -ENOSPC);
 	KUNIT_EXPECT_EQ(test, total(VMA_TOTAL_REGIONS), before + VMA_REGIONS);
 	vma_session_end(s);
@@ -358,6 +381,7 @@ static struct kunit_case cases[] = {
 	KUNIT_CASE(thousands_are_reset),
 	KUNIT_CASE(registrations_let_go_of_their_sockets),
 	KUNIT_CASE(a_dead_process_stays_in_the_sum),
+	KUNIT_CASE(the_tool_writes_whole_words_within_the_pages),
 	KUNIT_CASE(regions_have_places_and_go_at_the_end),
 	{}
 };
@@ -368,4 +392,5 @@ static struct kunit_suite suite = {
 	.exit = session_end,
 	.test_cases = cases,
 };
+
 kunit_test_suite(suite);

@@ -93,9 +93,10 @@ static void the_largest_numbers_fit(struct kunit *test)
 
 static void a_socket_is_a_line(struct kunit *test)
 {
-	static const char expected[] =
-		"fd 5 proto udp state 0 local 10.0.0.1:53 remote [fd00::2]:1000 rx_packets 1 "
-		"rx_bytes 2 tx_packets 3 tx_bytes 4 rx_drop_packets 5 ";
+	static const char who[] = "fd 5 proto udp state 0 local 10.0.0.1:53 remote [fd00::2]:1000 ";
+	static const char counts[] =
+		"rx_packets 1 rx_bytes 2 tx_packets 3 tx_bytes 4 rx_drop_packets 5 ";
+	size_t at = strlen(who);
 	char *line = kunit_kzalloc(test, VMA_SOCKET_LINE, GFP_KERNEL);
 
 	KUNIT_ASSERT_NOT_NULL(test, line);
@@ -108,7 +109,8 @@ static void a_socket_is_a_line(struct kunit *test)
 		.rx_drop_packets = 5,
 	};
 	KUNIT_EXPECT_TRUE(test, vma_text_socket(line, &pages, 2));
-	KUNIT_EXPECT_EQ(test, strncmp(line, expected, strlen(expected)), 0);
+	KUNIT_EXPECT_EQ(test, strncmp(line, who, at), 0);
+	KUNIT_EXPECT_EQ(test, strncmp(line + at, counts, strlen(counts)), 0);
 	KUNIT_EXPECT_EQ(test, line[VMA_SOCKET_LINE - 1], '\n');
 	KUNIT_EXPECT_NULL(test, memchr(line, 0, VMA_SOCKET_LINE));
 }
@@ -222,4 +224,5 @@ static struct kunit_suite suite = {
 	.exit = text_end,
 	.test_cases = cases,
 };
+
 kunit_test_suite(suite);
