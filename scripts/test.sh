@@ -95,6 +95,7 @@ export TSAN_OPTIONS=halt_on_error=1
 step build build all unit sim helpers bench-bin
 step unit scripts/check.sh build
 step kmod scripts/kmod.sh
+step kunit scripts/kunit.sh
 step sim build/tests/sim/sim --count 60000
 step conform build/tests/conform/conform
 step differential build/tests/conform/conform --differential docs/tcp-differences.md
