@@ -31,6 +31,7 @@ struct epitem {
 	struct vfd *v; /* NULL in the child of a fork(): only the shadow socket is left */
 	bool nested; /* v is another set */
 	bool in_kernel; /* the kernel's epoll watches the fd, too; mtx */
+	bool ready; /* in the list; set->lock */
 	int fd;
 	uint32_t index, generation; /* the tag */
 	/*
@@ -44,8 +45,7 @@ struct epitem {
 	/* by_fd chain: an older item whose number was closed while a dup lives; mtx. */
 	struct epitem *same_fd;
 	struct epitem *next, **pprev; /* set->items; mtx. Free list: next */
-	/* set->lock: */
-	bool ready;
+	/* set->lock, as `ready`: */
 	struct epitem *ready_next, *ready_prev;
 };
 

@@ -41,10 +41,12 @@ static struct vma_stats_socket *socket_slot(void)
 {
 	struct stats_area *a = stats_area_get();
 
-	for (unsigned i = 0; a && i < VMA_STATS_SOCKETS_MAX; i++) {
-		if (!(a->sockets[i / 64] & 1ull << i % 64)) {
-			a->sockets[i / 64] |= 1ull << i % 64;
-			return &area_sockets(a)[i];
+	for (unsigned word = 0; a && word < VMA_STATS_SOCKETS_MAX / 64; word++) {
+		unsigned bit = a->sockets[word] == UINT64_MAX ? 0 : (unsigned)__builtin_ctzll(~a->sockets[word]) + 1;
+
+		if (bit) {
+			a->sockets[word] |= 1ull << (bit - 1);
+			return &area_sockets(a)[word * 64 + bit - 1];
 		}
 	}
 	return NULL;
@@ -61,7 +63,8 @@ static void socket_begin(struct vma_stats_socket *s, int fd)
 	__atomic_store_n(&s->enabled, 1, __ATOMIC_RELEASE);
 }
 
-struct vma_stats_socket *stats_socket_get(int fd)
+/* A block in the pages. NULL: all are taken. */
+static struct vma_stats_socket *socket_in_pages(int fd)
 {
 	struct vma_stats_socket *s;
 
@@ -70,6 +73,18 @@ struct vma_stats_socket *stats_socket_get(int fd)
 	if (s)
 		socket_begin(s, fd);
 	pthread_mutex_unlock(&stats_mutex);
+	return s;
+}
+
+struct vma_stats_socket *stats_socket_if_shown(int fd)
+{
+	return params.stats_file && *params.stats_file ? stats_socket_get(fd) : socket_in_pages(fd);
+}
+
+struct vma_stats_socket *stats_socket_get(int fd)
+{
+	struct vma_stats_socket *s = socket_in_pages(fd);
+
 	if (s)
 		return s;
 	s = calloc(1, sizeof(*s));

@@ -28,6 +28,8 @@ void stats_forked(void);
  * these may be called from any thread, before stats_start() and after stats_stop().
  */
 struct vma_stats_socket *stats_socket_get(int fd);
+/* The same, but NULL when nobody would ever see the block: not in the pages, and no VMA_STATS_FILE. */
+struct vma_stats_socket *stats_socket_if_shown(int fd);
 /* At the socket's close, still filled in: with VMA_STATS_FILE its text is written there. */
 void stats_socket_put(struct vma_stats_socket *s);
 struct vma_stats_ring *stats_ring_get(void);

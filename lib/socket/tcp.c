@@ -18,14 +18,69 @@
 #include "socket/wait.h"
 
 /* All socket objects ever made; memory is reused, never freed (vfd.h). */
+struct slab {
+	_Alignas(64) struct tsock socks[32]; /* zero beyond `used`: not in use */
+	unsigned used;
+	struct slab *next; /* never changes once the slab is listed */
+};
 static struct lock list_lock;
-static struct tsock *all_socks; /* by next */
+static struct slab *slabs; /* the latest first */
 static struct tsock *_Atomic by_id[CLAIM_WORDS]; /* pages that nobody touches cost nothing */
 static _Atomic uint32_t next_id;
 static struct tsock *free_socks, **free_tail = &free_socks; /* by next_free, the longest rested first */
 
-/* Of sockets that have none of their own (any more): nobody reads it. */
-static struct vma_stats_socket no_stats;
+/* Counted into by sockets that have no block of their own (any more): nobody reads them. Several, for several threads. */
+struct vma_stats_socket tsock_no_stats[TSOCK_NO_STATS];
+
+static void stats_begin(struct tsock *s, int fd)
+{
+	struct vma_stats_socket *b = stats_socket_if_shown(fd);
+
+	s->stats = b ? b : &tsock_no_stats[s->id % TSOCK_NO_STATS];
+	if (!b)
+		return;
+	b->family = s->domain;
+	b->proto = IPPROTO_TCP;
+}
+
+void tsock_stats_end(struct tsock *s)
+{
+	struct vma_stats_socket *b = tsock_shown(s);
+
+	s->stats = &tsock_no_stats[s->id % TSOCK_NO_STATS];
+	stats_socket_put(b);
+}
+
+static struct slab *slab_new(void)
+{
+	struct slab *b = aligned_alloc(_Alignof(struct slab), sizeof(*b));
+
+	if (!b)
+		return NULL;
+	memset(b, 0, sizeof(*b));
+	b->next = slabs;
+	slabs = b;
+	return b;
+}
+
+/* An object that never was in use; list_lock is held. */
+static struct tsock *sock_fresh(void)
+{
+	struct slab *b = slabs;
+	struct tsock *s;
+
+	if (!b || b->used == sizeof(b->socks) / sizeof(b->socks[0]))
+		b = slab_new();
+	if (!b)
+		return NULL;
+	s = &b->socks[b->used++];
+	s->v.ops = &tsock_ops;
+	s->v.kind = VFD_TCP;
+	s->id = next_id++;
+	if (s->id < CLAIM_WORDS)
+		by_id[s->id] = s;
+	return s;
+}
 
 static struct tsock *sock_alloc(void)
 {
@@ -38,16 +93,7 @@ static struct tsock *sock_alloc(void)
 		if (!free_socks)
 			free_tail = &free_socks;
 	} else {
-		s = calloc(1, sizeof(*s));
-		if (s) {
-			s->v.ops = &tsock_ops;
-			s->v.kind = VFD_TCP;
-			s->id = next_id++;
-			if (s->id < CLAIM_WORDS)
-				by_id[s->id] = s;
-			s->next = all_socks;
-			all_socks = s;
-		}
+		s = sock_fresh();
 	}
 	lock_drop(&list_lock);
 	return s;
@@ -95,8 +141,6 @@ struct tsock *tsock_new(int fd, int domain)
 	/* One that rested has none; a thread that is still inside its former life may look at that, and may not see it written. */
 	if (s->c)
 		s->c = NULL;
-	s->path.valid = false;
-	s->path.mtu = 0;
 	s->held_fd = s->worker_fd = -1;
 	s->kept = NULL;
 	s->rcvlowat = 1;
@@ -108,9 +152,7 @@ struct tsock *tsock_new(int fd, int domain)
 	s->bound_if = 0;
 	memset(&s->spare, 0, sizeof(s->spare));
 	tsock_claim_new(s);
-	s->stats = stats_socket_get(fd);
-	s->stats->family = (uint8_t)domain;
-	s->stats->proto = IPPROTO_TCP;
+	stats_begin(s, fd);
 	return s;
 }
 
@@ -132,11 +174,10 @@ int tsock_socket_created(int fd, int domain, int type, int protocol)
 
 		(void)libc.setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)); /* what reads back */
 	}
-	s->stats->blocking = !s->nonblock;
-	__atomic_store_n(&s->stats->enabled, 1, __ATOMIC_RELEASE);
+	tsock_show_blocking(s);
 	err = vfd_install(fd, &s->v);
 	if (err) {
-		stats_socket_put(s->stats);
+		tsock_stats_end(s);
 		tsock_free(s);
 		return err;
 	}
@@ -149,38 +190,42 @@ void tsock_release(struct tsock *s)
 	if (!vfd_disown(&s->v))
 		return; /* close() was faster, and has freed it */
 	atomic_fetch_add_explicit(&s->gen, 1, memory_order_release);
-	stats_socket_put(s->stats);
-	s->stats = &no_stats;
+	tsock_stats_end(s);
 	tsock_free(s);
+}
+
+/* Those of b's slab and of the older ones. */
+static void each_of(struct slab *b, void (*fn)(struct tsock *s, void *arg), void *arg)
+{
+	for (; b; b = b->next) {
+		for (size_t i = 0; i < sizeof(b->socks) / sizeof(b->socks[0]); i++) {
+			if (atomic_load_explicit(&b->socks[i].in_use, memory_order_acquire))
+				fn(&b->socks[i], arg);
+		}
+	}
 }
 
 void tsock_each(void (*fn)(struct tsock *s, void *arg), void *arg)
 {
-	struct tsock *s;
+	struct slab *b;
 
 	lock_take(&list_lock);
-	s = all_socks;
+	b = slabs;
 	lock_drop(&list_lock);
-	for (; s; s = s->next) { /* next never changes once a socket is listed */
-		if (atomic_load_explicit(&s->in_use, memory_order_acquire))
-			fn(s, arg);
-	}
+	each_of(b, fn, arg);
 }
 
-void tsock_list_forked(void (*fn)(struct tsock *parents))
+void tsock_list_forked(void (*fn)(struct tsock *parents, void *arg))
 {
-	struct tsock *s = all_socks;
+	struct slab *parents = slabs;
 
 	/* Objects, stacks and locks are as the parent had them at this instant: all are left behind. */
 	atomic_store(&list_lock.owner, 0);
-	all_socks = NULL;
+	slabs = NULL;
 	free_socks = NULL;
 	next_id = 0;
 	free_tail = &free_socks;
-	for (; s; s = s->next) {
-		if (atomic_load_explicit(&s->in_use, memory_order_relaxed))
-			fn(s);
-	}
+	each_of(parents, fn, NULL);
 }
 
 /* The connection is over, and the port was not of the user's choice. */
@@ -468,8 +513,7 @@ static int tsock_close(struct vfd *v, int fd)
 	if (tsock_mode(s) == TSOCK_LISTEN)
 		tsock_unlisten(s);
 	vfd_notify(v, EPOLLHUP);
-	stats_socket_put(s->stats);
-	s->stats = &no_stats;
+	tsock_stats_end(s);
 	if (tsock_mode(s) == TSOCK_CONN)
 		close_conn(s, fd);
 	tsock_claim_over(s);

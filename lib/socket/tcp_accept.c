@@ -50,11 +50,7 @@ static void wrap(struct tsock *l, int lfd, struct stack *st, struct tcp_conn *c,
 	atomic_store_explicit(&s->v.shadow, VFD_SHADOW_NONE, memory_order_release);
 	s->connected = true;
 	tcp_conn_set_user(c, &s->user);
-	memcpy(s->stats->local.byte, &s->tuple.local, 16);
-	memcpy(s->stats->remote.byte, &s->tuple.remote, 16);
-	s->stats->local_port = s->tuple.lport;
-	s->stats->remote_port = s->tuple.rport;
-	s->stats->offloaded = 1;
+	tsock_show_addresses(s);
 	tsock_show_state(s, tcp_conn_state(c));
 	/* An interface that vanishes from now on takes its connection with it. */
 	atomic_store_explicit(&s->in_use, true, memory_order_release);
@@ -85,13 +81,12 @@ static int accept_ours(struct tsock *l, int lfd, int flags, struct tsock **out)
 		goto none;
 	}
 	s->nonblock = flags & SOCK_NONBLOCK;
-	s->stats->blocking = !s->nonblock;
+	tsock_show_blocking(s);
 	wrap(l, lfd, st, c, s, fd);
-	__atomic_store_n(&s->stats->enabled, 1, __ATOMIC_RELEASE);
 	*out = s;
 	return fd;
 none:
-	stats_socket_put(s->stats);
+	tsock_stats_end(s);
 	tsock_free(s);
 	libc.close(fd);
 	return err;

@@ -55,13 +55,17 @@ void tsock_show_state(struct tsock *s, enum tcp_state state)
 		__atomic_store_n(&s->stats->state, shown[state], __ATOMIC_RELAXED);
 }
 
-static void show_addresses(struct tsock *s)
+void tsock_show_addresses(struct tsock *s)
 {
-	memcpy(s->stats->local.byte, &s->tuple.local, 16);
-	memcpy(s->stats->remote.byte, &s->tuple.remote, 16);
-	s->stats->local_port = s->tuple.lport;
-	s->stats->remote_port = s->tuple.rport;
-	s->stats->offloaded = 1;
+	struct vma_stats_socket *b = tsock_shown(s);
+
+	if (!b)
+		return;
+	memcpy(b->local.byte, &s->tuple.local, 16);
+	memcpy(b->remote.byte, &s->tuple.remote, 16);
+	b->local_port = s->tuple.lport;
+	b->remote_port = s->tuple.rport;
+	b->offloaded = 1;
 }
 
 /* What a connect() to addr is about. */
@@ -139,8 +143,6 @@ static int open_conn(struct tsock *s, int fd, struct stack *st, const struct tcp
 
 	if (!ts)
 		return -ENOMEM;
-	s->path.valid = false;
-	s->path.mtu = 0;
 	atomic_store_explicit(&s->hint, 0, memory_order_relaxed);
 	/* First the engine: a TIME_WAIT that it takes over gives its rule back. The SYN leaves at the flush. */
 	err = tcp_connect(ts->ts, &s->tuple, o, &s->user, now, &s->c);
@@ -191,7 +193,7 @@ static int start(struct tsock *s, int fd, const struct sockaddr *addr, socklen_t
 	if (!err) {
 		atomic_store_explicit(&s->mode, TSOCK_CONN, memory_order_release);
 		atomic_store_explicit(&s->v.shadow, VFD_SHADOW_NONE, memory_order_release);
-		show_addresses(s);
+		tsock_show_addresses(s);
 		tsock_show_state(s, TCPS_SYN_SENT);
 	}
 	tsock_unlock_stack(t.st, now);

@@ -77,6 +77,8 @@ void tsock_conn_over(struct tsock *s)
 		st->ring->ops->flow_del(st->ring, &key);
 	}
 	s->own_rule = false;
+	if (st->tcp)
+		tsock_way_drop(st->tcp, s);
 	release_held(s);
 	if (s->kept)
 		vfd_unkeep(s->kept_fd, s->kept);
@@ -380,9 +382,17 @@ static void listen_tick(struct tsock *s, void *arg)
 	tsock_listen_tick(s);
 }
 
+static void rest(struct stack *st, void *arg)
+{
+	(void)arg;
+	if (st->tcp)
+		tsock_ways_rest(st->tcp);
+}
+
 static void second(void *arg)
 {
 	(void)arg;
+	stacks_each(rest, NULL);
 	tsock_each(listen_tick, NULL);
 	tsock_claims_look();
 }

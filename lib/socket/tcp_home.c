@@ -238,7 +238,7 @@ static int move(struct tsock *s, struct stack *st, int fd, uint64_t now)
 	release_segments(s, st);
 	go_on(s, fd, &im, reuse);
 	s->home = s->spare.no_offload = true;
-	s->stats->offloaded = 0;
+	tsock_show_offloaded(s, false);
 	atomic_store_explicit(&s->v.shadow, VFD_SHADOW_ALL, memory_order_release);
 	atomic_store_explicit(&s->mode, TSOCK_KERNEL, memory_order_release);
 	tsock_claim_home(s);

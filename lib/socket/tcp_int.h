@@ -53,17 +53,29 @@ struct tsock_att {
 /* What only a socket has that is not offloaded yet, or listens. */
 struct tsock_spare {
 	struct tsock_att *atts; /* s->lock; a listener's */
-	bool quiet; /* the steering knows that the kernel has no connections on the port */
+	_Atomic uint64_t touched; /* tcp_opt.c: bit n: row n was set by the user. Written under s->lock */
 	int backlog;
 	_Atomic bool attached; /* has been waited on: atts stand, or are being made. s->lock to change it */
+	bool quiet; /* the steering knows that the kernel has no connections on the port */
 	bool parents; /* the process that forked this one had waited on it */
 	bool no_offload; /* an option or the rules leave it to the kernel */
-	_Atomic uint64_t touched; /* tcp_opt.c: bit n: row n was set by the user. Written under s->lock */
 };
 
 /* What getsockopt() still says of a connection that went with its interface (tcp_opt.c). */
 struct tsock_last;
 
+/* The path of a socket that sends (tcp_path.c). Belongs to the stack's lock. */
+struct tsock_way {
+	struct tsock_path path;
+	struct tsock *s;
+	struct tsock_way *next, *prev; /* of the stack's, the latest used first */
+	uint32_t used; /* tsock_stack.seconds of the last segment */
+};
+
+/*
+ * Four lines: the one that every call looks at, the one that its work needs, the connection's name, and what is rare. An idle
+ * connection is this and what the engine has of it.
+ */
 struct tsock {
 	struct vfd v; /* first */
 	struct tsock_user user;
@@ -81,9 +93,11 @@ struct tsock {
 	bool connected; /* connect() has said so; the next one is EISCONN */
 	bool untold; /* the kernel socket lacks options or O_NONBLOCK (VMA_AVOID_SYS_CALLS_ON_TCP_FD). lock */
 	_Atomic bool flagged; /* fcntl() has set status flags besides O_NONBLOCK */
-	_Atomic uint16_t left_err; /* SO_ERROR of a connection of which c is NULL */
-	struct tsock_last *last; /* mode CONN and c NULL: not NULL if there was memory. Never freed. st->lock */
 	_Atomic bool nonblock, zerocopy;
+	_Atomic bool in_use;
+	_Atomic uint16_t left_err; /* SO_ERROR of a connection of which c is NULL */
+	uint32_t id; /* of the object, for ever */
+
 	_Atomic uint32_t gen; /* bumped at close: whoever still is inside a call sees it */
 	/*
 	 * EPOLL* that happened since a waiter cleared it (under st->lock, before it looked): spinning costs one load. Set by
@@ -95,26 +109,32 @@ struct tsock {
 	struct lock lock; /* bind, connect, listen, options; taken before any stack lock */
 	struct stack *_Atomic st; /* of the connection; set once */
 	struct tcp_conn *c; /* NULL: over, in TIME_WAIT after the close, or none. st->lock */
-	struct tcp_tuple tuple; /* of the connection */
-	struct tsock_path path;
-	int kept_fd; /* kept: the number that close() has not freed yet */
-	struct vfd *kept; /* NULL: none. st->lock */
-	int held_fd; /* keeps the local port after the close; -1. st->lock */
+	struct tsock_way *way; /* NULL: nothing was sent for a while. st->lock */
+	struct vma_stats_socket *_Atomic stats; /* changes at close, when others may still be inside a call */
 	/* Options: written under lock, read by whoever is in a call. */
 	_Atomic uint32_t rcvlowat;
 	_Atomic int linger_s; /* -1: off */
 	_Atomic uint64_t rcvtimeo_ns, sndtimeo_ns; /* 0: for ever */
+
+	struct tcp_tuple tuple; /* of the connection */
 	_Atomic uint64_t zc_next, zc_told; /* MSG_ZEROCOPY calls that have ended, and told. Written under s->lock */
-	int worker_fd; /* listener: the worker watches the kernel's queue; -1 */
 	_Atomic uint32_t mark; /* option, as above */
 	_Atomic int bound_if; /* option, as above */
+	int held_fd; /* keeps the local port after the close; -1. st->lock */
+	union {
+		int worker_fd; /* listener: the worker watches the kernel's queue; -1 */
+		int kept_fd; /* kept: the number that close() has not freed yet */
+	};
 	struct tsock_spare spare;
-	struct vma_stats_socket *_Atomic stats; /* changes at close, when others may still be inside a call */
-	struct tsock *next, *next_free;
-	uint32_t id; /* of the object, for ever */
+	struct tsock_last *last; /* mode CONN and c NULL: not NULL if there was memory. Never freed. st->lock */
+	union {
+		struct vfd *kept; /* NULL: none. st->lock */
+		struct tsock *next_free; /* not in use: tcp.c's list */
+	};
 	uint32_t born, claim_gen; /* tcp_fork.c: forks before it was made; which connection of the object */
-	_Atomic bool in_use;
 };
+
+_Static_assert(sizeof(struct tsock) == 256, "tcp_memory: with the engine's 1,088 and the tables' 150, 1,536 at most");
 
 /* A segment whose neighbour is not known yet. */
 struct tsock_held;
@@ -131,6 +151,9 @@ struct tsock_stack {
 	unsigned num_held;
 	/* For answers that belong to no socket and for half-open connections. */
 	struct tsock_cached *cache;
+	/* Of sockets that have sent something lately. */
+	struct tsock_way *ways_first, *ways_last;
+	uint32_t seconds; /* the clock of their rest */
 };
 
 static inline struct tsock *tsock_of(struct vfd *v)
@@ -165,6 +188,35 @@ int tsock_begin(void);
 
 /* tcp.c */
 extern const struct vfd_ops tsock_ops;
+/* Blocks of statistics that nobody looks at. */
+#define TSOCK_NO_STATS 16u
+extern struct vma_stats_socket tsock_no_stats[TSOCK_NO_STATS] __attribute__((visibility("hidden")));
+/* The block of s that others may look at; NULL: none has been left for it. */
+static inline struct vma_stats_socket *tsock_shown(const struct tsock *s)
+{
+	struct vma_stats_socket *b = atomic_load_explicit(&s->stats, memory_order_relaxed);
+
+	return b >= tsock_no_stats && b < tsock_no_stats + TSOCK_NO_STATS ? NULL : b;
+}
+
+static inline void tsock_show_blocking(struct tsock *s)
+{
+	struct vma_stats_socket *b = tsock_shown(s);
+
+	if (b)
+		b->blocking = !s->nonblock;
+}
+
+static inline void tsock_show_offloaded(struct tsock *s, bool offloaded)
+{
+	struct vma_stats_socket *b = tsock_shown(s);
+
+	if (b)
+		b->offloaded = offloaded;
+}
+
+/* s's block is shown no more. */
+void tsock_stats_end(struct tsock *s);
 /* An object in no table; NULL when out of memory. */
 struct tsock *tsock_new(int fd, int domain);
 /* Gives the object back. It is in no table, no stack and no list of waiters. */
@@ -234,6 +286,24 @@ struct net_route;
 int tsock_route(const struct tsock *s, const struct in6_addr *src, const struct in6_addr *dst, int oif, struct net_route *r);
 /* Makes p fit the tuple on st. 0; -EAGAIN: the neighbour is being looked for; other negative errno: no way. */
 int tsock_path_make(struct stack *st, const struct tcp_tuple *t, uint32_t mark, uint8_t ttl, struct tsock_path *p);
+/* The path of a socket that has none, or not used it in this second. NULL: no memory. */
+struct tsock_path *tsock_way_slow(struct tsock_stack *t, struct tsock *s);
+/* The same for any. */
+static inline struct tsock_path *tsock_way(struct tsock_stack *t, struct tsock *s)
+{
+	struct tsock_way *w = s->way;
+
+	return __builtin_expect(w && w->used == t->seconds, 1) ? &w->path : tsock_way_slow(t, s);
+}
+
+/* What the path of s depends on has changed. No stack lock is held. */
+void tsock_way_renew(struct tsock *s);
+/* s sends no more; it may have none. */
+void tsock_way_drop(struct tsock_stack *t, struct tsock *s);
+/* Once a second: frees those that have rested. */
+void tsock_ways_rest(struct tsock_stack *t);
+/* The stack ends. */
+void tsock_ways_free(struct tsock_stack *t);
 static inline bool tsock_path_good(const struct tsock_path *p, uint32_t net_gen, uint32_t neigh_gen)
 {
 	return p->valid && p->net_gen == net_gen && p->neigh_gen == neigh_gen;
@@ -259,11 +329,12 @@ int tsock_connect(struct vfd *v, int fd, const struct sockaddr *addr, socklen_t 
 /* Locks the stack of s's connection; NULL: it is not offloaded or over (c is NULL). errno is left alone. */
 struct stack *tsock_conn_lock(struct tsock *s);
 void tsock_key(const struct tcp_tuple *t, bool exact, struct vma_flow_key *key);
-/* TCP state as vma_stats shows it. */
+/* TCP state, and both addresses, as vma_stats shows them. */
 void tsock_show_state(struct tsock *s, enum tcp_state state);
+void tsock_show_addresses(struct tsock *s);
 
 /* tcp.c: in the child of a fork(), forgets the parent's objects after handing each that was in use to fn. */
-void tsock_list_forked(void (*fn)(struct tsock *parents));
+void tsock_list_forked(void (*fn)(struct tsock *parents, void *arg));
 /* tcp_listen.c */
 void tsock_atts_forked(void);
 int tsock_listen(struct vfd *v, int fd, int backlog);

@@ -12,7 +12,7 @@
 static void set_nonblock(struct tsock *s, bool on)
 {
 	s->nonblock = on;
-	s->stats->blocking = !on;
+	tsock_show_blocking(s);
 }
 
 /* VMA_AVOID_SYS_CALLS_ON_TCP_FD: a connection's O_NONBLOCK is known here only, until the kernel wants it. */

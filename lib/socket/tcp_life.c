@@ -106,6 +106,8 @@ void tsock_stack_gone(struct stack *st)
 	tsock_each(vanish, st);
 	lock_take(&st->lock);
 	t = st->tcp;
+	if (t)
+		tsock_ways_free(t);
 	st->tcp = NULL;
 	if (t) {
 		tsock_held_free(t);
@@ -119,10 +121,12 @@ void tsock_stack_gone(struct stack *st)
 /* --- fork() */
 
 /* What a child of fork() has of a parent's socket: a listener, or a socket that is nothing yet. */
-static void inherit(struct tsock *parents)
+static void inherit(struct tsock *parents, void *arg)
 {
 	int fd = atomic_load_explicit(&parents->v.os_fd, memory_order_relaxed);
 	struct tsock *s;
+
+	(void)arg;
 
 	/* Ours is a copy, which would keep the port when the parent gives it back. */
 	if (parents->held_fd >= 0)
@@ -150,6 +154,7 @@ static void inherit(struct tsock *parents)
 	s->spare.touched = parents->spare.touched;
 	atomic_store_explicit(&s->mode, tsock_mode(parents), memory_order_relaxed);
 	if (vfd_install(fd, &s->v)) {
+		tsock_stats_end(s);
 		tsock_free(s);
 		return;
 	}

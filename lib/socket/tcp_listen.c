@@ -228,6 +228,18 @@ static bool attach_one(struct tsock *s, int fd, int ifindex, const struct tcp_li
 	return att && num && !err;
 }
 
+static void show(struct tsock *s, const struct tcp_listen_spec *spec, bool offloaded)
+{
+	struct vma_stats_socket *b = tsock_shown(s);
+
+	if (b) {
+		memcpy(b->local.byte, &spec->local, 16);
+		b->local_port = spec->port;
+	}
+	tsock_show_offloaded(s, offloaded);
+	tsock_show_state(s, TCPS_LISTEN);
+}
+
 static bool attach_all(struct tsock *s, int fd)
 {
 	int links[STACKS_MAX];
@@ -241,10 +253,7 @@ static bool attach_all(struct tsock *s, int fd)
 	tsock_opts_read(s, fd, &o);
 	for (unsigned i = 0; i < n && i < STACKS_MAX; i++)
 		any = attach_one(s, fd, links[i], &spec, &o) || any;
-	memcpy(s->stats->local.byte, &spec.local, 16);
-	s->stats->local_port = spec.port;
-	s->stats->offloaded = any;
-	tsock_show_state(s, TCPS_LISTEN);
+	show(s, &spec, any);
 	return any;
 }
 

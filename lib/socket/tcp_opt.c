@@ -255,7 +255,7 @@ static void mirror_sock(struct tsock *s, int fd, int opt)
 		break;
 	case SO_MARK:
 		s->mark = (uint32_t)get_int(fd, SOL_SOCKET, SO_MARK, 0);
-		s->path.valid = false;
+		tsock_way_renew(s);
 		break;
 	default:
 		s->bound_if = get_int(fd, SOL_SOCKET, SO_BINDTOIFINDEX, 0);

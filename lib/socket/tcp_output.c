@@ -65,7 +65,7 @@ static struct tsock_path *cached_path(struct tsock_stack *t, const struct tcp_tu
 static struct tsock_path *path_of(struct stack *st, const struct tcp_tx *tx, int *err)
 {
 	struct tsock *s = sock_of(tx);
-	struct tsock_path *p = s ? &s->path : cached_path(st->tcp, tx->tuple);
+	struct tsock_path *p = s ? tsock_way(st->tcp, s) : cached_path(st->tcp, tx->tuple);
 
 	*err = p ? 0 : -ENOMEM;
 	if (p && __builtin_expect(!tsock_path_good(p, net_generation(), net_neigh_generation()), 0))

@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Where a connection's frames go: the kernel's route and neighbour made into a prebuilt header. */
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "net/net.h"
 #include "runtime/libc.h"
 #include "runtime/params.h"
 #include "socket/tcp_int.h"
+
+/* After so many seconds without a segment a socket's path is given back; the next one makes it again. */
+#define WAY_REST 10u
 
 int tsock_route(const struct tsock *s, const struct in6_addr *src, const struct in6_addr *dst, int oif, struct net_route *r)
 {
@@ -66,4 +70,73 @@ int tsock_path_make(struct stack *st, const struct tcp_tuple *t, uint32_t mark, 
 	tcp_frame_init(&p->hdr, &spec);
 	p->valid = true;
 	return 0;
+}
+
+/* --- the paths of sockets */
+
+static void way_unlink(struct tsock_stack *t, struct tsock_way *w)
+{
+	*(w->prev ? &w->prev->next : &t->ways_first) = w->next;
+	*(w->next ? &w->next->prev : &t->ways_last) = w->prev;
+}
+
+static void way_link(struct tsock_stack *t, struct tsock_way *w)
+{
+	w->prev = NULL;
+	w->next = t->ways_first;
+	*(w->next ? &w->next->prev : &t->ways_last) = w;
+	t->ways_first = w;
+	w->used = t->seconds;
+}
+
+struct tsock_path *tsock_way_slow(struct tsock_stack *t, struct tsock *s)
+{
+	struct tsock_way *w = s->way;
+
+	if (w) {
+		way_unlink(t, w);
+	} else {
+		w = calloc(1, sizeof(*w));
+		if (!w)
+			return NULL;
+		w->s = s;
+		s->way = w;
+	}
+	way_link(t, w);
+	return &w->path;
+}
+
+void tsock_way_renew(struct tsock *s)
+{
+	struct stack *st = tsock_conn_lock(s);
+
+	if (!st)
+		return;
+	if (s->way)
+		s->way->path.valid = false;
+	lock_drop(&st->lock);
+}
+
+void tsock_way_drop(struct tsock_stack *t, struct tsock *s)
+{
+	struct tsock_way *w = s->way;
+
+	if (!w)
+		return;
+	s->way = NULL;
+	way_unlink(t, w);
+	free(w);
+}
+
+void tsock_ways_rest(struct tsock_stack *t)
+{
+	t->seconds++;
+	while (t->ways_last && t->seconds - t->ways_last->used > WAY_REST)
+		tsock_way_drop(t, t->ways_last->s);
+}
+
+void tsock_ways_free(struct tsock_stack *t)
+{
+	while (t->ways_last)
+		tsock_way_drop(t, t->ways_last->s);
 }

@@ -21,6 +21,7 @@
 
 #include "runtime/libc.h"
 #include "runtime/log.h"
+#include "runtime/params.h"
 #include "runtime/stats.h"
 
 static char dir[] = "/tmp/test_stats.XXXXXX";
@@ -130,6 +131,32 @@ static void more_sockets_than_the_file_holds_are_counted_privately(void **state)
 		shown += file_sockets(h)[i].enabled;
 	assert_int_equal(shown, 3);
 	for (unsigned i = 0; i < n; i++)
+		stats_socket_put(s[i]);
+}
+
+static void a_socket_that_nobody_would_see_gets_no_block(void **state)
+{
+	static struct vma_stats_socket *s[VMA_STATS_SOCKETS_MAX];
+	const char *before = params.stats_file;
+	struct vma_stats_socket *more;
+
+	(void)state;
+	assert_int_equal(stats_start(dir, 3), 0);
+	for (unsigned i = 0; i < VMA_STATS_SOCKETS_MAX; i++) {
+		s[i] = stats_socket_if_shown((int)i);
+		assert_non_null(s[i]);
+	}
+	assert_null(stats_socket_if_shown(7));
+	/* What it counted would be written at its end. */
+	params.stats_file = "/tmp/none";
+	more = stats_socket_if_shown(7);
+	params.stats_file = before;
+	assert_non_null(more);
+	stats_socket_put(more);
+	/* One that has gone makes room, wherever it stood. */
+	stats_socket_put(s[777]);
+	assert_ptr_equal(stats_socket_if_shown(7), s[777]);
+	for (unsigned i = 0; i < VMA_STATS_SOCKETS_MAX; i++)
 		stats_socket_put(s[i]);
 }
 
@@ -414,6 +441,7 @@ int main(void)
 		TEST(blocks_work_before_and_without_a_file),
 		TEST(blocks_from_before_the_start_are_in_the_file),
 		TEST(more_sockets_than_the_file_holds_are_counted_privately),
+		TEST(a_socket_that_nobody_would_see_gets_no_block),
 		TEST(a_huge_limit_is_cut),
 		TEST(a_block_s_next_owner_begins_at_zero_with_a_new_generation),
 		TEST(rings_queues_pools_and_epolls_are_never_refused),
