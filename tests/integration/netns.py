@@ -63,13 +63,17 @@ class Library:
         out = subprocess.run(["gcc", f"-print-file-name={name}"], capture_output=True, text=True, check=True)
         return os.path.realpath(out.stdout.strip())
 
+    def helper_environment(self):
+        """Of a program with the library or without: ours are built with ThreadSanitizer, too."""
+        if self.sanitize != "thread":
+            return {}
+        known = ROOT / "tests" / "integration" / "tsan.supp"
+        return {"TSAN_OPTIONS": f"log_path={self.reports / 'report'}:log_exe_name=1:suppressions={known}"}
+
     def environment(self):
         env = {"LD_PRELOAD": " ".join([*self.before, str(self.path)])}
         log = self.reports / "report"
-        if self.sanitize == "thread":
-            known = ROOT / "tests" / "integration" / "tsan.supp"
-            env["TSAN_OPTIONS"] = f"log_path={log}:log_exe_name=1:suppressions={known}"
-        elif self.sanitize:
+        if self.sanitize and self.sanitize != "thread":
             # Leaks are the programs' own as a rule; the unit tests look for the library's.
             env["ASAN_OPTIONS"] = f"detect_leaks=0:log_path={log}:log_exe_name=1:handle_segv=1"
             env["UBSAN_OPTIONS"] = f"print_stacktrace=1:log_path={log}:log_exe_name=1"
@@ -159,6 +163,7 @@ class Host:
 
     def _environment(self, preload, env):
         full = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD" and not k.startswith("VMA_")}
+        full.update(self.net.library.helper_environment())
         if preload:
             full.update(self.net.library.environment())
             full["VMA_STATS_SHMEM_DIR"] = str(self.net.tmp)
