@@ -363,35 +363,56 @@ void tsock_addr_put(const struct tsock *s, bool remote, struct sockaddr *addr, s
 		addr_put(s, remote, addr, len);
 }
 
+/* The names are read under s->lock: another thread may connect the socket, or close it and have its memory serve the next one. */
+
 static int tsock_getsockname(struct vfd *v, int fd, struct sockaddr *addr, socklen_t *len)
 {
 	struct tsock *s = tsock_of(v);
+	int ret = 0, cancel, err;
 
+	if (!tsock_lock_live(s, fd, &cancel))
+		return libc.getsockname(fd, addr, len);
 	if (tsock_mode(s) != TSOCK_CONN || !addr || !len || *len > INT32_MAX)
-		return tsock_shadow_name(s, fd, addr, len);
-	addr_put(s, false, addr, len);
-	return 0;
+		ret = tsock_shadow_name(s, fd, addr, len);
+	else
+		addr_put(s, false, addr, len);
+	err = errno;
+	tsock_unlock(s, cancel);
+	errno = err;
+	return ret;
+}
+
+static bool has_peer(struct tsock *s)
+{
+	struct stack *st = tsock_conn_lock(s);
+	enum tcp_state state;
+
+	if (!st)
+		return false;
+	state = tcp_conn_state(s->c);
+	lock_drop(&st->lock);
+	return state != TCPS_CLOSED && state != TCPS_SYN_SENT;
 }
 
 static int tsock_getpeername(struct vfd *v, int fd, struct sockaddr *addr, socklen_t *len)
 {
 	struct tsock *s = tsock_of(v);
-	struct stack *st;
-	enum tcp_state state = TCPS_CLOSED;
+	int ret = 0, err = ENOTCONN, cancel;
 
-	if (tsock_mode(s) != TSOCK_CONN || !addr || !len || *len > INT32_MAX)
+	if (!tsock_lock_live(s, fd, &cancel))
 		return libc.getpeername(fd, addr, len);
-	st = tsock_conn_lock(s);
-	if (st) {
-		state = tcp_conn_state(s->c);
-		lock_drop(&st->lock);
+	if (tsock_mode(s) != TSOCK_CONN || !addr || !len || *len > INT32_MAX) {
+		ret = libc.getpeername(fd, addr, len);
+		err = errno;
+	} else if (has_peer(s)) {
+		addr_put(s, true, addr, len);
+	} else {
+		ret = -1;
 	}
-	if (state == TCPS_CLOSED || state == TCPS_SYN_SENT) {
-		errno = ENOTCONN;
-		return -1;
-	}
-	addr_put(s, true, addr, len);
-	return 0;
+	tsock_unlock(s, cancel);
+	if (ret)
+		errno = err;
+	return ret;
 }
 
 /* --- closing */

@@ -311,9 +311,13 @@ void tsock_listen_tick(struct tsock *s)
 	struct tsock_att *att;
 	uint16_t port = 0;
 
-	if (tsock_mode(s) != TSOCK_LISTEN || s->spare.quiet || !s->spare.atts)
+	if (tsock_mode(s) != TSOCK_LISTEN)
 		return;
 	lock_take(&s->lock);
+	if (s->spare.quiet || !s->spare.atts) {
+		lock_drop(&s->lock);
+		return;
+	}
 	for (att = s->spare.atts; att && !port; att = att->next)
 		port = att->num_keys ? att->keys[0].local_port : 0;
 	if (port && net_tcp_conns(port) == 0) {

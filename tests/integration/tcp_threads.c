@@ -3,7 +3,7 @@
  * TCP sockets used from many threads. An ordinary program: it knows nothing of the library.
  *   tcp_threads accept|reuseport|epoll <own address> <port> <threads>    serves echoes until SIGTERM, then says who accepted what
  *   tcp_threads client <address> <port> <threads> <connections of each>  each says a few things and wants to hear them again
- *   tcp_threads hammer|close <address> <port> <threads> <seconds>        against such a server
+ *   tcp_threads hammer|close|options <address> <port> <threads> <seconds>  against such a server
  * Ends with 0 when all was as with kernel sockets.
  */
 #include <arpa/inet.h>
@@ -310,6 +310,99 @@ static void close_under_readers(void)
 	printf("closed under readers\n");
 }
 
+/* --- options: threads set and ask them while the number is closed and given out again, to whatever file: they may fail */
+
+static void *option_setter(void *arg)
+{
+	static const int words[][2] = {
+		{ SOL_SOCKET, SO_RCVBUF },     { SOL_SOCKET, SO_SNDBUF },     { SOL_SOCKET, SO_RCVLOWAT },
+		{ SOL_SOCKET, SO_KEEPALIVE },  { IPPROTO_TCP, TCP_NODELAY },  { IPPROTO_TCP, TCP_CORK },
+		{ IPPROTO_TCP, TCP_KEEPIDLE }, { IPPROTO_TCP, TCP_QUICKACK }, { IPPROTO_TCP, TCP_USER_TIMEOUT },
+	};
+	enum { N = sizeof(words) / sizeof(words[0]) };
+
+	for (int i = (int)(long)arg; !stop; i++) {
+		struct linger reset = { .l_onoff = i & 1 };
+		struct timeval wait = { .tv_sec = 1 };
+		int val = 1 + i % 3;
+
+		setsockopt(victim, words[i % N][0], words[i % N][1], &val, sizeof(val));
+		setsockopt(victim, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
+		setsockopt(victim, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof(wait));
+		setsockopt(victim, IPPROTO_TCP, TCP_CONGESTION, i & 1 ? "reno" : "cubic", 4 + (~i & 1));
+	}
+	return arg;
+}
+
+static void *option_asker(void *arg)
+{
+	static const int words[][2] = {
+		{ SOL_SOCKET, SO_ERROR },    { SOL_SOCKET, SO_RCVBUF },	     { SOL_SOCKET, SO_ACCEPTCONN },
+		{ SOL_SOCKET, SO_RCVLOWAT }, { IPPROTO_TCP, TCP_MAXSEG }, { IPPROTO_TCP, TCP_INFO },
+	};
+	enum { N = sizeof(words) / sizeof(words[0]) };
+
+	for (int i = (int)(long)arg; !stop; i++) {
+		struct sockaddr_in name;
+		char room[512];
+		socklen_t len = sizeof(room);
+
+		getsockopt(victim, words[i % N][0], words[i % N][1], room, &len);
+		len = sizeof(name);
+		getsockname(victim, (struct sockaddr *)&name, &len);
+		len = sizeof(name);
+		getpeername(victim, (struct sockaddr *)&name, &len);
+	}
+	return arg;
+}
+
+/* Every fourth is a listener. */
+static int next_victim(int i)
+{
+	struct sockaddr_in any = { .sin_family = AF_INET };
+	struct pollfd p = { .events = POLLIN };
+
+	if (i % 4)
+		return connected();
+	p.fd = socket(AF_INET, SOCK_STREAM, 0);
+	CHECK(!bind(p.fd, (struct sockaddr *)&any, sizeof(any)) && !listen(p.fd, 10));
+	CHECK(poll(&p, 1, 0) == 0);
+	return p.fd;
+}
+
+static void options(void)
+{
+	pthread_t t[THREADS_MAX];
+	struct sockaddr_in peer = { 0 };
+	socklen_t len = sizeof(peer);
+	char c = 'x';
+
+	victim = connected();
+	for (long i = 0; i < num_threads; i++)
+		CHECK(!pthread_create(&t[i], NULL, i % 2 ? option_asker : option_setter, (void *)i));
+	for (int i = 0; i < 100 * count; i++) {
+		int old = victim;
+
+		send(old, &c, 1, MSG_NOSIGNAL);
+		if (i % 3)
+			usleep(1000);
+		if (i % 2)
+			victim = next_victim(i);
+		CHECK(!close(old));
+		if (i % 2 == 0)
+			victim = next_victim(i);
+	}
+	stop = true;
+	for (int i = 0; i < num_threads; i++)
+		pthread_join(t[i], NULL);
+	/* What is left of it is whole. */
+	close(victim);
+	victim = connected();
+	CHECK(!getpeername(victim, (struct sockaddr *)&peer, &len) && peer.sin_port == where.sin_port);
+	CHECK(send(victim, &c, 1, 0) == 1 && recv(victim, &c, 1, 0) == 1 && c == 'x');
+	printf("options of what was closed\n");
+}
+
 int main(int argc, char **argv)
 {
 	pthread_t t[THREADS_MAX];
@@ -324,6 +417,8 @@ int main(int argc, char **argv)
 		hammer();
 	} else if (!strcmp(argv[1], "close")) {
 		close_under_readers();
+	} else if (!strcmp(argv[1], "options")) {
+		options();
 	} else if (!strcmp(argv[1], "client")) {
 		for (long i = 0; i < num_threads; i++)
 			CHECK(!pthread_create(&t[i], NULL, client, (void *)i));

@@ -64,6 +64,12 @@ def test_closed_under_readers(net, server_ours, client_ours):
         client(net, "close", client_ours, 1)
 
 
+@pairs
+def test_options_of_what_another_thread_closes(net, server_ours, client_ours):
+    with serving(net, "accept", server_ours):
+        client(net, "options", client_ours, 1)
+
+
 @pytest.mark.parametrize("mode", [1, 2])
 def test_the_control_thread(net, mode):
     """VMA_TCP_CTL_THREAD: the internal thread does what the callers would do; they still agree."""

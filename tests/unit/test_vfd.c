@@ -21,8 +21,6 @@
 
 #include "vfd_thing.h"
 
-static struct vfd_watch thing_watch;
-
 static void a_number_is_found_from_install_to_close(void **state)
 {
 	struct thing t;
@@ -411,79 +409,6 @@ static void threads_that_make_copy_close_and_look_up_never_mix_numbers(void **st
 	assert_int_equal(vfd_limit(), 0);
 }
 
-static int disowned_fd;
-static unsigned leaves;
-
-static void leave(struct vfd *v)
-{
-	leaves++;
-	assert_ptr_equal(vfd_get(disowned_fd), v);
-	thing_watch.pprev = NULL;
-	atomic_store(&v->watches, NULL);
-}
-
-/* Else who closes the number does not wait for the sets, and they take in whoever gets it next. */
-static void the_sets_leave_while_the_number_is_the_objects(void **state)
-{
-	struct thing t;
-
-	(void)state;
-	thing_init(&t);
-	disowned_fd = new_fd();
-	thing_install(&t, disowned_fd);
-	thing_watch.notify = counting_notify;
-	vfd_watch_add(&t.vfd, &thing_watch);
-	atomic_store(&vfd_watch_os, leave);
-	leaves = 0;
-	assert_true(vfd_disown(&t.vfd));
-	atomic_store(&vfd_watch_os, NULL);
-	assert_int_equal(leaves, 1);
-	assert_null(vfd_get(disowned_fd));
-	assert_false(vfd_disown(&t.vfd));
-	assert_int_not_equal(inode_of(disowned_fd), 0);
-	assert_int_equal(close(disowned_fd), 0);
-}
-
-static void every_copy_gets_the_new_kernel_socket(void **state)
-{
-	int fd = new_fd(), copy, other = new_fd(), new = new_fd(), plain;
-	struct thing t, stranger;
-
-	(void)state;
-	thing_init(&t);
-	thing_init(&stranger);
-	thing_install(&t, fd);
-	thing_install(&stranger, other);
-	copy = libc.fcntl(fd, F_DUPFD, 0);
-	assert_true(vfd_dup(fd, copy));
-	plain = libc.dup(fd);
-	vfd_replace_os(&t.vfd, new);
-	assert_int_equal(inode_of(fd), inode_of(new));
-	assert_int_equal(inode_of(copy), inode_of(new));
-	assert_int_not_equal(inode_of(plain), inode_of(new));
-	assert_int_not_equal(inode_of(other), inode_of(new));
-	assert_true(libc.fcntl(fd, F_GETFD) & FD_CLOEXEC);
-	assert_false(libc.fcntl(copy, F_GETFD) & FD_CLOEXEC);
-	t.inode = inode_of(new);
-	close(new);
-	close(plain);
-	/* A number that was closed behind our back stays closed. */
-	libc.close(copy);
-	new = new_fd();
-	if (new == copy) {
-		new = libc.fcntl(new, F_DUPFD, copy + 1);
-		libc.close(copy);
-	}
-	vfd_replace_os(&t.vfd, new);
-	assert_int_equal(inode_of(copy), 0);
-	t.inode = inode_of(new);
-	close(new);
-	vfd_forget(copy);
-	assert_int_equal(vfd_close(fd), 0);
-	assert_int_equal(vfd_close(other), 0);
-	assert_int_equal(wrong_close, 0);
-}
-
 static void *notify_all_the_time(void *arg)
 {
 	struct thing *t = arg;
@@ -541,8 +466,6 @@ int main(void)
 		cmocka_unit_test(every_watch_hears_until_it_is_removed),
 		cmocka_unit_test(threads_that_make_copy_close_and_look_up_never_mix_numbers),
 		cmocka_unit_test(a_removed_watch_is_never_called),
-		cmocka_unit_test(the_sets_leave_while_the_number_is_the_objects),
-		cmocka_unit_test(every_copy_gets_the_new_kernel_socket),
 	};
 
 	libc_load();
