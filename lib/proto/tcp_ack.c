@@ -226,6 +226,20 @@ static void syn_acked(struct tcp_conn *c)
 		c->cc.cwnd = 1;
 }
 
+/* An ACK while nothing was out: of a probe, or of the tail that a probe repeated. */
+static void nothing_in_flight(struct tcp_conn *c, struct tcp_acking *a)
+{
+	probe_answered(c);
+	if (c->tlp_out)
+		tcp_tlp_ack(c, a);
+	if (a->flags & ACK_DSACK) {
+		tcp_rack_update_window(c, a);
+		tcp_recovery_input(c, a);
+	}
+	if (tcp_unsent(c))
+		tcp_mark_dirty(c);
+}
+
 void tcp_ack_input(struct tcp_conn *c, const struct tcp_rx *rx)
 {
 	struct tcp_acking a = {
@@ -259,15 +273,7 @@ void tcp_ack_input(struct tcp_conn *c, const struct tcp_rx *rx)
 	if ((rx->flags & (TH_ECE | TH_SYN)) == TH_ECE && c->ecn_ok)
 		a.flags |= ACK_ECE;
 	if (!in_flight) {
-		probe_answered(c);
-		if (c->tlp_out)
-			tcp_tlp_ack(c, &a);
-		if (a.flags & ACK_DSACK) {
-			tcp_rack_update_window(c, &a);
-			tcp_recovery_input(c, &a);
-		}
-		if (tcp_unsent(c))
-			tcp_mark_dirty(c);
+		nothing_in_flight(c, &a);
 		return;
 	}
 	clean_queue(c, &a);
