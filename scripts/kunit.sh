@@ -53,11 +53,7 @@ copy tests/kunit "$staged/tests"
 [ -e "$staged/Kconfig" ] || echo 'source "drivers/vma/tests/Kconfig"' >"$staged/Kconfig"
 [ -e "$staged/Makefile" ] || echo 'obj-y += kmod/ tests/' >"$staged/Makefile"
 
-# The kernel's own idea of its style. compat.h is what asks for the version.
-mapfile -t sources < <(find kmod tests/kunit include/vma/kmod.h -name '*.[ch]' -not -name '*.mod.c' -not -name compat.h | sort)
-checkpatch=("$tree/scripts/checkpatch.pl" --no-tree --strict --quiet --terse --no-summary)
-if ! "${checkpatch[@]}" --file "${sources[@]}" ||
-	! "${checkpatch[@]}" --ignore LINUX_VERSION_CODE,CONSTANT_COMPARISON --file kmod/compat.h; then
+if ! scripts/checkpatch.sh "$tree"; then
 	echo "0 passed, 1 failed: checkpatch"
 	exit 1
 fi

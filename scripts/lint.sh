@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #
-# lint.sh build: clang-tidy over the C sources, cppcheck over those that are installed, shellcheck over the scripts. Silent and 0 when clean.
+# lint.sh build: clang-tidy over the C sources, cppcheck over those that are installed, shellcheck over the scripts, the kernel's
+# checkpatch over the module. Silent and 0 when clean.
 set -u -o pipefail
 
 cd "$(dirname "$0")/.." || exit 1
@@ -17,5 +18,9 @@ cppcheck --quiet --error-exitcode=1 --std=c11 --inline-suppr --enable=warning,po
 	-D_GNU_SOURCE= -D__x86_64__ -D__LP64__ -Ilib -Iinclude "${installed[@]}" || rc=1
 printf '%s\n' "${sources[@]}" |
 	xargs -P "$(nproc)" -I{} clang-tidy --quiet {} -- -std=gnu11 "${flags[@]}" -Itests/unit -Itests/fuzz 2>/dev/null || rc=1
+# A kernel tree is there once `make kunit` has run, which checks the same.
+for tree in "${VMA_KUNIT_CACHE:-/var/cache/vma-kunit}"/*/linux; do
+	[ ! -e "$tree/scripts/checkpatch.pl" ] || scripts/checkpatch.sh "$tree" || rc=1
+done
 shellcheck -x scripts/*.sh scripts/vm .ci/run || rc=1
 exit $rc
