@@ -52,6 +52,38 @@ def echo(net, app, family="4"):
         assert c.recv(100) == b"answer"
 
 
+@pytest.mark.parametrize("family", ["4", "6", "mapped"])
+@pytest.mark.parametrize("leaves", [False, True], ids=["stays", "setuid"])
+def test_the_first_connection_of_a_process_is_ours(net, family, leaves):
+    """connect() is its very first call on a socket: no packet of it is the kernel's, and none afterwards."""
+    with app_of(net, family) as app, net.b.socket(socket.AF_INET6 if family == "6" else socket.AF_INET, socket.SOCK_STREAM) as peer:
+        peer.bind((net.b.ip(6 if family == "6" else 4), PORT))
+        peer.listen()
+        assert not xdp(net.a)
+        with net.a.tcp_bypassed():
+            app.do("s = client()")
+            c, _ = peer.accept()
+            with c:
+                if leaves:
+                    app.do("os.setuid(65534)")
+                    assert capable(app) == 0
+                app.do("s.sendall(b'question')")
+                assert c.recv(100) == b"question"
+                c.sendall(b"answer")
+                assert app.do("s.recv(100)") == b"answer"
+
+
+@pytest.mark.parametrize("family", ["4", "6"])
+@pytest.mark.parametrize("leaves", [False, True], ids=["stays", "setuid"])
+def test_the_first_connection_of_a_server_is_ours(net, family, leaves):
+    with app_of(net, family) as app:
+        app.do("l = listener()")
+        if leaves:
+            app.do("os.setuid(65534)")
+        app.do("ready(l)")
+        echo(net, app, family)
+
+
 @pytest.mark.parametrize("how", LEAVE)
 def test_a_listener_is_served_afterwards(net, how):
     with app_of(net) as app:
