@@ -87,7 +87,7 @@ static void int_read(const struct param_row *row, const char *text)
 	}
 	if (row->form & MODE) {
 		if (n < row->min || n > row->max || !param_word_of(row, (int)n))
-			warn("%s=%lld is not one of its values; %d is used", row->variable, n,
+			warn("%s=%.100s is not one of its values; %d is used", row->variable, text,
 			     *field);
 		else
 			*field = (int)n;
@@ -100,10 +100,10 @@ static void int_read(const struct param_row *row, const char *text)
 	/* Any number but 0 has always meant "on". */
 	*field = row->type == TYPE_BOOL || n > row->max ? row->max : row->min;
 	if (row->max == INT_MAX)
-		warn("%s=%lld is outside its range (%d and more); %d is used", row->variable, n,
+		warn("%s=%.100s is outside its range (%d and more); %d is used", row->variable, text,
 		     row->min, *field);
 	else
-		warn("%s=%lld is outside its range (%d to %d); %d is used", row->variable, n,
+		warn("%s=%.100s is outside its range (%d to %d); %d is used", row->variable, text,
 		     row->min, row->max, *field);
 }
 

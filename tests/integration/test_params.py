@@ -61,6 +61,21 @@ def test_warnings_at_start(unet):
     assert log_of(unet, VMA_RX_POLL="many", VMA_TRACELEVEL="none") == ""
 
 
+TCP = ["VMA_TCP_MAX_SYN_RATE", "VMA_TX_SEGS_TCP", "VMA_RX_POLL_ON_TX_TCP", "VMA_RX_CQ_DRAIN_RATE_NSEC", "VMA_GRO_STREAMS_MAX", "VMA_TCP_3T_RULES",
+       "VMA_TIMER_RESOLUTION_MSEC", "VMA_TCP_TIMER_RESOLUTION_MSEC", "VMA_TCP_CTL_THREAD", "VMA_TCP_TIMESTAMP_OPTION", "VMA_TCP_NODELAY",
+       "VMA_TCP_QUICKACK", "VMA_AVOID_SYS_CALLS_ON_TCP_FD", "VMA_MTU", "VMA_MSS", "VMA_TCP_CC_ALGO", "VMA_DEFERRED_CLOSE"]
+
+
+@pytest.mark.parametrize("value", ["many", "", "1x", "-7", "99999999999999999999", "1.5"])
+def test_a_bad_value_of_a_tcp_parameter_is_one_line(unet, value):
+    log = log_of(unet, **{name: value for name in TCP})
+    for name in TCP:
+        lines = [line for line in log.splitlines() if "WARNING" in line and re.search(rf"{name}\b", line)]
+        print(*lines, sep="\n")
+        assert value in lines[0]
+        assert len(lines) == 1 and re.search(r"; \d+ is used$|; ignored$", lines[0]), (name, lines)
+
+
 @pytest.mark.parametrize("spec", ["latency", "ultra-latency", "multi_ring_latency", "7750", "29west", "mcd-irq"])
 def test_profiles_start_without_a_warning_about_themselves(unet, spec):
     log = log_of(unet, VMA_SPEC=spec)
