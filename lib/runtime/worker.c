@@ -216,9 +216,18 @@ void worker_fd_del(int fd, void *arg)
 	pthread_mutex_unlock(&w.lock);
 }
 
+/* VMA_TIMER_RESOLUTION_MSEC: a multiple of it. */
+static unsigned whole_steps(unsigned msec)
+{
+	unsigned step = (unsigned)params.timer_resolution_msec;
+
+	return (msec + step - 1) / step * step;
+}
+
 int worker_timer_add(unsigned msec, worker_timer_fn fn, void *arg)
 {
-	struct itimerspec its = { .it_interval = { msec / 1000, msec % 1000 * 1000000L } };
+	unsigned every = whole_steps(msec);
+	struct itimerspec its = { .it_interval = { every / 1000, every % 1000 * 1000000L } };
 	int fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
 	int err;
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 #include "socket/stack_int.h"
+#include "socket/wait.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -192,6 +193,16 @@ static uint64_t realtime_ns(void)
 
 	clock_gettime(CLOCK_REALTIME, &ts);
 	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+bool stack_drain_due_slow(struct stack *st)
+{
+	uint64_t now = wait_now_ns();
+
+	if (now - st->drained_ns < (uint64_t)params.rx_cq_drain_rate_nsec)
+		return false;
+	st->drained_ns = now;
+	return true;
 }
 
 unsigned stack_poll(struct stack *st, unsigned max)

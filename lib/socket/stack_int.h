@@ -11,6 +11,7 @@
 #include "proto/udp_demux.h"
 #include "ring/ring.h"
 #include "runtime/lock.h"
+#include "runtime/params.h"
 #include "runtime/stats.h"
 #include "socket/stack.h"
 
@@ -33,6 +34,7 @@ struct stack {
 	int ifindex;
 	uint32_t polls; /* by application threads; the worker drains a stack whose count stands still */
 	uint32_t polls_seen; /* worker only */
+	uint64_t drained_ns; /* VMA_RX_CQ_DRAIN_RATE_NSEC: when it was polled although data waited */
 	struct vma_stats_ring *stats;
 	struct vma_stats_cq *cq_stats;
 	struct udp_demux udp;
@@ -53,6 +55,14 @@ bool stack_wanted(int ifindex);
 void stacks_each(void (*fn)(struct stack *st, void *arg), void *arg);
 /* Polls the ring once and delivers; the lock is held. Returns the number of packets. */
 unsigned stack_poll(struct stack *st, unsigned max);
+/* VMA_RX_CQ_DRAIN_RATE_NSEC: a receive is to poll although data waits, and is taken to do so now. The lock is held. */
+bool stack_drain_due_slow(struct stack *st);
+
+static inline bool stack_drain_due(struct stack *st)
+{
+	return __builtin_expect(params.rx_cq_drain_rate_nsec, 0) && stack_drain_due_slow(st);
+}
+
 /* Adds or releases a steering rule; the lock is held. 0 or negative errno. */
 int stack_flow_add(struct stack *st, const struct vma_flow_key *key, int fd);
 void stack_flow_del(struct stack *st, const struct vma_flow_key *key);

@@ -34,7 +34,11 @@ static ssize_t take(struct tsock *s, const struct iovec *iov, int iovcnt, int fl
 		return tsock_mode(s) != TSOCK_CONN ? -ENOTCONN : flags & MSG_OOB ? -EINVAL : -tsock_left_error(s);
 	tsock_hint_clear(s, EPOLLIN | EPOLLRDNORM | EPOLLRDHUP | EPOLLPRI);
 	now = tsock_now();
-	n = tcp_recv(s->c, iov, iovcnt, flags & ENGINE_FLAGS, now);
+	if (stack_drain_due(st) && atomic_load_explicit(&st->open, memory_order_relaxed)) {
+		st->polls++;
+		stack_poll(st, (unsigned)params.cq_poll_batch_max);
+	}
+	n = s->c ? tcp_recv(s->c, iov, iovcnt, flags & ENGINE_FLAGS, now) : -ENOTCONN;
 	if (n == -EAGAIN && atomic_load_explicit(&st->open, memory_order_relaxed) && st->ring->ops->pending(st->ring)) {
 		st->polls++;
 		stack_poll(st, (unsigned)params.cq_poll_batch_max);

@@ -266,10 +266,18 @@ def test_three_tuple_rules(unet, three):
             assert app.do("s.recv(1)") == b"x"
 
 
-@pytest.mark.parametrize("mode, resolution, taken", [(0, 100, False), (1, 100000, True), (2, 100, True), (2, 100000, False)])
-def test_control_thread(unet, mode, resolution, taken):
-    """Who takes in what comes while the program computes: nobody; the internal thread, woken; the same, by its timer."""
-    env = {"VMA_TCP_CTL_THREAD": mode, "VMA_TCP_TIMER_RESOLUTION_MSEC": resolution, "VMA_PROGRESS_ENGINE_INTERVAL": 0}
+QUIET = {"VMA_PROGRESS_ENGINE_INTERVAL": 0, "VMA_TCP_TIMER_RESOLUTION_MSEC": 100000}  # nothing is taken in but by calls
+
+
+@pytest.mark.parametrize("env, taken", [({}, False), ({"VMA_TCP_CTL_THREAD": 1}, True),
+                                        ({"VMA_TCP_CTL_THREAD": 2}, False),
+                                        ({"VMA_TCP_CTL_THREAD": 2, "VMA_TCP_TIMER_RESOLUTION_MSEC": 100}, True),
+                                        ({"VMA_TCP_CTL_THREAD": 2, "VMA_TCP_TIMER_RESOLUTION_MSEC": 100, "VMA_TIMER_RESOLUTION_MSEC": 100000}, False),
+                                        ({"VMA_PROGRESS_ENGINE_INTERVAL": 10}, True),
+                                        ({"VMA_PROGRESS_ENGINE_INTERVAL": 10, "VMA_TIMER_RESOLUTION_MSEC": 100000}, False)])
+def test_who_takes_in_what_comes_while_the_program_computes(unet, env, taken):
+    """Nobody; the internal thread, woken by the packet, or by its timers."""
+    env = {**QUIET, **env}
     with connection(unet, env) as (app, peer):
         app.start("time.sleep(2); None")
         peer.sendall(b"x" * 1000)
@@ -280,6 +288,75 @@ def test_control_thread(unet, mode, resolution, taken):
             assert unacknowledged(peer) == 1000
         app.answer()
         assert app.do("len(exactly(s, 1000))") == 1000
+
+
+@pytest.mark.parametrize("rate", [0, 1, 2000000000])
+def test_drain_rate(unet, rate):
+    """A receive that has data takes in more: never, always, or once in two seconds."""
+    with connection(unet, {**QUIET, "VMA_RX_CQ_DRAIN_RATE_NSEC": rate}) as (app, peer):
+        app.do("import fcntl, struct, termios\ndef waiting(): return struct.unpack('i', fcntl.ioctl(s, termios.FIONREAD, bytes(4)))[0]")
+        app.do("await_ready(s, timeout=0)")
+        peer.sendall(b"x" * 1000)
+        app.do("await_ready(s)")
+        app.do("before = time.monotonic(); assert len(s.recv(100)) == 100; left = waiting()")  # this one is due with any rate
+        peer.sendall(b"y" * 1000)
+        if rate == 1:
+            # The packet is in the ring when the kernel has got to it.
+            for _ in range(500):
+                app.do("assert len(s.recv(1)) == 1; time.sleep(0.01)")
+                if app.do("waiting() > left"):
+                    break
+            else:
+                raise AssertionError("500 receives have taken in nothing more")
+        else:
+            app.do("time.sleep(0.1); assert len(s.recv(100)) == 100")
+            late = rate and app.do("time.monotonic() - before") >= rate / 1e9
+            assert app.do("waiting() - left") == -100 or late
+        app.do("assert exactly(s, waiting())[-1:] in b'xy'")
+
+
+def ppoll_or_running(app):
+    with open(f"/proc/{app.popen.pid}/syscall") as f:
+        return "sleeps" if f.read().split()[0] == "271" else "runs"
+
+
+@pytest.mark.parametrize("polls", [0, -1])
+def test_polling_before_sleeping(unet, polls):
+    with connection(unet, {"VMA_RX_POLL": polls}) as (app, peer):
+        app.start("len(s.recv(1))")
+        if polls:
+            seen = set()
+            for _ in range(50):
+                time.sleep(0.01)
+                seen.add(ppoll_or_running(app))
+            assert seen == {"runs"}
+        else:
+            wait_for(lambda: ppoll_or_running(app) == "sleeps", what="the reader sleeps")
+        peer.sendall(b"x")
+        assert app.answer() == 1
+
+
+@pytest.mark.parametrize("every", [0, 7])
+def test_polling_yields(unet, every):
+    """sched_yield() raises SIGSYS: a filter (seccomp) sees to it."""
+    with connection(unet, {"VMA_RX_POLL": -1, "VMA_RX_POLL_YIELD": every}) as (app, peer):
+        app.do("""
+import ctypes, errno, signal, struct
+def yielded(*_): raise OSError(errno.ENOTUNIQ, 'yielded')
+signal.signal(signal.SIGSYS, yielded)
+code = b''.join(struct.pack('HBBI', *i) for i in ((0x20, 0, 0, 0), (0x15, 0, 1, 24), (6, 0, 0, 0x30000), (6, 0, 0, 0x7fff0000)))
+buf = ctypes.create_string_buffer(code)
+prog = ctypes.create_string_buffer(struct.pack('HxxxxxxQ', 4, ctypes.addressof(buf)))
+libc = ctypes.CDLL(None)
+assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, ctypes.c_void_p(ctypes.addressof(prog))) == 0
+""")
+        app.start("len(s.recv(1))")
+        if every:
+            assert app.answer() == ("OSError", "ENOTUNIQ")
+        else:
+            time.sleep(0.3)
+            peer.sendall(b"x")
+            assert app.answer() == 1
 
 
 def test_quickack(unet):
