@@ -231,6 +231,16 @@ def test_segment_size(unet, env, mss, role):
         assert rcv_mss == mss
 
 
+@pytest.mark.parametrize("env", [{"VMA_MSS": 1}, {"VMA_MTU": 1}], ids=str)
+def test_a_size_that_is_too_small_is_the_smallest(unet, env):
+    with connection(unet, env) as (app, peer):
+        assert app.do(f"s.getsockopt({TCP}, {socket.TCP_MAXSEG})") == 48
+        app.do("s.sendall(bytes(1000))")
+        left = 1000
+        while left:
+            left -= len(peer.recv(left))
+
+
 @pytest.mark.parametrize("rate", [0, 5])
 def test_syn_rate(net, rate):
     """What is above the rate is dropped: the peer's kernel has to send it again."""
