@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "net/net.h"
+#include "runtime/kmod.h"
 #include "runtime/libc.h"
 #include "runtime/lock.h"
 #include "runtime/log.h"
@@ -42,6 +43,7 @@ static int start_parts(void)
 {
 	int err;
 
+	kmod_start((unsigned)params.stats_fd_num);
 	err = stats_start(params.stats_shmem_dir, (unsigned)params.stats_fd_num);
 	if (err)
 		log_warn("no statistics in %s: %s", params.stats_shmem_dir, strerror(-err));
@@ -122,6 +124,7 @@ void library_forked_child(void)
 	pthread_mutex_init(&start_lock, NULL);
 	worker_forked();
 	net_forked();
+	kmod_forked();
 	stats_forked();
 	stacks_forked();
 	udp_forked();
@@ -139,6 +142,7 @@ __attribute__((destructor)) static void library_stop(void)
 	tsock_leave();
 	worker_stop();
 	stacks_stop();
+	kmod_stop();
 	net_stop();
 	stats_stop();
 	libc_internal--;

@@ -219,6 +219,8 @@ void tcp_conn_set_user(struct tcp_conn *c, void *user);
 void *tcp_conn_user(const struct tcp_conn *c);
 const struct tcp_tuple *tcp_conn_tuple(const struct tcp_conn *c);
 enum tcp_state tcp_conn_state(const struct tcp_conn *c);
+/* What is sent next, and what is expected next: the numbers of a RST (RFC 9293, 3.5.2). */
+void tcp_conn_seqs(const struct tcp_conn *c, uint32_t *snd_nxt, uint32_t *rcv_nxt);
 /* TCP_EV_* that are true now (level): what poll() would say. */
 uint32_t tcp_ready(const struct tcp_conn *c);
 /* SO_ERROR: the pending error (positive errno) is returned and taken. */

@@ -328,6 +328,12 @@ const struct tcp_tuple *tcp_conn_tuple(const struct tcp_conn *c)
 	return &c->node.tuple;
 }
 
+void tcp_conn_seqs(const struct tcp_conn *c, uint32_t *snd_nxt, uint32_t *rcv_nxt)
+{
+	*snd_nxt = c->snd_nxt;
+	*rcv_nxt = c->rcv_nxt;
+}
+
 enum tcp_state tcp_conn_state(const struct tcp_conn *c)
 {
 	return (enum tcp_state)c->state;

@@ -11,7 +11,8 @@
 #include "vma/stats.h"
 
 /*
- * Creates <dir>/vmastat.<pid> (dir "" or NULL: none, 0). Without permission or space the counters stay in private
+ * Tools see the counters from now on: in the kernel module's sysfs where kmod_start() has found one, else in a file that is
+ * created: <dir>/vmastat.<pid> (dir "" or NULL: none, 0). Without permission or space the counters stay in private
  * memory: one log line, negative errno. max_sockets above VMA_STATS_SOCKETS_MAX is cut to it. Blocks that were handed out
  * before keep their place and become visible. Idempotent.
  */

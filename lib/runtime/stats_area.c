@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * The statistics pages. They are one reservation of address space, made at the first request: anonymous memory until
- * stats_start() puts the file over it, anonymous again after stats_stop(), so that no block ever moves. A forked
+ * stats_start() puts the file or the kernel module's pages over it, anonymous again after stats_stop(), so that no block ever moves. A forked
  * child begins a reservation of its own and leaves the inherited one, emptied, to the blocks still held in it.
  */
 #include "runtime/stats_area.h"
@@ -16,6 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "runtime/kmod.h"
 #include "runtime/libc.h"
 #include "runtime/log.h"
 #include "runtime/stats.h"
@@ -35,7 +36,7 @@ struct vma_stats_header stats_header_spill;
 /* stats_mutex too. */
 static char file_path[PATH_LEN]; /* "" when there is none */
 static pid_t file_pid;
-static size_t file_bytes;
+static size_t shown_bytes; /* of the file's or the module's pages; 0: tools see nothing */
 
 static size_t page_size(void)
 {
@@ -93,7 +94,7 @@ struct stats_area *stats_area_of(const void *p)
 
 bool stats_has_file(void)
 {
-	return file_path[0] != 0;
+	return shown_bytes != 0;
 }
 
 /* ---- the file */
@@ -134,6 +135,40 @@ static int reserve(int fd, size_t bytes)
 	return -posix_fallocate(fd, 0, (off_t)bytes);
 }
 
+/* What was counted before goes into the pages that tools will see. Who counts meanwhile may lose that one count. */
+static void pages_fill(const struct stats_area *a, void *p, size_t bytes, unsigned max_sockets)
+{
+	stats_copy_words(p, stats_area_pages(a), bytes);
+	fill_header(p, max_sockets);
+}
+
+/* Puts p's pages over the area's. Mutex held. 0 or negative errno, then nothing has changed. */
+static int pages_move(struct stats_area *a, void *p, size_t bytes)
+{
+	if (mremap(p, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, stats_area_pages(a)) == MAP_FAILED)
+		return -errno;
+	shown_bytes = bytes;
+	return 0;
+}
+
+/* The pages are the kernel module's memory: its sysfs shows them. False: there is no module, or it did not work. Mutex held. */
+static bool module_install(unsigned max_sockets)
+{
+	struct stats_area *a = stats_area_get();
+	size_t bytes;
+	void *p = kmod_stats_map(&bytes);
+
+	if (!p)
+		return false;
+	if (a && bytes <= a->bytes) {
+		pages_fill(a, p, bytes, max_sockets);
+		if (!pages_move(a, p, bytes))
+			return true;
+	}
+	munmap(p, bytes);
+	return false;
+}
+
 /*
  * Puts the pages of the file over the area's and gives the file its name. Mutex held. 0 or negative errno, then
  * nothing has changed and *what names the call.
@@ -158,27 +193,24 @@ static int file_install(int fd, const char *temporary, const char *name, unsigne
 	p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (p == MAP_FAILED)
 		return *what = "mmap", -errno;
-	/* What was counted before the start; whoever counts during this copy may lose that one count. */
-	stats_copy_words(p, stats_area_pages(a), bytes);
-	fill_header(p, max_sockets);
+	pages_fill(a, p, bytes, max_sockets);
 	/* Complete, so it may appear. Takes the place of a stale file that an earlier process with our pid left. */
 	if (rename(temporary, name)) {
 		err = -errno;
 		munmap(p, bytes);
 		return *what = "rename", err;
 	}
-	if (mremap(p, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, stats_area_pages(a)) ==
-	    MAP_FAILED) {
-		err = -errno;
+	err = pages_move(a, p, bytes);
+	if (err) {
 		munmap(p, bytes);
 		unlink(name);
-		return *what = "mremap", err;
+		*what = "mremap";
 	}
-	file_bytes = bytes;
-	return 0;
+	return err;
 }
 
-int stats_start(const char *dir, unsigned max_sockets)
+/* Mutex held, nothing is shown yet. As stats_start(). */
+static int file_start(const char *dir, unsigned max_sockets)
 {
 	char temporary[PATH_LEN], name[PATH_LEN];
 	const char *what = "open";
@@ -186,8 +218,6 @@ int stats_start(const char *dir, unsigned max_sockets)
 
 	if (!dir || !*dir)
 		return 0;
-	if (max_sockets > VMA_STATS_SOCKETS_MAX)
-		max_sockets = VMA_STATS_SOCKETS_MAX;
 	if (snprintf(temporary, sizeof(temporary), "%s/.vmastat.%d.XXXXXX", dir, getpid()) >=
 	    (int)sizeof(temporary)) {
 		log_warn("statistics: VMA_STATS_SHMEM_DIR is longer than %d bytes: vma_stats will "
@@ -196,9 +226,6 @@ int stats_start(const char *dir, unsigned max_sockets)
 		return -ENAMETOOLONG;
 	}
 	snprintf(name, sizeof(name), "%s/vmastat.%d", dir, getpid());
-	pthread_mutex_lock(&stats_mutex);
-	if (file_path[0])
-		goto out;
 	/* O_CREAT | O_EXCL under a name nobody can foresee: /tmp is everybody's. */
 	fd = mkostemp(temporary, O_CLOEXEC);
 	if (fd < 0) {
@@ -213,12 +240,23 @@ int stats_start(const char *dir, unsigned max_sockets)
 		memcpy(file_path, name, sizeof(file_path));
 		file_pid = getpid();
 	}
-out:
-	pthread_mutex_unlock(&stats_mutex);
 	if (err)
 		log_warn("statistics: %s of %s: %s: vma_stats will not see this process "
 			 "(VMA_STATS_SHMEM_DIR names the directory)",
 			 what, name, strerror(-err));
+	return err;
+}
+
+int stats_start(const char *dir, unsigned max_sockets)
+{
+	int err = 0;
+
+	if (max_sockets > VMA_STATS_SOCKETS_MAX)
+		max_sockets = VMA_STATS_SOCKETS_MAX;
+	pthread_mutex_lock(&stats_mutex);
+	if (!shown_bytes && !module_install(max_sockets))
+		err = file_start(dir, max_sockets);
+	pthread_mutex_unlock(&stats_mutex);
 	return err;
 }
 
@@ -230,33 +268,33 @@ void stats_give(uid_t uid)
 	pthread_mutex_unlock(&stats_mutex);
 }
 
-/* Private pages with the same content in place of the file's. Mutex held. */
-static void file_leave(bool keep_content)
+/* Private pages with the same content in place of those that tools see. Mutex held. */
+static void pages_leave(bool keep_content)
 {
 	char *pages = stats_area_pages(stats_area);
-	void *p = mmap(NULL, file_bytes, PROT_READ | PROT_WRITE,
+	void *p = mmap(NULL, shown_bytes, PROT_READ | PROT_WRITE,
 		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
 	if (p != MAP_FAILED) {
 		if (keep_content)
-			stats_copy_words(p, pages, file_bytes);
-		if (mremap(p, file_bytes, file_bytes, MREMAP_MAYMOVE | MREMAP_FIXED, pages) ==
+			stats_copy_words(p, pages, shown_bytes);
+		if (mremap(p, shown_bytes, shown_bytes, MREMAP_MAYMOVE | MREMAP_FIXED, pages) ==
 		    MAP_FAILED)
-			munmap(p, file_bytes);
+			munmap(p, shown_bytes);
 	}
 	file_path[0] = 0;
-	file_bytes = 0;
+	shown_bytes = 0;
 }
 
 void stats_stop(void)
 {
 	pthread_mutex_lock(&stats_mutex);
-	if (file_path[0]) {
+	if (shown_bytes) {
 		/* Who has become another user since may not; vma_stats removes what dead processes left. */
-		if (file_pid == getpid() && unlink(file_path) && errno != ENOENT)
+		if (file_path[0] && file_pid == getpid() && unlink(file_path) && errno != ENOENT)
 			log_at(errno == EPERM || errno == EACCES ? LOG_DEBUG : LOG_WARN, "statistics: unlink of %s: %s", file_path,
 			       strerror(errno));
-		file_leave(true);
+		pages_leave(true);
 	}
 	pthread_mutex_unlock(&stats_mutex);
 }
@@ -269,8 +307,8 @@ void stats_forked(void)
 	pthread_mutex_init(&stats_mutex, NULL);
 	if (!inherited)
 		return;
-	if (file_path[0])
-		file_leave(false);
+	if (shown_bytes)
+		pages_leave(false);
 	stats_area = NULL;
 	fresh = stats_area_get();
 	if (fresh)

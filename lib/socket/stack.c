@@ -393,8 +393,6 @@ static struct ring *stack_shut(struct stack *st)
 		return NULL;
 	stack_publish(st);
 	atomic_store_explicit(&st->open, false, memory_order_release);
-	stats_ring_put(st->stats);
-	stats_cq_put(st->cq_stats);
 	atomic_fetch_add_explicit(&generation, 1, memory_order_release);
 	return st->ring;
 }
@@ -407,6 +405,10 @@ static void stack_vanished(struct stack *st)
 	pthread_mutex_lock(&open_lock);
 	lock_take(&st->lock);
 	ring = stack_shut(st);
+	if (ring) {
+		stats_ring_put(st->stats);
+		stats_cq_put(st->cq_stats);
+	}
 	st->leaving = true;
 	lock_drop(&st->lock);
 	pthread_mutex_unlock(&open_lock);
@@ -498,6 +500,7 @@ void stacks_stop(void)
 	for (unsigned i = 0; i < n; i++) {
 		struct stack *st = stacks[i];
 		bool locked = lock_at_exit(&st->lock);
+		/* Its counters stay: they are part of what the process leaves in the module's sums. */
 		struct ring *ring = stack_shut(st);
 
 		if (ring)

@@ -141,6 +141,7 @@ struct tsock *tsock_new(int fd, int domain)
 	/* One that rested has none; a thread that is still inside its former life may look at that, and may not see it written. */
 	if (s->c)
 		s->c = NULL;
+	s->slot = NULL;
 	s->held_fd = s->worker_fd = -1;
 	s->kept = NULL;
 	s->rcvlowat = 1;

@@ -51,6 +51,7 @@ static void wrap(struct tsock *l, int lfd, struct stack *st, struct tcp_conn *c,
 	s->connected = true;
 	tcp_conn_set_user(c, &s->user);
 	tsock_show_addresses(s);
+	tsock_kmod_add(s, fd, lfd);
 	tsock_show_state(s, tcp_conn_state(c));
 	/* An interface that vanishes from now on takes its connection with it. */
 	atomic_store_explicit(&s->in_use, true, memory_order_release);

@@ -70,6 +70,7 @@ void tsock_conn_over(struct tsock *s)
 	struct vma_flow_key key;
 
 	s->c = NULL;
+	tsock_kmod_del(s);
 	s->engine = false;
 	atomic_store_explicit(&s->level, 0, memory_order_relaxed);
 	if (s->own_rule && atomic_load_explicit(&st->open, memory_order_relaxed)) {
@@ -104,6 +105,7 @@ static void env_event(void *ctx, void *user, uint32_t ev)
 	if (ev & TCP_EV_TIME_WAIT) {
 		/* Nothing of ours is sent from the port any more but answers: the kernel may give it to others. */
 		s->c = NULL;
+		tsock_kmod_del(s);
 		release_held(s);
 		return;
 	}

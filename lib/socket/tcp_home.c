@@ -242,6 +242,7 @@ static int move(struct tsock *s, struct stack *st, int fd, uint64_t now)
 	atomic_store_explicit(&s->v.shadow, VFD_SHADOW_ALL, memory_order_release);
 	atomic_store_explicit(&s->mode, TSOCK_KERNEL, memory_order_release);
 	tsock_claim_home(s);
+	tsock_kmod_del(s);
 	tcp_forget(s->c, now);
 	return 0;
 }

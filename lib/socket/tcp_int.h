@@ -13,6 +13,7 @@
 
 #include "proto/tcp.h"
 #include "proto/tcp_frame.h"
+#include "runtime/kmod.h"
 #include "runtime/lock.h"
 #include "runtime/stats.h"
 #include "socket/stack_int.h"
@@ -73,8 +74,8 @@ struct tsock_way {
 };
 
 /*
- * Four lines: the one that every call looks at, the one that its work needs, the connection's name, and what is rare. An idle
- * connection is this and what the engine has of it.
+ * Four lines and a word, for which malloc() takes no more: the one that every call looks at, the one that its work needs, the
+ * connection's name, and what is rare. An idle connection is this and what the engine has of it.
  */
 struct tsock {
 	struct vfd v; /* first */
@@ -110,6 +111,8 @@ struct tsock {
 	struct stack *_Atomic st; /* of the connection; set once */
 	struct tcp_conn *c; /* NULL: over, in TIME_WAIT after the close, or none. st->lock */
 	struct tsock_way *way; /* NULL: nothing was sent for a while. st->lock */
+	/* What the kernel module knows of the connection; NULL: nothing. seq and ack follow what is sent. st->lock */
+	struct vma_kmod_slot *slot;
 	struct vma_stats_socket *_Atomic stats; /* changes at close, when others may still be inside a call */
 	/* Options: written under lock, read by whoever is in a call. */
 	_Atomic uint32_t rcvlowat;
@@ -134,7 +137,7 @@ struct tsock {
 	uint32_t born, claim_gen; /* tcp_fork.c: forks before it was made; which connection of the object */
 };
 
-_Static_assert(sizeof(struct tsock) == 256, "tcp_memory: with the engine's 1,088 and the tables' 150, 1,536 at most");
+_Static_assert(sizeof(struct tsock) == 264, "tcp_memory: with the engine's 1,088 and the tables' 150, 1,536 at most");
 
 /* A segment whose neighbour is not known yet. */
 struct tsock_held;
@@ -425,6 +428,14 @@ int tsock_shadow_name(const struct tsock *s, int fd, struct sockaddr *addr, sock
 int tsock_go_home(struct tsock *s, const char *why);
 void tsock_share(struct vfd *v, const char *why);
 void tsock_leaving(struct vfd *v);
+/* tcp_kmod.c; st->lock is held */
+/* The connection of fd is registered with the kernel module; listener: the fd that it was accepted from, -1: none. */
+void tsock_kmod_add(struct tsock *s, int fd, int listener);
+/* It is over, or the kernel's. */
+void tsock_kmod_del(struct tsock *s);
+/* No lock held. What of registered connections reaches the kernel is taken in from now on. 0 or negative errno. */
+int tsock_kmod_start(void);
+void tsock_kmod_forked(void);
 /* tcp_fork.c */
 /* A new connection's object: children know nothing of it. */
 void tsock_claim_new(struct tsock *s);

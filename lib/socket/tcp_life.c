@@ -32,6 +32,8 @@ int tsock_start(int (*begin)(void))
 	tsock_ports_read();
 	tsock_icmp_start();
 	err = tsock_timers_start();
+	if (!err)
+		err = tsock_kmod_start();
 	running = !err;
 	return err;
 }
@@ -166,6 +168,7 @@ void tsock_forked(void)
 	running = false;
 	tsock_claims_forked();
 	tsock_timers_forked();
+	tsock_kmod_forked();
 	tsock_icmp_forked();
 	tsock_atts_forked();
 	tsock_list_forked(inherit);
@@ -206,6 +209,7 @@ static void close_one(struct tsock *s, void *arg)
 	tsock_unlock_stack(st, now);
 }
 
+/* A connection of which the peer has everything gets no reset from the kernel module. */
 static void count_unfinished(struct tsock *s, void *arg)
 {
 	unsigned *n = arg;
@@ -215,7 +219,10 @@ static void count_unfinished(struct tsock *s, void *arg)
 	if (!st)
 		return;
 	state = tcp_conn_state(s->c);
-	*n += state == TCPS_FIN_WAIT1 || state == TCPS_CLOSING || state == TCPS_LAST_ACK;
+	if (state == TCPS_FIN_WAIT1 || state == TCPS_CLOSING || state == TCPS_LAST_ACK)
+		(*n)++;
+	else
+		tsock_kmod_del(s);
 	lock_drop(&st->lock);
 }
 

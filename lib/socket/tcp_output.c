@@ -2,6 +2,7 @@
 /* From the engine to the ring: a segment gets its link and network headers; super-segments go the way of large frames. */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -174,15 +175,39 @@ static int send_small(struct tsock_stack *t, struct tsock_path *p, const struct 
 	return 0;
 }
 
+static uint32_t word(const uint8_t *p)
+{
+	uint32_t v;
+
+	memcpy(&v, p, sizeof(v));
+	return ntohl(v);
+}
+
+/* Whatever happens next, the kernel module knows where the connection stands. */
+static void note(struct vma_kmod_slot *slot, const struct tcp_tx *tx)
+{
+	uint8_t flags = tx->hdr[13];
+	uint32_t end = word(tx->hdr + 4) + tx->len + !!(flags & TH_SYN) + !!(flags & TH_FIN);
+
+	/* Not back, by what is sent again. */
+	if ((int32_t)(end - slot->seq) > 0)
+		__atomic_store_n(&slot->seq, end, __ATOMIC_RELAXED);
+	if (flags & TH_ACK)
+		__atomic_store_n(&slot->ack, word(tx->hdr + 8), __ATOMIC_RELAXED);
+}
+
 int tsock_output(void *ctx, const struct tcp_tx *tx)
 {
 	struct stack *st = ctx;
 	struct tsock_stack *t = st->tcp;
+	struct tsock *s = sock_of(tx);
 	struct tsock_path *p;
 	int err;
 
 	if (!atomic_load_explicit(&st->open, memory_order_relaxed))
 		return -ENETDOWN;
+	if (s && s->slot)
+		note(s->slot, tx);
 	p = path_of(st, tx, &err);
 	if (err == -EAGAIN)
 		return hold(t, tx);

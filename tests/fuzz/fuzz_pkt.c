@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "proto/pkt.h"
+#include "proto/pkt_plain.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -78,6 +79,22 @@ static void take_apart(struct buf *b, uint32_t size)
 		abort();
 }
 
+/* A packet from the module's fallback ring. */
+static void from_the_kernel(const uint8_t *data, size_t size)
+{
+	uint8_t *packet = malloc(size), *frame = malloc(size + PKT_PLAIN_ROOM);
+	struct buf b = {.data = frame, .flags = BUF_CSUM_OK, .refs = 1, .pool = &pool};
+
+	memcpy(packet, data, size);
+	b.len = b.total = pkt_plain(frame, packet, (uint32_t)size);
+	if (b.len > size + PKT_PLAIN_ROOM)
+		abort();
+	if (b.len)
+		(void)pkt_parse(&b);
+	free(packet);
+	free(frame);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct buf b[2];
@@ -87,6 +104,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	if (size < 2 || size > 65536)
 		return 0;
+	from_the_kernel(data, size);
 	first = (size_t)data[1] * 8 < size - 2 ? (size_t)data[1] * 8 : size - 2;
 	if (data[1] == 255)
 		first = size - 2;

@@ -51,7 +51,7 @@ static int setup(void **state)
 	side(&f->s->comp, &f->index[6], f->comp, SIZE);
 	f->s->missing = UMEM_RX_CHUNKS;
 	f->s->refill_at = 32;
-	assert_int_equal(umem_init(&f->x->umem, false), 0);
+	assert_int_equal(umem_init(&f->x->umem, PAGES_ANON), 0);
 	rx_init(f->x, 1000);
 	*state = f;
 	return 0;

@@ -158,7 +158,7 @@ int xdp_ring_open(int ifindex, struct ring **out)
 	x->num_queues = port->num_queues;
 	x->ring = (struct ring){.ops = &xdp_ops, .counters = &x->counters, .ifindex = ifindex};
 	memcpy(x->ring.ifname, port->ifname, sizeof(x->ring.ifname));
-	err = umem_init(&x->umem, params.mem_alloc_type == 2);
+	err = umem_init(&x->umem, (enum pages_type)params.mem_alloc_type);
 	if (err)
 		goto err_ring;
 	err = take_port(x);
@@ -174,11 +174,11 @@ int xdp_ring_open(int ifindex, struct ring **out)
 	x->ring.caps.max_rx_frame = x->sg ? ETH_HEADER + 65535 : UMEM_CHUNK - XDP_HEADROOM;
 	gso_open(x);
 	rx_init(x, (uint32_t)params.rx_bufs);
-	log_debug("ring/xdp: %s: driver %s, %u queues, %s mode%s%s%s, frames up to %u bytes",
+	log_debug("ring/xdp: %s: driver %s, %u queues, %s mode%s%s, frames up to %u bytes",
 		  port->ifname, port->driver, x->num_queues,
 		  port->mode == PORT_GENERIC ? "generic" : "native",
 		  x->zerocopy ? ", zero-copy" : "", x->sg ? ", multi-buffer" : "",
-		  x->umem.huge ? ", huge pages" : "", x->ring.caps.max_frame);
+		  x->ring.caps.max_frame);
 	*out = &x->ring;
 	return 0;
 

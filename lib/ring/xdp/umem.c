@@ -6,45 +6,11 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "runtime/log.h"
-
-#define HUGE_PAGE (2ul << 20)
-
 static void umem_buf_free(struct buf_pool *pool, struct buf *b)
 {
 	struct umem *u = (struct umem *)pool;
 
 	umem_chunk_free(u, (uint32_t)(b->addr >> UMEM_CHUNK_SHIFT));
-}
-
-/*
- * Shared, so that a fork() copies no page on write: the kernel keeps writing to the pages that it pinned, and
- * whichever process got the copy would see nothing of it.
- */
-static int pages_map(struct umem *u, bool want_huge)
-{
-	const int prot = PROT_READ | PROT_WRITE, flags = MAP_SHARED | MAP_ANONYMOUS;
-
-	u->bytes = (size_t)UMEM_CHUNKS * UMEM_CHUNK;
-	if (want_huge) {
-		size_t rounded = (u->bytes + HUGE_PAGE - 1) & ~(HUGE_PAGE - 1);
-
-		u->base = mmap(NULL, rounded, prot, flags | MAP_HUGETLB, -1, 0);
-		if (u->base != MAP_FAILED) {
-			u->bytes = rounded;
-			u->huge = true;
-			return 0;
-		}
-		log_info("ring/xdp: no %zu MiB of huge pages (%s): ordinary pages are used; see "
-			 "/proc/sys/vm/nr_hugepages",
-			 rounded >> 20, strerror(errno));
-	}
-	u->base = mmap(NULL, u->bytes, prot, flags, -1, 0);
-	if (u->base == MAP_FAILED) {
-		u->base = NULL;
-		return -errno;
-	}
-	return 0;
 }
 
 static int chunk_stack_init(struct chunk_stack *s, uint32_t first, uint32_t n)
@@ -58,15 +24,14 @@ static int chunk_stack_init(struct chunk_stack *s, uint32_t first, uint32_t n)
 	return 0;
 }
 
-int umem_init(struct umem *u, bool want_huge)
+int umem_init(struct umem *u, enum pages_type type)
 {
-	int err;
-
 	memset(u, 0, sizeof(*u));
 	u->pool.free = umem_buf_free;
-	err = pages_map(u, want_huge);
-	if (err)
-		return err;
+	u->bytes = (size_t)UMEM_CHUNKS * UMEM_CHUNK;
+	u->base = pages_map(type, &u->bytes);
+	if (!u->base)
+		return -errno;
 	u->bufs = aligned_alloc(64, (UMEM_CHUNKS * sizeof(*u->bufs) + 63) & ~63ul);
 	if (!u->bufs || chunk_stack_init(&u->rx_free, 0, UMEM_RX_CHUNKS) ||
 	    chunk_stack_init(&u->tx_free, UMEM_RX_CHUNKS, UMEM_TX_CHUNKS)) {

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "mem/buf.h"
+#include "mem/pages.h"
 
 #define UMEM_CHUNK_SHIFT 12
 #define UMEM_CHUNK (1u << UMEM_CHUNK_SHIFT)
@@ -31,11 +32,10 @@ struct umem {
 	struct buf *bufs; /* [UMEM_CHUNKS] */
 	struct chunk_stack rx_free, tx_free;
 	size_t bytes;
-	bool huge;
 };
 
 /* Chunks [0, UMEM_RX_CHUNKS) are for receiving, the others for transmitting. 0 or negative errno. */
-int umem_init(struct umem *u, bool want_huge);
+int umem_init(struct umem *u, enum pages_type type);
 void umem_fini(struct umem *u);
 
 /* False when all chunks are there already: a chunk was given back twice. */
