@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,7 +75,8 @@ static int choose(const struct options *o, int **pids)
 	int n = source_find(o->dir, !o->forbid_clean, pids), kept = 0;
 
 	if (n < 0) {
-		fprintf(stderr, "vmastat: directory %s cannot be read: %s\n", o->dir, strerror(-n));
+		fprintf(stderr, "vmastat: directory %s cannot be read: %s\n",
+			o->dir ? o->dir : SOURCE_DEFAULT_DIR, strerror(-n));
 		return -1;
 	}
 	if (o->pid) {
@@ -111,22 +113,21 @@ static int choose_one(const struct options *o)
 /* The base of each chosen socket becomes what it has counted so far. */
 static void zero(const struct options *o, struct source *src, const struct snapshot *snap)
 {
-	struct vma_stats_socket *live =
-		(struct vma_stats_socket *)((char *)src->map + sizeof(snap->h));
-
 	for (unsigned i = 0; i < snap->h.max_sockets; i++) {
-		struct vma_stats_base *b = &live[i].base;
+		const size_t socket = sizeof(snap->h) + i * sizeof(struct vma_stats_socket),
+			     base = socket + offsetof(struct vma_stats_socket, base);
+		/* As read a moment ago; the snapshot has subtracted the last base. */
+		const char *live = (const char *)src->map + socket;
+		__u32 generation = snap->sockets[i].generation;
 
 		if (!snap->sockets[i].enabled || !options_fd(o, snap->sockets[i].fd))
 			continue;
 		/* No generation while the counters change: a reader takes all of the new base or none. */
-		__atomic_store_n(&b->generation, snap->sockets[i].generation - 1, __ATOMIC_RELEASE);
+		source_put32(src, base + offsetof(struct vma_stats_base, generation), generation - 1);
 		for (unsigned c = 0; c < VMA_STATS_SOCKET_COUNTERS; c++)
-			__atomic_store_n(&b->counter[c],
-					 __atomic_load_n(field_of(&live[i], &socket_counters[c]),
-							 __ATOMIC_RELAXED),
-					 __ATOMIC_RELAXED);
-		__atomic_store_n(&b->generation, snap->sockets[i].generation, __ATOMIC_RELEASE);
+			source_put64(src, base + offsetof(struct vma_stats_base, counter) + c * sizeof(__u64),
+				     __atomic_load_n((const __u64 *)(live + socket_counters[c].offset), __ATOMIC_RELAXED));
+		source_put32(src, base + offsetof(struct vma_stats_base, generation), generation);
 	}
 }
 
@@ -138,7 +139,6 @@ static bool controls(const struct options *o)
 /* 0, or 1 after a line. */
 static int control(const struct options *o, int pid)
 {
-	struct vma_stats_header *h;
 	struct snapshot snap;
 	struct source src;
 	char why[WHY_LEN];
@@ -150,15 +150,14 @@ static int control(const struct options *o, int pid)
 		source_close(&src);
 		return complain(why);
 	}
-	h = src.map;
 	if (o->zero) {
 		say(o, "Zero counters...");
 		zero(o, &src, &snap);
 	}
 	if (o->log_level != UNSET)
-		__atomic_store_n(&h->log_level, o->log_level, __ATOMIC_RELAXED);
+		source_put32(&src, offsetof(struct vma_stats_header, log_level), (__u32)o->log_level);
 	if (o->log_details != UNSET)
-		__atomic_store_n(&h->log_details, o->log_details, __ATOMIC_RELAXED);
+		source_put32(&src, offsetof(struct vma_stats_header, log_details), (__u32)o->log_details);
 	if (o->dump_fd != UNSET) {
 		if (o->dump_fd)
 			say(o, "Dumping Fd %d to VMA using log level = %s...", o->dump_fd,
@@ -166,9 +165,9 @@ static int control(const struct options *o, int pid)
 		else
 			say(o, "Dumping all Fd's to VMA using log level = %s...",
 			    options_level_name(o->dump_level));
-		__atomic_store_n(&h->dump_fd_level, o->dump_level, __ATOMIC_RELAXED);
+		source_put32(&src, offsetof(struct vma_stats_header, dump_fd_level), (__u32)o->dump_level);
 		/* The level is there before the library sees the number. */
-		__atomic_store_n(&h->dump_fd, o->dump_fd, __ATOMIC_RELEASE);
+		source_put32(&src, offsetof(struct vma_stats_header, dump_fd), (__u32)o->dump_fd);
 	}
 	snapshot_free(&snap);
 	source_close(&src);
@@ -323,7 +322,8 @@ static int one_process(const struct options *o)
 		source_close(&src);
 		return complain(why);
 	}
-	say(o, "stats for application: %s with pid: %d", snap.h.program, pid);
+	say(o, "stats for application: %s with pid: %d%s", snap.h.program, pid,
+	    src.is_sysfs ? " (kernel module)" : "");
 	snapshot_free(&snap);
 	/* -1 on an old kernel: then the end is seen after an interval. */
 	pidfd = (int)syscall(SYS_pidfd_open, pid, 0);

@@ -9,9 +9,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "source.h"
 #include "vma/version.h"
-
-#define DEFAULT_DIR "/tmp/"
 
 static const struct {
 	const char *name;
@@ -32,7 +31,7 @@ static void usage(FILE *f, const char *self)
 		"Usage:\n"
 		"\t%s [-p pid] [-k directory] [-v view] [-d details] [-i interval] \n"
 		"Defaults:\n"
-		"\tfind_pid=enabled, directory=\"" DEFAULT_DIR
+		"\tfind_pid=enabled, directory=\"" SOURCE_DEFAULT_DIR
 		"\", view=1, details=1, interval=1, \n"
 		"Options:\n"
 		"  -p, --pid=<pid>\t\tShow VMA statistics for process with pid: <pid>\n"
@@ -240,7 +239,6 @@ void options_parse(struct options *o, int argc, char **argv)
 	int c;
 
 	*o = (struct options){
-		.dir = DEFAULT_DIR,
 		.interval = 1,
 		.view = VIEW_BASIC,
 		.log_level = UNSET,

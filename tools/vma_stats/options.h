@@ -16,7 +16,7 @@ struct fd_range {
 
 struct options {
 	int pid; /* 0: find it */
-	const char *dir, *name;
+	const char *dir, *name; /* dir NULL: the kernel module's sysfs, then the usual directory */
 	bool forbid_clean, zero, json;
 	bool deltas;
 	bool shows; /* a view was asked for: not only control words */

@@ -15,17 +15,18 @@
 #include <unistd.h>
 
 #define PREFIX "vmastat."
+#define SYSFS "/sys/kernel/vma/process"
 #define BYTES_MAX                                                                                  \
 	(sizeof(struct vma_stats_header) + VMA_STATS_SOCKETS_MAX * sizeof(struct vma_stats_socket))
 
-/* The pid that a directory entry is named after; 0 if it is something else. */
-static int name_pid(const char *name)
+/* The pid that a directory entry is named after, behind a prefix; 0 if it is something else. */
+static int name_pid(const char *name, const char *prefix)
 {
-	const char *digits = name + strlen(PREFIX);
+	const char *digits = name + strlen(prefix);
 	char *end;
 	long pid;
 
-	if (strncmp(name, PREFIX, strlen(PREFIX)) || *digits < '1' || *digits > '9')
+	if (strncmp(name, prefix, strlen(prefix)) || *digits < '1' || *digits > '9')
 		return 0;
 	errno = 0;
 	pid = strtol(digits, &end, 10);
@@ -49,17 +50,16 @@ static int by_pid(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-int source_find(const char *dir, bool clean, int **pids)
+/* Adds those of one directory to *pids, of which there are n. Their number or negative errno. */
+static int find_in(const char *dir, const char *prefix, bool clean, int **pids, int n)
 {
 	DIR *d = opendir(dir);
 	struct dirent *e;
-	int n = 0;
 
-	*pids = NULL;
 	if (!d)
 		return -errno;
 	while ((e = readdir(d))) {
-		int pid = name_pid(e->d_name), *more;
+		int pid = name_pid(e->d_name, prefix), *more;
 
 		if (!pid)
 			continue;
@@ -75,9 +75,33 @@ int source_find(const char *dir, bool clean, int **pids)
 		more[n++] = pid;
 	}
 	closedir(d);
-	if (n)
-		qsort(*pids, (size_t)n, sizeof(**pids), by_pid);
 	return n;
+}
+
+/* Sorted, each once: a file of before the module was loaded may stand beside its process's directory. */
+static int sort(int *pids, int n)
+{
+	int kept = 0;
+
+	qsort(pids, (size_t)n, sizeof(*pids), by_pid);
+	for (int i = 0; i < n; i++)
+		if (!kept || pids[kept - 1] != pids[i])
+			pids[kept++] = pids[i];
+	return kept;
+}
+
+int source_find(const char *dir, bool clean, int **pids)
+{
+	int n = 0;
+
+	*pids = NULL;
+	if (!dir) {
+		n = find_in(SYSFS, "", false, pids, 0);
+		if (n < 0)
+			n = 0; /* no module */
+	}
+	n = find_in(dir ? dir : SOURCE_DEFAULT_DIR, PREFIX, clean, pids, n);
+	return n > 0 && *pids ? sort(*pids, n) : n;
 }
 
 /* True if uid is one of the process's four user ids: its file may be from before or after a change of them. */
@@ -140,31 +164,100 @@ static int file_open(struct source *s, const char *path, bool writable, char why
 	return 0;
 }
 
-int source_open(struct source *s, const char *dir, int pid, bool writable, char why[WHY_LEN])
+/* 0; 1: no such process there; -1 with why. */
+static int sysfs_open(struct source *s, bool writable, char why[WHY_LEN])
+{
+	char path[sizeof(SYSFS) + 32];
+
+	snprintf(path, sizeof(path), SYSFS "/%d/pages", s->pid);
+	s->fd = open(path, (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC);
+	if (s->fd < 0 && errno == ENOENT)
+		return 1;
+	if (s->fd < 0) {
+		snprintf(why, WHY_LEN, "%s cannot be opened%s: %s", path, writable ? " for writing" : "", strerror(errno));
+		return -1;
+	}
+	s->is_sysfs = true;
+	s->map = malloc(BYTES_MAX);
+	if (s->map)
+		return 0;
+	snprintf(why, WHY_LEN, "out of memory");
+	return -1;
+}
+
+/* A new copy. 0, or -1 with why. */
+static int sysfs_copy(struct source *s, char why[WHY_LEN])
+{
+	ssize_t n;
+
+	s->size = 0;
+	while (s->size < BYTES_MAX && (n = pread(s->fd, (char *)s->map + s->size, BYTES_MAX - s->size, (off_t)s->size)) > 0)
+		s->size += (size_t)n;
+	if (s->size)
+		return 0;
+	/* The file of a process that has ended reads as nothing. */
+	snprintf(why, WHY_LEN, SYSFS "/%d/pages cannot be read: the process has no statistics, or has ended", s->pid);
+	return -1;
+}
+
+static int file_map(struct source *s, const char *dir, bool writable, char why[WHY_LEN])
 {
 	char path[PATH_MAX];
 	void *map;
 
-	*s = (struct source){.fd = -1, .pid = pid};
-	snprintf(path, sizeof(path), "%s/" PREFIX "%d", dir, pid);
-	if (file_open(s, path, writable, why)) {
-		source_close(s);
+	snprintf(path, sizeof(path), "%s/" PREFIX "%d", dir, s->pid);
+	if (file_open(s, path, writable, why))
 		return -1;
-	}
 	map = mmap(NULL, s->size, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, s->fd,
 		   0);
 	if (map == MAP_FAILED) {
 		snprintf(why, WHY_LEN, "%.150s cannot be mapped: %s", path, strerror(errno));
-		source_close(s);
 		return -1;
 	}
 	s->map = map;
 	return 0;
 }
 
+int source_open(struct source *s, const char *dir, int pid, bool writable, char why[WHY_LEN])
+{
+	int err;
+
+	*s = (struct source){.fd = -1, .pid = pid};
+	err = dir ? 1 : sysfs_open(s, writable, why);
+	if (err > 0)
+		err = file_map(s, dir ? dir : SOURCE_DEFAULT_DIR, writable, why);
+	if (err)
+		source_close(s);
+	return err;
+}
+
+static void sysfs_put(struct source *s, size_t offset, const void *word, size_t size)
+{
+	if (pwrite(s->fd, word, size, (off_t)offset) != (ssize_t)size)
+		fprintf(stderr, "vmastat: " SYSFS "/%d/pages cannot be written: %s\n", s->pid, strerror(errno));
+}
+
+void source_put32(struct source *s, size_t offset, __u32 value)
+{
+	if (s->is_sysfs)
+		sysfs_put(s, offset, &value, sizeof(value));
+	else
+		__atomic_store_n((__u32 *)((char *)s->map + offset), value, __ATOMIC_RELEASE);
+}
+
+void source_put64(struct source *s, size_t offset, __u64 value)
+{
+	if (s->is_sysfs)
+		sysfs_put(s, offset, &value, sizeof(value));
+	else
+		__atomic_store_n((__u64 *)((char *)s->map + offset), value, __ATOMIC_RELEASE);
+}
+
 void source_close(struct source *s)
 {
-	if (s->map)
+	if (s->is_sysfs)
+		free(s->map);
+	else if (s->map)
 		munmap(s->map, s->size);
 	if (s->fd >= 0)
 		close(s->fd);
@@ -180,20 +273,34 @@ static void on_bus(int signal)
 	siglongjmp(bus_jump, 1);
 }
 
-int source_read(struct source *s, struct snapshot *out, char why[WHY_LEN])
+/* What is wrong with the pages, behind their name. */
+static int checked(struct source *s, struct snapshot *out, int err, char reason[WHY_LEN], char why[WHY_LEN])
+{
+	if (!err && out->h.pid != (unsigned)s->pid) {
+		snprintf(reason, WHY_LEN, "is corrupt: it is of process %u", out->h.pid);
+		snapshot_free(out);
+		err = -1;
+	}
+	if (err && !strncmp(reason, "Version ", 8))
+		snprintf(why, WHY_LEN, "%s", reason);
+	else if (err)
+		snprintf(why, WHY_LEN, PREFIX "%d %.200s", s->pid, reason);
+	return err;
+}
+
+/* Its owner may cut the file while we copy. */
+static int file_read(struct source *s, struct snapshot *out, char why[WHY_LEN])
 {
 	struct sigaction bus = {.sa_handler = on_bus}, old;
 	char reason[WHY_LEN];
 	struct stat st;
 	int err;
 
-	memset(out, 0, sizeof(*out));
 	if (fstat(s->fd, &st) || (size_t)st.st_size < s->size) {
 		snprintf(why, WHY_LEN, PREFIX "%d is truncated: it shrank to %lld bytes", s->pid,
 			 (long long)st.st_size);
 		return -1;
 	}
-	/* Its owner may still cut it while we copy. */
 	sigaction(SIGBUS, &bus, &old);
 	if (sigsetjmp(bus_jump, 1)) {
 		sigaction(SIGBUS, &old, NULL);
@@ -204,14 +311,17 @@ int source_read(struct source *s, struct snapshot *out, char why[WHY_LEN])
 	}
 	err = snapshot_take(out, s->map, s->size, reason);
 	sigaction(SIGBUS, &old, NULL);
-	if (!err && out->h.pid != (unsigned)s->pid) {
-		snprintf(reason, sizeof(reason), "is corrupt: it is of process %u", out->h.pid);
-		snapshot_free(out);
-		err = -1;
-	}
-	if (err && !strncmp(reason, "Version ", 8))
-		snprintf(why, WHY_LEN, "%s", reason);
-	else if (err)
-		snprintf(why, WHY_LEN, PREFIX "%d %.200s", s->pid, reason);
-	return err;
+	return checked(s, out, err, reason, why);
+}
+
+int source_read(struct source *s, struct snapshot *out, char why[WHY_LEN])
+{
+	char reason[WHY_LEN];
+
+	memset(out, 0, sizeof(*out));
+	if (!s->is_sysfs)
+		return file_read(s, out, why);
+	if (sysfs_copy(s, why))
+		return -1;
+	return checked(s, out, snapshot_take(out, s->map, s->size, reason), reason, why);
 }
