@@ -14,6 +14,8 @@ import pytest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "integration"))
 pytest_plugins = ["net_fixtures"]
 
+from vma_ko import insmod, rmmod  # noqa: E402 (in the directory above)
+
 # What a kernel must not say; scripts/vm searches the whole log for the same.
 BAD = re.compile("|".join((pathlib.Path(__file__).resolve().parents[2] / "scripts" / "vm_bad").read_text().splitlines()))
 
@@ -45,3 +47,11 @@ def kernel_log():
     os.close(fd)
     if any(BAD.search(line) for line in said):
         pytest.fail("the kernel complained:\n" + "\n".join(said[-60:]), pytrace=False)
+
+
+@pytest.fixture
+def vma_ko():
+    """The module is loaded; afterwards it can be unloaded."""
+    insmod()
+    yield
+    rmmod()

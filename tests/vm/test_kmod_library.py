@@ -1,0 +1,294 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""The library over the kernel module."""
+
+import hashlib
+import json
+import pathlib
+import subprocess
+import random
+import resource
+import select
+import signal
+import socket
+import time
+
+import pytest
+
+from netem import BadLine
+from netns import ip, wait_for
+from vma_ko import SYSFS, sums
+
+pytestmark = pytest.mark.usefixtures("vma_ko")
+
+SERVER = """
+import select, socket, sys
+l = socket.create_server(("", 7400), backlog=4096)
+# A listener is the library's from its first wait on.
+select.select([l], [], [], 0)
+print("ready", flush=True)
+held = []
+while True:
+    s, _ = l.accept()
+    s.sendall(b"hello")
+    held.append(s)
+"""
+
+
+def connect(net, port, count):
+    """Kernel clients of net.a, each of which has heard the server's greeting."""
+    with net.a.entered():
+        clients = [socket.socket() for _ in range(count)]
+    for s in clients:
+        s.settimeout(60)
+        s.connect((net.b.ip4, port))
+    for s in clients:
+        assert s.recv(5) == b"hello"
+    return clients
+
+
+def refused(s):
+    """The peer was reset; it has sent nothing to be told so."""
+    with pytest.raises(ConnectionResetError):
+        s.recv(1)
+
+
+def test_the_peers_of_a_killed_process_are_reset(net):
+    server = net.b.python(SERVER, True)
+    server.wait_text("^ready$")
+    with net.b.tcp_bypassed():
+        clients = connect(net, 7400, 10)
+        before = sums()
+        assert before["conns"] == 10
+        server.kill(signal.SIGKILL)
+        for s in clients:
+            refused(s)
+    wait_for(lambda: sums()["resets_sent"] == before["resets_sent"] + 10, what=sums)
+    assert sums()["conns"] == 0
+
+
+CLIENT = """
+import socket, sys
+c = socket.create_connection((sys.argv[1], 7401))
+c.sendall(b"x" * 100000)
+assert c.recv(2) == b"ok"
+if sys.argv[2] == "close":
+    c.close()
+"""
+
+
+@pytest.mark.parametrize("how", ["close", "exit"])
+def test_a_clean_end_resets_nobody(net, how):
+    """The peer leaves its side open: it may go on sending, and hears of it then."""
+    before = sums()
+    l = net.a.socket(kind=socket.SOCK_STREAM)
+    l.bind((net.a.ip4, 7401))
+    l.listen()
+    client = net.b.python(CLIENT, True, (net.a.ip4, how))
+    s, _ = l.accept()
+    s.settimeout(l.gettimeout())
+    got = 0
+    while got < 100000:
+        got += len(s.recv(65536))
+    s.sendall(b"ok")
+    assert s.recv(1) == b""
+    assert client.wait() == 0, client.text
+    assert s.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0
+    after = sums()
+    assert after["conns"] == 0 and after["processes"] == 0
+    assert after["conns_seen"] == before["conns_seen"] + 1
+    assert after["resets_sent"] == before["resets_sent"] and after["resets_failed"] == before["resets_failed"]
+
+
+RECEIVER = """
+import hashlib, select, socket
+l = socket.create_server(("0.0.0.0", 7402))
+select.select([l], [], [], 0)
+print("ready", flush=True)
+s, _ = l.accept()
+h = hashlib.sha256()
+while d := s.recv(65536): h.update(d)
+s.sendall(h.hexdigest().encode())
+s.close()
+"""
+
+
+def test_fragments_arrive(library, tmp_path):
+    """The router cuts what the kernel's client sends; without the module the first piece would end the connection."""
+    line = BadLine(library, tmp_path)
+    try:
+        line.a.run(["sysctl", "-qw", "net.ipv4.ip_no_pmtu_disc=1"])
+        ip("-n", line.router, "link", "set", "to-b", "mtu", "1000")
+        server = line.b.python(RECEIVER, True)
+        server.wait_text("^ready$")
+        before, reassembled = sums(), line.b.counters()["IpReasmOKs"]
+        s = line.a.socket(kind=socket.SOCK_STREAM)
+        s.connect((line.b.ip4, 7402))
+        data = random.Random(7).randbytes(200_000)
+        s.sendall(data)
+        s.shutdown(socket.SHUT_WR)
+        assert s.recv(100).decode() == hashlib.sha256(data).hexdigest()
+        assert server.wait() == 0, server.text
+        came = line.b.counters()["IpReasmOKs"] - reassembled
+        assert came > 50
+        assert sums()["fallback_packets"] - before["fallback_packets"] == came
+        assert sums()["fallback_dropped"] == before["fallback_dropped"]
+    finally:
+        line.close()
+
+
+def many(net, count):
+    resource.setrlimit(resource.RLIMIT_NOFILE, (65536, 65536))
+    server = net.b.python(SERVER, True)
+    server.wait_text("^ready$")
+    return server, connect(net, 7400, count)
+
+
+def reset_in(clients):
+    """Seconds until the last of them was reset."""
+    waiting = select.poll()
+    left = {s.fileno() for s in clients}
+    for fd in left:
+        waiting.register(fd, select.POLLIN)
+    began = time.monotonic()
+    while left:
+        ready = waiting.poll(60000)
+        assert ready, f"{len(left)} were not reset"
+        for fd, events in ready:
+            assert events & select.POLLERR, f"{events:x}"
+            waiting.unregister(fd)
+            left.discard(fd)
+    took = time.monotonic() - began
+    for s in clients:
+        refused(s)
+    return took
+
+
+def test_two_thousand_peers_of_a_killed_process_are_reset(net):
+    server, clients = many(net, 2000)
+    assert sums()["conns"] == 2000
+    server.kill(signal.SIGKILL)
+    print(f"reset within {reset_in(clients):.3f} s")
+    wait_for(lambda: sums()["conns"] == 0, what=sums)
+
+
+ECHO = """
+import socket, sys
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.bind(("", 7403))
+print("ready", flush=True)
+while True:
+    d, a = s.recvfrom(65536)
+    if d == b"end":
+        sys.exit()
+    s.sendto(d, a)
+"""
+
+
+def vma_stats(net, process):
+    out = subprocess.run([net.library.vma_stats, "-p", str(process.pid), "--json", "-c", "1"], capture_output=True, text=True)
+    assert out.returncode == 0 and "(kernel module)" in out.stderr, out.stderr
+    return json.loads(out.stdout)
+
+
+def steered(net, port):
+    """How many flows of the port `bpftool map dump` shows."""
+    pinned, = pathlib.Path("/sys/fs/bpf").glob(f"vma/*/{net.b.dev}/flows")
+    out = subprocess.run(["bpftool", "-j", "map", "dump", "pinned", pinned], capture_output=True, text=True, check=True)
+    return [f for f in json.loads(out.stdout) if f["formatted"]["key"]["local_port"] == port]
+
+
+def test_bpftool_vma_stats_and_sysfs_agree_with_the_traffic(net):
+    net.neighbours()
+    server = net.b.python(ECHO, True, env={"VMA_STATS_FD_NUM": "10"})
+    server.wait_text("^ready$")
+    before = sums()
+    mine = SYSFS / "process" / str(server.pid)
+    c = net.a.socket()
+    sizes = [1 + 13 * i for i in range(100)]
+    for size in sizes:
+        c.sendto(bytes(size), (net.b.ip4, 7403))
+        assert len(c.recv(65536)) == size
+    # Counters of rings are shown each 100 ms.
+    wait_for(lambda: sums(mine / "stats")["ring_rx_packets"] == 100, what=(mine / "stats").read_text)
+    seen, stats = vma_stats(net, server), sums(mine / "stats")
+    assert not list(net.tmp.glob("vmastat.*"))
+    udp, = [s for s in seen["sockets"] if s["proto"] == "udp" and s["local_port"] == 7403]
+    for way in ("rx", "tx"):
+        assert udp[way]["packets"] == stats[f"socket_{way}_packets"] == 100
+        assert udp[way]["bytes"] == stats[f"socket_{way}_bytes"] == sum(sizes)
+    ring, = seen["rings"]
+    frames = sum(sizes) + 100 * 42
+    assert ring["rx_packets"] == ring["tx_packets"] == stats["ring_rx_packets"] == stats["ring_tx_packets"] == 100
+    assert ring["rx_bytes"] == ring["tx_bytes"] == stats["ring_rx_bytes"] == stats["ring_tx_bytes"] == frames
+    line, = (mine / "sockets").read_text().splitlines()
+    assert f"fd {udp['fd']} proto udp" in line and ":7403 remote " in line and " rx_packets 100 " in line
+    assert len(steered(net, 7403)) == 1
+    # A process that is over stays in the sums with what it had counted.
+    c.sendto(b"end", (net.b.ip4, 7403))
+    assert server.wait() == 0, server.text
+    assert not mine.exists()
+    after = sums()
+    assert after["processes"] == 0 and after["processes_seen"] == before["processes_seen"]
+    assert after["ring_rx_packets"] == before["ring_rx_packets"] + 101
+    assert after["ring_tx_packets"] == before["ring_tx_packets"] + 100
+
+
+def test_vma_stats_writes_to_the_module(net):
+    """-z and -l: the words that a tool writes, by sysfs."""
+    server = net.b.python(ECHO, True)
+    server.wait_text("^ready$")
+    c = net.a.socket()
+    c.sendto(b"1", (net.b.ip4, 7403))
+    assert c.recv(9) == b"1"
+    tool = [net.library.vma_stats, "-p", str(server.pid)]
+    assert vma_stats(net, server)["sockets"][0]["rx"]["packets"] == 1
+    subprocess.run([*tool, "-z", "-l", "debug"], check=True, stdout=subprocess.DEVNULL)
+    assert vma_stats(net, server)["sockets"][0]["rx"]["packets"] == 0
+    c.sendto(b"2", (net.b.ip4, 7403))
+    assert c.recv(9) == b"2"
+    assert vma_stats(net, server)["sockets"][0]["rx"]["packets"] == 1
+    wait_for(lambda: vma_stats(net, server)["log_level"] == 5, what="the library sees the level")
+
+
+@pytest.mark.parametrize("kind", [1, 2])
+def test_the_umem_is_pinned_memory_of_the_modules(net, kind):
+    server = net.b.python(ECHO, True, env={"VMA_MEM_ALLOC_TYPE": kind, "VMA_TRACELEVEL": "DEBUG"})
+    server.wait_text("^ready$")
+    c = net.a.socket()
+    c.sendto(b"x" * 1000, (net.b.ip4, 7403))
+    assert c.recv(2000) == b"x" * 1000
+    assert "of pinned memory from the kernel module" in server.text
+    assert sums()["regions"] == 1 and sums()["region_bytes"] >= 12 << 20
+    server.kill(signal.SIGKILL)
+    server.wait()
+    wait_for(lambda: sums()["regions"] == 0, what=sums)
+
+
+FORKS = """
+import os, socket, sys
+l = socket.create_server(("", 7404))
+u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+u.bind(("", 7404))
+u.settimeout(0.01)
+try: u.recv(1)
+except TimeoutError: pass
+for _ in range(3):
+    pid = os.fork()
+    if not pid:
+        own = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        own.sendto(b"child", (sys.argv[1], 7405))
+        u.sendto(b"child", (sys.argv[1], 7405))
+        os._exit(0)
+    assert os.waitpid(pid, 0)[1] == 0
+u.sendto(b"parent", (sys.argv[1], 7405))
+"""
+
+
+def test_forked_children_live_without_their_parents_pages(net):
+    with net.a.entered():
+        r = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    r.settimeout(60)
+    r.bind((net.a.ip4, 7405))
+    net.b.run(["/usr/bin/python3", "-c", FORKS, net.a.ip4], True)
+    assert sorted(r.recv(9) for _ in range(7)) == [b"child"] * 6 + [b"parent"]
+    assert sums()["processes"] == 0
