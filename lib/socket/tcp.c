@@ -272,6 +272,15 @@ static int tsock_bind(struct vfd *v, int fd, const struct sockaddr *addr, sockle
 	return ret;
 }
 
+void tsock_listen_over(struct tsock *s)
+{
+	tsock_unlisten(s);
+	s->spare.attached = false;
+	atomic_store_explicit(&s->v.shadow, VFD_SHADOW_ALL, memory_order_relaxed);
+	atomic_store_explicit(&s->mode, TSOCK_KERNEL, memory_order_release);
+	atomic_fetch_or_explicit(&s->hint, EPOLLIN | EPOLLHUP, memory_order_release);
+}
+
 /* As in the kernel: a listener that is shut for reading listens no more, and who waits in accept() learns it. */
 static int shut_listener(struct tsock *s, int fd, int how)
 {
@@ -279,13 +288,8 @@ static int shut_listener(struct tsock *s, int fd, int how)
 
 	ret = libc.shutdown(fd, how);
 	err = errno;
-	if (!ret && how != SHUT_WR) {
-		tsock_unlisten(s);
-		s->spare.attached = false;
-		atomic_store_explicit(&s->v.shadow, VFD_SHADOW_ALL, memory_order_relaxed);
-		atomic_store_explicit(&s->mode, TSOCK_KERNEL, memory_order_release);
-		atomic_fetch_or_explicit(&s->hint, EPOLLIN | EPOLLHUP, memory_order_release);
-	}
+	if (!ret && how != SHUT_WR)
+		tsock_listen_over(s);
 	tsock_unlock(s, cancel);
 	vfd_shadow_changed(&s->v);
 	vfd_notify(&s->v, EPOLLIN | EPOLLRDHUP | EPOLLHUP);

@@ -321,6 +321,22 @@ static int connect_again(struct tsock *s, struct vfd *v, int fd, const struct so
 	return done ? -EISCONN : conclude(s, v, fd, -EALREADY);
 }
 
+/* connect() on a listener, which only AF_UNSPEC ends; s->lock is held and dropped here. As connect(2). */
+static int connect_listener(struct tsock *s, int fd, const struct sockaddr *addr, socklen_t len, int cancel)
+{
+	int ret = libc.connect(fd, addr, len), err = errno;
+
+	if (!ret)
+		tsock_listen_over(s);
+	tsock_unlock(s, cancel);
+	if (!ret) {
+		vfd_shadow_changed(&s->v);
+		vfd_notify(&s->v, EPOLLIN | EPOLLHUP);
+	}
+	errno = err;
+	return ret;
+}
+
 int tsock_connect(struct vfd *v, int fd, const struct sockaddr *addr, socklen_t len)
 {
 	struct tsock *s = tsock_of(v);
@@ -328,7 +344,9 @@ int tsock_connect(struct vfd *v, int fd, const struct sockaddr *addr, socklen_t 
 
 	if (tsock_mode(s) == TSOCK_CONN) {
 		ret = connect_again(s, v, fd, addr, len, cancel);
-	} else if (tsock_mode(s) == TSOCK_LISTEN || !addr || len < sizeof(sa_family_t) || addr->sa_family == AF_UNSPEC) {
+	} else if (tsock_mode(s) == TSOCK_LISTEN) {
+		return connect_listener(s, fd, addr, len, cancel);
+	} else if (!addr || len < sizeof(sa_family_t) || addr->sa_family == AF_UNSPEC) {
 		tsock_unlock(s, cancel);
 		return libc.connect(fd, addr, len);
 	} else {

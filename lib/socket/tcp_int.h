@@ -338,6 +338,8 @@ void tsock_show_addresses(struct tsock *s);
 
 /* tcp.c: in the child of a fork(), forgets the parent's objects after handing each that was in use to fn. */
 void tsock_list_forked(void (*fn)(struct tsock *parents, void *arg));
+/* tcp.c: the kernel's socket has just ceased to listen; s->lock is held. vfd_shadow_changed() and vfd_notify() follow. */
+void tsock_listen_over(struct tsock *s);
 /* tcp_listen.c */
 void tsock_atts_forked(void);
 int tsock_listen(struct vfd *v, int fd, int backlog);
