@@ -204,7 +204,7 @@ int iomux_epoll_ctl(int epfd, int op, int fd, struct epoll_event *ev)
 	bool notify = false;
 	int r;
 
-	if (v && v->kind == VFD_CLOSING) {
+	if (vfd_is_closing(v)) {
 		errno = EBADF;
 		return -1;
 	}

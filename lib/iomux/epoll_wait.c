@@ -283,7 +283,7 @@ int iomux_epoll_wait(int epfd, struct epoll_event *evs, int max, const struct ti
 	uint64_t deadline = 0, now;
 	int r;
 
-	if (vfd_get(epfd) == &vfd_closing) {
+	if (vfd_is_closing(vfd_get(epfd))) {
 		errno = EBADF;
 		return -1;
 	}

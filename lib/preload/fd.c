@@ -109,9 +109,7 @@ static int dup_done(int oldfd, int newfd)
 /* What the kernel has under such a number could be copied, and refuses all else: a closed one is not to be told from that. */
 static bool is_closed(int fd)
 {
-	struct vfd *v = vfd_get(fd);
-
-	return unlikely(v && v->kind == VFD_CLOSING);
+	return unlikely(vfd_is_closing(vfd_get(fd)));
 }
 
 PRELOAD int dup(int fd)

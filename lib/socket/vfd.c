@@ -88,7 +88,7 @@ static void slot_clear(int fd)
 /* Lock held. fd names v no more. True when it was v's last number: the caller ends the object. */
 static bool unname(struct vfd *v, int fd)
 {
-	if (!v || v->kind == VFD_CLOSING)
+	if (!v || vfd_is_closing(v))
 		return false;
 	if (--v->nfds == 0)
 		return true;
@@ -156,7 +156,7 @@ bool vfd_dup(int oldfd, int newfd)
 	cancel = quiet_begin();
 	table_lock(&old);
 	v = slot(oldfd); /* again, under the lock: it may have been closed meanwhile */
-	if (v && v->kind == VFD_CLOSING)
+	if (vfd_is_closing(v))
 		v = NULL;
 	before = slot(newfd);
 	if (before != v) {
@@ -193,12 +193,12 @@ int vfd_close(int fd)
 	cancel = quiet_begin();
 	table_lock(&old);
 	v = slot(fd);
-	if (v && v->kind != VFD_CLOSING) {
+	if (v && !vfd_is_closing(v)) {
 		atomic_store_explicit(&vfd_table[fd], &vfd_closing, memory_order_release);
 		last = unname(v, fd);
 	}
 	table_unlock(&old);
-	if (v && v->kind == VFD_CLOSING) {
+	if (vfd_is_closing(v)) {
 		errno = EBADF;
 		ret = -1;
 	} else if (last) {
@@ -360,7 +360,7 @@ void vfd_fork_child(void)
 		struct vfd *was = slot(fd), *v = heir(fd);
 
 		/* Kept for a connection that is not the child's. */
-		if (was && was->kind == VFD_CLOSING && was != &vfd_closing)
+		if (vfd_is_closing(was) && was != &vfd_closing)
 			libc.close(fd);
 		if (v)
 			v->nfds = 0;

@@ -128,6 +128,12 @@ extern void (*_Atomic vfd_rewatch)(struct vfd *v) __attribute__((visibility("hid
 /* Has v leave the sets that watch it, and its kernel socket stay in them as the user asked; written as vfd_unwatch. */
 extern void (*_Atomic vfd_watch_os)(struct vfd *v) __attribute__((visibility("hidden")));
 
+/* v (NULL: no) stands for a number that is being closed or kept: every call of it fails with EBADF. */
+static inline bool vfd_is_closing(const struct vfd *v)
+{
+	return v && v->kind == VFD_CLOSING;
+}
+
 static inline struct vfd *vfd_get(int fd)
 {
 	if (__builtin_expect((unsigned)fd >= VFD_MAX, 0))

@@ -161,7 +161,8 @@ def test_deferred_close(unet, deferred):
             assert app.do("t.fileno() != n") == bool(deferred)
             if deferred:
                 for code in ("os.read(n, 1)", "os.write(n, b'x')", "os.close(n)", "os.dup(n)", "os.dup2(n, 99)", "fcntl.fcntl(n, fcntl.F_DUPFD, 50)",
-                             "fcntl.fcntl(n, fcntl.F_GETFD)", "select.epoll().register(n)"):
+                             "fcntl.fcntl(n, fcntl.F_GETFD)", "select.epoll().register(n)",
+                             "select.epoll.fromfd(n).poll(0)"):
                     assert app.ask(code) == ("OSError", "EBADF"), code
         if deferred:
             app.do("def free():\n u = socket.socket(); same = u.fileno() == n; u.close(); return same")
