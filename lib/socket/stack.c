@@ -256,10 +256,7 @@ unsigned stacks_poll(void)
 
 		if (!lock_try(&st->lock))
 			continue;
-		if (atomic_load_explicit(&st->open, memory_order_relaxed)) {
-			st->polls++;
-			got += stack_poll(st, (unsigned)params.cq_poll_batch_max);
-		}
+		got += stack_poll_called(st);
 		lock_drop(&st->lock);
 	}
 	return got;

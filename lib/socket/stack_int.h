@@ -55,6 +55,21 @@ bool stack_wanted(int ifindex);
 void stacks_each(void (*fn)(struct stack *st, void *arg), void *arg);
 /* Polls the ring once and delivers; the lock is held. Returns the number of packets. */
 unsigned stack_poll(struct stack *st, unsigned max);
+/* Packets wait in the ring of an open stack; the lock is held. */
+static inline bool stack_pending(struct stack *st)
+{
+	return atomic_load_explicit(&st->open, memory_order_relaxed) && st->ring->ops->pending(st->ring);
+}
+
+/* As stack_poll(), by a thread of the application; the lock is held. Nothing when the stack is closed. */
+static inline unsigned stack_poll_called(struct stack *st)
+{
+	if (!atomic_load_explicit(&st->open, memory_order_relaxed))
+		return 0;
+	st->polls++;
+	return stack_poll(st, (unsigned)params.cq_poll_batch_max);
+}
+
 /* VMA_RX_CQ_DRAIN_RATE_NSEC: a receive is to poll although data waits, and is taken to do so now. The lock is held. */
 bool stack_drain_due_slow(struct stack *st);
 

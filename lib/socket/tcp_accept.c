@@ -23,8 +23,7 @@ static struct tcp_conn *take_conn(struct tsock *s, struct stack **out)
 		if (att->l && atomic_load_explicit(&st->open, memory_order_relaxed)) {
 			c = tcp_accept(att->l);
 			if (!c) {
-				st->polls++;
-				stack_poll(st, (unsigned)params.cq_poll_batch_max);
+				stack_poll_called(st);
 				c = tcp_accept(att->l);
 			}
 		}
@@ -116,10 +115,8 @@ static bool ours_ready(struct tsock *s)
 			continue;
 		lock_take(&st->lock);
 		if (att->l && atomic_load_explicit(&st->open, memory_order_relaxed)) {
-			if (!tcp_accept_queued(att->l)) {
-				st->polls++;
-				stack_poll(st, (unsigned)params.cq_poll_batch_max);
-			}
+			if (!tcp_accept_queued(att->l))
+				stack_poll_called(st);
 			ready = tcp_accept_queued(att->l) > 0;
 		}
 		lock_drop(&st->lock);

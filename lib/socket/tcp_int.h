@@ -381,6 +381,16 @@ static inline uint32_t tsock_errq_events(struct tsock *s)
 
 /* tcp_iov.c */
 #define TSOCK_IOVS 8 /* vectors that a waiting call goes on with: a thread's stack may be small */
+/* Bytes in cnt vectors. */
+static inline size_t tsock_iov_len(const struct iovec *iov, size_t cnt)
+{
+	size_t len = 0;
+
+	for (size_t i = 0; i < cnt; i++)
+		len += iov[i].iov_len;
+	return len;
+}
+
 /* The first vectors of iov that lie behind its first `skip` bytes, into part; returns how many. */
 int tsock_iov_part(const struct iovec *iov, int cnt, size_t skip, struct iovec part[TSOCK_IOVS]);
 

@@ -34,14 +34,11 @@ static ssize_t take(struct tsock *s, const struct iovec *iov, int iovcnt, int fl
 		return tsock_mode(s) != TSOCK_CONN ? -ENOTCONN : flags & MSG_OOB ? -EINVAL : -tsock_left_error(s);
 	tsock_hint_clear(s, EPOLLIN | EPOLLRDNORM | EPOLLRDHUP | EPOLLPRI);
 	now = tsock_now();
-	if (stack_drain_due(st) && atomic_load_explicit(&st->open, memory_order_relaxed)) {
-		st->polls++;
-		stack_poll(st, (unsigned)params.cq_poll_batch_max);
-	}
+	if (stack_drain_due(st))
+		stack_poll_called(st);
 	n = s->c ? tcp_recv(s->c, iov, iovcnt, flags & ENGINE_FLAGS, now) : -ENOTCONN;
-	if (n == -EAGAIN && atomic_load_explicit(&st->open, memory_order_relaxed) && st->ring->ops->pending(st->ring)) {
-		st->polls++;
-		stack_poll(st, (unsigned)params.cq_poll_batch_max);
+	if (n == -EAGAIN && stack_pending(st)) {
+		stack_poll_called(st);
 		n = s->c ? tcp_recv(s->c, iov, iovcnt, flags & ENGINE_FLAGS, now) : -ENOTCONN;
 	}
 	/* What is left is for another reader, and so is the end. */
@@ -65,10 +62,8 @@ static ssize_t take_more(struct tsock *s, const struct iovec *iov, int iovcnt, i
 		return 0;
 	tsock_hint_clear(s, EPOLLIN | EPOLLRDNORM | EPOLLRDHUP | EPOLLPRI);
 	now = tsock_now();
-	if (atomic_load_explicit(&st->open, memory_order_relaxed) && st->ring->ops->pending(st->ring)) {
-		st->polls++;
-		stack_poll(st, (unsigned)params.cq_poll_batch_max);
-	}
+	if (stack_pending(st))
+		stack_poll_called(st);
 	if (!s->c || tcp_at_mark(s->c))
 		n = 0;
 	else if (tcp_inq(s->c) > seen)
@@ -158,15 +153,14 @@ static ssize_t unconnected(struct tsock *s, int flags)
 ssize_t tsock_recvmsg(struct vfd *v, int fd, struct msghdr *msg, int flags)
 {
 	struct tsock *s = tsock_of(v);
-	size_t len = 0;
+	size_t len;
 	ssize_t n;
 
 	if (__builtin_expect(flags & MSG_ERRQUEUE, 0))
 		return tsock_recv_err(s, fd, msg, flags);
 	if (tsock_mode(s) != TSOCK_CONN || msg->msg_iovlen > IOV_MAX)
 		return msg->msg_iovlen <= IOV_MAX && unconnected(s, flags) ? -1 : libc.recvmsg(fd, msg, flags);
-	for (size_t i = 0; i < msg->msg_iovlen; i++)
-		len += msg->msg_iov[i].iov_len;
+	len = tsock_iov_len(msg->msg_iov, msg->msg_iovlen);
 	n = receive(s, fd, msg->msg_iov, (int)msg->msg_iovlen, len, flags);
 	if (n == GONE_HOME)
 		return libc.recvmsg(fd, msg, flags);

@@ -36,11 +36,8 @@ static ssize_t put(struct tsock *s, const struct iovec *iov, int iovcnt, int fla
 	tsock_hint_clear(s, EPOLLOUT | EPOLLWRNORM);
 	now = tsock_now();
 	/* Acknowledgements that wait open the window; a sender that never reads would not see them. */
-	if (atomic_load_explicit(&st->open, memory_order_relaxed) &&
-	    (params.rx_poll_on_tx_tcp || st->ring->ops->pending(st->ring))) {
-		st->polls++;
-		stack_poll(st, (unsigned)params.cq_poll_batch_max);
-	}
+	if (params.rx_poll_on_tx_tcp || stack_pending(st))
+		stack_poll_called(st);
 	if (!s->c || (done && (tcp_ready(s->c) & TCP_EV_ERR)))
 		n = -EPIPE;
 	else
@@ -71,9 +68,7 @@ static ssize_t send_home(int fd, const struct iovec *iov, int cnt, size_t len, s
 
 	do {
 		msg.msg_iovlen = (size_t)tsock_iov_part(iov, cnt, done, part);
-		here = 0;
-		for (size_t i = 0; i < msg.msg_iovlen; i++)
-			here += part[i].iov_len;
+		here = tsock_iov_len(part, msg.msg_iovlen);
 		n = libc.sendmsg(fd, &msg, part_flags(flags, done + here >= len) | MSG_NOSIGNAL);
 		if (n < 0)
 			return done ? (ssize_t)done : -errno;
@@ -94,9 +89,7 @@ static ssize_t send_slow(struct tsock *s, int fd, const struct iovec *iov, int c
 	tsock_wait_init(s, &w, TX_EVENTS, s->sndtimeo_ns);
 	for (;;) {
 		num = tsock_iov_part(iov, cnt, done, part);
-		here = 0;
-		for (int i = 0; i < num; i++)
-			here += part[i].iov_len;
+		here = tsock_iov_len(part, (size_t)num);
 		n = put(s, part, num, part_flags(flags, done + here >= len), done);
 		if (n < 0 && tsock_mode(s) != TSOCK_CONN)
 			return send_home(fd, iov, cnt, len, done, flags);
@@ -164,12 +157,11 @@ static ssize_t unconnected(struct tsock *s)
 ssize_t tsock_sendmsg(struct vfd *v, int fd, const struct msghdr *msg, int flags)
 {
 	struct tsock *s = tsock_of(v);
-	size_t len = 0;
+	size_t len;
 
 	if (tsock_mode(s) != TSOCK_CONN || msg->msg_iovlen > IOV_MAX)
 		return msg->msg_iovlen <= IOV_MAX && unconnected(s) ? -1 : libc.sendmsg(fd, msg, flags);
-	for (size_t i = 0; i < msg->msg_iovlen; i++)
-		len += msg->msg_iov[i].iov_len;
+	len = tsock_iov_len(msg->msg_iov, msg->msg_iovlen);
 	if (__builtin_expect(flags & MSG_ZEROCOPY, 0))
 		return transmit_told(s, fd, msg->msg_iov, (int)msg->msg_iovlen, len, flags);
 	return transmit(s, fd, msg->msg_iov, (int)msg->msg_iovlen, len, flags);

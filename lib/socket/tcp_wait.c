@@ -130,10 +130,7 @@ static void poll_once(struct tsock *s, const struct tsock_wait *w)
 		return;
 	if (!lock_try(&st->lock))
 		return; /* whoever holds it polls */
-	if (atomic_load_explicit(&st->open, memory_order_relaxed)) {
-		st->polls++;
-		stack_poll(st, (unsigned)params.cq_poll_batch_max);
-	}
+	stack_poll_called(st);
 	lock_drop(&st->lock);
 }
 

@@ -41,10 +41,8 @@ static inline bool att_ready(struct udp_sock *s, struct udp_att *att)
 	if (__builtin_expect(atomic_load_explicit(&att->s, memory_order_relaxed) == s &&
 				     atomic_load_explicit(&att->st, memory_order_relaxed) == st,
 			     1)) {
-		if ((!att->head || stack_drain_due(st)) && atomic_load_explicit(&st->open, memory_order_relaxed)) {
-			st->polls++;
-			stack_poll(st, (unsigned)params.cq_poll_batch_max);
-		}
+		if (!att->head || stack_drain_due(st))
+			stack_poll_called(st);
 		if (att->head)
 			return true;
 	} /* else closed meanwhile */
