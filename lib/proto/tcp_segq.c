@@ -168,7 +168,7 @@ struct tcp_seg *tcp_segq_unsacked(const struct tcp_segq *q, struct tcp_seg *s)
 	while (end && (end->flags & SEG_SACKED))
 		end = end->skip ? end->skip : end->next;
 	/* The next look is shorter. What is SACKed stays so until tcp_segq_unmark() says otherwise of all. */
-	for (stop = end ? end : q->tail; s != stop; s = next) {
+	for (stop = end ? end : q->tail; s && s != stop; s = next) {
 		next = s->skip ? s->skip : s->next;
 		s->skip = stop;
 	}

@@ -35,17 +35,23 @@ static void a_peer_that_never_has_more_than_half_a_segment_gets_that(void **stat
 	fake_close();
 }
 
+/* 1,000 bytes are sent; their acknowledgement takes the window away. */
+static void close_window(void)
+{
+	fake_send(1000);
+	expect_sent(0, 1000);
+	fake_pass(10 * MS);
+	fake_wnd = 0;
+	fake_ack(1000);
+}
+
 static void a_closed_window_is_probed_with_back_off(void **state)
 {
 	struct tcp_conn *c = fake_open(10 * MS);
 	uint64_t last = f.ts.now;
 
 	(void)state;
-	fake_send(1000);
-	expect_sent(0, 1000);
-	fake_pass(10 * MS);
-	fake_wnd = 0;
-	fake_ack(1000);
+	close_window();
 	last = f.ts.now;
 	fake_send(1000);
 	expect_quiet();
@@ -74,11 +80,7 @@ static void probes_back_off_exponentially(void **state)
 	uint64_t last, rto;
 
 	(void)state;
-	fake_send(1000);
-	expect_sent(0, 1000);
-	fake_pass(10 * MS);
-	fake_wnd = 0;
-	fake_ack(1000);
+	close_window();
 	last = f.ts.now;
 	rto = c->rtt.rto_us;
 	fake_send(1000);
@@ -98,10 +100,7 @@ static void unanswered_probes_end_the_connection(void **state)
 
 	(void)state;
 	c->o.retries2 = 3;
-	fake_send(1000);
-	fake_pass(10 * MS);
-	fake_wnd = 0;
-	fake_ack(1000);
+	close_window();
 	fake_send(1000);
 	fake_pass(60 * SEC);
 	assert_int_equal(f.done, ETIMEDOUT);
@@ -115,10 +114,7 @@ static void the_user_timeout_ends_a_connection_that_probes(void **state)
 
 	(void)state;
 	c->o.user_timeout_ms = 5000;
-	fake_send(1000);
-	fake_pass(10 * MS);
-	fake_wnd = 0;
-	fake_ack(1000);
+	close_window();
 	fake_send(1000);
 	fake_pass(4 * SEC);
 	assert_int_equal(f.done, -1);
