@@ -1,39 +1,68 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """TCP while addresses and interfaces change under it. What the kernel does is in every test's first case."""
 
+import time
+
 import pytest
 
 from netns import ip, wait_for
-from test_tcp_both import PAIRS, PORT, both, connected
+from test_tcp_both import PAIRS, PORT, both, connected, families
 
 sides = pytest.mark.parametrize("server_ours, client_ours", [pytest.param(False, False, id="kernel"), *PAIRS])
 
 
-def address(host, what, net=None):
-    """Adds or removes the host's IPv4 address of the link."""
-    ip("-n", host.name, "addr", what, f"{host.ip4}/24", "dev", host.dev)
+def address(host, what, net=None, family="4"):
+    """Adds or removes the host's address of the link."""
+    if family == "4":
+        ip("-n", host.name, "addr", what, f"{host.ip4}/24", "dev", host.dev)
+    else:
+        ip("-n", host.name, "addr", what, f"{host.ip6}/64", "dev", host.dev, *(["nodad"] if what == "add" else []))
     if net:
         net.neighbours()
 
 
 @sides
+@families
 @pytest.mark.parametrize("end", ["server", "client"])
-def test_an_address_that_goes_and_comes_back(net, server_ours, client_ours, end):
+def test_an_address_that_goes_and_comes_back(net, server_ours, client_ours, end, family):
     """What is sent meanwhile is not refused, and arrives when the address is there again."""
     net.neighbours()
-    with connected(net, "4", server_ours, client_ours) as (server, client):
+    with connected(net, family, server_ours, client_ours) as (server, client):
         host, app, other = (net.a, server, client) if end == "server" else (net.b, client, server)
         client.do("s.sendall(b'before')")
         assert server.do("exactly(s, 6)") == b"before"
-        address(host, "del")
+        address(host, "del", family=family)
         for x in (app, other):
             x.do("s.sendall(b'meanwhile')")
         app.do("time.sleep(0.4)")  # longer than a retransmission timeout
-        address(host, "add", net)
+        address(host, "add", net, family)
         for x in (app, other):
             assert x.do("exactly(s, 9)", 20) == b"meanwhile"
         app.do("s.sendall(b'after')")
         assert other.do("exactly(s, 5)") == b"after"
+
+
+@sides
+@pytest.mark.parametrize("kept", [False, True], ids=["address-goes", "address-kept"])
+@pytest.mark.parametrize("end", ["server", "client"])
+def test_an_ipv6_cable_that_is_cut_and_mended(net, server_ours, client_ours, end, kept):
+    """A link that goes down takes its IPv6 addresses along (keep_addr_on_down=0): the streams go on when they are back."""
+    net.neighbours()
+    with connected(net, "6", server_ours, client_ours) as (server, client):
+        host = net.a if end == "server" else net.b
+        host.run(["sysctl", "-qw", f"net.ipv6.conf.all.keep_addr_on_down={int(kept)}"])
+        server.start("got = read_all(s)")
+        client.start("q = write_all(s, 30000000, 3); s.shutdown(socket.SHUT_WR)")
+        ip("-n", host.name, "link", "set", host.dev, "down")
+        time.sleep(0.5)  # longer than one retransmission timeout
+        ip("-n", host.name, "link", "set", host.dev, "up")
+        if not kept:
+            assert host.ip6 not in ip("-n", host.name, "addr", "show", "dev", host.dev)
+            address(host, "add", family="6")
+        net.neighbours()
+        client.answer(40)
+        server.answer(40)
+        assert server.do("got") == client.do("q")
 
 
 @sides
