@@ -2,7 +2,7 @@
 /* SipHash-2-4 (Aumasson and Bernstein, 2012): a short-input keyed hash whose collisions a stranger cannot build. */
 #include <string.h>
 
-#include "proto/tcp_int.h"
+#include "proto/siphash.h"
 
 struct sip {
 	uint64_t a, b, c, d;

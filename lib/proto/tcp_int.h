@@ -9,6 +9,7 @@
 #include <stddef.h>
 
 #include "proto/seqtree.h"
+#include "proto/siphash.h"
 #include "proto/tcp.h"
 #include "proto/tcp_seq.h"
 #include "proto/wheel.h"
@@ -81,8 +82,6 @@ struct tcp_hdr_spec {
 /* Writes header and options, checksum zero; room TCP_HDR_MAX. As many SACK blocks as fit. Returns the length. */
 uint8_t tcp_hdr_write(uint8_t *to, const struct tcp_hdr_spec *h);
 
-/* --- siphash.c: SipHash-2-4 (a public algorithm; the code is ours) */
-uint64_t siphash(const uint64_t key[2], const void *p, size_t len);
 
 /* --- tcp_table.c: connections, embryonic ones and TIME_WAITs by 4-tuple; chained, grows, keyed */
 

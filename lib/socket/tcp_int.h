@@ -322,6 +322,7 @@ void tsock_held_free(struct tsock_stack *t);
 /* tcp_port.c */
 /* Follows the kernel's settings for local ports. */
 void tsock_ports_read(void);
+void tsock_ports_forked(void);
 /* Finds a free local port for t (whose lport is filled in) and binds the kernel socket to it. 0 or negative errno as connect() says it. */
 int tsock_port_take(int domain, int fd, struct stack *st, struct tcp_tuple *t);
 

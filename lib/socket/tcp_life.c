@@ -168,6 +168,7 @@ void tsock_forked(void)
 	running = false;
 	tsock_claims_forked();
 	tsock_timers_forked();
+	tsock_ports_forked();
 	tsock_kmod_forked();
 	tsock_icmp_forked();
 	tsock_atts_forked();

@@ -8,14 +8,20 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <unistd.h>
 
+#include "proto/siphash.h"
 #include "runtime/libc.h"
 #include "socket/tcp_int.h"
 #include "socket/udp_int.h"
 
 static uint16_t low = 32768, high = 60999;
 static uint64_t reserved[65536 / 64]; /* net.ipv4.ip_local_reserved_ports */
-static _Atomic uint32_t next_port;
+
+/* Where the search of a destination begins, and how far it has come (RFC 6056, 3.3.4). */
+#define SEARCHES 256
+static uint64_t secret[2];
+static _Atomic uint32_t searched[SEARCHES];
 
 /* The text of a file under /proc/sys/net/ipv4; empty when it cannot be read. */
 static void sysctl_text(const char *path, char *text, size_t size)
@@ -51,7 +57,6 @@ void tsock_ports_read(void)
 {
 	char text[4096], *end;
 	unsigned long from, to;
-	uint32_t start = 0;
 
 	sysctl_text("/proc/sys/net/ipv4/ip_local_port_range", text, sizeof(text));
 	from = strtoul(text, &end, 10);
@@ -63,8 +68,12 @@ void tsock_ports_read(void)
 	memset(reserved, 0, sizeof(reserved));
 	sysctl_text("/proc/sys/net/ipv4/ip_local_reserved_ports", text, sizeof(text));
 	read_reserved(text);
-	(void)!getrandom(&start, sizeof(start), GRND_NONBLOCK);
-	atomic_store_explicit(&next_port, start, memory_order_relaxed);
+	(void)!getrandom(secret, sizeof(secret), GRND_NONBLOCK);
+}
+
+void tsock_ports_forked(void)
+{
+	secret[1] ^= (uint64_t)getpid() << 32; /* or parent and child would ask for the same ports */
 }
 
 /* A connection, or a TIME_WAIT of ours, has the tuple. */
@@ -79,24 +88,41 @@ static bool used(struct stack *st, const struct tcp_tuple *t)
 	return yes;
 }
 
+/* The search of a destination, and what a stranger does not know of where it begins. */
+static _Atomic uint32_t *search_of(const struct tcp_tuple *t, uint32_t *offset)
+{
+	struct tcp_tuple to = *t;
+	uint64_t hash;
+
+	to.lport = 0;
+	hash = siphash(secret, &to, sizeof(to));
+	*offset = (uint32_t)(hash >> 32);
+	return &searched[hash % SEARCHES];
+}
+
 int tsock_port_take(int domain, int fd, struct stack *st, struct tcp_tuple *t)
 {
-	uint32_t span = (uint32_t)(high - low) + 1, at;
+	uint32_t span = (uint32_t)(high - low) + 1, at, offset;
+	_Atomic uint32_t *search = search_of(t, &offset);
 	struct sockaddr_storage ss;
 	socklen_t len;
 
-	/* Not in sequence, from a seed that a stranger does not know (RFC 6056). */
-	at = atomic_load_explicit(&next_port, memory_order_relaxed);
-	at = at * 1664525u + 1013904223u;
-	atomic_store_explicit(&next_port, at, memory_order_relaxed);
-	at >>= 8;
-	for (uint32_t i = 0; i < span; i++) {
-		t->lport = (uint16_t)(low + (at + i) % span);
+	/*
+	 * One after the other, so that a port comes again only after all the others: a search from a random place would meet more
+	 * and more TIME_WAITs. Every second one first, as connect() does in the kernel, and leaves the rest to its bind().
+	 */
+	at = (offset + atomic_load_explicit(search, memory_order_relaxed)) & ~1u;
+	for (uint32_t n = 0; n < span; n++) {
+		uint32_t i = n < (span + 1) / 2 ? 2 * n : 2 * (n - (span + 1) / 2) + 1;
+
+		t->lport = (uint16_t)(low + (at % span + i) % span);
 		if (reserved[t->lport / 64] >> t->lport % 64 & 1 || used(st, t))
 			continue;
 		len = udp_addr_put(domain, &t->local, t->lport, (uint32_t)st->ifindex, &ss);
-		if (!libc.bind(fd, (struct sockaddr *)&ss, len))
+		if (!libc.bind(fd, (struct sockaddr *)&ss, len)) {
+			atomic_fetch_add_explicit(search, i + 2, memory_order_relaxed);
 			return 0;
+		}
 		if (errno != EADDRINUSE)
 			return -errno;
 	}
