@@ -7,7 +7,7 @@ import pytest
 
 from differential import App
 from netns import wait_for
-from test_tcp_both import HELPERS, PORT, connected, both, pairs, tcp_segments
+from test_tcp_both import HELPERS, PAIRS, PORT, connected, both, pairs, tcp_segments
 
 
 @pairs
@@ -206,3 +206,46 @@ def test_a_connection_is_dissolved_while_it_waits_for_its_end(net):
         server.answer()
         client.do("s.send(b'again')")
         assert server.do("s.recv(10)") == b"again"
+
+
+@pytest.mark.parametrize("server_ours, client_ours", [pytest.param(False, False, id="kernel"), *PAIRS])
+def test_one_of_several_listeners_is_closed(net, server_ours, client_ours):
+    """What waited in its queue is reset (net.ipv4.tcp_migrate_req is 0); who comes later is served by those that stay."""
+    with both(net, "4", server_ours, client_ours) as (server, client):
+        server.do("""
+l_port = l.getsockname()[1]; l.close()
+ls = []
+for _ in range(3):
+    x = socket.socket(FAM, socket.SOCK_STREAM)
+    x.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1); x.bind((ME, l_port)); x.listen(64); x.setblocking(False)
+    ls.append(x)
+select.select(ls, [], [], 0)
+def queued():
+    return [len(select.select([x], [], [], 0)[0]) for x in ls]
+def served(n):
+    got = 0
+    while got < n:
+        for x in select.select(ls, [], [], 20)[0]:
+            c = x.accept()[0]; c.setblocking(True); c.sendall(exactly(c, 5)); c.close(); got += 1
+""")
+        client.do("""
+def outcome(c):
+    try: return exactly(c, 5)
+    except OSError as e: return errno.errorcode[e.errno]
+cs = [client() for _ in range(60)]
+for c in cs: c.settimeout(20)
+""", 30)
+        wait_for(lambda: server.do("queued()") == [1, 1, 1], what="connections on each of the listeners")
+        server.do("ls.pop(1).close()")
+        client.do("alive = [c for c in cs if not select.select([c], [], [], 0.2 if c is cs[0] else 0)[0]]", 30)
+        alive = client.do("len(alive)")
+        assert 0 < alive < 60
+        assert client.do("{outcome(c) for c in cs if c not in alive}") == {"ECONNRESET"}
+        server.start(f"served({alive})")
+        client.do("for c in alive: c.sendall(b'hello')")
+        assert client.do("{outcome(c) for c in alive}", 30) == {b"hello"}
+        server.answer(30)
+        server.start("served(30)")
+        client.do("cs = [client() for _ in range(30)]\nfor c in cs: c.sendall(b'again')", 30)
+        assert client.do("{outcome(c) for c in cs}", 30) == {b"again"}
+        server.answer(30)
