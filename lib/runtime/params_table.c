@@ -176,7 +176,8 @@ const char *param_effect_text(const struct param_row *row)
 		[NOT_YET] = "nothing reads it yet",
 		[NOT_ON_XDP] = "no effect on ring xdp",
 		[NOT_YET | NOT_ON_XDP] = "nothing reads it yet, no effect on ring xdp",
+		[NO_OBJECT] = "nothing to set here",
 	};
 
-	return text[row->effect & (NOT_YET | NOT_ON_XDP)];
+	return text[row->effect];
 }

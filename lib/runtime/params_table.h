@@ -25,6 +25,7 @@ enum param_effect {
 	READ = 0,
 	NOT_YET = 1, /* nothing reads it: the banner and the man page say so */
 	NOT_ON_XDP = 2, /* it is about a ConnectX device only */
+	NO_OBJECT = 4, /* what it sizes or switches does not exist here; alone, and its text says why */
 };
 
 /*
