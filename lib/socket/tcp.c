@@ -449,19 +449,17 @@ static bool lingers(const struct tsock *s)
 /* SO_LINGER: until everything is acknowledged or the time is up. */
 static void linger(struct tsock *s, int seconds)
 {
+	uint64_t deadline = wait_now_ns() + (uint64_t)seconds * 1000000000u;
 	struct stack *st;
-	struct tsock_wait w;
 	bool more = true;
 
-	tsock_wait_init(s, &w, ~0u, (uint64_t)seconds * 1000000000u);
-	w.polls_left = 0;
 	while (more && (st = tsock_conn_lock(s))) {
 		uint64_t now = tsock_now();
 
 		stack_poll(st, (unsigned)params.cq_poll_batch_max);
 		more = lingers(s);
 		tsock_unlock_stack(st, now);
-		if (more && wait_now_ns() >= w.deadline)
+		if (more && wait_now_ns() >= deadline)
 			return;
 		if (more)
 			usleep(200);

@@ -19,6 +19,7 @@
 #include "socket/stack_int.h"
 #include "socket/tcp.h"
 #include "socket/vfd.h"
+#include "socket/wait_call.h"
 
 /* Who serves the socket. KERNEL until it is connected or waited on; a kernel connection has no object at all. */
 enum tsock_mode { TSOCK_KERNEL, TSOCK_CONN, TSOCK_LISTEN };
@@ -481,12 +482,8 @@ int tsock_fin_again(const struct tcp_image *im);
 
 /* tcp_wait.c: blocking calls */
 struct tsock_wait {
-	uint64_t deadline; /* CLOCK_MONOTONIC ns, 0: none */
+	struct wait_call call;
 	uint32_t want; /* EPOLL* */
-	uint32_t handled, interrupting; /* signal counters at the start */
-	uint32_t gen;
-	int64_t polls_left; /* negative: for ever */
-	uint32_t polls;
 	uint32_t behind; /* not 0: EPOLLIN counts only when more than so many bytes can be read (who peeks leaves them there) */
 };
 void tsock_wait_init(const struct tsock *s, struct tsock_wait *w, uint32_t want, uint64_t timeout_ns);

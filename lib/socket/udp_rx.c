@@ -3,8 +3,6 @@
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
-#include <pthread.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -14,13 +12,11 @@
 
 #include "runtime/libc.h"
 #include "runtime/params.h"
-#include "runtime/signals.h"
 #include "socket/udp_cmsg.h"
 #include "socket/udp_int.h"
 #include "socket/wait.h"
+#include "socket/wait_call.h"
 
-/* Empty polls between two looks at the clock. */
-#define POLLS_PER_CLOCK 64u
 /*
  * The worker's epoll tells when the kernel socket has something (vfd.os_events), so that looking at it is a load. Should the
  * worker get no CPU, a system call looks each VMA_RX_UDP_POLL_OS_RATIO times so many empty polls.
@@ -303,113 +299,31 @@ static bool os_unseen(const struct udp_sock *s)
 
 /* --- waiting --- */
 
-struct rx_wait {
-	uint64_t deadline; /* CLOCK_MONOTONIC ns, 0: none */
-	uint32_t handled, interrupting; /* signal counters at the start */
-	uint32_t gen;
-	int64_t polls_left; /* negative: for ever */
-	uint32_t polls;
-};
-
-static void wait_init(struct udp_sock *s, struct rx_wait *w)
+static bool has_come(void *arg)
 {
-	w->handled = signals_handled;
-	w->interrupting = signals_interrupting;
-	w->gen = atomic_load_explicit(&s->gen, memory_order_relaxed);
-	w->deadline = s->o.rcvtimeo_ns ? wait_now_ns() + s->o.rcvtimeo_ns : 0;
-	w->polls_left = atomic_load_explicit(&s->natt, memory_order_relaxed) ? params.rx_poll
-									     : params.rx_poll_init;
-	w->polls = 0;
+	struct udp_sock *s = arg;
+
+	return udp_events(&s->v) & (EPOLLIN | EPOLLERR | EPOLLRDHUP);
 }
 
-/* Has a signal ended the call? (signal(7): with SO_RCVTIMEO any handler does, else those without SA_RESTART.) */
-static bool interrupted(const struct rx_wait *w)
+/* Nothing was there: spin a little longer, sleep, or end the call. 0: look again, or negative errno. */
+static int wait_more(struct udp_sock *s, int fd, struct wait_call *w)
 {
-	return signals_interrupting != w->interrupting ||
-	       (w->deadline && signals_handled != w->handled);
-}
-
-struct sleeper {
-	struct udp_sock *s;
-	struct wait_watch watch;
-	sigset_t mask;
-};
-
-/* Back to where sleep_once() began; also for a thread that is cancelled in ppoll(), as recv() is a cancellation point. */
-static void sleep_end(void *arg)
-{
-	struct sleeper *sl = arg;
-
-	wait_watch_del(&sl->s->v, &sl->watch);
-	pthread_sigmask(SIG_SETMASK, &sl->mask, NULL);
-	lock_leave();
-}
-
-/* Watched and signals blocked: looks once more, then sleeps. As wait_sleep(). */
-static int look_and_sleep(struct sleeper *sl, int fd, struct rx_wait *w)
-{
-	struct pollfd os = {.fd = fd, .events = POLLIN};
-	struct udp_sock *s = sl->s;
-
-	if (interrupted(w))
-		return -EINTR;
-	/* A close() before the watch stood has woken nobody. */
-	if (atomic_load_explicit(&s->gen, memory_order_acquire) != w->gen)
-		return 0;
-	if (stacks_arm() || udp_events(&s->v) & (EPOLLIN | EPOLLERR | EPOLLRDHUP))
-		return 0;
-	return wait_sleep(&os, 1, w->deadline, &sl->mask);
-}
-
-/* One ppoll on everything that could bring something. 0: look again, or negative errno. */
-static int sleep_once(struct udp_sock *s, int fd, struct rx_wait *w)
-{
-	struct sleeper sl = {.s = s};
-	sigset_t all;
 	int err;
 
-	/* A handler that runs between the test and the sleep would be missed: none may until ppoll lets it. */
-	sigfillset(&all);
-	pthread_sigmask(SIG_BLOCK, &all, &sl.mask);
-	/* A handler that ppoll() lets in runs when the watch is gone: it may never come back here (siglongjmp). */
-	lock_enter();
-	pthread_cleanup_push(sleep_end, &sl);
-	/* Without an eventfd (no descriptor is left) there is no watch, and wait_sleep() looks again each millisecond. */
-	(void)wait_watch_add(&s->v, &sl.watch);
-	err = look_and_sleep(&sl, fd, w);
-	pthread_cleanup_pop(1);
+	if (wait_call_closed(w))
+		return -EBADF;
+	if (wait_call_interrupted(w))
+		return -EINTR;
+	err = wait_call_spun(w);
+	if (err <= 0)
+		return err;
+	err = wait_call_sleep(w, &s->v, fd, has_come, s);
 	if (err > 0) {
 		atomic_store_explicit(&s->os_countdown, 1, memory_order_relaxed);
 		err = 0;
 	}
-	/* ppoll is ended by every signal; the call that it stands for only by some. */
-	if (err == -EINTR && !interrupted(w) && signals_handled != w->handled)
-		err = 0;
 	return err;
-}
-
-/* Nothing was there: spin a little longer, sleep, or end the call. 0: look again, or negative errno. */
-static int wait_more(struct udp_sock *s, int fd, struct rx_wait *w)
-{
-	if (atomic_load_explicit(&s->gen, memory_order_relaxed) != w->gen)
-		return -EBADF;
-	if (interrupted(w))
-		return -EINTR;
-	w->polls++;
-	if (w->polls % POLLS_PER_CLOCK == 0) {
-		pthread_testcancel(); /* no lock is held here */
-		if (w->deadline && wait_now_ns() >= w->deadline)
-			return -EAGAIN;
-	}
-	if (params.rx_poll_yield && w->polls % (uint32_t)params.rx_poll_yield == 0)
-		sched_yield();
-	if (w->polls_left < 0)
-		return 0;
-	if (w->polls_left > 0) {
-		w->polls_left--;
-		return 0;
-	}
-	return sleep_once(s, fd, w);
 }
 
 static ssize_t fail(struct udp_sock *s, int err)
@@ -421,13 +335,13 @@ static ssize_t fail(struct udp_sock *s, int err)
 
 /*
  * A reader that spins looks at what moves before it takes a lock: its own queue, the rings' hint, the worker's word. Each
- * POLLS_PER_CLOCK times it polls all the same, for the ring's upkeep. False: nothing to be had.
+ * WAIT_POLLS_PER_CLOCK times it polls all the same, for the ring's upkeep. False: nothing to be had.
  */
-static bool worth_polling(const struct udp_sock *s, const struct rx_wait *w)
+static bool worth_polling(const struct udp_sock *s, const struct wait_call *w)
 {
 	unsigned n = atomic_load_explicit(&s->natt, memory_order_acquire);
 
-	if (w->polls % POLLS_PER_CLOCK == 0 ||
+	if (w->polls % WAIT_POLLS_PER_CLOCK == 0 ||
 	    atomic_load_explicit(&s->v.os_events, memory_order_relaxed))
 		return true;
 	for (unsigned i = 0; i < n; i++) {
@@ -451,7 +365,7 @@ static __attribute__((noinline)) struct udp_att *
 wait_ready(struct udp_sock *s, int fd, struct msghdr *msg, int flags, ssize_t *n)
 {
 	bool nonblock = s->o.nonblock || (flags & MSG_DONTWAIT);
-	struct rx_wait w;
+	struct wait_call w;
 	int err;
 
 	if (!atomic_load_explicit(&s->natt, memory_order_acquire) && (s->home || s->kernel_rx)) {
@@ -460,8 +374,9 @@ wait_ready(struct udp_sock *s, int fd, struct msghdr *msg, int flags, ssize_t *n
 		*n = libc.recvmsg(fd, msg, flags);
 		return NULL;
 	}
-	wait_init(s, &w);
-	/* Closed since the caller found it: a closing that came before wait_init() would not be noticed later. */
+	wait_call_init(&w, &s->gen, s->o.rcvtimeo_ns,
+		       atomic_load_explicit(&s->natt, memory_order_relaxed) ? params.rx_poll : params.rx_poll_init);
+	/* Closed since the caller found it: a closing that came before wait_call_init() would not be noticed later. */
 	if (vfd_get(fd) != &s->v) {
 		*n = fail(s, EBADF);
 		return NULL;
@@ -493,7 +408,7 @@ wait_ready(struct udp_sock *s, int fd, struct msghdr *msg, int flags, ssize_t *n
 		if (err) {
 			if (!nonblock)
 				stats_add(&s->stats->rx_poll_miss, 1);
-			*n = fail(s, err == -ETIMEDOUT ? EAGAIN : -err);
+			*n = fail(s, -err);
 			return NULL;
 		}
 	}
