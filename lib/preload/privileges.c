@@ -33,7 +33,7 @@ void privileges_ending(uid_t uid)
 	if (!table_empty() && able()) {
 		library_open_early(uid);
 		/* What children may claim could not be handed over any more. */
-		tsock_leave();
+		tsock_leave_held();
 	}
 	errno = err;
 }

@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <spawn.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "preload/start.h"
@@ -119,8 +120,8 @@ static void exec_prepare(void)
 {
 	if (likely(table_empty()))
 		return;
-	share(INT_MAX, false, "exec()");
 	tsock_leave();
+	share(INT_MAX, false, "exec()");
 	exec_note();
 }
 
@@ -255,12 +256,18 @@ PRELOAD FILE *popen(const char *command, const char *mode)
 	return libc.popen(command, mode);
 }
 
-/* Neither destructors nor atexit(): what other processes have, too, is theirs from here on. */
+/* Neither destructors nor atexit() run. May be called in a signal handler. */
 PRELOAD void _exit(int status)
 {
-	if (!table_empty())
-		tsock_leave();
+	tsock_end();
 	libc._exit(status);
 	__builtin_unreachable();
 }
 PRELOAD_ALIAS(_Exit, _exit);
+
+/* quick_exit() ends with libc's own _exit(). Who registers first runs last. */
+__attribute__((constructor(102))) static void register_quick_exit(void)
+{
+	if (at_quick_exit(tsock_end))
+		log_warn("at_quick_exit: no memory: quick_exit() will not close connections as the kernel does");
+}

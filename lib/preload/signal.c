@@ -11,6 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "preload/fatal.h"
 #include "runtime/lock.h"
 #include "runtime/signals.h"
 
@@ -40,7 +41,7 @@ static bool synchronous(int sig)
 }
 
 /* True: the handler is not to run now. info may be NULL. */
-static bool defer(int sig, const siginfo_t *info)
+bool signal_defer(int sig, const siginfo_t *info)
 {
 	int n;
 
@@ -87,26 +88,32 @@ __attribute__((constructor)) static void deferred_init(void)
 	lock_deferred_fn = deferred_send;
 }
 
-static void count(int sig)
+/* The application's handler is about to run. Keeps errno. */
+static void begin(int sig)
 {
+	int err = errno;
+
 	signals_handled++;
 	if (!atomic_load_explicit(&actions[sig].restart, memory_order_relaxed))
 		signals_interrupting++;
+	if (unlikely(atomic_exchange_explicit(&actions[sig].once, false, memory_order_relaxed)))
+		fatal_again(sig);
+	errno = err;
 }
 
 static void plain_entry(int sig)
 {
-	if (defer(sig, NULL))
+	if (signal_defer(sig, NULL))
 		return;
-	count(sig);
+	begin(sig);
 	atomic_load_explicit(&actions[sig].plain, memory_order_acquire)(sig);
 }
 
 static void info_entry(int sig, siginfo_t *info, void *context)
 {
-	if (defer(sig, info))
+	if (signal_defer(sig, info))
 		return;
-	count(sig);
+	begin(sig);
 	atomic_load_explicit(&actions[sig].info, memory_order_acquire)(sig, info, context);
 }
 
@@ -118,6 +125,7 @@ static bool is_function(sighandler_t h)
 /* What the kernel said, in the application's terms. */
 static void translate(struct sigaction *old, sighandler_t plain, info_handler_t info)
 {
+	fatal_hide(old);
 	if (old->sa_flags & SA_SIGINFO) {
 		if (old->sa_sigaction == info_entry)
 			old->sa_sigaction = info;
@@ -151,6 +159,8 @@ PRELOAD int sigaction(int sig, const struct sigaction *act, struct sigaction *ol
 				atomic_store(&actions[sig].plain, act->sa_handler);
 				new.sa_handler = plain_entry;
 			}
+		} else if (act->sa_handler == SIG_DFL) {
+			fatal_instead(sig, &new);
 		}
 	}
 	ret = libc.sigaction(sig, act ? &new : NULL, old);
@@ -184,9 +194,15 @@ PRELOAD sighandler_t signal(int sig, sighandler_t handler)
 			atomic_store(&actions[sig].restart, (now.sa_flags & SA_RESTART) != 0);
 	} else {
 		old = libc.signal(sig, handler);
+		if (handler == SIG_DFL && old != SIG_ERR && libc.sigaction(sig, NULL, &now) == 0) {
+			fatal_instead(sig, &now);
+			libc.sigaction(sig, &now, NULL);
+		}
 	}
 	if (old == SIG_ERR)
 		atomic_store(&actions[sig].plain, plain);
+	else if (fatal_is(old))
+		old = SIG_DFL;
 	else if (old == plain_entry)
 		old = plain;
 	else if ((void (*)(void))old == (void (*)(void))info_entry)

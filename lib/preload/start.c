@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "net/net.h"
+#include "preload/fatal.h"
 #include "runtime/kmod.h"
 #include "runtime/libc.h"
 #include "runtime/lock.h"
@@ -77,6 +78,8 @@ static void library_begin(void)
 	err = start_parts();
 	if (err)
 		log_error("nothing is offloaded in this process: start-up failed: %s", strerror(-err));
+	else
+		fatal_start();
 	atomic_store_explicit(&state, err ? STATE_OFF : STATE_RUNNING, memory_order_release);
 }
 
@@ -139,8 +142,9 @@ __attribute__((destructor)) static void library_stop(void)
 	if (atomic_load_explicit(&state, memory_order_acquire) == STATE_NEW)
 		return;
 	libc_internal++;
-	tsock_leave();
+	tsock_end();
 	worker_stop();
+	tsock_exit_off();
 	stacks_stop();
 	kmod_stop();
 	net_stop();

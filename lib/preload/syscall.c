@@ -20,6 +20,7 @@
 
 #include "preload/privileges.h"
 #include "preload/wait.h"
+#include "socket/tcp.h"
 
 #define KERNEL_SIGSET (_NSIG / 8)
 
@@ -286,6 +287,8 @@ PRELOAD long syscall(long nr, ...)
 	x.e = va_arg(ap, long);
 	x.f = va_arg(ap, long);
 	va_end(ap);
+	if (nr == SYS_exit_group)
+		tsock_end();
 	if (nr == SYS_futex) /* by far the most frequent number of those that are none of ours */
 		return pass(&x);
 	for (unsigned i = 0; i < sizeof(families) / sizeof(*families); i++) {

@@ -261,7 +261,7 @@ struct tcp_image {
 };
 
 /*
- * Takes a picture of a connection of which the user has not let go, the engine unchanged. -EOPNOTSUPP: not in a state that can
+ * Takes a picture of a connection, also of one that the user has closed, the engine unchanged. -EOPNOTSUPP: not in a state that can
  * be moved (the handshake is not complete, or all is over). Urgent data becomes plain data; what came out of order is
  * left out: the peer has kept it.
  */

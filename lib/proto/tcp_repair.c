@@ -14,7 +14,7 @@ static bool can_leave(const struct tcp_conn *c)
 	case TCPS_FIN_WAIT2:
 	case TCPS_CLOSING:
 	case TCPS_LAST_ACK:
-		return !c->closing && !c->orphan;
+		return !c->closing;
 	default:
 		return false;
 	}

@@ -493,7 +493,6 @@ void stacks_stop(void)
 {
 	unsigned n = atomic_load_explicit(&num_stacks, memory_order_acquire);
 
-	tsock_finish();
 	for (unsigned i = 0; i < n; i++) {
 		struct stack *st = stacks[i];
 		bool locked = lock_at_exit(&st->lock);

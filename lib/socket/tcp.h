@@ -46,10 +46,20 @@ void tsock_stack_gone(struct stack *st);
 /* Addresses, links or neighbours have changed. */
 void tsock_addresses_changed(void);
 void tsock_neighbours_changed(void);
-/* The process ends: connections are closed as the kernel would, in bounded time. */
-void tsock_finish(void);
-/* The process ends or becomes another program, now: the kernel gets what is open. */
+
+/* --- the end of the process: tcp_exit.c */
+
+/*
+ * The process ends: its connections go to the kernel, which ends them, or are closed as the kernel would. In bounded time; may be
+ * called in a signal handler, whatever that has interrupted. Keeps errno.
+ */
+void tsock_end(void);
+/* The process becomes another program: the same, but what cannot go to the kernel stays as it is. */
 void tsock_leave(void);
+/* The library stops. After the internal thread. */
+void tsock_exit_off(void);
+/* The process loses the right to hand connections over: the kernel gets what another process may have, too. Not in a handler. */
+void tsock_leave_held(void);
 
 /* --- fork(): tcp_fork.c, tcp_heir.c */
 

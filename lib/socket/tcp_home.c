@@ -281,6 +281,61 @@ int tsock_go_home(struct tsock *s, const char *why)
 	return err;
 }
 
+bool tsock_home_allowed(void)
+{
+	int fd = libc.socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	bool allowed = fd >= 0 && !set(fd, IPPROTO_TCP, TCP_REPAIR, 1);
+
+	if (fd >= 0)
+		libc.close(fd);
+	return allowed;
+}
+
+/* A kernel socket for an orphan: the one that has kept its port, or a new one. It is s's from here on. st->lock is held. */
+static int orphan_fd(struct tsock *s)
+{
+	static const struct linger off;
+	int mark = (int)s->mark, ifindex = s->bound_if, fd = s->held_fd;
+
+	if (fd >= 0) {
+		/* The user's close() has lingered already. */
+		(void)libc.setsockopt(fd, SOL_SOCKET, SO_LINGER, &off, sizeof(off));
+		return fd;
+	}
+	fd = libc.socket(s->domain, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return -errno;
+	/* It must not be in the way of who listens next: as an accepted one has it from its listener. */
+	(void)set(fd, SOL_SOCKET, SO_REUSEADDR, 1);
+	if (mark)
+		(void)set(fd, SOL_SOCKET, SO_MARK, mark);
+	if (ifindex)
+		(void)set(fd, SOL_SOCKET, SO_BINDTOIFINDEX, ifindex);
+	s->held_fd = fd;
+	return fd;
+}
+
+int tsock_orphan_home(struct tsock *s)
+{
+	struct stack *st = tsock_conn_lock(s);
+	int fd, err = -ENOTCONN;
+	uint64_t now = tsock_now();
+
+	if (!st)
+		return err;
+	libc_internal++;
+	if (s->closed && s->engine && atomic_load_explicit(&st->open, memory_order_relaxed)) {
+		fd = orphan_fd(s);
+		err = fd < 0 ? fd : move(s, st, fd, now);
+	}
+	libc_internal--;
+	/* Says TCP_EV_GONE: the kernel socket is closed, and the kernel goes on with the rest. */
+	tsock_unlock_stack(st, now);
+	if (err && err != -ENOTCONN && err != -EOPNOTSUPP)
+		log_warn("a closed connection cannot be handed to the kernel: %s", strerror(-err));
+	return err;
+}
+
 void tsock_share(struct vfd *v, const char *why)
 {
 	int err = errno;

@@ -440,6 +440,10 @@ int tsock_shadow_name(const struct tsock *s, int fd, struct sockaddr *addr, sock
  * -EOPNOTSUPP: it is not established yet; other negative errno: the kernel did not take it, and it stays here.
  */
 int tsock_go_home(struct tsock *s, const char *why);
+/* The same for one that the user has closed and the engine has not finished. 0; -ENOTCONN: there is none. */
+int tsock_orphan_home(struct tsock *s);
+/* Whether this process may do either now. */
+bool tsock_home_allowed(void);
 void tsock_share(struct vfd *v, const char *why);
 void tsock_leaving(struct vfd *v);
 /* tcp_kmod.c; st->lock is held */
@@ -450,6 +454,8 @@ void tsock_kmod_del(struct tsock *s);
 /* No lock held. What of registered connections reaches the kernel is taken in from now on. 0 or negative errno. */
 int tsock_kmod_start(void);
 void tsock_kmod_forked(void);
+/* tcp_exit.c: the internal thread runs. 0 or negative errno. */
+int tsock_exit_start(void);
 /* tcp_fork.c */
 /* A new connection's object: children know nothing of it. */
 void tsock_claim_new(struct tsock *s);

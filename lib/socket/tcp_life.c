@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* TCP in the life of the process: start, fork(), an interface that vanishes, exit. */
+/* TCP in the life of the process: start, fork(), an interface that vanishes. The end is in tcp_exit.c. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,11 +9,7 @@
 #include "net/net.h"
 #include "runtime/libc.h"
 #include "runtime/log.h"
-#include "runtime/params.h"
 #include "socket/tcp_int.h"
-
-/* What a process that exits waits at most until its peers have acknowledged everything. */
-#define FINISH_US 2000000u
 
 static int (*begin_fn)(void);
 static _Atomic bool running;
@@ -34,6 +30,8 @@ int tsock_start(int (*begin)(void))
 	err = tsock_timers_start();
 	if (!err)
 		err = tsock_kmod_start();
+	if (!err)
+		err = tsock_exit_start();
 	running = !err;
 	return err;
 }
@@ -166,6 +164,7 @@ static void inherit(struct tsock *parents, void *arg)
 void tsock_forked(void)
 {
 	running = false;
+	tsock_exit_off();
 	tsock_claims_forked();
 	tsock_timers_forked();
 	tsock_ports_forked();
@@ -173,83 +172,4 @@ void tsock_forked(void)
 	tsock_icmp_forked();
 	tsock_atts_forked();
 	tsock_list_forked(inherit);
-}
-
-/* --- exit */
-
-static void leave_one(struct tsock *s, void *arg)
-{
-	(void)arg;
-	/* A handler that came at a bad moment may end the process, too. */
-	if (tsock_mode(s) == TSOCK_CONN && !lock_mine(&s->lock))
-		tsock_leaving(&s->v);
-}
-
-void tsock_leave(void)
-{
-	tsock_each(leave_one, NULL);
-}
-
-static void close_one(struct tsock *s, void *arg)
-{
-	struct stack *st = tsock_conn_lock(s);
-	uint64_t now = tsock_now();
-
-	(void)arg;
-	if (!st)
-		return;
-	/* Closed ones go on by themselves. */
-	if (!s->closed) {
-		s->closed = true;
-		s->in_close = true; /* its memory stays: other threads may still be inside */
-		if (s->linger_s == 0)
-			tcp_abort(s->c, now);
-		else
-			tcp_close(s->c, now);
-	}
-	tsock_unlock_stack(st, now);
-}
-
-/* A connection of which the peer has everything gets no reset from the kernel module. */
-static void count_unfinished(struct tsock *s, void *arg)
-{
-	unsigned *n = arg;
-	struct stack *st = tsock_conn_lock(s);
-	enum tcp_state state;
-
-	if (!st)
-		return;
-	state = tcp_conn_state(s->c);
-	if (state == TCPS_FIN_WAIT1 || state == TCPS_CLOSING || state == TCPS_LAST_ACK)
-		(*n)++;
-	else
-		tsock_kmod_del(s);
-	lock_drop(&st->lock);
-}
-
-static void poll_one(struct stack *st, void *arg)
-{
-	(void)arg;
-	if (!st->tcp)
-		return;
-	stack_poll(st, (unsigned)params.cq_poll_batch_max);
-	tsock_polled(st, 1, tsock_now());
-	st->ring->ops->kick(st->ring);
-}
-
-void tsock_finish(void)
-{
-	uint64_t end = tsock_now() + FINISH_US;
-	unsigned left;
-
-	tsock_each(close_one, NULL);
-	do {
-		left = 0;
-		stacks_each(poll_one, NULL);
-		tsock_each(count_unfinished, &left);
-		if (left)
-			usleep(100);
-	} while (left && tsock_now() < end);
-	if (left)
-		log_debug("tcp: %u connections have not been finished within %u ms", left, FINISH_US / 1000);
 }

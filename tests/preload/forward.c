@@ -143,6 +143,18 @@ void tsock_leave(void)
 {
 }
 
+void tsock_leave_held(void)
+{
+}
+
+void tsock_end(void)
+{
+}
+
+void tsock_exit_off(void)
+{
+}
+
 int iomux_epoll_created(int epfd)
 {
 	return make(epfd, VFD_EPOLL, &set_ops);

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* A signal that nobody catches and that ends the process: connections are ended first, as the kernel ends its own. */
+#ifndef PRELOAD_FATAL_H
+#define PRELOAD_FATAL_H
+
+#include <signal.h>
+#include <stdbool.h>
+
+/* From here on it is so, for what stands at SIG_DFL now or later. */
+void fatal_start(void);
+/* The application is told SIG_DFL where the kernel has our handler. */
+void fatal_hide(struct sigaction *old);
+bool fatal_is(sighandler_t h);
+/* What the kernel gets for *act, whose handler is SIG_DFL. */
+void fatal_instead(int sig, struct sigaction *act);
+/* sig stands at SIG_DFL, if nobody has changed it, and not by a call of the application (SA_RESETHAND). */
+void fatal_again(int sig);
+
+/* signal.c: true when the thread holds a lock of the library: the signal comes again when it holds none. */
+bool signal_defer(int sig, const siginfo_t *info);
+
+#endif

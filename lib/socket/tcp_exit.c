@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The end of the process: the kernel gets the connections and ends them as it would its own, however long their peers take. One
+ * that it does not take (no CAP_NET_ADMIN) is closed here, and waited for while its peer acknowledges something.
+ *
+ * The internal thread does it: who ends the process may be a signal handler that has interrupted malloc() or anything else.
+ */
+#include <errno.h>
+#include <linux/futex.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "runtime/libc.h"
+#include "runtime/log.h"
+#include "runtime/params.h"
+#include "runtime/worker.h"
+#include "socket/tcp_int.h"
+
+/* Nothing has moved for so long: it is given up. */
+#define STALL_US 2000000u
+/* What a process that ends waits for its peers at most. */
+#define FINISH_US 10000000u
+#define LOOK_NS 10000000L
+
+static _Atomic int ask_fd = -1; /* wakes the internal thread; -1: there is nothing to end in this process */
+static _Atomic pid_t owner; /* a child that was made behind our back has copies of all of this, and no thread */
+static _Atomic bool ends; /* the process does; else it becomes another program */
+static _Atomic uint32_t asked; /* calls so far */
+static _Atomic uint32_t served; /* those that were there when the internal thread last began; callers sleep on it */
+static _Atomic uint32_t steps; /* what it has done: who waits sees that it goes on */
+
+/* --- on the internal thread */
+
+static void leave_one(struct tsock *s, void *arg)
+{
+	(void)arg;
+	atomic_fetch_add(&steps, 1);
+	if (tsock_mode(s) != TSOCK_CONN)
+		return;
+	if (s->closed)
+		(void)tsock_orphan_home(s);
+	else
+		(void)tsock_go_home(s, "the process ends");
+}
+
+/* Those that nobody has accepted are reset, as the kernel resets its own. */
+static void unlisten_one(struct tsock *s, void *arg)
+{
+	(void)arg;
+	if (tsock_mode(s) != TSOCK_LISTEN)
+		return;
+	lock_take(&s->lock);
+	if (tsock_mode(s) == TSOCK_LISTEN)
+		tsock_unlisten(s);
+	lock_drop(&s->lock);
+}
+
+static void close_one(struct tsock *s, void *arg)
+{
+	struct stack *st = tsock_conn_lock(s);
+	uint64_t now = tsock_now();
+
+	(void)arg;
+	if (!st)
+		return;
+	/* Closed ones go on by themselves. */
+	if (!s->closed) {
+		s->closed = true;
+		s->in_close = true; /* its memory stays: other threads may still be inside */
+		if (s->linger_s == 0)
+			tcp_abort(s->c, now);
+		else
+			tcp_close(s->c, now);
+	}
+	tsock_unlock_stack(st, now);
+}
+
+struct unfinished {
+	unsigned conns;
+	uint64_t bytes;
+};
+
+/* A connection of which the peer has everything gets no reset from the kernel module. */
+static void count_unfinished(struct tsock *s, void *arg)
+{
+	struct unfinished *left = arg;
+	struct stack *st = tsock_conn_lock(s);
+	enum tcp_state state;
+
+	if (!st)
+		return;
+	state = tcp_conn_state(s->c);
+	if (state == TCPS_FIN_WAIT1 || state == TCPS_CLOSING || state == TCPS_LAST_ACK) {
+		left->conns++;
+		left->bytes += tcp_outq(s->c);
+	} else {
+		tsock_kmod_del(s);
+	}
+	lock_drop(&st->lock);
+}
+
+static void poll_one(struct stack *st, void *arg)
+{
+	(void)arg;
+	if (!st->tcp)
+		return;
+	stack_poll(st, (unsigned)params.cq_poll_batch_max);
+	tsock_polled(st, 1, tsock_now());
+	st->ring->ops->kick(st->ring);
+}
+
+/* Until the peers have acknowledged everything, or nothing for too long. */
+static void finish(void)
+{
+	uint64_t now = tsock_now(), end = now + FINISH_US, stall = now + STALL_US;
+	struct unfinished left, last = { 0 };
+
+	tsock_each(close_one, NULL);
+	for (;;) {
+		left = (struct unfinished){ 0 };
+		stacks_each(poll_one, NULL);
+		tsock_each(count_unfinished, &left);
+		atomic_fetch_add(&steps, 1);
+		now = tsock_now();
+		if (left.conns != last.conns || left.bytes != last.bytes)
+			stall = now + STALL_US;
+		last = left;
+		if (!left.conns || now >= end || now >= stall)
+			break;
+		usleep(100);
+	}
+	if (left.conns)
+		log_warn("tcp: the process ends before %u of its connections do", left.conns);
+}
+
+static void work(int fd, uint32_t events, void *arg)
+{
+	uint32_t calls = atomic_load(&asked);
+	uint64_t ticks;
+
+	(void)events;
+	(void)arg;
+	(void)!libc.read(fd, &ticks, sizeof(ticks));
+	if (tsock_home_allowed())
+		tsock_each(leave_one, NULL);
+	if (atomic_load(&ends)) {
+		tsock_each(unlisten_one, NULL);
+		finish();
+	}
+	atomic_store(&served, calls);
+	libc_raw(SYS_futex, (long)(uintptr_t)&served, FUTEX_WAKE_PRIVATE, INT32_MAX, 0, 0, 0);
+}
+
+/* --- who asks for it: nothing but system calls and atomics */
+
+static bool can_ask(void)
+{
+	/* Who is in the middle of something of ours here is the handler of a fault: the internal thread would wait for that. */
+	return atomic_load(&ask_fd) >= 0 && !lock_thread.depth && atomic_load(&owner) == getpid();
+}
+
+/* Returns when it is done, or does not go on. */
+static void ask(void)
+{
+	const struct timespec look = { 0, LOOK_NS };
+	uint64_t stall = tsock_now() + STALL_US, one = 1;
+	uint32_t call = atomic_fetch_add(&asked, 1) + 1, step = atomic_load(&steps), seen;
+
+	libc_raw(SYS_write, atomic_load(&ask_fd), (long)(uintptr_t)&one, sizeof(one), 0, 0, 0);
+	while ((int32_t)((seen = atomic_load(&served)) - call) < 0 && tsock_now() < stall) {
+		libc_raw(SYS_futex, (long)(uintptr_t)&served, FUTEX_WAIT_PRIVATE, (long)seen, (long)(uintptr_t)&look, 0, 0);
+		if (atomic_load(&steps) != step)
+			stall = tsock_now() + STALL_US;
+		step = atomic_load(&steps);
+	}
+}
+
+void tsock_end(void)
+{
+	int err = errno;
+
+	if (can_ask()) {
+		atomic_store(&ends, true);
+		ask();
+	}
+	errno = err;
+}
+
+void tsock_leave(void)
+{
+	int err = errno;
+
+	if (can_ask())
+		ask();
+	errno = err;
+}
+
+/* --- else */
+
+static void leave_if_held(struct tsock *s, void *arg)
+{
+	(void)arg;
+	if (!s->closed && !lock_mine(&s->lock))
+		tsock_leaving(&s->v);
+}
+
+void tsock_leave_held(void)
+{
+	tsock_each(leave_if_held, NULL);
+}
+
+int tsock_exit_start(void)
+{
+	int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), err;
+
+	if (fd < 0)
+		return -errno;
+	err = worker_fd_add(fd, EPOLLIN, work, NULL);
+	if (err) {
+		libc.close(fd);
+		return err;
+	}
+	atomic_store(&ends, false);
+	atomic_store(&owner, getpid());
+	atomic_store(&ask_fd, fd);
+	return 0;
+}
+
+void tsock_exit_off(void)
+{
+	int fd = atomic_exchange(&ask_fd, -1);
+
+	if (fd >= 0)
+		libc.close(fd);
+}
