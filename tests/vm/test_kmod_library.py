@@ -67,16 +67,20 @@ def test_the_peers_of_a_killed_process_are_reset(net):
 
 
 CLIENT = """
-import socket, sys
+import os, signal, socket, sys
 c = socket.create_connection((sys.argv[1], 7401))
 c.sendall(b"x" * 100000)
 assert c.recv(2) == b"ok"
 if sys.argv[2] == "close":
     c.close()
+elif sys.argv[2] == "_exit":
+    os._exit(0)
+elif sys.argv[2] == "SIGTERM":
+    os.kill(os.getpid(), signal.SIGTERM)
 """
 
 
-@pytest.mark.parametrize("how", ["close", "exit"])
+@pytest.mark.parametrize("how", ["close", "exit", "_exit", "SIGTERM"])
 def test_a_clean_end_resets_nobody(net, how):
     """The peer leaves its side open: it may go on sending, and hears of it then."""
     before = sums()
@@ -91,7 +95,7 @@ def test_a_clean_end_resets_nobody(net, how):
         got += len(s.recv(65536))
     s.sendall(b"ok")
     assert s.recv(1) == b""
-    assert client.wait() == 0, client.text
+    assert client.wait() == (-signal.SIGTERM if how == "SIGTERM" else 0), client.text
     assert s.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0
     after = sums()
     assert after["conns"] == 0 and after["processes"] == 0
