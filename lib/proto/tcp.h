@@ -93,6 +93,11 @@ struct tcp_env {
 	void (*free)(void *ctx, void *p, size_t size);
 	/* May be NULL: as alloc(), for large pieces whose content does not matter. free() takes these too. */
 	void *(*alloc_raw)(void *ctx, size_t size);
+	/*
+	 * May be NULL: c waits to be accepted now, from the listener whose user this is. Before any of its data, once for each;
+	 * the one thing it may do to c is to give it a user.
+	 */
+	void (*queued)(void *ctx, void *listener, struct tcp_conn *c);
 	/* May be NULL: what the path takes (largest IP packet) and the largest payload of a super-segment, 0: none. */
 	void (*path)(void *ctx, const struct tcp_tuple *tuple, uint32_t *mtu, uint32_t *max_gso);
 };
@@ -293,7 +298,7 @@ int tcp_listen(struct tcp_stack *ts, const struct tcp_listen_spec *spec, const s
 	       struct tcp_listener **out);
 void tcp_listen_backlog(struct tcp_listener *l, int backlog);
 void tcp_listen_opts(struct tcp_listener *l, const struct tcp_opts *opts);
-/* The oldest established connection, NULL when there is none; the caller sets its user. */
+/* The oldest established connection, NULL when there is none; the caller sets its user (until then it has that of queued()). */
 struct tcp_conn *tcp_accept(struct tcp_listener *l);
 unsigned tcp_accept_queued(const struct tcp_listener *l);
 /* Embryonic and unaccepted connections are reset. */

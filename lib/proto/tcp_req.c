@@ -268,6 +268,8 @@ bool tcp_req_complete(struct tcp_req *r, struct tcp_rx *rx)
 	*l->accept_tail = c;
 	l->accept_tail = &c->next;
 	l->num_accept++;
+	if (ts->env.queued)
+		ts->env.queued(ts->env.ctx, l->user, c);
 	if (l->user)
 		ts->env.event(ts->env.ctx, l->user, TCP_EV_IN);
 	tcp_conn_input(c, rx);

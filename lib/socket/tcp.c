@@ -127,7 +127,7 @@ struct tsock *tsock_new(int fd, int domain)
 		return NULL;
 	atomic_store_explicit(&s->v.shadow, VFD_SHADOW_ALL, memory_order_relaxed);
 	atomic_store_explicit(&s->v.os_events, 0, memory_order_relaxed);
-	s->user.is_listener = false;
+	s->user.kind = TSOCK_USER_CONN;
 	atomic_store_explicit(&s->mode, TSOCK_KERNEL, memory_order_relaxed);
 	s->domain = (uint8_t)domain;
 	s->tuple.lport = 0;

@@ -39,6 +39,8 @@ static struct tcp_conn *take_conn(struct tsock *s, struct stack **out)
 /* Gives the connection its object; its stack is locked and dropped here. */
 static void wrap(struct tsock *l, int lfd, struct stack *st, struct tcp_conn *c, struct tsock *s, int fd)
 {
+	struct tsock_queued *q = tcp_conn_user(c);
+
 	/* All that the engine's calls look at, before it knows s. */
 	tsock_fields_inherit(l, s);
 	s->tuple = *tcp_conn_tuple(c);
@@ -50,7 +52,7 @@ static void wrap(struct tsock *l, int lfd, struct stack *st, struct tcp_conn *c,
 	s->connected = true;
 	tcp_conn_set_user(c, &s->user);
 	tsock_show_addresses(s);
-	tsock_kmod_add(s, fd, lfd);
+	tsock_kmod_accepted(s, q, lfd);
 	tsock_show_state(s, tcp_conn_state(c));
 	/* An interface that vanishes from now on takes its connection with it. */
 	atomic_store_explicit(&s->in_use, true, memory_order_release);

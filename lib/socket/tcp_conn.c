@@ -158,7 +158,7 @@ static int open_conn(struct tsock *s, int fd, struct stack *st, const struct tcp
 		return err;
 	}
 	s->own_rule = true;
-	tsock_kmod_add(s, fd, -1);
+	tsock_kmod_add(s, fd);
 	return 0;
 }
 

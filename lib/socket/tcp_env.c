@@ -97,7 +97,12 @@ static void env_event(void *ctx, void *user, uint32_t ev)
 	(void)ctx;
 	if (!u)
 		return;
-	s = u->is_listener ? ((struct tsock_att *)u)->s : tsock_of_user(u);
+	if (u->kind == TSOCK_USER_QUEUED) {
+		if (ev & TCP_EV_GONE)
+			tsock_kmod_unqueue((struct tsock_queued *)u);
+		return;
+	}
+	s = u->kind == TSOCK_USER_LISTENER ? ((struct tsock_att *)u)->s : tsock_of_user(u);
 	if (ev & TCP_EV_GONE) {
 		tsock_conn_over(s);
 		return;
@@ -114,7 +119,7 @@ static void env_event(void *ctx, void *user, uint32_t ev)
 	atomic_store_explicit(&s->level, 0, memory_order_relaxed);
 	bits = tsock_epoll_bits(ev);
 	atomic_fetch_or_explicit(&s->hint, bits, memory_order_release);
-	if (!u->is_listener && s->c)
+	if (u->kind == TSOCK_USER_CONN && s->c)
 		tsock_show_state(s, tcp_conn_state(s->c));
 	vfd_notify(&s->v, bits);
 }
@@ -152,6 +157,7 @@ struct tsock_stack *tsock_stack_get(struct stack *st)
 		.ctx = st,
 		.output = tsock_output,
 		.event = env_event,
+		.queued = tsock_kmod_queued,
 		.alloc = env_alloc,
 		.alloc_raw = env_alloc_raw,
 		.free = env_free,

@@ -26,9 +26,17 @@ enum tsock_mode { TSOCK_KERNEL, TSOCK_CONN, TSOCK_LISTEN };
 
 #define TSOCK_LEVEL 0x08000000u /* no EPOLL* bit */
 
-/* What the engine's user pointers point to. */
+/* What the engine's user pointers point to: the first field of a tsock_att, of a tsock_queued, or a tsock's. */
+enum tsock_user_kind { TSOCK_USER_CONN, TSOCK_USER_LISTENER, TSOCK_USER_QUEUED };
 struct tsock_user {
-	bool is_listener; /* of a tsock_att, else of a tsock */
+	uint8_t kind; /* enum tsock_user_kind */
+};
+
+/* A connection that waits to be accepted and is registered with the kernel module. Belongs to the stack's lock. */
+struct tsock_queued {
+	struct tsock_user user; /* first */
+	struct vma_kmod_slot *slot;
+	struct tsock_queued *next, **pprev; /* tsock_stack.queued */
 };
 
 /* Where the frames of one connection go: route and neighbour as a prebuilt header. Belongs to the stack's lock. */
@@ -151,6 +159,7 @@ struct tsock_stack {
 	bool posted; /* frames wait for a kick */
 	bool blocked; /* output() said -ENOBUFS */
 	unsigned skipped; /* empty polls since the timers were looked at */
+	struct tsock_queued *queued;
 	struct tsock_held *held, **held_tail;
 	unsigned num_held;
 	/* For answers that belong to no socket and for half-open connections. */
@@ -447,8 +456,14 @@ bool tsock_home_allowed(void);
 void tsock_share(struct vfd *v, const char *why);
 void tsock_leaving(struct vfd *v);
 /* tcp_kmod.c; st->lock is held */
-/* The connection of fd is registered with the kernel module; listener: the fd that it was accepted from, -1: none. */
-void tsock_kmod_add(struct tsock *s, int fd, int listener);
+/* The connection of fd is registered with the kernel module. */
+void tsock_kmod_add(struct tsock *s, int fd);
+/* tcp_env.queued: one that waits to be accepted is registered, too. */
+void tsock_kmod_queued(void *ctx, void *listener, struct tcp_conn *c);
+/* It was accepted from this listener: s has its registration. q: the user that it had; NULL: it has none yet. */
+void tsock_kmod_accepted(struct tsock *s, struct tsock_queued *q, int listener);
+/* It never was accepted, and is over. */
+void tsock_kmod_unqueue(struct tsock_queued *q);
 /* It is over, or the kernel's. */
 void tsock_kmod_del(struct tsock *s);
 /* No lock held. What of registered connections reaches the kernel is taken in from now on. 0 or negative errno. */

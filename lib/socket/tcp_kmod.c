@@ -5,11 +5,13 @@
  */
 #include <errno.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "proto/pkt.h"
 #include "proto/pkt_plain.h"
 #include "runtime/kmod.h"
+#include "runtime/libc.h"
 #include "runtime/log.h"
 #include "runtime/worker.h"
 #include "socket/tcp_int.h"
@@ -17,35 +19,113 @@
 /* Who has the connection of each slot, for the fallback; NULL: nobody (any more). Written under that stack's lock. */
 static struct stack *_Atomic owners[VMA_KMOD_CONNS_MAX]; /* pages that nobody touches cost nothing */
 
-void tsock_kmod_add(struct tsock *s, int fd, int listener)
+/*
+ * Vouches for accepted connections where CAP_NET_RAW lets an unbound socket do so: the listener, which is bound, may be closed
+ * before them. -1: none. Set before any connection is there.
+ */
+static int voucher = -1;
+
+/* st->lock is held. NULL and errno: not registered. */
+static struct vma_kmod_slot *enter(struct stack *st, const struct tcp_conn *c, int fd)
 {
+	struct vma_kmod_slot *slot;
 	struct vma_flow_key key;
 	uint32_t seq, ack;
 
-	tsock_key(&s->tuple, true, &key);
-	s->slot = kmod_conn_add(fd, &key);
-	/* An accepted one's kernel socket is bound to nothing, which takes CAP_NET_RAW; the listener's is. */
-	if (!s->slot && errno == EPERM && listener >= 0)
-		s->slot = kmod_conn_add(listener, &key);
-	if (!s->slot) {
-		if (errno != ENODEV)
-			log_debug("fd %d: the kernel module does not take the connection: %s", fd, strerror(errno));
-		return;
-	}
-	tcp_conn_seqs(s->c, &seq, &ack);
-	__atomic_store_n(&s->slot->seq, seq, __ATOMIC_RELAXED);
-	__atomic_store_n(&s->slot->ack, ack, __ATOMIC_RELAXED);
-	__atomic_store_n(&s->slot->live, 1, __ATOMIC_RELAXED);
-	atomic_store(&owners[kmod_slot_number(s->slot)], atomic_load_explicit(&s->st, memory_order_relaxed));
+	tsock_key(tcp_conn_tuple(c), true, &key);
+	slot = kmod_conn_add(fd, &key);
+	if (!slot)
+		return NULL;
+	tcp_conn_seqs(c, &seq, &ack);
+	__atomic_store_n(&slot->seq, seq, __ATOMIC_RELAXED);
+	__atomic_store_n(&slot->ack, ack, __ATOMIC_RELAXED);
+	__atomic_store_n(&slot->live, 1, __ATOMIC_RELAXED);
+	atomic_store(&owners[kmod_slot_number(slot)], st);
+	return slot;
+}
+
+static struct vma_kmod_slot *enter_accepted(struct stack *st, const struct tcp_conn *c, int listener)
+{
+	struct vma_kmod_slot *slot = enter(st, c, voucher);
+
+	if (!slot && errno != ENODEV)
+		slot = enter(st, c, listener);
+	return slot;
+}
+
+static void not_taken(int fd)
+{
+	if (errno != ENODEV)
+		log_debug("fd %d: the kernel module does not take the connection: %s", fd, strerror(errno));
+}
+
+static void leave(struct vma_kmod_slot *slot)
+{
+	atomic_store(&owners[kmod_slot_number(slot)], NULL);
+	kmod_conn_del(slot);
+}
+
+void tsock_kmod_add(struct tsock *s, int fd)
+{
+	s->slot = enter(atomic_load_explicit(&s->st, memory_order_relaxed), s->c, fd);
+	if (!s->slot)
+		not_taken(fd);
 }
 
 void tsock_kmod_del(struct tsock *s)
 {
-	if (!s->slot)
-		return;
-	atomic_store(&owners[kmod_slot_number(s->slot)], NULL);
-	kmod_conn_del(s->slot);
+	if (s->slot)
+		leave(s->slot);
 	s->slot = NULL;
+}
+
+/* --- between the handshake and accept(): nothing but acknowledgements is sent, so seq stays as it is; no peer looks at ack */
+
+void tsock_kmod_queued(void *ctx, void *listener, struct tcp_conn *c)
+{
+	struct stack *st = ctx;
+	struct tsock_att *att = listener;
+	struct tsock_queued *q = voucher >= 0 ? malloc(sizeof(*q)) : NULL;
+	int fd = atomic_load_explicit(&att->s->v.os_fd, memory_order_relaxed);
+
+	if (!q)
+		return;
+	q->user.kind = TSOCK_USER_QUEUED;
+	q->slot = enter_accepted(st, c, fd);
+	if (!q->slot) {
+		not_taken(fd);
+		free(q);
+		return;
+	}
+	q->next = st->tcp->queued;
+	q->pprev = &st->tcp->queued;
+	if (q->next)
+		q->next->pprev = &q->next;
+	st->tcp->queued = q;
+	tcp_conn_set_user(c, q);
+}
+
+static struct vma_kmod_slot *dequeue(struct tsock_queued *q)
+{
+	struct vma_kmod_slot *slot = q->slot;
+
+	if (q->next)
+		q->next->pprev = q->pprev;
+	*q->pprev = q->next;
+	free(q);
+	return slot;
+}
+
+void tsock_kmod_unqueue(struct tsock_queued *q)
+{
+	leave(dequeue(q));
+}
+
+void tsock_kmod_accepted(struct tsock *s, struct tsock_queued *q, int listener)
+{
+	s->slot = q ? dequeue(q) : enter_accepted(atomic_load_explicit(&s->st, memory_order_relaxed), s->c, listener);
+	if (!s->slot)
+		not_taken(listener);
 }
 
 /* --- what reached the kernel; the internal thread */
@@ -107,11 +187,17 @@ int tsock_kmod_start(void)
 {
 	int fd = kmod_fallback_fd();
 
-	return fd < 0 ? 0 : worker_fd_add(fd, EPOLLIN, ring_waits, NULL);
+	if (fd < 0)
+		return 0;
+	voucher = libc.socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	return worker_fd_add(fd, EPOLLIN, ring_waits, NULL);
 }
 
 void tsock_kmod_forked(void)
 {
+	if (voucher >= 0)
+		libc.close(voucher);
+	voucher = -1;
 	/* All of them were the parent's. */
 	for (unsigned i = 0; i < VMA_KMOD_CONNS_MAX; i++) {
 		if (atomic_load_explicit(&owners[i], memory_order_relaxed))

@@ -188,7 +188,7 @@ static struct tsock_att *att_new(struct tsock *s, struct stack *st, const struct
 
 	if (!att)
 		return NULL;
-	att->user.is_listener = true;
+	att->user.kind = TSOCK_USER_LISTENER;
 	att->s = s;
 	att->st = st;
 	t = tsock_stack_get(st);

@@ -38,7 +38,7 @@ static struct tsock *sock_of(const struct tcp_tx *tx)
 {
 	struct tsock_user *u = tx->user;
 
-	return u && !u->is_listener ? tsock_of_user(u) : NULL;
+	return u && u->kind == TSOCK_USER_CONN ? tsock_of_user(u) : NULL;
 }
 
 /* The place for the path of a segment without a socket: by addresses, the latest wins. */

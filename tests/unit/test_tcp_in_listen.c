@@ -453,6 +453,53 @@ static void test_which_listener(void **state)
 	end();
 }
 
+static struct tcp_conn *queued[4];
+static unsigned num_queued;
+
+static void note_queued(void *ctx, void *listener, struct tcp_conn *c)
+{
+	(void)ctx;
+	assert_ptr_equal(listener, &t.luser);
+	/* First of all that is said of it. */
+	assert_int_equal(t.lev, 0);
+	assert_int_equal(tcp_inq(c), 0);
+	tcp_conn_set_user(c, &t.user);
+	queued[num_queued++] = c;
+}
+
+static void test_what_waits_has_a_user_already(void **state)
+{
+	int other;
+
+	(void)state;
+	setup();
+	t.env.queued = note_queued;
+	num_queued = 0;
+	start();
+	listen_on(2);
+	syn_from(1);
+	sent();
+	assert_int_equal(num_queued, 0);
+	peer(.flags = TH_ACK, .seq = 1, .ack = 1, .data = "abc", .len = 3, .rport = 1);
+	assert_int_equal(num_queued, 1);
+	assert_int_equal(tcp_inq(queued[0]), 3);
+	t.lev = 0;
+	connect_from(2);
+	t.lev = 0;
+	connect_from(3);
+	assert_int_equal(num_queued, 3);
+	/* Accepted: the user is another, and what becomes of the two that wait is said to theirs. */
+	assert_ptr_equal(tcp_accept(t.l), queued[0]);
+	assert_ptr_equal(tcp_conn_user(queued[0]), &t.user);
+	tcp_conn_set_user(queued[0], &other);
+	peer(.flags = TH_RST, .seq = 1, .rport = 2);
+	assert_int_equal(t.gone, 0);
+	tcp_listen_close(t.l, t.now);
+	tcp_flush(t.ts, t.now);
+	assert_int_equal(t.gone, 2);
+	end();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -474,6 +521,7 @@ int main(void)
 		cmocka_unit_test(test_close_resets_what_waits),
 		cmocka_unit_test(test_reset_before_accept),
 		cmocka_unit_test(test_which_listener),
+		cmocka_unit_test(test_what_waits_has_a_user_already),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
