@@ -61,31 +61,36 @@ static const struct vma_stats_socket *socket_at(const struct vma_area *stats, u3
 			      n * sizeof(struct vma_stats_socket));
 }
 
+static void add(u64 *sum, const void *block, const struct field *f, u32 n)
+{
+	u32 i;
+
+	for (i = 0; i < n; i++)
+		sum[i] += value(block, &f[i]);
+}
+
 /**
- * vma_sum_pages - adds the counters of one process
+ * vma_sum_pages - adds the counters of one process, with those of its closed sockets and rings
  * @stats: its pages; an empty area adds nothing
  * @sockets: blocks in them
  * @sum: added to
  */
 void vma_sum_pages(const struct vma_area *stats, u32 sockets, u64 sum[VMA_SUMS])
 {
-	u32 n, i;
+	const struct vma_stats_header *h = stats->at;
+	u64 *ring_sum = sum + ARRAY_SIZE(socket_fields);
+	u32 n;
 
-	if (!stats->at)
+	if (!h)
 		return;
-	for (n = 0; n < sockets; n++) {
-		if (!READ_ONCE(socket_at(stats, n)->enabled))
-			continue;
-		for (i = 0; i < ARRAY_SIZE(socket_fields); i++)
-			sum[i] += value(socket_at(stats, n), &socket_fields[i]);
-	}
-	for (n = 0; n < VMA_STATS_RINGS; n++) {
-		if (!READ_ONCE(ring_at(stats, n)->enabled))
-			continue;
-		for (i = 0; i < ARRAY_SIZE(ring_fields); i++)
-			sum[ARRAY_SIZE(socket_fields) + i] +=
-				value(ring_at(stats, n), &ring_fields[i]);
-	}
+	add(sum, &h->closed_sockets, socket_fields, ARRAY_SIZE(socket_fields));
+	add(ring_sum, &h->closed_rings, ring_fields, ARRAY_SIZE(ring_fields));
+	for (n = 0; n < sockets; n++)
+		if (READ_ONCE(socket_at(stats, n)->enabled))
+			add(sum, socket_at(stats, n), socket_fields, ARRAY_SIZE(socket_fields));
+	for (n = 0; n < VMA_STATS_RINGS; n++)
+		if (READ_ONCE(h->rings[n].enabled))
+			add(ring_sum, &h->rings[n], ring_fields, ARRAY_SIZE(ring_fields));
 }
 
 /* One "name value" a line behind the first `at` bytes of text; the bytes of all. */

@@ -17,7 +17,7 @@
 
 #define VMA_STATS_MAGIC 0x74617453414d5601ull
 /* Raised with every change of a struct below; a tool of another version says so and exits. */
-#define VMA_STATS_VERSION 1u
+#define VMA_STATS_VERSION 2u
 
 /* The file is not longer than for this many sockets, whatever VMA_STATS_FD_NUM says. */
 #define VMA_STATS_SOCKETS_MAX 1024
@@ -127,6 +127,9 @@ struct vma_stats_header {
 	struct vma_stats_cq cqs[VMA_STATS_CQS];
 	struct vma_stats_pool pools[VMA_STATS_POOLS];
 	struct vma_stats_iomux select, poll, epoll[VMA_STATS_EPOLLS];
+	/* The counters of those that are no more, added up; the other fields are 0. */
+	struct vma_stats_socket closed_sockets;
+	struct vma_stats_ring closed_rings;
 };
 
 #endif

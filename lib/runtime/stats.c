@@ -94,6 +94,30 @@ struct vma_stats_socket *stats_socket_get(int fd)
 	return s;
 }
 
+/* Adds n counters in a row; the mutex is held, which makes their writers one. */
+static void add_words(void *to, const void *from, size_t offset, size_t n)
+{
+	uint64_t *t = (uint64_t *)((char *)to + offset);
+	const uint64_t *f = (const uint64_t *)((const char *)from + offset);
+
+	for (size_t i = 0; i < n; i++)
+		__atomic_store_n(&t[i], t[i] + __atomic_load_n(&f[i], __ATOMIC_RELAXED), __ATOMIC_RELAXED);
+}
+
+#define ADD_WORDS(to, from, first, last)                                                                               \
+	add_words(to, from, offsetof(__typeof__(*(from)), first),                                                      \
+		  (offsetof(__typeof__(*(from)), last) - offsetof(__typeof__(*(from)), first)) / sizeof(uint64_t) + 1)
+
+/* What a block has counted stays in the process's sums. Mutex held. */
+static void socket_closed(const struct vma_stats_socket *s)
+{
+	struct vma_stats_socket *sum = &stats_header_get()->closed_sockets;
+
+	ADD_WORDS(sum, s, rx, rx_poll_os_hit);
+	ADD_WORDS(sum, s, rx_drop_packets, rx_drop_bytes);
+	ADD_WORDS(sum, s, rx_ring_migrations, tx_dummy);
+}
+
 void stats_socket_put(struct vma_stats_socket *s)
 {
 	struct stats_area *a;
@@ -110,6 +134,7 @@ void stats_socket_put(struct vma_stats_socket *s)
 		__atomic_store_n(&s->enabled, 0, __ATOMIC_RELEASE);
 		a->sockets[i / 64] &= ~(1ull << i % 64);
 	}
+	socket_closed(s);
 	pthread_mutex_unlock(&stats_mutex);
 	if (!a)
 		free(s);
@@ -163,6 +188,11 @@ struct vma_stats_ring *stats_ring_get(void)
 
 void stats_ring_put(struct vma_stats_ring *r)
 {
+	if (r && r != &spill.ring) {
+		pthread_mutex_lock(&stats_mutex);
+		ADD_WORDS(&stats_header_get()->closed_rings, r, rx_packets, drop_other);
+		pthread_mutex_unlock(&stats_mutex);
+	}
 	BLOCK_PUT(r, struct vma_stats_ring, rings, rings, &spill.ring);
 }
 

@@ -391,12 +391,12 @@ def scribble(path, offset, data):
 
 
 def test_another_version_says_so(writer, tool):
-    scribble(writer.path, VERSION, struct.pack("<I", 2))
+    scribble(writer.path, VERSION, struct.pack("<I", 3))
     scribble(writer.path, RELEASE, bytes((9, 8, 84, 3)))
     ours = re.search(r"vma_stats (\d+\.\d+\.\d+)", tool("-V").stdout).group(1)
     for args in (("-c", 1), ("-v", 3, "-c", 1), ("-v", 5), ("-z",)):
         r = tool(*args, rc=1)
-        assert r.stderr == f"vmastat: Version {ours}.1 is not compatible with VMA version 9.8.84.3\n", args
+        assert r.stderr == f"vmastat: Version {ours}.2 is not compatible with VMA version 9.8.84.3\n", args
 
 
 @pytest.mark.parametrize("offset, data, words", [

@@ -61,15 +61,18 @@ static void sums_are_of_the_blocks_in_use(struct kunit *test)
 	header()->rings[15].rx_packets = 5;
 	header()->rings[15].drop_other = 6;
 	header()->rings[0].rx_packets = 99;
+	/* Of those that are no more. */
+	header()->closed_sockets.rx.packets = 7;
+	header()->closed_rings.drop_other = 8;
 	vma_sum_pages(&pages, SOCKETS, sum);
 	vma_sum_pages(&pages, SOCKETS, sum);
 	len = vma_text_sums(text, PAGE_SIZE, 0, sum);
-	KUNIT_EXPECT_EQ(test, number(text, "socket_rx_packets"), 40);
+	KUNIT_EXPECT_EQ(test, number(text, "socket_rx_packets"), 54);
 	KUNIT_EXPECT_EQ(test, number(text, "socket_tx_bytes"), 4000);
 	KUNIT_EXPECT_EQ(test, number(text, "socket_tx_dummy"), 4);
 	KUNIT_EXPECT_EQ(test, number(text, "socket_rx_bytes"), 0);
 	KUNIT_EXPECT_EQ(test, number(text, "ring_rx_packets"), 10);
-	KUNIT_EXPECT_EQ(test, number(text, "ring_drop_other"), 12);
+	KUNIT_EXPECT_EQ(test, number(text, "ring_drop_other"), 28);
 	KUNIT_EXPECT_EQ(test, len, strlen(text));
 	KUNIT_EXPECT_EQ(test, text[len - 1], '\n');
 }

@@ -86,6 +86,54 @@ static void blocks_work_before_and_without_a_file(void **state)
 	stats_socket_put(NULL);
 }
 
+static void what_closed_ones_counted_stays_in_the_sums(void **state)
+{
+	struct vma_stats_socket *s[3];
+	struct vma_stats_ring *r = stats_ring_get();
+	const struct vma_stats_header *h;
+	struct vma_stats_socket was;
+
+	(void)state;
+	assert_int_equal(stats_start(dir, 1), 0);
+	h = map_file();
+	/* The first has a place in the file, the last none. */
+	for (int i = 0; i < 3; i++) {
+		s[i] = stats_socket_get(5 + i);
+		stats_add(&s[i]->rx.packets, 3);
+		stats_add(&s[i]->tx.os_errors, 4);
+		stats_add(&s[i]->rx_poll_os_hit, 5);
+		stats_add(&s[i]->rx_ready_packets, 99);
+		stats_add(&s[i]->rx_drop_packets, 6);
+		stats_add(&s[i]->rx_drop_bytes, 7);
+		stats_add(&s[i]->rx_zcopy_buffers, 99);
+		stats_add(&s[i]->rx_ring_migrations, 8);
+		stats_add(&s[i]->tx_dummy, 9);
+	}
+	stats_add(&r->rx_packets, 10);
+	stats_add(&r->drop_other, 11);
+	was = h->closed_sockets; /* of the tests before */
+	for (int i = 0; i < 3; i++)
+		stats_socket_put(s[i]);
+	stats_ring_put(r);
+	assert_int_equal(h->closed_sockets.rx.packets - was.rx.packets, 9);
+	assert_int_equal(h->closed_sockets.tx.os_errors - was.tx.os_errors, 12);
+	assert_int_equal(h->closed_sockets.rx_poll_os_hit - was.rx_poll_os_hit, 15);
+	assert_int_equal(h->closed_sockets.rx_drop_packets - was.rx_drop_packets, 18);
+	assert_int_equal(h->closed_sockets.rx_drop_bytes - was.rx_drop_bytes, 21);
+	assert_int_equal(h->closed_sockets.rx_ring_migrations - was.rx_ring_migrations, 24);
+	assert_int_equal(h->closed_sockets.tx_dummy - was.tx_dummy, 27);
+	assert_int_equal(h->closed_sockets.rx_ready_packets - was.rx_ready_packets, 0);
+	assert_int_equal(h->closed_sockets.rx_zcopy_buffers - was.rx_zcopy_buffers, 0);
+	assert_int_equal(h->closed_rings.rx_packets, 10);
+	assert_int_equal(h->closed_rings.drop_other, 11);
+	/* Another one in the same block begins at 0. */
+	s[0] = stats_socket_get(5);
+	assert_int_equal(s[0]->rx.packets, 0);
+	stats_socket_put(s[0]);
+	assert_int_equal(h->closed_sockets.rx.packets - was.rx.packets, 9);
+	stats_stop();
+}
+
 static void blocks_from_before_the_start_are_in_the_file(void **state)
 {
 	struct vma_stats_socket *s = stats_socket_get(5);
@@ -439,6 +487,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(blocks_work_before_and_without_a_file),
+		TEST(what_closed_ones_counted_stays_in_the_sums),
 		TEST(blocks_from_before_the_start_are_in_the_file),
 		TEST(more_sockets_than_the_file_holds_are_counted_privately),
 		TEST(a_socket_that_nobody_would_see_gets_no_block),

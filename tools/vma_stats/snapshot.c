@@ -144,6 +144,10 @@ void snapshot_delta(struct snapshot *now, const struct snapshot *before, unsigne
 			rate(field_of(n, &socket_counters[c]),
 			     *field_of((void *)b, &socket_counters[c]), seconds);
 	}
+	for (unsigned c = 0; c < VMA_STATS_SOCKET_COUNTERS; c++)
+		rate(field_of(&now->h.closed_sockets, &socket_counters[c]),
+		     *field_of((void *)&before->h.closed_sockets, &socket_counters[c]), seconds);
+	block_delta(&now->h.closed_rings, &before->h.closed_rings, ring_fields, seconds);
 	for (unsigned i = 0; i < VMA_STATS_RINGS; i++)
 		block_delta(&now->h.rings[i], &before->h.rings[i], ring_fields, seconds);
 	for (unsigned i = 0; i < VMA_STATS_CQS; i++)

@@ -18,21 +18,34 @@ static void text(FILE *f, const char *name, const char *value)
 	fputc('"', f);
 }
 
-static void numbers(FILE *f, const void *block, const struct field *fields)
+/* comma: in front of the first. */
+static void numbers(FILE *f, const char *comma, const void *block, const struct field *fields)
 {
-	for (const struct field *i = fields; i->name; i++)
-		fprintf(f, ",\"%s\":%llu", i->name, N(*field_of((void *)block, i)));
+	for (const struct field *i = fields; i->name; i++) {
+		fprintf(f, "%s\"%s\":%llu", comma, i->name, N(*field_of((void *)block, i)));
+		comma = ",";
+	}
 }
 
 /* Eight counters of one direction. */
 static void direction(FILE *f, const char *name, const struct vma_stats_socket *s,
 		      const struct field *first)
 {
-	fprintf(f, ",\"%s\":{", name);
+	fprintf(f, "\"%s\":{", name);
 	for (unsigned i = 0; i < 8; i++)
 		fprintf(f, "%s\"%s\":%llu", i ? "," : "", first[i].name,
 			N(*field_of((void *)s, &first[i])));
 	fputc('}', f);
+}
+
+/* All that only grows. */
+static void counters(FILE *f, const struct vma_stats_socket *s)
+{
+	direction(f, "rx", s, &socket_counters[0]);
+	fputc(',', f);
+	direction(f, "tx", s, &socket_counters[8]);
+	for (unsigned i = 16; i < VMA_STATS_SOCKET_COUNTERS; i++)
+		fprintf(f, ",\"%s\":%llu", socket_counters[i].name, N(*field_of((void *)s, &socket_counters[i])));
 }
 
 static void address(FILE *f, const char *name, const struct vma_addr *a, int family)
@@ -60,14 +73,10 @@ static void one_socket(FILE *f, const struct vma_stats_socket *s)
 	address(f, "remote", &s->remote, s->family);
 	fprintf(f, ",\"remote_port\":%u,\"mc_if\":%d", s->remote_port, s->mc_if);
 	address(f, "mc_if_addr", &s->mc_if_addr, s->family);
-	fprintf(f, ",\"rx_tid\":%u,\"tx_tid\":%u,\"generation\":%u", s->rx_tid, s->tx_tid,
+	fprintf(f, ",\"rx_tid\":%u,\"tx_tid\":%u,\"generation\":%u,", s->rx_tid, s->tx_tid,
 		s->generation);
-	direction(f, "rx", s, &socket_counters[0]);
-	direction(f, "tx", s, &socket_counters[8]);
-	for (unsigned i = 16; i < VMA_STATS_SOCKET_COUNTERS; i++)
-		fprintf(f, ",\"%s\":%llu", socket_counters[i].name,
-			N(*field_of((void *)s, &socket_counters[i])));
-	numbers(f, s, socket_gauges);
+	counters(f, s);
+	numbers(f, ",", s, socket_gauges);
 	fputs(",\"groups\":[", f);
 	for (unsigned i = 0; i < s->num_groups; i++)
 		fprintf(f, "%s\"%s\"", i ? "," : "",
@@ -79,7 +88,7 @@ static void iomux(FILE *f, const struct vma_stats_iomux *m)
 {
 	fprintf(f, "{\"enabled\":%s,\"epfd\":%d,\"tid\":%u,\"polling_cpu\":%u",
 		m->enabled ? "true" : "false", m->epfd, m->tid, m->polling_cpu);
-	numbers(f, m, iomux_fields);
+	numbers(f, ",", m, iomux_fields);
 	fputc('}', f);
 }
 
@@ -110,7 +119,7 @@ static void rings(FILE *f, const struct vma_stats_header *h)
 		text(f, "type", r->type);
 		fputc(',', f);
 		text(f, "ifname", r->ifname);
-		numbers(f, r, ring_fields);
+		numbers(f, ",", r, ring_fields);
 		fputc('}', f);
 		comma = ",";
 	}
@@ -126,7 +135,7 @@ static void queues_and_pools(FILE *f, const struct vma_stats_header *h)
 		if (!h->cqs[i].enabled)
 			continue;
 		fprintf(f, "%s{\"index\":%u", comma, i);
-		numbers(f, &h->cqs[i], cq_fields);
+		numbers(f, ",", &h->cqs[i], cq_fields);
 		fputc('}', f);
 		comma = ",";
 	}
@@ -137,7 +146,7 @@ static void queues_and_pools(FILE *f, const struct vma_stats_header *h)
 			continue;
 		fprintf(f, "%s{\"index\":%u,\"is_rx\":%s", comma, i,
 			h->pools[i].is_rx ? "true" : "false");
-		numbers(f, &h->pools[i], pool_fields);
+		numbers(f, ",", &h->pools[i], pool_fields);
 		fputc('}', f);
 		comma = ",";
 	}
@@ -173,5 +182,9 @@ void view_json(FILE *f, const struct snapshot *s, const struct options *o)
 		one_socket(f, &s->sockets[i]);
 		comma = ",";
 	}
-	fputs("]}\n", f);
+	fputs("],\"closed_sockets\":{", f);
+	counters(f, &s->h.closed_sockets);
+	fputs("},\"closed_rings\":{", f);
+	numbers(f, "", &s->h.closed_rings, ring_fields);
+	fputs("}}\n", f);
 }
