@@ -85,6 +85,15 @@ PRELOAD pid_t fork(void)
 PRELOAD_ALIAS(__fork, fork);
 
 /*
+ * Of the fork that runs no handlers nothing would tell the library: the child would go on with its parent's rings and pages.
+ * Where there are any it becomes a fork(). pid_t(void) as in glibc's unistd.h.
+ */
+PRELOAD pid_t _Fork(void)
+{
+	return table_empty() && !library_has_begun() ? libc._Fork() : fork();
+}
+
+/*
  * A child of vfork() runs in its parent's memory, where closing what it does not need would close the parent's
  * sockets. It gets memory of its own.
  */

@@ -117,6 +117,11 @@ void library_open_early(uid_t uid)
 	pthread_setcancelstate(cancel, NULL);
 }
 
+bool library_has_begun(void)
+{
+	return atomic_load(&begun);
+}
+
 void library_forked_child(void)
 {
 	lock_thread_forked();

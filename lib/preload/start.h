@@ -3,6 +3,7 @@
 #ifndef PRELOAD_START_H
 #define PRELOAD_START_H
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 /*
@@ -11,6 +12,9 @@
  * 0, or a negative errno when nothing is offloaded in this process.
  */
 int library_start(void);
+
+/* Threads, rings or pages of the library may be there, which a child of a fork must not take for its own. */
+bool library_has_begun(void);
 
 /*
  * In the child of a fork(), before the application's own code runs there. The fd table is empty already; forgets rings,

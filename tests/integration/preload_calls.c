@@ -802,6 +802,12 @@ static void exec_forms(void)
 	if ((pid = __vfork()) == 0)
 		_exit(9);
 	reap("__vfork", pid);
+	if ((pid = _Fork()) == 0)
+		_exit(10);
+	reap("_Fork", pid);
+	if ((pid = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0)) == 0)
+		_exit(11);
+	reap("SYS_clone", pid);
 	TRY(posix_spawn(&pid, "/bin/sh", NULL, NULL, sh, env));
 	reap("posix_spawn", pid);
 	TRY(posix_spawnp(&pid, "sh", NULL, NULL, sh, env));
