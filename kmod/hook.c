@@ -48,7 +48,7 @@ static int key6(const struct sk_buff *skb, struct vma_flow_key *key)
 	memcpy(&key->local, &ip->daddr, sizeof(key->local));
 	memcpy(&key->remote, &ip->saddr, sizeof(key->remote));
 	at = ipv6_skip_exthdr(skb, skb_network_offset(skb) + sizeof(*ip), &proto, &frag);
-	/* Pieces reach this hook before IPv6 puts them together. */
+	/* A piece that nobody has put together before this hook, see net.c. */
 	if (at < 0 || frag)
 		return -EINVAL;
 	return ports(skb, at, proto, key);

@@ -3,7 +3,9 @@
  * What belongs to a network namespace: the dead connections' queue, and the hook while a flow there
  * wants it.
  */
+#include <linux/module.h>
 #include <net/net_namespace.h>
+#include <net/netfilter/ipv6/nf_defrag_ipv6.h>
 #include <net/netns/generic.h>
 
 #include "vma.h"
@@ -25,6 +27,13 @@ struct vma_net {
 
 static unsigned int net_id;
 static struct workqueue_struct *queue;
+/*
+ * IPv6 puts pieces together behind the hook, conntrack's module before it. Not linked against:
+ * insmod would refuse us where that one is not loaded. NULL: there is none, pieces pass to the
+ * kernel.
+ */
+static int (*defrag_on)(struct net *net);
+static void (*defrag_off)(struct net *net);
 
 static struct vma_net *net_of(struct net *net)
 {
@@ -102,6 +111,25 @@ void vma_net_flush(struct net *net)
 	} while (more);
 }
 
+static void hook_off(struct net *net)
+{
+	if (defrag_off)
+		defrag_off(net);
+	nf_unregister_net_hooks(net, vma_hook_ops, vma_hook_ops_count);
+}
+
+static int hook_on(struct net *net)
+{
+	int err = nf_register_net_hooks(net, vma_hook_ops, vma_hook_ops_count);
+
+	if (err || !defrag_on)
+		return err;
+	err = defrag_on(net);
+	if (err)
+		nf_unregister_net_hooks(net, vma_hook_ops, vma_hook_ops_count);
+	return err;
+}
+
 /*
  * The hook is in place afterwards; one vma_net_hook_put() for each. 0 or negative errno. May sleep.
  */
@@ -112,7 +140,7 @@ int vma_net_hook_get(struct net *net)
 
 	mutex_lock(&n->hook_lock);
 	if (!n->hook_users)
-		err = nf_register_net_hooks(net, vma_hook_ops, vma_hook_ops_count);
+		err = hook_on(net);
 	if (!err)
 		n->hook_users++;
 	mutex_unlock(&n->hook_lock);
@@ -125,7 +153,7 @@ void vma_net_hook_put(struct net *net)
 
 	mutex_lock(&n->hook_lock);
 	if (!--n->hook_users)
-		nf_unregister_net_hooks(net, vma_hook_ops, vma_hook_ops_count);
+		hook_off(net);
 	mutex_unlock(&n->hook_lock);
 }
 
@@ -155,6 +183,25 @@ static struct pernet_operations net_ops = {
 	.size = sizeof(struct vma_net),
 };
 
+static void defrag_put(void)
+{
+	if (defrag_on)
+		symbol_put(nf_defrag_ipv6_enable);
+	if (defrag_off)
+		symbol_put(nf_defrag_ipv6_disable);
+}
+
+static void defrag_get(void)
+{
+	defrag_on = symbol_request(nf_defrag_ipv6_enable);
+	defrag_off = defrag_on ? symbol_get(nf_defrag_ipv6_disable) : NULL;
+	if (defrag_off)
+		return;
+	defrag_put();
+	defrag_on = NULL;
+	pr_notice("vma: no nf_defrag_ipv6: pieces of IPv6 packets pass to the kernel\n");
+}
+
 int vma_net_init(void)
 {
 	int err;
@@ -165,6 +212,8 @@ int vma_net_init(void)
 	err = register_pernet_subsys(&net_ops);
 	if (err)
 		destroy_workqueue(queue);
+	else
+		defrag_get();
 	return err;
 }
 
@@ -173,4 +222,5 @@ void vma_net_exit(void)
 {
 	unregister_pernet_subsys(&net_ops);
 	destroy_workqueue(queue);
+	defrag_put();
 }
