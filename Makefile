@@ -6,6 +6,7 @@
 #   make fuzz       [SECONDS_EACH=600] [ONLY=name]     make lint    make format
 #   make install    [DESTDIR=] [PREFIX=/usr/local]     make clean
 #   make kmod       vma.ko      make install-kmod [DESTDIR=]      make kunit [ONLY=filter] its tests, no root
+#   make vm         [ONLY=tests/vm/test_kmod.py] tests on Debian's own kernel in a virtual machine (root)
 #
 # V=1 shows the commands whole. SANITIZE=1 (address, undefined) builds into build/asan, SANITIZE=thread into build/tsan,
 # BUILD=directory anywhere else. CC=clang works; a change of flags rebuilds.
@@ -27,10 +28,10 @@ CLANG ?= clang
 BPFTOOL ?= $(firstword $(wildcard /usr/sbin/bpftool /usr/bin/bpftool) bpftool)
 
 # One line, no recipe noise: these make network namespaces.
-ROOT_GOALS := $(filter demo test bench,$(MAKECMDGOALS))
+ROOT_GOALS := $(filter demo test bench vm,$(MAKECMDGOALS))
 ifneq ($(ROOT_GOALS),)
 ifneq ($(shell id -u),0)
-$(error make $(firstword $(ROOT_GOALS)) needs root, because it makes network namespaces: sudo make $(firstword $(ROOT_GOALS)))
+$(error make $(firstword $(ROOT_GOALS)) needs root, because it makes network namespaces and the like: sudo make $(firstword $(ROOT_GOALS)))
 endif
 endif
 
@@ -84,6 +85,7 @@ SIM_SRC := $(wildcard tests/sim/*.c)
 CONFORM := $(B)/tests/conform/conform
 CONFORM_SRC := $(wildcard tests/conform/*.c) tests/sim/seg.c tests/sim/segq_check.c
 HELPERS := $(patsubst tests/integration/%.c,$(B)/tests/integration/%,$(shell find tests/integration -name '*.c'))
+VM_BIN := $(patsubst tests/vm/%.c,$(B)/tests/vm/%,$(wildcard tests/vm/*.c))
 BENCH_BIN := $(patsubst tests/bench/%.c,$(B)/bench/bin/%,$(wildcard tests/bench/*.c))
 FUZZ := $(patsubst tests/fuzz/%.c,$(B)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 FUZZ_OBJ := $(CORE_SRC:%.c=$(B)/fuzz/obj/%.o)
@@ -93,13 +95,14 @@ CONF := etc/libvma.conf
 DOCS := $(wildcard docs/*.5 docs/*.8)
 
 .PHONY: all lib demo test check bench install clean lint format fuzz \
-	unit sim helpers bench-bin fuzz-bin deps kmod kunit install-kmod
+	unit sim helpers vm-bin bench-bin fuzz-bin deps kmod kunit vm install-kmod
 
 all: lib $(TOOLS) $(MAN)
 lib: $(B)/libvma.so
 unit: $(UNIT)
 sim: $(SIM) $(CONFORM)
 helpers: $(HELPERS)
+vm-bin: $(VM_BIN)
 bench-bin: $(BENCH_BIN)
 fuzz-bin: $(FUZZ)
 
@@ -210,6 +213,11 @@ $(B)/tests/integration/%: tests/integration/%.c $(B)/libcore.a $(B)/.flags | $(S
 	$(Q)$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) $(SAN) -MMD -MP -MF $@.d -MT $@ $(LDFLAGS_ALL) \
 		-o $@ $< $(B)/libcore.a -Wl,--as-needed $(LIBS) -lm
 
+$(B)/tests/vm/%: tests/vm/%.c $(B)/.flags
+	@mkdir -p $(@D)
+	$(call say,TEST)
+	$(Q)$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) $(SAN) -MMD -MP -MF $@.d -MT $@ $(LDFLAGS_ALL) -o $@ $<
+
 $(B)/bench/bin/%: tests/bench/%.c $(B)/libcore.a $(B)/.flags | $(SKEL)
 	@mkdir -p $(@D)
 	$(call say,BENCH)
@@ -282,6 +290,11 @@ kmod:
 kunit:
 	@scripts/kunit.sh $(ONLY)
 
+vm:
+	@scripts/deps.sh
+	@$(MAKE) --no-print-directory all helpers vm-bin kmod
+	@scripts/vm -t 1200 $(or $(subst $(comma), ,$(ONLY)),tests/vm)
+
 # The sources where dkms looks for them; it builds them for the kernel that runs.
 KMOD_VERSION := $(shell sed -n 's/^PACKAGE_VERSION="\(.*\)"/\1/p' kmod/dkms.conf)
 KMOD_DIR = $(DESTDIR)/usr/src/vma-$(KMOD_VERSION)
@@ -305,4 +318,4 @@ format:
 	clang-format -i $$(git ls-files '*.c' '*.h')
 
 -include $(B)/gen_man.d $(STEPS_OBJ:.o=.d) $(LIB_OBJ:.o=.d) $(STATS_OBJ:.o=.d) $(BPF_SRC:bpf/%.bpf.c=$(B)/bpf/%.bpf.d) \
-	$(UNIT:=.d) $(SIM_SRC:%.c=$(B)/%.d) $(CONFORM_SRC:%.c=$(B)/%.d) $(HELPERS:=.d) $(BENCH_BIN:=.d) $(FUZZ_OBJ:.o=.d) $(FUZZ:=.d)
+	$(UNIT:=.d) $(SIM_SRC:%.c=$(B)/%.d) $(CONFORM_SRC:%.c=$(B)/%.d) $(HELPERS:=.d) $(VM_BIN:=.d) $(BENCH_BIN:=.d) $(FUZZ_OBJ:.o=.d) $(FUZZ:=.d)

@@ -82,6 +82,12 @@ integration()
 	$python -m pytest tests/integration -q -p no:cacheprovider --tb=short --durations=8 "$@"
 }
 
+# On Debian's own kernel, with the module.
+vm()
+{
+	make kmod && scripts/vm -t 900 tests/vm --tb=short --durations=8
+}
+
 # Both ends the library's: what is not preloaded runs no code of ours.
 threads_with_tsan()
 {
@@ -92,7 +98,7 @@ threads_with_tsan()
 export UBSAN_OPTIONS=print_stacktrace=1
 export TSAN_OPTIONS=halt_on_error=1
 
-step build build all unit sim helpers bench-bin
+step build build all unit sim helpers vm-bin bench-bin
 step unit scripts/check.sh build
 step kmod scripts/kmod.sh
 step kunit scripts/kunit.sh
@@ -102,6 +108,7 @@ step differential build/tests/conform/conform --differential docs/tcp-difference
 step fuzz-build build fuzz-bin
 step fuzz scripts/fuzz.sh build 10
 step integration integration
+step vm vm
 step asan-build build SANITIZE=1 all unit sim helpers
 step asan-unit scripts/check.sh build/asan
 step asan-sim build/asan/tests/sim/sim --count 10000
