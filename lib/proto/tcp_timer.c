@@ -144,6 +144,14 @@ static void syn_timeout(struct tcp_conn *c)
 	tcp_arm_rtx(c, TCP_PENDING_RTO, clamp_to_user(c, c->retrans_stamp, tcp_rto(c)));
 }
 
+/* A segment without data that the peer must answer: a number that it has acknowledged. 0 or -ENOBUFS. */
+static int send_probe(struct tcp_conn *c)
+{
+	struct tcp_shot shot = {.seq = c->snd_una - 1, .flags = TH_ACK};
+
+	return tcp_xmit(c, &shot);
+}
+
 /* The peer has closed its window on data in flight: they are the probe, and its answers keep the connection (RFC 1122, 4.2.2.17). */
 static bool window_shut(struct tcp_conn *c)
 {
@@ -155,6 +163,9 @@ static bool window_shut(struct tcp_conn *c)
 	}
 	tcp_enter_loss(c);
 	(void)tcp_retransmit(c, c->segq.head, 1, false);
+	/* What is too large for the path is not answered; this is, and tells what the window has become. */
+	if (c->retries)
+		(void)send_probe(c);
 	next_rto(c);
 	return true;
 }
@@ -203,14 +214,6 @@ void tcp_check_probe(struct tcp_conn *c)
 	} else if (c->pending == TCP_PENDING_PROBE) {
 		disarm_rtx(c);
 	}
-}
-
-/* A segment without data that the peer must answer: a number that it has acknowledged. 0 or -ENOBUFS. */
-static int send_probe(struct tcp_conn *c)
-{
-	struct tcp_shot shot = {.seq = c->snd_una - 1, .flags = TH_ACK};
-
-	return tcp_xmit(c, &shot);
 }
 
 /* Data when the window has room (what Nagle, cork or silly-window avoidance held), else the bare probe. 0 or -ENOBUFS. */

@@ -199,9 +199,10 @@ static void plan_cookies(struct plan *p)
 	if (p->backlog > (int)p->conns && !p->flood)
 		return;
 	p->explains |= MAY_REPEAT;
+	/* It does not arrive, or too late, or finds the accept queue full. */
 	if (w->loss_ppm || w->burst_ppm || w->corrupt_ppm || w->reorder_ppm || w->dark_us ||
-	    w->rate || (w->jitter_us && !w->fifo) || p->host[0].senderr_ppm ||
-	    p->host[1].alloc_fail_ppm)
+	    w->rate || w->mtu[1] || (w->jitter_us && !w->fifo) || p->host[0].senderr_ppm || p->host[0].enobufs_ppm ||
+	    p->host[1].alloc_fail_ppm || (int)p->conns > p->backlog + 1)
 		p->explains |= MAY_RESET | MAY_STALL;
 }
 
@@ -277,6 +278,10 @@ void plan_make(struct plan *p, uint64_t seed)
 	p->conn[0].end[1].start_us = one_in(&r, 5) ? rng_log(&r, 1, 3000 * MS) : 0;
 	plan_specials(p, &r, harsh);
 	plan_cookies(p);
+	/* Last, so that a seed of former days makes the rest of what it made. */
+	for (unsigned i = 0; i < 2; i++)
+		if (harsh && one_in(&r, 6))
+			p->wire[i].shrink_ppm = rng_log(&r, 100, 500000);
 }
 
 void plan_print(const struct plan *p)
@@ -290,13 +295,13 @@ void plan_print(const struct plan *p)
 		const struct wire_plan *w = &p->wire[i];
 		const struct host_plan *h = &p->host[i];
 
-		printf("  %c loss %u burst %u*%u reorder %u*%u us dup %u corrupt %u ppm, delay "
+		printf("  %c loss %u burst %u*%u reorder %u*%u us dup %u corrupt %u shrink %u ppm, delay "
 		       "%u+%u us%s, rate %llu queue %u "
 		       "mark %u, mtu %u at %llu us, %u at %llu us%s, dark %lld+%lld us%s\n"
 		       "    gso %u poll %u us late %u us chunk %u alloc-fail %u enobufs %u senderr "
 		       "%u ppm%s\n",
 		       i ? '<' : '>', w->loss_ppm, w->burst_ppm, w->burst_len, w->reorder_ppm,
-		       w->reorder_us, w->dup_ppm, w->corrupt_ppm, w->delay_us, w->jitter_us,
+		       w->reorder_us, w->dup_ppm, w->corrupt_ppm, w->shrink_ppm, w->delay_us, w->jitter_us,
 		       w->fifo ? " fifo" : "", (unsigned long long)w->rate, w->queue, w->mark,
 		       w->mtu[1], (unsigned long long)w->mtu_at[1], w->mtu[2],
 		       (unsigned long long)w->mtu_at[2], w->icmp ? " icmp" : "",

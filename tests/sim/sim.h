@@ -25,6 +25,7 @@
 
 struct wire_plan { /* one direction */
 	uint32_t loss_ppm, dup_ppm, corrupt_ppm;
+	uint32_t shrink_ppm; /* a segment's window arrives smaller than it was sent: a peer that takes back what it has promised */
 	uint32_t burst_ppm, burst_len; /* a burst begins; packets lost in it */
 	uint32_t reorder_ppm, reorder_us; /* packet is held back by so much */
 	uint32_t delay_us, jitter_us;

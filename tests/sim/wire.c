@@ -64,6 +64,24 @@ static void set_ce(struct packet *p)
 	}
 }
 
+/* Some part of the window goes, or all of it. The sum follows as in RFC 1624. */
+static void shrink(struct wire *wire, struct packet *p)
+{
+	uint8_t *tcp = p->data + (p->data[0] >> 4 == 6 ? 40 : 20);
+	uint32_t was = (uint32_t)tcp[14] << 8 | tcp[15], is, sum = (uint32_t) ~(tcp[16] << 8 | tcp[17]) & 0xffff;
+
+	if (tcp[13] & (F_SYN | F_RST))
+		return;
+	is = rng_chance(&wire->rng, 300000) ? 0 : rng_below(&wire->rng, was + 1);
+	sum += (~was & 0xffff) + is;
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = ~((sum & 0xffff) + (sum >> 16));
+	tcp[14] = (uint8_t)(is >> 8);
+	tcp[15] = (uint8_t)is;
+	tcp[16] = (uint8_t)(sum >> 8);
+	tcp[17] = (uint8_t)sum;
+}
+
 static const char *lost(struct world *w, unsigned from, const struct packet *p)
 {
 	const struct wire_plan *plan = &w->p.wire[from];
@@ -142,6 +160,8 @@ static void carry(struct world *w, unsigned from, struct packet *p)
 		schedule(w, from, copy_of(p));
 	if (plan->corrupt_ppm && rng_chance(&wire->rng, plan->corrupt_ppm))
 		corrupt(wire, p);
+	if (plan->shrink_ppm && rng_chance(&wire->rng, plan->shrink_ppm))
+		shrink(wire, p);
 	schedule(w, from, p);
 }
 

@@ -94,6 +94,34 @@ static void probes_back_off_exponentially(void **state)
 	fake_close();
 }
 
+static void a_window_closed_on_data_in_flight_is_asked_after(void **state)
+{
+	struct tcp_conn *c = fake_open(10 * MS);
+	uint32_t rto;
+
+	(void)state;
+	fake_send(1000);
+	fake_ack(1000);
+	fake_send(1000);
+	expect_sent(0, 1000);
+	expect_sent(1000, 1000);
+	fake_wnd = 0;
+	fake_ack(1000);
+	rto = c->rtt.rto_us;
+	/* A tail loss probe, then the timeouts: the data itself asks. */
+	fake_pass(rto);
+	expect_sent(1000, 1000);
+	fake_pass(2 * rto);
+	expect_sent(1000, 1000);
+	expect_quiet();
+	/* The path may be too narrow for it: a segment without data brings an answer all the same. */
+	fake_pass(2 * rto);
+	expect_sent(1000, 1000);
+	expect_sent(999, 0);
+	expect_quiet();
+	fake_close();
+}
+
 static void unanswered_probes_end_the_connection(void **state)
 {
 	struct tcp_conn *c = fake_open(10 * MS);
@@ -221,6 +249,7 @@ int main(void)
 		cmocka_unit_test(a_peer_that_never_has_more_than_half_a_segment_gets_that),
 		cmocka_unit_test(a_closed_window_is_probed_with_back_off),
 		cmocka_unit_test(probes_back_off_exponentially),
+		cmocka_unit_test(a_window_closed_on_data_in_flight_is_asked_after),
 		cmocka_unit_test(unanswered_probes_end_the_connection),
 		cmocka_unit_test(the_user_timeout_ends_a_connection_that_probes),
 		cmocka_unit_test(the_send_buffer_is_bounded_and_tells_when_a_third_is_free),
