@@ -13,12 +13,63 @@
 #define CHUNKS_LOW (UMEM_RX_CHUNKS / 4)
 #define CHUNKS_RESERVE (UMEM_RX_CHUNKS / 16)
 
+/*
+ * The kernel takes the chunks of a fill ring in turn, and a stream of merged segments goes through a full ring of them thousands
+ * of times a second: 8 MiB, of which it finds nothing in a cache of this processor or of its own. While such frames are most of
+ * what comes, half of the ring stays empty. That is still more than a TCP's window of them; datagrams, which no window bounds,
+ * have the whole ring.
+ */
+#define SUPPLY_BULK (UMEM_RX_CHUNKS / 2)
+/* Chunks from one judgement to the next. */
+#define SUPPLY_JUDGED 1024u
+/* Judgements that are left out after the kernel had nearly emptied the half: a reader that stays away for long. */
+#define SUPPLY_KEEP_FULL 64u
+/* No datagram that is not marked as a train, and no frame of the usual MTUs, is so large: it is merged TCP segments. */
+#define MERGED_MIN 16384u
+
+static void supply_hold_back(struct xsk *s, uint32_t n)
+{
+	s->refill_at += n - s->held_back;
+	s->held_back = n;
+}
+
+/* How much of the ring is filled, by what came since the last time. */
+static __attribute__((noinline)) void supply_judge(struct xsk *s)
+{
+	bool bulk = s->merged >= SUPPLY_JUDGED * 3ull / 4 * (UMEM_CHUNK - XDP_HEADROOM);
+
+	s->judged = s->fill.head;
+	s->merged = 0;
+	if (s->keep_full)
+		s->keep_full--;
+	else
+		supply_hold_back(s, bulk && s->fill.size > SUPPLY_BULK ? s->fill.size - SUPPLY_BULK
+								       : 0);
+}
+
+/* Has the kernel nearly run dry? Then it gets all there is. */
+static __attribute__((noinline)) void supply_look(struct xsk *s)
+{
+	uint32_t left = s->fill.head - __atomic_load_n(s->fill.consumer, __ATOMIC_RELAXED);
+
+	if (left >= SUPPLY_BULK / 4)
+		return;
+	supply_hold_back(s, 0);
+	s->keep_full = SUPPLY_KEEP_FULL;
+}
+
 void rx_refill(struct xdp_ring *x, struct xsk *s)
 {
 	struct xsk_ring *f = &s->fill;
-	uint32_t n = s->missing < x->umem.rx_free.num ? s->missing : x->umem.rx_free.num;
-	uint32_t index;
+	uint32_t n, index;
 
+	if (f->head - s->judged >= SUPPLY_JUDGED)
+		supply_judge(s);
+	if (s->held_back)
+		supply_look(s);
+	n = s->missing > s->held_back ? s->missing - s->held_back : 0;
+	if (n > x->umem.rx_free.num)
+		n = x->umem.rx_free.num;
 	for (uint32_t i = 0; i < n && chunk_pop(&x->umem.rx_free, &index);
 	     i++) /* pending() looks without the lock */
 		__atomic_store_n(&f->addr[f->head++ & f->mask], (uint64_t)index << UMEM_CHUNK_SHIFT,
@@ -231,6 +282,8 @@ static __attribute__((noinline)) struct buf *take_odd(struct xdp_ring *x, struct
 	}
 	if (b->gso_size && !train_check(x, b))
 		return NULL;
+	if (b->total >= MERGED_MIN && !b->gso_size)
+		s->merged += b->total;
 	return x->umem.rx_free.num + x->filled < CHUNKS_LOW ? spare_chunks(x, b) : b;
 }
 
