@@ -2,14 +2,13 @@
 /*
  * The send buffer: blocks in the order of the stream, each knowing the sequence number of its first byte. A new block is
  * as large as what is to be stored or what is stored already, so few small messages take little and a stream takes
- * 32 KiB blocks.
+ * the largest blocks.
  */
 #include <string.h>
 
 #include "proto/tcp_int.h"
 
 #define BLOCK_MIN 256u /* with the header */
-#define BLOCK_MAX 32768u
 
 struct tcp_block {
 	struct tcp_block *next;
@@ -29,15 +28,16 @@ static struct tcp_block *block_alloc(const struct tcp_env *env, uint32_t size)
 	return env->alloc_raw ? env->alloc_raw(env->ctx, size) : env->alloc(env->ctx, size);
 }
 
-/* An empty block at the end, for about `want` bytes; smaller ones are tried when memory is short. NULL: none. */
-static struct tcp_block *add_block(struct tcp_sndq *q, const struct tcp_env *env, uint32_t want)
+/* An empty block at the end, for about `want` bytes, not above max; smaller ones are tried when memory is short. NULL: none. */
+static struct tcp_block *add_block(struct tcp_sndq *q, const struct tcp_env *env, uint32_t want,
+				   uint32_t max)
 {
 	uint32_t size = BLOCK_MIN;
 	struct tcp_block *b;
 
 	if (want < q->len)
 		want = q->len;
-	while (size < BLOCK_MAX && size - sizeof(*b) < want)
+	while (2 * size <= max && size - sizeof(*b) < want)
 		size *= 2;
 	b = block_alloc(env, size);
 	while (!b && size > BLOCK_MIN) {
@@ -97,7 +97,7 @@ static uint32_t source_copy(struct source *s, uint8_t *to, uint32_t len)
 }
 
 uint32_t tcp_sndq_put(struct tcp_sndq *q, const struct tcp_env *env, const struct iovec *iov,
-		      int iovcnt, size_t skip, uint32_t len)
+		      int iovcnt, size_t skip, uint32_t len, uint32_t block_max)
 {
 	struct source from = {.iov = iov, .end = iov + iovcnt};
 	uint32_t done = 0;
@@ -108,7 +108,7 @@ uint32_t tcp_sndq_put(struct tcp_sndq *q, const struct tcp_env *env, const struc
 		uint32_t n;
 
 		if (!b || b->len == b->room)
-			b = add_block(q, env, len - done);
+			b = add_block(q, env, len - done, block_max);
 		if (!b)
 			break;
 		n = b->room - b->len < len - done ? b->room - b->len : len - done;

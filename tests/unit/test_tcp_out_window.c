@@ -192,6 +192,30 @@ static void writable_is_a_third_free(void **state)
 	fake_close();
 }
 
+/* A buffer that was filled is writable long before its last byte is sent: its blocks are small against it. */
+static void a_small_send_buffer_does_not_run_empty(void **state)
+{
+	static const uint32_t sizes[] = {10000, 16384, 39200, 100000};
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		struct tcp_conn *c = fake_open(10 * MS);
+
+		c->o.sndbuf = c->o.sndbuf_max = sizes[i];
+		while (fake_send_flags(16384, 0) > 0)
+			;
+		assert_in_range(c->sndq.charge, sizes[i], sizes[i] + sizes[i] / 4);
+		f.events = 0;
+		while (!(f.events & TCP_EV_OUT)) {
+			fake_pass(MS);
+			fake_ack(seq_min(c->snd_una + 500, c->snd_nxt));
+			f.n = f.seen = 0;
+		}
+		assert_true(tcp_outq(c) >= sizes[i] * 3 / 8);
+		fake_close();
+	}
+}
+
 static void the_peers_window_is_scaled_but_not_in_a_syn(void **state)
 {
 	struct tcp_conn *c = fake_open(10 * MS);
@@ -254,6 +278,7 @@ int main(void)
 		cmocka_unit_test(the_user_timeout_ends_a_connection_that_probes),
 		cmocka_unit_test(the_send_buffer_is_bounded_and_tells_when_a_third_is_free),
 		cmocka_unit_test(writable_is_a_third_free),
+		cmocka_unit_test(a_small_send_buffer_does_not_run_empty),
 		cmocka_unit_test(the_peers_window_is_scaled_but_not_in_a_syn),
 		cmocka_unit_test(the_send_buffer_grows_with_the_window),
 		cmocka_unit_test(notsent_lowat_limits_what_is_not_sent),
