@@ -33,18 +33,18 @@ def attached(host):
     return "prog/xdp" in netns.ip("-n", host.name, "link", "show", host.dev)
 
 
-def goodput(net, rtt_ms, loss, seed, seconds, sender_ours, receiver_ours, env=NO_SPIN):
+def goodput(net, rtt_ms, loss, seed, seconds, sender_ours, receiver_ours, env=NO_SPIN, streams=STREAMS):
     """Mbit/s that arrive, all streams together."""
     program = net.library.build / "bench" / "bin" / "tcp_stream"
     for host in (net.a, net.b):
         if attached(host):
             netns.ip("-n", host.name, "link", "set", "dev", host.dev, "xdpgeneric", "off")
     with net.wire(rtt_ms, loss, seed):
-        receiver = net.a.popen([*FIRST, program, "recv", net.a.ip4, PORT, STREAMS], receiver_ours, env, cpu=0)
+        receiver = net.a.popen([*FIRST, program, "recv", net.a.ip4, PORT, streams], receiver_ours, env, cpu=0)
         net.a.wait_bound(PORT, "tcp")
         if receiver_ours:
             netns.wait_for(lambda: attached(net.a), what="the library's accept()")
-        net.b.run([*FIRST, program, "send", net.a.ip4, PORT, STREAMS, seconds], sender_ours, env, cpu=1, timeout=seconds + 60)
+        net.b.run([*FIRST, program, "send", net.a.ip4, PORT, streams, seconds], sender_ours, env, cpu=1, timeout=seconds + 60)
         receiver.wait(60)
     return float(receiver.wait_text(r"goodput ([\d.]+)").group(1))
 
