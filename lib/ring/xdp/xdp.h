@@ -43,15 +43,16 @@ struct xsk {
 	int fd; /* -1: closed */
 	uint32_t missing; /* chunks that may still be put into the fill ring */
 	uint32_t refill_at; /* that many of them are worth a refill */
-	uint32_t held_back; /* of them, as many as stay out of it: see supply_judge() */
-	uint32_t judged; /* fill.head when that was judged last */
-	uint32_t keep_full; /* times that it is not judged again */
-	uint64_t merged; /* bytes in large frames since then */
 	struct xsk_ring rx, fill;
 	struct buf *chain_head, *chain_tail; /* a frame whose last descriptors have not come yet */
 	uint32_t chain_len; /* descriptors in it */
 	bool chain_bad; /* drop the rest of it */
 	struct xsk_ring tx, comp; /* only queue 0 transmits */
+	/* How much of the fill ring stays empty: see supply_judge(). */
+	uint32_t held_back; /* of `missing`, as many as are not refilled */
+	uint32_t judged; /* fill.head when that was judged last */
+	uint32_t keep_full; /* times that it is not judged again */
+	uint64_t merged; /* bytes in large frames since then */
 };
 
 struct xdp_ring {
