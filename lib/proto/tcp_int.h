@@ -179,9 +179,12 @@ struct tcp_sndq {
 };
 
 void tcp_sndq_init(struct tcp_sndq *q, uint32_t seq);
-/* Copies up to len bytes from iov, skip bytes into it; returns how many it could (memory). Blocks: small for little data, up to block_max. */
+/*
+ * Copies up to len bytes from iov, skip bytes into it; returns how many it could (memory). Blocks: small for little data, up to an
+ * eighth of the buffer, which is of so many bytes (SO_SNDBUF), or 32 KiB.
+ */
 uint32_t tcp_sndq_put(struct tcp_sndq *q, const struct tcp_env *env, const struct iovec *iov, int iovcnt, size_t skip, uint32_t len,
-		      uint32_t block_max);
+		      uint32_t buffer);
 /* Vectors for [seq, seq+len), which must be held. Returns how many; *len is cut to what max vectors cover. */
 int tcp_sndq_iov(struct tcp_sndq *q, uint32_t seq, uint32_t *len, struct iovec *iov, int max);
 /* Bytes before seq are no longer needed. */

@@ -4,22 +4,6 @@
 
 #include "proto/tcp_loss.h"
 
-#define BLOCK_MAX 32768u
-#define BLOCK_LIMIT_MIN 2048u
-
-/*
- * The largest block of the send buffer. One is charged whole until its last byte is acknowledged: were two of them the buffer,
- * it would be writable when nothing is left to send.
- */
-static uint32_t block_max(const struct tcp_conn *c)
-{
-	uint32_t most = c->o.sndbuf / 8;
-
-	if (most < BLOCK_LIMIT_MIN)
-		return BLOCK_LIMIT_MIN;
-	return most < BLOCK_MAX ? most : BLOCK_MAX;
-}
-
 /* Bytes that the send buffer takes now. */
 static uint32_t room(const struct tcp_conn *c)
 {
@@ -103,7 +87,7 @@ ssize_t tcp_send(struct tcp_conn *c, const struct iovec *iov, int iovcnt, int fl
 	max = room(c);
 	n = want < max ? (uint32_t)want : max;
 	if (n)
-		n = tcp_sndq_put(&c->sndq, &c->ts->env, iov, iovcnt, 0, n, block_max(c));
+		n = tcp_sndq_put(&c->sndq, &c->ts->env, iov, iovcnt, 0, n, c->o.sndbuf);
 	if (!n) {
 		c->nospace = true;
 		/* Memory is short and nothing in flight will free some: the user is told by timer. */

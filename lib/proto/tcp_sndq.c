@@ -9,6 +9,8 @@
 #include "proto/tcp_int.h"
 
 #define BLOCK_MIN 256u /* with the header */
+#define BLOCK_MAX 32768u
+#define BLOCK_MAX_LEAST 2048u
 
 struct tcp_block {
 	struct tcp_block *next;
@@ -28,16 +30,29 @@ static struct tcp_block *block_alloc(const struct tcp_env *env, uint32_t size)
 	return env->alloc_raw ? env->alloc_raw(env->ctx, size) : env->alloc(env->ctx, size);
 }
 
-/* An empty block at the end, for about `want` bytes, not above max; smaller ones are tried when memory is short. NULL: none. */
+/*
+ * The largest block of a buffer of so many bytes. One is charged whole until its last byte is acknowledged: were two of them the
+ * buffer, it would be writable when nothing is left to send.
+ */
+static uint32_t block_max(uint32_t buffer)
+{
+	uint32_t most = buffer / 8;
+
+	if (most < BLOCK_MAX_LEAST)
+		return BLOCK_MAX_LEAST;
+	return most < BLOCK_MAX ? most : BLOCK_MAX;
+}
+
+/* An empty block at the end, for about `want` bytes; smaller ones are tried when memory is short. NULL: none. */
 static struct tcp_block *add_block(struct tcp_sndq *q, const struct tcp_env *env, uint32_t want,
-				   uint32_t max)
+				   uint32_t buffer)
 {
 	uint32_t size = BLOCK_MIN;
 	struct tcp_block *b;
 
 	if (want < q->len)
 		want = q->len;
-	while (2 * size <= max && size - sizeof(*b) < want)
+	while (size - sizeof(*b) < want && 2 * size <= block_max(buffer))
 		size *= 2;
 	b = block_alloc(env, size);
 	while (!b && size > BLOCK_MIN) {
@@ -97,7 +112,7 @@ static uint32_t source_copy(struct source *s, uint8_t *to, uint32_t len)
 }
 
 uint32_t tcp_sndq_put(struct tcp_sndq *q, const struct tcp_env *env, const struct iovec *iov,
-		      int iovcnt, size_t skip, uint32_t len, uint32_t block_max)
+		      int iovcnt, size_t skip, uint32_t len, uint32_t buffer)
 {
 	struct source from = {.iov = iov, .end = iov + iovcnt};
 	uint32_t done = 0;
@@ -108,7 +123,7 @@ uint32_t tcp_sndq_put(struct tcp_sndq *q, const struct tcp_env *env, const struc
 		uint32_t n;
 
 		if (!b || b->len == b->room)
-			b = add_block(q, env, len - done, block_max);
+			b = add_block(q, env, len - done, buffer);
 		if (!b)
 			break;
 		n = b->room - b->len < len - done ? b->room - b->len : len - done;

@@ -39,7 +39,7 @@ static uint32_t put(uint32_t len)
 
 	for (uint32_t i = 0; i < len; i++)
 		input[i] = byte_at(q.seq + q.len + i);
-	return tcp_sndq_put(&q, &env, &iov, 1, 0, len, 32768);
+	return tcp_sndq_put(&q, &env, &iov, 1, 0, len, 1 << 20);
 }
 
 /* [seq, seq + len) is there and right; returns how much of it max vectors showed. */
@@ -140,7 +140,7 @@ static void vectors_are_read_behind_what_was_skipped(void **state)
 			begin(1000 + skip);
 			for (uint32_t i = 0; i < 100; i++)
 				input[i] = byte_at(1000 + i);
-			assert_int_equal(tcp_sndq_put(&q, &env, iov, 5, skip, len, 32768), want);
+			assert_int_equal(tcp_sndq_put(&q, &env, iov, 5, skip, len, 1 << 20), want);
 			assert_int_equal(q.len, want);
 			assert_int_equal(check(1000 + skip, want, 64), want);
 			tcp_sndq_clear(&q, &env);
