@@ -6,6 +6,7 @@ import errno
 import fcntl
 import mmap
 import os
+import pathlib
 import random
 import re
 import resource
@@ -162,7 +163,7 @@ def test_the_statistics_pages_are_read_however_they_are_written():
     d.close()
 
 
-@pytest.mark.parametrize("death", ["kill", "segv", "exit", "exec", "close"])
+@pytest.mark.parametrize("death", ["kill", "segv", "oom", "exit", "exec", "close"])
 def test_a_process_that_ends_resets_its_connections(death):
     ready, tell = os.pipe()
 
@@ -179,6 +180,8 @@ def test_a_process_that_ends_resets_its_connections(death):
         keeper = os.fork()
         if not keeper:
             signal.pause()
+        if death == "oom":
+            pathlib.Path("/proc/self/oom_score_adj").write_text("1000")
         os.write(tell, struct.pack("=i", keeper))
         signal.alarm(60)
         if death == "segv":
@@ -188,7 +191,7 @@ def test_a_process_that_ends_resets_its_connections(death):
         elif death == "close":
             d.close()
             signal.pause()
-        elif death == "kill":
+        elif death in ("kill", "oom"):
             signal.pause()
 
     before = sums()
@@ -196,6 +199,8 @@ def test_a_process_that_ends_resets_its_connections(death):
     keeper, = struct.unpack("=i", os.read(ready, 4))
     if death == "kill":
         os.kill(pid, signal.SIGKILL)
+    if death == "oom":
+        pathlib.Path("/proc/sysrq-trigger").write_text("f")
     wait_for(lambda: sums()["resets_sent"] == before["resets_sent"] + 29, 30, what=sums)
     assert sums()["conns"] == 0 and sums()["processes"] == 0
     for p in (pid, keeper):
@@ -270,6 +275,24 @@ def test_regions_live_as_long_as_their_mappings():
     last[0] = 1
     last.close()
     assert sums()["regions"] == 0
+
+
+def test_regions_are_of_the_node_that_is_named():
+    d = Device()
+    size, offset, _ = d.region(1 << 20, node=0)
+    pages = d.map(size, offset)
+    pages[0] = 1
+    here = f"{ctypes.addressof(pages):x} "
+    line, = [m for m in pathlib.Path("/proc/self/numa_maps").read_text().splitlines() if m.startswith(here)]
+    assert " N0=" in line and " N1=" not in line
+    pages.close()
+    for node in (-2, 5, 1 << 30):
+        fails(errno.EINVAL, d.region, 4096, node=node)
+    d.close()
+
+
+def test_a_32_bit_program_makes_the_same_calls(library):
+    assert subprocess.check_output([library.build / "tests/vm/kmod_compat"], text=True) == "as 64 bits\n"
 
 
 def test_locked_memory_is_limited():

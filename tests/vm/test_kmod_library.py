@@ -6,6 +6,7 @@ import json
 import pathlib
 import subprocess
 import random
+import re
 import resource
 import select
 import signal
@@ -436,6 +437,32 @@ def test_a_namespace_that_ends_takes_its_registrations_along(net):
     wait_for(lambda: sums()["conns"] == 0 and sums()["processes"] == 0, what=sums)
     # Its interfaces go when nothing holds it any more, and with them their other ends.
     wait_for(lambda: net.a.dev not in ip("-n", net.a.name, "link"), 20, what="the end of the veth pair")
+
+
+def huge_pages(count=None):
+    """How many are free in the pool; count: how many there are to be."""
+    if count is not None:
+        pathlib.Path("/proc/sys/vm/nr_hugepages").write_text(str(count))
+    return int(re.search(r"HugePages_Free: +(\d+)", pathlib.Path("/proc/meminfo").read_text()).group(1))
+
+
+@pytest.mark.parametrize("kind", [1, 2])
+@pytest.mark.parametrize("pages", [0, 16])
+def test_without_the_module_memory_is_of_the_pool_or_ordinary(net, kind, pages):
+    rmmod()
+    try:
+        free = huge_pages(pages)
+        assert free == pages
+        server = net.b.python(ECHO, True, env={"VMA_MEM_ALLOC_TYPE": kind, "VMA_TRACELEVEL": "WARN"})
+        server.wait_text("^ready$")
+        c = net.a.socket()
+        c.sendto(b"x" * 1000, (net.b.ip4, 7403))
+        assert c.recv(2000) == b"x" * 1000
+        assert (huge_pages() < free) == (pages > 0)
+        assert ("Not enough hugepage resources" in server.text) == (kind == 2 and pages == 0)
+    finally:
+        huge_pages(0)
+        insmod()
 
 
 FORKS = """
