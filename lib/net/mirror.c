@@ -173,26 +173,34 @@ static int message(struct nl_msg *msg, void *arg)
 	return NL_OK;
 }
 
+struct request {
+	uint16_t type;
+	uint16_t body; /* bytes: of what is longer the kernel's log complains */
+};
+
 /* One dump into the tables. 0 or a libnl error (negative). */
-static int dump(struct nl_sock *sk, int type)
+static int dump(struct nl_sock *sk, const struct request *r)
 {
 	struct {
 		struct nlmsghdr h;
-		/* The longest header of the three; the kernel reads the family and ignores zeroes. */
-		struct ifinfomsg body;
-	} req = {.h = {.nlmsg_len = sizeof(req),
-		       .nlmsg_type = (uint16_t)type,
+		struct ifinfomsg body; /* the longest of the three; all zeroes: of every family */
+	} req = {.h = {.nlmsg_len = (uint32_t)NLMSG_LENGTH(r->body),
+		       .nlmsg_type = r->type,
 		       .nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP}};
 	int err;
 
-	err = nl_sendto(sk, &req, sizeof(req));
+	err = nl_sendto(sk, &req, req.h.nlmsg_len);
 	return err < 0 ? err : nl_recvmsgs(sk, m.cb);
 }
 
 /* Reads everything anew. 0, or negative errno: the tables hold what was read so far and the old rest. */
 static int resync_once(void)
 {
-	static const int types[] = {RTM_GETLINK, RTM_GETADDR, RTM_GETNEIGH};
+	static const struct request requests[] = {
+		{RTM_GETLINK, sizeof(struct ifinfomsg)},
+		{RTM_GETADDR, sizeof(struct ifaddrmsg)},
+		{RTM_GETNEIGH, sizeof(struct ndmsg)},
+	};
 	struct nl_sock *sk = mirror_sock_open();
 	int err = 0;
 
@@ -203,8 +211,8 @@ static int resync_once(void)
 	}
 	m.epoch++;
 	m.incomplete = false;
-	for (unsigned i = 0; i < sizeof(types) / sizeof(types[0]) && !err; i++)
-		err = dump(sk, types[i]);
+	for (unsigned i = 0; i < sizeof(requests) / sizeof(requests[0]) && !err; i++)
+		err = dump(sk, &requests[i]);
 	nl_socket_free(sk);
 	if (err) {
 		log_debug("net: dump: %s", nl_geterror(err));
