@@ -321,8 +321,9 @@ class Net:
             ip("-n", host.name, "addr", "add", f"{host.ip6}/64", "dev", host.dev, "nodad")
             ip("-n", host.name, "link", "set", "lo", "up")
             ip("-n", host.name, "link", "set", host.dev, "up")
+        # Not LOWER_UP: that the carrier is there the kernel works out later, and an interface that does not run is not offloaded.
         for host in (a, b):
-            wait_for(lambda h=host: "LOWER_UP" in ip("-n", h.name, "link", "show", h.dev), what="the veth pair up")
+            wait_for(lambda h=host: " state UP " in ip("-n", h.name, "link", "show", h.dev), what="the veth pair up")
 
     def neighbours(self, v6=True):
         """Both know the other's MAC for good: no datagram goes to the kernel for want of it."""

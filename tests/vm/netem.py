@@ -7,7 +7,7 @@ its own host.
                                  netem towards a      netem towards b
 """
 
-from netns import Net, ip, remove_namespace
+from netns import Net, ip, remove_namespace, wait_for
 
 
 class BadLine(Net):
@@ -27,6 +27,7 @@ class BadLine(Net):
             ip("-n", host.name, "addr", "add", f"{host.ip4}/24", "dev", host.dev)
             ip("-n", host.name, "link", "set", host.dev, "up")
             ip("-n", host.name, "route", "add", "default", "via", f"{network}.254")
+            wait_for(lambda h=host: " state UP " in ip("-n", h.name, "link", "show", h.dev), what="the line up")
         ip("netns", "exec", self.router, "sysctl", "-qw", "net.ipv4.ip_forward=1")
 
     def line(self, *netem):
