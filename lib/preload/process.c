@@ -127,9 +127,9 @@ static void exec_note(void)
 /* A connection of user space would be an idle kernel socket in the new program. */
 static void exec_prepare(void)
 {
+	tsock_leave(); /* also what is closed and not over */
 	if (likely(table_empty()))
 		return;
-	tsock_leave();
 	share(INT_MAX, false, "exec()");
 	exec_note();
 }

@@ -281,6 +281,15 @@ uint32_t tcp_export_unacked(struct tcp_conn *c, uint32_t seq, void *to, uint32_t
 #define TCP_FORGET_US 1000000u
 void tcp_forget(struct tcp_conn *c, uint64_t now);
 
+/*
+ * The same two for what is left of a connection that both sides, or the user, have ended: FIN_WAIT2 or TIME_WAIT, the queues empty.
+ * -ENOENT: nothing of the tuple is left, or nothing that the peer may still ask for: after TCP_TW_FRESH_US in TIME_WAIT it has
+ * our last acknowledgement. The user gets TCP_EV_GONE later.
+ */
+#define TCP_TW_FRESH_US 2000000u
+int tcp_export_rest(struct tcp_stack *ts, const struct tcp_tuple *tuple, uint64_t now, struct tcp_image *im);
+void tcp_forget_rest(struct tcp_stack *ts, const struct tcp_tuple *tuple, uint64_t now);
+
 /* --- listeners */
 
 /*

@@ -114,3 +114,46 @@ void tcp_forget(struct tcp_conn *c, uint64_t now)
 	tcp_conn_release(c);
 	tcp_conn_replace(c, tw ? &tw->node : NULL);
 }
+
+static struct tcp_tw *rest_of(const struct tcp_stack *ts, const struct tcp_tuple *tuple)
+{
+	struct tcp_node *n = tcp_table_find(&ts->table, tuple);
+	struct tcp_tw *tw = n && n->kind == TCP_KIND_TW ? (struct tcp_tw *)n : NULL;
+
+	return tw && !tw->mute ? tw : NULL;
+}
+
+int tcp_export_rest(struct tcp_stack *ts, const struct tcp_tuple *tuple, uint64_t now, struct tcp_image *im)
+{
+	struct tcp_tw *tw = rest_of(ts, tuple);
+
+	ts->now = now;
+	if (!tw || (!tw->fin_wait2 && tw->timer.when + TCP_TW_FRESH_US <= now + ts->cfg.timewait_us))
+		return -ENOENT;
+	memset(im, 0, sizeof(*im));
+	im->tuple = tw->node.tuple;
+	im->state = tw->fin_wait2 ? TCPS_FIN_WAIT2 : TCPS_TIME_WAIT;
+	im->fin_rcvd = !tw->fin_wait2;
+	im->fin_queued = true;
+	im->ts_ok = tw->ts_ok;
+	im->tsval = tcp_ts_clock(ts) + tw->ts_off;
+	im->wscale_ok = true;
+	im->rcv_wscale = tw->rcv_wscale;
+	im->peer_mss = TCP_MSS_DEFAULT;
+	im->snd_una = im->snd_nxt = im->write_seq = tw->snd_nxt - 1;
+	im->rcv_nxt = im->copied_seq = im->rcv_wup = im->snd_wl1 = tw->rcv_nxt - im->fin_rcvd;
+	im->snd_wnd = im->max_wnd = TCP_MSS_DEFAULT;
+	im->rcv_wnd = tw->rcv_wnd;
+	return 0;
+}
+
+void tcp_forget_rest(struct tcp_stack *ts, const struct tcp_tuple *tuple, uint64_t now)
+{
+	struct tcp_tw *tw = rest_of(ts, tuple);
+
+	ts->now = now;
+	if (!tw)
+		return;
+	tw->mute = true;
+	wheel_arm(&ts->wheel, &tw->timer, now + TCP_FORGET_US);
+}

@@ -40,10 +40,8 @@ static void leave_one(struct tsock *s, void *arg)
 	atomic_fetch_add(&steps, 1);
 	if (tsock_mode(s) != TSOCK_CONN)
 		return;
-	if (s->closed)
-		(void)tsock_orphan_home(s);
-	else
-		(void)tsock_go_home(s, "the process ends");
+	if (s->closed ? tsock_orphan_home(s) : tsock_go_home(s, "the process ends"))
+		(void)tsock_rest_home(s);
 }
 
 /* Those that nobody has accepted are reset, as the kernel resets its own. */

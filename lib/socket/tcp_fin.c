@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The peer's FIN once more. It has been acknowledged, so the peer will not send it again, and TCP_REPAIR cannot put it into
- * a receive queue: the kernel gets it from us, as if from the wire, by way of its own loopback.
+ * What the peer said last, once more: its FIN, its acknowledgement of ours. It will not say so again, and TCP_REPAIR cannot tell a
+ * socket: the kernel gets it from us, as if from the wire, by way of its own loopback.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -25,16 +25,16 @@ static uint32_t sum16(uint32_t sum, const void *p, size_t len)
 }
 
 /* Its header, from the peer to us; returns the length. */
-static uint8_t write_fin(uint8_t *to, const struct tcp_image *im)
+static uint8_t write_segment(uint8_t *to, const struct tcp_image *im, uint8_t flags, uint32_t ack)
 {
 	bool v4 = im->tuple.family == AF_INET;
 	struct tcp_hdr_spec h = {
 		.sport = im->tuple.rport,
 		.dport = im->tuple.lport,
 		.seq = im->rcv_nxt,
-		.ack = im->snd_una,
+		.ack = ack,
 		.wnd = (uint16_t)(im->snd_wnd >> im->snd_wscale),
-		.flags = TH_FIN | TH_ACK,
+		.flags = flags,
 	};
 	uint8_t len = tcp_hdr_write(to, &h);
 	size_t skip = v4 ? 12 : 0;
@@ -51,7 +51,7 @@ static uint8_t write_fin(uint8_t *to, const struct tcp_image *im)
 	return len;
 }
 
-int tsock_fin_again(const struct tcp_image *im)
+static int send_segment(const struct tcp_image *im, uint8_t flags, uint32_t ack)
 {
 	bool v4 = im->tuple.family == AF_INET;
 	struct sockaddr_in to4 = {.sin_family = AF_INET};
@@ -71,7 +71,7 @@ int tsock_fin_again(const struct tcp_image *im)
 	if (fd < 0)
 		return -errno;
 	memset(&p, 0, sizeof(p));
-	len = write_fin(at + ip_len, im);
+	len = write_segment(at + ip_len, im, flags, ack);
 	if (v4) {
 		p.ip.v4.version = 4;
 		p.ip.v4.ihl = 5;
@@ -94,4 +94,14 @@ int tsock_fin_again(const struct tcp_image *im)
 		err = -errno;
 	libc.close(fd);
 	return err;
+}
+
+int tsock_fin_again(const struct tcp_image *im)
+{
+	return send_segment(im, TH_FIN | TH_ACK, im->snd_una);
+}
+
+int tsock_fin_acked(const struct tcp_image *im)
+{
+	return send_segment(im, im->fin_rcvd ? TH_FIN | TH_ACK : TH_ACK, im->write_seq + 1);
 }

@@ -197,6 +197,17 @@ static void release_segments(struct tsock *s, struct stack *st)
 	s->own_rule = false;
 }
 
+/* Whose FIN comes first is the difference between LAST_ACK and CLOSING. */
+static int fins(int fd, const struct tcp_image *im)
+{
+	bool crossed = im->state == TCPS_CLOSING;
+	int err = im->fin_rcvd && !crossed ? tsock_fin_again(im) : 0;
+
+	if (!err && im->fin_queued && libc.shutdown(fd, SHUT_WR))
+		err = -errno;
+	return !err && crossed ? tsock_fin_again(im) : err;
+}
+
 /* Out of repair mode; what was not sent yet is sent, and the FINs are where they were. */
 static void go_on(struct tsock *s, int fd, const struct tcp_image *im, int reuse)
 {
@@ -206,10 +217,8 @@ static void go_on(struct tsock *s, int fd, const struct tcp_image *im, int reuse
 		(void)set(fd, SOL_SOCKET, SO_REUSEADDR, 1); /* repair mode has cleared it */
 	if (!err)
 		err = fill(s->c, fd, false, im->snd_nxt, im->write_seq);
-	if (!err && im->fin_rcvd)
-		err = tsock_fin_again(im);
-	if (!err && im->fin_queued && libc.shutdown(fd, SHUT_WR))
-		err = -errno;
+	if (!err)
+		err = fins(fd, im);
 	if (err)
 		log_error("fd %d: a connection went to the kernel, but not all of it: %s", fd,
 			  strerror(-err));
@@ -291,18 +300,11 @@ bool tsock_home_allowed(void)
 	return allowed;
 }
 
-/* A kernel socket for an orphan: the one that has kept its port, or a new one. It is s's from here on. st->lock is held. */
-static int orphan_fd(struct tsock *s)
+/* A kernel socket that is made like s. The fd, or negative errno. */
+static int new_fd(const struct tsock *s)
 {
-	static const struct linger off;
-	int mark = (int)s->mark, ifindex = s->bound_if, fd = s->held_fd;
+	int mark = (int)s->mark, ifindex = s->bound_if, fd = libc.socket(s->domain, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
-	if (fd >= 0) {
-		/* The user's close() has lingered already. */
-		(void)libc.setsockopt(fd, SOL_SOCKET, SO_LINGER, &off, sizeof(off));
-		return fd;
-	}
-	fd = libc.socket(s->domain, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return -errno;
 	/* It must not be in the way of who listens next: as an accepted one has it from its listener. */
@@ -311,8 +313,19 @@ static int orphan_fd(struct tsock *s)
 		(void)set(fd, SOL_SOCKET, SO_MARK, mark);
 	if (ifindex)
 		(void)set(fd, SOL_SOCKET, SO_BINDTOIFINDEX, ifindex);
-	s->held_fd = fd;
 	return fd;
+}
+
+/* A kernel socket for an orphan: the one that has kept its port, or a new one. It is s's from here on. st->lock is held. */
+static int orphan_fd(struct tsock *s)
+{
+	static const struct linger off;
+
+	if (s->held_fd < 0)
+		return s->held_fd = new_fd(s);
+	/* The user's close() has lingered already. */
+	(void)libc.setsockopt(s->held_fd, SOL_SOCKET, SO_LINGER, &off, sizeof(off));
+	return s->held_fd;
 }
 
 int tsock_orphan_home(struct tsock *s)
@@ -333,6 +346,62 @@ int tsock_orphan_home(struct tsock *s)
 	tsock_unlock_stack(st, now);
 	if (err && err != -ENOTCONN && err != -EOPNOTSUPP)
 		log_warn("a closed connection cannot be handed to the kernel: %s", strerror(-err));
+	return err;
+}
+
+/* The kernel ends what both sides have ended: a FIN in repair mode is not sent, but counts as sent. */
+static int end_again(int fd, const struct tcp_image *im)
+{
+	int err = set(fd, IPPROTO_TCP, TCP_REPAIR_QUEUE, TCP_SEND_QUEUE);
+
+	if (!err && libc.shutdown(fd, SHUT_WR))
+		err = -errno;
+	if (!err)
+		err = set(fd, IPPROTO_TCP, TCP_REPAIR, 0);
+	(void)set(fd, SOL_SOCKET, SO_REUSEADDR, 1); /* repair mode has cleared it */
+	return err ? err : tsock_fin_acked(im);
+}
+
+/* What is left of the connection of s, st locked, is moved to fd. */
+static int move_rest(struct tsock *s, struct stack *st, int fd, const struct tcp_image *im, uint64_t now)
+{
+	int err = hold_segments(s, st, fd);
+
+	if (err)
+		return err;
+	err = restore(s, fd, im);
+	if (!err)
+		err = end_again(fd, im);
+	release_segments(s, st);
+	if (!err)
+		tcp_forget_rest(st->tcp->ts, &s->tuple, now);
+	return err;
+}
+
+int tsock_rest_home(struct tsock *s)
+{
+	struct stack *st = atomic_load_explicit(&s->st, memory_order_acquire);
+	struct tcp_image im;
+	int fd, err = -ENOENT;
+	uint64_t now;
+
+	if (!st || lock_mine(&st->lock))
+		return err;
+	lock_take(&st->lock);
+	now = tsock_now();
+	libc_internal++;
+	if (s->engine && st->tcp && atomic_load_explicit(&st->open, memory_order_relaxed))
+		err = tcp_export_rest(st->tcp->ts, &s->tuple, now, &im);
+	if (!err) {
+		fd = new_fd(s);
+		err = fd < 0 ? fd : move_rest(s, st, fd, &im, now);
+		if (fd >= 0)
+			libc.close(fd);
+	}
+	libc_internal--;
+	tsock_unlock_stack(st, now);
+	if (err && err != -ENOENT)
+		log_warn("what is left of a connection cannot be handed to the kernel: %s", strerror(-err));
 	return err;
 }
 

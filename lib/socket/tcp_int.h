@@ -451,7 +451,9 @@ int tsock_shadow_name(const struct tsock *s, int fd, struct sockaddr *addr, sock
 int tsock_go_home(struct tsock *s, const char *why);
 /* The same for one that the user has closed and the engine has not finished. 0; -ENOTCONN: there is none. */
 int tsock_orphan_home(struct tsock *s);
-/* Whether this process may do either now. */
+/* The same for one that is in TIME_WAIT, or in FIN_WAIT2 after the user's close. 0; -ENOENT: nothing is left, or nobody needs it. */
+int tsock_rest_home(struct tsock *s);
+/* Whether this process may do any of it now. */
 bool tsock_home_allowed(void);
 void tsock_share(struct vfd *v, const char *why);
 void tsock_leaving(struct vfd *v);
@@ -500,6 +502,8 @@ struct tsock *tsock_numbered(uint32_t id);
 bool tsock_running(void);
 /* tcp_fin.c: gives the kernel socket that has im's connection the peer's FIN. 0 or negative errno. */
 int tsock_fin_again(const struct tcp_image *im);
+/* Its acknowledgement of our FIN, with its own FIN where that is in. 0 or negative errno. */
+int tsock_fin_acked(const struct tcp_image *im);
 
 /* tcp_wait.c: blocking calls */
 struct tsock_wait {

@@ -57,11 +57,16 @@ def drain():
 """
 
 
-def finish(app, end):
-    """The process ends, and as it should."""
-    code, status = ENDS[end]
+def prepare(app):
     app.do(HANDLER)
     app.do("import resource; resource.setrlimit(resource.RLIMIT_CORE, (0, 0))")
+
+
+def finish(app, end, prepared=False):
+    """The process ends, and as it should."""
+    code, status = ENDS[end]
+    if not prepared:
+        prepare(app)
     app.start(code)
     assert app.popen.wait(30) == status
     app.popen.returncode = 0
@@ -76,7 +81,7 @@ def closed_by_both(app):
 
 @ours
 @pytest.mark.parametrize("role, end", [
-    *(pytest.param("client", e, marks=[pytest.mark.no_sanitize] if e in FAULTS else []) for e in ENDS if e != "return"),
+    *(pytest.param("client", e, marks=[pytest.mark.no_sanitize] if e in FAULTS else []) for e in ENDS),
     ("server", "exit"), ("server", "SIGTERM")])
 def test_an_idle_connection_is_closed(unet, ours, end, role):
     with connected(unet, "4", ours and role == "server", ours and role == "client") as (server, client):

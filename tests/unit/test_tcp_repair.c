@@ -93,12 +93,53 @@ static void test_leaves_in_silence(void **state)
 	end();
 }
 
+/* Both have closed, or we and nobody has the socket any more: there are numbers left, and FINs before them. */
+static void test_what_is_left_of_an_end(void **state)
+{
+	(void)state;
+	struct tcp_image im;
+	struct tcp_tuple tuple;
+
+	setup();
+	start();
+	accepted_plain();
+	tuple = *tcp_conn_tuple(t.c);
+	assert_int_equal(tcp_export_rest(t.ts, &tuple, t.now, &im), -ENOENT); /* it is a connection */
+	tcp_close(t.c, t.now);
+	tcp_flush(t.ts, t.now);
+	t.c = NULL;
+	peer(.flags = TH_ACK, .seq = 1, .ack = 2);
+	assert_int_equal(tcp_export_rest(t.ts, &tuple, t.now, &im), 0);
+	assert_int_equal(im.state, TCPS_FIN_WAIT2);
+	assert_true(im.fin_queued && !im.fin_rcvd);
+	assert_int_equal(im.write_seq - t.iss, 1);
+	assert_int_equal(im.rcv_nxt - PEER_ISN, 1);
+	peer(.flags = TH_ACK | TH_FIN, .seq = 1, .ack = 2);
+	t.taken = t.n;
+	assert_int_equal(tcp_export_rest(t.ts, &tuple, t.now, &im), 0);
+	assert_int_equal(im.state, TCPS_TIME_WAIT);
+	assert_true(im.fin_queued && im.fin_rcvd);
+	assert_int_equal(im.write_seq - t.iss, 1);
+	assert_int_equal(im.rcv_nxt - PEER_ISN, 1);
+	assert_int_equal(tcp_export_rest(t.ts, &tuple, t.now + TCP_TW_FRESH_US, &im), -ENOENT);
+
+	tcp_forget_rest(t.ts, &tuple, t.now);
+	assert_int_equal(tcp_export_rest(t.ts, &tuple, t.now, &im), -ENOENT);
+	peer(.flags = TH_ACK | TH_FIN, .seq = 1, .ack = 2); /* another stack answers */
+	assert_int_equal(t.n, t.taken);
+	t.now += TCP_FORGET_US + 1;
+	tcp_run_timers(t.ts, t.now);
+	assert_int_equal(t.gone, 1);
+	end();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_queues_and_numbers),
 		cmocka_unit_test(test_fins_are_not_counted),
 		cmocka_unit_test(test_leaves_in_silence),
+		cmocka_unit_test(test_what_is_left_of_an_end),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
