@@ -20,6 +20,7 @@
 #define SO_BUF_LOCK 72
 #endif
 
+#define KERNEL_CLOSE 7 /* tcpi_state: TCP_CLOSE, which linux/tcp.h does not have */
 #define CHUNK 65536u
 #define OPT_MSS 2u /* TCPOPT_* as TCP_REPAIR_OPTIONS wants them */
 #define OPT_WSCALE 3u
@@ -208,6 +209,15 @@ static int fins(int fd, const struct tcp_image *im)
 	return !err && crossed ? tsock_fin_again(im) : err;
 }
 
+/* The peer has reset it since: it is what it would be had it been the kernel's all the time. */
+static bool is_over(int fd)
+{
+	struct tcp_info info;
+	socklen_t len = sizeof(info);
+
+	return !libc.getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len) && info.tcpi_state == KERNEL_CLOSE;
+}
+
 /* Out of repair mode; what was not sent yet is sent, and the FINs are where they were. */
 static void go_on(struct tsock *s, int fd, const struct tcp_image *im, int reuse)
 {
@@ -219,7 +229,7 @@ static void go_on(struct tsock *s, int fd, const struct tcp_image *im, int reuse
 		err = fill(s->c, fd, false, im->snd_nxt, im->write_seq);
 	if (!err)
 		err = fins(fd, im);
-	if (err)
+	if (err && !is_over(fd))
 		log_error("fd %d: a connection went to the kernel, but not all of it: %s", fd,
 			  strerror(-err));
 	/* Buffers that the user has not fixed grow by themselves again. */
