@@ -28,7 +28,7 @@ enum state { STATE_NEW, STATE_RUNNING, STATE_OFF };
 
 static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic int state;
-static _Atomic bool begun; /* some thread has been in library_begin(), and may be there still */
+static _Atomic bool begun; /* some thread, of this process or of one before it, has been in library_begin(), and may be there still */
 
 static void net_readable(int fd, uint32_t events, void *arg)
 {
@@ -126,7 +126,8 @@ void library_forked_child(void)
 {
 	lock_thread_forked();
 	/* Not `state`: another thread may have been starting the library. */
-	if (!atomic_exchange(&begun, false))
+	/* A process that has only inherited sockets hands them down, too. */
+	if (!atomic_load(&begun))
 		return;
 	libc_internal = 1;
 	pthread_mutex_init(&start_lock, NULL);

@@ -1,0 +1,301 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Servers that are several processes: who accepts, who serves and who has begun it all are different ones."""
+
+import os
+import re
+import signal
+
+import pytest
+
+from netns import wait_for
+from test_tcp_programs import QUIET, attached, needs, offloaded
+
+PORT = 7500
+PAIRS = pytest.mark.parametrize("server_ours, client_ours", [
+    pytest.param(True, False, id="ours-serves"), pytest.param(True, True, id="both-ours"),
+    pytest.param(False, True, id="ours-asks"), pytest.param(False, False, id="kernel")])
+
+COMMON = f"""
+import hashlib, os, random, select, signal, socket, sys, threading, traceback
+def listener():
+    l = socket.socket()
+    l.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    l.bind(("0.0.0.0", {PORT}))
+    l.listen(128)
+    return l
+def serve(s):
+    # What the client has said, and then its checksum.
+    h = hashlib.sha256()
+    while d := s.recv(65536):
+        h.update(d)
+        s.sendall(d)
+    s.sendall(h.digest())
+    s.close()
+def child(fn, *args):
+    pid = os.fork()
+    if pid: return pid
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    try:
+        fn(*args)
+        os._exit(0)
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+"""
+
+# Four threads, each one connection after the other; reading and writing at the same time.
+CLIENT = COMMON + f"""
+import time
+failed, done = [], 0
+def one(r):
+    data = r.randbytes(r.choice([1, 100, 5000, 70000, 600000]))
+    s = socket.create_connection((sys.argv[1], {PORT}))
+    def write():
+        s.sendall(data)
+        s.shutdown(socket.SHUT_WR)
+    t = threading.Thread(target=write)
+    t.start()
+    got = b""
+    while d := s.recv(100000): got += d
+    t.join()
+    s.close()
+    return got == data + hashlib.sha256(data).digest()
+def run(seed):
+    global done
+    r = random.Random(seed)
+    try:
+        for _ in range(int(sys.argv[2])):
+            if not one(r): failed.append(seed)
+            done += 1
+    except BaseException as e:
+        traceback.print_exc()
+        failed.append(repr(e))
+threads = [threading.Thread(target=run, args=(i,)) for i in range(4)]
+for t in threads: t.start()
+for t in threads: t.join()
+print("done", done, failed, flush=True)
+"""
+
+# As gunicorn: the listener is non-blocking, and select() says when to try.
+PREFORK = COMMON + """
+def worker(l):
+    l.setblocking(False)
+    while True:
+        select.select([l], [], [], 1)
+        try: s, _ = l.accept()
+        except BlockingIOError: continue
+        s.setblocking(True)
+        serve(s)
+l = listener()
+pids = [child(worker, l) for _ in range(int(sys.argv[1]))]
+print("workers", *pids, flush=True)
+print("ready", flush=True)
+try:
+    while True:
+        pid, status = os.wait()
+        print("lost", pid, status, flush=True)
+        pids[pids.index(pid)] = child(worker, l)
+finally:
+    for p in pids: os.kill(p, signal.SIGTERM)
+    for p in pids: os.waitpid(p, 0)
+"""
+
+BLOCKING = PREFORK.replace("    l.setblocking(False)\n", "").replace("        select.select([l], [], [], 1)\n", "")
+
+# The parent accepts, and gives each connection to a worker that has never seen it.
+PASSED = COMMON + """
+import multiprocessing
+from multiprocessing import reduction
+def worker(pipe):
+    while True:
+        try: fd = reduction.recv_handle(pipe)
+        except EOFError: return
+        serve(socket.socket(fileno=fd))
+l = None
+def main():
+    ctx = multiprocessing.get_context(sys.argv[1])
+    workers = []
+    for _ in range(3):
+        ours, theirs = ctx.Pipe()
+        p = ctx.Process(target=worker, args=(theirs,), daemon=True)
+        p.start()
+        workers.append((ours, p))
+    l = listener()
+    print("ready", flush=True)
+    n = 0
+    while True:
+        s, _ = l.accept()
+        pipe, p = workers[n % len(workers)]
+        reduction.send_handle(pipe, s.fileno(), p.pid)
+        s.close()
+        n += 1
+if __name__ == "__main__": main()
+"""
+
+# The same over a socket that carries fds, one message for several.
+SENT_FDS = COMMON + """
+def worker(u, theirs):
+    u.close()
+    while True:
+        _, fds, _, _ = socket.recv_fds(theirs, 10, 8)
+        if not fds: return
+        for fd in fds: serve(socket.socket(fileno=fd))
+l = listener()
+u, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+pids = [child(worker, u, theirs) for _ in range(3)]
+print("ready", flush=True)
+while True:
+    some = [l.accept()[0]]
+    while select.select([l], [], [], 0)[0] and len(some) < 4: some.append(l.accept()[0])
+    socket.send_fds(u, [b"x"], [s.fileno() for s in some])
+    for s in some: s.close()
+"""
+
+# inetd: a program that knows of no sockets has the connection as its standard input and output.
+ECHO = """
+import hashlib, os
+h = hashlib.sha256()
+while d := os.read(0, 65536):
+    h.update(d)
+    while d: d = d[os.write(1, d):]
+os.write(1, h.digest())
+"""
+INETD = COMMON + f"""
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+def program(l, s):
+    l.close()
+    for fd in (0, 1): os.dup2(s.fileno(), fd)
+    s.close()
+    os.execv("/usr/bin/python3", ["python3", "-c", {ECHO!r}])
+l = listener()
+print("ready", flush=True)
+while True:
+    s, _ = l.accept()
+    child(program, l, s)
+    s.close()
+"""
+
+# Forks for each connection, without a new program.
+FORKING = COMMON + """
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+def one(l, s):
+    l.close()
+    serve(s)
+l = listener()
+print("ready", flush=True)
+while True:
+    s, _ = l.accept()
+    child(one, l, s)
+    s.close()
+"""
+
+# Goes into the background after listen(), as daemons do; some have already asked whether anybody waits.
+DAEMON = COMMON + """
+l = listener()
+if sys.argv[1] == "waited": select.select([l], [], [], 0)
+def background():
+    os.setsid()
+    child(work)
+def work():
+    print("pid", os.getpid(), flush=True)
+    print("ready", flush=True)
+    while True: serve(l.accept()[0])
+pid = child(background)
+os.waitpid(pid, 0)
+(os._exit if sys.argv[2] == "_exit" else sys.exit)(0)
+"""
+
+
+def ask(net, client_ours, count, **options):
+    """Four times so many connections, each with its checksum."""
+    client = net.b.python(CLIENT, client_ours, [net.a.ip4, str(count)], env=QUIET, **options)
+    assert client.wait(100) == 0, client.text
+    assert f"done {4 * count} []" in client.text, client.text
+
+
+def serving(net, source, args, server_ours):
+    server = net.a.python(source, server_ours, args, env=QUIET)
+    server.wait_text("^ready$")
+    return server
+
+
+@PAIRS
+@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("source", [PREFORK, BLOCKING], ids=["select", "blocking"])
+def test_prefork(net, server_ours, client_ours, source, workers):
+    server = serving(net, source, [str(workers)], server_ours)
+    attached(net, PORT, server_ours)
+    with offloaded(net, server_ours, client_ours):
+        ask(net, client_ours, 10)
+    server.kill(signal.SIGTERM)
+    assert server.wait() == 0, server.text
+    assert "lost" not in server.text
+
+
+@PAIRS
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_a_worker_is_replaced(net, server_ours, client_ours, how):
+    """The new one is a child of the master's, like those before it."""
+    server = serving(net, PREFORK, ["2"], server_ours)
+    attached(net, PORT, server_ours)
+    ask(net, client_ours, 5)
+    for pid in re.search("^workers (.*)$", server.text, re.M).group(1).split():
+        os.kill(int(pid), how)
+        server.wait_text(f"^lost {pid} ")
+    attached(net, PORT, server_ours)
+    with offloaded(net, server_ours, client_ours):
+        ask(net, client_ours, 10)
+
+
+@PAIRS
+@pytest.mark.parametrize("how", ["fork", "spawn"])
+def test_multiprocessing_passes_connections(net, server_ours, client_ours, how, tmp_path):
+    script = tmp_path / "server.py"
+    script.write_text(PASSED)
+    server = net.a.popen(["/usr/bin/python3", "-u", script, how], preload=server_ours, env=QUIET)
+    server.wait_text("^ready$")
+    ask(net, client_ours, 10)
+    assert "Traceback" not in server.text, server.text
+
+
+@PAIRS
+def test_connections_are_sent_together(net, server_ours, client_ours):
+    server = serving(net, SENT_FDS, [], server_ours)
+    ask(net, client_ours, 10)
+    assert "Traceback" not in server.text, server.text
+
+
+@PAIRS
+@pytest.mark.parametrize("source", [INETD, FORKING], ids=["inetd", "forking"])
+def test_a_process_for_each_connection(net, server_ours, client_ours, source):
+    server = serving(net, source, [], server_ours)
+    ask(net, client_ours, 10)
+    assert "Traceback" not in server.text, server.text
+
+
+@needs("socat")
+@PAIRS
+def test_socat_runs_a_program(net, server_ours, client_ours, tmp_path):
+    script = tmp_path / "echo.py"
+    script.write_text(ECHO)
+    net.a.popen(["socat", f"TCP-LISTEN:{PORT},reuseaddr,fork,backlog=128", f"EXEC:/usr/bin/python3 {script},nofork"],
+                preload=server_ours, env=QUIET)
+    net.a.wait_bound(PORT, "tcp")
+    ask(net, client_ours, 10)
+
+
+@PAIRS
+@pytest.mark.parametrize("end", ["exit", "_exit"])
+@pytest.mark.parametrize("before", ["waited", "not"])
+def test_daemon(net, server_ours, client_ours, before, end):
+    server = net.a.python(DAEMON, server_ours, [before, end], env=QUIET)
+    assert server.wait() == 0, server.text
+    wait_for(lambda: "ready" in server.text, what="the daemon")
+    try:
+        attached(net, PORT, server_ours)
+        with offloaded(net, server_ours, client_ours):
+            ask(net, client_ours, 10)
+        assert "Traceback" not in server.text, server.text
+    finally:
+        os.kill(int(re.search(r"^pid (\d+)$", server.text, re.M).group(1)), signal.SIGTERM)
