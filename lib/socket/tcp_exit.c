@@ -81,8 +81,8 @@ struct unfinished {
 	uint64_t bytes;
 };
 
-/* A connection of which the peer has everything gets no reset from the kernel module. */
-static void count_unfinished(struct tsock *s, void *arg)
+/* A connection that still owes something is counted; one of which the peer has everything gets no reset from the kernel module. */
+static void count_or_release(struct tsock *s, void *arg)
 {
 	struct unfinished *left = arg;
 	struct stack *st = tsock_conn_lock(s);
@@ -120,7 +120,7 @@ static void finish(void)
 	for (;;) {
 		left = (struct unfinished){ 0 };
 		stacks_each(poll_one, NULL);
-		tsock_each(count_unfinished, &left);
+		tsock_each(count_or_release, &left);
 		atomic_fetch_add(&steps, 1);
 		now = tsock_now();
 		if (left.conns != last.conns || left.bytes != last.bytes)
