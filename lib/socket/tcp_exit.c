@@ -24,6 +24,8 @@
 /* What a process that ends waits for its peers at most. */
 #define FINISH_US 10000000u
 #define LOOK_NS 10000000L
+/* A TIME_WAIT answers a FIN that comes again, nothing else; who leaves thousands behind shall not end later for that (0.1 ms each). */
+#define TIME_WAITS_MAX 64
 
 static _Atomic int ask_fd = -1; /* wakes the internal thread; -1: there is nothing to end in this process */
 static _Atomic pid_t owner; /* a child that was made behind our back has copies of all of this, and no thread */
@@ -36,12 +38,13 @@ static _Atomic uint32_t steps; /* what it has done: who waits sees that it goes 
 
 static void leave_one(struct tsock *s, void *arg)
 {
-	(void)arg;
+	unsigned *time_waits = arg;
+
 	atomic_fetch_add(&steps, 1);
 	if (tsock_mode(s) != TSOCK_CONN)
 		return;
 	if (s->closed ? tsock_orphan_home(s) : tsock_go_home(s, "the process ends"))
-		(void)tsock_rest_home(s);
+		(void)tsock_rest_home(s, time_waits);
 }
 
 /* Those that nobody has accepted are reset, as the kernel resets its own. */
@@ -137,13 +140,14 @@ static void finish(void)
 static void work(int fd, uint32_t events, void *arg)
 {
 	uint32_t calls = atomic_load(&asked);
+	unsigned time_waits = TIME_WAITS_MAX;
 	uint64_t ticks;
 
 	(void)events;
 	(void)arg;
 	(void)!libc.read(fd, &ticks, sizeof(ticks));
 	if (tsock_home_allowed())
-		tsock_each(leave_one, NULL);
+		tsock_each(leave_one, &time_waits);
 	if (atomic_load(&ends)) {
 		tsock_each(unlisten_one, NULL);
 		finish();

@@ -388,7 +388,7 @@ static int move_rest(struct tsock *s, struct stack *st, int fd, const struct tcp
 	return err;
 }
 
-int tsock_rest_home(struct tsock *s)
+int tsock_rest_home(struct tsock *s, unsigned *time_waits)
 {
 	struct stack *st = atomic_load_explicit(&s->st, memory_order_acquire);
 	struct tcp_image im;
@@ -402,6 +402,8 @@ int tsock_rest_home(struct tsock *s)
 	libc_internal++;
 	if (s->engine && st->tcp && atomic_load_explicit(&st->open, memory_order_relaxed))
 		err = tcp_export_rest(st->tcp->ts, &s->tuple, now, &im);
+	if (!err && im.state == TCPS_TIME_WAIT && !(*time_waits && (*time_waits)--))
+		err = -ENOENT;
 	if (!err) {
 		fd = new_fd(s);
 		err = fd < 0 ? fd : move_rest(s, st, fd, &im, now);

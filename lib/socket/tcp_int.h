@@ -451,8 +451,11 @@ int tsock_shadow_name(const struct tsock *s, int fd, struct sockaddr *addr, sock
 int tsock_go_home(struct tsock *s, const char *why);
 /* The same for one that the user has closed and the engine has not finished. 0; -ENOTCONN: there is none. */
 int tsock_orphan_home(struct tsock *s);
-/* The same for one that is in TIME_WAIT, or in FIN_WAIT2 after the user's close. 0; -ENOENT: nothing is left, or nobody needs it. */
-int tsock_rest_home(struct tsock *s);
+/*
+ * The same for one that is in FIN_WAIT2 after the user's close, or in TIME_WAIT, of which *time_waits, counted down, may still be
+ * moved. 0; -ENOENT: nothing is left, or nobody needs it.
+ */
+int tsock_rest_home(struct tsock *s, unsigned *time_waits);
 /* Whether this process may do any of it now. */
 bool tsock_home_allowed(void);
 void tsock_share(struct vfd *v, const char *why);

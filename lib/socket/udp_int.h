@@ -115,7 +115,7 @@ struct udp_sock {
 	_Atomic uint32_t os_countdown; /* empty polls until the kernel socket is looked at */
 	_Atomic uint32_t sends_seen; /* udp_kernel_sends when the kernel socket was last looked at */
 	_Atomic uint64_t drops; /* for SO_RXQ_OVFL */
-	bool os_turn; /* a hint: races with another reader only change whose turn it is */
+	_Atomic bool os_turn; /* a hint: two readers at once only change whose turn it is */
 	uint64_t last_time_ns; /* SIOCGSTAMP; UDP_UNSTAMPED: that datagram had none */
 	struct udp_opts o;
 	struct in6_addr local; /* as bound; :: any */

@@ -262,11 +262,14 @@ static ssize_t os_recv(struct udp_sock *s, int fd, struct msghdr *msg, int flags
 static bool os_first(struct udp_sock *s)
 {
 	uint32_t events = atomic_load_explicit(&s->v.os_events, memory_order_relaxed);
+	bool turn;
 
 	if (__builtin_expect(!events, 1))
 		return false;
-	s->os_turn = !s->os_turn;
-	return s->os_turn || (events & EPOLLERR);
+	/* Readers that do it at once may both have the turn, or neither: the next call has. */
+	turn = !atomic_load_explicit(&s->os_turn, memory_order_relaxed);
+	atomic_store_explicit(&s->os_turn, turn, memory_order_relaxed);
+	return turn || (events & EPOLLERR);
 }
 
 /* Is it time to look at the kernel socket? */
