@@ -102,25 +102,25 @@ static _Atomic uint32_t *search_of(const struct tcp_tuple *t, uint32_t *offset)
 
 int tsock_port_take(int domain, int fd, struct stack *st, struct tcp_tuple *t)
 {
-	uint32_t span = (uint32_t)(high - low) + 1, at, offset;
+	uint32_t span = (uint32_t)(high - low) + 1, half = (span + 1) / 2, at, offset;
 	_Atomic uint32_t *search = search_of(t, &offset);
 	struct sockaddr_storage ss;
 	socklen_t len;
 
 	/*
-	 * One after the other, so that a port comes again only after all the others: a search from a random place would meet more
-	 * and more TIME_WAITs. Every second one first, as connect() does in the kernel, and leaves the rest to its bind().
+	 * One after the other, so that a port comes again only after all the others: a search from a random place, or always from
+	 * the same, would meet more and more TIME_WAITs. Every second one first, as connect() in the kernel leaves the rest to bind().
 	 */
-	at = (offset + atomic_load_explicit(search, memory_order_relaxed)) & ~1u;
+	at = offset % half + atomic_load_explicit(search, memory_order_relaxed) % span;
 	for (uint32_t n = 0; n < span; n++) {
-		uint32_t i = n < (span + 1) / 2 ? 2 * n : 2 * (n - (span + 1) / 2) + 1;
+		uint32_t i = (at + n) % span;
 
-		t->lport = (uint16_t)(low + (at % span + i) % span);
+		t->lport = (uint16_t)(low + (i < half ? 2 * i : 2 * (i - half) + 1));
 		if (reserved[t->lport / 64] >> t->lport % 64 & 1 || used(st, t))
 			continue;
 		len = udp_addr_put(domain, &t->local, t->lport, (uint32_t)st->ifindex, &ss);
 		if (!libc.bind(fd, (struct sockaddr *)&ss, len)) {
-			atomic_fetch_add_explicit(search, i + 2, memory_order_relaxed);
+			atomic_fetch_add_explicit(search, n + 1, memory_order_relaxed);
 			return 0;
 		}
 		if (errno != EADDRINUSE)
