@@ -13,7 +13,7 @@ void fatal_hide(struct sigaction *old);
 bool fatal_is(sighandler_t h);
 /* What the kernel gets for *act, whose handler is SIG_DFL. */
 void fatal_instead(int sig, struct sigaction *act);
-/* sig stands at SIG_DFL, if nobody has changed it, and not by a call of the application (SA_RESETHAND). */
+/* sig stands at SIG_DFL, if nobody has changed it since, and sigaction() did not pass here (SA_RESETHAND, libc's signal()). */
 void fatal_again(int sig);
 
 /* signal.c: true when the thread holds a lock of the library: the signal comes again when it holds none. */

@@ -194,10 +194,8 @@ PRELOAD sighandler_t signal(int sig, sighandler_t handler)
 			atomic_store(&actions[sig].restart, (now.sa_flags & SA_RESTART) != 0);
 	} else {
 		old = libc.signal(sig, handler);
-		if (handler == SIG_DFL && old != SIG_ERR && libc.sigaction(sig, NULL, &now) == 0) {
-			fatal_instead(sig, &now);
-			libc.sigaction(sig, &now, NULL);
-		}
+		if (handler == SIG_DFL && old != SIG_ERR)
+			fatal_again(sig);
 	}
 	if (old == SIG_ERR)
 		atomic_store(&actions[sig].plain, plain);

@@ -82,7 +82,6 @@ struct tcp_hdr_spec {
 /* Writes header and options, checksum zero; room TCP_HDR_MAX. As many SACK blocks as fit. Returns the length. */
 uint8_t tcp_hdr_write(uint8_t *to, const struct tcp_hdr_spec *h);
 
-
 /* --- tcp_table.c: connections, embryonic ones and TIME_WAITs by 4-tuple; chained, grows, keyed */
 
 enum tcp_kind { TCP_KIND_CONN, TCP_KIND_REQ, TCP_KIND_TW };

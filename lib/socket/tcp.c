@@ -438,14 +438,6 @@ static int fd_hold(int fd)
 	return libc.fcntl(fd, F_DUPFD_CLOEXEC, from);
 }
 
-/* The engine has something left to do for s, its stack locked: FIN, data, or waiting for the peer. */
-static bool lingers(const struct tsock *s)
-{
-	enum tcp_state state = s->c ? tcp_conn_state(s->c) : TCPS_CLOSED;
-
-	return state == TCPS_FIN_WAIT1 || state == TCPS_CLOSING || state == TCPS_LAST_ACK;
-}
-
 /* SO_LINGER: until everything is acknowledged or the time is up. */
 static void linger(struct tsock *s, int seconds)
 {
@@ -457,7 +449,7 @@ static void linger(struct tsock *s, int seconds)
 		uint64_t now = tsock_now();
 
 		stack_poll(st, (unsigned)params.cq_poll_batch_max);
-		more = lingers(s);
+		more = s->c && tsock_unfinished(s->c);
 		tsock_unlock_stack(st, now);
 		if (more && wait_now_ns() >= deadline)
 			return;

@@ -89,12 +89,10 @@ static void count_or_release(struct tsock *s, void *arg)
 {
 	struct unfinished *left = arg;
 	struct stack *st = tsock_conn_lock(s);
-	enum tcp_state state;
 
 	if (!st)
 		return;
-	state = tcp_conn_state(s->c);
-	if (state == TCPS_FIN_WAIT1 || state == TCPS_CLOSING || state == TCPS_LAST_ACK) {
+	if (tsock_unfinished(s->c)) {
 		left->conns++;
 		left->bytes += tcp_outq(s->c);
 	} else {

@@ -174,6 +174,14 @@ static inline struct tsock *tsock_of(struct vfd *v)
 	return (struct tsock *)v;
 }
 
+/* Our FIN is on its way: the peer has not acknowledged everything. The stack is locked. */
+static inline bool tsock_unfinished(const struct tcp_conn *c)
+{
+	enum tcp_state state = tcp_conn_state(c);
+
+	return state == TCPS_FIN_WAIT1 || state == TCPS_CLOSING || state == TCPS_LAST_ACK;
+}
+
 static inline enum tsock_mode tsock_mode(const struct tsock *s)
 {
 	return (enum tsock_mode)atomic_load_explicit(&s->mode, memory_order_acquire);
