@@ -10,61 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ring/xdp/xdp.h"
-#include "runtime/libc.h"
-
-#define SIZE 64u
-
-/* A ring whose other side is this test: the index words that the kernel would write are ours. */
-struct fake {
-	struct xdp_ring *x;
-	struct xsk *s;
-	uint32_t index[8];
-	struct xdp_desc rx[SIZE], tx[SIZE];
-	uint64_t fill[UMEM_RX_CHUNKS], comp[SIZE];
-	struct port port;
-};
-
-static void side(struct xsk_ring *r, uint32_t *index, void *entries, uint32_t size)
-{
-	r->producer = index;
-	r->consumer = index + 1;
-	r->desc = entries;
-	r->size = size;
-	r->mask = size - 1;
-}
+#include "ring_fake.h"
 
 static int setup(void **state)
 {
-	struct fake *f = calloc(1, sizeof(*f));
-
-	libc_load();
-	f->x = calloc(1, sizeof(*f->x) + sizeof(struct xsk));
-	f->s = f->x->xsk;
-	f->x->num_queues = 1;
-	f->x->port = &f->port;
-	f->x->sg = true;
-	f->x->ring.caps.max_frame = 1514;
-	side(&f->s->rx, &f->index[0], f->rx, SIZE);
-	side(&f->s->fill, &f->index[2], f->fill, UMEM_RX_CHUNKS);
-	side(&f->s->tx, &f->index[4], f->tx, SIZE);
-	side(&f->s->comp, &f->index[6], f->comp, SIZE);
-	f->s->missing = UMEM_RX_CHUNKS;
-	f->s->refill_at = 32;
-	assert_int_equal(umem_init(&f->x->umem, PAGES_ANON), 0);
-	rx_init(f->x, 1000);
-	*state = f;
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	struct fake *f = *state;
-
-	umem_fini(&f->x->umem);
-	free(f->x);
-	free(f);
-	return 0;
+	return fake_setup(state, UMEM_RX_CHUNKS);
 }
 
 /* Hands the chunk that the fill ring offers at position `at` back as received. */
@@ -469,7 +419,7 @@ static void test_a_train_on_the_heap_is_one_still(void **state)
 
 int main(void)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, fake_teardown)
 	const struct CMUnitTest tests[] = {
 		TEST(a_chunk_freed_last_is_taken_first),
 		TEST(a_descriptor_outside_the_umem_names_no_buffer),
