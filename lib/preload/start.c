@@ -13,6 +13,7 @@
 #include "net/net.h"
 #include "preload/fatal.h"
 #include "runtime/kmod.h"
+#include "runtime/last_thread.h"
 #include "runtime/libc.h"
 #include "runtime/lock.h"
 #include "runtime/log.h"
@@ -125,6 +126,7 @@ bool library_has_begun(void)
 void library_forked_child(void)
 {
 	lock_thread_forked();
+	last_thread_forked();
 	/* Not `state`: another thread may have been starting the library. */
 	/* A process that has only inherited sockets hands them down, too. */
 	if (!atomic_load(&begun))

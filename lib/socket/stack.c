@@ -12,6 +12,7 @@
 
 #include "net/net.h"
 #include "proto/pkt.h"
+#include "runtime/last_thread.h"
 #include "runtime/libc.h"
 #include "runtime/log.h"
 #include "runtime/params.h"
@@ -381,6 +382,7 @@ static void sync_stats(void *arg)
 		stack_publish_pools(&sums);
 	retired_tick();
 	stats_control(NULL);
+	last_thread_look(); /* here, as a tick of its own would be one more for nearly nobody */
 }
 
 /* Ends the use of an open stack, its lock held; the caller disposes of the ring that is returned (NULL: it was not open). */

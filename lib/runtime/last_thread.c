@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "runtime/last_thread.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "runtime/libc.h"
+#include "runtime/log.h"
+
+static pthread_key_t key; /* set in the main thread: the destructor runs when that ends other than by exit() */
+static bool have_key;
+static _Atomic bool main_over;
+static sigset_t main_mask; /* written before it */
+static bool ending; /* worker only */
+
+/* The main thread is a zombie (its destructors may take long), and besides it there is only the one that asks. */
+static bool alone(void)
+{
+	int fd = libc.open("/proc/self/stat", O_RDONLY | O_CLOEXEC, 0), threads = 0;
+	char text[1024], *at, state = 0;
+	ssize_t n;
+
+	if (fd < 0)
+		return false;
+	n = libc.read(fd, text, sizeof(text) - 1);
+	libc.close(fd);
+	text[n > 0 ? n : 0] = '\0';
+	/* proc(5): the name, in brackets, may have any character; the state is field 3, the number of threads field 20. */
+	at = strrchr(text, ')');
+	return at && sscanf(at, ") %c%*s%*s%*s%*s%*s%*s%*s%*s%*s%*s%*s%*s%*s%*s%*s%*s%d", &state, &threads) == 2 &&
+	       state == 'Z' && threads == 2;
+}
+
+/* exit() joins the worker, so it is not the worker's to call. */
+static void *end(void *arg)
+{
+	(void)arg;
+	pthread_sigmask(SIG_SETMASK, &main_mask, NULL);
+	exit(0);
+}
+
+void last_thread_look(void)
+{
+	pthread_t thread;
+	int err;
+
+	if (!atomic_load_explicit(&main_over, memory_order_acquire) || ending || !alone())
+		return;
+	err = pthread_create(&thread, NULL, end, NULL);
+	if (err)
+		log_error("the program has ended, but no thread can be started to say so: %s", strerror(err));
+	ending = !err;
+}
+
+static void main_ends(void *value)
+{
+	(void)value;
+	pthread_sigmask(SIG_SETMASK, NULL, &main_mask);
+	atomic_store_explicit(&main_over, true, memory_order_release);
+}
+
+__attribute__((constructor)) static void watch_main(void)
+{
+	have_key = gettid() == getpid() && !pthread_key_create(&key, main_ends);
+	if (have_key)
+		pthread_setspecific(key, &key);
+}
+
+void last_thread_forked(void)
+{
+	ending = false;
+	atomic_store_explicit(&main_over, false, memory_order_relaxed);
+	if (have_key)
+		pthread_setspecific(key, &key);
+}
