@@ -80,7 +80,8 @@ static unsigned int local_in(void *priv, struct sk_buff *skb, const struct nf_ho
 	struct vma_flow_key key;
 	struct vma_conn *c;
 
-	if (vma_hook_key(skb, state->pf, &key))
+	/* The hook stays when the last flow has gone. */
+	if (!atomic64_read(&vma_totals[VMA_TOTAL_CONNS]) || vma_hook_key(skb, state->pf, &key))
 		return NF_ACCEPT;
 	c = vma_conn_find(state->net, &key);
 	if (!c || !(c->flags & VMA_KMOD_CONN_FALLBACK) || !vma_owner_holds(c))

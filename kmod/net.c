@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What belongs to a network namespace: the dead connections' queue, and the hook while a flow there
- * wants it.
+ * What belongs to a network namespace: the dead connections' queue, and the hook once a flow there
+ * has wanted it.
  */
 #include <linux/module.h>
 #include <net/net_namespace.h>
@@ -17,12 +17,11 @@
 #define BATCH 256
 
 struct vma_net {
-	struct net *net;
 	spinlock_t lock; /* dead */
 	struct list_head dead; /* struct vma_conn */
 	struct delayed_work work;
-	struct mutex hook_lock; /* hook_users */
-	unsigned int hook_users;
+	struct mutex hook_lock; /* hooked */
+	bool hooked;
 };
 
 static unsigned int net_id;
@@ -74,8 +73,6 @@ static void bury_batch(struct work_struct *work)
 			return;
 		if (c->reset)
 			reset(c);
-		if (c->flags & VMA_KMOD_CONN_FALLBACK)
-			vma_net_hook_put(n->net);
 		vma_conn_free(c);
 		cond_resched();
 	}
@@ -111,13 +108,6 @@ void vma_net_flush(struct net *net)
 	} while (more);
 }
 
-static void hook_off(struct net *net)
-{
-	if (defrag_off)
-		defrag_off(net);
-	nf_unregister_net_hooks(net, vma_hook_ops, vma_hook_ops_count);
-}
-
 static int hook_on(struct net *net)
 {
 	int err = nf_register_net_hooks(net, vma_hook_ops, vma_hook_ops_count);
@@ -131,37 +121,26 @@ static int hook_on(struct net *net)
 }
 
 /*
- * The hook is in place afterwards; one vma_net_hook_put() for each. 0 or negative errno. May sleep.
+ * The hook is in place afterwards, and stays: the first one of all namespaces, and the going of the
+ * last, change the kernel's code under all processors. 0 or negative errno. May sleep.
  */
-int vma_net_hook_get(struct net *net)
+int vma_net_hook(struct net *net)
 {
 	struct vma_net *n = net_of(net);
 	int err = 0;
 
 	mutex_lock(&n->hook_lock);
-	if (!n->hook_users)
+	if (!n->hooked)
 		err = hook_on(net);
-	if (!err)
-		n->hook_users++;
+	n->hooked = !err;
 	mutex_unlock(&n->hook_lock);
 	return err;
-}
-
-void vma_net_hook_put(struct net *net)
-{
-	struct vma_net *n = net_of(net);
-
-	mutex_lock(&n->hook_lock);
-	if (!--n->hook_users)
-		hook_off(net);
-	mutex_unlock(&n->hook_lock);
 }
 
 static int __net_init net_begin(struct net *net)
 {
 	struct vma_net *n = net_of(net);
 
-	n->net = net;
 	spin_lock_init(&n->lock);
 	mutex_init(&n->hook_lock);
 	INIT_LIST_HEAD(&n->dead);
@@ -172,8 +151,15 @@ static int __net_init net_begin(struct net *net)
 /* Nothing is registered here any more: a registration holds a socket, and that the namespace. */
 static void __net_exit net_end(struct net *net)
 {
+	struct vma_net *n = net_of(net);
+
 	vma_net_flush(net);
-	cancel_delayed_work_sync(&net_of(net)->work);
+	cancel_delayed_work_sync(&n->work);
+	if (!n->hooked)
+		return;
+	if (defrag_off)
+		defrag_off(net);
+	nf_unregister_net_hooks(net, vma_hook_ops, vma_hook_ops_count);
 }
 
 static struct pernet_operations net_ops = {
@@ -209,11 +195,13 @@ int vma_net_init(void)
 	queue = alloc_workqueue("vma", WQ_UNBOUND, 0);
 	if (!queue)
 		return -ENOMEM;
+	/* Its part of a namespace ends after ours, which uses it. */
+	defrag_get();
 	err = register_pernet_subsys(&net_ops);
-	if (err)
+	if (err) {
+		defrag_put();
 		destroy_workqueue(queue);
-	else
-		defrag_get();
+	}
 	return err;
 }
 

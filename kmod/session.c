@@ -204,16 +204,13 @@ static int conn_enter(struct vma_session *s, struct sock *sk, struct vma_kmod_co
 	if (slot >= s->num_slots)
 		return -ENOSPC;
 	if (arg->flags & VMA_KMOD_CONN_FALLBACK)
-		err = vma_net_hook_get(sock_net(sk));
+		err = vma_net_hook(sock_net(sk));
 	if (err)
 		return err;
 	memset(slot_of(s, slot), 0, sizeof(struct vma_kmod_slot));
 	c = vma_conn_add(sk, &arg->key, arg->flags, by_right, s, slot);
-	if (IS_ERR(c)) {
-		if (arg->flags & VMA_KMOD_CONN_FALLBACK)
-			vma_net_hook_put(sock_net(sk));
+	if (IS_ERR(c))
 		return PTR_ERR(c);
-	}
 	s->conns[slot] = c;
 	s->num_conns++;
 	__set_bit(slot, s->slots_used);
@@ -286,8 +283,6 @@ int vma_session_unconn(struct vma_session *s, const struct vma_kmod_unconn *arg)
 	mutex_unlock(&s->lock);
 	if (!c)
 		return -ENOENT;
-	if (c->flags & VMA_KMOD_CONN_FALLBACK)
-		vma_net_hook_put(c->key.net);
 	vma_conn_free(c);
 	return 0;
 }

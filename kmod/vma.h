@@ -137,8 +137,7 @@ int vma_net_init(void);
 void vma_net_exit(void);
 void vma_net_bury(struct net *net, struct list_head *dead);
 void vma_net_flush(struct net *net);
-int vma_net_hook_get(struct net *net);
-void vma_net_hook_put(struct net *net);
+int vma_net_hook(struct net *net);
 
 /* ---- hook.c: packets of registered flows that reached the kernel */
 
