@@ -4,9 +4,12 @@ Tests that run in the guest of scripts/vm, because they need a kernel of Debian'
 kernel says during a test belongs to that test.
 """
 
+import ctypes
 import os
 import pathlib
 import re
+import socket
+import subprocess
 import sys
 
 import pytest
@@ -20,9 +23,26 @@ from vma_ko import insmod, rmmod  # noqa: E402 (in the directory above)
 BAD = re.compile("|".join((pathlib.Path(__file__).resolve().parents[2] / "scripts" / "vm_bad").read_text().splitlines()))
 
 
+def keep_netfilter():
+    """
+    Netfilter's first hook and the going of its last patch the kernel's code under the processors. An emulated one that runs
+    that code can keep the breakpoint that stood there for a moment, and run into it for ever (QEMU 7.2, TCG with a thread for
+    each). So there are hooks from the beginning to the end: the filter table's, empty, which asking for it makes.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    subprocess.run(["modprobe", "-a", "ip_tables", "ip6_tables"], check=True)
+    for family, level in ((socket.AF_INET, socket.SOL_IP), (socket.AF_INET6, socket.IPPROTO_IPV6)):
+        for table in (b"filter", b"raw"):
+            info = ctypes.create_string_buffer(table, 84)  # struct ipt_getinfo
+            with socket.socket(family, socket.SOCK_RAW, socket.IPPROTO_RAW) as s:
+                if libc.getsockopt(s.fileno(), level, 64, info, ctypes.byref(ctypes.c_int(84))):  # IPT_SO_GET_INFO
+                    raise OSError(ctypes.get_errno(), f"the table {table.decode()} of {family.name}")
+
+
 def pytest_sessionstart(session):
     if not os.path.exists("/vm/command"):
         pytest.exit("these tests run in a virtual machine: scripts/vm tests/vm", returncode=1)
+    keep_netfilter()
 
 
 @pytest.fixture(autouse=True)
