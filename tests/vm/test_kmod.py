@@ -20,8 +20,6 @@ import pytest
 from netns import wait_for
 from vma_ko import SYSFS, insmod, rmmod, say, sums
 
-pytestmark = pytest.mark.usefixtures("vma_ko")
-
 # include/vma/kmod.h
 SETUP = struct.Struct("=IIII2QQQQQ")
 KEY = struct.Struct("=16s16sHHB3s")
@@ -55,8 +53,11 @@ def call(fd, number, *fields, layout):
 class Device:
     """One process's session."""
 
+    left = []  # what a test has not closed, mappings too: by what closes them
+
     def __init__(self, sockets=0, conns=0, ring=0):
         self.fd = os.open("/dev/vma", os.O_RDWR)
+        self.left.append(self.close)
         answer = call(self.fd, IOC_SETUP, 1, sockets, conns, ring, 0, 0, 0, 0, 0, 0, layout=SETUP)
         self.stats_bytes, self.conns_bytes, self.ring_bytes = answer[-3:]
 
@@ -77,14 +78,24 @@ class Device:
         if at == ctypes.c_void_p(-1).value:
             raise OSError(ctypes.get_errno(), "mmap")
 
-        def unmap(mapping):
-            if not vars(mapping).get("gone"):
-                mapping.gone = LIBC.munmap(at, size) == 0
+        def unmap(*_):
+            LIBC.munmap(at, size)
+            self.left.remove(unmap)
 
-        return type("Mapping", (ctypes.c_char * size,), {"close": unmap, "__del__": unmap}).from_address(at)
+        self.left.append(unmap)
+        return type("Mapping", (ctypes.c_char * size,), {"close": unmap}).from_address(at)
 
     def close(self):
         os.close(self.fd)
+        self.left.remove(self.close)
+
+
+@pytest.fixture(autouse=True)
+def devices(vma_ko):
+    """A test that fails leaves nothing that would keep the module in, and fail the next one."""
+    yield
+    while Device.left:
+        Device.left[-1]()
 
 
 def fails(error, function, *args, **more):
@@ -201,14 +212,17 @@ def test_a_process_that_ends_resets_its_connections(death):
         os.kill(pid, signal.SIGKILL)
     if death == "oom":
         pathlib.Path("/proc/sysrq-trigger").write_text("f")
-    wait_for(lambda: sums()["resets_sent"] == before["resets_sent"] + 29, 30, what=sums)
-    assert sums()["conns"] == 0 and sums()["processes"] == 0
-    for p in (pid, keeper):
-        try:
-            os.kill(p, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-    os.waitpid(pid, 0)
+    try:
+        # A worker sends them while the process is still on its way out.
+        wait_for(lambda: sums()["resets_sent"] == before["resets_sent"] + 29 and sums()["processes"] == 0, 30, what=sums)
+        assert sums()["conns"] == 0
+    finally:
+        for p in (pid, keeper):
+            try:
+                os.kill(p, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        os.waitpid(pid, 0)
 
 
 def test_what_is_not_the_callers_is_refused():

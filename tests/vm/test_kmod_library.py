@@ -142,7 +142,7 @@ def test_a_clean_end_resets_nobody(net, how):
     l = net.a.socket(kind=socket.SOCK_STREAM)
     l.bind((net.a.ip4, 7401))
     l.listen()
-    client = net.b.python(CLIENT, True, (net.a.ip4, how))
+    client = net.b.python(CLIENT, True, (net.a.ip4, how), env={"VMA_TRACELEVEL": "DEBUG"})
     s, _ = l.accept()
     s.settimeout(l.gettimeout())
     got = 0
