@@ -3,7 +3,9 @@
 #ifndef VMA_COMPAT_H
 #define VMA_COMPAT_H
 
+#include <linux/gfp.h>
 #include <linux/mm.h>
+#include <linux/mmzone.h>
 #include <linux/version.h>
 
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 3, 0)
@@ -13,6 +15,16 @@ static inline void vm_flags_set(struct vm_area_struct *vma, vm_flags_t flags)
 	vma->vm_flags |= flags;
 }
 #endif
+
+/* The pages [pfn, end), emptied of what can be moved, a reference each; 0 or negative errno. */
+static inline int vma_alloc_contig(unsigned long pfn, unsigned long end)
+{
+#ifdef CONFIG_CONTIG_ALLOC
+	return alloc_contig_range(pfn, end, MIGRATE_MOVABLE, GFP_KERNEL | __GFP_NOWARN);
+#else
+	return -EOPNOTSUPP;
+#endif
+}
 
 /* A TCP port's sockets, some of them in TIME_WAIT. Not to be left by break. */
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 8, 0)

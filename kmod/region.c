@@ -59,37 +59,53 @@ static void uncharge(struct vma_region *r)
 	r->user = NULL;
 }
 
+static struct page *block_alloc(unsigned int order, int node)
+{
+	gfp_t gfp = GFP_KERNEL_ACCOUNT | __GFP_ZERO | __GFP_NOWARN;
+
+	if (order == VMA_GIGA_ORDER)
+		return vma_giga_alloc(node);
+	/* A block of one page needs no compound head, and no luck either. */
+	if (order)
+		gfp |= __GFP_COMP | __GFP_RETRY_MAYFAIL;
+	if (node != NUMA_NO_NODE)
+		gfp |= __GFP_THISNODE;
+	return alloc_pages_node(node, gfp, order);
+}
+
+static void block_free(struct page *block, unsigned int order)
+{
+	if (order == VMA_GIGA_ORDER)
+		vma_giga_free(block);
+	else
+		put_page(block);
+}
+
+/* Mapped ones go with their last page table entry. */
 static void blocks_free(struct vma_region *r)
 {
 	unsigned long i;
 
-	/* Mapped ones go with their last page table entry. */
 	for (i = 0; i < r->num && r->blocks[i]; i++)
-		put_page(r->blocks[i]);
+		block_free(r->blocks[i], r->order);
 	kvfree(r->blocks);
 }
 
 /* All blocks, zeroed; 0, -ENOMEM, -EINTR. */
 static int blocks_alloc(struct vma_region *r, int node)
 {
-	gfp_t gfp = GFP_KERNEL_ACCOUNT | __GFP_ZERO | __GFP_NOWARN;
 	unsigned long i;
 	int err = 0;
 
-	/* A block of one page needs no compound head, and no luck either. */
-	if (r->order)
-		gfp |= __GFP_COMP | __GFP_RETRY_MAYFAIL;
-	if (node != NUMA_NO_NODE)
-		gfp |= __GFP_THISNODE;
 	r->blocks = kvcalloc(r->num, sizeof(*r->blocks), GFP_KERNEL_ACCOUNT);
 	if (!r->blocks)
 		return -ENOMEM;
 	for (i = 0; i < r->num && !err; i++) {
-		r->blocks[i] = alloc_pages_node(node, gfp, r->order);
-		if (!r->blocks[i])
-			err = -ENOMEM;
-		else if (fatal_signal_pending(current))
+		r->blocks[i] = block_alloc(r->order, node);
+		if (fatal_signal_pending(current))
 			err = -EINTR;
+		else if (!r->blocks[i])
+			err = -ENOMEM;
 		cond_resched();
 	}
 	if (err)
@@ -118,7 +134,7 @@ static bool arg_ok(const struct vma_kmod_region *arg)
 {
 	if (!arg->bytes || arg->bytes > BYTES_MAX || arg->reserved || arg->offset || arg->block)
 		return false;
-	if (arg->kind != VMA_KMOD_MEM_CONTIG && arg->kind != VMA_KMOD_MEM_HUGE)
+	if (arg->kind < VMA_KMOD_MEM_CONTIG || arg->kind > VMA_KMOD_MEM_GIGA)
 		return false;
 	return arg->node == NUMA_NO_NODE ||
 	       (arg->node >= 0 && arg->node < MAX_NUMNODES && node_online(arg->node));
@@ -150,6 +166,9 @@ struct vma_region *vma_region_alloc(struct vma_kmod_region *arg)
 	if (arg->kind == VMA_KMOD_MEM_CONTIG) {
 		order = min_t(unsigned int, get_order(arg->bytes), MAX_ORDER - 1);
 		least = min_t(unsigned int, order, PAGE_ALLOC_COSTLY_ORDER);
+	} else if (arg->kind == VMA_KMOD_MEM_GIGA) {
+		order = VMA_GIGA_ORDER;
+		least = VMA_GIGA_ORDER;
 	}
 	do
 		err = try_order(r, arg->bytes, order, arg->node);
@@ -193,8 +212,11 @@ int vma_region_map(const struct vma_region *r, struct vm_area_struct *vma)
 	if (pages > vma_region_pages(r) || !(vma->vm_flags & VM_SHARED))
 		return -EINVAL;
 	vm_flags_set(vma, VM_DONTCOPY | VM_DONTDUMP | VM_DONTEXPAND);
-	for (i = 0; i < pages && !err; i++)
+	for (i = 0; i < pages && !err; i++) {
 		err = vm_insert_page(vma, vma->vm_start + i * PAGE_SIZE,
 				     r->blocks[i >> r->order] + (i & mask));
+		if (IS_ALIGNED(i, BIT(HUGE_ORDER)))
+			cond_resched();
+	}
 	return err;
 }

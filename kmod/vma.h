@@ -3,6 +3,7 @@
 #ifndef VMA_VMA_H
 #define VMA_VMA_H
 
+#include <linux/bits.h>
 #include <linux/kobject.h>
 #include <linux/kref.h>
 #include <linux/list.h>
@@ -144,6 +145,14 @@ int vma_net_hook(struct net *net);
 extern const struct nf_hook_ops vma_hook_ops[];
 extern const unsigned int vma_hook_ops_count;
 int vma_hook_key(const struct sk_buff *skb, u8 family, struct vma_flow_key *key);
+
+/* ---- giga.c: blocks of 1 GiB */
+
+#define VMA_GIGA_ORDER (30 - PAGE_SHIFT)
+#define VMA_GIGA_PAGES BIT(VMA_GIGA_ORDER)
+
+struct page *vma_giga_alloc(int node);
+void vma_giga_free(struct page *page);
 
 /* ---- region.c: pinned memory */
 

@@ -99,6 +99,7 @@ struct vma_kmod_slot {
 enum vma_kmod_mem {
 	VMA_KMOD_MEM_CONTIG = 1, /* physically contiguous, in blocks of up to 4 MiB */
 	VMA_KMOD_MEM_HUGE = 2, /* in blocks of 2 MiB, or not at all */
+	VMA_KMOD_MEM_GIGA = 3, /* in blocks of 1 GiB, or not at all */
 };
 
 /*

@@ -120,7 +120,7 @@ static void nonsense_is_refused(struct kunit *test)
 		{ .bytes = (1ull << 36) + 1, .kind = VMA_KMOD_MEM_HUGE, .node = -1 },
 		{ .bytes = ~0ull, .kind = VMA_KMOD_MEM_CONTIG, .node = -1 },
 		{ .bytes = 4096, .kind = 0, .node = -1 },
-		{ .bytes = 4096, .kind = 3, .node = -1 },
+		{ .bytes = 4096, .kind = VMA_KMOD_MEM_GIGA + 1, .node = -1 },
 		{ .bytes = 4096, .kind = VMA_KMOD_MEM_HUGE, .node = -2 },
 		{ .bytes = 4096, .kind = VMA_KMOD_MEM_HUGE, .node = 0x7fffffff },
 		{ .bytes = 4096, .kind = VMA_KMOD_MEM_HUGE, .node = -1, .offset = 1 },
@@ -142,6 +142,10 @@ static void more_than_there_is_fails_whole(struct kunit *test)
 	s64 regions = total(VMA_TOTAL_REGIONS);
 
 	KUNIT_EXPECT_EQ(test, PTR_ERR(vma_region_alloc(&arg)), -ENOMEM);
+	arg.bytes = 1;
+	arg.kind = VMA_KMOD_MEM_GIGA; /* rounded up to what this machine has not */
+	KUNIT_EXPECT_EQ(test, PTR_ERR(vma_region_alloc(&arg)), -ENOMEM);
+	arg.kind = VMA_KMOD_MEM_HUGE;
 	arg.bytes = (u64)totalram_pages() << PAGE_SHIFT;
 	KUNIT_EXPECT_EQ(test, PTR_ERR(vma_region_alloc(&arg)), -ENOMEM);
 	KUNIT_EXPECT_EQ(test, total(VMA_TOTAL_REGIONS), regions);

@@ -160,9 +160,11 @@ static void do_steal(void)
 	count(STEAL, ioctl(dev, VMA_KMOD_CONN, &c));
 }
 
+/* A block of 1 GiB is more than it may lock. */
 static void do_region(void)
 {
-	struct vma_kmod_region r = {.bytes = 1 + below(8u << 20), .kind = 1 + below(2), .node = -1};
+	struct vma_kmod_region r = {
+		.bytes = 1 + below(8u << 20), .kind = 1 + below(one_in(8) ? 3 : 2), .node = -1};
 
 	spoil(&r.kind, sizeof(r) - sizeof(r.bytes));
 	count(REGION, ioctl(dev, VMA_KMOD_REGION, &r));

@@ -27,7 +27,7 @@ CONN = struct.Struct("=iI40sII")
 UNCONN = struct.Struct("=II")
 REGION = struct.Struct("=QIiQQQ")
 RST, FALLBACK = 1, 2
-CONTIG, HUGE = 1, 2
+CONTIG, HUGE, GIGA = 1, 2, 3
 MAP_STATS, MAP_RING = 1 << 32, 2 << 32
 
 
@@ -119,6 +119,37 @@ def child(function):
 
 def ended_well(pid):
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+def test_a_region_of_one_gib():
+    """Contiguous, aligned, zeroed; and everybody's again when it goes. First here: memory that is new has such a range."""
+    d = Device()
+    before = os.sysconf("SC_AVPHYS_PAGES")
+    size, offset, block = d.region(1, GIGA)
+    assert size == block == 1 << 30
+    assert sums()["region_bytes"] == size
+    pages = d.map(size, offset)
+    d.close()
+    with open("/proc/self/pagemap", "rb", 0) as f:
+        f.seek(ctypes.addressof(pages) // 4096 * 8)
+        frames = struct.unpack(f"{size // 4096}Q", f.read(size // 4096 * 8))
+    first = frames[0] & (1 << 55) - 1
+    assert first and first % (size // 4096) == 0
+    assert all(frame & (1 << 55) - 1 == first + i for i, frame in enumerate(frames))
+    for at in (0, size // 3, size - 4096):
+        assert pages[at:at + 4096] == bytes(4096)
+        pages[at] = 1
+    pages.close()
+    assert sums()["regions"] == 0
+    assert os.sysconf("SC_AVPHYS_PAGES") > before - size // 4096 // 2
+
+    def limited():
+        resource.setrlimit(resource.RLIMIT_MEMLOCK, (512 << 20, 512 << 20))
+        os.setresuid(65534, 65534, 65534)
+        fails(errno.ENOMEM, Device().region, 1, GIGA)
+
+    os.chmod("/dev/vma", 0o666)
+    assert ended_well(child(limited))
 
 
 def test_it_can_be_unloaded_and_loaded_again():
