@@ -5,7 +5,9 @@
  * other thread, the socket is the main thread's; "child" as "exit" in a forked child of another thread, whose status is printed.
  */
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +26,8 @@ static void talk(int fd)
 
 	if (fd < 0)
 		fd = socket(AF_INET, SOCK_STREAM, 0);
-	if (connect(fd, (struct sockaddr *)&to, sizeof(to)) || send(fd, "hello", 5, 0) != 5 || recv(fd, text, 15, 0) <= 0)
+	if (connect(fd, (struct sockaddr *)&to, sizeof(to)) || send(fd, "hello", 5, 0) != 5 ||
+	    recv(fd, text, 15, 0) <= 0)
 		perror("talk");
 	printf("answer: %s\n", text);
 }
@@ -54,12 +57,26 @@ static void go_on(void)
 	pthread_exit((void *)7);
 }
 
+/* A zombie, as long as another thread is left (proc(5)). */
+static bool main_is_over(void)
+{
+	char text[256] = "";
+	int fd = open("/proc/self/stat", O_RDONLY);
+
+	if (fd < 0 || read(fd, text, sizeof(text) - 1) < 0)
+		exit(4);
+	close(fd);
+	return strstr(text, ") Z ") != NULL;
+}
+
 static void *forker(void *arg)
 {
 	int status = -1;
 	pid_t pid;
 
-	usleep(200000); /* AddressSanitizer's locks, which main takes as it ends, are no good to a child */
+	/* AddressSanitizer's locks, which main takes as it ends, are no good to a child. */
+	while (!main_is_over())
+		usleep(10000);
 	pid = fork();
 	if (!pid)
 		go_on();
