@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 #include "runtime/last_thread.h"
 
-#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -11,8 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "runtime/libc.h"
 #include "runtime/log.h"
+#include "runtime/text_file.h"
 
 static pthread_key_t key; /* set in the main thread: the destructor runs when that ends other than by exit() */
 static bool have_key;
@@ -23,15 +22,10 @@ static bool ending; /* worker only */
 /* The main thread is a zombie (its destructors may take long), and besides it there is only the one that asks. */
 static bool alone(void)
 {
-	int fd = libc.open("/proc/self/stat", O_RDONLY | O_CLOEXEC, 0), threads = 0;
 	char text[1024], *at, state = 0;
-	ssize_t n;
+	int threads = 0;
 
-	if (fd < 0)
-		return false;
-	n = libc.read(fd, text, sizeof(text) - 1);
-	libc.close(fd);
-	text[n > 0 ? n : 0] = '\0';
+	text_file_read("/proc/self/stat", text, sizeof(text));
 	/* proc(5): the name, in brackets, may have any character; the state is field 3, the number of threads field 20. */
 	at = strrchr(text, ')');
 	return at && sscanf(at, ") %c%*s%*s%*s%*s%*s%*s%*s%*s%*s%*s%*s%*s%*s%*s%*s%*s%d", &state, &threads) == 2 &&

@@ -4,7 +4,6 @@
  * chosen cannot be given back; so the candidates are ours, those of connect() in the kernel, and each is asked for by number.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -12,6 +11,7 @@
 
 #include "proto/siphash.h"
 #include "runtime/libc.h"
+#include "runtime/text_file.h"
 #include "socket/tcp_int.h"
 #include "socket/udp_int.h"
 
@@ -22,17 +22,6 @@ static uint64_t reserved[65536 / 64]; /* net.ipv4.ip_local_reserved_ports */
 #define SEARCHES 256
 static uint64_t secret[2];
 static _Atomic uint32_t searched[SEARCHES];
-
-/* The text of a file under /proc/sys/net/ipv4; empty when it cannot be read. */
-static void sysctl_text(const char *path, char *text, size_t size)
-{
-	int fd = libc.open(path, O_RDONLY | O_CLOEXEC, 0);
-	ssize_t n = fd < 0 ? -1 : libc.read(fd, text, size - 1);
-
-	if (fd >= 0)
-		libc.close(fd);
-	text[n > 0 ? n : 0] = '\0';
-}
 
 static void read_reserved(char *text)
 {
@@ -58,7 +47,7 @@ void tsock_ports_read(void)
 	char text[4096], *end;
 	unsigned long from, to;
 
-	sysctl_text("/proc/sys/net/ipv4/ip_local_port_range", text, sizeof(text));
+	text_file_read("/proc/sys/net/ipv4/ip_local_port_range", text, sizeof(text));
 	from = strtoul(text, &end, 10);
 	to = strtoul(end, NULL, 10);
 	if (from && from <= to && to < 65536) {
@@ -66,7 +55,7 @@ void tsock_ports_read(void)
 		high = (uint16_t)to;
 	}
 	memset(reserved, 0, sizeof(reserved));
-	sysctl_text("/proc/sys/net/ipv4/ip_local_reserved_ports", text, sizeof(text));
+	text_file_read("/proc/sys/net/ipv4/ip_local_reserved_ports", text, sizeof(text));
 	read_reserved(text);
 	(void)!getrandom(secret, sizeof(secret), GRND_NONBLOCK);
 }

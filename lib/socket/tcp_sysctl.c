@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* What a connection begins with: the kernel's own TCP settings of this network namespace, then ours (VMA_TCP_*). */
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "runtime/libc.h"
 #include "runtime/params.h"
+#include "runtime/text_file.h"
 #include "socket/tcp_int.h"
 
 struct tcp_opts tsock_defaults;
@@ -16,18 +14,10 @@ struct tcp_opts tsock_defaults;
 static int sysctl(const char *name, unsigned long *v, int max)
 {
 	char path[96], text[128], *at = text, *end;
-	ssize_t len;
-	int fd, n = 0;
+	int n = 0;
 
 	snprintf(path, sizeof(path), "/proc/sys/net/ipv4/%s", name);
-	fd = libc.open(path, O_RDONLY | O_CLOEXEC, 0);
-	if (fd < 0)
-		return 0;
-	len = libc.read(fd, text, sizeof(text) - 1);
-	libc.close(fd);
-	if (len <= 0)
-		return 0;
-	text[len] = '\0';
+	text_file_read(path, text, sizeof(text));
 	while (n < max) {
 		unsigned long x = strtoul(at, &end, 10);
 
