@@ -25,7 +25,7 @@ import socket
 import subprocess
 import time
 
-from netns import PATIENCE, PYTHON
+from netns import PATIENCE, PYTHON, where
 
 APP = pathlib.Path(__file__).with_name("udp_app.py")
 FAMILIES = ["4", "6", "mapped"]
@@ -83,15 +83,6 @@ def udp(port=None, ip=None, *options):
     def text(self):
         return self.log.read_text(errors="replace")
 
-    def _where(self):
-        """Where its threads stand, if there is a debugger to tell."""
-        if not shutil.which("gdb"):
-            return ""
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            return subprocess.run(["gdb", "-p", str(self.pid), "-batch", "-ex", "thread apply all bt 12"],
-                                  capture_output=True, text=True, timeout=30).stdout[-4000:]
-        return ""
-
     def start(self, code):
         """Sends a line without waiting for its answer."""
         self.pending = code
@@ -106,7 +97,7 @@ def udp(port=None, ip=None, *options):
         while b"\n" not in self.tail:
             if not select.select([fd], [], [], max(0, end - time.monotonic()))[0]:
                 raise Hang(f"no answer within {timeout} s (preload={self.preload}) to {self.pending!r}; it printed:\n"
-                           f"{self.text}{self._where()}")
+                           f"{self.text}{where(self.pid)}")
             more = os.read(fd, 1 << 20)
             if not more:
                 raise AssertionError(f"the program ended with {self.popen.wait()}:\n{self.text}")

@@ -11,7 +11,7 @@ A test asks for `net`; @pytest.mark.net(mtu=9000, queues=4) changes the pair. `m
         net.b.run(["sockperf", "ping-pong", "-i", net.a.ip4, "-t", "1"], preload=True)
 
 With --sanitize the library of build/asan is preloaded, after the sanitizers' own, and whatever a sanitizer reports
-in any process fails the test in which it happened. Tests marked no_sanitize (they measure time) are left out then,
+in any process fails the test in which it happened. Tests marked no_sanitize (most measure time) are left out then,
 and those that do not use the library. With --tsan library and helpers are those of build/tsan: for tests whose programs
 with the library are all helpers of ours.
 """
@@ -34,7 +34,7 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     config.addinivalue_line("markers", "net(mtu=1500, queues=1): the veth pair that `net` gives")
     config.addinivalue_line("markers", "multi_buffer: for kernels that hand AF_XDP frames of several chunks (6.6)")
-    config.addinivalue_line("markers", "no_sanitize: measures time, left out with --sanitize")
+    config.addinivalue_line("markers", "no_sanitize: left out with --sanitize, because it measures time or because libasan cannot do it")
 
 
 def deselect(config, items, out):

@@ -11,6 +11,7 @@ import os
 import pathlib
 import re
 import shlex
+import shutil
 import signal
 import socket
 import subprocess
@@ -90,6 +91,26 @@ class Library:
         return texts
 
 
+def children(pid):
+    """What it, or a thread of it, has forked and not waited for."""
+    with contextlib.suppress(OSError):
+        return [int(p) for task in os.listdir(f"/proc/{pid}/task")
+                for p in pathlib.Path(f"/proc/{pid}/task/{task}/children").read_text().split()]
+    return []
+
+
+def where(pid):
+    """Where its threads and those of its children stand, if there is a debugger to tell."""
+    if not shutil.which("gdb"):
+        return ""
+    text = ""
+    for p in [pid, *children(pid)]:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            text += f"\n--- {p}\n" + subprocess.run(["gdb", "-p", str(p), "-batch", "-ex", "thread apply all bt 12"],
+                                                   capture_output=True, text=True, timeout=30).stdout[-4000:]
+    return text
+
+
 class Process:
     """A program in a namespace. Its output goes to a file, so that it never blocks on a pipe."""
 
@@ -130,7 +151,7 @@ class Process:
         try:
             return self.popen.wait(timeout * PATIENCE)
         except subprocess.TimeoutExpired:
-            raise AssertionError(f"{self} did not end within {timeout} s:\n{self.text}")
+            raise AssertionError(f"{self} did not end within {timeout} s:\n{self.text}{where(self.pid)}")
 
     def stop(self, number=signal.SIGTERM, timeout=10.0):
         """Ends it with the signal, for good after timeout; returns the exit status."""

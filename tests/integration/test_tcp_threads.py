@@ -81,9 +81,10 @@ def test_the_control_thread(net, mode):
         client(net, "hammer", True, 1, env=env)
 
 
-@pytest.mark.parametrize("what", ["threads", "hammer"])
+@pytest.mark.parametrize("what", ["threads", pytest.param("hammer", marks=pytest.mark.no_sanitize)])
 def test_udp_hammer(net, what):
-    """The UDP sockets' share: test_udp_process.py has them in detail."""
+    """The UDP sockets' share: test_udp_process.py has them in detail. "hammer" forks too, while other threads allocate: the child then
+    may wait for ever for a lock of libasan's, which minds fork() since LLVM 18 only (llvm-project pull request 75290)."""
     peer = net.a.python("""
 import socket, sys
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.bind((sys.argv[1], 7201)); print("ready")
