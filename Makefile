@@ -192,6 +192,19 @@ $(B)/tests/unit/test_tcp_hostile_%: tests/unit/test_tcp_hostile_%.c $(STEPS_OBJ)
 	$(Q)$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) $(SAN) -MMD -MP -MF $@.d -MT $@ $(LDFLAGS_ALL) \
 		-o $@ $< $(STEPS_OBJ) $(B)/libcore.a -Wl,--as-needed -lcmocka $(LIBS) -lm
 
+# These run the mlx5 ring on a device in software.
+MLX5_DEVICE_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard tests/mlx5_device/*.c))
+$(MLX5_DEVICE_OBJ): $(B)/tests/%.o: tests/%.c $(B)/.flags
+	@mkdir -p $(@D)
+	$(call say,TEST)
+	$(Q)$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) $(SAN) -MMD -MP -c $< -o $@
+
+$(B)/tests/unit/test_mlx5_%: tests/unit/test_mlx5_%.c $(MLX5_DEVICE_OBJ) $(B)/libcore.a $(B)/.flags
+	@mkdir -p $(@D)
+	$(call say,TEST)
+	$(Q)$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) $(SAN) -MMD -MP -MF $@.d -MT $@ $(LDFLAGS_ALL) \
+		-o $@ $< $(MLX5_DEVICE_OBJ) $(B)/libcore.a -Wl,--as-needed -lcmocka $(LIBS) -lm
+
 $(B)/tests/sim/%.o $(B)/tests/conform/%.o: $(B)/.flags
 
 $(B)/tests/%.o: tests/%.c
@@ -223,6 +236,20 @@ $(B)/bench/bin/%: tests/bench/%.c $(B)/libcore.a $(B)/.flags | $(SKEL)
 	$(call say,BENCH)
 	$(Q)$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) -MMD -MP -MF $@.d -MT $@ $(LDFLAGS_ALL) \
 		-o $@ $< $(B)/libcore.a -Wl,--as-needed $(LIBS) -lm
+
+# The whole library in one program, with the device in software in the place of the verbs objects.
+MLX5_CORE_OBJ := $(filter-out %/ring/mlx5/verbs.o,$(CORE_OBJ))
+$(B)/bench/mlx5_core.o: $(MLX5_CORE_OBJ) $(B)/.core
+	@mkdir -p $(@D)
+	$(call say,LTO)
+	$(Q)$(CC) $(CFLAGS_ALL) $(LIB_CFLAGS) $(CORE_CFLAGS) -flto=auto -Wno-maybe-uninitialized \
+		-r $(if $(CAN_LTO),-flinker-output=nolto-rel) -o $@ $(MLX5_CORE_OBJ)
+
+$(B)/bench/bin/mlx5: tests/bench/mlx5.c $(B)/bench/mlx5_core.o $(PRELOAD_OBJ) $(MLX5_DEVICE_OBJ) $(B)/.flags
+	@mkdir -p $(@D)
+	$(call say,BENCH)
+	$(Q)$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) -MMD -MP -MF $@.d -MT $@ $(LDFLAGS_ALL) \
+		-o $@ $< $(B)/bench/mlx5_core.o $(PRELOAD_OBJ) $(MLX5_DEVICE_OBJ) -Wl,--as-needed $(LIBS) -lm
 
 # libFuzzer is clang's; the library is compiled once more for it, with coverage.
 FUZZ_SAN := address,undefined
@@ -318,4 +345,4 @@ format:
 	clang-format -i $$(git ls-files '*.c' '*.h')
 
 -include $(B)/gen_man.d $(STEPS_OBJ:.o=.d) $(LIB_OBJ:.o=.d) $(STATS_OBJ:.o=.d) $(BPF_SRC:bpf/%.bpf.c=$(B)/bpf/%.bpf.d) \
-	$(UNIT:=.d) $(SIM_SRC:%.c=$(B)/%.d) $(CONFORM_SRC:%.c=$(B)/%.d) $(HELPERS:=.d) $(VM_BIN:=.d) $(BENCH_BIN:=.d) $(FUZZ_OBJ:.o=.d) $(FUZZ:=.d)
+	$(UNIT:=.d) $(MLX5_DEVICE_OBJ:.o=.d) $(SIM_SRC:%.c=$(B)/%.d) $(CONFORM_SRC:%.c=$(B)/%.d) $(HELPERS:=.d) $(VM_BIN:=.d) $(BENCH_BIN:=.d) $(FUZZ_OBJ:.o=.d) $(FUZZ:=.d)

@@ -18,7 +18,7 @@ struct buf_pool {
 };
 
 /* buf.flags */
-#define BUF_CSUM_OK 0x01 /* the device vouches for the L4 checksum */
+#define BUF_CSUM_OK 0x01 /* the device vouches for the checksums, of an IPv4 header and of TCP or UDP */
 #define BUF_CSUM_PARTIAL_OK 0x02 /* device is virtual: an L4 field equal to the pseudo-header sum is complete */
 
 /* What the parser found; valid once proto has accepted the packet. Addresses are v4-mapped for IPv4. */

@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 
 #include "proto/csum.h"
+#include "proto/pkt_udp4.h"
 
 /* What the network layer found: where the transport header is and how long it and its payload are. */
 struct l3 {
@@ -45,7 +46,7 @@ static enum pkt_result parse_v4(struct buf *b, struct l3 *l3)
 		return PKT_MALFORMED;
 	if (ip.ihl != 5 || (ip.frag_off & htons(IP_MF | IP_OFFMASK)))
 		return PKT_OTHER; /* the steering program leaves these to the kernel */
-	if (csum_fold(csum_ipv4_header(p)) != 0xffff)
+	if (!(b->flags & BUF_CSUM_OK) && csum_fold(csum_ipv4_header(p)) != 0xffff)
 		return PKT_BAD_CHECKSUM;
 
 	map_v4(&b->meta.src, &ip.saddr);
@@ -222,11 +223,6 @@ static __attribute__((noinline)) enum pkt_result parse_any(struct buf *b)
 	return l3.proto == IPPROTO_UDP ? parse_udp(b, &l3) : PKT_OTHER;
 }
 
-#define PLAIN_HEADERS (ETH_HLEN + 20 + 8)
-/* The first eight bytes of an IPv4 header: version, length without options, neither "more fragments" nor an offset. */
-#define PLAIN_MASK 0xff00000000003fffull
-#define PLAIN_WORD 0x4500000000000000ull
-
 static inline uint16_t load16(const uint8_t *p)
 {
 	uint16_t w;
@@ -251,16 +247,14 @@ static inline uint64_t load64(const uint8_t *p)
 	return w;
 }
 
-/* As udp_checksum_ok(), the headers at ip and the datagram of ulen bytes in one piece. */
+/* As udp_checksum_ok() of what the device has not checked, the headers at ip and the datagram of ulen bytes in one piece. */
 static inline bool plain_checksum_ok(const struct buf *b, const uint8_t *ip, uint32_t ulen)
 {
 	uint64_t pseudo =
 		(uint64_t)htons(IPPROTO_UDP) + load32(ip + 12) + load32(ip + 16) + load16(ip + 24);
 	uint16_t check = load16(ip + 26);
 
-	if (!check || (b->flags & BUF_CSUM_OK))
-		return true;
-	if ((b->flags & BUF_CSUM_PARTIAL_OK) && check == csum_fold(pseudo))
+	if (!check || ((b->flags & BUF_CSUM_PARTIAL_OK) && check == csum_fold(pseudo)))
 		return true;
 	return csum_fold(csum_add(pseudo, ip + 20, ulen)) == 0xffff;
 }
@@ -274,16 +268,16 @@ static inline bool parse_plain(struct buf *b)
 	const uint8_t *ip = b->data + ETH_HLEN;
 	uint32_t total, ulen;
 
-	if (b->len < PLAIN_HEADERS || b->frag)
+	if (b->len < PKT_UDP4_HEADERS || b->frag)
 		return false;
 	if (load16(ip - 2) != htons(ETHERTYPE_IP) ||
-	    (load64(ip) & htobe64(PLAIN_MASK)) != htobe64(PLAIN_WORD) || ip[9] != IPPROTO_UDP)
+	    (load64(ip) & htobe64(PKT_PLAIN_MASK)) != htobe64(PKT_PLAIN_WORD) || ip[9] != IPPROTO_UDP)
 		return false;
 	total = ntohs(load16(ip + 2));
 	ulen = ntohs(load16(ip + 24));
 	if (total > b->len - ETH_HLEN || ulen + 20 > total || ulen < sizeof(struct udphdr))
 		return false;
-	if (csum_fold(csum_ipv4_header(ip)) != 0xffff || !plain_checksum_ok(b, ip, ulen))
+	if (!(b->flags & BUF_CSUM_OK) && (csum_fold(csum_ipv4_header(ip)) != 0xffff || !plain_checksum_ok(b, ip, ulen)))
 		return false;
 
 	map_v4(&b->meta.src, ip + 12);
@@ -294,7 +288,7 @@ static inline bool parse_plain(struct buf *b)
 	b->meta.ttl = ip[8];
 	b->meta.tos = ip[1];
 	b->meta.multicast = ip[16] >> 4 == 14 || load32(ip + 16) == INADDR_BROADCAST;
-	b->data += PLAIN_HEADERS;
+	b->data += PKT_UDP4_HEADERS;
 	b->len = b->total = ulen - (uint32_t)sizeof(struct udphdr);
 	return true;
 }

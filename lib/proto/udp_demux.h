@@ -37,6 +37,13 @@ void udp_demux_add(struct udp_demux *d, struct udp_bind *b);
 void udp_demux_remove(struct udp_demux *d, struct udp_bind *b);
 /* The best match for a unicast datagram, or NULL. */
 struct udp_bind *udp_demux_find(const struct udp_demux *d, const struct buf_meta *m);
+/* True when b is the only one that a datagram to its port can be for. */
+static inline bool udp_demux_sole(const struct udp_demux *d, const struct udp_bind *b)
+{
+	return !d->num_connected && !b->next &&
+	       d->bucket[(b->lport ^ d->seed) % UDP_DEMUX_BUCKETS] == b;
+}
+
 /* Multicast and broadcast: every match in turn; start with prev = NULL. */
 struct udp_bind *udp_demux_next(const struct udp_demux *d, const struct buf_meta *m, struct udp_bind *prev);
 /* True when b may receive a packet with these addresses and ports (group membership is not looked at). */

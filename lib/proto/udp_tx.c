@@ -8,6 +8,7 @@
 #include <netinet/udp.h>
 #include <sys/socket.h>
 
+#include "mem/copy.h"
 #include "proto/csum.h"
 
 static uint32_t write_v4(struct udp_hdr *h, const struct udp_hdr_spec *spec)
@@ -109,6 +110,38 @@ uint32_t udp_frame(struct udp_hdr *h, uint8_t *frame, const struct iovec *iov, i
 		check = 0xffff; /* RFC 768: zero on the wire would mean "no checksum" */
 	memcpy(uh + 4, &be, 2);
 	memcpy(uh + 6, &check, 2);
+	return h->len + len;
+}
+
+/* Payloads of no more bytes than that are copied without a call. */
+#define SHORT_COPY 64u
+
+uint32_t udp_frame_unsummed(struct udp_hdr *h, uint8_t *frame, const struct iovec *iov, int iovcnt,
+			    uint32_t len)
+{
+	uint16_t udp_len = htons((uint16_t)(len + sizeof(struct udphdr))), ip_len, id;
+	uint8_t *to = frame + h->len;
+
+	memcpy(frame, h->bytes, sizeof(h->bytes));
+	memcpy(to - 4, &udp_len, 2);
+	if (__builtin_expect(h->family == AF_INET, 1)) {
+		ip_len = htons((uint16_t)(len + sizeof(struct udphdr) + sizeof(struct iphdr)));
+		memcpy(frame + ETH_HLEN + 2, &ip_len, 2);
+		if (!h->df) {
+			id = htons(h->ip_id++);
+			memcpy(frame + ETH_HLEN + 4, &id, 2);
+		}
+	} else {
+		memcpy(frame + ETH_HLEN + 4, &udp_len, 2);
+	}
+	if (iovcnt == 1 && len - 16 <= SHORT_COPY - 16) {
+		copy_short(to, iov->iov_base, len);
+	} else {
+		for (int i = 0; i < iovcnt; to += iov[i++].iov_len) {
+			if (iov[i].iov_len) /* the base may be NULL otherwise */
+				memcpy(to, iov[i].iov_base, iov[i].iov_len);
+		}
+	}
 	return h->len + len;
 }
 

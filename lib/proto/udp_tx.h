@@ -3,9 +3,11 @@
 #ifndef PROTO_UDP_TX_H
 #define PROTO_UDP_TX_H
 
+#include <arpa/inet.h>
 #include <netinet/in.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/uio.h>
 
 #define UDP_HDR_MAX (14 + 40 + 8)
@@ -35,6 +37,20 @@ void udp_hdr_init(struct udp_hdr *h, const struct udp_hdr_spec *spec);
  * from iov (len is its total), checksums complete. Returns the frame's length.
  */
 uint32_t udp_frame(struct udp_hdr *h, uint8_t *frame, const struct iovec *iov, int iovcnt, uint32_t len);
+/* Makes h->bytes the headers of a payload of len bytes, but for the checksums. IPv4 only. */
+static inline void udp_hdr_v4(struct udp_hdr *h, uint32_t len)
+{
+	uint16_t ip_len = htons((uint16_t)(len + 28)), udp_len = htons((uint16_t)(len + 8)), id;
+
+	memcpy(h->bytes + 16, &ip_len, 2);
+	memcpy(h->bytes + 38, &udp_len, 2);
+	if (__builtin_expect(!h->df, 0)) {
+		id = htons(h->ip_id++);
+		memcpy(h->bytes + 18, &id, 2);
+	}
+}
+/* As udp_frame(), for a device that writes the checksums. */
+uint32_t udp_frame_unsummed(struct udp_hdr *h, uint8_t *frame, const struct iovec *iov, int iovcnt, uint32_t len);
 /* Headers only, for a GSO frame of len payload bytes: the UDP checksum field holds the pseudo-header sum. */
 void udp_frame_gso(struct udp_hdr *h, uint8_t *frame, uint32_t len);
 

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "ring/mlx5/mlx5.h"
 #include "ring/xdp/xdp.h"
 #include "runtime/libc.h"
 #include "runtime/log.h"
@@ -19,6 +20,7 @@ static const struct ring_kind {
 	enum ring_type type;
 	int (*open)(int ifindex, struct ring **out);
 } kinds[] = {
+	{RING_TYPE_MLX5, mlx5_ring_open},
 	{RING_TYPE_XDP, xdp_ring_open},
 };
 

@@ -22,7 +22,7 @@ struct ring_caps {
 	uint32_t max_rx_frame; /* largest frame that poll() can give */
 	bool gso_in_order; /* send_gso() never overtakes what was posted before, nor is overtaken by what comes after; any
 			      thread's send_gso() may clear it */
-	bool tx_csum; /* device completes L4 checksums */
+	bool tx_csum; /* device writes the checksums of IP, TCP and UDP into what is posted, whatever is there */
 	bool rx_csum; /* device checks L4 checksums (BUF_CSUM_OK) */
 	bool flow_tag;
 };
@@ -70,8 +70,16 @@ struct ring_ops {
 	 * for a moment, and sees no upkeep: poll() must be called now and then all the same.
 	 */
 	bool (*pending)(const struct ring *r);
-	/* A transmit buffer (one reference, ->room bytes, data at its start), or NULL when none is free. */
-	struct buf *(*tx_alloc)(struct ring *r);
+	/*
+	 * A transmit buffer (one reference, ->room bytes, data at its start), or NULL when none is free. `room` is a hint: a
+	 * buffer for less may be had cheaper. It is posted or freed before the next one is asked for.
+	 */
+	struct buf *(*tx_alloc)(struct ring *r, uint32_t room);
+	/*
+	 * Where caps.tx_csum is: sends a short frame at once, hdr_len bytes at hdr (64 can be read there) and len at data: as
+	 * tx_alloc(), post() and kick(). False: not now, or too long, by this way.
+	 */
+	bool (*send_short)(struct ring *r, const void *hdr, uint32_t hdr_len, const void *data, uint32_t len);
 	/* Queues b (b->len set) and takes ownership; -EMSGSIZE above caps.max_frame, -ENOBUFS when full (the caller keeps b then). */
 	int (*post)(struct ring *r, struct buf *b);
 	/*
@@ -119,9 +127,9 @@ static inline unsigned ring_poll(struct ring *r, struct buf **pkts, unsigned max
 	return r->ops->poll(r, pkts, max);
 }
 
-static inline struct buf *ring_tx_alloc(struct ring *r)
+static inline struct buf *ring_tx_alloc(struct ring *r, uint32_t room)
 {
-	return r->ops->tx_alloc(r);
+	return r->ops->tx_alloc(r, room);
 }
 
 static inline int ring_post(struct ring *r, struct buf *b)

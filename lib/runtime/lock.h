@@ -51,7 +51,7 @@ static inline void lock_enter(void)
 	atomic_signal_fence(memory_order_seq_cst);
 }
 
-static inline void lock_leave(void)
+static inline __attribute__((always_inline)) void lock_leave(void)
 {
 	uint32_t left = lock_thread.depth - 1;
 
@@ -97,6 +97,15 @@ static inline bool lock_get(struct lock *l)
 	return lock_get_slow(l, me);
 }
 
+/* As lock_try() of the thread `me`, but after a failure lock_leave() is the caller's to call. */
+static inline bool lock_get_now(struct lock *l, uint32_t me)
+{
+	uint32_t free = 0;
+
+	lock_enter();
+	return atomic_compare_exchange_strong_explicit(&l->owner, &free, me, memory_order_acquire, memory_order_relaxed);
+}
+
 static inline bool lock_try(struct lock *l)
 {
 	uint32_t free = 0;
@@ -113,7 +122,7 @@ static inline bool lock_try(struct lock *l)
 /* lock_drop() in the modes 0 and 2. */
 void lock_drop_slow(struct lock *l);
 
-static inline void lock_drop(struct lock *l)
+static inline __attribute__((always_inline)) void lock_drop(struct lock *l)
 {
 	/* The spinning modes are the odd ones. */
 	if (__builtin_expect(lock_mode & 1, 1))

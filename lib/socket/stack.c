@@ -28,7 +28,7 @@ static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER; /* opening and clo
 static struct stack *_Atomic stacks[STACKS_MAX]; /* filled from the front, never emptied */
 static _Atomic unsigned num_stacks;
 static _Atomic uint32_t generation;
-static _Atomic int timestamps_wanted;
+_Atomic int stack_timestamps_wanted;
 static int drain_timer = -1, sync_timer = -1;
 
 static struct {
@@ -206,28 +206,40 @@ bool stack_drain_due_slow(struct stack *st)
 	return true;
 }
 
+/* b, as the ring gave it, goes to whom it is for. */
+static inline void input(struct stack *st, struct buf *b, uint64_t now, uint64_t *mono_us)
+{
+	enum pkt_result res;
+
+	b->time_ns = now;
+	b->meta.ifindex = (uint32_t)st->ifindex;
+	res = pkt_parse(b);
+	if (__builtin_expect(res == PKT_UDP, 1))
+		udp_input(st, b);
+	else if (res == PKT_TCP)
+		tsock_input(st, b, mono_us);
+	else
+		drop(st, b, res);
+}
+
+void stack_input(struct stack *st, struct buf *b)
+{
+	uint64_t mono_us = 0;
+
+	input(st, b, 0, &mono_us);
+	tsock_polled(st, 1, mono_us);
+}
+
 unsigned stack_poll(struct stack *st, unsigned max)
 {
 	struct buf *pkts[BATCH_MAX];
 	unsigned n = ring_poll(st->ring, pkts, max < BATCH_MAX ? max : BATCH_MAX);
 	uint64_t now = 0, mono_us = 0;
 
-	if (__builtin_expect(n && atomic_load_explicit(&timestamps_wanted, memory_order_relaxed), 0))
+	if (__builtin_expect(n && atomic_load_explicit(&stack_timestamps_wanted, memory_order_relaxed), 0))
 		now = realtime_ns();
-	for (unsigned i = 0; i < n; i++) {
-		struct buf *b = pkts[i];
-		enum pkt_result res;
-
-		b->time_ns = now;
-		b->meta.ifindex = (uint32_t)st->ifindex;
-		res = pkt_parse(b);
-		if (__builtin_expect(res == PKT_UDP, 1))
-			udp_input(st, b);
-		else if (res == PKT_TCP)
-			tsock_input(st, b, &mono_us);
-		else
-			drop(st, b, res);
-	}
+	for (unsigned i = 0; i < n; i++)
+		input(st, pkts[i], now, &mono_us);
 	tsock_polled(st, n, mono_us);
 	return n;
 }
@@ -302,7 +314,7 @@ bool stacks_arm(void)
 
 void stack_timestamps(int delta)
 {
-	atomic_fetch_add_explicit(&timestamps_wanted, delta, memory_order_relaxed);
+	atomic_fetch_add_explicit(&stack_timestamps_wanted, delta, memory_order_relaxed);
 }
 
 /* The progress engine: a stack that no thread has polled since the last tick is drained, so that its device queue does not overflow. */

@@ -70,6 +70,10 @@ static inline unsigned stack_poll_called(struct stack *st)
 	return stack_poll(st, (unsigned)params.cq_poll_batch_max);
 }
 
+/* A frame that ring_poll() gave goes to whom it is for, unstamped; the lock is held. */
+void stack_input(struct stack *st, struct buf *b);
+/* Above 0: received frames are to be stamped. */
+extern _Atomic int stack_timestamps_wanted __attribute__((visibility("hidden")));
 /* VMA_RX_CQ_DRAIN_RATE_NSEC: a receive is to poll although data waits, and is taken to do so now. The lock is held. */
 bool stack_drain_due_slow(struct stack *st);
 

@@ -156,7 +156,7 @@ static int send_large(struct tsock_stack *t, struct tsock_path *p, const struct 
 static int send_small(struct tsock_stack *t, struct tsock_path *p, const struct tcp_tx *tx)
 {
 	struct ring *ring = t->st->ring;
-	struct buf *b = ring_tx_alloc(ring);
+	struct buf *b = ring_tx_alloc(ring, TCP_FRAME_HDR_MAX + tx->len);
 	int err;
 
 	if (!b)

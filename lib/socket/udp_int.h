@@ -101,10 +101,14 @@ struct udp_sock {
 	struct lock lock; /* bind, connect, options, attaching; taken before any stack lock */
 	int domain;
 	uint64_t inode; /* of the kernel socket */
-	/* Goes through the kernel from now on (rule 3): set once. */
-	_Atomic bool home;
-	_Atomic bool shut_rd, shut_wr;
-	_Atomic bool corked; /* the kernel socket holds part of a datagram (MSG_MORE) */
+	union {
+		struct {
+			_Atomic bool home; /* goes through the kernel from now on (rule 3): set once */
+			_Atomic bool shut_rd, shut_wr;
+			_Atomic bool corked; /* the kernel socket holds part of a datagram (MSG_MORE) */
+		};
+		_Atomic uint32_t special; /* not 0: one of them is set; only read */
+	};
 	_Atomic bool bound, connected;
 	_Atomic bool kernel_rx; /* the rules leave receiving to the kernel */
 	_Atomic bool shared; /* another process's socket may want the same packets: both get them from the kernel */
@@ -112,6 +116,7 @@ struct udp_sock {
 	_Atomic unsigned natt;
 	struct udp_att *att[UDP_ATT_MAX];
 	struct udp_dst *_Atomic dsts; /* UDP_DST_WAYS of them, made by the first send */
+	struct udp_dst *_Atomic dst_last; /* the one used last, a hint; NULL: none yet */
 	_Atomic uint32_t os_countdown; /* empty polls until the kernel socket is looked at */
 	_Atomic uint32_t sends_seen; /* udp_kernel_sends when the kernel socket was last looked at */
 	_Atomic uint64_t drops; /* for SO_RXQ_OVFL */
@@ -220,7 +225,12 @@ void udp_att_flush(struct udp_att *att);
 
 /* udp_rx.c */
 ssize_t udp_recvmsg(struct vfd *v, int fd, struct msghdr *msg, int flags);
+/* With other flags recvfrom() is a recvmsg(). */
+#define UDP_RX_FLAGS (MSG_DONTWAIT | MSG_NOSIGNAL | MSG_WAITALL)
+/* udp_short.c: recvfrom(); what is not of the usual kind is for the next one. */
 ssize_t udp_recvfrom(struct vfd *v, int fd, void *buf, size_t len, int flags, struct sockaddr *addr, socklen_t *alen);
+ssize_t udp_recvfrom_any(struct udp_sock *s, int fd, void *buf, size_t len, int flags, struct sockaddr *addr,
+			 socklen_t *alen);
 int udp_recvmmsg(struct vfd *v, int fd, struct mmsghdr *msgs, unsigned n, int flags, struct timespec *timeout);
 uint32_t udp_events(struct vfd *v);
 /* Bytes of the first datagram waiting here, or -1 when none waits. */

@@ -10,6 +10,7 @@
 #include <sys/syscall.h>
 #include <time.h>
 
+#include "mem/copy.h"
 #include "runtime/libc.h"
 #include "runtime/params.h"
 #include "socket/udp_cmsg.h"
@@ -22,8 +23,6 @@
  * worker get no CPU, a system call looks each VMA_RX_UDP_POLL_OS_RATIO times so many empty polls.
  */
 #define OS_LOOK_SPAN 64u
-/* With other flags recvfrom() is a recvmsg(). */
-#define RECVFROM_PLAIN (MSG_DONTWAIT | MSG_NOSIGNAL | MSG_WAITALL)
 
 /* --- out of the queue --- */
 
@@ -87,24 +86,6 @@ static size_t copy_out(const struct buf *b, size_t left, const struct iovec *iov
 		}
 	}
 	return done;
-}
-
-/* 16 to 64 bytes by two pairs of pieces that may overlap: libc's memcpy() lies on pages that nothing else here touches. */
-static inline void copy_short(void *to, const void *from, size_t n)
-{
-	uint64_t a[2], b[2], c[2], d[2];
-	size_t half = n > 32 ? 16 : 0;
-	uint8_t *t = to;
-	const uint8_t *f = from;
-
-	memcpy(a, f, 16);
-	memcpy(b, f + half, 16);
-	memcpy(c, f + n - 16 - half, 16);
-	memcpy(d, f + n - 16, 16);
-	memcpy(t, a, 16);
-	memcpy(t + half, b, 16);
-	memcpy(t + n - 16 - half, c, 16);
-	memcpy(t + n - 16, d, 16);
 }
 
 /* Nearly always: one piece into one piece. */
@@ -457,7 +438,7 @@ static __attribute__((noinline)) ssize_t recvfrom_msg(struct udp_sock *s, int fd
 	ssize_t n;
 
 	*att = NULL;
-	if (flags & ~RECVFROM_PLAIN)
+	if (flags & ~UDP_RX_FLAGS)
 		n = udp_recvmsg(&s->v, fd, &msg, flags);
 	else
 		*att = wait_ready(s, fd, &msg, flags, &n);
@@ -466,14 +447,13 @@ static __attribute__((noinline)) ssize_t recvfrom_msg(struct udp_sock *s, int fd
 	return n;
 }
 
-ssize_t udp_recvfrom(struct vfd *v, int fd, void *buf, size_t len, int flags, struct sockaddr *addr,
-		     socklen_t *alen)
+ssize_t udp_recvfrom_any(struct udp_sock *s, int fd, void *buf, size_t len, int flags, struct sockaddr *addr,
+			 socklen_t *alen)
 {
 	struct iovec iov = {.iov_base = buf, .iov_len = len};
-	struct udp_sock *s = udp_of(v);
 	struct udp_att *att = NULL;
 
-	if (__builtin_expect(!(flags & ~RECVFROM_PLAIN), 1))
+	if (__builtin_expect(!(flags & ~UDP_RX_FLAGS), 1))
 		att = first_look(s);
 	if (!att) {
 		ssize_t n = recvfrom_msg(s, fd, &iov, flags, addr, alen, &att);

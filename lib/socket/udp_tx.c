@@ -12,10 +12,6 @@
 #include "socket/udp_cmsg.h"
 #include "socket/udp_tx_int.h"
 
-/* Flags that change nothing for a datagram that leaves at once. */
-#define TX_FLAGS (MSG_DONTWAIT | MSG_NOSIGNAL | MSG_CONFIRM | MSG_EOR)
-/* Payloads above this ask for the path's MTU again each second: an ICMP "too big" tells only the kernel. */
-#define SMALL_PAYLOAD 1200u
 #define GSO_SEGMENTS_MAX 64u /* UDP_MAX_SEGMENTS of every kernel that has UDP_SEGMENT */
 
 #define TX_BURST 64u /* messages posted under one hold of the lock */
@@ -35,30 +31,8 @@ enum tx_result {
 	TX_RESOLVE, /* no remembered destination fits */
 };
 
-/* An IPv4 sockaddr, the usual case, without a call. */
-static inline bool same_bytes(const void *a, const void *b, size_t len)
-{
-	uint64_t x[2], y[2];
-
-	if (len != sizeof(x))
-		return !memcmp(a, b, len);
-	memcpy(x, a, sizeof(x));
-	memcpy(y, b, sizeof(y));
-	return x[0] == y[0] && x[1] == y[1];
-}
-
-static inline bool dst_good(const struct udp_sock *s, const struct udp_dst *d,
-			    const struct udp_tx *t)
-{
-	return d->key_len == t->alen && same_bytes(d->key, t->addr, t->alen) &&
-	       d->net_gen == net_generation() && d->neigh_gen == net_neigh_generation() &&
-	       d->opt_gen == atomic_load_explicit(&s->opt_gen, memory_order_relaxed) &&
-	       (t->len <= SMALL_PAYLOAD ||
-		d->tick == atomic_load_explicit(&udp_tick, memory_order_relaxed));
-}
-
 /* A transmit buffer when all are in flight: the device is made to work. The lock is held, given up meanwhile. */
-static struct buf *tx_buf_wait(struct stack *st)
+static struct buf *tx_buf_wait(struct stack *st, uint32_t room)
 {
 	struct ring *r = st->ring;
 	struct buf *b = NULL;
@@ -69,7 +43,7 @@ static struct buf *tx_buf_wait(struct stack *st)
 		lock_take(&st->lock);
 		if (!atomic_load_explicit(&st->open, memory_order_relaxed) || st->ring != r)
 			return NULL;
-		b = ring_tx_alloc(r);
+		b = ring_tx_alloc(r, room);
 	}
 	return b;
 }
@@ -78,16 +52,17 @@ static struct buf *tx_buf_wait(struct stack *st)
 static inline __attribute__((always_inline)) enum tx_result
 post(struct udp_sock *s, struct stack *st, struct udp_dst *d, const struct udp_tx *t)
 {
+	uint32_t room = d->hdr.len + (uint32_t)t->len;
 	struct buf *b;
 
 	if (t->len > d->max_payload)
 		return TX_KERNEL; /* it fragments, or says EMSGSIZE */
-	b = ring_tx_alloc(st->ring);
+	b = ring_tx_alloc(st->ring, room);
 	if (__builtin_expect(!b, 0)) {
-		b = tx_buf_wait(st);
+		b = tx_buf_wait(st, room);
 		/* Another thread may have put another destination in d's place meanwhile. */
 		if (b && (atomic_load_explicit(&d->st, memory_order_relaxed) != st ||
-			  !dst_good(s, d, t))) {
+			  !udp_dst_good(s, d, t))) {
 			buf_free(b);
 			return TX_RESOLVE;
 		}
@@ -96,7 +71,7 @@ post(struct udp_sock *s, struct stack *st, struct udp_dst *d, const struct udp_t
 		buf_free(b);
 		return TX_KERNEL;
 	}
-	b->len = b->total = udp_frame(&d->hdr, b->data, t->iov, t->iovcnt, (uint32_t)t->len);
+	b->len = b->total = udp_frame_for(st->ring, &d->hdr, b->data, t->iov, t->iovcnt, (uint32_t)t->len);
 	if (ring_post(st->ring, b)) {
 		buf_free(b);
 		return TX_KERNEL;
@@ -154,7 +129,7 @@ dst_lock(struct udp_sock *s, const struct udp_tx *t, struct udp_dst **out)
 	if (!lock_get(&st->lock))
 		return TX_KERNEL;
 	if (atomic_load_explicit(&d->st, memory_order_relaxed) != st ||
-	    !atomic_load_explicit(&st->open, memory_order_relaxed) || !dst_good(s, d, t)) {
+	    !atomic_load_explicit(&st->open, memory_order_relaxed) || !udp_dst_good(s, d, t)) {
 		lock_drop(&st->lock);
 		return TX_RESOLVE;
 	}
@@ -162,6 +137,7 @@ dst_lock(struct udp_sock *s, const struct udp_tx *t, struct udp_dst **out)
 		net_neigh_confirm(d->ifindex, &d->next_hop);
 		d->stale = false;
 	}
+	atomic_store_explicit(&s->dst_last, d, memory_order_release);
 	*out = d;
 	return TX_DONE;
 }
@@ -210,7 +186,7 @@ send_one(struct udp_sock *s, int fd, const struct udp_tx *t, struct stack **out)
 /* True when nothing about the socket or the call keeps it out of user space. Completes t. */
 static inline bool eligible(struct udp_sock *s, struct udp_tx *t, int flags)
 {
-	if ((flags & ~TX_FLAGS) || t->len > UDP_PAYLOAD_MAX)
+	if ((flags & ~UDP_TX_FLAGS) || t->len > UDP_PAYLOAD_MAX)
 		return false;
 	if (atomic_load_explicit(&s->home, memory_order_relaxed) ||
 	    atomic_load_explicit(&s->shut_wr, memory_order_relaxed) ||
@@ -227,12 +203,6 @@ static inline bool eligible(struct udp_sock *s, struct udp_tx *t, int flags)
 		t->alen = s->peer_len;
 	}
 	return true;
-}
-
-static void count_sent(struct udp_sock *s, size_t len)
-{
-	stats_add(&s->stats->tx.packets, 1);
-	stats_add(&s->stats->tx.bytes, len);
 }
 
 /* Before a send by the kernel socket, which reports a pending error: what comes after this sets the flag again. */
@@ -263,11 +233,10 @@ static void count_os(struct udp_sock *s, ssize_t n, int flags)
 	errno = err;
 }
 
-ssize_t udp_sendto(struct vfd *v, int fd, const void *buf, size_t len, int flags,
-		   const struct sockaddr *addr, socklen_t alen)
+ssize_t udp_sendto_any(struct udp_sock *s, int fd, const void *buf, size_t len, int flags,
+		       const struct sockaddr *addr, socklen_t alen)
 {
 	struct iovec iov = {.iov_base = (void *)(uintptr_t)buf, .iov_len = len};
-	struct udp_sock *s = udp_of(v);
 	struct udp_tx t = {.iov = &iov,
 			   .iovcnt = 1,
 			   .len = len,
@@ -284,7 +253,7 @@ ssize_t udp_sendto(struct vfd *v, int fd, const void *buf, size_t len, int flags
 		if (__builtin_expect(res == TX_DONE, 1))
 			ring_kick(st->ring);
 		if (res != TX_KERNEL) {
-			count_sent(s, len);
+			udp_count_sent(s, len);
 			return (ssize_t)len;
 		}
 	}
@@ -330,7 +299,7 @@ static enum tx_result send_msg(struct udp_sock *s, int fd, const struct msghdr *
 			ring_kick((*kick)->ring);
 		if (res == TX_DONE)
 			*kick = st;
-		count_sent(s, t.len);
+		udp_count_sent(s, t.len);
 		*n = (ssize_t)t.len;
 		return res;
 	}

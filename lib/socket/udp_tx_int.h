@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "net/net.h"
 #include "socket/udp_int.h"
 
 /* What one datagram is; gathered once, read by every step. */
@@ -16,6 +17,11 @@ struct udp_tx {
 	socklen_t alen;
 	uint32_t gso_size;
 };
+
+/* Flags that change nothing for a datagram that leaves at once. */
+#define UDP_TX_FLAGS (MSG_DONTWAIT | MSG_NOSIGNAL | MSG_CONFIRM | MSG_EOR)
+/* Payloads above this ask for the path's MTU again each second: an ICMP "too big" tells only the kernel. */
+#define SMALL_PAYLOAD 1200u
 
 /* Where a destination is remembered. */
 static inline struct udp_dst *udp_dst_slot(struct udp_dst *dsts, const struct sockaddr *addr,
@@ -39,6 +45,46 @@ static inline struct udp_dst *udp_dst_slot(struct udp_dst *dsts, const struct so
 	h ^= h >> 8;
 	return &dsts[(h ^ h >> 3) & (UDP_DST_WAYS - 1)];
 }
+
+/* An IPv4 sockaddr, the usual case, without a call. */
+static inline bool same_bytes(const void *a, const void *b, size_t len)
+{
+	uint64_t x[2], y[2];
+
+	if (len != sizeof(x))
+		return !memcmp(a, b, len);
+	memcpy(x, a, sizeof(x));
+	memcpy(y, b, sizeof(y));
+	return x[0] == y[0] && x[1] == y[1];
+}
+
+static inline bool udp_dst_good(const struct udp_sock *s, const struct udp_dst *d,
+			    const struct udp_tx *t)
+{
+	return d->key_len == t->alen && same_bytes(d->key, t->addr, t->alen) &&
+	       d->net_gen == net_generation() && d->neigh_gen == net_neigh_generation() &&
+	       d->opt_gen == atomic_load_explicit(&s->opt_gen, memory_order_relaxed) &&
+	       (t->len <= SMALL_PAYLOAD ||
+		d->tick == atomic_load_explicit(&udp_tick, memory_order_relaxed));
+}
+
+/* Writes the frame of len bytes for a destination, as the ring wants it; returns its length. */
+static inline uint32_t udp_frame_for(const struct ring *r, struct udp_hdr *h, uint8_t *frame,
+				     const struct iovec *iov, int iovcnt, uint32_t len)
+{
+	return r->caps.tx_csum ? udp_frame_unsummed(h, frame, iov, iovcnt, len)
+			       : udp_frame(h, frame, iov, iovcnt, len);
+}
+
+static inline void udp_count_sent(struct udp_sock *s, size_t len)
+{
+	stats_add(&s->stats->tx.packets, 1);
+	stats_add(&s->stats->tx.bytes, len);
+}
+
+/* sendto() that is not of the usual kind (udp_short.c). */
+ssize_t udp_sendto_any(struct udp_sock *s, int fd, const void *buf, size_t len, int flags,
+		       const struct sockaddr *addr, socklen_t alen);
 
 #define UDP_TRAIN_IOV 128 /* parts that one large frame is made of */
 

@@ -195,7 +195,7 @@ static void cmd_send(unsigned count, uint32_t len, char **a)
 		unsigned burst = 0;
 
 		for (; burst < 32 && sent + burst < count; burst++) {
-			struct buf *b = ring_tx_alloc(ring);
+			struct buf *b = ring_tx_alloc(ring, 2048);
 
 			if (!b)
 				break;
@@ -251,7 +251,7 @@ static void cmd_echo(unsigned count)
 	while (done < count && now_ms() < end) {
 		if (!ring_poll(ring, &in, 1))
 			continue;
-		out = ring_tx_alloc(ring);
+		out = ring_tx_alloc(ring, 2048);
 		if (out && in->len == in->total) {
 			uint8_t *d = out->data;
 

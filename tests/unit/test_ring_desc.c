@@ -178,7 +178,7 @@ static void test_held_frames_move_to_the_heap_and_back(void **state)
 static void test_posted_buffers_come_back_through_the_completion_ring(void **state)
 {
 	struct fake *f = *state;
-	struct buf *b = xdp_tx_alloc(&f->x->ring), *kept = xdp_tx_alloc(&f->x->ring);
+	struct buf *b = xdp_tx_alloc(&f->x->ring, 60), *kept = xdp_tx_alloc(&f->x->ring, 60);
 
 	assert_int_equal(b->room, UMEM_CHUNK);
 	b->data += 10;
@@ -205,7 +205,7 @@ static void test_posted_buffers_come_back_through_the_completion_ring(void **sta
 static void test_post_refuses_what_must_not_be_sent(void **state)
 {
 	struct fake *f = *state;
-	struct buf *b = xdp_tx_alloc(&f->x->ring), *heap = buf_heap_alloc(100);
+	struct buf *b = xdp_tx_alloc(&f->x->ring, 60), *heap = buf_heap_alloc(100);
 
 	b->len = 1515;
 	assert_int_equal(xdp_post(&f->x->ring, b), -EMSGSIZE);
@@ -230,11 +230,11 @@ static void test_a_full_transmit_ring_says_so_and_keeps_the_buffer_with_the_call
 	struct buf *b;
 
 	for (uint32_t i = 0; i < SIZE; i++) {
-		b = xdp_tx_alloc(&f->x->ring);
+		b = xdp_tx_alloc(&f->x->ring, 60);
 		b->len = 64;
 		assert_int_equal(xdp_post(&f->x->ring, b), 0);
 	}
-	b = xdp_tx_alloc(&f->x->ring);
+	b = xdp_tx_alloc(&f->x->ring, 60);
 	b->len = 64;
 	assert_int_equal(xdp_post(&f->x->ring, b), -ENOBUFS);
 	assert_int_equal(f->x->counters.tx_full, 1);

@@ -37,12 +37,13 @@ void tx_reclaim(struct xdp_ring *x)
 	x->tx_credit = RECLAIM_EVERY;
 }
 
-struct buf *xdp_tx_alloc(struct ring *r)
+struct buf *xdp_tx_alloc(struct ring *r, uint32_t room)
 {
 	struct xdp_ring *x = xdp_ring(r);
 	struct buf *b;
 	uint32_t index;
 
+	(void)room; /* all are of one size */
 	if (__builtin_expect(x->tx_credit-- == 0, 0))
 		tx_reclaim(x);
 	if (__builtin_expect(!chunk_pop(&x->umem.tx_free, &index), 0)) {

@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The ring on ConnectX: raw-packet queues that we drive ourselves. */
+#ifndef RING_MLX5_MLX5_H
+#define RING_MLX5_MLX5_H
+
+#include "ring/ring.h"
+
+/* 0 or the errors of ring_open(); -EOPNOTSUPP: not such a card, or not usable. */
+int mlx5_ring_open(int ifindex, struct ring **out);
+
+#endif

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * What makes the queues: the verbs objects on a machine with the card, plain memory in the tests. The ring knows only this.
+ * Everything here makes system calls and needs the lock of the stack that owns the ring, unless the ring is being opened.
+ */
+#ifndef RING_MLX5_OBJECTS_H
+#define RING_MLX5_OBJECTS_H
+
+#include <infiniband/mlx5dv.h>
+
+#include "ring/port.h"
+#include "vma/flow.h"
+
+struct mlx5_objects;
+
+/* What the ring asks for. The queues may become larger. */
+struct mlx5_want {
+	void *base; /* what the device may read and write */
+	size_t bytes;
+	uint32_t tx_wre, rx_wre; /* descriptors */
+	uint32_t max_inline; /* bytes in a send descriptor */
+	uint32_t ask_every; /* send descriptors for one completion */
+};
+
+struct mlx5_object_ops {
+	/* Registers the memory and makes the queues; the device may use them from now on. 0 or negative errno. */
+	int (*start)(struct mlx5_objects *o, const struct mlx5_want *want);
+	/* New queues in place of the old ones, which are gone also when it fails; flows stay. 0 or negative errno. */
+	int (*renew)(struct mlx5_objects *o, const struct mlx5_want *want);
+	/* Reads the events that event_fd tells of; returns how many there were of the receive queue. Never sleeps. */
+	unsigned (*take_events)(struct mlx5_objects *o);
+	/* 0; -EEXIST: it is there already; -ENOSPC: the table is full; or another negative errno. */
+	int (*flow_add)(struct mlx5_objects *o, const struct vma_flow_key *key);
+	int (*flow_del)(struct mlx5_objects *o, const struct vma_flow_key *key);
+	/* Everything goes, also after a start() that failed. */
+	void (*close)(struct mlx5_objects *o);
+};
+
+struct mlx5_objects {
+	const struct mlx5_object_ops *ops;
+	/* Filled by start() and renew(). */
+	struct mlx5dv_qp qp;
+	struct mlx5dv_cq rx_cq, tx_cq;
+	uint32_t qpn, lkey;
+	uint32_t min_inline; /* header bytes that a send descriptor must hold: 0 or 18 */
+	int event_fd; /* readable when an armed receive queue has something */
+};
+
+/* The device behind an interface. 0, -EOPNOTSUPP (there is none that we can drive), or another negative errno, logged. */
+int mlx5_objects_open(const struct port *port, struct mlx5_objects **out);
+
+#endif

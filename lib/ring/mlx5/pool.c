@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "ring/mlx5/pool.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+static void pool_put(struct buf_pool *pool, struct buf *b)
+{
+	struct pool *p = (struct pool *)pool;
+
+	b->next = p->free;
+	p->free = b;
+	p->num_free++;
+}
+
+/* Chunks [first, first + n) are p's. */
+static void pool_init(struct memory *m, struct pool *p, uint32_t first, uint32_t n)
+{
+	p->pool.free = pool_put;
+	p->num = n;
+	for (uint32_t i = first + n; i-- > first;) {
+		struct buf *b = &m->bufs[i];
+
+		*b = (struct buf){
+			.addr = (uint64_t)(uintptr_t)(m->base + (size_t)i * m->chunk),
+			.pool = &p->pool,
+		};
+		pool_put(&p->pool, b);
+	}
+}
+
+int memory_init(struct memory *m, enum pages_type type, uint32_t chunk, uint32_t num_rx,
+		uint32_t num_tx)
+{
+	size_t n = (size_t)num_rx + num_tx;
+
+	memset(m, 0, sizeof(*m));
+	m->chunk = chunk;
+	m->bytes = n * chunk + 64;
+	m->base = pages_map(type, &m->bytes);
+	if (!m->base)
+		return -errno;
+	m->bufs = aligned_alloc(64, (n * sizeof(*m->bufs) + 63) & ~(size_t)63);
+	if (!m->bufs) {
+		memory_fini(m);
+		return -ENOMEM;
+	}
+	pool_init(m, &m->rx, 0, num_rx);
+	pool_init(m, &m->tx, num_rx, num_tx);
+	return 0;
+}
+
+void memory_fini(struct memory *m)
+{
+	if (m->base)
+		munmap(m->base, m->bytes);
+	free(m->bufs);
+	memset(m, 0, sizeof(*m));
+}

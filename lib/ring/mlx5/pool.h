@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The ring's buffers: two pools of chunks in one region that the device may read and write. The stack's lock is needed. */
+#ifndef RING_MLX5_POOL_H
+#define RING_MLX5_POOL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "mem/buf.h"
+#include "mem/pages.h"
+
+struct pool {
+	struct buf_pool pool; /* first: pool->free finds us */
+	struct buf *free; /* the one freed last first: its lines are still in the cache */
+	uint32_t num_free, num;
+};
+
+struct memory {
+	uint8_t *base;
+	size_t bytes;
+	struct buf *bufs;
+	uint32_t chunk;
+	struct pool rx, tx;
+};
+
+/* So many chunks of `chunk` bytes each (a multiple of 64). Behind the last one 64 more bytes may be read. 0 or negative errno. */
+int memory_init(struct memory *m, enum pages_type type, uint32_t chunk, uint32_t num_rx,
+		uint32_t num_tx);
+void memory_fini(struct memory *m);
+
+/* A buffer with one reference and its chunk empty, or NULL. Its data is where the chunk starts: buf.addr. */
+static inline struct buf *pool_get(struct pool *p, uint32_t room)
+{
+	struct buf *b = p->free;
+
+	if (__builtin_expect(!b, 0))
+		return NULL;
+	p->free = b->next;
+	p->num_free--;
+	b->frag = NULL;
+	b->data = (uint8_t *)(uintptr_t)b->addr;
+	b->room = room;
+	b->refs = 1;
+	b->flags = 0;
+	b->gso_size = 0;
+	b->gso_count = 0;
+	return b;
+}
+
+#endif

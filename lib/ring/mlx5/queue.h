@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The descriptor layer: send, receive and completion queues in the memory that mlx5dv_init_obj() describes. It makes no system
+ * call and knows no verbs object. All functions need the lock of the stack that owns the ring, but for sq_kick().
+ * The device is not trusted: what it writes is checked before it is an index or a length.
+ */
+#ifndef RING_MLX5_QUEUE_H
+#define RING_MLX5_QUEUE_H
+
+#include <endian.h>
+#include <infiniband/mlx5dv.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "mem/buf.h"
+#include "ring/mlx5/barrier.h"
+
+#define BB 64u /* WQEBB: the unit of the send queue */
+#define CQE_COMPRESSED 3u /* the format bits of a CQE that starts a compressed session */
+#define CQE_SOLICITED 2u /* a bit of op_own */
+#define MINI_CQES 8u /* in the place of one CQE */
+#define CQ_CI_MASK 0xffffffu /* the consumer index in a CQ's doorbell record has 24 bits */
+
+/* mlx5dv.h does not have it. The first word is a hash or a checksum, as the CQ was made. */
+struct mini_cqe {
+	__be32 info;
+	__be32 byte_cnt;
+};
+
+/* --- completion queue */
+
+struct cq {
+	uint8_t *cqes; /* the 64 bytes that count of the first one */
+	__be32 *dbrec; /* ours to write: [0] consumer index, [1] arming */
+	uint32_t ci; /* completions taken in total */
+	uint32_t cnt; /* a power of two */
+	uint32_t shift; /* 6 or 7: 64 or 128 bytes each */
+};
+
+/* 0 or -EINVAL: not what we can drive. */
+int cq_init(struct cq *q, const struct mlx5dv_cq *dv);
+
+static inline struct mlx5_cqe64 *cq_at(const struct cq *q, uint32_t index)
+{
+	return (struct mlx5_cqe64 *)(q->cqes + ((size_t)(index & (q->cnt - 1)) << q->shift));
+}
+
+/* The owner bit of the entry at index when it is ours: it turns with each lap. */
+static inline uint8_t cq_owner(const struct cq *q, uint32_t index)
+{
+	return !!(index & q->cnt);
+}
+
+/* The first byte to be read of a CQE: the device writes it last. */
+static inline uint8_t cqe_op_own(const struct mlx5_cqe64 *c)
+{
+	return __atomic_load_n(&c->op_own, __ATOMIC_RELAXED);
+}
+
+/* Is the entry with this op_own, at index, a completion? */
+static inline bool cq_ours(const struct cq *q, uint32_t index, uint8_t op_own)
+{
+	return op_own >> 4 != MLX5_CQE_INVALID &&
+	       (op_own & MLX5_CQE_OWNER_MASK) == cq_owner(q, index);
+}
+
+/* The device may write over what was taken. */
+static inline void cq_publish(struct cq *q)
+{
+	/* The entries must have been read before they are given back; x86 does not move a store before a load. */
+	__atomic_thread_fence(__ATOMIC_RELEASE);
+	q->dbrec[0] = htobe32(q->ci & CQ_CI_MASK);
+}
+
+/* A completion queue in which nothing ever comes, in the place of one that is gone. */
+void cq_mute(struct cq *q);
+
+/* --- send queue */
+
+/* Written with the WQE that asks for a completion, at its index: what the completion frees. */
+struct sq_mark {
+	uint32_t end; /* sq.pi behind the WQE */
+	uint32_t held; /* sq.held_pi behind it */
+};
+
+/*
+ * How far the queue is, in the low 16 bits of WQEBB counts. The halves are written alone while somebody may kick: `post` under the
+ * stack lock, `rung` by who rings; when they agree nobody rings, and the stack lock is enough to write both.
+ */
+union sq_state {
+	uint64_t whole;
+	struct {
+		uint32_t post; /* pi | WQEBBs of the last WQE << 16 */
+		uint32_t rung; /* pi of the last doorbell */
+	};
+};
+
+struct sq {
+	/* Under the stack lock; the first line is what a short frame needs. */
+	uint8_t *wqes;
+	uint32_t mask; /* WQEBBs - 1 */
+	uint32_t pi; /* WQEBBs given to the device in total */
+	uint32_t run; /* at least so many are free from pi on, without a turn at the end */
+	uint32_t
+		slot_room; /* frames up to this many bytes are made in the WQE itself; 0 when broken */
+	uint32_t ask_in; /* the WQE that asks for a completion next, counted from the next one */
+	uint32_t qpn; /* << 8 */
+	uint8_t *
+		bf; /* two registers of bf_size bytes, used in turn; bf_size 0: one, for doorbells only */
+	uint32_t bf_size, bf_offset; /* by who rings */
+	__be32 *dbrec; /* by who rings */
+	union sq_state state;
+
+	uint32_t ringing; /* 1: somebody does */
+	bool broken; /* the device reported an error, or what cannot be: nothing moves any more */
+	uint8_t syndrome, vendor_syndrome; /* of the error; 0: it reported what cannot be */
+	uint32_t ci; /* WQEBBs got back in total */
+	uint32_t ask_every;
+	__be32 lkey;
+	uint32_t
+		min_inline; /* header bytes that the device wants in the WQE: 0 or SQ_INLINE_HEADER */
+	uint32_t held_pi, held_ci;
+	struct buf **held; /* [WQEBBs], a queue: frames that the device reads from their buffers */
+	struct sq_mark *marks; /* [WQEBBs] */
+	struct cq cq;
+	struct buf slot; /* the next WQE, as a place for a frame (sq_slot()) */
+};
+
+_Static_assert(offsetof(struct sq, ringing) <= 72, "a short frame needs little more than a line");
+
+#define SQ_INLINE_HEADER 18u /* Ethernet and a VLAN tag */
+#define SQ_FRAME_AT                                                                                \
+	30u /* where a frame starts that is in the WQE: behind control and Ethernet segment */
+#define SQ_SLOT_MAX                                                                                \
+	884u /* so long a frame may be there: of the WQE's 63 units of 16 bytes it fills 58 */
+
+struct sq_config {
+	uint32_t qpn, lkey;
+	uint32_t max_inline; /* VMA_TX_MAX_INLINE */
+	uint32_t min_inline;
+	uint32_t ask_every; /* VMA_TX_WRE_BATCHING */
+};
+
+/* 0, -EINVAL (not what we can drive), -ENOMEM. */
+int sq_init(struct sq *q, const struct mlx5dv_qp *qp, const struct mlx5dv_cq *cq,
+	    const struct sq_config *config);
+/* Gives all buffers back; the device must be done with the queue, whose memory is not touched. What is left is a broken queue. */
+void sq_fini(struct sq *q);
+/*
+ * Posts b, a frame in one piece, and takes it over. -ENOBUFS: full (b is the caller's), also when the queue is broken; -EINVAL: too
+ * short for a frame. The device sees it with the next sq_kick().
+ */
+int sq_post(struct sq *q, struct buf *b);
+/* Takes completions: buffers go back to their pools. */
+void sq_reclaim(struct sq *q);
+/* Rings the doorbell for what was posted. Any thread, no lock. */
+void sq_kick(struct sq *q);
+
+/* Looks anew how far q->run reaches. True: at least so many WQEBBs. */
+bool sq_room(struct sq *q, uint32_t bbs);
+
+/* WQEBBs of a frame in its WQE. */
+static inline uint32_t slot_bbs(uint32_t len)
+{
+	return (SQ_FRAME_AT + len + BB - 1) / BB;
+}
+
+/*
+ * A place for a frame of up to `room` bytes in the next WQE: what is written there needs no copy, and the device fetches nothing. It
+ * is to be posted or freed before anything else is posted. NULL: too long, the queue is full, or ends too soon. 64 bytes may
+ * always be written.
+ */
+static inline struct buf *sq_slot(struct sq *q, uint32_t room)
+{
+	uint32_t bbs = slot_bbs(room > 64 ? room : 64);
+
+	if (__builtin_expect(room > q->slot_room, 0) ||
+	    (__builtin_expect(bbs > q->run, 0) && !sq_room(q, bbs)))
+		return NULL;
+	q->slot.data = q->wqes + (size_t)(q->pi & q->mask) * BB + SQ_FRAME_AT;
+	q->slot.room = bbs * BB - SQ_FRAME_AT;
+	q->slot.refs = 1;
+	return &q->slot;
+}
+
+/* --- receive queue */
+
+enum rx_result {
+	RX_NONE, /* nothing has come */
+	RX_FRAME,
+	RX_BROKEN, /* the device reported an error, or what cannot be: nothing moves any more */
+};
+
+struct rq {
+	struct cq cq;
+	struct mlx5_wqe_data_seg *wqes;
+	__be32 *dbrec;
+	struct buf **bufs; /* [cnt]: what the device writes to */
+	uint32_t cnt, stride; /* a power of two; in data segments */
+	uint32_t pi, ci; /* buffers given to the device, and got back, in total */
+	__be32 lkey;
+	/* A compressed session. */
+	struct mini_cqe minis[MINI_CQES];
+	uint32_t zip_left,
+		zip_at; /* frames to come; the next one, counted from the session's first */
+	uint8_t zip_flags;
+	bool broken;
+	bool odd; /* broken, or in the middle of a session */
+	uint8_t syndrome, vendor_syndrome; /* as in struct sq */
+};
+
+/* 0, -EINVAL, -ENOMEM. */
+int rq_init(struct rq *q, const struct mlx5dv_qp *qp, const struct mlx5dv_cq *cq, uint32_t lkey);
+/* As sq_fini(). */
+void rq_fini(struct rq *q);
+/* Ends the use of the queue; RX_BROKEN. */
+enum rx_result rq_break(struct rq *q);
+/* Any completion that rq_take() does not know at sight. */
+enum rx_result rq_take_odd(struct rq *q, struct buf **out);
+
+/* Places for buffers. */
+static inline uint32_t rq_room(const struct rq *q)
+{
+	return q->cnt - (q->pi - q->ci);
+}
+
+/* Posts b, whose room the device may write; there must be a place. rq_publish() tells the device. */
+static inline void rq_post(struct rq *q, struct buf *b)
+{
+	uint32_t i = q->pi++ & (q->cnt - 1);
+
+	q->bufs[i] = b;
+	q->wqes[(size_t)i * q->stride].byte_count = htobe32(b->room);
+	q->wqes[(size_t)i * q->stride].addr = htobe64((uint64_t)(uintptr_t)b->data);
+}
+
+static inline void rq_publish(struct rq *q)
+{
+	/* The descriptors before the index that gives them to the device. */
+	dev_wmb();
+	q->dbrec[MLX5_RCV_DBR] = htobe32(q->pi & 0xffff);
+}
+
+/*
+ * The buffer flags that a completion vouches for: only where the device has seen both headers. A bit for each pair of their types:
+ * IPv4 (2) or IPv6 (1) in the lower two bits of its number, and any of TCP and UDP above.
+ */
+static inline uint8_t cqe_flags(const struct mlx5_cqe64 *c)
+{
+	const uint8_t both = MLX5_CQE_L3_OK | MLX5_CQE_L4_OK;
+	uint32_t seen = 0x66666660u >> (c->l4_hdr_type_etc >> 2 & 31) & 1;
+
+	return (c->hds_ip_ext & both) == both ? (uint8_t)seen * BUF_CSUM_OK : 0;
+}
+
+/* The buffer of the next receive WQE, filled with len bytes, or NULL: the device says what cannot be. */
+static inline struct buf *rq_pop(struct rq *q, uint16_t counter, uint32_t len, uint8_t flags)
+{
+	struct buf *b = q->bufs[q->ci & (q->cnt - 1)];
+
+	/* The WQEs of a receive queue are used in their order. */
+	if (__builtin_expect(counter != (uint16_t)q->ci || q->ci == q->pi || len > b->room, 0))
+		return NULL;
+	q->ci++;
+	b->len = len;
+	b->total = len;
+	b->flags = flags;
+	return b;
+}
+
+/* Takes c, the next completion, one of a single frame. */
+static inline enum rx_result rq_take_plain(struct rq *q, const struct mlx5_cqe64 *c,
+					   struct buf **out)
+{
+	/* The rest of the completion, and the frame, after the byte that says that they are there. */
+	dev_rmb();
+	*out = rq_pop(q, be16toh(c->wqe_counter),
+		      be32toh(__atomic_load_n(&c->byte_cnt, __ATOMIC_RELAXED)), cqe_flags(c));
+	if (__builtin_expect(!*out, 0))
+		return rq_break(q);
+	q->cq.ci++;
+	return RX_FRAME;
+}
+
+/* Takes one completion. RX_FRAME: *out is the caller's, its len, total and flags set. cq_publish() follows the last. */
+static inline enum rx_result rq_take(struct rq *q, struct buf **out)
+{
+	const struct mlx5_cqe64 *c = cq_at(&q->cq, q->cq.ci);
+	uint8_t op_own = cqe_op_own(c);
+
+	if (__builtin_expect(
+		    (op_own ^ cq_owner(&q->cq, q->cq.ci)) != MLX5_CQE_RESP_SEND << 4 || q->odd, 0))
+		return rq_take_odd(q, out);
+	return rq_take_plain(q, c, out);
+}
+
+#endif

@@ -1,0 +1,537 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "ring/mlx5/mlx5.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ring/mlx5/objects.h"
+#include "ring/mlx5/pool.h"
+#include "ring/mlx5/send.h"
+#include "ring/port.h"
+#include "runtime/libc.h"
+#include "runtime/log.h"
+#include "runtime/params.h"
+
+#define ETH_HEADER 14u
+#define VLAN_TAG 4u
+#define CHUNK_MIN 2048u
+/* Below these parts of the receive chunks that no user holds, frames move to the heap; below the second they are dropped if that fails. */
+#define LOW_PART 4u
+#define RESERVE_PART 16u
+#define RETRY_POLLS 4096u
+
+struct mlx5_ring {
+	struct ring ring;
+	struct ring_counters counters;
+	struct sq sq;
+	struct rq rq;
+	struct memory memory;
+	struct mlx5_objects *objects;
+	struct mlx5_want want;
+	uint32_t refill_at; /* places in the receive queue that are worth a refill */
+	uint32_t rx_low; /* chunks */
+	bool rx_short; /* users hold so many that fewer are left */
+	uint32_t heap_bufs, heap_bufs_max; /* received frames copied to the heap */
+	struct buf_pool heap_pool; /* counts them */
+	struct buf_pool *heap_origin; /* where their memory goes */
+	uint32_t arm_sn; /* events taken: the device ignores a request to tell that is older */
+	uint32_t retry; /* polls until recover() tries again; 0: it has not failed */
+	bool armed;
+};
+
+static struct mlx5_ring *mlx5_ring(struct ring *r)
+{
+	return (struct mlx5_ring *)r; /* its first member */
+}
+
+/* One writer (the stack lock), readers anywhere: an add that is never seen half done. */
+static inline void stat_add(uint64_t *c, uint64_t n)
+{
+	__atomic_store_n(c, __atomic_load_n(c, __ATOMIC_RELAXED) + n, __ATOMIC_RELAXED);
+}
+
+/* --- receive */
+
+/* Chunks that no user holds. */
+static inline uint32_t rx_ours(const struct mlx5_ring *m)
+{
+	return m->memory.rx.num_free + m->rq.pi - m->rq.ci;
+}
+
+static void refill(struct mlx5_ring *m)
+{
+	uint32_t room = rq_room(&m->rq);
+	struct buf *b;
+
+	while (room && (b = pool_get(&m->memory.rx, m->memory.chunk)) != NULL) {
+		rq_post(&m->rq, b);
+		room--;
+	}
+	rq_publish(&m->rq);
+	m->rx_short = rx_ours(m) < m->rx_low;
+}
+
+/* The heap_pool's free: one less of the copies that VMA_RX_BUFS limits. */
+static void heap_buf_free(struct buf_pool *pool, struct buf *b)
+{
+	struct mlx5_ring *m =
+		(struct mlx5_ring *)((char *)pool - offsetof(struct mlx5_ring, heap_pool));
+
+	m->heap_bufs--;
+	m->heap_origin->free(m->heap_origin, b);
+}
+
+/*
+ * When users hold so many chunks that the receive queue could run dry, the frame moves to the heap. Returns the frame to hand out,
+ * NULL when it had to be dropped.
+ */
+static __attribute__((noinline)) struct buf *spare_chunk(struct mlx5_ring *m, struct buf *b)
+{
+	struct buf *c = m->heap_bufs < m->heap_bufs_max ? buf_heap_alloc(b->len) : NULL;
+
+	if (c) {
+		memcpy(c->data, b->data, b->len);
+		c->len = c->total = b->len;
+		c->flags = b->flags;
+		m->heap_origin = c->pool;
+		c->pool = &m->heap_pool;
+		m->heap_bufs++;
+	} else if (rx_ours(m) >= m->memory.rx.num / RESERVE_PART || !params.cq_keep_qp_full) {
+		return b;
+	} else {
+		stat_add(&m->counters.rx_drop_no_buf, 1);
+	}
+	buf_free(b);
+	return c;
+}
+
+static void recover(struct mlx5_ring *m);
+
+/* What else there is to do once frames have been taken, or not. */
+static void poll_end(struct mlx5_ring *m, unsigned got, enum rx_result res)
+{
+	if (got && m->armed) {
+		m->armed = false;
+		stat_add(&m->counters.interrupts_received, 1);
+	}
+	if (rq_room(&m->rq) >= m->refill_at)
+		refill(m);
+	if (res == RX_BROKEN || m->sq.broken)
+		recover(m);
+}
+
+/* Nearly always there is nothing else. */
+static inline bool poll_more(const struct mlx5_ring *m)
+{
+	return rq_room(&m->rq) >= m->refill_at || m->armed || m->rx_short || m->sq.broken;
+}
+
+static __attribute__((noinline)) unsigned poll_many(struct mlx5_ring *m, struct buf **pkts,
+						    unsigned max)
+{
+	enum rx_result res = RX_NONE;
+	unsigned n = 0, got = 0;
+	uint64_t bytes = 0;
+	struct buf *b;
+
+	while (got < max && (res = rq_take(&m->rq, &b)) == RX_FRAME) {
+		__builtin_prefetch(b->data);
+		got++;
+		bytes += b->len;
+		if (__builtin_expect(m->rx_short, 0))
+			b = spare_chunk(m, b);
+		pkts[n] = b;
+		n += b != NULL;
+	}
+	if (got) {
+		cq_publish(&m->rq.cq);
+		stat_add(&m->counters.rx_packets, got);
+		stat_add(&m->counters.rx_bytes, bytes);
+	}
+	if (__builtin_expect(res == RX_BROKEN || poll_more(m), 0))
+		poll_end(m, got, res);
+	return n;
+}
+
+static unsigned mlx5_poll(struct ring *r, struct buf **pkts, unsigned max)
+{
+	struct mlx5_ring *m = mlx5_ring(r);
+	struct buf *b;
+
+	/* One who waits for one. */
+	if (max > 1 || poll_more(m) || rq_take(&m->rq, &b) != RX_FRAME)
+		return poll_many(m, pkts, max);
+	cq_publish(&m->rq.cq);
+	stat_add(&m->counters.rx_packets, 1);
+	stat_add(&m->counters.rx_bytes, b->len);
+	pkts[0] = b;
+	return 1;
+}
+
+static bool mlx5_pending(const struct ring *r)
+{
+	const struct cq *q = &((const struct mlx5_ring *)r)->rq.cq;
+	uint32_t ci = __atomic_load_n(&q->ci, __ATOMIC_RELAXED);
+
+	/* In the middle of a compressed session this looks at what the device left there: a wrong hint at worst. */
+	return cq_ours(q, ci, cqe_op_own(cq_at(q, ci))) ||
+	       ((const struct mlx5_ring *)r)->rq.zip_left;
+}
+
+static unsigned mlx5_wait_fds(struct ring *r, int *fds, unsigned max)
+{
+	if (!max)
+		return 0;
+	fds[0] = mlx5_ring(r)->objects->event_fd;
+	return 1;
+}
+
+/* Asks the device to tell of the next completion, or at once of one that we have not taken. */
+static void request_event(struct mlx5_ring *m)
+{
+	const struct mlx5dv_cq *cq = &m->objects->rx_cq;
+	uint32_t word = (m->arm_sn & 3) << 28 | MLX5_CQ_DB_REQ_NOT | (m->rq.cq.ci & CQ_CI_MASK);
+
+	m->rq.cq.dbrec[1] = htobe32(word);
+	/* The record before the doorbell that has the device look at it. */
+	dev_wc_wmb();
+	dev_write64((uint8_t *)cq->cq_uar + MLX5_CQ_DOORBELL,
+		    htobe64((uint64_t)word << 32 | cq->cqn));
+	dev_wc_wmb();
+}
+
+static bool mlx5_arm(struct ring *r)
+{
+	struct mlx5_ring *m = mlx5_ring(r);
+
+	/* Whoever sleeps cannot refill. */
+	if (m->rq.broken)
+		return false;
+	if (rq_room(&m->rq))
+		refill(m);
+	m->arm_sn += m->objects->ops->take_events(m->objects);
+	if (mlx5_pending(r))
+		return true;
+	request_event(m);
+	m->armed = true;
+	stat_add(&m->counters.interrupts_requested, 1);
+	return false;
+}
+
+/* --- transmit */
+
+static __attribute__((noinline)) struct buf *pool_alloc(struct mlx5_ring *m)
+{
+	struct buf *b = pool_get(&m->memory.tx, m->memory.chunk);
+
+	if (__builtin_expect(!b, 0)) {
+		/* All are posted: have them sent, what is complete comes back. */
+		sq_kick(&m->sq);
+		sq_reclaim(&m->sq);
+		b = pool_get(&m->memory.tx, m->memory.chunk);
+		if (!b) {
+			stat_add(&m->counters.tx_full, 1);
+			return NULL;
+		}
+	}
+	return b;
+}
+
+static struct buf *mlx5_tx_alloc(struct ring *r, uint32_t room)
+{
+	struct mlx5_ring *m = mlx5_ring(r);
+	struct buf *b = sq_slot(&m->sq, room);
+
+	return __builtin_expect(b != NULL, 1) ? b : pool_alloc(m);
+}
+
+/* Why b was not posted. */
+static __attribute__((noinline)) int refuse(struct mlx5_ring *m, const struct buf *b, int err)
+{
+	if (b->len > m->ring.caps.max_frame) {
+		stat_add(&m->counters.tx_drop_oversize, 1);
+		return -EMSGSIZE;
+	}
+	if (m->sq.broken)
+		recover(m);
+	if (err == -ENOBUFS)
+		stat_add(&m->counters.tx_full, 1);
+	return err;
+}
+
+static int mlx5_post(struct ring *r, struct buf *b)
+{
+	struct mlx5_ring *m = mlx5_ring(r);
+	uint32_t len = b->len;
+	int err;
+
+	if (__builtin_expect(b->frag || len > r->caps.max_frame, 0))
+		return refuse(m, b, -EINVAL);
+	err = sq_post(&m->sq, b);
+	if (__builtin_expect(err, 0))
+		return refuse(m, b, err);
+	stat_add(&m->counters.tx_packets, 1);
+	stat_add(&m->counters.tx_bytes, len);
+	return 0;
+}
+
+static int mlx5_kick(struct ring *r)
+{
+	sq_kick(&mlx5_ring(r)->sq);
+	return 0;
+}
+
+static bool mlx5_send_short(struct ring *r, const void *hdr, uint32_t hdr_len, const void *data,
+			    uint32_t len)
+{
+	struct mlx5_ring *m = mlx5_ring(r);
+
+	if (__builtin_expect(!sq_send(&m->sq, hdr, hdr_len, data, len), 0))
+		return false;
+	stat_add(&m->counters.tx_packets, 1);
+	stat_add(&m->counters.tx_bytes, hdr_len + len);
+	return true;
+}
+
+static int mlx5_send_gso(struct ring *r, const struct iovec *iov, int iovcnt,
+			 const struct ring_gso *g)
+{
+	(void)r;
+	(void)iov;
+	(void)iovcnt;
+	(void)g;
+	return -EOPNOTSUPP; /* caps.max_gso is 0 */
+}
+
+/* --- control */
+
+static int queues_init(struct mlx5_ring *m)
+{
+	const struct mlx5_objects *o = m->objects;
+	struct sq_config config = {
+		.qpn = o->qpn,
+		.lkey = o->lkey,
+		.max_inline = m->want.max_inline,
+		.min_inline = o->min_inline,
+		.ask_every = m->want.ask_every,
+	};
+	struct sq sq;
+	int err;
+
+	err = rq_init(&m->rq, &o->qp, &o->rx_cq, o->lkey);
+	if (!err)
+		err = sq_init(&sq, &o->qp, &o->tx_cq, &config);
+	if (err) {
+		rq_fini(&m->rq);
+		return err;
+	}
+	/* In one piece, and last: other threads may be about to kick. */
+	m->sq = sq;
+	m->refill_at = (uint32_t)params.rx_wre_batching < m->rq.cnt / 2
+			       ? (uint32_t)params.rx_wre_batching
+			       : m->rq.cnt / 2;
+	refill(m);
+	return 0;
+}
+
+/*
+ * The device has stopped the queues, or has reported what cannot be: they are made anew. What was in flight is lost, as on any
+ * wire. Should that fail the ring is silent until the next try, some polls later.
+ */
+static __attribute__((noinline)) void recover(struct mlx5_ring *m)
+{
+	int err;
+
+	if (m->retry && --m->retry)
+		return;
+	log_warn("ring/mlx5: %s: the device reports %s (syndrome %#x, vendor %#x): new queues",
+		 m->ring.ifname, m->rq.broken ? "a receive error" : "a send error",
+		 m->rq.broken ? m->rq.syndrome : m->sq.syndrome,
+		 m->rq.broken ? m->rq.vendor_syndrome : m->sq.vendor_syndrome);
+	stat_add(&m->counters.rx_drop_invalid, m->rq.broken);
+	/* Who is ringing the doorbell writes to what goes away. */
+	while (__atomic_exchange_n(&m->sq.ringing, 1, __ATOMIC_SEQ_CST))
+		sched_yield();
+	err = m->objects->ops->renew(m->objects, &m->want);
+	/* The device has let go of the buffers. */
+	rq_fini(&m->rq);
+	sq_fini(&m->sq);
+	if (!err)
+		err = queues_init(m);
+	if (!err)
+		return;
+	log_warn("ring/mlx5: %s: no new queues: %s", m->ring.ifname, strerror(-err));
+	m->retry = RETRY_POLLS;
+	__atomic_store_n(&m->sq.ringing, 0, __ATOMIC_SEQ_CST);
+}
+
+static int mlx5_flow_add(struct ring *r, const struct vma_flow_key *key,
+			 const struct vma_flow_info *info)
+{
+	struct mlx5_objects *o = mlx5_ring(r)->objects;
+
+	(void)info;
+	return o->ops->flow_add(o, key);
+}
+
+static int mlx5_flow_del(struct ring *r, const struct vma_flow_key *key)
+{
+	struct mlx5_objects *o = mlx5_ring(r)->objects;
+
+	return o->ops->flow_del(o, key);
+}
+
+static void mlx5_port_quiet(struct ring *r, uint16_t local_port, bool quiet)
+{
+	(void)r;
+	(void)local_port;
+	(void)quiet;
+}
+
+static void mlx5_gauges(const struct ring *r, struct ring_gauges *g)
+{
+	const struct mlx5_ring *m = (const struct mlx5_ring *)r;
+
+	*g = (struct ring_gauges){
+		.rx_free = rx_ours(m),
+		.tx_free = m->memory.tx.num_free,
+		.rx_queued = mlx5_pending(r),
+	};
+}
+
+static void set_mtu(struct mlx5_ring *m, uint32_t mtu)
+{
+	uint32_t frame = mtu + ETH_HEADER;
+
+	/* A larger one would need more than one buffer. */
+	m->ring.caps.max_frame = frame < m->memory.chunk ? frame : m->memory.chunk;
+}
+
+static void mlx5_link_changed(struct ring *r, uint32_t mtu, const uint8_t mac[6])
+{
+	(void)mac;
+	set_mtu(mlx5_ring(r), mtu);
+}
+
+static void mlx5_leave(struct ring *r)
+{
+	(void)r; /* the flows go with the process's file of the device */
+}
+
+static void mlx5_close(struct ring *r)
+{
+	struct mlx5_ring *m = mlx5_ring(r);
+
+	libc_internal++;
+	m->objects->ops->close(m->objects);
+	rq_fini(&m->rq);
+	sq_fini(&m->sq);
+	memory_fini(&m->memory);
+	free(m);
+	libc_internal--;
+}
+
+static const struct ring_ops mlx5_ops = {
+	.name = "mlx5",
+	.close = mlx5_close,
+	.leave = mlx5_leave,
+	.poll = mlx5_poll,
+	.pending = mlx5_pending,
+	.tx_alloc = mlx5_tx_alloc,
+	.send_short = mlx5_send_short,
+	.post = mlx5_post,
+	.kick = mlx5_kick,
+	.send_gso = mlx5_send_gso,
+	.wait_fds = mlx5_wait_fds,
+	.arm = mlx5_arm,
+	.flow_add = mlx5_flow_add,
+	.flow_del = mlx5_flow_del,
+	.port_quiet = mlx5_port_quiet,
+	.gauges = mlx5_gauges,
+	.link_changed = mlx5_link_changed,
+};
+
+static uint32_t power_of_two(uint32_t n)
+{
+	uint32_t p = 1;
+
+	while (p < n)
+		p <<= 1;
+	return p;
+}
+
+/* Memory and queues behind the device of m->objects. 0 or negative errno, everything that was made still to be freed. */
+static int start(struct mlx5_ring *m, uint32_t mtu)
+{
+	uint32_t chunk = (mtu + ETH_HEADER + VLAN_TAG + 63) & ~63u;
+	uint32_t rx = power_of_two((uint32_t)params.rx_wre);
+	int err;
+
+	m->want.tx_wre = (uint32_t)params.tx_wre;
+	m->want.rx_wre = (uint32_t)params.rx_wre;
+	m->want.max_inline = (uint32_t)params.tx_max_inline;
+	m->want.ask_every = (uint32_t)params.tx_wre_batching;
+	err = memory_init(&m->memory, (enum pages_type)params.mem_alloc_type,
+			  chunk < CHUNK_MIN ? CHUNK_MIN : chunk,
+			  rx + (uint32_t)params.qp_compensation_level, (uint32_t)params.tx_wre);
+	if (err)
+		return err;
+	m->want.base = m->memory.base;
+	m->want.bytes = m->memory.bytes;
+	err = m->objects->ops->start(m->objects, &m->want);
+	return err ? err : queues_init(m);
+}
+
+int mlx5_ring_open(int ifindex, struct ring **out)
+{
+	struct mlx5_objects *objects;
+	struct mlx5_ring *m;
+	struct port *port;
+	int err;
+
+	err = port_open(ifindex, &port);
+	if (err)
+		return err;
+	err = mlx5_objects_open(port, &objects);
+	if (err)
+		goto err_port;
+	m = aligned_alloc(64, (sizeof(*m) + 63) & ~(size_t)63);
+	if (!m) {
+		err = -ENOMEM;
+		goto err_objects;
+	}
+	memset(m, 0, sizeof(*m));
+	m->objects = objects;
+	m->ring = (struct ring){.ops = &mlx5_ops, .counters = &m->counters, .ifindex = ifindex};
+	memcpy(m->ring.ifname, port->ifname, sizeof(m->ring.ifname));
+	m->heap_pool.free = heap_buf_free;
+	m->heap_bufs_max = (uint32_t)params.rx_bufs;
+	err = start(m, port->mtu);
+	if (err)
+		goto err_ring;
+	m->rx_low = m->memory.rx.num / LOW_PART;
+	set_mtu(m, port->mtu);
+	m->ring.caps.max_rx_frame = m->memory.chunk;
+	m->ring.caps.tx_csum = true;
+	m->ring.caps.rx_csum = true;
+	log_debug("ring/mlx5: %s: %u WQEBBs to send, %u buffers to receive, frames up to %u bytes",
+		  m->ring.ifname, m->sq.mask + 1, m->rq.cnt, m->ring.caps.max_frame);
+	port_close(port);
+	*out = &m->ring;
+	return 0;
+
+err_ring:
+	/* The device lets go of the memory before it goes. */
+	objects->ops->close(objects);
+	objects = NULL;
+	memory_fini(&m->memory);
+	free(m);
+err_objects:
+	if (objects)
+		objects->ops->close(objects);
+err_port:
+	port_close(port);
+	return err;
+}

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The receive queue: a ring of single buffers, and what is not an ordinary completion. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ring/mlx5/queue.h"
+
+int rq_init(struct rq *q, const struct mlx5dv_qp *qp, const struct mlx5dv_cq *cq, uint32_t lkey)
+{
+	const uint32_t seg = sizeof(struct mlx5_wqe_data_seg);
+	uint32_t cnt = qp->rq.wqe_cnt;
+	int err;
+
+	memset(q, 0, sizeof(*q));
+	/* Of 32768 and less a 16-bit counter names one place among those posted. */
+	if (!qp->rq.buf || !qp->dbrec || !cnt || cnt > 32768 || (cnt & (cnt - 1)) ||
+	    qp->rq.stride < seg || qp->rq.stride % seg)
+		return -EINVAL;
+	err = cq_init(&q->cq, cq);
+	if (err)
+		return err;
+	if (q->cq.cnt < cnt)
+		return -EINVAL;
+	q->wqes = qp->rq.buf;
+	q->cnt = cnt;
+	q->stride = qp->rq.stride / seg;
+	q->dbrec = qp->dbrec;
+	q->bufs = calloc(cnt, sizeof(*q->bufs));
+	if (!q->bufs)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < cnt; i++) {
+		struct mlx5_wqe_data_seg *d = &q->wqes[(size_t)i * q->stride];
+
+		d->lkey = htobe32(lkey);
+		if (q->stride > 1) /* one buffer each: the list ends behind it */
+			d[1] = (struct mlx5_wqe_data_seg){.lkey = htobe32(MLX5_INVALID_LKEY)};
+	}
+	return 0;
+}
+
+void rq_fini(struct rq *q)
+{
+	for (; q->ci != q->pi; q->ci++)
+		buf_free(q->bufs[q->ci & (q->cnt - 1)]);
+	free(q->bufs);
+	q->bufs = NULL;
+	q->cnt = q->pi = q->ci = q->zip_left = 0;
+	q->broken = q->odd = true;
+	cq_mute(&q->cq);
+}
+
+enum rx_result rq_break(struct rq *q)
+{
+	q->broken = q->odd = true;
+	return RX_BROKEN;
+}
+
+/* Starts a session: the completions of several frames that differ in length only, in the places that they would have had. */
+static bool zip_open(struct rq *q, const struct mlx5_cqe64 *title)
+{
+	uint32_t n = be32toh(__atomic_load_n(&title->byte_cnt, __ATOMIC_RELAXED));
+
+	/* The first array stands in the place of the second completion. */
+	if (n < 2 || n > q->pi - q->ci || q->cq.shift != 6 ||
+	    be16toh(title->wqe_counter) != (uint16_t)q->ci)
+		return false;
+	memcpy(q->minis, cq_at(&q->cq, q->cq.ci + 1), sizeof(q->minis));
+	q->zip_left = n;
+	q->zip_at = 0;
+	q->zip_flags = cqe_flags(title);
+	return true;
+}
+
+/* The next frame of the session. */
+static enum rx_result zip_next(struct rq *q, struct buf **out)
+{
+	struct mlx5_cqe64 *place = cq_at(&q->cq, q->cq.ci);
+
+	/* The other arrays stand in the places of their own first ones. */
+	if (q->zip_at && q->zip_at % MINI_CQES == 0)
+		memcpy(q->minis, place, sizeof(q->minis));
+	*out = rq_pop(q, (uint16_t)q->ci, be32toh(q->minis[q->zip_at % MINI_CQES].byte_cnt),
+		      q->zip_flags);
+	if (!*out)
+		return rq_break(q);
+	/* The device has left what it wrote in the lap before, or an array: neither may look like a completion in the next lap. */
+	__atomic_store_n(&place->op_own, MLX5_CQE_INVALID << 4, __ATOMIC_RELAXED);
+	q->cq.ci++;
+	q->zip_at++;
+	q->zip_left--;
+	q->odd = q->zip_left != 0;
+	return RX_FRAME;
+}
+
+enum rx_result rq_take_odd(struct rq *q, struct buf **out)
+{
+	const struct mlx5_cqe64 *c = cq_at(&q->cq, q->cq.ci);
+	const struct mlx5_err_cqe *e = (const struct mlx5_err_cqe *)c;
+	uint8_t op_own = cqe_op_own(c);
+
+	if (q->broken)
+		return RX_BROKEN;
+	if (q->zip_left)
+		return zip_next(q, out);
+	if (!cq_ours(&q->cq, q->cq.ci, op_own))
+		return RX_NONE;
+	/* The rest of the completion after the byte that says that it is there. */
+	dev_rmb();
+	switch (op_own & ~MLX5_CQE_OWNER_MASK) {
+	case MLX5_CQE_RESP_SEND << 4 | CQE_COMPRESSED << 2:
+		return zip_open(q, c) ? zip_next(q, out) : rq_break(q);
+	case MLX5_CQE_RESP_SEND << 4 | CQE_SOLICITED:
+		return rq_take_plain(q, c, out);
+	}
+	if (op_own >> 4 == MLX5_CQE_RESP_ERR || op_own >> 4 == MLX5_CQE_REQ_ERR) {
+		q->syndrome = e->syndrome;
+		q->vendor_syndrome = e->vendor_err_synd;
+	}
+	return rq_break(q);
+}

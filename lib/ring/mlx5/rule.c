@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "ring/mlx5/rule.h"
+
+#include <arpa/inet.h>
+#include <netinet/if_ether.h>
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <string.h>
+
+/* A flow with a remote side goes before one without, as in the kernel's lookup. */
+#define PRIORITY_EXACT 0
+#define PRIORITY_3TUPLE 1
+
+/* The MAC that frames to the address have (RFC 1112, 6.4; RFC 2464, 7), or ours. */
+static void dest_mac(uint8_t to[6], const struct in6_addr *dst, const uint8_t mac[6])
+{
+	if (IN6_IS_ADDR_V4MAPPED(dst) && dst->s6_addr[12] >> 4 == 14) {
+		memcpy(to, (uint8_t[]){0x01, 0x00, 0x5e, dst->s6_addr[13] & 0x7f}, 4);
+		memcpy(to + 4, &dst->s6_addr[14], 2);
+	} else if (IN6_IS_ADDR_MULTICAST(dst)) {
+		memset(to, 0x33, 2);
+		memcpy(to + 2, &dst->s6_addr[12], 4);
+	} else {
+		memcpy(to, mac, 6);
+	}
+}
+
+static void *add(struct rule *r, size_t *at, size_t size)
+{
+	void *spec = r->specs + *at;
+
+	*at += size;
+	r->attr.num_of_specs++;
+	return spec;
+}
+
+static void add_ip(struct rule *r, size_t *at, const struct in6_addr *local,
+		   const struct in6_addr *remote, bool exact)
+{
+	if (IN6_IS_ADDR_V4MAPPED(local)) {
+		struct ibv_flow_spec_ipv4 ip = {.type = IBV_FLOW_SPEC_IPV4, .size = sizeof(ip)};
+
+		memcpy(&ip.val.dst_ip, &local->s6_addr[12], 4);
+		ip.mask.dst_ip = UINT32_MAX;
+		if (exact) {
+			memcpy(&ip.val.src_ip, &remote->s6_addr[12], 4);
+			ip.mask.src_ip = UINT32_MAX;
+		}
+		memcpy(add(r, at, sizeof(ip)), &ip, sizeof(ip));
+	} else {
+		struct ibv_flow_spec_ipv6 ip = {.type = IBV_FLOW_SPEC_IPV6, .size = sizeof(ip)};
+
+		memcpy(ip.val.dst_ip, local, 16);
+		memset(ip.mask.dst_ip, 0xff, 16);
+		if (exact) {
+			memcpy(ip.val.src_ip, remote, 16);
+			memset(ip.mask.src_ip, 0xff, 16);
+		}
+		memcpy(add(r, at, sizeof(ip)), &ip, sizeof(ip));
+	}
+}
+
+void rule_make(struct rule *r, const struct vma_flow_key *key, const uint8_t mac[6], uint8_t port)
+{
+	struct ibv_flow_spec_eth eth = {.type = IBV_FLOW_SPEC_ETH, .size = sizeof(eth)};
+	struct ibv_flow_spec_tcp_udp l4 = {.size = sizeof(l4)};
+	struct in6_addr local, remote;
+	bool exact = key->remote_port != 0;
+	size_t at = 0;
+
+	memset(r, 0, sizeof(*r));
+	memcpy(&local, &key->local, sizeof(local));
+	memcpy(&remote, &key->remote, sizeof(remote));
+	r->attr.type = IBV_FLOW_ATTR_NORMAL;
+	r->attr.priority = exact ? PRIORITY_EXACT : PRIORITY_3TUPLE;
+	r->attr.port = port;
+
+	dest_mac(eth.val.dst_mac, &local, mac);
+	memset(eth.mask.dst_mac, 0xff, 6);
+	eth.val.ether_type = htons(IN6_IS_ADDR_V4MAPPED(&local) ? ETHERTYPE_IP : ETHERTYPE_IPV6);
+	eth.mask.ether_type = UINT16_MAX;
+	memcpy(add(r, &at, sizeof(eth)), &eth, sizeof(eth));
+	add_ip(r, &at, &local, &remote, exact);
+	l4.type = key->proto == IPPROTO_TCP ? IBV_FLOW_SPEC_TCP : IBV_FLOW_SPEC_UDP;
+	l4.val.dst_port = htons(key->local_port);
+	l4.mask.dst_port = UINT16_MAX;
+	if (exact) {
+		l4.val.src_port = htons(key->remote_port);
+		l4.mask.src_port = UINT16_MAX;
+	}
+	memcpy(add(r, &at, sizeof(l4)), &l4, sizeof(l4));
+	r->attr.size = (uint16_t)(sizeof(r->attr) + at);
+}

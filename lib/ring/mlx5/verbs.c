@@ -1,0 +1,392 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The objects that rdma-core makes: on the way of a packet nothing here is called. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ring/mlx5/ibv.h"
+#include "ring/mlx5/objects.h"
+#include "ring/mlx5/rule.h"
+#include "runtime/libc.h"
+#include "runtime/log.h"
+#include "runtime/params.h"
+
+/* Ethernet and a VLAN tag: what the strictest of the devices wants in a descriptor; none tells user space what it wants. */
+#define INLINE_HEADER 18u
+/* In front of inline data in a send descriptor (control and Ethernet segment): libmlx5 sizes descriptors without knowing our way. */
+#define INLINE_MORE 32u
+
+struct flow {
+	struct flow *next;
+	struct vma_flow_key key;
+	struct ibv_flow *rule; /* NULL: renew() could not add it again */
+};
+
+struct verbs {
+	struct mlx5_objects o; /* first */
+	char ifname[IF_NAMESIZE];
+	uint8_t mac[6];
+	uint8_t port;
+	struct ibv_context *context;
+	struct ibv_pd *pd;
+	struct ibv_mr *mr;
+	struct ibv_comp_channel *channel;
+	struct ibv_cq *rx_cq, *tx_cq;
+	struct ibv_qp *qp;
+	struct flow *flows;
+};
+
+static struct verbs *verbs_of(struct mlx5_objects *o)
+{
+	return (struct verbs *)o; /* its first member */
+}
+
+/* --- which device */
+
+/* The RDMA device that has the same parent as the interface. False: there is none. */
+static bool device_name(const char *ifname, char *name, size_t size)
+{
+	char path[128];
+	struct dirent *e;
+	bool found = false;
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "/sys/class/net/%s/device/infiniband", ifname);
+	dir = opendir(path);
+	if (!dir)
+		return false;
+	while (!found && (e = readdir(dir)))
+		found = e->d_name[0] != '.' && snprintf(name, size, "%s", e->d_name) < (int)size;
+	closedir(dir);
+	return found;
+}
+
+/* The device's port that the interface is, from 1. */
+static uint8_t device_port(const char *ifname)
+{
+	char path[96], text[16] = "";
+	unsigned port = 0;
+	int fd;
+
+	snprintf(path, sizeof(path), "/sys/class/net/%s/dev_port", ifname);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd >= 0) {
+		if (libc.read(fd, text, sizeof(text) - 1) > 0)
+			sscanf(text, "%u", &port);
+		libc.close(fd);
+	}
+	return (uint8_t)(port + 1);
+}
+
+static struct ibv_context *device_open(const char *name)
+{
+	struct ibv_device **list = ibv.ibv_get_device_list(NULL);
+	struct ibv_context *context = NULL;
+
+	for (unsigned i = 0; list && list[i]; i++) {
+		if (!strcmp(ibv.ibv_get_device_name(list[i]), name) &&
+		    ibv.mlx5dv_is_supported(list[i]))
+			context = ibv.ibv_open_device(list[i]);
+	}
+	if (list)
+		ibv.ibv_free_device_list(list);
+	return context;
+}
+
+/* --- the queues */
+
+static int log_failed(const struct verbs *v, const char *what, int err)
+{
+	if (err == EPERM)
+		log_warn("ring/mlx5: interface %s will not be offloaded: CAP_NET_RAW is missing "
+			 "(%s)",
+			 v->ifname, what);
+	else
+		log_warn("ring/mlx5: %s: %s: %s", v->ifname, what, strerror(err));
+	return -err;
+}
+
+static int qp_start(struct verbs *v)
+{
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = v->port};
+	int err = ibv.ibv_modify_qp(v->qp, &attr, IBV_QP_STATE | IBV_QP_PORT);
+
+	if (!err) {
+		attr.qp_state = IBV_QPS_RTR;
+		err = ibv.ibv_modify_qp(v->qp, &attr, IBV_QP_STATE);
+	}
+	if (!err) {
+		attr.qp_state = IBV_QPS_RTS;
+		err = ibv.ibv_modify_qp(v->qp, &attr, IBV_QP_STATE);
+	}
+	return err ? log_failed(v, "modify the queue pair", err) : 0;
+}
+
+/* What the ring is told of the queues. */
+static int describe(struct verbs *v)
+{
+	struct mlx5dv_obj obj = {
+		.qp = {.in = v->qp, .out = &v->o.qp},
+	};
+	int err;
+
+	v->o.qp = (struct mlx5dv_qp){0};
+	v->o.rx_cq = v->o.tx_cq = (struct mlx5dv_cq){0};
+	err = ibv.mlx5dv_init_obj(&obj, MLX5DV_OBJ_QP);
+	obj.cq.in = v->rx_cq;
+	obj.cq.out = &v->o.rx_cq;
+	if (!err)
+		err = ibv.mlx5dv_init_obj(&obj, MLX5DV_OBJ_CQ);
+	obj.cq.in = v->tx_cq;
+	obj.cq.out = &v->o.tx_cq;
+	if (!err)
+		err = ibv.mlx5dv_init_obj(&obj, MLX5DV_OBJ_CQ);
+	if (err)
+		return log_failed(v, "describe the queues", err);
+	v->o.qpn = v->qp->qp_num;
+	v->o.lkey = v->mr->lkey;
+	v->o.min_inline = INLINE_HEADER;
+	if (!params.bf)
+		v->o.qp.bf.size = 0;
+	return 0;
+}
+
+static int queues_make(struct verbs *v, const struct mlx5_want *want)
+{
+	struct ibv_qp_init_attr attr = {
+		.qp_type = IBV_QPT_RAW_PACKET,
+		.cap =
+			{
+				.max_send_wr = want->tx_wre,
+				.max_recv_wr = want->rx_wre,
+				.max_send_sge = 1,
+				.max_recv_sge = 1,
+				.max_inline_data =
+					want->max_inline ? want->max_inline + INLINE_MORE : 0,
+			},
+	};
+	int err;
+
+	v->rx_cq = ibv.ibv_create_cq(v->context, (int)want->rx_wre, NULL, v->channel, 0);
+	/* Of the completions that nobody asked for some come all the same, when the queue pair ends with an error. */
+	v->tx_cq = v->rx_cq ? ibv.ibv_create_cq(v->context, (int)want->tx_wre * 4, NULL, NULL, 0)
+			    : NULL;
+	if (!v->tx_cq)
+		return log_failed(v, "make the completion queues", errno);
+	attr.send_cq = v->tx_cq;
+	attr.recv_cq = v->rx_cq;
+	v->qp = ibv.ibv_create_qp(v->pd, &attr);
+	if (!v->qp)
+		return log_failed(v, "make the queue pair", errno);
+	err = qp_start(v);
+	return err ? err : describe(v);
+}
+
+static void queues_destroy(struct verbs *v)
+{
+	for (struct flow *f = v->flows; f; f = f->next) {
+		if (f->rule)
+			ibv_destroy_flow(f->rule);
+		f->rule = NULL;
+	}
+	if (v->qp)
+		ibv.ibv_destroy_qp(v->qp);
+	if (v->tx_cq)
+		ibv.ibv_destroy_cq(v->tx_cq);
+	if (v->rx_cq)
+		ibv.ibv_destroy_cq(v->rx_cq);
+	v->qp = NULL;
+	v->rx_cq = v->tx_cq = NULL;
+}
+
+static int verbs_start(struct mlx5_objects *o, const struct mlx5_want *want)
+{
+	struct verbs *v = verbs_of(o);
+	int flags;
+
+	v->pd = ibv.ibv_alloc_pd(v->context);
+	if (!v->pd)
+		return log_failed(v, "make the protection domain", errno);
+	v->mr = ibv.ibv_reg_mr(v->pd, want->base, want->bytes, IBV_ACCESS_LOCAL_WRITE);
+	if (!v->mr)
+		return log_failed(v, "register memory (is RLIMIT_MEMLOCK too low?)", errno);
+	v->channel = ibv.ibv_create_comp_channel(v->context);
+	if (!v->channel)
+		return log_failed(v, "make the completion channel", errno);
+	o->event_fd = v->channel->fd;
+	flags = libc.fcntl(o->event_fd, F_GETFL);
+	if (flags < 0 || libc.fcntl(o->event_fd, F_SETFL, flags | O_NONBLOCK) < 0)
+		return log_failed(v, "set the completion channel", errno);
+	return queues_make(v, want);
+}
+
+static int rule_add(struct verbs *v, struct flow *f)
+{
+	struct rule r;
+
+	rule_make(&r, &f->key, v->mac, v->port);
+	f->rule = ibv_create_flow(v->qp, &r.attr);
+	if (f->rule)
+		return 0;
+	return errno == ENOMEM ? -ENOSPC : -errno;
+}
+
+static int verbs_renew(struct mlx5_objects *o, const struct mlx5_want *want)
+{
+	struct verbs *v = verbs_of(o);
+	int err;
+
+	queues_destroy(v);
+	err = queues_make(v, want);
+	if (err) {
+		queues_destroy(v);
+		return err;
+	}
+	for (struct flow *f = v->flows; f; f = f->next) {
+		err = rule_add(v, f);
+		if (err)
+			log_warn("ring/mlx5: %s: a steering rule could not be renewed: %s",
+				 v->ifname, strerror(-err));
+	}
+	return 0;
+}
+
+static unsigned verbs_take_events(struct mlx5_objects *o)
+{
+	struct verbs *v = verbs_of(o);
+	struct ibv_cq *cq;
+	void *context;
+	unsigned n = 0;
+
+	for (; !ibv.ibv_get_cq_event(v->channel, &cq, &context); n++)
+		ibv.ibv_ack_cq_events(cq, 1);
+	return n;
+}
+
+/* --- the flows */
+
+static struct flow **flow_find(struct verbs *v, const struct vma_flow_key *key)
+{
+	struct flow **f = &v->flows;
+
+	while (*f && memcmp(&(*f)->key, key, sizeof(*key)))
+		f = &(*f)->next;
+	return f;
+}
+
+static int verbs_flow_add(struct mlx5_objects *o, const struct vma_flow_key *key)
+{
+	struct verbs *v = verbs_of(o);
+	struct flow *f;
+	int err;
+
+	if (*flow_find(v, key))
+		return -EEXIST;
+	f = calloc(1, sizeof(*f));
+	if (!f)
+		return -ENOMEM;
+	f->key = *key;
+	err = v->qp ? rule_add(v, f) : -ENETDOWN;
+	if (err) {
+		free(f);
+		return err;
+	}
+	f->next = v->flows;
+	v->flows = f;
+	return 0;
+}
+
+static int verbs_flow_del(struct mlx5_objects *o, const struct vma_flow_key *key)
+{
+	struct flow **at = flow_find(verbs_of(o), key), *f = *at;
+
+	if (!f)
+		return -ENOENT;
+	*at = f->next;
+	if (f->rule)
+		ibv_destroy_flow(f->rule);
+	free(f);
+	return 0;
+}
+
+/* --- the life of it */
+
+static void verbs_close(struct mlx5_objects *o)
+{
+	struct verbs *v = verbs_of(o);
+	struct flow *next;
+
+	queues_destroy(v);
+	for (struct flow *f = v->flows; f; f = next) {
+		next = f->next;
+		free(f);
+	}
+	if (v->channel)
+		ibv.ibv_destroy_comp_channel(v->channel);
+	if (v->mr)
+		ibv.ibv_dereg_mr(v->mr);
+	if (v->pd)
+		ibv.ibv_dealloc_pd(v->pd);
+	ibv.ibv_close_device(v->context);
+	free(v);
+}
+
+static const struct mlx5_object_ops verbs_ops = {
+	.start = verbs_start,
+	.renew = verbs_renew,
+	.take_events = verbs_take_events,
+	.flow_add = verbs_flow_add,
+	.flow_del = verbs_flow_del,
+	.close = verbs_close,
+};
+
+/* An Ethernet port that is up. */
+static int port_check(const struct verbs *v)
+{
+	/* The function fills the fields of its time only: the others must be zero. */
+	struct ibv_port_attr attr = {0};
+	int err = ibv.ibv_query_port(v->context, v->port, (struct _compat_ibv_port_attr *)&attr);
+
+	if (err)
+		return log_failed(v, "query the port", err);
+	if (attr.link_layer != IBV_LINK_LAYER_ETHERNET) {
+		log_info("ring/mlx5: %s is not an Ethernet port", v->ifname);
+		return -EOPNOTSUPP;
+	}
+	return 0;
+}
+
+int mlx5_objects_open(const struct port *port, struct mlx5_objects **out)
+{
+	char name[IBV_SYSFS_NAME_MAX];
+	struct verbs *v;
+	int err;
+
+	if (!device_name(port->ifname, name, sizeof(name)) || ibv_load())
+		return -EOPNOTSUPP;
+	v = calloc(1, sizeof(*v));
+	if (!v)
+		return -ENOMEM;
+	v->o.ops = &verbs_ops;
+	v->o.event_fd = -1;
+	memcpy(v->ifname, port->ifname, sizeof(v->ifname));
+	memcpy(v->mac, port->mac, sizeof(v->mac));
+	v->port = device_port(port->ifname);
+	v->context = device_open(name);
+	if (!v->context) {
+		log_info("ring/mlx5: %s: device %s is not one that we can drive", v->ifname, name);
+		free(v);
+		return -EOPNOTSUPP;
+	}
+	err = port_check(v);
+	if (err) {
+		verbs_close(&v->o);
+		return err;
+	}
+	*out = &v->o;
+	return 0;
+}

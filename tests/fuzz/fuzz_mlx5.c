@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The mlx5 queues under any sequence of posts, doorbells, frames, polls and completions. Either the device is the checker, and it
+ * must have nothing to complain of; or it writes any bytes into the completion queues, and the driver must neither leave its
+ * memory nor hand out a buffer twice.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "../mlx5_device/complete.c"
+#include "../mlx5_device/frame.c"
+#include "../mlx5_device/receive.c"
+#include "../mlx5_device/send.c"
+#include "../mlx5_device/soft.c"
+#include "ring/mlx5/pool.h"
+#include "ring/mlx5/send.h"
+
+#define CHUNK 2048u
+#define CHUNKS 96u
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+struct input {
+	const uint8_t *p;
+	size_t left;
+};
+
+static struct world {
+	struct memory memory;
+	struct sq sq;
+	struct rq rq;
+	struct buf *out[CHUNKS]; /* received, not yet given back */
+	unsigned num_out;
+	bool hostile;
+} w;
+
+static uint32_t next(struct input *in, unsigned bytes)
+{
+	uint32_t v = 0;
+
+	for (; bytes && in->left; bytes--, in->left--)
+		v = v << 8 | *in->p++;
+	return v;
+}
+
+static void check(bool ok)
+{
+	if (!ok)
+		abort();
+}
+
+static void world_open(struct input *in)
+{
+	static const uint32_t headers[] = {0, 18}, bfs[] = {0, 64, 256, 256};
+	struct mlx5_want want = {.max_inline = 884, .ask_every = 1 + next(in, 1) % 64};
+	struct sq_config config = {.ask_every = want.ask_every, .max_inline = next(in, 2) % 900};
+	uint32_t shape = next(in, 2);
+	struct mlx5_objects *o;
+
+	memset(&w, 0, sizeof(w));
+	w.hostile = shape & 1;
+	soft_config = (struct soft_config){
+		.sq_bbs = 4u << (shape >> 1) % 6,
+		.rq_cnt = 1u << (shape >> 4) % 7,
+		.cqe_size = shape & 0x80 ? 128 : 64,
+		.min_inline = headers[shape >> 8 & 1],
+		.bf_size = bfs[shape >> 9 & 3],
+		.max_frame = 1514,
+		.quiet = w.hostile,
+	};
+	if (soft_config.cqe_size == 64 && shape & 0x800)
+		soft_config.zip_max = 1 + (shape >> 12) % soft_config.rq_cnt;
+	check(!memory_init(&w.memory, PAGES_ANON, CHUNK, CHUNKS, CHUNKS));
+	want.base = w.memory.base;
+	want.bytes = w.memory.bytes;
+	check(!mlx5_objects_open(NULL, &o) && !o->ops->start(o, &want));
+	config.qpn = o->qpn;
+	config.lkey = o->lkey;
+	config.min_inline = o->min_inline;
+	check(!sq_init(&w.sq, &o->qp, &o->tx_cq, &config));
+	check(!rq_init(&w.rq, &o->qp, &o->rx_cq, o->lkey));
+}
+
+static void give_back(unsigned n)
+{
+	for (; n && w.num_out; n--)
+		buf_free(w.out[--w.num_out]);
+}
+
+/* Nothing is lost and nothing is there twice. */
+static void world_close(void)
+{
+	give_back(CHUNKS);
+	rq_fini(&w.rq);
+	sq_fini(&w.sq);
+	check(w.memory.rx.num_free == CHUNKS && w.memory.tx.num_free == CHUNKS);
+	check(w.hostile || !soft->dev.complaints);
+	soft->o.ops->close(&soft->o);
+	memory_fini(&w.memory);
+}
+
+static void post(uint32_t len)
+{
+	struct buf *b = sq_slot(&w.sq, len);
+
+	if (!b)
+		b = pool_get(&w.memory.tx, CHUNK);
+	if (!b)
+		return;
+	check(len <= b->room);
+	memset(b->data, (int)len, len);
+	b->len = b->total = len;
+	if (sq_post(&w.sq, b))
+		buf_free(b);
+}
+
+static void send_at_once(uint32_t len)
+{
+	static const uint8_t header[64];
+	uint8_t *exact = malloc(len ? len : 1);
+
+	memset(exact, (int)len, len);
+	sq_send(&w.sq, header, 42, exact, len);
+	free(exact);
+}
+
+static void refill(uint32_t n)
+{
+	for (; n && rq_room(&w.rq) && w.memory.rx.free; n--)
+		rq_post(&w.rq, pool_get(&w.memory.rx, CHUNK));
+	if (!w.rq.broken)
+		rq_publish(&w.rq);
+}
+
+static void poll(uint32_t n)
+{
+	struct buf *b;
+
+	while (n-- && w.num_out < CHUNKS && rq_take(&w.rq, &b) == RX_FRAME) {
+		check(b->refs == 1 && b->len <= CHUNK && b->total == b->len);
+		for (unsigned i = 0; i < w.num_out; i++)
+			check(w.out[i] != b);
+		w.out[w.num_out++] = b;
+	}
+	cq_publish(&w.rq.cq);
+}
+
+static void frame(uint32_t len)
+{
+	uint8_t bytes[1514];
+
+	memset(bytes, (int)len, sizeof(bytes));
+	soft_receive(soft, bytes, len);
+}
+
+/* Any bytes in any place, with an owner that makes them seen, or any, and the counter that is expected, or any. */
+static void forge(struct input *in, const struct mlx5dv_cq *dv, uint32_t ci, uint32_t counter)
+{
+	uint32_t where = next(in, 1), at = where & 1 ? ci : ci + (where >> 1);
+	uint8_t *c = (uint8_t *)dv->buf + (size_t)(at & (dv->cqe_cnt - 1)) * dv->cqe_size + dv->cqe_size - 64;
+
+	for (unsigned i = 0; i < 64; i += 4)
+		put32(c + i, next(in, where & 0x80 ? 4 : i >= 44 ? 1 : 0));
+	if (where & 0x20)
+		put32(c + 44, next(in, 2));
+	put16(c + 60, (uint16_t)(where & 0x20 ? counter : next(in, 2)));
+	c[63] = (uint8_t)next(in, 1);
+	if (where & 0x40)
+		c[63] = (uint8_t)((c[63] & 0xfe) | !!(at & dv->cqe_cnt));
+}
+
+static void step(struct input *in)
+{
+	uint32_t op = next(in, 1);
+
+	switch (op & 15) {
+	case 0:
+	case 1: post(next(in, 2) % 1515); break;
+	case 2: send_at_once(next(in, 2) % 1500); break;
+	case 3:
+		sq_kick(&w.sq);
+		if (!w.hostile)
+			soft_run(soft, 0); /* a register is not written to twice unseen */
+		break;
+	case 4: soft_run(soft, op >> 4); break;
+	case 5: sq_reclaim(&w.sq); break;
+	case 6:
+	case 7: refill(1 + (op >> 4)); break;
+	case 8: poll(1 + (op >> 4)); break;
+	case 9: give_back(1 + (op >> 4)); break;
+	case 10:
+	case 11:
+		if (!w.hostile)
+			frame(14 + next(in, 2) % 1500);
+		else
+			forge(in, &soft->o.rx_cq, w.rq.cq.ci, w.rq.ci);
+		break;
+	case 12:
+		if (!w.hostile)
+			mdev_rq_flush(&soft->rq);
+		else
+			forge(in, &soft->o.tx_cq, w.sq.cq.ci, w.sq.pi - 1 - (op >> 4));
+		break;
+	default: post(60 + op); break;
+	}
+	/* sq_send() rings by itself. */
+	if ((op & 15) == 2 && !w.hostile)
+		soft_run(soft, 0);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct input in = {data, size};
+
+	world_open(&in);
+	while (in.left)
+		step(&in);
+	world_close();
+	return 0;
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Completion queues. */
+#include "device.h"
+
+/* The consumer index of the driver, checked: how many entries are not its own. */
+static u32 cq_used(struct mdev_cq *q)
+{
+	u32 used = (q->pi - get32_once(q->dbrec)) & 0xffffff;
+
+	if (used <= q->cnt)
+		return used;
+	mdev_complain(q->dev, "the consumer index of the completion queue is beyond the producer",
+		      get32_once(q->dbrec), q->pi);
+	return 0;
+}
+
+bool mdev_cq_put(struct mdev_cq *q, u8 entry[64], u8 op)
+{
+	u8 *to = q->entries + (q->pi & (q->cnt - 1)) * q->size + q->size - 64;
+
+	if (cq_used(q) == q->cnt) {
+		mdev_complain(q->dev, "the completion queue overflows", q->cqn, q->pi);
+		return false;
+	}
+	entry[63] = (u8)(op | !!(q->pi & q->cnt));
+	memcpy(to, entry, 63);
+	/* The driver looks at the last byte before it reads the others. */
+	device_wmb();
+	*(volatile u8 *)(to + 63) = entry[63];
+	q->pi++;
+	if (q->armed) {
+		q->armed = false;
+		q->dev->ops->event(q->dev, q->cqn);
+	}
+	return true;
+}
+
+void mdev_cq_arm(struct mdev_cq *q, const u8 doorbell[8])
+{
+	u32 word = get32(doorbell), record = get32_once(q->dbrec + 4);
+
+	if (get32(doorbell + 4) != q->cqn) {
+		mdev_complain(q->dev, "the arming names another completion queue",
+			      get32(doorbell + 4), q->cqn);
+		return;
+	}
+	if (word != record)
+		mdev_complain(q->dev, "the arming doorbell is not what its record says", word,
+			      record);
+	if (((q->pi - word) & 0xffffff) > q->cnt) {
+		mdev_complain(q->dev, "the arming is for what has not come yet", word, q->pi);
+		return;
+	}
+	if ((word & 0xffffff) != (q->pi & 0xffffff)) {
+		q->dev->ops->event(q->dev, q->cqn);
+		return;
+	}
+	q->armed = true;
+}

@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "soft.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#define QPN 0x1234u
+#define LKEY 0x00aabbu
+#define TX_CQN 0x77u
+#define RX_CQN 0x78u
+#define UAR_BYTES 4096u
+#define UAR_BF 0x800u
+#define UAR_ARM 0x20u
+/* What is in a register that was not written to. */
+#define UNTOUCHED 0xee
+
+struct soft_config soft_config = {
+	.cqe_size = 64, .min_inline = 18, .bf_size = 256, .max_frame = 1514};
+struct soft *soft;
+
+static struct soft *soft_of(struct mlx5_objects *o)
+{
+	return (struct soft *)o; /* its first member */
+}
+
+static struct soft *soft_of_dev(struct mdev *d)
+{
+	return (struct soft *)((char *)d - offsetof(struct soft, dev));
+}
+
+static u8 *soft_memory(struct mdev *d, u32 lkey, u64 addr, u32 len)
+{
+	const struct mlx5_want *w = &soft_of_dev(d)->want;
+	u64 base = (u64)(uintptr_t)w->base;
+
+	if (lkey != LKEY || addr < base || addr - base > w->bytes || len > w->bytes - (addr - base))
+		return NULL;
+	return (u8 *)(uintptr_t)addr;
+}
+
+static void soft_transmit(struct mdev *d, const u8 *frame, u32 len)
+{
+	struct soft *s = soft_of_dev(d);
+
+	if (s->sent)
+		s->sent(s, frame, len);
+}
+
+static void soft_event(struct mdev *d, u32 cqn)
+{
+	uint64_t one = 1;
+
+	if (cqn != RX_CQN || write(soft_of_dev(d)->o.event_fd, &one, sizeof(one)) < 0)
+		mdev_complain(d, "an event has nowhere to go", cqn, RX_CQN);
+}
+
+static void soft_complain(struct mdev *d, const char *what, u32 a, u32 b)
+{
+	(void)d;
+	if (!soft_config.quiet)
+		fprintf(stderr, "mlx5 device: %s (%#x, %#x)\n", what, a, b);
+}
+
+static const struct mdev_ops dev_ops = {
+	.memory = soft_memory,
+	.transmit = soft_transmit,
+	.event = soft_event,
+	.complain = soft_complain,
+};
+
+static uint32_t power_of_two(uint32_t n)
+{
+	uint32_t p = 1;
+
+	while (p < n)
+		p <<= 1;
+	return p;
+}
+
+static void *pages(size_t bytes)
+{
+	void *p = aligned_alloc(64, (bytes + 63) & ~(size_t)63);
+
+	if (!p)
+		abort();
+	memset(p, 0, (bytes + 63) & ~(size_t)63);
+	return p;
+}
+
+static void queues_free(struct soft *s)
+{
+	free(s->o.qp.sq.buf);
+	free(s->o.qp.rq.buf);
+	free(s->o.qp.dbrec);
+	free(s->o.rx_cq.buf);
+	free(s->o.rx_cq.dbrec);
+	free(s->o.tx_cq.buf);
+	free(s->o.tx_cq.dbrec);
+	free(s->sq.sums);
+	free(s->rq.posted);
+	s->o.qp = (struct mlx5dv_qp){0};
+	s->o.rx_cq = s->o.tx_cq = (struct mlx5dv_cq){0};
+	s->sq.sums = s->rq.posted = NULL;
+}
+
+static void cq_make(struct soft *s, struct mlx5dv_cq *dv, struct mdev_cq *q, uint32_t cnt,
+		    uint32_t cqn)
+{
+	uint32_t size = soft_config.cqe_size;
+
+	*dv = (struct mlx5dv_cq){
+		.buf = pages((size_t)cnt * size),
+		.dbrec = pages(8),
+		.cqe_cnt = cnt,
+		.cqe_size = size,
+		.cq_uar = s->uar,
+		.cqn = cqn,
+	};
+	for (uint32_t i = 0; i < cnt; i++)
+		((uint8_t *)dv->buf)[(size_t)i * size + size - 1] = MLX5_CQE_INVALID << 4;
+	*q = (struct mdev_cq){
+		.dev = &s->dev,
+		.entries = dv->buf,
+		.dbrec = (const u8 *)dv->dbrec,
+		.cnt = cnt,
+		.size = size,
+		.cqn = cqn,
+	};
+}
+
+static void uar_clear(struct soft *s)
+{
+	memset(s->uar, UNTOUCHED, UAR_BYTES);
+	for (unsigned i = 0; i < 2; i++)
+		memset(s->uar + UAR_BF + (size_t)i * soft_config.bf_size, 0, 8);
+	memset(s->uar + UAR_ARM, 0, 8);
+}
+
+static void queues_make(struct soft *s)
+{
+	const struct mlx5_want *w = &s->want;
+	uint32_t wqe_bbs = (w->max_inline + 52 + MDEV_BB - 1) / MDEV_BB;
+	uint32_t bbs = soft_config.sq_bbs ? soft_config.sq_bbs : power_of_two(w->tx_wre * wqe_bbs);
+	uint32_t rqs = soft_config.rq_cnt ? soft_config.rq_cnt : power_of_two(w->rx_wre);
+
+	s->o.qp = (struct mlx5dv_qp){
+		.dbrec = pages(8),
+		.sq = {pages((size_t)bbs * MDEV_BB), bbs, MDEV_BB},
+		.rq = {pages((size_t)rqs * 16), rqs, 16},
+		.bf = {s->uar + UAR_BF, soft_config.bf_size},
+	};
+	cq_make(s, &s->o.rx_cq, &s->rx_cq, rqs, RX_CQN);
+	cq_make(s, &s->o.tx_cq, &s->tx_cq, bbs < 8 ? 8 : bbs, TX_CQN);
+	s->sq = (struct mdev_sq){
+		.dev = &s->dev,
+		.cq = &s->tx_cq,
+		.wqes = s->o.qp.sq.buf,
+		.dbrec = (const u8 *)s->o.qp.dbrec,
+		.cnt = bbs,
+		.qpn = QPN,
+		.sums = soft_config.loose ? NULL : pages(bbs * sizeof(u64)),
+	};
+	s->rq = (struct mdev_rq){
+		.dev = &s->dev,
+		.cq = &s->rx_cq,
+		.wqes = s->o.qp.rq.buf,
+		.dbrec = (const u8 *)s->o.qp.dbrec,
+		.cnt = rqs,
+		.stride = 16,
+		.qpn = QPN,
+		.zip_max = soft_config.zip_max,
+		.posted = soft_config.loose ? NULL : pages(rqs * sizeof(u64)),
+	};
+	uar_clear(s);
+}
+
+static int soft_start(struct mlx5_objects *o, const struct mlx5_want *want)
+{
+	struct soft *s = soft_of(o);
+
+	s->want = *want;
+	queues_make(s);
+	return 0;
+}
+
+static int soft_renew(struct mlx5_objects *o, const struct mlx5_want *want)
+{
+	struct soft *s = soft_of(o);
+
+	s->renewals++;
+	queues_free(s);
+	return soft_start(o, want);
+}
+
+static unsigned soft_take_events(struct mlx5_objects *o)
+{
+	uint64_t n = 0;
+
+	return read(o->event_fd, &n, sizeof(n)) == sizeof(n) ? (unsigned)n : 0;
+}
+
+static int soft_flow_add(struct mlx5_objects *o, const struct vma_flow_key *key)
+{
+	(void)key;
+	soft_of(o)->flows++;
+	return 0;
+}
+
+static int soft_flow_del(struct mlx5_objects *o, const struct vma_flow_key *key)
+{
+	(void)key;
+	soft_of(o)->flows--;
+	return 0;
+}
+
+static void soft_close(struct mlx5_objects *o)
+{
+	struct soft *s = soft_of(o);
+
+	queues_free(s);
+	close(o->event_fd);
+	free(s->uar);
+	free(s);
+	soft = NULL;
+}
+
+static const struct mlx5_object_ops object_ops = {
+	.start = soft_start,
+	.renew = soft_renew,
+	.take_events = soft_take_events,
+	.flow_add = soft_flow_add,
+	.flow_del = soft_flow_del,
+	.close = soft_close,
+};
+
+int mlx5_objects_open(const struct port *port, struct mlx5_objects **out)
+{
+	struct soft *s;
+
+	(void)port;
+	if (soft)
+		return -EOPNOTSUPP;
+	s = pages(sizeof(*s));
+	s->o.ops = &object_ops;
+	s->o.qpn = QPN;
+	s->o.lkey = LKEY;
+	s->o.min_inline = soft_config.min_inline;
+	s->o.event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	s->dev.ops = &dev_ops;
+	s->dev.min_inline = soft_config.min_inline;
+	s->dev.max_frame = soft_config.max_frame;
+	s->uar = aligned_alloc(UAR_BYTES, UAR_BYTES);
+	if (!s->uar || s->o.event_fd < 0)
+		abort();
+	uar_clear(s);
+	soft = s;
+	*out = &s->o;
+	return 0;
+}
+
+/* Was the register written, and more than its first word? */
+static void look_at(struct soft *s, uint8_t *reg)
+{
+	bool whole = soft_config.bf_size && reg[16] != UNTOUCHED;
+
+	if (!get64(reg))
+		return;
+	mdev_sq_doorbell(&s->sq, reg, whole);
+	memset(reg, UNTOUCHED, soft_config.bf_size);
+	memset(reg, 0, 8);
+}
+
+unsigned soft_run(struct soft *s, unsigned max)
+{
+	look_at(s, s->uar + UAR_BF);
+	if (soft_config.bf_size)
+		look_at(s, s->uar + UAR_BF + soft_config.bf_size);
+	mdev_sq_fetch(&s->sq);
+	if (get64(s->uar + UAR_ARM)) {
+		mdev_cq_arm(&s->rx_cq, s->uar + UAR_ARM);
+		memset(s->uar + UAR_ARM, 0, 8);
+	}
+	return mdev_sq_run(&s->sq, max);
+}
+
+bool soft_receive(struct soft *s, const void *frame, uint32_t len)
+{
+	struct mdev_seen seen = {.tag = 0};
+
+	mdev_look(frame, len, &seen);
+	return mdev_rq_receive(&s->rq, frame, len, &seen);
+}

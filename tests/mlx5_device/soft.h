@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The device in user space: queues on plain memory behind lib/ring/mlx5/objects.h, executed by the descriptor checker when the
+ * test says so. One at a time.
+ */
+#ifndef MLX5_DEVICE_SOFT_H
+#define MLX5_DEVICE_SOFT_H
+
+#include "device.h"
+#include "ring/mlx5/objects.h"
+
+/* What the next device is like. */
+struct soft_config {
+	uint32_t sq_bbs, rq_cnt; /* 0: what the ring asks for */
+	uint32_t cqe_size; /* 64 or 128 */
+	uint32_t min_inline; /* 0 or 18 */
+	uint32_t bf_size; /* bytes of a BlueFlame register; 0: plain doorbells */
+	uint32_t zip_max; /* completions in a compressed session; 0: none */
+	uint32_t max_frame;
+	bool loose; /* trust the driver: no fingerprints of what it hands over */
+	bool quiet; /* complaints are counted, not printed */
+};
+
+extern struct soft_config soft_config;
+
+struct soft {
+	struct mlx5_objects o; /* first */
+	struct mdev dev;
+	struct mdev_sq sq;
+	struct mdev_rq rq;
+	struct mdev_cq tx_cq, rx_cq;
+	struct mlx5_want want;
+	uint8_t *uar;
+	unsigned renewals, flows;
+	/* The test's: every frame that left. */
+	void (*sent)(struct soft *s, const uint8_t *frame, uint32_t len);
+	void *arg;
+};
+
+/* The device that was opened last, NULL: none is open. */
+extern struct soft *soft;
+
+/* Looks at the doorbells and executes up to max WQEs; returns how many. */
+unsigned soft_run(struct soft *s, unsigned max);
+/* A frame comes in. False: the queue had no place for it. */
+bool soft_receive(struct soft *s, const void *frame, uint32_t len);
+
+#endif

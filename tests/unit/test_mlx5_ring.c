@@ -1,0 +1,379 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The mlx5 ring as the stack sees it: buffers, sleeping, errors of the device, and the end. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <net/if.h>
+#include <poll.h>
+#include <string.h>
+
+#include "../mlx5_device/soft.h"
+#include "ring/mlx5/mlx5.h"
+#include "runtime/libc.h"
+#include "runtime/params.h"
+
+static uint8_t last[2048];
+static uint32_t last_len;
+static unsigned frames;
+
+static void sent(struct soft *s, const uint8_t *frame, uint32_t len)
+{
+	(void)s;
+	memcpy(last, frame, len < sizeof(last) ? len : sizeof(last));
+	last_len = len;
+	frames++;
+}
+
+/* On the loopback interface, which is everywhere; its MTU makes large buffers, so few of them. */
+static int setup(void **state)
+{
+	struct ring *r;
+
+	libc_load();
+	params.rx_wre = 32;
+	params.tx_wre = 32;
+	params.rx_wre_batching = 8;
+	params.tx_wre_batching = 4;
+	params.tx_max_inline = 204;
+	params.qp_compensation_level = 16;
+	params.rx_bufs = 1000;
+	params.cq_keep_qp_full = 1;
+	soft_config = (struct soft_config){
+		.cqe_size = 64, .min_inline = 18, .bf_size = 256, .max_frame = 1514};
+	frames = 0;
+	assert_int_equal(mlx5_ring_open((int)if_nametoindex("lo"), &r), 0);
+	soft->sent = sent;
+	*state = r;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	struct ring *r = *state;
+
+	r->ops->close(r);
+	assert_null(soft);
+	return 0;
+}
+
+static int post(struct ring *r, uint32_t len, uint8_t with)
+{
+	struct buf *b = ring_tx_alloc(r, len);
+	int err;
+
+	assert_non_null(b);
+	assert_true(b->room >= len);
+	memset(b->data, with, len);
+	b->len = b->total = len;
+	err = ring_post(r, b);
+	if (err)
+		buf_free(b);
+	return err;
+}
+
+static void receive(uint32_t len, uint8_t with)
+{
+	uint8_t frame[1514];
+
+	memset(frame, with, len);
+	assert_true(soft_receive(soft, frame, len));
+}
+
+static void frames_go_both_ways(void **state)
+{
+	struct ring *r = *state;
+	struct buf *b[4];
+
+	assert_true(r->caps.tx_csum && r->caps.rx_csum);
+	for (unsigned i = 0; i < 200; i++) {
+		uint32_t len = i & 1 ? 60 + i % 100 : 1000 + i;
+
+		assert_int_equal(post(r, len, (uint8_t)i), 0);
+		assert_int_equal(ring_kick(r), 0);
+		assert_int_equal(soft_run(soft, 9), 1);
+		assert_int_equal(last_len, len);
+		assert_int_equal(last[len - 1], (uint8_t)i);
+		assert_false(r->ops->pending(r));
+		receive(len, (uint8_t)i);
+		assert_true(r->ops->pending(r));
+		assert_int_equal(ring_poll(r, b, 4), 1);
+		assert_int_equal(b[0]->total, len);
+		assert_int_equal(b[0]->data[len - 1], (uint8_t)i);
+		buf_free(b[0]);
+	}
+	assert_int_equal(r->counters->tx_packets, 200);
+	assert_int_equal(r->counters->rx_packets, 200);
+	assert_int_equal(r->counters->tx_bytes, r->counters->rx_bytes);
+	assert_int_equal(soft->dev.complaints, 0);
+}
+
+static void a_short_frame_in_one_go(void **state)
+{
+	struct ring *r = *state;
+	uint8_t header[64], data[64];
+
+	memset(header, 'h', sizeof(header));
+	memset(data, 'd', sizeof(data));
+	assert_true(r->ops->send_short(r, header, 42, data, 64));
+	assert_int_equal(soft_run(soft, 9), 1);
+	assert_int_equal(last_len, 106);
+	assert_int_equal(last[41], 'h');
+	assert_int_equal(last[42], 'd');
+	assert_int_equal(r->counters->tx_packets, 1);
+	assert_int_equal(r->counters->tx_bytes, 106);
+	assert_int_equal(soft->dev.complaints, 0);
+}
+
+static void a_full_queue_is_said_and_passes(void **state)
+{
+	struct ring *r = *state;
+	unsigned n = 0;
+	struct buf *b;
+
+	/* 128 WQEBBs, but 32 buffers. */
+	while ((b = ring_tx_alloc(r, 1000))) {
+		b->len = b->total = 1000;
+		assert_int_equal(ring_post(r, b), 0);
+		n++;
+	}
+	assert_int_equal(n, 32);
+	assert_int_equal(r->counters->tx_full, 1);
+	/* tx_alloc() has rung for them. */
+	assert_int_equal(soft_run(soft, 99), 32);
+	assert_int_equal(post(r, 1000, 0), 0);
+	assert_int_equal(soft->dev.complaints, 0);
+}
+
+static void a_frame_above_the_mtu_is_refused(void **state)
+{
+	struct ring *r = *state;
+	static const uint8_t mac[6];
+
+	r->ops->link_changed(r, 1500, mac);
+	assert_int_equal(post(r, 1514, 0), 0);
+	assert_int_equal(post(r, 1515, 0), -EMSGSIZE);
+	assert_int_equal(r->counters->tx_drop_oversize, 1);
+}
+
+static void frames_move_to_the_heap_when_users_hold_too_many(void **state)
+{
+	struct ring *r = *state;
+	struct ring_gauges g;
+	struct buf *held[200];
+	unsigned n = 0;
+
+	for (; n < 200; n++) {
+		receive(100, (uint8_t)n);
+		assert_int_equal(ring_poll(r, held + n, 1), 1);
+		assert_int_equal(held[n]->data[99], (uint8_t)n);
+	}
+	r->ops->gauges(r, &g);
+	assert_true(g.rx_free >= 48 / 4 - 1); /* the device has places all the time */
+	assert_int_equal(r->counters->rx_drop_no_buf, 0);
+	while (n)
+		buf_free(held[--n]);
+	r->ops->gauges(r, &g);
+	assert_int_equal(g.rx_free, 48);
+	assert_int_equal(soft->dev.complaints, 0);
+}
+
+static void with_no_heap_left_frames_are_dropped_and_the_queue_stays_full(void **state)
+{
+	struct ring *r = *state;
+	struct buf *held[200];
+	unsigned n = 0;
+
+	r->ops->close(r);
+	params.rx_bufs = 1;
+	assert_int_equal(mlx5_ring_open((int)if_nametoindex("lo"), &r), 0);
+	*state = r;
+	for (unsigned i = 0; i < 200; i++) {
+		receive(100, (uint8_t)i);
+		n += ring_poll(r, held + n, 1);
+	}
+	assert_true(r->counters->rx_drop_no_buf >= 100);
+	assert_int_equal(n + r->counters->rx_drop_no_buf, 200);
+	while (n)
+		buf_free(held[--n]);
+	assert_int_equal(soft->dev.complaints, 0);
+}
+
+static bool readable(struct ring *r)
+{
+	struct pollfd p = {.events = POLLIN};
+	int fd = -1;
+
+	assert_int_equal(r->ops->wait_fds(r, &fd, 1), 1);
+	assert_int_equal(r->ops->wait_fds(r, &fd, 0), 0);
+	p.fd = fd;
+	return poll(&p, 1, 0) == 1;
+}
+
+static void whoever_sleeps_is_woken_once(void **state)
+{
+	struct ring *r = *state;
+	struct buf *b;
+
+	for (unsigned i = 0; i < 6; i++) {
+		assert_false(r->ops->arm(r));
+		soft_run(soft, 9); /* it sees the doorbell */
+		assert_false(readable(r));
+		receive(60, 1);
+		receive(60, 2);
+		assert_true(readable(r));
+		/* Something is there: no sleep. The event is taken. */
+		assert_true(r->ops->arm(r));
+		assert_false(readable(r));
+		assert_int_equal(ring_poll(r, &b, 1), 1);
+		buf_free(b);
+		assert_int_equal(ring_poll(r, &b, 1), 1);
+		buf_free(b);
+	}
+	assert_int_equal(r->counters->interrupts_requested, 6);
+	assert_int_equal(r->counters->interrupts_received, 6);
+	assert_int_equal(soft->dev.complaints, 0);
+}
+
+static void what_comes_while_arming_wakes_at_once(void **state)
+{
+	struct ring *r = *state;
+	struct buf *b;
+
+	assert_false(r->ops->arm(r));
+	receive(60, 1); /* before the device has seen the doorbell */
+	soft_run(soft, 9);
+	assert_true(readable(r));
+	assert_int_equal(ring_poll(r, &b, 1), 1);
+	buf_free(b);
+}
+
+static void after_a_send_error_there_are_new_queues(void **state)
+{
+	struct ring *r = *state;
+	struct buf *b;
+
+	assert_int_equal(post(r, 1000, 1), 0);
+	ring_kick(r);
+	soft->want.bytes = 64; /* the registration shrinks behind our back */
+	soft_run(soft, 9);
+	assert_int_equal(frames, 0);
+	assert_int_equal(post(r, 60, 1), 0); /* not seen yet */
+	for (unsigned i = 0; i < 4; i++) /* until a completion is looked at */
+		(void)post(r, 1000, 1);
+	assert_int_equal(ring_poll(r, &b, 1), 0);
+	assert_int_equal(soft->renewals, 1);
+	assert_int_equal(post(r, 1000, 3), 0);
+	ring_kick(r);
+	assert_true(soft_run(soft, 9) > 0);
+	assert_int_equal(last[999], 3);
+	receive(60, 4);
+	assert_int_equal(ring_poll(r, &b, 1), 1);
+	buf_free(b);
+}
+
+static void after_a_receive_error_there_are_new_queues(void **state)
+{
+	struct ring *r = *state;
+	struct ring_gauges g;
+	struct buf *b, *kept;
+
+	receive(60, 1);
+	assert_int_equal(ring_poll(r, &kept, 1), 1);
+	soft->want.bytes = 64;
+	{
+		uint8_t frame[60] = {0};
+
+		assert_false(soft_receive(soft, frame, 60));
+	}
+	assert_int_equal(ring_poll(r, &b, 1), 0);
+	assert_int_equal(soft->renewals, 1);
+	assert_int_equal(r->counters->rx_drop_invalid, 1);
+	/* What a user held is still his. */
+	assert_int_equal(kept->data[59], 1);
+	buf_free(kept);
+	receive(60, 2);
+	assert_int_equal(ring_poll(r, &b, 1), 1);
+	assert_int_equal(b->data[0], 2);
+	buf_free(b);
+	r->ops->gauges(r, &g);
+	assert_int_equal(g.rx_free, 48);
+	assert_int_equal(soft->dev.complaints, 0);
+}
+
+static int renew_refused(struct mlx5_objects *o, const struct mlx5_want *want)
+{
+	(void)o;
+	(void)want;
+	return -EIO;
+}
+
+static void without_new_queues_the_ring_is_silent_until_there_are_some(void **state)
+{
+	const struct mlx5_object_ops *good = soft->o.ops;
+	struct mlx5_object_ops bad = *good;
+	uint8_t frame[60] = {0}, header[64] = {0};
+	struct ring *r = *state;
+	struct buf *b;
+	unsigned polls = 1;
+
+	bad.renew = renew_refused;
+	soft->o.ops = &bad;
+	soft->want.bytes = 64;
+	assert_false(soft_receive(soft, frame, 60));
+	assert_int_equal(ring_poll(r, &b, 1), 0);
+	b = ring_tx_alloc(r, 100);
+	assert_non_null(b);
+	b->len = 60;
+	assert_int_equal(ring_post(r, b), -ENOBUFS);
+	buf_free(b);
+	assert_false(r->ops->send_short(r, header, 42, header, 16));
+	ring_kick(r);
+	assert_false(r->ops->pending(r));
+	assert_false(r->ops->arm(r));
+	soft->o.ops = good;
+	for (; !soft->renewals && polls < 100000; polls++)
+		assert_int_equal(ring_poll(r, &b, 1), 0);
+	assert_true(polls > 1000);
+	receive(60, 1);
+	assert_int_equal(ring_poll(r, &b, 1), 1);
+	buf_free(b);
+	assert_int_equal(post(r, 60, 3), 0);
+}
+
+static void flows_go_to_the_device(void **state)
+{
+	struct vma_flow_key key = {.proto = 17};
+	struct vma_flow_info info = {.fd = 3};
+	struct ring *r = *state;
+
+	assert_int_equal(r->ops->flow_add(r, &key, &info), 0);
+	assert_int_equal(soft->flows, 1);
+	assert_int_equal(r->ops->flow_del(r, &key), 0);
+	assert_int_equal(soft->flows, 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(frames_go_both_ways, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_short_frame_in_one_go, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_full_queue_is_said_and_passes, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_frame_above_the_mtu_is_refused, setup, teardown),
+		cmocka_unit_test_setup_teardown(frames_move_to_the_heap_when_users_hold_too_many, setup, teardown),
+		cmocka_unit_test_setup_teardown(with_no_heap_left_frames_are_dropped_and_the_queue_stays_full, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(whoever_sleeps_is_woken_once, setup, teardown),
+		cmocka_unit_test_setup_teardown(what_comes_while_arming_wakes_at_once, setup, teardown),
+		cmocka_unit_test_setup_teardown(after_a_send_error_there_are_new_queues, setup, teardown),
+		cmocka_unit_test_setup_teardown(after_a_receive_error_there_are_new_queues, setup, teardown),
+		cmocka_unit_test_setup_teardown(without_new_queues_the_ring_is_silent_until_there_are_some, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(flows_go_to_the_device, setup, teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* What the mlx5 ring asks of rdma-core: the functions that it loads, and the steering rules as bytes. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <arpa/inet.h>
+#include <cmocka.h>
+#include <errno.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <string.h>
+
+#include "ring/mlx5/ibv.h"
+#include "ring/mlx5/mlx5.h"
+#include "ring/mlx5/rule.h"
+#include "runtime/libc.h"
+
+static const uint8_t mac[6] = {0x02, 1, 2, 3, 4, 5};
+
+static void key_set(struct vma_flow_key *k, const char *local, uint16_t lport, const char *remote, uint16_t rport,
+		    uint8_t proto)
+{
+	memset(k, 0, sizeof(*k));
+	assert_int_equal(inet_pton(AF_INET6, local, &k->local), 1);
+	assert_int_equal(inet_pton(AF_INET6, remote, &k->remote), 1);
+	k->local_port = lport;
+	k->remote_port = rport;
+	k->proto = proto;
+}
+
+static void rdma_core_has_every_function(void **state)
+{
+	(void)state;
+	assert_int_equal(ibv_load(), 0);
+	assert_int_equal(ibv_load(), 0);
+	assert_non_null(ibv.ibv_create_qp);
+	assert_non_null(ibv.mlx5dv_init_obj);
+}
+
+static void an_interface_without_such_a_device_has_no_such_ring(void **state)
+{
+	struct ring *r = NULL;
+
+	(void)state;
+	libc_load();
+	assert_int_equal(mlx5_ring_open((int)if_nametoindex("lo"), &r), -EOPNOTSUPP);
+	assert_null(r);
+}
+
+static void a_rule_of_a_connection(void **state)
+{
+	static const uint8_t golden[] = {
+		/* Ethernet, 40 bytes: to our MAC, IPv4. */
+		0x20, 0, 0, 0, 40, 0, 0x02, 1, 2, 3, 4, 5, 0, 0, 0, 0, 0, 0, 0x08, 0x00, 0, 0,
+		0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 0, 0,
+		/* IPv4, 24 bytes: from, to. */
+		0x30, 0, 0, 0, 24, 0, 0, 0, 10, 0, 0, 2, 10, 0, 0, 1,
+		0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
+		/* TCP, 16 bytes: to 80, from 4660. */
+		0x40, 0, 0, 0, 16, 0, 0, 80, 0x12, 0x34, 0xff, 0xff, 0xff, 0xff, 0, 0,
+	};
+	struct vma_flow_key key;
+	struct rule r;
+
+	(void)state;
+	key_set(&key, "::ffff:10.0.0.1", 80, "::ffff:10.0.0.2", 0x1234, IPPROTO_TCP);
+	rule_make(&r, &key, mac, 2);
+	assert_int_equal(r.attr.type, IBV_FLOW_ATTR_NORMAL);
+	assert_int_equal(r.attr.port, 2);
+	assert_int_equal(r.attr.priority, 0);
+	assert_int_equal(r.attr.num_of_specs, 3);
+	assert_int_equal(r.attr.size, sizeof(r.attr) + sizeof(golden));
+	/* The specifications stand directly behind the attributes. */
+	assert_int_equal(offsetof(struct rule, specs), sizeof(r.attr));
+	assert_memory_equal(r.specs, golden, sizeof(golden));
+}
+
+static void a_rule_of_any_peer_goes_behind(void **state)
+{
+	struct ibv_flow_spec_ipv4 ip;
+	struct ibv_flow_spec_tcp_udp l4;
+	struct vma_flow_key key;
+	struct rule r;
+
+	(void)state;
+	key_set(&key, "::ffff:10.0.0.1", 53, "::", 0, IPPROTO_UDP);
+	rule_make(&r, &key, mac, 1);
+	assert_int_equal(r.attr.priority, 1);
+	memcpy(&ip, r.specs + 40, sizeof(ip));
+	memcpy(&l4, r.specs + 64, sizeof(l4));
+	assert_int_equal(ip.mask.src_ip, 0);
+	assert_int_equal(ip.mask.dst_ip, 0xffffffff);
+	assert_int_equal(l4.type, IBV_FLOW_SPEC_UDP);
+	assert_int_equal(l4.val.dst_port, htons(53));
+	assert_int_equal(l4.mask.src_port, 0);
+}
+
+static void rules_of_ipv6_and_of_groups(void **state)
+{
+	static const uint8_t mac4[6] = {0x01, 0x00, 0x5e, 0x01, 0x02, 0x03}, mac6[6] = {0x33, 0x33, 0, 0, 0x12, 0x34};
+	struct ibv_flow_spec_eth eth;
+	struct ibv_flow_spec_ipv6 ip;
+	struct vma_flow_key key;
+	struct rule r;
+
+	(void)state;
+	key_set(&key, "fd00::1", 80, "fd00::2", 7, IPPROTO_TCP);
+	rule_make(&r, &key, mac, 1);
+	memcpy(&eth, r.specs, sizeof(eth));
+	memcpy(&ip, r.specs + 40, sizeof(ip));
+	assert_int_equal(eth.val.ether_type, htons(0x86dd));
+	assert_memory_equal(eth.val.dst_mac, mac, 6);
+	assert_memory_equal(ip.val.dst_ip, &key.local, 16);
+	assert_memory_equal(ip.val.src_ip, &key.remote, 16);
+	assert_int_equal(ip.mask.src_ip[15], 0xff);
+	assert_int_equal(r.attr.size, sizeof(r.attr) + 40 + sizeof(ip) + 16);
+
+	key_set(&key, "::ffff:239.129.2.3", 5000, "::", 0, IPPROTO_UDP);
+	rule_make(&r, &key, mac, 1);
+	memcpy(&eth, r.specs, sizeof(eth));
+	assert_memory_equal(eth.val.dst_mac, mac4, 6);
+
+	key_set(&key, "ff02::1234", 5000, "::", 0, IPPROTO_UDP);
+	rule_make(&r, &key, mac, 1);
+	memcpy(&eth, r.specs, sizeof(eth));
+	assert_memory_equal(eth.val.dst_mac, mac6, 6);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(rdma_core_has_every_function),
+		cmocka_unit_test(an_interface_without_such_a_device_has_no_such_ring),
+		cmocka_unit_test(a_rule_of_a_connection),
+		cmocka_unit_test(a_rule_of_any_peer_goes_behind),
+		cmocka_unit_test(rules_of_ipv6_and_of_groups),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
