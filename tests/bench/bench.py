@@ -342,6 +342,29 @@ def passthrough(bench):
     return result("ns", {"ours": added}, better_high=False, digits=1)
 
 
+def mlx5(what):
+    """Nanoseconds, and instructions where valgrind is, of one call of 64 bytes on mlx5 queues in memory: no card is needed."""
+    env = {"VMA_RING_TYPE": "mlx5", "VMA_THREAD_MODE": "0", "VMA_TRACELEVEL": "1"}
+
+    def run(bench, calls, tool=()):
+        a, b = bench.net.a, bench.net.b
+        done = a.run([*tool, bench.bin / "mlx5", what, a.ip4, b.ip4, calls], env=env, cpu=1, timeout=120.0)
+        return done.text, json.loads(next(line for line in done.text.splitlines() if line.startswith("{")))
+
+    def row(bench):
+        name = f"mlx5_{what}"
+        figures = bench.rounds(name, {"ours": lambda: run(bench, 100000)[1]["ns"]}, 5)
+        out = result("ns", figures, better_high=False, digits=1)
+        out["instructions"] = None
+        if shutil.which("valgrind"):
+            text, seen = run(bench, 4000, ("valgrind", "--tool=callgrind", "--toggle-collect=measured_call",
+                                           "--callgrind-out-file=/dev/null"))
+            out["instructions"] = round(int(re.search(r"Collected : (\d+)", text).group(1)) / seen["calls"], 1)
+        return out
+
+    return row
+
+
 def tcp_engine(bench, connections, segments):
     done = bench.net.a.run([bench.bin / "tcp_engine", connections, segments], cpu=1)
     return json.loads(done.text.strip().splitlines()[-1])
@@ -406,6 +429,7 @@ NAMES = {f.__name__: f for f in (udp_pingpong, udp_pingpong_spin, udp_send, udp_
                                  passthrough, tcp_segment, tcp_memory, tcp_pingpong)}
 NAMES.update(tcp_messages=tcp_messages, tcp_connections=tcp_connections, redis_get=redis_get, redis_set=redis_set,
              tcp_bulk_send=tcp_bulk_send, tcp_bulk_receive=tcp_bulk_receive, tcp_loss=tcp_loss)
+NAMES.update({f"mlx5_{what}": mlx5(what) for what in ("udp_send", "udp_receive", "tcp_send", "tcp_receive")})
 
 # What the project set itself: field, least or most, value.
 TO_REACH = {
@@ -426,6 +450,8 @@ TO_REACH = {
     "tcp_bulk_send": (("vs_kernel", ">=", 0.9),),
     "tcp_bulk_receive": (("vs_kernel", ">=", 0.9),),
     "tcp_loss": (("vs_kernel", ">=", 1.0),),
+    "mlx5_udp_send": (("instructions", "<=", 250.0),),
+    "mlx5_udp_receive": (("instructions", "<=", 300.0),),
 }
 
 WHAT = {
@@ -446,6 +472,10 @@ WHAT = {
     "tcp_bulk_send": "one stream to a kernel peer, MTU 1500 (iperf3)",
     "tcp_bulk_receive": "one stream from a kernel peer",
     "tcp_loss": "goodput of 24 streams, CUBIC, 1 % loss, 10 ms round trip",
+    "mlx5_udp_send": "one `sendto()` of 64 B, mlx5 queues in memory",
+    "mlx5_udp_receive": "one `recvfrom()` of 64 B that finds it there",
+    "mlx5_tcp_send": "one `send()` of 64 B over TCP, mlx5 queues in memory",
+    "mlx5_tcp_receive": "one `recv()` of 64 B that finds it there",
 }
 
 

@@ -1,0 +1,398 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * mlx5 what own-address peer-address calls: one UDP send, one UDP receive, or one TCP segment each way, through the whole library
+ * on mlx5 queues in plain memory. The card is tests/mlx5_device, and it runs between the calls, never in them; the peer is this
+ * program, on the other side of the card. `check` sends and receives datagrams of every length instead. The one call that counts stands in measured_call(), for callgrind. Prints JSON.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/if_ether.h>
+#include <netinet/ip.h>
+#include <netinet/tcp.h>
+#include <netinet/udp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "../mlx5_device/soft.h"
+
+#define PAYLOAD 64u
+#define UDP_MAX 1472u
+#define PORT 7001
+#define PEER_PORT 7002
+#define WARM_UP 300u
+
+struct frame {
+	struct ethhdr eth;
+	struct iphdr ip;
+	union {
+		struct {
+			struct udphdr uh;
+			uint8_t udp_data[UDP_MAX];
+		};
+		struct {
+			struct tcphdr th;
+			uint8_t options[20];
+			uint8_t tcp_data[PAYLOAD];
+		};
+	};
+} __attribute__((packed));
+
+static struct sockaddr_in own, peer;
+static struct frame to_us; /* what the peer sends; the link header is filled from what it got */
+static uint32_t frames_seen;
+static uint32_t their_seq = 1000, our_seq; /* TCP: next of the peer's, next that it expects */
+static uint32_t our_time, their_time;
+static uint8_t our_flags;
+static int fd;
+
+static void die(const char *what)
+{
+	fprintf(stderr, "mlx5: %s: %s\n", what, strerror(errno));
+	exit(1);
+}
+
+static uint16_t checksum(uint32_t sum, const void *data, size_t len)
+{
+	const uint8_t *p = data;
+
+	for (size_t i = 0; i < len; i++)
+		sum += i & 1 ? p[i] : (uint32_t)p[i] << 8;
+	while (sum >> 16)
+		sum = (sum & 0xffff) + (sum >> 16);
+	return htons((uint16_t)~sum);
+}
+
+static uint32_t words(const void *data, size_t len)
+{
+	return (uint16_t)~ntohs(checksum(0, data, len));
+}
+
+/* Completes the headers of to_us for l4_len bytes behind the IP header, and gives the frame to the card. */
+static void peer_frame(uint8_t proto, uint32_t l4_len)
+{
+	uint8_t *check = (uint8_t *)&to_us + 34 + (proto == IPPROTO_TCP ? 16 : 6);
+	uint32_t sum = proto + l4_len;
+	uint16_t be = 0;
+
+	to_us.eth.h_proto = htons(ETH_P_IP);
+	to_us.ip = (struct iphdr){.version = 4,
+				  .ihl = 5,
+				  .tot_len = htons((uint16_t)(20 + l4_len)),
+				  .ttl = 64,
+				  .protocol = proto,
+				  .saddr = peer.sin_addr.s_addr,
+				  .daddr = own.sin_addr.s_addr};
+	to_us.ip.check = checksum(0, (uint8_t *)&to_us + 14, 20);
+	memcpy(check, &be, 2);
+	sum += words((uint8_t *)&to_us + 26, 8);
+	be = checksum(sum, (uint8_t *)&to_us + 34, l4_len);
+	memcpy(check, &be, 2);
+	if (!soft_receive(soft, &to_us, 34 + l4_len))
+		die("the receive queue is empty");
+}
+
+static void peer_udp(uint32_t len)
+{
+	to_us.uh = (struct udphdr){
+		.source = peer.sin_port, .dest = own.sin_port, .len = htons((uint16_t)(8 + len))};
+	peer_frame(IPPROTO_UDP, 8 + len);
+}
+
+/* A segment of the peer's with len bytes; a SYN brings the options that a kernel's has. */
+static void peer_tcp(bool syn, uint32_t len)
+{
+	static const uint8_t syn_options[20] = {2, 4, 5, 0xb4, 4, 2, 8, 10, [16] = 1, 3, 3, 7};
+	static const uint8_t options[12] = {1, 1, 8, 10};
+	uint32_t head = syn ? 40 : 32, time = htonl(++their_time), echo = htonl(our_time);
+	uint8_t *stamp = to_us.options + (syn ? 8 : 4);
+
+	to_us.th = (struct tcphdr){.source = peer.sin_port,
+				   .dest = own.sin_port,
+				   .seq = htonl(their_seq),
+				   .ack_seq = htonl(our_seq),
+				   .doff = (uint16_t)(head / 4),
+				   .syn = syn,
+				   .ack = 1,
+				   .psh = len != 0,
+				   .window = htons(60000)};
+	memcpy(to_us.options, syn ? syn_options : options, head - 20);
+	memcpy(stamp, &time, 4);
+	memcpy(stamp + 4, &echo, 4);
+	memset((uint8_t *)&to_us.th + head, 'p', len);
+	their_seq += len + syn;
+	peer_frame(IPPROTO_TCP, head + len);
+}
+
+static struct frame last; /* what the card sent last */
+
+/* What the card sends. */
+static void sent(struct soft *s, const uint8_t *data, uint32_t len)
+{
+	struct frame f;
+	uint32_t head;
+
+	(void)s;
+	frames_seen++;
+	memcpy(&f, data, len < sizeof(f) ? len : sizeof(f));
+	last = f;
+	memcpy(to_us.eth.h_dest, f.eth.h_source, ETH_ALEN);
+	memcpy(to_us.eth.h_source, f.eth.h_dest, ETH_ALEN);
+	if (f.ip.protocol != IPPROTO_TCP)
+		return;
+	own.sin_port = f.th.source;
+	head = f.th.doff * 4u;
+	our_seq = ntohl(f.th.seq) + f.th.syn + f.th.fin + ntohs(f.ip.tot_len) - 20 - head;
+	our_flags = ((uint8_t *)&f.th)[13];
+	/* Behind two NOPs, or in a SYN's order: MSS, SACK, time stamps. */
+	for (uint32_t i = 0; i + 10 <= head - 20; i++) {
+		if (f.options[i] == TCPOPT_TIMESTAMP && f.options[i + 1] == TCPOLEN_TIMESTAMP) {
+			memcpy(&our_time, f.options + i + 2, 4);
+			our_time = ntohl(our_time);
+			break;
+		}
+	}
+}
+
+static char data[PAYLOAD];
+static bool receives, stream;
+
+/* The call that is measured. */
+static __attribute__((noinline)) ssize_t measured_call(void)
+{
+	struct sockaddr_in from;
+	socklen_t len = sizeof(from);
+
+	if (stream)
+		return receives ? recv(fd, data, PAYLOAD, 0) : send(fd, data, PAYLOAD, 0);
+	if (receives)
+		return recvfrom(fd, data, PAYLOAD, 0, (struct sockaddr *)&from, &len);
+	return sendto(fd, data, PAYLOAD, 0, (struct sockaddr *)&peer, sizeof(peer));
+}
+
+/* The card does what was asked of it, and the TCP peer acknowledges. */
+static void turn(void)
+{
+	uint32_t before = our_seq;
+
+	soft_run(soft, ~0u);
+	if (stream && our_seq != before) {
+		peer_tcp(false, 0);
+		if (recv(fd, data, PAYLOAD, MSG_DONTWAIT) >= 0)
+			die("data out of nowhere");
+	}
+}
+
+static void open_udp(void)
+{
+	fd = socket(AF_INET, SOCK_DGRAM, 0);
+	if (fd < 0 || bind(fd, (struct sockaddr *)&own, sizeof(own)))
+		die("bind");
+	/* The first datagrams may find no neighbour yet, and go by the kernel. */
+	for (unsigned i = 0; i < 2000 && !frames_seen; i++) {
+		if (sendto(fd, data, PAYLOAD, 0, (struct sockaddr *)&peer, sizeof(peer)) < 0)
+			die("sendto");
+		if (soft)
+			soft->sent = sent, soft_run(soft, ~0u);
+		usleep(1000);
+	}
+	if (!frames_seen)
+		die("no datagram came by the card");
+}
+
+static void open_tcp(void)
+{
+	struct pollfd p = {.events = POLLOUT};
+	int one = 1;
+
+	own.sin_port = 0;
+	fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+	if (fd < 0 || setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)) ||
+	    (connect(fd, (struct sockaddr *)&peer, sizeof(peer)) && errno != EINPROGRESS))
+		die("connect");
+	if (!soft)
+		die("the connection is not on the card");
+	p.fd = fd;
+	soft->sent = sent;
+	for (unsigned i = 0; i < 2000 && !(our_flags & TH_SYN); i++) {
+		poll(&p, 1, 1);
+		soft_run(soft, ~0u);
+	}
+	if (!(our_flags & TH_SYN))
+		die("no SYN came by the card");
+	peer_tcp(true, 0);
+	if (poll(&p, 1, 1000) != 1 || fcntl(fd, F_SETFL, 0))
+		die("no connection");
+	soft_run(soft, ~0u);
+}
+
+static void check(bool ok, const char *what, uint32_t len)
+{
+	if (ok)
+		return;
+	fprintf(stderr, "mlx5: %s, %u bytes\n", what, len);
+	exit(1);
+}
+
+/* A datagram of every length out, its headers and bytes as they should be. */
+static void check_send(const uint8_t *bytes, uint32_t len)
+{
+	struct mdev_seen seen;
+	uint32_t before = frames_seen;
+
+	check(sendto(fd, bytes, len, 0, (struct sockaddr *)&peer, sizeof(peer)) == (ssize_t)len, "sendto()", len);
+	soft_run(soft, ~0u);
+	check(frames_seen == before + 1, "one frame leaves for a datagram", len);
+	mdev_look((const u8 *)&last, 42 + len, &seen);
+	check(seen.ok == 7, "checksums of what is sent", len);
+	check(ntohs(last.ip.tot_len) == 28 + len && ntohs(last.uh.len) == 8 + len, "lengths of what is sent", len);
+	check(last.ip.saddr == own.sin_addr.s_addr && last.ip.daddr == peer.sin_addr.s_addr && last.uh.source == own.sin_port &&
+		      last.uh.dest == peer.sin_port,
+	      "addresses of what is sent", len);
+	check(!memcmp(last.udp_data, bytes, len), "bytes that are sent", len);
+}
+
+/* The same in, into rooms that are larger, as large and smaller. */
+static void check_receive(const uint8_t *bytes, uint32_t len, uint32_t room)
+{
+	uint8_t got[UDP_MAX + 64];
+	struct sockaddr_in from = {.sin_port = 0};
+	socklen_t flen = sizeof(from);
+	uint32_t expected = room < len ? room : len;
+
+	memcpy(to_us.udp_data, bytes, len);
+	peer_udp(len);
+	memset(got, 0xa5, sizeof(got));
+	check(recvfrom(fd, got, room, 0, (struct sockaddr *)&from, &flen) == (ssize_t)expected, "recvfrom()", len);
+	check(!memcmp(got, bytes, expected) && got[expected] == 0xa5, "bytes that are received", len);
+	check(flen == sizeof(from) && from.sin_family == AF_INET && from.sin_port == peer.sin_port &&
+		      from.sin_addr.s_addr == peer.sin_addr.s_addr,
+	      "the sender of what is received", len);
+	check(recvfrom(fd, got, room, MSG_DONTWAIT, NULL, NULL) < 0 && errno == EAGAIN, "nothing is left", len);
+}
+
+/* Datagrams that wait come in their order, whichever way they are taken; those of other sockets are not taken away. */
+static void check_order(const uint8_t *bytes)
+{
+	int other = socket(AF_INET, SOCK_DGRAM, 0);
+	struct sockaddr_in a = own;
+	uint8_t got[UDP_MAX];
+
+	a.sin_port = htons(PORT + 2);
+	check(other >= 0 && !bind(other, (struct sockaddr *)&a, sizeof(a)), "another socket", 0);
+	for (uint32_t i = 1; i <= 10; i++) {
+		memcpy(to_us.udp_data, bytes + i, 100);
+		peer_udp(100 + i);
+		a = own;
+		own.sin_port = htons(PORT + 2);
+		peer_udp(50 + i);
+		own = a;
+	}
+	for (uint32_t i = 1; i <= 10; i++) {
+		ssize_t n = i % 3 ? recvfrom(fd, got, sizeof(got), 0, NULL, NULL) : recv(fd, got, sizeof(got), MSG_DONTWAIT);
+
+		check(n == 100 + (ssize_t)i, "the order", i);
+		check(!memcmp(got, bytes + i, 100), "the bytes in order", i);
+	}
+	for (uint32_t i = 1; i <= 10; i++)
+		check(recv(other, got, sizeof(got), MSG_DONTWAIT) == 50 + (ssize_t)i, "the other's order", i);
+	/* What the device says is broken is dropped. */
+	peer_udp(100);
+	to_us.udp_data[5] ^= 1;
+	soft_receive(soft, &to_us, 142);
+	check(recv(fd, got, sizeof(got), MSG_DONTWAIT) == 100, "the whole one", 100);
+	check(recv(fd, got, sizeof(got), MSG_DONTWAIT) < 0, "the broken one", 100);
+	close(other);
+}
+
+static void check_udp(void)
+{
+	uint8_t bytes[UDP_MAX + 16];
+
+	for (uint32_t i = 0; i < sizeof(bytes); i++)
+		bytes[i] = (uint8_t)(i * 7 + (i >> 8));
+	for (uint32_t len = 1; len <= UDP_MAX; len++) {
+		check_send(bytes + len % 16, len);
+		check_receive(bytes + len % 16, len, UDP_MAX);
+		check_receive(bytes + len % 16, len, len);
+		check_receive(bytes + len % 16, len, len / 2);
+	}
+	check_order(bytes);
+}
+
+static uint64_t now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+static int by_size(const void *a, const void *b)
+{
+	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* One call, everything that it needs prepared. */
+static uint32_t one(void)
+{
+	uint64_t start;
+
+	if (receives && stream)
+		peer_tcp(false, PAYLOAD);
+	else if (receives)
+		peer_udp(PAYLOAD);
+	start = now_ns();
+	if (measured_call() != (ssize_t)PAYLOAD)
+		die("the measured call");
+	start = now_ns() - start;
+	turn();
+	return (uint32_t)start;
+}
+
+int main(int argc, char **argv)
+{
+	uint32_t calls, *took, seen, clock_ns;
+
+	if (argc != 5)
+		return fprintf(stderr, "mlx5 udp_send|udp_receive|tcp_send|tcp_receive|check own peer calls\n"), 2;
+	stream = !strncmp(argv[1], "tcp", 3);
+	receives = strstr(argv[1], "receive") != NULL;
+	calls = (uint32_t)strtoul(argv[4], NULL, 10);
+	own = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(PORT)};
+	peer = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(PEER_PORT)};
+	if (inet_pton(AF_INET, argv[2], &own.sin_addr) != 1 || inet_pton(AF_INET, argv[3], &peer.sin_addr) != 1)
+		die("address");
+	took = calloc(calls + 1, sizeof(*took));
+	soft_config.loose = strcmp(argv[1], "check") != 0;
+	if (stream)
+		open_tcp();
+	else
+		open_udp();
+	for (unsigned i = 0; i < WARM_UP; i++)
+		one();
+	if (!strcmp(argv[1], "check")) {
+		check_udp();
+		return soft->dev.complaints != 0;
+	}
+	seen = frames_seen;
+	for (uint32_t i = 0; i < calls; i++)
+		took[i] = one();
+	if (!receives && frames_seen - seen != calls)
+		die("not all of it went by the card");
+	qsort(took, calls, sizeof(*took), by_size);
+	clock_ns = (uint32_t)now_ns();
+	for (unsigned i = 0; i < 1000; i++)
+		now_ns();
+	clock_ns = ((uint32_t)now_ns() - clock_ns) / 1001;
+	printf("{\"ns\": %u, \"calls\": %u, \"complaints\": %u}\n",
+	       took[calls / 2] > clock_ns ? took[calls / 2] - clock_ns : 0, calls + WARM_UP, soft->dev.complaints);
+	return soft->dev.complaints != 0;
+}
