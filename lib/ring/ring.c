@@ -15,7 +15,10 @@
 #include "runtime/log.h"
 #include "runtime/params.h"
 
-/* In order of preference. A type that does not fit the interface says -EOPNOTSUPP and the next one is asked. */
+/*
+ * In order of preference. When one does not fit the interface (-EOPNOTSUPP), or fails (which it has logged), the next one is asked:
+ * what a card can do is never needed for a socket to work.
+ */
 static const struct ring_kind {
 	enum ring_type type;
 	int (*open)(int ifindex, struct ring **out);
@@ -81,7 +84,7 @@ static int open_kind(int ifindex, struct ring **out)
 	if (loopback && (err = loopback_check(ifname)))
 		return err;
 	err = -EOPNOTSUPP;
-	for (unsigned i = 0; i < sizeof(kinds) / sizeof(kinds[0]) && err == -EOPNOTSUPP; i++)
+	for (unsigned i = 0; i < sizeof(kinds) / sizeof(kinds[0]) && err; i++)
 		if (params.ring_type == RING_TYPE_AUTO || params.ring_type == (int)kinds[i].type)
 			err = kinds[i].open(ifindex, out);
 	if (err == -EOPNOTSUPP)

@@ -101,6 +101,11 @@ struct ring_ops {
 	/* TCP: the kernel has (until told otherwise) connections of its own on the local port, which 3-tuple flows must leave it. */
 	void (*port_quiet)(struct ring *r, uint16_t local_port, bool quiet);
 	void (*gauges)(const struct ring *r, struct ring_gauges *g);
+	/*
+	 * What is to be done now and then, by the worker only. -ENODEV: the device is gone, the ring must be closed; else 0. NULL:
+	 * nothing is.
+	 */
+	int (*upkeep)(struct ring *r);
 	/* The interface's MTU or MAC changed (net/ noticed): caps follow. */
 	void (*link_changed)(struct ring *r, uint32_t mtu, const uint8_t mac[6]);
 };

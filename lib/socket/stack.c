@@ -23,13 +23,14 @@
 #define BATCH_MAX 128
 /* An interface that refused is asked again after this time, not for every socket. */
 #define RETRY_SECONDS 5
+#define UPKEEP_MSEC 50
 
 static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER; /* opening and closing */
 static struct stack *_Atomic stacks[STACKS_MAX]; /* filled from the front, never emptied */
 static _Atomic unsigned num_stacks;
 static _Atomic uint32_t generation;
 _Atomic int stack_timestamps_wanted;
-static int drain_timer = -1, sync_timer = -1;
+static int drain_timer = -1, sync_timer = -1, upkeep_timer = -1;
 
 static struct {
 	int ifindex;
@@ -432,6 +433,20 @@ static void stack_vanished(struct stack *st)
 		retire(ring);
 }
 
+/* True: the ring's device is gone, the stack with it. The worker only. */
+static bool upkeep(struct stack *st)
+{
+	bool gone = false;
+
+	lock_take(&st->lock);
+	if (atomic_load_explicit(&st->open, memory_order_relaxed) && st->ring->ops->upkeep)
+		gone = st->ring->ops->upkeep(st->ring) == -ENODEV;
+	lock_drop(&st->lock);
+	if (gone)
+		stack_vanished(st);
+	return gone;
+}
+
 static void follow_link(struct stack *st)
 {
 	struct net_link link;
@@ -466,6 +481,19 @@ static void net_changed(enum net_event ev, int ifindex, void *arg)
 		tsock_neighbours_changed();
 }
 
+/* A device that failed is not always an interface that vanishes: the sockets look for another ring on it. */
+static void upkeep_all(void *arg)
+{
+	unsigned n = atomic_load_explicit(&num_stacks, memory_order_acquire);
+
+	(void)arg;
+	for (unsigned i = 0; i < n; i++) {
+		if (upkeep(atomic_load_explicit(&stacks[i], memory_order_relaxed)))
+			attach_anew = true;
+	}
+	stacks_follow();
+}
+
 void stacks_follow(void)
 {
 	if (!attach_anew)
@@ -484,7 +512,10 @@ int stacks_start(void)
 	if (params.progress_engine_interval > 0)
 		drain_timer = worker_timer_add((unsigned)params.progress_engine_interval, drain, NULL);
 	sync_timer = worker_timer_add(100, sync_stats, NULL);
-	return sync_timer < 0 ? sync_timer : 0;
+	if (sync_timer < 0)
+		return sync_timer;
+	upkeep_timer = worker_timer_add(UPKEEP_MSEC, upkeep_all, NULL);
+	return upkeep_timer < 0 ? upkeep_timer : 0;
 }
 
 /*
@@ -534,7 +565,7 @@ void stacks_forked(void)
 		stacks[i] = NULL;
 	}
 	num_stacks = 0;
-	drain_timer = sync_timer = -1;
+	drain_timer = sync_timer = upkeep_timer = -1;
 	memset(refused, 0, sizeof(refused));
 	atomic_fetch_add_explicit(&generation, 1, memory_order_release);
 }

@@ -202,6 +202,14 @@ static unsigned soft_take_events(struct mlx5_objects *o)
 	return read(o->event_fd, &n, sizeof(n)) == sizeof(n) ? (unsigned)n : 0;
 }
 
+static enum mlx5_news soft_news(struct mlx5_objects *o)
+{
+	enum mlx5_news news = soft_of(o)->news;
+
+	soft_of(o)->news = MLX5_NOTHING;
+	return news;
+}
+
 static int soft_flow_add(struct mlx5_objects *o, const struct vma_flow_key *key)
 {
 	(void)key;
@@ -231,9 +239,11 @@ static const struct mlx5_object_ops object_ops = {
 	.start = soft_start,
 	.renew = soft_renew,
 	.take_events = soft_take_events,
+	.news = soft_news,
 	.flow_add = soft_flow_add,
 	.flow_del = soft_flow_del,
 	.close = soft_close,
+	.forget = soft_close,
 };
 
 int mlx5_objects_open(const struct port *port, struct mlx5_objects **out)

@@ -32,6 +32,7 @@ struct soft {
 	struct mlx5_want want;
 	uint8_t *uar;
 	unsigned renewals, flows;
+	enum mlx5_news news; /* what is told next */
 	/* The test's: every frame that left. */
 	void (*sent)(struct soft *s, const uint8_t *frame, uint32_t len);
 	void *arg;

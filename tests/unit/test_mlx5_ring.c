@@ -304,6 +304,37 @@ static void after_a_receive_error_there_are_new_queues(void **state)
 	assert_int_equal(soft->dev.complaints, 0);
 }
 
+static void queues_that_the_device_gives_up_are_made_anew(void **state)
+{
+	struct ring *r = *state;
+	struct buf *b;
+
+	assert_int_equal(r->ops->upkeep(r), 0);
+	assert_int_equal(soft->renewals, 0);
+	soft->news = MLX5_QUEUES_FAILED;
+	assert_int_equal(r->ops->upkeep(r), 0);
+	assert_int_equal(soft->renewals, 1);
+	assert_int_equal(post(r, 60, 3), 0);
+	ring_kick(r);
+	assert_int_equal(soft_run(soft, 9), 1);
+	receive(60, 4);
+	assert_int_equal(ring_poll(r, &b, 1), 1);
+	buf_free(b);
+	assert_int_equal(soft->dev.complaints, 0);
+}
+
+static void a_device_that_went_is_not_asked_again_at_once(void **state)
+{
+	struct ring *r = *state, *again;
+	int ifindex = r->ifindex;
+
+	soft->news = MLX5_DEVICE_GONE;
+	assert_int_equal(r->ops->upkeep(r), -ENODEV);
+	r->ops->close(r);
+	assert_int_equal(mlx5_ring_open(ifindex, &again), -EOPNOTSUPP);
+	assert_null(soft);
+}
+
 static int renew_refused(struct mlx5_objects *o, const struct mlx5_want *want)
 {
 	(void)o;
@@ -373,6 +404,9 @@ int main(void)
 		cmocka_unit_test_setup_teardown(without_new_queues_the_ring_is_silent_until_there_are_some, setup,
 						teardown),
 		cmocka_unit_test_setup_teardown(flows_go_to_the_device, setup, teardown),
+		cmocka_unit_test_setup_teardown(queues_that_the_device_gives_up_are_made_anew, setup, teardown),
+		/* The last: there is no ring afterwards. */
+		cmocka_unit_test_setup(a_device_that_went_is_not_asked_again_at_once, setup),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

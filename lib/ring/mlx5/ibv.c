@@ -4,8 +4,10 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <stdbool.h>
+#include <string.h>
 
 #include "runtime/log.h"
+#include "runtime/params.h"
 
 struct ibv_table ibv;
 
@@ -25,7 +27,7 @@ static int load(void)
 	void *mlx5 = verbs ? dlopen("libmlx5.so.1", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE) : NULL;
 
 	if (!mlx5) {
-		log_warn("ring/mlx5: rdma-core is not installed: %s", dlerror());
+		log_debug("ring/mlx5: rdma-core is not installed: %s", dlerror());
 		return -ENOENT;
 	}
 #define FIND_VERBS(name)                                                                           \
@@ -38,6 +40,10 @@ static int load(void)
 		return -ENOENT;
 	IBV_FUNCTIONS(FIND_VERBS)
 	MLX5DV_FUNCTIONS(FIND_MLX5)
+	/* Before anything is registered. A kernel of 5.12 and later keeps the device's pages the parent's by itself. */
+	if (params.fork && ibv.ibv_fork_init())
+		log_warn("ring/mlx5: a fork() may take the device's memory away (%s)",
+			 strerror(errno));
 	return 0;
 }
 

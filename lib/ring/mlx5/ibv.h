@@ -20,6 +20,9 @@
 	X(ibv_get_device_name)                                                                     \
 	X(ibv_open_device)                                                                         \
 	X(ibv_close_device)                                                                        \
+	X(ibv_fork_init)                                                                           \
+	X(ibv_get_async_event)                                                                     \
+	X(ibv_ack_async_event)                                                                     \
 	X(ibv_query_port)                                                                          \
 	X(ibv_alloc_pd)                                                                            \
 	X(ibv_dealloc_pd)                                                                          \

@@ -22,6 +22,13 @@ struct mlx5_want {
 	uint32_t ask_every; /* send descriptors for one completion */
 };
 
+/* What the device has to say for itself. */
+enum mlx5_news {
+	MLX5_NOTHING,
+	MLX5_QUEUES_FAILED, /* the queues are of no use any more */
+	MLX5_DEVICE_GONE, /* nor is the device */
+};
+
 struct mlx5_object_ops {
 	/* Registers the memory and makes the queues; the device may use them from now on. 0 or negative errno. */
 	int (*start)(struct mlx5_objects *o, const struct mlx5_want *want);
@@ -29,11 +36,15 @@ struct mlx5_object_ops {
 	int (*renew)(struct mlx5_objects *o, const struct mlx5_want *want);
 	/* Reads the events that event_fd tells of; returns how many there were of the receive queue. Never sleeps. */
 	unsigned (*take_events)(struct mlx5_objects *o);
+	/* Reads the device's own events. Never sleeps. */
+	enum mlx5_news (*news)(struct mlx5_objects *o);
 	/* 0; -EEXIST: it is there already; -ENOSPC: the table is full; or another negative errno. */
 	int (*flow_add)(struct mlx5_objects *o, const struct vma_flow_key *key);
 	int (*flow_del)(struct mlx5_objects *o, const struct vma_flow_key *key);
 	/* Everything goes, also after a start() that failed. */
 	void (*close)(struct mlx5_objects *o);
+	/* In a forked child instead: the objects are the parent's, our references to them go. */
+	void (*forget)(struct mlx5_objects *o);
 };
 
 struct mlx5_objects {
@@ -44,6 +55,7 @@ struct mlx5_objects {
 	uint32_t qpn, lkey;
 	uint32_t min_inline; /* header bytes that a send descriptor must hold: 0 or 18 */
 	int event_fd; /* readable when an armed receive queue has something */
+	const char *failed; /* what start() or renew() could not do */
 };
 
 /* The device behind an interface. 0, -EOPNOTSUPP (there is none that we can drive), or another negative errno, logged. */

@@ -152,6 +152,8 @@ void sq_fini(struct sq *q);
  * short for a frame. The device sees it with the next sq_kick().
  */
 int sq_post(struct sq *q, struct buf *b);
+/* The queue is of no use any more, the device has said elsewhere. */
+void sq_stop(struct sq *q);
 /* Takes completions: buffers go back to their pools. */
 void sq_reclaim(struct sq *q);
 /* Rings the doorbell for what was posted. Any thread, no lock. */

@@ -3,8 +3,11 @@
 
 #include <errno.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "ring/mlx5/objects.h"
 #include "ring/mlx5/pool.h"
@@ -37,6 +40,7 @@ struct mlx5_ring {
 	struct buf_pool heap_pool; /* counts them */
 	struct buf_pool *heap_origin; /* where their memory goes */
 	uint32_t arm_sn; /* events taken: the device ignores a request to tell that is older */
+	pid_t pid; /* who opened it */
 	uint32_t retry; /* polls until recover() tries again; 0: it has not failed */
 	bool armed;
 };
@@ -305,6 +309,41 @@ static int mlx5_send_gso(struct ring *r, const struct iovec *iov, int iovcnt,
 	return -EOPNOTSUPP; /* caps.max_gso is 0 */
 }
 
+/* --- devices that went */
+
+#define LOST_MAX 16u
+#define LOST_SECONDS 60
+/* Not to be opened again at once. The stacks' mutex, or the worker alone: an entry that is read half written is a try more or less. */
+static struct lost {
+	_Atomic int ifindex;
+	_Atomic int64_t until;
+} lost[LOST_MAX];
+
+static int64_t now_seconds(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &ts);
+	return ts.tv_sec;
+}
+
+static bool lost_lately(int ifindex)
+{
+	for (unsigned i = 0; i < LOST_MAX; i++) {
+		if (lost[i].ifindex == ifindex && lost[i].until > now_seconds())
+			return true;
+	}
+	return false;
+}
+
+static void lost_note(int ifindex)
+{
+	unsigned i = (unsigned)ifindex % LOST_MAX;
+
+	lost[i].ifindex = ifindex;
+	lost[i].until = now_seconds() + LOST_SECONDS;
+}
+
 /* --- control */
 
 static int queues_init(struct mlx5_ring *m)
@@ -362,7 +401,9 @@ static __attribute__((noinline)) void recover(struct mlx5_ring *m)
 		err = queues_init(m);
 	if (!err)
 		return;
-	log_warn("ring/mlx5: %s: no new queues: %s", m->ring.ifname, strerror(-err));
+	log_warn("ring/mlx5: %s: no new queues: %s: %s", m->ring.ifname,
+		 m->objects->failed ? m->objects->failed : "they are not like the old ones",
+		 strerror(-err));
 	m->retry = RETRY_POLLS;
 	__atomic_store_n(&m->sq.ringing, 0, __ATOMIC_SEQ_CST);
 }
@@ -415,6 +456,26 @@ static void mlx5_link_changed(struct ring *r, uint32_t mtu, const uint8_t mac[6]
 	set_mtu(mlx5_ring(r), mtu);
 }
 
+static int mlx5_upkeep(struct ring *r)
+{
+	struct mlx5_ring *m = mlx5_ring(r);
+
+	switch (m->objects->ops->news(m->objects)) {
+	case MLX5_QUEUES_FAILED:
+		sq_stop(&m->sq);
+		recover(m);
+		return 0;
+	case MLX5_DEVICE_GONE:
+		log_warn("ring/mlx5: %s: the device is gone: datagram sockets and listeners go on "
+			 "without it, connections end",
+			 r->ifname);
+		lost_note(r->ifindex);
+		return -ENODEV;
+	default:
+		return 0;
+	}
+}
+
 static void mlx5_leave(struct ring *r)
 {
 	(void)r; /* the flows go with the process's file of the device */
@@ -425,7 +486,10 @@ static void mlx5_close(struct ring *r)
 	struct mlx5_ring *m = mlx5_ring(r);
 
 	libc_internal++;
-	m->objects->ops->close(m->objects);
+	if (getpid() == m->pid)
+		m->objects->ops->close(m->objects);
+	else
+		m->objects->ops->forget(m->objects);
 	rq_fini(&m->rq);
 	sq_fini(&m->sq);
 	memory_fini(&m->memory);
@@ -450,6 +514,7 @@ static const struct ring_ops mlx5_ops = {
 	.flow_del = mlx5_flow_del,
 	.port_quiet = mlx5_port_quiet,
 	.gauges = mlx5_gauges,
+	.upkeep = mlx5_upkeep,
 	.link_changed = mlx5_link_changed,
 };
 
@@ -491,6 +556,8 @@ int mlx5_ring_open(int ifindex, struct ring **out)
 	struct port *port;
 	int err;
 
+	if (lost_lately(ifindex))
+		return -EOPNOTSUPP;
 	err = port_open(ifindex, &port);
 	if (err)
 		return err;
@@ -504,6 +571,7 @@ int mlx5_ring_open(int ifindex, struct ring **out)
 	}
 	memset(m, 0, sizeof(*m));
 	m->objects = objects;
+	m->pid = getpid();
 	m->ring = (struct ring){.ops = &mlx5_ops, .counters = &m->counters, .ifindex = ifindex};
 	memcpy(m->ring.ifname, port->ifname, sizeof(m->ring.ifname));
 	m->heap_pool.free = heap_buf_free;
@@ -523,6 +591,9 @@ int mlx5_ring_open(int ifindex, struct ring **out)
 	return 0;
 
 err_ring:
+	log_warn("ring/mlx5: %s: could not %s: %s%s", port->ifname,
+		 objects->failed ? objects->failed : "have memory or queues of that size",
+		 strerror(-err), params.ring_type == RING_TYPE_AUTO ? ": AF_XDP is used" : "");
 	/* The device lets go of the memory before it goes. */
 	objects->ops->close(objects);
 	objects = NULL;

@@ -83,14 +83,19 @@ void sq_fini(struct sq *q)
 
 /* --- completions */
 
+void sq_stop(struct sq *q)
+{
+	q->broken = true;
+	q->slot_room = 0;
+}
+
 /* The completion c does not move the queue on. */
 static __attribute__((noinline)) void sq_break(struct sq *q, const struct mlx5_cqe64 *c,
 					       uint8_t op_own)
 {
 	const struct mlx5_err_cqe *e = (const struct mlx5_err_cqe *)c;
 
-	q->broken = true;
-	q->slot_room = 0;
+	sq_stop(q);
 	if (op_own >> 4 == MLX5_CQE_REQ_ERR || op_own >> 4 == MLX5_CQE_RESP_ERR) {
 		q->syndrome = e->syndrome;
 		q->vendor_syndrome = e->vendor_err_synd;

@@ -99,15 +99,22 @@ static struct ibv_context *device_open(const char *name)
 
 /* --- the queues */
 
-static int log_failed(const struct verbs *v, const char *what, int err)
+/* The ring says why, in one line: what could not be done, and err, a positive errno. Returns it as a negative one. */
+static int failed(struct verbs *v, const char *what, int err)
 {
-	if (err == EPERM)
-		log_warn("ring/mlx5: interface %s will not be offloaded: CAP_NET_RAW is missing "
-			 "(%s)",
-			 v->ifname, what);
-	else
-		log_warn("ring/mlx5: %s: %s: %s", v->ifname, what, strerror(err));
-	return -err;
+	v->o.failed = what;
+	return err ? -err : -EIO;
+}
+
+/* As the manual has it. */
+static void warn_no_right(const struct verbs *v)
+{
+	log_warn("*****************************************************************************");
+	log_warn("* Interface %s will not be offloaded by its device's own queues.", v->ifname);
+	log_warn("* Offloaded resources are restricted to root or user with CAP_NET_RAW");
+	log_warn("* privileges. Read the CAP_NET_RAW and root access section in the VMA's");
+	log_warn("* User Manual for more information.");
+	log_warn("*****************************************************************************");
 }
 
 static int qp_start(struct verbs *v)
@@ -123,7 +130,7 @@ static int qp_start(struct verbs *v)
 		attr.qp_state = IBV_QPS_RTS;
 		err = ibv.ibv_modify_qp(v->qp, &attr, IBV_QP_STATE);
 	}
-	return err ? log_failed(v, "modify the queue pair", err) : 0;
+	return err ? failed(v, "modify the queue pair", err) : 0;
 }
 
 /* What the ring is told of the queues. */
@@ -146,7 +153,7 @@ static int describe(struct verbs *v)
 	if (!err)
 		err = ibv.mlx5dv_init_obj(&obj, MLX5DV_OBJ_CQ);
 	if (err)
-		return log_failed(v, "describe the queues", err);
+		return failed(v, "describe the queues", err);
 	v->o.qpn = v->qp->qp_num;
 	v->o.lkey = v->mr->lkey;
 	v->o.min_inline = INLINE_HEADER;
@@ -176,12 +183,14 @@ static int queues_make(struct verbs *v, const struct mlx5_want *want)
 	v->tx_cq = v->rx_cq ? ibv.ibv_create_cq(v->context, (int)want->tx_wre * 4, NULL, NULL, 0)
 			    : NULL;
 	if (!v->tx_cq)
-		return log_failed(v, "make the completion queues", errno);
+		return failed(v, "make the completion queues", errno);
 	attr.send_cq = v->tx_cq;
 	attr.recv_cq = v->rx_cq;
 	v->qp = ibv.ibv_create_qp(v->pd, &attr);
+	if (!v->qp && errno == EPERM)
+		warn_no_right(v);
 	if (!v->qp)
-		return log_failed(v, "make the queue pair", errno);
+		return failed(v, "make the queue pair", errno ? errno : EPERM);
 	err = qp_start(v);
 	return err ? err : describe(v);
 }
@@ -203,24 +212,30 @@ static void queues_destroy(struct verbs *v)
 	v->rx_cq = v->tx_cq = NULL;
 }
 
+/* 0, or -1 and errno. */
+static int nonblock(int fd)
+{
+	int flags = libc.fcntl(fd, F_GETFL);
+
+	return flags < 0 ? flags : libc.fcntl(fd, F_SETFL, flags | O_NONBLOCK);
+}
+
 static int verbs_start(struct mlx5_objects *o, const struct mlx5_want *want)
 {
 	struct verbs *v = verbs_of(o);
-	int flags;
 
 	v->pd = ibv.ibv_alloc_pd(v->context);
 	if (!v->pd)
-		return log_failed(v, "make the protection domain", errno);
+		return failed(v, "make the protection domain", errno);
 	v->mr = ibv.ibv_reg_mr(v->pd, want->base, want->bytes, IBV_ACCESS_LOCAL_WRITE);
 	if (!v->mr)
-		return log_failed(v, "register memory (is RLIMIT_MEMLOCK too low?)", errno);
+		return failed(v, "register memory (is RLIMIT_MEMLOCK too low?)", errno);
 	v->channel = ibv.ibv_create_comp_channel(v->context);
 	if (!v->channel)
-		return log_failed(v, "make the completion channel", errno);
+		return failed(v, "make the completion channel", errno);
 	o->event_fd = v->channel->fd;
-	flags = libc.fcntl(o->event_fd, F_GETFL);
-	if (flags < 0 || libc.fcntl(o->event_fd, F_SETFL, flags | O_NONBLOCK) < 0)
-		return log_failed(v, "set the completion channel", errno);
+	if (nonblock(o->event_fd) || nonblock(v->context->async_fd))
+		return failed(v, "set the event channels", errno);
 	return queues_make(v, want);
 }
 
@@ -253,6 +268,47 @@ static int verbs_renew(struct mlx5_objects *o, const struct mlx5_want *want)
 				 v->ifname, strerror(-err));
 	}
 	return 0;
+}
+
+/* One event of the device. */
+static enum mlx5_news event_read(const struct verbs *v, const struct ibv_async_event *e)
+{
+	switch (e->event_type) {
+	case IBV_EVENT_DEVICE_FATAL:
+		return MLX5_DEVICE_GONE;
+	case IBV_EVENT_CQ_ERR:
+	case IBV_EVENT_QP_FATAL:
+	case IBV_EVENT_QP_REQ_ERR:
+	case IBV_EVENT_QP_ACCESS_ERR:
+	case IBV_EVENT_WQ_FATAL:
+		return MLX5_QUEUES_FAILED;
+	case IBV_EVENT_PORT_ERR:
+	case IBV_EVENT_PORT_ACTIVE:
+		/* Nothing is done: what is sent meanwhile is lost, as the kernel loses it, and all goes on when the port is back. */
+		if (e->element.port_num == v->port)
+			log_info("ring/mlx5: %s: the port is %s", v->ifname,
+				 e->event_type == IBV_EVENT_PORT_ERR ? "down" : "up");
+		return MLX5_NOTHING;
+	default:
+		log_debug("ring/mlx5: %s: event %d of the device", v->ifname, (int)e->event_type);
+		return MLX5_NOTHING;
+	}
+}
+
+static enum mlx5_news verbs_news(struct mlx5_objects *o)
+{
+	enum mlx5_news worst = MLX5_NOTHING, news;
+	struct verbs *v = verbs_of(o);
+	struct ibv_async_event e;
+
+	while (!ibv.ibv_get_async_event(v->context, &e)) {
+		news = event_read(v, &e);
+		/* At once: a queue whose events are not acknowledged cannot be destroyed. */
+		ibv.ibv_ack_async_event(&e);
+		if (news > worst)
+			worst = news;
+	}
+	return worst;
 }
 
 static unsigned verbs_take_events(struct mlx5_objects *o)
@@ -335,26 +391,41 @@ static void verbs_close(struct mlx5_objects *o)
 	free(v);
 }
 
+/* What rdma-core would do to close them it would ask of the parent's file. */
+static void verbs_forget(struct mlx5_objects *o)
+{
+	struct verbs *v = verbs_of(o);
+
+	if (v->channel)
+		libc.close(v->channel->fd);
+	libc.close(v->context->async_fd);
+	libc.close(v->context->cmd_fd);
+}
+
 static const struct mlx5_object_ops verbs_ops = {
 	.start = verbs_start,
 	.renew = verbs_renew,
 	.take_events = verbs_take_events,
+	.news = verbs_news,
 	.flow_add = verbs_flow_add,
 	.flow_del = verbs_flow_del,
 	.close = verbs_close,
+	.forget = verbs_forget,
 };
 
 /* An Ethernet port that is up. */
-static int port_check(const struct verbs *v)
+static int port_check(struct verbs *v)
 {
 	/* The function fills the fields of its time only: the others must be zero. */
 	struct ibv_port_attr attr = {0};
 	int err = ibv.ibv_query_port(v->context, v->port, (struct _compat_ibv_port_attr *)&attr);
 
-	if (err)
-		return log_failed(v, "query the port", err);
+	if (err) {
+		log_warn("ring/mlx5: %s: query the port: %s", v->ifname, strerror(err));
+		return -err;
+	}
 	if (attr.link_layer != IBV_LINK_LAYER_ETHERNET) {
-		log_info("ring/mlx5: %s is not an Ethernet port", v->ifname);
+		log_debug("ring/mlx5: %s is not an Ethernet port", v->ifname);
 		return -EOPNOTSUPP;
 	}
 	return 0;
@@ -378,7 +449,7 @@ int mlx5_objects_open(const struct port *port, struct mlx5_objects **out)
 	v->port = device_port(port->ifname);
 	v->context = device_open(name);
 	if (!v->context) {
-		log_info("ring/mlx5: %s: device %s is not one that we can drive", v->ifname, name);
+		log_debug("ring/mlx5: %s: device %s is not one that we can drive", v->ifname, name);
 		free(v);
 		return -EOPNOTSUPP;
 	}
