@@ -22,6 +22,7 @@ struct ring_caps {
 	uint32_t max_rx_frame; /* largest frame that poll() can give */
 	bool gso_in_order; /* send_gso() never overtakes what was posted before, nor is overtaken by what comes after; any
 			      thread's send_gso() may clear it */
+	bool gso_locked; /* send_gso() needs the stack lock, and makes no system call */
 	bool tx_csum; /* device writes the checksums of IP, TCP and UDP into what is posted, whatever is there */
 	bool rx_csum; /* device checks L4 checksums (BUF_CSUM_OK) */
 	bool flow_tag;
@@ -89,7 +90,7 @@ struct ring_ops {
 	int (*kick)(struct ring *r);
 	/*
 	 * Transmits at once, by the path for large frames, after what was posted; iov[0] starts with the headers. 0, or negative
-	 * errno and nothing was transmitted (-EBUSY: what was posted has not left yet). Needs no lock.
+	 * errno and nothing was transmitted (-EBUSY: what was posted has not left yet, -EAGAIN: full). Needs no lock but where caps.gso_locked.
 	 */
 	int (*send_gso)(struct ring *r, const struct iovec *iov, int iovcnt, const struct ring_gso *g);
 	/* The fds whose readability means "poll() has something"; returns how many were written. */

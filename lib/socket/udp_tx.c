@@ -79,7 +79,7 @@ post(struct udp_sock *s, struct stack *st, struct udp_dst *d, const struct udp_t
 	return TX_DONE;
 }
 
-/* UDP_SEGMENT: one frame that the kernel cuts behind the ring. The lock is held, and given up for the system call. */
+/* UDP_SEGMENT: one frame that is cut behind the ring. The lock is held, and given up where that is a system call. */
 static enum tx_result send_gso(struct stack *st, struct udp_dst *d, const struct udp_tx *t)
 {
 	struct iovec iov[UDP_TRAIN_IOV + 1];
@@ -104,9 +104,11 @@ static enum tx_result send_gso(struct stack *st, struct udp_dst *d, const struct
 	d->hdr.ip_id += (uint16_t)((t->len - 1) / t->gso_size);
 	iov[0] = (struct iovec){.iov_base = hdr, .iov_len = d->hdr.len};
 	memcpy(iov + 1, t->iov, (size_t)t->iovcnt * sizeof(*iov));
-	lock_drop(&st->lock);
+	if (!ring->caps.gso_locked)
+		lock_drop(&st->lock);
 	err = ring->ops->send_gso(ring, iov, t->iovcnt + 1, &g);
-	lock_take(&st->lock);
+	if (!ring->caps.gso_locked)
+		lock_take(&st->lock);
 	return err ? TX_KERNEL : TX_SENT;
 }
 

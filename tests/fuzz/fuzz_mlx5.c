@@ -66,6 +66,7 @@ static void world_open(struct input *in)
 		.min_inline = headers[shape >> 8 & 1],
 		.bf_size = bfs[shape >> 9 & 3],
 		.max_frame = 1514,
+		.max_tso = 65536,
 		.quiet = w.hostile,
 	};
 	if (soft_config.cqe_size == 64 && shape & 0x800)
@@ -97,6 +98,21 @@ static void world_close(void)
 	check(w.hostile || !soft->dev.complaints);
 	soft->o.ops->close(&soft->o);
 	memory_fini(&w.memory);
+}
+
+static void post_large(struct input *in)
+{
+	static const uint8_t header[54] = {2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 0x45, 0, 0, 0, 0, 0, 0, 0, 64,
+					   6, [46] = 0x50};
+	struct buf *first = NULL, **at = &first, *b;
+	uint32_t n = next(in, 1) % 40;
+
+	for (uint32_t i = 0; i < n && (b = pool_get(&w.memory.tx, CHUNK)); i++, at = &b->frag) {
+		*at = b;
+		b->len = 1 + next(in, 2) % CHUNK;
+	}
+	if (!w.sq.lso || sq_post_lso(&w.sq, header, sizeof(header), 1 + next(in, 2) % 1400, first))
+		buf_free(first);
 }
 
 static void post(uint32_t len)
@@ -201,6 +217,7 @@ static void step(struct input *in)
 		else
 			forge(in, &soft->o.tx_cq, w.sq.cq.ci, w.sq.pi - 1 - (op >> 4));
 		break;
+	case 13: post_large(in); break;
 	default: post(60 + op); break;
 	}
 	/* sq_send() rings by itself. */

@@ -11,6 +11,7 @@
 #define MDEV_BB 64u /* the send queue's unit */
 #define MDEV_SQ_MAX 32768u
 #define MDEV_FRAME_MAX 65600u
+#define MDEV_SEGMENT_MAX 10240u
 #define MDEV_WQE_MAX 1024u /* 63 units of 16 bytes, in whole WQEBBs */
 
 /* Opcode and format of completions. */
@@ -43,9 +44,11 @@ struct mdev {
 	const struct mdev_ops *ops;
 	u32 min_inline; /* header bytes that each send descriptor must hold */
 	u32 max_frame;
+	u32 max_tso; /* payload of a frame that is to be cut; 0: none is */
 	u32 complaints;
 	u8 wqe[MDEV_WQE_MAX]; /* the descriptor in hand, in one piece */
 	u8 frame[MDEV_FRAME_MAX];
+	u8 segment[MDEV_SEGMENT_MAX]; /* one of a frame that is cut */
 };
 
 struct mdev_cq {
@@ -119,6 +122,13 @@ void mdev_rq_flush(struct mdev_rq *q);
 void mdev_rq_fetch(struct mdev_rq *q);
 /* Parses a frame as the card does. */
 void mdev_look(const u8 *frame, u32 len, struct mdev_seen *seen);
+/*
+ * Where the header ends of a frame whose first `header` bytes are at f, of TCP or UDP; 0: there is none that could be cut behind.
+ * *l3, *l4: where its IP and its TCP or UDP header start.
+ */
+u32 mdev_cut_point(const u8 *f, u32 header, u32 *l3, u32 *l4);
+/* Makes the headers of the n-th segment, which starts `at` bytes into the payload and has `len` of them, out of the first one's. */
+void mdev_cut_header(u8 *f, u32 l3, u32 l4, u32 n, u32 at, u32 len, bool last);
 /* Completes the checksums of a frame: bits 0x40 of the IP header, 0x80 of TCP or UDP. */
 void mdev_checksum(u8 *frame, u32 len, u8 flags);
 

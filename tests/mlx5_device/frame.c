@@ -43,6 +43,50 @@ static void find(const u8 *f, u32 len, struct where *w)
 		w->l4 = 0;
 }
 
+u32 mdev_cut_point(const u8 *f, u32 header, u32 *l3, u32 *l4)
+{
+	u8 proto;
+
+	*l3 = header >= 18 && get16(f + 12) == 0x8100 ? 18 : 14;
+	if (header < *l3 + 20)
+		return 0;
+	if (get16(f + *l3 - 2) == 0x0800 && f[*l3] >> 4 == 4) {
+		*l4 = *l3 + (f[*l3] & 15) * 4u;
+		proto = f[*l3 + 9];
+	} else if (get16(f + *l3 - 2) == 0x86dd && header >= *l3 + 40) {
+		*l4 = *l3 + 40;
+		proto = f[*l3 + 6];
+	} else {
+		return 0;
+	}
+	if (proto == 17)
+		return *l4 + 8;
+	return proto == 6 && header >= *l4 + 20 ? *l4 + (f[*l4 + 12] >> 4) * 4u : 0;
+}
+
+void mdev_cut_header(u8 *f, u32 l3, u32 l4, u32 n, u32 at, u32 len, bool last)
+{
+	u32 end = l4 + len;
+	bool tcp = (f[l3] >> 4 == 4 ? f[l3 + 9] : f[l3 + 6]) == 6;
+
+	end += tcp ? (f[l4 + 12] >> 4) * 4u : 8u;
+	if (f[l3] >> 4 == 4) {
+		put16(f + l3 + 2, (u16)(end - l3));
+		put16(f + l3 + 4, (u16)(get16(f + l3 + 4) + n));
+	} else {
+		put16(f + l3 + 4, (u16)(end - l3 - 40));
+	}
+	if (!tcp) {
+		put16(f + l4 + 4, (u16)(end - l4));
+		return;
+	}
+	put32(f + l4 + 4, get32(f + l4 + 4) + at);
+	if (!last)
+		f[l4 + 13] &= (u8)~0x09; /* FIN, PSH */
+	if (n)
+		f[l4 + 13] &= 0x7f; /* CWR */
+}
+
 static u32 sum16(u32 sum, const u8 *p, u32 len)
 {
 	for (u32 i = 0; i < len; i++)

@@ -4,6 +4,7 @@
 
 #define OPCODE_NOP 0x00
 #define OPCODE_SEND 0x0a
+#define OPCODE_TSO 0x0e
 #define FLAG_COMPLETE 0x08
 #define INLINE 0x80000000u
 
@@ -93,8 +94,8 @@ static u8 segment(struct mdev_sq *q, u32 at, u32 bytes, const u8 **data, u32 *le
 	return *data ? 0 : MDEV_PROTECTION_ERROR;
 }
 
-/* Puts the frame of the WQE in hand together. 0 or a syndrome. */
-static u8 gather(struct mdev_sq *q, u32 units, u32 *frame_len)
+/* Puts the frame of the WQE in hand together, of at most `max` bytes. 0 or a syndrome. */
+static u8 gather(struct mdev_sq *q, u32 units, u32 max, u32 *frame_len)
 {
 	struct mdev *d = q->dev;
 	u32 bytes = units * 16, at = data_start(q, bytes), header, len;
@@ -109,8 +110,8 @@ static u8 gather(struct mdev_sq *q, u32 units, u32 *frame_len)
 		err = segment(q, at, bytes, &data, &len, &at);
 		if (err)
 			return err;
-		if (*frame_len + len > d->max_frame) {
-			mdev_complain(d, "a frame is too long", *frame_len + len, d->max_frame);
+		if (*frame_len + len > max) {
+			mdev_complain(d, "a frame is too long", *frame_len + len, max);
 			return MDEV_LENGTH_ERROR;
 		}
 		memcpy(d->frame + *frame_len, data, len);
@@ -128,7 +129,7 @@ static u64 fingerprint(struct mdev_sq *q, u32 units)
 	u64 sum = sum_add(0xcbf29ce484222325ull, d->wqe, units * 16);
 	u32 at, header = get16(d->wqe + 28) & 0x3ff;
 
-	if ((get32(d->wqe) & 0xff) != OPCODE_SEND || units < 2)
+	if ((d->wqe[3] != OPCODE_SEND && d->wqe[3] != OPCODE_TSO) || units < 2)
 		return sum;
 	at = header <= 2 ? 32 : 32 + (header - 2 + 15) / 16 * 16;
 	for (; at + 16 <= units * 16; at += 16) {
@@ -219,6 +220,41 @@ void mdev_sq_fetch(struct mdev_sq *q)
 		mdev_complain(d, "the last doorbell does not name the last WQE", q->rung, last);
 }
 
+/* A frame that is to leave in segments. 0 or a syndrome. */
+static u8 execute_tso(struct mdev_sq *q, u32 units)
+{
+	struct mdev *d = q->dev;
+	u32 header = get16(d->wqe + 28) & 0x3ff, mss = get16(d->wqe + 22), len, l3, l4, at, n = 0;
+	u8 err;
+
+	if (!d->max_tso || d->wqe[0]) {
+		mdev_complain(d, "a frame is to be cut, which the device cannot", q->ci, 0);
+		return MDEV_QP_ERROR;
+	}
+	err = gather(q, units, MDEV_FRAME_MAX, &len);
+	if (err)
+		return err;
+	if (!mss || mdev_cut_point(d->frame, header, &l3, &l4) != header || len == header ||
+	    len - header > d->max_tso || (d->wqe[20] & 0xc0) != 0xc0) {
+		mdev_complain(d, "a frame to be cut has no header, size or checksums that fit", header, mss);
+		return MDEV_QP_ERROR;
+	}
+	if (header + mss > d->max_frame || header + mss > MDEV_SEGMENT_MAX) {
+		mdev_complain(d, "the segments of a frame are too long", header + mss, d->max_frame);
+		return MDEV_LENGTH_ERROR;
+	}
+	for (at = 0; at < len - header; at += mss, n++) {
+		u32 part = len - header - at < mss ? len - header - at : mss;
+
+		memcpy(d->segment, d->frame, header);
+		memcpy(d->segment + header, d->frame + header + at, part);
+		mdev_cut_header(d->segment, l3, l4, n, at, part, at + part == len - header);
+		mdev_checksum(d->segment, header + part, d->wqe[20]);
+		d->ops->transmit(d, d->segment, header + part);
+	}
+	return 0;
+}
+
 /* Executes the WQE in hand. 0 or a syndrome. */
 static u8 execute(struct mdev_sq *q, u32 units)
 {
@@ -232,11 +268,13 @@ static u8 execute(struct mdev_sq *q, u32 units)
 		return MDEV_FLUSHED;
 	if (opcode == OPCODE_NOP)
 		return 0;
+	if (opcode == OPCODE_TSO)
+		return execute_tso(q, units);
 	if (opcode != OPCODE_SEND || d->wqe[0]) {
 		mdev_complain(d, "a WQE has an unknown opcode", opcode, q->ci);
 		return MDEV_QP_ERROR;
 	}
-	err = gather(q, units, &len);
+	err = gather(q, units, d->max_frame, &len);
 	if (err)
 		return err;
 	mdev_checksum(d->frame, len, d->wqe[20]);

@@ -53,6 +53,7 @@ struct mlx5_objects {
 	struct mlx5dv_qp qp;
 	struct mlx5dv_cq rx_cq, tx_cq;
 	uint32_t qpn, lkey;
+	uint32_t max_tso; /* payload of a frame that the device cuts; 0: it does not */
 	uint32_t min_inline; /* header bytes that a send descriptor must hold: 0 or 18 */
 	int event_fd; /* readable when an armed receive queue has something */
 	const char *failed; /* what start() or renew() could not do */

@@ -68,9 +68,8 @@ static inline bool cq_ours(const struct cq *q, uint32_t index, uint8_t op_own)
 /* The device may write over what was taken. */
 static inline void cq_publish(struct cq *q)
 {
-	/* The entries must have been read before they are given back; x86 does not move a store before a load. */
-	__atomic_thread_fence(__ATOMIC_RELEASE);
-	q->dbrec[0] = htobe32(q->ci & CQ_CI_MASK);
+	/* release: the entries have been read before they are given back */
+	__atomic_store_n(&q->dbrec[0], htobe32(q->ci & CQ_CI_MASK), __ATOMIC_RELEASE);
 }
 
 /* A completion queue in which nothing ever comes, in the place of one that is gone. */
@@ -114,6 +113,7 @@ struct sq {
 
 	uint32_t ringing; /* 1: somebody does */
 	bool broken; /* the device reported an error, or what cannot be: nothing moves any more */
+	bool lso; /* sq_post_lso() may be used */
 	uint8_t syndrome, vendor_syndrome; /* of the error; 0: it reported what cannot be */
 	uint32_t ci; /* WQEBBs got back in total */
 	uint32_t ask_every;
@@ -152,6 +152,14 @@ void sq_fini(struct sq *q);
  * short for a frame. The device sees it with the next sq_kick().
  */
 int sq_post(struct sq *q, struct buf *b);
+#define SQ_LSO_HEADER_MAX 160u
+/*
+ * Posts a large frame: hdr_len bytes of headers at hdr, which the device completes for each segment of mss bytes, and the payload in
+ * `payload` and its fragments, which it takes over. Only where q->lso. -ENOBUFS, -EINVAL: as sq_post(), payload is the caller's.
+ */
+int sq_post_lso(struct sq *q, const void *hdr, uint32_t hdr_len, uint32_t mss, struct buf *payload);
+/* Buffers that the payload may have behind headers of that length. */
+uint32_t sq_lso_segments(uint32_t hdr_len);
 /* The queue is of no use any more, the device has said elsewhere. */
 void sq_stop(struct sq *q);
 /* Takes completions: buffers go back to their pools. */

@@ -2,6 +2,7 @@
 #include "ring/mlx5/mlx5.h"
 
 #include <errno.h>
+#include <netinet/in.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -20,6 +21,7 @@
 #define ETH_HEADER 14u
 #define VLAN_TAG 4u
 #define CHUNK_MIN 2048u
+#define GSO_MAX_FRAME (ETH_HEADER + 65535u)
 /* Below these parts of the receive chunks that no user holds, frames move to the heap; below the second they are dropped if that fails. */
 #define LOW_PART 4u
 #define RESERVE_PART 16u
@@ -251,13 +253,11 @@ static struct buf *mlx5_tx_alloc(struct ring *r, uint32_t room)
 	return __builtin_expect(b != NULL, 1) ? b : pool_alloc(m);
 }
 
-/* Why b was not posted. */
-static __attribute__((noinline)) int refuse(struct mlx5_ring *m, const struct buf *b, int err)
+/* A frame, or a large one, was not posted. */
+static __attribute__((noinline)) int refuse(struct mlx5_ring *m, int err)
 {
-	if (b->len > m->ring.caps.max_frame) {
+	if (err == -EMSGSIZE)
 		stat_add(&m->counters.tx_drop_oversize, 1);
-		return -EMSGSIZE;
-	}
 	if (m->sq.broken)
 		recover(m);
 	if (err == -ENOBUFS)
@@ -272,10 +272,10 @@ static int mlx5_post(struct ring *r, struct buf *b)
 	int err;
 
 	if (__builtin_expect(b->frag || len > r->caps.max_frame, 0))
-		return refuse(m, b, -EINVAL);
+		return refuse(m, len > r->caps.max_frame ? -EMSGSIZE : -EINVAL);
 	err = sq_post(&m->sq, b);
 	if (__builtin_expect(err, 0))
-		return refuse(m, b, err);
+		return refuse(m, err);
 	stat_add(&m->counters.tx_packets, 1);
 	stat_add(&m->counters.tx_bytes, len);
 	return 0;
@@ -299,14 +299,80 @@ static bool mlx5_send_short(struct ring *r, const void *hdr, uint32_t hdr_len, c
 	return true;
 }
 
+/* The bytes of iov behind the first `skip`, in chunks of our own. NULL: there are not so many. */
+static struct buf *gather(struct mlx5_ring *m, const struct iovec *iov, int iovcnt, size_t skip)
+{
+	struct buf *first = NULL, **at = &first, *b = NULL;
+
+	for (int i = 0; i < iovcnt; i++) {
+		const uint8_t *from = (const uint8_t *)iov[i].iov_base + skip;
+		size_t left = iov[i].iov_len - skip;
+
+		for (skip = 0; left;) {
+			size_t n;
+
+			if (!b || b->len == m->memory.chunk) {
+				b = pool_alloc(m);
+				*at = b;
+				if (!b) {
+					buf_free(first);
+					return NULL;
+				}
+				b->len = 0;
+				at = &b->frag;
+			}
+			n = m->memory.chunk - b->len < left ? m->memory.chunk - b->len : left;
+			memcpy(b->data + b->len, from, n);
+			b->len += (uint32_t)n;
+			from += n;
+			left -= n;
+		}
+	}
+	return first;
+}
+
+/* The headers as the device wants them: of UDP the length of a segment, and the rest it fills in itself. */
+static void gso_header(uint8_t *to, const void *from, const struct ring_gso *g)
+{
+	uint16_t len = htobe16((uint16_t)(g->gso_size + 8u));
+
+	memcpy(to, from, g->hdr_len);
+	if (g->proto == IPPROTO_UDP)
+		memcpy(to + g->l4_off + 4, &len, sizeof(len));
+}
+
 static int mlx5_send_gso(struct ring *r, const struct iovec *iov, int iovcnt,
 			 const struct ring_gso *g)
 {
-	(void)r;
-	(void)iov;
-	(void)iovcnt;
-	(void)g;
-	return -EOPNOTSUPP; /* caps.max_gso is 0 */
+	struct mlx5_ring *m = mlx5_ring(r);
+	uint8_t hdr[SQ_LSO_HEADER_MAX];
+	struct buf *payload;
+	size_t total = 0;
+	int err;
+
+	if (!r->caps.max_gso)
+		return -EOPNOTSUPP;
+	for (int i = 0; i < iovcnt; i++)
+		total += iov[i].iov_len;
+	if (total > r->caps.max_gso || (uint32_t)g->hdr_len + g->gso_size > r->caps.max_frame)
+		return -EMSGSIZE;
+	if (iovcnt < 1 || iov[0].iov_len < g->hdr_len || g->hdr_len > sizeof(hdr) ||
+	    g->l4_off + 8u > g->hdr_len || !g->gso_size || total == g->hdr_len)
+		return -EINVAL;
+	payload = gather(m, iov, iovcnt, g->hdr_len);
+	if (!payload)
+		return -EAGAIN;
+	gso_header(hdr, iov[0].iov_base, g);
+	err = sq_post_lso(&m->sq, hdr, g->hdr_len, g->gso_size, payload);
+	if (err) {
+		buf_free(payload);
+		return refuse(m, err) == -ENOBUFS ? -EAGAIN : err;
+	}
+	sq_kick(&m->sq);
+	stat_add(&m->counters.tx_gso_frames, 1);
+	stat_add(&m->counters.tx_gso_packets, (total - g->hdr_len + g->gso_size - 1) / g->gso_size);
+	stat_add(&m->counters.tx_gso_bytes, total);
+	return 0;
 }
 
 /* --- devices that went */
@@ -440,6 +506,24 @@ static void mlx5_gauges(const struct ring *r, struct ring_gauges *g)
 		.tx_free = m->memory.tx.num_free,
 		.rx_queued = mlx5_pending(r),
 	};
+}
+
+static void set_gso(struct mlx5_ring *m)
+{
+	uint32_t segments = sq_lso_segments(SQ_LSO_HEADER_MAX);
+
+	m->ring.caps.gso_locked = true;
+	if (!m->sq.lso || !m->objects->max_tso)
+		return;
+	/* Half the buffers are never one frame's. */
+	if (segments > m->memory.tx.num / 2)
+		segments = m->memory.tx.num / 2;
+	m->ring.caps.max_gso = GSO_MAX_FRAME;
+	if (m->ring.caps.max_gso / m->memory.chunk >= segments)
+		m->ring.caps.max_gso = segments * m->memory.chunk;
+	if (m->ring.caps.max_gso > m->objects->max_tso)
+		m->ring.caps.max_gso = m->objects->max_tso;
+	m->ring.caps.gso_in_order = true;
 }
 
 static void set_mtu(struct mlx5_ring *m, uint32_t mtu)
@@ -581,6 +665,7 @@ int mlx5_ring_open(int ifindex, struct ring **out)
 		goto err_ring;
 	m->rx_low = m->memory.rx.num / LOW_PART;
 	set_mtu(m, port->mtu);
+	set_gso(m);
 	m->ring.caps.max_rx_frame = m->memory.chunk;
 	m->ring.caps.tx_csum = true;
 	m->ring.caps.rx_csum = true;

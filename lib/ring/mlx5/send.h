@@ -51,6 +51,16 @@ static inline void sq_advance(struct sq *q, uint32_t bbs, bool asks)
 	q->ask_in = q->ask_every;
 }
 
+/* The WQE of so many WQEBBs is written, and sq_kick() may have it. */
+static inline void sq_publish(struct sq *q, uint32_t bbs, bool asks)
+{
+	sq_advance(q, bbs, asks);
+	/* release: who kicks reads the WQE */
+	__atomic_store_n(&q->state.post, (q->pi & 0xffff) | bbs << 16, __ATOMIC_RELEASE);
+	if (asks)
+		sq_reclaim(q);
+}
+
 /*
  * Tells the device of all up to WQEBB `end`; the last WQE is wqe. `alone`: it is the only new one, of so many bytes. Who calls is
  * the only one that rings.

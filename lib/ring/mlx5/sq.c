@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * The send queue. A short frame is made in its WQE, whole, as an inline header; a longer one the device reads from its buffer.
- * No WQE goes round the queue's end: the former are not made there, the latter are one WQEBB.
+ * No WQE of theirs goes round the queue's end: the former are not made there, the latter are one WQEBB (lso.c has others).
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -57,6 +57,8 @@ int sq_init(struct sq *q, const struct mlx5dv_qp *qp, const struct mlx5dv_cq *cq
 	/* A place for each completion that can be asked for at once. */
 	if (q->cq.cnt < cnt / q->ask_every)
 		return -EINVAL;
+	/* One that asks for a completion each: of two WQEBBs at least. */
+	q->lso = q->cq.cnt >= cnt / 2;
 	q->slot.pool = &slot_pool;
 	q->held = calloc(cnt, sizeof(*q->held));
 	q->marks = calloc(cnt, sizeof(*q->marks));
@@ -147,17 +149,6 @@ bool sq_room(struct sq *q, uint32_t bbs)
 
 /* --- posting */
 
-/* kick() may have the WQE. */
-static inline int publish(struct sq *q, uint32_t bbs, bool asks)
-{
-	sq_advance(q, bbs, asks);
-	/* release: who kicks reads the WQE */
-	__atomic_store_n(&q->state.post, (q->pi & 0xffff) | bbs << 16, __ATOMIC_RELEASE);
-	if (asks)
-		sq_reclaim(q);
-	return 0;
-}
-
 /* The frame is in its WQE, and there is room: nothing was posted since sq_slot(). */
 static inline int post_slot(struct sq *q, uint32_t len)
 {
@@ -165,7 +156,8 @@ static inline int post_slot(struct sq *q, uint32_t len)
 
 	sq_head(q->wqes + (size_t)(q->pi & q->mask) * BB, q->pi, q->qpn,
 		(SQ_FRAME_AT + len + 15) / 16, len, asks);
-	return publish(q, slot_bbs(len), asks);
+	sq_publish(q, slot_bbs(len), asks);
+	return 0;
 }
 
 /* The device reads the frame from where it is, but for the header bytes that it wants in the WQE. */
@@ -188,7 +180,8 @@ static __attribute__((noinline)) int post_pointer(struct sq *q, struct buf *b)
 	d->lkey = q->lkey;
 	d->addr = htobe64((uint64_t)(uintptr_t)b->data + header);
 	q->held[q->held_pi++ & q->mask] = b;
-	return publish(q, 1, asks);
+	sq_publish(q, 1, asks);
+	return 0;
 }
 
 int sq_post(struct sq *q, struct buf *b)
@@ -215,8 +208,11 @@ void sq_kick(struct sq *q)
 		bbs = s.post >> 16;
 		last = s.post - bbs;
 		if (!sq_quiet(s)) {
+			/* One that goes round the end is not copied. */
 			sq_doorbell(q, q->wqes + (size_t)(last & q->mask) * BB, bbs * BB,
-				    (uint16_t)last == (uint16_t)s.rung, s.post);
+				    (uint16_t)last == (uint16_t)s.rung &&
+					    (last & q->mask) + bbs <= q->mask + 1,
+				    s.post);
 			/* release: sq_reclaim() may let the place of the WQE be overwritten now */
 			__atomic_store_n(&q->state.rung, s.post & 0xffff, __ATOMIC_RELEASE);
 		}

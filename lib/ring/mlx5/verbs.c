@@ -220,6 +220,17 @@ static int nonblock(int fd)
 	return flags < 0 ? flags : libc.fcntl(fd, F_SETFL, flags | O_NONBLOCK);
 }
 
+/* Payload of a frame that a raw-packet queue cuts. (verbs.h's own way to ask wants a function that older devices need.) */
+static uint32_t max_tso(const struct verbs *v)
+{
+	struct verbs_context *vctx = verbs_get_ctx_op(v->context, query_device_ex);
+	struct ibv_device_attr_ex attr = {0};
+
+	if (!vctx || vctx->query_device_ex(v->context, NULL, &attr, sizeof(attr)))
+		return 0;
+	return attr.tso_caps.supported_qpts & 1u << IBV_QPT_RAW_PACKET ? attr.tso_caps.max_tso : 0;
+}
+
 static int verbs_start(struct mlx5_objects *o, const struct mlx5_want *want)
 {
 	struct verbs *v = verbs_of(o);
@@ -236,6 +247,7 @@ static int verbs_start(struct mlx5_objects *o, const struct mlx5_want *want)
 	o->event_fd = v->channel->fd;
 	if (nonblock(o->event_fd) || nonblock(v->context->async_fd))
 		return failed(v, "set the event channels", errno);
+	o->max_tso = max_tso(v);
 	return queues_make(v, want);
 }
 
