@@ -110,6 +110,7 @@ enum rx_result rq_take_odd(struct rq *q, struct buf **out)
 	switch (op_own & ~MLX5_CQE_OWNER_MASK) {
 	case MLX5_CQE_RESP_SEND << 4 | CQE_COMPRESSED << 2:
 		return zip_open(q, c) ? zip_next(q, out) : rq_break(q);
+	case MLX5_CQE_RESP_SEND << 4: /* came since rq_take() looked */
 	case MLX5_CQE_RESP_SEND << 4 | CQE_SOLICITED:
 		return rq_take_plain(q, c, out);
 	}
