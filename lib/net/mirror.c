@@ -31,8 +31,7 @@
  */
 #define SETTLE_MSEC 100
 
-_Atomic uint32_t net_gen = 1;
-_Atomic uint32_t net_neigh_gen = 1;
+union net_gens net_gens = {{1, 1}};
 
 /* All but `started` and `epoll_fd` (read by anyone) under lock, whose holder has all signals blocked. */
 static struct {
@@ -112,9 +111,9 @@ void mirror_changed(enum net_event ev, int ifindex)
 {
 	/* After the tables: who sees the new generation sees the new tables. */
 	if (ev == NET_EVENT_NEIGH) {
-		atomic_fetch_add_explicit(&net_neigh_gen, 1, memory_order_acq_rel);
+		atomic_fetch_add_explicit(&net_gens.neigh, 1, memory_order_acq_rel);
 	} else {
-		atomic_fetch_add_explicit(&net_gen, 1, memory_order_acq_rel);
+		atomic_fetch_add_explicit(&net_gens.net, 1, memory_order_acq_rel);
 		m.settle = true;
 	}
 	mirror_tell(ev, ifindex);
@@ -318,8 +317,8 @@ static void teardown(void)
 	addr_sweep(0);
 	neigh_sweep(0);
 	memset(&m.pending, 0, sizeof(m.pending));
-	atomic_fetch_add(&net_gen, 1);
-	atomic_fetch_add(&net_neigh_gen, 1);
+	atomic_fetch_add(&net_gens.net, 1);
+	atomic_fetch_add(&net_gens.neigh, 1);
 }
 
 /* Built in the order: sockets, subscription, dump; an event that comes during the dump waits in its socket. */
@@ -408,8 +407,8 @@ void net_forked(void)
 	m.events = NULL;
 	m.cb = NULL;
 	memset(&m.pending, 0, sizeof(m.pending));
-	atomic_fetch_add(&net_gen, 1);
-	atomic_fetch_add(&net_neigh_gen, 1);
+	atomic_fetch_add(&net_gens.net, 1);
+	atomic_fetch_add(&net_gens.neigh, 1);
 }
 
 int net_fd(void)

@@ -80,19 +80,29 @@ void net_process(void);
 /* At most 8 listeners; -ENOSPC beyond. */
 int net_listen(net_listener fn, void *arg);
 
-/* Bumped by every change of a link, address, route or rule. A cached decision of an older generation is void. */
-extern _Atomic uint32_t net_gen __attribute__((visibility("hidden")));
-/* Bumped when a neighbour's MAC or validity changes. */
-extern _Atomic uint32_t net_neigh_gen __attribute__((visibility("hidden")));
+/* A cached decision of an older generation is void. */
+union net_gens {
+	struct {
+		_Atomic uint32_t net; /* bumped by every change of a link, address, route or rule */
+		_Atomic uint32_t neigh; /* bumped when a neighbour's MAC or validity changes */
+	};
+	_Atomic uint64_t both; /* only read: who depends on both compares them together */
+};
+extern union net_gens net_gens __attribute__((visibility("hidden")));
 
 static inline uint32_t net_generation(void)
 {
-	return atomic_load_explicit(&net_gen, memory_order_acquire);
+	return atomic_load_explicit(&net_gens.net, memory_order_acquire);
 }
 
 static inline uint32_t net_neigh_generation(void)
 {
-	return atomic_load_explicit(&net_neigh_gen, memory_order_acquire);
+	return atomic_load_explicit(&net_gens.neigh, memory_order_acquire);
+}
+
+static inline uint64_t net_generations(void)
+{
+	return atomic_load_explicit(&net_gens.both, memory_order_acquire);
 }
 
 /* 0, or -ENODEV. */

@@ -176,9 +176,12 @@ PRELOAD ssize_t recvfrom(int fd, void *buf, size_t len, int flags, __SOCKADDR_AR
 {
 	struct vfd *v = vfd_get(fd);
 
-	if (likely(!v) || !v->ops->recvmsg)
+	/* The short form first: its way out is a jump. */
+	if (v && likely(v->ops->recvfrom != NULL))
+		return v->ops->recvfrom(v, buf, len, vfd_call(fd, flags), addr.__sockaddr__, alen);
+	if (!v || !v->ops->recvmsg)
 		return libc.recvfrom(fd, buf, len, flags, addr.__sockaddr__, alen);
-	return message_recv(v, fd, buf, len, flags, addr.__sockaddr__, alen);
+	return message_recvmsg(v, fd, buf, len, flags, addr.__sockaddr__, alen);
 }
 
 PRELOAD ssize_t __recvfrom_chk(int fd, void *buf, size_t len, size_t room, int flags,
@@ -214,9 +217,11 @@ PRELOAD ssize_t sendto(int fd, const void *buf, size_t len, int flags, __CONST_S
 {
 	struct vfd *v = vfd_get(fd);
 
-	if (likely(!v) || !v->ops->sendmsg)
+	if (v && likely(v->ops->sendto != NULL))
+		return v->ops->sendto(v, buf, len, vfd_call(fd, flags), addr.__sockaddr__, alen);
+	if (!v || !v->ops->sendmsg)
 		return libc.sendto(fd, buf, len, flags, addr.__sockaddr__, alen);
-	return message_send(v, fd, buf, len, flags, addr.__sockaddr__, alen);
+	return message_sendmsg(v, fd, buf, len, flags, addr.__sockaddr__, alen);
 }
 
 void message_give_rights(const struct msghdr *msg)

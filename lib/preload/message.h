@@ -6,9 +6,9 @@
 #include "socket/vfd.h"
 
 /* io.c: the two below for objects that have the long forms only. */
-ssize_t message_recvmsg(struct vfd *v, int fd, void *buf, size_t len, int flags,
+__attribute__((noinline)) ssize_t message_recvmsg(struct vfd *v, int fd, void *buf, size_t len, int flags,
 			struct sockaddr *addr, socklen_t *alen);
-ssize_t message_sendmsg(struct vfd *v, int fd, const void *buf, size_t len, int flags,
+__attribute__((noinline)) ssize_t message_sendmsg(struct vfd *v, int fd, const void *buf, size_t len, int flags,
 			const struct sockaddr *addr, socklen_t alen);
 
 /* io.c: msg is about to be sent by libc. Who gets a descriptor by it (SCM_RIGHTS) gets the kernel's socket. */
@@ -19,7 +19,7 @@ static inline ssize_t message_recv(struct vfd *v, int fd, void *buf, size_t len,
 				   struct sockaddr *addr, socklen_t *alen)
 {
 	if (__builtin_expect(v->ops->recvfrom != NULL, 1))
-		return v->ops->recvfrom(v, fd, buf, len, flags, addr, alen);
+		return v->ops->recvfrom(v, buf, len, vfd_call(fd, flags), addr, alen);
 	return message_recvmsg(v, fd, buf, len, flags, addr, alen);
 }
 
@@ -28,7 +28,7 @@ static inline ssize_t message_send(struct vfd *v, int fd, const void *buf, size_
 				   const struct sockaddr *addr, socklen_t alen)
 {
 	if (__builtin_expect(v->ops->sendto != NULL, 1))
-		return v->ops->sendto(v, fd, buf, len, flags, addr, alen);
+		return v->ops->sendto(v, buf, len, vfd_call(fd, flags), addr, alen);
 	return message_sendmsg(v, fd, buf, len, flags, addr, alen);
 }
 

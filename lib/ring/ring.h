@@ -59,6 +59,8 @@ struct ring_gso {
 	uint8_t family; /* AF_INET or AF_INET6 */
 };
 
+#define RING_SHORT_HEADER 42u /* Ethernet, IPv4 without options, UDP */
+
 struct ring_ops {
 	const char *name; /* "xdp", "mlx5" */
 	void (*close)(struct ring *r);
@@ -77,10 +79,10 @@ struct ring_ops {
 	 */
 	struct buf *(*tx_alloc)(struct ring *r, uint32_t room);
 	/*
-	 * Where caps.tx_csum is: sends a short frame at once, hdr_len bytes at hdr (64 can be read there) and len at data: as
-	 * tx_alloc(), post() and kick(). False: not now, or too long, by this way.
+	 * Sends a short frame at once, RING_SHORT_HEADER bytes at hdr (48 can be read there) and len at data: as tx_alloc(), post()
+	 * and kick(). The device writes the checksums. False: not now, too long, or never, by this way.
 	 */
-	bool (*send_short)(struct ring *r, const void *hdr, uint32_t hdr_len, const void *data, uint32_t len);
+	bool (*send_short)(struct ring *r, const void *hdr, const void *data, uint32_t len);
 	/* Queues b (b->len set) and takes ownership; -EMSGSIZE above caps.max_frame, -ENOBUFS when full (the caller keeps b then). */
 	int (*post)(struct ring *r, struct buf *b);
 	/*

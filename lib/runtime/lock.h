@@ -44,20 +44,28 @@ static inline uint32_t lock_self(void)
 
 extern void (*lock_deferred_fn)(void) __attribute__((visibility("hidden")));
 
+/* Of this thread alone, but its signal handlers look: in one instruction where the compiler would make three of a volatile word. */
+static inline __attribute__((always_inline)) void lock_depth_add(uint32_t n)
+{
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
+	__asm__ volatile("addl %1, %0" : "+m"(lock_thread.depth) : "ri"(n));
+#else
+	lock_thread.depth = lock_thread.depth + n;
+#endif
+}
+
 static inline void lock_enter(void)
 {
-	lock_thread.depth = lock_thread.depth + 1;
+	lock_depth_add(1);
 	/* A handler of this thread sees the depth before it can see what comes after. */
 	atomic_signal_fence(memory_order_seq_cst);
 }
 
 static inline __attribute__((always_inline)) void lock_leave(void)
 {
-	uint32_t left = lock_thread.depth - 1;
-
 	atomic_signal_fence(memory_order_seq_cst);
-	lock_thread.depth = left;
-	if (__builtin_expect(lock_thread.deferred, 0) && !left)
+	lock_depth_add(-1u);
+	if (__builtin_expect(lock_thread.deferred, 0) && !lock_thread.depth)
 		lock_deferred_fn();
 }
 

@@ -109,6 +109,13 @@ static uint64_t random_seed(void)
 	return seed;
 }
 
+void stack_udp_changed(struct stack *st)
+{
+	static _Atomic uint64_t last;
+
+	atomic_store_explicit(&st->udp_gen, 1 + atomic_fetch_add_explicit(&last, 1, memory_order_relaxed), memory_order_relaxed);
+}
+
 /* Makes a stack on an opened ring and enters it. open_lock is held. */
 static struct stack *stack_new(struct ring *ring, int ifindex)
 {
@@ -131,6 +138,7 @@ static struct stack *stack_new(struct ring *ring, int ifindex)
 	st->ring = ring;
 	st->ifindex = ifindex;
 	udp_demux_init(&st->udp, random_seed());
+	stack_udp_changed(st);
 	st->stats = stats_ring_get();
 	st->cq_stats = stats_cq_get();
 	lock_drop(&st->lock);
@@ -405,6 +413,7 @@ static struct ring *stack_shut(struct stack *st)
 		return NULL;
 	stack_publish(st);
 	atomic_store_explicit(&st->open, false, memory_order_release);
+	stack_udp_changed(st);
 	atomic_fetch_add_explicit(&generation, 1, memory_order_release);
 	return st->ring;
 }

@@ -38,6 +38,8 @@ struct stack {
 	struct vma_stats_ring *stats;
 	struct vma_stats_cq *cq_stats;
 	struct udp_demux udp;
+	/* Another with each change of who is in udp, and when the stack opens or shuts; no two stacks ever have the same. */
+	_Atomic uint64_t udp_gen;
 	struct tsock_stack *tcp; /* NULL until the first TCP socket */
 	struct stack_flow *flows[STACK_FLOW_BUCKETS];
 };
@@ -82,6 +84,8 @@ static inline bool stack_drain_due(struct stack *st)
 	return __builtin_expect(params.rx_cq_drain_rate_nsec, 0) && stack_drain_due_slow(st);
 }
 
+/* Renews udp_gen; the lock is held. */
+void stack_udp_changed(struct stack *st);
 /* Adds or releases a steering rule; the lock is held. 0 or negative errno. */
 int stack_flow_add(struct stack *st, const struct vma_flow_key *key, int fd);
 void stack_flow_del(struct stack *st, const struct vma_flow_key *key);

@@ -380,10 +380,9 @@ bool tsock_covers(const struct tsock *s, int ifindex);
 
 /* tcp_rx.c, tcp_tx.c */
 ssize_t tsock_recvmsg(struct vfd *v, int fd, struct msghdr *msg, int flags);
-ssize_t tsock_recvfrom(struct vfd *v, int fd, void *buf, size_t len, int flags, struct sockaddr *addr, socklen_t *alen);
+ssize_t tsock_recvfrom(struct vfd *v, void *buf, size_t len, uint64_t call, struct sockaddr *addr, socklen_t *alen);
 ssize_t tsock_sendmsg(struct vfd *v, int fd, const struct msghdr *msg, int flags);
-ssize_t tsock_sendto(struct vfd *v, int fd, const void *buf, size_t len, int flags, const struct sockaddr *addr,
-		     socklen_t alen);
+ssize_t tsock_sendto(struct vfd *v, const void *buf, size_t len, uint64_t call, const struct sockaddr *addr, socklen_t alen);
 
 /* tcp_errq.c */
 /* A call with MSG_ZEROCOPY, begun when s->gen was gen, has sent something: a notification waits. No lock held. */

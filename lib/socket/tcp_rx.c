@@ -186,9 +186,10 @@ static ssize_t recv_err(struct tsock *s, int fd, struct iovec *iov, int flags, s
 	return n;
 }
 
-ssize_t tsock_recvfrom(struct vfd *v, int fd, void *buf, size_t len, int flags, struct sockaddr *addr, socklen_t *alen)
+ssize_t tsock_recvfrom(struct vfd *v, void *buf, size_t len, uint64_t call, struct sockaddr *addr, socklen_t *alen)
 {
 	struct iovec iov = { .iov_base = buf, .iov_len = len };
+	int fd = vfd_call_fd(call), flags = vfd_call_flags(call);
 	struct tsock *s = tsock_of(v);
 	ssize_t n;
 

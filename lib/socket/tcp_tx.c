@@ -167,10 +167,10 @@ ssize_t tsock_sendmsg(struct vfd *v, int fd, const struct msghdr *msg, int flags
 	return transmit(s, fd, msg->msg_iov, (int)msg->msg_iovlen, len, flags);
 }
 
-ssize_t tsock_sendto(struct vfd *v, int fd, const void *buf, size_t len, int flags, const struct sockaddr *addr,
-		     socklen_t alen)
+ssize_t tsock_sendto(struct vfd *v, const void *buf, size_t len, uint64_t call, const struct sockaddr *addr, socklen_t alen)
 {
 	struct iovec iov = { .iov_base = (void *)(uintptr_t)buf, .iov_len = len };
+	int fd = vfd_call_fd(call), flags = vfd_call_flags(call);
 	struct tsock *s = tsock_of(v);
 
 	/* An address is ignored on a connected stream. */

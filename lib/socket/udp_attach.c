@@ -65,6 +65,7 @@ static void att_unlist(struct udp_att *att, struct stack *st)
 			break;
 	}
 	udp_demux_remove(&st->udp, &att->bind);
+	stack_udp_changed(st);
 	att->listed = false;
 }
 
@@ -176,6 +177,7 @@ static int att_list(struct udp_sock *s, int fd, struct stack *st, const struct u
 	/* Listed before the first rule: no packet that a rule brings may find nobody. */
 	att->bind = bind;
 	udp_demux_add(&st->udp, &att->bind);
+	stack_udp_changed(st);
 	att->listed = true;
 	for (unsigned i = 0; i < keys->num && !err; i++) {
 		err = stack_flow_add(st, &keys->key[i], fd);

@@ -39,6 +39,11 @@ struct udp_att {
 	uint64_t charge;
 	_Atomic unsigned queued; /* datagrams in the queue, for those who look without the lock */
 	bool listed; /* in st's demultiplexer */
+	/* st->lock: what udp_short.c has found out of the above, for as long as st->udp_gen is this. */
+	_Atomic uint64_t short_gen;
+	bool short_any; /* every unicast address is ours, else short_dst only, network order */
+	uint16_t short_port;
+	uint32_t short_dst;
 	unsigned num_keys;
 	struct vma_flow_key *keys;
 	struct udp_att *next_free;
@@ -47,8 +52,15 @@ struct udp_att {
 /* A destination that has been resolved; belongs to st->lock. */
 struct udp_dst {
 	struct stack *_Atomic st; /* NULL: empty */
-	uint32_t net_gen, neigh_gen, tick, opt_gen;
+	union {
+		struct {
+			uint32_t net_gen, neigh_gen;
+		};
+		uint64_t gens; /* both, as net_generations() */
+	};
+	uint32_t tick, opt_gen;
 	uint32_t max_payload;
+	uint32_t short_max; /* payload that the short way takes; 0: it is not for this destination (udp_dst_short()) */
 	uint8_t key_len;
 	uint8_t key[28]; /* the sockaddr as the user gave it */
 	int ifindex;
@@ -228,7 +240,7 @@ ssize_t udp_recvmsg(struct vfd *v, int fd, struct msghdr *msg, int flags);
 /* With other flags recvfrom() is a recvmsg(). */
 #define UDP_RX_FLAGS (MSG_DONTWAIT | MSG_NOSIGNAL | MSG_WAITALL)
 /* udp_short.c: recvfrom(); what is not of the usual kind is for the next one. */
-ssize_t udp_recvfrom(struct vfd *v, int fd, void *buf, size_t len, int flags, struct sockaddr *addr, socklen_t *alen);
+ssize_t udp_recvfrom(struct vfd *v, void *buf, size_t len, uint64_t call, struct sockaddr *addr, socklen_t *alen);
 ssize_t udp_recvfrom_any(struct udp_sock *s, int fd, void *buf, size_t len, int flags, struct sockaddr *addr,
 			 socklen_t *alen);
 int udp_recvmmsg(struct vfd *v, int fd, struct mmsghdr *msgs, unsigned n, int flags, struct timespec *timeout);
@@ -238,8 +250,7 @@ int udp_first_len(struct udp_sock *s);
 
 /* udp_tx.c */
 ssize_t udp_sendmsg(struct vfd *v, int fd, const struct msghdr *msg, int flags);
-ssize_t udp_sendto(struct vfd *v, int fd, const void *buf, size_t len, int flags, const struct sockaddr *addr,
-		   socklen_t alen);
+ssize_t udp_sendto(struct vfd *v, const void *buf, size_t len, uint64_t call, const struct sockaddr *addr, socklen_t alen);
 int udp_sendmmsg(struct vfd *v, int fd, struct mmsghdr *msgs, unsigned n, int flags);
 /* Ticks once a second: large datagrams ask for their path's MTU anew. */
 extern _Atomic uint32_t udp_tick __attribute__((visibility("hidden")));

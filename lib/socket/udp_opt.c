@@ -336,6 +336,8 @@ int udp_setsockopt(struct vfd *v, int fd, int level, int opt, const void *val, s
 		break;
 	case OPT_MIRROR:
 		mirror(s, fd, level);
+		/* UDP_SEGMENT is one: its socket's destinations are not for the short way. */
+		atomic_fetch_add_explicit(&s->opt_gen, 1, memory_order_release);
 		break;
 	default:
 		if (level == SOL_SOCKET && (opt == SO_TIMESTAMPING_OLD || opt == SO_TIMESTAMPING_NEW) &&

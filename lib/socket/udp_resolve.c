@@ -117,7 +117,7 @@ static struct stack *resolve(struct udp_sock *s, const struct udp_tx *t, struct 
 }
 
 /* Enters a resolved destination where try_send() looks. */
-static void publish(struct udp_dst *to, const struct udp_dst *d, struct stack *st)
+static void publish(const struct udp_sock *s, struct udp_dst *to, const struct udp_dst *d, struct stack *st)
 {
 	struct stack *old = atomic_load_explicit(&to->st, memory_order_relaxed);
 
@@ -136,6 +136,7 @@ static void publish(struct udp_dst *to, const struct udp_dst *d, struct stack *s
 	memcpy(to->key, d->key, sizeof(to->key));
 	to->ifindex = d->ifindex;
 	to->stale = d->stale;
+	udp_dst_short(to, s);
 	to->next_hop = d->next_hop;
 	to->hdr = d->hdr;
 	atomic_store_explicit(&to->st, st, memory_order_release);
@@ -167,7 +168,7 @@ bool udp_resolve(struct udp_sock *s, int fd, const struct udp_tx *t)
 	if (dsts && !udp_autobind(s, fd))
 		st = resolve(s, t, &d);
 	if (st)
-		publish(udp_dst_slot(dsts, t->addr, t->alen), &d, st);
+		publish(s, udp_dst_slot(dsts, t->addr, t->alen), &d, st);
 	libc_internal--;
 	udp_unlock(s, cancel);
 	return st != NULL;

@@ -18,22 +18,20 @@ static inline bool same_key(const uint8_t *key, const struct sockaddr *addr)
 	return !((a[0] ^ b[0]) | (a[1] ^ b[1]));
 }
 
-/* Is d still what st sends to addr by? st's lock is held. */
+/* Is d still what st sends so many bytes to addr by? st's lock is held. */
 static inline bool good(const struct udp_sock *s, const struct udp_dst *d, const struct stack *st,
 			const struct sockaddr *addr, size_t len)
 {
 	return atomic_load_explicit(&d->st, memory_order_relaxed) == st &&
-	       atomic_load_explicit(&st->open, memory_order_relaxed) && d->key_len == sizeof(struct sockaddr_in) &&
-	       same_key(d->key, addr) && d->net_gen == net_generation() &&
-	       d->neigh_gen == net_neigh_generation() &&
-	       d->opt_gen == atomic_load_explicit(&s->opt_gen, memory_order_relaxed) && !d->stale &&
-	       len <= d->max_payload;
+	       atomic_load_explicit(&st->open, memory_order_relaxed) && len - 1 < d->short_max &&
+	       same_key(d->key, addr) && d->gens == net_generations() &&
+	       d->opt_gen == atomic_load_explicit(&s->opt_gen, memory_order_relaxed);
 }
 
 /* Something about the socket that keeps its datagrams out of user space, or makes them special. */
 static inline bool special(const struct udp_sock *s)
 {
-	return atomic_load_explicit(&s->special, memory_order_relaxed) || s->o.gso_size ||
+	return atomic_load_explicit(&s->special, memory_order_relaxed) ||
 	       /* An error of the kernel socket's is this call's to report. */
 	       (atomic_load_explicit(&s->v.os_events, memory_order_relaxed) & EPOLLERR);
 }
@@ -67,81 +65,107 @@ static __attribute__((noinline)) bool post_and_kick(struct stack *st, struct udp
 	return sent;
 }
 
-/* st, which is d's, is locked, and gets unlocked. */
-static __attribute__((noinline)) ssize_t send_locked(struct udp_sock *s, const void *data, size_t len, struct udp_dst *d,
-						     struct stack *st, uint64_t fd_flags)
+/* What is not of the usual kind. */
+static __attribute__((noinline)) ssize_t send_any(struct udp_sock *s, const void *buf, size_t len, uint64_t call,
+						  const struct sockaddr *addr, socklen_t alen)
 {
-	struct ring *r = st->ring;
-	struct sockaddr_in to;
-
-	if (__builtin_expect(r->caps.tx_csum, 1)) {
-		udp_hdr_v4(&d->hdr, (uint32_t)len);
-		if (__builtin_expect(r->ops->send_short(r, d->hdr.bytes, d->hdr.len, data, (uint32_t)len), 1)) {
-			lock_drop(&st->lock);
-			udp_count_sent(s, len);
-			return (ssize_t)len;
-		}
-	}
-	memcpy(&to, d->key, sizeof(to));
-	if (post_and_kick(st, d, data, len)) {
-		udp_count_sent(s, len);
-		return (ssize_t)len;
-	}
-	return udp_sendto_any(s, (int)(uint32_t)fd_flags, data, len, (int)(fd_flags >> 32), (struct sockaddr *)&to,
-			      sizeof(to));
+	return udp_sendto_any(s, vfd_call_fd(call), buf, len, vfd_call_flags(call), addr, alen);
 }
 
-/* After lock_enter(): the lock is taken, or d is not good any more; then it is to be dropped. The other ways take care of the rest. */
-static __attribute__((noinline)) ssize_t send_contended(struct udp_sock *s, int fd, const void *buf, size_t len, int flags,
-							const struct sockaddr *addr, socklen_t alen)
+/* After lock_get_now(): the lock is taken. */
+static __attribute__((noinline)) ssize_t send_contended(struct udp_sock *s, const void *buf, size_t len, uint64_t call,
+							const struct sockaddr *addr)
 {
 	lock_leave();
-	return udp_sendto_any(s, fd, buf, len, flags, addr, alen);
+	return send_any(s, buf, len, call, addr, sizeof(struct sockaddr_in));
 }
 
-static __attribute__((noinline)) ssize_t send_changed(struct udp_sock *s, int fd, const void *buf, size_t len, int flags,
+/* The destination is not good any more; st is locked. */
+static __attribute__((noinline)) ssize_t send_changed(struct udp_sock *s, const void *buf, size_t len, uint64_t call,
 						      const struct sockaddr *addr, struct stack *st)
 {
 	lock_drop(&st->lock);
-	return udp_sendto_any(s, fd, buf, len, flags, addr, sizeof(struct sockaddr_in));
+	return send_any(s, buf, len, call, addr, sizeof(struct sockaddr_in));
 }
 
-/* Calls nothing but what its end is: so it has nothing to save. */
-ssize_t udp_sendto(struct vfd *v, int fd, const void *buf, size_t len, int flags, const struct sockaddr *addr,
-		   socklen_t alen)
+/* The destination is good, its stack st is locked, but the ring has no shorter way, or not now. */
+static __attribute__((noinline)) ssize_t send_by_buffer(struct udp_sock *s, const void *buf, size_t len, uint64_t call,
+							struct udp_dst *d, struct stack *st)
+{
+	struct sockaddr_in to;
+
+	memcpy(&to, d->key, sizeof(to));
+	if (!post_and_kick(st, d, buf, len))
+		return send_any(s, buf, len, call, (struct sockaddr *)&to, sizeof(to));
+	udp_count_sent(s, len);
+	return (ssize_t)len;
+}
+
+/* Most of its length are questions whose answer is yes; nothing is saved for those that are not asked to the end. */
+ssize_t udp_sendto(struct vfd *v, const void *buf, size_t len, uint64_t call, const struct sockaddr *addr, socklen_t alen)
 {
 	struct udp_sock *s = udp_of(v);
 	struct udp_dst *d = atomic_load_explicit(&s->dst_last, memory_order_acquire);
 	uint32_t me = lock_thread.tid;
 	struct stack *st;
+	struct ring *r;
+	/* Wanted after the call of the ring only when it has failed: not worth a register each. */
+	const void *volatile kept_buf = buf;
+	volatile uint64_t kept_call = call;
+	struct udp_dst *volatile kept_d = d;
 
 	/* With dst_last there is a tx_tid, so a thread that does not know its own yet is another. */
-	if (!d || !addr || (flags & ~UDP_TX_FLAGS) || len - 1 >= SMALL_PAYLOAD || alen != sizeof(struct sockaddr_in) ||
+	if (!d || !addr || (vfd_call_flags(call) & ~UDP_TX_FLAGS) || alen != sizeof(struct sockaddr_in) ||
 	    __atomic_load_n(&s->stats->tx_tid, __ATOMIC_RELAXED) != me || special(s))
-		return udp_sendto_any(s, fd, buf, len, flags, addr, alen);
+		return send_any(s, buf, len, call, addr, alen);
 	st = atomic_load_explicit(&d->st, memory_order_acquire);
 	if (!st)
-		return udp_sendto_any(s, fd, buf, len, flags, addr, alen);
+		return send_any(s, buf, len, call, addr, alen);
 	if (__builtin_expect(!lock_get_now(&st->lock, me), 0))
-		return send_contended(s, fd, buf, len, flags, addr, alen);
+		return send_contended(s, buf, len, call, addr);
 	if (__builtin_expect(!good(s, d, st, addr, len), 0))
-		return send_changed(s, fd, buf, len, flags, addr, st);
-	return send_locked(s, buf, len, d, st, (uint64_t)(uint32_t)flags << 32 | (uint32_t)fd);
+		return send_changed(s, buf, len, call, addr, st);
+	r = st->ring;
+	udp_hdr_v4(&d->hdr, (uint32_t)len);
+	if (__builtin_expect(!r->ops->send_short(r, d->hdr.bytes, buf, (uint32_t)len), 0))
+		return send_by_buffer(s, kept_buf, len, kept_call, kept_d, st);
+	lock_drop(&st->lock);
+	udp_count_sent(s, len);
+	return (ssize_t)len;
 }
 
 /* --- receiving */
 
-/* Is the datagram for b, the only one that has its port, and for no group? */
-static inline bool for_us(const struct udp_bind *b, const struct pkt_udp4 *u)
+/* Is the datagram for att, whose short_gen is good, and for no group? */
+static inline bool for_us(const struct udp_att *att, const struct pkt_udp4 *u)
 {
+	if (u->dport != att->short_port)
+		return false;
+	if (__builtin_expect(att->short_any, 0))
+		return !IN_MULTICAST(ntohl(u->dst)) && u->dst != INADDR_BROADCAST;
+	return u->dst == att->short_dst;
+}
+
+/* Notes when what the ring brings for att is told by port and address alone. st is att's, its lock is held. */
+static void short_look(struct udp_att *att, const struct stack *st)
+{
+	const struct udp_bind *b = &att->bind;
 	uint32_t local;
 
 	memcpy(&local, &b->local.s6_addr[12], 4);
-	if (u->dport != htons(b->lport) || b->family != AF_INET || b->bound_if)
-		return false;
-	if (b->local_any)
-		return !IN_MULTICAST(ntohl(u->dst)) && u->dst != INADDR_BROADCAST;
-	return u->dst == local && !IN_MULTICAST(ntohl(u->dst));
+	if (!atomic_load_explicit(&st->open, memory_order_relaxed) || !st->ring->caps.rx_csum || !att->listed ||
+	    b->family != AF_INET || b->bound_if || IN_MULTICAST(ntohl(local)) || !udp_demux_sole(&st->udp, b))
+		return;
+	att->short_any = b->local_any;
+	att->short_port = htons(b->lport);
+	att->short_dst = local;
+	atomic_store_explicit(&att->short_gen, atomic_load_explicit(&st->udp_gen, memory_order_relaxed), memory_order_relaxed);
+}
+
+static inline bool short_good(const struct udp_att *att, const struct stack *st)
+{
+	return atomic_load_explicit(&att->short_gen, memory_order_relaxed) ==
+	       atomic_load_explicit(&st->udp_gen, memory_order_relaxed);
 }
 
 /* The payload and its sender go to the user. Returns the bytes copied. */
@@ -163,6 +187,13 @@ static inline ssize_t hand_out(const uint8_t *from, const struct pkt_udp4 *u, vo
 	return (ssize_t)n;
 }
 
+/* What is not of the usual kind. */
+static __attribute__((noinline)) ssize_t receive_any(struct udp_sock *s, void *buf, size_t len, uint64_t call,
+						     struct sockaddr *addr, socklen_t *alen)
+{
+	return udp_recvfrom_any(s, vfd_call_fd(call), buf, len, vfd_call_flags(call), addr, alen);
+}
+
 /* The stack is locked, and b is not what receive_locked() hands out: it goes its way, and the call another. */
 static __attribute__((noinline)) void give_away(struct stack *st, struct buf *b)
 {
@@ -177,26 +208,28 @@ static __attribute__((noinline)) void give_away(struct stack *st, struct buf *b)
  * The one attachment's stack is locked and nothing is queued: takes a frame off the ring. If it is for us, and nothing but an address
  * is wanted with it, it is handed out. The lock is given back.
  */
-static __attribute__((noinline)) ssize_t receive_locked(struct udp_sock *s, uint64_t fd_flags, void *buf, size_t len,
+static __attribute__((noinline)) ssize_t receive_locked(struct udp_sock *s, void *buf, size_t len, uint64_t call,
 							struct sockaddr *addr, socklen_t *alen)
 {
 	struct udp_att *att = s->att[0];
 	struct stack *st = atomic_load_explicit(&att->st, memory_order_relaxed);
 	struct buf *b = NULL;
+	struct vma_stats_socket *stats;
 	struct pkt_udp4 u;
 	ssize_t n;
 
 	st->polls++;
-	if (!ring_poll(st->ring, &b, 1) || !pkt_udp4(b, &u) || !for_us(&att->bind, &u) ||
-	    !udp_demux_sole(&st->udp, &att->bind)) {
+	if (!ring_poll(st->ring, &b, 1) || !pkt_udp4(b, &u) || !for_us(att, &u)) {
 		give_away(st, b);
-		return udp_recvfrom_any(s, (int)(uint32_t)fd_flags, buf, len, (int)(fd_flags >> 32), addr, alen);
+		return receive_any(s, buf, len, call, addr, alen);
 	}
 	n = hand_out(b->data + PKT_UDP4_HEADERS, &u, buf, len, addr, alen);
 	s->last_time_ns = UDP_UNSTAMPED;
-	stats_add(&s->stats->rx.packets, 1);
-	stats_add(&s->stats->rx.bytes, u.len);
-	buf_free(b);
+	stats = s->stats;
+	stats_add(&stats->rx.packets, 1);
+	stats_add(&stats->rx.bytes, u.len);
+	/* One piece, and nobody else has it. */
+	b->pool->free(b->pool, b);
 	if (st->tcp)
 		tsock_polled(st, 1, 0);
 	lock_drop(&st->lock);
@@ -204,50 +237,63 @@ static __attribute__((noinline)) ssize_t receive_locked(struct udp_sock *s, uint
 }
 
 /* Nothing about socket and call is special: what is there comes from one ring, and nobody else wants to know of it. */
-static inline bool plain_reader(const struct udp_sock *s, int flags, const struct sockaddr *addr, const socklen_t *alen)
+static inline bool plain_reader(const struct udp_sock *s, int flags, const struct sockaddr *addr, const socklen_t *alen,
+				uint32_t me)
 {
 	return !(flags & ~UDP_RX_FLAGS) && !atomic_load_explicit(&s->v.os_events, memory_order_relaxed) &&
 	       atomic_load_explicit(&s->natt, memory_order_acquire) == 1 &&
 	       !atomic_load_explicit(&s->v.watches, memory_order_relaxed) &&
-	       __atomic_load_n(&s->stats->rx_tid, __ATOMIC_RELAXED) == lock_thread.tid && lock_thread.tid &&
+	       __atomic_load_n(&s->stats->rx_tid, __ATOMIC_RELAXED) == me && me &&
 	       (!addr || (alen && *alen >= sizeof(struct sockaddr_in))) &&
 	       !atomic_load_explicit(&stack_timestamps_wanted, memory_order_relaxed);
 }
 
-static __attribute__((noinline)) ssize_t receive_contended(struct udp_sock *s, int fd, void *buf, size_t len, int flags,
+/* After lock_get_now(): the lock is taken. */
+static __attribute__((noinline)) ssize_t receive_contended(struct udp_sock *s, void *buf, size_t len, uint64_t call,
 							   struct sockaddr *addr, socklen_t *alen)
 {
 	lock_leave();
-	return udp_recvfrom_any(s, fd, buf, len, flags, addr, alen);
+	return receive_any(s, buf, len, call, addr, alen);
 }
 
-static __attribute__((noinline)) ssize_t receive_queued(struct udp_sock *s, int fd, void *buf, size_t len, int flags,
-							struct sockaddr *addr, socklen_t *alen, struct stack *st)
+/* The one attachment is not known to be for the short way, or not any more. */
+static __attribute__((noinline)) ssize_t receive_unsure(struct udp_sock *s, void *buf, size_t len, uint64_t call,
+							struct sockaddr *addr, socklen_t *alen)
 {
-	lock_drop(&st->lock);
-	return udp_recvfrom_any(s, fd, buf, len, flags, addr, alen);
+	struct udp_att *att = s->att[0];
+	struct stack *st = atomic_load_explicit(&att->st, memory_order_relaxed);
+
+	/* Without checksums by the device it gains nothing. (A ring outlives its stack's end by seconds.) */
+	if (atomic_load_explicit(&st->open, memory_order_acquire) && st->ring->caps.rx_csum) {
+		if (!lock_get_now(&st->lock, lock_thread.tid))
+			return receive_contended(s, buf, len, call, addr, alen);
+		if (atomic_load_explicit(&att->s, memory_order_relaxed) == s &&
+		    atomic_load_explicit(&att->st, memory_order_relaxed) == st)
+			short_look(att, st);
+		lock_drop(&st->lock);
+	}
+	return receive_any(s, buf, len, call, addr, alen);
 }
 
 /* Calls nothing but what its end is: so it has nothing to save. */
-ssize_t udp_recvfrom(struct vfd *v, int fd, void *buf, size_t len, int flags, struct sockaddr *addr, socklen_t *alen)
+ssize_t udp_recvfrom(struct vfd *v, void *buf, size_t len, uint64_t call, struct sockaddr *addr, socklen_t *alen)
 {
 	struct udp_sock *s = udp_of(v);
+	uint32_t me = lock_thread.tid;
 	struct udp_att *att;
 	struct stack *st;
 
-	if (!plain_reader(s, flags, addr, alen))
-		return udp_recvfrom_any(s, fd, buf, len, flags, addr, alen);
+	if (!plain_reader(s, vfd_call_flags(call), addr, alen, me))
+		return receive_any(s, buf, len, call, addr, alen);
 	att = s->att[0];
 	st = atomic_load_explicit(&att->st, memory_order_relaxed);
-	/* Without checksums by the device it gains nothing. (A ring outlives its stack's end by seconds.) */
-	if (!atomic_load_explicit(&st->open, memory_order_acquire) || !st->ring->caps.rx_csum)
-		return udp_recvfrom_any(s, fd, buf, len, flags, addr, alen);
-	if (!lock_get_now(&st->lock, lock_thread.tid))
-		return receive_contended(s, fd, buf, len, flags, addr, alen);
-	if (__builtin_expect(!att->head && atomic_load_explicit(&att->s, memory_order_relaxed) == s &&
-				     atomic_load_explicit(&att->st, memory_order_relaxed) == st &&
-				     atomic_load_explicit(&st->open, memory_order_relaxed),
-			     1))
-		return receive_locked(s, (uint64_t)(uint32_t)flags << 32 | (uint32_t)fd, buf, len, addr, alen);
-	return receive_queued(s, fd, buf, len, flags, addr, alen, st);
+	if (__builtin_expect(!short_good(att, st), 0))
+		return receive_unsure(s, buf, len, call, addr, alen);
+	if (!lock_get_now(&st->lock, me))
+		return receive_contended(s, buf, len, call, addr, alen);
+	/* Still good: att is in st's table, and st is open. */
+	if (__builtin_expect(!att->head && short_good(att, st) && atomic_load_explicit(&att->s, memory_order_relaxed) == s, 1))
+		return receive_locked(s, buf, len, call, addr, alen);
+	lock_drop(&st->lock);
+	return receive_any(s, buf, len, call, addr, alen);
 }

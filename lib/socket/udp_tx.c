@@ -138,6 +138,7 @@ dst_lock(struct udp_sock *s, const struct udp_tx *t, struct udp_dst **out)
 	if (__builtin_expect(d->stale, 0)) {
 		net_neigh_confirm(d->ifindex, &d->next_hop);
 		d->stale = false;
+		udp_dst_short(d, s);
 	}
 	atomic_store_explicit(&s->dst_last, d, memory_order_release);
 	*out = d;

@@ -23,6 +23,14 @@ struct udp_tx {
 /* Payloads above this ask for the path's MTU again each second: an ICMP "too big" tells only the kernel. */
 #define SMALL_PAYLOAD 1200u
 
+/* After a change of key_len, stale or max_payload; UDP_SEGMENT bumps opt_gen. */
+static inline void udp_dst_short(struct udp_dst *d, const struct udp_sock *s)
+{
+	d->short_max = d->max_payload < SMALL_PAYLOAD ? d->max_payload : SMALL_PAYLOAD;
+	if (d->key_len != sizeof(struct sockaddr_in) || d->stale || s->o.gso_size)
+		d->short_max = 0;
+}
+
 /* Where a destination is remembered. */
 static inline struct udp_dst *udp_dst_slot(struct udp_dst *dsts, const struct sockaddr *addr,
 					   socklen_t alen)
@@ -62,7 +70,7 @@ static inline bool udp_dst_good(const struct udp_sock *s, const struct udp_dst *
 			    const struct udp_tx *t)
 {
 	return d->key_len == t->alen && same_bytes(d->key, t->addr, t->alen) &&
-	       d->net_gen == net_generation() && d->neigh_gen == net_neigh_generation() &&
+	       d->gens == net_generations() &&
 	       d->opt_gen == atomic_load_explicit(&s->opt_gen, memory_order_relaxed) &&
 	       (t->len <= SMALL_PAYLOAD ||
 		d->tick == atomic_load_explicit(&udp_tick, memory_order_relaxed));
@@ -78,8 +86,10 @@ static inline uint32_t udp_frame_for(const struct ring *r, struct udp_hdr *h, ui
 
 static inline void udp_count_sent(struct udp_sock *s, size_t len)
 {
-	stats_add(&s->stats->tx.packets, 1);
-	stats_add(&s->stats->tx.bytes, len);
+	struct vma_stats_socket *stats = s->stats;
+
+	stats_add(&stats->tx.packets, 1);
+	stats_add(&stats->tx.bytes, len);
 }
 
 /* sendto() that is not of the usual kind (udp_short.c). */

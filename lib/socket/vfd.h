@@ -50,11 +50,13 @@ struct vfd_ops {
 	int (*fcntl)(struct vfd *v, int fd, int cmd, long arg);
 	ssize_t (*recvmsg)(struct vfd *v, int fd, struct msghdr *msg, int flags);
 	ssize_t (*sendmsg)(struct vfd *v, int fd, const struct msghdr *msg, int flags);
-	/* The short forms: one buffer, optional address. NULL: preload builds a msghdr. */
-	ssize_t (*recvfrom)(struct vfd *v, int fd, void *buf, size_t len, int flags,
-			    struct sockaddr *addr, socklen_t *alen);
-	ssize_t (*sendto)(struct vfd *v, int fd, const void *buf, size_t len, int flags,
-			  const struct sockaddr *addr, socklen_t alen);
+	/*
+	 * The short forms: one buffer, optional address, the fd and the flags in one word (vfd_call()), so that no argument goes
+	 * by the stack. NULL: preload builds a msghdr. Who has one has the long form, too.
+	 */
+	ssize_t (*recvfrom)(struct vfd *v, void *buf, size_t len, uint64_t call, struct sockaddr *addr, socklen_t *alen);
+	ssize_t (*sendto)(struct vfd *v, const void *buf, size_t len, uint64_t call, const struct sockaddr *addr,
+			  socklen_t alen);
 	int (*recvmmsg)(struct vfd *v, int fd, struct mmsghdr *msgs, unsigned n, int flags,
 			struct timespec *timeout);
 	int (*sendmmsg)(struct vfd *v, int fd, struct mmsghdr *msgs, unsigned n, int flags);
@@ -132,6 +134,21 @@ extern void (*_Atomic vfd_watch_os)(struct vfd *v) __attribute__((visibility("hi
 static inline bool vfd_is_closing(const struct vfd *v)
 {
 	return v && v->kind == VFD_CLOSING;
+}
+
+static inline uint64_t vfd_call(int fd, int flags)
+{
+	return (uint64_t)(uint32_t)flags << 32 | (uint32_t)fd;
+}
+
+static inline int vfd_call_fd(uint64_t call)
+{
+	return (int)(uint32_t)call;
+}
+
+static inline int vfd_call_flags(uint64_t call)
+{
+	return (int)(call >> 32);
 }
 
 static inline struct vfd *vfd_get(int fd)

@@ -136,7 +136,7 @@ static void send_at_once(uint32_t len)
 	uint8_t *exact = malloc(len ? len : 1);
 
 	memset(exact, (int)len, len);
-	sq_send(&w.sq, header, 42, exact, len);
+	sq_send(&w.sq, header, exact, len);
 	free(exact);
 }
 

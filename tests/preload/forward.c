@@ -47,20 +47,20 @@ static ssize_t forward_sendmsg(struct vfd *v, int fd, const struct msghdr *msg, 
 	return libc.sendmsg(fd, msg, flags);
 }
 
-static ssize_t forward_recvfrom(struct vfd *v, int fd, void *buf, size_t len, int flags,
+static ssize_t forward_recvfrom(struct vfd *v, void *buf, size_t len, uint64_t call,
 				struct sockaddr *addr, socklen_t *alen)
 {
 	(void)v;
 	operations++;
-	return libc.recvfrom(fd, buf, len, flags, addr, alen);
+	return libc.recvfrom(vfd_call_fd(call), buf, len, vfd_call_flags(call), addr, alen);
 }
 
-static ssize_t forward_sendto(struct vfd *v, int fd, const void *buf, size_t len, int flags,
+static ssize_t forward_sendto(struct vfd *v, const void *buf, size_t len, uint64_t call,
 			      const struct sockaddr *addr, socklen_t alen)
 {
 	(void)v;
 	operations++;
-	return libc.sendto(fd, buf, len, flags, addr, alen);
+	return libc.sendto(vfd_call_fd(call), buf, len, vfd_call_flags(call), addr, alen);
 }
 
 static int forward_recvmmsg(struct vfd *v, int fd, struct mmsghdr *msgs, unsigned n, int flags,

@@ -118,7 +118,7 @@ static void a_short_frame_in_one_go(void **state)
 
 	memset(header, 'h', sizeof(header));
 	memset(data, 'd', sizeof(data));
-	assert_true(r->ops->send_short(r, header, 42, data, 64));
+	assert_true(r->ops->send_short(r, header, data, 64));
 	assert_int_equal(soft_run(soft, 9), 1);
 	assert_int_equal(last_len, 106);
 	assert_int_equal(last[41], 'h');
@@ -361,7 +361,7 @@ static void without_new_queues_the_ring_is_silent_until_there_are_some(void **st
 	b->len = 60;
 	assert_int_equal(ring_post(r, b), -ENOBUFS);
 	buf_free(b);
-	assert_false(r->ops->send_short(r, header, 42, header, 16));
+	assert_false(r->ops->send_short(r, header, header, 16));
 	ring_kick(r);
 	assert_false(r->ops->pending(r));
 	assert_false(r->ops->arm(r));

@@ -66,7 +66,7 @@ static unsigned polls_of_send(bool always, bool packet)
 	params.rx_poll_on_tx_tcp = always;
 	shows = packet;
 	polls = sent = 0;
-	assert_int_equal(tsock_sendto(&sock.v, 3, "x", 1, 0, NULL, 0), 1);
+	assert_int_equal(tsock_sendto(&sock.v, "x", 1, vfd_call(3, 0), NULL, 0), 1);
 	assert_int_equal(sent, 1);
 	return polls;
 }

@@ -58,8 +58,8 @@ int sq_post_lso(struct sq *q, const void *hdr, uint32_t hdr_len, uint32_t mss, s
 
 	for (struct buf *b = payload; b; b = b->frag)
 		n++;
-	if (hdr_len < SQ_INLINE_HEADER || !n || !mss || mss > UINT16_MAX || hdr_len > SQ_LSO_HEADER_MAX ||
-	    n > sq_lso_segments(hdr_len))
+	if (hdr_len < SQ_INLINE_HEADER || !n || !mss || mss > UINT16_MAX ||
+	    hdr_len > SQ_LSO_HEADER_MAX || n > sq_lso_segments(hdr_len))
 		return -EINVAL;
 	unit = head_units(hdr_len);
 	bbs = (unit + n + UNITS_BB - 1) / UNITS_BB;

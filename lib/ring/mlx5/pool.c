@@ -26,6 +26,7 @@ static void pool_init(struct memory *m, struct pool *p, uint32_t first, uint32_t
 		*b = (struct buf){
 			.addr = (uint64_t)(uintptr_t)(m->base + (size_t)i * m->chunk),
 			.pool = &p->pool,
+			.room = m->chunk,
 		};
 		pool_put(&p->pool, b);
 	}

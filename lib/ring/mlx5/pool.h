@@ -47,4 +47,19 @@ static inline struct buf *pool_get(struct pool *p, uint32_t room)
 	return b;
 }
 
+/* The same for receiving: room, and what is 0, no user of a received frame changes; the queue sets the rest. */
+static inline struct buf *pool_get_rx(struct pool *p)
+{
+	struct buf *b = p->free;
+
+	if (__builtin_expect(!b, 0))
+		return NULL;
+	p->free = b->next;
+	p->num_free--;
+	b->frag = NULL;
+	b->data = (uint8_t *)(uintptr_t)b->addr;
+	b->refs = 1;
+	return b;
+}
+
 #endif

@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "mem/buf.h"
 #include "ring/mlx5/barrier.h"
@@ -152,6 +153,9 @@ void sq_fini(struct sq *q);
  * short for a frame. The device sees it with the next sq_kick().
  */
 int sq_post(struct sq *q, struct buf *b);
+#define SQ_SEND_HEADER 42u
+/* sq_send() of a frame of another length, or of one that asks for a completion; there is room. False: len is below 16. */
+bool sq_send_odd(struct sq *q, const void *hdr, const void *data, uint32_t len);
 #define SQ_LSO_HEADER_MAX 160u
 /*
  * Posts a large frame: hdr_len bytes of headers at hdr, which the device completes for each segment of mss bytes, and the payload in
@@ -256,11 +260,21 @@ static inline void rq_publish(struct rq *q)
  * The buffer flags that a completion vouches for: only where the device has seen both headers. A bit for each pair of their types:
  * IPv4 (2) or IPv6 (1) in the lower two bits of its number, and any of TCP and UDP above.
  */
+_Static_assert(offsetof(struct mlx5_cqe64, l4_hdr_type_etc) ==
+		       offsetof(struct mlx5_cqe64, hds_ip_ext) + 1,
+	       "read as one");
 static inline uint8_t cqe_flags(const struct mlx5_cqe64 *c)
 {
 	const uint8_t both = MLX5_CQE_L3_OK | MLX5_CQE_L4_OK;
-	uint32_t seen = 0x66666660u >> (c->l4_hdr_type_etc >> 2 & 31) & 1;
+	uint16_t bytes;
+	uint32_t seen;
 
+	/* UDP over IPv4, by one look at both bytes. */
+	memcpy(&bytes, &c->hds_ip_ext, sizeof(bytes));
+	if (__builtin_expect(
+		    (bytes & htobe16(both << 8 | 0x7c)) == htobe16(both << 8 | 2 << 2 | 2 << 4), 1))
+		return BUF_CSUM_OK;
+	seen = 0x66666660u >> (c->l4_hdr_type_etc >> 2 & 31) & 1;
 	return (c->hds_ip_ext & both) == both ? (uint8_t)seen * BUF_CSUM_OK : 0;
 }
 
@@ -291,6 +305,25 @@ static inline enum rx_result rq_take_plain(struct rq *q, const struct mlx5_cqe64
 		return rq_break(q);
 	q->cq.ci++;
 	return RX_FRAME;
+}
+
+/* Takes a completion if it is one of a single frame; NULL: another, or none, for rq_take(). cq_publish() follows. */
+static inline struct buf *rq_take_usual(struct rq *q)
+{
+	const struct mlx5_cqe64 *c = cq_at(&q->cq, q->cq.ci);
+	struct buf *b;
+
+	if (__builtin_expect((cqe_op_own(c) ^ cq_owner(&q->cq, q->cq.ci)) != MLX5_CQE_RESP_SEND
+										     << 4 ||
+				     q->odd,
+			     0))
+		return NULL;
+	/* The rest of the completion, and the frame, after the byte that says that they are there. */
+	dev_rmb();
+	b = rq_pop(q, be16toh(c->wqe_counter),
+		   be32toh(__atomic_load_n(&c->byte_cnt, __ATOMIC_RELAXED)), cqe_flags(c));
+	q->cq.ci += b != NULL;
+	return b;
 }
 
 /* Takes one completion. RX_FRAME: *out is the caller's, its len, total and flags set. cq_publish() follows the last. */

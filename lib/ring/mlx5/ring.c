@@ -17,6 +17,7 @@
 #include "runtime/libc.h"
 #include "runtime/log.h"
 #include "runtime/params.h"
+#include "runtime/stats.h"
 
 #define ETH_HEADER 14u
 #define VLAN_TAG 4u
@@ -36,7 +37,9 @@ struct mlx5_ring {
 	struct mlx5_objects *objects;
 	struct mlx5_want want;
 	uint32_t refill_at; /* places in the receive queue that are worth a refill */
+	uint32_t refill_ci; /* rq.ci from which on it is time for one */
 	uint32_t rx_low; /* chunks */
+	bool slow; /* a poll has more to do: armed, or rx_short */
 	bool rx_short; /* users hold so many that fewer are left */
 	uint32_t heap_bufs, heap_bufs_max; /* received frames copied to the heap */
 	struct buf_pool heap_pool; /* counts them */
@@ -52,10 +55,9 @@ static struct mlx5_ring *mlx5_ring(struct ring *r)
 	return (struct mlx5_ring *)r; /* its first member */
 }
 
-/* One writer (the stack lock), readers anywhere: an add that is never seen half done. */
 static inline void stat_add(uint64_t *c, uint64_t n)
 {
-	__atomic_store_n(c, __atomic_load_n(c, __ATOMIC_RELAXED) + n, __ATOMIC_RELAXED);
+	stats_add((__u64 *)c, n);
 }
 
 /* --- receive */
@@ -71,12 +73,14 @@ static void refill(struct mlx5_ring *m)
 	uint32_t room = rq_room(&m->rq);
 	struct buf *b;
 
-	while (room && (b = pool_get(&m->memory.rx, m->memory.chunk)) != NULL) {
+	while (room && (b = pool_get_rx(&m->memory.rx)) != NULL) {
 		rq_post(&m->rq, b);
 		room--;
 	}
 	rq_publish(&m->rq);
 	m->rx_short = rx_ours(m) < m->rx_low;
+	m->slow |= m->rx_short;
+	m->refill_ci = m->rq.pi - m->rq.cnt + m->refill_at;
 }
 
 /* The heap_pool's free: one less of the copies that VMA_RX_BUFS limits. */
@@ -122,16 +126,17 @@ static void poll_end(struct mlx5_ring *m, unsigned got, enum rx_result res)
 		m->armed = false;
 		stat_add(&m->counters.interrupts_received, 1);
 	}
-	if (rq_room(&m->rq) >= m->refill_at)
+	if ((int32_t)(m->rq.ci - m->refill_ci) >= 0)
 		refill(m);
 	if (res == RX_BROKEN || m->sq.broken)
 		recover(m);
+	m->slow = m->armed || m->rx_short;
 }
 
 /* Nearly always there is nothing else. */
 static inline bool poll_more(const struct mlx5_ring *m)
 {
-	return rq_room(&m->rq) >= m->refill_at || m->armed || m->rx_short || m->sq.broken;
+	return (int32_t)(m->rq.ci - m->refill_ci) >= 0 || m->slow;
 }
 
 static __attribute__((noinline)) unsigned poll_many(struct mlx5_ring *m, struct buf **pkts,
@@ -156,7 +161,7 @@ static __attribute__((noinline)) unsigned poll_many(struct mlx5_ring *m, struct 
 		stat_add(&m->counters.rx_packets, got);
 		stat_add(&m->counters.rx_bytes, bytes);
 	}
-	if (__builtin_expect(res == RX_BROKEN || poll_more(m), 0))
+	if (__builtin_expect(res == RX_BROKEN || m->sq.broken || poll_more(m), 0))
 		poll_end(m, got, res);
 	return n;
 }
@@ -167,7 +172,10 @@ static unsigned mlx5_poll(struct ring *r, struct buf **pkts, unsigned max)
 	struct buf *b;
 
 	/* One who waits for one. */
-	if (max > 1 || poll_more(m) || rq_take(&m->rq, &b) != RX_FRAME)
+	if (__builtin_expect(max > 1 || poll_more(m), 0))
+		return poll_many(m, pkts, max);
+	b = rq_take_usual(&m->rq);
+	if (__builtin_expect(!b, 0))
 		return poll_many(m, pkts, max);
 	cq_publish(&m->rq.cq);
 	stat_add(&m->counters.rx_packets, 1);
@@ -221,7 +229,7 @@ static bool mlx5_arm(struct ring *r)
 	if (mlx5_pending(r))
 		return true;
 	request_event(m);
-	m->armed = true;
+	m->armed = m->slow = true;
 	stat_add(&m->counters.interrupts_requested, 1);
 	return false;
 }
@@ -287,15 +295,16 @@ static int mlx5_kick(struct ring *r)
 	return 0;
 }
 
-static bool mlx5_send_short(struct ring *r, const void *hdr, uint32_t hdr_len, const void *data,
-			    uint32_t len)
+_Static_assert(SQ_SEND_HEADER == RING_SHORT_HEADER, "as the caller has it");
+
+static bool mlx5_send_short(struct ring *r, const void *hdr, const void *data, uint32_t len)
 {
 	struct mlx5_ring *m = mlx5_ring(r);
 
-	if (__builtin_expect(!sq_send(&m->sq, hdr, hdr_len, data, len), 0))
+	if (__builtin_expect(!sq_send(&m->sq, hdr, data, len), 0))
 		return false;
 	stat_add(&m->counters.tx_packets, 1);
-	stat_add(&m->counters.tx_bytes, hdr_len + len);
+	stat_add(&m->counters.tx_bytes, SQ_SEND_HEADER + len);
 	return true;
 }
 

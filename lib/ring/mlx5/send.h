@@ -62,30 +62,30 @@ static inline void sq_publish(struct sq *q, uint32_t bbs, bool asks)
 }
 
 /*
- * Tells the device of all up to WQEBB `end`; the last WQE is wqe. `alone`: it is the only new one, of so many bytes. Who calls is
- * the only one that rings.
+ * Tells the device of all up to WQEBB `end`; the last WQE is wqe. `alone`: it is the only new one, of so many WQEBBs, and of not
+ * more than `max` (a constant). Who calls is the only one that rings.
  */
 static inline __attribute__((always_inline)) void
-sq_doorbell(struct sq *q, const uint8_t *wqe, uint32_t bytes, bool alone, uint32_t end)
+sq_doorbell(struct sq *q, const uint8_t *wqe, uint32_t bbs, uint32_t max, bool alone, uint32_t end)
 {
 	uint8_t *uar = q->bf + q->bf_offset;
 	uint64_t word;
 
-	memcpy(&word, wqe, sizeof(word));
 	/* The WQEs before the record that says how far they go, that before the doorbell that has the device look. */
 	dev_wmb();
-	q->dbrec[MLX5_SND_DBR] = htobe32(end & 0xffff);
+	__atomic_store_n(&q->dbrec[MLX5_SND_DBR], htobe32(end & 0xffff), __ATOMIC_RELAXED);
 	dev_wc_wmb();
-	if (alone && bytes <= q->bf_size) {
+	if (alone && bbs * BB <= q->bf_size) {
 		/* The WQE itself, so that the device need not fetch it. It does not go round the queue's end. */
-		const uint8_t *to = wqe + bytes;
-
-		do {
-			dev_wc_copy64(uar, wqe);
-			wqe += BB;
-			uar += BB;
-		} while (wqe != to);
+		dev_wc_copy64(uar, wqe);
+		if (bbs > 1)
+			dev_wc_copy64(uar + BB, wqe + BB);
+		if (bbs > 2)
+			dev_wc_copy64(uar + (size_t)2 * BB, wqe + (size_t)2 * BB);
+		for (uint32_t at = 3; max > 3 && at < bbs; at++)
+			dev_wc_copy64(uar + (size_t)at * BB, wqe + (size_t)at * BB);
 	} else {
+		memcpy(&word, wqe, sizeof(word));
 		dev_write64(uar, word);
 	}
 	/* Out of the write-combining buffer now, and before the next doorbell, which takes the other register. */
@@ -104,38 +104,53 @@ static inline union sq_state sq_state_of(const struct sq *q)
 	return (union sq_state){.whole = __atomic_load_n(&q->state.whole, __ATOMIC_ACQUIRE)};
 }
 
-/*
- * Posts a frame that is hdr_len bytes at hdr, where 64 can be read, and len bytes at data, and rings the doorbell. False: it has no
- * place in a WQE of its own, or the queue is full or broken.
- */
-static inline __attribute__((always_inline)) bool
-sq_send(struct sq *q, const void *hdr, uint32_t hdr_len, const void *data, uint32_t len)
+/* What sq_send() does once it is known to be possible; `asks` and `tiny` (16 to 64 bytes at data) are constants. */
+static inline __attribute__((always_inline)) void
+sq_send_as(struct sq *q, const void *hdr, const void *data, uint32_t len, bool asks, bool tiny)
 {
-	uint32_t frame = hdr_len + len, bbs = slot_bbs(frame), pi = q->pi, end = pi + bbs,
-		 qpn = q->qpn;
-	uint8_t *wqe = q->wqes + (size_t)(pi & q->mask) * BB, *to = wqe + SQ_FRAME_AT;
-	union sq_state s = sq_state_of(q);
-	bool asks;
+	uint32_t frame = SQ_SEND_HEADER + len, bbs = slot_bbs(frame), pi = q->pi, end = pi + bbs,
+		 start = pi & q->mask;
+	uint8_t *wqe = q->wqes + (size_t)start * BB, *to = wqe + SQ_FRAME_AT;
+	union sq_state s;
 
-	if (__builtin_expect(len - 16 > SQ_SLOT_MAX, 0) ||
-	    __builtin_expect(frame > q->slot_room, 0) || __builtin_expect(bbs > q->run, 0) ||
-	    __builtin_expect(!sq_quiet(s), 0))
-		return false;
-	asks = sq_ask(q);
-	sq_advance(q, bbs, asks);
-	memcpy(to, hdr, 64);
-	sq_head(wqe, pi, qpn, (SQ_FRAME_AT + frame + 15) / 16, frame, asks);
-	if (__builtin_expect(len <= 64, 1))
-		copy_short(to + hdr_len, data, len);
+	q->pi = end;
+	q->run -= bbs;
+	if (asks) {
+		q->marks[start] = (struct sq_mark){.end = end, .held = q->held_pi};
+		q->ask_in = q->ask_every;
+	} else {
+		q->ask_in--;
+	}
+	memcpy(to, hdr, 48);
+	sq_head(wqe, pi, q->qpn, (SQ_FRAME_AT + frame + 15) / 16, frame, asks);
+	if (tiny)
+		copy_short(to + SQ_SEND_HEADER, data, len);
 	else
-		memcpy(to + hdr_len, data, len);
+		memcpy(to + SQ_SEND_HEADER, data, len);
 	/* All was rung for, and nobody else can have posted: nobody rings now, nor will before the state says so. */
-	sq_doorbell(q, wqe, bbs * BB, true, end);
+	sq_doorbell(q, wqe, bbs, tiny ? 3 : 16, true, end);
 	s.post = (end & 0xffff) | bbs << 16;
 	s.rung = end & 0xffff;
 	__atomic_store_n(&q->state.whole, s.whole, __ATOMIC_RELEASE);
-	if (__builtin_expect(asks, 0))
-		sq_reclaim(q);
+}
+
+/*
+ * Posts a frame that is SQ_SEND_HEADER bytes at hdr, where 48 can be read, and len bytes at data, and rings the doorbell. False: it
+ * has no place in a WQE of its own, or the queue is full or broken, or something is posted that was not rung for.
+ */
+static inline __attribute__((always_inline)) bool sq_send(struct sq *q, const void *hdr,
+							  const void *data, uint32_t len)
+{
+	uint32_t frame = SQ_SEND_HEADER + len;
+
+	/* A length near the top of its type, too, ends at one of these. */
+	if (__builtin_expect(frame > q->slot_room || len > SQ_SLOT_MAX ||
+				     slot_bbs(frame) > q->run || !sq_quiet(sq_state_of(q)),
+			     0))
+		return false;
+	if (__builtin_expect(len - 16 > 48 || q->ask_in == 1, 0))
+		return sq_send_odd(q, hdr, data, len);
+	sq_send_as(q, hdr, data, len, false, true);
 	return true;
 }
 

@@ -184,6 +184,21 @@ static __attribute__((noinline)) int post_pointer(struct sq *q, struct buf *b)
 	return 0;
 }
 
+bool sq_send_odd(struct sq *q, const void *hdr, const void *data, uint32_t len)
+{
+	bool asks = q->ask_in == 1;
+
+	if (len < 16)
+		return false;
+	if (!asks)
+		sq_send_as(q, hdr, data, len, false, false);
+	else
+		sq_send_as(q, hdr, data, len, true, false);
+	if (asks)
+		sq_reclaim(q);
+	return true;
+}
+
 int sq_post(struct sq *q, struct buf *b)
 {
 	if (__builtin_expect(q->broken || b->len <= SQ_INLINE_HEADER, 0))
@@ -209,7 +224,7 @@ void sq_kick(struct sq *q)
 		last = s.post - bbs;
 		if (!sq_quiet(s)) {
 			/* One that goes round the end is not copied. */
-			sq_doorbell(q, q->wqes + (size_t)(last & q->mask) * BB, bbs * BB,
+			sq_doorbell(q, q->wqes + (size_t)(last & q->mask) * BB, bbs, 16,
 				    (uint16_t)last == (uint16_t)s.rung &&
 					    (last & q->mask) + bbs <= q->mask + 1,
 				    s.post);
