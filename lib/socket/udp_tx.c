@@ -67,7 +67,8 @@ post(struct udp_sock *s, struct stack *st, struct udp_dst *d, const struct udp_t
 			return TX_RESOLVE;
 		}
 	}
-	if (!b || b->room < sizeof(d->hdr.bytes) + t->len) {
+	/* Header and payload: the ring lets 64 bytes be written in any case. */
+	if (!b || b->room < room) {
 		buf_free(b);
 		return TX_KERNEL;
 	}
