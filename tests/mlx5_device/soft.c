@@ -202,6 +202,13 @@ static unsigned soft_take_events(struct mlx5_objects *o)
 	return read(o->event_fd, &n, sizeof(n)) == sizeof(n) ? (unsigned)n : 0;
 }
 
+static int soft_moderate(struct mlx5_objects *o, uint32_t packets, uint32_t usec)
+{
+	soft_of(o)->held_packets = packets;
+	soft_of(o)->held_usec = usec;
+	return 0;
+}
+
 static enum mlx5_news soft_news(struct mlx5_objects *o)
 {
 	enum mlx5_news news = soft_of(o)->news;
@@ -240,6 +247,7 @@ static const struct mlx5_object_ops object_ops = {
 	.renew = soft_renew,
 	.take_events = soft_take_events,
 	.news = soft_news,
+	.moderate = soft_moderate,
 	.flow_add = soft_flow_add,
 	.flow_del = soft_flow_del,
 	.close = soft_close,

@@ -33,6 +33,7 @@ struct soft {
 	uint8_t *uar;
 	unsigned renewals, flows;
 	enum mlx5_news news; /* what is told next */
+	uint32_t held_packets, held_usec; /* interrupt moderation */
 	/* The test's: every frame that left. */
 	void (*sent)(struct soft *s, const uint8_t *frame, uint32_t len);
 	void *arg;

@@ -13,6 +13,7 @@
 
 #include "../mlx5_device/soft.h"
 #include "ring/mlx5/mlx5.h"
+#include "ring/mlx5/moderation.h"
 #include "runtime/libc.h"
 #include "runtime/params.h"
 
@@ -304,6 +305,70 @@ static void after_a_receive_error_there_are_new_queues(void **state)
 	assert_int_equal(soft->dev.complaints, 0);
 }
 
+static void interrupts_are_held_back_as_the_parameters_say(void **state)
+{
+	struct ring *r = *state;
+	int ifindex = r->ifindex;
+
+	r->ops->close(r);
+	params.cq_moderation_enable = 1;
+	params.cq_moderation_count = 48;
+	params.cq_moderation_period_usec = 50;
+	params.cq_aim_interval_msec = 0;
+	assert_int_equal(mlx5_ring_open(ifindex, &r), 0);
+	*state = r;
+	assert_int_equal(soft->held_packets, 16); /* half of the 32 places */
+	assert_int_equal(soft->held_usec, 50);
+	/* New queues have it, too. */
+	soft->held_packets = 0;
+	soft->news = MLX5_QUEUES_FAILED;
+	assert_int_equal(r->ops->upkeep(r), 0);
+	assert_int_equal(soft->held_packets, 16);
+	params.cq_moderation_enable = 0;
+}
+
+static void moderation_follows_the_traffic(void **state)
+{
+	struct ring_counters c = {.rx_packets = 0};
+	struct moderation m;
+
+	(void)state;
+	params.cq_moderation_enable = 1;
+	params.rx_wre = 16000;
+	params.cq_moderation_count = 48;
+	params.cq_moderation_period_usec = 50;
+	params.cq_aim_max_count = 560;
+	params.cq_aim_max_period_usec = 250;
+	params.cq_aim_interval_msec = 250;
+	params.cq_aim_interrupts_rate_per_sec = 5000;
+	moderation_init(&m, 1000);
+	assert_int_equal(m.count, 48);
+	/* A bulk stream of 100,000 packets a second: 20 of them an interrupt, 200 us apart. */
+	c = (struct ring_counters){.rx_packets = 25000, .rx_bytes = 25000 * 1514, .interrupts_received = 100};
+	assert_false(moderation_adapt(&m, &c, 1249));
+	assert_true(moderation_adapt(&m, &c, 1250));
+	assert_int_equal(m.count, 20);
+	assert_int_equal(m.usec, 190);
+	/* The same again is no change; with nobody asleep neither. */
+	c.rx_packets += 25000, c.rx_bytes += 25000 * 1514, c.interrupts_received += 1;
+	assert_false(moderation_adapt(&m, &c, 1500));
+	c.rx_packets += 250, c.rx_bytes += 250 * 64;
+	assert_false(moderation_adapt(&m, &c, 1750));
+	/* Ten million a second: the limits. */
+	c.rx_packets += 2500000, c.rx_bytes += 2500000 * 64, c.interrupts_received += 1;
+	assert_true(moderation_adapt(&m, &c, 2000));
+	assert_int_equal(m.count, 560);
+	assert_int_equal(m.usec, 200);
+	/* Questions and answers. */
+	c.rx_packets += 250, c.rx_bytes += 250 * 64, c.interrupts_received += 250;
+	assert_true(moderation_adapt(&m, &c, 2250));
+	assert_int_equal(m.count, 48);
+	assert_int_equal(m.usec, 50);
+	params.cq_moderation_enable = 0;
+	c.rx_packets += 2500000, c.interrupts_received += 1;
+	assert_false(moderation_adapt(&m, &c, 3000));
+}
+
 static void queues_that_the_device_gives_up_are_made_anew(void **state)
 {
 	struct ring *r = *state;
@@ -405,6 +470,8 @@ int main(void)
 						teardown),
 		cmocka_unit_test_setup_teardown(flows_go_to_the_device, setup, teardown),
 		cmocka_unit_test_setup_teardown(queues_that_the_device_gives_up_are_made_anew, setup, teardown),
+		cmocka_unit_test_setup_teardown(interrupts_are_held_back_as_the_parameters_say, setup, teardown),
+		cmocka_unit_test(moderation_follows_the_traffic),
 		/* The last: there is no ring afterwards. */
 		cmocka_unit_test_setup(a_device_that_went_is_not_asked_again_at_once, setup),
 	};

@@ -36,6 +36,8 @@ struct mlx5_object_ops {
 	int (*renew)(struct mlx5_objects *o, const struct mlx5_want *want);
 	/* Reads the events that event_fd tells of; returns how many there were of the receive queue. Never sleeps. */
 	unsigned (*take_events)(struct mlx5_objects *o);
+	/* The receive queue's events are held back until so many packets or microseconds have passed. 0 or negative errno. */
+	int (*moderate)(struct mlx5_objects *o, uint32_t packets, uint32_t usec);
 	/* Reads the device's own events. Never sleeps. */
 	enum mlx5_news (*news)(struct mlx5_objects *o);
 	/* 0; -EEXIST: it is there already; -ENOSPC: the table is full; or another negative errno. */

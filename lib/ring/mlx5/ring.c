@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "ring/mlx5/moderation.h"
 #include "ring/mlx5/objects.h"
 #include "ring/mlx5/pool.h"
 #include "ring/mlx5/send.h"
@@ -46,6 +47,9 @@ struct mlx5_ring {
 	struct buf_pool *heap_origin; /* where their memory goes */
 	uint32_t arm_sn; /* events taken: the device ignores a request to tell that is older */
 	pid_t pid; /* who opened it */
+	struct moderation moderation;
+	bool moderated; /* the device can */
+	bool refused; /* it has refused a rule, which was logged */
 	uint32_t retry; /* polls until recover() tries again; 0: it has not failed */
 	bool armed;
 };
@@ -394,12 +398,17 @@ static struct lost {
 	_Atomic int64_t until;
 } lost[LOST_MAX];
 
-static int64_t now_seconds(void)
+static int64_t now_ms(void)
 {
 	struct timespec ts;
 
 	clock_gettime(CLOCK_MONOTONIC_COARSE, &ts);
-	return ts.tv_sec;
+	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+static int64_t now_seconds(void)
+{
+	return now_ms() / 1000;
 }
 
 static bool lost_lately(int ifindex)
@@ -450,6 +459,16 @@ static int queues_init(struct mlx5_ring *m)
 	return 0;
 }
 
+/* Has the device do what m->moderation says. */
+static void moderate(struct mlx5_ring *m)
+{
+	int err = m->objects->ops->moderate(m->objects, m->moderation.count, m->moderation.usec);
+
+	m->moderated = !err;
+	if (err)
+		log_debug("ring/mlx5: %s: no interrupt moderation: %s", m->ring.ifname, strerror(-err));
+}
+
 /*
  * The device has stopped the queues, or has reported what cannot be: they are made anew. What was in flight is lost, as on any
  * wire. Should that fail the ring is silent until the next try, some polls later.
@@ -474,6 +493,8 @@ static __attribute__((noinline)) void recover(struct mlx5_ring *m)
 	sq_fini(&m->sq);
 	if (!err)
 		err = queues_init(m);
+	if (!err && m->moderated)
+		moderate(m);
 	if (!err)
 		return;
 	log_warn("ring/mlx5: %s: no new queues: %s: %s", m->ring.ifname,
@@ -486,10 +507,17 @@ static __attribute__((noinline)) void recover(struct mlx5_ring *m)
 static int mlx5_flow_add(struct ring *r, const struct vma_flow_key *key,
 			 const struct vma_flow_info *info)
 {
-	struct mlx5_objects *o = mlx5_ring(r)->objects;
+	struct mlx5_ring *m = mlx5_ring(r);
+	int err = m->objects->ops->flow_add(m->objects, key);
 
 	(void)info;
-	return o->ops->flow_add(o, key);
+	if (err && err != -EEXIST && !m->refused) {
+		m->refused = true;
+		log_warn("ring/mlx5: %s: the device takes no more steering rules (%s): sockets without one stay with the "
+			 "kernel",
+			 r->ifname, strerror(-err));
+	}
+	return err;
 }
 
 static int mlx5_flow_del(struct ring *r, const struct vma_flow_key *key)
@@ -565,8 +593,11 @@ static int mlx5_upkeep(struct ring *r)
 		lost_note(r->ifindex);
 		return -ENODEV;
 	default:
-		return 0;
+		break;
 	}
+	if (m->moderated && moderation_adapt(&m->moderation, &m->counters, now_ms()))
+		moderate(m);
+	return 0;
 }
 
 static void mlx5_leave(struct ring *r)
@@ -675,6 +706,8 @@ int mlx5_ring_open(int ifindex, struct ring **out)
 	m->rx_low = m->memory.rx.num / LOW_PART;
 	set_mtu(m, port->mtu);
 	set_gso(m);
+	moderation_init(&m->moderation, now_ms());
+	moderate(m);
 	m->ring.caps.max_rx_frame = m->memory.chunk;
 	m->ring.caps.tx_csum = true;
 	m->ring.caps.rx_csum = true;

@@ -20,6 +20,8 @@
 /* In front of inline data in a send descriptor (control and Ethernet segment): libmlx5 sizes descriptors without knowing our way. */
 #define INLINE_MORE 32u
 
+#define FLOW_BUCKETS 1024u
+
 struct flow {
 	struct flow *next;
 	struct vma_flow_key key;
@@ -37,7 +39,7 @@ struct verbs {
 	struct ibv_comp_channel *channel;
 	struct ibv_cq *rx_cq, *tx_cq;
 	struct ibv_qp *qp;
-	struct flow *flows;
+	struct flow *flows[FLOW_BUCKETS];
 };
 
 static struct verbs *verbs_of(struct mlx5_objects *o)
@@ -197,10 +199,12 @@ static int queues_make(struct verbs *v, const struct mlx5_want *want)
 
 static void queues_destroy(struct verbs *v)
 {
-	for (struct flow *f = v->flows; f; f = f->next) {
-		if (f->rule)
-			ibv_destroy_flow(f->rule);
-		f->rule = NULL;
+	for (uint32_t i = 0; i < FLOW_BUCKETS; i++) {
+		for (struct flow *f = v->flows[i]; f; f = f->next) {
+			if (f->rule)
+				ibv_destroy_flow(f->rule);
+			f->rule = NULL;
+		}
 	}
 	if (v->qp)
 		ibv.ibv_destroy_qp(v->qp);
@@ -273,11 +277,13 @@ static int verbs_renew(struct mlx5_objects *o, const struct mlx5_want *want)
 		queues_destroy(v);
 		return err;
 	}
-	for (struct flow *f = v->flows; f; f = f->next) {
-		err = rule_add(v, f);
-		if (err)
-			log_warn("ring/mlx5: %s: a steering rule could not be renewed: %s",
-				 v->ifname, strerror(-err));
+	for (uint32_t i = 0; i < FLOW_BUCKETS; i++) {
+		for (struct flow *f = v->flows[i]; f; f = f->next) {
+			err = rule_add(v, f);
+			if (err)
+				log_warn("ring/mlx5: %s: a steering rule could not be renewed: %s",
+					 v->ifname, strerror(-err));
+		}
 	}
 	return 0;
 }
@@ -305,6 +311,19 @@ static enum mlx5_news event_read(const struct verbs *v, const struct ibv_async_e
 		log_debug("ring/mlx5: %s: event %d of the device", v->ifname, (int)e->event_type);
 		return MLX5_NOTHING;
 	}
+}
+
+static int verbs_moderate(struct mlx5_objects *o, uint32_t packets, uint32_t usec)
+{
+	struct ibv_modify_cq_attr attr = {
+		.attr_mask = IBV_CQ_ATTR_MODERATE,
+		.moderate = {.cq_count = (uint16_t)(packets < UINT16_MAX ? packets : UINT16_MAX),
+			     .cq_period = (uint16_t)(usec < UINT16_MAX ? usec : UINT16_MAX)},
+	};
+	struct verbs *v = verbs_of(o);
+	int err = v->rx_cq ? ibv_modify_cq(v->rx_cq, &attr) : ENODEV;
+
+	return -err;
 }
 
 static enum mlx5_news verbs_news(struct mlx5_objects *o)
@@ -339,8 +358,12 @@ static unsigned verbs_take_events(struct mlx5_objects *o)
 
 static struct flow **flow_find(struct verbs *v, const struct vma_flow_key *key)
 {
-	struct flow **f = &v->flows;
+	uint32_t hash = key->local_port * 31u + key->remote_port;
+	struct flow **f;
 
+	for (unsigned i = 0; i < sizeof(key->remote.byte); i++)
+		hash = hash * 31u + key->remote.byte[i];
+	f = &v->flows[hash % FLOW_BUCKETS];
 	while (*f && memcmp(&(*f)->key, key, sizeof(*key)))
 		f = &(*f)->next;
 	return f;
@@ -349,10 +372,10 @@ static struct flow **flow_find(struct verbs *v, const struct vma_flow_key *key)
 static int verbs_flow_add(struct mlx5_objects *o, const struct vma_flow_key *key)
 {
 	struct verbs *v = verbs_of(o);
-	struct flow *f;
+	struct flow **at = flow_find(v, key), *f;
 	int err;
 
-	if (*flow_find(v, key))
+	if (*at)
 		return -EEXIST;
 	f = calloc(1, sizeof(*f));
 	if (!f)
@@ -363,8 +386,7 @@ static int verbs_flow_add(struct mlx5_objects *o, const struct vma_flow_key *key
 		free(f);
 		return err;
 	}
-	f->next = v->flows;
-	v->flows = f;
+	*at = f;
 	return 0;
 }
 
@@ -386,12 +408,14 @@ static int verbs_flow_del(struct mlx5_objects *o, const struct vma_flow_key *key
 static void verbs_close(struct mlx5_objects *o)
 {
 	struct verbs *v = verbs_of(o);
-	struct flow *next;
+	struct flow *f;
 
 	queues_destroy(v);
-	for (struct flow *f = v->flows; f; f = next) {
-		next = f->next;
-		free(f);
+	for (uint32_t i = 0; i < FLOW_BUCKETS; i++) {
+		while ((f = v->flows[i])) {
+			v->flows[i] = f->next;
+			free(f);
+		}
 	}
 	if (v->channel)
 		ibv.ibv_destroy_comp_channel(v->channel);
@@ -419,6 +443,7 @@ static const struct mlx5_object_ops verbs_ops = {
 	.renew = verbs_renew,
 	.take_events = verbs_take_events,
 	.news = verbs_news,
+	.moderate = verbs_moderate,
 	.flow_add = verbs_flow_add,
 	.flow_del = verbs_flow_del,
 	.close = verbs_close,
