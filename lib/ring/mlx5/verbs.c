@@ -67,6 +67,35 @@ static bool device_name(const char *ifname, char *name, size_t size)
 	return found;
 }
 
+/* Is a device of this kind below the interface, which is a bond? */
+static bool bond_of_devices(const char *ifname)
+{
+	char path[96], slaves[256] = "", name[IBV_SYSFS_NAME_MAX], *next, *slave;
+	bool found = false;
+	int fd;
+
+	snprintf(path, sizeof(path), "/sys/class/net/%s/bonding/slaves", ifname);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return false;
+	if (libc.read(fd, slaves, sizeof(slaves) - 1) > 0) {
+		for (slave = strtok_r(slaves, " \n", &next); slave && !found; slave = strtok_r(NULL, " \n", &next))
+			found = strlen(slave) < IF_NAMESIZE && device_name(slave, name, sizeof(name));
+	}
+	libc.close(fd);
+	return found;
+}
+
+/* As the manual has it of set-ups that it does not support. */
+static void warn_bond(const char *ifname)
+{
+	log_warn("*****************************************************************************");
+	log_warn("* Bond %s will not be offloaded by its devices' own queues.", ifname);
+	log_warn("* Bonds of RDMA devices, RoCE LAG among them, are not supported; AF_XDP is");
+	log_warn("* tried on the bond instead.");
+	log_warn("*****************************************************************************");
+}
+
 /* The device's port that the interface is, from 1. */
 static uint8_t device_port(const char *ifname)
 {
@@ -474,7 +503,12 @@ int mlx5_objects_open(const struct port *port, struct mlx5_objects **out)
 	struct verbs *v;
 	int err;
 
-	if (!device_name(port->ifname, name, sizeof(name)) || ibv_load())
+	if (!device_name(port->ifname, name, sizeof(name))) {
+		if (bond_of_devices(port->ifname))
+			warn_bond(port->ifname);
+		return -EOPNOTSUPP;
+	}
+	if (ibv_load())
 		return -EOPNOTSUPP;
 	v = calloc(1, sizeof(*v));
 	if (!v)
