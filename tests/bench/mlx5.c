@@ -2,7 +2,7 @@
 /*
  * mlx5 what own-address peer-address calls: one UDP send, one UDP receive, or one TCP segment each way, through the whole library
  * on mlx5 queues in plain memory. The card is tests/mlx5_device, and it runs between the calls, never in them; the peer is this
- * program, on the other side of the card. `check` sends and receives datagrams of every length instead. The one call that counts
+ * program, on the other side of the card. `check` sends and receives datagrams of every length instead, `gone` takes the card away. The one call that counts
  * stands in measured_call(), for callgrind, and its entry point is called nowhere else. Prints JSON.
  */
 #include <arpa/inet.h>
@@ -329,6 +329,31 @@ static void check_udp(void)
 	check_order(bytes);
 }
 
+/* The device goes while a datagram socket and a connection are on it. */
+static void check_gone(void)
+{
+	int udp_fd = fd;
+	ssize_t n = 0;
+
+	open_tcp();
+	check(send(fd, data, PAYLOAD, 0) == (ssize_t)PAYLOAD, "send() before", PAYLOAD);
+	turn();
+	soft->news = MLX5_DEVICE_GONE;
+	for (unsigned i = 0; i < 5000 && (n = recv(fd, data, PAYLOAD, MSG_DONTWAIT)) < 0 && errno == EAGAIN; i++)
+		usleep(1000);
+	check(n < 0 && errno == ECONNABORTED, "what a connection of a device that went says", 0);
+	check(recv(fd, data, PAYLOAD, 0) == 0, "and then", 0);
+	close(fd);
+	/* Its memory goes a while later. */
+	for (unsigned i = 0; i < 10000 && soft; i++)
+		usleep(1000);
+	check(!soft, "the device is closed", 0);
+	fd = udp_fd;
+	check(sendto(fd, "by the kernel", 13, 0, (struct sockaddr *)&peer, sizeof(peer)) == 13, "a datagram without the device", 13);
+	n = recv(fd, data, PAYLOAD, 0);
+	check(n == 6 && !memcmp(data, "answer", 6), "its answer", (uint32_t)n);
+}
+
 static uint64_t now_ns(void)
 {
 	struct timespec ts;
@@ -366,7 +391,7 @@ int main(int argc, char **argv)
 	uint32_t calls, *took, seen, clock_ns;
 
 	if (argc != 5)
-		return fprintf(stderr, "mlx5 udp_send|udp_receive|tcp_send|tcp_receive|check own peer calls\n"), 2;
+		return fprintf(stderr, "mlx5 udp_send|udp_receive|tcp_send|tcp_receive|check|gone own peer calls\n"), 2;
 	stream = !strncmp(argv[1], "tcp", 3);
 	receives = strstr(argv[1], "receive") != NULL;
 	calls = (uint32_t)strtoul(argv[4], NULL, 10);
@@ -375,13 +400,17 @@ int main(int argc, char **argv)
 	if (inet_pton(AF_INET, argv[2], &own.sin_addr) != 1 || inet_pton(AF_INET, argv[3], &peer.sin_addr) != 1)
 		die("address");
 	took = calloc(calls + 1, sizeof(*took));
-	soft_config.loose = strcmp(argv[1], "check") != 0;
+	soft_config.loose = strcmp(argv[1], "check") != 0 && strcmp(argv[1], "gone") != 0;
 	if (stream)
 		open_tcp();
 	else
 		open_udp();
 	for (unsigned i = 0; i < WARM_UP; i++)
 		one();
+	if (!strcmp(argv[1], "gone")) {
+		check_gone();
+		return 0;
+	}
 	if (!strcmp(argv[1], "check")) {
 		check_udp();
 		return soft->dev.complaints != 0;
