@@ -276,6 +276,22 @@ static void after_a_send_error_there_are_new_queues(void **state)
 	buf_free(b);
 }
 
+static void a_send_error_is_seen_without_another_send(void **state)
+{
+	struct ring *r = *state;
+
+	assert_int_equal(post(r, 1000, 1), 0);
+	ring_kick(r);
+	soft->want.bytes = 64; /* the registration shrinks behind our back */
+	soft_run(soft, 9);
+	assert_int_equal(r->ops->upkeep(r), 0);
+	assert_int_equal(soft->renewals, 1);
+	assert_int_equal(post(r, 1000, 3), 0);
+	ring_kick(r);
+	assert_true(soft_run(soft, 9) > 0);
+	assert_int_equal(last[999], 3);
+}
+
 static void after_a_receive_error_there_are_new_queues(void **state)
 {
 	struct ring *r = *state;
@@ -465,6 +481,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(whoever_sleeps_is_woken_once, setup, teardown),
 		cmocka_unit_test_setup_teardown(what_comes_while_arming_wakes_at_once, setup, teardown),
 		cmocka_unit_test_setup_teardown(after_a_send_error_there_are_new_queues, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_send_error_is_seen_without_another_send, setup, teardown),
 		cmocka_unit_test_setup_teardown(after_a_receive_error_there_are_new_queues, setup, teardown),
 		cmocka_unit_test_setup_teardown(without_new_queues_the_ring_is_silent_until_there_are_some, setup,
 						teardown),

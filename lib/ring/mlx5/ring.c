@@ -595,6 +595,10 @@ static int mlx5_upkeep(struct ring *r)
 	default:
 		break;
 	}
+	/* An error that nobody has asked for: whoever sends little would come to its completion after many that were lost. */
+	sq_reclaim(&m->sq);
+	if (m->sq.broken)
+		recover(m);
 	if (m->moderated && moderation_adapt(&m->moderation, &m->counters, now_ms()))
 		moderate(m);
 	return 0;
