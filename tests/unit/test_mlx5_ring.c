@@ -292,6 +292,25 @@ static void a_send_error_is_seen_without_another_send(void **state)
 	assert_int_equal(last[999], 3);
 }
 
+static void who_sleeps_is_woken_by_the_new_queues(void **state)
+{
+	struct ring *r = *state;
+	struct pollfd p = {.events = POLLIN};
+
+	assert_int_equal(r->ops->wait_fds(r, &p.fd, 1), 1);
+	assert_false(r->ops->arm(r));
+	assert_int_equal(post(r, 1000, 1), 0);
+	ring_kick(r);
+	soft->want.bytes = 64; /* the registration shrinks behind our back */
+	soft_run(soft, 9);
+	assert_int_equal(r->ops->upkeep(r), 0);
+	assert_int_equal(soft->renewals, 1);
+	soft_run(soft, 9);
+	assert_int_equal(poll(&p, 1, 0), 0);
+	receive(60, 1);
+	assert_int_equal(poll(&p, 1, 0), 1);
+}
+
 static void after_a_receive_error_there_are_new_queues(void **state)
 {
 	struct ring *r = *state;
@@ -482,6 +501,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(what_comes_while_arming_wakes_at_once, setup, teardown),
 		cmocka_unit_test_setup_teardown(after_a_send_error_there_are_new_queues, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_send_error_is_seen_without_another_send, setup, teardown),
+		cmocka_unit_test_setup_teardown(who_sleeps_is_woken_by_the_new_queues, setup, teardown),
 		cmocka_unit_test_setup_teardown(after_a_receive_error_there_are_new_queues, setup, teardown),
 		cmocka_unit_test_setup_teardown(without_new_queues_the_ring_is_silent_until_there_are_some, setup,
 						teardown),

@@ -495,6 +495,9 @@ static __attribute__((noinline)) void recover(struct mlx5_ring *m)
 		err = queues_init(m);
 	if (!err && m->moderated)
 		moderate(m);
+	/* Whoever sleeps has asked the old queue to be woken. */
+	if (!err && m->armed)
+		request_event(m);
 	if (!err)
 		return;
 	log_warn("ring/mlx5: %s: no new queues: %s: %s", m->ring.ifname,

@@ -226,6 +226,16 @@ static int queues_make(struct verbs *v, const struct mlx5_want *want)
 	return err ? err : describe(v);
 }
 
+static void objects_destroy(struct ibv_qp *qp, struct ibv_cq *tx_cq, struct ibv_cq *rx_cq)
+{
+	if (qp)
+		ibv.ibv_destroy_qp(qp);
+	if (tx_cq)
+		ibv.ibv_destroy_cq(tx_cq);
+	if (rx_cq)
+		ibv.ibv_destroy_cq(rx_cq);
+}
+
 static void queues_destroy(struct verbs *v)
 {
 	for (uint32_t i = 0; i < FLOW_BUCKETS; i++) {
@@ -235,12 +245,7 @@ static void queues_destroy(struct verbs *v)
 			f->rule = NULL;
 		}
 	}
-	if (v->qp)
-		ibv.ibv_destroy_qp(v->qp);
-	if (v->tx_cq)
-		ibv.ibv_destroy_cq(v->tx_cq);
-	if (v->rx_cq)
-		ibv.ibv_destroy_cq(v->rx_cq);
+	objects_destroy(v->qp, v->tx_cq, v->rx_cq);
 	v->qp = NULL;
 	v->rx_cq = v->tx_cq = NULL;
 }
@@ -295,26 +300,36 @@ static int rule_add(struct verbs *v, struct flow *f)
 	return errno == ENOMEM ? -ENOSPC : -errno;
 }
 
+/* f's rule steers to the new queue pair, then the old rule goes: in between the kernel would reset a connection that it does not know. */
+static void rule_renew(struct verbs *v, struct flow *f)
+{
+	struct ibv_flow *old = f->rule;
+	int err = rule_add(v, f);
+
+	if (err)
+		log_warn("ring/mlx5: %s: a steering rule could not be renewed: %s", v->ifname, strerror(-err));
+	if (old)
+		ibv_destroy_flow(old);
+}
+
 static int verbs_renew(struct mlx5_objects *o, const struct mlx5_want *want)
 {
 	struct verbs *v = verbs_of(o);
+	struct ibv_cq *tx_cq = v->tx_cq, *rx_cq = v->rx_cq;
+	struct ibv_qp *qp = v->qp;
 	int err;
 
-	queues_destroy(v);
+	v->qp = NULL;
+	v->rx_cq = v->tx_cq = NULL;
 	err = queues_make(v, want);
-	if (err) {
-		queues_destroy(v);
-		return err;
+	for (uint32_t i = 0; !err && i < FLOW_BUCKETS; i++) {
+		for (struct flow *f = v->flows[i]; f; f = f->next)
+			rule_renew(v, f);
 	}
-	for (uint32_t i = 0; i < FLOW_BUCKETS; i++) {
-		for (struct flow *f = v->flows[i]; f; f = f->next) {
-			err = rule_add(v, f);
-			if (err)
-				log_warn("ring/mlx5: %s: a steering rule could not be renewed: %s",
-					 v->ifname, strerror(-err));
-		}
-	}
-	return 0;
+	if (err)
+		queues_destroy(v); /* the old rules, too, which are in the old queue pair's way */
+	objects_destroy(qp, tx_cq, rx_cq);
+	return err;
 }
 
 /* One event of the device. */
