@@ -475,6 +475,24 @@ static void without_new_queues_the_ring_is_silent_until_there_are_some(void **st
 	assert_int_equal(post(r, 60, 3), 0);
 }
 
+static void a_ring_that_nobody_polls_tries_again_all_the_same(void **state)
+{
+	const struct mlx5_object_ops *good = soft->o.ops;
+	struct mlx5_object_ops bad = *good;
+	struct ring *r = *state;
+	unsigned upkeeps = 0;
+
+	bad.renew = renew_refused;
+	soft->o.ops = &bad;
+	soft->news = MLX5_QUEUES_FAILED;
+	assert_int_equal(r->ops->upkeep(r), 0);
+	soft->o.ops = good;
+	for (; !soft->renewals && upkeeps < 1000; upkeeps++)
+		assert_int_equal(r->ops->upkeep(r), 0);
+	assert_in_range(upkeeps, 5, 50);
+	assert_int_equal(post(r, 60, 3), 0);
+}
+
 static void flows_go_to_the_device(void **state)
 {
 	struct vma_flow_key key = {.proto = 17};
@@ -506,6 +524,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(without_new_queues_the_ring_is_silent_until_there_are_some, setup,
 						teardown),
 		cmocka_unit_test_setup_teardown(flows_go_to_the_device, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_ring_that_nobody_polls_tries_again_all_the_same, setup, teardown),
 		cmocka_unit_test_setup_teardown(queues_that_the_device_gives_up_are_made_anew, setup, teardown),
 		cmocka_unit_test_setup_teardown(interrupts_are_held_back_as_the_parameters_say, setup, teardown),
 		cmocka_unit_test(moderation_follows_the_traffic),

@@ -28,6 +28,7 @@
 #define LOW_PART 4u
 #define RESERVE_PART 16u
 #define RETRY_POLLS 4096u
+#define UPKEEP_POLLS 200u /* what an upkeep counts for */
 
 struct mlx5_ring {
 	struct ring ring;
@@ -600,8 +601,12 @@ static int mlx5_upkeep(struct ring *r)
 	}
 	/* An error that nobody has asked for: whoever sends little would come to its completion after many that were lost. */
 	sq_reclaim(&m->sq);
-	if (m->sq.broken)
+	if (m->sq.broken) {
+		/* While nobody polls the next try is this one's after a second. */
+		if (m->retry)
+			m->retry = m->retry > UPKEEP_POLLS ? m->retry - UPKEEP_POLLS : 1;
 		recover(m);
+	}
 	if (m->moderated && moderation_adapt(&m->moderation, &m->counters, now_ms()))
 		moderate(m);
 	return 0;
