@@ -94,6 +94,7 @@ struct udp_sock *udp_sock_new(int fd, int domain)
 	s->lport = 0;
 	s->peer_len = 0;
 	s->drops = 0;
+	s->dst_last = NULL;
 	s->last_time_ns = 0;
 	s->v.os_events = 0;
 	s->os_countdown = 1;

@@ -128,7 +128,7 @@ struct udp_sock {
 	_Atomic unsigned natt;
 	struct udp_att *att[UDP_ATT_MAX];
 	struct udp_dst *_Atomic dsts; /* UDP_DST_WAYS of them, made by the first send */
-	struct udp_dst *_Atomic dst_last; /* the one used last, a hint; NULL: none yet */
+	struct udp_dst *_Atomic dst_last; /* the one used last, a hint, maybe a former socket's; NULL: none yet */
 	_Atomic uint32_t os_countdown; /* empty polls until the kernel socket is looked at */
 	_Atomic uint32_t sends_seen; /* udp_kernel_sends when the kernel socket was last looked at */
 	_Atomic uint64_t drops; /* for SO_RXQ_OVFL */

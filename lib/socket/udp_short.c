@@ -114,8 +114,11 @@ ssize_t udp_sendto(struct vfd *v, const void *buf, size_t len, uint64_t call, co
 	volatile uint64_t kept_call = call;
 	struct udp_dst *volatile kept_d = d;
 
-	/* With dst_last there is a tx_tid, so a thread that does not know its own yet is another. */
-	if (!d || !addr || (vfd_call_flags(call) & ~UDP_TX_FLAGS) || alen != sizeof(struct sockaddr_in) ||
+	/*
+	 * Of reused memory dst_last may be a former socket's while tx_tid is 0 again, and so is `me` of a thread that has not asked
+	 * for its number yet: by 0 it would take the lock without having it.
+	 */
+	if (!d || !me || !addr || (vfd_call_flags(call) & ~UDP_TX_FLAGS) || alen != sizeof(struct sockaddr_in) ||
 	    __atomic_load_n(&s->stats->tx_tid, __ATOMIC_RELAXED) != me || special(s))
 		return send_any(s, buf, len, call, addr, alen);
 	st = atomic_load_explicit(&d->st, memory_order_acquire);

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* sendto() to where the datagram before it went: whose lock it runs under, and what it leaves behind. On a ring that counts. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "runtime/libc.h"
+#include "socket/stack_int.h"
+#include "socket/udp_tx_int.h"
+
+static struct stack st;
+static struct ring ring;
+static struct ring_ops ops;
+static struct udp_sock sock;
+static struct udp_dst dsts[UDP_DST_WAYS], *dst;
+static struct vma_stats_socket stats;
+static struct sockaddr_in to;
+static uint8_t place[2048];
+static struct buf frame;
+static unsigned shorts, posts;
+static bool takes_short, exact_room;
+
+static void buf_back(struct buf_pool *pool, struct buf *b)
+{
+	(void)pool;
+	(void)b;
+}
+
+static struct buf_pool pool = {.free = buf_back};
+
+/* The lock of the ring's stack is this thread's. */
+static void assert_owned(void)
+{
+	assert_int_equal(atomic_load(&st.lock.owner), syscall(SYS_gettid));
+}
+
+static bool send_short(struct ring *r, const void *hdr, const void *data, uint32_t len)
+{
+	(void)r;
+	(void)hdr;
+	(void)data;
+	(void)len;
+	assert_owned();
+	shorts += takes_short;
+	return takes_short;
+}
+
+static struct buf *tx_alloc(struct ring *r, uint32_t room)
+{
+	(void)r;
+	assert_owned();
+	frame = (struct buf){.data = place, .room = exact_room ? room : sizeof(place), .refs = 1, .pool = &pool};
+	return &frame;
+}
+
+static int post(struct ring *r, struct buf *b)
+{
+	(void)r;
+	(void)b;
+	assert_owned();
+	posts++;
+	return 0;
+}
+
+static int kick(struct ring *r)
+{
+	(void)r;
+	return 0;
+}
+
+/* A socket that has sent to `to`, once. */
+static int setup(void **state)
+{
+	struct udp_hdr_spec spec = {.family = AF_INET, .ttl = 64, .sport = 7, .dport = 9};
+
+	(void)state;
+	libc_load();
+	lock_mode = 1;
+	memset(&st, 0, sizeof(st));
+	memset(&sock, 0, sizeof(sock));
+	memset(&stats, 0, sizeof(stats));
+	memset(dsts, 0, sizeof(dsts));
+	shorts = posts = 0;
+	takes_short = true;
+	exact_room = false;
+	ops = (struct ring_ops){.send_short = send_short, .tx_alloc = tx_alloc, .post = post, .kick = kick};
+	ring = (struct ring){.ops = &ops, .caps = {.max_frame = 1514, .tx_csum = true}};
+	st.ring = &ring;
+	st.open = true;
+	to = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(9), .sin_addr = {htonl(0x0a000001)}};
+	dst = udp_dst_slot(dsts, (const struct sockaddr *)&to, sizeof(to));
+	dst->st = &st;
+	dst->gens = net_generations();
+	dst->max_payload = 1472;
+	dst->key_len = sizeof(to);
+	memcpy(dst->key, &to, sizeof(to));
+	udp_hdr_init(&dst->hdr, &spec);
+	sock.stats = &stats;
+	sock.dsts = dsts;
+	sock.dst_last = dst;
+	udp_dst_short(dst, &sock);
+	lock_self();
+	return 0;
+}
+
+static ssize_t send_to(size_t len)
+{
+	static const uint8_t data[1472];
+
+	return udp_sendto(&sock.v, data, len, vfd_call(-1, 0), (const struct sockaddr *)&to, sizeof(to));
+}
+
+static void the_next_one_goes_the_short_way(void **state)
+{
+	(void)state;
+	stats.tx_tid = lock_self();
+	assert_int_equal(send_to(64), 64);
+	assert_int_equal(shorts, 1);
+	assert_int_equal(posts, 0);
+	assert_int_equal(atomic_load(&st.lock.owner), 0);
+}
+
+/*
+ * The memory of a socket is used again with a zeroed block of statistics, and a call of its former life may remember its destination
+ * after that: a thread that does not know its number yet must not take a lock by 0, which is "free".
+ */
+static void a_thread_that_does_not_know_its_number_takes_the_lock_by_it(void **state)
+{
+	(void)state;
+	lock_thread.tid = 0;
+	assert_int_equal(send_to(64), 64);
+	assert_int_equal(posts, 1);
+	assert_int_equal(stats.tx_tid, syscall(SYS_gettid));
+	assert_int_equal(atomic_load(&st.lock.owner), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(the_next_one_goes_the_short_way, setup),
+		cmocka_unit_test_setup(a_thread_that_does_not_know_its_number_takes_the_lock_by_it, setup),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
