@@ -90,12 +90,12 @@ static void *pages(size_t bytes)
 	return p;
 }
 
+/* But for the receive queue's completions. */
 static void queues_free(struct soft *s)
 {
 	free(s->o.qp.sq.buf);
 	free(s->o.qp.rq.buf);
 	free(s->o.qp.dbrec);
-	free(s->o.rx_cq.buf);
 	free(s->o.rx_cq.dbrec);
 	free(s->o.tx_cq.buf);
 	free(s->o.tx_cq.dbrec);
@@ -186,13 +186,21 @@ static int soft_start(struct mlx5_objects *o, const struct mlx5_want *want)
 	return 0;
 }
 
-static int soft_renew(struct mlx5_objects *o, const struct mlx5_want *want)
+static int soft_renew(struct mlx5_objects *o, const struct mlx5_want *want, void **old)
 {
 	struct soft *s = soft_of(o);
 
 	s->renewals++;
+	s->unreleased++;
+	*old = o->rx_cq.buf;
 	queues_free(s);
 	return soft_start(o, want);
+}
+
+static void soft_release(struct mlx5_objects *o, void *old)
+{
+	soft_of(o)->unreleased--;
+	free(old);
 }
 
 static unsigned soft_take_events(struct mlx5_objects *o)
@@ -235,6 +243,7 @@ static void soft_close(struct mlx5_objects *o)
 {
 	struct soft *s = soft_of(o);
 
+	free(o->rx_cq.buf);
 	queues_free(s);
 	close(o->event_fd);
 	free(s->uar);
@@ -245,6 +254,7 @@ static void soft_close(struct mlx5_objects *o)
 static const struct mlx5_object_ops object_ops = {
 	.start = soft_start,
 	.renew = soft_renew,
+	.release = soft_release,
 	.take_events = soft_take_events,
 	.news = soft_news,
 	.moderate = soft_moderate,

@@ -32,6 +32,7 @@ struct soft {
 	struct mlx5_want want;
 	uint8_t *uar;
 	unsigned renewals, flows;
+	unsigned unreleased; /* renewals whose old completions are still there */
 	enum mlx5_news news; /* what is told next */
 	uint32_t held_packets, held_usec; /* interrupt moderation */
 	/* The test's: every frame that left. */

@@ -435,10 +435,77 @@ static void a_device_that_went_is_not_asked_again_at_once(void **state)
 	assert_null(soft);
 }
 
-static int renew_refused(struct mlx5_objects *o, const struct mlx5_want *want)
+static const struct mlx5_object_ops *device_ops;
+static struct ring *looked_at;
+
+/* Somebody who has no lock looks when only the new queues are there, and when they are not shown yet. */
+static int renew_and_look(struct mlx5_objects *o, const struct mlx5_want *want, void **old)
+{
+	int err = device_ops->renew(o, want, old);
+
+	assert_false(looked_at->ops->pending(looked_at));
+	return err;
+}
+
+static void queues_fail(struct ring *r)
+{
+	soft->news = MLX5_QUEUES_FAILED;
+	assert_int_equal(r->ops->upkeep(r), 0);
+}
+
+static void who_looks_without_the_lock_finds_memory(void **state)
+{
+	struct mlx5_object_ops looking = *soft->o.ops;
+	struct ring *r = *state;
+	struct buf *b;
+
+	looked_at = r;
+	device_ops = soft->o.ops;
+	looking.renew = renew_and_look;
+	soft->o.ops = &looking;
+	receive(60, 1); /* lost, with the old queue */
+	assert_true(r->ops->pending(r));
+	queues_fail(r);
+	soft->o.ops = device_ops;
+	assert_int_equal(soft->renewals, 1);
+	assert_false(r->ops->pending(r));
+	receive(60, 2);
+	assert_true(r->ops->pending(r));
+	assert_int_equal(ring_poll(r, &b, 1), 1);
+	assert_int_equal(b->data[0], 2);
+	buf_free(b);
+	for (unsigned i = 0; i < 39; i++)
+		assert_int_equal(r->ops->upkeep(r), 0);
+	assert_int_equal(soft->unreleased, 1);
+	assert_int_equal(r->ops->upkeep(r), 0);
+	assert_int_equal(soft->unreleased, 0);
+}
+
+static void one_failure_after_the_other_does_not_pile_up_memory(void **state)
+{
+	struct ring *r = *state;
+	unsigned upkeeps = 0;
+
+	for (unsigned i = 0; i < 3; i++)
+		queues_fail(r);
+	assert_int_equal(soft->renewals, 3);
+	assert_int_equal(soft->unreleased, 3);
+	queues_fail(r);
+	assert_int_equal(soft->renewals, 3);
+	for (; soft->renewals == 3 && upkeeps < 1000; upkeeps++)
+		assert_int_equal(r->ops->upkeep(r), 0);
+	assert_in_range(upkeeps, 20, 80);
+	assert_true(soft->unreleased <= 3);
+	assert_int_equal(post(r, 60, 3), 0);
+	receive(60, 4);
+	assert_true(r->ops->pending(r));
+}
+
+static int renew_refused(struct mlx5_objects *o, const struct mlx5_want *want, void **old)
 {
 	(void)o;
 	(void)want;
+	(void)old;
 	return -EIO;
 }
 
@@ -524,6 +591,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(without_new_queues_the_ring_is_silent_until_there_are_some, setup,
 						teardown),
 		cmocka_unit_test_setup_teardown(flows_go_to_the_device, setup, teardown),
+		cmocka_unit_test_setup_teardown(who_looks_without_the_lock_finds_memory, setup, teardown),
+		cmocka_unit_test_setup_teardown(one_failure_after_the_other_does_not_pile_up_memory, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_ring_that_nobody_polls_tries_again_all_the_same, setup, teardown),
 		cmocka_unit_test_setup_teardown(queues_that_the_device_gives_up_are_made_anew, setup, teardown),
 		cmocka_unit_test_setup_teardown(interrupts_are_held_back_as_the_parameters_say, setup, teardown),

@@ -32,8 +32,12 @@ enum mlx5_news {
 struct mlx5_object_ops {
 	/* Registers the memory and makes the queues; the device may use them from now on. 0 or negative errno. */
 	int (*start)(struct mlx5_objects *o, const struct mlx5_want *want);
-	/* New queues in place of the old ones, which are gone also when it fails; flows stay. 0 or negative errno. */
-	int (*renew)(struct mlx5_objects *o, const struct mlx5_want *want);
+	/*
+	 * New queues in place of the old ones, which are gone also when it fails; flows stay. The memory of the old receive queue's
+	 * completions stays until release(*old), NULL: there was none. 0 or negative errno.
+	 */
+	int (*renew)(struct mlx5_objects *o, const struct mlx5_want *want, void **old);
+	void (*release)(struct mlx5_objects *o, void *old);
 	/* Reads the events that event_fd tells of; returns how many there were of the receive queue. Never sleeps. */
 	unsigned (*take_events)(struct mlx5_objects *o);
 	/* The receive queue's events are held back until so many packets or microseconds have passed. 0 or negative errno. */

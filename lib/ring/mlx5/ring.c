@@ -29,6 +29,15 @@
 #define RESERVE_PART 16u
 #define RETRY_POLLS 4096u
 #define UPKEEP_POLLS 200u /* what an upkeep counts for */
+#define VIEWS 4u
+#define VIEW_UPKEEPS 40u /* two seconds, as the stacks keep a ring that is gone */
+
+/* Where pending() looks, which has no lock: what is here does not change, nor the memory go, while somebody may be looking. */
+struct view {
+	struct cq cq; /* what cq_at() and cq_ours() want */
+	void *old; /* to be released */
+	uint32_t upkeeps; /* until then; 0: it is in use, or free */
+};
 
 struct mlx5_ring {
 	struct ring ring;
@@ -36,6 +45,9 @@ struct mlx5_ring {
 	struct sq sq;
 	struct rq rq;
 	struct memory memory;
+	struct view views[VIEWS];
+	struct view *view; /* of rq.cq; the one of which nothing ever comes while there is none */
+	struct view mute;
 	struct mlx5_objects *objects;
 	struct mlx5_want want;
 	uint32_t refill_at; /* places in the receive queue that are worth a refill */
@@ -191,12 +203,16 @@ static unsigned mlx5_poll(struct ring *r, struct buf **pkts, unsigned max)
 
 static bool mlx5_pending(const struct ring *r)
 {
-	const struct cq *q = &((const struct mlx5_ring *)r)->rq.cq;
-	uint32_t ci = __atomic_load_n(&q->ci, __ATOMIC_RELAXED);
+	const struct mlx5_ring *m = (const struct mlx5_ring *)r;
+	const struct cq *q = &__atomic_load_n(&m->view, __ATOMIC_ACQUIRE)->cq;
+	uint32_t ci = __atomic_load_n(&m->rq.cq.ci, __ATOMIC_RELAXED);
 
-	/* In the middle of a compressed session this looks at what the device left there: a wrong hint at worst. */
+	/*
+	 * In the middle of a compressed session this looks at what the device left there, in recover() at one queue with the other's
+	 * index: a wrong hint at worst.
+	 */
 	return cq_ours(q, ci, cqe_op_own(cq_at(q, ci))) ||
-	       ((const struct mlx5_ring *)r)->rq.zip_left;
+	       __atomic_load_n(&m->rq.zip_left, __ATOMIC_RELAXED);
 }
 
 static unsigned mlx5_wait_fds(struct ring *r, int *fds, unsigned max)
@@ -431,6 +447,48 @@ static void lost_note(int ifindex)
 
 /* --- control */
 
+static struct view *view_free(struct mlx5_ring *m)
+{
+	for (unsigned i = 0; i < VIEWS; i++) {
+		if (!m->views[i].upkeeps && &m->views[i] != m->view)
+			return &m->views[i];
+	}
+	return NULL;
+}
+
+static void view_show(struct mlx5_ring *m, struct view *v)
+{
+	/* release: what is in it */
+	__atomic_store_n(&m->view, v, __ATOMIC_RELEASE);
+}
+
+/* v is shown no more, but somebody may still be looking. `old` is what renew() left of it, or NULL. */
+static void view_retire(struct mlx5_ring *m, struct view *v, void *old)
+{
+	if (!old)
+		return;
+	if (v == &m->mute) { /* nobody has ever looked */
+		m->objects->ops->release(m->objects, old);
+		return;
+	}
+	v->old = old;
+	v->upkeeps = VIEW_UPKEEPS;
+}
+
+/* Releases those whose time has come, or all of them. */
+static void views_release(struct mlx5_ring *m, bool all)
+{
+	for (unsigned i = 0; i < VIEWS; i++) {
+		struct view *v = &m->views[i];
+
+		if (!v->upkeeps || (--v->upkeeps && !all))
+			continue;
+		v->upkeeps = 0;
+		m->objects->ops->release(m->objects, v->old);
+	}
+}
+
+/* There is a free view. */
 static int queues_init(struct mlx5_ring *m)
 {
 	const struct mlx5_objects *o = m->objects;
@@ -441,6 +499,7 @@ static int queues_init(struct mlx5_ring *m)
 		.min_inline = o->min_inline,
 		.ask_every = m->want.ask_every,
 	};
+	struct view *v = view_free(m);
 	struct sq sq;
 	int err;
 
@@ -453,6 +512,8 @@ static int queues_init(struct mlx5_ring *m)
 	}
 	/* In one piece, and last: other threads may be about to kick. */
 	m->sq = sq;
+	v->cq = m->rq.cq;
+	view_show(m, v);
 	m->refill_at = (uint32_t)params.rx_wre_batching < m->rq.cnt / 2
 			       ? (uint32_t)params.rx_wre_batching
 			       : m->rq.cnt / 2;
@@ -476,10 +537,18 @@ static void moderate(struct mlx5_ring *m)
  */
 static __attribute__((noinline)) void recover(struct mlx5_ring *m)
 {
+	struct view *shown = m->view;
+	void *old = NULL;
 	int err;
 
 	if (m->retry && --m->retry)
 		return;
+	if (!view_free(m)) {
+		/* So many errors within two seconds that no memory is left to look at; nothing is sent until then. */
+		sq_stop(&m->sq);
+		m->retry = RETRY_POLLS;
+		return;
+	}
 	log_warn("ring/mlx5: %s: the device reports %s (syndrome %#x, vendor %#x): new queues",
 		 m->ring.ifname, m->rq.broken ? "a receive error" : "a send error",
 		 m->rq.broken ? m->rq.syndrome : m->sq.syndrome,
@@ -488,7 +557,9 @@ static __attribute__((noinline)) void recover(struct mlx5_ring *m)
 	/* Who is ringing the doorbell writes to what goes away. */
 	while (__atomic_exchange_n(&m->sq.ringing, 1, __ATOMIC_SEQ_CST))
 		sched_yield();
-	err = m->objects->ops->renew(m->objects, &m->want);
+	view_show(m, &m->mute);
+	err = m->objects->ops->renew(m->objects, &m->want, &old);
+	view_retire(m, shown, old);
 	/* The device has let go of the buffers. */
 	rq_fini(&m->rq);
 	sq_fini(&m->sq);
@@ -585,6 +656,7 @@ static int mlx5_upkeep(struct ring *r)
 {
 	struct mlx5_ring *m = mlx5_ring(r);
 
+	views_release(m, false);
 	switch (m->objects->ops->news(m->objects)) {
 	case MLX5_QUEUES_FAILED:
 		sq_stop(&m->sq);
@@ -622,10 +694,12 @@ static void mlx5_close(struct ring *r)
 	struct mlx5_ring *m = mlx5_ring(r);
 
 	libc_internal++;
-	if (getpid() == m->pid)
+	if (getpid() == m->pid) {
+		views_release(m, true);
 		m->objects->ops->close(m->objects);
-	else
+	} else {
 		m->objects->ops->forget(m->objects);
+	}
 	rq_fini(&m->rq);
 	sq_fini(&m->sq);
 	memory_fini(&m->memory);
@@ -706,6 +780,8 @@ int mlx5_ring_open(int ifindex, struct ring **out)
 		goto err_objects;
 	}
 	memset(m, 0, sizeof(*m));
+	cq_mute(&m->mute.cq);
+	m->view = &m->mute;
 	m->objects = objects;
 	m->pid = getpid();
 	m->ring = (struct ring){.ops = &mlx5_ops, .counters = &m->counters, .ifindex = ifindex};

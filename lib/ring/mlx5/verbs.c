@@ -312,13 +312,14 @@ static void rule_renew(struct verbs *v, struct flow *f)
 		ibv_destroy_flow(old);
 }
 
-static int verbs_renew(struct mlx5_objects *o, const struct mlx5_want *want)
+static int verbs_renew(struct mlx5_objects *o, const struct mlx5_want *want, void **old)
 {
 	struct verbs *v = verbs_of(o);
-	struct ibv_cq *tx_cq = v->tx_cq, *rx_cq = v->rx_cq;
+	struct ibv_cq *tx_cq = v->tx_cq;
 	struct ibv_qp *qp = v->qp;
 	int err;
 
+	*old = v->rx_cq;
 	v->qp = NULL;
 	v->rx_cq = v->tx_cq = NULL;
 	err = queues_make(v, want);
@@ -328,8 +329,14 @@ static int verbs_renew(struct mlx5_objects *o, const struct mlx5_want *want)
 	}
 	if (err)
 		queues_destroy(v); /* the old rules, too, which are in the old queue pair's way */
-	objects_destroy(qp, tx_cq, rx_cq);
+	objects_destroy(qp, tx_cq, NULL);
 	return err;
+}
+
+static void verbs_release(struct mlx5_objects *o, void *old)
+{
+	(void)o;
+	ibv.ibv_destroy_cq(old);
 }
 
 /* One event of the device. */
@@ -393,8 +400,10 @@ static unsigned verbs_take_events(struct mlx5_objects *o)
 	void *context;
 	unsigned n = 0;
 
-	for (; !ibv.ibv_get_cq_event(v->channel, &cq, &context); n++)
+	while (!ibv.ibv_get_cq_event(v->channel, &cq, &context)) {
+		n += cq == v->rx_cq; /* and not one that waits for its release */
 		ibv.ibv_ack_cq_events(cq, 1);
+	}
 	return n;
 }
 
@@ -485,6 +494,7 @@ static void verbs_forget(struct mlx5_objects *o)
 static const struct mlx5_object_ops verbs_ops = {
 	.start = verbs_start,
 	.renew = verbs_renew,
+	.release = verbs_release,
 	.take_events = verbs_take_events,
 	.news = verbs_news,
 	.moderate = verbs_moderate,
