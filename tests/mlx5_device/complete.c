@@ -14,6 +14,13 @@ static u32 cq_used(struct mdev_cq *q)
 	return 0;
 }
 
+static void tell(struct mdev_cq *q)
+{
+	q->armed = false;
+	q->events++;
+	q->dev->ops->event(q->dev, q->cqn);
+}
+
 bool mdev_cq_put(struct mdev_cq *q, u8 entry[64], u8 op)
 {
 	u8 *to = q->entries + (q->pi & (q->cnt - 1)) * q->size + q->size - 64;
@@ -28,10 +35,8 @@ bool mdev_cq_put(struct mdev_cq *q, u8 entry[64], u8 op)
 	device_wmb();
 	*(volatile u8 *)(to + 63) = entry[63];
 	q->pi++;
-	if (q->armed) {
-		q->armed = false;
-		q->dev->ops->event(q->dev, q->cqn);
-	}
+	if (q->armed)
+		tell(q);
 	return true;
 }
 
@@ -51,8 +56,11 @@ void mdev_cq_arm(struct mdev_cq *q, const u8 doorbell[8])
 		mdev_complain(q->dev, "the arming is for what has not come yet", word, q->pi);
 		return;
 	}
+	/* Of a driver that has not yet read what it was told: the request is older than that. */
+	if ((word >> 28 & 3) != (q->events & 3))
+		return;
 	if ((word & 0xffffff) != (q->pi & 0xffffff)) {
-		q->dev->ops->event(q->dev, q->cqn);
+		tell(q);
 		return;
 	}
 	q->armed = true;

@@ -59,6 +59,7 @@ struct mdev_cq {
 	u32 cqn;
 	u32 pi;
 	bool armed;
+	u32 events; /* told in total */
 };
 
 struct mdev_sq {

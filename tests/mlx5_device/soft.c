@@ -186,6 +186,13 @@ static int soft_start(struct mlx5_objects *o, const struct mlx5_want *want)
 	return 0;
 }
 
+static unsigned soft_take_events(struct mlx5_objects *o)
+{
+	uint64_t n = 0;
+
+	return read(o->event_fd, &n, sizeof(n)) == sizeof(n) ? (unsigned)n : 0;
+}
+
 static int soft_renew(struct mlx5_objects *o, const struct mlx5_want *want, void **old)
 {
 	struct soft *s = soft_of(o);
@@ -194,6 +201,7 @@ static int soft_renew(struct mlx5_objects *o, const struct mlx5_want *want, void
 	s->unreleased++;
 	*old = o->rx_cq.buf;
 	queues_free(s);
+	(void)soft_take_events(o); /* of the old queue */
 	return soft_start(o, want);
 }
 
@@ -201,13 +209,6 @@ static void soft_release(struct mlx5_objects *o, void *old)
 {
 	soft_of(o)->unreleased--;
 	free(old);
-}
-
-static unsigned soft_take_events(struct mlx5_objects *o)
-{
-	uint64_t n = 0;
-
-	return read(o->event_fd, &n, sizeof(n)) == sizeof(n) ? (unsigned)n : 0;
 }
 
 static int soft_moderate(struct mlx5_objects *o, uint32_t packets, uint32_t usec)

@@ -311,6 +311,27 @@ static void who_sleeps_is_woken_by_the_new_queues(void **state)
 	assert_int_equal(poll(&p, 1, 0), 1);
 }
 
+static void new_queues_have_told_of_nothing_yet(void **state)
+{
+	struct ring *r = *state;
+	struct buf *b;
+
+	assert_false(r->ops->arm(r));
+	soft_run(soft, 9);
+	receive(60, 1);
+	assert_true(readable(r));
+	assert_int_equal(ring_poll(r, &b, 1), 1);
+	buf_free(b);
+	assert_false(r->ops->arm(r));
+	soft->news = MLX5_QUEUES_FAILED;
+	assert_int_equal(r->ops->upkeep(r), 0);
+	soft_run(soft, 9);
+	assert_false(readable(r));
+	receive(60, 2);
+	assert_true(readable(r));
+	assert_int_equal(soft->dev.complaints, 0);
+}
+
 static void after_a_receive_error_there_are_new_queues(void **state)
 {
 	struct ring *r = *state;
@@ -588,6 +609,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(a_send_error_is_seen_without_another_send, setup, teardown),
 		cmocka_unit_test_setup_teardown(who_sleeps_is_woken_by_the_new_queues, setup, teardown),
 		cmocka_unit_test_setup_teardown(after_a_receive_error_there_are_new_queues, setup, teardown),
+		cmocka_unit_test_setup_teardown(new_queues_have_told_of_nothing_yet, setup, teardown),
 		cmocka_unit_test_setup_teardown(without_new_queues_the_ring_is_silent_until_there_are_some, setup,
 						teardown),
 		cmocka_unit_test_setup_teardown(flows_go_to_the_device, setup, teardown),

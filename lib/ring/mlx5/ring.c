@@ -567,7 +567,8 @@ static __attribute__((noinline)) void recover(struct mlx5_ring *m)
 		err = queues_init(m);
 	if (!err && m->moderated)
 		moderate(m);
-	/* Whoever sleeps has asked the old queue to be woken. */
+	/* The new queue has told of nothing yet. Whoever sleeps has asked the old one to be woken. */
+	m->arm_sn = 0;
 	if (!err && m->armed)
 		request_event(m);
 	if (!err)
