@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <net/if.h>
 #include <poll.h>
+#include <pthread.h>
 #include <string.h>
 
 #include "../mlx5_device/soft.h"
@@ -593,6 +594,45 @@ static void flows_go_to_the_device(void **state)
 	assert_int_equal(soft->flows, 0);
 }
 
+static _Atomic unsigned done;
+
+/* A thread that is to end: not in here, where its stack is locked. */
+static void *cancelled(void *arg)
+{
+	struct vma_flow_key key = {.proto = 17};
+	struct vma_flow_info info = {.fd = 3};
+	struct ring *r = arg;
+	struct buf *b;
+
+	pthread_cancel(pthread_self());
+	(void)r->ops->arm(r);
+	done++;
+	(void)r->ops->flow_add(r, &key, &info);
+	done++;
+	(void)r->ops->flow_del(r, &key);
+	done++;
+	(void)ring_poll(r, &b, 1); /* finds an error */
+	done++;
+	pthread_testcancel();
+	done++;
+	return NULL;
+}
+
+static void nobody_is_cancelled_under_the_lock(void **state)
+{
+	uint8_t frame[60] = {0};
+	struct ring *r = *state;
+	pthread_t thread;
+
+	soft->want.bytes = 64;
+	assert_false(soft_receive(soft, frame, 60));
+	done = 0;
+	assert_int_equal(pthread_create(&thread, NULL, cancelled, r), 0);
+	pthread_join(thread, NULL);
+	assert_int_equal(done, 4);
+	assert_int_equal(soft->renewals, 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -613,6 +653,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(without_new_queues_the_ring_is_silent_until_there_are_some, setup,
 						teardown),
 		cmocka_unit_test_setup_teardown(flows_go_to_the_device, setup, teardown),
+		cmocka_unit_test_setup_teardown(nobody_is_cancelled_under_the_lock, setup, teardown),
 		cmocka_unit_test_setup_teardown(who_looks_without_the_lock_finds_memory, setup, teardown),
 		cmocka_unit_test_setup_teardown(one_failure_after_the_other_does_not_pile_up_memory, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_ring_that_nobody_polls_tries_again_all_the_same, setup, teardown),

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <netinet/in.h>
+#include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -70,6 +71,23 @@ struct mlx5_ring {
 static struct mlx5_ring *mlx5_ring(struct ring *r)
 {
 	return (struct mlx5_ring *)r; /* its first member */
+}
+
+/*
+ * What m->objects does makes system calls, which a thread of the application can be cancelled in: the stack's lock would never come
+ * back. Returns what objects_end() wants.
+ */
+static int objects_begin(void)
+{
+	int cancel;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+	return cancel;
+}
+
+static void objects_end(int cancel)
+{
+	pthread_setcancelstate(cancel, NULL);
 }
 
 static inline void stat_add(uint64_t *c, uint64_t n)
@@ -240,13 +258,16 @@ static void request_event(struct mlx5_ring *m)
 static bool mlx5_arm(struct ring *r)
 {
 	struct mlx5_ring *m = mlx5_ring(r);
+	int cancel;
 
 	/* Whoever sleeps cannot refill. */
 	if (m->rq.broken)
 		return false;
 	if (rq_room(&m->rq))
 		refill(m);
+	cancel = objects_begin();
 	m->arm_sn += m->objects->ops->take_events(m->objects);
+	objects_end(cancel);
 	if (mlx5_pending(r))
 		return true;
 	request_event(m);
@@ -531,24 +552,13 @@ static void moderate(struct mlx5_ring *m)
 		log_debug("ring/mlx5: %s: no interrupt moderation: %s", m->ring.ifname, strerror(-err));
 }
 
-/*
- * The device has stopped the queues, or has reported what cannot be: they are made anew. What was in flight is lost, as on any
- * wire. Should that fail the ring is silent until the next try, some polls later.
- */
-static __attribute__((noinline)) void recover(struct mlx5_ring *m)
+/* There is a free view. */
+static void queues_renew(struct mlx5_ring *m)
 {
 	struct view *shown = m->view;
 	void *old = NULL;
 	int err;
 
-	if (m->retry && --m->retry)
-		return;
-	if (!view_free(m)) {
-		/* So many errors within two seconds that no memory is left to look at; nothing is sent until then. */
-		sq_stop(&m->sq);
-		m->retry = RETRY_POLLS;
-		return;
-	}
 	log_warn("ring/mlx5: %s: the device reports %s (syndrome %#x, vendor %#x): new queues",
 		 m->ring.ifname, m->rq.broken ? "a receive error" : "a send error",
 		 m->rq.broken ? m->rq.syndrome : m->sq.syndrome,
@@ -580,12 +590,34 @@ static __attribute__((noinline)) void recover(struct mlx5_ring *m)
 	__atomic_store_n(&m->sq.ringing, 0, __ATOMIC_SEQ_CST);
 }
 
+/*
+ * The device has stopped the queues, or has reported what cannot be: they are made anew. What was in flight is lost, as on any
+ * wire. Should that fail the ring is silent until the next try, some polls later.
+ */
+static __attribute__((noinline)) void recover(struct mlx5_ring *m)
+{
+	int cancel;
+
+	if (m->retry && --m->retry)
+		return;
+	if (!view_free(m)) {
+		/* So many errors within two seconds that no memory is left to look at; nothing is sent until then. */
+		sq_stop(&m->sq);
+		m->retry = RETRY_POLLS;
+		return;
+	}
+	cancel = objects_begin();
+	queues_renew(m);
+	objects_end(cancel);
+}
+
 static int mlx5_flow_add(struct ring *r, const struct vma_flow_key *key,
 			 const struct vma_flow_info *info)
 {
 	struct mlx5_ring *m = mlx5_ring(r);
-	int err = m->objects->ops->flow_add(m->objects, key);
+	int cancel = objects_begin(), err = m->objects->ops->flow_add(m->objects, key);
 
+	objects_end(cancel);
 	(void)info;
 	if (err && err != -EEXIST && !m->refused) {
 		m->refused = true;
@@ -599,8 +631,10 @@ static int mlx5_flow_add(struct ring *r, const struct vma_flow_key *key,
 static int mlx5_flow_del(struct ring *r, const struct vma_flow_key *key)
 {
 	struct mlx5_objects *o = mlx5_ring(r)->objects;
+	int cancel = objects_begin(), err = o->ops->flow_del(o, key);
 
-	return o->ops->flow_del(o, key);
+	objects_end(cancel);
+	return err;
 }
 
 static void mlx5_port_quiet(struct ring *r, uint16_t local_port, bool quiet)
