@@ -10,12 +10,15 @@
 #include <net/if.h>
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "../mlx5_device/soft.h"
 #include "ring/mlx5/mlx5.h"
 #include "ring/mlx5/moderation.h"
 #include "runtime/libc.h"
+#include "runtime/lock.h"
 #include "runtime/params.h"
 
 static uint8_t last[2048];
@@ -633,6 +636,33 @@ static void nobody_is_cancelled_under_the_lock(void **state)
 	assert_int_equal(soft->renewals, 1);
 }
 
+static volatile uint32_t depth_seen;
+
+/* At the first store to the doorbell's page. */
+static void on_store(int sig)
+{
+	(void)sig;
+	depth_seen = lock_thread.depth;
+	mprotect(soft->uar, 4096, PROT_READ | PROT_WRITE);
+}
+
+/* One that left for ever (siglongjmp) would leave nobody else to ring, one that sends might wait for itself. */
+static void signal_handlers_wait_while_it_rings(void **state)
+{
+	struct sigaction old, sa = {.sa_handler = on_store};
+	struct ring *r = *state;
+
+	sigaction(SIGSEGV, &sa, &old);
+	assert_int_equal(post(r, 60, 1), 0);
+	depth_seen = 0;
+	assert_int_equal(mprotect(soft->uar, 4096, PROT_READ), 0);
+	assert_int_equal(ring_kick(r), 0);
+	sigaction(SIGSEGV, &old, NULL);
+	assert_int_equal(depth_seen, 1);
+	assert_int_equal(lock_thread.depth, 0);
+	assert_int_equal(soft_run(soft, 9), 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -653,6 +683,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(without_new_queues_the_ring_is_silent_until_there_are_some, setup,
 						teardown),
 		cmocka_unit_test_setup_teardown(flows_go_to_the_device, setup, teardown),
+		cmocka_unit_test_setup_teardown(signal_handlers_wait_while_it_rings, setup, teardown),
 		cmocka_unit_test_setup_teardown(nobody_is_cancelled_under_the_lock, setup, teardown),
 		cmocka_unit_test_setup_teardown(who_looks_without_the_lock_finds_memory, setup, teardown),
 		cmocka_unit_test_setup_teardown(one_failure_after_the_other_does_not_pile_up_memory, setup, teardown),

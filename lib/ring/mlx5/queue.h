@@ -168,7 +168,7 @@ uint32_t sq_lso_segments(uint32_t hdr_len);
 void sq_stop(struct sq *q);
 /* Takes completions: buffers go back to their pools. */
 void sq_reclaim(struct sq *q);
-/* Rings the doorbell for what was posted. Any thread, no lock. */
+/* Rings the doorbell for what was posted. Any thread, no lock of a stack; signal handlers must wait meanwhile (lock_enter()). */
 void sq_kick(struct sq *q);
 
 /* Looks anew how far q->run reaches. True: at least so many WQEBBs. */

@@ -17,6 +17,7 @@
 #include "ring/mlx5/send.h"
 #include "ring/port.h"
 #include "runtime/libc.h"
+#include "runtime/lock.h"
 #include "runtime/log.h"
 #include "runtime/params.h"
 #include "runtime/stats.h"
@@ -333,7 +334,10 @@ static int mlx5_post(struct ring *r, struct buf *b)
 
 static int mlx5_kick(struct ring *r)
 {
+	/* Who rings is waited for: no signal handler runs meanwhile, to stay away for ever, or to wait for what it has interrupted. */
+	lock_enter();
 	sq_kick(&mlx5_ring(r)->sq);
+	lock_leave();
 	return 0;
 }
 
