@@ -156,6 +156,16 @@ static struct stack *stack_new(struct ring *ring, int ifindex)
 	return st;
 }
 
+static void upkeep_all(void *arg);
+
+/* Rings with an upkeep need a timer; where there is none the worker is not woken for it. open_lock is held. 0 or negative errno. */
+static int upkeep_start(const struct ring *ring)
+{
+	if (ring->ops->upkeep && upkeep_timer < 0)
+		upkeep_timer = worker_timer_add(UPKEEP_MSEC, upkeep_all, NULL);
+	return ring->ops->upkeep && upkeep_timer < 0 ? upkeep_timer : 0;
+}
+
 struct stack *stack_get(int ifindex)
 {
 	struct stack *st = stack_find(ifindex);
@@ -172,7 +182,7 @@ struct stack *stack_get(int ifindex)
 		if (err) {
 			remember_refusal(ifindex);
 		} else {
-			st = stack_new(ring, ifindex);
+			st = upkeep_start(ring) ? NULL : stack_new(ring, ifindex);
 			if (!st)
 				ring->ops->close(ring);
 		}
@@ -447,6 +457,9 @@ static bool upkeep(struct stack *st)
 {
 	bool gone = false;
 
+	/* Without the lock, which is in the way of packets: a ring outlives its stack's end by seconds. */
+	if (!atomic_load_explicit(&st->open, memory_order_acquire) || !st->ring->ops->upkeep)
+		return false;
 	lock_take(&st->lock);
 	if (atomic_load_explicit(&st->open, memory_order_relaxed) && st->ring->ops->upkeep)
 		gone = st->ring->ops->upkeep(st->ring) == -ENODEV;
@@ -521,10 +534,7 @@ int stacks_start(void)
 	if (params.progress_engine_interval > 0)
 		drain_timer = worker_timer_add((unsigned)params.progress_engine_interval, drain, NULL);
 	sync_timer = worker_timer_add(100, sync_stats, NULL);
-	if (sync_timer < 0)
-		return sync_timer;
-	upkeep_timer = worker_timer_add(UPKEEP_MSEC, upkeep_all, NULL);
-	return upkeep_timer < 0 ? upkeep_timer : 0;
+	return sync_timer < 0 ? sync_timer : 0;
 }
 
 /*
