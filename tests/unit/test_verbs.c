@@ -8,10 +8,16 @@
 #include <arpa/inet.h>
 #include <cmocka.h>
 #include <errno.h>
+#include <ftw.h>
 #include <net/if.h>
 #include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include "ring/mlx5/device.h"
 #include "ring/mlx5/ibv.h"
 #include "ring/mlx5/mlx5.h"
 #include "ring/mlx5/rule.h"
@@ -47,6 +53,81 @@ static void an_interface_without_such_a_device_has_no_such_ring(void **state)
 	libc_load();
 	assert_int_equal(mlx5_ring_open((int)if_nametoindex("lo"), &r), -EOPNOTSUPP);
 	assert_null(r);
+}
+
+static char sys[] = "/tmp/test_verbs.XXXXXX";
+
+/* A path below sys. */
+static const char *at(const char *path)
+{
+	static char whole[128];
+
+	snprintf(whole, sizeof(whole), "%s/%s", sys, path);
+	return whole;
+}
+
+static void file(const char *path, const char *text)
+{
+	FILE *f = fopen(at(path), "w");
+
+	assert_non_null(f);
+	fputs(text, f);
+	fclose(f);
+}
+
+/* Two interfaces and a bond of each: card is an mlx5's, other has RDMA by another driver, soft has no driver. */
+static int make_sys(void **state)
+{
+	static const char *const dirs[] = {"class", "class/net", "class/net/card", "class/net/card/device",
+					   "class/net/card/device/infiniband", "class/net/card/device/infiniband/mlx5_2",
+					   "class/net/other", "class/net/other/device", "class/net/other/device/infiniband",
+					   "class/net/other/device/infiniband/irdma0", "class/net/soft", "class/net/soft/device",
+					   "class/net/soft/device/infiniband", "class/net/soft/device/infiniband/mlx5_9",
+					   "class/net/bond0", "class/net/bond0/bonding", "class/net/bond1",
+					   "class/net/bond1/bonding"};
+
+	(void)state;
+	libc_load();
+	assert_non_null(mkdtemp(sys));
+	for (unsigned i = 0; i < sizeof(dirs) / sizeof(dirs[0]); i++)
+		assert_int_equal(mkdir(at(dirs[i]), 0700), 0);
+	assert_int_equal(symlink("../../../bus/pci/drivers/mlx5_core", at("class/net/card/device/driver")), 0);
+	assert_int_equal(symlink("../../../bus/pci/drivers/ice", at("class/net/other/device/driver")), 0);
+	file("class/net/card/dev_port", "1\n");
+	file("class/net/bond0/bonding/slaves", "other card\n");
+	file("class/net/bond1/bonding/slaves", "other lo\n");
+	return 0;
+}
+
+static int remove_entry(const char *path, const struct stat *st, int flag, struct FTW *ftw)
+{
+	(void)st;
+	(void)flag;
+	(void)ftw;
+	return remove(path);
+}
+
+static int remove_sys(void **state)
+{
+	(void)state;
+	return nftw(sys, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
+}
+
+static void only_devices_of_its_driver_are_asked(void **state)
+{
+	char name[64];
+
+	(void)state;
+	assert_true(device_name(sys, "card", name, sizeof(name)));
+	assert_string_equal(name, "mlx5_2");
+	assert_int_equal(device_port(sys, "card"), 2);
+	assert_int_equal(device_port(sys, "other"), 1);
+	assert_false(device_name(sys, "other", name, sizeof(name)));
+	assert_true(device_name(sys, "soft", name, sizeof(name)));
+	assert_false(device_name(sys, "lo", name, sizeof(name)));
+	assert_true(device_in_bond(sys, "bond0"));
+	assert_false(device_in_bond(sys, "bond1"));
+	assert_false(device_in_bond(sys, "card"));
 }
 
 static void a_rule_of_a_connection(void **state)
@@ -133,6 +214,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(rdma_core_has_every_function),
 		cmocka_unit_test(an_interface_without_such_a_device_has_no_such_ring),
+		cmocka_unit_test_setup_teardown(only_devices_of_its_driver_are_asked, make_sys, remove_sys),
 		cmocka_unit_test(a_rule_of_a_connection),
 		cmocka_unit_test(a_rule_of_any_peer_goes_behind),
 		cmocka_unit_test(rules_of_ipv6_and_of_groups),

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* The objects that rdma-core makes: on the way of a packet nothing here is called. */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
@@ -8,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ring/mlx5/device.h"
 #include "ring/mlx5/ibv.h"
 #include "ring/mlx5/objects.h"
 #include "ring/mlx5/rule.h"
@@ -21,6 +21,7 @@
 #define INLINE_MORE 32u
 
 #define FLOW_BUCKETS 1024u
+#define SYS "/sys"
 
 struct flow {
 	struct flow *next;
@@ -49,68 +50,19 @@ static struct verbs *verbs_of(struct mlx5_objects *o)
 
 /* --- which device */
 
-/* The RDMA device that has the same parent as the interface. False: there is none. */
-static bool device_name(const char *ifname, char *name, size_t size)
-{
-	char path[128];
-	struct dirent *e;
-	bool found = false;
-	DIR *dir;
-
-	snprintf(path, sizeof(path), "/sys/class/net/%s/device/infiniband", ifname);
-	dir = opendir(path);
-	if (!dir)
-		return false;
-	while (!found && (e = readdir(dir)))
-		found = e->d_name[0] != '.' && snprintf(name, size, "%s", e->d_name) < (int)size;
-	closedir(dir);
-	return found;
-}
-
-/* Is a device of this kind below the interface, which is a bond? */
-static bool bond_of_devices(const char *ifname)
-{
-	char path[96], slaves[256] = "", name[IBV_SYSFS_NAME_MAX], *next, *slave;
-	bool found = false;
-	int fd;
-
-	snprintf(path, sizeof(path), "/sys/class/net/%s/bonding/slaves", ifname);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return false;
-	if (libc.read(fd, slaves, sizeof(slaves) - 1) > 0) {
-		for (slave = strtok_r(slaves, " \n", &next); slave && !found; slave = strtok_r(NULL, " \n", &next))
-			found = strlen(slave) < IF_NAMESIZE && device_name(slave, name, sizeof(name));
-	}
-	libc.close(fd);
-	return found;
-}
-
-/* As the manual has it of set-ups that it does not support. */
+/* As the manual has it of set-ups that it does not support; once, as each socket may try again. The stacks' mutex is held. */
 static void warn_bond(const char *ifname)
 {
+	static char warned[IF_NAMESIZE];
+
+	if (!strcmp(warned, ifname))
+		return;
+	snprintf(warned, sizeof(warned), "%s", ifname);
 	log_warn("*****************************************************************************");
 	log_warn("* Bond %s will not be offloaded by its devices' own queues.", ifname);
 	log_warn("* Bonds of RDMA devices, RoCE LAG among them, are not supported; AF_XDP is");
 	log_warn("* tried on the bond instead.");
 	log_warn("*****************************************************************************");
-}
-
-/* The device's port that the interface is, from 1. */
-static uint8_t device_port(const char *ifname)
-{
-	char path[96], text[16] = "";
-	unsigned port = 0;
-	int fd;
-
-	snprintf(path, sizeof(path), "/sys/class/net/%s/dev_port", ifname);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd >= 0) {
-		if (libc.read(fd, text, sizeof(text) - 1) > 0)
-			sscanf(text, "%u", &port);
-		libc.close(fd);
-	}
-	return (uint8_t)(port + 1);
 }
 
 static struct ibv_context *device_open(const char *name)
@@ -528,8 +480,8 @@ int mlx5_objects_open(const struct port *port, struct mlx5_objects **out)
 	struct verbs *v;
 	int err;
 
-	if (!device_name(port->ifname, name, sizeof(name))) {
-		if (bond_of_devices(port->ifname))
+	if (!device_name(SYS, port->ifname, name, sizeof(name))) {
+		if (device_in_bond(SYS, port->ifname))
 			warn_bond(port->ifname);
 		return -EOPNOTSUPP;
 	}
@@ -542,7 +494,7 @@ int mlx5_objects_open(const struct port *port, struct mlx5_objects **out)
 	v->o.event_fd = -1;
 	memcpy(v->ifname, port->ifname, sizeof(v->ifname));
 	memcpy(v->mac, port->mac, sizeof(v->mac));
-	v->port = device_port(port->ifname);
+	v->port = device_port(SYS, port->ifname);
 	v->context = device_open(name);
 	if (!v->context) {
 		log_debug("ring/mlx5: %s: device %s is not one that we can drive", v->ifname, name);

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "ring/mlx5/device.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <net/if.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "runtime/libc.h"
+
+#define NAME_MAX_RDMA 64u
+#define DRIVER "mlx5_core" /* of a subfunction mlx5_core.sf */
+
+/*
+ * RDMA is not this vendor's alone: who has another's card is not to load rdma-core for nothing. A device that has no driver at all
+ * (one in software) is for rdma-core to tell.
+ */
+static bool driver_fits(const char *sys, const char *ifname)
+{
+	char path[PATH_MAX], link[PATH_MAX] = "";
+	const char *name;
+
+	snprintf(path, sizeof(path), "%s/class/net/%s/device/driver", sys, ifname);
+	if (readlink(path, link, sizeof(link) - 1) < 0)
+		return true;
+	name = strrchr(link, '/');
+	return !strncmp(name ? name + 1 : link, DRIVER, strlen(DRIVER));
+}
+
+bool device_name(const char *sys, const char *ifname, char *name, size_t size)
+{
+	char path[PATH_MAX];
+	struct dirent *e;
+	bool found = false;
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "%s/class/net/%s/device/infiniband", sys, ifname);
+	dir = opendir(path);
+	if (!dir)
+		return false;
+	while (!found && (e = readdir(dir)))
+		found = e->d_name[0] != '.' && snprintf(name, size, "%s", e->d_name) < (int)size;
+	closedir(dir);
+	return found && driver_fits(sys, ifname);
+}
+
+bool device_in_bond(const char *sys, const char *ifname)
+{
+	char path[PATH_MAX], slaves[256] = "", name[NAME_MAX_RDMA], *next, *slave;
+	bool found = false;
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/class/net/%s/bonding/slaves", sys, ifname);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return false;
+	if (libc.read(fd, slaves, sizeof(slaves) - 1) > 0) {
+		for (slave = strtok_r(slaves, " \n", &next); slave && !found; slave = strtok_r(NULL, " \n", &next))
+			found = strlen(slave) < IF_NAMESIZE && device_name(sys, slave, name, sizeof(name));
+	}
+	libc.close(fd);
+	return found;
+}
+
+uint8_t device_port(const char *sys, const char *ifname)
+{
+	char path[PATH_MAX], text[16] = "";
+	unsigned port = 0;
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/class/net/%s/dev_port", sys, ifname);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd >= 0) {
+		if (libc.read(fd, text, sizeof(text) - 1) > 0)
+			sscanf(text, "%u", &port);
+		libc.close(fd);
+	}
+	return (uint8_t)(port + 1);
+}
