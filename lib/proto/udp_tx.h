@@ -49,6 +49,12 @@ static inline void udp_hdr_v4(struct udp_hdr *h, uint32_t len)
 		memcpy(h->bytes + 18, &id, 2);
 	}
 }
+/* The headers that udp_hdr_v4() made last have not been used: the next ones take their identification. */
+static inline void udp_hdr_v4_unused(struct udp_hdr *h)
+{
+	if (!h->df)
+		h->ip_id--;
+}
 /* As udp_frame(), for a device that writes the checksums. */
 uint32_t udp_frame_unsummed(struct udp_hdr *h, uint8_t *frame, const struct iovec *iov, int iovcnt, uint32_t len);
 /* Headers only, for a GSO frame of len payload bytes: the UDP checksum field holds the pseudo-header sum. */

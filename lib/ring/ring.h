@@ -80,7 +80,7 @@ struct ring_ops {
 	struct buf *(*tx_alloc)(struct ring *r, uint32_t room);
 	/*
 	 * Sends a short frame at once, RING_SHORT_HEADER bytes at hdr (48 can be read there) and len at data: as tx_alloc(), post()
-	 * and kick(). The device writes the checksums. False: not now, too long, or never, by this way.
+	 * and kick(). The device writes the checksums. False: not now, or too long for this way. NULL: there is no such way.
 	 */
 	bool (*send_short)(struct ring *r, const void *hdr, const void *data, uint32_t len);
 	/* Queues b (b->len set) and takes ownership; -EMSGSIZE above caps.max_frame, -ENOBUFS when full (the caller keeps b then). */

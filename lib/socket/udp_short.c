@@ -88,7 +88,7 @@ static __attribute__((noinline)) ssize_t send_changed(struct udp_sock *s, const 
 	return send_any(s, buf, len, call, addr, sizeof(struct sockaddr_in));
 }
 
-/* The destination is good, its stack st is locked, but the ring has no shorter way, or not now. */
+/* The destination is good, its stack st is locked, but the ring has no shorter way, or not for this one now. */
 static __attribute__((noinline)) ssize_t send_by_buffer(struct udp_sock *s, const void *buf, size_t len, uint64_t call,
 							struct udp_dst *d, struct stack *st)
 {
@@ -99,6 +99,14 @@ static __attribute__((noinline)) ssize_t send_by_buffer(struct udp_sock *s, cons
 		return send_any(s, buf, len, call, (struct sockaddr *)&to, sizeof(to));
 	udp_count_sent(s, len);
 	return (ssize_t)len;
+}
+
+/* As send_by_buffer(), with headers made that the ring did not take. */
+static __attribute__((noinline)) ssize_t send_refused(struct udp_sock *s, const void *buf, size_t len, uint64_t call,
+						      struct udp_dst *d, struct stack *st)
+{
+	udp_hdr_v4_unused(&d->hdr);
+	return send_by_buffer(s, buf, len, call, d, st);
 }
 
 /* Most of its length are questions whose answer is yes; nothing is saved for those that are not asked to the end. */
@@ -129,9 +137,11 @@ ssize_t udp_sendto(struct vfd *v, const void *buf, size_t len, uint64_t call, co
 	if (__builtin_expect(!good(s, d, st, addr, len), 0))
 		return send_changed(s, buf, len, call, addr, st);
 	r = st->ring;
+	if (__builtin_expect(!r->ops->send_short, 0))
+		return send_by_buffer(s, buf, len, call, d, st);
 	udp_hdr_v4(&d->hdr, (uint32_t)len);
 	if (__builtin_expect(!r->ops->send_short(r, d->hdr.bytes, buf, (uint32_t)len), 0))
-		return send_by_buffer(s, kept_buf, len, kept_call, kept_d, st);
+		return send_refused(s, kept_buf, len, kept_call, kept_d, st);
 	lock_drop(&st->lock);
 	udp_count_sent(s, len);
 	return (ssize_t)len;
@@ -278,6 +288,14 @@ static __attribute__((noinline)) ssize_t receive_unsure(struct udp_sock *s, void
 	return receive_any(s, buf, len, call, addr, alen);
 }
 
+/* st is locked, but what udp_recvfrom() had seen without the lock is so no more, or a datagram is queued. */
+static __attribute__((noinline)) ssize_t receive_changed(struct udp_sock *s, void *buf, size_t len, uint64_t call,
+							 struct sockaddr *addr, socklen_t *alen, struct stack *st)
+{
+	lock_drop(&st->lock);
+	return receive_any(s, buf, len, call, addr, alen);
+}
+
 /* Calls nothing but what its end is: so it has nothing to save. */
 ssize_t udp_recvfrom(struct vfd *v, void *buf, size_t len, uint64_t call, struct sockaddr *addr, socklen_t *alen)
 {
@@ -297,6 +315,5 @@ ssize_t udp_recvfrom(struct vfd *v, void *buf, size_t len, uint64_t call, struct
 	/* Still good: att is in st's table, and st is open. */
 	if (__builtin_expect(!att->head && short_good(att, st) && atomic_load_explicit(&att->s, memory_order_relaxed) == s, 1))
 		return receive_locked(s, buf, len, call, addr, alen);
-	lock_drop(&st->lock);
-	return receive_any(s, buf, len, call, addr, alen);
+	return receive_changed(s, buf, len, call, addr, alen, st);
 }

@@ -141,11 +141,43 @@ static void a_thread_that_does_not_know_its_number_takes_the_lock_by_it(void **s
 	assert_int_equal(atomic_load(&st.lock.owner), 0);
 }
 
+/* RFC 6864: they repeat as late as they can. */
+static void each_datagram_takes_one_identification(void **state)
+{
+	(void)state;
+	stats.tx_tid = lock_self();
+	dst->hdr.ip_id = 100;
+	assert_int_equal(send_to(64), 64);
+	assert_int_equal(dst->hdr.ip_id, 101);
+	takes_short = false;
+	assert_int_equal(send_to(64), 64);
+	assert_int_equal(posts, 1);
+	assert_int_equal(dst->hdr.ip_id, 102);
+	/* A ring that has no short way at all. */
+	ops.send_short = NULL;
+	assert_int_equal(send_to(64), 64);
+	assert_int_equal(posts, 2);
+	assert_int_equal(dst->hdr.ip_id, 103);
+}
+
+static void a_place_with_just_the_room_is_enough(void **state)
+{
+	(void)state;
+	stats.tx_tid = lock_self();
+	takes_short = false;
+	exact_room = true;
+	dst->key_len = 0; /* so the longer way would not find it */
+	assert_int_equal(send_to(64), 64);
+	assert_int_equal(posts, 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(the_next_one_goes_the_short_way, setup),
 		cmocka_unit_test_setup(a_thread_that_does_not_know_its_number_takes_the_lock_by_it, setup),
+		cmocka_unit_test_setup(each_datagram_takes_one_identification, setup),
+		cmocka_unit_test_setup(a_place_with_just_the_room_is_enough, setup),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -84,7 +84,6 @@ static const struct ring_ops xdp_ops = {
 	.poll = xdp_poll,
 	.pending = xdp_pending,
 	.tx_alloc = xdp_tx_alloc,
-	.send_short = xdp_send_short,
 	.post = xdp_post,
 	.kick = xdp_kick,
 	.send_gso = xdp_send_gso,

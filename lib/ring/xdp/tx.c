@@ -137,16 +137,6 @@ static __attribute__((noinline)) int post_chain(struct xdp_ring *x, const struct
 	return tx_publish(x, t, bytes);
 }
 
-/* Without the device's checksums it would gain nothing. */
-bool xdp_send_short(struct ring *r, const void *hdr, const void *data, uint32_t len)
-{
-	(void)r;
-	(void)hdr;
-	(void)data;
-	(void)len;
-	return false;
-}
-
 int xdp_post(struct ring *r, struct buf *b)
 {
 	struct xdp_ring *x = xdp_ring(r);

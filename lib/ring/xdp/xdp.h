@@ -111,7 +111,6 @@ bool xdp_arm(struct ring *r);
 /* Moves the transmitted chunks back to the free stack. */
 void tx_reclaim(struct xdp_ring *x);
 struct buf *xdp_tx_alloc(struct ring *r, uint32_t room);
-bool xdp_send_short(struct ring *r, const void *hdr, const void *data, uint32_t len);
 int xdp_post(struct ring *r, struct buf *b);
 int xdp_kick(struct ring *r);
 /* Has what was posted transmitted; true when the kernel has taken all of it. Any thread. */
