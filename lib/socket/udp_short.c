@@ -40,11 +40,13 @@ static inline bool special(const struct udp_sock *s)
 static __attribute__((noinline)) bool post(struct stack *st, struct udp_dst *d, const void *data, size_t len)
 {
 	struct iovec iov = {.iov_base = (void *)(uintptr_t)data, .iov_len = len};
-	struct buf *b = ring_tx_alloc(st->ring, d->hdr.len + (uint32_t)len);
+	uint32_t room = d->hdr.len + (uint32_t)len;
+	struct buf *b = ring_tx_alloc(st->ring, room);
 
 	if (__builtin_expect(!b, 0))
 		return false;
-	if (__builtin_expect(b->room >= sizeof(d->hdr.bytes) + len, 1)) {
+	/* As in udp_tx.c: 64 bytes may be written in any case. */
+	if (__builtin_expect(b->room >= room, 1)) {
 		b->len = b->total = udp_frame_for(st->ring, &d->hdr, b->data, &iov, 1, (uint32_t)len);
 		if (__builtin_expect(!ring_post(st->ring, b), 1))
 			return true;
