@@ -243,6 +243,12 @@ static int soft_flow_del(struct mlx5_objects *o, const struct vma_flow_key *key)
 	return 0;
 }
 
+static void soft_readdress(struct mlx5_objects *o, const uint8_t mac[6])
+{
+	soft_of(o)->readdressed++;
+	memcpy(soft_of(o)->mac, mac, 6);
+}
+
 static void soft_close(struct mlx5_objects *o)
 {
 	struct soft *s = soft_of(o);
@@ -264,6 +270,7 @@ static const struct mlx5_object_ops object_ops = {
 	.moderate = soft_moderate,
 	.flow_add = soft_flow_add,
 	.flow_del = soft_flow_del,
+	.readdress = soft_readdress,
 	.close = soft_close,
 	.forget = soft_close,
 };

@@ -32,6 +32,8 @@ struct soft {
 	struct mlx5_want want;
 	uint8_t *uar;
 	unsigned renewals, flows;
+	unsigned readdressed;
+	uint8_t mac[6]; /* as it was last told */
 	unsigned unreleased; /* renewals whose old completions are still there */
 	enum mlx5_news news; /* what is told next */
 	uint32_t held_packets, held_usec; /* interrupt moderation */

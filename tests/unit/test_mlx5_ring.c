@@ -597,6 +597,19 @@ static void flows_go_to_the_device(void **state)
 	assert_int_equal(soft->flows, 0);
 }
 
+static void the_rules_follow_the_interfaces_address(void **state)
+{
+	static const uint8_t was[6], mac[6] = {2, 0, 0, 0, 0, 7};
+	struct ring *r = *state;
+
+	r->ops->link_changed(r, 1400, was);
+	assert_int_equal(soft->readdressed, 0);
+	r->ops->link_changed(r, 1400, mac);
+	r->ops->link_changed(r, 1500, mac);
+	assert_int_equal(soft->readdressed, 1);
+	assert_memory_equal(soft->mac, mac, 6);
+}
+
 static _Atomic unsigned done;
 
 /* A thread that is to end: not in here, where its stack is locked. */
@@ -683,6 +696,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(without_new_queues_the_ring_is_silent_until_there_are_some, setup,
 						teardown),
 		cmocka_unit_test_setup_teardown(flows_go_to_the_device, setup, teardown),
+		cmocka_unit_test_setup_teardown(the_rules_follow_the_interfaces_address, setup, teardown),
 		cmocka_unit_test_setup_teardown(signal_handlers_wait_while_it_rings, setup, teardown),
 		cmocka_unit_test_setup_teardown(nobody_is_cancelled_under_the_lock, setup, teardown),
 		cmocka_unit_test_setup_teardown(who_looks_without_the_lock_finds_memory, setup, teardown),

@@ -47,6 +47,8 @@ struct mlx5_object_ops {
 	/* 0; -EEXIST: it is there already; -ENOSPC: the table is full; or another negative errno. */
 	int (*flow_add)(struct mlx5_objects *o, const struct vma_flow_key *key);
 	int (*flow_del)(struct mlx5_objects *o, const struct vma_flow_key *key);
+	/* The interface has another MAC: the flows, and those to come, are of frames to that one. */
+	void (*readdress)(struct mlx5_objects *o, const uint8_t mac[6]);
 	/* Everything goes, also after a start() that failed. */
 	void (*close)(struct mlx5_objects *o);
 	/* In a forked child instead: the objects are the parent's, our references to them go. */

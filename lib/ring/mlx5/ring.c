@@ -62,6 +62,7 @@ struct mlx5_ring {
 	struct buf_pool *heap_origin; /* where their memory goes */
 	uint32_t arm_sn; /* events taken: the device ignores a request to tell that is older */
 	pid_t pid; /* who opened it */
+	uint8_t mac[6]; /* of the interface; the rules match it */
 	struct moderation moderation;
 	bool moderated; /* the device can */
 	bool refused; /* it has refused a rule, which was logged */
@@ -687,8 +688,13 @@ static void set_mtu(struct mlx5_ring *m, uint32_t mtu)
 
 static void mlx5_link_changed(struct ring *r, uint32_t mtu, const uint8_t mac[6])
 {
-	(void)mac;
-	set_mtu(mlx5_ring(r), mtu);
+	struct mlx5_ring *m = mlx5_ring(r);
+
+	set_mtu(m, mtu);
+	if (!memcmp(m->mac, mac, sizeof(m->mac)))
+		return;
+	memcpy(m->mac, mac, sizeof(m->mac));
+	m->objects->ops->readdress(m->objects, mac);
 }
 
 static int mlx5_upkeep(struct ring *r)
@@ -823,6 +829,7 @@ int mlx5_ring_open(int ifindex, struct ring **out)
 	m->view = &m->mute;
 	m->objects = objects;
 	m->pid = getpid();
+	memcpy(m->mac, port->mac, sizeof(m->mac));
 	m->ring = (struct ring){.ops = &mlx5_ops, .counters = &m->counters, .ifindex = ifindex};
 	memcpy(m->ring.ifname, port->ifname, sizeof(m->ring.ifname));
 	m->heap_pool.free = heap_buf_free;

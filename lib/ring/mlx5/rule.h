@@ -4,6 +4,7 @@
 #define RING_MLX5_RULE_H
 
 #include <infiniband/verbs.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "vma/flow.h"
@@ -17,5 +18,8 @@ struct rule {
 
 /* The rule of a flow for an interface with that MAC, behind that port of the device. */
 void rule_make(struct rule *r, const struct vma_flow_key *key, const uint8_t mac[6], uint8_t port);
+
+/* Does the rule of key match a group's MAC, whatever the interface's is? */
+bool rule_of_group(const struct vma_flow_key *key);
 
 #endif

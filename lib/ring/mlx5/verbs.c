@@ -252,7 +252,7 @@ static int rule_add(struct verbs *v, struct flow *f)
 	return errno == ENOMEM ? -ENOSPC : -errno;
 }
 
-/* f's rule steers to the new queue pair, then the old rule goes: in between the kernel would reset a connection that it does not know. */
+/* f's rule steers to the new queue pair, or from the new MAC, then the old rule goes: in between the kernel would reset a connection that it does not know. */
 static void rule_renew(struct verbs *v, struct flow *f)
 {
 	struct ibv_flow *old = f->rule;
@@ -408,6 +408,19 @@ static int verbs_flow_del(struct mlx5_objects *o, const struct vma_flow_key *key
 	return 0;
 }
 
+static void verbs_readdress(struct mlx5_objects *o, const uint8_t mac[6])
+{
+	struct verbs *v = verbs_of(o);
+
+	memcpy(v->mac, mac, sizeof(v->mac));
+	for (uint32_t i = 0; v->qp && i < FLOW_BUCKETS; i++) {
+		for (struct flow *f = v->flows[i]; f; f = f->next) {
+			if (!rule_of_group(&f->key))
+				rule_renew(v, f);
+		}
+	}
+}
+
 /* --- the life of it */
 
 static void verbs_close(struct mlx5_objects *o)
@@ -452,6 +465,7 @@ static const struct mlx5_object_ops verbs_ops = {
 	.moderate = verbs_moderate,
 	.flow_add = verbs_flow_add,
 	.flow_del = verbs_flow_del,
+	.readdress = verbs_readdress,
 	.close = verbs_close,
 	.forget = verbs_forget,
 };
