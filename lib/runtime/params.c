@@ -242,6 +242,8 @@ static int tx_wre_max(int max_inline)
 	return 2 * 16384 * 64 / wqe;
 }
 
+#define RX_WRE_MAX 32768 /* what a ConnectX takes */
+
 /* What parameters demand of one another. */
 static void settle(void)
 {
@@ -262,6 +264,7 @@ static void settle(void)
 	at_most(ROW_tx_wre, tx_wre_max(params.tx_max_inline),
 		"is more than VMA_TX_MAX_INLINE leaves room for");
 	at_least(ROW_rx_wre, 2 * params.rx_wre_batching, "is below twice VMA_RX_WRE_BATCHING");
+	at_most(ROW_rx_wre, RX_WRE_MAX, "is more than a receive queue holds");
 	at_most(ROW_cq_moderation_count, params.rx_wre / 2, "is above half of VMA_RX_WRE");
 	at_most(ROW_cq_aim_max_count, params.rx_wre / 2, "is above half of VMA_RX_WRE");
 	at_least(ROW_qp_compensation_level, params.rx_wre_batching, "is below VMA_RX_WRE_BATCHING");

@@ -576,6 +576,23 @@ static void queues_that_cannot_be_driven_are_refused(void **state)
 	world_free(w);
 }
 
+/* VMA_TX_WRE_BATCHING=1 and long inline data: more descriptors of one unit than completions. They are asked for less often. */
+static void a_small_completion_queue_is_asked_for_fewer(void **state)
+{
+	struct world *w = world_make(64, 204, 1);
+	struct sq_config c = {.qpn = 1, .lkey = 1, .max_inline = 204, .ask_every = 1};
+	struct mlx5dv_cq cq = w->s->o.tx_cq;
+	struct sq sq;
+
+	(void)state;
+	assert_int_equal(w->sq.ask_every, 1);
+	cq.cqe_cnt = 16;
+	assert_int_equal(sq_init(&sq, &w->s->o.qp, &cq, &c), 0);
+	assert_int_equal(sq.ask_every, 4);
+	sq_fini(&sq);
+	world_free(w);
+}
+
 /* --- threads that kick at once */
 
 struct racer {
@@ -647,6 +664,7 @@ int main(void)
 		cmocka_unit_test_teardown(a_completion_twice_breaks_the_queue, restore),
 		cmocka_unit_test_teardown(a_wqe_keeps_its_place_until_it_was_rung_for, restore),
 		cmocka_unit_test_teardown(queues_that_cannot_be_driven_are_refused, restore),
+		cmocka_unit_test_teardown(a_small_completion_queue_is_asked_for_fewer, restore),
 		cmocka_unit_test_teardown(doorbells_of_several_threads_never_go_back, restore),
 	};
 

@@ -201,6 +201,7 @@ static int settled(const struct param_row *row, int value)
 		{"VMA_TX_WRE", 2, 128},
 		{"VMA_TX_WRE", INT_MAX, 8192},
 		{"VMA_RX_WRE", 2, 128},
+		{"VMA_RX_WRE", INT_MAX, 32768},
 		{"VMA_CQ_MODERATION_COUNT", INT_MAX, 8000},
 		{"VMA_CQ_AIM_MAX_COUNT", INT_MAX, 8000},
 		{"VMA_QP_COMPENSATION_LEVEL", 1, 64},

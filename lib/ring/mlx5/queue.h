@@ -140,7 +140,7 @@ struct sq_config {
 	uint32_t qpn, lkey;
 	uint32_t max_inline; /* VMA_TX_MAX_INLINE */
 	uint32_t min_inline;
-	uint32_t ask_every; /* VMA_TX_WRE_BATCHING */
+	uint32_t ask_every; /* VMA_TX_WRE_BATCHING; less often where the queues are so small or large */
 };
 
 /* 0, -EINVAL (not what we can drive), -ENOMEM. */

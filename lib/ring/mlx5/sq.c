@@ -21,7 +21,7 @@ static struct buf_pool slot_pool = {.free = slot_free};
 int sq_init(struct sq *q, const struct mlx5dv_qp *qp, const struct mlx5dv_cq *cq,
 	    const struct sq_config *config)
 {
-	uint32_t cnt = qp->sq.wqe_cnt, most;
+	uint32_t cnt = qp->sq.wqe_cnt, most, least;
 	int err;
 
 	memset(q, 0, sizeof(*q));
@@ -52,11 +52,14 @@ int sq_init(struct sq *q, const struct mlx5dv_qp *qp, const struct mlx5dv_cq *cq
 	if (q->slot_room > cnt / 2 * BB - SQ_FRAME_AT)
 		q->slot_room = cnt / 2 * BB - SQ_FRAME_AT;
 	most = cnt / 2 / slot_bbs(q->slot_room);
-	q->ask_every = config->ask_every < most ? config->ask_every : most;
-	q->ask_in = q->ask_every;
 	/* A place for each completion that can be asked for at once. */
-	if (q->cq.cnt < cnt / q->ask_every)
+	least = (cnt + q->cq.cnt - 1) / q->cq.cnt;
+	if (least > most)
 		return -EINVAL;
+	q->ask_every = config->ask_every < most ? config->ask_every : most;
+	if (q->ask_every < least)
+		q->ask_every = least;
+	q->ask_in = q->ask_every;
 	/* One that asks for a completion each: of two WQEBBs at least. */
 	q->lso = q->cq.cnt >= cnt / 2;
 	q->slot.pool = &slot_pool;

@@ -20,6 +20,7 @@
 /* In front of inline data in a send descriptor (control and Ethernet segment): libmlx5 sizes descriptors without knowing our way. */
 #define INLINE_MORE 32u
 
+#define TX_UNITS 4u
 #define FLOW_BUCKETS 1024u
 #define SYS "/sys"
 
@@ -145,6 +146,14 @@ static int describe(struct verbs *v)
 	return 0;
 }
 
+/* Of 64 bytes, in each send descriptor: as many short frames, and completions, may be in the place of it. */
+static uint32_t tx_units(const struct mlx5_want *want)
+{
+	uint32_t units = (want->max_inline + INLINE_MORE + 63) / 64;
+
+	return units > TX_UNITS ? units : TX_UNITS;
+}
+
 static int queues_make(struct verbs *v, const struct mlx5_want *want)
 {
 	struct ibv_qp_init_attr attr = {
@@ -163,7 +172,7 @@ static int queues_make(struct verbs *v, const struct mlx5_want *want)
 
 	v->rx_cq = ibv.ibv_create_cq(v->context, (int)want->rx_wre, NULL, v->channel, 0);
 	/* Of the completions that nobody asked for some come all the same, when the queue pair ends with an error. */
-	v->tx_cq = v->rx_cq ? ibv.ibv_create_cq(v->context, (int)want->tx_wre * 4, NULL, NULL, 0)
+	v->tx_cq = v->rx_cq ? ibv.ibv_create_cq(v->context, (int)(want->tx_wre * tx_units(want)), NULL, NULL, 0)
 			    : NULL;
 	if (!v->tx_cq)
 		return failed(v, "make the completion queues", errno);
