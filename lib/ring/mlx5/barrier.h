@@ -36,13 +36,16 @@ static inline void dev_rmb(void)
 #endif
 }
 
-/* Between stores to memory and stores to the UAR page, and behind the latter: they leave the write-combining buffer. */
+/*
+ * Between stores to memory and stores to the UAR page, and behind the latter: they leave the write-combining buffer. On aarch64 a
+ * barrier that only orders would let them stay there.
+ */
 static inline void dev_wc_wmb(void)
 {
 #if defined(__x86_64__)
 	_mm_sfence();
 #elif defined(__aarch64__)
-	__asm__ volatile("dmb oshst" ::: "memory");
+	__asm__ volatile("dsb st" ::: "memory");
 #else
 	__sync_synchronize();
 #endif
