@@ -501,16 +501,23 @@ static void view_retire(struct mlx5_ring *m, struct view *v, void *old)
 	v->upkeeps = VIEW_UPKEEPS;
 }
 
-/* Releases those whose time has come, or all of them. */
-static void views_release(struct mlx5_ring *m, bool all)
+/* Releases those whose time has come. */
+static void views_upkeep(struct mlx5_ring *m)
 {
 	for (unsigned i = 0; i < VIEWS; i++) {
 		struct view *v = &m->views[i];
 
-		if (!v->upkeeps || (--v->upkeeps && !all))
-			continue;
-		v->upkeeps = 0;
-		m->objects->ops->release(m->objects, v->old);
+		if (v->upkeeps && !--v->upkeeps)
+			m->objects->ops->release(m->objects, v->old);
+	}
+}
+
+/* Nobody looks any more. */
+static void views_close(struct mlx5_ring *m)
+{
+	for (unsigned i = 0; i < VIEWS; i++) {
+		if (m->views[i].upkeeps)
+			m->objects->ops->release(m->objects, m->views[i].old);
 	}
 }
 
@@ -701,7 +708,7 @@ static int mlx5_upkeep(struct ring *r)
 {
 	struct mlx5_ring *m = mlx5_ring(r);
 
-	views_release(m, false);
+	views_upkeep(m);
 	switch (m->objects->ops->news(m->objects)) {
 	case MLX5_QUEUES_FAILED:
 		sq_stop(&m->sq);
@@ -740,7 +747,7 @@ static void mlx5_close(struct ring *r)
 
 	libc_internal++;
 	if (getpid() == m->pid) {
-		views_release(m, true);
+		views_close(m);
 		m->objects->ops->close(m->objects);
 	} else {
 		m->objects->ops->forget(m->objects);

@@ -261,7 +261,10 @@ static int rule_add(struct verbs *v, struct flow *f)
 	return errno == ENOMEM ? -ENOSPC : -errno;
 }
 
-/* f's rule steers to the new queue pair, or from the new MAC, then the old rule goes: in between the kernel would reset a connection that it does not know. */
+/*
+ * f's rule steers to the new queue pair, or from the new MAC, then the old rule goes: in between the kernel would reset a connection
+ * that it does not know.
+ */
 static void rule_renew(struct verbs *v, struct flow *f)
 {
 	struct ibv_flow *old = f->rule;
@@ -271,6 +274,22 @@ static void rule_renew(struct verbs *v, struct flow *f)
 		log_warn("ring/mlx5: %s: a steering rule could not be renewed: %s", v->ifname, strerror(-err));
 	if (old)
 		ibv_destroy_flow(old);
+}
+
+/* After a change of the MAC: a group's is not the interface's, and the same rule twice is refused. */
+static void rule_readdress(struct verbs *v, struct flow *f)
+{
+	if (!rule_of_group(&f->key))
+		rule_renew(v, f);
+}
+
+/* Without queues there are no rules. */
+static void rules_each(struct verbs *v, void (*fn)(struct verbs *v, struct flow *f))
+{
+	for (uint32_t i = 0; v->qp && i < FLOW_BUCKETS; i++) {
+		for (struct flow *f = v->flows[i]; f; f = f->next)
+			fn(v, f);
+	}
 }
 
 static int verbs_renew(struct mlx5_objects *o, const struct mlx5_want *want, void **old)
@@ -284,11 +303,9 @@ static int verbs_renew(struct mlx5_objects *o, const struct mlx5_want *want, voi
 	v->qp = NULL;
 	v->rx_cq = v->tx_cq = NULL;
 	err = queues_make(v, want);
-	for (uint32_t i = 0; !err && i < FLOW_BUCKETS; i++) {
-		for (struct flow *f = v->flows[i]; f; f = f->next)
-			rule_renew(v, f);
-	}
-	if (err)
+	if (!err)
+		rules_each(v, rule_renew);
+	else
 		queues_destroy(v); /* the old rules, too, which are in the old queue pair's way */
 	objects_destroy(qp, tx_cq, NULL);
 	return err;
@@ -422,12 +439,7 @@ static void verbs_readdress(struct mlx5_objects *o, const uint8_t mac[6])
 	struct verbs *v = verbs_of(o);
 
 	memcpy(v->mac, mac, sizeof(v->mac));
-	for (uint32_t i = 0; v->qp && i < FLOW_BUCKETS; i++) {
-		for (struct flow *f = v->flows[i]; f; f = f->next) {
-			if (!rule_of_group(&f->key))
-				rule_renew(v, f);
-		}
-	}
+	rules_each(v, rule_readdress);
 }
 
 /* --- the life of it */
