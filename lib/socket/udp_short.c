@@ -128,8 +128,8 @@ ssize_t udp_sendto(struct vfd *v, const void *buf, size_t len, uint64_t call, co
 	 * Of reused memory dst_last may be a former socket's while tx_tid is 0 again, and so is `me` of a thread that has not asked
 	 * for its number yet: by 0 it would take the lock without having it.
 	 */
-	if (!d || !me || !addr || (vfd_call_flags(call) & ~UDP_TX_FLAGS) || alen != sizeof(struct sockaddr_in) ||
-	    __atomic_load_n(&s->stats->tx_tid, __ATOMIC_RELAXED) != me || special(s))
+	if (!d || !addr || (vfd_call_flags(call) & ~UDP_TX_FLAGS) || alen != sizeof(struct sockaddr_in) ||
+	    __atomic_load_n(&s->stats->tx_tid, __ATOMIC_RELAXED) != me || !me || special(s))
 		return send_any(s, buf, len, call, addr, alen);
 	st = atomic_load_explicit(&d->st, memory_order_acquire);
 	if (!st)
