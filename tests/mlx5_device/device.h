@@ -46,6 +46,11 @@ struct mdev {
 	u32 max_frame;
 	u32 max_tso; /* payload of a frame that is to be cut; 0: none is */
 	u32 complaints;
+	/*
+	 * The driver runs beside us: its record may be further than the doorbell that we saw, and a doorbell may be seen after one
+	 * that was rung later. WQEs are taken over up to the one that a doorbell named, no further.
+	 */
+	bool racing;
 	u8 wqe[MDEV_WQE_MAX]; /* the descriptor in hand, in one piece */
 	u8 frame[MDEV_FRAME_MAX];
 	u8 segment[MDEV_SEGMENT_MAX]; /* one of a frame that is cut */
@@ -73,6 +78,7 @@ struct mdev_sq {
 	u32 rung; /* index that a doorbell named */
 	bool has_rung;
 	bool error; /* all that follows is flushed */
+	u8 fail; /* syndrome of the next WQE, for no reason of its own; 0: none */
 	u64 *sums; /* [cnt], the caller's: what a WQE and its data were when it was taken over */
 };
 
@@ -86,6 +92,7 @@ struct mdev_rq {
 	u32 pi, ci;
 	u32 dropped; /* no descriptor was there */
 	bool error;
+	u8 fail; /* as in mdev_sq */
 	u64 *posted; /* [cnt], the caller's: the addresses that the device may write to */
 	/* Completions held back to be written as one compressed session. */
 	u32 zip_max; /* 0: none are */
@@ -93,6 +100,13 @@ struct mdev_rq {
 	u32 zip_first; /* WQE of the first */
 	u32 zip_bytes[64];
 	u8 zip_title[64];
+};
+
+/* Where things are in a frame; 0: not there. */
+struct mdev_where {
+	u32 l3, l4, end;
+	u8 family, proto; /* 4 or 6 */
+	bool vlan, fragment;
 };
 
 /* What the card finds out about a received frame. */
@@ -121,6 +135,10 @@ bool mdev_rq_receive(struct mdev_rq *q, const u8 *frame, u32 len, const struct m
 void mdev_rq_flush(struct mdev_rq *q);
 /* Looks at what was posted since. */
 void mdev_rq_fetch(struct mdev_rq *q);
+/* Every WQE that was posted comes back with an error. */
+void mdev_rq_abort(struct mdev_rq *q);
+/* Finds the headers of a frame of at least 14 bytes. */
+void mdev_find(const u8 *frame, u32 len, struct mdev_where *w);
 /* Parses a frame as the card does. */
 void mdev_look(const u8 *frame, u32 len, struct mdev_seen *seen);
 /*

@@ -2,19 +2,13 @@
 /* What the card knows of frames: headers and checksums. */
 #include "device.h"
 
-/* Where things are in a frame; 0: not there. */
-struct where {
-	u32 l3, l4, end;
-	u8 family, proto; /* 4 or 6 */
-	bool fragment;
-};
-
-static void find(const u8 *f, u32 len, struct where *w)
+void mdev_find(const u8 *f, u32 len, struct mdev_where *w)
 {
 	u32 at = 14;
 
 	memset(w, 0, sizeof(*w));
-	if (len >= 18 && get16(f + 12) == 0x8100)
+	w->vlan = len >= 18 && get16(f + 12) == 0x8100;
+	if (w->vlan)
 		at = 18;
 	if (len < at + 20)
 		return;
@@ -97,7 +91,7 @@ static u32 sum16(u32 sum, const u8 *p, u32 len)
 }
 
 /* Over pseudo header and segment. */
-static u32 l4_sum(const u8 *f, const struct where *w)
+static u32 l4_sum(const u8 *f, const struct mdev_where *w)
 {
 	u32 len = w->end - w->l4;
 	u32 sum = w->family == 4 ? sum16(0, f + w->l3 + 12, 8) : sum16(0, f + w->l3 + 8, 32);
@@ -107,9 +101,9 @@ static u32 l4_sum(const u8 *f, const struct where *w)
 
 void mdev_look(const u8 *frame, u32 len, struct mdev_seen *seen)
 {
-	struct where w;
+	struct mdev_where w;
 
-	find(frame, len, &w);
+	mdev_find(frame, len, &w);
 	seen->ok = 1;
 	seen->types = 0;
 	if (!w.l3)
@@ -126,12 +120,12 @@ void mdev_look(const u8 *frame, u32 len, struct mdev_seen *seen)
 
 void mdev_checksum(u8 *frame, u32 len, u8 flags)
 {
-	struct where w;
+	struct mdev_where w;
 	u32 at, sum;
 
 	if (!(flags & 0xc0))
 		return;
-	find(frame, len, &w);
+	mdev_find(frame, len, &w);
 	if (w.family == 4 && (flags & 0x40)) {
 		put16(frame + w.l3 + 10, 0);
 		put16(frame + w.l3 + 10, (u16)~sum16(0, frame + w.l3, (frame[w.l3] & 15) * 4u));

@@ -55,6 +55,13 @@ static void put_error(struct mdev_rq *q, u8 syndrome)
 	(void)mdev_cq_put(q->cq, cqe, MDEV_CQE_RESP_ERR);
 }
 
+void mdev_rq_abort(struct mdev_rq *q)
+{
+	mdev_rq_fetch(q);
+	while (q->ci != q->pi)
+		put_error(q, MDEV_FLUSHED);
+}
+
 /* Scatters the frame over the WQE at ci. 0 or a syndrome. */
 static u8 scatter(struct mdev_rq *q, const u8 *frame, u32 len)
 {
@@ -136,7 +143,8 @@ bool mdev_rq_receive(struct mdev_rq *q, const u8 *frame, u32 len, const struct m
 		q->dropped++;
 		return false;
 	}
-	err = scatter(q, frame, len);
+	err = q->fail ? q->fail : scatter(q, frame, len);
+	q->fail = 0;
 	if (err) {
 		mdev_rq_flush(q);
 		put_error(q, err);

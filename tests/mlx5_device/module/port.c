@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* The network interface of a card. What its kernel sends comes out at the peer; what comes and no rule matches is its kernel's. */
+#include <linux/etherdevice.h>
+
+#include "card.h"
+
+struct port {
+	struct card *card;
+};
+
+/* A frame comes in over the wire. Consumes it. The caller holds no card's lock. */
+void port_deliver(struct card *card, struct sk_buff *skb)
+{
+	bool taken = false;
+
+	if (!netif_running(card->ndev) || !netif_carrier_ok(card->ndev)) {
+		kfree_skb(skb);
+		return;
+	}
+	spin_lock_bh(&card->lock);
+	if (card->faults.drop_frames) {
+		card->faults.drop_frames--;
+		taken = true;
+	} else {
+		taken = flow_receive(card, skb->data, skb->len);
+	}
+	spin_unlock_bh(&card->lock);
+	if (taken)
+		consume_skb(skb);
+	else
+		dev_forward_skb(card->ndev, skb);
+}
+
+static netdev_tx_t port_xmit(struct sk_buff *skb, struct net_device *ndev)
+{
+	struct port *port = netdev_priv(ndev);
+
+	if (skb_linearize(skb)) {
+		kfree_skb(skb);
+		return NETDEV_TX_OK;
+	}
+	ndev->stats.tx_packets++;
+	ndev->stats.tx_bytes += skb->len;
+	skb_tx_timestamp(skb);
+	port_deliver(port->card->peer, skb);
+	return NETDEV_TX_OK;
+}
+
+static int port_open(struct net_device *ndev)
+{
+	netif_start_queue(ndev);
+	return 0;
+}
+
+static int port_stop(struct net_device *ndev)
+{
+	netif_stop_queue(ndev);
+	return 0;
+}
+
+static const struct net_device_ops port_ops = {
+	.ndo_open = port_open,
+	.ndo_stop = port_stop,
+	.ndo_start_xmit = port_xmit,
+	.ndo_set_mac_address = eth_mac_addr,
+};
+
+static void port_setup(struct net_device *ndev)
+{
+	ether_setup(ndev);
+	ndev->netdev_ops = &port_ops;
+	ndev->max_mtu = 9216;
+	/* A frame is whole and has its checksums: nothing is left to the wire. */
+	ndev->features = 0;
+}
+
+/* Registered, in the initial namespace. */
+struct net_device *port_make(struct card *card, unsigned int index)
+{
+	struct net_device *ndev = alloc_netdev(sizeof(struct port), "mlx%d", NET_NAME_ENUM,
+					       port_setup);
+	u8 mac[ETH_ALEN] = { 0x02, 0xc9, 0, 0, 0, index + 1 };
+	struct port *port;
+	int err;
+
+	if (!ndev)
+		return ERR_PTR(-ENOMEM);
+	port = netdev_priv(ndev);
+	port->card = card;
+	eth_hw_addr_set(ndev, mac);
+	SET_NETDEV_DEV(ndev, &card->pdev->dev);
+	err = register_netdev(ndev);
+	if (err) {
+		free_netdev(ndev);
+		return ERR_PTR(err);
+	}
+	return ndev;
+}
+
+/* removal is held. */
+void port_link(struct card *card, bool up)
+{
+	struct ib_event event = {
+		.event = up ? IB_EVENT_PORT_ACTIVE : IB_EVENT_PORT_ERR,
+		.element.port_num = 1,
+	};
+
+	if (up)
+		netif_carrier_on(card->ndev);
+	else
+		netif_carrier_off(card->ndev);
+	if (!card->ib)
+		return;
+	event.device = &card->ib->ib;
+	ib_dispatch_event(&event);
+}

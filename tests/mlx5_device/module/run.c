@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* The card's clockwork: looks at the doorbell registers, executes what they tell of. */
+#include <linux/delay.h>
+#include <linux/kthread.h>
+
+#include "card.h"
+
+#define UAR_ARM 0x20
+#define UAR_BF 0x800
+#define BF_STEP 0x100
+#define BF_REGS 4
+#define BATCH 64
+
+/* The register's value and zero in its place. 0: it was not written. */
+static u64 take(u8 *reg)
+{
+	u64 *word = (u64 *)reg;
+
+	return READ_ONCE(*word) ? xchg(word, 0) : 0;
+}
+
+static void arm(struct card *card, u64 value)
+{
+	u32 cqn = get32((u8 *)&value + 4);
+	struct card_cq *cq;
+
+	card->counts.arms++;
+	list_for_each_entry(cq, &card->cqs, of_card) {
+		if (cq->q.cqn == cqn) {
+			mdev_cq_arm(&cq->q, (u8 *)&value);
+			return;
+		}
+	}
+	mdev_complain(&card->dev, "the arming names no completion queue", cqn, 0);
+}
+
+static void ring(struct card *card, const struct uar *uar, u64 value)
+{
+	u32 qpn = get32((u8 *)&value + 4) >> 8;
+	struct card_qp *qp = card_qp_find(card, qpn);
+
+	card->counts.doorbells++;
+	if (card->faults.drop_doorbells) {
+		card->faults.drop_doorbells--;
+		return;
+	}
+	if (!qp || qp->uar != uar->id || qp->state != IB_QPS_RTS)
+		mdev_complain(&card->dev, "a doorbell names a queue pair that is not of its page",
+			      qpn, uar->id);
+	else
+		mdev_sq_doorbell(&qp->sq, (u8 *)&value, false);
+}
+
+static void look_at(struct card *card, struct uar *uar)
+{
+	u64 value;
+	int i;
+
+	for (i = 0; i < BF_REGS; i++) {
+		value = take(uar->page + UAR_BF + i * BF_STEP);
+		if (value)
+			ring(card, uar, value);
+	}
+	value = take(uar->page + UAR_ARM);
+	if (value)
+		arm(card, value);
+}
+
+/* Is it time for what the send queue holds? */
+static bool due(const struct card *card, struct card_qp *qp)
+{
+	if (card->faults.stall)
+		return false;
+	if (!card->faults.delay)
+		return true;
+	if (!qp->due)
+		qp->due = ktime_add_us(ktime_get(), card->faults.delay);
+	if (ktime_before(ktime_get(), qp->due))
+		return false;
+	qp->due = 0;
+	return true;
+}
+
+static void run_sq(struct card *card, struct card_qp *qp)
+{
+	struct mdev_sq *q = &qp->sq;
+
+	mdev_sq_fetch(q);
+	if (q->ci == q->pi || !due(card, qp))
+		return;
+	if (card->faults.tx_error) {
+		q->fail = card->faults.tx_error;
+		card->faults.tx_error = 0;
+		card->counts.tx_errors++;
+	}
+	mdev_sq_run(q, BATCH);
+}
+
+static void run(struct card *card)
+{
+	struct sk_buff_head out;
+	struct card_qp *qp;
+	struct sk_buff *skb;
+	struct uar *uar;
+
+	__skb_queue_head_init(&out);
+	spin_lock_bh(&card->lock);
+	list_for_each_entry(uar, &card->uars, of_card)
+		look_at(card, uar);
+	list_for_each_entry(qp, &card->qps, of_card) {
+		card->pd = qp->ib.pd;
+		if (qp->sq.cnt && qp->state >= IB_QPS_RTS)
+			run_sq(card, qp);
+		if (!qp->rq.cnt || qp->state < IB_QPS_RTR)
+			continue;
+		mdev_rq_flush(&qp->rq);
+		if (qp->rq.error)
+			mdev_rq_abort(&qp->rq);
+	}
+	skb_queue_splice_init(&card->out, &out);
+	spin_unlock_bh(&card->lock);
+	while ((skb = __skb_dequeue(&out))) {
+		if (netif_running(card->ndev) && netif_carrier_ok(card->ndev))
+			port_deliver(card->peer, skb);
+		else
+			kfree_skb(skb);
+	}
+}
+
+int run_thread(void *arg)
+{
+	struct card *card = arg;
+
+	while (!kthread_should_stop()) {
+		wait_event_interruptible(card->wait,
+					 card->counts.qps || kthread_should_stop());
+		run(card);
+		usleep_range(30, 60);
+	}
+	return 0;
+}
