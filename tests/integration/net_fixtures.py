@@ -10,6 +10,9 @@ A test asks for `net`; @pytest.mark.net(mtu=9000, queues=4) changes the pair. `m
         net.a.wait_bound(11111)
         net.b.run(["sockperf", "ping-pong", "-i", net.a.ip4, "-t", "1"], preload=True)
 
+With --mlx5, in the guest of scripts/vm, the wire joins two cards of tests/mlx5_device in place of veths, with the same names:
+the library serves them by ring/mlx5. What a card complains of fails the test.
+
 With --sanitize the library of build/asan is preloaded, after the sanitizers' own, and whatever a sanitizer reports
 in any process fails the test in which it happened. Tests marked no_sanitize (most measure time) are left out then,
 and those that do not use the library. With --tsan library and helpers are those of build/tsan: for tests whose programs
@@ -22,12 +25,14 @@ import signal
 
 import pytest
 
+from cards import CardNet
 from netns import KERNEL, ROOT, Library, Net, remove_stale
 
 
 def pytest_addoption(parser):
     parser.addoption("--sanitize", action="store_true", help="preload the ASan+UBSan library of build/asan")
     parser.addoption("--tsan", action="store_true", help="library and helpers with ThreadSanitizer, of build/tsan")
+    parser.addoption("--mlx5", action="store_true", help="in place of the veth pair two cards of the mlx5 device in software (scripts/vm)")
     parser.addoption("--build", default=None, help="the build directory (build, or build/asan with --sanitize)")
 
 
@@ -69,13 +74,18 @@ def library(pytestconfig):
     return lib
 
 
+def net_kind(config):
+    return CardNet if config.getoption("--mlx5") else Net
+
+
 @pytest.fixture
 def make_net(library, tmp_path, request):
     """A function that makes a Net: make_net(mtu=1500, queues=1)."""
     nets = []
+    kind = net_kind(request.config)
 
     def make(**options):
-        nets.append(Net(library, tmp_path, **options))
+        nets.append(kind(library, tmp_path, **options))
         return nets[-1]
 
     yield make
@@ -87,6 +97,9 @@ def make_net(library, tmp_path, request):
     reports = library.take_reports(processes)
     if reports:
         pytest.fail("a sanitizer reported:\n" + "\n".join(reports), pytrace=False)
+    complaints = sum(n.complained() for n in nets if kind is CardNet)
+    if complaints:
+        pytest.fail(f"the card complained {complaints} times: see the kernel log", pytrace=False)
 
 
 @pytest.fixture
@@ -96,8 +109,8 @@ def net(make_net, request):
 
 
 @pytest.fixture(scope="module")
-def module_net(library, tmp_path_factory):
-    n = Net(library, tmp_path_factory.mktemp("net"))
+def module_net(library, tmp_path_factory, pytestconfig):
+    n = net_kind(pytestconfig)(library, tmp_path_factory.mktemp("net"))
     yield n
     n.close()
 

@@ -337,6 +337,11 @@ class Net:
         pair = ["mtu", self.mtu, "numrxqueues", self.queues, "numtxqueues", self.queues]
         ip("-n", a.name, "link", "add", a.dev, *pair, "type", "veth",
            "peer", "name", b.dev, *pair, "netns", b.name)
+        self.configure()
+
+    def configure(self):
+        """Addresses for the interfaces that are there."""
+        a, b = self.a, self.b
         for host in (a, b):
             ip("-n", host.name, "addr", "add", f"{host.ip4}/24", "dev", host.dev)
             ip("-n", host.name, "addr", "add", f"{host.ip6}/64", "dev", host.dev, "nodad")
@@ -344,7 +349,7 @@ class Net:
             ip("-n", host.name, "link", "set", host.dev, "up")
         # Not LOWER_UP: that the carrier is there the kernel works out later, and an interface that does not run is not offloaded.
         for host in (a, b):
-            wait_for(lambda h=host: " state UP " in ip("-n", h.name, "link", "show", h.dev), what="the veth pair up")
+            wait_for(lambda h=host: " state UP " in ip("-n", h.name, "link", "show", h.dev), what="the interfaces up")
 
     def neighbours(self, v6=True):
         """Both know the other's MAC for good: no datagram goes to the kernel for want of it."""

@@ -87,7 +87,9 @@ int card_plug(struct card *card)
 		ib_dealloc_device(&cib->ib);
 		return err;
 	}
+	spin_lock_bh(&card->lock);
 	card->ib = cib;
+	spin_unlock_bh(&card->lock);
 	return 0;
 }
 
@@ -98,7 +100,9 @@ void card_unplug(struct card *card)
 
 	if (!cib)
 		return;
+	spin_lock_bh(&card->lock);
 	card->ib = NULL;
+	spin_unlock_bh(&card->lock);
 	ib_unregister_device(&cib->ib);
 	ib_dealloc_device(&cib->ib);
 }
@@ -118,6 +122,7 @@ struct card *card_make(unsigned int index, unsigned int unit)
 	card->next_qpn = 0x100;
 	card->next_cqn = 0x400;
 	card->faults.flows_max = 1024;
+	card->link = true;
 	mutex_init(&card->removal);
 	spin_lock_init(&card->lock);
 	init_waitqueue_head(&card->wait);

@@ -42,11 +42,12 @@ struct card_counts {
 
 struct card {
 	struct mdev dev;
-	struct card_ib *ib; /* NULL: removed. Written under removal */
+	struct card_ib *ib; /* NULL: removed. Written under removal and lock */
 	struct mutex removal;
 	struct net_device *ndev;
 	struct platform_device *pdev;
 	struct card *peer;
+	bool link; /* RTNL's: the wire is plugged in */
 	struct dentry *debug;
 	struct task_struct *thread;
 	wait_queue_head_t wait;

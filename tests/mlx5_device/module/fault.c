@@ -6,7 +6,7 @@ static int link_get(void *data, u64 *value)
 {
 	struct card *card = data;
 
-	*value = netif_carrier_ok(card->ndev);
+	*value = card->link;
 	return 0;
 }
 
@@ -14,9 +14,7 @@ static int link_set(void *data, u64 value)
 {
 	struct card *card = data;
 
-	mutex_lock(&card->removal);
 	port_link(card, value);
-	mutex_unlock(&card->removal);
 	return 0;
 }
 

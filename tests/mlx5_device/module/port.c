@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* The network interface of a card. What its kernel sends comes out at the peer; what comes and no rule matches is its kernel's. */
 #include <linux/etherdevice.h>
+#include <linux/rtnetlink.h>
 
 #include "card.h"
 
@@ -35,7 +36,7 @@ static netdev_tx_t port_xmit(struct sk_buff *skb, struct net_device *ndev)
 {
 	struct port *port = netdev_priv(ndev);
 
-	if (skb_linearize(skb)) {
+	if (skb_linearize(skb) || (skb->ip_summed == CHECKSUM_PARTIAL && skb_checksum_help(skb))) {
 		kfree_skb(skb);
 		return NETDEV_TX_OK;
 	}
@@ -46,15 +47,59 @@ static netdev_tx_t port_xmit(struct sk_buff *skb, struct net_device *ndev)
 	return NETDEV_TX_OK;
 }
 
+/* Tells the users of the RDMA device, if it is there. */
+static void announce(struct card *card, bool up)
+{
+	struct ib_event event = {
+		.event = up ? IB_EVENT_PORT_ACTIVE : IB_EVENT_PORT_ERR,
+		.element.port_num = 1,
+	};
+
+	spin_lock_bh(&card->lock);
+	if (card->ib) {
+		event.device = &card->ib->ib;
+		ib_dispatch_event(&event);
+	}
+	spin_unlock_bh(&card->lock);
+}
+
+static void set_carrier(struct card *card, bool up)
+{
+	if (netif_carrier_ok(card->ndev) == up)
+		return;
+	if (up)
+		netif_carrier_on(card->ndev);
+	else
+		netif_carrier_off(card->ndev);
+	announce(card, up);
+}
+
+/* The wire carries when both ends are up. RTNL is held. */
+static void wire_update(struct card *card, bool up, bool peer_up)
+{
+	struct card *peer = card->peer;
+	bool carries = peer && up && peer_up && card->link && peer->link;
+
+	set_carrier(card, carries);
+	if (peer)
+		set_carrier(peer, carries);
+}
+
 static int port_open(struct net_device *ndev)
 {
+	struct card *card = ((struct port *)netdev_priv(ndev))->card;
+
 	netif_start_queue(ndev);
+	wire_update(card, true, card->peer && netif_running(card->peer->ndev));
 	return 0;
 }
 
 static int port_stop(struct net_device *ndev)
 {
+	struct card *card = ((struct port *)netdev_priv(ndev))->card;
+
 	netif_stop_queue(ndev);
+	wire_update(card, false, false);
 	return 0;
 }
 
@@ -70,8 +115,9 @@ static void port_setup(struct net_device *ndev)
 	ether_setup(ndev);
 	ndev->netdev_ops = &port_ops;
 	ndev->max_mtu = 9216;
-	/* A frame is whole and has its checksums: nothing is left to the wire. */
-	ndev->features = 0;
+	/* What a kernel asks of a card before it lets programs have it. On the wire all frames are whole and have their checksums. */
+	ndev->hw_features = NETIF_F_HW_CSUM | NETIF_F_SG;
+	ndev->features = ndev->hw_features;
 }
 
 /* Registered, in the initial namespace. */
@@ -89,6 +135,7 @@ struct net_device *port_make(struct card *card, unsigned int index)
 	port->card = card;
 	eth_hw_addr_set(ndev, mac);
 	SET_NETDEV_DEV(ndev, &card->pdev->dev);
+	netif_carrier_off(ndev);
 	err = register_netdev(ndev);
 	if (err) {
 		free_netdev(ndev);
@@ -97,20 +144,11 @@ struct net_device *port_make(struct card *card, unsigned int index)
 	return ndev;
 }
 
-/* removal is held. */
+/* The plug of the wire: in or out. */
 void port_link(struct card *card, bool up)
 {
-	struct ib_event event = {
-		.event = up ? IB_EVENT_PORT_ACTIVE : IB_EVENT_PORT_ERR,
-		.element.port_num = 1,
-	};
-
-	if (up)
-		netif_carrier_on(card->ndev);
-	else
-		netif_carrier_off(card->ndev);
-	if (!card->ib)
-		return;
-	event.device = &card->ib->ib;
-	ib_dispatch_event(&event);
+	rtnl_lock();
+	card->link = up;
+	wire_update(card, netif_running(card->ndev), netif_running(card->peer->ndev));
+	rtnl_unlock();
 }
