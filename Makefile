@@ -95,7 +95,7 @@ CONF := etc/libvma.conf
 DOCS := $(wildcard docs/*.5 docs/*.8)
 
 .PHONY: all lib demo test check bench install clean lint format fuzz \
-	unit sim helpers vm-bin bench-bin fuzz-bin deps kmod kunit vm install-kmod
+	unit sim helpers vm-bin bench-bin fuzz-bin deps kmod mlx5-device kunit vm install-kmod
 
 all: lib $(TOOLS) $(MAN)
 lib: $(B)/libvma.so
@@ -314,12 +314,16 @@ install: all
 kmod:
 	@$(MAKE) --no-print-directory -C kmod
 
+# The mlx5 device in software, for the virtual machine.
+mlx5-device:
+	@$(MAKE) --no-print-directory -C tests/mlx5_device/module
+
 kunit:
 	@scripts/kunit.sh $(ONLY)
 
 vm:
 	@scripts/deps.sh
-	@$(MAKE) --no-print-directory all helpers vm-bin kmod
+	@$(MAKE) --no-print-directory all helpers vm-bin kmod mlx5-device
 	@scripts/vm -t 1800 -m 6144 $(or $(subst $(comma), ,$(ONLY)),tests/vm)
 
 # The sources where dkms looks for them; it builds them for the kernel that runs.

@@ -6,7 +6,7 @@ set -eu -o pipefail
 
 cd "$(dirname "$0")/.."
 checkpatch=("$1/scripts/checkpatch.pl" --no-tree --strict --quiet --terse --no-summary)
-mapfile -t sources < <(find kmod tests/kunit include/vma/kmod.h -name '*.[ch]' -not -name '*.mod.c' -not -name compat.h | sort)
+mapfile -t sources < <(find kmod tests/kunit tests/mlx5_device/module include/vma/kmod.h -name '*.[ch]' -not -name '*.mod.c' -not -name compat.h | sort)
 rc=0
 "${checkpatch[@]}" --file "${sources[@]}" || rc=1
 # This one is there to ask for the version.

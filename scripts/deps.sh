@@ -9,7 +9,7 @@ packages=(
 	gcc libc6-dev linux-libc-dev # the compiler
 	clang libclang-rt-14-dev clang-tidy clang-format cppcheck shellcheck # BPF, fuzzing, lint
 	libxdp-dev libbpf-dev bpftool # AF_XDP and the steering program
-	libibverbs-dev # the descriptors of mlx5
+	libibverbs-dev ibverbs-providers ibverbs-utils # the descriptors of mlx5, and who opens its device
 	libnl-3-dev libnl-route-3-dev # the kernel's routes and neighbours
 	libcmocka-dev python3-pytest python3-scapy # tests
 	sockperf iperf3 # measuring

@@ -85,7 +85,7 @@ integration()
 # On Debian's own kernel, with the module.
 vm()
 {
-	make kmod && scripts/vm -t 1800 -m 6144 tests/vm --tb=short --durations=8
+	make kmod mlx5-device && scripts/vm -t 1800 -m 6144 tests/vm --tb=short --durations=8
 }
 
 # Both ends the library's: what is not preloaded runs no code of ours.

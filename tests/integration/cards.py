@@ -22,7 +22,7 @@ def load(**parameters):
         return
     ko = pathlib.Path("/tmp/mlx5_device.ko")
     if not ko.exists():  # without its debugging information: an emulated processor reads that for long
-        subprocess.run(["objcopy", "-g", ROOT / "tests" / "mlx5_device" / "mlx5_device.ko", ko], check=True)
+        subprocess.run(["objcopy", "-g", ROOT / "tests" / "mlx5_device" / "module" / "mlx5_device.ko", ko], check=True)
     subprocess.run(["modprobe", "ib_uverbs"], check=True)
     text = " ".join(f"{name}={value}" for name, value in {"pairs": PAIRS, **parameters}.items())
     with open(ko, "rb") as f:

@@ -119,6 +119,7 @@ struct card *card_make(unsigned int index, unsigned int unit)
 	card->dev.racing = true;
 	card->dev.min_inline = min_inline;
 	card->dev.max_frame = MDEV_FRAME_MAX;
+	card->dev.max_tso = CARD_MAX_TSO;
 	card->next_qpn = 0x100;
 	card->next_cqn = 0x400;
 	card->faults.flows_max = 1024;

@@ -21,6 +21,7 @@
 #define CARD_MAX_WQEBB 32768u
 #define CARD_MAX_RQ 32768u
 #define CARD_MAX_CQE 1048576u
+#define CARD_MAX_TSO (MDEV_FRAME_MAX - 128)
 #define CARD_MAX_MR (4ull << 30)
 
 /* What may be broken on purpose, and what is counted: files of these names in debugfs. */

@@ -39,6 +39,8 @@ static int query_device(struct ib_device *ib, struct ib_device_attr *attr, struc
 	attr->cq_caps.max_cq_moderation_period = 0xfff;
 	if (!udata || !udata->outlen)
 		return 0;
+	answer.tso_caps.max_tso = CARD_MAX_TSO;
+	answer.tso_caps.supported_qpts = 1 << IB_QPT_RAW_PACKET;
 	answer.response_length = min(udata->outlen, sizeof(answer));
 	return ib_copy_to_udata(udata, &answer, answer.response_length);
 }

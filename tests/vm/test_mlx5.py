@@ -1,0 +1,276 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""ring/mlx5 over Debian's own libmlx5 on the mlx5 device in software: what is broken on purpose ends in recovery, in fallback or in
+an errno, never in wrong data, and the device has nothing to complain of.
+
+    net.a  [ card 0 ] ---- wire ---- [ card 1 ]  net.b
+"""
+
+import os
+import re
+import signal
+import subprocess
+
+import pytest
+
+from cards import CardNet, load, unload
+from differential import App
+from netns import wait_for
+
+PORT = 7000
+ECHO = """
+import socket, sys
+if sys.argv[1] == "udp":
+    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    s.bind((sys.argv[2], 7000))
+    while True:
+        d, a = s.recvfrom(65536)
+        s.sendto(d, a)
+l = socket.create_server((sys.argv[2], 7000))
+while True:
+    s, _ = l.accept()
+    while d := s.recv(65536): s.sendall(d)
+    s.close()
+"""
+# What was sent is known: every answer is looked at.
+UDP_CLIENT = """
+import random, socket, sys
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.settimeout(2)
+lost = 0
+for i in range(int(sys.argv[2])):
+    d = b"%d " % i + random.Random(i).randbytes(i * 37 % 1400)
+    s.sendto(d, (sys.argv[1], 7000))
+    try:
+        while (got := s.recv(65536)) != d:  # a late answer to one that was given up
+            j = int(got.split()[0])
+            assert j < i and got == b"%d " % j + random.Random(j).randbytes(j * 37 % 1400), (i, got)
+    except TimeoutError:
+        lost += 1
+print("lost", lost)
+"""
+TCP_CLIENT = """
+import hashlib, random, socket, sys, threading
+s = socket.create_connection((sys.argv[1], 7000))
+sent, got = hashlib.sha256(), hashlib.sha256()
+def send():
+    for i in range(int(sys.argv[2])):
+        d = random.Random(i).randbytes(10000 + i * 977 % 50000)
+        sent.update(d)
+        s.sendall(d)
+    s.shutdown(socket.SHUT_WR)
+t = threading.Thread(target=send)
+t.start()
+while d := s.recv(65536): got.update(d)
+t.join()
+assert sent.digest() == got.digest()
+print("whole")
+"""
+BOTH = pytest.mark.parametrize("ours", ["a", "b"])
+
+
+@pytest.fixture
+def net(library, tmp_path):
+    n = CardNet(library, tmp_path)
+    try:
+        n.neighbours()
+        yield n
+    finally:
+        for host in (n.a, n.b):
+            for name in ("tx_error", "rx_error", "drop_doorbells", "drop_frames", "stall", "delay", "compress"):
+                host.card[name] = 0
+            host.card["flows_max"] = 1024
+            host.card["link"] = host.card["plugged"] = 1
+        n.close()
+    assert n.complained() == 0, "the card complained: see the kernel log"
+
+
+def served(net, kind, ours):
+    """A program that echoes, on the host with the library or on the other; the client's host."""
+    server, client = net.a, net.b
+    net.server = server.python(ECHO, ours == "a", [kind, server.ip4], env={"VMA_TRACELEVEL": "INFO"})
+    server.wait_bound(PORT, kind)
+    return client
+
+
+def udp(net, ours, count=100):
+    client = served(net, "udp", ours)
+    net.client = client.python(UDP_CLIENT, ours == "b", [net.a.ip4, count], env={"VMA_TRACELEVEL": "INFO"})
+    return net.client
+
+
+def tcp(net, ours, blocks=20):
+    client = served(net, "tcp", ours)
+    net.client = client.python(TCP_CLIENT, ours == "b", [net.a.ip4, blocks], env={"VMA_TRACELEVEL": "INFO"})
+    return net.client
+
+
+def lost(process, timeout=40):
+    assert process.wait(timeout) == 0, process.text
+    return int(re.search(r"^lost (\d+)$", process.text, re.M).group(1))
+
+
+def whole(process, timeout=40):
+    assert process.wait(timeout) == 0 and "whole" in process.text, process.text
+
+
+def test_rdma_core_sees_the_device(net):
+    text = subprocess.run(["ibv_devinfo", "-v"], capture_output=True, text=True, check=True).stdout
+    for host in (net.a, net.b):
+        name, = net.a.run(["ls", f"/sys/class/net/{host.dev}/device/infiniband"]).text.split() if host is net.a else \
+            net.b.run(["ls", f"/sys/class/net/{host.dev}/device/infiniband"]).text.split()
+        part = text.split(f"hca_id:\t{name}\n")[1].split("hca_id:")[0]
+        assert "16.35.2000" in part and "PORT_ACTIVE" in part and "Ethernet" in part
+        assert "RAW_IP_CSUM" in part and "MANAGED_FLOW_STEERING" in part
+
+
+@BOTH
+def test_udp_goes_past_the_kernel(net, ours):
+    host = getattr(net, ours)
+    with host.bypassed():
+        assert lost(udp(net, ours)) == 0
+    assert host.card["tx_frames"] >= 100 and host.card["rx_frames"] >= 100
+
+
+@BOTH
+def test_tcp_goes_past_the_kernel(net, ours):
+    host = getattr(net, ours)
+    with host.tcp_bypassed():
+        whole(tcp(net, ours))
+
+
+@pytest.mark.parametrize("tcp_flag", [[], ["--tcp"]], ids=["udp", "tcp"])
+def test_sockperf(net, tcp_flag):
+    server = net.a.popen(["sockperf", "server", "-i", net.a.ip4, *tcp_flag], preload=True)
+    net.a.wait_bound(11111, "tcp" if tcp_flag else "udp")
+    client = net.b.run(["sockperf", "ping-pong", "-i", net.a.ip4, "-t", "3", *tcp_flag], preload=True, timeout=60)
+    assert "# dropped messages = 0; # duplicated messages = 0; # out-of-order messages = 0" in client.text
+    net.a.card["tx_frames"] > 100
+    server.stop(signal.SIGINT)
+
+
+@pytest.mark.parametrize("queue, said", [("tx_error", "a send error"), ("rx_error", "a receive error")])
+def test_a_queue_with_an_error_is_made_anew(net, queue, said):
+    client = udp(net, "a", 150)
+    wait_for(lambda: net.a.card["rx_frames"] > 20, 20, "datagrams")
+    net.a.card[queue] = 0x04
+    # One is lost with the queue, and what was in flight.
+    assert lost(client) <= 2
+    assert net.a.card[queue + "s"] == 1
+    assert re.search(rf"the device reports {said} \(syndrome 0x4\b", net.server.text), net.server.text
+
+
+def test_tcp_lives_through_errors_of_both_queues(net):
+    client = tcp(net, "a", 60)
+    for i in range(6):
+        if not client.alive():
+            break
+        seen = net.a.card["rx_frames"]
+        net.a.card[("tx_error", "rx_error")[i % 2]] = (0x01, 0x02, 0x04, 0x05, 0x10, 0x22)[i]
+        wait_for(lambda: net.a.card["rx_frames"] > seen + 20 or not client.alive(), 20, "frames")
+    whole(client, 60)
+
+
+def test_lost_doorbells_and_frames_are_sent_again(net):
+    client = tcp(net, "a", 40)
+    for _ in range(4):
+        net.a.card["drop_doorbells"] = 2
+        net.b.card["drop_frames"] = 2
+        seen = net.a.card["tx_frames"]
+        wait_for(lambda: net.a.card["tx_frames"] > seen + 20 or not client.alive(), 20, "frames")
+    whole(client, 60)
+
+
+def test_a_queue_that_stands_still_is_back_pressure(net):
+    with App(net.a, True) as a, App(net.b, False) as b:
+        b.do("l = socket.create_server((ME, 7000))")
+        a.do("s = socket.create_connection((PEER, 7000))")
+        b.do("c, _ = l.accept(); c.settimeout(60)")
+        net.a.card["stall"] = 1
+        a.do("""
+import threading
+s.setblocking(False)
+sent = 0
+try:
+    while True: sent += s.send(bytes(range(251)) * 400)
+except BlockingIOError: pass
+""", 60)
+        total = a.do("sent")
+        assert total > 0
+        net.a.card["stall"] = 0
+        b.do(f"got = b''.join(iter(lambda: c.recv({total} - sum(0 for _ in ())), b'')) if 0 else bytearray()")
+        b.do(f"\nwhile len(got) < {total}: got += c.recv(65536)", 60)
+        assert b.do("[i for i in range(0, len(got), 100400) if got[i:i+251] != bytes(range(251))]") == []
+
+
+def test_completions_that_come_late(net):
+    net.a.card["delay"] = 3000
+    assert lost(udp(net, "a", 60)) == 0
+
+
+def test_a_port_that_is_down_for_a_while(net):
+    client = tcp(net, "a", 40)
+    wait_for(lambda: net.a.card["rx_frames"] > 20, 20, "frames")
+    net.a.card["link"] = 0
+    wait_for(lambda: "LOWER_UP" not in net.a.run(["ip", "link", "show", net.a.dev]).text, 10, "no carrier")
+    net.a.card["link"] = 1
+    net.neighbours()
+    whole(client, 90)
+
+
+@BOTH
+def test_a_device_that_goes_away(net, ours):
+    """The sockets go on without it: nothing hangs, and nothing that arrives is wrong."""
+    client = udp(net, ours, 120)
+    host = getattr(net, ours)
+    wait_for(lambda: host.card["rx_frames"] > 20, 20, "datagrams")
+    host.card["plugged"] = 0
+    assert lost(client, 120) < 60
+    assert host.card["qps"] == 0 and host.card["rules"] == 0
+
+
+def test_an_established_connection_when_the_device_goes_away(net):
+    """It ends with an errno or goes on. It does not hang."""
+    client = tcp(net, "b", 60)
+    wait_for(lambda: net.b.card["rx_frames"] > 20, 20, "frames")
+    net.b.card["plugged"] = 0
+    status = client.wait(120)
+    assert status == 0 and "whole" in client.text or re.search(r"(OSError|Error): \[Errno", client.text), client.text
+
+
+def test_a_full_table_of_rules(net):
+    net.a.card["flows_max"] = 0
+    assert lost(udp(net, "a")) == 0
+    whole_client = None
+    assert net.a.card["rules"] == 0 and whole_client is None
+
+
+def test_compressed_completions(net):
+    net.a.card["compress"] = 8
+    assert lost(udp(net, "a")) == 0
+
+
+def test_a_program_that_is_killed_leaves_nothing(net):
+    client = udp(net, "a", 2000)
+    wait_for(lambda: net.a.card["rx_frames"] > 20, 20, "datagrams")
+    os.kill(net.server.pid, signal.SIGKILL)
+    wait_for(lambda: net.a.card["qps"] == 0 and net.a.card["rules"] == 0, 20, "its queues are gone")
+    client.stop(signal.SIGKILL)
+
+
+def test_without_the_right_to_raw_packets(net):
+    server = net.a.popen(["setpriv", "--bounding-set=-net_raw", "--inh-caps=-net_raw", "/usr/bin/python3", "-u", "-c", ECHO, "udp", net.a.ip4],
+                         preload=True)
+    net.a.wait_bound(PORT)
+    client = net.b.python(UDP_CLIENT, False, [net.a.ip4, 20])
+    assert lost(client) == 0
+    assert "will not be offloaded" in server.text and "CAP_NET_RAW" in server.text, server.text
+
+
+def test_the_module_can_go_and_come_back(library, tmp_path):
+    n = CardNet(library, tmp_path)
+    n.neighbours()
+    assert lost(udp(n, "a", 10)) == 0
+    n.close()
+    wait_for(lambda: all(h.card.interface for h in (n.a, n.b)), 20, "the cards are back")
+    unload()
+    load()
