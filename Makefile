@@ -339,7 +339,7 @@ install-kmod:
 
 clean:
 	rm -rf build
-	rm -rf $(addprefix kmod/,*.o *.ko *.mod *.mod.c .*.cmd Module.symvers modules.order)
+	rm -rf $(foreach d,kmod tests/mlx5_device tests/mlx5_device/module,$(addprefix $(d)/,*.o *.ko *.mod *.mod.c .*.cmd Module.symvers modules.order))
 
 lint:
 	@$(MAKE) --no-print-directory $(SKEL)

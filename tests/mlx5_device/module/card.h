@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * A mlx5 device in software: a card is a network interface with its RDMA device, both children of one platform device, as on a real
- * machine. Cards come in pairs with a wire between them. The queues are executed by the descriptor checker in the directory above.
+ * A mlx5 device in software: a card is a network interface with its RDMA device, both children
+ * of one platform device, as on a real machine. Cards come in pairs with a wire between them.
+ * The queues are executed by the descriptor checker in the directory above.
  */
 #ifndef MLX5_DEVICE_CARD_H
 #define MLX5_DEVICE_CARD_H

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Files in debugfs: mlx5_device/<interface's first name>/. What may be written breaks something, what may not is a counter. */
+/*
+ * Files in debugfs: mlx5_device/<interface's first name>/. What may be written breaks something,
+ * what may not is a counter.
+ */
 #include "card.h"
 
 static int link_get(void *data, u64 *value)

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Steering rules. Of those that match the one with the lowest priority number takes the frame, and all that are its like. */
+/*
+ * Steering rules. Of those that match the one with the lowest priority number takes the frame,
+ * and all that are its like.
+ */
 #include <linux/ip.h>
 
 #include "card.h"
@@ -32,39 +35,47 @@ static void set(u8 *val, u8 *mask, const void *spec_val, const void *spec_mask, 
 	memcpy(mask, spec_mask, size);
 }
 
-#define SET(r, field, filter, name)                                                                \
-	set((r)->val.field, (r)->mask.field, &(filter)->val.name, &(filter)->mask.name,            \
-	    sizeof((filter)->val.name))
+static void set_eth(struct rule *r, const struct ib_flow_spec_eth *s)
+{
+	set(r->val.dst_mac, r->mask.dst_mac, s->val.dst_mac, s->mask.dst_mac, 6);
+	set(r->val.src_mac, r->mask.src_mac, s->val.src_mac, s->mask.src_mac, 6);
+	set(r->val.type, r->mask.type, &s->val.ether_type, &s->mask.ether_type, 2);
+	set(r->val.vlan, r->mask.vlan, &s->val.vlan_tag, &s->mask.vlan_tag, 2);
+}
+
+static void set_family(struct rule *r, u8 family)
+{
+	r->val.family = family;
+	r->mask.family = 0xff;
+}
 
 /* 0 or negative errno: what we do not know must not match everything. */
 static int spec_add(struct rule *r, const union ib_flow_spec *spec)
 {
+	const struct ib_flow_spec_ipv4 *ip4 = &spec->ipv4;
+	const struct ib_flow_spec_ipv6 *ip6 = &spec->ipv6;
+	const struct ib_flow_spec_tcp_udp *l4 = &spec->tcp_udp;
+
 	switch ((int)spec->type) {
 	case IB_FLOW_SPEC_ETH:
-		SET(r, dst_mac, &spec->eth, dst_mac);
-		SET(r, src_mac, &spec->eth, src_mac);
-		SET(r, type, &spec->eth, ether_type);
-		SET(r, vlan, &spec->eth, vlan_tag);
+		set_eth(r, &spec->eth);
 		return 0;
 	case IB_FLOW_SPEC_IPV4:
-		SET(r, dst_ip, &spec->ipv4, dst_ip);
-		SET(r, src_ip, &spec->ipv4, src_ip);
-		r->val.family = 4;
-		r->mask.family = 0xff;
-		return spec->ipv4.mask.proto || spec->ipv4.mask.tos || spec->ipv4.mask.ttl ?
-			       -EOPNOTSUPP : 0;
+		set(r->val.dst_ip, r->mask.dst_ip, &ip4->val.dst_ip, &ip4->mask.dst_ip, 4);
+		set(r->val.src_ip, r->mask.src_ip, &ip4->val.src_ip, &ip4->mask.src_ip, 4);
+		set_family(r, 4);
+		return ip4->mask.proto || ip4->mask.tos || ip4->mask.ttl ? -EOPNOTSUPP : 0;
 	case IB_FLOW_SPEC_IPV6:
-		SET(r, dst_ip, &spec->ipv6, dst_ip);
-		SET(r, src_ip, &spec->ipv6, src_ip);
-		r->val.family = 6;
-		r->mask.family = 0xff;
-		return spec->ipv6.mask.next_hdr || spec->ipv6.mask.flow_label ? -EOPNOTSUPP : 0;
+		set(r->val.dst_ip, r->mask.dst_ip, ip6->val.dst_ip, ip6->mask.dst_ip, 16);
+		set(r->val.src_ip, r->mask.src_ip, ip6->val.src_ip, ip6->mask.src_ip, 16);
+		set_family(r, 6);
+		return ip6->mask.next_hdr || ip6->mask.flow_label ? -EOPNOTSUPP : 0;
 	case IB_FLOW_SPEC_TCP:
 	case IB_FLOW_SPEC_UDP:
 		if (!r->mask.family)
 			return -EINVAL;
-		SET(r, dst_port, &spec->tcp_udp, dst_port);
-		SET(r, src_port, &spec->tcp_udp, src_port);
+		set(r->val.dst_port, r->mask.dst_port, &l4->val.dst_port, &l4->mask.dst_port, 2);
+		set(r->val.src_port, r->mask.src_port, &l4->val.src_port, &l4->mask.src_port, 2);
 		r->val.proto = spec->type == IB_FLOW_SPEC_TCP ? IPPROTO_TCP : IPPROTO_UDP;
 		r->mask.proto = 0xff;
 		return 0;

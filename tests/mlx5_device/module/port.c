@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* The network interface of a card. What its kernel sends comes out at the peer; what comes and no rule matches is its kernel's. */
+/*
+ * The network interface of a card. What its kernel sends comes out at the peer; what comes and
+ * no rule matches is its kernel's.
+ */
 #include <linux/etherdevice.h>
 #include <linux/rtnetlink.h>
 
@@ -115,7 +118,7 @@ static void port_setup(struct net_device *ndev)
 	ether_setup(ndev);
 	ndev->netdev_ops = &port_ops;
 	ndev->max_mtu = 9216;
-	/* What a kernel asks of a card before it lets programs have it. On the wire all frames are whole and have their checksums. */
+	/* As a card has them. On the wire all frames are whole and have their checksums. */
 	ndev->hw_features = NETIF_F_HW_CSUM | NETIF_F_SG;
 	ndev->features = ndev->hw_features;
 }
