@@ -92,13 +92,13 @@ def served(net, kind, ours):
     return client
 
 
-def udp(net, ours, count=100):
+def udp(net, ours, count=60):
     client = served(net, "udp", ours)
     net.client = client.python(UDP_CLIENT, ours == "b", [net.a.ip4, count], env={"VMA_TRACELEVEL": "INFO"})
     return net.client
 
 
-def tcp(net, ours, blocks=20):
+def tcp(net, ours, blocks=8):
     client = served(net, "tcp", ours)
     net.client = client.python(TCP_CLIENT, ours == "b", [net.a.ip4, blocks], env={"VMA_TRACELEVEL": "INFO"})
     return net.client
@@ -116,8 +116,7 @@ def whole(process, timeout=40):
 def test_rdma_core_sees_the_device(net):
     text = subprocess.run(["ibv_devinfo", "-v"], capture_output=True, text=True, check=True).stdout
     for host in (net.a, net.b):
-        name, = net.a.run(["ls", f"/sys/class/net/{host.dev}/device/infiniband"]).text.split() if host is net.a else \
-            net.b.run(["ls", f"/sys/class/net/{host.dev}/device/infiniband"]).text.split()
+        name, = host.run(["ls", f"/sys/class/net/{host.dev}/device/infiniband"]).text.split()
         part = text.split(f"hca_id:\t{name}\n")[1].split("hca_id:")[0]
         assert "16.35.2000" in part and "PORT_ACTIVE" in part and "Ethernet" in part
         assert "RAW_IP_CSUM" in part and "MANAGED_FLOW_STEERING" in part
@@ -128,7 +127,7 @@ def test_udp_goes_past_the_kernel(net, ours):
     host = getattr(net, ours)
     with host.bypassed():
         assert lost(udp(net, ours)) == 0
-    assert host.card["tx_frames"] >= 100 and host.card["rx_frames"] >= 100
+    assert host.card["tx_frames"] >= 60 and host.card["rx_frames"] >= 60
 
 
 @BOTH
@@ -144,13 +143,13 @@ def test_sockperf(net, tcp_flag):
     net.a.wait_bound(11111, "tcp" if tcp_flag else "udp")
     client = net.b.run(["sockperf", "ping-pong", "-i", net.a.ip4, "-t", "3", *tcp_flag], preload=True, timeout=60)
     assert "# dropped messages = 0; # duplicated messages = 0; # out-of-order messages = 0" in client.text
-    net.a.card["tx_frames"] > 100
+    assert net.a.card["tx_frames"] > 100 and net.b.card["tx_frames"] > 100
     server.stop(signal.SIGINT)
 
 
 @pytest.mark.parametrize("queue, said", [("tx_error", "a send error"), ("rx_error", "a receive error")])
 def test_a_queue_with_an_error_is_made_anew(net, queue, said):
-    client = udp(net, "a", 150)
+    client = udp(net, "a", 80)
     wait_for(lambda: net.a.card["rx_frames"] > 20, 20, "datagrams")
     net.a.card[queue] = 0x04
     # One is lost with the queue, and what was in flight.
@@ -160,7 +159,7 @@ def test_a_queue_with_an_error_is_made_anew(net, queue, said):
 
 
 def test_tcp_lives_through_errors_of_both_queues(net):
-    client = tcp(net, "a", 60)
+    client = tcp(net, "a", 30)
     for i in range(6):
         if not client.alive():
             break
@@ -171,7 +170,7 @@ def test_tcp_lives_through_errors_of_both_queues(net):
 
 
 def test_lost_doorbells_and_frames_are_sent_again(net):
-    client = tcp(net, "a", 40)
+    client = tcp(net, "a", 20)
     for _ in range(4):
         net.a.card["drop_doorbells"] = 2
         net.b.card["drop_frames"] = 2
@@ -187,19 +186,19 @@ def test_a_queue_that_stands_still_is_back_pressure(net):
         b.do("c, _ = l.accept(); c.settimeout(60)")
         net.a.card["stall"] = 1
         a.do("""
-import threading
 s.setblocking(False)
 sent = 0
+block = bytes(range(251)) * 400
 try:
-    while True: sent += s.send(bytes(range(251)) * 400)
+    while True: sent += s.send(block[sent % 251:])
 except BlockingIOError: pass
 """, 60)
         total = a.do("sent")
         assert total > 0
         net.a.card["stall"] = 0
-        b.do(f"got = b''.join(iter(lambda: c.recv({total} - sum(0 for _ in ())), b'')) if 0 else bytearray()")
-        b.do(f"\nwhile len(got) < {total}: got += c.recv(65536)", 60)
-        assert b.do("[i for i in range(0, len(got), 100400) if got[i:i+251] != bytes(range(251))]") == []
+        b.do("got = bytearray()")
+        b.do(f"while len(got) < {total}: got += c.recv(65536)", 60)
+        assert b.do(f"got == (bytes(range(251)) * ({total} // 251 + 1))[:{total}]") is True
 
 
 def test_completions_that_come_late(net):
@@ -208,7 +207,7 @@ def test_completions_that_come_late(net):
 
 
 def test_a_port_that_is_down_for_a_while(net):
-    client = tcp(net, "a", 40)
+    client = tcp(net, "a", 20)
     wait_for(lambda: net.a.card["rx_frames"] > 20, 20, "frames")
     net.a.card["link"] = 0
     wait_for(lambda: "LOWER_UP" not in net.a.run(["ip", "link", "show", net.a.dev]).text, 10, "no carrier")
@@ -220,7 +219,7 @@ def test_a_port_that_is_down_for_a_while(net):
 @BOTH
 def test_a_device_that_goes_away(net, ours):
     """The sockets go on without it: nothing hangs, and nothing that arrives is wrong."""
-    client = udp(net, ours, 120)
+    client = udp(net, ours, 60)
     host = getattr(net, ours)
     wait_for(lambda: host.card["rx_frames"] > 20, 20, "datagrams")
     host.card["plugged"] = 0
@@ -230,7 +229,7 @@ def test_a_device_that_goes_away(net, ours):
 
 def test_an_established_connection_when_the_device_goes_away(net):
     """It ends with an errno or goes on. It does not hang."""
-    client = tcp(net, "b", 60)
+    client = tcp(net, "b", 30)
     wait_for(lambda: net.b.card["rx_frames"] > 20, 20, "frames")
     net.b.card["plugged"] = 0
     status = client.wait(120)
@@ -240,8 +239,7 @@ def test_an_established_connection_when_the_device_goes_away(net):
 def test_a_full_table_of_rules(net):
     net.a.card["flows_max"] = 0
     assert lost(udp(net, "a")) == 0
-    whole_client = None
-    assert net.a.card["rules"] == 0 and whole_client is None
+    assert net.a.card["rules"] == 0
 
 
 def test_compressed_completions(net):

@@ -171,6 +171,7 @@ bool flow_receive(struct card *card, const u8 *frame, u32 len);
 
 /* run.c */
 int run_thread(void *card);
+void run_forget(struct card *card, u32 qpn);
 
 /* fault.c */
 void fault_files(struct card *card, struct dentry *root);

@@ -20,11 +20,11 @@ static void cards_free(void)
 {
 	unsigned int i;
 
-	/* None sends to one that is gone. */
-	for (i = 0; i < ARRAY_SIZE(cards) && cards[i]; i++)
-		unregister_netdev(cards[i]->ndev);
+	/* The RDMA device has its interface, which has its wire's other end. */
 	for (i = 0; i < ARRAY_SIZE(cards) && cards[i]; i++)
 		card_unplug(cards[i]);
+	for (i = 0; i < ARRAY_SIZE(cards) && cards[i]; i++)
+		unregister_netdev(cards[i]->ndev);
 	for (i = 0; i < ARRAY_SIZE(cards) && cards[i]; i++)
 		card_free(cards[i]);
 	debugfs_remove(root);

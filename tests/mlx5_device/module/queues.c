@@ -227,6 +227,7 @@ int queues_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 
 	spin_lock_bh(&card->lock);
 	list_del(&qp->of_card);
+	run_forget(card, ibqp->qp_num);
 	card->counts.qps--;
 	spin_unlock_bh(&card->lock);
 	qp_free(qp);
