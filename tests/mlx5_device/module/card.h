@@ -171,7 +171,8 @@ bool flow_receive(struct card *card, const u8 *frame, u32 len);
 
 /* run.c */
 int run_thread(void *card);
-void run_forget(struct card *card, u32 qpn);
+void run_forget_qp(struct card *card, u32 qpn);
+void run_forget_cq(struct card *card, u32 cqn);
 
 /* fault.c */
 void fault_files(struct card *card, struct dentry *root);

@@ -82,6 +82,7 @@ int queues_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata)
 
 	spin_lock_bh(&card->lock);
 	list_del(&cq->of_card);
+	run_forget_cq(card, cq->q.cqn);
 	spin_unlock_bh(&card->lock);
 	pin_put(&cq->dbrec);
 	pin_put(&cq->buf);
@@ -227,7 +228,7 @@ int queues_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 
 	spin_lock_bh(&card->lock);
 	list_del(&qp->of_card);
-	run_forget(card, ibqp->qp_num);
+	run_forget_qp(card, ibqp->qp_num);
 	card->counts.qps--;
 	spin_unlock_bh(&card->lock);
 	qp_free(qp);

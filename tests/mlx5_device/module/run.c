@@ -66,21 +66,32 @@ static void look_at(struct card *card, struct uar *uar)
 		arm(card, value);
 }
 
+static void forget(u8 *reg, u32 low, unsigned int shift)
+{
+	u64 value = READ_ONCE(*(u64 *)reg);
+
+	if (get32((u8 *)&value + 4) >> shift == low)
+		cmpxchg((u64 *)reg, value, 0);
+}
+
 /* A queue pair goes: what was rung for it and not looked at is no mistake. The lock is held. */
-void run_forget(struct card *card, u32 qpn)
+void run_forget_qp(struct card *card, u32 qpn)
 {
 	struct uar *uar;
 	int i;
 
 	list_for_each_entry(uar, &card->uars, of_card) {
-		for (i = 0; i < BF_REGS; i++) {
-			u64 *reg = (u64 *)(uar->page + UAR_BF + i * BF_STEP);
-			u64 value = READ_ONCE(*reg);
-
-			if (get32((u8 *)&value + 4) >> 8 == qpn)
-				cmpxchg(reg, value, 0);
-		}
+		for (i = 0; i < BF_REGS; i++)
+			forget(uar->page + UAR_BF + i * BF_STEP, qpn, 8);
 	}
+}
+
+void run_forget_cq(struct card *card, u32 cqn)
+{
+	struct uar *uar;
+
+	list_for_each_entry(uar, &card->uars, of_card)
+		forget(uar->page + UAR_ARM, cqn, 0);
 }
 
 /* Is it time for what the send queue holds? */
