@@ -24,6 +24,14 @@ static void transmit(struct mdev *dev, const u8 *frame, u32 len)
 	card->counts.tx_frames++;
 }
 
+/* The lock is held. */
+void card_cq_tell(struct card *card, struct card_cq *cq)
+{
+	card->counts.events++;
+	cq->waiting = false;
+	cq->ib.comp_handler(&cq->ib, cq->ib.cq_context);
+}
+
 static void event(struct mdev *dev, u32 cqn)
 {
 	struct card *card = of_dev(dev);
@@ -32,8 +40,13 @@ static void event(struct mdev *dev, u32 cqn)
 	list_for_each_entry(cq, &card->cqs, of_card) {
 		if (cq->q.cqn != cqn)
 			continue;
-		card->counts.events++;
-		cq->ib.comp_handler(&cq->ib, cq->ib.cq_context);
+		if (cq->count <= 1 || !cq->period) {
+			card_cq_tell(card, cq);
+			return;
+		}
+		cq->waiting = true;
+		cq->told = cq->q.pi;
+		cq->due = ktime_add_us(ktime_get(), cq->period);
 	}
 }
 

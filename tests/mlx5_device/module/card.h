@@ -94,6 +94,11 @@ struct card_cq {
 	struct ib_cq ib; /* first */
 	struct mdev_cq q;
 	struct pin buf, dbrec;
+	/* Moderation: an event waits for so many completions, or so many microseconds. */
+	u16 count, period;
+	bool waiting;
+	u32 told; /* producer index when it began to wait */
+	ktime_t due;
 	struct list_head of_card;
 };
 
@@ -127,6 +132,7 @@ struct card *card_make(unsigned int index, unsigned int unit);
 void card_free(struct card *card);
 int card_plug(struct card *card);
 void card_unplug(struct card *card);
+void card_cq_tell(struct card *card, struct card_cq *cq);
 struct card_qp *card_qp_find(struct card *card, u32 qpn);
 extern const struct mdev_ops card_dev_ops;
 extern uint min_inline;

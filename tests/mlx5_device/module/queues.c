@@ -72,6 +72,13 @@ err_buf:
 
 int queues_modify_cq(struct ib_cq *ibcq, u16 count, u16 period)
 {
+	struct card *card = card_of(ibcq->device);
+	struct card_cq *cq = cq_of(ibcq);
+
+	spin_lock_bh(&card->lock);
+	cq->count = count;
+	cq->period = period;
+	spin_unlock_bh(&card->lock);
 	return 0;
 }
 

@@ -127,6 +127,7 @@ static void run_sq(struct card *card, struct card_qp *qp)
 static void run(struct card *card)
 {
 	struct sk_buff_head out;
+	struct card_cq *cq;
 	struct card_qp *qp;
 	struct sk_buff *skb;
 	struct uar *uar;
@@ -144,6 +145,11 @@ static void run(struct card *card)
 		mdev_rq_flush(&qp->rq);
 		if (qp->rq.error)
 			mdev_rq_abort(&qp->rq);
+	}
+	list_for_each_entry(cq, &card->cqs, of_card) {
+		if (cq->waiting && (cq->q.pi - cq->told + 1 >= cq->count ||
+				    !ktime_before(ktime_get(), cq->due)))
+			card_cq_tell(card, cq);
 	}
 	skb_queue_splice_init(&card->out, &out);
 	spin_unlock_bh(&card->lock);
