@@ -29,7 +29,7 @@ bool mdev_cq_put(struct mdev_cq *q, u8 entry[64], u8 op)
 		mdev_complain(q->dev, "the completion queue overflows", q->cqn, q->pi);
 		return false;
 	}
-	entry[63] = (u8)(op | !!(q->pi & q->cnt));
+	entry[63] = (u8)(op | (q->pi & q->cnt ? 1 : 0));
 	memcpy(to, entry, 63);
 	/* The driver looks at the last byte before it reads the others. */
 	device_wmb();

@@ -10,14 +10,16 @@
 
 #define VENDOR 0x2c9
 #define CONNECTX5 4119
-#define FIRMWARE (16ull << 32 | 35 << 16 | 2000)
+#define FIRMWARE_MAJOR 16
+#define FIRMWARE_MINOR 35
+#define FIRMWARE_SUB 2000
 #define BF_REG_BYTES 512
 
 static int query_device(struct ib_device *ib, struct ib_device_attr *attr, struct ib_udata *udata)
 {
 	struct mlx5_ib_query_device_resp answer = {};
 
-	attr->fw_ver = FIRMWARE;
+	attr->fw_ver = (u64)FIRMWARE_MAJOR << 32 | FIRMWARE_MINOR << 16 | FIRMWARE_SUB;
 	attr->sys_image_guid = ib->node_guid;
 	attr->max_mr_size = CARD_MAX_MR;
 	attr->page_size_cap = PAGE_SIZE;
@@ -98,8 +100,8 @@ static int del_gid(const struct ib_gid_attr *attr, void **context)
 
 static void firmware_text(struct ib_device *ib, char *text)
 {
-	snprintf(text, IB_FW_VERSION_NAME_MAX, "%u.%u.%04u", (u32)(FIRMWARE >> 32),
-		 (u32)FIRMWARE >> 16, (u32)FIRMWARE & 0xffff);
+	snprintf(text, IB_FW_VERSION_NAME_MAX, "%u.%u.%04u", FIRMWARE_MAJOR, FIRMWARE_MINOR,
+		 FIRMWARE_SUB);
 }
 
 static int alloc_ucontext(struct ib_ucontext *context, struct ib_udata *udata)
