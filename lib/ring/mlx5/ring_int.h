@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The inside of the ring, shared by ring.c, rx.c, tx.c and recover.c: for whoever holds the lock of the stack that owns it, unless
+ * something else is said.
+ */
+#ifndef RING_MLX5_RING_INT_H
+#define RING_MLX5_RING_INT_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <time.h>
+
+#include "ring/mlx5/moderation.h"
+#include "ring/mlx5/objects.h"
+#include "ring/mlx5/pool.h"
+#include "ring/mlx5/send.h"
+#include "ring/ring.h"
+#include "runtime/stats.h"
+
+#define VIEWS 4u
+
+/* Where pending() looks, which has no lock: what is here does not change, nor the memory go, while somebody may be looking. */
+struct view {
+	struct cq cq; /* what cq_at() and cq_ours() want */
+	void *old; /* to be released */
+	uint32_t upkeeps; /* until then; 0: it is in use, or free */
+};
+
+struct mlx5_ring {
+	struct ring ring;
+	struct ring_counters counters;
+	struct sq sq;
+	struct rq rq;
+	struct memory memory;
+	struct view views[VIEWS];
+	struct view *view; /* of rq.cq; the one of which nothing ever comes while there is none */
+	struct view mute;
+	struct mlx5_objects *objects;
+	struct mlx5_want want;
+	uint32_t refill_at; /* places in the receive queue that are worth a refill */
+	uint32_t refill_ci; /* rq.ci from which on it is time for one */
+	uint32_t rx_low; /* chunks */
+	bool slow; /* a poll has more to do: armed, or rx_short */
+	bool rx_short; /* users hold so many that fewer are left */
+	uint32_t heap_bufs, heap_bufs_max; /* received frames copied to the heap */
+	struct buf_pool heap_pool; /* counts them */
+	struct buf_pool *heap_origin; /* where their memory goes */
+	uint32_t arm_sn; /* events taken: the device ignores a request to tell that is older */
+	pid_t pid; /* who opened it */
+	uint8_t mac[6]; /* of the interface; the rules match it */
+	struct moderation moderation;
+	bool moderated; /* the device can */
+	bool refused; /* it has refused a rule, which was logged */
+	uint32_t retry; /* polls until recover() tries again; 0: it has not failed */
+	bool armed;
+};
+
+static inline struct mlx5_ring *mlx5_ring(struct ring *r)
+{
+	return (struct mlx5_ring *)r; /* its first member */
+}
+
+/*
+ * What m->objects does makes system calls, which a thread of the application can be cancelled in: the stack's lock would never come
+ * back. Returns what mlx5_end() wants.
+ */
+static inline int mlx5_begin(void)
+{
+	int cancel;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+	return cancel;
+}
+
+static inline void mlx5_end(int cancel)
+{
+	pthread_setcancelstate(cancel, NULL);
+}
+
+static inline void mlx5_stat_add(uint64_t *c, uint64_t n)
+{
+	stats_add((__u64 *)c, n);
+}
+
+/* Chunks that no user holds. */
+static inline uint32_t mlx5_rx_ours(const struct mlx5_ring *m)
+{
+	return m->memory.rx.num_free + m->rq.pi - m->rq.ci;
+}
+
+static inline int64_t mlx5_now_ms(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &ts);
+	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+/* rx.c. The first four are operations of the ring; pending() has no lock. */
+unsigned mlx5_poll(struct ring *r, struct buf **pkts, unsigned max);
+bool mlx5_pending(const struct ring *r);
+unsigned mlx5_wait_fds(struct ring *r, int *fds, unsigned max);
+bool mlx5_arm(struct ring *r);
+/* Gives the receive queue what chunks there are. */
+void mlx5_refill(struct mlx5_ring *m);
+/* Asks the device to tell of the next completion, or at once of one that we have not taken. */
+void mlx5_request_event(struct mlx5_ring *m);
+/* The heap_pool's free: one less of the copies that VMA_RX_BUFS limits. */
+void mlx5_heap_buf_free(struct buf_pool *pool, struct buf *b);
+
+/* tx.c: operations of the ring. kick() has no lock. */
+struct buf *mlx5_tx_alloc(struct ring *r, uint32_t room);
+int mlx5_post(struct ring *r, struct buf *b);
+int mlx5_kick(struct ring *r);
+bool mlx5_send_short(struct ring *r, const void *hdr, const void *data, uint32_t len);
+int mlx5_send_gso(struct ring *r, const struct iovec *iov, int iovcnt, const struct ring_gso *g);
+
+/* recover.c */
+/* Our queues around those of m->objects; there is a free view. 0, or negative errno and there is none of them. */
+int mlx5_queues_init(struct mlx5_ring *m);
+/* Has the device do what m->moderation says. */
+void mlx5_moderate(struct mlx5_ring *m);
+/*
+ * The device has stopped the queues, or has reported what cannot be: they are made anew. What was in flight is lost, as on any
+ * wire. Should that fail the ring is silent until the next try, some polls later.
+ */
+void mlx5_recover(struct mlx5_ring *m);
+/* An upkeep was done: releases the views whose time has come; at close(), when nobody looks any more, all. */
+void mlx5_views_upkeep(struct mlx5_ring *m);
+void mlx5_views_close(struct mlx5_ring *m);
+/* The interface's device went, and is not to be opened again at once. Also for who opens a ring, which no lock protects yet. */
+void mlx5_lost_note(int ifindex);
+bool mlx5_lost_lately(int ifindex);
+
+#endif

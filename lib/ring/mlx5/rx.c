@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* What the ring receives. */
+#include "ring/mlx5/ring_int.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#include "runtime/params.h"
+
+/* Below this part of the receive chunks that no user holds, frames are dropped if the heap has no room for them. */
+#define RESERVE_PART 16u
+
+void mlx5_refill(struct mlx5_ring *m)
+{
+	uint32_t room = rq_room(&m->rq);
+	struct buf *b;
+
+	while (room && (b = pool_get_rx(&m->memory.rx)) != NULL) {
+		rq_post(&m->rq, b);
+		room--;
+	}
+	rq_publish(&m->rq);
+	m->rx_short = mlx5_rx_ours(m) < m->rx_low;
+	m->slow |= m->rx_short;
+	m->refill_ci = m->rq.pi - m->rq.cnt + m->refill_at;
+}
+
+void mlx5_heap_buf_free(struct buf_pool *pool, struct buf *b)
+{
+	struct mlx5_ring *m =
+		(struct mlx5_ring *)((char *)pool - offsetof(struct mlx5_ring, heap_pool));
+
+	m->heap_bufs--;
+	m->heap_origin->free(m->heap_origin, b);
+}
+
+/*
+ * When users hold so many chunks that the receive queue could run dry, the frame moves to the heap. Returns the frame to hand out,
+ * NULL when it had to be dropped.
+ */
+static __attribute__((noinline)) struct buf *spare_chunk(struct mlx5_ring *m, struct buf *b)
+{
+	struct buf *c = m->heap_bufs < m->heap_bufs_max ? buf_heap_alloc(b->len) : NULL;
+
+	if (c) {
+		memcpy(c->data, b->data, b->len);
+		c->len = c->total = b->len;
+		c->flags = b->flags;
+		m->heap_origin = c->pool;
+		c->pool = &m->heap_pool;
+		m->heap_bufs++;
+	} else if (mlx5_rx_ours(m) >= m->memory.rx.num / RESERVE_PART || !params.cq_keep_qp_full) {
+		return b;
+	} else {
+		mlx5_stat_add(&m->counters.rx_drop_no_buf, 1);
+	}
+	buf_free(b);
+	return c;
+}
+
+/* What else there is to do once frames have been taken, or not. */
+static void poll_end(struct mlx5_ring *m, unsigned got, enum rx_result res)
+{
+	if (got && m->armed) {
+		m->armed = false;
+		mlx5_stat_add(&m->counters.interrupts_received, 1);
+	}
+	if ((int32_t)(m->rq.ci - m->refill_ci) >= 0)
+		mlx5_refill(m);
+	if (res == RX_BROKEN || m->sq.broken)
+		mlx5_recover(m);
+	m->slow = m->armed || m->rx_short;
+}
+
+/* Nearly always there is nothing else. */
+static inline bool poll_more(const struct mlx5_ring *m)
+{
+	return (int32_t)(m->rq.ci - m->refill_ci) >= 0 || m->slow;
+}
+
+static __attribute__((noinline)) unsigned poll_many(struct mlx5_ring *m, struct buf **pkts,
+						    unsigned max)
+{
+	enum rx_result res = RX_NONE;
+	unsigned n = 0, got = 0;
+	uint64_t bytes = 0;
+	struct buf *b;
+
+	while (got < max && (res = rq_take(&m->rq, &b)) == RX_FRAME) {
+		__builtin_prefetch(b->data);
+		got++;
+		bytes += b->len;
+		if (__builtin_expect(m->rx_short, 0))
+			b = spare_chunk(m, b);
+		pkts[n] = b;
+		n += b != NULL;
+	}
+	if (got) {
+		cq_publish(&m->rq.cq);
+		mlx5_stat_add(&m->counters.rx_packets, got);
+		mlx5_stat_add(&m->counters.rx_bytes, bytes);
+	}
+	if (__builtin_expect(res == RX_BROKEN || m->sq.broken || poll_more(m), 0))
+		poll_end(m, got, res);
+	return n;
+}
+
+unsigned mlx5_poll(struct ring *r, struct buf **pkts, unsigned max)
+{
+	struct mlx5_ring *m = mlx5_ring(r);
+	struct buf *b;
+
+	/* One who waits for one. */
+	if (__builtin_expect(max > 1 || poll_more(m), 0))
+		return poll_many(m, pkts, max);
+	b = rq_take_usual(&m->rq);
+	if (__builtin_expect(!b, 0))
+		return poll_many(m, pkts, max);
+	cq_publish(&m->rq.cq);
+	mlx5_stat_add(&m->counters.rx_packets, 1);
+	mlx5_stat_add(&m->counters.rx_bytes, b->len);
+	pkts[0] = b;
+	return 1;
+}
+
+bool mlx5_pending(const struct ring *r)
+{
+	const struct mlx5_ring *m = (const struct mlx5_ring *)r;
+	const struct cq *q = &__atomic_load_n(&m->view, __ATOMIC_ACQUIRE)->cq;
+	uint32_t ci = __atomic_load_n(&m->rq.cq.ci, __ATOMIC_RELAXED);
+
+	/*
+	 * In the middle of a compressed session this looks at what the device left there, in mlx5_recover() at one queue with the other's
+	 * index: a wrong hint at worst.
+	 */
+	return cq_ours(q, ci, cqe_op_own(cq_at(q, ci))) ||
+	       __atomic_load_n(&m->rq.zip_left, __ATOMIC_RELAXED);
+}
+
+unsigned mlx5_wait_fds(struct ring *r, int *fds, unsigned max)
+{
+	if (!max)
+		return 0;
+	fds[0] = mlx5_ring(r)->objects->event_fd;
+	return 1;
+}
+
+void mlx5_request_event(struct mlx5_ring *m)
+{
+	const struct mlx5dv_cq *cq = &m->objects->rx_cq;
+	uint32_t word = (m->arm_sn & 3) << 28 | MLX5_CQ_DB_REQ_NOT | (m->rq.cq.ci & CQ_CI_MASK);
+
+	m->rq.cq.dbrec[1] = htobe32(word);
+	/* The record before the doorbell that has the device look at it. */
+	dev_wc_wmb();
+	dev_write64((uint8_t *)cq->cq_uar + MLX5_CQ_DOORBELL,
+		    htobe64((uint64_t)word << 32 | cq->cqn));
+	dev_wc_wmb();
+}
+
+bool mlx5_arm(struct ring *r)
+{
+	struct mlx5_ring *m = mlx5_ring(r);
+	int cancel;
+
+	/* Whoever sleeps cannot refill. */
+	if (m->rq.broken)
+		return false;
+	if (rq_room(&m->rq))
+		mlx5_refill(m);
+	cancel = mlx5_begin();
+	m->arm_sn += m->objects->ops->take_events(m->objects);
+	mlx5_end(cancel);
+	if (mlx5_pending(r))
+		return true;
+	mlx5_request_event(m);
+	m->armed = m->slow = true;
+	mlx5_stat_add(&m->counters.interrupts_requested, 1);
+	return false;
+}
