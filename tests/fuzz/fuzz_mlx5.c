@@ -17,6 +17,7 @@
 
 #define CHUNK 2048u
 #define CHUNKS 96u
+#define LARGE_MAX (14u + 65535u) /* what the ring lets a large frame be, headers included */
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -105,11 +106,14 @@ static void post_large(struct input *in)
 	static const uint8_t header[54] = {2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 0x45, 0, 0, 0, 0, 0, 0, 0, 64,
 					   6, [46] = 0x50};
 	struct buf *first = NULL, **at = &first, *b;
-	uint32_t n = next(in, 1) % 40;
+	uint32_t n = next(in, 1) % 40, left = LARGE_MAX - sizeof(header);
 
-	for (uint32_t i = 0; i < n && (b = pool_get(&w.memory.tx, CHUNK)); i++, at = &b->frag) {
+	for (uint32_t i = 0; i < n && left && (b = pool_get(&w.memory.tx, CHUNK)); i++, at = &b->frag) {
+		uint32_t len = 1 + next(in, 2) % CHUNK;
+
 		*at = b;
-		b->len = 1 + next(in, 2) % CHUNK;
+		b->len = len < left ? len : left;
+		left -= b->len;
 	}
 	if (!w.sq.lso || sq_post_lso(&w.sq, header, sizeof(header), 1 + next(in, 2) % 1400, first))
 		buf_free(first);
