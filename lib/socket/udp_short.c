@@ -177,6 +177,12 @@ static void short_look(struct udp_att *att, const struct stack *st)
 	atomic_store_explicit(&att->short_gen, atomic_load_explicit(&st->udp_gen, memory_order_relaxed), memory_order_relaxed);
 }
 
+/* Without checksums by the device the short way gains nothing. (A ring outlives its stack's end by seconds.) */
+static inline bool summed(const struct stack *st)
+{
+	return atomic_load_explicit(&st->open, memory_order_acquire) && st->ring->caps.rx_csum;
+}
+
 static inline bool short_good(const struct udp_att *att, const struct stack *st)
 {
 	return atomic_load_explicit(&att->short_gen, memory_order_relaxed) ==
@@ -251,12 +257,11 @@ static __attribute__((noinline)) ssize_t receive_locked(struct udp_sock *s, void
 	return n;
 }
 
-/* Nothing about socket and call is special: what is there comes from one ring, and nobody else wants to know of it. */
+/* Nothing about socket and call is special, and nobody else wants to know of what is there. */
 static inline bool plain_reader(const struct udp_sock *s, int flags, const struct sockaddr *addr, const socklen_t *alen,
 				uint32_t me)
 {
 	return !(flags & ~UDP_RX_FLAGS) && !atomic_load_explicit(&s->v.os_events, memory_order_relaxed) &&
-	       atomic_load_explicit(&s->natt, memory_order_acquire) == 1 &&
 	       !atomic_load_explicit(&s->v.watches, memory_order_relaxed) &&
 	       __atomic_load_n(&s->stats->rx_tid, __ATOMIC_RELAXED) == me && me &&
 	       (!addr || (alen && *alen >= sizeof(struct sockaddr_in))) &&
@@ -278,8 +283,7 @@ static __attribute__((noinline)) ssize_t receive_unsure(struct udp_sock *s, void
 	struct udp_att *att = s->att[0];
 	struct stack *st = atomic_load_explicit(&att->st, memory_order_relaxed);
 
-	/* Without checksums by the device it gains nothing. (A ring outlives its stack's end by seconds.) */
-	if (atomic_load_explicit(&st->open, memory_order_acquire) && st->ring->caps.rx_csum) {
+	if (plain_reader(s, vfd_call_flags(call), addr, alen, lock_thread.tid)) {
 		if (!lock_get_now(&st->lock, lock_thread.tid))
 			return receive_contended(s, buf, len, call, addr, alen);
 		if (atomic_load_explicit(&att->s, memory_order_relaxed) == s &&
@@ -306,12 +310,16 @@ ssize_t udp_recvfrom(struct vfd *v, void *buf, size_t len, uint64_t call, struct
 	struct udp_att *att;
 	struct stack *st;
 
-	if (!plain_reader(s, vfd_call_flags(call), addr, alen, me))
+	/* What is there comes from one ring. */
+	if (atomic_load_explicit(&s->natt, memory_order_acquire) != 1)
 		return receive_any(s, buf, len, call, addr, alen);
 	att = s->att[0];
 	st = atomic_load_explicit(&att->st, memory_order_relaxed);
-	if (__builtin_expect(!short_good(att, st), 0))
-		return receive_unsure(s, buf, len, call, addr, alen);
+	/* First, for where it is never good no more is asked. */
+	if (!short_good(att, st))
+		return summed(st) ? receive_unsure(s, buf, len, call, addr, alen) : receive_any(s, buf, len, call, addr, alen);
+	if (!plain_reader(s, vfd_call_flags(call), addr, alen, me))
+		return receive_any(s, buf, len, call, addr, alen);
 	if (!lock_get_now(&st->lock, me))
 		return receive_contended(s, buf, len, call, addr, alen);
 	/* Still good: att is in st's table, and st is open. */
