@@ -324,7 +324,7 @@ kunit:
 vm:
 	@scripts/deps.sh
 	@$(MAKE) --no-print-directory all helpers vm-bin kmod mlx5-device
-	@scripts/vm -t 1800 -m 6144 $(or $(subst $(comma), ,$(ONLY)),tests/vm)
+	@scripts/vm -t 2400 -m 6144 $(or $(subst $(comma), ,$(ONLY)),tests/vm)
 
 # The sources where dkms looks for them; it builds them for the kernel that runs.
 KMOD_VERSION := $(shell sed -n 's/^PACKAGE_VERSION="\(.*\)"/\1/p' kmod/dkms.conf)
