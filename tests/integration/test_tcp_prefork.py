@@ -194,10 +194,13 @@ while True:
 DAEMON = COMMON + """
 l = listener()
 if sys.argv[1] == "waited": select.select([l], [], [], 0)
+r, w = os.pipe()
 def background():
     os.setsid()
+    os.close(w)
     child(work)
 def work():
+    os.read(r, 1)  # until the first process, which may have the interface, is gone: who comes too early stays with the kernel
     print("pid", os.getpid(), flush=True)
     print("ready", flush=True)
     while True: serve(l.accept()[0])
