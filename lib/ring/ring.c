@@ -3,17 +3,16 @@
 #include "ring/ring.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <net/if.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "ring/mlx5/mlx5.h"
 #include "ring/xdp/xdp.h"
 #include "runtime/libc.h"
 #include "runtime/log.h"
 #include "runtime/params.h"
+#include "runtime/text_file.h"
 
 /*
  * In order of preference. When one does not fit the interface (-EOPNOTSUPP), or fails (which it has logged), the next one is asked:
@@ -30,15 +29,11 @@ static const struct ring_kind {
 /* The value of a sysctl that is a small number, -1 when it cannot be read. */
 static int sysctl_read(const char *path)
 {
-	char text[16] = "";
+	char text[16];
 	int value = -1;
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
 
-	if (fd < 0)
-		return -1;
-	if (libc.read(fd, text, sizeof(text) - 1) > 0)
-		sscanf(text, "%d", &value);
-	libc.close(fd);
+	text_file_read(path, text, sizeof(text));
+	sscanf(text, "%d", &value);
 	return value;
 }
 

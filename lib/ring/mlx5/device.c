@@ -2,14 +2,13 @@
 #include "ring/mlx5/device.h"
 
 #include <dirent.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <net/if.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "runtime/libc.h"
+#include "runtime/text_file.h"
 
 #define NAME_MAX_RDMA 64u
 #define DRIVER "mlx5_core" /* of a subfunction mlx5_core.sf */
@@ -49,34 +48,23 @@ bool device_name(const char *sys, const char *ifname, char *name, size_t size)
 
 bool device_in_bond(const char *sys, const char *ifname)
 {
-	char path[PATH_MAX], slaves[256] = "", name[NAME_MAX_RDMA], *next, *slave;
+	char path[PATH_MAX], slaves[256], name[NAME_MAX_RDMA], *next, *slave;
 	bool found = false;
-	int fd;
 
 	snprintf(path, sizeof(path), "%s/class/net/%s/bonding/slaves", sys, ifname);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return false;
-	if (libc.read(fd, slaves, sizeof(slaves) - 1) > 0) {
-		for (slave = strtok_r(slaves, " \n", &next); slave && !found; slave = strtok_r(NULL, " \n", &next))
-			found = strlen(slave) < IF_NAMESIZE && device_name(sys, slave, name, sizeof(name));
-	}
-	libc.close(fd);
+	text_file_read(path, slaves, sizeof(slaves));
+	for (slave = strtok_r(slaves, " \n", &next); slave && !found; slave = strtok_r(NULL, " \n", &next))
+		found = strlen(slave) < IF_NAMESIZE && device_name(sys, slave, name, sizeof(name));
 	return found;
 }
 
 uint8_t device_port(const char *sys, const char *ifname)
 {
-	char path[PATH_MAX], text[16] = "";
+	char path[PATH_MAX], text[16];
 	unsigned port = 0;
-	int fd;
 
 	snprintf(path, sizeof(path), "%s/class/net/%s/dev_port", sys, ifname);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd >= 0) {
-		if (libc.read(fd, text, sizeof(text) - 1) > 0)
-			sscanf(text, "%u", &port);
-		libc.close(fd);
-	}
+	text_file_read(path, text, sizeof(text));
+	sscanf(text, "%u", &port);
 	return (uint8_t)(port + 1);
 }
