@@ -130,6 +130,16 @@ struct port;
  */
 int ring_open(int ifindex, struct ring **out);
 
+/* For the tables of flows. */
+static inline uint32_t ring_flow_hash(const struct vma_flow_key *key)
+{
+	uint32_t hash = key->local_port * 31u + key->remote_port;
+
+	for (unsigned i = 0; i < sizeof(key->remote.byte); i++)
+		hash = hash * 31u + key->remote.byte[i] + key->local.byte[i];
+	return hash;
+}
+
 static inline unsigned ring_poll(struct ring *r, struct buf **pkts, unsigned max)
 {
 	return r->ops->poll(r, pkts, max);

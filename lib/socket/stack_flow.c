@@ -9,12 +9,8 @@
 
 static struct stack_flow **flow_slot(struct stack *st, const struct vma_flow_key *key)
 {
-	struct stack_flow **p;
-	uint32_t hash = key->local_port * 31u + key->remote_port;
+	struct stack_flow **p = &st->flows[ring_flow_hash(key) % STACK_FLOW_BUCKETS];
 
-	for (unsigned i = 0; i < sizeof(key->remote.byte); i++)
-		hash = hash * 31u + key->remote.byte[i] + key->local.byte[i];
-	p = &st->flows[hash % STACK_FLOW_BUCKETS];
 	while (*p && memcmp(&(*p)->key, key, sizeof(*key)) != 0)
 		p = &(*p)->next;
 	return p;

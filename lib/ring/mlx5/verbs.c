@@ -11,6 +11,7 @@
 #include "ring/mlx5/ibv.h"
 #include "ring/mlx5/objects.h"
 #include "ring/mlx5/rule.h"
+#include "ring/ring.h"
 #include "runtime/libc.h"
 #include "runtime/log.h"
 #include "runtime/params.h"
@@ -389,12 +390,8 @@ static unsigned verbs_take_events(struct mlx5_objects *o)
 
 static struct flow **flow_find(struct verbs *v, const struct vma_flow_key *key)
 {
-	uint32_t hash = key->local_port * 31u + key->remote_port;
-	struct flow **f;
+	struct flow **f = &v->flows[ring_flow_hash(key) % FLOW_BUCKETS];
 
-	for (unsigned i = 0; i < sizeof(key->remote.byte); i++)
-		hash = hash * 31u + key->remote.byte[i];
-	f = &v->flows[hash % FLOW_BUCKETS];
 	while (*f && memcmp(&(*f)->key, key, sizeof(*key)))
 		f = &(*f)->next;
 	return f;
