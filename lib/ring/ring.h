@@ -91,6 +91,17 @@ struct ring_ops {
 	 */
 	int (*kick)(struct ring *r);
 	/*
+	 * Several frames will be posted one after the other, and the lock is held until the end is said: they may share descriptors.
+	 * kick() comes after the end, which may also be said of no burst. NULL, all three: there is nothing to be gained.
+	 */
+	void (*burst_begin)(struct ring *r);
+	/*
+	 * Posts a frame of len bytes, which are written to where the result points before anything else is asked of the ring; 64 bytes
+	 * may be written in any case. NULL: tx_alloc() and post() may take it.
+	 */
+	uint8_t *(*burst_add)(struct ring *r, uint32_t len);
+	void (*burst_end)(struct ring *r);
+	/*
 	 * Transmits at once, by the path for large frames, after what was posted; iov[0] starts with the headers. 0, or negative
 	 * errno and nothing was transmitted (-EBUSY: what was posted has not left yet, -EAGAIN: full). Needs no lock but where caps.gso_locked.
 	 */
@@ -158,6 +169,18 @@ static inline int ring_post(struct ring *r, struct buf *b)
 static inline int ring_kick(struct ring *r)
 {
 	return r->ops->kick(r);
+}
+
+static inline void ring_burst_begin(struct ring *r)
+{
+	if (r->ops->burst_begin)
+		r->ops->burst_begin(r);
+}
+
+static inline void ring_burst_end(struct ring *r)
+{
+	if (r->ops->burst_end)
+		r->ops->burst_end(r);
 }
 
 #endif

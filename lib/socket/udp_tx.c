@@ -37,6 +37,7 @@ static struct buf *tx_buf_wait(struct stack *st, uint32_t room)
 	struct ring *r = st->ring;
 	struct buf *b = NULL;
 
+	ring_burst_end(r);
 	for (unsigned tries = 0; !b && tries < 64; tries++) {
 		lock_drop(&st->lock);
 		ring_kick(r);
@@ -77,6 +78,18 @@ post(struct udp_sock *s, struct stack *st, struct udp_dst *d, const struct udp_t
 		buf_free(b);
 		return TX_KERNEL;
 	}
+	return TX_DONE;
+}
+
+/* The same in a burst. */
+static inline enum tx_result post_in_burst(struct udp_sock *s, struct stack *st, struct udp_dst *d, const struct udp_tx *t)
+{
+	struct ring *r = st->ring;
+	uint8_t *at = r->ops->burst_add && t->len <= d->max_payload ? r->ops->burst_add(r, d->hdr.len + (uint32_t)t->len) : NULL;
+
+	if (!at)
+		return post(s, st, d, t);
+	udp_frame_for(r, &d->hdr, at, t->iov, t->iovcnt, (uint32_t)t->len);
 	return TX_DONE;
 }
 
@@ -329,6 +342,16 @@ ssize_t udp_sendmsg(struct vfd *v, int fd, const struct msghdr *msg, int flags)
 	return n;
 }
 
+/* Does the ring that t would go by send trains in their order? A hint, without a lock: a ring outlives its stack's end by seconds. */
+static bool trains_pay(const struct udp_sock *s, const struct udp_tx *t)
+{
+	struct udp_dst *dsts = atomic_load_explicit(&s->dsts, memory_order_acquire);
+	struct stack *st = dsts ? atomic_load_explicit(&udp_dst_slot(dsts, t->addr, t->alen)->st, memory_order_acquire) : NULL;
+
+	return st && atomic_load_explicit(&st->open, memory_order_acquire) &&
+	       __atomic_load_n(&st->ring->caps.gso_in_order, __ATOMIC_RELAXED);
+}
+
 /*
  * Sends the leading messages as one train where that is worth it and keeps the order of what was sent before. Returns how many
  * went; 0: they are for the other ways.
@@ -342,7 +365,7 @@ static unsigned send_train(struct udp_sock *s, struct mmsghdr *msgs, unsigned n,
 	enum tx_result res = TX_KERNEL;
 
 	if (n < TRAIN_MIN || !tx_of_msg(s, &msgs[0].msg_hdr, &t) || t.gso_size ||
-	    !eligible(s, &t, flags))
+	    !eligible(s, &t, flags) || !trains_pay(s, &t))
 		return 0;
 	udp_train_gather(&tr, msgs, n < GSO_SEGMENTS_MAX ? n : GSO_SEGMENTS_MAX, &t);
 	if (tr.count < TRAIN_MIN || dst_lock(s, &t, &d) != TX_DONE)
@@ -385,6 +408,8 @@ static unsigned post_burst(struct udp_sock *s, struct mmsghdr *msgs, unsigned n,
 	    dst_lock(s, &t, &d) != TX_DONE)
 		return 0;
 	st = atomic_load_explicit(&d->st, memory_order_relaxed);
+	if (n > 1)
+		ring_burst_begin(st->ring);
 	for (sent = 0; sent < n; sent++) {
 		const struct msghdr *m = &msgs[sent].msg_hdr;
 
@@ -399,11 +424,12 @@ static unsigned post_burst(struct udp_sock *s, struct mmsghdr *msgs, unsigned n,
 			t.addr = addr;
 			t.alen = d->key_len;
 		}
-		if (post(s, st, d, &t) != TX_DONE)
+		if (post_in_burst(s, st, d, &t) != TX_DONE)
 			break;
 		msgs[sent].msg_len = (unsigned)t.len;
 		bytes += t.len;
 	}
+	ring_burst_end(st->ring);
 	lock_drop(&st->lock);
 	if (!sent)
 		return 0;

@@ -358,7 +358,7 @@ def mlx5(what):
         out["instructions"] = None
         if shutil.which("valgrind"):
             # From the entry point on. Of TCP's there are other calls.
-            entry = {"udp_send": "sendto", "udp_receive": "recvfrom"}.get(what, "measured_call")
+            entry = {"udp_send": "sendto", "udp_sendmmsg": "sendmmsg", "udp_receive": "recvfrom"}.get(what, "measured_call")
             text, seen = run(bench, 4000, ("valgrind", "--tool=callgrind", f"--toggle-collect={entry}",
                                            "--callgrind-out-file=/dev/null"))
             out["instructions"] = round(int(re.search(r"Collected : (\d+)", text).group(1)) / seen["calls"], 1)
@@ -431,7 +431,7 @@ NAMES = {f.__name__: f for f in (udp_pingpong, udp_pingpong_spin, udp_send, udp_
                                  passthrough, tcp_segment, tcp_memory, tcp_pingpong)}
 NAMES.update(tcp_messages=tcp_messages, tcp_connections=tcp_connections, redis_get=redis_get, redis_set=redis_set,
              tcp_bulk_send=tcp_bulk_send, tcp_bulk_receive=tcp_bulk_receive, tcp_loss=tcp_loss)
-NAMES.update({f"mlx5_{what}": mlx5(what) for what in ("udp_send", "udp_receive", "tcp_send", "tcp_receive")})
+NAMES.update({f"mlx5_{what}": mlx5(what) for what in ("udp_send", "udp_sendmmsg", "udp_receive", "tcp_send", "tcp_receive")})
 
 # What the project set itself: field, least or most, value.
 TO_REACH = {
@@ -475,6 +475,7 @@ WHAT = {
     "tcp_bulk_receive": "one stream from a kernel peer",
     "tcp_loss": "goodput of 24 streams, CUBIC, 1 % loss, 10 ms round trip",
     "mlx5_udp_send": "one `sendto()` of 64 B, mlx5 queues in memory",
+    "mlx5_udp_sendmmsg": "`sendmmsg()` of 64 of them, all together",
     "mlx5_udp_receive": "one `recvfrom()` of 64 B that finds it there",
     "mlx5_tcp_send": "one `send()` of 64 B over TCP, mlx5 queues in memory",
     "mlx5_tcp_receive": "one `recv()` of 64 B that finds it there",

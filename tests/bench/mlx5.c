@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * mlx5 what own-address peer-address calls: one UDP send, one UDP receive, or one TCP segment each way, through the whole library
+ * mlx5 what own-address peer-address calls: one UDP send, one burst of them, one UDP receive, or one TCP segment each way, through the whole library
  * on mlx5 queues in plain memory. The card is tests/mlx5_device, and it runs between the calls, never in them; the peer is this
  * program, on the other side of the card. `check` sends and receives datagrams of every length instead, `gone` takes the card away. The one call that counts
  * stands in measured_call(), for callgrind, and its entry point is called nowhere else. Prints JSON.
@@ -27,6 +27,7 @@
 #define PORT 7001
 #define PEER_PORT 7002
 #define WARM_UP 300u
+#define BURST 64u
 
 struct frame {
 	struct ethhdr eth;
@@ -161,7 +162,8 @@ static void sent(struct soft *s, const uint8_t *data, uint32_t len)
 }
 
 static char data[PAYLOAD];
-static bool receives, stream;
+static bool receives, stream, burst;
+static struct mmsghdr msgs[BURST];
 
 /* The call that is measured. */
 static __attribute__((noinline)) ssize_t measured_call(void)
@@ -171,6 +173,8 @@ static __attribute__((noinline)) ssize_t measured_call(void)
 
 	if (stream)
 		return receives ? recv(fd, data, PAYLOAD, 0) : send(fd, data, PAYLOAD, 0);
+	if (burst)
+		return sendmmsg(fd, msgs, BURST, 0) == (int)BURST ? (ssize_t)PAYLOAD : -1;
 	if (receives)
 		return recvfrom(fd, data, PAYLOAD, 0, (struct sockaddr *)&from, &len);
 	return sendto(fd, data, PAYLOAD, 0, (struct sockaddr *)&peer, sizeof(peer));
@@ -314,6 +318,42 @@ static void check_order(const uint8_t *bytes)
 	close(other);
 }
 
+static struct frame burst_out[BURST];
+
+static void sent_in_burst(struct soft *s, const uint8_t *bytes, uint32_t len)
+{
+	(void)s;
+	if (frames_seen < BURST)
+		memcpy(&burst_out[frames_seen], bytes, len < sizeof(burst_out[0]) ? len : sizeof(burst_out[0]));
+	frames_seen++;
+}
+
+/* One sendmmsg() of every so many lengths from `first` on: all leave, in their order, and whole. */
+static void check_burst(uint8_t *bytes, uint32_t first, uint32_t step)
+{
+	struct iovec iov[BURST];
+
+	for (uint32_t i = 0; i < BURST; i++) {
+		iov[i] = (struct iovec){bytes + i % 16, first + i * step};
+		msgs[i].msg_hdr = (struct msghdr){.msg_name = &peer, .msg_namelen = sizeof(peer), .msg_iov = &iov[i], .msg_iovlen = 1};
+	}
+	frames_seen = 0;
+	soft->sent = sent_in_burst;
+	check(sendmmsg(fd, msgs, BURST, 0) == (int)BURST, "sendmmsg()", first);
+	soft_run(soft, ~0u);
+	soft->sent = sent;
+	check(frames_seen == BURST, "a frame for each message", first);
+	for (uint32_t i = 0; i < BURST; i++) {
+		struct mdev_seen seen;
+
+		mdev_look((const u8 *)&burst_out[i], 42 + first + i * step, &seen);
+		check(seen.ok == 7, "checksums of a burst", i);
+		check(msgs[i].msg_len == first + i * step && ntohs(burst_out[i].uh.len) == 8 + first + i * step, "lengths of a burst",
+		      i);
+		check(!memcmp(burst_out[i].udp_data, bytes + i % 16, first + i * step), "bytes of a burst", i);
+	}
+}
+
 static void check_udp(void)
 {
 	uint8_t bytes[UDP_MAX + 16];
@@ -326,6 +366,8 @@ static void check_udp(void)
 		check_receive(bytes + len % 16, len, len);
 		check_receive(bytes + len % 16, len, len / 2);
 	}
+	for (uint32_t first = 1; first <= 500; first++)
+		check_burst(bytes, first, 1 + first % 15);
 	check_order(bytes);
 }
 
@@ -391,9 +433,11 @@ int main(int argc, char **argv)
 	uint32_t calls, *took, seen, clock_ns;
 
 	if (argc != 5)
-		return fprintf(stderr, "mlx5 udp_send|udp_receive|tcp_send|tcp_receive|check|gone own peer calls\n"), 2;
+		return fprintf(stderr, "mlx5 udp_send|udp_sendmmsg|udp_receive|tcp_send|tcp_receive|check|gone own peer calls\n"), 2;
 	stream = !strncmp(argv[1], "tcp", 3);
 	receives = strstr(argv[1], "receive") != NULL;
+	burst = strstr(argv[1], "sendmmsg") != NULL;
+	soft_config.mpw = true;
 	calls = (uint32_t)strtoul(argv[4], NULL, 10);
 	own = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(PORT)};
 	peer = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(PEER_PORT)};
@@ -405,6 +449,11 @@ int main(int argc, char **argv)
 		open_tcp();
 	else
 		open_udp();
+	for (unsigned i = 0; i < BURST; i++) {
+		static struct iovec iov = {data, PAYLOAD};
+
+		msgs[i].msg_hdr = (struct msghdr){.msg_name = &peer, .msg_namelen = sizeof(peer), .msg_iov = &iov, .msg_iovlen = 1};
+	}
 	for (unsigned i = 0; i < WARM_UP; i++)
 		one();
 	if (!strcmp(argv[1], "gone")) {
@@ -418,7 +467,7 @@ int main(int argc, char **argv)
 	seen = frames_seen;
 	for (uint32_t i = 0; i < calls; i++)
 		took[i] = one();
-	if (!receives && frames_seen - seen != calls)
+	if (!receives && frames_seen - seen != calls * (burst ? BURST : 1))
 		die("not all of it went by the card");
 	qsort(took, calls, sizeof(*took), by_size);
 	clock_ns = (uint32_t)now_ns();

@@ -12,8 +12,8 @@
 #include "../mlx5_device/receive.c"
 #include "../mlx5_device/send.c"
 #include "../mlx5_device/soft.c"
+#include "ring/mlx5/mpw.h"
 #include "ring/mlx5/pool.h"
-#include "ring/mlx5/send.h"
 
 #define CHUNK 2048u
 #define CHUNKS 96u
@@ -53,8 +53,9 @@ static void check(bool ok)
 static void world_open(struct input *in)
 {
 	static const uint32_t headers[] = {0, 18}, bfs[] = {0, 64, 256, 256};
-	struct mlx5_want want = {.max_inline = 884, .ask_every = 1 + next(in, 1) % 64};
-	struct sq_config config = {.ask_every = want.ask_every, .max_inline = next(in, 2) % 900};
+	uint32_t every = next(in, 1);
+	struct mlx5_want want = {.max_inline = 884, .ask_every = 1 + every % 64};
+	struct sq_config config = {.ask_every = want.ask_every, .max_inline = next(in, 2) % 900, .mpw = every & 0x80};
 	uint32_t shape = next(in, 2);
 	struct mlx5_objects *o;
 
@@ -68,6 +69,7 @@ static void world_open(struct input *in)
 		.bf_size = bfs[shape >> 9 & 3],
 		.max_frame = 1514,
 		.max_tso = 65536,
+		.mpw = config.mpw,
 		.quiet = w.hostile,
 	};
 	if (soft_config.cqe_size == 64 && shape & 0x800)
@@ -132,6 +134,31 @@ static void post(uint32_t len)
 	b->len = b->total = len;
 	if (sq_post(&w.sq, b))
 		buf_free(b);
+}
+
+/* Of up to n frames; now and then a doorbell, as another thread would ring it. */
+static void burst(struct input *in, uint32_t n)
+{
+	struct buf *b;
+	uint8_t *at;
+
+	sq_burst_begin(&w.sq);
+	while (n--) {
+		uint32_t len = next(in, 2) % 1515;
+
+		at = sq_burst_add(&w.sq, len);
+		if (at) {
+			memset(at, (int)len, len > SQ_BURST_WRITTEN ? len : SQ_BURST_WRITTEN);
+		} else if ((b = pool_get(&w.memory.tx, CHUNK))) {
+			memset(b->data, (int)len, len);
+			b->len = b->total = len;
+			if (sq_post(&w.sq, b))
+				buf_free(b);
+		}
+		if (!(len & 63) && w.hostile)
+			sq_kick(&w.sq);
+	}
+	sq_burst_end(&w.sq);
 }
 
 static void send_at_once(uint32_t len)
@@ -222,6 +249,7 @@ static void step(struct input *in)
 			forge(in, &soft->o.tx_cq, w.sq.cq.ci, w.sq.pi - 1 - (op >> 4));
 		break;
 	case 13: post_large(in); break;
+	case 14: burst(in, op >> 4); break;
 	default: post(60 + op); break;
 	}
 	/* sq_send() rings by itself. */

@@ -45,6 +45,7 @@ struct mdev {
 	u32 min_inline; /* header bytes that each send descriptor must hold */
 	u32 max_frame;
 	u32 max_tso; /* payload of a frame that is to be cut; 0: none is */
+	bool mpw; /* enhanced multi-packet WQEs */
 	u32 complaints;
 	/*
 	 * The driver runs beside us: its record may be further than the doorbell that we saw, and a doorbell may be seen after one

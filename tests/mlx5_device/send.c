@@ -5,6 +5,7 @@
 #define OPCODE_NOP 0x00
 #define OPCODE_SEND 0x0a
 #define OPCODE_TSO 0x0e
+#define OPCODE_MPW 0x29
 #define FLAG_COMPLETE 0x08
 #define INLINE 0x80000000u
 
@@ -129,15 +130,17 @@ static u64 fingerprint(struct mdev_sq *q, u32 units)
 	u64 sum = sum_add(0xcbf29ce484222325ull, d->wqe, units * 16);
 	u32 at, header = get16(d->wqe + 28) & 0x3ff;
 
-	if ((d->wqe[3] != OPCODE_SEND && d->wqe[3] != OPCODE_TSO) || units < 2)
+	if ((d->wqe[3] != OPCODE_SEND && d->wqe[3] != OPCODE_TSO && d->wqe[3] != OPCODE_MPW) || units < 2)
 		return sum;
 	at = header <= 2 ? 32 : 32 + (header - 2 + 15) / 16 * 16;
 	for (; at + 16 <= units * 16; at += 16) {
 		u32 word = get32(d->wqe + at);
 		const u8 *data;
 
-		if (word & INLINE)
-			break;
+		if (word & INLINE) {
+			at += (4 + (word & 0x3ff) + 15) / 16 * 16 - 16;
+			continue;
+		}
 		data = word && word <= MDEV_FRAME_MAX ? d->ops->memory(d, get32(d->wqe + at + 4),
 								       get64(d->wqe + at + 8), word)
 						      : NULL;
@@ -259,6 +262,38 @@ static u8 execute_tso(struct mdev_sq *q, u32 units)
 	return 0;
 }
 
+/* Each segment is a frame. 0 or a syndrome. */
+static u8 execute_mpw(struct mdev_sq *q, u32 units)
+{
+	struct mdev *d = q->dev;
+	u32 at = 32, bytes = units * 16, len;
+	const u8 *data;
+	u8 err;
+
+	/* With an opcode modifier it would be the older kind. */
+	if (!d->mpw || d->wqe[0]) {
+		mdev_complain(d, "several frames in a WQE, which the device does not know", q->ci, 0);
+		return MDEV_QP_ERROR;
+	}
+	if (bytes <= at || get16(d->wqe + 28) || get16(d->wqe + 22)) {
+		mdev_complain(d, "a WQE of several frames has none, or a header, or a size", units, get16(d->wqe + 28));
+		return MDEV_QP_ERROR;
+	}
+	while (at < bytes) {
+		err = segment(q, at, bytes, &data, &len, &at);
+		if (err)
+			return err;
+		if (len < 14 || len > d->max_frame) {
+			mdev_complain(d, "a frame is too short or too long", len, d->max_frame);
+			return MDEV_LENGTH_ERROR;
+		}
+		memcpy(d->frame, data, len);
+		mdev_checksum(d->frame, len, d->wqe[20]);
+		d->ops->transmit(d, d->frame, len);
+	}
+	return 0;
+}
+
 /* Executes the WQE in hand. 0 or a syndrome. */
 static u8 execute(struct mdev_sq *q, u32 units)
 {
@@ -279,6 +314,8 @@ static u8 execute(struct mdev_sq *q, u32 units)
 		return 0;
 	if (opcode == OPCODE_TSO)
 		return execute_tso(q, units);
+	if (opcode == OPCODE_MPW)
+		return execute_mpw(q, units);
 	if (opcode != OPCODE_SEND || d->wqe[0]) {
 		mdev_complain(d, "a WQE has an unknown opcode", opcode, q->ci);
 		return MDEV_QP_ERROR;

@@ -292,6 +292,7 @@ int mlx5_objects_open(const struct port *port, struct mlx5_objects **out)
 	s->dev.min_inline = soft_config.min_inline;
 	s->dev.max_frame = soft_config.max_frame;
 	s->dev.max_tso = s->o.max_tso = soft_config.max_tso;
+	s->dev.mpw = s->o.mpw = soft_config.mpw;
 	s->uar = aligned_alloc(UAR_BYTES, UAR_BYTES);
 	if (!s->uar || s->o.event_fd < 0)
 		abort();

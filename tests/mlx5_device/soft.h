@@ -17,6 +17,7 @@ struct soft_config {
 	uint32_t bf_size; /* bytes of a BlueFlame register; 0: plain doorbells */
 	uint32_t zip_max; /* completions in a compressed session; 0: none */
 	uint32_t max_frame, max_tso;
+	bool mpw; /* it takes several frames in a WQE */
 	bool loose; /* trust the driver: no fingerprints of what it hands over */
 	bool quiet; /* complaints are counted, not printed */
 };

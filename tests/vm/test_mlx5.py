@@ -87,7 +87,7 @@ def wire(library, tmp_path_factory):
 def net(wire, request):
     """The two hosts, nothing broken and nothing running."""
     wire.neighbours()
-    wire.before = {h: {name: h.card[name] for name in ("tx_frames", "rx_frames", "tx_errors", "rx_errors")} for h in (wire.a, wire.b)}
+    wire.before = {h: {name: h.card[name] for name in ("tx_frames", "tx_wqes", "rx_frames", "tx_errors", "rx_errors")} for h in (wire.a, wire.b)}
     complaints = wire.complained()
     try:
         yield wire
@@ -234,6 +234,19 @@ except BlockingIOError: pass
         b.do("got = bytearray()")
         b.do(f"while len(got) < {total}: got += c.recv(65536)", 60)
         assert b.do(f"got == (bytes(range(251)) * ({total} // 251 + 1))[:{total}]") is True
+
+
+def test_messages_of_one_call_share_descriptors(net):
+    with App(net.a, True) as a, App(net.b, False) as b:
+        b.do("s = udp(7000)")
+        a.do("s = udp(7001); s.sendto(b'first', (PEER, 7000))")
+        assert b.do("s.recv(2000)") == b"first"
+        frames, wqes = count(net.a, "tx_frames"), count(net.a, "tx_wqes")
+        # No two that follow each other are alike, and some are longer than what a descriptor holds.
+        a.do("sendmmsg(s, [bytes([i]) * (20 + i * 23 % 300 + i % 2) for i in range(60)], (PEER, 7000))")
+        assert b.do("[s.recv(2000) for _ in range(60)] == [bytes([i]) * (20 + i * 23 % 300 + i % 2) for i in range(60)]") is True
+        assert count(net.a, "tx_frames") - frames == 60
+        assert count(net.a, "tx_wqes") - wqes < 20
 
 
 def test_completions_that_come_late(net):

@@ -39,6 +39,7 @@
 	X(ibv_destroy_qp)
 #define MLX5DV_FUNCTIONS(X)                                                                        \
 	X(mlx5dv_is_supported)                                                                     \
+	X(mlx5dv_query_device)                                                                     \
 	X(mlx5dv_init_obj)
 
 #define IBV_MEMBER(name) __typeof__(name) *name;

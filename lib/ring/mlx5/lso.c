@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "ring/mlx5/send.h"
+#include "ring/mlx5/mpw.h"
 
 #define UNIT 16u
 #define UNITS_MAX 63u
@@ -61,6 +61,7 @@ int sq_post_lso(struct sq *q, const void *hdr, uint32_t hdr_len, uint32_t mss, s
 	if (hdr_len < SQ_INLINE_HEADER || !n || !mss || mss > UINT16_MAX ||
 	    hdr_len > SQ_LSO_HEADER_MAX || n > sq_lso_segments(hdr_len))
 		return -EINVAL;
+	sq_burst_end(q);
 	unit = head_units(hdr_len);
 	bbs = (unit + n + UNITS_BB - 1) / UNITS_BB;
 	if (!room_round(q, bbs))

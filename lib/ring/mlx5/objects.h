@@ -63,6 +63,7 @@ struct mlx5_objects {
 	uint32_t qpn, lkey;
 	uint32_t max_tso; /* payload of a frame that the device cuts; 0: it does not */
 	uint32_t min_inline; /* header bytes that a send descriptor must hold: 0 or 18 */
+	bool mpw; /* enhanced multi-packet WQEs, which want no header of their frames */
 	int event_fd; /* readable when an armed receive queue has something */
 	const char *failed; /* what start() or renew() could not do */
 };

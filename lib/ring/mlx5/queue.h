@@ -96,6 +96,16 @@ union sq_state {
 	};
 };
 
+/* A burst (mpw.h): what is known of the WQE that it is filling. */
+struct sq_mpw {
+	bool able; /* the device knows such WQEs */
+	bool on;
+	uint32_t units, units_max; /* of 16 bytes: written, and that there is room for; 0: no WQE is begun */
+	uint32_t frames;
+	uint32_t slot_room; /* the queue's own, which is 0 meanwhile */
+	struct buf *held; /* frames that it points to, a chain */
+};
+
 struct sq {
 	/* Under the stack lock; the first line is what a short frame needs. */
 	uint8_t *wqes;
@@ -126,6 +136,7 @@ struct sq {
 	struct sq_mark *marks; /* [WQEBBs] */
 	struct cq cq;
 	struct buf slot; /* the next WQE, as a place for a frame (sq_slot()) */
+	struct sq_mpw mpw;
 };
 
 _Static_assert(offsetof(struct sq, ringing) <= 72, "a short frame needs little more than a line");
@@ -141,6 +152,7 @@ struct sq_config {
 	uint32_t max_inline; /* VMA_TX_MAX_INLINE */
 	uint32_t min_inline;
 	uint32_t ask_every; /* VMA_TX_WRE_BATCHING; less often where the queues are so small or large */
+	bool mpw; /* the device takes several frames in a WQE, and wants no header in front of them */
 };
 
 /* 0, -EINVAL (not what we can drive), -ENOMEM. */

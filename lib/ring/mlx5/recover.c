@@ -67,6 +67,7 @@ int mlx5_queues_init(struct mlx5_ring *m)
 		.max_inline = m->want.max_inline,
 		.min_inline = o->min_inline,
 		.ask_every = m->want.ask_every,
+		.mpw = o->mpw,
 	};
 	struct view *v = view_free(m);
 	struct sq sq;

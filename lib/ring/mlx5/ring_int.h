@@ -114,6 +114,9 @@ void mlx5_heap_buf_free(struct buf_pool *pool, struct buf *b);
 struct buf *mlx5_tx_alloc(struct ring *r, uint32_t room);
 int mlx5_post(struct ring *r, struct buf *b);
 int mlx5_kick(struct ring *r);
+void mlx5_burst_begin(struct ring *r);
+uint8_t *mlx5_burst_add(struct ring *r, uint32_t len);
+void mlx5_burst_end(struct ring *r);
 bool mlx5_send_short(struct ring *r, const void *hdr, const void *data, uint32_t len);
 int mlx5_send_gso(struct ring *r, const struct iovec *iov, int iovcnt, const struct ring_gso *g);
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ring/mlx5/send.h"
+#include "ring/mlx5/mpw.h"
 
 /* The slot is a part of the queue: there is nothing to give back. */
 static void slot_free(struct buf_pool *pool, struct buf *b)
@@ -62,6 +62,8 @@ int sq_init(struct sq *q, const struct mlx5dv_qp *qp, const struct mlx5dv_cq *cq
 	q->ask_in = q->ask_every;
 	/* One that asks for a completion each: of two WQEBBs at least. */
 	q->lso = q->cq.cnt >= cnt / 2;
+	/* Of one WQEBB at least. */
+	q->mpw.able = config->mpw && q->cq.cnt >= cnt;
 	q->slot.pool = &slot_pool;
 	q->held = calloc(cnt, sizeof(*q->held));
 	q->marks = calloc(cnt, sizeof(*q->marks));
@@ -75,6 +77,8 @@ void sq_fini(struct sq *q)
 {
 	for (; q->held && q->held_ci != q->held_pi; q->held_ci++)
 		buf_free(q->held[q->held_ci & q->mask]);
+	if (q->mpw.on)
+		buf_free(q->mpw.held);
 	free(q->held);
 	free(q->marks);
 	q->held = NULL;
@@ -82,6 +86,7 @@ void sq_fini(struct sq *q)
 	/* Nothing can be posted, nothing is left to be kicked. */
 	q->slot_room = q->run = 0;
 	q->broken = true;
+	q->mpw.on = false;
 	cq_mute(&q->cq);
 	__atomic_store_n(&q->state.whole, 0, __ATOMIC_RELAXED);
 }
@@ -171,6 +176,8 @@ static __attribute__((noinline)) int post_pointer(struct sq *q, struct buf *b)
 	uint8_t *wqe;
 	bool asks;
 
+	if (q->mpw.on)
+		return sq_burst_post(q, b);
 	if (!q->run && !sq_room(q, 1))
 		return -ENOBUFS;
 	asks = sq_ask(q);

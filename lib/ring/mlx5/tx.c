@@ -6,6 +6,7 @@
 #include <netinet/in.h>
 #include <string.h>
 
+#include "ring/mlx5/mpw.h"
 #include "runtime/lock.h"
 
 static __attribute__((noinline)) struct buf *pool_alloc(struct mlx5_ring *m)
@@ -14,6 +15,7 @@ static __attribute__((noinline)) struct buf *pool_alloc(struct mlx5_ring *m)
 
 	if (__builtin_expect(!b, 0)) {
 		/* All are posted: have them sent, what is complete comes back. */
+		sq_burst_end(&m->sq);
 		sq_kick(&m->sq);
 		sq_reclaim(&m->sq);
 		b = pool_get(&m->memory.tx, m->memory.chunk);
@@ -31,6 +33,28 @@ struct buf *mlx5_tx_alloc(struct ring *r, uint32_t room)
 	struct buf *b = sq_slot(&m->sq, room);
 
 	return __builtin_expect(b != NULL, 1) ? b : pool_alloc(m);
+}
+
+void mlx5_burst_begin(struct ring *r)
+{
+	sq_burst_begin(&mlx5_ring(r)->sq);
+}
+
+uint8_t *mlx5_burst_add(struct ring *r, uint32_t len)
+{
+	struct mlx5_ring *m = mlx5_ring(r);
+	uint8_t *at = __builtin_expect(len <= r->caps.max_frame, 1) ? sq_burst_add(&m->sq, len) : NULL;
+
+	if (__builtin_expect(!at, 0))
+		return NULL;
+	mlx5_stat_add(&m->counters.tx_packets, 1);
+	mlx5_stat_add(&m->counters.tx_bytes, len);
+	return at;
+}
+
+void mlx5_burst_end(struct ring *r)
+{
+	sq_burst_end(&mlx5_ring(r)->sq);
 }
 
 /* A frame, or a large one, was not posted. */

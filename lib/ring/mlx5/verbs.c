@@ -20,6 +20,8 @@
 #define INLINE_HEADER 18u
 /* In front of inline data in a send descriptor (control and Ethernet segment): libmlx5 sizes descriptors without knowing our way. */
 #define INLINE_MORE 32u
+/* What libmlx5 adds to that itself, rounded up. */
+#define INLINE_OWN 64u
 
 #define TX_UNITS 4u
 #define FLOW_BUCKETS 1024u
@@ -147,10 +149,10 @@ static int describe(struct verbs *v)
 	return 0;
 }
 
-/* Of 64 bytes, in each send descriptor: as many short frames, and completions, may be in the place of it. */
+/* Of 64 bytes, at most, in each send descriptor: as many short frames, and completions, may be in the place of it. */
 static uint32_t tx_units(const struct mlx5_want *want)
 {
-	uint32_t units = (want->max_inline + INLINE_MORE + 63) / 64;
+	uint32_t units = (want->max_inline + INLINE_MORE + INLINE_OWN + 63) / 64;
 
 	return units > TX_UNITS ? units : TX_UNITS;
 }
@@ -231,6 +233,14 @@ static uint32_t max_tso(const struct verbs *v)
 	return attr.tso_caps.supported_qpts & 1u << IBV_QPT_RAW_PACKET ? attr.tso_caps.max_tso : 0;
 }
 
+/* Several frames in a descriptor: ConnectX-5 and later, which want no header in it. */
+static bool multi_packet(const struct verbs *v)
+{
+	struct mlx5dv_context dv = {0};
+
+	return !ibv.mlx5dv_query_device(v->context, &dv) && dv.flags & MLX5DV_CONTEXT_FLAGS_ENHANCED_MPW;
+}
+
 static int verbs_start(struct mlx5_objects *o, const struct mlx5_want *want)
 {
 	struct verbs *v = verbs_of(o);
@@ -248,6 +258,7 @@ static int verbs_start(struct mlx5_objects *o, const struct mlx5_want *want)
 	if (nonblock(o->event_fd) || nonblock(v->context->async_fd))
 		return failed(v, "set the event channels", errno);
 	o->max_tso = max_tso(v);
+	o->mpw = multi_packet(v);
 	return queues_make(v, want);
 }
 

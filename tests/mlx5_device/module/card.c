@@ -133,6 +133,7 @@ struct card *card_make(unsigned int index, unsigned int unit)
 	card->dev.min_inline = min_inline;
 	card->dev.max_frame = MDEV_FRAME_MAX;
 	card->dev.max_tso = CARD_MAX_TSO;
+	card->dev.mpw = true;
 	card->next_qpn = 0x100;
 	card->next_cqn = 0x400;
 	card->faults.flows_max = 1024;

@@ -38,6 +38,7 @@ struct card_faults {
 
 struct card_counts {
 	u32 doorbells, arms, events;
+	u32 tx_wqes;
 	u32 tx_frames, rx_frames, rx_dropped, tx_errors, rx_errors;
 	u32 qps, rules; /* that are there */
 };

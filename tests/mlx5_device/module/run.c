@@ -121,7 +121,7 @@ static void run_sq(struct card *card, struct card_qp *qp)
 		card->faults.tx_error = 0;
 		card->counts.tx_errors++;
 	}
-	mdev_sq_run(q, BATCH);
+	card->counts.tx_wqes += mdev_sq_run(q, BATCH);
 }
 
 static void run(struct card *card)
