@@ -207,7 +207,7 @@ PRELOAD ssize_t send(int fd, const void *buf, size_t len, int flags)
 	struct vfd *v = vfd_get(fd);
 
 	if (likely(!v) || !v->ops->sendmsg)
-		return libc.send(fd, buf, len, flags);
+		return message_is_dummy(flags) ? -1 : libc.send(fd, buf, len, flags);
 	return message_send(v, fd, buf, len, flags, NULL, 0);
 }
 PRELOAD_ALIAS(__send, send);
@@ -220,7 +220,7 @@ PRELOAD ssize_t sendto(int fd, const void *buf, size_t len, int flags, __CONST_S
 	if (v && likely(v->ops->sendto != NULL))
 		return v->ops->sendto(v, buf, len, vfd_call(fd, flags), addr.__sockaddr__, alen);
 	if (!v || !v->ops->sendmsg)
-		return libc.sendto(fd, buf, len, flags, addr.__sockaddr__, alen);
+		return message_is_dummy(flags) ? -1 : libc.sendto(fd, buf, len, flags, addr.__sockaddr__, alen);
 	return message_sendmsg(v, fd, buf, len, flags, addr.__sockaddr__, alen);
 }
 
@@ -250,7 +250,7 @@ PRELOAD ssize_t sendmsg(int fd, const struct msghdr *msg, int flags)
 	if (likely(!v) || !v->ops->sendmsg) {
 		if (!table_empty() && msg)
 			message_give_rights(msg);
-		return libc.sendmsg(fd, msg, flags);
+		return message_is_dummy(flags) ? -1 : libc.sendmsg(fd, msg, flags);
 	}
 	return v->ops->sendmsg(v, fd, msg, flags);
 }

@@ -3,6 +3,9 @@
 #ifndef PRELOAD_MESSAGE_H
 #define PRELOAD_MESSAGE_H
 
+#include <errno.h>
+#include <stdbool.h>
+
 #include "socket/vfd.h"
 
 /* io.c: the two below for objects that have the long forms only. */
@@ -13,6 +16,15 @@ __attribute__((noinline)) ssize_t message_sendmsg(struct vfd *v, int fd, const v
 
 /* io.c: msg is about to be sent by libc. Who gets a descriptor by it (SCM_RIGHTS) gets the kernel's socket. */
 void message_give_rights(const struct msghdr *msg);
+
+/* What is sent with these flags by a kernel socket is not to be sent: -1 and EINVAL are the answer, as the original's. */
+static inline bool message_is_dummy(int flags)
+{
+	if (__builtin_expect(!(flags & VMA_SND_FLAGS_DUMMY), 1))
+		return false;
+	errno = EINVAL;
+	return true;
+}
 
 /* v has recvmsg. As recvfrom(2). */
 static inline ssize_t message_recv(struct vfd *v, int fd, void *buf, size_t len, int flags,

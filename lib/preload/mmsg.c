@@ -96,7 +96,7 @@ PRELOAD int sendmmsg(int fd, struct mmsghdr *msgs, unsigned n, int flags)
 	if (likely(!v) || !v->ops->sendmsg) {
 		for (unsigned i = 0; !table_empty() && msgs && i < n && i < IOV_MAX; i++)
 			message_give_rights(&msgs[i].msg_hdr);
-		return libc.sendmmsg(fd, msgs, n, flags);
+		return message_is_dummy(flags) ? -1 : libc.sendmmsg(fd, msgs, n, flags);
 	}
 	if (v->ops->sendmmsg)
 		return v->ops->sendmmsg(v, fd, msgs, n, flags);

@@ -7,7 +7,9 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
+#include "preload/message.h"
 #include "preload/start.h"
+#include "runtime/params.h"
 #include "socket/tcp.h"
 #include "socket/udp.h"
 
@@ -95,12 +97,25 @@ PRELOAD int shutdown(int fd, int how)
 	return v->ops->shutdown(v, fd, how);
 }
 
+/* VMA_TRIGGER_DUMMY_SEND_GETSOCKNAME: of so many bytes as the original's; nobody is told how it went. */
+static __attribute__((noinline)) void dummy_send(struct vfd *v, int fd)
+{
+	static const char nothing[264];
+	int saved = errno;
+
+	if (v->ops->sendmsg)
+		message_send(v, fd, nothing, sizeof(nothing), VMA_SND_FLAGS_DUMMY, NULL, 0);
+	errno = saved;
+}
+
 PRELOAD int getsockname(int fd, __SOCKADDR_ARG addr, socklen_t *len)
 {
 	struct vfd *v = vfd_get(fd);
 
 	if (likely(!v) || !v->ops->getsockname)
 		return libc.getsockname(fd, addr.__sockaddr__, len);
+	if (unlikely(params.trigger_dummy_send_getsockname))
+		dummy_send(v, fd);
 	return v->ops->getsockname(v, fd, addr.__sockaddr__, len);
 }
 

@@ -86,6 +86,8 @@ struct tcp_env {
 	 * error counts as a loss on the wire. Must not call back into the engine.
 	 */
 	int (*output)(void *ctx, const struct tcp_tx *tx);
+	/* May be NULL: as output(), but nothing may leave (tcp_send_dummy()). */
+	int (*output_dummy)(void *ctx, const struct tcp_tx *tx);
 	/* Must not call back into the engine, but for the const functions. user: of the connection or listener. */
 	void (*event)(void *ctx, void *user, uint32_t events);
 	/* Zeroed memory or NULL. Every allocation of the engine comes from here. */
@@ -206,6 +208,11 @@ bool tcp_tuple_used(const struct tcp_stack *ts, const struct tcp_tuple *tuple);
  * closed (the caller raises SIGPIPE); -ENOTCONN; the pending error (taken). flags: MSG_MORE, MSG_OOB.
  */
 ssize_t tcp_send(struct tcp_conn *c, const struct iovec *iov, int iovcnt, int flags, uint64_t now);
+/*
+ * Has env.output_dummy() do with these bytes what it would do if they were sent now; the connection does not change. Their number.
+ * -EAGAIN: they would not leave at once, in one segment.
+ */
+ssize_t tcp_send_dummy(const struct tcp_conn *c, const struct iovec *iov, int iovcnt, int flags);
 /*
  * Copies out; returns bytes, 0 at the end of the stream, -EAGAIN, -ENOTCONN, or the pending error (taken; data that
  * came before it is read first). flags: MSG_PEEK, MSG_TRUNC (discards), MSG_OOB (-EINVAL: none).

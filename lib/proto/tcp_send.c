@@ -70,6 +70,43 @@ static int may_send(struct tcp_conn *c)
 	return c->state == TCPS_ESTABLISHED || c->state == TCPS_CLOSE_WAIT ? 0 : -EPIPE;
 }
 
+ssize_t tcp_send_dummy(const struct tcp_conn *c, const struct iovec *iov, int iovcnt, int flags)
+{
+	size_t len = iov_len(iov, iovcnt);
+	uint8_t hdr[TCP_HDR_MAX];
+	struct tcp_hdr_spec h = {
+		.sport = c->node.tuple.lport,
+		.dport = c->node.tuple.rport,
+		.seq = c->snd_nxt,
+		.ack = c->rcv_nxt,
+		.flags = TH_ACK | TH_PSH,
+		.ts = c->ts_ok,
+		.tsval = tcp_ts_now(c),
+		.tsecr = c->ts_recent,
+	};
+	struct tcp_tx tx = {
+		.user = c->user,
+		.tuple = &c->node.tuple,
+		.hdr = hdr,
+		.iov = iov,
+		.iovcnt = iovcnt,
+		.mss = (uint16_t)c->mss,
+		.tos = c->o.tos,
+		.ttl = c->o.ttl,
+		.family = c->node.tuple.family,
+	};
+
+	if ((c->state != TCPS_ESTABLISHED && c->state != TCPS_CLOSE_WAIT) || c->shut_wr || (flags & MSG_MORE) || !len ||
+	    len > c->mss || tcp_outq_unsent(c) || tcp_in_flight(c) >= c->cc.cwnd ||
+	    seq_after(c->snd_nxt + (uint32_t)len, tcp_wnd_end(c)))
+		return -EAGAIN;
+	tx.len = (uint32_t)len;
+	tx.hdr_len = tcp_hdr_write(hdr, &h);
+	if (c->ts->env.output_dummy && c->ts->env.output_dummy(c->ts->env.ctx, &tx))
+		return -EAGAIN;
+	return (ssize_t)len;
+}
+
 ssize_t tcp_send(struct tcp_conn *c, const struct iovec *iov, int iovcnt, int flags, uint64_t now)
 {
 	size_t want = iov_len(iov, iovcnt);

@@ -91,6 +91,11 @@ struct ring_ops {
 	 */
 	int (*kick)(struct ring *r);
 	/*
+	 * As post(), but nothing leaves: the device is given a descriptor that does nothing. -EOPNOTSUPP: it has none (the caller keeps
+	 * b, as with any error).
+	 */
+	int (*dummy)(struct ring *r, struct buf *b);
+	/*
 	 * Several frames will be posted one after the other, and the lock is held until the end is said: they may share descriptors.
 	 * kick() comes after the end, which may also be said of no burst. NULL, all three: there is nothing to be gained.
 	 */

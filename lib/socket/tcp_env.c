@@ -156,6 +156,7 @@ struct tsock_stack *tsock_stack_get(struct stack *st)
 	struct tcp_env env = {
 		.ctx = st,
 		.output = tsock_output,
+		.output_dummy = tsock_output_dummy,
 		.event = env_event,
 		.queued = tsock_kmod_queued,
 		.alloc = env_alloc,

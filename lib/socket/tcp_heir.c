@@ -204,6 +204,10 @@ static ssize_t heir_recvmsg(struct vfd *v, int fd, struct msghdr *msg, int flags
 static ssize_t heir_sendmsg(struct vfd *v, int fd, const struct msghdr *msg, int flags)
 {
 	claim(heir_of(v));
+	if (flags & VMA_SND_FLAGS_DUMMY) {
+		errno = EAGAIN;
+		return -1;
+	}
 	return libc.sendmsg(fd, msg, flags);
 }
 

@@ -332,6 +332,7 @@ static inline bool tsock_path_good(const struct tsock_path *p, uint32_t net_gen,
 
 /* tcp_output.c: the engine's output() and path(); st->lock is held */
 int tsock_output(void *ctx, const struct tcp_tx *tx);
+int tsock_output_dummy(void *ctx, const struct tcp_tx *tx);
 void tsock_env_path(void *ctx, const struct tcp_tuple *tuple, uint32_t *mtu, uint32_t *max_gso);
 /* Sends what waited for its neighbour and can go; gives up what has waited too long. */
 void tsock_held_look(struct tsock_stack *t, uint64_t now);

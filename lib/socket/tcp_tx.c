@@ -142,6 +142,25 @@ static ssize_t transmit_told(struct tsock *s, int fd, const struct iovec *iov, i
 	return n;
 }
 
+/* With VMA_SND_FLAGS_DUMMY: as far as the device, which does nothing. The bytes, or -1 and EAGAIN: they would not leave at once. */
+static ssize_t dummy(struct tsock *s, const struct iovec *iov, int cnt, int flags)
+{
+	struct stack *st = tsock_mode(s) == TSOCK_CONN ? tsock_conn_lock(s) : NULL;
+	ssize_t n = -EAGAIN;
+
+	if (st) {
+		if (s->c)
+			n = tcp_send_dummy(s->c, iov, cnt, flags);
+		tsock_unlock_stack(st, tsock_now());
+	}
+	if (n < 0) {
+		errno = EAGAIN;
+		return -1;
+	}
+	stats_add(&s->stats->tx_dummy, 1);
+	return n;
+}
+
 /* No connection of ours: an earlier one's error, else 0: the call is libc's. */
 static ssize_t unconnected(struct tsock *s)
 {
@@ -159,6 +178,8 @@ ssize_t tsock_sendmsg(struct vfd *v, int fd, const struct msghdr *msg, int flags
 	struct tsock *s = tsock_of(v);
 	size_t len;
 
+	if (__builtin_expect(flags & VMA_SND_FLAGS_DUMMY, 0))
+		return dummy(s, msg->msg_iov, msg->msg_iovlen <= TSOCK_IOVS ? (int)msg->msg_iovlen : 0, flags);
 	if (tsock_mode(s) != TSOCK_CONN || msg->msg_iovlen > IOV_MAX)
 		return msg->msg_iovlen <= IOV_MAX && unconnected(s) ? -1 : libc.sendmsg(fd, msg, flags);
 	len = tsock_iov_len(msg->msg_iov, msg->msg_iovlen);
@@ -173,6 +194,8 @@ ssize_t tsock_sendto(struct vfd *v, const void *buf, size_t len, uint64_t call, 
 	int fd = vfd_call_fd(call), flags = vfd_call_flags(call);
 	struct tsock *s = tsock_of(v);
 
+	if (__builtin_expect(flags & VMA_SND_FLAGS_DUMMY, 0))
+		return dummy(s, &iov, 1, flags);
 	/* An address is ignored on a connected stream. */
 	if (tsock_mode(s) != TSOCK_CONN)
 		return unconnected(s) ? -1 : libc.sendto(fd, buf, len, flags, addr, alen);

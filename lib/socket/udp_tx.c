@@ -222,6 +222,18 @@ static inline bool eligible(struct udp_sock *s, struct udp_tx *t, int flags)
 	return true;
 }
 
+struct udp_dst *udp_tx_lock(struct udp_sock *s, int fd, struct udp_tx *t, int flags)
+{
+	enum tx_result res = TX_KERNEL;
+	struct udp_dst *d;
+
+	if (eligible(s, t, flags))
+		res = dst_lock(s, t, &d);
+	if (res == TX_RESOLVE && udp_resolve(s, fd, t))
+		res = dst_lock(s, t, &d);
+	return res == TX_DONE ? d : NULL;
+}
+
 /* Before a send by the kernel socket, which reports a pending error: what comes after this sets the flag again. */
 static void by_kernel(struct udp_sock *s)
 {
@@ -274,6 +286,8 @@ ssize_t udp_sendto_any(struct udp_sock *s, int fd, const void *buf, size_t len, 
 			return (ssize_t)len;
 		}
 	}
+	if (__builtin_expect(flags & VMA_SND_FLAGS_DUMMY, 0))
+		return udp_send_dummy(s, fd, &t, flags);
 	by_kernel(s);
 	n = libc.sendto(fd, buf, len, flags, addr, alen);
 	count_os(s, n, flags);
@@ -323,6 +337,10 @@ static enum tx_result send_msg(struct udp_sock *s, int fd, const struct msghdr *
 	if (*kick)
 		ring_kick((*kick)->ring);
 	*kick = NULL;
+	if (__builtin_expect(flags & VMA_SND_FLAGS_DUMMY, 0)) {
+		*n = udp_send_dummy(s, fd, &t, flags);
+		return res;
+	}
 	by_kernel(s);
 	*n = libc.sendmsg(fd, msg, flags);
 	count_os(s, *n, flags);

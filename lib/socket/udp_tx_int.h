@@ -110,6 +110,14 @@ struct udp_train {
 void udp_train_gather(struct udp_train *tr, const struct mmsghdr *msgs, unsigned n,
 		      const struct udp_tx *t);
 
+/*
+ * udp_tx.c: the remembered destination of t, its stack locked; t is completed. NULL: it is not for user space, or nowhere to go; no
+ * lock is held.
+ */
+struct udp_dst *udp_tx_lock(struct udp_sock *s, int fd, struct udp_tx *t, int flags);
+/* udp_dummy.c: a send with VMA_SND_FLAGS_DUMMY, which nothing leaves by. The bytes, or -1 and EAGAIN. */
+ssize_t udp_send_dummy(struct udp_sock *s, int fd, struct udp_tx *t, int flags);
+
 /* Finds out where t goes and remembers it. False: the kernel socket must send. No lock held. */
 bool udp_resolve(struct udp_sock *s, int fd, const struct udp_tx *t);
 

@@ -34,6 +34,12 @@ struct vfd;
  * Results and errno as the libc function of that name. The fd is passed because several fds (dup) can name one
  * object. An operation that is NULL is libc's on the fd (the shadow socket or the kernel epoll has the same number).
  */
+/*
+ * A flag of send() and its like (the Extra API's name for MSG_SYN): all is done but that something leaves. No kernel socket may be
+ * given it, which would send: -1 and EAGAIN.
+ */
+#define VMA_SND_FLAGS_DUMMY 0x400
+
 struct vfd_ops {
 	int (*bind)(struct vfd *v, int fd, const struct sockaddr *addr, socklen_t len);
 	int (*connect)(struct vfd *v, int fd, const struct sockaddr *addr, socklen_t len);

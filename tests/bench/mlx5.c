@@ -28,6 +28,7 @@
 #define PEER_PORT 7002
 #define WARM_UP 300u
 #define BURST 64u
+#define VMA_SND_FLAGS_DUMMY MSG_SYN
 
 struct frame {
 	struct ethhdr eth;
@@ -354,6 +355,20 @@ static void check_burst(uint8_t *bytes, uint32_t first, uint32_t step)
 	}
 }
 
+/* A dummy send reaches the device, and not the wire. */
+static void check_dummy(const uint8_t *bytes)
+{
+	for (uint32_t len = 1; len <= UDP_MAX; len += 7) {
+		uint32_t before = frames_seen;
+
+		check(sendto(fd, bytes, len, VMA_SND_FLAGS_DUMMY, (struct sockaddr *)&peer, sizeof(peer)) == (ssize_t)len, "a dummy sendto()",
+		      len);
+		check(soft_run(soft, ~0u) == 1, "a descriptor for it", len);
+		check(frames_seen == before, "no frame for it", len);
+		check_send(bytes, len);
+	}
+}
+
 static void check_udp(void)
 {
 	uint8_t bytes[UDP_MAX + 16];
@@ -368,6 +383,7 @@ static void check_udp(void)
 	}
 	for (uint32_t first = 1; first <= 500; first++)
 		check_burst(bytes, first, 1 + first % 15);
+	check_dummy(bytes);
 	check_order(bytes);
 }
 

@@ -361,6 +361,62 @@ static void every_queue_size_goes_round(void **state)
 	}
 }
 
+static void a_wqe_that_does_nothing(void **state)
+{
+	/* As that of the frame, but for the opcode; the second asks for a completion and is of one WQEBB. */
+	static const uint8_t first[32] = {0, 0, 0, 0x00, 0x00, 0x12, 0x34, 0x05, 0, 0, 0, 0x00, 0, 0, 0, 0,
+					  0, 0, 0, 0, 0xc0, 0, 0, 0, 0, 0, 0, 0, 0x00, 0x28, 0, 1};
+	static const uint8_t second[16] = {0, 0, 2, 0x00, 0x00, 0x12, 0x34, 0x03, 0, 0, 0, 0x08, 0, 0, 0, 0};
+	struct world *w = world_make(16, 204, 2);
+	struct buf *b = sq_slot(&w->sq, 40);
+
+	(void)state;
+	for (uint32_t i = 0; i < 40; i++)
+		b->data[i] = (uint8_t)i;
+	b->len = b->total = 40;
+	assert_int_equal(sq_post_nop(&w->sq, b), 0);
+	assert_memory_equal(w->sq.wqes, first, sizeof(first));
+	assert_int_equal(w->sq.pi, 2);
+	assert_int_equal(sq_post_nop(&w->sq, frame_make(w, 1000, 1)), 0);
+	assert_memory_equal(w->sq.wqes + 2 * BB, second, sizeof(second));
+	/* Nobody reads the buffer: it is back. */
+	assert_int_equal(w->memory.tx.num_free, w->memory.tx.num);
+	sq_kick(&w->sq);
+	assert_int_equal(soft_run(w->s, 9), 2);
+	assert_int_equal(w->frames, 0);
+	assert_int_equal(w->s->tx_cq.pi, 1);
+	/* Frames between them leave, round the queue many times. */
+	for (unsigned i = 0; i < 500; i++) {
+		assert_int_equal(sq_post_nop(&w->sq, frame_make_short(w, 20 + i % 300, i)), 0);
+		post_counting(w, 60);
+		sq_kick(&w->sq);
+		assert_int_equal(soft_run(w->s, 9), 2);
+		assert_int_equal(w->frames, i + 1);
+	}
+	assert_int_equal(w->s->dev.complaints, 0);
+	world_free(w);
+}
+
+static void a_queue_full_of_nothing_refuses_and_goes_on(void **state)
+{
+	struct world *w = world_make(8, 0, 4);
+	struct buf *b = frame_make(w, 500, 0);
+
+	(void)state;
+	for (unsigned i = 0; i < 8; i++)
+		assert_int_equal(sq_post_nop(&w->sq, frame_make(w, 500, i)), 0);
+	assert_int_equal(sq_post_nop(&w->sq, b), -ENOBUFS);
+	assert_int_equal(sq_post(&w->sq, b), -ENOBUFS);
+	assert_int_equal(b->refs, 1);
+	sq_kick(&w->sq);
+	assert_int_equal(soft_run(w->s, 4), 4);
+	assert_int_equal(sq_post_nop(&w->sq, b), 0);
+	sq_kick(&w->sq);
+	assert_int_equal(soft_run(w->s, 9), 5);
+	assert_int_equal(w->s->dev.complaints, 0);
+	world_free(w);
+}
+
 static void a_full_queue_refuses_and_goes_on(void **state)
 {
 	struct world *w = world_make(8, 0, 64);
@@ -654,6 +710,8 @@ int main(void)
 		cmocka_unit_test_teardown(at_the_end_of_the_queue_a_frame_is_pointed_to, restore),
 		cmocka_unit_test_teardown(every_length_arrives, restore),
 		cmocka_unit_test_teardown(every_queue_size_goes_round, restore),
+		cmocka_unit_test_teardown(a_wqe_that_does_nothing, restore),
+		cmocka_unit_test_teardown(a_queue_full_of_nothing_refuses_and_goes_on, restore),
 		cmocka_unit_test_teardown(a_full_queue_refuses_and_goes_on, restore),
 		cmocka_unit_test_teardown(one_completion_frees_the_batch, restore),
 		cmocka_unit_test_teardown(a_single_wqe_goes_through_blueflame_and_a_burst_by_a_doorbell,

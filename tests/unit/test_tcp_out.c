@@ -329,6 +329,59 @@ static void a_refused_syn_is_sent_a_moment_later(void **state)
 	fake_close();
 }
 
+static struct tcp_tx dummy_tx;
+static uint32_t dummy_seq;
+static int dummy_err;
+
+static int dummy_output(void *ctx, const struct tcp_tx *tx)
+{
+	(void)ctx;
+	dummy_tx = *tx;
+	dummy_seq = (uint32_t)tx->hdr[4] << 24 | (uint32_t)tx->hdr[5] << 16 | (uint32_t)tx->hdr[6] << 8 | tx->hdr[7];
+	return dummy_err;
+}
+
+static void a_dummy_send_is_the_next_segment_and_changes_nothing(void **state)
+{
+	struct tcp_conn *c = fake_open(10 * MS), before;
+	struct iovec iov[2] = {{"hello", 5}, {" world", 6}}, large = {calloc(1, 1001), 1001};
+
+	(void)state;
+	f.ts.env.output_dummy = dummy_output;
+	fake_send(100);
+	expect_sent(0, 100);
+	before = *c;
+	assert_int_equal(tcp_send_dummy(c, iov, 2, 0), 11);
+	assert_int_equal(dummy_seq, 100);
+	assert_int_equal(dummy_tx.len, 11);
+	assert_int_equal(dummy_tx.iovcnt, 2);
+	dummy_err = -ENOBUFS;
+	assert_int_equal(tcp_send_dummy(c, iov, 2, 0), -EAGAIN);
+	dummy_err = 0;
+	/* What would not leave at once, in one piece, is refused. */
+	dummy_tx.len = 0;
+	assert_int_equal(tcp_send_dummy(c, iov, 0, 0), -EAGAIN);
+	assert_int_equal(tcp_send_dummy(c, iov, 1, MSG_MORE), -EAGAIN);
+	assert_int_equal(tcp_send_dummy(c, &large, 1, 0), -EAGAIN);
+	assert_memory_equal(&before, c, sizeof(before));
+	c->cc.cwnd = 1;
+	assert_int_equal(tcp_send_dummy(c, iov, 1, 0), -EAGAIN);
+	c->cc.cwnd = before.cc.cwnd;
+	c->snd_wnd = 104;
+	assert_int_equal(tcp_send_dummy(c, iov, 1, 0), -EAGAIN);
+	c->snd_wnd = 105;
+	assert_int_equal(tcp_send_dummy(c, iov, 1, 0), 5);
+	c->snd_wnd = before.snd_wnd;
+	dummy_tx.len = 0;
+	c->o.cork = true;
+	fake_send(7);
+	assert_int_equal(tcp_send_dummy(c, iov, 1, 0), -EAGAIN);
+	assert_int_equal(dummy_tx.len, 0);
+	expect_quiet();
+	free(large.iov_base);
+	fake_close();
+}
+
 static void pacing_spreads_segments(void **state)
 {
 	struct tcp_conn *c = fake_open(10 * MS);
@@ -403,6 +456,7 @@ int main(void)
 		cmocka_unit_test(a_full_queue_loses_nothing),
 		cmocka_unit_test(without_memory_nothing_is_sent_until_there_is_some),
 		cmocka_unit_test(a_refused_syn_is_sent_a_moment_later),
+		cmocka_unit_test(a_dummy_send_is_the_next_segment_and_changes_nothing),
 		cmocka_unit_test(pacing_spreads_segments),
 		cmocka_unit_test(idle_restart_halves_the_window_for_each_rto),
 		cmocka_unit_test(a_window_that_is_not_used_does_not_grow),

@@ -93,6 +93,36 @@ static void test_a_ring_that_is_gone_is_not_polled(void **state)
 	stack.open = true;
 }
 
+static ssize_t dummy_says;
+
+ssize_t tcp_send_dummy(const struct tcp_conn *c, const struct iovec *iov, int iovcnt, int flags)
+{
+	(void)c, (void)iov, (void)iovcnt;
+	assert_true(flags & VMA_SND_FLAGS_DUMMY);
+	return dummy_says;
+}
+
+/* Neither the engine nor the kernel is asked to send. */
+static void test_a_dummy_send_is_counted_and_nothing_is_sent(void **state)
+{
+	struct iovec iov = {.iov_base = "x", .iov_len = 1};
+	struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1};
+
+	(void)state;
+	sent = 0;
+	stats.tx_dummy = stats.tx.packets = 0;
+	dummy_says = 1;
+	assert_int_equal(tsock_sendto(&sock.v, "x", 1, vfd_call(3, VMA_SND_FLAGS_DUMMY), NULL, 0), 1);
+	assert_int_equal(tsock_sendmsg(&sock.v, 3, &m, VMA_SND_FLAGS_DUMMY), 1);
+	assert_int_equal(stats.tx_dummy, 2);
+	dummy_says = -EAGAIN;
+	assert_int_equal(tsock_sendto(&sock.v, "x", 1, vfd_call(3, VMA_SND_FLAGS_DUMMY), NULL, 0), -1);
+	assert_int_equal(errno, EAGAIN);
+	assert_int_equal(stats.tx_dummy, 2);
+	assert_int_equal(stats.tx.packets, 0);
+	assert_int_equal(sent, 0);
+}
+
 /* Never reached here, and not to be linked: they would bring the real ones of the above along. */
 uint32_t tcp_ready(const struct tcp_conn *c)
 {
@@ -128,6 +158,7 @@ int main(void)
 		cmocka_unit_test(test_a_send_takes_in_what_the_ring_shows),
 		cmocka_unit_test(test_a_send_polls_always_when_told_to),
 		cmocka_unit_test(test_a_ring_that_is_gone_is_not_polled),
+		cmocka_unit_test(test_a_dummy_send_is_counted_and_nothing_is_sent),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

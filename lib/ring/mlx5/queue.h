@@ -165,6 +165,8 @@ void sq_fini(struct sq *q);
  * short for a frame. The device sees it with the next sq_kick().
  */
 int sq_post(struct sq *q, struct buf *b);
+/* The same, but the WQE does nothing: as long as it would be if b is a slot, of one WQEBB else (b is given back). */
+int sq_post_nop(struct sq *q, struct buf *b);
 #define SQ_SEND_HEADER 42u
 /* sq_send() of a frame of another length, or of one that asks for a completion; there is room. False: len is below 16. */
 bool sq_send_odd(struct sq *q, const void *hdr, const void *data, uint32_t len);

@@ -113,6 +113,7 @@ void mlx5_heap_buf_free(struct buf_pool *pool, struct buf *b);
 /* tx.c: operations of the ring. kick() has no lock. */
 struct buf *mlx5_tx_alloc(struct ring *r, uint32_t room);
 int mlx5_post(struct ring *r, struct buf *b);
+int mlx5_dummy(struct ring *r, struct buf *b);
 int mlx5_kick(struct ring *r);
 void mlx5_burst_begin(struct ring *r);
 uint8_t *mlx5_burst_add(struct ring *r, uint32_t len);

@@ -216,6 +216,29 @@ int sq_post(struct sq *q, struct buf *b)
 	return b == &q->slot ? post_slot(q, b->len) : post_pointer(q, b);
 }
 
+int sq_post_nop(struct sq *q, struct buf *b)
+{
+	struct mlx5_wqe_ctrl_seg *c;
+	bool asks, slot = b == &q->slot;
+	uint32_t len = slot ? b->len : SQ_INLINE_HEADER;
+
+	if (q->broken || b->len <= SQ_INLINE_HEADER)
+		return q->broken ? -ENOBUFS : -EINVAL;
+	if (!slot) {
+		sq_burst_end(q);
+		if (!q->run && !sq_room(q, 1))
+			return -ENOBUFS;
+	}
+	asks = sq_ask(q);
+	c = (struct mlx5_wqe_ctrl_seg *)(q->wqes + (size_t)(q->pi & q->mask) * BB);
+	sq_head((uint8_t *)c, q->pi, q->qpn, (SQ_FRAME_AT + len + 15) / 16, len, asks);
+	c->opmod_idx_opcode = htobe32((q->pi & 0xffff) << 8 | MLX5_OPCODE_NOP);
+	sq_publish(q, slot_bbs(len), asks);
+	if (!slot)
+		buf_free(b);
+	return 0;
+}
+
 /* --- the doorbell */
 
 /*

@@ -85,6 +85,14 @@ int mlx5_post(struct ring *r, struct buf *b)
 	return 0;
 }
 
+int mlx5_dummy(struct ring *r, struct buf *b)
+{
+	struct mlx5_ring *m = mlx5_ring(r);
+	int err = b->len > r->caps.max_frame ? -EMSGSIZE : sq_post_nop(&m->sq, b);
+
+	return __builtin_expect(err, 0) ? refuse(m, err) : 0;
+}
+
 int mlx5_kick(struct ring *r)
 {
 	/* Who rings is waited for: no signal handler runs meanwhile, to stay away for ever, or to wait for what it has interrupted. */

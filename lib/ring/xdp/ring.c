@@ -77,6 +77,14 @@ static void xdp_leave(struct ring *r)
 	libc_internal--;
 }
 
+/* AF_XDP has no descriptor that does nothing. */
+static int xdp_dummy(struct ring *r, struct buf *b)
+{
+	(void)r;
+	(void)b;
+	return -EOPNOTSUPP;
+}
+
 static const struct ring_ops xdp_ops = {
 	.name = "xdp",
 	.close = xdp_close,
@@ -85,6 +93,7 @@ static const struct ring_ops xdp_ops = {
 	.pending = xdp_pending,
 	.tx_alloc = xdp_tx_alloc,
 	.post = xdp_post,
+	.dummy = xdp_dummy,
 	.kick = xdp_kick,
 	.send_gso = xdp_send_gso,
 	.wait_fds = xdp_wait_fds,
