@@ -2,7 +2,7 @@
 /*
  * mlx5 what own-address peer-address calls: one UDP send, one burst of them, one UDP receive, or one TCP segment each way, through the whole library
  * on mlx5 queues in plain memory. The card is tests/mlx5_device, and it runs between the calls, never in them; the peer is this
- * program, on the other side of the card. `check` sends and receives datagrams of every length instead, `gone` takes the card away. The one call that counts
+ * program, on the other side of the card. `check` sends and receives datagrams of every length instead, `gone` takes the card away, and `tcp_full` gives it a small queue. The one call that counts
  * stands in measured_call(), for callgrind, and its entry point is called nowhere else. Prints JSON.
  */
 #include <arpa/inet.h>
@@ -16,6 +16,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -387,6 +389,58 @@ static void check_udp(void)
 	check_order(bytes);
 }
 
+#define STREAM_BYTES (40u * 2896u)
+
+static uint8_t stream_got[STREAM_BYTES];
+static uint32_t stream_start, stream_end; /* sequence numbers: of the first byte, behind the last that came */
+
+static void sent_stream(struct soft *s, const uint8_t *bytes, uint32_t len)
+{
+	const struct frame *f = (const struct frame *)bytes;
+	uint32_t head = 34 + f->th.doff * 4u, at = ntohl(f->th.seq) - stream_start, n = ntohs(f->ip.tot_len) + 14 - head;
+
+	sent(s, bytes, len);
+	if (at < STREAM_BYTES && n <= STREAM_BYTES - at)
+		memcpy(stream_got + at, bytes + head, n);
+	/* What is sent again does not take the stream back. */
+	if ((int32_t)(our_seq - stream_end) > 0)
+		stream_end = our_seq;
+	our_seq = stream_end;
+}
+
+/*
+ * TCP on a send queue of 8 WQEBBs, and the device stands still: what found no place there has not been sent, and is no loss that
+ * somebody must find out about.
+ */
+static void check_full(void)
+{
+	static uint8_t bytes[STREAM_BYTES];
+	int queued = 0, unsent = 0, room = 1 << 20;
+	uint32_t first;
+
+	for (uint32_t i = 0; i < STREAM_BYTES; i++)
+		bytes[i] = (uint8_t)(i * 7 + (i >> 8));
+	stream_start = stream_end = our_seq;
+	soft->sent = sent_stream;
+	check(!setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room)), "a larger send buffer", 0);
+	for (uint32_t at = 0; at < STREAM_BYTES; at += 2896)
+		check(send(fd, bytes + at, 2896, MSG_DONTWAIT) == 2896, "room in the send buffer", at);
+	check(!ioctl(fd, SIOCOUTQ, &queued) && !ioctl(fd, SIOCOUTQNSD, &unsent), "how full it is", 0);
+	first = (uint32_t)(queued - unsent);
+	/* The congestion window would let ten go. */
+	check(first >= 4 * 1448 && first < 10 * 1448, "the queue is what stops it", first);
+	soft_run(soft, ~0u);
+	check(stream_end - stream_start == first, "all that counts as sent was in the queue", stream_end - stream_start);
+	for (unsigned i = 0; i < 20000 && stream_end - stream_start < STREAM_BYTES; i++) {
+		peer_tcp(false, 0);
+		check(recv(fd, data, PAYLOAD, MSG_DONTWAIT) < 0, "no data comes", 0);
+		soft_run(soft, ~0u);
+		usleep(100);
+	}
+	check(stream_end - stream_start == STREAM_BYTES, "all of it leaves", stream_end - stream_start);
+	check(!memcmp(stream_got, bytes, STREAM_BYTES), "as it was written", 0);
+}
+
 /* The device goes while a datagram socket and a connection are on it. */
 static void check_gone(void)
 {
@@ -449,7 +503,7 @@ int main(int argc, char **argv)
 	uint32_t calls, *took, seen, clock_ns;
 
 	if (argc != 5)
-		return fprintf(stderr, "mlx5 udp_send|udp_sendmmsg|udp_receive|tcp_send|tcp_receive|check|gone own peer calls\n"), 2;
+		return fprintf(stderr, "mlx5 udp_send|udp_sendmmsg|udp_receive|tcp_send|tcp_receive|check|gone|tcp_full|tcp_full_lso own peer calls\n"), 2;
 	stream = !strncmp(argv[1], "tcp", 3);
 	receives = strstr(argv[1], "receive") != NULL;
 	burst = strstr(argv[1], "sendmmsg") != NULL;
@@ -461,6 +515,14 @@ int main(int argc, char **argv)
 		die("address");
 	took = calloc(calls + 1, sizeof(*took));
 	soft_config.loose = strcmp(argv[1], "check") != 0 && strcmp(argv[1], "gone") != 0;
+	if (!strncmp(argv[1], "tcp_full", 8)) {
+		soft_config.loose = false;
+		soft_config.sq_bbs = 8;
+		soft_config.max_tso = strcmp(argv[1], "tcp_full") ? 65536 : 0;
+		open_tcp();
+		check_full();
+		return soft->dev.complaints != 0;
+	}
 	if (stream)
 		open_tcp();
 	else

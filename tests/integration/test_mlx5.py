@@ -38,6 +38,14 @@ def test_datagrams_of_every_length_both_ways(make_net, program, mode):
 
 
 @pytest.mark.no_sanitize
+@pytest.mark.parametrize("what", ["tcp_full", "tcp_full_lso"])
+def test_a_full_queue_is_no_loss_for_tcp(make_net, program, what):
+    net = make_net()
+    done = net.a.run([program, what, net.a.ip4, net.b.ip4, 1], env=MLX5, timeout=120)
+    assert "complain" not in done.text, done.text
+
+
+@pytest.mark.no_sanitize
 def test_when_the_device_goes_sockets_go_on_and_connections_end(make_net, program):
     net = make_net()
     peer = net.b.python(PEER, args=[net.b.ip4])

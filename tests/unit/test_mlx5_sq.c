@@ -441,6 +441,31 @@ static void a_full_queue_refuses_and_goes_on(void **state)
 	world_free(w);
 }
 
+static void a_queue_full_of_short_frames_has_no_place_and_goes_on(void **state)
+{
+	static const uint8_t data[64];
+	struct world *w = world_make(8, 60, 2);
+
+	(void)state;
+	for (unsigned i = 0; i < 4; i++)
+		post_counting(w, 60);
+	assert_null(sq_slot(&w->sq, 60));
+	assert_false(sq_send(&w->sq, data, data, 16));
+	sq_kick(&w->sq);
+	assert_false(sq_send(&w->sq, data, data, 16));
+	assert_int_equal(soft_run(w->s, 1), 1);
+	assert_null(sq_slot(&w->sq, 60)); /* the completion is behind the second */
+	assert_int_equal(soft_run(w->s, 1), 1);
+	assert_non_null(sq_slot(&w->sq, 60));
+	assert_true(sq_send(&w->sq, data, data, 18));
+	assert_true(sq_send(&w->sq, data, data, 18));
+	assert_false(sq_send(&w->sq, data, data, 18));
+	assert_int_equal(soft_run(w->s, 9), 4);
+	assert_int_equal(w->frames, 6);
+	assert_int_equal(w->s->dev.complaints, 0);
+	world_free(w);
+}
+
 static void one_completion_frees_the_batch(void **state)
 {
 	struct world *w = world_make(256, 0, 64);
@@ -713,6 +738,7 @@ int main(void)
 		cmocka_unit_test_teardown(a_wqe_that_does_nothing, restore),
 		cmocka_unit_test_teardown(a_queue_full_of_nothing_refuses_and_goes_on, restore),
 		cmocka_unit_test_teardown(a_full_queue_refuses_and_goes_on, restore),
+		cmocka_unit_test_teardown(a_queue_full_of_short_frames_has_no_place_and_goes_on, restore),
 		cmocka_unit_test_teardown(one_completion_frees_the_batch, restore),
 		cmocka_unit_test_teardown(a_single_wqe_goes_through_blueflame_and_a_burst_by_a_doorbell,
 					  restore),
