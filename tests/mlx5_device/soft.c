@@ -10,6 +10,7 @@
 
 #define QPN 0x1234u
 #define LKEY 0x00aabbu
+#define DM_LKEY 0x00ccddu
 #define TX_CQN 0x77u
 #define RX_CQN 0x78u
 #define UAR_BYTES 4096u
@@ -34,9 +35,13 @@ static struct soft *soft_of_dev(struct mdev *d)
 
 static u8 *soft_memory(struct mdev *d, u32 lkey, u64 addr, u32 len)
 {
-	const struct mlx5_want *w = &soft_of_dev(d)->want;
+	const struct soft *s = soft_of_dev(d);
+	const struct mlx5_want *w = &s->want;
 	u64 base = (u64)(uintptr_t)w->base;
 
+	/* Its own begins at 0. */
+	if (lkey == DM_LKEY && s->dm && addr <= s->o.dm_bytes && len <= s->o.dm_bytes - addr)
+		return s->dm + addr;
 	if (lkey != LKEY || addr < base || addr - base > w->bytes || len > w->bytes - (addr - base))
 		return NULL;
 	return (u8 *)(uintptr_t)addr;
@@ -183,6 +188,11 @@ static int soft_start(struct mlx5_objects *o, const struct mlx5_want *want)
 	struct soft *s = soft_of(o);
 
 	s->want = *want;
+	if (!s->dm && want->dm_bytes && want->dm_bytes <= soft_config.dm_bytes) {
+		s->dm = s->o.dm = pages(want->dm_bytes);
+		s->o.dm_bytes = want->dm_bytes;
+		s->o.dm_lkey = DM_LKEY;
+	}
 	queues_make(s);
 	return 0;
 }
@@ -257,6 +267,7 @@ static void soft_close(struct mlx5_objects *o)
 	queues_free(s);
 	close(o->event_fd);
 	free(s->uar);
+	free(s->dm);
 	free(s);
 	soft = NULL;
 }

@@ -17,6 +17,7 @@ struct soft_config {
 	uint32_t bf_size; /* bytes of a BlueFlame register; 0: plain doorbells */
 	uint32_t zip_max; /* completions in a compressed session; 0: none */
 	uint32_t max_frame, max_tso;
+	uint32_t dm_bytes; /* of its own memory, at most */
 	bool mpw; /* it takes several frames in a WQE */
 	bool loose; /* trust the driver: no fingerprints of what it hands over */
 	bool quiet; /* complaints are counted, not printed */
@@ -32,6 +33,7 @@ struct soft {
 	struct mdev_cq tx_cq, rx_cq;
 	struct mlx5_want want;
 	uint8_t *uar;
+	uint8_t *dm;
 	unsigned renewals, flows;
 	unsigned readdressed;
 	uint8_t mac[6]; /* as it was last told */

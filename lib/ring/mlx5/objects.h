@@ -20,6 +20,7 @@ struct mlx5_want {
 	uint32_t tx_wre, rx_wre; /* descriptors */
 	uint32_t max_inline; /* bytes in a send descriptor */
 	uint32_t ask_every; /* send descriptors for one completion */
+	uint32_t dm_bytes; /* of the device's memory; there may be none */
 };
 
 /* What the device has to say for itself. */
@@ -63,6 +64,8 @@ struct mlx5_objects {
 	uint32_t qpn, lkey;
 	uint32_t max_tso; /* payload of a frame that the device cuts; 0: it does not */
 	uint32_t min_inline; /* header bytes that a send descriptor must hold: 0 or 18 */
+	uint8_t *dm; /* VMA_RING_DEV_MEM_TX: the device's own memory, NULL: there is none */
+	uint32_t dm_bytes, dm_lkey;
 	bool mpw; /* enhanced multi-packet WQEs, which want no header of their frames */
 	int event_fd; /* readable when an armed receive queue has something */
 	const char *failed; /* what start() or renew() could not do */

@@ -82,6 +82,7 @@ void cq_mute(struct cq *q);
 struct sq_mark {
 	uint32_t end; /* sq.pi behind the WQE */
 	uint32_t held; /* sq.held_pi behind it */
+	uint32_t dm; /* sq.dm.pi behind it */
 };
 
 /*
@@ -94,6 +95,15 @@ union sq_state {
 		uint32_t post; /* pi | WQEBBs of the last WQE << 16 */
 		uint32_t rung; /* pi of the last doorbell */
 	};
+};
+
+/* Memory of the device (dm.h). */
+struct sq_dm {
+	uint8_t *map;
+	uint32_t size; /* a multiple of 8; 0: there is none */
+	uint32_t at; /* where the next frame goes */
+	uint32_t pi, ci; /* bytes given out, with those left out at the end, and got back, in total */
+	__be32 lkey; /* its addresses are offsets */
 };
 
 /* A burst (mpw.h): what is known of the WQE that it is filling. */
@@ -137,6 +147,7 @@ struct sq {
 	struct cq cq;
 	struct buf slot; /* the next WQE, as a place for a frame (sq_slot()) */
 	struct sq_mpw mpw;
+	struct sq_dm dm;
 };
 
 _Static_assert(offsetof(struct sq, ringing) <= 72, "a short frame needs little more than a line");
@@ -153,6 +164,8 @@ struct sq_config {
 	uint32_t min_inline;
 	uint32_t ask_every; /* VMA_TX_WRE_BATCHING; less often where the queues are so small or large */
 	bool mpw; /* the device takes several frames in a WQE, and wants no header in front of them */
+	uint8_t *dm; /* of dm_bytes: memory of the device, aligned to 8 */
+	uint32_t dm_bytes, dm_lkey;
 };
 
 /* 0, -EINVAL (not what we can drive), -ENOMEM. */

@@ -68,6 +68,9 @@ int mlx5_queues_init(struct mlx5_ring *m)
 		.min_inline = o->min_inline,
 		.ask_every = m->want.ask_every,
 		.mpw = o->mpw,
+		.dm = o->dm,
+		.dm_bytes = o->dm_bytes,
+		.dm_lkey = o->dm_lkey,
 	};
 	struct view *v = view_free(m);
 	struct sq sq;

@@ -47,7 +47,7 @@ static inline void sq_advance(struct sq *q, uint32_t bbs, bool asks)
 	q->run -= bbs;
 	if (__builtin_expect(!asks, 1))
 		return;
-	q->marks[start] = (struct sq_mark){.end = q->pi, .held = q->held_pi};
+	q->marks[start] = (struct sq_mark){.end = q->pi, .held = q->held_pi, .dm = q->dm.pi};
 	q->ask_in = q->ask_every;
 }
 
@@ -116,7 +116,7 @@ sq_send_as(struct sq *q, const void *hdr, const void *data, uint32_t len, bool a
 	q->pi = end;
 	q->run -= bbs;
 	if (asks) {
-		q->marks[start] = (struct sq_mark){.end = end, .held = q->held_pi};
+		q->marks[start] = (struct sq_mark){.end = end, .held = q->held_pi, .dm = q->dm.pi};
 		q->ask_in = q->ask_every;
 	} else {
 		q->ask_in--;

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ring/mlx5/dm.h"
 #include "ring/mlx5/mpw.h"
 
 /* The slot is a part of the queue: there is nothing to give back. */
@@ -64,6 +65,8 @@ int sq_init(struct sq *q, const struct mlx5dv_qp *qp, const struct mlx5dv_cq *cq
 	q->lso = q->cq.cnt >= cnt / 2;
 	/* Of one WQEBB at least. */
 	q->mpw.able = config->mpw && q->cq.cnt >= cnt;
+	if (config->dm && !((uintptr_t)config->dm % 8))
+		q->dm = (struct sq_dm){.map = config->dm, .size = config->dm_bytes & ~7u, .lkey = htobe32(config->dm_lkey)};
 	q->slot.pool = &slot_pool;
 	q->held = calloc(cnt, sizeof(*q->held));
 	q->marks = calloc(cnt, sizeof(*q->marks));
@@ -136,6 +139,7 @@ void sq_reclaim(struct sq *q)
 		while (q->held_ci != m.held)
 			buf_free(q->held[q->held_ci++ & q->mask]);
 		q->ci = m.end;
+		q->dm.ci = m.dm;
 		q->cq.ci++;
 	}
 	if (q->cq.ci != first)
@@ -168,10 +172,11 @@ static inline int post_slot(struct sq *q, uint32_t len)
 	return 0;
 }
 
-/* The device reads the frame from where it is, but for the header bytes that it wants in the WQE. */
+/* The device reads the frame from where it is, or from its own memory, but for the header bytes that it wants in the WQE. */
 static __attribute__((noinline)) int post_pointer(struct sq *q, struct buf *b)
 {
 	uint32_t header = q->min_inline;
+	uint32_t offset, len = b->len - header;
 	struct mlx5_wqe_data_seg *d;
 	uint8_t *wqe;
 	bool asks;
@@ -186,10 +191,16 @@ static __attribute__((noinline)) int post_pointer(struct sq *q, struct buf *b)
 	if (header)
 		memcpy(wqe + SQ_FRAME_AT, b->data, SQ_INLINE_HEADER);
 	d = (struct mlx5_wqe_data_seg *)(wqe + (header ? 48 : 32));
-	d->byte_count = htobe32(b->len - header);
-	d->lkey = q->lkey;
-	d->addr = htobe64((uint64_t)(uintptr_t)b->data + header);
-	q->held[q->held_pi++ & q->mask] = b;
+	d->byte_count = htobe32(len);
+	if (q->dm.size && dm_put(&q->dm, b->data + header, len, &offset)) {
+		d->lkey = q->dm.lkey;
+		d->addr = htobe64(offset);
+		buf_free(b);
+	} else {
+		d->lkey = q->lkey;
+		d->addr = htobe64((uint64_t)(uintptr_t)b->data + header);
+		q->held[q->held_pi++ & q->mask] = b;
+	}
 	sq_publish(q, 1, asks);
 	return 0;
 }

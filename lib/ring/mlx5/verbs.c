@@ -40,7 +40,8 @@ struct verbs {
 	uint8_t port;
 	struct ibv_context *context;
 	struct ibv_pd *pd;
-	struct ibv_mr *mr;
+	struct ibv_mr *mr, *dm_mr;
+	struct ibv_dm *dm;
 	struct ibv_comp_channel *channel;
 	struct ibv_cq *rx_cq, *tx_cq;
 	struct ibv_qp *qp;
@@ -233,6 +234,40 @@ static uint32_t max_tso(const struct verbs *v)
 	return attr.tso_caps.supported_qpts & 1u << IBV_QPT_RAW_PACKET ? attr.tso_caps.max_tso : 0;
 }
 
+static void dm_destroy(struct verbs *v)
+{
+	if (v->dm_mr)
+		ibv.ibv_dereg_mr(v->dm_mr);
+	if (v->dm)
+		ibv_free_dm(v->dm);
+	v->dm_mr = NULL;
+	v->dm = NULL;
+}
+
+/* The device's own memory, mapped. What cannot be is told: frames stay in the host's memory then. */
+static void dm_make(struct verbs *v, uint32_t bytes)
+{
+	struct ibv_alloc_dm_attr attr = {.length = bytes & ~63u};
+	struct mlx5dv_dm dv = {0};
+	struct mlx5dv_obj obj = {.dm = {.out = &dv}};
+
+	if (!attr.length)
+		return;
+	v->dm = ibv_alloc_dm(v->context, &attr);
+	obj.dm.in = v->dm;
+	if (v->dm)
+		v->dm_mr = ibv_reg_dm_mr(v->pd, v->dm, 0, attr.length, IBV_ACCESS_ZERO_BASED | IBV_ACCESS_LOCAL_WRITE);
+	if (!v->dm_mr || ibv.mlx5dv_init_obj(&obj, MLX5DV_OBJ_DM)) {
+		log_warn("ring/mlx5: %s: VMA_RING_DEV_MEM_TX: no %zu bytes of the device's memory (%s): frames to send stay in the host's",
+			 v->ifname, attr.length, strerror(errno));
+		dm_destroy(v);
+		return;
+	}
+	v->o.dm = dv.buf;
+	v->o.dm_bytes = (uint32_t)attr.length;
+	v->o.dm_lkey = v->dm_mr->lkey;
+}
+
 /* Several frames in a descriptor: ConnectX-5 and later, which want no header in it. */
 static bool multi_packet(const struct verbs *v)
 {
@@ -259,6 +294,7 @@ static int verbs_start(struct mlx5_objects *o, const struct mlx5_want *want)
 		return failed(v, "set the event channels", errno);
 	o->max_tso = max_tso(v);
 	o->mpw = multi_packet(v);
+	dm_make(v, want->dm_bytes);
 	return queues_make(v, want);
 }
 
@@ -466,6 +502,7 @@ static void verbs_close(struct mlx5_objects *o)
 	}
 	if (v->channel)
 		ibv.ibv_destroy_comp_channel(v->channel);
+	dm_destroy(v);
 	if (v->mr)
 		ibv.ibv_dereg_mr(v->mr);
 	if (v->pd)
