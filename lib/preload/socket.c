@@ -10,6 +10,7 @@
 #include "preload/message.h"
 #include "preload/start.h"
 #include "runtime/params.h"
+#include "socket/pacing.h"
 #include "socket/tcp.h"
 #include "socket/udp.h"
 
@@ -128,12 +129,40 @@ PRELOAD int getpeername(int fd, __SOCKADDR_ARG addr, socklen_t *len)
 	return v->ops->getpeername(v, fd, addr.__sockaddr__, len);
 }
 
+/* A pacing rate in the form of the Extra API. libc is asked first: it says so when val cannot be read or written. */
+static __attribute__((noinline)) int get_limit(struct vfd *v, int fd, void *val, socklen_t *len)
+{
+	socklen_t eight = sizeof(uint64_t);
+	uint64_t rate = PACING_NONE;
+	int err = libc.getsockopt(fd, SOL_SOCKET, SO_MAX_PACING_RATE, val, len);
+
+	if (!err)
+		err = v->ops->getsockopt(v, fd, SOL_SOCKET, SO_MAX_PACING_RATE, &rate, &eight);
+	if (err)
+		return err;
+	pacing_put(val, rate);
+	*len = sizeof(struct pacing_limit);
+	return 0;
+}
+
+static __attribute__((noinline)) int set_limit(struct vfd *v, int fd, const void *val, socklen_t len)
+{
+	uint64_t rate;
+
+	if (libc.setsockopt(fd, SOL_SOCKET, SO_MAX_PACING_RATE, val, len))
+		return -1;
+	rate = pacing_of(val);
+	return v->ops->setsockopt(v, fd, SOL_SOCKET, SO_MAX_PACING_RATE, &rate, sizeof(rate));
+}
+
 PRELOAD int getsockopt(int fd, int level, int opt, void *val, socklen_t *len)
 {
 	struct vfd *v = vfd_get(fd);
 
 	if (likely(!v) || !v->ops->getsockopt)
 		return libc.getsockopt(fd, level, opt, val, len);
+	if (unlikely(len && pacing_is_limit(level, opt, *len)))
+		return get_limit(v, fd, val, len);
 	return v->ops->getsockopt(v, fd, level, opt, val, len);
 }
 
@@ -143,6 +172,8 @@ PRELOAD int setsockopt(int fd, int level, int opt, const void *val, socklen_t le
 
 	if (likely(!v) || !v->ops->setsockopt)
 		return libc.setsockopt(fd, level, opt, val, len);
+	if (unlikely(pacing_is_limit(level, opt, len)))
+		return set_limit(v, fd, val, len);
 	return v->ops->setsockopt(v, fd, level, opt, val, len);
 }
 

@@ -20,6 +20,7 @@
 #include "net/net.h"
 #include "runtime/libc.h"
 #include "runtime/params.h"
+#include "socket/pacing.h"
 #include "socket/udp_int.h"
 
 #ifndef UDP_SEGMENT
@@ -304,6 +305,16 @@ static bool timestamping_done_here(struct udp_sock *s, int fd)
 	return !(s->o.timestamping & ~here);
 }
 
+/* SO_MAX_PACING_RATE */
+static uint64_t get_rate(int fd)
+{
+	uint64_t rate = 0;
+	socklen_t len = sizeof(rate);
+
+	(void)libc.getsockopt(fd, SOL_SOCKET, SO_MAX_PACING_RATE, &rate, &len);
+	return rate;
+}
+
 int udp_setsockopt(struct vfd *v, int fd, int level, int opt, const void *val, socklen_t len)
 {
 	struct udp_sock *s = udp_of(v);
@@ -342,6 +353,9 @@ int udp_setsockopt(struct vfd *v, int fd, int level, int opt, const void *val, s
 	default:
 		if (level == SOL_SOCKET && (opt == SO_TIMESTAMPING_OLD || opt == SO_TIMESTAMPING_NEW) &&
 		    timestamping_done_here(s, fd))
+			break;
+		/* fq(8) paces datagrams where an interface has it, and what goes past the kernel meets none. */
+		if (level == SOL_SOCKET && opt == SO_MAX_PACING_RATE && get_rate(fd) == PACING_NONE)
 			break;
 		udp_go_home(s, fd, "a socket option that user space does not have");
 	}
