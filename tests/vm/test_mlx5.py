@@ -87,7 +87,7 @@ def wire(library, tmp_path_factory):
 def net(wire, request):
     """The two hosts, nothing broken and nothing running."""
     wire.neighbours()
-    wire.before = {h: {name: h.card[name] for name in ("tx_frames", "tx_wqes", "rx_frames", "tx_errors", "rx_errors")} for h in (wire.a, wire.b)}
+    wire.before = {h: {name: h.card[name] for name in ("tx_frames", "tx_wqes", "dm_reads", "rx_frames", "tx_errors", "rx_errors")} for h in (wire.a, wire.b)}
     complaints = wire.complained()
     try:
         yield wire
@@ -247,6 +247,19 @@ def test_messages_of_one_call_share_descriptors(net):
         assert b.do("[s.recv(2000) for _ in range(60)] == [bytes([i]) * (20 + i * 23 % 300 + i % 2) for i in range(60)]") is True
         assert count(net.a, "tx_frames") - frames == 60
         assert count(net.a, "tx_wqes") - wqes < 20
+
+
+@pytest.mark.parametrize("bytes_, there", [(16384, True), (1 << 20, False)])
+def test_frames_in_the_devices_own_memory(net, bytes_, there):
+    with App(net.a, True, env={"VMA_RING_DEV_MEM_TX": str(bytes_)}) as a, App(net.b, False) as b:
+        b.do("s = udp(7000); l = socket.create_server((ME, 7000))")
+        a.do("s = udp(7001); s.sendto(b'first', (PEER, 7000))")
+        assert b.do("s.recv(2000)") == b"first"
+        for i in range(5):
+            a.do(f"[s.sendto(bytes([{i} * 20 + k]) * (500 + k * 40), (PEER, 7000)) and None for k in range(20)]")
+            assert b.do(f"[s.recv(2000) for k in range(20)] == [bytes([{i} * 20 + k]) * (500 + k * 40) for k in range(20)]") is True
+        assert (count(net.a, "dm_reads") > 0) is there
+        assert ("no 1048576 bytes of the device's memory" in a.text) is not there
 
 
 def test_completions_that_come_late(net):

@@ -24,6 +24,7 @@
 #define CARD_MAX_CQE 1048576u
 #define CARD_MAX_TSO (MDEV_FRAME_MAX - 128)
 #define CARD_MAX_MR (4ull << 30)
+#define CARD_MAX_DM (256u << 10)
 
 /* What may be broken on purpose, and what is counted: files of these names in debugfs. */
 struct card_faults {
@@ -38,7 +39,7 @@ struct card_faults {
 
 struct card_counts {
 	u32 doorbells, arms, events;
-	u32 tx_wqes;
+	u32 tx_wqes, dm_reads;
 	u32 tx_frames, rx_frames, rx_dropped, tx_errors, rx_errors;
 	u32 qps, rules; /* that are there */
 };
@@ -159,6 +160,19 @@ struct ib_mr *memory_reg(struct ib_pd *pd, u64 start, u64 length, u64 virt, int 
 			 struct ib_udata *udata);
 struct ib_mr *memory_dma(struct ib_pd *pd, int access);
 int memory_dereg(struct ib_mr *mr, struct ib_udata *udata);
+
+struct ib_mr *memory_add(struct ib_pd *pd, u8 *at, u64 length);
+
+/* dm.c */
+extern const struct uapi_definition dm_defs[];
+bool dm_is(const struct rdma_user_mmap_entry *entry);
+phys_addr_t dm_phys(struct rdma_user_mmap_entry *entry);
+void dm_free(struct rdma_user_mmap_entry *entry);
+struct ib_dm *dm_alloc(struct ib_device *ib, struct ib_ucontext *context,
+		       struct ib_dm_alloc_attr *attr, struct uverbs_attr_bundle *attrs);
+int dm_dealloc(struct ib_dm *dm, struct uverbs_attr_bundle *attrs);
+struct ib_mr *dm_reg(struct ib_pd *pd, struct ib_dm *dm, struct ib_dm_mr_attr *attr,
+		     struct uverbs_attr_bundle *attrs);
 
 /* queues.c */
 int queues_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,

@@ -71,6 +71,7 @@ void fault_files(struct card *card, struct dentry *root)
 	debugfs_create_u32("arms", 0400, dir, &counts->arms);
 	debugfs_create_u32("events", 0400, dir, &counts->events);
 	debugfs_create_u32("tx_wqes", 0400, dir, &counts->tx_wqes);
+	debugfs_create_u32("dm_reads", 0400, dir, &counts->dm_reads);
 	debugfs_create_u32("tx_frames", 0400, dir, &counts->tx_frames);
 	debugfs_create_u32("rx_frames", 0400, dir, &counts->rx_frames);
 	debugfs_create_u32("rx_dropped", 0400, dir, &counts->rx_dropped);

@@ -37,6 +37,7 @@ static int query_device(struct ib_device *ib, struct ib_device_attr *attr, struc
 	attr->max_raw_ethy_qp = 1024;
 	attr->max_pkeys = 1;
 	attr->raw_packet_caps = IB_RAW_PACKET_CAP_IP_CSUM;
+	attr->max_dm_size = CARD_MAX_DM;
 	attr->cq_caps.max_cq_moderation_count = 0xffff;
 	attr->cq_caps.max_cq_moderation_period = 0xfff;
 	if (!udata || !udata->outlen)
@@ -180,6 +181,9 @@ const struct ib_device_ops card_ib_ops = {
 	.reg_user_mr = memory_reg,
 	.get_dma_mr = memory_dma,
 	.dereg_mr = memory_dereg,
+	.alloc_dm = dm_alloc,
+	.dealloc_dm = dm_dealloc,
+	.reg_dm_mr = dm_reg,
 	.create_cq = queues_create_cq,
 	.modify_cq = queues_modify_cq,
 	.destroy_cq = queues_destroy_cq,

@@ -63,15 +63,46 @@ u8 *memory_find(struct mdev *dev, u32 lkey, u64 addr, u32 len)
 	if (!mr || mr->ib.pd != card->pd || addr < mr->start || addr - mr->start > mr->length ||
 	    len > mr->length - (addr - mr->start))
 		return NULL;
+	card->counts.dm_reads += !mr->pin.umem;
 	return mr->pin.at + (addr - mr->start);
+}
+
+/* Gives mr a key. 0 or negative errno. */
+static int key_make(struct card_mr *mr, struct ib_pd *pd)
+{
+	u32 index;
+	int err;
+
+	mr->ib.pd = pd;
+	err = xa_alloc_bh(&card_of(pd->device)->mrs, &index, mr, XA_LIMIT(1, 0xfffff), GFP_KERNEL);
+	if (err)
+		return err;
+	mr->ib.lkey = index << 8 | KEY_LOW;
+	mr->ib.rkey = mr->ib.lkey;
+	return 0;
+}
+
+/* Memory of the device's own, by offsets from `at`. */
+struct ib_mr *memory_add(struct ib_pd *pd, u8 *at, u64 length)
+{
+	struct card_mr *mr = kzalloc(sizeof(*mr), GFP_KERNEL);
+	int err;
+
+	if (!mr)
+		return ERR_PTR(-ENOMEM);
+	mr->pin.at = at; /* nothing is pinned */
+	mr->length = length;
+	err = key_make(mr, pd);
+	if (!err)
+		return &mr->ib;
+	kfree(mr);
+	return ERR_PTR(err);
 }
 
 struct ib_mr *memory_reg(struct ib_pd *pd, u64 start, u64 length, u64 virt, int access,
 			 struct ib_udata *udata)
 {
-	struct card *card = card_of(pd->device);
 	struct card_mr *mr;
-	u32 index;
 	int err;
 
 	mr = kzalloc(sizeof(*mr), GFP_KERNEL);
@@ -82,12 +113,9 @@ struct ib_mr *memory_reg(struct ib_pd *pd, u64 start, u64 length, u64 virt, int 
 		goto err_mr;
 	mr->start = virt;
 	mr->length = length;
-	mr->ib.pd = pd;
-	err = xa_alloc_bh(&card->mrs, &index, mr, XA_LIMIT(1, 0xfffff), GFP_KERNEL);
+	err = key_make(mr, pd);
 	if (err)
 		goto err_pin;
-	mr->ib.lkey = index << 8 | KEY_LOW;
-	mr->ib.rkey = mr->ib.lkey;
 	return &mr->ib;
 
 err_pin:

@@ -28,7 +28,8 @@ static struct uar *uar_make(struct ib_ucontext *context)
 	if (!uar->page)
 		goto err_uar;
 	uar->id = atomic_inc_return(&last);
-	err = rdma_user_mmap_entry_insert(context, &uar->entry, PAGE_SIZE);
+	/* What lies behind is for other kinds of memory (dm.c). */
+	err = rdma_user_mmap_entry_insert_range(context, &uar->entry, PAGE_SIZE, 0, 0x7ff);
 	if (err)
 		goto err_page;
 	spin_lock_bh(&card->lock);
@@ -49,6 +50,11 @@ void uar_mmap_free(struct rdma_user_mmap_entry *entry)
 	struct uar *uar = container_of(entry, struct uar, entry);
 	struct card *card = card_of(entry->ucontext->device);
 
+	if (dm_is(entry)) {
+		dm_free(entry);
+		return;
+	}
+
 	spin_lock_bh(&card->lock);
 	list_del(&uar->of_card);
 	spin_unlock_bh(&card->lock);
@@ -59,13 +65,16 @@ void uar_mmap_free(struct rdma_user_mmap_entry *entry)
 int uar_mmap(struct ib_ucontext *context, struct vm_area_struct *vma)
 {
 	struct rdma_user_mmap_entry *entry = rdma_user_mmap_entry_get(context, vma);
-	struct uar *uar;
+	phys_addr_t phys;
 	int err;
 
 	if (!entry)
 		return -EINVAL;
-	uar = container_of(entry, struct uar, entry);
-	err = rdma_user_mmap_io(context, vma, virt_to_phys(uar->page) >> PAGE_SHIFT, PAGE_SIZE,
+	if (dm_is(entry))
+		phys = dm_phys(entry);
+	else
+		phys = virt_to_phys(container_of(entry, struct uar, entry)->page);
+	err = rdma_user_mmap_io(context, vma, phys >> PAGE_SHIFT, entry->npages * PAGE_SIZE,
 				vma->vm_page_prot, entry);
 	rdma_user_mmap_entry_put(entry);
 	return err;
@@ -137,5 +146,6 @@ DECLARE_UVERBS_NAMED_OBJECT(MLX5_IB_OBJECT_UAR, UVERBS_TYPE_ALLOC_IDR(uar_destro
 
 const struct uapi_definition uar_defs[] = {
 	UAPI_DEF_CHAIN_OBJ_TREE_NAMED(MLX5_IB_OBJECT_UAR),
+	UAPI_DEF_CHAIN(dm_defs),
 	{},
 };
