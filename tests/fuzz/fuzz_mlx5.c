@@ -54,7 +54,7 @@ static void world_open(struct input *in)
 {
 	static const uint32_t headers[] = {0, 18}, bfs[] = {0, 64, 256, 256};
 	uint32_t every = next(in, 1);
-	struct mlx5_want want = {.max_inline = 884, .ask_every = 1 + every % 64};
+	struct mlx5_want want = {.max_inline = 884, .ask_every = 1 + every % 64, .dm_bytes = every & 0x40 ? 4096 : 0};
 	struct sq_config config = {.ask_every = want.ask_every, .max_inline = next(in, 2) % 900, .mpw = every & 0x80};
 	uint32_t shape = next(in, 2);
 	struct mlx5_objects *o;
@@ -70,6 +70,7 @@ static void world_open(struct input *in)
 		.max_frame = 1514,
 		.max_tso = 65536,
 		.mpw = config.mpw,
+		.dm_bytes = want.dm_bytes,
 		.quiet = w.hostile,
 	};
 	if (soft_config.cqe_size == 64 && shape & 0x800)
@@ -81,6 +82,9 @@ static void world_open(struct input *in)
 	config.qpn = o->qpn;
 	config.lkey = o->lkey;
 	config.min_inline = o->min_inline;
+	config.dm = o->dm;
+	config.dm_bytes = o->dm_bytes;
+	config.dm_lkey = o->dm_lkey;
 	check(!sq_init(&w.sq, &o->qp, &o->tx_cq, &config));
 	check(!rq_init(&w.rq, &o->qp, &o->rx_cq, o->lkey));
 }
@@ -159,6 +163,20 @@ static void burst(struct input *in, uint32_t n)
 			sq_kick(&w.sq);
 	}
 	sq_burst_end(&w.sq);
+}
+
+static void post_nothing(uint32_t len)
+{
+	struct buf *b = sq_slot(&w.sq, len);
+
+	if (!b)
+		b = pool_get(&w.memory.tx, CHUNK);
+	if (!b)
+		return;
+	memset(b->data, (int)len, len);
+	b->len = b->total = len;
+	if (sq_post_nop(&w.sq, b))
+		buf_free(b);
 }
 
 static void send_at_once(uint32_t len)
@@ -250,7 +268,7 @@ static void step(struct input *in)
 		break;
 	case 13: post_large(in); break;
 	case 14: burst(in, op >> 4); break;
-	default: post(60 + op); break;
+	case 15: post_nothing(next(in, 2) % 1515); break;
 	}
 	/* sq_send() rings by itself. */
 	if ((op & 15) == 2 && !w.hostile)
