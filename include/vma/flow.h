@@ -17,6 +17,8 @@ struct vma_addr {
  * A flow as the local host sees it: "local" is the packet's destination.
  * A 3-tuple flow has remote = :: and remote_port = 0. A multicast flow has the group as local.
  * Ports are in host byte order, so that `bpftool map dump` prints the number people know.
+ * With port_bits the flow is all of 2^port_bits local ports, of which local_port is the first, a multiple of that: for rings
+ * that say so only (ring_caps.wide_flows); the steering program knows none.
  * There is no implicit padding: the key is hashed as bytes.
  */
 struct vma_flow_key {
@@ -25,7 +27,8 @@ struct vma_flow_key {
 	__u16 local_port;
 	__u16 remote_port;
 	__u8 proto; /* IPPROTO_UDP or IPPROTO_TCP */
-	__u8 reserved[3]; /* zero */
+	__u8 port_bits;
+	__u8 reserved[2]; /* zero */
 };
 
 /* What the flow's owner is told by a dump; the steering program reads none of it. */

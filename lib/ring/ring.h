@@ -26,6 +26,7 @@ struct ring_caps {
 	bool tx_csum; /* device writes the checksums of IP, TCP and UDP into what is posted, whatever is there */
 	bool rx_csum; /* device checks L4 checksums (BUF_CSUM_OK) */
 	bool flow_tag;
+	bool wide_flows; /* a flow costs so much that one for several ports pays (vma_flow_key.port_bits); a refusal clears it */
 };
 
 /* 64-bit totals, written under the stack lock, read by the statistics. */

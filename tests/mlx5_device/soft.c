@@ -237,20 +237,58 @@ static enum mlx5_news soft_news(struct mlx5_objects *o)
 	return news;
 }
 
+static struct vma_flow_key *rule_find(const struct soft *s, const struct vma_flow_key *key)
+{
+	for (unsigned i = 0; i < s->flows; i++) {
+		if (!memcmp(&s->rules[i], key, sizeof(*key)))
+			return &s->rules[i];
+	}
+	return NULL;
+}
+
 static int soft_flow_add(struct mlx5_objects *o, const struct vma_flow_key *key)
 {
-	(void)key;
+	struct soft *s = soft_of(o);
+
 	pthread_testcancel(); /* as a system call */
-	soft_of(o)->flows++;
+	if (rule_find(s, key))
+		return -EEXIST;
+	if (key->port_bits && soft_config.whole_ports)
+		return -EOPNOTSUPP;
+	if (soft_config.flows_max && s->flows >= soft_config.flows_max)
+		return -ENOSPC;
+	s->rules = realloc(s->rules, (s->flows + 1) * sizeof(*s->rules));
+	if (!s->rules)
+		abort();
+	s->rules[s->flows++] = *key;
+	s->flows_made++;
 	return 0;
 }
 
 static int soft_flow_del(struct mlx5_objects *o, const struct vma_flow_key *key)
 {
-	(void)key;
+	struct soft *s = soft_of(o);
+	struct vma_flow_key *rule = rule_find(s, key);
+
 	pthread_testcancel();
-	soft_of(o)->flows--;
+	if (!rule)
+		return -ENOENT;
+	*rule = s->rules[--s->flows];
 	return 0;
+}
+
+bool soft_steers(const struct soft *s, const struct vma_flow_key *to)
+{
+	for (unsigned i = 0; i < s->flows; i++) {
+		const struct vma_flow_key *r = &s->rules[i];
+
+		if (r->proto == to->proto && !memcmp(&r->local, &to->local, 16) &&
+		    r->local_port >> r->port_bits == to->local_port >> r->port_bits &&
+		    (!r->remote_port ||
+		     (r->remote_port == to->remote_port && !memcmp(&r->remote, &to->remote, 16))))
+			return true;
+	}
+	return false;
 }
 
 static void soft_readdress(struct mlx5_objects *o, const uint8_t mac[6])
@@ -266,6 +304,7 @@ static void soft_close(struct mlx5_objects *o)
 	free(o->rx_cq.buf);
 	queues_free(s);
 	close(o->event_fd);
+	free(s->rules);
 	free(s->uar);
 	free(s->dm);
 	free(s);

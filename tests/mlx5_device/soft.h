@@ -19,6 +19,8 @@ struct soft_config {
 	uint32_t max_frame, max_tso;
 	uint32_t dm_bytes; /* of its own memory, at most */
 	bool mpw; /* it takes several frames in a WQE */
+	uint32_t flows_max; /* rules that have a place; 0: no limit */
+	bool whole_ports; /* rules for a part of a port's bits are refused */
 	bool loose; /* trust the driver: no fingerprints of what it hands over */
 	bool quiet; /* complaints are counted, not printed */
 };
@@ -34,7 +36,9 @@ struct soft {
 	struct mlx5_want want;
 	uint8_t *uar;
 	uint8_t *dm;
-	unsigned renewals, flows;
+	struct vma_flow_key *rules; /* that are there, [flows] */
+	unsigned flows, flows_made; /* flows_made: so far */
+	unsigned renewals;
 	unsigned readdressed;
 	uint8_t mac[6]; /* as it was last told */
 	unsigned unreleased; /* renewals whose old completions are still there */
@@ -50,6 +54,8 @@ extern struct soft *soft;
 
 /* Looks at the doorbells and executes up to max WQEs; returns how many. */
 unsigned soft_run(struct soft *s, unsigned max);
+/* Does a rule steer what goes to local, as a key without port_bits has it, to us? */
+bool soft_steers(const struct soft *s, const struct vma_flow_key *to);
 /* A frame comes in. False: the queue had no place for it. */
 bool soft_receive(struct soft *s, const void *frame, uint32_t len);
 

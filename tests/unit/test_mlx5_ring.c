@@ -597,6 +597,71 @@ static void flows_go_to_the_device(void **state)
 	assert_int_equal(soft->flows, 0);
 }
 
+static int flow(struct ring *r, uint8_t high, uint8_t middle, uint16_t port, uint8_t bits)
+{
+	struct vma_flow_key key = {
+		.local = {{[10] = 0xff, [11] = 0xff, [12] = high, [13] = middle, [14] = 2, [15] = 3}},
+		.local_port = port,
+		.port_bits = bits,
+		.proto = 17,
+	};
+	struct vma_flow_info info = {.fd = 3};
+
+	return r->ops->flow_add(r, &key, &info);
+}
+
+static void a_full_table_is_the_sockets_to_say(void **state)
+{
+	struct ring *r = *state;
+
+	soft_config.flows_max = 2;
+	assert_int_equal(flow(r, 10, 0, 1, 0), 0);
+	assert_int_equal(flow(r, 10, 0, 1, 0), -EEXIST);
+	assert_int_equal(flow(r, 10, 0, 2, 0), 0);
+	assert_int_equal(flow(r, 10, 0, 3, 0), -ENOSPC);
+	assert_int_equal(flow(r, 10, 0, 64, 6), -ENOSPC);
+	assert_true(r->caps.wide_flows);
+	assert_int_equal(soft->flows, 2);
+}
+
+static void rules_of_several_ports_until_one_is_refused(void **state)
+{
+	struct ring *r = *state;
+
+	assert_true(r->caps.wide_flows);
+	assert_int_equal(flow(r, 10, 0, 64, 6), 0);
+	soft_config.whole_ports = true;
+	assert_int_equal(flow(r, 10, 0, 128, 6), -EOPNOTSUPP);
+	assert_false(r->caps.wide_flows);
+	assert_int_equal(flow(r, 10, 0, 128, 0), 0);
+}
+
+static void groups_of_one_ethernet_address_share_a_rule(void **state)
+{
+	struct vma_flow_key key = {
+		.local = {{[10] = 0xff, [11] = 0xff, [12] = 239, [13] = 129, [14] = 2, [15] = 3}}, .local_port = 1, .proto = 17};
+	struct ring *r = *state;
+
+	params.eth_mc_l2_only_rules = 1;
+	assert_int_equal(flow(r, 239, 129, 1, 0), 0);
+	assert_int_equal(flow(r, 239, 1, 1, 0), 0);
+	assert_int_equal(flow(r, 239, 1, 2, 0), 0);
+	assert_int_equal(soft->flows, 1);
+	assert_int_equal(soft->rules[0].proto, 0);
+	assert_int_equal(flow(r, 239, 2, 2, 0), 0);
+	assert_int_equal(flow(r, 10, 2, 2, 0), 0);
+	assert_int_equal(soft->flows, 3);
+	assert_int_equal(r->ops->flow_del(r, &key), 0);
+	key.local.byte[13] = 1;
+	assert_int_equal(r->ops->flow_del(r, &key), 0);
+	assert_int_equal(soft->flows, 3);
+	key.local_port = 2;
+	assert_int_equal(r->ops->flow_del(r, &key), 0);
+	assert_int_equal(soft->flows, 2);
+	assert_int_equal(r->ops->flow_del(r, &key), -ENOENT);
+	params.eth_mc_l2_only_rules = 0;
+}
+
 static void the_rules_follow_the_interfaces_address(void **state)
 {
 	static const uint8_t was[6], mac[6] = {2, 0, 0, 0, 0, 7};
@@ -696,6 +761,9 @@ int main(void)
 		cmocka_unit_test_setup_teardown(without_new_queues_the_ring_is_silent_until_there_are_some, setup,
 						teardown),
 		cmocka_unit_test_setup_teardown(flows_go_to_the_device, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_full_table_is_the_sockets_to_say, setup, teardown),
+		cmocka_unit_test_setup_teardown(rules_of_several_ports_until_one_is_refused, setup, teardown),
+		cmocka_unit_test_setup_teardown(groups_of_one_ethernet_address_share_a_rule, setup, teardown),
 		cmocka_unit_test_setup_teardown(the_rules_follow_the_interfaces_address, setup, teardown),
 		cmocka_unit_test_setup_teardown(signal_handlers_wait_while_it_rings, setup, teardown),
 		cmocka_unit_test_setup_teardown(nobody_is_cancelled_under_the_lock, setup, teardown),

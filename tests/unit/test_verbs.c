@@ -212,6 +212,58 @@ static void rules_of_ipv6_and_of_groups(void **state)
 	assert_true(rule_of_group(&key));
 }
 
+static void a_rule_of_a_block_of_ports(void **state)
+{
+	struct ibv_flow_spec_tcp_udp l4;
+	struct vma_flow_key key;
+	struct rule r;
+
+	(void)state;
+	key_set(&key, "::ffff:10.0.0.1", 40000, "::", 0, IPPROTO_TCP);
+	key.port_bits = 6;
+	rule_make(&r, &key, mac, 1);
+	assert_int_equal(r.attr.priority, 2);
+	memcpy(&l4, r.specs + 64, sizeof(l4));
+	assert_int_equal(l4.val.dst_port, htons(40000));
+	assert_int_equal(l4.mask.dst_port, htons(0xffc0));
+	assert_int_equal(l4.mask.src_port, 0);
+}
+
+static void a_rule_of_a_groups_ethernet_address_alone(void **state)
+{
+	static const uint8_t mac4[6] = {0x01, 0x00, 0x5e, 0x01, 0x02, 0x03}, mac6[6] = {0x33, 0x33, 0, 0, 0x12, 0x34};
+	struct vma_flow_key flow, key, alike;
+	struct ibv_flow_spec_eth eth;
+	struct rule r;
+
+	(void)state;
+	key_set(&flow, "::ffff:239.129.2.3", 5000, "::", 0, IPPROTO_UDP);
+	rule_group_key(&key, &flow);
+	key_set(&flow, "::ffff:225.1.2.3", 6000, "::", 0, IPPROTO_UDP);
+	rule_group_key(&alike, &flow);
+	assert_memory_equal(&key, &alike, sizeof(key));
+	rule_make(&r, &key, mac, 1);
+	assert_int_equal(r.attr.num_of_specs, 1);
+	assert_int_equal(r.attr.priority, 2);
+	assert_int_equal(r.attr.size, sizeof(r.attr) + sizeof(eth));
+	memcpy(&eth, r.specs, sizeof(eth));
+	assert_memory_equal(eth.val.dst_mac, mac4, 6);
+	assert_int_equal(eth.mask.dst_mac[5], 0xff);
+	assert_int_equal(eth.mask.ether_type, 0);
+	assert_true(rule_of_group(&key));
+
+	key_set(&flow, "ff02::7:1234", 5000, "::", 0, IPPROTO_UDP);
+	rule_group_key(&key, &flow);
+	key_set(&flow, "ff15::8:7:1234", 5001, "::", 0, IPPROTO_UDP);
+	rule_group_key(&alike, &flow);
+	assert_memory_equal(&key.local.byte[1], &alike.local.byte[1], 15);
+	key_set(&flow, "ff02::1234", 5000, "::", 0, IPPROTO_UDP);
+	rule_group_key(&key, &flow);
+	rule_make(&r, &key, mac, 1);
+	memcpy(&eth, r.specs, sizeof(eth));
+	assert_memory_equal(eth.val.dst_mac, mac6, 6);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -221,6 +273,8 @@ int main(void)
 		cmocka_unit_test(a_rule_of_a_connection),
 		cmocka_unit_test(a_rule_of_any_peer_goes_behind),
 		cmocka_unit_test(rules_of_ipv6_and_of_groups),
+		cmocka_unit_test(a_rule_of_a_block_of_ports),
+		cmocka_unit_test(a_rule_of_a_groups_ethernet_address_alone),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "ring/mlx5/ring_int.h"
+#include "ring/mlx5/rule.h"
 #include "ring/port.h"
 #include "runtime/libc.h"
 #include "runtime/log.h"
@@ -20,14 +21,27 @@
 #define LOW_PART 4u
 #define UPKEEP_POLLS 200u /* what an upkeep counts for */
 
+static bool by_mac(const struct vma_flow_key *key)
+{
+	return params.eth_mc_l2_only_rules && rule_of_group(key);
+}
+
 static int mlx5_flow_add(struct ring *r, const struct vma_flow_key *key,
 			 const struct vma_flow_info *info)
 {
 	struct mlx5_ring *m = mlx5_ring(r);
-	int cancel = mlx5_begin(), err = m->objects->ops->flow_add(m->objects, key);
+	int cancel = mlx5_begin(),
+	    err = by_mac(key) ? mlx5_group_add(m, key) : m->objects->ops->flow_add(m->objects, key);
 
 	mlx5_end(cancel);
 	(void)info;
+	if (err && key->port_bits && err != -ENOSPC) {
+		r->caps.wide_flows = false;
+		log_info("ring/mlx5: %s: the device takes no rule for several ports (%s): each "
+			 "connection has one of its own",
+			 r->ifname, strerror(-err));
+		return err;
+	}
 	if (err && err != -EEXIST && !m->refused) {
 		m->refused = true;
 		log_warn("ring/mlx5: %s: the device takes no more steering rules (%s): sockets "
@@ -40,8 +54,9 @@ static int mlx5_flow_add(struct ring *r, const struct vma_flow_key *key,
 
 static int mlx5_flow_del(struct ring *r, const struct vma_flow_key *key)
 {
-	struct mlx5_objects *o = mlx5_ring(r)->objects;
-	int cancel = mlx5_begin(), err = o->ops->flow_del(o, key);
+	struct mlx5_ring *m = mlx5_ring(r);
+	int cancel = mlx5_begin(),
+	    err = by_mac(key) ? mlx5_group_del(m, key) : m->objects->ops->flow_del(m->objects, key);
 
 	mlx5_end(cancel);
 	return err;
@@ -150,6 +165,7 @@ static void mlx5_close(struct ring *r)
 	} else {
 		m->objects->ops->forget(m->objects);
 	}
+	mlx5_groups_free(m);
 	rq_fini(&m->rq);
 	sq_fini(&m->sq);
 	memory_fini(&m->memory);
@@ -255,6 +271,7 @@ int mlx5_ring_open(int ifindex, struct ring **out)
 	m->ring.caps.max_rx_frame = m->memory.chunk;
 	m->ring.caps.tx_csum = true;
 	m->ring.caps.rx_csum = true;
+	m->ring.caps.wide_flows = true;
 	log_debug("ring/mlx5: %s: %u WQEBBs to send, %u buffers to receive, frames up to %u bytes",
 		  m->ring.ifname, m->sq.mask + 1, m->rq.cnt, m->ring.caps.max_frame);
 	port_close(port);

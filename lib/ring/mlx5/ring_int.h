@@ -52,6 +52,7 @@ struct mlx5_ring {
 	uint8_t mac[6]; /* of the interface; the rules match it */
 	struct moderation moderation;
 	bool moderated; /* the device can */
+	struct group_rule *groups; /* group.c */
 	bool refused; /* it has refused a rule, which was logged */
 	uint32_t retry; /* polls until recover() tries again; 0: it has not failed */
 	bool armed;
@@ -120,6 +121,11 @@ uint8_t *mlx5_burst_add(struct ring *r, uint32_t len);
 void mlx5_burst_end(struct ring *r);
 bool mlx5_send_short(struct ring *r, const void *hdr, const void *data, uint32_t len);
 int mlx5_send_gso(struct ring *r, const struct iovec *iov, int iovcnt, const struct ring_gso *g);
+
+/* group.c: as the ring's flow_add() and flow_del(), of a group, by its Ethernet address. free(): no rule is left. */
+int mlx5_group_add(struct mlx5_ring *m, const struct vma_flow_key *flow);
+int mlx5_group_del(struct mlx5_ring *m, const struct vma_flow_key *flow);
+void mlx5_groups_free(struct mlx5_ring *m);
 
 /* recover.c */
 /* Our queues around those of m->objects; there is a free view. 0, or negative errno and there is none of them. */

@@ -9,6 +9,7 @@
 /* A flow with a remote side goes before one without, as in the kernel's lookup. */
 #define PRIORITY_EXACT 0
 #define PRIORITY_3TUPLE 1
+#define PRIORITY_WIDE 2 /* what nobody else has a rule for: a block of ports, an Ethernet address */
 
 bool rule_of_group(const struct vma_flow_key *key)
 {
@@ -67,10 +68,38 @@ static void add_ip(struct rule *r, size_t *at, const struct in6_addr *local,
 	}
 }
 
+static void add_l4(struct rule *r, size_t *at, const struct vma_flow_key *key, bool exact)
+{
+	struct ibv_flow_spec_tcp_udp l4 = {.size = sizeof(l4)};
+
+	l4.type = key->proto == IPPROTO_TCP ? IBV_FLOW_SPEC_TCP : IBV_FLOW_SPEC_UDP;
+	l4.val.dst_port = htons(key->local_port);
+	l4.mask.dst_port = htons((uint16_t)(UINT16_MAX << key->port_bits));
+	if (exact) {
+		l4.val.src_port = htons(key->remote_port);
+		l4.mask.src_port = UINT16_MAX;
+	}
+	memcpy(add(r, at, sizeof(l4)), &l4, sizeof(l4));
+}
+
+void rule_group_key(struct vma_flow_key *key, const struct vma_flow_key *flow)
+{
+	struct in6_addr group;
+
+	memcpy(&group, &flow->local, sizeof(group));
+	if (IN6_IS_ADDR_V4MAPPED(&group)) {
+		group.s6_addr[12] = 224;
+		group.s6_addr[13] &= 0x7f;
+	} else {
+		memset(&group.s6_addr[1], 0, 11);
+	}
+	memset(key, 0, sizeof(*key));
+	memcpy(&key->local, &group, sizeof(group));
+}
+
 void rule_make(struct rule *r, const struct vma_flow_key *key, const uint8_t mac[6], uint8_t port)
 {
 	struct ibv_flow_spec_eth eth = {.type = IBV_FLOW_SPEC_ETH, .size = sizeof(eth)};
-	struct ibv_flow_spec_tcp_udp l4 = {.size = sizeof(l4)};
 	struct in6_addr local, remote;
 	bool exact = key->remote_port != 0;
 	size_t at = 0;
@@ -79,22 +108,19 @@ void rule_make(struct rule *r, const struct vma_flow_key *key, const uint8_t mac
 	memcpy(&local, &key->local, sizeof(local));
 	memcpy(&remote, &key->remote, sizeof(remote));
 	r->attr.type = IBV_FLOW_ATTR_NORMAL;
-	r->attr.priority = exact ? PRIORITY_EXACT : PRIORITY_3TUPLE;
+	r->attr.priority = exact ? PRIORITY_EXACT : key->port_bits || !key->proto ? PRIORITY_WIDE : PRIORITY_3TUPLE;
 	r->attr.port = port;
 
 	dest_mac(eth.val.dst_mac, &local, mac);
 	memset(eth.mask.dst_mac, 0xff, 6);
-	eth.val.ether_type = htons(IN6_IS_ADDR_V4MAPPED(&local) ? ETHERTYPE_IP : ETHERTYPE_IPV6);
-	eth.mask.ether_type = UINT16_MAX;
-	memcpy(add(r, &at, sizeof(eth)), &eth, sizeof(eth));
-	add_ip(r, &at, &local, &remote, exact);
-	l4.type = key->proto == IPPROTO_TCP ? IBV_FLOW_SPEC_TCP : IBV_FLOW_SPEC_UDP;
-	l4.val.dst_port = htons(key->local_port);
-	l4.mask.dst_port = UINT16_MAX;
-	if (exact) {
-		l4.val.src_port = htons(key->remote_port);
-		l4.mask.src_port = UINT16_MAX;
+	if (key->proto) {
+		eth.val.ether_type = htons(IN6_IS_ADDR_V4MAPPED(&local) ? ETHERTYPE_IP : ETHERTYPE_IPV6);
+		eth.mask.ether_type = UINT16_MAX;
 	}
-	memcpy(add(r, &at, sizeof(l4)), &l4, sizeof(l4));
+	memcpy(add(r, &at, sizeof(eth)), &eth, sizeof(eth));
+	if (key->proto) {
+		add_ip(r, &at, &local, &remote, exact);
+		add_l4(r, &at, key, exact);
+	}
 	r->attr.size = (uint16_t)(sizeof(r->attr) + at);
 }

@@ -34,6 +34,7 @@ struct card_faults {
 	u32 stall; /* no WQE is executed: the send queues fill */
 	u32 delay; /* microseconds between taking a WQE over and executing it */
 	u32 flows_max; /* rules that have a place */
+	u32 whole_ports; /* rules for a part of a port's bits are refused */
 	u32 compress; /* completions in a compressed session, of queues made from now on */
 };
 
@@ -42,6 +43,7 @@ struct card_counts {
 	u32 tx_wqes, dm_reads;
 	u32 tx_frames, rx_frames, rx_dropped, tx_errors, rx_errors;
 	u32 qps, rules; /* that are there */
+	u32 rules_made;
 };
 
 struct card {

@@ -100,20 +100,29 @@ static int specs_add(struct rule *r, const struct ib_flow_attr *attr)
 	return err;
 }
 
+static bool part_of_port(const u8 mask[2])
+{
+	return mask[0] != mask[1] || (mask[0] && mask[0] != 0xff);
+}
+
 /* In order of priority, the older ones first. -ENOMEM: the table is full. */
 static int rule_insert(struct card *card, struct rule *r)
 {
+	bool part = part_of_port(r->mask.dst_port) || part_of_port(r->mask.src_port);
 	struct list_head *at;
 	int err = -ENOMEM;
 
 	spin_lock_bh(&card->lock);
-	if (card->counts.rules < card->faults.flows_max) {
+	if (part && card->faults.whole_ports) {
+		err = -EOPNOTSUPP;
+	} else if (card->counts.rules < card->faults.flows_max) {
 		list_for_each(at, &card->rules) {
 			if (list_entry(at, struct rule, of_card)->priority > r->priority)
 				break;
 		}
 		list_add_tail(&r->of_card, at);
 		card->counts.rules++;
+		card->counts.rules_made++;
 		err = 0;
 	}
 	spin_unlock_bh(&card->lock);
