@@ -133,7 +133,7 @@ struct tsock *tsock_new(int fd, int domain)
 	s->tuple.lport = 0;
 	s->port_bound = s->stale = false;
 	atomic_store_explicit(&s->left_err, 0, memory_order_relaxed);
-	s->bound = s->accepted = s->own_rule = s->closed = s->in_close = s->engine = s->connected = s->home = s->untold = false;
+	s->bound = s->accepted = s->own_rule = s->wide = s->closed = s->in_close = s->engine = s->connected = s->home = s->untold = false;
 	s->nonblock = s->zerocopy = s->flagged = false;
 	atomic_store_explicit(&s->hint, 0, memory_order_relaxed);
 	atomic_store_explicit(&s->level, 0, memory_order_relaxed);
@@ -422,22 +422,6 @@ static int tsock_getpeername(struct vfd *v, int fd, struct sockaddr *addr, sockl
 
 /* --- closing */
 
-/* A number of its own for the kernel socket, away from those that programs count on. -1: none. */
-static int fd_hold(int fd)
-{
-	static _Atomic int low; /* learnt once: a program that changes its limit gets numbers that are valid all the same, or none */
-	struct rlimit limit;
-	int from = atomic_load_explicit(&low, memory_order_relaxed);
-
-	if (!from) {
-		from = 512;
-		if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
-			from = (int)(limit.rlim_cur / 4 * 3);
-		atomic_store_explicit(&low, from, memory_order_relaxed);
-	}
-	return libc.fcntl(fd, F_DUPFD_CLOEXEC, from);
-}
-
 /* SO_LINGER: until everything is acknowledged or the time is up. */
 static void linger(struct tsock *s, int seconds)
 {
@@ -471,8 +455,8 @@ static void close_conn(struct tsock *s, int fd)
 	else if (s->c)
 		tcp_close(s->c, now);
 	/* A client's port is the kernel socket's: it stays reserved while segments of ours carry it. */
-	if (s->c && s->own_rule && fd >= 0)
-		s->held_fd = fd_hold(fd);
+	if (s->c && (s->own_rule || s->wide) && fd >= 0)
+		s->held_fd = tsock_fd_hold(fd);
 	tsock_unlock_stack(st, now);
 	if (s->linger_s > 0)
 		linger(s, s->linger_s);

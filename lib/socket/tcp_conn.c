@@ -151,15 +151,46 @@ static int open_conn(struct tsock *s, int fd, struct stack *st, const struct tcp
 		return err;
 	}
 	s->engine = true;
-	tsock_key(&s->tuple, true, &key);
-	err = st->ring->ops->flow_add(st->ring, &key, &info);
-	if (err) {
-		tcp_abort(s->c, now);
-		return err;
+	if (s->wide && !tsock_block_stands(s, st))
+		s->wide = false;
+	if (!s->wide) {
+		tsock_key(&s->tuple, true, &key);
+		err = st->ring->ops->flow_add(st->ring, &key, &info);
+		if (err) {
+			tcp_abort(s->c, now);
+			return err;
+		}
+		s->own_rule = true;
 	}
-	s->own_rule = true;
 	tsock_kmod_add(s, fd);
 	return 0;
+}
+
+/* The tuple of s has its ports. As start(). */
+static int begin(struct tsock *s, int fd, struct stack *st, const struct tcp_opts *o)
+{
+	uint64_t now = tsock_now();
+	int err;
+
+	lock_take(&st->lock);
+	if (!atomic_load_explicit(&st->open, memory_order_relaxed)) {
+		lock_drop(&st->lock);
+		return 1;
+	}
+	atomic_store_explicit(&s->st, st, memory_order_release);
+	err = open_conn(s, fd, st, o, now);
+	if (!err) {
+		atomic_store_explicit(&s->mode, TSOCK_CONN, memory_order_release);
+		atomic_store_explicit(&s->v.shadow, VFD_SHADOW_NONE, memory_order_release);
+		tsock_show_addresses(s);
+		tsock_show_state(s, TCPS_SYN_SENT);
+	}
+	tsock_unlock_stack(st, now);
+	if (err) {
+		atomic_store_explicit(&s->st, NULL, memory_order_relaxed);
+		s->stale = !s->port_bound;
+	}
+	return err;
 }
 
 /* Begins the connection in user space; s->lock is held. 0, 1: the kernel is to do it, or negative errno. */
@@ -167,7 +198,7 @@ static int start(struct tsock *s, int fd, const struct sockaddr *addr, socklen_t
 {
 	struct target t = { .scope = 0 };
 	struct tcp_opts o;
-	uint64_t now;
+	bool wide;
 	int err = 0;
 
 	if (!offloadable(s, fd, addr, len, &t))
@@ -179,28 +210,16 @@ static int start(struct tsock *s, int fd, const struct sockaddr *addr, socklen_t
 	s->tuple.lport = t.sport;
 	s->tuple.rport = t.dport;
 	s->tuple.family = t.v4 ? AF_INET : AF_INET6;
-	if (!t.sport)
+	wide = !t.sport && tsock_block_take(s, fd, t.st);
+	if (!t.sport && !wide)
 		err = tsock_port_take(s->domain, fd, t.st, &s->tuple);
 	if (err)
 		return err;
-	now = tsock_now();
-	lock_take(&t.st->lock);
-	if (!atomic_load_explicit(&t.st->open, memory_order_relaxed)) {
-		lock_drop(&t.st->lock);
-		return 1;
-	}
-	atomic_store_explicit(&s->st, t.st, memory_order_release);
-	err = open_conn(s, fd, t.st, &o, now);
-	if (!err) {
-		atomic_store_explicit(&s->mode, TSOCK_CONN, memory_order_release);
-		atomic_store_explicit(&s->v.shadow, VFD_SHADOW_NONE, memory_order_release);
-		tsock_show_addresses(s);
-		tsock_show_state(s, TCPS_SYN_SENT);
-	}
-	tsock_unlock_stack(t.st, now);
-	if (err) {
-		atomic_store_explicit(&s->st, NULL, memory_order_relaxed);
-		s->stale = !s->port_bound;
+	err = begin(s, fd, t.st, &o);
+	/* The kernel socket has the port of a block, and may connect from it. */
+	if (err && wide) {
+		s->wide = false;
+		tsock_block_lost(&s->tuple);
 	}
 	if (err == -ENOSPC || err == -ENOMEM) {
 		log_debug("fd %d: connect() is left to the kernel: %s", fd, strerror(-err));

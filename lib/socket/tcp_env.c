@@ -78,6 +78,8 @@ void tsock_conn_over(struct tsock *s)
 		st->ring->ops->flow_del(st->ring, &key);
 	}
 	s->own_rule = false;
+	if (s->wide)
+		tsock_block_put(s, st);
 	if (st->tcp)
 		tsock_way_drop(st->tcp, s);
 	release_held(s);
@@ -403,6 +405,7 @@ static void second(void *arg)
 	(void)arg;
 	stacks_each(rest, NULL);
 	tsock_each(listen_tick, NULL);
+	tsock_blocks_tick();
 	tsock_claims_look();
 }
 

@@ -144,8 +144,11 @@ static void work(int fd, uint32_t events, void *arg)
 	(void)events;
 	(void)arg;
 	(void)!libc.read(fd, &ticks, sizeof(ticks));
-	if (tsock_home_allowed())
+	if (tsock_home_allowed()) {
+		tsock_blocks_defer(true);
 		tsock_each(leave_one, &time_waits);
+		tsock_blocks_defer(false);
+	}
 	if (atomic_load(&ends)) {
 		tsock_each(unlisten_one, NULL);
 		finish();

@@ -179,7 +179,7 @@ static int hold_segments(struct tsock *s, struct stack *st, int fd)
 	struct vma_flow_key key;
 	int err;
 
-	if (s->own_rule)
+	if (s->own_rule || s->wide)
 		return 0;
 	tsock_key(&s->tuple, true, &key);
 	err = st->ring->ops->flow_add(st->ring, &key, &info);
@@ -193,6 +193,10 @@ static void release_segments(struct tsock *s, struct stack *st)
 
 	/* A listener's rule leaves to the kernel what it has a socket for, but only while it is told to look. */
 	st->ring->ops->port_quiet(st->ring, s->tuple.lport, false);
+	if (s->wide) {
+		tsock_block_home(s, st);
+		return;
+	}
 	tsock_key(&s->tuple, true, &key);
 	st->ring->ops->flow_del(st->ring, &key);
 	s->own_rule = false;

@@ -95,7 +95,7 @@ struct tsock {
 	bool port_bound; /* to a port of the user's choice */
 	bool stale; /* the kernel socket keeps the port of a connection that is no more. s->lock */
 	bool accepted; /* lives on its listener's steering rule until that goes (own_rule) */
-	bool own_rule; /* st->lock */
+	bool own_rule : 1, wide : 1; /* wide: lives on the rule of a block of ports (tcp_block.c). st->lock */
 	bool closed; /* out of the fd table; the object waits for TCP_EV_GONE. st->lock */
 	bool in_close; /* tsock_close() is at work: it releases, not the event. st->lock */
 	bool engine; /* the engine knows s: TCP_EV_GONE is still to come. st->lock */
@@ -345,6 +345,33 @@ void tsock_ports_forked(void);
 /* Finds a free local port for t (whose lport is filled in) and binds the kernel socket to it. 0 or negative errno as connect() says it. */
 int tsock_port_take(int domain, int fd, struct stack *st, struct tcp_tuple *t);
 
+/* Random. */
+uint64_t tsock_ports_random(void);
+/* The first of 2^bits ports, its multiple, which a connect() may be given; 0: none was found. */
+uint16_t tsock_ports_block(unsigned bits);
+
+/* tcp_block.c */
+/*
+ * Finds a local port for s (tuple.lport is filled in) that a rule of several ports takes already, and binds its kernel socket
+ * to it: s->wide. False: it is to have a rule of its own. s->lock is held.
+ */
+bool tsock_block_take(struct tsock *s, int fd, struct stack *st);
+/* The block of s, which is wide, stands; st->lock is held. */
+bool tsock_block_stands(const struct tsock *s, struct stack *st);
+/* s, which is wide, needs its port no more; st->lock is held. */
+void tsock_block_put(struct tsock *s, struct stack *st);
+/* s, which is wide, goes to the kernel: the others of its block get rules of their own. st->lock is held. */
+void tsock_block_home(struct tsock *s, struct stack *st);
+/* The kernel may have a connection of the port; no lock of a stack is held. */
+void tsock_block_lost(const struct tcp_tuple *t);
+/* While many go home: the others of their blocks get no rules before it is over. */
+void tsock_blocks_defer(bool defer);
+/* Once a second: blocks that nobody needs are given back. */
+void tsock_blocks_tick(void);
+/* The stack ends; its lock is held. */
+void tsock_blocks_gone(struct stack *st);
+void tsock_blocks_forked(void);
+
 /* tcp_conn.c */
 /* The connection is taken off at once, the socket is as new (connect(2), AF_UNSPEC). s->lock is held; vfd_shadow_changed() follows. */
 void tsock_disconnect(struct tsock *s);
@@ -436,6 +463,8 @@ int tsock_ioctl(struct vfd *v, int fd, unsigned long req, void *arg);
 int tsock_fcntl(struct vfd *v, int fd, int cmd, long arg);
 
 /* tcp_shadow.c */
+/* A copy of fd with a number away from those that programs count on; it is closed on exec. -1: none. */
+int tsock_fd_hold(int fd);
 /*
  * Before s connects, listens or is bound again: a kernel socket that keeps an earlier connection's port is replaced by a new
  * one. s->lock is held; vfd_shadow_changed() follows.

@@ -105,6 +105,7 @@ void tsock_stack_gone(struct stack *st)
 
 	tsock_each(vanish, st);
 	lock_take(&st->lock);
+	tsock_blocks_gone(st);
 	t = st->tcp;
 	if (t)
 		tsock_ways_free(t);
@@ -170,6 +171,7 @@ void tsock_forked(void)
 	tsock_claims_forked();
 	tsock_timers_forked();
 	tsock_ports_forked();
+	tsock_blocks_forked();
 	tsock_kmod_forked();
 	tsock_icmp_forked();
 	tsock_atts_forked();

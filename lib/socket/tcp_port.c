@@ -20,6 +20,7 @@ static uint64_t reserved[65536 / 64]; /* net.ipv4.ip_local_reserved_ports */
 
 /* Where the search of a destination begins, and how far it has come (RFC 6056, 3.3.4). */
 #define SEARCHES 256
+#define BLOCKS_MIN 64u /* in the range, for one to be taken */
 static uint64_t secret[2];
 static _Atomic uint32_t searched[SEARCHES];
 
@@ -63,6 +64,35 @@ void tsock_ports_read(void)
 void tsock_ports_forked(void)
 {
 	secret[1] ^= (uint64_t)getpid() << 32; /* or parent and child would ask for the same ports */
+}
+
+uint64_t tsock_ports_random(void)
+{
+	static _Atomic uint64_t asked;
+	uint64_t n = atomic_fetch_add_explicit(&asked, 1, memory_order_relaxed);
+
+	return siphash(secret, &n, sizeof(n));
+}
+
+/* What the administrator has reserved is somebody's. */
+static bool none_reserved(uint32_t from, uint32_t num)
+{
+	for (uint32_t p = from; p < from + num; p++) {
+		if (reserved[p / 64] >> p % 64 & 1)
+			return false;
+	}
+	return true;
+}
+
+uint16_t tsock_ports_block(unsigned bits)
+{
+	uint32_t first = (low + (1u << bits) - 1) >> bits, end = (high + 1u) >> bits, block;
+
+	/* Few ports are for asking one by one. */
+	if (end < first + BLOCKS_MIN)
+		return 0;
+	block = first + (uint32_t)(tsock_ports_random() % (end - first));
+	return none_reserved(block << bits, 1u << bits) ? (uint16_t)(block << bits) : 0;
 }
 
 /* A connection, or a TIME_WAIT of ours, has the tuple. */

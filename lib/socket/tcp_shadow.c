@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <netinet/tcp.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "runtime/libc.h"
@@ -14,6 +15,21 @@
 #include "runtime/params.h"
 #include "socket/tcp_int.h"
 #include "socket/udp_int.h"
+
+int tsock_fd_hold(int fd)
+{
+	static _Atomic int low; /* learnt once: a program that changes its limit gets numbers that are valid all the same, or none */
+	struct rlimit limit;
+	int from = atomic_load_explicit(&low, memory_order_relaxed);
+
+	if (!from) {
+		from = 512;
+		if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+			from = (int)(limit.rlim_cur / 4 * 3);
+		atomic_store_explicit(&low, from, memory_order_relaxed);
+	}
+	return libc.fcntl(fd, F_DUPFD_CLOEXEC, from);
+}
 
 static void port_clear(struct sockaddr_storage *ss)
 {
@@ -74,6 +90,7 @@ void tsock_shadow_renew(struct tsock *s, int fd)
 		s->tuple.lport = 0;
 	} else {
 		/* It goes on with the port that it has. */
+		tsock_block_lost(&s->tuple);
 		log_debug("fd %d: no new kernel socket in place of the used one: %s", fd, strerror(-new));
 	}
 	s->stale = false;
