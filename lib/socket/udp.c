@@ -181,7 +181,8 @@ static int udp_connect(struct vfd *v, int fd, const struct sockaddr *addr, sockl
 		atomic_fetch_add_explicit(&s->opt_gen, 1, memory_order_release);
 		udp_learn_local(s, fd);
 		libc_internal++;
-		udp_unlist(s);
+		if (!s->lport) /* the port went with the peer */
+			udp_unlist(s);
 		udp_attach(s, fd);
 		libc_internal--;
 	}

@@ -148,10 +148,43 @@ static bool same_bind(const struct udp_bind *a, const struct udp_bind *b)
 	       a->reuseport == b->reuseport && a->bound_if == b->bound_if;
 }
 
+static bool has_key(const struct udp_att *att, const struct vma_flow_key *key)
+{
+	for (unsigned i = 0; i < att->num_keys; i++) {
+		if (!memcmp(&att->keys[i], key, sizeof(*key)))
+			return true;
+	}
+	return false;
+}
+
+/* att is on no list; st, its lock held, is open. 0 or negative errno; on failure nothing is left. */
+static int att_relist(struct udp_att *att, int fd, struct stack *st, const struct udp_bind *bind, const struct udp_keys *keys)
+{
+	int err = 0;
+
+	att->keys = malloc(keys->num * sizeof(*keys->key));
+	if (!att->keys)
+		return -ENOMEM;
+	/* Listed before the first rule: no packet that a rule brings may find nobody. */
+	att->bind = *bind;
+	udp_demux_add(&st->udp, &att->bind);
+	stack_udp_changed(st);
+	att->listed = true;
+	for (unsigned i = 0; i < keys->num && !err; i++) {
+		err = stack_flow_add(st, &keys->key[i], fd);
+		if (!err)
+			att->keys[att->num_keys++] = keys->key[i];
+	}
+	if (err)
+		att_unlist(att, st);
+	return err;
+}
+
 /* Puts s on one stack with these steering rules. 0 or negative errno; on failure nothing is left. */
 static int att_list(struct udp_sock *s, int fd, struct stack *st, const struct udp_keys *keys)
 {
 	struct udp_att *att = att_get(s, st);
+	bool held[UDP_KEYS_MAX];
 	struct udp_bind bind;
 	int err = 0;
 
@@ -164,29 +197,21 @@ static int att_list(struct udp_sock *s, int fd, struct stack *st, const struct u
 		lock_drop(&st->lock);
 		return 0;
 	}
+	/* A rule that stays is not made anew. */
+	for (unsigned i = 0; i < keys->num; i++)
+		held[i] = has_key(att, &keys->key[i]) && !stack_flow_add(st, &keys->key[i], fd);
 	att_unlist(att, st);
-	if (!atomic_load_explicit(&st->open, memory_order_relaxed) || !keys->num) {
-		lock_drop(&st->lock);
-		return keys->num ? -ENODEV : 0;
+	if (!atomic_load_explicit(&st->open, memory_order_relaxed))
+		err = keys->num ? -ENODEV : 0;
+	else if (keys->num)
+		err = att_relist(att, fd, st, &bind, keys);
+	for (unsigned i = 0; i < keys->num; i++) {
+		if (held[i])
+			stack_flow_del(st, &keys->key[i]);
 	}
-	att->keys = malloc(keys->num * sizeof(*keys->key));
-	if (!att->keys) {
-		lock_drop(&st->lock);
-		return -ENOMEM;
-	}
-	/* Listed before the first rule: no packet that a rule brings may find nobody. */
-	att->bind = bind;
-	udp_demux_add(&st->udp, &att->bind);
-	stack_udp_changed(st);
-	att->listed = true;
-	for (unsigned i = 0; i < keys->num && !err; i++) {
-		err = stack_flow_add(st, &keys->key[i], fd);
-		if (!err)
-			att->keys[att->num_keys++] = keys->key[i];
-	}
-	if (err)
-		att_unlist(att, st);
 	lock_drop(&st->lock);
+	if (!keys->num || err == -ENODEV || err == -ENOMEM)
+		return err;
 	/* Who sleeps does so on the stacks' fds of before. */
 	vfd_notify(&s->v, EPOLLIN);
 	return err;
@@ -246,9 +271,12 @@ static int attach_one(struct udp_sock *s, int fd, int ifindex)
 				 fd, s->lport, UDP_ATT_MAX);
 		return -ENOSPC;
 	}
-	st = st ? st : stack_get(ifindex);
-	if (!st)
-		return 0;
+	if (!st) {
+		st = stack_get(ifindex);
+		if (!st)
+			return 0;
+		udp_keys_make(s, ifindex, &keys); /* now that it is known what its ring wants */
+	}
 	err = att_list(s, fd, st, &keys);
 	/* A full table is full for the thousands that follow as well. */
 	if (err && !atomic_exchange_explicit(&rule_told, true, memory_order_relaxed))

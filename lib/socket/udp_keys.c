@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "net/net.h"
+#include "runtime/params.h"
+#include "socket/stack_int.h"
 
 #define ADDRS_MAX 64
 
@@ -31,6 +33,17 @@ static bool family_fits(const struct udp_sock *s, const struct in6_addr *addr)
 	return s->domain == AF_INET ? v4 : !(v4 && s->o.v6only);
 }
 
+/*
+ * VMA_UDP_3T_RULES, where rules are dear: what a bind() has set serves whatever peer a connect() names, and the demultiplexer drops the
+ * others' datagrams. Not on a port that can be another socket's, too.
+ */
+static bool of_any_peer(const struct udp_sock *s, int ifindex)
+{
+	const struct stack *st = params.udp_3t_rules && !s->o.reuseaddr && !s->o.reuseport ? stack_find(ifindex) : NULL;
+
+	return st && st->ring->caps.wide_flows;
+}
+
 /* Packets of the peer come in where the route to it goes out; elsewhere the kernel takes them. */
 static void connected_keys(const struct udp_sock *s, int ifindex, bool loopback, struct udp_keys *keys)
 {
@@ -48,7 +61,10 @@ static void connected_keys(const struct udp_sock *s, int ifindex, bool loopback,
 		return;
 	if (route.type == NET_ROUTE_LOCAL ? !loopback : route.type != NET_ROUTE_UNICAST || route.oif != ifindex)
 		return;
-	add(keys, s, &s->local, &q.dst, rport);
+	if (of_any_peer(s, ifindex))
+		add(keys, s, &s->local, NULL, 0);
+	else
+		add(keys, s, &s->local, &q.dst, rport);
 }
 
 static void address_keys(const struct udp_sock *s, int ifindex, bool loopback, struct udp_keys *keys)
