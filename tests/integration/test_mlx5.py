@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """The whole library on mlx5 queues in memory (tests/bench/mlx5.c): the card is the descriptor checker, in the same process."""
 
+import json
 import subprocess
 
 import pytest
@@ -22,11 +23,31 @@ while True:
 """
 
 
+def made(name):
+    done = subprocess.run(["make", "-s", "-C", ROOT, f"build/bench/bin/{name}"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return ROOT / "build/bench/bin" / name
+
+
 @pytest.fixture
 def program(library):
-    done = subprocess.run(["make", "-s", "-C", ROOT, "build/bench/bin/mlx5"], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return ROOT / "build/bench/bin/mlx5"
+    return made("mlx5")
+
+
+@pytest.fixture
+def ports(library, make_net):
+    """Runs mlx5_ports on one of two hosts: what it prints, and the log."""
+    program, net = made("mlx5_ports"), make_net()
+
+    def run(*args, env=None, prefix=(), sysctl=None):
+        for name, value in (sysctl or {}).items():
+            net.a.run(["sysctl", "-qw", f"{name}={value}"])
+        what, *more = args
+        done = net.a.run([*prefix, program, what, net.a.ip4, net.b.ip4, *more], env={**MLX5, "VMA_TRACELEVEL": "INFO", **(env or {})}, timeout=120)
+        assert "complain" not in done.text, done.text
+        return json.loads(next(line for line in done.text.splitlines() if line.startswith("{"))), done.text
+
+    return run
 
 
 @pytest.mark.no_sanitize
@@ -53,3 +74,45 @@ def test_when_the_device_goes_sockets_go_on_and_connections_end(make_net, progra
     done = net.a.run([program, "gone", net.a.ip4, net.b.ip4, 1], env=MLX5, timeout=120)
     assert "the device is gone" in done.text, done.text
     peer.wait()
+
+
+@pytest.mark.no_sanitize
+@pytest.mark.parametrize("mode", ["0", "1"])
+def test_connections_share_a_rule_and_nobody_else_has_their_ports(ports, mode):
+    got, _ = ports("connect", 100, env={"VMA_THREAD_MODE": mode})
+    assert got["rules_made"] <= 100 / 64 + 1, got
+    assert got["rules_left"] <= 1  # a block of which ports are left waits for the next ones
+
+
+@pytest.mark.no_sanitize
+def test_what_goes_to_the_kernel_takes_its_segments_along(ports):
+    got, _ = ports("home", 20)
+    assert got == {"rules_made": 1 + 19, "rules_left": 19}
+
+
+@pytest.mark.no_sanitize
+@pytest.mark.parametrize("why, args, kwargs, said", [
+    ("the device refuses", ["whole_ports"], {}, "no rule for several ports"),
+    ("no right", [], {"prefix": ["setpriv", "--bounding-set=-net_admin", "--inh-caps=-net_admin"]}, None),
+    ("few ports", [], {"sysctl": {"net.ipv4.ip_local_port_range": "40000 40500"}}, None),
+    ("reserved", [], {"sysctl": {"net.ipv4.ip_local_port_range": "40000 44999",
+                                "net.ipv4.ip_local_reserved_ports": ",".join(map(str, range(40000, 45000, 16)))}}, None),
+], ids=lambda x: x if isinstance(x, str) and x.islower() else "")
+def test_without_blocks_each_connection_has_its_rule(ports, why, args, kwargs, said):
+    got, text = ports("connect", 30, *args, **kwargs)
+    assert got["rules_made"] == 30 and got["rules_left"] == 0, (why, got)
+    assert text.count("no rule for several ports") == (1 if said else 0), text
+
+
+@pytest.mark.no_sanitize
+def test_with_a_full_table_connections_are_the_kernels_and_the_log_says_it_once(ports):
+    got, text = ports("refused", 5)
+    assert got == {"rules_made": 1, "rules_left": 1}
+    assert text.count("takes no more steering rules") == 1, text
+
+
+@pytest.mark.no_sanitize
+@pytest.mark.parametrize("three, rules", [(1, 1), (0, 1 + 10 + 1)])
+def test_a_datagram_sockets_rule_is_of_any_peer(ports, three, rules):
+    got, _ = ports("udp", 10, env={"VMA_UDP_3T_RULES": three})
+    assert got == {"rules_made": rules, "rules_left": 1}

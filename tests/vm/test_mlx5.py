@@ -87,7 +87,7 @@ def wire(library, tmp_path_factory):
 def net(wire, request):
     """The two hosts, nothing broken and nothing running."""
     wire.neighbours()
-    wire.before = {h: {name: h.card[name] for name in ("tx_frames", "tx_wqes", "dm_reads", "rx_frames", "tx_errors", "rx_errors")} for h in (wire.a, wire.b)}
+    wire.before = {h: {name: h.card[name] for name in ("tx_frames", "tx_wqes", "dm_reads", "rx_frames", "tx_errors", "rx_errors", "rules_made")} for h in (wire.a, wire.b)}
     complaints = wire.complained()
     try:
         yield wire
@@ -96,7 +96,7 @@ def net(wire, request):
         for host in (wire.a, wire.b):
             host.close()
             host.processes.clear()
-            for name in ("tx_error", "rx_error", "drop_doorbells", "drop_frames", "stall", "delay", "compress"):
+            for name in ("tx_error", "rx_error", "drop_doorbells", "drop_frames", "stall", "delay", "compress", "whole_ports"):
                 host.card[name] = 0
             host.card["flows_max"] = 1024
             host.card["link"] = host.card["plugged"] = 1
@@ -301,6 +301,134 @@ def test_a_full_table_of_rules(net):
     net.a.card["flows_max"] = 0
     assert lost(udp(net, "a")) == 0
     assert net.a.card["rules"] == 0
+
+
+def test_a_full_table_of_rules_and_tcp(net):
+    net.a.card["flows_max"] = net.b.card["flows_max"] = 0
+    server = net.a.python(ECHO, True, ["tcp", net.a.ip4], env={"VMA_TRACELEVEL": "INFO"})
+    net.a.wait_bound(PORT, "tcp")
+    client = net.b.python(TCP_CLIENT, True, [net.a.ip4, 4], env={"VMA_TRACELEVEL": "INFO"})
+    whole(client)
+    for process in (server, client):
+        assert process.text.count("takes no more steering rules") == 1, process.text
+
+
+MANY = """
+import array, os, socket, sys
+def echo(i, s):
+    s.sendall(b"%d" % i * 300)
+    got = b""
+    while len(got) < len(b"%d" % i * 300): got += s.recv(65536)
+    assert got == b"%d" % i * 300, i
+many = []
+for i in range(int(sys.argv[2])):
+    s = socket.create_connection((sys.argv[1], 7000), timeout=30)
+    many.append(s)
+    echo(i, s)
+ports = [s.getsockname()[1] for s in many]
+assert len(set(ports)) == len(ports)
+print("open", flush=True)
+sys.stdin.readline()
+for i, s in enumerate(many): echo(i, s)
+if sys.argv[3] == "share":
+    pair = socket.socketpair()
+    socket.send_fds(pair[0], [b"x"], [many[3].fileno()])
+    for i, s in enumerate(many): echo(i, s)
+    other = socket.socket(fileno=socket.recv_fds(pair[1], 1, 1)[1][0])
+    other.settimeout(30)
+    echo(3, other)
+print("done", flush=True)
+"""
+ECHO_MANY = """
+import socket, sys, threading
+def serve(s):
+    while d := s.recv(65536): s.sendall(d)
+l = socket.create_server((sys.argv[2], 7000), backlog=100)
+while True:
+    threading.Thread(target=serve, args=[l.accept()[0]], daemon=True).start()
+"""
+
+
+def opened(net, number, ours, then="go on"):
+    """So many connections of b to a, open; the client."""
+    server = net.a.python(ECHO_MANY, ours == "a", ["tcp", net.a.ip4])
+    net.a.wait_bound(PORT, "tcp")
+    client = net.b.python(MANY, ours == "b", [net.a.ip4, number, then], env={"VMA_TRACELEVEL": "INFO"}, stdin=subprocess.PIPE)
+    client.wait_text("^open", 60)
+    return client
+
+
+def go_on(client):
+    client.popen.stdin.write(b"\n")
+    client.popen.stdin.flush()
+    assert client.wait(60) == 0 and "done" in client.text, client.text
+
+
+def test_a_hundred_connections_cost_two_rules(net):
+    client = opened(net, 100, "b")
+    assert count(net.b, "rules_made") <= 3 and net.b.card["rules"] <= 3
+    net.b.card["rx_error"] = 0x04  # the rules are there for the new queues, too
+    go_on(client)
+    wait_for(lambda: net.b.card["rules"] == 0, 20, "no rule left")
+
+
+def test_a_hundred_accepted_connections_cost_no_rule(net):
+    client = opened(net, 100, "a")
+    assert count(net.a, "rules_made") == 1
+    go_on(client)
+
+
+def test_a_device_that_takes_no_rule_for_several_ports(net):
+    net.b.card["whole_ports"] = 1
+    client = opened(net, 20, "b")
+    assert count(net.b, "rules_made") == 20
+    go_on(client)
+    assert client.text.count("no rule for several ports") == 1
+
+
+def test_one_connection_of_many_goes_to_the_kernel(net):
+    client = opened(net, 12, "b", "share")
+    assert count(net.b, "rules_made") == 1
+    go_on(client)
+    assert count(net.b, "rules_made") == 1 + 11
+
+
+GROUPS = """
+import socket, sys
+many = []
+for group, port in (("239.1.2.3", 7000), ("239.129.2.3", 7001)):
+    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    s.bind((group, port))
+    s.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, socket.inet_aton(group) + socket.inet_aton(sys.argv[1]))
+    s.settimeout(20)
+    many.append(s)
+print("joined", flush=True)
+for i in range(20):
+    for n, s in enumerate(many): assert s.recv(100) == b"%d %d" % (n, i), (n, i)
+print("done", flush=True)
+"""
+SEND_GROUPS = """
+import socket, sys, time
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(sys.argv[1]))
+for i in range(20):
+    s.sendto(b"another port", ("239.1.2.3", 7002))
+    s.sendto(b"another group", ("239.129.2.3", 7000))
+    s.sendto(b"0 %d" % i, ("239.1.2.3", 7000))
+    s.sendto(b"1 %d" % i, ("239.129.2.3", 7001))
+    time.sleep(0.01)
+"""
+
+
+@pytest.mark.parametrize("l2_only, rules, frames", [(0, 2, 40), (1, 1, 80)])
+def test_groups_by_address_or_by_ethernet_address(net, l2_only, rules, frames):
+    """What nobody wants of that is dropped."""
+    receiver = net.a.python(GROUPS, True, [net.a.ip4], env={"VMA_ETH_MC_L2_ONLY_RULES": l2_only})
+    receiver.wait_text("^joined", 20)
+    assert net.a.card["rules"] == rules
+    net.b.python(SEND_GROUPS, False, [net.b.ip4]).wait(30)
+    assert receiver.wait(30) == 0, receiver.text
+    assert frames <= count(net.a, "rx_frames") < frames + 20
 
 
 def test_compressed_completions(net):
