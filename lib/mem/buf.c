@@ -38,6 +38,7 @@ struct buf *buf_skip(struct buf *b, uint32_t n)
 		frag->next = b->next;
 		frag->total = b->total - b->len;
 		frag->time_ns = b->time_ns;
+		frag->hw_ns = b->hw_ns;
 		frag->flags = b->flags;
 		frag->meta = b->meta;
 		frag->gso_size = b->gso_size;

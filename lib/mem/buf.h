@@ -19,6 +19,7 @@ struct buf_pool {
 
 /* buf.flags */
 #define BUF_CSUM_OK 0x01 /* the device vouches for the checksums, of an IPv4 header and of TCP or UDP */
+#define BUF_HW_TIME 0x04 /* hw_ns is the device's time of reception; else it is anything */
 #define BUF_CSUM_PARTIAL_OK 0x02 /* device is virtual: an L4 field equal to the pseudo-header sum is complete */
 
 /* What the parser found; valid once proto has accepted the packet. Addresses are v4-mapped for IPv4. */
@@ -56,6 +57,7 @@ struct buf {
 	 */
 	uint16_t gso_size;
 	uint16_t gso_count; /* datagrams, as whoever marked the frame counted them */
+	uint64_t hw_ns; /* BUF_HW_TIME: by the device's clock, or what the ring makes of it */
 };
 
 /* Gives b and its fragments back. Needs the lock of the stack that b came from. b may be NULL. */

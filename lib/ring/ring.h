@@ -27,6 +27,7 @@ struct ring_caps {
 	bool rx_csum; /* device checks L4 checksums (BUF_CSUM_OK) */
 	bool flow_tag;
 	bool wide_flows; /* a flow costs so much that one for several ports pays (vma_flow_key.port_bits); a refusal clears it */
+	bool rx_stamp; /* poll_stamped() is there, and the device has a clock */
 };
 
 /* 64-bit totals, written under the stack lock, read by the statistics. */
@@ -69,6 +70,8 @@ struct ring_ops {
 	void (*leave)(struct ring *r);
 	/* Up to max received frames; the caller owns them. Never sleeps, makes no system call when nothing is there. */
 	unsigned (*poll)(struct ring *r, struct buf **pkts, unsigned max);
+	/* As poll(), the frames with the device's own time of reception (BUF_HW_TIME) where it tells; only where caps.rx_stamp. */
+	unsigned (*poll_stamped)(struct ring *r, struct buf **pkts, unsigned max);
 	/*
 	 * A hint that poll() has something to do; no lock needed, so that a spinning reader takes none in vain. It may be wrong
 	 * for a moment, and sees no upkeep: poll() must be called now and then all the same.

@@ -29,7 +29,7 @@ static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER; /* opening and clo
 static struct stack *_Atomic stacks[STACKS_MAX]; /* filled from the front, never emptied */
 static _Atomic unsigned num_stacks;
 static _Atomic uint32_t generation;
-_Atomic int stack_timestamps_wanted;
+_Atomic uint64_t stack_timestamps_wanted;
 static int drain_timer = -1, sync_timer = -1, upkeep_timer = -1;
 
 static struct {
@@ -249,14 +249,30 @@ void stack_input(struct stack *st, struct buf *b)
 	tsock_polled(st, 1, mono_us);
 }
 
+/* As ring_poll(), for sockets that want time stamps; *now: software's, 0: nobody wants one of them. */
+static __attribute__((noinline)) unsigned poll_stamped(struct ring *r, struct buf **pkts, unsigned max, uint64_t wanted,
+						       uint64_t *now)
+{
+	bool device = wanted >= STACK_STAMP_DEVICE && r->caps.rx_stamp;
+	unsigned n = device ? r->ops->poll_stamped(r, pkts, max) : ring_poll(r, pkts, max);
+
+	if (n && wanted % STACK_STAMP_DEVICE)
+		*now = realtime_ns();
+	return n;
+}
+
 unsigned stack_poll(struct stack *st, unsigned max)
 {
+	uint64_t now = 0, mono_us = 0, wanted = atomic_load_explicit(&stack_timestamps_wanted, memory_order_relaxed);
 	struct buf *pkts[BATCH_MAX];
-	unsigned n = ring_poll(st->ring, pkts, max < BATCH_MAX ? max : BATCH_MAX);
-	uint64_t now = 0, mono_us = 0;
+	unsigned n;
 
-	if (__builtin_expect(n && atomic_load_explicit(&stack_timestamps_wanted, memory_order_relaxed), 0))
-		now = realtime_ns();
+	if (max > BATCH_MAX)
+		max = BATCH_MAX;
+	if (__builtin_expect(!wanted, 1))
+		n = ring_poll(st->ring, pkts, max);
+	else
+		n = poll_stamped(st->ring, pkts, max, wanted, &now);
 	for (unsigned i = 0; i < n; i++)
 		input(st, pkts[i], now, &mono_us);
 	tsock_polled(st, n, mono_us);
@@ -331,9 +347,19 @@ bool stacks_arm(void)
 	return again;
 }
 
-void stack_timestamps(int delta)
+void stack_timestamps(uint64_t delta)
 {
 	atomic_fetch_add_explicit(&stack_timestamps_wanted, delta, memory_order_relaxed);
+}
+
+bool stack_stamps(struct stack *st)
+{
+	bool stamps;
+
+	lock_take(&st->lock);
+	stamps = !atomic_load_explicit(&st->open, memory_order_relaxed) || st->ring->caps.rx_stamp;
+	lock_drop(&st->lock);
+	return stamps;
 }
 
 /* The progress engine: a stack that no thread has polled since the last tick is drained, so that its device queue does not overflow. */

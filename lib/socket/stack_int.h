@@ -74,8 +74,10 @@ static inline unsigned stack_poll_called(struct stack *st)
 
 /* A frame that ring_poll() gave goes to whom it is for, unstamped; the lock is held. */
 void stack_input(struct stack *st, struct buf *b);
-/* Above 0: received frames are to be stamped. */
-extern _Atomic int stack_timestamps_wanted __attribute__((visibility("hidden")));
+/* Not 0: received frames are to be stamped. */
+extern _Atomic uint64_t stack_timestamps_wanted __attribute__((visibility("hidden")));
+/* Received frames can have the device's time stamp; st may be closed. Takes its lock. */
+bool stack_stamps(struct stack *st);
 /* VMA_RX_CQ_DRAIN_RATE_NSEC: a receive is to poll although data waits, and is taken to do so now. The lock is held. */
 bool stack_drain_due_slow(struct stack *st);
 
@@ -99,8 +101,11 @@ struct stack_pools {
 void stack_publish_gauges(struct stack *st, struct stack_pools *sums);
 /* Worker only. */
 void stack_publish_pools(const struct stack_pools *sums);
-/* Software receive time stamps are taken while somebody wants them. */
-void stack_timestamps(int delta);
+/* Time stamps are taken while somebody wants them: each socket counts once for software's, once for the device's. */
+#define STACK_STAMP_SOFTWARE 1ull
+#define STACK_STAMP_DEVICE (1ull << 32)
+/* delta: a difference of sums of these. */
+void stack_timestamps(uint64_t delta);
 /* Starts the worker's part (drain, link events); stops everything: rings closed, rules gone. */
 int stacks_start(void);
 void stacks_stop(void);

@@ -221,8 +221,7 @@ static int udp_close(struct vfd *v, int fd)
 	/* The remembered destinations carry this socket's port: the next user of the memory must not send by them. */
 	atomic_fetch_add_explicit(&s->opt_gen, 1, memory_order_release);
 	udp_detach(s);
-	if (s->o.stamping)
-		stack_timestamps(-1);
+	stack_timestamps(0 - s->o.stamping);
 	lock_drop(&s->lock);
 	ret = fd >= 0 ? vfd_release(fd) : 0;
 	err = errno;

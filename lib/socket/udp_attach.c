@@ -308,6 +308,9 @@ void udp_attach(struct udp_sock *s, int fd)
 		any = any || err > 0;
 	}
 	s->stats->offloaded = any;
+	/* Found out now, if the option was set before. */
+	if (!udp_stamps_here(s))
+		udp_go_home(s, fd, "an interface whose time stamps only the kernel can give");
 	/* What came before the rules stood waits in the kernel socket. */
 	atomic_store_explicit(&s->os_countdown, 1, memory_order_relaxed);
 }

@@ -47,13 +47,32 @@ static void put(struct out *o, int level, int type, const void *data, size_t len
 	o->room -= space;
 }
 
-static void put_timestamps(struct udp_sock *s, struct out *o, uint64_t ns)
+static struct timespec timespec_of(uint64_t ns)
 {
-	struct timespec ts = { .tv_sec = (time_t)(ns / 1000000000u), .tv_nsec = (long)(ns % 1000000000u) };
+	return (struct timespec){ .tv_sec = (time_t)(ns / 1000000000u), .tv_nsec = (long)(ns % 1000000000u) };
+}
+
+/* SO_TIMESTAMPING, with software's stamp if there is one and the device's if it told one. */
+static void put_timestamping(struct udp_sock *s, struct out *o, struct timespec software, const struct buf *b)
+{
+	struct timespec three[3] = { 0 };
+
+	/* SOF_TIMESTAMPING_RX_SOFTWARE and _HARDWARE have packets stamped; any stamp is told, by these two. */
+	if (s->o.timestamping & SOF_TIMESTAMPING_SOFTWARE)
+		three[0] = software;
+	if ((s->o.timestamping & SOF_TIMESTAMPING_RAW_HARDWARE) && (b->flags & BUF_HW_TIME))
+		three[2] = timespec_of(b->hw_ns);
+	if (three[0].tv_sec || three[0].tv_nsec || three[2].tv_sec || three[2].tv_nsec)
+		put(o, SOL_SOCKET, s->o.ts_new ? SO_TIMESTAMPING_NEW : SO_TIMESTAMPING_OLD, three, sizeof(three));
+}
+
+static void put_timestamps(struct udp_sock *s, struct out *o, const struct buf *b)
+{
+	struct timespec ts = timespec_of(b->time_ns);
 	struct timeval tv;
 
 	/* Arrived before the option was set: the kernel gives the present time. */
-	if (!ns && (s->o.timestamp || s->o.timestamp_ns))
+	if (!b->time_ns && (s->o.timestamp || s->o.timestamp_ns))
 		clock_gettime(CLOCK_REALTIME, &ts);
 	tv.tv_sec = ts.tv_sec;
 	tv.tv_usec = ts.tv_nsec / 1000;
@@ -62,12 +81,7 @@ static void put_timestamps(struct udp_sock *s, struct out *o, uint64_t ns)
 		put(o, SOL_SOCKET, s->o.ts_new ? SO_TIMESTAMPNS_NEW : SO_TIMESTAMPNS_OLD, &ts, sizeof(ts));
 	else if (s->o.timestamp)
 		put(o, SOL_SOCKET, s->o.ts_new ? SO_TIMESTAMP_NEW : SO_TIMESTAMP_OLD, &tv, sizeof(tv));
-	/* SOF_TIMESTAMPING_RX_SOFTWARE has packets stamped; any stamp is told. */
-	if ((s->o.timestamping & SOF_TIMESTAMPING_SOFTWARE) && (ts.tv_sec || ts.tv_nsec)) {
-		struct timespec three[3] = { ts };
-
-		put(o, SOL_SOCKET, s->o.ts_new ? SO_TIMESTAMPING_NEW : SO_TIMESTAMPING_OLD, three, sizeof(three));
-	}
+	put_timestamping(s, o, ts, b);
 }
 
 static void put_v4(struct udp_sock *s, struct out *o, const struct buf_meta *m)
@@ -136,7 +150,7 @@ void udp_cmsg_write(struct udp_sock *s, const struct buf *b, struct msghdr *msg)
 {
 	struct out o = { .at = msg->msg_control, .room = msg->msg_control ? msg->msg_controllen : 0 };
 
-	put_timestamps(s, &o, b->time_ns);
+	put_timestamps(s, &o, b);
 	if (s->o.rxq_ovfl) {
 		uint32_t drops = (uint32_t)atomic_load_explicit(&s->drops, memory_order_relaxed);
 

@@ -75,6 +75,8 @@ static struct buf *copy_of(const struct buf *b)
 	c->meta = b->meta;
 	c->gso_size = b->gso_size;
 	c->time_ns = b->time_ns;
+	c->hw_ns = b->hw_ns;
+	c->flags = b->flags;
 	c->len = c->total = b->total;
 	for (; b; b = b->frag) {
 		memcpy(to, b->data, b->len);

@@ -87,7 +87,6 @@ struct udp_opts {
 	_Atomic bool df; /* IP_MTU_DISCOVER asks for DF */
 	_Atomic bool timestamp, timestamp_ns, ts_new; /* SO_TIMESTAMP*, the latter: the 64-bit struct */
 	_Atomic bool stamp_ever; /* one of them, or SIOCGSTAMP, was used: the kernel stamps such a socket's packets for ever */
-	_Atomic bool stamping; /* this socket counts in stack_timestamps() */
 	_Atomic bool pktinfo, recvttl, recvtos, origdst; /* IPv4 ancillary data */
 	_Atomic bool pktinfo6, recvhoplimit, recvtclass, origdst6;
 	_Atomic bool rxq_ovfl;
@@ -96,6 +95,7 @@ struct udp_opts {
 	_Atomic uint8_t ttl, tos, mc_ttl;
 	_Atomic uint8_t hops6, tclass6, mc_hops6;
 	_Atomic uint32_t timestamping; /* SOF_TIMESTAMPING_* */
+	_Atomic uint64_t stamping; /* what this socket counts for in stack_timestamps() */
 	_Atomic int mc_if, mc_if6; /* ifindex, 0: by route */
 	struct in6_addr mc_if_addr; /* IP_MULTICAST_IF's address, :: none */
 	_Atomic int bound_if;
@@ -264,6 +264,8 @@ int udp_ioctl(struct vfd *v, int fd, unsigned long req, void *arg);
 int udp_fcntl(struct vfd *v, int fd, int cmd, long arg);
 /* Has arriving packets stamped if s wants that; s->lock is held. */
 void udp_stamping(struct udp_sock *s);
+/* SO_TIMESTAMPING asks for nothing that a ring of the socket's cannot stamp; the socket's lock is held. */
+bool udp_stamps_here(const struct udp_sock *s);
 /* Reads all mirrored options from the new kernel socket. */
 void udp_opts_init(struct udp_sock *s, int fd);
 

@@ -205,10 +205,12 @@ static void mirror_socket_level(struct udp_sock *s, int fd)
 
 void udp_stamping(struct udp_sock *s)
 {
-	bool wanted = s->o.stamp_ever || (s->o.timestamping & SOF_TIMESTAMPING_RX_SOFTWARE);
+	uint64_t wanted = s->o.stamp_ever || (s->o.timestamping & SOF_TIMESTAMPING_RX_SOFTWARE) ? STACK_STAMP_SOFTWARE : 0;
 
-	if (wanted != s->o.stamping)
-		stack_timestamps(wanted ? 1 : -1);
+	/* What is asked of a card by ioctl(SIOCSHWTSTAMP) under the kernel, by any process, is asked of ours by who wants to be told. */
+	if (s->o.timestamping & SOF_TIMESTAMPING_RAW_HARDWARE)
+		wanted += STACK_STAMP_DEVICE;
+	stack_timestamps(wanted - s->o.stamping);
 	s->o.stamping = wanted;
 }
 
@@ -296,13 +298,27 @@ void udp_opts_init(struct udp_sock *s, int fd)
 	s->o.nonblock = flags >= 0 && (flags & O_NONBLOCK);
 }
 
-/* SO_TIMESTAMPING: what user space cannot stamp (transmission, hardware) is left to the kernel. */
+bool udp_stamps_here(const struct udp_sock *s)
+{
+	const uint32_t device = SOF_TIMESTAMPING_RX_HARDWARE | SOF_TIMESTAMPING_RAW_HARDWARE;
+	const uint32_t here = device | SOF_TIMESTAMPING_RX_SOFTWARE | SOF_TIMESTAMPING_SOFTWARE;
+	unsigned n = atomic_load_explicit(&s->natt, memory_order_relaxed);
+	bool stamps = params.hw_ts_conversion != 0;
+
+	if (s->o.timestamping & ~here)
+		return false;
+	if (!(s->o.timestamping & device))
+		return true;
+	for (unsigned i = 0; i < n && stamps; i++)
+		stamps = stack_stamps(atomic_load_explicit(&s->att[i]->st, memory_order_relaxed));
+	return stamps;
+}
+
+/* SO_TIMESTAMPING: what user space cannot stamp (transmission; reception, where the device has no clock) is left to the kernel. */
 static bool timestamping_done_here(struct udp_sock *s, int fd)
 {
-	const uint32_t here = SOF_TIMESTAMPING_RX_SOFTWARE | SOF_TIMESTAMPING_SOFTWARE;
-
 	mirror(s, fd, SOL_SOCKET);
-	return !(s->o.timestamping & ~here);
+	return udp_stamps_here(s);
 }
 
 /* SO_MAX_PACING_RATE */

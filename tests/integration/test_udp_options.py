@@ -104,6 +104,25 @@ def test_time_stamps(unet, family):
 
 
 @families
+@pytest.mark.parametrize("before_bind", [False, True], ids=["bound", "unbound"])
+def test_hardware_time_stamps_of_who_has_none(unet, family, before_bind):
+    """RX_HARDWARE 4, RAW_HARDWARE 0x40: software's come, and the device's do not; getsockopt() says what was asked for."""
+    def steps(app, peer):
+        for flags in (0x44, 0x5c, 0x40, 0x4c):
+            app("s = socket.socket(AF, socket.SOCK_DGRAM)")
+            for late in (False, True):
+                if late != before_bind:
+                    app(f"s.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPING, {flags})")
+                else:
+                    app("s.bind((ME, 7000))")
+            peer.sendto(b"stamped", app.at(7000))
+            app(f"rmsg(s), {flags}")
+            app("[s.getsockopt(socket.SOL_SOCKET, o) for o in (29, 35, 37, 63, 64, 65)]")
+            app("s.close()")
+    differential(unet, family, steps)
+
+
+@families
 def test_a_time_stamp_is_that_of_arrival(unet, family):
     """The stamp lies between the peer's sending and the moment that it is seen, not the later one of reading."""
     with App(unet.a, True, family) as app:

@@ -297,6 +297,19 @@ static void soft_readdress(struct mlx5_objects *o, const uint8_t mac[6])
 	memcpy(soft_of(o)->mac, mac, 6);
 }
 
+static int soft_clock_read(struct mlx5_objects *o, uint64_t *cycles)
+{
+	soft_of(o)->clock_reads++;
+	*cycles = soft_of(o)->cycles;
+	return soft_config.clock_khz ? 0 : -EOPNOTSUPP;
+}
+
+static int soft_clock_ptp(struct mlx5_objects *o, struct mlx5dv_clock_info *info)
+{
+	*info = soft_of(o)->ptp;
+	return soft_config.ptp ? 0 : -EOPNOTSUPP;
+}
+
 static void soft_close(struct mlx5_objects *o)
 {
 	struct soft *s = soft_of(o);
@@ -321,6 +334,8 @@ static const struct mlx5_object_ops object_ops = {
 	.flow_add = soft_flow_add,
 	.flow_del = soft_flow_del,
 	.readdress = soft_readdress,
+	.clock_read = soft_clock_read,
+	.clock_ptp = soft_clock_ptp,
 	.close = soft_close,
 	.forget = soft_close,
 };
@@ -337,6 +352,7 @@ int mlx5_objects_open(const struct port *port, struct mlx5_objects **out)
 	s->o.qpn = QPN;
 	s->o.lkey = LKEY;
 	s->o.min_inline = soft_config.min_inline;
+	s->o.clock_khz = soft_config.clock_khz;
 	s->o.event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	s->dev.ops = &dev_ops;
 	s->dev.min_inline = soft_config.min_inline;
@@ -379,7 +395,7 @@ unsigned soft_run(struct soft *s, unsigned max)
 
 bool soft_receive(struct soft *s, const void *frame, uint32_t len)
 {
-	struct mdev_seen seen = {.tag = 0};
+	struct mdev_seen seen = {.time = s->cycles};
 
 	mdev_look(frame, len, &seen);
 	return mdev_rq_receive(&s->rq, frame, len, &seen);

@@ -21,6 +21,8 @@ struct soft_config {
 	bool mpw; /* it takes several frames in a WQE */
 	uint32_t flows_max; /* rules that have a place; 0: no limit */
 	bool whole_ports; /* rules for a part of a port's bits are refused */
+	uint32_t clock_khz; /* 0: there is no clock */
+	bool ptp;
 	bool loose; /* trust the driver: no fingerprints of what it hands over */
 	bool quiet; /* complaints are counted, not printed */
 };
@@ -44,6 +46,9 @@ struct soft {
 	unsigned unreleased; /* renewals whose old completions are still there */
 	enum mlx5_news news; /* what is told next */
 	uint32_t held_packets, held_usec; /* interrupt moderation */
+	uint64_t cycles; /* its clock, and the stamp of what comes */
+	unsigned clock_reads;
+	struct mlx5dv_clock_info ptp;
 	/* The test's: every frame that left. */
 	void (*sent)(struct soft *s, const uint8_t *frame, uint32_t len);
 	void *arg;

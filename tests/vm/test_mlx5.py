@@ -8,6 +8,7 @@ an errno, never in wrong data, and the device has nothing to complain of.
 import os
 import re
 import signal
+import socket
 import subprocess
 import time
 
@@ -96,7 +97,7 @@ def net(wire, request):
         for host in (wire.a, wire.b):
             host.close()
             host.processes.clear()
-            for name in ("tx_error", "rx_error", "drop_doorbells", "drop_frames", "stall", "delay", "compress", "whole_ports"):
+            for name in ("tx_error", "rx_error", "drop_doorbells", "drop_frames", "stall", "delay", "compress", "whole_ports", "real_time"):
                 host.card[name] = 0
             host.card["flows_max"] = 1024
             host.card["link"] = host.card["plugged"] = 1
@@ -434,6 +435,64 @@ def test_groups_by_address_or_by_ethernet_address(net, l2_only, rules, frames):
 def test_compressed_completions(net):
     net.a.card["compress"] = 8
     assert lost(udp(net, "a")) == 0
+
+
+# SO_TIMESTAMPING: RX_HARDWARE 4, RX_SOFTWARE 8, SOFTWARE 0x10, RAW_HARDWARE 0x40. Three times of software's and three of the device's.
+STAMPED = """
+import socket, struct, sys, time
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.setsockopt(socket.SOL_SOCKET, 37, int(sys.argv[2], 0))
+s.bind((sys.argv[1], 7000))
+assert s.getsockopt(socket.SOL_SOCKET, 37) == int(sys.argv[2], 0)
+s.settimeout(20)
+for i in range(5):
+    _, anc, flags, _ = s.recvmsg(2048, 512)
+    assert [(level, kind, len(d)) for level, kind, d in anc] == [(1, 37, 48)], anc
+    t = struct.unpack("6q", anc[0][2])
+    assert not any(t[2:4])
+    print("stamp", t[0] + t[1] / 1e9, t[4] + t[5] / 1e9, time.time(), flush=True)
+"""
+
+
+def stamps(net, mode, flags="0x5c"):
+    """[(software's, the device's, now)] of five datagrams, which went past the kernel."""
+    server = net.a.python(STAMPED, True, [net.a.ip4, flags], env={"VMA_HW_TS_CONVERSION": str(mode)})
+    net.a.wait_bound(PORT)
+    with net.b.entered(), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+        for _ in range(5):
+            s.sendto(b"x", (net.a.ip4, PORT))
+            time.sleep(0.05)
+    assert server.wait(30) == 0, server.text
+    return [tuple(map(float, m)) for m in re.findall(r"^stamp (\S+) (\S+) (\S+)$", server.text, re.M)]
+
+
+# How far from the system's time: the device's PTP clock is 1000 s ahead.
+@pytest.mark.parametrize("mode, ahead", [(2, 0), (3, 0), (4, 1000)])
+def test_time_stamps_of_the_device(net, mode, ahead):
+    for software, device, now in stamps(net, mode):
+        assert abs(software - now) < 10
+        assert abs(device - ahead - now) < 10, (software, device, now)
+    assert count(net.a, "rx_frames") >= 5
+
+
+def test_raw_time_stamps_count_the_devices_cycles(net):
+    all_three = stamps(net, 1, "0x44")
+    raw = [device for _, device, _ in all_three]
+    assert raw == sorted(raw) and all(0 < r < 1e6 for r in raw) and all(s == 0 for s, _, _ in all_three)
+    assert 0.1 < raw[-1] - raw[0] < 60
+    assert count(net.a, "rx_frames") >= 5
+
+
+def test_a_device_in_real_time_mode(net):
+    net.a.card["real_time"] = 1
+    for software, device, now in stamps(net, 3):
+        assert abs(device - now) < 10, (software, device, now)
+
+
+def test_without_a_conversion_the_kernel_stamps(net):
+    for software, device, now in stamps(net, 0):
+        assert abs(software - now) < 10 and device == 0
+    assert count(net.a, "rx_frames") == 0
 
 
 def test_a_program_that_is_killed_leaves_nothing(net):

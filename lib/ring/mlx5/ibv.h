@@ -40,7 +40,8 @@
 #define MLX5DV_FUNCTIONS(X)                                                                        \
 	X(mlx5dv_is_supported)                                                                     \
 	X(mlx5dv_query_device)                                                                     \
-	X(mlx5dv_init_obj)
+	X(mlx5dv_init_obj)                                                                         \
+	X(mlx5dv_get_clock_info)
 
 #define IBV_MEMBER(name) __typeof__(name) *name;
 struct ibv_table {

@@ -50,6 +50,12 @@ struct mlx5_object_ops {
 	int (*flow_del)(struct mlx5_objects *o, const struct vma_flow_key *key);
 	/* The interface has another MAC: the flows, and those to come, are of frames to that one. */
 	void (*readdress)(struct mlx5_objects *o, const uint8_t mac[6]);
+	/*
+	 * The device's clocks, which are read without a system call: cycles of its counter, and what its PTP clock makes of them. 0 or
+	 * negative errno; -EOPNOTSUPP: there is none.
+	 */
+	int (*clock_read)(struct mlx5_objects *o, uint64_t *cycles);
+	int (*clock_ptp)(struct mlx5_objects *o, struct mlx5dv_clock_info *info);
 	/* Everything goes, also after a start() that failed. */
 	void (*close)(struct mlx5_objects *o);
 	/* In a forked child instead: the objects are the parent's, our references to them go. */
@@ -63,6 +69,8 @@ struct mlx5_objects {
 	struct mlx5dv_cq rx_cq, tx_cq;
 	uint32_t qpn, lkey;
 	uint32_t max_tso; /* payload of a frame that the device cuts; 0: it does not */
+	uint32_t clock_khz; /* of the counter that completions are stamped with; 0: there is none */
+	uint64_t clock_mask; /* its bits */
 	uint32_t min_inline; /* header bytes that a send descriptor must hold: 0 or 18 */
 	uint8_t *dm; /* VMA_RING_DEV_MEM_TX: the device's own memory, NULL: there is none */
 	uint32_t dm_bytes, dm_lkey;

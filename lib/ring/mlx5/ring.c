@@ -144,6 +144,7 @@ static int mlx5_upkeep(struct ring *r)
 			m->retry = m->retry > UPKEEP_POLLS ? m->retry - UPKEEP_POLLS : 1;
 		mlx5_recover(m);
 	}
+	clock_upkeep(&m->clock, m->objects);
 	if (m->moderated && moderation_adapt(&m->moderation, &m->counters, mlx5_now_ms()))
 		mlx5_moderate(m);
 	return 0;
@@ -178,6 +179,7 @@ static const struct ring_ops mlx5_ops = {
 	.close = mlx5_close,
 	.leave = mlx5_leave,
 	.poll = mlx5_poll,
+	.poll_stamped = mlx5_poll_stamped,
 	.pending = mlx5_pending,
 	.tx_alloc = mlx5_tx_alloc,
 	.send_short = mlx5_send_short,
@@ -266,12 +268,14 @@ int mlx5_ring_open(int ifindex, struct ring **out)
 	m->rx_low = m->memory.rx.num / LOW_PART;
 	set_mtu(m, port->mtu);
 	set_gso(m);
+	clock_init(&m->clock, objects, params.hw_ts_conversion);
 	moderation_init(&m->moderation, mlx5_now_ms());
 	mlx5_moderate(m);
 	m->ring.caps.max_rx_frame = m->memory.chunk;
 	m->ring.caps.tx_csum = true;
 	m->ring.caps.rx_csum = true;
 	m->ring.caps.wide_flows = true;
+	m->ring.caps.rx_stamp = m->clock.kind != CLOCK_NONE;
 	log_debug("ring/mlx5: %s: %u WQEBBs to send, %u buffers to receive, frames up to %u bytes",
 		  m->ring.ifname, m->sq.mask + 1, m->rq.cnt, m->ring.caps.max_frame);
 	port_close(port);

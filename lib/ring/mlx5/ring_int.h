@@ -12,6 +12,7 @@
 #include <sys/types.h>
 #include <time.h>
 
+#include "ring/mlx5/clock.h"
 #include "ring/mlx5/moderation.h"
 #include "ring/mlx5/objects.h"
 #include "ring/mlx5/pool.h"
@@ -43,13 +44,20 @@ struct mlx5_ring {
 	uint32_t refill_ci; /* rq.ci from which on it is time for one */
 	uint32_t rx_low; /* chunks */
 	bool slow; /* a poll has more to do: armed, or rx_short */
-	bool rx_short; /* users hold so many that fewer are left */
+	union {
+		struct {
+			bool rx_short; /* users hold so many that fewer are left */
+			bool stamping; /* poll_stamped() is at work */
+		};
+		uint16_t care; /* not 0: received frames need some; only read */
+	};
 	uint32_t heap_bufs, heap_bufs_max; /* received frames copied to the heap */
 	struct buf_pool heap_pool; /* counts them */
 	struct buf_pool *heap_origin; /* where their memory goes */
 	uint32_t arm_sn; /* events taken: the device ignores a request to tell that is older */
 	pid_t pid; /* who opened it */
 	uint8_t mac[6]; /* of the interface; the rules match it */
+	struct clock clock;
 	struct moderation moderation;
 	bool moderated; /* the device can */
 	struct group_rule *groups; /* group.c */
@@ -99,8 +107,9 @@ static inline int64_t mlx5_now_ms(void)
 	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
 }
 
-/* rx.c. The first four are operations of the ring; pending() has no lock. */
+/* rx.c. The first five are operations of the ring; pending() has no lock. */
 unsigned mlx5_poll(struct ring *r, struct buf **pkts, unsigned max);
+unsigned mlx5_poll_stamped(struct ring *r, struct buf **pkts, unsigned max);
 bool mlx5_pending(const struct ring *r);
 unsigned mlx5_wait_fds(struct ring *r, int *fds, unsigned max);
 bool mlx5_arm(struct ring *r);

@@ -46,6 +46,7 @@ static __attribute__((noinline)) struct buf *spare_chunk(struct mlx5_ring *m, st
 		memcpy(c->data, b->data, b->len);
 		c->len = c->total = b->len;
 		c->flags = b->flags;
+		c->hw_ns = b->hw_ns;
 		m->heap_origin = c->pool;
 		c->pool = &m->heap_pool;
 		m->heap_bufs++;
@@ -56,6 +57,26 @@ static __attribute__((noinline)) struct buf *spare_chunk(struct mlx5_ring *m, st
 	}
 	buf_free(b);
 	return c;
+}
+
+/* The device's time of b, which was taken just now: of its completion, which is still there, if it had one of its own. */
+static void stamp(const struct mlx5_ring *m, struct buf *b)
+{
+	const struct mlx5_cqe64 *c = cq_at(&m->rq.cq, m->rq.cq.ci - 1);
+
+	if (cqe_op_own(c) >> 4 != MLX5_CQE_RESP_SEND)
+		return;
+	b->hw_ns = clock_ns(&m->clock, be64toh(c->timestamp));
+	if (b->hw_ns)
+		b->flags |= BUF_HW_TIME;
+}
+
+/* What a frame is in need of that was taken just now. Returns the one to hand out, or NULL. */
+static struct buf *take_care(struct mlx5_ring *m, struct buf *b)
+{
+	if (m->stamping)
+		stamp(m, b);
+	return m->rx_short ? spare_chunk(m, b) : b;
 }
 
 /* What else there is to do once frames have been taken, or not. */
@@ -90,8 +111,8 @@ static __attribute__((noinline)) unsigned poll_many(struct mlx5_ring *m, struct 
 		__builtin_prefetch(b->data);
 		got++;
 		bytes += b->len;
-		if (__builtin_expect(m->rx_short, 0))
-			b = spare_chunk(m, b);
+		if (__builtin_expect(m->care, 0))
+			b = take_care(m, b);
 		pkts[n] = b;
 		n += b != NULL;
 	}
@@ -121,6 +142,18 @@ unsigned mlx5_poll(struct ring *r, struct buf **pkts, unsigned max)
 	mlx5_stat_add(&m->counters.rx_bytes, b->len);
 	pkts[0] = b;
 	return 1;
+}
+
+unsigned mlx5_poll_stamped(struct ring *r, struct buf **pkts, unsigned max)
+{
+	struct mlx5_ring *m = mlx5_ring(r);
+	unsigned n;
+
+	clock_run(&m->clock, m->objects);
+	m->stamping = true;
+	n = poll_many(m, pkts, max);
+	m->stamping = false;
+	return n;
 }
 
 bool mlx5_pending(const struct ring *r)

@@ -223,15 +223,18 @@ static int nonblock(int fd)
 	return flags < 0 ? flags : libc.fcntl(fd, F_SETFL, flags | O_NONBLOCK);
 }
 
-/* Payload of a frame that a raw-packet queue cuts. (verbs.h's own way to ask wants a function that older devices need.) */
-static uint32_t max_tso(const struct verbs *v)
+/* What the device says that it can. (verbs.h's own way to ask wants a function that older devices need.) */
+static void query(struct verbs *v)
 {
 	struct verbs_context *vctx = verbs_get_ctx_op(v->context, query_device_ex);
 	struct ibv_device_attr_ex attr = {0};
 
 	if (!vctx || vctx->query_device_ex(v->context, NULL, &attr, sizeof(attr)))
-		return 0;
-	return attr.tso_caps.supported_qpts & 1u << IBV_QPT_RAW_PACKET ? attr.tso_caps.max_tso : 0;
+		return;
+	if (attr.tso_caps.supported_qpts & 1u << IBV_QPT_RAW_PACKET)
+		v->o.max_tso = attr.tso_caps.max_tso;
+	v->o.clock_khz = (uint32_t)attr.hca_core_clock;
+	v->o.clock_mask = attr.completion_timestamp_mask;
 }
 
 static void dm_destroy(struct verbs *v)
@@ -292,7 +295,7 @@ static int verbs_start(struct mlx5_objects *o, const struct mlx5_want *want)
 	o->event_fd = v->channel->fd;
 	if (nonblock(o->event_fd) || nonblock(v->context->async_fd))
 		return failed(v, "set the event channels", errno);
-	o->max_tso = max_tso(v);
+	query(v);
 	o->mpw = multi_packet(v);
 	dm_make(v, want->dm_bytes);
 	return queues_make(v, want);
@@ -486,6 +489,24 @@ static void verbs_readdress(struct mlx5_objects *o, const uint8_t mac[6])
 	rules_each(v, rule_readdress);
 }
 
+/* --- its clocks */
+
+static int verbs_clock_read(struct mlx5_objects *o, uint64_t *cycles)
+{
+	struct ibv_values_ex values = {.comp_mask = IBV_VALUES_MASK_RAW_CLOCK};
+	struct verbs_context *vctx = verbs_get_ctx_op(verbs_of(o)->context, query_rt_values);
+
+	if (!vctx || vctx->query_rt_values(verbs_of(o)->context, &values) || !(values.comp_mask & IBV_VALUES_MASK_RAW_CLOCK))
+		return -EOPNOTSUPP;
+	*cycles = (uint64_t)values.raw_clock.tv_nsec;
+	return 0;
+}
+
+static int verbs_clock_ptp(struct mlx5_objects *o, struct mlx5dv_clock_info *info)
+{
+	return -ibv.mlx5dv_get_clock_info(verbs_of(o)->context, info);
+}
+
 /* --- the life of it */
 
 static void verbs_close(struct mlx5_objects *o)
@@ -532,6 +553,8 @@ static const struct mlx5_object_ops verbs_ops = {
 	.flow_add = verbs_flow_add,
 	.flow_del = verbs_flow_del,
 	.readdress = verbs_readdress,
+	.clock_read = verbs_clock_read,
+	.clock_ptp = verbs_clock_ptp,
 	.close = verbs_close,
 	.forget = verbs_forget,
 };

@@ -128,6 +128,9 @@ struct card *card_make(unsigned int index, unsigned int unit)
 
 	if (!card)
 		return ERR_PTR(-ENOMEM);
+	err = clock_make(card);
+	if (err)
+		goto err_card;
 	card->dev.ops = &card_dev_ops;
 	card->dev.racing = true;
 	card->dev.min_inline = min_inline;
@@ -151,7 +154,7 @@ struct card *card_make(unsigned int index, unsigned int unit)
 	card->pdev = platform_device_register_simple("mlx5_device", index * 2 + unit, NULL, 0);
 	if (IS_ERR(card->pdev)) {
 		err = PTR_ERR(card->pdev);
-		goto err_card;
+		goto err_clock;
 	}
 	card->ndev = port_make(card, index * 2 + unit);
 	if (IS_ERR(card->ndev)) {
@@ -170,6 +173,8 @@ err_ndev:
 	free_netdev(card->ndev);
 err_pdev:
 	platform_device_unregister(card->pdev);
+err_clock:
+	clock_free(card);
 err_card:
 	kvfree(card);
 	return ERR_PTR(err);
@@ -184,5 +189,6 @@ void card_free(struct card *card)
 	free_netdev(card->ndev);
 	platform_device_unregister(card->pdev);
 	xa_destroy(&card->mrs);
+	clock_free(card);
 	kvfree(card);
 }

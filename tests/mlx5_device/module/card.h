@@ -15,6 +15,7 @@
 #include <linux/xarray.h>
 #include <rdma/ib_umem.h>
 #include <rdma/ib_verbs.h>
+#include <rdma/mlx5-abi.h>
 #include <rdma/uverbs_ioctl.h>
 
 #include "../device.h"
@@ -36,6 +37,7 @@ struct card_faults {
 	u32 flows_max; /* rules that have a place */
 	u32 whole_ports; /* rules for a part of a port's bits are refused */
 	u32 compress; /* completions in a compressed session, of queues made from now on */
+	u32 real_time; /* completions are stamped with seconds and nanoseconds, not with cycles */
 };
 
 struct card_counts {
@@ -63,6 +65,9 @@ struct card {
 	struct list_head uars, qps, cqs, rules;
 	struct xarray mrs;
 	const struct ib_pd *pd; /* of the queue pair in hand: its keys only */
+	u8 *clock; /* a page: its counter */
+	struct mlx5_ib_clock_info *ptp; /* a page: the PTP clock */
+	ktime_t ptp_due; /* when the latter is written again */
 	struct sk_buff_head out; /* frames to leave when the lock is dropped */
 	u32 next_qpn, next_cqn;
 	struct card_faults faults;
@@ -153,6 +158,15 @@ extern const struct ib_device_ops card_ib_ops;
 extern const struct uapi_definition uar_defs[];
 int uar_mmap(struct ib_ucontext *context, struct vm_area_struct *vma);
 void uar_mmap_free(struct rdma_user_mmap_entry *entry);
+
+/* clock.c */
+#define CLOCK_KHZ 156250u
+#define CLOCK_OFFSET 0x40u /* in its page */
+int clock_make(struct card *card);
+void clock_free(struct card *card);
+void clock_run(struct card *card);
+u64 clock_stamp(struct card *card);
+int clock_mmap(struct card *card, struct vm_area_struct *vma, unsigned long what);
 
 /* memory.c */
 int pin_get(struct pin *pin, struct ib_device *ib, u64 addr, u64 length);

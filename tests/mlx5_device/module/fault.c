@@ -66,6 +66,7 @@ void fault_files(struct card *card, struct dentry *root)
 	debugfs_create_u32("flows_max", 0600, dir, &faults->flows_max);
 	debugfs_create_u32("whole_ports", 0600, dir, &faults->whole_ports);
 	debugfs_create_u32("compress", 0600, dir, &faults->compress);
+	debugfs_create_u32("real_time", 0600, dir, &faults->real_time);
 
 	debugfs_create_u32("complaints", 0400, dir, &card->dev.complaints);
 	debugfs_create_u32("doorbells", 0400, dir, &counts->doorbells);

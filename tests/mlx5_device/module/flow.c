@@ -249,7 +249,7 @@ bool flow_receive(struct card *card, const u8 *frame, u32 len)
 		if (!seen.ok)
 			mdev_look(frame, len, &seen);
 		seen.tag = r->tag;
-		seen.time = ktime_get_real_ns();
+		seen.time = clock_stamp(card);
 		hand_over(card, r->qp, frame, len, &seen);
 		if (!r->copy)
 			taken = r;

@@ -40,6 +40,8 @@ static int query_device(struct ib_device *ib, struct ib_device_attr *attr, struc
 	attr->max_dm_size = CARD_MAX_DM;
 	attr->cq_caps.max_cq_moderation_count = 0xffff;
 	attr->cq_caps.max_cq_moderation_period = 0xfff;
+	attr->hca_core_clock = CLOCK_KHZ;
+	attr->timestamp_mask = U64_MAX;
 	if (!udata || !udata->outlen)
 		return 0;
 	answer.tso_caps.max_tso = CARD_MAX_TSO;
@@ -119,11 +121,14 @@ static int alloc_ucontext(struct ib_ucontext *context, struct ib_udata *udata)
 		.max_recv_wr = CARD_MAX_RQ,
 		.max_srq_recv_wr = CARD_MAX_RQ,
 		.num_ports = 1,
+		.comp_mask = MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_CORE_CLOCK_OFFSET,
 		.cqe_version = 1,
 		.cmds_supp_uhw = MLX5_USER_CMDS_SUPP_UHW_QUERY_DEVICE |
 				 MLX5_USER_CMDS_SUPP_UHW_CREATE_AH,
 		.eth_min_inline = min_inline ? MLX5_USER_INLINE_MODE_L2 :
 					       MLX5_USER_INLINE_MODE_NONE,
+		.clock_info_versions = 1 << MLX5_IB_CLOCK_INFO_V1,
+		.hca_core_clock_offset = CLOCK_OFFSET,
 		.log_uar_size = PAGE_SHIFT,
 		.num_uars_per_page = 1,
 	};

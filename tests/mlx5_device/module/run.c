@@ -134,6 +134,7 @@ static void run(struct card *card)
 
 	__skb_queue_head_init(&out);
 	spin_lock_bh(&card->lock);
+	clock_run(card);
 	list_for_each_entry(uar, &card->uars, of_card)
 		look_at(card, uar);
 	list_for_each_entry(qp, &card->qps, of_card) {

@@ -4,6 +4,7 @@
  * register is no longer zero.
  */
 #include <linux/mm.h>
+#include <rdma/mlx5-abi.h>
 #include <rdma/mlx5_user_ioctl_cmds.h>
 #include <rdma/mlx5_user_ioctl_verbs.h>
 #include <rdma/uverbs_ioctl.h>
@@ -13,6 +14,8 @@
 #include "card.h"
 
 #define UVERBS_MODULE_NAME mlx5_device
+/* What the library maps by number is below: a command in the bits from 8 on, and its index. */
+#define OFFSET_MIN 0x10000u
 #include <rdma/uverbs_named_ioctl.h>
 
 static struct uar *uar_make(struct ib_ucontext *context)
@@ -28,8 +31,7 @@ static struct uar *uar_make(struct ib_ucontext *context)
 	if (!uar->page)
 		goto err_uar;
 	uar->id = atomic_inc_return(&last);
-	/* What lies behind is for other kinds of memory (dm.c). */
-	err = rdma_user_mmap_entry_insert_range(context, &uar->entry, PAGE_SIZE, 0, 0x7ff);
+	err = rdma_user_mmap_entry_insert_range(context, &uar->entry, PAGE_SIZE, OFFSET_MIN, U32_MAX);
 	if (err)
 		goto err_page;
 	spin_lock_bh(&card->lock);
@@ -64,10 +66,14 @@ void uar_mmap_free(struct rdma_user_mmap_entry *entry)
 
 int uar_mmap(struct ib_ucontext *context, struct vm_area_struct *vma)
 {
-	struct rdma_user_mmap_entry *entry = rdma_user_mmap_entry_get(context, vma);
+	unsigned long what = vma->vm_pgoff >> 8;
+	struct rdma_user_mmap_entry *entry;
 	phys_addr_t phys;
 	int err;
 
+	if (what == MLX5_IB_MMAP_CORE_CLOCK || what == MLX5_IB_MMAP_CLOCK_INFO)
+		return clock_mmap(card_of(context->device), vma, what);
+	entry = rdma_user_mmap_entry_get(context, vma);
 	if (!entry)
 		return -EINVAL;
 	if (dm_is(entry))
