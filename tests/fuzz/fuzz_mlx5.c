@@ -78,6 +78,7 @@ static void world_open(struct input *in)
 	check(!memory_init(&w.memory, PAGES_ANON, CHUNK, CHUNKS, CHUNKS));
 	want.base = w.memory.base;
 	want.bytes = w.memory.bytes;
+	want.compress = true;
 	check(!mlx5_objects_open(NULL, &o) && !o->ops->start(o, &want));
 	config.qpn = o->qpn;
 	config.lkey = o->lkey;

@@ -109,7 +109,7 @@ def test_hardware_time_stamps_of_who_has_none(unet, family, before_bind):
     """RX_HARDWARE 4, RAW_HARDWARE 0x40: software's come, and the device's do not; getsockopt() says what was asked for."""
     def steps(app, peer):
         for flags in (0x44, 0x5c, 0x40, 0x4c):
-            app("s = socket.socket(AF, socket.SOCK_DGRAM)")
+            app("s = socket.socket(FAM, socket.SOCK_DGRAM)")
             for late in (False, True):
                 if late != before_bind:
                     app(f"s.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPING, {flags})")

@@ -97,6 +97,7 @@ struct mdev_rq {
 	u64 *posted; /* [cnt], the caller's: the addresses that the device may write to */
 	/* Completions held back to be written as one compressed session. */
 	u32 zip_max; /* 0: none are */
+	u32 *sessions; /* counts them; NULL: nobody wants to know */
 	u32 zip_num;
 	u32 zip_first; /* WQE of the first */
 	u32 zip_bytes[64];

@@ -119,6 +119,8 @@ void mdev_rq_flush(struct mdev_rq *q)
 	}
 	if (mdev_cq_put(cq, q->zip_title, n > 1 ? MDEV_CQE_COMPRESSED : MDEV_CQE_RESP_SEND))
 		cq->pi = start + n;
+	if (n > 1 && q->sessions)
+		++*q->sessions;
 }
 
 /* Holds the completion back if it fits to those that are. */

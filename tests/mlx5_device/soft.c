@@ -177,7 +177,7 @@ static void queues_make(struct soft *s)
 		.cnt = rqs,
 		.stride = 16,
 		.qpn = QPN,
-		.zip_max = soft_config.zip_max,
+		.zip_max = w->compress ? soft_config.zip_max : 0,
 		.posted = soft_config.loose ? NULL : pages(rqs * sizeof(u64)),
 	};
 	uar_clear(s);

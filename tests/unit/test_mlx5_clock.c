@@ -213,7 +213,7 @@ static int open_ring(void **state, int conversion)
 	params.cq_keep_qp_full = 1;
 	params.hw_ts_conversion = conversion;
 	soft_config = (struct soft_config){
-		.cqe_size = 64, .min_inline = 18, .bf_size = 256, .max_frame = 1514, .clock_khz = KHZ};
+		.cqe_size = 64, .min_inline = 18, .bf_size = 256, .max_frame = 1514, .clock_khz = KHZ, .zip_max = 8};
 	assert_int_equal(mlx5_ring_open((int)if_nametoindex("lo"), &r), 0);
 	*state = r;
 	return 0;
@@ -236,10 +236,8 @@ static int setup_system(void **state)
 
 static int setup_zip(void **state)
 {
-	int err = open_ring(state, 1);
-
-	soft->rq.zip_max = 8;
-	return err;
+	params.cqe_compression = true;
+	return open_ring(state, 1);
 }
 
 static int teardown(void **state)
@@ -248,6 +246,7 @@ static int teardown(void **state)
 
 	r->ops->close(r);
 	params.hw_ts_conversion = 3;
+	params.cqe_compression = false;
 	return 0;
 }
 
@@ -304,6 +303,9 @@ static void a_compressed_session_has_no_times(void **state)
 	struct ring *r = *state;
 	struct buf *b[64];
 
+	/* Even so: who makes the queues anew has not heard. */
+	assert_int_equal(r->ops->poll_stamped(r, b, 1), 0);
+	soft->rq.zip_max = 8;
 	for (unsigned lap = 0; lap < 5; lap++) {
 		for (unsigned i = 0; i < 16; i++)
 			receive(50000 + i);
@@ -311,6 +313,35 @@ static void a_compressed_session_has_no_times(void **state)
 		assert_int_equal(r->ops->poll_stamped(r, b, 64), 16);
 		for (unsigned i = 0; i < 16; i++) {
 			assert_false(b[i]->flags & BUF_HW_TIME);
+			buf_free(b[i]);
+		}
+	}
+}
+
+/* Who wants times gets queues without compression: once, and all that comes from then on has its own. */
+static void times_end_the_compression(void **state)
+{
+	struct ring *r = *state;
+	struct buf *b[8];
+	uint32_t sessions = 0;
+
+	soft->rq.sessions = &sessions;
+	for (unsigned i = 0; i < 8; i++)
+		receive(5);
+	assert_int_equal(sessions, 1);
+	assert_int_equal(ring_poll(r, b, 8), 8);
+	for (unsigned i = 0; i < 8; i++)
+		buf_free(b[i]);
+	assert_int_equal(soft->renewals, 0);
+	for (unsigned lap = 0; lap < 10; lap++) {
+		assert_int_equal(r->ops->poll_stamped(r, b, 8), 0);
+		assert_int_equal(soft->renewals, 1);
+		for (unsigned i = 0; i < 8; i++)
+			receive(5 * (i + 1));
+		assert_int_equal(r->ops->poll_stamped(r, b, 8), 8);
+		for (unsigned i = 0; i < 8; i++) {
+			assert_true(b[i]->flags & BUF_HW_TIME);
+			assert_int_equal(b[i]->hw_ns, 32 * (i + 1));
 			buf_free(b[i]);
 		}
 	}
@@ -353,6 +384,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(frames_have_the_time_of_their_completion, setup_raw, teardown),
 		cmocka_unit_test_setup_teardown(a_frame_that_moves_keeps_its_time, setup_raw, teardown),
 		cmocka_unit_test_setup_teardown(a_compressed_session_has_no_times, setup_zip, teardown),
+		cmocka_unit_test_setup_teardown(times_end_the_compression, setup_zip, teardown),
 		cmocka_unit_test_setup_teardown(a_clock_that_nobody_wants_is_not_read, setup_system, teardown),
 		cmocka_unit_test_setup_teardown(without_a_conversion_there_is_none, setup_off, teardown),
 	};

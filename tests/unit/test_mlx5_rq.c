@@ -45,7 +45,7 @@ static void fill(struct world *w)
 static struct world *world_make(uint32_t cnt)
 {
 	struct world *w = calloc(1, sizeof(*w));
-	struct mlx5_want want = {.tx_wre = 64, .rx_wre = cnt, .ask_every = 64};
+	struct mlx5_want want = {.tx_wre = 64, .rx_wre = cnt, .ask_every = 64, .compress = true};
 	struct mlx5_objects *o;
 
 	assert_int_equal(memory_init(&w->memory, PAGES_ANON, CHUNK, cnt + 64, 1), 0);

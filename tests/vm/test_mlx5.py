@@ -97,8 +97,9 @@ def net(wire, request):
         for host in (wire.a, wire.b):
             host.close()
             host.processes.clear()
-            for name in ("tx_error", "rx_error", "drop_doorbells", "drop_frames", "stall", "delay", "compress", "whole_ports", "real_time"):
+            for name in ("tx_error", "rx_error", "drop_doorbells", "drop_frames", "stall", "delay", "whole_ports", "real_time"):
                 host.card[name] = 0
+            host.card["compress"] = 64
             host.card["flows_max"] = 1024
             host.card["link"] = host.card["plugged"] = 1
         if getattr(request.node, "failed", False):
@@ -433,8 +434,32 @@ def test_groups_by_address_or_by_ethernet_address(net, l2_only, rules, frames):
 
 
 def test_compressed_completions(net):
+    """Sessions of all lengths up to 8, in order and whole; then a socket wants time stamps, and gets them."""
+    net.a.card["compress"] = 8
+    with App(net.a, True, env={"VMA_CQE_COMPRESSION": "1", "VMA_TRACELEVEL": "DEBUG", "VMA_HW_TS_CONVERSION": "3"}) as app:
+        app.do("s = udp(7000); s.settimeout(10)")
+        wait_for(lambda: net.a.card["rules"], 20, "a rule")
+        for n in range(1, 40):
+            burst(net, n)
+            assert app.do(f"[s.recv(100) for _ in range({n})]") == [b"%d" % i for i in range(n)]
+        assert net.a.card["sessions"] > 0
+        assert "completions are compressed" in app.text
+        seen = net.a.card["sessions"]
+        app.do("s.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPING, 0x44)")
+        # The queues are made anew at the next look: what is sent then comes.
+        wait_for(lambda: "not compressed any more" in app.text, 20, "other queues")
+        for n in range(1, 40):
+            burst(net, n)
+            got = [app.do("s.recvmsg(100, 100)") for _ in range(n)]
+            assert [g[0] for g in got] == [b"%d" % i for i in range(n)]
+            assert all(len(g[1]) == 1 and any(g[1][0][2][32:]) for g in got)
+        assert net.a.card["sessions"] == seen
+
+
+def test_compression_is_not_asked_for_by_default(net):
     net.a.card["compress"] = 8
     assert lost(udp(net, "a")) == 0
+    assert net.a.card["sessions"] == 0
 
 
 # SO_TIMESTAMPING: RX_HARDWARE 4, RX_SOFTWARE 8, SOFTWARE 0x10, RAW_HARDWARE 0x40. Three times of software's and three of the device's.
@@ -458,6 +483,8 @@ def stamps(net, mode, flags="0x5c"):
     """[(software's, the device's, now)] of five datagrams, which went past the kernel."""
     server = net.a.python(STAMPED, True, [net.a.ip4, flags], env={"VMA_HW_TS_CONVERSION": str(mode)})
     net.a.wait_bound(PORT)
+    # What comes before the rule stands is the kernel's.
+    wait_for(lambda: not mode or net.a.card["rules"], 20, "a rule")
     with net.b.entered(), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
         for _ in range(5):
             s.sendto(b"x", (net.a.ip4, PORT))

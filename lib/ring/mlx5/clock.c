@@ -10,8 +10,8 @@
 #define RATE_NS_MIN (SECOND / 2) /* what lies between two looks whose distance says how fast the device's clock goes */
 #define RATE_PART 1000u /* no clock is wrong by more than this part: then somebody has set the other one */
 /*
- * A device may stamp with seconds and nanoseconds of its PTP clock in 32 bits each: real-time mode, which rdma-core tells nobody of. A
- * counter of cycles does not come to so many in its upper half, of 2001, within a century.
+ * A device may stamp with seconds and nanoseconds of its PTP clock in 32 bits each (real-time mode); rdma-core says which one can, not
+ * which one does. A counter of cycles does not come to so many in its upper half, of 2001, within a century.
  */
 #define REAL_TIME_SECONDS 1000000000u
 
@@ -131,7 +131,7 @@ static int64_t since(const struct clock *c, uint64_t stamp)
 
 uint64_t clock_ns(const struct clock *c, uint64_t stamp)
 {
-	struct mlx5dv_clock_info ptp = c->ptp;
+	struct mlx5dv_clock_info ptp;
 
 	if (!stamp || c->kind == CLOCK_NONE)
 		return 0;
@@ -140,6 +140,7 @@ uint64_t clock_ns(const struct clock *c, uint64_t stamp)
 	stamp &= c->mask;
 	switch (c->kind) {
 	case CLOCK_PTP:
+		ptp = c->ptp; /* the function's argument is not const */
 		return mlx5dv_ts_to_ns(&ptp, stamp);
 	case CLOCK_SYSTEM:
 		/* Not read since it was to run. */

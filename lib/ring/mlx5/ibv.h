@@ -39,6 +39,7 @@
 	X(ibv_destroy_qp)
 #define MLX5DV_FUNCTIONS(X)                                                                        \
 	X(mlx5dv_is_supported)                                                                     \
+	X(mlx5dv_create_cq)                                                                        \
 	X(mlx5dv_query_device)                                                                     \
 	X(mlx5dv_init_obj)                                                                         \
 	X(mlx5dv_get_clock_info)

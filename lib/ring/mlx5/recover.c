@@ -104,6 +104,15 @@ void mlx5_moderate(struct mlx5_ring *m)
 			  strerror(-err));
 }
 
+static void report(struct mlx5_ring *m)
+{
+	log_warn("ring/mlx5: %s: the device reports %s (syndrome %#x, vendor %#x): new queues",
+		 m->ring.ifname, m->rq.broken ? "a receive error" : "a send error",
+		 m->rq.broken ? m->rq.syndrome : m->sq.syndrome,
+		 m->rq.broken ? m->rq.vendor_syndrome : m->sq.vendor_syndrome);
+	mlx5_stat_add(&m->counters.rx_drop_invalid, m->rq.broken);
+}
+
 /* There is a free view. */
 static void queues_renew(struct mlx5_ring *m)
 {
@@ -111,11 +120,6 @@ static void queues_renew(struct mlx5_ring *m)
 	void *old = NULL;
 	int err;
 
-	log_warn("ring/mlx5: %s: the device reports %s (syndrome %#x, vendor %#x): new queues",
-		 m->ring.ifname, m->rq.broken ? "a receive error" : "a send error",
-		 m->rq.broken ? m->rq.syndrome : m->sq.syndrome,
-		 m->rq.broken ? m->rq.vendor_syndrome : m->sq.vendor_syndrome);
-	mlx5_stat_add(&m->counters.rx_drop_invalid, m->rq.broken);
 	/* Who is ringing the doorbell writes to what goes away. */
 	while (__atomic_exchange_n(&m->sq.ringing, 1, __ATOMIC_SEQ_CST))
 		sched_yield();
@@ -154,6 +158,21 @@ __attribute__((noinline)) void mlx5_recover(struct mlx5_ring *m)
 		m->retry = RETRY_POLLS;
 		return;
 	}
+	report(m);
+	cancel = mlx5_begin();
+	queues_renew(m);
+	mlx5_end(cancel);
+}
+
+void mlx5_uncompress(struct mlx5_ring *m)
+{
+	int cancel;
+
+	/* Broken ones are made anew soon, and as they are wanted then. */
+	m->want.compress = false;
+	if (m->rq.broken || m->sq.broken || !view_free(m))
+		return;
+	log_info("ring/mlx5: %s: a socket wants the device's time stamps: completions are not compressed any more", m->ring.ifname);
 	cancel = mlx5_begin();
 	queues_renew(m);
 	mlx5_end(cancel);

@@ -221,6 +221,7 @@ static int start(struct mlx5_ring *m, uint32_t mtu)
 	m->want.max_inline = (uint32_t)params.tx_max_inline;
 	m->want.ask_every = (uint32_t)params.tx_wre_batching;
 	m->want.dm_bytes = (uint32_t)params.ring_dev_mem_tx;
+	m->want.compress = params.cqe_compression;
 	err = memory_init(&m->memory, (enum pages_type)params.mem_alloc_type,
 			  chunk < CHUNK_MIN ? CHUNK_MIN : chunk,
 			  rx + (uint32_t)params.qp_compensation_level, (uint32_t)params.tx_wre);

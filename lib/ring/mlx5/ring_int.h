@@ -146,6 +146,8 @@ void mlx5_moderate(struct mlx5_ring *m);
  * wire. Should that fail the ring is silent until the next try, some polls later.
  */
 void mlx5_recover(struct mlx5_ring *m);
+/* Mini completions have no time stamp, and somebody wants one: new queues without them. */
+void mlx5_uncompress(struct mlx5_ring *m);
 /* An upkeep was done: releases the views whose time has come; at close(), when nobody looks any more, all. */
 void mlx5_views_upkeep(struct mlx5_ring *m);
 void mlx5_views_close(struct mlx5_ring *m);

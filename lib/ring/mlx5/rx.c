@@ -149,6 +149,8 @@ unsigned mlx5_poll_stamped(struct ring *r, struct buf **pkts, unsigned max)
 	struct mlx5_ring *m = mlx5_ring(r);
 	unsigned n;
 
+	if (__builtin_expect(m->want.compress, 0))
+		mlx5_uncompress(m);
 	clock_run(&m->clock, m->objects);
 	m->stamping = true;
 	n = poll_many(m, pkts, max);

@@ -158,6 +158,38 @@ static uint32_t tx_units(const struct mlx5_want *want)
 	return units > TX_UNITS ? units : TX_UNITS;
 }
 
+/* The formats of mini completions that we can read: what else they have than a length is not looked at. */
+static uint8_t compressed_format(struct verbs *v)
+{
+	struct mlx5dv_context device = {.comp_mask = MLX5DV_CONTEXT_MASK_CQE_COMPRESION};
+
+	if (ibv.mlx5dv_query_device(v->context, &device) || !(device.comp_mask & MLX5DV_CONTEXT_MASK_CQE_COMPRESION) ||
+	    !device.cqe_comp_caps.max_num)
+		return 0;
+	if (device.cqe_comp_caps.supported_format & MLX5DV_CQE_RES_FORMAT_HASH)
+		return MLX5DV_CQE_RES_FORMAT_HASH;
+	return device.cqe_comp_caps.supported_format & MLX5DV_CQE_RES_FORMAT_CSUM;
+}
+
+/* The receive queue's completion queue, compressed if that is wanted and can be had. NULL and errno. */
+static struct ibv_cq *rx_cq_make(struct verbs *v, const struct mlx5_want *want)
+{
+	struct ibv_cq_init_attr_ex attr = {.cqe = want->rx_wre, .channel = v->channel};
+	struct mlx5dv_cq_init_attr more = {
+		.comp_mask = MLX5DV_CQ_INIT_ATTR_MASK_COMPRESSED_CQE | MLX5DV_CQ_INIT_ATTR_MASK_CQE_SIZE,
+		.cqe_size = 64, /* a mini completion in the place of one of 128 bytes is another thing */
+	};
+	struct ibv_cq_ex *cq = NULL;
+
+	if (want->compress)
+		more.cqe_comp_res_format = compressed_format(v);
+	if (more.cqe_comp_res_format)
+		cq = ibv.mlx5dv_create_cq(v->context, &attr, &more);
+	if (want->compress)
+		log_debug("ring/mlx5: %s: completions are %scompressed", v->ifname, cq ? "" : "not ");
+	return cq ? ibv_cq_ex_to_cq(cq) : ibv.ibv_create_cq(v->context, (int)want->rx_wre, NULL, v->channel, 0);
+}
+
 static int queues_make(struct verbs *v, const struct mlx5_want *want)
 {
 	struct ibv_qp_init_attr attr = {
@@ -174,7 +206,7 @@ static int queues_make(struct verbs *v, const struct mlx5_want *want)
 	};
 	int err;
 
-	v->rx_cq = ibv.ibv_create_cq(v->context, (int)want->rx_wre, NULL, v->channel, 0);
+	v->rx_cq = rx_cq_make(v, want);
 	/* Of the completions that nobody asked for some come all the same, when the queue pair ends with an error. */
 	v->tx_cq = v->rx_cq ? ibv.ibv_create_cq(v->context, (int)(want->tx_wre * tx_units(want)), NULL, NULL, 0)
 			    : NULL;

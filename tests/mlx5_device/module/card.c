@@ -140,6 +140,7 @@ struct card *card_make(unsigned int index, unsigned int unit)
 	card->next_qpn = 0x100;
 	card->next_cqn = 0x400;
 	card->faults.flows_max = 1024;
+	card->faults.compress = CARD_SESSION;
 	card->link = true;
 	mutex_init(&card->removal);
 	spin_lock_init(&card->lock);

@@ -24,6 +24,7 @@
 #define CARD_MAX_RQ 32768u
 #define CARD_MAX_CQE 1048576u
 #define CARD_MAX_TSO (MDEV_FRAME_MAX - 128)
+#define CARD_SESSION 64u
 #define CARD_MAX_MR (4ull << 30)
 #define CARD_MAX_DM (256u << 10)
 
@@ -36,7 +37,7 @@ struct card_faults {
 	u32 delay; /* microseconds between taking a WQE over and executing it */
 	u32 flows_max; /* rules that have a place */
 	u32 whole_ports; /* rules for a part of a port's bits are refused */
-	u32 compress; /* completions in a compressed session, of queues made from now on */
+	u32 compress; /* most completions in a session, of compressed queues made from now on */
 	u32 real_time; /* completions are stamped with seconds and nanoseconds, not with cycles */
 };
 
@@ -44,6 +45,7 @@ struct card_counts {
 	u32 doorbells, arms, events;
 	u32 tx_wqes, dm_reads;
 	u32 tx_frames, rx_frames, rx_dropped, tx_errors, rx_errors;
+	u32 sessions; /* compressed completions */
 	u32 qps, rules; /* that are there */
 	u32 rules_made;
 };
@@ -105,6 +107,7 @@ struct card_cq {
 	struct pin buf, dbrec;
 	/* Moderation: an event waits for so many completions, or so many microseconds. */
 	u16 count, period;
+	bool compressed; /* asked for when it was made */
 	bool waiting;
 	u32 told; /* producer index when it began to wait */
 	ktime_t due;

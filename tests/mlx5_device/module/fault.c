@@ -79,6 +79,7 @@ void fault_files(struct card *card, struct dentry *root)
 	debugfs_create_u32("rx_dropped", 0400, dir, &counts->rx_dropped);
 	debugfs_create_u32("tx_errors", 0400, dir, &counts->tx_errors);
 	debugfs_create_u32("rx_errors", 0400, dir, &counts->rx_errors);
+	debugfs_create_u32("sessions", 0400, dir, &counts->sessions);
 	debugfs_create_u32("qps", 0400, dir, &counts->qps);
 	debugfs_create_u32("rules", 0400, dir, &counts->rules);
 	debugfs_create_u32("rules_made", 0400, dir, &counts->rules_made);

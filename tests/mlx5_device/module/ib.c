@@ -47,6 +47,8 @@ static int query_device(struct ib_device *ib, struct ib_device_attr *attr, struc
 	answer.tso_caps.max_tso = CARD_MAX_TSO;
 	answer.tso_caps.supported_qpts = 1 << IB_QPT_RAW_PACKET;
 	answer.mlx5_ib_support_multi_pkt_send_wqes = MLX5_IB_ALLOW_MPW | MLX5_IB_SUPPORT_EMPW;
+	answer.cqe_comp_caps.max_num = CARD_SESSION;
+	answer.cqe_comp_caps.supported_format = MLX5_IB_CQE_RES_FORMAT_HASH;
 	answer.response_length = min(udata->outlen, sizeof(answer));
 	return ib_copy_to_udata(udata, &answer, answer.response_length);
 }

@@ -39,6 +39,9 @@ int queues_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr, str
 	if ((want.cqe_size != 64 && want.cqe_size != 128) ||
 	    !(want.flags & MLX5_IB_CREATE_CQ_FLAGS_UAR_PAGE_INDEX))
 		return -EINVAL;
+	if (want.cqe_comp_en && (want.cqe_comp_res_format != MLX5_IB_CQE_RES_FORMAT_HASH ||
+				 want.cqe_size != 64))
+		return -EOPNOTSUPP;
 	err = pin_get(&cq->buf, ibcq->device, want.buf_addr, (u64)entries * want.cqe_size);
 	if (err)
 		return err;
@@ -52,6 +55,7 @@ int queues_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr, str
 		.cnt = entries,
 		.size = want.cqe_size,
 	};
+	cq->compressed = want.cqe_comp_en;
 	ibcq->cqe = entries - 1;
 
 	spin_lock_bh(&card->lock);
@@ -150,7 +154,8 @@ static int rq_make(struct card_qp *qp, struct card *card, const struct mlx5_ib_c
 		.dbrec = qp->dbrec.at,
 		.cnt = cnt,
 		.stride = 1u << want->rq_wqe_shift,
-		.zip_max = min(card->faults.compress, 64u),
+		.sessions = &card->counts.sessions,
+		.zip_max = cq_of(cq)->compressed ? min(card->faults.compress, 64u) : 0,
 		.posted = cnt <= OWNER_CHECK_MAX ? kvcalloc(cnt, sizeof(u64), GFP_KERNEL) : NULL,
 	};
 	return cnt > OWNER_CHECK_MAX || qp->rq.posted ? 0 : -ENOMEM;
