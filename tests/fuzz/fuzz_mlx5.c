@@ -87,7 +87,7 @@ static void world_open(struct input *in)
 	config.dm_bytes = o->dm_bytes;
 	config.dm_lkey = o->dm_lkey;
 	check(!sq_init(&w.sq, &o->qp, &o->tx_cq, &config));
-	check(!rq_init(&w.rq, &o->qp, &o->rx_cq, o->lkey));
+	check(!rq_init(&w.rq, &o->qp, &o->rx_cq, o->lkey, 1));
 }
 
 static void give_back(unsigned n)

@@ -151,11 +151,12 @@ static void queues_make(struct soft *s)
 	uint32_t wqe_bbs = (w->max_inline + 52 + MDEV_BB - 1) / MDEV_BB;
 	uint32_t bbs = soft_config.sq_bbs ? soft_config.sq_bbs : power_of_two(w->tx_wre * wqe_bbs);
 	uint32_t rqs = soft_config.rq_cnt ? soft_config.rq_cnt : power_of_two(w->rx_wre);
+	uint32_t stride = power_of_two(w->rx_segs ? w->rx_segs : 1) * 16;
 
 	s->o.qp = (struct mlx5dv_qp){
 		.dbrec = pages(8),
 		.sq = {pages((size_t)bbs * MDEV_BB), bbs, MDEV_BB},
-		.rq = {pages((size_t)rqs * 16), rqs, 16},
+		.rq = {pages((size_t)rqs * stride), rqs, stride},
 		.bf = {s->uar + UAR_BF, soft_config.bf_size},
 	};
 	cq_make(s, &s->o.rx_cq, &s->rx_cq, rqs, RX_CQN);
@@ -175,7 +176,7 @@ static void queues_make(struct soft *s)
 		.wqes = s->o.qp.rq.buf,
 		.dbrec = (const u8 *)s->o.qp.dbrec,
 		.cnt = rqs,
-		.stride = 16,
+		.stride = stride,
 		.qpn = QPN,
 		.zip_max = w->compress ? soft_config.zip_max : 0,
 		.posted = soft_config.loose ? NULL : pages(rqs * sizeof(u64)),

@@ -662,6 +662,68 @@ static void groups_of_one_ethernet_address_share_a_rule(void **state)
 	params.eth_mc_l2_only_rules = 0;
 }
 
+/* The ring of lo has buffers of 64 KiB. */
+static void a_larger_mtu_is_received_in_several_buffers(void **state)
+{
+	static uint8_t frame[200000];
+	static const uint8_t mac[6];
+	struct ring *r = *state;
+	uint32_t was = r->caps.max_frame;
+	struct buf *b[80];
+	unsigned n;
+
+	r->ops->link_changed(r, 1500, mac);
+	assert_int_equal(soft->renewals, 0);
+	r->ops->link_changed(r, 190000, mac);
+	assert_int_equal(soft->renewals, 1);
+	assert_in_range(r->caps.max_frame, was, was + 64);
+	assert_in_range(r->caps.max_rx_frame, 190014, 300000);
+	for (uint32_t i = 0; i < sizeof(frame); i++)
+		frame[i] = (uint8_t)(i * 7 + (i >> 8));
+	for (n = 1; n < 60; n++) {
+		uint32_t at = 0;
+
+		assert_true(soft_receive(soft, frame, n * 3000));
+		assert_int_equal(ring_poll(r, b, n & 1 ? 1 : 9), 1);
+		assert_int_equal(b[0]->total, n * 3000);
+		for (struct buf *f = b[0]; f; at += f->len, f = f->frag)
+			assert_memory_equal(f->data, frame + at, f->len);
+		assert_int_equal(at, n * 3000);
+		buf_free(b[0]);
+	}
+	/* Held by users: they move to the heap, whole. */
+	for (n = 0; n < 80; n++) {
+		assert_true(soft_receive(soft, frame, 150000 + n));
+		assert_int_equal(ring_poll(r, &b[n], 1), 1);
+	}
+	for (n = 0; n < 80; n++) {
+		uint32_t at = 0;
+
+		for (struct buf *f = b[n]; f; at += f->len, f = f->frag)
+			assert_memory_equal(f->data, frame + at, f->len);
+		assert_int_equal(at, 150000 + n);
+		buf_free(b[n]);
+	}
+	/* And back: what is there stays. */
+	r->ops->link_changed(r, 1500, mac);
+	assert_int_equal(soft->renewals, 1);
+	assert_true(soft_receive(soft, frame, 1500));
+	assert_int_equal(ring_poll(r, b, 1), 1);
+	assert_null(b[0]->frag);
+	buf_free(b[0]);
+	assert_int_equal(soft->dev.complaints, 0);
+}
+
+static void an_mtu_beyond_all_buffers_is_refused(void **state)
+{
+	static const uint8_t mac[6];
+	struct ring *r = *state;
+
+	r->ops->link_changed(r, 2000000, mac);
+	assert_int_equal(soft->renewals, 0);
+	receive(60, 1);
+}
+
 static void the_rules_follow_the_interfaces_address(void **state)
 {
 	static const uint8_t was[6], mac[6] = {2, 0, 0, 0, 0, 7};
@@ -764,6 +826,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(a_full_table_is_the_sockets_to_say, setup, teardown),
 		cmocka_unit_test_setup_teardown(rules_of_several_ports_until_one_is_refused, setup, teardown),
 		cmocka_unit_test_setup_teardown(groups_of_one_ethernet_address_share_a_rule, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_larger_mtu_is_received_in_several_buffers, setup, teardown),
+		cmocka_unit_test_setup_teardown(an_mtu_beyond_all_buffers_is_refused, setup, teardown),
 		cmocka_unit_test_setup_teardown(the_rules_follow_the_interfaces_address, setup, teardown),
 		cmocka_unit_test_setup_teardown(signal_handlers_wait_while_it_rings, setup, teardown),
 		cmocka_unit_test_setup_teardown(nobody_is_cancelled_under_the_lock, setup, teardown),

@@ -37,26 +37,44 @@ static int restore(void **state)
 
 static void fill(struct world *w)
 {
-	while (rq_room(&w->rq))
-		rq_post(&w->rq, pool_get(&w->memory.rx, CHUNK));
+	while (rq_room(&w->rq)) {
+		struct buf *b = pool_get(&w->memory.rx, CHUNK);
+
+		for (uint32_t i = 1; i < w->rq.segs; i++) {
+			struct buf *more = pool_get(&w->memory.rx, CHUNK);
+
+			more->frag = b;
+			b = more;
+		}
+		if (w->rq.segs > 1)
+			rq_post_chain(&w->rq, b);
+		else
+			rq_post(&w->rq, b);
+	}
 	rq_publish(&w->rq);
 }
 
-static struct world *world_make(uint32_t cnt)
+/* A queue whose WQEs are of `segs` buffers. */
+static struct world *chains_make(uint32_t cnt, uint32_t segs)
 {
 	struct world *w = calloc(1, sizeof(*w));
-	struct mlx5_want want = {.tx_wre = 64, .rx_wre = cnt, .ask_every = 64, .compress = true};
+	struct mlx5_want want = {.tx_wre = 64, .rx_wre = cnt, .rx_segs = segs, .ask_every = 64, .compress = true};
 	struct mlx5_objects *o;
 
-	assert_int_equal(memory_init(&w->memory, PAGES_ANON, CHUNK, cnt + 64, 1), 0);
+	assert_int_equal(memory_init(&w->memory, PAGES_ANON, CHUNK, cnt * segs + 64, 1), 0);
 	want.base = w->memory.base;
 	want.bytes = w->memory.bytes;
 	assert_int_equal(mlx5_objects_open(NULL, &o), 0);
 	w->s = soft;
 	assert_int_equal(o->ops->start(o, &want), 0);
-	assert_int_equal(rq_init(&w->rq, &o->qp, &o->rx_cq, o->lkey), 0);
+	assert_int_equal(rq_init(&w->rq, &o->qp, &o->rx_cq, o->lkey, segs), 0);
 	fill(w);
 	return w;
+}
+
+static struct world *world_make(uint32_t cnt)
+{
+	return chains_make(cnt, 1);
 }
 
 static void world_free(struct world *w)
@@ -107,6 +125,104 @@ static void a_receive_wqe_is_one_data_segment(void **state)
 	world_free(w);
 }
 
+/* Several buffers for a WQE, golden: each has its segment, and the list ends behind the last one where there is room. */
+static void a_receive_wqe_of_three_buffers(void **state)
+{
+	uint8_t golden[64] = {0}, part[16] = {0x00, 0x00, 0x08, 0x00, 0x00, 0x00, 0xaa, 0xbb};
+	struct world *w = chains_make(4, 3);
+	struct buf *b = w->rq.bufs[2];
+
+	(void)state;
+	for (unsigned i = 0; i < 3; i++, b = b->frag) {
+		uint64_t addr = htobe64((uint64_t)(uintptr_t)b->data);
+
+		memcpy(golden + 16 * i, part, 16);
+		memcpy(golden + 16 * i + 8, &addr, 8);
+	}
+	assert_null(b);
+	golden[48 + 6] = 1; /* the key 0x100 */
+	assert_memory_equal((uint8_t *)w->rq.wqes + 2 * 64, golden, 64);
+	world_free(w);
+}
+
+/* Every length around each buffer's end, in queues that turn round; nothing is lost of the pool. */
+static void a_long_frame_fills_one_buffer_after_the_other(void **state)
+{
+	static uint8_t frame[8 * CHUNK];
+	(void)state;
+
+	for (uint32_t segs = 2; segs <= 8; segs++) {
+		struct world *w = chains_make(4, segs);
+
+		for (unsigned i = 0; i < segs * 21 * 3; i++) {
+			uint32_t len = 60 + i % (segs * 21) * (segs * CHUNK - 60) / (segs * 21 - 1), got = 0, pieces = 0;
+			struct buf *b;
+
+			for (uint32_t k = 0; k < len; k++)
+				frame[k] = (uint8_t)(i * 31 + k * 7 + (k >> 8));
+			assert_true(soft_receive(w->s, frame, len));
+			mdev_rq_flush(&w->s->rq);
+			assert_int_equal(rq_take(&w->rq, &b), RX_FRAME);
+			assert_int_equal(b->total, len);
+			for (struct buf *f = b; f; f = f->frag, pieces++) {
+				assert_true(f->len && got + f->len <= len);
+				assert_memory_equal(f->data, frame + got, f->len);
+				got += f->len;
+			}
+			assert_int_equal(got, len);
+			assert_int_equal(pieces, (len + CHUNK - 1) / CHUNK);
+			assert_null(rq_take_usual(&w->rq));
+			buf_free(b);
+			cq_publish(&w->rq.cq);
+			fill(w);
+		}
+		assert_int_equal(w->s->dev.complaints, 0);
+		world_free(w);
+	}
+}
+
+/* The device names more bytes than there is room for. */
+static void a_frame_longer_than_its_buffers_breaks_the_queue(void **state)
+{
+	struct world *w = chains_make(4, 2);
+	uint8_t frame[60] = {0};
+	struct mlx5_cqe64 *c = cq_at(&w->rq.cq, 0);
+	struct buf *b;
+
+	(void)state;
+	assert_true(soft_receive(w->s, frame, 60));
+	c->byte_cnt = htobe32(2 * CHUNK + 1);
+	assert_int_equal(rq_take(&w->rq, &b), RX_BROKEN);
+	assert_int_equal(rq_take(&w->rq, &b), RX_BROKEN);
+	world_free(w);
+}
+
+static void a_session_of_long_frames(void **state)
+{
+	static uint8_t frame[3 * CHUNK];
+	struct world *w;
+	struct buf *b;
+
+	(void)state;
+	soft_config.zip_max = 11;
+	w = chains_make(16, 3);
+	for (unsigned lap = 0; lap < 9; lap++) {
+		for (uint32_t i = 0; i < 13; i++)
+			assert_true(soft_receive(w->s, frame, 60 + i * 450));
+		mdev_rq_flush(&w->s->rq);
+		for (uint32_t i = 0; i < 13; i++) {
+			assert_int_equal(rq_take(&w->rq, &b), RX_FRAME);
+			assert_int_equal(b->total, 60 + i * 450);
+			buf_free(b);
+		}
+		assert_int_equal(rq_take(&w->rq, &b), RX_NONE);
+		cq_publish(&w->rq.cq);
+		fill(w);
+	}
+	assert_int_equal(w->s->dev.complaints, 0);
+	world_free(w);
+}
+
 static void a_longer_receive_wqe_ends_its_list(void **state)
 {
 	struct world *w = world_make(8);
@@ -119,7 +235,7 @@ static void a_longer_receive_wqe_ends_its_list(void **state)
 	qp.rq.buf = wqes;
 	qp.rq.stride = 64;
 	qp.rq.wqe_cnt = 4;
-	assert_int_equal(rq_init(&rq, &qp, &w->s->o.rx_cq, 0xaabb), 0);
+	assert_int_equal(rq_init(&rq, &qp, &w->s->o.rx_cq, 0xaabb, 1), 0);
 	rq_post(&rq, pool_get(&w->memory.rx, CHUNK));
 	rq_post(&rq, pool_get(&w->memory.rx, CHUNK));
 	assert_memory_equal(wqes + 64 + 16, end, 16);
@@ -447,7 +563,7 @@ static void queues_that_cannot_be_driven_are_refused(void **state)
 		case 7: cq.cqe_cnt = 8; break;
 		default: cq.cqe_size = 256; break;
 		}
-		assert_int_equal(rq_init(&rq, &qp, &cq, 1), -EINVAL);
+		assert_int_equal(rq_init(&rq, &qp, &cq, 1, 1), -EINVAL);
 	}
 	world_free(w);
 }
@@ -456,6 +572,10 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_teardown(a_receive_wqe_is_one_data_segment, restore),
+		cmocka_unit_test_teardown(a_receive_wqe_of_three_buffers, restore),
+		cmocka_unit_test_teardown(a_long_frame_fills_one_buffer_after_the_other, restore),
+		cmocka_unit_test_teardown(a_frame_longer_than_its_buffers_breaks_the_queue, restore),
+		cmocka_unit_test_teardown(a_session_of_long_frames, restore),
 		cmocka_unit_test_teardown(a_longer_receive_wqe_ends_its_list, restore),
 		cmocka_unit_test_teardown(a_completion_byte_by_byte, restore),
 		cmocka_unit_test_teardown(a_solicited_completion_is_a_completion, restore),

@@ -18,6 +18,7 @@ struct mlx5_want {
 	void *base; /* what the device may read and write */
 	size_t bytes;
 	uint32_t tx_wre, rx_wre; /* descriptors */
+	uint32_t rx_segs; /* buffers of a receive descriptor */
 	uint32_t max_inline; /* bytes in a send descriptor */
 	uint32_t ask_every; /* send descriptors for one completion */
 	uint32_t dm_bytes; /* of the device's memory; there may be none */

@@ -237,8 +237,9 @@ struct rq {
 	struct cq cq;
 	struct mlx5_wqe_data_seg *wqes;
 	__be32 *dbrec;
-	struct buf **bufs; /* [cnt]: what the device writes to */
+	struct buf **bufs; /* [cnt]: what the device writes to; further ones of a WQE are the first one's fragments */
 	uint32_t cnt, stride; /* a power of two; in data segments */
+	uint32_t segs; /* buffers of a WQE, which a long frame fills one after the other */
 	uint32_t pi, ci; /* buffers given to the device, and got back, in total */
 	__be32 lkey;
 	/* A compressed session. */
@@ -247,12 +248,12 @@ struct rq {
 		zip_at; /* frames to come; the next one, counted from the session's first */
 	uint8_t zip_flags;
 	bool broken;
-	bool odd; /* broken, or in the middle of a session */
+	bool odd; /* broken, in the middle of a session, or of several buffers for a WQE */
 	uint8_t syndrome, vendor_syndrome; /* as in struct sq */
 };
 
-/* 0, -EINVAL, -ENOMEM. */
-int rq_init(struct rq *q, const struct mlx5dv_qp *qp, const struct mlx5dv_cq *cq, uint32_t lkey);
+/* 0, -EINVAL, -ENOMEM. segs: buffers of a WQE, which has room for so many. */
+int rq_init(struct rq *q, const struct mlx5dv_qp *qp, const struct mlx5dv_cq *cq, uint32_t lkey, uint32_t segs);
 /* As sq_fini(). */
 void rq_fini(struct rq *q);
 /* Ends the use of the queue; RX_BROKEN. */
@@ -266,7 +267,7 @@ static inline uint32_t rq_room(const struct rq *q)
 	return q->cnt - (q->pi - q->ci);
 }
 
-/* Posts b, whose room the device may write; there must be a place. rq_publish() tells the device. */
+/* Posts b, whose room the device may write, where a WQE is of one; there must be a place. rq_publish() tells the device. */
 static inline void rq_post(struct rq *q, struct buf *b)
 {
 	uint32_t i = q->pi++ & (q->cnt - 1);
@@ -275,6 +276,9 @@ static inline void rq_post(struct rq *q, struct buf *b)
 	q->wqes[(size_t)i * q->stride].byte_count = htobe32(b->room);
 	q->wqes[(size_t)i * q->stride].addr = htobe64((uint64_t)(uintptr_t)b->data);
 }
+
+/* The same for b and its fragments, q->segs buffers. */
+void rq_post_chain(struct rq *q, struct buf *b);
 
 static inline void rq_publish(struct rq *q)
 {

@@ -76,7 +76,7 @@ int mlx5_queues_init(struct mlx5_ring *m)
 	struct sq sq;
 	int err;
 
-	err = rq_init(&m->rq, &o->qp, &o->rx_cq, o->lkey);
+	err = rq_init(&m->rq, &o->qp, &o->rx_cq, o->lkey, m->want.rx_segs);
 	if (!err)
 		err = sq_init(&sq, &o->qp, &o->tx_cq, &config);
 	if (err) {
@@ -158,23 +158,33 @@ __attribute__((noinline)) void mlx5_recover(struct mlx5_ring *m)
 		m->retry = RETRY_POLLS;
 		return;
 	}
+	cancel = mlx5_begin();
 	report(m);
+	queues_renew(m);
+	mlx5_end(cancel);
+}
+
+bool mlx5_remake(struct mlx5_ring *m)
+{
+	int cancel;
+
+	/* Broken ones are made anew soon, and as they are wanted then. */
+	if (m->rq.broken || m->sq.broken || !view_free(m))
+		return true;
 	cancel = mlx5_begin();
 	queues_renew(m);
 	mlx5_end(cancel);
+	return !m->rq.broken;
 }
 
 void mlx5_uncompress(struct mlx5_ring *m)
 {
 	int cancel;
 
-	/* Broken ones are made anew soon, and as they are wanted then. */
 	m->want.compress = false;
-	if (m->rq.broken || m->sq.broken || !view_free(m))
-		return;
-	log_info("ring/mlx5: %s: a socket wants the device's time stamps: completions are not compressed any more", m->ring.ifname);
+	(void)mlx5_remake(m); /* or recover() will have said why not */
 	cancel = mlx5_begin();
-	queues_renew(m);
+	log_info("ring/mlx5: %s: a socket wants the device's time stamps: completions are not compressed any more", m->ring.ifname);
 	mlx5_end(cancel);
 }
 

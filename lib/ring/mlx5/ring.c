@@ -19,11 +19,22 @@
 #define GSO_MAX_FRAME (ETH_HEADER + 65535u)
 /* Below this part of the receive chunks that no user holds, frames move to the heap. */
 #define LOW_PART 4u
+#define RX_SEGS_MAX 16u /* of 2048 bytes, more than any card's MTU */
+#define RX_WRE_MIN 2u
 #define UPKEEP_POLLS 200u /* what an upkeep counts for */
 
 static bool by_mac(const struct vma_flow_key *key)
 {
 	return params.eth_mc_l2_only_rules && rule_of_group(key);
+}
+
+static uint32_t power_of_two(uint32_t n)
+{
+	uint32_t p = 1;
+
+	while (p < n)
+		p <<= 1;
+	return p;
 }
 
 static int mlx5_flow_add(struct ring *r, const struct vma_flow_key *key,
@@ -104,12 +115,43 @@ static void set_mtu(struct mlx5_ring *m, uint32_t mtu)
 
 	/* A larger one would need more than one buffer. */
 	m->ring.caps.max_frame = frame < m->memory.chunk ? frame : m->memory.chunk;
+	m->ring.caps.max_rx_frame = m->memory.chunk * m->want.rx_segs;
+}
+
+/* Received frames are to have so many buffers each, of the same memory, so there are descriptors for fewer. */
+static void want_segs(struct mlx5_ring *m, uint32_t segs)
+{
+	m->want.rx_segs = segs;
+	m->want.rx_wre = power_of_two((uint32_t)params.rx_wre) / power_of_two(segs);
+	if (m->want.rx_wre < RX_WRE_MIN)
+		m->want.rx_wre = RX_WRE_MIN;
+}
+
+/* The interface has an MTU whose frames do not fit into what a receive descriptor has: an error, and new queues, for each that comes. */
+static void grow(struct mlx5_ring *m, uint32_t mtu)
+{
+	uint32_t segs = (mtu + ETH_HEADER + VLAN_TAG + m->memory.chunk - 1) / m->memory.chunk;
+	uint32_t was = m->want.rx_segs;
+
+	if (segs <= was)
+		return;
+	if (segs <= RX_SEGS_MAX) {
+		log_info("ring/mlx5: %s: MTU %u: a received frame may have %u buffers; what is sent has up to %u bytes", m->ring.ifname, mtu,
+			 segs, m->memory.chunk);
+		want_segs(m, segs);
+		if (mlx5_remake(m))
+			return;
+		want_segs(m, was);
+	}
+	log_warn("ring/mlx5: %s: MTU %u: frames above %u bytes cannot be received until the program starts anew", m->ring.ifname, mtu,
+		 m->memory.chunk * was);
 }
 
 static void mlx5_link_changed(struct ring *r, uint32_t mtu, const uint8_t mac[6])
 {
 	struct mlx5_ring *m = mlx5_ring(r);
 
+	grow(m, mtu);
 	set_mtu(m, mtu);
 	if (!memcmp(m->mac, mac, sizeof(m->mac)))
 		return;
@@ -200,15 +242,6 @@ static const struct ring_ops mlx5_ops = {
 	.link_changed = mlx5_link_changed,
 };
 
-static uint32_t power_of_two(uint32_t n)
-{
-	uint32_t p = 1;
-
-	while (p < n)
-		p <<= 1;
-	return p;
-}
-
 /* Memory and queues behind the device of m->objects. 0 or negative errno, everything that was made still to be freed. */
 static int start(struct mlx5_ring *m, uint32_t mtu)
 {
@@ -218,6 +251,7 @@ static int start(struct mlx5_ring *m, uint32_t mtu)
 
 	m->want.tx_wre = (uint32_t)params.tx_wre;
 	m->want.rx_wre = (uint32_t)params.rx_wre;
+	m->want.rx_segs = 1;
 	m->want.max_inline = (uint32_t)params.tx_max_inline;
 	m->want.ask_every = (uint32_t)params.tx_wre_batching;
 	m->want.dm_bytes = (uint32_t)params.ring_dev_mem_tx;
@@ -272,7 +306,6 @@ int mlx5_ring_open(int ifindex, struct ring **out)
 	clock_init(&m->clock, objects, params.hw_ts_conversion);
 	moderation_init(&m->moderation, mlx5_now_ms());
 	mlx5_moderate(m);
-	m->ring.caps.max_rx_frame = m->memory.chunk;
 	m->ring.caps.tx_csum = true;
 	m->ring.caps.rx_csum = true;
 	m->ring.caps.wide_flows = true;

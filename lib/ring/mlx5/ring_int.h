@@ -96,7 +96,7 @@ static inline void mlx5_stat_add(uint64_t *c, uint64_t n)
 /* Chunks that no user holds. */
 static inline uint32_t mlx5_rx_ours(const struct mlx5_ring *m)
 {
-	return m->memory.rx.num_free + m->rq.pi - m->rq.ci;
+	return m->memory.rx.num_free + (m->rq.pi - m->rq.ci) * m->rq.segs;
 }
 
 static inline int64_t mlx5_now_ms(void)
@@ -146,6 +146,8 @@ void mlx5_moderate(struct mlx5_ring *m);
  * wire. Should that fail the ring is silent until the next try, some polls later.
  */
 void mlx5_recover(struct mlx5_ring *m);
+/* Queues as m->want has it now, in place of those that are not broken; what was in flight is lost. False: they cannot be had. */
+bool mlx5_remake(struct mlx5_ring *m);
 /* Mini completions have no time stamp, and somebody wants one: new queues without them. */
 void mlx5_uncompress(struct mlx5_ring *m);
 /* An upkeep was done: releases the views whose time has come; at close(), when nobody looks any more, all. */

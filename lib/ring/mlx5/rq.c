@@ -6,7 +6,7 @@
 
 #include "ring/mlx5/queue.h"
 
-int rq_init(struct rq *q, const struct mlx5dv_qp *qp, const struct mlx5dv_cq *cq, uint32_t lkey)
+int rq_init(struct rq *q, const struct mlx5dv_qp *qp, const struct mlx5dv_cq *cq, uint32_t lkey, uint32_t segs)
 {
 	const uint32_t seg = sizeof(struct mlx5_wqe_data_seg);
 	uint32_t cnt = qp->rq.wqe_cnt;
@@ -15,7 +15,7 @@ int rq_init(struct rq *q, const struct mlx5dv_qp *qp, const struct mlx5dv_cq *cq
 	memset(q, 0, sizeof(*q));
 	/* Of 32768 and less a 16-bit counter names one place among those posted. */
 	if (!qp->rq.buf || !qp->dbrec || !cnt || cnt > 32768 || (cnt & (cnt - 1)) ||
-	    qp->rq.stride < seg || qp->rq.stride % seg)
+	    !segs || qp->rq.stride < seg * segs || qp->rq.stride % seg)
 		return -EINVAL;
 	err = cq_init(&q->cq, cq);
 	if (err)
@@ -25,6 +25,8 @@ int rq_init(struct rq *q, const struct mlx5dv_qp *qp, const struct mlx5dv_cq *cq
 	q->wqes = qp->rq.buf;
 	q->cnt = cnt;
 	q->stride = qp->rq.stride / seg;
+	q->segs = segs;
+	q->odd = segs > 1;
 	q->dbrec = qp->dbrec;
 	q->bufs = calloc(cnt, sizeof(*q->bufs));
 	if (!q->bufs)
@@ -32,9 +34,10 @@ int rq_init(struct rq *q, const struct mlx5dv_qp *qp, const struct mlx5dv_cq *cq
 	for (uint32_t i = 0; i < cnt; i++) {
 		struct mlx5_wqe_data_seg *d = &q->wqes[(size_t)i * q->stride];
 
-		d->lkey = htobe32(lkey);
-		if (q->stride > 1) /* one buffer each: the list ends behind it */
-			d[1] = (struct mlx5_wqe_data_seg){.lkey = htobe32(MLX5_INVALID_LKEY)};
+		for (uint32_t k = 0; k < segs; k++)
+			d[k].lkey = htobe32(lkey);
+		if (q->stride > segs) /* the list ends behind them */
+			d[segs] = (struct mlx5_wqe_data_seg){.lkey = htobe32(MLX5_INVALID_LKEY)};
 	}
 	return 0;
 }
@@ -48,6 +51,44 @@ void rq_fini(struct rq *q)
 	q->cnt = q->pi = q->ci = q->zip_left = 0;
 	q->broken = q->odd = true;
 	cq_mute(&q->cq);
+}
+
+void rq_post_chain(struct rq *q, struct buf *b)
+{
+	uint32_t i = q->pi++ & (q->cnt - 1);
+	struct mlx5_wqe_data_seg *d = &q->wqes[(size_t)i * q->stride];
+
+	q->bufs[i] = b;
+	for (; b; b = b->frag, d++) {
+		d->byte_count = htobe32(b->room);
+		d->addr = htobe64((uint64_t)(uintptr_t)b->data);
+	}
+}
+
+/* As rq_pop(), where a WQE is of several buffers: those that the frame did not come to go back. */
+static struct buf *pop_chain(struct rq *q, uint16_t counter, uint32_t len, uint8_t flags)
+{
+	struct buf *b = q->bufs[q->ci & (q->cnt - 1)], *last = b;
+	uint32_t left = len;
+
+	if (counter != (uint16_t)q->ci || q->ci == q->pi || len > b->room * q->segs)
+		return NULL;
+	q->ci++;
+	b->total = len;
+	b->flags = flags;
+	for (; left > last->room; last = last->frag) {
+		last->len = last->room;
+		left -= last->room;
+	}
+	last->len = left;
+	buf_free(last->frag);
+	last->frag = NULL;
+	return b;
+}
+
+static struct buf *pop(struct rq *q, uint16_t counter, uint32_t len, uint8_t flags)
+{
+	return q->segs == 1 ? rq_pop(q, counter, len, flags) : pop_chain(q, counter, len, flags);
 }
 
 enum rx_result rq_break(struct rq *q)
@@ -80,7 +121,7 @@ static enum rx_result zip_next(struct rq *q, struct buf **out)
 	/* The other arrays stand in the places of their own first ones. */
 	if (q->zip_at && q->zip_at % MINI_CQES == 0)
 		memcpy(q->minis, place, sizeof(q->minis));
-	*out = rq_pop(q, (uint16_t)q->ci, be32toh(q->minis[q->zip_at % MINI_CQES].byte_cnt),
+	*out = pop(q, (uint16_t)q->ci, be32toh(q->minis[q->zip_at % MINI_CQES].byte_cnt),
 		      q->zip_flags);
 	if (!*out)
 		return rq_break(q);
@@ -89,7 +130,17 @@ static enum rx_result zip_next(struct rq *q, struct buf **out)
 	q->cq.ci++;
 	q->zip_at++;
 	q->zip_left--;
-	q->odd = q->zip_left != 0;
+	q->odd = q->zip_left || q->segs > 1;
+	return RX_FRAME;
+}
+
+/* As rq_take_plain(), of one buffer or several; what is behind the completion's last byte has been waited for. */
+static enum rx_result take_one(struct rq *q, const struct mlx5_cqe64 *c, struct buf **out)
+{
+	*out = pop(q, be16toh(c->wqe_counter), be32toh(__atomic_load_n(&c->byte_cnt, __ATOMIC_RELAXED)), cqe_flags(c));
+	if (!*out)
+		return rq_break(q);
+	q->cq.ci++;
 	return RX_FRAME;
 }
 
@@ -112,7 +163,7 @@ enum rx_result rq_take_odd(struct rq *q, struct buf **out)
 		return zip_open(q, c) ? zip_next(q, out) : rq_break(q);
 	case MLX5_CQE_RESP_SEND << 4: /* came since rq_take() looked */
 	case MLX5_CQE_RESP_SEND << 4 | CQE_SOLICITED:
-		return rq_take_plain(q, c, out);
+		return take_one(q, c, out);
 	}
 	if (op_own >> 4 == MLX5_CQE_RESP_ERR || op_own >> 4 == MLX5_CQE_REQ_ERR) {
 		q->syndrome = e->syndrome;

@@ -10,11 +10,30 @@
 /* Below this part of the receive chunks that no user holds, frames are dropped if the heap has no room for them. */
 #define RESERVE_PART 16u
 
+/* Where a WQE is of several buffers. */
+static __attribute__((noinline)) void refill_chains(struct mlx5_ring *m)
+{
+	for (uint32_t room = rq_room(&m->rq); room && m->memory.rx.num_free >= m->rq.segs; room--) {
+		struct buf *b = NULL, *next;
+
+		for (uint32_t i = 0; i < m->rq.segs; i++) {
+			next = b;
+			b = pool_get_rx(&m->memory.rx);
+			b->frag = next;
+		}
+		rq_post_chain(&m->rq, b);
+	}
+}
+
 void mlx5_refill(struct mlx5_ring *m)
 {
 	uint32_t room = rq_room(&m->rq);
 	struct buf *b;
 
+	if (__builtin_expect(m->rq.segs > 1, 0)) {
+		refill_chains(m);
+		room = 0;
+	}
 	while (room && (b = pool_get_rx(&m->memory.rx)) != NULL) {
 		rq_post(&m->rq, b);
 		room--;
@@ -40,11 +59,13 @@ void mlx5_heap_buf_free(struct buf_pool *pool, struct buf *b)
  */
 static __attribute__((noinline)) struct buf *spare_chunk(struct mlx5_ring *m, struct buf *b)
 {
-	struct buf *c = m->heap_bufs < m->heap_bufs_max ? buf_heap_alloc(b->len) : NULL;
+	struct buf *c = m->heap_bufs < m->heap_bufs_max ? buf_heap_alloc(b->total) : NULL;
+	uint32_t at = 0;
 
 	if (c) {
-		memcpy(c->data, b->data, b->len);
-		c->len = c->total = b->len;
+		for (const struct buf *f = b; f; at += f->len, f = f->frag)
+			memcpy(c->data + at, f->data, f->len);
+		c->len = c->total = b->total;
 		c->flags = b->flags;
 		c->hw_ns = b->hw_ns;
 		m->heap_origin = c->pool;
@@ -110,7 +131,7 @@ static __attribute__((noinline)) unsigned poll_many(struct mlx5_ring *m, struct 
 	while (got < max && (res = rq_take(&m->rq, &b)) == RX_FRAME) {
 		__builtin_prefetch(b->data);
 		got++;
-		bytes += b->len;
+		bytes += b->total;
 		if (__builtin_expect(m->care, 0))
 			b = take_care(m, b);
 		pkts[n] = b;

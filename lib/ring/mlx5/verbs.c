@@ -199,7 +199,7 @@ static int queues_make(struct verbs *v, const struct mlx5_want *want)
 				.max_send_wr = want->tx_wre,
 				.max_recv_wr = want->rx_wre,
 				.max_send_sge = 1,
-				.max_recv_sge = 1,
+				.max_recv_sge = want->rx_segs,
 				.max_inline_data =
 					want->max_inline ? want->max_inline + INLINE_MORE : 0,
 			},
