@@ -280,6 +280,51 @@ static void after_a_send_error_there_are_new_queues(void **state)
 	buf_free(b);
 }
 
+/* Whatever the device says that it was, also what nobody has named. */
+static void after_an_error_with_any_syndrome_all_goes_on(void **state)
+{
+	static const uint8_t syndromes[] = {
+		MLX5_CQE_SYNDROME_LOCAL_LENGTH_ERR, MLX5_CQE_SYNDROME_LOCAL_QP_OP_ERR,
+		MLX5_CQE_SYNDROME_LOCAL_PROT_ERR, MLX5_CQE_SYNDROME_WR_FLUSH_ERR,
+		MLX5_CQE_SYNDROME_MW_BIND_ERR, MLX5_CQE_SYNDROME_BAD_RESP_ERR,
+		MLX5_CQE_SYNDROME_LOCAL_ACCESS_ERR, MLX5_CQE_SYNDROME_REMOTE_INVAL_REQ_ERR,
+		MLX5_CQE_SYNDROME_REMOTE_ACCESS_ERR, MLX5_CQE_SYNDROME_REMOTE_OP_ERR,
+		MLX5_CQE_SYNDROME_TRANSPORT_RETRY_EXC_ERR, MLX5_CQE_SYNDROME_RNR_RETRY_EXC_ERR,
+		MLX5_CQE_SYNDROME_REMOTE_ABORTED_ERR, 0x7f, 0xff,
+	};
+	uint8_t frame[60] = {0};
+	struct ring *r = *state;
+	struct buf *b;
+
+	for (unsigned i = 0; i < 2 * sizeof(syndromes); i++) {
+		if (i & 1) {
+			soft->rq.fail = syndromes[i / 2];
+			assert_false(soft_receive(soft, frame, 60));
+			assert_int_equal(ring_poll(r, &b, 1), 0);
+		} else {
+			soft->sq.fail = syndromes[i / 2];
+			assert_int_equal(post(r, 1000, 1), 0);
+			ring_kick(r);
+			soft_run(soft, 9);
+			assert_int_equal(r->ops->upkeep(r), 0);
+		}
+		assert_int_equal(soft->renewals, i + 1);
+		assert_int_equal(post(r, 1000, (uint8_t)i), 0);
+		ring_kick(r);
+		assert_true(soft_run(soft, 9) > 0);
+		assert_int_equal(last[999], (uint8_t)i);
+		receive(60, (uint8_t)i);
+		assert_int_equal(ring_poll(r, &b, 1), 1);
+		assert_int_equal(b->data[59], (uint8_t)i);
+		buf_free(b);
+		for (unsigned k = 0; k < 40; k++) /* two seconds */
+			assert_int_equal(r->ops->upkeep(r), 0);
+	}
+	assert_int_equal(r->counters->rx_drop_invalid, sizeof(syndromes));
+	assert_int_equal(soft->unreleased, 0);
+	assert_int_equal(soft->dev.complaints, 0);
+}
+
 static void a_send_error_is_seen_without_another_send(void **state)
 {
 	struct ring *r = *state;
@@ -816,6 +861,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(whoever_sleeps_is_woken_once, setup, teardown),
 		cmocka_unit_test_setup_teardown(what_comes_while_arming_wakes_at_once, setup, teardown),
 		cmocka_unit_test_setup_teardown(after_a_send_error_there_are_new_queues, setup, teardown),
+		cmocka_unit_test_setup_teardown(after_an_error_with_any_syndrome_all_goes_on, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_send_error_is_seen_without_another_send, setup, teardown),
 		cmocka_unit_test_setup_teardown(who_sleeps_is_woken_by_the_new_queues, setup, teardown),
 		cmocka_unit_test_setup_teardown(after_a_receive_error_there_are_new_queues, setup, teardown),

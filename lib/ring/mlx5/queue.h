@@ -289,7 +289,7 @@ static inline void rq_publish(struct rq *q)
 
 /*
  * The buffer flags that a completion vouches for: only where the device has seen both headers. A bit for each pair of their types:
- * IPv4 (2) or IPv6 (1) in the lower two bits of its number, and any of TCP and UDP above.
+ * IPv4 (2) or IPv6 (1) in the lower two bits of its number, and UDP (2) or one of three TCPs (1, 3, 4) above; the others are nothing yet.
  */
 _Static_assert(offsetof(struct mlx5_cqe64, l4_hdr_type_etc) ==
 		       offsetof(struct mlx5_cqe64, hds_ip_ext) + 1,
@@ -305,7 +305,7 @@ static inline uint8_t cqe_flags(const struct mlx5_cqe64 *c)
 	if (__builtin_expect(
 		    (bytes & htobe16(both << 8 | 0x7c)) == htobe16(both << 8 | 2 << 2 | 2 << 4), 1))
 		return BUF_CSUM_OK;
-	seen = 0x66666660u >> (c->l4_hdr_type_etc >> 2 & 31) & 1;
+	seen = 0x00066660u >> (c->l4_hdr_type_etc >> 2 & 31) & 1;
 	return (c->hds_ip_ext & both) == both ? (uint8_t)seen * BUF_CSUM_OK : 0;
 }
 
