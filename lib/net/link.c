@@ -2,9 +2,11 @@
 /* The interfaces: copied from RTM_NEWLINK, the driver's name and the queues in use asked by ethtool. */
 #include "net/mirror.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <linux/ethtool.h>
 #include <linux/if_arp.h>
+#include <linux/if_ether.h>
 #include <linux/rtnetlink.h>
 #include <linux/sockios.h>
 #include <stddef.h>
@@ -117,6 +119,24 @@ static bool info_kind(struct nlattr *linkinfo, struct net_link *l)
 	return true;
 }
 
+/* l is of the kind "vlan". */
+static void vlan_fill(struct nlattr **tb, struct net_link *l)
+{
+	static const struct nla_policy info[IFLA_INFO_MAX + 1] = {[IFLA_INFO_DATA] = {.type = NLA_NESTED}};
+	static const struct nla_policy policy[IFLA_VLAN_MAX + 1] = {
+		[IFLA_VLAN_ID] = {.type = NLA_U16}, [IFLA_VLAN_PROTOCOL] = {.type = NLA_U16}};
+	struct nlattr *in[IFLA_INFO_MAX + 1], *v[IFLA_VLAN_MAX + 1];
+
+	if (nla_parse_nested(in, IFLA_INFO_MAX, tb[IFLA_LINKINFO], info) || !in[IFLA_INFO_DATA] ||
+	    nla_parse_nested(v, IFLA_VLAN_MAX, in[IFLA_INFO_DATA], policy) || !v[IFLA_VLAN_ID] || !tb[IFLA_LINK])
+		return;
+	if (v[IFLA_VLAN_PROTOCOL] && nla_get_u16(v[IFLA_VLAN_PROTOCOL]) != htons(ETH_P_8021Q))
+		return;
+	l->vlan = nla_get_u16(v[IFLA_VLAN_ID]) & 0xfff;
+	/* With IFLA_LINK_NETNSID the number is another namespace's. */
+	l->lower = tb[IFLA_LINK_NETNSID] ? 0 : (int)nla_get_u32(tb[IFLA_LINK]);
+}
+
 static void link_fill(const struct ifinfomsg *ifi, struct nlattr **tb, struct link_rec *r)
 {
 	struct net_link *l = &r->link;
@@ -136,6 +156,8 @@ static void link_fill(const struct ifinfomsg *ifi, struct nlattr **tb, struct li
 	if (tb[IFLA_ADDRESS] && nla_len(tb[IFLA_ADDRESS]) == NET_MAC_LEN)
 		memcpy(l->mac, nla_data(tb[IFLA_ADDRESS]), NET_MAC_LEN);
 	has_kind = info_kind(tb[IFLA_LINKINFO], l);
+	if (has_kind && !strcmp(l->driver, "vlan"))
+		vlan_fill(tb, l);
 	if (ethtool_fd >= 0 && ifi->ifi_type == ARPHRD_ETHER) {
 		if (!has_kind)
 			driver_name(l);
@@ -182,7 +204,7 @@ void link_input(struct nlmsghdr *h, uint64_t epoch)
 	static const struct nla_policy policy[IFLA_MAX + 1] = {
 		[IFLA_IFNAME] = {.type = NLA_STRING},	[IFLA_MTU] = {.type = NLA_U32},
 		[IFLA_MASTER] = {.type = NLA_U32},	[IFLA_NUM_RX_QUEUES] = {.type = NLA_U32},
-		[IFLA_LINKINFO] = {.type = NLA_NESTED},
+		[IFLA_LINKINFO] = {.type = NLA_NESTED},	[IFLA_LINK] = {.type = NLA_U32},
 	};
 	struct nlattr *tb[IFLA_MAX + 1];
 	const struct ifinfomsg *ifi;

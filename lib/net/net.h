@@ -33,6 +33,8 @@ struct net_link {
 	uint8_t mac[NET_MAC_LEN];
 	int master; /* ifindex of the bond or bridge above, or 0 */
 	unsigned num_rx_queues;
+	int lower; /* ifindex of the interface that a VLAN's stands on, or 0 */
+	uint16_t vlan; /* its number of 802.1Q, 0: it is none */
 };
 
 enum net_route_type {

@@ -17,6 +17,7 @@
 #include "../mlx5_device/soft.h"
 #include "ring/mlx5/mlx5.h"
 #include "ring/mlx5/moderation.h"
+#include "ring/mlx5/ring_int.h"
 #include "runtime/libc.h"
 #include "runtime/lock.h"
 #include "runtime/params.h"
@@ -759,6 +760,72 @@ static void a_larger_mtu_is_received_in_several_buffers(void **state)
 	assert_int_equal(soft->dev.complaints, 0);
 }
 
+/* The stack sees frames without the tag, the wire none without. */
+static void a_ring_of_a_vlan_tags_and_untags(void **state)
+{
+	static const uint8_t mac[6], tag[4] = {0x81, 0x00, 0x01, 0x23};
+	uint8_t frame[1514], wire[1518];
+	struct ring *r = *state;
+	struct buf *b;
+
+	r->caps.max_gso = 0;
+	mlx5_vlan_start((struct mlx5_ring *)r, 0x123);
+	r->ops->link_changed(r, 1500, mac);
+	soft->dev.max_frame = 1518;
+	assert_int_equal(r->caps.max_frame, 1514);
+	assert_null(r->ops->send_short);
+	for (uint32_t i = 0; i < sizeof(frame); i++)
+		frame[i] = (uint8_t)(i * 7 + 1);
+	for (uint32_t len = 16; len <= 1514; len += 1 + len % 7) {
+		memcpy(wire, frame, 12);
+		memcpy(wire + 12, tag, 4);
+		memcpy(wire + 16, frame + 12, len - 12);
+		b = ring_tx_alloc(r, len);
+		assert_true(b->room >= len);
+		memcpy(b->data, frame, len);
+		b->len = b->total = len;
+		assert_int_equal(ring_post(r, b), 0);
+		assert_int_equal(ring_kick(r), 0);
+		assert_true(soft_run(soft, 9) > 0);
+		assert_int_equal(last_len, len + 4);
+		assert_memory_equal(last, wire, len + 4);
+		wire[14] |= 0xe0; /* somebody's priority */
+		assert_true(soft_receive(soft, wire, len + 4));
+		assert_int_equal(ring_poll(r, &b, 1), 1);
+		assert_int_equal(b->len, len);
+		assert_int_equal(b->total, len);
+		assert_memory_equal(b->data, frame, len);
+		buf_free(b);
+	}
+	/* Another VLAN's, one without a tag, one that is none. */
+	assert_int_equal(r->counters->rx_drop_invalid, 0);
+	wire[15]++;
+	assert_true(soft_receive(soft, wire, 100));
+	assert_true(soft_receive(soft, frame, 100));
+	wire[15]--;
+	assert_true(soft_receive(soft, wire, 17));
+	assert_int_equal(ring_poll(r, &b, 1), 0);
+	assert_int_equal(ring_poll(r, &b, 1), 0);
+	assert_int_equal(ring_poll(r, &b, 1), 0);
+	assert_int_equal(r->counters->rx_drop_invalid, 3);
+	/* One that finds no place is as it was. */
+	for (unsigned n = 0;; n++) {
+		b = ring_tx_alloc(r, 1514);
+		if (!b)
+			break;
+		memcpy(b->data, frame, 1514);
+		b->len = b->total = 1514;
+		if (ring_post(r, b)) {
+			assert_memory_equal(b->data, frame, 1514);
+			assert_int_equal(b->len, 1514);
+			buf_free(b);
+			break;
+		}
+		assert_in_range(n, 0, 200);
+	}
+	assert_int_equal(soft->dev.complaints, 0);
+}
+
 static void an_mtu_beyond_all_buffers_is_refused(void **state)
 {
 	static const uint8_t mac[6];
@@ -873,6 +940,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(rules_of_several_ports_until_one_is_refused, setup, teardown),
 		cmocka_unit_test_setup_teardown(groups_of_one_ethernet_address_share_a_rule, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_larger_mtu_is_received_in_several_buffers, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_ring_of_a_vlan_tags_and_untags, setup, teardown),
 		cmocka_unit_test_setup_teardown(an_mtu_beyond_all_buffers_is_refused, setup, teardown),
 		cmocka_unit_test_setup_teardown(the_rules_follow_the_interfaces_address, setup, teardown),
 		cmocka_unit_test_setup_teardown(signal_handlers_wait_while_it_rings, setup, teardown),

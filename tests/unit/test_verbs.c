@@ -147,7 +147,7 @@ static void a_rule_of_a_connection(void **state)
 
 	(void)state;
 	key_set(&key, "::ffff:10.0.0.1", 80, "::ffff:10.0.0.2", 0x1234, IPPROTO_TCP);
-	rule_make(&r, &key, mac, 2);
+	rule_make(&r, &key, mac, 2, 0);
 	assert_int_equal(r.attr.type, IBV_FLOW_ATTR_NORMAL);
 	assert_int_equal(r.attr.port, 2);
 	assert_int_equal(r.attr.priority, 0);
@@ -156,6 +156,21 @@ static void a_rule_of_a_connection(void **state)
 	/* The specifications stand directly behind the attributes. */
 	assert_int_equal(offsetof(struct rule, specs), sizeof(r.attr));
 	assert_memory_equal(r.specs, golden, sizeof(golden));
+}
+
+static void a_rule_on_a_vlan_wants_its_tag(void **state)
+{
+	struct ibv_flow_spec_eth eth;
+	struct vma_flow_key key;
+	struct rule r;
+
+	(void)state;
+	key_set(&key, "::ffff:10.0.0.1", 53, "::", 0, IPPROTO_UDP);
+	rule_make(&r, &key, mac, 1, 0x123);
+	memcpy(&eth, r.specs, sizeof(eth));
+	assert_int_equal(eth.val.vlan_tag, htons(0x123));
+	assert_int_equal(eth.mask.vlan_tag, htons(0xfff));
+	assert_int_equal(eth.val.ether_type, htons(0x0800));
 }
 
 static void a_rule_of_any_peer_goes_behind(void **state)
@@ -167,7 +182,7 @@ static void a_rule_of_any_peer_goes_behind(void **state)
 
 	(void)state;
 	key_set(&key, "::ffff:10.0.0.1", 53, "::", 0, IPPROTO_UDP);
-	rule_make(&r, &key, mac, 1);
+	rule_make(&r, &key, mac, 1, 0);
 	assert_int_equal(r.attr.priority, 1);
 	memcpy(&ip, r.specs + 40, sizeof(ip));
 	memcpy(&l4, r.specs + 64, sizeof(l4));
@@ -188,7 +203,7 @@ static void rules_of_ipv6_and_of_groups(void **state)
 
 	(void)state;
 	key_set(&key, "fd00::1", 80, "fd00::2", 7, IPPROTO_TCP);
-	rule_make(&r, &key, mac, 1);
+	rule_make(&r, &key, mac, 1, 0);
 	memcpy(&eth, r.specs, sizeof(eth));
 	memcpy(&ip, r.specs + 40, sizeof(ip));
 	assert_int_equal(eth.val.ether_type, htons(0x86dd));
@@ -200,13 +215,13 @@ static void rules_of_ipv6_and_of_groups(void **state)
 	assert_int_equal(r.attr.size, sizeof(r.attr) + 40 + sizeof(ip) + 16);
 
 	key_set(&key, "::ffff:239.129.2.3", 5000, "::", 0, IPPROTO_UDP);
-	rule_make(&r, &key, mac, 1);
+	rule_make(&r, &key, mac, 1, 0);
 	memcpy(&eth, r.specs, sizeof(eth));
 	assert_memory_equal(eth.val.dst_mac, mac4, 6);
 	assert_true(rule_of_group(&key));
 
 	key_set(&key, "ff02::1234", 5000, "::", 0, IPPROTO_UDP);
-	rule_make(&r, &key, mac, 1);
+	rule_make(&r, &key, mac, 1, 0);
 	memcpy(&eth, r.specs, sizeof(eth));
 	assert_memory_equal(eth.val.dst_mac, mac6, 6);
 	assert_true(rule_of_group(&key));
@@ -271,6 +286,7 @@ int main(void)
 		cmocka_unit_test(an_interface_without_such_a_device_has_no_such_ring),
 		cmocka_unit_test_setup_teardown(only_devices_of_its_driver_are_asked, make_sys, remove_sys),
 		cmocka_unit_test(a_rule_of_a_connection),
+		cmocka_unit_test(a_rule_on_a_vlan_wants_its_tag),
 		cmocka_unit_test(a_rule_of_any_peer_goes_behind),
 		cmocka_unit_test(rules_of_ipv6_and_of_groups),
 		cmocka_unit_test(a_rule_of_a_block_of_ports),

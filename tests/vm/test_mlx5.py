@@ -458,11 +458,13 @@ def test_compressed_completions(net):
 
 def test_an_mtu_that_grows(net):
     """Longer frames than the buffers were made for come whole, and no error with them; a connection lives on."""
-    ECHOED = "b''.join(bytes([i % 251]) * 97 for i in range(n))"
+    def frame(n):
+        return f"b''.join(bytes([i % 251]) * 97 for i in range({n}))"
+
     try:
         with App(net.a, True, env={"VMA_TRACELEVEL": "INFO"}) as a, App(net.b, False) as b:
             a.do("u = udp(7000); u.settimeout(10); l = socket.create_server((ME, 7000)); l.settimeout(10)")
-            wait_for(lambda: net.a.card["rules"] >= 2, 20, "rules")
+            wait_for(lambda: net.a.card["rules"], 20, "a rule")
             b.do("s = socket.create_connection((PEER, 7000)); u = udp(7001); u.connect((PEER, 7000)); s.settimeout(20)")
             a.do("c, _ = l.accept(); c.settimeout(20)")
             for mtu in (4000, 9000, 1500, 9000):
@@ -472,8 +474,8 @@ def test_an_mtu_that_grows(net):
                     wait_for(lambda: "MTU 9000: a received frame" in a.text, 20, "queues for the MTU")
                 time.sleep(0.5)
                 for n in (1, 5, 20, 21, 22, 38, 41, 42, 43, 60, 90):
-                    b.do(f"n = {n}; u.send({ECHOED})")
-                    assert a.do(f"n = {n}; u.recv(20000) == {ECHOED}") is True, (mtu, n)
+                    b.do(f"u.send({frame(n)})")
+                    assert a.do(f"u.recv(20000) == {frame(n)}") is True, (mtu, n)
                 b.do("s.sendall(bytes(range(251)) * 2000)")
                 a.do("got = b''")
                 a.do("while len(got) < 502000: got += c.recv(65536)")
@@ -487,6 +489,41 @@ def test_an_mtu_that_grows(net):
     finally:
         for host in (net.a, net.b):
             ip("-n", host.name, "link", "set", host.dev, "mtu", "1500")
+
+
+@pytest.fixture
+def vlan(net):
+    """The two hosts with an interface of VLAN 5 on each card: (their addresses there)."""
+    for host, address in ((net.a, "10.78.0.1"), (net.b, "10.78.0.2")):
+        ip("-n", host.name, "link", "add", "link", host.dev, "name", "tagged", "type", "vlan", "id", "5")
+        ip("-n", host.name, "addr", "add", f"{address}/24", "dev", "tagged")
+        ip("-n", host.name, "link", "set", "tagged", "up")
+    for host, peer, address in ((net.a, net.b, "10.78.0.2"), (net.b, net.a, "10.78.0.1")):
+        wait_for(lambda h=host: " state UP " in ip("-n", h.name, "link", "show", "tagged"), what="the interfaces up")
+        mac = ip("-n", peer.name, "-br", "link", "show", "tagged").split()[2]
+        ip("-n", host.name, "neigh", "replace", address, "lladdr", mac, "dev", "tagged", "nud", "permanent")
+    yield "10.78.0.1", "10.78.0.2"
+    for host in (net.a, net.b):
+        for process in host.processes:
+            process.stop(signal.SIGTERM, 2.0)
+        ip("-n", host.name, "link", "del", "tagged")
+
+
+@BOTH
+@pytest.mark.parametrize("kind", ["udp", "tcp"])
+def test_a_vlan_goes_past_the_kernel(net, vlan, ours, kind):
+    host = getattr(net, ours)
+    server = net.a.python(ECHO, ours == "a", [kind, vlan[0]], env={"VMA_TRACELEVEL": "INFO"})
+    net.a.wait_bound(PORT, kind)
+    if ours == "a" and kind == "udp":
+        wait_for(lambda: net.a.card["rules"], 20, "a rule")
+    with host.tcp_bypassed(2), host.bypassed():
+        client = net.b.python(UDP_CLIENT if kind == "udp" else TCP_CLIENT, ours == "b", [vlan[0], 60 if kind == "udp" else 8])
+        if kind == "udp":
+            assert lost(client) == 0
+        else:
+            whole(client)
+    assert count(host, "tx_frames") >= 20 and count(host, "rx_frames") >= 20, server.text
 
 
 def test_compression_is_not_asked_for_by_default(net):

@@ -22,6 +22,7 @@ struct mlx5_want {
 	uint32_t max_inline; /* bytes in a send descriptor */
 	uint32_t ask_every; /* send descriptors for one completion */
 	uint32_t dm_bytes; /* of the device's memory; there may be none */
+	uint16_t vlan; /* frames have its tag; 0: none */
 	bool compress; /* completions of received frames may be: only where the device offers it */
 };
 

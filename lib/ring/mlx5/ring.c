@@ -96,7 +96,8 @@ static void set_gso(struct mlx5_ring *m)
 	uint32_t segments = sq_lso_segments(SQ_LSO_HEADER_MAX);
 
 	m->ring.caps.gso_locked = true;
-	if (!m->sq.lso || !m->objects->max_tso)
+	/* The headers of a VLAN's segments would need their tag. */
+	if (!m->sq.lso || !m->objects->max_tso || m->want.vlan)
 		return;
 	/* Half the buffers are never one frame's. */
 	if (segments > m->memory.tx.num / 2)
@@ -111,11 +112,12 @@ static void set_gso(struct mlx5_ring *m)
 
 static void set_mtu(struct mlx5_ring *m, uint32_t mtu)
 {
-	uint32_t frame = mtu + ETH_HEADER;
+	uint32_t tag = m->want.vlan ? VLAN_TAG : 0, frame = mtu + ETH_HEADER + tag;
 
 	/* A larger one would need more than one buffer. */
-	m->ring.caps.max_frame = frame < m->memory.chunk ? frame : m->memory.chunk;
-	m->ring.caps.max_rx_frame = m->memory.chunk * m->want.rx_segs;
+	m->max_wire = frame < m->memory.chunk ? frame : m->memory.chunk;
+	m->ring.caps.max_frame = m->max_wire - tag;
+	m->ring.caps.max_rx_frame = m->memory.chunk * m->want.rx_segs - tag;
 }
 
 /* Received frames are to have so many buffers each, of the same memory, so there are descriptors for fewer. */
@@ -136,11 +138,12 @@ static void grow(struct mlx5_ring *m, uint32_t mtu)
 	if (segs <= was)
 		return;
 	if (segs <= RX_SEGS_MAX) {
-		log_info("ring/mlx5: %s: MTU %u: a received frame may have %u buffers; what is sent has up to %u bytes", m->ring.ifname, mtu,
-			 segs, m->memory.chunk);
 		want_segs(m, segs);
-		if (mlx5_remake(m))
+		if (mlx5_remake(m)) {
+			log_info("ring/mlx5: %s: MTU %u: a received frame may have %u buffers; what is sent has up to %u bytes",
+				 m->ring.ifname, mtu, segs, m->memory.chunk);
 			return;
+		}
 		want_segs(m, was);
 	}
 	log_warn("ring/mlx5: %s: MTU %u: frames above %u bytes cannot be received until the program starts anew", m->ring.ifname, mtu,
@@ -271,7 +274,8 @@ int mlx5_ring_open(int ifindex, struct ring **out)
 {
 	struct mlx5_objects *objects;
 	struct mlx5_ring *m;
-	struct port *port;
+	struct port *port, device;
+	uint16_t vlan;
 	int err;
 
 	if (mlx5_lost_lately(ifindex))
@@ -279,7 +283,9 @@ int mlx5_ring_open(int ifindex, struct ring **out)
 	err = port_open(ifindex, &port);
 	if (err)
 		return err;
-	err = mlx5_objects_open(port, &objects);
+	device = *port;
+	vlan = mlx5_vlan_of(ifindex, &device);
+	err = mlx5_objects_open(&device, &objects);
 	if (err)
 		goto err_port;
 	m = aligned_alloc(64, (sizeof(*m) + 63) & ~(size_t)63);
@@ -295,6 +301,8 @@ int mlx5_ring_open(int ifindex, struct ring **out)
 	memcpy(m->mac, port->mac, sizeof(m->mac));
 	m->ring = (struct ring){.ops = &mlx5_ops, .counters = &m->counters, .ifindex = ifindex};
 	memcpy(m->ring.ifname, port->ifname, sizeof(m->ring.ifname));
+	if (vlan)
+		mlx5_vlan_start(m, vlan);
 	m->heap_pool.free = mlx5_heap_buf_free;
 	m->heap_bufs_max = (uint32_t)params.rx_bufs;
 	err = start(m, port->mtu);

@@ -17,6 +17,7 @@
 #include "ring/mlx5/objects.h"
 #include "ring/mlx5/pool.h"
 #include "ring/mlx5/send.h"
+#include "ring/port.h"
 #include "ring/ring.h"
 #include "runtime/stats.h"
 
@@ -38,8 +39,10 @@ struct mlx5_ring {
 	struct view views[VIEWS];
 	struct view *view; /* of rq.cq; the one of which nothing ever comes while there is none */
 	struct view mute;
+	struct ring_ops ops; /* a VLAN's */
 	struct mlx5_objects *objects;
 	struct mlx5_want want;
+	uint32_t max_wire; /* longest frame to send, a tag included */
 	uint32_t refill_at; /* places in the receive queue that are worth a refill */
 	uint32_t refill_ci; /* rq.ci from which on it is time for one */
 	uint32_t rx_low; /* chunks */
@@ -48,8 +51,10 @@ struct mlx5_ring {
 		struct {
 			bool rx_short; /* users hold so many that fewer are left */
 			bool stamping; /* poll_stamped() is at work */
+			bool tagged; /* they have a VLAN's tag */
+			bool unused;
 		};
-		uint16_t care; /* not 0: received frames need some; only read */
+		uint32_t care; /* not 0: received frames need some; only read */
 	};
 	uint32_t heap_bufs, heap_bufs_max; /* received frames copied to the heap */
 	struct buf_pool heap_pool; /* counts them */
@@ -135,6 +140,14 @@ int mlx5_send_gso(struct ring *r, const struct iovec *iov, int iovcnt, const str
 int mlx5_group_add(struct mlx5_ring *m, const struct vma_flow_key *flow);
 int mlx5_group_del(struct mlx5_ring *m, const struct vma_flow_key *flow);
 void mlx5_groups_free(struct mlx5_ring *m);
+
+/* vlan.c */
+/* The VLAN that the interface is of, and *device becomes what is below it, by name and ifindex; 0: it is none. */
+uint16_t mlx5_vlan_of(int ifindex, struct port *device);
+/* The ring, whose queues are not there yet, is a VLAN's. Its caps follow when its MTU is set. */
+void mlx5_vlan_start(struct mlx5_ring *m, uint16_t vlan);
+/* Takes the tag off a received frame. False: it is not this VLAN's. */
+bool mlx5_vlan_untag(const struct mlx5_ring *m, struct buf *b);
 
 /* recover.c */
 /* Our queues around those of m->objects; there is a free view. 0, or negative errno and there is none of them. */

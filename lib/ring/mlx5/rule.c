@@ -97,7 +97,8 @@ void rule_group_key(struct vma_flow_key *key, const struct vma_flow_key *flow)
 	memcpy(&key->local, &group, sizeof(group));
 }
 
-void rule_make(struct rule *r, const struct vma_flow_key *key, const uint8_t mac[6], uint8_t port)
+void rule_make(struct rule *r, const struct vma_flow_key *key, const uint8_t mac[6], uint8_t port,
+	       uint16_t vlan)
 {
 	struct ibv_flow_spec_eth eth = {.type = IBV_FLOW_SPEC_ETH, .size = sizeof(eth)};
 	struct in6_addr local, remote;
@@ -116,6 +117,10 @@ void rule_make(struct rule *r, const struct vma_flow_key *key, const uint8_t mac
 	if (key->proto) {
 		eth.val.ether_type = htons(IN6_IS_ADDR_V4MAPPED(&local) ? ETHERTYPE_IP : ETHERTYPE_IPV6);
 		eth.mask.ether_type = UINT16_MAX;
+	}
+	if (vlan) {
+		eth.val.vlan_tag = htons(vlan);
+		eth.mask.vlan_tag = htons(0xfff); /* whatever its priority */
 	}
 	memcpy(add(r, &at, sizeof(eth)), &eth, sizeof(eth));
 	if (key->proto) {

@@ -17,7 +17,7 @@ struct rule {
 };
 
 /* The rule of a flow for an interface with that MAC, behind that port of the device. */
-void rule_make(struct rule *r, const struct vma_flow_key *key, const uint8_t mac[6], uint8_t port);
+void rule_make(struct rule *r, const struct vma_flow_key *key, const uint8_t mac[6], uint8_t port, uint16_t vlan);
 
 /* The key, without protocol and ports, of the rule that takes all frames to the Ethernet address of flow's group. */
 void rule_group_key(struct vma_flow_key *key, const struct vma_flow_key *flow);

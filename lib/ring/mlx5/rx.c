@@ -97,6 +97,11 @@ static struct buf *take_care(struct mlx5_ring *m, struct buf *b)
 {
 	if (m->stamping)
 		stamp(m, b);
+	if (m->tagged && !mlx5_vlan_untag(m, b)) {
+		mlx5_stat_add(&m->counters.rx_drop_invalid, 1);
+		buf_free(b);
+		return NULL;
+	}
 	return m->rx_short ? spare_chunk(m, b) : b;
 }
 
@@ -111,7 +116,7 @@ static void poll_end(struct mlx5_ring *m, unsigned got, enum rx_result res)
 		mlx5_refill(m);
 	if (res == RX_BROKEN || m->sq.broken)
 		mlx5_recover(m);
-	m->slow = m->armed || m->rx_short;
+	m->slow = m->armed || m->rx_short || m->tagged;
 }
 
 /* Nearly always there is nothing else. */

@@ -75,8 +75,8 @@ int mlx5_post(struct ring *r, struct buf *b)
 	uint32_t len = b->len;
 	int err;
 
-	if (__builtin_expect(b->frag || len > r->caps.max_frame, 0))
-		return refuse(m, len > r->caps.max_frame ? -EMSGSIZE : -EINVAL);
+	if (__builtin_expect(b->frag || len > m->max_wire, 0))
+		return refuse(m, len > m->max_wire ? -EMSGSIZE : -EINVAL);
 	err = sq_post(&m->sq, b);
 	if (__builtin_expect(err, 0))
 		return refuse(m, err);

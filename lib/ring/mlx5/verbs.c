@@ -38,6 +38,7 @@ struct verbs {
 	char ifname[IF_NAMESIZE];
 	uint8_t mac[6];
 	uint8_t port;
+	uint16_t vlan;
 	struct ibv_context *context;
 	struct ibv_pd *pd;
 	struct ibv_mr *mr, *dm_mr;
@@ -315,6 +316,7 @@ static int verbs_start(struct mlx5_objects *o, const struct mlx5_want *want)
 {
 	struct verbs *v = verbs_of(o);
 
+	v->vlan = want->vlan;
 	v->pd = ibv.ibv_alloc_pd(v->context);
 	if (!v->pd)
 		return failed(v, "make the protection domain", errno);
@@ -337,7 +339,7 @@ static int rule_add(struct verbs *v, struct flow *f)
 {
 	struct rule r;
 
-	rule_make(&r, &f->key, v->mac, v->port);
+	rule_make(&r, &f->key, v->mac, v->port, v->vlan);
 	f->rule = ibv_create_flow(v->qp, &r.attr);
 	if (f->rule)
 		return 0;
