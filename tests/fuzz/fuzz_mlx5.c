@@ -16,6 +16,7 @@
 #include "ring/mlx5/pool.h"
 
 #define CHUNK 2048u
+#define PART 500u /* of several to a descriptor: most frames need some */
 #define CHUNKS 96u
 #define LARGE_MAX (14u + 65535u) /* what the ring lets a large frame be, headers included */
 
@@ -53,9 +54,10 @@ static void check(bool ok)
 static void world_open(struct input *in)
 {
 	static const uint32_t headers[] = {0, 18}, bfs[] = {0, 64, 256, 256};
-	uint32_t every = next(in, 1);
-	struct mlx5_want want = {.max_inline = 884, .ask_every = 1 + every % 64, .dm_bytes = every & 0x40 ? 4096 : 0};
-	struct sq_config config = {.ask_every = want.ask_every, .max_inline = next(in, 2) % 900, .mpw = every & 0x80};
+	uint32_t first = next(in, 1), segs = 1 + next(in, 1) % 4;
+	struct mlx5_want want = {
+		.max_inline = 884, .ask_every = 1 + first % 64, .rx_segs = segs, .dm_bytes = first & 0x40 ? 4096 : 0};
+	struct sq_config config = {.ask_every = want.ask_every, .max_inline = next(in, 2) % 900, .mpw = first & 0x80};
 	uint32_t shape = next(in, 2);
 	struct mlx5_objects *o;
 
@@ -87,7 +89,7 @@ static void world_open(struct input *in)
 	config.dm_bytes = o->dm_bytes;
 	config.dm_lkey = o->dm_lkey;
 	check(!sq_init(&w.sq, &o->qp, &o->tx_cq, &config));
-	check(!rq_init(&w.rq, &o->qp, &o->rx_cq, o->lkey, 1));
+	check(!rq_init(&w.rq, &o->qp, &o->rx_cq, o->lkey, want.rx_segs));
 }
 
 static void give_back(unsigned n)
@@ -192,8 +194,21 @@ static void send_at_once(uint32_t len)
 
 static void refill(uint32_t n)
 {
-	for (; n && rq_room(&w.rq) && w.memory.rx.free; n--)
-		rq_post(&w.rq, pool_get(&w.memory.rx, CHUNK));
+	for (; n && rq_room(&w.rq) && w.memory.rx.num_free >= w.rq.segs; n--) {
+		struct buf *b = NULL;
+
+		if (w.rq.segs == 1) {
+			rq_post(&w.rq, pool_get(&w.memory.rx, CHUNK));
+			continue;
+		}
+		for (uint32_t i = 0; i < w.rq.segs; i++) {
+			struct buf *more = b;
+
+			b = pool_get(&w.memory.rx, PART);
+			b->frag = more;
+		}
+		rq_post_chain(&w.rq, b);
+	}
 	if (!w.rq.broken)
 		rq_publish(&w.rq);
 }
@@ -203,7 +218,11 @@ static void poll(uint32_t n)
 	struct buf *b;
 
 	while (n-- && w.num_out < CHUNKS && rq_take(&w.rq, &b) == RX_FRAME) {
-		check(b->refs == 1 && b->len <= CHUNK && b->total == b->len);
+		uint32_t total = 0;
+
+		for (const struct buf *f = b; f; total += f->len, f = f->frag)
+			check(f->refs == 1 && f->len <= f->room && (f == b || f->len));
+		check(b->total == total);
 		for (unsigned i = 0; i < w.num_out; i++)
 			check(w.out[i] != b);
 		w.out[w.num_out++] = b;
@@ -257,7 +276,7 @@ static void step(struct input *in)
 	case 10:
 	case 11:
 		if (!w.hostile)
-			frame(14 + next(in, 2) % 1500);
+			frame(14 + next(in, 2) % (w.rq.segs > 1 && w.rq.segs < 4 ? w.rq.segs * PART - 13 : 1500));
 		else
 			forge(in, &soft->o.rx_cq, w.rq.cq.ci, w.rq.ci);
 		break;
