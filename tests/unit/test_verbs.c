@@ -236,7 +236,7 @@ static void a_rule_of_a_block_of_ports(void **state)
 	(void)state;
 	key_set(&key, "::ffff:10.0.0.1", 40000, "::", 0, IPPROTO_TCP);
 	key.port_bits = 6;
-	rule_make(&r, &key, mac, 1);
+	rule_make(&r, &key, mac, 1, 0);
 	assert_int_equal(r.attr.priority, 2);
 	memcpy(&l4, r.specs + 64, sizeof(l4));
 	assert_int_equal(l4.val.dst_port, htons(40000));
@@ -257,7 +257,7 @@ static void a_rule_of_a_groups_ethernet_address_alone(void **state)
 	key_set(&flow, "::ffff:225.1.2.3", 6000, "::", 0, IPPROTO_UDP);
 	rule_group_key(&alike, &flow);
 	assert_memory_equal(&key, &alike, sizeof(key));
-	rule_make(&r, &key, mac, 1);
+	rule_make(&r, &key, mac, 1, 0);
 	assert_int_equal(r.attr.num_of_specs, 1);
 	assert_int_equal(r.attr.priority, 2);
 	assert_int_equal(r.attr.size, sizeof(r.attr) + sizeof(eth));
@@ -274,7 +274,7 @@ static void a_rule_of_a_groups_ethernet_address_alone(void **state)
 	assert_memory_equal(&key.local.byte[1], &alike.local.byte[1], 15);
 	key_set(&flow, "ff02::1234", 5000, "::", 0, IPPROTO_UDP);
 	rule_group_key(&key, &flow);
-	rule_make(&r, &key, mac, 1);
+	rule_make(&r, &key, mac, 1, 0);
 	memcpy(&eth, r.specs, sizeof(eth));
 	assert_memory_equal(eth.val.dst_mac, mac6, 6);
 }
