@@ -34,6 +34,15 @@ static void sent(struct soft *s, const uint8_t *frame, uint32_t len)
 	frames++;
 }
 
+static uint8_t wanted_tag[4];
+static unsigned tagged; /* frames sent that have it */
+
+static void sent_tagged(struct soft *s, const uint8_t *frame, uint32_t len)
+{
+	sent(s, frame, len);
+	tagged += len >= 18 && !memcmp(frame + 12, wanted_tag, sizeof(wanted_tag));
+}
+
 /* On the loopback interface, which is everywhere; its MTU makes large buffers, so few of them. */
 static int setup(void **state)
 {
@@ -50,7 +59,7 @@ static int setup(void **state)
 	params.cq_keep_qp_full = 1;
 	soft_config = (struct soft_config){
 		.cqe_size = 64, .min_inline = 18, .bf_size = 256, .max_frame = 1514};
-	frames = 0;
+	frames = tagged = 0;
 	assert_int_equal(mlx5_ring_open((int)if_nametoindex("lo"), &r), 0);
 	soft->sent = sent;
 	*state = r;
@@ -826,6 +835,39 @@ static void a_ring_of_a_vlan_tags_and_untags(void **state)
 	assert_int_equal(soft->dev.complaints, 0);
 }
 
+/* As sendmmsg() posts them: where the ring has a place, else by post(). */
+static void a_burst_on_a_vlan_has_the_tag_on_each_frame(void **state)
+{
+	static const uint8_t mac[6], tag[4] = {0x81, 0x00, 0x01, 0x23};
+	struct ring *r = *state;
+	uint8_t frame[100];
+
+	r->caps.max_gso = 0;
+	mlx5_vlan_start((struct mlx5_ring *)r, 0x123);
+	r->ops->link_changed(r, 1500, mac);
+	soft->dev.mpw = mlx5_ring(r)->sq.mpw.able = true;
+	memset(frame, 0x55, sizeof(frame));
+	soft->sent = sent_tagged;
+	memcpy(wanted_tag, tag, sizeof(tag));
+	ring_burst_begin(r);
+	for (unsigned n = 0; n < 5; n++) {
+		uint8_t *at = r->ops->burst_add ? r->ops->burst_add(r, sizeof(frame)) : NULL;
+		struct buf *b = at ? NULL : ring_tx_alloc(r, sizeof(frame));
+
+		memcpy(at ? at : b->data, frame, sizeof(frame));
+		if (at)
+			continue;
+		b->len = b->total = sizeof(frame);
+		assert_int_equal(ring_post(r, b), 0);
+	}
+	ring_burst_end(r);
+	assert_int_equal(ring_kick(r), 0);
+	assert_int_equal(soft_run(soft, 9), 1);
+	assert_int_equal(frames, 5);
+	assert_int_equal(tagged, 5);
+	assert_int_equal(soft->dev.complaints, 0);
+}
+
 static void an_mtu_beyond_all_buffers_is_refused(void **state)
 {
 	static const uint8_t mac[6];
@@ -941,6 +983,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(groups_of_one_ethernet_address_share_a_rule, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_larger_mtu_is_received_in_several_buffers, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_ring_of_a_vlan_tags_and_untags, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_burst_on_a_vlan_has_the_tag_on_each_frame, setup, teardown),
 		cmocka_unit_test_setup_teardown(an_mtu_beyond_all_buffers_is_refused, setup, teardown),
 		cmocka_unit_test_setup_teardown(the_rules_follow_the_interfaces_address, setup, teardown),
 		cmocka_unit_test_setup_teardown(signal_handlers_wait_while_it_rings, setup, teardown),

@@ -84,6 +84,7 @@ void mlx5_vlan_start(struct mlx5_ring *m, uint16_t vlan)
 	m->ops.tx_alloc = vlan_tx_alloc;
 	m->ops.post = vlan_post;
 	m->ops.send_short = NULL;
+	m->ops.burst_add = NULL; /* its caller writes the frame in one piece: no room for the tag; post() has the bursts */
 	m->ops.send_gso = NULL; /* caps.max_gso is 0 */
 	m->ring.ops = &m->ops;
 }
