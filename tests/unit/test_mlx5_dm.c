@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "../mlx5_device/soft.h"
+#include "ring/mlx5/dm.h"
 #include "ring/mlx5/mlx5.h"
 #include "runtime/libc.h"
 #include "runtime/params.h"
@@ -142,6 +143,25 @@ static void a_full_memory_leaves_frames_where_they_are(void **state)
 	r->ops->close(r);
 }
 
+/* A frame that fits neither behind the place of the last one nor in front of it, which is free again. */
+static void an_empty_memory_begins_at_its_start(void **state)
+{
+	_Alignas(8) uint8_t map[2048], frame[1408] = {0};
+	struct sq_dm m = {.map = map, .size = sizeof(map)};
+	uint32_t at = 1;
+
+	(void)state;
+	assert_true(dm_put(&m, frame, 1000, &at));
+	assert_int_equal(at, 0);
+	assert_false(dm_put(&m, frame, 1400, &at));
+	m.ci = m.pi;
+	assert_true(dm_put(&m, frame, 1400, &at));
+	assert_int_equal(at, 0);
+	assert_true(dm_put(&m, frame, 640, &at));
+	assert_int_equal(at, 1400);
+	assert_false(dm_put(&m, frame, 16, &at));
+}
+
 /* Any lengths, the device behind by a few: what it reads has not been written over (its checker compares what it was when rung for). */
 static void every_size_of_memory_goes_round(void **state)
 {
@@ -212,6 +232,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(a_wqe_that_points_into_the_device, setup),
 		cmocka_unit_test_setup(a_full_memory_leaves_frames_where_they_are, setup),
+		cmocka_unit_test_setup(an_empty_memory_begins_at_its_start, setup),
 		cmocka_unit_test_setup(every_size_of_memory_goes_round, setup),
 		cmocka_unit_test_setup(new_queues_begin_with_all_of_it, setup),
 		cmocka_unit_test_setup(a_device_that_has_none_reads_the_hosts, setup),

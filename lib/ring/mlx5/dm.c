@@ -6,8 +6,12 @@
 /* So many bytes in one piece; false: there are not so many. */
 static bool take(struct sq_dm *m, uint32_t bytes)
 {
-	uint32_t skip = m->size - m->at < bytes ? m->size - m->at : 0;
+	uint32_t skip;
 
+	/* Nothing is there: a frame that fits at all has its place. */
+	if (m->pi == m->ci)
+		m->at = 0;
+	skip = m->size - m->at < bytes ? m->size - m->at : 0;
 	if (bytes > m->size || m->size - (m->pi - m->ci) < bytes + skip)
 		return false;
 	if (skip)
@@ -33,5 +37,7 @@ bool dm_put(struct sq_dm *m, const uint8_t *data, uint32_t len, uint32_t *offset
 	m->at += bytes;
 	if (m->at == m->size)
 		m->at = 0;
+	/* Out of this processor's write-combining buffer before anybody sees the WQE: another thread may ring for it (sq_kick()). */
+	dev_wc_wmb();
 	return true;
 }
