@@ -691,6 +691,30 @@ static void rules_of_several_ports_until_one_is_refused(void **state)
 	assert_int_equal(flow(r, 10, 0, 128, 0), 0);
 }
 
+static int no_queues(struct mlx5_objects *o, const struct vma_flow_key *key)
+{
+	(void)o;
+	(void)key;
+	return -ENETDOWN;
+}
+
+/* Between two tries to have queues again, for one. */
+static void a_rule_that_failed_for_another_reason_says_nothing_of_several_ports(void **state)
+{
+	const struct mlx5_object_ops *was = soft->o.ops;
+	struct mlx5_object_ops ops = *was;
+	struct ring *r = *state;
+
+	ops.flow_add = no_queues;
+	soft->o.ops = &ops;
+	assert_int_equal(flow(r, 10, 0, 64, 6), -ENETDOWN);
+	soft->o.ops = was;
+	assert_true(r->caps.wide_flows);
+	assert_int_equal(flow(r, 10, 0, 64, 6), 0);
+	assert_int_equal(flow(r, 10, 0, 64, 6), -EEXIST);
+	assert_true(r->caps.wide_flows);
+}
+
 static void groups_of_one_ethernet_address_share_a_rule(void **state)
 {
 	struct vma_flow_key key = {
@@ -980,6 +1004,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(flows_go_to_the_device, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_full_table_is_the_sockets_to_say, setup, teardown),
 		cmocka_unit_test_setup_teardown(rules_of_several_ports_until_one_is_refused, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_rule_that_failed_for_another_reason_says_nothing_of_several_ports, setup, teardown),
 		cmocka_unit_test_setup_teardown(groups_of_one_ethernet_address_share_a_rule, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_larger_mtu_is_received_in_several_buffers, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_ring_of_a_vlan_tags_and_untags, setup, teardown),

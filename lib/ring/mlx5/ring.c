@@ -37,6 +37,12 @@ static uint32_t power_of_two(uint32_t n)
 	return p;
 }
 
+/* What the device has said of the rule, not of its table, and not we of memory or of queues that are not there just now. */
+static bool is_refusal(int err)
+{
+	return err && err != -ENOSPC && err != -EEXIST && err != -ENOMEM && err != -ENETDOWN;
+}
+
 static int mlx5_flow_add(struct ring *r, const struct vma_flow_key *key,
 			 const struct vma_flow_info *info)
 {
@@ -46,7 +52,7 @@ static int mlx5_flow_add(struct ring *r, const struct vma_flow_key *key,
 
 	mlx5_end(cancel);
 	(void)info;
-	if (err && key->port_bits && err != -ENOSPC) {
+	if (key->port_bits && is_refusal(err)) {
 		r->caps.wide_flows = false;
 		log_info("ring/mlx5: %s: the device takes no rule for several ports (%s): each "
 			 "connection has one of its own",
