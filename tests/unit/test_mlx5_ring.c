@@ -622,6 +622,28 @@ static void without_new_queues_the_ring_is_silent_until_there_are_some(void **st
 	assert_int_equal(post(r, 60, 3), 0);
 }
 
+/* libmlx5 has unmapped their memory: no index is published there. */
+static void a_queue_that_is_gone_is_not_refilled(void **state)
+{
+	const struct mlx5_object_ops *good = soft->o.ops;
+	struct mlx5_object_ops bad = *good;
+	struct ring *r = *state;
+	struct mlx5_ring *m = mlx5_ring(r);
+	__be32 gone[2] = {0x5555, 0x5555};
+	struct buf *b;
+
+	bad.renew = renew_refused;
+	soft->o.ops = &bad;
+	soft->news = MLX5_QUEUES_FAILED;
+	assert_int_equal(r->ops->upkeep(r), 0);
+	soft->o.ops = good;
+	m->rq.dbrec = gone;
+	m->refill_ci = 0x80000001u; /* the last queue had taken so many */
+	for (unsigned n = 0; n < 3; n++)
+		assert_int_equal(ring_poll(r, &b, 1), 0);
+	assert_int_equal(gone[0], 0x5555);
+}
+
 static void a_ring_that_nobody_polls_tries_again_all_the_same(void **state)
 {
 	const struct mlx5_object_ops *good = soft->o.ops;
@@ -1015,6 +1037,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(nobody_is_cancelled_under_the_lock, setup, teardown),
 		cmocka_unit_test_setup_teardown(who_looks_without_the_lock_finds_memory, setup, teardown),
 		cmocka_unit_test_setup_teardown(one_failure_after_the_other_does_not_pile_up_memory, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_queue_that_is_gone_is_not_refilled, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_ring_that_nobody_polls_tries_again_all_the_same, setup, teardown),
 		cmocka_unit_test_setup_teardown(queues_that_the_device_gives_up_are_made_anew, setup, teardown),
 		cmocka_unit_test_setup_teardown(interrupts_are_held_back_as_the_parameters_say, setup, teardown),

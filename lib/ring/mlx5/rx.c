@@ -30,6 +30,9 @@ void mlx5_refill(struct mlx5_ring *m)
 	uint32_t room = rq_room(&m->rq);
 	struct buf *b;
 
+	/* The queue may be gone, and with it the memory of its index. */
+	if (__builtin_expect(m->rq.broken, 0))
+		return;
 	if (__builtin_expect(m->rq.segs > 1, 0)) {
 		refill_chains(m);
 		room = 0;
