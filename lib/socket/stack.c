@@ -17,6 +17,7 @@
 #include "runtime/log.h"
 #include "runtime/params.h"
 #include "runtime/worker.h"
+#include "socket/stack_owner.h"
 #include "socket/tcp.h"
 #include "socket/udp.h"
 
@@ -181,6 +182,8 @@ struct stack *stack_get(int ifindex)
 		err = ring_open(ifindex, &ring);
 		if (err) {
 			remember_refusal(ifindex);
+			if (err == -EBUSY)
+				stack_owner_wait(ifindex);
 		} else {
 			st = upkeep_start(ring) ? NULL : stack_new(ring, ifindex);
 			if (!st)
@@ -551,6 +554,18 @@ void stacks_follow(void)
 	tsock_addresses_changed();
 }
 
+void stack_freed(int ifindex)
+{
+	pthread_mutex_lock(&open_lock);
+	for (unsigned i = 0; i < STACKS_MAX; i++) {
+		if (refused[i].ifindex == ifindex)
+			refused[i].until = 0;
+	}
+	pthread_mutex_unlock(&open_lock);
+	attach_anew = true;
+	stacks_follow();
+}
+
 int stacks_start(void)
 {
 	int err = net_listen(net_changed, NULL);
@@ -612,5 +627,6 @@ void stacks_forked(void)
 	num_stacks = 0;
 	drain_timer = sync_timer = upkeep_timer = -1;
 	memset(refused, 0, sizeof(refused));
+	stack_owners_forked();
 	atomic_fetch_add_explicit(&generation, 1, memory_order_release);
 }

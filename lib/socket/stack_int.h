@@ -111,6 +111,8 @@ int stacks_start(void);
 void stacks_stop(void);
 /* After net_process(): sockets follow what the events have changed, once for all of them. The worker only. */
 void stacks_follow(void);
+/* Another process has left the interface's queues: sockets look for a ring again. The worker only. */
+void stack_freed(int ifindex);
 /* The child of a fork(): the rings are the parent's; forget them and close our copies of their fds. */
 void stacks_forked(void);
 

@@ -111,7 +111,7 @@ static void log_busy(struct xdp_ring *x, unsigned queue)
 
 	if (pid)
 		log_warn("ring/xdp: queue %u of %s belongs to process %d: sockets stay with the "
-			 "kernel",
+			 "kernel until it ends",
 			 queue, x->ring.ifname, (int)pid);
 	else
 		log_warn("ring/xdp: queue %u of %s belongs to another AF_XDP program: sockets stay "

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "socket/stack_owner.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/syscall.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "ring/port.h"
+#include "runtime/libc.h"
+#include "runtime/log.h"
+#include "runtime/worker.h"
+#include "socket/stack_int.h"
+
+#define OWNERS_MAX 16u
+#define GOING_NS 200000000
+
+static pthread_mutex_t owners_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct owner {
+	int ifindex; /* 0: free */
+	int fd; /* what end_of() gave */
+} owners[OWNERS_MAX];
+
+/* The owner's end, which comes after that of its descriptors. */
+static void ended(int fd, uint32_t events, void *arg)
+{
+	struct owner *o = arg;
+	int ifindex;
+
+	(void)events;
+	worker_fd_del(fd, arg);
+	pthread_mutex_lock(&owners_lock);
+	ifindex = o->ifindex;
+	o->ifindex = 0;
+	libc.close(fd);
+	pthread_mutex_unlock(&owners_lock);
+	log_debug("the process that had the queues of interface %d has ended: sockets follow", ifindex);
+	stack_freed(ifindex);
+}
+
+/* Becomes readable when the process has ended; it may have done so just now, and its queues go a moment after. -1 and errno. */
+static int end_of(pid_t pid)
+{
+	const struct itimerspec soon = {.it_value = {.tv_nsec = GOING_NS}};
+	int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+
+	if (fd >= 0 || errno != ESRCH)
+		return fd;
+	fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC);
+	if (fd >= 0)
+		(void)timerfd_settime(fd, 0, &soon, NULL);
+	return fd;
+}
+
+static struct owner *place_for(int ifindex)
+{
+	struct owner *free = NULL;
+
+	for (unsigned i = 0; i < OWNERS_MAX; i++) {
+		if (owners[i].ifindex == ifindex)
+			return NULL;
+		if (!owners[i].ifindex)
+			free = &owners[i];
+	}
+	return free;
+}
+
+void stack_owner_wait(int ifindex)
+{
+	pid_t pid = port_owner_pid(ifindex);
+	struct owner *o;
+	int err = 0;
+
+	pthread_mutex_lock(&owners_lock);
+	o = pid ? place_for(ifindex) : NULL;
+	if (o) {
+		o->fd = end_of(pid);
+		err = o->fd < 0 ? -errno : worker_fd_add(o->fd, EPOLLIN, ended, o);
+		if (!err)
+			o->ifindex = ifindex;
+		else if (o->fd >= 0)
+			libc.close(o->fd);
+	}
+	pthread_mutex_unlock(&owners_lock);
+	if (err)
+		log_debug("interface %d: the end of process %d cannot be waited for: %s", ifindex, (int)pid, strerror(-err));
+}
+
+void stack_owners_forked(void)
+{
+	pthread_mutex_init(&owners_lock, NULL);
+	for (unsigned i = 0; i < OWNERS_MAX; i++) {
+		if (owners[i].ifindex)
+			libc.close(owners[i].fd);
+		owners[i].ifindex = 0;
+	}
+}

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Two programs on one interface: the first has its queues, the second the kernel's sockets, until the first has ended."""
+
+import socket
+
+import pytest
+
+from differential import PEER_PORT, App
+from netns import wait_for
+
+IN_KERNEL = ("UdpInDatagrams", "UdpOutDatagrams")
+
+
+def by_the_kernel(net, app, peer):
+    """Does a datagram each way pass the kernel's UDP?"""
+    before = net.a.counters()
+    peer.sendto(b"to", app.at(7001))
+    assert app.do("u.recv(10)") == b"to"
+    app.do(f"u.sendto(b'from', (PEER, {PEER_PORT}))")
+    assert peer.recv(10) == b"from"
+    after = net.a.counters()
+    return any(before[n] != after[n] for n in IN_KERNEL)
+
+
+def connect_and_echo(net, app):
+    with net.b.socket(kind=socket.SOCK_STREAM) as c:
+        c.connect(app.at(7002))
+        app.do("c, _ = l.accept()")
+        c.sendall(b"one")
+        assert app.do("c.recv(10)") == b"one"
+        app.do("c.sendall(b'two')")
+        assert c.recv(10) == b"two"
+        app.do("c.close()")
+
+
+@pytest.fixture
+def first(net):
+    app = App(net.a, True)
+    yield app
+    app.close()
+
+
+@pytest.mark.parametrize("how", ["ends", "is killed"])
+@pytest.mark.parametrize("address", ["ME", "ANY"])
+def test_what_the_kernel_had_comes_to_the_queues_when_their_owner(net, first, how, address):
+    with App(net.a, True) as second:
+        peer = second.peer_socket()
+        first.do("s = udp(7000)")
+        second.do(f"u = udp(7001, {address}); l = socket.create_server(({address}, 7002))")
+        assert by_the_kernel(net, second, peer), "the first should have the queues, or this tests nothing"
+        connect_and_echo(net, second)
+        if how == "ends":
+            first.close()
+        else:
+            first.popen.kill()
+        wait_for(lambda: not by_the_kernel(net, second, peer), 10, "datagrams past the kernel")
+        with net.a.tcp_bypassed():
+            connect_and_echo(net, second)
+        peer.close()
