@@ -195,6 +195,15 @@ def test_a_queue_with_an_error_is_made_anew(net, queue, said):
     assert re.search(rf"the device reports {said} \(syndrome 0x4\b", net.server.text), net.server.text
 
 
+@pytest.mark.parametrize("event", ["cq_error", "qp_error"])
+def test_a_queue_that_the_device_gives_up_is_made_anew(net, event):
+    client = udp(net, "a", 80)
+    wait_for(lambda: count(net.a, "rx_frames") > 20, 20, "datagrams")
+    net.a.card[event] = 1
+    assert lost(client) <= 2
+    assert "new queues" in net.server.text, net.server.text
+
+
 def test_tcp_lives_through_errors_of_both_queues(net):
     client = tcp(net, "a", 30)
     for i in range(6):

@@ -38,6 +38,7 @@ struct card_faults {
 	u32 flows_max; /* rules that have a place */
 	u32 whole_ports; /* rules for a part of a port's bits are refused */
 	u32 compress; /* most completions in a session, of compressed queues made from now on */
+	u32 cq_error, qp_error; /* all queues of that kind report that they have failed, once */
 	u32 real_time; /* completions are stamped with seconds and nanoseconds, not with cycles */
 };
 

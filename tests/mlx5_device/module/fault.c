@@ -61,6 +61,8 @@ void fault_files(struct card *card, struct dentry *root)
 	debugfs_create_u32("drop_frames", 0600, dir, &faults->drop_frames);
 	debugfs_create_u32("tx_error", 0600, dir, &faults->tx_error);
 	debugfs_create_u32("rx_error", 0600, dir, &faults->rx_error);
+	debugfs_create_u32("cq_error", 0600, dir, &faults->cq_error);
+	debugfs_create_u32("qp_error", 0600, dir, &faults->qp_error);
 	debugfs_create_u32("stall", 0600, dir, &faults->stall);
 	debugfs_create_u32("delay", 0600, dir, &faults->delay);
 	debugfs_create_u32("flows_max", 0600, dir, &faults->flows_max);

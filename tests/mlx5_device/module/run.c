@@ -124,6 +124,29 @@ static void run_sq(struct card *card, struct card_qp *qp)
 	card->counts.tx_wqes += mdev_sq_run(q, BATCH);
 }
 
+/* What the card reports of queues without a completion: to each of them. The lock is held. */
+static void report(struct card *card)
+{
+	struct ib_event event = { .device = card->ib ? &card->ib->ib : NULL };
+	struct card_cq *cq;
+	struct card_qp *qp;
+
+	list_for_each_entry(cq, &card->cqs, of_card) {
+		event.event = IB_EVENT_CQ_ERR;
+		event.element.cq = &cq->ib;
+		if (card->faults.cq_error && cq->ib.event_handler)
+			cq->ib.event_handler(&event, cq->ib.cq_context);
+	}
+	list_for_each_entry(qp, &card->qps, of_card) {
+		event.event = IB_EVENT_QP_FATAL;
+		event.element.qp = &qp->ib;
+		if (card->faults.qp_error && qp->ib.event_handler)
+			qp->ib.event_handler(&event, qp->ib.qp_context);
+	}
+	card->faults.cq_error = 0;
+	card->faults.qp_error = 0;
+}
+
 static void run(struct card *card)
 {
 	struct sk_buff_head out;
@@ -137,6 +160,8 @@ static void run(struct card *card)
 	clock_run(card);
 	list_for_each_entry(uar, &card->uars, of_card)
 		look_at(card, uar);
+	if (card->faults.cq_error || card->faults.qp_error)
+		report(card);
 	list_for_each_entry(qp, &card->qps, of_card) {
 		card->pd = qp->ib.pd;
 		if (qp->sq.cnt && qp->state >= IB_QPS_RTS)
