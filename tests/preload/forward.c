@@ -15,12 +15,14 @@
 #include "preload/start.h"
 #include "runtime/libc.h"
 #include "runtime/log.h"
+#include "runtime/params.h"
 #include "runtime/worker.h"
 #include "socket/tcp.h"
 #include "socket/udp.h"
 #include "socket/vfd.h"
 
 int log_level_now = LOG_INFO;
+struct params params; /* all off */
 static _Atomic unsigned long operations;
 
 void log_write(enum log_level level, const char *fmt, ...)

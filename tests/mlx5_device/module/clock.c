@@ -42,6 +42,7 @@ static void ptp_write(struct mlx5_ib_clock_info *info, u64 cycles)
 {
 	u32 sign = info->sign;
 
+	/* Whoever reads while this is so begins again. */
 	smp_store_mb(info->sign, sign | MLX5_IB_CLOCK_INFO_KERNEL_UPDATING);
 	info->nsec = ktime_get_real_ns() + PTP_AHEAD_NS;
 	info->cycles = cycles;
@@ -50,6 +51,7 @@ static void ptp_write(struct mlx5_ib_clock_info *info, u64 cycles)
 	info->shift = PTP_SHIFT;
 	info->mask = U64_MAX;
 	info->overflow_period = NSEC_PER_SEC;
+	/* After the fields. */
 	smp_store_release(&info->sign, sign + 2 * MLX5_IB_CLOCK_INFO_KERNEL_UPDATING);
 }
 

@@ -31,7 +31,8 @@ static struct uar *uar_make(struct ib_ucontext *context)
 	if (!uar->page)
 		goto err_uar;
 	uar->id = atomic_inc_return(&last);
-	err = rdma_user_mmap_entry_insert_range(context, &uar->entry, PAGE_SIZE, OFFSET_MIN, U32_MAX);
+	err = rdma_user_mmap_entry_insert_range(context, &uar->entry, PAGE_SIZE, OFFSET_MIN,
+						U32_MAX);
 	if (err)
 		goto err_page;
 	spin_lock_bh(&card->lock);
