@@ -2,8 +2,10 @@
 #include "mem/pages.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "runtime/kmod.h"
 #include "runtime/log.h"
@@ -59,6 +61,8 @@ static void warn_no_huge(void)
 	log_warn("**************************************************************");
 }
 
+static _Atomic pid_t owner; /* who has mapped last: a child closes what it inherits before it opens anything */
+
 void *pages_map(enum pages_type type, size_t *bytes)
 {
 	void *p = NULL;
@@ -71,5 +75,17 @@ void *pages_map(enum pages_type type, size_t *bytes)
 		p = map_huge(bytes);
 	if (!p && type == PAGES_HUGE)
 		warn_no_huge();
-	return p ? p : map(*bytes, 0);
+	if (!p)
+		p = map(*bytes, 0);
+	atomic_store(&owner, getpid());
+	/* The kernel module's is so by itself, and rdma-core does it to what it registers where it has to. */
+	if (p && madvise(p, *bytes, MADV_DONTFORK))
+		log_debug("%zu MiB go along with a fork(): %s", *bytes >> 20, strerror(errno));
+	return p;
+}
+
+void pages_unmap(void *p, size_t bytes)
+{
+	if (atomic_load(&owner) == getpid())
+		munmap(p, bytes);
 }

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 static void pool_put(struct buf_pool *pool, struct buf *b)
 {
@@ -56,7 +55,7 @@ int memory_init(struct memory *m, enum pages_type type, uint32_t chunk, uint32_t
 void memory_fini(struct memory *m)
 {
 	if (m->base)
-		munmap(m->base, m->bytes);
+		pages_unmap(m->base, m->bytes);
 	free(m->bufs);
 	memset(m, 0, sizeof(*m));
 }

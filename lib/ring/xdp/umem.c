@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 static void umem_buf_free(struct buf_pool *pool, struct buf *b)
 {
@@ -47,7 +46,7 @@ int umem_init(struct umem *u, enum pages_type type)
 void umem_fini(struct umem *u)
 {
 	if (u->base)
-		munmap(u->base, u->bytes);
+		pages_unmap(u->base, u->bytes);
 	free(u->bufs);
 	free(u->rx_free.index);
 	free(u->tx_free.index);
