@@ -203,6 +203,8 @@ int tcp_connect(struct tcp_stack *ts, const struct tcp_tuple *tuple, const struc
 		uint64_t now, struct tcp_conn **out);
 /* True when a connection, an embryonic one or a TIME_WAIT has the tuple. */
 bool tcp_tuple_used(const struct tcp_stack *ts, const struct tcp_tuple *tuple);
+/* Runs fn, which must not call the engine, for each connection, half-open ones included and TIME_WAITs left out. */
+void tcp_each_tuple(const struct tcp_stack *ts, void (*fn)(const struct tcp_tuple *tuple, void *arg), void *arg);
 /*
  * Copies into the send buffer as much as there is room for; returns the bytes taken. -EAGAIN: none; -EPIPE: the sending side is
  * closed (the caller raises SIGPIPE); -ENOTCONN; the pending error (taken). flags: MSG_MORE, MSG_OOB.

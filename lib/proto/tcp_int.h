@@ -105,6 +105,8 @@ struct tcp_table {
 int tcp_table_init(struct tcp_table *t, const struct tcp_env *env, const uint64_t key[2]);
 void tcp_table_fini(struct tcp_table *t, const struct tcp_env *env);
 struct tcp_node *tcp_table_find(const struct tcp_table *t, const struct tcp_tuple *tuple);
+/* fn must not change the table. */
+void tcp_table_each(const struct tcp_table *t, void (*fn)(const struct tcp_node *n, void *arg), void *arg);
 /* The tuple must not be there. A table that cannot grow gets slower, not wrong. */
 void tcp_table_add(struct tcp_table *t, const struct tcp_env *env, struct tcp_node *n);
 void tcp_table_del(struct tcp_table *t, struct tcp_node *n);

@@ -74,6 +74,21 @@ struct tcp_node *tcp_table_find(const struct tcp_table *t, const struct tcp_tupl
 	return n;
 }
 
+static void each_of(struct tcp_node *const *bucket, uint32_t from, uint32_t mask, void (*fn)(const struct tcp_node *n, void *arg), void *arg)
+{
+	for (uint32_t i = from; i <= mask; i++) {
+		for (const struct tcp_node *n = bucket[i]; n; n = n->next)
+			fn(n, arg);
+	}
+}
+
+void tcp_table_each(const struct tcp_table *t, void (*fn)(const struct tcp_node *n, void *arg), void *arg)
+{
+	each_of(t->bucket, 0, t->mask, fn, arg);
+	if (t->old)
+		each_of(t->old, t->moved, t->old_mask, fn, arg);
+}
+
 /* Moves the next old buckets; the last one ends the doubling. */
 static void move_some(struct tcp_table *t, const struct tcp_env *env)
 {

@@ -27,6 +27,7 @@ struct ring_caps {
 	bool rx_csum; /* device checks L4 checksums (BUF_CSUM_OK) */
 	bool flow_tag;
 	bool wide_flows; /* a flow costs so much that one for several ports pays (vma_flow_key.port_bits); a refusal clears it */
+	bool takes_all; /* a 3-tuple flow takes the segments of the kernel's connections, too: port_quiet() changes nothing */
 	bool rx_stamp; /* poll_stamped() is there, and the device has a clock */
 };
 

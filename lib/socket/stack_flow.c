@@ -46,8 +46,36 @@ void stack_flow_del(struct stack *st, const struct vma_flow_key *key)
 
 	if (!f || --f->users)
 		return;
-	if (atomic_load_explicit(&st->open, memory_order_relaxed))
+	if (!f->aside && atomic_load_explicit(&st->open, memory_order_relaxed))
 		st->ring->ops->flow_del(st->ring, key);
 	*slot = f->next;
 	free(f);
+}
+
+bool stack_flow_stands(struct stack *st, const struct vma_flow_key *key)
+{
+	const struct stack_flow *f = *flow_slot(st, key);
+
+	return f && !f->aside;
+}
+
+void stack_flow_aside(struct stack *st, const struct vma_flow_key *key)
+{
+	(*flow_slot(st, key))->aside = true;
+	st->ring->ops->flow_del(st->ring, key);
+}
+
+void stack_flow_back(struct stack *st, const struct vma_flow_key *key)
+{
+	struct vma_flow_info info = { .pid = (uint32_t)getpid() };
+
+	(*flow_slot(st, key))->aside = st->ring->ops->flow_add(st->ring, key, &info) != 0;
+}
+
+void stack_flows_each(struct stack *st, void (*fn)(struct stack *st, const struct vma_flow_key *key, void *arg), void *arg)
+{
+	for (unsigned i = 0; i < STACK_FLOW_BUCKETS; i++) {
+		for (struct stack_flow *f = st->flows[i]; f; f = f->next)
+			fn(st, &f->key, arg);
+	}
 }

@@ -23,6 +23,7 @@ struct stack_flow {
 	struct stack_flow *next;
 	struct vma_flow_key key;
 	unsigned users;
+	bool aside; /* the ring has no rule for it just now */
 };
 
 /* Memory of a stack is never given back before the process ends: a pointer to one stays good. */
@@ -91,6 +92,13 @@ void stack_udp_changed(struct stack *st);
 /* Adds or releases a steering rule; the lock is held. 0 or negative errno. */
 int stack_flow_add(struct stack *st, const struct vma_flow_key *key, int fd);
 void stack_flow_del(struct stack *st, const struct vma_flow_key *key);
+/* The ring has the rule. */
+bool stack_flow_stands(struct stack *st, const struct vma_flow_key *key);
+/* The rule that stands goes, but not its users; and comes back, if the ring takes it. */
+void stack_flow_aside(struct stack *st, const struct vma_flow_key *key);
+void stack_flow_back(struct stack *st, const struct vma_flow_key *key);
+/* fn adds and deletes none. */
+void stack_flows_each(struct stack *st, void (*fn)(struct stack *st, const struct vma_flow_key *key, void *arg), void *arg);
 /* stack_stats.c: copies the ring's counters where vma_stats sees them; the lock is held. */
 void stack_publish(struct stack *st);
 /* The process's buffer pools are sums over all stacks. */

@@ -46,6 +46,7 @@ static void wrap(struct tsock *l, int lfd, struct stack *st, struct tcp_conn *c,
 	s->tuple = *tcp_conn_tuple(c);
 	s->c = c;
 	s->accepted = s->engine = true;
+	s->own_rule = tsock_loose_taken(st->tcp, &s->tuple);
 	atomic_store_explicit(&s->st, st, memory_order_release);
 	atomic_store_explicit(&s->mode, TSOCK_CONN, memory_order_release);
 	atomic_store_explicit(&s->v.shadow, VFD_SHADOW_NONE, memory_order_release);

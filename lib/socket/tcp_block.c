@@ -369,6 +369,11 @@ void tsock_blocks_defer(bool defer)
 		split_those(NULL);
 }
 
+bool tsock_blocks_deferred(void)
+{
+	return atomic_load_explicit(&deferred, memory_order_relaxed);
+}
+
 /* st->lock is held. */
 static void tick(struct block *b, struct stack *st)
 {

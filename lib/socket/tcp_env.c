@@ -396,8 +396,10 @@ static void listen_tick(struct tsock *s, void *arg)
 static void rest(struct stack *st, void *arg)
 {
 	(void)arg;
-	if (st->tcp)
-		tsock_ways_rest(st->tcp);
+	if (!st->tcp)
+		return;
+	tsock_ways_rest(st->tcp);
+	tsock_asides_look(st->tcp);
 }
 
 static void second(void *arg)

@@ -148,6 +148,8 @@ static void work(int fd, uint32_t events, void *arg)
 		tsock_blocks_defer(true);
 		tsock_each(leave_one, &time_waits);
 		tsock_blocks_defer(false);
+		if (!atomic_load(&ends))
+			stacks_each(tsock_all_aside, NULL);
 	}
 	if (atomic_load(&ends)) {
 		tsock_each(unlisten_one, NULL);

@@ -197,6 +197,7 @@ static void release_segments(struct tsock *s, struct stack *st)
 		tsock_block_home(s, st);
 		return;
 	}
+	tsock_step_aside(&s->tuple, st);
 	tsock_key(&s->tuple, true, &key);
 	st->ring->ops->flow_del(st->ring, &key);
 	s->own_rule = false;

@@ -151,6 +151,9 @@ _Static_assert(sizeof(struct tsock) == 264, "tcp_memory: with the engine's 1,088
 /* A segment whose neighbour is not known yet. */
 struct tsock_held;
 
+/* A connection that nobody has accepted yet, with a steering rule of its own. */
+struct tsock_loose;
+
 /* TCP in one stack. Belongs to the stack's lock. */
 struct tsock_stack {
 	struct tcp_stack *ts;
@@ -167,6 +170,7 @@ struct tsock_stack {
 	/* Of sockets that have sent something lately. */
 	struct tsock_way *ways_first, *ways_last;
 	uint32_t seconds; /* the clock of their rest */
+	struct tsock_loose *loose;
 };
 
 static inline struct tsock *tsock_of(struct vfd *v)
@@ -366,11 +370,24 @@ void tsock_block_home(struct tsock *s, struct stack *st);
 void tsock_block_lost(const struct tcp_tuple *t);
 /* While many go home: the others of their blocks get no rules before it is over. */
 void tsock_blocks_defer(bool defer);
+/* That is so now. */
+bool tsock_blocks_deferred(void);
 /* Once a second: blocks that nobody needs are given back. */
 void tsock_blocks_tick(void);
 /* The stack ends; its lock is held. */
 void tsock_blocks_gone(struct stack *st);
 void tsock_blocks_forked(void);
+
+/* tcp_aside.c; a stack's lock is held */
+/* A connection of this local side goes to the kernel: a listener's rule must not take its segments. */
+void tsock_step_aside(const struct tcp_tuple *at, struct stack *st);
+/* For stacks_each(): the same of all that have gone while many did. */
+void tsock_all_aside(struct stack *st, void *arg);
+/* The connection has a rule of its own, which is the caller's from now on. */
+bool tsock_loose_taken(struct tsock_stack *t, const struct tcp_tuple *tuple);
+/* Once a second. */
+void tsock_asides_look(struct tsock_stack *t);
+void tsock_loose_free(struct tsock_stack *t);
 
 /* tcp_conn.c */
 /* The connection is taken off at once, the socket is as new (connect(2), AF_UNSPEC). s->lock is held; vfd_shadow_changed() follows. */

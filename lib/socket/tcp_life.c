@@ -112,6 +112,7 @@ void tsock_stack_gone(struct stack *st)
 	st->tcp = NULL;
 	if (t) {
 		tsock_held_free(t);
+		tsock_loose_free(t);
 		while (t->queued)
 			tsock_kmod_unqueue(t->queued);
 		tcp_stack_free(t->ts);

@@ -3,6 +3,7 @@
  * mlx5_ports what own-address peer-address number: steering rules and local ports of so many connections, through the whole library on mlx5 queues
  * in plain memory (tests/mlx5_device). The peer is this program, on the other side of the card.
  *   connect   opens them one after the other, prints what that cost as JSON; each `way` in which nobody else has their ports is tried
+ *   serve     accepted ones: one goes to the kernel, and neither its segments nor the next SYNs come to the card any more
  *   home      one goes to the kernel: its segments are its own, the others' stay with the card
  *   refused   there is no place for their rules: they are the kernel's
  *   udp       a datagram socket that is bound and connected to so many peers, one after the other
@@ -23,6 +24,7 @@
 #include "../mlx5_device/soft.h"
 
 #define PEER_PORT 7002
+#define LISTEN_PORT 7003
 #define MAX 1000u
 
 struct segment {
@@ -34,7 +36,7 @@ struct segment {
 static struct sockaddr_in own, peer;
 static struct segment to_us;
 static uint16_t syn_port; /* network order; 0: none came since */
-static uint32_t their_seq = 1000;
+static uint32_t their_seq = 1000, their_ack;
 static int fds[MAX];
 static uint16_t ports[MAX];
 
@@ -75,6 +77,7 @@ static void sent(struct soft *s, const uint8_t *data, uint32_t len)
 	if (f.ip.protocol != IPPROTO_TCP || !f.th.syn)
 		return;
 	syn_port = f.th.source;
+	their_ack = ntohl(f.th.seq) + 1;
 	memcpy(to_us.eth.h_dest, f.eth.h_source, ETH_ALEN);
 	memcpy(to_us.eth.h_source, f.eth.h_dest, ETH_ALEN);
 	to_us.eth.h_proto = htons(ETH_P_IP);
@@ -227,6 +230,8 @@ static void many(uint32_t number)
 	       (double)connect_ns / 1000 / (number - 1));
 }
 
+static int sharing[2];
+
 /* The descriptor is another process's, too. */
 static void share(int fd)
 {
@@ -234,13 +239,88 @@ static void share(int fd)
 	struct iovec iov = {&byte, 1};
 	struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof(room)};
 	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
-	int pair[2];
 
 	c->cmsg_level = SOL_SOCKET;
 	c->cmsg_type = SCM_RIGHTS;
 	c->cmsg_len = CMSG_LEN(sizeof(int));
 	memcpy(CMSG_DATA(c), &fd, sizeof(int));
-	check(!socketpair(AF_UNIX, SOCK_STREAM, 0, pair) && sendmsg(pair[0], &m, 0) == 1, "sendmsg()", 0);
+	check(!socketpair(AF_UNIX, SOCK_STREAM, 0, sharing) && sendmsg(sharing[0], &m, 0) == 1, "sendmsg()", 0);
+}
+
+/* A segment of the peer's to the listener; what it is answered is in syn_port and their_ack. */
+static void from_peer(uint16_t port, uint32_t seq, bool ack)
+{
+	to_us.ip = (struct iphdr){.version = 4, .ihl = 5, .tot_len = htons(40), .ttl = 64, .protocol = IPPROTO_TCP,
+				  .saddr = peer.sin_addr.s_addr, .daddr = own.sin_addr.s_addr};
+	to_us.ip.check = folded(words(&to_us.ip, 20));
+	to_us.th = (struct tcphdr){.source = htons(port), .dest = htons(LISTEN_PORT), .seq = htonl(seq), .ack_seq = htonl(their_ack),
+				   .doff = 5, .syn = !ack, .ack = ack, .window = htons(60000)};
+	to_us.th.check = folded(words(&to_us.ip.saddr, 8) + IPPROTO_TCP + 20 + words(&to_us.th, 20));
+	check(soft_receive(soft, &to_us, sizeof(to_us)), "the receive queue has room", port);
+}
+
+/* The peer connects from `port`, and is connected when accept() or poll() of fd looks. */
+static void peer_connects(int fd, uint16_t port)
+{
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+
+	syn_port = 0;
+	from_peer(port, 5000, false);
+	for (unsigned i = 0; i < 2000 && !syn_port; i++) {
+		poll(&p, 1, 0);
+		soft_run(soft, ~0u);
+	}
+	check(syn_port == htons(LISTEN_PORT), "a SYN is answered", port);
+	from_peer(port, 5001, true);
+}
+
+static bool steered_from(uint16_t port)
+{
+	struct vma_flow_key key = flow_of(LISTEN_PORT);
+
+	key.remote_port = port;
+	return soft_steers(soft, &key);
+}
+
+static void serve(uint32_t number)
+{
+	struct sockaddr_in a = own;
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+
+	a.sin_port = htons(LISTEN_PORT);
+	check(!bind(fd, (struct sockaddr *)&a, sizeof(a)) && !listen(fd, 100) && !poll(&p, 1, 0), "a listener", 0);
+	check(soft && soft->flows == 1, "its rule", 0);
+	to_us.eth = (struct ethhdr){.h_source = {2}, .h_proto = htons(ETH_P_IP)};
+	memcpy(to_us.eth.h_dest, soft->mac, ETH_ALEN);
+	soft->sent = sent;
+	for (uint32_t i = 0; i < number; i++) {
+		peer_connects(fd, (uint16_t)(8000 + i));
+		if (i == number - 1)
+			break; /* one waits */
+		for (unsigned n = 0; n < 1000 && (fds[i] = accept(fd, NULL, NULL)) < 0; n++)
+			;
+		check(fds[i] >= 0, "accept()", i);
+	}
+	check(poll(&p, 1, 1000) == 1 && soft->flows == 1, "one rule for all", soft->flows);
+	share(fds[1]);
+	for (uint32_t i = 0; i < number; i++)
+		check(steered_from((uint16_t)(8000 + i)) == (i != 1), "who has the segments", i);
+	check(!steered_from(9000), "the next ones are the kernel's", 0);
+	check((fds[number - 1] = accept(fd, NULL, NULL)) >= 0, "accept() of the one that waited", 0);
+	for (uint32_t i = 0; i < number; i++) {
+		struct linger at_once = {1, 0};
+
+		setsockopt(fds[i], SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
+		close(fds[i]);
+	}
+	check(!soft->flows, "the rules are gone", soft->flows);
+	close(sharing[0]);
+	close(sharing[1]); /* ends the kernel's */
+	for (unsigned i = 0; i < 100 && !steered_from(9000); i++)
+		usleep(100000);
+	check(steered_from(9000), "the kernel has none: the listener's rule is back", 0);
+	printf("{\"rules_made\": %u, \"rules_left\": %u}\n", soft->flows_made, soft->flows);
 }
 
 static void home(uint32_t number)
@@ -298,7 +378,7 @@ int main(int argc, char **argv)
 	uint32_t number;
 
 	if (argc < 5 || (number = (uint32_t)strtoul(argv[4], NULL, 10)) > MAX)
-		return fprintf(stderr, "mlx5_ports connect|home|refused|udp own peer number [whole_ports]\n"), 2;
+		return fprintf(stderr, "mlx5_ports connect|serve|home|refused|udp own peer number [whole_ports]\n"), 2;
 	own = (struct sockaddr_in){.sin_family = AF_INET};
 	peer = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(PEER_PORT)};
 	check(inet_pton(AF_INET, argv[2], &own.sin_addr) == 1 && inet_pton(AF_INET, argv[3], &peer.sin_addr) == 1, "addresses", 0);
@@ -306,6 +386,8 @@ int main(int argc, char **argv)
 		soft_config.whole_ports = !strcmp(argv[i], "whole_ports");
 	if (!strcmp(argv[1], "connect"))
 		many(number);
+	else if (!strcmp(argv[1], "serve"))
+		serve(number);
 	else if (!strcmp(argv[1], "home"))
 		home(number);
 	else if (!strcmp(argv[1], "refused"))

@@ -91,6 +91,13 @@ def test_what_goes_to_the_kernel_takes_its_segments_along(ports):
 
 
 @pytest.mark.no_sanitize
+def test_a_listeners_rule_leaves_the_kernel_what_is_the_kernels(ports):
+    """Three are accepted, one waits, one of the three goes: three rules of their own in place of the listener's, and that one again."""
+    got, _ = ports("serve", 4)
+    assert got == {"rules_made": 1 + 4 + 1, "rules_left": 1}
+
+
+@pytest.mark.no_sanitize
 @pytest.mark.parametrize("why, args, kwargs, said", [
     ("the device refuses", ["whole_ports"], {}, "no rule for several ports"),
     ("no right", [], {"prefix": ["setpriv", "--bounding-set=-net_admin", "--inh-caps=-net_admin"]}, None),

@@ -323,6 +323,7 @@ int mlx5_ring_open(int ifindex, struct ring **out)
 	m->ring.caps.tx_csum = true;
 	m->ring.caps.rx_csum = true;
 	m->ring.caps.wide_flows = true;
+	m->ring.caps.takes_all = true;
 	m->ring.caps.rx_stamp = m->clock.kind != CLOCK_NONE;
 	log_debug("ring/mlx5: %s: %u WQEBBs to send, %u buffers to receive, frames up to %u bytes",
 		  m->ring.ifname, m->sq.mask + 1, m->rq.cnt, m->ring.caps.max_frame);
