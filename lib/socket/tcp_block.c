@@ -10,14 +10,17 @@
  */
 #include <errno.h>
 #include <linux/tcp.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "net/net.h"
 #include "runtime/libc.h"
 #include "runtime/log.h"
+#include "runtime/text_file.h"
 #include "socket/tcp_int.h"
 #include "socket/udp_int.h"
 
@@ -210,12 +213,34 @@ static bool add(struct stack *st, const struct tcp_tuple *t, uint16_t port, unsi
 	return !err;
 }
 
+/*
+ * The interface forwards: the kernel may translate others' addresses to ours (MASQUERADE), with ports of theirs that no socket
+ * keeps, and what comes back to these is theirs.
+ */
+static bool forwards(int ifindex, bool v4)
+{
+	struct net_link link;
+	char path[80], text[4];
+
+	if (net_link_get(ifindex, &link))
+		return true;
+	if (v4)
+		snprintf(path, sizeof(path), "/proc/sys/net/ipv4/conf/%s/forwarding", link.name);
+	else
+		snprintf(path, sizeof(path), "/proc/sys/net/ipv6/conf/all/forwarding");
+	text_file_read(path, text, sizeof(text));
+	return text[0] != '0' && text[0];
+}
+
 /* Where many ports are in use a small block is found where a large one is not. */
 static bool make(struct stack *st, const struct tcp_tuple *t)
 {
+	bool may;
+
 	if (tsock_now() < atomic_load_explicit(&not_before, memory_order_relaxed))
 		return false;
-	for (unsigned n = 0; n < TRIES * (BITS_MAX - BITS_MIN + 1); n++) {
+	may = !forwards(st->ifindex, t->family == AF_INET);
+	for (unsigned n = 0; may && n < TRIES * (BITS_MAX - BITS_MIN + 1); n++) {
 		unsigned bits = BITS_MAX - n / TRIES;
 		uint16_t port = tsock_ports_block(bits);
 		int fd = port ? keep(t, (uint32_t)st->ifindex, port, bits) : -EADDRINUSE;

@@ -101,6 +101,7 @@ def test_a_listeners_rule_leaves_the_kernel_what_is_the_kernels(ports):
 @pytest.mark.parametrize("why, args, kwargs, said", [
     ("the device refuses", ["whole_ports"], {}, "no rule for several ports"),
     ("no right", [], {"prefix": ["setpriv", "--bounding-set=-net_admin", "--inh-caps=-net_admin"]}, None),
+    ("others' ports are translated", [], {"sysctl": {"net.ipv4.ip_forward": "1"}}, None),
     ("few ports", [], {"sysctl": {"net.ipv4.ip_local_port_range": "40000 40500"}}, None),
     ("reserved", [], {"sysctl": {"net.ipv4.ip_local_port_range": "40000 44999",
                                 "net.ipv4.ip_local_reserved_ports": ",".join(map(str, range(40000, 45000, 16)))}}, None),
