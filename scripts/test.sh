@@ -79,13 +79,13 @@ build()
 # integration [options]: kernel peers, real programs, namespaces
 integration()
 {
-	$python -m pytest tests/integration -q -p no:cacheprovider --tb=short --durations=8 "$@"
+	$python -m pytest tests/integration -q -p no:cacheprovider --tb=short --durations=40 "$@"
 }
 
 # On Debian's own kernel, with the module.
 vm()
 {
-	make kmod mlx5-device && scripts/vm -t 2400 -m 6144 tests/vm --tb=short --durations=8
+	make kmod mlx5-device && scripts/vm -t 2400 -m 6144 tests/vm --tb=short --durations=25
 }
 
 # ring/mlx5 on the mlx5 device in software there: a part that is a matter of minutes; tests/vm/test_mlx5.py has kernel peers. All (hours):

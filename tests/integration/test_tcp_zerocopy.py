@@ -13,14 +13,15 @@ def told_now(s, room=512):
     data, items, flags, name = s.recvmsg(100, room, MSG_ERRQUEUE)
     return [(level, kind, len(d), *struct.unpack('=IBBBBII', d[:16]), any(d[16:])) for level, kind, d in items], data, flags, name
 def told(s, last):
-    # How many notifications it takes depends on when the peer acknowledges: adjacent ones are put together here, too.
+    # Up to the call of that number. How many notifications it takes depends on when the peer acknowledges: adjacent ones are put
+    # together here, too. Of a part the eighth and the ninth are the first call and the last.
     parts = []
-    while not parts or parts[-1][10] < last:
+    while not parts or parts[-1][9] < last:
         if not await_ready(s, select.POLLERR) & select.POLLERR: raise OSError(errno.ETIMEDOUT, 'no notification')
         (p,), data, flags, name = told_now(s)
         p = (*p, data, flags, name)
-        if parts and p[9] == parts[-1][10] + 1 and p[:9] == parts[-1][:9]:
-            parts[-1] = (*parts[-1][:10], *p[10:])
+        if parts and p[8] == parts[-1][9] + 1 and p[:8] == parts[-1][:8]:
+            parts[-1] = (*parts[-1][:9], *p[9:])
         else:
             parts.append(p)
     return parts
