@@ -442,6 +442,14 @@ def test_groups_by_address_or_by_ethernet_address(net, l2_only, rules, frames):
     assert frames <= count(net.a, "rx_frames") < frames + 20
 
 
+def burst(net, n):
+    """So many datagrams at once to the server of net.a."""
+    with net.b.entered(), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+        s.connect((net.a.ip4, PORT))
+        for i in range(n):
+            s.send(b"%d" % i)
+
+
 def test_compressed_completions(net):
     """Sessions of all lengths up to 8, in order and whole; then a socket wants time stamps, and gets them."""
     net.a.card["compress"] = 8
