@@ -18,6 +18,7 @@
 #include "runtime/params.h"
 #include "runtime/worker.h"
 #include "socket/stack_owner.h"
+#include "socket/stack_right.h"
 #include "socket/tcp.h"
 #include "socket/udp.h"
 
@@ -628,5 +629,6 @@ void stacks_forked(void)
 	drain_timer = sync_timer = upkeep_timer = -1;
 	memset(refused, 0, sizeof(refused));
 	stack_owners_forked();
+	stack_rights_forked();
 	atomic_fetch_add_explicit(&generation, 1, memory_order_release);
 }

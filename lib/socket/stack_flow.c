@@ -5,7 +5,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "net/net.h"
+#include "runtime/log.h"
 #include "socket/stack_int.h"
+#include "socket/stack_right.h"
 
 static struct stack_flow **flow_slot(struct stack *st, const struct vma_flow_key *key)
 {
@@ -16,11 +19,38 @@ static struct stack_flow **flow_slot(struct stack *st, const struct vma_flow_key
 	return p;
 }
 
+/* Each segment of a TCP port: a listener's rule, of a ring that cannot leave the kernel its connections' ones. */
+static bool takes_port(const struct stack *st, const struct vma_flow_key *key)
+{
+	return st->ring->caps.takes_all && key->proto == IPPROTO_TCP && !key->remote_port;
+}
+
+static bool right_take(struct stack_flow *f)
+{
+	f->right = stack_right_take(f->key.local_port);
+	return f->right;
+}
+
+/* The rule is to wait for others to leave the port. */
+static bool others_first(struct stack_flow *f)
+{
+	if (!right_take(f))
+		log_debug("TCP port %u is another process's on the card: connections come through the kernel", f->key.local_port);
+	return !f->right || net_tcp_conns(f->key.local_port) != 0;
+}
+
+static void flow_free(struct stack_flow *f)
+{
+	if (f->right)
+		stack_right_drop(f->key.local_port);
+	free(f);
+}
+
 int stack_flow_add(struct stack *st, const struct vma_flow_key *key, int fd)
 {
 	struct vma_flow_info info = { .pid = (uint32_t)getpid(), .fd = (uint32_t)fd };
 	struct stack_flow **slot = flow_slot(st, key), *f = *slot;
-	int err;
+	int err = 0;
 
 	if (f) {
 		f->users++;
@@ -31,9 +61,11 @@ int stack_flow_add(struct stack *st, const struct vma_flow_key *key, int fd)
 		return -ENOMEM;
 	f->key = *key;
 	f->users = 1;
-	err = st->ring->ops->flow_add(st->ring, key, &info);
+	f->aside = takes_port(st, key) && others_first(f);
+	if (!f->aside)
+		err = st->ring->ops->flow_add(st->ring, key, &info);
 	if (err) {
-		free(f);
+		flow_free(f);
 		return err;
 	}
 	*slot = f;
@@ -49,7 +81,7 @@ void stack_flow_del(struct stack *st, const struct vma_flow_key *key)
 	if (!f->aside && atomic_load_explicit(&st->open, memory_order_relaxed))
 		st->ring->ops->flow_del(st->ring, key);
 	*slot = f->next;
-	free(f);
+	flow_free(f);
 }
 
 bool stack_flow_stands(struct stack *st, const struct vma_flow_key *key)
@@ -57,6 +89,13 @@ bool stack_flow_stands(struct stack *st, const struct vma_flow_key *key)
 	const struct stack_flow *f = *flow_slot(st, key);
 
 	return f && !f->aside;
+}
+
+bool stack_flow_ours(struct stack *st, const struct vma_flow_key *key)
+{
+	struct stack_flow *f = *flow_slot(st, key);
+
+	return f && (f->right || right_take(f));
 }
 
 void stack_flow_aside(struct stack *st, const struct vma_flow_key *key)

@@ -24,6 +24,7 @@ struct stack_flow {
 	struct vma_flow_key key;
 	unsigned users;
 	bool aside; /* the ring has no rule for it just now */
+	bool right; /* to the port (stack_right.h) */
 };
 
 /* Memory of a stack is never given back before the process ends: a pointer to one stays good. */
@@ -89,11 +90,16 @@ static inline bool stack_drain_due(struct stack *st)
 
 /* Renews udp_gen; the lock is held. */
 void stack_udp_changed(struct stack *st);
-/* Adds or releases a steering rule; the lock is held. 0 or negative errno. */
+/*
+ * Adds or releases a steering rule; the lock is held. 0 or negative errno. A listener's over a card (ring_caps.takes_all) is aside from the
+ * beginning while another process has the right to the port, or the kernel a connection of it.
+ */
 int stack_flow_add(struct stack *st, const struct vma_flow_key *key, int fd);
 void stack_flow_del(struct stack *st, const struct vma_flow_key *key);
 /* The ring has the rule. */
 bool stack_flow_stands(struct stack *st, const struct vma_flow_key *key);
+/* The port's segments may be ours, as far as other processes are concerned. */
+bool stack_flow_ours(struct stack *st, const struct vma_flow_key *key);
 /* The rule that stands goes, but not its users; and comes back, if the ring takes it. */
 void stack_flow_aside(struct stack *st, const struct vma_flow_key *key);
 void stack_flow_back(struct stack *st, const struct vma_flow_key *key);

@@ -25,16 +25,18 @@ struct aside {
 	struct tcp_tuple at; /* the local side */
 };
 
-static bool rule(struct stack *st, const struct tcp_tuple *t, int fd, int *err)
+/* A connection's own. False: it was there, or cannot be. */
+static bool rule(struct stack *st, const struct tcp_tuple *t, int fd)
 {
 	struct vma_flow_info info = {.pid = (uint32_t)getpid(), .fd = (uint32_t)fd};
 	struct vma_flow_key key;
+	int err;
 
 	tsock_key(t, true, &key);
-	*err = st->ring->ops->flow_add(st->ring, &key, &info);
-	if (*err && *err != -EEXIST)
-		log_warn("TCP port %u: a connection loses its steering rule: %s", t->lport, strerror(-*err));
-	return !*err;
+	err = st->ring->ops->flow_add(st->ring, &key, &info);
+	if (err && err != -EEXIST)
+		log_warn("TCP port %u: a connection loses its steering rule: %s", t->lport, strerror(-err));
+	return !err;
 }
 
 static void unrule(struct stack *st, const struct tcp_tuple *t)
@@ -53,12 +55,11 @@ static bool same_side(const struct tcp_tuple *a, const struct tcp_tuple *b)
 static void own_rule(struct tsock *s, void *arg)
 {
 	struct aside *a = arg;
-	int err;
 
 	if (atomic_load_explicit(&s->st, memory_order_relaxed) != a->st || !s->accepted || s->own_rule || !s->c ||
 	    !same_side(&s->tuple, &a->at))
 		return;
-	s->own_rule = rule(a->st, &s->tuple, atomic_load_explicit(&s->v.os_fd, memory_order_relaxed), &err);
+	s->own_rule = rule(a->st, &s->tuple, atomic_load_explicit(&s->v.os_fd, memory_order_relaxed));
 }
 
 /* What has no socket yet. */
@@ -67,9 +68,8 @@ static void loose_rule(const struct tcp_tuple *tuple, void *arg)
 	struct aside *a = arg;
 	struct tsock_stack *t = a->st->tcp;
 	struct tsock_loose *l;
-	int err;
 
-	if (!same_side(tuple, &a->at) || !rule(a->st, tuple, -1, &err))
+	if (!same_side(tuple, &a->at) || !rule(a->st, tuple, -1))
 		return;
 	l = malloc(sizeof(*l));
 	if (!l) {
@@ -135,7 +135,7 @@ bool tsock_loose_taken(struct tsock_stack *t, const struct tcp_tuple *tuple)
 static void back(struct stack *st, const struct vma_flow_key *key, void *arg)
 {
 	(void)arg;
-	if (key->proto != IPPROTO_TCP || stack_flow_stands(st, key) || net_tcp_conns(key->local_port) != 0)
+	if (key->proto != IPPROTO_TCP || stack_flow_stands(st, key) || !stack_flow_ours(st, key) || net_tcp_conns(key->local_port) != 0)
 		return;
 	stack_flow_back(st, key);
 	/* One that has come in between: the rule, on which nobody lives yet, goes again. */

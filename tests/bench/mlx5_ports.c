@@ -4,6 +4,7 @@
  * in plain memory (tests/mlx5_device). The peer is this program, on the other side of the card.
  *   connect   opens them one after the other, prints what that cost as JSON; each `way` in which nobody else has their ports is tried
  *   serve     accepted ones: one goes to the kernel, and neither its segments nor the next SYNs come to the card any more
+ *   taken     the port is another process's for a while
  *   home      one goes to the kernel: its segments are its own, the others' stay with the card
  *   refused   there is no place for their rules: they are the kernel's
  *   udp       a datagram socket that is bound and connected to so many peers, one after the other
@@ -17,7 +18,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <stddef.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -266,9 +269,11 @@ static void peer_connects(int fd, uint16_t port)
 
 	syn_port = 0;
 	from_peer(port, 5000, false);
-	for (unsigned i = 0; i < 2000 && !syn_port; i++) {
+	/* Ten seconds: who the neighbour is must be found out first. */
+	for (unsigned i = 0; i < 10000 && !syn_port; i++) {
 		poll(&p, 1, 0);
 		soft_run(soft, ~0u);
+		usleep(syn_port ? 0 : 1000);
 	}
 	check(syn_port == htons(LISTEN_PORT), "a SYN is answered", port);
 	from_peer(port, 5001, true);
@@ -282,7 +287,8 @@ static bool steered_from(uint16_t port)
 	return soft_steers(soft, &key);
 }
 
-static void serve(uint32_t number)
+/* Which a program has waited for. */
+static int listener(void)
 {
 	struct sockaddr_in a = own;
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
@@ -290,6 +296,37 @@ static void serve(uint32_t number)
 
 	a.sin_port = htons(LISTEN_PORT);
 	check(!bind(fd, (struct sockaddr *)&a, sizeof(a)) && !listen(fd, 100) && !poll(&p, 1, 0), "a listener", 0);
+	return fd;
+}
+
+/* The listener's rule is back. */
+static void wait_rule(void)
+{
+	for (unsigned i = 0; i < 100 && !steered_from(9000); i++)
+		usleep(100000);
+	check(steered_from(9000), "the listener's rule is back", 0);
+}
+
+/* What a process does whose listener the card serves. */
+static void taken(void)
+{
+	struct sockaddr_un name = {.sun_family = AF_UNIX};
+	int len = sprintf(name.sun_path + 1, "libvma/tcp/%u", LISTEN_PORT);
+	int other = socket(AF_UNIX, SOCK_DGRAM, 0);
+
+	check(!bind(other, (struct sockaddr *)&name, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)len)), "the name", 0);
+	listener();
+	check(soft && !soft->flows, "no rule", soft ? soft->flows : 0);
+	close(other);
+	wait_rule();
+	printf("{\"rules_made\": %u, \"rules_left\": %u}\n", soft->flows_made, soft->flows);
+}
+
+static void serve(uint32_t number)
+{
+	int fd = listener();
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+
 	check(soft && soft->flows == 1, "its rule", 0);
 	to_us.eth = (struct ethhdr){.h_source = {2}, .h_proto = htons(ETH_P_IP)};
 	memcpy(to_us.eth.h_dest, soft->mac, ETH_ALEN);
@@ -298,8 +335,8 @@ static void serve(uint32_t number)
 		peer_connects(fd, (uint16_t)(8000 + i));
 		if (i == number - 1)
 			break; /* one waits */
-		for (unsigned n = 0; n < 1000 && (fds[i] = accept(fd, NULL, NULL)) < 0; n++)
-			;
+		for (unsigned n = 0; n < 10000 && (fds[i] = accept(fd, NULL, NULL)) < 0; n++)
+			usleep(1000);
 		check(fds[i] >= 0, "accept()", i);
 	}
 	check(poll(&p, 1, 1000) == 1 && soft->flows == 1, "one rule for all", soft->flows);
@@ -317,9 +354,7 @@ static void serve(uint32_t number)
 	check(!soft->flows, "the rules are gone", soft->flows);
 	close(sharing[0]);
 	close(sharing[1]); /* ends the kernel's */
-	for (unsigned i = 0; i < 100 && !steered_from(9000); i++)
-		usleep(100000);
-	check(steered_from(9000), "the kernel has none: the listener's rule is back", 0);
+	wait_rule();
 	printf("{\"rules_made\": %u, \"rules_left\": %u}\n", soft->flows_made, soft->flows);
 }
 
@@ -378,7 +413,7 @@ int main(int argc, char **argv)
 	uint32_t number;
 
 	if (argc < 5 || (number = (uint32_t)strtoul(argv[4], NULL, 10)) > MAX)
-		return fprintf(stderr, "mlx5_ports connect|serve|home|refused|udp own peer number [whole_ports]\n"), 2;
+		return fprintf(stderr, "mlx5_ports connect|serve|taken|home|refused|udp own peer number [whole_ports]\n"), 2;
 	own = (struct sockaddr_in){.sin_family = AF_INET};
 	peer = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(PEER_PORT)};
 	check(inet_pton(AF_INET, argv[2], &own.sin_addr) == 1 && inet_pton(AF_INET, argv[3], &peer.sin_addr) == 1, "addresses", 0);
@@ -388,6 +423,8 @@ int main(int argc, char **argv)
 		many(number);
 	else if (!strcmp(argv[1], "serve"))
 		serve(number);
+	else if (!strcmp(argv[1], "taken"))
+		taken();
 	else if (!strcmp(argv[1], "home"))
 		home(number);
 	else if (!strcmp(argv[1], "refused"))

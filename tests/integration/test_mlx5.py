@@ -98,6 +98,12 @@ def test_a_listeners_rule_leaves_the_kernel_what_is_the_kernels(ports):
 
 
 @pytest.mark.no_sanitize
+def test_a_port_that_is_another_processs_on_the_card(ports):
+    got, _ = ports("taken", 0)
+    assert got == {"rules_made": 1, "rules_left": 1}
+
+
+@pytest.mark.no_sanitize
 @pytest.mark.parametrize("why, args, kwargs, said", [
     ("the device refuses", ["whole_ports"], {}, "no rule for several ports"),
     ("no right", [], {"prefix": ["setpriv", "--bounding-set=-net_admin", "--inh-caps=-net_admin"]}, None),
