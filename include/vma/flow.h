@@ -31,11 +31,22 @@ struct vma_flow_key {
 	__u8 reserved[2]; /* zero */
 };
 
-/* What the flow's owner is told by a dump; the steering program reads none of it. */
+/*
+ * The owner of a flow, for a dump, and the rings of that process that serve it: one of them, or with SO_REUSEPORT several, of
+ * which a remote address and port always get the same one.
+ */
+#define VMA_FLOW_RINGS_MAX 16 /* a power of two */
 struct vma_flow_info {
 	__u32 pid;
 	__u32 fd;
+	__u8 num_rings;
+	__u8 reserved[3];
+	__u8 ring[VMA_FLOW_RINGS_MAX];
 };
+
+/* Where the steering program finds the XSK of a queue: rings of one process come one after the other. */
+#define VMA_XSK_QUEUES 64u
+#define VMA_XSK_RINGS 64u
 
 /* Who attached the steering program: enough to name the process and to tell it from a later one with the same pid. */
 struct vma_port_owner {
@@ -69,7 +80,7 @@ struct vma_port {
 	__u32 local;
 	__u32 remote; /* 0: any */
 	__u16 remote_port;
-	__u16 reserved;
+	__u16 ring;
 };
 
 #define VMA_PORT_3TUPLE 1u /* a 3-tuple or multicast flow with this port exists */

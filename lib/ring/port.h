@@ -29,6 +29,8 @@ struct port_flows {
 	uint32_t num_3tuple, num_exact, num_v4;
 	uint32_t local, remote; /* network order */
 	uint16_t remote_port;
+	uint16_t ring;
+	uint32_t num_spread; /* flows of several rings */
 	bool quiet; /* TCP: the kernel has no connection on the port (port_quiet()) */
 };
 
@@ -63,19 +65,25 @@ struct port {
 /* Looks the interface up. 0, -EOPNOTSUPP (no Ethernet header), -ENODEV or another negative errno. */
 int port_open(int ifindex, struct port **out);
 /*
- * Puts the steering program in front of the n bound XSKs (fds in queue order). The caller holds every queue.
+ * Puts the steering program in front of the n bound XSKs (fds in queue order), which are ring 0. The caller holds every queue.
  * 0, -EEXIST (a foreign program) or another negative errno, logged; the port can then be closed or attached again.
  */
 int port_attach(struct port *p, const int *xsk_fds, unsigned n);
+/* Tells the program of a further ring's n XSKs (fds in queue order). 0 or negative errno. */
+int port_add_ring(struct port *p, unsigned ring, const int *xsk_fds, unsigned n);
 /* Detaches and unpins (not in a forked child), frees. p may be NULL. */
 void port_close(struct port *p);
 /* The process whose steering program sits on the interface, 0 when there is none or it cannot be told. */
 pid_t port_owner_pid(int ifindex);
 
-/* 0, -EEXIST: the flow is there already; -ENOSPC: the table is full. */
-int port_flow_add(struct port *p, const struct vma_flow_key *key, const struct vma_flow_info *info);
+/*
+ * The flow's packets go to the ring; where other rings have it already, to each of them those of some of the remote sides. What
+ * has only one (TCP) and a group's flow cannot be shared so. 0, -EEXIST: the ring, or for those any, has it already; -ENOSPC: the
+ * table is full, or too many rings have it.
+ */
+int port_flow_add(struct port *p, unsigned ring, const struct vma_flow_key *key, const struct vma_flow_info *info);
 /* 0 or -ENOENT. */
-int port_flow_del(struct port *p, const struct vma_flow_key *key);
+int port_flow_del(struct port *p, unsigned ring, const struct vma_flow_key *key);
 /* Says whether the kernel has TCP connections on the local port besides those that the 3-tuple flows bring; until then: yes. */
 void port_quiet(struct port *p, uint16_t local_port, bool quiet);
 /* Frames to another unicast MAC pass to the kernel. Any time, any thread. */

@@ -20,10 +20,12 @@
  */
 static const struct ring_kind {
 	enum ring_type type;
+	const char *name; /* ring_ops.name */
 	int (*open)(int ifindex, struct ring **out);
+	int (*more)(const struct ring *first, struct ring **out);
 } kinds[] = {
-	{RING_TYPE_MLX5, mlx5_ring_open},
-	{RING_TYPE_XDP, xdp_ring_open},
+	{RING_TYPE_MLX5, "mlx5", mlx5_ring_open, mlx5_ring_more},
+	{RING_TYPE_XDP, "xdp", xdp_ring_open, xdp_ring_more},
 };
 
 /* The value of a sysctl that is a small number, -1 when it cannot be read. */
@@ -95,6 +97,18 @@ int ring_open(int ifindex, struct ring **out)
 
 	libc_internal++;
 	err = open_kind(ifindex, out);
+	libc_internal--;
+	return err;
+}
+
+int ring_open_more(const struct ring *first, struct ring **out)
+{
+	int err = -EOPNOTSUPP;
+
+	libc_internal++;
+	for (unsigned i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+		if (!strcmp(kinds[i].name, first->ops->name))
+			err = kinds[i].more(first, out);
 	libc_internal--;
 	return err;
 }

@@ -9,6 +9,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/uio.h>
 
 #include "mem/buf.h"
@@ -26,9 +27,11 @@ struct ring_caps {
 	bool tx_csum; /* device writes the checksums of IP, TCP and UDP into what is posted, whatever is there */
 	bool rx_csum; /* device checks L4 checksums (BUF_CSUM_OK) */
 	bool flow_tag;
+	bool wide_groups; /* a group's flow brings the packets of other groups and ports, too: those of its Ethernet address */
 	bool wide_flows; /* a flow costs so much that one for several ports pays (vma_flow_key.port_bits); a refusal clears it */
 	bool takes_all; /* a 3-tuple flow takes the segments of the kernel's connections, too: port_quiet() changes nothing */
 	bool rx_stamp; /* poll_stamped() is there, and the device has a clock */
+	bool spread; /* a flow that several rings of the interface ask for is divided among them by its remote sides */
 };
 
 /* 64-bit totals, written under the stack lock, read by the statistics. */
@@ -150,6 +153,17 @@ struct port;
  * -EEXIST: a foreign XDP program sits there; other negative errno from the system. One log line says why.
  */
 int ring_open(int ifindex, struct ring **out);
+/* A further ring on the interface of `first`, of the same type. As above, but what refuses it does so without a word. */
+int ring_open_more(const struct ring *first, struct ring **out);
+
+/* A flow of a multicast group. */
+static inline bool ring_flow_of_group(const struct vma_flow_key *key)
+{
+	static const uint8_t mapped[12] = {[10] = 0xff, 0xff};
+	const uint8_t *a = key->local.byte;
+
+	return a[0] == 0xff || (a[12] >> 4 == 14 && !memcmp(a, mapped, sizeof(mapped)));
+}
 
 /* For the tables of flows. */
 static inline uint32_t ring_flow_hash(const struct vma_flow_key *key)

@@ -313,8 +313,11 @@ static int soft_clock_ptp(struct mlx5_objects *o, struct mlx5dv_clock_info *info
 
 static void soft_close(struct mlx5_objects *o)
 {
-	struct soft *s = soft_of(o);
+	struct soft *s = soft_of(o), **at = &soft;
 
+	while (*at != s)
+		at = &(*at)->next;
+	*at = s->next;
 	free(o->rx_cq.buf);
 	queues_free(s);
 	close(o->event_fd);
@@ -322,7 +325,6 @@ static void soft_close(struct mlx5_objects *o)
 	free(s->uar);
 	free(s->dm);
 	free(s);
-	soft = NULL;
 }
 
 static const struct mlx5_object_ops object_ops = {
@@ -343,10 +345,13 @@ static const struct mlx5_object_ops object_ops = {
 
 int mlx5_objects_open(const struct port *port, struct mlx5_objects **out)
 {
+	unsigned open = 0;
 	struct soft *s;
 
 	(void)port;
-	if (soft)
+	for (s = soft; s; s = s->next)
+		open++;
+	if (open >= (soft_config.devices ? soft_config.devices : 1))
 		return -EOPNOTSUPP;
 	s = pages(sizeof(*s));
 	s->o.ops = &object_ops;
@@ -364,6 +369,7 @@ int mlx5_objects_open(const struct port *port, struct mlx5_objects **out)
 	if (!s->uar || s->o.event_fd < 0)
 		abort();
 	uar_clear(s);
+	s->next = soft;
 	soft = s;
 	*out = &s->o;
 	return 0;

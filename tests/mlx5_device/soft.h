@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * The device in user space: queues on plain memory behind lib/ring/mlx5/objects.h, executed by the descriptor checker when the
- * test says so. One at a time.
+ * test says so. One at a time unless soft_config says otherwise; each further one is another ring's on the same card.
  */
 #ifndef MLX5_DEVICE_SOFT_H
 #define MLX5_DEVICE_SOFT_H
@@ -20,6 +20,7 @@ struct soft_config {
 	uint32_t dm_bytes; /* of its own memory, at most */
 	bool mpw; /* it takes several frames in a WQE */
 	uint32_t flows_max; /* rules that have a place; 0: no limit */
+	unsigned devices; /* that can be open; 0: 1 */
 	bool whole_ports; /* rules for a part of a port's bits are refused */
 	uint32_t clock_khz; /* 0: there is no clock */
 	bool ptp;
@@ -31,6 +32,7 @@ extern struct soft_config soft_config;
 
 struct soft {
 	struct mlx5_objects o; /* first */
+	struct soft *next; /* that was opened before, and is open */
 	struct mdev dev;
 	struct mdev_sq sq;
 	struct mdev_rq rq;

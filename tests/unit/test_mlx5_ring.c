@@ -126,6 +126,69 @@ static void frames_go_both_ways(void **state)
 	assert_int_equal(soft->dev.complaints, 0);
 }
 
+static struct soft *sent_by;
+
+static void note_sender(struct soft *s, const uint8_t *frame, uint32_t len)
+{
+	sent_by = s;
+	sent(s, frame, len);
+}
+
+/* Sends a frame of r's, which the device d is to have, and gives it one back. */
+static void one_each_way(struct ring *r, struct soft *d, uint8_t with)
+{
+	uint8_t frame[1000];
+	struct buf *b;
+
+	sent_by = NULL;
+	assert_int_equal(post(r, sizeof(frame), with), 0);
+	assert_int_equal(ring_kick(r), 0);
+	for (struct soft *s = soft; s; s = s->next)
+		soft_run(s, 9);
+	assert_ptr_equal(sent_by, d);
+	assert_int_equal(last[999], with);
+	memset(frame, with, sizeof(frame));
+	assert_true(soft_receive(d, frame, sizeof(frame)));
+	assert_int_equal(ring_poll(r, &b, 1), 1);
+	assert_int_equal(b->data[999], with);
+	buf_free(b);
+}
+
+static void each_ring_of_an_interface_has_queues_rules_and_counters_of_its_own(void **state)
+{
+	struct vma_flow_key key = {.local_port = 7000, .proto = 17, .local.byte = {[10] = 0xff, 0xff, 10, 0, 0, 1}};
+	struct ring *r = *state, *more, *third;
+	struct soft *first = soft, *second;
+
+	soft_config.devices = 2;
+	assert_int_equal(mlx5_ring_more(r, &more), 0);
+	second = soft;
+	assert_ptr_not_equal(first, second);
+	assert_int_equal(more->ifindex, r->ifindex);
+	assert_int_equal(mlx5_ring_more(r, &third), -EOPNOTSUPP);
+	first->sent = second->sent = note_sender;
+
+	assert_int_equal(more->ops->flow_add(more, &key, NULL), 0);
+	assert_int_equal(first->flows, 0);
+	assert_int_equal(second->flows, 1);
+	for (unsigned i = 0; i < 100; i++) {
+		one_each_way(r, first, (uint8_t)i);
+		if (i % 3)
+			one_each_way(more, second, (uint8_t)(i + 7));
+	}
+	assert_int_equal(r->counters->rx_packets, 100);
+	assert_int_equal(more->counters->rx_packets, 66);
+	assert_int_equal(more->counters->tx_packets, 66);
+	assert_int_equal(first->dev.complaints + second->dev.complaints, 0);
+
+	/* The first one goes, the other one goes on. */
+	r->ops->close(r);
+	*state = more;
+	assert_ptr_equal(soft, second);
+	one_each_way(more, second, 9);
+	assert_int_equal(more->ops->flow_del(more, &key), 0);
+}
+
 static void a_short_frame_in_one_go(void **state)
 {
 	struct ring *r = *state;
@@ -1007,6 +1070,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(frames_go_both_ways, setup, teardown),
+		cmocka_unit_test_setup_teardown(each_ring_of_an_interface_has_queues_rules_and_counters_of_its_own, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_short_frame_in_one_go, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_full_queue_is_said_and_passes, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_frame_above_the_mtu_is_refused, setup, teardown),

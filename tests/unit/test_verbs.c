@@ -208,7 +208,7 @@ static void rules_of_ipv6_and_of_groups(void **state)
 	memcpy(&ip, r.specs + 40, sizeof(ip));
 	assert_int_equal(eth.val.ether_type, htons(0x86dd));
 	assert_memory_equal(eth.val.dst_mac, mac, 6);
-	assert_false(rule_of_group(&key));
+	assert_false(ring_flow_of_group(&key));
 	assert_memory_equal(ip.val.dst_ip, &key.local, 16);
 	assert_memory_equal(ip.val.src_ip, &key.remote, 16);
 	assert_int_equal(ip.mask.src_ip[15], 0xff);
@@ -218,13 +218,13 @@ static void rules_of_ipv6_and_of_groups(void **state)
 	rule_make(&r, &key, mac, 1, 0);
 	memcpy(&eth, r.specs, sizeof(eth));
 	assert_memory_equal(eth.val.dst_mac, mac4, 6);
-	assert_true(rule_of_group(&key));
+	assert_true(ring_flow_of_group(&key));
 
 	key_set(&key, "ff02::1234", 5000, "::", 0, IPPROTO_UDP);
 	rule_make(&r, &key, mac, 1, 0);
 	memcpy(&eth, r.specs, sizeof(eth));
 	assert_memory_equal(eth.val.dst_mac, mac6, 6);
-	assert_true(rule_of_group(&key));
+	assert_true(ring_flow_of_group(&key));
 }
 
 static void a_rule_of_a_block_of_ports(void **state)
@@ -265,7 +265,7 @@ static void a_rule_of_a_groups_ethernet_address_alone(void **state)
 	assert_memory_equal(eth.val.dst_mac, mac4, 6);
 	assert_int_equal(eth.mask.dst_mac[5], 0xff);
 	assert_int_equal(eth.mask.ether_type, 0);
-	assert_true(rule_of_group(&key));
+	assert_true(ring_flow_of_group(&key));
 
 	key_set(&flow, "ff02::7:1234", 5000, "::", 0, IPPROTO_UDP);
 	rule_group_key(&key, &flow);

@@ -7,5 +7,7 @@
 
 /* 0 or the errors of ring_open(); -EOPNOTSUPP: not such a card, or not usable. */
 int mlx5_ring_open(int ifindex, struct ring **out);
+/* As ring_open_more(): queues, memory and rules of its own. */
+int mlx5_ring_more(const struct ring *first, struct ring **out);
 
 #endif

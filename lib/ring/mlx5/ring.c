@@ -2,6 +2,7 @@
 #include "ring/mlx5/mlx5.h"
 
 #include <errno.h>
+#include <net/if.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -25,7 +26,7 @@
 
 static bool by_mac(const struct vma_flow_key *key)
 {
-	return params.eth_mc_l2_only_rules && rule_of_group(key);
+	return params.eth_mc_l2_only_rules && ring_flow_of_group(key);
 }
 
 static uint32_t power_of_two(uint32_t n)
@@ -276,7 +277,8 @@ static int start(struct mlx5_ring *m, uint32_t mtu)
 	return err ? err : mlx5_queues_init(m);
 }
 
-int mlx5_ring_open(int ifindex, struct ring **out)
+/* 0 or negative errno; *what: what the device would not do, NULL: nothing to tell. */
+static int ring_make(int ifindex, struct ring **out, const char **what)
 {
 	struct mlx5_objects *objects;
 	struct mlx5_ring *m;
@@ -284,6 +286,7 @@ int mlx5_ring_open(int ifindex, struct ring **out)
 	uint16_t vlan;
 	int err;
 
+	*what = NULL;
 	if (mlx5_lost_lately(ifindex))
 		return -EOPNOTSUPP;
 	err = port_open(ifindex, &port);
@@ -324,6 +327,7 @@ int mlx5_ring_open(int ifindex, struct ring **out)
 	m->ring.caps.rx_csum = true;
 	m->ring.caps.wide_flows = true;
 	m->ring.caps.takes_all = true;
+	m->ring.caps.wide_groups = params.eth_mc_l2_only_rules;
 	m->ring.caps.rx_stamp = m->clock.kind != CLOCK_NONE;
 	log_debug("ring/mlx5: %s: %u WQEBBs to send, %u buffers to receive, frames up to %u bytes",
 		  m->ring.ifname, m->sq.mask + 1, m->rq.cnt, m->ring.caps.max_frame);
@@ -332,9 +336,7 @@ int mlx5_ring_open(int ifindex, struct ring **out)
 	return 0;
 
 err_ring:
-	log_warn("ring/mlx5: %s: could not %s: %s%s", port->ifname,
-		 objects->failed ? objects->failed : "have memory or queues of that size",
-		 strerror(-err), params.ring_type == RING_TYPE_AUTO ? ": AF_XDP is used" : "");
+	*what = objects->failed ? objects->failed : "have memory or queues of that size";
 	/* The device lets go of the memory before it goes. */
 	objects->ops->close(objects);
 	objects = NULL;
@@ -345,5 +347,29 @@ err_objects:
 		objects->ops->close(objects);
 err_port:
 	port_close(port);
+	return err;
+}
+
+int mlx5_ring_open(int ifindex, struct ring **out)
+{
+	char ifname[IF_NAMESIZE] = "";
+	const char *what;
+	int err = ring_make(ifindex, out, &what);
+
+	if (what) {
+		(void)if_indextoname((unsigned)ifindex, ifname);
+		log_warn("ring/mlx5: %s: could not %s: %s%s", ifname, what, strerror(-err),
+			 params.ring_type == RING_TYPE_AUTO ? ": AF_XDP is used" : "");
+	}
+	return err;
+}
+
+int mlx5_ring_more(const struct ring *first, struct ring **out)
+{
+	const char *what;
+	int err = ring_make(first->ifindex, out, &what);
+
+	if (what)
+		log_debug("ring/mlx5: %s: no further ring: could not %s: %s", first->ifname, what, strerror(-err));
 	return err;
 }

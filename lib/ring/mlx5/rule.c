@@ -11,14 +11,6 @@
 #define PRIORITY_3TUPLE 1
 #define PRIORITY_WIDE 2 /* what nobody else has a rule for: a block of ports, an Ethernet address */
 
-bool rule_of_group(const struct vma_flow_key *key)
-{
-	struct in6_addr local;
-
-	memcpy(&local, &key->local, sizeof(local));
-	return IN6_IS_ADDR_MULTICAST(&local) || (IN6_IS_ADDR_V4MAPPED(&local) && local.s6_addr[12] >> 4 == 14);
-}
-
 /* The MAC that frames to the address have (RFC 1112, 6.4; RFC 2464, 7), or ours. */
 static void dest_mac(uint8_t to[6], const struct in6_addr *dst, const uint8_t mac[6])
 {

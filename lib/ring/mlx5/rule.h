@@ -22,7 +22,4 @@ void rule_make(struct rule *r, const struct vma_flow_key *key, const uint8_t mac
 /* The key, without protocol and ports, of the rule that takes all frames to the Ethernet address of flow's group. */
 void rule_group_key(struct vma_flow_key *key, const struct vma_flow_key *flow);
 
-/* Does the rule of key match a group's MAC, whatever the interface's is? */
-bool rule_of_group(const struct vma_flow_key *key);
-
 #endif

@@ -364,7 +364,7 @@ static void rule_renew(struct verbs *v, struct flow *f)
 /* After a change of the MAC: a group's is not the interface's, and the same rule twice is refused. */
 static void rule_readdress(struct verbs *v, struct flow *f)
 {
-	if (!rule_of_group(&f->key))
+	if (!ring_flow_of_group(&f->key))
 		rule_renew(v, f);
 }
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "ring/port.h"
+#include "ring/ring.h"
 #include "runtime/log.h"
 
 static bool key_is_exact(const struct vma_flow_key *key)
@@ -31,11 +32,13 @@ static bool addr_v4(const struct vma_addr *a, uint32_t *v4)
 	return !memcmp(a->byte, mapped, sizeof(mapped));
 }
 
-/* Enters key into the totals of its port (by = 1) or takes it out (by = -1). */
-static void count(struct port_flows *f, const struct vma_flow_key *key, int by)
+/* Enters key, which these rings have, into the totals of its port (by = 1) or takes it out (by = -1). */
+static void count(struct port_flows *f, const struct vma_flow_key *key, const struct vma_flow_info *rings, int by)
 {
 	uint32_t local, remote = 0;
 
+	if (rings->num_rings > 1)
+		f->num_spread += (uint32_t)by;
 	if (key_is_exact(key))
 		f->num_exact += (uint32_t)by;
 	else
@@ -47,6 +50,7 @@ static void count(struct port_flows *f, const struct vma_flow_key *key, int by)
 	f->local ^= local;
 	f->remote ^= remote;
 	f->remote_port ^= key->remote_port;
+	f->ring ^= rings->ring[0];
 }
 
 /* What the program has to know about the flows of the port with this index. */
@@ -59,11 +63,12 @@ static struct vma_port port_value(const struct port_flows *f, uint32_t index)
 		v.flags |= VMA_PORT_KERNEL;
 
 	/* The program takes a flow without a remote port for a 3-tuple flow. */
-	if (f->num_v4 == 1 && (f->remote_port || !f->remote)) {
+	if (f->num_v4 == 1 && !f->num_spread && (f->remote_port || !f->remote)) {
 		v.flags |= VMA_PORT_SOLE4;
 		v.local = f->local;
 		v.remote = f->remote;
 		v.remote_port = f->remote_port;
+		v.ring = f->ring;
 	}
 	return v;
 }
@@ -83,14 +88,18 @@ static int port_tell(struct port *p, uint32_t index, const struct vma_port *old)
 	return err;
 }
 
-/* Enters key (by = 1) or takes it out (by = -1), and tells the program if that matters to it. */
-static int port_count(struct port *p, const struct vma_flow_key *key, int by)
+/* The rings that have key were those of `was` and are those of `is` (either may be NULL: none). Tells the program if that matters to it. */
+static int port_count(struct port *p, const struct vma_flow_key *key, const struct vma_flow_info *was,
+		      const struct vma_flow_info *is)
 {
 	uint32_t index = port_index(key);
 	struct port_flows *f = &p->flows[index];
 	struct vma_port old = port_value(f, index);
 
-	count(f, key, by);
+	if (was)
+		count(f, key, was, -1);
+	if (is)
+		count(f, key, is, 1);
 	if (!f->num_3tuple)
 		f->quiet = false; /* the next listener begins with not knowing */
 	return port_tell(p, index, &old);
@@ -105,33 +114,82 @@ void port_quiet(struct port *p, uint16_t local_port, bool quiet)
 	(void)port_tell(p, index, &old); /* it has said why; the program then looks more often than it need */
 }
 
-int port_flow_add(struct port *p, const struct vma_flow_key *key, const struct vma_flow_info *info)
+static int flow_write(struct port *p, const struct vma_flow_key *key, const struct vma_flow_info *info, uint64_t flags)
 {
-	int err;
+	int err = bpf_map_update_elem(p->flows_fd, key, info, flags);
 
-	err = bpf_map_update_elem(p->flows_fd, key, info, BPF_NOEXIST);
-	if (err == -EEXIST)
-		return err;
 	if (err == -E2BIG) /* the table is full: the socket's to say, once for the thousands that follow */
 		return -ENOSPC;
-	if (err) {
+	if (err && err != -EEXIST)
 		log_error("ring/xdp: %s: bpf_map_update_elem(flows, port %u): %s", p->ifname,
 			  key->local_port, strerror(-err));
-		return err;
-	}
-	err = port_count(p, key, 1);
-	if (err)
-		port_flow_del(p, key);
 	return err;
 }
 
-int port_flow_del(struct port *p, const struct vma_flow_key *key)
+static int ring_index(const struct vma_flow_info *f, unsigned ring)
 {
+	for (int i = 0; i < f->num_rings; i++)
+		if (f->ring[i] == ring)
+			return i;
+	return -1;
+}
+
+/* Another ring has the flow already. */
+static int flow_share(struct port *p, unsigned ring, const struct vma_flow_key *key)
+{
+	struct vma_flow_info was, is;
 	int err;
 
-	err = bpf_map_delete_elem(p->flows_fd, key);
+	if ((key->proto == IPPROTO_TCP && key_is_exact(key)) || ring_flow_of_group(key) ||
+	    bpf_map_lookup_elem(p->flows_fd, key, &was) || was.num_rings > VMA_FLOW_RINGS_MAX || ring_index(&was, ring) >= 0)
+		return -EEXIST;
+	if (was.num_rings == VMA_FLOW_RINGS_MAX)
+		return -ENOSPC;
+	is = was;
+	is.ring[is.num_rings++] = (uint8_t)ring;
+	/* Before the program sees several: as the only flow of its port it would be the first ring's alone. */
+	err = port_count(p, key, &was, &is);
+	if (!err)
+		err = flow_write(p, key, &is, BPF_EXIST);
+	if (err)
+		(void)port_count(p, key, &is, &was);
+	return err;
+}
+
+int port_flow_add(struct port *p, unsigned ring, const struct vma_flow_key *key, const struct vma_flow_info *info)
+{
+	struct vma_flow_info is = {.pid = info->pid, .fd = info->fd, .num_rings = 1, .ring = {(uint8_t)ring}};
+	int err = flow_write(p, key, &is, BPF_NOEXIST);
+
+	if (err == -EEXIST)
+		return flow_share(p, ring, key);
 	if (err)
 		return err;
-	port_count(p, key, -1);
-	return 0;
+	err = port_count(p, key, NULL, &is);
+	if (err)
+		port_flow_del(p, ring, key);
+	return err;
+}
+
+int port_flow_del(struct port *p, unsigned ring, const struct vma_flow_key *key)
+{
+	struct vma_flow_info was, is;
+	int err = bpf_map_lookup_elem(p->flows_fd, key, &was), i;
+
+	if (err)
+		return err;
+	i = was.num_rings <= VMA_FLOW_RINGS_MAX ? ring_index(&was, ring) : -1;
+	if (i < 0)
+		return -ENOENT;
+	if (was.num_rings == 1) {
+		err = bpf_map_delete_elem(p->flows_fd, key);
+		if (!err)
+			port_count(p, key, &was, NULL);
+		return err;
+	}
+	is = was;
+	is.ring[i] = is.ring[--is.num_rings];
+	is.ring[is.num_rings] = 0;
+	err = flow_write(p, key, &is, BPF_EXIST);
+	return err ? err : port_count(p, key, &was, &is);
 }

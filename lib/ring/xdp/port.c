@@ -410,6 +410,20 @@ static void detach(struct port *p)
 	p->flows = NULL;
 }
 
+int port_add_ring(struct port *p, unsigned ring, const int *xsk_fds, unsigned n)
+{
+	int err = 0;
+
+	if (ring >= VMA_XSK_RINGS || n > VMA_XSK_QUEUES)
+		return -ENOSPC;
+	for (uint32_t i = 0; !err && i < n; i++) {
+		uint32_t slot = ring * VMA_XSK_QUEUES + i;
+
+		err = bpf_map_update_elem(bpf_map__fd(p->skel->maps.xsks), &slot, &xsk_fds[i], BPF_ANY);
+	}
+	return err;
+}
+
 static int attach(struct port *p, const int *xsk_fds, unsigned n)
 {
 	int err;
@@ -429,9 +443,8 @@ static int attach(struct port *p, const int *xsk_fds, unsigned n)
 	err = owner_write(p);
 	if (!err)
 		err = memory_map(p);
-	for (uint32_t i = 0; !err && i < n; i++)
-		err = bpf_map_update_elem(bpf_map__fd(p->skel->maps.xsks), &i, &xsk_fds[i],
-					  BPF_ANY);
+	if (!err)
+		err = port_add_ring(p, 0, xsk_fds, n);
 	if (err) {
 		log_warn("ring/xdp: %s: cannot set up the steering program: %s", p->ifname,
 			 strerror(-err));

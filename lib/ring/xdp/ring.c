@@ -9,20 +9,49 @@
 #include "runtime/log.h"
 #include "runtime/params.h"
 
+/* The port is the share's, and each ring has its stack's lock only. */
+static void port_lock(struct xdp_ring *x)
+{
+	if (x->share)
+		lock_take(&x->share->flows);
+}
+
+static void port_unlock(struct xdp_ring *x)
+{
+	if (x->share)
+		lock_drop(&x->share->flows);
+}
+
 static int xdp_flow_add(struct ring *r, const struct vma_flow_key *key,
 			const struct vma_flow_info *info)
 {
-	return port_flow_add(xdp_ring(r)->port, key, info);
+	struct xdp_ring *x = xdp_ring(r);
+	int err;
+
+	port_lock(x);
+	err = port_flow_add(x->port, x->index, key, info);
+	port_unlock(x);
+	return err;
 }
 
 static int xdp_flow_del(struct ring *r, const struct vma_flow_key *key)
 {
-	return port_flow_del(xdp_ring(r)->port, key);
+	struct xdp_ring *x = xdp_ring(r);
+	int err;
+
+	port_lock(x);
+	err = port_flow_del(x->port, x->index, key);
+	port_unlock(x);
+	return err;
 }
 
 static void xdp_port_quiet(struct ring *r, uint16_t local_port, bool quiet)
 {
-	port_quiet(xdp_ring(r)->port, local_port, quiet);
+	struct xdp_ring *x = xdp_ring(r);
+
+	port_lock(x);
+	port_quiet(x->port, local_port, quiet);
+	port_unlock(x);
 }
 
 static void set_mtu(struct xdp_ring *x, uint32_t mtu)
@@ -41,18 +70,33 @@ static void xdp_link_changed(struct ring *r, uint32_t mtu, const uint8_t mac[6])
 	port_set_mac(x->port, mac);
 }
 
-/* Every buffer has been given back: the UMEM goes. A forked child only drops its share. */
-static void xdp_close(struct ring *r)
+/* What is this ring's alone. */
+static void ring_free(struct xdp_ring *x)
 {
-	struct xdp_ring *x = xdp_ring(r);
-
-	libc_internal++;
-	port_close(x->port);
 	xsk_close_all(x);
 	if (x->gso_fd >= 0)
 		libc.close(x->gso_fd);
 	umem_fini(&x->umem);
 	free(x);
+}
+
+/* Every buffer has been given back: the UMEM goes, with the last ring of a share. A forked child only drops its share of it. */
+static void xdp_close(struct ring *r)
+{
+	struct xdp_ring *x = xdp_ring(r);
+	struct xdp_share *sh = x->share;
+
+	libc_internal++;
+	if (!sh) {
+		port_close(x->port);
+		ring_free(x);
+	} else if (share_close(x)) {
+		port_close(x->port);
+		/* The first one holds the UMEM. */
+		for (unsigned i = sh->num; i-- > 0;)
+			ring_free(sh->ring[i]);
+		share_free(sh);
+	}
 	libc_internal--;
 }
 
@@ -72,7 +116,8 @@ static void xdp_leave(struct ring *r)
 	struct xdp_ring *x = xdp_ring(r);
 
 	libc_internal++;
-	port_close(x->port);
+	if (!x->share || share_leave(x))
+		port_close(x->port);
 	x->port = NULL;
 	libc_internal--;
 }
@@ -149,7 +194,81 @@ static int take_port(struct xdp_ring *x)
 	return err;
 }
 
-int xdp_ring_open(int ifindex, struct ring **out)
+/* A ring on port, without sockets yet, whose sockets come first; NULL: no memory. */
+static struct xdp_ring *ring_new(struct port *port)
+{
+	struct xdp_ring *x = calloc(1, sizeof(*x) + port->num_queues * sizeof(x->xsk[0]));
+
+	if (!x)
+		return NULL;
+	x->port = port;
+	x->num_queues = port->num_queues;
+	x->ring = (struct ring){.ops = &xdp_ops, .counters = &x->counters, .ifindex = port->ifindex};
+	memcpy(x->ring.ifname, port->ifname, sizeof(x->ring.ifname));
+	x->gso_fd = -1;
+	return x;
+}
+
+/* The sockets are bound and the steering knows them. */
+static void ring_ready(struct xdp_ring *x)
+{
+	set_mtu(x, x->port->mtu);
+	x->ring.caps.max_rx_frame = x->sg ? ETH_HEADER + 65535 : UMEM_CHUNK - XDP_HEADROOM;
+	x->ring.caps.spread = x->share != NULL;
+	gso_open(x);
+	rx_init(x, (uint32_t)params.rx_bufs);
+	if (x->share)
+		share_enter(x);
+	log_debug("ring/xdp: %s: ring %u: driver %s, %u queues, %s mode%s%s, frames up to %u bytes",
+		  x->port->ifname, x->index, x->port->driver, x->num_queues,
+		  x->port->mode == PORT_GENERIC ? "generic" : "native",
+		  x->zerocopy ? ", zero-copy" : "", x->sg ? ", multi-buffer" : "",
+		  x->ring.caps.max_frame);
+}
+
+/* A further ring on the queues that the first one has. */
+static int ring_join(struct xdp_share *sh, struct ring **out)
+{
+	struct xdp_ring *first = sh->ring[0], *x;
+	int err, fds[PORT_MAX_QUEUES];
+	unsigned queue = 0;
+
+	x = ring_new(first->port);
+	if (!x)
+		return -ENOMEM;
+	x->share = sh;
+	x->index = sh->num;
+	x->zerocopy = first->zerocopy;
+	x->sg = first->sg;
+	x->trains = first->trains;
+	err = umem_join(&x->umem, &first->umem, x->index);
+	if (err)
+		goto err_ring;
+	err = xsk_open_all(x, &queue);
+	if (err)
+		goto err_umem;
+	port_lock(x);
+	err = port_add_ring(x->port, x->index, fds, xdp_wait_fds(&x->ring, fds, PORT_MAX_QUEUES));
+	port_unlock(x);
+	if (err)
+		goto err_xsk;
+	ring_ready(x);
+	x->ring.caps.max_frame = first->ring.caps.max_frame; /* the port's MTU is that of when it was opened */
+	*out = &x->ring;
+	return 0;
+
+err_xsk:
+	xsk_close_all(x);
+err_umem:
+	umem_fini(&x->umem);
+err_ring:
+	free(x);
+	log_debug("ring/xdp: %s: no further ring: %s", first->ring.ifname, strerror(-err));
+	return err;
+}
+
+/* The first ring of the interface. */
+static int ring_first(int ifindex, unsigned rings, struct ring **out)
 {
 	struct xdp_ring *x;
 	struct port *port;
@@ -158,18 +277,17 @@ int xdp_ring_open(int ifindex, struct ring **out)
 	err = port_open(ifindex, &port);
 	if (err)
 		return err;
-	x = calloc(1, sizeof(*x) + port->num_queues * sizeof(x->xsk[0]));
+	x = ring_new(port);
 	if (!x) {
 		err = -ENOMEM;
 		goto err_port;
 	}
-	x->port = port;
-	x->num_queues = port->num_queues;
-	x->ring = (struct ring){.ops = &xdp_ops, .counters = &x->counters, .ifindex = ifindex};
-	memcpy(x->ring.ifname, port->ifname, sizeof(x->ring.ifname));
-	err = umem_init(&x->umem, (enum pages_type)params.mem_alloc_type);
+	err = umem_init(&x->umem, (enum pages_type)params.mem_alloc_type, rings);
 	if (err)
 		goto err_ring;
+	err = rings > 1 ? share_begin(x, rings) : 0;
+	if (err)
+		goto err_umem;
 	err = take_port(x);
 	if (err && err != -EEXIST && err != -EBUSY && port->mode == PORT_NATIVE && x->sg) {
 		log_info("ring/xdp: %s: driver %s has no usable native XDP: generic mode is tried",
@@ -178,19 +296,14 @@ int xdp_ring_open(int ifindex, struct ring **out)
 		err = take_port(x);
 	}
 	if (err)
-		goto err_umem;
-	set_mtu(x, port->mtu);
-	x->ring.caps.max_rx_frame = x->sg ? ETH_HEADER + 65535 : UMEM_CHUNK - XDP_HEADROOM;
-	gso_open(x);
-	rx_init(x, (uint32_t)params.rx_bufs);
-	log_debug("ring/xdp: %s: driver %s, %u queues, %s mode%s%s, frames up to %u bytes",
-		  port->ifname, port->driver, x->num_queues,
-		  port->mode == PORT_GENERIC ? "generic" : "native",
-		  x->zerocopy ? ", zero-copy" : "", x->sg ? ", multi-buffer" : "",
-		  x->ring.caps.max_frame);
+		goto err_share;
+	ring_ready(x);
 	*out = &x->ring;
 	return 0;
 
+err_share:
+	if (x->share)
+		share_free(x->share);
 err_umem:
 	umem_fini(&x->umem);
 err_ring:
@@ -198,4 +311,20 @@ err_ring:
 err_port:
 	port_close(port);
 	return err;
+}
+
+int xdp_ring_open(int ifindex, struct ring **out)
+{
+	return ring_first(ifindex, share_rings_wanted(), out);
+}
+
+int xdp_ring_more(const struct ring *first, struct ring **out)
+{
+	struct xdp_share *sh;
+	int err;
+
+	sh = share_find(first->ifindex, &err);
+	if (!sh)
+		return -ENODEV; /* its interface goes */
+	return err ? err : ring_join(sh, out);
 }

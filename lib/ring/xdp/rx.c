@@ -9,9 +9,11 @@
 
 /* Descriptors of the largest frame (64 KiB in pieces of a chunk without its headroom), doubled. */
 #define CHAIN_MAX 64
-/* Below these many chunks that no user holds, frames are copied to the heap; below the second they are dropped if that fails. */
-#define CHUNKS_LOW (UMEM_RX_CHUNKS / 4)
-#define CHUNKS_RESERVE (UMEM_RX_CHUNKS / 16)
+/*
+ * Of this part of a ring's chunks, when no user holds them: with fewer, frames are copied to the heap; with a quarter of that
+ * they are dropped if it fails.
+ */
+#define CHUNKS_LOW_PART 4
 
 /*
  * The kernel takes the chunks of a fill ring in turn, and a stream of merged segments goes through a full ring of them thousands
@@ -58,33 +60,44 @@ static __attribute__((noinline)) void supply_look(struct xsk *s)
 	s->keep_full = SUPPLY_KEEP_FULL;
 }
 
+uint32_t rx_supply(struct xdp_ring *x, struct xsk_ring *f, uint32_t n)
+{
+	uint32_t index, done = 0;
+
+	for (; done < n && chunk_pop(&x->umem.rx_free, &index); done++) /* pending() looks without the lock */
+		__atomic_store_n(&f->addr[f->head++ & f->mask], (uint64_t)index << UMEM_CHUNK_SHIFT,
+				 __ATOMIC_RELAXED);
+	x->filled += done;
+	/* release: the kernel must see the entries before the index that gives them to it */
+	__atomic_store_n(f->producer, f->head, __ATOMIC_RELEASE);
+	return done;
+}
+
+/* Not inline: GCC's ThreadSanitizer would complain of the fence there. */
+__attribute__((noinline)) void rx_tell(const struct xsk *s, const struct xsk_ring *f)
+{
+	/* It sets the flag and looks at the ring once more; so we publish, then look at the flag. */
+	atomic_thread_fence(memory_order_seq_cst);
+	if (__atomic_load_n(f->flags, __ATOMIC_RELAXED) & XDP_RING_NEED_WAKEUP)
+		(void)libc.recvfrom(s->fd, NULL, 0, MSG_DONTWAIT, NULL, NULL);
+}
+
 void rx_refill(struct xdp_ring *x, struct xsk *s)
 {
 	struct xsk_ring *f = &s->fill;
-	uint32_t n, index;
 
+	if (__builtin_expect(x->share != NULL, 0)) {
+		share_refill(x, s);
+		return;
+	}
 	if (f->head - s->judged >= SUPPLY_JUDGED)
 		supply_judge(s);
 	if (s->held_back)
 		supply_look(s);
-	n = s->missing > s->held_back ? s->missing - s->held_back : 0;
-	if (n > x->umem.rx_free.num)
-		n = x->umem.rx_free.num;
-	for (uint32_t i = 0; i < n && chunk_pop(&x->umem.rx_free, &index);
-	     i++) /* pending() looks without the lock */
-		__atomic_store_n(&f->addr[f->head++ & f->mask], (uint64_t)index << UMEM_CHUNK_SHIFT,
-				 __ATOMIC_RELAXED);
-	s->missing -= n;
-	x->filled += n;
-	/* release: the kernel must see the entries before the index that gives them to it */
-	__atomic_store_n(f->producer, f->head, __ATOMIC_RELEASE);
-	/* A driver that ran dry sleeps until it is told. */
-	if (__builtin_expect(x->zerocopy, 0)) {
-		/* It sets the flag and looks at the ring once more; so we publish, then look at the flag. */
-		atomic_thread_fence(memory_order_seq_cst);
-		if (__atomic_load_n(f->flags, __ATOMIC_RELAXED) & XDP_RING_NEED_WAKEUP)
-			(void)libc.recvfrom(s->fd, NULL, 0, MSG_DONTWAIT, NULL, NULL);
-	}
+	if (s->missing > s->held_back)
+		s->missing -= rx_supply(x, f, s->missing - s->held_back);
+	if (__builtin_expect(x->zerocopy, 0))
+		rx_tell(s, f);
 }
 
 /* The heap_pool's free: one less of the copies that VMA_RX_BUFS limits. */
@@ -97,8 +110,15 @@ static void heap_buf_free(struct buf_pool *pool, struct buf *b)
 	x->heap_origin->free(x->heap_origin, b);
 }
 
+/* Of the chunks that are x's part, those that no user holds; with a share it may be in debt to the others for a moment. */
+static inline int32_t chunks_ours(const struct xdp_ring *x)
+{
+	return (int32_t)(x->umem.rx_free.num + x->filled);
+}
+
 void rx_init(struct xdp_ring *x, uint32_t heap_bufs_max)
 {
+	x->chunks_low = x->umem.rx_free.num / CHUNKS_LOW_PART;
 	x->heap_pool.free = heap_buf_free;
 	x->heap_bufs_max = heap_bufs_max;
 	x->rx_flags = x->port->is_virtual ? BUF_CSUM_PARTIAL_OK : 0;
@@ -134,7 +154,7 @@ static struct buf *copy_out(struct xdp_ring *x, const struct buf *b)
  */
 static struct buf *spare_chunks(struct xdp_ring *x, struct buf *b)
 {
-	uint32_t ours = x->umem.rx_free.num + x->filled;
+	int32_t ours = chunks_ours(x);
 	struct buf *head = NULL, **tail = &head, *c, *from;
 
 	for (from = b; from; from = from->frag) {
@@ -150,7 +170,7 @@ static struct buf *spare_chunks(struct xdp_ring *x, struct buf *b)
 		return head;
 	}
 	buf_free(head);
-	if (ours >= CHUNKS_RESERVE)
+	if (ours >= (int32_t)x->chunks_low / 4)
 		return b;
 	buf_free(b);
 	stat_add(&x->counters.rx_drop_no_buf, 1);
@@ -284,7 +304,7 @@ static __attribute__((noinline)) struct buf *take_odd(struct xdp_ring *x, struct
 		return NULL;
 	if (b->total >= MERGED_MIN && !b->gso_size)
 		s->merged += b->total;
-	return x->umem.rx_free.num + x->filled < CHUNKS_LOW ? spare_chunks(x, b) : b;
+	return chunks_ours(x) < (int32_t)x->chunks_low ? spare_chunks(x, b) : b;
 }
 
 /*
@@ -293,7 +313,8 @@ static __attribute__((noinline)) struct buf *take_odd(struct xdp_ring *x, struct
  */
 static unsigned rx_idle(struct xdp_ring *x, struct xsk *s)
 {
-	uint64_t chunk = s->fill.addr[s->rx.head & s->fill.mask];
+	/* Where rings share the fill ring another thread may be writing there: it is a guess in any case. */
+	uint64_t chunk = __atomic_load_n(&s->fill.addr[s->rx.head & s->fill.mask], __ATOMIC_RELAXED);
 	const struct buf *b = umem_desc_buf(&x->umem, chunk, 0);
 
 	__builtin_prefetch(b, 1);
@@ -320,7 +341,7 @@ static inline __attribute__((always_inline)) unsigned rx_queue(struct xdp_ring *
 	}
 	start = head;
 	/* False: no larger frame is under way, and chunks will not get short, though nothing of this comes back. */
-	odd = s->chain_head || s->chain_bad || x->umem.rx_free.num + x->filled < CHUNKS_LOW + max;
+	odd = s->chain_head || s->chain_bad || chunks_ours(x) < (int32_t)(x->chunks_low + max);
 	for (; n < max && head != r->seen; head++) {
 		/* Each word is read once: another process could change it. Apart, as a copy would go by way of the stack. */
 		const volatile struct xdp_desc *d = &r->desc[head & r->mask];

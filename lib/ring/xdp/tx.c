@@ -14,27 +14,36 @@
 /* System calls that one kick() makes at most: the kernel sends 32 frames in each. */
 #define KICK_MAX 256
 
+void tx_done(struct xdp_ring *x, uint64_t addr)
+{
+	struct buf *b = umem_desc_buf(&x->umem, addr, 0);
+
+	if (!b)
+		return;
+	if (b->refs > 1) { /* somebody keeps it to send it again */
+		b->refs--;
+		return;
+	}
+	b->refs = 0;
+	umem_chunk_free(&x->umem, (uint32_t)(b->addr >> UMEM_CHUNK_SHIFT));
+}
+
 void tx_reclaim(struct xdp_ring *x)
 {
 	struct xsk_ring *c = &x->xsk[0].comp;
-	/* acquire: the entries up to the producer index must be read after it */
-	uint32_t end = __atomic_load_n(c->producer, __ATOMIC_ACQUIRE);
+	uint32_t end;
 
-	for (; c->head != end; c->head++) {
-		struct buf *b = umem_desc_buf(&x->umem, c->addr[c->head & c->mask], 0);
-
-		if (!b)
-			continue;
-		if (b->refs > 1) { /* somebody keeps it to send it again */
-			b->refs--;
-			continue;
-		}
-		b->refs = 0;
-		umem_chunk_free(&x->umem, (uint32_t)(b->addr >> UMEM_CHUNK_SHIFT));
+	x->tx_credit = RECLAIM_EVERY;
+	if (__builtin_expect(x->share != NULL, 0)) {
+		share_reclaim(x);
+		return;
 	}
+	/* acquire: the entries up to the producer index must be read after it */
+	end = __atomic_load_n(c->producer, __ATOMIC_ACQUIRE);
+	for (; c->head != end; c->head++)
+		tx_done(x, c->addr[c->head & c->mask]);
 	/* release: the kernel may overwrite the entries once it sees them consumed; they must have been read by then */
 	__atomic_store_n(c->consumer, c->head, __ATOMIC_RELEASE);
-	x->tx_credit = RECLAIM_EVERY;
 }
 
 struct buf *xdp_tx_alloc(struct ring *r, uint32_t room)

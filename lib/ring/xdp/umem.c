@@ -12,40 +12,65 @@ static void umem_buf_free(struct buf_pool *pool, struct buf *b)
 	umem_chunk_free(u, (uint32_t)(b->addr >> UMEM_CHUNK_SHIFT));
 }
 
-static int chunk_stack_init(struct chunk_stack *s, uint32_t first, uint32_t n)
+int chunk_stack_init(struct chunk_stack *s, uint32_t first, uint32_t n, uint32_t max)
 {
-	s->index = malloc(n * sizeof(*s->index));
+	s->index = malloc(max * sizeof(*s->index));
 	if (!s->index)
 		return -ENOMEM;
-	s->max = n;
+	s->max = max;
 	for (uint32_t i = n; i-- > 0;)
 		chunk_push(s, first + i);
 	return 0;
 }
 
-int umem_init(struct umem *u, enum pages_type type)
+static int bufs_init(struct umem *u)
 {
-	memset(u, 0, sizeof(*u));
 	u->pool.free = umem_buf_free;
-	u->bytes = (size_t)UMEM_CHUNKS * UMEM_CHUNK;
-	u->base = pages_map(type, &u->bytes);
-	if (!u->base)
-		return -errno;
-	u->bufs = aligned_alloc(64, (UMEM_CHUNKS * sizeof(*u->bufs) + 63) & ~63ul);
-	if (!u->bufs || chunk_stack_init(&u->rx_free, 0, UMEM_RX_CHUNKS) ||
-	    chunk_stack_init(&u->tx_free, UMEM_RX_CHUNKS, UMEM_TX_CHUNKS)) {
-		umem_fini(u);
+	u->bufs = aligned_alloc(64, (u->num_chunks * sizeof(*u->bufs) + 63) & ~63ul);
+	if (!u->bufs)
 		return -ENOMEM;
-	}
-	for (uint32_t i = 0; i < UMEM_CHUNKS; i++)
+	for (uint32_t i = 0; i < u->num_chunks; i++)
 		u->bufs[i] =
 			(struct buf){.addr = (uint64_t)i << UMEM_CHUNK_SHIFT, .pool = &u->pool};
 	return 0;
 }
 
+int umem_init(struct umem *u, enum pages_type type, unsigned rings)
+{
+	memset(u, 0, sizeof(*u));
+	u->num_rx = UMEM_RX_CHUNKS + (rings - 1) * UMEM_RX_MORE;
+	u->num_chunks = u->num_rx + UMEM_TX_CHUNKS + (rings - 1) * UMEM_TX_MORE;
+	u->bytes = (size_t)u->num_chunks * UMEM_CHUNK;
+	u->base = pages_map(type, &u->bytes);
+	if (!u->base)
+		return -errno;
+	if (bufs_init(u) || chunk_stack_init(&u->rx_free, 0, UMEM_RX_CHUNKS, u->num_rx) ||
+	    chunk_stack_init(&u->tx_free, u->num_rx, UMEM_TX_CHUNKS, UMEM_TX_CHUNKS)) {
+		umem_fini(u);
+		return -ENOMEM;
+	}
+	return 0;
+}
+
+int umem_join(struct umem *u, const struct umem *first, unsigned k)
+{
+	uint32_t rx = UMEM_RX_CHUNKS + (k - 1) * UMEM_RX_MORE, tx = first->num_rx + UMEM_TX_CHUNKS + (k - 1) * UMEM_TX_MORE;
+
+	memset(u, 0, sizeof(*u));
+	u->base = first->base;
+	u->num_rx = first->num_rx;
+	u->num_chunks = first->num_chunks;
+	if (bufs_init(u) || chunk_stack_init(&u->rx_free, rx, UMEM_RX_MORE, u->num_rx) ||
+	    chunk_stack_init(&u->tx_free, tx, UMEM_TX_MORE, UMEM_TX_MORE)) {
+		umem_fini(u);
+		return -ENOMEM;
+	}
+	return 0;
+}
+
 void umem_fini(struct umem *u)
 {
-	if (u->base)
+	if (u->bytes)
 		pages_unmap(u->base, u->bytes);
 	free(u->bufs);
 	free(u->rx_free.index);

@@ -26,16 +26,34 @@ struct chunk_stack {
 	uint32_t *index;
 };
 
+/* With the n chunks from `first` on, and room for max of them. 0 or -ENOMEM. */
+int chunk_stack_init(struct chunk_stack *s, uint32_t first, uint32_t n, uint32_t max);
+
+/* What each ring after the first adds to the chunks of a UMEM that several share. */
+#define UMEM_RX_MORE 1024u
+#define UMEM_TX_MORE 256u
+
 struct umem {
 	struct buf_pool pool; /* first: pool->free finds the umem */
 	uint8_t *base;
-	struct buf *bufs; /* [UMEM_CHUNKS] */
+	struct buf *bufs; /* [num_chunks]; each ring has its own for all of them: it uses those of the chunks that it has */
+	uint32_t num_rx, num_chunks; /* chunks [0, num_rx) are for receiving, the others for transmitting */
 	struct chunk_stack rx_free, tx_free;
-	size_t bytes;
+	size_t bytes; /* of the mapping; 0: it is another ring's */
 };
 
-/* Chunks [0, UMEM_RX_CHUNKS) are for receiving, the others for transmitting. 0 or negative errno. */
-int umem_init(struct umem *u, enum pages_type type);
+/* A UMEM for so many rings; u is the first one's. 0 or negative errno. */
+int umem_init(struct umem *u, enum pages_type type, unsigned rings);
+/* Ring number k, above 0, on the first one's memory, with the chunks that are its part. 0 or negative errno. */
+int umem_join(struct umem *u, const struct umem *first, unsigned k);
+/* The ring that transmits with chunk `index`. */
+static inline unsigned umem_tx_owner(const struct umem *u, uint32_t index)
+{
+	uint32_t i = index - u->num_rx;
+
+	return i < UMEM_TX_CHUNKS ? 0 : 1 + (i - UMEM_TX_CHUNKS) / UMEM_TX_MORE;
+}
+
 void umem_fini(struct umem *u);
 
 /* False when all chunks are there already: a chunk was given back twice. */
@@ -57,7 +75,7 @@ static inline bool chunk_pop(struct chunk_stack *s, uint32_t *index)
 
 static inline void umem_chunk_free(struct umem *u, uint32_t index)
 {
-	chunk_push(index < UMEM_RX_CHUNKS ? &u->rx_free : &u->tx_free, index);
+	chunk_push(index < u->num_rx ? &u->rx_free : &u->tx_free, index);
 }
 
 /* The buffer that a descriptor of the kernel names, or NULL when [addr, addr + len) does not lie in one chunk of ours. */
@@ -65,7 +83,7 @@ static inline struct buf *umem_desc_buf(const struct umem *u, uint64_t addr, uin
 {
 	uint64_t index = addr >> UMEM_CHUNK_SHIFT;
 
-	if (__builtin_expect(index >= UMEM_CHUNKS || (addr & (UMEM_CHUNK - 1)) + len > UMEM_CHUNK,
+	if (__builtin_expect(index >= u->num_chunks || (addr & (UMEM_CHUNK - 1)) + len > UMEM_CHUNK,
 			     0))
 		return NULL;
 	return &u->bufs[index];

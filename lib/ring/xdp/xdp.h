@@ -8,6 +8,7 @@
 
 #include "ring/port.h"
 #include "ring/ring.h"
+#include "ring/xdp/share.h"
 #include "ring/xdp/umem.h"
 
 /* Newer than linux-libc-dev 6.1. */
@@ -58,12 +59,16 @@ struct xsk {
 struct xdp_ring {
 	struct ring ring;
 	struct ring_counters counters;
-	struct port *port;
+	struct port *port; /* of a ring after the first: the first one's */
 	struct umem umem;
+	/* NULL: the interface can have this ring only, which has the fill and completion rings for itself. */
+	struct xdp_share *share;
+	unsigned index; /* number in the share */
 	/* Receive, under the stack lock. */
 	uint32_t num_queues;
 	uint32_t next_queue; /* where the next poll() starts */
-	uint32_t filled; /* chunks that the kernel holds for receiving */
+	uint32_t filled; /* chunks that the kernel holds for receiving; of a share: given less taken, from x's own part on */
+	uint32_t chunks_low;
 	uint32_t heap_bufs, heap_bufs_max; /* received frames copied out of the UMEM */
 	struct buf_pool heap_pool; /* counts them */
 	struct buf_pool *heap_origin; /* where their memory goes */
@@ -100,6 +105,12 @@ static inline void stat_add(uint64_t *c, uint64_t n)
 int xsk_open_all(struct xdp_ring *x, unsigned *queue);
 void xsk_close_all(struct xdp_ring *x);
 
+/* Puts up to n free chunks into the fill ring f. Returns how many. */
+uint32_t rx_supply(struct xdp_ring *x, struct xsk_ring *f, uint32_t n);
+/* A zero-copy driver that ran dry sleeps until it is told: the fill ring f of s has been filled. */
+void rx_tell(const struct xsk *s, const struct xsk_ring *f);
+/* The kernel has transmitted from chunk `index` of ours, or sent back what it does not name. */
+void tx_done(struct xdp_ring *x, uint64_t addr);
 /* Fills the fill rings for the first time. */
 void rx_init(struct xdp_ring *x, uint32_t heap_bufs_max);
 void rx_refill(struct xdp_ring *x, struct xsk *s);
@@ -122,5 +133,7 @@ int xdp_send_gso(struct ring *r, const struct iovec *iov, int iovcnt, const stru
 
 /* 0 or the errors of ring_open(). */
 int xdp_ring_open(int ifindex, struct ring **out);
+/* As ring_open_more(). */
+int xdp_ring_more(const struct ring *first, struct ring **out);
 
 #endif

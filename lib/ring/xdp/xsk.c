@@ -67,7 +67,7 @@ static int register_umem(struct xdp_ring *x, int fd)
 {
 	struct xdp_umem_reg reg = {
 		.addr = (uintptr_t)x->umem.base,
-		.len = (uint64_t)UMEM_CHUNKS * UMEM_CHUNK,
+		.len = (uint64_t)x->umem.num_chunks * UMEM_CHUNK,
 		.chunk_size = UMEM_CHUNK,
 	};
 	int err;
@@ -85,39 +85,82 @@ static int register_umem(struct xdp_ring *x, int fd)
 	return err;
 }
 
-static int make_rings(struct xdp_ring *x, struct xsk *s)
+/* Entries of a queue's receive ring: x's chunks are shared by the queues, each gets no more than its part. */
+static uint32_t rx_entries(const struct xdp_ring *x, uint32_t chunks)
+{
+	uint32_t n = ring_size(params.rx_wre, chunks);
+
+	while (n > RING_MIN && n * x->num_queues > chunks)
+		n /= 2;
+	return n;
+}
+
+static uint32_t power_of_two(uint32_t n)
+{
+	uint32_t p = RING_MIN;
+
+	while (p < n)
+		p *= 2;
+	return p;
+}
+
+struct sizes {
+	uint32_t rx, tx; /* of the socket's own rings; tx 0: none */
+	uint32_t fill, comp; /* 0: another socket has made them */
+};
+
+static struct sizes sizes_of(const struct xdp_ring *x, const struct xsk *s)
 {
 	bool transmits = s == x->xsk;
-	uint32_t rx = ring_size(params.rx_wre, UMEM_RX_CHUNKS),
-		 tx = ring_size(params.tx_wre, RING_MAX);
+	struct sizes z = {.rx = rx_entries(x, x->index ? UMEM_RX_MORE : UMEM_RX_CHUNKS),
+			  .tx = transmits ? ring_size(params.tx_wre, RING_MAX) : 0};
+
+	if (x->index)
+		return z;
+	z.fill = z.rx;
+	/* A chunk that is posted waits in the completion ring: there must be room for all of them. */
+	z.comp = transmits ? RING_MAX : RING_MIN;
+	if (x->share) {
+		z.fill = power_of_two(z.rx + (x->share->max - 1) * rx_entries(x, UMEM_RX_MORE));
+		if (transmits)
+			z.comp = power_of_two(x->umem.num_chunks - x->umem.num_rx + RING_MAX);
+	}
+	return z;
+}
+
+static int make_rings(struct xdp_ring *x, struct xsk *s)
+{
+	const struct sizes z = sizes_of(x, s);
 	struct xdp_mmap_offsets o;
 	socklen_t len = sizeof(o);
 	int err, fd = s->fd;
 
-	/* The chunks are shared by the queues: a queue gets no more than its part. */
-	while (rx > RING_MIN && rx * x->num_queues > UMEM_RX_CHUNKS)
-		rx /= 2;
-	/* A chunk that is posted waits in the completion ring: there must be room for all of them. */
-	if ((err = set_size(x, fd, XDP_UMEM_FILL_RING, "XDP_UMEM_FILL_RING", rx)) ||
-	    (err = set_size(x, fd, XDP_UMEM_COMPLETION_RING, "XDP_UMEM_COMPLETION_RING",
-			    transmits ? RING_MAX : RING_MIN)) ||
-	    (err = set_size(x, fd, XDP_RX_RING, "XDP_RX_RING", rx)) ||
-	    (transmits && (err = set_size(x, fd, XDP_TX_RING, "XDP_TX_RING", tx))))
+	if ((z.fill && (err = set_size(x, fd, XDP_UMEM_FILL_RING, "XDP_UMEM_FILL_RING", z.fill))) ||
+	    (z.comp && (err = set_size(x, fd, XDP_UMEM_COMPLETION_RING, "XDP_UMEM_COMPLETION_RING", z.comp))) ||
+	    (err = set_size(x, fd, XDP_RX_RING, "XDP_RX_RING", z.rx)) ||
+	    (z.tx && (err = set_size(x, fd, XDP_TX_RING, "XDP_TX_RING", z.tx))))
 		return err;
 	if (libc.getsockopt(fd, SOL_XDP, XDP_MMAP_OFFSETS, &o, &len))
 		return -errno;
-	if ((err = map_ring(&s->fill, fd, &o.fr, rx, sizeof(uint64_t),
-			    (off_t)XDP_UMEM_PGOFF_FILL_RING)) ||
-	    (err = map_ring(&s->comp, fd, &o.cr, transmits ? RING_MAX : RING_MIN, sizeof(uint64_t),
-			    (off_t)XDP_UMEM_PGOFF_COMPLETION_RING)) ||
-	    (err = map_ring(&s->rx, fd, &o.rx, rx, sizeof(struct xdp_desc), XDP_PGOFF_RX_RING)) ||
-	    (transmits && (err = map_ring(&s->tx, fd, &o.tx, tx, sizeof(struct xdp_desc),
-					  (off_t)XDP_PGOFF_TX_RING)))) {
+	if ((z.fill && (err = map_ring(&s->fill, fd, &o.fr, z.fill, sizeof(uint64_t),
+				       (off_t)XDP_UMEM_PGOFF_FILL_RING))) ||
+	    (z.comp && (err = map_ring(&s->comp, fd, &o.cr, z.comp, sizeof(uint64_t),
+				       (off_t)XDP_UMEM_PGOFF_COMPLETION_RING))) ||
+	    (err = map_ring(&s->rx, fd, &o.rx, z.rx, sizeof(struct xdp_desc), XDP_PGOFF_RX_RING)) ||
+	    (z.tx && (err = map_ring(&s->tx, fd, &o.tx, z.tx, sizeof(struct xdp_desc),
+				     (off_t)XDP_PGOFF_TX_RING)))) {
 		log_error("ring/xdp: %s: mmap of a ring: %s", x->ring.ifname, strerror(-err));
 		return err;
 	}
-	s->missing = rx;
-	s->refill_at = rx / 4 < REFILL_BATCH ? rx / 4 : REFILL_BATCH;
+	if (!z.fill) {
+		/* For the guesses of rx_idle() and pending(); map is NULL, so that it is not unmapped twice. */
+		lock_take(&x->share->supply);
+		s->fill = x->share->ring[0]->xsk[s - x->xsk].fill;
+		lock_drop(&x->share->supply);
+		s->fill.map = NULL;
+	}
+	s->missing = z.rx;
+	s->refill_at = z.rx / 4 < REFILL_BATCH ? z.rx / 4 : REFILL_BATCH;
 	return 0;
 }
 
@@ -128,10 +171,12 @@ static int try_bind(struct xdp_ring *x, struct xsk *s, uint16_t flags)
 		.sxdp_ifindex = (uint32_t)x->ring.ifindex,
 		.sxdp_queue_id = (uint32_t)(s - x->xsk),
 		.sxdp_flags = flags,
-		.sxdp_shared_umem_fd = flags & XDP_SHARED_UMEM ? (uint32_t)x->xsk[0].fd : 0,
 	};
 	const struct timespec pause = {.tv_nsec = BUSY_RETRY_NS};
 
+	/* A further queue of the ring has its own fill ring on the first one's UMEM; a further ring those of the queue's first socket. */
+	if (flags & XDP_SHARED_UMEM)
+		a.sxdp_shared_umem_fd = (uint32_t)(x->index ? x->share->ring[0]->xsk[s - x->xsk].fd : x->xsk[0].fd);
 	for (int left = BUSY_RETRY_MS * (1000000 / BUSY_RETRY_NS);; left--) {
 		if (libc.bind(s->fd, (struct sockaddr *)&a, sizeof(a)) == 0)
 			return 0;
@@ -165,21 +210,21 @@ static int bind_first(struct xdp_ring *x, struct xsk *s)
 
 static int xsk_open(struct xdp_ring *x, struct xsk *s)
 {
-	bool first = s == x->xsk;
+	bool sends = s == x->xsk, first = sends && !x->index;
 	int err, size = 8 << 20;
 
 	s->fd = libc.socket(AF_XDP, SOCK_RAW | SOCK_CLOEXEC, 0);
 	if (s->fd < 0) {
 		err = -errno;
 		s->fd = -1;
-		log_warn("ring/xdp: %s: socket(AF_XDP): %s%s: sockets stay with the kernel",
+		log_at(x->index ? LOG_DEBUG : LOG_WARN, "ring/xdp: %s: socket(AF_XDP): %s%s: sockets stay with the kernel",
 			 x->ring.ifname, strerror(-err),
 			 err == -EPERM ? " (CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF are needed)"
 				       : "");
 		return err;
 	}
 	/* A batch must not end at the send buffer's limit; without the privilege it may. */
-	if (first)
+	if (sends)
 		(void)libc.setsockopt(s->fd, SOL_SOCKET, SO_SNDBUFFORCE, &size, sizeof(size));
 	if (first && (err = register_umem(x, s->fd)))
 		return err;
@@ -188,8 +233,8 @@ static int xsk_open(struct xdp_ring *x, struct xsk *s)
 		return err;
 	err = first ? bind_first(x, s) : try_bind(x, s, XDP_SHARED_UMEM);
 	if (err && err != -EBUSY)
-		log_warn("ring/xdp: %s: bind of queue %u: %s: sockets stay with the kernel",
-			 x->ring.ifname, (unsigned)(s - x->xsk), strerror(-err));
+		log_at(x->index ? LOG_DEBUG : LOG_WARN, "ring/xdp: %s: bind of queue %u: %s: sockets stay with the kernel",
+		       x->ring.ifname, (unsigned)(s - x->xsk), strerror(-err));
 	return err;
 }
 

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "ring/xdp/share.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "ring/xdp/xdp.h"
+#include "runtime/params.h"
+
+/* Not the stacks' lock that opens rings: the internal thread closes them, and a forked child. */
+static pthread_mutex_t shares_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct xdp_share *shares;
+static pid_t shares_pid; /* whose they are: a child begins without any */
+
+unsigned share_rings_wanted(void)
+{
+	if (!params.ring_allocation_logic_rx && !params.ring_allocation_logic_tx)
+		return 1;
+	if (params.ring_limit_per_interface <= 0)
+		return SHARE_RINGS_DEFAULT;
+	return params.ring_limit_per_interface < (int)SHARE_RINGS_MAX ? (unsigned)params.ring_limit_per_interface : SHARE_RINGS_MAX;
+}
+
+int share_begin(struct xdp_ring *x, unsigned max)
+{
+	struct xdp_share *sh = calloc(1, sizeof(*sh));
+
+	if (!sh)
+		return -ENOMEM;
+	sh->ifindex = x->ring.ifindex;
+	sh->max = max;
+	for (unsigned i = 0; i < max; i++) {
+		if (chunk_stack_init(&sh->back[i], 0, 0, i ? UMEM_TX_MORE : UMEM_TX_CHUNKS)) {
+			share_free(sh);
+			return -ENOMEM;
+		}
+	}
+	sh->ring[0] = x;
+	x->share = sh;
+	return 0;
+}
+
+void share_enter(struct xdp_ring *x)
+{
+	struct xdp_share *sh = x->share;
+
+	pthread_mutex_lock(&shares_lock);
+	if (shares_pid != getpid()) {
+		shares = NULL;
+		shares_pid = getpid();
+	}
+	if (!sh->num) {
+		sh->next = shares;
+		shares = sh;
+	}
+	sh->ring[x->index] = x;
+	sh->num++;
+	sh->alive++;
+	sh->staying++;
+	pthread_mutex_unlock(&shares_lock);
+}
+
+struct xdp_share *share_find(int ifindex, int *err)
+{
+	struct xdp_share *sh;
+
+	*err = 0;
+	pthread_mutex_lock(&shares_lock);
+	for (sh = shares_pid == getpid() ? shares : NULL; sh; sh = sh->next) {
+		/* One whose rings are being closed is that of an interface that has gone. */
+		if (sh->ifindex == ifindex && sh->staying == sh->num)
+			break;
+	}
+	if (sh && sh->num == sh->max)
+		*err = -ENOSPC;
+	pthread_mutex_unlock(&shares_lock);
+	return sh;
+}
+
+bool share_close(struct xdp_ring *x)
+{
+	struct xdp_share *sh = x->share, **p;
+	bool forked = shares_pid != getpid(), last;
+
+	/* A forked child closes what it has of its parent's, one thread alone, whatever the lock was at the fork(). */
+	if (!forked)
+		pthread_mutex_lock(&shares_lock);
+	sh->staying -= sh->staying > 0;
+	last = --sh->alive == 0;
+	for (p = &shares; last && !forked && *p; p = &(*p)->next) {
+		if (*p == sh) {
+			*p = sh->next;
+			break;
+		}
+	}
+	if (!forked)
+		pthread_mutex_unlock(&shares_lock);
+	return last;
+}
+
+bool share_leave(struct xdp_ring *x)
+{
+	bool last;
+
+	pthread_mutex_lock(&shares_lock);
+	last = --x->share->staying == 0;
+	pthread_mutex_unlock(&shares_lock);
+	return last;
+}
+
+void share_free(struct xdp_share *sh)
+{
+	for (unsigned i = 0; i < SHARE_RINGS_MAX; i++)
+		free(sh->back[i].index);
+	free(sh);
+}
+
+void share_refill(struct xdp_ring *x, struct xsk *s)
+{
+	struct xsk_ring *f = &x->share->ring[0]->xsk[s - x->xsk].fill;
+
+	if (!s->missing || !x->umem.rx_free.num)
+		return;
+	lock_take(&x->share->supply);
+	s->missing -= rx_supply(x, f, s->missing);
+	lock_drop(&x->share->supply);
+	if (x->zerocopy)
+		rx_tell(s, f);
+}
+
+/* Hands out what the completion ring has; the lock is held. */
+static void hand_out(struct xdp_ring *x, struct xdp_share *sh)
+{
+	struct xsk_ring *c = &sh->ring[0]->xsk[0].comp;
+	/* acquire: the entries up to the producer index must be read after it */
+	uint32_t end = __atomic_load_n(c->producer, __ATOMIC_ACQUIRE);
+
+	for (; c->head != end; c->head++) {
+		uint64_t addr = c->addr[c->head & c->mask];
+		uint32_t index = (uint32_t)(addr >> UMEM_CHUNK_SHIFT);
+		unsigned owner;
+
+		/* Nothing but what the rings have posted, which are transmit chunks. */
+		if (addr >> UMEM_CHUNK_SHIFT >= x->umem.num_chunks || index < x->umem.num_rx)
+			continue;
+		owner = umem_tx_owner(&x->umem, index);
+		if (owner == x->index)
+			tx_done(x, addr);
+		else if (owner < sh->max)
+			chunk_push(&sh->back[owner], index);
+	}
+	/* release: the kernel may overwrite the entries once it sees them consumed; they must have been read by then */
+	__atomic_store_n(c->consumer, c->head, __ATOMIC_RELEASE);
+}
+
+void share_reclaim(struct xdp_ring *x)
+{
+	struct xdp_share *sh = x->share;
+	uint32_t index;
+
+	lock_take(&sh->done);
+	hand_out(x, sh);
+	while (chunk_pop(&sh->back[x->index], &index))
+		tx_done(x, (uint64_t)index << UMEM_CHUNK_SHIFT);
+	lock_drop(&sh->done);
+}
