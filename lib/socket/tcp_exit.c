@@ -43,7 +43,8 @@ static void leave_one(struct tsock *s, void *arg)
 	atomic_fetch_add(&steps, 1);
 	if (tsock_mode(s) != TSOCK_CONN)
 		return;
-	if (s->closed ? tsock_orphan_home(s) : tsock_go_home(s, "the process ends"))
+	/* Each looks, with the lock, whether the user has closed it. */
+	if (tsock_go_home(s, "the process ends") && tsock_orphan_home(s))
 		(void)tsock_rest_home(s, time_waits);
 }
 
