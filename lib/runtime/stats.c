@@ -2,6 +2,7 @@
 /* The blocks of the statistics pages, and the control words that tools write there. */
 #include "runtime/stats.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -176,12 +177,27 @@ void stats_socket_put(struct vma_stats_socket *s)
 			free(b);                                                                   \
 	} while (0)
 
+/* Is there a file, but no place in it? */
+static bool is_hidden(const void *block)
+{
+	bool hidden;
+
+	pthread_mutex_lock(&stats_mutex);
+	hidden = stats_area_get() && !stats_area_of(block);
+	pthread_mutex_unlock(&stats_mutex);
+	return hidden;
+}
+
 struct vma_stats_ring *stats_ring_get(void)
 {
+	static _Atomic bool told;
 	struct vma_stats_ring *r = BLOCK_GET(struct vma_stats_ring, rings, VMA_STATS_RINGS, rings);
 
 	if (!r)
 		return &spill.ring;
+	if (is_hidden(r) && !atomic_exchange(&told, true))
+		log_info("statistics: vma_stats shows %d rings; what further ones count it has when they are closed, in the sums",
+			 VMA_STATS_RINGS);
 	__atomic_store_n(&r->enabled, 1, __ATOMIC_RELEASE);
 	return r;
 }
