@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * A stack: one ring, what listens on it, and one lock (rule 5 of DESIGN.md). One stack for each offloaded interface.
+ * A stack: one ring, what listens on it, and one lock (rule 5 of DESIGN.md). One stack for each offloaded interface, or several
+ * (stack_key.h).
  */
 #ifndef SOCKET_STACK_H
 #define SOCKET_STACK_H
@@ -15,7 +16,7 @@
 unsigned stacks_poll(void);
 /* The fds to sleep on so that no packet of any stack is missed. Returns how many were written (at most max). */
 unsigned stacks_wait_fds(int *fds, unsigned max);
-#define STACKS_WAIT_FDS_MAX 64
+#define STACKS_WAIT_FDS_MAX 256
 /*
  * To be called after the caller's watches are registered and before it sleeps: polls every stack once more, waiting
  * for locks. True: something came in, look again instead of sleeping.

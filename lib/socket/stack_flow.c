@@ -46,6 +46,13 @@ static void flow_free(struct stack_flow *f)
 	free(f);
 }
 
+unsigned stack_flow_users(struct stack *st, const struct vma_flow_key *key)
+{
+	const struct stack_flow *f = *flow_slot(st, key);
+
+	return f ? f->users : 0;
+}
+
 int stack_flow_add(struct stack *st, const struct vma_flow_key *key, int fd)
 {
 	struct vma_flow_info info = { .pid = (uint32_t)getpid(), .fd = (uint32_t)fd };
@@ -69,6 +76,7 @@ int stack_flow_add(struct stack *st, const struct vma_flow_key *key, int fd)
 		return err;
 	}
 	*slot = f;
+	st->group_flows += ring_flow_of_group(key);
 	return 0;
 }
 
@@ -80,6 +88,7 @@ void stack_flow_del(struct stack *st, const struct vma_flow_key *key)
 		return;
 	if (!f->aside && atomic_load_explicit(&st->open, memory_order_relaxed))
 		st->ring->ops->flow_del(st->ring, key);
+	st->group_flows -= ring_flow_of_group(key);
 	*slot = f->next;
 	flow_free(f);
 }

@@ -14,6 +14,7 @@
 #include "runtime/params.h"
 #include "runtime/stats.h"
 #include "socket/stack.h"
+#include "socket/stack_key.h"
 
 #define STACKS_MAX 64
 #define STACK_FLOW_BUCKETS 256
@@ -34,6 +35,10 @@ struct stack {
 	bool leaving; /* closed, but sockets are still being taken off: not to be reused. The stacks' mutex */
 	struct ring *ring;
 	int ifindex;
+	_Atomic uint64_t key; /* whose it is (stack_key.h); changes, when nobody uses it any more, under the stacks' mutex */
+	/* Sockets that receive here, connections, listeners, one more for those that only send; and who has just got it. Any thread. */
+	_Atomic unsigned users;
+	_Atomic bool sends; /* counted for those */
 	uint32_t polls; /* by application threads; the worker drains a stack whose count stands still */
 	uint32_t polls_seen; /* worker only */
 	uint64_t drained_ns; /* VMA_RX_CQ_DRAIN_RATE_NSEC: when it was polled although data waited */
@@ -44,17 +49,50 @@ struct stack {
 	_Atomic uint64_t udp_gen;
 	struct tsock_stack *tcp; /* NULL until the first TCP socket */
 	struct stack_flow *flows[STACK_FLOW_BUCKETS];
+	unsigned group_flows; /* of them, multicast groups' */
 };
 
 /*
- * The stack of an interface, opened when it is not yet; NULL when the interface is not to be offloaded or cannot be
- * (the log has said why). Takes the stacks' own mutex: no stack lock may be held.
+ * The stack of an interface for the sockets with this key, opened when it is not yet; another one, shared, where
+ * VMA_RING_LIMIT_PER_INTERFACE or the device allows no more. NULL when the interface is not to be offloaded or cannot be
+ * (the log has said why). The caller is one of its users until stack_put(): nobody else's key takes it over meanwhile. Takes the
+ * stacks' own mutex: no stack lock may be held.
  */
-struct stack *stack_get(int ifindex);
-/* The stack of an interface if it is open. */
-struct stack *stack_find(int ifindex);
+struct stack *stack_get(int ifindex, uint64_t key);
+/* The same for one that only sends there; it is not to be put. */
+struct stack *stack_get_sender(int ifindex, uint64_t key);
+/* A stack of an interface if one is open. */
+struct stack *stack_any(int ifindex);
+/* Interfaces may have several: VMA_RING_ALLOCATION_LOGIC_RX or _TX says so. */
+static inline bool stacks_several(void)
+{
+	return params.ring_allocation_logic_rx || params.ring_allocation_logic_tx;
+}
+
+/* The sockets that use st change by n. */
+static inline void stack_users(struct stack *st, int n)
+{
+	atomic_fetch_add(&st->users, (unsigned)n);
+}
+
+static inline void stack_put(struct stack *st)
+{
+	stack_users(st, -1);
+}
+
+/*
+ * The stack of the interface that has a rule for `key` which others than `fewer` sockets in `mine` (NULL: none) want; NULL: none
+ * has. Takes stack locks.
+ */
+struct stack *stack_flow_owner(int ifindex, const struct vma_flow_key *key, const struct stack *mine, unsigned fewer);
+/* The stack of the interface that has a rule for a multicast group, whichever; NULL: none has. Takes stack locks. */
+struct stack *stack_groups_owner(int ifindex);
+/* From asking who owns a rule to setting it. Taken before any stack lock, after a socket's. */
+extern struct lock stack_flows_lock __attribute__((visibility("hidden")));
 /* True when the kind and state of the interface allow a stack. */
 bool stack_wanted(int ifindex);
+/* Runs fn for the open stacks of an interface, their lock held, until it says true; returns whether it did. */
+bool stacks_any_on(int ifindex, bool (*fn)(struct stack *st, void *arg), void *arg);
 /* Runs fn for every open stack, its lock held. */
 void stacks_each(void (*fn)(struct stack *st, void *arg), void *arg);
 /* Polls the ring once and delivers; the lock is held. Returns the number of packets. */
@@ -105,6 +143,8 @@ void stack_flow_aside(struct stack *st, const struct vma_flow_key *key);
 void stack_flow_back(struct stack *st, const struct vma_flow_key *key);
 /* fn adds and deletes none. */
 void stack_flows_each(struct stack *st, void (*fn)(struct stack *st, const struct vma_flow_key *key, void *arg), void *arg);
+/* How many sockets want the rule; 0: it does not stand. The lock is held. */
+unsigned stack_flow_users(struct stack *st, const struct vma_flow_key *key);
 /* stack_stats.c: copies the ring's counters where vma_stats sees them; the lock is held. */
 void stack_publish(struct stack *st);
 /* The process's buffer pools are sums over all stacks. */

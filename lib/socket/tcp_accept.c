@@ -11,7 +11,7 @@
 #include "socket/tcp_int.h"
 
 /* An established connection of any attachment, its stack locked; polls the stacks once when none waits. NULL: none. */
-static struct tcp_conn *take_conn(struct tsock *s, struct stack **out)
+static struct tcp_conn *take_conn(struct tsock *s, struct tsock_att **out)
 {
 	for (struct tsock_att *att = s->spare.atts; att; att = att->next) {
 		struct stack *st = att->st;
@@ -28,7 +28,7 @@ static struct tcp_conn *take_conn(struct tsock *s, struct stack **out)
 			}
 		}
 		if (c) {
-			*out = st;
+			*out = att;
 			return c;
 		}
 		lock_drop(&st->lock);
@@ -37,8 +37,9 @@ static struct tcp_conn *take_conn(struct tsock *s, struct stack **out)
 }
 
 /* Gives the connection its object; its stack is locked and dropped here. */
-static void wrap(struct tsock *l, int lfd, struct stack *st, struct tcp_conn *c, struct tsock *s, int fd)
+static void wrap(struct tsock *l, int lfd, const struct tsock_att *att, struct tcp_conn *c, struct tsock *s, int fd)
 {
+	struct stack *st = att->st;
 	struct tsock_queued *q = tcp_conn_user(c);
 
 	/* All that the engine's calls look at, before it knows s. */
@@ -47,10 +48,13 @@ static void wrap(struct tsock *l, int lfd, struct stack *st, struct tcp_conn *c,
 	s->c = c;
 	s->accepted = s->engine = true;
 	s->own_rule = tsock_loose_taken(st->tcp, &s->tuple);
+	stack_users(st, 1);
 	atomic_store_explicit(&s->st, st, memory_order_release);
 	atomic_store_explicit(&s->mode, TSOCK_CONN, memory_order_release);
 	atomic_store_explicit(&s->v.shadow, VFD_SHADOW_NONE, memory_order_release);
 	s->connected = true;
+	if (att->spread)
+		tsock_own_rule(s, st);
 	tcp_conn_set_user(c, &s->user);
 	tsock_show_addresses(s);
 	tsock_kmod_accepted(s, q, lfd);
@@ -64,7 +68,7 @@ static void wrap(struct tsock *l, int lfd, struct stack *st, struct tcp_conn *c,
 /* accept() of an offloaded connection. The new fd and its object, which is in no table; -EAGAIN: none waits, or negative errno. */
 static int accept_ours(struct tsock *l, int lfd, int flags, struct tsock **out)
 {
-	struct stack *st;
+	struct tsock_att *att;
 	struct tcp_conn *c;
 	struct tsock *s;
 	int fd, err;
@@ -78,14 +82,14 @@ static int accept_ours(struct tsock *l, int lfd, int flags, struct tsock **out)
 		libc.close(fd);
 		return -ENOMEM;
 	}
-	c = take_conn(l, &st);
+	c = take_conn(l, &att);
 	if (!c) {
 		err = -EAGAIN;
 		goto none;
 	}
 	s->nonblock = flags & SOCK_NONBLOCK;
 	tsock_show_blocking(s);
-	wrap(l, lfd, st, c, s, fd);
+	wrap(l, lfd, att, c, s, fd);
 	*out = s;
 	return fd;
 none:

@@ -95,6 +95,35 @@ static void learn_local(int fd, struct target *t)
 		memset(&t->src, 0, sizeof(t->src));
 }
 
+uint64_t tsock_key_rx(const struct tsock *s, const struct in6_addr *local)
+{
+	/* Not one of those that UDP sockets have. */
+	return stack_key_by(params.ring_allocation_logic_rx, &(struct stack_client){ .local = *local, .socket = 1ull << 40 | s->id });
+}
+
+/* fn of stacks_any_on(): a connection of the stack, or its TIME_WAIT, has the target's name. */
+static bool has_name(struct stack *st, void *arg)
+{
+	struct target *t = arg;
+	struct tcp_tuple name = { .local = t->src, .remote = t->dst, .lport = t->sport, .rport = t->dport };
+
+	name.family = t->v4 ? AF_INET : AF_INET6;
+	if (!st->tcp || !tcp_tuple_used(st->tcp->ts, &name))
+		return false;
+	stack_users(st, 1);
+	stack_put(t->st);
+	t->st = st;
+	return true;
+}
+
+/* The stack for the connection, to be put: its key's, but what has its name already says whether it can be had. */
+static void choose_stack(const struct tsock *s, struct target *t)
+{
+	t->st = stack_get(t->route.oif, tsock_key_rx(s, &t->src));
+	if (t->st && t->sport && stacks_several())
+		(void)stacks_any_on(t->route.oif, has_name, t);
+}
+
 /* True when user space can and may make this connection; fills t. */
 static bool offloadable(struct tsock *s, int fd, const struct sockaddr *addr, socklen_t len, struct target *t)
 {
@@ -129,7 +158,7 @@ static bool offloadable(struct tsock *s, int fd, const struct sockaddr *addr, so
 		t->src = t->route.prefsrc;
 	if (IN6_IS_ADDR_UNSPECIFIED(&t->src) || IN6_IS_ADDR_V4MAPPED(&t->src) != t->v4)
 		return false;
-	t->st = stack_get(t->route.oif);
+	choose_stack(s, t);
 	return t->st != NULL;
 }
 
@@ -151,6 +180,7 @@ static int open_conn(struct tsock *s, int fd, struct stack *st, const struct tcp
 		return err;
 	}
 	s->engine = true;
+	stack_users(st, 1);
 	if (s->wide && !tsock_block_stands(s, st))
 		s->wide = false;
 	if (!s->wide) {
@@ -193,34 +223,82 @@ static int begin(struct tsock *s, int fd, struct stack *st, const struct tcp_opt
 	return err;
 }
 
-/* Begins the connection in user space; s->lock is held. 0, 1: the kernel is to do it, or negative errno. */
-static int start(struct tsock *s, int fd, const struct sockaddr *addr, socklen_t len)
+/* A name, and whose it may not be already. */
+struct taken {
+	const struct tcp_tuple *name;
+	const struct stack *but;
+};
+
+/* fn of stacks_any_on(): a connection of another stack, or its TIME_WAIT, has the name. */
+static bool has_taken(struct stack *st, void *arg)
 {
-	struct target t = { .scope = 0 };
-	struct tcp_opts o;
+	const struct taken *t = arg;
+
+	return st != t->but && st->tcp && tcp_tuple_used(st->tcp->ts, t->name);
+}
+
+/*
+ * As begin(), where the interface has several stacks: -EADDRNOTAVAIL when another one has the name. A card would give its segments to both. The
+ * kernel's idea of the port does not tell: it is free again when the other's connection is in TIME_WAIT.
+ */
+static int begin_among(struct tsock *s, int fd, struct stack *st, const struct tcp_opts *o)
+{
+	struct taken t = { .name = &s->tuple, .but = st };
+	int err = -EADDRNOTAVAIL;
+
+	lock_take(&stack_flows_lock);
+	if (!stacks_any_on(st->ifindex, has_taken, &t))
+		err = begin(s, fd, st, o);
+	else
+		s->stale = !s->port_bound;
+	lock_drop(&stack_flows_lock);
+	return err;
+}
+
+/* With t's addresses and stack; a port is chosen where t has none. As start(), and as begin_among(). */
+static int start_on(struct tsock *s, int fd, const struct target *t, const struct tcp_opts *o)
+{
 	bool wide;
 	int err = 0;
 
-	if (!offloadable(s, fd, addr, len, &t))
-		return 1;
-	tsock_opts_read(s, fd, &o);
 	memset(&s->tuple, 0, sizeof(s->tuple));
-	s->tuple.local = t.src;
-	s->tuple.remote = t.dst;
-	s->tuple.lport = t.sport;
-	s->tuple.rport = t.dport;
-	s->tuple.family = t.v4 ? AF_INET : AF_INET6;
-	wide = !t.sport && tsock_block_take(s, fd, t.st);
-	if (!t.sport && !wide)
-		err = tsock_port_take(s->domain, fd, t.st, &s->tuple);
+	s->tuple.local = t->src;
+	s->tuple.remote = t->dst;
+	s->tuple.lport = t->sport;
+	s->tuple.rport = t->dport;
+	s->tuple.family = t->v4 ? AF_INET : AF_INET6;
+	wide = !t->sport && tsock_block_take(s, fd, t->st);
+	if (!t->sport && !wide)
+		err = tsock_port_take(s->domain, fd, t->st, &s->tuple);
 	if (err)
 		return err;
-	err = begin(s, fd, t.st, &o);
+	err = stacks_several() ? begin_among(s, fd, t->st, o) : begin(s, fd, t->st, o);
 	/* The kernel socket has the port of a block, and may connect from it. */
 	if (err && wide) {
 		s->wide = false;
 		tsock_block_lost(&s->tuple);
 	}
+	return err;
+}
+
+#define START_TRIES 4
+
+/* Begins the connection in user space; s->lock is held. 0, 1: the kernel is to do it, or negative errno. */
+static int start(struct tsock *s, int fd, const struct sockaddr *addr, socklen_t len)
+{
+	struct target t = { .scope = 0 };
+	struct tcp_opts o;
+	int err;
+
+	if (!offloadable(s, fd, addr, len, &t))
+		return 1;
+	tsock_opts_read(s, fd, &o);
+	err = start_on(s, fd, &t, &o);
+	for (int i = 1; err == -EADDRNOTAVAIL && s->stale && !t.sport && i < START_TRIES; i++) {
+		tsock_shadow_renew(s, fd);
+		err = start_on(s, fd, &t, &o);
+	}
+	stack_put(t.st);
 	if (err == -ENOSPC || err == -ENOMEM) {
 		log_debug("fd %d: connect() is left to the kernel: %s", fd, strerror(-err));
 		return 1;

@@ -25,9 +25,13 @@ static void open_for(struct tsock *s, void *arg)
 	libc_internal++;
 	n = wants(s) ? net_link_list(links, STACKS_MAX) : 0;
 	for (unsigned i = 0; i < n && i < STACKS_MAX; i++) {
-		if (tsock_covers(s, links[i]) && stack_get(links[i]))
-			log_debug("interface %d is opened for fd %d before the process gives its privileges away", links[i],
-				  atomic_load_explicit(&s->v.os_fd, memory_order_relaxed));
+		struct stack *st = tsock_covers(s, links[i]) ? stack_get(links[i], tsock_key_rx(s, &in6addr_any)) : NULL;
+
+		if (!st)
+			continue;
+		log_debug("interface %d is opened for fd %d before the process gives its privileges away", links[i],
+			  atomic_load_explicit(&s->v.os_fd, memory_order_relaxed));
+		stack_put(st);
 	}
 	libc_internal--;
 	tsock_unlock(s, cancel);

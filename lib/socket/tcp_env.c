@@ -71,6 +71,8 @@ void tsock_conn_over(struct tsock *s)
 
 	s->c = NULL;
 	tsock_kmod_del(s);
+	if (s->engine)
+		stack_users(st, -1);
 	s->engine = false;
 	atomic_store_explicit(&s->level, 0, memory_order_relaxed);
 	if (s->own_rule && atomic_load_explicit(&st->open, memory_order_relaxed)) {

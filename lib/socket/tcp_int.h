@@ -55,6 +55,8 @@ struct tsock_att {
 	struct tsock *s;
 	struct stack *st;
 	struct tcp_listener *l; /* NULL: the stack is gone. st->lock */
+	bool home; /* st is the interface's that the listener's key has chosen. s->lock */
+	bool spread; /* listeners in other stacks may share its rules: a connection has its own. s->lock */
 	unsigned num_keys;
 	struct vma_flow_key *keys; /* its steering rules */
 	struct tsock_att *next;
@@ -393,6 +395,8 @@ void tsock_loose_free(struct tsock_stack *t);
 /* The connection is taken off at once, the socket is as new (connect(2), AF_UNSPEC). s->lock is held; vfd_shadow_changed() follows. */
 void tsock_disconnect(struct tsock *s);
 int tsock_connect(struct vfd *v, int fd, const struct sockaddr *addr, socklen_t len);
+/* The key of the ring that a connection from this address, or a listener, of s is to have. */
+uint64_t tsock_key_rx(const struct tsock *s, const struct in6_addr *local);
 /* Locks the stack of s's connection; NULL: it is not offloaded or over (c is NULL). errno is left alone. */
 struct stack *tsock_conn_lock(struct tsock *s);
 void tsock_key(const struct tcp_tuple *t, bool exact, struct vma_flow_key *key);
@@ -409,6 +413,8 @@ void tsock_atts_forked(void);
 int tsock_listen(struct vfd *v, int fd, int backlog);
 /* The listener is about to be waited on: it attaches to the stacks. */
 void tsock_waited(struct vfd *v);
+/* A connection that lives on its listener's rule gets one of its own; st->lock is held. */
+void tsock_own_rule(struct tsock *c, struct stack *st);
 /* Takes the listener off its stacks; s->lock is held. */
 void tsock_unlisten(struct tsock *s);
 /* Rules and stacks follow the addresses; s->lock is held. */

@@ -4,6 +4,7 @@
  * accept() takes from both (tcp_accept.c). A master process that only forks owns nothing so, and its worker does.
  */
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -76,7 +77,7 @@ static bool covers(const struct tsock *s, int ifindex, const struct net_link *li
 {
 	if (s->bound_if && s->bound_if != ifindex)
 		return false;
-	return stack_wanted(ifindex) || (!link->up && stack_find(ifindex));
+	return stack_wanted(ifindex) || (!link->up && stack_any(ifindex));
 }
 
 /* The local addresses of the interface that the listener covers, as steering rules. Returns how many. */
@@ -199,33 +200,126 @@ static struct tsock_att *att_new(struct tsock *s, struct stack *st, const struct
 		att_free(att);
 		return NULL;
 	}
+	stack_users(st, 1);
 	att->next = s->spare.atts;
 	s->spare.atts = att;
 	return att;
 }
 
-/* Attaches to one interface, or follows its addresses. s->lock is held. True: packets come from there. */
-static bool attach_one(struct tsock *s, int fd, int ifindex, const struct tcp_listen_spec *spec, const struct tcp_opts *o)
+/* The stack of s on an interface: the one that it is in, or its key's. NULL: none is to be had; else the caller's to put. */
+static struct stack *home_get(struct tsock *s, int ifindex, const struct tcp_listen_spec *spec)
 {
-	struct vma_flow_key keys[ADDRS_MAX];
-	unsigned num = make_keys(s, spec, ifindex, keys);
-	struct stack *st = num ? stack_get(ifindex) : stack_find(ifindex);
+	struct tsock_att *att, *any = s->spare.atts;
+
+	for (att = any; att; att = att->next) {
+		if (att->home && att->st->ifindex == ifindex && atomic_load_explicit(&att->st->open, memory_order_acquire)) {
+			stack_users(att->st, 1);
+			return att->st;
+		}
+	}
+	/* Who follows an interface that has come is the internal thread. */
+	return stack_get(ifindex, any ? atomic_load_explicit(&any->st->key, memory_order_relaxed) : tsock_key_rx(s, &spec->local));
+}
+
+/* What attach_one() has to know. */
+struct attaching {
+	struct tsock *s;
+	int fd, ifindex;
+	const struct tcp_listen_spec *spec;
+	const struct tcp_opts *o;
+	struct stack *home;
+};
+
+/* Has s these rules on st and no others there. 0 or negative errno. */
+static int attach_stack(const struct attaching *a, struct stack *st, const struct vma_flow_key *keys, unsigned num)
+{
 	struct tsock_att *att;
 	int err = 0;
 
-	if (!st)
-		return false;
 	lock_take(&st->lock);
-	att = att_find(s, st);
+	att = att_find(a->s, st);
 	if (!att && num && atomic_load_explicit(&st->open, memory_order_relaxed))
-		att = att_new(s, st, spec, o);
-	if (att && att->l)
-		err = set_rules(att, fd, keys, num);
+		att = att_new(a->s, st, a->spec, a->o);
+	if (att && att->l) {
+		att->home = att->home || st == a->home;
+		att->spread = stacks_several() && a->spec->reuseport && st->ring->caps.spread;
+		err = set_rules(att, a->fd, keys, num);
+	}
 	lock_drop(&st->lock);
+	return !att && num ? -ENODEV : err;
+}
+
+/*
+ * The one that is to have the rule: where another listener has it already (SO_REUSEPORT), a device that cannot divide it brings the
+ * packets there.
+ */
+static struct stack *stack_for(const struct attaching *a, const struct vma_flow_key *key)
+{
+	struct stack *owner = NULL;
+
+	if (stacks_several() && !(a->spec->reuseport && a->home->ring->caps.spread))
+		owner = stack_flow_owner(a->ifindex, key, a->home, UINT_MAX);
+	return owner ? owner : a->home;
+}
+
+/* The rules by their stacks. 0 or negative errno. */
+static int attach_parts(const struct attaching *a, const struct vma_flow_key *keys, unsigned num)
+{
+	struct vma_flow_key part[ADDRS_MAX];
+	struct stack *st[ADDRS_MAX];
+	int err = 0, one;
+
+	for (unsigned i = 0; i < num; i++)
+		st[i] = stack_for(a, &keys[i]);
+	for (struct tsock_att *att = a->s->spare.atts; att; att = att->next) {
+		unsigned i = 0;
+
+		while (i < num && st[i] != att->st)
+			i++;
+		if (i == num && att->st->ifindex == a->ifindex && atomic_load_explicit(&att->st->open, memory_order_acquire))
+			(void)attach_stack(a, att->st, NULL, 0);
+	}
+	for (unsigned i = 0; i < num; i++) {
+		unsigned n = 0, first = 0;
+
+		while (st[first] != st[i])
+			first++;
+		for (unsigned k = i; first == i && k < num; k++) {
+			if (st[k] == st[i])
+				part[n++] = keys[k];
+		}
+		one = n ? attach_stack(a, st[i], part, n) : 0;
+		err = err ? err : one;
+	}
+	return err;
+}
+
+/* Attaches to one interface, or follows its addresses. s->lock is held. True: packets come from there. */
+static bool attach_one(struct tsock *s, int fd, int ifindex, const struct tcp_listen_spec *spec, const struct tcp_opts *o)
+{
+	struct attaching a = { .s = s, .fd = fd, .ifindex = ifindex, .spec = spec, .o = o };
+	struct vma_flow_key keys[ADDRS_MAX];
+	unsigned num = make_keys(s, spec, ifindex, keys);
+	int err;
+
+	if (!num) {
+		for (struct tsock_att *att = s->spare.atts; att; att = att->next) {
+			if (att->st->ifindex == ifindex && atomic_load_explicit(&att->st->open, memory_order_acquire))
+				(void)attach_stack(&a, att->st, NULL, 0);
+		}
+		return false;
+	}
+	a.home = home_get(s, ifindex, spec);
+	if (!a.home)
+		return false;
+	lock_take(&stack_flows_lock);
+	err = attach_parts(&a, keys, num);
+	lock_drop(&stack_flows_lock);
+	stack_put(a.home);
 	if (err)
 		log_warn("fd %d, TCP port %u on interface %d: the steering rule cannot be set (%s): its connections go through the kernel",
 			 fd, spec->port, ifindex, strerror(-err));
-	return att && num && !err;
+	return !err;
 }
 
 static void show(struct tsock *s, const struct tcp_listen_spec *spec, bool offloaded)
@@ -376,23 +470,28 @@ struct leaving {
 	uint16_t port;
 };
 
-/* A connection that lived on its listener's rule gets one of its own. st->lock is held. */
-static void own_rule(struct tsock *c, void *arg)
+void tsock_own_rule(struct tsock *c, struct stack *st)
 {
-	struct leaving *lv = arg;
-	struct vma_flow_info info = { .pid = (uint32_t)getpid() };
+	struct vma_flow_info info = { .pid = (uint32_t)getpid(), .fd = (uint32_t)atomic_load_explicit(&c->v.os_fd, memory_order_relaxed) };
 	struct vma_flow_key key;
 	int err;
+
+	tsock_key(&c->tuple, true, &key);
+	err = st->ring->ops->flow_add(st->ring, &key, &info);
+	c->own_rule = !err;
+	if (err)
+		log_warn("TCP port %u: a connection has no steering rule besides its listener's: %s", c->tuple.lport, strerror(-err));
+}
+
+/* fn of tsock_each(): the listener leaves. st->lock is held. */
+static void own_rule(struct tsock *c, void *arg)
+{
+	const struct leaving *lv = arg;
 
 	if (params.tcp_3t_rules || atomic_load_explicit(&c->st, memory_order_relaxed) != lv->st || !c->accepted || c->own_rule || !c->c ||
 	    c->tuple.lport != lv->port)
 		return;
-	tsock_key(&c->tuple, true, &key);
-	info.fd = (uint32_t)atomic_load_explicit(&c->v.os_fd, memory_order_relaxed);
-	err = lv->st->ring->ops->flow_add(lv->st->ring, &key, &info);
-	c->own_rule = !err;
-	if (err)
-		log_warn("TCP port %u: a connection loses its steering rule with its listener: %s", lv->port, strerror(-err));
+	tsock_own_rule(c, lv->st);
 }
 
 static void att_leave(struct tsock_att *att)
@@ -402,8 +501,10 @@ static void att_leave(struct tsock_att *att)
 	uint64_t now = tsock_now();
 
 	lock_take(&st->lock);
-	if (att->l)
+	if (att->l) {
 		tcp_listen_close(att->l, now);
+		stack_users(st, -1);
+	}
 	att->l = NULL;
 	if (atomic_load_explicit(&st->open, memory_order_relaxed)) {
 		if (att->num_keys) {

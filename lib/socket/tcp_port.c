@@ -95,16 +95,10 @@ uint16_t tsock_ports_block(unsigned bits)
 	return none_reserved(block << bits, 1u << bits) ? (uint16_t)(block << bits) : 0;
 }
 
-/* A connection, or a TIME_WAIT of ours, has the tuple. */
-static bool used(struct stack *st, const struct tcp_tuple *t)
+/* fn of stacks_any_on(). */
+static bool used(struct stack *st, void *t)
 {
-	bool yes = false;
-
-	lock_take(&st->lock);
-	if (st->tcp)
-		yes = tcp_tuple_used(st->tcp->ts, t);
-	lock_drop(&st->lock);
-	return yes;
+	return st->tcp && tcp_tuple_used(st->tcp->ts, t);
 }
 
 /* The search of a destination, and what a stranger does not know of where it begins. */
@@ -135,7 +129,9 @@ int tsock_port_take(int domain, int fd, struct stack *st, struct tcp_tuple *t)
 		uint32_t i = (at + n) % span;
 
 		t->lport = (uint16_t)(low + (i < half ? 2 * i : 2 * (i - half) + 1));
-		if (reserved[t->lport / 64] >> t->lport % 64 & 1 || used(st, t))
+		if (reserved[t->lport / 64] >> t->lport % 64 & 1 ||
+		    /* A connection, or a TIME_WAIT of ours, has the tuple. */
+		    stacks_any_on(st->ifindex, used, t))
 			continue;
 		len = udp_addr_put(domain, &t->local, t->lport, (uint32_t)st->ifindex, &ss);
 		if (!libc.bind(fd, (struct sockaddr *)&ss, len)) {

@@ -95,7 +95,11 @@ struct udp_sock *udp_sock_new(int fd, int domain)
 	s->peer_len = 0;
 	s->drops = 0;
 	s->dst_last = NULL;
-	s->last_time_ns = 0;
+	s->keyed = s->tx_keyed = false;
+	s->key = s->tx_key = 0;
+	s->mover.accesses = s->tx_mover.accesses = 0;
+	s->mover.candidate = s->tx_mover.candidate = 0;
+	atomic_store_explicit(&s->last_time_ns, 0, memory_order_relaxed);
 	s->v.os_events = 0;
 	s->os_countdown = 1;
 	s->worker_fd = -1;

@@ -13,6 +13,7 @@
 #include "net/net.h"
 #include "runtime/libc.h"
 #include "runtime/log.h"
+#include "runtime/params.h"
 #include "runtime/rules.h"
 #include "runtime/worker.h"
 #include "socket/udp_keys.h"
@@ -59,13 +60,17 @@ static void att_unlist(struct udp_att *att, struct stack *st)
 	att->num_keys = 0;
 	if (!att->listed)
 		return;
-	/* What the rules have brought so far is this socket's: it waits in the ring. Bounded, as others may be flooded. */
+	/*
+	 * What the rules have brought so far is this socket's: it waits in the ring. Bounded, as others may be flooded. To the end: fewer than
+	 * asked for may be those that the ring had seen earlier.
+	 */
 	for (unsigned i = 0; i < UDP_DRAIN_ROUNDS && atomic_load_explicit(&st->open, memory_order_relaxed); i++) {
-		if (stack_poll(st, UDP_DRAIN_BATCH) < UDP_DRAIN_BATCH)
+		if (!stack_poll(st, UDP_DRAIN_BATCH))
 			break;
 	}
 	udp_demux_remove(&st->udp, &att->bind);
 	stack_udp_changed(st);
+	stack_users(st, -1);
 	att->listed = false;
 }
 
@@ -74,10 +79,10 @@ void udp_unlist(struct udp_sock *s)
 	unsigned n = atomic_load_explicit(&s->natt, memory_order_relaxed);
 
 	for (unsigned i = 0; i < n; i++) {
-		struct stack *st = s->att[i]->st;
+		struct stack *st = udp_att(s, i)->st;
 
 		lock_take(&st->lock);
-		att_unlist(s->att[i], st);
+		att_unlist(udp_att(s, i), st);
 		lock_drop(&st->lock);
 	}
 	s->stats->offloaded = 0;
@@ -97,8 +102,8 @@ static struct udp_att *att_find(struct udp_sock *s, struct stack *st)
 	unsigned n = atomic_load_explicit(&s->natt, memory_order_relaxed);
 
 	for (unsigned i = 0; i < n; i++) {
-		if (s->att[i]->st == st)
-			return s->att[i];
+		if (udp_att(s, i)->st == st)
+			return udp_att(s, i);
 	}
 	return NULL;
 }
@@ -117,10 +122,10 @@ static struct udp_att *att_get(struct udp_sock *s, struct stack *st)
 	att->head = NULL;
 	att->tail = &att->head;
 	att->charge = 0;
-	att->listed = false;
+	att->listed = att->home = false;
 	atomic_store_explicit(&att->st, st, memory_order_relaxed);
 	atomic_store_explicit(&att->s, s, memory_order_release);
-	s->att[n] = att;
+	atomic_store_explicit(&s->att[n], att, memory_order_relaxed);
 	atomic_store_explicit(&s->natt, n + 1, memory_order_release);
 	return att;
 }
@@ -148,6 +153,7 @@ static bool same_bind(const struct udp_bind *a, const struct udp_bind *b)
 	       a->reuseport == b->reuseport && a->bound_if == b->bound_if;
 }
 
+/* The attachment has the rule; its stack's lock is held, or its socket's. */
 static bool has_key(const struct udp_att *att, const struct vma_flow_key *key)
 {
 	for (unsigned i = 0; i < att->num_keys; i++) {
@@ -169,6 +175,7 @@ static int att_relist(struct udp_att *att, int fd, struct stack *st, const struc
 	att->bind = *bind;
 	udp_demux_add(&st->udp, &att->bind);
 	stack_udp_changed(st);
+	stack_users(st, 1);
 	att->listed = true;
 	for (unsigned i = 0; i < keys->num && !err; i++) {
 		err = stack_flow_add(st, &keys->key[i], fd);
@@ -251,33 +258,170 @@ static bool shared_with_others(const struct udp_sock *s)
 	return false;
 }
 
-/* Makes one interface agree. 1: it brings packets of s, 0: it does not, or negative errno. */
-static int attach_one(struct udp_sock *s, int fd, int ifindex)
+struct udp_att *udp_home(const struct udp_sock *s, int ifindex)
 {
-	static _Atomic bool told, rule_told;
-	struct stack *st = stack_find(ifindex);
-	struct udp_att *att = st ? att_find(s, st) : NULL;
-	struct udp_keys keys;
-	int err;
+	unsigned n = atomic_load_explicit(&s->natt, memory_order_relaxed);
 
-	udp_keys_make(s, ifindex, &keys);
-	if (s->kernel_rx || s->shared)
-		keys.num = 0;
-	if (!keys.num)
-		return att ? att_list(s, fd, st, &keys) : 0;
-	if (!att && atomic_load_explicit(&s->natt, memory_order_relaxed) == UDP_ATT_MAX) {
+	for (unsigned i = 0; i < n; i++) {
+		struct udp_att *att = udp_att(s, i);
+		const struct stack *st = atomic_load_explicit(&att->st, memory_order_relaxed);
+
+		if (att->home && atomic_load_explicit(&st->open, memory_order_acquire) && st->ifindex == ifindex)
+			return att;
+	}
+	return NULL;
+}
+
+/* No keys for s on one interface any more. */
+static void leave_interface(struct udp_sock *s, int fd, int ifindex)
+{
+	const struct udp_keys none = { .num = 0 };
+	unsigned n = atomic_load_explicit(&s->natt, memory_order_relaxed);
+
+	for (unsigned i = 0; i < n; i++) {
+		struct stack *st = udp_att(s, i)->st;
+
+		if (atomic_load_explicit(&st->open, memory_order_acquire) && st->ifindex == ifindex)
+			(void)att_list(s, fd, st, &none);
+	}
+}
+
+/* The keys of one interface by the stacks that are to have them. */
+struct parts {
+	unsigned num;
+	struct stack *st[STACKS_MAX];
+	struct udp_keys keys[STACKS_MAX];
+};
+
+static struct udp_keys *part_of(struct parts *p, struct stack *st)
+{
+	unsigned i = 0;
+
+	while (i < p->num && p->st[i] != st)
+		i++;
+	if (i == p->num) {
+		p->st[p->num] = st;
+		p->keys[p->num++].num = 0;
+	}
+	return &p->keys[i];
+}
+
+/*
+ * Who has the rule already, if not s alone; NULL: nobody. A device gives a packet to one ring: sockets that want the same ones, of a port or a
+ * group, must be where the first of them is, and get their copies there. But SO_REUSEPORT divides them. Where a group's rule brings others' packets,
+ * too, one stack has all groups, or a socket in two would get them twice.
+ */
+static struct stack *owner_of(struct udp_sock *s, struct stack *home, const struct vma_flow_key *key)
+{
+	unsigned n = atomic_load_explicit(&s->natt, memory_order_relaxed);
+
+	if (ring_flow_of_group(key) && home->ring->caps.wide_groups)
+		return stack_groups_owner(home->ifindex);
+	if (s->o.reuseport && home->ring->caps.spread && !s->num_groups && !ring_flow_of_group(key))
+		return NULL;
+	for (unsigned i = 0; i < n; i++) {
+		struct udp_att *att = udp_att(s, i);
+
+		if (att->st != home && att->st->ifindex == home->ifindex && has_key(att, key))
+			return stack_flow_owner(home->ifindex, key, att->st, 1);
+	}
+	return stack_flow_owner(home->ifindex, key, home, UINT_MAX);
+}
+
+/*
+ * As att_list(), where the interface has several stacks: st is home's. What goes from one to another is the kernel socket's in
+ * between, so that nothing is lost and nothing comes twice.
+ */
+static int list_parts(struct udp_sock *s, int fd, struct stack *home, const struct udp_keys *keys)
+{
+	unsigned n = atomic_load_explicit(&s->natt, memory_order_relaxed);
+	struct stack *owner[UDP_KEYS_MAX], *rest = home;
+	struct parts *p = malloc(sizeof(*p));
+	int err = 0, one;
+
+	if (!p)
+		return -ENOMEM;
+	p->num = 0;
+	lock_take(&stack_flows_lock);
+	for (unsigned i = 0; i < keys->num; i++) {
+		owner[i] = owner_of(s, home, &keys->key[i]);
+		/* What nobody has yet goes where the others of the port are: they may want its groups (IP_MULTICAST_ALL). */
+		if (owner[i] && rest == home)
+			rest = owner[i];
+	}
+	for (unsigned i = 0; i < keys->num; i++) {
+		struct udp_keys *part = part_of(p, owner[i] ? owner[i] : rest);
+
+		part->key[part->num++] = keys->key[i];
+	}
+	for (unsigned i = 0; i < n; i++) {
+		struct stack *st = udp_att(s, i)->st;
+
+		if (atomic_load_explicit(&st->open, memory_order_acquire) && st->ifindex == home->ifindex)
+			(void)att_list(s, fd, st, part_of(p, st));
+	}
+	for (unsigned i = 0; i < p->num; i++) {
+		one = p->keys[i].num ? att_list(s, fd, p->st[i], &p->keys[i]) : 0;
+		err = err ? err : one;
+	}
+	lock_drop(&stack_flows_lock);
+	free(p);
+	return err;
+}
+
+/* The stack of s on an interface, its attachment there made. 0 and *out (NULL: none is to be had; else the caller's to put) or negative errno. */
+static int home_get(struct udp_sock *s, int fd, int ifindex, struct stack **out)
+{
+	static _Atomic bool told;
+	struct udp_att *att = udp_home(s, ifindex);
+	struct stack *st;
+
+	*out = NULL;
+	if (att) {
+		*out = att->st;
+		stack_users(*out, 1);
+		return 0;
+	}
+	if (atomic_load_explicit(&s->natt, memory_order_relaxed) == UDP_ATT_MAX) {
 		if (!atomic_exchange_explicit(&told, true, memory_order_relaxed))
 			log_warn("fd %d, port %u: its packets may come from more than %d interfaces; those of the others go through the kernel",
 				 fd, s->lport, UDP_ATT_MAX);
 		return -ENOSPC;
 	}
-	if (!st) {
-		st = stack_get(ifindex);
-		if (!st)
-			return 0;
-		udp_keys_make(s, ifindex, &keys); /* now that it is known what its ring wants */
+	st = stack_get(ifindex, s->key);
+	if (!st)
+		return 0;
+	att = att_get(s, st);
+	if (!att) {
+		stack_put(st);
+		return -ENOMEM;
 	}
-	err = att_list(s, fd, st, &keys);
+	att->home = true;
+	*out = st;
+	return 0;
+}
+
+/* Makes one interface agree. 1: it brings packets of s, 0: it does not, or negative errno. */
+static int attach_one(struct udp_sock *s, int fd, int ifindex)
+{
+	static _Atomic bool rule_told;
+	struct udp_keys keys;
+	struct stack *st;
+	int err;
+
+	udp_keys_make(s, ifindex, &keys);
+	if (s->kernel_rx || s->shared)
+		keys.num = 0;
+	if (!keys.num) {
+		leave_interface(s, fd, ifindex);
+		return 0;
+	}
+	err = home_get(s, fd, ifindex, &st);
+	if (err || !st)
+		return err;
+	udp_keys_make(s, ifindex, &keys); /* now that it is known what its ring wants */
+	err = stacks_several() ? list_parts(s, fd, st, &keys) : att_list(s, fd, st, &keys);
+	stack_put(st);
 	/* A full table is full for the thousands that follow as well. */
 	if (err && !atomic_exchange_explicit(&rule_told, true, memory_order_relaxed))
 		log_warn("fd %d, port %u on interface %d: the steering rule cannot be set (%s): its packets go through the kernel (said once)",
@@ -285,6 +429,38 @@ static int attach_one(struct udp_sock *s, int fd, int ifindex)
 	else if (err)
 		log_debug("fd %d, port %u on interface %d: no steering rule: %s", fd, s->lport, ifindex, strerror(-err));
 	return err ? err : 1;
+}
+
+void udp_prune(struct udp_sock *s)
+{
+	unsigned n = atomic_load_explicit(&s->natt, memory_order_relaxed);
+
+	for (unsigned i = n; i-- > 0;) {
+		struct udp_att *att = udp_att(s, i);
+		struct stack *st = att->st;
+		bool gone = false;
+
+		lock_take(&st->lock);
+		if (!att->home && !att->listed && !att->head) {
+			atomic_store_explicit(&att->s, NULL, memory_order_release);
+			atomic_store_explicit(&s->att[i], udp_att(s, --n), memory_order_relaxed);
+			atomic_store_explicit(&s->natt, n, memory_order_release);
+			gone = true;
+		}
+		lock_drop(&st->lock);
+		if (gone)
+			att_free(att);
+	}
+}
+
+void udp_rehome(struct udp_sock *s, int fd)
+{
+	unsigned n = atomic_load_explicit(&s->natt, memory_order_relaxed);
+
+	for (unsigned i = 0; i < n; i++)
+		udp_att(s, i)->home = false;
+	udp_attach(s, fd);
+	udp_prune(s);
 }
 
 void udp_attach(struct udp_sock *s, int fd)
@@ -298,6 +474,10 @@ void udp_attach(struct udp_sock *s, int fd)
 		return;
 	if (s->home || !s->lport)
 		return;
+	if (!s->keyed && stacks_several()) {
+		s->key = stack_key_by(params.ring_allocation_logic_rx, &(struct stack_client){ .local = s->local, .socket = s->id });
+		s->keyed = true;
+	}
 	s->kernel_rx = rules_want_os(s);
 	s->shared = shared_with_others(s);
 	if (n > STACKS_MAX)
@@ -353,7 +533,7 @@ void udp_detach(struct udp_sock *s)
 	unsigned n = atomic_exchange_explicit(&s->natt, 0, memory_order_acq_rel);
 
 	for (unsigned i = 0; i < n; i++) {
-		struct udp_att *att = s->att[i];
+		struct udp_att *att = udp_att(s, i);
 		struct stack *st = att->st;
 
 		lock_take(&st->lock);
@@ -371,12 +551,12 @@ static void drop_stack(struct udp_sock *s, void *arg)
 	unsigned n = atomic_load_explicit(&s->natt, memory_order_relaxed);
 
 	for (unsigned i = 0; i < n; i++) {
-		if (s->att[i]->st != st)
+		if (udp_att(s, i)->st != st)
 			continue;
 		lock_take(&st->lock);
-		att_unlist(s->att[i], st);
+		att_unlist(udp_att(s, i), st);
 		/* The buffers are the ring's memory, which goes away. */
-		udp_att_flush(s->att[i]);
+		udp_att_flush(udp_att(s, i));
 		lock_drop(&st->lock);
 	}
 }
@@ -445,5 +625,6 @@ int udp_start(void)
 {
 	int id = worker_timer_add(1000, tick, NULL);
 
+	udp_moves_start();
 	return id < 0 ? id : udp_claims_start();
 }

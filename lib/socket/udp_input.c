@@ -41,6 +41,7 @@ static void enqueue(struct udp_att *att, struct buf *b)
 	struct udp_sock *s = atomic_load_explicit(&att->s, memory_order_relaxed);
 	struct vma_stats_socket *stats = s->stats;
 	unsigned n = udp_count(b);
+	uint64_t now;
 
 	if (__builtin_expect(att->charge + b->total + (uint64_t)n * UDP_CHARGE > s->o.rcvbuf, 0)) {
 		n = admit_some(s, att, b, n);
@@ -56,10 +57,13 @@ static void enqueue(struct udp_att *att, struct buf *b)
 	att->tail = &b->next;
 	stats_add(&stats->rx_ready_packets, n);
 	stats_add(&stats->rx_ready_bytes, b->total);
-	if (stats->rx_ready_packets > stats->rx_ready_packets_max)
-		stats_set(&stats->rx_ready_packets_max, stats->rx_ready_packets);
-	if (stats->rx_ready_bytes > stats->rx_ready_bytes_max)
-		stats_set(&stats->rx_ready_bytes_max, stats->rx_ready_bytes);
+	/* Of a socket in several stacks each has its lock: a figure that races is a little off. */
+	now = __atomic_load_n(&stats->rx_ready_packets, __ATOMIC_RELAXED);
+	if (now > __atomic_load_n(&stats->rx_ready_packets_max, __ATOMIC_RELAXED))
+		stats_set(&stats->rx_ready_packets_max, now);
+	now = __atomic_load_n(&stats->rx_ready_bytes, __ATOMIC_RELAXED);
+	if (now > __atomic_load_n(&stats->rx_ready_bytes_max, __ATOMIC_RELAXED))
+		stats_set(&stats->rx_ready_bytes_max, now);
 	vfd_notify(&s->v, EPOLLIN | EPOLLRDNORM);
 }
 

@@ -39,6 +39,7 @@ struct udp_att {
 	uint64_t charge;
 	_Atomic unsigned queued; /* datagrams in the queue, for those who look without the lock */
 	bool listed; /* in st's demultiplexer */
+	bool home; /* st is the interface's that the socket's key has chosen. s->lock */
 	/* st->lock: what udp_short.c has found out of the above, for as long as st->udp_gen is this. */
 	_Atomic uint64_t short_gen;
 	bool short_any; /* every unicast address is ours, else short_dst only, network order */
@@ -126,14 +127,14 @@ struct udp_sock {
 	_Atomic bool shared; /* another process's socket may want the same packets: both get them from the kernel */
 	_Atomic uint32_t opt_gen; /* bumped when an option that prebuilt headers contain changes */
 	_Atomic unsigned natt;
-	struct udp_att *att[UDP_ATT_MAX];
+	struct udp_att *_Atomic att[UDP_ATT_MAX];
 	struct udp_dst *_Atomic dsts; /* UDP_DST_WAYS of them, made by the first send */
 	struct udp_dst *_Atomic dst_last; /* the one used last, a hint, maybe a former socket's; NULL: none yet */
 	_Atomic uint32_t os_countdown; /* empty polls until the kernel socket is looked at */
 	_Atomic uint32_t sends_seen; /* udp_kernel_sends when the kernel socket was last looked at */
 	_Atomic uint64_t drops; /* for SO_RXQ_OVFL */
 	_Atomic bool os_turn; /* a hint: two readers at once only change whose turn it is */
-	uint64_t last_time_ns; /* SIOCGSTAMP; UDP_UNSTAMPED: that datagram had none */
+	_Atomic uint64_t last_time_ns; /* SIOCGSTAMP, by whoever received last; UDP_UNSTAMPED: that datagram had none */
 	struct udp_opts o;
 	struct in6_addr local; /* as bound; :: any */
 	uint16_t lport; /* host order, 0: not bound */
@@ -142,6 +143,10 @@ struct udp_sock {
 	unsigned num_groups;
 	struct udp_group *groups;
 	struct vma_stats_socket *stats;
+	/* Whose rings it receives and sends with (stack_key.h); as of the first time. Written under lock */
+	_Atomic bool keyed, tx_keyed;
+	_Atomic uint64_t key, tx_key;
+	struct stack_mover mover, tx_mover; /* of any caller, without a lock: a race only blurs the count */
 	int worker_fd; /* -1: the worker does not watch the kernel socket */
 	unsigned id; /* index into the claims (udp_fork.c) */
 	_Atomic uint8_t *heir_of; /* inherited by fork(): the claim to raise before receiving; NULL otherwise or when raised */
@@ -179,6 +184,41 @@ static inline struct udp_sock *udp_of(struct vfd *v)
 	return (struct udp_sock *)v;
 }
 
+static inline struct udp_att *udp_att(const struct udp_sock *s, unsigned i)
+{
+	return atomic_load_explicit(&s->att[i], memory_order_relaxed);
+}
+
+/* udp_move.c */
+/* VMA_RING_ALLOCATION_LOGIC_* that a socket follows from ring to ring. */
+extern bool udp_moves_rx __attribute__((visibility("hidden")));
+extern bool udp_moves_tx __attribute__((visibility("hidden")));
+void udp_moves_start(void);
+/*
+ * A call is about to receive on s, or to send; no lock is held. It may move to the caller's ring. Until it does the thread is not noted
+ * as the last one: so the short ways are not taken by others than the owner, and all their calls are counted here.
+ */
+void udp_receiving_slow(struct udp_sock *s);
+void udp_sending_slow(struct udp_sock *s);
+static inline void udp_receiving(struct udp_sock *s)
+{
+	if (__builtin_expect(udp_moves_rx, 0))
+		udp_receiving_slow(s);
+	else
+		udp_note_tid(&s->stats->rx_tid);
+}
+
+static inline void udp_sending(struct udp_sock *s)
+{
+	if (__builtin_expect(udp_moves_tx, 0))
+		udp_sending_slow(s);
+	else
+		udp_note_tid(&s->stats->tx_tid);
+}
+
+/* The stack that s sends with on an interface; NULL as stack_get(). s->lock is held. */
+struct stack *udp_sender(struct udp_sock *s, int ifindex);
+
 /* udp.c */
 extern const struct vfd_ops udp_ops;
 /* Binds the kernel socket to a free port if it has none; then attaches. s->lock is held. 0 or negative errno. */
@@ -198,6 +238,12 @@ void udp_learn_local(struct udp_sock *s, int fd);
 void udp_unlist(struct udp_sock *s);
 /* Takes every attachment off its stack and frees what is queued. */
 void udp_detach(struct udp_sock *s);
+/* The attachment that s has on an interface by its key; NULL: none, or it has gone. */
+struct udp_att *udp_home(const struct udp_sock *s, int ifindex);
+/* Moves s to the stacks of its key, which has changed. */
+void udp_rehome(struct udp_sock *s, int fd);
+/* Gives up attachments that neither bring nor hold anything. */
+void udp_prune(struct udp_sock *s);
 /* In the child of a fork(): attachments are the parent's. */
 void udp_atts_forked(void);
 

@@ -39,7 +39,7 @@ static bool family_fits(const struct udp_sock *s, const struct in6_addr *addr)
  */
 static bool of_any_peer(const struct udp_sock *s, int ifindex)
 {
-	const struct stack *st = params.udp_3t_rules && !s->o.reuseaddr && !s->o.reuseport ? stack_find(ifindex) : NULL;
+	const struct stack *st = params.udp_3t_rules && !s->o.reuseaddr && !s->o.reuseport ? stack_any(ifindex) : NULL;
 
 	return st && st->ring->caps.wide_flows;
 }

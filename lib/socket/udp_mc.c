@@ -213,6 +213,13 @@ static void show(struct udp_sock *s)
 	__atomic_store_n(&s->stats->num_groups, n, __ATOMIC_RELEASE);
 }
 
+static int by_address(const void *a, const void *b)
+{
+	uintptr_t x = (uintptr_t)*(struct stack *const *)a, y = (uintptr_t)*(struct stack *const *)b;
+
+	return (x > y) - (x < y);
+}
+
 bool udp_membership(struct udp_sock *s, int level, int opt, const void *val, socklen_t len)
 {
 	unsigned n = atomic_load_explicit(&s->natt, memory_order_relaxed);
@@ -226,11 +233,12 @@ bool udp_membership(struct udp_sock *s, int level, int opt, const void *val, soc
 	ifindex = chosen_if(s, &r);
 	if (!ifindex)
 		return false;
-	/* The packet path reads the list under its stack's lock: all of them are held, in the order of the attachments. */
-	for (unsigned i = 0; i < n; i++) {
-		held[i] = atomic_load_explicit(&s->att[i]->st, memory_order_relaxed);
+	/* The packet path reads the list under its stack's lock: all of them are held, in the order that every socket has. */
+	for (unsigned i = 0; i < n; i++)
+		held[i] = atomic_load_explicit(&udp_att(s, i)->st, memory_order_relaxed);
+	qsort(held, n, sizeof(held[0]), by_address);
+	for (unsigned i = 0; i < n; i++)
 		lock_take(&held[i]->lock);
-	}
 	ok = apply(s, &r, ifindex);
 	while (n)
 		lock_drop(&held[--n]->lock);

@@ -393,7 +393,7 @@ int udp_getsockopt(struct vfd *v, int fd, int level, int opt, void *val, socklen
 /* The time of the last datagram handed over, as a struct timeval or timespec. */
 static int give_stamp(struct udp_sock *s, int fd, unsigned long req, void *arg)
 {
-	uint64_t ns = s->last_time_ns;
+	uint64_t ns = atomic_load_explicit(&s->last_time_ns, memory_order_relaxed);
 
 	lock_take(&s->lock);
 	s->o.stamp_ever = true;
@@ -406,7 +406,8 @@ static int give_stamp(struct udp_sock *s, int fd, unsigned long req, void *arg)
 
 		/* As the kernel: the first question comes too late for its packet, and is answered with the time of asking. */
 		clock_gettime(CLOCK_REALTIME, &now);
-		s->last_time_ns = ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+		ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+		atomic_store_explicit(&s->last_time_ns, ns, memory_order_relaxed);
 	}
 	if (req == SIOCGSTAMP_OLD || req == SIOCGSTAMP_NEW) {
 		struct timeval tv = { .tv_sec = (time_t)(ns / 1000000000u),

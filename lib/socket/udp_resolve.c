@@ -84,7 +84,7 @@ static struct stack *resolve(struct udp_sock *s, const struct udp_tx *t, struct 
 		return NULL;
 	if (IN6_IS_ADDR_UNSPECIFIED(&q.dst) || rules_want_os(s, t) || !find_route(s, &q, scope, v4, &r))
 		return NULL;
-	if (net_link_get(r.oif, &link) || !(st = stack_get(r.oif)) || !find_mac(d, &r, &q.dst, &link, spec.dmac))
+	if (net_link_get(r.oif, &link) || !(st = udp_sender(s, r.oif)) || !find_mac(d, &r, &q.dst, &link, spec.dmac))
 		return NULL;
 	memcpy(spec.smac, link.mac, 6);
 	spec.family = v4 ? AF_INET : AF_INET6;

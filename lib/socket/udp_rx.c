@@ -51,8 +51,10 @@ static inline struct udp_att *find_ready(struct udp_sock *s)
 	unsigned n = atomic_load_explicit(&s->natt, memory_order_acquire);
 
 	for (unsigned i = 0; i < n; i++) {
-		if (att_ready(s, s->att[i]))
-			return s->att[i];
+		struct udp_att *att = udp_att(s, i); /* once: another thread may have s move to another ring */
+
+		if (att_ready(s, att))
+			return att;
 	}
 	return NULL;
 }
@@ -126,7 +128,7 @@ static inline void put_name(const struct udp_sock *s, const struct buf_meta *m, 
 /* The datagram b has left the queue and been copied to the user. */
 static inline void delivered(struct udp_sock *s, struct buf *b)
 {
-	s->last_time_ns = b->time_ns ? b->time_ns : UDP_UNSTAMPED;
+	atomic_store_explicit(&s->last_time_ns, b->time_ns ? b->time_ns : UDP_UNSTAMPED, memory_order_relaxed);
 	stats_add(&s->stats->rx.packets, 1);
 	stats_add(&s->stats->rx.bytes, b->total);
 	buf_free(b);
@@ -146,7 +148,7 @@ static __attribute__((noinline)) ssize_t deliver_train(struct udp_sock *s, struc
 	if (msg->msg_name)
 		put_name(s, &b->meta, msg->msg_name, &msg->msg_namelen);
 	udp_cmsg_put(s, b, msg);
-	s->last_time_ns = b->time_ns ? b->time_ns : UDP_UNSTAMPED;
+	atomic_store_explicit(&s->last_time_ns, b->time_ns ? b->time_ns : UDP_UNSTAMPED, memory_order_relaxed);
 	if (!(flags & MSG_PEEK)) {
 		stats_add(&s->stats->rx.packets, whole ? udp_count(b) : 1);
 		stats_add(&s->stats->rx.bytes, total);
@@ -177,7 +179,7 @@ static ssize_t deliver(struct udp_sock *s, struct udp_att *att, struct msghdr *m
 		put_name(s, &b->meta, msg->msg_name, &msg->msg_namelen);
 	udp_cmsg_put(s, b, msg);
 	if (flags & MSG_PEEK)
-		s->last_time_ns = b->time_ns ? b->time_ns : UDP_UNSTAMPED;
+		atomic_store_explicit(&s->last_time_ns, b->time_ns ? b->time_ns : UDP_UNSTAMPED, memory_order_relaxed);
 	else
 		delivered(s, b);
 	lock_drop(&st->lock);
@@ -329,9 +331,9 @@ static bool worth_polling(const struct udp_sock *s, const struct wait_call *w)
 	    atomic_load_explicit(&s->v.os_events, memory_order_relaxed))
 		return true;
 	for (unsigned i = 0; i < n; i++) {
-		const struct stack *st = atomic_load_explicit(&s->att[i]->st, memory_order_relaxed);
+		const struct stack *st = atomic_load_explicit(&udp_att(s, i)->st, memory_order_relaxed);
 
-		if (atomic_load_explicit(&s->att[i]->queued, memory_order_relaxed))
+		if (atomic_load_explicit(&udp_att(s, i)->queued, memory_order_relaxed))
 			return true;
 		/* A ring outlives its stack's end by seconds, so this look needs no lock. */
 		if (atomic_load_explicit(&st->open, memory_order_acquire) &&
@@ -401,7 +403,7 @@ wait_ready(struct udp_sock *s, int fd, struct msghdr *msg, int flags, ssize_t *n
 /* A first look, before anything that waiting needs is made. As find_ready(). */
 static inline struct udp_att *first_look(struct udp_sock *s)
 {
-	udp_note_tid(&s->stats->rx_tid);
+	udp_receiving(s);
 	if (__builtin_expect(atomic_load_explicit(&s->v.os_events, memory_order_relaxed), 0))
 		return NULL;
 	return find_ready(s);
@@ -529,7 +531,7 @@ uint32_t udp_events(struct vfd *v)
 	udp_claim(s);
 	ev = os_ready(v) | EPOLLOUT | EPOLLWRNORM;
 	for (unsigned i = 0; i < n; i++) {
-		if (atomic_load_explicit(&s->att[i]->queued, memory_order_acquire))
+		if (atomic_load_explicit(&udp_att(s, i)->queued, memory_order_acquire))
 			ev |= EPOLLIN | EPOLLRDNORM;
 	}
 	if (atomic_load_explicit(&s->shut_rd, memory_order_acquire)) {

@@ -168,6 +168,9 @@ static void short_look(struct udp_att *att, const struct stack *st)
 	uint32_t local;
 
 	memcpy(&local, &b->local.s6_addr[12], 4);
+	/* As in udp_dst_short(). */
+	if (udp_moves_rx && params.ring_allocation_logic_rx != STACK_BY_THREAD)
+		return;
 	if (!atomic_load_explicit(&st->open, memory_order_relaxed) || !st->ring->caps.rx_csum || !att->listed ||
 	    b->family != AF_INET || b->bound_if || IN_MULTICAST(ntohl(local)) || !udp_demux_sole(&st->udp, b))
 		return;
@@ -232,7 +235,7 @@ static __attribute__((noinline)) void give_away(struct stack *st, struct buf *b)
 static __attribute__((noinline)) ssize_t receive_locked(struct udp_sock *s, void *buf, size_t len, uint64_t call,
 							struct sockaddr *addr, socklen_t *alen)
 {
-	struct udp_att *att = s->att[0];
+	struct udp_att *att = udp_att(s, 0);
 	struct stack *st = atomic_load_explicit(&att->st, memory_order_relaxed);
 	struct buf *b = NULL;
 	struct vma_stats_socket *stats;
@@ -245,7 +248,7 @@ static __attribute__((noinline)) ssize_t receive_locked(struct udp_sock *s, void
 		return receive_any(s, buf, len, call, addr, alen);
 	}
 	n = hand_out(b->data + PKT_UDP4_HEADERS, &u, buf, len, addr, alen);
-	s->last_time_ns = UDP_UNSTAMPED;
+	atomic_store_explicit(&s->last_time_ns, UDP_UNSTAMPED, memory_order_relaxed);
 	stats = s->stats;
 	stats_add(&stats->rx.packets, 1);
 	stats_add(&stats->rx.bytes, u.len);
@@ -280,7 +283,7 @@ static __attribute__((noinline)) ssize_t receive_contended(struct udp_sock *s, v
 static __attribute__((noinline)) ssize_t receive_unsure(struct udp_sock *s, void *buf, size_t len, uint64_t call,
 							struct sockaddr *addr, socklen_t *alen)
 {
-	struct udp_att *att = s->att[0];
+	struct udp_att *att = udp_att(s, 0);
 	struct stack *st = atomic_load_explicit(&att->st, memory_order_relaxed);
 
 	if (plain_reader(s, vfd_call_flags(call), addr, alen, lock_thread.tid)) {
@@ -313,7 +316,7 @@ ssize_t udp_recvfrom(struct vfd *v, void *buf, size_t len, uint64_t call, struct
 	/* What is there comes from one ring. */
 	if (atomic_load_explicit(&s->natt, memory_order_acquire) != 1)
 		return receive_any(s, buf, len, call, addr, alen);
-	att = s->att[0];
+	att = udp_att(s, 0);
 	st = atomic_load_explicit(&att->st, memory_order_relaxed);
 	/* First, for where it is never good no more is asked. */
 	if (!short_good(att, st))

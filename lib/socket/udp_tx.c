@@ -275,7 +275,7 @@ ssize_t udp_sendto_any(struct udp_sock *s, int fd, const void *buf, size_t len, 
 	struct stack *st;
 	ssize_t n;
 
-	udp_note_tid(&s->stats->tx_tid);
+	udp_sending(s);
 	if (eligible(s, &t, flags)) {
 		enum tx_result res = send_one(s, fd, &t, &st);
 
@@ -353,7 +353,7 @@ ssize_t udp_sendmsg(struct vfd *v, int fd, const struct msghdr *msg, int flags)
 	struct stack *kick = NULL;
 	ssize_t n;
 
-	udp_note_tid(&s->stats->tx_tid);
+	udp_sending(s);
 	send_msg(s, fd, msg, flags, &kick, &n);
 	if (kick)
 		ring_kick(kick->ring);
@@ -465,7 +465,7 @@ int udp_sendmmsg(struct vfd *v, int fd, struct mmsghdr *msgs, unsigned n, int fl
 	struct stack *kick = NULL;
 	unsigned sent = 0;
 
-	udp_note_tid(&s->stats->tx_tid);
+	udp_sending(s);
 	if (n > UIO_MAXIOV)
 		n = UIO_MAXIOV;
 	while (sent < n) {

@@ -27,7 +27,9 @@ struct udp_tx {
 static inline void udp_dst_short(struct udp_dst *d, const struct udp_sock *s)
 {
 	d->short_max = d->max_payload < SMALL_PAYLOAD ? d->max_payload : SMALL_PAYLOAD;
-	if (d->key_len != sizeof(struct sockaddr_in) || d->stale || s->o.gso_size)
+	/* A thread that goes from processor to processor is noticed by the longer way only (another thread by both). */
+	if (d->key_len != sizeof(struct sockaddr_in) || d->stale || s->o.gso_size ||
+	    (udp_moves_tx && params.ring_allocation_logic_tx != STACK_BY_THREAD))
 		d->short_max = 0;
 }
 

@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* What the internal thread does for the stacks: drains them, publishes their counters, follows their interfaces; and their end. */
+#include "socket/stack_table.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "net/net.h"
+#include "runtime/last_thread.h"
+#include "runtime/log.h"
+#include "runtime/params.h"
+#include "runtime/worker.h"
+#include "socket/stack_owner.h"
+#include "socket/stack_right.h"
+#include "socket/tcp.h"
+#include "socket/udp.h"
+
+#define UPKEEP_MSEC 50
+
+static int drain_timer = -1, sync_timer = -1, upkeep_timer = -1;
+
+/* The progress engine: a stack that no thread has polled since the last tick is drained, so that its device queue does not overflow. */
+static void drain(void *arg)
+{
+	unsigned n = atomic_load_explicit(&num_stacks, memory_order_acquire);
+
+	(void)arg;
+	for (unsigned i = 0; i < n; i++) {
+		struct stack *st = atomic_load_explicit(&stacks[i], memory_order_relaxed);
+		unsigned left = (unsigned)params.progress_engine_wce_max, got;
+
+		if (!lock_try(&st->lock))
+			continue;
+		if (atomic_load_explicit(&st->open, memory_order_relaxed) && st->polls == st->polls_seen) {
+			do {
+				got = stack_poll(st, left < STACK_BATCH_MAX ? left : STACK_BATCH_MAX);
+				left -= got;
+				if (got > st->cq_stats->drained_max)
+					stats_set(&st->cq_stats->drained_max, got);
+			} while (got == STACK_BATCH_MAX && left);
+		}
+		st->polls_seen = st->polls;
+		lock_drop(&st->lock);
+	}
+}
+
+/*
+ * Rings of vanished interfaces. A thread may still be inside kick(), which holds no lock: their memory
+ * is given back when two seconds have passed, far beyond any such call.
+ */
+#define RETIRED_TICKS 20
+static struct {
+	struct ring *ring;
+	unsigned ticks;
+} retired[STACKS_MAX]; /* worker only */
+
+static void retire(struct ring *ring)
+{
+	for (unsigned i = 0; i < STACKS_MAX; i++) {
+		if (!retired[i].ring) {
+			retired[i].ring = ring;
+			retired[i].ticks = RETIRED_TICKS;
+			return;
+		}
+	}
+	log_warn("%s: too many interfaces vanish at once; the memory of this ring is kept", ring->ifname);
+}
+
+static void retired_tick(void)
+{
+	for (unsigned i = 0; i < STACKS_MAX; i++) {
+		if (retired[i].ring && --retired[i].ticks == 0) {
+			retired[i].ring->ops->close(retired[i].ring);
+			retired[i].ring = NULL;
+		}
+	}
+}
+
+static void sync_stats(void *arg)
+{
+	struct stack_pools sums = { 0 };
+	unsigned n = atomic_load_explicit(&num_stacks, memory_order_acquire);
+
+	(void)arg;
+	for (unsigned i = 0; i < n; i++) {
+		struct stack *st = atomic_load_explicit(&stacks[i], memory_order_relaxed);
+
+		lock_take(&st->lock);
+		if (atomic_load_explicit(&st->open, memory_order_relaxed)) {
+			stack_publish(st);
+			stack_publish_gauges(st, &sums);
+		}
+		lock_drop(&st->lock);
+	}
+	if (n)
+		stack_publish_pools(&sums);
+	retired_tick();
+	stats_control(NULL);
+	last_thread_look(); /* here, as a tick of its own would be one more for nearly nobody */
+}
+
+/* Ends the use of an open stack, its lock held; the caller disposes of the ring that is returned (NULL: it was not open). */
+static struct ring *stack_shut(struct stack *st)
+{
+	if (!atomic_load_explicit(&st->open, memory_order_relaxed))
+		return NULL;
+	stack_publish(st);
+	atomic_store_explicit(&st->open, false, memory_order_release);
+	stack_udp_changed(st);
+	atomic_fetch_add_explicit(&stacks_changes, 1, memory_order_release);
+	return st->ring;
+}
+
+static void stack_vanished(struct stack *st)
+{
+	struct ring *ring;
+
+	/* Shut first: nothing can be attached behind our back whose buffers would go with the ring. */
+	pthread_mutex_lock(&stacks_mutex);
+	lock_take(&st->lock);
+	ring = stack_shut(st);
+	if (ring) {
+		stats_ring_put(st->stats);
+		stats_cq_put(st->cq_stats);
+	}
+	st->leaving = true;
+	lock_drop(&st->lock);
+	pthread_mutex_unlock(&stacks_mutex);
+	udp_stack_gone(st);
+	tsock_stack_gone(st);
+	pthread_mutex_lock(&stacks_mutex);
+	st->leaving = false;
+	pthread_mutex_unlock(&stacks_mutex);
+	if (ring)
+		retire(ring);
+}
+
+/* True: the ring's device is gone, the stack with it. The worker only. */
+static bool upkeep(struct stack *st)
+{
+	bool gone = false;
+
+	/* Without the lock, which is in the way of packets: a ring outlives its stack's end by seconds. */
+	if (!atomic_load_explicit(&st->open, memory_order_acquire) || !st->ring->ops->upkeep)
+		return false;
+	lock_take(&st->lock);
+	if (atomic_load_explicit(&st->open, memory_order_relaxed) && st->ring->ops->upkeep)
+		gone = st->ring->ops->upkeep(st->ring) == -ENODEV;
+	lock_drop(&st->lock);
+	if (gone)
+		stack_vanished(st);
+	return gone;
+}
+
+static void follow_link(struct stack *st)
+{
+	struct net_link link;
+
+	if (net_link_get(st->ifindex, &link) == -ENODEV) {
+		stack_vanished(st);
+		return;
+	}
+	lock_take(&st->lock);
+	if (atomic_load_explicit(&st->open, memory_order_relaxed))
+		st->ring->ops->link_changed(st->ring, link.mtu, link.mac);
+	lock_drop(&st->lock);
+}
+
+static bool attach_anew; /* worker only */
+
+/* ifindex 0: too much has changed to be told one by one. */
+static void net_changed(enum net_event ev, int ifindex, void *arg)
+{
+	unsigned n = atomic_load_explicit(&num_stacks, memory_order_acquire);
+
+	(void)arg;
+	for (unsigned i = 0; i < n && ev == NET_EVENT_LINK; i++) {
+		struct stack *st = atomic_load_explicit(&stacks[i], memory_order_relaxed);
+
+		if (atomic_load_explicit(&st->open, memory_order_acquire) && (!ifindex || st->ifindex == ifindex))
+			follow_link(st);
+	}
+	if (ev == NET_EVENT_LINK || ev == NET_EVENT_ADDR)
+		attach_anew = true;
+	if (ev == NET_EVENT_NEIGH)
+		tsock_neighbours_changed();
+}
+
+/* A device that failed is not always an interface that vanishes: the sockets look for another ring on it. */
+static void upkeep_all(void *arg)
+{
+	unsigned n = atomic_load_explicit(&num_stacks, memory_order_acquire);
+
+	(void)arg;
+	for (unsigned i = 0; i < n; i++) {
+		if (upkeep(atomic_load_explicit(&stacks[i], memory_order_relaxed)))
+			attach_anew = true;
+	}
+	stacks_follow();
+}
+
+int stacks_upkeep_start(const struct ring *ring)
+{
+	if (ring->ops->upkeep && upkeep_timer < 0)
+		upkeep_timer = worker_timer_add(UPKEEP_MSEC, upkeep_all, NULL);
+	return ring->ops->upkeep && upkeep_timer < 0 ? upkeep_timer : 0;
+}
+
+void stacks_follow(void)
+{
+	if (!attach_anew)
+		return;
+	attach_anew = false;
+	udp_addresses_changed();
+	tsock_addresses_changed();
+}
+
+void stack_freed(int ifindex)
+{
+	stacks_forgive(ifindex);
+	attach_anew = true;
+	stacks_follow();
+}
+
+int stacks_start(void)
+{
+	int err = net_listen(net_changed, NULL);
+
+	if (err)
+		return err;
+	if (params.progress_engine_interval > 0)
+		drain_timer = worker_timer_add((unsigned)params.progress_engine_interval, drain, NULL);
+	sync_timer = worker_timer_add(100, sync_stats, NULL);
+	return sync_timer < 0 ? sync_timer : 0;
+}
+
+/*
+ * exit() may be called anywhere, in a signal handler that interrupted the holder of a lock too: it is waited for
+ * in bounded time, then the steering goes all the same.
+ */
+#define EXIT_TRIES 100
+
+static bool lock_at_exit(struct lock *l)
+{
+	for (int i = 0; i < EXIT_TRIES && !lock_mine(l); i++) {
+		if (lock_try(l))
+			return true;
+		usleep(1000);
+	}
+	return false;
+}
+
+void stacks_stop(void)
+{
+	unsigned n = atomic_load_explicit(&num_stacks, memory_order_acquire);
+
+	for (unsigned i = 0; i < n; i++) {
+		struct stack *st = stacks[i];
+		bool locked = lock_at_exit(&st->lock);
+		/* Its counters stay: they are part of what the process leaves in the module's sums. */
+		struct ring *ring = stack_shut(st);
+
+		if (ring)
+			ring->ops->leave(ring);
+		if (locked)
+			lock_drop(&st->lock);
+	}
+}
+
+void stacks_forked(void)
+{
+	unsigned n = atomic_load_explicit(&num_stacks, memory_order_acquire);
+
+	for (unsigned i = 0; i < n; i++) {
+		struct stack *st = stacks[i];
+
+		/* Its queues are the parent's; our references would keep them alive when the parent has died. */
+		if (st->open)
+			st->ring->ops->close(st->ring);
+	}
+	stacks_table_forked();
+	stack_owners_forked();
+	stack_rights_forked();
+	drain_timer = sync_timer = upkeep_timer = -1;
+}

@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Which stacks there are: found by interface and key, opened, shared. */
+#include "socket/stack_table.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+
+#include "net/net.h"
+#include "runtime/libc.h"
+#include "runtime/log.h"
+#include "socket/stack_owner.h"
+
+/* An interface that refused is asked again after this time, not for every socket. */
+#define RETRY_SECONDS 5
+
+pthread_mutex_t stacks_mutex = PTHREAD_MUTEX_INITIALIZER;
+struct stack *_Atomic stacks[STACKS_MAX];
+_Atomic unsigned num_stacks;
+_Atomic uint32_t stacks_changes;
+struct lock stack_flows_lock;
+
+static struct {
+	int ifindex;
+	bool further; /* it has a ring, another one was refused */
+	time_t until;
+} refused[STACKS_MAX]; /* stacks_mutex */
+
+static time_t now_seconds(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &ts);
+	return ts.tv_sec;
+}
+
+uint32_t stacks_generation(void)
+{
+	return atomic_load_explicit(&stacks_changes, memory_order_acquire);
+}
+
+/* The open stacks of an interface. Returns how many. */
+static unsigned stacks_on(int ifindex, struct stack *on[STACKS_MAX])
+{
+	unsigned n = atomic_load_explicit(&num_stacks, memory_order_acquire), found = 0;
+
+	for (unsigned i = 0; i < n; i++) {
+		struct stack *st = atomic_load_explicit(&stacks[i], memory_order_relaxed);
+
+		if (atomic_load_explicit(&st->open, memory_order_acquire) && st->ifindex == ifindex)
+			on[found++] = st;
+	}
+	return found;
+}
+
+struct stack *stack_any(int ifindex)
+{
+	struct stack *on[STACKS_MAX];
+
+	return stacks_on(ifindex, on) ? on[0] : NULL;
+}
+
+static struct stack *stack_find(int ifindex, uint64_t key)
+{
+	unsigned n = atomic_load_explicit(&num_stacks, memory_order_acquire);
+
+	for (unsigned i = 0; i < n; i++) {
+		struct stack *st = atomic_load_explicit(&stacks[i], memory_order_relaxed);
+
+		if (atomic_load_explicit(&st->open, memory_order_acquire) && st->ifindex == ifindex &&
+		    atomic_load_explicit(&st->key, memory_order_relaxed) == key)
+			return st;
+	}
+	return NULL;
+}
+
+struct stack *stack_flow_owner(int ifindex, const struct vma_flow_key *key, const struct stack *mine, unsigned fewer)
+{
+	struct stack *on[STACKS_MAX];
+	unsigned n = stacks_on(ifindex, on), users;
+
+	for (unsigned i = 0; i < n; i++) {
+		lock_take(&on[i]->lock);
+		users = atomic_load_explicit(&on[i]->open, memory_order_relaxed) ? stack_flow_users(on[i], key) : 0;
+		lock_drop(&on[i]->lock);
+		if (users > (on[i] == mine ? fewer : 0))
+			return on[i];
+	}
+	return NULL;
+}
+
+bool stacks_any_on(int ifindex, bool (*fn)(struct stack *st, void *arg), void *arg)
+{
+	struct stack *on[STACKS_MAX];
+	unsigned n = stacks_on(ifindex, on);
+	bool yes = false;
+
+	for (unsigned i = 0; i < n && !yes; i++) {
+		lock_take(&on[i]->lock);
+		yes = atomic_load_explicit(&on[i]->open, memory_order_relaxed) && fn(on[i], arg);
+		lock_drop(&on[i]->lock);
+	}
+	return yes;
+}
+
+struct stack *stack_groups_owner(int ifindex)
+{
+	struct stack *on[STACKS_MAX];
+	unsigned n = stacks_on(ifindex, on), flows;
+
+	for (unsigned i = 0; i < n; i++) {
+		lock_take(&on[i]->lock);
+		flows = atomic_load_explicit(&on[i]->open, memory_order_relaxed) ? on[i]->group_flows : 0;
+		lock_drop(&on[i]->lock);
+		if (flows)
+			return on[i];
+	}
+	return NULL;
+}
+
+void stacks_each(void (*fn)(struct stack *st, void *arg), void *arg)
+{
+	unsigned n = atomic_load_explicit(&num_stacks, memory_order_acquire);
+
+	for (unsigned i = 0; i < n; i++) {
+		struct stack *st = atomic_load_explicit(&stacks[i], memory_order_relaxed);
+
+		if (lock_mine(&st->lock))
+			continue;
+		lock_take(&st->lock);
+		if (atomic_load_explicit(&st->open, memory_order_relaxed))
+			fn(st, arg);
+		lock_drop(&st->lock);
+	}
+}
+
+bool stack_wanted(int ifindex)
+{
+	struct net_link link;
+
+	if (params.ring_type == RING_TYPE_NONE || net_link_get(ifindex, &link) || !link.up)
+		return false;
+	if (link.kind == NET_LINK_LOOPBACK)
+		return params.offload_loopback;
+	/* A slave's packets belong to the bond or bridge above it. */
+	return link.kind != NET_LINK_OTHER && !link.master;
+}
+
+static bool refused_lately(int ifindex, bool further)
+{
+	for (unsigned i = 0; i < STACKS_MAX; i++) {
+		if (refused[i].ifindex == ifindex && refused[i].further == further && refused[i].until > now_seconds())
+			return true;
+	}
+	return false;
+}
+
+static void remember_refusal(int ifindex, bool further)
+{
+	unsigned oldest = 0;
+
+	for (unsigned i = 0; i < STACKS_MAX; i++) {
+		if (refused[i].ifindex == ifindex && refused[i].further == further) {
+			oldest = i;
+			break;
+		}
+		if (refused[i].until < refused[oldest].until)
+			oldest = i;
+	}
+	refused[oldest].ifindex = ifindex;
+	refused[oldest].further = further;
+	refused[oldest].until = now_seconds() + RETRY_SECONDS;
+}
+
+void stacks_forgive(int ifindex)
+{
+	pthread_mutex_lock(&stacks_mutex);
+	for (unsigned i = 0; i < STACKS_MAX; i++) {
+		if (refused[i].ifindex == ifindex)
+			refused[i].until = 0;
+	}
+	pthread_mutex_unlock(&stacks_mutex);
+}
+
+static uint64_t random_seed(void)
+{
+	uint64_t seed = 0;
+
+	if (getrandom(&seed, sizeof(seed), GRND_NONBLOCK) != sizeof(seed))
+		seed = (uint64_t)(uintptr_t)&seed ^ (uint64_t)now_seconds() << 32;
+	return seed;
+}
+
+void stack_udp_changed(struct stack *st)
+{
+	static _Atomic uint64_t last;
+
+	atomic_store_explicit(&st->udp_gen, 1 + atomic_fetch_add_explicit(&last, 1, memory_order_relaxed), memory_order_relaxed);
+}
+
+/* Makes a stack on an opened ring and enters it. stacks_mutex is held. */
+static struct stack *stack_new(struct ring *ring, int ifindex, uint64_t key)
+{
+	unsigned n = atomic_load_explicit(&num_stacks, memory_order_relaxed);
+	struct stack *st = NULL;
+	unsigned i;
+
+	/* The place of a closed stack is taken over: its memory stays what it was, a stack. */
+	for (i = 0; i < n; i++) {
+		if (!atomic_load_explicit(&stacks[i]->open, memory_order_relaxed) && !stacks[i]->leaving) {
+			st = stacks[i];
+			break;
+		}
+	}
+	if (!st && n < STACKS_MAX)
+		st = calloc(1, sizeof(*st));
+	if (!st)
+		return NULL;
+	lock_take(&st->lock);
+	st->ring = ring;
+	st->ifindex = ifindex;
+	atomic_store_explicit(&st->key, key, memory_order_relaxed);
+	/* Its former users leave by themselves. */
+	if (atomic_exchange_explicit(&st->sends, false, memory_order_relaxed))
+		stack_users(st, -1);
+	udp_demux_init(&st->udp, random_seed());
+	stack_udp_changed(st);
+	st->stats = stats_ring_get();
+	st->cq_stats = stats_cq_get();
+	lock_drop(&st->lock);
+	st->stats->ifindex = ifindex;
+	memcpy(st->stats->ifname, ring->ifname, sizeof(st->stats->ifname));
+	strcpy(st->stats->type, strcmp(ring->ops->name, "mlx5") ? "RING_XDP" : "RING_ETH");
+	__atomic_store_n(&st->stats->enabled, 1, __ATOMIC_RELEASE);
+	__atomic_store_n(&st->cq_stats->enabled, 1, __ATOMIC_RELEASE);
+	atomic_store_explicit(&st->open, true, memory_order_release);
+	if (i == n) {
+		atomic_store_explicit(&stacks[n], st, memory_order_relaxed);
+		atomic_store_explicit(&num_stacks, n + 1, memory_order_release);
+	}
+	atomic_fetch_add_explicit(&stacks_changes, 1, memory_order_release);
+	return st;
+}
+
+/* A stack on a ring that has just been opened; NULL: there is no room. stacks_mutex is held. */
+static struct stack *stack_on_ring(struct ring *ring, int ifindex, uint64_t key)
+{
+	struct stack *st = stacks_upkeep_start(ring) ? NULL : stack_new(ring, ifindex, key);
+
+	if (!st)
+		ring->ops->close(ring);
+	return st;
+}
+
+/* A further ring of an interface for a key. NULL: refused. stacks_mutex is held. */
+static struct stack *open_further(const struct stack *first, uint64_t key)
+{
+	struct stack *st = NULL;
+	struct ring *ring;
+	int err;
+
+	if (refused_lately(first->ifindex, true))
+		return NULL;
+	err = ring_open_more(first->ring, &ring);
+	if (!err) {
+		st = stack_on_ring(ring, first->ifindex, key);
+		err = st ? 0 : -ENOSPC;
+	}
+	if (err) {
+		static _Atomic bool told;
+
+		remember_refusal(first->ifindex, true);
+		log_at(atomic_exchange(&told, true) ? LOG_DEBUG : LOG_WARN,
+		       "%s: no further ring (%s): sockets that should have one of their own (VMA_RING_ALLOCATION_LOGIC_*) share those that there are",
+		       first->ring->ifname, err == -ENOSPC ? "it has all that it can have" : strerror(-err));
+	}
+	return st;
+}
+
+/* For a key that has none of the n > 0 stacks of the interface. stacks_mutex is held. */
+static struct stack *pick(struct stack *const on[], unsigned n, uint64_t key)
+{
+	struct stack_choice choice[STACKS_MAX];
+	enum stack_pick how;
+	struct stack *st;
+	unsigned at;
+
+	for (unsigned i = 0; i < n; i++) {
+		choice[i].key = atomic_load_explicit(&on[i]->key, memory_order_relaxed);
+		choice[i].users = atomic_load_explicit(&on[i]->users, memory_order_relaxed);
+	}
+	how = stack_pick(choice, n, (unsigned)params.ring_limit_per_interface, &at);
+	if (how == STACK_PICK_IDLE)
+		atomic_store(&on[at]->key, key);
+	st = how == STACK_PICK_NEW ? open_further(on[0], key) : NULL;
+	return st ? st : on[at];
+}
+
+static struct stack *stack_open(int ifindex, uint64_t key)
+{
+	struct stack *on[STACKS_MAX], *st = stack_find(ifindex, key);
+	unsigned n = stacks_on(ifindex, on);
+	struct ring *ring;
+	int err;
+
+	if (st)
+		return st;
+	if (n)
+		return pick(on, n, key);
+	if (refused_lately(ifindex, false))
+		return NULL;
+	err = ring_open(ifindex, &ring);
+	if (err) {
+		remember_refusal(ifindex, false);
+		if (err == -EBUSY)
+			stack_owner_wait(ifindex);
+		return NULL;
+	}
+	return stack_on_ring(ring, ifindex, key);
+}
+
+struct stack *stack_get(int ifindex, uint64_t key)
+{
+	struct stack *st = stack_find(ifindex, key);
+
+	if (st) {
+		/* First a user, then the look: pick() does it the other way round. */
+		stack_users(st, 1);
+		if (stack_find(ifindex, key) == st)
+			return st;
+		stack_put(st);
+	}
+	if (!stack_wanted(ifindex))
+		return NULL;
+	pthread_mutex_lock(&stacks_mutex);
+	libc_internal++;
+	st = stack_open(ifindex, key);
+	if (st)
+		stack_users(st, 1);
+	libc_internal--;
+	pthread_mutex_unlock(&stacks_mutex);
+	return st;
+}
+
+struct stack *stack_get_sender(int ifindex, uint64_t key)
+{
+	struct stack *st = stack_get(ifindex, key);
+
+	/* Nobody tells when the last sender has gone: the ring stays theirs. */
+	if (st && atomic_exchange_explicit(&st->sends, true, memory_order_relaxed))
+		stack_put(st);
+	return st;
+}
+
+void stacks_table_forked(void)
+{
+	unsigned n = atomic_load_explicit(&num_stacks, memory_order_relaxed);
+
+	pthread_mutex_init(&stacks_mutex, NULL);
+	atomic_store(&stack_flows_lock.owner, 0);
+	for (unsigned i = 0; i < n; i++)
+		stacks[i] = NULL;
+	num_stacks = 0;
+	memset(refused, 0, sizeof(refused));
+	atomic_fetch_add_explicit(&stacks_changes, 1, memory_order_release);
+}
