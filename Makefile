@@ -245,7 +245,7 @@ $(B)/bench/mlx5_core.o: $(MLX5_CORE_OBJ) $(B)/.core
 	$(Q)$(CC) $(CFLAGS_ALL) $(LIB_CFLAGS) $(CORE_CFLAGS) -flto=auto -Wno-maybe-uninitialized \
 		-r $(if $(CAN_LTO),-flinker-output=nolto-rel) -o $@ $(MLX5_CORE_OBJ)
 
-$(addprefix $(B)/bench/bin/,mlx5 mlx5_ports): $(B)/bench/bin/%: tests/bench/%.c $(B)/bench/mlx5_core.o $(PRELOAD_OBJ) $(MLX5_DEVICE_OBJ) $(B)/.flags
+$(addprefix $(B)/bench/bin/,mlx5 mlx5_ports mlx5_rings): $(B)/bench/bin/%: tests/bench/%.c $(B)/bench/mlx5_core.o $(PRELOAD_OBJ) $(MLX5_DEVICE_OBJ) $(B)/.flags
 	@mkdir -p $(@D)
 	$(call say,BENCH)
 	$(Q)$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) -MMD -MP -MF $@.d -MT $@ $(LDFLAGS_ALL) \

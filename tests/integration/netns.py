@@ -189,6 +189,8 @@ class Host:
         if preload:
             full.update(self.net.library.environment())
             full["VMA_STATS_SHMEM_DIR"] = str(self.net.tmp)
+            # Whole suites under other parameters: TEST_VMA="VMA_RING_ALLOCATION_LOGIC_RX=20 ..."
+            full.update(word.split("=", 1) for word in os.environ.get("TEST_VMA", "").split())
         full.update({k: str(v) for k, v in (env or {}).items()})
         return full
 

@@ -35,6 +35,20 @@ def program(library):
 
 
 @pytest.fixture
+def rings(library, make_net):
+    """Runs mlx5_rings on one of two hosts with a ring for each thread, or as `logic` says: what each ring had, and the log."""
+    program, net = made("mlx5_rings"), make_net()
+
+    def run(what, *args, logic=20, **env):
+        done = net.a.run([program, what, net.a.ip4, net.b.ip4, *args], timeout=120,
+                         env={**MLX5, "VMA_RING_ALLOCATION_LOGIC_RX": logic, "VMA_RING_ALLOCATION_LOGIC_TX": logic, **env})
+        assert "complain" not in done.text, done.text
+        return json.loads(next(line for line in done.text.splitlines() if line.startswith("["))), done.text
+
+    return run
+
+
+@pytest.fixture
 def ports(library, make_net):
     """Runs mlx5_ports on one of two hosts: what it prints, and the log."""
     program, net = made("mlx5_ports"), make_net()
@@ -130,3 +144,33 @@ def test_with_a_full_table_connections_are_the_kernels_and_the_log_says_it_once(
 def test_a_datagram_sockets_rule_is_of_any_peer(ports, three, rules):
     got, _ = ports("udp", 10, env={"VMA_UDP_3T_RULES": three})
     assert got == {"rules_made": rules, "rules_left": 1}
+
+
+@pytest.mark.no_sanitize
+@pytest.mark.parametrize("logic,count", [(0, 1), (1, 1), (10, 4), (20, 4)])
+def test_each_threads_datagrams_go_by_its_ring(rings, logic, count):
+    had, _ = rings("udp", 4, logic=logic)
+    assert len(had) == count and all(r["rules"] == 4 // count and r["received"] == 50 * 4 // count for r in had), had
+    assert all(r["sent"] > 50 * 4 // count for r in had), had
+
+
+@pytest.mark.no_sanitize
+def test_each_threads_connections_have_a_block_of_ports_of_their_ring(rings):
+    had, _ = rings("tcp", 3)
+    assert [r["rules"] for r in had] == [1, 1, 1], had
+
+
+@pytest.mark.no_sanitize
+@pytest.mark.parametrize("limit,devices,warnings", [(2, 8, 0), (0, 2, 1)], ids=["limit", "device"])
+def test_beyond_what_there_can_be_rings_are_shared(rings, limit, devices, warnings):
+    had, log = rings("udp", 4, devices, VMA_RING_LIMIT_PER_INTERFACE=limit)
+    assert [r["rules"] for r in had] == [2, 2], had
+    assert log.count("no further ring") == warnings and "AF_XDP is used" not in log, log
+
+
+@pytest.mark.no_sanitize
+@pytest.mark.parametrize("l2_only", [0, 1])
+def test_groups_of_one_ethernet_address_come_once(rings, l2_only):
+    """A rule of the address alone brings all of them: one ring has it."""
+    had, _ = rings("groups", 3, VMA_ETH_MC_L2_ONLY_RULES=l2_only)
+    assert [r["received"] for r in had] == ([150, 0] if l2_only else [50, 50, 50]), had
