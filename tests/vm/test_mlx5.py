@@ -5,6 +5,7 @@ an errno, never in wrong data, and the device has nothing to complain of.
     net.a  [ card 0 ] ---- wire ---- [ card 1 ]  net.b
 """
 
+import json
 import os
 import re
 import signal
@@ -645,3 +646,56 @@ def test_the_module_can_go_and_come_back(library, tmp_path):
     wait_for(lambda: all(h.card.interface for h in (n.a, n.b)), 20, "the cards are back")
     unload()
     load()
+
+
+# Two threads, each with its own socket: a byte that is lost, or another's, ends it.
+TWO_THREADS = """
+import random, socket, sys, threading
+def udp(n, s):
+    s.bind((sys.argv[2], 7100 + n))
+    for i in range(150):
+        data = b"%d.%d " % (n, i) + random.Random(i).randbytes(i * 37 % 1400)
+        s.sendto(data, (sys.argv[3], 7000))
+        assert s.recv(2000) == data, (n, i)
+def tcp(n, s):
+    s.connect((sys.argv[3], 7000))
+    for i in range(8):
+        data, got = random.Random(100 * n + i).randbytes(1000 + i * 7770), b""
+        s.sendall(data)
+        while len(got) < len(data): got += s.recv(65536)
+        assert got == data, (n, i)
+use, type = {"udp": (udp, socket.SOCK_DGRAM), "tcp": (tcp, socket.SOCK_STREAM)}[sys.argv[1]]
+whole, both = [], threading.Barrier(2)
+def run(n):
+    s = socket.socket(socket.AF_INET, type)
+    s.settimeout(60)
+    both.wait()
+    use(n, s)
+    whole.append(s)
+threads = [threading.Thread(target=run, args=[n]) for n in range(2)]
+for t in threads: t.start()
+for t in threads: t.join()
+if len(whole) < 2: sys.exit(1)
+print("whole", flush=True)
+sys.stdin.readline()
+"""
+
+
+@pytest.mark.parametrize("kind,packets", [("udp", 140), ("tcp", 8)])
+def test_each_thread_has_its_ring(net, kind, packets):
+    server = net.a.python(ECHO if kind == "udp" else ECHO_MANY, False, [kind, net.a.ip4])
+    net.a.wait_bound(PORT, kind)
+    env = {"VMA_RING_ALLOCATION_LOGIC_RX": 20, "VMA_RING_ALLOCATION_LOGIC_TX": 20}
+    client = net.b.python(TWO_THREADS, True, [kind, net.b.ip4, net.a.ip4], env=env, stdin=subprocess.PIPE)
+    client.wait_text("^whole", 120)
+
+    def rings():
+        shown = json.loads(net.b.stats(client, "--json", "-c", "1").splitlines()[-1])["rings"]
+        return shown, [(r["type"], r["rx_packets"] >= packets, r["tx_packets"] >= packets) for r in shown]
+
+    time.sleep(0.3)  # the figures are brought there each 100 ms
+    shown, good = rings()
+    assert good == [("RING_ETH", True, True)] * 2, shown
+    client.popen.stdin.write(b"\n")
+    client.popen.stdin.flush()
+    assert client.wait(60) == 0 and server.popen.poll() is None, client.text
