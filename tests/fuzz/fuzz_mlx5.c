@@ -14,6 +14,7 @@
 #include "../mlx5_device/soft.c"
 #include "ring/mlx5/mpw.h"
 #include "ring/mlx5/pool.h"
+#include "ring/mlx5/strides.h"
 
 #define CHUNK 2048u
 #define PART 500u /* of several to a descriptor: most frames need some */
@@ -31,6 +32,7 @@ static struct world {
 	struct memory memory;
 	struct sq sq;
 	struct rq rq;
+	struct slabs slabs; /* of a striding queue */
 	struct buf *out[CHUNKS]; /* received, not yet given back */
 	unsigned num_out;
 	bool hostile;
@@ -54,9 +56,10 @@ static void check(bool ok)
 static void world_open(struct input *in)
 {
 	static const uint32_t headers[] = {0, 18}, bfs[] = {0, 64, 256, 256};
-	uint32_t first = next(in, 1), segs = 1 + next(in, 1) % 4;
+	uint32_t first = next(in, 1), second = next(in, 1);
 	struct mlx5_want want = {
-		.max_inline = 884, .ask_every = 1 + first % 64, .rx_segs = segs, .dm_bytes = first & 0x40 ? 4096 : 0};
+		.strides = second & 0x80 ? 4u << (second >> 4 & 3) : 0, .stride = CHUNK,
+		.max_inline = 884, .ask_every = 1 + first % 64, .rx_segs = 1 + second % 4, .dm_bytes = first & 0x40 ? 4096 : 0};
 	struct sq_config config = {.ask_every = want.ask_every, .max_inline = next(in, 2) % 900, .mpw = first & 0x80};
 	uint32_t shape = next(in, 2);
 	struct mlx5_objects *o;
@@ -80,7 +83,8 @@ static void world_open(struct input *in)
 	check(!memory_init(&w.memory, PAGES_ANON, CHUNK, CHUNKS, CHUNKS));
 	want.base = w.memory.base;
 	want.bytes = w.memory.bytes;
-	want.compress = true;
+	want.compress = !want.strides;
+	check(!want.strides || !slabs_init(&w.slabs, &w.memory, want.strides));
 	check(!mlx5_objects_open(NULL, &o) && !o->ops->start(o, &want));
 	config.qpn = o->qpn;
 	config.lkey = o->lkey;
@@ -89,13 +93,21 @@ static void world_open(struct input *in)
 	config.dm_bytes = o->dm_bytes;
 	config.dm_lkey = o->dm_lkey;
 	check(!sq_init(&w.sq, &o->qp, &o->tx_cq, &config));
-	check(!rq_init(&w.rq, &o->qp, &o->rx_cq, o->lkey, want.rx_segs));
+	if (want.strides)
+		check(!strq_init(&w.rq, &o->rwq, &o->rx_cq, o->lkey, &w.slabs));
+	else
+		check(!rq_init(&w.rq, &o->qp, &o->rx_cq, o->lkey, want.rx_segs));
 }
 
 static void give_back(unsigned n)
 {
-	for (; n && w.num_out; n--)
-		buf_free(w.out[--w.num_out]);
+	for (; n && w.num_out; n--) {
+		struct buf *b = w.out[--w.num_out];
+
+		/* As it was sent, however long it was kept. */
+		check(w.hostile || (b->data[0] == (uint8_t)b->total && (b->frag || b->data[b->len - 1] == b->data[0])));
+		buf_free(b);
+	}
 }
 
 /* Nothing is lost and nothing is there twice. */
@@ -107,6 +119,7 @@ static void world_close(void)
 	check(w.memory.rx.num_free == CHUNKS && w.memory.tx.num_free == CHUNKS);
 	check(w.hostile || !soft->dev.complaints);
 	soft->o.ops->close(&soft->o);
+	slabs_fini(&w.slabs);
 	memory_fini(&w.memory);
 }
 
@@ -194,7 +207,9 @@ static void send_at_once(uint32_t len)
 
 static void refill(uint32_t n)
 {
-	for (; n && rq_room(&w.rq) && w.memory.rx.num_free >= w.rq.segs; n--) {
+	if (w.rq.slabs && !w.rq.broken)
+		strq_refill(&w.rq);
+	for (; !w.rq.slabs && n && rq_room(&w.rq) && w.memory.rx.num_free >= w.rq.segs; n--) {
 		struct buf *b = NULL;
 
 		if (w.rq.segs == 1) {
@@ -213,18 +228,24 @@ static void refill(uint32_t n)
 		rq_publish(&w.rq);
 }
 
+static enum rx_result take(struct buf **b, bool generic)
+{
+	return w.rq.slabs && !generic ? strq_take(&w.rq, b) : rq_take(&w.rq, b);
+}
+
 static void poll(uint32_t n)
 {
 	struct buf *b;
 
-	while (n-- && w.num_out < CHUNKS && rq_take(&w.rq, &b) == RX_FRAME) {
+	while (n-- && w.num_out < CHUNKS && take(&b, n == 5) == RX_FRAME) {
 		uint32_t total = 0;
 
 		for (const struct buf *f = b; f; total += f->len, f = f->frag)
 			check(f->refs == 1 && f->len <= f->room && (f == b || f->len));
 		check(b->total == total);
+		check(!w.rq.slabs || (uint32_t)(b->data - w.memory.base) / CHUNK % w.rq.strides + b->room / CHUNK <= w.rq.strides);
 		for (unsigned i = 0; i < w.num_out; i++)
-			check(w.out[i] != b);
+			check(w.out[i]->data + w.out[i]->room <= b->data || b->data + b->room <= w.out[i]->data);
 		w.out[w.num_out++] = b;
 	}
 	cq_publish(&w.rq.cq);
@@ -232,9 +253,9 @@ static void poll(uint32_t n)
 
 static void frame(uint32_t len)
 {
-	uint8_t bytes[1514];
+	static uint8_t bytes[4 * CHUNK];
 
-	memset(bytes, (int)len, sizeof(bytes));
+	memset(bytes, (int)len, len);
 	soft_receive(soft, bytes, len);
 }
 
@@ -249,7 +270,14 @@ static void forge(struct input *in, const struct mlx5dv_cq *dv, uint32_t ci, uin
 	if (where & 0x20)
 		put32(c + 44, next(in, 2));
 	put16(c + 60, (uint16_t)(where & 0x20 ? counter : next(in, 2)));
+	if (w.rq.slabs && where & 0x20) {
+		/* A slab is closed when the next one is begun. */
+		put16(c + 2, (uint16_t)(w.rq.ci + (w.rq.slab && w.rq.at == w.rq.strides)));
+		put32(c + 44, (next(in, 1) % 6 << 16 | next(in, 2) % 2500) ^ (where & 8) << 28);
+	}
 	c[63] = (uint8_t)next(in, 1);
+	if (w.rq.slabs && where & 4)
+		c[63] = MLX5_CQE_RESP_SEND << 4;
 	if (where & 0x40)
 		c[63] = (uint8_t)((c[63] & 0xfe) | !!(at & dv->cqe_cnt));
 }
@@ -276,9 +304,9 @@ static void step(struct input *in)
 	case 10:
 	case 11:
 		if (!w.hostile)
-			frame(14 + next(in, 2) % (w.rq.segs > 1 && w.rq.segs < 4 ? w.rq.segs * PART - 13 : 1500));
+			frame(14 + next(in, 2) % (w.rq.slabs ? 7000 : w.rq.segs > 1 && w.rq.segs < 4 ? w.rq.segs * PART - 13 : 1500));
 		else
-			forge(in, &soft->o.rx_cq, w.rq.cq.ci, w.rq.ci);
+			forge(in, &soft->o.rx_cq, w.rq.cq.ci, w.rq.slabs ? w.rq.at % w.rq.strides : w.rq.ci);
 		break;
 	case 12:
 		if (!w.hostile)

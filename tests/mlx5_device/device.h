@@ -89,6 +89,8 @@ struct mdev_rq {
 	const u8 *wqes;
 	const u8 *dbrec; /* [0] producer index */
 	u32 cnt, stride; /* bytes of each */
+	u32 parts, part; /* a striding queue: strides of the memory of each, and their bytes; 0: it is none */
+	u32 at; /* strides used of the WQE at ci */
 	u32 qpn;
 	u32 pi, ci;
 	u32 dropped; /* no descriptor was there */

@@ -9,14 +9,20 @@ static const u8 *wqe(const struct mdev_rq *q, u32 index)
 	return q->wqes + (size_t)(index & (q->cnt - 1)) * q->stride;
 }
 
+/* Its first data segment: behind what links it, in a striding queue. */
+static const u8 *data_segment(const struct mdev_rq *q, u32 index)
+{
+	return wqe(q, index) + (q->parts ? 16 : 0);
+}
+
 /* The memory of the WQE at index must not be that of another that the device has. */
 static void check_owner(struct mdev_rq *q, u32 index)
 {
-	u64 addr = get64(wqe(q, index) + 8), len = get32(wqe(q, index));
+	u64 addr = get64(data_segment(q, index) + 8), len = get32(data_segment(q, index));
 
 	for (u32 i = q->ci; i != index; i++) {
 		u64 other = q->posted[i & (q->cnt - 1)];
-		u64 other_len = get32(wqe(q, i));
+		u64 other_len = get32(data_segment(q, i));
 
 		if (addr < other + other_len && other < addr + len)
 			mdev_complain(q->dev,
@@ -24,6 +30,18 @@ static void check_owner(struct mdev_rq *q, u32 index)
 				      i);
 	}
 	q->posted[index & (q->cnt - 1)] = addr;
+	if (q->parts && len != (u64)q->parts * q->part)
+		mdev_complain(q->dev, "a striding WQE is not as long as its strides", index, (u32)len);
+}
+
+/* What is given to the device is no user's any more: who still looks at a frame there sees it. */
+static void spoil(struct mdev_rq *q, u32 index)
+{
+	const u8 *seg = data_segment(q, index);
+	u8 *memory = q->dev->ops->memory(q->dev, get32(seg + 4), get64(seg + 8), q->parts * q->part);
+
+	for (u32 i = 0; memory && i < q->parts; i++)
+		memset(memory + (size_t)i * q->part, 0xdd, 64);
 }
 
 void mdev_rq_fetch(struct mdev_rq *q)
@@ -40,6 +58,8 @@ void mdev_rq_fetch(struct mdev_rq *q)
 	for (; q->pi != end; q->pi++) {
 		if (q->posted)
 			check_owner(q, q->pi);
+		if (q->posted && q->parts)
+			spoil(q, q->pi);
 	}
 }
 
@@ -83,6 +103,21 @@ static u8 scatter(struct mdev_rq *q, const u8 *frame, u32 len)
 		len -= n;
 	}
 	return len ? MDEV_LENGTH_ERROR : 0;
+}
+
+/* The frame goes to the next strides of the WQE at ci, in which there is room. 0 or a syndrome. */
+static u8 stride(struct mdev_rq *q, const u8 *frame, u32 len)
+{
+	const u8 *seg = data_segment(q, q->ci);
+	u8 *to;
+
+	if (q->posted && q->posted[q->ci & (q->cnt - 1)] != get64(seg + 8))
+		mdev_complain(q->dev, "a receive WQE changed after the doorbell", q->ci, 0);
+	to = q->dev->ops->memory(q->dev, get32(seg + 4), get64(seg + 8) + (u64)q->at * q->part, len);
+	if (!to)
+		return MDEV_PROTECTION_ERROR;
+	memcpy(to, frame, len);
+	return 0;
 }
 
 static void title(u8 cqe[64], const struct mdev_rq *q, u32 len, const struct mdev_seen *seen)
@@ -136,6 +171,58 @@ static void zip_add(struct mdev_rq *q, const u8 cqe[64], u32 len)
 		mdev_rq_flush(q);
 }
 
+/* What is left of the WQE is too little for the next frame. */
+static void put_filler(struct mdev_rq *q)
+{
+	u8 cqe[64] = {0};
+
+	put16(cqe + 2, (u16)q->ci);
+	put32(cqe + 44, 1u << 31 | (q->parts - q->at) << 16);
+	put16(cqe + 60, (u16)q->at);
+	q->at = 0;
+	q->ci++;
+	(void)mdev_cq_put(q->cq, cqe, MDEV_CQE_RESP_SEND);
+}
+
+static void put_strides(struct mdev_rq *q, u32 len, u32 need, const struct mdev_seen *seen)
+{
+	u8 cqe[64];
+
+	title(cqe, q, need << 16 | len, seen);
+	put16(cqe + 2, (u16)q->ci);
+	put16(cqe + 60, (u16)q->at);
+	q->at += need;
+	if (q->at == q->parts) {
+		q->at = 0;
+		q->ci++;
+	}
+	(void)mdev_cq_put(q->cq, cqe, MDEV_CQE_RESP_SEND);
+}
+
+static bool receive_strides(struct mdev_rq *q, const u8 *frame, u32 len, const struct mdev_seen *seen)
+{
+	u32 need = len ? (len + q->part - 1) / q->part : 1;
+	u8 err = q->fail;
+
+	q->fail = 0;
+	if (need > q->parts || len > 0xffff)
+		err = MDEV_LENGTH_ERROR;
+	if (!err && need > q->parts - q->at)
+		put_filler(q);
+	if (q->ci == q->pi) {
+		q->dropped++;
+		return false;
+	}
+	if (!err)
+		err = stride(q, frame, len);
+	if (err) {
+		put_error(q, err);
+		return false;
+	}
+	put_strides(q, len, need, seen);
+	return true;
+}
+
 bool mdev_rq_receive(struct mdev_rq *q, const u8 *frame, u32 len, const struct mdev_seen *seen)
 {
 	u8 cqe[64], err;
@@ -145,6 +232,8 @@ bool mdev_rq_receive(struct mdev_rq *q, const u8 *frame, u32 len, const struct m
 		q->dropped++;
 		return false;
 	}
+	if (q->parts)
+		return receive_strides(q, frame, len, seen);
 	err = q->fail ? q->fail : scatter(q, frame, len);
 	q->fail = 0;
 	if (err) {

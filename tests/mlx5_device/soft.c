@@ -102,12 +102,15 @@ static void queues_free(struct soft *s)
 	free(s->o.qp.sq.buf);
 	free(s->o.qp.rq.buf);
 	free(s->o.qp.dbrec);
+	free(s->o.rwq.buf);
+	free(s->o.rwq.dbrec);
 	free(s->o.rx_cq.dbrec);
 	free(s->o.tx_cq.buf);
 	free(s->o.tx_cq.dbrec);
 	free(s->sq.sums);
 	free(s->rq.posted);
 	s->o.qp = (struct mlx5dv_qp){0};
+	s->o.rwq = (struct mlx5dv_rwq){0};
 	s->o.rx_cq = s->o.tx_cq = (struct mlx5dv_cq){0};
 	s->sq.sums = s->rq.posted = NULL;
 }
@@ -151,15 +154,19 @@ static void queues_make(struct soft *s)
 	uint32_t wqe_bbs = (w->max_inline + 52 + MDEV_BB - 1) / MDEV_BB;
 	uint32_t bbs = soft_config.sq_bbs ? soft_config.sq_bbs : power_of_two(w->tx_wre * wqe_bbs);
 	uint32_t rqs = soft_config.rq_cnt ? soft_config.rq_cnt : power_of_two(w->rx_wre);
-	uint32_t stride = power_of_two(w->rx_segs ? w->rx_segs : 1) * 16;
+	uint32_t stride = w->strides ? 32 : power_of_two(w->rx_segs ? w->rx_segs : 1) * 16;
+	void *wqes = pages((size_t)rqs * stride);
 
 	s->o.qp = (struct mlx5dv_qp){
 		.dbrec = pages(8),
 		.sq = {pages((size_t)bbs * MDEV_BB), bbs, MDEV_BB},
-		.rq = {pages((size_t)rqs * stride), rqs, stride},
 		.bf = {s->uar + UAR_BF, soft_config.bf_size},
 	};
-	cq_make(s, &s->o.rx_cq, &s->rx_cq, rqs, RX_CQN);
+	if (w->strides)
+		s->o.rwq = (struct mlx5dv_rwq){.buf = wqes, .dbrec = pages(8), .wqe_cnt = rqs, .stride = stride};
+	else
+		s->o.qp.rq = (__typeof__(s->o.qp.rq)){wqes, rqs, stride};
+	cq_make(s, &s->o.rx_cq, &s->rx_cq, rqs * (w->strides ? w->strides : 1), RX_CQN);
 	cq_make(s, &s->o.tx_cq, &s->tx_cq, bbs < 8 ? 8 : bbs, TX_CQN);
 	s->sq = (struct mdev_sq){
 		.dev = &s->dev,
@@ -173,15 +180,24 @@ static void queues_make(struct soft *s)
 	s->rq = (struct mdev_rq){
 		.dev = &s->dev,
 		.cq = &s->rx_cq,
-		.wqes = s->o.qp.rq.buf,
-		.dbrec = (const u8 *)s->o.qp.dbrec,
+		.wqes = wqes,
+		.dbrec = (const u8 *)(w->strides ? s->o.rwq.dbrec : s->o.qp.dbrec),
 		.cnt = rqs,
 		.stride = stride,
 		.qpn = QPN,
+		.parts = w->strides,
+		.part = w->stride,
 		.zip_max = w->compress ? soft_config.zip_max : 0,
 		.posted = soft_config.loose ? NULL : pages(rqs * sizeof(u64)),
 	};
 	uar_clear(s);
+}
+
+static int soft_striding(struct mlx5_objects *o, struct mlx5dv_striding_rq_caps *caps)
+{
+	(void)o;
+	*caps = (struct mlx5dv_striding_rq_caps){6, 13, soft_config.strides_log, 16, 1u << IBV_QPT_RAW_PACKET};
+	return soft_config.strides_log ? 0 : -EOPNOTSUPP;
 }
 
 static int soft_start(struct mlx5_objects *o, const struct mlx5_want *want)
@@ -189,6 +205,10 @@ static int soft_start(struct mlx5_objects *o, const struct mlx5_want *want)
 	struct soft *s = soft_of(o);
 
 	s->want = *want;
+	s->o.failed = "make the striding work queue";
+	s->o.no_striding = want->strides && soft_config.no_wq;
+	if (s->o.no_striding)
+		return -ENOMEM;
 	if (!s->dm && want->dm_bytes && want->dm_bytes <= soft_config.dm_bytes) {
 		s->dm = s->o.dm = pages(want->dm_bytes);
 		s->o.dm_bytes = want->dm_bytes;
@@ -328,6 +348,7 @@ static void soft_close(struct mlx5_objects *o)
 }
 
 static const struct mlx5_object_ops object_ops = {
+	.striding = soft_striding,
 	.start = soft_start,
 	.renew = soft_renew,
 	.release = soft_release,

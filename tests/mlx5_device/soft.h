@@ -17,6 +17,8 @@ struct soft_config {
 	uint32_t bf_size; /* bytes of a BlueFlame register; 0: plain doorbells */
 	uint32_t zip_max; /* completions in a compressed session; 0: none */
 	uint32_t max_frame, max_tso;
+	uint32_t strides_log; /* fewest strides of a receive descriptor; 0: there are no striding queues */
+	bool no_wq; /* and none can be had for all that */
 	uint32_t dm_bytes; /* of its own memory, at most */
 	bool mpw; /* it takes several frames in a WQE */
 	uint32_t flows_max; /* rules that have a place; 0: no limit */

@@ -40,6 +40,8 @@ static int load(void)
 		return -ENOENT;
 	IBV_FUNCTIONS(FIND_VERBS)
 	MLX5DV_FUNCTIONS(FIND_MLX5)
+#define FIND_OPTIONAL(name) ibv.name = (__typeof__(ibv.name))dlsym(mlx5, #name);
+	MLX5DV_OPTIONAL(FIND_OPTIONAL)
 	/* Before anything is registered. A kernel of 5.12 and later keeps the device's pages the parent's by itself. */
 	if (params.fork && ibv.ibv_fork_init())
 		log_warn("ring/mlx5: a fork() may take the device's memory away (%s)",

@@ -44,10 +44,14 @@
 	X(mlx5dv_init_obj)                                                                         \
 	X(mlx5dv_get_clock_info)
 
+/* What an older one may be without: NULL then. */
+#define MLX5DV_OPTIONAL(X) X(mlx5dv_create_wq)
+
 #define IBV_MEMBER(name) __typeof__(name) *name;
 struct ibv_table {
 	IBV_FUNCTIONS(IBV_MEMBER)
 	MLX5DV_FUNCTIONS(IBV_MEMBER)
+	MLX5DV_OPTIONAL(IBV_MEMBER)
 };
 #undef IBV_MEMBER
 

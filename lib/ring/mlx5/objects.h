@@ -19,6 +19,7 @@ struct mlx5_want {
 	size_t bytes;
 	uint32_t tx_wre, rx_wre; /* descriptors */
 	uint32_t rx_segs; /* buffers of a receive descriptor */
+	uint32_t strides, stride; /* of a receive descriptor, and bytes of each, both powers of two; 0: no striding queue */
 	uint32_t max_inline; /* bytes in a send descriptor */
 	uint32_t ask_every; /* send descriptors for one completion */
 	uint32_t dm_bytes; /* of the device's memory; there may be none */
@@ -34,7 +35,12 @@ enum mlx5_news {
 };
 
 struct mlx5_object_ops {
-	/* Registers the memory and makes the queues; the device may use them from now on. 0 or negative errno. */
+	/* What striding receive queues of raw packets the device can have. 0 or negative errno; -EOPNOTSUPP: none. */
+	int (*striding)(struct mlx5_objects *o, struct mlx5dv_striding_rq_caps *caps);
+	/*
+	 * Registers the memory and makes the queues; the device may use them from now on. 0 or negative errno; -EOPNOTSUPP: not a striding
+	 * receive queue.
+	 */
 	int (*start)(struct mlx5_objects *o, const struct mlx5_want *want);
 	/*
 	 * New queues in place of the old ones, which are gone also when it fails; flows stay. The memory of the old receive queue's
@@ -68,7 +74,8 @@ struct mlx5_object_ops {
 struct mlx5_objects {
 	const struct mlx5_object_ops *ops;
 	/* Filled by start() and renew(). */
-	struct mlx5dv_qp qp;
+	struct mlx5dv_qp qp; /* rq: nothing where the receive queue is a striding one */
+	struct mlx5dv_rwq rwq; /* that one */
 	struct mlx5dv_cq rx_cq, tx_cq;
 	uint32_t qpn, lkey;
 	uint32_t max_tso; /* payload of a frame that the device cuts; 0: it does not */
@@ -78,6 +85,7 @@ struct mlx5_objects {
 	uint8_t *dm; /* VMA_RING_DEV_MEM_TX: the device's own memory, NULL: there is none */
 	uint32_t dm_bytes, dm_lkey;
 	bool mpw; /* enhanced multi-packet WQEs, which want no header of their frames */
+	bool no_striding; /* start() failed for the want of a striding receive queue */
 	int event_fd; /* readable when an armed receive queue has something */
 	const char *failed; /* what start() or renew() could not do */
 };

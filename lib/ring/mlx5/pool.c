@@ -14,8 +14,8 @@ static void pool_put(struct buf_pool *pool, struct buf *b)
 	p->num_free++;
 }
 
-/* Chunks [first, first + n) are p's. */
-static void pool_init(struct memory *m, struct pool *p, uint32_t first, uint32_t n)
+/* Of the headers [first, first + n), with chunks of so many bytes from base on. */
+static void pool_init(struct memory *m, struct pool *p, uint32_t first, uint32_t n, uint8_t *base, uint32_t chunk)
 {
 	p->pool.free = pool_put;
 	p->num = n;
@@ -23,22 +23,22 @@ static void pool_init(struct memory *m, struct pool *p, uint32_t first, uint32_t
 		struct buf *b = &m->bufs[i];
 
 		*b = (struct buf){
-			.addr = (uint64_t)(uintptr_t)(m->base + (size_t)i * m->chunk),
+			.addr = (uint64_t)(uintptr_t)(base + (size_t)(i - first) * chunk),
 			.pool = &p->pool,
-			.room = m->chunk,
+			.room = chunk,
 		};
 		pool_put(&p->pool, b);
 	}
 }
 
-int memory_init(struct memory *m, enum pages_type type, uint32_t chunk, uint32_t num_rx,
-		uint32_t num_tx)
+int memory_init_two(struct memory *m, enum pages_type type, uint32_t rx_chunk, uint32_t num_rx, uint32_t tx_chunk, uint32_t num_tx)
 {
 	size_t n = (size_t)num_rx + num_tx;
 
 	memset(m, 0, sizeof(*m));
-	m->chunk = chunk;
-	m->bytes = n * chunk + 64;
+	m->chunk = tx_chunk;
+	m->rx_chunk = rx_chunk;
+	m->bytes = (size_t)num_rx * rx_chunk + (size_t)num_tx * tx_chunk + 64;
 	m->base = pages_map(type, &m->bytes);
 	if (!m->base)
 		return -errno;
@@ -47,8 +47,8 @@ int memory_init(struct memory *m, enum pages_type type, uint32_t chunk, uint32_t
 		memory_fini(m);
 		return -ENOMEM;
 	}
-	pool_init(m, &m->rx, 0, num_rx);
-	pool_init(m, &m->tx, num_rx, num_tx);
+	pool_init(m, &m->rx, 0, num_rx, m->base, rx_chunk);
+	pool_init(m, &m->tx, num_rx, num_tx, m->base + (size_t)num_rx * rx_chunk, tx_chunk);
 	return 0;
 }
 

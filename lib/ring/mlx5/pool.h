@@ -19,14 +19,22 @@ struct memory {
 	uint8_t *base;
 	size_t bytes;
 	struct buf *bufs;
-	uint32_t chunk;
+	uint32_t chunk, rx_chunk; /* bytes of each of the two */
 	struct pool rx, tx;
 };
 
-/* So many chunks of `chunk` bytes each (a multiple of 64). Behind the last one 64 more bytes may be read. 0 or negative errno. */
-int memory_init(struct memory *m, enum pages_type type, uint32_t chunk, uint32_t num_rx,
-		uint32_t num_tx);
+/*
+ * So many chunks of so many bytes (multiples of 64). Behind the last one 64 more bytes may be read. The receive chunks are one behind the
+ * other. 0 or negative errno.
+ */
+int memory_init_two(struct memory *m, enum pages_type type, uint32_t rx_chunk, uint32_t num_rx, uint32_t tx_chunk, uint32_t num_tx);
 void memory_fini(struct memory *m);
+
+/* The same where all are alike. */
+static inline int memory_init(struct memory *m, enum pages_type type, uint32_t chunk, uint32_t num_rx, uint32_t num_tx)
+{
+	return memory_init_two(m, type, chunk, num_rx, chunk, num_tx);
+}
 
 /* A buffer with one reference and its chunk empty, or NULL. Its data is where the chunk starts: buf.addr. */
 static inline struct buf *pool_get(struct pool *p, uint32_t room)

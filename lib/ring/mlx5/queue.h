@@ -248,8 +248,14 @@ struct rq {
 		zip_at; /* frames to come; the next one, counted from the session's first */
 	uint8_t zip_flags;
 	bool broken;
-	bool odd; /* broken, in the middle of a session, or of several buffers for a WQE */
+	bool odd; /* broken, in the middle of a session, of several buffers for a WQE, or striding */
 	uint8_t syndrome, vendor_syndrome; /* as in struct sq */
+	/* A striding queue (strides.h), whose segs are 0: pi and ci count slabs. */
+	struct slabs *slabs; /* NULL: it is none */
+	struct slab **posted; /* [cnt] */
+	struct slab *slab; /* at ci, or NULL: it was not looked at */
+	uint32_t strides; /* of a slab */
+	uint32_t at; /* the next one of `slab`; strides: there is none */
 };
 
 /* 0, -EINVAL, -ENOMEM. segs: buffers of a WQE, which has room for so many. */

@@ -76,7 +76,10 @@ int mlx5_queues_init(struct mlx5_ring *m)
 	struct sq sq;
 	int err;
 
-	err = rq_init(&m->rq, &o->qp, &o->rx_cq, o->lkey, m->want.rx_segs);
+	if (m->want.strides)
+		err = strq_init(&m->rq, &o->rwq, &o->rx_cq, o->lkey, &m->slabs);
+	else
+		err = rq_init(&m->rq, &o->qp, &o->rx_cq, o->lkey, m->want.rx_segs);
 	if (!err)
 		err = sq_init(&sq, &o->qp, &o->tx_cq, &config);
 	if (err) {

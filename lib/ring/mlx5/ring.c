@@ -20,8 +20,15 @@
 #define GSO_MAX_FRAME (ETH_HEADER + 65535u)
 /* Below this part of the receive chunks that no user holds, frames move to the heap. */
 #define LOW_PART 4u
+/* Below this part of them, frames are dropped if the heap has no room for them. */
+#define RESERVE_PART 16u
 #define RX_SEGS_MAX 16u /* of 2048 bytes, more than any card's MTU */
 #define RX_WRE_MIN 2u
+#define STRIDE CHUNK_MIN /* a frame of the usual MTU */
+#define STRIDES 64u /* of a slab, where the device takes so few */
+#define STRIDES_LOG_MAX 12u
+#define SLABS_MIN 4u /* that the device has */
+#define RX_COUNT_MAX 65535u /* a striding queue's completion says a length in 16 bits */
 #define UPKEEP_POLLS 200u /* what an upkeep counts for */
 
 static bool by_mac(const struct vma_flow_key *key)
@@ -117,6 +124,14 @@ static void set_gso(struct mlx5_ring *m)
 	m->ring.caps.gso_in_order = true;
 }
 
+/* The longest frame that can be received. */
+static uint32_t rx_room(const struct mlx5_ring *m)
+{
+	if (!m->want.strides)
+		return m->memory.rx_chunk * m->want.rx_segs;
+	return m->want.strides * m->want.stride < RX_COUNT_MAX ? m->want.strides * m->want.stride : RX_COUNT_MAX;
+}
+
 static void set_mtu(struct mlx5_ring *m, uint32_t mtu)
 {
 	uint32_t tag = m->want.vlan ? VLAN_TAG : 0, frame = mtu + ETH_HEADER + tag;
@@ -124,7 +139,7 @@ static void set_mtu(struct mlx5_ring *m, uint32_t mtu)
 	/* A larger one would need more than one buffer. */
 	m->max_wire = frame < m->memory.chunk ? frame : m->memory.chunk;
 	m->ring.caps.max_frame = m->max_wire - tag;
-	m->ring.caps.max_rx_frame = m->memory.chunk * m->want.rx_segs - tag;
+	m->ring.caps.max_rx_frame = rx_room(m) - tag;
 }
 
 /* Received frames are to have so many buffers each, of the same memory, so there are descriptors for fewer. */
@@ -142,9 +157,9 @@ static void grow(struct mlx5_ring *m, uint32_t mtu)
 	uint32_t segs = (mtu + ETH_HEADER + VLAN_TAG + m->memory.chunk - 1) / m->memory.chunk;
 	uint32_t was = m->want.rx_segs;
 
-	if (segs <= was)
+	if (segs <= was || mtu + ETH_HEADER + VLAN_TAG <= rx_room(m))
 		return;
-	if (segs <= RX_SEGS_MAX) {
+	if (segs <= RX_SEGS_MAX && !m->want.strides) {
 		want_segs(m, segs);
 		if (mlx5_remake(m)) {
 			log_info("ring/mlx5: %s: MTU %u: a received frame may have %u buffers; what is sent has up to %u bytes",
@@ -154,7 +169,7 @@ static void grow(struct mlx5_ring *m, uint32_t mtu)
 		want_segs(m, was);
 	}
 	log_warn("ring/mlx5: %s: MTU %u: frames above %u bytes cannot be received until the program starts anew", m->ring.ifname, mtu,
-		 m->memory.chunk * was);
+		 rx_room(m));
 }
 
 static void mlx5_link_changed(struct ring *r, uint32_t mtu, const uint8_t mac[6])
@@ -221,6 +236,7 @@ static void mlx5_close(struct ring *r)
 	mlx5_groups_free(m);
 	rq_fini(&m->rq);
 	sq_fini(&m->sq);
+	slabs_fini(&m->slabs);
 	memory_fini(&m->memory);
 	free(m);
 	libc_internal--;
@@ -252,29 +268,108 @@ static const struct ring_ops mlx5_ops = {
 	.link_changed = mlx5_link_changed,
 };
 
+/* A striding receive queue, if that is wanted and can be had. */
+static void want_strides(struct mlx5_ring *m)
+{
+	struct mlx5dv_striding_rq_caps caps = {0};
+	uint32_t strides = STRIDES;
+	int err = m->objects->ops->striding(m->objects, &caps);
+
+	if (!err && (1u << caps.min_single_stride_log_num_of_bytes > STRIDE || 1u << caps.max_single_stride_log_num_of_bytes < STRIDE ||
+		     caps.min_single_wqe_log_num_of_strides > STRIDES_LOG_MAX || 1u << caps.max_single_wqe_log_num_of_strides < STRIDES))
+		err = -ERANGE;
+	if (err) {
+		log_debug("ring/mlx5: %s: VMA_STRQ: the device has no striding receive queue as it should be (%s): a plain one",
+			  m->ring.ifname, strerror(-err));
+		return;
+	}
+	if (1u << caps.min_single_wqe_log_num_of_strides > strides)
+		strides = 1u << caps.min_single_wqe_log_num_of_strides;
+	m->want.strides = strides;
+	m->want.stride = STRIDE;
+	if (m->want.compress)
+		log_info("ring/mlx5: %s: completions of a striding receive queue (VMA_STRQ) are not compressed", m->ring.ifname);
+	m->want.compress = false;
+}
+
+/* Chunks for received frames; a striding queue has as many places for frames as a plain one, if its slabs are not larger. */
+static uint32_t rx_chunks(struct mlx5_ring *m)
+{
+	uint32_t rx = power_of_two((uint32_t)params.rx_wre), more = (uint32_t)params.qp_compensation_level;
+	uint32_t strides = m->want.strides;
+
+	if (!strides)
+		return rx + more;
+	m->want.rx_wre = rx / strides > SLABS_MIN ? rx / strides : SLABS_MIN;
+	return m->want.rx_wre * strides + (more + strides - 1) / strides * strides + strides;
+}
+
 /* Memory and queues behind the device of m->objects. 0 or negative errno, everything that was made still to be freed. */
 static int start(struct mlx5_ring *m, uint32_t mtu)
 {
 	uint32_t chunk = (mtu + ETH_HEADER + VLAN_TAG + 63) & ~63u;
-	uint32_t rx = power_of_two((uint32_t)params.rx_wre);
+	uint32_t strides = m->want.strides;
 	int err;
 
-	m->want.tx_wre = (uint32_t)params.tx_wre;
+	if (chunk < CHUNK_MIN)
+		chunk = CHUNK_MIN;
 	m->want.rx_wre = (uint32_t)params.rx_wre;
-	m->want.rx_segs = 1;
-	m->want.max_inline = (uint32_t)params.tx_max_inline;
-	m->want.ask_every = (uint32_t)params.tx_wre_batching;
-	m->want.dm_bytes = (uint32_t)params.ring_dev_mem_tx;
-	m->want.compress = params.cqe_compression;
-	err = memory_init(&m->memory, (enum pages_type)params.mem_alloc_type,
-			  chunk < CHUNK_MIN ? CHUNK_MIN : chunk,
-			  rx + (uint32_t)params.qp_compensation_level, (uint32_t)params.tx_wre);
+	err = memory_init_two(&m->memory, (enum pages_type)params.mem_alloc_type, strides ? STRIDE : chunk, rx_chunks(m), chunk,
+			      (uint32_t)params.tx_wre);
+	if (!err && strides)
+		err = slabs_init(&m->slabs, &m->memory, strides);
 	if (err)
 		return err;
 	m->want.base = m->memory.base;
 	m->want.bytes = m->memory.bytes;
 	err = m->objects->ops->start(m->objects, &m->want);
 	return err ? err : mlx5_queues_init(m);
+}
+
+/* The same with a striding receive queue if that can be; m->objects may be others behind the same device then, or none. */
+static int start_either(struct mlx5_ring *m, const struct port *device, uint32_t mtu)
+{
+	int err;
+
+	m->want.tx_wre = (uint32_t)params.tx_wre;
+	m->want.rx_segs = 1;
+	m->want.max_inline = (uint32_t)params.tx_max_inline;
+	m->want.ask_every = (uint32_t)params.tx_wre_batching;
+	m->want.dm_bytes = (uint32_t)params.ring_dev_mem_tx;
+	m->want.compress = params.cqe_compression;
+	if (params.strq)
+		want_strides(m);
+	err = start(m, mtu);
+	if (!err || !m->objects->no_striding)
+		return err;
+	log_info("ring/mlx5: %s: VMA_STRQ: could not %s: %s: a plain receive queue", m->ring.ifname, m->objects->failed, strerror(-err));
+	m->objects->ops->close(m->objects);
+	m->objects = NULL;
+	slabs_fini(&m->slabs);
+	memory_fini(&m->memory);
+	m->want.strides = 0;
+	m->want.compress = params.cqe_compression;
+	err = mlx5_objects_open(device, &m->objects);
+	return err ? err : start(m, mtu);
+}
+
+/* What it has of its own for a striding receive queue. */
+static void use_strides(struct mlx5_ring *m)
+{
+	uint32_t strides = m->want.strides;
+
+	if (!strides)
+		return;
+	if (m->ring.ops != &m->ops)
+		m->ops = *m->ring.ops;
+	m->ops.poll = mlx5_poll_strides;
+	m->ring.ops = &m->ops;
+	/* The slab that is being filled is of no use to the next ones. */
+	if (m->rx_low < 3 * strides)
+		m->rx_low = 3 * strides;
+	if (m->rx_reserve < 2 * strides)
+		m->rx_reserve = 2 * strides;
+	log_debug("ring/mlx5: %s: a striding receive queue: %u slabs of %u strides", m->ring.ifname, m->rq.cnt, strides);
 }
 
 /* 0 or negative errno; *what: what the device would not do, NULL: nothing to tell. */
@@ -314,10 +409,13 @@ static int ring_make(int ifindex, struct ring **out, const char **what)
 		mlx5_vlan_start(m, vlan);
 	m->heap_pool.free = mlx5_heap_buf_free;
 	m->heap_bufs_max = (uint32_t)params.rx_bufs;
-	err = start(m, port->mtu);
+	err = start_either(m, &device, port->mtu);
+	objects = m->objects;
 	if (err)
 		goto err_ring;
 	m->rx_low = m->memory.rx.num / LOW_PART;
+	m->rx_reserve = m->memory.rx.num / RESERVE_PART;
+	use_strides(m);
 	set_mtu(m, port->mtu);
 	set_gso(m);
 	clock_init(&m->clock, objects, params.hw_ts_conversion);
@@ -336,10 +434,12 @@ static int ring_make(int ifindex, struct ring **out, const char **what)
 	return 0;
 
 err_ring:
-	*what = objects->failed ? objects->failed : "have memory or queues of that size";
+	*what = objects && objects->failed ? objects->failed : "have memory or queues of that size";
 	/* The device lets go of the memory before it goes. */
-	objects->ops->close(objects);
+	if (objects)
+		objects->ops->close(objects);
 	objects = NULL;
+	slabs_fini(&m->slabs);
 	memory_fini(&m->memory);
 	free(m);
 err_objects:

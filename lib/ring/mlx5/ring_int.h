@@ -17,6 +17,7 @@
 #include "ring/mlx5/objects.h"
 #include "ring/mlx5/pool.h"
 #include "ring/mlx5/send.h"
+#include "ring/mlx5/strides.h"
 #include "ring/port.h"
 #include "ring/ring.h"
 #include "runtime/stats.h"
@@ -39,13 +40,14 @@ struct mlx5_ring {
 	struct view views[VIEWS];
 	struct view *view; /* of rq.cq; the one of which nothing ever comes while there is none */
 	struct view mute;
-	struct ring_ops ops; /* a VLAN's */
+	struct ring_ops ops; /* its own: a VLAN's, or of a striding receive queue */
+	struct slabs slabs; /* of a striding receive queue */
 	struct mlx5_objects *objects;
 	struct mlx5_want want;
 	uint32_t max_wire; /* longest frame to send, a tag included */
 	uint32_t refill_at; /* places in the receive queue that are worth a refill */
 	uint32_t refill_ci; /* rq.ci from which on it is time for one */
-	uint32_t rx_low; /* chunks */
+	uint32_t rx_low, rx_reserve; /* chunks that no user holds, below which frames move to the heap; and, if it is full, are dropped */
 	bool slow; /* a poll has more to do: armed, or rx_short */
 	union {
 		struct {
@@ -112,8 +114,10 @@ static inline int64_t mlx5_now_ms(void)
 	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
 }
 
-/* rx.c. The first five are operations of the ring; pending() has no lock. */
+/* rx.c. The first six are operations of the ring; pending() has no lock. */
 unsigned mlx5_poll(struct ring *r, struct buf **pkts, unsigned max);
+/* The same of a striding receive queue. */
+unsigned mlx5_poll_strides(struct ring *r, struct buf **pkts, unsigned max);
 unsigned mlx5_poll_stamped(struct ring *r, struct buf **pkts, unsigned max);
 bool mlx5_pending(const struct ring *r);
 unsigned mlx5_wait_fds(struct ring *r, int *fds, unsigned max);

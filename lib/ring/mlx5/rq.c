@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ring/mlx5/queue.h"
+#include "ring/mlx5/strides.h"
 
 int rq_init(struct rq *q, const struct mlx5dv_qp *qp, const struct mlx5dv_cq *cq, uint32_t lkey, uint32_t segs)
 {
@@ -44,6 +44,8 @@ int rq_init(struct rq *q, const struct mlx5dv_qp *qp, const struct mlx5dv_cq *cq
 
 void rq_fini(struct rq *q)
 {
+	if (q->slabs)
+		strq_drop(q);
 	for (; q->ci != q->pi; q->ci++)
 		buf_free(q->bufs[q->ci & (q->cnt - 1)]);
 	free(q->bufs);
@@ -103,7 +105,7 @@ static bool zip_open(struct rq *q, const struct mlx5_cqe64 *title)
 	uint32_t n = be32toh(__atomic_load_n(&title->byte_cnt, __ATOMIC_RELAXED));
 
 	/* The first array stands in the place of the second completion. */
-	if (n < 2 || n > q->pi - q->ci || q->cq.shift != 6 ||
+	if (n < 2 || n > q->pi - q->ci || q->cq.shift != 6 || q->slabs ||
 	    be16toh(title->wqe_counter) != (uint16_t)q->ci)
 		return false;
 	memcpy(q->minis, cq_at(&q->cq, q->cq.ci + 1), sizeof(q->minis));
@@ -134,9 +136,11 @@ static enum rx_result zip_next(struct rq *q, struct buf **out)
 	return RX_FRAME;
 }
 
-/* As rq_take_plain(), of one buffer or several; what is behind the completion's last byte has been waited for. */
+/* As rq_take_plain(), of one buffer, several, or strides; what is behind the completion's last byte has been waited for. */
 static enum rx_result take_one(struct rq *q, const struct mlx5_cqe64 *c, struct buf **out)
 {
+	if (q->slabs)
+		return strq_take_odd(q, c, out);
 	*out = pop(q, be16toh(c->wqe_counter), be32toh(__atomic_load_n(&c->byte_cnt, __ATOMIC_RELAXED)), cqe_flags(c));
 	if (!*out)
 		return rq_break(q);

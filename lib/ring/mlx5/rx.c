@@ -7,11 +7,8 @@
 
 #include "runtime/params.h"
 
-/* Below this part of the receive chunks that no user holds, frames are dropped if the heap has no room for them. */
-#define RESERVE_PART 16u
-
 /* Where a WQE is of several buffers. */
-static __attribute__((noinline)) void refill_chains(struct mlx5_ring *m)
+static void refill_chains(struct mlx5_ring *m)
 {
 	for (uint32_t room = rq_room(&m->rq); room && m->memory.rx.num_free >= m->rq.segs; room--) {
 		struct buf *b = NULL, *next;
@@ -25,6 +22,15 @@ static __attribute__((noinline)) void refill_chains(struct mlx5_ring *m)
 	}
 }
 
+/* Where a WQE is not of one buffer. */
+static __attribute__((noinline)) void refill_odd(struct mlx5_ring *m)
+{
+	if (m->rq.slabs)
+		strq_refill(&m->rq);
+	else
+		refill_chains(m);
+}
+
 void mlx5_refill(struct mlx5_ring *m)
 {
 	uint32_t room = rq_room(&m->rq);
@@ -33,8 +39,8 @@ void mlx5_refill(struct mlx5_ring *m)
 	/* The queue may be gone, and with it the memory of its index. */
 	if (__builtin_expect(m->rq.broken, 0))
 		return;
-	if (__builtin_expect(m->rq.segs > 1, 0)) {
-		refill_chains(m);
+	if (__builtin_expect(m->rq.segs != 1, 0)) {
+		refill_odd(m);
 		room = 0;
 	}
 	while (room && (b = pool_get_rx(&m->memory.rx)) != NULL) {
@@ -74,7 +80,7 @@ static __attribute__((noinline)) struct buf *spare_chunk(struct mlx5_ring *m, st
 		m->heap_origin = c->pool;
 		c->pool = &m->heap_pool;
 		m->heap_bufs++;
-	} else if (mlx5_rx_ours(m) >= m->memory.rx.num / RESERVE_PART || !params.cq_keep_qp_full) {
+	} else if (mlx5_rx_ours(m) >= m->rx_reserve || !params.cq_keep_qp_full) {
 		return b;
 	} else {
 		mlx5_stat_add(&m->counters.rx_drop_no_buf, 1);
@@ -128,15 +134,15 @@ static inline bool poll_more(const struct mlx5_ring *m)
 	return (int32_t)(m->rq.ci - m->refill_ci) >= 0 || m->slow;
 }
 
-static __attribute__((noinline)) unsigned poll_many(struct mlx5_ring *m, struct buf **pkts,
-						    unsigned max)
+static inline __attribute__((always_inline)) unsigned poll_by(struct mlx5_ring *m, struct buf **pkts, unsigned max,
+							      enum rx_result (*take)(struct rq *, struct buf **))
 {
 	enum rx_result res = RX_NONE;
 	unsigned n = 0, got = 0;
 	uint64_t bytes = 0;
 	struct buf *b;
 
-	while (got < max && (res = rq_take(&m->rq, &b)) == RX_FRAME) {
+	while (got < max && (res = take(&m->rq, &b)) == RX_FRAME) {
 		__builtin_prefetch(b->data);
 		got++;
 		bytes += b->total;
@@ -155,6 +161,16 @@ static __attribute__((noinline)) unsigned poll_many(struct mlx5_ring *m, struct 
 	return n;
 }
 
+static __attribute__((noinline)) unsigned poll_many(struct mlx5_ring *m, struct buf **pkts, unsigned max)
+{
+	return poll_by(m, pkts, max, rq_take);
+}
+
+static __attribute__((noinline)) unsigned poll_strides_many(struct mlx5_ring *m, struct buf **pkts, unsigned max)
+{
+	return poll_by(m, pkts, max, strq_take);
+}
+
 unsigned mlx5_poll(struct ring *r, struct buf **pkts, unsigned max)
 {
 	struct mlx5_ring *m = mlx5_ring(r);
@@ -166,6 +182,23 @@ unsigned mlx5_poll(struct ring *r, struct buf **pkts, unsigned max)
 	b = rq_take_usual(&m->rq);
 	if (__builtin_expect(!b, 0))
 		return poll_many(m, pkts, max);
+	cq_publish(&m->rq.cq);
+	mlx5_stat_add(&m->counters.rx_packets, 1);
+	mlx5_stat_add(&m->counters.rx_bytes, b->len);
+	pkts[0] = b;
+	return 1;
+}
+
+unsigned mlx5_poll_strides(struct ring *r, struct buf **pkts, unsigned max)
+{
+	struct mlx5_ring *m = mlx5_ring(r);
+	struct buf *b;
+
+	if (__builtin_expect(max > 1 || poll_more(m), 0))
+		return poll_strides_many(m, pkts, max);
+	b = strq_take_usual(&m->rq);
+	if (__builtin_expect(!b, 0))
+		return poll_strides_many(m, pkts, max);
 	cq_publish(&m->rq.cq);
 	mlx5_stat_add(&m->counters.rx_packets, 1);
 	mlx5_stat_add(&m->counters.rx_bytes, b->len);

@@ -11,6 +11,7 @@
 #include "ring/mlx5/ibv.h"
 #include "ring/mlx5/objects.h"
 #include "ring/mlx5/rule.h"
+#include "ring/mlx5/wq.h"
 #include "ring/ring.h"
 #include "runtime/libc.h"
 #include "runtime/log.h"
@@ -46,6 +47,7 @@ struct verbs {
 	struct ibv_comp_channel *channel;
 	struct ibv_cq *rx_cq, *tx_cq;
 	struct ibv_qp *qp;
+	struct wq wq; /* receives instead of qp, where there is one */
 	struct flow *flows[FLOW_BUCKETS];
 };
 
@@ -141,6 +143,11 @@ static int describe(struct verbs *v)
 	obj.cq.out = &v->o.tx_cq;
 	if (!err)
 		err = ibv.mlx5dv_init_obj(&obj, MLX5DV_OBJ_CQ);
+	v->o.rwq = (struct mlx5dv_rwq){0};
+	obj.rwq.in = v->wq.wq;
+	obj.rwq.out = &v->o.rwq;
+	if (!err && v->wq.wq)
+		err = ibv.mlx5dv_init_obj(&obj, MLX5DV_OBJ_RWQ);
 	if (err)
 		return failed(v, "describe the queues", err);
 	v->o.qpn = v->qp->qp_num;
@@ -175,7 +182,8 @@ static uint8_t compressed_format(struct verbs *v)
 /* The receive queue's completion queue, compressed if that is wanted and can be had. NULL and errno. */
 static struct ibv_cq *rx_cq_make(struct verbs *v, const struct mlx5_want *want)
 {
-	struct ibv_cq_init_attr_ex attr = {.cqe = want->rx_wre, .channel = v->channel};
+	uint32_t cqe = want->rx_wre * (want->strides ? want->strides : 1); /* a frame for each stride */
+	struct ibv_cq_init_attr_ex attr = {.cqe = cqe, .channel = v->channel};
 	struct mlx5dv_cq_init_attr more = {
 		.comp_mask = MLX5DV_CQ_INIT_ATTR_MASK_COMPRESSED_CQE | MLX5DV_CQ_INIT_ATTR_MASK_CQE_SIZE,
 		.cqe_size = 64, /* a mini completion in the place of one of 128 bytes is another thing */
@@ -188,7 +196,17 @@ static struct ibv_cq *rx_cq_make(struct verbs *v, const struct mlx5_want *want)
 		cq = ibv.mlx5dv_create_cq(v->context, &attr, &more);
 	if (want->compress)
 		log_debug("ring/mlx5: %s: completions are %scompressed", v->ifname, cq ? "" : "not ");
-	return cq ? ibv_cq_ex_to_cq(cq) : ibv.ibv_create_cq(v->context, (int)want->rx_wre, NULL, v->channel, 0);
+	return cq ? ibv_cq_ex_to_cq(cq) : ibv.ibv_create_cq(v->context, (int)cqe, NULL, v->channel, 0);
+}
+
+/* What receives instead of the queue pair, which only sends then. */
+static int striding_make(struct verbs *v, const struct mlx5_want *want)
+{
+	const char *what;
+	int err = wq_make(&v->wq, v->pd, v->rx_cq, want, &what);
+
+	v->o.no_striding = err;
+	return err ? failed(v, what, err) : 0;
 }
 
 static int queues_make(struct verbs *v, const struct mlx5_want *want)
@@ -198,9 +216,9 @@ static int queues_make(struct verbs *v, const struct mlx5_want *want)
 		.cap =
 			{
 				.max_send_wr = want->tx_wre,
-				.max_recv_wr = want->rx_wre,
+				.max_recv_wr = want->strides ? 0 : want->rx_wre,
 				.max_send_sge = 1,
-				.max_recv_sge = want->rx_segs,
+				.max_recv_sge = want->strides ? 0 : want->rx_segs,
 				.max_inline_data =
 					want->max_inline ? want->max_inline + INLINE_MORE : 0,
 			},
@@ -221,6 +239,8 @@ static int queues_make(struct verbs *v, const struct mlx5_want *want)
 	if (!v->qp)
 		return failed(v, "make the queue pair", errno ? errno : EPERM);
 	err = qp_start(v);
+	if (!err && want->strides)
+		err = striding_make(v, want);
 	return err ? err : describe(v);
 }
 
@@ -243,6 +263,7 @@ static void queues_destroy(struct verbs *v)
 			f->rule = NULL;
 		}
 	}
+	wq_destroy(&v->wq);
 	objects_destroy(v->qp, v->tx_cq, v->rx_cq);
 	v->qp = NULL;
 	v->rx_cq = v->tx_cq = NULL;
@@ -312,6 +333,11 @@ static bool multi_packet(const struct verbs *v)
 	return !ibv.mlx5dv_query_device(v->context, &dv) && dv.flags & MLX5DV_CONTEXT_FLAGS_ENHANCED_MPW;
 }
 
+static int verbs_striding(struct mlx5_objects *o, struct mlx5dv_striding_rq_caps *caps)
+{
+	return wq_caps(verbs_of(o)->context, caps);
+}
+
 static int verbs_start(struct mlx5_objects *o, const struct mlx5_want *want)
 {
 	struct verbs *v = verbs_of(o);
@@ -340,7 +366,7 @@ static int rule_add(struct verbs *v, struct flow *f)
 	struct rule r;
 
 	rule_make(&r, &f->key, v->mac, v->port, v->vlan);
-	f->rule = ibv_create_flow(v->qp, &r.attr);
+	f->rule = ibv_create_flow(v->wq.qp ? v->wq.qp : v->qp, &r.attr);
 	if (f->rule)
 		return 0;
 	return errno == ENOMEM ? -ENOSPC : -errno;
@@ -382,16 +408,19 @@ static int verbs_renew(struct mlx5_objects *o, const struct mlx5_want *want, voi
 	struct verbs *v = verbs_of(o);
 	struct ibv_cq *tx_cq = v->tx_cq;
 	struct ibv_qp *qp = v->qp;
+	struct wq wq = v->wq;
 	int err;
 
 	*old = v->rx_cq;
 	v->qp = NULL;
+	v->wq = (struct wq){0};
 	v->rx_cq = v->tx_cq = NULL;
 	err = queues_make(v, want);
 	if (!err)
 		rules_each(v, rule_renew);
 	else
 		queues_destroy(v); /* the old rules, too, which are in the old queue pair's way */
+	wq_destroy(&wq);
 	objects_destroy(qp, tx_cq, NULL);
 	return err;
 }
@@ -578,6 +607,7 @@ static void verbs_forget(struct mlx5_objects *o)
 }
 
 static const struct mlx5_object_ops verbs_ops = {
+	.striding = verbs_striding,
 	.start = verbs_start,
 	.renew = verbs_renew,
 	.release = verbs_release,
