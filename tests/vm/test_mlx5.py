@@ -98,7 +98,7 @@ def net(wire, request):
         for host in (wire.a, wire.b):
             host.close()
             host.processes.clear()
-            for name in ("tx_error", "rx_error", "drop_doorbells", "drop_frames", "stall", "delay", "whole_ports", "real_time"):
+            for name in ("tx_error", "rx_error", "drop_doorbells", "drop_frames", "stall", "delay", "whole_ports", "real_time", "no_wq"):
                 host.card[name] = 0
             host.card["compress"] = 64
             host.card["flows_max"] = 1024
@@ -115,22 +115,22 @@ def count(host, name):
     return host.card[name] - host.net.before[host][name]
 
 
-def served(net, kind, ours):
+def served(net, kind, ours, env=None):
     """A program that echoes, on the host with the library or on the other; the client's host."""
     server, client = net.a, net.b
-    net.server = server.python(ECHO, ours == "a", [kind, server.ip4], env={"VMA_TRACELEVEL": "INFO"})
+    net.server = server.python(ECHO, ours == "a", [kind, server.ip4], env=env or {"VMA_TRACELEVEL": "INFO"})
     server.wait_bound(PORT, kind)
     return client
 
 
-def udp(net, ours, datagrams=60):
-    client = served(net, "udp", ours)
+def udp(net, ours, datagrams=60, env=None):
+    client = served(net, "udp", ours, env)
     net.client = client.python(UDP_CLIENT, ours == "b", [net.a.ip4, datagrams], env={"VMA_TRACELEVEL": "INFO"})
     return net.client
 
 
-def tcp(net, ours, blocks=8):
-    client = served(net, "tcp", ours)
+def tcp(net, ours, blocks=8, env=None):
+    client = served(net, "tcp", ours, env)
     net.client = client.python(TCP_CLIENT, ours == "b", [net.a.ip4, blocks], env={"VMA_TRACELEVEL": "INFO"})
     return net.client
 
@@ -472,6 +472,53 @@ def test_compressed_completions(net):
             assert [g[0] for g in got] == [b"%d" % i for i in range(n)]
             assert all(len(g[1]) == 1 and any(g[1][0][2][32:]) for g in got)
         assert net.a.card["sessions"] == seen
+
+
+STRIDING = {"VMA_STRQ": "1", "VMA_TRACELEVEL": "DEBUG"}
+
+
+def test_udp_by_a_striding_queue(net):
+    """More datagrams than a slab has strides, and another queue on the way; one that nobody reads meanwhile stays as it is."""
+    with App(net.a, True, env=STRIDING) as app:
+        app.do("kept = udp(7001); s = udp(7000); s.settimeout(10)")
+        wait_for(lambda: net.a.card["rules"] >= 2, 20, "rules")
+        assert net.a.card["wqs"] == 1 and "a striding receive queue" in app.text
+        net.b.python("import socket, sys; socket.socket(2, 2).sendto(b'kept' * 300, (sys.argv[1], 7001))", False, [net.a.ip4]).wait(20)
+        wait_for(lambda: count(net.a, "rx_frames") > 0, 20, "the datagram")
+        for n in [40] * 30:
+            burst(net, n)
+            assert app.do(f"[s.recv(100) for _ in range({n})]") == [b"%d" % i for i in range(n)]
+        assert app.do("kept.recv(2000) == b'kept' * 300") is True
+        net.a.card["rx_error"] = 0x04
+        burst(net, 1)
+        wait_for(lambda: count(net.a, "rx_errors"), 20, "the error")
+        wait_for(lambda: count(net.a, "rules_made") >= 4 and net.a.card["wqs"] == 1, 20, "other queues")
+        assert "new queues" in app.text
+        for n in range(1, 40):
+            burst(net, n)
+            assert app.do(f"[s.recv(100) for _ in range({n})]") == [b"%d" % i for i in range(n)]
+        assert net.a.card["wqs"] == 1
+
+
+def test_tcp_by_a_striding_queue(net, mtu_back):
+    """Over errors, and an MTU whose frames take several strides."""
+    client = tcp(net, "a", 30, env=STRIDING)
+    wait_for(lambda: count(net.a, "rx_frames") > 20, 20, "frames")
+    assert net.a.card["wqs"] == 1
+    set_mtu(net, 9000)
+    for i in range(3):
+        seen = count(net.a, "rx_frames")
+        net.a.card["rx_error"] = 0x04
+        wait_for(lambda: count(net.a, "rx_frames") > seen + 20 or not client.alive(), 20, "frames")
+    whole(client, 90)
+    assert "cannot be received" not in net.server.text, net.server.text
+
+
+def test_a_device_that_refuses_a_striding_queue(net):
+    net.a.card["no_wq"] = 1
+    assert lost(udp(net, "a", env=STRIDING)) == 0
+    assert net.a.card["wqs"] == 0 and count(net.a, "rx_frames") >= 60
+    assert "could not make the striding work queue" in net.server.text, net.server.text
 
 
 def set_mtu(net, mtu):

@@ -147,6 +147,7 @@ struct card *card_make(unsigned int index, unsigned int unit)
 	init_waitqueue_head(&card->wait);
 	INIT_LIST_HEAD(&card->uars);
 	INIT_LIST_HEAD(&card->qps);
+	INIT_LIST_HEAD(&card->wqs);
 	INIT_LIST_HEAD(&card->cqs);
 	INIT_LIST_HEAD(&card->rules);
 	xa_init_flags(&card->mrs, XA_FLAGS_ALLOC1);

@@ -25,6 +25,11 @@
 #define CARD_MAX_CQE 1048576u
 #define CARD_MAX_TSO (MDEV_FRAME_MAX - 128)
 #define CARD_SESSION 64u
+/* As ConnectX-5 has them. */
+#define CARD_STRIDE_LOG_MIN 6u
+#define CARD_STRIDE_LOG_MAX 13u
+#define CARD_STRIDES_LOG_MIN 9u
+#define CARD_STRIDES_LOG_MAX 16u
 #define CARD_MAX_MR (4ull << 30)
 #define CARD_MAX_DM (256u << 10)
 
@@ -37,6 +42,7 @@ struct card_faults {
 	u32 delay; /* microseconds between taking a WQE over and executing it */
 	u32 flows_max; /* rules that have a place */
 	u32 whole_ports; /* rules for a part of a port's bits are refused */
+	u32 no_wq; /* work queues are refused */
 	u32 compress; /* most completions in a session, of compressed queues made from now on */
 	u32 cq_error, qp_error; /* all queues of that kind report that they have failed, once */
 	u32 real_time; /* completions are stamped with seconds and nanoseconds, not with cycles */
@@ -47,7 +53,7 @@ struct card_counts {
 	u32 tx_wqes, dm_reads;
 	u32 tx_frames, rx_frames, rx_dropped, tx_errors, rx_errors;
 	u32 sessions; /* compressed completions */
-	u32 qps, rules; /* that are there */
+	u32 qps, wqs, rules; /* that are there */
 	u32 rules_made;
 };
 
@@ -65,7 +71,7 @@ struct card {
 
 	/* Everything below, and all queues. */
 	spinlock_t lock;
-	struct list_head uars, qps, cqs, rules;
+	struct list_head uars, qps, wqs, cqs, rules;
 	struct xarray mrs;
 	const struct ib_pd *pd; /* of the queue pair in hand: its keys only */
 	u8 *clock; /* a page: its counter */
@@ -115,8 +121,21 @@ struct card_cq {
 	struct list_head of_card;
 };
 
+struct card_wq {
+	struct ib_wq ib; /* first */
+	struct mdev_rq rq;
+	struct pin buf, dbrec;
+	struct list_head of_card;
+};
+
+struct card_table {
+	struct ib_rwq_ind_table ib; /* first */
+	struct card_wq *wq;
+};
+
 struct card_qp {
 	struct ib_qp ib; /* first */
+	struct card_wq *wq; /* what receives for it; NULL: its own queue */
 	struct mdev_sq sq;
 	struct mdev_rq rq;
 	struct pin sq_buf, rq_buf, dbrec;
@@ -204,6 +223,15 @@ int queues_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask, stru
 int queues_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		    struct ib_qp_init_attr *init);
 int queues_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata);
+
+/* wq.c */
+struct ib_wq *wq_create(struct ib_pd *pd, struct ib_wq_init_attr *attr, struct ib_udata *udata);
+int wq_modify(struct ib_wq *ib, struct ib_wq_attr *attr, u32 mask, struct ib_udata *udata);
+int wq_destroy(struct ib_wq *ib, struct ib_udata *udata);
+int wq_table_create(struct ib_rwq_ind_table *ib, struct ib_rwq_ind_table_init_attr *attr,
+		    struct ib_udata *udata);
+int wq_table_destroy(struct ib_rwq_ind_table *ib);
+int wq_qp_make(struct card_qp *qp, struct ib_qp_init_attr *attr, struct ib_udata *udata);
 
 /* flow.c */
 struct ib_flow *flow_create(struct ib_qp *qp, struct ib_flow_attr *attr, struct ib_udata *udata);

@@ -67,6 +67,7 @@ void fault_files(struct card *card, struct dentry *root)
 	debugfs_create_u32("delay", 0600, dir, &faults->delay);
 	debugfs_create_u32("flows_max", 0600, dir, &faults->flows_max);
 	debugfs_create_u32("whole_ports", 0600, dir, &faults->whole_ports);
+	debugfs_create_u32("no_wq", 0600, dir, &faults->no_wq);
 	debugfs_create_u32("compress", 0600, dir, &faults->compress);
 	debugfs_create_u32("real_time", 0600, dir, &faults->real_time);
 
@@ -83,6 +84,7 @@ void fault_files(struct card *card, struct dentry *root)
 	debugfs_create_u32("rx_errors", 0400, dir, &counts->rx_errors);
 	debugfs_create_u32("sessions", 0400, dir, &counts->sessions);
 	debugfs_create_u32("qps", 0400, dir, &counts->qps);
+	debugfs_create_u32("wqs", 0400, dir, &counts->wqs);
 	debugfs_create_u32("rules", 0400, dir, &counts->rules);
 	debugfs_create_u32("rules_made", 0400, dir, &counts->rules_made);
 }

@@ -144,6 +144,10 @@ struct ib_flow *flow_create(struct ib_qp *qp, struct ib_flow_attr *attr, struct 
 	if (!r)
 		return ERR_PTR(-ENOMEM);
 	r->qp = container_of(qp, struct card_qp, ib);
+	if (!r->qp->wq && !r->qp->rq.cnt) {
+		kfree(r);
+		return ERR_PTR(-EINVAL);
+	}
 	r->priority = attr->priority;
 	r->copy = attr->flags & IB_FLOW_ATTR_FLAGS_DONT_TRAP;
 	err = specs_add(r, attr);
@@ -217,17 +221,21 @@ static bool alike(const struct rule *a, const struct rule *b)
 static void hand_over(struct card *card, struct card_qp *qp, const u8 *frame, u32 len,
 		      const struct mdev_seen *seen)
 {
-	if (qp->state != IB_QPS_RTR && qp->state != IB_QPS_RTS) {
+	bool ready = qp->wq ? qp->wq->ib.state == IB_WQS_RDY :
+			      qp->state == IB_QPS_RTR || qp->state == IB_QPS_RTS;
+	struct mdev_rq *rq = qp->wq ? &qp->wq->rq : &qp->rq;
+
+	if (!ready) {
 		card->counts.rx_dropped++;
 		return;
 	}
 	card->pd = qp->ib.pd;
 	if (card->faults.rx_error) {
-		qp->rq.fail = card->faults.rx_error;
+		rq->fail = card->faults.rx_error;
 		card->faults.rx_error = 0;
 		card->counts.rx_errors++;
 	}
-	if (mdev_rq_receive(&qp->rq, frame, len, seen))
+	if (mdev_rq_receive(rq, frame, len, seen))
 		card->counts.rx_frames++;
 	else
 		card->counts.rx_dropped++;

@@ -49,6 +49,11 @@ static int query_device(struct ib_device *ib, struct ib_device_attr *attr, struc
 	answer.mlx5_ib_support_multi_pkt_send_wqes = MLX5_IB_ALLOW_MPW | MLX5_IB_SUPPORT_EMPW;
 	answer.cqe_comp_caps.max_num = CARD_SESSION;
 	answer.cqe_comp_caps.supported_format = MLX5_IB_CQE_RES_FORMAT_HASH;
+	answer.striding_rq_caps.min_single_stride_log_num_of_bytes = CARD_STRIDE_LOG_MIN;
+	answer.striding_rq_caps.max_single_stride_log_num_of_bytes = CARD_STRIDE_LOG_MAX;
+	answer.striding_rq_caps.min_single_wqe_log_num_of_strides = CARD_STRIDES_LOG_MIN;
+	answer.striding_rq_caps.max_single_wqe_log_num_of_strides = CARD_STRIDES_LOG_MAX;
+	answer.striding_rq_caps.supported_qpts = 1 << IB_QPT_RAW_PACKET;
 	answer.response_length = min(udata->outlen, sizeof(answer));
 	return ib_copy_to_udata(udata, &answer, answer.response_length);
 }
@@ -198,10 +203,16 @@ const struct ib_device_ops card_ib_ops = {
 	.modify_qp = queues_modify_qp,
 	.query_qp = queues_query_qp,
 	.destroy_qp = queues_destroy_qp,
+	.create_wq = wq_create,
+	.modify_wq = wq_modify,
+	.destroy_wq = wq_destroy,
+	.create_rwq_ind_table = wq_table_create,
+	.destroy_rwq_ind_table = wq_table_destroy,
 	.create_flow = flow_create,
 	.destroy_flow = flow_destroy,
 	INIT_RDMA_OBJ_SIZE(ib_ucontext, card_ucontext, ib),
 	INIT_RDMA_OBJ_SIZE(ib_pd, card_pd, ib),
 	INIT_RDMA_OBJ_SIZE(ib_cq, card_cq, ib),
 	INIT_RDMA_OBJ_SIZE(ib_qp, card_qp, ib),
+	INIT_RDMA_OBJ_SIZE(ib_rwq_ind_table, card_table, ib),
 };

@@ -169,8 +169,10 @@ int queues_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr, struct ib
 	struct card_qp *qp = qp_of(ibqp);
 	int err;
 
-	if (attr->qp_type != IB_QPT_RAW_PACKET || attr->srq || attr->rwq_ind_tbl)
+	if (attr->qp_type != IB_QPT_RAW_PACKET || attr->srq)
 		return -EOPNOTSUPP;
+	if (attr->rwq_ind_tbl)
+		return wq_qp_make(qp, attr, udata);
 	err = ib_copy_from_udata(&want, udata, min(udata->inlen, sizeof(want)));
 	if (err)
 		return err;

@@ -152,6 +152,7 @@ static void run(struct card *card)
 	struct sk_buff_head out;
 	struct card_cq *cq;
 	struct card_qp *qp;
+	struct card_wq *wq;
 	struct sk_buff *skb;
 	struct uar *uar;
 
@@ -171,6 +172,11 @@ static void run(struct card *card)
 		mdev_rq_flush(&qp->rq);
 		if (qp->rq.error)
 			mdev_rq_abort(&qp->rq);
+	}
+	list_for_each_entry(wq, &card->wqs, of_card) {
+		card->pd = wq->ib.pd;
+		if (wq->rq.error)
+			mdev_rq_abort(&wq->rq);
 	}
 	list_for_each_entry(cq, &card->cqs, of_card) {
 		if (cq->waiting && (cq->q.pi - cq->told + 1 >= cq->count ||
