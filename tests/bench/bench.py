@@ -342,9 +342,9 @@ def passthrough(bench):
     return result("ns", {"ours": added}, better_high=False, digits=1)
 
 
-def mlx5(what):
+def mlx5(what, striding=False):
     """Nanoseconds, and instructions where valgrind is, of one call of 64 bytes on mlx5 queues in memory: no card is needed."""
-    env = {"VMA_RING_TYPE": "mlx5", "VMA_THREAD_MODE": "0", "VMA_TRACELEVEL": "1"}
+    env = {"VMA_RING_TYPE": "mlx5", "VMA_THREAD_MODE": "0", "VMA_TRACELEVEL": "1", "VMA_STRQ": int(striding)}
 
     def run(bench, calls, tool=()):
         a, b = bench.net.a, bench.net.b
@@ -352,7 +352,7 @@ def mlx5(what):
         return done.text, json.loads(next(line for line in done.text.splitlines() if line.startswith("{")))
 
     def row(bench):
-        name = f"mlx5_{what}"
+        name = f"mlx5_{what}" + "_strq" * striding
         figures = bench.rounds(name, {"ours": lambda: run(bench, 100000)[1]["ns"]}, 5)
         out = result("ns", figures, better_high=False, digits=1)
         out["instructions"] = None
@@ -437,6 +437,7 @@ NAMES = {f.__name__: f for f in (udp_pingpong, udp_pingpong_spin, udp_send, udp_
 NAMES.update(tcp_messages=tcp_messages, tcp_connections=tcp_connections, redis_get=redis_get, redis_set=redis_set,
              tcp_bulk_send=tcp_bulk_send, tcp_bulk_receive=tcp_bulk_receive, tcp_loss=tcp_loss)
 NAMES.update({f"mlx5_{what}": mlx5(what) for what in ("udp_send", "udp_sendmmsg", "udp_receive", "tcp_send", "tcp_receive")})
+NAMES.update({f"mlx5_{what}_strq": mlx5(what, striding=True) for what in ("udp_receive", "tcp_receive")})
 
 # What the project set itself: field, least or most, value.
 TO_REACH = {
@@ -484,6 +485,8 @@ WHAT = {
     "mlx5_udp_receive": "one `recvfrom()` of 64 B that finds it there",
     "mlx5_tcp_send": "one `send()` of 64 B over TCP, mlx5 queues in memory",
     "mlx5_tcp_receive": "one `recv()` of 64 B that finds it there",
+    "mlx5_udp_receive_strq": "the same from a striding queue (`VMA_STRQ=1`)",
+    "mlx5_tcp_receive_strq": "the same from a striding queue (`VMA_STRQ=1`)",
 }
 
 

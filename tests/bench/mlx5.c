@@ -528,6 +528,7 @@ int main(int argc, char **argv)
 	receives = strstr(argv[1], "receive") != NULL;
 	burst = strstr(argv[1], "sendmmsg") != NULL;
 	soft_config.mpw = true;
+	soft_config.strides_log = 9; /* ConnectX-5; with VMA_STRQ */
 	calls = (uint32_t)strtoul(argv[4], NULL, 10);
 	own = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(PORT)};
 	peer = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(PEER_PORT)};
