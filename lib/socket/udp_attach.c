@@ -125,7 +125,7 @@ static struct udp_att *att_get(struct udp_sock *s, struct stack *st)
 	att->listed = att->home = false;
 	atomic_store_explicit(&att->st, st, memory_order_relaxed);
 	atomic_store_explicit(&att->s, s, memory_order_release);
-	atomic_store_explicit(&s->att[n], att, memory_order_relaxed);
+	atomic_store_explicit(&s->att[n], att, memory_order_release);
 	atomic_store_explicit(&s->natt, n + 1, memory_order_release);
 	return att;
 }
@@ -443,7 +443,7 @@ void udp_prune(struct udp_sock *s)
 		lock_take(&st->lock);
 		if (!att->home && !att->listed && !att->head) {
 			atomic_store_explicit(&att->s, NULL, memory_order_release);
-			atomic_store_explicit(&s->att[i], udp_att(s, --n), memory_order_relaxed);
+			atomic_store_explicit(&s->att[i], udp_att(s, --n), memory_order_release);
 			atomic_store_explicit(&s->natt, n, memory_order_release);
 			gone = true;
 		}

@@ -186,7 +186,8 @@ static inline struct udp_sock *udp_of(struct vfd *v)
 
 static inline struct udp_att *udp_att(const struct udp_sock *s, unsigned i)
 {
-	return atomic_load_explicit(&s->att[i], memory_order_relaxed);
+	/* acquire: the count may be an older one, from before the place was another attachment's */
+	return atomic_load_explicit(&s->att[i], memory_order_acquire);
 }
 
 /* udp_move.c */
