@@ -290,15 +290,20 @@ def test_who_takes_in_what_comes_while_the_program_computes(unet, env, taken):
     """Nobody; the internal thread, woken by the packet, or by its timers."""
     env = {**QUIET, **env}
     with connection(unet, env) as (app, peer):
-        app.start("time.sleep(2); None")
-        peer.sendall(b"x" * 1000)
-        if taken:
-            wait_for(lambda: unacknowledged(peer) == 0, 1.5, "acknowledged while the program sleeps")
-        else:
-            time.sleep(0.8)
-            assert unacknowledged(peer) == 1000
-        app.answer()
-        assert app.do("len(exactly(s, 1000))") == 1000
+        for left in (2, 1, 0):
+            app.start("time.sleep(2); None")
+            peer.sendall(b"x" * 1000)
+            if taken:
+                wait_for(lambda: unacknowledged(peer) == 0, 1.5, "acknowledged while the program sleeps")
+            else:
+                time.sleep(0.8)
+            waits = unacknowledged(peer)
+            app.answer()
+            assert app.do("len(exactly(s, 1000))") == 1000
+            if waits == (0 if taken else 1000):
+                return
+            # On a busy machine the program may have been on its way out of the call before.
+            assert left, "it is taken in all the same"
 
 
 @pytest.mark.parametrize("rate", [0, 1, 2000000000])
