@@ -85,15 +85,18 @@ integration()
 # On Debian's own kernel, with the module.
 vm()
 {
-	make kmod mlx5-device && scripts/vm -t 2400 -m 6144 tests/vm --tb=short --durations=25
+	make kmod mlx5-device && scripts/vm -t 3000 -m 6144 tests/vm --tb=short --durations=25
 }
 
 # ring/mlx5 on the mlx5 device in software there: a part that is a matter of minutes; tests/vm/test_mlx5.py has kernel peers. All (hours):
 #     scripts/vm -m 2048 -t 20000 tests/integration/test_{udp,tcp}_*.py --mlx5
 vm_mlx5()
 {
-	make mlx5-device && scripts/vm -o build/vm-mlx5 -m 2048 -t 1800 tests/integration/test_udp_both.py tests/integration/test_tcp_both.py \
-		--mlx5 --tb=short --durations=8 -k "not mapped and not [6 and not 20971520 and not ours-listens and not ours-connects"
+	local both="_both and not mapped and not [6 and not 20971520 and not ours-listens and not ours-connects"
+	local forks="ours-serves and (replaced or test_prefork and select) or test_parent_closes_and_child_serves and 4"
+
+	make mlx5-device && scripts/vm -o build/vm-mlx5 -m 2048 -t 1800 tests/integration/test_{udp_both,tcp_both,tcp_fork,tcp_prefork}.py \
+		--mlx5 --tb=short --durations=8 -k "$both or $forks"
 }
 
 # Both ends the library's: what is not preloaded runs no code of ours.
