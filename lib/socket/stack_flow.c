@@ -109,15 +109,21 @@ bool stack_flow_ours(struct stack *st, const struct vma_flow_key *key)
 
 void stack_flow_aside(struct stack *st, const struct vma_flow_key *key)
 {
-	(*flow_slot(st, key))->aside = true;
+	struct stack_flow *f = *flow_slot(st, key);
+
+	if (!f)
+		return;
+	f->aside = true;
 	st->ring->ops->flow_del(st->ring, key);
 }
 
 void stack_flow_back(struct stack *st, const struct vma_flow_key *key)
 {
 	struct vma_flow_info info = { .pid = (uint32_t)getpid() };
+	struct stack_flow *f = *flow_slot(st, key);
 
-	(*flow_slot(st, key))->aside = st->ring->ops->flow_add(st->ring, key, &info) != 0;
+	if (f)
+		f->aside = st->ring->ops->flow_add(st->ring, key, &info) != 0;
 }
 
 void stack_flows_each(struct stack *st, void (*fn)(struct stack *st, const struct vma_flow_key *key, void *arg), void *arg)

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Work queues, striding ones only, the tables of one that lead to them, and the queue pairs that receive by such a table. */
+/*
+ * Work queues, striding ones only, the tables of one that lead to them, and the queue pairs that
+ * receive by such a table.
+ */
 #include <linux/log2.h>
 #include <rdma/mlx5-abi.h>
 #include <rdma/uverbs_ioctl.h>
@@ -155,7 +158,8 @@ int wq_qp_make(struct card_qp *qp, struct ib_qp_init_attr *attr, struct ib_udata
 		return err;
 	/* A table of one needs no field for its hash, but the key. */
 	if (attr->cap.max_send_wr || want.rx_hash_fields_mask || want.comp_mask || want.flags ||
-	    want.rx_hash_function != MLX5_RX_HASH_FUNC_TOEPLITZ || want.rx_key_len != HASH_KEY_BYTES)
+	    want.rx_hash_function != MLX5_RX_HASH_FUNC_TOEPLITZ ||
+	    want.rx_key_len != HASH_KEY_BYTES)
 		return -EINVAL;
 	qp->wq = table_of(attr->rwq_ind_tbl)->wq;
 	qp->state = IB_QPS_RESET;
