@@ -36,7 +36,9 @@ int vma_flow_check(const struct vma_flow_key *key, u32 flags)
 {
 	bool any = ipv6_addr_any(vma_addr_v6(&key->remote)) && !key->remote_port;
 
-	if (!flags || flags & ~FLAGS_KNOWN || memchr_inv(key->reserved, 0, sizeof(key->reserved)))
+	/* A connection has one port of its own. */
+	if (!flags || flags & ~FLAGS_KNOWN || key->port_bits ||
+	    memchr_inv(key->reserved, 0, sizeof(key->reserved)))
 		return -EINVAL;
 	if (key->proto != IPPROTO_TCP && key->proto != IPPROTO_UDP)
 		return -EINVAL;

@@ -46,11 +46,14 @@ static void bad_fields_are_refused(struct kunit *test)
 	struct vma_flow_key key;
 	int i;
 
-	for (i = 0; i < 3; i++) {
+	for (i = 0; i < ARRAY_SIZE(key.reserved); i++) {
 		key = good();
 		key.reserved[i] = 1;
 		KUNIT_EXPECT_EQ(test, vma_flow_check(&key, VMA_KMOD_CONN_RST), -EINVAL);
 	}
+	key = good();
+	key.port_bits = 1;
+	KUNIT_EXPECT_EQ(test, vma_flow_check(&key, VMA_KMOD_CONN_RST), -EINVAL);
 	for (i = 0; i < ARRAY_SIZE(not_hosts); i++) {
 		key = good();
 		key.local = help_addr(not_hosts[i]);
