@@ -81,15 +81,20 @@ static void loose_rule(const struct tcp_tuple *tuple, void *arg)
 	t->loose = l;
 }
 
-static void step_aside(struct stack *st, const struct vma_flow_key *key, const struct tcp_tuple *at)
+void tsock_rules_of_own(struct stack *st, const struct tcp_tuple *at)
 {
 	struct aside a = {.st = st, .at = *at};
 
-	if (!st->ring->caps.takes_all || !stack_flow_stands(st, key))
-		return;
 	tsock_each(own_rule, &a);
 	if (st->tcp)
 		tcp_each_tuple(st->tcp->ts, loose_rule, &a);
+}
+
+static void step_aside(struct stack *st, const struct vma_flow_key *key, const struct tcp_tuple *at)
+{
+	if (!st->ring->caps.takes_all || !stack_flow_stands(st, key))
+		return;
+	tsock_rules_of_own(st, at);
 	stack_flow_aside(st, key);
 	log_debug("TCP port %u: the kernel has a connection of it, and gets the next ones", at->lport);
 }

@@ -385,6 +385,8 @@ void tsock_blocks_forked(void);
 void tsock_step_aside(const struct tcp_tuple *at, struct stack *st);
 /* For stacks_each(): the same of all that have gone while many did. */
 void tsock_all_aside(struct stack *st, void *arg);
+/* Whoever lives on a listener's rule for this local side, which is about to go, gets a rule of his own; connections that nobody has accepted, too. */
+void tsock_rules_of_own(struct stack *st, const struct tcp_tuple *at);
 /* The connection has a rule of its own, which is the caller's from now on. */
 bool tsock_loose_taken(struct tsock_stack *t, const struct tcp_tuple *tuple);
 /* Once a second. */

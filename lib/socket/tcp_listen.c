@@ -151,6 +151,24 @@ static struct tsock_att *att_find(struct tsock *s, const struct stack *st)
 	return att;
 }
 
+static bool is_one_of(const struct vma_flow_key *key, const struct vma_flow_key *keys, unsigned num)
+{
+	for (unsigned i = 0; i < num; i++) {
+		if (!memcmp(&keys[i], key, sizeof(*key)))
+			return true;
+	}
+	return false;
+}
+
+/* An address has gone. It may come back, and the kernel would reset the connections before our rule stood again. */
+static void keep_connections(struct stack *st, const struct vma_flow_key *key)
+{
+	struct tcp_tuple at = { .lport = key->local_port };
+
+	memcpy(&at.local, key->local.byte, sizeof(at.local));
+	tsock_rules_of_own(st, &at);
+}
+
 /* Rules of att become keys[0..num); st->lock is held. 0 or negative errno. */
 static int set_rules(struct tsock_att *att, int fd, const struct vma_flow_key *keys, unsigned num)
 {
@@ -171,8 +189,11 @@ static int set_rules(struct tsock_att *att, int fd, const struct vma_flow_key *k
 		free(copy);
 		return err;
 	}
-	for (unsigned i = 0; i < att->num_keys; i++)
+	for (unsigned i = 0; i < att->num_keys; i++) {
+		if (!is_one_of(&att->keys[i], copy, num))
+			keep_connections(att->st, &att->keys[i]);
 		stack_flow_del(att->st, &att->keys[i]);
+	}
 	free(att->keys);
 	att->keys = copy;
 	att->num_keys = num;

@@ -3,7 +3,6 @@
 
 import json
 import os
-import pathlib
 import socket
 import subprocess
 
@@ -12,7 +11,6 @@ import pytest
 from differential import App
 from netns import wait_for
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 # In the program: threads that do what they are told.
 THREADS = """
@@ -53,7 +51,7 @@ class Rings(App):
 
     def stats(self):
         """What vma_stats shows, when the figures have been brought there (each 100 ms)."""
-        out = subprocess.run([ROOT / "build/vma_stats", "-k", self.host.net.tmp, "-p", str(self.pid), "-c", "1", "--json"],
+        out = subprocess.run([self.host.net.library.vma_stats, "-k", self.host.net.tmp, "-p", str(self.pid), "-c", "1", "--json"],
                              capture_output=True, text=True, timeout=20, check=True).stdout
         return json.loads(out.splitlines()[-1])
 

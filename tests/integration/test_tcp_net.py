@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """TCP while addresses and interfaces change under it. What the kernel does is in every test's first case."""
 
+import os
+import signal
 import time
 
 import pytest
@@ -40,6 +42,33 @@ def test_an_address_that_goes_and_comes_back(net, server_ours, client_ours, end,
             assert x.do("exactly(s, 9)", 20) == b"meanwhile"
         app.do("s.sendall(b'after')")
         assert other.do("exactly(s, 5)") == b"after"
+
+
+@families
+@pytest.mark.parametrize("accepted", [True, False], ids=["accepted", "waits"])
+def test_an_address_that_comes_back_before_anybody_looks(net, family, accepted):
+    """The kernel has the address, the library does not know yet: no connection of its is reset."""
+    net.neighbours()
+    with both(net, family, True, False) as (server, client):
+        client.do("s = client()")
+        if accepted:
+            server.do("s, _ = l.accept()", 20)
+        else:
+            wait_for(lambda: server.do("ready(l)"), 10, "a connection")
+        address(net.a, "del", family=family)
+        time.sleep(1)
+        os.killpg(server.pid, signal.SIGSTOP)
+        try:
+            address(net.a, "add", net, family)
+            client.do("s.sendall(b'meanwhile')")
+            time.sleep(1)
+        finally:
+            os.killpg(server.pid, signal.SIGCONT)
+        if not accepted:
+            server.do("s, _ = l.accept()", 20)
+        assert server.do("exactly(s, 9)", 20) == b"meanwhile"
+        server.do("s.sendall(b'answer')")
+        assert client.do("exactly(s, 6)") == b"answer"
 
 
 @sides
