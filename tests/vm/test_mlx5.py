@@ -494,6 +494,17 @@ def test_udp_by_a_striding_queue(net):
         wait_for(lambda: count(net.a, "rx_errors"), 20, "the error")
         wait_for(lambda: count(net.a, "rules_made") >= 4 and net.a.card["wqs"] == 1, 20, "other queues")
         assert "new queues" in app.text
+
+        def received():
+            """Steered to a queue that has no buffers yet, it is lost."""
+            burst(net, 1)
+            return app.ask("s.recv(100)") == b"0"
+        app.do("s.settimeout(1)")
+        wait_for(received, 20, "a datagram")
+        app.do("time.sleep(1); s.setblocking(False)")
+        while app.ask("s.recv(100)") == b"0":
+            pass
+        app.do("s.settimeout(10)")
         for n in range(1, 40):
             burst(net, n)
             assert app.do(f"[s.recv(100) for _ in range({n})]") == [b"%d" % i for i in range(n)]
@@ -685,16 +696,6 @@ def test_without_the_right_to_raw_packets(net):
     assert "will not be offloaded" in server.text and "CAP_NET_RAW" in server.text, server.text
 
 
-def test_the_module_can_go_and_come_back(library, tmp_path):
-    n = CardNet(library, tmp_path)
-    n.neighbours()
-    assert lost(udp(n, "a", 10)) == 0
-    n.close()
-    wait_for(lambda: all(h.card.interface for h in (n.a, n.b)), 20, "the cards are back")
-    unload()
-    load()
-
-
 # Two threads, each with its own socket: a byte that is lost, or another's, ends it.
 TWO_THREADS = """
 import random, socket, sys, threading
@@ -746,3 +747,13 @@ def test_each_thread_has_its_ring(net, kind, packets):
     client.popen.stdin.write(b"\n")
     client.popen.stdin.flush()
     assert client.wait(60) == 0 and server.popen.poll() is None, client.text
+
+
+def test_the_module_can_go_and_come_back(library, tmp_path):
+    n = CardNet(library, tmp_path)
+    n.neighbours()
+    assert lost(udp(n, "a", 10)) == 0
+    n.close()
+    wait_for(lambda: all(h.card.interface for h in (n.a, n.b)), 20, "the cards are back")
+    unload()
+    load()
