@@ -123,7 +123,7 @@ static struct udp_att *att_get(struct udp_sock *s, struct stack *st)
 	att->tail = &att->head;
 	att->charge = 0;
 	att->listed = att->home = false;
-	atomic_store_explicit(&att->st, st, memory_order_relaxed);
+	atomic_store_explicit(&att->st, st, memory_order_release);
 	atomic_store_explicit(&att->s, s, memory_order_release);
 	atomic_store_explicit(&s->att[n], att, memory_order_release);
 	atomic_store_explicit(&s->natt, n + 1, memory_order_release);

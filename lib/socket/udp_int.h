@@ -190,6 +190,12 @@ static inline struct udp_att *udp_att(const struct udp_sock *s, unsigned i)
 	return atomic_load_explicit(&s->att[i], memory_order_acquire);
 }
 
+/* The stack of att. acquire, as where att->s is compared: its queue, should att have become another attachment of the socket meanwhile. */
+static inline struct stack *udp_att_stack(const struct udp_att *att)
+{
+	return atomic_load_explicit(&att->st, memory_order_acquire);
+}
+
 /* udp_move.c */
 /* VMA_RING_ALLOCATION_LOGIC_* that a socket follows from ring to ring. */
 extern bool udp_moves_rx __attribute__((visibility("hidden")));

@@ -29,11 +29,11 @@
 /* True when att has something to be read; its stack is locked then. Polls the stack once. */
 static inline bool att_ready(struct udp_sock *s, struct udp_att *att)
 {
-	struct stack *st = atomic_load_explicit(&att->st, memory_order_relaxed);
+	struct stack *st = udp_att_stack(att);
 
 	if (!lock_get(&st->lock))
 		return false; /* a signal handler in the middle of a call: the kernel socket must do */
-	if (__builtin_expect(atomic_load_explicit(&att->s, memory_order_relaxed) == s &&
+	if (__builtin_expect(atomic_load_explicit(&att->s, memory_order_acquire) == s &&
 				     atomic_load_explicit(&att->st, memory_order_relaxed) == st,
 			     1)) {
 		if (!att->head || stack_drain_due(st))

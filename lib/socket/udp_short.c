@@ -236,7 +236,7 @@ static __attribute__((noinline)) ssize_t receive_locked(struct udp_sock *s, void
 							struct sockaddr *addr, socklen_t *alen)
 {
 	struct udp_att *att = udp_att(s, 0);
-	struct stack *st = atomic_load_explicit(&att->st, memory_order_relaxed);
+	struct stack *st = udp_att_stack(att);
 	struct buf *b = NULL;
 	struct vma_stats_socket *stats;
 	struct pkt_udp4 u;
@@ -284,12 +284,12 @@ static __attribute__((noinline)) ssize_t receive_unsure(struct udp_sock *s, void
 							struct sockaddr *addr, socklen_t *alen)
 {
 	struct udp_att *att = udp_att(s, 0);
-	struct stack *st = atomic_load_explicit(&att->st, memory_order_relaxed);
+	struct stack *st = udp_att_stack(att);
 
 	if (plain_reader(s, vfd_call_flags(call), addr, alen, lock_thread.tid)) {
 		if (!lock_get_now(&st->lock, lock_thread.tid))
 			return receive_contended(s, buf, len, call, addr, alen);
-		if (atomic_load_explicit(&att->s, memory_order_relaxed) == s &&
+		if (atomic_load_explicit(&att->s, memory_order_acquire) == s &&
 		    atomic_load_explicit(&att->st, memory_order_relaxed) == st)
 			short_look(att, st);
 		lock_drop(&st->lock);
@@ -317,7 +317,7 @@ ssize_t udp_recvfrom(struct vfd *v, void *buf, size_t len, uint64_t call, struct
 	if (atomic_load_explicit(&s->natt, memory_order_acquire) != 1)
 		return receive_any(s, buf, len, call, addr, alen);
 	att = udp_att(s, 0);
-	st = atomic_load_explicit(&att->st, memory_order_relaxed);
+	st = udp_att_stack(att);
 	/* First, for where it is never good no more is asked. */
 	if (!short_good(att, st))
 		return summed(st) ? receive_unsure(s, buf, len, call, addr, alen) : receive_any(s, buf, len, call, addr, alen);
@@ -326,7 +326,7 @@ ssize_t udp_recvfrom(struct vfd *v, void *buf, size_t len, uint64_t call, struct
 	if (!lock_get_now(&st->lock, me))
 		return receive_contended(s, buf, len, call, addr, alen);
 	/* Still good: att is in st's table, and st is open. */
-	if (__builtin_expect(!att->head && short_good(att, st) && atomic_load_explicit(&att->s, memory_order_relaxed) == s, 1))
+	if (__builtin_expect(atomic_load_explicit(&att->s, memory_order_acquire) == s && !att->head && short_good(att, st), 1))
 		return receive_locked(s, buf, len, call, addr, alen);
 	return receive_changed(s, buf, len, call, addr, alen, st);
 }
