@@ -18,7 +18,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "integration"))
 
 from cards import CardNet  # noqa: E402
-from netns import library_path  # noqa: E402
+from netns import Library  # noqa: E402
 
 SECONDS = 10
 ROUNDS = 3
@@ -38,7 +38,7 @@ def ping_pong(net, flags, ours):
 
 def main():
     with tempfile.TemporaryDirectory() as tmp:
-        net = CardNet(library_path(), pathlib.Path(tmp))
+        net = CardNet(Library(ROOT / "build", ""), pathlib.Path(tmp))
         print(f"{'':24}{'library':>12}{'kernel':>12}  ratio   (us, median of {ROUNDS} rounds of {SECONDS} s)")
         for name, flags in (("sockperf ping-pong UDP", []), ("sockperf ping-pong TCP", ["--tcp"])):
             pairs = [(ping_pong(net, flags, True), ping_pong(net, flags, False)) for _ in range(ROUNDS)]
