@@ -397,9 +397,14 @@ def test_sockperf_in_sequence(make_net, sides):
     server = net.a.popen(["sockperf", "server", "-i", net.a.ip4], preload=True)
     net.a.wait_bound(11111)
     both = "b" in sides
-    text = net.b.run(["sockperf", "under-load", "-i", net.a.ip4, "-t", 2, "--mps", 1000, "--reply-every", 2,
-                      "-m", 200], preload=both).text
-    assert "dropped messages = 0; # duplicated messages = 0; # out-of-order messages = 0" in text, text
+    for left in (2, 1, 0):
+        text = net.b.run(["sockperf", "under-load", "-i", net.a.ip4, "-t", 2, "--mps", 1000, "--reply-every", 2,
+                          "-m", 200], preload=both).text
+        assert "# duplicated messages = 0; # out-of-order messages = 0" in text, text
+        if "dropped messages = 0;" in text:
+            break
+        # An answer that comes later than 50 ms after the end counts as dropped: the machine was busy.
+        assert left, text
     text = net.b.run(["sockperf", "ping-pong", "-i", net.a.ip4, "-t", 1, "-m", 1000, "--data-integrity"],
                      preload=both).text
     assert "dropped messages = 0; # duplicated messages = 0; # out-of-order messages = 0" in text, text
