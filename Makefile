@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #
 #   make            build/libvma.so, build/vma_stats, the man page
-#   make demo       the two-minute proof (root)        make test    [ONLY=step,step] every test (root)
+#   make demo       the two-minute proof (root)
+#   make test       before each commit (root)          ALL=1 every test, ONLY=step,step some, REPEAT=3, LOAD=2: scripts/test.sh
 #   make bench      [ONLY=name,name] (root)            make check   unit tests and symbols, no root
 #   make fuzz       [SECONDS_EACH=600] [ONLY=name]     make lint    make format
+#   make mutate     [ONLY=name,name] deliberate defects, each of which a test must find (root; half an hour)
 #   make install    [DESTDIR=] [PREFIX=/usr/local]     make clean
 #   make kmod       vma.ko      make install-kmod [DESTDIR=]      make kunit [ONLY=filter] its tests, no root
 #   make vm         [ONLY=tests/vm/test_kmod.py] tests on Debian's own kernel in a virtual machine (root)
 #
 # V=1 shows the commands whole. SANITIZE=1 (address, undefined) builds into build/asan, SANITIZE=thread into build/tsan,
-# BUILD=directory anywhere else. CC=clang works; a change of flags rebuilds.
+# CHECK_LOCKS=1 (lib/runtime/lock_check.h) into build/check, BUILD=directory anywhere else. CC=clang works; a change of flags rebuilds.
 
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
@@ -20,6 +22,7 @@ SHELL := /bin/bash
 PREFIX ?= /usr/local
 SYSCONFDIR ?= /etc
 SANITIZE ?=
+CHECK_LOCKS ?=
 SECONDS_EACH ?= 600
 ONLY ?=
 comma := ,
@@ -28,13 +31,20 @@ CLANG ?= clang
 BPFTOOL ?= $(firstword $(wildcard /usr/sbin/bpftool /usr/bin/bpftool) bpftool)
 
 # One line, no recipe noise: these make network namespaces.
-ROOT_GOALS := $(filter demo test bench vm,$(MAKECMDGOALS))
+ROOT_GOALS := $(filter demo test bench vm mutate,$(MAKECMDGOALS))
 ifneq ($(ROOT_GOALS),)
 ifneq ($(shell id -u),0)
 $(error make $(firstword $(ROOT_GOALS)) needs root, because it makes network namespaces and the like: sudo make $(firstword $(ROOT_GOALS)))
 endif
 endif
 
+ifneq ($(CHECK_LOCKS),)
+BUILD ?= build/check
+CHECK_FLAGS := -include lib/runtime/lock_check.h
+# What lib/preload's functions hold is compared at their end; around fork() pairs of them hold locks between them.
+CHECK_PRELOAD := -finstrument-functions -finstrument-functions-exclude-file-list=lib/runtime,lib/fd,/usr/include \
+	-finstrument-functions-exclude-function-list=fork_prepare,fork_parent,forked_child
+endif
 ifeq ($(SANITIZE),)
 BUILD ?= build
 else ifeq ($(SANITIZE),thread)
@@ -53,7 +63,7 @@ V ?=
 Q := $(if $(V),,@)
 say = $(if $(V)$(findstring s,$(firstword -$(MAKEFLAGS))),@:,@printf '  %-6s %s\n' '$(1)' '$@')
 
-CPPFLAGS_ALL := -D_GNU_SOURCE= -Ilib -Iinclude -I$(B)/bpf -I/usr/include/libnl3 $(CPPFLAGS)
+CPPFLAGS_ALL := -D_GNU_SOURCE= -Ilib -Iinclude -I$(B)/bpf -I/usr/include/libnl3 $(CHECK_FLAGS) $(CPPFLAGS)
 CFLAGS_ALL := -std=gnu11 -O2 -g -Wall -Wextra -Werror -pthread $(CFLAGS)
 LIB_CFLAGS := -fPIC -fvisibility=hidden -fno-semantic-interposition -ftls-model=initial-exec
 LIBS := -lxdp -lbpf -lnl-route-3 -lnl-3 -lpthread -ldl
@@ -62,14 +72,14 @@ LDFLAGS_ALL := -Wl,-z,now -Wl,-z,relro $(LDFLAGS)
 # What libvma.so has of the core is optimized as one piece where the compiler can write that as an ordinary object (gcc):
 # a packet's way goes through ten files. lib/preload stays as it is: its aliases of libc's names would be lost. The objects
 # hold plain code besides, which tests and tools link (-fno-lto).
-CAN_LTO := $(if $(SAN),,$(shell echo 'int x;' | $(CC) -flto -ffat-lto-objects -flinker-output=nolto-rel -r -x c - \
+CAN_LTO := $(if $(SAN)$(CHECK_LOCKS),,$(shell echo 'int x;' | $(CC) -flto -ffat-lto-objects -flinker-output=nolto-rel -r -x c - \
 	-o /dev/null 2>/dev/null && echo yes))
 ifneq ($(CAN_LTO),)
 CORE_CFLAGS := $(if $(filter -O%,$(CFLAGS)),,-O3) -flto -ffat-lto-objects
 LDFLAGS_ALL += -fno-lto
 endif
 
-LIB_SRC := $(sort $(shell find lib -name '*.c'))
+LIB_SRC := $(filter-out $(if $(CHECK_LOCKS),,lib/runtime/lock_check.c),$(sort $(shell find lib -name '*.c')))
 CORE_SRC := $(filter-out lib/preload/%,$(LIB_SRC))
 LIB_OBJ := $(LIB_SRC:%.c=$(B)/obj/%.o)
 CORE_OBJ := $(CORE_SRC:%.c=$(B)/obj/%.o)
@@ -84,7 +94,8 @@ SIM := $(B)/tests/sim/sim
 SIM_SRC := $(wildcard tests/sim/*.c)
 CONFORM := $(B)/tests/conform/conform
 CONFORM_SRC := $(wildcard tests/conform/*.c) tests/sim/seg.c tests/sim/segq_check.c
-HELPERS := $(patsubst tests/integration/%.c,$(B)/tests/integration/%,$(shell find tests/integration -name '*.c'))
+# stats_writer has a table of libc's functions of its own, which the checker of the locks would need.
+HELPERS := $(patsubst tests/integration/%.c,$(B)/tests/integration/%,$(filter-out $(if $(CHECK_LOCKS),%/stats_writer.c),$(shell find tests/integration -name '*.c')))
 VM_BIN := $(patsubst tests/vm/%.c,$(B)/tests/vm/%,$(wildcard tests/vm/*.c))
 BENCH_BIN := $(patsubst tests/bench/%.c,$(B)/bench/bin/%,$(wildcard tests/bench/*.c))
 FUZZ := $(patsubst tests/fuzz/%.c,$(B)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
@@ -95,7 +106,7 @@ CONF := etc/libvma.conf
 DOCS := $(wildcard docs/*.5 docs/*.8)
 
 .PHONY: all lib demo test check bench install clean lint format fuzz \
-	unit sim helpers vm-bin bench-bin fuzz-bin deps kmod mlx5-device kunit vm install-kmod
+	mutate unit sim helpers vm-bin bench-bin fuzz-bin deps kmod mlx5-device kunit vm install-kmod
 
 all: lib $(TOOLS) $(MAN)
 lib: $(B)/libvma.so
@@ -107,7 +118,7 @@ bench-bin: $(BENCH_BIN)
 fuzz-bin: $(FUZZ)
 
 # The compiler and its flags, so that a change of either rebuilds.
-FLAGS_NOW := $(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) $(LIB_CFLAGS) $(CORE_CFLAGS) $(SAN) $(LDFLAGS_ALL)
+FLAGS_NOW := $(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) $(LIB_CFLAGS) $(CORE_CFLAGS) $(CHECK_PRELOAD) $(SAN) $(LDFLAGS_ALL)
 ifneq ($(MAKECMDGOALS),clean)
 $(shell mkdir -p $(B); echo '$(FLAGS_NOW)' | cmp -s - $(B)/.flags || echo '$(FLAGS_NOW)' > $(B)/.flags)
 endif
@@ -134,6 +145,7 @@ $(B)/obj/%.o: %.c $(B)/.flags | $(SKEL)
 	$(Q)$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) $(LIB_CFLAGS) $(EXTRA_CFLAGS) $(SAN) -MMD -MP -c $< -o $@
 
 $(CORE_OBJ): EXTRA_CFLAGS := $(CORE_CFLAGS)
+$(PRELOAD_OBJ): EXTRA_CFLAGS := $(CHECK_PRELOAD)
 
 # -Wno-maybe-uninitialized: seen whole, a loop over a number of words that is never 0 seems to be able to leave them unset.
 $(B)/core.o: $(CORE_OBJ) $(B)/.core
@@ -179,8 +191,8 @@ $(B)/tests/unit/%: tests/unit/%.c $(B)/libcore.a $(B)/.flags | $(SKEL)
 	$(Q)$(CC) $(CPPFLAGS_ALL) -Itests/unit $(CFLAGS_ALL) $(SAN) -MMD -MP -MF $@.d -MT $@ $(LDFLAGS_ALL) \
 		-o $@ $< $(B)/libcore.a -Wl,--as-needed -lcmocka $(LIBS) -lm
 
-# These count the engine's steps: lib/proto once more, with a call at each basic block.
-STEPS_OBJ := $(patsubst %.c,$(B)/steps/%.o,$(wildcard lib/proto/*.c))
+# These count the engine's steps: lib/tcp and lib/proto once more, with a call at each basic block.
+STEPS_OBJ := $(patsubst %.c,$(B)/steps/%.o,$(sort $(shell find lib/tcp lib/proto -name '*.c')))
 $(B)/steps/%.o: %.c $(B)/.flags
 	@mkdir -p $(@D)
 	$(call say,STEPS)
@@ -224,7 +236,7 @@ $(B)/tests/integration/%: tests/integration/%.c $(B)/libcore.a $(B)/.flags | $(S
 	@mkdir -p $(@D)
 	$(call say,TEST)
 	$(Q)$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) $(SAN) -MMD -MP -MF $@.d -MT $@ $(LDFLAGS_ALL) \
-		-o $@ $< $(B)/libcore.a -Wl,--as-needed $(LIBS) -lm
+		-o $@ $< $(B)/libcore.a -Wl,--as-needed $(LIBS) -lm -luring
 
 $(B)/tests/vm/%: tests/vm/%.c $(B)/.flags
 	@mkdir -p $(@D)
@@ -261,7 +273,7 @@ $(B)/fuzz/obj/%.o: %.c $(B)/.flags | $(SKEL)
 	$(Q)$(FUZZ_CC) -fsanitize=fuzzer-no-link,$(FUZZ_SAN) $(FUZZ_COV) -MMD -MP -c $< -o $@
 
 # The engine's input is a program, not text: comparisons teach the fuzzer little and cost it a third of its time.
-$(B)/fuzz/obj/lib/proto/tcp_%.o: FUZZ_COV := -fno-sanitize-coverage=trace-cmp
+$(B)/fuzz/obj/lib/tcp/%.o: FUZZ_COV := -fno-sanitize-coverage=trace-cmp
 
 $(B)/fuzz/libcore.a: $(FUZZ_OBJ) $(B)/.core
 	@rm -f $@
@@ -285,10 +297,14 @@ demo:
 
 test:
 	@scripts/deps.sh
-	@SANITIZE=$(SANITIZE) ONLY=$(ONLY) scripts/test.sh
+	@scripts/test.sh
 
 check: all unit
 	@scripts/check.sh $(B)
+
+mutate:
+	@scripts/deps.sh
+	@ONLY=$(ONLY) scripts/mutate
 
 bench:
 	@scripts/deps.sh
@@ -342,7 +358,7 @@ clean:
 	rm -rf $(foreach d,kmod tests/mlx5_device tests/mlx5_device/module,$(addprefix $(d)/,*.o *.ko *.mod *.mod.c .*.cmd Module.symvers modules.order))
 
 lint:
-	@$(MAKE) --no-print-directory $(SKEL)
+	@$(MAKE) --no-print-directory all
 	@scripts/lint.sh $(B)
 
 format:

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #
 # check.sh build [name...]: runs the unit tests that stand in tests/unit (or those named), built in the build
-# directory, and the symbol check of the library if it is not a sanitizer's. Ends with
-# "N passed, N failed, N skipped"; fails when one failed or was skipped.
+# directory, one for each processor at a time, and the symbol check of the library if it is not a sanitizer's. Ends
+# with "N passed, N failed, N skipped"; fails when one failed or was skipped.
 set -u -o pipefail
 
 cd "$(dirname "$0")/.." || exit 1
@@ -17,11 +17,21 @@ count()
 	awk -v w="$1" '$0 ~ "^\\[  " w " *\\] [0-9]+ test\\(s\\)" { n += $(NF - 1) ~ /^[0-9]+$/ ? $(NF - 1) : $4 } END { print n + 0 }'
 }
 
-unit()
+# run name: its output goes to <build>/tests/unit/<name>.log, its exit status and the seconds to <name>.rc
+run()
 {
-	local name=$1 log=$build/tests/unit/$1.log rc=0 p f s
+	local rc=0 begun=$SECONDS
 
-	timeout 300 "$build/tests/unit/$name" >"$log" 2>&1 || rc=$?
+	timeout 300 "$build/tests/unit/$1" >"$build/tests/unit/$1.log" 2>&1 || rc=$?
+	echo $rc $((SECONDS - begun)) >"$build/tests/unit/$1.rc"
+}
+
+# Counts what a program has said.
+report()
+{
+	local name=$1 log=$build/tests/unit/$1.log rc seconds p f s
+
+	read -r rc seconds <"$build/tests/unit/$name.rc"
 	p=$(count PASSED <"$log") f=$(count FAILED <"$log") s=$(count SKIPPED <"$log")
 	# It died, or a sanitizer spoke at its end: cmocka's count does not have it.
 	[ "$rc" -ne 0 ] && [ "$f" -eq 0 ] && f=1
@@ -29,7 +39,8 @@ unit()
 	[ "$rc" -eq 0 ] && [ $((p + f + s)) -eq 0 ] && f=1
 	passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
 	if [ "$f" -eq 0 ]; then
-		printf '  ok      %-24s %3d passed%s\n' "$name" "$p" "$([ "$s" -eq 0 ] || echo ", $s skipped")"
+		printf '  ok      %-24s %3d passed%s%s\n' "$name" "$p" "$([ "$s" -eq 0 ] || echo ", $s skipped")" \
+			"$([ "$seconds" -lt 3 ] || echo ", $seconds s")"
 	else
 		printf '  FAILED  %-24s %3d failed, exit %d; the end of %s:\n' "$name" "$f" "$rc" "$log"
 		grep -v '^\[ *\(RUN\|OK\) *\]' "$log" | tail -n 60 | sed 's/^/    /'
@@ -42,18 +53,40 @@ if [ $# -eq 0 ]; then
 	done
 fi
 for name in "$@"; do
-	unit "$name"
+	while [ "$(jobs -rp | wc -l)" -ge "$(nproc)" ]; do
+		wait -n
+	done
+	run "$name" &
+done
+wait
+for name in "$@"; do
+	report "$name"
 done
 
-if [ -x scripts/check_symbols.sh ] && [ -e "$build/libvma.so" ] && ! nm -D "$build/libvma.so" | grep -q '__[at]san_init'; then
-	if scripts/check_symbols.sh "$build/libvma.so" >"$build/symbols.log" 2>&1; then
+# also name command...: one more check, which counts as a test.
+also()
+{
+	local name=$1
+	shift
+	if "$@" >"$build/$name.log" 2>&1; then
 		passed=$((passed + 1))
-		echo "  ok      symbols"
+		echo "  ok      $name"
 	else
 		failed=$((failed + 1))
-		echo "  FAILED  symbols:"
-		sed 's/^/    /' "$build/symbols.log"
+		echo "  FAILED  $name:"
+		sed 's/^/    /' "$build/$name.log"
 	fi
+}
+
+# grep reads to the end: nm would fail (pipefail) when its reader leaves early, now and then.
+if [ -e "$build/libvma.so" ] && ! nm -D "$build/libvma.so" | grep '__[at]san_init' >/dev/null; then
+	also symbols scripts/check_symbols.sh "$build/libvma.so"
+	also arrows scripts/arrows "$build"
+	# The build with CHECK_LOCKS=1 asks the same at run time; its compiler names other functions of libc's.
+	[ "$build" -ef build/check ] || also cancel-points scripts/cancel_points "$build"
+	also own-fds scripts/own_fds "$build"
+	# Whoever renames what a deliberate defect names learns it here.
+	also mutants-apply scripts/mutate --list
 fi
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" -eq 0 ] && [ "$skipped" -eq 0 ]

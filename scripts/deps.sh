@@ -11,10 +11,12 @@ packages=(
 	libxdp-dev libbpf-dev bpftool # AF_XDP and the steering program
 	libibverbs-dev ibverbs-providers ibverbs-utils # the descriptors of mlx5, and who opens its device
 	libnl-3-dev libnl-route-3-dev # the kernel's routes and neighbours
-	libcmocka-dev python3-pytest python3-scapy # tests
+	libcmocka-dev python3-pytest python3-pytest-xdist python3-scapy # tests; xdist: side by side
 	sockperf iperf3 # measuring
-	redis-server redis-tools memcached nginx-light curl wrk haproxy socat # real programs over TCP
 	redis-server redis-tools memcached nginx-light haproxy curl wrk socat # programs that the TCP tests run
+	openssh-server openssh-client bubblewrap git perl # a system with the library in /etc/ld.so.preload
+	systemd # systemd-socket-activate
+	liburing-dev # a program with io_uring
 	python3-matplotlib # the plot
 	linux-headers-amd64 sparse # the kernel module
 	linux-source-6.1 xz-utils make python3 flex bison bc # User Mode Linux for its tests

@@ -1,9 +1,15 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #
-# test.sh: every test there is; ends with the line "N passed, N failed, N skipped". What was skipped counts as
-# a failure: on a machine with root everything can run. ONLY=step,step runs some steps, SANITIZE=1 and
-# SANITIZE=thread those of one sanitizer. The logs stay in build/test.
+# test.sh: what is run before each commit, or with ALL=1 every test there is; ends with the line
+# "N passed, N failed, N skipped". What was skipped counts as a failure: on a machine with root everything can run.
+#
+#     ONLY=step,step   some steps, whichever of the two they belong to; SANITIZE=1 and SANITIZE=thread: those of one sanitizer
+#     REPEAT=3         so many times in a row        LOAD=2   beside so many endless loops
+#     WORKERS=6        how many tests of integration run side by side
+#
+# A step is a line below; the steps of one lane follow each other, and the lanes run side by side. The logs stay in
+# build/test, and so do the times, from which the next run says how long it will take.
 set -u -o pipefail
 
 cd "$(dirname "$0")/.." || exit 1
@@ -11,81 +17,56 @@ cd "$(dirname "$0")/.." || exit 1
 . scripts/ns.sh
 ns_need_root
 
-only=${ONLY:-}
+only=${ONLY:-} all=${ALL:-} repeat=${REPEAT:-1} load=${LOAD:-0} workers=${WORKERS:-6}
 [ -n "$only" ] || case ${SANITIZE:-} in
 1) only=asan-build,asan-unit,asan-sim,asan-conform,asan-integration ;;
-thread) only=tsan-build,tsan-unit,tsan-threads ;;
+thread) only=tsan-build,tsan-unit,tsan-sim,tsan-conform,tsan-threads ;;
 esac
 # What the outer make was told is not for the makes below.
-unset MAKEFLAGS MFLAGS MAKEOVERRIDES MAKELEVEL SANITIZE BUILD ONLY
+unset MAKEFLAGS MFLAGS MAKEOVERRIDES MAKELEVEL SANITIZE BUILD ONLY ALL REPEAT LOAD WORKERS
 python=/usr/bin/python3
 # A wait that ends well ends at once; one that fails may be that of a machine with other work.
 export TEST_PATIENCE=${TEST_PATIENCE:-3}
+export UBSAN_OPTIONS=print_stacktrace=1
+export TSAN_OPTIONS=halt_on_error=1
 logs=build/test
 mkdir -p $logs
-passed=0 failed=0 skipped=0
-started=$SECONDS
-
-# Adds up "12 passed, 1 failed, ..." of the last line that has such words; errors are failures.
-tally()
-{
-	local line words n
-
-	line=$(grep -E '[0-9]+ (passed|failed|error|skipped)' "$1" | tail -n 1)
-	while read -r n words; do
-		case $words in
-		passed) passed=$((passed + n)) ;;
-		failed | error | errors) failed=$((failed + n)) ;;
-		skipped) skipped=$((skipped + n)) ;;
-		esac
-	done < <(grep -oE '[0-9]+ (passed|failed|errors?|skipped)' <<<"$line")
-}
-
-# step name command...: runs it, shows its end if it failed, counts what it says or else itself.
-step()
-{
-	local name=$1 log=$logs/$1.log begun rc=0 before=$failed
-	shift
-	case ",${only:-$name}," in *",$name,"*) ;; *) return ;; esac
-	begun=$SECONDS
-	"$@" >"$log" 2>&1 || rc=$?
-	if grep -qE '^=* *[0-9]+ (passed|failed|errors?|skipped)' "$log"; then
-		tally "$log"
-		[ $rc -ne 0 ] && [ "$failed" -eq "$before" ] && [ "$skipped" -eq 0 ] && failed=$((failed + 1))
-	elif [ $rc -eq 0 ]; then
-		passed=$((passed + 1))
-	else
-		failed=$((failed + 1))
-	fi
-	printf '%-6s %-18s %4d s   %s\n' "$([ $rc -eq 0 ] && echo ok || echo FAILED)" "$name" $((SECONDS - begun)) \
-		"$(grep -E '[0-9]+ (passed|failed|skipped)' "$log" | tail -n 1 | sed 's/=//g; s/^ *//; s/ in [0-9].*//')"
-	[ $rc -eq 0 ] || show_failure "$log"
-}
-
-# What failed, by name, then the end of the log: CI shows the first lines only. pytest's rows of dots tell nothing.
-show_failure()
-{
-	{
-		grep -E '^(FAILED|ERROR) ' "$1"
-		grep -vE '^[.FEsxX]+ +\[ *[0-9]+%\]$|^(FAILED|ERROR) ' "$1" | tail -n "${LINES_OF_FAILURE:-120}"
-	} | cut -c 1-240 | sed 's/^/    /'
-}
 
 build()
 {
 	make -j"$(nproc)" -k "$@"
 }
 
-# integration [options]: kernel peers, real programs, namespaces
+# integration [options]: kernel peers, real programs, namespaces; each test has its own, and waits more than it computes
 integration()
 {
-	$python -m pytest tests/integration -q -p no:cacheprovider --tb=short --durations=40 "$@"
+	$python -m pytest tests/integration -q -n "$workers" -p no:cacheprovider --tb=short --durations=40 -rs "$@"
 }
 
-# On Debian's own kernel, with the module.
+# sim build count: random exchanges, a part on each processor, and the narrow place; ends with what all of them say.
+sim()
+{
+	local n each jobs rc=0
+
+	jobs=$(nproc)
+	each=$(($2 / jobs))
+	for ((n = 0; n < jobs; n++)); do
+		"$1/tests/sim/sim" --from $((each * n + 1)) --count $each >"$1/sim.$n" 2>&1 &
+	done
+	for ((n = 0; n < jobs; n++)); do
+		wait -n || rc=1
+	done
+	"$1/tests/sim/sim" --bottleneck >"$1/sim.$jobs" 2>&1 || rc=1
+	cat "$1"/sim.[0-9]* | awk '/^[0-9]+ passed, / { p += $1; f += $3; s += $5; next } { print }
+		END { printf "%d passed, %d failed, %d skipped\n", p, f, s }'
+	rm "$1"/sim.[0-9]*
+	return $rc
+}
+
+# On Debian's own kernel, with the module. vm [options of pytest]
 vm()
 {
-	make kmod mlx5-device && scripts/vm -t 3000 -m 6144 tests/vm --tb=short --durations=25
+	make kmod mlx5-device && scripts/vm -t 3000 -m 6144 "$@" --tb=short --durations=25
 }
 
 # ring/mlx5 on the mlx5 device in software there: a part that is a matter of minutes; tests/vm/test_mlx5.py has kernel peers. All (hours):
@@ -102,35 +83,59 @@ vm_mlx5()
 # Both ends the library's: what is not preloaded runs no code of ours.
 threads_with_tsan()
 {
-	$python -m pytest tests/integration/test_tcp_threads.py --tsan -q -p no:cacheprovider --tb=short \
+	$python -m pytest tests/integration/test_tcp_threads.py --tsan -q -n "$workers" -p no:cacheprovider --tb=short \
 		-k "both-ours or control or udp"
 }
 
-export UBSAN_OPTIONS=print_stacktrace=1
-export TSAN_OPTIONS=halt_on_error=1
+# Threads that lose their processor at each lock and each wake-up, and locks that know their order (lib/runtime/lock_check.h).
+threads_with_locks()
+{
+	$python -m pytest tests/integration/test_{tcp_threads,wakeups,tcp_waits,udp_life}.py --locks -q -n "$workers" -p no:cacheprovider \
+		--tb=short -k "both-ours or control or hammer or wakeups or peeking or cancelled or every_call"
+}
+export LOCK_CHECK_SEED=${LOCK_CHECK_SEED:-$RANDOM}
+# Of scripts/mutate's defects those that the unit tests find at once.
+quick_mutants=option-off-by-one,fold-without-second-carry,unlock-missing-on-error,watch-not-unlinked
 
-step build build all unit sim helpers vm-bin bench-bin
-step unit scripts/check.sh build
-step kmod scripts/kmod.sh
-step kunit scripts/kunit.sh
-step sim build/tests/sim/sim --count 60000
-step conform build/tests/conform/conform
-step differential build/tests/conform/conform --differential docs/tcp-differences.md
-step fuzz-build build fuzz-bin
-step fuzz scripts/fuzz.sh build 10
-step integration integration
-step vm vm
-step vm-mlx5 vm_mlx5
-step asan-build build SANITIZE=1 all unit sim helpers
-step asan-unit scripts/check.sh build/asan
-step asan-sim build/asan/tests/sim/sim --count 10000
-step asan-conform build/asan/tests/conform/conform
-step asan-integration integration --sanitize
-step tsan-build build SANITIZE=thread all unit helpers
-step tsan-unit scripts/check.sh build/tsan
-step tsan-threads threads_with_tsan
-step clang build CC=clang BUILD=build/clang all unit
+# shellcheck source=scripts/test/run.sh
+. scripts/test/run.sh
 
-printf '\n%d s in all\n' $((SECONDS - started))
-echo "$passed passed, $failed failed, $skipped skipped"
-[ "$failed" -eq 0 ] && [ "$skipped" -eq 0 ]
+# What the module and the mlx5 ring are for, in one machine of two minutes.
+smoke="goes_past_the_kernel or striding_queue or a_stream_to_a_kernel_peer or bpftool or peers_of_a_killed_process_are or forked_children_live"
+many=$([ -n "$all" ] && echo 3 || echo 1)
+
+# step lane when name command...: when is each (each time), few (without ALL=1) or all (with ALL=1 only). The lane `first`
+# ends before main and vm begin. What waits for nobody is beside, at a low priority: a cold kernel of KUnit's is minutes of work.
+plan()
+{
+	step first each build build all unit sim helpers vm-bin bench-bin
+	step beside each kunit nice -n 5 scripts/kunit.sh
+	step vm few vm-smoke vm tests/vm -k "$smoke"
+	step vm all vm vm tests/vm
+	step vm all vm-mlx5 vm_mlx5
+	step main each unit scripts/check.sh build
+	step main each sim sim build 60000
+	step main each conform build/tests/conform/conform
+	step main each differential build/tests/conform/conform --differential docs/tcp-differences.md
+	step main each asan-build build SANITIZE=1 all unit sim helpers
+	step main each asan-unit scripts/check.sh build/asan
+	step main each asan-sim sim build/asan $((4000 * many))
+	step main each asan-conform build/asan/tests/conform/conform
+	step main each tsan-build build SANITIZE=thread all unit sim helpers
+	step main each tsan-unit scripts/check.sh build/tsan
+	step main each tsan-sim sim build/tsan $((2000 * many))
+	step main each tsan-conform build/tsan/tests/conform/conform
+	step main each tsan-threads threads_with_tsan
+	step main each locks-build build CHECK_LOCKS=1 all unit helpers
+	step main each locks-unit scripts/check.sh build/check
+	step main each locks-threads threads_with_locks
+	step main each integration integration
+	step main all asan-integration integration --sanitize
+	step main all kmod scripts/kmod.sh
+	step main all fuzz-build build fuzz-bin
+	step main all fuzz scripts/fuzz.sh build 10
+	step main all mutate env ONLY=$quick_mutants scripts/mutate
+	step main all clang build CC=clang BUILD=build/clang all unit
+}
+
+run_all

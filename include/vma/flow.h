@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Flow keys: what bpf/steer.bpf.c looks up and lib/ring/xdp writes.
- * Read by bpf/, lib/, tools/ and (later) kmod/: fixed-width types, no libc.
+ * Flow keys: what bpf/steer.bpf.c looks up and lib/ring/xdp writes. Read by bpf/, lib/, tools/ and
+ * kmod/: fixed-width types, no libc.
  */
 #ifndef VMA_FLOW_H
 #define VMA_FLOW_H
@@ -17,9 +17,9 @@ struct vma_addr {
  * A flow as the local host sees it: "local" is the packet's destination.
  * A 3-tuple flow has remote = :: and remote_port = 0. A multicast flow has the group as local.
  * Ports are in host byte order, so that `bpftool map dump` prints the number people know.
- * With port_bits the flow is all of 2^port_bits local ports, of which local_port is the first, a multiple of that: for rings
- * that say so only (ring_caps.wide_flows); the steering program knows none.
- * There is no implicit padding: the key is hashed as bytes.
+ * With port_bits the flow is all of 2^port_bits local ports, of which local_port is the first, a
+ * multiple of that: for rings that say so only (ring_caps.port_blocks); the steering program knows
+ * none. There is no implicit padding: the key is hashed as bytes.
  */
 struct vma_flow_key {
 	struct vma_addr local;
@@ -32,8 +32,8 @@ struct vma_flow_key {
 };
 
 /*
- * The owner of a flow, for a dump, and the rings of that process that serve it: one of them, or with SO_REUSEPORT several, of
- * which a remote address and port always get the same one.
+ * The owner of a flow, for a dump, and the rings of that process that serve it: one of them, or
+ * with SO_REUSEPORT several, of which a remote address and port always get the same one.
  */
 #define VMA_FLOW_RINGS_MAX 16 /* a power of two */
 struct vma_flow_info {
@@ -44,11 +44,17 @@ struct vma_flow_info {
 	__u8 ring[VMA_FLOW_RINGS_MAX];
 };
 
-/* Where the steering program finds the XSK of a queue: rings of one process come one after the other. */
+/*
+ * Where the steering program finds the XSK of a queue: rings of one process come one after the
+ * other.
+ */
 #define VMA_XSK_QUEUES 64u
 #define VMA_XSK_RINGS 64u
 
-/* Who attached the steering program: enough to name the process and to tell it from a later one with the same pid. */
+/*
+ * Who attached the steering program: enough to name the process and to tell it from a later one
+ * with the same pid.
+ */
 struct vma_port_owner {
 	__u32 pid;
 	__u32 ifindex;
@@ -57,26 +63,37 @@ struct vma_port_owner {
 
 /* What the steering program counts, for each CPU. */
 struct vma_steer_counters {
-	__u64 passed_gso; /* UDP superframes of a registered flow that user space cannot take apart, left to the kernel */
+	/*
+	 * UDP superframes of a registered flow that user space cannot take apart, left to the
+	 * kernel
+	 */
+	__u64 passed_gso;
 };
 
 /*
- * A train: datagrams of one size behind one set of headers (UDP GSO), the last one may be shorter. The steering program
- * writes this directly in front of the frame, as XDP metadata, and the kernel copies both to the XSK. In front of any
- * other frame stands whatever the memory held, so the reader wipes the magic.
+ * A GSO burst: UDP datagrams of one size behind one set of headers, the last one may be shorter.
+ * The steering program writes this directly in front of the frame, as XDP metadata, and the kernel
+ * copies both to the XSK. In front of any other frame stands whatever the memory held, so the
+ * reader wipes the magic.
  */
-struct vma_train {
+struct vma_gso_burst {
 	__u32 magic;
 	__u16 size; /* payload bytes of each datagram */
 	__u16 count; /* datagrams */
 };
 
-#define VMA_TRAIN_MAGIC 0x6e696174u
+#define VMA_GSO_BURST_MAGIC 0x6e696174u
 
-/* An entry of the `ports` map (index: proto_index * 65536 + local port): what the flow table holds for the port. */
+/*
+ * An entry of the `ports` map (index: proto_index * 65536 + local port): what the flow table holds
+ * for the port.
+ */
 struct vma_port {
 	__u32 flags; /* 0: nothing */
-	/* With VMA_PORT_SOLE4: the one IPv4 flow, so that the flow table need not be asked. Addresses in network order. */
+	/*
+	 * With VMA_PORT_SOLE4: the one IPv4 flow, so that the flow table need not be asked.
+	 * Addresses in network order.
+	 */
 	__u32 local;
 	__u32 remote; /* 0: any */
 	__u16 remote_port;
@@ -86,7 +103,8 @@ struct vma_port {
 #define VMA_PORT_3TUPLE 1u /* a 3-tuple or multicast flow with this port exists */
 #define VMA_PORT_EXACT 2u /* a flow with a remote side exists */
 #define VMA_PORT_SOLE4 4u /* exactly one of them is an IPv4 flow */
-#define VMA_PORT_KERNEL 8u /* TCP: the kernel may have connections on the port, too: 3-tuple flows leave it those */
+/* TCP: the kernel may have connections on the port, too: 3-tuple flows leave it those */
+#define VMA_PORT_KERNEL 8u
 
 #define VMA_PORT_INDEX_UDP 0u
 #define VMA_PORT_INDEX_TCP 65536u

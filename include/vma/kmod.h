@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What /dev/vma and the library say to each other; docs/abi/dev-vma tells it in words. Fixed-width
+ * What /dev/vma and the library say to each other; docs/abi/dev-vma describes it. Fixed-width
  * types, every struct a multiple of 8 bytes without padding, so that a 32-bit process passes the
  * same bytes. Fields named reserved are zero.
  *
  * A process opens the device once, with O_CLOEXEC, and sets it up. What it registers then belongs
- * to it alone: a forked child that inherits the fd can do nothing with it, nor can the program
- * after an exec, and all of it ends at the owner's first close() of the fd, which O_CLOEXEC makes
- * an exec, and at its death, however it dies.
+ * to that process only: a forked child that inherits the fd can do nothing with it, nor can the
+ * program after an exec, and all of it ends at the owner's first close() of the fd, which O_CLOEXEC
+ * makes an exec, and at its death, however it dies.
  */
 #ifndef VMA_KMOD_H
 #define VMA_KMOD_H

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The statistics pages <VMA_STATS_SHMEM_DIR>/vmastat.<pid>: written by the library, mapped read-only by vma_stats
- * (the few control words: read-write by the same user). One writer for each word, 64-bit, relaxed stores; a reader
- * may see one counter a moment before another, never half a counter. Fixed-width types, no libc.
+ * The statistics pages <VMA_STATS_SHMEM_DIR>/vmastat.<pid>: written by the library, mapped
+ * read-only by vma_stats (the few control words: read-write by the same user). One writer for each
+ * word, 64-bit, relaxed stores; a reader may see one counter a moment before another, never half a
+ * counter. Fixed-width types, no libc.
  *
  *   header | socket[max_sockets]
  *
- * A socket's base is what `vma_stats -z` writes and every reader subtracts: zeroing so races with no counting thread
- * and loses nothing. The library never reads one.
+ * A socket's base is what `vma_stats -z` writes and every reader subtracts: zeroing so races with
+ * no counting thread and loses nothing. The library never reads one.
  */
 #ifndef VMA_STATS_H
 #define VMA_STATS_H
@@ -75,7 +76,8 @@ struct vma_stats_socket {
 	__u64 rx_ring_migrations, tx_ring_migrations;
 	__u64 tx_retransmits, tx_dummy, tx_ready_bytes;
 	__u32 num_groups;
-	__u32 generation; /* counts the sockets that this block has had: a base belongs to one of them */
+	/* counts the sockets that this block has had: a base belongs to one of them */
+	__u32 generation;
 	struct vma_addr groups[VMA_STATS_GROUPS];
 	struct vma_stats_base base; /* written by the tool */
 };
@@ -113,7 +115,10 @@ struct vma_stats_iomux {
 #define VMA_STATS_DUMP_NONE (-1)
 
 struct vma_stats_header {
-	/* These 32 bytes stay where they are in every version: a tool of another one reads no further. */
+	/*
+	 * These 32 bytes stay where they are in every version: a tool of another one reads no
+	 * further.
+	 */
 	__u64 magic;
 	__u32 version, header_size, socket_size, max_sockets;
 	__u32 pid;
@@ -121,7 +126,10 @@ struct vma_stats_header {
 	__u64 start_time; /* seconds since the epoch */
 	char library_version[32];
 	char program[64];
-	/* Control words: the only ones that a tool writes (same user or root), the library reads them each 100 ms. */
+	/*
+	 * Control words: the only ones that a tool writes (same user or root), the library reads
+	 * them each 100 ms.
+	 */
 	__s32 log_level, log_details, dump_fd, dump_fd_level;
 	struct vma_stats_ring rings[VMA_STATS_RINGS];
 	struct vma_stats_cq cqs[VMA_STATS_CQS];

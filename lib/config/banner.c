@@ -10,8 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "runtime/log.h"
-#include "runtime/params_table.h"
+#include "runtime/runtime.h"
+#include "config/params_table.h"
 #include "vma/version.h"
 
 #define DASHES "---------------------------------------------------------------------------"
@@ -19,12 +19,12 @@
 /* The command line with blanks between its words, cut to size. */
 static void cmd_line(char *out, size_t size)
 {
-	FILE *f = fopen("/proc/self/cmdline", "re");
+	FILE *f = own_fopen("/proc/self/cmdline", "re");
 	size_t len = 0, i;
 
 	if (f) {
 		len = fread(out, 1, size - 1, f);
-		fclose(f);
+		own_fclose(f);
 	}
 	if (!len) {
 		snprintf(out, size, "%s", program_invocation_name);

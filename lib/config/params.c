@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-#include "runtime/params.h"
+#include "config/params.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -8,15 +8,15 @@
 #include <strings.h>
 #include <unistd.h>
 
-#include "runtime/log.h"
-#include "runtime/params_table.h"
+#include "runtime/runtime.h"
+#include "config/params_table.h"
 
 struct params params = {
 #define PARAM_INT(field, var, label, def, ...) .field = def,
 #define PARAM_BOOL(field, var, label, def, ...) .field = def,
 #define PARAM_ENUM(field, var, label, def, ...) .field = def,
 #define PARAM_STR(field, var, label, def, ...) .field = def,
-#include "runtime/parameters.def"
+#include "config/parameters.def"
 };
 
 /*
@@ -28,20 +28,23 @@ enum {
 #define PARAM_BOOL(field, ...) ROW_##field,
 #define PARAM_ENUM(field, ...) ROW_##field,
 #define PARAM_STR(field, ...) ROW_##field,
-#include "runtime/parameters.def"
+#include "config/parameters.def"
 	ROWS
 };
 
 enum {
 #define PARAM_STR(field, ...) TEXT_##field,
-#include "runtime/parameters.def"
+#include "config/parameters.def"
 	TEXTS
 };
 
 static char texts[TEXTS][PATH_MAX];
+static char with_pid[TEXTS][PATH_MAX]; /* as read, where the process's number is a part; else "" */
 static bool from_env[ROWS];
 static bool warnings;
 static pid_t loaded_by;
+
+bool params_unasked;
 
 #define warn(...)                                                                                  \
 	do {                                                                                       \
@@ -100,8 +103,8 @@ static void int_read(const struct param_row *row, const char *text)
 	/* Any number but 0 has always meant "on". */
 	*field = row->type == TYPE_BOOL || n > row->max ? row->max : row->min;
 	if (row->max == INT_MAX)
-		warn("%s=%.100s is outside its range (%d and more); %d is used", row->variable, text,
-		     row->min, *field);
+		warn("%s=%.100s is outside its range (%d and more); %d is used", row->variable,
+		     text, row->min, *field);
 	else
 		warn("%s=%.100s is outside its range (%d to %d); %d is used", row->variable, text,
 		     row->min, row->max, *field);
@@ -125,16 +128,16 @@ static void enum_read(const struct param_row *row, const char *text)
 /*
  * Copies text into slot, the first %d replaced by the process id where asked. 0 or -ENAMETOOLONG.
  */
-static int text_copy(char slot[PATH_MAX], const char *text, bool with_pid)
+static int text_copy(char slot[PATH_MAX], const char *text, bool expand)
 {
-	const char *at = with_pid ? strstr(text, "%d") : NULL;
-	int len;
+	const char *at = expand ? strstr(text, "%d") : NULL;
+	int len = (int)strlen(text);
 
 	if (at)
 		len = snprintf(slot, PATH_MAX, "%.*s%d%s", (int)(at - text), text, (int)getpid(),
 			       at + 2);
-	else
-		len = snprintf(slot, PATH_MAX, "%s", text);
+	else if (len < PATH_MAX)
+		memcpy(slot, text, (size_t)len + 1);
 	return len >= 0 && len < PATH_MAX ? 0 : -ENAMETOOLONG;
 }
 
@@ -156,6 +159,7 @@ static void str_read(const struct param_row *row, unsigned slot, const char *tex
 		return;
 	}
 	text_copy(texts[slot], text, row->form == STR_FILE);
+	strcpy(with_pid[slot], row->form == STR_FILE && strstr(text, "%d") ? text : "");
 	*field = texts[slot];
 }
 
@@ -362,6 +366,8 @@ static void defaults_set(void)
 			*param_int(&params, row) = row->def;
 	}
 	memset(from_env, 0, sizeof(from_env));
+	for (unsigned i = 0; i < TEXTS; i++)
+		with_pid[i][0] = '\0';
 }
 
 /* One pass over everything, in the order that decides who wins. */
@@ -378,6 +384,8 @@ static void pass(char *const *envp, bool with_warnings)
 		params.progress_engine_interval = 0;
 	}
 	row_read(&param_rows[ROW_spec], envp, 0);
+	if (params_unasked)
+		params.tracelevel = LOG_ERROR;
 	spec_apply(params.spec, &params);
 	obsoletes_read(envp);
 	for (i = 0; i < param_rows_count; i++) {
@@ -413,13 +421,35 @@ void params_reload(char *const *envp)
 	load(envp, true);
 }
 
+/*
+ * A forked child: what its parent has read holds, the log's level and place among it. Names that
+ * have the process's number in them are made anew.
+ */
+static void loaded_by_parent(void)
+{
+	int err;
+
+	for (unsigned i = 0; i < TEXTS; i++) {
+		if (with_pid[i][0])
+			text_copy(texts[i], with_pid[i], true);
+	}
+	if (!with_pid[TEXT_log_file][0])
+		return;
+	err = log_to_file(params.log_file);
+	if (err)
+		log_warn("VMA_LOG_FILE: cannot append to %s: %s", params.log_file, strerror(-err));
+}
+
 void params_load(char *const *envp)
 {
 	pid_t pid = getpid();
 
 	if (loaded_by == pid)
 		return;
-	load(envp, loaded_by == 0);
+	if (loaded_by)
+		loaded_by_parent();
+	else
+		load(envp, true);
 	loaded_by = pid;
 }
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * VMA_* parameters. One table, runtime/parameters.def; field names are the variable's without VMA_,
+ * VMA_* parameters. One table, config/parameters.def; field names are the variable's without VMA_,
  * in lower case: VMA_RX_POLL is params.rx_poll. Numbers, booleans and enums are int, strings const
  * char * (never NULL).
  */
-#ifndef RUNTIME_PARAMS_H
-#define RUNTIME_PARAMS_H
+#ifndef CONFIG_PARAMS_H
+#define CONFIG_PARAMS_H
 
 #include <sched.h>
 #include <stdbool.h>
@@ -33,16 +33,23 @@ struct params {
 #define PARAM_BOOL(field, ...) int field;
 #define PARAM_ENUM(field, ...) int field;
 #define PARAM_STR(field, ...) const char *field;
-#include "runtime/parameters.def"
+#include "config/parameters.def"
 };
 
 /* The defaults until params_load() has run. Written by that only, read by all. */
 extern struct params params __attribute__((visibility("hidden")));
 
 /*
+ * Set before params_load(): nobody has asked for the library in this process, it came by
+ * /etc/ld.so.preload. The log says errors only then, unless VMA_TRACELEVEL says otherwise.
+ */
+extern bool params_unasked __attribute__((visibility("hidden")));
+
+/*
  * Reads the environment: defaults, then VMA_SPEC, then single variables, then ranges. Opens the log
- * and warns through it. Does nothing when this process has called it before; a forked child reads
- * again and warns of nothing twice.
+ * and warns through it. Does nothing when this process has called it before. In a forked child what
+ * its parent has read holds, whatever envp is by then; names that have the process's number in them
+ * are made anew, and nothing is warned of twice.
  */
 void params_load(char *const *envp);
 /*
@@ -58,5 +65,7 @@ void params_banner(void);
  * (list). 0, or -EINVAL, also for "-1" and for a processor that a cpu_set_t cannot hold.
  */
 int params_cpus(const char *text, cpu_set_t *set);
+/* On the internal thread: moves it to the CPUs that the user wants it on; says what cannot be. */
+void params_worker_begins(void);
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-#include "runtime/params_table.h"
+#include "config/params_table.h"
 
 #include <limits.h>
 #include <string.h>
 
-#include "runtime/log.h"
+#include "runtime/runtime.h"
 
 static const struct param_word words_none[] = {{0, NULL}};
 static const struct param_word words_bool[] = {{0, "Disabled"}, {1, "Enabled"}, {0, NULL}};
@@ -12,7 +12,8 @@ static const struct param_word words_off[] = {{0, "Disabled"}, {0, NULL}};
 static const struct param_word words_no_limit[] = {{0, "no limit"}, {0, NULL}};
 static const struct param_word words_mtu[] = {{0, "follow actual MTU"}, {0, NULL}};
 static const struct param_word words_mss[] = {{0, "follow VMA_MTU"}, {0, NULL}};
-static const struct param_word words_cc[] = {{0, "NewReno"}, {1, "Cubic"}, {2, "None"}, {0, NULL}};
+static const struct param_word words_cc[] = {{0, "NewReno"}, {1, "Cubic"}, {2, "None"},
+					     {3, "BBR"},     {4, "OS"},	   {0, NULL}};
 static const struct param_word words_mem[] = {
 	{0, "Regular pages"}, {1, "Contig Pages"}, {2, "Huge Pages"}, {0, NULL}};
 
@@ -118,7 +119,7 @@ const struct param_row param_rows[] = {
 	{var, label, TYPE_ENUM, SHOW_WORD | MODE, effect, words, AT(field), def, 0, 0, NULL, help},
 #define PARAM_STR(field, var, label, def, kind, effect, help)                                      \
 	{var, label, TYPE_STR, kind, effect, NULL, AT(field), 0, 0, 0, def, help},
-#include "runtime/parameters.def"
+#include "config/parameters.def"
 };
 const unsigned param_rows_count = sizeof(param_rows) / sizeof(param_rows[0]);
 
@@ -126,7 +127,7 @@ const unsigned param_rows_count = sizeof(param_rows) / sizeof(param_rows[0]);
 #define TAKES_NONE NULL
 const struct param_obsolete param_obsoletes[] = {
 #define OBSOLETE(var, field, instead) {var, TAKES_##field, instead},
-#include "runtime/parameters.def"
+#include "config/parameters.def"
 };
 const unsigned param_obsoletes_count = sizeof(param_obsoletes) / sizeof(param_obsoletes[0]);
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* parameters.def as data: read by the parser, the banner and the generator of the man page. */
-#ifndef RUNTIME_PARAMS_TABLE_H
-#define RUNTIME_PARAMS_TABLE_H
+#ifndef CONFIG_PARAMS_TABLE_H
+#define CONFIG_PARAMS_TABLE_H
 
-#include "runtime/params.h"
+#include "config/params.h"
 
 enum param_type { TYPE_INT, TYPE_BOOL, TYPE_ENUM, TYPE_STR };
 
@@ -25,7 +25,8 @@ enum param_effect {
 	READ = 0,
 	NOT_YET = 1, /* nothing reads it: the banner and the man page say so */
 	NOT_ON_XDP = 2, /* it is about a ConnectX device only */
-	NO_OBJECT = 4, /* what it sizes or switches does not exist here; alone, and its text says why */
+	/* what it sizes or switches does not exist here; alone, and its text says why */
+	NO_OBJECT = 4,
 };
 
 /*

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* The profiles of VMA_SPEC. */
-#include "runtime/params_table.h"
+#include "config/params_table.h"
 
-#include "runtime/log.h"
+#include "runtime/runtime.h"
 
 const struct param_profile param_profiles[] = {
 #define PROFILE(spec, field, value) {spec, #field, offsetof(struct params, field), value, NULL},
 #define PROFILE_STR(spec, field, text) {spec, #field, offsetof(struct params, field), 0, text},
-#include "runtime/parameters.def"
+#include "config/parameters.def"
 };
 const unsigned param_profiles_count = sizeof(param_profiles) / sizeof(param_profiles[0]);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-#include "runtime/rules_line.h"
+#include "config/rule_line.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

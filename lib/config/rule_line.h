@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* One line of libvma.conf, turned into a statement. Knows nothing of files, programs or the log. */
-#ifndef RUNTIME_RULES_LINE_H
-#define RUNTIME_RULES_LINE_H
+#ifndef CONFIG_RULE_LINE_H
+#define CONFIG_RULE_LINE_H
 
 #include <limits.h>
 #include <netinet/in.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "runtime/rules.h"
+#include "config/rules.h"
 
 #define RULE_NAME_MAX 128
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-#include "runtime/rules.h"
+#include "config/rules.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/log.h"
-#include "runtime/params.h"
-#include "runtime/rules_line.h"
+#include "runtime/runtime.h"
+#include "config/params.h"
+#include "config/rule_line.h"
 
 #define ROLES 5
 #define FILE_MAX_BYTES (1u << 20)
@@ -191,16 +191,16 @@ int rules_add_top(const char *line)
 }
 
 /* What a socket address says to a rule. */
-struct subject {
+struct match_addr {
 	bool known; /* an IPv4 or IPv6 address */
 	bool v4;
 	uint16_t port;
 	struct in6_addr addr;
 };
 
-static struct subject subject_of(const struct sockaddr *sa)
+static struct match_addr subject_of(const struct sockaddr *sa)
 {
-	struct subject s = {0};
+	struct match_addr s = {0};
 	const struct sockaddr_in6 *in6;
 	const struct sockaddr_in *in;
 
@@ -229,7 +229,7 @@ static bool prefix_holds(const struct in6_addr *prefix, unsigned bits, const str
 	return !rest || !((prefix->s6_addr[bytes] ^ addr->s6_addr[bytes]) >> (8 - rest));
 }
 
-static bool side_matches(const struct rule_side *side, const struct subject *s)
+static bool side_matches(const struct rule_side *side, const struct match_addr *s)
 {
 	if (s->port < side->port_min || s->port > side->port_max)
 		return false;
@@ -241,7 +241,7 @@ static bool side_matches(const struct rule_side *side, const struct subject *s)
 enum rule_target rules_match(enum rule_role role, const struct sockaddr *first,
 			     const struct sockaddr *second)
 {
-	struct subject one = subject_of(first), two = subject_of(second);
+	struct match_addr one = subject_of(first), two = subject_of(second);
 	const struct rule *r = atomic_load_explicit(&heads[role], memory_order_acquire);
 
 	for (; r; r = r->next)
@@ -254,7 +254,7 @@ enum rule_target rules_match(enum rule_role role, const struct sockaddr *first,
 /* The file's text (malloc) or NULL with errno. */
 static char *file_read(const char *path, size_t *len)
 {
-	FILE *f = fopen(path, "re");
+	FILE *f = own_fopen(path, "re");
 	char *text;
 	int err;
 
@@ -263,7 +263,7 @@ static char *file_read(const char *path, size_t *len)
 	text = malloc(FILE_MAX_BYTES);
 	*len = text ? fread(text, 1, FILE_MAX_BYTES, f) : 0;
 	err = !text ? ENOMEM : ferror(f) ? errno : *len == FILE_MAX_BYTES ? EFBIG : 0;
-	fclose(f);
+	own_fclose(f);
 	if (err) {
 		free(text);
 		errno = err;

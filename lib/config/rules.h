@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * libvma.conf: who offloads what (reference section 4.4, libvma.conf(5)). First match wins;
+ * libvma.conf: who offloads what (libvma.conf(5)). First match wins;
  * default: offload.
  */
-#ifndef RUNTIME_RULES_H
-#define RUNTIME_RULES_H
+#ifndef CONFIG_RULES_H
+#define CONFIG_RULES_H
 
 #include <stddef.h>
 #include <sys/socket.h>

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What a number is while it is being closed: in the table vfd_closing, in the kernel a descriptor that refuses everything. */
+/*
+ * What a number is while it is being closed: in the table vfd_closing, in the kernel a descriptor
+ * that refuses everything.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -7,8 +10,8 @@
 #include <stdarg.h>
 #include <stdlib.h>
 
-#include "runtime/libc.h"
-#include "socket/vfd.h"
+#include "runtime/runtime.h"
+#include "fd/fd.h"
 
 static int refuse(void)
 {
@@ -108,27 +111,24 @@ static _Atomic int dead_fd = -1;
 static int dead_open(void)
 {
 	/* The root directory: nothing that the program could want to unmount or to remove. */
-	int low = libc.open("/", O_PATH | O_CLOEXEC), fd;
-
-	if (low < 0 || low > 2)
-		return low;
-	/* Daemons close and reopen the standard descriptors. */
-	fd = libc.fcntl(low, F_DUPFD_CLOEXEC, 3);
-	libc.close(low);
-	return fd;
+	return OWN_FD(raw.open("/", O_PATH | O_CLOEXEC));
 }
 
 /* Its number, or -1 when no descriptor is left. */
 static int dead_get(void)
 {
-	int fd = atomic_load(&dead_fd), flags = fd < 0 ? -1 : libc.fcntl(fd, F_GETFL), mine;
+	int fd = atomic_load(&dead_fd), flags = fd < 0 ? -1 : raw.fcntl(fd, F_GETFL), mine;
 
 	if (flags >= 0 && flags & O_PATH)
 		return fd;
-	/* The first time, or the program has closed every number that it does not know, and may use this one itself now. */
+	/*
+	 * The first time, or the program has closed it by means that we do not see, and may use the
+	 * number itself now.
+	 */
+	own_fd_lost(fd);
 	mine = dead_open();
 	if (mine >= 0 && !atomic_compare_exchange_strong(&dead_fd, &fd, mine)) {
-		libc.close(mine); /* another thread was first */
+		own_fd_close(mine); /* another thread was first */
 		mine = fd;
 	}
 	return mine;
@@ -143,38 +143,39 @@ void vfd_vacate(int fd)
 }
 
 /* What kept numbers name, one each; memory is reused for the same only (vfd.h). */
-struct grave {
+struct kept_number {
 	struct vfd v; /* first */
-	struct grave *next;
+	struct kept_number *next;
 };
 
-static pthread_mutex_t graves_lock = PTHREAD_MUTEX_INITIALIZER; /* no handler runs under it: lock_enter() */
-static struct grave *graves;
+/* no handler runs under it: lock_enter() */
+static pthread_mutex_t kept_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct kept_number *kept_numbers;
 
 void vfd_closing_forked(void)
 {
 	/* Another thread of the parent may have held it. */
-	pthread_mutex_init(&graves_lock, NULL);
-	graves = NULL;
+	pthread_mutex_init(&kept_lock, NULL);
+	kept_numbers = NULL;
 }
 
-static void grave_free(struct grave *g)
+static void kept_number_free(struct kept_number *g)
 {
-	pthread_mutex_lock(&graves_lock);
-	g->next = graves;
-	graves = g;
-	pthread_mutex_unlock(&graves_lock);
+	pthread_mutex_lock(&kept_lock);
+	g->next = kept_numbers;
+	kept_numbers = g;
+	pthread_mutex_unlock(&kept_lock);
 }
 
-static struct grave *grave_alloc(void)
+static struct kept_number *kept_number_alloc(void)
 {
-	struct grave *g;
+	struct kept_number *g;
 
-	pthread_mutex_lock(&graves_lock);
-	g = graves;
+	pthread_mutex_lock(&kept_lock);
+	g = kept_numbers;
 	if (g)
-		graves = g->next;
-	pthread_mutex_unlock(&graves_lock);
+		kept_numbers = g->next;
+	pthread_mutex_unlock(&kept_lock);
 	if (g)
 		return g;
 	g = calloc(1, sizeof(*g));
@@ -187,20 +188,20 @@ static struct grave *grave_alloc(void)
 
 struct vfd *vfd_keep(int fd)
 {
-	struct grave *g = grave_alloc();
+	struct kept_number *g = kept_number_alloc();
 
 	if (!g)
 		return NULL;
 	vfd_vacate(fd);
 	if (vfd_exchange(fd, &vfd_closing, &g->v))
 		return &g->v;
-	grave_free(g);
+	kept_number_free(g);
 	return NULL;
 }
 
 void vfd_unkeep(int fd, struct vfd *kept)
 {
 	if (vfd_exchange(fd, kept, NULL))
-		libc.close(fd);
-	grave_free((struct grave *)kept);
+		raw.close(fd);
+	kept_number_free((struct kept_number *)kept);
 }

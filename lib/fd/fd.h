@@ -1,11 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The fd table: which fds are ours. preload looks an fd up with one load and one compare, then calls the
- * object's operations or libc. Objects are type-stable: the memory of a closed one is reused only for the same
- * kind, so a thread that raced with close() reads a dead object, never foreign memory.
+ * The room of descriptors: the table from a number to the object behind it. preload looks an fd up
+ * with one load and one compare, then calls the object's operations (struct vfd_ops) or libc.
+ * Sockets and epoll sets are such objects and stand above this room; it knows only their
+ * operations.
+ *
+ * Objects are type-stable: the memory of a closed one is reused only for the same kind, so a thread
+ * that raced with close() reads a dead object, never foreign memory.
+ *
+ * Every call of the program: vfd_get(), inline; vfd_notify(), inline, when something has become
+ * ready. Rare: table.c (open, dup, close, fork) and closing.c (numbers that are being closed).
  */
-#ifndef SOCKET_VFD_H
-#define SOCKET_VFD_H
+#ifndef FD_FD_H
+#define FD_FD_H
 
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -14,9 +21,11 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
-#include "runtime/lock.h"
+#include "runtime/runtime.h"
 
-/* fds at or above this number are never offloaded. The table is .bss: untouched pages cost nothing. */
+/*
+ * fds at or above this number are never offloaded. The table is .bss: untouched pages cost nothing.
+ */
 #define VFD_MAX (1u << 20)
 
 enum vfd_kind { VFD_UDP = 1, VFD_TCP, VFD_EPOLL, VFD_CLOSING };
@@ -31,12 +40,13 @@ enum vfd_shadow {
 struct vfd;
 
 /*
- * Results and errno as the libc function of that name. The fd is passed because several fds (dup) can name one
- * object. An operation that is NULL is libc's on the fd (the shadow socket or the kernel epoll has the same number).
+ * Results and errno as the libc function of that name. The fd is passed because several fds (dup)
+ * can name one object. An operation that is NULL is libc's on the fd (the shadow socket or the
+ * kernel epoll has the same number).
  */
 /*
- * A flag of send() and its like (the Extra API's name for MSG_SYN): all is done but that something leaves. No kernel socket may be
- * given it, which would send: -1 and EAGAIN.
+ * A flag of send() and its like (the Extra API's name for MSG_SYN): all is done but that something
+ * leaves. No kernel socket may be given it, which would send: -1 and EAGAIN.
  */
 #define VMA_SND_FLAGS_DUMMY 0x400
 
@@ -57,28 +67,34 @@ struct vfd_ops {
 	ssize_t (*recvmsg)(struct vfd *v, int fd, struct msghdr *msg, int flags);
 	ssize_t (*sendmsg)(struct vfd *v, int fd, const struct msghdr *msg, int flags);
 	/*
-	 * The short forms: one buffer, optional address, the fd and the flags in one word (vfd_call()), so that no argument goes
-	 * by the stack. NULL: preload builds a msghdr. Who has one has the long form, too.
+	 * The short forms: one buffer, optional address, the fd and the flags in one word
+	 * (vfd_call()), so that no argument goes by the stack. NULL: preload builds a msghdr. Who
+	 * has one has the long form, too.
 	 */
-	ssize_t (*recvfrom)(struct vfd *v, void *buf, size_t len, uint64_t call, struct sockaddr *addr, socklen_t *alen);
-	ssize_t (*sendto)(struct vfd *v, const void *buf, size_t len, uint64_t call, const struct sockaddr *addr,
-			  socklen_t alen);
+	ssize_t (*recvfrom)(struct vfd *v, void *buf, size_t len, uint64_t call,
+			    struct sockaddr *addr, socklen_t *alen);
+	ssize_t (*sendto)(struct vfd *v, const void *buf, size_t len, uint64_t call,
+			  const struct sockaddr *addr, socklen_t alen);
 	int (*recvmmsg)(struct vfd *v, int fd, struct mmsghdr *msgs, unsigned n, int flags,
 			struct timespec *timeout);
 	int (*sendmmsg)(struct vfd *v, int fd, struct mmsghdr *msgs, unsigned n, int flags);
 	/*
-	 * The last fd of this object in this process is being closed; the object is out of the table already, no handler
-	 * runs and no cancellation. The operation closes the kernel fd itself, by vfd_release(), and returns its result.
-	 * fd -1 (vfd_forget): the kernel closed the number or is about to; there is nothing to close but what the object
-	 * owns besides.
+	 * The last fd of this object in this process is being closed; the object is out of the
+	 * table already, no handler runs and no cancellation. The operation closes the kernel fd
+	 * itself, by vfd_release(), and returns its result. fd -1 (vfd_forget): the kernel closed
+	 * the number or is about to; there is nothing to close but what the object owns besides.
 	 */
 	int (*close)(struct vfd *v, int fd);
 	/*
-	 * What poll() would say now, EPOLL* bits, user-space state only (no system call, no packet processing):
-	 * iomux asks the kernel for the shadow socket's own readiness besides. Any thread, no lock held.
+	 * What poll() would say now, EPOLL* bits, user-space state only (no system call, no packet
+	 * processing): iomux asks the kernel for the shadow socket's own readiness besides. Any
+	 * thread, no lock held.
 	 */
 	uint32_t (*events)(struct vfd *v);
-	/* Somebody is going to wait for the object by poll, select or epoll. No lock held; may be NULL. */
+	/*
+	 * Somebody is going to wait for the object by poll, select or epoll. No lock held; may be
+	 * NULL.
+	 */
 	void (*waited)(struct vfd *v);
 	/* May be NULL: another process is to have it, too; it keeps errno. why: for the log. */
 	void (*share)(struct vfd *v, const char *why);
@@ -87,16 +103,26 @@ struct vfd_ops {
 	void (*leaving)(struct vfd *v);
 	/* A use that has no operation here: dup, epoll_ctl, what libc does by itself. */
 	void (*touch)(struct vfd *v);
-	/* This process forks: the child will have v's numbers, too. The table is locked, signals are blocked; no lock may be taken. */
+	/*
+	 * This process forks: the child will have v's numbers, too. The table is locked, signals
+	 * are blocked; no lock may be taken.
+	 */
 	void (*forking)(struct vfd *v);
-	/* In the child: the object that v's numbers name there, always the same one. NULL: they are the kernel's alone. */
-	struct vfd *(*heir)(struct vfd *v);
-	/* Another call of this process may be progressed by polling the object's stacks; see stack_poll_all(). */
+	/*
+	 * In the child: the object that v's numbers name there, always the same one. NULL: libc
+	 * serves them, as any fd of the kernel.
+	 */
+	struct vfd *(*inherited)(struct vfd *v);
+	/*
+	 * Another call of this process may be progressed by polling the object's stacks; see
+	 * stack_poll_all().
+	 */
 };
 
 /*
- * Someone who wants to know that an object became ready (an epoll item, a sleeping poll or recv). notify() runs
- * with the object's watch_lock held and often a stack lock: it must not take either, nor block.
+ * Someone who wants to know that an object became ready (an epoll item, a sleeping poll or recv).
+ * notify() runs with the object's watch_lock held and often a stack lock: it must not take either,
+ * nor block.
  */
 struct vfd_watch {
 	struct vfd_watch *next, **pprev; /* v->watch_lock; pprev is NULL for the first */
@@ -109,9 +135,15 @@ struct vfd {
 	_Atomic uint8_t shadow; /* enum vfd_shadow; vfd_shadow_changed() after a change */
 	/* How many fds of this process name the object. Changed under vfd_table_lock. */
 	_Atomic uint32_t nfds;
-	/* One fd number by which the kernel object (shadow socket) can be reached; changes when that one is closed. */
+	/*
+	 * One fd number by which the kernel object (shadow socket) can be reached; changes when
+	 * that one is closed.
+	 */
 	_Atomic int os_fd;
-	/* Set while the shadow socket may hold data or an error that user space has not taken (the worker's epoll says so). */
+	/*
+	 * Set while the shadow socket may hold data or an error that user space has not taken (the
+	 * worker's epoll says so).
+	 */
 	_Atomic uint32_t os_events;
 	struct lock watch_lock;
 	struct vfd_watch *_Atomic
@@ -119,24 +151,30 @@ struct vfd {
 };
 
 extern struct vfd *_Atomic vfd_table[VFD_MAX] __attribute__((visibility("hidden")));
-/* How many numbers are in the table. 0: every poll() and select() is libc's alone. */
+/* How many numbers are in the table. 0: every poll() and select() goes to libc. */
 extern _Atomic unsigned vfd_count __attribute__((visibility("hidden")));
 /*
- * What a number names from the moment that vfd_close() has it until the kernel's socket is gone from it: every operation
- * fails with EBADF. Without it such a call would find nothing, go to the kernel's socket and sleep there for ever.
+ * What a number names from the moment that vfd_close() has it until the kernel's socket is gone
+ * from it: every operation fails with EBADF. Without it such a call would find nothing, go to the
+ * kernel's socket and sleep there for ever.
  */
 extern struct vfd vfd_closing __attribute__((visibility("hidden")));
 /*
- * Takes an object that has no number left out of the sets that watch it. Called before ops->close, whatever call closed it.
- * Written once, by iomux before its first watch.
+ * Takes an object that has no number left out of the sets that watch it. Called before ops->close,
+ * whatever call closed it. Written once, by iomux before its first watch.
  */
 extern void (*_Atomic vfd_unwatch)(struct vfd *v) __attribute__((visibility("hidden")));
 /* Has the sets that watch v ask the kernel as v->shadow says now; written as vfd_unwatch. */
 extern void (*_Atomic vfd_rewatch)(struct vfd *v) __attribute__((visibility("hidden")));
-/* Has v leave the sets that watch it, and its kernel socket stay in them as the user asked; written as vfd_unwatch. */
+/*
+ * Has v leave the sets that watch it, and its kernel socket stay in them as the user asked; written
+ * as vfd_unwatch.
+ */
 extern void (*_Atomic vfd_watch_os)(struct vfd *v) __attribute__((visibility("hidden")));
 
-/* v (NULL: no) stands for a number that is being closed or kept: every call of it fails with EBADF. */
+/*
+ * v (NULL: no) stands for a number that is being closed or kept: every call of it fails with EBADF.
+ */
 static inline bool vfd_is_closing(const struct vfd *v)
 {
 	return v && v->kind == VFD_CLOSING;
@@ -164,60 +202,87 @@ static inline struct vfd *vfd_get(int fd)
 	return atomic_load_explicit(&vfd_table[fd], memory_order_acquire);
 }
 
+/*
+ * For ops->close: something is left to wait for (SO_LINGER). wait(v, arg) is called by the thread
+ * that closes when the number is free, no lock is held, and handlers run again. v may be another's
+ * by then: arg has to tell.
+ */
+void vfd_wait_after_close(struct vfd *v, void (*wait)(struct vfd *v, uint64_t arg), uint64_t arg);
 /* Enters v under fd (nfds becomes 1). -EMFILE when fd is beyond the table. */
 int vfd_install(int fd, struct vfd *v);
 /*
- * newfd names what oldfd names from now on (the kernel's dup has been done); what it named before is closed as by
- * vfd_forget(). False: oldfd is not ours, and so newfd is not.
+ * newfd names what oldfd names from now on (the kernel's dup has been done); what it named before
+ * is closed as by vfd_forget(). False: oldfd is not ours, and so newfd is not.
  */
 bool vfd_dup(int oldfd, int newfd);
 /*
- * Closes fd: takes it from its object first, then ops->close for the last fd of the object, vfd_release() otherwise.
- * Returns close()'s result; for an fd that is not ours it is libc.close(fd). EBADF while another close() of it is under way.
+ * Closes fd: takes it from its object first, then ops->close for the last fd of the object,
+ * vfd_release() otherwise. Returns close()'s result; for an fd that is not ours it is
+ * libc.close(fd). EBADF while another close() of it is under way.
  */
 int vfd_close(int fd);
-/* For ops->close: closes the kernel's fd of the number that vfd_close() has taken. close()'s result. */
+/*
+ * For ops->close: closes the kernel's fd of the number that vfd_close() has taken. close()'s
+ * result.
+ */
 int vfd_release(int fd);
 /*
- * vfd_closing.c: closes what the kernel has under fd but keeps the number taken, by something whose every use fails with
- * EBADF. When no descriptor is left for that, it does nothing.
+ * closing.c: closes what the kernel has under fd but keeps the number taken, by something whose
+ * every use fails with EBADF. When no descriptor is left for that, it does nothing.
  */
 void vfd_vacate(int fd);
 /*
- * vfd_closing.c: for ops->close in place of vfd_release(): the kernel's socket is gone from the number, which stays taken and
- * refuses everything until vfd_unkeep(). The result is what that wants; NULL: out of memory, or the number is another's already.
+ * closing.c: for ops->close in place of vfd_release(): the kernel's socket is gone from the number,
+ * which stays taken and refuses everything until vfd_unkeep(). The result is what that wants; NULL:
+ * out of memory, or the number is another's already.
  */
 struct vfd *vfd_keep(int fd);
 /* For vfd_fork_child(). */
 void vfd_closing_forked(void);
-/* Frees a number that was kept, if no dup2() or close_range() has taken it meanwhile. Any lock but the table's may be held. */
+/*
+ * Frees a number that was kept, if no dup2() or close_range() has taken it meanwhile. Any lock but
+ * the table's may be held.
+ */
 void vfd_unkeep(int fd, struct vfd *kept);
-/* The number names `to` (NULL: nothing) if it names `from` now; their counts of numbers stay as they are. */
+/*
+ * The number names `to` (NULL: nothing) if it names `from` now; their counts of numbers stay as
+ * they are.
+ */
 bool vfd_exchange(int fd, const struct vfd *from, struct vfd *to);
-/* fd was or will be closed by the kernel without close() (exec, close_range): forget it, run ops->close semantics without
- * closing the number. */
+/*
+ * fd was or will be closed by the kernel without close() (exec, close_range): forget it, run
+ * ops->close semantics without closing the number.
+ */
 void vfd_forget(int fd);
-/* v->shadow has another value: who watches v asks the kernel accordingly. No lock held; errno is kept. */
+/*
+ * v->shadow has another value: who watches v asks the kernel accordingly. No lock held; errno is
+ * kept.
+ */
 void vfd_shadow_changed(struct vfd *v);
 /*
- * Takes every number of v out of the table and v out of the sets that watch it; the kernel's fds stay open and are the
- * kernel's alone from now on. No lock held; errno is kept. False: the last one has been closed meanwhile, v is not the caller's.
+ * Takes every number of v out of the table and v out of the sets that watch it; the kernel's fds
+ * stay open, and from now on only the kernel serves them. No lock held; errno is kept. False: the
+ * last one has been closed meanwhile, v is not the caller's.
  */
 bool vfd_disown(struct vfd *v);
 /*
- * newfd's file takes the place of v's kernel socket under every number that names v; newfd stays the caller's. The sets that
- * watch v learn of it by vfd_shadow_changed(). errno is kept.
+ * newfd's file takes the place of v's kernel socket under every number that names v; newfd stays
+ * the caller's. The sets that watch v learn of it by vfd_shadow_changed(). errno is kept.
  */
 void vfd_replace_os(struct vfd *v, int newfd);
 /* Highest fd in use in the table + 1 (for close_range, fork). */
 int vfd_limit(void);
 
-/* An epoll set from before a fork() is going to be used, and nobody knows what is in it: runs every ops->touch. */
+/*
+ * An epoll set from before a fork() is going to be used, and nobody knows what is in it: runs every
+ * ops->touch.
+ */
 void vfd_touch_all(void);
 
 /*
- * Around fork(): prepare blocks changes of the table; the child starts with the heirs of what was in it (its other fds are
- * plain kernel fds, the objects are the parent's and nothing of theirs is run or freed).
+ * Around fork(): prepare blocks changes of the table; the child starts with what each object in it
+ * names as inherited (vfd_ops.inherited) (its other fds are plain kernel fds, the objects are the
+ * parent's and nothing of theirs is run or freed).
  */
 void vfd_fork_prepare(void);
 void vfd_fork_parent(void);
@@ -231,6 +296,7 @@ void vfd_notify_slow(struct vfd *v, uint32_t events);
 /* Tells the watchers, if there are any, that events (EPOLL*) became true. */
 static inline void vfd_notify(struct vfd *v, uint32_t events)
 {
+	perturb_wake();
 	if (__builtin_expect(atomic_load_explicit(&v->watches, memory_order_seq_cst) != NULL, 0))
 		vfd_notify_slow(v, events);
 }

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The fd table, and the watches of what it names. Lookups take no lock; changes take vfd_table_lock. */
-#include "socket/vfd.h"
+/*
+ * The fd table, and the watches of what it names. Lookups take no lock; changes take
+ * vfd_table_lock.
+ */
+#include "fd/fd.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -9,7 +12,7 @@
 #include <sys/syscall.h>
 #include <time.h>
 
-#include "runtime/libc.h"
+#include "runtime/runtime.h"
 
 struct vfd *_Atomic vfd_table[VFD_MAX];
 _Atomic unsigned vfd_count;
@@ -18,8 +21,9 @@ void (*_Atomic vfd_rewatch)(struct vfd *v);
 void (*_Atomic vfd_watch_os)(struct vfd *v);
 
 /*
- * Guards every store to the table, nfds, and the high-water mark. Signals are blocked while it is held: a handler may
- * close() or dup(). Not a struct lock, because it must hold even under VMA_THREAD_MODE=0 (the worker closes too).
+ * Guards every store to the table, nfds, and the high-water mark. Signals are blocked while it is
+ * held: a handler may close() or dup(). Not a struct lock, because it must hold even under
+ * VMA_THREAD_MODE=0 (the worker closes too).
  */
 static pthread_mutex_t vfd_table_lock = PTHREAD_MUTEX_INITIALIZER;
 /* Highest used number + 1. Written under the lock, read by anyone. */
@@ -97,7 +101,10 @@ static bool unname(struct vfd *v, int fd)
 	return false;
 }
 
-/* A stretch in which this thread neither runs a signal handler nor can be cancelled: nobody may see a number half closed. */
+/*
+ * A stretch in which this thread neither runs a signal handler nor can be cancelled: nobody may see
+ * a number half closed.
+ */
 static int quiet_begin(void)
 {
 	int cancel;
@@ -111,6 +118,32 @@ static void quiet_end(int cancel)
 {
 	lock_leave();
 	pthread_setcancelstate(cancel, NULL);
+}
+
+/* What a close() of this thread waits for. */
+static __thread struct {
+	struct vfd *v;
+	void (*wait)(struct vfd *v, uint64_t arg);
+	uint64_t arg;
+} after_close;
+
+void vfd_wait_after_close(struct vfd *v, void (*wait)(struct vfd *v, uint64_t arg), uint64_t arg)
+{
+	after_close.v = v;
+	after_close.wait = wait;
+	after_close.arg = arg;
+}
+
+static void wait_after_close(void)
+{
+	struct vfd *v = after_close.v;
+	int err = errno;
+
+	if (__builtin_expect(!v, 1))
+		return;
+	after_close.v = NULL;
+	after_close.wait(v, after_close.arg);
+	errno = err;
 }
 
 /* v has no number left. fd: the one to close, -1 for none. close()'s result. */
@@ -160,7 +193,9 @@ bool vfd_dup(int oldfd, int newfd)
 		v = NULL;
 	before = slot(newfd);
 	if (before != v) {
-		/* In one step, as the kernel does it: who looks finds the one object or the other. */
+		/*
+		 * In one step, as the kernel does it: who looks finds the one object or the other.
+		 */
 		if (!v)
 			slot_clear(newfd);
 		else if (before)
@@ -173,6 +208,7 @@ bool vfd_dup(int oldfd, int newfd)
 	if (last)
 		end(before, -1);
 	quiet_end(cancel);
+	wait_after_close();
 	return v != NULL;
 }
 
@@ -187,7 +223,10 @@ int vfd_close(int fd)
 	if (!v)
 		return libc.close(fd);
 	pthread_testcancel(); /* as close(2); later it would be half done */
-	/* Whoever hands the object to the kernel does it by one of its numbers: by none that goes meanwhile. */
+	/*
+	 * Whoever hands the object to the kernel does it by one of its numbers: by none that goes
+	 * meanwhile.
+	 */
 	if (v->nfds > 1 && v->ops->leaving)
 		v->ops->leaving(v);
 	cancel = quiet_begin();
@@ -204,9 +243,10 @@ int vfd_close(int fd)
 	} else if (last) {
 		ret = end(v, fd);
 	} else {
-		ret = v ? vfd_release(fd) : libc.close(fd);
+		ret = v ? vfd_release(fd) : raw.close(fd);
 	}
 	quiet_end(cancel);
+	wait_after_close();
 	return ret;
 }
 
@@ -229,6 +269,7 @@ void vfd_forget(int fd)
 	if (last)
 		end(v, -1);
 	quiet_end(cancel);
+	wait_after_close();
 }
 
 bool vfd_exchange(int fd, const struct vfd *from, struct vfd *to)
@@ -250,11 +291,12 @@ int vfd_release(int fd)
 {
 	vfd_vacate(fd);
 	/*
-	 * While the number is still taken: once the kernel is free to give it out again, an entry would be met by its new
-	 * owner. Another object there was entered by who did not wait for this close().
+	 * While the number is still taken: once the kernel is free to give it out again, an entry
+	 * would be met by its new owner. Another object there was entered by who did not wait for
+	 * this close().
 	 */
 	(void)vfd_exchange(fd, &vfd_closing, NULL);
-	return libc.close(fd);
+	return raw.close(fd);
 }
 
 /* Runs one of iomux's hooks if anybody watches v. */
@@ -278,7 +320,10 @@ bool vfd_disown(struct vfd *v)
 	bool owned = false;
 	sigset_t old;
 
-	/* While the numbers are still v's: who closes one takes v out of the sets first, and so waits until they are done with it. */
+	/*
+	 * While the numbers are still v's: who closes one takes v out of the sets first, and so
+	 * waits until they are done with it.
+	 */
 	tell_sets(v, leave);
 
 	table_lock(&old);
@@ -305,7 +350,7 @@ void vfd_replace_os(struct vfd *v, int newfd)
 		if (slot(fd) != v)
 			continue;
 		/* A number that was closed behind our back is nobody's to fill. */
-		flags = libc.fcntl(fd, F_GETFD);
+		flags = raw.fcntl(fd, F_GETFD);
 		if (flags >= 0)
 			libc.dup3(newfd, fd, flags & FD_CLOEXEC ? O_CLOEXEC : 0);
 	}
@@ -318,7 +363,10 @@ int vfd_limit(void)
 	return atomic_load_explicit(&table_limit, memory_order_relaxed);
 }
 
-/* Signals are blocked by the caller of fork() through these three; the mask that fork saw is the child's too. */
+/*
+ * Signals are blocked by the caller of fork() through these three; the mask that fork saw is the
+ * child's too.
+ */
 static sigset_t fork_mask;
 
 void vfd_fork_prepare(void)
@@ -330,7 +378,8 @@ void vfd_fork_prepare(void)
 	for (int fd = 0; fd < vfd_limit(); fd++) {
 		struct vfd *v = slot(fd);
 
-		if (v && v->ops->forking && atomic_load_explicit(&v->os_fd, memory_order_relaxed) == fd)
+		if (v && v->ops->forking &&
+		    atomic_load_explicit(&v->os_fd, memory_order_relaxed) == fd)
 			v->ops->forking(v);
 	}
 }
@@ -343,11 +392,11 @@ void vfd_fork_parent(void)
 }
 
 /* What the child has under fd. */
-static struct vfd *heir(int fd)
+static struct vfd *inherited(int fd)
 {
 	struct vfd *v = slot(fd);
 
-	return v && v->ops->heir ? v->ops->heir(v) : NULL;
+	return v && v->ops->inherited ? v->ops->inherited(v) : NULL;
 }
 
 void vfd_fork_child(void)
@@ -357,11 +406,11 @@ void vfd_fork_child(void)
 	unsigned count = 0;
 
 	for (int fd = 0; fd < limit; fd++) {
-		struct vfd *was = slot(fd), *v = heir(fd);
+		struct vfd *was = slot(fd), *v = inherited(fd);
 
 		/* Kept for a connection that is not the child's. */
 		if (vfd_is_closing(was) && was != &vfd_closing)
-			libc.close(fd);
+			raw.close(fd);
 		if (v)
 			v->nfds = 0;
 		atomic_store_explicit(&vfd_table[fd], v, memory_order_relaxed);
@@ -393,28 +442,34 @@ void vfd_touch_all(void)
 }
 
 /*
- * Always a real lock, under VMA_THREAD_MODE=0 too: the one thread that is promised there is the application's, and the
- * worker notifies besides. Held for a few instructions, so the rare loser sleeps a moment rather than in a futex (never
- * only yields: a real-time loser would keep the holder from running).
+ * Always a real lock, under VMA_THREAD_MODE=0 too: the one thread that is promised there is the
+ * application's, and the worker notifies besides. Held for a few instructions, so the rare loser
+ * sleeps a moment rather than in a futex (never only yields: a real-time loser would keep the
+ * holder from running).
  */
 static void watch_take(struct vfd *v)
 {
 	static const struct timespec moment = {0, 20000};
 	uint32_t free = 0, me = lock_self();
 
+	lock_wanted(&v->watch_lock);
 	lock_enter();
 	for (unsigned tries = 1; !atomic_compare_exchange_weak_explicit(
 		     &v->watch_lock.owner, &free, me, memory_order_acquire, memory_order_relaxed);
 	     tries++) {
 		free = 0;
 		if (tries % 256 == 0)
-			/* Not libc's: that is a cancellation point, and a stack's lock may be held. */
+			/*
+			 * Not libc's: that is a cancellation point, and a stack's lock may be held.
+			 */
 			libc_raw(SYS_nanosleep, (long)(uintptr_t)&moment, 0, 0, 0, 0, 0);
 	}
+	lock_taken(&v->watch_lock);
 }
 
 static void watch_drop(struct vfd *v)
 {
+	lock_dropped(&v->watch_lock);
 	/* Whoever takes it by lock_take() may sleep on it (VMA_THREAD_MODE=2). */
 	if (atomic_exchange_explicit(&v->watch_lock.owner, 0, memory_order_release) & LOCK_WAITERS)
 		lock_wake(&v->watch_lock);
@@ -431,7 +486,10 @@ void vfd_watch_add(struct vfd *v, struct vfd_watch *w)
 	w->pprev = NULL; /* the head */
 	if (first)
 		first->pprev = &w->next;
-	/* Sequentially consistent with vfd_notify(): either it sees w, or w's owner, who looks again, sees the event. */
+	/*
+	 * Sequentially consistent with vfd_notify(): either it sees w, or w's owner, who looks
+	 * again, sees the event.
+	 */
 	atomic_store_explicit(&v->watches, w, memory_order_seq_cst);
 	watch_drop(v);
 }
@@ -460,4 +518,5 @@ void vfd_notify_slow(struct vfd *v, uint32_t events)
 		w->notify(w, events);
 	}
 	watch_drop(v);
+	perturb_wake();
 }

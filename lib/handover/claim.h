@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What a process and the children it has forked share of its connections: memory that both sides map. The owner is the
- * process whose engine serves them; the others have the kernel sockets behind, and claim a connection when they use one.
+ * What a process and the children it has forked share of its connections: memory that both sides
+ * map. The owner is the process whose engine serves them; the others have the kernel sockets
+ * behind, and claim a connection when they use one.
  */
-#ifndef SOCKET_TCP_CLAIM_H
-#define SOCKET_TCP_CLAIM_H
+#ifndef HANDOVER_CLAIM_H
+#define HANDOVER_CLAIM_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -12,16 +13,21 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-/* Connections with a higher id go home before their process forks. */
-#define CLAIM_WORDS 65536u
+#include "socket/tcp/sock.h"
+
+/* Connections with a higher id are handed to the kernel before their process forks. */
+#define CLAIM_WORDS TCP_SOCK_NUMBERED
 /* Processes that may hold copies at the same time; what is beyond counts as one that never ends. */
 #define CLAIM_HOLDERS 256u
 
-/* How far a connection is on its way to the kernel. Forward only, until the object gets another connection. */
+/*
+ * How far a connection is on its way to the kernel. Forward only, until the object gets another
+ * connection.
+ */
 enum claim_state {
 	CLAIM_NONE, /* the owner's engine serves it */
 	CLAIM_WANTED, /* written by a child: it waits for one of the next two */
-	CLAIM_HOME, /* the kernel socket has it */
+	CLAIM_IN_KERNEL, /* the kernel socket has it */
 	CLAIM_GONE, /* it is over, or the kernel did not take it */
 };
 
@@ -29,24 +35,38 @@ enum claim_state {
 #define CLAIM_NOT_YET UINT32_MAX
 #define CLAIM_COPY 256u /* one, in a word */
 
-/* A process that was forked with connections. Taken by who forks, given back by the owner, who finds the process dead. */
+/*
+ * A process that was forked with connections. Taken by who forks, given back by the owner, who
+ * finds the process dead.
+ */
 struct claim_holder {
 	_Atomic int32_t pid; /* 0: free */
-	_Atomic uint32_t seq; /* it may have what was made until then; CLAIM_NOT_YET while it is PENDING */
+	/* it may have what was made until then; CLAIM_NOT_YET while it is PENDING */
+	_Atomic uint32_t seq;
 };
 
 struct claims {
 	int32_t owner;
-	struct sockaddr_un addr; /* of the owner's socket: a datagram there has it look. Written before the first fork() */
+	/* of the owner's socket: a datagram there has it look. Written before the first fork() */
+	struct sockaddr_un addr;
 	socklen_t addr_len;
 	_Atomic uint32_t seq; /* forks of the owner that are done; the owner's */
 	_Atomic uint32_t lost; /* the latest seq of a process that found no room in holders[] */
 	struct claim_holder holders[CLAIM_HOLDERS];
 	/*
-	 * [id]. Bits 63..32: which connection of the object; 31..8: copies that children have; 7..0: enum claim_state. Changed
-	 * by compare and swap, by both sides; children sleep on the lower half.
+	 * [id]. Bits 63..32: which connection of the object; 31..8: copies that children
+	 * have; 7..0: enum claim_state. Changed by compare and swap, by both sides; children sleep
+	 * on the lower half.
 	 */
 	_Atomic uint64_t words[CLAIM_WORDS];
+	/* [id]: of a listener that is wanted, who gets what waits in its queue (listener.c) */
+	_Atomic uint32_t takers[CLAIM_WORDS];
+};
+
+/* One of an owner's sockets, as a child names it. */
+struct claim_ref {
+	struct claims *claims;
+	uint32_t id, gen; /* of the owner's object */
 };
 
 static inline uint32_t claim_gen(uint64_t word)
@@ -69,7 +89,8 @@ static inline void claim_copy_add(_Atomic uint64_t *word)
 {
 	uint64_t w = atomic_load(word);
 
-	while (claim_copies(w) < (1u << 24) - 1 && !atomic_compare_exchange_weak(word, &w, w + CLAIM_COPY))
+	while (claim_copies(w) < (1u << 24) - 1 &&
+	       !atomic_compare_exchange_weak(word, &w, w + CLAIM_COPY))
 		;
 }
 

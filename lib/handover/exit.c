@@ -1,69 +1,74 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The end of the process: the kernel gets the connections and ends them as it would its own, however long their peers take. One
- * that it does not take (no CAP_NET_ADMIN) is closed here, and waited for while its peer acknowledges something.
+ * The end of the process: the kernel gets the connections and ends them as it would its own,
+ * however long their peers take. One that it does not take (no CAP_NET_ADMIN) is closed here, and
+ * waited for while its peer acknowledges something.
  *
- * The internal thread does it: who ends the process may be a signal handler that has interrupted malloc() or anything else.
+ * The internal thread does it: who ends the process may be a signal handler that has interrupted
+ * malloc() or anything else.
  */
 #include <errno.h>
 #include <linux/futex.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "runtime/libc.h"
-#include "runtime/log.h"
-#include "runtime/params.h"
-#include "runtime/worker.h"
-#include "socket/tcp_int.h"
+#include "handover/internal.h"
+#include "runtime/runtime.h"
+#include "config/config.h"
 
 /* Nothing has moved for so long: it is given up. */
 #define STALL_US 2000000u
 /* What a process that ends waits for its peers at most. */
 #define FINISH_US 10000000u
 #define LOOK_NS 10000000L
-/* A TIME_WAIT answers a FIN that comes again, nothing else; who leaves thousands behind shall not end later for that (0.1 ms each). */
+/*
+ * A TIME_WAIT answers a FIN that comes again, nothing else; who leaves thousands behind shall not
+ * end later for that (0.1 ms each).
+ */
 #define TIME_WAITS_MAX 64
 
-static _Atomic int ask_fd = -1; /* wakes the internal thread; -1: there is nothing to end in this process */
-static _Atomic pid_t owner; /* a child that was made behind our back has copies of all of this, and no thread */
+/* wakes the internal thread; -1: there is nothing to end in this process */
+static _Atomic int ask_fd = -1;
+/* a child that was made behind our back has copies of all of this, and no thread */
+static _Atomic pid_t owner;
 static _Atomic bool ends; /* the process does; else it becomes another program */
 static _Atomic uint32_t asked; /* calls so far */
-static _Atomic uint32_t served; /* those that were there when the internal thread last began; callers sleep on it */
+/* those that were there when the internal thread last began; callers sleep on it */
+static _Atomic uint32_t served;
 static _Atomic uint32_t steps; /* what it has done: who waits sees that it goes on */
 
 /* --- on the internal thread */
 
-static void leave_one(struct tsock *s, void *arg)
+static void leave_one(struct tcp_sock *s, void *arg)
 {
 	unsigned *time_waits = arg;
 
 	atomic_fetch_add(&steps, 1);
-	if (tsock_mode(s) != TSOCK_CONN)
+	if (tcp_sock_mode(s) != TCP_SOCK_CONN)
 		return;
 	/* Each looks, with the lock, whether the user has closed it. */
-	if (tsock_go_home(s, "the process ends") && tsock_orphan_home(s))
-		(void)tsock_rest_home(s, time_waits);
+	if (tcp_sock_to_kernel(s, "the process ends") && tcp_sock_orphan_to_kernel(s))
+		(void)tcp_sock_time_wait_to_kernel(s, time_waits);
 }
 
 /* Those that nobody has accepted are reset, as the kernel resets its own. */
-static void unlisten_one(struct tsock *s, void *arg)
+static void unlisten_one(struct tcp_sock *s, void *arg)
 {
 	(void)arg;
-	if (tsock_mode(s) != TSOCK_LISTEN)
+	if (tcp_sock_mode(s) != TCP_SOCK_LISTEN)
 		return;
 	lock_take(&s->lock);
-	if (tsock_mode(s) == TSOCK_LISTEN)
-		tsock_unlisten(s);
+	if (tcp_sock_mode(s) == TCP_SOCK_LISTEN)
+		tcp_sock_unlisten(s);
 	lock_drop(&s->lock);
 }
 
-static void close_one(struct tsock *s, void *arg)
+static void close_one(struct tcp_sock *s, void *arg)
 {
-	struct stack *st = tsock_conn_lock(s);
-	uint64_t now = tsock_now();
+	struct stack *st = tcp_sock_conn_lock(s);
+	uint64_t now = tcp_sock_now_us();
 
 	(void)arg;
 	if (!st)
@@ -77,7 +82,7 @@ static void close_one(struct tsock *s, void *arg)
 		else
 			tcp_close(s->c, now);
 	}
-	tsock_unlock_stack(st, now);
+	tcp_sock_unlock_stack(st, now);
 }
 
 struct unfinished {
@@ -85,19 +90,22 @@ struct unfinished {
 	uint64_t bytes;
 };
 
-/* A connection that still owes something is counted; one of which the peer has everything gets no reset from the kernel module. */
-static void count_or_release(struct tsock *s, void *arg)
+/*
+ * A connection that still owes something is counted; one of which the peer has everything gets no
+ * reset from the kernel module.
+ */
+static void count_or_release(struct tcp_sock *s, void *arg)
 {
 	struct unfinished *left = arg;
-	struct stack *st = tsock_conn_lock(s);
+	struct stack *st = tcp_sock_conn_lock(s);
 
 	if (!st)
 		return;
-	if (tsock_unfinished(s->c)) {
+	if (tcp_sock_unfinished(s->c)) {
 		left->conns++;
 		left->bytes += tcp_outq(s->c);
 	} else {
-		tsock_kmod_del(s);
+		tcp_sock_kmod_del(s);
 	}
 	lock_drop(&st->lock);
 }
@@ -108,29 +116,29 @@ static void poll_one(struct stack *st, void *arg)
 	if (!st->tcp)
 		return;
 	stack_poll(st, (unsigned)params.cq_poll_batch_max);
-	tsock_polled(st, 1, tsock_now());
+	stack_polled(st, tcp_sock_now_us());
 	st->ring->ops->kick(st->ring);
 }
 
 /* Until the peers have acknowledged everything, or nothing for too long. */
 static void finish(void)
 {
-	uint64_t now = tsock_now(), end = now + FINISH_US, stall = now + STALL_US;
-	struct unfinished left, last = { 0 };
+	uint64_t now = tcp_sock_now_us(), end = now + FINISH_US, stall = now + STALL_US;
+	struct unfinished left, last = {0};
 
-	tsock_each(close_one, NULL);
+	tcp_sock_each(close_one, NULL);
 	for (;;) {
-		left = (struct unfinished){ 0 };
+		left = (struct unfinished){0};
 		stacks_each(poll_one, NULL);
-		tsock_each(count_or_release, &left);
+		tcp_sock_each(count_or_release, &left);
 		atomic_fetch_add(&steps, 1);
-		now = tsock_now();
+		now = tcp_sock_now_us();
 		if (left.conns != last.conns || left.bytes != last.bytes)
 			stall = now + STALL_US;
 		last = left;
 		if (!left.conns || now >= end || now >= stall)
 			break;
-		usleep(100);
+		clock_sleep_ns(100000);
 	}
 	if (left.conns)
 		log_warn("tcp: the process ends before %u of its connections do", left.conns);
@@ -144,16 +152,16 @@ static void work(int fd, uint32_t events, void *arg)
 
 	(void)events;
 	(void)arg;
-	(void)!libc.read(fd, &ticks, sizeof(ticks));
-	if (tsock_home_allowed()) {
-		tsock_blocks_defer(true);
-		tsock_each(leave_one, &time_waits);
-		tsock_blocks_defer(false);
+	(void)!raw.read(fd, &ticks, sizeof(ticks));
+	if (tcp_sock_to_kernel_allowed()) {
+		tcp_sock_blocks_defer(true);
+		tcp_sock_each(leave_one, &time_waits);
+		tcp_sock_blocks_defer(false);
 		if (!atomic_load(&ends))
-			stacks_each(tsock_all_aside, NULL);
+			stacks_each(tcp_sock_suspend_rules, NULL);
 	}
 	if (atomic_load(&ends)) {
-		tsock_each(unlisten_one, NULL);
+		tcp_sock_each(unlisten_one, NULL);
 		finish();
 	}
 	atomic_store(&served, calls);
@@ -164,27 +172,31 @@ static void work(int fd, uint32_t events, void *arg)
 
 static bool can_ask(void)
 {
-	/* Who is in the middle of something of ours here is the handler of a fault: the internal thread would wait for that. */
+	/*
+	 * Who is in the middle of something of ours here is the handler of a fault: the internal
+	 * thread would wait for that.
+	 */
 	return atomic_load(&ask_fd) >= 0 && !lock_thread.depth && atomic_load(&owner) == getpid();
 }
 
 /* Returns when it is done, or does not go on. */
 static void ask(void)
 {
-	const struct timespec look = { 0, LOOK_NS };
-	uint64_t stall = tsock_now() + STALL_US, one = 1;
+	const struct timespec look = {0, LOOK_NS};
+	uint64_t stall = tcp_sock_now_us() + STALL_US, one = 1;
 	uint32_t call = atomic_fetch_add(&asked, 1) + 1, step = atomic_load(&steps), seen;
 
 	libc_raw(SYS_write, atomic_load(&ask_fd), (long)(uintptr_t)&one, sizeof(one), 0, 0, 0);
-	while ((int32_t)((seen = atomic_load(&served)) - call) < 0 && tsock_now() < stall) {
-		libc_raw(SYS_futex, (long)(uintptr_t)&served, FUTEX_WAIT_PRIVATE, (long)seen, (long)(uintptr_t)&look, 0, 0);
+	while ((int32_t)((seen = atomic_load(&served)) - call) < 0 && tcp_sock_now_us() < stall) {
+		libc_raw(SYS_futex, (long)(uintptr_t)&served, FUTEX_WAIT_PRIVATE, (long)seen,
+			 (long)(uintptr_t)&look, 0, 0);
 		if (atomic_load(&steps) != step)
-			stall = tsock_now() + STALL_US;
+			stall = tcp_sock_now_us() + STALL_US;
 		step = atomic_load(&steps);
 	}
 }
 
-void tsock_end(void)
+void handover_at_end(void)
 {
 	int err = errno;
 
@@ -195,7 +207,7 @@ void tsock_end(void)
 	errno = err;
 }
 
-void tsock_leave(void)
+void handover_at_exec(void)
 {
 	int err = errno;
 
@@ -206,27 +218,27 @@ void tsock_leave(void)
 
 /* --- else */
 
-static void leave_if_held(struct tsock *s, void *arg)
+static void leave_if_shared(struct tcp_sock *s, void *arg)
 {
 	(void)arg;
 	if (!s->closed && !lock_mine(&s->lock))
-		tsock_leaving(&s->v);
+		tcp_sock_leaving(&s->v);
 }
 
-void tsock_leave_held(void)
+void handover_before_rights_go(void)
 {
-	tsock_each(leave_if_held, NULL);
+	tcp_sock_each(leave_if_shared, NULL);
 }
 
-int tsock_exit_start(void)
+int exit_start(void)
 {
-	int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), err;
+	int fd = own_eventfd(0), err;
 
 	if (fd < 0)
 		return -errno;
 	err = worker_fd_add(fd, EPOLLIN, work, NULL);
 	if (err) {
-		libc.close(fd);
+		own_fd_close(fd);
 		return err;
 	}
 	atomic_store(&ends, false);
@@ -235,10 +247,10 @@ int tsock_exit_start(void)
 	return 0;
 }
 
-void tsock_exit_off(void)
+void exit_off(void)
 {
 	int fd = atomic_exchange(&ask_fd, -1);
 
 	if (fd >= 0)
-		libc.close(fd);
+		own_fd_close(fd);
 }

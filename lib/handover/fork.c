@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * fork(), the owner's side: its engine goes on serving the connections. One goes to the kernel (tcp_home.c) when a child
- * claims it, and when this process lets go of it while a child may still have a copy. In doubt it goes: that is always right.
+ * fork(), the owner's side: its engine goes on serving the connections. One goes to the kernel
+ * (to_kernel.c) when a child claims it, and when this process lets go of it while a child may still
+ * have a copy. In doubt it goes: that is always right.
  */
 #include <errno.h>
 #include <linux/futex.h>
@@ -14,11 +15,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "runtime/libc.h"
-#include "runtime/log.h"
-#include "runtime/worker.h"
-#include "socket/tcp_claim.h"
-#include "socket/tcp_int.h"
+#include "handover/internal.h"
+#include "runtime/runtime.h"
+#include "handover/claim.h"
 
 static struct claims *_Atomic mine; /* NULL: this process has not forked with connections */
 static int wake_fd = -1; /* bound to mine->addr */
@@ -33,15 +32,18 @@ static bool has_ended(pid_t pid)
 	int err = errno;
 	bool ended = kill(pid, 0) && errno == ESRCH;
 
-	/* A child of ours that nobody has waited for yet; another's is taken for alive until it is. */
-	if (!ended && !waitid(P_PID, (id_t)pid, &si, WEXITED | WNOHANG | WNOWAIT))
+	/*
+	 * A child of ours that nobody has waited for yet; another's is taken for alive until it is.
+	 */
+	if (!ended && !libc_raw(SYS_waitid, P_PID, pid, (long)(uintptr_t)&si,
+				WEXITED | WNOHANG | WNOWAIT, 0, 0))
 		ended = si.si_pid == pid;
 	errno = err;
 	return ended;
 }
 
 /* Gives the entries of dead processes back. True: one that is left has what was made at born. */
-static bool held_since(struct claims *c, uint32_t born)
+static bool copied_since(struct claims *c, uint32_t born)
 {
 	uint32_t lost = atomic_load(&c->lost);
 	bool held = lost && lost >= born;
@@ -50,7 +52,8 @@ static bool held_since(struct claims *c, uint32_t born)
 		struct claim_holder *h = &c->holders[i];
 		int32_t pid = atomic_load(&h->pid);
 
-		if (!pid || (pid > 0 && has_ended(pid) && atomic_compare_exchange_strong(&h->pid, &pid, 0)))
+		if (!pid ||
+		    (pid > 0 && has_ended(pid) && atomic_compare_exchange_strong(&h->pid, &pid, 0)))
 			continue;
 		held = held || atomic_load(&h->seq) >= born;
 	}
@@ -63,7 +66,8 @@ struct claim_holder *claim_hold(struct claims *c)
 		struct claim_holder *h = &c->holders[i];
 		int32_t free = 0;
 
-		if (!atomic_load(&h->pid) && atomic_compare_exchange_strong(&h->pid, &free, CLAIM_PENDING)) {
+		if (!atomic_load(&h->pid) &&
+		    atomic_compare_exchange_strong(&h->pid, &free, CLAIM_PENDING)) {
 			atomic_store(&h->seq, CLAIM_NOT_YET);
 			return h;
 		}
@@ -81,7 +85,7 @@ void claim_lost(struct claims *c, uint32_t seq)
 
 /* --- words */
 
-static _Atomic uint64_t *word_of(const struct tsock *s)
+static _Atomic uint64_t *word_of(const struct tcp_sock *s)
 {
 	struct claims *c = atomic_load_explicit(&mine, memory_order_acquire);
 
@@ -95,7 +99,7 @@ static void wake(_Atomic uint64_t *word)
 	libc_raw(SYS_futex, (long)(uintptr_t)word, FUTEX_WAKE, INT32_MAX, 0, 0, 0);
 }
 
-void tsock_claim_new(struct tsock *s)
+void tcp_sock_claim_new(struct tcp_sock *s)
 {
 	struct claims *c = atomic_load_explicit(&mine, memory_order_acquire);
 	_Atomic uint64_t *word = word_of(s);
@@ -111,7 +115,7 @@ void tsock_claim_new(struct tsock *s)
 		wake(word);
 }
 
-static void answer(struct tsock *s, enum claim_state state)
+static void answer(struct tcp_sock *s, enum claim_state state)
 {
 	_Atomic uint64_t *word = word_of(s);
 	uint64_t w;
@@ -119,33 +123,35 @@ static void answer(struct tsock *s, enum claim_state state)
 	if (!word)
 		return;
 	w = atomic_load(word);
-	while (claim_state(w) < CLAIM_HOME && !atomic_compare_exchange_weak(word, &w, (w & ~0xffull) | state))
+	while (claim_state(w) < CLAIM_IN_KERNEL &&
+	       !atomic_compare_exchange_weak(word, &w, (w & ~0xffull) | state))
 		;
 	if (claim_state(w) == CLAIM_WANTED)
 		wake(word);
 }
 
-void tsock_claim_home(struct tsock *s)
+void tcp_sock_claim_in_kernel(struct tcp_sock *s)
 {
-	answer(s, CLAIM_HOME);
+	answer(s, CLAIM_IN_KERNEL);
 }
 
-void tsock_claim_over(struct tsock *s)
+void tcp_sock_claim_over(struct tcp_sock *s)
 {
+	tcp_sock_listener_over(s);
 	answer(s, CLAIM_GONE);
 }
 
-bool tsock_held_elsewhere(const struct tsock *s)
+bool tcp_sock_has_copies(const struct tcp_sock *s)
 {
 	_Atomic uint64_t *word = word_of(s);
 	struct claims *c = atomic_load_explicit(&mine, memory_order_acquire);
 
-	return word && claim_copies(atomic_load(word)) && held_since(c, s->born);
+	return word && claim_copies(atomic_load(word)) && copied_since(c, s->born);
 }
 
-void tsock_forking(struct vfd *v)
+void tcp_sock_forking(struct vfd *v)
 {
-	struct tsock *s = tsock_of(v);
+	struct tcp_sock *s = tcp_sock_of(v);
 	_Atomic uint64_t *word = word_of(s);
 
 	if (!word)
@@ -157,9 +163,9 @@ void tsock_forking(struct vfd *v)
 /* --- claims */
 
 /* The handshake is under way: the kernel can take it over when it is done. */
-static bool is_connecting(struct tsock *s)
+static bool is_connecting(struct tcp_sock *s)
 {
-	struct stack *st = tsock_conn_lock(s);
+	struct stack *st = tcp_sock_conn_lock(s);
 	enum tcp_state state = TCPS_CLOSED;
 
 	if (st) {
@@ -169,17 +175,23 @@ static bool is_connecting(struct tsock *s)
 	return state == TCPS_SYN_SENT || state == TCPS_SYN_RECV;
 }
 
-void tsock_claims_look(void)
+void tcp_sock_claims_look(void)
 {
 	struct claims *c = atomic_load_explicit(&mine, memory_order_acquire);
-	struct tsock *s;
+	struct tcp_sock *s;
 
 	/* The words first: claims are few, sockets may be many. */
-	for (uint32_t id = 0; c && id < CLAIM_WORDS && (s = tsock_numbered(id)); id++) {
-		if (claim_state(atomic_load_explicit(&c->words[id], memory_order_acquire)) != CLAIM_WANTED)
+	for (uint32_t id = 0; c && id < CLAIM_WORDS && (s = tcp_sock_numbered(id)); id++) {
+		if (claim_state(atomic_load_explicit(&c->words[id], memory_order_acquire)) !=
+		    CLAIM_WANTED)
 			continue;
-		if (tsock_go_home(s, "a child process uses it") && !is_connecting(s))
-			tsock_claim_over(s);
+		if (tcp_sock_mode(s) == TCP_SOCK_LISTEN) {
+			tcp_sock_listener_give(s, atomic_load(&c->takers[id]));
+			tcp_sock_claim_in_kernel(s);
+			continue;
+		}
+		if (tcp_sock_to_kernel(s, "a child process uses it") && !is_connecting(s))
+			tcp_sock_claim_over(s);
 	}
 }
 
@@ -190,16 +202,20 @@ static void claimed(int fd, uint32_t events, void *arg)
 	(void)events;
 	(void)arg;
 	/* What it says does not matter: the words do. */
-	while (libc.recv(fd, some, sizeof(some), MSG_DONTWAIT) >= 0)
+	while (raw.recv(fd, some, sizeof(some), MSG_DONTWAIT) >= 0)
 		;
-	tsock_claims_look();
+	tcp_sock_claims_look();
 }
 
-/* The socket by which children wake this process: without a file, under a name that the kernel chooses. 0 or negative errno. */
+/*
+ * The socket by which children wake this process: without a file, under a name that the kernel
+ * chooses. 0 or negative errno.
+ */
 static int listen_for_claims(struct claims *c)
 {
 	struct sockaddr_un any = {.sun_family = AF_UNIX};
-	int fd = libc.socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), err = 0;
+	int fd = OWN_FD(libc.socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)),
+	    err = 0;
 
 	if (fd < 0)
 		return -errno;
@@ -210,7 +226,7 @@ static int listen_for_claims(struct claims *c)
 	if (!err)
 		err = worker_fd_add(fd, EPOLLIN, claimed, NULL);
 	if (err)
-		libc.close(fd);
+		own_fd_close(fd);
 	else
 		wake_fd = fd;
 	return err;
@@ -219,7 +235,8 @@ static int listen_for_claims(struct claims *c)
 /* A new one, whose claims are listened for. NULL and *err. */
 static struct claims *claims_new(int *err)
 {
-	struct claims *c = mmap(NULL, sizeof(*c), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct claims *c =
+		mmap(NULL, sizeof(*c), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
 	if (c == MAP_FAILED) {
 		*err = -errno;
@@ -254,33 +271,33 @@ static struct claims *claims_get(void)
 /* --- fork() */
 
 /* Nobody could claim it. */
-static void beyond(struct tsock *s, void *arg)
+static void beyond(struct tcp_sock *s, void *arg)
 {
 	(void)arg;
 	if (s->id >= CLAIM_WORDS)
-		(void)tsock_go_home(s, "fork()");
+		(void)tcp_sock_to_kernel(s, "fork()");
 }
 
-bool tsock_fork_begin(struct tsock_fork *f)
+bool handover_fork_begin(struct handover_fork *f)
 {
 	struct claim_holder *h = NULL;
 	struct claims *c = NULL;
 
 	f->num = 0;
-	tsock_heirs_fork_begin(f);
-	if (!tsock_running())
+	tcp_sock_inherited_fork_begin(f);
+	if (!handover_running())
 		return true;
-	libc_internal++;
+	libc_internal_begin();
 	c = claims_get();
-	libc_internal--;
+	libc_internal_end();
 	if (c) {
-		(void)held_since(c, 0); /* makes room */
+		(void)copied_since(c, 0); /* makes room */
 		h = claim_hold(c);
 		if (!h)
 			claim_lost(c, atomic_load(&c->seq));
-		tsock_each(beyond, NULL);
+		tcp_sock_each(beyond, NULL);
 	}
-	f->held[f->num++] = (struct tsock_fork_held){c, h};
+	f->claims[f->num++] = (struct handover_fork_claim){c, h};
 	return c != NULL;
 }
 
@@ -297,30 +314,30 @@ static void note_child(struct claims *c, struct claim_holder *h, pid_t pid)
 	atomic_store(&h->pid, pid < 0 ? 0 : pid);
 }
 
-void tsock_fork_end(const struct tsock_fork *f, pid_t pid)
+void handover_fork_end(const struct handover_fork *f, pid_t pid)
 {
-	const struct tsock_fork_held *last = f->num ? &f->held[f->num - 1] : NULL;
+	const struct handover_fork_claim *last = f->num ? &f->claims[f->num - 1] : NULL;
 
 	if (last && last->claims && last->claims == atomic_load(&mine))
 		note_child(last->claims, last->holder, pid);
-	tsock_heirs_fork_end(f, pid);
+	tcp_sock_inherited_fork_end(f, pid);
 }
 
-void tsock_claims_forked(void)
+void tcp_sock_claims_forked(void)
 {
 	struct claims *c = atomic_load(&mine);
 
 	atomic_store(&make_lock.owner, 0);
 	if (wake_fd >= 0)
-		libc.close(wake_fd);
+		own_fd_close(wake_fd);
 	wake_fd = -1;
-	/* The mapping stays: the heirs' words are there. */
+	/* The mapping stays: the words of inherited connections are there. */
 	atomic_store(&mine, NULL);
 	if (c)
-		tsock_heirs_of(c, atomic_load(&c->seq));
+		tcp_sock_inherit_from(c, atomic_load(&c->seq));
 }
 
-struct claims *tsock_claims(void)
+struct claims *tcp_sock_claims(void)
 {
 	return atomic_load(&mine);
 }

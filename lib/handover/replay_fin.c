@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What the peer said last, once more: its FIN, its acknowledgement of ours. It will not say so again, and TCP_REPAIR cannot tell a
- * socket: the kernel gets it from us, as if from the wire, by way of its own loopback.
+ * What the peer said last, once more: its FIN, its acknowledgement of ours. It will not say so
+ * again, and TCP_REPAIR cannot tell a socket: the kernel gets it from us, as if from the wire, by
+ * way of its own loopback.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -9,9 +10,9 @@
 #include <netinet/ip6.h>
 #include <string.h>
 
-#include "proto/tcp_int.h"
-#include "runtime/libc.h"
-#include "socket/tcp_int.h"
+#include "handover/internal.h"
+#include "tcp/tcp.h"
+#include "runtime/runtime.h"
 
 #define TTL 64
 
@@ -65,7 +66,7 @@ static int send_segment(const struct tcp_image *im, uint8_t flags, uint32_t ack)
 	} p;
 	size_t ip_len = v4 ? sizeof(p.ip.v4) : sizeof(p.ip.v6), len;
 	uint8_t *at = (uint8_t *)&p;
-	int fd = libc.socket(v4 ? AF_INET : AF_INET6, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_RAW),
+	int fd = OWN_FD(libc.socket(v4 ? AF_INET : AF_INET6, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_RAW)),
 	    err = 0;
 
 	if (fd < 0)
@@ -88,20 +89,21 @@ static int send_segment(const struct tcp_image *im, uint8_t flags, uint32_t ack)
 		p.ip.v6.ip6_src = im->tuple.remote;
 		p.ip.v6.ip6_dst = im->tuple.local;
 	}
-	if (libc.sendto(fd, &p, ip_len + len, MSG_DONTWAIT,
-			v4 ? (struct sockaddr *)&to4 : (struct sockaddr *)&to6,
-			v4 ? sizeof(to4) : sizeof(to6)) < 0)
+	if (raw.sendto(fd, &p, ip_len + len, MSG_DONTWAIT,
+		       v4 ? (struct sockaddr *)&to4 : (struct sockaddr *)&to6,
+		       v4 ? sizeof(to4) : sizeof(to6)) < 0)
 		err = -errno;
-	libc.close(fd);
+	own_fd_close(fd);
 	return err;
 }
 
-int tsock_fin_again(const struct tcp_image *im)
+int tcp_sock_fin_replay(const struct tcp_image *im)
 {
-	return send_segment(im, TH_FIN | TH_ACK, im->snd_una);
+	return send_segment(im, TCPHDR_FIN | TCPHDR_ACK, im->snd_una);
 }
 
-int tsock_fin_acked(const struct tcp_image *im)
+int tcp_sock_fin_acked(const struct tcp_image *im)
 {
-	return send_segment(im, im->fin_rcvd ? TH_FIN | TH_ACK : TH_ACK, im->write_seq + 1);
+	return send_segment(im, im->fin_rcvd ? TCPHDR_FIN | TCPHDR_ACK : TCPHDR_ACK,
+			    im->write_seq + 1);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * A connection goes home: the kernel socket behind its fd takes it over where the engine stands, by TCP_REPAIR, and the
- * peer notices nothing. From then on every call is the kernel's.
+ * A connection is handed to the kernel: the kernel socket behind its fd takes it over where the
+ * engine stands, by TCP_REPAIR, and the peer notices nothing. From then on every call is the
+ * kernel's.
  */
 #include <errno.h>
 #include <linux/tcp.h>
@@ -10,11 +11,10 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#include "runtime/libc.h"
-#include "runtime/log.h"
-#include "runtime/params.h"
-#include "socket/tcp_int.h"
-#include "socket/udp_int.h"
+#include "socket/socket.h"
+#include "handover/internal.h"
+#include "runtime/runtime.h"
+#include "config/config.h"
 
 #ifndef SO_BUF_LOCK
 #define SO_BUF_LOCK 72
@@ -62,7 +62,7 @@ static int fill(struct tcp_conn *c, int fd, bool received, uint32_t seq, uint32_
 			err = -EIO;
 			break;
 		}
-		sent = libc.send(fd, room, n, MSG_DONTWAIT | MSG_NOSIGNAL);
+		sent = raw.send(fd, room, n, MSG_DONTWAIT | MSG_NOSIGNAL);
 		if (sent <= 0)
 			err = sent ? -errno : -EIO;
 		else
@@ -73,7 +73,7 @@ static int fill(struct tcp_conn *c, int fd, bool received, uint32_t seq, uint32_
 }
 
 /* The kernel socket gets the two addresses; it may have the local port already (a client's). */
-static int name(const struct tsock *s, int fd)
+static int name(const struct tcp_sock *s, int fd)
 {
 	struct sockaddr_storage ss;
 	socklen_t len = sizeof(ss);
@@ -82,17 +82,17 @@ static int name(const struct tsock *s, int fd)
 	uint16_t port = 0;
 
 	if (libc.getsockname(fd, (struct sockaddr *)&ss, &len) ||
-	    !udp_addr_get((struct sockaddr *)&ss, len, &addr, &port, &scope))
+	    !sock_addr_get((struct sockaddr *)&ss, len, &addr, &port, &scope))
 		return -errno;
 	if (!port) {
 		len = sizeof(ss);
-		tsock_addr_put(s, false, (struct sockaddr *)&ss, &len);
+		tcp_sock_addr_put(s, false, (struct sockaddr *)&ss, &len);
 		if (libc.bind(fd, (struct sockaddr *)&ss, len))
 			return -errno;
 	}
 	len = sizeof(ss);
-	tsock_addr_put(s, true, (struct sockaddr *)&ss, &len);
-	return libc.connect(fd, (struct sockaddr *)&ss, len) ? -errno : 0;
+	tcp_sock_addr_put(s, true, (struct sockaddr *)&ss, &len);
+	return raw.connect(fd, (struct sockaddr *)&ss, len) ? -errno : 0;
 }
 
 static int set_options(int fd, const struct tcp_image *im)
@@ -136,7 +136,7 @@ static void make_room(int fd, const struct tcp_image *im)
 }
 
 /* All but the unsent data and the FINs, the socket in repair mode: it says nothing. */
-static int restore(struct tsock *s, int fd, const struct tcp_image *im)
+static int restore(struct tcp_sock *s, int fd, const struct tcp_image *im)
 {
 	int err = set(fd, IPPROTO_TCP, TCP_REPAIR, 1);
 
@@ -168,50 +168,57 @@ static void undo(int fd)
 {
 	struct sockaddr any = {.sa_family = AF_UNSPEC};
 
-	(void)libc.connect(fd, &any, sizeof(any));
+	(void)raw.connect(fd, &any, sizeof(any));
 	(void)set(fd, IPPROTO_TCP, TCP_REPAIR, 0);
 }
 
-/* A rule of its own: it goes before any other and steers the segments to us, who are deaf to them, until the kernel is ready. */
-static int hold_segments(struct tsock *s, struct stack *st, int fd)
+/*
+ * A rule of its own: it goes before any other and steers the segments to us, where they are
+ * dropped, until the kernel is ready.
+ */
+static int hold_segments(struct tcp_sock *s, struct stack *st, int fd)
 {
 	struct vma_flow_info info = {.pid = (uint32_t)getpid(), .fd = (uint32_t)fd};
 	struct vma_flow_key key;
 	int err;
 
-	if (s->own_rule || s->wide)
+	if (s->has_own_rule || s->on_block)
 		return 0;
-	tsock_key(&s->tuple, true, &key);
+	tcp_sock_key(&s->tuple, true, &key);
 	err = st->ring->ops->flow_add(st->ring, &key, &info);
-	s->own_rule = !err;
+	s->has_own_rule = !err;
 	return err;
 }
 
-static void release_segments(struct tsock *s, struct stack *st)
+static void release_segments(struct tcp_sock *s, struct stack *st)
 {
 	struct vma_flow_key key;
 
-	/* A listener's rule leaves to the kernel what it has a socket for, but only while it is told to look. */
+	/*
+	 * A listener's rule leaves to the kernel what it has a socket for, but only while it is
+	 * told to look.
+	 */
 	st->ring->ops->port_quiet(st->ring, s->tuple.lport, false);
-	if (s->wide) {
-		tsock_block_home(s, st);
+	st->tcp->to_kernel++;
+	if (s->on_block) {
+		tcp_sock_block_to_kernel(s, st);
 		return;
 	}
-	tsock_step_aside(&s->tuple, st);
-	tsock_key(&s->tuple, true, &key);
+	tcp_sock_suspend_rule(&s->tuple, st);
+	tcp_sock_key(&s->tuple, true, &key);
 	st->ring->ops->flow_del(st->ring, &key);
-	s->own_rule = false;
+	s->has_own_rule = false;
 }
 
 /* Whose FIN comes first is the difference between LAST_ACK and CLOSING. */
 static int fins(int fd, const struct tcp_image *im)
 {
 	bool crossed = im->state == TCPS_CLOSING;
-	int err = im->fin_rcvd && !crossed ? tsock_fin_again(im) : 0;
+	int err = im->fin_rcvd && !crossed ? tcp_sock_fin_replay(im) : 0;
 
 	if (!err && im->fin_queued && libc.shutdown(fd, SHUT_WR))
 		err = -errno;
-	return !err && crossed ? tsock_fin_again(im) : err;
+	return !err && crossed ? tcp_sock_fin_replay(im) : err;
 }
 
 /* The peer has reset it since: it is what it would be had it been the kernel's all the time. */
@@ -220,11 +227,12 @@ static bool is_over(int fd)
 	struct tcp_info info;
 	socklen_t len = sizeof(info);
 
-	return !libc.getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len) && info.tcpi_state == KERNEL_CLOSE;
+	return !libc.getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len) &&
+	       info.tcpi_state == KERNEL_CLOSE;
 }
 
 /* Out of repair mode; what was not sent yet is sent, and the FINs are where they were. */
-static void go_on(struct tsock *s, int fd, const struct tcp_image *im, int reuse)
+static void go_on(struct tcp_sock *s, int fd, const struct tcp_image *im, int reuse)
 {
 	int err = set(fd, IPPROTO_TCP, TCP_REPAIR, 0);
 
@@ -239,12 +247,12 @@ static void go_on(struct tsock *s, int fd, const struct tcp_image *im, int reuse
 			  strerror(-err));
 	/* Buffers that the user has not fixed grow by themselves again. */
 	(void)set(fd, SOL_SOCKET, SO_BUF_LOCK, 0);
-	tsock_opts_home(s, fd, tcp_get_opts(s->c));
-	tsock_opts_tell(s, fd);
+	tcp_sock_opts_to_kernel(s, fd, tcp_get_opts(s->c));
+	tcp_sock_opts_sync(s, fd);
 }
 
 /* The connection of s, st locked, is moved. */
-static int move(struct tsock *s, struct stack *st, int fd, uint64_t now)
+static int move(struct tcp_sock *s, struct stack *st, int fd, uint64_t now)
 {
 	int reuse = get(fd, SOL_SOCKET, SO_REUSEADDR), err;
 	struct tcp_image im;
@@ -261,31 +269,31 @@ static int move(struct tsock *s, struct stack *st, int fd, uint64_t now)
 	}
 	release_segments(s, st);
 	go_on(s, fd, &im, reuse);
-	s->home = s->spare.no_offload = true;
-	tsock_show_offloaded(s, false);
+	s->in_kernel = s->unconn.no_offload = true;
+	tcp_sock_show_offloaded(s, false);
 	atomic_store_explicit(&s->v.shadow, VFD_SHADOW_ALL, memory_order_release);
-	atomic_store_explicit(&s->mode, TSOCK_KERNEL, memory_order_release);
-	tsock_claim_home(s);
-	tsock_kmod_del(s);
+	atomic_store_explicit(&s->mode, TCP_SOCK_KERNEL, memory_order_release);
+	tcp_sock_claim_in_kernel(s);
+	tcp_sock_kmod_del(s);
 	tcp_forget(s->c, now);
 	return 0;
 }
 
-int tsock_go_home(struct tsock *s, const char *why)
+int tcp_sock_to_kernel(struct tcp_sock *s, const char *why)
 {
 	int fd = atomic_load_explicit(&s->v.os_fd, memory_order_relaxed), err = -ENOTCONN,
-	    cancel = tsock_lock(s);
-	struct stack *st = tsock_mode(s) == TSOCK_CONN ? tsock_conn_lock(s) : NULL;
-	uint64_t now = tsock_now();
+	    cancel = tcp_sock_lock(s);
+	struct stack *st = tcp_sock_mode(s) == TCP_SOCK_CONN ? tcp_sock_conn_lock(s) : NULL;
+	uint64_t now = tcp_sock_now_us();
 
-	libc_internal++;
+	libc_internal_begin();
 	if (st) {
 		/* What has arrived need not be sent again. */
 		if (atomic_load_explicit(&st->open, memory_order_relaxed))
 			stack_poll(st, (unsigned)params.cq_poll_batch_max);
 		if (s->c && !s->closed && atomic_load_explicit(&st->open, memory_order_relaxed))
 			err = move(s, st, fd, now);
-		tsock_unlock_stack(st, now);
+		tcp_sock_unlock_stack(st, now);
 	}
 	if (!err) {
 		atomic_store_explicit(&s->st, NULL, memory_order_release);
@@ -293,8 +301,8 @@ int tsock_go_home(struct tsock *s, const char *why)
 		atomic_fetch_or_explicit(&s->hint, EPOLLIN | EPOLLOUT | EPOLLRDHUP,
 					 memory_order_release);
 	}
-	libc_internal--;
-	tsock_unlock(s, cancel);
+	libc_internal_end();
+	tcp_sock_unlock(s, cancel);
 	if (!err) {
 		vfd_shadow_changed(&s->v);
 		vfd_notify(&s->v, EPOLLIN | EPOLLOUT | EPOLLRDHUP);
@@ -305,24 +313,28 @@ int tsock_go_home(struct tsock *s, const char *why)
 	return err;
 }
 
-bool tsock_home_allowed(void)
+bool tcp_sock_to_kernel_allowed(void)
 {
-	int fd = libc.socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	int fd = OWN_FD(libc.socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
 	bool allowed = fd >= 0 && !set(fd, IPPROTO_TCP, TCP_REPAIR, 1);
 
 	if (fd >= 0)
-		libc.close(fd);
+		own_fd_close(fd);
 	return allowed;
 }
 
 /* A kernel socket that is made like s. The fd, or negative errno. */
-static int new_fd(const struct tsock *s)
+static int new_fd(const struct tcp_sock *s)
 {
-	int mark = (int)s->mark, ifindex = s->bound_if, fd = libc.socket(s->domain, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	int mark = (int)s->mark, ifindex = s->bound_if,
+	    fd = OWN_FD(libc.socket(s->domain, SOCK_STREAM | SOCK_CLOEXEC, 0));
 
 	if (fd < 0)
 		return -errno;
-	/* It must not be in the way of who listens next: as an accepted one has it from its listener. */
+	/*
+	 * It must not be in the way of who listens next: as an accepted one has it from its
+	 * listener.
+	 */
 	(void)set(fd, SOL_SOCKET, SO_REUSEADDR, 1);
 	if (mark)
 		(void)set(fd, SOL_SOCKET, SO_MARK, mark);
@@ -331,40 +343,45 @@ static int new_fd(const struct tsock *s)
 	return fd;
 }
 
-/* A kernel socket for an orphan: the one that has kept its port, or a new one. It is s's from here on. st->lock is held. */
-static int orphan_fd(struct tsock *s)
+/*
+ * A kernel socket for an orphan: the one that has kept its port, or a new one. It is s's from here
+ * on. st->lock is held.
+ */
+static int orphan_fd(struct tcp_sock *s)
 {
 	static const struct linger off;
 
-	if (s->held_fd < 0)
-		return s->held_fd = new_fd(s);
+	if (s->port_fd < 0)
+		return s->port_fd = new_fd(s);
 	/* The user's close() has lingered already. */
-	(void)libc.setsockopt(s->held_fd, SOL_SOCKET, SO_LINGER, &off, sizeof(off));
-	return s->held_fd;
+	(void)libc.setsockopt(s->port_fd, SOL_SOCKET, SO_LINGER, &off, sizeof(off));
+	return s->port_fd;
 }
 
-int tsock_orphan_home(struct tsock *s)
+int tcp_sock_orphan_to_kernel(struct tcp_sock *s)
 {
-	struct stack *st = tsock_conn_lock(s);
+	struct stack *st = tcp_sock_conn_lock(s);
 	int fd, err = -ENOTCONN;
-	uint64_t now = tsock_now();
+	uint64_t now = tcp_sock_now_us();
 
 	if (!st)
 		return err;
-	libc_internal++;
-	if (s->closed && s->engine && atomic_load_explicit(&st->open, memory_order_relaxed)) {
+	libc_internal_begin();
+	if (s->closed && s->in_engine && atomic_load_explicit(&st->open, memory_order_relaxed)) {
 		fd = orphan_fd(s);
 		err = fd < 0 ? fd : move(s, st, fd, now);
 	}
-	libc_internal--;
+	libc_internal_end();
 	/* Says TCP_EV_GONE: the kernel socket is closed, and the kernel goes on with the rest. */
-	tsock_unlock_stack(st, now);
+	tcp_sock_unlock_stack(st, now);
 	if (err && err != -ENOTCONN && err != -EOPNOTSUPP)
 		log_warn("a closed connection cannot be handed to the kernel: %s", strerror(-err));
 	return err;
 }
 
-/* The kernel ends what both sides have ended: a FIN in repair mode is not sent, but counts as sent. */
+/*
+ * The kernel ends what both sides have ended: a FIN in repair mode is not sent, but counts as sent.
+ */
 static int end_again(int fd, const struct tcp_image *im)
 {
 	int err = set(fd, IPPROTO_TCP, TCP_REPAIR_QUEUE, TCP_SEND_QUEUE);
@@ -374,11 +391,12 @@ static int end_again(int fd, const struct tcp_image *im)
 	if (!err)
 		err = set(fd, IPPROTO_TCP, TCP_REPAIR, 0);
 	(void)set(fd, SOL_SOCKET, SO_REUSEADDR, 1); /* repair mode has cleared it */
-	return err ? err : tsock_fin_acked(im);
+	return err ? err : tcp_sock_fin_acked(im);
 }
 
 /* What is left of the connection of s, st locked, is moved to fd. */
-static int move_rest(struct tsock *s, struct stack *st, int fd, const struct tcp_image *im, uint64_t now)
+static int move_time_wait(struct tcp_sock *s, struct stack *st, int fd, const struct tcp_image *im,
+			  uint64_t now)
 {
 	int err = hold_segments(s, st, fd);
 
@@ -389,11 +407,11 @@ static int move_rest(struct tsock *s, struct stack *st, int fd, const struct tcp
 		err = end_again(fd, im);
 	release_segments(s, st);
 	if (!err)
-		tcp_forget_rest(st->tcp->ts, &s->tuple, now);
+		tcp_forget_time_wait(st->tcp->ts, &s->tuple, now);
 	return err;
 }
 
-int tsock_rest_home(struct tsock *s, unsigned *time_waits)
+int tcp_sock_time_wait_to_kernel(struct tcp_sock *s, unsigned *time_waits)
 {
 	struct stack *st = atomic_load_explicit(&s->st, memory_order_acquire);
 	struct tcp_image im;
@@ -403,37 +421,63 @@ int tsock_rest_home(struct tsock *s, unsigned *time_waits)
 	if (!st || lock_mine(&st->lock))
 		return err;
 	lock_take(&st->lock);
-	now = tsock_now();
-	libc_internal++;
-	if (s->engine && st->tcp && atomic_load_explicit(&st->open, memory_order_relaxed))
-		err = tcp_export_rest(st->tcp->ts, &s->tuple, now, &im);
+	now = tcp_sock_now_us();
+	libc_internal_begin();
+	if (s->in_engine && st->tcp && atomic_load_explicit(&st->open, memory_order_relaxed))
+		err = tcp_export_time_wait(st->tcp->ts, &s->tuple, now, &im);
 	if (!err && im.state == TCPS_TIME_WAIT && !(*time_waits && (*time_waits)--))
 		err = -ENOENT;
 	if (!err) {
-		fd = new_fd(s);
-		err = fd < 0 ? fd : move_rest(s, st, fd, &im, now);
-		if (fd >= 0)
-			libc.close(fd);
+		/* The one that holds the port: another could not have it. */
+		fd = orphan_fd(s);
+		err = fd < 0 ? fd : move_time_wait(s, st, fd, &im, now);
+		tcp_sock_port_give_back(s);
 	}
-	libc_internal--;
-	tsock_unlock_stack(st, now);
+	libc_internal_end();
+	tcp_sock_unlock_stack(st, now);
 	if (err && err != -ENOENT)
-		log_warn("what is left of a connection cannot be handed to the kernel: %s", strerror(-err));
+		log_warn("what is left of a connection cannot be handed to the kernel: %s",
+			 strerror(-err));
 	return err;
 }
 
-void tsock_share(struct vfd *v, const char *why)
+static void leave_stack(struct tcp_sock *s, void *arg)
 {
-	int err = errno;
+	unsigned time_waits = 1;
 
-	(void)tsock_go_home(tsock_of(v), why);
+	if (tcp_sock_mode(s) != TCP_SOCK_CONN ||
+	    atomic_load_explicit(&s->st, memory_order_acquire) != arg)
+		return;
+	if (tcp_sock_to_kernel(s, "the steering program was taken off the interface") &&
+	    tcp_sock_orphan_to_kernel(s))
+		(void)tcp_sock_time_wait_to_kernel(s, &time_waits);
+}
+
+void tcp_sock_stack_to_kernel(struct stack *st)
+{
+	tcp_sock_each(leave_stack, st);
+}
+
+void tcp_sock_share(struct vfd *v, const char *why)
+{
+	struct tcp_sock *s = tcp_sock_of(v);
+	int err = errno, cancel;
+
+	if (tcp_sock_mode(s) == TCP_SOCK_LISTEN) {
+		/* What waits to be accepted stays this process's. */
+		cancel = tcp_sock_lock(s);
+		tcp_sock_listen_to_kernel(s);
+		tcp_sock_unlock(s, cancel);
+	} else {
+		(void)tcp_sock_to_kernel(s, why);
+	}
 	errno = err;
 }
 
-void tsock_leaving(struct vfd *v)
+void tcp_sock_leaving(struct vfd *v)
 {
-	struct tsock *s = tsock_of(v);
+	struct tcp_sock *s = tcp_sock_of(v);
 
-	if (tsock_mode(s) == TSOCK_CONN && tsock_held_elsewhere(s))
-		tsock_share(v, "closed here, but not by every process");
+	if (tcp_sock_mode(s) == TCP_SOCK_CONN && tcp_sock_has_copies(s))
+		tcp_sock_share(v, "closed here, but not by every process");
 }

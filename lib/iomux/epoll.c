@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* epoll_create, epoll_ctl and close. The kernel is always asked first, so that the errno is its own. */
+/*
+ * epoll_create, epoll_ctl and close. The kernel is always asked first, so that the errno is its
+ * own.
+ */
 #include "iomux/epoll.h"
 
 #include <errno.h>
@@ -7,13 +10,15 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 
 #include "iomux/iomux.h"
-#include "runtime/libc.h"
-#include "runtime/log.h"
+#include "runtime/runtime.h"
 
 #define OUT_BITS (EPOLLOUT | EPOLLWRNORM | EPOLLWRBAND)
+
+/* What the kernel takes beside EPOLLEXCLUSIVE. */
+#define EXCLUSIVE_WITH                                                                             \
+	(EPOLLIN | EPOLLOUT | EPOLLERR | EPOLLHUP | EPOLLWAKEUP | EPOLLET | EPOLLEXCLUSIVE)
 
 /* How many items of one object are removed at a time when it closes. */
 #define CLOSE_BATCH 16
@@ -34,17 +39,24 @@ static void item_notify(struct vfd_watch *w, uint32_t events)
 	epset_notify(it->set);
 }
 
-/* What the kernel's epoll watches on the shadow socket: it is always writable, and we answer for that. */
+/*
+ * What the kernel's epoll watches on the shadow socket: it is always writable, and we answer for
+ * that.
+ */
 static struct epoll_event shadow_event(const struct epitem *it, uint32_t events)
 {
 	struct epoll_event ev = {.events = events & ~(uint32_t)EPOLLWAKEUP,
 				 .data.u64 = epitem_tag(it)};
 
-	enum vfd_shadow shadow = it->v ? atomic_load_explicit(&it->v->shadow, memory_order_acquire) : VFD_SHADOW_ALL;
+	enum vfd_shadow shadow =
+		it->v ? atomic_load_explicit(&it->v->shadow, memory_order_acquire) : VFD_SHADOW_ALL;
 
 	if (it->nested || shadow == VFD_SHADOW_ALL)
 		return ev;
-	/* EPOLLEXCLUSIVE alone brings it here. ERR and HUP cannot be left out: they are told once, and not passed on. */
+	/*
+	 * EPOLLEXCLUSIVE alone brings it here. ERR and HUP cannot be left out: they are told once,
+	 * and not passed on.
+	 */
 	if (shadow == VFD_SHADOW_NONE) {
 		ev.events = EPOLLET;
 		return ev;
@@ -62,12 +74,13 @@ static void kick(struct epset *s, int epfd)
 
 	if (!atomic_load(&s->num_plain) || atomic_load(&s->kick_fd) >= 0)
 		return;
-	fd = eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK);
+	atomic_store_explicit(&s->tagged, true, memory_order_relaxed);
+	fd = own_eventfd(1);
 	if (fd < 0 || libc.epoll_ctl(epfd, EPOLL_CTL_ADD, fd, &ev)) {
 		log_error("waking the waiters of epoll fd %d for its first offloaded fd: %s", epfd,
 			  strerror(errno));
 		if (fd >= 0)
-			libc.close(fd);
+			own_fd_close(fd);
 		return;
 	}
 	atomic_store(&s->kick_fd, fd);
@@ -83,10 +96,13 @@ void epset_unkick(struct epset *s, int epfd)
 	if (fd < 0)
 		return;
 	libc.epoll_ctl(epfd, EPOLL_CTL_DEL, fd, NULL);
-	libc.close(fd);
+	own_fd_close(fd);
 }
 
-/* mtx held. After it->events were set: what is ready already counts. True: the set's own watchers are to be told. */
+/*
+ * mtx held. After it->events were set: what is ready already counts. True: the set's own watchers
+ * are to be told.
+ */
 static bool arm(struct epset *s, struct epitem *it, const struct epoll_event *ev)
 {
 	it->data = ev->data;
@@ -115,10 +131,14 @@ static int enter(struct epset *s, struct epitem *it, int epfd)
 	return 0;
 }
 
-/* The kernel has nothing to say about the shadow socket: it need not know of the item. (It judges EPOLLEXCLUSIVE.) */
+/*
+ * The kernel has nothing to say about the shadow socket: it need not know of the item. (It judges
+ * EPOLLEXCLUSIVE.)
+ */
 static bool kernel_left_out(const struct vfd *v, uint32_t events)
 {
-	return atomic_load_explicit(&v->shadow, memory_order_acquire) == VFD_SHADOW_NONE && !(events & EPOLLEXCLUSIVE);
+	return atomic_load_explicit(&v->shadow, memory_order_acquire) == VFD_SHADOW_NONE &&
+	       !(events & EPOLLEXCLUSIVE);
 }
 
 static int item_add(struct epset *s, int epfd, int fd, struct vfd *v, const struct epoll_event *ev,
@@ -134,8 +154,9 @@ static int item_add(struct epset *s, int epfd, int fd, struct vfd *v, const stru
 	it->fd = fd;
 	it->nested = v->kind == VFD_EPOLL;
 	it->events = 0;
-	it->in_kernel = false;
+	it->in_kernel = it->served = false;
 	shadow = shadow_event(it, ev->events);
+	atomic_store_explicit(&s->tagged, true, memory_order_relaxed);
 	r = 0;
 	if (old && !old->in_kernel)
 		r = -EEXIST;
@@ -156,8 +177,7 @@ static int item_add(struct epset *s, int epfd, int fd, struct vfd *v, const stru
 		epitem_free(it);
 		return r;
 	}
-	if (it->nested || atomic_load_explicit(&v->shadow, memory_order_relaxed) == VFD_SHADOW_ALL)
-		atomic_store_explicit(&s->kernel_fds, true, memory_order_relaxed);
+	epitem_served(s, it);
 	if (vfd_get(fd) == v) {
 		*notify = arm(s, it, ev);
 		return 0;
@@ -177,6 +197,8 @@ static int item_ctl(struct epset *s, int epfd, int op, int fd, struct vfd *v,
 	struct epitem *it = epset_find(s, fd, v);
 	struct epoll_event shadow;
 
+	if (op == EPOLL_CTL_ADD && v && ev->events & EPOLLEXCLUSIVE && ev->events & ~EXCLUSIVE_WITH)
+		return -EINVAL;
 	if (op == EPOLL_CTL_ADD && v)
 		return item_add(s, epfd, fd, v, ev, notify);
 	if (!it || op == EPOLL_CTL_ADD)
@@ -189,7 +211,8 @@ static int item_ctl(struct epset *s, int epfd, int op, int fd, struct vfd *v,
 		return r;
 	}
 	shadow = shadow_event(it, ev->events);
-	if (!it->in_kernel && ev->events & EPOLLEXCLUSIVE)
+	/* The kernel does not know the item as the user asked. */
+	if ((it->events | ev->events) & EPOLLEXCLUSIVE)
 		return -EINVAL;
 	if (it->in_kernel && libc.epoll_ctl(epfd, op, fd, &shadow))
 		return -errno;
@@ -208,7 +231,9 @@ int iomux_epoll_ctl(int epfd, int op, int fd, struct epoll_event *ev)
 		errno = EBADF;
 		return -1;
 	}
-	/* No event where there must be one is the kernel's EFAULT; an unknown operation its EINVAL. */
+	/*
+	 * No event where there must be one is the kernel's EFAULT; an unknown operation its EINVAL.
+	 */
 	if (!s || (op != EPOLL_CTL_DEL && !ev) ||
 	    (op != EPOLL_CTL_ADD && op != EPOLL_CTL_MOD && op != EPOLL_CTL_DEL))
 		return libc.epoll_ctl(epfd, op, fd, ev);
@@ -254,6 +279,7 @@ static int epoll_close(struct vfd *v, int fd)
 	s->by_fd_size = 0;
 	stats = atomic_exchange(&s->stats, NULL);
 	atomic_store(&s->kernel_fds, false);
+	atomic_store(&s->tagged, false);
 	atomic_store(&s->shadow_hot, false);
 	epset_unlock(s);
 	epset_unkick(s, fd);
@@ -268,6 +294,7 @@ static int epoll_close(struct vfd *v, int fd)
 static uint32_t epoll_events(struct vfd *v)
 {
 	struct epset *s = (struct epset *)v;
+	unsigned popped = 0, todo;
 	uint32_t events = 0;
 
 	if (!atomic_load(&s->num_ready))
@@ -275,14 +302,15 @@ static uint32_t epoll_events(struct vfd *v)
 	if (lock_mine(&s->mtx))
 		return EPOLLIN | EPOLLRDNORM;
 	epset_lock(s);
-	for (unsigned todo = atomic_load(&s->num_ready); todo && !events; todo--) {
+	for (todo = atomic_load(&s->num_ready); popped < todo && !events; popped++) {
 		struct epitem *it = epset_pop(s);
 
-		if (it && epitem_peek(it)) {
+		if (epitem_peek(it)) {
 			epset_ready(s, it, ~0u);
 			events = EPOLLIN | EPOLLRDNORM;
 		}
 	}
+	epset_popped(s, popped);
 	epset_unlock(s);
 	return events;
 }
@@ -292,7 +320,14 @@ static void epoll_waited(struct vfd *v)
 	epset_use((struct epset *)v);
 }
 
+/* The child of a fork() has the set under all its numbers; epset_forked() does the rest. */
+static struct vfd *epoll_inherited(struct vfd *v)
+{
+	return v;
+}
+
 static const struct vfd_ops epoll_ops = {
+	.inherited = epoll_inherited,
 	.close = epoll_close,
 	.events = epoll_events,
 	.waited = epoll_waited,
@@ -337,7 +372,10 @@ static unsigned items_of(struct vfd *v, unsigned skip, struct item_ref *refs)
 	return n;
 }
 
-/* mtx held. The kernel's epoll watches the shadow socket as it->v wants it now. DEL and ADD: MOD refuses EPOLLEXCLUSIVE. */
+/*
+ * mtx held. The kernel's epoll watches the shadow socket as it->v wants it now. DEL and ADD: MOD
+ * refuses EPOLLEXCLUSIVE.
+ */
 static void shadow_again(struct epset *s, struct epitem *it)
 {
 	int epfd = atomic_load(&s->vfd.os_fd);
@@ -347,6 +385,7 @@ static void shadow_again(struct epset *s, struct epitem *it)
 	if (it->in_kernel)
 		libc.epoll_ctl(epfd, EPOLL_CTL_DEL, it->fd, NULL);
 	epitem_in_kernel(s, it, !it->v || !kernel_left_out(it->v, it->events));
+	epitem_served(s, it);
 	if (it->in_kernel && libc.epoll_ctl(epfd, EPOLL_CTL_ADD, it->fd, &ev))
 		log_error("epoll fd %d: watching fd %d anew: %s", epfd, it->fd, strerror(errno));
 	if (epitem_user(it))
@@ -363,7 +402,8 @@ static void item_release(struct epset *s, struct epitem *it)
 		fd = atomic_load(&it->v->os_fd);
 	libc.epoll_ctl(epfd, EPOLL_CTL_DEL, fd, NULL);
 	if (libc.epoll_ctl(epfd, EPOLL_CTL_ADD, fd, &ev))
-		log_error("epoll fd %d: leaving fd %d to the kernel: %s", epfd, fd, strerror(errno));
+		log_error("epoll fd %d: leaving fd %d to the kernel: %s", epfd, fd,
+			  strerror(errno));
 	atomic_store_explicit(&s->kernel_fds, true, memory_order_relaxed);
 	epset_remove(s, it);
 }
@@ -409,7 +449,30 @@ static void leave_to_kernel(struct vfd *v)
 	items_each(v, item_release);
 }
 
-/* False: this thread holds the set already, inside a signal handler; it will be done when that call goes on. */
+/*
+ * mtx held. The number of the item is being closed. When another process has the socket, too, the
+ * kernel goes on watching it in this set: from now on as the user asked, without a tag.
+ */
+static void forget_tag(struct epset *s, const struct epitem *it)
+{
+	struct epoll_event ev = {.events = it->events, .data = it->data};
+	bool armed = it->events & ~EP_PRIVATE, refused = it->events & EPOLLEXCLUSIVE;
+	int op = EPOLL_CTL_MOD;
+
+	/* A number that the kernel has closed may be another file's by now. */
+	if (!it->in_kernel || !vfd_is_closing(vfd_get(it->fd)))
+		return;
+	if (!armed || refused ||
+	    atomic_load_explicit(&it->v->shadow, memory_order_relaxed) == VFD_SHADOW_NONE)
+		op = EPOLL_CTL_DEL;
+	/* Another thread may be closing that number, and be done before: it is refused then. */
+	(void)raw.epoll_ctl(atomic_load(&s->vfd.os_fd), op, it->fd, &ev);
+}
+
+/*
+ * False: this thread holds the set already, inside a signal handler; it will be done when that call
+ * goes on.
+ */
 static bool ref_remove(const struct item_ref *ref)
 {
 	struct epitem *it;
@@ -420,13 +483,18 @@ static bool ref_remove(const struct item_ref *ref)
 	}
 	epset_lock(ref->set);
 	it = epitem_of(ref->set, ref->tag);
-	if (it)
+	if (it) {
+		forget_tag(ref->set, it);
 		epset_remove(ref->set, it);
+	}
 	epset_unlock(ref->set);
 	return true;
 }
 
-/* vfd_unwatch: v's last number is gone, by whatever call. It leaves every set, as the kernel does with its own. */
+/*
+ * vfd_unwatch: v's last number is gone, by whatever call. It leaves every set, as the kernel does
+ * with its own.
+ */
 static void leave_sets(struct vfd *v)
 {
 	struct item_ref refs[CLOSE_BATCH];
@@ -447,25 +515,30 @@ static void forked_child(void)
 {
 	epset_forked();
 	for (struct epset *s = epset_first(); s; s = s->all) {
-		int fd = atomic_load(&s->vfd.os_fd);
-
-		if (s->vfd.nfds && vfd_install(fd, &s->vfd))
-			log_error("epoll fd %d of the parent process: out of the fd table's range",
-				  fd);
 		if (atomic_load(&s->stats))
-			atomic_store(&s->stats, stats_iomux_get(fd));
+			atomic_store(&s->stats, stats_iomux_get(atomic_load(&s->vfd.os_fd)));
 	}
+}
+
+/* The kernel's epolls are both processes' from now on, and either may add its sockets to them. */
+static void fork_prepare(void)
+{
+	for (struct epset *s = epset_first(); s; s = s->all)
+		atomic_store(&s->tagged, true);
 }
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* Lazily, so that preload's own handler, which empties the fd table, is registered before and runs before. */
+/*
+ * Lazily, so that preload's own handler, which empties the fd table, is registered before and runs
+ * before.
+ */
 static void first_set(void)
 {
 	atomic_store_explicit(&vfd_unwatch, leave_sets, memory_order_release);
 	atomic_store_explicit(&vfd_rewatch, shadow_changed, memory_order_release);
 	atomic_store_explicit(&vfd_watch_os, leave_to_kernel, memory_order_release);
-	pthread_atfork(NULL, NULL, forked_child);
+	atfork_add(fork_prepare, NULL, forked_child);
 }
 
 int iomux_epoll_created(int epfd)
@@ -476,8 +549,11 @@ int iomux_epoll_created(int epfd)
 	pthread_once(&once, first_set);
 	if (!s)
 		return -ENOMEM;
-	s->vfd.ops = &epoll_ops;
-	s->vfd.kind = VFD_EPOLL;
+	/* The memory of a former set has them: a call of that one may still read them. */
+	if (!s->vfd.ops) {
+		s->vfd.ops = &epoll_ops;
+		s->vfd.kind = VFD_EPOLL;
+	}
 	r = vfd_install(epfd, &s->vfd);
 	if (r)
 		epset_free(s);

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The epoll object. Kernel fds stand in the kernel's epoll with the user's own data, so a set without fds of ours is
- * the kernel's alone. Each offloaded fd has an item here, and its shadow socket stands in the kernel's epoll with the
- * item's tag as data: tags are values that neither a pointer nor a small number can have.
+ * The epoll object. Kernel fds stand in the kernel's epoll with the user's own data, so a set
+ * without fds of ours is served by the kernel only. Each offloaded fd has an item here, and its
+ * shadow socket stands in the kernel's epoll with the item's tag as data: tags are values that
+ * neither a pointer nor a small number can have.
  *
- * Locks, outer first: set->mtx (items, scanning; an outer set's before an inner's), vfd.watch_lock, set->lock (ready list).
+ * Locks, outer first: set->mtx (items, scanning; an outer set's before an inner's), vfd.watch_lock,
+ * set->lock (ready list).
  */
 #ifndef IOMUX_EPOLL_H
 #define IOMUX_EPOLL_H
@@ -14,10 +16,10 @@
 #include <sys/epoll.h>
 
 #include "iomux/mux.h"
-#include "runtime/lock.h"
-#include "runtime/stats.h"
-#include "socket/vfd.h"
-#include "socket/wait.h"
+#include "runtime/runtime.h"
+#include "stats/stats.h"
+#include "fd/fd.h"
+#include "wait/wait.h"
 
 /* What survives the report of a ONESHOT item. */
 #define EP_PRIVATE (EPOLLONESHOT | EPOLLET | EPOLLEXCLUSIVE | EPOLLWAKEUP)
@@ -31,6 +33,7 @@ struct epitem {
 	struct vfd *v; /* NULL in the child of a fork(): only the shadow socket is left */
 	bool nested; /* v is another set */
 	bool in_kernel; /* the kernel's epoll watches the fd, too; mtx */
+	bool served; /* and the kernel serves it for now, or it is another set; mtx */
 	bool ready; /* in the list; set->lock */
 	int fd;
 	uint32_t index, generation; /* the tag */
@@ -66,25 +69,41 @@ struct epset {
 	struct epitem *items;
 	_Atomic unsigned num_sockets, num_nested; /* written under mtx */
 	_Atomic bool reap; /* a signal handler closed something while its thread held mtx */
-	/* Held for a few instructions. The worker notifies too, so it locks even with VMA_THREAD_MODE=0. */
+	/*
+	 * Held for a few instructions. The worker notifies too, so it locks even with
+	 * VMA_THREAD_MODE=0.
+	 */
 	struct lock lock;
 	struct epitem *ready_first, *ready_last;
 	struct epwaiter *waiters; /* the latest first: its cache is the warmest */
 	_Atomic uint32_t num_waiters; /* sequentially consistent against num_ready */
-	/* Written under lock; sequentially consistent against vfd.watches and num_waiters. */
+	/*
+	 * In the ready list, or being looked at. Sequentially consistent against vfd.watches and
+	 * num_waiters.
+	 */
 	_Atomic uint32_t num_ready;
 	_Atomic uint32_t num_items;
-	/* Threads that sleep in libc.epoll_wait because the set is (or was) the kernel's alone. */
+	/* Threads that sleep in libc.epoll_wait because the set has (or had) no fds of ours. */
 	_Atomic uint32_t num_plain;
-	/* An eventfd in the kernel's epoll that is always readable: it drives those threads out. -1: none. */
+	/*
+	 * An eventfd in the kernel's epoll that is always readable: it drives those threads out.
+	 * -1: none.
+	 */
 	_Atomic int kick_fd;
+	/*
+	 * The kernel's epoll was ever given a tag: set before it is. Without, all data is the
+	 * user's. Closing the set clears it: a thread that still waits compares the generation.
+	 */
+	_Atomic bool tagged;
 	_Atomic bool kernel_fds; /* a kernel fd was ever added */
 	_Atomic bool inherited; /* made before a fork(), and not used in this process yet */
 	_Atomic unsigned num_in_kernel; /* items that the kernel's epoll knows; written under mtx */
+	_Atomic unsigned num_served; /* those of them that are like the kernel's fds; as above */
 	_Atomic bool shadow_hot; /* the last kernel look found a shadow socket ready */
 	_Atomic int hits_since_kernel, zeros_since_kernel;
+	_Atomic bool kernel_turn; /* of odd room the kernel's fds have the larger part this time */
 	struct vma_stats_iomux *_Atomic stats; /* NULL until the first item; mtx */
-	struct polling polling;
+	struct mux_polling polling;
 	struct epset *all; /* every set ever made; never shrinks */
 	struct epset *free; /* set_list_lock */
 };
@@ -113,19 +132,36 @@ static inline void epitem_in_kernel(struct epset *s, struct epitem *it, bool in)
 	it->in_kernel = in;
 }
 
+/* mtx held, after epitem_in_kernel(). Notes whether the kernel is who serves the item's fd. */
+void epitem_served(struct epset *s, struct epitem *it);
+/* The kernel serves something of the set: calls that find an offloaded fd ready ask it, too. */
+static inline bool epset_has_kernel_fds(const struct epset *s)
+{
+	return atomic_load_explicit(&s->kernel_fds, memory_order_relaxed) ||
+	       atomic_load_explicit(&s->num_served, memory_order_relaxed);
+}
+
 /* mtx held. Takes it out of every list, its watch too, and frees it. */
 void epset_remove(struct epset *s, struct epitem *it);
-/* Any thread. Puts it last in the ready list unless it stands there, or is disarmed, or wants none of the events. */
+/*
+ * Any thread. Puts it last in the ready list unless it stands there, or is disarmed, or wants none
+ * of the events.
+ */
 void epset_ready(struct epset *s, struct epitem *it, uint32_t events);
 /* mtx held. Sets what the item waits for. */
 void epitem_arm(struct epset *s, struct epitem *it, uint32_t events);
 /*
- * In the child of a fork(), after the fd table was emptied: the sockets are the parent's. What is left of an item is the
- * translation of its tag. The sets themselves have to be entered in the fd table again.
+ * In the child of a fork(), after the fd table was emptied: the sockets are the parent's. What is
+ * left of an item is the translation of its tag. The sets themselves stay in the fd table.
  */
 void epset_forked(void);
-/* mtx held. The first of the ready list, taken off; NULL. */
+/*
+ * mtx held. The first of the ready list, taken off; NULL. num_ready counts it until epset_popped(),
+ * when those that stay ready are in the list again: who finds 0 looks no further.
+ */
 struct epitem *epset_pop(struct epset *s);
+/* mtx held. n were popped. */
+void epset_popped(struct epset *s, unsigned n);
 /* Something is ready: wakes one of the threads in epoll_wait, and all other watchers of the set. */
 void epset_notify(struct epset *s);
 /* Wakes one of the threads in epoll_wait when anything is ready. */
@@ -135,7 +171,10 @@ void epset_wake_all(struct epset *s);
 void epset_waiter_add(struct epset *s, struct epwaiter *w);
 /* A wake-up meant for w may be lost with it: look again, or call epset_wake(). */
 void epset_waiter_del(struct epset *s, struct epwaiter *w);
-/* The set is going to be used: what a parent process put into it has to be the kernel's. No lock held. */
+/*
+ * The set is going to be used: what a parent process put into it has to be the kernel's. No lock
+ * held.
+ */
 static inline void epset_use(struct epset *s)
 {
 	if (__builtin_expect(atomic_load_explicit(&s->inherited, memory_order_relaxed), 0)) {
@@ -154,8 +193,8 @@ uint32_t epitem_user(const struct epitem *it);
 /* Both halves. mtx held. */
 uint32_t epitem_peek(const struct epitem *it);
 /*
- * Sorts what the kernel's epoll gave: tagged events go to their items, the others move to the front of evs.
- * Returns the number of those. No lock held.
+ * Sorts what the kernel's epoll gave: tagged events go to their items, the others move to the front
+ * of evs. Returns the number of those. No lock held.
  */
 int epset_fold(struct epset *s, struct epoll_event *evs, int n);
 /* Removes the always readable eventfd that drove sleepers out of libc.epoll_wait. */

@@ -7,7 +7,9 @@
 
 #include "iomux/epoll.h"
 
-/* A tag is 0xe5a7 | generation (24 bits) | index (24 bits); no canonical address begins like that. */
+/*
+ * A tag is 0xe5a7 | generation (24 bits) | index (24 bits); no canonical address begins like that.
+ */
 #define TAG_MAGIC 0xe5a7ull
 #define TAG_BITS 24
 #define TAG_MASK ((1u << TAG_BITS) - 1)
@@ -18,7 +20,10 @@
 static struct lock item_lock; /* the free list and num_chunks */
 static struct epitem *_Atomic chunks[CHUNKS_MAX];
 static unsigned num_chunks;
-/* A forked child shares kernel epolls with its parent: its new tags must differ from the parent's new tags. */
+/*
+ * A forked child shares kernel epolls with its parent: its new tags must differ from the parent's
+ * new tags.
+ */
 static uint32_t generation_salt;
 static struct epitem *free_items;
 
@@ -30,12 +35,14 @@ static void leaf_take(struct lock *l)
 {
 	uint32_t unlocked = 0, me = lock_self();
 
+	lock_wanted(l);
 	lock_enter();
 	if (__builtin_expect(!atomic_compare_exchange_strong_explicit(&l->owner, &unlocked, me,
 								      memory_order_acquire,
 								      memory_order_relaxed),
 			     0))
 		lock_slow(l, me);
+	lock_taken(l);
 }
 
 static void leaf_drop(struct lock *l)
@@ -44,6 +51,7 @@ static void leaf_drop(struct lock *l)
 		lock_drop(l);
 		return;
 	}
+	lock_dropped(l);
 	atomic_store_explicit(&l->owner, 0, memory_order_release);
 	lock_leave();
 }
@@ -131,6 +139,8 @@ struct epset *epset_new(void)
 	} else {
 		s = calloc(1, sizeof(*s));
 		if (s) {
+			lock_class(&s->lock, "epoll_set.lock");
+			lock_class(&s->vfd.watch_lock, "epoll_set.watch_lock");
 			atomic_store_explicit(&s->kick_fd, -1, memory_order_relaxed);
 			s->all = atomic_load_explicit(&all_sets, memory_order_relaxed);
 			atomic_store_explicit(&all_sets, s, memory_order_release);
@@ -150,7 +160,10 @@ void epset_free(struct epset *s)
 	lock_drop(&set_list_lock);
 }
 
-/* A socket's events() may ask the kernel, and that is a cancellation point: nobody must die holding a set. */
+/*
+ * A socket's events() may ask the kernel, and that is a cancellation point: nobody must die holding
+ * a set.
+ */
 void epset_lock(struct epset *s)
 {
 	int state;
@@ -206,6 +219,18 @@ static int index_grow(struct epset *s, int fd)
 	return 0;
 }
 
+void epitem_served(struct epset *s, struct epitem *it)
+{
+	bool served =
+		it->in_kernel &&
+		(it->nested || !it->v ||
+		 atomic_load_explicit(&it->v->shadow, memory_order_relaxed) == VFD_SHADOW_ALL);
+
+	if (it->served != served)
+		atomic_fetch_add_explicit(&s->num_served, served ? 1u : -1u, memory_order_relaxed);
+	it->served = served;
+}
+
 int epset_insert(struct epset *s, struct epitem *it)
 {
 	int r = index_grow(s, it->fd);
@@ -237,10 +262,9 @@ struct epitem *epset_find(struct epset *s, int fd, const struct vfd *v)
 	return it;
 }
 
+/* Out of the list; num_ready is the caller's business. */
 static void ready_unlink(struct epset *s, struct epitem *it)
 {
-	if (!it->ready)
-		return;
 	if (it->ready_prev)
 		it->ready_prev->ready_next = it->ready_next;
 	else
@@ -250,7 +274,6 @@ static void ready_unlink(struct epset *s, struct epitem *it)
 	else
 		s->ready_last = it->ready_prev;
 	it->ready = false;
-	atomic_fetch_sub(&s->num_ready, 1);
 }
 
 /* What the item asks for; nothing once ONESHOT has fired. */
@@ -307,6 +330,11 @@ struct epitem *epset_pop(struct epset *s)
 	return it;
 }
 
+void epset_popped(struct epset *s, unsigned n)
+{
+	atomic_fetch_sub(&s->num_ready, n);
+}
+
 void epset_wake(struct epset *s)
 {
 	struct epwaiter *w;
@@ -317,7 +345,10 @@ void epset_wake(struct epset *s)
 	w = s->waiters;
 	while (w && w->woken)
 		w = w->next;
-	/* This thread itself, between watch and unwatch, is awake: it looks before it sleeps, and wakes the next when it leaves. */
+	/*
+	 * This thread itself, between watch and unwatch, is awake: it looks before it sleeps, and
+	 * wakes the next when it leaves.
+	 */
 	if (w && w->thread != wait_thread_self()) {
 		w->woken = true;
 		wait_wake(w->thread);
@@ -379,6 +410,7 @@ void epset_remove(struct epset *s, struct epitem *it)
 	if (it->next)
 		it->next->pprev = it->pprev;
 	epitem_in_kernel(s, it, false);
+	epitem_served(s, it);
 	if (it->nested)
 		s->num_nested--;
 	else if (it->v)
@@ -387,7 +419,10 @@ void epset_remove(struct epset *s, struct epitem *it)
 	if (it->v)
 		vfd_watch_del(it->v, &it->watch);
 	leaf_take(&s->lock);
-	ready_unlink(s, it);
+	if (it->ready) {
+		ready_unlink(s, it);
+		atomic_fetch_sub(&s->num_ready, 1);
+	}
 	leaf_drop(&s->lock);
 	atomic_fetch_sub(&s->num_items, 1);
 	epitem_free(it);
@@ -405,12 +440,16 @@ static void set_forked(struct epset *s)
 	atomic_store(&s->inherited, true);
 	s->waiters = NULL;
 	atomic_store(&s->num_waiters, 0);
-	/* Not taken apart item by item: another thread may have been changing the list at the fork(). */
+	/*
+	 * Not taken apart item by item: another thread may have been changing the list at the
+	 * fork().
+	 */
 	s->ready_first = s->ready_last = NULL;
 	atomic_store(&s->num_ready, 0);
 	for (it = s->items; it; it = it->next) {
 		it->ready = false;
 		it->v = NULL;
+		epitem_served(s, it);
 	}
 	atomic_store(&s->num_sockets, 0);
 }

@@ -6,12 +6,9 @@
 #include "iomux/epoll.h"
 #include "iomux/iomux.h"
 #include "iomux/mux.h"
-#include "runtime/libc.h"
-#include "runtime/params.h"
-#include "socket/wait.h"
-
-/* The kernel is looked at after so many calls at least, even when the parameters say never. */
-#define KERNEL_LOOK_MAX 1024
+#include "runtime/runtime.h"
+#include "config/config.h"
+#include "wait/wait.h"
 
 struct epwait {
 	struct mux mux;
@@ -66,11 +63,16 @@ int epset_fold(struct epset *s, struct epoll_event *evs, int n)
 		if (!it) /* removed meanwhile, or the kick */
 			continue;
 		it->os_pending |= evs[i].events;
-		/* Before the worker has told the socket: what is reported here the next call must find. */
+		/*
+		 * Before the worker has told the socket: what is reported here the next call must
+		 * find.
+		 */
 		if (it->v)
-			atomic_fetch_or_explicit(&it->v->os_events, evs[i].events & (EPOLLIN | EPOLLPRI | EPOLLERR),
+			atomic_fetch_or_explicit(&it->v->os_events,
+						 evs[i].events & (EPOLLIN | EPOLLPRI | EPOLLERR),
 						 memory_order_release);
-		if (it->v && atomic_load_explicit(&it->v->shadow, memory_order_relaxed) == VFD_SHADOW_NONE)
+		if (it->v &&
+		    atomic_load_explicit(&it->v->shadow, memory_order_relaxed) == VFD_SHADOW_NONE)
 			it->os_pending = 0;
 		if (it->os_pending) {
 			epset_ready(s, it, ~0u);
@@ -84,7 +86,9 @@ int epset_fold(struct epset *s, struct epoll_event *evs, int n)
 	return kept;
 }
 
-/* Reports one item. Level-triggered ones stay in the ready list while user space says so. mtx held. */
+/*
+ * Reports one item. Level-triggered ones stay in the ready list while user space says so. mtx held.
+ */
 static bool item_report(struct epset *s, struct epitem *it, struct epoll_event *ev)
 {
 	uint32_t user = epitem_user(it), os = epitem_peek(it) & it->os_pending, flags = it->events;
@@ -101,10 +105,13 @@ static bool item_report(struct epset *s, struct epitem *it, struct epoll_event *
 	return true;
 }
 
-/* Fills evs from `at` with offloaded events. Returns how many, or -EBADF when the set was closed. */
+/*
+ * Fills evs from `at` with offloaded events. Returns how many, or -EBADF when the set was closed.
+ */
 static int scan(struct epwait *w, int at)
 {
 	struct epset *s = w->s;
+	unsigned popped = 0, todo;
 	int n = at;
 
 	if (!atomic_load(&s->num_ready) || at >= w->max)
@@ -117,13 +124,9 @@ static int scan(struct epwait *w, int at)
 		return -EBADF;
 	}
 	/* Each item once: those that stay ready go to the end, so all have their turn. */
-	for (unsigned todo = atomic_load(&s->num_ready); todo && n < w->max; todo--) {
-		struct epitem *it = epset_pop(s);
-
-		if (!it)
-			break;
-		n += item_report(s, it, &w->evs[n]);
-	}
+	for (todo = atomic_load(&s->num_ready); popped < todo && n < w->max; popped++)
+		n += item_report(s, epset_pop(s), &w->evs[n]);
+	epset_popped(s, popped);
 	epset_unlock(s);
 	epset_wake(s); /* what is left is for the next thread */
 	if (n > at)
@@ -131,16 +134,36 @@ static int scan(struct epwait *w, int at)
 	return n - at;
 }
 
-/* The kernel's events, then the offloaded ones, which find half of the room at least if they need it. */
+/*
+ * How many events are the kernel's. The offloaded ones find half of the room at least if they need
+ * it; where it cannot be halved they have the larger part each other time, so that a program that
+ * asks for one event sees both.
+ */
+static int kernel_room(struct epwait *w)
+{
+	bool larger = atomic_load_explicit(&w->s->kernel_turn, memory_order_relaxed);
+	unsigned ready = atomic_load(&w->s->num_ready), half = ((unsigned)w->max + !larger) / 2;
+
+	if (ready)
+		atomic_store_explicit(&w->s->kernel_turn, !larger, memory_order_relaxed);
+	return w->max - (int)(ready < half ? ready : half);
+}
+
+/* The kernel's events, then the offloaded ones. */
 static int look_both(struct epwait *w)
 {
 	struct epset *s = w->s;
-	unsigned ready = atomic_load(&s->num_ready), half = (unsigned)w->max / 2;
-	int room = w->max - (int)(ready < half ? ready : half), r, user;
+	int room = kernel_room(w), r, user;
 
+	if (!room) {
+		user = scan(w, 0);
+		if (user)
+			return user;
+		room = w->max;
+	}
 	atomic_store_explicit(&s->hits_since_kernel, 0, memory_order_relaxed);
 	atomic_store_explicit(&s->zeros_since_kernel, 0, memory_order_relaxed);
-	r = libc.epoll_wait(w->epfd, w->evs, room, 0);
+	r = raw.epoll_wait(w->epfd, w->evs, room, 0);
 	if (r < 0)
 		return -errno;
 	r = epset_fold(s, w->evs, r);
@@ -150,34 +173,35 @@ static int look_both(struct epwait *w)
 	return user < 0 && !r ? user : r + (user > 0 ? user : 0);
 }
 
-/* Counts one more call that left the kernel out. True while the limit (0: a large one) is not reached. */
+/* mux_may_skip() for what threads share; one that is lost in a race is one more look. */
 static bool may_skip(_Atomic int *calls, int limit)
 {
 	int n = atomic_load_explicit(calls, memory_order_relaxed);
+	bool skip = mux_may_skip(&n, limit);
 
-	atomic_store_explicit(calls, n + 1, memory_order_relaxed);
-	return n < (limit ? limit : KERNEL_LOOK_MAX);
+	atomic_store_explicit(calls, n, memory_order_relaxed);
+	return skip;
 }
 
 static int epwait_look(struct mux *m, enum mux_look how)
 {
 	struct epwait *w = (struct epwait *)m;
 	struct epset *s = w->s;
+	bool kernel_fds = epset_has_kernel_fds(s);
 
 	/* Nothing in the set is the kernel's business: it is not asked. */
-	if (how == LOOK_USER || (!atomic_load_explicit(&s->kernel_fds, memory_order_relaxed) &&
-				 !atomic_load_explicit(&s->num_in_kernel, memory_order_relaxed)))
+	if (how == LOOK_USER ||
+	    (!kernel_fds && !atomic_load_explicit(&s->num_in_kernel, memory_order_relaxed)))
 		return scan(w, 0);
 	if (how == LOOK_FIRST && atomic_load(&s->num_ready) &&
-	    may_skip(&s->hits_since_kernel, params.select_skip_os)) {
+	    may_skip(&s->hits_since_kernel, mux_skip_os(kernel_fds))) {
 		int n = scan(w, 0);
 
 		if (n)
 			return n;
 	}
 	/* A program that polls with zero timeouts pays for the shadow sockets only now and then. */
-	if (how == LOOK_FIRST && m->zero &&
-	    !atomic_load_explicit(&s->kernel_fds, memory_order_relaxed) &&
+	if (how == LOOK_FIRST && m->zero && !kernel_fds &&
 	    !atomic_load_explicit(&s->shadow_hot, memory_order_relaxed) &&
 	    !atomic_load(&s->num_ready) &&
 	    may_skip(&s->zeros_since_kernel, params.select_poll_os_ratio))
@@ -218,7 +242,10 @@ static int wait_ours(struct epset *s, int epfd, struct epoll_event *evs, int max
 		     const struct timespec *timeout, const sigset_t *sigmask)
 {
 	struct epwait w = {
-		.mux = {.ops = &epwait_ops, .npfds = 1, .stats = atomic_load(&s->stats), .polling = &s->polling},
+		.mux = {.ops = &epwait_ops,
+			.npfds = 1,
+			.stats = atomic_load(&s->stats),
+			.polling = &s->polling},
 		.s = s,
 		.epfd = epfd,
 		.max = max,
@@ -249,13 +276,25 @@ static void plain_leave(struct epset *s, int epfd)
 }
 
 /*
- * The set is the kernel's alone: libc waits. Returns false when an offloaded fd came into it meanwhile and the wait
- * has to go on with it.
+ * Nothing but tags of items that are not here: they are on their way into the set, or a parent's,
+ * whose socket stays ready for as long as it likes. -1 and EINTR: a signal ends the wait.
  */
-static bool wait_plain(struct epset *s, int epfd, struct epoll_event *evs, int max,
-		       const struct timespec *timeout, const sigset_t *sigmask, int *result)
+static int nap(const sigset_t *sigmask)
 {
-	bool again = false;
+	static const struct timespec ms = {.tv_nsec = 1000000};
+
+	return libc.ppoll(NULL, 0, &ms, sigmask);
+}
+
+/*
+ * libc waits: the set has no fds of ours, as far as can be seen. Returns false when there was
+ * nothing for the program, and the wait has to go on: an offloaded fd has come into the set.
+ */
+static bool wait_plain(struct epset *s, uint32_t generation, int epfd, struct epoll_event *evs,
+		       int max, const struct timespec *timeout, const sigset_t *sigmask,
+		       int *result)
+{
+	bool done = true;
 	int r = 0, err;
 
 	atomic_fetch_add(&s->num_plain, 1);
@@ -265,14 +304,30 @@ static bool wait_plain(struct epset *s, int epfd, struct epoll_event *evs, int m
 	}
 	r = kernel_wait(epfd, evs, max, timeout, sigmask);
 	err = errno;
-	if (r > 0 && (atomic_load(&s->num_items) || atomic_load(&s->kick_fd) >= 0)) {
+	/*
+	 * Whatever num_items says: the kernel knows a tag before the set has its item, and after
+	 * another thread closed the set.
+	 */
+	if (r > 0 && (atomic_load(&s->tagged) || atomic_load(&s->generation) != generation)) {
 		r = epset_fold(s, evs, r);
-		again = r == 0;
+		done = r > 0;
+		if (!done && !atomic_load(&s->num_items) && nap(sigmask) < 0) {
+			err = errno;
+			r = -1;
+			done = true;
+		}
 	}
 	plain_leave(s, epfd);
 	errno = err;
 	*result = r;
-	return !again;
+	return done;
+}
+
+static struct timespec time_left(uint64_t deadline_ns)
+{
+	uint64_t now = clock_monotonic_ns(), ns = deadline_ns > now ? deadline_ns - now : 0;
+
+	return (struct timespec){(time_t)(ns / 1000000000), (long)(ns % 1000000000)};
 }
 
 int iomux_epoll_wait(int epfd, struct epoll_event *evs, int max, const struct timespec *timeout,
@@ -280,7 +335,9 @@ int iomux_epoll_wait(int epfd, struct epoll_event *evs, int max, const struct ti
 {
 	struct epset *s = epset_of(epfd);
 	struct timespec left;
-	uint64_t deadline = 0, now;
+	/* Read before the number is known to be open: a close from then on changes it. */
+	uint32_t generation = s ? atomic_load(&s->generation) : 0;
+	uint64_t deadline_ns = 0;
 	int r;
 
 	if (vfd_is_closing(vfd_get(epfd))) {
@@ -296,19 +353,15 @@ int iomux_epoll_wait(int epfd, struct epoll_event *evs, int max, const struct ti
 	}
 	if (atomic_load(&s->num_items))
 		return wait_ours(s, epfd, evs, max, timeout, sigmask);
-	if (timeout && !timeout->tv_sec && !timeout->tv_nsec)
-		return kernel_wait(epfd, evs, max, timeout, sigmask);
-	if (timeout)
-		deadline = mux_deadline(timeout, wait_now_ns());
-	if (wait_plain(s, epfd, evs, max, timeout, sigmask, &r))
-		return r;
-	if (deadline) {
-		now = wait_now_ns();
-		deadline = deadline > now ? deadline - now : 0;
-		left = (struct timespec){(time_t)(deadline / 1000000000),
-					 (long)(deadline % 1000000000)};
-		timeout = &left;
+	if (timeout && (timeout->tv_sec || timeout->tv_nsec))
+		deadline_ns = mux_deadline(timeout, clock_monotonic_ns());
+	while (!wait_plain(s, generation, epfd, evs, max, timeout, sigmask, &r)) {
+		if (deadline_ns) {
+			left = time_left(deadline_ns);
+			timeout = &left;
+		}
+		if (atomic_load(&s->num_items))
+			return wait_ours(s, epfd, evs, max, timeout, sigmask);
 	}
-	return atomic_load(&s->num_items) ? wait_ours(s, epfd, evs, max, timeout, sigmask)
-					  : kernel_wait(epfd, evs, max, timeout, sigmask);
+	return r;
 }

@@ -5,22 +5,26 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "runtime/libc.h"
-#include "runtime/lock.h"
-#include "runtime/params.h"
-#include "runtime/signals.h"
-#include "socket/stack.h"
-#include "socket/wait.h"
+#include "runtime/runtime.h"
+#include "config/config.h"
+#include "stack/stack.h"
+#include "wait/wait.h"
 
 /* The clock is read once in so many spins: a millisecond is many of them. */
 #define SPINS_PER_CLOCK 16
-/* While spinning, signals that only the caller's mask lets through, and a kernel that the ratio leaves out, are asked this often. */
+/*
+ * While spinning, signals that only the caller's mask lets through, and a kernel that the ratio
+ * leaves out, are asked this often.
+ */
 #define SPIN_KERNEL_NS 100000ull
+
+/* How long those that pfds lacks are not asked while the thread sleeps. */
+#define MUTED_NS 10000000ull
 
 static const struct timespec no_time;
 
 static struct vma_stats_iomux *_Atomic poll_stats, *_Atomic select_stats;
-static struct polling poll_polling, select_polling;
+static struct mux_polling poll_polling, select_polling;
 static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 
 /* The child has statistics pages of its own. */
@@ -32,7 +36,7 @@ static void forked_child(void)
 
 static void fork_register(void)
 {
-	pthread_atfork(NULL, NULL, forked_child);
+	atfork_add(NULL, NULL, forked_child);
 }
 
 void mux_stats(struct mux *m, int which)
@@ -48,10 +52,20 @@ void mux_stats(struct mux *m, int which)
 	}
 }
 
-/* The share of the time that went into polling, in percent, after each second or more. Threads may add up to more than one. */
+int mux_skip_os(bool kernel_fds)
+{
+	int limit = params.select_skip_os;
+
+	return kernel_fds || !limit || limit > MUX_SHADOW_LOOK ? limit : MUX_SHADOW_LOOK;
+}
+
+/*
+ * The share of the time that went into polling, in percent, after each second or more. Threads may
+ * add up to more than one.
+ */
 static void polling_note(struct mux *m, uint64_t from, uint64_t to)
 {
-	struct polling *p = m->polling;
+	struct mux_polling *p = m->polling;
 	uint64_t since = atomic_load_explicit(&p->since, memory_order_relaxed), percent;
 	uint64_t spent =
 		atomic_fetch_add_explicit(&p->spent, to - from, memory_order_relaxed) + (to - from);
@@ -73,12 +87,15 @@ static void note_tid(struct vma_stats_iomux *stats)
 		__atomic_store_n(&stats->tid, me, __ATOMIC_RELAXED);
 }
 
-/* -EINTR when a handler ran since the call began, or when one is pending that the caller's mask lets through (it runs now). */
+/*
+ * -EINTR when a handler ran since the call began, or when one is pending that the caller's mask
+ * lets through (it runs now).
+ */
 static int signals_look(uint32_t handled, const sigset_t *sigmask)
 {
 	if (signals_handled != handled)
 		return -EINTR;
-	if (sigmask && libc.ppoll(NULL, 0, &no_time, sigmask) < 0)
+	if (sigmask && raw.ppoll(NULL, 0, &no_time, sigmask) < 0)
 		return -errno;
 	return 0;
 }
@@ -90,19 +107,19 @@ uint64_t mux_deadline(const struct timespec *t, uint64_t now)
 	return now + (uint64_t)t->tv_sec * 1000000000ull + (uint64_t)t->tv_nsec;
 }
 
-static uint64_t spin_end(uint64_t start, uint64_t deadline)
+static uint64_t spin_end(uint64_t start, uint64_t deadline_ns)
 {
 	uint64_t end =
 		params.select_poll < 0 ? UINT64_MAX : start + (uint64_t)params.select_poll * 1000;
 
-	return deadline && deadline < end ? deadline : end;
+	return deadline_ns && deadline_ns < end ? deadline_ns : end;
 }
 
 /* Polls in user space until something is ready or the budget is spent (0). */
-static int mux_spin(struct mux *m, uint64_t start, uint64_t deadline, uint32_t handled,
+static int mux_spin(struct mux *m, uint64_t start, uint64_t deadline_ns, uint32_t handled,
 		    const sigset_t *sigmask)
 {
-	uint64_t end = spin_end(start, deadline), now = start, asked = start;
+	uint64_t end = spin_end(start, deadline_ns), now = start, asked = start;
 	int ratio = params.select_poll_os_ratio, to_kernel = ratio, r;
 
 	while (now < end) {
@@ -120,7 +137,7 @@ static int mux_spin(struct mux *m, uint64_t start, uint64_t deadline, uint32_t h
 			if (__builtin_expect(signals_handled != handled, 0))
 				return -EINTR;
 		}
-		now = wait_now_ns();
+		now = clock_monotonic_ns();
 		if (now - asked < SPIN_KERNEL_NS)
 			continue;
 		asked = now;
@@ -141,8 +158,29 @@ static void cancelled_asleep(void *arg)
 	pthread_sigmask(SIG_SETMASK, &m->mask, NULL);
 }
 
+/* wait_sleep(), as long as the deadline and what pfds lacks allow. */
+static int sleep_once(struct mux *m, uint64_t deadline_ns, const sigset_t *sigmask)
+{
+	uint64_t until = deadline_ns;
+	int r;
+
+	if (__builtin_expect(m->muted, 0)) {
+		until = clock_monotonic_ns() + MUTED_NS;
+		until = deadline_ns && deadline_ns < until ? deadline_ns : until;
+	}
+	pthread_setcancelstate(m->cancel_state, NULL);
+	r = wait_sleep(m->pfds, m->npfds, until, sigmask ? sigmask : &m->mask);
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
+	if (r > 0)
+		return m->ops->woken(m);
+	if (r != -ETIMEDOUT || !m->muted)
+		return r;
+	r = m->ops->look(m, LOOK_KERNEL);
+	return r || until != deadline_ns ? r : -ETIMEDOUT;
+}
+
 /* Watched, signals blocked: looks once more, then sleeps. Returns as mux_sleep(). */
-static int look_and_sleep(struct mux *m, uint64_t deadline, uint32_t handled,
+static int look_and_sleep(struct mux *m, uint64_t deadline_ns, uint32_t handled,
 			  const sigset_t *sigmask)
 {
 	bool arrived = stacks_arm();
@@ -152,26 +190,27 @@ static int look_and_sleep(struct mux *m, uint64_t deadline, uint32_t handled,
 		return r;
 	if (signals_handled != handled)
 		return -EINTR;
-	if (arrived && !(deadline && wait_now_ns() >= deadline))
+	if (arrived && !(deadline_ns && clock_monotonic_ns() >= deadline_ns))
 		return 0;
-	pthread_setcancelstate(m->cancel_state, NULL);
-	r = wait_sleep(m->pfds, m->npfds, deadline, sigmask ? sigmask : &m->mask);
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
-	return r > 0 ? m->ops->woken(m) : r;
+	return sleep_once(m, deadline_ns, sigmask);
 }
 
-/* After these ends of a sleep mux_wait() looks once more: an event wins over the timeout and over the signal. */
+/*
+ * After these ends of a sleep mux_wait() looks once more: an event wins over the timeout and over
+ * the signal.
+ */
 static bool looks_again(int r)
 {
 	return r == 0 || r == -ETIMEDOUT || r == -EINTR;
 }
 
 /*
- * One sleep with everything watched: the watches come first, so what arrives after the look wakes us. Signals are
- * blocked until ppoll() lets them through: a handler that ran between the test and the sleep would be missed.
- * Returns > 0: ready, 0: look again, or negative errno (-ETIMEDOUT: the deadline).
+ * One sleep with everything watched: the watches come first, so what arrives after the look wakes
+ * us. Signals are blocked until ppoll() lets them through: a handler that ran between the test and
+ * the sleep would be missed. Returns > 0: ready, 0: look again, or negative errno (-ETIMEDOUT: the
+ * deadline).
  */
-static int mux_sleep(struct mux *m, uint64_t deadline, uint32_t handled, const sigset_t *sigmask)
+static int mux_sleep(struct mux *m, uint64_t deadline_ns, uint32_t handled, const sigset_t *sigmask)
 {
 	sigset_t all;
 	int r;
@@ -182,7 +221,7 @@ static int mux_sleep(struct mux *m, uint64_t deadline, uint32_t handled, const s
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &m->cancel_state);
 	pthread_cleanup_push(cancelled_asleep, m);
 	m->ops->watch(m);
-	r = look_and_sleep(m, deadline, handled, sigmask);
+	r = look_and_sleep(m, deadline_ns, handled, sigmask);
 	m->ops->unwatch(m, looks_again(r));
 	pthread_cleanup_pop(0);
 	pthread_setcancelstate(m->cancel_state, NULL);
@@ -193,13 +232,13 @@ static int mux_sleep(struct mux *m, uint64_t deadline, uint32_t handled, const s
 static int mux_wait(struct mux *m, const struct timespec *timeout, uint32_t handled,
 		    const sigset_t *sigmask)
 {
-	uint64_t start = wait_now_ns(), deadline = mux_deadline(timeout, start);
+	uint64_t start = clock_monotonic_ns(), deadline_ns = mux_deadline(timeout, start);
 	int r = 0;
 
 	if (m->spin && params.select_poll) {
-		r = mux_spin(m, start, deadline, handled, sigmask);
+		r = mux_spin(m, start, deadline_ns, handled, sigmask);
 		if (params.cpu_usage_stats)
-			polling_note(m, start, wait_now_ns());
+			polling_note(m, start, clock_monotonic_ns());
 	}
 	if (r) {
 		stats_add(&m->stats->poll_hit, 1);
@@ -207,7 +246,7 @@ static int mux_wait(struct mux *m, const struct timespec *timeout, uint32_t hand
 	}
 	stats_add(&m->stats->poll_miss, 1);
 	while (!r) {
-		r = mux_sleep(m, deadline, handled, sigmask);
+		r = mux_sleep(m, deadline_ns, handled, sigmask);
 		if (looks_again(r)) {
 			int late;
 

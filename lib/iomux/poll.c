@@ -5,9 +5,11 @@
 
 #include "iomux/iomux.h"
 #include "iomux/pollset.h"
-#include "runtime/libc.h"
+#include "runtime/runtime.h"
 
-/* The kernel refuses more entries than RLIMIT_NOFILE; below this number the limit is not looked up. */
+/*
+ * The kernel refuses more entries than RLIMIT_NOFILE; below this number the limit is not looked up.
+ */
 #define POLL_TRUSTED 256
 
 static unsigned count_ours(const struct pollfd *fds, nfds_t n)
@@ -23,8 +25,8 @@ static bool too_many(nfds_t n)
 {
 	struct rlimit limit;
 
-	return n > POLL_TRUSTED &&
-	       (n > UINT32_MAX || (getrlimit(RLIMIT_NOFILE, &limit) == 0 && n > limit.rlim_cur));
+	return n > POLL_TRUSTED && (n > UINT32_MAX || (libc.getrlimit(RLIMIT_NOFILE, &limit) == 0 &&
+						       n > limit.rlim_cur));
 }
 
 static int poll_ours(struct pollfd *fds, unsigned n, unsigned ours, const struct timespec *timeout,

@@ -5,16 +5,19 @@
 #include <stdlib.h>
 
 #include "iomux/epoll.h"
-#include "runtime/libc.h"
-#include "runtime/params.h"
+#include "runtime/runtime.h"
+#include "config/config.h"
 
 /* A shadow socket is always writable: what it says of that is not asked. */
 #define OUT_BITS (POLLOUT | POLLWRNORM | POLLWRBAND)
-/* The shadow sockets are asked after so many looks at most, even when the parameters say never. */
-#define KERNEL_LOOK_MAX 1024
+/* For how many lists of descriptors a thread counts; two that share a counter share the looks. */
+#define LISTS 16
 
-/* Offloaded answers of this thread since the kernel was last asked, and zero-timeout calls without any. */
-static __thread int hits_since_kernel, zeros_since_kernel;
+/*
+ * Offloaded answers of this thread since the kernel was last asked, by the list of descriptors, and
+ * zero-timeout calls without any.
+ */
+static __thread int hits_since_kernel[LISTS], zeros_since_kernel;
 
 int pollset_init(struct pollset *s, struct pollset_room *room, unsigned n, unsigned ours)
 {
@@ -35,7 +38,8 @@ int pollset_init(struct pollset *s, struct pollset_room *room, unsigned n, unsig
 	s->index = (void *)(s->kernel + n);
 	s->room = ours;
 	s->n = s->ours = s->watched = 0;
-	s->plain = s->bad_fd_fails = s->mux.spin = false;
+	s->plain_hash = 0;
+	s->plain = s->bad_fd_fails = s->mux.spin = s->mux.muted = false;
 	return 0;
 }
 
@@ -60,6 +64,7 @@ bool pollset_add(struct pollset *s, int fd, uint32_t events, uint32_t accept)
 	if (!v) {
 		s->kernel[i] = (struct pollfd){.fd = fd, .events = (short)events};
 		s->plain |= fd >= 0;
+		s->plain_hash = (s->plain_hash ^ (uint32_t)fd) * 2654435761u;
 		return true;
 	}
 	if (s->ours == s->room)
@@ -98,7 +103,29 @@ static int look_user(struct pollset *s)
 	return ready;
 }
 
-/* Adds what the kernel said to what user space said. Returns how many entries are ready, or -EBADF. */
+/*
+ * select()'s sets do not count POLLHUP of what is to be written to, nor POLLHUP and POLLERR of what
+ * may have urgent data; ppoll() cannot leave them out.
+ */
+static void mute(struct pollset *s, unsigned i)
+{
+	s->entries[i].muted = s->mux.muted = true;
+	s->kernel[i].fd = ~s->kernel[i].fd;
+}
+
+static void unmute(struct pollset *s)
+{
+	for (unsigned i = 0; i < s->n; i++) {
+		if (s->entries[i].muted)
+			s->kernel[i].fd = ~s->kernel[i].fd;
+		s->entries[i].muted = false;
+	}
+	s->mux.muted = false;
+}
+
+/*
+ * Adds what the kernel said to what user space said. Returns how many entries are ready, or -EBADF.
+ */
 static int fold_kernel(struct pollset *s)
 {
 	int ready = 0;
@@ -111,8 +138,13 @@ static int fold_kernel(struct pollset *s)
 			events = 0;
 		if (events & POLLNVAL && s->bad_fd_fails)
 			return -EBADF;
+		if (events && !(events & e->accept))
+			mute(s, i);
 		events &= e->accept;
-		/* Before the worker has told the socket: what poll() promises the next call must find. */
+		/*
+		 * Before the worker has told the socket: what poll() promises the next call must
+		 * find.
+		 */
 		if (events && e->v)
 			atomic_fetch_or_explicit(&e->v->os_events, events, memory_order_release);
 		if (events)
@@ -123,24 +155,32 @@ static int fold_kernel(struct pollset *s)
 	return ready;
 }
 
+static unsigned list_of(const struct pollset *s)
+{
+	return s->plain_hash >> 28;
+}
+
 static int look_kernel(struct pollset *s)
 {
-	int r = libc.poll(s->kernel, s->n, 0);
+	int r;
 
-	hits_since_kernel = zeros_since_kernel = 0;
+	if (s->mux.muted)
+		unmute(s);
+	r = raw.poll(s->kernel, s->n, 0);
+	hits_since_kernel[list_of(s)] = zeros_since_kernel = 0;
 	return r < 0 ? -errno : fold_kernel(s);
 }
 
-/* The kernel need not be asked this time: only shadow sockets are there, and they had their turn lately. */
+/*
+ * The kernel need not be asked this time: an offloaded one is ready, or only shadow sockets are
+ * there, and it had its turn lately.
+ */
 static bool first_suffices(const struct pollset *s, int ready)
 {
-	int limit = ready ? params.select_skip_os : params.select_poll_os_ratio;
-
-	if (s->plain || (!ready && !s->mux.zero))
-		return false;
-	if (!limit)
-		limit = KERNEL_LOOK_MAX;
-	return ready ? ++hits_since_kernel < limit : ++zeros_since_kernel < limit;
+	if (ready)
+		return mux_may_skip(&hits_since_kernel[list_of(s)], mux_skip_os(s->plain));
+	return !s->plain && s->mux.zero &&
+	       mux_may_skip(&zeros_since_kernel, params.select_poll_os_ratio);
 }
 
 static int pollset_look(struct mux *m, enum mux_look how)

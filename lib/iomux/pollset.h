@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What one poll() or select() waits for: a list of fds, each with what the caller asked. Lives on the caller's stack. */
+/*
+ * What one poll() or select() waits for: a list of fds, each with what the caller asked. Lives on
+ * the caller's stack.
+ */
 #ifndef IOMUX_POLLSET_H
 #define IOMUX_POLLSET_H
 
 #include "iomux/mux.h"
-#include "socket/wait.h"
+#include "wait/wait.h"
 
 struct pollset_entry {
 	struct vfd *v; /* NULL: the kernel's */
 	uint32_t accept; /* POLL* bits that count as ready */
 	uint32_t got; /* the answer */
+	bool muted; /* kernel[] has ~fd: it says what is not asked for (POLLHUP), for ever */
 };
 
 struct pollset {
@@ -17,6 +21,7 @@ struct pollset {
 	unsigned n, ours;
 	unsigned room; /* for how many of ours */
 	bool plain; /* it has kernel fds */
+	uint32_t plain_hash; /* of their numbers */
 	bool bad_fd_fails; /* select: a closed fd is EBADF; poll: POLLNVAL */
 	struct pollset_entry *entries; /* n */
 	struct pollfd *kernel; /* n, same order; fd -1 where there is nothing to ask */
@@ -33,9 +38,15 @@ struct pollset_room {
 		__attribute__((aligned(16)));
 };
 
-/* Prepares s for n entries of which `ours` are offloaded. 0 or -ENOMEM; pollset_free() in either case. */
+/*
+ * Prepares s for n entries of which `ours` are offloaded. 0 or -ENOMEM; pollset_free() in either
+ * case.
+ */
 int pollset_init(struct pollset *s, struct pollset_room *room, unsigned n, unsigned ours);
-/* The next entry: events is what poll() was or would be asked, accept what counts. False: more are ours than were counted. */
+/*
+ * The next entry: events is what poll() was or would be asked, accept what counts. False: more are
+ * ours than were counted.
+ */
 bool pollset_add(struct pollset *s, int fd, uint32_t events, uint32_t accept);
 /* As mux_run(). -EBADF only with bad_fd_fails. */
 int pollset_run(struct pollset *s, const struct timespec *timeout, const sigset_t *sigmask);

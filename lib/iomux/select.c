@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* select() and pselect() when at least one fd is ours: a pollset with an entry for each fd that has a bit. */
+/*
+ * select() and pselect() when at least one fd is ours: a pollset with an entry for each fd that has
+ * a bit.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -7,9 +10,11 @@
 
 #include "iomux/iomux.h"
 #include "iomux/pollset.h"
-#include "runtime/libc.h"
+#include "runtime/runtime.h"
 
-/* Which poll events set a bit of each set: as the kernel's POLLIN_SET, POLLOUT_SET and POLLEX_SET. */
+/*
+ * Which poll events set a bit of each set: as the kernel's POLLIN_SET, POLLOUT_SET and POLLEX_SET.
+ */
 #define RD_ASK (POLLIN | POLLRDNORM | POLLRDBAND)
 #define RD_SET (RD_ASK | POLLHUP | POLLERR)
 #define WR_ASK (POLLOUT | POLLWRNORM | POLLWRBAND)
@@ -18,7 +23,9 @@
 
 #define WORD_BITS (8 * (int)sizeof(unsigned long))
 
-/* The caller's sets as words: an fd may lie beyond FD_SETSIZE, the sets are as large as nfds says. */
+/*
+ * The caller's sets as words: an fd may lie beyond FD_SETSIZE, the sets are as large as nfds says.
+ */
 struct sets {
 	unsigned long *rd, *wr, *ex; /* NULL where the caller gave none */
 	int nfds;
@@ -75,7 +82,10 @@ static void ask(const struct sets *s, int fd, uint32_t *events, uint32_t *accept
 	}
 }
 
-/* The kernel's own word on a closed fd: EBADF, or it lies beyond the process's table and is ignored. */
+/*
+ * The kernel's own word on a closed fd: EBADF, or it lies beyond the process's table and is
+ * ignored.
+ */
 static bool kernel_says_bad(const struct sets *s)
 {
 	size_t bytes = (size_t)num_words(s) * sizeof(unsigned long);
@@ -93,7 +103,7 @@ static bool kernel_says_bad(const struct sets *s)
 		out[i] = (fd_set *)((char *)copy + (size_t)i * bytes);
 		memcpy(out[i], in[i], bytes);
 	}
-	bad = libc.pselect(s->nfds, out[0], out[1], out[2], &zero, NULL) < 0 && errno == EBADF;
+	bad = raw.pselect(s->nfds, out[0], out[1], out[2], &zero, NULL) < 0 && errno == EBADF;
 	free(copy);
 	return bad;
 }
@@ -127,7 +137,10 @@ static int answer(const struct sets *s, const struct pollset *p)
 	return bits;
 }
 
-/* Fills the pollset; with open_only, closed fds are left out. 0 or -EAGAIN (more are ours than were counted). */
+/*
+ * Fills the pollset; with open_only, closed fds are left out. 0 or -EAGAIN (more are ours than were
+ * counted).
+ */
 static int fill(struct pollset *p, const struct sets *s, bool open_only)
 {
 	for (int w = 0; w < num_words(s); w++) {
@@ -136,7 +149,7 @@ static int fill(struct pollset *p, const struct sets *s, bool open_only)
 			uint32_t events, accept;
 
 			ask(s, fd, &events, &accept);
-			if (open_only && libc.fcntl(fd, F_GETFD) < 0)
+			if (open_only && raw.fcntl(fd, F_GETFD) < 0)
 				fd = -1;
 			if (!pollset_add(p, fd, events, accept))
 				return -EAGAIN;

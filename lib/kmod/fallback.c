@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-#include "runtime/kmod_ring.h"
+#include "kmod/fallback.h"
 
 static uint32_t align8(uint32_t n)
 {
 	return (n + 7u) & ~7u;
 }
 
-/* The record at our position, with left bytes up to the kernel's: bytes that it takes, 0: that cannot be. */
-static uint32_t record(const struct kmod_ring *r, uint32_t left, void (*fn)(const struct kmod_packet *p))
+/*
+ * The record at our position, with left bytes up to the kernel's: bytes that it takes, 0: that
+ * cannot be.
+ */
+static uint32_t record(const struct kmod_ring *r, uint32_t left,
+		       void (*fn)(const struct kmod_packet *p))
 {
 	const uint8_t *data = (const uint8_t *)r->head + VMA_KMOD_RING_DATA;
 	uint32_t at = r->consumed & (r->size - 1), to_end = r->size - at, need;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* The fallback ring's reader, without the device. */
-#ifndef RUNTIME_KMOD_RING_H
-#define RUNTIME_KMOD_RING_H
+#ifndef KMOD_FALLBACK_H
+#define KMOD_FALLBACK_H
 
-#include "runtime/kmod.h"
+#include "kmod/kmod.h"
 
 struct kmod_ring {
 	struct vma_kmod_ring *head; /* the mapping's beginning */
@@ -12,8 +12,8 @@ struct kmod_ring {
 };
 
 /*
- * Gives fn each packet up to where the kernel was at the call. False: the ring does not say what a ring of the kernel's can
- * say; all of it is skipped.
+ * Gives fn each packet up to where the kernel was at the call. False: the ring does not say what a
+ * ring of the kernel's can say; all of it is skipped.
  */
 bool kmod_ring_drain(struct kmod_ring *r, void (*fn)(const struct kmod_packet *p));
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-#include "runtime/kmod.h"
+#include "kmod/kmod.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -8,9 +8,8 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 
-#include "runtime/kmod_ring.h"
-#include "runtime/libc.h"
-#include "runtime/log.h"
+#include "kmod/fallback.h"
+#include "runtime/runtime.h"
 
 #define DEVICE "/dev/vma"
 /* What a process may have open, as the library counts it; 16 bytes each. */
@@ -74,10 +73,11 @@ void kmod_start(unsigned sockets)
 {
 	int err;
 
-	device = libc.open(DEVICE, O_RDWR | O_CLOEXEC);
+	device = OWN_FD(raw.open(DEVICE, O_RDWR | O_CLOEXEC));
 	if (device < 0) {
 		/* Most machines have no module: that is nothing to talk about. */
-		log_at(errno == ENOENT ? LOG_DEBUG : LOG_INFO, DEVICE ": %s: the library goes on without the kernel module",
+		log_at(errno == ENOENT ? LOG_DEBUG : LOG_INFO,
+		       DEVICE ": %s: the library goes on without the kernel module",
 		       strerror(errno));
 		return;
 	}
@@ -88,7 +88,8 @@ void kmod_start(unsigned sockets)
 	}
 	unmap();
 	kmod_stop();
-	log_warn(DEVICE ": the kernel module is not used: %s", err == -EPROTO ? "it is of another version" : strerror(-err));
+	log_warn(DEVICE ": the kernel module is not used: %s",
+		 err == -EPROTO ? "it is of another version" : strerror(-err));
 }
 
 void kmod_stop(void)
@@ -96,7 +97,7 @@ void kmod_stop(void)
 	int fd = atomic_exchange(&device, -1);
 
 	if (fd >= 0)
-		libc.close(fd);
+		own_fd_close(fd);
 }
 
 void kmod_forked(void)
@@ -129,7 +130,8 @@ void *kmod_region_map(enum vma_kmod_mem kind, size_t *bytes)
 
 struct vma_kmod_slot *kmod_conn_add(int fd, const struct vma_flow_key *key)
 {
-	struct vma_kmod_conn c = {.fd = fd, .flags = VMA_KMOD_CONN_RST | VMA_KMOD_CONN_FALLBACK, .key = *key};
+	struct vma_kmod_conn c = {
+		.fd = fd, .flags = VMA_KMOD_CONN_RST | VMA_KMOD_CONN_FALLBACK, .key = *key};
 	int err = device < 0 ? -ENODEV : call(VMA_KMOD_CONN, &c);
 
 	if (!err && c.slot >= SLOTS)

@@ -1,10 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * /dev/vma, where the kernel module is loaded: this process's one open file of it. What the calls and pages mean stands in
- * vma/kmod.h. Without the device all of this says "no", and the caller goes the way that needs none.
+ * The room of the kernel module's client: /dev/vma, where the module is loaded, and this process's
+ * one open file of it. What the calls and pages mean stands in vma/kmod.h. Without the device every
+ * call here fails, and the caller does without it. Used by memory, statistics, rings and TCP
+ * sockets.
+ *
+ * No packet goes through it. A connection's registration is one call when it begins and one when it
+ * ends; in between its owner stores into its slot. Packets that reached the kernel instead of us
+ * come back through fallback.c, which is rare.
  */
-#ifndef RUNTIME_KMOD_H
-#define RUNTIME_KMOD_H
+#ifndef KMOD_KMOD_H
+#define KMOD_KMOD_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -12,27 +18,35 @@
 
 #include "vma/kmod.h"
 
-/* Opens the device, with statistics pages for so many sockets (0: none). One line in the log if there is no use of it. Once. */
+/*
+ * Opens the device, with statistics pages for so many sockets (0: none). One line in the log if
+ * there is no use of it. Once.
+ */
 void kmod_start(unsigned sockets);
 /*
- * Ends it: the module adds up what was counted, and resets the connections that are registered and live. What is mapped stays.
- * Not while another thread is inside one of the calls below, but at exit(), when it would find the device closed.
+ * Ends it: the module adds up what was counted, and resets the connections that are registered and
+ * live. What is mapped stays. Not while another thread is inside one of the calls below, but at
+ * exit(), when it would find the device closed.
  */
 void kmod_stop(void);
 /* In the child of a fork(): the device is the parent's, and nothing that was mapped is there. */
 void kmod_forked(void);
 
-/* The statistics pages of the module's memory, all of them (*bytes); the caller's to unmap. NULL: none. */
+/*
+ * The statistics pages of the module's memory, all of them (*bytes); the caller's to unmap. NULL:
+ * none.
+ */
 void *kmod_stats_map(size_t *bytes);
 /*
- * At least *bytes of pinned memory of a kind (enum vma_kmod_mem), the caller's to unmap; *bytes becomes what it is. NULL and
- * errno: none.
+ * At least *bytes of pinned memory of a kind (enum vma_kmod_mem), the caller's to unmap; *bytes
+ * becomes what it is. NULL and errno: none.
  */
 void *kmod_region_map(enum vma_kmod_mem kind, size_t *bytes);
 
 /*
- * Registers the TCP flow of fd: when the process is killed its peer gets a reset, and what of it reaches the kernel comes
- * back by the fallback ring. Returns its slot, in which seq and ack are the caller's to keep current; NULL and errno.
+ * Registers the TCP flow of fd: when the process is killed its peer gets a reset, and what of it
+ * reaches the kernel comes back by the fallback ring. Returns its slot, in which seq and ack are
+ * the caller's to keep current; NULL and errno.
  */
 struct vma_kmod_slot *kmod_conn_add(int fd, const struct vma_flow_key *key);
 /* Which of the VMA_KMOD_CONNS_MAX it is, as kmod_packet.slot says it. */
@@ -40,7 +54,10 @@ uint32_t kmod_slot_number(const struct vma_kmod_slot *slot);
 /* The flow is over, or somebody else's. slot may be NULL. */
 void kmod_conn_del(struct vma_kmod_slot *slot);
 
-/* A packet of a registered flow that had reached the kernel, from its IP header on. Valid during the call. */
+/*
+ * A packet of a registered flow that had reached the kernel, from its IP header on. Valid during
+ * the call.
+ */
 struct kmod_packet {
 	const uint8_t *data;
 	uint32_t len, ifindex;

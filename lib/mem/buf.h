@@ -18,11 +18,16 @@ struct buf_pool {
 };
 
 /* buf.flags */
-#define BUF_CSUM_OK 0x01 /* the device vouches for the checksums, of an IPv4 header and of TCP or UDP */
+/* the device vouches for the checksums, of an IPv4 header and of TCP or UDP */
+#define BUF_CSUM_OK 0x01
 #define BUF_HW_TIME 0x04 /* hw_ns is the device's time of reception; else it is anything */
-#define BUF_CSUM_PARTIAL_OK 0x02 /* device is virtual: an L4 field equal to the pseudo-header sum is complete */
+/* device is virtual: an L4 field equal to the pseudo-header sum is complete */
+#define BUF_CSUM_PARTIAL_OK 0x02
 
-/* What the parser found; valid once proto has accepted the packet. Addresses are v4-mapped for IPv4. */
+/*
+ * What the parser found; valid once proto has accepted the packet. Addresses are v4-mapped for
+ * IPv4.
+ */
 struct buf_meta {
 	struct in6_addr src;
 	struct in6_addr dst;
@@ -43,7 +48,8 @@ struct buf {
 	uint32_t len; /* valid bytes in this fragment */
 	uint32_t total; /* valid bytes in the frame, all fragments (only in the first) */
 	struct buf_pool *pool;
-	uint64_t time_ns; /* CLOCK_REALTIME of reception, 0 when nobody asked; the stack's, not the ring's */
+	/* CLOCK_REALTIME of reception, 0 when nobody asked; the stack's, not the ring's */
+	uint64_t time_ns;
 	uint32_t room; /* transmit: bytes that may be written from data on */
 	uint16_t refs;
 	uint8_t flags;
@@ -52,8 +58,9 @@ struct buf {
 	struct buf_meta meta;
 	uint32_t seq; /* of the first byte, while TCP holds it in a receive queue */
 	/*
-	 * A train, datagrams of one size behind one set of headers (UDP GSO): that size; the last one may be shorter. 0: one
-	 * datagram, or anything else. Received frames only, and only in the first fragment.
+	 * A GSO burst, UDP datagrams of one size behind one set of headers: that size; the last one
+	 * may be shorter. 0: one datagram, or anything else. Received frames only, and only in the
+	 * first fragment.
 	 */
 	uint16_t gso_size;
 	uint16_t gso_count; /* datagrams, as whoever marked the frame counted them */
@@ -77,11 +84,15 @@ static inline void buf_free(struct buf *b)
 }
 
 /*
- * Takes n bytes off the front of the frame in b, n < b->total; fragments that this empties are given back, the first one too:
- * returns what is the first one now. Needs the lock that buf_free() needs.
+ * Takes n bytes off the front of the frame in b, n < b->total; fragments that this empties are
+ * given back, the first one too: returns what is the first one now. Needs the lock that buf_free()
+ * needs.
  */
 struct buf *buf_skip(struct buf *b, uint32_t n);
-/* Makes the frame in b end after its first n bytes, 0 < n <= b->total; what is behind them is given back. Lock as above. */
+/*
+ * Makes the frame in b end after its first n bytes, 0 < n <= b->total; what is behind them is given
+ * back. Lock as above.
+ */
 void buf_cut(struct buf *b, uint32_t n);
 /* A buffer on the heap with `room` bytes of storage and one reference; NULL when out of memory. */
 struct buf *buf_heap_alloc(size_t room);

@@ -6,7 +6,10 @@
 #include <stdint.h>
 #include <string.h>
 
-/* 16 to 64 bytes by pieces that may overlap: libc's memcpy() lies on pages that nothing else here touches. */
+/*
+ * 16 to 64 bytes by pieces that may overlap: libc's memcpy() lies on pages that nothing else here
+ * touches.
+ */
 static inline void copy_short(void *to, const void *from, size_t n)
 {
 	uint64_t a[2], b[2], c[2], d[2];

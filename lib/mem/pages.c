@@ -7,18 +7,19 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "runtime/kmod.h"
-#include "runtime/log.h"
+#include "kmod/kmod.h"
+#include "runtime/runtime.h"
 
 #define HUGE_PAGE (2ul << 20)
 
 /*
- * Shared, so that a fork() copies no page on write: the kernel keeps writing to the pages that it pinned, and
- * whichever process got the copy would see nothing of it.
+ * Shared, so that a fork() copies no page on write: the kernel keeps writing to the pages that it
+ * pinned, and whichever process got the copy would see nothing of it.
  */
 static void *map(size_t bytes, int flags)
 {
-	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | flags, -1, 0);
+	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | flags, -1,
+		       0);
 
 	if (p == MAP_FAILED)
 		return NULL;
@@ -37,7 +38,10 @@ static void *map_huge(size_t *bytes)
 	return p;
 }
 
-/* From the kernel module. Not so large for the processor's address cache as the pages of the huge page pool. */
+/*
+ * From the kernel module. Not so large for the processor's address cache as the pages of the huge
+ * page pool.
+ */
 static void *map_pinned(enum vma_kmod_mem kind, size_t *bytes)
 {
 	void *p = kmod_region_map(kind, bytes);
@@ -45,7 +49,8 @@ static void *map_pinned(enum vma_kmod_mem kind, size_t *bytes)
 	if (p)
 		log_debug("%zu MiB of pinned memory from the kernel module", *bytes >> 20);
 	else if (errno != ENODEV)
-		log_info("the kernel module has no %zu MiB of pinned memory (%s)", *bytes >> 20, strerror(errno));
+		log_info("the kernel module has no %zu MiB of pinned memory (%s)", *bytes >> 20,
+			 strerror(errno));
 	return p;
 }
 
@@ -61,7 +66,8 @@ static void warn_no_huge(void)
 	log_warn("**************************************************************");
 }
 
-static _Atomic pid_t owner; /* who has mapped last: a child closes what it inherits before it opens anything */
+/* who has mapped last: a child closes what it inherits before it opens anything */
+static _Atomic pid_t owner;
 
 void *pages_map(enum pages_type type, size_t *bytes)
 {
@@ -78,7 +84,10 @@ void *pages_map(enum pages_type type, size_t *bytes)
 	if (!p)
 		p = map(*bytes, 0);
 	atomic_store(&owner, getpid());
-	/* The kernel module's is so by itself, and rdma-core does it to what it registers where it has to. */
+	/*
+	 * The kernel module's is so by itself, and rdma-core does it to what it registers where it
+	 * has to.
+	 */
 	if (p && madvise(p, *bytes, MADV_DONTFORK))
 		log_debug("%zu MiB go along with a fork(): %s", *bytes >> 20, strerror(errno));
 	return p;

@@ -9,11 +9,14 @@
 enum pages_type { PAGES_ANON, PAGES_CONTIG, PAGES_HUGE };
 
 /*
- * At least *bytes of zeroed memory, page-aligned, of a type if there is such memory, else of the next best (the log says
- * which). A child of fork() does not have it. NULL and errno.
+ * At least *bytes of zeroed memory, page-aligned, of a type if there is such memory, else of the
+ * next best (the log says which). A child of fork() does not have it. NULL and errno.
  */
 void *pages_map(enum pages_type type, size_t *bytes);
-/* All of what pages_map() gave. Nothing in a child, where something else may be at its place by now. */
+/*
+ * All of what pages_map() gave. Nothing in a child, where something else may be at its place by
+ * now.
+ */
 void pages_unmap(void *p, size_t bytes);
 
 #endif

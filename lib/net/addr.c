@@ -8,8 +8,8 @@
 #include <linux/rtnetlink.h>
 #include <stddef.h>
 
-#include "net/table.h"
-#include "runtime/log.h"
+#include "net/hash.h"
+#include "runtime/runtime.h"
 
 enum addr_role {
 	ADDR_LOCAL,
@@ -24,18 +24,20 @@ struct addr_rec {
 	uint16_t role;
 	uint16_t prefix_len;
 	struct in6_addr
-		owner; /* ADDR_LOCAL: the peer or the address itself; else the local address it follows from */
+		/* ADDR_LOCAL: the peer or the address itself; else the local address it follows
+		   from */
+		owner;
 	uint32_t flags; /* IFA_F_ */
 	uint32_t usable; /* 0 while duplicate address detection runs or after it failed */
 	uint64_t epoch;
 };
 TABLE_CHECK(struct addr_rec, flags);
 
-static struct table addrs = TABLE_INIT(struct addr_rec, flags, sizeof(struct in6_addr));
+static struct net_table addrs = TABLE_INIT(struct addr_rec, flags, sizeof(struct in6_addr));
 
 void addr_forked(void)
 {
-	table_forked(&addrs);
+	net_table_forked(&addrs);
 }
 
 /* Puts or deletes one record. True when that changed something. */
@@ -44,9 +46,9 @@ static bool addr_apply(const struct addr_rec *r, bool add)
 	sigset_t old;
 	int change;
 
-	table_lock(&addrs, &old);
-	change = add ? table_put(&addrs, r) : table_del(&addrs, r);
-	table_unlock(&addrs, &old);
+	net_table_lock(&addrs, &old);
+	change = add ? net_table_put(&addrs, r) : net_table_del(&addrs, r);
+	net_table_unlock(&addrs, &old);
 	if (change < 0)
 		mirror_incomplete("an address");
 	return change > 0;
@@ -99,7 +101,10 @@ static bool addr_fill(const struct ifaddrmsg *ifa, struct nlattr **tb, struct ad
 	r->ifindex = ifa->ifa_index;
 	r->role = ADDR_LOCAL;
 	r->prefix_len = ifa->ifa_prefixlen;
-	/* IFA_LOCAL is this side of a point-to-point link and IFA_ADDRESS the other; IPv6 mostly has IFA_ADDRESS only. */
+	/*
+	 * IFA_LOCAL is this side of a point-to-point link and IFA_ADDRESS the other; IPv6 mostly
+	 * has IFA_ADDRESS only.
+	 */
 	if (!attr_addr(ifa->ifa_family, tb[IFA_ADDRESS], &r->owner) &&
 	    !attr_addr(ifa->ifa_family, tb[IFA_LOCAL], &r->owner))
 		return false;
@@ -147,9 +152,9 @@ void addr_sweep(uint64_t epoch)
 {
 	sigset_t old;
 
-	table_lock(&addrs, &old);
-	table_sweep(&addrs, addr_is_old, &epoch);
-	table_unlock(&addrs, &old);
+	net_table_lock(&addrs, &old);
+	net_table_sweep(&addrs, addr_is_old, &epoch);
+	net_table_unlock(&addrs, &old);
 }
 
 static bool addr_is_on(const void *rec, void *arg)
@@ -165,9 +170,9 @@ void addr_link_gone(int ifindex)
 	unsigned dropped;
 	sigset_t old;
 
-	table_lock(&addrs, &old);
-	dropped = table_sweep(&addrs, addr_is_on, &on);
-	table_unlock(&addrs, &old);
+	net_table_lock(&addrs, &old);
+	dropped = net_table_sweep(&addrs, addr_is_on, &on);
+	net_table_unlock(&addrs, &old);
 	if (dropped)
 		mirror_changed(NET_EVENT_ADDR, ifindex);
 }
@@ -189,7 +194,7 @@ static bool addr_match(const void *rec, const void *arg)
 
 static bool addr_lookup(const struct addr_query *q, struct addr_rec *r)
 {
-	return table_find(&addrs, q->addr, addr_match, q, r);
+	return net_table_find(&addrs, q->addr, addr_match, q, r);
 }
 
 /* 127.0.0.0/8 belongs to the loopback interface as a whole. */
@@ -200,7 +205,10 @@ static bool is_loopback_v4(const struct in6_addr *addr)
 
 bool net_addr_is_local(const struct in6_addr *addr, int ifindex)
 {
-	/* Any interface: Linux accepts an address of one interface on another. Link-local ones mean nothing elsewhere. */
+	/*
+	 * Any interface: Linux accepts an address of one interface on another. Link-local ones mean
+	 * nothing elsewhere.
+	 */
 	struct addr_query q = {addr, IN6_IS_ADDR_LINKLOCAL(addr) ? (uint32_t)ifindex : 0, false};
 	struct addr_rec r;
 
@@ -252,8 +260,8 @@ unsigned net_addr_list(int ifindex, struct in6_addr *out, unsigned max)
 	struct addr_list list = {out, (uint32_t)ifindex, max, 0};
 	sigset_t old;
 
-	table_lock(&addrs, &old);
-	table_each(&addrs, addr_collect, &list);
-	table_unlock(&addrs, &old);
+	net_table_lock(&addrs, &old);
+	net_table_each(&addrs, addr_collect, &list);
+	net_table_unlock(&addrs, &old);
 	return list.count;
 }

@@ -7,9 +7,16 @@
 #include <netlink/msg.h>
 #include <netlink/netlink.h>
 #include <netlink/socket.h>
+#include <sys/time.h>
 
 #include "net/net.h"
-#include "runtime/libc.h"
+#include "runtime/runtime.h"
+
+/*
+ * An answer that the kernel could not queue never comes, and locks are held: this long is waited
+ * for a part of it.
+ */
+#define ANSWER_SEC 2
 
 struct result {
 	uint64_t *inodes;
@@ -44,18 +51,38 @@ static int dump(struct nl_sock *sock, uint8_t family, uint8_t proto, uint32_t st
 
 	if (err >= 0)
 		err = nl_recvmsgs_default(sock);
+	if (err < 0)
+		log_warn("net: asking who has port %u (protocol %u): %s", port, proto,
+			 nl_geterror(err));
 	return err < 0 ? -EIO : 0;
 }
 
-/* The sockets of one protocol with that local port, both families, into res. 0 or negative errno. */
+/* 0 or negative errno. */
+static int open_diag(struct nl_sock *sock)
+{
+	const struct timeval limit = {.tv_sec = ANSWER_SEC};
+
+	if (!sock)
+		return -ENOMEM;
+	if (nl_connect(sock, NETLINK_SOCK_DIAG))
+		return -EIO;
+	return libc.setsockopt(nl_socket_get_fd(sock), SOL_SOCKET, SO_RCVTIMEO, &limit,
+			       sizeof(limit))
+		       ? -errno
+		       : 0;
+}
+
+/*
+ * The sockets of one protocol with that local port, both families, into res. 0 or negative errno.
+ */
 static int ask(uint8_t proto, uint32_t states, struct result *res)
 {
 	struct nl_sock *sock;
 	int err;
 
-	libc_internal++;
+	libc_internal_begin();
 	sock = nl_socket_alloc();
-	err = !sock ? -ENOMEM : nl_connect(sock, NETLINK_SOCK_DIAG) ? -EIO : 0;
+	err = open_diag(sock);
 	if (!err) {
 		nl_socket_modify_cb(sock, NL_CB_VALID, NL_CB_CUSTOM, one_socket, res);
 		err = dump(sock, AF_INET, proto, states, res->port);
@@ -64,7 +91,7 @@ static int ask(uint8_t proto, uint32_t states, struct result *res)
 	}
 	if (sock)
 		nl_socket_free(sock);
-	libc_internal--;
+	libc_internal_end();
 	return err;
 }
 

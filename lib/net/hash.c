@@ -1,39 +1,44 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Open addressing with linear probing and a sequence counter. The words of a slot are atomics: the writer
- * makes seq odd and stores them with release, the reader loads them with acquire and looks at seq again; a
- * reader that saw any new word therefore sees the odd seq (or a later one) and starts over.
+ * Open addressing with linear probing and a sequence counter. The words of a slot are atomics: the
+ * writer makes seq odd and stores them with release, the reader loads them with acquire and looks
+ * at seq again; a reader that saw any new word therefore sees the odd seq (or a later one) and
+ * starts over.
  */
-#include "net/table.h"
+#include "net/hash.h"
 
 #include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/syscall.h>
 #include <time.h>
+
+#include "runtime/runtime.h"
 
 /* Slots at first; doubled when half of them are used. */
 #define SLOTS_MIN 64u
 /* Attempts of a reader before it queues for the writer's lock. */
 #define READ_SPINS 64
 
-struct table_slots {
+struct net_table_slots {
 	uint32_t mask;
 	uint32_t stride; /* words in a slot: the tag and the record */
-	struct table_slots *older; /* keeps what readers may still look at reachable */
+	struct net_table_slots *older; /* keeps what readers may still look at reachable */
 	_Atomic uint64_t w[]; /* a slot: its tag (0: empty, else the hash) and the record */
 };
 
 static uint64_t secret[2];
 
-void table_seed(void)
+void net_table_seed(void)
 {
 	struct timespec now;
 
 	if (secret[0])
 		return;
-	if (getrandom(secret, sizeof(secret), GRND_NONBLOCK) != (ssize_t)sizeof(secret)) {
+	if (libc_raw(SYS_getrandom, (long)(uintptr_t)secret, sizeof(secret), GRND_NONBLOCK, 0, 0,
+		     0) != (long)sizeof(secret)) {
 		/* Early boot: the pool is not ready. Guessable is better than waiting. */
 		clock_gettime(CLOCK_MONOTONIC, &now);
 		secret[0] = (uint64_t)now.tv_nsec * 0x9e3779b97f4a7c15u;
@@ -43,7 +48,7 @@ void table_seed(void)
 	secret[1] |= 1;
 }
 
-uint64_t table_hash(const void *words, unsigned count)
+uint64_t net_table_hash(const void *words, unsigned count)
 {
 	uint64_t h = secret[0], w;
 	unsigned __int128 product;
@@ -57,12 +62,12 @@ uint64_t table_hash(const void *words, unsigned count)
 }
 
 /* The tag of a record or key; never 0. */
-static uint64_t tag_of(const struct table *t, const void *key)
+static uint64_t tag_of(const struct net_table *t, const void *key)
 {
-	return table_hash(key, t->hash_words) | (uint64_t)1 << 63;
+	return net_table_hash(key, t->hash_words) | (uint64_t)1 << 63;
 }
 
-static _Atomic uint64_t *slot_at(struct table_slots *s, uint32_t i)
+static _Atomic uint64_t *slot_at(struct net_table_slots *s, uint32_t i)
 {
 	return &s->w[(size_t)i * s->stride];
 }
@@ -86,14 +91,14 @@ static uint64_t slot_tag(const _Atomic uint64_t *slot)
 }
 
 /* Only the writer changes seq. */
-static void write_begin(struct table *t)
+static void write_begin(struct net_table *t)
 {
 	uint32_t seq = atomic_load_explicit(&t->seq, memory_order_relaxed);
 
 	atomic_store_explicit(&t->seq, seq + 1, memory_order_relaxed);
 }
 
-static void write_end(struct table *t)
+static void write_end(struct net_table *t)
 {
 	uint32_t seq = atomic_load_explicit(&t->seq, memory_order_relaxed);
 
@@ -101,8 +106,8 @@ static void write_end(struct table *t)
 }
 
 /* The slot's index or -1; rec holds its record. */
-static int64_t probe(const struct table *t, struct table_slots *s, const void *key,
-		     table_match match, const void *arg, uint64_t *rec)
+static int64_t probe(const struct net_table *t, struct net_table_slots *s, const void *key,
+		     net_table_match match, const void *arg, uint64_t *rec)
 {
 	uint64_t tag = tag_of(t, key), found;
 	uint32_t i = (uint32_t)tag & s->mask;
@@ -122,24 +127,25 @@ static int64_t probe(const struct table *t, struct table_slots *s, const void *k
 	return -1;
 }
 
-static bool find_locked(struct table *t, const void *key, table_match match, const void *arg,
-			uint64_t *rec)
+static bool find_locked(struct net_table *t, const void *key, net_table_match match,
+			const void *arg, uint64_t *rec)
 {
 	sigset_t old;
-	struct table_slots *s;
+	struct net_table_slots *s;
 	bool found;
 
-	table_lock(t, &old);
+	net_table_lock(t, &old);
 	s = atomic_load_explicit(&t->slots, memory_order_relaxed);
 	found = s && probe(t, s, key, match, arg, rec) >= 0;
-	table_unlock(t, &old);
+	net_table_unlock(t, &old);
 	return found;
 }
 
-bool table_find(struct table *t, const void *key, table_match match, const void *arg, void *rec)
+bool net_table_find(struct net_table *t, const void *key, net_table_match match, const void *arg,
+		    void *rec)
 {
 	uint64_t copy[TABLE_WORDS_MAX];
-	struct table_slots *s;
+	struct net_table_slots *s;
 	bool found = false;
 	uint32_t seq;
 	int tries;
@@ -155,7 +161,10 @@ bool table_find(struct table *t, const void *key, table_match match, const void 
 		if (atomic_load_explicit(&t->seq, memory_order_relaxed) == seq)
 			break;
 	}
-	/* The writer was preempted in mid-change (perhaps by us, a real-time thread): sleep until it is done. */
+	/*
+	 * The writer was preempted in mid-change (perhaps by us, a real-time thread): sleep until
+	 * it is done.
+	 */
 	if (tries == READ_SPINS)
 		found = find_locked(t, key, match, arg, copy);
 	if (found)
@@ -163,7 +172,7 @@ bool table_find(struct table *t, const void *key, table_match match, const void 
 	return found;
 }
 
-void table_lock(struct table *t, sigset_t *old)
+void net_table_lock(struct net_table *t, sigset_t *old)
 {
 	sigset_t all;
 
@@ -172,14 +181,16 @@ void table_lock(struct table *t, sigset_t *old)
 	pthread_mutex_lock(&t->lock);
 }
 
-void table_unlock(struct table *t, const sigset_t *old)
+void net_table_unlock(struct net_table *t, const sigset_t *old)
 {
 	pthread_mutex_unlock(&t->lock);
 	pthread_sigmask(SIG_SETMASK, old, NULL);
 }
 
-/* The first empty slot on the tag's way. There is one: the table is at most half full. */
-static _Atomic uint64_t *empty_slot(struct table_slots *s, uint64_t tag)
+/*
+ * The first empty slot of the tag's probe sequence. There is one: the table is at most half full.
+ */
+static _Atomic uint64_t *empty_slot(struct net_table_slots *s, uint64_t tag)
 {
 	uint32_t i = (uint32_t)tag & s->mask;
 
@@ -189,9 +200,9 @@ static _Atomic uint64_t *empty_slot(struct table_slots *s, uint64_t tag)
 }
 
 /* Makes room for one more record. */
-static int grow(struct table *t)
+static int grow(struct net_table *t)
 {
-	struct table_slots *old = atomic_load_explicit(&t->slots, memory_order_relaxed), *s;
+	struct net_table_slots *old = atomic_load_explicit(&t->slots, memory_order_relaxed), *s;
 	uint32_t count = old ? old->mask + 1 : 0;
 	uint64_t rec[TABLE_WORDS_MAX], tag;
 
@@ -217,10 +228,10 @@ static int grow(struct table *t)
 	return 0;
 }
 
-int table_put(struct table *t, const void *rec)
+int net_table_put(struct net_table *t, const void *rec)
 {
 	uint64_t next[TABLE_WORDS_MAX], now[TABLE_WORDS_MAX], tag = tag_of(t, rec);
-	struct table_slots *s;
+	struct net_table_slots *s;
 	int64_t at;
 	int err, change = TABLE_ADDED;
 
@@ -244,7 +255,7 @@ int table_put(struct table *t, const void *rec)
 }
 
 /* Empties slot i and moves up those behind it that would no longer be found. */
-static void slot_remove(struct table *t, struct table_slots *s, uint32_t i)
+static void slot_remove(struct net_table *t, struct net_table_slots *s, uint32_t i)
 {
 	uint64_t rec[TABLE_WORDS_MAX], tag;
 	uint32_t hole = i, home;
@@ -252,7 +263,7 @@ static void slot_remove(struct table *t, struct table_slots *s, uint32_t i)
 	write_begin(t);
 	for (i = (i + 1) & s->mask; (tag = slot_tag(slot_at(s, i))) != 0; i = (i + 1) & s->mask) {
 		home = (uint32_t)tag & s->mask;
-		/* Its way from home to i does not pass the hole. */
+		/* Its probe sequence, from its home slot to i, does not pass the hole. */
 		if (((i - home) & s->mask) < ((i - hole) & s->mask))
 			continue;
 		slot_load(slot_at(s, i), rec, t->words);
@@ -264,9 +275,9 @@ static void slot_remove(struct table *t, struct table_slots *s, uint32_t i)
 	t->used--;
 }
 
-bool table_del(struct table *t, const void *key)
+bool net_table_del(struct net_table *t, const void *key)
 {
-	struct table_slots *s = atomic_load_explicit(&t->slots, memory_order_relaxed);
+	struct net_table_slots *s = atomic_load_explicit(&t->slots, memory_order_relaxed);
 	uint64_t rec[TABLE_WORDS_MAX];
 	int64_t at = s ? probe(t, s, key, NULL, NULL, rec) : -1;
 
@@ -276,9 +287,9 @@ bool table_del(struct table *t, const void *key)
 	return true;
 }
 
-void table_evict(struct table *t)
+void net_table_evict(struct net_table *t)
 {
-	struct table_slots *s = atomic_load_explicit(&t->slots, memory_order_relaxed);
+	struct net_table_slots *s = atomic_load_explicit(&t->slots, memory_order_relaxed);
 
 	if (!t->used)
 		return;
@@ -288,9 +299,9 @@ void table_evict(struct table *t)
 	slot_remove(t, s, t->hand);
 }
 
-unsigned table_sweep(struct table *t, table_visit drop, void *arg)
+unsigned net_table_sweep(struct net_table *t, net_table_visit drop, void *arg)
 {
-	struct table_slots *s = atomic_load_explicit(&t->slots, memory_order_relaxed);
+	struct net_table_slots *s = atomic_load_explicit(&t->slots, memory_order_relaxed);
 	uint64_t rec[TABLE_WORDS_MAX];
 	unsigned dropped = 0;
 
@@ -307,9 +318,9 @@ unsigned table_sweep(struct table *t, table_visit drop, void *arg)
 	return dropped;
 }
 
-void table_each(struct table *t, table_visit fn, void *arg)
+void net_table_each(struct net_table *t, net_table_visit fn, void *arg)
 {
-	struct table_slots *s = atomic_load_explicit(&t->slots, memory_order_relaxed);
+	struct net_table_slots *s = atomic_load_explicit(&t->slots, memory_order_relaxed);
 	uint64_t rec[TABLE_WORDS_MAX];
 
 	for (uint32_t i = 0; s && i <= s->mask; i++) {
@@ -321,7 +332,7 @@ void table_each(struct table *t, table_visit fn, void *arg)
 	}
 }
 
-void table_forked(struct table *t)
+void net_table_forked(struct net_table *t)
 {
 	pthread_mutex_init(&t->lock, NULL);
 	atomic_store(&t->slots, NULL);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * A hash table of small fixed records with lock-free readers: what every table of the mirror is made of.
- * Readers take no lock and may be signal handlers; a writer holds the table's lock with signals blocked.
+ * A hash table of small fixed records with lock-free readers: what every table of the mirror is
+ * made of. Readers take no lock and may be signal handlers; a writer holds the table's lock with
+ * signals blocked.
  */
-#ifndef NET_TABLE_H
-#define NET_TABLE_H
+#ifndef NET_HASH_H
+#define NET_HASH_H
 
 #include <pthread.h>
 #include <signal.h>
@@ -14,20 +15,20 @@
 
 #define TABLE_WORDS_MAX 16
 
-struct table_slots;
+struct net_table_slots;
 
 /*
  * A record is a struct of 64-bit words without uninitialised padding: first the key (its first
  * hash_words are hashed), then the value, last one word that is stored but not compared.
  */
-struct table {
+struct net_table {
 	unsigned words;
 	unsigned key_words;
 	unsigned hash_words;
 	uint32_t used; /* writer's */
-	uint32_t hand; /* writer's: where table_evict() goes on */
+	uint32_t hand; /* writer's: where net_table_evict() goes on */
 	_Atomic uint32_t seq; /* odd while a writer changes slots */
-	_Atomic(struct table_slots *)
+	_Atomic(struct net_table_slots *)
 		slots; /* never freed once published: a reader may still look */
 	pthread_mutex_t lock;
 };
@@ -42,37 +43,47 @@ struct table {
 			       offsetof(type, first_value) % 8 == 0,                               \
 		       "a record is made of whole words")
 
-enum table_change { TABLE_SAME, TABLE_CHANGED, TABLE_ADDED };
+enum net_table_change { TABLE_SAME, TABLE_CHANGED, TABLE_ADDED };
 
-/* True when rec is the one looked for. Must compare the hashed words too; may see a torn record, whose answer is discarded. */
-typedef bool (*table_match)(const void *rec, const void *arg);
-typedef bool (*table_visit)(const void *rec, void *arg);
+/*
+ * True when rec is the one looked for. Must compare the hashed words too; may see a torn record,
+ * whose answer is discarded.
+ */
+typedef bool (*net_table_match)(const void *rec, const void *arg);
+typedef bool (*net_table_visit)(const void *rec, void *arg);
 
-/* Copies the record with the hashed words of `key` into rec: the one that match accepts, or the one of the same key. */
-bool table_find(struct table *t, const void *key, table_match match, const void *arg, void *rec);
+/*
+ * Copies the record with the hashed words of `key` into rec: the one that match accepts, or the one
+ * of the same key.
+ */
+bool net_table_find(struct net_table *t, const void *key, net_table_match match, const void *arg,
+		    void *rec);
 
 /* Blocks all signals and locks; `old` receives the mask to give back. */
-void table_lock(struct table *t, sigset_t *old);
-void table_unlock(struct table *t, const sigset_t *old);
+void net_table_lock(struct net_table *t, sigset_t *old);
+void net_table_unlock(struct net_table *t, const sigset_t *old);
 
 /* The rest needs the lock. */
 /* Inserts or replaces. What it did, or -ENOMEM. */
-int table_put(struct table *t, const void *rec);
+int net_table_put(struct net_table *t, const void *rec);
 /* True when there was one. */
-bool table_del(struct table *t, const void *key);
+bool net_table_del(struct net_table *t, const void *key);
 /* Removes an arbitrary record, in constant time on average. */
-void table_evict(struct table *t);
+void net_table_evict(struct net_table *t);
 /* Removes all that `drop` says true for; returns how many. */
-unsigned table_sweep(struct table *t, table_visit drop, void *arg);
+unsigned net_table_sweep(struct net_table *t, net_table_visit drop, void *arg);
 /* Visits all until fn says false. */
-void table_each(struct table *t, table_visit fn, void *arg);
+void net_table_each(struct net_table *t, net_table_visit fn, void *arg);
 
-/* In the child of a fork(): another thread may have been writing. The memory is abandoned, the table empty. */
-void table_forked(struct table *t);
+/*
+ * In the child of a fork(): another thread may have been writing. The memory is abandoned, the
+ * table empty.
+ */
+void net_table_forked(struct net_table *t);
 
 /* Keyed by a secret of this process, so that strangers cannot choose colliding addresses. */
-uint64_t table_hash(const void *words, unsigned count);
-/* Draws the secret. Before the first table_put(). */
-void table_seed(void);
+uint64_t net_table_hash(const void *words, unsigned count);
+/* Draws the secret. Before the first net_table_put(). */
+void net_table_seed(void);
 
 #endif

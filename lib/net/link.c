@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The interfaces: copied from RTM_NEWLINK, the driver's name and the queues in use asked by ethtool. */
+/*
+ * The interfaces: copied from RTM_NEWLINK, the driver's name and the queues in use asked by
+ * ethtool.
+ */
 #include "net/mirror.h"
 
 #include <arpa/inet.h>
@@ -12,9 +15,8 @@
 #include <stddef.h>
 #include <sys/ioctl.h>
 
-#include "net/table.h"
-#include "runtime/libc.h"
-#include "runtime/log.h"
+#include "net/hash.h"
+#include "runtime/runtime.h"
 
 struct link_rec {
 	uint64_t ifindex;
@@ -25,7 +27,7 @@ struct link_rec {
 };
 TABLE_CHECK(struct link_rec, link);
 
-static struct table links = TABLE_INIT(struct link_rec, link, sizeof(uint64_t));
+static struct net_table links = TABLE_INIT(struct link_rec, link, sizeof(uint64_t));
 static int ethtool_fd = -1; /* under the mirror's lock */
 static _Atomic int loopback;
 
@@ -33,7 +35,7 @@ int link_start(void)
 {
 	int err;
 
-	ethtool_fd = libc.socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	ethtool_fd = OWN_FD(libc.socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
 	if (ethtool_fd >= 0)
 		return 0;
 	err = -errno;
@@ -44,14 +46,14 @@ int link_start(void)
 void link_stop(void)
 {
 	if (ethtool_fd >= 0)
-		libc.close(ethtool_fd);
+		own_fd_close(ethtool_fd);
 	ethtool_fd = -1;
 }
 
 void link_forked(void)
 {
 	link_stop();
-	table_forked(&links);
+	net_table_forked(&links);
 	atomic_store(&loopback, 0);
 }
 
@@ -75,7 +77,10 @@ static void driver_name(struct net_link *l)
 	l->driver[sizeof(l->driver) - 1] = 0;
 }
 
-/* IFLA_NUM_RX_QUEUES counts the queues that were allocated; veth uses one of as many as there are CPUs. */
+/*
+ * IFLA_NUM_RX_QUEUES counts the queues that were allocated; veth uses one of as many as there are
+ * CPUs.
+ */
 static void queues_in_use(struct net_link *l)
 {
 	struct ethtool_channels ch = {.cmd = ETHTOOL_GCHANNELS};
@@ -97,7 +102,10 @@ static enum net_link_kind kind_of(unsigned arphrd, bool has_info_kind, const cha
 		return NET_LINK_LOOPBACK;
 	if (arphrd != ARPHRD_ETHER)
 		return NET_LINK_OTHER;
-	/* Whatever has a kind was made by software; stacked on a NIC or not, it may pass on partial checksums. */
+	/*
+	 * Whatever has a kind was made by software; stacked on a NIC or not, it may pass on partial
+	 * checksums.
+	 */
 	if (has_info_kind)
 		return NET_LINK_VIRTUAL;
 	for (unsigned i = 0; i < sizeof(virtual_drivers) / sizeof(virtual_drivers[0]); i++)
@@ -122,19 +130,36 @@ static bool info_kind(struct nlattr *linkinfo, struct net_link *l)
 /* l is of the kind "vlan". */
 static void vlan_fill(struct nlattr **tb, struct net_link *l)
 {
-	static const struct nla_policy info[IFLA_INFO_MAX + 1] = {[IFLA_INFO_DATA] = {.type = NLA_NESTED}};
+	static const struct nla_policy info[IFLA_INFO_MAX + 1] = {
+		[IFLA_INFO_DATA] = {.type = NLA_NESTED}};
 	static const struct nla_policy policy[IFLA_VLAN_MAX + 1] = {
 		[IFLA_VLAN_ID] = {.type = NLA_U16}, [IFLA_VLAN_PROTOCOL] = {.type = NLA_U16}};
 	struct nlattr *in[IFLA_INFO_MAX + 1], *v[IFLA_VLAN_MAX + 1];
 
 	if (nla_parse_nested(in, IFLA_INFO_MAX, tb[IFLA_LINKINFO], info) || !in[IFLA_INFO_DATA] ||
-	    nla_parse_nested(v, IFLA_VLAN_MAX, in[IFLA_INFO_DATA], policy) || !v[IFLA_VLAN_ID] || !tb[IFLA_LINK])
+	    nla_parse_nested(v, IFLA_VLAN_MAX, in[IFLA_INFO_DATA], policy) || !v[IFLA_VLAN_ID] ||
+	    !tb[IFLA_LINK])
 		return;
 	if (v[IFLA_VLAN_PROTOCOL] && nla_get_u16(v[IFLA_VLAN_PROTOCOL]) != htons(ETH_P_8021Q))
 		return;
 	l->vlan = nla_get_u16(v[IFLA_VLAN_ID]) & 0xfff;
 	/* With IFLA_LINK_NETNSID the number is another namespace's. */
 	l->lower = tb[IFLA_LINK_NETNSID] ? 0 : (int)nla_get_u32(tb[IFLA_LINK]);
+}
+
+static uint32_t xdp_prog(struct nlattr *xdp)
+{
+	static const struct nla_policy policy[IFLA_XDP_MAX + 1] = {
+		[IFLA_XDP_DRV_PROG_ID] = {.type = NLA_U32},
+		[IFLA_XDP_SKB_PROG_ID] = {.type = NLA_U32}};
+	struct nlattr *tb[IFLA_XDP_MAX + 1];
+
+	if (!xdp || nla_parse_nested(tb, IFLA_XDP_MAX, xdp, policy))
+		return 0;
+	/* The kernel lets nobody have both. */
+	if (tb[IFLA_XDP_SKB_PROG_ID])
+		return nla_get_u32(tb[IFLA_XDP_SKB_PROG_ID]);
+	return tb[IFLA_XDP_DRV_PROG_ID] ? nla_get_u32(tb[IFLA_XDP_DRV_PROG_ID]) : 0;
 }
 
 static void link_fill(const struct ifinfomsg *ifi, struct nlattr **tb, struct link_rec *r)
@@ -155,6 +180,7 @@ static void link_fill(const struct ifinfomsg *ifi, struct nlattr **tb, struct li
 		l->num_rx_queues = nla_get_u32(tb[IFLA_NUM_RX_QUEUES]);
 	if (tb[IFLA_ADDRESS] && nla_len(tb[IFLA_ADDRESS]) == NET_MAC_LEN)
 		memcpy(l->mac, nla_data(tb[IFLA_ADDRESS]), NET_MAC_LEN);
+	l->xdp_prog = xdp_prog(tb[IFLA_XDP]);
 	has_kind = info_kind(tb[IFLA_LINKINFO], l);
 	if (has_kind && !strcmp(l->driver, "vlan"))
 		vlan_fill(tb, l);
@@ -171,9 +197,9 @@ static void link_put(const struct link_rec *r)
 	sigset_t old;
 	int change;
 
-	table_lock(&links, &old);
-	change = table_put(&links, r);
-	table_unlock(&links, &old);
+	net_table_lock(&links, &old);
+	change = net_table_put(&links, r);
+	net_table_unlock(&links, &old);
 	if (change < 0) {
 		mirror_incomplete(r->link.name);
 		return;
@@ -190,9 +216,9 @@ static void link_remove(int ifindex)
 	sigset_t old;
 	bool was;
 
-	table_lock(&links, &old);
-	was = table_del(&links, &key);
-	table_unlock(&links, &old);
+	net_table_lock(&links, &old);
+	was = net_table_del(&links, &key);
+	net_table_unlock(&links, &old);
 	addr_link_gone(ifindex);
 	neigh_link_gone(ifindex);
 	if (was)
@@ -204,7 +230,8 @@ void link_input(struct nlmsghdr *h, uint64_t epoch)
 	static const struct nla_policy policy[IFLA_MAX + 1] = {
 		[IFLA_IFNAME] = {.type = NLA_STRING},	[IFLA_MTU] = {.type = NLA_U32},
 		[IFLA_MASTER] = {.type = NLA_U32},	[IFLA_NUM_RX_QUEUES] = {.type = NLA_U32},
-		[IFLA_LINKINFO] = {.type = NLA_NESTED},	[IFLA_LINK] = {.type = NLA_U32},
+		[IFLA_LINKINFO] = {.type = NLA_NESTED}, [IFLA_LINK] = {.type = NLA_U32},
+		[IFLA_XDP] = {.type = NLA_NESTED},
 	};
 	struct nlattr *tb[IFLA_MAX + 1];
 	const struct ifinfomsg *ifi;
@@ -240,16 +267,16 @@ void link_sweep(uint64_t epoch)
 {
 	sigset_t old;
 
-	table_lock(&links, &old);
-	table_sweep(&links, link_is_old, &epoch);
-	table_unlock(&links, &old);
+	net_table_lock(&links, &old);
+	net_table_sweep(&links, link_is_old, &epoch);
+	net_table_unlock(&links, &old);
 }
 
 int net_link_get(int ifindex, struct net_link *out)
 {
 	struct link_rec r = {.ifindex = (uint64_t)ifindex};
 
-	if (ifindex <= 0 || !table_find(&links, &r, NULL, NULL, &r))
+	if (ifindex <= 0 || !net_table_find(&links, &r, NULL, NULL, &r))
 		return -ENODEV;
 	*out = r.link;
 	return 0;
@@ -277,9 +304,9 @@ unsigned net_link_list(int *ifindexes, unsigned max)
 	struct link_list list = {ifindexes, max, 0};
 	sigset_t old;
 
-	table_lock(&links, &old);
-	table_each(&links, link_collect, &list);
-	table_unlock(&links, &old);
+	net_table_lock(&links, &old);
+	net_table_each(&links, link_collect, &list);
+	net_table_unlock(&links, &old);
 	return list.count;
 }
 

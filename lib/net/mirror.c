@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Starts and stops the mirror, receives the kernel's events and tells the listeners. Events may be lost
- * (ENOBUFS): then everything is dumped anew and what the dump did not show is forgotten.
+ * Starts and stops the mirror, receives the kernel's events and tells the listeners. Events may be
+ * lost (ENOBUFS): then everything is dumped anew and what the dump did not show is forgotten.
  */
 #include "net/mirror.h"
 
@@ -14,26 +14,31 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-#include "net/listener.h"
-#include "net/table.h"
-#include "runtime/libc.h"
-#include "runtime/log.h"
+#include "net/notify.h"
+#include "net/hash.h"
+#include "runtime/runtime.h"
 
-/* Receive calls of one net_process(): an event storm does not keep the internal thread from its other work. */
+/*
+ * Receive calls of one net_process(): an event storm does not keep the internal thread from its
+ * other work.
+ */
 #define BATCH_MAX 64
 #define EVENT_RCVBUF (4 << 20)
 #define MSG_BUF (32 << 10)
 #define DUMP_TRIES 4
 /*
- * The kernel announces some changes before it makes them (RTM_DELROUTE, the RTM_NEWLINK of a link that goes
- * down), so an answer fetched right after the event may be the old one. This long after the last event the
- * generation is bumped once more.
+ * The kernel announces some changes before it makes them (RTM_DELROUTE, the RTM_NEWLINK of a link
+ * that goes down), so an answer fetched right after the event may be the old one. This long after
+ * the last event the generation is bumped once more.
  */
 #define SETTLE_MSEC 100
 
 union net_gens net_gens = {{1, 1}};
 
-/* All but `started` and `epoll_fd` (read by anyone) under lock, whose holder has all signals blocked. */
+/*
+ * All but `started` and `epoll_fd` (read by anyone) under lock, whose holder has all signals
+ * blocked.
+ */
 static struct {
 	pthread_mutex_t lock;
 	_Atomic bool started;
@@ -48,9 +53,9 @@ static struct {
 } m = {.lock = PTHREAD_MUTEX_INITIALIZER, .epoll_fd = -1, .timer_fd = -1};
 
 static const int groups[] = {
-	RTNLGRP_LINK,	    RTNLGRP_NEIGH,     RTNLGRP_IPV4_IFADDR,
-	RTNLGRP_IPV4_ROUTE, RTNLGRP_IPV4_RULE, RTNLGRP_IPV6_IFADDR,
-	RTNLGRP_IPV6_ROUTE, RTNLGRP_IPV6_RULE, RTNLGRP_NEXTHOP,
+	RTNLGRP_LINK,	   RTNLGRP_NEIGH,	 RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV4_ROUTE,
+	RTNLGRP_IPV4_RULE, RTNLGRP_IPV6_IFADDR,	 RTNLGRP_IPV6_ROUTE,  RTNLGRP_IPV6_RULE,
+	RTNLGRP_NEXTHOP,   RTNLGRP_IPV4_NETCONF,
 };
 
 static void mirror_lock(sigset_t *old)
@@ -60,12 +65,12 @@ static void mirror_lock(sigset_t *old)
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, old);
 	pthread_mutex_lock(&m.lock);
-	libc_internal++;
+	libc_internal_begin();
 }
 
 static void mirror_unlock(const sigset_t *old)
 {
-	libc_internal--;
+	libc_internal_end();
 	pthread_mutex_unlock(&m.lock);
 	pthread_sigmask(SIG_SETMASK, old, NULL);
 }
@@ -76,8 +81,12 @@ struct nl_sock *mirror_sock_open(void)
 	struct nl_sock *sk;
 	int fd, saved;
 
-	/* Bound by the kernel: libnl's port allocator has a lock that a fork() may leave taken in the child. */
-	fd = libc.socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE);
+	/*
+	 * Bound by the kernel: libnl's port allocator has a lock that a fork() may leave taken in
+	 * the child.
+	 */
+	fd = OWN_FD(
+		libc.socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE));
 	if (fd < 0)
 		return NULL;
 	if (libc.bind(fd, (struct sockaddr *)&local, sizeof(local)))
@@ -97,7 +106,7 @@ struct nl_sock *mirror_sock_open(void)
 	return sk;
 err_close:
 	saved = errno;
-	libc.close(fd);
+	own_fd_close(fd);
 	errno = saved;
 	return NULL;
 }
@@ -166,6 +175,7 @@ static int message(struct nl_msg *msg, void *arg)
 	case RTM_DELRULE:
 	case RTM_NEWNEXTHOP:
 	case RTM_DELNEXTHOP:
+	case RTM_NEWNETCONF: /* rp_filter among others */
 		mirror_changed(NET_EVENT_ROUTE, 0);
 		break;
 	}
@@ -192,7 +202,10 @@ static int dump(struct nl_sock *sk, const struct request *r)
 	return err < 0 ? err : nl_recvmsgs(sk, m.cb);
 }
 
-/* Reads everything anew. 0, or negative errno: the tables hold what was read so far and the old rest. */
+/*
+ * Reads everything anew. 0, or negative errno: the tables hold what was read so far and the old
+ * rest.
+ */
 static int resync_once(void)
 {
 	static const struct request requests[] = {
@@ -225,7 +238,10 @@ static int resync_once(void)
 	return 0;
 }
 
-/* Again while the tables change under the dump. Failed: m.incomplete stays set and the timer tries again. */
+/*
+ * Again while the tables change under the dump. Failed: m.incomplete stays set and the timer tries
+ * again.
+ */
 static int resync(void)
 {
 	int err = -EINTR;
@@ -259,12 +275,17 @@ static int events_open(void)
 		return err;
 	}
 	fd = nl_socket_get_fd(m.events);
-	/* FORCE needs CAP_NET_ADMIN; without it rmem_max is the limit, and an overrun only costs a dump. */
+	/*
+	 * FORCE needs CAP_NET_ADMIN; without it rmem_max is the limit, and an overrun only costs a
+	 * dump.
+	 */
 	if (libc.setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &size, sizeof(size)) &&
 	    libc.setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size)))
 		log_debug("net: setsockopt(%d, SO_RCVBUF) failed: %s", fd, strerror(errno));
 	for (unsigned i = 0; i < sizeof(groups) / sizeof(groups[0]); i++)
-		/* An old kernel has no RTNLGRP_NEXTHOP, a kernel without IPv6 none of its groups. */
+		/*
+		 * An old kernel has no RTNLGRP_NEXTHOP, a kernel without IPv6 none of its groups.
+		 */
 		if (libc.setsockopt(fd, SOL_NETLINK, NETLINK_ADD_MEMBERSHIP, &groups[i],
 				    sizeof(groups[i])))
 			log_debug("net: joining the netlink group %d failed: %s", groups[i],
@@ -275,9 +296,9 @@ static int events_open(void)
 static int waiter_open(void)
 {
 	struct epoll_event ev = {.events = EPOLLIN};
-	int ep = libc.epoll_create1(EPOLL_CLOEXEC), err;
+	int ep = OWN_FD(libc.epoll_create1(EPOLL_CLOEXEC)), err;
 
-	m.timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	m.timer_fd = OWN_FD(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
 	atomic_store(&m.epoll_fd, ep);
 	if (ep < 0 || m.timer_fd < 0 || libc.epoll_ctl(ep, EPOLL_CTL_ADD, m.timer_fd, &ev) ||
 	    libc.epoll_ctl(ep, EPOLL_CTL_ADD, nl_socket_get_fd(m.events), &ev)) {
@@ -301,13 +322,14 @@ static void teardown(void)
 	int ep = atomic_exchange(&m.epoll_fd, -1);
 
 	atomic_store(&m.started, false);
+	martian_stop();
 	neigh_stop();
 	route_stop();
 	link_stop();
 	if (ep >= 0)
-		libc.close(ep);
+		own_fd_close(ep);
 	if (m.timer_fd >= 0)
-		libc.close(m.timer_fd);
+		own_fd_close(m.timer_fd);
 	m.timer_fd = -1;
 	sock_close(&m.events);
 	if (m.cb)
@@ -321,12 +343,15 @@ static void teardown(void)
 	atomic_fetch_add(&net_gens.neigh, 1);
 }
 
-/* Built in the order: sockets, subscription, dump; an event that comes during the dump waits in its socket. */
+/*
+ * Built in the order: sockets, subscription, dump; an event that comes during the dump waits in its
+ * socket.
+ */
 static int bring_up(void)
 {
 	int err;
 
-	table_seed();
+	net_table_seed();
 	m.cb = nl_cb_alloc(NL_CB_DEFAULT);
 	if (!m.cb)
 		return -ENOMEM;
@@ -340,6 +365,8 @@ static int bring_up(void)
 		err = route_start();
 	if (!err)
 		err = neigh_start();
+	if (!err)
+		err = martian_start();
 	if (!err)
 		err = resync();
 	return err;
@@ -387,19 +414,20 @@ void net_forked(void)
 	int ep = atomic_exchange(&m.epoll_fd, -1);
 
 	/*
-	 * Another thread may have been anywhere inside, libnl included: the fds are closed, the locks made anew,
-	 * and the memory of libnl's objects and of the tables is abandoned.
+	 * Another thread may have been anywhere inside, libnl included: the fds are closed, the
+	 * locks made anew, and the memory of libnl's objects and of the tables is abandoned.
 	 */
 	if (ep >= 0)
-		libc.close(ep);
+		own_fd_close(ep);
 	if (m.timer_fd >= 0)
-		libc.close(m.timer_fd);
+		own_fd_close(m.timer_fd);
 	if (m.events)
-		libc.close(nl_socket_get_fd(m.events));
+		own_fd_close(nl_socket_get_fd(m.events));
 	link_forked();
 	addr_forked();
 	route_forked();
 	neigh_forked();
+	martian_forked();
 	pthread_mutex_init(&m.lock, NULL);
 	listeners_forked();
 	atomic_store(&m.started, false);
@@ -416,12 +444,15 @@ int net_fd(void)
 	return atomic_load(&m.epoll_fd);
 }
 
-/* The timer has run out: the kernel is done with what it announced, or a failed dump is tried again. */
+/*
+ * The timer has run out: the kernel is done with what it announced, or a failed dump is tried
+ * again.
+ */
 static void timer_input(void)
 {
 	uint64_t expirations;
 
-	if (libc.read(m.timer_fd, &expirations, sizeof(expirations)) != sizeof(expirations))
+	if (raw.read(m.timer_fd, &expirations, sizeof(expirations)) != sizeof(expirations))
 		return;
 	if (m.incomplete) {
 		if (resync())
@@ -433,14 +464,17 @@ static void timer_input(void)
 	m.settle = false;
 }
 
-/* Empties the event socket. Ends: a socket that has overflowed takes nothing more before it is empty. */
+/*
+ * Empties the event socket. Ends: a socket that has overflowed takes nothing more before it is
+ * empty.
+ */
 static void events_discard(int fd)
 {
 	ssize_t n;
 	char byte;
 
 	do {
-		n = libc.recv(fd, &byte, sizeof(byte), MSG_DONTWAIT);
+		n = raw.recv(fd, &byte, sizeof(byte), MSG_DONTWAIT);
 	} while (n >= 0 || errno == ENOBUFS);
 }
 
@@ -453,9 +487,15 @@ static void events_input(void)
 		err = nl_recvmsgs(m.events, m.cb);
 	if (!err || err == -NLE_AGAIN)
 		return;
-	/* ENOBUFS (libnl calls it NLE_NOMEM): events were dropped. Anything else is no more to be trusted. */
+	/*
+	 * ENOBUFS (libnl calls it NLE_NOMEM): events were dropped. Anything else is no more to be
+	 * trusted.
+	 */
 	log_debug("net: netlink events lost (%s): reading all interfaces anew", nl_geterror(err));
-	/* What still waits is older than what was lost: after the dump it would bring back the past. */
+	/*
+	 * What still waits is older than what was lost: after the dump it would bring back the
+	 * past.
+	 */
 	events_discard(nl_socket_get_fd(m.events));
 	resync();
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Inside of lib/net. The tables are written by whoever holds the mirror's lock (net_start, net_process,
- * net_stop); *_input() takes one netlink message that mirror.c has received.
+ * Inside of lib/net. The tables are written by whoever holds the mirror's lock (net_start,
+ * net_process, net_stop); *_input() takes one netlink message that mirror.c has received.
  */
 #ifndef NET_MIRROR_H
 #define NET_MIRROR_H
@@ -16,22 +16,34 @@
 
 #include "net/net.h"
 
-/* A non-blocking, close-on-exec NETLINK_ROUTE socket; NULL with errno when there is none. Call inside libc_internal. */
+/*
+ * A non-blocking, close-on-exec NETLINK_ROUTE socket; NULL with errno when there is none. Call
+ * inside libc_internal.
+ */
 struct nl_sock *mirror_sock_open(void);
 
-/* Something changed: bumps the generation (neighbours: theirs) and tells the listeners once no lock is held. */
+/*
+ * Something changed: bumps the generation (neighbours: theirs) and tells the listeners once no lock
+ * is held.
+ */
 void mirror_changed(enum net_event ev, int ifindex);
 /* Tells the listeners only. */
 void mirror_tell(enum net_event ev, int ifindex);
 /* The mirror may miss something (out of memory): everything will be dumped anew. */
 void mirror_incomplete(const char *what);
 
-/* One message of the kernel; anything malformed or of no interest is left alone. epoch: of the dump, or the last one. */
+/*
+ * One message of the kernel; anything malformed or of no interest is ignored. epoch: of the dump,
+ * or the last one.
+ */
 void link_input(struct nlmsghdr *h, uint64_t epoch);
 void addr_input(struct nlmsghdr *h, uint64_t epoch);
 void neigh_input(struct nlmsghdr *h, uint64_t epoch);
 
-/* The kernel's answer to q. False when it is malformed or none; *err is what a send would fail with. */
+/*
+ * The kernel's answer to q. False when it is malformed or none; *err is what a send would fail
+ * with.
+ */
 bool route_parse(struct nlmsghdr *h, const struct net_route_query *q, struct net_route *route,
 		 int *err);
 
@@ -50,11 +62,14 @@ int route_start(void);
 void route_stop(void);
 int neigh_start(void);
 void neigh_stop(void);
+int martian_start(void);
+void martian_stop(void);
 
 void link_forked(void);
 void addr_forked(void);
 void route_forked(void);
 void neigh_forked(void);
+void martian_forked(void);
 
 /* The ifindex of the loopback interface. */
 int link_loopback(void);

@@ -9,10 +9,9 @@
 #include <stddef.h>
 #include <time.h>
 
-#include "net/table.h"
-#include "runtime/libc.h"
-#include "runtime/log.h"
-#include "runtime/params.h"
+#include "net/hash.h"
+#include "runtime/runtime.h"
+#include "config/config.h"
 
 #define NUD_USABLE (NUD_PERMANENT | NUD_REACHABLE | NUD_STALE | NUD_DELAY | NUD_PROBE | NUD_NOARP)
 /* Two neighbours in one slot of the rate limit cost a request too many, no more. */
@@ -31,7 +30,7 @@ struct neigh_rec {
 };
 TABLE_CHECK(struct neigh_rec, mac);
 
-static struct table neighs = TABLE_INIT(struct neigh_rec, mac, sizeof(struct in6_addr));
+static struct net_table neighs = TABLE_INIT(struct neigh_rec, mac, sizeof(struct in6_addr));
 static _Atomic int confirm_fd = -1;
 /* High half: whose (hash), low half: when (ms). Written by any thread, by compare and exchange. */
 static _Atomic uint64_t confirmed[2][CONFIRM_SLOTS];
@@ -39,14 +38,15 @@ static _Atomic uint64_t confirmed[2][CONFIRM_SLOTS];
 int neigh_start(void)
 {
 	struct sockaddr_nl local = {.nl_family = AF_NETLINK};
-	int fd = libc.socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE),
+	int fd = OWN_FD(libc.socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK,
+				    NETLINK_ROUTE)),
 	    err;
 
 	if (fd < 0 || libc.bind(fd, (struct sockaddr *)&local, sizeof(local))) {
 		err = -errno;
 		log_error("net: socket(AF_NETLINK) for neighbours failed: %s", strerror(errno));
 		if (fd >= 0)
-			libc.close(fd);
+			own_fd_close(fd);
 		return err;
 	}
 	atomic_store(&confirm_fd, fd);
@@ -58,30 +58,35 @@ void neigh_stop(void)
 	int fd = atomic_exchange(&confirm_fd, -1);
 
 	if (fd >= 0)
-		libc.close(fd);
+		own_fd_close(fd);
 }
 
 void neigh_forked(void)
 {
 	neigh_stop();
-	table_forked(&neighs);
+	net_table_forked(&neighs);
 }
 
 static void neigh_put(const struct neigh_rec *r)
 {
 	struct neigh_rec before;
 	sigset_t old;
+	bool aged;
 	int change;
 
-	table_lock(&neighs, &old);
+	net_table_lock(&neighs, &old);
 	before = *r;
-	if (!table_find(&neighs, r, NULL, NULL, &before))
-		before.stale = r->stale;
-	change = table_put(&neighs, r);
-	table_unlock(&neighs, &old);
+	/*
+	 * Whoever sends there must learn that it is stale: what is sent past the kernel does not
+	 * make it confirm the entry, and a neighbour that has another MAC by now would never be
+	 * found. Back from stale is nobody's concern.
+	 */
+	aged = net_table_find(&neighs, r, NULL, NULL, &before) && r->stale && !before.stale;
+	change = net_table_put(&neighs, r);
+	net_table_unlock(&neighs, &old);
 	if (change < 0)
 		mirror_incomplete("a neighbour");
-	else if (change == TABLE_ADDED || memcmp(before.mac, r->mac, NET_MAC_LEN))
+	else if (change == TABLE_ADDED || aged || memcmp(before.mac, r->mac, NET_MAC_LEN))
 		mirror_changed(NET_EVENT_NEIGH, (int)r->ifindex);
 }
 
@@ -90,9 +95,9 @@ static void neigh_remove(const struct neigh_rec *key)
 	sigset_t old;
 	bool was;
 
-	table_lock(&neighs, &old);
-	was = table_del(&neighs, key);
-	table_unlock(&neighs, &old);
+	net_table_lock(&neighs, &old);
+	was = net_table_del(&neighs, key);
+	net_table_unlock(&neighs, &old);
 	if (was)
 		mirror_changed(NET_EVENT_NEIGH, (int)key->ifindex);
 	else
@@ -117,15 +122,20 @@ void neigh_input(struct nlmsghdr *h, uint64_t epoch)
 	memset(&r, 0, sizeof(r));
 	r.ifindex = (uint32_t)nd->ndm_ifindex;
 	r.epoch = epoch;
-	/* Not the bridge's forwarding entries (AF_BRIDGE), not what this host answers for others. */
+	/*
+	 * Not the bridge's forwarding entries (AF_BRIDGE), not what this host answers for others.
+	 */
 	if ((nd->ndm_flags & NTF_PROXY) || !attr_addr(nd->ndm_family, tb[NDA_DST], &r.addr))
 		return;
 	usable = h->nlmsg_type == RTM_NEWNEIGH && (nd->ndm_state & NUD_USABLE) && tb[NDA_LLADDR] &&
 		 nla_len(tb[NDA_LLADDR]) == NET_MAC_LEN;
 	if (!usable) {
-		/* INCOMPLETE of an unknown one is the beginning of a resolution: nothing to tell yet. */
+		/*
+		 * INCOMPLETE of an unknown one is the beginning of a resolution: nothing to tell
+		 * yet.
+		 */
 		if (h->nlmsg_type == RTM_DELNEIGH || nd->ndm_state != NUD_INCOMPLETE ||
-		    table_find(&neighs, &r, NULL, NULL, &(struct neigh_rec){0}))
+		    net_table_find(&neighs, &r, NULL, NULL, &(struct neigh_rec){0}))
 			neigh_remove(&r);
 		return;
 	}
@@ -145,9 +155,9 @@ void neigh_sweep(uint64_t epoch)
 {
 	sigset_t old;
 
-	table_lock(&neighs, &old);
-	table_sweep(&neighs, neigh_is_old, &epoch);
-	table_unlock(&neighs, &old);
+	net_table_lock(&neighs, &old);
+	net_table_sweep(&neighs, neigh_is_old, &epoch);
+	net_table_unlock(&neighs, &old);
 }
 
 static bool neigh_is_on(const void *rec, void *arg)
@@ -163,9 +173,9 @@ void neigh_link_gone(int ifindex)
 	unsigned dropped;
 	sigset_t old;
 
-	table_lock(&neighs, &old);
-	dropped = table_sweep(&neighs, neigh_is_on, &on);
-	table_unlock(&neighs, &old);
+	net_table_lock(&neighs, &old);
+	dropped = net_table_sweep(&neighs, neigh_is_on, &on);
+	net_table_unlock(&neighs, &old);
 	if (dropped)
 		mirror_changed(NET_EVENT_NEIGH, ifindex);
 }
@@ -174,7 +184,7 @@ int net_neigh_get(int ifindex, const struct in6_addr *addr, struct net_neigh *ou
 {
 	struct neigh_rec r = {.addr = *addr, .ifindex = (uint32_t)ifindex};
 
-	if (!table_find(&neighs, &r, NULL, NULL, &r))
+	if (!net_table_find(&neighs, &r, NULL, NULL, &r))
 		return -ENOENT;
 	memcpy(out->mac, r.mac, NET_MAC_LEN);
 	out->stale = r.stale;
@@ -184,7 +194,7 @@ int net_neigh_get(int ifindex, const struct in6_addr *addr, struct net_neigh *ou
 /* True once in msec for each neighbour (by hash) and kind of request (kind: 0 or 1). */
 static bool request_due(const struct neigh_rec *key, unsigned kind, uint32_t msec)
 {
-	uint64_t hash = table_hash(key, 3), before, after;
+	uint64_t hash = net_table_hash(key, 3), before, after;
 	_Atomic uint64_t *slot = &confirmed[kind][(hash >> 8) % CONFIRM_SLOTS];
 	struct timespec ts;
 	uint32_t now;
@@ -202,15 +212,17 @@ static bool request_due(const struct neigh_rec *key, unsigned kind, uint32_t mse
 }
 
 /*
- * What is left to a process without CAP_NET_ADMIN: an empty datagram to the neighbour's discard port. The kernel sends it, and
- * so asks for the neighbour or confirms it.
+ * What is left to a process without CAP_NET_ADMIN: an empty datagram to the neighbour's discard
+ * port. The kernel sends it, and so asks for the neighbour or confirms it.
  */
 static void nudge(int ifindex, const struct in6_addr *addr)
 {
 	bool v4 = IN6_IS_ADDR_V4MAPPED(addr);
 	struct sockaddr_in four = {.sin_family = AF_INET, .sin_port = htons(DISCARD_PORT)};
-	struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_port = htons(DISCARD_PORT), .sin6_addr = *addr};
-	int fd = libc.socket(v4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	struct sockaddr_in6 six = {
+		.sin6_family = AF_INET6, .sin6_port = htons(DISCARD_PORT), .sin6_addr = *addr};
+	int fd = OWN_FD(
+		libc.socket(v4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 
 	if (fd < 0) {
 		log_debug("net: socket() to wake a neighbour: %s", strerror(errno));
@@ -220,10 +232,11 @@ static void nudge(int ifindex, const struct in6_addr *addr)
 	if (IN6_IS_ADDR_LINKLOCAL(addr))
 		six.sin6_scope_id = (uint32_t)ifindex;
 	if (libc.setsockopt(fd, SOL_SOCKET, SO_BINDTOIFINDEX, &ifindex, sizeof(ifindex)) ||
-	    libc.sendto(fd, "", 0, MSG_DONTWAIT, v4 ? (struct sockaddr *)&four : (struct sockaddr *)&six,
-			v4 ? sizeof(four) : sizeof(six)) < 0)
+	    raw.sendto(fd, "", 0, MSG_DONTWAIT,
+		       v4 ? (struct sockaddr *)&four : (struct sockaddr *)&six,
+		       v4 ? sizeof(four) : sizeof(six)) < 0)
 		log_debug("net: sendto() to wake a neighbour: %s", strerror(errno));
-	libc.close(fd);
+	own_fd_close(fd);
 }
 
 /* True when the kernel's answer says that this process may not ask. */
@@ -232,11 +245,13 @@ static bool refused(const char *answer, ssize_t len)
 	const struct nlmsghdr *h = (const struct nlmsghdr *)answer;
 	const struct nlmsgerr *e = nlmsg_data(h);
 
-	return len >= (ssize_t)NLMSG_LENGTH(sizeof(*e)) && h->nlmsg_type == NLMSG_ERROR && e->error == -EPERM;
+	return len >= (ssize_t)NLMSG_LENGTH(sizeof(*e)) && h->nlmsg_type == NLMSG_ERROR &&
+	       e->error == -EPERM;
 }
 
 /* RTM_NEWNEIGH without an address, so that none is overwritten. */
-static void request(int ifindex, const struct in6_addr *addr, uint16_t flags, uint16_t state, uint8_t ndm_flags)
+static void request(int ifindex, const struct in6_addr *addr, uint16_t flags, uint16_t state,
+		    uint8_t ndm_flags)
 {
 	bool v4 = IN6_IS_ADDR_V4MAPPED(addr);
 	struct {
@@ -260,11 +275,14 @@ static void request(int ifindex, const struct in6_addr *addr, uint16_t flags, ui
 
 	memcpy(req.addr, v4 ? &addr->s6_addr[12] : addr->s6_addr, v4 ? 4 : 16);
 	req.h.nlmsg_len = (uint32_t)(offsetof(typeof(req), addr) + (v4 ? 4 : 16));
-	if (libc.sendto(fd, &req, req.h.nlmsg_len, MSG_DONTWAIT, (struct sockaddr *)&kernel,
-			sizeof(kernel)) < 0)
+	if (raw.sendto(fd, &req, req.h.nlmsg_len, MSG_DONTWAIT, (struct sockaddr *)&kernel,
+		       sizeof(kernel)) < 0)
 		log_debug("net: sendto(netlink, RTM_NEWNEIGH) failed: %s", strerror(errno));
-	/* No acknowledgement was asked for; an error is there at once. That the entry is gone is left. */
-	while ((n = libc.recv(fd, answer, sizeof(answer), MSG_DONTWAIT)) > 0)
+	/*
+	 * No acknowledgement was asked for; an error is there at once. That the entry is gone is
+	 * left.
+	 */
+	while ((n = raw.recv(fd, answer, sizeof(answer), MSG_DONTWAIT)) > 0)
 		no = no || refused(answer, n);
 	if (no)
 		nudge(ifindex, addr);
@@ -272,16 +290,20 @@ static void request(int ifindex, const struct in6_addr *addr, uint16_t flags, ui
 }
 
 /*
- * NUD_PROBE makes the kernel ask the neighbour, unicast; the entry stays valid meanwhile. Only an entry that is stale is
- * touched: a permanent one would become one that expires.
+ * NUD_PROBE makes the kernel ask the neighbour, unicast; the entry stays valid meanwhile. Only an
+ * entry that is stale is touched: a permanent one would become one that expires.
  */
-void net_neigh_confirm(int ifindex, const struct in6_addr *addr)
+bool net_neigh_confirm(int ifindex, const struct in6_addr *addr)
 {
 	struct neigh_rec r = {.addr = *addr, .ifindex = (uint32_t)ifindex};
 
-	if (atomic_load(&confirm_fd) >= 0 && table_find(&neighs, &r, NULL, NULL, &r) && r.stale &&
-	    request_due(&r, 0, (uint32_t)params.neigh_uc_arp_delay_msec))
-		request(ifindex, addr, 0, NUD_PROBE, 0);
+	if (atomic_load(&confirm_fd) < 0 || !net_table_find(&neighs, &r, NULL, NULL, &r) ||
+	    !r.stale)
+		return true;
+	if (!request_due(&r, 0, (uint32_t)params.neigh_uc_arp_delay_msec))
+		return false;
+	request(ifindex, addr, 0, NUD_PROBE, 0);
+	return true;
 }
 
 void net_neigh_resolve(int ifindex, const struct in6_addr *addr)

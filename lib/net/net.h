@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The mirror of the kernel's control plane (rule 2 of DESIGN.md): links, addresses and neighbours
- * are copied and kept current by netlink events; a route is asked of the kernel (RTM_GETROUTE: policy
- * rules, marks and metrics included) and the answer stays good until net_generation() changes.
- * Addresses are in6_addr, IPv4 v4-mapped. All functions are thread-safe; none blocks on the network.
+ * The room of the kernel's control plane (docs/design.md, rule 2), as a mirror: links, addresses
+ * and neighbours are copied and kept current by netlink events; a route is asked of the kernel
+ * (RTM_GETROUTE: policy rules, marks and metrics included) and the answer stays good until
+ * net_generation() changes. Addresses are in6_addr, IPv4 v4-mapped. All functions are thread-safe;
+ * none blocks on the network. Used by rings, stacks and sockets.
+ *
+ * Every sent packet compares generations (net_generations(), inline). Look-ups (hash.c and the file
+ * of each table; martian.c) follow only when one has changed or a destination or a source is new;
+ * events (mirror.c, notify.c) come on the internal thread.
  */
 #ifndef NET_NET_H
 #define NET_NET_H
@@ -18,7 +23,8 @@
 
 enum net_link_kind {
 	NET_LINK_ETHER, /* a real NIC */
-	NET_LINK_VIRTUAL, /* veth, tun, virtio, macvlan, bridge, ...: may hand over partial checksums */
+	/* veth, tun, virtio, macvlan, bridge, ...: may hand over partial checksums */
+	NET_LINK_VIRTUAL,
 	NET_LINK_LOOPBACK,
 	NET_LINK_OTHER, /* no Ethernet header (tun, wireguard, gre): never offloaded */
 };
@@ -35,6 +41,7 @@ struct net_link {
 	unsigned num_rx_queues;
 	int lower; /* ifindex of the interface that a VLAN's stands on, or 0 */
 	uint16_t vlan; /* its number of 802.1Q, 0: it is none */
+	uint32_t xdp_prog; /* id of the XDP program in front of the kernel, 0: there is none */
 };
 
 enum net_route_type {
@@ -67,14 +74,19 @@ struct net_neigh {
 	bool stale; /* usable, but the kernel should confirm it */
 };
 
-/* Called from the mirror's event processing (the internal thread), no lock held. ifindex 0: any interface may be meant. */
+/*
+ * Called from the mirror's event processing (the internal thread), no lock held. ifindex 0: any
+ * interface may be meant.
+ */
 enum net_event { NET_EVENT_LINK, NET_EVENT_ADDR, NET_EVENT_ROUTE, NET_EVENT_NEIGH };
 typedef void (*net_listener)(enum net_event ev, int ifindex, void *arg);
 
 /* Opens the netlink sockets and fills the mirror. 0 or negative errno. Idempotent. */
 int net_start(void);
 void net_stop(void);
-/* The child of a fork() starts with no mirror; its sockets are closed, no netlink message is sent. */
+/*
+ * The child of a fork() starts with no mirror; its sockets are closed, no netlink message is sent.
+ */
 void net_forked(void);
 /* The netlink fd to wait on, and what to do when it is readable. */
 int net_fd(void);
@@ -85,8 +97,10 @@ int net_listen(net_listener fn, void *arg);
 /* A cached decision of an older generation is void. */
 union net_gens {
 	struct {
-		_Atomic uint32_t net; /* bumped by every change of a link, address, route or rule */
-		_Atomic uint32_t neigh; /* bumped when a neighbour's MAC or validity changes */
+		/* bumped by every change of a link, address, route, rule or rp_filter */
+		_Atomic uint32_t net;
+		/* bumped when a neighbour's MAC or validity changes, and when one goes stale */
+		_Atomic uint32_t neigh;
 	};
 	_Atomic uint64_t both; /* only read: who depends on both compares them together */
 };
@@ -111,32 +125,60 @@ static inline uint64_t net_generations(void)
 int net_link_get(int ifindex, struct net_link *out);
 /* Fills up to max ifindexes of all known links, returns how many there are in total. */
 unsigned net_link_list(int *ifindexes, unsigned max);
-/* True when addr is one of this host's (any interface; link-local IPv6: ifindex must match unless 0). */
+/*
+ * True when addr is one of this host's (any interface; link-local IPv6: ifindex must match unless
+ * 0).
+ */
 bool net_addr_is_local(const struct in6_addr *addr, int ifindex);
 /* The interface that carries addr, or 0. */
 int net_addr_ifindex(const struct in6_addr *addr);
-/* Fills up to max addresses of this host (all interfaces when ifindex is 0, tentative ones left out), returns how many there are. */
+/*
+ * Fills up to max addresses of this host (all interfaces when ifindex is 0, tentative ones left
+ * out), returns how many there are.
+ */
 unsigned net_addr_list(int ifindex, struct in6_addr *addrs, unsigned max);
 /* True when addr is an IPv4 broadcast address of an interface, or 255.255.255.255. */
 bool net_addr_is_broadcast(const struct in6_addr *addr);
-/* 0, -EHOSTUNREACH/-ENETUNREACH/-EACCES/-EINVAL as the kernel said, or another negative errno. Answers are cached per generation. */
+/*
+ * 0, -EHOSTUNREACH/-ENETUNREACH/-EACCES/-EINVAL as the kernel said, or another negative errno.
+ * Answers are cached per generation.
+ */
 int net_route_get(const struct net_route_query *q, struct net_route *out);
-/* Has routes asked for anew: a path MTU that the kernel learns from ICMP changes the answer and bumps no generation. */
+/*
+ * Whether the kernel would refuse an IPv4 packet with these addresses (network order) that comes in
+ * on the interface. 1: it would, 0: it would deliver it here, negative errno: it could not be
+ * asked. A system call; what is kept of the answer is the caller's. Good until net_generation()
+ * changes, but of some settings (accept_local, route_localnet) and of group memberships no event
+ * tells.
+ */
+int net_is_martian(int ifindex, uint32_t src, uint32_t dst);
+/*
+ * Has routes asked for anew: a path MTU that the kernel learns from ICMP changes the answer and
+ * bumps no generation.
+ */
 void net_routes_expire(void);
 /*
- * The inode numbers of the host's UDP sockets (this network namespace) that are bound to the port, both families: up to max of them.
- * Returns how many there are, or negative errno.
+ * The inode numbers of the host's UDP sockets (this network namespace) that are bound to the port,
+ * both families: up to max of them. Returns how many there are, or negative errno.
  */
 int net_udp_inodes(uint16_t port, uint64_t *inodes, unsigned max);
-/* How many connections (half open ones too, no TIME_WAITs) the kernel has with this local TCP port, or negative errno. */
-int net_tcp_conns(uint16_t port);
-/* 0, -ENOENT: no usable entry (let the kernel resolve it). Multicast addresses must not be asked. */
-int net_neigh_get(int ifindex, const struct in6_addr *addr, struct net_neigh *out);
-/* Has the kernel confirm a stale entry (NUD_PROBE); rate-limited by VMA_NEIGH_UC_ARP_DELAY_MSEC. Never blocks. */
-void net_neigh_confirm(int ifindex, const struct in6_addr *addr);
 /*
- * Has the kernel look for the neighbour (as "ip neigh ... use"), at most once in 200 ms for each; the answer comes as
- * NET_EVENT_NEIGH. Never blocks.
+ * How many connections (half open ones too, no TIME_WAITs) the kernel has with this local TCP port,
+ * or negative errno.
+ */
+int net_tcp_conns(uint16_t port);
+/*
+ * 0, -ENOENT: no usable entry (let the kernel resolve it). Multicast addresses must not be asked.
+ */
+int net_neigh_get(int ifindex, const struct in6_addr *addr, struct net_neigh *out);
+/*
+ * Has the kernel confirm a stale entry (NUD_PROBE); rate-limited by VMA_NEIGH_UC_ARP_DELAY_MSEC.
+ * False: it is too early, and has to be asked again. Never blocks.
+ */
+bool net_neigh_confirm(int ifindex, const struct in6_addr *addr);
+/*
+ * Has the kernel look for the neighbour (as "ip neigh ... use"), at most once in 200 ms for each;
+ * the answer comes as NET_EVENT_NEIGH. Never blocks.
  */
 void net_neigh_resolve(int ifindex, const struct in6_addr *addr);
 /* Derives the multicast MAC (RFC 1112, RFC 2464). */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Who wants to hear of changes, and what they are to be told once no lock is held. */
-#include "net/listener.h"
+#include "net/notify.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -8,13 +8,13 @@
 
 #define LISTENERS_MAX 8
 
-struct listener {
+struct net_listener {
 	net_listener fn;
 	void *arg;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct listener listeners[LISTENERS_MAX];
+static struct net_listener listeners[LISTENERS_MAX];
 static unsigned count;
 
 void pending_add(struct pending *p, enum net_event ev, int ifindex)
@@ -39,14 +39,14 @@ int net_listen(net_listener fn, void *arg)
 	if (count == LISTENERS_MAX)
 		err = -ENOSPC;
 	else
-		listeners[count++] = (struct listener){fn, arg};
+		listeners[count++] = (struct net_listener){fn, arg};
 	pthread_mutex_unlock(&lock);
 	return err;
 }
 
 void listeners_tell(const struct pending *p)
 {
-	struct listener copy[LISTENERS_MAX];
+	struct net_listener copy[LISTENERS_MAX];
 	unsigned n;
 
 	pthread_mutex_lock(&lock);

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Inside of lib/net: changes are gathered while the mirror's lock is held and told afterwards. */
-#ifndef NET_LISTENER_H
-#define NET_LISTENER_H
+#ifndef NET_NOTIFY_H
+#define NET_NOTIFY_H
 
 #include <stdbool.h>
 
 #include "net/net.h"
 
-/* Changes of one batch that are told one by one; beyond, each kind is told once for all interfaces. */
+/*
+ * Changes of one batch that are told one by one; beyond, each kind is told once for all interfaces.
+ */
 #define PENDING_MAX 64
 
 struct pending {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Routes are not mirrored: the kernel is asked, so that rules, marks, metrics and exceptions are honoured, and
- * the answer (errors too) is kept until the generation changes.
+ * Routes are not mirrored: the kernel is asked, so that rules, marks, metrics and exceptions are
+ * honoured, and the answer (errors too) is kept until the generation changes.
  */
 #include "net/mirror.h"
 
@@ -11,9 +11,8 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-#include "net/table.h"
-#include "runtime/libc.h"
-#include "runtime/log.h"
+#include "net/hash.h"
+#include "runtime/runtime.h"
 
 #define CACHE_MAX 1024
 #define REQUEST_MAX 256
@@ -28,7 +27,8 @@ struct route_rec {
 };
 TABLE_CHECK(struct route_rec, route);
 
-static struct table cache = TABLE_INIT(struct route_rec, route, offsetof(struct route_rec, route));
+static struct net_table cache =
+	TABLE_INIT(struct route_rec, route, offsetof(struct route_rec, route));
 
 /* Counts net_routes_expire(): answers of an earlier epoch are asked for anew. */
 static _Atomic uint32_t epoch;
@@ -53,7 +53,7 @@ int route_start(void)
 	sigset_t old;
 	int err = 0;
 
-	table_lock(&cache, &old);
+	net_table_lock(&cache, &old);
 	sock = mirror_sock_open();
 	if (!sock)
 		err = -errno;
@@ -64,7 +64,7 @@ int route_start(void)
 		nl_cb_set(callbacks, NL_CB_VALID, NL_CB_CUSTOM, route_valid, NULL);
 		nl_cb_err(callbacks, NL_CB_CUSTOM, route_err, NULL);
 	}
-	table_unlock(&cache, &old);
+	net_table_unlock(&cache, &old);
 	if (err)
 		log_error("net: no netlink socket for routes: %s", strerror(-err));
 	return err;
@@ -81,24 +81,24 @@ void route_stop(void)
 {
 	sigset_t old;
 
-	table_lock(&cache, &old);
+	net_table_lock(&cache, &old);
 	if (sock)
 		nl_socket_free(sock);
 	sock = NULL;
 	if (callbacks)
 		nl_cb_put(callbacks);
 	callbacks = NULL;
-	table_sweep(&cache, all, NULL);
-	table_unlock(&cache, &old);
+	net_table_sweep(&cache, all, NULL);
+	net_table_unlock(&cache, &old);
 }
 
 void route_forked(void)
 {
 	if (sock)
-		libc.close(nl_socket_get_fd(sock));
+		own_fd_close(nl_socket_get_fd(sock));
 	sock = NULL;
 	callbacks = NULL;
-	table_forked(&cache);
+	net_table_forked(&cache);
 }
 
 static int route_err(struct sockaddr_nl *from, struct nlmsgerr *e, void *arg)
@@ -182,7 +182,9 @@ static void route_fill(const struct rtmsg *rtm, struct nlattr **tb, const struct
 		route->type = NET_ROUTE_MULTICAST;
 	if (route->type == NET_ROUTE_UNICAST)
 		gateway_of(rtm->rtm_family, tb, &route->gateway);
-	/* Some kernels give the destination itself as the gateway of a host route that is on link. */
+	/*
+	 * Some kernels give the destination itself as the gateway of a host route that is on link.
+	 */
 	if (!memcmp(&route->gateway, &q->dst, sizeof(route->gateway)))
 		memset(&route->gateway, 0, sizeof(route->gateway));
 	route->prefsrc = q->src;
@@ -260,8 +262,9 @@ static struct nl_msg *request(const struct net_route_query *q, uint32_t flags)
 }
 
 /*
- * One question; the kernel has answered when send returns. 0 when r is filled. fib: asks for the entry of the table,
- * with all its next hops, instead of for what is to be done with a packet. Cache's lock held.
+ * One question; the kernel has answered when send returns. 0 when r is filled. fib: asks for the
+ * entry of the table, with all its next hops, instead of for what is to be done with a packet.
+ * Cache's lock held.
  */
 static int ask(struct route_rec *r, bool fib)
 {
@@ -317,8 +320,8 @@ static int route_fetch(struct route_rec *r)
 static void route_keep(const struct route_rec *r)
 {
 	if (cache.used >= CACHE_MAX)
-		table_evict(&cache);
-	if (table_put(&cache, r) < 0)
+		net_table_evict(&cache);
+	if (net_table_put(&cache, r) < 0)
 		log_debug("net: out of memory: a route is not cached");
 }
 
@@ -337,7 +340,7 @@ int net_route_get(const struct net_route_query *q, struct net_route *out)
 
 	memset(&r, 0, sizeof(r));
 	r.q.dst = q->dst;
-	/* 0.0.0.0 is the v4 way to leave the source open. */
+	/* 0.0.0.0 leaves the source open in IPv4. */
 	if (!IN6_IS_ADDR_V4MAPPED(&q->src) || v4_of(&q->src))
 		r.q.src = q->src;
 	r.q.oif = q->oif;
@@ -346,18 +349,18 @@ int net_route_get(const struct net_route_query *q, struct net_route *out)
 	if (!IN6_IS_ADDR_UNSPECIFIED(&r.q.src) &&
 	    IN6_IS_ADDR_V4MAPPED(&r.q.src) != IN6_IS_ADDR_V4MAPPED(&r.q.dst))
 		return -EINVAL;
-	if (table_find(&cache, &r, NULL, NULL, &hit) && hit.gen == gen) {
+	if (net_table_find(&cache, &r, NULL, NULL, &hit) && hit.gen == gen) {
 		*out = hit.route;
 		return hit.err;
 	}
-	table_lock(&cache, &old);
-	libc_internal++;
+	net_table_lock(&cache, &old);
+	libc_internal_begin();
 	r.gen = gen;
 	err = route_fetch(&r);
 	if (!err)
 		route_keep(&r);
-	libc_internal--;
-	table_unlock(&cache, &old);
+	libc_internal_end();
+	net_table_unlock(&cache, &old);
 	if (err)
 		return err;
 	*out = r.route;

@@ -1,33 +1,37 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* epoll. A set of the application is an object of ours from its making, because sockets may join it later. */
+/*
+ * epoll. A set of the application is an object of ours from its making, because sockets may join it
+ * later.
+ */
 #include "preload/preload.h"
 
+#include <signal.h>
 #include <sys/epoll.h>
 
 #include "iomux/iomux.h"
 #include "preload/start.h"
-#include "preload/wait.h"
+#include "preload/memory.h"
+#include "preload/poll_calls.h"
 
-/* Returns epfd; when user space cannot follow the set it is the kernel's alone, and sees only shadow sockets. */
+/*
+ * Returns epfd; when user space cannot follow the set, only the kernel serves it, and it sees
+ * nothing but shadow sockets.
+ */
 static int epoll_new(int epfd)
 {
-	int err = errno;
-
-	fd_fresh(epfd);
 	if (epfd >= 0 && !libc_internal && library_start() == 0)
-		iomux_epoll_created(epfd);
-	errno = err;
+		KEEPING_ERRNO(iomux_epoll_created(epfd));
 	return epfd;
 }
 
 PRELOAD int epoll_create(int size)
 {
-	return epoll_new(libc.epoll_create(size));
+	return epoll_new(FD_NEW(libc.epoll_create(size)));
 }
 
 PRELOAD int epoll_create1(int flags)
 {
-	return epoll_new(libc.epoll_create1(flags));
+	return epoll_new(FD_NEW(libc.epoll_create1(flags)));
 }
 
 PRELOAD int epoll_ctl(int epfd, int op, int fd, struct epoll_event *ev)
@@ -36,9 +40,15 @@ PRELOAD int epoll_ctl(int epfd, int op, int fd, struct epoll_event *ev)
 
 	if (unlikely(v && v->ops->touch))
 		v->ops->touch(v);
-	if (likely(!vfd_get(epfd)))
+	if (likely(!vfd_get(epfd)) || (op != EPOLL_CTL_DEL && !memory_ends(ev, sizeof(*ev))))
 		return libc.epoll_ctl(epfd, op, fd, ev);
-	return iomux_epoll_ctl(epfd, op, fd, ev);
+	return KEEP_ERRNO(iomux_epoll_ctl(epfd, op, fd, ev));
+}
+
+/* EFAULT is said at once, also of a wait in which nothing would come. */
+static inline bool events_fit(const struct epoll_event *evs, int max)
+{
+	return max <= 0 || memory_byte(evs);
 }
 
 PRELOAD int epoll_wait(int epfd, struct epoll_event *evs, int max, int msec)
@@ -47,7 +57,9 @@ PRELOAD int epoll_wait(int epfd, struct epoll_event *evs, int max, int msec)
 
 	if (likely(!vfd_get(epfd)))
 		return libc.epoll_wait(epfd, evs, max, msec);
-	return iomux_epoll_wait(epfd, evs, max, msec_timeout(msec, &ts), NULL);
+	if (unlikely(!events_fit(evs, max)))
+		return fail(EFAULT);
+	return CANCELLABLE(iomux_epoll_wait(epfd, evs, max, msec_timeout(msec, &ts), NULL));
 }
 
 PRELOAD int epoll_pwait(int epfd, struct epoll_event *evs, int max, int msec, const sigset_t *mask)
@@ -56,7 +68,9 @@ PRELOAD int epoll_pwait(int epfd, struct epoll_event *evs, int max, int msec, co
 
 	if (likely(!vfd_get(epfd)))
 		return libc.epoll_pwait(epfd, evs, max, msec, mask);
-	return iomux_epoll_wait(epfd, evs, max, msec_timeout(msec, &ts), mask);
+	if (unlikely(!events_fit(evs, max) || !memory_optional(mask, _NSIG / 8)))
+		return fail(EFAULT);
+	return CANCELLABLE(iomux_epoll_wait(epfd, evs, max, msec_timeout(msec, &ts), mask));
 }
 
 PRELOAD int epoll_pwait2(int epfd, struct epoll_event *evs, int max, const struct timespec *ts,
@@ -64,5 +78,8 @@ PRELOAD int epoll_pwait2(int epfd, struct epoll_event *evs, int max, const struc
 {
 	if (likely(!vfd_get(epfd)))
 		return libc.epoll_pwait2(epfd, evs, max, ts, mask);
-	return iomux_epoll_wait(epfd, evs, max, ts, mask);
+	if (unlikely(!events_fit(evs, max) || !memory_optional(mask, _NSIG / 8) ||
+		     !memory_optional(ts, sizeof(*ts))))
+		return fail(EFAULT);
+	return CANCELLABLE(iomux_epoll_wait(epfd, evs, max, ts, mask));
 }

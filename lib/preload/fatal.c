@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 #include "preload/preload.h"
 
+#include "handover/handover.h"
 #include "preload/fatal.h"
 
 #include <signal.h>
@@ -9,8 +10,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "runtime/lock.h"
-#include "socket/tcp.h"
+#include "runtime/runtime.h"
+#include "socket/tcp/sock.h"
 
 static _Atomic bool started;
 
@@ -36,7 +37,8 @@ static bool ends_process(int sig)
 /* Comes again by itself when the handler returns: the instruction that raised it is run again. */
 static bool comes_again(int sig, const siginfo_t *info)
 {
-	return info->si_code > 0 && (sig == SIGSEGV || sig == SIGBUS || sig == SIGFPE || sig == SIGILL);
+	return info->si_code > 0 &&
+	       (sig == SIGSEGV || sig == SIGBUS || sig == SIGFPE || sig == SIGILL);
 }
 
 /* Whatever waits for the process sees that this signal has ended it, a debugger sees where. */
@@ -46,17 +48,16 @@ static void fatal_entry(int sig, siginfo_t *info, void *context)
 	sigset_t all;
 	int err = errno;
 
-	(void)context;
-	if (signal_defer(sig, info))
+	if (signal_touched(sig, context) || signal_defer(sig, info))
 		return;
 	sigfillset(&all); /* until this returns */
 	pthread_sigmask(SIG_BLOCK, &all, NULL);
-	tsock_end();
+	handover_at_end();
 	memset(&dfl, 0, sizeof(dfl));
 	dfl.sa_handler = SIG_DFL;
 	libc.sigaction(sig, &dfl, NULL);
-	if (!comes_again(sig, info) &&
-	    libc_raw(SYS_rt_tgsigqueueinfo, getpid(), lock_self(), sig, (long)(uintptr_t)info, 0, 0) < 0)
+	if (!comes_again(sig, info) && libc_raw(SYS_rt_tgsigqueueinfo, getpid(), lock_self(), sig,
+						(long)(uintptr_t)info, 0, 0) < 0)
 		libc_raw(SYS_tgkill, getpid(), lock_self(), sig, 0, 0, 0);
 	errno = err;
 }

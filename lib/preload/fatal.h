@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* A signal that nobody catches and that ends the process: connections are ended first, as the kernel ends its own. */
+/*
+ * A signal that nobody catches and that ends the process: connections are ended first, as the
+ * kernel ends its own.
+ */
 #ifndef PRELOAD_FATAL_H
 #define PRELOAD_FATAL_H
 
@@ -13,10 +16,19 @@ void fatal_hide(struct sigaction *old);
 bool fatal_is(sighandler_t h);
 /* What the kernel gets for *act, whose handler is SIG_DFL. */
 void fatal_instead(int sig, struct sigaction *act);
-/* sig stands at SIG_DFL, if nobody has changed it since, and sigaction() did not pass here (SA_RESETHAND, libc's signal()). */
+/*
+ * sig stands at SIG_DFL, if nobody has changed it since, and sigaction() did not pass here
+ * (SA_RESETHAND, libc's signal()).
+ */
 void fatal_again(int sig);
 
-/* signal.c: true when the thread holds a lock of the library: the signal comes again when it holds none. */
+/*
+ * signal.c: true when the thread holds a lock of the library: the signal comes again when it holds
+ * none.
+ */
 bool signal_defer(int sig, const siginfo_t *info);
+
+/* signal.c: an entry point has touched a bad pointer of the program's; the signal is over. */
+bool signal_touched(int sig, void *context);
 
 #endif

@@ -24,10 +24,8 @@
 
 void fd_stale(int fd)
 {
-	int err = errno;
-
-	vfd_forget(fd);
-	errno = err;
+	own_fd_lost(fd);
+	KEEPING_ERRNO(vfd_forget(fd));
 }
 
 /* fd is going to be copied: the copy is the kernel's doing. */
@@ -36,7 +34,7 @@ static void copying(int fd)
 	struct vfd *v = vfd_get(fd);
 
 	if (unlikely(v && v->ops->touch))
-		v->ops->touch(v);
+		KEEPING_ERRNO(v->ops->touch(v));
 }
 
 /* The kernel is going to close fd, by itself. */
@@ -48,9 +46,17 @@ static void leaving(int fd)
 		v->ops->leaving(v);
 }
 
+/* fd is the library's, and nobody's in the eyes of the program. */
+static bool is_hidden(int fd)
+{
+	return unlikely(own_fd_is(fd) && !from_library());
+}
+
 PRELOAD int close(int fd)
 {
-	return vfd_close(fd);
+	if (unlikely(own_fd_is(fd)))
+		return from_library() ? own_fd_close(fd) : fail(EBADF);
+	return KEEP_ERRNO(vfd_close(fd));
 }
 PRELOAD_ALIAS(__close, close);
 
@@ -71,29 +77,67 @@ static void forget_range(unsigned first, unsigned last)
 	}
 }
 
+/* Closes the numbers from first to last that are not the library's. */
+static int close_others(unsigned first, unsigned last, int flags)
+{
+	unsigned own = own_fd_next(first);
+	int ret = 0;
+
+	while (!ret && own < OWN_FD_MAX && own <= last) {
+		if (own > first) {
+			ret = libc.close_range(first, own - 1, flags);
+			flags = 0; /* the table of descriptors is the thread's own by now */
+		}
+		first = own + 1;
+		own = own_fd_next(first);
+	}
+	return ret || first > last ? ret : libc.close_range(first, last, flags);
+}
+
 PRELOAD int close_range(unsigned first, unsigned last, int flags)
 {
 	/* What the kernel will refuse, and what only sets close-on-exec, closes nothing. */
-	if (first <= last && !(flags & ~CLOSE_RANGE_UNSHARE))
-		forget_range(first, last);
-	return libc.close_range(first, last, flags);
+	if (first > last || flags & ~CLOSE_RANGE_UNSHARE)
+		return libc.close_range(first, last, flags);
+	KEEPING_ERRNO(forget_range(first, last));
+	return close_others(first, last, flags);
 }
 
 PRELOAD void closefrom(int low)
 {
-	forget_range(low < 0 ? 0 : (unsigned)low, ~0u);
-	libc.closefrom(low);
+	unsigned first = low < 0 ? 0 : (unsigned)low;
+
+	KEEPING_ERRNO(forget_range(first, ~0u));
+	/* libc's has other means where this one fails, and those know nothing of ours. */
+	if (close_others(first, ~0u, 0))
+		libc.closefrom(low);
 }
 
-/* stdio closes inside libc, where close() above is not seen. */
-PRELOAD int fclose(FILE *f)
+/* The stream's fd, if it has one, is about to be closed inside libc, where close() is not seen. */
+static void stream_ends(FILE *f)
 {
-	int err = errno, fd = fileno(f);
+	int fd = fileno(f);
 
-	errno = err; /* a stream without an fd */
 	leaving(fd);
 	vfd_forget(fd);
+}
+
+PRELOAD int fclose(FILE *f)
+{
+	KEEPING_ERRNO(stream_ends(f));
 	return libc.fclose(f);
+}
+
+/* libc reads and writes these by itself, and so do the programs that it starts. */
+#define STDIO_FDS 3
+
+/* fd has been made a copy of something: as a standard descriptor it is the kernel's to serve. */
+static void copied(int fd)
+{
+	struct vfd *v = fd < STDIO_FDS ? vfd_get(fd) : NULL;
+
+	if (unlikely(v && v->ops->share))
+		v->ops->share(v, "it is standard input or output");
 }
 
 /* newfd is the kernel's copy of oldfd. Returns newfd. */
@@ -101,15 +145,21 @@ static int dup_done(int oldfd, int newfd)
 {
 	if (newfd < 0)
 		return newfd;
+	if (from_library())
+		return own_fd_adopt(newfd);
 	fd_fresh(newfd);
-	vfd_dup(oldfd, newfd);
+	KEEPING_ERRNO(vfd_dup(oldfd, newfd));
+	KEEPING_ERRNO(copied(newfd));
 	return newfd;
 }
 
-/* What the kernel has under such a number could be copied, and refuses all else: a closed one is not to be told from that. */
+/*
+ * What the kernel has under such a number could be copied: one that is being closed, or the
+ * library's. For the program there is none.
+ */
 static bool is_closed(int fd)
 {
-	return unlikely(vfd_is_closing(vfd_get(fd)));
+	return unlikely(vfd_is_closing(vfd_get(fd))) || is_hidden(fd);
 }
 
 PRELOAD int dup(int fd)
@@ -125,23 +175,25 @@ static void replacing(int oldfd, int newfd)
 {
 	copying(oldfd);
 	if (oldfd != newfd)
-		leaving(newfd);
+		KEEPING_ERRNO(leaving(newfd));
 }
 
 /*
- * The kernel has put oldfd's file under newfd in one step, so that number was never free: the table follows. Returns newfd,
- * or ret when the kernel refused.
+ * The kernel has put oldfd's file under newfd in one step, so that number was never free: the table
+ * follows. Returns newfd, or ret when the kernel refused.
  */
 static int dup_onto(int oldfd, int newfd, int ret)
 {
-	if (ret >= 0)
-		vfd_dup(oldfd, newfd);
+	if (ret < 0)
+		return ret;
+	KEEPING_ERRNO(vfd_dup(oldfd, newfd));
+	KEEPING_ERRNO(copied(newfd));
 	return ret;
 }
 
 PRELOAD int dup2(int oldfd, int newfd)
 {
-	if (is_closed(oldfd))
+	if (is_closed(oldfd) || is_hidden(newfd))
 		return fail(EBADF);
 	replacing(oldfd, newfd);
 	return dup_onto(oldfd, newfd, libc.dup2(oldfd, newfd));
@@ -150,7 +202,7 @@ PRELOAD_ALIAS(__dup2, dup2);
 
 PRELOAD int dup3(int oldfd, int newfd, int flags)
 {
-	if (is_closed(oldfd))
+	if (is_closed(oldfd) || is_hidden(newfd))
 		return fail(EBADF);
 	replacing(oldfd, newfd);
 	return dup_onto(oldfd, newfd, libc.dup3(oldfd, newfd, flags));
@@ -165,77 +217,81 @@ PRELOAD int fcntl(int fd, int cmd, ...)
 	va_start(ap, cmd);
 	arg = va_arg(ap, long);
 	va_end(ap);
+	if (is_hidden(fd))
+		return fail(EBADF);
 	if ((cmd == F_DUPFD || cmd == F_DUPFD_CLOEXEC) && !is_closed(fd)) {
 		copying(fd);
 		return dup_done(fd, libc.fcntl64(fd, cmd, arg));
 	}
 	if (likely(!v) || !v->ops->fcntl)
 		return libc.fcntl64(fd, cmd, arg);
-	return v->ops->fcntl(v, fd, cmd, arg);
+	return KEEP_ERRNO(v->ops->fcntl(v, fd, cmd, arg));
 }
 PRELOAD_ALIAS(fcntl64, fcntl);
 PRELOAD_ALIAS(__fcntl, fcntl);
 
 PRELOAD int open(const char *path, int flags, ...)
 {
-	return fd_fresh(libc.open(path, flags, MODE_AFTER(flags)));
+	return FD_NEW(libc.open(path, flags, MODE_AFTER(flags)));
 }
 PRELOAD_ALIAS(__open, open);
 
 PRELOAD int open64(const char *path, int flags, ...)
 {
-	return fd_fresh(libc.open64(path, flags, MODE_AFTER(flags)));
+	return FD_NEW(libc.open64(path, flags, MODE_AFTER(flags)));
 }
 PRELOAD_ALIAS(__open64, open64);
 
 PRELOAD int openat(int dir, const char *path, int flags, ...)
 {
-	return fd_fresh(libc.openat(dir, path, flags, MODE_AFTER(flags)));
+	return FD_NEW(libc.openat(dir, path, flags, MODE_AFTER(flags)));
 }
 
 PRELOAD int openat64(int dir, const char *path, int flags, ...)
 {
-	return fd_fresh(libc.openat64(dir, path, flags, MODE_AFTER(flags)));
+	return FD_NEW(libc.openat64(dir, path, flags, MODE_AFTER(flags)));
 }
 
 /* What fortified programs call instead: two arguments, libc aborts when a mode was needed. */
 PRELOAD int __open_2(const char *path, int flags)
 {
-	return fd_fresh(libc.__open_2(path, flags));
+	return FD_NEW(libc.__open_2(path, flags));
 }
 
 PRELOAD int __open64_2(const char *path, int flags)
 {
-	return fd_fresh(libc.__open64_2(path, flags));
+	return FD_NEW(libc.__open64_2(path, flags));
 }
 
 PRELOAD int __openat_2(int dir, const char *path, int flags)
 {
-	return fd_fresh(libc.__openat_2(dir, path, flags));
+	return FD_NEW(libc.__openat_2(dir, path, flags));
 }
 
 PRELOAD int __openat64_2(int dir, const char *path, int flags)
 {
-	return fd_fresh(libc.__openat64_2(dir, path, flags));
+	return FD_NEW(libc.__openat64_2(dir, path, flags));
 }
 
 PRELOAD int creat(const char *path, mode_t mode)
 {
-	return fd_fresh(libc.creat(path, mode));
+	return FD_NEW(libc.creat(path, mode));
 }
 
 PRELOAD int creat64(const char *path, mode_t mode)
 {
-	return fd_fresh(libc.creat64(path, mode));
+	return FD_NEW(libc.creat64(path, mode));
 }
 
-static int fresh_pair(int ret, const int *fds)
+static int fresh_pair(int ret, int *fds)
 {
-	if (ret == 0) {
-		fd_fresh(fds[0]);
-		fd_fresh(fds[1]);
-	}
-	return ret;
+	if (ret)
+		return ret;
+	if (from_library())
+		return own_fd_adopt_pair(fds) ? 0 : -1;
+	fd_fresh(fds[0]);
+	fd_fresh(fds[1]);
+	return 0;
 }
 
 PRELOAD int pipe(int fds[2])

@@ -8,8 +8,9 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "preload/memory.h"
 #include "preload/message.h"
-#include "preload/wait.h"
+#include "preload/poll_calls.h"
 
 /* Flags of preadv2 and pwritev2 that a socket takes; the others are refused by the kernel. */
 #define RWF_KNOWN (RWF_HIPRI | RWF_DSYNC | RWF_SYNC | RWF_NOWAIT | RWF_APPEND)
@@ -49,8 +50,15 @@ PRELOAD ssize_t read(int fd, void *buf, size_t len)
 
 	if (likely(!v) || !v->ops->recvmsg)
 		return libc.read(fd, buf, len);
-	/* Unlike recv(), a read of nothing takes nothing and never waits (socket(7), "SYS V behaviour"). */
-	return len ? message_recv(v, fd, buf, len, 0, NULL, NULL) : 0;
+	/*
+	 * Unlike recv(), a read of nothing takes nothing and never waits (socket(7), "SYS V
+	 * behaviour").
+	 */
+	if (!len)
+		return memory_data(buf, 0) ? 0 : fail(EFAULT);
+	if (unlikely(!memory_byte(buf)))
+		return CANCELLABLE(memory_bad_recv(v, fd, 0));
+	return CANCELLABLE(message_recv(v, fd, buf, len, 0, NULL, NULL));
 }
 PRELOAD_ALIAS(__read, read);
 
@@ -67,7 +75,9 @@ PRELOAD ssize_t write(int fd, const void *buf, size_t len)
 
 	if (likely(!v) || !v->ops->sendmsg)
 		return libc.write(fd, buf, len);
-	return message_send(v, fd, buf, len, 0, NULL, 0);
+	if (unlikely(!memory_data(buf, len)))
+		return CANCELLABLE(memory_bad_send(v, fd, buf, len, 0, NULL, 0));
+	return CANCELLABLE(message_send(v, fd, buf, len, 0, NULL, 0));
 }
 PRELOAD_ALIAS(__write, write);
 
@@ -86,21 +96,83 @@ static ssize_t iov_total(const struct iovec *iov, int n)
 	return (ssize_t)sum;
 }
 
+/* msg's first buffers only, because the next one is bad: what comes does not reach that far, or the
+ * call ends short. */
+static ssize_t recv_part(struct vfd *v, int fd, struct msghdr *msg, int flags, int good)
+{
+	struct msghdr part;
+	ssize_t n;
+
+	if (good < 0)
+		return libc.recvmsg(fd, msg, flags);
+	if (!good)
+		return memory_bad_recv(v, fd, flags);
+	part = *msg;
+	part.msg_iovlen = (size_t)good;
+	n = v->ops->recvmsg(v, fd, &part, flags);
+	if (n < 0)
+		return n;
+	msg->msg_namelen = part.msg_namelen;
+	msg->msg_controllen = part.msg_controllen;
+	msg->msg_flags = part.msg_flags;
+	return n;
+}
+
+/* What is written beside the data. As the kernel: a bad name fails when all is done. */
+ssize_t message_recv_checked(struct vfd *v, int fd, struct msghdr *msg, int flags)
+{
+	int good = memory_recv_vector(msg);
+	struct msghdr bare;
+	ssize_t n;
+
+	if (unlikely(good < 0 || (msg->msg_iovlen <= IOV_MAX && (size_t)good < msg->msg_iovlen)))
+		return recv_part(v, fd, msg, flags, good);
+	if (likely(memory_optional(msg->msg_name, msg->msg_namelen ? 1 : 0) &&
+		   memory_optional(msg->msg_control, msg->msg_controllen)))
+		return v->ops->recvmsg(v, fd, msg, flags);
+	bare = *msg;
+	bare.msg_name = bare.msg_control = NULL;
+	bare.msg_namelen = 0;
+	bare.msg_controllen = 0;
+	n = v->ops->recvmsg(v, fd, &bare, flags);
+	if (n >= 0 && !memory_optional(msg->msg_name, msg->msg_namelen ? 1 : 0))
+		return fail(EFAULT);
+	msg->msg_controllen = 0;
+	return n;
+}
+
+ssize_t message_send_checked(struct vfd *v, int fd, const struct msghdr *msg, int flags)
+{
+	int good = memory_send_vector(msg);
+
+	if (likely(good >= 0 && (msg->msg_iovlen > IOV_MAX || (size_t)good == msg->msg_iovlen)))
+		return v->ops->sendmsg(v, fd, msg, flags);
+	if (good < 0 || v->kind == VFD_UDP)
+		return libc.sendmsg(fd, msg, flags);
+	return memory_bad_send(v, fd, NULL, 1, flags, NULL, 0);
+}
+
 static ssize_t vector_recv(struct vfd *v, int fd, const struct iovec *iov, int n, int flags)
 {
 	struct msghdr msg = {.msg_iov = (struct iovec *)iov, .msg_iovlen = (size_t)n};
-	ssize_t total = iov_total(iov, n);
+	ssize_t total;
 
-	return total > 0 ? v->ops->recvmsg(v, fd, &msg, flags) : total;
+	if (unlikely(n > 0 && n <= IOV_MAX && !memory_ends(iov, (size_t)n * sizeof(*iov))))
+		return fail(EFAULT);
+	total = iov_total(iov, n);
+	return total > 0 ? CANCELLABLE(message_recv_checked(v, fd, &msg, flags)) : total;
 }
 
 /* Unlike write(), writev() of nothing sends nothing. */
 static ssize_t vector_send(struct vfd *v, int fd, const struct iovec *iov, int n, int flags)
 {
 	struct msghdr msg = {.msg_iov = (struct iovec *)iov, .msg_iovlen = (size_t)n};
-	ssize_t total = iov_total(iov, n);
+	ssize_t total;
 
-	return total > 0 ? v->ops->sendmsg(v, fd, &msg, flags) : total;
+	if (unlikely(n > 0 && n <= IOV_MAX && !memory_ends(iov, (size_t)n * sizeof(*iov))))
+		return fail(EFAULT);
+	total = iov_total(iov, n);
+	return total > 0 ? CANCELLABLE(message_send_checked(v, fd, &msg, flags)) : total;
 }
 
 PRELOAD ssize_t readv(int fd, const struct iovec *iov, int n)
@@ -161,7 +233,9 @@ PRELOAD ssize_t recv(int fd, void *buf, size_t len, int flags)
 
 	if (likely(!v) || !v->ops->recvmsg)
 		return libc.recv(fd, buf, len, flags);
-	return message_recv(v, fd, buf, len, flags, NULL, NULL);
+	if (unlikely(len && !memory_byte(buf)))
+		return CANCELLABLE(memory_bad_recv(v, fd, flags));
+	return CANCELLABLE(message_recv(v, fd, buf, len, flags, NULL, NULL));
 }
 
 PRELOAD ssize_t __recv_chk(int fd, void *buf, size_t len, size_t room, int flags)
@@ -171,17 +245,29 @@ PRELOAD ssize_t __recv_chk(int fd, void *buf, size_t len, size_t room, int flags
 	return recv(fd, buf, len, flags);
 }
 
+/* recvfrom() that cannot give its data, or not the address: then the data are gone. */
+static ssize_t recv_bad(struct vfd *v, int fd, void *buf, size_t len, int flags)
+{
+	if (len && !memory_byte(buf))
+		return memory_bad_recv(v, fd, flags);
+	return message_recv(v, fd, buf, len, flags, NULL, NULL) < 0 ? -1 : fail(EFAULT);
+}
+
 PRELOAD ssize_t recvfrom(int fd, void *buf, size_t len, int flags, __SOCKADDR_ARG addr,
 			 socklen_t *alen)
 {
 	struct vfd *v = vfd_get(fd);
 
-	/* The short form first: its way out is a jump. */
+	if (v && likely(v->ops->recvmsg != NULL) &&
+	    unlikely((likely(len != 0) && !memory_byte(buf)) ||
+		     (addr.__sockaddr__ && !memory_out(addr.__sockaddr__, alen))))
+		return CANCELLABLE(recv_bad(v, fd, buf, len, flags));
 	if (v && likely(v->ops->recvfrom != NULL))
-		return v->ops->recvfrom(v, buf, len, vfd_call(fd, flags), addr.__sockaddr__, alen);
+		return CANCELLABLE(v->ops->recvfrom(v, buf, len, vfd_call(fd, flags),
+						    addr.__sockaddr__, alen));
 	if (!v || !v->ops->recvmsg)
 		return libc.recvfrom(fd, buf, len, flags, addr.__sockaddr__, alen);
-	return message_recvmsg(v, fd, buf, len, flags, addr.__sockaddr__, alen);
+	return CANCELLABLE(message_recvmsg(v, fd, buf, len, flags, addr.__sockaddr__, alen));
 }
 
 PRELOAD ssize_t __recvfrom_chk(int fd, void *buf, size_t len, size_t room, int flags,
@@ -199,7 +285,7 @@ PRELOAD ssize_t recvmsg(int fd, struct msghdr *msg, int flags)
 
 	if (likely(!v) || !v->ops->recvmsg)
 		return libc.recvmsg(fd, msg, flags);
-	return v->ops->recvmsg(v, fd, msg, flags);
+	return CANCELLABLE(message_recv_checked(v, fd, msg, flags));
 }
 
 PRELOAD ssize_t send(int fd, const void *buf, size_t len, int flags)
@@ -208,7 +294,9 @@ PRELOAD ssize_t send(int fd, const void *buf, size_t len, int flags)
 
 	if (likely(!v) || !v->ops->sendmsg)
 		return message_is_dummy(flags) ? -1 : libc.send(fd, buf, len, flags);
-	return message_send(v, fd, buf, len, flags, NULL, 0);
+	if (unlikely(!memory_data(buf, len)))
+		return CANCELLABLE(memory_bad_send(v, fd, buf, len, flags, NULL, 0));
+	return CANCELLABLE(message_send(v, fd, buf, len, flags, NULL, 0));
 }
 PRELOAD_ALIAS(__send, send);
 
@@ -217,24 +305,35 @@ PRELOAD ssize_t sendto(int fd, const void *buf, size_t len, int flags, __CONST_S
 {
 	struct vfd *v = vfd_get(fd);
 
+	if (v && likely(v->ops->sendmsg != NULL) &&
+	    unlikely(!memory_data(buf, len) ||
+		     (addr.__sockaddr__ && !memory_addr(addr.__sockaddr__, alen))))
+		return CANCELLABLE(
+			memory_bad_send(v, fd, buf, len, flags, addr.__sockaddr__, alen));
 	if (v && likely(v->ops->sendto != NULL))
-		return v->ops->sendto(v, buf, len, vfd_call(fd, flags), addr.__sockaddr__, alen);
+		return CANCELLABLE(
+			v->ops->sendto(v, buf, len, vfd_call(fd, flags), addr.__sockaddr__, alen));
 	if (!v || !v->ops->sendmsg)
-		return message_is_dummy(flags) ? -1 : libc.sendto(fd, buf, len, flags, addr.__sockaddr__, alen);
-	return message_sendmsg(v, fd, buf, len, flags, addr.__sockaddr__, alen);
+		return message_is_dummy(flags)
+			       ? -1
+			       : libc.sendto(fd, buf, len, flags, addr.__sockaddr__, alen);
+	return CANCELLABLE(message_sendmsg(v, fd, buf, len, flags, addr.__sockaddr__, alen));
 }
 
 void message_give_rights(const struct msghdr *msg)
 {
 	if (!msg->msg_control)
 		return;
-	for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR((struct msghdr *)(uintptr_t)msg, c)) {
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c;
+	     c = CMSG_NXTHDR((struct msghdr *)(uintptr_t)msg, c)) {
 		struct vfd *given;
 		int fd;
 
-		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS || c->cmsg_len < CMSG_LEN(0))
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS ||
+		    c->cmsg_len < CMSG_LEN(0))
 			continue;
-		for (size_t at = 0; at + sizeof(fd) <= c->cmsg_len - CMSG_LEN(0); at += sizeof(fd)) {
+		for (size_t at = 0; at + sizeof(fd) <= c->cmsg_len - CMSG_LEN(0);
+		     at += sizeof(fd)) {
 			memcpy(&fd, CMSG_DATA(c) + at, sizeof(fd));
 			given = vfd_get(fd);
 			if (given && given->ops->share)
@@ -252,5 +351,5 @@ PRELOAD ssize_t sendmsg(int fd, const struct msghdr *msg, int flags)
 			message_give_rights(msg);
 		return message_is_dummy(flags) ? -1 : libc.sendmsg(fd, msg, flags);
 	}
-	return v->ops->sendmsg(v, fd, msg, flags);
+	return CANCELLABLE(message_send_checked(v, fd, msg, flags));
 }

@@ -6,18 +6,30 @@
 #include <errno.h>
 #include <stdbool.h>
 
-#include "socket/vfd.h"
+#include "fd/fd.h"
 
 /* io.c: the two below for objects that have the long forms only. */
-__attribute__((noinline)) ssize_t message_recvmsg(struct vfd *v, int fd, void *buf, size_t len, int flags,
-			struct sockaddr *addr, socklen_t *alen);
-__attribute__((noinline)) ssize_t message_sendmsg(struct vfd *v, int fd, const void *buf, size_t len, int flags,
-			const struct sockaddr *addr, socklen_t alen);
+__attribute__((noinline)) ssize_t message_recvmsg(struct vfd *v, int fd, void *buf, size_t len,
+						  int flags, struct sockaddr *addr,
+						  socklen_t *alen);
+__attribute__((noinline)) ssize_t message_sendmsg(struct vfd *v, int fd, const void *buf,
+						  size_t len, int flags,
+						  const struct sockaddr *addr, socklen_t alen);
 
-/* io.c: msg is about to be sent by libc. Who gets a descriptor by it (SCM_RIGHTS) gets the kernel's socket. */
+/* io.c: v's recvmsg and sendmsg with the program's msg, any pointer of which may be bad. */
+ssize_t message_recv_checked(struct vfd *v, int fd, struct msghdr *msg, int flags);
+ssize_t message_send_checked(struct vfd *v, int fd, const struct msghdr *msg, int flags);
+
+/*
+ * io.c: msg is about to be sent by libc. Who gets a descriptor by it (SCM_RIGHTS) gets the kernel's
+ * socket.
+ */
 void message_give_rights(const struct msghdr *msg);
 
-/* What is sent with these flags by a kernel socket is not to be sent: -1 and EINVAL are the answer, as the original's. */
+/*
+ * What is sent with these flags by a kernel socket is not to be sent: -1 and EINVAL are the answer,
+ * as the original's.
+ */
 static inline bool message_is_dummy(int flags)
 {
 	if (__builtin_expect(!(flags & VMA_SND_FLAGS_DUMMY), 1))

@@ -6,8 +6,9 @@
 #include <sys/socket.h>
 #include <time.h>
 
+#include "preload/memory.h"
 #include "preload/message.h"
-#include "preload/wait.h"
+#include "preload/poll_calls.h"
 
 /* Takes what was slept since start from *left. False when nothing remains; *left is zero then. */
 static bool time_left(struct timespec *left, const struct timespec *end)
@@ -27,8 +28,8 @@ static bool time_left(struct timespec *left, const struct timespec *end)
 }
 
 /*
- * recvmmsg(2), its known flaw included: the timeout is looked at only after each message. An error that comes after
- * the first message is not lost: the object reports it at the next call.
+ * recvmmsg(2), its known flaw included: the timeout is looked at only after each message. An error
+ * that comes after the first message is not lost: the object reports it at the next call.
  */
 static int recv_many(struct vfd *v, int fd, struct mmsghdr *msgs, unsigned n, int flags,
 		     struct timespec *timeout)
@@ -48,7 +49,8 @@ static int recv_many(struct vfd *v, int fd, struct mmsghdr *msgs, unsigned n, in
 		}
 	}
 	while (got < n) {
-		ssize_t len = v->ops->recvmsg(v, fd, &msgs[got].msg_hdr, flags & ~MSG_WAITFORONE);
+		ssize_t len =
+			message_recv_checked(v, fd, &msgs[got].msg_hdr, flags & ~MSG_WAITFORONE);
 
 		if (len < 0)
 			return got ? (int)got : -1;
@@ -68,13 +70,52 @@ static int send_many(struct vfd *v, int fd, struct mmsghdr *msgs, unsigned n, in
 	unsigned sent;
 
 	for (sent = 0; sent < n && sent < IOV_MAX; sent++) {
-		ssize_t len = v->ops->sendmsg(v, fd, &msgs[sent].msg_hdr, flags);
+		ssize_t len = message_send_checked(v, fd, &msgs[sent].msg_hdr, flags);
 
 		if (len < 0)
 			return sent ? (int)sent : -1;
 		msgs[sent].msg_len = (unsigned)len;
 	}
 	return (int)sent;
+}
+
+/* How many messages from the first on have only pointers that can be used. */
+static unsigned usable(const struct mmsghdr *msgs, unsigned n,
+		       int (*vector)(const struct msghdr *msg))
+{
+	unsigned i;
+
+	for (i = 0; i < n && memory_ends(&msgs[i], sizeof(msgs[i])); i++) {
+		const struct msghdr *m = &msgs[i].msg_hdr;
+		int good = vector(m);
+
+		if (good < 0 || (m->msg_iovlen <= IOV_MAX && (size_t)good < m->msg_iovlen))
+			break;
+		if (vector == memory_recv_vector &&
+		    (!memory_optional(m->msg_name, m->msg_namelen ? 1 : 0) ||
+		     !memory_optional(m->msg_control, m->msg_controllen)))
+			break;
+	}
+	return i;
+}
+
+/* As recvmmsg() and sendmmsg(), whose first message has a bad pointer. */
+static int first_bad(struct vfd *v, int fd, struct mmsghdr *msgs, int flags,
+		     ssize_t (*one)(struct vfd *v, int fd, struct msghdr *msg, int flags))
+{
+	ssize_t n = memory_ends(msgs, sizeof(*msgs))
+			    ? one(v, fd, &msgs->msg_hdr, flags & ~MSG_WAITFORONE)
+			    : fail(EFAULT);
+
+	if (n < 0)
+		return -1;
+	msgs->msg_len = (unsigned)n;
+	return 1;
+}
+
+static ssize_t send_one(struct vfd *v, int fd, struct msghdr *msg, int flags)
+{
+	return message_send_checked(v, fd, msg, flags);
 }
 
 PRELOAD int recvmmsg(int fd, struct mmsghdr *msgs, unsigned n, int flags, struct timespec *timeout)
@@ -84,9 +125,14 @@ PRELOAD int recvmmsg(int fd, struct mmsghdr *msgs, unsigned n, int flags, struct
 	/* An empty vector receives nothing: the shadow socket says what the kernel says to that. */
 	if (likely(!v) || !v->ops->recvmsg || n == 0)
 		return libc.recvmmsg(fd, msgs, n, flags, timeout);
+	if (unlikely(!memory_optional(timeout, sizeof(*timeout))))
+		return fail(EFAULT);
+	n = usable(msgs, n < IOV_MAX ? n : IOV_MAX, memory_recv_vector);
+	if (unlikely(!n))
+		return CANCELLABLE(first_bad(v, fd, msgs, flags, message_recv_checked));
 	if (v->ops->recvmmsg)
-		return v->ops->recvmmsg(v, fd, msgs, n, flags, timeout);
-	return recv_many(v, fd, msgs, n, flags, timeout);
+		return CANCELLABLE(v->ops->recvmmsg(v, fd, msgs, n, flags, timeout));
+	return CANCELLABLE(recv_many(v, fd, msgs, n, flags, timeout));
 }
 
 PRELOAD int sendmmsg(int fd, struct mmsghdr *msgs, unsigned n, int flags)
@@ -98,7 +144,12 @@ PRELOAD int sendmmsg(int fd, struct mmsghdr *msgs, unsigned n, int flags)
 			message_give_rights(&msgs[i].msg_hdr);
 		return message_is_dummy(flags) ? -1 : libc.sendmmsg(fd, msgs, n, flags);
 	}
+	if (n) {
+		n = usable(msgs, n < IOV_MAX ? n : IOV_MAX, memory_send_vector);
+		if (unlikely(!n))
+			return CANCELLABLE(first_bad(v, fd, msgs, flags, send_one));
+	}
 	if (v->ops->sendmmsg)
-		return v->ops->sendmmsg(v, fd, msgs, n, flags);
-	return send_many(v, fd, msgs, n, flags);
+		return CANCELLABLE(v->ops->sendmmsg(v, fd, msgs, n, flags));
+	return CANCELLABLE(send_many(v, fd, msgs, n, flags));
 }

@@ -3,20 +3,33 @@
 #include "preload/preload.h"
 
 #include <poll.h>
+#include <signal.h>
 #include <sys/select.h>
 #include <sys/time.h>
 #include <time.h>
 
 #include "iomux/iomux.h"
-#include "preload/wait.h"
+#include "preload/memory.h"
+#include "preload/poll_calls.h"
+
+/* The kernel refuses what it cannot read, and so much before it reads any. */
+static inline bool poll_readable(const struct pollfd *fds, nfds_t n)
+{
+	return n <= VFD_MAX && memory_ends(fds, n * sizeof(*fds));
+}
+
+static inline bool times_readable(const struct timespec *ts, const sigset_t *mask)
+{
+	return memory_optional(ts, sizeof(*ts)) && memory_optional(mask, _NSIG / 8);
+}
 
 PRELOAD int poll(struct pollfd *fds, nfds_t n, int msec)
 {
 	struct timespec ts;
 
-	if (likely(table_empty()))
+	if (likely(table_empty()) || !poll_readable(fds, n))
 		return libc.poll(fds, n, msec);
-	return iomux_poll(fds, n, msec_timeout(msec, &ts), NULL);
+	return CANCELLABLE(iomux_poll(fds, n, msec_timeout(msec, &ts), NULL));
 }
 PRELOAD_ALIAS(__poll, poll);
 
@@ -29,9 +42,9 @@ PRELOAD int __poll_chk(struct pollfd *fds, nfds_t n, int msec, size_t room)
 
 PRELOAD int ppoll(struct pollfd *fds, nfds_t n, const struct timespec *ts, const sigset_t *mask)
 {
-	if (likely(table_empty()))
+	if (likely(table_empty()) || !poll_readable(fds, n) || !times_readable(ts, mask))
 		return libc.ppoll(fds, n, ts, mask);
-	return iomux_poll(fds, n, ts, mask);
+	return CANCELLABLE(iomux_poll(fds, n, ts, mask));
 }
 
 PRELOAD int __ppoll_chk(struct pollfd *fds, nfds_t n, const struct timespec *ts,
@@ -42,12 +55,20 @@ PRELOAD int __ppoll_chk(struct pollfd *fds, nfds_t n, const struct timespec *ts,
 	return ppoll(fds, n, ts, mask);
 }
 
+static bool sets_readable(int n, const fd_set *rd, const fd_set *wr, const fd_set *ex)
+{
+	size_t bytes = n <= 0 ? 0 : ((size_t)n + NFDBITS - 1) / NFDBITS * sizeof(fd_mask);
+
+	return memory_optional(rd, bytes) && memory_optional(wr, bytes) &&
+	       memory_optional(ex, bytes);
+}
+
 PRELOAD int pselect(int n, fd_set *rd, fd_set *wr, fd_set *ex, const struct timespec *ts,
 		    const sigset_t *mask)
 {
-	if (likely(table_empty()))
+	if (likely(table_empty()) || !sets_readable(n, rd, wr, ex) || !times_readable(ts, mask))
 		return libc.pselect(n, rd, wr, ex, ts, mask);
-	return iomux_select(n, rd, wr, ex, ts, mask);
+	return CANCELLABLE(iomux_select(n, rd, wr, ex, ts, mask));
 }
 
 /* Linux's select() leaves in tv what was not slept. */
@@ -85,8 +106,9 @@ static int select_ours(int n, fd_set *rd, fd_set *wr, fd_set *ex, struct timeval
 
 PRELOAD int select(int n, fd_set *rd, fd_set *wr, fd_set *ex, struct timeval *tv)
 {
-	if (likely(table_empty()))
+	if (likely(table_empty()) || !sets_readable(n, rd, wr, ex) ||
+	    !memory_optional(tv, sizeof(*tv)))
 		return libc.select(n, rd, wr, ex, tv);
-	return select_ours(n, rd, wr, ex, tv);
+	return CANCELLABLE(select_ours(n, rd, wr, ex, tv));
 }
 PRELOAD_ALIAS(__select, select);

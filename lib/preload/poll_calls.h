@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Shared by poll.c and epoll.c. */
-#ifndef PRELOAD_WAIT_H
-#define PRELOAD_WAIT_H
+/* Shared by poll_calls.c and epoll_calls.c. */
+#ifndef PRELOAD_POLL_CALLS_H
+#define PRELOAD_POLL_CALLS_H
 
 #include <time.h>
 
-#include "socket/vfd.h"
+#include "fd/fd.h"
 
 /* Nothing in this process is ours. */
 static inline bool table_empty(void)

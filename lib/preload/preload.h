@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * First include of every file here. The libc headers' own wrappers (fortify, 64-bit renames) are switched off: these
- * files define the functions that those wrap.
+ * First include of every file here. The libc headers' own wrappers (fortify, 64-bit renames) are
+ * switched off: these files define the functions that those wrap.
  */
 #ifndef PRELOAD_PRELOAD_H
 #define PRELOAD_PRELOAD_H
@@ -15,8 +15,8 @@
 
 #include <errno.h>
 
-#include "runtime/libc.h"
-#include "socket/vfd.h"
+#include "runtime/runtime.h"
+#include "fd/fd.h"
 
 /* An entry point: visible, and named in libvma.map. */
 #define PRELOAD __attribute__((visibility("default")))
@@ -27,15 +27,70 @@
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
 
-/* fd.c: the kernel gave out fd just now; an entry left at that number is of a socket that was closed behind our back. */
+/*
+ * The guard of the border: a call that succeeds leaves errno as it was, whatever the library has
+ * tried meanwhile. Every entry point passes what is not libc's own call through it. The value is
+ * the call's.
+ */
+#define KEEP_ERRNO(call)                                                                           \
+	({                                                                                         \
+		const int kept_ = *libc_errno();                                                   \
+		__auto_type ret_ = (call);                                                         \
+                                                                                                   \
+		if (likely(ret_ >= 0))                                                             \
+			*libc_errno() = kept_;                                                     \
+		ret_;                                                                              \
+	})
+/* The same around what has no value: whether libc's call then succeeds is its own matter. */
+#define KEEPING_ERRNO(statement)                                                                   \
+	do {                                                                                       \
+		const int kept_ = errno;                                                           \
+                                                                                                   \
+		statement;                                                                         \
+		errno = kept_;                                                                     \
+	} while (0)
+
+/*
+ * fd.c: the kernel gave out fd just now; an entry left at that number is of a socket that was
+ * closed behind our back.
+ */
 void fd_stale(int fd);
 
 static inline int fd_fresh(int fd)
 {
-	if (unlikely(fd >= 0 && vfd_get(fd)))
+	if (unlikely(fd >= 0 && (vfd_get(fd) || own_fd_is(fd))))
 		fd_stale(fd);
 	return fd;
 }
+
+/* cancel.c: this program cancels threads. */
+extern bool preload_cancels __attribute__((visibility("hidden")));
+
+static inline void cancellation_point(void)
+{
+	if (unlikely(__atomic_load_n(&preload_cancels, __ATOMIC_RELAXED)))
+		pthread_testcancel();
+}
+
+/* KEEP_ERRNO() of a call that is a cancellation point, as pthreads(7) lists them. */
+#define CANCELLABLE(call)                                                                          \
+	({                                                                                         \
+		cancellation_point();                                                              \
+		KEEP_ERRNO(call);                                                                  \
+	})
+
+/* signal.c: above 0 while a handler of the program runs which has interrupted the library. */
+extern __thread int handlers_inside
+	__attribute__((tls_model("initial-exec"), visibility("hidden")));
+
+/* True: the caller is not the program but a library under us (libnl, libxdp, libbpf, ...). */
+static inline bool from_library(void)
+{
+	return unlikely(libc_internal) && !handlers_inside;
+}
+
+/* What call, one of libc's, gives: the program's new fd, or one of our own. */
+#define FD_NEW(call) (from_library() ? OWN_FD(call) : fd_fresh(call))
 
 static inline int fail(int err)
 {

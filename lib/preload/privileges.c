@@ -1,41 +1,40 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Before a process gives its privileges away: what the listening and bound sockets that it has will need is opened now, because
- * it cannot be opened afterwards. nginx's workers, haproxy and most daemons become another user between listen() and their first wait.
+ * Before a process gives its privileges away: what the listening and bound sockets that it has will
+ * need is opened now, because it cannot be opened afterwards. nginx's workers, haproxy and most
+ * daemons become another user between listen() and their first wait.
  */
 #include "preload/preload.h"
 
-#include <linux/capability.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "handover/handover.h"
 #include "preload/privileges.h"
 #include "preload/start.h"
-#include "preload/wait.h"
-#include "socket/tcp.h"
+#include "preload/poll_calls.h"
+#include "socket/tcp/sock.h"
 
-/* What attaching to an interface asks for (a program without CAP_BPF may have CAP_SYS_ADMIN; opening says so itself). */
-#define NEEDED (1u << CAP_NET_ADMIN | 1u << CAP_NET_RAW)
+/*
+ * What attaching to an interface asks for (a program without CAP_BPF may have CAP_SYS_ADMIN;
+ * opening says so itself).
+ */
+#define NEEDED (CAPS_BIT(CAP_NET_ADMIN) | CAPS_BIT(CAP_NET_RAW))
 
-static bool able(void)
+static void prepare(uid_t uid)
 {
-	struct __user_cap_header_struct h = { .version = _LINUX_CAPABILITY_VERSION_3 };
-	struct __user_cap_data_struct d[_LINUX_CAPABILITY_U32S_3] = { { 0 } };
-
-	return libc_raw(SYS_capget, (long)(uintptr_t)&h, (long)(uintptr_t)d, 0, 0, 0, 0) == 0 &&
-	       (d[0].effective & NEEDED) == NEEDED;
+	if (!caps_have(NEEDED))
+		return;
+	library_preopen(uid);
+	/* What children may claim could not be handed over any more. */
+	handover_before_rights_go();
 }
 
 void privileges_ending(uid_t uid)
 {
-	int err = errno;
-
-	if (!table_empty() && able()) {
-		library_open_early(uid);
-		/* What children may claim could not be handed over any more. */
-		tsock_leave_held();
-	}
-	errno = err;
+	if (table_empty())
+		return;
+	KEEPING_ERRNO(prepare(uid));
 }
 
 /* A thread whose effective user is root and is to be another one loses its capabilities. */
@@ -81,7 +80,10 @@ PRELOAD int capset(void *header, const void *data)
 	return libc.capset(header, data);
 }
 
-/* Behind another root neither /proc nor bpffs is there: daemons do this just before they change their user. */
+/*
+ * Behind another root neither /proc nor bpffs is there: daemons do this just before they change
+ * their user.
+ */
 PRELOAD int chroot(const char *path)
 {
 	privileges_ending((uid_t)-1);

@@ -4,7 +4,10 @@
 
 #include <sys/types.h>
 
-/* The process may lose its capabilities with the next call, to become uid (-1: not known). errno is kept. */
+/*
+ * The process may lose its capabilities with the next call, to become uid (-1: not known). errno is
+ * kept.
+ */
 void privileges_ending(uid_t uid);
 
 #endif

@@ -10,11 +10,12 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "handover/handover.h"
 #include "preload/start.h"
-#include "preload/wait.h"
-#include "runtime/log.h"
-#include "runtime/worker.h"
-#include "socket/tcp.h"
+#include "preload/poll_calls.h"
+#include "runtime/runtime.h"
+#include "stack/stack.h"
+#include "socket/tcp/sock.h"
 
 /* libc itself reads and writes these: stdio. */
 #define FD_STDIO_MAX 2
@@ -22,7 +23,10 @@
 /* This thread forks, and the child can claim what it inherits. */
 static __thread bool claimable __attribute__((tls_model("initial-exec")));
 
-/* What another process will have, too, goes to the kernel, which counts who has it. all: also what closes on exec. */
+/*
+ * What another process will have, too, goes to the kernel, which counts who has it. all: also what
+ * closes on exec.
+ */
 static void share(int last, bool all, const char *why)
 {
 	for (int fd = 0; fd < vfd_limit() && fd <= last; fd++) {
@@ -37,56 +41,64 @@ static void fork_prepare(void)
 {
 	share(claimable ? FD_STDIO_MAX : INT_MAX, true, "fork()");
 	worker_pause();
+	stacks_fork_prepare();
 	vfd_fork_prepare(); /* before the next: signals are blocked from here on */
 	worker_fork_prepare();
+	own_fd_limit_lock();
 }
 
 static void fork_parent(void)
 {
+	own_fd_limit_unlock();
 	worker_fork_parent();
 	vfd_fork_parent();
+	stacks_fork_parent();
 }
 
 static void forked_child(void)
 {
-	worker_fork_parent(); /* this thread took the lock */
+	own_fd_forked();
+	worker_fork_child();
+	stacks_fork_parent(); /* this thread took the lock */
 	vfd_fork_child();
 	library_forked_child();
 }
 
 /*
- * As pthread_atfork handlers, because daemon(), forkpty() and others fork inside libc. Registered before the
- * application's own: in the child ours runs first, so theirs see sockets that work.
+ * As pthread_atfork() handlers, because daemon(), forkpty() and others fork inside libc. Registered
+ * before the application's own: in the child ours runs first, so theirs see sockets that work.
  */
 __attribute__((constructor(102))) static void register_fork_handlers(void)
 {
-	pthread_atfork(fork_prepare, fork_parent, forked_child);
+	atfork_add(fork_prepare, fork_parent, forked_child);
+}
+
+static pid_t fork_sockets(void)
+{
+	struct handover_fork f;
+	pid_t pid;
+
+	claimable = handover_fork_begin(&f);
+	pid = libc.fork();
+	claimable = false;
+	if (pid)
+		KEEPING_ERRNO(handover_fork_end(&f, pid));
+	else
+		handover_fork_child(&f);
+	return pid;
 }
 
 PRELOAD pid_t fork(void)
 {
-	struct tsock_fork f;
-	pid_t pid;
-	int err;
-
-	if (likely(table_empty()))
-		return libc.fork();
-	claimable = tsock_fork_begin(&f);
-	pid = libc.fork();
-	claimable = false;
-	err = errno;
-	if (pid)
-		tsock_fork_end(&f, pid);
-	else
-		tsock_fork_child(&f);
-	errno = err;
-	return pid;
+	/* Also without sockets: libc calls fork_prepare() and its like. */
+	return KEEP_ERRNO(likely(table_empty()) ? libc.fork() : fork_sockets());
 }
 PRELOAD_ALIAS(__fork, fork);
 
 /*
- * Of the fork that runs no handlers nothing would tell the library: the child would go on with its parent's rings and pages.
- * Where there are any it becomes a fork(). pid_t(void) as in glibc's unistd.h.
+ * Of the fork that runs no handlers nothing would tell the library: the child would go on with its
+ * parent's rings and pages. Where there are any it becomes a fork(). pid_t(void) as in glibc's
+ * unistd.h.
  */
 PRELOAD pid_t _Fork(void)
 {
@@ -94,8 +106,8 @@ PRELOAD pid_t _Fork(void)
 }
 
 /*
- * A child of vfork() runs in its parent's memory, where closing what it does not need would close the parent's
- * sockets. It gets memory of its own.
+ * A child of vfork() runs in its parent's memory, where closing what it does not need would close
+ * the parent's sockets. It gets memory of its own.
  */
 PRELOAD pid_t vfork(void)
 {
@@ -105,29 +117,27 @@ PRELOAD_ALIAS(__vfork, vfork);
 
 PRELOAD int daemon(int nochdir, int noclose)
 {
-	return libc.daemon(nochdir, noclose);
+	return KEEP_ERRNO(libc.daemon(nochdir, noclose));
 }
 
 /*
- * The new program finds each inherited socket as the kernel's own, under the same number. Nothing of the library goes
- * along: its fds are close-on-exec. Said in the log, because datagrams that wait in user space do not go along either.
+ * The new program finds each inherited socket as the kernel's own, under the same number. Nothing
+ * of the library goes along: its fds are close-on-exec. Said in the log, because datagrams that
+ * wait in user space do not go along either.
  */
 static void exec_note(void)
 {
-	int err = errno;
-
 	if (likely(table_empty()) || !log_enabled(LOG_DEBUG))
 		return;
 	for (int fd = 0; fd < vfd_limit(); fd++)
 		if (vfd_get(fd) && !(libc.fcntl(fd, F_GETFD) & FD_CLOEXEC))
 			log_debug("exec: fd %d becomes a kernel fd in the new program", fd);
-	errno = err;
 }
 
 /* A connection of user space would be an idle kernel socket in the new program. */
 static void exec_prepare(void)
 {
-	tsock_leave(); /* also what is closed and not over */
+	handover_at_exec(); /* also what is closed and not over */
 	if (likely(table_empty()))
 		return;
 	share(INT_MAX, false, "exec()");
@@ -143,10 +153,24 @@ static void spawn_prepare(bool actions)
 	exec_note();
 }
 
+/* call, which makes a process or a program inside libc: that gets our RLIMIT_NOFILE as it is. */
+#define SPAWNED(call)                                                                              \
+	({                                                                                         \
+		__typeof__(call) ret_;                                                             \
+		int err_;                                                                          \
+                                                                                                   \
+		own_fd_limit_keep();                                                               \
+		ret_ = call;                                                                       \
+		err_ = errno;                                                                      \
+		own_fd_limit_unkeep();                                                             \
+		errno = err_;                                                                      \
+		ret_;                                                                              \
+	})
+
 PRELOAD int execve(const char *path, char *const argv[], char *const envp[])
 {
-	exec_prepare();
-	return libc.execve(path, argv, envp);
+	KEEPING_ERRNO(exec_prepare());
+	return SPAWNED(libc.execve(path, argv, envp));
 }
 
 PRELOAD int execv(const char *path, char *const argv[])
@@ -156,8 +180,8 @@ PRELOAD int execv(const char *path, char *const argv[])
 
 PRELOAD int execvpe(const char *file, char *const argv[], char *const envp[])
 {
-	exec_prepare();
-	return libc.execvpe(file, argv, envp);
+	KEEPING_ERRNO(exec_prepare());
+	return SPAWNED(libc.execvpe(file, argv, envp));
 }
 
 PRELOAD int execvp(const char *file, char *const argv[])
@@ -167,14 +191,14 @@ PRELOAD int execvp(const char *file, char *const argv[])
 
 PRELOAD int execveat(int dir, const char *path, char *const argv[], char *const envp[], int flags)
 {
-	exec_prepare();
-	return libc.execveat(dir, path, argv, envp, flags);
+	KEEPING_ERRNO(exec_prepare());
+	return SPAWNED(libc.execveat(dir, path, argv, envp, flags));
 }
 
 PRELOAD int fexecve(int fd, char *const argv[], char *const envp[])
 {
-	exec_prepare();
-	return libc.fexecve(fd, argv, envp);
+	KEEPING_ERRNO(exec_prepare());
+	return SPAWNED(libc.fexecve(fd, argv, envp));
 }
 
 /* The length of a list of arguments after arg, without its NULL. */
@@ -236,39 +260,42 @@ PRELOAD int execle(const char *path, const char *arg, ...)
 	return execve(path, argv, envp);
 }
 
-/* The child of a spawn runs libc's own code only, between a vfork of libc's and the exec: nothing of ours is touched. */
+/*
+ * The child of a spawn runs libc's own code only, between a vfork of libc's and the exec: nothing
+ * of ours is touched.
+ */
 PRELOAD int posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_actions_t *acts,
 			const posix_spawnattr_t *attr, char *const argv[], char *const envp[])
 {
-	spawn_prepare(acts != NULL);
-	return libc.posix_spawn(pid, path, acts, attr, argv, envp);
+	KEEPING_ERRNO(spawn_prepare(acts != NULL));
+	return SPAWNED(libc.posix_spawn(pid, path, acts, attr, argv, envp));
 }
 
 PRELOAD int posix_spawnp(pid_t *pid, const char *file, const posix_spawn_file_actions_t *acts,
 			 const posix_spawnattr_t *attr, char *const argv[], char *const envp[])
 {
-	spawn_prepare(acts != NULL);
-	return libc.posix_spawnp(pid, file, acts, attr, argv, envp);
+	KEEPING_ERRNO(spawn_prepare(acts != NULL));
+	return SPAWNED(libc.posix_spawnp(pid, file, acts, attr, argv, envp));
 }
 
 /* These two spawn a shell inside libc. */
 PRELOAD int system(const char *command)
 {
 	if (command)
-		spawn_prepare(false);
-	return libc.system(command);
+		KEEPING_ERRNO(spawn_prepare(false));
+	return SPAWNED(libc.system(command));
 }
 
 PRELOAD FILE *popen(const char *command, const char *mode)
 {
-	spawn_prepare(false);
-	return libc.popen(command, mode);
+	KEEPING_ERRNO(spawn_prepare(false));
+	return SPAWNED(libc.popen(command, mode));
 }
 
 /* Neither destructors nor atexit() run. May be called in a signal handler. */
 PRELOAD void _exit(int status)
 {
-	tsock_end();
+	handover_at_end();
 	libc._exit(status);
 	__builtin_unreachable();
 }
@@ -277,6 +304,7 @@ PRELOAD_ALIAS(_Exit, _exit);
 /* quick_exit() ends with libc's own _exit(). Who registers first runs last. */
 __attribute__((constructor(102))) static void register_quick_exit(void)
 {
-	if (at_quick_exit(tsock_end))
-		log_warn("at_quick_exit: no memory: quick_exit() will not close connections as the kernel does");
+	if (at_quick_exit(handover_at_end))
+		log_warn("at_quick_exit: no memory: quick_exit() will not close connections as the "
+			 "kernel does");
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Handlers are installed behind a function of ours that counts and calls them: a call that spins in user space learns
- * so that it was interrupted. The application is always told its own handlers.
+ * Handlers are installed behind a function of ours that counts and calls them: a call that spins in
+ * user space learns so that it was interrupted. The application is always told its own handlers.
  */
 #include "preload/preload.h"
 
@@ -12,23 +12,28 @@
 #include <unistd.h>
 
 #include "preload/fatal.h"
-#include "runtime/lock.h"
-#include "runtime/signals.h"
+#include "preload/memory.h"
+#include "runtime/runtime.h"
 
 typedef void (*info_handler_t)(int, siginfo_t *, void *);
 
 /*
- * The application's handlers, one array for each form: while sigaction() changes the form, a signal still finds the
- * handler that belongs to the form which the kernel has. Written by whoever calls sigaction(), read by the handlers.
+ * The application's handlers, one array for each form: while sigaction() changes the form, a signal
+ * still finds the handler that belongs to the form which the kernel has. Written by whoever calls
+ * sigaction(), read by the handlers.
  */
 static struct {
 	_Atomic(sighandler_t) plain;
 	_Atomic(info_handler_t) info;
 	_Atomic bool restart;
-	_Atomic bool once; /* SA_RESETHAND: the kernel has forgotten the handler by the time it runs */
+	/* SA_RESETHAND: the kernel has forgotten the handler by the time it runs */
+	_Atomic bool once;
 } actions[_NSIG];
 
-/* Signals that came while this thread held a lock of the library: they are sent to it again when it holds none. */
+/*
+ * Signals that came while this thread held a lock of the library: they are sent to it again when it
+ * holds none.
+ */
 #define DEFERRED_MAX 16
 static __thread int deferred_num;
 static __thread siginfo_t deferred[DEFERRED_MAX];
@@ -36,8 +41,8 @@ static __thread siginfo_t deferred[DEFERRED_MAX];
 /* Raised by what the thread does itself: it cannot go on without the handler. */
 static bool synchronous(int sig)
 {
-	return sig == SIGSEGV || sig == SIGBUS || sig == SIGILL || sig == SIGFPE || sig == SIGTRAP || sig == SIGSYS ||
-	       sig == SIGABRT;
+	return sig == SIGSEGV || sig == SIGBUS || sig == SIGILL || sig == SIGFPE ||
+	       sig == SIGTRAP || sig == SIGSYS || sig == SIGABRT;
 }
 
 /* True: the handler is not to run now. info may be NULL. */
@@ -45,7 +50,8 @@ bool signal_defer(int sig, const siginfo_t *info)
 {
 	int n;
 
-	if (likely(!lock_thread.depth) || synchronous(sig) || atomic_load_explicit(&actions[sig].once, memory_order_relaxed))
+	if (likely(!lock_thread.depth) || synchronous(sig) ||
+	    atomic_load_explicit(&actions[sig].once, memory_order_relaxed))
 		return false;
 	/* One step, because another signal may interrupt this one. */
 	n = __atomic_fetch_add(&deferred_num, 1, __ATOMIC_RELAXED);
@@ -73,7 +79,8 @@ static void deferred_send(void)
 	for (int i = 0; i < deferred_num; i++) {
 		int sig = deferred[i].si_signo;
 
-		if (libc_raw(SYS_rt_tgsigqueueinfo, getpid(), lock_self(), sig, (long)(uintptr_t)&deferred[i], 0, 0) < 0)
+		if (libc_raw(SYS_rt_tgsigqueueinfo, getpid(), lock_self(), sig,
+			     (long)(uintptr_t)&deferred[i], 0, 0) < 0)
 			libc_raw(SYS_tgkill, getpid(), lock_self(), sig, 0, 0, 0);
 	}
 	deferred_num = 0;
@@ -88,6 +95,8 @@ __attribute__((constructor)) static void deferred_init(void)
 	lock_deferred_fn = deferred_send;
 }
 
+__thread int handlers_inside __attribute__((tls_model("initial-exec")));
+
 /* The application's handler is about to run. Keeps errno. */
 static void begin(int sig)
 {
@@ -101,20 +110,52 @@ static void begin(int sig)
 	errno = err;
 }
 
+bool signal_touched(int sig, void *context)
+{
+	return unlikely(sig == SIGSEGV || sig == SIGBUS) &&
+	       !atomic_load_explicit(&actions[sig].once, memory_order_relaxed) &&
+	       memory_recover(context);
+}
+
+#if defined(__x86_64__)
+/* The kernel gives all three to any handler. */
+static void plain_entry3(int sig, siginfo_t *info, void *context)
+{
+	int inside = libc_internal > 0;
+
+	(void)info;
+	if (signal_touched(sig, context) || signal_defer(sig, NULL))
+		return;
+	begin(sig);
+	handlers_inside += inside;
+	atomic_load_explicit(&actions[sig].plain, memory_order_acquire)(sig);
+	handlers_inside -= inside;
+}
+#define plain_entry ((sighandler_t)(void (*)(void))plain_entry3)
+#else
 static void plain_entry(int sig)
 {
+	int inside = libc_internal > 0;
+
 	if (signal_defer(sig, NULL))
 		return;
 	begin(sig);
+	handlers_inside += inside;
 	atomic_load_explicit(&actions[sig].plain, memory_order_acquire)(sig);
+	handlers_inside -= inside;
 }
+#endif
 
 static void info_entry(int sig, siginfo_t *info, void *context)
 {
-	if (signal_defer(sig, info))
+	int inside = libc_internal > 0;
+
+	if (signal_touched(sig, context) || signal_defer(sig, info))
 		return;
 	begin(sig);
+	handlers_inside += inside;
 	atomic_load_explicit(&actions[sig].info, memory_order_acquire)(sig, info, context);
+	handlers_inside -= inside;
 }
 
 static bool is_function(sighandler_t h)
@@ -189,7 +230,9 @@ PRELOAD sighandler_t signal(int sig, sighandler_t handler)
 		atomic_store(&actions[sig].plain, handler);
 		atomic_store(&actions[sig].once, false);
 		old = libc.signal(sig, plain_entry);
-		/* libc decides whether calls are restarted: siginterrupt() may have said no before. */
+		/*
+		 * libc decides whether calls are restarted: siginterrupt() may have said no before.
+		 */
 		if (old != SIG_ERR && libc.sigaction(sig, NULL, &now) == 0)
 			atomic_store(&actions[sig].restart, (now.sa_flags & SA_RESTART) != 0);
 	} else {

@@ -2,44 +2,51 @@
 /* Calls that make sockets, name them, and set their options. */
 #include "preload/preload.h"
 
+#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <stdarg.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
+#include "preload/clone.h"
+#include "preload/memory.h"
 #include "preload/message.h"
 #include "preload/start.h"
-#include "runtime/params.h"
-#include "socket/pacing.h"
-#include "socket/tcp.h"
-#include "socket/udp.h"
+#include "preload/uring.h"
+#include "config/config.h"
+#include "socket/socket.h"
+#include "socket/tcp/sock.h"
+#include "socket/udp/sock.h"
 
-/* The application's own new AF_INET* socket: user space may serve it from now on, under the same number. */
+/*
+ * The application's own new AF_INET* socket: user space may serve it from now on, under the same
+ * number.
+ */
 static void socket_offer(int fd, int domain, int type, int proto)
 {
-	int err = errno, cancel;
+	int cancel;
 
 	/* Neither a signal handler nor a cancellation may meet the library half started. */
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
 	lock_enter();
 	/* UDP-Lite, SCTP and ICMP echo sockets have these types, too: they stay with the kernel. */
-	if (library_start() == 0) {
+	if (library_start() == 0 && netns_is_ours(fd)) {
 		if ((type & 0xf) == SOCK_DGRAM && (proto == 0 || proto == IPPROTO_UDP))
 			udp_socket_created(fd, domain, type, proto);
 		else if ((type & 0xf) == SOCK_STREAM && (proto == 0 || proto == IPPROTO_TCP))
-			tsock_socket_created(fd, domain, type, proto);
+			tcp_sock_socket_created(fd, domain, type, proto);
 	}
 	lock_leave();
 	pthread_setcancelstate(cancel, NULL);
-	errno = err;
 }
 
 PRELOAD int socket(int domain, int type, int proto)
 {
-	int fd = fd_fresh(libc.socket(domain, type, proto));
+	int fd = FD_NEW(libc.socket(domain, type, proto));
 
-	if (fd >= 0 && !libc_internal && (domain == AF_INET || domain == AF_INET6))
-		socket_offer(fd, domain, type, proto);
+	if (fd >= 0 && !libc_internal && (domain == AF_INET || domain == AF_INET6) &&
+	    likely(!atomic_load_explicit(&uring_raw, memory_order_relaxed)))
+		KEEPING_ERRNO(socket_offer(fd, domain, type, proto));
 	return fd;
 }
 
@@ -47,18 +54,18 @@ PRELOAD int bind(int fd, __CONST_SOCKADDR_ARG addr, socklen_t len)
 {
 	struct vfd *v = vfd_get(fd);
 
-	if (likely(!v) || !v->ops->bind)
+	if (likely(!v) || !v->ops->bind || !memory_addr(addr.__sockaddr__, len))
 		return libc.bind(fd, addr.__sockaddr__, len);
-	return v->ops->bind(v, fd, addr.__sockaddr__, len);
+	return KEEP_ERRNO(v->ops->bind(v, fd, addr.__sockaddr__, len));
 }
 
 PRELOAD int connect(int fd, __CONST_SOCKADDR_ARG addr, socklen_t len)
 {
 	struct vfd *v = vfd_get(fd);
 
-	if (likely(!v) || !v->ops->connect)
+	if (likely(!v) || !v->ops->connect || !memory_addr(addr.__sockaddr__, len))
 		return libc.connect(fd, addr.__sockaddr__, len);
-	return v->ops->connect(v, fd, addr.__sockaddr__, len);
+	return CANCELLABLE(v->ops->connect(v, fd, addr.__sockaddr__, len));
 }
 PRELOAD_ALIAS(__connect, connect);
 
@@ -68,7 +75,24 @@ PRELOAD int listen(int fd, int backlog)
 
 	if (likely(!v) || !v->ops->listen)
 		return libc.listen(fd, backlog);
-	return v->ops->listen(v, fd, backlog);
+	return KEEP_ERRNO(v->ops->listen(v, fd, backlog));
+}
+
+/* As accept4() of a connection whose address cannot be given: it is lost, as in the kernel. */
+static int accept_bad(struct vfd *v, int fd, int flags)
+{
+	int new = v->ops->accept4(v, fd, NULL, NULL, flags);
+
+	if (new < 0)
+		return new;
+	vfd_close(new);
+	return fail(EFAULT);
+}
+
+/* No address is wanted, or it can be given. */
+static bool name_fits(const struct sockaddr *addr, const socklen_t *len)
+{
+	return !addr || memory_out(addr, len);
 }
 
 PRELOAD int accept(int fd, __SOCKADDR_ARG addr, socklen_t *len)
@@ -77,7 +101,9 @@ PRELOAD int accept(int fd, __SOCKADDR_ARG addr, socklen_t *len)
 
 	if (likely(!v) || !v->ops->accept4)
 		return fd_fresh(libc.accept(fd, addr.__sockaddr__, len));
-	return v->ops->accept4(v, fd, addr.__sockaddr__, len, 0);
+	if (unlikely(!name_fits(addr.__sockaddr__, len)))
+		return CANCELLABLE(accept_bad(v, fd, 0));
+	return CANCELLABLE(v->ops->accept4(v, fd, addr.__sockaddr__, len, 0));
 }
 
 PRELOAD int accept4(int fd, __SOCKADDR_ARG addr, socklen_t *len, int flags)
@@ -86,7 +112,9 @@ PRELOAD int accept4(int fd, __SOCKADDR_ARG addr, socklen_t *len, int flags)
 
 	if (likely(!v) || !v->ops->accept4)
 		return fd_fresh(libc.accept4(fd, addr.__sockaddr__, len, flags));
-	return v->ops->accept4(v, fd, addr.__sockaddr__, len, flags);
+	if (unlikely(!name_fits(addr.__sockaddr__, len)))
+		return CANCELLABLE(accept_bad(v, fd, flags));
+	return CANCELLABLE(v->ops->accept4(v, fd, addr.__sockaddr__, len, flags));
 }
 
 PRELOAD int shutdown(int fd, int how)
@@ -95,18 +123,29 @@ PRELOAD int shutdown(int fd, int how)
 
 	if (likely(!v) || !v->ops->shutdown)
 		return libc.shutdown(fd, how);
-	return v->ops->shutdown(v, fd, how);
+	return KEEP_ERRNO(v->ops->shutdown(v, fd, how));
 }
 
-/* VMA_TRIGGER_DUMMY_SEND_GETSOCKNAME: of so many bytes as the original's; nobody is told how it went. */
+/*
+ * VMA_TRIGGER_DUMMY_SEND_GETSOCKNAME: of so many bytes as the original's; nobody is told how it
+ * went.
+ */
 static __attribute__((noinline)) void dummy_send(struct vfd *v, int fd)
 {
 	static const char nothing[264];
-	int saved = errno;
 
 	if (v->ops->sendmsg)
 		message_send(v, fd, nothing, sizeof(nothing), VMA_SND_FLAGS_DUMMY, NULL, 0);
-	errno = saved;
+}
+
+/* As op, one of getsockname() and getpeername(), whose answer cannot be given. */
+static int name_bad(int (*op)(struct vfd *v, int fd, struct sockaddr *addr, socklen_t *len),
+		    struct vfd *v, int fd)
+{
+	struct sockaddr_storage addr;
+	socklen_t len = sizeof(addr);
+
+	return op(v, fd, (struct sockaddr *)&addr, &len) ? -1 : fail(EFAULT);
 }
 
 PRELOAD int getsockname(int fd, __SOCKADDR_ARG addr, socklen_t *len)
@@ -115,9 +154,11 @@ PRELOAD int getsockname(int fd, __SOCKADDR_ARG addr, socklen_t *len)
 
 	if (likely(!v) || !v->ops->getsockname)
 		return libc.getsockname(fd, addr.__sockaddr__, len);
+	if (unlikely(!memory_out(addr.__sockaddr__, len)))
+		return KEEP_ERRNO(name_bad(v->ops->getsockname, v, fd));
 	if (unlikely(params.trigger_dummy_send_getsockname))
-		dummy_send(v, fd);
-	return v->ops->getsockname(v, fd, addr.__sockaddr__, len);
+		KEEPING_ERRNO(dummy_send(v, fd));
+	return KEEP_ERRNO(v->ops->getsockname(v, fd, addr.__sockaddr__, len));
 }
 
 PRELOAD int getpeername(int fd, __SOCKADDR_ARG addr, socklen_t *len)
@@ -126,10 +167,15 @@ PRELOAD int getpeername(int fd, __SOCKADDR_ARG addr, socklen_t *len)
 
 	if (likely(!v) || !v->ops->getpeername)
 		return libc.getpeername(fd, addr.__sockaddr__, len);
-	return v->ops->getpeername(v, fd, addr.__sockaddr__, len);
+	if (unlikely(!memory_out(addr.__sockaddr__, len)))
+		return KEEP_ERRNO(name_bad(v->ops->getpeername, v, fd));
+	return KEEP_ERRNO(v->ops->getpeername(v, fd, addr.__sockaddr__, len));
 }
 
-/* A pacing rate in the form of the Extra API. libc is asked first: it says so when val cannot be read or written. */
+/*
+ * A pacing rate in the form of the Extra API. libc is asked first: it says so when val cannot be
+ * read or written.
+ */
 static __attribute__((noinline)) int get_limit(struct vfd *v, int fd, void *val, socklen_t *len)
 {
 	socklen_t eight = sizeof(uint64_t);
@@ -145,7 +191,8 @@ static __attribute__((noinline)) int get_limit(struct vfd *v, int fd, void *val,
 	return 0;
 }
 
-static __attribute__((noinline)) int set_limit(struct vfd *v, int fd, const void *val, socklen_t len)
+static __attribute__((noinline)) int set_limit(struct vfd *v, int fd, const void *val,
+					       socklen_t len)
 {
 	uint64_t rate;
 
@@ -159,22 +206,42 @@ PRELOAD int getsockopt(int fd, int level, int opt, void *val, socklen_t *len)
 {
 	struct vfd *v = vfd_get(fd);
 
-	if (likely(!v) || !v->ops->getsockopt)
+	if (likely(!v) || !v->ops->getsockopt || !memory_out(val, len))
 		return libc.getsockopt(fd, level, opt, val, len);
 	if (unlikely(len && pacing_is_limit(level, opt, *len)))
-		return get_limit(v, fd, val, len);
-	return v->ops->getsockopt(v, fd, level, opt, val, len);
+		return KEEP_ERRNO(get_limit(v, fd, val, len));
+	return KEEP_ERRNO(v->ops->getsockopt(v, fd, level, opt, val, len));
 }
 
 PRELOAD int setsockopt(int fd, int level, int opt, const void *val, socklen_t len)
 {
 	struct vfd *v = vfd_get(fd);
 
-	if (likely(!v) || !v->ops->setsockopt)
+	if (likely(!v) || !v->ops->setsockopt || !memory_ends(val, len))
 		return libc.setsockopt(fd, level, opt, val, len);
 	if (unlikely(pacing_is_limit(level, opt, len)))
-		return set_limit(v, fd, val, len);
-	return v->ops->setsockopt(v, fd, level, opt, val, len);
+		return KEEP_ERRNO(set_limit(v, fd, val, len));
+	return KEEP_ERRNO(v->ops->setsockopt(v, fd, level, opt, val, len));
+}
+
+/* What arg points to, for the requests that user space answers. */
+static size_t ioctl_bytes(unsigned long req)
+{
+	switch (req) {
+	case FIONREAD:
+	case FIONBIO:
+	case SIOCOUTQ:
+	case SIOCOUTQNSD:
+	case SIOCATMARK:
+		return sizeof(int);
+	case SIOCGSTAMP_OLD:
+	case SIOCGSTAMPNS_OLD:
+	case SIOCGSTAMP_NEW:
+	case SIOCGSTAMPNS_NEW:
+		return 2 * sizeof(long);
+	default:
+		return 0;
+	}
 }
 
 PRELOAD int ioctl(int fd, unsigned long req, ...)
@@ -186,7 +253,7 @@ PRELOAD int ioctl(int fd, unsigned long req, ...)
 	va_start(ap, req);
 	arg = va_arg(ap, void *);
 	va_end(ap);
-	if (likely(!v) || !v->ops->ioctl)
+	if (likely(!v) || !v->ops->ioctl || !memory_ends(arg, ioctl_bytes(req)))
 		return libc.ioctl(fd, req, arg);
-	return v->ops->ioctl(v, fd, req, arg);
+	return KEEP_ERRNO(v->ops->ioctl(v, fd, req, arg));
 }

@@ -6,30 +6,31 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include "handover/handover.h"
 #include "net/net.h"
 #include "preload/fatal.h"
-#include "runtime/kmod.h"
-#include "runtime/last_thread.h"
-#include "runtime/libc.h"
-#include "runtime/lock.h"
-#include "runtime/log.h"
-#include "runtime/params.h"
-#include "runtime/rules.h"
-#include "runtime/stats.h"
-#include "runtime/worker.h"
-#include "socket/stack_int.h"
-#include "socket/tcp.h"
-#include "socket/udp.h"
+#include "kmod/kmod.h"
+#include "runtime/runtime.h"
+#include "config/config.h"
+#include "stats/stats.h"
+#include "stack/stack.h"
+#include "socket/tcp/sock.h"
+#include "socket/udp/sock.h"
 
 enum state { STATE_NEW, STATE_RUNNING, STATE_OFF };
 
 static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic int state;
-static _Atomic bool begun; /* some thread, of this process or of one before it, has been in library_begin(), and may be there still */
+/*
+ * some thread, of this process or of one before it, has been in library_begin(), and may be there
+ * still
+ */
+static _Atomic bool begun;
 
 static void net_readable(int fd, uint32_t events, void *arg)
 {
@@ -40,7 +41,10 @@ static void net_readable(int fd, uint32_t events, void *arg)
 	stacks_follow();
 }
 
-/* Everything that may fail; what has been started stays (it is idle) and is ended by library_stop(). */
+/*
+ * Everything that may fail; what has been started stays (it is idle) and is ended by
+ * library_stop().
+ */
 static int start_parts(void)
 {
 	int err;
@@ -49,16 +53,34 @@ static int start_parts(void)
 	err = stats_start(params.stats_shmem_dir, (unsigned)params.stats_fd_num);
 	if (err)
 		log_warn("no statistics in %s: %s", params.stats_shmem_dir, strerror(-err));
-	err = worker_start();
+	err = worker_start(params_worker_begins, (unsigned)params.timer_resolution_msec);
 	if (!err)
 		err = net_start();
 	if (!err)
 		err = worker_fd_add(net_fd(), EPOLLIN, net_readable, NULL);
 	if (!err)
+		err = handover_start();
+	if (!err)
 		err = udp_start();
 	if (!err)
-		err = tsock_start(library_start);
+		err = tcp_sock_start(library_start);
 	return err ? err : stacks_start();
+}
+
+/*
+ * Who preloads the library for one program, or sets a parameter of it, wants to hear from it. With
+ * /etc/ld.so.preload it is in every program, and scripts read what those print.
+ */
+static bool is_asked_for(void)
+{
+	const char *preload = getenv("LD_PRELOAD");
+
+	if (preload && strstr(preload, "libvma"))
+		return true;
+	for (char **e = environ; e && *e; e++)
+		if (!strncmp(*e, "VMA_", 4))
+			return true;
+	return false;
 }
 
 /* What has been said once need not be said by every forked child. */
@@ -68,8 +90,13 @@ static void library_begin(void)
 {
 	int err;
 
+	if (!banner_shown)
+		params_unasked = !is_asked_for();
 	params_load(environ);
-	/* The internal thread is one more in every process: the promise of VMA_THREAD_MODE=0 cannot hold for it. */
+	/*
+	 * The internal thread is one more in every process: the promise of VMA_THREAD_MODE=0 cannot
+	 * hold for it.
+	 */
 	lock_mode = params.thread_mode ? params.thread_mode : 1;
 	if (!banner_shown) {
 		params_banner();
@@ -78,7 +105,8 @@ static void library_begin(void)
 	banner_shown = true;
 	err = start_parts();
 	if (err)
-		log_error("nothing is offloaded in this process: start-up failed: %s", strerror(-err));
+		log_error("nothing is offloaded in this process: start-up failed: %s",
+			  strerror(-err));
 	else
 		fatal_start();
 	atomic_store_explicit(&state, err ? STATE_OFF : STATE_RUNNING, memory_order_release);
@@ -91,27 +119,28 @@ int library_start(void)
 	if (__builtin_expect(now == STATE_NEW, 0)) {
 		int saved = errno;
 
-		libc_internal++;
+		libc_internal_begin();
 		atomic_store(&begun, true);
 		pthread_mutex_lock(&start_lock);
 		if (atomic_load_explicit(&state, memory_order_relaxed) == STATE_NEW)
 			library_begin();
 		pthread_mutex_unlock(&start_lock);
-		libc_internal--;
+		libc_internal_end();
 		errno = saved;
 		now = atomic_load_explicit(&state, memory_order_acquire);
 	}
 	return now == STATE_RUNNING ? 0 : -EOPNOTSUPP;
 }
 
-void library_open_early(uid_t uid)
+void library_preopen(uid_t uid)
 {
 	int cancel;
 
 	/* As for a new socket: nobody may meet the library half started. */
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
 	lock_enter();
-	tsock_open_early();
+	tcp_sock_preopen();
+	udp_preopen();
 	if (uid != (uid_t)-1)
 		stats_give(uid);
 	lock_leave();
@@ -127,21 +156,22 @@ void library_forked_child(void)
 {
 	lock_thread_forked();
 	last_thread_forked();
+	log_forked();
 	/* Not `state`: another thread may have been starting the library. */
 	/* A process that has only inherited sockets hands them down, too. */
 	if (!atomic_load(&begun))
 		return;
-	libc_internal = 1;
+	libc_internal = 0; /* as the parent had it at this instant */
+	libc_internal_begin();
 	pthread_mutex_init(&start_lock, NULL);
 	worker_forked();
 	net_forked();
 	kmod_forked();
 	stats_forked();
 	stacks_forked();
-	udp_forked();
-	tsock_forked();
+	handover_forked();
 	atomic_store_explicit(&state, STATE_NEW, memory_order_relaxed);
-	libc_internal = 0;
+	libc_internal_end();
 }
 
 /* exit() and dlclose: steering ends here, so that no packet is sent to queues that nobody reads. */
@@ -149,13 +179,13 @@ __attribute__((destructor)) static void library_stop(void)
 {
 	if (atomic_load_explicit(&state, memory_order_acquire) == STATE_NEW)
 		return;
-	libc_internal++;
-	tsock_end();
+	libc_internal_begin();
+	handover_at_end();
 	worker_stop();
-	tsock_exit_off();
+	handover_stop();
 	stacks_stop();
 	kmod_stop();
 	net_stop();
 	stats_stop();
-	libc_internal--;
+	libc_internal_end();
 }

@@ -7,25 +7,31 @@
 #include <sys/types.h>
 
 /*
- * Starts the library once: parameters, banner, rules, log, statistics. preload calls it from every socket(AF_INET*)
- * and epoll_create*() of the application (libc_internal is 0 then), from any thread: later calls return at once.
- * 0, or a negative errno when nothing is offloaded in this process.
+ * Starts the library once: parameters, banner, rules, log, statistics. preload calls it from every
+ * socket(AF_INET*) and epoll_create*() of the application (libc_internal is 0 then), from any
+ * thread: later calls return at once. 0, or a negative errno when nothing is offloaded in this
+ * process.
  */
 int library_start(void);
 
-/* Threads, rings or pages of the library may be there, which a child of a fork must not take for its own. */
+/*
+ * Threads, rings or pages of the library may be there, which a child of a fork must not take for
+ * its own.
+ */
 bool library_has_begun(void);
 
 /*
- * In the child of a fork(), before the application's own code runs there. The fd table is empty already; forgets rings,
- * threads and locks of the parent without touching what both share. A later library_start() starts anew.
+ * In the child of a fork(), before the application's own code runs there. The fd table is empty
+ * already; forgets rings, threads and locks of the parent without touching what both share. A later
+ * library_start() starts anew.
  */
 void library_forked_child(void);
 
 /*
- * The process is about to give its privileges away and to become uid (-1: not known): what its sockets will need is opened.
- * Opens nothing, and starts nothing, for a process without such sockets.
+ * The process is about to give its privileges away and to become uid (-1: not known): what its
+ * sockets will need is opened. Opens nothing, and starts nothing, for a process without such
+ * sockets.
  */
-void library_open_early(uid_t uid);
+void library_preopen(uid_t uid);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * stdio reads and writes inside libc, where nothing of ours is called: a connection that a stream is made of goes to the
- * kernel. fclose() is in fd.c.
+ * stdio reads and writes inside libc, where nothing of ours is called: a connection that a stream
+ * is made of goes to the kernel. fclose() is in fd.c.
  */
 #include "preload/preload.h"
 
@@ -13,7 +13,7 @@ static void leave_to_libc(int fd, const char *why)
 	struct vfd *v = vfd_get(fd);
 
 	if (unlikely(v && v->ops->share))
-		v->ops->share(v, why);
+		KEEPING_ERRNO(v->ops->share(v, why));
 }
 
 PRELOAD FILE *fdopen(int fd, const char *mode)

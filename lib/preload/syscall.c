@@ -1,26 +1,34 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * syscall(): calls on fds that programs make by number (libuv, Go's cgo parts, sockperf) go the way of the function of
- * that name; everything else passes with all six arguments. The raw forms of the kernel differ from libc's in the size of signal
- * sets and in writing back what is left of a timeout.
+ * syscall(): calls on fds that programs make by number (libuv, Go's cgo parts, sockperf) do what
+ * the function of that name does; everything else passes with all six arguments. The raw forms of
+ * the kernel differ from libc's in the size of signal sets and in writing back what is left of a
+ * timeout.
  */
 #include "preload/preload.h"
 
 #include <fcntl.h>
+#include <linux/bpf.h>
 #include <poll.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/select.h>
 #include <sys/sendfile.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "handover/handover.h"
+#include "preload/clone.h"
 #include "preload/privileges.h"
-#include "preload/wait.h"
-#include "socket/tcp.h"
+#include "preload/memory.h"
+#include "preload/uring.h"
+#include "preload/poll_calls.h"
+#include "socket/tcp/sock.h"
 
 #define KERNEL_SIGSET (_NSIG / 8)
 
@@ -43,6 +51,11 @@ static const sigset_t *mask_of(long arg, sigset_t *copy)
 	return copy;
 }
 
+static bool mask_readable(long mask)
+{
+	return memory_ends((const void *)mask, KERNEL_SIGSET);
+}
+
 /* What ppoll and pselect6 leave in *ts: what was not slept. */
 static void timespec_left(struct timespec *ts, const struct timespec *start)
 {
@@ -63,7 +76,8 @@ static long sys_ppoll(const struct args *x)
 	sigset_t mask;
 	int ret;
 
-	if (table_empty() || (x->d && x->e != KERNEL_SIGSET))
+	if (table_empty() || (x->d && (x->e != KERNEL_SIGSET || !mask_readable(x->d))) ||
+	    !memory_optional(ts, sizeof(*ts)))
 		return pass(x);
 	clock_gettime(CLOCK_MONOTONIC, &start);
 	ret = ppoll((struct pollfd *)x->a, (nfds_t)x->b, ts, mask_of(x->d, &mask));
@@ -81,9 +95,12 @@ static long sys_pselect6(const struct args *x)
 	sigset_t mask;
 	int ret;
 
+	if (x->f && !memory_ends((const void *)x->f, sizeof(sig)))
+		return pass(x);
 	if (x->f)
 		memcpy(&sig, (const void *)x->f, sizeof(sig));
-	if (table_empty() || (sig.mask && sig.size != KERNEL_SIGSET))
+	if (table_empty() || !memory_optional(ts, sizeof(*ts)) ||
+	    (sig.mask && (sig.size != KERNEL_SIGSET || !mask_readable(sig.mask))))
 		return pass(x);
 	clock_gettime(CLOCK_MONOTONIC, &start);
 	ret = pselect((int)x->a, (fd_set *)x->b, (fd_set *)x->c, (fd_set *)x->d, ts,
@@ -97,7 +114,7 @@ static long sys_epoll_pwait(const struct args *x)
 {
 	sigset_t mask;
 
-	if (!vfd_get((int)x->a) || (x->e && x->f != KERNEL_SIGSET))
+	if (!vfd_get((int)x->a) || (x->e && (x->f != KERNEL_SIGSET || !mask_readable(x->e))))
 		return pass(x);
 	return epoll_pwait((int)x->a, (struct epoll_event *)x->b, (int)x->c, (int)x->d,
 			   mask_of(x->e, &mask));
@@ -107,7 +124,7 @@ static long sys_epoll_pwait2(const struct args *x)
 {
 	sigset_t mask;
 
-	if (!vfd_get((int)x->a) || (x->e && x->f != KERNEL_SIGSET))
+	if (!vfd_get((int)x->a) || (x->e && (x->f != KERNEL_SIGSET || !mask_readable(x->e))))
 		return pass(x);
 	return epoll_pwait2((int)x->a, (struct epoll_event *)x->b, (int)x->c,
 			    (const struct timespec *)x->d, mask_of(x->e, &mask));
@@ -140,7 +157,7 @@ static long fd_call(const struct args *x, bool *known)
 	case SYS_openat:
 	case SYS_eventfd2:
 	case SYS_timerfd_create:
-		return fd_fresh((int)pass(x));
+		return FD_NEW((int)pass(x));
 	case SYS_pipe2:
 		return pipe2((int *)x->a, (int)x->b);
 	case SYS_epoll_create1:
@@ -150,7 +167,7 @@ static long fd_call(const struct args *x, bool *known)
 		return dup2((int)x->a, (int)x->b);
 	case SYS_open:
 	case SYS_creat:
-		return fd_fresh((int)pass(x));
+		return FD_NEW((int)pass(x));
 	case SYS_pipe:
 		return pipe((int *)x->a);
 	case SYS_epoll_create:
@@ -160,10 +177,14 @@ static long fd_call(const struct args *x, bool *known)
 		return fork();
 #endif
 	case SYS_clone:
-		/* As a fork() asks for it; what shares memory with its parent makes no process of its own. */
+		/* as a fork() asks for it */
 		if (x->a == SIGCHLD && !x->b)
 			return fork();
-		break;
+		return clone_raw((unsigned long)x->a, x->b, (const long[]){x->c, x->d, x->e});
+	case SYS_io_uring_setup:
+		return uring_made_raw(FD_NEW((int)pass(x)));
+	case SYS_clone3:
+		return clone3_raw((const void *)x->a, (unsigned long)x->b);
 	}
 	*known = false;
 	return -1;
@@ -261,6 +282,46 @@ static long wait_call(const struct args *x, bool *known)
 	return -1;
 }
 
+static long limit_call(const struct args *x, bool *known)
+{
+	switch (x->nr) {
+	case SYS_prlimit64:
+		return prlimit((pid_t)x->a, (int)x->b, (const struct rlimit *)x->c,
+			       (struct rlimit *)x->d);
+	case SYS_getrlimit:
+		return getrlimit((int)x->a, (struct rlimit *)x->b);
+	case SYS_setrlimit:
+		return setrlimit((int)x->a, (const struct rlimit *)x->b);
+	}
+	*known = false;
+	return -1;
+}
+
+/* bpf() of libbpf and libxdp: what is a descriptor is our own. The program's passes. */
+static long bpf_call(const struct args *x, bool *known)
+{
+	if (x->nr != SYS_bpf || !from_library()) {
+		*known = false;
+		return -1;
+	}
+	switch (x->a) {
+	case BPF_MAP_CREATE:
+	case BPF_PROG_LOAD:
+	case BPF_OBJ_GET:
+	case BPF_PROG_GET_FD_BY_ID:
+	case BPF_MAP_GET_FD_BY_ID:
+	case BPF_RAW_TRACEPOINT_OPEN:
+	case BPF_BTF_LOAD:
+	case BPF_BTF_GET_FD_BY_ID:
+	case BPF_LINK_CREATE:
+	case BPF_LINK_GET_FD_BY_ID:
+	case BPF_ENABLE_STATS:
+	case BPF_ITER_CREATE:
+		return OWN_FD((int)pass(x));
+	}
+	return pass(x);
+}
+
 /* Unlike libc's functions these change the calling thread only, and so do they here. */
 static long user_call(const struct args *x, bool *known)
 {
@@ -272,6 +333,10 @@ static long user_call(const struct args *x, bool *known)
 	case SYS_chroot:
 		privileges_ending((uid_t)-1);
 		return pass(x);
+	case SYS_unshare:
+		return unshare((int)x->a);
+	case SYS_setns:
+		return setns((int)x->a, (int)x->b);
 	}
 	*known = false;
 	return -1;
@@ -279,8 +344,8 @@ static long user_call(const struct args *x, bool *known)
 
 PRELOAD long syscall(long nr, ...)
 {
-	static long (*const families[])(const struct args *, bool *) = {data_call, wait_call,
-									socket_call, fd_call, user_call};
+	static long (*const families[])(const struct args *, bool *) = {
+		data_call, wait_call, socket_call, fd_call, limit_call, user_call, bpf_call};
 	struct args x = {.nr = nr};
 	va_list ap;
 
@@ -293,7 +358,7 @@ PRELOAD long syscall(long nr, ...)
 	x.f = va_arg(ap, long);
 	va_end(ap);
 	if (nr == SYS_exit_group)
-		tsock_end();
+		handover_at_end();
 	if (nr == SYS_futex) /* by far the most frequent number of those that are none of ours */
 		return pass(&x);
 	for (unsigned i = 0; i < sizeof(families) / sizeof(*families); i++) {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* sendfile and splice to and from an object of ours: by copying, with the kernel calls' partial results. */
+/*
+ * sendfile and splice to and from an object of ours: by copying, with the kernel calls' partial
+ * results.
+ */
 #include "preload/preload.h"
 
 #include <fcntl.h>
@@ -9,6 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "preload/memory.h"
 #include "preload/message.h"
 
 /* On the stack: a multiple of the page, and room for the largest datagram. */
@@ -20,8 +24,8 @@ static size_t chunk_of(size_t n)
 }
 
 /*
- * From pos of the file to the socket. Returns the bytes sent; -1 only when none were. What was read but not sent is
- * read again by the caller's next call, because only sent bytes move the position.
+ * From pos of the file to the socket. Returns the bytes sent; -1 only when none were. What was read
+ * but not sent is read again by the caller's next call, because only sent bytes move the position.
  */
 static ssize_t send_file(struct vfd *v, int out, int in, off_t pos, size_t n)
 {
@@ -34,6 +38,8 @@ static ssize_t send_file(struct vfd *v, int out, int in, off_t pos, size_t n)
 
 		if (got == 0)
 			break;
+		if (got < 0 && errno == EISDIR)
+			errno = EINVAL; /* sendfile(2) of a folder; read(2) has a word for it */
 		sent = got < 0 ? -1 : message_send(v, out, buf, (size_t)got, 0, NULL, 0);
 		if (sent < 0)
 			return done ? (ssize_t)done : -1;
@@ -65,9 +71,9 @@ PRELOAD ssize_t sendfile(int out, int in, off_t *off, size_t n)
 {
 	struct vfd *v = vfd_get(out);
 
-	if (likely(!v) || !v->ops->sendmsg)
+	if (likely(!v) || !v->ops->sendmsg || !memory_optional(off, sizeof(*off)))
 		return libc.sendfile(out, in, off, n);
-	return sendfile_ours(v, out, in, off, n);
+	return KEEP_ERRNO(sendfile_ours(v, out, in, off, n));
 }
 PRELOAD_ALIAS(sendfile64, sendfile);
 
@@ -84,8 +90,8 @@ static void pipe_drop(int pipe_fd, char *buf, size_t n)
 }
 
 /*
- * Pipe to socket. The bytes stay in the pipe until they are sent: tee() copies them to a pipe of our own first.
- * It also gives the errors and the end of file that splice() has for the input.
+ * Pipe to socket. The bytes stay in the pipe until they are sent: tee() copies them to a pipe of
+ * our own first. It also gives the errors and the end of file that splice() has for the input.
  */
 static ssize_t splice_out(struct vfd *v, int in, int out, size_t n, unsigned flags)
 {
@@ -93,7 +99,7 @@ static ssize_t splice_out(struct vfd *v, int in, int out, size_t n, unsigned fla
 	int copy[2];
 	ssize_t got, sent;
 
-	if (libc.pipe2(copy, O_CLOEXEC) < 0)
+	if (libc.pipe2(copy, O_CLOEXEC) < 0 || !own_fd_adopt_pair(copy))
 		return -1;
 	got = libc.tee(in, copy[1], chunk_of(n), flags & SPLICE_F_NONBLOCK);
 	if (got > 0)
@@ -103,8 +109,8 @@ static ssize_t splice_out(struct vfd *v, int in, int out, size_t n, unsigned fla
 				       flags & SPLICE_F_MORE ? MSG_MORE : 0, NULL, 0);
 	if (sent > 0)
 		pipe_drop(in, buf, (size_t)sent);
-	libc.close(copy[0]);
-	libc.close(copy[1]);
+	own_fd_close(copy[0]);
+	own_fd_close(copy[1]);
 	return sent;
 }
 
@@ -113,9 +119,12 @@ static ssize_t pipe_room(int pipe_fd, unsigned flags)
 {
 	struct pollfd p = {.fd = pipe_fd, .events = POLLOUT};
 	int size = libc.fcntl(pipe_fd, F_GETPIPE_SZ), used = 0;
-	int block = !(flags & SPLICE_F_NONBLOCK) && !(libc.fcntl(pipe_fd, F_GETFL) & O_NONBLOCK);
+	int how = libc.fcntl(pipe_fd, F_GETFL);
+	int block = !(flags & SPLICE_F_NONBLOCK) && !(how & O_NONBLOCK);
 	int ready;
 
+	if (how >= 0 && (how & O_ACCMODE) == O_RDONLY)
+		return fail(EBADF); /* a pipe's other end never has room */
 	if (size < 0)
 		return fail(EINVAL); /* neither side is a pipe */
 	ready = libc.poll(&p, 1, block ? -1 : 0);
@@ -127,7 +136,10 @@ static ssize_t pipe_room(int pipe_fd, unsigned flags)
 	return used == 0 ? size : 4096;
 }
 
-/* Socket to pipe. Bytes taken from the socket must reach the pipe, so the end of the write is waited for. */
+/*
+ * Socket to pipe. Bytes taken from the socket must reach the pipe, so the end of the write is
+ * waited for.
+ */
 static ssize_t splice_in(struct vfd *v, int in, int out, size_t n, unsigned flags)
 {
 	char buf[CHUNK];
@@ -155,14 +167,17 @@ PRELOAD ssize_t splice(int in, off64_t *ioff, int out, off64_t *ooff, size_t n, 
 {
 	struct vfd *from = vfd_get(in), *to = vfd_get(out);
 
-	/* An offset on a socket, unknown flags, and no pipe at all: the kernel refuses them in its own order. */
+	/*
+	 * An offset on a socket, unknown flags, and no pipe at all: the kernel refuses them in its
+	 * own order.
+	 */
 	if (likely(!from && !to) || ioff || ooff || n == 0 || (from && to) ||
 	    (flags & ~(SPLICE_F_MOVE | SPLICE_F_NONBLOCK | SPLICE_F_MORE | SPLICE_F_GIFT)))
 		return libc.splice(in, ioff, out, ooff, n, flags);
 	if (to && to->ops->sendmsg)
-		return splice_out(to, in, out, n, flags);
+		return CANCELLABLE(splice_out(to, in, out, n, flags));
 	if (from && from->ops->recvmsg)
-		return splice_in(from, in, out, n, flags);
+		return CANCELLABLE(splice_in(from, in, out, n, flags));
 	return libc.splice(in, ioff, out, ooff, n, flags);
 }
 

@@ -9,8 +9,9 @@
 #include <sys/uio.h>
 
 /*
- * A sum under way: 64-bit words, and how many carries left them at the top. 2^64 and 2^32 are 1 modulo 2^16 - 1, so wide words
- * sum to the same and a carry counts 1. Two instructions for eight bytes.
+ * A sum under way: 64-bit words, and how many carries left them at the top. 2^64 and 2^32 are 1
+ * modulo 2^16 - 1, so wide words sum to the same and a carry counts 1. Two instructions for eight
+ * bytes.
  */
 struct csum {
 	uint64_t sum, carry;
@@ -30,7 +31,10 @@ static inline uint64_t csum_narrow(const struct csum *c)
 	return (uint32_t)c->sum + (c->sum >> 32) + c->carry;
 }
 
-/* The last 1 to 7 bytes, as a little or big endian machine would have loaded them followed by zeros. */
+/*
+ * The last 1 to 7 bytes, as a little or big endian machine would have loaded them followed by
+ * zeros.
+ */
 static inline void csum_tail(struct csum *c, const void *p, size_t len)
 {
 	uint64_t w = 0;
@@ -44,11 +48,14 @@ static inline void csum_tail(struct csum *c, const void *p, size_t len)
 	csum_word(c, &w);
 }
 
-/* Adds len bytes to sum as 16-bit words; an odd last byte is padded with zero. sum as csum_narrow() gives it, so is the result. */
+/*
+ * Adds len bytes to sum as 16-bit words; an odd last byte is padded with zero. sum as csum_narrow()
+ * gives it, so is the result.
+ */
 static inline uint64_t csum_add(uint64_t sum, const void *p, size_t len)
 {
 	const uint8_t *b = p;
-	struct csum c = { .sum = sum };
+	struct csum c = {.sum = sum};
 
 	for (; len >= 32; b += 32, len -= 32) {
 		csum_word(&c, b);
@@ -64,11 +71,12 @@ static inline uint64_t csum_add(uint64_t sum, const void *p, size_t len)
 }
 
 /* Copies len bytes and returns sum with them added: one pass over the user's memory. */
-static inline uint64_t csum_copy(uint64_t sum, void *restrict to, const void *restrict from, size_t len)
+static inline uint64_t csum_copy(uint64_t sum, void *restrict to, const void *restrict from,
+				 size_t len)
 {
 	uint8_t *d = to;
 	const uint8_t *s = from;
-	struct csum c = { .sum = sum };
+	struct csum c = {.sum = sum};
 
 	for (; len >= 32; s += 32, d += 32, len -= 32) {
 		memcpy(d, s, 32);
@@ -95,7 +103,9 @@ static inline uint16_t csum_fold(uint64_t sum)
 
 	low += high;
 	low += low < high;
-	/* Both halves added to each other: the upper half of the result has the sum with its carry. */
+	/*
+	 * Both halves added to each other: the upper half of the result has the sum with its carry.
+	 */
 	low += low >> 16 | low << 16;
 	return (uint16_t)(low >> 16);
 }
@@ -103,7 +113,7 @@ static inline uint16_t csum_fold(uint64_t sum)
 /* csum_add() of an IPv4 header without options. */
 static inline uint64_t csum_ipv4_header(const void *p)
 {
-	struct csum c = { 0 };
+	struct csum c = {0};
 	uint32_t last;
 
 	memcpy(&last, (const uint8_t *)p + 16, 4);
@@ -121,7 +131,10 @@ static inline uint64_t csum_swap(uint64_t sum)
 	return (uint16_t)(f << 8 | f >> 8);
 }
 
-/* csum_copy() of vectors, one behind the other: a part that starts at an odd offset is summed swapped. */
+/*
+ * csum_copy() of vectors, one behind the other: a part that starts at an odd offset is summed
+ * swapped.
+ */
 static inline uint64_t csum_copy_iov(uint64_t sum, uint8_t *to, const struct iovec *iov, int iovcnt)
 {
 	size_t done = 0;

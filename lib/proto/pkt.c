@@ -14,7 +14,9 @@
 #include "proto/csum.h"
 #include "proto/pkt_udp4.h"
 
-/* What the network layer found: where the transport header is and how long it and its payload are. */
+/*
+ * What the network layer found: where the transport header is and how long it and its payload are.
+ */
 struct l3 {
 	uint32_t l4_off;
 	uint32_t l4_len;
@@ -110,8 +112,8 @@ static uint64_t chain_sum(const struct buf *b, const uint8_t *p, uint32_t left)
 }
 
 /*
- * A virtual device hands over frames of its own host whose field holds only the pseudo-header sum, not complemented
- * (CHECKSUM_PARTIAL): those never were on a wire.
+ * A virtual device hands over frames of its own host whose field holds only the pseudo-header sum,
+ * not complemented (CHECKSUM_PARTIAL): those never were on a wire.
  */
 static bool l4_checksum_ok(const struct buf *b, uint16_t check, const struct l3 *l3)
 {
@@ -152,7 +154,10 @@ static enum pkt_result parse_udp(struct buf *b, struct l3 *l3)
 	ulen = ntohs(uh.len);
 	if (ulen < sizeof(uh) || ulen > l3->l4_len)
 		return PKT_MALFORMED;
-	/* Bytes of the IP packet behind the datagram belong to nobody; the kernel cuts them off, too. */
+	/*
+	 * Bytes of the IP packet behind the datagram belong to nobody; the kernel cuts them off,
+	 * too.
+	 */
 	l3->l4_len = ulen;
 	l3->pseudo += uh.len;
 	if (!udp_checksum_ok(b, &uh, l3))
@@ -166,11 +171,17 @@ static enum pkt_result parse_udp(struct buf *b, struct l3 *l3)
 	return PKT_UDP;
 }
 
-/* An address that one host can have: neither multicast nor broadcast nor none (RFC 9293, 3.9.2.3; RFC 1122, 3.2.1.3). */
-static bool is_host(const struct in6_addr *a)
+/*
+ * An address that one host can have: neither multicast nor broadcast nor none (RFC 9293, 3.9.2.3;
+ * RFC 1122, 3.2.1.3).
+ */
+static bool is_host(const struct in6_addr *a, uint8_t family)
 {
 	uint32_t v4;
 
+	/* In an IPv6 packet it would be taken for the IPv4 address that it contains. */
+	if (family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(a))
+		return false;
 	if (!IN6_IS_ADDR_V4MAPPED(a))
 		return !IN6_IS_ADDR_MULTICAST(a) && !IN6_IS_ADDR_UNSPECIFIED(a);
 	memcpy(&v4, &a->s6_addr[12], sizeof(v4));
@@ -186,7 +197,8 @@ static enum pkt_result parse_tcp(struct buf *b, struct l3 *l3)
 	memcpy(&th, b->data + l3->l4_off, sizeof(th));
 	if (th.doff < 5 || th.doff * 4u > l3->l4_len || b->len < l3->l4_off + th.doff * 4u)
 		return PKT_MALFORMED;
-	if (b->meta.multicast || !is_host(&b->meta.src))
+	/* Bit 0 of the frame's destination: it went to several hosts, whatever the packet says. */
+	if (b->meta.multicast || !is_host(&b->meta.src, b->meta.family) || (b->data[0] & 1))
 		return PKT_OTHER;
 	l3->pseudo += htons((uint16_t)l3->l4_len);
 	if (!l4_checksum_ok(b, th.check, l3))
@@ -218,8 +230,8 @@ static __attribute__((noinline)) enum pkt_result parse_any(struct buf *b)
 		return PKT_OTHER;
 	if (res != PKT_UDP)
 		return res;
-	if (l3.proto == IPPROTO_TCP)
-		return parse_tcp(b, &l3);
+	if (l3.proto == IPPROTO_TCP) /* and not to a group's or everybody's Ethernet address */
+		return b->data[0] & 1 ? PKT_OTHER : parse_tcp(b, &l3);
 	return l3.proto == IPPROTO_UDP ? parse_udp(b, &l3) : PKT_OTHER;
 }
 
@@ -247,7 +259,10 @@ static inline uint64_t load64(const uint8_t *p)
 	return w;
 }
 
-/* As udp_checksum_ok() of what the device has not checked, the headers at ip and the datagram of ulen bytes in one piece. */
+/*
+ * As udp_checksum_ok() of what the device has not checked, the headers at ip and the datagram of
+ * ulen bytes in one piece.
+ */
 static inline bool plain_checksum_ok(const struct buf *b, const uint8_t *ip, uint32_t ulen)
 {
 	uint64_t pseudo =
@@ -260,8 +275,8 @@ static inline bool plain_checksum_ok(const struct buf *b, const uint8_t *ip, uin
 }
 
 /*
- * The usual frame in one pass: one piece, IPv4 without options, not a fragment, UDP, all lengths and sums right. False: not that,
- * b is as it was.
+ * The usual frame in one pass: one piece, IPv4 without options, not a fragment, UDP, all lengths
+ * and sums right. False: not that, b is as it was.
  */
 static inline bool parse_plain(struct buf *b)
 {
@@ -271,13 +286,15 @@ static inline bool parse_plain(struct buf *b)
 	if (b->len < PKT_UDP4_HEADERS || b->frag)
 		return false;
 	if (load16(ip - 2) != htons(ETHERTYPE_IP) ||
-	    (load64(ip) & htobe64(PKT_PLAIN_MASK)) != htobe64(PKT_PLAIN_WORD) || ip[9] != IPPROTO_UDP)
+	    (load64(ip) & htobe64(PKT_PLAIN_MASK)) != htobe64(PKT_PLAIN_WORD) ||
+	    ip[9] != IPPROTO_UDP)
 		return false;
 	total = ntohs(load16(ip + 2));
 	ulen = ntohs(load16(ip + 24));
 	if (total > b->len - ETH_HLEN || ulen + 20 > total || ulen < sizeof(struct udphdr))
 		return false;
-	if (!(b->flags & BUF_CSUM_OK) && (csum_fold(csum_ipv4_header(ip)) != 0xffff || !plain_checksum_ok(b, ip, ulen)))
+	if (!(b->flags & BUF_CSUM_OK) &&
+	    (csum_fold(csum_ipv4_header(ip)) != 0xffff || !plain_checksum_ok(b, ip, ulen)))
 		return false;
 
 	map_v4(&b->meta.src, ip + 12);

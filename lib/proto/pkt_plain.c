@@ -9,7 +9,8 @@
 
 #include "proto/csum.h"
 
-static uint32_t finish(uint8_t *frame, uint16_t type, const void *ip, uint32_t ip_len, const uint8_t *l4, uint32_t l4_len)
+static uint32_t finish(uint8_t *frame, uint16_t type, const void *ip, uint32_t ip_len,
+		       const uint8_t *l4, uint32_t l4_len)
 {
 	struct ethhdr eth = {.h_proto = htons(type)};
 
@@ -29,7 +30,8 @@ static uint32_t plain_v4(uint8_t *frame, const uint8_t *packet, uint32_t len)
 	memcpy(&ip, packet, sizeof(ip));
 	head = ip.ihl * 4u;
 	total = ntohs(ip.tot_len);
-	if (head < sizeof(ip) || total < head || total > len || ip.frag_off & htons(IP_MF | IP_OFFMASK))
+	if (head < sizeof(ip) || total < head || total > len ||
+	    ip.frag_off & htons(IP_MF | IP_OFFMASK))
 		return 0;
 	if (head > sizeof(ip)) {
 		ip.ihl = 5;

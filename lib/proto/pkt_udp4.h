@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The gate (pkt.h) for the frame that is usual where the device has looked at the checksums: nothing is kept of it but this. */
+/*
+ * The gate (pkt.h) for the frame that is usual where the device has looked at the checksums:
+ * nothing is kept of it but this.
+ */
 #ifndef PROTO_PKT_UDP4_H
 #define PROTO_PKT_UDP4_H
 
@@ -9,10 +12,13 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "mem/buf.h"
+#include "mem/mem.h"
 
 #define PKT_UDP4_HEADERS (ETH_HLEN + 20 + 8u)
-/* The first eight bytes of an IPv4 header: version, length without options, neither "more fragments" nor an offset. */
+/*
+ * The first eight bytes of an IPv4 header: version, length without options, neither "more
+ * fragments" nor an offset.
+ */
 #define PKT_PLAIN_MASK 0xff00000000003fffull
 #define PKT_PLAIN_WORD 0x4500000000000000ull
 
@@ -22,7 +28,10 @@ struct pkt_udp4 {
 	uint32_t len; /* of the payload, which starts PKT_UDP4_HEADERS into the frame */
 };
 
-/* True: b is one piece, an IPv4 datagram without options, not a fragment, its lengths right, its sums by the device. */
+/*
+ * True: b is one piece, an IPv4 datagram without options, not a fragment, its lengths right, its
+ * sums by the device.
+ */
 static inline bool pkt_udp4(const struct buf *b, struct pkt_udp4 *u)
 {
 	const uint8_t *ip = b->data + ETH_HLEN;
@@ -33,7 +42,8 @@ static inline bool pkt_udp4(const struct buf *b, struct pkt_udp4 *u)
 		return false;
 	memcpy(&type, ip - 2, 2);
 	memcpy(&word, ip, 8);
-	if (type != htons(ETHERTYPE_IP) || (word & htobe64(PKT_PLAIN_MASK)) != htobe64(PKT_PLAIN_WORD) || ip[9] != IPPROTO_UDP)
+	if (type != htons(ETHERTYPE_IP) ||
+	    (word & htobe64(PKT_PLAIN_MASK)) != htobe64(PKT_PLAIN_WORD) || ip[9] != IPPROTO_UDP)
 		return false;
 	memcpy(&total, ip + 2, 2);
 	memcpy(&ulen, ip + 24, 2);

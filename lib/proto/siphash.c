@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* SipHash-2-4 (Aumasson and Bernstein, 2012): a short-input keyed hash whose collisions a stranger cannot build. */
+/*
+ * SipHash-2-4 (Aumasson and Bernstein, 2012): a short-input keyed hash whose collisions a stranger
+ * cannot build.
+ */
 #include <string.h>
 
 #include "proto/siphash.h"

@@ -44,7 +44,12 @@ void udp_demux_add(struct udp_demux *d, struct udp_bind *b)
 {
 	struct udp_bind **head = &d->bucket[hash_bind(d, b)];
 
-	/* In front: among equals without SO_REUSEPORT the last one bound receives, as in the kernel. */
+	/*
+	 * In front: among equals without SO_REUSEPORT the last one bound receives, as in the
+	 * kernel, which puts these to the end (udp_lib_get_port()).
+	 */
+	while (b->family == AF_INET6 && b->reuseport && *head)
+		head = &(*head)->next;
 	b->next = *head;
 	*head = b;
 	d->num_connected += b->connected;
@@ -81,14 +86,16 @@ bool udp_bind_matches(const struct udp_bind *b, const struct buf_meta *m)
 	return matches(b, m);
 }
 
-/* The kernel's compute_score(): the more is fixed, the better. */
+/*
+ * The kernel's compute_score(): the more is fixed, the better. The local address is looked at
+ * before.
+ */
 static int score(const struct udp_bind *b, const struct buf_meta *m)
 {
-	return (b->family == m->family) + 4 * !b->local_any + 8 * b->connected +
-	       4 * (b->bound_if != 0);
+	return (b->family == m->family) + 8 * b->connected + 4 * (b->bound_if != 0);
 }
 
-/* Which of n equal SO_REUSEPORT sockets: the same for every packet of a flow. */
+/* Which of n sockets of a group: the same for every packet of a flow. */
 static unsigned pick(const struct udp_demux *d, const struct buf_meta *m, unsigned n)
 {
 	uint64_t lo;
@@ -98,36 +105,63 @@ static unsigned pick(const struct udp_demux *d, const struct buf_meta *m, unsign
 	return (unsigned)((lo >> 32) * n >> 32);
 }
 
-/* The best match in a chain of several. */
+/* SO_REUSEPORT's groups are of one family, address and device (udp_reuseport_add_sock()). */
+static bool same_group(const struct udp_bind *a, const struct udp_bind *b)
+{
+	return b->reuseport && !b->connected && a->lport == b->lport && a->family == b->family &&
+	       a->v6only == b->v6only && a->bound_if == b->bound_if &&
+	       IN6_ARE_ADDR_EQUAL(&a->local, &b->local);
+}
+
+/* The member of b's group, all of which is in the chain, that gets the datagram. */
+static struct udp_bind *member(const struct udp_demux *d, struct udp_bind *chain,
+			       struct udp_bind *b, const struct buf_meta *m)
+{
+	struct udp_bind *one = chain;
+	unsigned n = 0, want;
+
+	for (; one; one = one->next)
+		n += same_group(b, one);
+	want = pick(d, m, n);
+	for (one = chain; one; one = one->next) {
+		if (same_group(b, one) && want-- == 0)
+			return one;
+	}
+	return b;
+}
+
+/*
+ * The best match in a chain, of those bound to any address or of the others. A group ends the
+ * search where the kernel meets it, which goes on only for single sockets (and, not here, for
+ * groups of which a member is connected).
+ */
+static struct udp_bind *best_bound(const struct udp_demux *d, struct udp_bind *chain,
+				   const struct buf_meta *m, bool any)
+{
+	struct udp_bind *best = NULL;
+	int high = -1, s;
+
+	for (struct udp_bind *b = chain; b; b = b->next) {
+		if (b->local_any != any || !matches(b, m))
+			continue;
+		s = score(b, m);
+		if (s <= high)
+			continue;
+		if (b->reuseport && !b->connected)
+			return member(d, chain, b, m);
+		best = b;
+		high = s;
+	}
+	return best;
+}
+
+/* The best match in a chain of several: an address goes before all else. */
 static __attribute__((noinline)) struct udp_bind *
 best_of(const struct udp_demux *d, struct udp_bind *chain, const struct buf_meta *m)
 {
-	struct udp_bind *best = NULL, *b;
-	unsigned equals = 0, want;
-	int best_score = -1;
+	struct udp_bind *best = best_bound(d, chain, m, false);
 
-	for (b = chain; b; b = b->next) {
-		int s;
-
-		if (!matches(b, m))
-			continue;
-		s = score(b, m);
-		if (s > best_score) {
-			best = b;
-			best_score = s;
-			equals = 1;
-		} else if (best && s == best_score && b->reuseport && best->reuseport) {
-			equals++;
-		}
-	}
-	if (equals <= 1)
-		return best;
-	want = pick(d, m, equals);
-	for (b = best; b; b = b->next) { /* best is set: there are equals */
-		if (b->reuseport && matches(b, m) && score(b, m) == best_score && want-- == 0)
-			return b;
-	}
-	return best;
+	return best ? best : best_bound(d, chain, m, true);
 }
 
 static inline struct udp_bind *find_in(const struct udp_demux *d, unsigned bucket,
@@ -158,7 +192,10 @@ struct udp_bind *udp_demux_next(const struct udp_demux *d, const struct buf_meta
 	unsigned bound = hash_bound(d, m->dport);
 	struct udp_bind *b;
 
-	/* First the chain of the connected ones, then that of the others; they may be one and the same chain. */
+	/*
+	 * First the chain of the connected ones, then that of the others; they may be one and the
+	 * same chain.
+	 */
 	if (!prev || prev->connected) {
 		b = prev ? prev->next : d->bucket[hash_connected(d, &m->src, m->dport, m->sport)];
 		for (; b; b = b->next) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-#include "proto/udp_tx.h"
+#include "proto/udp_frame.h"
 
 #include <arpa/inet.h>
 #include <netinet/if_ether.h>
@@ -8,7 +8,7 @@
 #include <netinet/udp.h>
 #include <sys/socket.h>
 
-#include "mem/copy.h"
+#include "mem/mem.h"
 #include "proto/csum.h"
 
 static uint32_t write_v4(struct udp_hdr *h, const struct udp_hdr_spec *spec)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Headers of outgoing datagrams: made once for a destination, patched for each packet. */
-#ifndef PROTO_UDP_TX_H
-#define PROTO_UDP_TX_H
+#ifndef PROTO_UDP_FRAME_H
+#define PROTO_UDP_FRAME_H
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -33,10 +33,11 @@ struct udp_hdr {
 
 void udp_hdr_init(struct udp_hdr *h, const struct udp_hdr_spec *spec);
 /*
- * Writes headers (h->len bytes; room for 64 must be there) for a payload of len bytes at `frame`, then the payload
- * from iov (len is its total), checksums complete. Returns the frame's length.
+ * Writes headers (h->len bytes; room for 64 must be there) for a payload of len bytes at `frame`,
+ * then the payload from iov (len is its total), checksums complete. Returns the frame's length.
  */
-uint32_t udp_frame(struct udp_hdr *h, uint8_t *frame, const struct iovec *iov, int iovcnt, uint32_t len);
+uint32_t udp_frame(struct udp_hdr *h, uint8_t *frame, const struct iovec *iov, int iovcnt,
+		   uint32_t len);
 /* Makes h->bytes the headers of a payload of len bytes, but for the checksums. IPv4 only. */
 static inline void udp_hdr_v4(struct udp_hdr *h, uint32_t len)
 {
@@ -49,15 +50,22 @@ static inline void udp_hdr_v4(struct udp_hdr *h, uint32_t len)
 		memcpy(h->bytes + 18, &id, 2);
 	}
 }
-/* The headers that udp_hdr_v4() made last have not been used: the next ones take their identification. */
+/*
+ * The headers that udp_hdr_v4() made last have not been used: the next ones take their
+ * identification.
+ */
 static inline void udp_hdr_v4_unused(struct udp_hdr *h)
 {
 	if (!h->df)
 		h->ip_id--;
 }
 /* As udp_frame(), for a device that writes the checksums. */
-uint32_t udp_frame_unsummed(struct udp_hdr *h, uint8_t *frame, const struct iovec *iov, int iovcnt, uint32_t len);
-/* Headers only, for a GSO frame of len payload bytes: the UDP checksum field holds the pseudo-header sum. */
+uint32_t udp_frame_unsummed(struct udp_hdr *h, uint8_t *frame, const struct iovec *iov, int iovcnt,
+			    uint32_t len);
+/*
+ * Headers only, for a GSO frame of len payload bytes: the UDP checksum field holds the
+ * pseudo-header sum.
+ */
 void udp_frame_gso(struct udp_hdr *h, uint8_t *frame, uint32_t len);
 
 #endif

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Level l has 64 slots of 64^l microseconds. A timer stands on the level of the highest digit (base 64) in which its
- * deadline differs from `now`, in the slot of its deadline's digit there; digits above agree. So the slots in use on a
- * level are all ahead of `now`, every slot of a level begins before any slot in use of the next, and the lowest level in
- * use tells what comes first. The highest level is a circle: what lies further ahead than it reaches waits in its
- * furthest slot and is placed anew from there.
+ * Level l has 64 slots of 64^l microseconds. A timer stands on the level of the highest digit (base
+ * 64) in which its deadline differs from `now`, in the slot of its deadline's digit there; digits
+ * above agree. So the slots in use on a level are all ahead of `now`, every slot of a level begins
+ * before any slot in use of the next, and the lowest level in use tells what comes first. The
+ * highest level is a circle: what lies further ahead than it reaches waits in its furthest slot and
+ * is placed anew from there.
  */
 #include "proto/wheel.h"
 
@@ -20,7 +21,7 @@ void wheel_init(struct wheel *w, uint64_t now)
 
 static void place(struct wheel *w, struct wheel_timer *t)
 {
-	uint64_t when = t->when < w->now ? w->now : t->when, differ = when ^ w->now;
+	uint64_t when = t->when_us < w->now ? w->now : t->when_us, differ = when ^ w->now;
 	unsigned level = differ ? (63u - (unsigned)__builtin_clzll(differ)) / DIGIT : 0;
 	unsigned slot;
 	struct wheel_timer **head;
@@ -75,7 +76,7 @@ void wheel_arm(struct wheel *w, struct wheel_timer *t, uint64_t when)
 		unlink_timer(w, t);
 	else
 		w->armed++;
-	t->when = when < WHEEL_LAST ? when : WHEEL_LAST;
+	t->when_us = when < WHEEL_LAST ? when : WHEEL_LAST;
 	place(w, t);
 }
 
@@ -105,7 +106,9 @@ static uint64_t first_slot(const struct wheel *w, unsigned *level, unsigned *slo
 	return WHEEL_NEVER;
 }
 
-/* Places the timers of a slot that now begins anew: all go to lower levels (or wait on, far ahead). */
+/*
+ * Places the timers of a slot that now begins anew: all go to lower levels (or wait on, far ahead).
+ */
 static void cascade(struct wheel *w, unsigned level, unsigned slot)
 {
 	struct wheel_timer *t = w->slot[level][slot];

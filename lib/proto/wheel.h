@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * A hierarchical timer wheel with microsecond deadlines. No clock: time comes with each call and never goes back.
- * Arming, re-arming and cancelling are O(1). A timer never fires before its deadline and fires in the first
- * wheel_run() whose time is at or after it.
+ * A hierarchical timer wheel with microsecond deadlines. No clock: time comes with each call and
+ * never goes back. Arming, re-arming and cancelling are O(1). A timer never fires before its
+ * deadline and fires in the first wheel_run() whose time is at or after it.
  */
 #ifndef PROTO_WHEEL_H
 #define PROTO_WHEEL_H
@@ -16,11 +16,14 @@
 #define WHEEL_LEVELS 6u
 #define WHEEL_SLOTS 64u
 
-/* Zeroed: not armed. Lives inside the object that it times; must be cancelled before that is freed. */
+/*
+ * Zeroed: not armed. Lives inside the object that it times; must be cancelled before that is freed.
+ */
 struct wheel_timer {
 	struct wheel_timer *next, **pprev; /* pprev is NULL while not armed */
-	uint64_t when : 56; /* us */
-	uint64_t kind : 8; /* the user's: which object the timer is part of; the wheel does not look at it */
+	uint64_t when_us : 56;
+	/* the user's: which object the timer is part of; the wheel does not look at it */
+	uint64_t kind : 8;
 };
 
 struct wheel {
@@ -40,11 +43,15 @@ void wheel_init(struct wheel *w, uint64_t now);
 void wheel_arm(struct wheel *w, struct wheel_timer *t, uint64_t when);
 void wheel_cancel(struct wheel *w, struct wheel_timer *t);
 /*
- * Takes one timer that is due at `now` off the wheel; NULL when there is none. The caller loops; handlers may arm and
- * cancel any timer in between (also ones that are due), and one armed for `now` or earlier comes out in the same loop.
+ * Takes one timer that is due at `now` off the wheel; NULL when there is none. The caller loops;
+ * handlers may arm and cancel any timer in between (also ones that are due), and one armed for
+ * `now` or earlier comes out in the same loop.
  */
 struct wheel_timer *wheel_expire(struct wheel *w, uint64_t now);
-/* A time at or before the earliest deadline (exact on the lowest level), WHEEL_NEVER when nothing is armed. O(1). */
+/*
+ * A time at or before the earliest deadline (exact on the lowest level), WHEEL_NEVER when nothing
+ * is armed. O(1).
+ */
 uint64_t wheel_next(const struct wheel *w);
 
 #endif

@@ -8,15 +8,15 @@
 #include <string.h>
 
 #include "ring/mlx5/mlx5.h"
+#include "ring/port.h"
+#include "ring/xdp/share.h"
 #include "ring/xdp/xdp.h"
-#include "runtime/libc.h"
-#include "runtime/log.h"
-#include "runtime/params.h"
-#include "runtime/text_file.h"
+#include "runtime/runtime.h"
+#include "config/config.h"
 
 /*
- * In order of preference. When one does not fit the interface (-EOPNOTSUPP), or fails (which it has logged), the next one is asked:
- * what a card can do is never needed for a socket to work.
+ * In order of preference. When one does not fit the interface (-EOPNOTSUPP), or fails (which it has
+ * logged), the next one is asked: what a card can do is never needed for a socket to work.
  */
 static const struct ring_kind {
 	enum ring_type type;
@@ -39,7 +39,10 @@ static int sysctl_read(const char *path)
 	return value;
 }
 
-/* Loopback packets come back in on a device: the kernel must accept its own addresses there. Only named, never set. */
+/*
+ * Loopback packets come back in on a device: the kernel must accept its own addresses there. Only
+ * named, never set.
+ */
 static int loopback_check(const char *ifname)
 {
 	static const char *const names[] = {"route_localnet", "accept_local"};
@@ -66,7 +69,7 @@ static int loopback_check(const char *ifname)
 static int open_kind(int ifindex, struct ring **out)
 {
 	char ifname[IF_NAMESIZE];
-	struct port *port;
+	struct ring_port *port;
 	bool loopback;
 	int err;
 
@@ -95,20 +98,26 @@ int ring_open(int ifindex, struct ring **out)
 {
 	int err;
 
-	libc_internal++;
+	libc_internal_begin();
 	err = open_kind(ifindex, out);
-	libc_internal--;
+	libc_internal_end();
 	return err;
+}
+
+void ring_forked(void)
+{
+	port_forked();
+	share_forked();
 }
 
 int ring_open_more(const struct ring *first, struct ring **out)
 {
 	int err = -EOPNOTSUPP;
 
-	libc_internal++;
+	libc_internal_begin();
 	for (unsigned i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
 		if (!strcmp(kinds[i].name, first->ops->name))
 			err = kinds[i].more(first, out);
-	libc_internal--;
+	libc_internal_end();
 	return err;
 }

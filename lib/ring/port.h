@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The port: what this process owns of an interface. Under AF_XDP these are the interface's own queues and
- * the steering program in front of them. Who binds the queues owns the port: the kernel gives a queue to one
- * socket only, and takes it back when its process dies, however it dies. So the ring binds first, and a steering
- * program that port_attach() then still finds belongs to nobody alive.
+ * The port: what this process owns of an interface. Under AF_XDP these are the interface's own
+ * queues and the steering program in front of them. Who binds the queues owns the port: the kernel
+ * gives a queue to one socket only, and takes it back when its process dies, however it dies. So
+ * the ring binds first, and a steering program that port_attach() then still finds belongs to
+ * nobody alive.
  */
 #ifndef RING_PORT_H
 #define RING_PORT_H
@@ -20,11 +21,16 @@
 #define PORT_MAX_QUEUES 64
 
 enum port_mode {
-	PORT_GENERIC, /* XDP on the skb: virtual devices, where native mode costs the kernel's own flows a factor of six */
+	/* XDP on the skb: virtual devices, where native mode costs the kernel's own flows a factor
+	   of six */
+	PORT_GENERIC,
 	PORT_NATIVE, /* XDP in the driver */
 };
 
-/* The flows with one local port. The xors are over the IPv4 ones: with one left, they are that flow. */
+/*
+ * The flows with one local port. The xors are over the IPv4 ones: with one left, they are that
+ * flow.
+ */
 struct port_flows {
 	uint32_t num_3tuple, num_exact, num_v4;
 	uint32_t local, remote; /* network order */
@@ -34,7 +40,7 @@ struct port_flows {
 	bool quiet; /* TCP: the kernel has no connection on the port (port_quiet()) */
 };
 
-struct port {
+struct ring_port {
 	/* Filled by port_open(). */
 	int ifindex;
 	char ifname[IF_NAMESIZE];
@@ -50,11 +56,16 @@ struct port {
 
 	/* Set by the caller before port_attach(). */
 	bool frags; /* the XSKs take frames of several chunks */
-	bool take_trains; /* datagram trains are wanted (generic mode) */
+	bool take_gso_bursts; /* GSO bursts of datagrams are wanted (generic mode) */
 
 	/* Filled by port_attach(). */
 	struct steer_bpf *skel;
+	/* How it is attached: by libxdp, or (NULL) alone by link_fd, which takes it off at its end
+	 */
 	struct xdp_program *prog;
+	int link_fd;
+	uint32_t prog_id; /* what was on the interface when we last looked: ours, or its dispatcher
+			   */
 	volatile uint64_t *local_mac; /* in the program's memory */
 	int flows_fd, ports_fd;
 	struct port_flows
@@ -62,31 +73,45 @@ struct port {
 	char pin_dir[PATH_MAX]; /* "": not pinned */
 };
 
-/* Looks the interface up. 0, -EOPNOTSUPP (no Ethernet header), -ENODEV or another negative errno. */
-int port_open(int ifindex, struct port **out);
 /*
- * Puts the steering program in front of the n bound XSKs (fds in queue order), which are ring 0. The caller holds every queue.
- * 0, -EEXIST (a foreign program) or another negative errno, logged; the port can then be closed or attached again.
+ * Looks the interface up. 0, -EOPNOTSUPP (no Ethernet header), -ENODEV or another negative errno.
  */
-int port_attach(struct port *p, const int *xsk_fds, unsigned n);
+int port_open(int ifindex, struct ring_port **out);
+/*
+ * Puts the steering program in front of the n bound XSKs (fds in queue order), which are ring 0.
+ * The caller holds every queue. 0, -EEXIST (a foreign program) or another negative errno, logged;
+ * the port can then be closed or attached again.
+ */
+int port_attach(struct ring_port *p, const int *xsk_fds, unsigned n);
+/*
+ * The interface is said to have another XDP program (its id, 0: none): looks whether the packets
+ * still come by ours, and puts it back if they do not. 0; -EEXIST: a foreign one sits there;
+ * another negative errno, logged. One thread.
+ */
+int port_program_changed(struct ring_port *p, uint32_t id);
 /* Tells the program of a further ring's n XSKs (fds in queue order). 0 or negative errno. */
-int port_add_ring(struct port *p, unsigned ring, const int *xsk_fds, unsigned n);
+int port_add_ring(struct ring_port *p, unsigned ring, const int *xsk_fds, unsigned n);
 /* Detaches and unpins (not in a forked child), frees. p may be NULL. */
-void port_close(struct port *p);
-/* The process whose steering program sits on the interface, 0 when there is none or it cannot be told. */
-pid_t port_owner_pid(int ifindex);
+void port_close(struct ring_port *p);
 
 /*
- * The flow's packets go to the ring; where other rings have it already, to each of them those of some of the remote sides. What
- * has only one (TCP) and a group's flow cannot be shared so. 0, -EEXIST: the ring, or for those any, has it already; -ENOSPC: the
- * table is full, or too many rings have it.
+ * The flow's packets go to the ring; where other rings have it already, to each of them those of
+ * some of the remote sides. What has only one (TCP) and a group's flow cannot be shared so. 0,
+ * -EEXIST: the ring, or for those any, has it already; -ENOSPC: the table is full, or too many
+ * rings have it.
  */
-int port_flow_add(struct port *p, unsigned ring, const struct vma_flow_key *key, const struct vma_flow_info *info);
+int port_flow_add(struct ring_port *p, unsigned ring, const struct vma_flow_key *key,
+		  const struct vma_flow_info *info);
 /* 0 or -ENOENT. */
-int port_flow_del(struct port *p, unsigned ring, const struct vma_flow_key *key);
-/* Says whether the kernel has TCP connections on the local port besides those that the 3-tuple flows bring; until then: yes. */
-void port_quiet(struct port *p, uint16_t local_port, bool quiet);
+int port_flow_del(struct ring_port *p, unsigned ring, const struct vma_flow_key *key);
+/*
+ * Says whether the kernel has TCP connections on the local port besides those that the 3-tuple
+ * flows bring; until then: yes.
+ */
+void port_quiet(struct ring_port *p, uint16_t local_port, bool quiet);
 /* Frames to another unicast MAC pass to the kernel. Any time, any thread. */
-void port_set_mac(struct port *p, const uint8_t mac[6]);
+void port_set_mac(struct ring_port *p, const uint8_t mac[6]);
+/* For ring_forked(). */
+void port_forked(void);
 
 #endif

@@ -1,18 +1,25 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The one interface to a device queue. A ring is opened on a port (what this process owns of an
- * interface: ring/port.h). All functions need the lock of the stack that owns the ring unless
- * they say otherwise. Errors are negative errno.
+ * The room of device queues, and the one interface to them: a ring is what a stack sends and
+ * receives by. It is opened on a port, which is what this process owns of an interface. Only stacks
+ * open rings; they and the sockets of their stacks use them. What a ring can do is in its
+ * ring_caps; nobody above asks for the device's name. All functions need the lock of the stack that
+ * owns the ring unless they say otherwise. Errors are negative errno.
+ *
+ * xdp/ is AF_XDP on any interface. Every packet: rx.c, tx.c, gso.c. When rings and rules come and
+ * go: ring.c, port.c, xsk.c, umem.c, share.c, pin.c, flow.c. mlx5/ is a ConnectX queue pair. Every
+ * packet: rx.c, tx.c and queue/. Rare: the other files.
  */
 #ifndef RING_RING_H
 #define RING_RING_H
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 #include <string.h>
 #include <sys/uio.h>
 
-#include "mem/buf.h"
+#include "mem/mem.h"
 #include "vma/flow.h"
 
 struct ring;
@@ -21,32 +28,58 @@ struct ring_caps {
 	uint32_t max_frame; /* largest frame, link header included, that post() takes (MTU + 14) */
 	uint32_t max_gso; /* largest frame that send_gso() takes; 0: none */
 	uint32_t max_rx_frame; /* largest frame that poll() can give */
-	bool gso_in_order; /* send_gso() never overtakes what was posted before, nor is overtaken by what comes after; any
-			      thread's send_gso() may clear it */
+	bool gso_in_order; /* send_gso() never overtakes what was posted before, nor is overtaken by
+			      what comes after; any thread's send_gso() may clear it */
 	bool gso_locked; /* send_gso() needs the stack lock, and makes no system call */
-	bool tx_csum; /* device writes the checksums of IP, TCP and UDP into what is posted, whatever is there */
+	/* device writes the checksums of IP, TCP and UDP into what is posted, whatever is there */
+	bool tx_csum;
 	bool rx_csum; /* device checks L4 checksums (BUF_CSUM_OK) */
 	bool flow_tag;
-	bool wide_groups; /* a group's flow brings the packets of other groups and ports, too: those of its Ethernet address */
-	bool wide_flows; /* a flow costs so much that one for several ports pays (vma_flow_key.port_bits); a refusal clears it */
-	bool takes_all; /* a 3-tuple flow takes the segments of the kernel's connections, too: port_quiet() changes nothing */
+	/*
+	 * a group's flow brings the packets of other groups and ports, too: those of its Ethernet
+	 * address
+	 */
+	bool groups_by_mac;
+	/*
+	 * a flow costs so much that one for several ports pays (vma_flow_key.port_bits); a refusal
+	 * clears it
+	 */
+	bool port_blocks;
+	/*
+	 * a 3-tuple flow takes the segments of the kernel's connections, too: port_quiet() changes
+	 * nothing
+	 */
+	bool takes_all;
 	bool rx_stamp; /* poll_stamped() is there, and the device has a clock */
-	bool spread; /* a flow that several rings of the interface ask for is divided among them by its remote sides */
+	/*
+	 * a flow that several rings of the interface ask for is divided among them by its remote
+	 * sides
+	 */
+	bool spread;
 };
 
 /* 64-bit totals, written under the stack lock, read by the statistics. */
 struct ring_counters {
 	uint64_t rx_packets, rx_bytes;
 	uint64_t tx_packets, tx_bytes;
-	/* send_gso(): the frames, and what they carry; not in tx_packets and tx_bytes. Several threads add to them. */
+	/*
+	 * send_gso(): the frames, and what they carry; not in tx_packets and tx_bytes. Several
+	 * threads add to them.
+	 */
 	uint64_t tx_gso_frames, tx_gso_packets, tx_gso_bytes;
-	uint64_t rx_gso_frames; /* trains (buf.gso_size); each of their datagrams is one of rx_packets */
+	/* GSO bursts of datagrams (buf.gso_size); each of their datagrams is one of rx_packets */
+	uint64_t rx_gso_frames;
 	uint64_t rx_drop_no_buf; /* the fill ring could not be refilled */
-	uint64_t rx_drop_invalid; /* a descriptor outside the UMEM, an unfinished chain, a train that its frame does not fit */
+	/*
+	 * a descriptor outside the UMEM, an unfinished chain, a GSO burst whose marked size does
+	 * not fit the frame
+	 */
+	uint64_t rx_drop_invalid;
 	uint64_t tx_drop_oversize; /* refused: frame above the MTU */
 	uint64_t tx_full; /* post() found no descriptor or buffer */
 	uint64_t kicks; /* system calls made to transmit */
-	uint64_t interrupts_requested, interrupts_received; /* times that someone slept on / was woken by the ring */
+	/* times that someone slept on / was woken by the ring */
+	uint64_t interrupts_requested, interrupts_received;
 };
 
 /* How full things are just now, for the statistics. */
@@ -59,7 +92,10 @@ struct ring_gauges {
 struct ring_gso {
 	uint16_t hdr_len; /* link + network + transport headers, in the first iovec */
 	uint16_t l4_off; /* offset of the transport header */
-	uint16_t csum_off; /* offset of the checksum field inside the transport header; it holds the pseudo-header sum */
+	/*
+	 * offset of the checksum field inside the transport header; it holds the pseudo-header sum
+	 */
+	uint16_t csum_off;
 	uint16_t gso_size;
 	uint8_t proto; /* IPPROTO_UDP or IPPROTO_TCP */
 	uint8_t family; /* AF_INET or AF_INET6 */
@@ -70,71 +106,104 @@ struct ring_gso {
 struct ring_ops {
 	const char *name; /* "xdp", "mlx5" */
 	void (*close)(struct ring *r);
-	/* The process ends: steering goes, memory and fds stay, because other threads may still be inside kick(). No close() follows. */
+	/*
+	 * The process ends: steering goes, memory and fds stay, because other threads may still be
+	 * inside kick(). No close() follows.
+	 */
 	void (*leave)(struct ring *r);
-	/* Up to max received frames; the caller owns them. Never sleeps, makes no system call when nothing is there. */
+	/*
+	 * Up to max received frames; the caller owns them. Never sleeps, makes no system call when
+	 * nothing is there.
+	 */
 	unsigned (*poll)(struct ring *r, struct buf **pkts, unsigned max);
-	/* As poll(), the frames with the device's own time of reception (BUF_HW_TIME) where it tells; only where caps.rx_stamp. */
+	/*
+	 * As poll(), the frames with the device's own time of reception (BUF_HW_TIME) where it
+	 * tells; only where caps.rx_stamp.
+	 */
 	unsigned (*poll_stamped)(struct ring *r, struct buf **pkts, unsigned max);
 	/*
-	 * A hint that poll() has something to do; no lock needed, so that a spinning reader takes none in vain. It may be wrong
-	 * for a moment, and sees no upkeep: poll() must be called now and then all the same.
+	 * A hint that poll() has something to do; no lock needed, so that a spinning reader takes
+	 * none in vain. It may be wrong for a moment, and sees no upkeep: poll() must be called now
+	 * and then all the same.
 	 */
 	bool (*pending)(const struct ring *r);
 	/*
-	 * A transmit buffer (one reference, ->room bytes, data at its start), or NULL when none is free. `room` is a hint: a
-	 * buffer for less may be had cheaper. It is posted or freed before the next one is asked for.
+	 * A transmit buffer (one reference, ->room bytes, data at its start), or NULL when none is
+	 * free. `room` is a hint: a buffer for less may be had cheaper. It is posted or freed
+	 * before the next one is asked for.
 	 */
 	struct buf *(*tx_alloc)(struct ring *r, uint32_t room);
 	/*
-	 * Sends a short frame at once, RING_SHORT_HEADER bytes at hdr (48 can be read there) and len at data: as tx_alloc(), post()
-	 * and kick(). The device writes the checksums. False: not now, or too long for this way. NULL: there is no such way.
+	 * Sends a short frame at once, RING_SHORT_HEADER bytes at hdr (48 can be read there) and
+	 * len at data: as tx_alloc(), post() and kick(). The device writes the checksums. False:
+	 * not now, or the frame is too long. NULL: the ring cannot do it.
 	 */
 	bool (*send_short)(struct ring *r, const void *hdr, const void *data, uint32_t len);
-	/* Queues b (b->len set) and takes ownership; -EMSGSIZE above caps.max_frame, -ENOBUFS when full (the caller keeps b then). */
+	/*
+	 * Queues b (b->len set) and takes ownership; -EMSGSIZE above caps.max_frame, -ENOBUFS when
+	 * full (the caller keeps b then).
+	 */
 	int (*post)(struct ring *r, struct buf *b);
 	/*
-	 * Has the device transmit what was posted. May be called WITHOUT the stack lock (any thread). 0, or
-	 * negative errno (-ENETDOWN: the interface is down, the posted frames will be lost as on any down link).
+	 * Has the device transmit what was posted. May be called WITHOUT the stack lock (any
+	 * thread). 0, or negative errno (-ENETDOWN: the interface is down, the posted frames will
+	 * be lost as on any down link).
 	 */
 	int (*kick)(struct ring *r);
 	/*
-	 * As post(), but nothing leaves: the device is given a descriptor that does nothing. -EOPNOTSUPP: it has none (the caller keeps
-	 * b, as with any error).
+	 * As post(), but nothing leaves: the device is given a descriptor that does nothing.
+	 * -EOPNOTSUPP: it has none (the caller keeps b, as with any error).
 	 */
 	int (*dummy)(struct ring *r, struct buf *b);
 	/*
-	 * Several frames will be posted one after the other, and the lock is held until the end is said: they may share descriptors.
-	 * kick() comes after the end, which may also be said of no burst. NULL, all three: there is nothing to be gained.
+	 * Several frames will be posted one after the other, and the lock is held until the end is
+	 * said: they may share descriptors. kick() comes after the end, which may also be said of
+	 * no burst. NULL, all three: there is nothing to be gained.
 	 */
 	void (*burst_begin)(struct ring *r);
 	/*
-	 * Posts a frame of len bytes, which are written to where the result points before anything else is asked of the ring; 64 bytes
-	 * may be written in any case. NULL: tx_alloc() and post() may take it.
+	 * Posts a frame of len bytes, which are written to where the result points before anything
+	 * else is asked of the ring; 64 bytes may be written in any case. NULL: tx_alloc() and
+	 * post() may take it.
 	 */
 	uint8_t *(*burst_add)(struct ring *r, uint32_t len);
 	void (*burst_end)(struct ring *r);
 	/*
-	 * Transmits at once, by the path for large frames, after what was posted; iov[0] starts with the headers. 0, or negative
-	 * errno and nothing was transmitted (-EBUSY: what was posted has not left yet, -EAGAIN: full). Needs no lock but where caps.gso_locked.
+	 * Transmits at once, by the path for large frames, after what was posted; iov[0] starts
+	 * with the headers. 0, or negative errno and nothing was transmitted (-EBUSY: what was
+	 * posted has not left yet, -EAGAIN: full). Needs no lock but where caps.gso_locked.
 	 */
-	int (*send_gso)(struct ring *r, const struct iovec *iov, int iovcnt, const struct ring_gso *g);
+	int (*send_gso)(struct ring *r, const struct iovec *iov, int iovcnt,
+			const struct ring_gso *g);
 	/* The fds whose readability means "poll() has something"; returns how many were written. */
 	unsigned (*wait_fds)(struct ring *r, int *fds, unsigned max);
-	/* Says that someone will sleep on wait_fds(). Returns true when frames wait already: do not sleep. */
+	/*
+	 * Says that someone will sleep on wait_fds(). Returns true when frames wait already: do not
+	 * sleep.
+	 */
 	bool (*arm)(struct ring *r);
-	int (*flow_add)(struct ring *r, const struct vma_flow_key *key, const struct vma_flow_info *info);
+	int (*flow_add)(struct ring *r, const struct vma_flow_key *key,
+			const struct vma_flow_info *info);
 	int (*flow_del)(struct ring *r, const struct vma_flow_key *key);
-	/* TCP: the kernel has (until told otherwise) connections of its own on the local port, which 3-tuple flows must leave it. */
+	/*
+	 * TCP: the kernel has (until told otherwise) connections of its own on the local port,
+	 * which 3-tuple flows must leave it.
+	 */
 	void (*port_quiet)(struct ring *r, uint16_t local_port, bool quiet);
 	void (*gauges)(const struct ring *r, struct ring_gauges *g);
 	/*
-	 * What is to be done now and then, by the worker only. -ENODEV: the device is gone, the ring must be closed; else 0. NULL:
-	 * nothing is.
+	 * What is to be done now and then, by the worker only. -ENODEV: the device is gone, the
+	 * ring must be closed; else 0. NULL: nothing is.
 	 */
 	int (*upkeep)(struct ring *r);
 	/* The interface's MTU or MAC changed (net/ noticed): caps follow. */
 	void (*link_changed)(struct ring *r, uint32_t mtu, const uint8_t mac[6]);
+	/*
+	 * The XDP program on the interface is this one now (its id, 0: none), or was just now. 0:
+	 * the ring's packets come, maybe again; negative errno, logged: they come no more, the ring
+	 * is to be closed. The worker only. NULL: no such program stands in front of the ring.
+	 */
+	int (*program_changed)(struct ring *r, uint32_t id);
 };
 
 struct ring {
@@ -145,16 +214,30 @@ struct ring {
 	char ifname[16];
 };
 
-struct port;
+struct ring_port;
 
 /*
  * Opens the ring of the type that the interface and VMA_RING_TYPE allow.
  * 0 and *out; -EBUSY: another process owns the queues; -EOPNOTSUPP: nothing fits this interface;
- * -EEXIST: a foreign XDP program sits there; other negative errno from the system. One log line says why.
+ * -EEXIST: a foreign XDP program sits there; other negative errno from the system. One log line
+ * says why.
  */
 int ring_open(int ifindex, struct ring **out);
-/* A further ring on the interface of `first`, of the same type. As above, but what refuses it does so without a word. */
+/*
+ * A further ring on the interface of `first`, of the same type. As above, but what refuses it does
+ * so without a word.
+ */
 int ring_open_more(const struct ring *first, struct ring **out);
+/*
+ * The child of a fork(), after it has closed what it has of its parent's rings: locks that another
+ * thread may have held are free.
+ */
+void ring_forked(void);
+/*
+ * The process whose steering program sits on the interface, 0 when there is none or it cannot be
+ * told.
+ */
+pid_t port_owner_pid(int ifindex);
 
 /* A flow of a multicast group. */
 static inline bool ring_flow_of_group(const struct vma_flow_key *key)

@@ -13,22 +13,31 @@
 #include "runtime/log.h"
 #include "runtime/text_file.h"
 
-static pthread_key_t key; /* set in the main thread: the destructor runs when that ends other than by exit() */
+/* set in the main thread: the destructor runs when that ends other than by exit() */
+static pthread_key_t key;
 static bool have_key;
 static _Atomic bool main_over;
 static sigset_t main_mask; /* written before it */
 static bool ending; /* worker only */
 
-/* The main thread is a zombie (its destructors may take long), and besides it there is only the one that asks. */
+/*
+ * The main thread is a zombie (its destructors may take long), and besides it there is only the one
+ * that asks.
+ */
 static bool alone(void)
 {
 	char text[1024], *at, state = 0;
 	int threads = 0;
 
 	text_file_read("/proc/self/stat", text, sizeof(text));
-	/* proc(5): the name, in brackets, may have any character; the state is field 3, the number of threads field 20. */
+	/*
+	 * proc(5): the name, in brackets, may have any character; the state is field 3, the number
+	 * of threads field 20.
+	 */
 	at = strrchr(text, ')');
-	return at && sscanf(at, ") %c%*s%*s%*s%*s%*s%*s%*s%*s%*s%*s%*s%*s%*s%*s%*s%*s%d", &state, &threads) == 2 &&
+	return at &&
+	       sscanf(at, ") %c%*s%*s%*s%*s%*s%*s%*s%*s%*s%*s%*s%*s%*s%*s%*s%*s%d", &state,
+		      &threads) == 2 &&
 	       state == 'Z' && threads == 2;
 }
 
@@ -49,7 +58,8 @@ void last_thread_look(void)
 		return;
 	err = pthread_create(&thread, NULL, end, NULL);
 	if (err)
-		log_error("the program has ended, but no thread can be started to say so: %s", strerror(err));
+		log_error("the program has ended, but no thread can be started to say so: %s",
+			  strerror(err));
 	ending = !err;
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * A process whose main thread has called pthread_exit() ends with its last thread, as if by exit(0) (pthread_exit(3)). The
- * internal thread is one that the program does not know of: when it alone is left it ends the process.
+ * A process whose main thread has called pthread_exit() ends with its last thread, as if by exit(0)
+ * (pthread_exit(3)). The internal thread is one that the program does not know of: when no other is
+ * left it ends the process.
  */
 #ifndef RUNTIME_LAST_THREAD_H
 #define RUNTIME_LAST_THREAD_H

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The table of the real libc functions: resolver stubs at first, dlsym(RTLD_NEXT)'s answers after libc_load(). */
+/*
+ * The table of the real libc functions: resolver stubs at first, dlsym(RTLD_NEXT)'s answers after
+ * libc_load().
+ */
 #undef _FORTIFY_SOURCE
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -18,17 +21,36 @@
 
 __thread int libc_internal INITIAL_EXEC;
 bool libc_loaded;
-/* Above 0 while this thread is in dlsym(), which may allocate, and an allocator may open, read and close. */
+long libc_errno_distance;
+/*
+ * Above 0 while this thread is in dlsym(), which may allocate, and an allocator may open, read and
+ * close.
+ */
 static __thread int loading INITIAL_EXEC;
 
-static long raw_fail(int err)
+/* What the thread's cancelability was before the outermost begin. */
+static __thread int cancel_before INITIAL_EXEC;
+
+void libc_internal_begin(void)
+{
+	if (libc_internal++ == 0)
+		pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_before);
+}
+
+void libc_internal_end(void)
+{
+	if (--libc_internal == 0)
+		pthread_setcancelstate(cancel_before, NULL);
+}
+
+NO_SANITIZERS static long raw_fail(int err)
 {
 	errno = err;
 	return -1;
 }
 
 #if defined(__x86_64__)
-static long raw_call(long nr, long a, long b, long c, long d, long e, long f)
+NO_SANITIZERS static long raw_call(long nr, long a, long b, long c, long d, long e, long f)
 {
 	register long r10 __asm__("r10") = d;
 	register long r8 __asm__("r8") = e;
@@ -42,7 +64,7 @@ static long raw_call(long nr, long a, long b, long c, long d, long e, long f)
 	return ret;
 }
 #elif defined(__aarch64__)
-static long raw_call(long nr, long a, long b, long c, long d, long e, long f)
+NO_SANITIZERS static long raw_call(long nr, long a, long b, long c, long d, long e, long f)
 {
 	register long x8 __asm__("x8") = nr;
 	register long x0 __asm__("x0") = a;
@@ -62,7 +84,7 @@ static long raw_call(long nr, long a, long b, long c, long d, long e, long f)
 #error "libc_raw() is written for x86-64 and arm64"
 #endif
 
-long libc_raw(long nr, long a, long b, long c, long d, long e, long f)
+NO_SANITIZERS long libc_raw(long nr, long a, long b, long c, long d, long e, long f)
 {
 	long ret = raw_call(nr, a, b, c, d, e, f);
 
@@ -201,6 +223,46 @@ struct libc_table libc = {
 	.syscall = raw_syscall,
 };
 
+#ifdef VMA_CHECK
+/* The build that checks its locks: the table holds these, which look and then call libc's. */
+static struct libc_table unchecked;
+#define LIBC_FN(ret, name, params, args, raw)                                                      \
+	static ret checked_##name params                                                           \
+	{                                                                                          \
+		lock_check_cancel(#name);                                                          \
+		return unchecked.name args;                                                        \
+	}
+#define LIBC_VARIADIC(ret, name, params, last, args, raw)                                          \
+	static ret checked_##name params                                                           \
+	{                                                                                          \
+		va_list ap;                                                                        \
+		long rest;                                                                         \
+                                                                                                   \
+		va_start(ap, last);                                                                \
+		rest = va_arg(ap, long);                                                           \
+		va_end(ap);                                                                        \
+		lock_check_cancel(#name);                                                          \
+		return unchecked.name args;                                                        \
+	}
+#include "runtime/libc.def"
+#undef LIBC_FN
+#undef LIBC_VARIADIC
+#define STORE(name, fn)                                                                            \
+	(__atomic_store_n((void **)&unchecked.name, fn, __ATOMIC_RELAXED),                         \
+	 __atomic_store_n((void **)&libc.name, (void *)checked_##name, __ATOMIC_RELEASE))
+#else
+#define STORE(name, fn) __atomic_store_n((void **)&libc.name, fn, __ATOMIC_RELAXED)
+#endif
+
+struct libc_table raw = {
+#define LIBC_FN(ret, name, params, args, raw) .name = raw_##name##_call,
+#define LIBC_VARIADIC(ret, name, params, last, args, raw) .name = raw_##name##_call,
+#include "runtime/libc.def"
+#undef LIBC_FN
+#undef LIBC_VARIADIC
+	.syscall = raw_syscall,
+};
+
 /* One entry: the next object's function of that name, else the system call. */
 static void *resolve(const char *name, void *fallback)
 {
@@ -213,8 +275,8 @@ static void *resolve(const char *name, void *fallback)
 }
 
 /*
- * Threads that come here at once all store the same values: no lock, so that a thread which holds the loader's lock
- * and one that waits for it cannot block each other.
+ * Threads that come here at once all store the same values: no lock, so that a thread which holds
+ * the loader's lock and one that waits for it cannot block each other.
  */
 void libc_load(void)
 {
@@ -224,15 +286,20 @@ void libc_load(void)
 		return;
 	loading++;
 #define LIBC_FN(ret, name, params, args, raw)                                                      \
-	__atomic_store_n((void **)&libc.name, resolve(#name, (void *)raw_##name##_call),           \
-			 __ATOMIC_RELAXED);
+	STORE(name, resolve(#name, (void *)raw_##name##_call));
 #define LIBC_VARIADIC(ret, name, params, last, args, raw)                                          \
-	__atomic_store_n((void **)&libc.name, resolve(#name, (void *)raw_##name##_call),           \
-			 __ATOMIC_RELAXED);
+	STORE(name, resolve(#name, (void *)raw_##name##_call));
 #include "runtime/libc.def"
 #undef LIBC_FN
 #undef LIBC_VARIADIC
+#ifdef __SANITIZE_THREAD__
+	/* It follows descriptors by libc's functions: what it did not see closed seems to be
+	 * shared. */
+	raw.close = libc.close;
+#endif
 	loading--;
+	__atomic_store_n(&libc_errno_distance, (char *)&errno - libc_thread_pointer(),
+			 __ATOMIC_RELAXED);
 	__atomic_store_n(&libc_loaded, true, __ATOMIC_RELEASE);
 	errno = err;
 }

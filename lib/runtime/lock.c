@@ -45,9 +45,11 @@ static void sleep_on(struct lock *l, uint32_t seen)
 {
 	uint32_t marked = seen | LOCK_WAITERS;
 
-	if (seen == marked || atomic_compare_exchange_strong_explicit(&l->owner, &seen, marked, memory_order_relaxed,
-								      memory_order_relaxed))
-		libc_raw(SYS_futex, (long)(uintptr_t)&l->owner, FUTEX_WAIT_PRIVATE, marked, 0, 0, 0);
+	if (seen == marked ||
+	    atomic_compare_exchange_strong_explicit(&l->owner, &seen, marked, memory_order_relaxed,
+						    memory_order_relaxed))
+		libc_raw(SYS_futex, (long)(uintptr_t)&l->owner, FUTEX_WAIT_PRIVATE, marked, 0, 0,
+			 0);
 }
 
 void lock_slow(struct lock *l, uint32_t me)
@@ -58,10 +60,14 @@ void lock_slow(struct lock *l, uint32_t me)
 		uint32_t seen = atomic_load_explicit(&l->owner, memory_order_relaxed);
 
 		if (!seen) {
-			/* Having slept, others may sleep too: keep the mark, one wake-up too many does no harm. */
+			/*
+			 * Having slept, others may sleep too: keep the mark, one wake-up too many
+			 * does no harm.
+			 */
 			uint32_t mine = lock_mode == 2 && spins ? me | LOCK_WAITERS : me;
 
-			if (atomic_compare_exchange_weak_explicit(&l->owner, &seen, mine, memory_order_acquire,
+			if (atomic_compare_exchange_weak_explicit(&l->owner, &seen, mine,
+								  memory_order_acquire,
 								  memory_order_relaxed))
 				return;
 			continue;
@@ -92,6 +98,7 @@ bool lock_get_slow(struct lock *l, uint32_t me)
 
 void lock_drop_slow(struct lock *l)
 {
-	if (lock_mode == 2 && (atomic_exchange_explicit(&l->owner, 0, memory_order_release) & LOCK_WAITERS))
+	if (lock_mode == 2 &&
+	    (atomic_exchange_explicit(&l->owner, 0, memory_order_release) & LOCK_WAITERS))
 		lock_wake(l);
 }

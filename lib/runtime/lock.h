@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * The lock of a stack or a socket. VMA_THREAD_MODE: 0 and 1 spin, 2 futex, 3 spin + yield.
- * It knows its owner, so that a signal handler which interrupted the owner can see that it must not wait.
+ * It knows its owner, so that a signal handler which interrupted the owner can see that it must not
+ * wait.
  */
 #ifndef RUNTIME_LOCK_H
 #define RUNTIME_LOCK_H
@@ -20,8 +21,9 @@ struct lock {
 struct lock_thread {
 	uint32_t tid; /* cached, 0: not asked for yet; lock_thread_forked() renews it in a child */
 	/*
-	 * Locks, and other things that must not be met half done, that this thread is in the middle of. While there are any,
-	 * signal handlers wait (preload/signal.c): one that interrupted the holder could wait for the lock for ever.
+	 * Locks, and other things that must not be met half done, that this thread is in the middle
+	 * of. While there are any, signal handlers wait (preload/signal.c): one that interrupted
+	 * the holder could wait for the lock for ever.
 	 */
 	volatile uint32_t depth;
 	/* Set by a signal that waits; lock_leave() then calls lock_deferred_fn. */
@@ -32,7 +34,10 @@ extern __thread struct lock_thread lock_thread
 	__attribute__((tls_model("initial-exec"), visibility("hidden")));
 uint32_t lock_tid_init(void);
 void lock_thread_forked(void);
-/* 0: no locks, for a process without the internal thread (tests). Written once before any lock is taken. */
+/*
+ * 0: no locks, for a process without the internal thread (tests). Written once before any lock is
+ * taken.
+ */
 extern int lock_mode __attribute__((visibility("hidden")));
 void lock_slow(struct lock *l, uint32_t me);
 void lock_wake(struct lock *l);
@@ -44,7 +49,10 @@ static inline uint32_t lock_self(void)
 
 extern void (*lock_deferred_fn)(void) __attribute__((visibility("hidden")));
 
-/* Of this thread alone, but its signal handlers look: in one instruction where the compiler would make three of a volatile word. */
+/*
+ * Used by this thread only, but also by its signal handlers: in one instruction where the compiler
+ * would make three of a volatile word.
+ */
 static inline __attribute__((always_inline)) void lock_depth_add(uint32_t n)
 {
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
@@ -88,7 +96,9 @@ static inline void lock_take(struct lock *l)
 /* lock_get() when l is not free. */
 bool lock_get_slow(struct lock *l, uint32_t me);
 
-/* Takes l unless this thread has it already (a signal handler in the middle of a call): false then. */
+/*
+ * Takes l unless this thread has it already (a signal handler in the middle of a call): false then.
+ */
 static inline bool lock_get(struct lock *l)
 {
 	uint32_t free = 0, me;
@@ -111,7 +121,8 @@ static inline bool lock_get_now(struct lock *l, uint32_t me)
 	uint32_t free = 0;
 
 	lock_enter();
-	return atomic_compare_exchange_strong_explicit(&l->owner, &free, me, memory_order_acquire, memory_order_relaxed);
+	return atomic_compare_exchange_strong_explicit(&l->owner, &free, me, memory_order_acquire,
+						       memory_order_relaxed);
 }
 
 static inline bool lock_try(struct lock *l)
@@ -140,11 +151,24 @@ static inline __attribute__((always_inline)) void lock_drop(struct lock *l)
 	lock_leave();
 }
 
-/* True when the calling thread holds l: only a handler that could not be made to wait can see that at an entry point. */
+/*
+ * True when the calling thread holds l: only a handler that could not be made to wait can see that
+ * at an entry point.
+ */
 static inline bool lock_mine(struct lock *l)
 {
 	return (atomic_load_explicit(&l->owner, memory_order_relaxed) & ~LOCK_WAITERS) ==
 	       lock_self();
 }
+
+#ifndef VMA_CHECK
+/* What lock_check.h does in the build with CHECK_LOCKS=1; nothing in this one. */
+#define lock_class(l, name) ((void)0) /* l is known by this name; said when l is made */
+#define lock_wanted(l) ((void)0) /* code that takes l by its own instructions begins to */
+#define lock_taken(l) ((void)0) /* it has l */
+#define lock_dropped(l) ((void)0) /* it is about to give l back */
+#define lock_check_none(what) ((void)0) /* at the end of `what` no lock is held */
+#define perturb_wake() ((void)0) /* before and after a wake-up: another thread may do anything */
+#endif
 
 #endif

@@ -10,15 +10,16 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "runtime/clock.h"
 #include "runtime/libc.h"
 #include "runtime/log_syslog.h"
+#include "runtime/own_fd.h"
 
 #define LINE_MAX_BYTES 2048
-/* Programs close or count on the low numbers; the log file stays out of their way. */
-#define LOG_FD_MIN 700
 
 int log_level_now = LOG_INFO;
 int log_details_now;
@@ -43,14 +44,6 @@ static _Atomic ino_t known_ino;
 static const char *const level_names[] = {"PANIC", "ERROR", "WARNING", "INFO", "DETAILS",
 					  "DEBUG", "FINE",  "FINER",   "ALL"};
 
-static uint64_t now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
-
 static void remember(int fd)
 {
 	struct stat st;
@@ -63,19 +56,12 @@ static void remember(int fd)
 	}
 }
 
-/* Opens path for appending at a high number. Descriptor or negative errno. */
+/* Opens path for appending. Descriptor or negative errno. */
 static int file_open(const char *path)
 {
-	int low, high;
+	int fd = OWN_FD(raw.open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0644));
 
-	low = libc.open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0644);
-	if (low < 0)
-		return -errno;
-	high = libc.fcntl(low, F_DUPFD_CLOEXEC, LOG_FD_MIN);
-	if (high < 0)
-		return low; /* a small RLIMIT_NOFILE */
-	libc.close(low);
-	return high;
+	return fd < 0 ? -errno : fd;
 }
 
 static void colors_choose(void)
@@ -103,7 +89,7 @@ int log_to_file(const char *path)
 		return fd;
 	old = atomic_exchange(&file_fd, fd);
 	if (old >= 0)
-		libc.close(old);
+		own_fd_close(old);
 	strcpy(file_path, path);
 	remember(fd);
 	dest_set(DEST_FILE);
@@ -125,7 +111,7 @@ void log_setup(const struct log_config *c)
 	int err = 0, saved = errno;
 
 	if (!start_ns)
-		start_ns = now_ns();
+		start_ns = clock_monotonic_ns();
 	__atomic_store_n(&log_level_now, c->level, __ATOMIC_RELAXED);
 	__atomic_store_n(&log_details_now, c->details, __ATOMIC_RELAXED);
 	colors_wanted = c->colors;
@@ -156,7 +142,7 @@ static int stderr_fd(mode_t *mode)
 	return STDERR_FILENO;
 }
 
-/* Opens the file again when the program closed our descriptor (as daemons close them all). */
+/* Opens the file again when the program closed our descriptor by means that we do not see. */
 static int log_file_fd(mode_t *mode)
 {
 	int fd = file_fd;
@@ -167,7 +153,9 @@ static int log_file_fd(mode_t *mode)
 		return fd;
 	}
 	if (atomic_flag_test_and_set(&reopening))
-		return -1; /* another thread does, or we interrupted one that does: the line is lost */
+		/* another thread does, or we interrupted one that does: the line is lost */
+		return -1;
+	own_fd_lost(fd);
 	fd = file_open(file_path);
 	file_fd = fd < 0 ? -1 : fd;
 	if (fd >= 0) {
@@ -178,12 +166,18 @@ static int log_file_fd(mode_t *mode)
 	return fd < 0 ? -1 : fd;
 }
 
+void log_forked(void)
+{
+	/* Another thread of the parent may have been at it. */
+	atomic_flag_clear(&reopening);
+}
+
 static void write_all(int fd, const char *line, size_t len)
 {
 	ssize_t n;
 
 	while (len) {
-		n = libc.write(fd, line, len);
+		n = raw.write(fd, line, len);
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n <= 0)
@@ -208,7 +202,9 @@ static void write_pipe(int fd, const char *line, size_t len)
 	errno = 0;
 	write_all(fd, line, len);
 	if (errno == EPIPE && !was_pending)
-		while (sigtimedwait(&pipe_set, NULL, &none) < 0 && errno == EINTR)
+		while (libc_raw(SYS_rt_sigtimedwait, (long)(uintptr_t)&pipe_set, 0,
+				(long)(uintptr_t)&none, _NSIG / 8, 0, 0) < 0 &&
+		       errno == EINTR)
 			;
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 }
@@ -245,7 +241,7 @@ static size_t prefix_put(char *out, size_t size, int level)
 	uint64_t us;
 
 	if (details >= 3) {
-		us = start_ns ? (now_ns() - start_ns) / 1000 : 0;
+		us = start_ns ? (clock_monotonic_ns() - start_ns) / 1000 : 0;
 		len += (size_t)snprintf(out + len, size - len, " Time: %5lu.%03lu",
 					(unsigned long)(us / 1000), (unsigned long)(us % 1000));
 	}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The log: " VMA <LEVEL>: text", form of the original (reference section 4.5). */
+/* The log: " VMA <LEVEL>: text", the form of the original library. */
 #ifndef RUNTIME_LOG_H
 #define RUNTIME_LOG_H
 
@@ -38,6 +38,8 @@ struct log_config {
  * standard error, and said so.
  */
 void log_setup(const struct log_config *c);
+/* The child of a fork(): the log is its parent's. */
+void log_forked(void);
 /* Later changes of mind (libvma.conf). 0 or negative errno, then nothing has changed. */
 int log_to_file(const char *path);
 void log_to_stderr(void);

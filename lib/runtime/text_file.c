@@ -5,13 +5,14 @@
 #include <sys/types.h>
 
 #include "runtime/libc.h"
+#include "runtime/own_fd.h"
 
 void text_file_read(const char *path, char *text, size_t size)
 {
-	int fd = libc.open(path, O_RDONLY | O_CLOEXEC, 0);
-	ssize_t n = fd < 0 ? -1 : libc.read(fd, text, size - 1);
+	int fd = OWN_FD(raw.open(path, O_RDONLY | O_CLOEXEC, 0));
+	ssize_t n = fd < 0 ? -1 : raw.read(fd, text, size - 1);
 
 	if (fd >= 0)
-		libc.close(fd);
+		own_fd_close(fd);
 	text[n > 0 ? n : 0] = '\0';
 }

@@ -10,17 +10,18 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/timerfd.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "runtime/libc.h"
+#include "runtime/lock.h"
 #include "runtime/log.h"
-#include "runtime/params.h"
+#include "runtime/own_fd.h"
 
 #define EVENTS_AT_ONCE 32
-#define PAUSE_NS 200000000L /* a callback that waits for what the forking thread itself holds would wait for ever */
+/* a callback that waits for what the forking thread itself holds would wait for ever */
+#define PAUSE_NS 200000000L
 
 /*
  * One watched fd. A slot's index travels in epoll_event.data with its generation, so that an event
@@ -36,15 +37,42 @@ struct slot {
 
 static struct {
 	pthread_mutex_t lock; /* everything below */
-	pthread_cond_t idle; /* a callback has ended, the thread has begun, or no fork() holds it any more */
+	/* a callback has ended, the thread has begun, or no fork() holds it any more */
+	pthread_cond_t idle;
 	pthread_t thread;
 	bool running, begun, stop;
+	void (*begin)(void);
+	unsigned step_ms;
 	unsigned forks; /* under way: no callback begins */
 	int epfd, wakefd;
 	struct slot *slots;
 	unsigned num_slots;
 	int busy_fd; /* the fd whose callback runs now, or -1 */
-} w = { .lock = PTHREAD_MUTEX_INITIALIZER, .idle = PTHREAD_COND_INITIALIZER, .epfd = -1, .wakefd = -1, .busy_fd = -1 };
+} w = {.lock = PTHREAD_MUTEX_INITIALIZER,
+       .idle = PTHREAD_COND_INITIALIZER,
+       .epfd = -1,
+       .wakefd = -1,
+       .step_ms = 1,
+       .busy_fd = -1};
+
+/*
+ * The lock, for other threads: who waits for an end of the internal thread's work with it may not
+ * be cancelled there, as pthread_cond_wait() could.
+ */
+static int quiet_lock(void)
+{
+	int cancel;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+	pthread_mutex_lock(&w.lock);
+	return cancel;
+}
+
+static void quiet_unlock(int cancel)
+{
+	pthread_mutex_unlock(&w.lock);
+	pthread_setcancelstate(cancel, NULL);
+}
 
 static bool on_worker(void)
 {
@@ -56,14 +84,17 @@ static void drain(int fd)
 	uint64_t ticks;
 
 	/* Nothing to read means that another event has taken it: not an error. */
-	(void)!libc.read(fd, &ticks, sizeof(ticks));
+	(void)!raw.read(fd, &ticks, sizeof(ticks));
 }
 
-/* Runs the callback that ev names, if its slot is still the same. Returns false when the thread is to end. */
+/*
+ * Runs the callback that ev names, if its slot is still the same. Returns false when the thread is
+ * to end.
+ */
 static bool dispatch(const struct epoll_event *ev)
 {
 	unsigned index = (uint32_t)ev->data.u64;
-	struct slot s = { .fd = -1 };
+	struct slot s = {.fd = -1};
 	bool stop;
 
 	pthread_mutex_lock(&w.lock);
@@ -85,6 +116,7 @@ static bool dispatch(const struct epoll_event *ev)
 	} else {
 		s.fn(s.fd, ev->events, s.arg);
 	}
+	lock_check_none("a callback of the worker");
 	pthread_mutex_lock(&w.lock);
 	w.busy_fd = -1;
 	pthread_cond_broadcast(&w.idle);
@@ -92,50 +124,21 @@ static bool dispatch(const struct epoll_event *ev)
 	return true;
 }
 
-/* VMA_INTERNAL_THREAD_CPUSET: a cgroup v1 cpuset directory whose tasks file takes our thread id. */
-static void join_cpuset(const char *dir)
-{
-	char path[512];
-	FILE *f;
-
-	snprintf(path, sizeof(path), "%s/tasks", dir);
-	f = fopen(path, "we");
-	if (!f || fprintf(f, "%d\n", (int)gettid()) < 0 || fflush(f))
-		log_warn("VMA_INTERNAL_THREAD_CPUSET=%s: cannot write %s: %s; the internal thread keeps its CPUs", dir, path,
-			 strerror(errno));
-	if (f)
-		fclose(f);
-}
-
-static void set_cpus(void)
-{
-	const char *text = params.internal_thread_affinity;
-	cpu_set_t set;
-
-	if (params.internal_thread_cpuset && *params.internal_thread_cpuset)
-		join_cpuset(params.internal_thread_cpuset);
-	if (!text || !*text || !strcmp(text, "-1"))
-		return;
-	if (params_cpus(text, &set))
-		log_warn("VMA_INTERNAL_THREAD_AFFINITY=%s is neither a mask (0x3) nor a list (0,2-3) of CPUs; ignored", text);
-	else if (pthread_setaffinity_np(pthread_self(), sizeof(set), &set))
-		log_warn("VMA_INTERNAL_THREAD_AFFINITY=%s: none of these CPUs is usable; ignored", text);
-}
-
 static void *worker_main(void *arg)
 {
 	struct epoll_event evs[EVENTS_AT_ONCE];
 
 	(void)arg;
-	libc_internal = 1; /* whatever this thread opens is the library's own */
+	libc_internal_begin(); /* whatever this thread opens is the library's own */
 	pthread_setname_np(pthread_self(), "vma-worker");
-	set_cpus();
+	if (w.begin)
+		w.begin();
 	pthread_mutex_lock(&w.lock);
 	w.begun = true;
 	pthread_cond_broadcast(&w.idle);
 	pthread_mutex_unlock(&w.lock);
 	for (;;) {
-		int n = libc.epoll_wait(w.epfd, evs, EVENTS_AT_ONCE, -1);
+		int n = raw.epoll_wait(w.epfd, evs, EVENTS_AT_ONCE, -1);
 
 		if (n < 0 && errno != EINTR) {
 			log_error("epoll_wait of the internal thread: %s", strerror(errno));
@@ -164,7 +167,7 @@ static int slot_take(int fd)
 		if (!slots)
 			return -ENOMEM;
 		for (unsigned k = w.num_slots; k < num; k++)
-			slots[k] = (struct slot){ .fd = -1 };
+			slots[k] = (struct slot){.fd = -1};
 		w.slots = slots;
 		w.num_slots = num;
 	}
@@ -175,7 +178,7 @@ static int slot_take(int fd)
 
 static int add(int fd, uint32_t events, worker_fd_fn fn, worker_timer_fn timer_fn, void *arg)
 {
-	struct epoll_event ev = { .events = events };
+	struct epoll_event ev = {.events = events};
 	int i, err = 0;
 
 	pthread_mutex_lock(&w.lock);
@@ -203,7 +206,8 @@ int worker_fd_add(int fd, uint32_t events, worker_fd_fn fn, void *arg)
 
 void worker_fd_del(int fd, void *arg)
 {
-	pthread_mutex_lock(&w.lock);
+	int cancel = quiet_lock();
+
 	for (unsigned i = 0; i < w.num_slots; i++) {
 		if (w.slots[i].fd != fd || w.slots[i].arg != arg)
 			continue;
@@ -213,22 +217,20 @@ void worker_fd_del(int fd, void *arg)
 	}
 	while (w.busy_fd == fd && w.running && !on_worker())
 		pthread_cond_wait(&w.idle, &w.lock);
-	pthread_mutex_unlock(&w.lock);
+	quiet_unlock(cancel);
 }
 
-/* VMA_TIMER_RESOLUTION_MSEC: a multiple of it. */
+/* Timers go off together, at multiples of a step. */
 static unsigned whole_steps(unsigned msec)
 {
-	unsigned step = (unsigned)params.timer_resolution_msec;
-
-	return (msec + step - 1) / step * step;
+	return (msec + w.step_ms - 1) / w.step_ms * w.step_ms;
 }
 
 int worker_timer_add(unsigned msec, worker_timer_fn fn, void *arg)
 {
 	unsigned every = whole_steps(msec);
-	struct itimerspec its = { .it_interval = { every / 1000, every % 1000 * 1000000L } };
-	int fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	struct itimerspec its = {.it_interval = {every / 1000, every % 1000 * 1000000L}};
+	int fd = OWN_FD(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
 	int err;
 
 	if (fd < 0)
@@ -236,7 +238,7 @@ int worker_timer_add(unsigned msec, worker_timer_fn fn, void *arg)
 	its.it_value = its.it_interval;
 	err = timerfd_settime(fd, 0, &its, NULL) ? -errno : add(fd, EPOLLIN, NULL, fn, arg);
 	if (err) {
-		libc.close(fd);
+		own_fd_close(fd);
 		return err;
 	}
 	return fd;
@@ -255,7 +257,7 @@ void worker_timer_del(int id)
 	}
 	pthread_mutex_unlock(&w.lock);
 	worker_fd_del(id, arg);
-	libc.close(id);
+	own_fd_close(id);
 }
 
 static void woken(int fd, uint32_t events, void *arg)
@@ -278,7 +280,7 @@ static int start_thread(void)
 	return -err;
 }
 
-int worker_start(void)
+int worker_start(void (*begin)(void), unsigned step_ms)
 {
 	int err = 0;
 
@@ -288,8 +290,10 @@ int worker_start(void)
 		return 0;
 	}
 	w.stop = w.begun = false;
-	w.epfd = libc.epoll_create1(EPOLL_CLOEXEC);
-	w.wakefd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	w.begin = begin;
+	w.step_ms = step_ms;
+	w.epfd = OWN_FD(libc.epoll_create1(EPOLL_CLOEXEC));
+	w.wakefd = own_eventfd(0);
 	if (w.epfd < 0 || w.wakefd < 0)
 		err = -errno;
 	pthread_mutex_unlock(&w.lock);
@@ -299,7 +303,10 @@ int worker_start(void)
 	if (!err)
 		err = start_thread();
 	w.running = !err;
-	/* A thread that is being born holds locks of libc's (and AddressSanitizer's), which a fork() would leave taken. */
+	/*
+	 * A thread that is being born holds locks of libc's (and AddressSanitizer's), which a
+	 * fork() would leave taken.
+	 */
 	while (!err && !w.begun)
 		pthread_cond_wait(&w.idle, &w.lock);
 	pthread_mutex_unlock(&w.lock);
@@ -322,9 +329,12 @@ void worker_stop(void)
 	}
 	w.stop = true;
 	pthread_cond_broadcast(&w.idle);
-	(void)!libc.write(w.wakefd, &one, sizeof(one));
+	(void)!raw.write(w.wakefd, &one, sizeof(one));
 	pthread_mutex_unlock(&w.lock);
-	/* It may wait for a lock whose holder called exit() from a signal handler: then it is left to the end of the process. */
+	/*
+	 * It may wait for a lock whose holder called exit() from a signal handler: then it is left
+	 * to the end of the process.
+	 */
 	clock_gettime(CLOCK_REALTIME, &until);
 	until.tv_sec++;
 	if (pthread_timedjoin_np(w.thread, NULL, &until))
@@ -335,18 +345,19 @@ void worker_stop(void)
 void worker_pause(void)
 {
 	struct timespec until;
+	int cancel;
 
 	clock_gettime(CLOCK_REALTIME, &until);
 	until.tv_nsec += PAUSE_NS;
 	until.tv_sec += until.tv_nsec / 1000000000L;
 	until.tv_nsec %= 1000000000L;
-	pthread_mutex_lock(&w.lock);
+	cancel = quiet_lock();
 	w.forks++;
 	while (w.busy_fd >= 0 && w.running && !on_worker()) {
 		if (pthread_cond_timedwait(&w.idle, &w.lock, &until))
 			break;
 	}
-	pthread_mutex_unlock(&w.lock);
+	quiet_unlock(cancel);
 }
 
 void worker_fork_prepare(void)
@@ -361,6 +372,14 @@ void worker_fork_parent(void)
 	pthread_mutex_unlock(&w.lock);
 }
 
+void worker_fork_child(void)
+{
+	/* Threads of the parent that were forking, too, waited here: they do not exist. */
+	pthread_mutex_init(&w.lock, NULL);
+	pthread_cond_init(&w.idle, NULL);
+	w.forks = 0;
+}
+
 void worker_forked(void)
 {
 	/* After a fork the lock is the parent's, and its waiters do not exist here. */
@@ -368,15 +387,15 @@ void worker_forked(void)
 	pthread_cond_init(&w.idle, NULL);
 	for (unsigned i = 0; i < w.num_slots; i++) {
 		if (w.slots[i].fd >= 0 && w.slots[i].timer_fn)
-			libc.close(w.slots[i].fd);
+			own_fd_close(w.slots[i].fd);
 	}
 	free(w.slots);
 	w.slots = NULL;
 	w.num_slots = 0;
 	if (w.epfd >= 0)
-		libc.close(w.epfd);
+		own_fd_close(w.epfd);
 	if (w.wakefd >= 0)
-		libc.close(w.wakefd);
+		own_fd_close(w.wakefd);
 	w.epfd = w.wakefd = w.busy_fd = -1;
 	w.running = w.stop = false;
 	w.forks = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The internal thread: one epoll loop that runs callbacks for fds and periodic timers. All signals are
- * blocked in it, its affinity is VMA_INTERNAL_THREAD_AFFINITY/_CPUSET. It starts with the first worker_start().
+ * The internal thread: one epoll loop that runs callbacks for fds and periodic timers. All signals
+ * are blocked in it. It starts with the first worker_start().
  */
 #ifndef RUNTIME_WORKER_H
 #define RUNTIME_WORKER_H
@@ -11,24 +11,30 @@
 typedef void (*worker_fd_fn)(int fd, uint32_t epoll_events, void *arg);
 typedef void (*worker_timer_fn)(void *arg);
 
-/* 0 or negative errno. Idempotent. */
-int worker_start(void);
+/*
+ * begin is the first that runs on the new thread (NULL: nothing). Timers go off at multiples of
+ * step_ms (at least 1). 0 or negative errno. Idempotent.
+ */
+int worker_start(void (*begin)(void), unsigned step_ms);
 /* Stops and joins; forgets every fd and timer. Not from the worker itself. */
 void worker_stop(void);
 /*
- * Around fork(): no list is met half changed in the child, and no lock that a callback takes (malloc's among them) is left
- * taken there. worker_pause() first, with no lock held: it waits for the callback under way, 200 ms at most.
+ * Around fork(): no list is met half changed in the child, and no lock that a callback takes
+ * (malloc's among them) is left taken there. worker_pause() first, with no lock held: it waits for
+ * the callback under way, 200 ms at most.
  */
 void worker_pause(void);
 void worker_fork_prepare(void);
 void worker_fork_parent(void);
+/* Follows worker_fork_prepare() in the child. */
+void worker_fork_child(void);
 /* The child of a fork() has no worker; a later worker_start() makes a new one. */
 void worker_forked(void);
 /* Thread-safe. events as for epoll_ctl. 0 or negative errno. */
 int worker_fd_add(int fd, uint32_t events, worker_fd_fn fn, void *arg);
 /*
- * After it returns fn runs no more with arg (it waits for a callback under way, unless called from the worker).
- * The caller closes fd itself, before or after.
+ * After it returns fn runs no more with arg (it waits for a callback under way, unless called from
+ * the worker). The caller closes fd itself, before or after.
  */
 void worker_fd_del(int fd, void *arg);
 /* Periodic, every msec (at least 1). Returns an id for worker_timer_del() or negative errno. */

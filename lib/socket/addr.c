@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 #include <arpa/inet.h>
+#include <errno.h>
 #include <string.h>
 
-#include "socket/udp_int.h"
+#include "socket/addr.h"
 
-bool udp_addr_get(const struct sockaddr *sa, socklen_t len, struct in6_addr *addr, uint16_t *port, uint32_t *scope)
+bool sock_addr_get(const struct sockaddr *sa, socklen_t len, struct in6_addr *addr, uint16_t *port,
+		   uint32_t *scope)
 {
 	*scope = 0;
 	if (len < sizeof(sa_family_t))
@@ -29,20 +31,40 @@ bool udp_addr_get(const struct sockaddr *sa, socklen_t len, struct in6_addr *add
 	return false;
 }
 
-socklen_t udp_addr_put(int domain, const struct in6_addr *addr, uint16_t port, uint32_t scope, struct sockaddr_storage *out)
+socklen_t sock_addr_put(int domain, const struct in6_addr *addr, uint16_t port, uint32_t scope,
+			struct sockaddr_storage *out)
 {
 	if (domain == AF_INET) {
-		struct sockaddr_in in = { .sin_family = AF_INET, .sin_port = htons(port) };
+		struct sockaddr_in in = {.sin_family = AF_INET, .sin_port = htons(port)};
 
 		memcpy(&in.sin_addr, &addr->s6_addr[12], 4);
 		memcpy(out, &in, sizeof(in));
 		return sizeof(in);
 	} else {
-		struct sockaddr_in6 in6 = { .sin6_family = AF_INET6, .sin6_port = htons(port), .sin6_addr = *addr };
+		struct sockaddr_in6 in6 = {
+			.sin6_family = AF_INET6, .sin6_port = htons(port), .sin6_addr = *addr};
 
 		if (IN6_IS_ADDR_LINKLOCAL(addr))
 			in6.sin6_scope_id = scope;
 		memcpy(out, &in6, sizeof(in6));
 		return sizeof(in6);
 	}
+}
+
+int sock_addr_give(const struct sockaddr_storage *ss, socklen_t full, struct sockaddr *addr,
+		   socklen_t *len)
+{
+	socklen_t n;
+
+	if (!len)
+		return -EFAULT;
+	if (*len > INT32_MAX)
+		return -EINVAL;
+	n = *len < full ? *len : full;
+	if (n && !addr)
+		return -EFAULT;
+	if (n)
+		memcpy(addr, ss, n);
+	*len = full;
+	return 0;
 }

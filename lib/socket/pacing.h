@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * SO_MAX_PACING_RATE in the form of the Extra API, struct vma_rate_limit_t: kilobits a second, and sizes for the device's own pacing,
- * which nothing here asks for. Kernel and engine have bytes a second.
+ * SO_MAX_PACING_RATE in the form of the Extra API, struct vma_rate_limit_t: kilobits a second, and
+ * sizes for the device's own pacing, which nothing here asks for. Kernel and engine have bytes a
+ * second.
  */
 #ifndef SOCKET_PACING_H
 #define SOCKET_PACING_H
@@ -22,7 +23,8 @@ struct pacing_limit {
 /* Is an option's value, of len bytes, of that form? */
 static inline bool pacing_is_limit(int level, int opt, socklen_t len)
 {
-	return level == SOL_SOCKET && opt == SO_MAX_PACING_RATE && len == sizeof(struct pacing_limit);
+	return level == SOL_SOCKET && opt == SO_MAX_PACING_RATE &&
+	       len == sizeof(struct pacing_limit);
 }
 
 /* The kernel's value of such a limit. */

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Steering rules with a count of the sockets that want them. The stack's lock is held throughout. */
+/*
+ * Steering rules with a count of the sockets that want them. The stack's lock is held throughout.
+ */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "net/net.h"
-#include "runtime/log.h"
-#include "socket/stack_int.h"
-#include "socket/stack_right.h"
+#include "runtime/runtime.h"
+#include "stack/stack.h"
+#include "stack/port_claim.h"
 
 static struct stack_flow **flow_slot(struct stack *st, const struct vma_flow_key *key)
 {
@@ -19,30 +21,35 @@ static struct stack_flow **flow_slot(struct stack *st, const struct vma_flow_key
 	return p;
 }
 
-/* Each segment of a TCP port: a listener's rule, of a ring that cannot leave the kernel its connections' ones. */
+/*
+ * Each segment of a TCP port: a listener's rule, of a ring that cannot leave the kernel its
+ * connections' ones.
+ */
 static bool takes_port(const struct stack *st, const struct vma_flow_key *key)
 {
 	return st->ring->caps.takes_all && key->proto == IPPROTO_TCP && !key->remote_port;
 }
 
-static bool right_take(struct stack_flow *f)
+static bool claim_port(struct stack_flow *f)
 {
-	f->right = stack_right_take(f->key.local_port);
-	return f->right;
+	f->port_claimed = port_claim_take(f->key.local_port);
+	return f->port_claimed;
 }
 
 /* The rule is to wait for others to leave the port. */
 static bool others_first(struct stack_flow *f)
 {
-	if (!right_take(f))
-		log_debug("TCP port %u is another process's on the card: connections come through the kernel", f->key.local_port);
-	return !f->right || net_tcp_conns(f->key.local_port) != 0;
+	if (!claim_port(f))
+		log_debug("TCP port %u is another process's on the card: connections come through "
+			  "the kernel",
+			  f->key.local_port);
+	return !f->port_claimed || net_tcp_conns(f->key.local_port) != 0;
 }
 
 static void flow_free(struct stack_flow *f)
 {
-	if (f->right)
-		stack_right_drop(f->key.local_port);
+	if (f->port_claimed)
+		port_claim_drop(f->key.local_port);
 	free(f);
 }
 
@@ -55,7 +62,7 @@ unsigned stack_flow_users(struct stack *st, const struct vma_flow_key *key)
 
 int stack_flow_add(struct stack *st, const struct vma_flow_key *key, int fd)
 {
-	struct vma_flow_info info = { .pid = (uint32_t)getpid(), .fd = (uint32_t)fd };
+	struct vma_flow_info info = {.pid = (uint32_t)getpid(), .fd = (uint32_t)fd};
 	struct stack_flow **slot = flow_slot(st, key), *f = *slot;
 	int err = 0;
 
@@ -68,8 +75,8 @@ int stack_flow_add(struct stack *st, const struct vma_flow_key *key, int fd)
 		return -ENOMEM;
 	f->key = *key;
 	f->users = 1;
-	f->aside = takes_port(st, key) && others_first(f);
-	if (!f->aside)
+	f->suspended = takes_port(st, key) && others_first(f);
+	if (!f->suspended)
 		err = st->ring->ops->flow_add(st->ring, key, &info);
 	if (err) {
 		flow_free(f);
@@ -86,7 +93,7 @@ void stack_flow_del(struct stack *st, const struct vma_flow_key *key)
 
 	if (!f || --f->users)
 		return;
-	if (!f->aside && atomic_load_explicit(&st->open, memory_order_relaxed))
+	if (!f->suspended && atomic_load_explicit(&st->open, memory_order_relaxed))
 		st->ring->ops->flow_del(st->ring, key);
 	st->group_flows -= ring_flow_of_group(key);
 	*slot = f->next;
@@ -97,36 +104,38 @@ bool stack_flow_stands(struct stack *st, const struct vma_flow_key *key)
 {
 	const struct stack_flow *f = *flow_slot(st, key);
 
-	return f && !f->aside;
+	return f && !f->suspended;
 }
 
 bool stack_flow_ours(struct stack *st, const struct vma_flow_key *key)
 {
 	struct stack_flow *f = *flow_slot(st, key);
 
-	return f && (f->right || right_take(f));
+	return f && (f->port_claimed || claim_port(f));
 }
 
-void stack_flow_aside(struct stack *st, const struct vma_flow_key *key)
+void stack_flow_suspend(struct stack *st, const struct vma_flow_key *key)
 {
 	struct stack_flow *f = *flow_slot(st, key);
 
 	if (!f)
 		return;
-	f->aside = true;
+	f->suspended = true;
 	st->ring->ops->flow_del(st->ring, key);
 }
 
-void stack_flow_back(struct stack *st, const struct vma_flow_key *key)
+void stack_flow_resume(struct stack *st, const struct vma_flow_key *key)
 {
-	struct vma_flow_info info = { .pid = (uint32_t)getpid() };
+	struct vma_flow_info info = {.pid = (uint32_t)getpid()};
 	struct stack_flow *f = *flow_slot(st, key);
 
 	if (f)
-		f->aside = st->ring->ops->flow_add(st->ring, key, &info) != 0;
+		f->suspended = st->ring->ops->flow_add(st->ring, key, &info) != 0;
 }
 
-void stack_flows_each(struct stack *st, void (*fn)(struct stack *st, const struct vma_flow_key *key, void *arg), void *arg)
+void stack_flows_each(struct stack *st,
+		      void (*fn)(struct stack *st, const struct vma_flow_key *key, void *arg),
+		      void *arg)
 {
 	for (unsigned i = 0; i < STACK_FLOW_BUCKETS; i++) {
 		for (struct stack_flow *f = st->flows[i]; f; f = f->next)

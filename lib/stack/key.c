@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-#include "socket/stack_key.h"
+#include "stack/internal.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
 #include <string.h>
 
-#include "runtime/lock.h"
-#include "runtime/log.h"
+#include "runtime/runtime.h"
+#include "stack/key.h"
 
-#define KEY(kind, value) ((uint64_t)(kind) << 56 | ((uint64_t)(value) & 0xffffffffffffffull))
+#define KEY(kind, value) ((uint64_t)(kind) << 56 | ((uint64_t)(value)&0xffffffffffffffull))
 
 /* Threads that were pinned to each processor. */
 static pthread_mutex_t pin_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -26,7 +26,10 @@ static uint64_t key_of_address(const struct in6_addr *a)
 	return KEY(STACK_BY_IP, half[0] * 31 ^ half[1] ^ half[1] >> 29);
 }
 
-/* Of the processors that the thread may use, the one with the fewest threads of ours; the one where it runs, if that is one of them. */
+/*
+ * Of the processors that the thread may use, the one with the fewest threads of ours; the one where
+ * it runs, if that is one of them.
+ */
 static int least_pinned(const cpu_set_t *allowed, int now)
 {
 	int best = now >= 0 && now < CPU_SETSIZE && CPU_ISSET(now, allowed) ? now : -1;
@@ -56,12 +59,23 @@ static int pin_self(void)
 		err = pthread_setaffinity_np(pthread_self(), sizeof(set), &set);
 	}
 	if (err)
-		log_warn("a thread cannot be pinned to processor %d (VMA_RING_ALLOCATION_LOGIC_*=31): %s", cpu, strerror(err));
+		log_warn("a thread cannot be pinned to processor %d "
+			 "(VMA_RING_ALLOCATION_LOGIC_*=31): %s",
+			 cpu, strerror(err));
 	my_cpu = cpu < 0 ? 0 : cpu;
 	if (my_cpu < CPU_SETSIZE)
 		pinned[my_cpu]++;
 	pthread_mutex_unlock(&pin_lock);
 	return my_cpu;
+}
+
+void stack_keys_forked(void)
+{
+	/* Another thread of the parent may have held it. */
+	pthread_mutex_init(&pin_lock, NULL);
+	memset(pinned, 0, sizeof(pinned));
+	if (my_cpu >= 0 && my_cpu < CPU_SETSIZE)
+		pinned[my_cpu]++;
 }
 
 uint64_t stack_key_by(int logic, const struct stack_client *c)
@@ -95,7 +109,8 @@ bool stack_mover_compare(struct stack_mover *m, uint64_t owner, uint64_t now)
 	return true;
 }
 
-enum stack_pick stack_pick(const struct stack_choice *rings, unsigned n, unsigned limit, unsigned *at)
+enum stack_pick stack_pick(const struct stack_choice *rings, unsigned n, unsigned limit,
+			   unsigned *at)
 {
 	unsigned least = 0;
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Which sockets of an interface share a ring: VMA_RING_ALLOCATION_LOGIC_RX and _TX. A key names who owns a ring (a thread, a
- * processor, an address, a socket); sockets of one key are in one stack. 0: the interface's only one.
+ * Which sockets of an interface share a ring: VMA_RING_ALLOCATION_LOGIC_RX and _TX. A key names who
+ * owns a ring (a thread, a processor, an address, a socket); sockets of one key are in one stack.
+ * 0: the interface's only one.
  */
-#ifndef SOCKET_STACK_KEY_H
-#define SOCKET_STACK_KEY_H
+#ifndef STACK_KEY_H
+#define STACK_KEY_H
 
 #include <netinet/in.h>
 #include <stdatomic.h>
@@ -27,24 +28,33 @@ struct stack_client {
 };
 
 /*
- * The key of c, or of the calling thread, by this logic; another thread's next call may give another. c is looked at by
- * STACK_BY_IP and STACK_BY_SOCKET only. Pins the thread with STACK_BY_CORE_PINNED.
+ * The key of c, or of the calling thread, by this logic; another thread's next call may give
+ * another. c is looked at by STACK_BY_IP and STACK_BY_SOCKET only. Pins the thread with
+ * STACK_BY_CORE_PINNED.
  */
 uint64_t stack_key_by(int logic, const struct stack_client *c);
 
-/* Follows one socket's callers, who may race, which only blurs it: when they are others than those that own its ring, and stay so, it should move. */
+/*
+ * Follows one socket's callers, who may race, which only blurs it: when they are others than those
+ * that own its ring, and stay so, it should move.
+ */
 struct stack_mover {
 	_Atomic uint32_t accesses; /* since the last comparison */
 	_Atomic uint64_t candidate; /* who called at that time, if not the owner; 0: none */
 };
 
-/* The comparisons from a candidate on are so many accesses apart: it must be the same at two of them. */
+/*
+ * The comparisons from a candidate on are so many accesses apart: it must be the same at two of
+ * them.
+ */
 #define STACK_MOVER_STABLE 20u
 /* One more access: is it time to compare? ratio: VMA_RING_MIGRATION_RATIO_*, negative: never. */
 static inline bool stack_mover_due(struct stack_mover *m, int ratio)
 {
 	uint32_t n = atomic_load_explicit(&m->accesses, memory_order_relaxed) + 1;
-	bool due = ratio >= 0 && n >= (atomic_load_explicit(&m->candidate, memory_order_relaxed) ? STACK_MOVER_STABLE : (uint32_t)ratio);
+	bool due = ratio >= 0 && n >= (atomic_load_explicit(&m->candidate, memory_order_relaxed)
+					       ? STACK_MOVER_STABLE
+					       : (uint32_t)ratio);
 
 	atomic_store_explicit(&m->accesses, due ? 0 : n, memory_order_relaxed);
 	return due;
@@ -53,7 +63,10 @@ static inline bool stack_mover_due(struct stack_mover *m, int ratio)
 /* It is: `now` calls, `owner` has the ring. True: the socket moves to `now`. */
 bool stack_mover_compare(struct stack_mover *m, uint64_t owner, uint64_t now);
 
-/* What a ring has to do for whom, to choose one that is shared: of two the one with fewer users, then the older. */
+/*
+ * What a ring has to do for whom, to choose one that is shared: of two the one with fewer users,
+ * then the older.
+ */
 struct stack_choice {
 	uint64_t key;
 	unsigned users;
@@ -65,7 +78,11 @@ enum stack_pick {
 	STACK_PICK_SHARE, /* *at is shared */
 };
 
-/* For a key that none of the n rings of an interface has, of which there may be `limit` (0: no limit). */
-enum stack_pick stack_pick(const struct stack_choice *rings, unsigned n, unsigned limit, unsigned *at);
+/*
+ * For a key that none of the n rings of an interface has, of which there may be `limit` (0: no
+ * limit).
+ */
+enum stack_pick stack_pick(const struct stack_choice *rings, unsigned n, unsigned limit,
+			   unsigned *at);
 
 #endif

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Which stacks there are: found by interface and key, opened, shared. */
-#include "socket/stack_table.h"
+#include "stack/internal.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/syscall.h>
 #include <time.h>
 
 #include "net/net.h"
-#include "runtime/libc.h"
-#include "runtime/log.h"
-#include "socket/stack_owner.h"
+#include "runtime/runtime.h"
+#include "stack/owner.h"
 
 /* An interface that refused is asked again after this time, not for every socket. */
 #define RETRY_SECONDS 5
@@ -69,21 +69,25 @@ static struct stack *stack_find(int ifindex, uint64_t key)
 	for (unsigned i = 0; i < n; i++) {
 		struct stack *st = atomic_load_explicit(&stacks[i], memory_order_relaxed);
 
-		if (atomic_load_explicit(&st->open, memory_order_acquire) && st->ifindex == ifindex &&
+		if (atomic_load_explicit(&st->open, memory_order_acquire) &&
+		    st->ifindex == ifindex &&
 		    atomic_load_explicit(&st->key, memory_order_relaxed) == key)
 			return st;
 	}
 	return NULL;
 }
 
-struct stack *stack_flow_owner(int ifindex, const struct vma_flow_key *key, const struct stack *mine, unsigned fewer)
+struct stack *stack_flow_owner(int ifindex, const struct vma_flow_key *key,
+			       const struct stack *mine, unsigned fewer)
 {
 	struct stack *on[STACKS_MAX];
 	unsigned n = stacks_on(ifindex, on), users;
 
 	for (unsigned i = 0; i < n; i++) {
 		lock_take(&on[i]->lock);
-		users = atomic_load_explicit(&on[i]->open, memory_order_relaxed) ? stack_flow_users(on[i], key) : 0;
+		users = atomic_load_explicit(&on[i]->open, memory_order_relaxed)
+				? stack_flow_users(on[i], key)
+				: 0;
 		lock_drop(&on[i]->lock);
 		if (users > (on[i] == mine ? fewer : 0))
 			return on[i];
@@ -112,7 +116,9 @@ struct stack *stack_groups_owner(int ifindex)
 
 	for (unsigned i = 0; i < n; i++) {
 		lock_take(&on[i]->lock);
-		flows = atomic_load_explicit(&on[i]->open, memory_order_relaxed) ? on[i]->group_flows : 0;
+		flows = atomic_load_explicit(&on[i]->open, memory_order_relaxed)
+				? on[i]->group_flows
+				: 0;
 		lock_drop(&on[i]->lock);
 		if (flows)
 			return on[i];
@@ -151,7 +157,8 @@ bool stack_wanted(int ifindex)
 static bool refused_lately(int ifindex, bool further)
 {
 	for (unsigned i = 0; i < STACKS_MAX; i++) {
-		if (refused[i].ifindex == ifindex && refused[i].further == further && refused[i].until > now_seconds())
+		if (refused[i].ifindex == ifindex && refused[i].further == further &&
+		    refused[i].until > now_seconds())
 			return true;
 	}
 	return false;
@@ -184,11 +191,19 @@ void stacks_forgive(int ifindex)
 	pthread_mutex_unlock(&stacks_mutex);
 }
 
+void stacks_refuse(int ifindex)
+{
+	pthread_mutex_lock(&stacks_mutex);
+	remember_refusal(ifindex, false);
+	pthread_mutex_unlock(&stacks_mutex);
+}
+
 static uint64_t random_seed(void)
 {
 	uint64_t seed = 0;
 
-	if (getrandom(&seed, sizeof(seed), GRND_NONBLOCK) != sizeof(seed))
+	if (libc_raw(SYS_getrandom, (long)(uintptr_t)&seed, sizeof(seed), GRND_NONBLOCK, 0, 0, 0) !=
+	    (long)sizeof(seed))
 		seed = (uint64_t)(uintptr_t)&seed ^ (uint64_t)now_seconds() << 32;
 	return seed;
 }
@@ -197,7 +212,9 @@ void stack_udp_changed(struct stack *st)
 {
 	static _Atomic uint64_t last;
 
-	atomic_store_explicit(&st->udp_gen, 1 + atomic_fetch_add_explicit(&last, 1, memory_order_relaxed), memory_order_relaxed);
+	atomic_store_explicit(&st->udp_gen,
+			      1 + atomic_fetch_add_explicit(&last, 1, memory_order_relaxed),
+			      memory_order_relaxed);
 }
 
 /* Makes a stack on an opened ring and enters it. stacks_mutex is held. */
@@ -205,11 +222,13 @@ static struct stack *stack_new(struct ring *ring, int ifindex, uint64_t key)
 {
 	unsigned n = atomic_load_explicit(&num_stacks, memory_order_relaxed);
 	struct stack *st = NULL;
+	uint64_t seed = random_seed();
 	unsigned i;
 
 	/* The place of a closed stack is taken over: its memory stays what it was, a stack. */
 	for (i = 0; i < n; i++) {
-		if (!atomic_load_explicit(&stacks[i]->open, memory_order_relaxed) && !stacks[i]->leaving) {
+		if (!atomic_load_explicit(&stacks[i]->open, memory_order_relaxed) &&
+		    !stacks[i]->leaving) {
 			st = stacks[i];
 			break;
 		}
@@ -218,14 +237,19 @@ static struct stack *stack_new(struct ring *ring, int ifindex, uint64_t key)
 		st = calloc(1, sizeof(*st));
 	if (!st)
 		return NULL;
+	lock_class(&st->lock, "stack.lock");
 	lock_take(&st->lock);
+	if (stack_sources_init(st, ifindex, (uint32_t)(seed >> 32))) {
+		lock_drop(&st->lock);
+		return NULL;
+	}
 	st->ring = ring;
 	st->ifindex = ifindex;
 	atomic_store_explicit(&st->key, key, memory_order_relaxed);
 	/* Its former users leave by themselves. */
 	if (atomic_exchange_explicit(&st->sends, false, memory_order_relaxed))
 		stack_users(st, -1);
-	udp_demux_init(&st->udp, random_seed());
+	udp_demux_init(&st->udp, seed);
 	stack_udp_changed(st);
 	st->stats = stats_ring_get();
 	st->cq_stats = stats_cq_get();
@@ -273,8 +297,10 @@ static struct stack *open_further(const struct stack *first, uint64_t key)
 
 		remember_refusal(first->ifindex, true);
 		log_at(atomic_exchange(&told, true) ? LOG_DEBUG : LOG_WARN,
-		       "%s: no further ring (%s): sockets that should have one of their own (VMA_RING_ALLOCATION_LOGIC_*) share those that there are",
-		       first->ring->ifname, err == -ENOSPC ? "it has all that it can have" : strerror(-err));
+		       "%s: no further ring (%s): sockets that should have one of their own "
+		       "(VMA_RING_ALLOCATION_LOGIC_*) share those that there are",
+		       first->ring->ifname,
+		       err == -ENOSPC ? "it has all that it can have" : strerror(-err));
 	}
 	return st;
 }
@@ -335,11 +361,11 @@ struct stack *stack_get(int ifindex, uint64_t key)
 	if (!stack_wanted(ifindex))
 		return NULL;
 	pthread_mutex_lock(&stacks_mutex);
-	libc_internal++;
+	libc_internal_begin();
 	st = stack_open(ifindex, key);
 	if (st)
 		stack_users(st, 1);
-	libc_internal--;
+	libc_internal_end();
 	pthread_mutex_unlock(&stacks_mutex);
 	return st;
 }

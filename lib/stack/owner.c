@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-#include "socket/stack_owner.h"
+#include "stack/owner.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -9,11 +9,9 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-#include "ring/port.h"
-#include "runtime/libc.h"
-#include "runtime/log.h"
-#include "runtime/worker.h"
-#include "socket/stack_int.h"
+#include "ring/ring.h"
+#include "runtime/runtime.h"
+#include "stack/stack.h"
 
 #define OWNERS_MAX 16u
 #define GOING_NS 200000000
@@ -35,21 +33,25 @@ static void ended(int fd, uint32_t events, void *arg)
 	pthread_mutex_lock(&owners_lock);
 	ifindex = o->ifindex;
 	o->ifindex = 0;
-	libc.close(fd);
+	own_fd_close(fd);
 	pthread_mutex_unlock(&owners_lock);
-	log_debug("the process that had the queues of interface %d has ended: sockets follow", ifindex);
+	log_debug("the process that had the queues of interface %d has ended: sockets follow",
+		  ifindex);
 	stack_freed(ifindex);
 }
 
-/* Becomes readable when the process has ended; it may have done so just now, and its queues go a moment after. -1 and errno. */
+/*
+ * Becomes readable when the process has ended; it may have done so just now, and its queues go a
+ * moment after. -1 and errno.
+ */
 static int end_of(pid_t pid)
 {
 	const struct itimerspec soon = {.it_value = {.tv_nsec = GOING_NS}};
-	int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+	int fd = OWN_FD((int)libc_raw(SYS_pidfd_open, pid, 0, 0, 0, 0, 0));
 
 	if (fd >= 0 || errno != ESRCH)
 		return fd;
-	fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC);
+	fd = OWN_FD(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC));
 	if (fd >= 0)
 		(void)timerfd_settime(fd, 0, &soon, NULL);
 	return fd;
@@ -82,11 +84,12 @@ void stack_owner_wait(int ifindex)
 		if (!err)
 			o->ifindex = ifindex;
 		else if (o->fd >= 0)
-			libc.close(o->fd);
+			own_fd_close(o->fd);
 	}
 	pthread_mutex_unlock(&owners_lock);
 	if (err)
-		log_debug("interface %d: the end of process %d cannot be waited for: %s", ifindex, (int)pid, strerror(-err));
+		log_debug("interface %d: the end of process %d cannot be waited for: %s", ifindex,
+			  (int)pid, strerror(-err));
 }
 
 void stack_owners_forked(void)
@@ -94,7 +97,7 @@ void stack_owners_forked(void)
 	pthread_mutex_init(&owners_lock, NULL);
 	for (unsigned i = 0; i < OWNERS_MAX; i++) {
 		if (owners[i].ifindex)
-			libc.close(owners[i].fd);
+			own_fd_close(owners[i].fd);
 		owners[i].ifindex = 0;
 	}
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-#include "socket/stack_right.h"
+#include "stack/port_claim.h"
 
 #include <errno.h>
 #include <stddef.h>
@@ -9,21 +9,20 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-#include "runtime/libc.h"
-#include "runtime/lock.h"
-#include "runtime/log.h"
+#include "runtime/runtime.h"
 
-static struct lock rights_lock;
-static struct right {
-	struct right *next;
+static struct lock claims_lock;
+static struct port_claim {
+	struct port_claim *next;
 	uint16_t port;
 	unsigned users;
-	int fd; /* has the name, which is one for each network namespace, and goes with the process */
-} *rights;
+	/* has the name, which is one for each network namespace, and goes with the process */
+	int fd;
+} * claims;
 
-static struct right **find(uint16_t port)
+static struct port_claim **find(uint16_t port)
 {
-	struct right **r = &rights;
+	struct port_claim **r = &claims;
 
 	while (*r && (*r)->port != port)
 		r = &(*r)->next;
@@ -35,21 +34,24 @@ static int name_take(uint16_t port)
 {
 	struct sockaddr_un a = {.sun_family = AF_UNIX};
 	int len = snprintf(a.sun_path + 1, sizeof(a.sun_path) - 1, "libvma/tcp/%u", port);
-	int fd = libc.socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	int fd = OWN_FD(libc.socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
 
-	if (fd >= 0 && !libc.bind(fd, (struct sockaddr *)&a, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)len)))
+	if (fd >= 0 &&
+	    !libc.bind(fd, (struct sockaddr *)&a,
+		       (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)len)))
 		return fd;
 	if (errno != EADDRINUSE)
-		log_warn("TCP port %u: the right to its segments cannot be had (socket or bind of @%s: %s): its connections go through the kernel",
+		log_warn("TCP port %u: the right to its segments cannot be had (socket or bind of "
+			 "@%s: %s): its connections go through the kernel",
 			 port, a.sun_path + 1, strerror(errno));
 	if (fd >= 0)
-		libc.close(fd);
+		own_fd_close(fd);
 	return -1;
 }
 
-static struct right *right_new(uint16_t port)
+static struct port_claim *claim_new(uint16_t port)
 {
-	struct right *r = calloc(1, sizeof(*r));
+	struct port_claim *r = calloc(1, sizeof(*r));
 
 	if (!r)
 		return NULL;
@@ -61,45 +63,45 @@ static struct right *right_new(uint16_t port)
 	return NULL;
 }
 
-bool stack_right_take(uint16_t port)
+bool port_claim_take(uint16_t port)
 {
-	struct right **at;
+	struct port_claim **at;
 	bool ours;
 
-	lock_take(&rights_lock);
+	lock_take(&claims_lock);
 	at = find(port);
 	if (!*at)
-		*at = right_new(port);
+		*at = claim_new(port);
 	ours = *at;
 	if (ours)
 		(*at)->users++;
-	lock_drop(&rights_lock);
+	lock_drop(&claims_lock);
 	return ours;
 }
 
-void stack_right_drop(uint16_t port)
+void port_claim_drop(uint16_t port)
 {
-	struct right **at, *r;
+	struct port_claim **at, *r;
 
-	lock_take(&rights_lock);
+	lock_take(&claims_lock);
 	at = find(port);
 	r = *at;
 	if (r && !--r->users) {
 		*at = r->next;
-		libc.close(r->fd);
+		own_fd_close(r->fd);
 		free(r);
 	}
-	lock_drop(&rights_lock);
+	lock_drop(&claims_lock);
 }
 
-void stack_rights_forked(void)
+void port_claims_forked(void)
 {
-	struct right *r;
+	struct port_claim *r;
 
-	memset(&rights_lock, 0, sizeof(rights_lock));
-	while ((r = rights)) {
-		rights = r->next;
-		libc.close(r->fd);
+	memset(&claims_lock, 0, sizeof(claims_lock));
+	while ((r = claims)) {
+		claims = r->next;
+		own_fd_close(r->fd);
 		free(r);
 	}
 }

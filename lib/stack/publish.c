@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* A stack's figures where vma_stats sees them. */
-#include "socket/stack_int.h"
+#include "stack/internal.h"
 
 void stack_publish(struct stack *st)
 {
@@ -37,10 +37,15 @@ void stack_publish_gauges(struct stack *st, struct stack_pools *sums)
 	sums->tx_missing += c->tx_full;
 }
 
+static struct vma_stats_pool *pools[2]; /* worker only */
+
+void stack_pools_forked(void)
+{
+	pools[0] = pools[1] = NULL;
+}
+
 static void publish_pool(bool is_rx, uint64_t size, uint64_t no_buffers)
 {
-	static struct vma_stats_pool *pools[2];
-
 	if (!pools[is_rx])
 		pools[is_rx] = stats_pool_get(is_rx);
 	stats_set(&pools[is_rx]->size, size);

@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Packets from the rings to their sockets, and the sleep until there are some. */
-#include "socket/stack_table.h"
-#include "socket/wait.h"
+#include "stack/internal.h"
 
 #include <string.h>
+#include <sys/socket.h>
 #include <time.h>
 
-#include "proto/pkt.h"
-#include "runtime/log.h"
-#include "runtime/params.h"
-#include "socket/tcp.h"
-#include "socket/udp.h"
+#include "proto/proto.h"
+#include "runtime/runtime.h"
+#include "config/config.h"
 
 _Atomic uint64_t stack_timestamps_wanted;
 
@@ -39,12 +37,23 @@ static uint64_t realtime_ns(void)
 
 bool stack_drain_due_slow(struct stack *st)
 {
-	uint64_t now = wait_now_ns();
+	uint64_t now = clock_monotonic_ns();
 
 	if (now - st->drained_ns < (uint64_t)params.rx_cq_drain_rate_nsec)
 		return false;
 	st->drained_ns = now;
 	return true;
+}
+
+/* As stack_source_ok_slow(). */
+static inline bool source_ok(struct stack *st, const struct buf_meta *m)
+{
+	uint32_t src, dst;
+
+	memcpy(&src, &m->src.s6_addr[12], sizeof(src));
+	memcpy(&dst, &m->dst.s6_addr[12], sizeof(dst));
+	return (__builtin_expect(m->family == AF_INET, 1) && stack_source_known(st, src, dst)) ||
+	       stack_source_ok_slow(st, m);
 }
 
 /* b, as the ring gave it, goes to whom it is for. */
@@ -55,12 +64,14 @@ static inline void input(struct stack *st, struct buf *b, uint64_t now, uint64_t
 	b->time_ns = now;
 	b->meta.ifindex = (uint32_t)st->ifindex;
 	res = pkt_parse(b);
-	if (__builtin_expect(res == PKT_UDP, 1))
-		udp_input(st, b);
-	else if (res == PKT_TCP)
-		tsock_input(st, b, mono_us);
-	else
+	if (__builtin_expect(res != PKT_UDP && res != PKT_TCP, 0))
 		drop(st, b, res);
+	else if (__builtin_expect(!source_ok(st, &b->meta), 0))
+		drop(st, b, PKT_OTHER);
+	else if (__builtin_expect(res == PKT_UDP, 1))
+		stack_udp_ops->input(st, b, mono_us);
+	else
+		stack_tcp_ops->input(st, b, mono_us);
 }
 
 void stack_input(struct stack *st, struct buf *b)
@@ -68,12 +79,14 @@ void stack_input(struct stack *st, struct buf *b)
 	uint64_t mono_us = 0;
 
 	input(st, b, 0, &mono_us);
-	tsock_polled(st, 1, mono_us);
+	stack_polled(st, mono_us);
 }
 
-/* As ring_poll(), for sockets that want time stamps; *now: software's, 0: nobody wants one of them. */
-static __attribute__((noinline)) unsigned poll_stamped(struct ring *r, struct buf **pkts, unsigned max, uint64_t wanted,
-						       uint64_t *now)
+/*
+ * As ring_poll(), for sockets that want time stamps; *now: software's, 0: nobody wants one of them.
+ */
+static __attribute__((noinline)) unsigned poll_stamped(struct ring *r, struct buf **pkts,
+						       unsigned max, uint64_t wanted, uint64_t *now)
 {
 	bool device = wanted >= STACK_STAMP_DEVICE && r->caps.rx_stamp;
 	unsigned n = device ? r->ops->poll_stamped(r, pkts, max) : ring_poll(r, pkts, max);
@@ -85,7 +98,8 @@ static __attribute__((noinline)) unsigned poll_stamped(struct ring *r, struct bu
 
 unsigned stack_poll(struct stack *st, unsigned max)
 {
-	uint64_t now = 0, mono_us = 0, wanted = atomic_load_explicit(&stack_timestamps_wanted, memory_order_relaxed);
+	uint64_t now = 0, mono_us = 0,
+		 wanted = atomic_load_explicit(&stack_timestamps_wanted, memory_order_relaxed);
 	struct buf *pkts[STACK_BATCH_MAX];
 	unsigned n;
 
@@ -97,20 +111,21 @@ unsigned stack_poll(struct stack *st, unsigned max)
 		n = poll_stamped(st->ring, pkts, max, wanted, &now);
 	for (unsigned i = 0; i < n; i++)
 		input(st, pkts[i], now, &mono_us);
-	tsock_polled(st, n, mono_us);
+	stack_polled(st, mono_us);
 	return n;
 }
 
 /*
- * Stacks of other threads are polled now and then only: their own threads do, and would find the lock taken. Needed all the same: a
- * thread may wait for a socket that is in another's stack.
+ * Stacks of other threads are polled now and then only: their own threads do, and would find the
+ * lock taken. Needed all the same: a thread may wait for a socket that is in another's stack.
  */
 #define FOREIGN_EVERY 16u
 
 static inline bool leave_to_owner(const struct stack *st, unsigned turn)
 {
 	return turn % FOREIGN_EVERY && params.ring_allocation_logic_rx == STACK_BY_THREAD &&
-	       atomic_load_explicit(&st->key, memory_order_relaxed) != stack_key_by(STACK_BY_THREAD, NULL);
+	       atomic_load_explicit(&st->key, memory_order_relaxed) !=
+		       stack_key_by(STACK_BY_THREAD, NULL);
 }
 
 unsigned stacks_poll(void)
@@ -145,7 +160,9 @@ unsigned stacks_wait_fds(int *fds, unsigned max)
 		lock_drop(&st->lock);
 	}
 	if (got == max)
-		log_debug("%u and more queues to sleep on: what comes in the others may wait for the internal thread", max);
+		log_debug("%u and more queues to sleep on: what comes in the others may wait for "
+			  "the internal thread",
+			  max);
 	return got;
 }
 
@@ -159,7 +176,8 @@ bool stacks_arm(void)
 
 		lock_take(&st->lock);
 		if (atomic_load_explicit(&st->open, memory_order_relaxed)) {
-			if (stack_poll(st, (unsigned)params.cq_poll_batch_max) || tsock_blocked(st))
+			if (stack_poll(st, (unsigned)params.cq_poll_batch_max) ||
+			    stack_timed_ops->is_blocked(st))
 				again = true;
 			else if (st->ring->ops->arm(st->ring))
 				again = true;
@@ -167,7 +185,7 @@ bool stacks_arm(void)
 		lock_drop(&st->lock);
 	}
 	if (!again)
-		tsock_sleep_hint();
+		stack_timed_ops->sleep_hint();
 	return again;
 }
 

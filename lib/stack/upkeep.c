@@ -1,26 +1,28 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What the internal thread does for the stacks: drains them, publishes their counters, follows their interfaces; and their end. */
-#include "socket/stack_table.h"
+/*
+ * What the internal thread does for the stacks: drains them, publishes their counters, follows
+ * their interfaces; and their end.
+ */
+#include "stack/internal.h"
 
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "net/net.h"
-#include "runtime/last_thread.h"
-#include "runtime/log.h"
-#include "runtime/params.h"
-#include "runtime/worker.h"
-#include "socket/stack_owner.h"
-#include "socket/stack_right.h"
-#include "socket/tcp.h"
-#include "socket/udp.h"
+#include "runtime/runtime.h"
+#include "config/config.h"
+#include "stack/owner.h"
+#include "stack/port_claim.h"
 
 #define UPKEEP_MSEC 50
 
 static int drain_timer = -1, sync_timer = -1, upkeep_timer = -1;
 
-/* The progress engine: a stack that no thread has polled since the last tick is drained, so that its device queue does not overflow. */
+/*
+ * The progress engine: a stack that no thread has polled since the last tick is drained, so that
+ * its device queue does not overflow.
+ */
 static void drain(void *arg)
 {
 	unsigned n = atomic_load_explicit(&num_stacks, memory_order_acquire);
@@ -32,9 +34,11 @@ static void drain(void *arg)
 
 		if (!lock_try(&st->lock))
 			continue;
-		if (atomic_load_explicit(&st->open, memory_order_relaxed) && st->polls == st->polls_seen) {
+		if (atomic_load_explicit(&st->open, memory_order_relaxed) &&
+		    st->polls == st->polls_seen) {
 			do {
-				got = stack_poll(st, left < STACK_BATCH_MAX ? left : STACK_BATCH_MAX);
+				got = stack_poll(st,
+						 left < STACK_BATCH_MAX ? left : STACK_BATCH_MAX);
 				left -= got;
 				if (got > st->cq_stats->drained_max)
 					stats_set(&st->cq_stats->drained_max, got);
@@ -46,14 +50,14 @@ static void drain(void *arg)
 }
 
 /*
- * Rings of vanished interfaces. A thread may still be inside kick(), which holds no lock: their memory
- * is given back when two seconds have passed, far beyond any such call.
+ * Rings of vanished interfaces. A thread may still be inside kick(), which holds no lock: their
+ * memory is given back when two seconds have passed, far beyond any such call.
  */
 #define RETIRED_TICKS 20
 static struct {
 	struct ring *ring;
 	unsigned ticks;
-} retired[STACKS_MAX]; /* worker only */
+} retired[STACKS_MAX]; /* worker only, and the child of a fork() before it has one */
 
 static void retire(struct ring *ring)
 {
@@ -64,22 +68,38 @@ static void retire(struct ring *ring)
 			return;
 		}
 	}
-	log_warn("%s: too many interfaces vanish at once; the memory of this ring is kept", ring->ifname);
+	log_warn("%s: too many interfaces vanish at once; the memory of this ring is kept",
+		 ring->ifname);
 }
 
 static void retired_tick(void)
 {
 	for (unsigned i = 0; i < STACKS_MAX; i++) {
-		if (retired[i].ring && --retired[i].ticks == 0) {
-			retired[i].ring->ops->close(retired[i].ring);
-			retired[i].ring = NULL;
-		}
+		struct ring *ring = retired[i].ring;
+
+		if (!ring || --retired[i].ticks)
+			continue;
+		/* First: who forks meanwhile shall not close it in the child a second time. */
+		retired[i].ring = NULL;
+		ring->ops->close(ring);
+	}
+}
+
+/* Closing has no side effects on the parent: what is left is our copies. */
+static void retired_forked(void)
+{
+	for (unsigned i = 0; i < STACKS_MAX; i++) {
+		struct ring *ring = retired[i].ring;
+
+		retired[i].ring = NULL;
+		if (ring)
+			ring->ops->close(ring);
 	}
 }
 
 static void sync_stats(void *arg)
 {
-	struct stack_pools sums = { 0 };
+	struct stack_pools sums = {0};
 	unsigned n = atomic_load_explicit(&num_stacks, memory_order_acquire);
 
 	(void)arg;
@@ -100,7 +120,10 @@ static void sync_stats(void *arg)
 	last_thread_look(); /* here, as a tick of its own would be one more for nearly nobody */
 }
 
-/* Ends the use of an open stack, its lock held; the caller disposes of the ring that is returned (NULL: it was not open). */
+/*
+ * Ends the use of an open stack, its lock held; the caller disposes of the ring that is returned
+ * (NULL: it was not open).
+ */
 static struct ring *stack_shut(struct stack *st)
 {
 	if (!atomic_load_explicit(&st->open, memory_order_relaxed))
@@ -116,24 +139,25 @@ static void stack_vanished(struct stack *st)
 {
 	struct ring *ring;
 
-	/* Shut first: nothing can be attached behind our back whose buffers would go with the ring. */
+	/*
+	 * Shut first: nothing can be attached behind our back whose buffers would go with the ring.
+	 */
 	pthread_mutex_lock(&stacks_mutex);
 	lock_take(&st->lock);
 	ring = stack_shut(st);
 	if (ring) {
 		stats_ring_put(st->stats);
 		stats_cq_put(st->cq_stats);
+		retire(ring); /* the mutex is held: a fork() finds it here or in its stack */
 	}
 	st->leaving = true;
 	lock_drop(&st->lock);
 	pthread_mutex_unlock(&stacks_mutex);
-	udp_stack_gone(st);
-	tsock_stack_gone(st);
+	stack_udp_ops->gone(st);
+	stack_tcp_ops->gone(st);
 	pthread_mutex_lock(&stacks_mutex);
 	st->leaving = false;
 	pthread_mutex_unlock(&stacks_mutex);
-	if (ring)
-		retire(ring);
 }
 
 /* True: the ring's device is gone, the stack with it. The worker only. */
@@ -141,7 +165,10 @@ static bool upkeep(struct stack *st)
 {
 	bool gone = false;
 
-	/* Without the lock, which is in the way of packets: a ring outlives its stack's end by seconds. */
+	/*
+	 * Without the lock, which is in the way of packets: a ring outlives its stack's end by
+	 * seconds.
+	 */
 	if (!atomic_load_explicit(&st->open, memory_order_acquire) || !st->ring->ops->upkeep)
 		return false;
 	lock_take(&st->lock);
@@ -153,18 +180,36 @@ static bool upkeep(struct stack *st)
 	return gone;
 }
 
+/*
+ * Its packets reach the kernel's sockets now, which know of no connection and answer with resets:
+ * no time is to be lost.
+ */
+static void stack_cut_off(struct stack *st)
+{
+	stacks_refuse(st->ifindex);
+	stack_tcp_ops->cut_off(st);
+	stack_udp_ops->cut_off(st);
+	stack_vanished(st);
+}
+
 static void follow_link(struct stack *st)
 {
 	struct net_link link;
+	int err = 0;
 
 	if (net_link_get(st->ifindex, &link) == -ENODEV) {
 		stack_vanished(st);
 		return;
 	}
 	lock_take(&st->lock);
-	if (atomic_load_explicit(&st->open, memory_order_relaxed))
+	if (atomic_load_explicit(&st->open, memory_order_relaxed)) {
 		st->ring->ops->link_changed(st->ring, link.mtu, link.mac);
+		if (st->ring->ops->program_changed)
+			err = st->ring->ops->program_changed(st->ring, link.xdp_prog);
+	}
 	lock_drop(&st->lock);
+	if (err)
+		stack_cut_off(st);
 }
 
 static bool attach_anew; /* worker only */
@@ -178,16 +223,20 @@ static void net_changed(enum net_event ev, int ifindex, void *arg)
 	for (unsigned i = 0; i < n && ev == NET_EVENT_LINK; i++) {
 		struct stack *st = atomic_load_explicit(&stacks[i], memory_order_relaxed);
 
-		if (atomic_load_explicit(&st->open, memory_order_acquire) && (!ifindex || st->ifindex == ifindex))
+		if (atomic_load_explicit(&st->open, memory_order_acquire) &&
+		    (!ifindex || st->ifindex == ifindex))
 			follow_link(st);
 	}
 	if (ev == NET_EVENT_LINK || ev == NET_EVENT_ADDR)
 		attach_anew = true;
 	if (ev == NET_EVENT_NEIGH)
-		tsock_neighbours_changed();
+		stack_timed_ops->neighbours_changed();
 }
 
-/* A device that failed is not always an interface that vanishes: the sockets look for another ring on it. */
+/*
+ * A device that failed is not always an interface that vanishes: the sockets look for another ring
+ * on it.
+ */
 static void upkeep_all(void *arg)
 {
 	unsigned n = atomic_load_explicit(&num_stacks, memory_order_acquire);
@@ -212,8 +261,8 @@ void stacks_follow(void)
 	if (!attach_anew)
 		return;
 	attach_anew = false;
-	udp_addresses_changed();
-	tsock_addresses_changed();
+	stack_udp_ops->addresses_changed();
+	stack_tcp_ops->addresses_changed();
 }
 
 void stack_freed(int ifindex)
@@ -230,14 +279,15 @@ int stacks_start(void)
 	if (err)
 		return err;
 	if (params.progress_engine_interval > 0)
-		drain_timer = worker_timer_add((unsigned)params.progress_engine_interval, drain, NULL);
+		drain_timer =
+			worker_timer_add((unsigned)params.progress_engine_interval, drain, NULL);
 	sync_timer = worker_timer_add(100, sync_stats, NULL);
 	return sync_timer < 0 ? sync_timer : 0;
 }
 
 /*
- * exit() may be called anywhere, in a signal handler that interrupted the holder of a lock too: it is waited for
- * in bounded time, then the steering goes all the same.
+ * exit() may be called anywhere, in a signal handler that interrupted the holder of a lock too: it
+ * is waited for in bounded time, then the steering goes all the same.
  */
 #define EXIT_TRIES 100
 
@@ -246,7 +296,7 @@ static bool lock_at_exit(struct lock *l)
 	for (int i = 0; i < EXIT_TRIES && !lock_mine(l); i++) {
 		if (lock_try(l))
 			return true;
-		usleep(1000);
+		clock_sleep_ns(1000000);
 	}
 	return false;
 }
@@ -258,7 +308,9 @@ void stacks_stop(void)
 	for (unsigned i = 0; i < n; i++) {
 		struct stack *st = stacks[i];
 		bool locked = lock_at_exit(&st->lock);
-		/* Its counters stay: they are part of what the process leaves in the module's sums. */
+		/*
+		 * Its counters stay: they are part of what the process leaves in the module's sums.
+		 */
 		struct ring *ring = stack_shut(st);
 
 		if (ring)
@@ -268,6 +320,16 @@ void stacks_stop(void)
 	}
 }
 
+void stacks_fork_prepare(void)
+{
+	pthread_mutex_lock(&stacks_mutex);
+}
+
+void stacks_fork_parent(void)
+{
+	pthread_mutex_unlock(&stacks_mutex);
+}
+
 void stacks_forked(void)
 {
 	unsigned n = atomic_load_explicit(&num_stacks, memory_order_acquire);
@@ -275,12 +337,22 @@ void stacks_forked(void)
 	for (unsigned i = 0; i < n; i++) {
 		struct stack *st = stacks[i];
 
-		/* Its queues are the parent's; our references would keep them alive when the parent has died. */
+		/*
+		 * Its queues are the parent's; our references would keep them alive when the parent
+		 * has died.
+		 */
 		if (st->open)
 			st->ring->ops->close(st->ring);
 	}
+	retired_forked();
+	ring_forked();
 	stacks_table_forked();
 	stack_owners_forked();
-	stack_rights_forked();
+	port_claims_forked();
+	stack_keys_forked();
+	stack_pools_forked();
+	/* Sockets of the child that want time stamps say so anew. */
+	atomic_store(&stack_timestamps_wanted, 0);
 	drain_timer = sync_timer = upkeep_timer = -1;
+	attach_anew = false;
 }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The statistics pages. They are one reservation of address space, made at the first request: anonymous memory until
- * stats_start() puts the file or the kernel module's pages over it, anonymous again after stats_stop(), so that no block ever moves. A forked
- * child begins a reservation of its own and leaves the inherited one, emptied, to the blocks still held in it.
+ * The statistics pages. They are one reservation of address space, made at the first request:
+ * anonymous memory until stats_start() puts the file or the kernel module's pages over it,
+ * anonymous again after stats_stop(), so that no block ever moves. A forked child begins a
+ * reservation of its own and leaves the inherited one, emptied, to the blocks still held in it.
  */
-#include "runtime/stats_area.h"
+#include "stats/area.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -16,10 +17,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "runtime/kmod.h"
-#include "runtime/libc.h"
-#include "runtime/log.h"
-#include "runtime/stats.h"
+#include "kmod/kmod.h"
+#include "runtime/runtime.h"
+#include "stats/stats.h"
 #include "vma/version.h"
 
 #define PATH_LEN 4096
@@ -123,19 +123,25 @@ static void fill_header(struct vma_stats_header *h, unsigned max_sockets)
 	h->magic = VMA_STATS_MAGIC;
 }
 
-/* Every page of it exists afterwards: a full file system must fail here, not kill the program at a counter. 0 or negative errno. */
+/*
+ * Every page of it exists afterwards: a full file system must fail here, not kill the program at a
+ * counter. 0 or negative errno.
+ */
 static int reserve(int fd, size_t bytes)
 {
 	struct rlimit limit;
 
 	/* The kernel would answer with SIGXFSZ. */
-	if (!getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur != RLIM_INFINITY &&
+	if (!libc.getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur != RLIM_INFINITY &&
 	    limit.rlim_cur < bytes)
 		return -EFBIG;
 	return -posix_fallocate(fd, 0, (off_t)bytes);
 }
 
-/* What was counted before goes into the pages that tools will see. Who counts meanwhile may lose that one count. */
+/*
+ * What was counted before goes into the pages that tools will see. Who counts meanwhile may lose
+ * that one count.
+ */
 static void pages_fill(const struct stats_area *a, void *p, size_t bytes, unsigned max_sockets)
 {
 	stats_copy_words(p, stats_area_pages(a), bytes);
@@ -145,13 +151,17 @@ static void pages_fill(const struct stats_area *a, void *p, size_t bytes, unsign
 /* Puts p's pages over the area's. Mutex held. 0 or negative errno, then nothing has changed. */
 static int pages_move(struct stats_area *a, void *p, size_t bytes)
 {
-	if (mremap(p, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, stats_area_pages(a)) == MAP_FAILED)
+	if (mremap(p, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, stats_area_pages(a)) ==
+	    MAP_FAILED)
 		return -errno;
 	shown_bytes = bytes;
 	return 0;
 }
 
-/* The pages are the kernel module's memory: its sysfs shows them. False: there is no module, or it did not work. Mutex held. */
+/*
+ * The pages are the kernel module's memory: its sysfs shows them. False: there is no module, or it
+ * did not work. Mutex held.
+ */
 static bool module_install(unsigned max_sockets)
 {
 	struct stats_area *a = stats_area_get();
@@ -170,8 +180,8 @@ static bool module_install(unsigned max_sockets)
 }
 
 /*
- * Puts the pages of the file over the area's and gives the file its name. Mutex held. 0 or negative errno, then
- * nothing has changed and *what names the call.
+ * Puts the pages of the file over the area's and gives the file its name. Mutex held. 0 or negative
+ * errno, then nothing has changed and *what names the call.
  */
 static int file_install(int fd, const char *temporary, const char *name, unsigned max_sockets,
 			const char **what)
@@ -194,7 +204,10 @@ static int file_install(int fd, const char *temporary, const char *name, unsigne
 	if (p == MAP_FAILED)
 		return *what = "mmap", -errno;
 	pages_fill(a, p, bytes, max_sockets);
-	/* Complete, so it may appear. Takes the place of a stale file that an earlier process with our pid left. */
+	/*
+	 * Complete, so it may appear. Takes the place of a stale file that an earlier process with
+	 * our pid left.
+	 */
 	if (rename(temporary, name)) {
 		err = -errno;
 		munmap(p, bytes);
@@ -227,14 +240,14 @@ static int file_start(const char *dir, unsigned max_sockets)
 	}
 	snprintf(name, sizeof(name), "%s/vmastat.%d", dir, getpid());
 	/* O_CREAT | O_EXCL under a name nobody can foresee: /tmp is everybody's. */
-	fd = mkostemp(temporary, O_CLOEXEC);
+	fd = own_fd_adopt(mkostemp(temporary, O_CLOEXEC));
 	if (fd < 0) {
 		err = -errno;
 	} else {
 		err = file_install(fd, temporary, name, max_sockets, &what);
 		if (err)
 			unlink(temporary);
-		libc.close(fd);
+		own_fd_close(fd);
 	}
 	if (!err) {
 		memcpy(file_path, name, sizeof(file_path));
@@ -264,7 +277,8 @@ void stats_give(uid_t uid)
 {
 	pthread_mutex_lock(&stats_mutex);
 	if (file_path[0] && file_pid == getpid() && lchown(file_path, uid, (gid_t)-1))
-		log_debug("statistics: %s stays another user's, who has to remove it: %s", file_path, strerror(errno));
+		log_debug("statistics: %s stays another user's, who has to remove it: %s",
+			  file_path, strerror(errno));
 	pthread_mutex_unlock(&stats_mutex);
 }
 
@@ -290,10 +304,13 @@ void stats_stop(void)
 {
 	pthread_mutex_lock(&stats_mutex);
 	if (shown_bytes) {
-		/* Who has become another user since may not; vma_stats removes what dead processes left. */
+		/*
+		 * Who has become another user since may not; vma_stats removes what dead processes
+		 * left.
+		 */
 		if (file_path[0] && file_pid == getpid() && unlink(file_path) && errno != ENOENT)
-			log_at(errno == EPERM || errno == EACCES ? LOG_DEBUG : LOG_WARN, "statistics: unlink of %s: %s", file_path,
-			       strerror(errno));
+			log_at(errno == EPERM || errno == EACCES ? LOG_DEBUG : LOG_WARN,
+			       "statistics: unlink of %s: %s", file_path, strerror(errno));
 		pages_leave(true);
 	}
 	pthread_mutex_unlock(&stats_mutex);

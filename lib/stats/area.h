@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Between stats_area.c, which owns the pages and the file, and stats.c, which hands out the blocks in them. Everything
- * here is read and written with stats_mutex held.
+ * Between area.c, which owns the pages and the file, and stats.c, which hands out the blocks in
+ * them. Everything here is read and written with stats_mutex held.
  */
-#ifndef RUNTIME_STATS_AREA_H
-#define RUNTIME_STATS_AREA_H
+#ifndef STATS_AREA_H
+#define STATS_AREA_H
 
 #include <pthread.h>
 #include <stdbool.h>

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* The blocks of the statistics pages, and the control words that tools write there. */
-#include "runtime/stats.h"
+#include "stats/stats.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/log.h"
-#include "runtime/params.h"
-#include "runtime/stats_area.h"
+#include "runtime/runtime.h"
+#include "config/config.h"
+#include "stats/area.h"
 
 /* Who gets no memory counts into these, all together. */
 static struct {
@@ -43,7 +43,9 @@ static struct vma_stats_socket *socket_slot(void)
 	struct stats_area *a = stats_area_get();
 
 	for (unsigned word = 0; a && word < VMA_STATS_SOCKETS_MAX / 64; word++) {
-		unsigned bit = a->sockets[word] == UINT64_MAX ? 0 : (unsigned)__builtin_ctzll(~a->sockets[word]) + 1;
+		unsigned bit = a->sockets[word] == UINT64_MAX
+				       ? 0
+				       : (unsigned)__builtin_ctzll(~a->sockets[word]) + 1;
 
 		if (bit) {
 			a->sockets[word] |= 1ull << (bit - 1);
@@ -102,12 +104,15 @@ static void add_words(void *to, const void *from, size_t offset, size_t n)
 	const uint64_t *f = (const uint64_t *)((const char *)from + offset);
 
 	for (size_t i = 0; i < n; i++)
-		__atomic_store_n(&t[i], t[i] + __atomic_load_n(&f[i], __ATOMIC_RELAXED), __ATOMIC_RELAXED);
+		__atomic_store_n(&t[i], t[i] + __atomic_load_n(&f[i], __ATOMIC_RELAXED),
+				 __ATOMIC_RELAXED);
 }
 
-#define ADD_WORDS(to, from, first, last)                                                                               \
-	add_words(to, from, offsetof(__typeof__(*(from)), first),                                                      \
-		  (offsetof(__typeof__(*(from)), last) - offsetof(__typeof__(*(from)), first)) / sizeof(uint64_t) + 1)
+#define ADD_WORDS(to, from, first, last)                                                           \
+	add_words(to, from, offsetof(__typeof__(*(from)), first),                                  \
+		  (offsetof(__typeof__(*(from)), last) - offsetof(__typeof__(*(from)), first)) /   \
+				  sizeof(uint64_t) +                                               \
+			  1)
 
 /* What a block has counted stays in the process's sums. Mutex held. */
 static void socket_closed(const struct vma_stats_socket *s)
@@ -142,8 +147,8 @@ void stats_socket_put(struct vma_stats_socket *s)
 }
 
 /*
- * The get and put of a block that stands in an array of the header; `used` is the area's word of use bits. The
- * block is zeroed; a private one when all are taken.
+ * The get and put of a block that stands in an array of the header; `used` is the area's word of
+ * use bits. The block is zeroed; a private one when all are taken.
  */
 #define BLOCK_GET(type, array, count, used)                                                        \
 	({                                                                                         \
@@ -196,7 +201,8 @@ struct vma_stats_ring *stats_ring_get(void)
 	if (!r)
 		return &spill.ring;
 	if (is_hidden(r) && !atomic_exchange(&told, true))
-		log_info("statistics: vma_stats shows %d rings; what further ones count it has when they are closed, in the sums",
+		log_info("statistics: vma_stats shows %d rings; what further ones count it has "
+			 "when they are closed, in the sums",
 			 VMA_STATS_RINGS);
 	__atomic_store_n(&r->enabled, 1, __ATOMIC_RELEASE);
 	return r;
@@ -339,7 +345,9 @@ void stats_control(void (*dump_fd)(int fd, int level))
 		follow(&h->log_level, &stats_followed.level, &log_level_now, LOG_NONE, LOG_ALL);
 		follow(&h->log_details, &stats_followed.details, &log_details_now, 0, 3);
 		if (__atomic_load_n(&h->dump_fd, __ATOMIC_RELAXED) != VMA_STATS_DUMP_NONE) {
-			/* Pairs with the tool's release: the level was written before the number. */
+			/*
+			 * Pairs with the tool's release: the level was written before the number.
+			 */
 			fd = __atomic_exchange_n(&h->dump_fd, VMA_STATS_DUMP_NONE,
 						 __ATOMIC_ACQUIRE);
 			level = __atomic_load_n(&h->dump_fd_level, __ATOMIC_RELAXED);

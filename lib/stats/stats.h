@@ -1,7 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The statistics pages of this process: blocks are handed out here, whoever holds one counts straight into it. */
-#ifndef RUNTIME_STATS_H
-#define RUNTIME_STATS_H
+/*
+ * The room of statistics: the pages that vma_stats and the kernel module read. Blocks are handed
+ * out here; whoever holds one counts straight into it, without a call. Used by sockets, stacks,
+ * rings and iomux.
+ *
+ * Every packet: a store into a block (stats_add() is inline). Everything in stats.c, area.c and
+ * text.c is rare: a socket opens or ends, the process starts, forks or ends, a tool asks.
+ */
+#ifndef STATS_STATS_H
+#define STATS_STATS_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -11,25 +18,34 @@
 #include "vma/stats.h"
 
 /*
- * Tools see the counters from now on: in the kernel module's sysfs where kmod_start() has found one, else in a file that is
- * created: <dir>/vmastat.<pid> (dir "" or NULL: none, 0). Without permission or space the counters stay in private
- * memory: one log line, negative errno. max_sockets above VMA_STATS_SOCKETS_MAX is cut to it. Blocks that were handed out
- * before keep their place and become visible. Idempotent.
+ * Tools see the counters from now on: in the kernel module's sysfs where kmod_start() has found
+ * one, else in a file that is created: <dir>/vmastat.<pid> (dir "" or NULL: none, 0). Without
+ * permission or space the counters stay in private memory: one log line, negative errno.
+ * max_sockets above VMA_STATS_SOCKETS_MAX is cut to it. Blocks that were handed out before keep
+ * their place and become visible. Idempotent.
  */
 int stats_start(const char *dir, unsigned max_sockets);
-/* Removes the file; a child that was forked without stats_forked() leaves the parent's alone. Blocks in use stay valid, in private memory. */
+/*
+ * Removes the file; a child that was forked without stats_forked() does not remove its parent's.
+ * Blocks in use stay valid, in private memory.
+ */
 void stats_stop(void);
 /* The process is becoming uid: the file is its user's, so that it can be removed in the end. */
 void stats_give(uid_t uid);
-/* In a child of fork(): leaves the parent's pages. Blocks in use stay valid (zeroed, private) until they are put. */
+/*
+ * In a child of fork(): leaves the parent's pages. Blocks in use stay valid (zeroed, private) until
+ * they are put.
+ */
 void stats_forked(void);
 
 /*
- * Never NULL, zeroed but for fd, enabled. Beyond VMA_STATS_FD_NUM and without a file the block is private. All of
- * these may be called from any thread, before stats_start() and after stats_stop().
+ * Never NULL, zeroed but for fd, enabled. Beyond VMA_STATS_FD_NUM and without a file the block is
+ * private. All of these may be called from any thread, before stats_start() and after stats_stop().
  */
 struct vma_stats_socket *stats_socket_get(int fd);
-/* The same, but NULL when nobody would ever see the block: not in the pages, and no VMA_STATS_FILE. */
+/*
+ * The same, but NULL when nobody would ever see the block: not in the pages, and no VMA_STATS_FILE.
+ */
 struct vma_stats_socket *stats_socket_if_shown(int fd);
 /* At the socket's close, still filled in: with VMA_STATS_FILE its text is written there. */
 void stats_socket_put(struct vma_stats_socket *s);
@@ -46,13 +62,13 @@ void stats_iomux_put(struct vma_stats_iomux *m);
 #define STATS_POLL (-2)
 
 /*
- * Called by the internal thread each 100 ms: follows the control words (log level, log details, dump requests).
- * dump_fd(0, level) asks for all sockets; NULL: stats_socket_log() of the
- * blocks that are in use here.
+ * Called by the internal thread each 100 ms: follows the control words (log level, log details,
+ * dump requests). dump_fd(0, level) asks for all sockets; NULL: stats_socket_log() of the blocks
+ * that are in use here.
  */
 void stats_control(void (*dump_fd)(int fd, int level));
 
-/* Text: lib/runtime/stats_text.c, shared with vma_stats. The block may be live: it is copied first. */
+/* Text: lib/stats/text.c, shared with vma_stats. The block may be live: it is copied first. */
 #define STATS_ADDR_TEXT 64
 /* "1.2.3.4:80" or "[::1]:80"; without a port (-1) "1.2.3.4" or "::1". Returns text. */
 const char *stats_addr_text(char text[STATS_ADDR_TEXT], const struct vma_addr *addr, int family,
@@ -60,7 +76,10 @@ const char *stats_addr_text(char text[STATS_ADDR_TEXT], const struct vma_addr *a
 /* The view-3 block of one socket. suffix is "/s" behind rates, else "". */
 void stats_socket_print(FILE *f, const struct vma_stats_socket *s, const char *suffix);
 void stats_socket_dump(FILE *f, const struct vma_stats_socket *s);
-/* VMA_STATS_FILE at close: appends the same text to path, in which one %d is the pid. Never follows a link. 0 or negative errno (logged). */
+/*
+ * VMA_STATS_FILE at close: appends the same text to path, in which one %d is the pid. Never follows
+ * a link. 0 or negative errno (logged).
+ */
 int stats_file_dump(const char *path, const struct vma_stats_socket *s);
 /* vma_stats -S: the socket's statistics through the log at level. */
 void stats_socket_log(int level, const struct vma_stats_socket *s);
@@ -70,7 +89,10 @@ static inline void stats_add(__u64 *counter, __u64 n)
 	__u64 __attribute__((may_alias)) *c = counter; /* it may be a ring's uint64_t */
 
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
-	/* What compilers make three instructions of; one store of eight aligned bytes is never seen half, either. */
+	/*
+	 * What compilers make three instructions of; one store of eight aligned bytes is never seen
+	 * half, either.
+	 */
 	__asm__("addq %1, %0" : "+m"(*c) : "re"(n));
 #else
 	__atomic_store_n(c, __atomic_load_n(c, __ATOMIC_RELAXED) + n, __ATOMIC_RELAXED);
@@ -83,8 +105,8 @@ static inline void stats_set(__u64 *c, __u64 v)
 }
 
 /*
- * Copies a block, or several, that others count in: whole 64-bit words on both sides, so that no counter is seen half.
- * Both 8-aligned, bytes a multiple of 8.
+ * Copies a block, or several, that others count in: whole 64-bit words on both sides, so that no
+ * counter is seen half. Both 8-aligned, bytes a multiple of 8.
  */
 static inline void stats_copy_words(void *to, const void *from, size_t bytes)
 {

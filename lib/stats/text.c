@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* A socket's statistics as text: view 3 of vma_stats, VMA_STATS_FILE, and the log (vma_stats -S). */
+/*
+ * A socket's statistics as text: view 3 of vma_stats, VMA_STATS_FILE, and the log (vma_stats -S).
+ */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -9,9 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "runtime/libc.h"
-#include "runtime/log.h"
-#include "runtime/stats.h"
+#include "runtime/runtime.h"
+#include "stats/stats.h"
 
 #define RULE "======================================================\n"
 #define KB(bytes) ((unsigned long long)(bytes) / 1024)
@@ -153,7 +154,10 @@ void stats_socket_dump(FILE *f, const struct vma_stats_socket *s)
 	stats_socket_print(f, &copy, "");
 }
 
-/* pattern with its first "%d" replaced; other % are plain characters: the text is a user's, not ours. */
+/*
+ * pattern with its first "%d" replaced; other % are plain characters: the text is a user's, not
+ * ours.
+ */
 static void expand_pid(char *path, size_t size, const char *pattern)
 {
 	const char *mark = strstr(pattern, "%d");
@@ -169,7 +173,7 @@ static void expand_pid(char *path, size_t size, const char *pattern)
 static int write_all(int fd, const char *text, size_t len)
 {
 	while (len) {
-		ssize_t n = libc.write(fd, text, len);
+		ssize_t n = raw.write(fd, text, len);
 
 		if (n < 0 && errno == EINTR)
 			continue;
@@ -193,16 +197,16 @@ int stats_file_dump(const char *path, const struct vma_stats_socket *s)
 	if (!f)
 		return -ENOMEM;
 	stats_socket_dump(f, s);
-	if (fclose(f)) {
+	if (libc.fclose(f)) {
 		free(text);
 		return -ENOMEM;
 	}
 	/* One write for one socket: those of several processes do not mix. */
-	fd = libc.open(name, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK,
-		       0644);
+	fd = OWN_FD(raw.open(
+		name, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0644));
 	err = fd < 0 ? -errno : write_all(fd, text, len);
 	if (fd >= 0)
-		libc.close(fd);
+		own_fd_close(fd);
 	free(text);
 	if (err)
 		log_warn("VMA_STATS_FILE: writing %s: %s", name, strerror(-err));

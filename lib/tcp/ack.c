@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The acknowledgement field and what follows from it, in the order of RFC 9293, 3.10.7.4, and Linux's tcp_ack(). */
-#include "proto/tcp_loss.h"
+/*
+ * The acknowledgement field and what follows from it, in the order of RFC 9293, 3.10.7.4, and
+ * Linux's tcp_ack().
+ */
+#include "tcp/recovery/loss.h"
 
 /* --- the window */
 
@@ -8,7 +11,7 @@
 static void update_window(struct tcp_conn *c, struct tcp_acking *a)
 {
 	const struct tcp_rx *rx = a->rx;
-	uint32_t wnd = rx->flags & TH_SYN ? rx->wnd : rx->wnd << c->snd_wscale;
+	uint32_t wnd = rx->flags & TCPHDR_SYN ? rx->wnd : rx->wnd << c->snd_wscale;
 
 	if (!(a->flags & ACK_ADVANCED) && !seq_after(rx->seq, c->snd_wl1) &&
 	    !(rx->seq == c->snd_wl1 && (wnd > c->snd_wnd || !wnd)))
@@ -40,6 +43,8 @@ static void seg_acked(struct tcp_conn *c, struct tcp_acking *a, struct tcp_seg *
 		if (seq_leq(s->end_seq, c->high_seq))
 			a->flags |= ACK_ORIG_ACKED;
 	}
+	if (!(s->flags & SEG_SACKED))
+		tcp_rate_delivered(c, &a->rate, s);
 	if (!(s->flags & SEG_SACKED) && c->sack_ok) {
 		c->delivered += s->pcount;
 		tcp_rack_advance(c, s, a->rx);
@@ -69,13 +74,16 @@ static void front_acked(struct tcp_conn *c, struct tcp_acking *a, struct tcp_seg
 		if (seq_leq(c->snd_una, c->high_seq))
 			a->flags |= ACK_ORIG_ACKED;
 	}
-	if (c->sack_ok && !(s->flags & SEG_SACKED))
+	if (s->flags & SEG_SACKED)
+		return;
+	tcp_rate_delivered(c, &a->rate, s);
+	if (c->sack_ok)
 		c->delivered += was;
 }
 
 /*
- * RTT (RFC 6298; Karn: of what was sent once, else by the echoed time stamp, RFC 7323) and with it the timeout without
- * back-off.
+ * RTT (RFC 6298; Karn: of what was sent once, else by the echoed time stamp, RFC 7323) and with it
+ * the timeout without back-off.
  */
 static void update_rtt(struct tcp_conn *c, struct tcp_acking *a)
 {
@@ -119,13 +127,32 @@ static void clean_queue(struct tcp_conn *c, struct tcp_acking *a)
 		else if (a->has_reord)
 			tcp_saw_reordering(c, a->reord);
 	}
-	/* A SACK of what left after the head last did: the timeout counts from now, or it would never end. */
+	/*
+	 * A SACK of what left after the head last did: the timeout counts from now, or it would
+	 * never end.
+	 */
 	if (a->sack_sent && s && a->sack_sent > s->sent_us)
 		a->flags |= ACK_REARM;
 	update_rtt(c, a);
 }
 
 /* --- what follows */
+
+/* Slow start watches the time of the newest segment: a delayed acknowledgement is no queue. */
+static void watch_rtt(struct tcp_conn *c, const struct tcp_acking *a)
+{
+	uint64_t took = c->ts->now - a->last_sent;
+	struct tcp_cc_rtt rtt = {.now = c->ts->now,
+				 .min_us = c->rtt.min_us,
+				 .snd_una = c->snd_una,
+				 .snd_nxt = c->snd_nxt,
+				 .paced = tcp_pacing_rate(c) != UINT64_MAX};
+
+	if (!a->last_sent || (a->flags & ACK_RETRANS_ACKED))
+		return;
+	rtt.us = took < UINT32_MAX ? (uint32_t)took : UINT32_MAX;
+	tcp_cc_of(c)->rtt(&c->cc, &rtt);
+}
 
 /* Slow start and avoidance, when the window was what limited (RFC 7661). */
 static void grow_cwnd(struct tcp_conn *c, uint32_t acked)
@@ -136,18 +163,55 @@ static void grow_cwnd(struct tcp_conn *c, uint32_t acked)
 	c->cwnd_stamp = c->ts->now;
 }
 
+/* An algorithm that makes a model of the path. */
+static void update_model(struct tcp_conn *c, const struct tcp_acking *a)
+{
+	uint64_t sent = a->flags & ACK_RETRANS_ACKED ? 0 : a->last_sent;
+	uint64_t rtt = c->ts->now - (sent ? sent : a->sack_sent);
+	struct tcp_cc_ack ack = {
+		.now = c->ts->now,
+		.srtt_us = tcp_srtt(c),
+		.mss = c->mss,
+		.app_limited = a->rate.app_limited,
+		.ca_state = c->ca_state,
+		.delivered = c->delivered,
+		.acked = c->delivered - a->prior_delivered,
+		.lost = c->lost - a->prior_lost,
+		.flight = tcp_in_flight(c),
+		.prior_flight = a->prior_flight,
+		.gso_segs = c->gso_len / c->mss,
+		.sample = a->rate.delivered,
+		.interval_us = a->rate.interval_us,
+		.prior_delivered = a->rate.prior_delivered,
+	};
+
+	if (sent || a->sack_sent)
+		ack.rtt_us = rtt < UINT32_MAX ? (uint32_t)rtt + !rtt : UINT32_MAX;
+	if (tcp_cc_of(c)->control(&c->cc, &ack))
+		tcp_rate_set_limited(c);
+}
+
 static void control_congestion(struct tcp_conn *c, const struct tcp_acking *a)
 {
 	uint32_t delivered = c->delivered - a->prior_delivered;
 
-	if (tcp_in_reduction(c))
+	if (tcp_cc_of(c)->control) {
+		update_model(c, a);
+		return;
+	}
+	if (tcp_in_reduction(c)) {
 		tcp_prr(c, delivered, c->lost - a->prior_lost, a->flags & ACK_ADVANCED);
-	else if (delivered &&
-		 (a->flags & (ACK_ACKED | (c->reordering > TCP_REORDERING ? ACK_SACKED : 0))))
+		return;
+	}
+	if (c->cc.cwnd < c->cc.ssthresh && tcp_cc_of(c)->rtt)
+		watch_rtt(c, a);
+	if (delivered &&
+	    (a->flags & (ACK_ACKED | (c->reordering > TCP_REORDERING ? ACK_SACKED : 0))))
 		grow_cwnd(c, delivered);
 }
 
-/* Linux's tcp_sndbuf_expand(): two windows' worth, with what a segment costs besides its bytes. */
+/* Linux's tcp_sndbuf_expand(): two or three windows' worth, with what a segment costs besides its
+ * bytes. */
 void tcp_sndbuf_expand(struct tcp_conn *c)
 {
 	uint64_t want;
@@ -155,7 +219,8 @@ void tcp_sndbuf_expand(struct tcp_conn *c)
 	if (c->o.sndbuf >= c->o.sndbuf_max || tcp_in_flight(c) >= c->cc.cwnd)
 		return;
 	want = c->cc.cwnd > TCP_INIT_CWND ? c->cc.cwnd : TCP_INIT_CWND;
-	want *= 2 * ((uint64_t)c->mss + 512);
+	/* A model does not take a full window for a full path: it wants more to send at hand. */
+	want *= (tcp_cc_of(c)->control ? 3 : 2) * ((uint64_t)c->mss + 512);
 	if (want > c->o.sndbuf_max)
 		want = c->o.sndbuf_max;
 	if (want > c->o.sndbuf)
@@ -247,10 +312,11 @@ void tcp_ack_input(struct tcp_conn *c, const struct tcp_rx *rx)
 		.prior_una = c->snd_una,
 		.prior_delivered = c->delivered,
 		.prior_lost = c->lost,
+		.prior_flight = tcp_in_flight(c),
 		.prior_fack = c->segq.sacked_out ? c->fack : c->snd_una,
 	};
 	bool in_flight = c->segq.packets_out, syn = c->snd_una == c->iss;
-	bool odd = c->ca_state | rx->num_sacks | c->tlp_out | (rx->flags & TH_ECE);
+	bool odd = c->ca_state | rx->num_sacks | c->tlp_out | (rx->flags & TCPHDR_ECE);
 
 	if (rx->len)
 		a.flags |= ACK_DATA;
@@ -270,7 +336,7 @@ void tcp_ack_input(struct tcp_conn *c, const struct tcp_rx *rx)
 	c->probes = 0;
 	if (rx->num_sacks && c->sack_ok)
 		tcp_sack_input(c, &a);
-	if ((rx->flags & (TH_ECE | TH_SYN)) == TH_ECE && c->ecn_ok)
+	if ((rx->flags & (TCPHDR_ECE | TCPHDR_SYN)) == TCPHDR_ECE && c->ecn_ok)
 		a.flags |= ACK_ECE;
 	if (!in_flight) {
 		nothing_in_flight(c, &a);
@@ -287,6 +353,7 @@ void tcp_ack_input(struct tcp_conn *c, const struct tcp_rx *rx)
 	}
 	if (a.flags & ACK_REARM)
 		tcp_rearm_rtx(c);
+	tcp_rate_finish(c, &a.rate);
 	if (!syn)
 		control_congestion(c, &a);
 	if (a.flags & ACK_ADVANCED) {

@@ -1,22 +1,35 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The user's calls that open and end a connection: connect, shutdown, close, abort (RFC 9293, 3.10.1, 3.10.4, 3.10.5). */
-#include "proto/tcp_int.h"
+/*
+ * The user's calls that open and end a connection: connect, shutdown, close, abort (RFC
+ * 9293, 3.10.1, 3.10.4, 3.10.5).
+ */
+#include "tcp/internal.h"
 
 #include <errno.h>
 #include <sys/socket.h>
 
-#define TW_REUSE_US 1000000u /* Linux: a second of time stamps is between the two */
 #define TW_ISN_STEP 65537u /* RFC 6191's higher ISN, as Linux has it */
 
-/* A TIME_WAIT whose time stamps tell its segments from a new connection's makes way (RFC 6191). */
-static bool may_follow(const struct tcp_stack *ts, const struct tcp_tw *tw)
+/*
+ * A TIME_WAIT whose time stamps tell its segments from a new connection's is given up for that (RFC
+ * 6191).
+ */
+static bool may_follow(const struct tcp_stack *ts, const struct tcp_tw *tw, uint64_t now)
 {
-	return !tw->fin_wait2 && !tw->mute && tw->ts_ok && ts->now - tw->ts_recent_stamp > TW_REUSE_US;
+	return ts->cfg.tw_reuse_us && !tw->fin_wait2 && !tw->mute && tw->ts_ok &&
+	       now > tw->ts_recent_stamp + ts->cfg.tw_reuse_us;
 }
 
 bool tcp_tuple_used(const struct tcp_stack *ts, const struct tcp_tuple *tuple)
 {
 	return tcp_table_find(&ts->table, tuple) != NULL;
+}
+
+bool tcp_tuple_taken(const struct tcp_stack *ts, const struct tcp_tuple *tuple, uint64_t now)
+{
+	const struct tcp_node *n = tcp_table_find(&ts->table, tuple);
+
+	return n && (n->kind != TCP_KIND_TW || !may_follow(ts, (const struct tcp_tw *)n, now));
 }
 
 struct each {
@@ -32,7 +45,8 @@ static void each_node(const struct tcp_node *n, void *arg)
 		e->fn(&n->tuple, e->arg);
 }
 
-void tcp_each_tuple(const struct tcp_stack *ts, void (*fn)(const struct tcp_tuple *tuple, void *arg), void *arg)
+void tcp_each_tuple(const struct tcp_stack *ts,
+		    void (*fn)(const struct tcp_tuple *tuple, void *arg), void *arg)
 {
 	struct each e = {.fn = fn, .arg = arg};
 
@@ -48,7 +62,7 @@ int tcp_connect(struct tcp_stack *ts, const struct tcp_tuple *tuple, const struc
 	uint32_t iss;
 
 	ts->now = now;
-	if (n && (!tw || !may_follow(ts, tw)))
+	if (n && (!tw || !may_follow(ts, tw, now)))
 		return -EADDRNOTAVAIL;
 	c = tcp_conn_new(ts, tuple, opts);
 	if (!c)

@@ -3,22 +3,22 @@
  * A connection's birth, states and death.
  *
  * States (RFC 9293, 3.3.2), and which file moves them:
- *   CLOSED       -> SYN_SENT     tcp_connect()                          tcp_close.c
- *   SYN_SENT     -> ESTABLISHED  SYN|ACK                                tcp_in_syn.c
- *   SYN_SENT     -> SYN_RECV     SYN (simultaneous open)                tcp_in_syn.c
- *   (tcp_req)    -> ESTABLISHED  ACK of our SYN|ACK                     tcp_req.c
- *   SYN_RECV     -> ESTABLISHED  ACK of our SYN                         tcp_in.c
- *   ESTABLISHED  -> CLOSE_WAIT   FIN                                    tcp_in_data.c
- *   ESTABLISHED, SYN_RECV -> FIN_WAIT1   the user closes or shuts down  tcp_close.c
- *   CLOSE_WAIT   -> LAST_ACK     the user closes or shuts down          tcp_close.c
- *   FIN_WAIT1    -> FIN_WAIT2    ACK of our FIN                         tcp_in.c
- *   FIN_WAIT1    -> CLOSING      FIN (simultaneous close)               tcp_in_data.c
- *   FIN_WAIT2    -> TIME_WAIT    FIN                                    tcp_in_data.c
- *   CLOSING      -> TIME_WAIT    ACK of our FIN                         tcp_in.c
- *   LAST_ACK     -> CLOSED       ACK of our FIN                         tcp_in.c
+ *   CLOSED       -> SYN_SENT     tcp_connect()                          calls.c
+ *   SYN_SENT     -> ESTABLISHED  SYN|ACK                                handshake/syn_sent.c
+ *   SYN_SENT     -> SYN_RECV     SYN (simultaneous open)                handshake/syn_sent.c
+ *   (tcp_req)    -> ESTABLISHED  ACK of our SYN|ACK                     handshake/request.c
+ *   SYN_RECV     -> ESTABLISHED  ACK of our SYN                         input.c
+ *   ESTABLISHED  -> CLOSE_WAIT   FIN                                    input_data.c
+ *   ESTABLISHED, SYN_RECV -> FIN_WAIT1   the user closes or shuts down  calls.c
+ *   CLOSE_WAIT   -> LAST_ACK     the user closes or shuts down          calls.c
+ *   FIN_WAIT1    -> FIN_WAIT2    ACK of our FIN                         input.c
+ *   FIN_WAIT1    -> CLOSING      FIN (simultaneous close)               input_data.c
+ *   FIN_WAIT2    -> TIME_WAIT    FIN                                    input_data.c
+ *   CLOSING      -> TIME_WAIT    ACK of our FIN                         input.c
+ *   LAST_ACK     -> CLOSED       ACK of our FIN                         input.c
  *   any          -> CLOSED       RST, timeout, abort                    tcp_conn_done()
  */
-#include "proto/tcp_int.h"
+#include "tcp/internal.h"
 
 #include <errno.h>
 #include <string.h>
@@ -147,7 +147,10 @@ void tcp_conn_established(struct tcp_conn *c)
 {
 	uint32_t hint;
 
-	/* RFC 6298, 5.7: a handshake that had to be repeated gave no sample, and its back-off is not the data's. */
+	/*
+	 * RFC 6298, 5.7: a handshake that had to be repeated gave no sample, and its back-off is
+	 * not the data's.
+	 */
 	if (!c->rtt.srtt_us) {
 		c->backoff = 0;
 		c->rtt.rto_us = RTO_FALLBACK_US;
@@ -189,6 +192,7 @@ static void conn_end(struct tcp_conn *c, struct tcp_node *next, int err)
 	tcp_segq_clear(&c->segq, &ts->env);
 	tcp_sndq_clear(&c->sndq, &ts->env);
 	tcp_ofo_clear(c);
+	tcp_cc_drop(c);
 	if (next)
 		tcp_table_replace(&ts->table, &c->node, next);
 	else

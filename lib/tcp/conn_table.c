@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The 4-tuple table. It doubles when there are as many nodes as buckets; the old buckets move a few at each addition, so
- * that no segment waits for a million nodes to be moved.
+ * The 4-tuple table. It doubles when there are as many nodes as buckets; the old buckets move a few
+ * at each addition, so that no segment waits for a million nodes to be moved.
  */
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
 
-#include "proto/tcp_int.h"
+#include "tcp/internal.h"
 
 #define FIRST_BUCKETS 64u
 #define MAX_BUCKETS (1u << 30)
@@ -74,7 +74,8 @@ struct tcp_node *tcp_table_find(const struct tcp_table *t, const struct tcp_tupl
 	return n;
 }
 
-static void each_of(struct tcp_node *const *bucket, uint32_t from, uint32_t mask, void (*fn)(const struct tcp_node *n, void *arg), void *arg)
+static void each_of(struct tcp_node *const *bucket, uint32_t from, uint32_t mask,
+		    void (*fn)(const struct tcp_node *n, void *arg), void *arg)
 {
 	for (uint32_t i = from; i <= mask; i++) {
 		for (const struct tcp_node *n = bucket[i]; n; n = n->next)
@@ -82,7 +83,8 @@ static void each_of(struct tcp_node *const *bucket, uint32_t from, uint32_t mask
 	}
 }
 
-void tcp_table_each(const struct tcp_table *t, void (*fn)(const struct tcp_node *n, void *arg), void *arg)
+void tcp_table_each(const struct tcp_table *t, void (*fn)(const struct tcp_node *n, void *arg),
+		    void *arg)
 {
 	each_of(t->bucket, 0, t->mask, fn, arg);
 	if (t->old)

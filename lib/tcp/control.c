@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Segments without data: SYN, ACK, RST; the window that they tell. */
-#include "proto/tcp_loss.h"
+#include "tcp/recovery/loss.h"
 
-#define CHALLENGES_A_SECOND 1000u /* RFC 5961, 7 */
+/*
+ * RFC 5961, 7. Not the same in each second, in the mean so many: whoever counts what is left of a
+ * known number learns whether another connection was answered (CVE-2016-5696).
+ */
+#define CHALLENGES_A_SECOND 1000u
 
 int tcp_xmit_bare(struct tcp_stack *ts, const struct tcp_tuple *tuple, void *user,
 		  const struct tcp_hdr_spec *h, uint8_t tos, uint8_t ttl)
@@ -22,7 +26,7 @@ int tcp_xmit_bare(struct tcp_stack *ts, const struct tcp_tuple *tuple, void *use
 	if (err == -ENOBUFS)
 		return err;
 	ts->n.out_segs++;
-	if (h->flags & TH_RST)
+	if (h->flags & TCPHDR_RST)
 		ts->n.out_rsts++;
 	return 0;
 }
@@ -30,8 +34,8 @@ int tcp_xmit_bare(struct tcp_stack *ts, const struct tcp_tuple *tuple, void *use
 /* --- the window */
 
 /*
- * Without scaling a window is a whole number of the peer's segments, and stays while it is within one of what is free. Where
- * one segment is all that ever fits, half of it more is enough (Linux).
+ * Without scaling a window is a whole number of the peer's segments, and stays while it is within
+ * one of what is free. Where one segment is all that ever fits, half of it more is enough (Linux).
  */
 static uint32_t unscaled_window(const struct tcp_conn *c, uint32_t space, uint32_t mss)
 {
@@ -43,8 +47,9 @@ static uint32_t unscaled_window(const struct tcp_conn *c, uint32_t space, uint32
 }
 
 /*
- * The window to be told: none rather than a silly one (RFC 9293, 3.8.6.2.2; RFC 1122, 4.2.3.3). What makes it silly is too
- * little free memory; a window that auto-tuning or a clamp keeps small is as large as it gets.
+ * The window to be told: none rather than a silly one (RFC 9293, 3.8.6.2.2; RFC 1122, 4.2.3.3).
+ * What makes it silly is too little free memory; a window that auto-tuning or a clamp keeps small
+ * is as large as it gets.
  */
 static uint32_t window_of(const struct tcp_conn *c)
 {
@@ -103,18 +108,24 @@ void tcp_window_update(struct tcp_conn *c)
 
 void tcp_send_ack(struct tcp_conn *c)
 {
-	struct tcp_shot shot = {.seq = c->snd_nxt, .flags = TH_ACK};
+	struct tcp_transmission xmit = {.seq = c->snd_nxt, .flags = TCPHDR_ACK};
 
 	if (c->closing || c->state == TCPS_CLOSED)
 		return;
 	/* The peer may have taken back its window: a number beyond that would be thrown away. */
-	if (seq_after(shot.seq, tcp_wnd_end(c)) && seq_after(c->snd_nxt, c->snd_una))
-		shot.seq = seq_max(c->snd_una, tcp_wnd_end(c));
-	if (tcp_xmit(c, &shot)) {
+	if (seq_after(xmit.seq, tcp_wnd_end(c)) && seq_after(c->snd_nxt, c->snd_una))
+		xmit.seq = seq_max(c->snd_una, tcp_wnd_end(c));
+	if (tcp_xmit(c, &xmit)) {
 		/* It is still due. */
 		c->ack_needed = 2;
 		tcp_blocked(c);
 	}
+}
+
+static uint32_t challenges_in(const struct tcp_stack *ts, uint64_t second)
+{
+	return CHALLENGES_A_SECOND / 2 +
+	       (uint32_t)(siphash(ts->cfg.secret, &second, sizeof(second)) % CHALLENGES_A_SECOND);
 }
 
 void tcp_challenge_ack(struct tcp_conn *c)
@@ -126,7 +137,7 @@ void tcp_challenge_ack(struct tcp_conn *c)
 		return;
 	if (ts->challenge_second != second) {
 		ts->challenge_second = second;
-		ts->challenge_left = CHALLENGES_A_SECOND;
+		ts->challenge_left = challenges_in(ts, second);
 	}
 	if (!ts->challenge_left) {
 		ts->n.challenge_limited++;
@@ -145,7 +156,7 @@ static int xmit_syn(struct tcp_conn *c, bool ack)
 		.sport = c->node.tuple.lport,
 		.dport = c->node.tuple.rport,
 		.seq = c->iss,
-		.flags = TH_SYN,
+		.flags = TCPHDR_SYN,
 		.mss = (uint16_t)c->advmss,
 		.tsval = tcp_ts_now(c),
 	};
@@ -154,7 +165,7 @@ static int xmit_syn(struct tcp_conn *c, bool ack)
 	/* The window of a SYN is never scaled (RFC 7323, 2.2). */
 	h.wnd = wnd < UINT16_MAX ? (uint16_t)wnd : UINT16_MAX;
 	if (ack) {
-		h.flags |= TH_ACK | (c->ecn_ok ? TH_ECE : 0);
+		h.flags |= TCPHDR_ACK | (c->ecn_ok ? TCPHDR_ECE : 0);
 		h.ack = c->rcv_nxt;
 		h.ts = c->ts_ok;
 		h.tsecr = c->ts_recent;
@@ -167,7 +178,7 @@ static int xmit_syn(struct tcp_conn *c, bool ack)
 		h.wscale_present = c->o.wscale;
 		/* RFC 3168, 6.1.1.1: some drop a SYN that asks, so the third one does not. */
 		if (c->o.ecn && c->retries < 2)
-			h.flags |= TH_ECE | TH_CWR;
+			h.flags |= TCPHDR_ECE | TCPHDR_CWR;
 	}
 	h.wscale = c->rcv_wscale;
 	c->segs_out++;
@@ -215,14 +226,17 @@ void tcp_send_rst(struct tcp_conn *c)
 		.dport = c->node.tuple.rport,
 		.seq = c->snd_nxt,
 		.ack = c->rcv_nxt,
-		.flags = TH_RST | TH_ACK,
+		.flags = TCPHDR_RST | TCPHDR_ACK,
 		.wnd = tcp_select_window(c),
 		.ts = c->ts_ok,
 		.tsval = tcp_ts_now(c),
 		.tsecr = c->ts_recent,
 	};
 
-	/* Within the window that the peer has now, or it would answer with a challenge only (RFC 5961, 3). */
+	/*
+	 * Within the window that the peer has now, or it would answer with a challenge only (RFC
+	 * 5961, 3).
+	 */
 	if (seq_after(h.seq, tcp_wnd_end(c)) && seq_after(c->snd_nxt, c->snd_una))
 		h.seq = seq_max(c->snd_una, tcp_wnd_end(c));
 	/* Lost, or no room for it: the peer's next segment is answered with one. */
@@ -232,14 +246,14 @@ void tcp_send_rst(struct tcp_conn *c)
 
 void tcp_reply_rst(struct tcp_stack *ts, const struct tcp_tuple *tuple, const struct tcp_rx *rx)
 {
-	struct tcp_hdr_spec h = {.sport = tuple->lport, .dport = tuple->rport, .flags = TH_RST};
+	struct tcp_hdr_spec h = {.sport = tuple->lport, .dport = tuple->rport, .flags = TCPHDR_RST};
 
-	if (rx->flags & TH_RST)
+	if (rx->flags & TCPHDR_RST)
 		return;
-	if (rx->flags & TH_ACK) {
+	if (rx->flags & TCPHDR_ACK) {
 		h.seq = rx->ack;
 	} else {
-		h.flags |= TH_ACK;
+		h.flags |= TCPHDR_ACK;
 		h.ack = rx->end_seq;
 	}
 	(void)tcp_xmit_bare(ts, tuple, NULL, &h, 0, 0);

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The stack: where segments, time and the flush come in and are handed to the object they belong to. */
-#include "proto/tcp_int.h"
+/*
+ * The stack: where segments, time and the flush come in and are handed to the object they belong
+ * to.
+ */
+#include "tcp/internal.h"
 
 #include <string.h>
 
@@ -15,10 +18,11 @@ void tcp_cfg_default(struct tcp_cfg *cfg)
 		.delack_min_us = 40000,
 		.delack_max_us = 200000,
 		.timewait_us = 60000000,
+		.tw_reuse_us = 1000000,
 	};
 }
 
-/* Frees a buf that tcp_rcvq.c made: its storage is of env. */
+/* Frees a buf that recv_queue.c made: its storage is of env. */
 static void pool_free(struct buf_pool *pool, struct buf *b)
 {
 	struct tcp_stack *ts =
@@ -109,7 +113,10 @@ bool tcp_oow_allowed(struct tcp_stack *ts, uint64_t *stamp)
 	return true;
 }
 
-/* A segment for which there is no connection: a listener's, or nobody's (RFC 9293, 3.10.7.1 and 3.10.7.2). */
+/*
+ * A segment for which there is no connection: a listener's, or nobody's (RFC 9293, 3.10.7.1
+ * and 3.10.7.2).
+ */
 static void listener_input(struct tcp_stack *ts, struct tcp_rx *rx, const struct tcp_tuple *tuple)
 {
 	struct tcp_listener *l = tcp_listener_find(ts, tuple);
@@ -119,14 +126,14 @@ static void listener_input(struct tcp_stack *ts, struct tcp_rx *rx, const struct
 		tcp_reply_rst(ts, tuple, rx);
 		return;
 	}
-	if (rx->flags & TH_RST)
+	if (rx->flags & TCPHDR_RST)
 		return;
-	if (rx->flags & TH_ACK) {
-		if ((rx->flags & TH_SYN) || !tcp_cookie_input(l, rx, tuple))
+	if (rx->flags & TCPHDR_ACK) {
+		if ((rx->flags & TCPHDR_SYN) || !tcp_cookie_input(l, rx, tuple))
 			tcp_reply_rst(ts, tuple, rx);
 		return;
 	}
-	if ((rx->flags & (TH_SYN | TH_FIN)) == TH_SYN)
+	if ((rx->flags & (TCPHDR_SYN | TCPHDR_FIN)) == TCPHDR_SYN)
 		tcp_listen_syn(l, rx, tuple);
 }
 
@@ -149,7 +156,10 @@ static struct tcp_node *find(struct tcp_stack *ts, const struct tcp_tuple *tuple
 		return &ts->last->node;
 	n = tcp_table_find(&ts->table, tuple);
 	if (n && n->kind == TCP_KIND_CONN) {
-		/* With many connections each line is a miss: all at once rather than one after the other. */
+		/*
+		 * With many connections each line is a miss: all at once rather than one after the
+		 * other.
+		 */
 		for (unsigned at = 64; at < TCP_CONN_HOT; at += 64)
 			__builtin_prefetch((const char *)n + at, 1);
 		ts->last = (struct tcp_conn *)n;

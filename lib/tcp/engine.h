@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The TCP engine (RFC 9293 and its kin) as its user sees it: the socket layer, the simulator, the fuzzer. It does no
- * I/O, reads no clock, has no globals: segments, time and memory come through the calls below, segments and events
- * leave through struct tcp_env. One tcp_stack and everything in it belongs to one lock, held around every call.
+ * The TCP engine (RFC 9293 and its kin) as its user sees it: the socket layer, the simulator, the
+ * fuzzer. It does no I/O, reads no clock, has no globals: segments, time and memory come through
+ * the calls below, segments and events leave through struct tcp_env. One tcp_stack and everything
+ * in it belongs to one lock, held around every call.
  *
- * Times are microseconds of a clock that never goes back. Errors are negative errno. Addresses are v4-mapped for IPv4,
- * ports and sequence numbers in host order.
+ * Times are microseconds of a clock that never goes back. Errors are negative errno. Addresses are
+ * v4-mapped for IPv4, ports and sequence numbers in host order.
  */
-#ifndef PROTO_TCP_H
-#define PROTO_TCP_H
+#ifndef TCP_ENGINE_H
+#define TCP_ENGINE_H
 
 #include <netinet/in.h>
 #include <stdbool.h>
@@ -16,7 +17,7 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
-#include "mem/buf.h"
+#include "mem/mem.h"
 
 struct tcp_stack;
 struct tcp_conn;
@@ -49,7 +50,10 @@ struct tcp_tuple {
 
 /* One segment to be sent, valid during the call only. */
 struct tcp_tx {
-	void *user; /* the connection's or listener's (tcp_conn_user()); NULL for an answer that belongs to none */
+	/*
+	 * the connection's or listener's (tcp_conn_user()); NULL for an answer that belongs to none
+	 */
+	void *user;
 	const struct tcp_tuple *tuple;
 	const uint8_t *hdr; /* TCP header and options in network order, checksum zero */
 	const struct iovec *iov; /* payload */
@@ -71,40 +75,54 @@ struct tcp_tx {
 #define TCP_EV_PRI 0x20u /* urgent data */
 #define TCP_EV_RDHUP 0x40u /* the peer has closed its direction */
 /*
- * A connection that the user has closed is over (its last timer too): its memory is gone when event() returns, and
- * tcp_tx.user will not name it again. Comes exactly once for each connection that a user has had.
+ * A connection that the user has closed is over (its last timer too): its memory is gone when
+ * event() returns, and tcp_tx.user will not name it again. Comes exactly once for each connection
+ * that a user has had.
  */
 #define TCP_EV_GONE 0x80u
-/* A closed connection has become a TIME_WAIT: its memory is gone, the tuple is free at TCP_EV_GONE. Alone, after tcp_close(). */
+/*
+ * A closed connection has become a TIME_WAIT: its memory is gone, the tuple is free at TCP_EV_GONE.
+ * Comes without other events, after tcp_close().
+ */
 #define TCP_EV_TIME_WAIT 0x100u
 
 struct tcp_env {
 	void *ctx;
 	/*
-	 * Sends. 0: taken (it may still be lost on the way); -ENOBUFS: the queue is full, the engine tries again after
-	 * tcp_tx_ready() or by timer; -EMSGSIZE: larger than the path takes: it has called, or calls, tcp_mtu(). Any other
-	 * error counts as a loss on the wire. Must not call back into the engine.
+	 * Sends. 0: taken (it may still be lost on the way); -ENOBUFS: the queue is full, the
+	 * engine tries again after tcp_tx_ready() or by timer; -EMSGSIZE: larger than the path
+	 * takes: it has called, or calls, tcp_mtu(). Any other error counts as a loss on the wire.
+	 * Must not call back into the engine.
 	 */
 	int (*output)(void *ctx, const struct tcp_tx *tx);
 	/* May be NULL: as output(), but nothing may leave (tcp_send_dummy()). */
 	int (*output_dummy)(void *ctx, const struct tcp_tx *tx);
-	/* Must not call back into the engine, but for the const functions. user: of the connection or listener. */
+	/*
+	 * Must not call back into the engine, but for the const functions. user: of the connection
+	 * or listener.
+	 */
 	void (*event)(void *ctx, void *user, uint32_t events);
 	/* Zeroed memory or NULL. Every allocation of the engine comes from here. */
 	void *(*alloc)(void *ctx, size_t size);
 	void (*free)(void *ctx, void *p, size_t size);
-	/* May be NULL: as alloc(), for large pieces whose content does not matter. free() takes these too. */
+	/*
+	 * May be NULL: as alloc(), for large pieces whose content does not matter. free() takes
+	 * these too.
+	 */
 	void *(*alloc_raw)(void *ctx, size_t size);
 	/*
-	 * May be NULL: c waits to be accepted now, from the listener whose user this is. Before any of its data, once for each;
-	 * the one thing it may do to c is to give it a user.
+	 * May be NULL: c waits to be accepted now, from the listener whose user this is. Before any
+	 * of its data, once for each; the one thing it may do to c is to give it a user.
 	 */
 	void (*queued)(void *ctx, void *listener, struct tcp_conn *c);
-	/* May be NULL: what the path takes (largest IP packet) and the largest payload of a super-segment, 0: none. */
+	/*
+	 * May be NULL: what the path takes (largest IP packet) and the largest payload of a
+	 * super-segment, 0: none.
+	 */
 	void (*path)(void *ctx, const struct tcp_tuple *tuple, uint32_t *mtu, uint32_t *max_gso);
 };
 
-enum tcp_cc { TCP_CC_NEWRENO, TCP_CC_CUBIC, TCP_CC_NONE, TCP_CC_COUNT };
+enum tcp_cc { TCP_CC_NEWRENO, TCP_CC_CUBIC, TCP_CC_NONE, TCP_CC_BBR, TCP_CC_COUNT };
 
 /* What a new connection or listener begins with; sizes are in bytes. */
 struct tcp_opts {
@@ -127,26 +145,36 @@ struct tcp_opts {
 	uint16_t defer_accept_s;
 	uint8_t keepcnt;
 	uint8_t syn_retries, retries1, retries2;
-	bool timestamps, sack, wscale, ecn; /* offered and accepted */
+	bool timestamps, sack, wscale; /* offered and accepted */
+	bool ecn : 1, ecn_passive : 1; /* the same; accepted by a listener, not offered */
 };
 
 /* Linux's defaults (tcp_rmem, tcp_wmem, tcp_keepalive_*, tcp_retries*). */
 void tcp_opts_default(struct tcp_opts *o);
 
 struct tcp_cfg {
-	uint64_t secret[4]; /* ISNs (RFC 6528), hash, SYN cookies, time stamp offsets: random, never told */
+	/* ISNs (RFC 6528), hash, SYN cookies, time stamp offsets: random, never told */
+	uint64_t secret[4];
 	uint32_t max_conns; /* 0: as many as memory gives */
-	uint32_t max_syn_rate; /* SYNs a second that each listener answers; 0: no limit (VMA_TCP_MAX_SYN_RATE) */
+	/* SYNs a second that each listener answers; 0: no limit (VMA_TCP_MAX_SYN_RATE) */
+	uint32_t max_syn_rate;
 	uint32_t max_tw; /* TIME_WAITs kept; the oldest goes first */
 	uint32_t max_orphans;
 	uint32_t min_rto_us; /* 200000 */
 	uint32_t delack_min_us, delack_max_us; /* 40000, 200000 */
 	uint32_t timewait_us; /* 60000000 */
+	/*
+	 * connect() takes over a TIME_WAIT with time stamps that has heard nothing for so long;
+	 * 0: never (Linux: tcp_tw_reuse, tcp_tw_reuse_delay)
+	 */
+	uint32_t tw_reuse_us;
 };
 
 void tcp_cfg_default(struct tcp_cfg *cfg); /* all but the secret */
 
-/* 64-bit totals; names as in the kernel's SNMP and TcpExt tables. Written under the stack's lock. */
+/*
+ * 64-bit totals; names as in the kernel's SNMP and TcpExt tables. Written under the stack's lock.
+ */
 struct tcp_counters {
 	uint64_t in_segs, out_segs, in_bytes, out_bytes, retrans_segs;
 	uint64_t active_opens, passive_opens, attempt_fails, estab_resets, curr_estab;
@@ -157,14 +185,15 @@ struct tcp_counters {
 	uint64_t dsack_sent, dsack_recv, sack_reneging, spurious_rto, undo;
 	uint64_t timeouts, tlp_probes, tlp_recovery, fast_retrans, rack_marks, lost_retrans;
 	uint64_t delayed_acks, quick_acks, window_probes, keepalives;
-	uint64_t syn_cookies_sent, syn_cookies_recv, syn_cookies_failed, listen_drops, listen_overflows, syn_rate_limited;
+	uint64_t syn_cookies_sent, syn_cookies_recv, syn_cookies_failed, listen_drops,
+		listen_overflows, syn_rate_limited;
 	uint64_t tw_created, tw_reused, tw_recycled, tw_killed;
 	uint64_t abort_on_data, abort_on_close, abort_on_timeout, abort_on_linger, abort_on_memory;
 	uint64_t pmtu_reduced, mtu_black_holes, ecn_reductions;
 	uint64_t no_memory;
 };
 
-/* --- the stack (tcp_stack.c) */
+/* --- the stack (engine.c) */
 
 /* A stack on memory of env; NULL when there is none. */
 struct tcp_stack *tcp_stack_new(const struct tcp_env *env, const struct tcp_cfg *cfg, uint64_t now);
@@ -175,11 +204,15 @@ const struct tcp_counters *tcp_stack_counters(const struct tcp_stack *ts);
 unsigned tcp_stack_conns(const struct tcp_stack *ts);
 
 /*
- * One frame that passed the gate (pkt_parse() said PKT_TCP): data is the TCP header, total its length with the payload,
- * meta says whence. Takes b. Answers may be sent at once; most wait for tcp_flush().
+ * One frame that passed the gate (pkt_parse() said PKT_TCP): data is the TCP header, total its
+ * length with the payload, meta says whence. Takes b. Answers may be sent at once; most wait for
+ * tcp_flush().
  */
 void tcp_input(struct tcp_stack *ts, struct buf *b, uint64_t now);
-/* After a batch of input, and at the end of a socket call: sends what became due (acknowledgements, data). */
+/*
+ * After a batch of input, and at the end of a socket call: sends what became due (acknowledgements,
+ * data).
+ */
 void tcp_flush(struct tcp_stack *ts, uint64_t now);
 /* Runs the timers that are due; ends with a flush. */
 void tcp_run_timers(struct tcp_stack *ts, uint64_t now);
@@ -188,43 +221,67 @@ uint64_t tcp_next_timer(const struct tcp_stack *ts);
 /* output() can take segments again. */
 void tcp_tx_ready(struct tcp_stack *ts, uint64_t now);
 
-enum tcp_icmp { TCP_ICMP_UNREACH_NET, TCP_ICMP_UNREACH_HOST, TCP_ICMP_UNREACH_PORT, TCP_ICMP_FRAG_NEEDED, TCP_ICMP_OTHER };
-/* An ICMP error that quotes a segment of ours with this sequence number (RFC 5927: must be in flight). mtu: for FRAG_NEEDED. */
-void tcp_icmp(struct tcp_stack *ts, const struct tcp_tuple *tuple, uint32_t seq, enum tcp_icmp kind, uint32_t mtu,
-	      uint64_t now);
+enum tcp_icmp {
+	TCP_ICMP_UNREACH_NET,
+	TCP_ICMP_UNREACH_HOST,
+	TCP_ICMP_UNREACH_PORT,
+	TCP_ICMP_FRAG_NEEDED,
+	TCP_ICMP_OTHER
+};
+/*
+ * An ICMP error that quotes a segment of ours with this sequence number (RFC 5927: must be in
+ * flight). mtu: for FRAG_NEEDED.
+ */
+void tcp_icmp(struct tcp_stack *ts, const struct tcp_tuple *tuple, uint32_t seq, enum tcp_icmp kind,
+	      uint32_t mtu, uint64_t now);
 
 /* --- connections */
 
 /*
- * Active open (RFC 9293, 3.10.1): sends the SYN at the next flush. -EADDRNOTAVAIL: the tuple is in use (a TIME_WAIT of it is
- * taken over as RFC 6191 allows). -ENOMEM.
+ * Active open (RFC 9293, 3.10.1): sends the SYN at the next flush. -EADDRNOTAVAIL: the tuple is in
+ * use (a TIME_WAIT of it is taken over as RFC 6191 allows). -ENOMEM.
  */
-int tcp_connect(struct tcp_stack *ts, const struct tcp_tuple *tuple, const struct tcp_opts *opts, void *user,
-		uint64_t now, struct tcp_conn **out);
+int tcp_connect(struct tcp_stack *ts, const struct tcp_tuple *tuple, const struct tcp_opts *opts,
+		void *user, uint64_t now, struct tcp_conn **out);
 /* True when a connection, an embryonic one or a TIME_WAIT has the tuple. */
 bool tcp_tuple_used(const struct tcp_stack *ts, const struct tcp_tuple *tuple);
-/* Runs fn, which must not call the engine, for each connection, half-open ones included and TIME_WAITs left out. */
-void tcp_each_tuple(const struct tcp_stack *ts, void (*fn)(const struct tcp_tuple *tuple, void *arg), void *arg);
+/* As it, but for a TIME_WAIT that tcp_connect() would take over. */
+bool tcp_tuple_taken(const struct tcp_stack *ts, const struct tcp_tuple *tuple, uint64_t now);
 /*
- * Copies into the send buffer as much as there is room for; returns the bytes taken. -EAGAIN: none; -EPIPE: the sending side is
- * closed (the caller raises SIGPIPE); -ENOTCONN; the pending error (taken). flags: MSG_MORE, MSG_OOB.
+ * Runs fn, which must not call the engine, for each connection, half-open ones included and
+ * TIME_WAITs left out.
+ */
+void tcp_each_tuple(const struct tcp_stack *ts,
+		    void (*fn)(const struct tcp_tuple *tuple, void *arg), void *arg);
+/*
+ * Copies into the send buffer as much as there is room for; returns the bytes taken. -EAGAIN: none;
+ * -EPIPE: the sending side is closed (the caller raises SIGPIPE); -ENOTCONN; the pending error
+ * (taken). flags: MSG_MORE, MSG_OOB.
  */
 ssize_t tcp_send(struct tcp_conn *c, const struct iovec *iov, int iovcnt, int flags, uint64_t now);
 /*
- * Has env.output_dummy() do with these bytes what it would do if they were sent now; the connection does not change. Their number.
- * -EAGAIN: they would not leave at once, in one segment.
+ * Has env.output_dummy() do with these bytes what it would do if they were sent now; the connection
+ * does not change. Their number. -EAGAIN: they would not leave at once, in one segment.
  */
 ssize_t tcp_send_dummy(const struct tcp_conn *c, const struct iovec *iov, int iovcnt, int flags);
 /*
- * Copies out; returns bytes, 0 at the end of the stream, -EAGAIN, -ENOTCONN, or the pending error (taken; data that
- * came before it is read first). flags: MSG_PEEK, MSG_TRUNC (discards), MSG_OOB (-EINVAL: none).
+ * Copies out; returns bytes, 0 at the end of the stream, -EAGAIN, -ENOTCONN, or the pending error
+ * (taken; data that came before it is read first). flags: MSG_PEEK, MSG_TRUNC (discards), MSG_OOB
+ * (-EINVAL: none).
  */
 ssize_t tcp_recv(struct tcp_conn *c, const struct iovec *iov, int iovcnt, int flags, uint64_t now);
+/* A flag of tcp_recv(), none of Linux's: tcp_read_time() is to know when the last byte came. */
+#define TCP_RECV_TIME 0x1000000
+/* buf.time_ns of the last byte that the last call with TCP_RECV_TIME has given; 0: not known. */
+uint64_t tcp_read_time(const struct tcp_conn *c);
+/* Bytes that have come and were not read, an unread end of the stream as one (TCP_INQ). */
+uint32_t tcp_unread(const struct tcp_conn *c);
 /* SHUT_RD, SHUT_WR or SHUT_RDWR. -ENOTCONN. */
 int tcp_shutdown(struct tcp_conn *c, int how, uint64_t now);
 /*
- * The user lets go: FIN after the data, RST when data is unread or had been discarded (RFC 2525, 2.17). The connection
- * lives on by itself and user gets TCP_EV_GONE at the end (perhaps within this call).
+ * The user lets go: FIN after the data, RST when data is unread or had been discarded (RFC
+ * 2525, 2.17). The connection lives on by itself and user gets TCP_EV_GONE at the end (perhaps
+ * within this call).
  */
 void tcp_close(struct tcp_conn *c, uint64_t now);
 /* RST at once (SO_LINGER 0); then as tcp_close(). */
@@ -245,17 +302,38 @@ uint32_t tcp_outq(const struct tcp_conn *c);
 uint32_t tcp_outq_unsent(const struct tcp_conn *c);
 /* SIOCATMARK. */
 bool tcp_at_mark(const struct tcp_conn *c);
-/* The options in force; set with the call below, which lets what changed take effect (uncorking sends). */
+/*
+ * The options in force; set with the call below, which lets what changed take effect (uncorking
+ * sends).
+ */
 const struct tcp_opts *tcp_get_opts(const struct tcp_conn *c);
 void tcp_set_opts(struct tcp_conn *c, const struct tcp_opts *o, uint64_t now);
+/*
+ * TCP_NODELAY is set, perhaps again: what a cork or MSG_MORE holds goes, what comes later is held
+ * as before.
+ */
+void tcp_push_held(struct tcp_conn *c, uint64_t now);
 /* The path takes packets of this size now (route or link changed; ICMP comes by tcp_icmp()). */
 void tcp_mtu(struct tcp_conn *c, uint32_t mtu, uint64_t now);
 /* Largest payload of a segment as sent now (TCP_MAXSEG). */
 uint32_t tcp_mss(const struct tcp_conn *c);
-/* Fills at most len bytes of a struct tcp_info (linux/tcp.h, zeros behind what is known); returns the bytes filled. */
+/* The window that may be offered now (TCP_WINDOW_CLAMP); never 0. */
+uint32_t tcp_window_clamp(const struct tcp_conn *c);
+/*
+ * TCP_QUICKACK: ACKs wait no more for our data (odd: until what is due now has gone, even: once),
+ * or 0: they do. Not for ever: what follows decides anew.
+ */
+void tcp_quickack(struct tcp_conn *c, int value, uint64_t now);
+bool tcp_is_quickack(const struct tcp_conn *c);
+/* Of the IP header that came with the ACK of our SYN|ACK; 0 in a connection that we began. */
+void tcp_conn_first(const struct tcp_conn *c, uint8_t *ttl, uint8_t *tos);
+/*
+ * Fills at most len bytes of a struct tcp_info (linux/tcp.h, zeros behind what is known); returns
+ * the bytes filled.
+ */
 size_t tcp_fill_info(const struct tcp_conn *c, void *info, size_t len, uint64_t now);
 
-/* --- leaving for another stack (tcp_repair.c) */
+/* --- leaving for another stack (repair.c) */
 
 /* What another stack must know to go on with a connection: Linux takes it by TCP_REPAIR. */
 struct tcp_image {
@@ -266,57 +344,76 @@ struct tcp_image {
 	uint8_t snd_wscale, rcv_wscale;
 	uint16_t peer_mss; /* what the peer's SYN said */
 	uint32_t tsval; /* the next segment's time stamp, milliseconds */
-	/* Sent and not acknowledged: [snd_una, snd_nxt); not sent yet: [snd_nxt, write_seq). FINs are not counted. */
+	/*
+	 * Sent and not acknowledged: [snd_una, snd_nxt); not sent yet: [snd_nxt, write_seq). FINs
+	 * are not counted.
+	 */
 	uint32_t snd_una, snd_nxt, write_seq;
 	/* Received and not read: [copied_seq, rcv_nxt). Without the peer's FIN. */
 	uint32_t copied_seq, rcv_nxt;
 	uint32_t snd_wl1, snd_wnd, max_wnd; /* the peer's window */
-	uint32_t rcv_wnd, rcv_wup; /* ours, as last told: rcv_wnd bytes from rcv_wup, which is not after rcv_nxt */
+	/* ours, as last told: rcv_wnd bytes from rcv_wup, which is not after rcv_nxt */
+	uint32_t rcv_wnd, rcv_wup;
 };
 
 /*
- * Takes a picture of a connection, also of one that the user has closed, the engine unchanged. -EOPNOTSUPP: not in a state that can
- * be moved (the handshake is not complete, or all is over). Urgent data becomes plain data; what came out of order is
- * left out: the peer has kept it.
+ * Takes a picture of a connection, also of one that the user has closed, the engine unchanged.
+ * -EOPNOTSUPP: not in a state that can be moved (the handshake is not complete, or all is over).
+ * Urgent data becomes plain data; what came out of order is left out: the peer has kept it.
  */
 int tcp_export(const struct tcp_conn *c, struct tcp_image *im);
-/* Copies n bytes from seq on, which must lie within the picture's receive or send queue. Returns n, or less: not there. */
+/*
+ * Copies n bytes from seq on, which must lie within the picture's receive or send queue. Returns n,
+ * or less: not there.
+ */
 uint32_t tcp_export_received(const struct tcp_conn *c, uint32_t seq, void *to, uint32_t n);
 uint32_t tcp_export_unacked(struct tcp_conn *c, uint32_t seq, void *to, uint32_t n);
 /*
- * Another stack has the connection: it ends here without a segment. The user gets TCP_EV_GONE at the next flush. What the
- * rings still hold for the tuple is dropped in silence for TCP_FORGET_US.
+ * Another stack has the connection: it ends here without a segment. The user gets TCP_EV_GONE at
+ * the next flush. What the rings still hold for the tuple is dropped in silence for TCP_FORGET_US.
  */
 #define TCP_FORGET_US 1000000u
 void tcp_forget(struct tcp_conn *c, uint64_t now);
 
 /*
- * The same two for what is left of a connection that both sides, or the user, have ended: FIN_WAIT2 or TIME_WAIT, the queues empty.
- * -ENOENT: nothing of the tuple is left, or nothing that the peer may still ask for: after TCP_TW_FRESH_US in TIME_WAIT it has
- * our last acknowledgement. The user gets TCP_EV_GONE later.
+ * The same two for what is left of a connection that both sides, or the user, have ended: FIN_WAIT2
+ * or TIME_WAIT, the queues empty. -ENOENT: nothing of the tuple is left, or nothing that the peer
+ * may still ask for: after TCP_TW_FRESH_US in TIME_WAIT it has our last acknowledgement. The user
+ * gets TCP_EV_GONE later.
  */
 #define TCP_TW_FRESH_US 2000000u
-int tcp_export_rest(struct tcp_stack *ts, const struct tcp_tuple *tuple, uint64_t now, struct tcp_image *im);
-void tcp_forget_rest(struct tcp_stack *ts, const struct tcp_tuple *tuple, uint64_t now);
+int tcp_export_time_wait(struct tcp_stack *ts, const struct tcp_tuple *tuple, uint64_t now,
+			 struct tcp_image *im);
+void tcp_forget_time_wait(struct tcp_stack *ts, const struct tcp_tuple *tuple, uint64_t now);
 
 /* --- listeners */
 
 /*
- * local :: with family AF_INET6 takes both families unless v6only. Several listeners on the same address and port
- * (reuseport) share by hash. backlog: as listen()'s. user: gets TCP_EV_IN.
+ * local :: with family AF_INET6 takes both families unless v6only. Several listeners on the same
+ * address, port and device (reuseport) share by hash. backlog: as listen()'s. user: gets TCP_EV_IN.
  */
 struct tcp_listen_spec {
 	struct in6_addr local;
 	uint16_t port;
 	uint8_t family;
 	bool v6only, reuseport;
+	bool mapped; /* an IPv6 socket bound to an IPv4 address, the family's AF_INET */
+	bool on_device; /* bound to the stack's interface: goes before those that are not */
 	int backlog;
 };
-int tcp_listen(struct tcp_stack *ts, const struct tcp_listen_spec *spec, const struct tcp_opts *opts, void *user,
-	       struct tcp_listener **out);
+int tcp_listen(struct tcp_stack *ts, const struct tcp_listen_spec *spec,
+	       const struct tcp_opts *opts, void *user, struct tcp_listener **out);
 void tcp_listen_backlog(struct tcp_listener *l, int backlog);
+/*
+ * No new connections: a SYN is dropped without an answer, as by a full queue. Handshakes that are
+ * under way go on, and what is established can be accepted.
+ */
+void tcp_listen_stop(struct tcp_listener *l);
 void tcp_listen_opts(struct tcp_listener *l, const struct tcp_opts *opts);
-/* The oldest established connection, NULL when there is none; the caller sets its user (until then it has that of queued()). */
+/*
+ * The oldest established connection, NULL when there is none; the caller sets its user (until then
+ * it has that of queued()).
+ */
 struct tcp_conn *tcp_accept(struct tcp_listener *l);
 unsigned tcp_accept_queued(const struct tcp_listener *l);
 /* Embryonic and unaccepted connections are reset. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-#include "proto/tcp_frame.h"
+#include "tcp/frame.h"
 
 #include <arpa/inet.h>
 #include <netinet/if_ether.h>
@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <sys/socket.h>
 
-#include "proto/csum.h"
+#include "proto/proto.h"
 
 #define CHECK_OFF 16u /* of the checksum in the TCP header */
 
@@ -78,7 +78,10 @@ static void patch_v6(uint8_t *ip, uint32_t tcp_len, uint8_t tos, uint8_t ttl)
 	ip[offsetof(struct ip6_hdr, ip6_hlim)] = ttl;
 }
 
-/* Link and network header for tx, which becomes `packets` packets; returns where the TCP header goes. */
+/*
+ * Link and network header for tx, which becomes `packets` packets; returns where the TCP header
+ * goes.
+ */
 static uint8_t *write_headers(struct tcp_frame_hdr *h, uint8_t *frame, const struct tcp_tx *tx,
 			      uint32_t packets)
 {

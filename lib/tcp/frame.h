@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Frames for the engine's segments: link and network header made once for a destination, patched for each segment. */
-#ifndef PROTO_TCP_FRAME_H
-#define PROTO_TCP_FRAME_H
+/*
+ * Frames for the engine's segments: link and network header made once for a destination, patched
+ * for each segment.
+ */
+#ifndef TCP_FRAME_H
+#define TCP_FRAME_H
 
-#include "proto/tcp.h"
+#include "tcp/engine.h"
 
 #define TCP_FRAME_HDR_MAX (14 + 40 + 60)
 
@@ -16,7 +19,8 @@ struct tcp_frame_spec {
 };
 
 struct tcp_frame_hdr {
-	uint8_t bytes[64]; /* link and network header, rounded up so that a copy is two fixed moves */
+	/* link and network header, rounded up so that a copy is two fixed moves */
+	uint8_t bytes[64];
 	uint8_t len; /* of both; the offset of the TCP header */
 	uint8_t family;
 	uint8_t ttl;
@@ -27,13 +31,15 @@ struct tcp_frame_hdr {
 
 void tcp_frame_init(struct tcp_frame_hdr *h, const struct tcp_frame_spec *spec);
 /*
- * Writes a whole frame: headers, the segment's payload, checksums complete. There must be room for its bytes and for
- * TCP_FRAME_HDR_MAX. Returns its length. tx->len must fit an IP packet and is not cut.
+ * Writes a whole frame: headers, the segment's payload, checksums complete. There must be room for
+ * its bytes and for TCP_FRAME_HDR_MAX. Returns its length. tx->len must fit an IP packet and is not
+ * cut.
  */
 uint32_t tcp_frame(struct tcp_frame_hdr *h, uint8_t *frame, const struct tcp_tx *tx);
 /*
- * Headers only, for a frame that the device or the kernel cuts every tx->mss bytes: the TCP checksum field holds the
- * pseudo-header sum, and as many identifications are used as there will be packets. Room: TCP_FRAME_HDR_MAX. Returns their length.
+ * Headers only, for a frame that the device or the kernel cuts every tx->mss bytes: the TCP
+ * checksum field holds the pseudo-header sum, and as many identifications are used as there will be
+ * packets. Room: TCP_FRAME_HDR_MAX. Returns their length.
  */
 uint32_t tcp_frame_gso(struct tcp_frame_hdr *h, uint8_t *frame, const struct tcp_tx *tx);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-#include "proto/icmp.h"
+#include "tcp/icmp.h"
 
 #include <arpa/inet.h>
 #include <netinet/icmp6.h>
@@ -8,7 +8,7 @@
 #include <netinet/ip_icmp.h>
 #include <string.h>
 
-#include "proto/csum.h"
+#include "proto/proto.h"
 
 #define ICMP_HLEN 8u
 /* Of the quoted TCP header: ports and sequence number, all that RFC 792 promises. */

@@ -3,7 +3,7 @@
 #include <linux/tcp.h>
 #include <string.h>
 
-#include "proto/tcp_loss.h"
+#include "tcp/recovery/loss.h"
 
 static void fill_state(const struct tcp_conn *c, struct tcp_info *i)
 {
@@ -49,8 +49,10 @@ static void fill_sizes(const struct tcp_conn *c, struct tcp_info *i)
 	i->tcpi_rcv_ssthresh = c->rcv_ssthresh;
 	i->tcpi_rcv_space = c->rcvq_space;
 	i->tcpi_reordering = c->reordering;
-	i->tcpi_pacing_rate = c->o.pacing_rate;
+	i->tcpi_pacing_rate = tcp_pacing_rate(c);
 	i->tcpi_max_pacing_rate = c->o.pacing_rate;
+	i->tcpi_delivery_rate = tcp_rate(c);
+	i->tcpi_delivery_rate_app_limited = c->rate_app_limited;
 	i->tcpi_snd_wnd = c->snd_wnd;
 	i->tcpi_notsent_bytes = tcp_outq_unsent(c);
 }

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* A segment for a connection (RFC 9293, 3.10.7.4), in the RFC's order of steps; and the short way for the common one. */
-#include "proto/tcp_int.h"
+/*
+ * A segment for a connection (RFC 9293, 3.10.7.4), in the RFC's order of steps; and header
+ * prediction for the common one.
+ */
+#include "tcp/internal.h"
 
 #include <errno.h>
 
@@ -14,19 +17,22 @@ bool tcp_paws_reject(uint64_t now, uint32_t ts_recent, uint64_t ts_recent_stamp,
 }
 
 /*
- * A pure ACK that brings nothing new and was overtaken by a few: its time stamp is old, but no harm in it (Linux:
- * tcp_disordered_ack()).
+ * A pure ACK that brings nothing new and was overtaken by a few: its time stamp is old, but no harm
+ * in it (Linux: tcp_disordered_ack()).
  */
 static bool disordered_ack(const struct tcp_conn *c, const struct tcp_rx *rx)
 {
 	uint32_t rto_ms = tcp_rto(c) / 1000;
 
-	return (rx->flags & TH_ACK) && rx->seq == rx->end_seq && rx->seq == c->rcv_nxt &&
+	return (rx->flags & TCPHDR_ACK) && rx->seq == rx->end_seq && rx->seq == c->rcv_nxt &&
 	       rx->ack == c->snd_una && rx->wnd << c->snd_wscale == c->snd_wnd &&
 	       (int32_t)(c->ts_recent - rx->tsval) <= (int32_t)(rto_ms * 12 / 10);
 }
 
-/* RFC 7323, 4.3: the time stamp to echo is that of the segment at the left edge of what was last acknowledged. */
+/*
+ * RFC 7323, 4.3: the time stamp to echo is that of the segment at the left edge of what was last
+ * acknowledged.
+ */
 static void update_ts_recent(struct tcp_conn *c, const struct tcp_rx *rx)
 {
 	if (!c->ts_ok || !rx->has_ts || seq_after(rx->seq, c->rcv_wup))
@@ -37,7 +43,10 @@ static void update_ts_recent(struct tcp_conn *c, const struct tcp_rx *rx)
 	c->ts_recent_stamp = c->ts->now;
 }
 
-/* Says what is expected instead; what had been received before as a D-SACK (Linux: tcp_send_dupack()). */
+/*
+ * Says what is expected instead; what had been received before as a D-SACK (Linux:
+ * tcp_send_dupack()).
+ */
 static void answer_unacceptable(struct tcp_conn *c, const struct tcp_rx *rx)
 {
 	if (!tcp_oow_answer(c->ts, &c->oow_ack, rx))
@@ -56,15 +65,22 @@ static void challenge_syn(struct tcp_conn *c)
 	tcp_challenge_ack(c);
 }
 
-/* The last step of a simultaneous open: the peer's SYN|ACK to our SYN, its number one before the window. */
+/*
+ * The last step of a simultaneous open: the peer's SYN|ACK to our SYN, its number one before the
+ * window.
+ */
 static bool completes_crossed_syns(const struct tcp_conn *c, const struct tcp_rx *rx)
 {
 	return c->state == TCPS_SYN_RECV &&
-	       (rx->flags & (TH_SYN | TH_ACK | TH_RST | TH_FIN)) == (TH_SYN | TH_ACK) &&
+	       (rx->flags & (TCPHDR_SYN | TCPHDR_ACK | TCPHDR_RST | TCPHDR_FIN)) ==
+		       (TCPHDR_SYN | TCPHDR_ACK) &&
 	       rx->seq + 1 == rx->end_seq && rx->seq + 1 == c->rcv_nxt && rx->ack == c->snd_nxt;
 }
 
-/* A peer that resets after data of which some is lost: the end of what we SACKed is as exact as RCV.NXT (Linux). */
+/*
+ * A peer that resets after data of which some is lost: the end of what we SACKed is as exact as
+ * RCV.NXT (Linux).
+ */
 static bool rst_at_sack_edge(const struct tcp_conn *c, const struct tcp_rx *rx)
 {
 	if (!c->sack_ok)
@@ -72,10 +88,12 @@ static bool rst_at_sack_edge(const struct tcp_conn *c, const struct tcp_rx *rx)
 	return rx->seq == (c->ofo_tail ? c->ofo_tail->end : c->rcv_nxt);
 }
 
-/* RFC 9293, 3.10.7.4, first to fourth: time stamp, sequence number, RST, SYN. True: go on with it. */
+/*
+ * RFC 9293, 3.10.7.4, first to fourth: time stamp, sequence number, RST, SYN. True: go on with it.
+ */
 static bool acceptable(struct tcp_conn *c, const struct tcp_rx *rx)
 {
-	bool rst = rx->flags & TH_RST, syn = rx->flags & TH_SYN;
+	bool rst = rx->flags & TCPHDR_RST, syn = rx->flags & TCPHDR_SYN;
 
 	if (c->ts_ok && !rst &&
 	    tcp_paws_reject(c->ts->now, c->ts_recent, c->ts_recent_stamp, rx, 1) &&
@@ -115,12 +133,14 @@ static bool acceptable(struct tcp_conn *c, const struct tcp_rx *rx)
 	return true;
 }
 
-/* Fifth: the acknowledgement field. RFC 5961, 5.2: too old or not sent yet is answered and dropped. */
+/*
+ * Fifth: the acknowledgement field. RFC 5961, 5.2: too old or not sent yet is answered and dropped.
+ */
 static bool ack_acceptable(struct tcp_conn *c, const struct tcp_rx *rx)
 {
 	uint32_t back = c->max_wnd;
 
-	if (!(rx->flags & TH_ACK))
+	if (!(rx->flags & TCPHDR_ACK))
 		return false;
 	if (c->state == TCPS_SYN_RECV &&
 	    (!seq_after(rx->ack, c->snd_una) || seq_after(rx->ack, c->snd_nxt))) {
@@ -139,7 +159,7 @@ static bool ack_acceptable(struct tcp_conn *c, const struct tcp_rx *rx)
 /* SYN_RECV of a simultaneous open: our SYN is acknowledged. */
 static void opened(struct tcp_conn *c, const struct tcp_rx *rx)
 {
-	c->snd_wnd = rx->flags & TH_SYN ? rx->wnd : rx->wnd << c->snd_wscale;
+	c->snd_wnd = rx->flags & TCPHDR_SYN ? rx->wnd : rx->wnd << c->snd_wscale;
 	c->snd_wl1 = rx->seq;
 	c->max_wnd = c->snd_wnd;
 	tcp_conn_established(c);
@@ -172,7 +192,10 @@ static bool fin_acked(struct tcp_conn *c)
 	}
 }
 
-/* Data after the user has stopped reading for good: there is nobody to give it to (RFC 9293, 3.6; RFC 1122, 4.2.2.13). */
+/*
+ * Data after the user has stopped reading for good: there is nobody to give it to (RFC 9293, 3.6;
+ * RFC 1122, 4.2.2.13).
+ */
 static bool nobody_reads(const struct tcp_conn *c, const struct tcp_rx *rx)
 {
 	return (c->state == TCPS_FIN_WAIT1 || c->state == TCPS_FIN_WAIT2) && c->shut_rd &&
@@ -190,7 +213,7 @@ static void slow_path(struct tcp_conn *c, struct tcp_rx *rx)
 	tcp_mark_dirty(c);
 	if (c->state == TCPS_SYN_RECV) {
 		opened(c, rx);
-		if (rx->flags & TH_SYN) {
+		if (rx->flags & TCPHDR_SYN) {
 			c->ack_needed = 2;
 			return;
 		}
@@ -214,14 +237,14 @@ static void slow_path(struct tcp_conn *c, struct tcp_rx *rx)
 }
 
 /*
- * Header prediction: the next data in order, or an acknowledgement, with nothing else going on. What is doubtful sets a bit
- * and goes the long way.
+ * Header prediction: the next data in order, or an acknowledgement, with nothing else going on.
+ * Whatever is doubtful sets a bit, and then the segment takes all steps.
  */
 static inline bool predicted(const struct tcp_conn *c, const struct tcp_rx *rx)
 {
 	uint32_t doubts = c->state ^ TCPS_ESTABLISHED;
 
-	doubts |= (rx->flags & ~TH_PSH) ^ TH_ACK;
+	doubts |= (rx->flags & ~TCPHDR_PSH) ^ TCPHDR_ACK;
 	doubts |= rx->seq ^ c->rcv_nxt;
 	doubts |= (uint32_t)(rx->ecn == 3) | c->urg_valid | (c->ofo != NULL);
 	doubts |= rx->len > tcp_rcv_window(c);

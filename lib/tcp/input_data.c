@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Sixth to eighth of RFC 9293, 3.10.7.4: urgent pointer, data, FIN; and when to acknowledge (RFC 5681, 4.2, with Linux's
- * quick ACKs and estimate of the delay).
+ * Sixth to eighth of RFC 9293, 3.10.7.4: urgent pointer, data, FIN; and when to acknowledge (RFC
+ * 5681, 4.2, with Linux's quick ACKs and estimate of the delay).
  */
-#include "proto/tcp_int.h"
+#include "tcp/internal.h"
 
 #define CE 3u
 #define GROW_FROM 128u /* shorter segments do not open the window */
@@ -61,7 +61,7 @@ static void arm_delack(struct tcp_conn *c)
 	if (ato > max)
 		ato = max;
 	when = c->ts->now + ato;
-	if (wheel_armed(&c->delack) && c->delack.when <= when)
+	if (wheel_armed(&c->delack) && c->delack.when_us <= when)
 		return;
 	wheel_arm(&c->ts->wheel, &c->delack, when);
 }
@@ -181,7 +181,7 @@ static void ecn_input(struct tcp_conn *c, const struct tcp_rx *rx)
 {
 	if (!c->ecn_ok)
 		return;
-	if (rx->flags & TH_CWR) {
+	if (rx->flags & TCPHDR_CWR) {
 		if (c->ece)
 			ack_now(c);
 		c->ece = false;
@@ -238,7 +238,10 @@ static void urgent_pointer(struct tcp_conn *c, const struct tcp_rx *rx)
 		return; /* read already, or told already */
 	if (c->urg_valid && !seq_after(up, c->rcv_up))
 		return;
-	/* A mark at which the user stands, byte taken, and now a second one: the stream goes on behind the first. */
+	/*
+	 * A mark at which the user stands, byte taken, and now a second one: the stream goes on
+	 * behind the first.
+	 */
 	if (c->urg_valid && tcp_at_mark(c) && !c->o.oobinline && c->copied_seq != c->rcv_nxt)
 		tcp_skip_mark(c);
 	c->rcv_up = up;
@@ -263,7 +266,7 @@ void tcp_urgent_input(struct tcp_conn *c, const struct tcp_rx *rx)
 	if (c->state != TCPS_ESTABLISHED && c->state != TCPS_FIN_WAIT1 &&
 	    c->state != TCPS_FIN_WAIT2)
 		return;
-	if (rx->flags & TH_URG)
+	if (rx->flags & TCPHDR_URG)
 		urgent_pointer(c, rx);
 	if (!c->urg_valid || c->urg_here)
 		return;
@@ -327,7 +330,7 @@ void tcp_data_in_order(struct tcp_conn *c, struct tcp_rx *rx)
 /* In order: queued, with what it makes contiguous. */
 static void take_next(struct tcp_conn *c, struct tcp_rx *rx)
 {
-	bool fin = rx->flags & TH_FIN;
+	bool fin = rx->flags & TCPHDR_FIN;
 
 	if (rx->len) {
 		tcp_data_in_order(c, rx);

@@ -1,55 +1,42 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The inside of the engine. A file is a noun: tcp_rx_* are in tcp_in.c and so on (each block below names its file).
- * `now` is not handed around: the entry points store it in tcp_stack.now.
+ * The inside of the engine. A file is a noun: tcp_rx_* are in input.c and so on (each block below
+ * names its file). `now` is not handed around: the entry points store it in tcp_stack.now.
  */
-#ifndef PROTO_TCP_INT_H
-#define PROTO_TCP_INT_H
+#ifndef TCP_INTERNAL_H
+#define TCP_INTERNAL_H
 
 #include <stddef.h>
 
-#include "proto/seqtree.h"
-#include "proto/siphash.h"
-#include "proto/tcp.h"
-#include "proto/tcp_seq.h"
-#include "proto/wheel.h"
-
-/* Flags of the header's 14th byte. */
-#define TH_FIN 0x01u
-#define TH_SYN 0x02u
-#define TH_RST 0x04u
-#define TH_PSH 0x08u
-#define TH_ACK 0x10u
-#define TH_URG 0x20u
-#define TH_ECE 0x40u
-#define TH_CWR 0x80u
+#include "tcp/seqtree.h"
+#include "proto/proto.h"
+#include "tcp/engine.h"
+#include "tcp/options.h"
+#include "tcp/seq.h"
 
 #define TCP_MSS_DEFAULT 536U /* RFC 9293, 3.7.1 (IPv4) */
 #define TCP_MSS_DEFAULT6 1220u
 #define TCP_MSS_MIN 48u /* less than this from a peer is not believed (Linux: tcp_min_snd_mss) */
 #define TCP_INIT_CWND 10u /* RFC 6928 */
 #define TCP_WSCALE_MAX 14u
-#define TCP_SACK_MAX 4u
 #define TCP_DUPTHRESH 3u
 #define TCP_RTO_MAX_US 120000000u
 #define TCP_RTO_INIT_US 1000000u
 #define TCP_QUICKACKS 16u
 
-/* --- tcp_opt.c: the second gate; whoever is behind it reads no raw bytes */
-
-struct tcp_sack_block {
-	uint32_t start, end; /* [start, end) */
-};
+/* --- options.c: the second gate; whoever is behind it reads no raw bytes */
 
 /* A received segment. seq/end_seq count SYN and FIN. */
 struct tcp_rx {
-	struct buf *b; /* payload only (its FIN and SYN are in flags); taken (set to NULL) by whoever keeps it */
+	/* payload only (its FIN and SYN are in flags); taken (set to NULL) by whoever keeps it */
+	struct buf *b;
 	uint32_t seq, end_seq, ack;
 	uint32_t wnd; /* as in the header, not scaled */
 	uint32_t len; /* payload bytes */
 	uint16_t urg;
-	uint8_t flags; /* TH_* */
+	uint8_t flags; /* TCPHDR_* */
 	uint8_t ecn; /* the IP header's two bits */
+	uint8_t ttl, tos; /* of the IP header */
 	bool has_ts, has_mss, has_wscale, sack_ok;
 	uint8_t wscale;
 	uint8_t num_sacks;
@@ -59,30 +46,14 @@ struct tcp_rx {
 };
 
 /*
- * Reads header and options of b (data: the TCP header) into rx and makes b its payload. False: malformed (a header
- * length that cannot be); an option that does not fit ends the reading of options and one of another length than its kind's
- * is skipped, as in Linux. MSS, window scale and SACK-permitted count on a SYN only, SACK blocks on others only.
+ * Reads header and options of b (data: the TCP header) into rx and makes b its payload. False:
+ * malformed (a header length that cannot be); an option that does not fit ends the reading of
+ * options and one of another length than its kind's is skipped, as in Linux. MSS, window scale and
+ * SACK-permitted count on a SYN only, SACK blocks on others only.
  */
 bool tcp_rx_parse(struct buf *b, struct tcp_rx *rx);
 
-/* What a header to be built carries. */
-struct tcp_hdr_spec {
-	uint16_t sport, dport;
-	uint32_t seq, ack;
-	uint16_t wnd; /* scaled already */
-	uint16_t urg;
-	uint8_t flags;
-	bool ts, sack_permitted, wscale_present;
-	uint8_t wscale, num_sacks;
-	uint16_t mss; /* 0: no option */
-	uint32_t tsval, tsecr;
-	struct tcp_sack_block sack[TCP_SACK_MAX];
-};
-
-/* Writes header and options, checksum zero; room TCP_HDR_MAX. As many SACK blocks as fit. Returns the length. */
-uint8_t tcp_hdr_write(uint8_t *to, const struct tcp_hdr_spec *h);
-
-/* --- tcp_table.c: connections, embryonic ones and TIME_WAITs by 4-tuple; chained, grows, keyed */
+/* --- conn_table.c: connections, embryonic ones and TIME_WAITs by 4-tuple; chained, grows, keyed */
 
 enum tcp_kind { TCP_KIND_CONN, TCP_KIND_REQ, TCP_KIND_TW };
 
@@ -90,12 +61,14 @@ struct tcp_node {
 	struct tcp_node *next; /* hash chain */
 	uint32_t hash;
 	uint8_t kind; /* enum tcp_kind */
+	uint8_t first_ttl, first_tos; /* connections: tcp_conn_first() */
 	struct tcp_tuple tuple;
 };
 
 struct tcp_table {
 	struct tcp_node **bucket;
-	struct tcp_node **old; /* buckets being moved into the doubled table, from `moved` on; NULL: none */
+	/* buckets being moved into the doubled table, from `moved` on; NULL: none */
+	struct tcp_node **old;
 	uint32_t mask, old_mask, moved;
 	uint32_t count;
 	uint64_t key[2];
@@ -106,14 +79,18 @@ int tcp_table_init(struct tcp_table *t, const struct tcp_env *env, const uint64_
 void tcp_table_fini(struct tcp_table *t, const struct tcp_env *env);
 struct tcp_node *tcp_table_find(const struct tcp_table *t, const struct tcp_tuple *tuple);
 /* fn must not change the table. */
-void tcp_table_each(const struct tcp_table *t, void (*fn)(const struct tcp_node *n, void *arg), void *arg);
+void tcp_table_each(const struct tcp_table *t, void (*fn)(const struct tcp_node *n, void *arg),
+		    void *arg);
 /* The tuple must not be there. A table that cannot grow gets slower, not wrong. */
 void tcp_table_add(struct tcp_table *t, const struct tcp_env *env, struct tcp_node *n);
 void tcp_table_del(struct tcp_table *t, struct tcp_node *n);
 /* n takes the place of old, which has the same tuple. */
 void tcp_table_replace(struct tcp_table *t, struct tcp_node *old, struct tcp_node *n);
 
-/* --- tcp_rtt.c: RFC 6298 as Linux does it: microseconds, variance over a window of data, floor on the variance part */
+/*
+ * --- tcp/recovery/rtt.c: RFC 6298 as Linux does it: microseconds, variance over a window of data,
+ * floor on the variance part
+ */
 
 struct tcp_rtt {
 	uint32_t srtt_us; /* << 3; 0: no sample yet */
@@ -125,50 +102,148 @@ struct tcp_rtt {
 };
 
 void tcp_rtt_init(struct tcp_rtt *r, uint32_t min_rto_us);
-/* rtt_us of data that was sent once (or by time stamp). snd_una/snd_nxt: the variance is let down once a window. */
-void tcp_rtt_sample(struct tcp_rtt *r, uint32_t rtt_us, uint32_t snd_una, uint32_t snd_nxt, uint32_t min_rto_us, uint64_t now);
+/*
+ * rtt_us of data that was sent once (or by time stamp). snd_una/snd_nxt: the variance is let down
+ * once a window.
+ */
+void tcp_rtt_sample(struct tcp_rtt *r, uint32_t rtt_us, uint32_t snd_una, uint32_t snd_nxt,
+		    uint32_t min_rto_us, uint64_t now);
 
-/* --- tcp_cc.c, tcp_newreno.c, tcp_cubic.c: windows are in segments, as in Linux */
+/* --- tcp/cc: windows are in segments, as in Linux */
+
+/* A round-trip time of data that were sent once, and where the connection is. */
+struct tcp_cc_rtt {
+	uint64_t now;
+	uint32_t us, min_us; /* this one; the shortest ever */
+	uint32_t snd_una, snd_nxt;
+	bool paced;
+};
+
+/* tcp/cc/hystart.c; all zero: no round has begun. */
+struct tcp_hystart {
+	uint32_t round_end; /* snd_nxt when the round began */
+	uint32_t round_us, last_us; /* when it began; the train's last acknowledgement; low bits */
+	uint32_t least_us; /* least time of the round's first samples */
+	uint8_t samples;
+	bool in_round;
+};
+
+/* One acknowledgement, for an algorithm that makes a model of the path; restart() has the first
+ * four. */
+struct tcp_cc_ack {
+	uint64_t now;
+	uint32_t srtt_us; /* 0: none yet */
+	uint32_t mss;
+	bool app_limited; /* the sample is of a program that had no more to send; restart(): it had
+			     none */
+	uint8_t ca_state;
+	uint32_t delivered; /* of the connection; all counts are segments */
+	uint32_t acked, lost; /* by this one */
+	uint32_t flight, prior_flight; /* in flight after it and before it */
+	uint32_t gso_segs; /* of the longest transmission */
+	uint32_t rtt_us; /* 0: none */
+	/*
+	 * The rate (rate.c): so many in interval_us, 0: no sample; `delivered` when the newest of
+	 * them left.
+	 */
+	uint32_t sample, interval_us, prior_delivered;
+};
+
+/* tcp/cc/bbr.c: its own memory, for it is larger than a connection has room for. */
+#define TCP_BBR_ROUNDS 10u
+struct tcp_bbr_top {
+	uint64_t of[TCP_BBR_ROUNDS], max;
+};
+
+struct tcp_bbr {
+	uint64_t pacing_rate; /* bytes/s */
+	struct tcp_bbr_top bw; /* bytes/s */
+	struct tcp_bbr_top extra; /* segments acknowledged beyond the rate */
+	uint64_t full_bw; /* when it last grew by a quarter */
+	uint64_t min_stamp, phase_start, probe_end; /* probe_end 0: not all has left yet */
+	uint64_t extra_start, extra_acked;
+	uint32_t min_us; /* 0: none */
+	uint32_t round, round_end; /* number; `delivered` when it began */
+	uint32_t saved_cwnd; /* before a recovery or the probe of the round trip */
+	uint8_t mode, phase, full_rounds, ca_state;
+	bool begun, seen_rtt, filled, round_start, conserving, restarted, probe_round;
+};
 
 struct tcp_cc_state {
 	uint32_t cwnd, ssthresh; /* segments */
 	uint32_t cwnd_cnt; /* acknowledged since cwnd last grew */
 	uint32_t prior_cwnd, prior_ssthresh; /* before the last reduction, for undo */
-	struct {
-		double w_max, w_est, k_s; /* RFC 9438, 4.1.2: segments, segments, seconds */
-		double credit; /* growth that is not a whole segment yet */
-		uint64_t epoch_start, last_us; /* 0: no epoch of congestion avoidance; when acked() was last called */
-		uint32_t cwnd_prior, w_max_undo; /* at the last reduction */
-	} cubic;
+	bool searching; /* CUBIC's first slow start: cubic.hystart is in use */
+	union {
+		struct {
+			union {
+				struct {
+					/* RFC 9438, 4.1.2: segments, seconds */
+					double w_est, k_s;
+					/* 0: no epoch of congestion avoidance */
+					uint64_t epoch_start;
+				};
+				struct tcp_hystart hystart; /* while `searching` */
+			};
+			double w_max; /* segments */
+			double credit; /* growth that is not a whole segment yet */
+			uint64_t last_us; /* when acked() was last called */
+			uint32_t cwnd_prior, w_max_undo; /* at the last reduction */
+		} cubic;
+		struct tcp_bbr *bbr; /* while BBR is in force, until the end of the connection */
+	};
 };
 
 struct tcp_cc_ops {
-	const char *name; /* "reno", "cubic", "none" as TCP_CONGESTION says them */
-	/* A zeroed state gets the initial window; one that another algorithm left keeps its windows (but those of "none"). */
+	const char *name; /* "reno", "cubic", "none", "bbr" as TCP_CONGESTION says them */
+	/*
+	 * A zeroed state gets the initial window; one that another algorithm left keeps its windows
+	 * (but those of "none").
+	 */
 	void (*init)(struct tcp_cc_state *s);
 	/* The new ssthresh after a loss (segments, at least 2). */
 	uint32_t (*ssthresh)(struct tcp_cc_state *s, uint64_t now);
-	/* acked segments were newly acknowledged while the window limited the sender; slow start and avoidance. */
+	/*
+	 * acked segments were newly acknowledged while the window limited the sender; slow start
+	 * and avoidance.
+	 */
 	void (*acked)(struct tcp_cc_state *s, uint32_t acked, uint32_t srtt_us, uint64_t now);
+	/* May be NULL: a sample in slow start; it may end that (ssthresh). Before acked(). */
+	void (*rtt)(struct tcp_cc_state *s, const struct tcp_cc_rtt *rtt);
+	/*
+	 * NULL, or all that grows and shrinks the window: after each acknowledgement, in any state.
+	 * True: what is sent now is kept low and says nothing of the path.
+	 */
+	bool (*control)(struct tcp_cc_state *s, const struct tcp_cc_ack *a);
+	/* May be NULL: nothing is in flight, and something is about to leave. */
+	void (*restart)(struct tcp_cc_state *s, const struct tcp_cc_ack *a);
 	/* The window that a spurious reduction is undone to. */
 	uint32_t (*undo)(struct tcp_cc_state *s);
 	/* A timeout, or the sender was idle: a growth epoch begins anew. */
 	void (*reset)(struct tcp_cc_state *s);
 };
 extern const struct tcp_cc_ops *const tcp_cc_ops[TCP_CC_COUNT];
-extern const struct tcp_cc_ops tcp_cc_newreno, tcp_cc_cubic, tcp_cc_none;
+extern const struct tcp_cc_ops tcp_cc_newreno, tcp_cc_cubic, tcp_cc_none, tcp_cc_bbr;
 
 #define TCP_CWND_UNLIMITED (1u << 20) /* of "none": more than any buffer, less than overflows */
 #define TCP_SSTHRESH_INFINITE 0x7fffffffu
 
-/* For the algorithms (tcp_cc.c): the first windows as init() gives them. */
+/* For the algorithms (tcp/cc/choose.c): the first windows as init() gives them. */
 void tcp_cc_first_window(struct tcp_cc_state *s);
-/* Slow start (RFC 5681, 3.1): grows cwnd up to ssthresh; returns what of acked is left for congestion avoidance. */
+/*
+ * Slow start (RFC 5681, 3.1): grows cwnd up to ssthresh; returns what of acked is left for
+ * congestion avoidance.
+ */
 uint32_t tcp_cc_slow_start(struct tcp_cc_state *s, uint32_t acked);
+/* After each acknowledgement in slow start. True: it is over at this cwnd. */
+bool tcp_hystart_rtt(struct tcp_hystart *h, const struct tcp_cc_rtt *rtt, uint32_t cwnd);
 /* The larger of cwnd now and before the reduction. */
 uint32_t tcp_cc_undo_cwnd(struct tcp_cc_state *s);
 
-/* --- tcp_sndq.c: the bytes that the user gave, from snd_una (or before) to write_seq: a rope of blocks */
+/*
+ * --- send_queue.c: the bytes that the user gave, from snd_una (or before) to write_seq: a rope of
+ * blocks
+ */
 
 struct tcp_block;
 struct tcp_sndq {
@@ -181,19 +256,25 @@ struct tcp_sndq {
 
 void tcp_sndq_init(struct tcp_sndq *q, uint32_t seq);
 /*
- * Copies up to len bytes from iov, skip bytes into it; returns how many it could (memory). Blocks: small for little data, up to an
- * eighth of the buffer, which is of so many bytes (SO_SNDBUF), or 32 KiB.
+ * Copies up to len bytes from iov, skip bytes into it; returns how many it could (memory). Blocks:
+ * small for little data, up to an eighth of the buffer, which is of so many bytes (SO_SNDBUF), or
+ * 32 KiB.
  */
-uint32_t tcp_sndq_put(struct tcp_sndq *q, const struct tcp_env *env, const struct iovec *iov, int iovcnt, size_t skip, uint32_t len,
-		      uint32_t buffer);
-/* Vectors for [seq, seq+len), which must be held. Returns how many; *len is cut to what max vectors cover. */
+uint32_t tcp_sndq_put(struct tcp_sndq *q, const struct tcp_env *env, const struct iovec *iov,
+		      int iovcnt, size_t skip, uint32_t len, uint32_t buffer);
+/*
+ * Vectors for [seq, seq+len), which must be held. Returns how many; *len is cut to what max vectors
+ * cover.
+ */
 int tcp_sndq_iov(struct tcp_sndq *q, uint32_t seq, uint32_t *len, struct iovec *iov, int max);
 /* Bytes before seq are no longer needed. */
 void tcp_sndq_ack(struct tcp_sndq *q, const struct tcp_env *env, uint32_t seq);
 void tcp_sndq_clear(struct tcp_sndq *q, const struct tcp_env *env);
 
-/* --- tcp_segq.c: what was sent and is not cumulatively acknowledged, in order of sequence: the retransmission queue and
- * the SACK scoreboard (RFC 6675) in one. The bytes are in the sndq. */
+/*
+ * --- rtx_queue.c: what was sent and is not cumulatively acknowledged, in order of sequence: the
+ * retransmission queue and the SACK scoreboard (RFC 6675) in one. The bytes are in the sndq.
+ */
 
 #define SEG_SYN 0x01u
 #define SEG_FIN 0x02u
@@ -202,26 +283,36 @@ void tcp_sndq_clear(struct tcp_sndq *q, const struct tcp_env *env);
 #define SEG_RETRANS 0x10u /* a retransmission of it is in flight */
 #define SEG_EVER_RETRANS 0x20u
 #define SEG_PSH 0x40u
+#define SEG_APP_LIMITED 0x80u /* rate.c: left when the program had no more to send */
 
 struct tcp_seg {
 	struct tcp_seg *next; /* by sequence */
-	struct tcp_seg *tnext; /* by time of the last transmission (RACK); not while SACKED, or LOST and not sent again */
+	/* by time of the last transmission (RACK); not while SACKED, or LOST and not sent again */
+	struct tcp_seg *tnext;
 	union {
 		struct tcp_seg *tprev;
-		struct tcp_seg *skip; /* while SACKED: so are all from here to there; NULL: not known */
+		/* while SACKED: so are all from here to there; NULL: not known */
+		struct tcp_seg *skip;
 	};
 	uint64_t sent_us; /* last transmission */
 	union {
-		struct seq_node node; /* while the queue has a tree; the number behind its links is ours */
+		/* while the queue has a tree; the number behind its links is ours */
+		struct seq_node node;
 		struct {
 			struct seq_node *links[2];
 			uint32_t seq, end_seq; /* with SYN and FIN */
 		};
 	};
-	uint16_t mss; /* it is, or was, cut every mss bytes: pcount = ceil(payload / mss), at least 1 */
+	/* it is, or was, cut every mss bytes: pcount = ceil(payload / mss), at least 1 */
+	uint16_t mss;
 	uint8_t flags;
 	uint8_t tries; /* transmissions - 1, saturating */
 	uint32_t pcount;
+	/*
+	 * rate.c, when it last left: delivered and rate_delivered_us of the connection; when what
+	 * was delivered latest by then had left.
+	 */
+	uint32_t delivered, delivered_us, first_us;
 };
 
 struct tcp_segq {
@@ -234,16 +325,23 @@ struct tcp_segq {
 };
 
 /* Appends what was just sent; NULL: no memory. */
-struct tcp_seg *tcp_segq_add(struct tcp_segq *q, const struct tcp_env *env, uint32_t seq, uint32_t end_seq, uint16_t mss, uint8_t flags,
-			     uint64_t now);
-/* Splits s at seq (inside it); the new second half follows it, same marks. NULL: no memory, s is unchanged. */
-struct tcp_seg *tcp_segq_split(struct tcp_segq *q, const struct tcp_env *env, struct tcp_seg *s, uint32_t seq);
+struct tcp_seg *tcp_segq_add(struct tcp_segq *q, const struct tcp_env *env, uint32_t seq,
+			     uint32_t end_seq, uint16_t mss, uint8_t flags, uint64_t now);
+/*
+ * Splits s at seq (inside it); the new second half follows it, same marks. NULL: no memory, s is
+ * unchanged.
+ */
+struct tcp_seg *tcp_segq_split(struct tcp_segq *q, const struct tcp_env *env, struct tcp_seg *s,
+			       uint32_t seq);
 /* As tcp_segq_add() in two steps: the seg is the caller's until it is appended. NULL: no memory. */
-struct tcp_seg *tcp_seg_new(const struct tcp_env *env, uint32_t seq, uint32_t end_seq, uint16_t mss, uint8_t flags, uint64_t now);
+struct tcp_seg *tcp_seg_new(const struct tcp_env *env, uint32_t seq, uint32_t end_seq, uint16_t mss,
+			    uint8_t flags, uint64_t now);
 void tcp_segq_append(struct tcp_segq *q, struct tcp_seg *s);
 /* The seg that seq is in, or the last one; NULL: seq is before all. O(log n) in the mean. */
 struct tcp_seg *tcp_segq_find(struct tcp_segq *q, uint32_t seq);
-/* s (may be NULL) or the first seg after it that is not SACKED; NULL: none. O(log n) in the mean. */
+/*
+ * s (may be NULL) or the first seg after it that is not SACKED; NULL: none. O(log n) in the mean.
+ */
 struct tcp_seg *tcp_segq_unsacked(const struct tcp_segq *q, struct tcp_seg *s);
 /* Sets and clears marks keeping the counts. SEG_SACKED is not cleared here. */
 void tcp_segq_mark(struct tcp_segq *q, struct tcp_seg *s, uint8_t set, uint8_t clear);
@@ -255,7 +353,10 @@ void tcp_segq_unmark(struct tcp_segq *q, uint8_t mark);
 void tcp_segq_pop(struct tcp_segq *q, const struct tcp_env *env);
 void tcp_segq_clear(struct tcp_segq *q, const struct tcp_env *env);
 
-/* --- tcp_rcvq.c: received and in order (rcvq), received and out of order (ofo): bufs with their place in the stream */
+/*
+ * --- recv_queue.c: received and in order (rcvq), received and out of order (ofo): bufs with their
+ * place in the stream
+ */
 
 struct tcp_rcvq {
 	struct buf *head, **tail;
@@ -264,7 +365,10 @@ struct tcp_rcvq {
 
 #define TCP_OFO_MAX 1024u /* intervals */
 
-/* An interval of the out-of-order queue: a run of bufs without holes. Sorted, disjoint, not touching. */
+/*
+ * An interval of the out-of-order queue: a run of bufs without holes. Sorted, disjoint, not
+ * touching.
+ */
 struct tcp_ofo {
 	struct tcp_ofo *next, *prev;
 	union {
@@ -282,7 +386,14 @@ struct tcp_ofo {
 /* --- the objects */
 
 /* wheel_timer.kind: by this tcp_run_timers() finds the object. */
-enum tcp_timer_kind { TCP_TIMER_RTX, TCP_TIMER_DELACK, TCP_TIMER_KEEP, TCP_TIMER_PACE, TCP_TIMER_REQ, TCP_TIMER_TW };
+enum tcp_timer_kind {
+	TCP_TIMER_RTX,
+	TCP_TIMER_DELACK,
+	TCP_TIMER_KEEP,
+	TCP_TIMER_PACE,
+	TCP_TIMER_REQ,
+	TCP_TIMER_TW
+};
 
 /* An embryonic connection (SYN_RECV of a listener). */
 struct tcp_req {
@@ -300,10 +411,17 @@ struct tcp_req {
 	uint8_t snd_wscale, rcv_wscale;
 	uint8_t tos;
 	bool ts_ok, sack_ok, wscale_ok, ecn_ok;
-	bool acked; /* the handshake is complete, but the accept queue was full, or TCP_DEFER_ACCEPT waits for data */
+	/*
+	 * the handshake is complete, but the accept queue was full, or TCP_DEFER_ACCEPT waits for
+	 * data
+	 */
+	bool acked;
 };
 
-/* A TIME_WAIT (RFC 9293, 3.10.7.4; RFC 6191), also FIN_WAIT2 of a closed connection whose user is gone. */
+/*
+ * A TIME_WAIT (RFC 9293, 3.10.7.4; RFC 6191), also FIN_WAIT2 of a closed connection whose user is
+ * gone.
+ */
 struct tcp_tw {
 	struct tcp_node node; /* first */
 	struct tcp_tw *next, **pprev; /* oldest first */
@@ -311,8 +429,10 @@ struct tcp_tw {
 	uint64_t ts_recent_stamp;
 	uint32_t rcv_nxt, snd_nxt, rcv_wnd;
 	uint32_t ts_recent, ts_off;
-	struct tcp_conn *conn; /* whose tuple it took over while a user still has that; NULL: nobody has */
-	uint64_t oow_ack; /* when a segment out of the window was last answered (rate limit), 0: never */
+	/* whose tuple it took over while a user still has that; NULL: nobody has */
+	struct tcp_conn *conn;
+	/* when a segment out of the window was last answered (rate limit), 0: never */
+	uint64_t oow_ack;
 	uint8_t tos, rcv_wscale;
 	bool ts_ok, fin_wait2;
 	bool mute; /* tcp_forget(): what still comes for the tuple is dropped without an answer */
@@ -320,14 +440,21 @@ struct tcp_tw {
 };
 
 /* What the retransmission timer waits for. */
-enum tcp_pending { TCP_PENDING_NONE, TCP_PENDING_RTO, TCP_PENDING_TLP, TCP_PENDING_REO, TCP_PENDING_PROBE };
+enum tcp_pending {
+	TCP_PENDING_NONE,
+	TCP_PENDING_RTO,
+	TCP_PENDING_TLP,
+	TCP_PENDING_REO,
+	TCP_PENDING_PROBE
+};
 
 /* As in Linux's tcpi_ca_state. */
 enum tcp_ca { TCPCA_OPEN, TCPCA_DISORDER, TCPCA_CWR, TCPCA_RECOVERY, TCPCA_LOSS };
 
 /*
- * What the next segment in order reads and writes stands first and together: with a million connections each line of it is a
- * miss in every cache. What only loss, the handshake and the end need comes behind.
+ * What the next segment in order reads and writes stands first and together: with a million
+ * connections each line of it is a miss in every cache. What only loss, the handshake and the end
+ * need comes behind.
  */
 struct tcp_conn {
 	/* Found by the tuple; on to the user. */
@@ -345,12 +472,17 @@ struct tcp_conn {
 	bool ts_ok, sack_ok;
 	uint8_t snd_wscale, rcv_wscale;
 	bool urg_valid, urg_here; /* announced; its byte is in urg_byte */
-	bool tlp_out, frto_new, nospace, fin_queued; /* tlp_out: see tlp_end_seq; frto_new: see frto; nospace: see snd_urg */
+	/* tlp_out: see tlp_end_seq; frto_new: see frto; nospace: see snd_urg */
+	bool tlp_out, frto_new, nospace, fin_queued;
 
 	/* Acknowledging. */
 	uint8_t ack_needed; /* 0: no; 1: may wait (the delack timer runs); 2: at the flush */
 	uint8_t quick; /* quick ACKs left; whoever sends an ACK, alone or with data, takes one */
-	uint8_t pushed; /* small segments since the last ACK, up to 2: the user's reading acknowledges them; cleared with ack_needed */
+	/*
+	 * small segments since the last ACK, up to 2: the user's reading acknowledges them; cleared
+	 * with ack_needed
+	 */
+	uint8_t pushed;
 	bool pingpong; /* interactive: our data carry the ACKs */
 	uint8_t probes, backoff;
 	uint16_t soft_error; /* of ICMP: reported if the connection times out */
@@ -364,7 +496,8 @@ struct tcp_conn {
 	struct tcp_ofo *ofo;
 	uint32_t ofo_charge;
 	uint32_t copied_seq; /* first byte that the user has not read */
-	uint32_t rcv_mss; /* estimate of the peer's segments (for delayed ACKs), super-segments count as mss */
+	/* estimate of the peer's segments (for delayed ACKs), super-segments count as mss */
+	uint32_t rcv_mss;
 	uint32_t last_seg_size;
 	uint32_t advmss; /* what our SYN said */
 	uint32_t ato_us;
@@ -379,7 +512,8 @@ struct tcp_conn {
 
 	/* Send. */
 	uint32_t snd_una, snd_nxt, snd_wnd, snd_wl1, max_wnd;
-	uint32_t write_seq; /* behind the last byte that the user gave (a queued FIN has this number) */
+	/* behind the last byte that the user gave (a queued FIN has this number) */
+	uint32_t write_seq;
 	uint32_t iss;
 	uint32_t fack; /* end of the highest SACKed segment; snd_una when there is none */
 	uint32_t delivered, lost; /* wire segments */
@@ -391,29 +525,40 @@ struct tcp_conn {
 	uint64_t bytes_acked, bytes_sent;
 	uint32_t segs_out, data_segs_out;
 	uint32_t last_ack_sent;
-	uint32_t push_seq, sml_seq; /* behind the last PSH; end of the last small segment (Minshall) */
+	/* behind the last PSH; end of the last small segment (Minshall) */
+	uint32_t push_seq, sml_seq;
 	uint32_t mss; /* payload of a full segment now: path, peer and options taken into account */
-	uint32_t gso_len; /* largest payload of one transmission: whole segments of mss, at least one */
+	/* largest payload of one transmission: whole segments of mss, at least one */
+	uint32_t gso_len;
 	uint32_t snd_up; /* urgent: the byte after; valid while snd_urg */
 	struct tcp_sack_block dsack; /* to be told with the next ACK; start == end: none */
 	bool snd_urg, cwr; /* cwr: the next new data says so */
 	bool more; /* the last send said MSG_MORE: as corked */
+	bool push_held; /* what more or a cork holds is to go: TCP_NODELAY was set */
 	/* nospace, above: the user was told -EAGAIN: EV_OUT when a third is free */
 	bool ece; /* ECE until a CWR comes */
 	bool ecn_ok, cwnd_limited;
 	struct tcp_opts o;
 	struct wheel_timer rtx; /* `pending` says what for */
 	struct tcp_cc_state cc;
-	uint32_t max_out; /* largest packets_out of this round, which ends at max_out_seq: is the window used? */
+	/* largest packets_out of this round, which ends at max_out_seq: is the window used? */
+	uint32_t max_out;
 	uint32_t max_out_seq;
 	uint32_t cwnd_used; /* since cwnd_stamp, while the window was not the limit (RFC 2861) */
+	/*
+	 * rate.c: when something was last delivered; when that had left; what `delivered` becomes
+	 * when all is that left while the program had nothing more to send (0: it had). Low bits of
+	 * microseconds. Each stands where there was a gap.
+	 */
+	uint32_t rate_delivered_us;
 	uint64_t cwnd_stamp;
 	uint64_t pace_next; /* earliest time of the next transmission when paced */
 
 	/* Rare: identity, the handshake, the end. */
 	struct tcp_conn *next, **pprev; /* the stack's list, or the listener's accept queue */
 	struct tcp_listener *l; /* accepted from it, but not by accept() yet */
-	struct tcp_conn *blocked_next, **blocked_pprev; /* whom output() refused; pprev is NULL: not on it */
+	/* whom output() refused; pprev is NULL: not on it */
+	struct tcp_conn *blocked_next, **blocked_pprev;
 	struct tcp_tw *tw; /* CLOSED, the user still has it, and this keeps the tuple */
 	bool shut_rd, shut_wr; /* the user has; shut_wr: a FIN is or will be queued */
 	bool fin_sent, fin_acked, fin_rcvd;
@@ -429,7 +574,12 @@ struct tcp_conn {
 	uint32_t irs;
 	uint32_t rcv_up; /* urgent pointer: the byte after the urgent one */
 	uint32_t peer_mss, pmtu, max_gso;
-	uint64_t oow_ack; /* when a segment out of the window or a challenge was last answered (500 ms apart), 0: never */
+	uint32_t rate_first_us;
+	/*
+	 * when a segment out of the window or a challenge was last answered (500 ms apart), 0:
+	 * never
+	 */
+	uint64_t oow_ack;
 	uint64_t mtu_stamp; /* of the last step down at a black hole */
 	uint32_t rcvq_space_seq, rcvq_space; /* auto-tuning: bytes read in an RTT */
 	uint64_t rcvq_space_time;
@@ -438,12 +588,17 @@ struct tcp_conn {
 	struct tcp_ofo *ofo_tail;
 	struct seq_tree ofo_tree;
 	uint32_t ofo_count;
-	uint32_t sack_recent[TCP_SACK_MAX]; /* numbers in the intervals that changed last, the latest first */
-	struct tcp_seg *rtx_hint; /* no seg before it waits for its retransmission, NULL: not known */
-	struct tcp_sack_block sack_seen[TCP_SACK_MAX]; /* of the last ACK that had any: need not be walked again */
+	/* numbers in the intervals that changed last, the latest first */
+	uint32_t sack_recent[TCP_SACK_MAX];
+	uint32_t app_limited; /* see rate_delivered_us */
+	/* no seg before it waits for its retransmission, NULL: not known */
+	struct tcp_seg *rtx_hint;
+	/* of the last ACK that had any: need not be walked again */
+	struct tcp_sack_block sack_seen[TCP_SACK_MAX];
 	uint32_t high_seq; /* snd_nxt when the state was entered */
 	uint32_t undo_marker; /* valid while undo */
-	int32_t undo_retrans; /* retransmissions that no D-SACK has called needless, -1: none was made */
+	/* retransmissions that no D-SACK has called needless, -1: none was made */
+	int32_t undo_retrans;
 	uint32_t prr_delivered, prr_out; /* RFC 6937 */
 	uint32_t reordering;
 	bool undo;
@@ -453,24 +608,30 @@ struct tcp_conn {
 	uint8_t rack_reo_steps, rack_persist;
 	bool rack_dsack_seen, rack_reord, rack_advanced;
 	bool tlp_retrans;
+	bool pace_waits; /* data waits for pace_next */
+	bool rate_app_limited; /* the last rate is one of a program that had no more to send */
 	uint32_t rack_rtt_us, rack_end_seq, rack_dsack_round;
 	uint32_t tlp_end_seq; /* valid while tlp_out */
+	uint32_t rate_delivered; /* the last rate: so many segments in rate_interval_us (0: none) */
 	uint64_t rack_mstamp;
 	uint64_t retrans_stamp; /* first retransmission of this recovery (us), 0: none */
 	uint64_t probe_stamp; /* first unanswered probe or retransmission: user timeout */
 	uint32_t total_retrans; /* wire segments */
 	uint32_t dsack_dups, reord_seen;
+	uint32_t rate_interval_us;
 	uint64_t bytes_retrans;
 	struct wheel_timer keep; /* keepalive, or the end of FIN_WAIT2 */
 	struct wheel_timer pace;
-
 };
 
 /* What a segment and its acknowledgement touch ends here. */
 #define TCP_CONN_HOT offsetof(struct tcp_conn, rtx)
 /* All of an idle connection: the issue allows 1536 bytes with the socket on top. */
 _Static_assert(sizeof(struct tcp_conn) <= 1088, "an idle connection has grown");
-/* A segment in order that needs no answer: these five lines, RTT and retransmission queue behind them, options. */
+/*
+ * A segment in order that needs no answer: these five lines, RTT and retransmission queue behind
+ * them, options.
+ */
 _Static_assert(offsetof(struct tcp_conn, rtt) <= 320, "the receiver's part has grown");
 
 struct tcp_listener {
@@ -481,8 +642,10 @@ struct tcp_listener {
 	struct tcp_opts o;
 	struct tcp_req *reqs, **reqs_tail;
 	struct tcp_conn *accept_head, **accept_tail;
+	bool stopped; /* tcp_listen_stop() */
 	unsigned num_reqs, num_accept;
-	uint64_t cookie_stamp; /* when cookies were last sent: acceptable for two minutes from then */
+	/* when cookies were last sent: acceptable for two minutes from then */
+	uint64_t cookie_stamp;
 	uint64_t syn_second; /* VMA_TCP_MAX_SYN_RATE: of which syn_left more are answered */
 	uint32_t syn_left;
 };
@@ -500,10 +663,14 @@ struct tcp_stack {
 	struct tcp_conn *conns; /* all that are not in an accept queue */
 	struct tcp_conn *dirty, **dirty_tail;
 	bool blocked; /* output() has refused something since tcp_tx_ready() */
-	struct tcp_conn *refused, **refused_tail; /* to whom: they go first when there is room again; who waited longest first */
-	struct tcp_conn *dead; /* done, their users gone: freed at the end of the flush (linked by next) */
+	/* to whom: they go first when there is room again; who waited longest first */
+	struct tcp_conn *refused, **refused_tail;
+	/* done, their users gone: freed at the end of the flush (linked by next) */
+	struct tcp_conn *dead;
 	struct buf_pool pool; /* of the bufs that receive queues are collapsed into */
-	uint32_t reuse_isn; /* of the connection that follows a TIME_WAIT (RFC 6191), 0: none; within tcp_input() */
+	uint64_t read_time_ns; /* tcp_read_time() */
+	/* of the connection that follows a TIME_WAIT (RFC 6191), 0: none; within tcp_input() */
+	uint32_t reuse_isn;
 	struct tcp_tw *tws, **tws_tail;
 	unsigned num_conns, num_orphans, num_tw;
 	uint64_t challenge_second; /* RFC 5961, 7: challenge ACKs in this second */
@@ -545,15 +712,37 @@ static inline uint32_t tcp_ts_now(const struct tcp_conn *c)
 	return (uint32_t)(c->ts->now / 1000) + c->ts_off;
 }
 
-/* --- tcp_conn.c: birth, death, state (states and their transitions are told here) */
+/*
+ * tcp/cc/choose.c: the connection's algorithm, at its beginning or later; CUBIC when there is no
+ * memory for BBR, or no such number. Drop: at the end; no operation may be called after it.
+ */
+void tcp_cc_set(struct tcp_conn *c, uint8_t cc);
+void tcp_cc_drop(struct tcp_conn *c);
 
-/* A zeroed connection with options, timers and queues made, in no state and no table. NULL: no memory. */
-struct tcp_conn *tcp_conn_new(struct tcp_stack *ts, const struct tcp_tuple *tuple, const struct tcp_opts *o);
+/* Bytes/s that may leave: the user's limit or the algorithm's; UINT64_MAX: neither. */
+static inline uint64_t tcp_pacing_rate(const struct tcp_conn *c)
+{
+	uint64_t rate = c->o.pacing_rate;
+
+	if (c->o.cc == TCP_CC_BBR && c->cc.bbr && c->cc.bbr->pacing_rate < rate)
+		rate = c->cc.bbr->pacing_rate;
+	return rate;
+}
+
+/* --- socket/tcp/connect.c: birth, death, state (states and their transitions are told here) */
+
+/*
+ * A zeroed connection with options, timers and queues made, in no state and no table. NULL: no
+ * memory.
+ */
+struct tcp_conn *tcp_conn_new(struct tcp_stack *ts, const struct tcp_tuple *tuple,
+			      const struct tcp_opts *o);
 void tcp_set_state(struct tcp_conn *c, enum tcp_state state);
 /*
- * The end: out of the table, timers and send buffers gone, CLOSED; what was received can still be read. err: 0 or a
- * positive errno for the user. When the user is gone the memory follows at the end of the flush (TCP_EV_GONE): c can be
- * looked at until then, but nothing may be sent or armed (c->closing).
+ * The end: out of the table, timers and send buffers gone, CLOSED; what was received can still be
+ * read. err: 0 or a positive errno for the user. When the user is gone the memory follows at the
+ * end of the flush (TCP_EV_GONE): c can be looked at until then, but nothing may be sent or armed
+ * (c->closing).
  */
 void tcp_conn_done(struct tcp_conn *c, int err);
 /* As tcp_conn_done(), but a tcp_tw takes the tuple over. */
@@ -562,7 +751,10 @@ void tcp_conn_time_wait(struct tcp_conn *c, bool fin_wait2);
 void tcp_conn_replace(struct tcp_conn *c, struct tcp_node *n);
 /* Tells the user; nothing once `closing`. */
 void tcp_event(struct tcp_conn *c, uint32_t events);
-/* The user has let go: what is done already dies with the flush, else tcp_conn_done() will see to it. */
+/*
+ * The user has let go: what is done already dies with the flush, else tcp_conn_done() will see to
+ * it.
+ */
 void tcp_conn_release(struct tcp_conn *c);
 /* Frees the dead; at the end of the flush. */
 void tcp_conn_reap(struct tcp_stack *ts);
@@ -579,7 +771,7 @@ void tcp_conn_reset(struct tcp_conn *c);
 /* mss, windows and buffers from what the handshake brought (both sides). */
 void tcp_conn_established(struct tcp_conn *c);
 
-/* --- tcp_in.c, tcp_in_syn.c, tcp_in_data.c: RFC 9293, 3.10.7 */
+/* --- input.c, handshake/syn_sent.c, input_data.c: RFC 9293, 3.10.7 */
 
 /* A segment for c, whatever its state. */
 void tcp_conn_input(struct tcp_conn *c, struct tcp_rx *rx);
@@ -596,8 +788,8 @@ void tcp_data_input(struct tcp_conn *c, struct tcp_rx *rx);
 /* SACK blocks to be told now, D-SACK first (RFC 2018, 2883). Returns how many. */
 unsigned tcp_sack_blocks(struct tcp_conn *c, struct tcp_sack_block *to, unsigned max);
 /*
- * The window that rcvbuf, auto-tuning and the clamp allow now, bytes from rcv_nxt on. Silly-window avoidance, rounding
- * and not taking back what was told are tcp_select_window()'s.
+ * The window that rcvbuf, auto-tuning and the clamp allow now, bytes from rcv_nxt on. Silly-window
+ * avoidance, rounding and not taking back what was told are tcp_select_window()'s.
  */
 uint32_t tcp_rcv_space(const struct tcp_conn *c);
 /* What rcvbuf alone leaves, bytes: by this a window is judged silly or not. */
@@ -609,7 +801,7 @@ static inline uint32_t tcp_rcv_window(const struct tcp_conn *c)
 
 	return seq_after(right, c->rcv_nxt) ? right - c->rcv_nxt : 0;
 }
-/* --- tcp_rcvq.c, tcp_recv.c: the receive queues and the user's end of them */
+/* --- recv_queue.c, recv.c: the receive queues and the user's end of them */
 
 /* Whether rcvbuf takes b (which lies at seq); makes room of what may be dropped. */
 bool tcp_rcvq_admit(struct tcp_conn *c, const struct buf *b, uint32_t seq);
@@ -618,18 +810,21 @@ void tcp_rcvq_add(struct tcp_conn *c, struct buf *b);
 /* Frees what was received and not read. */
 void tcp_rcvq_clear(struct tcp_conn *c);
 /*
- * [seq, end) with rx's payload into the out-of-order queue; takes rx->b if it keeps it. fin: end counts a FIN. What is there
- * already becomes a D-SACK.
+ * [seq, end) with rx's payload into the out-of-order queue; takes rx->b if it keeps it. fin: end
+ * counts a FIN. What is there already becomes a D-SACK.
  */
 void tcp_ofo_add(struct tcp_conn *c, struct tcp_rx *rx);
-/* Moves what has become in order to the receive queue, rcv_nxt with it; true: the peer's FIN was among it. */
+/*
+ * Moves what has become in order to the receive queue, rcv_nxt with it; true: the peer's FIN was
+ * among it.
+ */
 bool tcp_ofo_drain(struct tcp_conn *c);
 /* The interval that seq is in, NULL: none. */
 struct tcp_ofo *tcp_ofo_find(struct tcp_conn *c, uint32_t seq);
 void tcp_ofo_clear(struct tcp_conn *c);
 /*
- * Cuts what rx covers down to [start, end), within it; a FIN that is not the last of that goes. rx->b becomes NULL when no
- * payload is left.
+ * Cuts what rx covers down to [start, end), within it; a FIN that is not the last of that goes.
+ * rx->b becomes NULL when no payload is left.
  */
 void tcp_rx_cut(struct tcp_rx *rx, uint32_t start, uint32_t end);
 /* Drops the first n bytes of a chain; returns its new head, NULL when nothing is left. */
@@ -645,26 +840,40 @@ bool tcp_readable(const struct tcp_conn *c);
 /* The memory that the fragments of b occupy. */
 uint32_t tcp_buf_charge(const struct buf *b);
 
-/* An answer to a segment out of the window may be sent now: at most one in 500 ms for each stamp (Linux: tcp_invalid_ratelimit). */
+/*
+ * An answer to a segment out of the window may be sent now: at most one in 500 ms for each stamp
+ * (Linux: tcp_invalid_ratelimit).
+ */
 bool tcp_oow_allowed(struct tcp_stack *ts, uint64_t *stamp);
-/* As above, for a segment; one with data or a FIN is no part of a loop of ACKs and always answered. */
+/*
+ * As above, for a segment; one with data or a FIN is no part of a loop of ACKs and always answered.
+ */
 static inline bool tcp_oow_answer(struct tcp_stack *ts, uint64_t *stamp, const struct tcp_rx *rx)
 {
-	return (rx->seq != rx->end_seq && !(rx->flags & TH_SYN)) || tcp_oow_allowed(ts, stamp);
+	return (rx->seq != rx->end_seq && !(rx->flags & TCPHDR_SYN)) || tcp_oow_allowed(ts, stamp);
 }
-/* The MSS that a SYN or SYN|ACK of ours says: of the path, or TCP_MAXSEG when that is less (tcp_conn.c). */
+/*
+ * The MSS that a SYN or SYN|ACK of ours says: of the path, or TCP_MAXSEG when that is less
+ * (socket/tcp/connect.c).
+ */
 uint16_t tcp_adv_mss(struct tcp_stack *ts, const struct tcp_tuple *tuple, const struct tcp_opts *o);
-/* An answer to data was wanted at once: the next `max` ACKs are not delayed (tcp_in_data.c). */
+/* An answer to data was wanted at once: the next `max` ACKs are not delayed (input_data.c). */
 void tcp_enter_quickack(struct tcp_conn *c, unsigned max);
 
-/* --- tcp_req.c, tcp_cookie.c, tcp_tw.c */
+/* --- handshake/request.c, handshake/syn_cookie.c, time_wait.c */
 
-/* SYN|ACKs that go unanswered, unless TCP_SYNCNT says another number than the default (Linux: tcp_synack_retries, tcp_syn_retries). */
+/*
+ * SYN|ACKs that go unanswered, unless TCP_SYNCNT says another number than the default (Linux:
+ * tcp_synack_retries, tcp_syn_retries).
+ */
 #define TCP_SYNACK_RETRIES 5u
 #define TCP_SYN_RETRIES 6u
 
-/* The handshake with r's partner is complete (rx says so): a connection in l's accept queue, which is given rx. r is freed if it
- * is in the table; one of a cookie is not. False: no room, or no memory. */
+/*
+ * The handshake with r's partner is complete (rx says so): a connection in l's accept queue, which
+ * is given rx. r is freed if it is in the table; one of a cookie is not. False: no room, or no
+ * memory.
+ */
 bool tcp_req_complete(struct tcp_req *r, struct tcp_rx *rx);
 /* SYN|ACK for r; tsval: 0, or what a cookie's time stamp says. */
 void tcp_send_synack(struct tcp_stack *ts, const struct tcp_req *r, uint32_t tsval);
@@ -676,16 +885,22 @@ static inline uint32_t tcp_ts_clock(const struct tcp_stack *ts)
 	return (uint32_t)(ts->now / 1000);
 }
 /* RFC 7323, 5.3: rx's time stamp is older than ts_recent, which is not too old itself (24 days). */
-bool tcp_paws_reject(uint64_t now, uint32_t ts_recent, uint64_t ts_recent_stamp, const struct tcp_rx *rx, int32_t slack);
+bool tcp_paws_reject(uint64_t now, uint32_t ts_recent, uint64_t ts_recent_stamp,
+		     const struct tcp_rx *rx, int32_t slack);
 /* A SYN for l. */
 void tcp_listen_syn(struct tcp_listener *l, struct tcp_rx *rx, const struct tcp_tuple *tuple);
-/* A segment for an embryonic connection; may make it a connection that is then given the segment. */
+/*
+ * A segment for an embryonic connection; may make it a connection that is then given the segment.
+ */
 void tcp_req_input(struct tcp_req *r, struct tcp_rx *rx);
 void tcp_req_free(struct tcp_req *r);
 void tcp_req_timer(struct tcp_req *r);
 /* An ACK without connection that reaches l: a cookie come back? */
 bool tcp_cookie_input(struct tcp_listener *l, struct tcp_rx *rx, const struct tcp_tuple *tuple);
-/* True: the segment is done with. False: the TIME_WAIT is gone and the segment (a SYN) is to be looked up anew (RFC 6191). */
+/*
+ * True: the segment is done with. False: the TIME_WAIT is gone and the segment (a SYN) is to be
+ * looked up anew (RFC 6191).
+ */
 bool tcp_tw_input(struct tcp_stack *ts, struct tcp_tw *tw, struct tcp_rx *rx);
 void tcp_tw_free(struct tcp_stack *ts, struct tcp_tw *tw);
 /* A TIME_WAIT (or FIN_WAIT2) made from c, not in the table yet. NULL: no memory. */
@@ -698,14 +913,18 @@ uint32_t tcp_ts_offset(const struct tcp_stack *ts, const struct tcp_tuple *tuple
 /* Receive window scale that suits a buffer of this size. */
 uint8_t tcp_wscale_for(const struct tcp_opts *o);
 
-/* --- tcp_out.c, tcp_ctl.c: what leaves */
+/* --- output.c, control.c: what leaves */
 
 /*
- * The sending half of a new connection (of tcp_conn_new() and of tcp_req's): queues, RTT, congestion control, mss. iss: of
- * the SYN; acked: the SYN has been acknowledged already (passive open).
+ * The sending half of a new connection (of tcp_conn_new() and of tcp_req's): queues, RTT,
+ * congestion control, mss. iss: of the SYN; acked: the SYN has been acknowledged already (passive
+ * open).
  */
 void tcp_snd_init(struct tcp_conn *c, uint32_t iss, bool acked);
-/* Sends all that windows, Nagle, cork and pacing let go: retransmissions first, then new data and FIN. Arms timers. */
+/*
+ * Sends all that windows, Nagle, cork and pacing let go: retransmissions first, then new data and
+ * FIN. Arms timers.
+ */
 void tcp_output(struct tcp_conn *c);
 /* c no longer waits for tcp_tx_ready(). */
 void tcp_unblock(struct tcp_conn *c);
@@ -714,9 +933,10 @@ void tcp_send_ack(struct tcp_conn *c);
 /* RFC 5961: an ACK within the rate limits. */
 void tcp_challenge_ack(struct tcp_conn *c);
 /*
- * SYN in SYN_SENT: iss, advmss, rcv_wnd, rcv_wscale, ts_off are set. Makes the SEG_SYN, snd_nxt = iss + 1, arms the timer.
- * In SYN_RECV (simultaneous open) the SEG_SYN is there already: goes out again as SYN|ACK. tcp_output() does nothing in
- * these two states: tcp_flush() calls this when snd_nxt == iss, tcp_in_syn.c when the peer's SYN comes.
+ * SYN in SYN_SENT: iss, advmss, rcv_wnd, rcv_wscale, ts_off are set. Makes the SEG_SYN, snd_nxt =
+ * iss + 1, arms the timer. In SYN_RECV (simultaneous open) the SEG_SYN is there already: goes out
+ * again as SYN|ACK. tcp_output() does nothing in these two states: tcp_flush() calls this when
+ * snd_nxt == iss, handshake/syn_sent.c when the peer's SYN comes.
  */
 void tcp_send_syn(struct tcp_conn *c);
 /* The SYN (or, when the peer's came first, the SYN|ACK) found no room in the queue yet. */
@@ -729,25 +949,33 @@ void tcp_send_rst(struct tcp_conn *c);
 /* RFC 9293, 3.10.7.1: the answer to a segment that belongs to nothing. Never to a RST. */
 void tcp_reply_rst(struct tcp_stack *ts, const struct tcp_tuple *tuple, const struct tcp_rx *rx);
 /* A bare segment that belongs to no connection object: header by spec. */
-int tcp_xmit_bare(struct tcp_stack *ts, const struct tcp_tuple *tuple, void *user, const struct tcp_hdr_spec *h, uint8_t tos, uint8_t ttl);
+int tcp_xmit_bare(struct tcp_stack *ts, const struct tcp_tuple *tuple, void *user,
+		  const struct tcp_hdr_spec *h, uint8_t tos, uint8_t ttl);
 /* The window to tell (scaled), remembering it (RFC 9293, 3.8.6.2.2: silly window avoidance). */
 uint16_t tcp_select_window(struct tcp_conn *c);
 /* The user has read: tell the window if it opened enough. */
 void tcp_window_update(struct tcp_conn *c);
-/* c->mss and gso_len from pmtu (asked of env.path() while 0), the peer's MSS, maxseg and the options of every segment. */
+/*
+ * c->mss and gso_len from pmtu (asked of env.path() while 0), the peer's MSS, maxseg and the
+ * options of every segment.
+ */
 void tcp_sync_mss(struct tcp_conn *c);
-/* Room in the send buffer that is worth waking somebody: a third is free, TCP_NOTSENT_LOWAT (tcp_send.c). */
+/*
+ * Room in the send buffer that is worth waking somebody: a third is free, TCP_NOTSENT_LOWAT
+ * (send.c).
+ */
 bool tcp_writable(const struct tcp_conn *c);
-/* Keepalive on: the timer is armed when the connection is established (tcp_timer.c). */
+/* Keepalive on: the timer is armed when the connection is established (timers.c). */
 void tcp_keep_start(struct tcp_conn *c);
 
-/* --- tcp_ack.c, tcp_sack.c, tcp_rack.c, tcp_recovery.c: what comes back */
+/* --- ack.c, tcp/recovery/sack.c, tcp/recovery/rack.c, tcp/recovery/states.c: what comes back */
 
 /*
- * The acknowledgement field, window and SACK blocks of an acceptable segment (ack within [snd_una, snd_nxt], or older: for its
- * SACK blocks): frees what is acknowledged, RTT, loss detection, congestion window, undo. Output follows at the flush.
- * In SYN_SENT and SYN_RECV it is the ACK of our SYN (its window is not scaled when SYN is in rx->flags). Sets fin_acked;
- * what follows from that for the state is the caller's.
+ * The acknowledgement field, window and SACK blocks of an acceptable segment (ack within [snd_una,
+ * snd_nxt], or older: for its SACK blocks): frees what is acknowledged, RTT, loss detection,
+ * congestion window, undo. Output follows at the flush. In SYN_SENT and SYN_RECV it is the ACK of
+ * our SYN (its window is not scaled when SYN is in rx->flags). Sets fin_acked; what follows from
+ * that for the state is the caller's.
  */
 void tcp_ack_input(struct tcp_conn *c, const struct tcp_rx *rx);
 /* A send buffer that auto-tuning may grow: room for two windows. */

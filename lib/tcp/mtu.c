@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* How large a segment may be: the path's size, ICMP (RFC 1191, 8201, checked as RFC 5927 asks), black holes, other ICMP errors. */
-#include "proto/tcp_loss.h"
+/*
+ * How large a segment may be: the path's size, ICMP (RFC 1191, 8201, checked as RFC 5927 asks),
+ * black holes, other ICMP errors.
+ */
+#include "tcp/recovery/loss.h"
 
 #define MTU_MIN4 552u /* Linux: ip_rt_min_pmtu */
 #define MTU_MIN6 1280u
@@ -35,7 +38,10 @@ void tcp_sync_mss(struct tcp_conn *c)
 		mss = c->peer_mss;
 	if (c->o.maxseg && mss > c->o.maxseg)
 		mss = c->o.maxseg;
-	/* A segment that fills more than half of the largest window waits for the peer's delayed ACK (Linux: tcp_bound_to_half_wnd()). */
+	/*
+	 * A segment that fills more than half of the largest window waits for the peer's delayed
+	 * ACK (Linux: tcp_bound_to_half_wnd()).
+	 */
 	half = c->max_wnd > TCP_MSS_DEFAULT ? c->max_wnd / 2 : c->max_wnd;
 	if (half && mss > half)
 		mss = half;
@@ -79,7 +85,10 @@ void tcp_mtu(struct tcp_conn *c, uint32_t mtu, uint64_t now)
 	set_mtu(c, mtu < MTU_MAX ? mtu : MTU_MAX);
 }
 
-/* RFC 1191, 6.5 and RFC 8201, 4: smaller only; a size below the least of the family is taken for that. */
+/*
+ * RFC 1191, 6.5 and RFC 8201, 4: smaller only; a size below the least of the family is taken for
+ * that.
+ */
 static void frag_needed(struct tcp_conn *c, uint32_t mtu)
 {
 	if (mtu < mtu_floor(c))
@@ -99,8 +108,8 @@ static uint32_t payload_of(const struct tcp_conn *c, uint32_t mtu)
 }
 
 /*
- * The next size with which a segment of len bytes would not go out whole; pmtu: there is none. Few steps: an orphan gives up
- * after eight tries. 1064 is Linux's tcp_base_mss of 1024 with headers.
+ * The next size with which a segment of len bytes would not go out whole; pmtu: there is none. Few
+ * steps: an orphan gives up after eight tries. 1064 is Linux's tcp_base_mss of 1024 with headers.
  */
 static uint32_t smaller_mtu(const struct tcp_conn *c, uint32_t len)
 {

@@ -3,7 +3,7 @@
 #include <netinet/in.h>
 #include <string.h>
 
-#include "proto/tcp_int.h"
+#include "tcp/internal.h"
 
 #define HDR_LEN 20u
 #define OPT_ROOM (TCP_HDR_MAX - HDR_LEN)
@@ -71,7 +71,10 @@ static void read_sack(struct tcp_rx *rx, const uint8_t *p, unsigned len)
 	}
 }
 
-/* Unknown options, and known ones whose length is not theirs, are skipped; a length that cannot be ends the list. */
+/*
+ * Unknown options, and known ones whose length is not theirs, are skipped; a length that cannot be
+ * ends the list.
+ */
 static void read_options(struct tcp_rx *rx, const uint8_t *p, unsigned left)
 {
 	while (left) {
@@ -93,7 +96,7 @@ static void read_options(struct tcp_rx *rx, const uint8_t *p, unsigned left)
 			rx->has_ts = true;
 			rx->tsval = get32(p + 2);
 			rx->tsecr = get32(p + 6);
-		} else if (rx->flags & TH_SYN) {
+		} else if (rx->flags & TCPHDR_SYN) {
 			read_syn_option(rx, p, len);
 		} else if (p[0] == OPT_SACK) {
 			read_sack(rx, p, len);
@@ -115,6 +118,8 @@ bool tcp_rx_parse(struct buf *b, struct tcp_rx *rx)
 	if (hdr_len < HDR_LEN || hdr_len > b->len)
 		return false;
 	rx->b = b;
+	rx->ttl = b->meta.ttl;
+	rx->tos = b->meta.tos;
 	rx->seq = get32(p + 4);
 	rx->ack = get32(p + 8);
 	rx->flags = p[13];
@@ -122,7 +127,7 @@ bool tcp_rx_parse(struct buf *b, struct tcp_rx *rx)
 	rx->urg = get16(p + 18);
 	rx->ecn = b->meta.tos & 3;
 	rx->len = b->total - hdr_len;
-	rx->end_seq = rx->seq + rx->len + !!(rx->flags & TH_SYN) + !!(rx->flags & TH_FIN);
+	rx->end_seq = rx->seq + rx->len + !!(rx->flags & TCPHDR_SYN) + !!(rx->flags & TCPHDR_FIN);
 	rx->has_ts = rx->has_mss = rx->has_wscale = rx->sack_ok = false;
 	rx->num_sacks = 0;
 	rx->tsval = rx->tsecr = 0;

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What leaves: one transmission, and the decision how much new data may (windows, Nagle, cork, pacing). */
-#include "proto/tcp_loss.h"
+/*
+ * What leaves: one transmission, and the decision how much new data may (windows, Nagle, cork,
+ * pacing).
+ */
+#include "tcp/recovery/loss.h"
 
 #define IOV_MAX_SHOT 32
 
@@ -18,9 +21,7 @@ void tcp_snd_init(struct tcp_conn *c, uint32_t iss, bool acked)
 	c->lsndtime = c->cwnd_stamp = c->ts->now;
 	tcp_sndq_init(&c->sndq, iss + 1);
 	tcp_rtt_init(&c->rtt, c->ts->cfg.min_rto_us);
-	if (c->o.cc >= TCP_CC_COUNT)
-		c->o.cc = TCP_CC_CUBIC;
-	tcp_cc_of(c)->init(&c->cc);
+	tcp_cc_set(c, c->o.cc);
 	tcp_sync_mss(c);
 }
 
@@ -66,42 +67,42 @@ static void say_urgent(const struct tcp_conn *c, struct tcp_hdr_spec *h)
 		h->urg = UINT16_MAX;
 	else
 		return;
-	h->flags |= TH_URG;
+	h->flags |= TCPHDR_URG;
 }
 
-static uint8_t tos_of(const struct tcp_conn *c, const struct tcp_shot *shot)
+static uint8_t tos_of(const struct tcp_conn *c, const struct tcp_transmission *xmit)
 {
 	/* RFC 3168, 6.1.4, 6.1.5: neither pure ACKs nor retransmissions are ECN-capable. */
-	return (uint8_t)((c->o.tos & ~3u) | (c->ecn_ok && shot->fresh && shot->len ? 2u : 0u));
+	return (uint8_t)((c->o.tos & ~3u) | (c->ecn_ok && xmit->fresh && xmit->len ? 2u : 0u));
 }
 
 /* RFC 3168, 6.1.2 and 6.1.3. */
-static uint8_t ecn_flags(const struct tcp_conn *c, const struct tcp_shot *shot)
+static uint8_t ecn_flags(const struct tcp_conn *c, const struct tcp_transmission *xmit)
 {
-	uint8_t flags = shot->flags;
+	uint8_t flags = xmit->flags;
 
 	if (c->ece)
-		flags |= TH_ECE;
-	if (c->cwr && shot->fresh && shot->len)
-		flags |= TH_CWR;
+		flags |= TCPHDR_ECE;
+	if (c->cwr && xmit->fresh && xmit->len)
+		flags |= TCPHDR_CWR;
 	return flags;
 }
 
-static void count(struct tcp_conn *c, const struct tcp_shot *shot)
+static void count(struct tcp_conn *c, const struct tcp_transmission *xmit)
 {
 	uint32_t n = 1;
 
-	if (shot->len > c->mss)
-		n = (shot->len + c->mss - 1) / c->mss;
+	if (xmit->len > c->mss)
+		n = (xmit->len + c->mss - 1) / c->mss;
 	c->ts->n.out_segs += n;
-	c->ts->n.out_bytes += shot->len;
+	c->ts->n.out_bytes += xmit->len;
 	c->segs_out += n;
-	c->bytes_sent += shot->len;
-	if (shot->len)
+	c->bytes_sent += xmit->len;
+	if (xmit->len)
 		c->data_segs_out += n;
 }
 
-int tcp_xmit(struct tcp_conn *c, struct tcp_shot *shot)
+int tcp_xmit(struct tcp_conn *c, struct tcp_transmission *xmit)
 {
 	struct iovec iov[IOV_MAX_SHOT];
 	uint8_t hdr[TCP_HDR_MAX];
@@ -109,7 +110,7 @@ int tcp_xmit(struct tcp_conn *c, struct tcp_shot *shot)
 	struct tcp_hdr_spec h = {
 		.sport = c->node.tuple.lport,
 		.dport = c->node.tuple.rport,
-		.seq = shot->seq,
+		.seq = xmit->seq,
 		.ack = c->rcv_nxt,
 		.wnd = tcp_select_window(c),
 		.ts = c->ts_ok,
@@ -121,29 +122,29 @@ int tcp_xmit(struct tcp_conn *c, struct tcp_shot *shot)
 		.tuple = &c->node.tuple,
 		.hdr = hdr,
 		.iov = iov,
-		.len = shot->len,
+		.len = xmit->len,
 		.mss = (uint16_t)c->mss,
-		.tos = tos_of(c, shot),
+		.tos = tos_of(c, xmit),
 		.ttl = c->o.ttl,
 		.family = c->node.tuple.family,
 	};
 	unsigned fit = 0;
 
-	if (shot->len) {
-		tx.iovcnt = tcp_sndq_iov(&c->sndq, shot->seq, &tx.len, iov, IOV_MAX_SHOT);
-		if (tx.len < shot->len) {
+	if (xmit->len) {
+		tx.iovcnt = tcp_sndq_iov(&c->sndq, xmit->seq, &tx.len, iov, IOV_MAX_SHOT);
+		if (tx.len < xmit->len) {
 			/* Cut short: what belongs to the end does not go with it. */
 			if (tx.len > c->mss)
 				tx.len -= tx.len % c->mss;
-			shot->len = tx.len;
-			shot->flags &= (uint8_t) ~(TH_FIN | TH_PSH);
+			xmit->len = tx.len;
+			xmit->flags &= (uint8_t) ~(TCPHDR_FIN | TCPHDR_PSH);
 		}
 	}
-	h.flags = ecn_flags(c, shot);
+	h.flags = ecn_flags(c, xmit);
 	if (c->snd_urg)
 		say_urgent(c, &h);
 	if (sacks && c->sack_ok) {
-		fit = sack_room(c, shot->len);
+		fit = sack_room(c, xmit->len);
 		if (fit)
 			h.num_sacks = (uint8_t)tcp_sack_blocks(c, h.sack, fit);
 	}
@@ -151,7 +152,7 @@ int tcp_xmit(struct tcp_conn *c, struct tcp_shot *shot)
 	if (c->ts->env.output(c->ts->env.ctx, &tx) == -ENOBUFS)
 		return -ENOBUFS;
 	ack_sent(c, !sacks || !c->sack_ok || h.num_sacks);
-	count(c, shot);
+	count(c, xmit);
 	return 0;
 }
 
@@ -183,12 +184,12 @@ void tcp_unblock(struct tcp_conn *c)
 }
 
 /*
- * A small segment waits: corked; or Nagle, as Minshall would have it: only behind another small one that is not acknowledged
- * (RFC 896, draft-minshall-nagle). A FIN and urgent data do not.
+ * A small segment waits: corked; or Nagle, as Minshall would have it: only behind another small one
+ * that is not acknowledged (RFC 896, draft-minshall-nagle). A FIN and urgent data do not.
  */
 static bool hold_small(const struct tcp_conn *c)
 {
-	if (c->fin_queued || c->snd_urg)
+	if (c->fin_queued || c->snd_urg || c->push_held)
 		return false;
 	if (c->o.cork || c->more)
 		return true;
@@ -222,7 +223,7 @@ static uint32_t allowed(struct tcp_conn *c, uint32_t left, uint32_t flight)
 			len = room * c->mss;
 	}
 	len = fit_window(c, len);
-	if (c->o.pacing_rate != UINT64_MAX && len) {
+	if (tcp_pacing_rate(c) != UINT64_MAX && len) {
 		max = tcp_pace_allow(c);
 		if (len > max)
 			len = max;
@@ -235,25 +236,29 @@ static uint32_t allowed(struct tcp_conn *c, uint32_t left, uint32_t flight)
 	return len;
 }
 
-/* Flags of new data up to end: PSH where the queue ends, and every half of the peer's window (RFC 9293, 3.9.1.2; Linux). */
+/*
+ * Flags of new data up to end: PSH where the queue ends, and every half of the peer's window (RFC
+ * 9293, 3.9.1.2; Linux).
+ */
 static uint8_t data_flags(struct tcp_conn *c, uint32_t end)
 {
 	if (end != c->write_seq && !seq_after(end, c->push_seq + (c->max_wnd >> 1)))
-		return TH_ACK;
-	return TH_ACK | TH_PSH;
+		return TCPHDR_ACK;
+	return TCPHDR_ACK | TCPHDR_PSH;
 }
 
 /* A segment is recorded, its transmission succeeded. */
-static void new_sent(struct tcp_conn *c, const struct tcp_seg *s, const struct tcp_shot *shot)
+static void new_sent(struct tcp_conn *c, const struct tcp_seg *s,
+		     const struct tcp_transmission *xmit)
 {
 	c->snd_nxt = s->end_seq;
-	if (shot->flags & TH_FIN)
+	if (xmit->flags & TCPHDR_FIN)
 		c->fin_sent = true;
-	if (shot->flags & TH_PSH)
+	if (xmit->flags & TCPHDR_PSH)
 		c->push_seq = c->snd_nxt;
-	if (shot->len < c->mss || (shot->len > c->mss && s->pcount * c->mss > shot->len))
+	if (xmit->len < c->mss || (xmit->len > c->mss && s->pcount * c->mss > xmit->len))
 		c->sml_seq = s->end_seq;
-	if (shot->len)
+	if (xmit->len)
 		c->cwr = false;
 	/* An answer: the next ones may carry the ACKs, too (Linux: tcp_event_data_sent()). */
 	if (c->ts->now - c->last_rcv_us < c->ato_us)
@@ -261,39 +266,41 @@ static void new_sent(struct tcp_conn *c, const struct tcp_seg *s, const struct t
 	c->lsndtime = c->ts->now;
 	if (tcp_in_reduction(c))
 		c->prr_out += s->pcount;
-	if (c->o.pacing_rate != UINT64_MAX)
-		tcp_pace_sent(c, shot->len);
+	if (tcp_pacing_rate(c) != UINT64_MAX)
+		tcp_pace_sent(c, xmit->len);
 }
 
 /* Sends len bytes of new data, with the FIN when it follows and fits. 0 or -ENOBUFS. */
 static int send_one(struct tcp_conn *c, uint32_t len)
 {
 	uint32_t end = c->snd_nxt + len;
-	struct tcp_shot shot = {.seq = c->snd_nxt, .len = len, .fresh = true};
+	struct tcp_transmission xmit = {.seq = c->snd_nxt, .len = len, .fresh = true};
 	struct tcp_seg *s;
 
-	shot.flags = len ? data_flags(c, end) : TH_ACK;
+	xmit.flags = len ? data_flags(c, end) : TCPHDR_ACK;
 	if (c->fin_queued && end == c->write_seq && seq_before(end, tcp_wnd_end(c)))
-		shot.flags |= TH_FIN;
-	s = tcp_seg_new(&c->ts->env, c->snd_nxt, end + !!(shot.flags & TH_FIN), (uint16_t)c->mss,
-			(shot.flags & TH_FIN ? SEG_FIN : 0) | (shot.flags & TH_PSH ? SEG_PSH : 0),
-			c->ts->now);
+		xmit.flags |= TCPHDR_FIN;
+	s = tcp_seg_new(
+		&c->ts->env, c->snd_nxt, end + !!(xmit.flags & TCPHDR_FIN), (uint16_t)c->mss,
+		(xmit.flags & TCPHDR_FIN ? SEG_FIN : 0) | (xmit.flags & TCPHDR_PSH ? SEG_PSH : 0),
+		c->ts->now);
 	if (!s) {
 		c->ts->n.no_memory++;
 		return -ENOBUFS;
 	}
-	if (tcp_xmit(c, &shot)) {
+	if (tcp_xmit(c, &xmit)) {
 		tcp_free(c->ts, s, sizeof(*s));
 		return -ENOBUFS;
 	}
+	tcp_rate_sent(c, s);
 	tcp_segq_append(&c->segq, s);
-	if (shot.len != len) {
+	if (xmit.len != len) {
 		/* In too many pieces for one go. */
-		s->end_seq = s->seq + shot.len;
+		s->end_seq = s->seq + xmit.len;
 		s->flags = 0;
 		tcp_seg_resize(c, s, s->seq, c->mss);
 	}
-	new_sent(c, s, &shot);
+	new_sent(c, s, &xmit);
 	return 0;
 }
 
@@ -334,7 +341,10 @@ static int send_data(struct tcp_conn *c)
 	return 0;
 }
 
-/* RFC 5681, 4.1 and Linux's slow_start_after_idle: half the window for each RTO without data, not below the initial one. */
+/*
+ * RFC 5681, 4.1 and Linux's slow_start_after_idle: half the window for each RTO without data, not
+ * below the initial one.
+ */
 static void restart_after_idle(struct tcp_conn *c)
 {
 	uint64_t idle = c->ts->now - c->lsndtime;
@@ -352,10 +362,27 @@ static void restart_after_idle(struct tcp_conn *c)
 	c->cwnd_used = 0;
 }
 
-/* The window was not used for an RTO: it shrinks halfway to what was (RFC 7661's forerunner RFC 2861, as Linux). */
+/* Nothing is in flight, and something is about to leave. */
+static void restart(struct tcp_conn *c)
+{
+	struct tcp_cc_ack a = {.now = c->ts->now,
+			       .srtt_us = tcp_srtt(c),
+			       .mss = c->mss,
+			       .app_limited = c->app_limited != 0};
+
+	if (tcp_cc_of(c)->restart)
+		tcp_cc_of(c)->restart(&c->cc, &a);
+	else if (c->ts->now - c->lsndtime > c->rtt.rto_us)
+		restart_after_idle(c);
+}
+
+/*
+ * The window was not used for an RTO: it shrinks halfway to what was (RFC 7661's forerunner RFC
+ * 2861, as Linux).
+ */
 static void application_limited(struct tcp_conn *c)
 {
-	if (c->ca_state == TCPCA_OPEN && c->o.cc != TCP_CC_NONE) {
+	if (c->ca_state == TCPCA_OPEN && c->o.cc != TCP_CC_NONE && !tcp_cc_of(c)->control) {
 		uint32_t used = c->cwnd_used > TCP_INIT_CWND ? c->cwnd_used : TCP_INIT_CWND;
 
 		if (used < c->cc.cwnd) {
@@ -367,7 +394,9 @@ static void application_limited(struct tcp_conn *c)
 	c->cwnd_stamp = c->ts->now;
 }
 
-/* After new data: was cwnd what limited? It grows only then (RFC 7661; Linux: tcp_cwnd_validate()). */
+/*
+ * After new data: was cwnd what limited? It grows only then (RFC 7661; Linux: tcp_cwnd_validate()).
+ */
 static void validate_cwnd(struct tcp_conn *c)
 {
 	uint32_t out = c->segq.packets_out;
@@ -413,11 +442,14 @@ void tcp_output(struct tcp_conn *c)
 
 	if (!synchronized(c))
 		return;
-	if (idle && tcp_unsent(c) && c->ts->now - c->lsndtime > c->rtt.rto_us)
-		restart_after_idle(c);
+	if (idle && tcp_unsent(c))
+		restart(c);
 	c->frto_new = false;
 	if (first) {
-		/* RFC 5682, 2b: the answer to new data tells; without any the retransmission goes on. */
+		/*
+		 * RFC 5682, 2b: the answer to new data tells; without any the retransmission goes
+		 * on.
+		 */
 		err = send_data(c);
 		if (c->snd_nxt == nxt)
 			c->frto = false;
@@ -426,8 +458,13 @@ void tcp_output(struct tcp_conn *c)
 		err = tcp_retransmit_lost(c);
 	if (!err && !first)
 		err = send_data(c);
+	if (!tcp_unsent(c))
+		c->push_held = false;
 	if (c->snd_nxt != nxt)
 		after_new(c, idle);
+	/* Something else holds the rest, if there is any. */
+	if (c->pace_next <= c->ts->now)
+		c->pace_waits = false;
 	if (err)
 		tcp_blocked(c);
 	else if (!c->segq.packets_out)

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The user's end of the receive queue: tcp_recv(), the urgent mark, the window's room and its auto-tuning. */
-#include "proto/tcp_int.h"
+/*
+ * The user's end of the receive queue: tcp_recv(), the urgent mark, the window's room and its
+ * auto-tuning.
+ */
+#include "tcp/internal.h"
 
 #include <errno.h>
 #include <string.h>
@@ -93,7 +96,8 @@ uint32_t tcp_inq(const struct tcp_conn *c)
 /* Linux: tcp_stream_is_readable(). */
 bool tcp_readable(const struct tcp_conn *c)
 {
-	uint32_t mark = mark_skipped(c) && tcp_at_mark(c), target = (c->o.rcvlowat ? c->o.rcvlowat : 1) + mark;
+	uint32_t mark = mark_skipped(c) && tcp_at_mark(c),
+		 target = (c->o.rcvlowat ? c->o.rcvlowat : 1) + mark;
 	uint32_t held = held_from(c, c->copied_seq), used = c->rcvq.charge + c->ofo_charge;
 
 	if (held >= target || held <= mark)
@@ -156,8 +160,8 @@ void tcp_skip_mark(struct tcp_conn *c)
 }
 
 /*
- * Copies from *seq on, up to len bytes, stopping before the mark and skipping a byte out of line, as Linux does. Moves *seq;
- * returns the bytes copied.
+ * Copies from *seq on, up to len bytes, stopping before the mark and skipping a byte out of line,
+ * as Linux does. Moves *seq; returns the bytes copied.
  */
 static uint32_t read_from(struct tcp_conn *c, uint32_t *seq, uint32_t len, struct sink *to,
 			  bool discard)
@@ -191,8 +195,8 @@ static uint32_t read_from(struct tcp_conn *c, uint32_t *seq, uint32_t len, struc
 }
 
 /*
- * Receive-buffer auto-tuning (Linux: tcp_rcv_space_adjust()): a reader that takes more in an RTT than in the one before gets a
- * window of twice that, and room for the sender's slow start.
+ * Receive-buffer auto-tuning (Linux: tcp_rcv_space_adjust()): a reader that takes more in an RTT
+ * than in the one before gets a window of twice that, and room for the sender's slow start.
  */
 static void space_adjust(struct tcp_conn *c)
 {
@@ -236,8 +240,8 @@ uint32_t tcp_rcv_space(const struct tcp_conn *c)
 }
 
 /*
- * The user has taken data: an ACK that small segments wait for goes now (Linux: tcp_cleanup_rbuf()), and the window is told
- * when it has opened enough.
+ * The user has taken data: an ACK that small segments wait for goes now (Linux:
+ * tcp_cleanup_rbuf()), and the window is told when it has opened enough.
  */
 static void after_read(struct tcp_conn *c)
 {
@@ -265,6 +269,27 @@ static ssize_t nothing(struct tcp_conn *c)
 	return -EAGAIN;
 }
 
+/* [from, to) was given. */
+static void note_time(struct tcp_conn *c, uint32_t from, uint32_t to)
+{
+	const struct buf *b = from == to ? NULL : c->rcvq.head;
+
+	while (b && to - 1 - b->seq >= b->total)
+		b = b->next;
+	c->ts->read_time_ns = b ? b->time_ns : 0;
+}
+
+uint64_t tcp_read_time(const struct tcp_conn *c)
+{
+	return c->ts->read_time_ns;
+}
+
+uint32_t tcp_unread(const struct tcp_conn *c)
+{
+	return c->state == TCPS_SYN_SENT || c->state == TCPS_SYN_RECV ? 0
+								      : c->rcv_nxt - c->copied_seq;
+}
+
 ssize_t tcp_recv(struct tcp_conn *c, const struct iovec *iov, int iovcnt, int flags, uint64_t now)
 {
 	struct sink to = {.iov = iov, .left = iovcnt};
@@ -274,6 +299,8 @@ ssize_t tcp_recv(struct tcp_conn *c, const struct iovec *iov, int iovcnt, int fl
 	if (flags & MSG_OOB)
 		return recv_urgent(c, &to, len, flags);
 	copied = read_from(c, &seq, len, &to, flags & MSG_TRUNC);
+	if (flags & TCP_RECV_TIME)
+		note_time(c, seq - copied, seq);
 	if (!(flags & MSG_PEEK) && seq != c->copied_seq) {
 		c->copied_seq = seq;
 		drop_read(c);
@@ -282,7 +309,8 @@ ssize_t tcp_recv(struct tcp_conn *c, const struct iovec *iov, int iovcnt, int fl
 		space_adjust(c);
 		after_read(c);
 	}
-	if (copied || !len)
+	/* A call for nothing ends when there would be something to take. */
+	if (copied || (!len && tcp_inq(c)))
 		return copied;
 	return nothing(c);
 }

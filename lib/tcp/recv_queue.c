@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The receive queues: what is in order (rcvq), and a sorted list of intervals that are not (ofo). A buf stays whole as it
- * came, with all its fragments, unless memory that it wastes begins to count.
+ * The receive queues: what is in order (rcvq), and a sorted list of intervals that are not (ofo). A
+ * buf stays whole as it came, with all its fragments, unless memory that it wastes begins to count.
  */
-#include "proto/tcp_int.h"
+#include "tcp/internal.h"
 
 #include <string.h>
 
@@ -86,7 +86,10 @@ static uint32_t used_with(const struct tcp_conn *c, uint32_t charge)
 	return c->rcvq.charge + c->ofo_charge + charge;
 }
 
-/* b occupies more than twice what it holds and there is so much waiting that it counts, or there is no room for it. */
+/*
+ * b occupies more than twice what it holds and there is so much waiting that it counts, or there is
+ * no room for it.
+ */
 static bool wasteful(const struct tcp_conn *c, const struct buf *b, uint32_t charge)
 {
 	uint32_t used = used_with(c, charge);
@@ -310,7 +313,10 @@ static void ofo_merge(struct tcp_conn *c, struct tcp_ofo *o)
 	tcp_free(c->ts, next, sizeof(*next));
 }
 
-/* The last interval that starts at or before seq, NULL: none. The common ones are the tail and none. */
+/*
+ * The last interval that starts at or before seq, NULL: none. The common ones are the tail and
+ * none.
+ */
 static struct tcp_ofo *ofo_before(struct tcp_conn *c, uint32_t seq)
 {
 	struct seq_node *n;
@@ -336,13 +342,13 @@ void tcp_rx_cut(struct tcp_rx *rx, uint32_t start, uint32_t end)
 	uint32_t len;
 
 	if (rx->end_seq != end) {
-		rx->flags &= ~TH_FIN;
+		rx->flags &= ~TCPHDR_FIN;
 		rx->end_seq = end;
 	}
 	if (start != rx->seq && rx->b)
 		rx->b = tcp_buf_trim_front(rx->b, start - rx->seq);
 	rx->seq = start;
-	len = rx->end_seq - rx->seq - !!(rx->flags & TH_FIN);
+	len = rx->end_seq - rx->seq - !!(rx->flags & TCPHDR_FIN);
 	if (rx->b && !len) {
 		buf_free(rx->b);
 		rx->b = NULL;
@@ -352,7 +358,10 @@ void tcp_rx_cut(struct tcp_rx *rx, uint32_t start, uint32_t end)
 	rx->len = len;
 }
 
-/* Takes away from rx what the intervals after prev have; those that rx covers go. False: nothing is left. */
+/*
+ * Takes away from rx what the intervals after prev have; those that rx covers go. False: nothing is
+ * left.
+ */
 static bool cut_overlap(struct tcp_conn *c, struct tcp_ofo *prev, struct tcp_rx *rx)
 {
 	struct tcp_ofo *next;
@@ -397,8 +406,10 @@ void tcp_ofo_add(struct tcp_conn *c, struct tcp_rx *rx)
 	ofo_append(c, o, rx->b);
 	rx->b = NULL;
 	o->end = rx->end_seq;
-	o->fin = rx->flags & TH_FIN;
-	/* What lies behind the end of the stream is none of it, and the FIN's number no byte of it. */
+	o->fin = rx->flags & TCPHDR_FIN;
+	/*
+	 * What lies behind the end of the stream is none of it, and the FIN's number no byte of it.
+	 */
 	while (o->fin && o->next)
 		ofo_drop(c, o->next);
 	if (o->next && o->next->start == o->end)
@@ -448,7 +459,10 @@ bool tcp_ofo_drain(struct tcp_conn *c)
 
 /* --- memory */
 
-/* Drops the intervals that lie last until need fits, but none that lies before seq (Linux: tcp_prune_ofo_queue()). */
+/*
+ * Drops the intervals that lie last until need fits, but none that lies before seq (Linux:
+ * tcp_prune_ofo_queue()).
+ */
 static bool prune(struct tcp_conn *c, uint32_t seq, uint32_t need)
 {
 	while (c->ofo_tail && seq_before(seq, c->ofo_tail->start)) {

@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "proto/tcp_int.h"
+#include "tcp/internal.h"
 
 static bool can_leave(const struct tcp_conn *c)
 {
@@ -37,7 +37,10 @@ int tcp_export(const struct tcp_conn *c, struct tcp_image *im)
 	im->peer_mss = (uint16_t)(c->peer_mss > UINT16_MAX ? UINT16_MAX : c->peer_mss);
 	im->tsval = tcp_ts_now(c);
 	im->write_seq = c->write_seq;
-	/* A FIN that was sent has the number write_seq, one that was acknowledged is before snd_una. */
+	/*
+	 * A FIN that was sent has the number write_seq, one that was acknowledged is before
+	 * snd_una.
+	 */
 	im->snd_nxt = c->fin_sent ? c->write_seq : c->snd_nxt;
 	im->snd_una = seq_after(c->snd_una, c->write_seq) ? c->write_seq : c->snd_una;
 	im->rcv_nxt = c->rcv_nxt - c->fin_rcvd;
@@ -115,7 +118,7 @@ void tcp_forget(struct tcp_conn *c, uint64_t now)
 	tcp_conn_replace(c, tw ? &tw->node : NULL);
 }
 
-static struct tcp_tw *rest_of(const struct tcp_stack *ts, const struct tcp_tuple *tuple)
+static struct tcp_tw *time_wait_image(const struct tcp_stack *ts, const struct tcp_tuple *tuple)
 {
 	struct tcp_node *n = tcp_table_find(&ts->table, tuple);
 	struct tcp_tw *tw = n && n->kind == TCP_KIND_TW ? (struct tcp_tw *)n : NULL;
@@ -123,12 +126,14 @@ static struct tcp_tw *rest_of(const struct tcp_stack *ts, const struct tcp_tuple
 	return tw && !tw->mute ? tw : NULL;
 }
 
-int tcp_export_rest(struct tcp_stack *ts, const struct tcp_tuple *tuple, uint64_t now, struct tcp_image *im)
+int tcp_export_time_wait(struct tcp_stack *ts, const struct tcp_tuple *tuple, uint64_t now,
+			 struct tcp_image *im)
 {
-	struct tcp_tw *tw = rest_of(ts, tuple);
+	struct tcp_tw *tw = time_wait_image(ts, tuple);
 
 	ts->now = now;
-	if (!tw || (!tw->fin_wait2 && tw->timer.when + TCP_TW_FRESH_US <= now + ts->cfg.timewait_us))
+	if (!tw ||
+	    (!tw->fin_wait2 && tw->timer.when_us + TCP_TW_FRESH_US <= now + ts->cfg.timewait_us))
 		return -ENOENT;
 	memset(im, 0, sizeof(*im));
 	im->tuple = tw->node.tuple;
@@ -147,9 +152,9 @@ int tcp_export_rest(struct tcp_stack *ts, const struct tcp_tuple *tuple, uint64_
 	return 0;
 }
 
-void tcp_forget_rest(struct tcp_stack *ts, const struct tcp_tuple *tuple, uint64_t now)
+void tcp_forget_time_wait(struct tcp_stack *ts, const struct tcp_tuple *tuple, uint64_t now)
 {
-	struct tcp_tw *tw = rest_of(ts, tuple);
+	struct tcp_tw *tw = time_wait_image(ts, tuple);
 
 	ts->now = now;
 	if (!tw)

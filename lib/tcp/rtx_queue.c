@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The retransmission queue and SACK scoreboard: one record for each transmission unit, in two orders. */
-#include "proto/tcp_int.h"
+/*
+ * The retransmission queue and SACK scoreboard: one record for each transmission unit, in two
+ * orders.
+ */
+#include "tcp/internal.h"
 
 /* How many segments s is on the wire. */
 static uint32_t count_wire(const struct tcp_seg *s)
@@ -25,7 +28,7 @@ static void account(struct tcp_segq *q, const struct tcp_seg *s, uint8_t marks, 
 		q->retrans_out += n;
 }
 
-/* Whether s is in the order of time: on its way, as far as is known. */
+/* Whether s is in the order of time: in flight, as far as is known. */
 static bool in_time(uint8_t flags)
 {
 	return !(flags & SEG_SACKED) && (flags & (SEG_LOST | SEG_RETRANS)) != SEG_LOST;
@@ -59,7 +62,9 @@ static void time_remove(struct tcp_segq *q, struct tcp_seg *s)
 	s->tnext = s->tprev = NULL;
 }
 
-/* To its place by the time it was sent: it was just sent again, so there is nothing to walk over. */
+/*
+ * To its place by the time it was sent: it was just sent again, so there is nothing to walk over.
+ */
 static void time_restore(struct tcp_segq *q, struct tcp_seg *s)
 {
 	struct tcp_seg *after = q->ttail;
@@ -152,7 +157,9 @@ static struct tcp_seg *seg_of(struct seq_node *n)
 
 struct tcp_seg *tcp_segq_find(struct tcp_segq *q, uint32_t seq)
 {
-	/* Who SACKs nothing pays for no tree. Once there is one it lives until the queue is empty. */
+	/*
+	 * Who SACKs nothing pays for no tree. Once there is one it lives until the queue is empty.
+	 */
 	if (!q->tree.root)
 		for (struct tcp_seg *s = q->head; s; s = s->next)
 			seq_tree_add(&q->tree, &s->node);
@@ -167,7 +174,10 @@ struct tcp_seg *tcp_segq_unsacked(const struct tcp_segq *q, struct tcp_seg *s)
 		return NULL;
 	while (end && (end->flags & SEG_SACKED))
 		end = end->skip ? end->skip : end->next;
-	/* The next look is shorter. What is SACKed stays so until tcp_segq_unmark() says otherwise of all. */
+	/*
+	 * The next look is shorter. What is SACKed stays so until tcp_segq_unmark() says otherwise
+	 * of all.
+	 */
 	for (stop = end ? end : q->tail; s && s != stop; s = next) {
 		next = s->skip ? s->skip : s->next;
 		s->skip = stop;

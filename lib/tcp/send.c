@@ -2,14 +2,31 @@
 /* The user's side of sending: room in the send buffer, copying into it. */
 #include <sys/socket.h>
 
-#include "proto/tcp_loss.h"
+#include "tcp/recovery/loss.h"
 
-/* Bytes that the send buffer takes now. */
+/* Bytes that both windows let go at the flush. */
+static uint64_t may_leave(const struct tcp_conn *c)
+{
+	uint32_t flight = tcp_in_flight(c), end = tcp_wnd_end(c);
+	uint64_t cwnd = c->cc.cwnd > flight ? (uint64_t)(c->cc.cwnd - flight) * c->mss : 0;
+	uint32_t wnd = seq_after(end, c->snd_nxt) ? end - c->snd_nxt : 0;
+
+	return cwnd < wnd ? cwnd : wnd;
+}
+
+/* Bytes that the send buffer takes now. TCP_NOTSENT_LOWAT bounds what one call leaves unsent. */
 static uint32_t room(const struct tcp_conn *c)
 {
-	if (tcp_outq_unsent(c) >= c->o.notsent_lowat)
+	uint32_t max = c->o.sndbuf > c->sndq.charge ? c->o.sndbuf - c->sndq.charge : 0;
+	uint32_t unsent = tcp_outq_unsent(c), lowat = c->o.notsent_lowat;
+	uint64_t fits;
+
+	if (lowat == UINT32_MAX)
+		return max;
+	if (unsent >= lowat)
 		return 0;
-	return c->o.sndbuf > c->sndq.charge ? c->o.sndbuf - c->sndq.charge : 0;
+	fits = may_leave(c) + lowat - unsent;
+	return max < fits ? max : (uint32_t)fits;
 }
 
 /* As Linux's sk_stream_is_writeable(): half of what is used is free. */
@@ -79,7 +96,7 @@ ssize_t tcp_send_dummy(const struct tcp_conn *c, const struct iovec *iov, int io
 		.dport = c->node.tuple.rport,
 		.seq = c->snd_nxt,
 		.ack = c->rcv_nxt,
-		.flags = TH_ACK | TH_PSH,
+		.flags = TCPHDR_ACK | TCPHDR_PSH,
 		.ts = c->ts_ok,
 		.tsval = tcp_ts_now(c),
 		.tsecr = c->ts_recent,
@@ -96,9 +113,9 @@ ssize_t tcp_send_dummy(const struct tcp_conn *c, const struct iovec *iov, int io
 		.family = c->node.tuple.family,
 	};
 
-	if ((c->state != TCPS_ESTABLISHED && c->state != TCPS_CLOSE_WAIT) || c->shut_wr || (flags & MSG_MORE) || !len ||
-	    len > c->mss || tcp_outq_unsent(c) || tcp_in_flight(c) >= c->cc.cwnd ||
-	    seq_after(c->snd_nxt + (uint32_t)len, tcp_wnd_end(c)))
+	if ((c->state != TCPS_ESTABLISHED && c->state != TCPS_CLOSE_WAIT) || c->shut_wr ||
+	    (flags & MSG_MORE) || !len || len > c->mss || tcp_outq_unsent(c) ||
+	    tcp_in_flight(c) >= c->cc.cwnd || seq_after(c->snd_nxt + (uint32_t)len, tcp_wnd_end(c)))
 		return -EAGAIN;
 	tx.len = (uint32_t)len;
 	tx.hdr_len = tcp_hdr_write(hdr, &h);
@@ -121,13 +138,16 @@ ssize_t tcp_send(struct tcp_conn *c, const struct iovec *iov, int iovcnt, int fl
 	}
 	if (!want)
 		return 0;
+	tcp_rate_check_limited(c);
 	max = room(c);
 	n = want < max ? (uint32_t)want : max;
 	if (n)
 		n = tcp_sndq_put(&c->sndq, &c->ts->env, iov, iovcnt, 0, n, c->o.sndbuf);
 	if (!n) {
 		c->nospace = true;
-		/* Memory is short and nothing in flight will free some: the user is told by timer. */
+		/*
+		 * Memory is short and nothing in flight will free some: the user is told by timer.
+		 */
 		if (max) {
 			c->ts->n.no_memory++;
 			if (!c->sndq.len)
@@ -136,6 +156,7 @@ ssize_t tcp_send(struct tcp_conn *c, const struct iovec *iov, int iovcnt, int fl
 		return -EAGAIN;
 	}
 	c->write_seq += n;
+	c->push_held = false;
 	/* More is to come, also when not all found room: the rest will follow. */
 	c->more = flags & MSG_MORE;
 	if ((flags & MSG_OOB) && n == want) {

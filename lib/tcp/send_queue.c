@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The send buffer: blocks in the order of the stream, each knowing the sequence number of its first byte. A new block is
- * as large as what is to be stored or what is stored already, so few small messages take little and a stream takes
- * the largest blocks.
+ * The send buffer: blocks in the order of the stream, each knowing the sequence number of its first
+ * byte. A new block is as large as what is to be stored or what is stored already, so few small
+ * messages take little and a stream takes the largest blocks.
  */
 #include <string.h>
 
-#include "proto/tcp_int.h"
+#include "tcp/internal.h"
 
 #define BLOCK_MIN 256u /* with the header */
 #define BLOCK_MAX 32768u
@@ -24,15 +24,18 @@ void tcp_sndq_init(struct tcp_sndq *q, uint32_t seq)
 	*q = (struct tcp_sndq){.seq = seq};
 }
 
-/* A block's bytes are written before they are read: zeroing them would be a second pass over all that is sent. */
+/*
+ * A block's bytes are written before they are read: zeroing them would be a second pass over all
+ * that is sent.
+ */
 static struct tcp_block *block_alloc(const struct tcp_env *env, uint32_t size)
 {
 	return env->alloc_raw ? env->alloc_raw(env->ctx, size) : env->alloc(env->ctx, size);
 }
 
 /*
- * The largest block of a buffer of so many bytes. One is charged whole until its last byte is acknowledged: were two of them the
- * buffer, it would be writable when nothing is left to send.
+ * The largest block of a buffer of so many bytes. One is charged whole until its last byte is
+ * acknowledged: were two of them the buffer, it would be writable when nothing is left to send.
  */
 static uint32_t block_max(uint32_t buffer)
 {
@@ -43,7 +46,10 @@ static uint32_t block_max(uint32_t buffer)
 	return most < BLOCK_MAX ? most : BLOCK_MAX;
 }
 
-/* An empty block at the end, for about `want` bytes; smaller ones are tried when memory is short. NULL: none. */
+/*
+ * An empty block at the end, for about `want` bytes; smaller ones are tried when memory is short.
+ * NULL: none.
+ */
 static struct tcp_block *add_block(struct tcp_sndq *q, const struct tcp_env *env, uint32_t want,
 				   uint32_t buffer)
 {

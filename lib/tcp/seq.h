@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Comparison of sequence numbers modulo 2^32 (RFC 9293, 3.4). Valid for distances below 2^31. */
-#ifndef PROTO_TCP_SEQ_H
-#define PROTO_TCP_SEQ_H
+#ifndef TCP_SEQ_H
+#define TCP_SEQ_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Top-down splaying (Sleator and Tarjan, Self-Adjusting Binary Search Trees, 1985, section 4). */
-#include "proto/seqtree.h"
+#include "tcp/seqtree.h"
 
 #include <stddef.h>
 
@@ -23,7 +23,9 @@ static struct seq_node *lift_right(struct seq_node *n)
 	return up;
 }
 
-/* The node of seq, or one of its two neighbours, becomes the root of what was n's; n is not NULL. */
+/*
+ * The node of seq, or one of its two neighbours, becomes the root of what was n's; n is not NULL.
+ */
 static struct seq_node *splay(struct seq_node *n, uint32_t seq)
 {
 	struct seq_node sides = {0}, *less = &sides, *more = &sides;

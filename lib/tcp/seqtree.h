@@ -1,20 +1,23 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Objects by sequence number: a splay tree, which whoever is looked up last is on top of. So a walk from neighbour to neighbour
- * is cheap, and no order of insertions and look-ups, however ill it means, costs more than O(log n) in the mean.
+ * Objects by sequence number: a splay tree, which whoever is looked up last is on top of. So a walk
+ * from neighbour to neighbour is cheap, and no order of insertions and look-ups, however ill it
+ * means, costs more than O(log n) in the mean.
  */
-#ifndef PROTO_SEQTREE_H
-#define PROTO_SEQTREE_H
+#ifndef TCP_SEQTREE_H
+#define TCP_SEQTREE_H
 
 #include <stdint.h>
 
-#include "proto/tcp_seq.h"
+#include "tcp/seq.h"
 
 /* Inside an object. All numbers in a tree are different and within 2^31 of each other. */
 struct seq_node {
 	struct seq_node *left, *right;
 	uint32_t
-		seq; /* the object's own use of it is welcome; it may change while the order stays the same */
+		/* the object's own use of it is welcome; it may change while the order stays the
+		   same */
+		seq;
 };
 
 struct seq_tree {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* The options: Linux's defaults, and what a change of them does at once. */
-#include "proto/tcp_loss.h"
+#include "tcp/recovery/loss.h"
 
 void tcp_opts_default(struct tcp_opts *o)
 {
@@ -23,19 +23,13 @@ void tcp_opts_default(struct tcp_opts *o)
 		.timestamps = true,
 		.sack = true,
 		.wscale = true,
+		.ecn_passive = true,
 	};
 }
 
 const struct tcp_opts *tcp_get_opts(const struct tcp_conn *c)
 {
 	return &c->o;
-}
-
-/* A window that another algorithm left is taken over; "none" opens it. */
-static void change_cc(struct tcp_conn *c, uint8_t cc)
-{
-	c->o.cc = cc < TCP_CC_COUNT ? cc : TCP_CC_CUBIC;
-	tcp_cc_of(c)->init(&c->cc);
 }
 
 /* As much must fit (Linux: tcp_set_rcvlowat()). */
@@ -53,6 +47,49 @@ static void change_lowat(struct tcp_conn *c)
 	}
 }
 
+/* Linux: tcp_set_window_clamp(). */
+static void change_clamp(struct tcp_conn *c, uint32_t clamp)
+{
+	uint32_t most = c->rcv_wnd < clamp ? c->rcv_wnd : clamp;
+
+	if (!clamp)
+		return;
+	if (clamp < c->window_clamp && c->rcv_ssthresh > clamp)
+		c->rcv_ssthresh = clamp; /* not most: the window may be shut just now */
+	else if (clamp >= c->window_clamp && c->rcv_ssthresh < most)
+		c->rcv_ssthresh = most;
+	c->window_clamp = clamp;
+}
+
+uint32_t tcp_window_clamp(const struct tcp_conn *c)
+{
+	return c->window_clamp;
+}
+
+/* Linux: tcp_sock_set_quickack(). */
+void tcp_quickack(struct tcp_conn *c, int value, uint64_t now)
+{
+	c->ts->now = now;
+	c->pingpong = !value;
+	if (!value || !c->ack_needed || c->closing ||
+	    (c->state != TCPS_ESTABLISHED && c->state != TCPS_CLOSE_WAIT))
+		return;
+	c->ack_needed = 2;
+	c->pingpong = !(value & 1);
+	tcp_mark_dirty(c);
+}
+
+bool tcp_is_quickack(const struct tcp_conn *c)
+{
+	return c->o.quickack || !c->pingpong;
+}
+
+void tcp_conn_first(const struct tcp_conn *c, uint8_t *ttl, uint8_t *tos)
+{
+	*ttl = c->node.first_ttl;
+	*tos = c->node.first_tos;
+}
+
 void tcp_set_opts(struct tcp_conn *c, const struct tcp_opts *o, uint64_t now)
 {
 	struct tcp_opts was = c->o;
@@ -61,20 +98,32 @@ void tcp_set_opts(struct tcp_conn *c, const struct tcp_opts *o, uint64_t now)
 	c->ts->now = now;
 	c->o = *o;
 	c->o.cc = was.cc;
-	if (o->cc != was.cc)
-		change_cc(c, o->cc);
 	if (!alive)
 		return;
+	/* A window that another algorithm left is taken over; "none" opens it. */
+	if (o->cc != was.cc)
+		tcp_cc_set(c, o->cc);
 	if (o->maxseg != was.maxseg)
 		tcp_sync_mss(c);
 	if (c->o.keepalive != was.keepalive || c->o.keepidle_s != was.keepidle_s)
 		tcp_keep_start(c);
 	if (o->quickack && !was.quickack && c->ack_needed)
 		c->ack_needed = 2;
+	if (o->window_clamp != was.window_clamp)
+		change_clamp(c, o->window_clamp);
 	if (o->rcvlowat != was.rcvlowat)
 		change_lowat(c);
 	/* Uncorked, unpaced, Nagle off: what waited for that goes at the flush. */
 	if (!o->cork && was.cork)
 		c->more = false;
+	tcp_mark_dirty(c);
+}
+
+void tcp_push_held(struct tcp_conn *c, uint64_t now)
+{
+	if (c->state == TCPS_CLOSED || c->closing)
+		return;
+	c->ts->now = now;
+	c->push_held = tcp_unsent(c);
 	tcp_mark_dirty(c);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * TIME_WAIT (RFC 9293, 3.10.7.4; RFC 6191; Linux: tcp_timewait_state_process()), and FIN_WAIT2 of a connection whose user is
- * gone: all that is left is to answer.
+ * TIME_WAIT (RFC 9293, 3.10.7.4; RFC 6191; Linux: tcp_timewait_state_process()), and FIN_WAIT2 of a
+ * connection whose user is gone: all that is left is to answer.
  */
-#include "proto/tcp_int.h"
+#include "tcp/internal.h"
 
 #define ISN_STEP 65537u
 
@@ -100,7 +100,7 @@ static void tw_ack(struct tcp_stack *ts, struct tcp_tw *tw)
 		.seq = tw->snd_nxt,
 		.ack = tw->rcv_nxt,
 		.wnd = (uint16_t)(tw->rcv_wnd >> tw->rcv_wscale),
-		.flags = TH_ACK,
+		.flags = TCPHDR_ACK,
 		.ts = tw->ts_ok,
 		.tsval = tcp_ts_clock(ts) + tw->ts_off,
 		.tsecr = tw->ts_recent,
@@ -130,24 +130,24 @@ static void fin_wait2_input(struct tcp_stack *ts, struct tcp_tw *tw, const struc
 	if (old || seq_before(rx->end_seq, tw->rcv_nxt) ||
 	    seq_after(rx->seq, tw->rcv_nxt + tw->rcv_wnd)) {
 		ts->n.paws += old;
-		if (!(rx->flags & TH_RST) && tcp_oow_answer(ts, &tw->oow_ack, rx))
+		if (!(rx->flags & TCPHDR_RST) && tcp_oow_answer(ts, &tw->oow_ack, rx))
 			tw_ack(ts, tw);
 		return;
 	}
-	if (rx->flags & TH_RST) {
+	if (rx->flags & TCPHDR_RST) {
 		if (rx->seq == tw->rcv_nxt)
 			tcp_tw_free(ts, tw);
 		else if (tcp_oow_allowed(ts, &tw->oow_ack)) /* RFC 5961, 3.2 */
 			tw_ack(ts, tw);
 		return;
 	}
-	if (rx->flags & TH_SYN) { /* RFC 5961, 4 */
+	if (rx->flags & TCPHDR_SYN) { /* RFC 5961, 4 */
 		ts->n.syn_challenge++;
 		if (tcp_oow_allowed(ts, &tw->oow_ack))
 			tw_ack(ts, tw);
 		return;
 	}
-	if (!(rx->flags & TH_ACK) || seq_leq(rx->end_seq, tw->rcv_nxt))
+	if (!(rx->flags & TCPHDR_ACK) || seq_leq(rx->end_seq, tw->rcv_nxt))
 		return;
 	/* Data: there is nobody to give it to. */
 	if (rx->len && seq_after(rx->seq + rx->len, tw->rcv_nxt)) {
@@ -155,7 +155,7 @@ static void fin_wait2_input(struct tcp_stack *ts, struct tcp_tw *tw, const struc
 		tw_reset(ts, tw, rx);
 		return;
 	}
-	if (!(rx->flags & TH_FIN) || rx->end_seq != tw->rcv_nxt + 1)
+	if (!(rx->flags & TCPHDR_FIN) || rx->end_seq != tw->rcv_nxt + 1)
 		return;
 	tw->fin_wait2 = false;
 	tw->rcv_nxt = rx->end_seq;
@@ -167,7 +167,7 @@ static void fin_wait2_input(struct tcp_stack *ts, struct tcp_tw *tw, const struc
 /* A SYN that is surely new: a higher number or a later time stamp (RFC 6191; RFC 9293, 3.6.1). */
 static bool new_syn(const struct tcp_tw *tw, const struct tcp_rx *rx)
 {
-	if ((rx->flags & (TH_SYN | TH_ACK | TH_RST)) != TH_SYN)
+	if ((rx->flags & (TCPHDR_SYN | TCPHDR_ACK | TCPHDR_RST)) != TCPHDR_SYN)
 		return false;
 	return seq_after(rx->seq, tw->rcv_nxt) ||
 	       (tw->ts_ok && rx->has_ts && seq_before(tw->ts_recent, rx->tsval));
@@ -183,7 +183,7 @@ bool tcp_tw_input(struct tcp_stack *ts, struct tcp_tw *tw, struct tcp_rx *rx)
 		fin_wait2_input(ts, tw, rx, old);
 		return true;
 	}
-	if (rx->flags & TH_RST) { /* RFC 1337's advice is off, as in Linux */
+	if (rx->flags & TCPHDR_RST) { /* RFC 1337's advice is off, as in Linux */
 		if (!old && rx->seq == tw->rcv_nxt)
 			tcp_tw_free(ts, tw);
 		return true;
@@ -201,7 +201,7 @@ bool tcp_tw_input(struct tcp_stack *ts, struct tcp_tw *tw, struct tcp_rx *rx)
 	}
 	ts->n.paws += old;
 	/* The peer's FIN again, as a rule: our ACK of it was lost, and the wait begins anew. */
-	if (old || (rx->flags & TH_ACK))
+	if (old || (rx->flags & TCPHDR_ACK))
 		restart(ts, tw);
 	if (tcp_oow_answer(ts, &tw->oow_ack, rx))
 		tw_ack(ts, tw);

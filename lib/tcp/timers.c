@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The connection's timers: retransmission (RFC 6298), zero-window probes, delayed ACK, keepalive, pacing. */
-#include "proto/tcp_loss.h"
+/*
+ * The connection's timers: retransmission (RFC 6298), zero-window probes, delayed ACK, keepalive,
+ * pacing.
+ */
+#include "tcp/recovery/loss.h"
 
 /* First repetitions of a SYN without back-off (Linux: tcp_syn_linear_timeouts). */
 #define SYN_LINEAR 4u
@@ -54,7 +57,10 @@ static bool synced(const struct tcp_conn *c)
 
 /* --- giving up */
 
-/* The time that this many retransmissions with back-off from `base` on take (Linux: tcp_model_timeout()). */
+/*
+ * The time that this many retransmissions with back-off from `base` on take (Linux:
+ * tcp_model_timeout()).
+ */
 static uint64_t model_timeout(uint32_t tries, uint64_t base)
 {
 	uint64_t sum = 0, wait = base;
@@ -83,7 +89,10 @@ static uint64_t user_timeout(const struct tcp_conn *c)
 	return (uint64_t)c->o.user_timeout_ms * 1000;
 }
 
-/* Too many retransmissions, or too long (RFC 1122, 4.2.3.5 R1 and R2; TCP_USER_TIMEOUT). True: the connection is over. */
+/*
+ * Too many retransmissions, or too long (RFC 1122, 4.2.3.5 R1 and R2; TCP_USER_TIMEOUT). True: the
+ * connection is over.
+ */
 static bool give_up(struct tcp_conn *c)
 {
 	uint32_t tries = c->o.retries2;
@@ -144,26 +153,39 @@ static void syn_timeout(struct tcp_conn *c)
 	tcp_arm_rtx(c, TCP_PENDING_RTO, clamp_to_user(c, c->retrans_stamp, tcp_rto(c)));
 }
 
-/* A segment without data that the peer must answer: a number that it has acknowledged. 0 or -ENOBUFS. */
+/*
+ * A segment without data that the peer must answer: a number that it has acknowledged. 0 or
+ * -ENOBUFS.
+ */
 static int send_probe(struct tcp_conn *c)
 {
-	struct tcp_shot shot = {.seq = c->snd_una - 1, .flags = TH_ACK};
+	struct tcp_transmission xmit = {.seq = c->snd_una - 1, .flags = TCPHDR_ACK};
 
-	return tcp_xmit(c, &shot);
+	return tcp_xmit(c, &xmit);
 }
 
-/* The peer has closed its window on data in flight: they are the probe, and its answers keep the connection (RFC 1122, 4.2.2.17). */
+/*
+ * The peer has closed its window on data in flight: they are the probe, and its answers keep the
+ * connection (RFC 1122, 4.2.2.17).
+ */
 static bool window_shut(struct tcp_conn *c)
 {
+	uint64_t since = c->retrans_stamp ? c->retrans_stamp : c->segq.head->sent_us;
+
 	if (c->snd_wnd || c->orphan)
 		return false;
-	if (c->ts->now - c->rcv_tstamp > TCP_RTO_MAX_US) {
+	/* Answers are no progress: the user does not wait longer for those. */
+	if ((user_timeout(c) && c->ts->now - since > user_timeout(c)) ||
+	    c->ts->now - c->rcv_tstamp > TCP_RTO_MAX_US) {
 		tcp_timed_out(c);
 		return true;
 	}
 	tcp_enter_loss(c);
 	(void)tcp_retransmit(c, c->segq.head, 1, false);
-	/* What is too large for the path is not answered; this is, and tells what the window has become. */
+	/*
+	 * What is too large for the path is not answered; this is, and tells what the window has
+	 * become.
+	 */
 	if (c->retries)
 		(void)send_probe(c);
 	next_rto(c);
@@ -184,7 +206,10 @@ static void rto_timer(struct tcp_conn *c)
 	c->ts->n.timeouts++;
 	tcp_enter_loss(c);
 	if (tcp_retransmit(c, c->segq.head, 1, false) == -ENOBUFS) {
-		/* Our own queue was full: no reason to back off (Linux: TCP_RESOURCE_PROBE_INTERVAL). */
+		/*
+		 * Our own queue was full: no reason to back off (Linux:
+		 * TCP_RESOURCE_PROBE_INTERVAL).
+		 */
 		if (!c->retries)
 			c->retries = 1;
 		if (!c->retrans_stamp)
@@ -216,7 +241,10 @@ void tcp_check_probe(struct tcp_conn *c)
 	}
 }
 
-/* Data when the window has room (what Nagle, cork or silly-window avoidance held), else the bare probe. 0 or -ENOBUFS. */
+/*
+ * Data when the window has room (what Nagle, cork or silly-window avoidance held), else the bare
+ * probe. 0 or -ENOBUFS.
+ */
 static int wake_up(struct tcp_conn *c)
 {
 	int n = c->snd_urg && tcp_wnd_end(c) == c->snd_nxt ? 0 : tcp_send_new(c, c->mss);

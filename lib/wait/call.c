@@ -5,27 +5,28 @@
 #include <sched.h>
 #include <signal.h>
 
-#include "runtime/lock.h"
-#include "runtime/params.h"
-#include "runtime/signals.h"
-#include "socket/stack.h"
-#include "socket/wait.h"
-#include "socket/wait_call.h"
+#include "runtime/runtime.h"
+#include "config/config.h"
+#include "stack/stack.h"
+#include "wait/wait.h"
+#include "wait/call.h"
 
-void wait_call_init(struct wait_call *w, const _Atomic uint32_t *gen, uint64_t timeout_ns, int64_t polls)
+void wait_call_init(struct wait_call *w, const _Atomic uint32_t *gen, uint64_t timeout_ns,
+		    int64_t polls)
 {
 	w->handled = signals_handled;
 	w->interrupting = signals_interrupting;
 	w->gen_now = gen;
 	w->gen = atomic_load_explicit(gen, memory_order_relaxed);
-	w->deadline = timeout_ns ? wait_now_ns() + timeout_ns : 0;
+	w->deadline_ns = timeout_ns ? clock_monotonic_ns() + timeout_ns : 0;
 	w->polls_left = polls;
 	w->polls = 0;
 }
 
 bool wait_call_interrupted(const struct wait_call *w)
 {
-	return signals_interrupting != w->interrupting || (w->deadline && signals_handled != w->handled);
+	return signals_interrupting != w->interrupting ||
+	       (w->deadline_ns && signals_handled != w->handled);
 }
 
 int wait_call_spun(struct wait_call *w)
@@ -33,7 +34,7 @@ int wait_call_spun(struct wait_call *w)
 	w->polls++;
 	if (w->polls % WAIT_POLLS_PER_CLOCK == 0) {
 		pthread_testcancel();
-		if (w->deadline && wait_now_ns() >= w->deadline)
+		if (w->deadline_ns && clock_monotonic_ns() >= w->deadline_ns)
 			return -EAGAIN;
 	}
 	if (params.rx_poll_yield && w->polls % (uint32_t)params.rx_poll_yield == 0)
@@ -61,27 +62,37 @@ static void sleep_end(void *arg)
 	lock_leave();
 }
 
-int wait_call_sleep(struct wait_call *w, struct vfd *v, int os_fd, bool (*look)(void *arg), void *arg)
+int wait_call_sleep(struct wait_call *w, struct vfd *v, int os_fd, bool (*look)(void *arg),
+		    void *arg)
 {
-	struct pollfd os = { .fd = os_fd, .events = POLLIN };
-	struct sleeper sl = { .v = v };
+	struct pollfd os = {.fd = os_fd, .events = POLLIN};
+	struct sleeper sl = {.v = v};
 	sigset_t all;
 	int err;
 
-	/* A handler that runs between the test and the sleep would be missed: none may until ppoll lets it. */
+	/*
+	 * A handler that runs between the test and the sleep would be missed: none may until ppoll
+	 * lets it.
+	 */
 	sigfillset(&all);
 	pthread_sigmask(SIG_BLOCK, &all, &sl.mask);
-	/* A handler that ppoll() lets in runs when the watch is gone: it may never come back here (siglongjmp). */
+	/*
+	 * A handler that ppoll() lets in runs when the watch is gone: it may never come back here
+	 * (siglongjmp).
+	 */
 	lock_enter();
 	pthread_cleanup_push(sleep_end, &sl);
-	/* Without an eventfd (no descriptor is left) there is no watch, and wait_sleep() looks again each millisecond. */
+	/*
+	 * Without an eventfd (no descriptor is left) there is no watch, and wait_sleep() looks
+	 * again each millisecond.
+	 */
 	(void)wait_watch_add(v, &sl.watch);
 	if (wait_call_interrupted(w))
 		err = -EINTR;
 	else if (wait_call_closed(w) || stacks_arm() || look(arg))
 		err = 0; /* a close() before the watch stood has woken nobody */
 	else
-		err = wait_sleep(&os, 1, w->deadline, &sl.mask);
+		err = wait_sleep(&os, 1, w->deadline_ns, &sl.mask);
 	pthread_cleanup_pop(1);
 	/* ppoll is ended by every signal; the call that it stands for only by some. */
 	if (err == -EINTR && !wait_call_interrupted(w) && signals_handled != w->handled)

@@ -1,27 +1,34 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* How one blocking call on a socket waits: it spins by VMA_RX_POLL, then sleeps; signals and deadlines end it as signal(7) says. */
-#ifndef SOCKET_WAIT_CALL_H
-#define SOCKET_WAIT_CALL_H
+/*
+ * How one blocking call on a socket waits: it spins by VMA_RX_POLL, then sleeps; signals and
+ * deadlines end it as signal(7) says.
+ */
+#ifndef WAIT_CALL_H
+#define WAIT_CALL_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "socket/vfd.h"
+#include "fd/fd.h"
 
-/* Empty polls between two looks at the clock, and between two polls of a ring that shows nothing. */
+/*
+ * Empty polls between two looks at the clock, and between two polls of a ring that shows nothing.
+ */
 #define WAIT_POLLS_PER_CLOCK 64u
 
 struct wait_call {
-	uint64_t deadline; /* CLOCK_MONOTONIC ns, 0: none */
+	uint64_t deadline_ns; /* CLOCK_MONOTONIC ns, 0: none */
 	uint32_t handled, interrupting; /* signal counters at the start */
-	const _Atomic uint32_t *gen_now; /* the object's generation: closed when it is no longer gen */
+	/* the object's generation: closed when it is no longer gen */
+	const _Atomic uint32_t *gen_now;
 	uint32_t gen;
 	uint32_t polls;
 	int64_t polls_left; /* before it sleeps; negative: for ever */
 };
 
-void wait_call_init(struct wait_call *w, const _Atomic uint32_t *gen, uint64_t timeout_ns, int64_t polls);
+void wait_call_init(struct wait_call *w, const _Atomic uint32_t *gen, uint64_t timeout_ns,
+		    int64_t polls);
 /* Has a signal ended the call? (With a timeout any handler does, else those without SA_RESTART.) */
 bool wait_call_interrupted(const struct wait_call *w);
 /* The object of the call has been closed since it began. */
@@ -29,13 +36,17 @@ static inline bool wait_call_closed(const struct wait_call *w)
 {
 	return atomic_load_explicit(w->gen_now, memory_order_acquire) != w->gen;
 }
-/* An empty poll is counted. 0: another one; 1: time to sleep; -EAGAIN: the deadline. No lock is held (a cancellation point). */
+/*
+ * An empty poll is counted. 0: another one; 1: time to sleep; -EAGAIN: the deadline. No lock is
+ * held (a cancellation point).
+ */
 int wait_call_spun(struct wait_call *w);
 /*
- * Sleeps until v notifies, a stack has something or os_fd (-1: none) is readable, unless look(arg) finds, after the watch
- * stands, that something has come. A cancellation point. 1: os_fd; 0: look again; -EAGAIN: the deadline; -EINTR, or another
- * negative errno.
+ * Sleeps until v notifies, a stack has something or os_fd (-1: none) is readable, unless look(arg)
+ * finds, after the watch stands, that something has come. A cancellation point. 1: os_fd; 0: look
+ * again; -EAGAIN: the deadline; -EINTR, or another negative errno.
  */
-int wait_call_sleep(struct wait_call *w, struct vfd *v, int os_fd, bool (*look)(void *arg), void *arg);
+int wait_call_sleep(struct wait_call *w, struct vfd *v, int os_fd, bool (*look)(void *arg),
+		    void *arg);
 
 #endif

@@ -1,20 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Sleeping without missing a wake-up: one eventfd for each thread that ever slept. */
-#include "socket/wait.h"
+#include "wait/wait.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "runtime/libc.h"
-#include "runtime/log.h"
-#include "socket/stack.h"
+#include "runtime/runtime.h"
+#include "stack/stack.h"
 
 /* Up to here the pollfds of a sleep stand on the stack. */
 #define WAIT_SMALL 160
@@ -22,11 +20,14 @@
 #define WAIT_BLIND_NS 1000000ull
 
 struct wait_thread {
-	int evfd; /* 0: none yet (never a real number for us: wait_evfd() moves it up) */
+	int evfd; /* 0: none yet (own_fd.h gives no standard descriptor) */
 	uint32_t forks; /* fork_count when evfd was made */
-	/* Set by whoever wakes the thread, so that a burst costs one write(); cleared after the eventfd was drained. */
+	/*
+	 * Set by whoever wakes the thread, so that a burst costs one write(); cleared after the
+	 * eventfd was drained.
+	 */
 	_Atomic uint32_t pending;
-	/* The stacks' fds as of fds_generation; the owner's alone. */
+	/* The stacks' fds as of fds_generation; only their thread uses them. */
 	bool fds_valid;
 	uint32_t fds_generation;
 	unsigned nfds;
@@ -40,14 +41,6 @@ static bool key_valid;
 static _Atomic uint32_t fork_count;
 static _Atomic bool blind_told;
 
-uint64_t wait_now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
-}
-
 /* The child of a fork() shares its parent's eventfds: it makes its own. */
 static void forked_child(void)
 {
@@ -58,28 +51,21 @@ static void thread_ends(void *arg)
 {
 	struct wait_thread *t = arg;
 
-	libc.close(t->evfd);
+	own_fd_close(t->evfd);
 	t->evfd = 0;
 }
 
 static void key_make(void)
 {
 	key_valid = pthread_key_create(&key, thread_ends) == 0;
-	pthread_atfork(NULL, NULL, forked_child);
+	atfork_add(NULL, NULL, forked_child);
 }
 
-/* A new eventfd for this thread, or -errno. 0 is avoided: daemons close and reopen the standard descriptors. */
+/* A new eventfd for this thread, or -errno. */
 static int evfd_make(void)
 {
-	int fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC), err = errno;
+	int fd = own_eventfd(0), err = errno;
 
-	if (fd >= 0 && fd < 3) {
-		int up = libc.fcntl(fd, F_DUPFD_CLOEXEC, 3);
-
-		err = errno;
-		libc.close(fd);
-		fd = up;
-	}
 	if (fd < 0) {
 		if (!atomic_exchange(&blind_told, true))
 			log_error("eventfd() for a waiting thread: %s; waits look again every ms "
@@ -98,7 +84,7 @@ int wait_evfd(void)
 	if (__builtin_expect(self.evfd && self.forks == forks, 1))
 		return self.evfd;
 	if (self.evfd)
-		libc.close(self.evfd); /* the parent's: only our reference goes */
+		own_fd_close(self.evfd); /* the parent's: only our reference goes */
 	self.evfd = 0;
 	fd = evfd_make();
 	if (fd < 0)
@@ -121,15 +107,21 @@ void wait_wake(struct wait_thread *t)
 {
 	uint64_t one = 1;
 
-	/* Its own doing (stacks_arm() brought a packet): it is awake, and looks again before it sleeps. */
+	/*
+	 * Its own doing (stacks_arm() brought a packet): it is awake, and looks again before it
+	 * sleeps.
+	 */
 	if (t == &self)
 		return;
+	perturb_wake();
 	/*
-	 * Pairs with the exchange in drain(): who finds 1 here knows that the sleeper will look again after it. Not libc's
-	 * write(): that is a cancellation point, and locks are held here.
+	 * Pairs with the exchange in drain(): who finds 1 here knows that the sleeper will look
+	 * again after it. Not libc's write(): that is a cancellation point, and locks are held
+	 * here.
 	 */
 	if (atomic_exchange(&t->pending, 1) == 0 &&
-	    libc_raw(SYS_write, t->evfd, (long)(uintptr_t)&one, sizeof(one), 0, 0, 0) < 0 && errno != EAGAIN)
+	    libc_raw(SYS_write, t->evfd, (long)(uintptr_t)&one, sizeof(one), 0, 0, 0) < 0 &&
+	    errno != EAGAIN)
 		log_error("write(eventfd %d) to wake a waiting thread: %s", t->evfd,
 			  strerror(errno));
 }
@@ -162,9 +154,13 @@ static void drain(void)
 {
 	uint64_t count;
 
-	if (libc.read(self.evfd, &count, sizeof(count)) < 0 && errno != EAGAIN)
+	if (raw.read(self.evfd, &count, sizeof(count)) < 0 && errno != EAGAIN)
 		log_error("read(eventfd %d) of a waiting thread: %s", self.evfd, strerror(errno));
-	/* After the read: a notify from here on writes again. One between the two is seen by our caller's next look. */
+	perturb_wake();
+	/*
+	 * After the read: a notify from here on writes again. One between the two is seen by our
+	 * caller's next look.
+	 */
 	atomic_exchange(&self.pending, 0);
 }
 
@@ -180,7 +176,10 @@ static void stack_fds(void)
 	self.fds_valid = true;
 }
 
-/* ppoll(); a thread that is cancelled in it leaves no heap behind. Returns ppoll()'s result or -errno. */
+/*
+ * ppoll() as libc has it, because this is where the program's call waits: a thread may be cancelled
+ * here, and leaves no heap behind. Returns ppoll()'s result or -errno.
+ */
 static int ppoll_or_free(struct pollfd *p, unsigned n, const struct timespec *timeout,
 			 const sigset_t *sigmask, void *heap)
 {
@@ -202,7 +201,7 @@ static int sleep_until(struct pollfd *p, unsigned n, uint64_t deadline_ns, const
 
 	if (!deadline_ns)
 		return ppoll_or_free(p, n, NULL, sigmask, heap);
-	now = wait_now_ns();
+	now = clock_monotonic_ns();
 	left = deadline_ns > now ? deadline_ns - now : 0;
 	ts.tv_sec = (time_t)(left / 1000000000ull);
 	ts.tv_nsec = (long)(left % 1000000000ull);
@@ -219,8 +218,8 @@ static int extras_look(const struct pollfd *p, unsigned n)
 			continue;
 		ready++;
 		if (p[i].fd == self.evfd && p[i].revents & POLLNVAL)
-			self.evfd =
-				0; /* the program closed it under us: the next watch makes another */
+			self.evfd = 0; /* the program closed it under us: the next watch makes
+					  another */
 		else if (p[i].fd == self.evfd)
 			drain();
 		else if (p[i].revents & POLLNVAL)
@@ -236,6 +235,7 @@ int wait_sleep(struct pollfd *user, unsigned n, uint64_t deadline_ns, const sigs
 	uint64_t until = deadline_ns;
 	unsigned total = n;
 
+	perturb_wake();
 	stack_fds();
 	if (n + 1 + self.nfds > WAIT_SMALL) {
 		p = heap = malloc((n + 1 + (size_t)self.nfds) * sizeof(*p));
@@ -249,7 +249,7 @@ int wait_sleep(struct pollfd *user, unsigned n, uint64_t deadline_ns, const sigs
 	for (unsigned i = 0; i < self.nfds; i++)
 		p[total++] = (struct pollfd){.fd = self.fds[i], .events = POLLIN};
 	if (evfd < 0) {
-		uint64_t soon = wait_now_ns() + WAIT_BLIND_NS;
+		uint64_t soon = clock_monotonic_ns() + WAIT_BLIND_NS;
 
 		until = !deadline_ns || soon < deadline_ns ? soon : deadline_ns;
 	}

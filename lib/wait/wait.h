@@ -1,17 +1,23 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Sleeping without missing a wake-up. A waiter has an eventfd (one per thread, made lazily, kept) that the
- * notify() of its watches writes to. The order is always: watches added; stacks_arm(); readiness looked at
- * again; then wait_sleep() on {the eventfd, the stacks' fds, the shadow sockets' fds}.
+ * The room of waiting: how a thread spins, sleeps and is woken. call.h is how one blocking call of
+ * a socket waits, and what iomux waits by is below. Used by sockets and iomux; it polls the stacks.
+ *
+ * Sleeping misses no wake-up. A waiter has an eventfd (one per thread, made lazily, kept) that the
+ * notify() of its watches writes to. The order is always: watches added; stacks_arm(); readiness
+ * looked at again; then wait_sleep() on {the eventfd, the stacks' fds, the shadow sockets' fds}.
+ *
+ * A call that finds data at once is never here. One that waits: call.c; one that sleeps: sleep.c.
  */
-#ifndef SOCKET_WAIT_H
-#define SOCKET_WAIT_H
+#ifndef WAIT_WAIT_H
+#define WAIT_WAIT_H
 
 #include <poll.h>
 #include <signal.h>
 #include <stdint.h>
 
-#include "socket/vfd.h"
+#include "fd/fd.h"
+#include "wait/call.h"
 
 /* A watch that wakes the thread which made it. */
 struct wait_thread;
@@ -30,12 +36,11 @@ struct wait_thread *wait_thread_self(void);
 /* Ends t's wait_sleep(), this one or its next. The caller knows that the thread has not ended. */
 void wait_wake(struct wait_thread *t);
 /*
- * One ppoll over user[0..n) (revents are filled in), this thread's eventfd and the stacks' fds, until something happens
- * or the deadline (CLOCK_MONOTONIC ns, 0: for ever) passes. Returns the number of user entries that are ready (0: woken by the stacks or
- * the eventfd: look again), -ETIMEDOUT, -EINTR or another negative errno. sigmask as for ppoll, may be NULL.
+ * One ppoll over user[0..n) (revents are filled in), this thread's eventfd and the stacks' fds,
+ * until something happens or the deadline (CLOCK_MONOTONIC ns, 0: for ever) passes. Returns the
+ * number of user entries that are ready (0: woken by the stacks or the eventfd: look again),
+ * -ETIMEDOUT, -EINTR or another negative errno. sigmask as for ppoll, may be NULL.
  */
 int wait_sleep(struct pollfd *user, unsigned n, uint64_t deadline_ns, const sigset_t *sigmask);
-/* CLOCK_MONOTONIC in ns. */
-uint64_t wait_now_ns(void);
 
 #endif

@@ -7,11 +7,14 @@
 #define SECOND 1000000000u
 #define TRIES 10u /* looks at both clocks, of which the quickest counts */
 #define SYNC_UPKEEPS 20u /* a second */
-#define RATE_NS_MIN (SECOND / 2) /* what lies between two looks whose distance says how fast the device's clock goes */
-#define RATE_PART 1000u /* no clock is wrong by more than this part: then somebody has set the other one */
+/* what lies between two looks whose distance says how fast the device's clock goes */
+#define RATE_NS_MIN (SECOND / 2)
+/* no clock is wrong by more than this part: then somebody has set the other one */
+#define RATE_PART 1000u
 /*
- * A device may stamp with seconds and nanoseconds of its PTP clock in 32 bits each (real-time mode); rdma-core says which one can, not
- * which one does. A counter of cycles does not come to so many in its upper half, of 2001, within a century.
+ * A device may stamp with seconds and nanoseconds of its PTP clock in 32 bits each (real-time
+ * mode); rdma-core says which one can, not which one does. A counter of cycles does not come to so
+ * many in its upper half, of 2001, within a century.
  */
 #define REAL_TIME_SECONDS 1000000000u
 
@@ -26,13 +29,13 @@ static uint64_t system_ns(void)
 	return (uint64_t)ts.tv_sec * SECOND + (uint64_t)ts.tv_nsec;
 }
 
-static uint64_t rate_nominal(const struct clock *c)
+static uint64_t rate_nominal(const struct mlx5_clock *c)
 {
 	return ((uint64_t)1000000 << 32) / c->khz;
 }
 
 /* Both clocks at one moment. False: the device's cannot be read. */
-static bool look(const struct clock *c, struct mlx5_objects *o, uint64_t *cycles, uint64_t *ns)
+static bool look(const struct mlx5_clock *c, struct mlx5_objects *o, uint64_t *cycles, uint64_t *ns)
 {
 	uint64_t quickest = UINT64_MAX;
 
@@ -51,7 +54,7 @@ static bool look(const struct clock *c, struct mlx5_objects *o, uint64_t *cycles
 	return quickest != UINT64_MAX;
 }
 
-static void sync_system(struct clock *c, struct mlx5_objects *o)
+static void sync_system(struct mlx5_clock *c, struct mlx5_objects *o)
 {
 	uint64_t cycles, ns, passed, nominal = rate_nominal(c);
 	unsigned __int128 rate = nominal;
@@ -68,7 +71,7 @@ static void sync_system(struct clock *c, struct mlx5_objects *o)
 	c->ns = ns;
 }
 
-static void sync_ptp(struct clock *c, struct mlx5_objects *o)
+static void sync_ptp(struct mlx5_clock *c, struct mlx5_objects *o)
 {
 	struct mlx5dv_clock_info now;
 
@@ -77,7 +80,7 @@ static void sync_ptp(struct clock *c, struct mlx5_objects *o)
 		c->ptp = now;
 }
 
-void clock_init(struct clock *c, struct mlx5_objects *o, int conversion)
+void clock_init(struct mlx5_clock *c, struct mlx5_objects *o, int conversion)
 {
 	uint64_t cycles;
 	bool counts;
@@ -98,7 +101,7 @@ void clock_init(struct clock *c, struct mlx5_objects *o, int conversion)
 		c->kind = CLOCK_RAW;
 }
 
-static void clock_sync(struct clock *c, struct mlx5_objects *o)
+static void clock_sync(struct mlx5_clock *c, struct mlx5_objects *o)
 {
 	if (c->kind == CLOCK_SYSTEM)
 		sync_system(c, o);
@@ -106,7 +109,7 @@ static void clock_sync(struct clock *c, struct mlx5_objects *o)
 		sync_ptp(c, o);
 }
 
-void clock_run(struct clock *c, struct mlx5_objects *o)
+void clock_run(struct mlx5_clock *c, struct mlx5_objects *o)
 {
 	if (c->running)
 		return;
@@ -114,7 +117,7 @@ void clock_run(struct clock *c, struct mlx5_objects *o)
 	clock_sync(c, o);
 }
 
-void clock_upkeep(struct clock *c, struct mlx5_objects *o)
+void clock_upkeep(struct mlx5_clock *c, struct mlx5_objects *o)
 {
 	if (!c->running || ++c->upkeeps % SYNC_UPKEEPS)
 		return;
@@ -122,14 +125,14 @@ void clock_upkeep(struct clock *c, struct mlx5_objects *o)
 }
 
 /* Cycles that have passed since both clocks were seen together, less than 0: before. */
-static int64_t since(const struct clock *c, uint64_t stamp)
+static int64_t since(const struct mlx5_clock *c, uint64_t stamp)
 {
 	uint64_t passed = (stamp - c->cycles) & c->mask;
 
 	return passed > c->mask / 2 ? -(int64_t)((c->cycles - stamp) & c->mask) : (int64_t)passed;
 }
 
-uint64_t clock_ns(const struct clock *c, uint64_t stamp)
+uint64_t clock_ns(const struct mlx5_clock *c, uint64_t stamp)
 {
 	struct mlx5dv_clock_info ptp;
 
@@ -146,7 +149,9 @@ uint64_t clock_ns(const struct clock *c, uint64_t stamp)
 		/* Not read since it was to run. */
 		if (!c->rate)
 			return 0;
-		return c->ns + (uint64_t)(int64_t)(((__int128)since(c, stamp) * c->rate + UINT32_MAX / 2) >> 32);
+		return c->ns +
+		       (uint64_t)(int64_t)(((__int128)since(c, stamp) * c->rate + UINT32_MAX / 2) >>
+					   32);
 	default:
 		return stamp / c->khz * 1000000 + stamp % c->khz * 1000000 / c->khz;
 	}

@@ -8,14 +8,14 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "runtime/text_file.h"
+#include "runtime/runtime.h"
 
 #define NAME_MAX_RDMA 64u
 #define DRIVER "mlx5_core" /* of a subfunction mlx5_core.sf */
 
 /*
- * RDMA is not this vendor's alone: who has another's card is not to load rdma-core for nothing. A device that has no driver at all
- * (one in software) is for rdma-core to tell.
+ * Other vendors have RDMA devices, too: a host with such a card only is not to load rdma-core for
+ * nothing. A device that has no driver at all (one in software) is for rdma-core to tell.
  */
 static bool driver_fits(const char *sys, const char *ifname)
 {
@@ -37,12 +37,12 @@ bool device_name(const char *sys, const char *ifname, char *name, size_t size)
 	DIR *dir;
 
 	snprintf(path, sizeof(path), "%s/class/net/%s/device/infiniband", sys, ifname);
-	dir = opendir(path);
+	dir = own_opendir(path);
 	if (!dir)
 		return false;
 	while (!found && (e = readdir(dir)))
 		found = e->d_name[0] != '.' && snprintf(name, size, "%s", e->d_name) < (int)size;
-	closedir(dir);
+	own_closedir(dir);
 	return found && driver_fits(sys, ifname);
 }
 
@@ -53,7 +53,8 @@ bool device_in_bond(const char *sys, const char *ifname)
 
 	snprintf(path, sizeof(path), "%s/class/net/%s/bonding/slaves", sys, ifname);
 	text_file_read(path, slaves, sizeof(slaves));
-	for (slave = strtok_r(slaves, " \n", &next); slave && !found; slave = strtok_r(NULL, " \n", &next))
+	for (slave = strtok_r(slaves, " \n", &next); slave && !found;
+	     slave = strtok_r(NULL, " \n", &next))
 		found = strlen(slave) < IF_NAMESIZE && device_name(sys, slave, name, sizeof(name));
 	return found;
 }

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What /sys tells of an interface's device, before anything of rdma-core is loaded. `sys` is "/sys" but in tests. */
+/*
+ * What /sys tells of an interface's device, before anything of rdma-core is loaded. `sys` is "/sys"
+ * but in tests.
+ */
 #ifndef RING_MLX5_DEVICE_H
 #define RING_MLX5_DEVICE_H
 
@@ -7,7 +10,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The name of the RDMA device that has the same parent as the interface. False: there is none, or another vendor's driver's. */
+/*
+ * The name of the RDMA device that has the same parent as the interface. False: there is none, or
+ * another vendor's driver's.
+ */
 bool device_name(const char *sys, const char *ifname, char *name, size_t size);
 /* Is such a device below the interface, which is a bond? */
 bool device_in_bond(const char *sys, const char *ifname);

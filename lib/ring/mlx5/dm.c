@@ -37,7 +37,10 @@ bool dm_put(struct sq_dm *m, const uint8_t *data, uint32_t len, uint32_t *offset
 	m->at += bytes;
 	if (m->at == m->size)
 		m->at = 0;
-	/* Out of this processor's write-combining buffer before anybody sees the WQE: another thread may ring for it (sq_kick()). */
+	/*
+	 * Out of this processor's write-combining buffer before anybody sees the WQE: another
+	 * thread may ring for it (sq_kick()).
+	 */
 	dev_wc_wmb();
 	return true;
 }

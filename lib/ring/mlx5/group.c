@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* VMA_ETH_MC_L2_ONLY_RULES: the flows of all groups that have one Ethernet address share a rule, which matches nothing else. */
+/*
+ * VMA_ETH_MC_L2_ONLY_RULES: the flows of all groups that have one Ethernet address share a rule,
+ * which matches nothing else.
+ */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,15 +10,16 @@
 #include "ring/mlx5/ring_int.h"
 #include "ring/mlx5/rule.h"
 
-struct group_rule {
-	struct group_rule *next;
+struct mlx5_group_rule {
+	struct mlx5_group_rule *next;
 	struct vma_flow_key key; /* as rule_group_key() makes it */
 	unsigned flows;
 };
 
-static struct group_rule **find(struct mlx5_ring *m, const struct vma_flow_key *flow, struct vma_flow_key *key)
+static struct mlx5_group_rule **find(struct mlx5_ring *m, const struct vma_flow_key *flow,
+				     struct vma_flow_key *key)
 {
-	struct group_rule **at = &m->groups;
+	struct mlx5_group_rule **at = &m->groups;
 
 	rule_group_key(key, flow);
 	while (*at && memcmp(&(*at)->key, key, sizeof(*key)))
@@ -26,7 +30,7 @@ static struct group_rule **find(struct mlx5_ring *m, const struct vma_flow_key *
 int mlx5_group_add(struct mlx5_ring *m, const struct vma_flow_key *flow)
 {
 	struct vma_flow_key key;
-	struct group_rule **at = find(m, flow, &key), *g = *at;
+	struct mlx5_group_rule **at = find(m, flow, &key), *g = *at;
 	int err;
 
 	if (g) {
@@ -50,7 +54,7 @@ int mlx5_group_add(struct mlx5_ring *m, const struct vma_flow_key *flow)
 int mlx5_group_del(struct mlx5_ring *m, const struct vma_flow_key *flow)
 {
 	struct vma_flow_key key;
-	struct group_rule **at = find(m, flow, &key), *g = *at;
+	struct mlx5_group_rule **at = find(m, flow, &key), *g = *at;
 
 	if (!g)
 		return -ENOENT;
@@ -63,7 +67,7 @@ int mlx5_group_del(struct mlx5_ring *m, const struct vma_flow_key *flow)
 
 void mlx5_groups_free(struct mlx5_ring *m)
 {
-	struct group_rule *g;
+	struct mlx5_group_rule *g;
 
 	while ((g = m->groups)) {
 		m->groups = g->next;

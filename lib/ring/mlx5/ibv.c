@@ -6,8 +6,8 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "runtime/log.h"
-#include "runtime/params.h"
+#include "runtime/runtime.h"
+#include "config/config.h"
 
 struct ibv_table ibv;
 
@@ -42,7 +42,10 @@ static int load(void)
 	MLX5DV_FUNCTIONS(FIND_MLX5)
 #define FIND_OPTIONAL(name) ibv.name = (__typeof__(ibv.name))dlsym(mlx5, #name);
 	MLX5DV_OPTIONAL(FIND_OPTIONAL)
-	/* Before anything is registered. A kernel of 5.12 and later keeps the device's pages the parent's by itself. */
+	/*
+	 * Before anything is registered. A kernel of 5.12 and later keeps the device's pages the
+	 * parent's by itself.
+	 */
 	if (params.fork && ibv.ibv_fork_init())
 		log_warn("ring/mlx5: a fork() may take the device's memory away (%s)",
 			 strerror(errno));

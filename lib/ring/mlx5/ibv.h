@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * libibverbs and libmlx5, loaded when an interface turns out to be an RDMA device's. They are not linked: a preloaded library that
- * needs a library which is not there is not loaded at all, and most machines have neither.
+ * libibverbs and libmlx5, loaded when an interface turns out to be an RDMA device's. They are not
+ * linked: a preloaded library that needs a library which is not there is not loaded at all, and
+ * most machines have neither.
  */
 #ifndef RING_MLX5_IBV_H
 #define RING_MLX5_IBV_H
@@ -57,7 +58,10 @@ struct ibv_table {
 
 extern struct ibv_table ibv;
 
-/* Fills the table; the libraries stay. 0 or -ENOENT: they are not there, or too old (logged once). The stacks' mutex is held. */
+/*
+ * Fills the table; the libraries stay. 0 or -ENOENT: they are not there, or too old (logged once).
+ * The stacks' mutex is held.
+ */
 int ibv_load(void);
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What makes the queues: the verbs objects on a machine with the card, plain memory in the tests. The ring knows only this.
- * Everything here makes system calls and needs the lock of the stack that owns the ring, unless the ring is being opened.
+ * What makes the queues: the verbs objects on a machine with the card, plain memory in the tests.
+ * The ring knows only this. Everything here makes system calls and needs the lock of the stack that
+ * owns the ring, unless the ring is being opened.
  */
 #ifndef RING_MLX5_OBJECTS_H
 #define RING_MLX5_OBJECTS_H
@@ -19,7 +20,8 @@ struct mlx5_want {
 	size_t bytes;
 	uint32_t tx_wre, rx_wre; /* descriptors */
 	uint32_t rx_segs; /* buffers of a receive descriptor */
-	uint32_t strides, stride; /* of a receive descriptor, and bytes of each, both powers of two; 0: no striding queue */
+	/* of a receive descriptor, and bytes of each, both powers of two; 0: no striding queue */
+	uint32_t strides, stride;
 	uint32_t max_inline; /* bytes in a send descriptor */
 	uint32_t ask_every; /* send descriptors for one completion */
 	uint32_t dm_bytes; /* of the device's memory; there may be none */
@@ -35,33 +37,47 @@ enum mlx5_news {
 };
 
 struct mlx5_object_ops {
-	/* What striding receive queues of raw packets the device can have. 0 or negative errno; -EOPNOTSUPP: none. */
+	/*
+	 * What striding receive queues of raw packets the device can have. 0 or negative errno;
+	 * -EOPNOTSUPP: none.
+	 */
 	int (*striding)(struct mlx5_objects *o, struct mlx5dv_striding_rq_caps *caps);
 	/*
-	 * Registers the memory and makes the queues; the device may use them from now on. 0 or negative errno; -EOPNOTSUPP: not a striding
-	 * receive queue.
+	 * Registers the memory and makes the queues; the device may use them from now on. 0 or
+	 * negative errno; -EOPNOTSUPP: not a striding receive queue.
 	 */
 	int (*start)(struct mlx5_objects *o, const struct mlx5_want *want);
 	/*
-	 * New queues in place of the old ones, which are gone also when it fails; flows stay. The memory of the old receive queue's
-	 * completions stays until release(*old), NULL: there was none. 0 or negative errno.
+	 * New queues in place of the old ones, which are gone also when it fails; flows stay. The
+	 * memory of the old receive queue's completions stays until release(*old), NULL: there was
+	 * none. 0 or negative errno.
 	 */
 	int (*renew)(struct mlx5_objects *o, const struct mlx5_want *want, void **old);
 	void (*release)(struct mlx5_objects *o, void *old);
-	/* Reads the events that event_fd tells of; returns how many there were of the receive queue. Never sleeps. */
+	/*
+	 * Reads the events that event_fd tells of; returns how many there were of the receive
+	 * queue. Never sleeps.
+	 */
 	unsigned (*take_events)(struct mlx5_objects *o);
-	/* The receive queue's events are held back until so many packets or microseconds have passed. 0 or negative errno. */
+	/*
+	 * The receive queue's events are held back until so many packets or microseconds have
+	 * passed. 0 or negative errno.
+	 */
 	int (*moderate)(struct mlx5_objects *o, uint32_t packets, uint32_t usec);
 	/* Reads the device's own events. Never sleeps. */
 	enum mlx5_news (*news)(struct mlx5_objects *o);
-	/* 0; -EEXIST: it is there already; -ENOSPC: the table is full; or another negative errno. */
+	/*
+	 * 0; -EEXIST: it is there already; -ENOSPC: the table is full; or another negative errno.
+	 */
 	int (*flow_add)(struct mlx5_objects *o, const struct vma_flow_key *key);
 	int (*flow_del)(struct mlx5_objects *o, const struct vma_flow_key *key);
-	/* The interface has another MAC: the flows, and those to come, are of frames to that one. */
+	/*
+	 * The interface has another MAC: the flows, and those to come, are of frames to that one.
+	 */
 	void (*readdress)(struct mlx5_objects *o, const uint8_t mac[6]);
 	/*
-	 * The device's clocks, which are read without a system call: cycles of its counter, and what its PTP clock makes of them. 0 or
-	 * negative errno; -EOPNOTSUPP: there is none.
+	 * The device's clocks, which are read without a system call: cycles of its counter, and
+	 * what its PTP clock makes of them. 0 or negative errno; -EOPNOTSUPP: there is none.
 	 */
 	int (*clock_read)(struct mlx5_objects *o, uint64_t *cycles);
 	int (*clock_ptp)(struct mlx5_objects *o, struct mlx5dv_clock_info *info);
@@ -90,7 +106,10 @@ struct mlx5_objects {
 	const char *failed; /* what start() or renew() could not do */
 };
 
-/* The device behind an interface. 0, -EOPNOTSUPP (there is none that we can drive), or another negative errno, logged. */
-int mlx5_objects_open(const struct port *port, struct mlx5_objects **out);
+/*
+ * The device behind an interface. 0, -EOPNOTSUPP (there is none that we can drive), or another
+ * negative errno, logged.
+ */
+int mlx5_objects_open(const struct ring_port *port, struct mlx5_objects **out);
 
 #endif

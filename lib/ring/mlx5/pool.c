@@ -7,7 +7,7 @@
 
 static void pool_put(struct buf_pool *pool, struct buf *b)
 {
-	struct pool *p = (struct pool *)pool;
+	struct mlx5_pool *p = (struct mlx5_pool *)pool;
 
 	b->next = p->free;
 	p->free = b;
@@ -15,7 +15,8 @@ static void pool_put(struct buf_pool *pool, struct buf *b)
 }
 
 /* Of the headers [first, first + n), with chunks of so many bytes from base on. */
-static void pool_init(struct memory *m, struct pool *p, uint32_t first, uint32_t n, uint8_t *base, uint32_t chunk)
+static void pool_init(struct mlx5_memory *m, struct mlx5_pool *p, uint32_t first, uint32_t n,
+		      uint8_t *base, uint32_t chunk)
 {
 	p->pool.free = pool_put;
 	p->num = n;
@@ -31,7 +32,8 @@ static void pool_init(struct memory *m, struct pool *p, uint32_t first, uint32_t
 	}
 }
 
-int memory_init_two(struct memory *m, enum pages_type type, uint32_t rx_chunk, uint32_t num_rx, uint32_t tx_chunk, uint32_t num_tx)
+int memory_init_two(struct mlx5_memory *m, enum pages_type type, uint32_t rx_chunk, uint32_t num_rx,
+		    uint32_t tx_chunk, uint32_t num_tx)
 {
 	size_t n = (size_t)num_rx + num_tx;
 
@@ -52,7 +54,7 @@ int memory_init_two(struct memory *m, enum pages_type type, uint32_t rx_chunk, u
 	return 0;
 }
 
-void memory_fini(struct memory *m)
+void memory_fini(struct mlx5_memory *m)
 {
 	if (m->base)
 		pages_unmap(m->base, m->bytes);

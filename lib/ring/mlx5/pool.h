@@ -1,43 +1,50 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The ring's buffers: two pools of chunks in one region that the device may read and write. The stack's lock is needed. */
+/*
+ * The ring's buffers: two pools of chunks in one region that the device may read and write. The
+ * stack's lock is needed.
+ */
 #ifndef RING_MLX5_POOL_H
 #define RING_MLX5_POOL_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-#include "mem/buf.h"
-#include "mem/pages.h"
+#include "mem/mem.h"
 
-struct pool {
+struct mlx5_pool {
 	struct buf_pool pool; /* first: pool->free finds us */
 	struct buf *free; /* the one freed last first: its lines are still in the cache */
 	uint32_t num_free, num;
 };
 
-struct memory {
+struct mlx5_memory {
 	uint8_t *base;
 	size_t bytes;
 	struct buf *bufs;
 	uint32_t chunk, rx_chunk; /* bytes of each of the two */
-	struct pool rx, tx;
+	struct mlx5_pool rx, tx;
 };
 
 /*
- * So many chunks of so many bytes (multiples of 64). Behind the last one 64 more bytes may be read. The receive chunks are one behind the
- * other. 0 or negative errno.
+ * So many chunks of so many bytes (multiples of 64). Behind the last one 64 more bytes may be read.
+ * The receive chunks are one behind the other. 0 or negative errno.
  */
-int memory_init_two(struct memory *m, enum pages_type type, uint32_t rx_chunk, uint32_t num_rx, uint32_t tx_chunk, uint32_t num_tx);
-void memory_fini(struct memory *m);
+int memory_init_two(struct mlx5_memory *m, enum pages_type type, uint32_t rx_chunk, uint32_t num_rx,
+		    uint32_t tx_chunk, uint32_t num_tx);
+void memory_fini(struct mlx5_memory *m);
 
 /* The same where all are alike. */
-static inline int memory_init(struct memory *m, enum pages_type type, uint32_t chunk, uint32_t num_rx, uint32_t num_tx)
+static inline int memory_init(struct mlx5_memory *m, enum pages_type type, uint32_t chunk,
+			      uint32_t num_rx, uint32_t num_tx)
 {
 	return memory_init_two(m, type, chunk, num_rx, chunk, num_tx);
 }
 
-/* A buffer with one reference and its chunk empty, or NULL. Its data is where the chunk starts: buf.addr. */
-static inline struct buf *pool_get(struct pool *p, uint32_t room)
+/*
+ * A buffer with one reference and its chunk empty, or NULL. Its data is where the chunk starts:
+ * buf.addr.
+ */
+static inline struct buf *pool_get(struct mlx5_pool *p, uint32_t room)
 {
 	struct buf *b = p->free;
 
@@ -55,8 +62,11 @@ static inline struct buf *pool_get(struct pool *p, uint32_t room)
 	return b;
 }
 
-/* The same for receiving: room, and what is 0, no user of a received frame changes; the queue sets the rest. */
-static inline struct buf *pool_get_rx(struct pool *p)
+/*
+ * The same for receiving: room, and what is 0, no user of a received frame changes; the queue sets
+ * the rest.
+ */
+static inline struct buf *pool_get_rx(struct mlx5_pool *p)
 {
 	struct buf *b = p->free;
 

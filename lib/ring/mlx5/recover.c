@@ -6,13 +6,13 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#include "runtime/log.h"
-#include "runtime/params.h"
+#include "runtime/runtime.h"
+#include "config/config.h"
 
 #define RETRY_POLLS 4096u
 #define VIEW_UPKEEPS 40u /* two seconds, as the stacks keep a ring that is gone */
 
-static struct view *view_free(struct mlx5_ring *m)
+static struct mlx5_view *view_free(struct mlx5_ring *m)
 {
 	for (unsigned i = 0; i < VIEWS; i++) {
 		if (!m->views[i].upkeeps && &m->views[i] != m->view)
@@ -21,14 +21,16 @@ static struct view *view_free(struct mlx5_ring *m)
 	return NULL;
 }
 
-static void view_show(struct mlx5_ring *m, struct view *v)
+static void view_show(struct mlx5_ring *m, struct mlx5_view *v)
 {
 	/* release: what is in it */
 	__atomic_store_n(&m->view, v, __ATOMIC_RELEASE);
 }
 
-/* v is shown no more, but somebody may still be looking. `old` is what renew() left of it, or NULL. */
-static void view_retire(struct mlx5_ring *m, struct view *v, void *old)
+/*
+ * v is shown no more, but somebody may still be looking. `old` is what renew() left of it, or NULL.
+ */
+static void view_retire(struct mlx5_ring *m, struct mlx5_view *v, void *old)
 {
 	if (!old)
 		return;
@@ -43,7 +45,7 @@ static void view_retire(struct mlx5_ring *m, struct view *v, void *old)
 void mlx5_views_upkeep(struct mlx5_ring *m)
 {
 	for (unsigned i = 0; i < VIEWS; i++) {
-		struct view *v = &m->views[i];
+		struct mlx5_view *v = &m->views[i];
 
 		if (v->upkeeps && !--v->upkeeps)
 			m->objects->ops->release(m->objects, v->old);
@@ -72,7 +74,7 @@ int mlx5_queues_init(struct mlx5_ring *m)
 		.dm_bytes = o->dm_bytes,
 		.dm_lkey = o->dm_lkey,
 	};
-	struct view *v = view_free(m);
+	struct mlx5_view *v = view_free(m);
 	struct sq sq;
 	int err;
 
@@ -119,7 +121,7 @@ static void report(struct mlx5_ring *m)
 /* There is a free view. */
 static void queues_renew(struct mlx5_ring *m)
 {
-	struct view *shown = m->view;
+	struct mlx5_view *shown = m->view;
 	void *old = NULL;
 	int err;
 
@@ -136,7 +138,9 @@ static void queues_renew(struct mlx5_ring *m)
 		err = mlx5_queues_init(m);
 	if (!err && m->moderated)
 		mlx5_moderate(m);
-	/* The new queue has told of nothing yet. Whoever sleeps has asked the old one to be woken. */
+	/*
+	 * The new queue has told of nothing yet. Whoever sleeps has asked the old one to be woken.
+	 */
 	m->arm_sn = 0;
 	if (!err && m->armed)
 		mlx5_request_event(m);
@@ -156,7 +160,10 @@ __attribute__((noinline)) void mlx5_recover(struct mlx5_ring *m)
 	if (m->retry && --m->retry)
 		return;
 	if (!view_free(m)) {
-		/* So many errors within two seconds that no memory is left to look at; nothing is sent until then. */
+		/*
+		 * So many errors within two seconds that no memory is left to look at; nothing is
+		 * sent until then.
+		 */
 		sq_stop(&m->sq);
 		m->retry = RETRY_POLLS;
 		return;
@@ -187,7 +194,9 @@ void mlx5_uncompress(struct mlx5_ring *m)
 	m->want.compress = false;
 	(void)mlx5_remake(m); /* or recover() will have said why not */
 	cancel = mlx5_begin();
-	log_info("ring/mlx5: %s: a socket wants the device's time stamps: completions are not compressed any more", m->ring.ifname);
+	log_info("ring/mlx5: %s: a socket wants the device's time stamps: completions are not "
+		 "compressed any more",
+		 m->ring.ifname);
 	mlx5_end(cancel);
 }
 
@@ -195,8 +204,11 @@ void mlx5_uncompress(struct mlx5_ring *m)
 
 #define LOST_MAX 16u
 #define LOST_SECONDS 60
-/* Not to be opened again at once. The stacks' mutex, or the worker alone: an entry that is read half written is a try more or less. */
-static struct lost {
+/*
+ * Not to be opened again at once. The stacks' mutex, or the worker alone: an entry that is read
+ * half written is a try more or less.
+ */
+static struct mlx5_lost {
 	_Atomic int ifindex;
 	_Atomic int64_t until;
 } lost[LOST_MAX];

@@ -10,9 +10,8 @@
 #include "ring/mlx5/ring_int.h"
 #include "ring/mlx5/rule.h"
 #include "ring/port.h"
-#include "runtime/libc.h"
-#include "runtime/log.h"
-#include "runtime/params.h"
+#include "runtime/runtime.h"
+#include "config/config.h"
 
 #define ETH_HEADER 14u
 #define VLAN_TAG 4u
@@ -45,7 +44,10 @@ static uint32_t power_of_two(uint32_t n)
 	return p;
 }
 
-/* What the device has said of the rule, not of its table, and not we of memory or of queues that are not there just now. */
+/*
+ * What the device has said of the rule, not of its table, and not we of memory or of queues that
+ * are not there just now.
+ */
 static bool is_refusal(int err)
 {
 	return err && err != -ENOSPC && err != -EEXIST && err != -ENOMEM && err != -ENETDOWN;
@@ -61,7 +63,7 @@ static int mlx5_flow_add(struct ring *r, const struct vma_flow_key *key,
 	mlx5_end(cancel);
 	(void)info;
 	if (key->port_bits && is_refusal(err)) {
-		r->caps.wide_flows = false;
+		r->caps.port_blocks = false;
 		log_info("ring/mlx5: %s: the device takes no rule for several ports (%s): each "
 			 "connection has one of its own",
 			 r->ifname, strerror(-err));
@@ -129,7 +131,8 @@ static uint32_t rx_room(const struct mlx5_ring *m)
 {
 	if (!m->want.strides)
 		return m->memory.rx_chunk * m->want.rx_segs;
-	return m->want.strides * m->want.stride < RX_COUNT_MAX ? m->want.strides * m->want.stride : RX_COUNT_MAX;
+	return m->want.strides * m->want.stride < RX_COUNT_MAX ? m->want.strides * m->want.stride
+							       : RX_COUNT_MAX;
 }
 
 static void set_mtu(struct mlx5_ring *m, uint32_t mtu)
@@ -142,7 +145,10 @@ static void set_mtu(struct mlx5_ring *m, uint32_t mtu)
 	m->ring.caps.max_rx_frame = rx_room(m) - tag;
 }
 
-/* Received frames are to have so many buffers each, of the same memory, so there are descriptors for fewer. */
+/*
+ * Received frames are to have so many buffers each, of the same memory, so there are descriptors
+ * for fewer.
+ */
 static void want_segs(struct mlx5_ring *m, uint32_t segs)
 {
 	m->want.rx_segs = segs;
@@ -151,7 +157,10 @@ static void want_segs(struct mlx5_ring *m, uint32_t segs)
 		m->want.rx_wre = RX_WRE_MIN;
 }
 
-/* The interface has an MTU whose frames do not fit into what a receive descriptor has: an error, and new queues, for each that comes. */
+/*
+ * The interface has an MTU whose frames do not fit into what a receive descriptor has: an error,
+ * and new queues, for each that comes.
+ */
 static void grow(struct mlx5_ring *m, uint32_t mtu)
 {
 	uint32_t segs = (mtu + ETH_HEADER + VLAN_TAG + m->memory.chunk - 1) / m->memory.chunk;
@@ -162,14 +171,16 @@ static void grow(struct mlx5_ring *m, uint32_t mtu)
 	if (segs <= RX_SEGS_MAX && !m->want.strides) {
 		want_segs(m, segs);
 		if (mlx5_remake(m)) {
-			log_info("ring/mlx5: %s: MTU %u: a received frame may have %u buffers; what is sent has up to %u bytes",
+			log_info("ring/mlx5: %s: MTU %u: a received frame may have %u buffers; "
+				 "what is sent has up to %u bytes",
 				 m->ring.ifname, mtu, segs, m->memory.chunk);
 			return;
 		}
 		want_segs(m, was);
 	}
-	log_warn("ring/mlx5: %s: MTU %u: frames above %u bytes cannot be received until the program starts anew", m->ring.ifname, mtu,
-		 rx_room(m));
+	log_warn("ring/mlx5: %s: MTU %u: frames above %u bytes cannot be received until the "
+		 "program starts anew",
+		 m->ring.ifname, mtu, rx_room(m));
 }
 
 static void mlx5_link_changed(struct ring *r, uint32_t mtu, const uint8_t mac[6])
@@ -203,7 +214,10 @@ static int mlx5_upkeep(struct ring *r)
 	default:
 		break;
 	}
-	/* An error that nobody has asked for: whoever sends little would come to its completion after many that were lost. */
+	/*
+	 * An error that nobody has asked for: whoever sends little would come to its completion
+	 * after many that were lost.
+	 */
 	sq_reclaim(&m->sq);
 	if (m->sq.broken) {
 		/* While nobody polls the next try is this one's after a second. */
@@ -226,7 +240,7 @@ static void mlx5_close(struct ring *r)
 {
 	struct mlx5_ring *m = mlx5_ring(r);
 
-	libc_internal++;
+	libc_internal_begin();
 	if (getpid() == m->pid) {
 		mlx5_views_close(m);
 		m->objects->ops->close(m->objects);
@@ -239,7 +253,7 @@ static void mlx5_close(struct ring *r)
 	slabs_fini(&m->slabs);
 	memory_fini(&m->memory);
 	free(m);
-	libc_internal--;
+	libc_internal_end();
 }
 
 static const struct ring_ops mlx5_ops = {
@@ -275,11 +289,14 @@ static void want_strides(struct mlx5_ring *m)
 	uint32_t strides = STRIDES;
 	int err = m->objects->ops->striding(m->objects, &caps);
 
-	if (!err && (1u << caps.min_single_stride_log_num_of_bytes > STRIDE || 1u << caps.max_single_stride_log_num_of_bytes < STRIDE ||
-		     caps.min_single_wqe_log_num_of_strides > STRIDES_LOG_MAX || 1u << caps.max_single_wqe_log_num_of_strides < STRIDES))
+	if (!err && (1u << caps.min_single_stride_log_num_of_bytes > STRIDE ||
+		     1u << caps.max_single_stride_log_num_of_bytes < STRIDE ||
+		     caps.min_single_wqe_log_num_of_strides > STRIDES_LOG_MAX ||
+		     1u << caps.max_single_wqe_log_num_of_strides < STRIDES))
 		err = -ERANGE;
 	if (err) {
-		log_debug("ring/mlx5: %s: VMA_STRQ: the device has no striding receive queue as it should be (%s): a plain one",
+		log_debug("ring/mlx5: %s: VMA_STRQ: the device has no striding receive queue as it "
+			  "should be (%s): a plain one",
 			  m->ring.ifname, strerror(-err));
 		return;
 	}
@@ -288,14 +305,20 @@ static void want_strides(struct mlx5_ring *m)
 	m->want.strides = strides;
 	m->want.stride = STRIDE;
 	if (m->want.compress)
-		log_info("ring/mlx5: %s: completions of a striding receive queue (VMA_STRQ) are not compressed", m->ring.ifname);
+		log_info("ring/mlx5: %s: completions of a striding receive queue (VMA_STRQ) are "
+			 "not compressed",
+			 m->ring.ifname);
 	m->want.compress = false;
 }
 
-/* Chunks for received frames; a striding queue has as many places for frames as a plain one, if its slabs are not larger. */
+/*
+ * Chunks for received frames; a striding queue has as many places for frames as a plain one, if its
+ * slabs are not larger.
+ */
 static uint32_t rx_chunks(struct mlx5_ring *m)
 {
-	uint32_t rx = power_of_two((uint32_t)params.rx_wre), more = (uint32_t)params.qp_compensation_level;
+	uint32_t rx = power_of_two((uint32_t)params.rx_wre),
+		 more = (uint32_t)params.qp_compensation_level;
 	uint32_t strides = m->want.strides;
 
 	if (!strides)
@@ -304,7 +327,10 @@ static uint32_t rx_chunks(struct mlx5_ring *m)
 	return m->want.rx_wre * strides + (more + strides - 1) / strides * strides + strides;
 }
 
-/* Memory and queues behind the device of m->objects. 0 or negative errno, everything that was made still to be freed. */
+/*
+ * Memory and queues behind the device of m->objects. 0 or negative errno, everything that was made
+ * still to be freed.
+ */
 static int start(struct mlx5_ring *m, uint32_t mtu)
 {
 	uint32_t chunk = (mtu + ETH_HEADER + VLAN_TAG + 63) & ~63u;
@@ -314,7 +340,8 @@ static int start(struct mlx5_ring *m, uint32_t mtu)
 	if (chunk < CHUNK_MIN)
 		chunk = CHUNK_MIN;
 	m->want.rx_wre = (uint32_t)params.rx_wre;
-	err = memory_init_two(&m->memory, (enum pages_type)params.mem_alloc_type, strides ? STRIDE : chunk, rx_chunks(m), chunk,
+	err = memory_init_two(&m->memory, (enum pages_type)params.mem_alloc_type,
+			      strides ? STRIDE : chunk, rx_chunks(m), chunk,
 			      (uint32_t)params.tx_wre);
 	if (!err && strides)
 		err = slabs_init(&m->slabs, &m->memory, strides);
@@ -326,8 +353,11 @@ static int start(struct mlx5_ring *m, uint32_t mtu)
 	return err ? err : mlx5_queues_init(m);
 }
 
-/* The same with a striding receive queue if that can be; m->objects may be others behind the same device then, or none. */
-static int start_either(struct mlx5_ring *m, const struct port *device, uint32_t mtu)
+/*
+ * The same with a striding receive queue if that can be; m->objects may be others behind the same
+ * device then, or none.
+ */
+static int start_either(struct mlx5_ring *m, const struct ring_port *device, uint32_t mtu)
 {
 	int err;
 
@@ -342,7 +372,8 @@ static int start_either(struct mlx5_ring *m, const struct port *device, uint32_t
 	err = start(m, mtu);
 	if (!err || !m->objects->no_striding)
 		return err;
-	log_info("ring/mlx5: %s: VMA_STRQ: could not %s: %s: a plain receive queue", m->ring.ifname, m->objects->failed, strerror(-err));
+	log_info("ring/mlx5: %s: VMA_STRQ: could not %s: %s: a plain receive queue", m->ring.ifname,
+		 m->objects->failed, strerror(-err));
 	m->objects->ops->close(m->objects);
 	m->objects = NULL;
 	slabs_fini(&m->slabs);
@@ -369,7 +400,8 @@ static void use_strides(struct mlx5_ring *m)
 		m->rx_low = 3 * strides;
 	if (m->rx_reserve < 2 * strides)
 		m->rx_reserve = 2 * strides;
-	log_debug("ring/mlx5: %s: a striding receive queue: %u slabs of %u strides", m->ring.ifname, m->rq.cnt, strides);
+	log_debug("ring/mlx5: %s: a striding receive queue: %u slabs of %u strides", m->ring.ifname,
+		  m->rq.cnt, strides);
 }
 
 /* 0 or negative errno; *what: what the device would not do, NULL: nothing to tell. */
@@ -377,7 +409,7 @@ static int ring_make(int ifindex, struct ring **out, const char **what)
 {
 	struct mlx5_objects *objects;
 	struct mlx5_ring *m;
-	struct port *port, device;
+	struct ring_port *port, device;
 	uint16_t vlan;
 	int err;
 
@@ -423,9 +455,9 @@ static int ring_make(int ifindex, struct ring **out, const char **what)
 	mlx5_moderate(m);
 	m->ring.caps.tx_csum = true;
 	m->ring.caps.rx_csum = true;
-	m->ring.caps.wide_flows = true;
+	m->ring.caps.port_blocks = true;
 	m->ring.caps.takes_all = true;
-	m->ring.caps.wide_groups = params.eth_mc_l2_only_rules;
+	m->ring.caps.groups_by_mac = params.eth_mc_l2_only_rules;
 	m->ring.caps.rx_stamp = m->clock.kind != CLOCK_NONE;
 	log_debug("ring/mlx5: %s: %u WQEBBs to send, %u buffers to receive, frames up to %u bytes",
 		  m->ring.ifname, m->sq.mask + 1, m->rq.cnt, m->ring.caps.max_frame);
@@ -470,6 +502,7 @@ int mlx5_ring_more(const struct ring *first, struct ring **out)
 	int err = ring_make(first->ifindex, out, &what);
 
 	if (what)
-		log_debug("ring/mlx5: %s: no further ring: could not %s: %s", first->ifname, what, strerror(-err));
+		log_debug("ring/mlx5: %s: no further ring: could not %s: %s", first->ifname, what,
+			  strerror(-err));
 	return err;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The inside of the ring, shared by ring.c, rx.c, tx.c and recover.c: for whoever holds the lock of the stack that owns it, unless
- * something else is said.
+ * The inside of the ring, shared by ring.c, rx.c, tx.c and recover.c: for whoever holds the lock of
+ * the stack that owns it, unless something else is said.
  */
 #ifndef RING_MLX5_RING_INT_H
 #define RING_MLX5_RING_INT_H
@@ -16,16 +16,19 @@
 #include "ring/mlx5/moderation.h"
 #include "ring/mlx5/objects.h"
 #include "ring/mlx5/pool.h"
-#include "ring/mlx5/send.h"
-#include "ring/mlx5/strides.h"
+#include "ring/mlx5/queue/send.h"
+#include "ring/mlx5/queue/strides.h"
 #include "ring/port.h"
 #include "ring/ring.h"
-#include "runtime/stats.h"
+#include "stats/stats.h"
 
 #define VIEWS 4u
 
-/* Where pending() looks, which has no lock: what is here does not change, nor the memory go, while somebody may be looking. */
-struct view {
+/*
+ * Where pending() looks, which has no lock: what is here does not change, nor the memory go, while
+ * somebody may be looking.
+ */
+struct mlx5_view {
 	struct cq cq; /* what cq_at() and cq_ours() want */
 	void *old; /* to be released */
 	uint32_t upkeeps; /* until then; 0: it is in use, or free */
@@ -36,10 +39,11 @@ struct mlx5_ring {
 	struct ring_counters counters;
 	struct sq sq;
 	struct rq rq;
-	struct memory memory;
-	struct view views[VIEWS];
-	struct view *view; /* of rq.cq; the one of which nothing ever comes while there is none */
-	struct view mute;
+	struct mlx5_memory memory;
+	struct mlx5_view views[VIEWS];
+	struct mlx5_view
+		*view; /* of rq.cq; the one of which nothing ever comes while there is none */
+	struct mlx5_view mute;
 	struct ring_ops ops; /* its own: a VLAN's, or of a striding receive queue */
 	struct slabs slabs; /* of a striding receive queue */
 	struct mlx5_objects *objects;
@@ -47,7 +51,11 @@ struct mlx5_ring {
 	uint32_t max_wire; /* longest frame to send, a tag included */
 	uint32_t refill_at; /* places in the receive queue that are worth a refill */
 	uint32_t refill_ci; /* rq.ci from which on it is time for one */
-	uint32_t rx_low, rx_reserve; /* chunks that no user holds, below which frames move to the heap; and, if it is full, are dropped */
+	/*
+	 * chunks that no user holds, below which frames move to the heap; and, if it is full, are
+	 * dropped
+	 */
+	uint32_t rx_low, rx_reserve;
 	bool slow; /* a poll has more to do: armed, or rx_short */
 	union {
 		struct {
@@ -64,10 +72,10 @@ struct mlx5_ring {
 	uint32_t arm_sn; /* events taken: the device ignores a request to tell that is older */
 	pid_t pid; /* who opened it */
 	uint8_t mac[6]; /* of the interface; the rules match it */
-	struct clock clock;
-	struct moderation moderation;
+	struct mlx5_clock clock;
+	struct mlx5_moderation moderation;
 	bool moderated; /* the device can */
-	struct group_rule *groups; /* group.c */
+	struct mlx5_group_rule *groups; /* group.c */
 	bool refused; /* it has refused a rule, which was logged */
 	uint32_t retry; /* polls until recover() tries again; 0: it has not failed */
 	bool armed;
@@ -79,8 +87,8 @@ static inline struct mlx5_ring *mlx5_ring(struct ring *r)
 }
 
 /*
- * What m->objects does makes system calls, which a thread of the application can be cancelled in: the stack's lock would never come
- * back. Returns what mlx5_end() wants.
+ * What m->objects does makes system calls, which a thread of the application can be cancelled in:
+ * the stack's lock would never come back. Returns what mlx5_end() wants.
  */
 static inline int mlx5_begin(void)
 {
@@ -140,37 +148,56 @@ void mlx5_burst_end(struct ring *r);
 bool mlx5_send_short(struct ring *r, const void *hdr, const void *data, uint32_t len);
 int mlx5_send_gso(struct ring *r, const struct iovec *iov, int iovcnt, const struct ring_gso *g);
 
-/* group.c: as the ring's flow_add() and flow_del(), of a group, by its Ethernet address. free(): no rule is left. */
+/*
+ * group.c: as the ring's flow_add() and flow_del(), of a group, by its Ethernet address. free(): no
+ * rule is left.
+ */
 int mlx5_group_add(struct mlx5_ring *m, const struct vma_flow_key *flow);
 int mlx5_group_del(struct mlx5_ring *m, const struct vma_flow_key *flow);
 void mlx5_groups_free(struct mlx5_ring *m);
 
 /* vlan.c */
-/* The VLAN that the interface is of, and *device becomes what is below it, by name and ifindex; 0: it is none. */
-uint16_t mlx5_vlan_of(int ifindex, struct port *device);
+/*
+ * The VLAN that the interface is of, and *device becomes what is below it, by name and ifindex; 0:
+ * it is none.
+ */
+uint16_t mlx5_vlan_of(int ifindex, struct ring_port *device);
 /* The ring, whose queues are not there yet, is a VLAN's. Its caps follow when its MTU is set. */
 void mlx5_vlan_start(struct mlx5_ring *m, uint16_t vlan);
 /* Takes the tag off a received frame. False: it is not this VLAN's. */
 bool mlx5_vlan_untag(const struct mlx5_ring *m, struct buf *b);
 
 /* recover.c */
-/* Our queues around those of m->objects; there is a free view. 0, or negative errno and there is none of them. */
+/*
+ * Our queues around those of m->objects; there is a free view. 0, or negative errno and there is
+ * none of them.
+ */
 int mlx5_queues_init(struct mlx5_ring *m);
 /* Has the device do what m->moderation says. */
 void mlx5_moderate(struct mlx5_ring *m);
 /*
- * The device has stopped the queues, or has reported what cannot be: they are made anew. What was in flight is lost, as on any
- * wire. Should that fail the ring is silent until the next try, some polls later.
+ * The device has stopped the queues, or has reported what cannot be: they are made anew. What was
+ * in flight is lost, as on any wire. Should that fail the ring is silent until the next try, some
+ * polls later.
  */
 void mlx5_recover(struct mlx5_ring *m);
-/* Queues as m->want has it now, in place of those that are not broken; what was in flight is lost. False: they cannot be had. */
+/*
+ * Queues as m->want has it now, in place of those that are not broken; what was in flight is lost.
+ * False: they cannot be had.
+ */
 bool mlx5_remake(struct mlx5_ring *m);
 /* Mini completions have no time stamp, and somebody wants one: new queues without them. */
 void mlx5_uncompress(struct mlx5_ring *m);
-/* An upkeep was done: releases the views whose time has come; at close(), when nobody looks any more, all. */
+/*
+ * An upkeep was done: releases the views whose time has come; at close(), when nobody looks any
+ * more, all.
+ */
 void mlx5_views_upkeep(struct mlx5_ring *m);
 void mlx5_views_close(struct mlx5_ring *m);
-/* The interface's device went, and is not to be opened again at once. Also for who opens a ring, which no lock protects yet. */
+/*
+ * The interface's device went, and is not to be opened again at once. Also for who opens a ring,
+ * which no lock protects yet.
+ */
 void mlx5_lost_note(int ifindex);
 bool mlx5_lost_lately(int ifindex);
 

@@ -9,7 +9,8 @@
 /* A flow with a remote side goes before one without, as in the kernel's lookup. */
 #define PRIORITY_EXACT 0
 #define PRIORITY_3TUPLE 1
-#define PRIORITY_WIDE 2 /* what nobody else has a rule for: a block of ports, an Ethernet address */
+/* what nobody else has a rule for: a block of ports, an Ethernet address */
+#define PRIORITY_BLOCK 2
 
 /* The MAC that frames to the address have (RFC 1112, 6.4; RFC 2464, 7), or ours. */
 static void dest_mac(uint8_t to[6], const struct in6_addr *dst, const uint8_t mac[6])
@@ -25,7 +26,7 @@ static void dest_mac(uint8_t to[6], const struct in6_addr *dst, const uint8_t ma
 	}
 }
 
-static void *add(struct rule *r, size_t *at, size_t size)
+static void *add(struct mlx5_rule *r, size_t *at, size_t size)
 {
 	void *spec = r->specs + *at;
 
@@ -34,7 +35,7 @@ static void *add(struct rule *r, size_t *at, size_t size)
 	return spec;
 }
 
-static void add_ip(struct rule *r, size_t *at, const struct in6_addr *local,
+static void add_ip(struct mlx5_rule *r, size_t *at, const struct in6_addr *local,
 		   const struct in6_addr *remote, bool exact)
 {
 	if (IN6_IS_ADDR_V4MAPPED(local)) {
@@ -60,7 +61,7 @@ static void add_ip(struct rule *r, size_t *at, const struct in6_addr *local,
 	}
 }
 
-static void add_l4(struct rule *r, size_t *at, const struct vma_flow_key *key, bool exact)
+static void add_l4(struct mlx5_rule *r, size_t *at, const struct vma_flow_key *key, bool exact)
 {
 	struct ibv_flow_spec_tcp_udp l4 = {.size = sizeof(l4)};
 
@@ -89,8 +90,8 @@ void rule_group_key(struct vma_flow_key *key, const struct vma_flow_key *flow)
 	memcpy(&key->local, &group, sizeof(group));
 }
 
-void rule_make(struct rule *r, const struct vma_flow_key *key, const uint8_t mac[6], uint8_t port,
-	       uint16_t vlan)
+void rule_make(struct mlx5_rule *r, const struct vma_flow_key *key, const uint8_t mac[6],
+	       uint8_t port, uint16_t vlan)
 {
 	struct ibv_flow_spec_eth eth = {.type = IBV_FLOW_SPEC_ETH, .size = sizeof(eth)};
 	struct in6_addr local, remote;
@@ -101,13 +102,16 @@ void rule_make(struct rule *r, const struct vma_flow_key *key, const uint8_t mac
 	memcpy(&local, &key->local, sizeof(local));
 	memcpy(&remote, &key->remote, sizeof(remote));
 	r->attr.type = IBV_FLOW_ATTR_NORMAL;
-	r->attr.priority = exact ? PRIORITY_EXACT : key->port_bits || !key->proto ? PRIORITY_WIDE : PRIORITY_3TUPLE;
+	r->attr.priority = exact			   ? PRIORITY_EXACT
+			   : key->port_bits || !key->proto ? PRIORITY_BLOCK
+							   : PRIORITY_3TUPLE;
 	r->attr.port = port;
 
 	dest_mac(eth.val.dst_mac, &local, mac);
 	memset(eth.mask.dst_mac, 0xff, 6);
 	if (key->proto) {
-		eth.val.ether_type = htons(IN6_IS_ADDR_V4MAPPED(&local) ? ETHERTYPE_IP : ETHERTYPE_IPV6);
+		eth.val.ether_type =
+			htons(IN6_IS_ADDR_V4MAPPED(&local) ? ETHERTYPE_IP : ETHERTYPE_IPV6);
 		eth.mask.ether_type = UINT16_MAX;
 	}
 	if (vlan) {

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "runtime/params.h"
+#include "config/config.h"
 
 /* Where a WQE is of several buffers. */
 static void refill_chains(struct mlx5_ring *m)
@@ -63,8 +63,8 @@ void mlx5_heap_buf_free(struct buf_pool *pool, struct buf *b)
 }
 
 /*
- * When users hold so many chunks that the receive queue could run dry, the frame moves to the heap. Returns the frame to hand out,
- * NULL when it had to be dropped.
+ * When users hold so many chunks that the receive queue could run dry, the frame moves to the heap.
+ * Returns the frame to hand out, NULL when it had to be dropped.
  */
 static __attribute__((noinline)) struct buf *spare_chunk(struct mlx5_ring *m, struct buf *b)
 {
@@ -89,7 +89,10 @@ static __attribute__((noinline)) struct buf *spare_chunk(struct mlx5_ring *m, st
 	return c;
 }
 
-/* The device's time of b, which was taken just now: of its completion, which is still there, if it had one of its own. */
+/*
+ * The device's time of b, which was taken just now: of its completion, which is still there, if it
+ * had one of its own.
+ */
 static void stamp(const struct mlx5_ring *m, struct buf *b)
 {
 	const struct mlx5_cqe64 *c = cq_at(&m->rq.cq, m->rq.cq.ci - 1);
@@ -134,8 +137,9 @@ static inline bool poll_more(const struct mlx5_ring *m)
 	return (int32_t)(m->rq.ci - m->refill_ci) >= 0 || m->slow;
 }
 
-static inline __attribute__((always_inline)) unsigned poll_by(struct mlx5_ring *m, struct buf **pkts, unsigned max,
-							      enum rx_result (*take)(struct rq *, struct buf **))
+static inline __attribute__((always_inline)) unsigned
+poll_by(struct mlx5_ring *m, struct buf **pkts, unsigned max,
+	enum rx_result (*take)(struct rq *, struct buf **))
 {
 	enum rx_result res = RX_NONE;
 	unsigned n = 0, got = 0;
@@ -161,12 +165,14 @@ static inline __attribute__((always_inline)) unsigned poll_by(struct mlx5_ring *
 	return n;
 }
 
-static __attribute__((noinline)) unsigned poll_many(struct mlx5_ring *m, struct buf **pkts, unsigned max)
+static __attribute__((noinline)) unsigned poll_many(struct mlx5_ring *m, struct buf **pkts,
+						    unsigned max)
 {
 	return poll_by(m, pkts, max, rq_take);
 }
 
-static __attribute__((noinline)) unsigned poll_strides_many(struct mlx5_ring *m, struct buf **pkts, unsigned max)
+static __attribute__((noinline)) unsigned poll_strides_many(struct mlx5_ring *m, struct buf **pkts,
+							    unsigned max)
 {
 	return poll_by(m, pkts, max, strq_take);
 }
@@ -227,8 +233,8 @@ bool mlx5_pending(const struct ring *r)
 	uint32_t ci = __atomic_load_n(&m->rq.cq.ci, __ATOMIC_RELAXED);
 
 	/*
-	 * In the middle of a compressed session this looks at what the device left there, in mlx5_recover() at one queue with the other's
-	 * index: a wrong hint at worst.
+	 * In the middle of a compressed session this looks at what the device left there, in
+	 * mlx5_recover() at one queue with the other's index: a wrong hint at worst.
 	 */
 	return cq_ours(q, ci, cqe_op_own(cq_at(q, ci))) ||
 	       __atomic_load_n(&m->rq.zip_left, __ATOMIC_RELAXED);

@@ -6,8 +6,8 @@
 #include <netinet/in.h>
 #include <string.h>
 
-#include "ring/mlx5/mpw.h"
-#include "runtime/lock.h"
+#include "ring/mlx5/queue/mpw.h"
+#include "runtime/runtime.h"
 
 static __attribute__((noinline)) struct buf *pool_alloc(struct mlx5_ring *m)
 {
@@ -43,7 +43,8 @@ void mlx5_burst_begin(struct ring *r)
 uint8_t *mlx5_burst_add(struct ring *r, uint32_t len)
 {
 	struct mlx5_ring *m = mlx5_ring(r);
-	uint8_t *at = __builtin_expect(len <= r->caps.max_frame, 1) ? sq_burst_add(&m->sq, len) : NULL;
+	uint8_t *at =
+		__builtin_expect(len <= r->caps.max_frame, 1) ? sq_burst_add(&m->sq, len) : NULL;
 
 	if (__builtin_expect(!at, 0))
 		return NULL;
@@ -95,7 +96,10 @@ int mlx5_dummy(struct ring *r, struct buf *b)
 
 int mlx5_kick(struct ring *r)
 {
-	/* Who rings is waited for: no signal handler runs meanwhile, to stay away for ever, or to wait for what it has interrupted. */
+	/*
+	 * Who rings is waited for: no signal handler runs meanwhile, to stay away for ever, or to
+	 * wait for what it has interrupted.
+	 */
 	lock_enter();
 	sq_kick(&mlx5_ring(r)->sq);
 	lock_leave();
@@ -147,7 +151,10 @@ static struct buf *gather(struct mlx5_ring *m, const struct iovec *iov, int iovc
 	return first;
 }
 
-/* The headers as the device wants them: of UDP the length of a segment, and the rest it fills in itself. */
+/*
+ * The headers as the device wants them: of UDP the length of a segment, and the rest it fills in
+ * itself.
+ */
 static void gso_header(uint8_t *to, const void *from, const struct ring_gso *g)
 {
 	uint16_t len = htobe16((uint16_t)(g->gso_size + 8u));

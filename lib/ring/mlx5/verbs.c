@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The objects that rdma-core makes: on the way of a packet nothing here is called. */
+/* The objects that rdma-core makes: nothing here is called for a packet. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
@@ -11,15 +11,20 @@
 #include "ring/mlx5/ibv.h"
 #include "ring/mlx5/objects.h"
 #include "ring/mlx5/rule.h"
-#include "ring/mlx5/wq.h"
+#include "ring/mlx5/queue/wq.h"
 #include "ring/ring.h"
-#include "runtime/libc.h"
-#include "runtime/log.h"
-#include "runtime/params.h"
+#include "runtime/runtime.h"
+#include "config/config.h"
 
-/* Ethernet and a VLAN tag: what the strictest of the devices wants in a descriptor; none tells user space what it wants. */
+/*
+ * Ethernet and a VLAN tag: what the strictest of the devices wants in a descriptor; none tells user
+ * space what it wants.
+ */
 #define INLINE_HEADER 18u
-/* In front of inline data in a send descriptor (control and Ethernet segment): libmlx5 sizes descriptors without knowing our way. */
+/*
+ * In front of inline data in a send descriptor (control and Ethernet segment): libmlx5 sizes
+ * descriptors without knowing how we use them.
+ */
 #define INLINE_MORE 32u
 /* What libmlx5 adds to that itself, rounded up. */
 #define INLINE_OWN 64u
@@ -58,7 +63,10 @@ static struct verbs *verbs_of(struct mlx5_objects *o)
 
 /* --- which device */
 
-/* As the manual has it of set-ups that it does not support; once, as each socket may try again. The stacks' mutex is held. */
+/*
+ * As the manual has it of set-ups that it does not support; once, as each socket may try again. The
+ * stacks' mutex is held.
+ */
 static void warn_bond(const char *ifname)
 {
 	static char warned[IF_NAMESIZE];
@@ -85,12 +93,18 @@ static struct ibv_context *device_open(const char *name)
 	}
 	if (list)
 		ibv.ibv_free_device_list(list);
+	/* What the kernel opens, not rdma-core, is known to us only here. */
+	if (context)
+		context->async_fd = own_fd_adopt(context->async_fd);
 	return context;
 }
 
 /* --- the queues */
 
-/* The ring says why, in one line: what could not be done, and err, a positive errno. Returns it as a negative one. */
+/*
+ * The ring says why, in one line: what could not be done, and err, a positive errno. Returns it as
+ * a negative one.
+ */
 static int failed(struct verbs *v, const char *what, int err)
 {
 	v->o.failed = what;
@@ -98,7 +112,7 @@ static int failed(struct verbs *v, const char *what, int err)
 }
 
 /* As the manual has it. */
-static void warn_no_right(const struct verbs *v)
+static void warn_no_permission(const struct verbs *v)
 {
 	log_warn("*****************************************************************************");
 	log_warn("* Interface %s will not be offloaded by its device's own queues.", v->ifname);
@@ -158,7 +172,10 @@ static int describe(struct verbs *v)
 	return 0;
 }
 
-/* Of 64 bytes, at most, in each send descriptor: as many short frames, and completions, may be in the place of it. */
+/*
+ * Of 64 bytes, at most, in each send descriptor: as many short frames, and completions, may be in
+ * the place of it.
+ */
 static uint32_t tx_units(const struct mlx5_want *want)
 {
 	uint32_t units = (want->max_inline + INLINE_MORE + INLINE_OWN + 63) / 64;
@@ -166,12 +183,16 @@ static uint32_t tx_units(const struct mlx5_want *want)
 	return units > TX_UNITS ? units : TX_UNITS;
 }
 
-/* The formats of mini completions that we can read: what else they have than a length is not looked at. */
+/*
+ * The formats of mini completions that we can read: what else they have than a length is not looked
+ * at.
+ */
 static uint8_t compressed_format(struct verbs *v)
 {
 	struct mlx5dv_context device = {.comp_mask = MLX5DV_CONTEXT_MASK_CQE_COMPRESION};
 
-	if (ibv.mlx5dv_query_device(v->context, &device) || !(device.comp_mask & MLX5DV_CONTEXT_MASK_CQE_COMPRESION) ||
+	if (ibv.mlx5dv_query_device(v->context, &device) ||
+	    !(device.comp_mask & MLX5DV_CONTEXT_MASK_CQE_COMPRESION) ||
 	    !device.cqe_comp_caps.max_num)
 		return 0;
 	if (device.cqe_comp_caps.supported_format & MLX5DV_CQE_RES_FORMAT_HASH)
@@ -179,14 +200,20 @@ static uint8_t compressed_format(struct verbs *v)
 	return device.cqe_comp_caps.supported_format & MLX5DV_CQE_RES_FORMAT_CSUM;
 }
 
-/* The receive queue's completion queue, compressed if that is wanted and can be had. NULL and errno. */
+/*
+ * The receive queue's completion queue, compressed if that is wanted and can be had. NULL and
+ * errno.
+ */
 static struct ibv_cq *rx_cq_make(struct verbs *v, const struct mlx5_want *want)
 {
-	uint32_t cqe = want->rx_wre * (want->strides ? want->strides : 1); /* a frame for each stride */
+	/* a frame for each stride */
+	uint32_t cqe = want->rx_wre * (want->strides ? want->strides : 1);
 	struct ibv_cq_init_attr_ex attr = {.cqe = cqe, .channel = v->channel};
 	struct mlx5dv_cq_init_attr more = {
-		.comp_mask = MLX5DV_CQ_INIT_ATTR_MASK_COMPRESSED_CQE | MLX5DV_CQ_INIT_ATTR_MASK_CQE_SIZE,
-		.cqe_size = 64, /* a mini completion in the place of one of 128 bytes is another thing */
+		.comp_mask =
+			MLX5DV_CQ_INIT_ATTR_MASK_COMPRESSED_CQE | MLX5DV_CQ_INIT_ATTR_MASK_CQE_SIZE,
+		/* a mini completion in the place of one of 128 bytes is another thing */
+		.cqe_size = 64,
 	};
 	struct ibv_cq_ex *cq = NULL;
 
@@ -195,8 +222,10 @@ static struct ibv_cq *rx_cq_make(struct verbs *v, const struct mlx5_want *want)
 	if (more.cqe_comp_res_format)
 		cq = ibv.mlx5dv_create_cq(v->context, &attr, &more);
 	if (want->compress)
-		log_debug("ring/mlx5: %s: completions are %scompressed", v->ifname, cq ? "" : "not ");
-	return cq ? ibv_cq_ex_to_cq(cq) : ibv.ibv_create_cq(v->context, (int)cqe, NULL, v->channel, 0);
+		log_debug("ring/mlx5: %s: completions are %scompressed", v->ifname,
+			  cq ? "" : "not ");
+	return cq ? ibv_cq_ex_to_cq(cq)
+		  : ibv.ibv_create_cq(v->context, (int)cqe, NULL, v->channel, 0);
 }
 
 /* What receives instead of the queue pair, which only sends then. */
@@ -226,8 +255,12 @@ static int queues_make(struct verbs *v, const struct mlx5_want *want)
 	int err;
 
 	v->rx_cq = rx_cq_make(v, want);
-	/* Of the completions that nobody asked for some come all the same, when the queue pair ends with an error. */
-	v->tx_cq = v->rx_cq ? ibv.ibv_create_cq(v->context, (int)(want->tx_wre * tx_units(want)), NULL, NULL, 0)
+	/*
+	 * Of the completions that nobody asked for some come all the same, when the queue pair ends
+	 * with an error.
+	 */
+	v->tx_cq = v->rx_cq ? ibv.ibv_create_cq(v->context, (int)(want->tx_wre * tx_units(want)),
+						NULL, NULL, 0)
 			    : NULL;
 	if (!v->tx_cq)
 		return failed(v, "make the completion queues", errno);
@@ -235,7 +268,7 @@ static int queues_make(struct verbs *v, const struct mlx5_want *want)
 	attr.recv_cq = v->rx_cq;
 	v->qp = ibv.ibv_create_qp(v->pd, &attr);
 	if (!v->qp && errno == EPERM)
-		warn_no_right(v);
+		warn_no_permission(v);
 	if (!v->qp)
 		return failed(v, "make the queue pair", errno ? errno : EPERM);
 	err = qp_start(v);
@@ -272,12 +305,15 @@ static void queues_destroy(struct verbs *v)
 /* 0, or -1 and errno. */
 static int nonblock(int fd)
 {
-	int flags = libc.fcntl(fd, F_GETFL);
+	int flags = raw.fcntl(fd, F_GETFL);
 
-	return flags < 0 ? flags : libc.fcntl(fd, F_SETFL, flags | O_NONBLOCK);
+	return flags < 0 ? flags : raw.fcntl(fd, F_SETFL, flags | O_NONBLOCK);
 }
 
-/* What the device says that it can. (verbs.h's own way to ask wants a function that older devices need.) */
+/*
+ * The capabilities of the device. (verbs.h's own inline function for it needs a function that only
+ * older devices have.)
+ */
 static void query(struct verbs *v)
 {
 	struct verbs_context *vctx = verbs_get_ctx_op(v->context, query_device_ex);
@@ -301,7 +337,9 @@ static void dm_destroy(struct verbs *v)
 	v->dm = NULL;
 }
 
-/* The device's own memory, mapped. What cannot be is told: frames stay in the host's memory then. */
+/*
+ * The device's own memory, mapped. What cannot be is told: frames stay in the host's memory then.
+ */
 static void dm_make(struct verbs *v, uint32_t bytes)
 {
 	struct ibv_alloc_dm_attr attr = {.length = bytes & ~63u};
@@ -313,9 +351,11 @@ static void dm_make(struct verbs *v, uint32_t bytes)
 	v->dm = ibv_alloc_dm(v->context, &attr);
 	obj.dm.in = v->dm;
 	if (v->dm)
-		v->dm_mr = ibv_reg_dm_mr(v->pd, v->dm, 0, attr.length, IBV_ACCESS_ZERO_BASED | IBV_ACCESS_LOCAL_WRITE);
+		v->dm_mr = ibv_reg_dm_mr(v->pd, v->dm, 0, attr.length,
+					 IBV_ACCESS_ZERO_BASED | IBV_ACCESS_LOCAL_WRITE);
 	if (!v->dm_mr || ibv.mlx5dv_init_obj(&obj, MLX5DV_OBJ_DM)) {
-		log_warn("ring/mlx5: %s: VMA_RING_DEV_MEM_TX: no %zu bytes of the device's memory (%s): frames to send stay in the host's",
+		log_warn("ring/mlx5: %s: VMA_RING_DEV_MEM_TX: no %zu bytes of the device's memory "
+			 "(%s): frames to send stay in the host's",
 			 v->ifname, attr.length, strerror(errno));
 		dm_destroy(v);
 		return;
@@ -330,7 +370,8 @@ static bool multi_packet(const struct verbs *v)
 {
 	struct mlx5dv_context dv = {0};
 
-	return !ibv.mlx5dv_query_device(v->context, &dv) && dv.flags & MLX5DV_CONTEXT_FLAGS_ENHANCED_MPW;
+	return !ibv.mlx5dv_query_device(v->context, &dv) &&
+	       dv.flags & MLX5DV_CONTEXT_FLAGS_ENHANCED_MPW;
 }
 
 static int verbs_striding(struct mlx5_objects *o, struct mlx5dv_striding_rq_caps *caps)
@@ -352,7 +393,7 @@ static int verbs_start(struct mlx5_objects *o, const struct mlx5_want *want)
 	v->channel = ibv.ibv_create_comp_channel(v->context);
 	if (!v->channel)
 		return failed(v, "make the completion channel", errno);
-	o->event_fd = v->channel->fd;
+	o->event_fd = v->channel->fd = own_fd_adopt(v->channel->fd);
 	if (nonblock(o->event_fd) || nonblock(v->context->async_fd))
 		return failed(v, "set the event channels", errno);
 	query(v);
@@ -363,7 +404,7 @@ static int verbs_start(struct mlx5_objects *o, const struct mlx5_want *want)
 
 static int rule_add(struct verbs *v, struct flow *f)
 {
-	struct rule r;
+	struct mlx5_rule r;
 
 	rule_make(&r, &f->key, v->mac, v->port, v->vlan);
 	f->rule = ibv_create_flow(v->wq.qp ? v->wq.qp : v->qp, &r.attr);
@@ -373,8 +414,8 @@ static int rule_add(struct verbs *v, struct flow *f)
 }
 
 /*
- * f's rule steers to the new queue pair, or from the new MAC, then the old rule goes: in between the kernel would reset a connection
- * that it does not know.
+ * f's rule steers to the new queue pair, or from the new MAC, then the old rule goes: in between
+ * the kernel would reset a connection that it does not know.
  */
 static void rule_renew(struct verbs *v, struct flow *f)
 {
@@ -382,12 +423,15 @@ static void rule_renew(struct verbs *v, struct flow *f)
 	int err = rule_add(v, f);
 
 	if (err)
-		log_warn("ring/mlx5: %s: a steering rule could not be renewed: %s", v->ifname, strerror(-err));
+		log_warn("ring/mlx5: %s: a steering rule could not be renewed: %s", v->ifname,
+			 strerror(-err));
 	if (old)
 		ibv_destroy_flow(old);
 }
 
-/* After a change of the MAC: a group's is not the interface's, and the same rule twice is refused. */
+/*
+ * After a change of the MAC: a group's is not the interface's, and the same rule twice is refused.
+ */
 static void rule_readdress(struct verbs *v, struct flow *f)
 {
 	if (!ring_flow_of_group(&f->key))
@@ -419,7 +463,8 @@ static int verbs_renew(struct mlx5_objects *o, const struct mlx5_want *want, voi
 	if (!err)
 		rules_each(v, rule_renew);
 	else
-		queues_destroy(v); /* the old rules, too, which are in the old queue pair's way */
+		/* the old rules, too: the old queue pair cannot be destroyed before them */
+		queues_destroy(v);
 	wq_destroy(&wq);
 	objects_destroy(qp, tx_cq, NULL);
 	return err;
@@ -445,7 +490,10 @@ static enum mlx5_news event_read(const struct verbs *v, const struct ibv_async_e
 		return MLX5_QUEUES_FAILED;
 	case IBV_EVENT_PORT_ERR:
 	case IBV_EVENT_PORT_ACTIVE:
-		/* Nothing is done: what is sent meanwhile is lost, as the kernel loses it, and all goes on when the port is back. */
+		/*
+		 * Nothing is done: what is sent meanwhile is lost, as the kernel loses it, and all
+		 * goes on when the port is back.
+		 */
 		if (e->element.port_num == v->port)
 			log_info("ring/mlx5: %s: the port is %s", v->ifname,
 				 e->event_type == IBV_EVENT_PORT_ERR ? "down" : "up");
@@ -559,7 +607,8 @@ static int verbs_clock_read(struct mlx5_objects *o, uint64_t *cycles)
 	struct ibv_values_ex values = {.comp_mask = IBV_VALUES_MASK_RAW_CLOCK};
 	struct verbs_context *vctx = verbs_get_ctx_op(verbs_of(o)->context, query_rt_values);
 
-	if (!vctx || vctx->query_rt_values(verbs_of(o)->context, &values) || !(values.comp_mask & IBV_VALUES_MASK_RAW_CLOCK))
+	if (!vctx || vctx->query_rt_values(verbs_of(o)->context, &values) ||
+	    !(values.comp_mask & IBV_VALUES_MASK_RAW_CLOCK))
 		return -EOPNOTSUPP;
 	*cycles = (uint64_t)values.raw_clock.tv_nsec;
 	return 0;
@@ -601,9 +650,9 @@ static void verbs_forget(struct mlx5_objects *o)
 	struct verbs *v = verbs_of(o);
 
 	if (v->channel)
-		libc.close(v->channel->fd);
-	libc.close(v->context->async_fd);
-	libc.close(v->context->cmd_fd);
+		own_fd_close(v->channel->fd);
+	own_fd_close(v->context->async_fd);
+	own_fd_close(v->context->cmd_fd);
 }
 
 static const struct mlx5_object_ops verbs_ops = {
@@ -641,7 +690,7 @@ static int port_check(struct verbs *v)
 	return 0;
 }
 
-int mlx5_objects_open(const struct port *port, struct mlx5_objects **out)
+int mlx5_objects_open(const struct ring_port *port, struct mlx5_objects **out)
 {
 	char name[IBV_SYSFS_NAME_MAX];
 	struct verbs *v;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * A VLAN's interface: queues on the device below it, whose frames have a tag (IEEE 802.1Q) that the stack does not see. It is
- * written and taken off here, with the priority 0.
+ * A VLAN's interface: queues on the device below it, whose frames have a tag (IEEE 802.1Q) that the
+ * stack does not see. It is written and taken off here, with the priority 0.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -15,11 +15,12 @@
 #define TAG 4u
 #define VID_MASK 0xfffu
 
-uint16_t mlx5_vlan_of(int ifindex, struct port *device)
+uint16_t mlx5_vlan_of(int ifindex, struct ring_port *device)
 {
 	struct net_link link, lower;
 
-	if (net_link_get(ifindex, &link) || !link.vlan || !link.lower || net_link_get(link.lower, &lower))
+	if (net_link_get(ifindex, &link) || !link.vlan || !link.lower ||
+	    net_link_get(link.lower, &lower))
 		return 0;
 	device->ifindex = lower.ifindex;
 	memcpy(device->ifname, lower.name, sizeof(device->ifname));
@@ -43,7 +44,9 @@ static int vlan_post(struct ring *r, struct buf *b)
 	uint8_t *frame = b->data;
 	int err;
 
-	/* Longer ones are refused by their length; without addresses there is no place for a tag. */
+	/*
+	 * Longer ones are refused by their length; without addresses there is no place for a tag.
+	 */
 	if (b->len < MACS)
 		return -EINVAL;
 	memmove(frame - TAG, frame, MACS);
@@ -84,7 +87,8 @@ void mlx5_vlan_start(struct mlx5_ring *m, uint16_t vlan)
 	m->ops.tx_alloc = vlan_tx_alloc;
 	m->ops.post = vlan_post;
 	m->ops.send_short = NULL;
-	m->ops.burst_add = NULL; /* its caller writes the frame in one piece: no room for the tag; post() has the bursts */
+	/* its caller writes the frame in one piece: no room for the tag; post() has the bursts */
+	m->ops.burst_add = NULL;
 	m->ops.send_gso = NULL; /* caps.max_gso is 0 */
 	m->ring.ops = &m->ops;
 }

@@ -8,7 +8,7 @@
 
 #include "ring/port.h"
 #include "ring/ring.h"
-#include "runtime/log.h"
+#include "runtime/runtime.h"
 
 static bool key_is_exact(const struct vma_flow_key *key)
 {
@@ -32,8 +32,12 @@ static bool addr_v4(const struct vma_addr *a, uint32_t *v4)
 	return !memcmp(a->byte, mapped, sizeof(mapped));
 }
 
-/* Enters key, which these rings have, into the totals of its port (by = 1) or takes it out (by = -1). */
-static void count(struct port_flows *f, const struct vma_flow_key *key, const struct vma_flow_info *rings, int by)
+/*
+ * Enters key, which these rings have, into the totals of its port (by = 1) or takes it out (by =
+ * -1).
+ */
+static void count(struct port_flows *f, const struct vma_flow_key *key,
+		  const struct vma_flow_info *rings, int by)
 {
 	uint32_t local, remote = 0;
 
@@ -74,7 +78,7 @@ static struct vma_port port_value(const struct port_flows *f, uint32_t index)
 }
 
 /* Writes what the program is to know of the port, if that differs from old. */
-static int port_tell(struct port *p, uint32_t index, const struct vma_port *old)
+static int port_tell(struct ring_port *p, uint32_t index, const struct vma_port *old)
 {
 	struct vma_port new = port_value(&p->flows[index], index);
 	int err;
@@ -88,9 +92,12 @@ static int port_tell(struct port *p, uint32_t index, const struct vma_port *old)
 	return err;
 }
 
-/* The rings that have key were those of `was` and are those of `is` (either may be NULL: none). Tells the program if that matters to it. */
-static int port_count(struct port *p, const struct vma_flow_key *key, const struct vma_flow_info *was,
-		      const struct vma_flow_info *is)
+/*
+ * The rings that have key were those of `was` and are those of `is` (either may be NULL: none).
+ * Tells the program if that matters to it.
+ */
+static int port_count(struct ring_port *p, const struct vma_flow_key *key,
+		      const struct vma_flow_info *was, const struct vma_flow_info *is)
 {
 	uint32_t index = port_index(key);
 	struct port_flows *f = &p->flows[index];
@@ -105,20 +112,23 @@ static int port_count(struct port *p, const struct vma_flow_key *key, const stru
 	return port_tell(p, index, &old);
 }
 
-void port_quiet(struct port *p, uint16_t local_port, bool quiet)
+void port_quiet(struct ring_port *p, uint16_t local_port, bool quiet)
 {
 	uint32_t index = VMA_PORT_INDEX_TCP + local_port;
 	struct vma_port old = port_value(&p->flows[index], index);
 
 	p->flows[index].quiet = quiet && p->flows[index].num_3tuple;
-	(void)port_tell(p, index, &old); /* it has said why; the program then looks more often than it need */
+	/* it has said why; the program then looks more often than it need */
+	(void)port_tell(p, index, &old);
 }
 
-static int flow_write(struct port *p, const struct vma_flow_key *key, const struct vma_flow_info *info, uint64_t flags)
+static int flow_write(struct ring_port *p, const struct vma_flow_key *key,
+		      const struct vma_flow_info *info, uint64_t flags)
 {
 	int err = bpf_map_update_elem(p->flows_fd, key, info, flags);
 
-	if (err == -E2BIG) /* the table is full: the socket's to say, once for the thousands that follow */
+	if (err ==
+	    -E2BIG) /* the table is full: the socket's to say, once for the thousands that follow */
 		return -ENOSPC;
 	if (err && err != -EEXIST)
 		log_error("ring/xdp: %s: bpf_map_update_elem(flows, port %u): %s", p->ifname,
@@ -135,19 +145,23 @@ static int ring_index(const struct vma_flow_info *f, unsigned ring)
 }
 
 /* Another ring has the flow already. */
-static int flow_share(struct port *p, unsigned ring, const struct vma_flow_key *key)
+static int flow_share(struct ring_port *p, unsigned ring, const struct vma_flow_key *key)
 {
 	struct vma_flow_info was, is;
 	int err;
 
 	if ((key->proto == IPPROTO_TCP && key_is_exact(key)) || ring_flow_of_group(key) ||
-	    bpf_map_lookup_elem(p->flows_fd, key, &was) || was.num_rings > VMA_FLOW_RINGS_MAX || ring_index(&was, ring) >= 0)
+	    bpf_map_lookup_elem(p->flows_fd, key, &was) || was.num_rings > VMA_FLOW_RINGS_MAX ||
+	    ring_index(&was, ring) >= 0)
 		return -EEXIST;
 	if (was.num_rings == VMA_FLOW_RINGS_MAX)
 		return -ENOSPC;
 	is = was;
 	is.ring[is.num_rings++] = (uint8_t)ring;
-	/* Before the program sees several: as the only flow of its port it would be the first ring's alone. */
+	/*
+	 * Before the program sees several: as the only flow of its port it would go to the first
+	 * ring only.
+	 */
 	err = port_count(p, key, &was, &is);
 	if (!err)
 		err = flow_write(p, key, &is, BPF_EXIST);
@@ -156,9 +170,11 @@ static int flow_share(struct port *p, unsigned ring, const struct vma_flow_key *
 	return err;
 }
 
-int port_flow_add(struct port *p, unsigned ring, const struct vma_flow_key *key, const struct vma_flow_info *info)
+int port_flow_add(struct ring_port *p, unsigned ring, const struct vma_flow_key *key,
+		  const struct vma_flow_info *info)
 {
-	struct vma_flow_info is = {.pid = info->pid, .fd = info->fd, .num_rings = 1, .ring = {(uint8_t)ring}};
+	struct vma_flow_info is = {
+		.pid = info->pid, .fd = info->fd, .num_rings = 1, .ring = {(uint8_t)ring}};
 	int err = flow_write(p, key, &is, BPF_NOEXIST);
 
 	if (err == -EEXIST)
@@ -171,7 +187,7 @@ int port_flow_add(struct port *p, unsigned ring, const struct vma_flow_key *key,
 	return err;
 }
 
-int port_flow_del(struct port *p, unsigned ring, const struct vma_flow_key *key)
+int port_flow_del(struct ring_port *p, unsigned ring, const struct vma_flow_key *key)
 {
 	struct vma_flow_info was, is;
 	int err = bpf_map_lookup_elem(p->flows_fd, key, &was), i;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Large frames: an AF_PACKET socket takes them with a virtio-net header, the kernel or the device cuts them. */
+/*
+ * Large frames: an AF_PACKET socket takes them with a virtio-net header, the kernel or the device
+ * cuts them.
+ */
 #include <errno.h>
 #include <linux/if_packet.h>
 #include <linux/virtio_net.h>
@@ -9,8 +12,7 @@
 #include <sys/syscall.h>
 
 #include "ring/xdp/xdp.h"
-#include "runtime/libc.h"
-#include "runtime/log.h"
+#include "runtime/runtime.h"
 
 /* Newer than linux-libc-dev 6.1 (the kernel has it since 6.2). */
 #ifndef VIRTIO_NET_HDR_GSO_UDP_L4
@@ -19,9 +21,10 @@
 #define GSO_MAX_FRAME (14 + 65535)
 #define GSO_MAX_IOV 129 /* the headers, and two parts of each of 64 datagrams */
 /*
- * Past the queueing discipline there is nobody who would cut a frame for a device that cannot: it is dropped (ENOBUFS). A veth
- * cannot when its peer has a native XDP program, a card when its TSO is off. After so many failures in a row the frames go
- * through the discipline, where the kernel cuts them; fail they there too, no more are tried for a while.
+ * Past the queueing discipline there is nobody who would cut a frame for a device that cannot: it
+ * is dropped (ENOBUFS). A veth cannot when its peer has a native XDP program, a card when its TSO
+ * is off. After so many failures in a row the frames go through the discipline, where the kernel
+ * cuts them; fail they there too, no more are tried for a while.
  */
 #define GSO_FAILS_MAX 4u
 #define GSO_PAUSE 1024u
@@ -33,13 +36,13 @@ void gso_open(struct xdp_ring *x)
 	int fd, one = 1, size = 8 << 20;
 
 	x->gso_fd = -1;
-	fd = libc.socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
+	fd = OWN_FD(libc.socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0));
 	if (fd < 0 || libc.setsockopt(fd, SOL_PACKET, PACKET_VNET_HDR, &one, sizeof(one)) ||
 	    libc.bind(fd, (struct sockaddr *)&a, sizeof(a))) {
 		log_debug("ring/xdp: %s: no AF_PACKET socket for large frames: %s", x->ring.ifname,
 			  strerror(errno));
 		if (fd >= 0)
-			libc.close(fd);
+			own_fd_close(fd);
 		return;
 	}
 	/* Both only make it faster. */
@@ -48,11 +51,12 @@ void gso_open(struct xdp_ring *x)
 	x->gso_fd = fd;
 	x->ring.caps.max_gso = GSO_MAX_FRAME;
 	/*
-	 * Both ways end in the same transmit queue, one frame after the other. A kernel without trains for XSKs would part them
-	 * again at a peer of ours on this host: a train to the kernel's socket, a single frame to the XSK.
+	 * AF_PACKET and the XSK end in the same transmit queue, one frame after the other. A kernel
+	 * that gives XSKs no GSO bursts would part them again at a peer of ours on this host: a
+	 * burst to the kernel's socket, a single frame to the XSK.
 	 */
 	x->ring.caps.gso_in_order =
-		x->trains && x->port->is_virtual && !x->zerocopy && x->port->num_tx_queues == 1;
+		x->gso_bursts && x->port->is_virtual && !x->zerocopy && x->port->num_tx_queues == 1;
 }
 
 static uint8_t gso_type(const struct ring_gso *g)
@@ -85,8 +89,9 @@ static void gso_count(struct xdp_ring *x, const struct ring_gso *g, size_t total
 }
 
 /*
- * From now on the kernel cuts what the device does not. Any thread. What waits in the discipline is overtaken by frames of the
- * XSKs, which always go past it: trains of datagrams, which must keep their place, are over; TCP mends it.
+ * From now on the kernel cuts what the device does not. Any thread. What waits in the discipline is
+ * overtaken by frames of the XSKs, which always go past it: so bursts of datagrams, which must keep
+ * their order, are sent no more; TCP can put its segments in order again.
  */
 static void gso_through_discipline(struct xdp_ring *x)
 {
@@ -101,13 +106,14 @@ static void gso_through_discipline(struct xdp_ring *x)
 	atomic_store_explicit(&x->gso_fails, 0, memory_order_relaxed);
 }
 
-/* What became of one send: the pause, or the other way, follows it. */
+/* What became of one send: whether to pause or to send past the discipline is decided by it. */
 static int gso_failed(struct xdp_ring *x, int err, const struct virtio_net_hdr *h, size_t total)
 {
 	if (err == EINVAL && h->gso_type == VIRTIO_NET_HDR_GSO_UDP_L4)
 		err = EOPNOTSUPP; /* a kernel before 6.2 */
 	if (err == ENOBUFS || err == EOPNOTSUPP) {
-		uint32_t fails = 1 + atomic_fetch_add_explicit(&x->gso_fails, 1, memory_order_relaxed);
+		uint32_t fails =
+			1 + atomic_fetch_add_explicit(&x->gso_fails, 1, memory_order_relaxed);
 
 		if (err == ENOBUFS && fails >= GSO_FAILS_MAX)
 			gso_through_discipline(x);

@@ -15,10 +15,13 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include "runtime/log.h"
+#include "runtime/runtime.h"
 #include "vma/flow.h"
 
-/* `ip netns exec` puts an empty /sys in front of the host's: the host's bpffs is then behind process 1's root. */
+/*
+ * `ip netns exec` puts an empty /sys in front of the host's: the host's bpffs is then behind
+ * process 1's root.
+ */
 static const char *const bpffs_places[] = {"/sys/fs/bpf", "/proc/1/root/sys/fs/bpf",
 					   "/run/vma/bpf"};
 
@@ -57,16 +60,11 @@ uint64_t process_start_time(unsigned pid)
 {
 	char path[32], line[1024], *p;
 	uint64_t start;
-	FILE *f;
 
 	snprintf(path, sizeof(path), "/proc/%u/stat", pid);
-	f = fopen(path, "re");
-	if (!f)
-		return 0;
-	p = fgets(line, sizeof(line), f);
-	fclose(f);
+	text_file_read(path, line, sizeof(line));
 	/* The name in field 2 may hold blanks and parentheses: count from its last one. */
-	p = p ? strrchr(line, ')') : NULL;
+	p = strrchr(line, ')');
 	for (int field = 2; p && field < 22; field++)
 		p = strchr(p + 1, ' ');
 	return p && sscanf(p, " %lu", &start) == 1 ? start : 0;
@@ -75,14 +73,14 @@ uint64_t process_start_time(unsigned pid)
 static void dir_remove(const char *dir)
 {
 	struct dirent *e;
-	DIR *d = opendir(dir);
+	DIR *d = own_opendir(dir);
 
 	if (!d)
 		return;
 	while ((e = readdir(d)))
 		if (e->d_name[0] != '.' && unlinkat(dirfd(d), e->d_name, 0))
 			log_debug("ring/xdp: unlink %s/%s: %s", dir, e->d_name, strerror(errno));
-	closedir(d);
+	own_closedir(d);
 	if (rmdir(dir))
 		log_debug("ring/xdp: rmdir %s: %s", dir, strerror(errno));
 }
@@ -103,7 +101,10 @@ void pins_remove(const char *dir)
 		rmdir(parent); /* succeeds when this was the last interface in it */
 }
 
-/* True when the process that pinned dir has gone. A directory without a readable owner is being made just now. */
+/*
+ * True when the process that pinned dir has gone. A directory without a readable owner is being
+ * made just now.
+ */
 static bool is_orphan(const char *dir)
 {
 	struct vma_port_owner o = {0};
@@ -117,7 +118,7 @@ static bool is_orphan(const char *dir)
 	if (fd < 0)
 		return false;
 	err = bpf_map_lookup_elem(fd, &zero, &o);
-	close(fd);
+	own_fd_close(fd);
 	return !err && o.pid && process_start_time(o.pid) != o.start_time;
 }
 
@@ -126,7 +127,7 @@ static void sweep(const char *dir, bool descend)
 {
 	char path[PATH_MAX];
 	struct dirent *e;
-	DIR *d = opendir(dir);
+	DIR *d = own_opendir(dir);
 
 	if (!d)
 		return;
@@ -142,10 +143,13 @@ static void sweep(const char *dir, bool descend)
 			dir_remove(path);
 		}
 	}
-	closedir(d);
+	own_closedir(d);
 }
 
-/* The inode of the first network namespace, for where /proc/1 may not be read (PROC_NET_INIT_INO, fixed since 6.18). */
+/*
+ * The inode of the first network namespace, for where /proc/1 may not be read (PROC_NET_INIT_INO,
+ * fixed since 6.18).
+ */
 #define FIRST_NETNS_INODE 0xeffffff9u
 
 static bool in_first_netns(const struct stat *ours)

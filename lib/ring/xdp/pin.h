@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The pins of a port's maps: <bpffs>/vma/[netns-<inode>/]<ifname>/{owner,flows,ports,xsks,counters}. */
+/*
+ * The pins of a port's maps:
+ * <bpffs>/vma/[netns-<inode>/]<ifname>/{owner,flows,ports,xsks,counters}.
+ */
 #ifndef RING_XDP_PIN_H
 #define RING_XDP_PIN_H
 
@@ -13,8 +16,9 @@ struct pin {
 };
 
 /*
- * Pins n maps for ifname, in place of whatever a dead process left there, and removes what dead processes left for
- * other interfaces. dir (size bytes) gets the directory. 0, -ENOENT: no bpffs here; or another negative errno.
+ * Pins n maps for ifname, in place of whatever a dead process left there, and removes what dead
+ * processes left for other interfaces. dir (size bytes) gets the directory. 0, -ENOENT: no bpffs
+ * here; or another negative errno.
  */
 int pins_make(const char *ifname, const struct pin *pins, unsigned n, char *dir, size_t size);
 /* Removes dir with its pins. */

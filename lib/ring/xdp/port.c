@@ -18,13 +18,15 @@
 #include <xdp/libxdp.h>
 
 #include "ring/xdp/pin.h"
-#include "runtime/libc.h"
-#include "runtime/log.h"
+#include "runtime/runtime.h"
 #include "steer.skel.h"
 
 #define FLOWS_BYTES (VMA_PORT_INDEX_MAX * sizeof(struct port_flows))
 
-/* libxdp and libbpf keep process-wide state (the bpffs directory, print callbacks): one attach or detach at a time. */
+/*
+ * libxdp and libbpf keep process-wide state (the bpffs directory, print callbacks): one attach or
+ * detach at a time.
+ */
 static pthread_mutex_t libxdp_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static void log_foreign(const char *who, const char *fmt, va_list ap)
@@ -55,6 +57,11 @@ static int libxdp_log(enum libxdp_print_level level, const char *fmt, va_list ap
 	if (level != LIBXDP_DEBUG)
 		log_foreign("libxdp", fmt, ap);
 	return 0;
+}
+
+void port_forked(void)
+{
+	pthread_mutex_init(&libxdp_lock, NULL);
 }
 
 static libbpf_print_fn_t app_libbpf_print;
@@ -89,7 +96,7 @@ static bool driver_is_virtual(const struct ethtool_drvinfo *d)
 	return !strncmp(d->driver, "virtio", 6) || !strchr(d->bus_info, ':');
 }
 
-static void probe_driver(struct port *p, int fd, struct ifreq *ifr)
+static void probe_driver(struct ring_port *p, int fd, struct ifreq *ifr)
 {
 	struct ethtool_drvinfo drv = {.cmd = ETHTOOL_GDRVINFO};
 	struct ethtool_channels ch = {.cmd = ETHTOOL_GCHANNELS};
@@ -113,12 +120,12 @@ static void probe_driver(struct port *p, int fd, struct ifreq *ifr)
 	}
 }
 
-static int probe(struct port *p)
+static int probe(struct ring_port *p)
 {
 	struct ifreq ifr = {.ifr_ifindex = p->ifindex};
 	int fd, err = 0;
 
-	fd = libc.socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	fd = OWN_FD(libc.socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
 	if (fd < 0)
 		return -errno;
 	if (libc.ioctl(fd, SIOCGIFNAME, &ifr) || libc.ioctl(fd, SIOCGIFMTU, &ifr)) {
@@ -139,18 +146,19 @@ static int probe(struct port *p)
 	memcpy(p->mac, ifr.ifr_hwaddr.sa_data, sizeof(p->mac));
 	probe_driver(p, fd, &ifr);
 out:
-	libc.close(fd);
+	own_fd_close(fd);
 	return err;
 }
 
-int port_open(int ifindex, struct port **out)
+int port_open(int ifindex, struct ring_port **out)
 {
-	struct port *p = calloc(1, sizeof(*p));
+	struct ring_port *p = calloc(1, sizeof(*p));
 	int err;
 
 	if (!p)
 		return -ENOMEM;
 	p->ifindex = ifindex;
+	p->link_fd = -1;
 	p->pid = getpid();
 	err = probe(p);
 	if (err) {
@@ -184,15 +192,18 @@ static int steer_owner(int prog_fd, struct vma_port_owner *o)
 		err = bpf_obj_get_info_by_fd(fd, &map, &len);
 		if (!err && !strcmp(map.name, "vma_owner") && map.value_size == sizeof(*o)) {
 			err = bpf_map_lookup_elem(fd, &zero, o);
-			libc.close(fd);
+			own_fd_close(fd);
 			return err;
 		}
-		libc.close(fd);
+		own_fd_close(fd);
 	}
 	return -ENOENT;
 }
 
-/* Our steering program on the interface, alone or in a dispatcher; NULL: none. *mode: how it is attached. */
+/*
+ * Our steering program on the interface, by itself or in a dispatcher; NULL: none. *mode: how it is
+ * attached.
+ */
 static struct xdp_program *steer_find(struct xdp_multiprog *mp, struct vma_port_owner *o)
 {
 	struct xdp_program *prog = NULL;
@@ -228,8 +239,22 @@ pid_t port_owner_pid(int ifindex)
 	return (pid_t)o.pid;
 }
 
-/* Removes the steering program of a dead process. -EEXIST: a program that leaves no room for ours sits there. */
-static int make_room(struct port *p)
+static int foreign_program(const struct ring_port *p, struct xdp_multiprog *mp)
+{
+	struct xdp_program *foreign = xdp_multiprog__main_prog(mp);
+
+	log_warn("ring/xdp: %s: XDP program '%s' (id %u) is attached: sockets stay with "
+		 "the kernel",
+		 p->ifname, foreign ? xdp_program__name(foreign) : "?",
+		 foreign ? xdp_program__id(foreign) : 0);
+	return -EEXIST;
+}
+
+/*
+ * Removes the steering program of a dead process. -EEXIST: a program that leaves no room for ours
+ * sits there.
+ */
+static int make_room(struct ring_port *p)
 {
 	struct vma_port_owner o = {0};
 	struct xdp_multiprog *mp = multiprog_get(p->ifindex);
@@ -249,13 +274,7 @@ static int make_room(struct port *p)
 				  "process %u: %s",
 				  p->ifname, o.pid, strerror(-err));
 	} else if (xdp_multiprog__is_legacy(mp)) {
-		struct xdp_program *foreign = xdp_multiprog__main_prog(mp);
-
-		log_warn("ring/xdp: %s: XDP program '%s' (id %u) is attached: sockets stay with "
-			 "the kernel",
-			 p->ifname, foreign ? xdp_program__name(foreign) : "?",
-			 foreign ? xdp_program__id(foreign) : 0);
-		err = -EEXIST;
+		err = foreign_program(p, mp);
 	}
 	xdp_multiprog__close(mp);
 	return err;
@@ -273,16 +292,51 @@ static bool kernel_has_cast(void)
 	       (major > 6 || (major == 6 && minor >= 2));
 }
 
-static int program_attach(struct port *p, bool cast)
+static enum xdp_attach_mode attach_mode(const struct ring_port *p)
+{
+	return p->mode == PORT_GENERIC ? XDP_MODE_SKB : XDP_MODE_NATIVE;
+}
+
+static int program_fd(const struct ring_port *p)
+{
+	return p->prog ? xdp_program__fd(p->prog) : bpf_program__fd(p->skel->progs.steer);
+}
+
+static int mode_flags(const struct ring_port *p)
+{
+	return p->mode == PORT_GENERIC ? XDP_FLAGS_SKB_MODE : XDP_FLAGS_DRV_MODE;
+}
+
+/* Ours, or libxdp's dispatcher in front of it. */
+static void note_program(struct ring_port *p)
+{
+	if (bpf_xdp_query_id(p->ifindex, mode_flags(p), &p->prog_id))
+		p->prog_id = 0; /* the next message makes us look */
+}
+
+static int link_attach(struct ring_port *p)
+{
+	LIBBPF_OPTS(bpf_link_create_opts, opts, .flags = (uint32_t)mode_flags(p));
+
+	p->link_fd = bpf_link_create(program_fd(p), p->ifindex, BPF_XDP, &opts);
+	return p->link_fd < 0 ? p->link_fd : 0;
+}
+
+/* See program_attach(). */
+static int attach_alone(struct ring_port *p)
 {
 	int err;
 
-	p->skel = steer_bpf__open();
-	if (!p->skel)
-		return -errno;
-	p->skel->rodata->generic_mode = p->mode == PORT_GENERIC;
-	p->skel->rodata->take_trains = p->take_trains;
-	p->skel->rodata->have_cast = cast;
+	if (p->mode == PORT_NATIVE && p->frags)
+		bpf_program__set_flags(p->skel->progs.steer, BPF_F_XDP_HAS_FRAGS);
+	err = steer_bpf__load(p->skel);
+	return err ? err : link_attach(p);
+}
+
+static int attach_by_libxdp(struct ring_port *p)
+{
+	int err;
+
 	p->prog = xdp_program__from_bpf_obj(p->skel->obj, "xdp");
 	err = (int)libxdp_get_error(p->prog);
 	if (err) {
@@ -290,25 +344,44 @@ static int program_attach(struct port *p, bool cast)
 		return err;
 	}
 	/*
-	 * Why not in generic mode: see bpf/steer.bpf.c. Where the XSKs take no fragments the driver shall refuse us when its
-	 * packets have some; a kernel without fragments in XDP refuses the flag.
+	 * Why not in generic mode: see bpf/steer.bpf.c. Where the XSKs take no fragments the driver
+	 * shall refuse us when its packets have some; a kernel without fragments in XDP refuses the
+	 * flag.
 	 */
 	if (p->mode == PORT_NATIVE && p->frags)
 		xdp_program__set_xdp_frags_support(p->prog, true);
-	return xdp_program__attach(p->prog, p->ifindex,
-				   p->mode == PORT_GENERIC ? XDP_MODE_SKB : XDP_MODE_NATIVE, 0);
+	return xdp_program__attach(p->prog, p->ifindex, attach_mode(p), 0);
+}
+
+/*
+ * libxdp, which lets several programs share an interface, asks for programs by their numbers: that
+ * takes CAP_SYS_ADMIN, to detach, too, and to find what a dead process has left. Without it the
+ * program hangs on a descriptor: it goes with the process, however that ends.
+ */
+static int program_attach(struct ring_port *p, bool cast)
+{
+	p->skel = steer_bpf__open();
+	if (!p->skel)
+		return -errno;
+	p->skel->rodata->generic_mode = p->mode == PORT_GENERIC;
+	p->skel->rodata->take_gso_bursts = p->take_gso_bursts;
+	p->skel->rodata->have_cast = cast;
+	return caps_have(CAPS_BIT(CAP_SYS_ADMIN)) ? attach_by_libxdp(p) : attach_alone(p);
 }
 
 /* Frees what is loaded. */
-static void program_drop(struct port *p)
+static void program_drop(struct ring_port *p)
 {
+	if (p->link_fd >= 0)
+		own_fd_close(p->link_fd);
+	p->link_fd = -1;
 	xdp_program__close(p->prog);
 	steer_bpf__destroy(p->skel);
 	p->prog = NULL;
 	p->skel = NULL;
 }
 
-static int program_load(struct port *p)
+static int program_load(struct ring_port *p)
 {
 	bool cast = kernel_has_cast();
 	int err = program_attach(p, cast);
@@ -324,7 +397,7 @@ static int program_load(struct port *p)
 	return err;
 }
 
-static int owner_write(struct port *p)
+static int owner_write(struct ring_port *p)
 {
 	struct vma_port_owner o = {
 		.pid = (uint32_t)p->pid,
@@ -335,11 +408,14 @@ static int owner_write(struct port *p)
 	uint32_t zero = 0;
 
 	err = bpf_map_update_elem(fd, &zero, &o, BPF_ANY);
-	/* The program's code does not mention the map: tied to it so that it is found through the program. */
-	return err ? err : bpf_prog_bind_map(xdp_program__fd(p->prog), fd, NULL);
+	/*
+	 * The program's code does not mention the map: tied to it so that it is found through the
+	 * program.
+	 */
+	return err ? err : bpf_prog_bind_map(program_fd(p), fd, NULL);
 }
 
-static int memory_map(struct port *p)
+static int memory_map(struct ring_port *p)
 {
 	void *m;
 
@@ -356,7 +432,7 @@ static int memory_map(struct port *p)
 	return 0;
 }
 
-static void maps_pin(struct port *p)
+static void maps_pin(struct ring_port *p)
 {
 	const struct pin pins[] = {
 		{"owner", bpf_map__fd(p->skel->maps.vma_owner)},
@@ -378,21 +454,33 @@ static void maps_pin(struct port *p)
 		log_debug("ring/xdp: %s: maps pinned in %s", p->ifname, p->pin_dir);
 }
 
+/*
+ * For a process that has given CAP_SYS_ADMIN away, but not CAP_NET_ADMIN. Only our own program
+ * goes, not a dispatcher.
+ */
+static int detach_by_netlink(const struct ring_port *p)
+{
+	LIBBPF_OPTS(bpf_xdp_attach_opts, opts, .old_prog_fd = program_fd(p));
+
+	return bpf_xdp_detach(p->ifindex, (uint32_t)mode_flags(p), &opts);
+}
+
 /* Undoes what program_load(), memory_map() and maps_pin() have done so far. */
-static void detach(struct port *p)
+static void detach(struct ring_port *p)
 {
 	bool ours = p->pid == getpid();
 	int err;
 
 	if (p->prog && ours) {
-		err = xdp_program__detach(p->prog, p->ifindex,
-					  p->mode == PORT_GENERIC ? XDP_MODE_SKB : XDP_MODE_NATIVE,
-					  0);
+		err = xdp_program__detach(p->prog, p->ifindex, attach_mode(p), 0);
+		if (err && !detach_by_netlink(p))
+			err = 0;
 		if (err)
 			log_debug("ring/xdp: %s: detach: %s", p->ifname, strerror(-err));
 		/*
-		 * A process that gave its privileges away may not detach: the program stays until the next owner comes, as
-		 * after SIGKILL. No address is like this one, so it passes what it sees at its first comparison.
+		 * A process that gave its privileges away may not detach: the program stays until
+		 * the next owner comes, as after SIGKILL. No address is like this one, so it passes
+		 * what it sees at its first comparison.
 		 */
 		if (err && p->local_mac)
 			__atomic_store_n(p->local_mac, 1ull << 48, __ATOMIC_RELAXED);
@@ -410,7 +498,7 @@ static void detach(struct port *p)
 	p->flows = NULL;
 }
 
-int port_add_ring(struct port *p, unsigned ring, const int *xsk_fds, unsigned n)
+int port_add_ring(struct ring_port *p, unsigned ring, const int *xsk_fds, unsigned n)
 {
 	int err = 0;
 
@@ -419,13 +507,15 @@ int port_add_ring(struct port *p, unsigned ring, const int *xsk_fds, unsigned n)
 	for (uint32_t i = 0; !err && i < n; i++) {
 		uint32_t slot = ring * VMA_XSK_QUEUES + i;
 
-		err = bpf_map_update_elem(bpf_map__fd(p->skel->maps.xsks), &slot, &xsk_fds[i], BPF_ANY);
+		err = bpf_map_update_elem(bpf_map__fd(p->skel->maps.xsks), &slot, &xsk_fds[i],
+					  BPF_ANY);
 	}
 	return err;
 }
 
-static int attach(struct port *p, const int *xsk_fds, unsigned n)
+static int attach(struct ring_port *p, const int *xsk_fds, unsigned n)
 {
+	char missing[128];
 	int err;
 
 	err = make_room(p);
@@ -434,8 +524,11 @@ static int attach(struct port *p, const int *xsk_fds, unsigned n)
 	err = program_load(p);
 	if (err) {
 		log_at(p->mode == PORT_NATIVE ? LOG_DEBUG : LOG_WARN,
-		       "ring/xdp: %s: cannot attach the steering program: %s", p->ifname,
-		       strerror(-err));
+		       "ring/xdp: %s: cannot attach the steering program: %s%s", p->ifname,
+		       strerror(-err),
+		       caps_missing(CAPS_BIT(CAP_NET_ADMIN) | CAPS_BIT(CAP_BPF) |
+					    CAPS_BIT(CAP_PERFMON),
+				    missing, sizeof(missing)));
 		return err == -EBUSY ? -EEXIST : err;
 	}
 	p->flows_fd = bpf_map__fd(p->skel->maps.flows);
@@ -451,11 +544,67 @@ static int attach(struct port *p, const int *xsk_fds, unsigned n)
 		return err;
 	}
 	port_set_mac(p, p->mac);
+	note_program(p);
 	maps_pin(p);
 	return 0;
 }
 
-int port_attach(struct port *p, const int *xsk_fds, unsigned n)
+/*
+ * True: the packets come by our program, perhaps through a dispatcher. False: they do not; *err: a
+ * foreign one sits there.
+ */
+static bool program_stands(const struct ring_port *p, int *err)
+{
+	struct xdp_multiprog *mp = multiprog_get(p->ifindex);
+	struct vma_port_owner o = {0};
+	bool stands = mp && steer_find(mp, &o) && o.pid == (uint32_t)p->pid;
+
+	*err = !stands && mp && xdp_multiprog__is_legacy(mp) ? foreign_program(p, mp) : 0;
+	xdp_multiprog__close(mp);
+	return stands;
+}
+
+/* As port_program_changed(). libxdp is entered. */
+static int program_restore(struct ring_port *p)
+{
+	int err = 0;
+
+	if (p->prog && (program_stands(p, &err) || err))
+		return err;
+	if (p->prog) {
+		err = xdp_program__attach(p->prog, p->ifindex, attach_mode(p), 0);
+	} else {
+		/* Nobody takes it off by netlink: somebody has detached the link. */
+		own_fd_close(p->link_fd);
+		err = link_attach(p);
+	}
+	if (err)
+		log_warn("ring/xdp: %s: the steering program was taken off and cannot be put back: "
+			 "%s",
+			 p->ifname, strerror(-err));
+	else
+		log_warn(
+			"ring/xdp: %s: the steering program was taken off the interface: it is put "
+			"back",
+			p->ifname);
+	return err;
+}
+
+int port_program_changed(struct ring_port *p, uint32_t id)
+{
+	int err;
+
+	if (id == p->prog_id)
+		return 0;
+	libxdp_enter();
+	err = program_restore(p);
+	if (!err)
+		note_program(p);
+	libxdp_leave();
+	return err;
+}
+
+int port_attach(struct ring_port *p, const int *xsk_fds, unsigned n)
 {
 	int err;
 
@@ -467,7 +616,7 @@ int port_attach(struct port *p, const int *xsk_fds, unsigned n)
 	return err;
 }
 
-void port_close(struct port *p)
+void port_close(struct ring_port *p)
 {
 	if (!p)
 		return;
@@ -481,7 +630,7 @@ void port_close(struct port *p)
 	free(p);
 }
 
-void port_set_mac(struct port *p, const uint8_t mac[6])
+void port_set_mac(struct ring_port *p, const uint8_t mac[6])
 {
 	uint64_t v = 0;
 

@@ -5,9 +5,8 @@
 #include <string.h>
 
 #include "ring/xdp/xdp.h"
-#include "runtime/libc.h"
-#include "runtime/log.h"
-#include "runtime/params.h"
+#include "runtime/runtime.h"
+#include "config/config.h"
 
 /* The port is the share's, and each ring has its stack's lock only. */
 static void port_lock(struct xdp_ring *x)
@@ -70,23 +69,31 @@ static void xdp_link_changed(struct ring *r, uint32_t mtu, const uint8_t mac[6])
 	port_set_mac(x->port, mac);
 }
 
-/* What is this ring's alone. */
+static int xdp_program_changed(struct ring *r, uint32_t id)
+{
+	return port_program_changed(xdp_ring(r)->port, id);
+}
+
+/* What no other ring shares with this one. */
 static void ring_free(struct xdp_ring *x)
 {
 	xsk_close_all(x);
 	if (x->gso_fd >= 0)
-		libc.close(x->gso_fd);
+		own_fd_close(x->gso_fd);
 	umem_fini(&x->umem);
 	free(x);
 }
 
-/* Every buffer has been given back: the UMEM goes, with the last ring of a share. A forked child only drops its share of it. */
+/*
+ * Every buffer has been given back: the UMEM goes, with the last ring of a share. A forked child
+ * only drops its share of it.
+ */
 static void xdp_close(struct ring *r)
 {
 	struct xdp_ring *x = xdp_ring(r);
 	struct xdp_share *sh = x->share;
 
-	libc_internal++;
+	libc_internal_begin();
 	if (!sh) {
 		port_close(x->port);
 		ring_free(x);
@@ -97,7 +104,7 @@ static void xdp_close(struct ring *r)
 			ring_free(sh->ring[i]);
 		share_free(sh);
 	}
-	libc_internal--;
+	libc_internal_end();
 }
 
 static void xdp_gauges(const struct ring *r, struct ring_gauges *g)
@@ -115,11 +122,11 @@ static void xdp_leave(struct ring *r)
 {
 	struct xdp_ring *x = xdp_ring(r);
 
-	libc_internal++;
+	libc_internal_begin();
 	if (!x->share || share_leave(x))
 		port_close(x->port);
 	x->port = NULL;
-	libc_internal--;
+	libc_internal_end();
 }
 
 /* AF_XDP has no descriptor that does nothing. */
@@ -147,6 +154,7 @@ static const struct ring_ops xdp_ops = {
 	.flow_del = xdp_flow_del,
 	.port_quiet = xdp_port_quiet,
 	.link_changed = xdp_link_changed,
+	.program_changed = xdp_program_changed,
 	.gauges = xdp_gauges,
 };
 
@@ -176,17 +184,19 @@ static int take_port(struct xdp_ring *x)
 	if (err)
 		return err;
 	/*
-	 * Without frames of several chunks (Linux before 6.6) what the peer or GRO has merged would be lost, and generic mode
-	 * sees it merged: TCP from a kernel peer would crawl from one timeout to the next. In a driver nothing is merged yet.
+	 * Without frames of several chunks (Linux before 6.6) what the peer or GRO has merged would
+	 * be lost, and generic mode sees it merged: TCP from a kernel peer would crawl from one
+	 * timeout to the next. In a driver nothing is merged yet.
 	 */
 	if (!x->sg)
 		x->port->mode = PORT_NATIVE;
-	x->trains = x->sg && x->port->mode == PORT_GENERIC;
-	x->port->take_trains = x->trains;
+	x->gso_bursts = x->sg && x->port->mode == PORT_GENERIC;
+	x->port->take_gso_bursts = x->gso_bursts;
 	x->port->frags = x->sg;
 	err = port_attach(x->port, fds, xdp_wait_fds(&x->ring, fds, PORT_MAX_QUEUES));
 	if (err && err != -EEXIST && !x->sg)
-		log_warn("ring/xdp: %s: driver %s has no native XDP for an MTU of %u (%s), and this kernel (before 6.6) no "
+		log_warn("ring/xdp: %s: driver %s has no native XDP for an MTU of %u (%s), and "
+			 "this kernel (before 6.6) no "
 			 "AF_XDP for merged packets: sockets stay with the kernel",
 			 x->port->ifname, x->port->driver, x->port->mtu, strerror(-err));
 	if (err)
@@ -195,7 +205,7 @@ static int take_port(struct xdp_ring *x)
 }
 
 /* A ring on port, without sockets yet, whose sockets come first; NULL: no memory. */
-static struct xdp_ring *ring_new(struct port *port)
+static struct xdp_ring *ring_new(struct ring_port *port)
 {
 	struct xdp_ring *x = calloc(1, sizeof(*x) + port->num_queues * sizeof(x->xsk[0]));
 
@@ -203,7 +213,8 @@ static struct xdp_ring *ring_new(struct port *port)
 		return NULL;
 	x->port = port;
 	x->num_queues = port->num_queues;
-	x->ring = (struct ring){.ops = &xdp_ops, .counters = &x->counters, .ifindex = port->ifindex};
+	x->ring =
+		(struct ring){.ops = &xdp_ops, .counters = &x->counters, .ifindex = port->ifindex};
 	memcpy(x->ring.ifname, port->ifname, sizeof(x->ring.ifname));
 	x->gso_fd = -1;
 	return x;
@@ -240,7 +251,7 @@ static int ring_join(struct xdp_share *sh, struct ring **out)
 	x->index = sh->num;
 	x->zerocopy = first->zerocopy;
 	x->sg = first->sg;
-	x->trains = first->trains;
+	x->gso_bursts = first->gso_bursts;
 	err = umem_join(&x->umem, &first->umem, x->index);
 	if (err)
 		goto err_ring;
@@ -253,7 +264,8 @@ static int ring_join(struct xdp_share *sh, struct ring **out)
 	if (err)
 		goto err_xsk;
 	ring_ready(x);
-	x->ring.caps.max_frame = first->ring.caps.max_frame; /* the port's MTU is that of when it was opened */
+	/* the port's MTU is that of when it was opened */
+	x->ring.caps.max_frame = first->ring.caps.max_frame;
 	*out = &x->ring;
 	return 0;
 
@@ -271,7 +283,7 @@ err_ring:
 static int ring_first(int ifindex, unsigned rings, struct ring **out)
 {
 	struct xdp_ring *x;
-	struct port *port;
+	struct ring_port *port;
 	int err;
 
 	err = port_open(ifindex, &port);

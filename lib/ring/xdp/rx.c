@@ -4,29 +4,35 @@
 #include <string.h>
 
 #include "ring/xdp/xdp.h"
-#include "runtime/libc.h"
-#include "runtime/log.h"
+#include "runtime/runtime.h"
 
 /* Descriptors of the largest frame (64 KiB in pieces of a chunk without its headroom), doubled. */
 #define CHAIN_MAX 64
 /*
- * Of this part of a ring's chunks, when no user holds them: with fewer, frames are copied to the heap; with a quarter of that
- * they are dropped if it fails.
+ * Of this part of a ring's chunks, when no user holds them: with fewer, frames are copied to the
+ * heap; with a quarter of that they are dropped if it fails.
  */
 #define CHUNKS_LOW_PART 4
 
 /*
- * The kernel takes the chunks of a fill ring in turn, and a stream of merged segments goes through a full ring of them thousands
- * of times a second: 8 MiB, of which it finds nothing in a cache of this processor or of its own. While such frames are most of
- * what comes, half of the ring stays empty. That is still more than a TCP's window of them; datagrams, which no window bounds,
- * have the whole ring.
+ * The kernel takes the chunks of a fill ring in turn, and a stream of merged segments goes through
+ * a full ring of them thousands of times a second: 8 MiB, of which it finds nothing in a cache of
+ * this processor or of its own. While such frames are most of what comes, half of the ring stays
+ * empty. That is still more than a TCP's window of them; datagrams, which no window bounds, have
+ * the whole ring.
  */
 #define SUPPLY_BULK (UMEM_RX_CHUNKS / 2)
 /* Chunks from one judgement to the next. */
 #define SUPPLY_JUDGED 1024u
-/* Judgements that are left out after the kernel had nearly emptied the half: a reader that stays away for long. */
+/*
+ * Judgements that are left out after the kernel had nearly emptied the half: a reader that stays
+ * away for long.
+ */
 #define SUPPLY_KEEP_FULL 64u
-/* No datagram that is not marked as a train, and no frame of the usual MTUs, is so large: it is merged TCP segments. */
+/*
+ * No datagram that is not marked as a GSO burst, and no frame of the usual MTUs, is so large: it is
+ * merged TCP segments.
+ */
 #define MERGED_MIN 16384u
 
 static void supply_hold_back(struct xsk *s, uint32_t n)
@@ -64,7 +70,8 @@ uint32_t rx_supply(struct xdp_ring *x, struct xsk_ring *f, uint32_t n)
 {
 	uint32_t index, done = 0;
 
-	for (; done < n && chunk_pop(&x->umem.rx_free, &index); done++) /* pending() looks without the lock */
+	for (; done < n && chunk_pop(&x->umem.rx_free, &index);
+	     done++) /* pending() looks without the lock */
 		__atomic_store_n(&f->addr[f->head++ & f->mask], (uint64_t)index << UMEM_CHUNK_SHIFT,
 				 __ATOMIC_RELAXED);
 	x->filled += done;
@@ -76,10 +83,12 @@ uint32_t rx_supply(struct xdp_ring *x, struct xsk_ring *f, uint32_t n)
 /* Not inline: GCC's ThreadSanitizer would complain of the fence there. */
 __attribute__((noinline)) void rx_tell(const struct xsk *s, const struct xsk_ring *f)
 {
-	/* It sets the flag and looks at the ring once more; so we publish, then look at the flag. */
+	/*
+	 * It sets the flag and looks at the ring once more; so we publish, then look at the flag.
+	 */
 	atomic_thread_fence(memory_order_seq_cst);
 	if (__atomic_load_n(f->flags, __ATOMIC_RELAXED) & XDP_RING_NEED_WAKEUP)
-		(void)libc.recvfrom(s->fd, NULL, 0, MSG_DONTWAIT, NULL, NULL);
+		(void)raw.recvfrom(s->fd, NULL, 0, MSG_DONTWAIT, NULL, NULL);
 }
 
 void rx_refill(struct xdp_ring *x, struct xsk *s)
@@ -110,7 +119,10 @@ static void heap_buf_free(struct buf_pool *pool, struct buf *b)
 	x->heap_origin->free(x->heap_origin, b);
 }
 
-/* Of the chunks that are x's part, those that no user holds; with a share it may be in debt to the others for a moment. */
+/*
+ * Of the chunks that are x's part, those that no user holds; with a share it may be in debt to the
+ * others for a moment.
+ */
 static inline int32_t chunks_ours(const struct xdp_ring *x)
 {
 	return (int32_t)(x->umem.rx_free.num + x->filled);
@@ -126,7 +138,9 @@ void rx_init(struct xdp_ring *x, uint32_t heap_bufs_max)
 		rx_refill(x, &x->xsk[i]);
 }
 
-/* A copy of b on the heap, or NULL: no memory, or VMA_RX_BUFS copies exist. b stays the caller's. */
+/*
+ * A copy of b on the heap, or NULL: no memory, or VMA_RX_BUFS copies exist. b stays the caller's.
+ */
 static struct buf *copy_out(struct xdp_ring *x, const struct buf *b)
 {
 	struct buf *c;
@@ -149,8 +163,8 @@ static struct buf *copy_out(struct xdp_ring *x, const struct buf *b)
 }
 
 /*
- * When users hold so many chunks that the fill rings could run dry, the frame moves to the heap. Returns the
- * frame to hand out, NULL when it had to be dropped.
+ * When users hold so many chunks that the fill rings could run dry, the frame moves to the heap.
+ * Returns the frame to hand out, NULL when it had to be dropped.
  */
 static struct buf *spare_chunks(struct xdp_ring *x, struct buf *b)
 {
@@ -186,7 +200,10 @@ static void chain_drop(struct xdp_ring *x, struct xsk *s)
 	stat_add(&x->counters.rx_drop_invalid, 1);
 }
 
-/* The slow part of taking a descriptor: a frame of several. Returns the frame when b was its last piece. */
+/*
+ * The slow part of taking a descriptor: a frame of several. Returns the frame when b was its last
+ * piece.
+ */
 static struct buf *chain_add(struct xdp_ring *x, struct xsk *s, struct buf *b, bool more)
 {
 	struct buf *head;
@@ -245,25 +262,34 @@ static inline void take(struct xdp_ring *x, struct buf *b, uint64_t addr, uint32
 	x->filled--;
 }
 
-/* Has the steering program marked the frame at addr as a train? addr lies in a chunk of ours. */
-static inline bool train_marked(const struct xdp_ring *x, uint64_t addr)
+/*
+ * Has the steering program marked the frame at addr as a GSO burst? addr lies in a chunk of ours.
+ */
+static inline bool gso_burst_marked(const struct xdp_ring *x, uint64_t addr)
 {
-	return x->trains && (addr & (UMEM_CHUNK - 1)) >= sizeof(struct vma_train) &&
-	       ((const struct vma_train *)(x->umem.base + addr))[-1].magic == VMA_TRAIN_MAGIC;
+	return x->gso_bursts && (addr & (UMEM_CHUNK - 1)) >= sizeof(struct vma_gso_burst) &&
+	       ((const struct vma_gso_burst *)(x->umem.base + addr))[-1].magic ==
+		       VMA_GSO_BURST_MAGIC;
 }
 
-/* Reads the mark and wipes it: the kernel writes there for trains only, so the next frame in this chunk would seem to be one. */
-static void train_take(struct xdp_ring *x, struct buf *b, const struct xdp_desc *d)
+/*
+ * Reads the mark and wipes it: the steering program writes there for GSO bursts only, so the next
+ * frame in this chunk would seem to be one.
+ */
+static void gso_burst_take(struct xdp_ring *x, struct buf *b, const struct xdp_desc *d)
 {
-	struct vma_train *t = (struct vma_train *)(x->umem.base + d->addr) - 1;
+	struct vma_gso_burst *t = (struct vma_gso_burst *)(x->umem.base + d->addr) - 1;
 
 	t->magic = 0;
 	b->gso_size = t->size;
 	b->gso_count = t->count;
 }
 
-/* Does the frame hold as many datagrams as it was marked with? The kernel vouches for the checksum of a train. */
-static bool train_check(struct xdp_ring *x, struct buf *b)
+/*
+ * Does the frame hold as many datagrams as it was marked with? The kernel vouches for the checksum
+ * of a GSO burst.
+ */
+static bool gso_burst_check(struct xdp_ring *x, struct buf *b)
 {
 	const uint32_t hdr_min = ETH_HEADER + 20 + 8, hdr_max = ETH_HEADER + 40 + 8;
 	uint64_t bytes = (uint64_t)b->gso_size * b->gso_count;
@@ -282,7 +308,10 @@ static bool train_check(struct xdp_ring *x, struct buf *b)
 	return true;
 }
 
-/* Any descriptor: a damaged one, a train, a part of a larger frame, or when chunks are short. Returns the frame to hand out, or NULL. */
+/*
+ * Any descriptor: a damaged one, a GSO burst, a part of a larger frame, or when chunks are short.
+ * Returns the frame to hand out, or NULL.
+ */
 static __attribute__((noinline)) struct buf *take_odd(struct xdp_ring *x, struct xsk *s,
 						      const struct xdp_desc *d)
 {
@@ -293,14 +322,14 @@ static __attribute__((noinline)) struct buf *take_odd(struct xdp_ring *x, struct
 		return NULL;
 	}
 	take(x, b, d->addr, d->len);
-	if (train_marked(x, d->addr))
-		train_take(x, b, d);
+	if (gso_burst_marked(x, d->addr))
+		gso_burst_take(x, b, d);
 	if ((d->options & XDP_PKT_CONTD) || s->chain_head || s->chain_bad) {
 		b = chain_add(x, s, b, d->options & XDP_PKT_CONTD);
 		if (!b)
 			return NULL;
 	}
-	if (b->gso_size && !train_check(x, b))
+	if (b->gso_size && !gso_burst_check(x, b))
 		return NULL;
 	if (b->total >= MERGED_MIN && !b->gso_size)
 		s->merged += b->total;
@@ -308,13 +337,18 @@ static __attribute__((noinline)) struct buf *take_odd(struct xdp_ring *x, struct
 }
 
 /*
- * Nothing has come: time to fetch what is only ours of the next frame, should the fill ring name it (see prefetch_frame()). With
- * some thousand chunks in turn it has left the nearest cache since it was used last.
+ * Nothing has come: time to fetch what is only ours of the next frame, should the fill ring name it
+ * (see prefetch_frame()). With some thousand chunks in turn it has left the nearest cache since it
+ * was used last.
  */
 static unsigned rx_idle(struct xdp_ring *x, struct xsk *s)
 {
-	/* Where rings share the fill ring another thread may be writing there: it is a guess in any case. */
-	uint64_t chunk = __atomic_load_n(&s->fill.addr[s->rx.head & s->fill.mask], __ATOMIC_RELAXED);
+	/*
+	 * Where rings share the fill ring another thread may be writing there: it is a guess in any
+	 * case.
+	 */
+	uint64_t chunk =
+		__atomic_load_n(&s->fill.addr[s->rx.head & s->fill.mask], __ATOMIC_RELAXED);
 	const struct buf *b = umem_desc_buf(&x->umem, chunk, 0);
 
 	__builtin_prefetch(b, 1);
@@ -340,17 +374,23 @@ static inline __attribute__((always_inline)) unsigned rx_queue(struct xdp_ring *
 			return rx_idle(x, s);
 	}
 	start = head;
-	/* False: no larger frame is under way, and chunks will not get short, though nothing of this comes back. */
+	/*
+	 * False: no larger frame has begun, and there are chunks enough even if none of this batch
+	 * is given back.
+	 */
 	odd = s->chain_head || s->chain_bad || chunks_ours(x) < (int32_t)(x->chunks_low + max);
 	for (; n < max && head != r->seen; head++) {
-		/* Each word is read once: another process could change it. Apart, as a copy would go by way of the stack. */
+		/*
+		 * Each word is read once: another process could change it. One by one: a copy of
+		 * the struct would go through the thread's stack.
+		 */
 		const volatile struct xdp_desc *d = &r->desc[head & r->mask];
 		uint64_t addr = d->addr;
 		uint32_t len = d->len, options = d->options;
 		struct buf *b = umem_desc_buf(&x->umem, addr, len);
 
 		if (__builtin_expect(!odd && b && !b->refs && !(options & XDP_PKT_CONTD) &&
-					     !train_marked(x, addr),
+					     !gso_burst_marked(x, addr),
 				     1)) {
 			take(x, b, addr, len);
 		} else {
@@ -363,7 +403,10 @@ static inline __attribute__((always_inline)) unsigned rx_queue(struct xdp_ring *
 		pkts[n++] = b;
 	}
 	__atomic_store_n(&r->head, head, __ATOMIC_RELAXED); /* pending() looks without the lock */
-	/* release: the kernel may overwrite the descriptors once it sees them consumed; they have been read by then */
+	/*
+	 * release: the kernel may overwrite the descriptors once it sees them consumed; they have
+	 * been read by then
+	 */
 	__atomic_store_n(r->consumer, head, __ATOMIC_RELEASE);
 	s->missing += head - start;
 	if (s->missing >= s->refill_at)
@@ -404,8 +447,9 @@ unsigned xdp_poll(struct ring *ring, struct buf **pkts, unsigned max)
 }
 
 /*
- * Starts fetching what poll() will read of the frame at head from the cache of the processor that wrote it. The kernel hands out
- * chunks in the order in which it got them: the fill ring tells which one it is before the descriptor has arrived. Only a guess.
+ * Starts fetching what poll() will read of the frame at head from the cache of the processor that
+ * wrote it. The kernel hands out chunks in the order in which it got them: the fill ring tells
+ * which one it is before the descriptor has arrived. Only a guess.
  */
 static inline void prefetch_frame(const struct xdp_ring *x, const struct xsk *s, uint32_t head)
 {
@@ -413,8 +457,9 @@ static inline void prefetch_frame(const struct xdp_ring *x, const struct xsk *s,
 	const uint8_t *frame = x->umem.base + chunk + XDP_HEADROOM;
 
 	__builtin_prefetch(&s->rx.desc[head & s->rx.mask]);
-	__builtin_prefetch(frame -
-			   sizeof(struct vma_train)); /* the mark of a train is looked for there */
+	__builtin_prefetch(
+		/* the mark of a GSO burst is looked for there */
+		frame - sizeof(struct vma_gso_burst));
 	__builtin_prefetch(frame);
 	__builtin_prefetch(frame + 64);
 }
@@ -428,7 +473,10 @@ bool xdp_pending(const struct ring *ring)
 
 		uint32_t head = __atomic_load_n(&r->head, __ATOMIC_RELAXED);
 
-		/* relaxed: only a hint; poll() looks again with the barrier that reading frames needs */
+		/*
+		 * relaxed: only a hint; poll() looks again with the barrier that reading frames
+		 * needs
+		 */
 		if (__atomic_load_n(r->producer, __ATOMIC_RELAXED) != head) {
 			prefetch_frame(x, &x->xsk[i], head);
 			return true;

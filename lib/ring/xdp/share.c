@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "ring/xdp/xdp.h"
-#include "runtime/params.h"
+#include "config/config.h"
 
 /* Not the stacks' lock that opens rings: the internal thread closes them, and a forked child. */
 static pthread_mutex_t shares_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -20,7 +20,9 @@ unsigned share_rings_wanted(void)
 		return 1;
 	if (params.ring_limit_per_interface <= 0)
 		return SHARE_RINGS_DEFAULT;
-	return params.ring_limit_per_interface < (int)SHARE_RINGS_MAX ? (unsigned)params.ring_limit_per_interface : SHARE_RINGS_MAX;
+	return params.ring_limit_per_interface < (int)SHARE_RINGS_MAX
+		       ? (unsigned)params.ring_limit_per_interface
+		       : SHARE_RINGS_MAX;
 }
 
 int share_begin(struct xdp_ring *x, unsigned max)
@@ -79,12 +81,21 @@ struct xdp_share *share_find(int ifindex, int *err)
 	return sh;
 }
 
+void share_forked(void)
+{
+	pthread_mutex_init(&shares_lock, NULL);
+	shares = NULL;
+}
+
 bool share_close(struct xdp_ring *x)
 {
 	struct xdp_share *sh = x->share, **p;
 	bool forked = shares_pid != getpid(), last;
 
-	/* A forked child closes what it has of its parent's, one thread alone, whatever the lock was at the fork(). */
+	/*
+	 * A forked child closes what it has of its parent's. It has one thread only, so the lock,
+	 * which another thread may have held at the fork(), is not asked.
+	 */
 	if (!forked)
 		pthread_mutex_lock(&shares_lock);
 	sh->staying -= sh->staying > 0;
@@ -151,7 +162,10 @@ static void hand_out(struct xdp_ring *x, struct xdp_share *sh)
 		else if (owner < sh->max)
 			chunk_push(&sh->back[owner], index);
 	}
-	/* release: the kernel may overwrite the entries once it sees them consumed; they must have been read by then */
+	/*
+	 * release: the kernel may overwrite the entries once it sees them consumed; they must have
+	 * been read by then
+	 */
 	__atomic_store_n(c->consumer, c->head, __ATOMIC_RELEASE);
 }
 

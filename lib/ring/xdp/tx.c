@@ -6,10 +6,12 @@
 #include <sys/syscall.h>
 
 #include "ring/xdp/xdp.h"
-#include "runtime/libc.h"
-#include "runtime/log.h"
+#include "runtime/runtime.h"
 
-/* Buffers between two looks at the completion ring: few enough that the chunks in use stay in the cache. */
+/*
+ * Buffers between two looks at the completion ring: few enough that the chunks in use stay in the
+ * cache.
+ */
 #define RECLAIM_EVERY 32
 /* System calls that one kick() makes at most: the kernel sends 32 frames in each. */
 #define KICK_MAX 256
@@ -42,7 +44,10 @@ void tx_reclaim(struct xdp_ring *x)
 	end = __atomic_load_n(c->producer, __ATOMIC_ACQUIRE);
 	for (; c->head != end; c->head++)
 		tx_done(x, c->addr[c->head & c->mask]);
-	/* release: the kernel may overwrite the entries once it sees them consumed; they must have been read by then */
+	/*
+	 * release: the kernel may overwrite the entries once it sees them consumed; they must have
+	 * been read by then
+	 */
 	__atomic_store_n(c->consumer, c->head, __ATOMIC_RELEASE);
 }
 
@@ -97,10 +102,16 @@ static uint32_t chain_check(const struct xdp_ring *x, const struct buf *b, uint3
 	return n == 1 || x->sg ? n : 0;
 }
 
-/* 0, or -ENOBUFS when the transmit ring has no room for n descriptors even when the kernel's index is read anew. */
+/*
+ * 0, or -ENOBUFS when the transmit ring has no room for n descriptors even when the kernel's index
+ * is read anew.
+ */
 static int tx_room(struct xdp_ring *x, struct xsk_ring *t, uint32_t n)
 {
-	/* acquire: a descriptor may be written only after the kernel has been seen to have read its last use */
+	/*
+	 * acquire: a descriptor may be written only after the kernel has been seen to have read its
+	 * last use
+	 */
 	t->seen = __atomic_load_n(t->consumer, __ATOMIC_ACQUIRE);
 	if (t->size - (t->head - t->seen) >= n)
 		return 0;
@@ -111,7 +122,9 @@ static int tx_room(struct xdp_ring *x, struct xsk_ring *t, uint32_t n)
 /* The descriptors are written: the kernel gets them. */
 static inline int tx_publish(struct xdp_ring *x, struct xsk_ring *t, uint32_t bytes)
 {
-	/* release: the kernel must see descriptor and frame before the index that gives them to it */
+	/*
+	 * release: the kernel must see descriptor and frame before the index that gives them to it
+	 */
 	__atomic_store_n(t->producer, t->head, __ATOMIC_RELEASE);
 	atomic_store_explicit(&x->unsent, 1, memory_order_relaxed);
 	stat_add(&x->counters.tx_packets, 1);
@@ -171,7 +184,7 @@ static bool tx_empty(const struct xdp_ring *x)
 
 bool tx_flush(struct xdp_ring *x)
 {
-	/* Not enough alone: another thread that took the kick over may still be at it. */
+	/* That is not enough: another thread that took the kick over may still be at it. */
 	xdp_kick(&x->ring);
 	return tx_empty(x);
 }
@@ -184,16 +197,25 @@ int xdp_kick(struct ring *r)
 
 	if (!atomic_load_explicit(&x->unsent, memory_order_relaxed))
 		return 0;
-	/* Before the call: what another thread posts from now on is that thread's to kick. The call is the barrier. */
+	/*
+	 * Before the call: what another thread posts from now on is that thread's to kick. The call
+	 * is the barrier.
+	 */
 	atomic_store_explicit(&x->unsent, 0, memory_order_relaxed);
 	if (x->zerocopy) {
-		/* The driver sets the flag and looks at the ring once more; so we publish, then look at the flag. */
+		/*
+		 * The driver sets the flag and looks at the ring once more; so we publish, then
+		 * look at the flag.
+		 */
 		atomic_thread_fence(memory_order_seq_cst);
 		if (!(__atomic_load_n(s->tx.flags, __ATOMIC_RELAXED) & XDP_RING_NEED_WAKEUP))
 			return 0;
 	}
 	for (;;) {
-		/* Not libc's sendto(): that is a cancellation point, whose bookkeeping costs 15 ns of every packet. */
+		/*
+		 * Not libc's sendto(): that is a cancellation point, whose bookkeeping costs 15 ns
+		 * of every packet.
+		 */
 		long n = libc_raw(SYS_sendto, s->fd, 0, 0, MSG_DONTWAIT, 0, 0);
 		int err = n < 0 ? errno : 0;
 
@@ -201,7 +223,10 @@ int xdp_kick(struct ring *r)
 		if (n >= 0 || ((err == EAGAIN || err == EBUSY || err == ENOBUFS) && tx_empty(x)))
 			break;
 		if (err != EAGAIN && err != EBUSY && err != ENOBUFS && err != EINTR) {
-			/* They stay in the ring: the next kick() must not think that there is nothing to do. */
+			/*
+			 * They stay in the ring: the next kick() must not think that there is
+			 * nothing to do.
+			 */
 			atomic_store_explicit(&x->unsent, 1, memory_order_relaxed);
 			stat_add(&x->counters.kicks, calls);
 			if (err != ENETDOWN)

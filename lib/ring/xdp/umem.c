@@ -54,7 +54,8 @@ int umem_init(struct umem *u, enum pages_type type, unsigned rings)
 
 int umem_join(struct umem *u, const struct umem *first, unsigned k)
 {
-	uint32_t rx = UMEM_RX_CHUNKS + (k - 1) * UMEM_RX_MORE, tx = first->num_rx + UMEM_TX_CHUNKS + (k - 1) * UMEM_TX_MORE;
+	uint32_t rx = UMEM_RX_CHUNKS + (k - 1) * UMEM_RX_MORE,
+		 tx = first->num_rx + UMEM_TX_CHUNKS + (k - 1) * UMEM_TX_MORE;
 
 	memset(u, 0, sizeof(*u));
 	u->base = first->base;

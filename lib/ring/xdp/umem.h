@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The UMEM: chunks of 4 KiB that the kernel's and our descriptors name by offset, one struct buf for each, and
- * two stacks of free chunks (receive, transmit). Everything here needs the lock of the stack that owns the ring.
+ * The UMEM: chunks of 4 KiB that the kernel's and our descriptors name by offset, one struct buf
+ * for each, and two stacks of free chunks (receive, transmit). Everything here needs the lock of
+ * the stack that owns the ring.
  */
 #ifndef RING_XDP_UMEM_H
 #define RING_XDP_UMEM_H
@@ -10,8 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "mem/buf.h"
-#include "mem/pages.h"
+#include "mem/mem.h"
 
 #define UMEM_CHUNK_SHIFT 12
 #define UMEM_CHUNK (1u << UMEM_CHUNK_SHIFT)
@@ -36,15 +36,23 @@ int chunk_stack_init(struct chunk_stack *s, uint32_t first, uint32_t n, uint32_t
 struct umem {
 	struct buf_pool pool; /* first: pool->free finds the umem */
 	uint8_t *base;
-	struct buf *bufs; /* [num_chunks]; each ring has its own for all of them: it uses those of the chunks that it has */
-	uint32_t num_rx, num_chunks; /* chunks [0, num_rx) are for receiving, the others for transmitting */
+	/*
+	 * [num_chunks]; each ring has its own for all of them: it uses those of the chunks that it
+	 * has
+	 */
+	struct buf *bufs;
+	/* chunks [0, num_rx) are for receiving, the others for transmitting */
+	uint32_t num_rx, num_chunks;
 	struct chunk_stack rx_free, tx_free;
 	size_t bytes; /* of the mapping; 0: it is another ring's */
 };
 
 /* A UMEM for so many rings; u is the first one's. 0 or negative errno. */
 int umem_init(struct umem *u, enum pages_type type, unsigned rings);
-/* Ring number k, above 0, on the first one's memory, with the chunks that are its part. 0 or negative errno. */
+/*
+ * Ring number k, above 0, on the first one's memory, with the chunks that are its part. 0 or
+ * negative errno.
+ */
 int umem_join(struct umem *u, const struct umem *first, unsigned k);
 /* The ring that transmits with chunk `index`. */
 static inline unsigned umem_tx_owner(const struct umem *u, uint32_t index)
@@ -78,7 +86,10 @@ static inline void umem_chunk_free(struct umem *u, uint32_t index)
 	chunk_push(index < u->num_rx ? &u->rx_free : &u->tx_free, index);
 }
 
-/* The buffer that a descriptor of the kernel names, or NULL when [addr, addr + len) does not lie in one chunk of ours. */
+/*
+ * The buffer that a descriptor of the kernel names, or NULL when [addr, addr + len) does not lie in
+ * one chunk of ours.
+ */
 static inline struct buf *umem_desc_buf(const struct umem *u, uint64_t addr, uint32_t len)
 {
 	uint64_t index = addr >> UMEM_CHUNK_SHIFT;

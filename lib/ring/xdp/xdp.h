@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The AF_XDP ring's insides, shared by its files: xsk.c (sockets), ring.c (receive, life), tx.c, gso.c. */
+/*
+ * The AF_XDP ring's insides, shared by its files: xsk.c (sockets), ring.c (receive, life), tx.c,
+ * gso.c.
+ */
 #ifndef RING_XDP_XDP_H
 #define RING_XDP_XDP_H
 
@@ -22,7 +25,10 @@
 #define ETH_HEADER 14u
 #define XDP_HEADROOM 256u /* the kernel's XDP_PACKET_HEADROOM, in front of a received frame */
 
-/* One of a socket's four rings. Each index word has one writer: the kernel on one side, we on the other. */
+/*
+ * One of a socket's four rings. Each index word has one writer: the kernel on one side, we on the
+ * other.
+ */
 struct xsk_ring {
 	uint32_t *producer;
 	uint32_t *consumer;
@@ -59,15 +65,22 @@ struct xsk {
 struct xdp_ring {
 	struct ring ring;
 	struct ring_counters counters;
-	struct port *port; /* of a ring after the first: the first one's */
+	struct ring_port *port; /* of a ring after the first: the first one's */
 	struct umem umem;
-	/* NULL: the interface can have this ring only, which has the fill and completion rings for itself. */
+	/*
+	 * NULL: the interface can have this ring only, which has the fill and completion rings for
+	 * itself.
+	 */
 	struct xdp_share *share;
 	unsigned index; /* number in the share */
 	/* Receive, under the stack lock. */
 	uint32_t num_queues;
 	uint32_t next_queue; /* where the next poll() starts */
-	uint32_t filled; /* chunks that the kernel holds for receiving; of a share: given less taken, from x's own part on */
+	/*
+	 * chunks that the kernel holds for receiving; of a share: given less taken, from x's own
+	 * part on
+	 */
+	uint32_t filled;
 	uint32_t chunks_low;
 	uint32_t heap_bufs, heap_bufs_max; /* received frames copied out of the UMEM */
 	struct buf_pool heap_pool; /* counts them */
@@ -78,15 +91,21 @@ struct xdp_ring {
 	uint32_t tx_credit; /* buffers to hand out before the completion ring is looked at again */
 	bool zerocopy;
 	bool sg;
-	bool trains; /* the steering program marks them */
+	bool gso_bursts; /* the steering program marks them */
 	_Atomic uint32_t
-		unsent; /* 1: frames were posted since the last kick() took over. Set by post(), cleared by kick() */
+		/* 1: frames were posted since the last kick() took over. Set by post(), cleared by
+		   kick() */
+		unsent;
 	_Atomic uint32_t
-		stalled; /* 1: kick() gave up with frames left. Set and cleared by kick(), read by poll() */
+		/* 1: kick() gave up with frames left. Set and cleared by kick(), read by poll() */
+		stalled;
 	int gso_fd; /* AF_PACKET, -1: none */
-	_Atomic bool gso_bypass; /* gso_fd goes past the queueing discipline; cleared once, by any thread */
+	/* gso_fd goes past the queueing discipline; cleared once, by any thread */
+	_Atomic bool gso_bypass;
 	_Atomic uint32_t
-		gso_fails; /* in a row; beyond GSO_FAILS_MAX: how far the pause is. Any thread, races only blur it */
+		/* in a row; beyond GSO_FAILS_MAX: how far the pause is. Any thread, races only blur
+		   it */
+		gso_fails;
 	struct xsk xsk[];
 };
 
@@ -101,7 +120,10 @@ static inline void stat_add(uint64_t *c, uint64_t n)
 	__atomic_store_n(c, __atomic_load_n(c, __ATOMIC_RELAXED) + n, __ATOMIC_RELAXED);
 }
 
-/* Opens and binds the sockets of all queues. 0; -EBUSY: *queue belongs to somebody else; or negative errno. */
+/*
+ * Opens and binds the sockets of all queues. 0; -EBUSY: *queue belongs to somebody else; or
+ * negative errno.
+ */
 int xsk_open_all(struct xdp_ring *x, unsigned *queue);
 void xsk_close_all(struct xdp_ring *x);
 

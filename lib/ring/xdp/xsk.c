@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* AF_XDP sockets: one for each receive queue, all on one UMEM. Raw system calls: see xsk in Documentation/networking/af_xdp.rst. */
+/*
+ * AF_XDP sockets: one for each receive queue, all on one UMEM. Raw system calls: see xsk in
+ * Documentation/networking/af_xdp.rst.
+ */
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -7,13 +10,15 @@
 #include <unistd.h>
 
 #include "ring/xdp/xdp.h"
-#include "runtime/libc.h"
-#include "runtime/log.h"
-#include "runtime/params.h"
+#include "runtime/runtime.h"
+#include "config/config.h"
 
 #define RING_MAX 2048u
 #define RING_MIN 32u /* PORT_MAX_QUEUES of them share the chunks */
-/* Chunks put into a fill ring at a time, or a quarter of a ring that is smaller than four times this. */
+/*
+ * Chunks put into a fill ring at a time, or a quarter of a ring that is smaller than four times
+ * this.
+ */
 #define REFILL_BATCH 32u
 /* A queue of a process that just died or closed stays taken for up to 18 ms (measured). */
 #define BUSY_RETRY_MS 100
@@ -85,7 +90,10 @@ static int register_umem(struct xdp_ring *x, int fd)
 	return err;
 }
 
-/* Entries of a queue's receive ring: x's chunks are shared by the queues, each gets no more than its part. */
+/*
+ * Entries of a queue's receive ring: x's chunks are shared by the queues, each gets no more than
+ * its part.
+ */
 static uint32_t rx_entries(const struct xdp_ring *x, uint32_t chunks)
 {
 	uint32_t n = ring_size(params.rx_wre, chunks);
@@ -118,7 +126,9 @@ static struct sizes sizes_of(const struct xdp_ring *x, const struct xsk *s)
 	if (x->index)
 		return z;
 	z.fill = z.rx;
-	/* A chunk that is posted waits in the completion ring: there must be room for all of them. */
+	/*
+	 * A chunk that is posted waits in the completion ring: there must be room for all of them.
+	 */
 	z.comp = transmits ? RING_MAX : RING_MIN;
 	if (x->share) {
 		z.fill = power_of_two(z.rx + (x->share->max - 1) * rx_entries(x, UMEM_RX_MORE));
@@ -136,7 +146,8 @@ static int make_rings(struct xdp_ring *x, struct xsk *s)
 	int err, fd = s->fd;
 
 	if ((z.fill && (err = set_size(x, fd, XDP_UMEM_FILL_RING, "XDP_UMEM_FILL_RING", z.fill))) ||
-	    (z.comp && (err = set_size(x, fd, XDP_UMEM_COMPLETION_RING, "XDP_UMEM_COMPLETION_RING", z.comp))) ||
+	    (z.comp && (err = set_size(x, fd, XDP_UMEM_COMPLETION_RING, "XDP_UMEM_COMPLETION_RING",
+				       z.comp))) ||
 	    (err = set_size(x, fd, XDP_RX_RING, "XDP_RX_RING", z.rx)) ||
 	    (z.tx && (err = set_size(x, fd, XDP_TX_RING, "XDP_TX_RING", z.tx))))
 		return err;
@@ -153,7 +164,10 @@ static int make_rings(struct xdp_ring *x, struct xsk *s)
 		return err;
 	}
 	if (!z.fill) {
-		/* For the guesses of rx_idle() and pending(); map is NULL, so that it is not unmapped twice. */
+		/*
+		 * For the guesses of rx_idle() and pending(); map is NULL, so that it is not
+		 * unmapped twice.
+		 */
 		lock_take(&x->share->supply);
 		s->fill = x->share->ring[0]->xsk[s - x->xsk].fill;
 		lock_drop(&x->share->supply);
@@ -172,17 +186,20 @@ static int try_bind(struct xdp_ring *x, struct xsk *s, uint16_t flags)
 		.sxdp_queue_id = (uint32_t)(s - x->xsk),
 		.sxdp_flags = flags,
 	};
-	const struct timespec pause = {.tv_nsec = BUSY_RETRY_NS};
 
-	/* A further queue of the ring has its own fill ring on the first one's UMEM; a further ring those of the queue's first socket. */
+	/*
+	 * A further queue of the ring has its own fill ring on the first one's UMEM; a further ring
+	 * those of the queue's first socket.
+	 */
 	if (flags & XDP_SHARED_UMEM)
-		a.sxdp_shared_umem_fd = (uint32_t)(x->index ? x->share->ring[0]->xsk[s - x->xsk].fd : x->xsk[0].fd);
+		a.sxdp_shared_umem_fd =
+			(uint32_t)(x->index ? x->share->ring[0]->xsk[s - x->xsk].fd : x->xsk[0].fd);
 	for (int left = BUSY_RETRY_MS * (1000000 / BUSY_RETRY_NS);; left--) {
 		if (libc.bind(s->fd, (struct sockaddr *)&a, sizeof(a)) == 0)
 			return 0;
 		if (errno != EBUSY || left == 0)
 			return -errno;
-		nanosleep(&pause, NULL);
+		clock_sleep_ns(BUSY_RETRY_NS);
 	}
 }
 
@@ -212,15 +229,16 @@ static int xsk_open(struct xdp_ring *x, struct xsk *s)
 {
 	bool sends = s == x->xsk, first = sends && !x->index;
 	int err, size = 8 << 20;
+	char missing[64];
 
-	s->fd = libc.socket(AF_XDP, SOCK_RAW | SOCK_CLOEXEC, 0);
+	s->fd = OWN_FD(libc.socket(AF_XDP, SOCK_RAW | SOCK_CLOEXEC, 0));
 	if (s->fd < 0) {
 		err = -errno;
 		s->fd = -1;
-		log_at(x->index ? LOG_DEBUG : LOG_WARN, "ring/xdp: %s: socket(AF_XDP): %s%s: sockets stay with the kernel",
-			 x->ring.ifname, strerror(-err),
-			 err == -EPERM ? " (CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF are needed)"
-				       : "");
+		log_at(x->index ? LOG_DEBUG : LOG_WARN,
+		       "ring/xdp: %s: socket(AF_XDP): %s%s: sockets stay with the kernel",
+		       x->ring.ifname, strerror(-err),
+		       caps_missing(CAPS_BIT(CAP_NET_RAW), missing, sizeof(missing)));
 		return err;
 	}
 	/* A batch must not end at the send buffer's limit; without the privilege it may. */
@@ -233,7 +251,8 @@ static int xsk_open(struct xdp_ring *x, struct xsk *s)
 		return err;
 	err = first ? bind_first(x, s) : try_bind(x, s, XDP_SHARED_UMEM);
 	if (err && err != -EBUSY)
-		log_at(x->index ? LOG_DEBUG : LOG_WARN, "ring/xdp: %s: bind of queue %u: %s: sockets stay with the kernel",
+		log_at(x->index ? LOG_DEBUG : LOG_WARN,
+		       "ring/xdp: %s: bind of queue %u: %s: sockets stay with the kernel",
 		       x->ring.ifname, (unsigned)(s - x->xsk), strerror(-err));
 	return err;
 }
@@ -245,7 +264,7 @@ static void xsk_close(struct xsk *s)
 	unmap_ring(&s->tx);
 	unmap_ring(&s->comp);
 	if (s->fd >= 0)
-		libc.close(s->fd);
+		own_fd_close(s->fd);
 	memset(s, 0, sizeof(*s));
 	s->fd = -1;
 }

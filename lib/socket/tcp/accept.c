@@ -1,19 +1,24 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* accept(): from the engine's queues and from the kernel's, and whether anything waits in them. */
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/syscall.h>
 
-#include "runtime/libc.h"
-#include "runtime/params.h"
-#include "socket/tcp_int.h"
+#include "runtime/runtime.h"
+#include "config/config.h"
+#include "socket/tcp/internal.h"
 
-/* An established connection of any attachment, its stack locked; polls the stacks once when none waits. NULL: none. */
-static struct tcp_conn *take_conn(struct tsock *s, struct tsock_att **out)
+/*
+ * An established connection of any attachment, its stack locked; polls the stacks once when none
+ * waits. NULL: none.
+ */
+static struct tcp_conn *take_conn(struct tcp_sock *s, struct tcp_sock_att **out)
 {
-	for (struct tsock_att *att = s->spare.atts; att; att = att->next) {
+	for (struct tcp_sock_att *att = s->unconn.atts; att; att = att->next) {
 		struct stack *st = att->st;
 		struct tcp_conn *c = NULL;
 
@@ -37,49 +42,55 @@ static struct tcp_conn *take_conn(struct tsock *s, struct tsock_att **out)
 }
 
 /* Gives the connection its object; its stack is locked and dropped here. */
-static void wrap(struct tsock *l, int lfd, const struct tsock_att *att, struct tcp_conn *c, struct tsock *s, int fd)
+static void wrap(struct tcp_sock *l, int lfd, const struct tcp_sock_att *att, struct tcp_conn *c,
+		 struct tcp_sock *s, int fd)
 {
 	struct stack *st = att->st;
-	struct tsock_queued *q = tcp_conn_user(c);
+	struct tcp_sock_queued *q = tcp_conn_user(c);
+	uint64_t now = tcp_sock_now_us();
 
 	/* All that the engine's calls look at, before it knows s. */
-	tsock_fields_inherit(l, s);
+	tcp_sock_fields_inherit(l, s);
 	s->tuple = *tcp_conn_tuple(c);
 	s->c = c;
-	s->accepted = s->engine = true;
-	s->own_rule = tsock_loose_taken(st->tcp, &s->tuple);
+	s->accepted = s->in_engine = true;
+	s->has_own_rule = tcp_sock_unaccepted_take(st->tcp, &s->tuple);
 	stack_users(st, 1);
 	atomic_store_explicit(&s->st, st, memory_order_release);
-	atomic_store_explicit(&s->mode, TSOCK_CONN, memory_order_release);
+	atomic_store_explicit(&s->mode, TCP_SOCK_CONN, memory_order_release);
 	atomic_store_explicit(&s->v.shadow, VFD_SHADOW_NONE, memory_order_release);
 	s->connected = true;
 	if (att->spread)
-		tsock_own_rule(s, st);
+		tcp_sock_own_rule(s, st);
 	tcp_conn_set_user(c, &s->user);
-	tsock_show_addresses(s);
-	tsock_kmod_accepted(s, q, lfd);
-	tsock_show_state(s, tcp_conn_state(c));
+	tcp_sock_show_addresses(s);
+	tcp_sock_kmod_accepted(s, q, lfd);
+	tcp_sock_show_state(s, tcp_conn_state(c));
 	/* An interface that vanishes from now on takes its connection with it. */
 	atomic_store_explicit(&s->in_use, true, memory_order_release);
-	tsock_unlock_stack(st, tsock_now());
-	tsock_opts_inherit(l, lfd, fd);
+	tcp_sock_opts_begin(s, lfd, now);
+	tcp_sock_unlock_stack(st, now);
+	tcp_sock_opts_inherit(l, lfd, fd);
 }
 
-/* accept() of an offloaded connection. The new fd and its object, which is in no table; -EAGAIN: none waits, or negative errno. */
-static int accept_ours(struct tsock *l, int lfd, int flags, struct tsock **out)
+/*
+ * accept() of an offloaded connection. The new fd and its object, which is in no table; -EAGAIN:
+ * none waits, or negative errno.
+ */
+static int accept_ours(struct tcp_sock *l, int lfd, int flags, struct tcp_sock **out)
 {
-	struct tsock_att *att;
+	struct tcp_sock_att *att;
 	struct tcp_conn *c;
-	struct tsock *s;
+	struct tcp_sock *s;
 	int fd, err;
 
 	/* First the fd: without one the connection stays in the queue, as in the kernel. */
 	fd = libc.socket(l->domain, SOCK_STREAM | (flags & (SOCK_NONBLOCK | SOCK_CLOEXEC)), 0);
 	if (fd < 0)
 		return -errno;
-	s = tsock_new(fd, l->domain);
+	s = tcp_sock_new(fd, l->domain);
 	if (!s) {
-		libc.close(fd);
+		raw.close(fd);
 		return -ENOMEM;
 	}
 	c = take_conn(l, &att);
@@ -88,34 +99,37 @@ static int accept_ours(struct tsock *l, int lfd, int flags, struct tsock **out)
 		goto none;
 	}
 	s->nonblock = flags & SOCK_NONBLOCK;
-	tsock_show_blocking(s);
+	tcp_sock_show_blocking(s);
 	wrap(l, lfd, att, c, s, fd);
 	*out = s;
 	return fd;
 none:
-	tsock_stats_end(s);
-	tsock_free(s);
-	libc.close(fd);
+	tcp_sock_stats_end(s);
+	tcp_sock_free(s);
+	raw.close(fd);
 	return err;
 }
 
-/* Enters an accepted connection; no lock is held, as the number may still name an object. fd or negative errno. */
-static int enter(struct tsock *s, int fd)
+/*
+ * Enters an accepted connection; no lock is held, as the number may still name an object. fd or
+ * negative errno.
+ */
+static int enter(struct tcp_sock *s, int fd)
 {
 	if (!vfd_install(fd, &s->v))
 		return fd;
 	/* Beyond the table: the number cannot be served. */
 	s->v.ops->close(&s->v, -1);
-	libc.close(fd);
+	raw.close(fd);
 	return -EMFILE;
 }
 
 /* Something may wait in an attachment's queue: looked at before an fd is made in vain. */
-static bool ours_ready(struct tsock *s)
+static bool ours_ready(struct tcp_sock *s)
 {
 	bool ready = false;
 
-	for (struct tsock_att *att = s->spare.atts; att && !ready; att = att->next) {
+	for (struct tcp_sock_att *att = s->unconn.atts; att && !ready; att = att->next) {
 		struct stack *st = att->st;
 
 		if (lock_mine(&st->lock))
@@ -131,76 +145,158 @@ static bool ours_ready(struct tsock *s)
 	return ready;
 }
 
-/* From the kernel's queue, without waiting; s->lock is held, so no other thread of ours takes it away between. */
-static int accept_os(struct tsock *s, int fd, struct sockaddr *addr, socklen_t *len, int flags)
+/* A connection waits in an attachment's queue; nothing is polled. s->lock is held. */
+static bool queued(const struct tcp_sock *s)
 {
-	struct pollfd p = { .fd = fd, .events = POLLIN };
+	bool any = false;
+
+	for (struct tcp_sock_att *att = s->unconn.atts; att && !any; att = att->next) {
+		if (lock_mine(&att->st->lock))
+			continue;
+		lock_take(&att->st->lock);
+		any = att->l && atomic_load_explicit(&att->st->open, memory_order_relaxed) &&
+		      tcp_accept_queued(att->l);
+		lock_drop(&att->st->lock);
+	}
+	return any;
+}
+
+/*
+ * After a look that found nothing: what comes from now on is noticed. True: a connection has come
+ * between the look and the clearing; who looked after that saw no hint of it, and is told again.
+ */
+static bool came_meanwhile(struct tcp_sock *s)
+{
+	tcp_sock_hint_clear(s, EPOLLIN | EPOLLRDNORM);
+	if (!queued(s))
+		return false;
+	atomic_fetch_or_explicit(&s->hint, EPOLLIN, memory_order_release);
+	vfd_notify(&s->v, EPOLLIN);
+	return true;
+}
+
+/*
+ * From the kernel's queue, without waiting; s->lock is held, so no other thread of ours takes it
+ * away between.
+ */
+static int accept_os(struct tcp_sock *s, int fd, struct sockaddr *addr, socklen_t *len, int flags)
+{
+	struct pollfd p = {.fd = fd, .events = POLLIN};
 	int new;
 
 	if (!atomic_load_explicit(&s->v.os_events, memory_order_acquire))
 		return -EAGAIN;
 	atomic_store_explicit(&s->v.os_events, 0, memory_order_release);
-	if (!s->nonblock && libc.poll(&p, 1, 0) <= 0)
+	if (!s->nonblock && raw.poll(&p, 1, 0) <= 0)
 		return -EAGAIN;
-	new = libc.accept4(fd, addr, len, flags);
+	new = raw.accept4(fd, addr, len, flags);
 	if (new < 0)
 		return -errno;
-	atomic_fetch_or_explicit(&s->v.os_events, EPOLLIN, memory_order_release); /* there may be more */
+	/* there may be more */
+	atomic_fetch_or_explicit(&s->v.os_events, EPOLLIN, memory_order_release);
 	return new;
 }
 
-static int accept_once(struct tsock *s, int fd, struct sockaddr *addr, socklen_t *len, int flags)
+/* One that its former owner had accepted from the wire, as accept_os(). s->lock is held. */
+static int accept_given(struct tcp_sock *s, struct sockaddr *addr, socklen_t *len, int flags)
 {
-	int cancel = tsock_lock(s), new;
-	struct tsock *made = NULL;
+	bool more;
+	int new = tcp_sock_given_take(s, &more), err;
 
-	if (!atomic_load_explicit(&s->in_use, memory_order_relaxed)) {
-		tsock_unlock(s, cancel);
-		return -EBADF;
+	s->unconn.given = more;
+	if (new < 0)
+		return -EAGAIN;
+	if (!(flags & SOCK_CLOEXEC))
+		(void)libc.fcntl(new, F_SETFD, 0);
+	if (libc.ioctl(new, FIONBIO, &(int){!!(flags & SOCK_NONBLOCK)}) ||
+	    (addr && libc.getpeername(new, addr, len) && errno != ENOTCONN)) {
+		err = -errno;
+		raw.close(new);
+		return err;
 	}
+	return new;
+}
+
+int tcp_sock_accept_queued(struct tcp_sock *s)
+{
+	int fd = atomic_load_explicit(&s->v.os_fd, memory_order_relaxed), cancel = tcp_sock_lock(s),
+	    new = -EBADF;
+	struct tcp_sock *made = NULL;
+
 	lock_enter(); /* no handler before the new number is entered */
-	libc_internal++;
-	tsock_hint_clear(s, EPOLLIN | EPOLLRDNORM);
-	new = ours_ready(s) ? accept_ours(s, fd, flags, &made) : -EAGAIN;
-	if (new >= 0)
-		atomic_fetch_or_explicit(&s->hint, EPOLLIN, memory_order_relaxed); /* there may be more */
-	if (made)
-		tsock_addr_put(made, true, addr, len);
-	else if (new == -EAGAIN)
-		new = accept_os(s, fd, addr, len, flags);
-	libc_internal--;
+	libc_internal_begin();
+	if (atomic_load_explicit(&s->in_use, memory_order_relaxed))
+		new = ours_ready(s) ? accept_ours(s, fd, SOCK_CLOEXEC, &made) : -EAGAIN;
+	libc_internal_end();
 	lock_drop(&s->lock);
 	if (made)
 		new = enter(made, new);
-	else if (new >= 0)
-		vfd_forget(new); /* a number that was closed behind our back */
 	lock_leave();
 	pthread_setcancelstate(cancel, NULL);
 	return new;
 }
 
-int tsock_accept4(struct vfd *v, int fd, struct sockaddr *addr, socklen_t *len, int flags)
+static int accept_once(struct tcp_sock *s, int fd, struct sockaddr *addr, socklen_t *len, int flags)
 {
-	struct tsock *s = tsock_of(v);
-	struct tsock_wait w;
+	struct tcp_sock *made = NULL;
+	int cancel, new, bad = 0;
+
+	if (!tcp_sock_lock_live(s, fd, &cancel))
+		return -EBADF;
+	if (tcp_sock_mode(s) != TCP_SOCK_LISTEN) { /* shut down or connected meanwhile */
+		tcp_sock_unlock(s, cancel);
+		return -EINVAL;
+	}
+	lock_enter(); /* no handler before the new number is entered */
+	libc_internal_begin();
+	new = s->unconn.given ? accept_given(s, addr, len, flags) : -EAGAIN;
+	if (new == -EAGAIN && ours_ready(s))
+		new = accept_ours(s, fd, flags, &made);
+	if (new == -EAGAIN && came_meanwhile(s))
+		new = accept_ours(s, fd, flags, &made);
+	if (new >= 0)
+		/* there may be more */
+		atomic_fetch_or_explicit(&s->hint, EPOLLIN, memory_order_relaxed);
+	if (made && addr)
+		bad = tcp_sock_addr_put(made, true, addr, len);
+	else if (new == -EAGAIN)
+		new = accept_os(s, fd, addr, len, flags);
+	libc_internal_end();
+	lock_drop(&s->lock);
+	if (made)
+		new = enter(made, new);
+	else if (new >= 0)
+		vfd_forget(new); /* a number that was closed behind our back */
+	/* As in the kernel: there is no room for its address, and it goes. */
+	if (bad && new >= 0)
+		vfd_close(new);
+	lock_leave();
+	pthread_setcancelstate(cancel, NULL);
+	return bad && new >= 0 ? bad : new;
+}
+
+int tcp_sock_accept4(struct vfd *v, int fd, struct sockaddr *addr, socklen_t *len, int flags)
+{
+	struct tcp_sock *s = tcp_sock_of(v);
+	struct tcp_sock_wait w;
 	int new;
 
-	if (tsock_mode(s) == TSOCK_CONN) {
+	if (tcp_sock_mode(s) == TCP_SOCK_CONN) {
 		errno = EINVAL;
 		return -1;
 	}
-	if (tsock_mode(s) != TSOCK_LISTEN || (flags & ~(SOCK_NONBLOCK | SOCK_CLOEXEC)) || (addr && !len))
+	if (tcp_sock_mode(s) != TCP_SOCK_LISTEN || (flags & ~(SOCK_NONBLOCK | SOCK_CLOEXEC)))
 		return libc.accept4(fd, addr, len, flags);
-	tsock_waited(v);
-	tsock_wait_init(s, &w, EPOLLIN | EPOLLERR | EPOLLHUP, s->rcvtimeo_ns);
+	tcp_sock_waited(v);
+	tcp_sock_wait_init(s, &w, EPOLLIN | EPOLLERR | EPOLLHUP, s->rcvtimeo_ns);
 	for (;;) {
-		if (tsock_mode(s) != TSOCK_LISTEN) /* shut down meanwhile */
+		if (tcp_sock_mode(s) != TCP_SOCK_LISTEN) /* shut down meanwhile */
 			return libc.accept4(fd, addr, len, flags);
 		new = accept_once(s, fd, addr, len, flags);
 		if (new >= 0)
 			return new;
 		if (new == -EAGAIN && !s->nonblock)
-			new = tsock_wait_more(s, fd, &w);
+			new = tcp_sock_wait_more(s, fd, &w);
 		if (new)
 			break;
 	}
@@ -208,31 +304,25 @@ int tsock_accept4(struct vfd *v, int fd, struct sockaddr *addr, socklen_t *len, 
 	return -1;
 }
 
-/* A connection waits in an attachment's queue; nothing is polled. */
-static bool queued(struct tsock *s)
+static bool locked_queued(struct tcp_sock *s)
 {
-	bool any = false;
+	bool any;
 
 	if (lock_mine(&s->lock))
 		return false;
 	lock_take(&s->lock);
-	for (struct tsock_att *att = s->spare.atts; att && !any; att = att->next) {
-		if (lock_mine(&att->st->lock))
-			continue;
-		lock_take(&att->st->lock);
-		any = att->l && tcp_accept_queued(att->l);
-		lock_drop(&att->st->lock);
-	}
+	any = queued(s);
 	lock_drop(&s->lock);
 	return any;
 }
 
-uint32_t tsock_listen_events(struct tsock *s)
+uint32_t tcp_sock_listen_events(struct tcp_sock *s)
 {
-	struct pollfd os = { .fd = atomic_load_explicit(&s->v.os_fd, memory_order_relaxed), .events = POLLIN };
-	struct timespec at_once = { 0 };
+	struct pollfd os = {.fd = atomic_load_explicit(&s->v.os_fd, memory_order_relaxed),
+			    .events = POLLIN};
+	struct timespec at_once = {0};
 	bool come = atomic_load_explicit(&s->hint, memory_order_acquire) & EPOLLIN;
-	uint32_t ev = come && queued(s) ? EPOLLIN | EPOLLRDNORM : 0;
+	uint32_t ev = s->unconn.given || (come && locked_queued(s)) ? EPOLLIN | EPOLLRDNORM : 0;
 
 	if (ev || !atomic_load_explicit(&s->v.os_events, memory_order_acquire))
 		return ev;

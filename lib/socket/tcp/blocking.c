@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What a blocking call on a TCP socket waits for; wait_call.c has how. */
+/* What a blocking call on a TCP socket waits for; wait/call.c has how. */
 #include <errno.h>
 #include <sys/epoll.h>
 
-#include "runtime/params.h"
-#include "socket/tcp_int.h"
+#include "config/config.h"
+#include "socket/tcp/internal.h"
 
-void tsock_wait_init(const struct tsock *s, struct tsock_wait *w, uint32_t want, uint64_t timeout_ns)
+void tcp_sock_wait_init(const struct tcp_sock *s, struct tcp_sock_wait *w, uint32_t want,
+			uint64_t timeout_ns)
 {
 	wait_call_init(&w->call, &s->gen, timeout_ns, params.rx_poll);
 	w->want = want;
@@ -14,46 +15,48 @@ void tsock_wait_init(const struct tsock *s, struct tsock_wait *w, uint32_t want,
 }
 
 /* For a call that has peeked at what is there. */
-static bool more_is_there(struct tsock *s, const struct tsock_wait *w)
+static bool more_is_there(struct tcp_sock *s, const struct tcp_sock_wait *w)
 {
-	struct stack *st = tsock_conn_lock(s);
+	struct stack *st = tcp_sock_conn_lock(s);
 	bool yes;
 
 	if (!st)
 		return true;
-	yes = tcp_inq(s->c) > w->behind || tcp_at_mark(s->c) || (tcp_ready(s->c) & (TCP_EV_RDHUP | TCP_EV_HUP | TCP_EV_ERR));
+	yes = tcp_inq(s->c) > w->behind || tcp_at_mark(s->c) ||
+	      (tcp_ready(s->c) & (TCP_EV_RDHUP | TCP_EV_HUP | TCP_EV_ERR));
 	lock_drop(&st->lock);
 	return yes;
 }
 
-static bool has_come(struct tsock *s, const struct tsock_wait *w)
+static bool has_come(struct tcp_sock *s, const struct tcp_sock_wait *w)
 {
 	uint32_t come = atomic_load_explicit(&s->hint, memory_order_acquire);
 
 	if (__builtin_expect(w->behind, 0))
 		return more_is_there(s, w);
-	if (tsock_mode(s) == TSOCK_LISTEN)
+	if (tcp_sock_mode(s) == TCP_SOCK_LISTEN)
 		come |= atomic_load_explicit(&s->v.os_events, memory_order_relaxed);
 	return come & w->want;
 }
 
-struct looker {
-	struct tsock *s;
-	const struct tsock_wait *w;
+struct wait_look {
+	struct tcp_sock *s;
+	const struct tcp_sock_wait *w;
 };
 
 static bool look(void *arg)
 {
-	const struct looker *l = arg;
+	const struct wait_look *l = arg;
 
 	return has_come(l->s, l->w);
 }
 
-static int sleep_once(struct tsock *s, int fd, struct tsock_wait *w)
+static int sleep_once(struct tcp_sock *s, int fd, struct tcp_sock_wait *w)
 {
-	struct looker l = { .s = s, .w = w };
+	struct wait_look l = {.s = s, .w = w};
 	/* Only a listener's kernel socket can have something of interest. */
-	int err = wait_call_sleep(&w->call, &s->v, tsock_mode(s) == TSOCK_LISTEN ? fd : -1, look, &l);
+	int err = wait_call_sleep(&w->call, &s->v, tcp_sock_mode(s) == TCP_SOCK_LISTEN ? fd : -1,
+				  look, &l);
 
 	if (err > 0) {
 		atomic_fetch_or_explicit(&s->v.os_events, EPOLLIN, memory_order_release);
@@ -63,7 +66,7 @@ static int sleep_once(struct tsock *s, int fd, struct tsock_wait *w)
 }
 
 /* Polls the stack of a connection, or all of them, when a ring shows something. */
-static void poll_once(struct tsock *s, const struct tsock_wait *w)
+static void poll_once(struct tcp_sock *s, const struct tcp_sock_wait *w)
 {
 	struct stack *st = atomic_load_explicit(&s->st, memory_order_relaxed);
 
@@ -82,7 +85,7 @@ static void poll_once(struct tsock *s, const struct tsock_wait *w)
 	lock_drop(&st->lock);
 }
 
-int tsock_wait_more(struct tsock *s, int fd, struct tsock_wait *w)
+int tcp_sock_wait_more(struct tcp_sock *s, int fd, struct tcp_sock_wait *w)
 {
 	for (;;) {
 		int err;

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* connect(): who serves the connection, its local port, its steering rule, and the waiting for it. */
+/*
+ * connect(): who serves the connection, its local port, its steering rule, and the waiting for it.
+ */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <string.h>
@@ -7,14 +9,13 @@
 #include <unistd.h>
 
 #include "net/net.h"
-#include "runtime/libc.h"
-#include "runtime/log.h"
-#include "runtime/params.h"
-#include "runtime/rules.h"
-#include "socket/tcp_int.h"
-#include "socket/udp_int.h"
+#include "runtime/runtime.h"
+#include "config/config.h"
+#include "socket/socket.h"
+#include "socket/tcp/internal.h"
+#include "socket/tcp/options.h"
 
-struct stack *tsock_conn_lock(struct tsock *s)
+struct stack *tcp_sock_conn_lock(struct tcp_sock *s)
 {
 	struct stack *st = atomic_load_explicit(&s->st, memory_order_acquire);
 
@@ -28,7 +29,20 @@ struct stack *tsock_conn_lock(struct tsock *s)
 	return NULL;
 }
 
-void tsock_key(const struct tcp_tuple *t, bool exact, struct vma_flow_key *key)
+struct stack *tcp_sock_conn_look(struct tcp_sock *s)
+{
+	struct stack *st = tcp_sock_conn_lock(s);
+
+	if (!st || !stack_pending(st))
+		return st;
+	stack_poll_called(st);
+	if (s->c)
+		return st;
+	lock_drop(&st->lock);
+	return NULL;
+}
+
+void tcp_sock_key(const struct tcp_tuple *t, bool exact, struct vma_flow_key *key)
 {
 	memset(key, 0, sizeof(*key));
 	memcpy(key->local.byte, &t->local, 16);
@@ -40,14 +54,19 @@ void tsock_key(const struct tcp_tuple *t, bool exact, struct vma_flow_key *key)
 	key->remote_port = t->rport;
 }
 
-void tsock_show_state(struct tsock *s, enum tcp_state state)
+void tcp_sock_show_state(struct tcp_sock *s, enum tcp_state state)
 {
 	static const uint8_t shown[] = {
-		[TCPS_ESTABLISHED] = VMA_STATE_ESTABLISHED, [TCPS_SYN_SENT] = VMA_STATE_SYN_SENT,
-		[TCPS_SYN_RECV] = VMA_STATE_SYN_RCVD,	    [TCPS_FIN_WAIT1] = VMA_STATE_FIN_WAIT_1,
-		[TCPS_FIN_WAIT2] = VMA_STATE_FIN_WAIT_2,    [TCPS_TIME_WAIT] = VMA_STATE_TIME_WAIT,
-		[TCPS_CLOSED] = VMA_STATE_CLOSED,	    [TCPS_CLOSE_WAIT] = VMA_STATE_CLOSE_WAIT,
-		[TCPS_LAST_ACK] = VMA_STATE_LAST_ACK,	    [TCPS_LISTEN] = VMA_STATE_LISTEN,
+		[TCPS_ESTABLISHED] = VMA_STATE_ESTABLISHED,
+		[TCPS_SYN_SENT] = VMA_STATE_SYN_SENT,
+		[TCPS_SYN_RECV] = VMA_STATE_SYN_RCVD,
+		[TCPS_FIN_WAIT1] = VMA_STATE_FIN_WAIT_1,
+		[TCPS_FIN_WAIT2] = VMA_STATE_FIN_WAIT_2,
+		[TCPS_TIME_WAIT] = VMA_STATE_TIME_WAIT,
+		[TCPS_CLOSED] = VMA_STATE_CLOSED,
+		[TCPS_CLOSE_WAIT] = VMA_STATE_CLOSE_WAIT,
+		[TCPS_LAST_ACK] = VMA_STATE_LAST_ACK,
+		[TCPS_LISTEN] = VMA_STATE_LISTEN,
 		[TCPS_CLOSING] = VMA_STATE_CLOSING,
 	};
 
@@ -55,9 +74,9 @@ void tsock_show_state(struct tsock *s, enum tcp_state state)
 		__atomic_store_n(&s->stats->state, shown[state], __ATOMIC_RELAXED);
 }
 
-void tsock_show_addresses(struct tsock *s)
+void tcp_sock_show_addresses(struct tcp_sock *s)
 {
-	struct vma_stats_socket *b = tsock_shown(s);
+	struct vma_stats_socket *b = tcp_sock_shown(s);
 
 	if (!b)
 		return;
@@ -88,24 +107,26 @@ static void learn_local(int fd, struct target *t)
 	memset(&t->src, 0, sizeof(t->src));
 	t->sport = 0;
 	if (libc.getsockname(fd, (struct sockaddr *)&ss, &len) ||
-	    !udp_addr_get((struct sockaddr *)&ss, len, &t->src, &t->sport, &scope))
+	    !sock_addr_get((struct sockaddr *)&ss, len, &t->src, &t->sport, &scope))
 		return;
 	/* 0.0.0.0 is v4-mapped here; "any" has one form inside. */
 	if (IN6_IS_ADDR_V4MAPPED(&t->src) && !memcmp(&t->src.s6_addr[12], "\0\0\0\0", 4))
 		memset(&t->src, 0, sizeof(t->src));
 }
 
-uint64_t tsock_key_rx(const struct tsock *s, const struct in6_addr *local)
+uint64_t tcp_sock_key_rx(const struct tcp_sock *s, const struct in6_addr *local)
 {
 	/* Not one of those that UDP sockets have. */
-	return stack_key_by(params.ring_allocation_logic_rx, &(struct stack_client){ .local = *local, .socket = 1ull << 40 | s->id });
+	return stack_key_by(params.ring_allocation_logic_rx,
+			    &(struct stack_client){.local = *local, .socket = 1ull << 40 | s->id});
 }
 
 /* fn of stacks_any_on(): a connection of the stack, or its TIME_WAIT, has the target's name. */
 static bool has_name(struct stack *st, void *arg)
 {
 	struct target *t = arg;
-	struct tcp_tuple name = { .local = t->src, .remote = t->dst, .lport = t->sport, .rport = t->dport };
+	struct tcp_tuple name = {
+		.local = t->src, .remote = t->dst, .lport = t->sport, .rport = t->dport};
 
 	name.family = t->v4 ? AF_INET : AF_INET6;
 	if (!st->tcp || !tcp_tuple_used(st->tcp->ts, &name))
@@ -116,33 +137,44 @@ static bool has_name(struct stack *st, void *arg)
 	return true;
 }
 
-/* The stack for the connection, to be put: its key's, but what has its name already says whether it can be had. */
-static void choose_stack(const struct tsock *s, struct target *t)
+/*
+ * The stack for the connection, to be put: its key's, but what has its name already says whether it
+ * can be had.
+ */
+static void choose_stack(const struct tcp_sock *s, struct target *t)
 {
-	t->st = stack_get(t->route.oif, tsock_key_rx(s, &t->src));
+	t->st = stack_get(t->route.oif, tcp_sock_key_rx(s, &t->src));
 	if (t->st && t->sport && stacks_several())
 		(void)stacks_any_on(t->route.oif, has_name, t);
 }
 
-/* True when user space can and may make this connection; fills t. */
-static bool offloadable(struct tsock *s, int fd, const struct sockaddr *addr, socklen_t len, struct target *t)
+/*
+ * Rules leave it to the kernel? The local side that they may name is the one that the connection
+ * will have, also when the kernel has yet to choose it by the route.
+ */
+static bool rules_want_os(const struct target *t, const struct sockaddr *to)
 {
 	struct sockaddr_storage local;
-	socklen_t llen = sizeof(local);
 
-	if (s->spare.no_offload || !udp_addr_get(addr, len, &t->dst, &t->dport, &t->scope) || !t->dport)
+	sock_addr_put(t->v4 ? AF_INET : AF_INET6, &t->src, t->sport, 0, &local);
+	return rules_match(RULE_TCP_CLIENT, to, (struct sockaddr *)&local) == RULE_OS;
+}
+
+/* True when user space can and may make this connection; fills t. */
+static bool offloadable(struct tcp_sock *s, int fd, const struct sockaddr *addr, socklen_t len,
+			struct target *t)
+{
+	if (s->unconn.no_offload || !sock_addr_get(addr, len, &t->dst, &t->dport, &t->scope) ||
+	    !t->dport)
 		return false;
 	t->v4 = IN6_IS_ADDR_V4MAPPED(&t->dst);
 	if (addr->sa_family != s->domain && !(s->domain == AF_INET6 && t->v4))
 		return false;
 	if (s->domain == AF_INET && !t->v4)
 		return false;
-	if (IN6_IS_ADDR_UNSPECIFIED(&t->dst) || udp_is_multicast(&t->dst) || net_addr_is_broadcast(&t->dst) ||
+	if (IN6_IS_ADDR_UNSPECIFIED(&t->dst) || sock_addr_is_multicast(&t->dst) ||
+	    net_addr_is_broadcast(&t->dst) ||
 	    (t->v4 && !memcmp(&t->dst.s6_addr[12], "\0\0\0\0", 4)))
-		return false;
-	if (s->bound && libc.getsockname(fd, (struct sockaddr *)&local, &llen))
-		return false;
-	if (rules_match(RULE_TCP_CLIENT, addr, s->bound ? (struct sockaddr *)&local : NULL) == RULE_OS)
 		return false;
 	/* An earlier connect() has left its port, too. */
 	if (s->bound || s->tuple.lport)
@@ -150,56 +182,65 @@ static bool offloadable(struct tsock *s, int fd, const struct sockaddr *addr, so
 	if (!IN6_IS_ADDR_UNSPECIFIED(&t->src) && IN6_IS_ADDR_V4MAPPED(&t->src) != t->v4)
 		return false;
 	/* What the kernel cannot route it says itself, with its own errno. */
-	if (tsock_route(s, &t->src, &t->dst, IN6_IS_ADDR_LINKLOCAL(&t->dst) ? (int)t->scope : 0, &t->route))
+	if (tcp_sock_route(s, &t->src, &t->dst, IN6_IS_ADDR_LINKLOCAL(&t->dst) ? (int)t->scope : 0,
+			   &t->route))
 		return false;
-	if (t->route.type == NET_ROUTE_LOCAL ? !params.offload_loopback : t->route.type != NET_ROUTE_UNICAST)
+	if (t->route.type == NET_ROUTE_LOCAL ? !params.offload_loopback
+					     : t->route.type != NET_ROUTE_UNICAST)
 		return false;
 	if (IN6_IS_ADDR_UNSPECIFIED(&t->src))
 		t->src = t->route.prefsrc;
 	if (IN6_IS_ADDR_UNSPECIFIED(&t->src) || IN6_IS_ADDR_V4MAPPED(&t->src) != t->v4)
+		return false;
+	if (rules_want_os(t, addr))
 		return false;
 	choose_stack(s, t);
 	return t->st != NULL;
 }
 
 /* The engine's part and the steering rule; st->lock is held. 0 or negative errno. */
-static int open_conn(struct tsock *s, int fd, struct stack *st, const struct tcp_opts *o, uint64_t now)
+static int open_conn(struct tcp_sock *s, int fd, struct stack *st, const struct tcp_opts *o,
+		     uint64_t now)
 {
-	struct tsock_stack *ts = tsock_stack_get(st);
-	struct vma_flow_info info = { .pid = (uint32_t)getpid(), .fd = (uint32_t)fd };
+	struct tcp_sock_stack *ts = tcp_sock_stack_get(st);
+	struct vma_flow_info info = {.pid = (uint32_t)getpid(), .fd = (uint32_t)fd};
 	struct vma_flow_key key;
 	int err;
 
 	if (!ts)
 		return -ENOMEM;
 	atomic_store_explicit(&s->hint, 0, memory_order_relaxed);
-	/* First the engine: a TIME_WAIT that it takes over gives its rule back. The SYN leaves at the flush. */
+	/*
+	 * First the engine: a TIME_WAIT that it takes over gives its rule back. The SYN leaves at
+	 * the flush.
+	 */
 	err = tcp_connect(ts->ts, &s->tuple, o, &s->user, now, &s->c);
 	if (err) {
 		s->c = NULL;
 		return err;
 	}
-	s->engine = true;
+	s->in_engine = true;
 	stack_users(st, 1);
-	if (s->wide && !tsock_block_stands(s, st))
-		s->wide = false;
-	if (!s->wide) {
-		tsock_key(&s->tuple, true, &key);
+	if (s->on_block && !tcp_sock_block_stands(s, st))
+		s->on_block = false;
+	if (!s->on_block) {
+		tcp_sock_key(&s->tuple, true, &key);
 		err = st->ring->ops->flow_add(st->ring, &key, &info);
 		if (err) {
 			tcp_abort(s->c, now);
 			return err;
 		}
-		s->own_rule = true;
+		s->has_own_rule = true;
 	}
-	tsock_kmod_add(s, fd);
+	tcp_sock_opts_begin(s, fd, now);
+	tcp_sock_kmod_add(s, fd);
 	return 0;
 }
 
 /* The tuple of s has its ports. As start(). */
-static int begin(struct tsock *s, int fd, struct stack *st, const struct tcp_opts *o)
+static int begin(struct tcp_sock *s, int fd, struct stack *st, const struct tcp_opts *o)
 {
-	uint64_t now = tsock_now();
+	uint64_t now = tcp_sock_now_us();
 	int err;
 
 	lock_take(&st->lock);
@@ -210,12 +251,12 @@ static int begin(struct tsock *s, int fd, struct stack *st, const struct tcp_opt
 	atomic_store_explicit(&s->st, st, memory_order_release);
 	err = open_conn(s, fd, st, o, now);
 	if (!err) {
-		atomic_store_explicit(&s->mode, TSOCK_CONN, memory_order_release);
+		atomic_store_explicit(&s->mode, TCP_SOCK_CONN, memory_order_release);
 		atomic_store_explicit(&s->v.shadow, VFD_SHADOW_NONE, memory_order_release);
-		tsock_show_addresses(s);
-		tsock_show_state(s, TCPS_SYN_SENT);
+		tcp_sock_show_addresses(s);
+		tcp_sock_show_state(s, TCPS_SYN_SENT);
 	}
-	tsock_unlock_stack(st, now);
+	tcp_sock_unlock_stack(st, now);
 	if (err) {
 		atomic_store_explicit(&s->st, NULL, memory_order_relaxed);
 		s->stale = !s->port_bound;
@@ -238,12 +279,13 @@ static bool has_taken(struct stack *st, void *arg)
 }
 
 /*
- * As begin(), where the interface has several stacks: -EADDRNOTAVAIL when another one has the name. A card would give its segments to both. The
- * kernel's idea of the port does not tell: it is free again when the other's connection is in TIME_WAIT.
+ * As begin(), where the interface has several stacks: -EADDRNOTAVAIL when another one has the name.
+ * A card would give its segments to both. The kernel's idea of the port does not tell: it is free
+ * again when the other's connection is in TIME_WAIT.
  */
-static int begin_among(struct tsock *s, int fd, struct stack *st, const struct tcp_opts *o)
+static int begin_among(struct tcp_sock *s, int fd, struct stack *st, const struct tcp_opts *o)
 {
-	struct taken t = { .name = &s->tuple, .but = st };
+	struct taken t = {.name = &s->tuple, .but = st};
 	int err = -EADDRNOTAVAIL;
 
 	lock_take(&stack_flows_lock);
@@ -255,10 +297,13 @@ static int begin_among(struct tsock *s, int fd, struct stack *st, const struct t
 	return err;
 }
 
-/* With t's addresses and stack; a port is chosen where t has none. As start(), and as begin_among(). */
-static int start_on(struct tsock *s, int fd, const struct target *t, const struct tcp_opts *o)
+/*
+ * With t's addresses and stack; a port is chosen where t has none. As start(), and as
+ * begin_among().
+ */
+static int start_on(struct tcp_sock *s, int fd, const struct target *t, const struct tcp_opts *o)
 {
-	bool wide;
+	bool on_block;
 	int err = 0;
 
 	memset(&s->tuple, 0, sizeof(s->tuple));
@@ -267,35 +312,40 @@ static int start_on(struct tsock *s, int fd, const struct target *t, const struc
 	s->tuple.lport = t->sport;
 	s->tuple.rport = t->dport;
 	s->tuple.family = t->v4 ? AF_INET : AF_INET6;
-	wide = !t->sport && tsock_block_take(s, fd, t->st);
-	if (!t->sport && !wide)
-		err = tsock_port_take(s->domain, fd, t->st, &s->tuple);
+	on_block = !t->sport && tcp_sock_block_take(s, fd, t->st);
+	if (!t->sport && !on_block)
+		err = tcp_sock_port_take(s->domain, fd, t->st, &s->tuple);
 	if (err)
 		return err;
 	err = stacks_several() ? begin_among(s, fd, t->st, o) : begin(s, fd, t->st, o);
 	/* The kernel socket has the port of a block, and may connect from it. */
-	if (err && wide) {
-		s->wide = false;
-		tsock_block_lost(&s->tuple);
+	if (err && on_block) {
+		s->on_block = false;
+		tcp_sock_block_lost(&s->tuple);
 	}
 	return err;
 }
 
 #define START_TRIES 4
 
-/* Begins the connection in user space; s->lock is held. 0, 1: the kernel is to do it, or negative errno. */
-static int start(struct tsock *s, int fd, const struct sockaddr *addr, socklen_t len)
+/*
+ * Begins the connection in user space; s->lock is held. 0, 1: the kernel is to do it, or negative
+ * errno.
+ */
+static int start(struct tcp_sock *s, int fd, const struct sockaddr *addr, socklen_t len)
 {
-	struct target t = { .scope = 0 };
+	struct target t = {.scope = 0};
 	struct tcp_opts o;
 	int err;
 
 	if (!offloadable(s, fd, addr, len, &t))
 		return 1;
-	tsock_opts_read(s, fd, &o);
+	tcp_sock_opts_read(s, fd, &o);
+	/* Before the kernel socket is bound to the address, which sets it. */
+	s->v6only = s->domain == AF_INET6 && opt_get_int(fd, IPPROTO_IPV6, IPV6_V6ONLY, 0);
 	err = start_on(s, fd, &t, &o);
 	for (int i = 1; err == -EADDRNOTAVAIL && s->stale && !t.sport && i < START_TRIES; i++) {
-		tsock_shadow_renew(s, fd);
+		tcp_sock_shadow_renew(s, fd);
 		err = start_on(s, fd, &t, &o);
 	}
 	stack_put(t.st);
@@ -307,28 +357,28 @@ static int start(struct tsock *s, int fd, const struct sockaddr *addr, socklen_t
 }
 
 /* How far a begun connection is. 0: established, -EINPROGRESS, or why it failed. */
-static int progress(struct tsock *s)
+static int progress(struct tcp_sock *s)
 {
-	struct stack *st = tsock_conn_lock(s);
+	struct stack *st = tcp_sock_conn_look(s);
 	enum tcp_state state;
 	int err = 0;
 
-	if (!st && s->home) /* established ones may have gone to the kernel meanwhile */
+	if (!st && s->in_kernel) /* established ones may have gone to the kernel meanwhile */
 		return 0;
 	if (!st) {
-		err = tsock_left_error(s);
+		err = tcp_sock_pending_error_take(s);
 		return err ? -err : -ECONNABORTED;
 	}
-	tsock_hint_clear(s, EPOLLOUT | EPOLLWRNORM);
 	state = tcp_conn_state(s->c);
 	if (state == TCPS_SYN_SENT || state == TCPS_SYN_RECV) {
 		err = -EINPROGRESS;
+		tcp_sock_hint_clear(s, EPOLLOUT | EPOLLWRNORM);
 	} else if (state == TCPS_CLOSED) {
 		err = -tcp_error(s->c);
 		if (!err)
 			err = -ECONNABORTED; /* SO_ERROR has told why */
 	}
-	tsock_show_state(s, state);
+	tcp_sock_show_state(s, state);
 	lock_drop(&st->lock);
 	return err;
 }
@@ -336,96 +386,114 @@ static int progress(struct tsock *s)
 /* Linux: tcp_need_reset(). */
 static bool was_open(enum tcp_state state)
 {
-	return state == TCPS_ESTABLISHED || state == TCPS_CLOSE_WAIT || state == TCPS_FIN_WAIT1 || state == TCPS_FIN_WAIT2 ||
-	       state == TCPS_SYN_SENT || state == TCPS_SYN_RECV;
+	return state == TCPS_ESTABLISHED || state == TCPS_CLOSE_WAIT || state == TCPS_FIN_WAIT1 ||
+	       state == TCPS_FIN_WAIT2 || state == TCPS_SYN_SENT || state == TCPS_SYN_RECV;
 }
 
-void tsock_disconnect(struct tsock *s)
+void tcp_sock_disconnect(struct tcp_sock *s)
 {
-	struct stack *st = tsock_conn_lock(s);
-	uint64_t now = tsock_now();
+	struct stack *st = tcp_sock_conn_lock(s);
+	uint64_t now = tcp_sock_now_us();
 
-	tsock_opts_tell(s, atomic_load_explicit(&s->v.os_fd, memory_order_relaxed));
+	tcp_sock_opts_sync(s, atomic_load_explicit(&s->v.os_fd, memory_order_relaxed));
 	if (st) {
-		atomic_store_explicit(&s->left_err, (uint16_t)(was_open(tcp_conn_state(s->c)) ? ECONNRESET : tcp_error(s->c)),
-				      memory_order_relaxed);
+		atomic_store_explicit(
+			&s->pending_error,
+			(uint16_t)(was_open(tcp_conn_state(s->c)) ? ECONNRESET : tcp_error(s->c)),
+			memory_order_relaxed);
 		/* A TIME_WAIT that stays would say TCP_EV_GONE to whatever s is then. */
 		tcp_conn_set_user(s->c, NULL);
 		tcp_abort(s->c, now);
-		tsock_conn_over(s);
-		tsock_unlock_stack(st, now);
+		tcp_sock_conn_over(s);
+		tcp_sock_unlock_stack(st, now);
 	}
 	s->stale = !s->port_bound;
 	s->connected = false;
 	atomic_store_explicit(&s->st, NULL, memory_order_relaxed);
 	atomic_store_explicit(&s->v.shadow, VFD_SHADOW_ALL, memory_order_relaxed);
-	atomic_store_explicit(&s->mode, TSOCK_KERNEL, memory_order_release);
-	tsock_show_state(s, TCPS_CLOSED);
+	atomic_store_explicit(&s->mode, TCP_SOCK_KERNEL, memory_order_release);
+	tcp_sock_show_state(s, TCPS_CLOSED);
 	atomic_fetch_or_explicit(&s->hint, EPOLLIN | EPOLLOUT | EPOLLHUP, memory_order_release);
-	vfd_notify(&s->v, EPOLLIN | EPOLLOUT | EPOLLHUP); /* whoever waits in another call learns it */
+	/* whoever waits in another call learns it */
+	vfd_notify(&s->v, EPOLLIN | EPOLLOUT | EPOLLHUP);
 }
 
-static int wait_connected(struct tsock *s, int fd)
+static int wait_connected(struct tcp_sock *s, int fd, uint32_t gen)
 {
-	struct tsock_wait w;
+	struct tcp_sock_wait w;
 	int err;
 
-	tsock_wait_init(s, &w, EPOLLOUT | EPOLLERR | EPOLLHUP, s->sndtimeo_ns);
+	tcp_sock_wait_init(s, &w, EPOLLOUT | EPOLLERR | EPOLLHUP, s->sndtimeo_ns);
+	/* What is closed from here on the waiting sees. */
+	if (atomic_load_explicit(&s->gen, memory_order_acquire) != gen)
+		return -EBADF;
 	while ((err = progress(s)) == -EINPROGRESS) {
-		err = tsock_wait_more(s, fd, &w);
+		err = tcp_sock_wait_more(s, fd, &w);
 		if (err)
 			return err == -EAGAIN ? -EINPROGRESS : err; /* SO_SNDTIMEO */
 	}
 	return err;
 }
 
-/* Waits for a begun connection if the socket is a blocking one. As connect(), pending: the errno while it is not decided. */
-static int conclude(struct tsock *s, struct vfd *v, int fd, int pending)
+/*
+ * Waits for a begun connection if the socket is a blocking one. As connect(), pending: the errno
+ * while it is not decided. gen: of s when the connection was begun, under the lock.
+ */
+static int conclude(struct tcp_sock *s, struct vfd *v, int fd, uint32_t gen, int pending)
 {
-	uint32_t gen = atomic_load_explicit(&s->gen, memory_order_acquire);
-	int err = s->nonblock ? progress(s) : wait_connected(s, fd), cancel;
+	int err = s->nonblock ? progress(s) : wait_connected(s, fd, gen), cancel;
 	bool ours;
 
 	if (err == -EINPROGRESS)
 		return pending;
-	if (!err)
-		s->connected = true;
-	if (!err || err == -EINTR || err == -EBADF)
+	if (err == -EINTR || err == -EBADF)
 		return err;
-	cancel = tsock_lock(s);
+	cancel = tcp_sock_lock(s);
 	/* Closed meanwhile, it may be another socket by now. */
-	ours = atomic_load_explicit(&s->gen, memory_order_relaxed) == gen && tsock_mode(s) == TSOCK_CONN;
-	if (ours)
-		tsock_disconnect(s);
-	tsock_unlock(s, cancel);
+	ours = atomic_load_explicit(&s->gen, memory_order_relaxed) == gen;
+	if (ours && !err)
+		s->connected = true;
+	ours = ours && err && tcp_sock_mode(s) == TCP_SOCK_CONN;
+	if (ours) {
+		tcp_sock_disconnect(s);
+		/* The port is free from here on; getsockname() goes on telling it. */
+		tcp_sock_shadow_renew(s, fd);
+	}
+	tcp_sock_unlock(s, cancel);
 	if (ours)
 		vfd_shadow_changed(v);
 	return err;
 }
 
 /* connect() on a socket that has a connection; s->lock is held and dropped here. */
-static int connect_again(struct tsock *s, struct vfd *v, int fd, const struct sockaddr *addr, socklen_t len, int cancel)
+static int connect_again(struct tcp_sock *s, struct vfd *v, int fd, const struct sockaddr *addr,
+			 socklen_t len, int cancel)
 {
+	uint32_t gen = atomic_load_explicit(&s->gen, memory_order_relaxed);
 	bool done = s->connected;
 
 	if (addr && len >= sizeof(sa_family_t) && addr->sa_family == AF_UNSPEC) {
-		tsock_disconnect(s);
-		tsock_unlock(s, cancel);
+		tcp_sock_disconnect(s);
+		tcp_sock_unlock(s, cancel);
 		vfd_shadow_changed(v);
 		return 0;
 	}
-	tsock_unlock(s, cancel);
-	return done ? -EISCONN : conclude(s, v, fd, -EALREADY);
+	tcp_sock_unlock(s, cancel);
+	return done ? -EISCONN : conclude(s, v, fd, gen, -EALREADY);
 }
 
-/* connect() on a listener, which only AF_UNSPEC ends; s->lock is held and dropped here. As connect(2). */
-static int connect_listener(struct tsock *s, int fd, const struct sockaddr *addr, socklen_t len, int cancel)
+/*
+ * connect() on a listener, which only AF_UNSPEC ends; s->lock is held and dropped here. As
+ * connect(2).
+ */
+static int connect_listener(struct tcp_sock *s, int fd, const struct sockaddr *addr, socklen_t len,
+			    int cancel)
 {
-	int ret = libc.connect(fd, addr, len), err = errno;
+	int ret = raw.connect(fd, addr, len), err = errno;
 
 	if (!ret)
-		tsock_listen_over(s);
-	tsock_unlock(s, cancel);
+		tcp_sock_listen_over(s);
+	tcp_sock_unlock(s, cancel);
 	if (!ret) {
 		vfd_shadow_changed(&s->v);
 		vfd_notify(&s->v, EPOLLIN | EPOLLHUP);
@@ -434,34 +502,40 @@ static int connect_listener(struct tsock *s, int fd, const struct sockaddr *addr
 	return ret;
 }
 
-int tsock_connect(struct vfd *v, int fd, const struct sockaddr *addr, socklen_t len)
+int tcp_sock_connect(struct vfd *v, int fd, const struct sockaddr *addr, socklen_t len)
 {
-	struct tsock *s = tsock_of(v);
-	int cancel = tsock_lock(s), ret;
+	struct tcp_sock *s = tcp_sock_of(v);
+	uint32_t gen;
+	int cancel, ret;
 
-	if (tsock_mode(s) == TSOCK_CONN) {
+	if (!tcp_sock_lock_live(s, fd, &cancel))
+		return libc.connect(fd, addr, len);
+	gen = atomic_load_explicit(&s->gen, memory_order_relaxed);
+	if (tcp_sock_mode(s) == TCP_SOCK_CONN) {
 		ret = connect_again(s, v, fd, addr, len, cancel);
-	} else if (tsock_mode(s) == TSOCK_LISTEN) {
+	} else if (tcp_sock_mode(s) == TCP_SOCK_LISTEN) {
 		return connect_listener(s, fd, addr, len, cancel);
 	} else if (!addr || len < sizeof(sa_family_t) || addr->sa_family == AF_UNSPEC) {
-		tsock_unlock(s, cancel);
+		tcp_sock_unlock(s, cancel);
 		return libc.connect(fd, addr, len);
 	} else {
-		tsock_shadow_renew(s, fd);
-		libc_internal++;
+		tcp_sock_shadow_renew(s, fd);
+		libc_internal_begin();
 		ret = start(s, fd, addr, len);
-		libc_internal--;
+		libc_internal_end();
 		if (!ret)
-			atomic_store_explicit(&s->left_err, 0, memory_order_relaxed);
-		tsock_unlock(s, cancel);
+			atomic_store_explicit(&s->pending_error, 0, memory_order_relaxed);
+		s->given_up = ret > 0;
+		tcp_sock_unlock(s, cancel);
 		if (ret > 0) {
 			/* The kernel's connection has no object of ours. */
-			tsock_release(s);
+			tcp_sock_release(s);
 			return libc.connect(fd, addr, len);
 		}
 		vfd_shadow_changed(v);
+		/* However fast the answer is: the call that begins it does not wait for it. */
 		if (!ret)
-			ret = conclude(s, v, fd, -EINPROGRESS);
+			ret = s->nonblock ? -EINPROGRESS : conclude(s, v, fd, gen, -EINPROGRESS);
 	}
 	if (ret < 0)
 		errno = -ret;

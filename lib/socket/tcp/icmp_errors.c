@@ -1,37 +1,39 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * ICMP errors about our segments: the kernel has no socket for them and drops them, so the internal thread reads a copy of each
- * from raw sockets. Without CAP_NET_RAW there are none, and connections find out by their timers.
+ * ICMP errors about our segments: the kernel has no socket for them and drops them, so the internal
+ * thread reads a copy of each from raw sockets. Without CAP_NET_RAW there are none, and connections
+ * find out by their timers.
  */
 #include <errno.h>
+/* Before Linux's own, which have the same names and look whether they are there. */
+#include <net/if.h>
+
 #include <linux/icmp.h>
 #include <netinet/icmp6.h>
 #include <string.h>
 #include <sys/epoll.h>
 
-#include "proto/icmp.h"
-#include "runtime/libc.h"
-#include "runtime/log.h"
-#include "runtime/worker.h"
-#include "socket/tcp_int.h"
+#include "tcp/tcp.h"
+#include "runtime/runtime.h"
+#include "socket/tcp/internal.h"
 
 #ifndef ICMP_FILTER
 #define ICMP_FILTER 1
 #endif
 #define READS_AT_ONCE 64
 
-static int fds[2] = { -1, -1 };
+static int fds[2] = {-1, -1};
 
 static void tell(struct stack *st, void *arg)
 {
 	const struct icmp_tcp *e = arg;
-	uint64_t now = tsock_now();
+	uint64_t now = tcp_sock_now_us();
 
 	if (!st->tcp)
 		return;
 	tcp_icmp(st->tcp->ts, &e->tuple, e->seq, e->kind, e->mtu, now);
 	tcp_flush(st->tcp->ts, now);
-	tsock_kick(st->tcp);
+	tcp_sock_kick(st->tcp);
 }
 
 static void readable(int fd, uint32_t events, void *arg)
@@ -43,7 +45,7 @@ static void readable(int fd, uint32_t events, void *arg)
 	(void)events;
 	(void)arg;
 	for (int i = 0; i < READS_AT_ONCE; i++) {
-		ssize_t n = libc.recv(fd, packet, sizeof(packet), MSG_DONTWAIT);
+		ssize_t n = raw.recv(fd, packet, sizeof(packet), MSG_DONTWAIT);
 
 		if (n < 0)
 			return;
@@ -55,7 +57,7 @@ static void readable(int fd, uint32_t events, void *arg)
 static int open_v4(void)
 {
 	uint32_t filter = ~(1u << ICMP_DEST_UNREACH | 1u << ICMP_TIME_EXCEEDED);
-	int fd = libc.socket(AF_INET, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_ICMP);
+	int fd = OWN_FD(libc.socket(AF_INET, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_ICMP));
 
 	if (fd >= 0)
 		(void)libc.setsockopt(fd, SOL_RAW, ICMP_FILTER, &filter, sizeof(filter));
@@ -65,7 +67,7 @@ static int open_v4(void)
 static int open_v6(void)
 {
 	struct icmp6_filter filter;
-	int fd = libc.socket(AF_INET6, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_ICMPV6);
+	int fd = OWN_FD(libc.socket(AF_INET6, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_ICMPV6));
 
 	ICMP6_FILTER_SETBLOCKALL(&filter);
 	ICMP6_FILTER_SETPASS(ICMP6_DST_UNREACH, &filter);
@@ -76,7 +78,7 @@ static int open_v6(void)
 	return fd;
 }
 
-void tsock_icmp_start(void)
+void tcp_sock_icmp_start(void)
 {
 	fds[0] = open_v4();
 	fds[1] = open_v6();
@@ -88,11 +90,11 @@ void tsock_icmp_start(void)
 	}
 }
 
-void tsock_icmp_forked(void)
+void tcp_sock_icmp_forked(void)
 {
 	for (int i = 0; i < 2; i++) {
 		if (fds[i] >= 0)
-			libc.close(fds[i]);
+			own_fd_close(fds[i]);
 		fds[i] = -1;
 	}
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Listening: the kernel socket listens as ever; when the listener is first waited on it attaches to the stacks besides, and
- * accept() takes from both (tcp_accept.c). A master process that only forks owns nothing so, and its worker does.
+ * Listening: the kernel socket listens as ever; when the listener is first waited on it attaches to
+ * the stacks besides, and accept() takes from both (accept.c). A master process that only forks
+ * owns nothing so, and its worker does.
  */
 #include <errno.h>
 #include <limits.h>
@@ -11,20 +12,18 @@
 #include <unistd.h>
 
 #include "net/net.h"
-#include "runtime/libc.h"
-#include "runtime/log.h"
-#include "runtime/params.h"
-#include "runtime/rules.h"
-#include "runtime/worker.h"
-#include "socket/tcp_int.h"
-#include "socket/udp_int.h"
+#include "runtime/runtime.h"
+#include "config/config.h"
+#include "socket/socket.h"
+#include "socket/tcp/internal.h"
+#include "socket/tcp/options.h"
 
 #define ADDRS_MAX 64
 
 /* The worker's epoll saw a connection in the kernel's queue. */
 static void os_event(int fd, uint32_t events, void *arg)
 {
-	struct tsock *s = arg;
+	struct tcp_sock *s = arg;
 
 	(void)fd;
 	atomic_fetch_or_explicit(&s->v.os_events, events, memory_order_acq_rel);
@@ -32,7 +31,7 @@ static void os_event(int fd, uint32_t events, void *arg)
 }
 
 /* What the listener is bound to. False: it cannot be read, or is no usable address. */
-static bool bound_to(const struct tsock *s, int fd, struct tcp_listen_spec *spec)
+static bool bound_to(const struct tcp_sock *s, int fd, struct tcp_listen_spec *spec)
 {
 	struct sockaddr_storage ss;
 	socklen_t len = sizeof(ss);
@@ -41,7 +40,8 @@ static bool bound_to(const struct tsock *s, int fd, struct tcp_listen_spec *spec
 
 	memset(spec, 0, sizeof(*spec));
 	if (libc.getsockname(fd, (struct sockaddr *)&ss, &len) ||
-	    !udp_addr_get((struct sockaddr *)&ss, len, &spec->local, &spec->port, &scope) || !spec->port)
+	    !sock_addr_get((struct sockaddr *)&ss, len, &spec->local, &spec->port, &scope) ||
+	    !spec->port)
 		return false;
 	if (IN6_IS_ADDR_V4MAPPED(&spec->local) && !memcmp(&spec->local.s6_addr[12], "\0\0\0\0", 4))
 		memset(&spec->local, 0, sizeof(spec->local));
@@ -49,6 +49,9 @@ static bool bound_to(const struct tsock *s, int fd, struct tcp_listen_spec *spec
 	/* An IPv4 address on an IPv6 socket: only IPv4 comes. */
 	if (IN6_IS_ADDR_V4MAPPED(&spec->local))
 		spec->family = AF_INET;
+	spec->mapped = spec->family != s->domain;
+	/* Only the stacks of this interface get the listener. */
+	spec->on_device = s->bound_if != 0;
 	len = sizeof(on);
 	if (s->domain == AF_INET6 && !libc.getsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, &len))
 		spec->v6only = on;
@@ -56,7 +59,7 @@ static bool bound_to(const struct tsock *s, int fd, struct tcp_listen_spec *spec
 	len = sizeof(on);
 	if (!libc.getsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, &len))
 		spec->reuseport = on;
-	spec->backlog = s->spare.backlog;
+	spec->backlog = s->unconn.backlog;
 	return true;
 }
 
@@ -70,18 +73,22 @@ static bool rules_want_os(int fd)
 }
 
 /*
- * Packets of the interface are the listener's. A cable that is cut takes no rule away: connections live on it, and what comes
- * before a new rule stood would be reset by the kernel.
+ * Packets of the interface are the listener's. A cable that is cut takes no rule away: connections
+ * live on it, and what comes before a new rule stood would be reset by the kernel.
  */
-static bool covers(const struct tsock *s, int ifindex, const struct net_link *link)
+static bool covers(const struct tcp_sock *s, int ifindex, const struct net_link *link)
 {
 	if (s->bound_if && s->bound_if != ifindex)
 		return false;
 	return stack_wanted(ifindex) || (!link->up && stack_any(ifindex));
 }
 
-/* The local addresses of the interface that the listener covers, as steering rules. Returns how many. */
-static unsigned make_keys(const struct tsock *s, const struct tcp_listen_spec *spec, int ifindex, struct vma_flow_key *keys)
+/*
+ * The local addresses of the interface that the listener covers, as steering rules. Returns how
+ * many.
+ */
+static unsigned make_keys(const struct tcp_sock *s, const struct tcp_listen_spec *spec, int ifindex,
+			  struct vma_flow_key *keys)
 {
 	struct in6_addr addrs[ADDRS_MAX];
 	struct net_link link;
@@ -92,30 +99,33 @@ static unsigned make_keys(const struct tsock *s, const struct tcp_listen_spec *s
 		return 0;
 	n = net_addr_list(link.kind == NET_LINK_LOOPBACK ? 0 : ifindex, addrs, ADDRS_MAX);
 	for (unsigned i = 0; i < n && i < ADDRS_MAX; i++) {
-		struct tcp_tuple t = { .local = addrs[i], .lport = spec->port };
+		struct tcp_tuple t = {.local = addrs[i], .lport = spec->port};
 		bool v4 = IN6_IS_ADDR_V4MAPPED(&addrs[i]);
 
-		if (any ? (spec->family == AF_INET ? v4 : !(v4 && spec->v6only)) : !memcmp(&addrs[i], &spec->local, 16))
-			tsock_key(&t, false, &keys[num++]);
+		if (any ? (spec->family == AF_INET ? v4 : !(v4 && spec->v6only))
+			: !memcmp(&addrs[i], &spec->local, 16))
+			tcp_sock_key(&t, false, &keys[num++]);
 	}
 	return num;
 }
 
-bool tsock_covers(const struct tsock *s, int ifindex)
+bool tcp_sock_covers(const struct tcp_sock *s, int ifindex)
 {
 	int fd = atomic_load_explicit(&s->v.os_fd, memory_order_relaxed);
 	struct vma_flow_key keys[ADDRS_MAX];
 	struct tcp_listen_spec spec;
 
-	return !rules_want_os(fd) && bound_to(s, fd, &spec) && make_keys(s, &spec, ifindex, keys) > 0;
+	return !rules_want_os(fd) && bound_to(s, fd, &spec) &&
+	       make_keys(s, &spec, ifindex, keys) > 0;
 }
 
 static struct lock free_lock;
-static struct tsock_att *free_atts; /* type-stable: tx.user and event() may name one that has just left */
+/* type-stable: tx.user and event() may name one that has just left */
+static struct tcp_sock_att *free_atts;
 
-static struct tsock_att *att_alloc(void)
+static struct tcp_sock_att *att_alloc(void)
 {
-	struct tsock_att *att;
+	struct tcp_sock_att *att;
 
 	lock_take(&free_lock);
 	att = free_atts;
@@ -128,7 +138,7 @@ static struct tsock_att *att_alloc(void)
 	return att;
 }
 
-static void att_free(struct tsock_att *att)
+static void att_free(struct tcp_sock_att *att)
 {
 	lock_take(&free_lock);
 	att->next = free_atts;
@@ -136,15 +146,15 @@ static void att_free(struct tsock_att *att)
 	lock_drop(&free_lock);
 }
 
-void tsock_atts_forked(void)
+void tcp_sock_atts_forked(void)
 {
 	atomic_store(&free_lock.owner, 0);
 	free_atts = NULL;
 }
 
-static struct tsock_att *att_find(struct tsock *s, const struct stack *st)
+static struct tcp_sock_att *att_find(struct tcp_sock *s, const struct stack *st)
 {
-	struct tsock_att *att = s->spare.atts;
+	struct tcp_sock_att *att = s->unconn.atts;
 
 	while (att && att->st != st)
 		att = att->next;
@@ -160,17 +170,21 @@ static bool is_one_of(const struct vma_flow_key *key, const struct vma_flow_key 
 	return false;
 }
 
-/* An address has gone. It may come back, and the kernel would reset the connections before our rule stood again. */
+/*
+ * An address has gone. It may come back, and the kernel would reset the connections before our rule
+ * stood again.
+ */
 static void keep_connections(struct stack *st, const struct vma_flow_key *key)
 {
-	struct tcp_tuple at = { .lport = key->local_port };
+	struct tcp_tuple at = {.lport = key->local_port};
 
 	memcpy(&at.local, key->local.byte, sizeof(at.local));
-	tsock_rules_of_own(st, &at);
+	tcp_sock_rules_of_own(st, &at);
 }
 
 /* Rules of att become keys[0..num); st->lock is held. 0 or negative errno. */
-static int set_rules(struct tsock_att *att, int fd, const struct vma_flow_key *keys, unsigned num)
+static int set_rules(struct tcp_sock_att *att, int fd, const struct vma_flow_key *keys,
+		     unsigned num)
 {
 	struct vma_flow_key *copy = malloc((num ? num : 1) * sizeof(*copy));
 	unsigned done = 0;
@@ -197,64 +211,71 @@ static int set_rules(struct tsock_att *att, int fd, const struct vma_flow_key *k
 	free(att->keys);
 	att->keys = copy;
 	att->num_keys = num;
-	att->s->spare.quiet = false;
+	att->s->unconn.is_quiet = false;
 	return 0;
 }
 
-static struct tsock_att *att_new(struct tsock *s, struct stack *st, const struct tcp_listen_spec *spec,
-				 const struct tcp_opts *o)
+static struct tcp_sock_att *att_new(struct tcp_sock *s, struct stack *st,
+				    const struct tcp_listen_spec *spec, const struct tcp_opts *o)
 {
-	struct tsock_att *att = att_alloc();
-	struct tsock_stack *t;
+	struct tcp_sock_att *att = att_alloc();
+	struct tcp_sock_stack *t;
 	int err = -ENOMEM;
 
 	if (!att)
 		return NULL;
-	att->user.kind = TSOCK_USER_LISTENER;
+	att->user.kind = TCP_SOCK_USER_LISTENER;
 	att->s = s;
 	att->st = st;
-	t = tsock_stack_get(st);
+	t = tcp_sock_stack_get(st);
 	if (t)
 		err = tcp_listen(t->ts, spec, o, &att->user, &att->l);
 	if (err) {
-		log_debug("port %u on interface %d: the engine does not listen: %s", spec->port, st->ifindex, strerror(-err));
+		log_debug("port %u on interface %d: the engine does not listen: %s", spec->port,
+			  st->ifindex, strerror(-err));
 		att_free(att);
 		return NULL;
 	}
 	stack_users(st, 1);
-	att->next = s->spare.atts;
-	s->spare.atts = att;
+	att->next = s->unconn.atts;
+	s->unconn.atts = att;
 	return att;
 }
 
-/* The stack of s on an interface: the one that it is in, or its key's. NULL: none is to be had; else the caller's to put. */
-static struct stack *home_get(struct tsock *s, int ifindex, const struct tcp_listen_spec *spec)
+/*
+ * The stack of s on an interface: the one that it is in, or its key's. NULL: none is to be had;
+ * else the caller's to put.
+ */
+static struct stack *chosen_get(struct tcp_sock *s, int ifindex, const struct tcp_listen_spec *spec)
 {
-	struct tsock_att *att, *any = s->spare.atts;
+	struct tcp_sock_att *att, *any = s->unconn.atts;
 
 	for (att = any; att; att = att->next) {
-		if (att->home && att->st->ifindex == ifindex && atomic_load_explicit(&att->st->open, memory_order_acquire)) {
+		if (att->is_chosen && att->st->ifindex == ifindex &&
+		    atomic_load_explicit(&att->st->open, memory_order_acquire)) {
 			stack_users(att->st, 1);
 			return att->st;
 		}
 	}
 	/* Who follows an interface that has come is the internal thread. */
-	return stack_get(ifindex, any ? atomic_load_explicit(&any->st->key, memory_order_relaxed) : tsock_key_rx(s, &spec->local));
+	return stack_get(ifindex, any ? atomic_load_explicit(&any->st->key, memory_order_relaxed)
+				      : tcp_sock_key_rx(s, &spec->local));
 }
 
 /* What attach_one() has to know. */
 struct attaching {
-	struct tsock *s;
+	struct tcp_sock *s;
 	int fd, ifindex;
 	const struct tcp_listen_spec *spec;
 	const struct tcp_opts *o;
-	struct stack *home;
+	struct stack *chosen;
 };
 
 /* Has s these rules on st and no others there. 0 or negative errno. */
-static int attach_stack(const struct attaching *a, struct stack *st, const struct vma_flow_key *keys, unsigned num)
+static int attach_stack(const struct attaching *a, struct stack *st,
+			const struct vma_flow_key *keys, unsigned num)
 {
-	struct tsock_att *att;
+	struct tcp_sock_att *att;
 	int err = 0;
 
 	lock_take(&st->lock);
@@ -262,7 +283,7 @@ static int attach_stack(const struct attaching *a, struct stack *st, const struc
 	if (!att && num && atomic_load_explicit(&st->open, memory_order_relaxed))
 		att = att_new(a->s, st, a->spec, a->o);
 	if (att && att->l) {
-		att->home = att->home || st == a->home;
+		att->is_chosen = att->is_chosen || st == a->chosen;
 		att->spread = stacks_several() && a->spec->reuseport && st->ring->caps.spread;
 		err = set_rules(att, a->fd, keys, num);
 	}
@@ -271,16 +292,16 @@ static int attach_stack(const struct attaching *a, struct stack *st, const struc
 }
 
 /*
- * The one that is to have the rule: where another listener has it already (SO_REUSEPORT), a device that cannot divide it brings the
- * packets there.
+ * The one that is to have the rule: where another listener has it already (SO_REUSEPORT), a device
+ * that cannot divide it brings the packets there.
  */
 static struct stack *stack_for(const struct attaching *a, const struct vma_flow_key *key)
 {
 	struct stack *owner = NULL;
 
-	if (stacks_several() && !(a->spec->reuseport && a->home->ring->caps.spread))
-		owner = stack_flow_owner(a->ifindex, key, a->home, UINT_MAX);
-	return owner ? owner : a->home;
+	if (stacks_several() && !(a->spec->reuseport && a->chosen->ring->caps.spread))
+		owner = stack_flow_owner(a->ifindex, key, a->chosen, UINT_MAX);
+	return owner ? owner : a->chosen;
 }
 
 /* The rules by their stacks. 0 or negative errno. */
@@ -292,12 +313,13 @@ static int attach_parts(const struct attaching *a, const struct vma_flow_key *ke
 
 	for (unsigned i = 0; i < num; i++)
 		st[i] = stack_for(a, &keys[i]);
-	for (struct tsock_att *att = a->s->spare.atts; att; att = att->next) {
+	for (struct tcp_sock_att *att = a->s->unconn.atts; att; att = att->next) {
 		unsigned i = 0;
 
 		while (i < num && st[i] != att->st)
 			i++;
-		if (i == num && att->st->ifindex == a->ifindex && atomic_load_explicit(&att->st->open, memory_order_acquire))
+		if (i == num && att->st->ifindex == a->ifindex &&
+		    atomic_load_explicit(&att->st->open, memory_order_acquire))
 			(void)attach_stack(a, att->st, NULL, 0);
 	}
 	for (unsigned i = 0; i < num; i++) {
@@ -315,47 +337,53 @@ static int attach_parts(const struct attaching *a, const struct vma_flow_key *ke
 	return err;
 }
 
-/* Attaches to one interface, or follows its addresses. s->lock is held. True: packets come from there. */
-static bool attach_one(struct tsock *s, int fd, int ifindex, const struct tcp_listen_spec *spec, const struct tcp_opts *o)
+/*
+ * Attaches to one interface, or follows its addresses. s->lock is held. True: packets come from
+ * there.
+ */
+static bool attach_one(struct tcp_sock *s, int fd, int ifindex, const struct tcp_listen_spec *spec,
+		       const struct tcp_opts *o)
 {
-	struct attaching a = { .s = s, .fd = fd, .ifindex = ifindex, .spec = spec, .o = o };
+	struct attaching a = {.s = s, .fd = fd, .ifindex = ifindex, .spec = spec, .o = o};
 	struct vma_flow_key keys[ADDRS_MAX];
 	unsigned num = make_keys(s, spec, ifindex, keys);
 	int err;
 
 	if (!num) {
-		for (struct tsock_att *att = s->spare.atts; att; att = att->next) {
-			if (att->st->ifindex == ifindex && atomic_load_explicit(&att->st->open, memory_order_acquire))
+		for (struct tcp_sock_att *att = s->unconn.atts; att; att = att->next) {
+			if (att->st->ifindex == ifindex &&
+			    atomic_load_explicit(&att->st->open, memory_order_acquire))
 				(void)attach_stack(&a, att->st, NULL, 0);
 		}
 		return false;
 	}
-	a.home = home_get(s, ifindex, spec);
-	if (!a.home)
+	a.chosen = chosen_get(s, ifindex, spec);
+	if (!a.chosen)
 		return false;
 	lock_take(&stack_flows_lock);
 	err = attach_parts(&a, keys, num);
 	lock_drop(&stack_flows_lock);
-	stack_put(a.home);
+	stack_put(a.chosen);
 	if (err)
-		log_warn("fd %d, TCP port %u on interface %d: the steering rule cannot be set (%s): its connections go through the kernel",
+		log_warn("fd %d, TCP port %u on interface %d: the steering rule cannot be set "
+			 "(%s): its connections go through the kernel",
 			 fd, spec->port, ifindex, strerror(-err));
 	return !err;
 }
 
-static void show(struct tsock *s, const struct tcp_listen_spec *spec, bool offloaded)
+static void show(struct tcp_sock *s, const struct tcp_listen_spec *spec, bool offloaded)
 {
-	struct vma_stats_socket *b = tsock_shown(s);
+	struct vma_stats_socket *b = tcp_sock_shown(s);
 
 	if (b) {
 		memcpy(b->local.byte, &spec->local, 16);
 		b->local_port = spec->port;
 	}
-	tsock_show_offloaded(s, offloaded);
-	tsock_show_state(s, TCPS_LISTEN);
+	tcp_sock_show_offloaded(s, offloaded);
+	tcp_sock_show_state(s, TCPS_LISTEN);
 }
 
-static bool attach_all(struct tsock *s, int fd)
+static bool attach_all(struct tcp_sock *s, int fd)
 {
 	int links[STACKS_MAX];
 	unsigned n = net_link_list(links, STACKS_MAX);
@@ -365,122 +393,186 @@ static bool attach_all(struct tsock *s, int fd)
 
 	if (!bound_to(s, fd, &spec))
 		return false;
-	tsock_opts_read(s, fd, &o);
+	tcp_sock_opts_read(s, fd, &o);
 	for (unsigned i = 0; i < n && i < STACKS_MAX; i++)
 		any = attach_one(s, fd, links[i], &spec, &o) || any;
 	show(s, &spec, any);
 	return any;
 }
 
-void tsock_relisten(struct tsock *s)
+void tcp_sock_relisten(struct tcp_sock *s)
 {
-	if (s->spare.attached)
+	if (tcp_sock_mode(s) == TCP_SOCK_LISTEN && s->unconn.attached && !s->unconn.no_offload &&
+	    !s->unconn.elsewhere)
 		attach_all(s, atomic_load_explicit(&s->v.os_fd, memory_order_relaxed));
 }
 
-void tsock_waited(struct vfd *v)
+/*
+ * A handshake that began now would have no rule for its last segment. What has come so far is taken
+ * in; the SYNs of the next moment come again, to the kernel.
+ */
+static void stop_engine(struct tcp_sock_att *att)
 {
-	struct tsock *s = tsock_of(v);
+	struct stack *st = att->st;
+
+	lock_take(&st->lock);
+	if (att->l && atomic_load_explicit(&st->open, memory_order_relaxed)) {
+		stack_poll(st, (unsigned)params.cq_poll_batch_max);
+		tcp_listen_stop(att->l);
+	}
+	tcp_sock_unlock_stack(st, tcp_sock_now_us());
+}
+
+void tcp_sock_listen_to_kernel(struct tcp_sock *s)
+{
+	int fd = atomic_load_explicit(&s->v.os_fd, memory_order_relaxed);
+	struct attaching a = {.s = s, .fd = fd};
+	struct tcp_listen_spec spec;
+
+	s->unconn.no_offload = s->unconn.no_offload || s->unconn.attached;
+	s->unconn.elsewhere = true;
+	if (!s->unconn.atts || !bound_to(s, fd, &spec))
+		return;
+	a.spec = &spec;
+	for (struct tcp_sock_att *att = s->unconn.atts; att; att = att->next) {
+		stop_engine(att);
+		if (atomic_load_explicit(&att->st->open, memory_order_acquire))
+			(void)attach_stack(&a, att->st, NULL, 0);
+	}
+	show(s, &spec, false);
+}
+
+void tcp_sock_waited(struct vfd *v)
+{
+	struct tcp_sock *s = tcp_sock_of(v);
+	bool kernel = false, given = false;
 	int cancel, fd;
 
-	if (__builtin_expect(tsock_mode(s) != TSOCK_LISTEN || s->spare.attached, 1))
+	if (__builtin_expect(tcp_sock_mode(s) != TCP_SOCK_LISTEN || s->unconn.attached, 1))
 		return;
-	if (tsock_begin())
+	if (tcp_sock_begin())
 		return; /* the library is off in this process */
-	cancel = tsock_lock(s);
-	if (s->spare.attached || !atomic_load_explicit(&s->in_use, memory_order_relaxed)) {
-		tsock_unlock(s, cancel);
+	if (s->unconn.waited_by_parent)
+		kernel = tcp_sock_listener_claim(s, &given);
+	cancel = tcp_sock_lock(s);
+	if (tcp_sock_mode(s) != TCP_SOCK_LISTEN || s->unconn.attached || s->given_up ||
+	    !atomic_load_explicit(&s->in_use, memory_order_relaxed)) {
+		tcp_sock_unlock(s, cancel);
 		return;
 	}
-	libc_internal++;
-	s->spare.attached = true;
+	libc_internal_begin();
+	s->unconn.attached = true;
+	s->unconn.no_offload = s->unconn.no_offload || kernel;
+	s->unconn.given = given;
 	fd = atomic_load_explicit(&v->os_fd, memory_order_relaxed);
-	if (!s->spare.no_offload && !rules_want_os(fd))
+	s->v6only = s->domain == AF_INET6 && opt_get_int(fd, IPPROTO_IPV6, IPV6_V6ONLY, 0);
+	if (!s->unconn.no_offload && !s->unconn.elsewhere && !rules_want_os(fd))
 		attach_all(s, fd);
 	if (!worker_fd_add(fd, EPOLLIN | EPOLLET, os_event, s))
 		s->worker_fd = fd;
 	/* What the kernel has queued so far. */
 	atomic_fetch_or_explicit(&v->os_events, EPOLLIN, memory_order_release);
 	atomic_store_explicit(&v->shadow, VFD_SHADOW_IN, memory_order_release);
-	libc_internal--;
-	tsock_unlock(s, cancel);
+	libc_internal_end();
+	tcp_sock_unlock(s, cancel);
 	vfd_shadow_changed(v);
 }
 
-/* False: the kernel has got a connection meanwhile. s->lock is held. */
-static bool quieten(struct tsock_att *att, uint16_t port)
+static uint32_t handed_over(struct stack *st)
 {
-	bool none;
+	uint32_t n;
 
-	/* Asked again under the lock that a connection is handed over under: the look-up would be off for that one. */
-	lock_take(&att->st->lock);
-	none = net_tcp_conns(port) == 0;
-	if (none && atomic_load_explicit(&att->st->open, memory_order_relaxed))
-		att->st->ring->ops->port_quiet(att->st->ring, port, true);
-	lock_drop(&att->st->lock);
+	lock_take(&st->lock);
+	n = st->tcp ? st->tcp->to_kernel : 0;
+	lock_drop(&st->lock);
+	return n;
+}
+
+/*
+ * False: the kernel has got a connection meanwhile. s->lock is held, and no stack's while the
+ * kernel is asked: that takes as long as it has sockets.
+ */
+static bool quieten(struct tcp_sock_att *att, uint16_t port)
+{
+	struct stack *st = att->st;
+	uint32_t before = handed_over(st);
+	bool none = net_tcp_conns(port) == 0;
+
+	lock_take(&st->lock);
+	if (!st->tcp || !atomic_load_explicit(&st->open, memory_order_relaxed) ||
+	    /* The look-up would be off for the one that was handed over since. */
+	    st->tcp->to_kernel != before)
+		none = false;
+	if (none)
+		st->ring->ops->port_quiet(st->ring, port, true);
+	lock_drop(&st->lock);
 	return none;
 }
 
-void tsock_listen_tick(struct tsock *s)
+void tcp_sock_listen_tick(struct tcp_sock *s)
 {
-	struct tsock_att *att;
+	struct tcp_sock_att *att;
 	uint16_t port = 0;
 
-	if (tsock_mode(s) != TSOCK_LISTEN)
+	if (tcp_sock_mode(s) != TCP_SOCK_LISTEN)
 		return;
 	lock_take(&s->lock);
-	if (s->spare.quiet || !s->spare.atts) {
+	if (s->unconn.is_quiet || !s->unconn.atts) {
 		lock_drop(&s->lock);
 		return;
 	}
-	for (att = s->spare.atts; att && !port; att = att->next)
+	for (att = s->unconn.atts; att && !port; att = att->next)
 		port = att->num_keys ? att->keys[0].local_port : 0;
 	if (port && net_tcp_conns(port) == 0) {
-		s->spare.quiet = true;
-		for (att = s->spare.atts; att; att = att->next)
-			s->spare.quiet = quieten(att, port) && s->spare.quiet;
+		s->unconn.is_quiet = true;
+		for (att = s->unconn.atts; att; att = att->next)
+			s->unconn.is_quiet = quieten(att, port) && s->unconn.is_quiet;
 	}
 	lock_drop(&s->lock);
 }
 
-int tsock_listen(struct vfd *v, int fd, int backlog)
+int tcp_sock_listen(struct vfd *v, int fd, int backlog)
 {
-	struct tsock *s = tsock_of(v);
+	struct tcp_sock *s = tcp_sock_of(v);
 	int cancel, ret, err, somaxconn = 4096;
 	bool renewed;
 
-	if (tsock_mode(s) == TSOCK_CONN) {
+	if (!tcp_sock_lock_live(s, fd, &cancel))
+		return libc.listen(fd, backlog);
+	if (tcp_sock_mode(s) == TCP_SOCK_CONN) {
+		tcp_sock_unlock(s, cancel);
 		errno = EINVAL; /* the idle kernel socket would */
 		return -1;
 	}
-	if (!tsock_lock_live(s, fd, &cancel))
-		return libc.listen(fd, backlog);
 	renewed = s->stale;
-	tsock_shadow_renew(s, fd);
+	tcp_sock_shadow_renew(s, fd);
+	/* What an earlier connection, or listening, has left: accept() would never sleep for it. */
+	if (tcp_sock_mode(s) == TCP_SOCK_KERNEL)
+		atomic_store_explicit(&s->hint, 0, memory_order_relaxed);
 	ret = libc.listen(fd, backlog);
 	if (ret) {
 		err = errno;
-		tsock_unlock(s, cancel);
+		tcp_sock_unlock(s, cancel);
 		if (renewed)
 			vfd_shadow_changed(v);
 		errno = err;
 		return ret;
 	}
-	s->spare.backlog = backlog < 0 || backlog > somaxconn ? somaxconn : backlog;
-	for (struct tsock_att *att = s->spare.atts; att; att = att->next) {
+	s->unconn.backlog = backlog < 0 || backlog > somaxconn ? somaxconn : backlog;
+	for (struct tcp_sock_att *att = s->unconn.atts; att; att = att->next) {
 		lock_take(&att->st->lock);
 		if (att->l)
-			tcp_listen_backlog(att->l, s->spare.backlog);
+			tcp_listen_backlog(att->l, s->unconn.backlog);
 		lock_drop(&att->st->lock);
 	}
-	atomic_store_explicit(&s->mode, TSOCK_LISTEN, memory_order_release);
-	tsock_show_state(s, TCPS_LISTEN);
-	tsock_unlock(s, cancel);
+	atomic_store_explicit(&s->mode, TCP_SOCK_LISTEN, memory_order_release);
+	tcp_sock_show_state(s, TCPS_LISTEN);
+	tcp_sock_unlock(s, cancel);
 	if (renewed)
 		vfd_shadow_changed(v);
 	/* Somebody waits for it already. */
 	if (atomic_load_explicit(&v->watches, memory_order_relaxed))
-		tsock_waited(v);
+		tcp_sock_waited(v);
 	return 0;
 }
 
@@ -491,35 +583,39 @@ struct leaving {
 	uint16_t port;
 };
 
-void tsock_own_rule(struct tsock *c, struct stack *st)
+void tcp_sock_own_rule(struct tcp_sock *c, struct stack *st)
 {
-	struct vma_flow_info info = { .pid = (uint32_t)getpid(), .fd = (uint32_t)atomic_load_explicit(&c->v.os_fd, memory_order_relaxed) };
+	struct vma_flow_info info = {
+		.pid = (uint32_t)getpid(),
+		.fd = (uint32_t)atomic_load_explicit(&c->v.os_fd, memory_order_relaxed)};
 	struct vma_flow_key key;
 	int err;
 
-	tsock_key(&c->tuple, true, &key);
+	tcp_sock_key(&c->tuple, true, &key);
 	err = st->ring->ops->flow_add(st->ring, &key, &info);
-	c->own_rule = !err;
+	c->has_own_rule = !err;
 	if (err)
-		log_warn("TCP port %u: a connection has no steering rule besides its listener's: %s", c->tuple.lport, strerror(-err));
+		log_warn(
+			"TCP port %u: a connection has no steering rule besides its listener's: %s",
+			c->tuple.lport, strerror(-err));
 }
 
-/* fn of tsock_each(): the listener leaves. st->lock is held. */
-static void own_rule(struct tsock *c, void *arg)
+/* fn of tcp_sock_each(): the listener leaves. st->lock is held. */
+static void own_rule(struct tcp_sock *c, void *arg)
 {
 	const struct leaving *lv = arg;
 
-	if (params.tcp_3t_rules || atomic_load_explicit(&c->st, memory_order_relaxed) != lv->st || !c->accepted || c->own_rule || !c->c ||
-	    c->tuple.lport != lv->port)
+	if (params.tcp_3t_rules || atomic_load_explicit(&c->st, memory_order_relaxed) != lv->st ||
+	    !c->accepted || c->has_own_rule || !c->c || c->tuple.lport != lv->port)
 		return;
-	tsock_own_rule(c, lv->st);
+	tcp_sock_own_rule(c, lv->st);
 }
 
-static void att_leave(struct tsock_att *att)
+static void att_leave(struct tcp_sock_att *att)
 {
 	struct stack *st = att->st;
-	struct leaving lv = { .st = st };
-	uint64_t now = tsock_now();
+	struct leaving lv = {.st = st};
+	uint64_t now = tcp_sock_now_us();
 
 	lock_take(&st->lock);
 	if (att->l) {
@@ -530,26 +626,29 @@ static void att_leave(struct tsock_att *att)
 	if (atomic_load_explicit(&st->open, memory_order_relaxed)) {
 		if (att->num_keys) {
 			lv.port = att->keys[0].local_port;
-			tsock_each(own_rule, &lv);
+			tcp_sock_each(own_rule, &lv);
 		}
-		/* What the rules have brought so far is in the ring; without the listener it would be answered by RST, as it should. */
+		/*
+		 * What the rules have brought so far is in the ring; without the listener it would
+		 * be answered by RST, as it should.
+		 */
 	}
 	for (unsigned i = 0; i < att->num_keys; i++)
 		stack_flow_del(st, &att->keys[i]);
 	free(att->keys);
-	tsock_unlock_stack(st, now);
+	tcp_sock_unlock_stack(st, now);
 	att_free(att);
 }
 
-void tsock_unlisten(struct tsock *s)
+void tcp_sock_unlisten(struct tcp_sock *s)
 {
-	struct tsock_att *att;
+	struct tcp_sock_att *att;
 
 	if (s->worker_fd >= 0)
 		worker_fd_del(s->worker_fd, s);
 	s->worker_fd = -1;
-	while ((att = s->spare.atts)) {
-		s->spare.atts = att->next;
+	while ((att = s->unconn.atts)) {
+		s->unconn.atts = att->next;
 		att_leave(att);
 	}
 }

@@ -1,27 +1,29 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Connections and the kernel module, where there is one: it resets those of a process that is killed, and brings what of them
- * has reached the kernel: reassembled fragments, packets with IP options, packets by another interface.
+ * Connections and the kernel module, where there is one: it resets those of a process that is
+ * killed, and brings what of them has reached the kernel: reassembled fragments, packets with IP
+ * options, packets by another interface.
  */
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "proto/pkt.h"
-#include "proto/pkt_plain.h"
-#include "runtime/kmod.h"
-#include "runtime/libc.h"
-#include "runtime/log.h"
-#include "runtime/worker.h"
-#include "socket/tcp_int.h"
-
-/* Who has the connection of each slot, for the fallback; NULL: nobody (any more). Written under that stack's lock. */
-static struct stack *_Atomic owners[VMA_KMOD_CONNS_MAX]; /* pages that nobody touches cost nothing */
+#include "proto/proto.h"
+#include "kmod/kmod.h"
+#include "runtime/runtime.h"
+#include "socket/tcp/internal.h"
 
 /*
- * Vouches for accepted connections where CAP_NET_RAW lets an unbound socket do so: the listener, which is bound, may be closed
- * before them. -1: none. Set before any connection is there.
+ * Who has the connection of each slot, for the fallback; NULL: nobody (any more). Written under
+ * that stack's lock.
+ */
+/* pages that nobody touches cost nothing */
+static struct stack *_Atomic owners[VMA_KMOD_CONNS_MAX];
+
+/*
+ * Vouches for accepted connections where CAP_NET_RAW lets an unbound socket do so: the listener,
+ * which is bound, may be closed before them. -1: none. Set before any connection is there.
  */
 static int voucher = -1;
 
@@ -32,7 +34,7 @@ static struct vma_kmod_slot *enter(struct stack *st, const struct tcp_conn *c, i
 	struct vma_flow_key key;
 	uint32_t seq, ack;
 
-	tsock_key(tcp_conn_tuple(c), true, &key);
+	tcp_sock_key(tcp_conn_tuple(c), true, &key);
 	slot = kmod_conn_add(fd, &key);
 	if (!slot)
 		return NULL;
@@ -44,7 +46,8 @@ static struct vma_kmod_slot *enter(struct stack *st, const struct tcp_conn *c, i
 	return slot;
 }
 
-static struct vma_kmod_slot *enter_accepted(struct stack *st, const struct tcp_conn *c, int listener)
+static struct vma_kmod_slot *enter_accepted(struct stack *st, const struct tcp_conn *c,
+					    int listener)
 {
 	struct vma_kmod_slot *slot = enter(st, c, voucher);
 
@@ -56,7 +59,8 @@ static struct vma_kmod_slot *enter_accepted(struct stack *st, const struct tcp_c
 static void not_taken(int fd)
 {
 	if (errno != ENODEV)
-		log_debug("fd %d: the kernel module does not take the connection: %s", fd, strerror(errno));
+		log_debug("fd %d: the kernel module does not take the connection: %s", fd,
+			  strerror(errno));
 }
 
 static void leave(struct vma_kmod_slot *slot)
@@ -65,32 +69,35 @@ static void leave(struct vma_kmod_slot *slot)
 	kmod_conn_del(slot);
 }
 
-void tsock_kmod_add(struct tsock *s, int fd)
+void tcp_sock_kmod_add(struct tcp_sock *s, int fd)
 {
 	s->slot = enter(atomic_load_explicit(&s->st, memory_order_relaxed), s->c, fd);
 	if (!s->slot)
 		not_taken(fd);
 }
 
-void tsock_kmod_del(struct tsock *s)
+void tcp_sock_kmod_del(struct tcp_sock *s)
 {
 	if (s->slot)
 		leave(s->slot);
 	s->slot = NULL;
 }
 
-/* --- between the handshake and accept(): nothing but acknowledgements is sent, so seq stays as it is; no peer looks at ack */
+/*
+ * --- between the handshake and accept(): nothing but acknowledgements is sent, so seq stays as it
+ * is; no peer looks at ack
+ */
 
-void tsock_kmod_queued(void *ctx, void *listener, struct tcp_conn *c)
+void tcp_sock_kmod_queued(void *ctx, void *listener, struct tcp_conn *c)
 {
 	struct stack *st = ctx;
-	struct tsock_att *att = listener;
-	struct tsock_queued *q = voucher >= 0 ? malloc(sizeof(*q)) : NULL;
+	struct tcp_sock_att *att = listener;
+	struct tcp_sock_queued *q = voucher >= 0 ? malloc(sizeof(*q)) : NULL;
 	int fd = atomic_load_explicit(&att->s->v.os_fd, memory_order_relaxed);
 
 	if (!q)
 		return;
-	q->user.kind = TSOCK_USER_QUEUED;
+	q->user.kind = TCP_SOCK_USER_QUEUED;
 	q->slot = enter_accepted(st, c, fd);
 	if (!q->slot) {
 		not_taken(fd);
@@ -105,7 +112,7 @@ void tsock_kmod_queued(void *ctx, void *listener, struct tcp_conn *c)
 	tcp_conn_set_user(c, q);
 }
 
-static struct vma_kmod_slot *dequeue(struct tsock_queued *q)
+static struct vma_kmod_slot *dequeue(struct tcp_sock_queued *q)
 {
 	struct vma_kmod_slot *slot = q->slot;
 
@@ -116,14 +123,16 @@ static struct vma_kmod_slot *dequeue(struct tsock_queued *q)
 	return slot;
 }
 
-void tsock_kmod_unqueue(struct tsock_queued *q)
+void tcp_sock_kmod_unqueue(struct tcp_sock_queued *q)
 {
 	leave(dequeue(q));
 }
 
-void tsock_kmod_accepted(struct tsock *s, struct tsock_queued *q, int listener)
+void tcp_sock_kmod_accepted(struct tcp_sock *s, struct tcp_sock_queued *q, int listener)
 {
-	s->slot = q ? dequeue(q) : enter_accepted(atomic_load_explicit(&s->st, memory_order_relaxed), s->c, listener);
+	s->slot = q ? dequeue(q)
+		    : enter_accepted(atomic_load_explicit(&s->st, memory_order_relaxed), s->c,
+				     listener);
 	if (!s->slot)
 		not_taken(listener);
 }
@@ -158,8 +167,8 @@ static void take_in(struct stack *st, const struct kmod_packet *p)
 		buf_free(b);
 		return;
 	}
-	tsock_input(st, b, &now);
-	tsock_polled(st, 1, now);
+	tcp_sock_input(st, b, &now);
+	stack_polled(st, now);
 }
 
 static void fallen_back(const struct kmod_packet *p)
@@ -170,7 +179,8 @@ static void fallen_back(const struct kmod_packet *p)
 	if (!st)
 		return;
 	lock_take(&st->lock);
-	if (atomic_load(&owners[p->slot]) == st && atomic_load_explicit(&st->open, memory_order_relaxed))
+	if (atomic_load(&owners[p->slot]) == st &&
+	    atomic_load_explicit(&st->open, memory_order_relaxed))
 		take_in(st, p);
 	lock_drop(&st->lock);
 }
@@ -183,20 +193,20 @@ static void ring_waits(int fd, uint32_t events, void *arg)
 	kmod_fallback_drain(fallen_back);
 }
 
-int tsock_kmod_start(void)
+int tcp_sock_kmod_start(void)
 {
 	int fd = kmod_fallback_fd();
 
 	if (fd < 0)
 		return 0;
-	voucher = libc.socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	voucher = OWN_FD(libc.socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
 	return worker_fd_add(fd, EPOLLIN, ring_waits, NULL);
 }
 
-void tsock_kmod_forked(void)
+void tcp_sock_kmod_forked(void)
 {
 	if (voucher >= 0)
-		libc.close(voucher);
+		own_fd_close(voucher);
 	voucher = -1;
 	/* All of them were the parent's. */
 	for (unsigned i = 0; i < VMA_KMOD_CONNS_MAX; i++) {

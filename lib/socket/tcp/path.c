@@ -5,23 +5,28 @@
 #include <string.h>
 
 #include "net/net.h"
-#include "runtime/libc.h"
-#include "runtime/params.h"
-#include "socket/tcp_int.h"
+#include "runtime/runtime.h"
+#include "config/config.h"
+#include "socket/tcp/internal.h"
 
-/* After so many seconds without a segment a socket's path is given back; the next one makes it again. */
-#define WAY_REST 10u
+/*
+ * After so many seconds without a segment a socket's path is given back; the next one makes it
+ * again.
+ */
+#define PATH_IDLE_S 10u
 
-int tsock_route(const struct tsock *s, const struct in6_addr *src, const struct in6_addr *dst, int oif, struct net_route *r)
+int tcp_sock_route(const struct tcp_sock *s, const struct in6_addr *src, const struct in6_addr *dst,
+		   int oif, struct net_route *r)
 {
-	struct net_route_query q = { .dst = *dst, .src = *src, .oif = oif ? oif : s->bound_if, .mark = s->mark };
+	struct net_route_query q = {
+		.dst = *dst, .src = *src, .oif = oif ? oif : s->bound_if, .mark = s->mark};
 
 	return net_route_get(&q, r);
 }
 
 /* The MAC that frames for dst go to. -EAGAIN: the kernel has been asked to find it. */
-static int find_mac(struct tsock_path *p, const struct net_route *r, const struct in6_addr *dst, const struct net_link *link,
-		    uint8_t mac[6])
+static int find_mac(struct tcp_sock_path *p, const struct net_route *r, const struct in6_addr *dst,
+		    const struct net_link *link, uint8_t mac[6])
 {
 	struct net_neigh neigh;
 
@@ -39,10 +44,16 @@ static int find_mac(struct tsock_path *p, const struct net_route *r, const struc
 	return 0;
 }
 
-int tsock_path_make(struct stack *st, const struct tcp_tuple *t, uint32_t mark, uint8_t ttl, struct tsock_path *p)
+int tcp_sock_path_make(struct stack *st, const struct tcp_tuple *t, uint32_t mark, uint8_t ttl,
+		       struct tcp_sock_path *p)
 {
-	struct net_route_query q = { .dst = t->remote, .src = t->local, .oif = st->ifindex, .mark = mark };
-	struct tcp_frame_spec spec = { .family = t->family, .ttl = ttl ? ttl : 64, .df = true, .src = t->local, .dst = t->remote };
+	struct net_route_query q = {
+		.dst = t->remote, .src = t->local, .oif = st->ifindex, .mark = mark};
+	struct tcp_frame_spec spec = {.family = t->family,
+				      .ttl = ttl ? ttl : 64,
+				      .df = true,
+				      .src = t->local,
+				      .dst = t->remote};
 	struct net_route r;
 	struct net_link link;
 	int err;
@@ -51,9 +62,10 @@ int tsock_path_make(struct stack *st, const struct tcp_tuple *t, uint32_t mark, 
 	p->stale = false;
 	p->net_gen = net_generation();
 	p->neigh_gen = net_neigh_generation();
-	libc_internal++;
+	libc_internal_begin();
 	err = net_route_get(&q, &r);
-	if (!err && (r.type == NET_ROUTE_LOCAL ? !params.offload_loopback : r.type != NET_ROUTE_UNICAST))
+	if (!err &&
+	    (r.type == NET_ROUTE_LOCAL ? !params.offload_loopback : r.type != NET_ROUTE_UNICAST))
 		err = -EHOSTUNREACH;
 	if (!err && (r.oif != st->ifindex || net_link_get(r.oif, &link)))
 		err = -ENETUNREACH;
@@ -63,7 +75,7 @@ int tsock_path_make(struct stack *st, const struct tcp_tuple *t, uint32_t mark, 
 			p->mtu = (uint32_t)params.mtu;
 		err = find_mac(p, &r, &t->remote, &link, spec.dmac);
 	}
-	libc_internal--;
+	libc_internal_end();
 	if (err)
 		return err;
 	memcpy(spec.smac, link.mac, 6);
@@ -74,69 +86,69 @@ int tsock_path_make(struct stack *st, const struct tcp_tuple *t, uint32_t mark, 
 
 /* --- the paths of sockets */
 
-static void way_unlink(struct tsock_stack *t, struct tsock_way *w)
+static void path_unlink(struct tcp_sock_stack *t, struct tcp_sock_path_cache *w)
 {
-	*(w->prev ? &w->prev->next : &t->ways_first) = w->next;
-	*(w->next ? &w->next->prev : &t->ways_last) = w->prev;
+	*(w->prev ? &w->prev->next : &t->paths_first) = w->next;
+	*(w->next ? &w->next->prev : &t->paths_last) = w->prev;
 }
 
-static void way_link(struct tsock_stack *t, struct tsock_way *w)
+static void path_link(struct tcp_sock_stack *t, struct tcp_sock_path_cache *w)
 {
 	w->prev = NULL;
-	w->next = t->ways_first;
-	*(w->next ? &w->next->prev : &t->ways_last) = w;
-	t->ways_first = w;
+	w->next = t->paths_first;
+	*(w->next ? &w->next->prev : &t->paths_last) = w;
+	t->paths_first = w;
 	w->used = t->seconds;
 }
 
-struct tsock_path *tsock_way_slow(struct tsock_stack *t, struct tsock *s)
+struct tcp_sock_path *tcp_sock_path_get_slow(struct tcp_sock_stack *t, struct tcp_sock *s)
 {
-	struct tsock_way *w = s->way;
+	struct tcp_sock_path_cache *w = s->path_cache;
 
 	if (w) {
-		way_unlink(t, w);
+		path_unlink(t, w);
 	} else {
 		w = calloc(1, sizeof(*w));
 		if (!w)
 			return NULL;
 		w->s = s;
-		s->way = w;
+		s->path_cache = w;
 	}
-	way_link(t, w);
+	path_link(t, w);
 	return &w->path;
 }
 
-void tsock_way_renew(struct tsock *s)
+void tcp_sock_path_renew(struct tcp_sock *s)
 {
-	struct stack *st = tsock_conn_lock(s);
+	struct stack *st = tcp_sock_conn_lock(s);
 
 	if (!st)
 		return;
-	if (s->way)
-		s->way->path.valid = false;
+	if (s->path_cache)
+		s->path_cache->path.valid = false;
 	lock_drop(&st->lock);
 }
 
-void tsock_way_drop(struct tsock_stack *t, struct tsock *s)
+void tcp_sock_path_drop(struct tcp_sock_stack *t, struct tcp_sock *s)
 {
-	struct tsock_way *w = s->way;
+	struct tcp_sock_path_cache *w = s->path_cache;
 
 	if (!w)
 		return;
-	s->way = NULL;
-	way_unlink(t, w);
+	s->path_cache = NULL;
+	path_unlink(t, w);
 	free(w);
 }
 
-void tsock_ways_rest(struct tsock_stack *t)
+void tcp_sock_paths_expire(struct tcp_sock_stack *t)
 {
 	t->seconds++;
-	while (t->ways_last && t->seconds - t->ways_last->used > WAY_REST)
-		tsock_way_drop(t, t->ways_last->s);
+	while (t->paths_last && t->seconds - t->paths_last->used > PATH_IDLE_S)
+		tcp_sock_path_drop(t, t->paths_last->s);
 }
 
-void tsock_ways_free(struct tsock_stack *t)
+void tcp_sock_paths_free(struct tcp_sock_stack *t)
 {
-	while (t->ways_last)
-		tsock_way_drop(t, t->ways_last->s);
+	while (t->paths_last)
+		tcp_sock_path_drop(t, t->paths_last->s);
 }

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Blocks of local ports for connect(), where a steering rule for each connection would be dear (a card takes a millisecond or two):
- * one rule takes all ports of an aligned block of one local address, and the engine tells the connections apart.
+ * Blocks of local ports for connect(), where a steering rule for each connection would be dear (a
+ * card takes a millisecond or two): one rule takes all ports of an aligned block of one local
+ * address, and the engine tells the connections apart.
  *
- * What a card has taken the kernel does not get any more. So while the rule stands nobody else may have one of the ports: a kernel
- * socket of ours is bound to each. They wait in the queue of a local socket, where they need no number. The kernel socket of a
- * connection is bound beside them in TCP_REPAIR mode (CAP_NET_ADMIN). Each port is given once, then the block waits for its end:
- * a peer that has the last connection in TIME_WAIT meets another port, and nobody learns many ports from one.
+ * What a card has taken the kernel does not get any more. So while the rule stands nobody else may
+ * have one of the ports: a kernel socket of ours is bound to each. They wait in the queue of a
+ * local socket, where they need no number. The kernel socket of a connection is bound beside them
+ * in TCP_REPAIR mode (CAP_NET_ADMIN). Each port is given once, then the block waits for its end: a
+ * peer that has the last connection in TIME_WAIT meets another port, and nobody learns many ports
+ * from one.
  */
 #include <errno.h>
 #include <linux/tcp.h>
@@ -18,11 +21,9 @@
 #include <unistd.h>
 
 #include "net/net.h"
-#include "runtime/libc.h"
-#include "runtime/log.h"
-#include "runtime/text_file.h"
-#include "socket/tcp_int.h"
-#include "socket/udp_int.h"
+#include "runtime/runtime.h"
+#include "socket/socket.h"
+#include "socket/tcp/internal.h"
 
 #define BLOCKS_MAX 64u
 #define BITS_MAX 6u /* left has a bit for each port */
@@ -43,8 +44,8 @@ struct block {
 };
 
 static struct block blocks[BLOCKS_MAX];
-static _Atomic uint64_t not_before; /* us: none could be had */
-static _Atomic bool no_right, deferred;
+static _Atomic uint64_t not_before_us; /* us: none could be had */
+static _Atomic bool not_permitted, deferred;
 
 static int set(int fd, int level, int opt, int v)
 {
@@ -61,14 +62,16 @@ static int get(int fd, int opt)
 
 static bool has(const struct block *b, const struct tcp_tuple *t)
 {
-	return t->lport >> b->key.port_bits == b->key.local_port >> b->key.port_bits && !memcmp(&b->key.local, &t->local, 16);
+	return t->lport >> b->key.port_bits == b->key.local_port >> b->key.port_bits &&
+	       !memcmp(&b->key.local, &t->local, 16);
 }
 
 /* st->lock is held. */
 static struct block *find(struct stack *st, const struct tcp_tuple *t)
 {
 	for (unsigned i = 0; i < BLOCKS_MAX; i++) {
-		if (atomic_load_explicit(&blocks[i].st, memory_order_relaxed) == st && has(&blocks[i], t))
+		if (atomic_load_explicit(&blocks[i].st, memory_order_relaxed) == st &&
+		    has(&blocks[i], t))
 			return &blocks[i];
 	}
 	return NULL;
@@ -76,12 +79,18 @@ static struct block *find(struct stack *st, const struct tcp_tuple *t)
 
 /* --- kernel sockets that keep the ports */
 
-/* Puts sockets bound to the n ports from `port` on, n <= BATCH, into the queue behind fd. 0 or negative errno. */
+/*
+ * Puts sockets bound to the n ports from `port` on, n <= BATCH, into the queue behind fd. 0 or
+ * negative errno.
+ */
 static int keep_some(int fd, const struct tcp_tuple *t, uint32_t ifindex, uint16_t port, unsigned n)
 {
 	char room[CMSG_SPACE(BATCH * sizeof(int))] = {0}, byte = 0;
 	struct iovec iov = {&byte, 1};
-	struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = room, .msg_controllen = CMSG_SPACE(n * sizeof(int))};
+	struct msghdr m = {.msg_iov = &iov,
+			   .msg_iovlen = 1,
+			   .msg_control = room,
+			   .msg_controllen = CMSG_SPACE(n * sizeof(int))};
 	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
 	struct sockaddr_storage ss;
 	int fds[BATCH] = {0}, err = 0;
@@ -89,12 +98,12 @@ static int keep_some(int fd, const struct tcp_tuple *t, uint32_t ifindex, uint16
 	socklen_t len;
 
 	while (!err && made < n) {
-		fds[made] = libc.socket(t->family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+		fds[made] = OWN_FD(libc.socket(t->family, SOCK_STREAM | SOCK_CLOEXEC, 0));
 		if (fds[made] < 0) {
 			err = -errno;
 			break;
 		}
-		len = udp_addr_put(t->family, &t->local, (uint16_t)(port + made), ifindex, &ss);
+		len = sock_addr_put(t->family, &t->local, (uint16_t)(port + made), ifindex, &ss);
 		if (libc.bind(fds[made++], (struct sockaddr *)&ss, len))
 			err = -errno;
 	}
@@ -103,28 +112,31 @@ static int keep_some(int fd, const struct tcp_tuple *t, uint32_t ifindex, uint16
 	c->cmsg_len = CMSG_LEN(n * sizeof(int));
 	if (!err) {
 		memcpy(CMSG_DATA(c), fds, n * sizeof(int));
-		if (libc.sendmsg(fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL) != 1)
+		if (raw.sendmsg(fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL) != 1)
 			err = -errno;
 	}
 	while (made)
-		libc.close(fds[--made]);
+		own_fd_close(fds[--made]);
 	return err;
 }
 
-/* Nobody has one of the 2^bits ports from `port` on, nor gets one until the returned number is closed; or negative errno. */
+/*
+ * Nobody has one of the 2^bits ports from `port` on, nor gets one until the returned number is
+ * closed; or negative errno.
+ */
 static int keep(const struct tcp_tuple *t, uint32_t ifindex, uint16_t port, unsigned bits)
 {
-	int pair[2], err = 0, high;
+	int pair[2], err = 0;
 
-	if (libc.socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair))
+	if (libc.socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) ||
+	    !own_fd_adopt_pair(pair))
 		return -errno;
 	for (unsigned i = 0; !err && i < 1u << bits; i += BATCH)
 		err = keep_some(pair[0], t, ifindex, (uint16_t)(port + i), BATCH);
-	libc.close(pair[0]);
-	high = err ? -1 : tsock_fd_hold(pair[1]);
-	if (err || high >= 0)
-		libc.close(pair[1]);
-	return err ? err : high >= 0 ? high : pair[1];
+	own_fd_close(pair[0]);
+	if (err)
+		own_fd_close(pair[1]);
+	return err ? err : pair[1];
 }
 
 static ino_t inode_of(int fd)
@@ -147,30 +159,33 @@ static void release(struct block *b, struct stack *st)
 }
 
 /* What lives on the block's rule gets a rule of its own. */
-static void own_rule(struct tsock *s, void *arg)
+static void own_rule(struct tcp_sock *s, void *arg)
 {
-	struct vma_flow_info info = { .pid = (uint32_t)getpid() };
+	struct vma_flow_info info = {.pid = (uint32_t)getpid()};
 	const struct block *b = arg;
 	struct stack *st = atomic_load_explicit(&b->st, memory_order_relaxed);
 	struct vma_flow_key key;
 	int err;
 
-	if (atomic_load_explicit(&s->st, memory_order_relaxed) != st || !s->engine || !s->wide || !has(b, &s->tuple))
+	if (atomic_load_explicit(&s->st, memory_order_relaxed) != st || !s->in_engine ||
+	    !s->on_block || !has(b, &s->tuple))
 		return;
-	tsock_key(&s->tuple, true, &key);
+	tcp_sock_key(&s->tuple, true, &key);
 	info.fd = (uint32_t)atomic_load_explicit(&s->v.os_fd, memory_order_relaxed);
 	err = st->ring->ops->flow_add(st->ring, &key, &info);
-	s->own_rule = !err;
-	s->wide = false;
+	s->has_own_rule = !err;
+	s->on_block = false;
 	if (err)
-		log_warn("TCP port %u: a connection loses its steering rule with its block of ports: %s", s->tuple.lport, strerror(-err));
+		log_warn("TCP port %u: a connection loses its steering rule with its block of "
+			 "ports: %s",
+			 s->tuple.lport, strerror(-err));
 }
 
 /* The block's rule would take from the kernel what is the kernel's. */
 static void split(struct block *b, struct stack *st)
 {
 	if (atomic_load_explicit(&st->open, memory_order_relaxed) && b->users)
-		tsock_each(own_rule, b);
+		tcp_sock_each(own_rule, b);
 	release(b, st);
 }
 
@@ -188,14 +203,14 @@ static struct block *block_new(struct stack *st)
 /* Takes fd. True: the block stands. */
 static bool add(struct stack *st, const struct tcp_tuple *t, uint16_t port, unsigned bits, int fd)
 {
-	struct vma_flow_info info = { .pid = (uint32_t)getpid(), .fd = (uint32_t)fd };
+	struct vma_flow_info info = {.pid = (uint32_t)getpid(), .fd = (uint32_t)fd};
 	struct block *b;
 	int err = -ENOSPC;
 
 	lock_take(&st->lock);
 	b = atomic_load_explicit(&st->open, memory_order_relaxed) ? block_new(st) : NULL;
 	if (b) {
-		tsock_key(t, false, &b->key);
+		tcp_sock_key(t, false, &b->key);
 		b->key.local_port = port;
 		b->key.port_bits = (uint8_t)bits;
 		b->left = UINT64_MAX >> (64 - (1u << bits));
@@ -209,13 +224,13 @@ static bool add(struct stack *st, const struct tcp_tuple *t, uint16_t port, unsi
 	}
 	lock_drop(&st->lock);
 	if (err)
-		libc.close(fd);
+		own_fd_close(fd);
 	return !err;
 }
 
 /*
- * The interface forwards: the kernel may translate others' addresses to ours (MASQUERADE), with ports of theirs that no socket
- * keeps, and what comes back to these is theirs.
+ * The interface forwards: the kernel may translate others' addresses to ours (MASQUERADE), with
+ * ports of theirs that no socket keeps, and what comes back to these is theirs.
  */
 static bool forwards(int ifindex, bool v4)
 {
@@ -237,12 +252,12 @@ static bool make(struct stack *st, const struct tcp_tuple *t)
 {
 	bool may;
 
-	if (tsock_now() < atomic_load_explicit(&not_before, memory_order_relaxed))
+	if (tcp_sock_now_us() < atomic_load_explicit(&not_before_us, memory_order_relaxed))
 		return false;
 	may = !forwards(st->ifindex, t->family == AF_INET);
 	for (unsigned n = 0; may && n < TRIES * (BITS_MAX - BITS_MIN + 1); n++) {
 		unsigned bits = BITS_MAX - n / TRIES;
-		uint16_t port = tsock_ports_block(bits);
+		uint16_t port = tcp_sock_ports_block(bits);
 		int fd = port ? keep(t, (uint32_t)st->ifindex, port, bits) : -EADDRINUSE;
 
 		if (fd >= 0 && add(st, t, port, bits, fd))
@@ -250,14 +265,14 @@ static bool make(struct stack *st, const struct tcp_tuple *t)
 		if (fd != -EADDRINUSE)
 			break;
 	}
-	atomic_store_explicit(&not_before, tsock_now() + AGAIN_US, memory_order_relaxed);
+	atomic_store_explicit(&not_before_us, tcp_sock_now_us() + AGAIN_US, memory_order_relaxed);
 	return false;
 }
 
 /* One of the ports of b that are left for t, whose lport is filled in. */
 static bool give_of(struct block *b, struct stack *st, struct tcp_tuple *t)
 {
-	uint64_t random = tsock_ports_random();
+	uint64_t random = tcp_sock_ports_random();
 
 	while (b->left && !b->shared) {
 		uint64_t bits = b->left;
@@ -282,13 +297,13 @@ static enum given give(struct stack *st, struct tcp_tuple *t)
 	enum given ret = NONE_LEFT;
 
 	lock_take(&st->lock);
-	if (!atomic_load_explicit(&st->open, memory_order_relaxed) || !st->ring->caps.wide_flows)
+	if (!atomic_load_explicit(&st->open, memory_order_relaxed) || !st->ring->caps.port_blocks)
 		ret = EXACT;
 	for (unsigned i = 0; ret == NONE_LEFT && i < BLOCKS_MAX; i++) {
 		struct block *b = &blocks[i];
 
-		if (atomic_load_explicit(&b->st, memory_order_relaxed) == st && !memcmp(&b->key.local, &t->local, 16) &&
-		    give_of(b, st, t))
+		if (atomic_load_explicit(&b->st, memory_order_relaxed) == st &&
+		    !memcmp(&b->key.local, &t->local, 16) && give_of(b, st, t))
 			ret = GIVEN;
 	}
 	lock_drop(&st->lock);
@@ -297,37 +312,42 @@ static enum given give(struct stack *st, struct tcp_tuple *t)
 
 /* --- what connections ask */
 
-/* fd may be bound beside the socket that keeps the port. Sockets with SO_REUSEPORT could come to that then, not with this option. */
+/*
+ * fd may be bound beside the socket that keeps the port. Sockets with SO_REUSEPORT could come to
+ * that then, not with this option.
+ */
 static bool repair(int fd)
 {
-	int err = get(fd, SO_REUSEPORT) ? -EOPNOTSUPP : set(fd, IPPROTO_TCP, TCP_REPAIR, TCP_REPAIR_ON);
+	int err = get(fd, SO_REUSEPORT) ? -EOPNOTSUPP
+					: set(fd, IPPROTO_TCP, TCP_REPAIR, TCP_REPAIR_ON);
 
 	if (err == -EPERM)
-		atomic_store_explicit(&no_right, true, memory_order_relaxed);
+		atomic_store_explicit(&not_permitted, true, memory_order_relaxed);
 	return !err;
 }
 
-static bool bind_beside(const struct tsock *s, int fd, const struct stack *st)
+static bool bind_beside(const struct tcp_sock *s, int fd, const struct stack *st)
 {
 	struct sockaddr_storage ss;
-	socklen_t len = udp_addr_put(s->domain, &s->tuple.local, s->tuple.lport, (uint32_t)st->ifindex, &ss);
+	socklen_t len = sock_addr_put(s->domain, &s->tuple.local, s->tuple.lport,
+				      (uint32_t)st->ifindex, &ss);
 
 	return !libc.bind(fd, (struct sockaddr *)&ss, len);
 }
 
-bool tsock_block_take(struct tsock *s, int fd, struct stack *st)
+bool tcp_sock_block_take(struct tcp_sock *s, int fd, struct stack *st)
 {
-	bool may = !atomic_load_explicit(&no_right, memory_order_relaxed);
+	bool may = !atomic_load_explicit(&not_permitted, memory_order_relaxed);
 	enum given given = may ? give(st, &s->tuple) : EXACT;
 	int reuse = given == EXACT ? 0 : get(fd, SO_REUSEADDR);
 
 	may = given != EXACT && repair(fd);
 	if (may && given == NONE_LEFT && make(st, &s->tuple))
 		given = give(st, &s->tuple);
-	s->wide = given == GIVEN;
-	if (s->wide && !(may && bind_beside(s, fd, st))) {
+	s->on_block = given == GIVEN;
+	if (s->on_block && !(may && bind_beside(s, fd, st))) {
 		lock_take(&st->lock);
-		tsock_block_put(s, st);
+		tcp_sock_block_put(s, st);
 		lock_drop(&st->lock);
 	}
 	if (may) {
@@ -335,30 +355,30 @@ bool tsock_block_take(struct tsock *s, int fd, struct stack *st)
 		if (reuse) /* repair mode has cleared it */
 			(void)set(fd, SOL_SOCKET, SO_REUSEADDR, 1);
 	}
-	if (!s->wide)
+	if (!s->on_block)
 		s->tuple.lport = 0;
-	return s->wide;
+	return s->on_block;
 }
 
-bool tsock_block_stands(const struct tsock *s, struct stack *st)
+bool tcp_sock_block_stands(const struct tcp_sock *s, struct stack *st)
 {
 	return find(st, &s->tuple) != NULL;
 }
 
-void tsock_block_put(struct tsock *s, struct stack *st)
+void tcp_sock_block_put(struct tcp_sock *s, struct stack *st)
 {
 	struct block *b = find(st, &s->tuple);
 
-	s->wide = false;
+	s->on_block = false;
 	if (b && b->users && !--b->users && (!b->left || b->shared))
 		release(b, st);
 }
 
-void tsock_block_home(struct tsock *s, struct stack *st)
+void tcp_sock_block_to_kernel(struct tcp_sock *s, struct stack *st)
 {
 	struct block *b = find(st, &s->tuple);
 
-	s->wide = false;
+	s->on_block = false;
 	if (!b)
 		return;
 	b->users--;
@@ -376,25 +396,26 @@ static void split_those(const struct tcp_tuple *t)
 		if (!st)
 			continue;
 		lock_take(&st->lock);
-		if (atomic_load_explicit(&blocks[i].st, memory_order_relaxed) == st && (t ? has(&blocks[i], t) : blocks[i].shared))
+		if (atomic_load_explicit(&blocks[i].st, memory_order_relaxed) == st &&
+		    (t ? has(&blocks[i], t) : blocks[i].shared))
 			split(&blocks[i], st);
 		lock_drop(&st->lock);
 	}
 }
 
-void tsock_block_lost(const struct tcp_tuple *t)
+void tcp_sock_block_lost(const struct tcp_tuple *t)
 {
 	split_those(t);
 }
 
-void tsock_blocks_defer(bool defer)
+void tcp_sock_blocks_defer(bool defer)
 {
 	atomic_store_explicit(&deferred, defer, memory_order_relaxed);
 	if (!defer)
 		split_those(NULL);
 }
 
-bool tsock_blocks_deferred(void)
+bool tcp_sock_blocks_deferred(void)
 {
 	return atomic_load_explicit(&deferred, memory_order_relaxed);
 }
@@ -408,7 +429,7 @@ static void tick(struct block *b, struct stack *st)
 		release(b, st);
 }
 
-void tsock_blocks_tick(void)
+void tcp_sock_blocks_tick(void)
 {
 	for (unsigned i = 0; i < BLOCKS_MAX; i++) {
 		struct stack *st = atomic_load_explicit(&blocks[i].st, memory_order_acquire);
@@ -422,7 +443,7 @@ void tsock_blocks_tick(void)
 	}
 }
 
-void tsock_blocks_gone(struct stack *st)
+void tcp_sock_blocks_gone(struct stack *st)
 {
 	for (unsigned i = 0; i < BLOCKS_MAX; i++) {
 		if (atomic_load_explicit(&blocks[i].st, memory_order_relaxed) == st)
@@ -430,12 +451,16 @@ void tsock_blocks_gone(struct stack *st)
 	}
 }
 
-void tsock_blocks_forked(void)
+void tcp_sock_blocks_forked(void)
 {
-	/* The rules are the parent's, and so are the ports: our copies would keep them when it gives them back. */
+	/*
+	 * The rules are the parent's, and so are the ports: our copies would keep them when it
+	 * gives them back.
+	 */
 	for (unsigned i = 0; i < BLOCKS_MAX; i++) {
-		if (atomic_load_explicit(&blocks[i].st, memory_order_relaxed) && inode_of(blocks[i].fd) == blocks[i].inode)
-			libc.close(blocks[i].fd);
+		if (atomic_load_explicit(&blocks[i].st, memory_order_relaxed) &&
+		    inode_of(blocks[i].fd) == blocks[i].inode)
+			own_fd_close(blocks[i].fd);
 		atomic_store_explicit(&blocks[i].st, NULL, memory_order_relaxed);
 	}
 	atomic_store_explicit(&deferred, false, memory_order_relaxed);

@@ -1,16 +1,22 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What a connection begins with: the kernel's own TCP settings of this network namespace, then ours (VMA_TCP_*). */
+/*
+ * What a connection begins with: the kernel's own TCP settings of this network namespace, then ours
+ * (VMA_TCP_*).
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/params.h"
-#include "runtime/text_file.h"
-#include "socket/tcp_int.h"
+#include "config/config.h"
+#include "runtime/runtime.h"
+#include "socket/tcp/internal.h"
 
-struct tcp_opts tsock_defaults;
+struct tcp_opts tcp_sock_defaults;
 
-/* The numbers in a file under /proc/sys/net/ipv4. Returns how many there are, 0 when it cannot be read. */
+/*
+ * The numbers in a file under /proc/sys/net/ipv4. Returns how many there are, 0 when it cannot be
+ * read.
+ */
 static int sysctl(const char *name, unsigned long *v, int max)
 {
 	char path[96], text[128], *at = text, *end;
@@ -50,9 +56,32 @@ static void buffers(struct tcp_opts *o)
 	}
 }
 
-void tsock_sysctl_read(void)
+/* VMA_TCP_CC_ALGO's numbers are the manual's; ours follow them. */
+static enum tcp_cc default_cc(void)
 {
-	struct tcp_opts *o = &tsock_defaults;
+	static const enum tcp_cc by_number[] = {TCP_CC_NEWRENO, TCP_CC_CUBIC, TCP_CC_NONE,
+						TCP_CC_BBR};
+	char name[32] = "";
+
+	if (params.tcp_cc_algo >= 0 &&
+	    (size_t)params.tcp_cc_algo < sizeof(by_number) / sizeof(by_number[0]))
+		return by_number[params.tcp_cc_algo];
+	text_file_read("/proc/sys/net/ipv4/tcp_congestion_control", name, sizeof(name));
+	name[strcspn(name, "\n")] = '\0';
+	return tcp_sock_cc_of(name);
+}
+
+static uint32_t tw_reuse, tw_reuse_delay_ms;
+
+uint32_t tcp_sock_tw_reuse_us(bool loopback)
+{
+	return tw_reuse == 1 || (tw_reuse == 2 && loopback) ? tw_reuse_delay_ms * 1000 : 0;
+}
+
+void tcp_sock_sysctl_read(void)
+{
+	struct tcp_opts *o = &tcp_sock_defaults;
+	unsigned long ecn;
 
 	tcp_opts_default(o);
 	buffers(o);
@@ -66,11 +95,17 @@ void tsock_sysctl_read(void)
 	o->ttl = (uint8_t)sysctl1("ip_default_ttl", 64);
 	o->sack = sysctl1("tcp_sack", 1) != 0;
 	o->wscale = sysctl1("tcp_window_scaling", 1) != 0;
-	o->ecn = sysctl1("tcp_ecn", 2) == 1;
-	o->timestamps = params.tcp_timestamp_option == 2 ? sysctl1("tcp_timestamps", 1) != 0 : params.tcp_timestamp_option == 1;
+	ecn = sysctl1("tcp_ecn", 2);
+	/* 3 to 5 are AccECN, which falls back to this: 5 is accepted, and not offered. */
+	o->ecn = ecn == 1 || ecn == 3 || ecn == 4;
+	o->ecn_passive = ecn != 0;
+	o->timestamps = params.tcp_timestamp_option == 2 ? sysctl1("tcp_timestamps", 1) != 0
+							 : params.tcp_timestamp_option == 1;
+	tw_reuse = (uint32_t)sysctl1("tcp_tw_reuse", 2);
+	tw_reuse_delay_ms = (uint32_t)sysctl1("tcp_tw_reuse_delay", 1000); /* since Linux 6.13 */
 	o->nodelay = params.tcp_nodelay;
 	o->quickack = params.tcp_quickack;
-	o->cc = params.tcp_cc_algo == 1 ? TCP_CC_CUBIC : params.tcp_cc_algo == 2 ? TCP_CC_NONE : TCP_CC_NEWRENO;
+	o->cc = (uint8_t)default_cc();
 	if (params.mss)
 		o->maxseg = (uint16_t)params.mss;
 }

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* From the engine to the ring: a segment gets its link and network headers; super-segments go the way of large frames. */
+/*
+ * From the engine to the ring: a segment gets its link and network headers; super-segments go the
+ * way of large frames.
+ */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/tcp.h>
@@ -7,19 +10,19 @@
 #include <string.h>
 
 #include "net/net.h"
-#include "runtime/params.h"
-#include "socket/tcp_int.h"
+#include "config/config.h"
+#include "socket/tcp/internal.h"
 
-#define HELD_MAX 64u
+#define AWAITING_MAX 64u
 /* As long as the kernel asks for a neighbour before it gives up (3 probes, a second each). */
-#define HELD_US 3000000u
+#define AWAITING_US 3000000u
 #define CACHE_WAYS 64u
 /* Payload of a super-segment: the IP packet's 16 bits without its headers. */
 #define GSO_PAYLOAD_MAX (65535u - 40u - TCP_HDR_MAX)
 #define GSO_IOV_MAX 60
 
-struct tsock_held {
-	struct tsock_held *next;
+struct tcp_sock_awaiting {
+	struct tcp_sock_awaiting *next;
 	uint64_t since;
 	struct tcp_tuple tuple;
 	struct tcp_tx tx; /* hdr and iov point into this */
@@ -28,23 +31,23 @@ struct tsock_held {
 	uint8_t data[];
 };
 
-struct tsock_cached {
+struct tcp_sock_cached {
 	struct in6_addr local, remote;
-	struct tsock_path path;
+	struct tcp_sock_path path;
 };
 
 /* The socket that a segment belongs to; NULL: none has one, or not yet. */
-static struct tsock *sock_of(const struct tcp_tx *tx)
+static struct tcp_sock *sock_of(const struct tcp_tx *tx)
 {
-	struct tsock_user *u = tx->user;
+	struct tcp_sock_user *u = tx->user;
 
-	return u && u->kind == TSOCK_USER_CONN ? tsock_of_user(u) : NULL;
+	return u && u->kind == TCP_SOCK_USER_CONN ? tcp_sock_of_user(u) : NULL;
 }
 
 /* The place for the path of a segment without a socket: by addresses, the latest wins. */
-static struct tsock_path *cached_path(struct tsock_stack *t, const struct tcp_tuple *tuple)
+static struct tcp_sock_path *cached_path(struct tcp_sock_stack *t, const struct tcp_tuple *tuple)
 {
-	struct tsock_cached *c;
+	struct tcp_sock_cached *c;
 	uint32_t h = 0;
 
 	if (!t->cache)
@@ -63,54 +66,57 @@ static struct tsock_path *cached_path(struct tsock_stack *t, const struct tcp_tu
 }
 
 /* The way of a segment. NULL and *err: none. */
-static struct tsock_path *path_of(struct stack *st, const struct tcp_tx *tx, int *err)
+static struct tcp_sock_path *path_of(struct stack *st, const struct tcp_tx *tx, int *err)
 {
-	struct tsock *s = sock_of(tx);
-	struct tsock_path *p = s ? tsock_way(st->tcp, s) : cached_path(st->tcp, tx->tuple);
+	struct tcp_sock *s = sock_of(tx);
+	struct tcp_sock_path *p =
+		s ? tcp_sock_path_get(st->tcp, s) : cached_path(st->tcp, tx->tuple);
 
 	*err = p ? 0 : -ENOMEM;
-	if (p && __builtin_expect(!tsock_path_good(p, net_generation(), net_neigh_generation()), 0))
-		*err = tsock_path_make(st, tx->tuple, s ? s->mark : 0, tx->ttl, p);
+	if (p &&
+	    __builtin_expect(!tcp_sock_path_good(p, net_generation(), net_neigh_generation()), 0))
+		*err = tcp_sock_path_make(st, tx->tuple, s ? s->mark : 0, tx->ttl, p);
 	if (*err)
 		return NULL;
-	if (__builtin_expect(p->stale, 0)) {
-		p->stale = false;
-		net_neigh_confirm(st->ifindex, &p->next_hop);
-	}
+	if (__builtin_expect(p->stale, 0))
+		p->stale = !net_neigh_confirm(st->ifindex, &p->next_hop);
 	return p;
 }
 
-void tsock_env_path(void *ctx, const struct tcp_tuple *tuple, uint32_t *mtu, uint32_t *max_gso)
+void tcp_sock_env_path(void *ctx, const struct tcp_tuple *tuple, uint32_t *mtu, uint32_t *max_gso)
 {
 	struct stack *st = ctx;
-	struct tsock_path *p = cached_path(st->tcp, tuple);
+	struct tcp_sock_path *p = cached_path(st->tcp, tuple);
 
 	*mtu = st->ring->caps.max_frame - 14;
 	*max_gso = st->ring->caps.max_gso ? GSO_PAYLOAD_MAX : 0;
 	if (!p)
 		return;
 	/* Also without a neighbour yet the route has told the MTU. */
-	if (!tsock_path_good(p, net_generation(), net_neigh_generation()))
+	if (!tcp_sock_path_good(p, net_generation(), net_neigh_generation()))
 		p->mtu = 0;
 	if (!p->mtu)
-		(void)tsock_path_make(st, tuple, 0, 0, p);
+		(void)tcp_sock_path_make(st, tuple, 0, 0, p);
 	if (p->mtu && p->mtu < *mtu)
 		*mtu = p->mtu;
 }
 
-/* Keeps the segment until the neighbour is known. What is above the bound is lost, as behind any full queue. */
-static int hold(struct tsock_stack *t, const struct tcp_tx *tx)
+/*
+ * Keeps the segment until the neighbour is known. What is above the bound is lost, as behind any
+ * full queue.
+ */
+static int hold(struct tcp_sock_stack *t, const struct tcp_tx *tx)
 {
-	struct tsock_held *h;
+	struct tcp_sock_awaiting *h;
 	size_t off = 0;
 
-	if (t->num_held == HELD_MAX || tx->len > tx->mss)
+	if (t->num_awaiting == AWAITING_MAX || tx->len > tx->mss)
 		return -EHOSTUNREACH;
 	h = malloc(sizeof(*h) + tx->len);
 	if (!h)
 		return -ENOMEM;
 	h->next = NULL;
-	h->since = tsock_now();
+	h->since = tcp_sock_now_us();
 	h->tuple = *tx->tuple;
 	h->tx = *tx;
 	h->tx.user = NULL; /* the socket may be gone by then */
@@ -118,31 +124,34 @@ static int hold(struct tsock_stack *t, const struct tcp_tx *tx)
 	h->tx.hdr = h->hdr;
 	h->tx.iov = &h->iov;
 	h->tx.iovcnt = tx->len ? 1 : 0;
-	h->iov = (struct iovec){ .iov_base = h->data, .iov_len = tx->len };
+	h->iov = (struct iovec){.iov_base = h->data, .iov_len = tx->len};
 	memcpy(h->hdr, tx->hdr, tx->hdr_len);
 	for (int i = 0; i < tx->iovcnt; i++) {
 		memcpy(h->data + off, tx->iov[i].iov_base, tx->iov[i].iov_len);
 		off += tx->iov[i].iov_len;
 	}
-	*t->held_tail = h;
-	t->held_tail = &h->next;
-	t->num_held++;
+	*t->awaiting_tail = h;
+	t->awaiting_tail = &h->next;
+	t->num_awaiting++;
 	return 0;
 }
 
-static int send_large(struct tsock_stack *t, struct tsock_path *p, const struct tcp_tx *tx)
+static int send_large(struct tcp_sock_stack *t, struct tcp_sock_path *p, const struct tcp_tx *tx)
 {
 	struct ring *ring = t->st->ring;
 	struct iovec iov[GSO_IOV_MAX + 1];
 	uint8_t hdr[TCP_FRAME_HDR_MAX];
-	struct ring_gso g = { .csum_off = 16, .gso_size = tx->mss, .proto = IPPROTO_TCP, .family = tx->tuple->family };
+	struct ring_gso g = {.csum_off = 16,
+			     .gso_size = tx->mss,
+			     .proto = IPPROTO_TCP,
+			     .family = tx->tuple->family};
 	int err;
 
 	if (tx->iovcnt > GSO_IOV_MAX)
 		return -EMSGSIZE;
 	g.hdr_len = (uint16_t)tcp_frame_gso(&p->hdr, hdr, tx);
 	g.l4_off = (uint16_t)(g.hdr_len - tx->hdr_len);
-	iov[0] = (struct iovec){ .iov_base = hdr, .iov_len = g.hdr_len };
+	iov[0] = (struct iovec){.iov_base = hdr, .iov_len = g.hdr_len};
 	memcpy(iov + 1, tx->iov, (size_t)tx->iovcnt * sizeof(*iov));
 	/* Order: what was posted before leaves before. */
 	if (t->posted) {
@@ -153,18 +162,33 @@ static int send_large(struct tsock_stack *t, struct tsock_path *p, const struct 
 	return err == -EAGAIN ? -ENOBUFS : err;
 }
 
-static int send_small(struct tsock_stack *t, struct tsock_path *p, const struct tcp_tx *tx)
+/*
+ * A buffer for the whole frame. What it must hold is the frame itself: at a jumbo MTU a full
+ * segment fills a chunk of the ring to the last byte, and the longest possible headers would not
+ * fit. NULL and *err: none.
+ */
+static struct buf *frame_buf(struct ring *ring, const struct tcp_sock_path *p,
+			     const struct tcp_tx *tx, int *err)
+{
+	uint32_t len = (uint32_t)p->hdr.len + tx->hdr_len + tx->len;
+	struct buf *b = ring_tx_alloc(ring, TCP_FRAME_HDR_MAX + tx->len);
+
+	*err = b ? -EMSGSIZE : -ENOBUFS;
+	if (b && b->room < len) {
+		buf_free(b);
+		return NULL;
+	}
+	return b;
+}
+
+static int send_small(struct tcp_sock_stack *t, struct tcp_sock_path *p, const struct tcp_tx *tx)
 {
 	struct ring *ring = t->st->ring;
-	struct buf *b = ring_tx_alloc(ring, TCP_FRAME_HDR_MAX + tx->len);
 	int err;
+	struct buf *b = frame_buf(ring, p, tx, &err);
 
 	if (!b)
-		return -ENOBUFS;
-	if (b->room < TCP_FRAME_HDR_MAX + tx->len) {
-		buf_free(b);
-		return -EMSGSIZE;
-	}
+		return err;
 	b->len = b->total = tcp_frame(&p->hdr, b->data, tx);
 	err = ring_post(ring, b);
 	if (err) {
@@ -176,11 +200,11 @@ static int send_small(struct tsock_stack *t, struct tsock_path *p, const struct 
 }
 
 /* A segment goes all the way but for the wire. 0, or it did not get to the ring. */
-int tsock_output_dummy(void *ctx, const struct tcp_tx *tx)
+int tcp_sock_output_dummy(void *ctx, const struct tcp_tx *tx)
 {
 	struct stack *st = ctx;
 	struct ring *ring = st->ring;
-	struct tsock_path *p;
+	struct tcp_sock_path *p;
 	struct buf *b;
 	int err;
 
@@ -189,11 +213,9 @@ int tsock_output_dummy(void *ctx, const struct tcp_tx *tx)
 	p = path_of(st, tx, &err);
 	if (err)
 		return err;
-	b = ring_tx_alloc(ring, TCP_FRAME_HDR_MAX + tx->len);
-	if (!b || b->room < TCP_FRAME_HDR_MAX + tx->len) {
-		buf_free(b);
-		return -ENOBUFS;
-	}
+	b = frame_buf(ring, p, tx, &err);
+	if (!b)
+		return err;
 	b->len = b->total = tcp_frame(&p->hdr, b->data, tx);
 	/* A ring that has no such descriptor is as far as it goes. */
 	if (ring->ops->dummy(ring, b))
@@ -214,21 +236,22 @@ static uint32_t word(const uint8_t *p)
 static void note(struct vma_kmod_slot *slot, const struct tcp_tx *tx)
 {
 	uint8_t flags = tx->hdr[13];
-	uint32_t end = word(tx->hdr + 4) + tx->len + !!(flags & TH_SYN) + !!(flags & TH_FIN);
+	uint32_t end =
+		word(tx->hdr + 4) + tx->len + !!(flags & TCPHDR_SYN) + !!(flags & TCPHDR_FIN);
 
 	/* Not back, by what is sent again. */
 	if ((int32_t)(end - slot->seq) > 0)
 		__atomic_store_n(&slot->seq, end, __ATOMIC_RELAXED);
-	if (flags & TH_ACK)
+	if (flags & TCPHDR_ACK)
 		__atomic_store_n(&slot->ack, word(tx->hdr + 8), __ATOMIC_RELAXED);
 }
 
-int tsock_output(void *ctx, const struct tcp_tx *tx)
+int tcp_sock_output(void *ctx, const struct tcp_tx *tx)
 {
 	struct stack *st = ctx;
-	struct tsock_stack *t = st->tcp;
-	struct tsock *s = sock_of(tx);
-	struct tsock_path *p;
+	struct tcp_sock_stack *t = st->tcp;
+	struct tcp_sock *s = sock_of(tx);
+	struct tcp_sock_path *p;
 	int err;
 
 	if (!atomic_load_explicit(&st->open, memory_order_relaxed))
@@ -247,7 +270,7 @@ int tsock_output(void *ctx, const struct tcp_tx *tx)
 }
 
 /* Tells the engine that nobody answers for the segment's destination. */
-static void give_up(struct tsock_stack *t, const struct tsock_held *h, uint64_t now)
+static void give_up(struct tcp_sock_stack *t, const struct tcp_sock_awaiting *h, uint64_t now)
 {
 	uint32_t seq;
 
@@ -255,24 +278,24 @@ static void give_up(struct tsock_stack *t, const struct tsock_held *h, uint64_t 
 	tcp_icmp(t->ts, &h->tuple, ntohl(seq), TCP_ICMP_UNREACH_HOST, 0, now);
 }
 
-void tsock_held_look(struct tsock_stack *t, uint64_t now)
+void tcp_sock_awaiting_check(struct tcp_sock_stack *t, uint64_t now)
 {
-	struct tsock_held *h, *next, *list = t->held;
+	struct tcp_sock_awaiting *h, *next, *list = t->awaiting;
 
-	t->held = NULL;
-	t->held_tail = &t->held;
-	t->num_held = 0;
+	t->awaiting = NULL;
+	t->awaiting_tail = &t->awaiting;
+	t->num_awaiting = 0;
 	for (h = list; h; h = next) {
-		struct tsock_path *p;
+		struct tcp_sock_path *p;
 		int err;
 
 		next = h->next;
 		p = path_of(t->st, &h->tx, &err);
-		if (err == -EAGAIN && now < h->since + HELD_US) {
+		if (err == -EAGAIN && now < h->since + AWAITING_US) {
 			h->next = NULL;
-			*t->held_tail = h;
-			t->held_tail = &h->next;
-			t->num_held++;
+			*t->awaiting_tail = h;
+			t->awaiting_tail = &h->next;
+			t->num_awaiting++;
 			continue;
 		}
 		if (p)
@@ -283,14 +306,14 @@ void tsock_held_look(struct tsock_stack *t, uint64_t now)
 	}
 }
 
-void tsock_held_free(struct tsock_stack *t)
+void tcp_sock_awaiting_free(struct tcp_sock_stack *t)
 {
-	struct tsock_held *h;
+	struct tcp_sock_awaiting *h;
 
-	while ((h = t->held)) {
-		t->held = h->next;
+	while ((h = t->awaiting)) {
+		t->awaiting = h->next;
 		free(h);
 	}
-	t->held_tail = &t->held;
-	t->num_held = 0;
+	t->awaiting_tail = &t->awaiting;
+	t->num_awaiting = 0;
 }

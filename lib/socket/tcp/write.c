@@ -6,69 +6,76 @@
 #include <sys/epoll.h>
 #include <sys/uio.h>
 
-#include "runtime/libc.h"
-#include "runtime/params.h"
-#include "socket/tcp_int.h"
+#include "runtime/runtime.h"
+#include "config/config.h"
+#include "socket/tcp/internal.h"
 
 #define TX_EVENTS (EPOLLOUT | EPOLLERR | EPOLLHUP)
 #define ENGINE_FLAGS (MSG_MORE | MSG_OOB)
 
 /* Nothing can be sent: an earlier connection's error, once, else EPIPE. */
-static ssize_t left_error(struct tsock *s)
+static ssize_t left_error(struct tcp_sock *s)
 {
-	int err = tsock_left_error(s);
+	int err = tcp_sock_pending_error_take(s);
 
 	return err ? -err : -EPIPE;
 }
 
 /*
- * Puts what there is room for into the send buffer and sends what may go. As tcp_send(); an error that comes when `done` bytes of
- * the call are in ends it (-EPIPE), but is left for the next call.
+ * Puts what there is room for into the send buffer and sends what may go. As tcp_send(); an error
+ * that comes when `done` bytes of the call are in ends it (-EPIPE), but is left for the next call.
  */
-static ssize_t put(struct tsock *s, const struct iovec *iov, int iovcnt, int flags, size_t done)
+static ssize_t put(struct tcp_sock *s, const struct iovec *iov, int iovcnt, int flags, size_t done)
 {
-	struct stack *st = tsock_conn_lock(s);
+	struct stack *st = tcp_sock_conn_lock(s);
 	uint64_t now;
 	ssize_t n;
 
 	if (!st)
 		return done ? -EPIPE : left_error(s);
-	tsock_hint_clear(s, EPOLLOUT | EPOLLWRNORM);
-	now = tsock_now();
-	/* Acknowledgements that wait open the window; a sender that never reads would not see them. */
+	now = tcp_sock_now_us();
+	/*
+	 * Acknowledgements that wait open the window; a sender that never reads would not see them.
+	 */
 	if (params.rx_poll_on_tx_tcp || stack_pending(st))
 		stack_poll_called(st);
 	if (!s->c || (done && (tcp_ready(s->c) & TCP_EV_ERR)))
 		n = -EPIPE;
 	else
 		n = tcp_send(s->c, iov, iovcnt, flags & ENGINE_FLAGS, now);
-	/* Another writer may find room, too. */
-	if (n > 0)
+	/* Another writer may find room, too: who found none clears, nobody else. */
+	if (n == -EAGAIN)
+		tcp_sock_hint_clear(s, EPOLLOUT | EPOLLWRNORM);
+	else if (n > 0)
 		atomic_fetch_or_explicit(&s->hint, EPOLLOUT, memory_order_relaxed);
-	tsock_unlock_stack(st, now);
+	tcp_sock_unlock_stack(st, now);
 	return n;
 }
 
-/* What put() is to be told of vectors that are not the last: more follows, and the urgent byte is the last of all. */
+/*
+ * What put() is to be told of vectors that are not the last: more follows, and the urgent byte is
+ * the last of all.
+ */
 static int part_flags(int flags, bool last)
 {
 	return last ? flags : (flags & ~MSG_OOB) | MSG_MORE;
 }
 
 /*
- * The connection has gone to the kernel in the middle of a call of which `done` of len bytes were in. As sendmsg(), with a
- * negative errno.
+ * The connection has gone to the kernel in the middle of a call of which `done` of len bytes were
+ * in. As sendmsg(), with a negative errno.
  */
-static ssize_t send_home(int fd, const struct iovec *iov, int cnt, size_t len, size_t done, int flags)
+static ssize_t send_by_kernel(int fd, const struct iovec *iov, int cnt, size_t len, size_t done,
+			      int flags)
 {
-	struct iovec part[TSOCK_IOVS];
-	struct msghdr msg = { .msg_iov = part };
+	struct iovec part[TCP_SOCK_IOVS];
+	struct msghdr msg = {.msg_iov = part};
 	size_t here;
 	ssize_t n;
 
 	do {
-		msg.msg_iovlen = (size_t)tsock_iov_part(iov, cnt, done, part);
-		here = tsock_iov_len(part, msg.msg_iovlen);
+		msg.msg_iovlen = (size_t)tcp_sock_iov_part(iov, cnt, done, part);
+		here = tcp_sock_iov_len(part, msg.msg_iovlen);
 		n = libc.sendmsg(fd, &msg, part_flags(flags, done + here >= len) | MSG_NOSIGNAL);
 		if (n < 0)
 			return done ? (ssize_t)done : -errno;
@@ -78,21 +85,22 @@ static ssize_t send_home(int fd, const struct iovec *iov, int cnt, size_t len, s
 }
 
 /* The rest of a blocking call of which `done` of len bytes are in. */
-static ssize_t send_slow(struct tsock *s, int fd, const struct iovec *iov, int cnt, size_t len, size_t done, int flags)
+static ssize_t send_slow(struct tcp_sock *s, int fd, const struct iovec *iov, int cnt, size_t len,
+			 size_t done, int flags)
 {
-	struct iovec part[TSOCK_IOVS];
-	struct tsock_wait w;
+	struct iovec part[TCP_SOCK_IOVS];
+	struct tcp_sock_wait w;
 	size_t here;
 	ssize_t n;
 	int err, num;
 
-	tsock_wait_init(s, &w, TX_EVENTS, s->sndtimeo_ns);
+	tcp_sock_wait_init(s, &w, TX_EVENTS, s->sndtimeo_ns);
 	for (;;) {
-		num = tsock_iov_part(iov, cnt, done, part);
-		here = tsock_iov_len(part, (size_t)num);
+		num = tcp_sock_iov_part(iov, cnt, done, part);
+		here = tcp_sock_iov_len(part, (size_t)num);
 		n = put(s, part, num, part_flags(flags, done + here >= len), done);
-		if (n < 0 && tsock_mode(s) != TSOCK_CONN)
-			return send_home(fd, iov, cnt, len, done, flags);
+		if (n < 0 && tcp_sock_mode(s) != TCP_SOCK_CONN)
+			return send_by_kernel(fd, iov, cnt, len, done, flags);
 		if (n < 0 && n != -EAGAIN)
 			return done ? (ssize_t)done : n;
 		if (n > 0) {
@@ -101,22 +109,24 @@ static ssize_t send_slow(struct tsock *s, int fd, const struct iovec *iov, int c
 				return (ssize_t)done;
 			continue;
 		}
-		err = tsock_wait_more(s, fd, &w);
+		err = tcp_sock_wait_more(s, fd, &w);
 		if (err)
 			return done ? (ssize_t)done : err;
 	}
 }
 
-static ssize_t transmit(struct tsock *s, int fd, const struct iovec *iov, int cnt, size_t len, int flags)
+static ssize_t transmit(struct tcp_sock *s, int fd, const struct iovec *iov, int cnt, size_t len,
+			int flags)
 {
 	bool wait = !s->nonblock && !(flags & MSG_DONTWAIT);
 	ssize_t n;
 
-	if (__builtin_expect(__atomic_load_n(&s->stats->tx_tid, __ATOMIC_RELAXED) != lock_self(), 0))
+	if (__builtin_expect(__atomic_load_n(&s->stats->tx_tid, __ATOMIC_RELAXED) != lock_self(),
+			     0))
 		__atomic_store_n(&s->stats->tx_tid, lock_self(), __ATOMIC_RELAXED);
 	n = put(s, iov, cnt, flags, 0);
-	if (__builtin_expect(n < 0 && tsock_mode(s) != TSOCK_CONN, 0))
-		n = send_home(fd, iov, cnt, len, 0, flags);
+	if (__builtin_expect(n < 0 && tcp_sock_mode(s) != TCP_SOCK_CONN, 0))
+		n = send_by_kernel(fd, iov, cnt, len, 0, flags);
 	else if (__builtin_expect((n == -EAGAIN || (n >= 0 && (size_t)n < len)) && wait, 0))
 		n = send_slow(s, fd, iov, cnt, len, n > 0 ? (size_t)n : 0, flags);
 	if (__builtin_expect(n < 0, 0)) {
@@ -131,27 +141,44 @@ static ssize_t transmit(struct tsock *s, int fd, const struct iovec *iov, int cn
 	return n;
 }
 
-/* The same with MSG_ZEROCOPY, which changes nothing but that its end is told. A socket that went home meanwhile is told by the kernel. */
-static ssize_t transmit_told(struct tsock *s, int fd, const struct iovec *iov, int cnt, size_t len, int flags)
+/*
+ * The same with MSG_ZEROCOPY, which changes nothing but that its end is told. The kernel tells
+ * it of a socket that was handed over meanwhile.
+ */
+static ssize_t transmit_told(struct tcp_sock *s, int fd, const struct iovec *iov, int cnt,
+			     size_t len, int flags)
 {
 	uint32_t gen = atomic_load_explicit(&s->gen, memory_order_acquire);
 	ssize_t n = transmit(s, fd, iov, cnt, len, flags);
 
 	if (n > 0)
-		tsock_zerocopy_done(s, gen);
+		tcp_sock_zerocopy_done(s, gen);
 	return n;
 }
 
-/* With VMA_SND_FLAGS_DUMMY: as far as the device, which does nothing. The bytes, or -1 and EAGAIN: they would not leave at once. */
-static ssize_t dummy(struct tsock *s, const struct iovec *iov, int cnt, int flags)
+/* MSG_FASTOPEN on a connection: the kernel would connect it, and says why not. */
+static ssize_t refuse_fast_open(const struct sockaddr *addr, socklen_t alen)
 {
-	struct stack *st = tsock_mode(s) == TSOCK_CONN ? tsock_conn_lock(s) : NULL;
+	errno = !addr				 ? EISCONN
+		: alen < sizeof(addr->sa_family) ? EINVAL
+		: addr->sa_family == AF_UNSPEC	 ? EOPNOTSUPP
+						 : EISCONN;
+	return -1;
+}
+
+/*
+ * With VMA_SND_FLAGS_DUMMY: as far as the device, which does nothing. The bytes, or -1 and EAGAIN:
+ * they would not leave at once.
+ */
+static ssize_t dummy(struct tcp_sock *s, const struct iovec *iov, int cnt, int flags)
+{
+	struct stack *st = tcp_sock_mode(s) == TCP_SOCK_CONN ? tcp_sock_conn_lock(s) : NULL;
 	ssize_t n = -EAGAIN;
 
 	if (st) {
 		if (s->c)
 			n = tcp_send_dummy(s->c, iov, cnt, flags);
-		tsock_unlock_stack(st, tsock_now());
+		tcp_sock_unlock_stack(st, tcp_sock_now_us());
 	}
 	if (n < 0) {
 		errno = EAGAIN;
@@ -162,9 +189,9 @@ static ssize_t dummy(struct tsock *s, const struct iovec *iov, int cnt, int flag
 }
 
 /* No connection of ours: an earlier one's error, else 0: the call is libc's. */
-static ssize_t unconnected(struct tsock *s)
+static ssize_t unconnected(struct tcp_sock *s)
 {
-	int err = tsock_left_error(s);
+	int err = tcp_sock_pending_error_take(s);
 
 	if (!err)
 		return 0;
@@ -173,33 +200,39 @@ static ssize_t unconnected(struct tsock *s)
 	return -1;
 }
 
-ssize_t tsock_sendmsg(struct vfd *v, int fd, const struct msghdr *msg, int flags)
+ssize_t tcp_sock_sendmsg(struct vfd *v, int fd, const struct msghdr *msg, int flags)
 {
-	struct tsock *s = tsock_of(v);
+	struct tcp_sock *s = tcp_sock_of(v);
 	size_t len;
 
 	if (__builtin_expect(flags & VMA_SND_FLAGS_DUMMY, 0))
-		return dummy(s, msg->msg_iov, msg->msg_iovlen <= TSOCK_IOVS ? (int)msg->msg_iovlen : 0, flags);
-	if (tsock_mode(s) != TSOCK_CONN || msg->msg_iovlen > IOV_MAX)
-		return msg->msg_iovlen <= IOV_MAX && unconnected(s) ? -1 : libc.sendmsg(fd, msg, flags);
-	len = tsock_iov_len(msg->msg_iov, msg->msg_iovlen);
-	if (__builtin_expect(flags & MSG_ZEROCOPY, 0))
-		return transmit_told(s, fd, msg->msg_iov, (int)msg->msg_iovlen, len, flags);
+		return dummy(s, msg->msg_iov,
+			     msg->msg_iovlen <= TCP_SOCK_IOVS ? (int)msg->msg_iovlen : 0, flags);
+	if (tcp_sock_mode(s) != TCP_SOCK_CONN || msg->msg_iovlen > IOV_MAX)
+		return msg->msg_iovlen <= IOV_MAX && unconnected(s) ? -1
+								    : libc.sendmsg(fd, msg, flags);
+	len = tcp_sock_iov_len(msg->msg_iov, msg->msg_iovlen);
+	if (__builtin_expect(flags & (MSG_ZEROCOPY | MSG_FASTOPEN), 0))
+		return flags & MSG_FASTOPEN ? refuse_fast_open(msg->msg_name, msg->msg_namelen)
+					    : transmit_told(s, fd, msg->msg_iov,
+							    (int)msg->msg_iovlen, len, flags);
 	return transmit(s, fd, msg->msg_iov, (int)msg->msg_iovlen, len, flags);
 }
 
-ssize_t tsock_sendto(struct vfd *v, const void *buf, size_t len, uint64_t call, const struct sockaddr *addr, socklen_t alen)
+ssize_t tcp_sock_sendto(struct vfd *v, const void *buf, size_t len, uint64_t call,
+			const struct sockaddr *addr, socklen_t alen)
 {
-	struct iovec iov = { .iov_base = (void *)(uintptr_t)buf, .iov_len = len };
+	struct iovec iov = {.iov_base = (void *)(uintptr_t)buf, .iov_len = len};
 	int fd = vfd_call_fd(call), flags = vfd_call_flags(call);
-	struct tsock *s = tsock_of(v);
+	struct tcp_sock *s = tcp_sock_of(v);
 
 	if (__builtin_expect(flags & VMA_SND_FLAGS_DUMMY, 0))
 		return dummy(s, &iov, 1, flags);
 	/* An address is ignored on a connected stream. */
-	if (tsock_mode(s) != TSOCK_CONN)
+	if (tcp_sock_mode(s) != TCP_SOCK_CONN)
 		return unconnected(s) ? -1 : libc.sendto(fd, buf, len, flags, addr, alen);
-	if (__builtin_expect(flags & MSG_ZEROCOPY, 0))
-		return transmit_told(s, fd, &iov, 1, len, flags);
+	if (__builtin_expect(flags & (MSG_ZEROCOPY | MSG_FASTOPEN), 0))
+		return flags & MSG_FASTOPEN ? refuse_fast_open(addr, alen)
+					    : transmit_told(s, fd, &iov, 1, len, flags);
 	return transmit(s, fd, &iov, 1, len, flags);
 }

@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Where a socket is attached: its stacks, its places in their demultiplexers and its steering rules, brought into agreement
- * with what it is bound to, what has been joined, what the rules allow and who else has the port.
+ * Where a socket is attached: its stacks, its places in their demultiplexers and its steering
+ * rules, brought into agreement with what it is bound to, what has been joined, what the rules
+ * allow and who else has the port.
  */
-#include "socket/udp_int.h"
+#include "socket/udp/internal.h"
 
 #include <errno.h>
 #include <limits.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
+#include <sys/syscall.h>
 
 #include "net/net.h"
-#include "runtime/libc.h"
-#include "runtime/log.h"
-#include "runtime/params.h"
-#include "runtime/rules.h"
-#include "runtime/worker.h"
-#include "socket/udp_keys.h"
+#include "runtime/runtime.h"
+#include "config/config.h"
+#include "socket/udp/flow_keys.h"
 
 static struct lock free_lock;
 static struct udp_att *free_atts;
@@ -50,7 +51,9 @@ void udp_atts_forked(void)
 #define UDP_DRAIN_BATCH 64u
 #define UDP_DRAIN_ROUNDS 64u /* twice the ring */
 
-/* Takes the attachment out of the demultiplexer and its rules out of the ring. st's lock is held. */
+/*
+ * Takes the attachment out of the demultiplexer and its rules out of the ring. st's lock is held.
+ */
 static void att_unlist(struct udp_att *att, struct stack *st)
 {
 	for (unsigned i = 0; i < att->num_keys; i++)
@@ -61,10 +64,12 @@ static void att_unlist(struct udp_att *att, struct stack *st)
 	if (!att->listed)
 		return;
 	/*
-	 * What the rules have brought so far is this socket's: it waits in the ring. Bounded, as others may be flooded. To the end: fewer than
-	 * asked for may be those that the ring had seen earlier.
+	 * What the rules have brought so far is this socket's: it waits in the ring. Bounded, as
+	 * others may be flooded. To the end: fewer than asked for may be those that the ring had
+	 * seen earlier.
 	 */
-	for (unsigned i = 0; i < UDP_DRAIN_ROUNDS && atomic_load_explicit(&st->open, memory_order_relaxed); i++) {
+	for (unsigned i = 0;
+	     i < UDP_DRAIN_ROUNDS && atomic_load_explicit(&st->open, memory_order_relaxed); i++) {
 		if (!stack_poll(st, UDP_DRAIN_BATCH))
 			break;
 	}
@@ -88,9 +93,9 @@ void udp_unlist(struct udp_sock *s)
 	s->stats->offloaded = 0;
 }
 
-void udp_go_home(struct udp_sock *s, int fd, const char *why)
+void udp_to_kernel(struct udp_sock *s, int fd, const char *why)
 {
-	if (atomic_exchange_explicit(&s->home, true, memory_order_acq_rel))
+	if (atomic_exchange_explicit(&s->in_kernel, true, memory_order_acq_rel))
 		return;
 	log_debug("fd %d goes on through the kernel: %s", fd, why);
 	udp_unlist(s);
@@ -122,7 +127,7 @@ static struct udp_att *att_get(struct udp_sock *s, struct stack *st)
 	att->head = NULL;
 	att->tail = &att->head;
 	att->charge = 0;
-	att->listed = att->home = false;
+	att->listed = att->is_chosen = false;
 	atomic_store_explicit(&att->st, st, memory_order_release);
 	atomic_store_explicit(&att->s, s, memory_order_release);
 	atomic_store_explicit(&s->att[n], att, memory_order_release);
@@ -142,15 +147,16 @@ static void fill_bind(struct udp_sock *s, struct udp_bind *b)
 	b->local_any = IN6_IS_ADDR_UNSPECIFIED(&s->local);
 	b->reuseport = s->o.reuseport;
 	b->bound_if = s->o.bound_if;
-	b->connected = s->connected &&
-		       udp_addr_get((struct sockaddr *)&s->peer, s->peer_len, &b->remote, &b->rport, &scope);
+	b->connected = s->connected && sock_addr_get((struct sockaddr *)&s->peer, s->peer_len,
+						     &b->remote, &b->rport, &scope);
 }
 
 static bool same_bind(const struct udp_bind *a, const struct udp_bind *b)
 {
-	return !memcmp(&a->local, &b->local, 16) && !memcmp(&a->remote, &b->remote, 16) && a->lport == b->lport &&
-	       a->rport == b->rport && a->v6only == b->v6only && a->connected == b->connected &&
-	       a->reuseport == b->reuseport && a->bound_if == b->bound_if;
+	return !memcmp(&a->local, &b->local, 16) && !memcmp(&a->remote, &b->remote, 16) &&
+	       a->lport == b->lport && a->rport == b->rport && a->v6only == b->v6only &&
+	       a->connected == b->connected && a->reuseport == b->reuseport &&
+	       a->bound_if == b->bound_if;
 }
 
 /* The attachment has the rule; its stack's lock is held, or its socket's. */
@@ -163,8 +169,11 @@ static bool has_key(const struct udp_att *att, const struct vma_flow_key *key)
 	return false;
 }
 
-/* att is on no list; st, its lock held, is open. 0 or negative errno; on failure nothing is left. */
-static int att_relist(struct udp_att *att, int fd, struct stack *st, const struct udp_bind *bind, const struct udp_keys *keys)
+/*
+ * att is on no list; st, its lock held, is open. 0 or negative errno; on failure nothing is left.
+ */
+static int att_relist(struct udp_att *att, int fd, struct stack *st, const struct udp_bind *bind,
+		      const struct udp_keys *keys)
 {
 	int err = 0;
 
@@ -187,7 +196,9 @@ static int att_relist(struct udp_att *att, int fd, struct stack *st, const struc
 	return err;
 }
 
-/* Puts s on one stack with these steering rules. 0 or negative errno; on failure nothing is left. */
+/*
+ * Puts s on one stack with these steering rules. 0 or negative errno; on failure nothing is left.
+ */
 static int att_list(struct udp_sock *s, int fd, struct stack *st, const struct udp_keys *keys)
 {
 	struct udp_att *att = att_get(s, st);
@@ -233,32 +244,27 @@ static bool rules_want_os(const struct udp_sock *s)
 	if (libc.getsockname(s->v.os_fd, (struct sockaddr *)&local, &len))
 		return true;
 	if (s->connected)
-		return rules_match(RULE_UDP_CONNECT, (const struct sockaddr *)&s->peer, (struct sockaddr *)&local) == RULE_OS;
+		return rules_match(RULE_UDP_CONNECT, (const struct sockaddr *)&s->peer,
+				   (struct sockaddr *)&local) == RULE_OS;
 	return rules_match(RULE_UDP_RECEIVER, (struct sockaddr *)&local, NULL) == RULE_OS;
 }
 
+/* Another socket may be bound to the same address and port. */
+static bool can_share(const struct udp_sock *s)
+{
+	return s->o.reuseaddr || s->o.reuseport;
+}
+
 /*
- * A port opened to others by SO_REUSEADDR or SO_REUSEPORT, or a multicast group's: the steering would take their packets. While
- * somebody else has the port, the kernel distributes.
+ * A port opened to others by SO_REUSEADDR or SO_REUSEPORT, or a multicast group's: the steering
+ * would take their packets. While somebody else has the port, the kernel distributes.
  */
 static bool shared_with_others(const struct udp_sock *s)
 {
-	uint64_t inodes[64];
-	int n;
-
-	if (!s->o.reuseaddr && !s->o.reuseport)
-		return false;
-	n = net_udp_inodes(s->lport, inodes, 64);
-	if (n < 0 || n > 64)
-		return true; /* not known: the safe way */
-	for (int i = 0; i < n; i++) {
-		if (!udp_inode_is_ours(inodes[i]))
-			return true;
-	}
-	return false;
+	return can_share(s) && udp_port_shared(s->lport);
 }
 
-struct udp_att *udp_home(const struct udp_sock *s, int ifindex)
+struct udp_att *udp_att_chosen(const struct udp_sock *s, int ifindex)
 {
 	unsigned n = atomic_load_explicit(&s->natt, memory_order_relaxed);
 
@@ -266,7 +272,8 @@ struct udp_att *udp_home(const struct udp_sock *s, int ifindex)
 		struct udp_att *att = udp_att(s, i);
 		const struct stack *st = atomic_load_explicit(&att->st, memory_order_relaxed);
 
-		if (att->home && atomic_load_explicit(&st->open, memory_order_acquire) && st->ifindex == ifindex)
+		if (att->is_chosen && atomic_load_explicit(&st->open, memory_order_acquire) &&
+		    st->ifindex == ifindex)
 			return att;
 	}
 	return NULL;
@@ -275,7 +282,7 @@ struct udp_att *udp_home(const struct udp_sock *s, int ifindex)
 /* No keys for s on one interface any more. */
 static void leave_interface(struct udp_sock *s, int fd, int ifindex)
 {
-	const struct udp_keys none = { .num = 0 };
+	const struct udp_keys none = {.num = 0};
 	unsigned n = atomic_load_explicit(&s->natt, memory_order_relaxed);
 
 	for (unsigned i = 0; i < n; i++) {
@@ -307,35 +314,39 @@ static struct udp_keys *part_of(struct parts *p, struct stack *st)
 }
 
 /*
- * Who has the rule already, if not s alone; NULL: nobody. A device gives a packet to one ring: sockets that want the same ones, of a port or a
- * group, must be where the first of them is, and get their copies there. But SO_REUSEPORT divides them. Where a group's rule brings others' packets,
- * too, one stack has all groups, or a socket in two would get them twice.
+ * Who has the rule already, if not s alone; NULL: nobody. A device gives a packet to one ring:
+ * sockets that want the same ones, of a port or a group, must be where the first of them is, and
+ * get their copies there. But SO_REUSEPORT divides them. Where a group's rule brings others'
+ * packets, too, one stack has all groups, or a socket in two would get them twice.
  */
-static struct stack *owner_of(struct udp_sock *s, struct stack *home, const struct vma_flow_key *key)
+static struct stack *owner_of(struct udp_sock *s, struct stack *chosen,
+			      const struct vma_flow_key *key)
 {
 	unsigned n = atomic_load_explicit(&s->natt, memory_order_relaxed);
 
-	if (ring_flow_of_group(key) && home->ring->caps.wide_groups)
-		return stack_groups_owner(home->ifindex);
-	if (s->o.reuseport && home->ring->caps.spread && !s->num_groups && !ring_flow_of_group(key))
+	if (ring_flow_of_group(key) && chosen->ring->caps.groups_by_mac)
+		return stack_groups_owner(chosen->ifindex);
+	if (s->o.reuseport && chosen->ring->caps.spread && !s->num_groups &&
+	    !ring_flow_of_group(key))
 		return NULL;
 	for (unsigned i = 0; i < n; i++) {
 		struct udp_att *att = udp_att(s, i);
 
-		if (att->st != home && att->st->ifindex == home->ifindex && has_key(att, key))
-			return stack_flow_owner(home->ifindex, key, att->st, 1);
+		if (att->st != chosen && att->st->ifindex == chosen->ifindex && has_key(att, key))
+			return stack_flow_owner(chosen->ifindex, key, att->st, 1);
 	}
-	return stack_flow_owner(home->ifindex, key, home, UINT_MAX);
+	return stack_flow_owner(chosen->ifindex, key, chosen, UINT_MAX);
 }
 
 /*
- * As att_list(), where the interface has several stacks: st is home's. What goes from one to another is the kernel socket's in
- * between, so that nothing is lost and nothing comes twice.
+ * As att_list(), where the interface has several stacks: chosen is the one by the socket's key.
+ * What goes from one to another is the kernel socket's in between, so that nothing is lost and
+ * nothing comes twice.
  */
-static int list_parts(struct udp_sock *s, int fd, struct stack *home, const struct udp_keys *keys)
+static int list_parts(struct udp_sock *s, int fd, struct stack *chosen, const struct udp_keys *keys)
 {
 	unsigned n = atomic_load_explicit(&s->natt, memory_order_relaxed);
-	struct stack *owner[UDP_KEYS_MAX], *rest = home;
+	struct stack *owner[UDP_KEYS_MAX], *rest = chosen;
 	struct parts *p = malloc(sizeof(*p));
 	int err = 0, one;
 
@@ -344,9 +355,12 @@ static int list_parts(struct udp_sock *s, int fd, struct stack *home, const stru
 	p->num = 0;
 	lock_take(&stack_flows_lock);
 	for (unsigned i = 0; i < keys->num; i++) {
-		owner[i] = owner_of(s, home, &keys->key[i]);
-		/* What nobody has yet goes where the others of the port are: they may want its groups (IP_MULTICAST_ALL). */
-		if (owner[i] && rest == home)
+		owner[i] = owner_of(s, chosen, &keys->key[i]);
+		/*
+		 * What nobody has yet goes where the others of the port are: they may want its
+		 * groups (IP_MULTICAST_ALL).
+		 */
+		if (owner[i] && rest == chosen)
 			rest = owner[i];
 	}
 	for (unsigned i = 0; i < keys->num; i++) {
@@ -357,7 +371,8 @@ static int list_parts(struct udp_sock *s, int fd, struct stack *home, const stru
 	for (unsigned i = 0; i < n; i++) {
 		struct stack *st = udp_att(s, i)->st;
 
-		if (atomic_load_explicit(&st->open, memory_order_acquire) && st->ifindex == home->ifindex)
+		if (atomic_load_explicit(&st->open, memory_order_acquire) &&
+		    st->ifindex == chosen->ifindex)
 			(void)att_list(s, fd, st, part_of(p, st));
 	}
 	for (unsigned i = 0; i < p->num; i++) {
@@ -369,11 +384,14 @@ static int list_parts(struct udp_sock *s, int fd, struct stack *home, const stru
 	return err;
 }
 
-/* The stack of s on an interface, its attachment there made. 0 and *out (NULL: none is to be had; else the caller's to put) or negative errno. */
-static int home_get(struct udp_sock *s, int fd, int ifindex, struct stack **out)
+/*
+ * The stack of s on an interface, its attachment there made. 0 and *out (NULL: none is to be had;
+ * else the caller's to put) or negative errno.
+ */
+static int chosen_get(struct udp_sock *s, int fd, int ifindex, struct stack **out)
 {
 	static _Atomic bool told;
-	struct udp_att *att = udp_home(s, ifindex);
+	struct udp_att *att = udp_att_chosen(s, ifindex);
 	struct stack *st;
 
 	*out = NULL;
@@ -384,7 +402,8 @@ static int home_get(struct udp_sock *s, int fd, int ifindex, struct stack **out)
 	}
 	if (atomic_load_explicit(&s->natt, memory_order_relaxed) == UDP_ATT_MAX) {
 		if (!atomic_exchange_explicit(&told, true, memory_order_relaxed))
-			log_warn("fd %d, port %u: its packets may come from more than %d interfaces; those of the others go through the kernel",
+			log_warn("fd %d, port %u: its packets may come from more than %d "
+				 "interfaces; those of the others go through the kernel",
 				 fd, s->lport, UDP_ATT_MAX);
 		return -ENOSPC;
 	}
@@ -396,7 +415,7 @@ static int home_get(struct udp_sock *s, int fd, int ifindex, struct stack **out)
 		stack_put(st);
 		return -ENOMEM;
 	}
-	att->home = true;
+	att->is_chosen = true;
 	*out = st;
 	return 0;
 }
@@ -416,7 +435,7 @@ static int attach_one(struct udp_sock *s, int fd, int ifindex)
 		leave_interface(s, fd, ifindex);
 		return 0;
 	}
-	err = home_get(s, fd, ifindex, &st);
+	err = chosen_get(s, fd, ifindex, &st);
 	if (err || !st)
 		return err;
 	udp_keys_make(s, ifindex, &keys); /* now that it is known what its ring wants */
@@ -424,10 +443,13 @@ static int attach_one(struct udp_sock *s, int fd, int ifindex)
 	stack_put(st);
 	/* A full table is full for the thousands that follow as well. */
 	if (err && !atomic_exchange_explicit(&rule_told, true, memory_order_relaxed))
-		log_warn("fd %d, port %u on interface %d: the steering rule cannot be set (%s): its packets go through the kernel (said once)",
-			 fd, s->lport, ifindex, err == -ENOSPC ? "the flow table is full" : strerror(-err));
+		log_warn("fd %d, port %u on interface %d: the steering rule cannot be set (%s): "
+			 "its packets go through the kernel (said once)",
+			 fd, s->lport, ifindex,
+			 err == -ENOSPC ? "the flow table is full" : strerror(-err));
 	else if (err)
-		log_debug("fd %d, port %u on interface %d: no steering rule: %s", fd, s->lport, ifindex, strerror(-err));
+		log_debug("fd %d, port %u on interface %d: no steering rule: %s", fd, s->lport,
+			  ifindex, strerror(-err));
 	return err ? err : 1;
 }
 
@@ -441,7 +463,7 @@ void udp_prune(struct udp_sock *s)
 		bool gone = false;
 
 		lock_take(&st->lock);
-		if (!att->home && !att->listed && !att->head) {
+		if (!att->is_chosen && !att->listed && !att->head) {
 			atomic_store_explicit(&att->s, NULL, memory_order_release);
 			atomic_store_explicit(&s->att[i], udp_att(s, --n), memory_order_release);
 			atomic_store_explicit(&s->natt, n, memory_order_release);
@@ -453,12 +475,12 @@ void udp_prune(struct udp_sock *s)
 	}
 }
 
-void udp_rehome(struct udp_sock *s, int fd)
+void udp_follow_key(struct udp_sock *s, int fd)
 {
 	unsigned n = atomic_load_explicit(&s->natt, memory_order_relaxed);
 
 	for (unsigned i = 0; i < n; i++)
-		udp_att(s, i)->home = false;
+		udp_att(s, i)->is_chosen = false;
 	udp_attach(s, fd);
 	udp_prune(s);
 }
@@ -469,15 +491,22 @@ void udp_attach(struct udp_sock *s, int fd)
 	unsigned n = net_link_list(links, STACKS_MAX);
 	bool any = false;
 
-	/* Closed by another thread while this one was on its way here: what is attached now would never be taken off. */
+	/*
+	 * Closed by another thread while this one was on its way here: what is attached now would
+	 * never be taken off.
+	 */
 	if (!atomic_load_explicit(&s->in_use, memory_order_relaxed))
 		return;
-	if (s->home || !s->lport)
+	if (s->in_kernel || !s->lport)
 		return;
 	if (!s->keyed && stacks_several()) {
-		s->key = stack_key_by(params.ring_allocation_logic_rx, &(struct stack_client){ .local = s->local, .socket = s->id });
+		s->key = stack_key_by(params.ring_allocation_logic_rx,
+				      &(struct stack_client){.local = s->local, .socket = s->id});
 		s->keyed = true;
 	}
+	/* The ring is that of who binds; only its opening waits. */
+	if (!s->begun)
+		return;
 	s->kernel_rx = rules_want_os(s);
 	s->shared = shared_with_others(s);
 	if (n > STACKS_MAX)
@@ -490,7 +519,7 @@ void udp_attach(struct udp_sock *s, int fd)
 	s->stats->offloaded = any;
 	/* Found out now, if the option was set before. */
 	if (!udp_stamps_here(s))
-		udp_go_home(s, fd, "an interface whose time stamps only the kernel can give");
+		udp_to_kernel(s, fd, "an interface whose time stamps only the kernel can give");
 	/* What came before the rules stood waits in the kernel socket. */
 	atomic_store_explicit(&s->os_countdown, 1, memory_order_relaxed);
 }
@@ -502,7 +531,7 @@ void udp_learn_local(struct udp_sock *s, int fd)
 	uint32_t scope;
 
 	if (libc.getsockname(fd, (struct sockaddr *)&ss, &len) ||
-	    !udp_addr_get((struct sockaddr *)&ss, len, &s->local, &s->lport, &scope))
+	    !sock_addr_get((struct sockaddr *)&ss, len, &s->local, &s->lport, &scope))
 		return;
 	/* 0.0.0.0 is v4-mapped here; "any" has one form inside. */
 	if (IN6_IS_ADDR_V4MAPPED(&s->local) && !memcmp(&s->local.s6_addr[12], "\0\0\0\0", 4))
@@ -513,8 +542,9 @@ void udp_learn_local(struct udp_sock *s, int fd)
 
 int udp_autobind(struct udp_sock *s, int fd)
 {
-	struct sockaddr_storage any = { .ss_family = (sa_family_t)s->domain };
-	socklen_t len = s->domain == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
+	struct sockaddr_storage any = {.ss_family = (sa_family_t)s->domain};
+	socklen_t len =
+		s->domain == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
 
 	if (s->lport)
 		return 0;
@@ -526,6 +556,65 @@ int udp_autobind(struct udp_sock *s, int fd)
 	}
 	udp_attach(s, fd);
 	return 0;
+}
+
+static void begin(struct udp_sock *s, int fd)
+{
+	struct pollfd os = {.fd = fd, .events = POLLIN};
+	struct timespec at_once = {0};
+
+	if (s->begun || !atomic_load_explicit(&s->in_use, memory_order_relaxed))
+		return;
+	atomic_store_explicit(&s->begun, true, memory_order_relaxed);
+	libc_internal_begin();
+	udp_attach(s, fd);
+	libc_internal_end();
+	/* Not libc's: that is a cancellation point. */
+	if (libc_raw(SYS_ppoll, (long)(uintptr_t)&os, 1, (long)(uintptr_t)&at_once, 0, 0, 0) <= 0)
+		return;
+	atomic_store_explicit(&s->early, true, memory_order_relaxed);
+	atomic_fetch_or_explicit(&s->v.os_events, EPOLLIN, memory_order_release);
+}
+
+/* fn of udp_each(): what one socket's rule brings may be another's of the port, bound beside it. */
+static void begin_on_port(struct udp_sock *s, void *arg)
+{
+	if (s->lport == *(const uint16_t *)arg && can_share(s))
+		begin(s, s->v.os_fd);
+}
+
+void udp_begin_slow(struct udp_sock *s, int fd)
+{
+	uint16_t port = s->lport;
+	int err = errno, cancel;
+
+	if (lock_mine(&s->lock))
+		return;
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+	if (port && can_share(s))
+		udp_each(begin_on_port, &port);
+	lock_take(&s->lock);
+	begin(s, fd);
+	udp_unlock(s, cancel);
+	errno = err;
+}
+
+void udp_follow_port(struct udp_sock *s)
+{
+	if (s->lport && can_share(s) && udp_port_has_begun(s->lport))
+		atomic_store_explicit(&s->begun, true, memory_order_relaxed);
+}
+
+static void begin_bound(struct udp_sock *s, void *arg)
+{
+	(void)arg;
+	if (s->lport && !s->in_kernel)
+		begin(s, s->v.os_fd);
+}
+
+void udp_preopen(void)
+{
+	udp_each(begin_bound, NULL);
 }
 
 void udp_detach(struct udp_sock *s)
@@ -561,12 +650,20 @@ static void drop_stack(struct udp_sock *s, void *arg)
 	}
 }
 
-void udp_stack_gone(struct stack *st)
+static void stack_gone(struct stack *st)
 {
 	udp_each(drop_stack, st);
 }
 
-/* Each look is two system calls and more: so many sockets in a tick, the others in the next ones. */
+/* The kernel socket has all that comes from now on. */
+static void stack_cut_off(struct stack *st)
+{
+	(void)st;
+}
+
+/*
+ * Each look is two system calls and more: so many sockets in a tick, the others in the next ones.
+ */
 #define SHARING_LOOKS 256
 struct sharing_turn {
 	unsigned from, left; /* ids from `from` downwards, as the list has them */
@@ -580,7 +677,8 @@ static void follow_sharing(struct udp_sock *s, void *arg)
 	struct sharing_turn *turn = arg;
 	bool shared;
 
-	if (!s->lport || s->home || s->kernel_rx || (!s->o.reuseaddr && !s->o.reuseport) || s->id > turn->from)
+	if (!s->lport || !s->begun || s->in_kernel || s->kernel_rx ||
+	    (!s->o.reuseaddr && !s->o.reuseport) || s->id > turn->from)
 		return;
 	if (!turn->left) {
 		if (!turn->more)
@@ -593,18 +691,19 @@ static void follow_sharing(struct udp_sock *s, void *arg)
 	if (shared == s->shared)
 		return;
 	log_debug("fd %d, port %u: %s", s->v.os_fd, s->lport,
-		  shared ? "another process shares the port: received by the kernel" : "the port is ours alone again");
+		  shared ? "another process shares the port: received by the kernel"
+			 : "the port is ours alone again");
 	udp_attach(s, s->v.os_fd);
 }
 
 static void follow_addresses(struct udp_sock *s, void *arg)
 {
 	(void)arg;
-	if (s->lport && !s->home)
+	if (s->lport && !s->in_kernel)
 		udp_attach(s, s->v.os_fd);
 }
 
-void udp_addresses_changed(void)
+static void addresses_changed(void)
 {
 	udp_each(follow_addresses, NULL);
 }
@@ -612,7 +711,7 @@ void udp_addresses_changed(void)
 static void tick(void *arg)
 {
 	static unsigned from = UINT_MAX; /* worker only */
-	struct sharing_turn turn = { .from = from, .left = SHARING_LOOKS };
+	struct sharing_turn turn = {.from = from, .left = SHARING_LOOKS};
 
 	(void)arg;
 	net_routes_expire();
@@ -621,10 +720,18 @@ static void tick(void *arg)
 	from = turn.more ? turn.next : UINT_MAX;
 }
 
+static const struct stack_user_ops user_ops = {
+	.input = udp_input,
+	.gone = stack_gone,
+	.cut_off = stack_cut_off,
+	.addresses_changed = addresses_changed,
+};
+
 int udp_start(void)
 {
 	int id = worker_timer_add(1000, tick, NULL);
 
+	stack_register_udp(&user_ops);
 	udp_moves_start();
-	return id < 0 ? id : udp_claims_start();
+	return id < 0 ? id : 0;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-#include "socket/udp_cmsg.h"
+#include "socket/udp/cmsg.h"
 
 #include <arpa/inet.h>
 #include <linux/errqueue.h>
@@ -25,10 +25,13 @@ struct out {
 	bool truncated;
 };
 
-/* put_cmsg() of the kernel: a header that does not fit is left out, data is cut; both set MSG_CTRUNC. */
+/*
+ * put_cmsg() of the kernel: a header that does not fit is left out, data is cut; both set
+ * MSG_CTRUNC.
+ */
 static void put(struct out *o, int level, int type, const void *data, size_t len)
 {
-	struct cmsghdr h = { .cmsg_level = level, .cmsg_type = type, .cmsg_len = CMSG_LEN(len) };
+	struct cmsghdr h = {.cmsg_level = level, .cmsg_type = type, .cmsg_len = CMSG_LEN(len)};
 	size_t space = CMSG_SPACE(len);
 
 	if (o->room < sizeof(h)) {
@@ -49,21 +52,27 @@ static void put(struct out *o, int level, int type, const void *data, size_t len
 
 static struct timespec timespec_of(uint64_t ns)
 {
-	return (struct timespec){ .tv_sec = (time_t)(ns / 1000000000u), .tv_nsec = (long)(ns % 1000000000u) };
+	return (struct timespec){.tv_sec = (time_t)(ns / 1000000000u),
+				 .tv_nsec = (long)(ns % 1000000000u)};
 }
 
 /* SO_TIMESTAMPING, with software's stamp if there is one and the device's if it told one. */
-static void put_timestamping(struct udp_sock *s, struct out *o, struct timespec software, const struct buf *b)
+static void put_timestamping(struct udp_sock *s, struct out *o, struct timespec software,
+			     const struct buf *b)
 {
-	struct timespec three[3] = { 0 };
+	struct timespec three[3] = {0};
 
-	/* SOF_TIMESTAMPING_RX_SOFTWARE and _HARDWARE have packets stamped; any stamp is told, by these two. */
+	/*
+	 * SOF_TIMESTAMPING_RX_SOFTWARE and _HARDWARE have packets stamped; any stamp is told, by
+	 * these two.
+	 */
 	if (s->o.timestamping & SOF_TIMESTAMPING_SOFTWARE)
 		three[0] = software;
 	if ((s->o.timestamping & SOF_TIMESTAMPING_RAW_HARDWARE) && (b->flags & BUF_HW_TIME))
 		three[2] = timespec_of(b->hw_ns);
 	if (three[0].tv_sec || three[0].tv_nsec || three[2].tv_sec || three[2].tv_nsec)
-		put(o, SOL_SOCKET, s->o.ts_new ? SO_TIMESTAMPING_NEW : SO_TIMESTAMPING_OLD, three, sizeof(three));
+		put(o, SOL_SOCKET, s->o.ts_new ? SO_TIMESTAMPING_NEW : SO_TIMESTAMPING_OLD, three,
+		    sizeof(three));
 }
 
 static void put_timestamps(struct udp_sock *s, struct out *o, const struct buf *b)
@@ -76,24 +85,31 @@ static void put_timestamps(struct udp_sock *s, struct out *o, const struct buf *
 		clock_gettime(CLOCK_REALTIME, &ts);
 	tv.tv_sec = ts.tv_sec;
 	tv.tv_usec = ts.tv_nsec / 1000;
-	/* On 64-bit machines the old and the new structs are the same bytes; only the type differs. */
+	/*
+	 * On 64-bit machines the old and the new structs are the same bytes; only the type differs.
+	 */
 	if (s->o.timestamp_ns)
-		put(o, SOL_SOCKET, s->o.ts_new ? SO_TIMESTAMPNS_NEW : SO_TIMESTAMPNS_OLD, &ts, sizeof(ts));
+		put(o, SOL_SOCKET, s->o.ts_new ? SO_TIMESTAMPNS_NEW : SO_TIMESTAMPNS_OLD, &ts,
+		    sizeof(ts));
 	else if (s->o.timestamp)
-		put(o, SOL_SOCKET, s->o.ts_new ? SO_TIMESTAMP_NEW : SO_TIMESTAMP_OLD, &tv, sizeof(tv));
+		put(o, SOL_SOCKET, s->o.ts_new ? SO_TIMESTAMP_NEW : SO_TIMESTAMP_OLD, &tv,
+		    sizeof(tv));
 	put_timestamping(s, o, ts, b);
 }
 
 static void put_v4(struct udp_sock *s, struct out *o, const struct buf_meta *m)
 {
 	if (s->o.pktinfo) {
-		struct in_pktinfo info = { .ipi_ifindex = (int)m->ifindex };
+		struct in_pktinfo info = {.ipi_ifindex = (int)m->ifindex};
 
 		memcpy(&info.ipi_addr, &m->dst.s6_addr[12], 4);
-		/* ipi_spec_dst: the address to answer from; for a unicast packet its own destination. */
+		/*
+		 * ipi_spec_dst: the address to answer from; for a unicast packet its own
+		 * destination.
+		 */
 		memcpy(&info.ipi_spec_dst, &m->dst.s6_addr[12], 4);
 		if (m->multicast) {
-			struct net_route_query q = { .dst = m->src };
+			struct net_route_query q = {.dst = m->src};
 			struct net_route r;
 
 			memset(&info.ipi_spec_dst, 0, 4);
@@ -110,20 +126,23 @@ static void put_v4(struct udp_sock *s, struct out *o, const struct buf_meta *m)
 	if (s->o.recvtos)
 		put(o, IPPROTO_IP, IP_TOS, &m->tos, sizeof(m->tos));
 	if (s->o.origdst) {
-		struct sockaddr_in in = { .sin_family = AF_INET, .sin_port = htons(m->dport) };
+		struct sockaddr_in in = {.sin_family = AF_INET, .sin_port = htons(m->dport)};
 
 		memcpy(&in.sin_addr, &m->dst.s6_addr[12], 4);
 		put(o, IPPROTO_IP, IP_ORIGDSTADDR, &in, sizeof(in));
 	}
 }
 
-/* An IPv6 socket: what RFC 3542 gives, for v4-mapped datagrams only the packet info (as in the kernel). */
+/*
+ * An IPv6 socket: what RFC 3542 gives, for v4-mapped datagrams only the packet info (as in the
+ * kernel).
+ */
 static void put_v6(struct udp_sock *s, struct out *o, const struct buf_meta *m)
 {
 	int value;
 
 	if (s->o.pktinfo6) {
-		struct in6_pktinfo info = { .ipi6_addr = m->dst, .ipi6_ifindex = m->ifindex };
+		struct in6_pktinfo info = {.ipi6_addr = m->dst, .ipi6_ifindex = m->ifindex};
 
 		put(o, IPPROTO_IPV6, IPV6_PKTINFO, &info, sizeof(info));
 	}
@@ -138,7 +157,8 @@ static void put_v6(struct udp_sock *s, struct out *o, const struct buf_meta *m)
 		put(o, IPPROTO_IPV6, IPV6_TCLASS, &value, sizeof(value));
 	}
 	if (s->o.origdst6) {
-		struct sockaddr_in6 in6 = { .sin6_family = AF_INET6, .sin6_port = htons(m->dport), .sin6_addr = m->dst };
+		struct sockaddr_in6 in6 = {
+			.sin6_family = AF_INET6, .sin6_port = htons(m->dport), .sin6_addr = m->dst};
 
 		if (IN6_IS_ADDR_LINKLOCAL(&m->dst))
 			in6.sin6_scope_id = m->ifindex;
@@ -148,7 +168,7 @@ static void put_v6(struct udp_sock *s, struct out *o, const struct buf_meta *m)
 
 void udp_cmsg_write(struct udp_sock *s, const struct buf *b, struct msghdr *msg)
 {
-	struct out o = { .at = msg->msg_control, .room = msg->msg_control ? msg->msg_controllen : 0 };
+	struct out o = {.at = msg->msg_control, .room = msg->msg_control ? msg->msg_controllen : 0};
 
 	put_timestamps(s, &o, b);
 	if (s->o.rxq_ovfl) {
@@ -181,7 +201,8 @@ bool udp_cmsg_tx(const struct msghdr *msg, uint32_t *gso_size)
 	for (c = CMSG_FIRSTHDR(&m); c; c = CMSG_NXTHDR(&m, c)) {
 		uint16_t size;
 
-		if (c->cmsg_level != SOL_UDP || c->cmsg_type != UDP_SEGMENT || c->cmsg_len != CMSG_LEN(sizeof(size)))
+		if (c->cmsg_level != SOL_UDP || c->cmsg_type != UDP_SEGMENT ||
+		    c->cmsg_len != CMSG_LEN(sizeof(size)))
 			return false;
 		memcpy(&size, CMSG_DATA(c), sizeof(size));
 		*gso_size = size;

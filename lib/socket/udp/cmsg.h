@@ -3,7 +3,7 @@
 #ifndef SOCKET_UDP_CMSG_H
 #define SOCKET_UDP_CMSG_H
 
-#include "socket/udp_int.h"
+#include "socket/udp/internal.h"
 
 /* Writes what s asked for into msg's control buffer; sets msg_controllen and MSG_CTRUNC. */
 void udp_cmsg_write(struct udp_sock *s, const struct buf *b, struct msghdr *msg);
@@ -17,8 +17,8 @@ static inline void udp_cmsg_put(struct udp_sock *s, const struct buf *b, struct 
 }
 
 /*
- * Reads the ancillary data of a sendmsg(). True when it is UDP_SEGMENT only or empty: *gso_size is set then if it was given.
- * False: something that the kernel socket should do.
+ * Reads the ancillary data of a sendmsg(). True when it is UDP_SEGMENT only or empty: *gso_size is
+ * set then if it was given. False: something that the kernel socket should do.
  */
 bool udp_cmsg_tx(const struct msghdr *msg, uint32_t *gso_size);
 

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Dummy sends: a datagram goes the whole way but for the wire, so that the next one finds everything in the caches. */
+/*
+ * Dummy sends: a datagram goes the whole way but for the wire, so that the next one finds
+ * everything in the caches.
+ */
 #include <errno.h>
 
-#include "socket/udp_tx_int.h"
+#include "socket/udp/send.h"
 
 /* d is good, its stack st is locked. */
 static bool post(struct udp_sock *s, struct stack *st, struct udp_dst *d, const struct udp_tx *t)

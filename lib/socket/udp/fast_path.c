@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The shortest ways of a datagram: to where the one before it went, and from the device straight to the reader. */
+/*
+ * The shortest ways of a datagram: to where the one before it went, and from the device straight to
+ * the reader.
+ */
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
-#include "mem/copy.h"
-#include "proto/pkt_udp4.h"
-#include "socket/tcp.h"
-#include "socket/udp_tx_int.h"
+#include "mem/mem.h"
+#include "proto/proto.h"
+#include "socket/udp/send.h"
 
 static inline bool same_key(const uint8_t *key, const struct sockaddr *addr)
 {
@@ -23,7 +25,7 @@ static inline bool good(const struct udp_sock *s, const struct udp_dst *d, const
 			const struct sockaddr *addr, size_t len)
 {
 	return atomic_load_explicit(&d->st, memory_order_relaxed) == st &&
-	       atomic_load_explicit(&st->open, memory_order_relaxed) && len - 1 < d->short_max &&
+	       atomic_load_explicit(&st->open, memory_order_relaxed) && len - 1 < d->fast_max &&
 	       same_key(d->key, addr) && d->gens == net_generations() &&
 	       d->opt_gen == atomic_load_explicit(&s->opt_gen, memory_order_relaxed);
 }
@@ -37,7 +39,8 @@ static inline bool special(const struct udp_sock *s)
 }
 
 /* A good destination, the lock held; by a buffer. */
-static __attribute__((noinline)) bool post(struct stack *st, struct udp_dst *d, const void *data, size_t len)
+static __attribute__((noinline)) bool post(struct stack *st, struct udp_dst *d, const void *data,
+					   size_t len)
 {
 	struct iovec iov = {.iov_base = (void *)(uintptr_t)data, .iov_len = len};
 	uint32_t room = d->hdr.len + (uint32_t)len;
@@ -45,9 +48,10 @@ static __attribute__((noinline)) bool post(struct stack *st, struct udp_dst *d, 
 
 	if (__builtin_expect(!b, 0))
 		return false;
-	/* As in udp_tx.c: 64 bytes may be written in any case. */
+	/* As in send.c: 64 bytes may be written in any case. */
 	if (__builtin_expect(b->room >= room, 1)) {
-		b->len = b->total = udp_frame_for(st->ring, &d->hdr, b->data, &iov, 1, (uint32_t)len);
+		b->len = b->total =
+			udp_frame_for(st->ring, &d->hdr, b->data, &iov, 1, (uint32_t)len);
 		if (__builtin_expect(!ring_post(st->ring, b), 1))
 			return true;
 	}
@@ -56,7 +60,8 @@ static __attribute__((noinline)) bool post(struct stack *st, struct udp_dst *d, 
 }
 
 /* By a buffer, the lock held, which it gives back. False: nothing was sent. */
-static __attribute__((noinline)) bool post_and_kick(struct stack *st, struct udp_dst *d, const void *data, size_t len)
+static __attribute__((noinline)) bool post_and_kick(struct stack *st, struct udp_dst *d,
+						    const void *data, size_t len)
 {
 	struct ring *r = st->ring;
 	bool sent = post(st, d, data, len);
@@ -68,14 +73,16 @@ static __attribute__((noinline)) bool post_and_kick(struct stack *st, struct udp
 }
 
 /* What is not of the usual kind. */
-static __attribute__((noinline)) ssize_t send_any(struct udp_sock *s, const void *buf, size_t len, uint64_t call,
-						  const struct sockaddr *addr, socklen_t alen)
+static __attribute__((noinline)) ssize_t send_any(struct udp_sock *s, const void *buf, size_t len,
+						  uint64_t call, const struct sockaddr *addr,
+						  socklen_t alen)
 {
 	return udp_sendto_any(s, vfd_call_fd(call), buf, len, vfd_call_flags(call), addr, alen);
 }
 
 /* After lock_get_now(): the lock is taken. */
-static __attribute__((noinline)) ssize_t send_contended(struct udp_sock *s, const void *buf, size_t len, uint64_t call,
+static __attribute__((noinline)) ssize_t send_contended(struct udp_sock *s, const void *buf,
+							size_t len, uint64_t call,
 							const struct sockaddr *addr)
 {
 	lock_leave();
@@ -83,15 +90,20 @@ static __attribute__((noinline)) ssize_t send_contended(struct udp_sock *s, cons
 }
 
 /* The destination is not good any more; st is locked. */
-static __attribute__((noinline)) ssize_t send_changed(struct udp_sock *s, const void *buf, size_t len, uint64_t call,
+static __attribute__((noinline)) ssize_t send_changed(struct udp_sock *s, const void *buf,
+						      size_t len, uint64_t call,
 						      const struct sockaddr *addr, struct stack *st)
 {
 	lock_drop(&st->lock);
 	return send_any(s, buf, len, call, addr, sizeof(struct sockaddr_in));
 }
 
-/* The destination is good, its stack st is locked, but the ring has no shorter way, or not for this one now. */
-static __attribute__((noinline)) ssize_t send_by_buffer(struct udp_sock *s, const void *buf, size_t len, uint64_t call,
+/*
+ * The destination is good, its stack st is locked, but the ring has no shorter way, or not for this
+ * one now.
+ */
+static __attribute__((noinline)) ssize_t send_by_buffer(struct udp_sock *s, const void *buf,
+							size_t len, uint64_t call,
 							struct udp_dst *d, struct stack *st)
 {
 	struct sockaddr_in to;
@@ -104,15 +116,20 @@ static __attribute__((noinline)) ssize_t send_by_buffer(struct udp_sock *s, cons
 }
 
 /* As send_by_buffer(), with headers made that the ring did not take. */
-static __attribute__((noinline)) ssize_t send_refused(struct udp_sock *s, const void *buf, size_t len, uint64_t call,
-						      struct udp_dst *d, struct stack *st)
+static __attribute__((noinline)) ssize_t send_refused(struct udp_sock *s, const void *buf,
+						      size_t len, uint64_t call, struct udp_dst *d,
+						      struct stack *st)
 {
 	udp_hdr_v4_unused(&d->hdr);
 	return send_by_buffer(s, buf, len, call, d, st);
 }
 
-/* Most of its length are questions whose answer is yes; nothing is saved for those that are not asked to the end. */
-ssize_t udp_sendto(struct vfd *v, const void *buf, size_t len, uint64_t call, const struct sockaddr *addr, socklen_t alen)
+/*
+ * Most of its length are questions whose answer is yes; nothing is saved for those that are not
+ * asked to the end.
+ */
+ssize_t udp_sendto(struct vfd *v, const void *buf, size_t len, uint64_t call,
+		   const struct sockaddr *addr, socklen_t alen)
 {
 	struct udp_sock *s = udp_of(v);
 	struct udp_dst *d = atomic_load_explicit(&s->dst_last, memory_order_acquire);
@@ -125,10 +142,12 @@ ssize_t udp_sendto(struct vfd *v, const void *buf, size_t len, uint64_t call, co
 	struct udp_dst *volatile kept_d = d;
 
 	/*
-	 * Of reused memory dst_last may be a former socket's while tx_tid is 0 again, and so is `me` of a thread that has not asked
-	 * for its number yet: by 0 it would take the lock without having it.
+	 * Of reused memory dst_last may be a former socket's while tx_tid is 0 again, and so is
+	 * `me` of a thread that has not asked for its number yet: by 0 it would take the lock
+	 * without having it.
 	 */
-	if (!d || !addr || (vfd_call_flags(call) & ~UDP_TX_FLAGS) || alen != sizeof(struct sockaddr_in) ||
+	if (!d || !addr || (vfd_call_flags(call) & ~UDP_TX_FLAGS) ||
+	    alen != sizeof(struct sockaddr_in) ||
 	    __atomic_load_n(&s->stats->tx_tid, __ATOMIC_RELAXED) != me || !me || special(s))
 		return send_any(s, buf, len, call, addr, alen);
 	st = atomic_load_explicit(&d->st, memory_order_acquire);
@@ -151,44 +170,53 @@ ssize_t udp_sendto(struct vfd *v, const void *buf, size_t len, uint64_t call, co
 
 /* --- receiving */
 
-/* Is the datagram for att, whose short_gen is good, and for no group? */
+/* Is the datagram for att, whose fast_gen is good, and for no group? */
 static inline bool for_us(const struct udp_att *att, const struct pkt_udp4 *u)
 {
-	if (u->dport != att->short_port)
+	if (u->dport != att->fast_port)
 		return false;
-	if (__builtin_expect(att->short_any, 0))
+	if (__builtin_expect(att->fast_any, 0))
 		return !IN_MULTICAST(ntohl(u->dst)) && u->dst != INADDR_BROADCAST;
-	return u->dst == att->short_dst;
+	return u->dst == att->fast_dst;
 }
 
-/* Notes when what the ring brings for att is told by port and address alone. st is att's, its lock is held. */
-static void short_look(struct udp_att *att, const struct stack *st)
+/*
+ * Notes when what the ring brings for att is told by port and address alone. st is att's, its lock
+ * is held.
+ */
+static void fast_path_update(struct udp_att *att, const struct stack *st)
 {
 	const struct udp_bind *b = &att->bind;
 	uint32_t local;
 
 	memcpy(&local, &b->local.s6_addr[12], 4);
-	/* As in udp_dst_short(). */
+	/* As in udp_dst_fast_path(). */
 	if (udp_moves_rx && params.ring_allocation_logic_rx != STACK_BY_THREAD)
 		return;
-	if (!atomic_load_explicit(&st->open, memory_order_relaxed) || !st->ring->caps.rx_csum || !att->listed ||
-	    b->family != AF_INET || b->bound_if || IN_MULTICAST(ntohl(local)) || !udp_demux_sole(&st->udp, b))
+	if (!atomic_load_explicit(&st->open, memory_order_relaxed) || !st->ring->caps.rx_csum ||
+	    !att->listed || b->family != AF_INET || b->bound_if || IN_MULTICAST(ntohl(local)) ||
+	    !udp_demux_sole(&st->udp, b))
 		return;
-	att->short_any = b->local_any;
-	att->short_port = htons(b->lport);
-	att->short_dst = local;
-	atomic_store_explicit(&att->short_gen, atomic_load_explicit(&st->udp_gen, memory_order_relaxed), memory_order_relaxed);
+	att->fast_any = b->local_any;
+	att->fast_port = htons(b->lport);
+	att->fast_dst = local;
+	atomic_store_explicit(&att->fast_gen,
+			      atomic_load_explicit(&st->udp_gen, memory_order_relaxed),
+			      memory_order_relaxed);
 }
 
-/* Without checksums by the device the short way gains nothing. (A ring outlives its stack's end by seconds.) */
+/*
+ * Without checksums by the device the fast path gains nothing. (A ring outlives its stack's end by
+ * seconds.)
+ */
 static inline bool summed(const struct stack *st)
 {
 	return atomic_load_explicit(&st->open, memory_order_acquire) && st->ring->caps.rx_csum;
 }
 
-static inline bool short_good(const struct udp_att *att, const struct stack *st)
+static inline bool fast_path_valid(const struct udp_att *att, const struct stack *st)
 {
-	return atomic_load_explicit(&att->short_gen, memory_order_relaxed) ==
+	return atomic_load_explicit(&att->fast_gen, memory_order_relaxed) ==
 	       atomic_load_explicit(&st->udp_gen, memory_order_relaxed);
 }
 
@@ -203,7 +231,8 @@ static inline ssize_t hand_out(const uint8_t *from, const struct pkt_udp4 *u, vo
 	else if (n)
 		memcpy(to, from, n);
 	if (addr) {
-		struct sockaddr_in in = {.sin_family = AF_INET, .sin_port = u->sport, .sin_addr.s_addr = u->src};
+		struct sockaddr_in in = {
+			.sin_family = AF_INET, .sin_port = u->sport, .sin_addr.s_addr = u->src};
 
 		memcpy(addr, &in, sizeof(in));
 		*alen = sizeof(in);
@@ -212,28 +241,33 @@ static inline ssize_t hand_out(const uint8_t *from, const struct pkt_udp4 *u, vo
 }
 
 /* What is not of the usual kind. */
-static __attribute__((noinline)) ssize_t receive_any(struct udp_sock *s, void *buf, size_t len, uint64_t call,
-						     struct sockaddr *addr, socklen_t *alen)
+static __attribute__((noinline)) ssize_t receive_any(struct udp_sock *s, void *buf, size_t len,
+						     uint64_t call, struct sockaddr *addr,
+						     socklen_t *alen)
 {
 	return udp_recvfrom_any(s, vfd_call_fd(call), buf, len, vfd_call_flags(call), addr, alen);
 }
 
-/* The stack is locked, and b is not what receive_locked() hands out: it goes its way, and the call another. */
+/*
+ * The stack is locked, and b is not what receive_locked() hands out: it goes its way, and the call
+ * another.
+ */
 static __attribute__((noinline)) void give_away(struct stack *st, struct buf *b)
 {
 	if (b)
 		stack_input(st, b);
 	else if (st->tcp)
-		tsock_polled(st, 0, 0);
+		stack_polled(st, 0);
 	lock_drop(&st->lock);
 }
 
 /*
- * The one attachment's stack is locked and nothing is queued: takes a frame off the ring. If it is for us, and nothing but an address
- * is wanted with it, it is handed out. The lock is given back.
+ * The one attachment's stack is locked and nothing is queued: takes a frame off the ring. If it is
+ * for us, and nothing but an address is wanted with it, it is handed out. The lock is given back.
  */
-static __attribute__((noinline)) ssize_t receive_locked(struct udp_sock *s, void *buf, size_t len, uint64_t call,
-							struct sockaddr *addr, socklen_t *alen)
+static __attribute__((noinline)) ssize_t receive_locked(struct udp_sock *s, void *buf, size_t len,
+							uint64_t call, struct sockaddr *addr,
+							socklen_t *alen)
 {
 	struct udp_att *att = udp_att(s, 0);
 	struct stack *st = udp_att_stack(att);
@@ -243,7 +277,8 @@ static __attribute__((noinline)) ssize_t receive_locked(struct udp_sock *s, void
 	ssize_t n;
 
 	st->polls++;
-	if (!ring_poll(st->ring, &b, 1) || !pkt_udp4(b, &u) || !for_us(att, &u)) {
+	if (!ring_poll(st->ring, &b, 1) || !pkt_udp4(b, &u) || !for_us(att, &u) ||
+	    !stack_source_known(st, u.src, u.dst)) {
 		give_away(st, b);
 		return receive_any(s, buf, len, call, addr, alen);
 	}
@@ -255,16 +290,17 @@ static __attribute__((noinline)) ssize_t receive_locked(struct udp_sock *s, void
 	/* One piece, and nobody else has it. */
 	b->pool->free(b->pool, b);
 	if (st->tcp)
-		tsock_polled(st, 1, 0);
+		stack_polled(st, 0);
 	lock_drop(&st->lock);
 	return n;
 }
 
 /* Nothing about socket and call is special, and nobody else wants to know of what is there. */
-static inline bool plain_reader(const struct udp_sock *s, int flags, const struct sockaddr *addr, const socklen_t *alen,
-				uint32_t me)
+static inline bool plain_reader(const struct udp_sock *s, int flags, const struct sockaddr *addr,
+				const socklen_t *alen, uint32_t me)
 {
-	return !(flags & ~UDP_RX_FLAGS) && !atomic_load_explicit(&s->v.os_events, memory_order_relaxed) &&
+	return !(flags & ~UDP_RX_FLAGS) &&
+	       !atomic_load_explicit(&s->v.os_events, memory_order_relaxed) &&
 	       !atomic_load_explicit(&s->v.watches, memory_order_relaxed) &&
 	       __atomic_load_n(&s->stats->rx_tid, __ATOMIC_RELAXED) == me && me &&
 	       (!addr || (alen && *alen >= sizeof(struct sockaddr_in))) &&
@@ -272,16 +308,18 @@ static inline bool plain_reader(const struct udp_sock *s, int flags, const struc
 }
 
 /* After lock_get_now(): the lock is taken. */
-static __attribute__((noinline)) ssize_t receive_contended(struct udp_sock *s, void *buf, size_t len, uint64_t call,
+static __attribute__((noinline)) ssize_t receive_contended(struct udp_sock *s, void *buf,
+							   size_t len, uint64_t call,
 							   struct sockaddr *addr, socklen_t *alen)
 {
 	lock_leave();
 	return receive_any(s, buf, len, call, addr, alen);
 }
 
-/* The one attachment is not known to be for the short way, or not any more. */
-static __attribute__((noinline)) ssize_t receive_unsure(struct udp_sock *s, void *buf, size_t len, uint64_t call,
-							struct sockaddr *addr, socklen_t *alen)
+/* The one attachment is not known to be for the fast path, or not any more. */
+static __attribute__((noinline)) ssize_t receive_unsure(struct udp_sock *s, void *buf, size_t len,
+							uint64_t call, struct sockaddr *addr,
+							socklen_t *alen)
 {
 	struct udp_att *att = udp_att(s, 0);
 	struct stack *st = udp_att_stack(att);
@@ -291,22 +329,27 @@ static __attribute__((noinline)) ssize_t receive_unsure(struct udp_sock *s, void
 			return receive_contended(s, buf, len, call, addr, alen);
 		if (atomic_load_explicit(&att->s, memory_order_acquire) == s &&
 		    atomic_load_explicit(&att->st, memory_order_relaxed) == st)
-			short_look(att, st);
+			fast_path_update(att, st);
 		lock_drop(&st->lock);
 	}
 	return receive_any(s, buf, len, call, addr, alen);
 }
 
-/* st is locked, but what udp_recvfrom() had seen without the lock is so no more, or a datagram is queued. */
-static __attribute__((noinline)) ssize_t receive_changed(struct udp_sock *s, void *buf, size_t len, uint64_t call,
-							 struct sockaddr *addr, socklen_t *alen, struct stack *st)
+/*
+ * st is locked, but what udp_recvfrom() had seen without the lock is so no more, or a datagram is
+ * queued.
+ */
+static __attribute__((noinline)) ssize_t receive_changed(struct udp_sock *s, void *buf, size_t len,
+							 uint64_t call, struct sockaddr *addr,
+							 socklen_t *alen, struct stack *st)
 {
 	lock_drop(&st->lock);
 	return receive_any(s, buf, len, call, addr, alen);
 }
 
 /* Calls nothing but what its end is: so it has nothing to save. */
-ssize_t udp_recvfrom(struct vfd *v, void *buf, size_t len, uint64_t call, struct sockaddr *addr, socklen_t *alen)
+ssize_t udp_recvfrom(struct vfd *v, void *buf, size_t len, uint64_t call, struct sockaddr *addr,
+		     socklen_t *alen)
 {
 	struct udp_sock *s = udp_of(v);
 	uint32_t me = lock_thread.tid;
@@ -319,14 +362,17 @@ ssize_t udp_recvfrom(struct vfd *v, void *buf, size_t len, uint64_t call, struct
 	att = udp_att(s, 0);
 	st = udp_att_stack(att);
 	/* First, for where it is never good no more is asked. */
-	if (!short_good(att, st))
-		return summed(st) ? receive_unsure(s, buf, len, call, addr, alen) : receive_any(s, buf, len, call, addr, alen);
+	if (!fast_path_valid(att, st))
+		return summed(st) ? receive_unsure(s, buf, len, call, addr, alen)
+				  : receive_any(s, buf, len, call, addr, alen);
 	if (!plain_reader(s, vfd_call_flags(call), addr, alen, me))
 		return receive_any(s, buf, len, call, addr, alen);
 	if (!lock_get_now(&st->lock, me))
 		return receive_contended(s, buf, len, call, addr, alen);
 	/* Still good: att is in st's table, and st is open. */
-	if (__builtin_expect(atomic_load_explicit(&att->s, memory_order_acquire) == s && !att->head && short_good(att, st), 1))
+	if (__builtin_expect(atomic_load_explicit(&att->s, memory_order_acquire) == s &&
+				     !att->head && fast_path_valid(att, st),
+			     1))
 		return receive_locked(s, buf, len, call, addr, alen);
 	return receive_changed(s, buf, len, call, addr, alen, st);
 }

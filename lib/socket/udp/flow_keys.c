@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-#include "socket/udp_keys.h"
+#include "socket/udp/flow_keys.h"
 
 #include <string.h>
 
 #include "net/net.h"
-#include "runtime/params.h"
-#include "socket/stack_int.h"
+#include "config/config.h"
+#include "stack/stack.h"
 
 #define ADDRS_MAX 64
 
-static void add(struct udp_keys *keys, const struct udp_sock *s, const struct in6_addr *local, const struct in6_addr *remote,
-		uint16_t rport)
+static void add(struct udp_keys *keys, const struct udp_sock *s, const struct in6_addr *local,
+		const struct in6_addr *remote, uint16_t rport)
 {
 	struct vma_flow_key *k = &keys->key[keys->num];
 
@@ -34,32 +34,39 @@ static bool family_fits(const struct udp_sock *s, const struct in6_addr *addr)
 }
 
 /*
- * VMA_UDP_3T_RULES, where rules are dear: what a bind() has set serves whatever peer a connect() names, and the demultiplexer drops the
- * others' datagrams. Not on a port that can be another socket's, too.
+ * VMA_UDP_3T_RULES, where rules are dear: what a bind() has set serves whatever peer a connect()
+ * names, and the demultiplexer drops the others' datagrams. Not on a port that can be another
+ * socket's, too.
  */
 static bool of_any_peer(const struct udp_sock *s, int ifindex)
 {
-	const struct stack *st = params.udp_3t_rules && !s->o.reuseaddr && !s->o.reuseport ? stack_any(ifindex) : NULL;
+	const struct stack *st = params.udp_3t_rules && !s->o.reuseaddr && !s->o.reuseport
+					 ? stack_any(ifindex)
+					 : NULL;
 
-	return st && st->ring->caps.wide_flows;
+	return st && st->ring->caps.port_blocks;
 }
 
 /* Packets of the peer come in where the route to it goes out; elsewhere the kernel takes them. */
-static void connected_keys(const struct udp_sock *s, int ifindex, bool loopback, struct udp_keys *keys)
+static void connected_keys(const struct udp_sock *s, int ifindex, bool loopback,
+			   struct udp_keys *keys)
 {
-	struct net_route_query q = { .mark = s->o.mark, .oif = s->o.bound_if };
+	struct net_route_query q = {.mark = s->o.mark, .oif = s->o.bound_if};
 	struct net_route route;
 	uint32_t scope;
 	uint16_t rport;
 
-	if (!udp_addr_get((const struct sockaddr *)&s->peer, s->peer_len, &q.dst, &rport, &scope) || udp_is_multicast(&q.dst))
+	if (!sock_addr_get((const struct sockaddr *)&s->peer, s->peer_len, &q.dst, &rport,
+			   &scope) ||
+	    sock_addr_is_multicast(&q.dst))
 		return;
 	if (scope && IN6_IS_ADDR_LINKLOCAL(&q.dst))
 		q.oif = (int)scope;
 	q.src = s->local;
 	if (net_route_get(&q, &route))
 		return;
-	if (route.type == NET_ROUTE_LOCAL ? !loopback : route.type != NET_ROUTE_UNICAST || route.oif != ifindex)
+	if (route.type == NET_ROUTE_LOCAL ? !loopback
+					  : route.type != NET_ROUTE_UNICAST || route.oif != ifindex)
 		return;
 	if (of_any_peer(s, ifindex))
 		add(keys, s, &s->local, NULL, 0);
@@ -67,7 +74,8 @@ static void connected_keys(const struct udp_sock *s, int ifindex, bool loopback,
 		add(keys, s, &s->local, &q.dst, rport);
 }
 
-static void address_keys(const struct udp_sock *s, int ifindex, bool loopback, struct udp_keys *keys)
+static void address_keys(const struct udp_sock *s, int ifindex, bool loopback,
+			 struct udp_keys *keys)
 {
 	struct in6_addr addrs[ADDRS_MAX];
 	unsigned n = net_addr_list(loopback ? 0 : ifindex, addrs, ADDRS_MAX);
@@ -96,14 +104,15 @@ void udp_keys_make(const struct udp_sock *s, int ifindex, struct udp_keys *keys)
 	bool loopback;
 
 	keys->num = 0;
-	if ((s->o.bound_if && s->o.bound_if != ifindex) || !stack_wanted(ifindex) || net_link_get(ifindex, &link))
+	if ((s->o.bound_if && s->o.bound_if != ifindex) || !stack_wanted(ifindex) ||
+	    net_link_get(ifindex, &link))
 		return;
 	loopback = link.kind == NET_LINK_LOOPBACK;
 	if (s->connected) {
 		connected_keys(s, ifindex, loopback, keys);
 		return;
 	}
-	if (!udp_is_multicast(&s->local))
+	if (!sock_addr_is_multicast(&s->local))
 		address_keys(s, ifindex, loopback, keys);
 	group_keys(s, ifindex, keys);
 }

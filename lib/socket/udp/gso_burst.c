@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Trains: datagrams of one size that travel as one frame, so that kernel and device are paid once for all of them (UDP GSO,
- * udp(7)). Messages of a sendmmsg() are put together, and what arrives so is taken apart in the socket's queue.
+ * GSO bursts: datagrams of one size that travel as one frame, so that kernel and device cost once
+ * for all of them (UDP GSO, udp(7)). Messages of a sendmmsg() are put together, and what arrives so
+ * is taken apart in the socket's queue.
  */
 #include <string.h>
 
-#include "socket/udp_tx_int.h"
+#include "socket/udp/send.h"
 
-/* Adds the message if it still fits; size: the datagrams' length. False: the train ends before it. */
-static bool train_add(struct udp_train *tr, const struct msghdr *m, size_t size)
+/*
+ * Adds the message if it still fits; size: the datagrams' length. False: the burst ends before it.
+ */
+static bool burst_add(struct udp_burst *tr, const struct msghdr *m, size_t size)
 {
 	size_t len = 0;
 
-	if (m->msg_iovlen > (size_t)(UDP_TRAIN_IOV - tr->iovcnt))
+	if (m->msg_iovlen > (size_t)(UDP_BURST_IOV - tr->iovcnt))
 		return false;
 	for (size_t i = 0; i < m->msg_iovlen; i++) {
 		/* Each addend is bounded: the sum cannot wrap. */
@@ -29,7 +32,7 @@ static bool train_add(struct udp_train *tr, const struct msghdr *m, size_t size)
 	return true;
 }
 
-void udp_train_gather(struct udp_train *tr, const struct mmsghdr *msgs, unsigned n,
+void udp_burst_gather(struct udp_burst *tr, const struct mmsghdr *msgs, unsigned n,
 		      const struct udp_tx *t)
 {
 	const struct msghdr *first = &msgs[0].msg_hdr;
@@ -47,13 +50,13 @@ void udp_train_gather(struct udp_train *tr, const struct mmsghdr *msgs, unsigned
 			    memcmp(m->msg_name, first->msg_name, m->msg_namelen) != 0)
 				return;
 		}
-		if ((m->msg_control && m->msg_controllen) || !train_add(tr, m, t->len))
+		if ((m->msg_control && m->msg_controllen) || !burst_add(tr, m, t->len))
 			return;
 		more = tr->len == t->len * tr->count;
 	}
 }
 
-void udp_train_step(struct udp_sock *s, struct udp_att *att)
+void udp_burst_step(struct udp_sock *s, struct udp_att *att)
 {
 	struct buf *b = att->head, *after = b->next;
 	uint32_t size = b->gso_size;

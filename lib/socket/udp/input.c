@@ -3,7 +3,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 
-#include "socket/udp_int.h"
+#include "socket/udp/internal.h"
 
 static void count_dropped(struct udp_sock *s, unsigned n, uint32_t bytes)
 {
@@ -13,8 +13,9 @@ static void count_dropped(struct udp_sock *s, unsigned n, uint32_t bytes)
 }
 
 /*
- * The receive buffer has no room for the n datagrams of b. The kernel would have queued them one by one: as many as there is
- * room for stay, one at least in an empty queue. Returns how many; with 0 b is still the caller's.
+ * The receive buffer has no room for the n datagrams of b. The kernel would have queued them one by
+ * one: as many as there is room for stay, one at least in an empty queue. Returns how many; with 0
+ * b is still the caller's.
  */
 static unsigned admit_some(struct udp_sock *s, struct udp_att *att, struct buf *b, unsigned n)
 {
@@ -67,7 +68,10 @@ static void enqueue(struct udp_att *att, struct buf *b)
 	vfd_notify(&s->v, EPOLLIN | EPOLLRDNORM);
 }
 
-/* A copy of b's datagram on the heap, for one more receiver of a multicast; NULL when memory is out. */
+/*
+ * A copy of b's datagram on the heap, for one more receiver of a multicast; NULL when memory is
+ * out.
+ */
 static struct buf *copy_of(const struct buf *b)
 {
 	struct buf *c = buf_heap_alloc(b->total);
@@ -117,10 +121,11 @@ static void input_multicast(struct stack *st, struct buf *b)
 	}
 }
 
-void udp_input(struct stack *st, struct buf *b)
+void udp_input(struct stack *st, struct buf *b, uint64_t *now_us)
 {
 	struct udp_bind *bind;
 
+	(void)now_us;
 	/* The parser may have cut the frame down to what its headers say. */
 	if (__builtin_expect(b->gso_size, 0) && b->gso_size >= b->total)
 		b->gso_size = 0;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* From ring to ring, after the threads that use the socket: VMA_RING_MIGRATION_RATIO_RX and _TX. */
-#include "runtime/libc.h"
-#include "runtime/log.h"
-#include "runtime/params.h"
-#include "socket/udp_int.h"
+#include "runtime/runtime.h"
+#include "config/config.h"
+#include "socket/udp/internal.h"
 
 bool udp_moves_rx, udp_moves_tx;
 
@@ -15,8 +14,10 @@ static bool by_caller(int logic)
 
 void udp_moves_start(void)
 {
-	udp_moves_rx = by_caller(params.ring_allocation_logic_rx) && params.ring_migration_ratio_rx >= 0;
-	udp_moves_tx = by_caller(params.ring_allocation_logic_tx) && params.ring_migration_ratio_tx >= 0;
+	udp_moves_rx =
+		by_caller(params.ring_allocation_logic_rx) && params.ring_migration_ratio_rx >= 0;
+	udp_moves_tx =
+		by_caller(params.ring_allocation_logic_tx) && params.ring_migration_ratio_tx >= 0;
 }
 
 struct stack *udp_sender(struct udp_sock *s, int ifindex)
@@ -26,12 +27,13 @@ struct stack *udp_sender(struct udp_sock *s, int ifindex)
 	if (!stacks_several())
 		return stack_get_sender(ifindex, 0);
 	if (!s->tx_keyed) {
-		s->tx_key = stack_key_by(params.ring_allocation_logic_tx,
-					 &(struct stack_client){ .local = s->local, .socket = s->id });
+		s->tx_key =
+			stack_key_by(params.ring_allocation_logic_tx,
+				     &(struct stack_client){.local = s->local, .socket = s->id});
 		s->tx_keyed = true;
 	}
 	/* Where a ring is shared, for both. */
-	att = s->tx_key == s->key ? udp_home(s, ifindex) : NULL;
+	att = s->tx_key == s->key ? udp_att_chosen(s, ifindex) : NULL;
 	return att ? att->st : stack_get_sender(ifindex, s->tx_key);
 }
 
@@ -42,15 +44,16 @@ static __attribute__((noinline)) void move_rx(struct udp_sock *s, uint64_t key)
 	if (lock_mine(&s->lock))
 		return;
 	cancel = udp_lock(s);
-	libc_internal++;
+	libc_internal_begin();
 	fd = atomic_load_explicit(&s->v.os_fd, memory_order_relaxed);
-	if (atomic_load_explicit(&s->in_use, memory_order_relaxed) && s->keyed && s->key != key && !s->home) {
+	if (atomic_load_explicit(&s->in_use, memory_order_relaxed) && s->keyed && s->key != key &&
+	    !s->in_kernel) {
 		log_debug("fd %d, port %u moves to another ring for receiving", fd, s->lport);
 		s->key = key;
-		udp_rehome(s, fd);
+		udp_follow_key(s, fd);
 		stats_add(&s->stats->rx_ring_migrations, 1);
 	}
-	libc_internal--;
+	libc_internal_end();
 	udp_unlock(s, cancel);
 }
 
@@ -87,7 +90,8 @@ static __attribute__((noinline)) void move_tx(struct udp_sock *s, uint64_t key)
 	if (lock_mine(&s->lock))
 		return;
 	cancel = udp_lock(s);
-	if (atomic_load_explicit(&s->in_use, memory_order_relaxed) && s->tx_keyed && s->tx_key != key) {
+	if (atomic_load_explicit(&s->in_use, memory_order_relaxed) && s->tx_keyed &&
+	    s->tx_key != key) {
 		s->tx_key = key;
 		/* Each destination is looked up anew. */
 		atomic_fetch_add_explicit(&s->opt_gen, 1, memory_order_release);

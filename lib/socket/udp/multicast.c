@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Multicast membership: the kernel joins (IGMP and MLD are its), user space steers and filters by source (RFC 3678). */
+/*
+ * Multicast membership: the kernel joins (IGMP and MLD are its), user space steers and filters by
+ * source (RFC 3678).
+ */
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "net/net.h"
-#include "socket/udp_int.h"
+#include "socket/udp/internal.h"
 
 /* One membership request in one form. */
 struct request {
@@ -27,7 +30,7 @@ static void map_v4(struct in6_addr *to, const struct in_addr *v4)
 
 static bool from_mreq(struct request *r, int opt, const void *val, socklen_t len)
 {
-	struct ip_mreqn m = { .imr_ifindex = 0 };
+	struct ip_mreqn m = {.imr_ifindex = 0};
 
 	if (len < sizeof(struct ip_mreq))
 		return false;
@@ -46,10 +49,10 @@ static bool from_mreq_source(struct request *r, int opt, const void *val, sockle
 	if (len < sizeof(m))
 		return false;
 	memcpy(&m, val, sizeof(m));
-	r->what = opt == IP_ADD_SOURCE_MEMBERSHIP  ? JOIN_SOURCE :
-		  opt == IP_DROP_SOURCE_MEMBERSHIP ? LEAVE_SOURCE :
-		  opt == IP_BLOCK_SOURCE	   ? BLOCK :
-						     UNBLOCK;
+	r->what = opt == IP_ADD_SOURCE_MEMBERSHIP    ? JOIN_SOURCE
+		  : opt == IP_DROP_SOURCE_MEMBERSHIP ? LEAVE_SOURCE
+		  : opt == IP_BLOCK_SOURCE	     ? BLOCK
+						     : UNBLOCK;
 	map_v4(&r->group, &m.imr_multiaddr);
 	map_v4(&r->if_addr, &m.imr_interface);
 	map_v4(&r->source, &m.imr_sourceaddr);
@@ -67,16 +70,17 @@ static bool from_group_req(struct request *r, int opt, const void *val, socklen_
 	if (len < (with_source ? sizeof(m) : sizeof(struct group_req)))
 		return false;
 	memcpy(&m, val, with_source ? sizeof(m) : sizeof(struct group_req));
-	r->what = opt == MCAST_JOIN_GROUP	   ? JOIN :
-		  opt == MCAST_LEAVE_GROUP	   ? LEAVE :
-		  opt == MCAST_JOIN_SOURCE_GROUP  ? JOIN_SOURCE :
-		  opt == MCAST_LEAVE_SOURCE_GROUP ? LEAVE_SOURCE :
-		  opt == MCAST_BLOCK_SOURCE	   ? BLOCK :
-						     UNBLOCK;
+	r->what = opt == MCAST_JOIN_GROUP	    ? JOIN
+		  : opt == MCAST_LEAVE_GROUP	    ? LEAVE
+		  : opt == MCAST_JOIN_SOURCE_GROUP  ? JOIN_SOURCE
+		  : opt == MCAST_LEAVE_SOURCE_GROUP ? LEAVE_SOURCE
+		  : opt == MCAST_BLOCK_SOURCE	    ? BLOCK
+						    : UNBLOCK;
 	r->ifindex = (int)m.gsr_interface;
-	return udp_addr_get((struct sockaddr *)&m.gsr_group, sizeof(m.gsr_group), &r->group, &port, &scope) &&
-	       (!with_source ||
-		udp_addr_get((struct sockaddr *)&m.gsr_source, sizeof(m.gsr_source), &r->source, &port, &scope));
+	return sock_addr_get((struct sockaddr *)&m.gsr_group, sizeof(m.gsr_group), &r->group, &port,
+			     &scope) &&
+	       (!with_source || sock_addr_get((struct sockaddr *)&m.gsr_source,
+					      sizeof(m.gsr_source), &r->source, &port, &scope));
 }
 
 static bool from_mreq6(struct request *r, int opt, const void *val, socklen_t len)
@@ -108,14 +112,15 @@ static bool parse(struct request *r, int level, int opt, const void *val, sockle
 	}
 	if (level == IPPROTO_IPV6)
 		return from_mreq6(r, opt, val, len);
-	return opt == IP_ADD_MEMBERSHIP || opt == IP_DROP_MEMBERSHIP ? from_mreq(r, opt, val, len) :
-								       from_mreq_source(r, opt, val, len);
+	return opt == IP_ADD_MEMBERSHIP || opt == IP_DROP_MEMBERSHIP
+		       ? from_mreq(r, opt, val, len)
+		       : from_mreq_source(r, opt, val, len);
 }
 
 /* The interface that the kernel took for a request which named none. */
 static int chosen_if(const struct udp_sock *s, const struct request *r)
 {
-	struct net_route_query q = { .dst = r->group, .mark = s->o.mark };
+	struct net_route_query q = {.dst = r->group, .mark = s->o.mark};
 	struct net_route route;
 
 	if (r->ifindex)
@@ -134,7 +139,8 @@ static struct udp_group *find(struct udp_sock *s, const struct in6_addr *group, 
 	return NULL;
 }
 
-static struct udp_group *group_new(struct udp_sock *s, const struct in6_addr *group, int ifindex, bool exclude)
+static struct udp_group *group_new(struct udp_sock *s, const struct in6_addr *group, int ifindex,
+				   bool exclude)
 {
 	struct udp_group *g = realloc(s->groups, (s->num_groups + 1) * sizeof(*g));
 
@@ -142,7 +148,7 @@ static struct udp_group *group_new(struct udp_sock *s, const struct in6_addr *gr
 		return NULL;
 	s->groups = g;
 	g = &s->groups[s->num_groups++];
-	*g = (struct udp_group){ .group = *group, .ifindex = ifindex, .exclude = exclude };
+	*g = (struct udp_group){.group = *group, .ifindex = ifindex, .exclude = exclude};
 	return g;
 }
 
@@ -215,7 +221,8 @@ static void show(struct udp_sock *s)
 
 static int by_address(const void *a, const void *b)
 {
-	uintptr_t x = (uintptr_t)*(struct stack *const *)a, y = (uintptr_t)*(struct stack *const *)b;
+	uintptr_t x = (uintptr_t) * (struct stack *const *)a,
+		  y = (uintptr_t) * (struct stack *const *)b;
 
 	return (x > y) - (x < y);
 }
@@ -233,7 +240,10 @@ bool udp_membership(struct udp_sock *s, int level, int opt, const void *val, soc
 	ifindex = chosen_if(s, &r);
 	if (!ifindex)
 		return false;
-	/* The packet path reads the list under its stack's lock: all of them are held, in the order that every socket has. */
+	/*
+	 * The packet path reads the list under its stack's lock: all of them are held, in the order
+	 * that every socket has.
+	 */
 	for (unsigned i = 0; i < n; i++)
 		held[i] = atomic_load_explicit(&udp_att(s, i)->st, memory_order_relaxed);
 	qsort(held, n, sizeof(held[0]), by_address);

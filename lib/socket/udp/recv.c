@@ -10,17 +10,17 @@
 #include <sys/syscall.h>
 #include <time.h>
 
-#include "mem/copy.h"
-#include "runtime/libc.h"
-#include "runtime/params.h"
-#include "socket/udp_cmsg.h"
-#include "socket/udp_int.h"
-#include "socket/wait.h"
-#include "socket/wait_call.h"
+#include "mem/mem.h"
+#include "runtime/runtime.h"
+#include "config/config.h"
+#include "socket/udp/cmsg.h"
+#include "socket/udp/internal.h"
+#include "wait/wait.h"
 
 /*
- * The worker's epoll tells when the kernel socket has something (vfd.os_events), so that looking at it is a load. Should the
- * worker get no CPU, a system call looks each VMA_RX_UDP_POLL_OS_RATIO times so many empty polls.
+ * The worker's epoll tells when the kernel socket has something (vfd.os_events), so that looking at
+ * it is a load. Should the worker get no CPU, a system call looks each VMA_RX_UDP_POLL_OS_RATIO
+ * times so many empty polls.
  */
 #define OS_LOOK_SPAN 64u
 
@@ -32,7 +32,8 @@ static inline bool att_ready(struct udp_sock *s, struct udp_att *att)
 	struct stack *st = udp_att_stack(att);
 
 	if (!lock_get(&st->lock))
-		return false; /* a signal handler in the middle of a call: the kernel socket must do */
+		/* a signal handler in the middle of a call: the kernel socket must do */
+		return false;
 	if (__builtin_expect(atomic_load_explicit(&att->s, memory_order_acquire) == s &&
 				     atomic_load_explicit(&att->st, memory_order_relaxed) == st,
 			     1)) {
@@ -45,13 +46,17 @@ static inline bool att_ready(struct udp_sock *s, struct udp_att *att)
 	return false;
 }
 
-/* The attachment whose head is to be read, its stack locked; polls the stacks once. NULL: nothing is there. */
+/*
+ * The attachment whose head is to be read, its stack locked; polls the stacks once. NULL: nothing
+ * is there.
+ */
 static inline struct udp_att *find_ready(struct udp_sock *s)
 {
 	unsigned n = atomic_load_explicit(&s->natt, memory_order_acquire);
 
 	for (unsigned i = 0; i < n; i++) {
-		struct udp_att *att = udp_att(s, i); /* once: another thread may have s move to another ring */
+		/* once: another thread may have s move to another ring */
+		struct udp_att *att = udp_att(s, i);
 
 		if (att_ready(s, att))
 			return att;
@@ -120,22 +125,35 @@ static inline void put_name(const struct udp_sock *s, const struct buf_meta *m, 
 		*len = sizeof(in);
 		return;
 	}
-	full = udp_addr_put(s->domain, &m->src, m->sport, m->ifindex, &ss);
+	full = sock_addr_put(s->domain, &m->src, m->sport, m->ifindex, &ss);
 	memcpy(name, &ss, *len < full ? *len : full);
 	*len = full;
+}
+
+/*
+ * For SIOCGSTAMP. Who has asked for times as ancillary data is told there, and only there (Linux:
+ * sock_recv_timestamp()).
+ */
+static inline void note_time(struct udp_sock *s, const struct buf *b)
+{
+	if (__builtin_expect(s->o.any_cmsg, 0) &&
+	    (s->o.timestamp || s->o.timestamp_ns || s->o.timestamping))
+		return;
+	atomic_store_explicit(&s->last_time_ns, b->time_ns ? b->time_ns : UDP_UNSTAMPED,
+			      memory_order_relaxed);
 }
 
 /* The datagram b has left the queue and been copied to the user. */
 static inline void delivered(struct udp_sock *s, struct buf *b)
 {
-	atomic_store_explicit(&s->last_time_ns, b->time_ns ? b->time_ns : UDP_UNSTAMPED, memory_order_relaxed);
+	note_time(s, b);
 	stats_add(&s->stats->rx.packets, 1);
 	stats_add(&s->stats->rx.bytes, b->total);
 	buf_free(b);
 }
 
-/* As deliver(), for a train: its first datagram, or with UDP_GRO all of it. */
-static __attribute__((noinline)) ssize_t deliver_train(struct udp_sock *s, struct udp_att *att,
+/* As deliver(), for a burst: its first datagram, or with UDP_GRO all of it. */
+static __attribute__((noinline)) ssize_t deliver_burst(struct udp_sock *s, struct udp_att *att,
 						       struct msghdr *msg, int flags)
 {
 	struct stack *st = atomic_load_explicit(&att->st, memory_order_relaxed);
@@ -148,14 +166,14 @@ static __attribute__((noinline)) ssize_t deliver_train(struct udp_sock *s, struc
 	if (msg->msg_name)
 		put_name(s, &b->meta, msg->msg_name, &msg->msg_namelen);
 	udp_cmsg_put(s, b, msg);
-	atomic_store_explicit(&s->last_time_ns, b->time_ns ? b->time_ns : UDP_UNSTAMPED, memory_order_relaxed);
+	note_time(s, b);
 	if (!(flags & MSG_PEEK)) {
 		stats_add(&s->stats->rx.packets, whole ? udp_count(b) : 1);
 		stats_add(&s->stats->rx.bytes, total);
 		if (whole)
 			buf_free(udp_dequeue(s, att));
 		else
-			udp_train_step(s, att);
+			udp_burst_step(s, att);
 	}
 	lock_drop(&st->lock);
 	return (ssize_t)(flags & MSG_TRUNC ? total : n);
@@ -169,7 +187,7 @@ static ssize_t deliver(struct udp_sock *s, struct udp_att *att, struct msghdr *m
 	size_t total = b->total, n;
 
 	if (__builtin_expect(b->gso_size, 0))
-		return deliver_train(s, att, msg, flags);
+		return deliver_burst(s, att, msg, flags);
 	if (!(flags & MSG_PEEK))
 		udp_dequeue(s, att);
 	n = msg->msg_iovlen == 1 ? copy_one(b, msg->msg_iov->iov_base, msg->msg_iov->iov_len)
@@ -179,7 +197,7 @@ static ssize_t deliver(struct udp_sock *s, struct udp_att *att, struct msghdr *m
 		put_name(s, &b->meta, msg->msg_name, &msg->msg_namelen);
 	udp_cmsg_put(s, b, msg);
 	if (flags & MSG_PEEK)
-		atomic_store_explicit(&s->last_time_ns, b->time_ns ? b->time_ns : UDP_UNSTAMPED, memory_order_relaxed);
+		note_time(s, b);
 	else
 		delivered(s, b);
 	lock_drop(&st->lock);
@@ -200,7 +218,7 @@ static inline ssize_t deliver_plain(struct udp_sock *s, struct udp_att *att, voi
 				     .msg_namelen = addr && alen ? *alen : 0,
 				     .msg_iov = &iov,
 				     .msg_iovlen = 1};
-		ssize_t got = deliver_train(s, att, &msg, 0);
+		ssize_t got = deliver_burst(s, att, &msg, 0);
 
 		if (addr && alen)
 			*alen = msg.msg_namelen;
@@ -237,6 +255,10 @@ static ssize_t os_recv(struct udp_sock *s, int fd, struct msghdr *msg, int flags
 		stats_add(&s->stats->rx_poll_os_hit, 1);
 	} else if (errno != EAGAIN) {
 		stats_add(&s->stats->rx.os_errors, 1);
+		if (s->early)
+			atomic_fetch_or_explicit(&s->v.os_events, EPOLLIN, memory_order_release);
+	} else if (s->early) {
+		atomic_store_explicit(&s->early, false, memory_order_relaxed);
 	}
 	return n;
 }
@@ -249,6 +271,8 @@ static bool os_first(struct udp_sock *s)
 
 	if (__builtin_expect(!events, 1))
 		return false;
+	if (atomic_load_explicit(&s->early, memory_order_relaxed))
+		return true;
 	/* Readers that do it at once may both have the turn, or neither: the next call has. */
 	turn = !atomic_load_explicit(&s->os_turn, memory_order_relaxed);
 	atomic_store_explicit(&s->os_turn, turn, memory_order_relaxed);
@@ -273,8 +297,9 @@ static bool os_due(struct udp_sock *s)
 }
 
 /*
- * A call that does not wait must see what this process itself has sent before, by the kernel's loopback: the worker, which would
- * tell, may not have run yet. The same where nothing comes but by the kernel.
+ * A call that does not wait must see what this process itself has sent before, by the kernel's
+ * loopback: the worker, which would tell, may not have run yet. The same where nothing comes but by
+ * the kernel.
  */
 static bool os_unseen(const struct udp_sock *s)
 {
@@ -292,7 +317,10 @@ static bool has_come(void *arg)
 	return udp_events(&s->v) & (EPOLLIN | EPOLLERR | EPOLLRDHUP);
 }
 
-/* Nothing was there: spin a little longer, sleep, or end the call. 0: look again, or negative errno. */
+/*
+ * Nothing was there: spin a little longer, sleep, or end the call. 0: look again, or negative
+ * errno.
+ */
 static int wait_more(struct udp_sock *s, int fd, struct wait_call *w)
 {
 	int err;
@@ -320,8 +348,9 @@ static ssize_t fail(struct udp_sock *s, int err)
 }
 
 /*
- * A reader that spins looks at what moves before it takes a lock: its own queue, the rings' hint, the worker's word. Each
- * WAIT_POLLS_PER_CLOCK times it polls all the same, for the ring's upkeep. False: nothing to be had.
+ * A reader that spins looks at what moves before it takes a lock: its own queue, the rings' hint,
+ * the worker's word. Each WAIT_POLLS_PER_CLOCK times it polls all the same, for the ring's upkeep.
+ * False: nothing to be had.
  */
 static bool worth_polling(const struct udp_sock *s, const struct wait_call *w)
 {
@@ -331,7 +360,8 @@ static bool worth_polling(const struct udp_sock *s, const struct wait_call *w)
 	    atomic_load_explicit(&s->v.os_events, memory_order_relaxed))
 		return true;
 	for (unsigned i = 0; i < n; i++) {
-		const struct stack *st = atomic_load_explicit(&udp_att(s, i)->st, memory_order_relaxed);
+		const struct stack *st =
+			atomic_load_explicit(&udp_att(s, i)->st, memory_order_relaxed);
 
 		if (atomic_load_explicit(&udp_att(s, i)->queued, memory_order_relaxed))
 			return true;
@@ -344,8 +374,9 @@ static bool worth_polling(const struct udp_sock *s, const struct wait_call *w)
 }
 
 /*
- * When the first look found nothing, or something unusual: the attachment whose head is to be delivered, its stack locked; or NULL,
- * and *n is what recvmsg() returns, msg filled by the kernel socket.
+ * When the first look found nothing, or something unusual: the attachment whose head is to be
+ * delivered, its stack locked; or NULL, and *n is what recvmsg() returns, msg filled by the kernel
+ * socket.
  */
 static __attribute__((noinline)) struct udp_att *
 wait_ready(struct udp_sock *s, int fd, struct msghdr *msg, int flags, ssize_t *n)
@@ -354,15 +385,21 @@ wait_ready(struct udp_sock *s, int fd, struct msghdr *msg, int flags, ssize_t *n
 	struct wait_call w;
 	int err;
 
-	if (!atomic_load_explicit(&s->natt, memory_order_acquire) && (s->home || s->kernel_rx)) {
+	udp_begin(s, fd);
+	if (!atomic_load_explicit(&s->natt, memory_order_acquire) &&
+	    (s->in_kernel || s->kernel_rx)) {
 		/* Nothing can come but by the kernel, and its own blocking is the best there is. */
 		udp_claim(s);
 		*n = libc.recvmsg(fd, msg, flags);
 		return NULL;
 	}
 	wait_call_init(&w, &s->gen, s->o.rcvtimeo_ns,
-		       atomic_load_explicit(&s->natt, memory_order_relaxed) ? params.rx_poll : params.rx_poll_init);
-	/* Closed since the caller found it: a closing that came before wait_call_init() would not be noticed later. */
+		       atomic_load_explicit(&s->natt, memory_order_relaxed) ? params.rx_poll
+									    : params.rx_poll_init);
+	/*
+	 * Closed since the caller found it: a closing that came before wait_call_init() would not
+	 * be noticed later.
+	 */
 	if (vfd_get(fd) != &s->v) {
 		*n = fail(s, EBADF);
 		return NULL;
@@ -370,7 +407,10 @@ wait_ready(struct udp_sock *s, int fd, struct msghdr *msg, int flags, ssize_t *n
 	for (;;) {
 		struct udp_att *att;
 
-		/* An error goes before the data, as in the kernel. Data of the two ways takes turns: neither starves the other. */
+		/*
+		 * An error goes before the data, as in the kernel. Data of the two ways takes
+		 * turns: neither starves the other.
+		 */
 		if (os_first(s)) {
 			*n = os_recv(s, fd, msg, flags | MSG_DONTWAIT);
 			if (*n >= 0 || errno != EAGAIN)
@@ -415,7 +455,10 @@ ssize_t udp_recvmsg(struct vfd *v, int fd, struct msghdr *msg, int flags)
 	struct udp_att *att;
 	ssize_t n;
 
-	/* The error queue is the kernel socket's, as are the errors; flags unknown to UDP are ignored, as there. */
+	/*
+	 * The error queue is the kernel socket's, as are the errors; flags unknown to UDP are
+	 * ignored, as there.
+	 */
 	if (__builtin_expect((flags & MSG_ERRQUEUE) || msg->msg_iovlen > UIO_MAXIOV, 0)) {
 		udp_note_tid(&s->stats->rx_tid);
 		return libc.recvmsg(fd, msg, flags);
@@ -426,7 +469,10 @@ ssize_t udp_recvmsg(struct vfd *v, int fd, struct msghdr *msg, int flags)
 	return att ? deliver(s, att, msg, flags) : n;
 }
 
-/* recvfrom() by way of a msghdr: *att is what to deliver plainly, or NULL and the result is returned. */
+/*
+ * recvfrom() by way of a msghdr: *att is what to deliver plainly, or NULL and the result is
+ * returned.
+ */
 static __attribute__((noinline)) ssize_t recvfrom_msg(struct udp_sock *s, int fd, struct iovec *iov,
 						      int flags, struct sockaddr *addr,
 						      socklen_t *alen, struct udp_att **att)
@@ -449,8 +495,8 @@ static __attribute__((noinline)) ssize_t recvfrom_msg(struct udp_sock *s, int fd
 	return n;
 }
 
-ssize_t udp_recvfrom_any(struct udp_sock *s, int fd, void *buf, size_t len, int flags, struct sockaddr *addr,
-			 socklen_t *alen)
+ssize_t udp_recvfrom_any(struct udp_sock *s, int fd, void *buf, size_t len, int flags,
+			 struct sockaddr *addr, socklen_t *alen)
 {
 	struct iovec iov = {.iov_base = buf, .iov_len = len};
 	struct udp_att *att = NULL;
@@ -477,7 +523,7 @@ int udp_recvmmsg(struct vfd *v, int fd, struct mmsghdr *msgs, unsigned n, int fl
 			errno = EINVAL;
 			return -1;
 		}
-		end = wait_now_ns() + (uint64_t)timeout->tv_sec * 1000000000u +
+		end = clock_monotonic_ns() + (uint64_t)timeout->tv_sec * 1000000000u +
 		      (uint64_t)timeout->tv_nsec;
 	}
 	if (n > UIO_MAXIOV)
@@ -490,9 +536,12 @@ int udp_recvmmsg(struct vfd *v, int fd, struct mmsghdr *msgs, unsigned n, int fl
 		msgs[got].msg_len = (unsigned)len;
 		if (flags & MSG_WAITFORONE)
 			flags |= MSG_DONTWAIT;
-		/* As in the kernel, the timeout is looked at after each datagram only (recvmmsg(2), BUGS). */
+		/*
+		 * As in the kernel, the timeout is looked at after each datagram only (recvmmsg(2),
+		 * BUGS).
+		 */
 		if (end) {
-			uint64_t now = wait_now_ns(), left = now < end ? end - now : 0;
+			uint64_t now = clock_monotonic_ns(), left = now < end ? end - now : 0;
 
 			timeout->tv_sec = (time_t)(left / 1000000000u);
 			timeout->tv_nsec = (long)(left % 1000000000u);
@@ -505,7 +554,10 @@ int udp_recvmmsg(struct vfd *v, int fd, struct mmsghdr *msgs, unsigned n, int fl
 	return got || !n ? (int)got : -1;
 }
 
-/* What the kernel socket has, asked only when the worker has seen something there: poll() must not promise too much. */
+/*
+ * What the kernel socket has, asked only when the worker has seen something there: poll() must not
+ * promise too much.
+ */
 static uint32_t os_ready(struct vfd *v)
 {
 	struct pollfd os = {.fd = atomic_load_explicit(&v->os_fd, memory_order_relaxed),

@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Where a datagram goes: route, neighbour, rules and options made into a prebuilt header. s->lock is held throughout. */
+/*
+ * Where a datagram goes: route, neighbour, rules and options made into a prebuilt header. s->lock
+ * is held throughout.
+ */
 #include <stdlib.h>
 #include <string.h>
 
 #include "net/net.h"
-#include "runtime/libc.h"
-#include "runtime/params.h"
-#include "runtime/rules.h"
-#include "socket/udp_tx_int.h"
+#include "runtime/runtime.h"
+#include "config/config.h"
+#include "socket/udp/send.h"
 
 /* The route's answer for this socket's options; false: the kernel socket must send. */
-static bool find_route(struct udp_sock *s, struct net_route_query *q, uint32_t scope, bool v4, struct net_route *r)
+static bool find_route(struct udp_sock *s, struct net_route_query *q, uint32_t scope, bool v4,
+		       struct net_route *r)
 {
-	bool multicast = udp_is_multicast(&q->dst);
+	bool multicast = sock_addr_is_multicast(&q->dst);
 
 	q->src = s->local;
 	q->mark = s->o.mark;
@@ -23,19 +26,21 @@ static bool find_route(struct udp_sock *s, struct net_route_query *q, uint32_t s
 	if (multicast && !q->oif)
 		q->oif = v4 ? s->o.mc_if : s->o.mc_if6;
 	if (multicast && (v4 ? s->o.mc_loop : s->o.mc_loop6))
-		return false; /* who listens on this host is the kernel's knowledge: it makes the copies */
+		/* who listens on this host is the kernel's knowledge: it makes the copies */
+		return false;
 	if (v4 && net_addr_is_broadcast(&q->dst))
 		return false;
 	if (net_route_get(q, r))
 		return false;
 	if (r->type == NET_ROUTE_LOCAL)
 		return params.offload_loopback;
-	return r->type == (multicast ? NET_ROUTE_MULTICAST : NET_ROUTE_UNICAST) || (multicast && r->type == NET_ROUTE_UNICAST);
+	return r->type == (multicast ? NET_ROUTE_MULTICAST : NET_ROUTE_UNICAST) ||
+	       (multicast && r->type == NET_ROUTE_UNICAST);
 }
 
 /* The MAC that frames for dst go to; false when only the kernel can find out. */
-static bool find_mac(struct udp_dst *d, const struct net_route *r, const struct in6_addr *dst, const struct net_link *link,
-		     uint8_t mac[6])
+static bool find_mac(struct udp_dst *d, const struct net_route *r, const struct in6_addr *dst,
+		     const struct net_link *link, uint8_t mac[6])
 {
 	struct net_neigh neigh;
 
@@ -43,7 +48,7 @@ static bool find_mac(struct udp_dst *d, const struct net_route *r, const struct 
 		memset(mac, 0, 6);
 		return true;
 	}
-	if (udp_is_multicast(dst)) {
+	if (sock_addr_is_multicast(dst)) {
 		net_multicast_mac(dst, mac);
 		return true;
 	}
@@ -57,16 +62,20 @@ static bool find_mac(struct udp_dst *d, const struct net_route *r, const struct 
 
 static bool rules_want_os(const struct udp_sock *s, const struct udp_tx *t)
 {
+	struct sockaddr_storage local;
+	socklen_t len = sizeof(local);
+
 	if (s->connected && t->addr == (const struct sockaddr *)&s->peer)
-		return rules_match(RULE_UDP_CONNECT, t->addr, NULL) == RULE_OS;
+		return libc.getsockname(s->v.os_fd, (struct sockaddr *)&local, &len) ||
+		       rules_match(RULE_UDP_CONNECT, t->addr, (struct sockaddr *)&local) == RULE_OS;
 	return rules_match(RULE_UDP_SENDER, t->addr, NULL) == RULE_OS;
 }
 
 /* Fills d (but for st); returns the stack, or NULL when the kernel must send. */
 static struct stack *resolve(struct udp_sock *s, const struct udp_tx *t, struct udp_dst *d)
 {
-	struct net_route_query q = { .oif = 0 };
-	struct udp_hdr_spec spec = { .family = AF_INET };
+	struct net_route_query q = {.oif = 0};
+	struct udp_hdr_spec spec = {.family = AF_INET};
 	struct net_route r;
 	struct net_link link;
 	struct stack *st;
@@ -77,26 +86,31 @@ static struct stack *resolve(struct udp_sock *s, const struct udp_tx *t, struct 
 	d->neigh_gen = net_neigh_generation();
 	d->opt_gen = atomic_load_explicit(&s->opt_gen, memory_order_relaxed);
 	d->tick = atomic_load_explicit(&udp_tick, memory_order_relaxed);
-	if (!udp_addr_get(t->addr, t->alen, &q.dst, &spec.dport, &scope) || !spec.dport)
+	if (!sock_addr_get(t->addr, t->alen, &q.dst, &spec.dport, &scope) || !spec.dport)
 		return NULL;
 	v4 = IN6_IS_ADDR_V4MAPPED(&q.dst);
 	if (v4 ? s->domain == AF_INET6 && s->o.v6only : s->domain == AF_INET)
 		return NULL;
-	if (IN6_IS_ADDR_UNSPECIFIED(&q.dst) || rules_want_os(s, t) || !find_route(s, &q, scope, v4, &r))
+	if (IN6_IS_ADDR_UNSPECIFIED(&q.dst) || rules_want_os(s, t) ||
+	    !find_route(s, &q, scope, v4, &r))
 		return NULL;
-	if (net_link_get(r.oif, &link) || !(st = udp_sender(s, r.oif)) || !find_mac(d, &r, &q.dst, &link, spec.dmac))
+	if (net_link_get(r.oif, &link) || !(st = udp_sender(s, r.oif)) ||
+	    !find_mac(d, &r, &q.dst, &link, spec.dmac))
 		return NULL;
 	memcpy(spec.smac, link.mac, 6);
 	spec.family = v4 ? AF_INET : AF_INET6;
-	spec.src = IN6_IS_ADDR_UNSPECIFIED(&s->local) || udp_is_multicast(&s->local) ? r.prefsrc : s->local;
+	spec.src = IN6_IS_ADDR_UNSPECIFIED(&s->local) || sock_addr_is_multicast(&s->local)
+			   ? r.prefsrc
+			   : s->local;
 	if (IN6_IS_ADDR_UNSPECIFIED(&spec.src) || IN6_IS_ADDR_V4MAPPED(&spec.src) != v4)
 		return NULL;
-	if (udp_is_multicast(&q.dst) && v4 && !IN6_IS_ADDR_UNSPECIFIED(&s->o.mc_if_addr) && IN6_IS_ADDR_UNSPECIFIED(&s->local))
+	if (sock_addr_is_multicast(&q.dst) && v4 && !IN6_IS_ADDR_UNSPECIFIED(&s->o.mc_if_addr) &&
+	    IN6_IS_ADDR_UNSPECIFIED(&s->local))
 		spec.src = s->o.mc_if_addr;
 	spec.dst = q.dst;
 	spec.sport = s->lport;
 	spec.df = s->o.df;
-	if (udp_is_multicast(&q.dst))
+	if (sock_addr_is_multicast(&q.dst))
 		spec.ttl = v4 ? s->o.mc_ttl : s->o.mc_hops6;
 	else
 		spec.ttl = v4 ? s->o.ttl : s->o.hops6;
@@ -117,9 +131,11 @@ static struct stack *resolve(struct udp_sock *s, const struct udp_tx *t, struct 
 }
 
 /* Enters a resolved destination where try_send() looks. */
-static void publish(const struct udp_sock *s, struct udp_dst *to, const struct udp_dst *d, struct stack *st)
+static void publish(const struct udp_sock *s, struct udp_dst *to, const struct udp_dst *d,
+		    struct stack *st)
 {
 	struct stack *old = atomic_load_explicit(&to->st, memory_order_relaxed);
+	uint16_t ip_id;
 
 	if (old) {
 		lock_take(&old->lock);
@@ -136,16 +152,19 @@ static void publish(const struct udp_sock *s, struct udp_dst *to, const struct u
 	memcpy(to->key, d->key, sizeof(to->key));
 	to->ifindex = d->ifindex;
 	to->stale = d->stale;
-	udp_dst_short(to, s);
+	udp_dst_fast_path(to, s);
 	to->next_hop = d->next_hop;
+	/* RFC 6864, 4.3: a route that is looked up again does not repeat identifications. */
+	ip_id = to->hdr.ip_id;
 	to->hdr = d->hdr;
+	to->hdr.ip_id = ip_id;
 	atomic_store_explicit(&to->st, st, memory_order_release);
 	lock_drop(&st->lock);
 }
 
 bool udp_resolve(struct udp_sock *s, int fd, const struct udp_tx *t)
 {
-	struct udp_dst d = { .stale = false };
+	struct udp_dst d = {.stale = false};
 	struct udp_dst *dsts;
 	struct stack *st = NULL;
 	int cancel;
@@ -154,12 +173,14 @@ bool udp_resolve(struct udp_sock *s, int fd, const struct udp_tx *t)
 		return false;
 	if (lock_mine(&s->lock))
 		return false;
+	udp_begin(s, fd);
 	cancel = udp_lock(s);
 	if (!atomic_load_explicit(&s->in_use, memory_order_relaxed)) {
 		udp_unlock(s, cancel);
-		return false; /* closed by another thread: the kernel says what there is to say about fd */
+		/* closed by another thread: the kernel says what there is to say about fd */
+		return false;
 	}
-	libc_internal++;
+	libc_internal_begin();
 	dsts = atomic_load_explicit(&s->dsts, memory_order_relaxed);
 	if (!dsts) {
 		dsts = calloc(UDP_DST_WAYS, sizeof(*dsts));
@@ -169,7 +190,7 @@ bool udp_resolve(struct udp_sock *s, int fd, const struct udp_tx *t)
 		st = resolve(s, t, &d);
 	if (st)
 		publish(s, udp_dst_slot(dsts, t->addr, t->alen), &d, st);
-	libc_internal--;
+	libc_internal_end();
 	udp_unlock(s, cancel);
 	return st != NULL;
 }

@@ -7,19 +7,19 @@
 #include <sys/socket.h>
 
 #include "net/net.h"
-#include "runtime/libc.h"
-#include "runtime/params.h"
-#include "socket/udp_cmsg.h"
-#include "socket/udp_tx_int.h"
+#include "runtime/runtime.h"
+#include "config/config.h"
+#include "socket/udp/cmsg.h"
+#include "socket/udp/send.h"
 
 #define GSO_SEGMENTS_MAX 64u /* UDP_MAX_SEGMENTS of every kernel that has UDP_SEGMENT */
 
 #define TX_BURST 64u /* messages posted under one hold of the lock */
 /*
- * So many datagrams of one size make a train. Measured on a veth: a train of any length costs what two single frames cost
- * (2.4 us to 1.3 us), so three are the first that gain.
+ * So many datagrams of one size make a burst. Measured on a veth: a burst of any length costs what
+ * two single frames cost (2.4 us to 1.3 us), so three are the first that gain.
  */
-#define TRAIN_MIN 3u
+#define BURST_MIN 3u
 
 _Atomic uint32_t udp_tick;
 _Atomic uint32_t udp_kernel_sends;
@@ -31,7 +31,10 @@ enum tx_result {
 	TX_RESOLVE, /* no remembered destination fits */
 };
 
-/* A transmit buffer when all are in flight: the device is made to work. The lock is held, given up meanwhile. */
+/*
+ * A transmit buffer when all are in flight: the device is made to work. The lock is held, given up
+ * meanwhile.
+ */
 static struct buf *tx_buf_wait(struct stack *st, uint32_t room)
 {
 	struct ring *r = st->ring;
@@ -73,7 +76,8 @@ post(struct udp_sock *s, struct stack *st, struct udp_dst *d, const struct udp_t
 		buf_free(b);
 		return TX_KERNEL;
 	}
-	b->len = b->total = udp_frame_for(st->ring, &d->hdr, b->data, t->iov, t->iovcnt, (uint32_t)t->len);
+	b->len = b->total =
+		udp_frame_for(st->ring, &d->hdr, b->data, t->iov, t->iovcnt, (uint32_t)t->len);
 	if (ring_post(st->ring, b)) {
 		buf_free(b);
 		return TX_KERNEL;
@@ -82,10 +86,13 @@ post(struct udp_sock *s, struct stack *st, struct udp_dst *d, const struct udp_t
 }
 
 /* The same in a burst. */
-static inline enum tx_result post_in_burst(struct udp_sock *s, struct stack *st, struct udp_dst *d, const struct udp_tx *t)
+static inline enum tx_result post_in_burst(struct udp_sock *s, struct stack *st, struct udp_dst *d,
+					   const struct udp_tx *t)
 {
 	struct ring *r = st->ring;
-	uint8_t *at = r->ops->burst_add && t->len <= d->max_payload ? r->ops->burst_add(r, d->hdr.len + (uint32_t)t->len) : NULL;
+	uint8_t *at = r->ops->burst_add && t->len <= d->max_payload
+			      ? r->ops->burst_add(r, d->hdr.len + (uint32_t)t->len)
+			      : NULL;
 
 	if (!at)
 		return post(s, st, d, t);
@@ -93,10 +100,13 @@ static inline enum tx_result post_in_burst(struct udp_sock *s, struct stack *st,
 	return TX_DONE;
 }
 
-/* UDP_SEGMENT: one frame that is cut behind the ring. The lock is held, and given up where that is a system call. */
+/*
+ * UDP_SEGMENT: one frame that is cut behind the ring. The lock is held, and given up where that is
+ * a system call.
+ */
 static enum tx_result send_gso(struct stack *st, struct udp_dst *d, const struct udp_tx *t)
 {
-	struct iovec iov[UDP_TRAIN_IOV + 1];
+	struct iovec iov[UDP_BURST_IOV + 1];
 	struct ring_gso g = {
 		.hdr_len = d->hdr.len,
 		.l4_off = (uint16_t)(d->hdr.len - 8),
@@ -111,7 +121,7 @@ static enum tx_result send_gso(struct stack *st, struct udp_dst *d, const struct
 
 	if (t->gso_size > d->max_payload || t->len + d->hdr.len > ring->caps.max_gso ||
 	    t->len > UDP_PAYLOAD_MAX || t->len > (size_t)t->gso_size * GSO_SEGMENTS_MAX ||
-	    t->iovcnt > UDP_TRAIN_IOV)
+	    t->iovcnt > UDP_BURST_IOV)
 		return TX_KERNEL;
 	udp_frame_gso(&d->hdr, hdr, (uint32_t)t->len);
 	/* The segments get consecutive identifications, where the header has any. */
@@ -127,8 +137,8 @@ static enum tx_result send_gso(struct stack *st, struct udp_dst *d, const struct
 }
 
 /*
- * The remembered destination of t, its stack locked. TX_DONE: *out is it; TX_RESOLVE: there is none that is good; TX_KERNEL: a
- * signal handler in the middle of a call.
+ * The remembered destination of t, its stack locked. TX_DONE: *out is it; TX_RESOLVE: there is none
+ * that is good; TX_KERNEL: a signal handler in the middle of a call.
  */
 static inline __attribute__((always_inline)) enum tx_result
 dst_lock(struct udp_sock *s, const struct udp_tx *t, struct udp_dst **out)
@@ -150,16 +160,17 @@ dst_lock(struct udp_sock *s, const struct udp_tx *t, struct udp_dst **out)
 		return TX_RESOLVE;
 	}
 	if (__builtin_expect(d->stale, 0)) {
-		net_neigh_confirm(d->ifindex, &d->next_hop);
-		d->stale = false;
-		udp_dst_short(d, s);
+		d->stale = !net_neigh_confirm(d->ifindex, &d->next_hop);
+		udp_dst_fast_path(d, s);
 	}
 	atomic_store_explicit(&s->dst_last, d, memory_order_release);
 	*out = d;
 	return TX_DONE;
 }
 
-/* The fast path: a remembered destination and a free buffer. On TX_DONE *out is the stack to kick. */
+/*
+ * The fast path: a remembered destination and a free buffer. On TX_DONE *out is the stack to kick.
+ */
 static inline __attribute__((always_inline)) enum tx_result
 try_send(struct udp_sock *s, const struct udp_tx *t, struct stack **out)
 {
@@ -182,7 +193,9 @@ send_resolved(struct udp_sock *s, int fd, const struct udp_tx *t, struct stack *
 {
 	enum tx_result res = TX_RESOLVE;
 
-	/* Twice: the world may change between resolving and sending; after that the kernel decides. */
+	/*
+	 * Twice: the world may change between resolving and sending; after that the kernel decides.
+	 */
 	for (int i = 0; res == TX_RESOLVE && i < 2; i++) {
 		if (!udp_resolve(s, fd, t))
 			return TX_KERNEL;
@@ -205,11 +218,14 @@ static inline bool eligible(struct udp_sock *s, struct udp_tx *t, int flags)
 {
 	if ((flags & ~UDP_TX_FLAGS) || t->len > UDP_PAYLOAD_MAX)
 		return false;
-	if (atomic_load_explicit(&s->home, memory_order_relaxed) ||
+	if (atomic_load_explicit(&s->in_kernel, memory_order_relaxed) ||
 	    atomic_load_explicit(&s->shut_wr, memory_order_relaxed) ||
 	    atomic_load_explicit(&s->corked, memory_order_relaxed))
 		return false;
-	/* An error that the kernel socket holds (an ICMP answer) is this call's to report: by_kernel() takes it. */
+	/*
+	 * An error that the kernel socket holds (an ICMP answer) is this call's to report:
+	 * by_kernel() takes it.
+	 */
 	if (__builtin_expect(atomic_load_explicit(&s->v.os_events, memory_order_relaxed) & EPOLLERR,
 			     0))
 		return false;
@@ -234,7 +250,10 @@ struct udp_dst *udp_tx_lock(struct udp_sock *s, int fd, struct udp_tx *t, int fl
 	return res == TX_DONE ? d : NULL;
 }
 
-/* Before a send by the kernel socket, which reports a pending error: what comes after this sets the flag again. */
+/*
+ * Before a send by the kernel socket, which reports a pending error: what comes after this sets the
+ * flag again.
+ */
 static void by_kernel(struct udp_sock *s)
 {
 	if (atomic_load_explicit(&s->v.os_events, memory_order_relaxed) & EPOLLERR)
@@ -325,7 +344,10 @@ static enum tx_result send_msg(struct udp_sock *s, int fd, const struct msghdr *
 	if (tx_of_msg(s, msg, &t) && eligible(s, &t, flags))
 		res = send_one(s, fd, &t, &st);
 	if (res != TX_KERNEL) {
-		/* Frames of another stack leave first: one kick a stack, and order is kept where it can be. */
+		/*
+		 * Frames of another stack leave first: one kick a stack, and order is kept where it
+		 * can be.
+		 */
 		if (res == TX_DONE && *kick && *kick != st)
 			ring_kick((*kick)->ring);
 		if (res == TX_DONE)
@@ -360,33 +382,38 @@ ssize_t udp_sendmsg(struct vfd *v, int fd, const struct msghdr *msg, int flags)
 	return n;
 }
 
-/* Does the ring that t would go by send trains in their order? A hint, without a lock: a ring outlives its stack's end by seconds. */
-static bool trains_pay(const struct udp_sock *s, const struct udp_tx *t)
+/*
+ * Does the ring that t would go by send bursts in their order? A hint, without a lock: a ring
+ * outlives its stack's end by seconds.
+ */
+static bool bursts_pay(const struct udp_sock *s, const struct udp_tx *t)
 {
 	struct udp_dst *dsts = atomic_load_explicit(&s->dsts, memory_order_acquire);
-	struct stack *st = dsts ? atomic_load_explicit(&udp_dst_slot(dsts, t->addr, t->alen)->st, memory_order_acquire) : NULL;
+	struct stack *st = dsts ? atomic_load_explicit(&udp_dst_slot(dsts, t->addr, t->alen)->st,
+						       memory_order_acquire)
+				: NULL;
 
 	return st && atomic_load_explicit(&st->open, memory_order_acquire) &&
 	       __atomic_load_n(&st->ring->caps.gso_in_order, __ATOMIC_RELAXED);
 }
 
 /*
- * Sends the leading messages as one train where that is worth it and keeps the order of what was sent before. Returns how many
- * went; 0: they are for the other ways.
+ * Sends the leading messages as one burst where that is worth it and keeps the order of what was
+ * sent before. Returns how many went; 0: they are to be sent one by one.
  */
-static unsigned send_train(struct udp_sock *s, struct mmsghdr *msgs, unsigned n, int flags)
+static unsigned send_burst(struct udp_sock *s, struct mmsghdr *msgs, unsigned n, int flags)
 {
-	struct udp_train tr;
+	struct udp_burst tr;
 	struct udp_tx t, whole;
 	struct udp_dst *d;
 	struct stack *st;
 	enum tx_result res = TX_KERNEL;
 
-	if (n < TRAIN_MIN || !tx_of_msg(s, &msgs[0].msg_hdr, &t) || t.gso_size ||
-	    !eligible(s, &t, flags) || !trains_pay(s, &t))
+	if (n < BURST_MIN || !tx_of_msg(s, &msgs[0].msg_hdr, &t) || t.gso_size ||
+	    !eligible(s, &t, flags) || !bursts_pay(s, &t))
 		return 0;
-	udp_train_gather(&tr, msgs, n < GSO_SEGMENTS_MAX ? n : GSO_SEGMENTS_MAX, &t);
-	if (tr.count < TRAIN_MIN || dst_lock(s, &t, &d) != TX_DONE)
+	udp_burst_gather(&tr, msgs, n < GSO_SEGMENTS_MAX ? n : GSO_SEGMENTS_MAX, &t);
+	if (tr.count < BURST_MIN || dst_lock(s, &t, &d) != TX_DONE)
 		return 0;
 	st = atomic_load_explicit(&d->st, memory_order_relaxed);
 	if (__atomic_load_n(&st->ring->caps.gso_in_order, __ATOMIC_RELAXED)) {
@@ -410,8 +437,9 @@ static unsigned send_train(struct udp_sock *s, struct mmsghdr *msgs, unsigned n,
 }
 
 /*
- * Posts the leading messages that go where the first one goes and need nothing special, under one hold of the lock. Returns how
- * many; *kick is their stack then. 0: the first one is not for this way.
+ * Posts the leading messages that go where the first one goes and need nothing special, under one
+ * hold of the lock. Returns how many; *kick is their stack then. 0: the first one is not for this
+ * way.
  */
 static unsigned post_burst(struct udp_sock *s, struct mmsghdr *msgs, unsigned n, int flags,
 			   struct stack **kick)
@@ -469,7 +497,7 @@ int udp_sendmmsg(struct vfd *v, int fd, struct mmsghdr *msgs, unsigned n, int fl
 	if (n > UIO_MAXIOV)
 		n = UIO_MAXIOV;
 	while (sent < n) {
-		unsigned left = n - sent, k = send_train(s, msgs + sent, left, flags);
+		unsigned left = n - sent, k = send_burst(s, msgs + sent, left, flags);
 		ssize_t len;
 
 		if (!k)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What udp_tx.c and udp_resolve.c share. */
-#ifndef SOCKET_UDP_TX_INT_H
-#define SOCKET_UDP_TX_INT_H
+/* What send.c and resolve.c share. */
+#ifndef SOCKET_UDP_SEND_H
+#define SOCKET_UDP_SEND_H
 
 #include <string.h>
 
 #include "net/net.h"
-#include "socket/udp_int.h"
+#include "socket/udp/internal.h"
 
 /* What one datagram is; gathered once, read by every step. */
 struct udp_tx {
@@ -20,17 +20,23 @@ struct udp_tx {
 
 /* Flags that change nothing for a datagram that leaves at once. */
 #define UDP_TX_FLAGS (MSG_DONTWAIT | MSG_NOSIGNAL | MSG_CONFIRM | MSG_EOR)
-/* Payloads above this ask for the path's MTU again each second: an ICMP "too big" tells only the kernel. */
+/*
+ * Payloads above this ask for the path's MTU again each second: an ICMP "too big" tells only the
+ * kernel.
+ */
 #define SMALL_PAYLOAD 1200u
 
 /* After a change of key_len, stale or max_payload; UDP_SEGMENT bumps opt_gen. */
-static inline void udp_dst_short(struct udp_dst *d, const struct udp_sock *s)
+static inline void udp_dst_fast_path(struct udp_dst *d, const struct udp_sock *s)
 {
-	d->short_max = d->max_payload < SMALL_PAYLOAD ? d->max_payload : SMALL_PAYLOAD;
-	/* A thread that goes from processor to processor is noticed by the longer way only (another thread by both). */
+	d->fast_max = d->max_payload < SMALL_PAYLOAD ? d->max_payload : SMALL_PAYLOAD;
+	/*
+	 * A thread that goes from processor to processor is noticed by the longer way only (another
+	 * thread by both).
+	 */
 	if (d->key_len != sizeof(struct sockaddr_in) || d->stale || s->o.gso_size ||
 	    (udp_moves_tx && params.ring_allocation_logic_tx != STACK_BY_THREAD))
-		d->short_max = 0;
+		d->fast_max = 0;
 }
 
 /* Where a destination is remembered. */
@@ -69,7 +75,7 @@ static inline bool same_bytes(const void *a, const void *b, size_t len)
 }
 
 static inline bool udp_dst_good(const struct udp_sock *s, const struct udp_dst *d,
-			    const struct udp_tx *t)
+				const struct udp_tx *t)
 {
 	return d->key_len == t->alen && same_bytes(d->key, t->addr, t->alen) &&
 	       d->gens == net_generations() &&
@@ -94,30 +100,39 @@ static inline void udp_count_sent(struct udp_sock *s, size_t len)
 	stats_add(&stats->tx.bytes, len);
 }
 
-/* sendto() that is not of the usual kind (udp_short.c). */
+/* sendto() that is not of the usual kind (fast_path.c). */
 ssize_t udp_sendto_any(struct udp_sock *s, int fd, const void *buf, size_t len, int flags,
 		       const struct sockaddr *addr, socklen_t alen);
 
-#define UDP_TRAIN_IOV 128 /* parts that one large frame is made of */
+#define UDP_BURST_IOV 128 /* parts that one large frame is made of */
 
-/* Leading messages that can leave as one frame, which is cut into their datagrams again behind the ring. */
-struct udp_train {
+/*
+ * Leading messages that can leave as one frame, which is cut into their datagrams again behind the
+ * ring.
+ */
+struct udp_burst {
 	unsigned count;
 	size_t len;
 	int iovcnt;
-	struct iovec iov[UDP_TRAIN_IOV];
+	struct iovec iov[UDP_BURST_IOV];
 };
 
-/* udp_train.c: gathers of n messages those like the first, which is t, from the first on; a shorter one is the last. */
-void udp_train_gather(struct udp_train *tr, const struct mmsghdr *msgs, unsigned n,
+/*
+ * gso_burst.c: gathers of n messages those like the first, which is t, from the first on; a shorter
+ * one is the last.
+ */
+void udp_burst_gather(struct udp_burst *tr, const struct mmsghdr *msgs, unsigned n,
 		      const struct udp_tx *t);
 
 /*
- * udp_tx.c: the remembered destination of t, its stack locked; t is completed. NULL: it is not for user space, or nowhere to go; no
- * lock is held.
+ * send.c: the remembered destination of t, its stack locked; t is completed. NULL: it is not for
+ * user space, or nowhere to go; no lock is held.
  */
 struct udp_dst *udp_tx_lock(struct udp_sock *s, int fd, struct udp_tx *t, int flags);
-/* udp_dummy.c: a send with VMA_SND_FLAGS_DUMMY, which nothing leaves by. The bytes, or -1 and EAGAIN. */
+/*
+ * dummy_send.c: a send with VMA_SND_FLAGS_DUMMY, which nothing leaves by. The bytes, or -1 and
+ * EAGAIN.
+ */
 ssize_t udp_send_dummy(struct udp_sock *s, int fd, struct udp_tx *t, int flags);
 
 /* Finds out where t goes and remembers it. False: the kernel socket must send. No lock held. */

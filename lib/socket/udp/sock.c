@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-#include "socket/udp_int.h"
+#include "socket/udp/internal.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -11,18 +11,18 @@
 #include <sys/stat.h>
 
 #include "net/net.h"
-#include "runtime/libc.h"
-#include "runtime/log.h"
-#include "runtime/params.h"
-#include "runtime/rules.h"
-#include "runtime/worker.h"
-#include "socket/udp_keys.h"
+#include "runtime/runtime.h"
+#include "config/config.h"
+#include "socket/udp/flow_keys.h"
+
+void (*udp_claim_raise)(struct udp_sock *s);
 
 /* All socket objects ever made; memory is reused, never freed (vfd.h). */
 static struct lock list_lock;
 static struct udp_sock *all_socks; /* by next */
 static unsigned next_id;
-static struct udp_sock *free_socks, **free_tail = &free_socks; /* by next_free, the longest rested first */
+/* by next_free, the longest rested first */
+static struct udp_sock *free_socks, **free_tail = &free_socks;
 
 static struct udp_sock *sock_alloc(void)
 {
@@ -37,6 +37,7 @@ static struct udp_sock *sock_alloc(void)
 	} else {
 		s = calloc(1, sizeof(*s));
 		if (s) {
+			lock_class(&s->lock, "udp_sock.lock");
 			s->id = next_id++;
 			s->next = all_socks;
 			all_socks = s;
@@ -89,7 +90,7 @@ struct udp_sock *udp_sock_new(int fd, int domain)
 	s->v.ops = &udp_ops;
 	s->v.kind = VFD_UDP;
 	s->domain = domain;
-	s->home = s->shut_rd = s->shut_wr = s->corked = false;
+	s->begun = s->early = s->in_kernel = s->shut_rd = s->shut_wr = s->corked = false;
 	s->bound = s->connected = s->kernel_rx = s->shared = false;
 	s->lport = 0;
 	s->peer_len = 0;
@@ -103,7 +104,7 @@ struct udp_sock *udp_sock_new(int fd, int domain)
 	s->v.os_events = 0;
 	s->os_countdown = 1;
 	s->worker_fd = -1;
-	s->heir_of = NULL;
+	s->inherited_claim = NULL;
 	memset(&s->local, 0, sizeof(s->local));
 	s->stats = stats_socket_get(fd);
 	udp_opts_init(s, fd);
@@ -146,14 +147,16 @@ static int udp_bind(struct vfd *v, int fd, const struct sockaddr *addr, socklen_
 	struct udp_sock *s = udp_of(v);
 	int ret, cancel;
 
-	cancel = udp_lock(s);
+	if (!udp_lock_live(s, fd, &cancel))
+		return libc.bind(fd, addr, len);
 	ret = libc.bind(fd, addr, len);
 	if (!ret) {
 		s->bound = true;
 		udp_learn_local(s, fd);
-		libc_internal++;
+		libc_internal_begin();
+		udp_follow_port(s);
 		udp_attach(s, fd);
-		libc_internal--;
+		libc_internal_end();
 	}
 	udp_unlock(s, cancel);
 	return ret;
@@ -164,10 +167,14 @@ static int udp_connect(struct vfd *v, int fd, const struct sockaddr *addr, sockl
 	struct udp_sock *s = udp_of(v);
 	int ret, err, cancel;
 
-	cancel = udp_lock(s);
-	ret = libc.connect(fd, addr, len);
+	if (!udp_lock_live(s, fd, &cancel))
+		return raw.connect(fd, addr, len);
+	ret = raw.connect(fd, addr, len);
 	err = errno;
-	/* Leaving the peer can fail and yet have happened; a failure that the kernel blames on addr must not be read here. */
+	/*
+	 * Leaving the peer can fail and yet have happened; a failure that the kernel blames on addr
+	 * must not be read here.
+	 */
 	if (!ret || (err != EFAULT && err != EINVAL && addr->sa_family == AF_UNSPEC)) {
 		s->peer_len = sizeof(s->peer);
 		s->connected = !libc.getpeername(fd, (struct sockaddr *)&s->peer, &s->peer_len);
@@ -179,16 +186,17 @@ static int udp_connect(struct vfd *v, int fd, const struct sockaddr *addr, sockl
 			struct in6_addr peer;
 			uint32_t scope;
 
-			udp_addr_get((struct sockaddr *)&s->peer, s->peer_len, &peer, &s->stats->remote_port, &scope);
+			sock_addr_get((struct sockaddr *)&s->peer, s->peer_len, &peer,
+				      &s->stats->remote_port, &scope);
 			memcpy(s->stats->remote.byte, &peer, 16);
 		}
 		atomic_fetch_add_explicit(&s->opt_gen, 1, memory_order_release);
 		udp_learn_local(s, fd);
-		libc_internal++;
+		libc_internal_begin();
 		if (!s->lport) /* the port went with the peer */
 			udp_unlist(s);
 		udp_attach(s, fd);
-		libc_internal--;
+		libc_internal_end();
 	}
 	udp_unlock(s, cancel);
 	errno = err;
@@ -200,7 +208,10 @@ static int udp_shutdown(struct vfd *v, int fd, int how)
 	struct udp_sock *s = udp_of(v);
 	int ret = libc.shutdown(fd, how), err = errno;
 
-	/* ENOTCONN is the answer of an unconnected socket, but the directions are shut all the same. */
+	/*
+	 * ENOTCONN is the answer of an unconnected socket, but the directions are shut all the
+	 * same.
+	 */
 	if (!ret || err == ENOTCONN) {
 		if (how == SHUT_RD || how == SHUT_RDWR)
 			atomic_store_explicit(&s->shut_rd, true, memory_order_release);
@@ -222,13 +233,17 @@ static int udp_close(struct vfd *v, int fd)
 	cancel = udp_lock(s);
 	atomic_store_explicit(&s->in_use, false, memory_order_release);
 	atomic_fetch_add_explicit(&s->gen, 1, memory_order_release);
-	/* The remembered destinations carry this socket's port: the next user of the memory must not send by them. */
+	/*
+	 * The remembered destinations carry this socket's port: the next user of the memory must
+	 * not send by them.
+	 */
 	atomic_fetch_add_explicit(&s->opt_gen, 1, memory_order_release);
 	udp_detach(s);
 	stack_timestamps(0 - s->o.stamping);
 	lock_drop(&s->lock);
 	ret = fd >= 0 ? vfd_release(fd) : 0;
 	err = errno;
+	udp_port_forget(s->lport);
 	if (s->worker_fd >= 0)
 		worker_fd_del(s->worker_fd, s);
 	vfd_notify(v, EPOLLHUP);
@@ -239,6 +254,35 @@ static int udp_close(struct vfd *v, int fd)
 	pthread_setcancelstate(cancel, NULL);
 	errno = err;
 	return ret;
+}
+
+/* Another process is to have it, which can wait for the kernel socket only. */
+static void udp_share(struct vfd *v, const char *why)
+{
+	struct udp_sock *s = udp_of(v);
+	int err = errno, cancel;
+
+	udp_claim(s);
+	cancel = udp_lock(s);
+	libc_internal_begin();
+	if (atomic_load_explicit(&s->in_use, memory_order_relaxed))
+		udp_to_kernel(s, atomic_load_explicit(&v->os_fd, memory_order_relaxed), why);
+	libc_internal_end();
+	udp_unlock(s, cancel);
+	errno = err;
+}
+
+static void udp_touch(struct vfd *v)
+{
+	int err = errno;
+
+	udp_claim(udp_of(v));
+	errno = err;
+}
+
+static void udp_waited(struct vfd *v)
+{
+	udp_begin(udp_of(v), atomic_load_explicit(&v->os_fd, memory_order_relaxed));
 }
 
 void udp_each(void (*fn)(struct udp_sock *s, void *arg), void *arg)
@@ -256,35 +300,62 @@ void udp_each(void (*fn)(struct udp_sock *s, void *arg), void *arg)
 	}
 }
 
-bool udp_inode_is_ours(uint64_t inode)
+static int by_number(const void *a, const void *b)
+{
+	const uint64_t *x = a, *y = b;
+
+	return (*x > *y) - (*x < *y);
+}
+
+bool udp_inodes_foreign(uint64_t *inodes, unsigned n)
+{
+	unsigned ours = 0;
+
+	qsort(inodes, n, sizeof(*inodes), by_number);
+	lock_take(&list_lock);
+	for (struct udp_sock *s = all_socks; s; s = s->next) {
+		if (atomic_load_explicit(&s->in_use, memory_order_acquire) &&
+		    bsearch(&s->inode, inodes, n, sizeof(*inodes), by_number))
+			ours++;
+	}
+	lock_drop(&list_lock);
+	return ours < n;
+}
+
+bool udp_port_has_begun(uint16_t port)
 {
 	struct udp_sock *s;
 
 	lock_take(&list_lock);
 	for (s = all_socks; s; s = s->next) {
-		if (atomic_load_explicit(&s->in_use, memory_order_acquire) && s->inode == inode)
+		if (s->lport == port && atomic_load_explicit(&s->begun, memory_order_relaxed) &&
+		    atomic_load_explicit(&s->in_use, memory_order_acquire))
 			break;
 	}
 	lock_drop(&list_lock);
 	return s != NULL;
 }
 
-void udp_forked(void)
+void udp_forked(void (*inherit)(const struct udp_sock *parents, int fd))
 {
 	struct udp_sock *parents = all_socks, *s;
 
-	/* Objects, stacks, queues and locks are as the parent had them at this instant: all are left behind. */
+	/*
+	 * Objects, stacks, queues and locks are as the parent had them at this instant: all are
+	 * left behind.
+	 */
 	atomic_store(&list_lock.owner, 0);
 	all_socks = NULL;
 	free_socks = NULL;
 	free_tail = &free_socks;
 	next_id = 0;
 	udp_atts_forked();
-	udp_claims_forked();
+	udp_sharing_forked();
 	for (s = parents; s; s = s->next) {
 		if (atomic_load_explicit(&s->in_use, memory_order_relaxed) &&
-		    !atomic_load_explicit(&s->home, memory_order_relaxed))
-			udp_inherit(s, atomic_load_explicit(&s->v.os_fd, memory_order_relaxed));
+		    (s->inherited_claim ||
+		     !atomic_load_explicit(&s->in_kernel, memory_order_relaxed)))
+			inherit(s, atomic_load_explicit(&s->v.os_fd, memory_order_relaxed));
 	}
 }
 
@@ -304,4 +375,7 @@ const struct vfd_ops udp_ops = {
 	.sendmmsg = udp_sendmmsg,
 	.close = udp_close,
 	.events = udp_events,
+	.waited = udp_waited,
+	.share = udp_share,
+	.touch = udp_touch,
 };

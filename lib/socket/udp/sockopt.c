@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Options. The kernel socket is asked first and keeps every option; user space copies what the packet path
- * needs by reading it back. What neither mirrors nor leaves the packet path alone sends the socket home (rule 3).
+ * Options. The kernel socket is asked first and keeps every option; user space copies what the
+ * packet path needs by reading it back. A socket with an option that is neither
+ * mirrored nor without effect on the packet path is handed to the kernel (rule 3).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -18,10 +19,10 @@
 #include <time.h>
 
 #include "net/net.h"
-#include "runtime/libc.h"
-#include "runtime/params.h"
-#include "socket/pacing.h"
-#include "socket/udp_int.h"
+#include "runtime/runtime.h"
+#include "config/config.h"
+#include "socket/socket.h"
+#include "socket/udp/internal.h"
 
 #ifndef UDP_SEGMENT
 #define UDP_SEGMENT 103
@@ -32,6 +33,9 @@
 #ifndef SO_PREFER_BUSY_POLL
 #define SO_PREFER_BUSY_POLL 69
 #define SO_BUSY_POLL_BUDGET 70
+#endif
+#ifndef SO_BUF_LOCK
+#define SO_BUF_LOCK 72
 #endif
 #ifndef SO_RESERVE_MEM
 #define SO_RESERVE_MEM 73
@@ -47,12 +51,13 @@ static int get_int(int fd, int level, int opt, int fallback)
 
 /* Kinds of option by what user space does after the kernel has accepted it. */
 enum opt_kind {
-	OPT_HOME, /* unknown, or not done in user space: the socket goes home */
-	OPT_KERNEL, /* concerns only the kernel's part, or nothing that user space does differently */
+	OPT_TO_KERNEL, /* unknown, or not done in user space: the kernel gets the socket */
+	/* concerns only the kernel's part, or nothing that user space does differently */
+	OPT_KERNEL,
 	OPT_MIRROR, /* read back by mirror() */
 	OPT_HEADER, /* the same, and prebuilt headers are void */
 	OPT_ATTACH, /* the same, and rules and stacks follow */
-	OPT_MEMBERSHIP, /* udp_mc.c */
+	OPT_MEMBERSHIP, /* multicast.c */
 };
 
 struct opt_row {
@@ -61,91 +66,98 @@ struct opt_row {
 };
 
 static const struct opt_row rows[] = {
-	{ SOL_SOCKET, SO_REUSEADDR, OPT_MIRROR },
-	{ SOL_SOCKET, SO_ERROR, OPT_KERNEL },
-	{ SOL_SOCKET, SO_BROADCAST, OPT_KERNEL }, /* broadcasts are sent by the kernel socket */
-	{ SOL_SOCKET, SO_SNDBUF, OPT_KERNEL },
-	{ SOL_SOCKET, SO_SNDBUFFORCE, OPT_KERNEL },
-	{ SOL_SOCKET, SO_SNDTIMEO_OLD, OPT_KERNEL }, /* a datagram never waits for room in user space */
-	{ SOL_SOCKET, SO_SNDTIMEO_NEW, OPT_KERNEL },
-	{ SOL_SOCKET, SO_SNDLOWAT, OPT_KERNEL },
-	{ SOL_SOCKET, SO_RCVLOWAT, OPT_KERNEL }, /* means nothing to datagrams */
-	{ SOL_SOCKET, SO_LINGER, OPT_KERNEL },
-	{ SOL_SOCKET, SO_OOBINLINE, OPT_KERNEL },
-	{ SOL_SOCKET, SO_KEEPALIVE, OPT_KERNEL },
-	{ SOL_SOCKET, SO_DEBUG, OPT_KERNEL },
-	{ SOL_SOCKET, SO_PRIORITY, OPT_KERNEL },
-	{ SOL_SOCKET, SO_NO_CHECK, OPT_HOME },
-	{ SOL_SOCKET, SO_BUSY_POLL, OPT_KERNEL },
-	{ SOL_SOCKET, SO_PREFER_BUSY_POLL, OPT_KERNEL },
-	{ SOL_SOCKET, SO_BUSY_POLL_BUDGET, OPT_KERNEL },
-	{ SOL_SOCKET, SO_INCOMING_CPU, OPT_KERNEL },
-	{ SOL_SOCKET, SO_RESERVE_MEM, OPT_KERNEL },
-	{ SOL_SOCKET, SO_RCVBUF, OPT_MIRROR },
-	{ SOL_SOCKET, SO_RCVBUFFORCE, OPT_MIRROR },
-	{ SOL_SOCKET, SO_RCVTIMEO_OLD, OPT_MIRROR },
-	{ SOL_SOCKET, SO_RCVTIMEO_NEW, OPT_MIRROR },
-	{ SOL_SOCKET, SO_TIMESTAMP_OLD, OPT_MIRROR },
-	{ SOL_SOCKET, SO_TIMESTAMP_NEW, OPT_MIRROR },
-	{ SOL_SOCKET, SO_TIMESTAMPNS_OLD, OPT_MIRROR },
-	{ SOL_SOCKET, SO_TIMESTAMPNS_NEW, OPT_MIRROR },
-	{ SOL_SOCKET, SO_RXQ_OVFL, OPT_MIRROR },
-	{ SOL_SOCKET, SO_REUSEPORT, OPT_ATTACH },
-	{ SOL_SOCKET, SO_BINDTODEVICE, OPT_ATTACH },
-	{ SOL_SOCKET, SO_BINDTOIFINDEX, OPT_ATTACH },
-	{ SOL_SOCKET, SO_MARK, OPT_ATTACH },
-	{ IPPROTO_IP, IP_TTL, OPT_HEADER },
-	{ IPPROTO_IP, IP_TOS, OPT_HEADER },
-	{ IPPROTO_IP, IP_MTU_DISCOVER, OPT_HEADER },
-	{ IPPROTO_IP, IP_MULTICAST_TTL, OPT_HEADER },
-	{ IPPROTO_IP, IP_MULTICAST_IF, OPT_HEADER },
-	{ IPPROTO_IP, IP_MULTICAST_LOOP, OPT_HEADER },
-	{ IPPROTO_IP, IP_MULTICAST_ALL, OPT_MIRROR },
-	{ IPPROTO_IP, IP_PKTINFO, OPT_MIRROR },
-	{ IPPROTO_IP, IP_RECVTTL, OPT_MIRROR },
-	{ IPPROTO_IP, IP_RECVTOS, OPT_MIRROR },
-	{ IPPROTO_IP, IP_RECVORIGDSTADDR, OPT_MIRROR },
-	{ IPPROTO_IP, IP_RECVOPTS, OPT_KERNEL }, /* packets with options are the kernel's */
-	{ IPPROTO_IP, IP_RETOPTS, OPT_KERNEL },
-	{ IPPROTO_IP, IP_RECVERR, OPT_KERNEL }, /* errors reach the kernel socket */
-	{ IPPROTO_IP, IP_FREEBIND, OPT_KERNEL },
-	{ IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, OPT_KERNEL },
-	{ IPPROTO_IP, IP_ADD_MEMBERSHIP, OPT_MEMBERSHIP },
-	{ IPPROTO_IP, IP_DROP_MEMBERSHIP, OPT_MEMBERSHIP },
-	{ IPPROTO_IP, IP_ADD_SOURCE_MEMBERSHIP, OPT_MEMBERSHIP },
-	{ IPPROTO_IP, IP_DROP_SOURCE_MEMBERSHIP, OPT_MEMBERSHIP },
-	{ IPPROTO_IP, IP_BLOCK_SOURCE, OPT_MEMBERSHIP },
-	{ IPPROTO_IP, IP_UNBLOCK_SOURCE, OPT_MEMBERSHIP },
-	{ IPPROTO_IP, MCAST_JOIN_GROUP, OPT_MEMBERSHIP },
-	{ IPPROTO_IP, MCAST_LEAVE_GROUP, OPT_MEMBERSHIP },
-	{ IPPROTO_IP, MCAST_JOIN_SOURCE_GROUP, OPT_MEMBERSHIP },
-	{ IPPROTO_IP, MCAST_LEAVE_SOURCE_GROUP, OPT_MEMBERSHIP },
-	{ IPPROTO_IP, MCAST_BLOCK_SOURCE, OPT_MEMBERSHIP },
-	{ IPPROTO_IP, MCAST_UNBLOCK_SOURCE, OPT_MEMBERSHIP },
-	{ IPPROTO_IPV6, IPV6_V6ONLY, OPT_ATTACH },
-	{ IPPROTO_IPV6, IPV6_UNICAST_HOPS, OPT_HEADER },
-	{ IPPROTO_IPV6, IPV6_MULTICAST_HOPS, OPT_HEADER },
-	{ IPPROTO_IPV6, IPV6_MULTICAST_IF, OPT_HEADER },
-	{ IPPROTO_IPV6, IPV6_MULTICAST_LOOP, OPT_HEADER },
-	{ IPPROTO_IPV6, IPV6_MULTICAST_ALL, OPT_MIRROR },
-	{ IPPROTO_IPV6, IPV6_TCLASS, OPT_HEADER },
-	{ IPPROTO_IPV6, IPV6_MTU_DISCOVER, OPT_KERNEL }, /* IPv6 never fragments on the way; larger ones are the kernel's */
-	{ IPPROTO_IPV6, IPV6_RECVPKTINFO, OPT_MIRROR },
-	{ IPPROTO_IPV6, IPV6_RECVHOPLIMIT, OPT_MIRROR },
-	{ IPPROTO_IPV6, IPV6_RECVTCLASS, OPT_MIRROR },
-	{ IPPROTO_IPV6, IPV6_RECVORIGDSTADDR, OPT_MIRROR },
-	{ IPPROTO_IPV6, IPV6_RECVERR, OPT_KERNEL },
-	{ IPPROTO_IPV6, IPV6_FREEBIND, OPT_KERNEL },
-	{ IPPROTO_IPV6, IPV6_JOIN_GROUP, OPT_MEMBERSHIP },
-	{ IPPROTO_IPV6, IPV6_LEAVE_GROUP, OPT_MEMBERSHIP },
-	{ IPPROTO_IPV6, MCAST_JOIN_GROUP, OPT_MEMBERSHIP },
-	{ IPPROTO_IPV6, MCAST_LEAVE_GROUP, OPT_MEMBERSHIP },
-	{ IPPROTO_IPV6, MCAST_JOIN_SOURCE_GROUP, OPT_MEMBERSHIP },
-	{ IPPROTO_IPV6, MCAST_LEAVE_SOURCE_GROUP, OPT_MEMBERSHIP },
-	{ IPPROTO_IPV6, MCAST_BLOCK_SOURCE, OPT_MEMBERSHIP },
-	{ IPPROTO_IPV6, MCAST_UNBLOCK_SOURCE, OPT_MEMBERSHIP },
-	{ IPPROTO_UDP, UDP_SEGMENT, OPT_MIRROR },
-	{ IPPROTO_UDP, UDP_GRO, OPT_MIRROR },
+	{SOL_SOCKET, SO_REUSEADDR, OPT_MIRROR},
+	{SOL_SOCKET, SO_ERROR, OPT_KERNEL},
+	{SOL_SOCKET, SO_BROADCAST, OPT_KERNEL}, /* broadcasts are sent by the kernel socket */
+	{SOL_SOCKET, SO_SNDBUF, OPT_KERNEL},
+	{SOL_SOCKET, SO_SNDBUFFORCE, OPT_KERNEL},
+	/* a datagram never waits for room in user space */
+	{SOL_SOCKET, SO_SNDTIMEO_OLD, OPT_KERNEL},
+	{SOL_SOCKET, SO_SNDTIMEO_NEW, OPT_KERNEL},
+	{SOL_SOCKET, SO_SNDLOWAT, OPT_KERNEL},
+	{SOL_SOCKET, SO_RCVLOWAT, OPT_KERNEL}, /* means nothing to datagrams */
+	{SOL_SOCKET, SO_LINGER, OPT_KERNEL},
+	{SOL_SOCKET, SO_OOBINLINE, OPT_KERNEL},
+	{SOL_SOCKET, SO_KEEPALIVE, OPT_KERNEL},
+	{SOL_SOCKET, SO_DEBUG, OPT_KERNEL},
+	{SOL_SOCKET, SO_PRIORITY, OPT_KERNEL},
+	{SOL_SOCKET, SO_BUSY_POLL, OPT_KERNEL},
+	{SOL_SOCKET, SO_PREFER_BUSY_POLL, OPT_KERNEL},
+	{SOL_SOCKET, SO_BUSY_POLL_BUDGET, OPT_KERNEL},
+	{SOL_SOCKET, SO_INCOMING_CPU, OPT_KERNEL},
+	{SOL_SOCKET, SO_RESERVE_MEM, OPT_KERNEL},
+	{SOL_SOCKET, SO_LOCK_FILTER, OPT_KERNEL}, /* a filter itself is the kernel's */
+	{SOL_SOCKET, SO_BUF_LOCK, OPT_KERNEL}, /* no buffer of UDP is tuned */
+	{SOL_SOCKET, SO_NOFCS, OPT_KERNEL}, /* packet sockets' */
+	{SOL_SOCKET, SO_BSDCOMPAT, OPT_KERNEL}, /* nobody's any more */
+	{SOL_SOCKET, SO_RCVBUF, OPT_MIRROR},
+	{SOL_SOCKET, SO_RCVBUFFORCE, OPT_MIRROR},
+	{SOL_SOCKET, SO_RCVTIMEO_OLD, OPT_MIRROR},
+	{SOL_SOCKET, SO_RCVTIMEO_NEW, OPT_MIRROR},
+	{SOL_SOCKET, SO_TIMESTAMP_OLD, OPT_MIRROR},
+	{SOL_SOCKET, SO_TIMESTAMP_NEW, OPT_MIRROR},
+	{SOL_SOCKET, SO_TIMESTAMPNS_OLD, OPT_MIRROR},
+	{SOL_SOCKET, SO_TIMESTAMPNS_NEW, OPT_MIRROR},
+	{SOL_SOCKET, SO_RXQ_OVFL, OPT_MIRROR},
+	{SOL_SOCKET, SO_REUSEPORT, OPT_ATTACH},
+	{SOL_SOCKET, SO_BINDTODEVICE, OPT_ATTACH},
+	{SOL_SOCKET, SO_BINDTOIFINDEX, OPT_ATTACH},
+	{SOL_SOCKET, SO_MARK, OPT_ATTACH},
+	{IPPROTO_IP, IP_TTL, OPT_HEADER},
+	{IPPROTO_IP, IP_TOS, OPT_HEADER},
+	{IPPROTO_IP, IP_MTU_DISCOVER, OPT_HEADER},
+	{IPPROTO_IP, IP_MULTICAST_TTL, OPT_HEADER},
+	{IPPROTO_IP, IP_MULTICAST_IF, OPT_HEADER},
+	{IPPROTO_IP, IP_MULTICAST_LOOP, OPT_HEADER},
+	{IPPROTO_IP, IP_MULTICAST_ALL, OPT_MIRROR},
+	{IPPROTO_IP, IP_PKTINFO, OPT_MIRROR},
+	{IPPROTO_IP, IP_RECVTTL, OPT_MIRROR},
+	{IPPROTO_IP, IP_RECVTOS, OPT_MIRROR},
+	{IPPROTO_IP, IP_RECVORIGDSTADDR, OPT_MIRROR},
+	{IPPROTO_IP, IP_RECVOPTS, OPT_KERNEL}, /* packets with options are the kernel's */
+	{IPPROTO_IP, IP_RETOPTS, OPT_KERNEL},
+	{IPPROTO_IP, IP_RECVERR, OPT_KERNEL}, /* errors reach the kernel socket */
+	{IPPROTO_IP, IP_RECVERR_RFC4884, OPT_KERNEL},
+	{IPPROTO_IP, IP_FREEBIND, OPT_KERNEL},
+	{IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, OPT_KERNEL},
+	{IPPROTO_IP, IP_ADD_MEMBERSHIP, OPT_MEMBERSHIP},
+	{IPPROTO_IP, IP_DROP_MEMBERSHIP, OPT_MEMBERSHIP},
+	{IPPROTO_IP, IP_ADD_SOURCE_MEMBERSHIP, OPT_MEMBERSHIP},
+	{IPPROTO_IP, IP_DROP_SOURCE_MEMBERSHIP, OPT_MEMBERSHIP},
+	{IPPROTO_IP, IP_BLOCK_SOURCE, OPT_MEMBERSHIP},
+	{IPPROTO_IP, IP_UNBLOCK_SOURCE, OPT_MEMBERSHIP},
+	{IPPROTO_IP, MCAST_JOIN_GROUP, OPT_MEMBERSHIP},
+	{IPPROTO_IP, MCAST_LEAVE_GROUP, OPT_MEMBERSHIP},
+	{IPPROTO_IP, MCAST_JOIN_SOURCE_GROUP, OPT_MEMBERSHIP},
+	{IPPROTO_IP, MCAST_LEAVE_SOURCE_GROUP, OPT_MEMBERSHIP},
+	{IPPROTO_IP, MCAST_BLOCK_SOURCE, OPT_MEMBERSHIP},
+	{IPPROTO_IP, MCAST_UNBLOCK_SOURCE, OPT_MEMBERSHIP},
+	{IPPROTO_IPV6, IPV6_V6ONLY, OPT_ATTACH},
+	{IPPROTO_IPV6, IPV6_UNICAST_HOPS, OPT_HEADER},
+	{IPPROTO_IPV6, IPV6_MULTICAST_HOPS, OPT_HEADER},
+	{IPPROTO_IPV6, IPV6_MULTICAST_IF, OPT_HEADER},
+	{IPPROTO_IPV6, IPV6_MULTICAST_LOOP, OPT_HEADER},
+	{IPPROTO_IPV6, IPV6_MULTICAST_ALL, OPT_MIRROR},
+	{IPPROTO_IPV6, IPV6_TCLASS, OPT_HEADER},
+	/* IPv6 never fragments on the way; larger ones are the kernel's */
+	{IPPROTO_IPV6, IPV6_MTU_DISCOVER, OPT_KERNEL},
+	{IPPROTO_IPV6, IPV6_RECVPKTINFO, OPT_MIRROR},
+	{IPPROTO_IPV6, IPV6_RECVHOPLIMIT, OPT_MIRROR},
+	{IPPROTO_IPV6, IPV6_RECVTCLASS, OPT_MIRROR},
+	{IPPROTO_IPV6, IPV6_RECVORIGDSTADDR, OPT_MIRROR},
+	{IPPROTO_IPV6, IPV6_RECVERR, OPT_KERNEL},
+	{IPPROTO_IPV6, IPV6_RECVERR_RFC4884, OPT_KERNEL},
+	{IPPROTO_IPV6, IPV6_FREEBIND, OPT_KERNEL},
+	{IPPROTO_IPV6, IPV6_JOIN_GROUP, OPT_MEMBERSHIP},
+	{IPPROTO_IPV6, IPV6_LEAVE_GROUP, OPT_MEMBERSHIP},
+	{IPPROTO_IPV6, MCAST_JOIN_GROUP, OPT_MEMBERSHIP},
+	{IPPROTO_IPV6, MCAST_LEAVE_GROUP, OPT_MEMBERSHIP},
+	{IPPROTO_IPV6, MCAST_JOIN_SOURCE_GROUP, OPT_MEMBERSHIP},
+	{IPPROTO_IPV6, MCAST_LEAVE_SOURCE_GROUP, OPT_MEMBERSHIP},
+	{IPPROTO_IPV6, MCAST_BLOCK_SOURCE, OPT_MEMBERSHIP},
+	{IPPROTO_IPV6, MCAST_UNBLOCK_SOURCE, OPT_MEMBERSHIP},
+	{IPPROTO_UDP, UDP_SEGMENT, OPT_MIRROR},
+	{IPPROTO_UDP, UDP_GRO, OPT_MIRROR},
 };
 
 static enum opt_kind kind_of(int level, int opt)
@@ -154,14 +166,17 @@ static enum opt_kind kind_of(int level, int opt)
 		if (rows[i].level == level && rows[i].opt == opt)
 			return rows[i].kind;
 	}
-	return OPT_HOME;
+	return OPT_TO_KERNEL;
 }
 
-static uint64_t get_timeout(int fd)
+/* ns; 0: for ever */
+static uint64_t get_timeout(const struct udp_sock *s, int fd)
 {
-	struct timeval tv = { 0 };
+	struct timeval tv = {0};
 	socklen_t len = sizeof(tv);
 
+	if (s->o.rcv_at_once)
+		return 1;
 	if (libc.getsockopt(fd, SOL_SOCKET, SO_RCVTIMEO_OLD, &tv, &len))
 		return 0;
 	return (uint64_t)tv.tv_sec * 1000000000u + (uint64_t)tv.tv_usec * 1000u;
@@ -175,12 +190,16 @@ static int get_bound_if(int fd)
 /* IP_MULTICAST_IF as an interface; the address form of the option is looked up. */
 static void mirror_mc_if(struct udp_sock *s, int fd)
 {
-	struct in_addr addr = { 0 };
+	struct in_addr addr = {0};
 	socklen_t len = sizeof(addr);
 
 	memset(&s->o.mc_if_addr, 0, sizeof(s->o.mc_if_addr));
-	/* The kernel gives back the address only; that of an interface chosen by index is its own to find. */
-	if (s->domain != AF_INET || libc.getsockopt(fd, IPPROTO_IP, IP_MULTICAST_IF, &addr, &len) || !addr.s_addr)
+	/*
+	 * The kernel gives back the address only; that of an interface chosen by index is its own
+	 * to find.
+	 */
+	if (s->domain != AF_INET || libc.getsockopt(fd, IPPROTO_IP, IP_MULTICAST_IF, &addr, &len) ||
+	    !addr.s_addr)
 		return;
 	s->o.mc_if_addr.s6_addr[10] = s->o.mc_if_addr.s6_addr[11] = 0xff;
 	memcpy(&s->o.mc_if_addr.s6_addr[12], &addr, 4);
@@ -192,7 +211,7 @@ static void mirror_socket_level(struct udp_sock *s, int fd)
 	int rcvbuf = get_int(fd, SOL_SOCKET, SO_RCVBUF, 212992);
 
 	s->o.rcvbuf = (uint64_t)(rcvbuf > params.rx_bytes_min ? rcvbuf : params.rx_bytes_min);
-	s->o.rcvtimeo_ns = get_timeout(fd);
+	s->o.rcvtimeo_ns = get_timeout(s, fd);
 	s->o.broadcast = get_int(fd, SOL_SOCKET, SO_BROADCAST, 0);
 	s->o.reuseport = get_int(fd, SOL_SOCKET, SO_REUSEPORT, 0);
 	s->o.reuseaddr = get_int(fd, SOL_SOCKET, SO_REUSEADDR, 0);
@@ -205,9 +224,14 @@ static void mirror_socket_level(struct udp_sock *s, int fd)
 
 void udp_stamping(struct udp_sock *s)
 {
-	uint64_t wanted = s->o.stamp_ever || (s->o.timestamping & SOF_TIMESTAMPING_RX_SOFTWARE) ? STACK_STAMP_SOFTWARE : 0;
+	uint64_t wanted = s->o.stamp_ever || (s->o.timestamping & SOF_TIMESTAMPING_RX_SOFTWARE)
+				  ? STACK_STAMP_SOFTWARE
+				  : 0;
 
-	/* What is asked of a card by ioctl(SIOCSHWTSTAMP) under the kernel, by any process, is asked of ours by who wants to be told. */
+	/*
+	 * What is asked of a card by ioctl(SIOCSHWTSTAMP) under the kernel, by any process, is
+	 * asked of ours by who wants to be told.
+	 */
 	if (s->o.timestamping & SOF_TIMESTAMPING_RAW_HARDWARE)
 		wanted += STACK_STAMP_DEVICE;
 	stack_timestamps(wanted - s->o.stamping);
@@ -216,10 +240,16 @@ void udp_stamping(struct udp_sock *s)
 
 static void mirror_timestamps(struct udp_sock *s, int fd)
 {
-	/* The kernel answers for the form that was set: SO_TIMESTAMPNS hides SO_TIMESTAMP, as it does when sending. */
-	s->o.timestamp_ns = get_int(fd, SOL_SOCKET, SO_TIMESTAMPNS_OLD, 0) || get_int(fd, SOL_SOCKET, SO_TIMESTAMPNS_NEW, 0);
-	s->o.timestamp = get_int(fd, SOL_SOCKET, SO_TIMESTAMP_OLD, 0) || get_int(fd, SOL_SOCKET, SO_TIMESTAMP_NEW, 0);
-	s->o.ts_new = get_int(fd, SOL_SOCKET, SO_TIMESTAMPNS_NEW, 0) || get_int(fd, SOL_SOCKET, SO_TIMESTAMP_NEW, 0) ||
+	/*
+	 * The kernel answers for the form that was set: SO_TIMESTAMPNS hides SO_TIMESTAMP, as it
+	 * does when sending.
+	 */
+	s->o.timestamp_ns = get_int(fd, SOL_SOCKET, SO_TIMESTAMPNS_OLD, 0) ||
+			    get_int(fd, SOL_SOCKET, SO_TIMESTAMPNS_NEW, 0);
+	s->o.timestamp = get_int(fd, SOL_SOCKET, SO_TIMESTAMP_OLD, 0) ||
+			 get_int(fd, SOL_SOCKET, SO_TIMESTAMP_NEW, 0);
+	s->o.ts_new = get_int(fd, SOL_SOCKET, SO_TIMESTAMPNS_NEW, 0) ||
+		      get_int(fd, SOL_SOCKET, SO_TIMESTAMP_NEW, 0) ||
 		      get_int(fd, SOL_SOCKET, SO_TIMESTAMPING_NEW, 0);
 	s->o.timestamping = (uint32_t)get_int(fd, SOL_SOCKET, SO_TIMESTAMPING_OLD, 0);
 	if (s->o.timestamp || s->o.timestamp_ns)
@@ -275,9 +305,10 @@ static void mirror(struct udp_sock *s, int fd, int level)
 		mirror_ip_level(s, fd);
 	if (level == -1 || level == IPPROTO_IPV6)
 		mirror_ipv6_level(s, fd);
-	s->o.any_cmsg = s->o.gro || s->o.timestamp || s->o.timestamp_ns || s->o.timestamping || s->o.rxq_ovfl || s->o.pktinfo ||
-			s->o.recvttl || s->o.recvtos || s->o.origdst || s->o.pktinfo6 || s->o.recvhoplimit ||
-			s->o.recvtclass || s->o.origdst6;
+	s->o.any_cmsg = s->o.gro || s->o.timestamp || s->o.timestamp_ns || s->o.timestamping ||
+			s->o.rxq_ovfl || s->o.pktinfo || s->o.recvttl || s->o.recvtos ||
+			s->o.origdst || s->o.pktinfo6 || s->o.recvhoplimit || s->o.recvtclass ||
+			s->o.origdst6;
 	s->stats->mc_loop = s->o.mc_loop;
 	s->stats->mc_if = s->o.mc_if;
 	stats_set(&s->stats->rx_ready_limit, s->o.rcvbuf);
@@ -285,8 +316,9 @@ static void mirror(struct udp_sock *s, int fd, int level)
 
 void udp_opts_init(struct udp_sock *s, int fd)
 {
-	static const struct udp_opts defaults = { .ttl = 64, .hops6 = 64, .mc_hops6 = 1, .mc_ttl = 1 };
-	int flags = libc.fcntl(fd, F_GETFL), off = 0;
+	static const struct udp_opts defaults = {
+		.ttl = 64, .hops6 = 64, .mc_hops6 = 1, .mc_ttl = 1};
+	int flags = raw.fcntl(fd, F_GETFL), off = 0;
 
 	if (!params.tx_mc_loopback) {
 		libc.setsockopt(fd, IPPROTO_IP, IP_MULTICAST_LOOP, &off, sizeof(off));
@@ -314,7 +346,10 @@ bool udp_stamps_here(const struct udp_sock *s)
 	return stamps;
 }
 
-/* SO_TIMESTAMPING: what user space cannot stamp (transmission; reception, where the device has no clock) is left to the kernel. */
+/*
+ * SO_TIMESTAMPING: what user space cannot stamp (transmission; reception, where the device has no
+ * clock) is left to the kernel.
+ */
 static bool timestamping_done_here(struct udp_sock *s, int fd)
 {
 	mirror(s, fd, SOL_SOCKET);
@@ -331,21 +366,48 @@ static uint64_t get_rate(int fd)
 	return rate;
 }
 
+#define NO_VALUE INT64_MAX
+
+/* The option as a number, if it is one. errno stays. */
+static int64_t value_of(int fd, int level, int opt)
+{
+	int value = 0, err = errno;
+	socklen_t len = sizeof(value);
+	int64_t is = NO_VALUE;
+
+	/* One has SO_GET_FILTER's number, which counts in instructions; one is not told whole. */
+	if (level == SOL_SOCKET && (opt == SO_ATTACH_FILTER || opt == SO_MAX_PACING_RATE))
+		return is;
+	if (!libc.getsockopt(fd, level, opt, &value, &len) && len == sizeof(value))
+		is = value;
+	errno = err;
+	return is;
+}
+
 int udp_setsockopt(struct vfd *v, int fd, int level, int opt, const void *val, socklen_t len)
 {
 	struct udp_sock *s = udp_of(v);
 	enum opt_kind kind = kind_of(level, opt);
+	int64_t was;
 	int ret, cancel;
 
+	was = kind == OPT_TO_KERNEL ? value_of(fd, level, opt) : 0;
 	ret = libc.setsockopt(fd, level, opt, val, len);
 	if (ret || kind == OPT_KERNEL)
 		return ret;
-	cancel = udp_lock(s);
-	libc_internal++;
+	/* Turned off what was not on, or on what is: nothing is new. */
+	if (kind == OPT_TO_KERNEL && was != NO_VALUE && value_of(fd, level, opt) == was)
+		return 0;
+	if (!udp_lock_live(s, fd, &cancel))
+		return ret;
+	libc_internal_begin();
+	if (level == SOL_SOCKET && (opt == SO_RCVTIMEO_OLD || opt == SO_RCVTIMEO_NEW))
+		s->o.rcv_at_once = sock_timeout_at_once(val);
 	switch (kind) {
 	case OPT_MEMBERSHIP:
 		if (!udp_membership(s, level, opt, val, len))
-			udp_go_home(s, fd, "a multicast membership that user space does not follow");
+			udp_to_kernel(s, fd,
+				      "a multicast membership that user space does not follow");
 		else
 			udp_attach(s, fd);
 		break;
@@ -356,26 +418,30 @@ int udp_setsockopt(struct vfd *v, int fd, int level, int opt, const void *val, s
 		break;
 	case OPT_HEADER:
 		mirror(s, fd, level);
-		if (level == IPPROTO_IP && opt == IP_MULTICAST_IF && len >= sizeof(struct ip_mreqn) &&
-		    ((const struct ip_mreqn *)val)->imr_ifindex)
+		if (level == IPPROTO_IP && opt == IP_MULTICAST_IF &&
+		    len >= sizeof(struct ip_mreqn) && ((const struct ip_mreqn *)val)->imr_ifindex)
 			s->o.mc_if = ((const struct ip_mreqn *)val)->imr_ifindex;
 		atomic_fetch_add_explicit(&s->opt_gen, 1, memory_order_release);
 		break;
 	case OPT_MIRROR:
 		mirror(s, fd, level);
-		/* UDP_SEGMENT is one: its socket's destinations are not for the short way. */
+		/* UDP_SEGMENT is one: its socket's destinations are not for the fast path. */
 		atomic_fetch_add_explicit(&s->opt_gen, 1, memory_order_release);
 		break;
 	default:
-		if (level == SOL_SOCKET && (opt == SO_TIMESTAMPING_OLD || opt == SO_TIMESTAMPING_NEW) &&
+		if (level == SOL_SOCKET &&
+		    (opt == SO_TIMESTAMPING_OLD || opt == SO_TIMESTAMPING_NEW) &&
 		    timestamping_done_here(s, fd))
 			break;
-		/* fq(8) paces datagrams where an interface has it, and what goes past the kernel meets none. */
+		/*
+		 * fq(8) paces datagrams where an interface has it, and what goes past the kernel
+		 * meets none.
+		 */
 		if (level == SOL_SOCKET && opt == SO_MAX_PACING_RATE && get_rate(fd) == PACING_NONE)
 			break;
-		udp_go_home(s, fd, "a socket option that user space does not have");
+		udp_to_kernel(s, fd, "a socket option that user space does not have");
 	}
-	libc_internal--;
+	libc_internal_end();
 	udp_unlock(s, cancel);
 	return ret;
 }
@@ -384,9 +450,13 @@ int udp_getsockopt(struct vfd *v, int fd, int level, int opt, void *val, socklen
 {
 	struct udp_sock *s = udp_of(v);
 
-	/* The kernel socket holds every option, and the pending error; only its memory figures know nothing of our queue. */
+	/*
+	 * The kernel socket holds every option, and the pending error; only its memory figures know
+	 * nothing of our queue.
+	 */
 	if (level == SOL_SOCKET && opt == SO_ERROR)
-		atomic_fetch_and_explicit(&s->v.os_events, ~(uint32_t)EPOLLERR, memory_order_acq_rel);
+		atomic_fetch_and_explicit(&s->v.os_events, ~(uint32_t)EPOLLERR,
+					  memory_order_acq_rel);
 	return libc.getsockopt(fd, level, opt, val, len);
 }
 
@@ -394,28 +464,34 @@ int udp_getsockopt(struct vfd *v, int fd, int level, int opt, void *val, socklen
 static int give_stamp(struct udp_sock *s, int fd, unsigned long req, void *arg)
 {
 	uint64_t ns = atomic_load_explicit(&s->last_time_ns, memory_order_relaxed);
+	int cancel;
 
-	lock_take(&s->lock);
+	if (!udp_lock_live(s, fd, &cancel))
+		return libc.ioctl(fd, req, arg);
 	s->o.stamp_ever = true;
 	udp_stamping(s);
-	lock_drop(&s->lock);
+	udp_unlock(s, cancel);
 	if (!ns)
 		return libc.ioctl(fd, req, arg);
 	if (ns == UDP_UNSTAMPED) {
 		struct timespec now;
 
-		/* As the kernel: the first question comes too late for its packet, and is answered with the time of asking. */
+		/*
+		 * As the kernel: the first question comes too late for its packet, and is answered
+		 * with the time of asking.
+		 */
 		clock_gettime(CLOCK_REALTIME, &now);
 		ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 		atomic_store_explicit(&s->last_time_ns, ns, memory_order_relaxed);
 	}
 	if (req == SIOCGSTAMP_OLD || req == SIOCGSTAMP_NEW) {
-		struct timeval tv = { .tv_sec = (time_t)(ns / 1000000000u),
-				      .tv_usec = (suseconds_t)(ns % 1000000000u / 1000) };
+		struct timeval tv = {.tv_sec = (time_t)(ns / 1000000000u),
+				     .tv_usec = (suseconds_t)(ns % 1000000000u / 1000)};
 
 		memcpy(arg, &tv, sizeof(tv));
 	} else {
-		struct timespec ts = { .tv_sec = (time_t)(ns / 1000000000u), .tv_nsec = (long)(ns % 1000000000u) };
+		struct timespec ts = {.tv_sec = (time_t)(ns / 1000000000u),
+				      .tv_nsec = (long)(ns % 1000000000u)};
 
 		memcpy(arg, &ts, sizeof(ts));
 	}
@@ -429,7 +505,7 @@ int udp_ioctl(struct vfd *v, int fd, unsigned long req, void *arg)
 
 	switch (req) {
 	case FIONREAD: /* = SIOCINQ: the size of the next datagram */
-		len = udp_first_len(s);
+		len = s->early ? -1 : udp_first_len(s);
 		if (len < 0)
 			break;
 		memcpy(arg, &len, sizeof(len)); /* the kernel takes any alignment */
@@ -456,16 +532,15 @@ int udp_ioctl(struct vfd *v, int fd, unsigned long req, void *arg)
 int udp_fcntl(struct vfd *v, int fd, int cmd, long arg)
 {
 	struct udp_sock *s = udp_of(v);
-	int ret = libc.fcntl(fd, cmd, arg);
+	int ret = libc.fcntl(fd, cmd, arg), cancel;
 
 	if (!ret && cmd == F_SETFL) {
 		s->o.nonblock = (arg & O_NONBLOCK) != 0;
 		s->stats->blocking = !s->o.nonblock;
-		if (arg & O_ASYNC) {
-			/* SIGIO comes from the kernel socket: it must see the packets. */
-			lock_take(&s->lock);
-			udp_go_home(s, fd, "O_ASYNC");
-			lock_drop(&s->lock);
+		/* SIGIO comes from the kernel socket: it must see the packets. */
+		if ((arg & O_ASYNC) && udp_lock_live(s, fd, &cancel)) {
+			udp_to_kernel(s, fd, "O_ASYNC");
+			udp_unlock(s, cancel);
 		}
 	}
 	return ret;

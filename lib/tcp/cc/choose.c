@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* The congestion controls by number, what they share, and "none": a window that never limits. */
-#include "proto/tcp_int.h"
+#include "tcp/internal.h"
 
 void tcp_cc_first_window(struct tcp_cc_state *s)
 {
@@ -66,4 +66,27 @@ const struct tcp_cc_ops *const tcp_cc_ops[TCP_CC_COUNT] = {
 	[TCP_CC_NEWRENO] = &tcp_cc_newreno,
 	[TCP_CC_CUBIC] = &tcp_cc_cubic,
 	[TCP_CC_NONE] = &tcp_cc_none,
+	[TCP_CC_BBR] = &tcp_cc_bbr,
 };
+
+void tcp_cc_drop(struct tcp_conn *c)
+{
+	if (c->o.cc != TCP_CC_BBR || !c->cc.bbr)
+		return;
+	tcp_free(c->ts, c->cc.bbr, sizeof(*c->cc.bbr));
+	c->cc.bbr = NULL;
+}
+
+void tcp_cc_set(struct tcp_conn *c, uint8_t cc)
+{
+	tcp_cc_drop(c);
+	c->o.cc = cc < TCP_CC_COUNT ? cc : TCP_CC_CUBIC;
+	if (c->o.cc == TCP_CC_BBR) {
+		c->cc.bbr = tcp_alloc(c->ts, sizeof(*c->cc.bbr));
+		if (!c->cc.bbr) {
+			c->ts->n.no_memory++;
+			c->o.cc = TCP_CC_CUBIC;
+		}
+	}
+	tcp_cc_ops[c->o.cc]->init(&c->cc);
+}

@@ -2,7 +2,7 @@
 /* CUBIC (RFC 9438). Section numbers below are its. Windows in segments, times in seconds. */
 #include <string.h>
 
-#include "proto/tcp_int.h"
+#include "tcp/internal.h"
 
 #define CUBIC_C 0.4
 #define BETA 0.7
@@ -13,7 +13,9 @@ static double cube(double x)
 	return x * x * x;
 }
 
-/* The root of x >= 0 by Newton's method, from a start whose exponent is right: libm is not linked. */
+/*
+ * The root of x >= 0 by Newton's method, from a start whose exponent is right: libm is not linked.
+ */
 static double cube_root(double x)
 {
 	double root = 1;
@@ -33,9 +35,28 @@ static void init(struct tcp_cc_state *s)
 {
 	tcp_cc_first_window(s);
 	memset(&s->cubic, 0, sizeof(s->cubic));
+	s->searching = s->ssthresh == TCP_SSTHRESH_INFINITE;
 }
 
-/* 4.6 and 4.7 (fast convergence: who has not come back to the old maximum leaves room for a newcomer). */
+/* The first slow start is over, and what its search had noted with it; no epoch has begun. */
+static void end_epoch(struct tcp_cc_state *s)
+{
+	s->searching = false;
+	s->cubic.epoch_start = 0;
+}
+
+static void rtt(struct tcp_cc_state *s, const struct tcp_cc_rtt *rtt)
+{
+	if (!s->searching || !tcp_hystart_rtt(&s->cubic.hystart, rtt, s->cwnd))
+		return;
+	s->ssthresh = s->cwnd;
+	end_epoch(s);
+}
+
+/*
+ * 4.6 and 4.7 (fast convergence: who has not come back to the old maximum leaves room for a
+ * newcomer).
+ */
 static uint32_t ssthresh(struct tcp_cc_state *s, uint64_t now)
 {
 	double reduced = s->cwnd * BETA;
@@ -44,7 +65,7 @@ static uint32_t ssthresh(struct tcp_cc_state *s, uint64_t now)
 	s->cubic.w_max_undo = (uint32_t)s->cubic.w_max;
 	s->cubic.w_max = s->cwnd < s->cubic.w_max ? s->cwnd * (1 + BETA) / 2 : s->cwnd;
 	s->cubic.cwnd_prior = s->cwnd;
-	s->cubic.epoch_start = 0;
+	end_epoch(s);
 	return reduced > 2 ? (uint32_t)reduced : 2;
 }
 
@@ -95,6 +116,8 @@ static void acked(struct tcp_cc_state *s, uint32_t acked, uint32_t srtt_us, uint
 		acked = tcp_cc_slow_start(s, acked);
 	if (!acked)
 		return;
+	if (s->searching)
+		end_epoch(s); /* somebody else has set ssthresh */
 	if (!s->cubic.epoch_start)
 		begin_epoch(s, now);
 	else if (since > 2 * (uint64_t)srtt_us)
@@ -114,7 +137,7 @@ static void acked(struct tcp_cc_state *s, uint32_t acked, uint32_t srtt_us, uint
 static uint32_t undo(struct tcp_cc_state *s)
 {
 	s->cubic.w_max = s->cubic.w_max_undo;
-	s->cubic.epoch_start = 0;
+	end_epoch(s);
 	return tcp_cc_undo_cwnd(s);
 }
 
@@ -122,7 +145,7 @@ static uint32_t undo(struct tcp_cc_state *s)
 static void reset(struct tcp_cc_state *s)
 {
 	s->cubic.w_max = 0;
-	s->cubic.epoch_start = 0;
+	end_epoch(s);
 }
 
 const struct tcp_cc_ops tcp_cc_cubic = {
@@ -130,6 +153,7 @@ const struct tcp_cc_ops tcp_cc_cubic = {
 	.init = init,
 	.ssthresh = ssthresh,
 	.acked = acked,
+	.rtt = rtt,
 	.undo = undo,
 	.reset = reset,
 };

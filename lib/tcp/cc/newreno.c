@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* RFC 5681, counting acknowledged segments instead of acknowledgements (RFC 3465, as Linux does it). */
-#include "proto/tcp_int.h"
+/*
+ * RFC 5681, counting acknowledged segments instead of acknowledgements (RFC 3465, as Linux does
+ * it).
+ */
+#include "tcp/internal.h"
 
 static void init(struct tcp_cc_state *s)
 {

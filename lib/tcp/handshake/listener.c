@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Listeners: which one a segment is for, their backlog, their accept queue. */
-#include "proto/tcp_int.h"
+#include "tcp/internal.h"
 
 #include <errno.h>
 #include <string.h>
@@ -19,47 +19,72 @@ static bool is_any(const struct in6_addr *a)
 	return IN6_IS_ADDR_UNSPECIFIED(a) || !memcmp(a, &v4_any, sizeof(*a));
 }
 
-/* How well l fits the tuple (Linux: compute_score()); 0: not at all. */
-static int score(const struct tcp_listener *l, const struct tcp_tuple *tuple)
+/* A segment with this tuple may be l's. */
+static bool fits(const struct tcp_listener *l, const struct tcp_tuple *tuple)
 {
 	const struct tcp_listen_spec *s = &l->spec;
 
-	if (s->port != tuple->lport)
-		return 0;
-	if (s->family != tuple->family && (s->family != AF_INET6 || s->v6only))
-		return 0;
-	if (is_any(&s->local))
-		return s->family == tuple->family ? 2 : 1;
-	if (memcmp(&s->local, &tuple->local, sizeof(s->local)) != 0)
-		return 0;
-	return s->family == tuple->family ? 4 : 3;
+	return s->port == tuple->lport &&
+	       (s->family == tuple->family || (s->family == AF_INET6 && !s->v6only)) &&
+	       (is_any(&s->local) || !memcmp(&s->local, &tuple->local, sizeof(s->local)));
+}
+
+/* Linux: compute_score(). The local address is looked at before. */
+static int score(const struct tcp_listener *l, const struct tcp_tuple *tuple)
+{
+	return (l->spec.on_device ? 2 : 1) + (l->spec.family == tuple->family && !l->spec.mapped);
+}
+
+/* SO_REUSEPORT's groups are of one family, address and device (inet_reuseport_add_sock()). */
+static bool same_group(const struct tcp_listener *a, const struct tcp_listener *b)
+{
+	return b->spec.reuseport && a->spec.port == b->spec.port &&
+	       a->spec.family == b->spec.family && a->spec.mapped == b->spec.mapped &&
+	       a->spec.v6only == b->spec.v6only && a->spec.on_device == b->spec.on_device &&
+	       !memcmp(&a->spec.local, &b->spec.local, sizeof(a->spec.local));
+}
+
+/* The member of l's group that gets a connection: all its segments find the same one. */
+static struct tcp_listener *member(struct tcp_stack *ts, struct tcp_listener *l,
+				   const struct tcp_tuple *tuple)
+{
+	struct tcp_listener *chain = *bucket_of(ts, tuple->lport), *one;
+	unsigned n = 0, pick;
+
+	for (one = chain; one; one = one->next)
+		n += same_group(l, one);
+	if (n < 2)
+		return l;
+	pick = (unsigned)(siphash(ts->cfg.secret, tuple, sizeof(*tuple)) % n);
+	for (one = chain; one; one = one->next)
+		if (same_group(l, one) && !pick--)
+			return one;
+	return l;
+}
+
+/* Of those that listen on any address, or of the others. */
+static struct tcp_listener *best_bound(struct tcp_stack *ts, const struct tcp_tuple *tuple,
+				       bool any)
+{
+	struct tcp_listener *best = NULL;
+	int high = 0;
+
+	for (struct tcp_listener *l = *bucket_of(ts, tuple->lport); l; l = l->next) {
+		if (!fits(l, tuple) || is_any(&l->spec.local) != any || score(l, tuple) <= high)
+			continue;
+		if (l->spec.reuseport)
+			return member(ts, l, tuple);
+		best = l;
+		high = score(l, tuple);
+	}
+	return best;
 }
 
 struct tcp_listener *tcp_listener_find(struct tcp_stack *ts, const struct tcp_tuple *tuple)
 {
-	struct tcp_listener *best = NULL;
-	unsigned equal = 0, pick;
-	int high = 0;
+	struct tcp_listener *l = best_bound(ts, tuple, false);
 
-	for (struct tcp_listener *l = *bucket_of(ts, tuple->lport); l; l = l->next) {
-		int s = score(l, tuple);
-
-		if (s > high) {
-			high = s;
-			best = l;
-			equal = 1;
-		} else if (s && s == high) {
-			equal++;
-		}
-	}
-	if (equal < 2)
-		return best;
-	/* SO_REUSEPORT: a connection's segments all find the same one. */
-	pick = (unsigned)(siphash(ts->cfg.secret, tuple, sizeof(*tuple)) % equal);
-	for (struct tcp_listener *l = best; l; l = l->next)
-		if (score(l, tuple) == high && !pick--)
-			return l;
-	return best;
+	return l ? l : best_bound(ts, tuple, true);
 }
 
 static bool taken(struct tcp_stack *ts, const struct tcp_listen_spec *spec)
@@ -89,6 +114,9 @@ int tcp_listen(struct tcp_stack *ts, const struct tcp_listen_spec *spec,
 	l->reqs_tail = &l->reqs;
 	l->accept_tail = &l->accept_head;
 	tcp_listen_backlog(l, spec->backlog);
+	/* Linux: __inet_hash(). Among equals the last one goes first, but for these. */
+	while ((spec->family == AF_INET6 || spec->mapped) && spec->reuseport && *list)
+		list = &(*list)->next;
 	l->next = *list;
 	if (l->next)
 		l->next->pprev = &l->next;
@@ -102,6 +130,11 @@ void tcp_listen_backlog(struct tcp_listener *l, int backlog)
 {
 	/* A negative one is a large one, as in the kernel, which compares unsigned. */
 	l->spec.backlog = backlog < 0 || backlog > BACKLOG_MAX ? BACKLOG_MAX : backlog;
+}
+
+void tcp_listen_stop(struct tcp_listener *l)
+{
+	l->stopped = true;
 }
 
 void tcp_listen_opts(struct tcp_listener *l, const struct tcp_opts *opts)

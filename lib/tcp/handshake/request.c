@@ -1,12 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Embryonic connections of listeners: from the SYN to the ACK of our SYN|ACK (Linux: struct tcp_request_sock). */
-#include "proto/tcp_int.h"
+/*
+ * Embryonic connections of listeners: from the SYN to the ACK of our SYN|ACK (Linux: struct
+ * tcp_request_sock).
+ */
+#include "tcp/internal.h"
 
 #define SECOND_US 1000000u
 
 uint32_t tcp_isn(const struct tcp_stack *ts, const struct tcp_tuple *tuple)
 {
-	/* RFC 6528: a hash of the tuple, and a clock that goes faster than connections come (64 ns, as in Linux). */
+	/*
+	 * RFC 6528: a hash of the tuple, and a clock that goes faster than connections come (64 ns,
+	 * as in Linux).
+	 */
 	return (uint32_t)siphash(ts->cfg.secret + 2, tuple, sizeof(*tuple)) +
 	       (uint32_t)(ts->now * 1000 / 64);
 }
@@ -15,7 +21,10 @@ uint32_t tcp_ts_offset(const struct tcp_stack *ts, const struct tcp_tuple *tuple
 {
 	struct in6_addr pair[3] = {tuple->local, tuple->remote, {.s6_addr = "time stamps"}};
 
-	/* The same for all connections of two hosts: time stamps of later ones must be later (RFC 6191). */
+	/*
+	 * The same for all connections of two hosts: time stamps of later ones must be later (RFC
+	 * 6191).
+	 */
 	return (uint32_t)siphash(ts->cfg.secret + 2, pair, sizeof(pair));
 }
 
@@ -62,7 +71,8 @@ static void req_fill(struct tcp_req *r, struct tcp_listener *l, const struct tcp
 	r->wscale_ok = o->wscale && rx->has_wscale;
 	r->snd_wscale = r->wscale_ok ? rx->wscale : 0;
 	r->rcv_wscale = r->wscale_ok ? tcp_wscale_for(o) : 0;
-	r->ecn_ok = o->ecn && (rx->flags & (TH_ECE | TH_CWR)) == (TH_ECE | TH_CWR);
+	r->ecn_ok = (o->ecn || o->ecn_passive) &&
+		    (rx->flags & (TCPHDR_ECE | TCPHDR_CWR)) == (TCPHDR_ECE | TCPHDR_CWR);
 	r->wnd = rx->wnd;
 	r->peer_mss = rx->has_mss ? rx->mss
 				  : (uint16_t)(tuple->family == AF_INET6 ? TCP_MSS_DEFAULT6
@@ -80,7 +90,7 @@ void tcp_send_synack(struct tcp_stack *ts, const struct tcp_req *r, uint32_t tsv
 		.seq = r->iss,
 		.ack = r->irs + 1,
 		.wnd = r->rcv_wnd,
-		.flags = TH_SYN | TH_ACK | (r->ecn_ok ? TH_ECE : 0),
+		.flags = TCPHDR_SYN | TCPHDR_ACK | (r->ecn_ok ? TCPHDR_ECE : 0),
 		.ts = r->ts_ok,
 		.sack_permitted = r->sack_ok,
 		.wscale_present = r->wscale_ok,
@@ -116,7 +126,7 @@ void tcp_listen_syn(struct tcp_listener *l, struct tcp_rx *rx, const struct tcp_
 	struct tcp_stack *ts = l->ts;
 	struct tcp_req *r;
 
-	if (!syn_rate_ok(l)) {
+	if (l->stopped || !syn_rate_ok(l)) {
 		ts->n.listen_drops++;
 		return;
 	}
@@ -192,7 +202,10 @@ void tcp_req_timer(struct tcp_req *r)
 	unsigned max = o->syn_retries == TCP_SYN_RETRIES ? TCP_SYNACK_RETRIES : o->syn_retries;
 	unsigned defer = defer_retries(o);
 
-	/* Linux: syn_ack_recalc(). One that waits for data is kept that long, and asked again only at the end. */
+	/*
+	 * Linux: syn_ack_recalc(). One that waits for data is kept that long, and asked again only
+	 * at the end.
+	 */
 	if (r->retries >= max && (!defer || !r->acked || r->retries >= defer)) {
 		ts->n.attempt_fails++;
 		tcp_req_free(r);
@@ -216,6 +229,9 @@ static struct tcp_conn *child_new(const struct tcp_req *r, const struct tcp_rx *
 
 	if (!c)
 		return NULL;
+	c->node.first_ttl = rx->ttl;
+	c->node.first_tos = rx->tos;
+	c->o.defer_accept_s = 0; /* the listener's */
 	c->ts_ok = r->ts_ok;
 	c->sack_ok = r->sack_ok;
 	c->wscale_ok = r->wscale_ok;
@@ -286,7 +302,7 @@ static void req_ack(struct tcp_req *r, const struct tcp_rx *rx)
 		.seq = r->iss + 1,
 		.ack = r->irs + 1,
 		.wnd = (uint16_t)(r->rcv_wnd >> r->rcv_wscale),
-		.flags = TH_ACK,
+		.flags = TCPHDR_ACK,
 		.ts = r->ts_ok,
 		.tsval = tcp_ts_clock(ts) + r->ts_off,
 		.tsecr = r->ts_recent,
@@ -311,19 +327,20 @@ void tcp_req_input(struct tcp_req *r, struct tcp_rx *rx)
 	bool old = r->ts_ok && tcp_paws_reject(ts->now, r->ts_recent, r->sent_us, rx, 0);
 	uint32_t right = r->irs + 1 + r->rcv_wnd;
 
-	if ((rx->flags & (TH_SYN | TH_ACK | TH_RST)) == TH_SYN && rx->seq == r->irs && !old) {
+	if ((rx->flags & (TCPHDR_SYN | TCPHDR_ACK | TCPHDR_RST)) == TCPHDR_SYN &&
+	    rx->seq == r->irs && !old) {
 		syn_again(r, rx);
 		return;
 	}
 	/* RFC 9293, 3.10.7.4: sequence number, time stamp. */
-	if ((old && !(rx->flags & TH_RST)) || seq_before(rx->end_seq, r->irs + 1) ||
+	if ((old && !(rx->flags & TCPHDR_RST)) || seq_before(rx->end_seq, r->irs + 1) ||
 	    seq_after(rx->seq, right)) {
 		ts->n.paws += old;
-		if (!(rx->flags & TH_RST))
+		if (!(rx->flags & TCPHDR_RST))
 			req_ack(r, rx);
 		return;
 	}
-	if (rx->flags & TH_RST) {
+	if (rx->flags & TCPHDR_RST) {
 		if (rx->seq != r->irs + 1) {
 			req_ack(r, rx);
 			return;
@@ -332,12 +349,12 @@ void tcp_req_input(struct tcp_req *r, struct tcp_rx *rx)
 		tcp_req_free(r);
 		return;
 	}
-	if (rx->flags & TH_SYN) { /* RFC 5961, 4 */
+	if (rx->flags & TCPHDR_SYN) { /* RFC 5961, 4 */
 		ts->n.syn_challenge++;
 		req_ack(r, rx);
 		return;
 	}
-	if (!(rx->flags & TH_ACK))
+	if (!(rx->flags & TCPHDR_ACK))
 		return;
 	if (rx->ack != r->iss + 1) {
 		tcp_reply_rst(ts, &r->node.tuple, rx);

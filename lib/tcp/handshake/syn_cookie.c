@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * SYN cookies (RFC 4987, 3.6): the embryonic connection is our ISN and our time stamp. ISN: a hash of the tuple, plus the
- * peer's ISN, plus the minute in the upper eight bits, plus 24 bits of a hash with that minute and the index of the MSS.
- * Time stamp, low six bits: the peer's window scale, SACK, ECN, as in Linux.
+ * SYN cookies (RFC 4987, 3.6): the embryonic connection is our ISN and our time stamp. ISN: a hash
+ * of the tuple, plus the peer's ISN, plus the minute in the upper eight bits, plus 24 bits of a
+ * hash with that minute and the index of the MSS. Time stamp, low six bits: the peer's window
+ * scale, SACK, ECN, as in Linux.
  */
-#include "proto/tcp_int.h"
+#include "tcp/internal.h"
 
 #define MINUTE_US 60000000u
 #define COOKIE_BITS 24u
@@ -95,7 +96,7 @@ static bool ts_decode(struct tcp_req *r, const struct tcp_rx *rx)
 	r->ts_recent = rx->tsval;
 	r->sack_ok = bits & TS_SACK;
 	r->ecn_ok = bits & TS_ECN;
-	if ((r->sack_ok && !o->sack) || (r->ecn_ok && !o->ecn))
+	if ((r->sack_ok && !o->sack) || (r->ecn_ok && !o->ecn && !o->ecn_passive))
 		return false;
 	if ((bits & TS_WSCALE) == TS_WSCALE)
 		return true;
@@ -130,7 +131,10 @@ bool tcp_cookie_input(struct tcp_listener *l, struct tcp_rx *rx, const struct tc
 	r.advmss = tcp_adv_mss(ts, tuple, &l->o);
 	r.rcv_wnd = (uint16_t)tcp_initial_window(&l->o, r.advmss - (r.ts_ok ? 12 : 0));
 	ts->n.syn_cookies_recv++;
-	/* The peer believes that it is connected: its next segment tries again when there is no room now. */
+	/*
+	 * The peer believes that it is connected: its next segment tries again when there is no
+	 * room now.
+	 */
 	tcp_req_complete(&r, rx);
 	return true;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* SYN_SENT (RFC 9293, 3.10.7.3): the answer to our SYN, or the peer's own SYN crossing it. */
-#include "proto/tcp_int.h"
+#include "tcp/internal.h"
 
 /* What the peer's SYN offers and we had offered too. */
 static void negotiate(struct tcp_conn *c, const struct tcp_rx *rx)
@@ -37,7 +37,7 @@ static void answered(struct tcp_conn *c, struct tcp_rx *rx)
 {
 	negotiate(c, rx);
 	/* RFC 3168, 6.1.1: ECE without CWR. */
-	c->ecn_ok = c->o.ecn && (rx->flags & (TH_ECE | TH_CWR)) == TH_ECE;
+	c->ecn_ok = c->o.ecn && (rx->flags & (TCPHDR_ECE | TCPHDR_CWR)) == TCPHDR_ECE;
 	tcp_ack_input(c, rx);
 	c->snd_wnd = c->max_wnd = rx->wnd;
 	tcp_conn_established(c);
@@ -52,25 +52,26 @@ static void crossed(struct tcp_conn *c, struct tcp_rx *rx)
 	if (c->snd_nxt == c->iss)
 		tcp_send_syn(c);
 	negotiate(c, rx);
-	c->ecn_ok = c->o.ecn && (rx->flags & (TH_ECE | TH_CWR)) == (TH_ECE | TH_CWR);
+	c->ecn_ok =
+		c->o.ecn && (rx->flags & (TCPHDR_ECE | TCPHDR_CWR)) == (TCPHDR_ECE | TCPHDR_CWR);
 	tcp_set_state(c, TCPS_SYN_RECV);
 	tcp_send_syn(c);
 }
 
 void tcp_syn_sent_input(struct tcp_conn *c, struct tcp_rx *rx)
 {
-	if ((rx->flags & TH_ACK) && !ack_ok(c, rx)) {
+	if ((rx->flags & TCPHDR_ACK) && !ack_ok(c, rx)) {
 		tcp_reply_rst(c->ts, &c->node.tuple, rx);
 		return;
 	}
-	if (rx->flags & TH_RST) {
-		if (rx->flags & TH_ACK)
+	if (rx->flags & TCPHDR_RST) {
+		if (rx->flags & TCPHDR_ACK)
 			tcp_conn_reset(c);
 		return;
 	}
-	if (!(rx->flags & TH_SYN))
+	if (!(rx->flags & TCPHDR_SYN))
 		return;
-	if (rx->flags & TH_ACK)
+	if (rx->flags & TCPHDR_ACK)
 		answered(c, rx);
 	else
 		crossed(c, rx);

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What the files of the sending side (tcp_out.c, tcp_rtx.c, tcp_ack.c, tcp_sack.c, tcp_rack.c, tcp_recovery.c, tcp_timer.c,
- * tcp_mtu.c) share: transmissions, the scoreboard's arithmetic, and what an acknowledgement was found to say.
+ * What the files of the sending side (tcp/output.c, retransmit.c, tcp/ack.c, sack.c, rack.c,
+ * states.c, tcp/timers.c, tcp/mtu.c) share: transmissions, the scoreboard's arithmetic, and what an
+ * acknowledgement was found to say.
  */
-#ifndef PROTO_TCP_LOSS_H
-#define PROTO_TCP_LOSS_H
+#ifndef TCP_RECOVERY_LOSS_H
+#define TCP_RECOVERY_LOSS_H
 
 #include <errno.h>
 
-#include "proto/tcp_int.h"
+#include "tcp/internal.h"
 
 #define TCP_RETRY_US 1000u /* output() was full, or memory short, and nobody calls */
 #define TCP_PROBE_RETRY_US 500000u /* Linux: TCP_RESOURCE_PROBE_INTERVAL */
@@ -23,8 +24,8 @@
 #define ACK_ACKED 0x0008u /* a whole segment is acknowledged */
 #define ACK_RETRANS_ACKED 0x0010u /* among them retransmitted ones */
 #define ACK_SACKED 0x0020u /* something was newly SACKED */
-#define ACK_ORIG_ACKED                                                                             \
-	0x0040u /* never retransmitted and sent before high_seq: (S)ACKED now (F-RTO) */
+/* never retransmitted and sent before high_seq: (S)ACKED now (F-RTO) */
+#define ACK_ORIG_ACKED 0x0040u
 #define ACK_DSACK 0x0080u
 #define ACK_DSACK_TLP 0x0100u /* the D-SACK names the probe */
 #define ACK_ECE 0x0200u
@@ -32,18 +33,31 @@
 #define ACK_REARM 0x0800u /* the retransmission timer starts anew */
 #define ACK_NOT_DUP (ACK_DATA | ACK_WINDOW | ACK_ACKED)
 
-/* One acknowledgement on its way through tcp_ack_input(). */
+/* The path's rate as one acknowledgement shows it (rate.c). */
+struct tcp_rate {
+	uint32_t delivered, interval_us; /* segments, and in what time; interval_us 0: no sample */
+	uint32_t prior_delivered; /* the connection's, when the newest segment acknowledged left */
+	uint32_t prior_us, end_seq;
+	uint64_t sent_us;
+	bool any, app_limited;
+};
+
+/* One acknowledgement while tcp_ack_input() works on it. */
 struct tcp_acking {
 	const struct tcp_rx *rx;
 	uint32_t flags;
 	uint32_t prior_una;
-	uint32_t prior_delivered, prior_lost, prior_fack;
+	uint32_t prior_delivered, prior_lost, prior_fack, prior_flight;
 	uint32_t reord; /* lowest sequence that arrived late; valid while has_reord */
 	uint32_t acked; /* wire segments that it acknowledged cumulatively */
 	bool has_reord;
 	bool dup; /* a duplicate (RFC 5681, 2) */
-	/* When what it newly acknowledges, and was sent once, left: oldest cumulative, newest, oldest SACKED. 0: none. */
+	/*
+	 * When what it newly acknowledges, and was sent once, left: oldest cumulative, newest,
+	 * oldest SACKED. 0: none.
+	 */
 	uint64_t first_sent, last_sent, sack_sent;
+	struct tcp_rate rate;
 };
 
 /* --- counts (RFC 6675's pipe as Linux keeps it) */
@@ -86,8 +100,8 @@ static inline bool tcp_unsent(const struct tcp_conn *c)
 }
 
 /*
- * Segs that a connection sends at most: a peer with a tiny MSS makes us keep no more records than the send buffer would pay for
- * (Linux counts them into it). SACKs may cut them into twice as many.
+ * Segs that a connection sends at most: a peer with a tiny MSS makes us keep no more records than
+ * the send buffer would pay for (Linux counts them into it). SACKs may cut them into twice as many.
  */
 static inline uint32_t tcp_max_segs(const struct tcp_conn *c)
 {
@@ -104,47 +118,66 @@ static inline uint32_t tcp_srtt(const struct tcp_conn *c)
 	return c->rtt.srtt_us >> 3;
 }
 
-/* The echoed time stamp is older than us (of the stack's clock): what it answers left before then (RFC 3522). */
+/*
+ * The echoed time stamp is older than us (of the stack's clock): what it answers left before then
+ * (RFC 3522).
+ */
 static inline bool tcp_echo_before(const struct tcp_conn *c, const struct tcp_rx *rx, uint64_t us)
 {
 	return c->ts_ok && rx && rx->has_ts && rx->tsecr &&
 	       seq_before(rx->tsecr, (uint32_t)(us / 1000) + c->ts_off);
 }
 
-/* --- tcp_out.c */
+/* --- tcp/output.c */
 
 /* One transmission. */
-struct tcp_shot {
+struct tcp_transmission {
 	uint32_t seq, len;
 	uint8_t flags; /* TH_* */
 	bool fresh; /* new data: may say ECT and CWR */
 };
 
 /*
- * Sends [seq, seq+len) with the header that the connection has now; what was due to be acknowledged is. *len may come back
- * smaller (memory is in too many pieces; never 0). -ENOBUFS: not sent, nothing changed. Else it counts as sent.
+ * Sends [seq, seq+len) with the header that the connection has now; what was due to be acknowledged
+ * is. *len may come back smaller (memory is in too many pieces; never 0). -ENOBUFS: not sent,
+ * nothing changed. Else it counts as sent.
  */
-int tcp_xmit(struct tcp_conn *c, struct tcp_shot *shot);
+int tcp_xmit(struct tcp_conn *c, struct tcp_transmission *xmit);
 /* output() or memory refused: again in a moment, or when tcp_tx_ready() comes to it. */
 void tcp_blocked(struct tcp_conn *c);
 /*
- * Sends one transmission of new data (at most limit bytes of payload, or a FIN) whatever cwnd and Nagle say. Returns the wire
- * segments it was, 0: nothing to send or no window, -ENOBUFS.
+ * Sends one transmission of new data (at most limit bytes of payload, or a FIN) whatever cwnd and
+ * Nagle say. Returns the wire segments it was, 0: nothing to send or no window, -ENOBUFS.
  */
 int tcp_send_new(struct tcp_conn *c, uint32_t limit);
 
-/* --- tcp_send.c */
+/* --- tcp/rate.c */
+
+/* s leaves, for the first time or again; before it is counted in flight. */
+void tcp_rate_sent(struct tcp_conn *c, struct tcp_seg *s);
+/* s, or its front, is newly acknowledged or SACKed. */
+void tcp_rate_delivered(struct tcp_conn *c, struct tcp_rate *r, const struct tcp_seg *s);
+/* All that an acknowledgement says is taken in, the round-trip time too: the sample is made. */
+void tcp_rate_finish(struct tcp_conn *c, struct tcp_rate *r);
+/* The program gives more to send: was it all that was missing until now? */
+void tcp_rate_check_limited(struct tcp_conn *c);
+/* As if the program had no more to send than what is in flight. */
+void tcp_rate_set_limited(struct tcp_conn *c);
+/* Bytes a second, 0: not known yet (tcpi_delivery_rate). */
+uint64_t tcp_rate(const struct tcp_conn *c);
+
+/* --- tcp/send.c */
 
 /* The user was refused (nospace): told when there is room again. */
 void tcp_tell_space(struct tcp_conn *c);
 
-/* --- tcp_rtx.c */
+/* --- retransmit.c */
 
 /* Recounts s after its bounds, or the size of its wire segments, changed. */
 void tcp_seg_resize(struct tcp_conn *c, struct tcp_seg *s, uint32_t seq, uint32_t mss);
 /*
- * Sends s again, or as much of its front as segs wire segments and the peer's window allow (the rest is split off). 0,
- * -ENOBUFS, -EAGAIN (outside of the window).
+ * Sends s again, or as much of its front as segs wire segments and the peer's window allow (the
+ * rest is split off). 0, -ENOBUFS, -EAGAIN (outside of the window).
  */
 int tcp_retransmit(struct tcp_conn *c, struct tcp_seg *s, uint32_t segs, bool probe);
 /* Sends what is lost and not sent again yet, as far as cwnd and pacing let it. 0 or -ENOBUFS. */
@@ -153,14 +186,14 @@ int tcp_retransmit_lost(struct tcp_conn *c);
 uint32_t tcp_pace_allow(struct tcp_conn *c);
 void tcp_pace_sent(struct tcp_conn *c, uint32_t len);
 
-/* --- tcp_sack.c */
+/* --- sack.c */
 
 /* Marks what a's blocks say; finds D-SACK and reordering. */
 void tcp_sack_input(struct tcp_conn *c, struct tcp_acking *a);
 /* Data at low arrived after data up to high had: reordering of that size. */
 void tcp_saw_reordering(struct tcp_conn *c, uint32_t low);
 
-/* --- tcp_rack.c */
+/* --- rack.c */
 
 /* s was delivered now (RFC 8985, 6.2 step 2). */
 void tcp_rack_advance(struct tcp_conn *c, const struct tcp_seg *s, const struct tcp_rx *rx);
@@ -175,19 +208,21 @@ void tcp_tlp_ack(struct tcp_conn *c, const struct tcp_acking *a);
 /* Arms the tail loss probe instead of the timeout when the flight is one that it is for. */
 bool tcp_tlp_arm(struct tcp_conn *c);
 
-/* --- tcp_recovery.c */
+/* --- states.c */
 
 /* s is lost: it, or its retransmission. */
 void tcp_mark_lost(struct tcp_conn *c, struct tcp_seg *s);
 void tcp_recovery_input(struct tcp_conn *c, struct tcp_acking *a);
-/* Without SACK: `acked` wire segments were acknowledged, some of them counted as duplicates before. */
+/*
+ * Without SACK: `acked` wire segments were acknowledged, some of them counted as duplicates before.
+ */
 void tcp_reno_acked(struct tcp_conn *c, uint32_t acked);
 /* One tail loss probe repaired a loss: the window is reduced once (RFC 8985, 7.4.2). */
 void tcp_reduce_once(struct tcp_conn *c);
 /* Segments that are larger than the path now takes are lost (Linux: tcp_simple_retransmit). */
 void tcp_mark_oversized(struct tcp_conn *c);
 
-/* --- tcp_reduce.c */
+/* --- reduce.c */
 
 uint32_t tcp_current_ssthresh(const struct tcp_conn *c);
 void tcp_enter_loss(struct tcp_conn *c);
@@ -199,17 +234,23 @@ void tcp_end_reduction(struct tcp_conn *c);
 /* RFC 6937 after `delivered` more arrived, `lost` more were lost. */
 void tcp_prr(struct tcp_conn *c, uint32_t delivered, uint32_t lost, bool advanced);
 
-/* --- tcp_timer.c */
+/* --- tcp/timers.c */
 
 /* The connection ends by timeout: the error of ICMP if there was one. */
 void tcp_timed_out(struct tcp_conn *c);
 void tcp_arm_rtx(struct tcp_conn *c, enum tcp_pending what, uint64_t in_us);
 
-/* --- tcp_mtu.c */
+/* --- tcp/mtu.c */
 
-/* The same large segment was lost again and again: a smaller size is tried (RFC 8899's black hole, Linux: tcp_mtu_probing). */
+/*
+ * The same large segment was lost again and again: a smaller size is tried (RFC 8899's black hole,
+ * Linux: tcp_mtu_probing).
+ */
 void tcp_mtu_black_hole(struct tcp_conn *c);
-/* mtu_stamp is set and data get through: the path's own size is tried again after some minutes (RFC 1191, 6.3). */
+/*
+ * mtu_stamp is set and data get through: the path's own size is tried again after some minutes (RFC
+ * 1191, 6.3).
+ */
 void tcp_mtu_recheck(struct tcp_conn *c);
 
 #endif

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* RACK-TLP (RFC 8985): loss by the time of transmission, and the probe of a silent tail. */
-#include "proto/tcp_loss.h"
+#include "tcp/recovery/loss.h"
 
 #define PERSIST 16 /* recoveries that a widened window lasts */
-#define EARLY_MAX 32u /* looked at for the reordering timer: it runs again for those behind them */
+/* looked at for the reordering timer: it runs again for those behind them */
+#define EARLY_MAX 32u
 #define TLP_SLACK_US 2000u /* Linux: TCP_TIMEOUT_MIN_US */
 
 /* (t1, seq1) was sent after (t2, seq2). */

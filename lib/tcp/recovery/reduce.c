@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* The window's reductions: into Recovery (RFC 6937), CWR and Loss, and how they end. */
-#include "proto/tcp_loss.h"
+#include "tcp/recovery/loss.h"
 
 uint32_t tcp_current_ssthresh(const struct tcp_conn *c)
 {
@@ -35,7 +35,8 @@ void tcp_init_reduction(struct tcp_conn *c)
 
 void tcp_end_reduction(struct tcp_conn *c)
 {
-	if (c->cc.ssthresh < TCP_SSTHRESH_INFINITE && (c->ca_state == TCPCA_CWR || c->undo)) {
+	if (!tcp_cc_of(c)->control && c->cc.ssthresh < TCP_SSTHRESH_INFINITE &&
+	    (c->ca_state == TCPCA_CWR || c->undo)) {
 		c->cc.cwnd = c->cc.ssthresh;
 		c->cwnd_stamp = c->ts->now;
 	}
@@ -46,7 +47,7 @@ void tcp_prr(struct tcp_conn *c, uint32_t delivered, uint32_t lost, bool advance
 	uint32_t flight = tcp_in_flight(c), ssthresh = c->cc.ssthresh;
 	int64_t send;
 
-	if (!delivered || !c->cc.prior_cwnd || c->o.cc == TCP_CC_NONE)
+	if (!delivered || !c->cc.prior_cwnd || c->o.cc == TCP_CC_NONE || tcp_cc_of(c)->control)
 		return;
 	c->prr_delivered += delivered;
 	if (flight > ssthresh) {
@@ -102,7 +103,10 @@ static void forget_sacks(struct tcp_conn *c)
 	tcp_segq_unmark(&c->segq, SEG_SACKED);
 }
 
-/* At a timeout: all is lost, but what left within a round trip. Go-back-N is what this is without SACK. */
+/*
+ * At a timeout: all is lost, but what left within a round trip. Go-back-N is what this is without
+ * SACK.
+ */
 static void mark_timed_out(struct tcp_conn *c)
 {
 	struct tcp_seg *head = c->segq.head;

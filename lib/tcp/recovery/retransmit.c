@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Sending again, and how fast: retransmissions from the queue, pacing. */
-#include "proto/tcp_loss.h"
+#include "tcp/recovery/loss.h"
 
 /* Adds what s counts, or takes it out (sign -1). */
 static void recount(struct tcp_segq *q, const struct tcp_seg *s, int sign)
@@ -28,7 +28,10 @@ void tcp_seg_resize(struct tcp_conn *c, struct tcp_seg *s, uint32_t seq, uint32_
 	recount(&c->segq, s, 1);
 }
 
-/* The most of s that may go now: segs wire segments, the peer's window (all of it closed: this is its probe). 0: none. */
+/*
+ * The most of s that may go now: segs wire segments, the peer's window (all of it closed: this is
+ * its probe). 0: none.
+ */
 static uint32_t rtx_len(const struct tcp_conn *c, const struct tcp_seg *s, uint32_t segs)
 {
 	uint32_t len = tcp_seg_payload(s), end = tcp_wnd_end(c), room;
@@ -52,6 +55,7 @@ static void resent(struct tcp_conn *c, struct tcp_seg *s, bool probe)
 
 	/* The time first: so it finds its place in the order of time at the end. */
 	tcp_segq_sent(q, s, c->ts->now);
+	tcp_rate_sent(c, s);
 	tcp_segq_mark(q, s, SEG_EVER_RETRANS | (probe ? 0 : SEG_RETRANS), 0);
 	c->total_retrans += s->pcount;
 	c->ts->n.retrans_segs += s->pcount;
@@ -68,7 +72,7 @@ static void resent(struct tcp_conn *c, struct tcp_seg *s, bool probe)
 int tcp_retransmit(struct tcp_conn *c, struct tcp_seg *s, uint32_t segs, bool probe)
 {
 	uint32_t payload, len;
-	struct tcp_shot shot = {.seq = s->seq, .flags = TH_ACK};
+	struct tcp_transmission xmit = {.seq = s->seq, .flags = TCPHDR_ACK};
 	int err;
 
 	if (s->mss > c->mss)
@@ -81,17 +85,20 @@ int tcp_retransmit(struct tcp_conn *c, struct tcp_seg *s, uint32_t segs, bool pr
 		c->ts->n.no_memory++;
 		return -ENOBUFS;
 	}
-	shot.len = len;
+	xmit.len = len;
 	if (s->flags & SEG_PSH)
-		shot.flags |= TH_PSH;
+		xmit.flags |= TCPHDR_PSH;
 	if (s->flags & SEG_FIN)
-		shot.flags |= TH_FIN;
-	err = tcp_xmit(c, &shot);
+		xmit.flags |= TCPHDR_FIN;
+	err = tcp_xmit(c, &xmit);
 	if (err)
 		return err;
-	/* Sent in part only, and no memory to say so: then the whole counts as sent, and is found lost again. */
-	if (shot.len < len)
-		(void)tcp_segq_split(&c->segq, &c->ts->env, s, s->seq + shot.len);
+	/*
+	 * Sent in part only, and no memory to say so: then the whole counts as sent, and is found
+	 * lost again.
+	 */
+	if (xmit.len < len)
+		(void)tcp_segq_split(&c->segq, &c->ts->env, s, s->seq + xmit.len);
 	resent(c, s, probe);
 	return 0;
 }
@@ -110,7 +117,7 @@ int tcp_retransmit_lost(struct tcp_conn *c)
 		if (flight >= c->cc.cwnd)
 			break;
 		segs = c->cc.cwnd - flight;
-		if (c->o.pacing_rate != UINT64_MAX) {
+		if (tcp_pacing_rate(c) != UINT64_MAX) {
 			uint32_t may = tcp_pace_allow(c) / c->mss;
 
 			if (!may)
@@ -120,7 +127,7 @@ int tcp_retransmit_lost(struct tcp_conn *c)
 		err = tcp_retransmit(c, s, segs, false);
 		if (err)
 			break;
-		if (c->o.pacing_rate != UINT64_MAX)
+		if (tcp_pacing_rate(c) != UINT64_MAX)
 			tcp_pace_sent(c, tcp_seg_payload(s));
 		if (c->ca_state != TCPCA_LOSS)
 			c->ts->n.fast_retrans++;
@@ -131,14 +138,21 @@ int tcp_retransmit_lost(struct tcp_conn *c)
 	return err == -ENOBUFS ? err : 0;
 }
 
-/* --- pacing: a token that is as old as a millisecond's worth of the rate at most */
+/*
+ * --- pacing: a token that is as old as a millisecond's worth of the rate at most; older when data
+ * waited for it, and nobody was there to send them at its time: processes sleep and wait for
+ * processors
+ */
+
+#define CATCH_UP_US 5000u
 
 uint32_t tcp_pace_allow(struct tcp_conn *c)
 {
-	uint64_t now = c->ts->now, burst = c->o.pacing_rate / 1000;
+	uint64_t now = c->ts->now, burst = tcp_pacing_rate(c) / 1000;
 
 	if (c->pace_next > now) {
 		wheel_arm(&c->ts->wheel, &c->pace, c->pace_next);
+		c->pace_waits = true;
 		return 0;
 	}
 	if (burst < 2 * (uint64_t)c->mss)
@@ -150,11 +164,17 @@ uint32_t tcp_pace_allow(struct tcp_conn *c)
 
 void tcp_pace_sent(struct tcp_conn *c, uint32_t len)
 {
-	uint64_t rate = c->o.pacing_rate ? c->o.pacing_rate : 1;
+	uint64_t rate = tcp_pacing_rate(c) ? tcp_pacing_rate(c) : 1;
 	uint64_t cost = (uint64_t)len * 1000000 / rate;
 
 	/* A wait is counted from when the last one ended, unless the sender had nothing to send. */
-	if (c->pace_next + cost < c->ts->now)
+	if (c->pace_waits) {
+		if (c->pace_next + CATCH_UP_US < c->ts->now)
+			c->pace_next = c->ts->now - CATCH_UP_US;
+	} else if (c->pace_next + cost < c->ts->now) {
 		c->pace_next = c->ts->now;
+	}
 	c->pace_next += cost;
+	if (c->pace_next > c->ts->now)
+		c->pace_waits = false;
 }

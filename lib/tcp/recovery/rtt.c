@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The round-trip time and the retransmission timeout (RFC 6298). As Linux: the smoothed time is kept eightfold and the
- * mean deviation fourfold; the variance that counts is the largest deviation of a window of data, let down slowly,
- * and never below min_rto.
+ * The round-trip time and the retransmission timeout (RFC 6298). As Linux: the smoothed time is
+ * kept eightfold and the mean deviation fourfold; the variance that counts is the largest deviation
+ * of a window of data, let down slowly, and never below min_rto.
  */
-#include "proto/tcp_int.h"
+#include "tcp/internal.h"
 
 #define MIN_WINDOW_US UINT64_C(300000000) /* tcp_min_rtt_wlen */
 #define SAMPLE_MAX_US (1u << 28) /* eightfold still fits */
@@ -35,7 +35,10 @@ static void next_sample(struct tcp_rtt *r, uint32_t rtt_us, uint32_t snd_una, ui
 	int32_t change = (error < 0 ? -error : error) - (int32_t)(r->mdev_us >> 2);
 
 	r->srtt_us += (uint32_t)error;
-	/* A time that falls is good news, not variance: the deviation grows by it only with an eighth of the gain. */
+	/*
+	 * A time that falls is good news, not variance: the deviation grows by it only with an
+	 * eighth of the gain.
+	 */
 	if (error < 0 && change > 0)
 		change >>= 3;
 	r->mdev_us += (uint32_t)change;

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The SACK option on the sender's side: the scoreboard (RFC 2018, 6675), D-SACK (RFC 2883, 3708), reordering. */
-#include "proto/tcp_loss.h"
+/*
+ * The SACK option on the sender's side: the scoreboard (RFC 2018, 6675), D-SACK (RFC 2883, 3708),
+ * reordering.
+ */
+#include "tcp/recovery/loss.h"
 
 /* Something that was in flight: the only kind of block that says anything about the queue. */
 static bool valid_block(const struct tcp_conn *c, const struct tcp_sack_block *b)
@@ -55,6 +58,7 @@ static void dsack_input(struct tcp_conn *c, struct tcp_acking *a)
 static void sack_seg(struct tcp_conn *c, struct tcp_acking *a, struct tcp_seg *s)
 {
 	tcp_rack_advance(c, s, a->rx);
+	tcp_rate_delivered(c, &a->rate, s);
 	if (!(s->flags & SEG_EVER_RETRANS)) {
 		if (seq_before(s->seq, a->prior_fack) &&
 		    (!a->has_reord || seq_before(s->seq, a->reord))) {
@@ -66,14 +70,17 @@ static void sack_seg(struct tcp_conn *c, struct tcp_acking *a, struct tcp_seg *s
 		if (!a->sack_sent)
 			a->sack_sent = s->sent_us;
 	}
-	/* A retransmission of what was not held lost is believed to be still on its way. */
+	/* A retransmission of what was not marked lost is taken to be still in flight. */
 	tcp_segq_mark(&c->segq, s, SEG_SACKED, s->flags & SEG_LOST ? SEG_LOST | SEG_RETRANS : 0);
 	c->delivered += s->pcount;
 	c->fack = seq_max(c->fack, s->end_seq);
 	a->flags |= ACK_SACKED;
 }
 
-/* In as many pieces as pleases the peer, but not in more than what its window makes us keep anyway. NULL: not split. */
+/*
+ * In as many pieces as pleases the peer, but not in more than what its window makes us keep anyway.
+ * NULL: not split.
+ */
 static struct tcp_seg *split(struct tcp_conn *c, struct tcp_seg *s, uint32_t seq)
 {
 	if (c->segq.count >= 2 * tcp_max_segs(c))
@@ -82,8 +89,8 @@ static struct tcp_seg *split(struct tcp_conn *c, struct tcp_seg *s, uint32_t seq
 }
 
 /*
- * The part of s that [start, end) covers, in whole wire segments, as a seg of its own; NULL: none (or no memory to split).
- * s itself when all of it.
+ * The part of s that [start, end) covers, in whole wire segments, as a seg of its own; NULL: none
+ * (or no memory to split). s itself when all of it.
  */
 static struct tcp_seg *covered(struct tcp_conn *c, struct tcp_seg *s, uint32_t start, uint32_t end)
 {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Open, Disorder, CWR, Recovery, Loss: what an acknowledgement makes of them, and how a reduction of the window is
- * undone (by time stamps, D-SACK and F-RTO: RFC 3522, 3708, 5682); NewReno (RFC 6582) where the peer has no SACK.
+ * Open, Disorder, CWR, Recovery, Loss: what an acknowledgement makes of them, and how a reduction
+ * of the window is undone (by time stamps, D-SACK and F-RTO: RFC 3522, 3708, 5682); NewReno (RFC
+ * 6582) where the peer has no SACK.
  */
-#include "proto/tcp_loss.h"
+#include "tcp/recovery/loss.h"
 
 void tcp_mark_lost(struct tcp_conn *c, struct tcp_seg *s)
 {
@@ -22,7 +23,10 @@ void tcp_mark_lost(struct tcp_conn *c, struct tcp_seg *s)
 		c->rtx_hint = s;
 }
 
-/* --- without SACK: duplicates are counted as if each SACKed one segment (RFC 6582 on Linux's counts) */
+/*
+ * --- without SACK: duplicates are counted as if each SACKed one segment (RFC 6582 on Linux's
+ * counts)
+ */
 
 /* The count can not be more than what is in flight but the hole. */
 static void reno_limit(struct tcp_conn *c)
@@ -64,7 +68,10 @@ void tcp_reno_acked(struct tcp_conn *c, uint32_t acked)
 	reno_limit(c);
 }
 
-/* RFC 6582: the third duplicate, or a partial acknowledgement, says that the head is lost. One wire segment of it. */
+/*
+ * RFC 6582: the third duplicate, or a partial acknowledgement, says that the head is lost. One wire
+ * segment of it.
+ */
 static void reno_mark(struct tcp_conn *c, bool advanced)
 {
 	struct tcp_seg *s = c->segq.head;
@@ -117,7 +124,10 @@ static void undo_reduction(struct tcp_conn *c, bool unmark)
 	c->ts->n.undo++;
 }
 
-/* Without SACK a late duplicate would start a false recovery until something above high_seq is acknowledged (RFC 6582, 4). */
+/*
+ * Without SACK a late duplicate would start a false recovery until something above high_seq is
+ * acknowledged (RFC 6582, 4).
+ */
 static bool hold_reno(struct tcp_conn *c)
 {
 	if (c->snd_una != c->high_seq || c->sack_ok)
@@ -223,7 +233,10 @@ static void find_losses(struct tcp_conn *c, struct tcp_acking *a)
 		a->flags |= ACK_LOST_RETRANS;
 }
 
-/* Loss, with F-RTO in it (RFC 5682, SACK-enhanced). False: nothing is to be sent again yet, or nothing has changed. */
+/*
+ * Loss, with F-RTO in it (RFC 5682, SACK-enhanced). False: nothing is to be sent again yet, or
+ * nothing has changed.
+ */
 static void loss_input(struct tcp_conn *c, struct tcp_acking *a)
 {
 	bool recovered = seq_geq(c->snd_una, c->high_seq);
@@ -285,7 +298,10 @@ static bool leave(struct tcp_conn *c, const struct tcp_acking *a)
 	return false;
 }
 
-/* The peer reneged, it seems: soon a timeout, unless the ACK that explains it comes (Linux: tcp_check_sack_reneging()). */
+/*
+ * The peer reneged, it seems: soon a timeout, unless the ACK that explains it comes (Linux:
+ * tcp_check_sack_reneging()).
+ */
 static bool reneging(struct tcp_conn *c, struct tcp_acking *a)
 {
 	uint32_t wait = c->rtt.srtt_us >> 4;
@@ -352,7 +368,9 @@ void tcp_recovery_input(struct tcp_conn *c, struct tcp_acking *a)
 	if (c->ca_state == TCPCA_LOSS) {
 		loss_input(c, a);
 		find_losses(c, a);
-		/* Undone, or retransmissions were lost again: on to see whether a recovery begins. */
+		/*
+		 * Undone, or retransmissions were lost again: on to see whether a recovery begins.
+		 */
 		if (c->ca_state != TCPCA_OPEN && !(a->flags & ACK_LOST_RETRANS))
 			return;
 	}

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Ordering towards a device that reads and writes our memory. The atomics of C order threads; these order DMA, and the two
- * differ where the processor is weakly ordered (aarch64) and where memory is write-combining (the UAR page, everywhere).
+ * Ordering towards a device that reads and writes our memory. The atomics of C order threads; these
+ * order DMA, and the two differ where the processor is weakly ordered (aarch64) and where memory is
+ * write-combining (the UAR page, everywhere).
  */
-#ifndef RING_MLX5_BARRIER_H
-#define RING_MLX5_BARRIER_H
+#ifndef RING_MLX5_QUEUE_BARRIER_H
+#define RING_MLX5_QUEUE_BARRIER_H
 
 #include <stdint.h>
 
@@ -12,7 +13,9 @@
 #include <emmintrin.h>
 #endif
 
-/* What was stored to memory before is there for the device before what is stored to memory after. */
+/*
+ * What was stored to memory before is there for the device before what is stored to memory after.
+ */
 static inline void dev_wmb(void)
 {
 #if defined(__x86_64__)
@@ -37,8 +40,8 @@ static inline void dev_rmb(void)
 }
 
 /*
- * Between stores to memory and stores to the UAR page, and behind the latter: they leave the write-combining buffer. On aarch64 a
- * barrier that only orders would let them stay there.
+ * Between stores to memory and stores to the UAR page, and behind the latter: they leave the
+ * write-combining buffer. On aarch64 a barrier that only orders would let them stay there.
  */
 static inline void dev_wc_wmb(void)
 {
@@ -51,7 +54,10 @@ static inline void dev_wc_wmb(void)
 #endif
 }
 
-/* 64 bytes to the UAR page, both sides aligned to 64: past the caches, so that they leave as one burst. */
+/*
+ * 64 bytes to the UAR page, both sides aligned to 64: past the caches, so that they leave as one
+ * burst.
+ */
 static inline void dev_wc_copy64(void *to, const void *from)
 {
 #ifdef __x86_64__

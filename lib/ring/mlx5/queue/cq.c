@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 #include <errno.h>
 
-#include "ring/mlx5/queue.h"
+#include "ring/mlx5/queue/queue.h"
 
 int cq_init(struct cq *q, const struct mlx5dv_cq *dv)
 {

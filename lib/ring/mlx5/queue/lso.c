@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Large frames: one WQE, which the device cuts into segments. The headers stand in it, the payload the device reads from buffers.
- * Such a WQE may go round the queue's end.
+ * Large frames: one WQE, which the device cuts into segments. The headers stand in it, the payload
+ * the device reads from buffers. Such a WQE may go round the queue's end.
  */
 #include <errno.h>
 #include <string.h>
 
-#include "ring/mlx5/mpw.h"
+#include "ring/mlx5/queue/mpw.h"
 
 #define UNIT 16u
 #define UNITS_MAX 63u

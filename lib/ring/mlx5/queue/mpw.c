@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Bursts: frames that are posted one after the other share a WQE (enhanced multi-packet WQE): one control and one Ethernet segment,
- * then of each frame a segment that holds it, or that points to it. Such a WQE does not go round the queue's end, and nobody sees it
- * before it is closed: when it is full, or with the burst.
+ * Bursts: frames that are posted one after the other share a WQE (enhanced multi-packet WQE): one
+ * control and one Ethernet segment, then of each frame a segment that holds it, or that points to
+ * it. Such a WQE does not go round the queue's end, and nobody sees it before it is closed: when it
+ * is full, or with the burst.
  */
-#include "ring/mlx5/mpw.h"
+#include "ring/mlx5/queue/mpw.h"
 
 #include <errno.h>
 
@@ -24,7 +25,9 @@ static uint32_t inline_units(uint32_t len)
 	return ((uint32_t)sizeof(struct mlx5_wqe_inl_data_seg) + len + UNIT - 1) / UNIT;
 }
 
-/* Begins a WQE: where it will stand is known, and how long it may become. False: there is no room. */
+/*
+ * Begins a WQE: where it will stand is known, and how long it may become. False: there is no room.
+ */
 static __attribute__((noinline)) bool wqe_open(struct sq *q)
 {
 	struct sq_mpw *m = &q->mpw;
@@ -46,7 +49,8 @@ static __attribute__((noinline)) void wqe_close(struct sq *q)
 {
 	struct mlx5_wqe_ctrl_seg *c = (struct mlx5_wqe_ctrl_seg *)unit_at(q, 0);
 	struct sq_mpw *m = &q->mpw;
-	uint32_t bbs = (m->units + BB / UNIT - 1) / (BB / UNIT), weight = m->frames + (m->frames == 1);
+	uint32_t bbs = (m->units + BB / UNIT - 1) / (BB / UNIT),
+		 weight = m->frames + (m->frames == 1);
 	bool asks;
 
 	m->units_max = 0;
@@ -55,8 +59,9 @@ static __attribute__((noinline)) void wqe_close(struct sq *q)
 		return;
 	}
 	/*
-	 * It counts for as many WQEs as it has frames: so many would be at least as long (a single one, which may take a WQEBB more than
-	 * by itself, counts for two), and hold as many buffers.
+	 * It counts for as many WQEs as it has frames: so many would be at least as long (a single
+	 * one, which may take a WQEBB more than by itself, counts for two), and hold as many
+	 * buffers.
 	 */
 	asks = q->ask_in <= weight;
 	if (!asks)

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The descriptor layer: send, receive and completion queues in the memory that mlx5dv_init_obj() describes. It makes no system
- * call and knows no verbs object. All functions need the lock of the stack that owns the ring, but for sq_kick().
- * The device is not trusted: what it writes is checked before it is an index or a length.
+ * The descriptor layer: send, receive and completion queues in the memory that mlx5dv_init_obj()
+ * describes. It makes no system call and knows no verbs object. All functions need the lock of the
+ * stack that owns the ring, but for sq_kick(). The device is not trusted: what it writes is checked
+ * before it is an index or a length.
  */
-#ifndef RING_MLX5_QUEUE_H
-#define RING_MLX5_QUEUE_H
+#ifndef RING_MLX5_QUEUE_QUEUE_H
+#define RING_MLX5_QUEUE_QUEUE_H
 
 #include <endian.h>
 #include <infiniband/mlx5dv.h>
@@ -14,8 +15,8 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "mem/buf.h"
-#include "ring/mlx5/barrier.h"
+#include "mem/mem.h"
+#include "ring/mlx5/queue/barrier.h"
 
 #define BB 64u /* WQEBB: the unit of the send queue */
 #define CQE_COMPRESSED 3u /* the format bits of a CQE that starts a compressed session */
@@ -86,8 +87,9 @@ struct sq_mark {
 };
 
 /*
- * How far the queue is, in the low 16 bits of WQEBB counts. The halves are written alone while somebody may kick: `post` under the
- * stack lock, `rung` by who rings; when they agree nobody rings, and the stack lock is enough to write both.
+ * How far the queue is, in the low 16 bits of WQEBB counts. The halves are written alone while
+ * somebody may kick: `post` under the stack lock, `rung` by who rings; when they agree nobody
+ * rings, and the stack lock is enough to write both.
  */
 union sq_state {
 	uint64_t whole;
@@ -102,7 +104,8 @@ struct sq_dm {
 	uint8_t *map;
 	uint32_t size; /* a multiple of 8; 0: there is none */
 	uint32_t at; /* where the next frame goes */
-	uint32_t pi, ci; /* bytes given out, with those left out at the end, and got back, in total */
+	/* bytes given out, with those left out at the end, and got back, in total */
+	uint32_t pi, ci;
 	__be32 lkey; /* its addresses are offsets */
 };
 
@@ -110,7 +113,8 @@ struct sq_dm {
 struct sq_mpw {
 	bool able; /* the device knows such WQEs */
 	bool on;
-	uint32_t units, units_max; /* of 16 bytes: written, and that there is room for; 0: no WQE is begun */
+	/* of 16 bytes: written, and that there is room for; 0: no WQE is begun */
+	uint32_t units, units_max;
 	uint32_t frames;
 	uint32_t slot_room; /* the queue's own, which is 0 meanwhile */
 	struct buf *held; /* frames that it points to, a chain */
@@ -123,11 +127,15 @@ struct sq {
 	uint32_t pi; /* WQEBBs given to the device in total */
 	uint32_t run; /* at least so many are free from pi on, without a turn at the end */
 	uint32_t
-		slot_room; /* frames up to this many bytes are made in the WQE itself; 0 when broken */
+		/* frames up to this many bytes are made in the WQE itself; 0 when broken */
+		slot_room;
 	uint32_t ask_in; /* the WQE that asks for a completion next, counted from the next one */
 	uint32_t qpn; /* << 8 */
 	uint8_t *
-		bf; /* two registers of bf_size bytes, used in turn; bf_size 0: one, for doorbells only */
+		/*
+		 * two registers of bf_size bytes, used in turn; bf_size 0: one, for doorbells only
+		 */
+		bf;
 	uint32_t bf_size, bf_offset; /* by who rings */
 	__be32 *dbrec; /* by who rings */
 	union sq_state state;
@@ -140,7 +148,8 @@ struct sq {
 	uint32_t ask_every;
 	__be32 lkey;
 	uint32_t
-		min_inline; /* header bytes that the device wants in the WQE: 0 or SQ_INLINE_HEADER */
+		/* header bytes that the device wants in the WQE: 0 or SQ_INLINE_HEADER */
+		min_inline;
 	uint32_t held_pi, held_ci;
 	struct buf **held; /* [WQEBBs], a queue: frames that the device reads from their buffers */
 	struct sq_mark *marks; /* [WQEBBs] */
@@ -153,17 +162,19 @@ struct sq {
 _Static_assert(offsetof(struct sq, ringing) <= 72, "a short frame needs little more than a line");
 
 #define SQ_INLINE_HEADER 18u /* Ethernet and a VLAN tag */
-#define SQ_FRAME_AT                                                                                \
-	30u /* where a frame starts that is in the WQE: behind control and Ethernet segment */
-#define SQ_SLOT_MAX                                                                                \
-	884u /* so long a frame may be there: of the WQE's 63 units of 16 bytes it fills 58 */
+/* where a frame starts that is in the WQE: behind control and Ethernet segment */
+#define SQ_FRAME_AT 30u
+/* so long a frame may be there: of the WQE's 63 units of 16 bytes it fills 58 */
+#define SQ_SLOT_MAX 884u
 
 struct sq_config {
 	uint32_t qpn, lkey;
 	uint32_t max_inline; /* VMA_TX_MAX_INLINE */
 	uint32_t min_inline;
-	uint32_t ask_every; /* VMA_TX_WRE_BATCHING; less often where the queues are so small or large */
-	bool mpw; /* the device takes several frames in a WQE, and wants no header in front of them */
+	/* VMA_TX_WRE_BATCHING; less often where the queues are so small or large */
+	uint32_t ask_every;
+	/* the device takes several frames in a WQE, and wants no header in front of them */
+	bool mpw;
 	uint8_t *dm; /* of dm_bytes: memory of the device, aligned to 8 */
 	uint32_t dm_bytes, dm_lkey;
 };
@@ -171,22 +182,32 @@ struct sq_config {
 /* 0, -EINVAL (not what we can drive), -ENOMEM. */
 int sq_init(struct sq *q, const struct mlx5dv_qp *qp, const struct mlx5dv_cq *cq,
 	    const struct sq_config *config);
-/* Gives all buffers back; the device must be done with the queue, whose memory is not touched. What is left is a broken queue. */
+/*
+ * Gives all buffers back; the device must be done with the queue, whose memory is not touched. What
+ * is left is a broken queue.
+ */
 void sq_fini(struct sq *q);
 /*
- * Posts b, a frame in one piece, and takes it over. -ENOBUFS: full (b is the caller's), also when the queue is broken; -EINVAL: too
- * short for a frame. The device sees it with the next sq_kick().
+ * Posts b, a frame in one piece, and takes it over. -ENOBUFS: full (b is the caller's), also when
+ * the queue is broken; -EINVAL: too short for a frame. The device sees it with the next sq_kick().
  */
 int sq_post(struct sq *q, struct buf *b);
-/* The same, but the WQE does nothing: as long as it would be if b is a slot, of one WQEBB else (b is given back). */
+/*
+ * The same, but the WQE does nothing: as long as it would be if b is a slot, of one WQEBB else (b
+ * is given back).
+ */
 int sq_post_nop(struct sq *q, struct buf *b);
 #define SQ_SEND_HEADER 42u
-/* sq_send() of a frame of another length, or of one that asks for a completion; there is room. False: len is below 16. */
+/*
+ * sq_send() of a frame of another length, or of one that asks for a completion; there is room.
+ * False: len is below 16.
+ */
 bool sq_send_odd(struct sq *q, const void *hdr, const void *data, uint32_t len);
 #define SQ_LSO_HEADER_MAX 160u
 /*
- * Posts a large frame: hdr_len bytes of headers at hdr, which the device completes for each segment of mss bytes, and the payload in
- * `payload` and its fragments, which it takes over. Only where q->lso. -ENOBUFS, -EINVAL: as sq_post(), payload is the caller's.
+ * Posts a large frame: hdr_len bytes of headers at hdr, which the device completes for each segment
+ * of mss bytes, and the payload in `payload` and its fragments, which it takes over. Only where
+ * q->lso. -ENOBUFS, -EINVAL: as sq_post(), payload is the caller's.
  */
 int sq_post_lso(struct sq *q, const void *hdr, uint32_t hdr_len, uint32_t mss, struct buf *payload);
 /* Buffers that the payload may have behind headers of that length. */
@@ -195,7 +216,10 @@ uint32_t sq_lso_segments(uint32_t hdr_len);
 void sq_stop(struct sq *q);
 /* Takes completions: buffers go back to their pools. */
 void sq_reclaim(struct sq *q);
-/* Rings the doorbell for what was posted. Any thread, no lock of a stack; signal handlers must wait meanwhile (lock_enter()). */
+/*
+ * Rings the doorbell for what was posted. Any thread, no lock of a stack; signal handlers must wait
+ * meanwhile (lock_enter()).
+ */
 void sq_kick(struct sq *q);
 
 /* Looks anew how far q->run reaches. True: at least so many WQEBBs. */
@@ -208,9 +232,9 @@ static inline uint32_t slot_bbs(uint32_t len)
 }
 
 /*
- * A place for a frame of up to `room` bytes in the next WQE: what is written there needs no copy, and the device fetches nothing. It
- * is to be posted or freed before anything else is posted. NULL: too long, the queue is full, or ends too soon. 64 bytes may
- * always be written.
+ * A place for a frame of up to `room` bytes in the next WQE: what is written there needs no copy,
+ * and the device fetches nothing. It is to be posted or freed before anything else is posted. NULL:
+ * too long, the queue is full, or ends too soon. 64 bytes may always be written.
  */
 static inline struct buf *sq_slot(struct sq *q, uint32_t room)
 {
@@ -237,7 +261,8 @@ struct rq {
 	struct cq cq;
 	struct mlx5_wqe_data_seg *wqes;
 	__be32 *dbrec;
-	struct buf **bufs; /* [cnt]: what the device writes to; further ones of a WQE are the first one's fragments */
+	/* [cnt]: what the device writes to; further ones of a WQE are the first one's fragments */
+	struct buf **bufs;
 	uint32_t cnt, stride; /* a power of two; in data segments */
 	uint32_t segs; /* buffers of a WQE, which a long frame fills one after the other */
 	uint32_t pi, ci; /* buffers given to the device, and got back, in total */
@@ -248,18 +273,20 @@ struct rq {
 		zip_at; /* frames to come; the next one, counted from the session's first */
 	uint8_t zip_flags;
 	bool broken;
-	bool odd; /* broken, in the middle of a session, of several buffers for a WQE, or striding */
+	/* broken, in the middle of a session, of several buffers for a WQE, or striding */
+	bool odd;
 	uint8_t syndrome, vendor_syndrome; /* as in struct sq */
 	/* A striding queue (strides.h), whose segs are 0: pi and ci count slabs. */
 	struct slabs *slabs; /* NULL: it is none */
-	struct slab **posted; /* [cnt] */
-	struct slab *slab; /* at ci, or NULL: it was not looked at */
+	struct mlx5_slab **posted; /* [cnt] */
+	struct mlx5_slab *slab; /* at ci, or NULL: it was not looked at */
 	uint32_t strides; /* of a slab */
 	uint32_t at; /* the next one of `slab`; strides: there is none */
 };
 
 /* 0, -EINVAL, -ENOMEM. segs: buffers of a WQE, which has room for so many. */
-int rq_init(struct rq *q, const struct mlx5dv_qp *qp, const struct mlx5dv_cq *cq, uint32_t lkey, uint32_t segs);
+int rq_init(struct rq *q, const struct mlx5dv_qp *qp, const struct mlx5dv_cq *cq, uint32_t lkey,
+	    uint32_t segs);
 /* As sq_fini(). */
 void rq_fini(struct rq *q);
 /* Ends the use of the queue; RX_BROKEN. */
@@ -273,7 +300,10 @@ static inline uint32_t rq_room(const struct rq *q)
 	return q->cnt - (q->pi - q->ci);
 }
 
-/* Posts b, whose room the device may write, where a WQE is of one; there must be a place. rq_publish() tells the device. */
+/*
+ * Posts b, whose room the device may write, where a WQE is of one; there must be a place.
+ * rq_publish() tells the device.
+ */
 static inline void rq_post(struct rq *q, struct buf *b)
 {
 	uint32_t i = q->pi++ & (q->cnt - 1);
@@ -294,8 +324,9 @@ static inline void rq_publish(struct rq *q)
 }
 
 /*
- * The buffer flags that a completion vouches for: only where the device has seen both headers. A bit for each pair of their types:
- * IPv4 (2) or IPv6 (1) in the lower two bits of its number, and UDP (2) or one of three TCPs (1, 3, 4) above; the others are nothing yet.
+ * The buffer flags that a completion vouches for: only where the device has seen both headers. A
+ * bit for each pair of their types: IPv4 (2) or IPv6 (1) in the lower two bits of its number, and
+ * UDP (2) or one of three TCPs (1, 3, 4) above; the others are nothing yet.
  */
 _Static_assert(offsetof(struct mlx5_cqe64, l4_hdr_type_etc) ==
 		       offsetof(struct mlx5_cqe64, hds_ip_ext) + 1,
@@ -315,7 +346,10 @@ static inline uint8_t cqe_flags(const struct mlx5_cqe64 *c)
 	return (c->hds_ip_ext & both) == both ? (uint8_t)seen * BUF_CSUM_OK : 0;
 }
 
-/* The buffer of the next receive WQE, filled with len bytes, or NULL: the device says what cannot be. */
+/*
+ * The buffer of the next receive WQE, filled with len bytes, or NULL: the device says what cannot
+ * be.
+ */
 static inline struct buf *rq_pop(struct rq *q, uint16_t counter, uint32_t len, uint8_t flags)
 {
 	struct buf *b = q->bufs[q->ci & (q->cnt - 1)];
@@ -334,7 +368,9 @@ static inline struct buf *rq_pop(struct rq *q, uint16_t counter, uint32_t len, u
 static inline enum rx_result rq_take_plain(struct rq *q, const struct mlx5_cqe64 *c,
 					   struct buf **out)
 {
-	/* The rest of the completion, and the frame, after the byte that says that they are there. */
+	/*
+	 * The rest of the completion, and the frame, after the byte that says that they are there.
+	 */
 	dev_rmb();
 	*out = rq_pop(q, be16toh(c->wqe_counter),
 		      be32toh(__atomic_load_n(&c->byte_cnt, __ATOMIC_RELAXED)), cqe_flags(c));
@@ -344,7 +380,10 @@ static inline enum rx_result rq_take_plain(struct rq *q, const struct mlx5_cqe64
 	return RX_FRAME;
 }
 
-/* Takes a completion if it is one of a single frame; NULL: another, or none, for rq_take(). cq_publish() follows. */
+/*
+ * Takes a completion if it is one of a single frame; NULL: another, or none, for rq_take().
+ * cq_publish() follows.
+ */
 static inline struct buf *rq_take_usual(struct rq *q)
 {
 	const struct mlx5_cqe64 *c = cq_at(&q->cq, q->cq.ci);
@@ -355,7 +394,9 @@ static inline struct buf *rq_take_usual(struct rq *q)
 				     q->odd,
 			     0))
 		return NULL;
-	/* The rest of the completion, and the frame, after the byte that says that they are there. */
+	/*
+	 * The rest of the completion, and the frame, after the byte that says that they are there.
+	 */
 	dev_rmb();
 	b = rq_pop(q, be16toh(c->wqe_counter),
 		   be32toh(__atomic_load_n(&c->byte_cnt, __ATOMIC_RELAXED)), cqe_flags(c));
@@ -363,7 +404,10 @@ static inline struct buf *rq_take_usual(struct rq *q)
 	return b;
 }
 
-/* Takes one completion. RX_FRAME: *out is the caller's, its len, total and flags set. cq_publish() follows the last. */
+/*
+ * Takes one completion. RX_FRAME: *out is the caller's, its len, total and flags set. cq_publish()
+ * follows the last.
+ */
 static inline enum rx_result rq_take(struct rq *q, struct buf **out)
 {
 	const struct mlx5_cqe64 *c = cq_at(&q->cq, q->cq.ci);

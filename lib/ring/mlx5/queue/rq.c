@@ -4,9 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ring/mlx5/strides.h"
+#include "ring/mlx5/queue/strides.h"
 
-int rq_init(struct rq *q, const struct mlx5dv_qp *qp, const struct mlx5dv_cq *cq, uint32_t lkey, uint32_t segs)
+int rq_init(struct rq *q, const struct mlx5dv_qp *qp, const struct mlx5dv_cq *cq, uint32_t lkey,
+	    uint32_t segs)
 {
 	const uint32_t seg = sizeof(struct mlx5_wqe_data_seg);
 	uint32_t cnt = qp->rq.wqe_cnt;
@@ -14,8 +15,8 @@ int rq_init(struct rq *q, const struct mlx5dv_qp *qp, const struct mlx5dv_cq *cq
 
 	memset(q, 0, sizeof(*q));
 	/* Of 32768 and less a 16-bit counter names one place among those posted. */
-	if (!qp->rq.buf || !qp->dbrec || !cnt || cnt > 32768 || (cnt & (cnt - 1)) ||
-	    !segs || qp->rq.stride < seg * segs || qp->rq.stride % seg)
+	if (!qp->rq.buf || !qp->dbrec || !cnt || cnt > 32768 || (cnt & (cnt - 1)) || !segs ||
+	    qp->rq.stride < seg * segs || qp->rq.stride % seg)
 		return -EINVAL;
 	err = cq_init(&q->cq, cq);
 	if (err)
@@ -99,7 +100,10 @@ enum rx_result rq_break(struct rq *q)
 	return RX_BROKEN;
 }
 
-/* Starts a session: the completions of several frames that differ in length only, in the places that they would have had. */
+/*
+ * Starts a session: the completions of several frames that differ in length only, in the places
+ * that they would have had.
+ */
 static bool zip_open(struct rq *q, const struct mlx5_cqe64 *title)
 {
 	uint32_t n = be32toh(__atomic_load_n(&title->byte_cnt, __ATOMIC_RELAXED));
@@ -124,10 +128,13 @@ static enum rx_result zip_next(struct rq *q, struct buf **out)
 	if (q->zip_at && q->zip_at % MINI_CQES == 0)
 		memcpy(q->minis, place, sizeof(q->minis));
 	*out = pop(q, (uint16_t)q->ci, be32toh(q->minis[q->zip_at % MINI_CQES].byte_cnt),
-		      q->zip_flags);
+		   q->zip_flags);
 	if (!*out)
 		return rq_break(q);
-	/* The device has left what it wrote in the lap before, or an array: neither may look like a completion in the next lap. */
+	/*
+	 * The device has left what it wrote in the lap before, or an array: neither may look like a
+	 * completion in the next lap.
+	 */
 	__atomic_store_n(&place->op_own, MLX5_CQE_INVALID << 4, __ATOMIC_RELAXED);
 	q->cq.ci++;
 	q->zip_at++;
@@ -136,12 +143,16 @@ static enum rx_result zip_next(struct rq *q, struct buf **out)
 	return RX_FRAME;
 }
 
-/* As rq_take_plain(), of one buffer, several, or strides; what is behind the completion's last byte has been waited for. */
+/*
+ * As rq_take_plain(), of one buffer, several, or strides; what is behind the completion's last byte
+ * has been waited for.
+ */
 static enum rx_result take_one(struct rq *q, const struct mlx5_cqe64 *c, struct buf **out)
 {
 	if (q->slabs)
 		return strq_take_odd(q, c, out);
-	*out = pop(q, be16toh(c->wqe_counter), be32toh(__atomic_load_n(&c->byte_cnt, __ATOMIC_RELAXED)), cqe_flags(c));
+	*out = pop(q, be16toh(c->wqe_counter),
+		   be32toh(__atomic_load_n(&c->byte_cnt, __ATOMIC_RELAXED)), cqe_flags(c));
 	if (!*out)
 		return rq_break(q);
 	q->cq.ci++;

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* How a WQE is written and rung for: what sq.c does one after the other, sq_send() does in one go. */
-#ifndef RING_MLX5_SEND_H
-#define RING_MLX5_SEND_H
+/*
+ * How a WQE is written and rung for: what sq.c does one after the other, sq_send() does in one go.
+ */
+#ifndef RING_MLX5_QUEUE_SEND_H
+#define RING_MLX5_QUEUE_SEND_H
 
 #include <string.h>
 
-#include "mem/copy.h"
-#include "ring/mlx5/queue.h"
+#include "mem/mem.h"
+#include "ring/mlx5/queue/queue.h"
 
 /* Is a completion to be asked for with the next WQE? */
 static inline bool sq_ask(struct sq *q)
@@ -15,8 +17,9 @@ static inline bool sq_ask(struct sq *q)
 }
 
 /*
- * Control and Ethernet segment of the WQE at index pi, of so many 16-byte units, with so many header bytes, which are in place or
- * will be put there. The device is to write the checksums of IP, TCP and UDP (ring.caps.tx_csum).
+ * Control and Ethernet segment of the WQE at index pi, of so many 16-byte units, with so many
+ * header bytes, which are in place or will be put there. The device is to write the checksums of
+ * IP, TCP and UDP (ring.caps.tx_csum).
  */
 static inline void sq_head(uint8_t *wqe, uint32_t pi, uint32_t qpn, uint32_t units, uint32_t header,
 			   bool asks)
@@ -62,8 +65,9 @@ static inline void sq_publish(struct sq *q, uint32_t bbs, bool asks)
 }
 
 /*
- * Tells the device of all up to WQEBB `end`; the last WQE is wqe. `alone`: it is the only new one, of so many WQEBBs, and of not
- * more than `max` (a constant). Who calls is the only one that rings.
+ * Tells the device of all up to WQEBB `end`; the last WQE is wqe. `alone`: it is the only new one,
+ * of so many WQEBBs, and of not more than `max` (a constant). The caller is the only one that rings
+ * the doorbell.
  */
 static inline __attribute__((always_inline)) void
 sq_doorbell(struct sq *q, const uint8_t *wqe, uint32_t bbs, uint32_t max, bool alone, uint32_t end)
@@ -71,12 +75,18 @@ sq_doorbell(struct sq *q, const uint8_t *wqe, uint32_t bbs, uint32_t max, bool a
 	uint8_t *uar = q->bf + q->bf_offset;
 	uint64_t word;
 
-	/* The WQEs before the record that says how far they go, that before the doorbell that has the device look. */
+	/*
+	 * The WQEs before the record that says how far they go, that before the doorbell that has
+	 * the device look.
+	 */
 	dev_wmb();
 	__atomic_store_n(&q->dbrec[MLX5_SND_DBR], htobe32(end & 0xffff), __ATOMIC_RELAXED);
 	dev_wc_wmb();
 	if (alone && bbs * BB <= q->bf_size) {
-		/* The WQE itself, so that the device need not fetch it. It does not go round the queue's end. */
+		/*
+		 * The WQE itself, so that the device need not fetch it. It does not go round the
+		 * queue's end.
+		 */
 		dev_wc_copy64(uar, wqe);
 		if (bbs > 1)
 			dev_wc_copy64(uar + BB, wqe + BB);
@@ -88,7 +98,10 @@ sq_doorbell(struct sq *q, const uint8_t *wqe, uint32_t bbs, uint32_t max, bool a
 		memcpy(&word, wqe, sizeof(word));
 		dev_write64(uar, word);
 	}
-	/* Out of the write-combining buffer now, and before the next doorbell, which takes the other register. */
+	/*
+	 * Out of the write-combining buffer now, and before the next doorbell, which takes the
+	 * other register.
+	 */
 	dev_wc_wmb();
 	q->bf_offset ^= q->bf_size;
 }
@@ -104,7 +117,10 @@ static inline union sq_state sq_state_of(const struct sq *q)
 	return (union sq_state){.whole = __atomic_load_n(&q->state.whole, __ATOMIC_ACQUIRE)};
 }
 
-/* What sq_send() does once it is known to be possible; `asks` and `tiny` (16 to 64 bytes at data) are constants. */
+/*
+ * What sq_send() does once it is known to be possible; `asks` and `tiny` (16 to 64 bytes at data)
+ * are constants.
+ */
 static inline __attribute__((always_inline)) void
 sq_send_as(struct sq *q, const void *hdr, const void *data, uint32_t len, bool asks, bool tiny)
 {
@@ -127,7 +143,10 @@ sq_send_as(struct sq *q, const void *hdr, const void *data, uint32_t len, bool a
 		copy_short(to + SQ_SEND_HEADER, data, len);
 	else
 		memcpy(to + SQ_SEND_HEADER, data, len);
-	/* All was rung for, and nobody else can have posted: nobody rings now, nor will before the state says so. */
+	/*
+	 * All was rung for, and nobody else can have posted: nobody rings now, nor will before the
+	 * state says so.
+	 */
 	sq_doorbell(q, wqe, bbs, tiny ? 3 : 16, true, end);
 	s.post = (end & 0xffff) | bbs << 16;
 	s.rung = end & 0xffff;
@@ -135,8 +154,9 @@ sq_send_as(struct sq *q, const void *hdr, const void *data, uint32_t len, bool a
 }
 
 /*
- * Posts a frame that is SQ_SEND_HEADER bytes at hdr, where 48 can be read, and len bytes at data, and rings the doorbell. False: it
- * has no place in a WQE of its own, or the queue is full or broken, or something is posted that was not rung for.
+ * Posts a frame that is SQ_SEND_HEADER bytes at hdr, where 48 can be read, and len bytes at data,
+ * and rings the doorbell. False: it has no place in a WQE of its own, or the queue is full or
+ * broken, or something is posted that was not rung for.
  */
 static inline __attribute__((always_inline)) bool sq_send(struct sq *q, const void *hdr,
 							  const void *data, uint32_t len)

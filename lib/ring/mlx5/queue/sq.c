@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The send queue. A short frame is made in its WQE, whole, as an inline header; a longer one the device reads from its buffer.
- * No WQE of theirs goes round the queue's end: the former are not made there, the latter are one WQEBB (lso.c has others).
+ * The send queue. A short frame is made in its WQE, whole, as an inline header; a longer one the
+ * device reads from its buffer. No WQE of theirs goes round the queue's end: the former are not
+ * made there, the latter are one WQEBB (lso.c has others).
  */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "ring/mlx5/dm.h"
-#include "ring/mlx5/mpw.h"
+#include "ring/mlx5/queue/mpw.h"
 
 /* The slot is a part of the queue: there is nothing to give back. */
 static void slot_free(struct buf_pool *pool, struct buf *b)
@@ -26,7 +27,10 @@ int sq_init(struct sq *q, const struct mlx5dv_qp *qp, const struct mlx5dv_cq *cq
 	int err;
 
 	memset(q, 0, sizeof(*q));
-	/* The index in a WQE has 16 bits; of 32768 and less an index names one place among those in flight. */
+	/*
+	 * The index in a WQE has 16 bits; of 32768 and less an index names one place among those in
+	 * flight.
+	 */
 	if (!qp->sq.buf || (uintptr_t)qp->sq.buf % BB || !qp->dbrec || !qp->bf.reg ||
 	    qp->sq.stride != BB || cnt < 4 || cnt > 32768 || (cnt & (cnt - 1)) ||
 	    qp->bf.size % BB || !config->ask_every)
@@ -46,8 +50,8 @@ int sq_init(struct sq *q, const struct mlx5dv_qp *qp, const struct mlx5dv_cq *cq
 	q->bf = qp->bf.reg;
 	q->bf_size = qp->bf.size;
 	/*
-	 * WQEs that nobody asked a completion for never fill half the queue, and no WQE is longer than the other half: a full
-	 * queue always has a completion to come.
+	 * WQEs that nobody asked a completion for never fill half the queue, and no WQE is longer
+	 * than the other half: a full queue always has a completion to come.
 	 */
 	q->slot_room = config->max_inline < SQ_SLOT_MAX ? config->max_inline : SQ_SLOT_MAX;
 	if (q->slot_room > cnt / 2 * BB - SQ_FRAME_AT)
@@ -66,7 +70,9 @@ int sq_init(struct sq *q, const struct mlx5dv_qp *qp, const struct mlx5dv_cq *cq
 	/* Of one WQEBB at least. */
 	q->mpw.able = config->mpw && q->cq.cnt >= cnt;
 	if (config->dm && !((uintptr_t)config->dm % 8))
-		q->dm = (struct sq_dm){.map = config->dm, .size = config->dm_bytes & ~7u, .lkey = htobe32(config->dm_lkey)};
+		q->dm = (struct sq_dm){.map = config->dm,
+				       .size = config->dm_bytes & ~7u,
+				       .lkey = htobe32(config->dm_lkey)};
 	q->slot.pool = &slot_pool;
 	q->held = calloc(cnt, sizeof(*q->held));
 	q->marks = calloc(cnt, sizeof(*q->marks));
@@ -133,7 +139,10 @@ void sq_reclaim(struct sq *q)
 			sq_break(q, c, op_own);
 			break;
 		}
-		/* Somebody is still copying the WQE to the UAR page (kick): its place is not free yet. */
+		/*
+		 * Somebody is still copying the WQE to the UAR page (kick): its place is not free
+		 * yet.
+		 */
 		if ((int16_t)(m.end - __atomic_load_n(&q->state.rung, __ATOMIC_ACQUIRE)) > 0)
 			break;
 		while (q->held_ci != m.held)
@@ -172,7 +181,10 @@ static inline int post_slot(struct sq *q, uint32_t len)
 	return 0;
 }
 
-/* The device reads the frame from where it is, or from its own memory, but for the header bytes that it wants in the WQE. */
+/*
+ * The device reads the frame from where it is, or from its own memory, but for the header bytes
+ * that it wants in the WQE.
+ */
 static __attribute__((noinline)) int post_pointer(struct sq *q, struct buf *b)
 {
 	uint32_t header = q->min_inline;
@@ -253,8 +265,9 @@ int sq_post_nop(struct sq *q, struct buf *b)
 /* --- the doorbell */
 
 /*
- * One thread rings at a time; what others posted meanwhile it rings for, too, so that nobody waits: who does not get the word
- * posted before the holder, having given it back, looks once more (the exchanges are sequentially consistent).
+ * One thread rings at a time; what others posted meanwhile it rings for, too, so that nobody waits:
+ * who does not get the word posted before the holder, having given it back, looks once more (the
+ * exchanges are sequentially consistent).
  */
 void sq_kick(struct sq *q)
 {

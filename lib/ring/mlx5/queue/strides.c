@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-#include "ring/mlx5/strides.h"
+#include "ring/mlx5/queue/strides.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 #define STRIDES_MAX 8192u /* a completion says in 14 bits how many of them it is of */
 #define COUNT_MASK 0x3fffu
 
-static void slab_put(struct slab *s)
+static void slab_put(struct mlx5_slab *s)
 {
 	s->next = s->of->free;
 	s->of->free = s;
@@ -17,17 +17,21 @@ static void slab_put(struct slab *s)
 /* A frame's last user is done. */
 static void stride_free(struct buf_pool *pool, struct buf *b)
 {
-	struct slab *s = (struct slab *)pool;
+	struct mlx5_slab *s = (struct mlx5_slab *)pool;
 
 	(void)b;
 	if (!--s->held)
 		slab_put(s);
 }
 
-int slabs_init(struct slabs *s, struct memory *m, uint32_t strides)
+int slabs_init(struct slabs *s, struct mlx5_memory *m, uint32_t strides)
 {
-	*s = (struct slabs){.rx = &m->rx, .strides = strides, .stride = m->rx_chunk, .num = m->rx.num / strides};
-	if (!s->num || strides > STRIDES_MAX || strides & (strides - 1) || s->stride & (s->stride - 1))
+	*s = (struct slabs){.rx = &m->rx,
+			    .strides = strides,
+			    .stride = m->rx_chunk,
+			    .num = m->rx.num / strides};
+	if (!s->num || strides > STRIDES_MAX || strides & (strides - 1) ||
+	    s->stride & (s->stride - 1))
 		return -EINVAL;
 	s->slab = calloc(s->num, sizeof(*s->slab));
 	if (!s->slab)
@@ -36,7 +40,7 @@ int slabs_init(struct slabs *s, struct memory *m, uint32_t strides)
 	m->rx.num_free = 0;
 	m->rx.num = s->num * strides;
 	for (uint32_t i = s->num; i--;) {
-		struct slab *slab = &s->slab[i];
+		struct mlx5_slab *slab = &s->slab[i];
 
 		slab->pool.free = stride_free;
 		slab->of = s;
@@ -54,21 +58,23 @@ void slabs_fini(struct slabs *s)
 	*s = (struct slabs){0};
 }
 
-int strq_init(struct rq *q, const struct mlx5dv_rwq *wq, const struct mlx5dv_cq *cq, uint32_t lkey, struct slabs *slabs)
+int strq_init(struct rq *q, const struct mlx5dv_rwq *wq, const struct mlx5dv_cq *cq, uint32_t lkey,
+	      struct slabs *slabs)
 {
 	uint32_t cnt = wq->wqe_cnt;
 	int err;
 
 	memset(q, 0, sizeof(*q));
 	q->broken = q->odd = true;
-	if (!wq->buf || !wq->dbrec || !cnt || cnt > 32768 || (cnt & (cnt - 1)) || wq->stride != sizeof(struct strq_wqe))
+	if (!wq->buf || !wq->dbrec || !cnt || cnt > 32768 || (cnt & (cnt - 1)) ||
+	    wq->stride != sizeof(struct strq_wqe))
 		return -EINVAL;
 	err = cq_init(&q->cq, cq);
 	if (err)
 		return err;
 	if (q->cq.cnt / slabs->strides < cnt)
 		return -EINVAL;
-	q->posted = calloc(cnt, sizeof(struct slab *));
+	q->posted = calloc(cnt, sizeof(struct mlx5_slab *));
 	if (!q->posted)
 		return -ENOMEM;
 	q->wqes = wq->buf;
@@ -79,14 +85,15 @@ int strq_init(struct rq *q, const struct mlx5dv_rwq *wq, const struct mlx5dv_cq 
 	q->broken = false;
 	for (uint32_t i = 0; i < cnt; i++) {
 		((struct strq_wqe *)q->wqes)[i] = (struct strq_wqe){
-			.data = {.byte_count = htobe32(slabs->strides * slabs->stride), .lkey = htobe32(lkey)},
+			.data = {.byte_count = htobe32(slabs->strides * slabs->stride),
+				 .lkey = htobe32(lkey)},
 		};
 	}
 	return 0;
 }
 
 /* The device is done with s. */
-static void let_go(struct slab *s)
+static void let_go(struct mlx5_slab *s)
 {
 	s->of->rx->num_free -= s->of->strides;
 	stride_free(&s->pool, NULL);
@@ -103,7 +110,7 @@ static void slab_close(struct rq *q)
 
 void strq_refill(struct rq *q)
 {
-	struct slab *s;
+	struct mlx5_slab *s;
 
 	if (q->slab && q->at == q->strides)
 		slab_close(q);
@@ -127,7 +134,10 @@ void strq_drop(struct rq *q)
 	q->at = q->strides;
 }
 
-/* The slab at q->ci, which has a stride left, is the one that c is of. False: it is not, or there is none. */
+/*
+ * The slab at q->ci, which has a stride left, is the one that c is of. False: it is not, or there
+ * is none.
+ */
 static bool has_stride(struct rq *q, const struct mlx5_cqe64 *c)
 {
 	if (q->slab && q->at == q->strides)
@@ -141,7 +151,10 @@ static bool has_stride(struct rq *q, const struct mlx5_cqe64 *c)
 	return !((be16toh(c->wqe_id) ^ q->ci) & (q->cnt - 1));
 }
 
-/* c is of so many strides: of a frame, *out, or of none, as the next one did not fit into what is left of the slab. False: it cannot be. */
+/*
+ * c is of so many strides: of a frame, *out, or of none, as the next one did not fit into what is
+ * left of the slab. False: it cannot be.
+ */
 static bool take_strides(struct rq *q, const struct mlx5_cqe64 *c, uint32_t count, struct buf **out)
 {
 	uint32_t n = count >> 16 & COUNT_MASK, len = count & 0xffff;

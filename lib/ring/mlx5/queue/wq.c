@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-#include "ring/mlx5/wq.h"
+#include "ring/mlx5/queue/wq.h"
 
 #include <errno.h>
 
@@ -24,7 +24,8 @@ static struct ibv_qp *qp_make(struct ibv_pd *pd, struct ibv_rwq_ind_table *table
 	static uint8_t key[HASH_KEY_BYTES];
 	struct ibv_qp_init_attr_ex attr = {
 		.qp_type = IBV_QPT_RAW_PACKET,
-		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_IND_TABLE | IBV_QP_INIT_ATTR_RX_HASH,
+		.comp_mask =
+			IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_IND_TABLE | IBV_QP_INIT_ATTR_RX_HASH,
 		.pd = pd,
 		.rwq_ind_tbl = table,
 		.rx_hash_conf =
@@ -46,14 +47,17 @@ static int ready(struct ibv_wq *wq)
 	return ibv_modify_wq(wq, &attr);
 }
 
-int wq_make(struct wq *w, struct ibv_pd *pd, struct ibv_cq *cq, const struct mlx5_want *want, const char **what)
+int wq_make(struct wq *w, struct ibv_pd *pd, struct ibv_cq *cq, const struct mlx5_want *want,
+	    const char **what)
 {
 	struct ibv_wq_init_attr attr = {
 		.wq_type = IBV_WQT_RQ, .max_wr = want->rx_wre, .max_sge = 1, .pd = pd, .cq = cq};
 	struct mlx5dv_wq_init_attr more = {
 		.comp_mask = MLX5DV_WQ_INIT_ATTR_MASK_STRIDING_RQ,
-		.striding_rq_attrs = {.single_stride_log_num_of_bytes = (uint32_t)__builtin_ctz(want->stride),
-				      .single_wqe_log_num_of_strides = (uint32_t)__builtin_ctz(want->strides)},
+		.striding_rq_attrs = {.single_stride_log_num_of_bytes =
+					      (uint32_t)__builtin_ctz(want->stride),
+				      .single_wqe_log_num_of_strides =
+					      (uint32_t)__builtin_ctz(want->strides)},
 	};
 	struct ibv_rwq_ind_table_init_attr table = {.log_ind_tbl_size = 0, .ind_tbl = &w->wq};
 	int err;

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The room's start and stop, and what it registers with the sockets below. */
+#include "handover/internal.h"
+#include "socket/tcp/sock.h"
+#include "socket/udp/sock.h"
+
+static _Atomic bool running;
+
+static const struct tcp_sock_handover tcp_ops = {
+	.share = tcp_sock_share,
+	.leaving = tcp_sock_leaving,
+	.forking = tcp_sock_forking,
+	.inherited = tcp_sock_inherited,
+	.made = tcp_sock_claim_new,
+	.over = tcp_sock_claim_over,
+	.listener_inherited = tcp_sock_listener_inherited,
+	.listener_wanted = tcp_sock_listener_wanted,
+	.listener_given = tcp_sock_listener_given,
+	.second = tcp_sock_claims_look,
+	.cut_off = tcp_sock_stack_to_kernel,
+};
+
+int handover_start(void)
+{
+	int err;
+
+	tcp_sock_handover_register(&tcp_ops);
+	udp_claim_raise = udp_raise_claim;
+	err = udp_claims_start();
+	if (!err)
+		err = exit_start();
+	running = !err;
+	return err;
+}
+
+bool handover_running(void)
+{
+	return running;
+}
+
+void handover_stop(void)
+{
+	exit_off();
+}
+
+void handover_forked(void)
+{
+	running = false;
+	udp_claims_forked();
+	udp_forked(udp_inherit);
+	exit_off();
+	tcp_sock_claims_forked();
+	tcp_sock_listeners_forked();
+	tcp_sock_forked();
+}

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The inside of the room, shared by its files. */
+#ifndef HANDOVER_INTERNAL_H
+#define HANDOVER_INTERNAL_H
+
+#include "handover/handover.h"
+#include "socket/tcp/sock.h"
+#include "socket/udp/sock.h"
+
+/* to_kernel.c */
+/*
+ * Moves an offloaded connection to the kernel socket of its fd, for good; no lock held. 0;
+ * -ENOTCONN: there is none; -EOPNOTSUPP: it is not established yet; other negative errno: the
+ * kernel did not take it, and it stays here.
+ */
+int tcp_sock_to_kernel(struct tcp_sock *s, const char *why);
+/*
+ * The same for one that the user has closed and the engine has not finished. 0; -ENOTCONN: there is
+ * none.
+ */
+int tcp_sock_orphan_to_kernel(struct tcp_sock *s);
+/*
+ * The same for one that is in FIN_WAIT2 after the user's close, or in TIME_WAIT, of which
+ * *time_waits, counted down, may still be moved. 0; -ENOENT: nothing is left, or nobody needs it.
+ */
+int tcp_sock_time_wait_to_kernel(struct tcp_sock *s, unsigned *time_waits);
+/* All that one stack has. The internal thread only. */
+void tcp_sock_stack_to_kernel(struct stack *st);
+/* Whether this process may do any of it now. */
+bool tcp_sock_to_kernel_allowed(void);
+void tcp_sock_share(struct vfd *v, const char *why);
+void tcp_sock_leaving(struct vfd *v);
+/* exit.c: the internal thread runs. 0 or negative errno. */
+int exit_start(void);
+void exit_off(void);
+/* fork.c */
+/* A new connection's object: children know nothing of it. */
+void tcp_sock_claim_new(struct tcp_sock *s);
+/* The kernel has the connection; it is over. Whoever claims it goes on. */
+void tcp_sock_claim_in_kernel(struct tcp_sock *s);
+void tcp_sock_claim_over(struct tcp_sock *s);
+/*
+ * Another process may have a copy. Asked when the object is out of the fd table: no fork() can add
+ * one any more.
+ */
+bool tcp_sock_has_copies(const struct tcp_sock *s);
+/* vfd_ops.forking */
+void tcp_sock_forking(struct vfd *v);
+/* Answers the claims there are; also once a second, for children that cannot wake this process. */
+void tcp_sock_claims_look(void);
+void tcp_sock_claims_forked(void);
+/* This process's; NULL: none. */
+struct claims *tcp_sock_claims(void);
+/* inherited.c */
+struct claim_ref;
+enum claim_answer { CLAIM_TAKEN, CLAIM_OVER, CLAIM_OWNER_GONE };
+/*
+ * Raises the claim and waits for the owner's answer: the kernel has it, or it is over, or the owner
+ * is. No lock held.
+ */
+enum claim_answer claim_wait(const struct claim_ref *r);
+/* In the child, of its parent's listener. False: the parent has no claims. */
+bool tcp_sock_parents_claim(const struct tcp_sock *parents, struct claim_ref *out);
+/* listener.c */
+/* s, wanted by a child, is the kernel's; what waits to be accepted goes to the taker. */
+void tcp_sock_listener_give(struct tcp_sock *s, uint32_t taker);
+void tcp_sock_listeners_forked(void);
+/* struct tcp_sock_handover */
+void tcp_sock_listener_inherited(struct tcp_sock *s, const struct tcp_sock *parents);
+bool tcp_sock_listener_wanted(struct tcp_sock *s, bool *given);
+int tcp_sock_listener_given(struct tcp_sock *s, bool *more);
+void tcp_sock_listener_over(const struct tcp_sock *s);
+/* vfd_ops.inherited */
+struct vfd *tcp_sock_inherited(struct vfd *v);
+/* The child of a fork(): c is its parent's, who has forked seq times before. */
+void tcp_sock_inherit_from(struct claims *c, uint32_t seq);
+void tcp_sock_inherited_fork_begin(struct handover_fork *f);
+void tcp_sock_inherited_fork_end(const struct handover_fork *f, pid_t pid);
+/*
+ * replay_fin.c: gives the kernel socket that has im's connection the peer's FIN. 0 or
+ * negative errno.
+ */
+int tcp_sock_fin_replay(const struct tcp_image *im);
+/* Its acknowledgement of our FIN, with its own FIN where that is in. 0 or negative errno. */
+int tcp_sock_fin_acked(const struct tcp_image *im);
+
+/* udp_fork.c */
+/* Makes what parent and children share. 0 or negative errno. */
+int udp_claims_start(void);
+/* In the child, first. */
+void udp_claims_forked(void);
+/* In the child: the inherited socket, which is fd, becomes an object again. */
+void udp_inherit(const struct udp_sock *parents, int fd);
+/* Of a socket that a child has inherited: the parent is to leave receiving to the kernel. */
+void udp_raise_claim(struct udp_sock *s);
+
+/* handover.c: the library runs in this process. */
+bool handover_running(void);
+
+#endif

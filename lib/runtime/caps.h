@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* What this thread may do (capabilities(7)). */
+#ifndef RUNTIME_CAPS_H
+#define RUNTIME_CAPS_H
+
+#include <linux/capability.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define CAPS_BIT(cap) (1ull << (cap))
+
+/* All of these (CAPS_BIT() of each) are effective. False, too, when it cannot be told. */
+bool caps_have(uint64_t caps);
+/*
+ * Text for the end of a log line: which of these are missing, "" when none is. Of CAP_BPF and
+ * CAP_PERFMON none is while CAP_SYS_ADMIN is there.
+ */
+const char *caps_missing(uint64_t caps, char *text, size_t size);
+
+#endif

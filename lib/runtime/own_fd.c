@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "runtime/own_fd.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "runtime/libc.h"
+#include "runtime/lock.h"
+
+/*
+ * With a higher soft limit the numbers begin here: the kernel's table of descriptors is as long as
+ * the highest number needs (8 bytes each), and fork() copies it.
+ */
+#define NUMBERS_FROM_MAX 65536u
+/* of numbers that the program may have */
+#define TRIES_BELOW 256
+/* stdin, stdout and stderr: daemons close and reopen them */
+#define STANDARD_FDS 3
+
+_Atomic uint64_t own_fd_bits[OWN_FD_MAX / 64];
+
+/*
+ * Guards every change of the entries, the closing of what is entered, and RLIMIT_NOFILE while it is
+ * raised. Taken last; no handler runs under it (lock_enter()), and nothing under it is a
+ * cancellation point.
+ */
+static pthread_mutex_t own_lock = PTHREAD_MUTEX_INITIALIZER;
+/* Threads between own_fd_limit_keep() and own_fd_limit_unkeep(). */
+static unsigned limit_kept;
+/* Of the thread between own_fd_room_begin() and own_fd_room_end(). */
+static struct rlimit room_before;
+static int room_cancel;
+
+void own_fd_limit_lock(void)
+{
+	lock_enter();
+	pthread_mutex_lock(&own_lock);
+}
+
+void own_fd_limit_unlock(void)
+{
+	pthread_mutex_unlock(&own_lock);
+	lock_leave();
+}
+
+void own_fd_forked(void)
+{
+	limit_kept = 0; /* by threads that the child does not have */
+	own_fd_limit_unlock();
+}
+
+void own_fd_limit_keep(void)
+{
+	own_fd_limit_lock();
+	limit_kept++;
+	own_fd_limit_unlock();
+}
+
+void own_fd_limit_unkeep(void)
+{
+	own_fd_limit_lock();
+	limit_kept--;
+	own_fd_limit_unlock();
+}
+
+static void enter(unsigned fd)
+{
+	if (fd < OWN_FD_MAX)
+		atomic_fetch_or_explicit(&own_fd_bits[fd / 64], 1ull << fd % 64,
+					 memory_order_relaxed);
+}
+
+static void leave(unsigned fd)
+{
+	if (fd < OWN_FD_MAX)
+		atomic_fetch_and_explicit(&own_fd_bits[fd / 64], ~(1ull << fd % 64),
+					  memory_order_relaxed);
+}
+
+unsigned own_fd_next(unsigned from)
+{
+	for (unsigned i = from / 64; i < OWN_FD_MAX / 64; i++) {
+		uint64_t bits = atomic_load_explicit(&own_fd_bits[i], memory_order_relaxed);
+
+		if (i == from / 64)
+			bits &= ~0ull << from % 64;
+		if (bits)
+			return i * 64 + (unsigned)__builtin_ctzll(bits);
+	}
+	return OWN_FD_MAX;
+}
+
+static long raw_close(int fd)
+{
+	return libc_raw(SYS_close, fd, 0, 0, 0, 0, 0);
+}
+
+/* A copy of fd at the first free number from there on, or -1. */
+static int copy_from(int fd, unsigned from)
+{
+	return (int)libc_raw(SYS_fcntl, fd, F_DUPFD_CLOEXEC, from, 0, 0, 0);
+}
+
+static bool limit_get(struct rlimit *l)
+{
+	return !libc_raw(SYS_prlimit64, 0, RLIMIT_NOFILE, 0, (long)(uintptr_t)l, 0, 0);
+}
+
+static bool limit_set(const struct rlimit *l)
+{
+	return !libc_raw(SYS_prlimit64, 0, RLIMIT_NOFILE, (long)(uintptr_t)l, 0, 0, 0);
+}
+
+static unsigned first_number(const struct rlimit *l)
+{
+	return l->rlim_cur < NUMBERS_FROM_MAX ? (unsigned)l->rlim_cur : NUMBERS_FROM_MAX;
+}
+
+/* Lock held. Raises the soft limit; false: there is no need, or no room. */
+static bool limit_raise(const struct rlimit *l)
+{
+	const struct rlimit raised = {l->rlim_max, l->rlim_max};
+
+	return !limit_kept && l->rlim_cur <= NUMBERS_FROM_MAX && l->rlim_cur < l->rlim_max &&
+	       limit_set(&raised);
+}
+
+/* Lock held. A copy of fd above the soft limit, or -1. */
+static int copy_above(int fd, const struct rlimit *l)
+{
+	bool raised = limit_raise(l);
+	int copy = copy_from(fd, first_number(l));
+
+	if (raised)
+		limit_set(l);
+	return copy;
+}
+
+/* Lock held. A copy of fd at the highest free number that the soft limit allows, or -1. */
+static int copy_below(int fd, const struct rlimit *l)
+{
+	int n = (int)first_number(l), tries = TRIES_BELOW, copy = -1;
+
+	while (copy < 0 && --n >= STANDARD_FDS && tries) {
+		if (own_fd_is(n))
+			continue;
+		copy = copy_from(fd, (unsigned)n);
+		tries--;
+	}
+	return copy < 0 ? copy_from(fd, STANDARD_FDS) : copy;
+}
+
+/* Lock held. */
+static int copy_high(int fd)
+{
+	struct rlimit l;
+	int copy;
+
+	if (!limit_get(&l))
+		return -1;
+	copy = copy_above(fd, &l);
+	return copy < 0 ? copy_below(fd, &l) : copy;
+}
+
+/* Lock held. fd's number, or the one that it has been moved to; -1 when it could not be kept. */
+static int move(int fd)
+{
+	int copy = copy_high(fd);
+
+	if (copy < fd && fd >= STANDARD_FDS) {
+		if (copy >= 0)
+			raw_close(copy);
+		return fd;
+	}
+	raw_close(fd);
+	return copy;
+}
+
+int own_fd_adopt(int fd)
+{
+	int err = errno, number;
+
+	if (fd < 0 || own_fd_is(fd))
+		return fd;
+	own_fd_limit_lock();
+	number = move(fd);
+	if (number >= 0)
+		enter((unsigned)number);
+	own_fd_limit_unlock();
+	errno = number < 0 ? EMFILE : err;
+	return number;
+}
+
+int own_fd_copy(int fd)
+{
+	int copy;
+
+	own_fd_limit_lock();
+	copy = copy_high(fd);
+	if (copy >= 0)
+		enter((unsigned)copy);
+	own_fd_limit_unlock();
+	return copy;
+}
+
+bool own_fd_adopt_pair(int fds[2])
+{
+	fds[0] = own_fd_adopt(fds[0]);
+	fds[1] = own_fd_adopt(fds[1]);
+	if (fds[0] >= 0 && fds[1] >= 0)
+		return true;
+	for (int i = 0; i < 2; i++)
+		if (fds[i] >= 0)
+			own_fd_close(fds[i]);
+	errno = EMFILE;
+	return false;
+}
+
+/*
+ * By the bare call as its close() is: ThreadSanitizer would take the number, which is free again as
+ * soon as the descriptor has been moved, for one that two threads have at once.
+ */
+int own_eventfd(unsigned count)
+{
+	return OWN_FD(
+		(int)libc_raw(SYS_eventfd2, (long)count, EFD_CLOEXEC | EFD_NONBLOCK, 0, 0, 0, 0));
+}
+
+int own_fd_close(int fd)
+{
+	int ret;
+
+	if (!own_fd_is(fd))
+		return (int)raw_close(fd);
+	/* In one step: another thread may be given the number as soon as it is free. */
+	own_fd_limit_lock();
+	ret = (int)raw_close(fd);
+	leave((unsigned)fd);
+	own_fd_limit_unlock();
+	return ret;
+}
+
+void own_fd_lost(int fd)
+{
+	if (own_fd_is(fd))
+		leave((unsigned)fd);
+}
+
+FILE *own_fopen(const char *path, const char *mode)
+{
+	int flags = *mode == 'r' ? O_RDONLY : O_WRONLY | O_CREAT | O_TRUNC, err;
+	int fd = OWN_FD(raw.open(path, flags | O_CLOEXEC, 0666));
+	FILE *f = fd < 0 ? NULL : libc.fdopen(fd, mode);
+
+	if (!f && fd >= 0) {
+		err = errno;
+		own_fd_close(fd);
+		errno = err;
+	}
+	return f;
+}
+
+/* What stdio closes is the program's to close for the moment that takes. */
+int own_fclose(FILE *f)
+{
+	own_fd_lost(fileno(f));
+	return libc.fclose(f);
+}
+
+DIR *own_opendir(const char *path)
+{
+	int fd = OWN_FD(raw.open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)), err;
+	DIR *d = fd < 0 ? NULL : fdopendir(fd);
+
+	if (!d && fd >= 0) {
+		err = errno;
+		own_fd_close(fd);
+		errno = err;
+	}
+	return d;
+}
+
+void own_closedir(DIR *d)
+{
+	own_fd_lost(dirfd(d));
+	closedir(d);
+}
+
+bool own_fd_room_begin(void)
+{
+	int cancel;
+
+	/* The call that follows may be a cancellation point. */
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+	own_fd_limit_lock();
+	if (limit_get(&room_before) && limit_raise(&room_before)) {
+		room_cancel = cancel;
+		return true;
+	}
+	own_fd_limit_unlock();
+	pthread_setcancelstate(cancel, NULL);
+	errno = EMFILE;
+	return false;
+}
+
+void own_fd_room_end(void)
+{
+	int cancel = room_cancel, err = errno;
+
+	limit_set(&room_before);
+	own_fd_limit_unlock();
+	pthread_setcancelstate(cancel, NULL);
+	errno = err;
+}

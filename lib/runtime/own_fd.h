@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The library's own descriptors. Each goes through OWN_FD() when it is made and own_fd_close() at
+ * its end; scripts/own_fds holds it in `make lint`. They have numbers that the program never gets
+ * (above its soft limit, where the hard limit leaves room), are closed by exec(), and are entered
+ * here, so that preload keeps the program from closing and replacing them. A child of fork() has
+ * the same entries as it has the same descriptors.
+ *
+ * What libraries under us open (libnl, libxdp, libbpf, libibverbs) comes back to preload's
+ * functions, which enter it here while libc_internal is set.
+ */
+#ifndef RUNTIME_OWN_FD_H
+#define RUNTIME_OWN_FD_H
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+/* Numbers from here on are never entered, and never chosen. */
+#define OWN_FD_MAX (1u << 20)
+
+extern _Atomic uint64_t own_fd_bits[OWN_FD_MAX / 64] __attribute__((visibility("hidden")));
+
+/* True: fd is the library's own. Any thread, no lock. */
+static inline bool own_fd_is(int fd)
+{
+	return (unsigned)fd < OWN_FD_MAX &&
+	       atomic_load_explicit(&own_fd_bits[(unsigned)fd / 64], memory_order_relaxed) >>
+			       ((unsigned)fd % 64) &
+		       1;
+}
+
+/*
+ * The descriptor that call (an expression which may run twice) makes, under a number of our own.
+ * -1 and errno when it cannot be made. Also when the program has used up its limit: that is the
+ * program's, not ours.
+ */
+#define OWN_FD(call)                                                                               \
+	({                                                                                         \
+		int own_fd_ = (call);                                                              \
+                                                                                                   \
+		if (own_fd_ < 0 && errno == EMFILE && own_fd_room_begin()) {                       \
+			own_fd_ = (call);                                                          \
+			own_fd_room_end();                                                         \
+		}                                                                                  \
+		own_fd_adopt(own_fd_);                                                             \
+	})
+
+/*
+ * fd, which was made just now, moved to a number of our own; fd is closed. A number below 0 is
+ * returned as it is, errno kept. -1 and EMFILE when there is no number for it but a standard
+ * descriptor's.
+ */
+int own_fd_adopt(int fd);
+/* A copy of fd, a socket of the program's, under a number of our own; or -1. */
+int own_fd_copy(int fd);
+/* A non-blocking eventfd() with that count, or -1 and errno. */
+int own_eventfd(unsigned count);
+/* For the two of pipe() and socketpair(): false and errno when one cannot be kept; both are closed.
+ */
+bool own_fd_adopt_pair(int fds[2]);
+/*
+ * Closes fd, whether it is our own or (a child's, a socket's) not. No cancellation point. 0, or -1
+ * and errno.
+ */
+int own_fd_close(int fd);
+/* fd is not ours any more: it was closed by means that we do not see. -1 is none. */
+void own_fd_lost(int fd);
+/* The first own number at or above from; OWN_FD_MAX when there is none. */
+unsigned own_fd_next(unsigned from);
+
+/*
+ * fopen() and opendir() under numbers of our own. mode as fopen()'s, with "e". NULL and errno. Both
+ * are closed by the function beside them only.
+ */
+FILE *own_fopen(const char *path, const char *mode);
+int own_fclose(FILE *f);
+DIR *own_opendir(const char *path);
+void own_closedir(DIR *d);
+
+/*
+ * OWN_FD() raises RLIMIT_NOFILE for a moment: who reads or sets it waits for the end of that. Also
+ * around fork(). Nothing of this header is called in between.
+ */
+void own_fd_limit_lock(void);
+void own_fd_limit_unlock(void);
+/* own_fd_limit_unlock() of the child. */
+void own_fd_forked(void);
+/*
+ * From keep to unkeep nobody raises it: a process that is being made here gets it as it is. For
+ * what takes long; OWN_FD() works meanwhile, with lower numbers.
+ */
+void own_fd_limit_keep(void);
+void own_fd_limit_unkeep(void);
+
+/* OWN_FD()'s. From begin, if it returns true, to end other threads of the library wait. */
+bool own_fd_room_begin(void);
+void own_fd_room_end(void);
+
+#endif

@@ -1,0 +1,376 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The inside of a TCP socket, shared by this folder's files. */
+#ifndef SOCKET_TCP_INTERNAL_H
+#define SOCKET_TCP_INTERNAL_H
+
+#include <netinet/in.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include "tcp/tcp.h"
+#include "kmod/kmod.h"
+#include "runtime/runtime.h"
+#include "stats/stats.h"
+#include "stack/stack.h"
+#include "socket/tcp/sock.h"
+#include "fd/fd.h"
+#include "wait/wait.h"
+
+/* env.c */
+/* TCP of an open stack, made when there is none; st->lock is held. NULL: no memory. */
+struct tcp_sock_stack *tcp_sock_stack_get(struct stack *st);
+/* Has the device transmit what output() posted; st->lock is held. */
+void tcp_sock_kick(struct tcp_sock_stack *t);
+/* EPOLL* for TCP_EV_*. */
+uint32_t tcp_sock_epoll_bits(uint32_t ev);
+/*
+ * The engine is done with s; st->lock is held. Frees what the connection had; s itself when it is
+ * closed.
+ */
+void tcp_sock_conn_over(struct tcp_sock *s);
+int tcp_sock_timers_start(void);
+void tcp_sock_timers_forked(void);
+
+/*
+ * sysctl.c: options of a new connection before the user's own, as the kernel's settings and ours
+ * say.
+ */
+extern struct tcp_opts tcp_sock_defaults;
+void tcp_sock_sysctl_read(void);
+/* struct tcp_cfg's tw_reuse_us for an interface, as net.ipv4.tcp_tw_reuse says. */
+uint32_t tcp_sock_tw_reuse_us(bool loopback);
+
+/*
+ * secret.c: what all stacks make sequence numbers and time stamp offsets from. It is read before
+ * the first stack is made, and before privileges are dropped.
+ */
+void tcp_sock_secret_read(void);
+void tcp_sock_secret(uint64_t to[4]);
+
+/* icmp_errors.c */
+void tcp_sock_icmp_start(void);
+void tcp_sock_icmp_forked(void);
+
+/* path.c; st->lock is held but for the first */
+/* Route of dst from src (:: any) as s wants it. 0 or negative errno. */
+struct net_route;
+int tcp_sock_route(const struct tcp_sock *s, const struct in6_addr *src, const struct in6_addr *dst,
+		   int oif, struct net_route *r);
+/*
+ * Makes p fit the tuple on st. 0; -EAGAIN: the neighbour is being looked for; other negative errno:
+ * no way.
+ */
+int tcp_sock_path_make(struct stack *st, const struct tcp_tuple *t, uint32_t mark, uint8_t ttl,
+		       struct tcp_sock_path *p);
+/* The path of a socket that has none, or not used it in this second. NULL: no memory. */
+struct tcp_sock_path *tcp_sock_path_get_slow(struct tcp_sock_stack *t, struct tcp_sock *s);
+/* The same for any. */
+static inline struct tcp_sock_path *tcp_sock_path_get(struct tcp_sock_stack *t, struct tcp_sock *s)
+{
+	struct tcp_sock_path_cache *w = s->path_cache;
+
+	return __builtin_expect(w && w->used == t->seconds, 1) ? &w->path
+							       : tcp_sock_path_get_slow(t, s);
+}
+
+/* What the path of s depends on has changed. No stack lock is held. */
+void tcp_sock_path_renew(struct tcp_sock *s);
+/* s sends no more; it may have none. */
+void tcp_sock_path_drop(struct tcp_sock_stack *t, struct tcp_sock *s);
+/* Once a second: frees those that have rested. */
+void tcp_sock_paths_expire(struct tcp_sock_stack *t);
+/* The stack ends. */
+void tcp_sock_paths_free(struct tcp_sock_stack *t);
+static inline bool tcp_sock_path_good(const struct tcp_sock_path *p, uint32_t net_gen,
+				      uint32_t neigh_gen)
+{
+	return p->valid && p->net_gen == net_gen && p->neigh_gen == neigh_gen;
+}
+
+/* transmit.c: the engine's output() and path(); st->lock is held */
+int tcp_sock_output(void *ctx, const struct tcp_tx *tx);
+int tcp_sock_output_dummy(void *ctx, const struct tcp_tx *tx);
+void tcp_sock_env_path(void *ctx, const struct tcp_tuple *tuple, uint32_t *mtu, uint32_t *max_gso);
+/* Sends what waited for its neighbour and can go; gives up what has waited too long. */
+void tcp_sock_awaiting_check(struct tcp_sock_stack *t, uint64_t now);
+void tcp_sock_awaiting_free(struct tcp_sock_stack *t);
+
+/* local_port.c */
+/* Follows the kernel's settings for local ports. */
+void tcp_sock_ports_read(void);
+void tcp_sock_ports_forked(void);
+/*
+ * Finds a free local port for t (whose lport is filled in) and binds the kernel socket to it. 0 or
+ * negative errno as connect() says it.
+ */
+int tcp_sock_port_take(int domain, int fd, struct stack *st, struct tcp_tuple *t);
+
+/* Random. */
+uint64_t tcp_sock_ports_random(void);
+/* The first of 2^bits ports, its multiple, which a connect() may be given; 0: none was found. */
+uint16_t tcp_sock_ports_block(unsigned bits);
+
+/* port_hold.c */
+/*
+ * The connection of s, which the user has closed, is in TIME_WAIT or FIN_WAIT2: s->port_fd is kept
+ * for as long. False: it is not, for there are too many. st->lock is held.
+ */
+bool tcp_sock_port_hold(struct tcp_sock *s);
+/* It is over; s need not hold a port. st->lock is held. */
+void tcp_sock_port_unhold(struct tcp_sock *s);
+/*
+ * Gives the local port back to the kernel if none but a TIME_WAIT of ours keeps it: the caller
+ * takes it. No stack's lock is held.
+ */
+bool tcp_sock_port_steal(uint16_t port);
+void tcp_sock_port_holds_forked(void);
+
+/* port_block.c */
+/*
+ * Finds a local port for s (tuple.lport is filled in) that a rule of several ports takes already,
+ * and binds its kernel socket to it: s->on_block. False: it is to have a rule of its own. s->lock
+ * is held.
+ */
+bool tcp_sock_block_take(struct tcp_sock *s, int fd, struct stack *st);
+/* The block of s, which is on_block, stands; st->lock is held. */
+bool tcp_sock_block_stands(const struct tcp_sock *s, struct stack *st);
+/* s, which is on_block, needs its port no more; st->lock is held. */
+void tcp_sock_block_put(struct tcp_sock *s, struct stack *st);
+/* The kernel may have a connection of the port; no lock of a stack is held. */
+void tcp_sock_block_lost(const struct tcp_tuple *t);
+/* That is so now. */
+bool tcp_sock_blocks_deferred(void);
+/* Once a second: blocks that nobody needs are given back. */
+void tcp_sock_blocks_tick(void);
+/* The stack ends; its lock is held. */
+void tcp_sock_blocks_gone(struct stack *st);
+void tcp_sock_blocks_forked(void);
+
+/* rule_suspend.c; a stack's lock is held */
+/*
+ * Whoever lives on a listener's rule for this local side, which is about to go, gets a rule of his
+ * own; connections that nobody has accepted, too.
+ */
+void tcp_sock_rules_of_own(struct stack *st, const struct tcp_tuple *at);
+/* The connection has a rule of its own, which is the caller's from now on. */
+bool tcp_sock_unaccepted_take(struct tcp_sock_stack *t, const struct tcp_tuple *tuple);
+/* Once a second. */
+void tcp_sock_suspended_check(struct tcp_sock_stack *t);
+void tcp_sock_unaccepted_free(struct tcp_sock_stack *t);
+
+/* connect.c */
+/*
+ * The connection is taken off at once, the socket is as new (connect(2), AF_UNSPEC). s->lock is
+ * held; vfd_shadow_changed() follows.
+ */
+void tcp_sock_disconnect(struct tcp_sock *s);
+int tcp_sock_connect(struct vfd *v, int fd, const struct sockaddr *addr, socklen_t len);
+/* The key of the ring that a connection from this address, or a listener, of s is to have. */
+uint64_t tcp_sock_key_rx(const struct tcp_sock *s, const struct in6_addr *local);
+/* TCP state, and both addresses, as vma_stats shows them. */
+void tcp_sock_show_state(struct tcp_sock *s, enum tcp_state state);
+void tcp_sock_show_addresses(struct tcp_sock *s);
+
+/*
+ * sock.c: in the child of a fork(), forgets the parent's objects after handing each that was in use
+ * to fn.
+ */
+void tcp_sock_list_forked(void (*fn)(struct tcp_sock *parents, void *arg));
+/*
+ * sock.c: the kernel's socket has just ceased to listen; s->lock is held. vfd_shadow_changed() and
+ * vfd_notify() follow.
+ */
+void tcp_sock_listen_over(struct tcp_sock *s);
+/* listen.c */
+void tcp_sock_atts_forked(void);
+/* sock.c: struct tcp_sock_handover */
+bool tcp_sock_listener_claim(struct tcp_sock *s, bool *given);
+int tcp_sock_given_take(struct tcp_sock *s, bool *more);
+void tcp_sock_given_inherit(struct tcp_sock *s, const struct tcp_sock *parents);
+int tcp_sock_listen(struct vfd *v, int fd, int backlog);
+/* The listener is about to be waited on: it attaches to the stacks. */
+void tcp_sock_waited(struct vfd *v);
+/* A connection that lives on its listener's rule gets one of its own; st->lock is held. */
+void tcp_sock_own_rule(struct tcp_sock *c, struct stack *st);
+/* Rules and stacks follow the addresses; s->lock is held. */
+void tcp_sock_relisten(struct tcp_sock *s);
+/*
+ * Once a second: has the steering look no more for the kernel's connections on the port when there
+ * are none.
+ */
+void tcp_sock_listen_tick(struct tcp_sock *s);
+
+/* accept.c */
+int tcp_sock_accept4(struct vfd *v, int fd, struct sockaddr *addr, socklen_t *len, int flags);
+/* What poll() says of a listener. */
+uint32_t tcp_sock_listen_events(struct tcp_sock *s);
+/*
+ * Rules and addresses say that s, which listens or is bound to, is to be served from the interface.
+ * s->lock is held.
+ */
+bool tcp_sock_covers(const struct tcp_sock *s, int ifindex);
+
+/* read.c, write.c */
+ssize_t tcp_sock_recvmsg(struct vfd *v, int fd, struct msghdr *msg, int flags);
+ssize_t tcp_sock_recvfrom(struct vfd *v, void *buf, size_t len, uint64_t call,
+			  struct sockaddr *addr, socklen_t *alen);
+ssize_t tcp_sock_sendmsg(struct vfd *v, int fd, const struct msghdr *msg, int flags);
+ssize_t tcp_sock_sendto(struct vfd *v, const void *buf, size_t len, uint64_t call,
+			const struct sockaddr *addr, socklen_t alen);
+
+/* cmsg.c */
+/* Room for ancillary data: what is left of it, and whether something did not fit. */
+struct tcp_sock_cmsgs {
+	uint8_t *at;
+	size_t left;
+	bool cut;
+};
+
+/* One that does not fit is cut, or left out. */
+void tcp_sock_cmsg_put(struct tcp_sock_cmsgs *m, int level, int type, const void *data, size_t len);
+
+/* error_queue.c */
+/*
+ * A call with MSG_ZEROCOPY, begun when s->gen was gen, has sent something: a notification waits. No
+ * lock held.
+ */
+void tcp_sock_zerocopy_done(struct tcp_sock *s, uint32_t gen);
+/* recvmsg(MSG_ERRQUEUE): a notification, or what the kernel socket's queue has. */
+ssize_t tcp_sock_recv_err(struct tcp_sock *s, int fd, struct msghdr *msg, int flags);
+/* EPOLLERR while a notification waits. */
+static inline uint32_t tcp_sock_errq_events(struct tcp_sock *s)
+{
+	return atomic_load_explicit(&s->zc_told, memory_order_relaxed) !=
+			       atomic_load_explicit(&s->zc_next, memory_order_acquire)
+		       ? EPOLLERR
+		       : 0;
+}
+
+/* iov.c */
+/* vectors that a waiting call goes on with: a thread's stack may be small */
+#define TCP_SOCK_IOVS 8
+/* Bytes in cnt vectors. */
+static inline size_t tcp_sock_iov_len(const struct iovec *iov, size_t cnt)
+{
+	size_t len = 0;
+
+	for (size_t i = 0; i < cnt; i++)
+		len += iov[i].iov_len;
+	return len;
+}
+
+/* The first vectors of iov that lie behind its first `skip` bytes, into part; returns how many. */
+int tcp_sock_iov_part(const struct iovec *iov, int cnt, size_t skip,
+		      struct iovec part[TCP_SOCK_IOVS]);
+
+/* options.c */
+/* TCP_CONGESTION's names, by enum tcp_cc. */
+extern const char *const tcp_sock_cc_names[TCP_CC_COUNT];
+/* NewReno for a name that the engine has not. */
+enum tcp_cc tcp_sock_cc_of(const char *name);
+
+/* sockopt.c */
+int tcp_sock_setsockopt(struct vfd *v, int fd, int level, int opt, const void *val, socklen_t len);
+int tcp_sock_getsockopt(struct vfd *v, int fd, int level, int opt, void *val, socklen_t *len);
+/*
+ * What a connection or listener of s begins with: the defaults and what the user has set on the
+ * kernel socket.
+ */
+void tcp_sock_opts_read(struct tcp_sock *s, int fd, struct tcp_opts *o);
+/* The new socket fd gets what was set on its listener. */
+void tcp_sock_fields_inherit(const struct tcp_sock *from, struct tcp_sock *to);
+void tcp_sock_opts_inherit(const struct tcp_sock *from, int from_fd, int fd);
+/*
+ * The connection of s begins: the engine gets what tcp_opts does not have, as it is set on the
+ * kernel socket fd. st->lock is held.
+ */
+void tcp_sock_opts_begin(struct tcp_sock *s, int fd, uint64_t now);
+
+/*
+ * The connection of s is about to go with its interface: getsockopt() goes on answering. st->lock
+ * is held.
+ */
+void tcp_sock_opts_keep(struct tcp_sock *s);
+/* to_fd gets what the user has set on from_fd, s's kernel socket. */
+void tcp_sock_opts_copy(const struct tcp_sock *s, int from_fd, int to_fd);
+
+/* option_ask.c */
+struct opt_row;
+/*
+ * getsockopt() of what the addresses and the handshake of s, a connection, answer. False: it is the
+ * kernel socket's to answer.
+ */
+bool tcp_sock_opt_ask(struct tcp_sock *s, int fd, const struct opt_row *r, void *val,
+		      socklen_t *len, int *ret);
+/* Gives `from` (n bytes) to the caller as getsockopt() does. 0 or -1 and errno. */
+int tcp_sock_opt_give(int level, void *val, socklen_t *len, const void *from, size_t n);
+
+/* ioctl.c */
+int tcp_sock_ioctl(struct vfd *v, int fd, unsigned long req, void *arg);
+int tcp_sock_fcntl(struct vfd *v, int fd, int cmd, long arg);
+
+/* shadow.c */
+/*
+ * Before s connects, listens or is bound again: a kernel socket that keeps an earlier connection's
+ * port is replaced by a new one. s->lock is held; vfd_shadow_changed() follows.
+ */
+void tcp_sock_shadow_renew(struct tcp_sock *s, int fd);
+/* The error that a connection has left, taken; 0: none. */
+static inline int tcp_sock_pending_error_take(struct tcp_sock *s)
+{
+	return atomic_load_explicit(&s->pending_error, memory_order_relaxed)
+		       ? atomic_exchange_explicit(&s->pending_error, 0, memory_order_relaxed)
+		       : 0;
+}
+/* getsockname() of a socket without a connection. */
+int tcp_sock_shadow_name(const struct tcp_sock *s, int fd, struct sockaddr *addr, socklen_t *len);
+
+/* module.c; st->lock is held */
+/* The connection of fd is registered with the kernel module. */
+void tcp_sock_kmod_add(struct tcp_sock *s, int fd);
+/* tcp_env.queued: one that waits to be accepted is registered, too. */
+void tcp_sock_kmod_queued(void *ctx, void *listener, struct tcp_conn *c);
+/*
+ * It was accepted from this listener: s has its registration. q: the user that it had; NULL: it has
+ * none yet.
+ */
+void tcp_sock_kmod_accepted(struct tcp_sock *s, struct tcp_sock_queued *q, int listener);
+/* It never was accepted, and is over. */
+void tcp_sock_kmod_unqueue(struct tcp_sock_queued *q);
+/*
+ * No lock held. What of registered connections reaches the kernel is taken in from now on. 0 or
+ * negative errno.
+ */
+int tcp_sock_kmod_start(void);
+void tcp_sock_kmod_forked(void);
+/* struct stack_user_ops and struct stack_timed_ops (stack/stack.h), in env.c */
+void tcp_sock_input(struct stack *st, struct buf *b, uint64_t *now_us);
+void tcp_sock_polled(struct stack *st, uint64_t now_us);
+bool tcp_sock_blocked(const struct stack *st);
+void tcp_sock_sleep_hint(void);
+void tcp_sock_neighbours_changed(void);
+
+/* blocking.c: blocking calls */
+struct tcp_sock_wait {
+	struct wait_call call;
+	uint32_t want; /* EPOLL* */
+	/*
+	 * not 0: EPOLLIN counts only when more than so many bytes can be read (who peeks leaves
+	 * them there)
+	 */
+	uint32_t behind;
+};
+void tcp_sock_wait_init(const struct tcp_sock *s, struct tcp_sock_wait *w, uint32_t want,
+			uint64_t timeout_ns);
+/*
+ * Spins, then sleeps, until one of the wanted events has come since s->hint was cleared, or the
+ * kernel socket has something (a listener's). 0: look again; -EAGAIN: the deadline; -EINTR; -EBADF:
+ * closed meanwhile.
+ */
+int tcp_sock_wait_more(struct tcp_sock *s, int fd, struct tcp_sock_wait *w);
+
+#endif

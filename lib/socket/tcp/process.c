@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * TCP in the life of the process: start, fork(), an interface that vanishes. The end is in
+ * handover/exit.c.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "net/net.h"
+#include "runtime/runtime.h"
+#include "socket/tcp/internal.h"
+
+static int (*begin_fn)(void);
+
+int tcp_sock_begin(void)
+{
+	return begin_fn ? begin_fn() : -EOPNOTSUPP;
+}
+
+/* --- the network changes */
+
+static void follow(struct tcp_sock *s, void *arg)
+{
+	struct stack *st;
+
+	(void)arg;
+	if (tcp_sock_mode(s) == TCP_SOCK_LISTEN) {
+		lock_take(&s->lock);
+		tcp_sock_relisten(s);
+		lock_drop(&s->lock);
+	} else if ((st = tcp_sock_conn_lock(s))) {
+		uint64_t now = tcp_sock_now_us();
+		uint32_t mtu, gso;
+
+		tcp_sock_env_path(st, &s->tuple, &mtu, &gso);
+		tcp_mtu(s->c, mtu, now);
+		tcp_sock_unlock_stack(st, now);
+	}
+}
+
+static void addresses_changed(void)
+{
+	tcp_sock_each(follow, NULL);
+}
+
+/*
+ * The buffers are the ring's memory, which goes away: the connection is over, without a word to
+ * anybody.
+ */
+static void vanish(struct tcp_sock *s, void *arg)
+{
+	struct stack *st = arg;
+	struct tcp_sock_att *att;
+
+	if (tcp_sock_mode(s) == TCP_SOCK_LISTEN) {
+		lock_take(&s->lock);
+		lock_take(&st->lock);
+		for (att = s->unconn.atts; att; att = att->next) {
+			if (att->st == st)
+				att->l = NULL;
+		}
+		lock_drop(&st->lock);
+		lock_drop(&s->lock);
+		return;
+	}
+	if (atomic_load_explicit(&s->st, memory_order_relaxed) != st)
+		return;
+	lock_take(&st->lock);
+	/* It may have been closed or disconnected meanwhile, and be in another stack. */
+	if (atomic_load_explicit(&s->st, memory_order_relaxed) != st) {
+		lock_drop(&st->lock);
+		return;
+	}
+	/* As of a connection that the administrator ends (ss -K). */
+	if (s->c && !s->closed) {
+		tcp_sock_opts_keep(s);
+		if (tcp_conn_state(s->c) != TCPS_CLOSED)
+			atomic_store_explicit(&s->pending_error, ECONNABORTED,
+					      memory_order_relaxed);
+	}
+	atomic_fetch_or_explicit(&s->hint, EPOLLERR | EPOLLHUP | EPOLLIN | EPOLLOUT,
+				 memory_order_release);
+	if (!s->closed)
+		vfd_notify(&s->v, EPOLLERR | EPOLLHUP | EPOLLIN | EPOLLOUT);
+	if (s->in_engine)
+		tcp_sock_conn_over(s);
+	lock_drop(&st->lock);
+}
+
+static void stack_gone(struct stack *st)
+{
+	struct tcp_sock_stack *t;
+
+	tcp_sock_each(vanish, st);
+	lock_take(&st->lock);
+	tcp_sock_blocks_gone(st);
+	t = st->tcp;
+	if (t)
+		tcp_sock_paths_free(t);
+	st->tcp = NULL;
+	if (t) {
+		tcp_sock_awaiting_free(t);
+		tcp_sock_unaccepted_free(t);
+		while (t->queued)
+			tcp_sock_kmod_unqueue(t->queued);
+		tcp_stack_free(t->ts);
+		free(t->cache);
+		free(t);
+	}
+	lock_drop(&st->lock);
+}
+
+/* --- start */
+
+static const struct stack_user_ops user_ops = {
+	.input = tcp_sock_input,
+	.gone = stack_gone,
+	.cut_off = tcp_sock_handover_cut_off,
+	.addresses_changed = addresses_changed,
+};
+static const struct stack_timed_ops timed_ops = {
+	.polled = tcp_sock_polled,
+	.is_blocked = tcp_sock_blocked,
+	.sleep_hint = tcp_sock_sleep_hint,
+	.neighbours_changed = tcp_sock_neighbours_changed,
+};
+
+int tcp_sock_start(int (*begin)(void))
+{
+	int err;
+
+	begin_fn = begin;
+	stack_register_tcp(&user_ops, &timed_ops);
+	tcp_sock_sysctl_read();
+	tcp_sock_ports_read();
+	tcp_sock_secret_read();
+	tcp_sock_icmp_start();
+	err = tcp_sock_timers_start();
+	if (!err)
+		err = tcp_sock_kmod_start();
+	return err;
+}
+
+/* --- fork() */
+
+/* What a child of fork() has of a parent's socket: a listener, or a socket that is nothing yet. */
+static void inherit(struct tcp_sock *parents, void *arg)
+{
+	int fd = atomic_load_explicit(&parents->v.os_fd, memory_order_relaxed);
+	struct tcp_sock *s;
+
+	(void)arg;
+
+	/* Ours is a copy, which would keep the port when the parent gives it back. */
+	if (parents->port_fd >= 0)
+		own_fd_close(parents->port_fd);
+	if (parents->closed || tcp_sock_mode(parents) == TCP_SOCK_CONN)
+		return;
+	s = tcp_sock_new(fd, parents->domain);
+	if (!s)
+		return;
+	s->bound = parents->bound;
+	s->port_bound = parents->port_bound;
+	s->stale = parents->stale;
+	s->nonblock = parents->nonblock;
+	s->has_status_flags = parents->has_status_flags;
+	s->rcvlowat = parents->rcvlowat;
+	s->linger_s = parents->linger_s;
+	s->rcvtimeo_ns = parents->rcvtimeo_ns;
+	s->sndtimeo_ns = parents->sndtimeo_ns;
+	s->zerocopy = parents->zerocopy;
+	s->tells = parents->tells;
+	s->mark = parents->mark;
+	s->bound_if = parents->bound_if;
+	s->unconn.backlog = parents->unconn.backlog;
+	s->unconn.no_offload = parents->unconn.no_offload;
+	s->unconn.waited_by_parent = parents->unconn.attached || parents->unconn.waited_by_parent;
+	if (parents->unconn.atts || parents->unconn.waited_by_parent)
+		tcp_sock_given_inherit(s, parents);
+	s->unconn.touched = parents->unconn.touched;
+	atomic_store_explicit(&s->mode, tcp_sock_mode(parents), memory_order_relaxed);
+	if (vfd_install(fd, &s->v)) {
+		tcp_sock_stats_end(s);
+		tcp_sock_free(s);
+		return;
+	}
+	atomic_store_explicit(&s->in_use, true, memory_order_release);
+}
+
+void tcp_sock_forked(void)
+{
+	tcp_sock_timers_forked();
+	tcp_sock_ports_forked();
+	tcp_sock_port_holds_forked();
+	tcp_sock_blocks_forked();
+	tcp_sock_kmod_forked();
+	tcp_sock_icmp_forked();
+	tcp_sock_atts_forked();
+	tcp_sock_list_forked(inherit);
+}

@@ -1,0 +1,474 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The room of TCP sockets: what a program sees of one, on the engine (tcp/tcp.h). Names begin with
+ * tcp_sock_: tcp_ is the engine's. preload calls their operations (struct vfd_ops), stacks hand
+ * them packets (struct stack_user_ops, struct stack_timed_ops), the room of handovers gives their
+ * connections to the kernel.
+ *
+ * Every segment: read.c, write.c, env.c, transmit.c, path.c, and blocking.c for who waits. Each
+ * connection: connect.c, local_port.c, listen.c, accept.c, sock.c, module.c. Rare: sockopt.c,
+ * options.c and option_*.c,
+ * ioctl.c, error_queue.c, icmp_errors.c, shadow.c, port_block.c and rule_suspend.c (a card's
+ * rules), process.c, preopen.c, sysctl.c.
+ */
+#ifndef SOCKET_TCP_SOCK_H
+#define SOCKET_TCP_SOCK_H
+
+#include <netinet/in.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+
+#include "fd/fd.h"
+#include "kmod/kmod.h"
+#include "runtime/runtime.h"
+#include "stack/stack.h"
+#include "stats/stats.h"
+#include "tcp/tcp.h"
+
+/*
+ * Who serves the socket. KERNEL until it is connected or waited on; a kernel connection has no
+ * object at all.
+ */
+enum tcp_sock_mode { TCP_SOCK_KERNEL, TCP_SOCK_CONN, TCP_SOCK_LISTEN };
+
+#define TCP_SOCK_LEVEL 0x08000000u /* no EPOLL* bit */
+
+/*
+ * What the engine's user pointers point to: the first field of a tcp_sock_att, of a
+ * tcp_sock_queued, or a tcp_sock's.
+ */
+enum tcp_sock_user_kind { TCP_SOCK_USER_CONN, TCP_SOCK_USER_LISTENER, TCP_SOCK_USER_QUEUED };
+struct tcp_sock_user {
+	uint8_t kind; /* enum tcp_sock_user_kind */
+};
+
+/*
+ * A connection that waits to be accepted and is registered with the kernel module. Belongs to the
+ * stack's lock.
+ */
+struct tcp_sock_queued {
+	struct tcp_sock_user user; /* first */
+	struct vma_kmod_slot *slot;
+	struct tcp_sock_queued *next, **pprev; /* tcp_sock_stack.queued */
+};
+
+/*
+ * Where the frames of one connection go: route and neighbour as a prebuilt header. Belongs to the
+ * stack's lock.
+ */
+struct tcp_sock_path {
+	uint32_t net_gen, neigh_gen;
+	bool valid; /* the header is good for these generations */
+	bool stale; /* the neighbour wants to be confirmed */
+	uint32_t mtu;
+	struct in6_addr next_hop;
+	struct tcp_frame_hdr hdr;
+};
+
+/* A listener in one stack. Lives as long as the listener. */
+struct tcp_sock_att {
+	struct tcp_sock_user user; /* first */
+	struct tcp_sock *s;
+	struct stack *st;
+	struct tcp_listener *l; /* NULL: the stack is gone. st->lock */
+	bool is_chosen; /* st is the interface's that the listener's key has chosen. s->lock */
+	/* listeners in other stacks may share its rules: a connection has its own. s->lock */
+	bool spread;
+	unsigned num_keys;
+	struct vma_flow_key *keys; /* its steering rules */
+	struct tcp_sock_att *next;
+};
+
+/* What only a socket has that is not offloaded yet, or listens. */
+struct tcp_sock_unconnected {
+	struct tcp_sock_att *atts; /* s->lock; a listener's */
+	/* sockopt.c: bit n: row n was set by the user. Written under s->lock */
+	_Atomic uint64_t touched;
+	int backlog;
+	/* has been waited on: atts stand, or are being made. s->lock to change it */
+	_Atomic bool attached;
+	/* connections from its former owner wait: accept() has them first. s->lock to change it */
+	_Atomic bool given;
+	bool waited_by_parent; /* the process that forked this one had waited on it */
+	/* the steering knows that the kernel has no connections on the port. All: s->lock */
+	bool is_quiet : 1;
+	/* an option, the rules or another process that shares it leave it to the kernel */
+	bool no_offload : 1;
+	/* another process has been given it, which may wait; a child of fork() asks anew */
+	bool elsewhere : 1;
+};
+
+/* What getsockopt() still says of a connection that went with its interface (sockopt.c). */
+struct tcp_sock_kept_opts;
+
+/* The path of a socket that sends (path.c). Belongs to the stack's lock. */
+struct tcp_sock_path_cache {
+	struct tcp_sock_path path;
+	struct tcp_sock *s;
+	struct tcp_sock_path_cache *next, *prev; /* of the stack's, the latest used first */
+	uint32_t used; /* tcp_sock_stack.seconds of the last segment */
+};
+
+/* TCP_INQ; SO_TIMESTAMP, SO_TIMESTAMPNS, and that it was in the NEW form. */
+#define TCP_SOCK_TELL_INQ 0x01u
+#define TCP_SOCK_TELL_US 0x02u
+#define TCP_SOCK_TELL_NS 0x04u
+#define TCP_SOCK_TELL_NEW 0x08u
+
+/*
+ * Four lines and a word, for which malloc() takes no more: the one that every call looks at, the
+ * one that its work needs, the connection's name, and what is rare. An idle connection is this and
+ * what the engine has of it.
+ */
+struct tcp_sock {
+	struct vfd v; /* first */
+	struct tcp_sock_user user;
+	_Atomic uint8_t mode; /* enum tcp_sock_mode; changes under lock */
+	uint8_t domain;
+	/* By the user; to a port of the user's choice; IPV6_V6ONLY of a connection. s->lock */
+	bool bound : 1, port_bound : 1, v6only : 1;
+	_Atomic uint8_t tells; /* TCP_SOCK_TELL_*: what recvmsg() says beside data. Option, below */
+	bool stale; /* the kernel socket keeps the port of a connection that is no more. s->lock */
+	bool accepted; /* uses its listener's steering rule until that goes (has_own_rule) */
+	/* on_block: uses the rule of a block of ports (port_block.c). st->lock */
+	bool has_own_rule : 1, on_block : 1;
+	bool closed; /* out of the fd table; the object waits for TCP_EV_GONE. st->lock */
+	bool in_close; /* tcp_sock_close() is at work: it releases, not the event. st->lock */
+	bool in_engine; /* the engine knows s: TCP_EV_GONE is still to come. st->lock */
+	bool in_kernel; /* the kernel has taken the connection over (handover/to_kernel.c) */
+	/*
+	 * connected: connect() has said so, and the next one is EISCONN. given_up: somebody is
+	 * about to release it, the kernel's for good. lock
+	 */
+	bool connected : 1, given_up : 1;
+	/* the kernel socket lacks options or O_NONBLOCK (VMA_AVOID_SYS_CALLS_ON_TCP_FD). lock */
+	bool opts_deferred;
+	_Atomic bool has_status_flags; /* fcntl() has set status flags besides O_NONBLOCK */
+	_Atomic bool nonblock, zerocopy;
+	_Atomic bool in_use;
+	_Atomic uint16_t pending_error; /* SO_ERROR of a connection of which c is NULL */
+	uint32_t id; /* of the object, for ever */
+
+	_Atomic uint32_t gen; /* bumped at close: whoever still is inside a call sees it */
+	/*
+	 * EPOLL* that happened since a waiter cleared it (under st->lock, before it looked):
+	 * spinning costs one load. Set by the engine's events.
+	 */
+	_Atomic uint32_t hint;
+	/*
+	 * EPOLL* as computed last, with TCP_SOCK_LEVEL; 0: something may have changed since.
+	 * Written under st->lock.
+	 */
+	_Atomic uint32_t level;
+	struct lock lock; /* bind, connect, listen, options; taken before any stack lock */
+	struct stack *_Atomic st; /* of the connection; set once */
+	struct tcp_conn *c; /* NULL: over, in TIME_WAIT after the close, or none. st->lock */
+	struct tcp_sock_path_cache *path_cache; /* NULL: nothing was sent for a while. st->lock */
+	/*
+	 * What the kernel module knows of the connection; NULL: nothing. seq and ack follow what is
+	 * sent. st->lock
+	 */
+	struct vma_kmod_slot *slot;
+	/* changes at close, when others may still be inside a call */
+	struct vma_stats_socket *_Atomic stats;
+	/* Options: written under lock, read by whoever is in a call. */
+	_Atomic uint32_t rcvlowat;
+	_Atomic int linger_s; /* -1: off */
+	_Atomic uint64_t rcvtimeo_ns, sndtimeo_ns; /* 0: for ever */
+
+	struct tcp_tuple tuple; /* of the connection */
+	/* MSG_ZEROCOPY calls that have ended, and told. Written under s->lock */
+	_Atomic uint64_t zc_next, zc_told;
+	_Atomic uint32_t mark; /* option, as above */
+	_Atomic int bound_if; /* option, as above */
+	int port_fd; /* keeps the local port after the close; -1. st->lock */
+	union {
+		int worker_fd; /* listener: the worker watches the kernel's queue; -1 */
+		int kept_fd; /* kept: the number that close() has not freed yet */
+	};
+	struct tcp_sock_unconnected unconn;
+	/* mode CONN and c NULL: not NULL if there was memory. Never freed. st->lock */
+	struct tcp_sock_kept_opts *kept_opts;
+	union {
+		struct vfd *kept; /* NULL: none. st->lock */
+		struct tcp_sock *next_free; /* not in use: sock.c's list */
+	};
+	/* handover/fork.c: forks before it was made; which connection of the object */
+	uint32_t born, claim_gen;
+};
+
+_Static_assert(sizeof(struct tcp_sock) == 264,
+	       "tcp_memory: with the engine's 1,088 and the tables' 150, 1,536 at most");
+
+/* A segment whose neighbour is not known yet. */
+struct tcp_sock_awaiting;
+
+/* A connection that nobody has accepted yet, with a steering rule of its own. */
+struct tcp_sock_unaccepted;
+
+/* TCP in one stack. Belongs to the stack's lock. */
+struct tcp_sock_stack {
+	struct tcp_stack *ts;
+	struct stack *st;
+	uint64_t next_timer_us; /* us */
+	bool posted; /* frames wait for a kick */
+	bool blocked; /* output() said -ENOBUFS */
+	unsigned skipped; /* empty polls since the timers were looked at */
+	uint32_t to_kernel; /* connections that were handed to the kernel, ever */
+	struct tcp_sock_queued *queued;
+	struct tcp_sock_awaiting *awaiting, **awaiting_tail;
+	unsigned num_awaiting;
+	/* For answers that belong to no socket and for half-open connections. */
+	struct tcp_sock_cached *cache;
+	/* Of sockets that have sent something lately. */
+	struct tcp_sock_path_cache *paths_first, *paths_last;
+	uint32_t seconds; /* the clock of their rest */
+	struct tcp_sock_unaccepted *unaccepted;
+};
+
+static inline struct tcp_sock *tcp_sock_of(struct vfd *v)
+{
+	return (struct tcp_sock *)v;
+}
+
+/* Our FIN is on its way: the peer has not acknowledged everything. The stack is locked. */
+static inline bool tcp_sock_unfinished(const struct tcp_conn *c)
+{
+	enum tcp_state state = tcp_conn_state(c);
+
+	return state == TCPS_FIN_WAIT1 || state == TCPS_CLOSING || state == TCPS_LAST_ACK;
+}
+
+static inline enum tcp_sock_mode tcp_sock_mode(const struct tcp_sock *s)
+{
+	return (enum tcp_sock_mode)atomic_load_explicit(&s->mode, memory_order_acquire);
+}
+
+static inline struct tcp_sock *tcp_sock_of_user(struct tcp_sock_user *u)
+{
+	return (struct tcp_sock *)((char *)u - offsetof(struct tcp_sock, user));
+}
+
+/*
+ * After a look that found nothing, st->lock still held: what happens from now on is noticed by
+ * tcp_sock_wait_more(). Readers and writers clear their own bits; an error or a hang-up stays.
+ * (A listener holds s->lock only, and looks again.)
+ */
+static inline void tcp_sock_hint_clear(struct tcp_sock *s, uint32_t bits)
+{
+	if (atomic_load_explicit(&s->hint, memory_order_relaxed) & bits)
+		atomic_fetch_and_explicit(&s->hint, ~bits, memory_order_acq_rel);
+}
+
+/* CLOCK_MONOTONIC in us. */
+uint64_t tcp_sock_now_us(void);
+/*
+ * Starts the library in this process if it is not: for a listener that a forked child has
+ * inherited. 0 or negative errno.
+ */
+int tcp_sock_begin(void);
+
+/* sock.c */
+extern const struct vfd_ops tcp_sock_ops;
+/* Blocks of statistics that nobody looks at. */
+#define TCP_SOCK_NO_STATS 16u
+extern struct vma_stats_socket tcp_sock_no_stats[TCP_SOCK_NO_STATS]
+	__attribute__((visibility("hidden")));
+/* The block of s that others may look at; NULL: none has been left for it. */
+static inline struct vma_stats_socket *tcp_sock_shown(const struct tcp_sock *s)
+{
+	struct vma_stats_socket *b = atomic_load_explicit(&s->stats, memory_order_relaxed);
+
+	return b >= tcp_sock_no_stats && b < tcp_sock_no_stats + TCP_SOCK_NO_STATS ? NULL : b;
+}
+
+static inline void tcp_sock_show_blocking(struct tcp_sock *s)
+{
+	struct vma_stats_socket *b = tcp_sock_shown(s);
+
+	if (b)
+		b->blocking = !s->nonblock;
+}
+
+static inline void tcp_sock_show_offloaded(struct tcp_sock *s, bool offloaded)
+{
+	struct vma_stats_socket *b = tcp_sock_shown(s);
+
+	if (b)
+		b->offloaded = offloaded;
+}
+
+/* s's block is shown no more. */
+void tcp_sock_stats_end(struct tcp_sock *s);
+/* An object in no table; NULL when out of memory. */
+struct tcp_sock *tcp_sock_new(int fd, int domain);
+/* Gives the object back. It is in no table, no stack and no list of waiters. */
+void tcp_sock_free(struct tcp_sock *s);
+/*
+ * The kernel serves the socket for good: epoll sets and the table forget the object. No lock held;
+ * the caller has set given_up under s's, and so is the only one.
+ */
+void tcp_sock_release(struct tcp_sock *s);
+/* Runs fn for every object in use (closed ones that live on too); no lock held. */
+void tcp_sock_each(void (*fn)(struct tcp_sock *s, void *arg), void *arg);
+
+/*
+ * s->lock for a call of the application: a thread that is cancelled in the middle would keep it.
+ * Returns what unlocking wants.
+ */
+static inline int tcp_sock_lock(struct tcp_sock *s)
+{
+	int cancel;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+	lock_take(&s->lock);
+	return cancel;
+}
+
+static inline void tcp_sock_unlock(struct tcp_sock *s, int cancel)
+{
+	lock_drop(&s->lock);
+	pthread_setcancelstate(cancel, NULL);
+}
+
+/*
+ * The same for a call on fd that changes s. False, nothing locked: another thread has closed fd, or
+ * the kernel serves the socket for good; the call is libc's. While it is locked close() waits.
+ * What a call does because of the mode it decides from here on: before, the mode may change with
+ * each call of another thread.
+ */
+static inline bool tcp_sock_lock_live(struct tcp_sock *s, int fd, int *cancel)
+{
+	*cancel = tcp_sock_lock(s);
+	if (__builtin_expect(vfd_get(fd) == &s->v && !s->given_up, 1))
+		return true;
+	tcp_sock_unlock(s, *cancel);
+	return false;
+}
+
+/* --- for preload */
+
+/*
+ * Reads the kernel's TCP settings and starts the timers' part of the internal thread. 0 or negative
+ * errno. begin starts the library (preload's), for a socket that a forked child has inherited.
+ */
+int tcp_sock_start(int (*begin)(void));
+/*
+ * Makes the object of a new kernel socket (AF_INET or AF_INET6, SOCK_STREAM) and enters it into the
+ * fd table; the kernel serves it until it is connected or waited on. 0, or negative errno: then fd
+ * stays a plain kernel socket.
+ */
+int tcp_sock_socket_created(int fd, int domain, int type, int protocol);
+
+/*
+ * The process is about to lose its privileges: opens the stacks that its listening and bound
+ * sockets will need. No lock held; starts the library if need be.
+ */
+void tcp_sock_preopen(void);
+
+/* The child of any fork(), after the fd table was made the child's. */
+void tcp_sock_forked(void);
+
+/* --- for the room of handovers */
+
+/*
+ * sock.c: what the room of handovers does for TCP sockets; it registers before the first socket is
+ * made. share, leaving, forking and inherited are vfd_ops'.
+ */
+struct tcp_sock_handover {
+	void (*share)(struct vfd *v, const char *why);
+	void (*leaving)(struct vfd *v);
+	void (*forking)(struct vfd *v);
+	struct vfd *(*inherited)(struct vfd *v);
+	/* A new connection's object: children know nothing of it. */
+	void (*made)(struct tcp_sock *s);
+	/* Its connection is over, or the user has closed it: whoever waits for it goes on. */
+	void (*over)(struct tcp_sock *s);
+	/* Once a second, on the internal thread. */
+	void (*second)(void);
+	/* In a child: s is what it has of its parent's offloaded listener. */
+	void (*listener_inherited)(struct tcp_sock *s, const struct tcp_sock *parents);
+	/*
+	 * The child waits for it, no lock held: the parent is to leave it to the kernel. True: it
+	 * has; *given: connections of the parent's wait.
+	 */
+	bool (*listener_wanted)(struct tcp_sock *s, bool *given);
+	/* The next of those, a kernel socket; -1: none. *more: another one waits. s->lock is held.
+	 */
+	int (*listener_given)(struct tcp_sock *s, bool *more);
+	/* struct stack_user_ops.cut_off */
+	void (*cut_off)(struct stack *st);
+};
+void tcp_sock_handover_register(const struct tcp_sock_handover *h);
+void tcp_sock_handover_second(void);
+void tcp_sock_handover_cut_off(struct stack *st);
+/*
+ * listen.c: new connections of the listener are the kernel's from now on, also if it was not waited
+ * on yet; what is in the engine's queue stays there, for accept(). s->lock is held.
+ */
+void tcp_sock_listen_to_kernel(struct tcp_sock *s);
+/* accept.c: accept() of what is in the engine's queue. The new fd, in the table, or negative errno.
+ */
+int tcp_sock_accept_queued(struct tcp_sock *s);
+
+/* Objects with a lower id can be found by it, and children can claim their connections. */
+#define TCP_SOCK_NUMBERED 65536u
+/* sock.c: how many objects there are; that with this id, NULL: none. */
+uint32_t tcp_sock_count(void);
+struct tcp_sock *tcp_sock_numbered(uint32_t id);
+
+/* sock.c: as accept() and getpeername() give it. */
+int tcp_sock_addr_put(const struct tcp_sock *s, bool remote, struct sockaddr *addr, socklen_t *len);
+/*
+ * A connection of this local side goes to the kernel: a listener's rule must not take its segments.
+ */
+void tcp_sock_suspend_rule(const struct tcp_tuple *at, struct stack *st);
+/* For stacks_each(): the same of all that have gone while many did. */
+void tcp_sock_suspend_rules(struct stack *st, void *arg);
+/*
+ * s, which is on_block, goes to the kernel: the others of its block get rules of their own.
+ * st->lock is held.
+ */
+void tcp_sock_block_to_kernel(struct tcp_sock *s, struct stack *st);
+/* While many connections go to the kernel: the others of their blocks get no rules
+ * before it is over. */
+void tcp_sock_blocks_defer(bool defer);
+/*
+ * Locks the stack of s's connection; NULL: it is not offloaded or over (c is NULL). errno is left
+ * alone.
+ */
+struct stack *tcp_sock_conn_lock(struct tcp_sock *s);
+/*
+ * The same for a call that only asks: what has come so far is in the answer. Without it the ring's
+ * news would be as old as the internal thread's last round.
+ */
+struct stack *tcp_sock_conn_look(struct tcp_sock *s);
+/*
+ * Ends a call into the engine: flushes, drops st->lock, has the device transmit. The only way to
+ * drop the lock after anything that may have sent.
+ */
+void tcp_sock_unlock_stack(struct stack *st, uint64_t now);
+void tcp_sock_key(const struct tcp_tuple *t, bool exact, struct vma_flow_key *key);
+/* It is over, or the kernel's. */
+void tcp_sock_kmod_del(struct tcp_sock *s);
+/*
+ * What the engine knows of options that the idle kernel socket was not told; it serves the
+ * connection from now on.
+ */
+void tcp_sock_opts_to_kernel(const struct tcp_sock *s, int fd, const struct tcp_opts *o);
+/*
+ * The same and O_NONBLOCK, if there is anything that the kernel was not told to avoid the call. s's
+ * and its stack's lock are held.
+ */
+void tcp_sock_opts_sync(struct tcp_sock *s, int fd);
+/* The kernel socket that has kept the port of a closed s goes; st->lock is held. */
+void tcp_sock_port_give_back(struct tcp_sock *s);
+/* Takes the listener off its stacks; s->lock is held. */
+void tcp_sock_unlisten(struct tcp_sock *s);
+
+#endif

@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The inside of a UDP socket, shared by this folder's files. */
+#ifndef SOCKET_UDP_INTERNAL_H
+#define SOCKET_UDP_INTERNAL_H
+
+#include <netinet/in.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#include "proto/proto.h"
+#include "runtime/runtime.h"
+#include "stats/stats.h"
+#include "stack/stack.h"
+#include "socket/socket.h"
+#include "socket/udp/sock.h"
+#include "fd/fd.h"
+
+/* Notes who used the socket last; a store only when it changes. */
+static inline void udp_note_tid(__u32 *tid)
+{
+	uint32_t me = lock_self();
+
+	if (__builtin_expect(__atomic_load_n(tid, __ATOMIC_RELAXED) != me, 0))
+		__atomic_store_n(tid, me, __ATOMIC_RELAXED);
+}
+
+/*
+ * s->lock for a call of the application: a thread that is cancelled in the middle would keep it.
+ * Returns what unlocking wants.
+ */
+static inline int udp_lock(struct udp_sock *s)
+{
+	int cancel;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+	lock_take(&s->lock);
+	return cancel;
+}
+
+static inline void udp_unlock(struct udp_sock *s, int cancel)
+{
+	lock_drop(&s->lock);
+	pthread_setcancelstate(cancel, NULL);
+}
+
+/*
+ * The same for a call on fd that changes s. False, nothing locked: another thread has closed fd;
+ * the call is libc's. While it is locked close() waits.
+ */
+static inline bool udp_lock_live(struct udp_sock *s, int fd, int *cancel)
+{
+	*cancel = udp_lock(s);
+	if (__builtin_expect(vfd_get(fd) == &s->v, 1))
+		return true;
+	udp_unlock(s, *cancel);
+	return false;
+}
+
+static inline struct udp_sock *udp_of(struct vfd *v)
+{
+	return (struct udp_sock *)v;
+}
+
+static inline struct udp_att *udp_att(const struct udp_sock *s, unsigned i)
+{
+	/* acquire: the count may be an older one, from before the place was another attachment's */
+	return atomic_load_explicit(&s->att[i], memory_order_acquire);
+}
+
+/*
+ * The stack of att. acquire, as where att->s is compared: its queue, should att have become another
+ * attachment of the socket meanwhile.
+ */
+static inline struct stack *udp_att_stack(const struct udp_att *att)
+{
+	return atomic_load_explicit(&att->st, memory_order_acquire);
+}
+
+/* migrate.c */
+/* VMA_RING_ALLOCATION_LOGIC_* that a socket follows from ring to ring. */
+extern bool udp_moves_rx __attribute__((visibility("hidden")));
+extern bool udp_moves_tx __attribute__((visibility("hidden")));
+void udp_moves_start(void);
+/*
+ * A call is about to receive on s, or to send; no lock is held. It may move to the caller's ring.
+ * Until it does the thread is not noted as the last one: so only the owner takes the fast path, and
+ * the calls of all others are counted here.
+ */
+void udp_receiving_slow(struct udp_sock *s);
+void udp_sending_slow(struct udp_sock *s);
+static inline void udp_receiving(struct udp_sock *s)
+{
+	if (__builtin_expect(udp_moves_rx, 0))
+		udp_receiving_slow(s);
+	else
+		udp_note_tid(&s->stats->rx_tid);
+}
+
+static inline void udp_sending(struct udp_sock *s)
+{
+	if (__builtin_expect(udp_moves_tx, 0))
+		udp_sending_slow(s);
+	else
+		udp_note_tid(&s->stats->tx_tid);
+}
+
+/* The stack that s sends with on an interface; NULL as stack_get(). s->lock is held. */
+struct stack *udp_sender(struct udp_sock *s, int ifindex);
+
+/* sock.c */
+extern const struct vfd_ops udp_ops;
+/*
+ * Binds the kernel socket to a free port if it has none; then attaches. s->lock is held. 0 or
+ * negative errno.
+ */
+int udp_autobind(struct udp_sock *s, int fd);
+/*
+ * Makes stacks and steering rules agree with what s is bound, connected and joined to. s->lock is
+ * held.
+ */
+void udp_attach(struct udp_sock *s, int fd);
+
+/*
+ * The program waits for the socket, receives or sends: from here on it is attached. bind(),
+ * connect() and options alone open no ring: a master process that only binds and forks leaves the
+ * interface to its workers. No lock is held; keeps errno.
+ */
+void udp_begin_slow(struct udp_sock *s, int fd);
+static inline void udp_begin(struct udp_sock *s, int fd)
+{
+	if (__builtin_expect(!atomic_load_explicit(&s->begun, memory_order_relaxed), 0))
+		udp_begin_slow(s, fd);
+}
+
+/* After a bind(), s->lock held: s begins if another socket of its port has. */
+void udp_follow_port(struct udp_sock *s);
+/* A socket of this process on the port has begun. */
+bool udp_port_has_begun(uint16_t port);
+/* True when one of these inodes (each once) is none of this process's offloaded sockets. Sorts
+ * them. */
+bool udp_inodes_foreign(uint64_t *inodes, unsigned n);
+
+/* sharing.c */
+/* Others have the port as well, or it is not known. At most one question to the kernel in a second.
+ */
+bool udp_port_shared(uint16_t port);
+/* A socket of ours has left the port: the next one asks. */
+void udp_port_forget(uint16_t port);
+void udp_sharing_forked(void);
+
+/* attach.c; s->lock is held for all of these but the last */
+/* Reads from the kernel what s is bound to now. */
+void udp_learn_local(struct udp_sock *s, int fd);
+/* Out of every demultiplexer, rules away; what is queued stays readable. */
+void udp_unlist(struct udp_sock *s);
+/* Takes every attachment off its stack and frees what is queued. */
+void udp_detach(struct udp_sock *s);
+/* The attachment that s has on an interface by its key; NULL: none, or it has gone. */
+struct udp_att *udp_att_chosen(const struct udp_sock *s, int ifindex);
+/* Moves s to the stacks of its key, which has changed. */
+void udp_follow_key(struct udp_sock *s, int fd);
+/* Gives up attachments that neither bring nor hold anything. */
+void udp_prune(struct udp_sock *s);
+/* In the child of a fork(): attachments are the parent's. */
+void udp_atts_forked(void);
+
+/* input.c; the stack's lock is held */
+/* struct stack_user_ops.input */
+void udp_input(struct stack *st, struct buf *b, uint64_t *now_us);
+/* Datagrams in a queued buffer: one, or those of a burst. */
+static inline unsigned udp_count(const struct buf *b)
+{
+	return __builtin_expect(b->gso_size, 0) ? (b->total + b->gso_size - 1) / b->gso_size : 1;
+}
+
+/* n datagrams of `bytes` bytes together have left the queue. */
+static inline void udp_uncharge(struct udp_sock *s, struct udp_att *att, unsigned n, uint32_t bytes)
+{
+	att->charge -= bytes + (uint64_t)n * UDP_CHARGE;
+	atomic_store_explicit(&att->queued, att->queued - n, memory_order_release);
+	stats_add(&s->stats->rx_ready_packets, -(uint64_t)n);
+	stats_add(&s->stats->rx_ready_bytes, -(uint64_t)bytes);
+}
+
+/* Takes the first buffer out of the queue, a burst whole; the caller frees it. */
+static inline struct buf *udp_dequeue(struct udp_sock *s, struct udp_att *att)
+{
+	struct buf *b = att->head;
+
+	att->head = b->next;
+	if (!att->head)
+		att->tail = &att->head;
+	udp_uncharge(s, att, udp_count(b), b->total);
+	return b;
+}
+
+/*
+ * gso_burst.c: takes the first datagram of the burst at the head of the queue away; the last one is
+ * a plain datagram.
+ */
+void udp_burst_step(struct udp_sock *s, struct udp_att *att);
+
+/* Frees what an attachment has queued. */
+void udp_att_flush(struct udp_att *att);
+
+/* recv.c */
+ssize_t udp_recvmsg(struct vfd *v, int fd, struct msghdr *msg, int flags);
+/* With other flags recvfrom() is a recvmsg(). */
+#define UDP_RX_FLAGS (MSG_DONTWAIT | MSG_NOSIGNAL | MSG_WAITALL)
+/* fast_path.c: recvfrom(); what is not of the usual kind is for the next one. */
+ssize_t udp_recvfrom(struct vfd *v, void *buf, size_t len, uint64_t call, struct sockaddr *addr,
+		     socklen_t *alen);
+ssize_t udp_recvfrom_any(struct udp_sock *s, int fd, void *buf, size_t len, int flags,
+			 struct sockaddr *addr, socklen_t *alen);
+int udp_recvmmsg(struct vfd *v, int fd, struct mmsghdr *msgs, unsigned n, int flags,
+		 struct timespec *timeout);
+uint32_t udp_events(struct vfd *v);
+/* Bytes of the first datagram waiting here, or -1 when none waits. */
+int udp_first_len(struct udp_sock *s);
+
+/* send.c */
+ssize_t udp_sendmsg(struct vfd *v, int fd, const struct msghdr *msg, int flags);
+ssize_t udp_sendto(struct vfd *v, const void *buf, size_t len, uint64_t call,
+		   const struct sockaddr *addr, socklen_t alen);
+int udp_sendmmsg(struct vfd *v, int fd, struct mmsghdr *msgs, unsigned n, int flags);
+/* Ticks once a second: large datagrams ask for their path's MTU anew. */
+extern _Atomic uint32_t udp_tick __attribute__((visibility("hidden")));
+/* Datagrams that this process has sent through kernel sockets of ours. */
+extern _Atomic uint32_t udp_kernel_sends __attribute__((visibility("hidden")));
+
+/* sockopt.c */
+int udp_setsockopt(struct vfd *v, int fd, int level, int opt, const void *val, socklen_t len);
+int udp_getsockopt(struct vfd *v, int fd, int level, int opt, void *val, socklen_t *len);
+int udp_ioctl(struct vfd *v, int fd, unsigned long req, void *arg);
+int udp_fcntl(struct vfd *v, int fd, int cmd, long arg);
+/* Has arriving packets stamped if s wants that; s->lock is held. */
+void udp_stamping(struct udp_sock *s);
+/*
+ * SO_TIMESTAMPING asks for nothing that a ring of the socket's cannot stamp; the socket's lock is
+ * held.
+ */
+bool udp_stamps_here(const struct udp_sock *s);
+/* Reads all mirrored options from the new kernel socket. */
+void udp_opts_init(struct udp_sock *s, int fd);
+
+/* multicast.c */
+/* Follows a successful membership option. s->lock is held. False: the kernel must have s. */
+bool udp_membership(struct udp_sock *s, int level, int opt, const void *val, socklen_t len);
+/* May this socket have a multicast datagram? */
+bool udp_mc_accepts(const struct udp_sock *s, const struct buf_meta *m);
+void udp_groups_free(struct udp_sock *s);
+
+/*
+ * The parent is to leave receiving on this inherited socket to the kernel: this process is going to
+ * read it.
+ */
+static inline void udp_claim(struct udp_sock *s)
+{
+	if (__builtin_expect(s->inherited_claim != NULL, 0))
+		udp_claim_raise(s);
+}
+
+/* sock.c */
+
+#endif

@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The room of UDP sockets: what a program sees of one. preload calls their operations (struct
+ * vfd_ops), stacks hand them packets (struct stack_user_ops), the room of handovers gives them to
+ * the kernel.
+ *
+ * Every datagram: send.c, recv.c, input.c, fast_path.c, gso_burst.c; cmsg.c where ancillary data
+ * was asked for. When something changes: sock.c, attach.c, flow_keys.c, resolve.c, sockopt.c,
+ * multicast.c, migrate.c, sharing.c. Rare: dummy_send.c.
+ */
+#ifndef SOCKET_UDP_SOCK_H
+#define SOCKET_UDP_SOCK_H
+
+#include <netinet/in.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#include "fd/fd.h"
+#include "proto/proto.h"
+#include "runtime/runtime.h"
+#include "stack/stack.h"
+#include "stats/stats.h"
+
+#define UDP_ATT_MAX 16 /* stacks that one socket can be attached to */
+#define UDP_DST_WAYS 8 /* remembered destinations, power of two */
+#define UDP_KEYS_MAX 128 /* steering rules of one socket on one stack */
+/* What a queued datagram is charged besides its bytes, so that empty ones are bounded, too. */
+#define UDP_CHARGE 128u
+/* One IP datagram's UDP payload at most. */
+#define UDP_PAYLOAD_MAX 65507u
+
+/*
+ * The socket in one stack. Type-stable and attached to a stack for as long as the socket lives:
+ * when the rules no longer want it there it only leaves the demultiplexer, what is queued stays
+ * readable.
+ */
+struct udp_att {
+	struct udp_bind bind; /* first: udp_input() comes from here */
+	struct udp_sock *_Atomic s;
+	struct stack *_Atomic st;
+	/* The receive queue; st->lock. */
+	struct buf *head, **tail;
+	uint64_t charge;
+	_Atomic unsigned queued; /* datagrams in the queue, for those who look without the lock */
+	bool listed; /* in st's demultiplexer */
+	bool is_chosen; /* st is the interface's that the socket's key has chosen. s->lock */
+	/*
+	 * st->lock: what fast_path.c has found out of the above, for as long as st->udp_gen is
+	 * this.
+	 */
+	_Atomic uint64_t fast_gen;
+	bool fast_any; /* every unicast address is ours, else fast_dst only, network order */
+	uint16_t fast_port;
+	uint32_t fast_dst;
+	unsigned num_keys;
+	struct vma_flow_key *keys;
+	struct udp_att *next_free;
+};
+
+/* A destination that has been resolved; belongs to st->lock. */
+struct udp_dst {
+	struct stack *_Atomic st; /* NULL: empty */
+	union {
+		struct {
+			uint32_t net_gen, neigh_gen;
+		};
+		uint64_t gens; /* both, as net_generations() */
+	};
+	uint32_t tick, opt_gen;
+	uint32_t max_payload;
+	/*
+	 * payload that the fast path takes; 0: it is not for this destination (udp_dst_fast_path())
+	 */
+	uint32_t fast_max;
+	uint8_t key_len;
+	uint8_t key[28]; /* the sockaddr as the user gave it */
+	int ifindex;
+	bool stale; /* the neighbour wants to be confirmed */
+	struct in6_addr next_hop;
+	struct udp_hdr hdr;
+};
+
+struct udp_group {
+	struct in6_addr group;
+	int ifindex;
+	bool exclude; /* sources are blocked ones; otherwise the only ones allowed */
+	unsigned num_sources;
+	struct in6_addr *sources;
+};
+
+/*
+ * Options that the packet path reads: copies of what the kernel socket holds. Written under the
+ * socket's lock, each read alone and without it.
+ */
+struct udp_opts {
+	_Atomic bool nonblock, broadcast, reuseport, reuseaddr, v6only;
+	_Atomic bool mc_loop, mc_all, mc_loop6, mc_all6;
+	_Atomic bool df; /* IP_MTU_DISCOVER asks for DF */
+	/* SO_TIMESTAMP*, the latter: the 64-bit struct */
+	_Atomic bool timestamp, timestamp_ns, ts_new;
+	/*
+	 * one of them, or SIOCGSTAMP, was used: the kernel stamps such a socket's packets for ever
+	 */
+	_Atomic bool stamp_ever;
+	_Atomic bool pktinfo, recvttl, recvtos, origdst; /* IPv4 ancillary data */
+	_Atomic bool pktinfo6, recvhoplimit, recvtclass, origdst6;
+	_Atomic bool rxq_ovfl;
+	_Atomic bool gro; /* UDP_GRO: a burst is received whole */
+	_Atomic bool any_cmsg; /* one of those that make ancillary data is set */
+	/* SO_RCVTIMEO was set to a negative time, which the kernel does not tell again */
+	bool rcv_at_once;
+	_Atomic uint8_t ttl, tos, mc_ttl;
+	_Atomic uint8_t hops6, tclass6, mc_hops6;
+	_Atomic uint32_t timestamping; /* SOF_TIMESTAMPING_* */
+	_Atomic uint64_t stamping; /* what this socket counts for in stack_timestamps() */
+	_Atomic int mc_if, mc_if6; /* ifindex, 0: by route */
+	struct in6_addr mc_if_addr; /* IP_MULTICAST_IF's address, :: none */
+	_Atomic int bound_if;
+	_Atomic uint32_t mark;
+	_Atomic uint32_t gso_size; /* UDP_SEGMENT */
+	_Atomic uint64_t rcvbuf; /* limit of a queue's charge */
+	_Atomic uint64_t rcvtimeo_ns; /* 0: for ever */
+};
+
+#define UDP_UNSTAMPED 1u
+
+struct udp_sock {
+	struct vfd v; /* first */
+	_Atomic uint32_t gen; /* bumped at close: whoever still is inside a call sees it */
+	struct lock lock; /* bind, connect, options, attaching; taken before any stack lock */
+	int domain;
+	uint64_t inode; /* of the kernel socket */
+	union {
+		struct {
+			/* goes through the kernel from now on (rule 3): set once */
+			_Atomic bool in_kernel;
+			_Atomic bool shut_rd, shut_wr;
+			/* the kernel socket holds part of a datagram (MSG_MORE) */
+			_Atomic bool corked;
+		};
+		_Atomic uint32_t special; /* not 0: one of them is set; only read */
+	};
+	_Atomic bool bound, connected;
+	/* the program has waited for it, received or sent: udp_attach() may do something */
+	_Atomic bool begun;
+	/* what came before that waits in the kernel socket: older than all that the rings bring */
+	_Atomic bool early;
+	_Atomic bool kernel_rx; /* the rules leave receiving to the kernel */
+	/* another process's socket may want the same packets: both get them from the kernel */
+	_Atomic bool shared;
+	_Atomic uint32_t opt_gen; /* bumped when an option that prebuilt headers contain changes */
+	_Atomic unsigned natt;
+	struct udp_att *_Atomic att[UDP_ATT_MAX];
+	struct udp_dst *_Atomic dsts; /* UDP_DST_WAYS of them, made by the first send */
+	/* the one used last, a hint, maybe a former socket's; NULL: none yet */
+	struct udp_dst *_Atomic dst_last;
+	_Atomic uint32_t os_countdown; /* empty polls until the kernel socket is looked at */
+	/* udp_kernel_sends when the kernel socket was last looked at */
+	_Atomic uint32_t sends_seen;
+	_Atomic uint64_t drops; /* for SO_RXQ_OVFL */
+	_Atomic bool os_turn; /* a hint: two readers at once only change whose turn it is */
+	/* SIOCGSTAMP, by whoever received last; UDP_UNSTAMPED: that datagram had none */
+	_Atomic uint64_t last_time_ns;
+	struct udp_opts o;
+	struct in6_addr local; /* as bound; :: any */
+	uint16_t lport; /* host order, 0: not bound */
+	struct sockaddr_storage peer;
+	socklen_t peer_len;
+	unsigned num_groups;
+	struct udp_group *groups;
+	struct vma_stats_socket *stats;
+	/*
+	 * Whose rings it receives and sends with (stack/key.h); as of the first time. Written under
+	 * lock
+	 */
+	_Atomic bool keyed, tx_keyed;
+	_Atomic uint64_t key, tx_key;
+	/* of any caller, without a lock: a race only blurs the count */
+	struct stack_mover mover, tx_mover;
+	int worker_fd; /* -1: the worker does not watch the kernel socket */
+	unsigned id; /* index into the claims (handover/udp_fork.c) */
+	/*
+	 * inherited by fork(): the claim to raise before receiving; NULL otherwise or when raised
+	 */
+	_Atomic uint8_t *inherited_claim;
+	struct udp_sock *next, *next_free; /* sock.c's lists */
+	_Atomic bool in_use;
+};
+
+/* --- for preload */
+
+/* Starts the once-a-second tick. 0 or negative errno. */
+int udp_start(void);
+/*
+ * Makes the object of a new kernel socket (AF_INET or AF_INET6, SOCK_DGRAM) and enters it into the
+ * fd table. 0, or negative errno: then fd stays a plain kernel socket.
+ */
+int udp_socket_created(int fd, int domain, int type, int protocol);
+
+/*
+ * The process is about to lose its privileges: its bound sockets are attached as by a first use. No
+ * lock held.
+ */
+void udp_preopen(void);
+
+/* --- for the room of handovers */
+
+/*
+ * The room of handovers registers before the first socket is made: what raises the claim of an
+ * inherited socket (inherited_claim is not NULL).
+ */
+extern void (*udp_claim_raise)(struct udp_sock *s) __attribute__((visibility("hidden")));
+
+/* The child of a fork(), by the room of handovers: hands each inherited socket, number fd, to
+ * inherit. */
+void udp_forked(void (*inherit)(const struct udp_sock *parents, int fd));
+/* Runs fn for every live socket, its lock held. */
+void udp_each(void (*fn)(struct udp_sock *s, void *arg), void *arg);
+/* A socket object that is in no table yet; NULL when out of memory. */
+struct udp_sock *udp_sock_new(int fd, int domain);
+/*
+ * Hands s to the kernel for good; queued datagrams stay readable. why is for the log. s->lock is
+ * held.
+ */
+void udp_to_kernel(struct udp_sock *s, int fd, const char *why);
+
+#endif

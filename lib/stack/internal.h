@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The table of the stacks, for stack*.c. */
+#ifndef STACK_INTERNAL_H
+#define STACK_INTERNAL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "stack/stack.h"
+
+#define STACK_BATCH_MAX 128u
+
+#pragma GCC visibility push(hidden)
+extern pthread_mutex_t stacks_mutex; /* opening and closing */
+/* filled from the front, emptied by fork() only. Written under the mutex */
+extern struct stack *_Atomic stacks[STACKS_MAX];
+extern _Atomic unsigned num_stacks;
+extern _Atomic uint32_t stacks_changes; /* stacks_generation() */
+#pragma GCC visibility pop
+
+/*
+ * Rings with an upkeep need a timer; where there is none the worker is not woken for it. The mutex
+ * is held. 0 or negative errno.
+ */
+int stacks_upkeep_start(const struct ring *ring);
+/*
+ * What source.c needs of a stack that is being made, or made anew. 0 or -ENOMEM. st->lock is held.
+ */
+int stack_sources_init(struct stack *st, int ifindex, uint32_t seed);
+/*
+ * False: a packet with these addresses the kernel would drop where it comes in, so it is nobody's.
+ * The stack's lock is held.
+ */
+bool stack_source_ok_slow(struct stack *st, const struct buf_meta *m);
+/* An interface that has refused is asked again by the next who wants it. */
+void stacks_forgive(int ifindex);
+/* An interface whose ring is of no use is not asked for another one for a while. */
+void stacks_refuse(int ifindex);
+/* The child of a fork() begins without any stack, ... */
+void stacks_table_forked(void);
+/* ... with statistics of its own, */
+void stack_pools_forked(void);
+/* ... and no thread of it is about to be pinned. */
+void stack_keys_forked(void);
+
+#endif

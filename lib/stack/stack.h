@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The room of stacks. A stack is one ring with its flows, its timers and its lock (rule 5 of
+ * docs/design.md); there is one for each offloaded interface, or several (key.h). Sockets use it,
+ * waits poll it, the internal thread looks after it. What a protocol does with a packet or with an
+ * interface that goes it registers here (struct stack_user_ops): a stack knows no socket.
+ *
+ * Every packet: receive.c, source.c. When a socket attaches: open.c, key.c, flow.c, port_claim.c.
+ * Rare or by the internal thread: upkeep.c, publish.c, owner.c, users.c.
+ */
+#ifndef STACK_STACK_H
+#define STACK_STACK_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "mem/mem.h"
+#include "net/net.h"
+#include "proto/proto.h"
+#include "ring/ring.h"
+#include "runtime/runtime.h"
+#include "config/config.h"
+#include "stats/stats.h"
+#include "stack/key.h"
+
+#define STACKS_MAX 64
+#define STACK_FLOW_BUCKETS 256
+
+/* One steering rule of the ring and how many sockets want it. */
+struct stack_flow {
+	struct stack_flow *next;
+	struct vma_flow_key key;
+	unsigned users;
+	bool suspended; /* the ring has no rule for it just now */
+	bool port_claimed; /* to the port (port_claim.h) */
+};
+
+/*
+ * Whether the kernel would take a packet with these addresses in, as it was asked when
+ * net_generation() was `gen`.
+ */
+struct stack_source {
+	uint32_t src, dst; /* network order */
+	uint32_t gen; /* 0: empty */
+	uint32_t refused_until; /* 0: it would; else not, and from this second on it is asked again
+				 */
+};
+
+#define STACK_SOURCE_BITS 14
+
+/* Memory of a stack is never given back before the process ends: a pointer to one stays good. */
+struct stack {
+	struct lock lock; /* all below, the ring and the queues of attached sockets */
+	_Atomic bool open;
+	/* closed, but sockets are still being taken off: not to be reused. The stacks' mutex */
+	bool leaving;
+	struct ring *ring;
+	int ifindex;
+	bool is_loopback;
+	/* 1 << STACK_SOURCE_BITS of them, and what they are found by, odd */
+	struct stack_source *sources;
+	uint32_t source_seed;
+	/* whose it is (key.h); changes, when nobody uses it any more, under the stacks' mutex */
+	_Atomic uint64_t key;
+	/*
+	 * Sockets that receive here, connections, listeners, one more for those that only send; and
+	 * who has just got it. Any thread.
+	 */
+	_Atomic unsigned users;
+	_Atomic bool sends; /* counted for those */
+	/* by application threads; the worker drains a stack whose count stands still */
+	uint32_t polls;
+	uint32_t polls_seen; /* worker only */
+	/* VMA_RX_CQ_DRAIN_RATE_NSEC: when it was polled although data waited */
+	uint64_t drained_ns;
+	struct vma_stats_ring *stats;
+	struct vma_stats_cq *cq_stats;
+	struct udp_demux udp;
+	/*
+	 * Another with each change of who is in udp, and when the stack opens or shuts; no two
+	 * stacks ever have the same.
+	 */
+	_Atomic uint64_t udp_gen;
+	struct tcp_sock_stack *tcp; /* NULL until the first TCP socket */
+	struct stack_flow *flows[STACK_FLOW_BUCKETS];
+	unsigned group_flows; /* of them, multicast groups' */
+};
+
+/* What a protocol whose sockets live in stacks is told. All are there; its sockets' locks are its
+ * own. */
+struct stack_user_ops {
+	/*
+	 * A packet that the gate has passed; b is the user's from here on. *now_us: the time of
+	 * this batch, CLOCK_MONOTONIC, read by who needs it while it is 0. The stack's lock is
+	 * held.
+	 */
+	void (*input)(struct stack *st, struct buf *b, uint64_t *now_us);
+	/* The interface has vanished, its ring goes in a moment: nothing of it may be kept. No lock
+	 * held. */
+	void (*gone)(struct stack *st);
+	/*
+	 * The ring brings no more packets, gone() follows: what can go on through the kernel goes.
+	 * No lock held.
+	 */
+	void (*cut_off)(struct stack *st);
+	/* Addresses, links or rings have changed: sockets look where they belong. No lock held. */
+	void (*addresses_changed)(void);
+};
+
+/* The one that sends by itself, too: it has timers, and segments that wait for room. */
+struct stack_timed_ops {
+	/* After a batch: what became due is sent, timers run. now_us as above. The lock is held. */
+	void (*polled)(struct stack *st, uint64_t now_us);
+	/* True when st must not be slept on: segments wait for room in the device's queue. */
+	bool (*is_blocked)(const struct stack *st);
+	/* Somebody is about to sleep: the internal thread is to run the timers in time. No lock
+	 * held. */
+	void (*sleep_hint)(void);
+	/* Neighbours have changed. No lock held. */
+	void (*neighbours_changed)(void);
+};
+
+/* Once, before the first stack is opened; the tables stay where they are. */
+void stack_register_udp(const struct stack_user_ops *ops);
+void stack_register_tcp(const struct stack_user_ops *ops, const struct stack_timed_ops *timed);
+extern const struct stack_user_ops *stack_udp_ops __attribute__((visibility("hidden")));
+extern const struct stack_user_ops *stack_tcp_ops __attribute__((visibility("hidden")));
+extern const struct stack_timed_ops *stack_timed_ops __attribute__((visibility("hidden")));
+
+/*
+ * The stack of an interface for the sockets with this key, opened when it is not yet; another one,
+ * shared, where VMA_RING_LIMIT_PER_INTERFACE or the device allows no more. NULL when the interface
+ * is not to be offloaded or cannot be (the log has said why). The caller is one of its users until
+ * stack_put(): nobody else's key takes it over meanwhile. Takes the stacks' own mutex: no stack
+ * lock may be held.
+ */
+struct stack *stack_get(int ifindex, uint64_t key);
+/* The same for one that only sends there; it is not to be put. */
+struct stack *stack_get_sender(int ifindex, uint64_t key);
+/* A stack of an interface if one is open. */
+struct stack *stack_any(int ifindex);
+/* Interfaces may have several: VMA_RING_ALLOCATION_LOGIC_RX or _TX says so. */
+static inline bool stacks_several(void)
+{
+	return params.ring_allocation_logic_rx || params.ring_allocation_logic_tx;
+}
+
+/* The sockets that use st change by n. */
+static inline void stack_users(struct stack *st, int n)
+{
+	atomic_fetch_add(&st->users, (unsigned)n);
+}
+
+static inline void stack_put(struct stack *st)
+{
+	stack_users(st, -1);
+}
+
+/*
+ * The stack of the interface that has a rule for `key` which others than `fewer` sockets in `mine`
+ * (NULL: none) want; NULL: none has. Takes stack locks.
+ */
+struct stack *stack_flow_owner(int ifindex, const struct vma_flow_key *key,
+			       const struct stack *mine, unsigned fewer);
+/*
+ * The stack of the interface that has a rule for a multicast group, whichever; NULL: none has.
+ * Takes stack locks.
+ */
+struct stack *stack_groups_owner(int ifindex);
+/* From asking who owns a rule to setting it. Taken before any stack lock, after a socket's. */
+extern struct lock stack_flows_lock __attribute__((visibility("hidden")));
+/* True when the kind and state of the interface allow a stack. */
+bool stack_wanted(int ifindex);
+/*
+ * Runs fn for the open stacks of an interface, their lock held, until it says true; returns whether
+ * it did.
+ */
+bool stacks_any_on(int ifindex, bool (*fn)(struct stack *st, void *arg), void *arg);
+/* Runs fn for every open stack, its lock held. */
+void stacks_each(void (*fn)(struct stack *st, void *arg), void *arg);
+/* Polls the ring once and delivers; the lock is held. Returns the number of packets. */
+unsigned stack_poll(struct stack *st, unsigned max);
+/* Packets wait in the ring of an open stack; the lock is held. */
+static inline bool stack_pending(struct stack *st)
+{
+	return atomic_load_explicit(&st->open, memory_order_relaxed) &&
+	       st->ring->ops->pending(st->ring);
+}
+
+/*
+ * As stack_poll(), by a thread of the application; the lock is held. Nothing when the stack is
+ * closed.
+ */
+static inline unsigned stack_poll_called(struct stack *st)
+{
+	if (!atomic_load_explicit(&st->open, memory_order_relaxed))
+		return 0;
+	st->polls++;
+	return stack_poll(st, (unsigned)params.cq_poll_batch_max);
+}
+
+/* After a batch, or instead of one: the timers' turn. The lock is held. */
+static inline void stack_polled(struct stack *st, uint64_t now_us)
+{
+	if (st->tcp)
+		stack_timed_ops->polled(st, now_us);
+}
+
+static inline struct stack_source *stack_source(const struct stack *st, uint32_t src, uint32_t dst)
+{
+	return &st->sources[((src ^ (dst << 16 | dst >> 16)) * st->source_seed) >>
+			    (32 - STACK_SOURCE_BITS)];
+}
+
+/* A packet with these IPv4 addresses is known to be one that the kernel takes in. */
+static inline bool stack_source_known(const struct stack *st, uint32_t src, uint32_t dst)
+{
+	const struct stack_source *e = stack_source(st, src, dst);
+
+	return e->src == src && e->dst == dst && e->gen == net_generation() && !e->refused_until;
+}
+
+/* A frame that ring_poll() gave goes to whom it is for, unstamped; the lock is held. */
+void stack_input(struct stack *st, struct buf *b);
+/* Not 0: received frames are to be stamped. */
+extern _Atomic uint64_t stack_timestamps_wanted __attribute__((visibility("hidden")));
+/* Received frames can have the device's time stamp; st may be closed. Takes its lock. */
+bool stack_stamps(struct stack *st);
+/*
+ * VMA_RX_CQ_DRAIN_RATE_NSEC: a receive is to poll although data waits, and is taken to do so now.
+ * The lock is held.
+ */
+bool stack_drain_due_slow(struct stack *st);
+
+static inline bool stack_drain_due(struct stack *st)
+{
+	return __builtin_expect(params.rx_cq_drain_rate_nsec, 0) && stack_drain_due_slow(st);
+}
+
+/* Renews udp_gen; the lock is held. */
+void stack_udp_changed(struct stack *st);
+/*
+ * Adds or releases a steering rule; the lock is held. 0 or negative errno. A listener's over a card
+ * (ring_caps.takes_all) is suspended from the beginning while another process has claimed the
+ * port, or the kernel has a connection of it.
+ */
+int stack_flow_add(struct stack *st, const struct vma_flow_key *key, int fd);
+void stack_flow_del(struct stack *st, const struct vma_flow_key *key);
+/* The ring has the rule. */
+bool stack_flow_stands(struct stack *st, const struct vma_flow_key *key);
+/* The port's segments may be ours, as far as other processes are concerned. */
+bool stack_flow_ours(struct stack *st, const struct vma_flow_key *key);
+/* The rule that stands goes, but not its users; and comes back, if the ring takes it. */
+void stack_flow_suspend(struct stack *st, const struct vma_flow_key *key);
+void stack_flow_resume(struct stack *st, const struct vma_flow_key *key);
+/* fn adds and deletes none. */
+void stack_flows_each(struct stack *st,
+		      void (*fn)(struct stack *st, const struct vma_flow_key *key, void *arg),
+		      void *arg);
+/* How many sockets want the rule; 0: it does not stand. The lock is held. */
+unsigned stack_flow_users(struct stack *st, const struct vma_flow_key *key);
+/* publish.c: copies the ring's counters where vma_stats sees them; the lock is held. */
+void stack_publish(struct stack *st);
+/* The process's buffer pools are sums over all stacks. */
+struct stack_pools {
+	uint64_t rx_free, tx_free, rx_missing, tx_missing;
+};
+/* Publishes st's queue and adds to the sums; the lock is held. */
+void stack_publish_gauges(struct stack *st, struct stack_pools *sums);
+/* Worker only. */
+void stack_publish_pools(const struct stack_pools *sums);
+/*
+ * Time stamps are taken while somebody wants them: each socket counts once for software's, once for
+ * the device's.
+ */
+#define STACK_STAMP_SOFTWARE 1ull
+#define STACK_STAMP_DEVICE (1ull << 32)
+/* delta: a difference of sums of these. */
+void stack_timestamps(uint64_t delta);
+/* Starts the worker's part (drain, link events); stops everything: rings closed, rules gone. */
+int stacks_start(void);
+void stacks_stop(void);
+/*
+ * After net_process(): sockets follow what the events have changed, once for all of them. The
+ * worker only.
+ */
+void stacks_follow(void);
+/*
+ * Another process has left the interface's queues: sockets look for a ring again. The worker only.
+ */
+void stack_freed(int ifindex);
+/*
+ * Around fork(): no stack is half open in the child. Waits for who opens one; signals are blocked
+ * or handlers deferred in whoever holds the mutex.
+ */
+void stacks_fork_prepare(void);
+void stacks_fork_parent(void);
+/*
+ * The child of a fork(): the rings are the parent's, those of vanished interfaces among them;
+ * forget them and close our copies of their fds.
+ */
+void stacks_forked(void);
+
+/*
+ * Polls every open stack once (those whose lock is free: whoever holds it is polling) and hands the
+ * packets to their sockets. Returns the number of packets taken in. No lock held; makes no system
+ * call when nothing is there.
+ */
+unsigned stacks_poll(void);
+/*
+ * The fds to sleep on so that no packet of any stack is missed. Returns how many were written (at
+ * most max).
+ */
+unsigned stacks_wait_fds(int *fds, unsigned max);
+#define STACKS_WAIT_FDS_MAX 256
+/*
+ * To be called after the caller's watches are registered and before it sleeps: polls every stack
+ * once more, waiting for locks. True: something came in, look again instead of sleeping.
+ */
+bool stacks_arm(void);
+/* Bumped when a stack is opened or closed: wait fds must be fetched again. */
+uint32_t stacks_generation(void);
+
+#endif
