@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Steering: a packet whose flow somebody registered goes to the XSK of its queue, every other packet to the kernel.
- * A miss costs one parse and one array lookup (`ports`); the flow table is asked only for ports with several flows.
- * The library loads it as a fragments-aware program ("xdp.frags") in native mode, as a plain one in generic mode,
- * where the kernel would first copy each packet to pages (ping-pong +17 %, flood at a third: tests/bench/floor -f).
+ * Steering: a packet whose flow somebody registered goes to the XSK of its queue, every other
+ * packet to the kernel. A miss costs one parse and one array lookup (`ports`); the flow table is
+ * asked only for ports with several flows. The library loads it as a fragments-aware program
+ * ("xdp.frags") in native mode, as a plain one in generic mode, where the kernel would first copy
+ * each packet to pages (ping-pong +17 %, flood at a third: tests/bench/floor -f).
  */
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
@@ -20,7 +21,10 @@
 #define KERNEL_CACHE_LINE 64
 #define UDP_HLEN 8
 #define IP_FRAGMENT 0x3fff /* more fragments, or an offset */
-/* skb_shared_info.gso_type: 1 << 17 since 4.18; bit 1 only says that the sender's word has not been checked. */
+/*
+ * skb_shared_info.gso_type: 1 << 17 since 4.18; bit 1 only says that the sender's word has not been
+ * checked.
+ */
 #define SKB_GSO_DODGY (1u << 1)
 #define SKB_GSO_UDP_L4 (1u << 17)
 
@@ -62,13 +66,19 @@ struct {
 	__type(value, struct vma_port_owner);
 } vma_owner SEC(".maps");
 
-/* The interface's MAC in its low 48 bits, in packet order; 0: take every packet. Written by the library at any time. */
+/*
+ * The interface's MAC in its low 48 bits, in packet order; 0: take every packet. Written by the
+ * library at any time.
+ */
 volatile __u64 local_mac;
 
-/* Generic mode: the packet is an skb, so a datagram train (UDP GSO) can be told from a datagram. Set before loading. */
+/*
+ * Generic mode: the packet is an skb, so a GSO burst of datagrams can be told from a single
+ * datagram. Set before loading.
+ */
 const volatile __u32 generic_mode;
-/* The XSKs take frames of several chunks: trains go there. Otherwise they are the kernel's. */
-const volatile __u32 take_trains;
+/* The XSKs take frames of several chunks: GSO bursts go to them. Otherwise the kernel gets them. */
+const volatile __u32 take_gso_bursts;
 /* The kernel has the casts below (6.2); before it the same words are fetched by probe reads. */
 const volatile __u32 have_cast;
 
@@ -85,7 +95,10 @@ struct skb_shared_info {
 extern void *bpf_cast_to_kern_ctx(void *ctx) __ksym __weak;
 extern void *bpf_rdonly_cast(void *obj, __u32 btf_id) __ksym __weak;
 
-/* The size and the kind of the segments of the skb behind ctx; 0: it is no superframe. Generic mode only. */
+/*
+ * The size and the kind of the segments of the skb behind ctx; 0: it is no superframe. Generic mode
+ * only.
+ */
 static __always_inline __u16 gso_size_of(struct xdp_md *ctx, __u32 *type)
 {
 	const __u64 tail =
@@ -114,15 +127,17 @@ static __always_inline __u16 gso_size_of(struct xdp_md *ctx, __u32 *type)
 }
 
 /*
- * Writes in front of a superframe where its datagrams end: an XSK gets the bytes alone. False: not a train of datagrams
- * (an IP packet that will be fragmented, a tunnel's), or there is no room; the kernel must take it.
+ * Writes in front of a superframe where its datagrams end: an XSK gets the bytes and nothing else.
+ * False: not a GSO burst of datagrams (an IP packet that will be fragmented, a tunnel's), or there
+ * is no room; the kernel must take it.
  */
-static __always_inline bool mark_train(struct xdp_md *ctx, __u16 size, __u32 type, __u32 hdr_len)
+static __always_inline bool mark_gso_burst(struct xdp_md *ctx, __u16 size, __u32 type,
+					   __u32 hdr_len)
 {
 	__u32 len = ctx->data_end - ctx->data, count;
-	struct vma_train *t;
+	struct vma_gso_burst *t;
 
-	if (!take_trains || (type & ~SKB_GSO_DODGY) != SKB_GSO_UDP_L4 || len <= hdr_len + size)
+	if (!take_gso_bursts || (type & ~SKB_GSO_DODGY) != SKB_GSO_UDP_L4 || len <= hdr_len + size)
 		return false;
 	count = (len - hdr_len + size - 1) / size;
 	if (count > 0xffff || bpf_xdp_adjust_meta(ctx, -(int)sizeof(*t)))
@@ -130,7 +145,7 @@ static __always_inline bool mark_train(struct xdp_md *ctx, __u16 size, __u32 typ
 	t = (void *)(long)ctx->data_meta;
 	if ((void *)(t + 1) > (void *)(long)ctx->data)
 		return false;
-	t->magic = VMA_TRAIN_MAGIC;
+	t->magic = VMA_GSO_BURST_MAGIC;
 	t->size = size;
 	t->count = (__u16)count;
 	return true;
@@ -141,7 +156,10 @@ struct l4_ports {
 	__be16 dest;
 };
 
-/* addr = the 4 or 16 bytes at p, v4-mapped. Wide loads: headers behind Ethernet are aligned to 2 bytes only. */
+/*
+ * addr = the 4 or 16 bytes at p, v4-mapped. Wide loads: headers behind Ethernet are aligned to 2
+ * bytes only.
+ */
 static __always_inline void addr_load(struct vma_addr *addr, const void *p, bool v4)
 {
 	__u64 *to = (__u64 *)addr;
@@ -169,11 +187,12 @@ struct tcp_start {
 #define SK_LISTEN 10 /* enum bpf_tcp_state: the UAPI has it as BPF_TCP_LISTEN since 4.15 */
 
 /*
- * A TCP segment for a listener's rule on a port where the kernel, too, may have connections (accepted before the rule
- * stood): true when this one is the kernel's. A SYN that opens is the listener's.
+ * A TCP segment for a listener's rule on a port where the kernel, too, may have connections
+ * (accepted before the rule stood): true when this one is the kernel's. A SYN that opens is the
+ * listener's.
  */
-static __always_inline bool kernel_owns(struct xdp_md *ctx, const struct l4_ports *l4, const void *src, const void *dst,
-					bool v4)
+static __always_inline bool kernel_owns(struct xdp_md *ctx, const struct l4_ports *l4,
+					const void *src, const void *dst, bool v4)
 {
 	const struct tcp_start *t = (const void *)l4;
 	struct bpf_sock_tuple tuple;
@@ -206,7 +225,8 @@ static __always_inline bool kernel_owns(struct xdp_md *ctx, const struct l4_port
 }
 
 /* One of the rings that share a flow, by the remote side. */
-static __always_inline __s32 ring_of(const struct vma_flow_info *f, const void *src, bool v4, __be16 source)
+static __always_inline __s32 ring_of(const struct vma_flow_info *f, const void *src, bool v4,
+				     __be16 source)
 {
 	__u32 hash, n = f->num_rings;
 
@@ -216,14 +236,15 @@ static __always_inline __s32 ring_of(const struct vma_flow_info *f, const void *
 	hash = *(const __u32 *)(src + (v4 ? 0 : 12)) ^ ((__u32)source * 0x9e3779b1u);
 	hash = (hash ^ hash >> 16) * 0x85ebca6bu;
 	hash = (hash ^ hash >> 13) % n;
-	return f->ring[hash & (VMA_FLOW_RINGS_MAX - 1)]; /* for the verifier, which does not know n's limit */
+	/* for the verifier, which does not know n's limit */
+	return f->ring[hash & (VMA_FLOW_RINGS_MAX - 1)];
 }
 
 #define RING_NONE -1
 
 /* The ring that somebody registered for the flow of this packet; RING_NONE: nobody did. */
-static __always_inline __s32 flow_ring(struct xdp_md *ctx, const struct l4_ports *l4, __u8 proto, const void *src,
-				       const void *dst, bool v4)
+static __always_inline __s32 flow_ring(struct xdp_md *ctx, const struct l4_ports *l4, __u8 proto,
+				       const void *src, const void *dst, bool v4)
 {
 	__u32 index = bpf_ntohs(l4->dest) +
 		      (proto == IPPROTO_TCP ? VMA_PORT_INDEX_TCP : VMA_PORT_INDEX_UDP);
@@ -238,13 +259,17 @@ static __always_inline __s32 flow_ring(struct xdp_md *ctx, const struct l4_ports
 	flags = port->flags;
 	if (!flags)
 		return RING_NONE;
-	/* The usual case: a comparison instead of hashing 40 bytes (50 to 80 ns of a ping-pong's 1.1 us). */
+	/*
+	 * The usual case: a comparison instead of hashing 40 bytes (50 to 80 ns of a
+	 * ping-pong's 1.1 us).
+	 */
 	if (v4 && (flags & (VMA_PORT_SOLE4 | VMA_PORT_KERNEL)) == VMA_PORT_SOLE4)
 		return port->local == *(const __u32 *)dst &&
-				       (!port->remote_port || (port->remote == *(const __u32 *)src &&
-							       port->remote_port == bpf_ntohs(l4->source))) ?
-			       port->ring :
-			       RING_NONE;
+				       (!port->remote_port ||
+					(port->remote == *(const __u32 *)src &&
+					 port->remote_port == bpf_ntohs(l4->source)))
+			       ? port->ring
+			       : RING_NONE;
 
 	addr_load(&key.local, dst, v4);
 	key.local_port = bpf_ntohs(l4->dest);
@@ -282,7 +307,10 @@ int steer(struct xdp_md *ctx)
 	/* The shortest packet of interest: Ethernet, IPv4, two ports. */
 	if ((void *)(ip + 1) + sizeof(struct l4_ports) > end)
 		return XDP_PASS;
-	/* A frame for another host (promiscuous mode, a flooding switch) is not ours. Bit 0 of the first byte: multicast. */
+	/*
+	 * A frame for another host (promiscuous mode, a flooding switch) is not ours. Bit 0 of the
+	 * first byte: multicast.
+	 */
 	mac = *(__u32 *)data | (__u64) * (__u16 *)(data + 4) << 32;
 	if (mac != local_mac && !(mac & 1) && local_mac)
 		return XDP_PASS;
@@ -312,7 +340,7 @@ int steer(struct xdp_md *ctx)
 		return XDP_PASS;
 	if (generic_mode && proto == IPPROTO_UDP) {
 		gso_size = gso_size_of(ctx, &gso_type);
-		if (gso_size && !mark_train(ctx, gso_size, gso_type, hdr_len)) {
+		if (gso_size && !mark_gso_burst(ctx, gso_size, gso_type, hdr_len)) {
 			struct vma_steer_counters *c = bpf_map_lookup_elem(&counters, &zero);
 
 			if (c)
@@ -320,7 +348,8 @@ int steer(struct xdp_md *ctx)
 			return XDP_PASS;
 		}
 	}
-	return bpf_redirect_map(&xsks, (__u32)ring * VMA_XSK_QUEUES + ctx->rx_queue_index, XDP_PASS);
+	return bpf_redirect_map(&xsks, (__u32)ring * VMA_XSK_QUEUES + ctx->rx_queue_index,
+				XDP_PASS);
 }
 
 char _license[] SEC("license") = "Dual BSD/GPL";

@@ -30,11 +30,13 @@ static inline int vma_alloc_contig(unsigned long pfn, unsigned long end)
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 8, 0)
 #define vma_for_each_bound(sk, tb) sk_for_each_bound(sk, &(tb)->owners)
 #else
+/* clang-format off */
 #define vma_next_bind2(node) hlist_entry_safe(node, struct inet_bind2_bucket, bhash_node)
 #define vma_for_each_bound(sk, tb) \
 	for (struct inet_bind2_bucket *tb2 = vma_next_bind2((tb)->bhash2.first); tb2; \
 	     tb2 = vma_next_bind2(tb2->bhash_node.next)) \
 		sk_for_each_bound(sk, &tb2->owners)
+/* clang-format on */
 #endif
 
 #endif

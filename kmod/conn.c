@@ -36,14 +36,14 @@ void vma_conn_exit(void)
  * @sk: passed vma_owner_check(); a reference is taken
  * @key: the flow
  * @flags: VMA_KMOD_CONN_*
- * @by_right: vma_owner_check() said -EPERM, CAP_NET_RAW helped
+ * @by_net_raw: vma_owner_check() said -EPERM, CAP_NET_RAW helped
  * @session: whose it is
  * @slot: its slot there
  *
  * Return: the entry, which the caller owns until vma_conn_free(), or -EADDRINUSE, -ENOMEM, -E2BIG.
  */
 struct vma_conn *vma_conn_add(struct sock *sk, const struct vma_flow_key *key, u32 flags,
-			      bool by_right, struct vma_session *session, u32 slot)
+			      bool by_net_raw, struct vma_session *session, u32 slot)
 {
 	struct vma_conn *c = kzalloc(sizeof(*c), GFP_KERNEL_ACCOUNT);
 	int err;
@@ -53,13 +53,14 @@ struct vma_conn *vma_conn_add(struct sock *sk, const struct vma_flow_key *key, u
 	c->key.flow = *key;
 	c->key.net = sock_net(sk);
 	c->flags = flags;
-	c->by_right = by_right;
+	c->by_net_raw = by_net_raw;
 	c->session = session;
 	c->slot = slot;
 	c->sk = sk;
 	sock_hold(sk);
-	err = vma_kernel_has(c->key.net, key, sk->sk_bound_dev_if) ? -EADDRINUSE :
-		rhashtable_lookup_insert_fast(&conns, &c->node, params);
+	err = vma_kernel_has(c->key.net, key, sk->sk_bound_dev_if)
+		      ? -EADDRINUSE
+		      : rhashtable_lookup_insert_fast(&conns, &c->node, params);
 	if (err) {
 		sock_put(sk);
 		kfree(c);
@@ -101,7 +102,7 @@ void vma_conn_free(struct vma_conn *c)
  */
 struct vma_conn *vma_conn_find(struct net *net, const struct vma_flow_key *key)
 {
-	struct vma_conn_key k = { .flow = *key, .net = net };
+	struct vma_conn_key k = {.flow = *key, .net = net};
 	struct vma_conn *c = rhashtable_lookup(&conns, &k, params);
 
 	if (c || key->proto != IPPROTO_UDP)

@@ -33,13 +33,13 @@ static int open(struct inode *inode, struct file *file)
 
 /*
  * At every close() of an fd, in whatever process: at the owner's, also by exit and exec, it is
- * over.
+ * over. Before VMA_KMOD_SETUP it has not begun: the library moves its descriptor to another number.
  */
 static int flush(struct file *file, fl_owner_t id)
 {
 	struct vma_session *s = file->private_data;
 
-	if (s->owner == task_tgid(current))
+	if (s->owner == task_tgid(current) && READ_ONCE(s->is_set_up))
 		vma_session_end(s);
 	return 0;
 }

@@ -160,7 +160,7 @@ bool vma_owner_holds(const struct vma_conn *c)
 {
 	if (sock_flag(c->sk, SOCK_DEAD))
 		return false;
-	return c->by_right || bound_to(c->sk, &c->key.flow.local, c->key.flow.local_port);
+	return c->by_net_raw || bound_to(c->sk, &c->key.flow.local, c->key.flow.local_port);
 }
 
 /**
@@ -171,8 +171,8 @@ bool vma_owner_holds(const struct vma_conn *c)
 int vma_owner_local(struct net *net, const struct vma_flow_key *key)
 {
 	if (vma_addr_is_v4(&key->local))
-		return inet_addr_type(net, vma_addr_v4(&key->local)) == RTN_LOCAL ? 0 :
-			-EADDRNOTAVAIL;
+		return inet_addr_type(net, vma_addr_v4(&key->local)) == RTN_LOCAL ? 0
+										  : -EADDRNOTAVAIL;
 #if IS_ENABLED(CONFIG_IPV6)
 	if (ipv6_chk_addr(net, vma_addr_v6(&key->local), NULL, 0))
 		return 0;

@@ -178,6 +178,6 @@ int vma_rst_send(const struct vma_conn *c)
 	if (!skb)
 		return -ENOMEM;
 	skb->mark = READ_ONCE(c->sk->sk_mark);
-	return vma_addr_is_v4(&key->local) ? send4(net, c->sk, key, skb) :
-					     send6(net, c->sk, key, skb);
+	return vma_addr_is_v4(&key->local) ? send4(net, c->sk, key, skb)
+					   : send6(net, c->sk, key, skb);
 }

@@ -110,8 +110,8 @@ static bool setup_ok(const struct vma_kmod_setup *arg)
 
 static int setup_memory(struct vma_session *s, const struct vma_kmod_setup *arg)
 {
-	size_t stats = sizeof(struct vma_stats_header) +
-		       arg->sockets * sizeof(struct vma_stats_socket);
+	size_t stats =
+		sizeof(struct vma_stats_header) + arg->sockets * sizeof(struct vma_stats_socket);
 	int err = vma_area_init(&s->stats, arg->sockets ? stats : 0);
 
 	if (!err)
@@ -195,7 +195,7 @@ static struct vma_kmod_slot *slot_of(const struct vma_session *s, u32 slot)
 
 /* Lock held. */
 static int conn_enter(struct vma_session *s, struct sock *sk, struct vma_kmod_conn *arg,
-		      bool by_right)
+		      bool by_net_raw)
 {
 	u32 slot = find_first_zero_bit(s->slots_used, s->num_slots);
 	struct vma_conn *c;
@@ -208,7 +208,7 @@ static int conn_enter(struct vma_session *s, struct sock *sk, struct vma_kmod_co
 	if (err)
 		return err;
 	memset(slot_of(s, slot), 0, sizeof(struct vma_kmod_slot));
-	c = vma_conn_add(sk, &arg->key, arg->flags, by_right, s, slot);
+	c = vma_conn_add(sk, &arg->key, arg->flags, by_net_raw, s, slot);
 	if (IS_ERR(c))
 		return PTR_ERR(c);
 	s->conns[slot] = c;
@@ -223,21 +223,21 @@ static int conn_enter(struct vma_session *s, struct sock *sk, struct vma_kmod_co
  * @s: the caller's session
  * @sk: the caller's socket of that fd, of the caller's network namespace
  * @arg: in and out
- * @by_right: the caller has CAP_NET_RAW there
+ * @by_net_raw: the caller has CAP_NET_RAW there
  *
  * Return: as in vma/kmod.h.
  */
 int vma_session_conn(struct vma_session *s, struct sock *sk, struct vma_kmod_conn *arg,
-		     bool by_right)
+		     bool by_net_raw)
 {
 	int err = arg->slot || arg->reserved ? -EINVAL : vma_flow_check(&arg->key, arg->flags);
 
 	if (err)
 		return err;
 	err = vma_owner_check(sk, &arg->key);
-	if (err && (err != -EPERM || !by_right))
+	if (err && (err != -EPERM || !by_net_raw))
 		return err;
-	by_right = err == -EPERM;
+	by_net_raw = err == -EPERM;
 	err = vma_owner_local(sock_net(sk), &arg->key);
 	if (err)
 		return err;
@@ -247,7 +247,7 @@ int vma_session_conn(struct vma_session *s, struct sock *sk, struct vma_kmod_con
 	else if (arg->flags & VMA_KMOD_CONN_FALLBACK && !s->ring.size)
 		err = -EINVAL;
 	else
-		err = conn_enter(s, sk, arg, by_right);
+		err = conn_enter(s, sk, arg, by_net_raw);
 	mutex_unlock(&s->lock);
 	return err;
 }

@@ -27,8 +27,8 @@ static ssize_t stats_show(struct kobject *kobj, struct kobj_attribute *attr, cha
 static struct kobj_attribute version_attr = __ATTR_RO(version);
 static struct kobj_attribute all_stats_attr = __ATTR_RO(stats);
 
-static struct attribute *root_attrs[] = { &version_attr.attr, &all_stats_attr.attr, NULL };
-static const struct attribute_group root_group = { .attrs = root_attrs };
+static struct attribute *root_attrs[] = {&version_attr.attr, &all_stats_attr.attr, NULL};
+static const struct attribute_group root_group = {.attrs = root_attrs};
 
 /* ---- process/<pid> */
 
@@ -98,15 +98,14 @@ static struct bin_attribute sockets_attr = __BIN_ATTR(sockets, 0444, sockets_rea
 static struct bin_attribute rings_attr = __BIN_ATTR(rings, 0444, rings_read, NULL, 0);
 static struct bin_attribute pages_attr = __BIN_ATTR(pages, 0644, pages_read, pages_write, 0);
 
-static struct attribute *process_attrs[] = { &process_stats_attr.attr, NULL };
-static struct bin_attribute *process_bin_attrs[] = { &sockets_attr, &rings_attr, &pages_attr,
-						     NULL };
+static struct attribute *process_attrs[] = {&process_stats_attr.attr, NULL};
+static struct bin_attribute *process_bin_attrs[] = {&sockets_attr, &rings_attr, &pages_attr, NULL};
 static const struct attribute_group process_group = {
 	.attrs = process_attrs,
 	.bin_attrs = process_bin_attrs,
 };
 
-static const struct attribute_group *process_groups[] = { &process_group, NULL };
+static const struct attribute_group *process_groups[] = {&process_group, NULL};
 
 static void process_release(struct kobject *kobj)
 {

@@ -9,10 +9,18 @@
 
 #include "vma.h"
 
-#define SOCKET(field) { "socket_" #field, offsetof(struct vma_stats_socket, field) }
-#define SIDE(side, field) \
-	{ "socket_" #side "_" #field, offsetof(struct vma_stats_socket, side.field) }
-#define RING(field) { "ring_" #field, offsetof(struct vma_stats_ring, field) }
+#define SOCKET(field)                                                                              \
+	{                                                                                          \
+		"socket_" #field, offsetof(struct vma_stats_socket, field)                         \
+	}
+#define SIDE(side, field)                                                                          \
+	{                                                                                          \
+		"socket_" #side "_" #field, offsetof(struct vma_stats_socket, side.field)          \
+	}
+#define RING(field)                                                                                \
+	{                                                                                          \
+		"ring_" #field, offsetof(struct vma_stats_ring, field)                             \
+	}
 
 struct field {
 	const char *name;
@@ -20,26 +28,39 @@ struct field {
 };
 
 static const struct field socket_fields[] = {
-	SIDE(rx, packets), SIDE(rx, bytes), SIDE(rx, eagain), SIDE(rx, errors),
-	SIDE(rx, os_packets), SIDE(rx, os_bytes), SIDE(rx, os_eagain), SIDE(rx, os_errors),
-	SIDE(tx, packets), SIDE(tx, bytes), SIDE(tx, eagain), SIDE(tx, errors),
-	SIDE(tx, os_packets), SIDE(tx, os_bytes), SIDE(tx, os_eagain), SIDE(tx, os_errors),
-	SOCKET(rx_poll_hit),
-	SOCKET(rx_poll_miss),
-	SOCKET(rx_poll_os_hit),
-	SOCKET(rx_drop_packets),
-	SOCKET(rx_drop_bytes),
-	SOCKET(rx_ring_migrations),
-	SOCKET(tx_ring_migrations),
-	SOCKET(tx_retransmits),
+	SIDE(rx, packets),	    SIDE(rx, bytes),
+	SIDE(rx, eagain),	    SIDE(rx, errors),
+	SIDE(rx, os_packets),	    SIDE(rx, os_bytes),
+	SIDE(rx, os_eagain),	    SIDE(rx, os_errors),
+	SIDE(tx, packets),	    SIDE(tx, bytes),
+	SIDE(tx, eagain),	    SIDE(tx, errors),
+	SIDE(tx, os_packets),	    SIDE(tx, os_bytes),
+	SIDE(tx, os_eagain),	    SIDE(tx, os_errors),
+	SOCKET(rx_poll_hit),	    SOCKET(rx_poll_miss),
+	SOCKET(rx_poll_os_hit),	    SOCKET(rx_drop_packets),
+	SOCKET(rx_drop_bytes),	    SOCKET(rx_ring_migrations),
+	SOCKET(tx_ring_migrations), SOCKET(tx_retransmits),
 	SOCKET(tx_dummy),
 };
 
 static const struct field ring_fields[] = {
-	RING(rx_packets), RING(rx_bytes), RING(tx_packets), RING(tx_bytes), RING(tx_gso_frames),
-	RING(rx_drop_no_buf), RING(rx_drop_invalid), RING(tx_drop_oversize), RING(tx_full),
-	RING(kicks), RING(interrupts_requested), RING(interrupts_received), RING(retransmits),
-	RING(drop_malformed), RING(drop_checksum), RING(drop_no_socket), RING(drop_other),
+	RING(rx_packets),
+	RING(rx_bytes),
+	RING(tx_packets),
+	RING(tx_bytes),
+	RING(tx_gso_frames),
+	RING(rx_drop_no_buf),
+	RING(rx_drop_invalid),
+	RING(tx_drop_oversize),
+	RING(tx_full),
+	RING(kicks),
+	RING(interrupts_requested),
+	RING(interrupts_received),
+	RING(retransmits),
+	RING(drop_malformed),
+	RING(drop_checksum),
+	RING(drop_no_socket),
+	RING(drop_other),
 };
 
 static_assert(ARRAY_SIZE(socket_fields) == VMA_STATS_SOCKET_COUNTERS);
@@ -165,7 +186,9 @@ bool vma_text_socket(char *line, const struct vma_area *stats, u32 n)
 	if (!used || !line)
 		return used;
 	len = scnprintf(line, max, "fd %d proto %s state %u local ", READ_ONCE(s->fd),
-			proto == IPPROTO_TCP ? "tcp" : proto == IPPROTO_UDP ? "udp" : "?",
+			proto == IPPROTO_TCP   ? "tcp"
+			: proto == IPPROTO_UDP ? "udp"
+					       : "?",
 			READ_ONCE(s->state));
 	len += address(line + len, max - len, &s->local, READ_ONCE(s->local_port));
 	len += scnprintf(line + len, max - len, " remote ");

@@ -86,7 +86,7 @@ struct vma_conn {
 	struct rhash_head node;
 	struct vma_conn_key key;
 	struct sock *sk; /* held; the proof of ownership */
-	bool by_right; /* registered by CAP_NET_RAW: sk need not be bound */
+	bool by_net_raw; /* registered by CAP_NET_RAW: sk need not be bound */
 	u32 flags, slot;
 	struct vma_session *session; /* outlives the RCU reader that found us in the table */
 	u32 seq, ack; /* of the reset, once the process is dead */
@@ -98,7 +98,7 @@ struct vma_conn {
 int vma_conn_init(void);
 void vma_conn_exit(void);
 struct vma_conn *vma_conn_add(struct sock *sk, const struct vma_flow_key *key, u32 flags,
-			      bool by_right, struct vma_session *session, u32 slot);
+			      bool by_net_raw, struct vma_session *session, u32 slot);
 void vma_conn_unhash(struct vma_conn *c);
 void vma_conn_free(struct vma_conn *c);
 struct vma_conn *vma_conn_find(struct net *net, const struct vma_flow_key *key);
@@ -200,7 +200,7 @@ struct vma_session *vma_session_open(void);
 bool vma_session_is_callers(const struct vma_session *s);
 int vma_session_setup(struct vma_session *s, struct vma_kmod_setup *arg);
 int vma_session_conn(struct vma_session *s, struct sock *sk, struct vma_kmod_conn *arg,
-		     bool by_right);
+		     bool by_net_raw);
 int vma_session_unconn(struct vma_session *s, const struct vma_kmod_unconn *arg);
 int vma_session_region(struct vma_session *s, struct vma_kmod_region *arg);
 int vma_session_map(struct vma_session *s, struct vm_area_struct *vma);

@@ -4,8 +4,8 @@
  * from the table that the library itself reads. It is built before the library, so it takes the
  * table's source in.
  */
-#include "../lib/runtime/params_table.c" /* NOLINT(bugprone-suspicious-include) */
-#include "../lib/runtime/spec.c" /* NOLINT(bugprone-suspicious-include) */
+#include "../lib/config/params_table.c" /* NOLINT(bugprone-suspicious-include) */
+#include "../lib/config/profiles.c" /* NOLINT(bugprone-suspicious-include) */
 
 #include <errno.h>
 #include <stdlib.h>

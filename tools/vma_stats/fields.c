@@ -25,7 +25,10 @@
 		NULL, 0, false                                                                     \
 	}
 
-/* The order of struct vma_stats_base: a change here is a new VMA_STATS_VERSION. The first 16 are rx and tx. */
+/*
+ * The order of struct vma_stats_base: a change here is a new VMA_STATS_VERSION. The first 16 are rx
+ * and tx.
+ */
 const struct field socket_counters[VMA_STATS_SOCKET_COUNTERS] = {
 	PARTS(rx),
 	PARTS(tx),

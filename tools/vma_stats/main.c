@@ -122,11 +122,18 @@ static void zero(const struct options *o, struct source *src, const struct snaps
 
 		if (!snap->sockets[i].enabled || !options_fd(o, snap->sockets[i].fd))
 			continue;
-		/* No generation while the counters change: a reader takes all of the new base or none. */
-		source_put32(src, base + offsetof(struct vma_stats_base, generation), generation - 1);
+		/*
+		 * No generation while the counters change: a reader takes all of the new base or
+		 * none.
+		 */
+		source_put32(src, base + offsetof(struct vma_stats_base, generation),
+			     generation - 1);
 		for (unsigned c = 0; c < VMA_STATS_SOCKET_COUNTERS; c++)
-			source_put64(src, base + offsetof(struct vma_stats_base, counter) + c * sizeof(__u64),
-				     __atomic_load_n((const __u64 *)(live + socket_counters[c].offset), __ATOMIC_RELAXED));
+			source_put64(
+				src,
+				base + offsetof(struct vma_stats_base, counter) + c * sizeof(__u64),
+				__atomic_load_n((const __u64 *)(live + socket_counters[c].offset),
+						__ATOMIC_RELAXED));
 		source_put32(src, base + offsetof(struct vma_stats_base, generation), generation);
 	}
 }
@@ -155,9 +162,11 @@ static int control(const struct options *o, int pid)
 		zero(o, &src, &snap);
 	}
 	if (o->log_level != UNSET)
-		source_put32(&src, offsetof(struct vma_stats_header, log_level), (__u32)o->log_level);
+		source_put32(&src, offsetof(struct vma_stats_header, log_level),
+			     (__u32)o->log_level);
 	if (o->log_details != UNSET)
-		source_put32(&src, offsetof(struct vma_stats_header, log_details), (__u32)o->log_details);
+		source_put32(&src, offsetof(struct vma_stats_header, log_details),
+			     (__u32)o->log_details);
 	if (o->dump_fd != UNSET) {
 		if (o->dump_fd)
 			say(o, "Dumping Fd %d to VMA using log level = %s...", o->dump_fd,
@@ -165,7 +174,8 @@ static int control(const struct options *o, int pid)
 		else
 			say(o, "Dumping all Fd's to VMA using log level = %s...",
 			    options_level_name(o->dump_level));
-		source_put32(&src, offsetof(struct vma_stats_header, dump_fd_level), (__u32)o->dump_level);
+		source_put32(&src, offsetof(struct vma_stats_header, dump_fd_level),
+			     (__u32)o->dump_level);
 		/* The level is there before the library sees the number. */
 		source_put32(&src, offsetof(struct vma_stats_header, dump_fd), (__u32)o->dump_fd);
 	}
@@ -211,7 +221,10 @@ static void show(const struct options *o, const struct snapshot *snap, unsigned 
 	fflush(stdout);
 }
 
-/* What one cycle shows: the totals, or what they grew by since `before`, which then becomes the totals. 0, or -1 with why. */
+/*
+ * What one cycle shows: the totals, or what they grew by since `before`, which then becomes the
+ * totals. 0, or -1 with why.
+ */
 static int cycle_take(const struct options *o, struct source *src, struct snapshot *before,
 		      struct snapshot *shown, char why[WHY_LEN])
 {

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/stats.h"
+#include "stats/stats.h"
 #include "vma/version.h"
 
 #define SOCKET_BYTES sizeof(struct vma_stats_socket)
@@ -116,7 +116,9 @@ void snapshot_free(struct snapshot *s)
 	s->sockets = NULL;
 }
 
-/* A counter that went back belongs to a new owner of the block (or was zeroed): all of it is new. */
+/*
+ * A counter that went back belongs to a new owner of the block (or was zeroed): all of it is new.
+ */
 static void rate(__u64 *now, __u64 before, unsigned seconds)
 {
 	*now = (*now >= before ? *now - before : *now) / seconds;

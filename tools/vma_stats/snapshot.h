@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * One consistent-enough copy of a statistics file. snapshot_take() is the gate: it reads memory that another program
- * writes, or has scribbled over; what it returns can be printed without a further check.
+ * One consistent-enough copy of a statistics file. snapshot_take() is the gate: it reads memory
+ * that another program writes, or has scribbled over; what it returns can be printed without a
+ * further check.
  */
 #ifndef VMA_STATS_SNAPSHOT_H
 #define VMA_STATS_SNAPSHOT_H
@@ -19,7 +20,10 @@ struct snapshot {
 		*sockets; /* h.max_sockets blocks, in their slots; zero where not enabled */
 };
 
-/* bytes: 8-aligned. 0, or -1 with the reason in why. The base of each socket is subtracted. s needs snapshot_free() after 0. */
+/*
+ * bytes: 8-aligned. 0, or -1 with the reason in why. The base of each socket is subtracted. s needs
+ * snapshot_free() after 0.
+ */
 int snapshot_take(struct snapshot *s, const void *bytes, size_t size, char why[WHY_LEN]);
 /* now := (now - before) / seconds for everything that counts; what shows a present state stays. */
 void snapshot_delta(struct snapshot *now, const struct snapshot *before, unsigned seconds);

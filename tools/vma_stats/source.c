@@ -78,7 +78,10 @@ static int find_in(const char *dir, const char *prefix, bool clean, int **pids, 
 	return n;
 }
 
-/* Sorted, each once: a file of before the module was loaded may stand beside its process's directory. */
+/*
+ * Sorted, each once: a file of before the module was loaded may stand beside its process's
+ * directory.
+ */
 static int sort(int *pids, int n)
 {
 	int kept = 0;
@@ -104,7 +107,10 @@ int source_find(const char *dir, bool clean, int **pids)
 	return n > 0 && *pids ? sort(*pids, n) : n;
 }
 
-/* True if uid is one of the process's four user ids: its file may be from before or after a change of them. */
+/*
+ * True if uid is one of the process's four user ids: its file may be from before or after a change
+ * of them.
+ */
 static bool process_uid(int pid, uid_t uid)
 {
 	unsigned id[4] = {0};
@@ -133,7 +139,10 @@ static int file_open(struct source *s, const char *path, bool writable, char why
 {
 	struct stat st;
 
-	/* Not through a link, and not waiting for the other end of a FIFO: the directory is everybody's. */
+	/*
+	 * Not through a link, and not waiting for the other end of a FIFO: the directory is
+	 * everybody's.
+	 */
 	s->fd = open(path, (writable ? O_RDWR : O_RDONLY) | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	if (s->fd < 0) {
 		if (errno == ENOENT)
@@ -174,7 +183,8 @@ static int sysfs_open(struct source *s, bool writable, char why[WHY_LEN])
 	if (s->fd < 0 && errno == ENOENT)
 		return 1;
 	if (s->fd < 0) {
-		snprintf(why, WHY_LEN, "%s cannot be opened%s: %s", path, writable ? " for writing" : "", strerror(errno));
+		snprintf(why, WHY_LEN, "%s cannot be opened%s: %s", path,
+			 writable ? " for writing" : "", strerror(errno));
 		return -1;
 	}
 	s->is_sysfs = true;
@@ -191,12 +201,15 @@ static int sysfs_copy(struct source *s, char why[WHY_LEN])
 	ssize_t n;
 
 	s->size = 0;
-	while (s->size < BYTES_MAX && (n = pread(s->fd, (char *)s->map + s->size, BYTES_MAX - s->size, (off_t)s->size)) > 0)
+	while (s->size < BYTES_MAX && (n = pread(s->fd, (char *)s->map + s->size,
+						 BYTES_MAX - s->size, (off_t)s->size)) > 0)
 		s->size += (size_t)n;
 	if (s->size)
 		return 0;
 	/* The file of a process that has ended reads as nothing. */
-	snprintf(why, WHY_LEN, SYSFS "/%d/pages cannot be read: the process has no statistics, or has ended", s->pid);
+	snprintf(why, WHY_LEN,
+		 SYSFS "/%d/pages cannot be read: the process has no statistics, or has ended",
+		 s->pid);
 	return -1;
 }
 
@@ -234,7 +247,8 @@ int source_open(struct source *s, const char *dir, int pid, bool writable, char 
 static void sysfs_put(struct source *s, size_t offset, const void *word, size_t size)
 {
 	if (pwrite(s->fd, word, size, (off_t)offset) != (ssize_t)size)
-		fprintf(stderr, "vmastat: " SYSFS "/%d/pages cannot be written: %s\n", s->pid, strerror(errno));
+		fprintf(stderr, "vmastat: " SYSFS "/%d/pages cannot be written: %s\n", s->pid,
+			strerror(errno));
 }
 
 void source_put32(struct source *s, size_t offset, __u32 value)
@@ -274,7 +288,8 @@ static void on_bus(int signal)
 }
 
 /* What is wrong with the pages, behind their name. */
-static int checked(struct source *s, struct snapshot *out, int err, char reason[WHY_LEN], char why[WHY_LEN])
+static int checked(struct source *s, struct snapshot *out, int err, char reason[WHY_LEN],
+		   char why[WHY_LEN])
 {
 	if (!err && out->h.pid != (unsigned)s->pid) {
 		snprintf(reason, WHY_LEN, "is corrupt: it is of process %u", out->h.pid);

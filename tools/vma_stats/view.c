@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "runtime/stats.h"
+#include "stats/stats.h"
 
 #define SCREEN_LINES 24
 #define DASHES_79                                                                                  \

@@ -8,7 +8,10 @@
 #include "options.h"
 #include "snapshot.h"
 
-/* Views 1 and 2. *lines counts those below the last heading: 0 prints one; also when the screen is full. */
+/*
+ * Views 1 and 2. *lines counts those below the last heading: 0 prints one; also when the screen is
+ * full.
+ */
 void view_table(FILE *f, const struct snapshot *s, const struct options *o, unsigned *lines);
 /* View 3. */
 void view_full(FILE *f, const struct snapshot *s, const struct options *o);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* View 3: every block that is in use. */
-#include "runtime/stats.h"
+#include "stats/stats.h"
 #include "view.h"
 
 #define RULE "======================================================\n"
@@ -56,7 +56,10 @@ static void full_cq(FILE *f, unsigned i, const struct vma_stats_cq *c, const cha
 	fputs(RULE, f);
 }
 
-/* The lines of the original first; then, where they count anything, those of this library's own rings. */
+/*
+ * The lines of the original first; then, where they count anything, those of this library's own
+ * rings.
+ */
 static void full_ring(FILE *f, unsigned i, const struct vma_stats_ring *r, const char *suffix)
 {
 	if (!r->enabled)

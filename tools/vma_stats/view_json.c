@@ -3,7 +3,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
-#include "runtime/stats.h"
+#include "stats/stats.h"
 #include "view.h"
 
 /* The snapshot's texts are printable ASCII already. */
@@ -45,7 +45,8 @@ static void counters(FILE *f, const struct vma_stats_socket *s)
 	fputc(',', f);
 	direction(f, "tx", s, &socket_counters[8]);
 	for (unsigned i = 16; i < VMA_STATS_SOCKET_COUNTERS; i++)
-		fprintf(f, ",\"%s\":%llu", socket_counters[i].name, N(*field_of((void *)s, &socket_counters[i])));
+		fprintf(f, ",\"%s\":%llu", socket_counters[i].name,
+			N(*field_of((void *)s, &socket_counters[i])));
 }
 
 static void address(FILE *f, const char *name, const struct vma_addr *a, int family)
