@@ -1,21 +1,26 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The floor: the least that AF_XDP costs on this machine and interface. One XSK on queue 0 in generic (SKB) mode with the
- * UMEM and ring sizes of the library, a program of five instructions that redirects everything, no library code.
+ * The floor: the least that AF_XDP costs on this machine and interface. One XSK on queue 0 in
+ * generic (SKB) mode with the UMEM and ring sizes of the library, a program of five instructions
+ * that redirects everything, no library code.
  *
- *   floor IFNAME server            answers what "client" sends, until SIGTERM or SIGINT
- *   floor IFNAME client            ping-pong, spinning; prints half round trips
- *   floor IFNAME recv              counts what "send" sends, until SIGTERM, SIGINT or -s seconds without a frame
- *   floor IFNAME send              sends as fast as it can for -s seconds
- *       -c CPU     run on this processor
- *       -n N       client: measured round trips (100000), after a tenth of that as warm-up
- *       -s SEC     send: duration (3); recv: silence that ends it (1), counted after the first frame
- *       -l LEN     payload bytes (64); a frame has 42 more, as UDP over IPv4 has
- *       -b N       send: frames for each system call (32)
- *       -f         a program that takes fragments (xdp.frags): slower in generic mode, the kernel copies every frame to pages
+ *   floor IFNAME server   answers what "client" sends, until SIGTERM or SIGINT
+ *   floor IFNAME client   ping-pong, spinning; prints half round trips
+ *   floor IFNAME recv     counts what "send" sends, until SIGTERM, SIGINT or a silence (-s)
+ *   floor IFNAME send     sends as fast as it can for -s seconds
+ *       -c CPU   run on this processor
+ *       -n N     client: measured round trips (100000), after a tenth of that as warm-up
+ *       -s SEC   send: duration (3); recv: silence that ends it (1), after the first frame
+ *       -l LEN   payload bytes (64); a frame has 42 more, as UDP over IPv4 has
+ *       -b N     send: frames for each system call (32)
+ *       -f       a program that takes fragments (xdp.frags): slower in generic mode, where
+ *                the kernel copies every frame to pages
+ *
  * Each prints one JSON line:
- *   {"mode": "client", "unit": "us", "count": N, "lost": N, "median": X, "percentiles": {"0": X, "50": X, ...}}
- *   {"mode": "send"|"recv", "packets": N, "seconds": X, "pps": X}      {"mode": "server", "packets": N}
+ *   {"mode": "client", "unit": "us", "count": N, "lost": N, "median": X,
+ *    "percentiles": {"0": X, "50": X, ...}}
+ *   {"mode": "send"|"recv", "packets": N, "seconds": X, "pps": X}
+ *   {"mode": "server", "packets": N}
  */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -258,7 +263,10 @@ static inline bool is_ours(const uint8_t *f)
 	return *(const uint16_t *)(f + 12) == ETHERTYPE_EXPERIMENTAL;
 }
 
-/* Waits, spinning, for a frame of ours; copies it to `to` when that is not NULL. False: stopped or nothing for a second. */
+/*
+ * Waits, spinning, for a frame of ours; copies it to `to` when that is not NULL. False: stopped or
+ * nothing for a second.
+ */
 static bool wait_frame(uint8_t *to, uint32_t *len)
 {
 	double end = 0;

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * A long and lossy wire between two interfaces: every frame leaves the other one after a delay, some never do. The kernels
- * that have neither netem nor fq can be measured over it, and which frame is lost depends on the seed alone: the nth of
- * its direction, whoever sent it.
+ * A long and lossy wire between two interfaces: every frame leaves the other one after a delay,
+ * some never do. The kernels that have neither netem nor fq can be measured over it, and which
+ * frame is lost depends on the seed alone: the nth of its direction, whoever sent it.
  *
  *   lossy_link DEVICE DEVICE DELAY_US LOSS_PPM SEED    prints "ready", at SIGTERM what it did
  *
- * The frames are as long as the devices' peers sent them: switch their TSO off, or a loss takes 64 KiB.
+ * The frames are as long as the devices' peers sent them: switch their TSO off, or a loss takes 64
+ * KiB.
  */
 #include <errno.h>
 #include <linux/if_packet.h>
@@ -80,12 +81,14 @@ static uint64_t draw(uint64_t *state)
 	return z ^ (z >> 31);
 }
 
-/* A packet socket that sees every frame that arrives on the device, each behind its virtio-net header: what the sender
- * left for the device to sum is passed on as such. */
+/*
+ * A packet socket that sees every frame that arrives on the device, each behind its virtio-net
+ * header: what the sender left for the device to sum is passed on as such.
+ */
 static int open_device(const char *name)
 {
-	struct sockaddr_ll at = { .sll_family = AF_PACKET, .sll_protocol = htons(ETH_P_ALL) };
-	struct packet_mreq all = { .mr_type = PACKET_MR_PROMISC };
+	struct sockaddr_ll at = {.sll_family = AF_PACKET, .sll_protocol = htons(ETH_P_ALL)};
+	struct packet_mreq all = {.mr_type = PACKET_MR_PROMISC};
 	int fd = socket(AF_PACKET, SOCK_RAW | SOCK_NONBLOCK, 0), one = 1, room = 32 << 20;
 
 	at.sll_ifindex = all.mr_ifindex = (int)if_nametoindex(name);
@@ -149,7 +152,8 @@ static uint64_t give(struct direction *d)
 
 static void relay(struct direction d[2], uint64_t delay_ns, uint32_t loss_ppm)
 {
-	struct pollfd ready[2] = { { .fd = d[0].from, .events = POLLIN }, { .fd = d[1].from, .events = POLLIN } };
+	struct pollfd ready[2] = {{.fd = d[0].from, .events = POLLIN},
+				  {.fd = d[1].from, .events = POLLIN}};
 
 	while (!ended) {
 		uint64_t due = UINT64_MAX, now;
@@ -163,14 +167,15 @@ static void relay(struct direction d[2], uint64_t delay_ns, uint32_t loss_ppm)
 			due = next < due ? next : due;
 		}
 		now = now_ns();
-		wait = (struct timespec){ 0, due > now ? (long)(due - now < 100000000 ? due - now : 100000000) : 0 };
+		wait = (struct timespec){
+			0, due > now ? (long)(due - now < 100000000 ? due - now : 100000000) : 0};
 		ppoll(ready, 2, &wait, NULL);
 	}
 }
 
 int main(int argc, char **argv)
 {
-	struct direction d[2] = { 0 };
+	struct direction d[2] = {0};
 	int fds[2];
 
 	if (argc != 6) {
@@ -181,7 +186,7 @@ int main(int argc, char **argv)
 	signal(SIGINT, end);
 	prctl(PR_SET_TIMERSLACK, 1ul);
 	/* Ends that spin must not lengthen the wire. */
-	if (sched_setscheduler(0, SCHED_FIFO, &(struct sched_param){ .sched_priority = 1 }))
+	if (sched_setscheduler(0, SCHED_FIFO, &(struct sched_param){.sched_priority = 1}))
 		perror("SCHED_FIFO");
 	for (int i = 0; i < 2; i++)
 		fds[i] = open_device(argv[1 + i]);
@@ -197,8 +202,9 @@ int main(int argc, char **argv)
 	fflush(stdout);
 	relay(d, strtoull(argv[3], NULL, 0) * 1000, (uint32_t)strtoul(argv[4], NULL, 0));
 	for (int i = 0; i < 2; i++) {
-		printf("%s to %s: seen %llu lost %llu full %llu too-long %llu refused %llu\n", argv[1 + i], argv[2 - i],
-		       (unsigned long long)d[i].seen, (unsigned long long)d[i].lost, (unsigned long long)d[i].full,
+		printf("%s to %s: seen %llu lost %llu full %llu too-long %llu refused %llu\n",
+		       argv[1 + i], argv[2 - i], (unsigned long long)d[i].seen,
+		       (unsigned long long)d[i].lost, (unsigned long long)d[i].full,
 		       (unsigned long long)d[i].too_long, (unsigned long long)d[i].refused);
 		free(d[i].slots);
 		close(fds[i]);

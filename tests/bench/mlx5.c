@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * mlx5 what own-address peer-address calls: one UDP send, one burst of them, one UDP receive, or one TCP segment each way, through the whole library
- * on mlx5 queues in plain memory. The card is tests/mlx5_device, and it runs between the calls, never in them; the peer is this
- * program, on the other side of the card. `check` sends and receives datagrams of every length instead, `gone` takes the card away, and `tcp_full` gives it a small queue. The one call that counts
- * stands in measured_call(), for callgrind, and its entry point is called nowhere else. Prints JSON.
+ * mlx5 what own-address peer-address calls: one UDP send, one burst of them, one UDP receive, or
+ * one TCP segment each way, through the whole library on mlx5 queues in plain memory. The card is
+ * tests/mlx5_device, and it runs between the calls, never in them; the peer is this program, on the
+ * other side of the card. `check` sends and receives datagrams of every length instead, `gone`
+ * takes the card away, and `tcp_full` gives it a small queue. The one call that counts stands in
+ * measured_call(), for callgrind, and its entry point is called nowhere else. Prints JSON.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -79,7 +81,10 @@ static uint32_t words(const void *data, size_t len)
 	return (uint16_t)~ntohs(checksum(0, data, len));
 }
 
-/* Completes the headers of to_us for l4_len bytes behind the IP header, and gives the frame to the card. */
+/*
+ * Completes the headers of to_us for l4_len bytes behind the IP header, and gives the frame to the
+ * card.
+ */
 static void peer_frame(uint8_t proto, uint32_t l4_len)
 {
 	uint8_t *check = (uint8_t *)&to_us + 34 + (proto == IPPROTO_TCP ? 16 : 6);
@@ -198,8 +203,9 @@ static void turn(void)
 }
 
 /*
- * Each change that the kernel tells of, and the end of the one that the start was, voids what is known of the way to the peer: a send
- * then takes some 12000 instructions, once. None of those that are counted is to be that one ("changed" says if one was all the same).
+ * Each change that the kernel tells of, and the end of the one that the start was, voids what is
+ * known of the way to the peer: a send then takes some 12000 instructions, once. None of those that
+ * are counted is to be that one ("changed" says if one was all the same).
  */
 static void settle(void)
 {
@@ -214,7 +220,8 @@ static void settle(void)
 static void open_udp(void)
 {
 	struct iovec iov = {data, PAYLOAD};
-	struct msghdr m = {.msg_name = &peer, .msg_namelen = sizeof(peer), .msg_iov = &iov, .msg_iovlen = 1};
+	struct msghdr m = {
+		.msg_name = &peer, .msg_namelen = sizeof(peer), .msg_iov = &iov, .msg_iovlen = 1};
 
 	fd = socket(AF_INET, SOCK_DGRAM, 0);
 	if (fd < 0 || bind(fd, (struct sockaddr *)&own, sizeof(own)))
@@ -275,14 +282,16 @@ static void check_send(const uint8_t *bytes, uint32_t len)
 	struct mdev_seen seen;
 	uint32_t before = frames_seen;
 
-	check(sendto(fd, bytes, len, 0, (struct sockaddr *)&peer, sizeof(peer)) == (ssize_t)len, "sendto()", len);
+	check(sendto(fd, bytes, len, 0, (struct sockaddr *)&peer, sizeof(peer)) == (ssize_t)len,
+	      "sendto()", len);
 	soft_run(soft, ~0u);
 	check(frames_seen == before + 1, "one frame leaves for a datagram", len);
 	mdev_look((const u8 *)&last, 42 + len, &seen);
 	check(seen.ok == 7, "checksums of what is sent", len);
-	check(ntohs(last.ip.tot_len) == 28 + len && ntohs(last.uh.len) == 8 + len, "lengths of what is sent", len);
-	check(last.ip.saddr == own.sin_addr.s_addr && last.ip.daddr == peer.sin_addr.s_addr && last.uh.source == own.sin_port &&
-		      last.uh.dest == peer.sin_port,
+	check(ntohs(last.ip.tot_len) == 28 + len && ntohs(last.uh.len) == 8 + len,
+	      "lengths of what is sent", len);
+	check(last.ip.saddr == own.sin_addr.s_addr && last.ip.daddr == peer.sin_addr.s_addr &&
+		      last.uh.source == own.sin_port && last.uh.dest == peer.sin_port,
 	      "addresses of what is sent", len);
 	check(!memcmp(last.udp_data, bytes, len), "bytes that are sent", len);
 }
@@ -298,15 +307,22 @@ static void check_receive(const uint8_t *bytes, uint32_t len, uint32_t room)
 	memcpy(to_us.udp_data, bytes, len);
 	peer_udp(len);
 	memset(got, 0xa5, sizeof(got));
-	check(recvfrom(fd, got, room, 0, (struct sockaddr *)&from, &flen) == (ssize_t)expected, "recvfrom()", len);
-	check(!memcmp(got, bytes, expected) && got[expected] == 0xa5, "bytes that are received", len);
-	check(flen == sizeof(from) && from.sin_family == AF_INET && from.sin_port == peer.sin_port &&
+	check(recvfrom(fd, got, room, 0, (struct sockaddr *)&from, &flen) == (ssize_t)expected,
+	      "recvfrom()", len);
+	check(!memcmp(got, bytes, expected) && got[expected] == 0xa5, "bytes that are received",
+	      len);
+	check(flen == sizeof(from) && from.sin_family == AF_INET &&
+		      from.sin_port == peer.sin_port &&
 		      from.sin_addr.s_addr == peer.sin_addr.s_addr,
 	      "the sender of what is received", len);
-	check(recvfrom(fd, got, room, MSG_DONTWAIT, NULL, NULL) < 0 && errno == EAGAIN, "nothing is left", len);
+	check(recvfrom(fd, got, room, MSG_DONTWAIT, NULL, NULL) < 0 && errno == EAGAIN,
+	      "nothing is left", len);
 }
 
-/* Datagrams that wait come in their order, whichever way they are taken; those of other sockets are not taken away. */
+/*
+ * Datagrams that wait come in their order, whichever way they are taken; those of other sockets are
+ * not taken away.
+ */
 static void check_order(const uint8_t *bytes)
 {
 	int other = socket(AF_INET, SOCK_DGRAM, 0);
@@ -315,6 +331,8 @@ static void check_order(const uint8_t *bytes)
 
 	a.sin_port = htons(PORT + 2);
 	check(other >= 0 && !bind(other, (struct sockaddr *)&a, sizeof(a)), "another socket", 0);
+	/* The first use opens what bind() alone does not. */
+	check(recv(other, got, sizeof(got), MSG_DONTWAIT) < 0, "nothing yet", 0);
 	for (uint32_t i = 1; i <= 10; i++) {
 		memcpy(to_us.udp_data, bytes + i, 100);
 		peer_udp(100 + i);
@@ -324,13 +342,15 @@ static void check_order(const uint8_t *bytes)
 		own = a;
 	}
 	for (uint32_t i = 1; i <= 10; i++) {
-		ssize_t n = i % 3 ? recvfrom(fd, got, sizeof(got), 0, NULL, NULL) : recv(fd, got, sizeof(got), MSG_DONTWAIT);
+		ssize_t n = i % 3 ? recvfrom(fd, got, sizeof(got), 0, NULL, NULL)
+				  : recv(fd, got, sizeof(got), MSG_DONTWAIT);
 
 		check(n == 100 + (ssize_t)i, "the order", i);
 		check(!memcmp(got, bytes + i, 100), "the bytes in order", i);
 	}
 	for (uint32_t i = 1; i <= 10; i++)
-		check(recv(other, got, sizeof(got), MSG_DONTWAIT) == 50 + (ssize_t)i, "the other's order", i);
+		check(recv(other, got, sizeof(got), MSG_DONTWAIT) == 50 + (ssize_t)i,
+		      "the other's order", i);
 	/* What the device says is broken is dropped. */
 	peer_udp(100);
 	to_us.udp_data[5] ^= 1;
@@ -346,7 +366,8 @@ static void sent_in_burst(struct soft *s, const uint8_t *bytes, uint32_t len)
 {
 	(void)s;
 	if (frames_seen < BURST)
-		memcpy(&burst_out[frames_seen], bytes, len < sizeof(burst_out[0]) ? len : sizeof(burst_out[0]));
+		memcpy(&burst_out[frames_seen], bytes,
+		       len < sizeof(burst_out[0]) ? len : sizeof(burst_out[0]));
 	frames_seen++;
 }
 
@@ -357,7 +378,10 @@ static void check_burst(uint8_t *bytes, uint32_t first, uint32_t step)
 
 	for (uint32_t i = 0; i < BURST; i++) {
 		iov[i] = (struct iovec){bytes + i % 16, first + i * step};
-		msgs[i].msg_hdr = (struct msghdr){.msg_name = &peer, .msg_namelen = sizeof(peer), .msg_iov = &iov[i], .msg_iovlen = 1};
+		msgs[i].msg_hdr = (struct msghdr){.msg_name = &peer,
+						  .msg_namelen = sizeof(peer),
+						  .msg_iov = &iov[i],
+						  .msg_iovlen = 1};
 	}
 	frames_seen = 0;
 	soft->sent = sent_in_burst;
@@ -370,9 +394,11 @@ static void check_burst(uint8_t *bytes, uint32_t first, uint32_t step)
 
 		mdev_look((const u8 *)&burst_out[i], 42 + first + i * step, &seen);
 		check(seen.ok == 7, "checksums of a burst", i);
-		check(msgs[i].msg_len == first + i * step && ntohs(burst_out[i].uh.len) == 8 + first + i * step, "lengths of a burst",
-		      i);
-		check(!memcmp(burst_out[i].udp_data, bytes + i % 16, first + i * step), "bytes of a burst", i);
+		check(msgs[i].msg_len == first + i * step &&
+			      ntohs(burst_out[i].uh.len) == 8 + first + i * step,
+		      "lengths of a burst", i);
+		check(!memcmp(burst_out[i].udp_data, bytes + i % 16, first + i * step),
+		      "bytes of a burst", i);
 	}
 }
 
@@ -382,8 +408,9 @@ static void check_dummy(const uint8_t *bytes)
 	for (uint32_t len = 1; len <= UDP_MAX; len += 7) {
 		uint32_t before = frames_seen;
 
-		check(sendto(fd, bytes, len, VMA_SND_FLAGS_DUMMY, (struct sockaddr *)&peer, sizeof(peer)) == (ssize_t)len, "a dummy sendto()",
-		      len);
+		check(sendto(fd, bytes, len, VMA_SND_FLAGS_DUMMY, (struct sockaddr *)&peer,
+			     sizeof(peer)) == (ssize_t)len,
+		      "a dummy sendto()", len);
 		check(soft_run(soft, ~0u) == 1, "a descriptor for it", len);
 		check(frames_seen == before, "no frame for it", len);
 		check_send(bytes, len);
@@ -411,12 +438,14 @@ static void check_udp(void)
 #define STREAM_BYTES (40u * 2896u)
 
 static uint8_t stream_got[STREAM_BYTES];
-static uint32_t stream_start, stream_end; /* sequence numbers: of the first byte, behind the last that came */
+/* sequence numbers: of the first byte, behind the last that came */
+static uint32_t stream_start, stream_end;
 
 static void sent_stream(struct soft *s, const uint8_t *bytes, uint32_t len)
 {
 	const struct frame *f = (const struct frame *)bytes;
-	uint32_t head = 34 + f->th.doff * 4u, at = ntohl(f->th.seq) - stream_start, n = ntohs(f->ip.tot_len) + 14 - head;
+	uint32_t head = 34 + f->th.doff * 4u, at = ntohl(f->th.seq) - stream_start,
+		 n = ntohs(f->ip.tot_len) + 14 - head;
 
 	sent(s, bytes, len);
 	if (at < STREAM_BYTES && n <= STREAM_BYTES - at)
@@ -428,8 +457,8 @@ static void sent_stream(struct soft *s, const uint8_t *bytes, uint32_t len)
 }
 
 /*
- * TCP on a send queue of 8 WQEBBs, and the device stands still: what found no place there has not been sent, and is no loss that
- * somebody must find out about.
+ * TCP on a send queue of 8 WQEBBs, and the device stands still: what found no place there has not
+ * been sent, and is no loss that somebody must find out about.
  */
 static void check_full(void)
 {
@@ -441,22 +470,27 @@ static void check_full(void)
 		bytes[i] = (uint8_t)(i * 7 + (i >> 8));
 	stream_start = stream_end = our_seq;
 	soft->sent = sent_stream;
-	check(!setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room)), "a larger send buffer", 0);
+	check(!setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room)), "a larger send buffer",
+	      0);
 	for (uint32_t at = 0; at < STREAM_BYTES; at += 2896)
-		check(send(fd, bytes + at, 2896, MSG_DONTWAIT) == 2896, "room in the send buffer", at);
-	check(!ioctl(fd, SIOCOUTQ, &queued) && !ioctl(fd, SIOCOUTQNSD, &unsent), "how full it is", 0);
+		check(send(fd, bytes + at, 2896, MSG_DONTWAIT) == 2896, "room in the send buffer",
+		      at);
+	check(!ioctl(fd, SIOCOUTQ, &queued) && !ioctl(fd, SIOCOUTQNSD, &unsent), "how full it is",
+	      0);
 	first = (uint32_t)(queued - unsent);
 	/* The congestion window would let ten go. */
 	check(first >= 4 * 1448 && first < 10 * 1448, "the queue is what stops it", first);
 	soft_run(soft, ~0u);
-	check(stream_end - stream_start == first, "all that counts as sent was in the queue", stream_end - stream_start);
+	check(stream_end - stream_start == first, "all that counts as sent was in the queue",
+	      stream_end - stream_start);
 	for (unsigned i = 0; i < 20000 && stream_end - stream_start < STREAM_BYTES; i++) {
 		peer_tcp(false, 0);
 		check(recv(fd, data, PAYLOAD, MSG_DONTWAIT) < 0, "no data comes", 0);
 		soft_run(soft, ~0u);
 		usleep(100);
 	}
-	check(stream_end - stream_start == STREAM_BYTES, "all of it leaves", stream_end - stream_start);
+	check(stream_end - stream_start == STREAM_BYTES, "all of it leaves",
+	      stream_end - stream_start);
 	check(!memcmp(stream_got, bytes, STREAM_BYTES), "as it was written", 0);
 }
 
@@ -470,7 +504,8 @@ static void check_gone(void)
 	check(send(fd, data, PAYLOAD, 0) == (ssize_t)PAYLOAD, "send() before", PAYLOAD);
 	turn();
 	soft->news = MLX5_DEVICE_GONE;
-	for (unsigned i = 0; i < 5000 && (n = recv(fd, data, PAYLOAD, MSG_DONTWAIT)) < 0 && errno == EAGAIN; i++)
+	for (unsigned i = 0;
+	     i < 5000 && (n = recv(fd, data, PAYLOAD, MSG_DONTWAIT)) < 0 && errno == EAGAIN; i++)
 		usleep(1000);
 	check(n < 0 && errno == ECONNABORTED, "what a connection of a device that went says", 0);
 	check(recv(fd, data, PAYLOAD, 0) == 0, "and then", 0);
@@ -480,7 +515,8 @@ static void check_gone(void)
 		usleep(1000);
 	check(!soft, "the device is closed", 0);
 	fd = udp_fd;
-	check(sendto(fd, "by the kernel", 13, 0, (struct sockaddr *)&peer, sizeof(peer)) == 13, "a datagram without the device", 13);
+	check(sendto(fd, "by the kernel", 13, 0, (struct sockaddr *)&peer, sizeof(peer)) == 13,
+	      "a datagram without the device", 13);
 	n = recv(fd, data, PAYLOAD, 0);
 	check(n == 6 && !memcmp(data, "answer", 6), "its answer", (uint32_t)n);
 }
@@ -523,7 +559,10 @@ int main(int argc, char **argv)
 	uint64_t gens;
 
 	if (argc != 5)
-		return fprintf(stderr, "mlx5 udp_send|udp_sendmmsg|udp_receive|tcp_send|tcp_receive|check|gone|tcp_full|tcp_full_lso own peer calls\n"), 2;
+		return fprintf(stderr, "mlx5 "
+				       "udp_send|udp_sendmmsg|udp_receive|tcp_send|tcp_receive|"
+				       "check|gone|tcp_full|tcp_full_lso own peer calls\n"),
+		       2;
 	stream = !strncmp(argv[1], "tcp", 3);
 	receives = strstr(argv[1], "receive") != NULL;
 	burst = strstr(argv[1], "sendmmsg") != NULL;
@@ -532,7 +571,8 @@ int main(int argc, char **argv)
 	calls = (uint32_t)strtoul(argv[4], NULL, 10);
 	own = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(PORT)};
 	peer = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(PEER_PORT)};
-	if (inet_pton(AF_INET, argv[2], &own.sin_addr) != 1 || inet_pton(AF_INET, argv[3], &peer.sin_addr) != 1)
+	if (inet_pton(AF_INET, argv[2], &own.sin_addr) != 1 ||
+	    inet_pton(AF_INET, argv[3], &peer.sin_addr) != 1)
 		die("address");
 	took = calloc(calls + 1, sizeof(*took));
 	soft_config.loose = strcmp(argv[1], "check") != 0 && strcmp(argv[1], "gone") != 0;
@@ -551,7 +591,10 @@ int main(int argc, char **argv)
 	for (unsigned i = 0; i < BURST; i++) {
 		static struct iovec iov = {data, PAYLOAD};
 
-		msgs[i].msg_hdr = (struct msghdr){.msg_name = &peer, .msg_namelen = sizeof(peer), .msg_iov = &iov, .msg_iovlen = 1};
+		msgs[i].msg_hdr = (struct msghdr){.msg_name = &peer,
+						  .msg_namelen = sizeof(peer),
+						  .msg_iov = &iov,
+						  .msg_iovlen = 1};
 	}
 	gens = net_generations();
 	for (unsigned i = 0; i < WARM_UP; i++)
@@ -575,6 +618,7 @@ int main(int argc, char **argv)
 		now_ns();
 	clock_ns = ((uint32_t)now_ns() - clock_ns) / 1001;
 	printf("{\"ns\": %u, \"calls\": %u, \"complaints\": %u, \"changed\": %d}\n",
-	       took[calls / 2] > clock_ns ? took[calls / 2] - clock_ns : 0, calls + WARM_UP, soft->dev.complaints, net_generations() != gens);
+	       took[calls / 2] > clock_ns ? took[calls / 2] - clock_ns : 0, calls + WARM_UP,
+	       soft->dev.complaints, net_generations() != gens);
 	return soft->dev.complaints != 0;
 }

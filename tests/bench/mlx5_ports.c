@@ -1,13 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * mlx5_ports what own-address peer-address number: steering rules and local ports of so many connections, through the whole library on mlx5 queues
- * in plain memory (tests/mlx5_device). The peer is this program, on the other side of the card.
- *   connect   opens them one after the other, prints what that cost as JSON; each `way` in which nobody else has their ports is tried
- *   serve     accepted ones: one goes to the kernel, and neither its segments nor the next SYNs come to the card any more
- *   taken     the port is another process's for a while
- *   home      one goes to the kernel: its segments are its own, the others' stay with the card
- *   refused   there is no place for their rules: they are the kernel's
- *   udp       a datagram socket that is bound and connected to so many peers, one after the other
+ * mlx5_ports what own-address peer-address number: steering rules and local ports of so many
+ * connections, through the whole library on mlx5 queues in plain memory (tests/mlx5_device). The
+ * peer is this program, on the other side of the card.
+ *
+ *   connect     opens them one after the other, prints what that cost as JSON; each way of
+ *               making sure that nobody else has their ports is tried
+ *   serve       accepted ones: one goes to the kernel, and neither its segments nor the next
+ *               SYNs come to the card any more
+ *   taken       the port is another process's for a while
+ *   to_kernel   one goes to the kernel: its segments, too, the others' stay with the card
+ *   refused     there is no room for their rules: the kernel serves them
+ *   udp         a datagram socket that is bound and connected to so many peers, one after the
+ *               other
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -100,12 +105,14 @@ static void sent(struct soft *s, const uint8_t *data, uint32_t len)
 				   .syn = 1,
 				   .ack = 1,
 				   .window = htons(60000)};
-	to_us.th.check = folded(words(&to_us.ip.saddr, 8) + IPPROTO_TCP + 20 + words(&to_us.th, 20));
+	to_us.th.check =
+		folded(words(&to_us.ip.saddr, 8) + IPPROTO_TCP + 20 + words(&to_us.th, 20));
 }
 
 static struct vma_flow_key flow_of(uint16_t port)
 {
-	struct vma_flow_key key = {.local_port = port, .remote_port = PEER_PORT, .proto = IPPROTO_TCP};
+	struct vma_flow_key key = {
+		.local_port = port, .remote_port = PEER_PORT, .proto = IPPROTO_TCP};
 
 	key.local.byte[10] = key.local.byte[11] = key.remote.byte[10] = key.remote.byte[11] = 0xff;
 	memcpy(&key.local.byte[12], &own.sin_addr, 4);
@@ -166,12 +173,13 @@ static int open_one(uint16_t *port)
 	for (unsigned i = 0; i < 1000 && !poll(&p, 1, 0); i++)
 		;
 	check(p.revents == POLLOUT, "a connection", (uint32_t)p.revents);
-	check(!getsockname(fd, (struct sockaddr *)&a, &len) && a.sin_port == syn_port, "its name", ntohs(a.sin_port));
+	check(!getsockname(fd, (struct sockaddr *)&a, &len) && a.sin_port == syn_port, "its name",
+	      ntohs(a.sin_port));
 	*port = ntohs(syn_port);
 	return fd;
 }
 
-/* bind() by another socket of the kernel's alone, as another process's. */
+/* bind() by another kernel socket, one that is not ours, as another process's would be. */
 static bool can_bind(uint16_t port, int reuseaddr, int reuseport, bool any)
 {
 	struct sockaddr_in a = own;
@@ -195,7 +203,8 @@ static void check_nobody_else(void)
 		if (!steered((uint16_t)port))
 			continue;
 		for (int way = 0; way < 8; way++)
-			check(!can_bind((uint16_t)port, way & 1, way >> 1 & 1, way >> 2), "a port is taken from others", port);
+			check(!can_bind((uint16_t)port, way & 1, way >> 1 & 1, way >> 2),
+			      "a port is taken from others", port);
 	}
 }
 
@@ -213,7 +222,9 @@ static void open_many(uint32_t number)
 		seen[ports[i]] = true;
 		up += i && ports[i] > ports[i - 1];
 	}
-	check(number < 50 || soft_config.whole_ports || (up > number / 4 && up < number - number / 4), "a random order", up);
+	check(number < 50 || soft_config.whole_ports ||
+		      (up > number / 4 && up < number - number / 4),
+	      "a random order", up);
 }
 
 static void many(uint32_t number)
@@ -240,25 +251,41 @@ static void share(int fd)
 {
 	char room[CMSG_SPACE(sizeof(int))] = {0}, byte = 0;
 	struct iovec iov = {&byte, 1};
-	struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof(room)};
+	struct msghdr m = {.msg_iov = &iov,
+			   .msg_iovlen = 1,
+			   .msg_control = room,
+			   .msg_controllen = sizeof(room)};
 	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
 
 	c->cmsg_level = SOL_SOCKET;
 	c->cmsg_type = SCM_RIGHTS;
 	c->cmsg_len = CMSG_LEN(sizeof(int));
 	memcpy(CMSG_DATA(c), &fd, sizeof(int));
-	check(!socketpair(AF_UNIX, SOCK_STREAM, 0, sharing) && sendmsg(sharing[0], &m, 0) == 1, "sendmsg()", 0);
+	check(!socketpair(AF_UNIX, SOCK_STREAM, 0, sharing) && sendmsg(sharing[0], &m, 0) == 1,
+	      "sendmsg()", 0);
 }
 
 /* A segment of the peer's to the listener; what it is answered is in syn_port and their_ack. */
 static void from_peer(uint16_t port, uint32_t seq, bool ack)
 {
-	to_us.ip = (struct iphdr){.version = 4, .ihl = 5, .tot_len = htons(40), .ttl = 64, .protocol = IPPROTO_TCP,
-				  .saddr = peer.sin_addr.s_addr, .daddr = own.sin_addr.s_addr};
+	to_us.ip = (struct iphdr){.version = 4,
+				  .ihl = 5,
+				  .tot_len = htons(40),
+				  .ttl = 64,
+				  .protocol = IPPROTO_TCP,
+				  .saddr = peer.sin_addr.s_addr,
+				  .daddr = own.sin_addr.s_addr};
 	to_us.ip.check = folded(words(&to_us.ip, 20));
-	to_us.th = (struct tcphdr){.source = htons(port), .dest = htons(LISTEN_PORT), .seq = htonl(seq), .ack_seq = htonl(their_ack),
-				   .doff = 5, .syn = !ack, .ack = ack, .window = htons(60000)};
-	to_us.th.check = folded(words(&to_us.ip.saddr, 8) + IPPROTO_TCP + 20 + words(&to_us.th, 20));
+	to_us.th = (struct tcphdr){.source = htons(port),
+				   .dest = htons(LISTEN_PORT),
+				   .seq = htonl(seq),
+				   .ack_seq = htonl(their_ack),
+				   .doff = 5,
+				   .syn = !ack,
+				   .ack = ack,
+				   .window = htons(60000)};
+	to_us.th.check =
+		folded(words(&to_us.ip.saddr, 8) + IPPROTO_TCP + 20 + words(&to_us.th, 20));
 	check(soft_receive(soft, &to_us, sizeof(to_us)), "the receive queue has room", port);
 }
 
@@ -295,7 +322,8 @@ static int listener(void)
 	struct pollfd p = {.fd = fd, .events = POLLIN};
 
 	a.sin_port = htons(LISTEN_PORT);
-	check(!bind(fd, (struct sockaddr *)&a, sizeof(a)) && !listen(fd, 100) && !poll(&p, 1, 0), "a listener", 0);
+	check(!bind(fd, (struct sockaddr *)&a, sizeof(a)) && !listen(fd, 100) && !poll(&p, 1, 0),
+	      "a listener", 0);
 	return fd;
 }
 
@@ -314,7 +342,9 @@ static void taken(void)
 	int len = sprintf(name.sun_path + 1, "libvma/tcp/%u", LISTEN_PORT);
 	int other = socket(AF_UNIX, SOCK_DGRAM, 0);
 
-	check(!bind(other, (struct sockaddr *)&name, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)len)), "the name", 0);
+	check(!bind(other, (struct sockaddr *)&name,
+		    (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)len)),
+	      "the name", 0);
 	listener();
 	check(soft && !soft->flows, "no rule", soft ? soft->flows : 0);
 	close(other);
@@ -344,7 +374,8 @@ static void serve(uint32_t number)
 	for (uint32_t i = 0; i < number; i++)
 		check(steered_from((uint16_t)(8000 + i)) == (i != 1), "who has the segments", i);
 	check(!steered_from(9000), "the next ones are the kernel's", 0);
-	check((fds[number - 1] = accept(fd, NULL, NULL)) >= 0, "accept() of the one that waited", 0);
+	check((fds[number - 1] = accept(fd, NULL, NULL)) >= 0, "accept() of the one that waited",
+	      0);
 	for (uint32_t i = 0; i < number; i++) {
 		struct linger at_once = {1, 0};
 
@@ -358,7 +389,7 @@ static void serve(uint32_t number)
 	printf("{\"rules_made\": %u, \"rules_left\": %u}\n", soft->flows_made, soft->flows);
 }
 
-static void home(uint32_t number)
+static void to_kernel(uint32_t number)
 {
 	open_many(number);
 	share(fds[number / 2]);
@@ -372,9 +403,12 @@ static int bound(void)
 {
 	struct sockaddr_in a = own;
 	int fd = socket(AF_INET, SOCK_DGRAM, 0);
+	char c;
 
 	a.sin_port = htons(7001);
 	check(fd >= 0 && !bind(fd, (struct sockaddr *)&a, sizeof(a)), "bind()", 0);
+	/* The first use opens what bind() alone does not. */
+	check(recv(fd, &c, 1, MSG_DONTWAIT) < 0, "nothing yet", 0);
 	check(soft && soft->flows == 1, "its rule", soft ? soft->flows : 0);
 	return fd;
 }
@@ -386,7 +420,9 @@ static void refused(uint32_t number)
 	for (uint32_t i = 0; i < number; i++) {
 		int fd = socket(AF_INET, SOCK_STREAM, 0);
 
-		check(connect(fd, (struct sockaddr *)&peer, sizeof(peer)) < 0 && errno == ECONNREFUSED, "connect() by the kernel", i);
+		check(connect(fd, (struct sockaddr *)&peer, sizeof(peer)) < 0 &&
+			      errno == ECONNREFUSED,
+		      "connect() by the kernel", i);
 		close(fd);
 	}
 	printf("{\"rules_made\": %u, \"rules_left\": %u}\n", soft->flows_made, soft->flows);
@@ -413,10 +449,15 @@ int main(int argc, char **argv)
 	uint32_t number;
 
 	if (argc < 5 || (number = (uint32_t)strtoul(argv[4], NULL, 10)) > MAX)
-		return fprintf(stderr, "mlx5_ports connect|serve|taken|home|refused|udp own peer number [whole_ports]\n"), 2;
+		return fprintf(stderr,
+			       "mlx5_ports connect|serve|taken|to_kernel|refused|udp own peer "
+			       "number [whole_ports]\n"),
+		       2;
 	own = (struct sockaddr_in){.sin_family = AF_INET};
 	peer = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(PEER_PORT)};
-	check(inet_pton(AF_INET, argv[2], &own.sin_addr) == 1 && inet_pton(AF_INET, argv[3], &peer.sin_addr) == 1, "addresses", 0);
+	check(inet_pton(AF_INET, argv[2], &own.sin_addr) == 1 &&
+		      inet_pton(AF_INET, argv[3], &peer.sin_addr) == 1,
+	      "addresses", 0);
 	for (int i = 5; i < argc; i++)
 		soft_config.whole_ports = !strcmp(argv[i], "whole_ports");
 	if (!strcmp(argv[1], "connect"))
@@ -425,8 +466,8 @@ int main(int argc, char **argv)
 		serve(number);
 	else if (!strcmp(argv[1], "taken"))
 		taken();
-	else if (!strcmp(argv[1], "home"))
-		home(number);
+	else if (!strcmp(argv[1], "to_kernel"))
+		to_kernel(number);
 	else if (!strcmp(argv[1], "refused"))
 		refused(number);
 	else

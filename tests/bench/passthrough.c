@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What a write() and a read() of one byte on a pipe cost, in nanoseconds: the median of several rounds. Run with and
- * without the library; the difference is what the library adds. Prints {"ns": N} and, for a person, "N ns".
- * passthrough [pairs in a round] [rounds]
+ * What a write() and a read() of one byte on a pipe cost, in nanoseconds: the median of several
+ * rounds. Run with and without the library; the difference is what the library adds. Prints {"ns":
+ * N} and, for a person, "N ns". passthrough [pairs in a round] [rounds]
  */
 #include <stdint.h>
 #include <stdio.h>

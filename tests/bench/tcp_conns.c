@@ -2,8 +2,8 @@
 /*
  * Connections a second: connect, one request of 16 bytes, its echo, close.
  *
- *   tcp_conns server ADDRESS PORT          serves until it is killed, one connection after the other
- *   tcp_conns client ADDRESS PORT SECONDS  prints "rate N"
+ *   tcp_conns server ADDRESS PORT           serves one connection after the other until killed
+ *   tcp_conns client ADDRESS PORT SECONDS   prints "rate N"
  */
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -65,7 +65,8 @@ static void ask(const struct sockaddr_in *to, double seconds)
 
 		if (s < 0 || connect(s, (const struct sockaddr *)to, sizeof(*to)))
 			die("connect");
-		if (send(s, buf, sizeof(buf), 0) != sizeof(buf) || recv(s, buf, sizeof(buf), MSG_WAITALL) != sizeof(buf))
+		if (send(s, buf, sizeof(buf), 0) != sizeof(buf) ||
+		    recv(s, buf, sizeof(buf), MSG_WAITALL) != sizeof(buf))
 			die("request");
 		close(s);
 		done++;
@@ -75,10 +76,11 @@ static void ask(const struct sockaddr_in *to, double seconds)
 
 int main(int argc, char **argv)
 {
-	struct sockaddr_in to = { .sin_family = AF_INET };
+	struct sockaddr_in to = {.sin_family = AF_INET};
 
 	if (argc < 4 || inet_pton(AF_INET, argv[2], &to.sin_addr) != 1) {
-		fprintf(stderr, "usage: tcp_conns server ADDRESS PORT | client ADDRESS PORT SECONDS\n");
+		fprintf(stderr,
+			"usage: tcp_conns server ADDRESS PORT | client ADDRESS PORT SECONDS\n");
 		return 2;
 	}
 	to.sin_port = htons((uint16_t)atoi(argv[3]));

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * tcp_engine CONNECTIONS SEGMENTS: the TCP engine alone, no device and no kernel. Establishes so many connections, then gives
- * it segments of 64 bytes, each the next in order of its connection and followed by a flush, and reads them.
- * Prints JSON: nanoseconds for one segment (tcp_input() and tcp_flush()) when one connection of all is busy and
- * when all are in turns, in a random order; and the bytes that the allocator gave for one idle connection, the table's included.
- * What is timed is in run_batch(), for callgrind's --toggle-collect.
+ * tcp_engine CONNECTIONS SEGMENTS: the TCP engine alone, no device and no kernel. Establishes so
+ * many connections, then gives it segments of 64 bytes, each the next in order of its connection
+ * and followed by a flush, and reads them. Prints JSON: nanoseconds for one segment (tcp_input()
+ * and tcp_flush()) when one connection of all is busy and when all are in turns, in a random order;
+ * and the bytes that the allocator gave for one idle connection, the table's included. What is
+ * timed is in run_batch(), for callgrind's --toggle-collect.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -13,7 +14,7 @@
 #include <sys/socket.h>
 #include <time.h>
 
-#include "proto/tcp_int.h"
+#include "tcp/internal.h"
 
 #define BATCH 16u
 #define PAYLOAD 64u
@@ -64,7 +65,7 @@ static int output(void *ctx, const struct tcp_tx *tx)
 	uint32_t seq;
 
 	memcpy(&seq, tx->hdr + 4, sizeof(seq));
-	if (tx->hdr[13] & TH_SYN)
+	if (tx->hdr[13] & TCPHDR_SYN)
 		b->isn = ntohl(seq);
 	return 0;
 }
@@ -123,7 +124,7 @@ static struct buf *segment(const struct bench *bench, unsigned slot, uint32_t i,
 	};
 	uint32_t hdr_len;
 
-	if (flags & TH_SYN) {
+	if (flags & TCPHDR_SYN) {
 		h.mss = 1460;
 		h.sack_permitted = h.wscale_present = true;
 		h.wscale = 7;
@@ -143,11 +144,11 @@ static void establish(struct bench *b, uint32_t i)
 	struct peer *p = &b->peer[i];
 
 	p->seq = i * 7919;
-	tcp_input(b->ts, segment(b, 0, i, TH_SYN, 0), b->now);
+	tcp_input(b->ts, segment(b, 0, i, TCPHDR_SYN, 0), b->now);
 	tcp_flush(b->ts, b->now);
 	p->seq++;
 	p->ack = b->isn + 1;
-	tcp_input(b->ts, segment(b, 0, i, TH_ACK, 0), b->now);
+	tcp_input(b->ts, segment(b, 0, i, TCPHDR_ACK, 0), b->now);
 	tcp_flush(b->ts, b->now);
 	p->c = tcp_accept(b->l);
 	require(p->c != NULL, "a connection was not established");
@@ -195,7 +196,7 @@ static double measure(struct bench *b, uint32_t busy, uint32_t segments)
 			/* A stride that is prime to their number visits all of them, far apart. */
 			at = (uint32_t)(((uint64_t)at + stride) % b->num);
 			who[k] = at;
-			batch[k] = segment(b, k, at, TH_ACK | TH_PSH, PAYLOAD);
+			batch[k] = segment(b, k, at, TCPHDR_ACK | TCPHDR_PSH, PAYLOAD);
 			b->peer[at].seq += PAYLOAD;
 		}
 		begun = clock_ns();

@@ -2,12 +2,15 @@
 /*
  * What an idle connection costs the process that serves it.
  *
- *   tcp_idle server ADDRESS PORT FIRST MORE  accepts FIRST connections into an epoll set, then MORE, and prints what those
- *                                            cost each: "allocated N resident N". What grows once for all is in the FIRST
- *   tcp_idle client ADDRESS PORT COUNT       connects so often, and stays until it is killed
+ *   tcp_idle server ADDRESS PORT FIRST MORE
+ *            accepts FIRST connections into an epoll set, then MORE, and prints what those cost
+ *            each: "allocated N resident N". What grows once for all is in the FIRST
+ *   tcp_idle client ADDRESS PORT COUNT
+ *            connects so often, and stays until it is killed
  *
- * Each connection has said a few bytes both ways before it is idle. The server looks when nothing has changed for 3 seconds
- * after having waited 15: the library gives back what an idle connection does not need.
+ * Each connection has said a few bytes both ways before it is idle. The server looks when nothing
+ * has changed for 3 seconds after having waited 15: the library gives back what an idle connection
+ * does not need.
  */
 #include <arpa/inet.h>
 #include <malloc.h>
@@ -95,12 +98,13 @@ static struct use steady(void)
 static void accept_one(int l, int ep)
 {
 	int c = accept(l, NULL, NULL);
-	struct epoll_event ev = { .events = EPOLLIN, .data.fd = c };
+	struct epoll_event ev = {.events = EPOLLIN, .data.fd = c};
 	char buf[16];
 
 	if (c < 0 || epoll_ctl(ep, EPOLL_CTL_ADD, c, &ev))
 		die("accept");
-	if (recv(c, buf, sizeof(buf), MSG_WAITALL) != sizeof(buf) || send(c, buf, sizeof(buf), 0) != sizeof(buf))
+	if (recv(c, buf, sizeof(buf), MSG_WAITALL) != sizeof(buf) ||
+	    send(c, buf, sizeof(buf), 0) != sizeof(buf))
 		die("request");
 }
 
@@ -119,7 +123,8 @@ static void serve(const struct sockaddr_in *to, unsigned first, unsigned more)
 	for (unsigned i = 0; i < more; i++)
 		accept_one(l, ep);
 	after = steady();
-	printf("allocated %.1f resident %.1f\n", ((double)after.allocated - (double)before.allocated) / more,
+	printf("allocated %.1f resident %.1f\n",
+	       ((double)after.allocated - (double)before.allocated) / more,
 	       ((double)after.resident - (double)before.resident) / more);
 }
 
@@ -132,7 +137,8 @@ static void fill(const struct sockaddr_in *to, unsigned count)
 
 		if (s < 0 || connect(s, (const struct sockaddr *)to, sizeof(*to)))
 			die("connect");
-		if (send(s, buf, sizeof(buf), 0) != sizeof(buf) || recv(s, buf, sizeof(buf), MSG_WAITALL) != sizeof(buf))
+		if (send(s, buf, sizeof(buf), 0) != sizeof(buf) ||
+		    recv(s, buf, sizeof(buf), MSG_WAITALL) != sizeof(buf))
 			die("request");
 	}
 	for (;;)
@@ -146,10 +152,11 @@ static unsigned number(const char *text)
 
 int main(int argc, char **argv)
 {
-	struct sockaddr_in to = { .sin_family = AF_INET };
+	struct sockaddr_in to = {.sin_family = AF_INET};
 
 	if (argc < 5 || inet_pton(AF_INET, argv[2], &to.sin_addr) != 1) {
-		fprintf(stderr, "usage: tcp_idle server ADDRESS PORT FIRST MORE | client ADDRESS PORT COUNT\n");
+		fprintf(stderr, "usage: tcp_idle server ADDRESS PORT FIRST MORE | client ADDRESS "
+				"PORT COUNT\n");
 		return 2;
 	}
 	to.sin_port = htons((uint16_t)number(argv[3]));

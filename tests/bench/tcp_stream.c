@@ -2,8 +2,10 @@
 /*
  * Some TCP streams side by side in one thread, CUBIC at the sender.
  *
- *   tcp_stream recv ADDRESS PORT STREAMS            takes so many connections to their ends, prints "goodput N": their Mbit/s summed
- *   tcp_stream send ADDRESS PORT STREAMS SECONDS    prints what TCP_INFO says of each at the end
+ *   tcp_stream recv ADDRESS PORT STREAMS
+ *            takes so many connections to their ends, prints "goodput N": their Mbit/s summed
+ *   tcp_stream send ADDRESS PORT STREAMS SECONDS
+ *            prints what TCP_INFO says of each at the end
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -42,12 +44,12 @@ static void add(int i, int fd, short events)
 {
 	if (fd < 0 || fcntl(fd, F_SETFL, O_NONBLOCK))
 		die("stream");
-	streams[i] = (struct pollfd){ .fd = fd, .events = events };
+	streams[i] = (struct pollfd){.fd = fd, .events = events};
 }
 
 static void receive(const struct sockaddr_in *at)
 {
-	double begun[STREAMS_MAX], bytes[STREAMS_MAX] = { 0 }, goodput = 0;
+	double begun[STREAMS_MAX], bytes[STREAMS_MAX] = {0}, goodput = 0;
 	int one = 1, left = num_streams, l = socket(AF_INET, SOCK_STREAM, 0);
 
 	setsockopt(l, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
@@ -61,7 +63,8 @@ static void receive(const struct sockaddr_in *at)
 		if (poll(streams, (nfds_t)num_streams, 10000) <= 0)
 			die("poll");
 		for (int i = 0; i < num_streams; i++) {
-			ssize_t n = streams[i].revents ? recv(streams[i].fd, buf, sizeof(buf), 0) : -1;
+			ssize_t n =
+				streams[i].revents ? recv(streams[i].fd, buf, sizeof(buf), 0) : -1;
 
 			if (n > 0) {
 				bytes[i] += (double)n;
@@ -95,7 +98,8 @@ static void transmit(const struct sockaddr_in *to, double seconds)
 		if (poll(streams, (nfds_t)num_streams, 10000) <= 0)
 			die("poll");
 		for (int i = 0; i < num_streams; i++)
-			if (streams[i].revents && send(streams[i].fd, buf, 16 << 10, 0) < 0 && errno != EAGAIN)
+			if (streams[i].revents && send(streams[i].fd, buf, 16 << 10, 0) < 0 &&
+			    errno != EAGAIN)
 				die("send");
 	}
 	for (int i = 0; i < num_streams; i++) {
@@ -104,9 +108,9 @@ static void transmit(const struct sockaddr_in *to, double seconds)
 
 		if (getsockopt(streams[i].fd, IPPROTO_TCP, TCP_INFO, &info, &len))
 			die("TCP_INFO");
-		printf("retrans %u cwnd %u ssthresh %u rtt %u mss %u backoff %u reordering %u\n", info.tcpi_total_retrans,
-		       info.tcpi_snd_cwnd, info.tcpi_snd_ssthresh, info.tcpi_rtt, info.tcpi_snd_mss, info.tcpi_backoff,
-		       info.tcpi_reordering);
+		printf("retrans %u cwnd %u ssthresh %u rtt %u mss %u backoff %u reordering %u\n",
+		       info.tcpi_total_retrans, info.tcpi_snd_cwnd, info.tcpi_snd_ssthresh,
+		       info.tcpi_rtt, info.tcpi_snd_mss, info.tcpi_backoff, info.tcpi_reordering);
 		shutdown(streams[i].fd, SHUT_WR);
 		streams[i].events = POLLIN;
 	}
@@ -126,10 +130,11 @@ static void transmit(const struct sockaddr_in *to, double seconds)
 
 int main(int argc, char **argv)
 {
-	struct sockaddr_in to = { .sin_family = AF_INET };
+	struct sockaddr_in to = {.sin_family = AF_INET};
 
 	if (argc < 5 || inet_pton(AF_INET, argv[2], &to.sin_addr) != 1) {
-		fprintf(stderr, "usage: tcp_stream recv ADDRESS PORT STREAMS | send ADDRESS PORT STREAMS SECONDS\n");
+		fprintf(stderr, "usage: tcp_stream recv ADDRESS PORT STREAMS | send ADDRESS PORT "
+				"STREAMS SECONDS\n");
 		return 2;
 	}
 	to.sin_port = htons((uint16_t)atoi(argv[3]));

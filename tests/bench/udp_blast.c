@@ -2,12 +2,13 @@
 /*
  * One way UDP, as fast as one thread can: the same program for the kernel and for the library.
  *
- *   udp_blast recv ADDRESS PORT SECONDS BATCH          counts from the first message on, after a warm-up
- *   udp_blast send ADDRESS PORT SECONDS BATCH SIZE     sends for so long
- *   udp_blast idle ADDRESS PORT SECONDS                binds and sleeps
+ *   udp_blast recv ADDRESS PORT SECONDS BATCH        counts from the first message on
+ *   udp_blast send ADDRESS PORT SECONDS BATCH SIZE   sends for so long
+ *   udp_blast idle ADDRESS PORT SECONDS              binds and sleeps
  *
- * BATCH 1: recvfrom() and sendto(), one message a call; above: recvmmsg() and sendmmsg() of so many.
- * The result is one line, "messages N seconds S rate R errors E". The clock is read rarely: it is not measured.
+ * BATCH 1: recvfrom() and sendto(), one message a call; above: recvmmsg() and sendmmsg() of so
+ * many. The result is one line, "messages N seconds S rate R errors E". The clock is read rarely:
+ * it is not measured.
  */
 #include <errno.h>
 #include <netdb.h>
@@ -56,7 +57,8 @@ static double now(void)
 
 static void resolve(struct blast *b, const char *host, const char *port)
 {
-	struct addrinfo hints = { .ai_socktype = SOCK_DGRAM, .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV };
+	struct addrinfo hints = {.ai_socktype = SOCK_DGRAM,
+				 .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV};
 	struct addrinfo *found;
 	int rc = getaddrinfo(host, port, &hints, &found);
 
@@ -75,7 +77,7 @@ static void resolve(struct blast *b, const char *host, const char *port)
 static void bind_it(struct blast *b)
 {
 	/* A receiver must end although nobody sends any more. */
-	struct timeval limit = { .tv_sec = 5 };
+	struct timeval limit = {.tv_sec = 5};
 
 	if (bind(b->fd, (struct sockaddr *)&b->addr, b->addr_len))
 		die("bind");
@@ -130,8 +132,8 @@ static void run(struct blast *b, unsigned (*step)(struct blast *))
 		if (++calls % CLOCK_EVERY == 0)
 			t = now();
 	}
-	printf("messages %lu seconds %.6f rate %.0f errors %lu\n", messages, t - start, messages / (t - start),
-	       b->errors);
+	printf("messages %lu seconds %.6f rate %.0f errors %lu\n", messages, t - start,
+	       messages / (t - start), b->errors);
 }
 
 static void run_receiver(struct blast *b)
@@ -153,7 +155,8 @@ static void prepare(struct blast *b, bool sending)
 	unsigned i;
 
 	for (i = 0; i < b->batch; i++) {
-		b->iov[i] = (struct iovec){ sending ? payload : room[i], sending ? b->size : sizeof(room[i]) };
+		b->iov[i] = (struct iovec){sending ? payload : room[i],
+					   sending ? b->size : sizeof(room[i])};
 		b->msgs[i].msg_hdr.msg_iov = &b->iov[i];
 		b->msgs[i].msg_hdr.msg_iovlen = 1;
 		if (sending) {
@@ -168,14 +171,16 @@ int main(int argc, char **argv)
 	static struct blast b;
 
 	if (argc < 5) {
-		fprintf(stderr, "usage: udp_blast recv|send|idle ADDRESS PORT SECONDS [BATCH [SIZE]]\n");
+		fprintf(stderr,
+			"usage: udp_blast recv|send|idle ADDRESS PORT SECONDS [BATCH [SIZE]]\n");
 		return 2;
 	}
 	b.seconds = strtod(argv[4], NULL);
 	b.batch = argc > 5 ? strtoul(argv[5], NULL, 10) : 1;
 	b.size = argc > 6 ? strtoul(argv[6], NULL, 10) : 64;
 	if (b.batch < 1 || b.batch > BATCH_MAX || b.size > SIZE_MAX_UDP) {
-		fprintf(stderr, "udp_blast: BATCH is 1 to %d, SIZE at most %d\n", BATCH_MAX, SIZE_MAX_UDP);
+		fprintf(stderr, "udp_blast: BATCH is 1 to %d, SIZE at most %d\n", BATCH_MAX,
+			SIZE_MAX_UDP);
 		return 2;
 	}
 	resolve(&b, argv[2], argv[3]);

@@ -2,8 +2,10 @@
 /*
  * conform                      runs all cases and the matrix on the engine
  * conform --kernel             runs the cases on this machine's kernel (root)
- * conform --differential FILE  runs both and compares; a difference must be named in FILE, and what FILE names must differ
- * conform --case NAME [--kernel] [--verbose]  one alone, with its time line
+ * conform --differential FILE  runs both and compares; a difference must be named in FILE,
+ *                              and what FILE names must differ
+ * conform --case NAME [--kernel] [--verbose]  one case only, with its time line
+ *
  * All end in "N passed, N failed, N skipped".
  */
 #include <stdio.h>
@@ -165,7 +167,10 @@ static bool differ(const struct result *e, const struct result *k, char *text, s
 	return true;
 }
 
-/* True: as the list says. The kernel runs in real time: what a busy machine has made late is tried again alone. */
+/*
+ * True: as the list says. The kernel runs in real time: what a busy machine has made late is tried
+ * again alone.
+ */
 static bool as_listed(unsigned i, const struct result *e, struct result *k, bool listed)
 {
 	char text[1000];

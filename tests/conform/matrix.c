@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Every state, every combination of flags, the sequence number below, at the edges of, in and above the window: what
- * RFC 9293, 3.10.7 (with RFC 5961's answers) says, written here as the RFC has it and without a look at the engine.
+ * Every state, every combination of flags, the sequence number below, at the edges of, in and above
+ * the window: what RFC 9293, 3.10.7 (with RFC 5961's answers) says, written here as the RFC has it
+ * and without a look at the engine.
  */
 #include "matrix.h"
 
@@ -176,7 +177,10 @@ static struct expected in_window(enum tcp_state st, uint8_t f, enum place p)
 	}
 	if (f & F_SYN) /* RFC 5961, 4; in TIME-WAIT a new connection may begin */
 		return (struct expected){ACKED, st, st == TCPS_TIME_WAIT};
-	/* At the edge and without FIN it is nothing; else our last ACK was lost (Linux: tcp_timewait_state_process()). */
+	/*
+	 * At the edge and without FIN it is nothing; else our last ACK was lost (Linux:
+	 * tcp_timewait_state_process()).
+	 */
 	if (st == TCPS_TIME_WAIT)
 		return (struct expected){fin || p != EXACT ? ACKED : SILENT, st, false};
 	if (!(f & F_ACK))
@@ -196,19 +200,25 @@ static struct expected in_synchronized(enum tcp_state st, uint8_t f, enum place 
 {
 	bool empty = !(f & (F_SYN | F_FIN));
 
-	/* The first test: a segment without text is acceptable from RCV.NXT to the right edge. Below it a duplicate is. */
+	/*
+	 * The first test: a segment without text is acceptable from RCV.NXT to the right edge.
+	 * Below it a duplicate is.
+	 */
 	if (p == OLD || p == BEYOND) {
 		if (f & F_RST)
 			return (struct expected){SILENT, st, false};
 		return (struct expected){ACKED, st, st == TCPS_TIME_WAIT && (f & F_SYN)};
 	}
 	if (p == BEFORE) {
-		if (f &
-		    F_RST) /* one below: Linux takes it for a RST of the FIN's number in the closing states */
+		if (f & F_RST) /* one below: Linux takes it for a RST of the FIN's number in the
+				  closing states */
 			return (struct expected){SILENT, st, true};
 		if (empty || st == TCPS_SYN_RECV || st == TCPS_TIME_WAIT)
 			return (struct expected){ACKED, st, true};
-		/* A SYN or FIN that fills the number below the window: Linux looks at its acknowledgement. */
+		/*
+		 * A SYN or FIN that fills the number below the window: Linux looks at its
+		 * acknowledgement.
+		 */
 		return (struct expected){ACKED, st, true};
 	}
 	return in_window(st, f, p);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* RFC 2018 and 2883: what we SACK. RFC 6675: what we do with the peer's SACKs; RFC 5681 and 6582 without them. */
+/*
+ * RFC 2018 and 2883: what we SACK. RFC 6675: what we do with the peer's SACKs; RFC 5681 and 6582
+ * without them.
+ */
 #include <errno.h>
 
 #include "script.h"

@@ -45,7 +45,10 @@ static void rfc5961_3_rst_behind_a_hole_after_sack(void)
 	established();
 	in("PA", 101, 1, 100);
 	out("A", 1, 1, 0);
-	/* Linux takes a RST at the end of what was SACKed (the peer may have reset after data that is lost). */
+	/*
+	 * Linux takes a RST at the end of what was SACKed (the peer may have reset after data that
+	 * is lost).
+	 */
 	in("R", 201, 0, 0);
 	nothing();
 	equal(state(), TCPS_CLOSED);

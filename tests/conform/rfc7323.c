@@ -198,7 +198,10 @@ static void rfc7323_5_3_an_old_ack_alone_is_not_answered(void)
 	established();
 	in("PA", 1, 1, 100);
 	out("A", 1, 101, 0);
-	/* Linux: reordered pure ACKs within a time-out are dropped without a word (tcp_disordered_ack). */
+	/*
+	 * Linux: reordered pure ACKs within a time-out are dropped without a word
+	 * (tcp_disordered_ack).
+	 */
 	s = prepared("A", 101, 1, 0);
 	s.tsval -= 1;
 	inject(s);

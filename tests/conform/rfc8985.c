@@ -242,7 +242,10 @@ static void rfc5682_2_a_spurious_timeout_is_undone(void)
 	must(drain() != NULL);
 	equal(info().tcpi_ca_state, TCP_CA_Loss);
 	{
-		/* It acknowledges the original transmission: the echo is older than the retransmission (Eifel). */
+		/*
+		 * It acknowledges the original transmission: the echo is older than the
+		 * retransmission (Eifel).
+		 */
 		struct seg s = prepared("A", 1, 9881, 0);
 
 		s.tsecr -= 290;
@@ -322,7 +325,10 @@ static void rfc6937_3_the_window_comes_down_in_steps(void)
 			drain();
 		}
 	}
-	/* Of nine that left the network about half are replaced, the retransmission and limited transmit with them. */
+	/*
+	 * Of nine that left the network about half are replaced, the retransmission and limited
+	 * transmit with them.
+	 */
 	must(sent >= 4 && sent <= 7);
 	equal(info().tcpi_ca_state, TCP_CA_Recovery);
 	equal(info().tcpi_snd_ssthresh, 5);

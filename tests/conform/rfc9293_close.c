@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* RFC 9293: how connections end (3.6, 3.10.4, 3.10.7.4), and what the states after ESTABLISHED take. */
+/*
+ * RFC 9293: how connections end (3.6, 3.10.4, 3.10.7.4), and what the states after ESTABLISHED
+ * take.
+ */
 #include <errno.h>
 
 #include "script.h"

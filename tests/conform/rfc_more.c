@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* RFC 6191 (TIME-WAIT), 6528 (ISN), 1191/8201/4821 (path MTU), 2525 (close with unread data), 6093 (urgent data), 4987 (cookies). */
+/*
+ * RFC 6191 (TIME-WAIT), 6528 (ISN), 1191/8201/4821 (path MTU), 2525 (close with unread data), 6093
+ * (urgent data), 4987 (cookies).
+ */
 #include <errno.h>
 #include <sys/socket.h>
 

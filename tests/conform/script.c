@@ -405,12 +405,18 @@ void script_left(const uint8_t *tcp, unsigned n, uint8_t tos, uint64_t when)
 		script_fail("too many segments left");
 	s->sent[s->first + s->count++] = seg;
 	shown = seg;
-	/* Clocks differ; how much memory a segment costs, too, so that of a window only whether it is open counts. */
+	/*
+	 * Clocks differ; how much memory a segment costs, too, so that of a window only whether it
+	 * is open counts.
+	 */
 	if (!s->verbose)
 		shown.tsval = shown.tsecr = 0;
 	if (!s->verbose && !(seg.flags & F_SYN))
 		shown.wnd = seg.wnd != 0;
-	/* Where a burst of the kernel ended is no matter of the protocol; out() looks at PSH where it is. */
+	/*
+	 * Where a burst of the kernel ended is no matter of the protocol; out() looks at PSH where
+	 * it is.
+	 */
 	if (!s->verbose)
 		shown.flags &= (uint8_t)~F_PSH;
 	record(true, "> %s",
@@ -550,7 +556,9 @@ void established(void)
 {
 	listening();
 	in(script.peer.syn_ecn ? "SEC" : "S", 0, 0, 0);
-	expect_out(__FILE__, __LINE__, script.peer.syn_ecn && script.o.ecn ? "SAE" : "SA", 0, 1, 0);
+	expect_out(__FILE__, __LINE__,
+		   script.peer.syn_ecn && (script.o.ecn || script.o.ecn_passive) ? "SAE" : "SA", 0,
+		   1, 0);
 	wait_ms(RTT_MS);
 	in("A", 1, 1, 0);
 	equal(accepting(), 0);

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Time lines: a case says what its peer sends, what the program calls, and what must leave, in order. The same case
- * runs on the engine (virtual time) and on this machine's kernel (over a tun device in a namespace of its own), so the
- * two can be compared. One connection a case; all numbers are relative: 0 is the SYN's, 1 the first byte's.
+ * Time lines: a case says what its peer sends, what the program calls, and what must leave, in
+ * order. The same case runs on the engine (virtual time) and on this machine's kernel (over a tun
+ * device in a namespace of its own), so the two can be compared. One connection a case; all numbers
+ * are relative: 0 is the SYN's, 1 the first byte's.
  *
- * Segments are written as flags ("S", "SA", "PA", "FA", "R", "EC"...; "*": PSH or not), sequence, acknowledgement, length.
+ * Segments are written as flags ("S", "SA", "PA", "FA", "R", "EC"...; "*": PSH or not), sequence,
+ * acknowledgement, length.
  */
 #ifndef CONFORM_SCRIPT_H
 #define CONFORM_SCRIPT_H
@@ -14,7 +16,7 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
-#include "proto/tcp.h"
+#include "tcp/tcp.h"
 #include "../sim/seg.h"
 
 #define ANY 0xfffffff0u /* out(): this number does not matter */
@@ -31,10 +33,16 @@ struct conform_case {
 
 /* --- before the connection is made */
 
-/* The options of our socket (and of the namespace: sack, timestamps, wscale, ecn); change before listening(), connecting(). */
+/*
+ * The options of our socket (and of the namespace: sack, timestamps, wscale, ecn); change before
+ * listening(), connecting().
+ */
 struct tcp_opts *opts(void);
 struct tcp_cfg *cfg(void); /* the engine only */
-/* What the peer's SYN offers; begins with mss 1000, SACK, no window scale, no time stamps, window 65535. */
+/*
+ * What the peer's SYN offers; begins with mss 1000, SACK, no window scale, no time stamps, window
+ * 65535.
+ */
 struct peer {
 	uint16_t mss;
 	int wscale; /* -1: none */
@@ -81,7 +89,10 @@ void in_bare(const char *flags, uint32_t seq, uint32_t ack, uint32_t len);
 void in_sack(uint32_t ack, unsigned n, ...); /* n pairs of relative edges of our data */
 /* To another port of ours where nobody listens. */
 void in_elsewhere(const char *flags, uint32_t seq, uint32_t ack, uint32_t len);
-/* Another peer's SYN, which it never follows up: a half-open connection. What it is answered is not seen. */
+/*
+ * Another peer's SYN, which it never follows up: a half-open connection. What it is answered is not
+ * seen.
+ */
 void in_stranger(void);
 /* An ICMP error quoting our segment with this sequence number (engine only on IPv6). */
 void in_icmp(enum tcp_icmp kind, uint32_t seq, uint32_t mtu);
@@ -93,7 +104,10 @@ void wait_us(uint64_t us);
 /* --- what leaves */
 
 #define out(flags, seq, ack, len) expect_out(__FILE__, __LINE__, flags, seq, ack, len)
-/* The same, `ms` after the last thing that happened (in, call or out), within the clock's tolerance. */
+/*
+ * The same, `ms` after the last thing that happened (in, call or out), within the clock's
+ * tolerance.
+ */
 #define out_after(ms, flags, seq, ack, len)                                                        \
 	expect_after(__FILE__, __LINE__, ms, flags, seq, ack, len)
 /* The same, at once or at most `ms` later: an ACK that may be delayed. */

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "../sim/segq_check.h"
-#include "proto/tcp_int.h"
+#include "tcp/internal.h"
 #include "script_int.h"
 
 static struct {
@@ -298,6 +298,9 @@ static void engine_set_opts(void)
 {
 	if (e.c)
 		tcp_set_opts(e.c, &script.o, e.now);
+	/* As setting all of them does in the kernel. */
+	if (script.o.nodelay)
+		tcp_push_held(e.c, e.now);
 	else if (e.l)
 		tcp_listen_opts(e.l, &script.o);
 	settled();

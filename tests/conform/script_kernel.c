@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Scripts on this machine's kernel: the test's process is alone in a network namespace whose only way out is a tun
- * device, and is itself what stands at its other end. The caller forks for each case; root.
+ * Scripts on this machine's kernel: the test's process is alone in a network namespace whose only
+ * way out is a tun device, and is itself what stands at its other end. The caller forks for each
+ * case; root.
  */
 #include "script_int.h"
 
@@ -188,7 +189,7 @@ static void begin(void)
 	sysctl("tcp_timestamps", script.o.timestamps);
 	sysctl("tcp_sack", script.o.sack);
 	sysctl("tcp_window_scaling", script.o.wscale);
-	sysctl("tcp_ecn", script.o.ecn);
+	sysctl("tcp_ecn", script.o.ecn ? 1 : script.o.ecn_passive ? 2 : 0);
 	sysctl("tcp_no_metrics_save", 1);
 	sysctl("tcp_mtu_probing", 1);
 	/* The kernel's own defaults, whatever this machine has made of them. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Memory of one execution of a fuzz target: pieces one behind the other, poisoned while nobody has them, none given out twice
- * before arena_reset(). AddressSanitizer sees an access outside of a piece, or after its end, as it does with malloc(), at a
- * tenth of the cost.
+ * Memory of one execution of a fuzz target: pieces one behind the other, poisoned while nobody has
+ * them, none given out twice before arena_reset(). AddressSanitizer sees an access outside of a
+ * piece, or after its end, as it does with malloc(), at a tenth of the cost.
  */
 #ifndef TESTS_FUZZ_ARENA_H
 #define TESTS_FUZZ_ARENA_H
@@ -25,7 +25,10 @@ static inline void arena_reset(void)
 	arena_used = ARENA_GAP;
 }
 
-/* size bytes of whatever was there; of the heap when the arena is full. Aborts when there is no memory. */
+/*
+ * size bytes of whatever was there; of the heap when the arena is full. Aborts when there is no
+ * memory.
+ */
 static inline void *arena_alloc(size_t size)
 {
 	size_t step = (size + 15) / 16 * 16 + ARENA_GAP;

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "runtime/log.h"
-#include "runtime/rules.h"
+#include "config/rules.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* ICMP messages: any bytes, of either family, from memory that ends where they end. What is taken has a family and ports. */
+/*
+ * ICMP messages: any bytes, of either family, from memory that ends where they end. What is taken
+ * has a family and ports.
+ */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
-#include "proto/icmp.h"
+#include "tcp/icmp.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -21,7 +24,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	p = malloc(size - 1 ? size - 1 : 1);
 	memcpy(p, data + 1, size - 1);
 	if (icmp_tcp_parse(p, size - 1, family, &e) &&
-	    (e.tuple.family != family || e.kind > TCP_ICMP_OTHER || (e.mtu && e.kind != TCP_ICMP_FRAG_NEEDED)))
+	    (e.tuple.family != family || e.kind > TCP_ICMP_OTHER ||
+	     (e.mtu && e.kind != TCP_ICMP_FRAG_NEEDED)))
 		abort();
 	free(p);
 	return 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The mlx5 queues under any sequence of posts, doorbells, frames, polls and completions. Either the device is the checker, and it
- * must have nothing to complain of; or it writes any bytes into the completion queues, and the driver must neither leave its
- * memory nor hand out a buffer twice.
+ * The mlx5 queues under any sequence of posts, doorbells, frames, polls and completions. Either the
+ * device is the checker, and it must have nothing to complain of; or it writes any bytes into the
+ * completion queues, and the driver must neither leave its memory nor hand out a buffer twice.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,9 +12,9 @@
 #include "../mlx5_device/receive.c"
 #include "../mlx5_device/send.c"
 #include "../mlx5_device/soft.c"
-#include "ring/mlx5/mpw.h"
+#include "ring/mlx5/queue/mpw.h"
 #include "ring/mlx5/pool.h"
-#include "ring/mlx5/strides.h"
+#include "ring/mlx5/queue/strides.h"
 
 #define CHUNK 2048u
 #define PART 500u /* of several to a descriptor: most frames need some */
@@ -29,7 +29,7 @@ struct input {
 };
 
 static struct world {
-	struct memory memory;
+	struct mlx5_memory memory;
 	struct sq sq;
 	struct rq rq;
 	struct slabs slabs; /* of a striding queue */
@@ -57,10 +57,14 @@ static void world_open(struct input *in)
 {
 	static const uint32_t headers[] = {0, 18}, bfs[] = {0, 64, 256, 256};
 	uint32_t first = next(in, 1), second = next(in, 1);
-	struct mlx5_want want = {
-		.strides = second & 0x80 ? 4u << (second >> 4 & 3) : 0, .stride = CHUNK,
-		.max_inline = 884, .ask_every = 1 + first % 64, .rx_segs = 1 + second % 4, .dm_bytes = first & 0x40 ? 4096 : 0};
-	struct sq_config config = {.ask_every = want.ask_every, .max_inline = next(in, 2) % 900, .mpw = first & 0x80};
+	struct mlx5_want want = {.strides = second & 0x80 ? 4u << (second >> 4 & 3) : 0,
+				 .stride = CHUNK,
+				 .max_inline = 884,
+				 .ask_every = 1 + first % 64,
+				 .rx_segs = 1 + second % 4,
+				 .dm_bytes = first & 0x40 ? 4096 : 0};
+	struct sq_config config = {
+		.ask_every = want.ask_every, .max_inline = next(in, 2) % 900, .mpw = first & 0x80};
 	uint32_t shape = next(in, 2);
 	struct mlx5_objects *o;
 
@@ -105,7 +109,8 @@ static void give_back(unsigned n)
 		struct buf *b = w.out[--w.num_out];
 
 		/* As it was sent, however long it was kept. */
-		check(w.hostile || (b->data[0] == (uint8_t)b->total && (b->frag || b->data[b->len - 1] == b->data[0])));
+		check(w.hostile || (b->data[0] == (uint8_t)b->total &&
+				    (b->frag || b->data[b->len - 1] == b->data[0])));
 		buf_free(b);
 	}
 }
@@ -125,12 +130,13 @@ static void world_close(void)
 
 static void post_large(struct input *in)
 {
-	static const uint8_t header[54] = {2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 0x45, 0, 0, 0, 0, 0, 0, 0, 64,
-					   6, [46] = 0x50};
+	static const uint8_t header[54] = {2, 0,    0, 0, 0, 2, 2, 0, 0, 0,  0, 1,	    8,
+					   0, 0x45, 0, 0, 0, 0, 0, 0, 0, 64, 6, [46] = 0x50};
 	struct buf *first = NULL, **at = &first, *b;
 	uint32_t n = next(in, 1) % 40, left = LARGE_MAX - sizeof(header);
 
-	for (uint32_t i = 0; i < n && left && (b = pool_get(&w.memory.tx, CHUNK)); i++, at = &b->frag) {
+	for (uint32_t i = 0; i < n && left && (b = pool_get(&w.memory.tx, CHUNK));
+	     i++, at = &b->frag) {
 		uint32_t len = 1 + next(in, 2) % CHUNK;
 
 		*at = b;
@@ -243,9 +249,12 @@ static void poll(uint32_t n)
 		for (const struct buf *f = b; f; total += f->len, f = f->frag)
 			check(f->refs == 1 && f->len <= f->room && (f == b || f->len));
 		check(b->total == total);
-		check(!w.rq.slabs || (uint32_t)(b->data - w.memory.base) / CHUNK % w.rq.strides + b->room / CHUNK <= w.rq.strides);
+		check(!w.rq.slabs || (uint32_t)(b->data - w.memory.base) / CHUNK % w.rq.strides +
+						     b->room / CHUNK <=
+					     w.rq.strides);
 		for (unsigned i = 0; i < w.num_out; i++)
-			check(w.out[i]->data + w.out[i]->room <= b->data || b->data + b->room <= w.out[i]->data);
+			check(w.out[i]->data + w.out[i]->room <= b->data ||
+			      b->data + b->room <= w.out[i]->data);
 		w.out[w.num_out++] = b;
 	}
 	cq_publish(&w.rq.cq);
@@ -259,11 +268,15 @@ static void frame(uint32_t len)
 	soft_receive(soft, bytes, len);
 }
 
-/* Any bytes in any place, with an owner that makes them seen, or any, and the counter that is expected, or any. */
+/*
+ * Any bytes in any place, with an owner that makes them seen, or any, and the counter that is
+ * expected, or any.
+ */
 static void forge(struct input *in, const struct mlx5dv_cq *dv, uint32_t ci, uint32_t counter)
 {
 	uint32_t where = next(in, 1), at = where & 1 ? ci : ci + (where >> 1);
-	uint8_t *c = (uint8_t *)dv->buf + (size_t)(at & (dv->cqe_cnt - 1)) * dv->cqe_size + dv->cqe_size - 64;
+	uint8_t *c = (uint8_t *)dv->buf + (size_t)(at & (dv->cqe_cnt - 1)) * dv->cqe_size +
+		     dv->cqe_size - 64;
 
 	for (unsigned i = 0; i < 64; i += 4)
 		put32(c + i, next(in, where & 0x80 ? 4 : i >= 44 ? 1 : 0));
@@ -288,25 +301,43 @@ static void step(struct input *in)
 
 	switch (op & 15) {
 	case 0:
-	case 1: post(next(in, 2) % 1515); break;
-	case 2: send_at_once(next(in, 2) % 1500); break;
+	case 1:
+		post(next(in, 2) % 1515);
+		break;
+	case 2:
+		send_at_once(next(in, 2) % 1500);
+		break;
 	case 3:
 		sq_kick(&w.sq);
 		if (!w.hostile)
 			soft_run(soft, 0); /* a register is not written to twice unseen */
 		break;
-	case 4: soft_run(soft, op >> 4); break;
-	case 5: sq_reclaim(&w.sq); break;
+	case 4:
+		soft_run(soft, op >> 4);
+		break;
+	case 5:
+		sq_reclaim(&w.sq);
+		break;
 	case 6:
-	case 7: refill(1 + (op >> 4)); break;
-	case 8: poll(1 + (op >> 4)); break;
-	case 9: give_back(1 + (op >> 4)); break;
+	case 7:
+		refill(1 + (op >> 4));
+		break;
+	case 8:
+		poll(1 + (op >> 4));
+		break;
+	case 9:
+		give_back(1 + (op >> 4));
+		break;
 	case 10:
 	case 11:
 		if (!w.hostile)
-			frame(14 + next(in, 2) % (w.rq.slabs ? 7000 : w.rq.segs > 1 && w.rq.segs < 4 ? w.rq.segs * PART - 13 : 1500));
+			frame(14 + next(in, 2) % (w.rq.slabs ? 7000
+						  : w.rq.segs > 1 && w.rq.segs < 4
+							  ? w.rq.segs * PART - 13
+							  : 1500));
 		else
-			forge(in, &soft->o.rx_cq, w.rq.cq.ci, w.rq.slabs ? w.rq.at % w.rq.strides : w.rq.ci);
+			forge(in, &soft->o.rx_cq, w.rq.cq.ci,
+			      w.rq.slabs ? w.rq.at % w.rq.strides : w.rq.ci);
 		break;
 	case 12:
 		if (!w.hostile)
@@ -314,9 +345,15 @@ static void step(struct input *in)
 		else
 			forge(in, &soft->o.tx_cq, w.sq.cq.ci, w.sq.pi - 1 - (op >> 4));
 		break;
-	case 13: post_large(in); break;
-	case 14: burst(in, op >> 4); break;
-	case 15: post_nothing(next(in, 2) % 1515); break;
+	case 13:
+		post_large(in);
+		break;
+	case 14:
+		burst(in, op >> 4);
+		break;
+	case 15:
+		post_nothing(next(in, 2) % 1515);
+		break;
 	}
 	/* sq_send() rings by itself. */
 	if ((op & 15) == 2 && !w.hostile)

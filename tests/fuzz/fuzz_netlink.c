@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Netlink messages as lib/net takes them: links, addresses, neighbours and answers to route questions. */
+/*
+ * Netlink messages as lib/net takes them: links, addresses, neighbours and answers to route
+ * questions.
+ */
 #include <linux/rtnetlink.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "net/mirror.h"
-#include "net/table.h"
+#include "net/hash.h"
 #include "runtime/libc.h"
 
 static void ask_everything(const struct nlmsghdr *h)
@@ -68,7 +71,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct nlmsghdr *h;
 
 	libc_load();
-	table_seed();
+	net_table_seed();
 	/* A message: its type's number, its length in units of four bytes, and its body. */
 	while (size >= 2) {
 		size_t body = 4 * (size_t)data[1];

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "runtime/log.h"
-#include "runtime/params_table.h"
+#include "config/params_table.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The gate for received frames. Input: one byte of flags, one byte that says where the frame is cut into fragments, the
- * frame. Whatever comes out must lie inside what went in. Bit 2 of the flags: the payload is a train, whose datagrams' size is
- * in the bits above; taken apart it must be the same bytes.
+ * The gate for received frames. Input: one byte of flags, one byte that says where the frame is cut
+ * into fragments, the frame. Whatever comes out must lie inside what went in. Bit 2 of the flags:
+ * the payload is a GSO burst, whose datagrams' size is in the bits above; taken apart it must be
+ * the same bytes.
  */
 #include <stdint.h>
 #include <stdlib.h>

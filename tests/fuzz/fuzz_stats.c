@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What vma_stats maps: the bytes are patches of an otherwise good file (so that the fuzzer gets past the header), or,
- * if the first byte is odd, the whole file. What snapshot_take() accepts is shown in every view and as deltas.
+ * What vma_stats maps: the bytes are patches of an otherwise good file (so that the fuzzer gets
+ * past the header), or, if the first byte is odd, the whole file. What snapshot_take() accepts is
+ * shown in every view and as deltas.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -27,7 +28,10 @@ bool options_fd(const struct options *o, int fd)
 	return fd != 12345;
 }
 
-/* A file in which everything is in use. Exactly as long as it must be: one byte more is the sanitizer's to see. */
+/*
+ * A file in which everything is in use. Exactly as long as it must be: one byte more is the
+ * sanitizer's to see.
+ */
 static uint8_t *good_file(void)
 {
 	uint8_t *file = calloc(1, FILE_BYTES);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The engine behind tcp_input(), with a listener and an established connection. The input is a program: a line of
- * configuration, then steps: segments (valid ones with fields moved), time, socket calls, memory and output that fail.
- * What must hold is in tcp_world.h.
+ * The engine behind tcp_input(), with a listener and an established connection. The input is a
+ * program: a line of configuration, then steps: segments (valid ones with fields moved), time,
+ * socket calls, memory and output that fail. What must hold is in tcp_world.h.
  */
 #include <stdint.h>
 #include <sys/socket.h>
@@ -305,7 +305,7 @@ static bool step(struct in *in)
 static void handshake(uint8_t what)
 {
 	struct tcp_tuple t = tuple_of(0);
-	struct tcp_hdr_spec h = {.flags = TH_SYN,
+	struct tcp_hdr_spec h = {.flags = TCPHDR_SYN,
 				 .seq = what & 128 ? UINT32_MAX - 3000 : 5000,
 				 .wnd = 65535,
 				 .mss = 1460,
@@ -315,11 +315,11 @@ static void handshake(uint8_t what)
 				 .wscale_present = what & 4,
 				 .wscale = 7};
 	struct tcp_hdr_spec ack = {
-		.flags = TH_ACK, .seq = h.seq + 1, .wnd = 600, .ts = what & 1, .tsval = 8};
+		.flags = TCPHDR_ACK, .seq = h.seq + 1, .wnd = 600, .ts = what & 1, .tsval = 8};
 
 	send_spec(&t, &h, 0, 0, 0);
 	tcp_flush(w.ts, w.now);
-	REQUIRE(w.num_sent == 1 && w.sent[0].flags == (TH_SYN | TH_ACK));
+	REQUIRE(w.num_sent == 1 && w.sent[0].flags == (TCPHDR_SYN | TCPHDR_ACK));
 	ack.ack = w.sent[0].seq + 1;
 	ack.tsecr = w.sent[0].tsval;
 	send_spec(&t, &ack, 0, 0, 0);
@@ -375,7 +375,10 @@ static void begin(struct in *in)
 static void wind_up(void)
 {
 	w.fail_count = w.out_errors = 0;
-	/* Thousands of small segments, one for each turn of the timers, would end too, but not here. */
+	/*
+	 * Thousands of small segments, one for each turn of the timers, would end too, but not
+	 * here.
+	 */
 	for (struct tcp_conn *c = w.ts->conns; c; c = c->next)
 		c->o.pacing_rate = UINT64_MAX;
 	for (unsigned i = 0; i < USERS; i++)

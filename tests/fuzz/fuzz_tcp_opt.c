@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The TCP header and its options. Input: a segment, in exact memory. What is read must be what the header says, and reading
- * what tcp_hdr_write() makes of it must give the same again.
+ * The TCP header and its options. Input: a segment, in exact memory. What is read must be what the
+ * header says, and reading what tcp_hdr_write() makes of it must give the same again.
  */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "proto/tcp_int.h"
+#include "tcp/internal.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -59,7 +59,10 @@ static void check_again(const struct tcp_rx *rx)
 	require(!rx->has_ts || (again.tsval == rx->tsval && again.tsecr == rx->tsecr));
 	require(!rx->has_mss || again.mss == rx->mss);
 	require(!rx->has_wscale || again.wscale == rx->wscale);
-	/* A foreign header can hold a block more than ours with a time stamp in front: it pads less. */
+	/*
+	 * A foreign header can hold a block more than ours with a time stamp in front: it pads
+	 * less.
+	 */
 	require(again.num_sacks <= rx->num_sacks && again.num_sacks + 1 >= rx->num_sacks);
 	require(!memcmp(again.sack, rx->sack, again.num_sacks * sizeof(again.sack[0])));
 }

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The other side of the wire in fuzz_tcp.c: segments that would be good ones but for what the input moves. */
+/*
+ * The other side of the wire in fuzz_tcp.c: segments that would be good ones but for what the input
+ * moves.
+ */
 #ifndef TESTS_FUZZ_TCP_PEER_H
 #define TESTS_FUZZ_TCP_PEER_H
 
@@ -98,7 +101,7 @@ static inline void deliver(const struct tcp_tuple *t, const uint8_t *hdr, uint32
 
 	memcpy(mem, hdr, hdr_len);
 	memcpy(mem + hdr_len, world_stream(seq), len);
-	if ((hdr[13] & TH_URG) && n && n->kind == TCP_KIND_CONN &&
+	if ((hdr[13] & TCPHDR_URG) && n && n->kind == TCP_KIND_CONN &&
 	    ((const struct tcp_conn *)n)->user)
 		((struct user *)((const struct tcp_conn *)n)->user)->urgent = true;
 	tcp_input(w.ts, world_buf(&w, t, mem, hdr_len + len, hdr_len + cut % 7, cut, tos), w.now);
@@ -111,7 +114,7 @@ static inline void send_spec(const struct tcp_tuple *t, struct tcp_hdr_spec *h, 
 
 	h->sport = t->rport;
 	h->dport = t->lport;
-	deliver(t, hdr, tcp_hdr_write(hdr, h), h->seq + !!(h->flags & TH_SYN), len, cut, tos);
+	deliver(t, hdr, tcp_hdr_write(hdr, h), h->seq + !!(h->flags & TCPHDR_SYN), len, cut, tos);
 }
 
 static inline uint32_t take_len(struct in *in)
@@ -143,7 +146,7 @@ static inline void step_segment(struct in *in, unsigned which)
 	struct tcp_tuple t = tuple_of(which);
 	struct place p = place_of(&t);
 	uint8_t what = take8(in), more = take8(in);
-	struct tcp_hdr_spec h = {.flags = TH_ACK,
+	struct tcp_hdr_spec h = {.flags = TCPHDR_ACK,
 				 .wnd = 60000,
 				 .ts = p.ts,
 				 .tsval = p.ts_recent + (more & 3),
@@ -176,14 +179,14 @@ static inline void step_segment(struct in *in, unsigned which)
 			h.sack[i].end = h.sack[i].start + take16(in) % 5000;
 		}
 	}
-	if (h.flags & TH_SYN) {
+	if (h.flags & TCPHDR_SYN) {
 		h.mss = take16(in);
 		h.wscale_present = more & 4;
 		h.wscale = more >> 4;
 		h.sack_permitted = more & 8;
 		h.ts = more & 1;
 	}
-	if (h.flags & TH_URG)
+	if (h.flags & TCPHDR_URG)
 		h.urg = take16(in);
 	if (more & 32)
 		h.ack -= take32(in);
@@ -209,11 +212,13 @@ static inline void step_raw(struct in *in, unsigned which)
 	deliver(&t, hdr, (20 + opt) & ~3u, h.seq, take_len(in), 0, 0);
 }
 
-/* The peer answers something that was sent not long ago: a handshake goes on, data is acknowledged. */
+/*
+ * The peer answers something that was sent not long ago: a handshake goes on, data is acknowledged.
+ */
 static inline void step_answer(struct in *in, unsigned which)
 {
 	const struct sent *s;
-	struct tcp_hdr_spec h = {.flags = TH_ACK, .wnd = 65000};
+	struct tcp_hdr_spec h = {.flags = TCPHDR_ACK, .wnd = 65000};
 	struct tcp_tuple t;
 	uint8_t what = take8(in);
 
@@ -227,21 +232,21 @@ static inline void step_answer(struct in *in, unsigned which)
 	h.ts = s->ts;
 	h.tsecr = s->tsval;
 	h.tsval = place_of(&t).ts_recent + 1;
-	if ((s->flags & (TH_SYN | TH_ACK)) == TH_SYN) {
+	if ((s->flags & (TCPHDR_SYN | TCPHDR_ACK)) == TCPHDR_SYN) {
 		h.seq = take32(in);
-		h.flags |= TH_SYN;
+		h.flags |= TCPHDR_SYN;
 		h.mss = 1460;
 		h.sack_permitted = what & 1;
 		h.wscale_present = what & 2;
 		h.wscale = 7;
 		h.ts = s->ts && (what & 4);
 		if (what & 8)
-			h.flags &= (uint8_t)~TH_ACK;
+			h.flags &= (uint8_t)~TCPHDR_ACK;
 	} else {
 		if (what & 16)
-			h.flags |= TH_FIN;
+			h.flags |= TCPHDR_FIN;
 		if (what & 32)
-			h.flags |= TH_ECE;
+			h.flags |= TCPHDR_ECE;
 	}
 	send_spec(&t, &h, what & 64 ? take_len(in) : 0, 0, 0);
 }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What stands around the engine in fuzz_tcp.c: memory that is counted and may fail, frames that must come back, a wire that
- * looks at what is sent, users that look at what they are told, and what must hold after every step.
+ * What stands around the engine in fuzz_tcp.c: memory that is counted and may fail, frames that
+ * must come back, a wire that looks at what is sent, users that look at what they are told, and
+ * what must hold after every step.
  *
- * The bytes at sequence number s are those at world_stream(s) in both directions of every connection: so whoever sees a byte
- * knows whether it is the right one.
+ * The bytes at sequence number s are those at world_stream(s) in both directions of every
+ * connection: so whoever sees a byte knows whether it is the right one.
  */
 #ifndef TESTS_FUZZ_TCP_WORLD_H
 #define TESTS_FUZZ_TCP_WORLD_H
@@ -15,7 +16,7 @@
 #include <string.h>
 
 #include "arena.h"
-#include "proto/tcp_int.h"
+#include "tcp/internal.h"
 
 #define USERS 8u
 #define SENT_KEPT 8u
@@ -34,7 +35,8 @@
 struct user {
 	struct tcp_conn *c; /* NULL: free, or closed and not gone yet */
 	bool closed;
-	bool urgent; /* the peer has spoken of urgent data: its byte may be missing from the stream */
+	/* the peer has spoken of urgent data: its byte may be missing from the stream */
+	bool urgent;
 	bool seen; /* the two below are valid */
 	uint32_t rcv_nxt, snd_una;
 };
@@ -144,7 +146,10 @@ static inline struct buf *world_fragment(struct world *w, const uint8_t *from, u
 	return &wb->b;
 }
 
-/* A segment cut into fragments, the first of `first` bytes at least (it holds the header), the others of `cut` (0: one piece). */
+/*
+ * A segment cut into fragments, the first of `first` bytes at least (it holds the header), the
+ * others of `cut` (0: one piece).
+ */
 static inline struct buf *world_buf(struct world *w, const struct tcp_tuple *t, const uint8_t *p,
 				    uint32_t len, uint32_t first, uint32_t cut, uint8_t tos)
 {

@@ -31,6 +31,23 @@ APP = pathlib.Path(__file__).with_name("udp_app.py")
 FAMILIES = ["4", "6", "mapped"]
 PEER_PORT = 7001
 
+# For app.do(): a forked child that runs fn and ends, and how it ended.
+CHILDREN = """
+import os
+def child(fn):
+    pid = os.fork()
+    if pid: return pid
+    code = 1
+    try:
+        fn()
+        code = 0
+    except BaseException:
+        import traceback; traceback.print_exc()
+    finally:
+        os._exit(code)
+def wait(pid): return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+"""
+
 
 def short(value):
     """repr() with long bytes abbreviated."""

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * main_ends how address port: a program whose main thread ends before another thread has sent "hello" by TCP and read the answer.
- * how: "exit" pthread_exit(); "cancel" the other thread cancels it; "late" as "exit", the first socket comes afterwards; "alone" no
- * other thread, the socket is the main thread's; "child" as "exit" in a forked child of another thread, whose status is printed.
+ * main_ends how address port: a program whose main thread ends before another thread has sent
+ * "hello" by TCP and read the answer. how: "exit" pthread_exit(); "cancel" the other thread cancels
+ * it; "late" as "exit", the first socket comes afterwards; "alone" no other thread, the socket is
+ * the main thread's; "child" as "exit" in a forked child of another thread, whose status is
+ * printed.
  */
 #include <arpa/inet.h>
 #include <fcntl.h>

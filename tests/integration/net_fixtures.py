@@ -10,13 +10,16 @@ A test asks for `net`; @pytest.mark.net(mtu=9000, queues=4) changes the pair. `m
         net.a.wait_bound(11111)
         net.b.run(["sockperf", "ping-pong", "-i", net.a.ip4, "-t", "1"], preload=True)
 
+With -n 6 (pytest-xdist) six tests run at a time, each in namespaces of its own; `unet` is one for each file and worker then.
+
 With --mlx5, in the guest of scripts/vm, the wire joins two cards of tests/mlx5_device in place of veths, with the same names:
 the library serves them by ring/mlx5. What a card complains of fails the test.
 
 With --sanitize the library of build/asan is preloaded, after the sanitizers' own, and whatever a sanitizer reports
 in any process fails the test in which it happened. Tests marked no_sanitize (most measure time) are left out then,
 and those that do not use the library. With --tsan library and helpers are those of build/tsan: for tests whose programs
-with the library are all helpers of ours.
+with the library are all helpers of ours. With --locks the library is that of build/check, whose locks watch themselves
+(LOCK_CHECK_SEED=number runs its threads as a former run did, as far as a seed can).
 """
 
 import os
@@ -26,12 +29,13 @@ import signal
 import pytest
 
 from cards import CardNet
-from netns import KERNEL, ROOT, Library, Net, remove_stale
+from netns import KERNEL, ROOT, SEED, Library, Net, remove_stale
 
 
 def pytest_addoption(parser):
     parser.addoption("--sanitize", action="store_true", help="preload the ASan+UBSan library of build/asan")
     parser.addoption("--tsan", action="store_true", help="library and helpers with ThreadSanitizer, of build/tsan")
+    parser.addoption("--locks", action="store_true", help="the library of build/check, whose locks watch themselves")
     parser.addoption("--mlx5", action="store_true", help="in place of the veth pair two cards of the mlx5 device in software (scripts/vm)")
     parser.addoption("--build", default=None, help="the build directory (build, or build/asan with --sanitize)")
 
@@ -50,6 +54,8 @@ def deselect(config, items, out):
 def pytest_collection_modifyitems(config, items):
     if KERNEL < (6, 6):
         deselect(config, items, [i for i in items if i.get_closest_marker("multi_buffer")])
+    if config.getoption("--locks"):
+        deselect(config, items, [i for i in items if i.get_closest_marker("no_sanitize")])
     if config.getoption("--sanitize"):
         # What does not preload the library does the same in both runs.
         out = [i for i in items if i.get_closest_marker("no_sanitize") or "library" not in i.fixturenames]
@@ -61,21 +67,47 @@ def pytest_sessionstart(session):
         pytest.exit("these tests need root, because they make network namespaces", returncode=1)
     # Ended from outside, the run still cleans up, as it does at Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    remove_stale()
+    if "PYTEST_XDIST_WORKER" not in os.environ:  # whose workers come later, and would be in each other's way
+        remove_stale()
+
+
+BUILDS = {"address": "asan", "thread": "tsan", "locks": "check", "": ""}
+MAKE_ARGUMENT = {"address": " SANITIZE=1", "thread": " SANITIZE=thread", "locks": " CHECK_LOCKS=1", "": ""}
+
+
+def sanitizer(config):
+    for option, name in (("--sanitize", "address"), ("--tsan", "thread"), ("--locks", "locks")):
+        if config.getoption(option):
+            return name
+    return ""
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    if config.getoption("--locks"):
+        terminalreporter.write_line(f"LOCK_CHECK_SEED={SEED}")
 
 
 @pytest.fixture(scope="session")
 def library(pytestconfig):
-    sanitize = "address" if pytestconfig.getoption("--sanitize") else "thread" if pytestconfig.getoption("--tsan") else ""
-    build = pytestconfig.getoption("--build") or ROOT / "build" / {"address": "asan", "thread": "tsan", "": ""}[sanitize]
+    sanitize = sanitizer(pytestconfig)
+    build = pytestconfig.getoption("--build") or ROOT / "build" / BUILDS[sanitize]
     lib = Library(pathlib.Path(build).resolve(), sanitize)
     if not lib.path.exists():
-        pytest.exit(f"there is no {lib.path}: run make{' SANITIZE=' + ('1' if sanitize == 'address' else sanitize) if sanitize else ''}", returncode=1)
+        pytest.exit(f"there is no {lib.path}: run make{MAKE_ARGUMENT[sanitize]}", returncode=1)
     return lib
 
 
 def net_kind(config):
     return CardNet if config.getoption("--mlx5") else Net
+
+
+def leftovers(config, net):
+    """Ends the programs of the Net; what they have left behind, where the tests want to know (conftest.py)."""
+    hosts = (net.a, net.b)
+    for host in hosts:
+        host.close()
+    look = getattr(config, "leftovers_of", None)
+    return [what for host in hosts for what in look(host)] if look else []
 
 
 @pytest.fixture
@@ -90,6 +122,7 @@ def make_net(library, tmp_path, request):
 
     yield make
     processes = [p for n in nets for h in (n.a, n.b) for p in h.processes]
+    left = [what for n in nets for what in leftovers(request.config, n)]
     for n in nets:
         n.close()
     if getattr(request.node, "failed", False):
@@ -100,6 +133,8 @@ def make_net(library, tmp_path, request):
     complaints = sum(n.complained() for n in nets if kind is CardNet)
     if complaints:
         pytest.fail(f"the card complained {complaints} times: see the kernel log", pytrace=False)
+    if left:
+        pytest.fail("left behind:\n" + "\n".join(left), pytrace=False)
 
 
 @pytest.fixture
@@ -116,15 +151,17 @@ def module_net(library, tmp_path_factory, pytestconfig):
 
 
 @pytest.fixture
-def unet(module_net, library):
+def unet(module_net, library, pytestconfig):
     """A Net that the tests of one file share, because they change nothing of it."""
     yield module_net
     reports = library.take_reports(module_net.a.processes + module_net.b.processes)
+    left = leftovers(pytestconfig, module_net)
     for host in (module_net.a, module_net.b):
-        host.close()
         host.processes.clear()
     if reports:
         pytest.fail("a sanitizer reported:\n" + "\n".join(reports), pytrace=False)
+    if left:
+        pytest.fail("left behind:\n" + "\n".join(left), pytrace=False)
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -6,9 +6,11 @@ What cannot be done, and what does not happen in time, is an AssertionError that
 
 import contextlib
 import ctypes
+import fcntl
 import itertools
 import os
 import pathlib
+import random
 import re
 import shlex
 import shutil
@@ -40,22 +42,46 @@ def wait_for(fact, timeout=5.0, what=None, every=0.01):
         time.sleep(every)
 
 
+def made_once(tmp_path_factory, name, make):
+    """The directory in which make(directory) has left what it makes: of pytest-xdist's workers one does it for all."""
+    base = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        base = base.parent
+    directory, part = base / name, base / f"{name}.part"
+    with open(base / f"{name}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not directory.exists():
+            shutil.rmtree(part, ignore_errors=True)
+            part.mkdir()
+            make(part)
+            part.rename(directory)
+    return directory
+
+
+# Of the threads that the build with CHECK_LOCKS=1 perturbs.
+SEED = os.environ.get("LOCK_CHECK_SEED") or str(random.randrange(1, 1 << 32))
+
+
 class Library:
     """What is preloaded, and what a sanitizer has said about it."""
 
     def __init__(self, build, sanitize):
-        """sanitize: "" (or False), "address" (which the programs need not know of), "thread" (programs built with it only)."""
+        """
+        sanitize: "" (or False), "address" (which the programs need not know of), "thread" (programs built with it only),
+        "locks" (lib/runtime/lock_check.h).
+        """
         self.build = pathlib.Path(build)
         self.path = self.build / "libvma.so"
         self.sanitize = sanitize
         self.helpers = self.build / "tests" / "integration"
         self.vma_stats = self.build / "vma_stats"
-        self.reports = self.build / "reports"
+        # Of each worker of pytest-xdist: what is found there belongs to the test that just ran.
+        self.reports = self.build / "reports" / os.environ.get("PYTEST_XDIST_WORKER", "main")
         self.before = []
         if sanitize:
             if sanitize == "address":
                 self.before = [self._runtime("libasan.so"), self._runtime("libubsan.so")]
-            self.reports.mkdir(exist_ok=True)
+            self.reports.mkdir(parents=True, exist_ok=True)
             for old in self.reports.iterdir():
                 old.unlink()
 
@@ -75,7 +101,10 @@ class Library:
     def environment(self):
         env = {"LD_PRELOAD": " ".join([*self.before, str(self.path)])}
         log = self.reports / "report"
-        if self.sanitize and self.sanitize != "thread":
+        if self.sanitize == "locks":
+            env["LOCK_CHECK_REPORTS"] = str(self.reports)
+            env["LOCK_CHECK_SEED"] = SEED
+        if self.sanitize == "address":
             # Leaks are the programs' own as a rule; the unit tests look for the library's.
             env["ASAN_OPTIONS"] = f"detect_leaks=0:log_path={log}:log_exe_name=1:handle_segv=1"
             env["UBSAN_OPTIONS"] = f"print_stacktrace=1:log_path={log}:log_exe_name=1"
@@ -108,7 +137,7 @@ def where(pid):
     for p in [pid, *children(pid)]:
         with contextlib.suppress(subprocess.TimeoutExpired):
             text += f"\n--- {p}\n" + subprocess.run(["gdb", "-p", str(p), "-batch", "-ex", "thread apply all bt 12"],
-                                                   capture_output=True, text=True, timeout=30).stdout[-4000:]
+                                                   capture_output=True, text=True, timeout=30).stdout[-12000:]
     return text
 
 
@@ -206,6 +235,8 @@ class Host:
         output = self.net.tmp / f"out-{next(_numbers)}"
         process = Process(self, argv, full, output, **options)
         self.processes.append(process)
+        if preload:
+            Net.pids_started.add(process.pid)
         return process
 
     def run(self, cmd, preload=False, env=None, cpu=None, timeout=30.0, check=True, stdin=None):
@@ -313,6 +344,8 @@ class Host:
 
 class Net:
     """The pair of namespaces; close() ends everything in them and removes them."""
+
+    pids_started = set()  # of programs with the library
 
     def __init__(self, library, tmp, mtu=1500, queues=1):
         self.library = library

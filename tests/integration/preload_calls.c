@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Calls every function that libvma.so intercepts, on pipes, files and sockets, and prints each result with its errno.
- * test_preload.py compares what it prints with and without the library. No fd number is printed: the library has
- * fds of its own. preload_calls file-to-use
+ * Calls every function that libvma.so intercepts, on pipes, files and sockets, and prints each
+ * result with its errno. test_preload.py compares what it prints with and without the library. No
+ * fd number is printed: the library has fds of its own. preload_calls file-to-use
  */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdarg.h>
@@ -17,6 +19,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/select.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
@@ -67,6 +70,9 @@ int __vdprintf_chk(int fd, int flag, const char *fmt, va_list ap);
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 #pragma GCC diagnostic ignored "-Wunused-result"
 
+/* What errno is before each call that is tried: no error has this number. */
+#define POISON 4242
+
 static const char *kind;
 static const char *path;
 static char buf[70000];
@@ -75,12 +81,15 @@ static void say(int line, const char *what, long ret)
 {
 	int err = errno;
 
-	printf("%s %d: %s = %ld %s\n", kind, line, what, ret, ret < 0 ? strerrorname_np(err) : "");
+	printf("%s %d: %s = %ld %s\n", kind, line, what, ret,
+	       ret < 0	       ? strerrorname_np(err)
+	       : err == POISON ? ""
+			       : "and errno has changed");
 	fflush(stdout);
 }
 
-#define TRY(call) (errno = 0, say(__LINE__, #call, (long)(call)))
-#define TRY_FD(call) try_fd(__LINE__, #call, (errno = 0, call))
+#define TRY(call) (errno = POISON, say(__LINE__, #call, (long)(call)))
+#define TRY_FD(call) try_fd(__LINE__, #call, (errno = POISON, call))
 #define SEEN(...) (printf("%s %d:   ", kind, __LINE__), printf(__VA_ARGS__), putchar('\n'))
 
 /* Returns the fd; prints only whether there is one. */
@@ -97,8 +106,8 @@ static void fill(void)
 }
 
 /*
- * What was sent may be read: by the library's account it is there when poll() says so, which over loopback can be
- * a moment after send(), as over any other network.
+ * What was sent may be read: by the library's account it is there when poll() says so, which over
+ * loopback can be a moment after send(), as over any other network.
  */
 static void arrived(int fd)
 {
@@ -519,6 +528,34 @@ static void range_forms(int rx)
 	TRY(fcntl(rx, 7777, 1));
 }
 
+static void limit_forms(void)
+{
+	struct rlimit was, l;
+	struct rlimit64 l64;
+
+	TRY(getrlimit(RLIMIT_NOFILE, &was));
+	SEEN("limits %lu %lu", was.rlim_cur, was.rlim_max);
+	l = (struct rlimit){was.rlim_cur - 10, was.rlim_max};
+	TRY(setrlimit(RLIMIT_NOFILE, &l));
+	TRY(getrlimit64(RLIMIT_NOFILE, &l64));
+	SEEN("limits %lu %lu", l64.rlim_cur, l64.rlim_max);
+	l64.rlim_cur -= 10;
+	TRY(setrlimit64(RLIMIT_NOFILE, &l64));
+	TRY(prlimit(getpid(), RLIMIT_NOFILE, &was, &l));
+	SEEN("limits %lu %lu", l.rlim_cur, l.rlim_max);
+	TRY(prlimit64(0, RLIMIT_NOFILE, NULL, &l64));
+	SEEN("limits %lu %lu", l64.rlim_cur, l64.rlim_max);
+	TRY(prlimit(getppid(), RLIMIT_CPU, NULL, &l));
+	TRY(getrlimit(RLIMIT_CPU, &l));
+	TRY(syscall(SYS_getrlimit, RLIMIT_NOFILE, &l));
+	TRY(syscall(SYS_setrlimit, RLIMIT_NOFILE, &l));
+	TRY(syscall(SYS_prlimit64, 0, RLIMIT_NOFILE, NULL, &l));
+	SEEN("limits %lu %lu", l.rlim_cur, l.rlim_max);
+	l = (struct rlimit){was.rlim_max + 1, was.rlim_max};
+	TRY(setrlimit(RLIMIT_NOFILE, &l));
+	TRY(getrlimit(99, &l));
+}
+
 /* A number that stdio closed inside libc is somebody else's next time. */
 static void stdio_forms(int fd)
 {
@@ -767,8 +804,33 @@ static void fork_forms(int tx, int rx)
 	fill();
 }
 
+static void *sleeper(void *arg)
+{
+	pause();
+	return arg;
+}
+
+static void thread_forms(void)
+{
+	pthread_t t;
+	void *result = NULL;
+
+	kind = "thread";
+	TRY(-pthread_create(&t, NULL, sleeper, NULL));
+	TRY(-pthread_cancel(t));
+	TRY(-pthread_join(t, &result));
+	SEEN("cancelled %d", result == PTHREAD_CANCELED);
+}
+
+static int leaves(void *arg)
+{
+	(void)arg;
+	return 12;
+}
+
 static void exec_forms(void)
 {
+	static char stack[256 * 1024] __attribute__((aligned(16)));
 	char *sh[] = {"sh", "-c", "exit 5", NULL}, *env[] = {"V=1", NULL};
 	pid_t pid;
 	int fd = open("/bin/sh", O_RDONLY | O_CLOEXEC);
@@ -808,6 +870,13 @@ static void exec_forms(void)
 	if ((pid = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0)) == 0)
 		_exit(11);
 	reap("SYS_clone", pid);
+	reap("clone", clone(leaves, stack + sizeof(stack), SIGCHLD, NULL));
+	reap("clone as vfork()",
+	     clone(leaves, stack + sizeof(stack), CLONE_VM | CLONE_VFORK | SIGCHLD, NULL));
+	TRY(clone(NULL, stack, SIGCHLD, NULL));
+	TRY(unshare(0));
+	TRY(unshare(-1));
+	TRY(setns(-1, 0));
 	TRY(posix_spawn(&pid, "/bin/sh", NULL, NULL, sh, env));
 	reap("posix_spawn", pid);
 	TRY(posix_spawnp(&pid, "sh", NULL, NULL, sh, env));
@@ -964,6 +1033,7 @@ int main(int argc, char **argv)
 	fill();
 	file_forms();
 	print_forms();
+	limit_forms();
 	exit_forms();
 	kind = "pipe";
 	TRY(pipe(fds));
@@ -982,6 +1052,7 @@ int main(int argc, char **argv)
 	udp(AF_INET6, "udp6");
 	tcp();
 	signal_forms();
+	thread_forms();
 	exec_forms();
 	user_forms();
 	TRY(pipe(fds));

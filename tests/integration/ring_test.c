@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * A ring under remote control: test_ring.py writes one command a line, each is answered by one JSON line.
+ * A ring under remote control: test_ring.py writes one command a line, each is answered by one
+ * JSON line.
+ *
  *   open IF | close | fds | counters | caps
  *   flow add|del 4|6 udp|tcp LOCAL LPORT [REMOTE RPORT]
- *   recv N MSEC      frames until N came or the time is over: count, bytes, fragments, payload lengths' extremes
+ *   recv N MSEC      frames until N came or the time is over: count, bytes, fragments,
+ *                    payload lengths' extremes
  *   hold N MSEC      the same, and keeps the buffers;  drop: gives them back
- *   send N LEN DMAC SIP DIP SPORT DPORT      N IPv4 UDP frames of LEN bytes, bursts of 32
- *   gso LEN SIZE DMAC SIP DIP SPORT DPORT    one train of LEN payload bytes in datagrams of SIZE
+ *   send N LEN DMAC SIP DIP SPORT DPORT     N IPv4 UDP frames of LEN bytes, 32 at a time
+ *   gso LEN SIZE DMAC SIP DIP SPORT DPORT   one GSO burst: LEN payload bytes in datagrams of SIZE
  *   echo N           answers N datagrams (addresses and ports exchanged)
  *   mtu N            link_changed() with a new MTU
  *   fork             a child closes its copy of the ring and ends
@@ -30,7 +33,7 @@
 #include "ring/xdp/xdp.h"
 #include "runtime/libc.h"
 #include "runtime/log.h"
-#include "runtime/params.h"
+#include "config/params.h"
 
 static struct ring *ring;
 static struct buf *held;
@@ -62,7 +65,10 @@ static void answer(const char *what, int err)
 	       err < 0 ? strerrorname_np(-err) : "");
 }
 
-/* Headers of an IPv4 UDP datagram; the checksum field gets the pseudo-header's sum, or with `full` the whole. */
+/*
+ * Headers of an IPv4 UDP datagram; the checksum field gets the pseudo-header's sum, or with `full`
+ * the whole.
+ */
 static int make_frame(uint8_t *f, uint32_t payload, char **a, bool full)
 {
 	/* Made where the fields are aligned: behind an Ethernet header at f they are not. */
@@ -138,7 +144,7 @@ static void cmd_flow(char **a, int n)
 
 static void cmd_recv(unsigned want, double msec, bool hold)
 {
-	unsigned n = 0, frags = 0, partial = 0, heap = 0, bad = 0, trains = 0;
+	unsigned n = 0, frags = 0, partial = 0, heap = 0, bad = 0, gso_bursts = 0;
 	uint32_t min = ~0u, max = 0;
 	uint64_t bytes = 0;
 	double end = now_ms() + msec;
@@ -159,7 +165,7 @@ static void cmd_recv(unsigned want, double msec, bool hold)
 			max = b->total > max ? b->total : max;
 			partial += !!(b->flags & BUF_CSUM_PARTIAL_OK);
 			heap += b->pool != &xdp_ring(ring)->umem.pool;
-			trains += b->gso_size != 0;
+			gso_bursts += b->gso_size != 0;
 			if (hold) {
 				b->next = held;
 				held = b;
@@ -171,8 +177,8 @@ static void cmd_recv(unsigned want, double msec, bool hold)
 	}
 	printf("{\"recv\": %u, \"bytes\": %lu, \"fragments\": %u, \"min\": %u, \"max\": %u, "
 	       "\"partial\": %u, \"heap\": %u, "
-	       "\"bad\": %u, \"trains\": %u}\n",
-	       n, bytes, frags, n ? min : 0, max, partial, heap, bad, trains);
+	       "\"bad\": %u, \"bursts\": %u}\n",
+	       n, bytes, frags, n ? min : 0, max, partial, heap, bad, gso_bursts);
 }
 
 static void cmd_drop(void)

@@ -1,18 +1,37 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * A process with known statistics, for test_vma_stats.py: stats_writer <directory> [max_sockets]. It says "ready",
- * then obeys a word a line: add, control, log, file <path>, at_close <path>, close <fd>,
- * open <fd>, stop. Each is answered by a line.
+ * A process with known statistics, for test_vma_stats.py: stats_writer <directory> [max_sockets].
+ * It says "ready", then obeys a word a line: add, control, log, file <path>, at_close <path>, close
+ * <fd>, open <fd>, stop. Each is answered by a line.
  */
-#include "runtime/stats.c"
-#include "runtime/stats_area.c"
-#include "runtime/stats_text.c"
+#include "stats/stats.c"
+#include "stats/area.c"
+#include "stats/text.c"
 
 /* Only these pieces of lib/ are here: the rest is stood in for. */
-struct libc_table libc;
+struct libc_table libc, raw;
 int log_level_now = LOG_INFO;
 int log_details_now;
 struct params params;
+
+int own_fd_adopt(int fd)
+{
+	return fd;
+}
+
+int own_fd_close(int fd)
+{
+	return close(fd);
+}
+
+bool own_fd_room_begin(void)
+{
+	return false;
+}
+
+void own_fd_room_end(void)
+{
+}
 
 void *kmod_stats_map(size_t *bytes)
 {
@@ -180,9 +199,11 @@ int main(int argc, char **argv)
 	char line[512], word[32], rest[400];
 	int err;
 
-	libc.open = open;
-	libc.close = close;
-	libc.write = write;
+	raw.open = open;
+	raw.close = close;
+	libc.fclose = fclose;
+	raw.write = write;
+	libc.getrlimit = getrlimit;
 	err = stats_start(argc > 1 ? argv[1] : "",
 			  argc > 2 ? (unsigned)strtoul(argv[2], NULL, 10) : 4);
 	make_udp();

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * tcp_small_stack address port: a thread with the smallest stack that pthreads allow reads four bytes that come in pieces, then
- * writes 4 MiB, by calls that have to wait. Ends with 0 when all of it was done.
+ * tcp_small_stack address port: a thread with the smallest stack that pthreads allow reads four
+ * bytes that come in pieces, then writes 4 MiB, by calls that have to wait. Ends with 0 when all of
+ * it was done.
  */
 #include <arpa/inet.h>
 #include <limits.h>
@@ -49,7 +50,8 @@ int main(int argc, char **argv)
 	if (connect(fd, (struct sockaddr *)&to, sizeof(to)) == 0) {
 		pthread_attr_init(&attr);
 		pthread_attr_setstacksize(&attr, (size_t)sysconf(_SC_THREAD_STACK_MIN));
-		if (pthread_create(&thread, &attr, work, &fd) || pthread_join(thread, (void **)&failed))
+		if (pthread_create(&thread, &attr, work, &fd) ||
+		    pthread_join(thread, (void **)&failed))
 			failed = "pthread_create";
 	}
 	if (failed)

@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * TCP sockets used from many threads. An ordinary program: it knows nothing of the library.
- *   tcp_threads accept|reuseport|epoll <own address> <port> <threads>    serves echoes until SIGTERM, then says who accepted what
- *   tcp_threads client <address> <port> <threads> <connections of each>  each says a few things and wants to hear them again
- *   tcp_threads hammer|close|options <address> <port> <threads> <seconds>  against such a server
+ *
+ *   tcp_threads accept|reuseport|epoll <own address> <port> <threads>
+ *            serves echoes until SIGTERM, then says who accepted what
+ *   tcp_threads client <address> <port> <threads> <connections of each>
+ *            each says a few things and wants to hear them again
+ *   tcp_threads hammer|close|options <address> <port> <threads> <seconds>
+ *            against such a server
+ *
  * Ends with 0 when all was as with kernel sockets.
  */
 #include <arpa/inet.h>
@@ -30,12 +35,12 @@ static int num_threads, count;
 static _Atomic bool stop;
 static _Atomic unsigned long accepted[THREADS_MAX], echoed;
 
-#define CHECK(what)                                                                                                    \
-	do {                                                                                                           \
-		if (!(what)) {                                                                                         \
-			fprintf(stderr, "line %d: %s: %s\n", __LINE__, #what, strerror(errno));                        \
-			_exit(1);                                                                                      \
-		}                                                                                                      \
+#define CHECK(what)                                                                                \
+	do {                                                                                       \
+		if (!(what)) {                                                                     \
+			fprintf(stderr, "line %d: %s: %s\n", __LINE__, #what, strerror(errno));    \
+			_exit(1);                                                                  \
+		}                                                                                  \
 	} while (0)
 
 static int listener(bool shared_port)
@@ -103,7 +108,7 @@ static void *epoll_worker(void *arg)
 	long me = (long)arg;
 
 	while (!stop) {
-		struct epoll_event ev = { 0 };
+		struct epoll_event ev = {0};
 		int fd;
 
 		if (epoll_wait(the_epoll, &ev, 1, 1000) <= 0)
@@ -117,7 +122,7 @@ static void *epoll_worker(void *arg)
 				continue;
 			}
 			accepted[me]++;
-			ev = (struct epoll_event){ .events = EPOLLIN | EPOLLONESHOT, .data.fd = new };
+			ev = (struct epoll_event){.events = EPOLLIN | EPOLLONESHOT, .data.fd = new};
 			CHECK(!epoll_ctl(the_epoll, EPOLL_CTL_ADD, new, &ev));
 			continue;
 		}
@@ -125,7 +130,7 @@ static void *epoll_worker(void *arg)
 			close(fd);
 			continue;
 		}
-		ev = (struct epoll_event){ .events = EPOLLIN | EPOLLONESHOT, .data.fd = fd };
+		ev = (struct epoll_event){.events = EPOLLIN | EPOLLONESHOT, .data.fd = fd};
 		CHECK(!epoll_ctl(the_epoll, EPOLL_CTL_MOD, fd, &ev));
 	}
 	return NULL;
@@ -144,7 +149,7 @@ static void serve(const char *kind)
 	CHECK(!pthread_sigmask(SIG_BLOCK, &set, NULL));
 	the_listener = strcmp(kind, "reuseport") ? listener(false) : -1;
 	if (by_epoll) {
-		struct epoll_event ev = { .events = EPOLLIN, .data.fd = the_listener };
+		struct epoll_event ev = {.events = EPOLLIN, .data.fd = the_listener};
 
 		CHECK(!fcntl(the_listener, F_SETFL, O_NONBLOCK));
 		the_epoll = epoll_create1(0);
@@ -193,7 +198,7 @@ static int shared[2];
 
 static void *writer(void *arg)
 {
-	char buf[2000] = { 0 };
+	char buf[2000] = {0};
 
 	while (!stop)
 		CHECK(send(shared[(long)arg % 2], buf, sizeof(buf), MSG_NOSIGNAL) > 0 || stop);
@@ -215,13 +220,13 @@ static void *asker(void *arg)
 	int ep = epoll_create1(0);
 
 	for (int i = 0; i < 2; i++) {
-		struct epoll_event ev = { .events = EPOLLIN | EPOLLET, .data.fd = shared[i] };
+		struct epoll_event ev = {.events = EPOLLIN | EPOLLET, .data.fd = shared[i]};
 
 		CHECK(!epoll_ctl(ep, EPOLL_CTL_ADD, shared[i], &ev));
 	}
 	for (int i = 0; !stop; i++) {
 		int fd = shared[i % 2], on = i & 1, left;
-		struct pollfd p = { .fd = fd, .events = POLLIN | POLLOUT };
+		struct pollfd p = {.fd = fd, .events = POLLIN | POLLOUT};
 		struct epoll_event ev;
 		struct tcp_info info;
 		socklen_t len = sizeof(info);
@@ -249,7 +254,7 @@ static void *maker(void *arg)
 
 static void hammer(void)
 {
-	void *(*const jobs[])(void *) = { writer, reader, writer, reader, asker, maker };
+	void *(*const jobs[])(void *) = {writer, reader, writer, reader, asker, maker};
 	enum { N = sizeof(jobs) / sizeof(jobs[0]) };
 	pthread_t t[N];
 
@@ -310,26 +315,32 @@ static void close_under_readers(void)
 	printf("closed under readers\n");
 }
 
-/* --- options: threads set and ask them while the number is closed and given out again, to whatever file: they may fail */
+/*
+ * --- options: threads set and ask them while the number is closed and given out again, to whatever
+ * file: they may fail
+ */
 
 static void *option_setter(void *arg)
 {
 	static const int words[][2] = {
-		{ SOL_SOCKET, SO_RCVBUF },     { SOL_SOCKET, SO_SNDBUF },     { SOL_SOCKET, SO_RCVLOWAT },
-		{ SOL_SOCKET, SO_KEEPALIVE },  { IPPROTO_TCP, TCP_NODELAY },  { IPPROTO_TCP, TCP_CORK },
-		{ IPPROTO_TCP, TCP_KEEPIDLE }, { IPPROTO_TCP, TCP_QUICKACK }, { IPPROTO_TCP, TCP_USER_TIMEOUT },
+		{SOL_SOCKET, SO_RCVBUF},	 {SOL_SOCKET, SO_SNDBUF},
+		{SOL_SOCKET, SO_RCVLOWAT},	 {SOL_SOCKET, SO_KEEPALIVE},
+		{IPPROTO_TCP, TCP_NODELAY},	 {IPPROTO_TCP, TCP_CORK},
+		{IPPROTO_TCP, TCP_KEEPIDLE},	 {IPPROTO_TCP, TCP_QUICKACK},
+		{IPPROTO_TCP, TCP_USER_TIMEOUT},
 	};
 	enum { N = sizeof(words) / sizeof(words[0]) };
 
 	for (int i = (int)(long)arg; !stop; i++) {
-		struct linger reset = { .l_onoff = i & 1 };
-		struct timeval wait = { .tv_sec = 1 };
+		struct linger reset = {.l_onoff = i & 1};
+		struct timeval wait = {.tv_sec = 1};
 		int val = 1 + i % 3;
 
 		setsockopt(victim, words[i % N][0], words[i % N][1], &val, sizeof(val));
 		setsockopt(victim, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
 		setsockopt(victim, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof(wait));
-		setsockopt(victim, IPPROTO_TCP, TCP_CONGESTION, i & 1 ? "reno" : "cubic", 4 + (~i & 1));
+		setsockopt(victim, IPPROTO_TCP, TCP_CONGESTION, i & 1 ? "reno" : "cubic",
+			   4 + (~i & 1));
 	}
 	return arg;
 }
@@ -337,8 +348,8 @@ static void *option_setter(void *arg)
 static void *option_asker(void *arg)
 {
 	static const int words[][2] = {
-		{ SOL_SOCKET, SO_ERROR },    { SOL_SOCKET, SO_RCVBUF },	     { SOL_SOCKET, SO_ACCEPTCONN },
-		{ SOL_SOCKET, SO_RCVLOWAT }, { IPPROTO_TCP, TCP_MAXSEG }, { IPPROTO_TCP, TCP_INFO },
+		{SOL_SOCKET, SO_ERROR},	   {SOL_SOCKET, SO_RCVBUF},   {SOL_SOCKET, SO_ACCEPTCONN},
+		{SOL_SOCKET, SO_RCVLOWAT}, {IPPROTO_TCP, TCP_MAXSEG}, {IPPROTO_TCP, TCP_INFO},
 	};
 	enum { N = sizeof(words) / sizeof(words[0]) };
 
@@ -359,8 +370,8 @@ static void *option_asker(void *arg)
 /* Every fourth is a listener. */
 static int next_victim(int i)
 {
-	struct sockaddr_in any = { .sin_family = AF_INET };
-	struct pollfd p = { .events = POLLIN };
+	struct sockaddr_in any = {.sin_family = AF_INET};
+	struct pollfd p = {.events = POLLIN};
 
 	if (i % 4)
 		return connected();
@@ -373,13 +384,14 @@ static int next_victim(int i)
 static void options(void)
 {
 	pthread_t t[THREADS_MAX];
-	struct sockaddr_in peer = { 0 };
+	struct sockaddr_in peer = {0};
 	socklen_t len = sizeof(peer);
 	char c = 'x';
 
 	victim = connected();
 	for (long i = 0; i < num_threads; i++)
-		CHECK(!pthread_create(&t[i], NULL, i % 2 ? option_asker : option_setter, (void *)i));
+		CHECK(!pthread_create(&t[i], NULL, i % 2 ? option_asker : option_setter,
+				      (void *)i));
 	for (int i = 0; i < 100 * count; i++) {
 		int old = victim;
 
@@ -398,7 +410,8 @@ static void options(void)
 	/* What is left of it is whole. */
 	close(victim);
 	victim = connected();
-	CHECK(!getpeername(victim, (struct sockaddr *)&peer, &len) && peer.sin_port == where.sin_port);
+	CHECK(!getpeername(victim, (struct sockaddr *)&peer, &len) &&
+	      peer.sin_port == where.sin_port);
 	CHECK(send(victim, &c, 1, 0) == 1 && recv(victim, &c, 1, 0) == 1 && c == 'x');
 	printf("options of what was closed\n");
 }
@@ -408,8 +421,9 @@ int main(int argc, char **argv)
 	pthread_t t[THREADS_MAX];
 
 	CHECK(argc >= 5);
-	where = (struct sockaddr_in){ .sin_family = AF_INET, .sin_addr.s_addr = inet_addr(argv[2]),
-				      .sin_port = htons((uint16_t)atoi(argv[3])) };
+	where = (struct sockaddr_in){.sin_family = AF_INET,
+				     .sin_addr.s_addr = inet_addr(argv[2]),
+				     .sin_port = htons((uint16_t)atoi(argv[3]))};
 	num_threads = atoi(argv[4]);
 	count = argc > 5 ? atoi(argv[5]) : 1;
 	CHECK(num_threads > 0 && num_threads <= THREADS_MAX);

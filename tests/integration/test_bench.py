@@ -40,3 +40,24 @@ def test_an_unknown_name_is_refused_with_the_known_ones(library, tmp_path):
     done = bench(library, tmp_path, "--only", "udp_pigpong")
     assert done.returncode == 2
     assert "udp_pigpong" in done.stderr and "udp_pingpong" in done.stderr
+
+
+def test_the_documents_take_what_was_measured(tmp_path, monkeypatch):
+    """Between their marks, and nowhere else."""
+    monkeypatch.syspath_prepend(ROOT / "tests" / "bench")
+    import bench as program  # its own directory is not Python's to know
+
+    row = {"unit": "microseconds", "kernel": 36.5, "ours": 4.25, "floor": None, "vs_kernel": 8.5882, "vs_floor": None}
+    (tmp_path / "docs").mkdir()
+    for name in ("README.md", "docs/bench.md"):
+        (tmp_path / name).write_text((ROOT / name).read_text())
+    program.write_readme({"udp_pingpong": row, "passthrough": row}, tmp_path, tmp_path)
+    readme, table = ((tmp_path / name).read_text() for name in ("README.md", "docs/bench.md"))
+    assert "| UDP, half a round trip, 64 bytes | microseconds | 36.5 | 4.25 | **8.59** |\n<!-- headlines: end -->" in readme
+    assert "| passthrough |" in table and "| redis_get |" not in table
+    for name, text in (("README.md", readme), ("docs/bench.md", table)):
+        before, after = (ROOT / name).read_text(), text
+        for mark in ("begin -->", "end -->"):
+            assert before.count(mark) == after.count(mark)
+        assert before.split("<!--", 1)[0] == after.split("<!--", 1)[0]
+        assert before.rsplit("end -->", 1)[1] == after.rsplit("end -->", 1)[1]

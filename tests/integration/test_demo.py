@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""What a stranger does first: the demo, README's examples, make install, and all that without root."""
+"""What a stranger does first: the demo, make install, and all that without root."""
 
 import os
 import re
@@ -77,27 +77,6 @@ def test_the_scripts_without_root(script):
     lines = (done.stdout + done.stderr).strip().splitlines()
     assert done.returncode == 1
     assert len(lines) == 1 and "needs root" in lines[0], lines
-
-
-def readme_examples():
-    text = (ROOT / "README.md").read_text()
-    lines = [line for block in re.findall(r"```sh\n(.*?)```", text, re.S) for line in block.splitlines()]
-    server, client = (re.sub(r"^LD_PRELOAD=build/libvma.so ", "", line) for line in lines
-                      if line.startswith("LD_PRELOAD=build/libvma.so "))
-    stats = next(line.split("#")[0].split()[1:] for line in lines if line.startswith("build/vma_stats "))
-    return server, client, stats
-
-
-def test_readmes_examples_run(net):
-    server, client, stats = readme_examples()
-    net.neighbours()
-    serving = net.a.popen(server, preload=True)
-    net.a.wait_bound(11111)
-    with net.a.bypassed(), net.b.bypassed():
-        text = net.b.run(client, preload=True).text
-    assert re.search(r"percentile 50\.000 = +[\d.]+", text), text
-    shown = net.a.run([net.library.vma_stats, "-k", f"{net.tmp}/", *stats]).text
-    assert f"pid: {serving.pid}" in shown and re.search(r"Rx: +\d+", shown), shown
 
 
 @pytest.mark.no_sanitize

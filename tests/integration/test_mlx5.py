@@ -100,7 +100,7 @@ def test_connections_share_a_rule_and_nobody_else_has_their_ports(ports, mode):
 
 @pytest.mark.no_sanitize
 def test_what_goes_to_the_kernel_takes_its_segments_along(ports):
-    got, _ = ports("home", 20)
+    got, _ = ports("to_kernel", 20)
     assert got == {"rules_made": 1 + 19, "rules_left": 19}
 
 

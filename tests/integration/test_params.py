@@ -16,7 +16,7 @@ SOCKET = "import socket; socket.socket(socket.AF_INET, socket.SOCK_DGRAM)"
 
 def table():
     """{field: (variable, the note in its entry)} as parameters.def has it."""
-    text = (ROOT / "lib/runtime/parameters.def").read_text()
+    text = (ROOT / "lib/config/parameters.def").read_text()
     rows = re.findall(r'^PARAM_\w+\((\w+), "(\w+)",(.*?)"\)$', text, re.M | re.S)
     notes = {"NOT_YET": "nothing reads it yet", "NO_OBJECT": "nothing to set here"}
     return {field: (variable, next((n for effect, n in notes.items() if effect in rest), None)) for field, variable, rest in rows}
@@ -101,7 +101,7 @@ def test_conf_file_errors_name_file_and_line(unet, tmp_path):
 
 def test_the_table_says_the_truth_about_what_is_read():
     """NOT_YET or NO_OBJECT exactly where no source outside the table's own files names the field."""
-    own = {"params.c", "params.h", "params_table.c", "params_table.h", "spec.c", "banner.c"}
+    own = {"params.c", "params.h", "config/params_table.c", "config/params_table.h", "spec.c", "banner.c"}
     # Read by params.c itself: the log's, the profile's, and the one that only sets two others.
     read = {"tracelevel", "log_details", "log_colors", "log_file", "spec", "select_poll_os_force"}
     for source in (ROOT / "lib").rglob("*.[ch]"):

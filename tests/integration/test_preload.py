@@ -14,7 +14,7 @@ import subprocess
 
 import pytest
 
-from netns import PYTHON, ROOT
+from netns import PYTHON, ROOT, made_once
 
 HERE = pathlib.Path(__file__).parent
 MAP = ROOT / "lib" / "preload" / "libvma.map"
@@ -49,17 +49,18 @@ def calls(library, tmp_path):
 
 
 @pytest.fixture
-def forward(library, tmp_path):
+def forward(library, tmp_path_factory):
     """preload and its two tables before libc itself; returns the environment that preloads it."""
-    core = [ROOT / "lib" / name for name in ("runtime/libc.c", "runtime/signals.c", "runtime/lock.c", "socket/vfd.c",
-                                       "socket/vfd_closing.c")]
+    core = [ROOT / "lib" / name for name in ("runtime/atfork.c", "runtime/libc.c", "runtime/signals.c", "runtime/lock.c",
+                                       "runtime/own_fd.c", "fd/table.c", "fd/closing.c")]
     entry = [f for f in sorted((ROOT / "lib" / "preload").glob("*.c")) if f.name != "start.c"]
     flags = ["-shared", "-fPIC", "-fvisibility=hidden", "-ftls-model=initial-exec", f"-Wl,--version-script={MAP}"]
     if not library.sanitize:
         flags.append("-Wl,-z,defs")  # what forward.c lacks is said here, not by the loader
     if library.sanitize:
         flags += SANITIZE
-    so = compile_c(tmp_path / "forward.so", [*core, *entry, ROOT / "tests" / "preload" / "forward.c"], *flags)
+    sources = [*core, *entry, ROOT / "tests" / "preload" / "forward.c"]
+    so = made_once(tmp_path_factory, "forward", lambda out: compile_c(out / "forward.so", sources, *flags)) / "forward.so"
     env = library.environment()
     env["LD_PRELOAD"] = " ".join([*library.before, str(so)])
     return env
@@ -71,7 +72,8 @@ def test_every_intercepted_function_is_called():
     names = re.findall(r"(\w+);", text.split("local:")[0])
     source = (HERE / "preload_calls.c").read_text().split("static const char *kind;")[1]
     assert len(names) > 100
-    assert [n for n in names if not re.search(rf"\b{n}\(", source)] == []
+    # liburing's are called by uring.c.
+    assert [n for n in names if not n.startswith("io_uring_") and not re.search(rf"\b{n}\(", source)] == []
 
 
 def test_every_call_gives_the_same_with_the_library(net, calls):
@@ -192,12 +194,19 @@ async def main():
     print(await p.communicate(b"child"), p.returncode)
 asyncio.run(main())
 print(subprocess.run(["sh", "-c", "echo out; exit 3"], capture_output=True), subprocess.getoutput("echo shell"))
-with multiprocessing.get_context("fork").Pool(2) as p: print(p.map(abs, [-1, -2, 3]))
-with multiprocessing.get_context("forkserver").Pool(1) as p: print(p.map(abs, [-4]))
 signal.signal(signal.SIGALRM, lambda *a: 1 / 0); signal.setitimer(signal.ITIMER_REAL, 0.05)
 ends = multiprocessing.Pipe()
 try: ends[0].poll(5)
 except ZeroDivisionError: print("interrupted")
+'""",
+    "python-pools": r"""python3 -c '
+import asyncio, multiprocessing
+async def main():
+    s = await asyncio.start_server(lambda r, w: w.close(), "127.0.0.1", 0)
+    r, w = await asyncio.open_connection(*s.sockets[0].getsockname()); print(await r.read()); w.close()
+asyncio.run(main())
+with multiprocessing.get_context("fork").Pool(2) as p: print(p.map(abs, [-1, -2, 3]))
+with multiprocessing.get_context("forkserver").Pool(1) as p: print(p.map(abs, [-4]))
 '""",
     "python-close-range": r"""python3 -c '
 import os, socket, subprocess
@@ -220,7 +229,8 @@ print(s.recv(100)); sys.stdout.flush()
 }
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+# A pool forks beside threads that allocate: Debian's libasan leaves its allocator locked in such a child, now and then.
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.no_sanitize] * (n == "python-pools")) for n in PROGRAMS])
 def test_a_program_runs_unchanged(net, tmp_path, name):
     cmd = ["sh", "-c", f"cd {tmp_path} && {PROGRAMS[name]}"]
     plain = stdout(net.a, cmd)

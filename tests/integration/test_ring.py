@@ -144,8 +144,8 @@ def test_a_removed_flow_goes_to_the_kernel(net, rings):
     assert ring(f"flow del {flow}")["error"] == "ENOENT"
     kernel, peer = net.b.socket(), net.a.socket()
     kernel.bind(("", PORT))
-    peer.sendto(b"back home", (net.b.ip4, PORT))
-    assert kernel.recv(100) == b"back home"
+    peer.sendto(b"to the kernel", (net.b.ip4, PORT))
+    assert kernel.recv(100) == b"to the kernel"
 
 
 def test_the_last_of_several_flows_is_still_found(net, rings):
@@ -191,7 +191,8 @@ def test_a_second_process_is_told_who_owns_the_queue(net, rings):
     assert second(f"open {net.b.dev}")["error"] == "EBUSY"
     assert f"queue 0 of {net.b.dev} belongs to process {first.pid}: sockets stay with the kernel" in second.log
     assert first("close")["close"] == 0
-    assert second(f"open {net.b.dev}")["open"] == 0
+    # The kernel gives a queue back a moment after its socket is closed.
+    wait_for(lambda: second(f"open {net.b.dev}").get("open") == 0, 5, "the queue that the first one has left")
 
 
 def test_a_killed_owner_takes_no_packets_and_is_replaced(net, rings):
@@ -282,15 +283,15 @@ def test_a_burst_is_sent_whole_with_one_call_for_32_frames(net, rings):
 
 
 @pytest.mark.multi_buffer
-def test_a_datagram_train_is_told_from_a_datagram(net, rings):
+def test_a_gso_burst_is_told_from_a_datagram(net, rings):
     ring = rings()
     assert ring(f"flow add 4 udp {net.b.ip4} {PORT}")["flow"] == 0
     peer = net.a.socket()
     peer.setsockopt(socket.IPPROTO_UDP, UDP_SEGMENT, 1000)
-    for trains, payload in ((0, b"single"), (1, b"t" * 9500), (0, b"x" * 1000), (1, b"y" * 1001), (0, b"z")):
+    for bursts, payload in ((0, b"single"), (1, b"t" * 9500), (0, b"x" * 1000), (1, b"y" * 1001), (0, b"z")):
         peer.sendto(payload, (net.b.ip4, PORT))
         got = ring("recv 1 2000")
-        assert (got["recv"], got["trains"], got["bytes"]) == (1, trains, 42 + len(payload))
+        assert (got["recv"], got["bursts"], got["bytes"]) == (1, bursts, 42 + len(payload))
     counters = ring("counters")
     assert (counters["rx_packets"], counters["rx_gso_frames"], counters["rx_drop_invalid"]) == (3 + 10 + 2, 2, 0)
 
@@ -304,7 +305,7 @@ def test_send_gso_delivers_each_datagram(net, rings):
     assert ring(f"gso 9500 1000 {to}")["gso"] == 0
     got = receive_all(peer)
     assert got == [bytes([i]) * 1000 for i in range(9)] + [bytes([9]) * 500]
-    assert ring(f"gso 800 1000 {to}")["gso"] == 0, "a train of one datagram"
+    assert ring(f"gso 800 1000 {to}")["gso"] == 0, "a burst of one datagram"
     assert [len(d) for d in receive_all(peer)] == [800]
     counters = ring("counters")
     assert (counters["tx_gso_frames"], counters["tx_gso_packets"], counters["tx_packets"]) == (2, 11, 0)
@@ -319,15 +320,15 @@ def test_the_kernel_cuts_for_a_device_that_cannot(net, rings, tmp_path):
     subprocess.run(["clang", "-O2", "-target", "bpf", "-x", "c", "-c", "-", "-o", passing], input=source, text=True,
                    check=True)
     ip("-n", net.a.name, "link", "set", "dev", net.a.dev, "xdpdrv", "obj", passing, "sec", "xdp")
-    train = f"gso 9500 1000 {mac_of(net.a)} {net.b.ip4} {net.a.ip4} {PORT} 7777"
+    burst = f"gso 9500 1000 {mac_of(net.a)} {net.b.ip4} {net.a.ip4} {PORT} 7777"
     peer = net.a.socket()
     peer.bind(("", 7777))
-    assert [ring(train)["error"] for _ in range(4)] == ["ENOBUFS"] * 4
+    assert [ring(burst)["error"] for _ in range(4)] == ["ENOBUFS"] * 4
     for _ in range(3):
-        assert ring(train)["gso"] == 0
+        assert ring(burst)["gso"] == 0
         assert receive_all(peer) == [bytes([i]) * 1000 for i in range(9)] + [bytes([9]) * 500]
     ip("-n", net.a.name, "link", "set", "dev", net.a.dev, "xdpdrv", "off")
-    assert ring(train)["gso"] == 0
+    assert ring(burst)["gso"] == 0
     assert ring("counters")["tx_gso_frames"] == 4
 
 

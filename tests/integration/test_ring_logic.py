@@ -109,7 +109,7 @@ def test_threads_that_begin_at_once_have_rings_of_their_own(unet):
 def test_a_ring_for_each_address(unet):
     unet.a.run("ip addr add 10.99.0.7/32 dev " + unet.a.dev)
     with Rings(unet.a, logic=1) as app:
-        app.do("socks += [udp(7300), udp(7301), udp(7300, '10.99.0.7')]")
+        app.do("socks += [udp(7300), udp(7301), udp(7300, '10.99.0.7')]; [ready(s) for s in socks]")
         assert len(app.rings()) == 2
 
 
@@ -272,6 +272,7 @@ def test_a_group_joined_in_two_threads_reaches_both(unet):
                "    return s")
         for i in range(2):
             app.do(f"threads.append(Thread()); socks.append(threads[{i}](member))")
+        app.do("[threads[i](lambda: ready(socks[i])) for i in range(2)]")
         assert len(app.rings()) == 2
         with unet.b.entered():
             peer = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)

@@ -3,28 +3,16 @@
 
 import pytest
 
+from differential import CHILDREN
 from test_tcp_both import connected, families
 
-WORKER = """
-import os, signal
-def child(fn):
-    pid = os.fork()
-    if pid: return pid
-    code = 1
-    try:
-        fn()
-        code = 0
-    except BaseException:
-        import traceback; traceback.print_exc()
-    finally:
-        os._exit(code)
+WORKER = CHILDREN + """
+import signal
 def echo(n):
     while n:
         d = s.recv(min(n, 70000))
         if not d: raise EOFError(n)
         s.sendall(d); n -= len(d)
-def wait(pid):
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 """
 
 

@@ -32,7 +32,7 @@ def test_sizes_both_ways(pair, family):
 
 
 @families
-def test_trains_both_ways(pair, family):
+def test_gso_bursts_both_ways(pair, family):
     a, b = pair
     for size, total in ((1, 5), (100, 250), (500, 30000), (1400, 60000)):
         for x, y in ((a, b), (b, a)):

@@ -28,6 +28,18 @@ def test_every_form_of_receiving(unet, family):
 
 
 @families
+def test_an_address_is_cut_to_its_room(unet, family):
+    """recvfrom(2): what lies behind the room that the caller has is not written to, and the length is the whole one's."""
+    def steps(app, peer):
+        app.do("import ctypes; libc = ctypes.CDLL(None); s = udp(7000)")
+        for room in (0, 1, 2, 4, 8, 15, 16, 17, 27, 28, 40):
+            peer.sendto(b"hello", app.at(7000))
+            app.do(f"a = ctypes.create_string_buffer(b'\\xee' * 64, 64); n = ctypes.c_uint32({room}); d = ctypes.create_string_buffer(16)")
+            app("(libc.recvfrom(s.fileno(), d, 16, 0, a, ctypes.byref(n)), n.value, a.raw.hex(), d.raw)")
+    differential(unet, family, steps)
+
+
+@families
 def test_every_form_of_sending(unet, family):
     def steps(app, peer):
         app("s = udp(7000)")

@@ -23,7 +23,8 @@ s.bind((sys.argv[1], 7004))
 print("bound", flush=True)
 while True:
     data, who = s.recvfrom(2000)
-    s.sendto(data, who)
+    if who[1]:  # the kernel sends from port 0 while another thread dissolves the association
+        s.sendto(data, who)
 """
 
 

@@ -17,7 +17,7 @@ def test_a_flood_of_signals_harms_nothing(unet):
     """Handlers that send and receive on the socket, a thousand times a second, in the middle of everything."""
     with App(unet.a, True, "4") as app:
         peer = app.peer_socket()
-        app.do("s = udp(7000)")
+        app.do("s = udp(7000); ready(s)")
         app.do(f"""
 seen = [0]
 def handler(n, f):
@@ -180,7 +180,7 @@ while True:
 
 @families
 def test_full_rate_in_all_sizes(unet, family):
-    """Single datagrams, fragments and trains at full rate for two seconds: losses are allowed, damage and doubles are not."""
+    """Single datagrams, fragments and GSO bursts at full rate for two seconds: losses are allowed, damage and doubles are not."""
     with App(unet.a, True, family) as app:
         app.do("s = udp(7000); s.setsockopt(socket.SOL_SOCKET, 33, 8 << 20); s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, tv(0.5))")
         sender = unet.b.python(f"""

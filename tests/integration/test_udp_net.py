@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """The network changes under a running program: neighbours, routes, addresses, links, MTU. And loopback."""
 
+import contextlib
 import socket
 
 import pytest
 
 from differential import FAMILIES, PEER_PORT, App
-from netns import ip, wait_for
+from netns import PATIENCE, ip, wait_for
 
 families = pytest.mark.parametrize("family", FAMILIES)
 TO = f"(PEER, {PEER_PORT})"
@@ -252,6 +253,13 @@ def test_the_interface_is_deleted(make_net, family):
         peer.close()
 
 
+SETTLED = b"settled" * 3000
+
+
+def data(n):
+    return (bytes(range(251)) * (n // 251 + 1))[:n]
+
+
 @families
 def test_the_mtu_changes(make_net, family):
     net = make_net()
@@ -260,16 +268,31 @@ def test_the_mtu_changes(make_net, family):
         app.do("s = udp(7000)")
         app.do("def data(n): return (bytes(range(251)) * (n // 251 + 1))[:n]")
 
+        def arrives(code, wanted):
+            """At the peer, what the program sends; what comes late of settled() is passed over."""
+            app.do(f"s.sendto({code}, {TO})")
+            with contextlib.suppress(TimeoutError):
+                while (got := peer.recv(65535)) != wanted:
+                    assert got.startswith(b"settled")
+                return True
+            return False
+
+        def settled():
+            """Between the change and the library's hearing of it, frames of the old length are lost on the way."""
+            peer.settimeout(0.2)
+            found = all(arrives(f"(b'settled' * {n})[:{n}]", (b"settled" * n)[:n]) for n in (1300, 1472, 8900, 21000))
+            peer.settimeout(3.0 * PATIENCE)
+            return found
+
         def both_ways():
             for n in (100, 1200, 1252, 1300, 1452, 1472, 2000, 8000, 8900, 20000):
-                payload = (bytes(range(251)) * (n // 251 + 1))[:n]
-                app.do(f"s.sendto(data({n}), {TO})")
-                assert peer.recv(65535) == payload, n
-                peer.sendto(payload, app.at(7000))
+                assert arrives(f"data({n})", data(n)), n
+                peer.sendto(data(n), app.at(7000))
                 assert app.do(f"s.recv(65535) == data({n})"), n
         for mtu in (1500, 1280, 9000, 1400):
             for h in (net.a, net.b):
                 ip("-n", h.name, "link", "set", h.dev, "mtu", mtu)
+            wait_for(settled, 10, f"datagrams in frames of {mtu} bytes")
             both_ways()
         peer.close()
 

@@ -166,6 +166,45 @@ def test_ioctl_stamp_without_the_option(unet, family):
 
 
 @families
+@pytest.mark.parametrize("option", ["29", "35", "63", "64"])
+def test_ioctl_stamp_beside_the_option(unet, family, option):
+    """Times that are told as ancillary data are not noted for SIOCGSTAMP."""
+    def steps(app, peer):
+        app("s = udp(7000)")
+        app.do("""
+def stamps():
+    out = []
+    for request, fraction in ((0x8906, 1e6), (0x8907, 1e9)):
+        try: t = struct.unpack('ll', fcntl.ioctl(s, request, bytes(16)))
+        except OSError as e: out.append(errno.errorcode[e.errno]); continue
+        out.append('before' if t[0] + t[1] / fraction < mark else 'after')
+    return out
+""")
+        app.do("mark = time.time(); s.settimeout(3)")
+        app(f"s.setsockopt({SOL}, {option}, 1)")
+        for step in ("", "", f"s.setsockopt({SOL}, {option}, 0)", "", f"s.setsockopt({SOL}, {option}, 1)", ""):
+            app.do("mark = time.time()" + (f"; {step}" if step else ""))
+            peer.sendto(b"x", app.at(7000))
+            app("len(s.recvmsg(10, 500)[0])")
+            app("stamps()")
+    differential(unet, family, steps)
+
+
+OFF = [(SOL, 11, 0), (SOL, 42, -1), (SOL, 44, 0), (SOL, 43, 1), (SOL, 72, 0), (SOL, 45, 0), (IP, 19, 0),
+       (IP, 21, 0), (IP, 26, 1), (IP, 18, 0), (IP, 25, 0), (17, 1, 0), (17, 100, 0), (SOL, 41, 0), (SOL, 5, 0), (SOL, 75, 0)]
+
+
+def test_what_is_turned_off_leaves_a_socket_in_user_space(unet):
+    with App(unet.a, True, "4", {"VMA_TRACELEVEL": "DEBUG"}) as app:
+        app.do("s = udp(7000)")
+        for level, option, value in OFF:
+            assert app.ask(f"s.setsockopt({level}, {option}, {value})") is None, (level, option)
+        assert "that user space does not have" not in app.text, app.text
+        app.do(f"s.setsockopt({SOL}, 11, 1)")
+        wait_for(lambda: "that user space does not have" in app.text, what="SO_NO_CHECK gives the socket to the kernel")
+
+
+@families
 def test_what_the_peer_sees_of_ttl_and_tos(unet, family):
     def steps(app, peer):
         if family == "6":
@@ -235,6 +274,7 @@ def test_receive_buffer_limit_drops_and_counts(unet, family):
         app.do("s = udp(7000); s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8192)")
         app.do("s.setsockopt(socket.SOL_SOCKET, SO_RXQ_OVFL, 1)")
         assert app.do("s.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)") == 16384
+        app.do("ready(s)")  # the first use attaches it
         for i in range(60):
             peer.sendto(struct.pack("i", i) * 250, app.at(7000))
         app.do("await_ready(s)")
@@ -255,7 +295,7 @@ def test_receive_buffer_limit_drops_and_counts(unet, family):
 def test_rx_bytes_min_raises_the_limit(unet):
     with App(unet.a, True, "4", {"VMA_RX_BYTES_MIN": 200000}) as app:
         peer = app.peer_socket()
-        app.do("s = udp(7000); s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)")
+        app.do("s = udp(7000); s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096); ready(s)")
         for i in range(100):
             peer.sendto(b"x" * 1000, app.at(7000))
         app.do("await_ready(s)")
@@ -282,10 +322,10 @@ def test_bind_to_device_and_mark(unet, family):
         app("s.getsockopt(socket.SOL_SOCKET, 36)")
         app(f"s.sendto(b'x', {TO})")
         app.note("peer got", peer.recv(10))
-        app("s.setsockopt(socket.SOL_SOCKET, SO_NO_CHECK, 1)")  # not done in user space: the socket goes home
+        app("s.setsockopt(socket.SOL_SOCKET, SO_NO_CHECK, 1)")  # not done in user space: the kernel serves the socket from here on
         app(f"s.sendto(b'no check', {TO})")
         app.note("peer got", peer.recv(10))
-        peer.sendto(b"home", app.at(7000))
+        peer.sendto(b"kernel", app.at(7000))
         app("s.recvfrom(10)")
     differential(unet, family, steps)
 

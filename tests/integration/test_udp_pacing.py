@@ -24,6 +24,7 @@ def test_as_the_kernel_has_it(unet):
 
 
 def test_without_a_limit_a_socket_stays_and_with_one_it_is_the_kernels(unet):
+    unet.neighbours()  # or the kernel tells of it after some datagrams
     with App(unet.a, True) as a, App(unet.b, False) as b:
         b.do("s = udp(7000); s.settimeout(5)")
         a.do(f"s = udp(7001); s.setsockopt({RATE}, struct.pack('q', -1)); s.sendto(b'resolve', (PEER, 7000))")

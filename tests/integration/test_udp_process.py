@@ -322,7 +322,7 @@ p = subprocess.Popen([sys.executable, '-c', code, str(s.fileno())], close_fds=Fa
 s.close()
 p.stdout.readline()
 """)
-        peer.sendto(b"to the heir", app.at(7000))
+        peer.sendto(b"to the next program", app.at(7000))
         app.note("peer got", peer.recvfrom(100))
         app("p.wait()")
         app.do(f"""

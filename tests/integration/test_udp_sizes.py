@@ -91,7 +91,7 @@ def test_segmented_sending(unet, family):
 
 
 @families
-def test_a_train_keeps_its_boundaries(unet, family):
+def test_a_gso_burst_keeps_its_boundaries(unet, family):
     """A kernel peer's UDP_SEGMENT arrives as one frame of the veth: every datagram of it must come out on its own."""
     def steps(app, peer):
         app("s = udp(7000)")
@@ -109,7 +109,7 @@ def test_a_train_keeps_its_boundaries(unet, family):
 
 
 @families
-def test_receiving_trains_whole(unet, family):
+def test_receiving_gso_bursts_whole(unet, family):
     def steps(app, peer):
         app("s = udp(7000)")
         app("s.setsockopt(SOL_UDP, UDP_GRO, 1)")

@@ -11,7 +11,7 @@ import subprocess
 
 import pytest
 
-from netns import PATIENCE, wait_for
+from netns import PATIENCE, made_once, wait_for
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 RULE = "=" * 54 + "\n"
@@ -23,13 +23,15 @@ MAGIC, VERSION, HEADER_SIZE, SOCKET_SIZE, MAX_SOCKETS, PID, RELEASE = 0, 8, 12, 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory):
     """Both programs under the address and undefined-behaviour sanitizers, whatever build is under test."""
-    out = tmp_path_factory.mktemp("bin")
     flags = "-D_GNU_SOURCE -std=gnu11 -O1 -g -Ilib -Iinclude -fsanitize=address,undefined -fno-sanitize-recover=undefined"
     tool = sorted(str(p) for p in (ROOT / "tools/vma_stats").glob("*.c"))
-    lib = [f"lib/runtime/{n}.c" for n in ("stats_text", "libc", "log", "log_syslog")]
-    for name, sources in (("vma_stats", tool + lib), ("stats_writer", ["tests/integration/stats_writer.c"])):
-        subprocess.run(["gcc", *flags.split(), "-o", out / name, *sources, "-lpthread", "-ldl"], cwd=ROOT, check=True)
-    return out
+    lib = [f"lib/{n}.c" for n in ("stats/text", "runtime/clock", "runtime/libc", "runtime/lock", "runtime/log", "runtime/log_syslog",
+                                   "runtime/own_fd")]
+
+    def build(out):
+        for name, sources in (("vma_stats", tool + lib), ("stats_writer", ["tests/integration/stats_writer.c"])):
+            subprocess.run(["gcc", *flags.split(), "-o", out / name, *sources, "-lpthread", "-ldl"], cwd=ROOT, check=True)
+    return made_once(tmp_path_factory, "vma_stats", build)
 
 
 class Writer:

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * UDP sockets used from many threads. An ordinary program: it knows nothing of the library.
- *   udp_threads cancel|emfile|churn|signals|hammer <own address> <peer address> <peer port, which echoes> [count]
+ *
+ *   udp_threads cancel|emfile|churn|signals|hammer <own address> <peer address>
+ *               <peer port, which echoes> [count]
+ *
  * Prints what it did; ends with 0 when all was as with kernel sockets.
  */
 #include <arpa/inet.h>
@@ -25,18 +28,18 @@
 
 static struct sockaddr_in own, peer;
 
-#define CHECK(what)                                                                                                    \
-	do {                                                                                                           \
-		if (!(what)) {                                                                                         \
-			fprintf(stderr, "line %d: %s: %s\n", __LINE__, #what, strerror(errno));                        \
-			exit(1);                                                                                       \
-		}                                                                                                      \
+#define CHECK(what)                                                                                \
+	do {                                                                                       \
+		if (!(what)) {                                                                     \
+			fprintf(stderr, "line %d: %s: %s\n", __LINE__, #what, strerror(errno));    \
+			exit(1);                                                                   \
+		}                                                                                  \
 	} while (0)
 
 /* A socket bound to port (0: any) whose recv() gives up after ms (0: never). */
 static int udp(int port, int ms)
 {
-	struct timeval tv = { ms / 1000, ms % 1000 * 1000 };
+	struct timeval tv = {ms / 1000, ms % 1000 * 1000};
 	struct sockaddr_in a = own;
 	int fd = socket(AF_INET, SOCK_DGRAM, 0);
 
@@ -171,7 +174,8 @@ static void churn(int count)
 	fds = count_fds();
 	rss = rss_kb();
 	churn_some(count);
-	printf("%d sockets made and closed: %ld KiB more, %d fds more\n", count, rss_kb() - rss, (int)(count_fds() - fds));
+	printf("%d sockets made and closed: %ld KiB more, %d fds more\n", count, rss_kb() - rss,
+	       (int)(count_fds() - fds));
 	CHECK(count_fds() == fds);
 	CHECK(rss_kb() - rss < 1024);
 }
@@ -185,7 +189,7 @@ static sigjmp_buf jump;
 static void ring(int sig)
 {
 	struct sockaddr_in to = peer;
-	struct pollfd p = { .fd = mine, .events = POLLIN };
+	struct pollfd p = {.fd = mine, .events = POLLIN};
 	int err = errno, fd;
 	char buf[16];
 
@@ -210,8 +214,8 @@ static void leave(int sig)
 
 static void signals(int count)
 {
-	struct itimerval often = { { 0, 500 }, { 0, 500 } }, never = { 0 };
-	struct sigaction act = { .sa_handler = ring, .sa_flags = SA_RESTART };
+	struct itimerval often = {{0, 500}, {0, 500}}, never = {0};
+	struct sigaction act = {.sa_handler = ring, .sa_flags = SA_RESTART};
 	char buf[16];
 
 	mine = udp(0, 0);
@@ -226,7 +230,7 @@ static void signals(int count)
 	CHECK(!sigaction(SIGALRM, &act, NULL));
 	while (recv(mine, buf, sizeof(buf), MSG_DONTWAIT) >= 0)
 		;
-	often = (struct itimerval){ .it_value = { 0, 50000 } };
+	often = (struct itimerval){.it_value = {0, 50000}};
 	for (volatile int i = 0; i < 20; i++) {
 		CHECK(!setitimer(ITIMER_REAL, &often, NULL));
 		if (!sigsetjmp(jump, 1))
@@ -256,14 +260,15 @@ static void *receiver(void *arg)
 {
 	char buf[4][64];
 	struct iovec iov[4];
-	struct mmsghdr m[4] = { 0 };
+	struct mmsghdr m[4] = {0};
 
 	for (int i = 0; i < 4; i++) {
-		iov[i] = (struct iovec){ buf[i], sizeof(buf[i]) };
-		m[i].msg_hdr = (struct msghdr){ .msg_iov = &iov[i], .msg_iovlen = 1 };
+		iov[i] = (struct iovec){buf[i], sizeof(buf[i])};
+		m[i].msg_hdr = (struct msghdr){.msg_iov = &iov[i], .msg_iovlen = 1};
 	}
 	for (unsigned i = 0; !stop; i++) {
-		int n = i % 2 ? recv(shared[i % 4], buf[0], 64, 0) > 0 : recvmmsg(shared[i % 4], m, 4, MSG_WAITFORONE, NULL);
+		int n = i % 2 ? recv(shared[i % 4], buf[0], 64, 0) > 0
+			      : recvmmsg(shared[i % 4], m, 4, MSG_WAITFORONE, NULL);
 
 		if (n > 0)
 			received += (unsigned long)n;
@@ -303,7 +308,7 @@ static void *optioner(void *arg)
 
 static void *connecter(void *arg)
 {
-	struct sockaddr none = { .sa_family = AF_UNSPEC };
+	struct sockaddr none = {.sa_family = AF_UNSPEC};
 
 	while (!stop) {
 		connect(shared[3], (struct sockaddr *)&peer, sizeof(peer));
@@ -316,12 +321,12 @@ static void *connecter(void *arg)
 static void *poller(void *arg)
 {
 	int ep = epoll_create1(0);
-	struct epoll_event ev = { .events = EPOLLIN };
+	struct epoll_event ev = {.events = EPOLLIN};
 	struct pollfd p[4];
 
 	for (int i = 0; i < 4; i++) {
 		epoll_ctl(ep, EPOLL_CTL_ADD, shared[i], &ev);
-		p[i] = (struct pollfd){ .fd = shared[i], .events = POLLIN };
+		p[i] = (struct pollfd){.fd = shared[i], .events = POLLIN};
 	}
 	while (!stop) {
 		poll(p, 4, 1);
@@ -351,8 +356,9 @@ static void *forker(void *arg)
 
 static void hammer(int seconds, bool forks)
 {
-	void *(*const jobs[])(void *) = { sender, receiver, receiver, maker,  maker,
-					  optioner, connecter, poller, poller, forks ? forker : sender };
+	void *(*const jobs[])(void *) = {
+		sender,	  receiver,  receiver, maker,  maker,
+		optioner, connecter, poller,   poller, forks ? forker : sender};
 	enum { N = sizeof(jobs) / sizeof(jobs[0]) };
 	pthread_t t[N];
 
@@ -374,9 +380,10 @@ int main(int argc, char **argv)
 	int count = argc > 5 ? atoi(argv[5]) : 1;
 
 	CHECK(argc >= 5);
-	own = (struct sockaddr_in){ .sin_family = AF_INET, .sin_addr.s_addr = inet_addr(argv[2]) };
-	peer = (struct sockaddr_in){ .sin_family = AF_INET, .sin_addr.s_addr = inet_addr(argv[3]),
-				     .sin_port = htons((uint16_t)atoi(argv[4])) };
+	own = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = inet_addr(argv[2])};
+	peer = (struct sockaddr_in){.sin_family = AF_INET,
+				    .sin_addr.s_addr = inet_addr(argv[3]),
+				    .sin_port = htons((uint16_t)atoi(argv[4]))};
 	echo(udp(0, 1000));
 	if (!strcmp(argv[1], "cancel"))
 		cancel(count);

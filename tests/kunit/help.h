@@ -58,8 +58,8 @@ static inline struct socket *help_bound(struct kunit *test, struct net *net, int
 					const char *address, u16 port, bool reuse)
 {
 	struct vma_addr a = help_addr(address ?: "::");
-	struct sockaddr_in6 in6 = { .sin6_family = AF_INET6, .sin6_port = htons(port) };
-	struct sockaddr_in in = { .sin_family = AF_INET, .sin_port = htons(port) };
+	struct sockaddr_in6 in6 = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
+	struct sockaddr_in in = {.sin_family = AF_INET, .sin_port = htons(port)};
 	int type = proto == IPPROTO_TCP ? SOCK_STREAM : SOCK_DGRAM;
 	struct socket *sock;
 

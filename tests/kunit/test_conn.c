@@ -123,8 +123,7 @@ static struct kunit_case cases[] = {
 	KUNIT_CASE(a_flow_has_one_owner),
 	KUNIT_CASE(a_flow_with_this_remote_side_comes_before_one_with_any),
 	KUNIT_CASE(namespaces_are_apart),
-	{}
-};
+	{}};
 
 static struct kunit_suite suite = {
 	.name = "vma_conn",

@@ -58,12 +58,10 @@ static void set_up_comes_first_and_from_the_owner(struct kunit *test)
 	vma_session_put(s);
 }
 
-static struct kunit_case cases[] = {
-	KUNIT_CASE(known_commands_have_their_size),
-	KUNIT_CASE(every_other_command_is_refused),
-	KUNIT_CASE(set_up_comes_first_and_from_the_owner),
-	{}
-};
+static struct kunit_case cases[] = {KUNIT_CASE(known_commands_have_their_size),
+				    KUNIT_CASE(every_other_command_is_refused),
+				    KUNIT_CASE(set_up_comes_first_and_from_the_owner),
+				    {}};
 
 static struct kunit_suite suite = {
 	.name = "vma_dev",

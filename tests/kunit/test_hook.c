@@ -11,8 +11,8 @@ static struct socket *to, *from; /* UDP on the loopback interface, to is the ses
 
 static int hook_begin(struct kunit *test)
 {
-	struct vma_kmod_setup arg = { .version = VMA_KMOD_VERSION, .conns = 4,
-				      .ring = VMA_KMOD_RING_MIN };
+	struct vma_kmod_setup arg = {
+		.version = VMA_KMOD_VERSION, .conns = 4, .ring = VMA_KMOD_RING_MIN};
 
 	KUNIT_ASSERT_EQ(test, 0, help_lo_up(&init_net));
 	to = help_socket(test, &init_net, AF_INET, IPPROTO_UDP, LOOPBACK, 0);
@@ -128,11 +128,12 @@ static int add(struct socket *sock, u8 proto, const char *remote, u16 rport)
 
 static void send(struct kunit *test, size_t bytes)
 {
-	struct sockaddr_in sin = { .sin_family = AF_INET, .sin_port = htons(help_port(to)),
-				   .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-	struct msghdr msg = { .msg_name = &sin, .msg_namelen = sizeof(sin) };
+	struct sockaddr_in sin = {.sin_family = AF_INET,
+				  .sin_port = htons(help_port(to)),
+				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	struct msghdr msg = {.msg_name = &sin, .msg_namelen = sizeof(sin)};
 	void *data = kunit_kzalloc(test, bytes, GFP_KERNEL);
-	struct kvec vec = { .iov_base = data, .iov_len = bytes };
+	struct kvec vec = {.iov_base = data, .iov_len = bytes};
 
 	KUNIT_ASSERT_NOT_NULL(test, data);
 	KUNIT_EXPECT_EQ(test, kernel_sendmsg(from, &msg, &vec, 1, bytes), bytes);
@@ -143,7 +144,7 @@ static void send(struct kunit *test, size_t bytes)
 static int arrived(void)
 {
 	char data[16];
-	struct kvec vec = { .iov_base = data, .iov_len = sizeof(data) };
+	struct kvec vec = {.iov_base = data, .iov_len = sizeof(data)};
 	struct msghdr msg = {};
 	int n = 0;
 
@@ -259,20 +260,18 @@ static void a_segment_of_a_connection_goes_to_its_process(struct kunit *test)
 	sock_release(shadow);
 }
 
-static struct kunit_case cases[] = {
-	KUNIT_CASE(a_packets_flow_is_read),
-	KUNIT_CASE(ip_options_are_skipped),
-	KUNIT_CASE(what_has_no_ports_is_left),
-	KUNIT_CASE(v6_too),
-	KUNIT_CASE(a_registered_flow_goes_to_its_process),
-	KUNIT_CASE(another_remote_side_is_left_alone),
-	KUNIT_CASE(fragments_arrive_as_one),
-	KUNIT_CASE(a_full_ring_drops_and_counts),
-	KUNIT_CASE(a_port_given_away_is_left_alone),
-	KUNIT_CASE(the_dead_get_nothing),
-	KUNIT_CASE(a_segment_of_a_connection_goes_to_its_process),
-	{}
-};
+static struct kunit_case cases[] = {KUNIT_CASE(a_packets_flow_is_read),
+				    KUNIT_CASE(ip_options_are_skipped),
+				    KUNIT_CASE(what_has_no_ports_is_left),
+				    KUNIT_CASE(v6_too),
+				    KUNIT_CASE(a_registered_flow_goes_to_its_process),
+				    KUNIT_CASE(another_remote_side_is_left_alone),
+				    KUNIT_CASE(fragments_arrive_as_one),
+				    KUNIT_CASE(a_full_ring_drops_and_counts),
+				    KUNIT_CASE(a_port_given_away_is_left_alone),
+				    KUNIT_CASE(the_dead_get_nothing),
+				    KUNIT_CASE(a_segment_of_a_connection_goes_to_its_process),
+				    {}};
 
 static struct kunit_suite suite = {
 	.name = "vma_hook",

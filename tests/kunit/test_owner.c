@@ -41,8 +41,8 @@ static void bad_flags_are_refused(struct kunit *test)
 
 static void bad_fields_are_refused(struct kunit *test)
 {
-	static const char *const not_hosts[] = { "0.0.0.0", "224.0.0.1", "255.255.255.255",
-						 "::", "ff02::1" };
+	static const char *const not_hosts[] = {"0.0.0.0", "224.0.0.1", "255.255.255.255",
+						"::", "ff02::1"};
 	struct vma_flow_key key;
 	int i;
 
@@ -144,8 +144,9 @@ static void a_socket_of_another_kind_owns_nothing(struct kunit *test)
 static void a_connected_udp_socket_owns_one_remote_side(struct kunit *test)
 {
 	struct socket *s = help_socket(test, &init_net, AF_INET, IPPROTO_UDP, LOOPBACK, 0);
-	struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons(5000),
-				  .sin_addr.s_addr = htonl(0x7f000009) };
+	struct sockaddr_in to = {.sin_family = AF_INET,
+				 .sin_port = htons(5000),
+				 .sin_addr.s_addr = htonl(0x7f000009)};
 
 	KUNIT_ASSERT_EQ(test, 0, kernel_connect(s, (struct sockaddr *)&to, sizeof(to), 0));
 	KUNIT_EXPECT_EQ(test, check(s, IPPROTO_UDP, LOOPBACK, help_port(s), "127.0.0.9"), 0);
@@ -158,8 +159,9 @@ static void a_connection_of_the_kernels_is_seen(struct kunit *test)
 {
 	struct socket *l = help_socket(test, &init_net, AF_INET, IPPROTO_TCP, LOOPBACK, 0);
 	struct socket *s = help_socket(test, &init_net, AF_INET, IPPROTO_TCP, LOOPBACK, 0);
-	struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons(help_port(l)),
-				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct sockaddr_in to = {.sin_family = AF_INET,
+				 .sin_port = htons(help_port(l)),
+				 .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	struct vma_flow_key key =
 		help_key(IPPROTO_TCP, LOOPBACK, help_port(s), LOOPBACK, help_port(l));
 
@@ -186,7 +188,7 @@ static void a_closed_socket_holds_no_more(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, vma_owner_holds(&c));
 	sock_release(s);
 	KUNIT_EXPECT_FALSE(test, vma_owner_holds(&c));
-	c.by_right = true;
+	c.by_net_raw = true;
 	KUNIT_EXPECT_FALSE(test, vma_owner_holds(&c));
 	sock_put(c.sk);
 }
@@ -229,21 +231,19 @@ static void a_port_shared_with_another_user_is_nobodys(struct kunit *test)
 	sock_release(mine);
 }
 
-static struct kunit_case cases[] = {
-	KUNIT_CASE(a_good_flow_passes),
-	KUNIT_CASE(bad_flags_are_refused),
-	KUNIT_CASE(bad_fields_are_refused),
-	KUNIT_CASE(a_bound_socket_owns_its_address_and_port),
-	KUNIT_CASE(a_socket_bound_to_all_owns_each),
-	KUNIT_CASE(an_unbound_socket_owns_nothing),
-	KUNIT_CASE(a_port_shared_with_another_user_is_nobodys),
-	KUNIT_CASE(a_socket_of_another_kind_owns_nothing),
-	KUNIT_CASE(a_connected_udp_socket_owns_one_remote_side),
-	KUNIT_CASE(a_connection_of_the_kernels_is_seen),
-	KUNIT_CASE(a_closed_socket_holds_no_more),
-	KUNIT_CASE(only_addresses_of_this_host_are_local),
-	{}
-};
+static struct kunit_case cases[] = {KUNIT_CASE(a_good_flow_passes),
+				    KUNIT_CASE(bad_flags_are_refused),
+				    KUNIT_CASE(bad_fields_are_refused),
+				    KUNIT_CASE(a_bound_socket_owns_its_address_and_port),
+				    KUNIT_CASE(a_socket_bound_to_all_owns_each),
+				    KUNIT_CASE(an_unbound_socket_owns_nothing),
+				    KUNIT_CASE(a_port_shared_with_another_user_is_nobodys),
+				    KUNIT_CASE(a_socket_of_another_kind_owns_nothing),
+				    KUNIT_CASE(a_connected_udp_socket_owns_one_remote_side),
+				    KUNIT_CASE(a_connection_of_the_kernels_is_seen),
+				    KUNIT_CASE(a_closed_socket_holds_no_more),
+				    KUNIT_CASE(only_addresses_of_this_host_are_local),
+				    {}};
 
 static struct kunit_suite suite = {
 	.name = "vma_owner",

@@ -48,7 +48,7 @@ static struct vma_region *alloc_limited(struct kunit *test, struct vma_kmod_regi
 
 static void the_limit_refuses_and_freeing_gives_back(struct kunit *test)
 {
-	struct vma_kmod_region arg = { .bytes = 2 << 20, .kind = VMA_KMOD_MEM_HUGE, .node = -1 };
+	struct vma_kmod_region arg = {.bytes = 2 << 20, .kind = VMA_KMOD_MEM_HUGE, .node = -1};
 	struct vma_kmod_region more = arg;
 	struct user_struct *user = get_uid(current_user());
 	long before = atomic_long_read(&user->locked_vm);
@@ -68,7 +68,7 @@ static void the_limit_refuses_and_freeing_gives_back(struct kunit *test)
 
 static void who_may_lock_pays_nothing(struct kunit *test)
 {
-	struct vma_kmod_region arg = { .bytes = 1, .kind = VMA_KMOD_MEM_CONTIG, .node = -1 };
+	struct vma_kmod_region arg = {.bytes = 1, .kind = VMA_KMOD_MEM_CONTIG, .node = -1};
 	long before = atomic_long_read(&current_user()->locked_vm);
 	struct vma_region *r = vma_region_alloc(&arg);
 
@@ -80,8 +80,8 @@ static void who_may_lock_pays_nothing(struct kunit *test)
 
 static void blocks_are_contiguous_aligned_and_zero(struct kunit *test)
 {
-	struct vma_kmod_region arg = { .bytes = (5 << 20) + 1, .kind = VMA_KMOD_MEM_HUGE,
-				       .node = -1 };
+	struct vma_kmod_region arg = {
+		.bytes = (5 << 20) + 1, .kind = VMA_KMOD_MEM_HUGE, .node = -1};
 	s64 regions = total(VMA_TOTAL_REGIONS), bytes = total(VMA_TOTAL_REGION_BYTES);
 	struct vma_region *r = vma_region_alloc(&arg);
 	int i;
@@ -103,7 +103,7 @@ static void blocks_are_contiguous_aligned_and_zero(struct kunit *test)
 
 static void contiguous_memory_comes_in_large_blocks(struct kunit *test)
 {
-	struct vma_kmod_region arg = { .bytes = 9 << 20, .kind = VMA_KMOD_MEM_CONTIG, .node = -1 };
+	struct vma_kmod_region arg = {.bytes = 9 << 20, .kind = VMA_KMOD_MEM_CONTIG, .node = -1};
 	struct vma_region *r = vma_region_alloc(&arg);
 
 	KUNIT_ASSERT_FALSE(test, IS_ERR(r));
@@ -116,16 +116,16 @@ static void contiguous_memory_comes_in_large_blocks(struct kunit *test)
 static void nonsense_is_refused(struct kunit *test)
 {
 	static const struct vma_kmod_region bad[] = {
-		{ .bytes = 0, .kind = VMA_KMOD_MEM_HUGE, .node = -1 },
-		{ .bytes = (1ull << 36) + 1, .kind = VMA_KMOD_MEM_HUGE, .node = -1 },
-		{ .bytes = ~0ull, .kind = VMA_KMOD_MEM_CONTIG, .node = -1 },
-		{ .bytes = 4096, .kind = 0, .node = -1 },
-		{ .bytes = 4096, .kind = VMA_KMOD_MEM_GIGA + 1, .node = -1 },
-		{ .bytes = 4096, .kind = VMA_KMOD_MEM_HUGE, .node = -2 },
-		{ .bytes = 4096, .kind = VMA_KMOD_MEM_HUGE, .node = 0x7fffffff },
-		{ .bytes = 4096, .kind = VMA_KMOD_MEM_HUGE, .node = -1, .offset = 1 },
-		{ .bytes = 4096, .kind = VMA_KMOD_MEM_HUGE, .node = -1, .block = 1 },
-		{ .bytes = 4096, .kind = VMA_KMOD_MEM_HUGE, .node = -1, .reserved = 1 },
+		{.bytes = 0, .kind = VMA_KMOD_MEM_HUGE, .node = -1},
+		{.bytes = (1ull << 36) + 1, .kind = VMA_KMOD_MEM_HUGE, .node = -1},
+		{.bytes = ~0ull, .kind = VMA_KMOD_MEM_CONTIG, .node = -1},
+		{.bytes = 4096, .kind = 0, .node = -1},
+		{.bytes = 4096, .kind = VMA_KMOD_MEM_GIGA + 1, .node = -1},
+		{.bytes = 4096, .kind = VMA_KMOD_MEM_HUGE, .node = -2},
+		{.bytes = 4096, .kind = VMA_KMOD_MEM_HUGE, .node = 0x7fffffff},
+		{.bytes = 4096, .kind = VMA_KMOD_MEM_HUGE, .node = -1, .offset = 1},
+		{.bytes = 4096, .kind = VMA_KMOD_MEM_HUGE, .node = -1, .block = 1},
+		{.bytes = 4096, .kind = VMA_KMOD_MEM_HUGE, .node = -1, .reserved = 1},
 	};
 	int i;
 
@@ -138,7 +138,7 @@ static void nonsense_is_refused(struct kunit *test)
 
 static void more_than_there_is_fails_whole(struct kunit *test)
 {
-	struct vma_kmod_region arg = { .bytes = 1ull << 33, .kind = VMA_KMOD_MEM_HUGE, .node = -1 };
+	struct vma_kmod_region arg = {.bytes = 1ull << 33, .kind = VMA_KMOD_MEM_HUGE, .node = -1};
 	s64 regions = total(VMA_TOTAL_REGIONS);
 
 	KUNIT_EXPECT_EQ(test, PTR_ERR(vma_region_alloc(&arg)), -ENOMEM);
@@ -151,16 +151,14 @@ static void more_than_there_is_fails_whole(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, total(VMA_TOTAL_REGIONS), regions);
 }
 
-static struct kunit_case cases[] = {
-	KUNIT_CASE(a_user_is_charged_up_to_the_limit),
-	KUNIT_CASE(the_limit_refuses_and_freeing_gives_back),
-	KUNIT_CASE(who_may_lock_pays_nothing),
-	KUNIT_CASE(blocks_are_contiguous_aligned_and_zero),
-	KUNIT_CASE(contiguous_memory_comes_in_large_blocks),
-	KUNIT_CASE(nonsense_is_refused),
-	KUNIT_CASE(more_than_there_is_fails_whole),
-	{}
-};
+static struct kunit_case cases[] = {KUNIT_CASE(a_user_is_charged_up_to_the_limit),
+				    KUNIT_CASE(the_limit_refuses_and_freeing_gives_back),
+				    KUNIT_CASE(who_may_lock_pays_nothing),
+				    KUNIT_CASE(blocks_are_contiguous_aligned_and_zero),
+				    KUNIT_CASE(contiguous_memory_comes_in_large_blocks),
+				    KUNIT_CASE(nonsense_is_refused),
+				    KUNIT_CASE(more_than_there_is_fails_whole),
+				    {}};
 
 static struct kunit_suite suite = {
 	.name = "vma_region",

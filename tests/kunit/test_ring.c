@@ -137,7 +137,7 @@ static void a_packet_larger_than_the_ring_is_dropped(struct kunit *test)
 /* More than was produced, or more behind than the ring is long. */
 static void a_position_that_cannot_be_only_makes_it_full(struct kunit *test)
 {
-	static const u32 nonsense[] = { 1, 8, 0x80000000, 0u - VMA_KMOD_RING_MIN, 12345678 };
+	static const u32 nonsense[] = {1, 8, 0x80000000, 0u - VMA_KMOD_RING_MIN, 12345678};
 	u32 i;
 
 	for (i = 0; i < ARRAY_SIZE(nonsense); i++) {
@@ -162,8 +162,8 @@ static void any_position_is_harmless(struct kunit *test)
 	u32 i, was;
 
 	for (i = 0; i < 2000; i++) {
-		head()->consumed = get_random_u32() % 4 ? ring.produced - get_random_u32() % 70000 :
-							  get_random_u32();
+		head()->consumed = get_random_u32() % 4 ? ring.produced - get_random_u32() % 70000
+							: get_random_u32();
 		head()->produced = get_random_u32();
 		was = ring.produced;
 		if (put(test, 0, get_random_u32() % 3000) == 0) {
@@ -184,17 +184,15 @@ static void no_ring_takes_nothing(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, vma_ring_ready(&ring));
 }
 
-static struct kunit_case cases[] = {
-	KUNIT_CASE(a_packet_arrives_whole),
-	KUNIT_CASE(what_the_kernel_checked_is_said),
-	KUNIT_CASE(it_goes_round_and_loses_nothing),
-	KUNIT_CASE(full_is_counted_and_ends),
-	KUNIT_CASE(a_packet_larger_than_the_ring_is_dropped),
-	KUNIT_CASE(a_position_that_cannot_be_only_makes_it_full),
-	KUNIT_CASE(any_position_is_harmless),
-	KUNIT_CASE(no_ring_takes_nothing),
-	{}
-};
+static struct kunit_case cases[] = {KUNIT_CASE(a_packet_arrives_whole),
+				    KUNIT_CASE(what_the_kernel_checked_is_said),
+				    KUNIT_CASE(it_goes_round_and_loses_nothing),
+				    KUNIT_CASE(full_is_counted_and_ends),
+				    KUNIT_CASE(a_packet_larger_than_the_ring_is_dropped),
+				    KUNIT_CASE(a_position_that_cannot_be_only_makes_it_full),
+				    KUNIT_CASE(any_position_is_harmless),
+				    KUNIT_CASE(no_ring_takes_nothing),
+				    {}};
 
 static struct kunit_suite suite = {
 	.name = "vma_ring",

@@ -52,8 +52,7 @@ static void v6_is_a_whole_segment(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, memcmp(&ip->saddr, &key.local, 16), 0);
 	KUNIT_EXPECT_EQ(test, memcmp(&ip->daddr, &key.remote, 16), 0);
 	KUNIT_EXPECT_EQ(test, ((u8 *)th)[13], 0x14);
-	KUNIT_EXPECT_EQ(test,
-			tcp_v6_check(20, &ip->saddr, &ip->daddr, csum_partial(th, 20, 0)), 0);
+	KUNIT_EXPECT_EQ(test, tcp_v6_check(20, &ip->saddr, &ip->daddr, csum_partial(th, 20, 0)), 0);
 	kfree_skb(skb);
 }
 
@@ -122,8 +121,7 @@ static void none_from_an_address_that_is_not_here(struct kunit *test)
 
 static void none_for_a_connection_that_the_kernel_has(struct kunit *test)
 {
-	struct socket *listener =
-		help_socket(test, &init_net, AF_INET, IPPROTO_TCP, LOOPBACK, 0);
+	struct socket *listener = help_socket(test, &init_net, AF_INET, IPPROTO_TCP, LOOPBACK, 0);
 	struct sockaddr_in to = {
 		.sin_family = AF_INET,
 		.sin_port = htons(help_port(listener)),
@@ -140,14 +138,12 @@ static void none_for_a_connection_that_the_kernel_has(struct kunit *test)
 	sock_release(listener);
 }
 
-static struct kunit_case cases[] = {
-	KUNIT_CASE(v4_is_a_whole_segment),
-	KUNIT_CASE(v6_is_a_whole_segment),
-	KUNIT_CASE(it_leaves_with_the_number_given),
-	KUNIT_CASE(none_from_an_address_that_is_not_here),
-	KUNIT_CASE(none_for_a_connection_that_the_kernel_has),
-	{}
-};
+static struct kunit_case cases[] = {KUNIT_CASE(v4_is_a_whole_segment),
+				    KUNIT_CASE(v6_is_a_whole_segment),
+				    KUNIT_CASE(it_leaves_with_the_number_given),
+				    KUNIT_CASE(none_from_an_address_that_is_not_here),
+				    KUNIT_CASE(none_for_a_connection_that_the_kernel_has),
+				    {}};
 
 static struct kunit_suite suite = {
 	.name = "vma_rst",

@@ -38,8 +38,10 @@ static const struct nf_hook_ops see_ops = {
 
 static int setup(u32 conns)
 {
-	struct vma_kmod_setup arg = { .version = VMA_KMOD_VERSION, .sockets = 4, .conns = conns,
-				      .ring = VMA_KMOD_RING_MIN };
+	struct vma_kmod_setup arg = {.version = VMA_KMOD_VERSION,
+				     .sockets = 4,
+				     .conns = conns,
+				     .ring = VMA_KMOD_RING_MIN};
 
 	return vma_session_setup(s, &arg);
 }
@@ -77,13 +79,13 @@ static s64 total(enum vma_total which)
 }
 
 /* Registers the connection to 127.0.0.2:port; the slot or negative errno. */
-static int add(u16 port, u32 flags, bool by_right)
+static int add(u16 port, u32 flags, bool by_net_raw)
 {
 	struct vma_kmod_conn arg = {
 		.flags = flags,
 		.key = help_key(IPPROTO_TCP, LOOPBACK, help_port(shadow), "127.0.0.2", port),
 	};
-	int err = vma_session_conn(s, shadow->sk, &arg, by_right);
+	int err = vma_session_conn(s, shadow->sk, &arg, by_net_raw);
 
 	return err ?: (int)arg.slot;
 }
@@ -128,17 +130,17 @@ static void a_session_is_its_openers(struct kunit *test)
 static void set_up_refuses_nonsense(struct kunit *test)
 {
 	static const struct vma_kmod_setup bad[] = {
-		{ .version = VMA_KMOD_VERSION, .sockets = VMA_STATS_SOCKETS_MAX + 1 },
-		{ .version = VMA_KMOD_VERSION, .sockets = ~0u },
-		{ .version = VMA_KMOD_VERSION, .conns = VMA_KMOD_CONNS_MAX + 1 },
-		{ .version = VMA_KMOD_VERSION, .ring = VMA_KMOD_RING_MIN / 2 },
-		{ .version = VMA_KMOD_VERSION, .ring = VMA_KMOD_RING_MIN + 4096 },
-		{ .version = VMA_KMOD_VERSION, .ring = VMA_KMOD_RING_MAX * 2 },
-		{ .version = VMA_KMOD_VERSION, .reserved = { 0, 1 } },
-		{ .version = VMA_KMOD_VERSION, .features = 1 },
-		{ .version = VMA_KMOD_VERSION, .ring_bytes = 1 },
+		{.version = VMA_KMOD_VERSION, .sockets = VMA_STATS_SOCKETS_MAX + 1},
+		{.version = VMA_KMOD_VERSION, .sockets = ~0u},
+		{.version = VMA_KMOD_VERSION, .conns = VMA_KMOD_CONNS_MAX + 1},
+		{.version = VMA_KMOD_VERSION, .ring = VMA_KMOD_RING_MIN / 2},
+		{.version = VMA_KMOD_VERSION, .ring = VMA_KMOD_RING_MIN + 4096},
+		{.version = VMA_KMOD_VERSION, .ring = VMA_KMOD_RING_MAX * 2},
+		{.version = VMA_KMOD_VERSION, .reserved = {0, 1}},
+		{.version = VMA_KMOD_VERSION, .features = 1},
+		{.version = VMA_KMOD_VERSION, .ring_bytes = 1},
 	};
-	struct vma_kmod_setup arg = { .version = VMA_KMOD_VERSION + 1 };
+	struct vma_kmod_setup arg = {.version = VMA_KMOD_VERSION + 1};
 	int i;
 
 	KUNIT_EXPECT_EQ(test, vma_session_setup(s, &arg), -EPROTO);
@@ -152,21 +154,20 @@ static void set_up_refuses_nonsense(struct kunit *test)
 
 static void set_up_says_what_can_be_mapped(struct kunit *test)
 {
-	struct vma_kmod_setup arg = { .version = VMA_KMOD_VERSION, .sockets = 1, .conns = 1 };
+	struct vma_kmod_setup arg = {.version = VMA_KMOD_VERSION, .sockets = 1, .conns = 1};
+	size_t stats = sizeof(struct vma_stats_header) + sizeof(struct vma_stats_socket);
 
 	KUNIT_EXPECT_EQ(test, vma_session_setup(s, &arg), 0);
 	KUNIT_EXPECT_EQ(test, arg.conns_bytes, PAGE_SIZE);
 	KUNIT_EXPECT_EQ(test, arg.ring_bytes, 0);
-	KUNIT_EXPECT_EQ(test, arg.stats_bytes,
-			PAGE_ALIGN(sizeof(struct vma_stats_header) +
-				   sizeof(struct vma_stats_socket)));
+	KUNIT_EXPECT_EQ(test, arg.stats_bytes, PAGE_ALIGN(stats));
 	/* Without a ring nothing can fall back. */
 	KUNIT_EXPECT_EQ(test, add(1000, VMA_KMOD_CONN_FALLBACK, false), -EINVAL);
 }
 
 static void after_the_end_nothing_is_taken(struct kunit *test)
 {
-	struct vma_kmod_region region = { .bytes = 1, .kind = VMA_KMOD_MEM_CONTIG, .node = -1 };
+	struct vma_kmod_region region = {.bytes = 1, .kind = VMA_KMOD_MEM_CONTIG, .node = -1};
 
 	KUNIT_EXPECT_EQ(test, add(1000, VMA_KMOD_CONN_RST, false), -EBADF);
 	vma_session_end(s);
@@ -179,7 +180,7 @@ static void after_the_end_nothing_is_taken(struct kunit *test)
 
 static void slots_are_handed_out_and_come_back_empty(struct kunit *test)
 {
-	struct vma_kmod_unconn which = { .slot = 3 };
+	struct vma_kmod_unconn which = {.slot = 3};
 	int i;
 
 	KUNIT_ASSERT_EQ(test, setup(CONNS), 0);
@@ -195,11 +196,11 @@ static void slots_are_handed_out_and_come_back_empty(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, vma_session_unconn(s, &which), -ENOENT);
 	which.slot = ~0u;
 	KUNIT_EXPECT_EQ(test, vma_session_unconn(s, &which), -ENOENT);
-	which = (struct vma_kmod_unconn){ .slot = 1, .reserved = 1 };
+	which = (struct vma_kmod_unconn){.slot = 1, .reserved = 1};
 	KUNIT_EXPECT_EQ(test, vma_session_unconn(s, &which), -EINVAL);
 }
 
-static void a_flow_that_is_not_the_callers_needs_the_right(struct kunit *test)
+static void a_flow_that_is_not_the_callers_needs_net_raw(struct kunit *test)
 {
 	struct vma_kmod_conn arg = {
 		.flags = VMA_KMOD_CONN_RST,
@@ -209,9 +210,9 @@ static void a_flow_that_is_not_the_callers_needs_the_right(struct kunit *test)
 	KUNIT_ASSERT_EQ(test, setup(CONNS), 0);
 	KUNIT_EXPECT_EQ(test, vma_session_conn(s, shadow->sk, &arg, false), -EPERM);
 	KUNIT_EXPECT_EQ(test, vma_session_conn(s, shadow->sk, &arg, true), 0);
-	KUNIT_EXPECT_TRUE(test, s->conns[0]->by_right);
+	KUNIT_EXPECT_TRUE(test, s->conns[0]->by_net_raw);
 	KUNIT_EXPECT_EQ(test, add(1000, VMA_KMOD_CONN_RST, true), 1);
-	KUNIT_EXPECT_FALSE(test, s->conns[1]->by_right);
+	KUNIT_EXPECT_FALSE(test, s->conns[1]->by_net_raw);
 	/* No right makes an address this host's, or a flow free. */
 	KUNIT_EXPECT_EQ(test, add(1000, VMA_KMOD_CONN_RST, true), -EADDRINUSE);
 	arg.slot = 0;
@@ -234,7 +235,7 @@ static void death_resets_what_is_live(struct kunit *test)
 		add(1000 + i, VMA_KMOD_CONN_RST, false);
 	add(2000, VMA_KMOD_CONN_FALLBACK, false);
 	for (i = 0; i < CONNS; i++)
-		slots()[i] = (struct vma_kmod_slot){ .seq = 1u << i, .ack = 1, .live = i != 2 };
+		slots()[i] = (struct vma_kmod_slot){.seq = 1u << i, .ack = 1, .live = i != 2};
 	which.reserved = 0;
 	which.slot = 4;
 	KUNIT_EXPECT_EQ(test, vma_session_unconn(s, &which), 0);
@@ -347,7 +348,7 @@ static void the_tool_writes_whole_words_within_the_pages(struct kunit *test)
 
 static void regions_have_places_and_go_at_the_end(struct kunit *test)
 {
-	struct vma_kmod_region arg = { .kind = VMA_KMOD_MEM_CONTIG, .node = -1 };
+	struct vma_kmod_region arg = {.kind = VMA_KMOD_MEM_CONTIG, .node = -1};
 	s64 before = total(VMA_TOTAL_REGIONS);
 	int i;
 
@@ -367,24 +368,22 @@ static void regions_have_places_and_go_at_the_end(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, total(VMA_TOTAL_REGIONS), before);
 }
 
-static struct kunit_case cases[] = {
-	KUNIT_CASE(a_process_has_one_session_at_a_time),
-	KUNIT_CASE(a_session_is_its_openers),
-	KUNIT_CASE(set_up_refuses_nonsense),
-	KUNIT_CASE(set_up_says_what_can_be_mapped),
-	KUNIT_CASE(after_the_end_nothing_is_taken),
-	KUNIT_CASE(slots_are_handed_out_and_come_back_empty),
-	KUNIT_CASE(a_flow_that_is_not_the_callers_needs_the_right),
-	KUNIT_CASE(death_resets_what_is_live),
-	KUNIT_CASE(a_port_given_away_is_not_reset),
-	KUNIT_CASE(scribbled_slots_reset_nobody_else),
-	KUNIT_CASE(thousands_are_reset),
-	KUNIT_CASE(registrations_let_go_of_their_sockets),
-	KUNIT_CASE(a_dead_process_stays_in_the_sum),
-	KUNIT_CASE(the_tool_writes_whole_words_within_the_pages),
-	KUNIT_CASE(regions_have_places_and_go_at_the_end),
-	{}
-};
+static struct kunit_case cases[] = {KUNIT_CASE(a_process_has_one_session_at_a_time),
+				    KUNIT_CASE(a_session_is_its_openers),
+				    KUNIT_CASE(set_up_refuses_nonsense),
+				    KUNIT_CASE(set_up_says_what_can_be_mapped),
+				    KUNIT_CASE(after_the_end_nothing_is_taken),
+				    KUNIT_CASE(slots_are_handed_out_and_come_back_empty),
+				    KUNIT_CASE(a_flow_that_is_not_the_callers_needs_net_raw),
+				    KUNIT_CASE(death_resets_what_is_live),
+				    KUNIT_CASE(a_port_given_away_is_not_reset),
+				    KUNIT_CASE(scribbled_slots_reset_nobody_else),
+				    KUNIT_CASE(thousands_are_reset),
+				    KUNIT_CASE(registrations_let_go_of_their_sockets),
+				    KUNIT_CASE(a_dead_process_stays_in_the_sum),
+				    KUNIT_CASE(the_tool_writes_whole_words_within_the_pages),
+				    KUNIT_CASE(regions_have_places_and_go_at_the_end),
+				    {}};
 
 static struct kunit_suite suite = {
 	.name = "vma_session",

@@ -105,10 +105,15 @@ static void a_socket_is_a_line(struct kunit *test)
 	KUNIT_ASSERT_NOT_NULL(test, line);
 	KUNIT_EXPECT_FALSE(test, vma_text_socket(line, &pages, 2));
 	sockets()[2] = (struct vma_stats_socket){
-		.enabled = 1, .fd = 5, .proto = IPPROTO_UDP,
-		.local = help_addr("10.0.0.1"), .local_port = 53,
-		.remote = help_addr("fd00::2"), .remote_port = 1000,
-		.rx = { .packets = 1, .bytes = 2 }, .tx = { .packets = 3, .bytes = 4 },
+		.enabled = 1,
+		.fd = 5,
+		.proto = IPPROTO_UDP,
+		.local = help_addr("10.0.0.1"),
+		.local_port = 53,
+		.remote = help_addr("fd00::2"),
+		.remote_port = 1000,
+		.rx = {.packets = 1, .bytes = 2},
+		.tx = {.packets = 3, .bytes = 4},
 		.rx_drop_packets = 5,
 	};
 	KUNIT_EXPECT_TRUE(test, vma_text_socket(line, &pages, 2));
@@ -170,10 +175,11 @@ static void a_ring_without_a_name_has_a_dash(struct kunit *test)
 /* Pieces of any size put together are the text. */
 static void pieces_make_the_whole(struct kunit *test)
 {
-	static const size_t sizes[] = { 1, 7, VMA_SOCKET_LINE, VMA_SOCKET_LINE + 1, 4096 };
+	static const size_t sizes[] = {1, 7, VMA_SOCKET_LINE, VMA_SOCKET_LINE + 1, 4096};
 	size_t bytes = 3 * VMA_SOCKET_LINE;
 	char *whole = kunit_kzalloc(test, 8192, GFP_KERNEL);
 	char *parts = kunit_kzalloc(test, 8192, GFP_KERNEL);
+	ssize_t n;
 	int i;
 
 	KUNIT_ASSERT_NOT_NULL(test, whole);
@@ -183,10 +189,10 @@ static void pieces_make_the_whole(struct kunit *test)
 		sockets()[i].fd = i;
 	}
 	sockets()[7].fd = 77;
-	KUNIT_ASSERT_EQ(test, bytes, vma_text_lines(vma_text_socket, SOCKETS, VMA_SOCKET_LINE,
-						    &pages, whole, 0, 8192));
+	n = vma_text_lines(vma_text_socket, SOCKETS, VMA_SOCKET_LINE, &pages, whole, 0, 8192);
+	KUNIT_ASSERT_EQ(test, bytes, n);
 	for (i = 0; i < ARRAY_SIZE(sizes); i++) {
-		ssize_t n, at = 0;
+		ssize_t at = 0;
 
 		while ((n = vma_text_lines(vma_text_socket, SOCKETS, VMA_SOCKET_LINE, &pages,
 					   parts + at, at, sizes[i])) > 0)
@@ -194,32 +200,32 @@ static void pieces_make_the_whole(struct kunit *test)
 		KUNIT_EXPECT_EQ(test, at, bytes);
 		KUNIT_EXPECT_EQ(test, memcmp(whole, parts, bytes), 0);
 	}
-	KUNIT_EXPECT_EQ(test, 0, vma_text_lines(vma_text_socket, SOCKETS, VMA_SOCKET_LINE, &pages,
-						parts, 1ll << 40, 100));
+	KUNIT_EXPECT_EQ(test, 0,
+			vma_text_lines(vma_text_socket, SOCKETS, VMA_SOCKET_LINE, &pages, parts,
+				       1ll << 40, 100));
 }
 
 static void no_pages_are_no_text(struct kunit *test)
 {
 	struct vma_area none = {};
 	u64 sum[VMA_SUMS] = {};
+	ssize_t n;
 	char c;
 
 	vma_sum_pages(&none, 0, sum);
 	KUNIT_EXPECT_NULL(test, memchr_inv(sum, 0, sizeof(sum)));
-	KUNIT_EXPECT_EQ(test, 0, vma_text_lines(vma_text_ring, VMA_STATS_RINGS, VMA_RING_LINE,
-						&none, &c, 0, 1));
+	n = vma_text_lines(vma_text_ring, VMA_STATS_RINGS, VMA_RING_LINE, &none, &c, 0, 1);
+	KUNIT_EXPECT_EQ(test, 0, n);
 }
 
-static struct kunit_case cases[] = {
-	KUNIT_CASE(sums_are_of_the_blocks_in_use),
-	KUNIT_CASE(the_largest_numbers_fit),
-	KUNIT_CASE(a_socket_is_a_line),
-	KUNIT_CASE(scribbled_pages_make_lines_all_the_same),
-	KUNIT_CASE(a_ring_without_a_name_has_a_dash),
-	KUNIT_CASE(pieces_make_the_whole),
-	KUNIT_CASE(no_pages_are_no_text),
-	{}
-};
+static struct kunit_case cases[] = {KUNIT_CASE(sums_are_of_the_blocks_in_use),
+				    KUNIT_CASE(the_largest_numbers_fit),
+				    KUNIT_CASE(a_socket_is_a_line),
+				    KUNIT_CASE(scribbled_pages_make_lines_all_the_same),
+				    KUNIT_CASE(a_ring_without_a_name_has_a_dash),
+				    KUNIT_CASE(pieces_make_the_whole),
+				    KUNIT_CASE(no_pages_are_no_text),
+				    {}};
 
 static struct kunit_suite suite = {
 	.name = "vma_text",

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The descriptor checker: it executes send, receive and completion queues as the card would, and complains about whatever the
- * card would choke on, or do silently wrong. It trusts nothing that the driver wrote. Not locked: the caller serializes.
+ * The descriptor checker: it executes send, receive and completion queues as the card would, and
+ * complains about whatever the card would choke on, or do silently wrong. It trusts nothing that
+ * the driver wrote. Not locked: the caller serializes.
  */
 #ifndef MLX5_DEVICE_DEVICE_H
 #define MLX5_DEVICE_DEVICE_H
@@ -48,8 +49,9 @@ struct mdev {
 	bool mpw; /* enhanced multi-packet WQEs */
 	u32 complaints;
 	/*
-	 * The driver runs beside us: its record may be further than the doorbell that we saw, and a doorbell may be seen after one
-	 * that was rung later. WQEs are taken over up to the one that a doorbell named, no further.
+	 * The driver runs beside us: its record may be further than the doorbell that we saw, and a
+	 * doorbell may be seen after one that was rung later. WQEs are taken over up to the one
+	 * that a doorbell named, no further.
 	 */
 	bool racing;
 	u8 wqe[MDEV_WQE_MAX]; /* the descriptor in hand, in one piece */
@@ -89,7 +91,8 @@ struct mdev_rq {
 	const u8 *wqes;
 	const u8 *dbrec; /* [0] producer index */
 	u32 cnt, stride; /* bytes of each */
-	u32 parts, part; /* a striding queue: strides of the memory of each, and their bytes; 0: it is none */
+	/* a striding queue: strides of the memory of each, and their bytes; 0: it is none */
+	u32 parts, part;
 	u32 at; /* strides used of the WQE at ci */
 	u32 qpn;
 	u32 pi, ci;
@@ -121,12 +124,21 @@ struct mdev_seen {
 	u64 time;
 };
 
-/* The 64 bytes of a completion, but for the last: `op` has opcode and format there, the owner is added. False: there was no place. */
+/*
+ * The 64 bytes of a completion, but for the last: `op` has opcode and format there, the owner is
+ * added. False: there was no place.
+ */
 bool mdev_cq_put(struct mdev_cq *q, u8 entry[64], u8 op);
-/* The bytes at 0x20 of the UAR page were written: q, whose number they name, is to tell of what comes. */
+/*
+ * The bytes at 0x20 of the UAR page were written: q, whose number they name, is to tell of what
+ * comes.
+ */
 void mdev_cq_arm(struct mdev_cq *q, const u8 doorbell[8]);
 
-/* A doorbell register was written: `reg` is what is in it. `whole`: more than the first eight bytes are. */
+/*
+ * A doorbell register was written: `reg` is what is in it. `whole`: more than the first eight bytes
+ * are.
+ */
 void mdev_sq_doorbell(struct mdev_sq *q, const u8 *reg, bool whole);
 /* After the doorbells: takes over what the record says. */
 void mdev_sq_fetch(struct mdev_sq *q);
@@ -146,11 +158,14 @@ void mdev_find(const u8 *frame, u32 len, struct mdev_where *w);
 /* Parses a frame as the card does. */
 void mdev_look(const u8 *frame, u32 len, struct mdev_seen *seen);
 /*
- * Where the header ends of a frame whose first `header` bytes are at f, of TCP or UDP; 0: there is none that could be cut behind.
- * *l3, *l4: where its IP and its TCP or UDP header start.
+ * Where the header ends of a frame whose first `header` bytes are at f, of TCP or UDP; 0: there is
+ * none that could be cut behind. *l3, *l4: where its IP and its TCP or UDP header start.
  */
 u32 mdev_cut_point(const u8 *f, u32 header, u32 *l3, u32 *l4);
-/* Makes the headers of the n-th segment, which starts `at` bytes into the payload and has `len` of them, out of the first one's. */
+/*
+ * Makes the headers of the n-th segment, which starts `at` bytes into the payload and has `len` of
+ * them, out of the first one's.
+ */
 void mdev_cut_header(u8 *f, u32 l3, u32 l4, u32 n, u32 at, u32 len, bool last);
 /* Completes the checksums of a frame: bits 0x40 of the IP header, 0x80 of TCP or UDP. */
 void mdev_checksum(u8 *frame, u32 len, u8 flags);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What the checker needs of its surroundings: it is built into the kernel module for the VM and into the unit tests. */
+/*
+ * What the checker needs of its surroundings: it is built into the kernel module for the VM and
+ * into the unit tests.
+ */
 #ifndef MLX5_DEVICE_PLATFORM_H
 #define MLX5_DEVICE_PLATFORM_H
 
@@ -20,12 +23,15 @@ typedef uint16_t u16;
 typedef uint32_t u32;
 typedef uint64_t u64;
 /* As the driver's own; a fence of C is nothing that ThreadSanitizer knows. */
-#include "ring/mlx5/barrier.h"
+#include "ring/mlx5/queue/barrier.h"
 #define device_wmb() dev_wmb()
 #define device_rmb() dev_rmb()
 #endif
 
-/* Big-endian fields, by their bytes: no alignment is asked for and no struct of the driver's side is shared. */
+/*
+ * Big-endian fields, by their bytes: no alignment is asked for and no struct of the driver's side
+ * is shared.
+ */
 static inline u16 get16(const u8 *p)
 {
 	return (u16)(p[0] << 8 | p[1]);

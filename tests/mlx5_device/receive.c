@@ -31,14 +31,16 @@ static void check_owner(struct mdev_rq *q, u32 index)
 	}
 	q->posted[index & (q->cnt - 1)] = addr;
 	if (q->parts && len != (u64)q->parts * q->part)
-		mdev_complain(q->dev, "a striding WQE is not as long as its strides", index, (u32)len);
+		mdev_complain(q->dev, "a striding WQE is not as long as its strides", index,
+			      (u32)len);
 }
 
 /* What is given to the device is no user's any more: who still looks at a frame there sees it. */
 static void spoil(struct mdev_rq *q, u32 index)
 {
 	const u8 *seg = data_segment(q, index);
-	u8 *memory = q->dev->ops->memory(q->dev, get32(seg + 4), get64(seg + 8), q->parts * q->part);
+	u8 *memory =
+		q->dev->ops->memory(q->dev, get32(seg + 4), get64(seg + 8), q->parts * q->part);
 
 	for (u32 i = 0; memory && i < q->parts; i++)
 		memset(memory + (size_t)i * q->part, 0xdd, 64);
@@ -113,7 +115,8 @@ static u8 stride(struct mdev_rq *q, const u8 *frame, u32 len)
 
 	if (q->posted && q->posted[q->ci & (q->cnt - 1)] != get64(seg + 8))
 		mdev_complain(q->dev, "a receive WQE changed after the doorbell", q->ci, 0);
-	to = q->dev->ops->memory(q->dev, get32(seg + 4), get64(seg + 8) + (u64)q->at * q->part, len);
+	to = q->dev->ops->memory(q->dev, get32(seg + 4), get64(seg + 8) + (u64)q->at * q->part,
+				 len);
 	if (!to)
 		return MDEV_PROTECTION_ERROR;
 	memcpy(to, frame, len);
@@ -132,8 +135,9 @@ static void title(u8 cqe[64], const struct mdev_rq *q, u32 len, const struct mde
 }
 
 /*
- * A session of n completions that differ in length only: the title has their number for its length; arrays of eight lengths stand
- * in the places of the second and of each eighth completion. What stands in the other places is left as it is.
+ * A session of n completions that differ in length only: the title has their number for its length;
+ * arrays of eight lengths stand in the places of the second and of each eighth completion. What
+ * stands in the other places is left as it is.
  */
 void mdev_rq_flush(struct mdev_rq *q)
 {
@@ -199,7 +203,8 @@ static void put_strides(struct mdev_rq *q, u32 len, u32 need, const struct mdev_
 	(void)mdev_cq_put(q->cq, cqe, MDEV_CQE_RESP_SEND);
 }
 
-static bool receive_strides(struct mdev_rq *q, const u8 *frame, u32 len, const struct mdev_seen *seen)
+static bool receive_strides(struct mdev_rq *q, const u8 *frame, u32 len,
+			    const struct mdev_seen *seen)
 {
 	u32 need = len ? (len + q->part - 1) / q->part : 1;
 	u8 err = q->fail;

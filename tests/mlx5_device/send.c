@@ -70,7 +70,10 @@ static u32 data_start(struct mdev_sq *q, u32 bytes)
 	return header;
 }
 
-/* One segment at `at` of the WQE. *data and *len: what it names, *next: where the following one starts. 0 or a syndrome. */
+/*
+ * One segment at `at` of the WQE. *data and *len: what it names, *next: where the following one
+ * starts. 0 or a syndrome.
+ */
 static u8 segment(struct mdev_sq *q, u32 at, u32 bytes, const u8 **data, u32 *len, u32 *next)
 {
 	struct mdev *d = q->dev;
@@ -123,14 +126,18 @@ static u8 gather(struct mdev_sq *q, u32 units, u32 max, u32 *frame_len)
 	return MDEV_LENGTH_ERROR;
 }
 
-/* What the WQE at index and the memory that it names are just now. Silent: what is wrong with it is told when it is executed. */
+/*
+ * What the WQE at index and the memory that it names are just now. Silent: what is wrong with it is
+ * told when it is executed.
+ */
 static u64 fingerprint(struct mdev_sq *q, u32 units)
 {
 	struct mdev *d = q->dev;
 	u64 sum = sum_add(0xcbf29ce484222325ull, d->wqe, units * 16);
 	u32 at, header = get16(d->wqe + 28) & 0x3ff;
 
-	if ((d->wqe[3] != OPCODE_SEND && d->wqe[3] != OPCODE_TSO && d->wqe[3] != OPCODE_MPW) || units < 2)
+	if ((d->wqe[3] != OPCODE_SEND && d->wqe[3] != OPCODE_TSO && d->wqe[3] != OPCODE_MPW) ||
+	    units < 2)
 		return sum;
 	at = header <= 2 ? 32 : 32 + (header - 2 + 15) / 16 * 16;
 	for (; at + 16 <= units * 16; at += 16) {
@@ -243,11 +250,13 @@ static u8 execute_tso(struct mdev_sq *q, u32 units)
 		return err;
 	if (!mss || mdev_cut_point(d->frame, header, &l3, &l4) != header || len == header ||
 	    len - header > d->max_tso || (d->wqe[20] & 0xc0) != 0xc0) {
-		mdev_complain(d, "a frame to be cut has no header, size or checksums that fit", header, mss);
+		mdev_complain(d, "a frame to be cut has no header, size or checksums that fit",
+			      header, mss);
 		return MDEV_QP_ERROR;
 	}
 	if (header + mss > d->max_frame || header + mss > MDEV_SEGMENT_MAX) {
-		mdev_complain(d, "the segments of a frame are too long", header + mss, d->max_frame);
+		mdev_complain(d, "the segments of a frame are too long", header + mss,
+			      d->max_frame);
 		return MDEV_LENGTH_ERROR;
 	}
 	for (at = 0; at < len - header; at += mss, n++) {
@@ -272,11 +281,13 @@ static u8 execute_mpw(struct mdev_sq *q, u32 units)
 
 	/* With an opcode modifier it would be the older kind. */
 	if (!d->mpw || d->wqe[0]) {
-		mdev_complain(d, "several frames in a WQE, which the device does not know", q->ci, 0);
+		mdev_complain(d, "several frames in a WQE, which the device does not know", q->ci,
+			      0);
 		return MDEV_QP_ERROR;
 	}
 	if (bytes <= at || get16(d->wqe + 28) || get16(d->wqe + 22)) {
-		mdev_complain(d, "a WQE of several frames has none, or a header, or a size", units, get16(d->wqe + 28));
+		mdev_complain(d, "a WQE of several frames has none, or a header, or a size", units,
+			      get16(d->wqe + 28));
 		return MDEV_QP_ERROR;
 	}
 	while (at < bytes) {

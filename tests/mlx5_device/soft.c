@@ -163,7 +163,8 @@ static void queues_make(struct soft *s)
 		.bf = {s->uar + UAR_BF, soft_config.bf_size},
 	};
 	if (w->strides)
-		s->o.rwq = (struct mlx5dv_rwq){.buf = wqes, .dbrec = pages(8), .wqe_cnt = rqs, .stride = stride};
+		s->o.rwq = (struct mlx5dv_rwq){
+			.buf = wqes, .dbrec = pages(8), .wqe_cnt = rqs, .stride = stride};
 	else
 		s->o.qp.rq = (__typeof__(s->o.qp.rq)){wqes, rqs, stride};
 	cq_make(s, &s->o.rx_cq, &s->rx_cq, rqs * (w->strides ? w->strides : 1), RX_CQN);
@@ -196,7 +197,8 @@ static void queues_make(struct soft *s)
 static int soft_striding(struct mlx5_objects *o, struct mlx5dv_striding_rq_caps *caps)
 {
 	(void)o;
-	*caps = (struct mlx5dv_striding_rq_caps){6, 13, soft_config.strides_log, 16, 1u << IBV_QPT_RAW_PACKET};
+	*caps = (struct mlx5dv_striding_rq_caps){6, 13, soft_config.strides_log, 16,
+						 1u << IBV_QPT_RAW_PACKET};
 	return soft_config.strides_log ? 0 : -EOPNOTSUPP;
 }
 
@@ -364,7 +366,7 @@ static const struct mlx5_object_ops object_ops = {
 	.forget = soft_close,
 };
 
-int mlx5_objects_open(const struct port *port, struct mlx5_objects **out)
+int mlx5_objects_open(const struct ring_port *port, struct mlx5_objects **out)
 {
 	unsigned open = 0;
 	struct soft *s;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The device in user space: queues on plain memory behind lib/ring/mlx5/objects.h, executed by the descriptor checker when the
- * test says so. One at a time unless soft_config says otherwise; each further one is another ring's on the same card.
+ * The device in user space: queues on plain memory behind lib/ring/mlx5/objects.h, executed by the
+ * descriptor checker when the test says so. One at a time unless soft_config says otherwise; each
+ * further one is another ring's on the same card.
  */
 #ifndef MLX5_DEVICE_SOFT_H
 #define MLX5_DEVICE_SOFT_H
@@ -17,7 +18,8 @@ struct soft_config {
 	uint32_t bf_size; /* bytes of a BlueFlame register; 0: plain doorbells */
 	uint32_t zip_max; /* completions in a compressed session; 0: none */
 	uint32_t max_frame, max_tso;
-	uint32_t strides_log; /* fewest strides of a receive descriptor; 0: there are no striding queues */
+	/* fewest strides of a receive descriptor; 0: there are no striding queues */
+	uint32_t strides_log;
 	bool no_wq; /* and none can be had for all that */
 	uint32_t dm_bytes; /* of its own memory, at most */
 	bool mpw; /* it takes several frames in a WQE */

@@ -1,25 +1,29 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Stands in for everything behind preload: each UDP socket and each epoll set is an object of the fd table whose
- * operations call libc. So preload's own work (building messages, copying, duplicating) can be compared with the kernel's.
- * test_preload.py builds a library of lib/preload, the two tables and this. FORWARD_SHORT=1: with the short forms.
- * At its end a process says on standard error how many operations came through.
+ * Stands in for everything behind preload: each UDP socket and each epoll set is an object of the
+ * fd table whose operations call libc. So preload's own work (building messages, copying,
+ * duplicating) can be compared with the kernel's. test_preload.py builds a library of lib/preload,
+ * the two tables and this. FORWARD_SHORT=1: with the short forms. At its end a process says on
+ * standard error how many operations came through.
  */
 #include <errno.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "handover/handover.h"
 #include "iomux/iomux.h"
 #include "preload/start.h"
 #include "runtime/libc.h"
 #include "runtime/log.h"
-#include "runtime/params.h"
+#include "config/params.h"
 #include "runtime/worker.h"
-#include "socket/tcp.h"
-#include "socket/udp.h"
-#include "socket/vfd.h"
+#include "socket/tcp/sock.h"
+#include "socket/udp/sock.h"
+#include "fd/fd.h"
 
 int log_level_now = LOG_INFO;
 struct params params; /* all off */
@@ -116,7 +120,7 @@ int udp_socket_created(int fd, int domain, int type, int protocol)
 	return make(fd, VFD_UDP, getenv("FORWARD_SHORT") ? &short_ops : &long_ops);
 }
 
-int tsock_socket_created(int fd, int domain, int type, int protocol)
+int tcp_sock_socket_created(int fd, int domain, int type, int protocol)
 {
 	(void)domain;
 	(void)type;
@@ -124,36 +128,32 @@ int tsock_socket_created(int fd, int domain, int type, int protocol)
 	return make(fd, VFD_TCP, getenv("FORWARD_SHORT") ? &short_ops : &long_ops);
 }
 
-bool tsock_fork_begin(struct tsock_fork *f)
+bool handover_fork_begin(struct handover_fork *f)
 {
 	(void)f;
 	return true;
 }
 
-void tsock_fork_end(const struct tsock_fork *f, pid_t pid)
+void handover_fork_end(const struct handover_fork *f, pid_t pid)
 {
 	(void)f;
 	(void)pid;
 }
 
-void tsock_fork_child(const struct tsock_fork *f)
+void handover_fork_child(const struct handover_fork *f)
 {
 	(void)f;
 }
 
-void tsock_leave(void)
+void handover_at_exec(void)
 {
 }
 
-void tsock_leave_held(void)
+void handover_before_rights_go(void)
 {
 }
 
-void tsock_end(void)
-{
-}
-
-void tsock_exit_off(void)
+void handover_at_end(void)
 {
 }
 
@@ -176,6 +176,14 @@ void worker_pause(void)
 {
 }
 
+void stacks_fork_prepare(void)
+{
+}
+
+void stacks_fork_parent(void)
+{
+}
+
 void worker_fork_prepare(void)
 {
 }
@@ -184,7 +192,22 @@ void worker_fork_parent(void)
 {
 }
 
-void library_open_early(uid_t uid)
+void worker_fork_child(void)
+{
+}
+
+bool caps_have(uint64_t caps)
+{
+	(void)caps;
+	return true;
+}
+
+int net_fd(void)
+{
+	return -1;
+}
+
+void library_preopen(uid_t uid)
 {
 	(void)uid;
 	operations++;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What must hold at every step and at the end. Here, and only here, the tests look inside the engine. */
+/*
+ * What must hold at every step and at the end. Here, and only here, the tests look inside the
+ * engine.
+ */
 #include <stdio.h>
 #include <string.h>
 

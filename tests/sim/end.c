@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The application at one end: it writes a pattern, reads its peer's, pauses, and ends as its plan says. It acts on
- * events alone, as a program under edge-triggered epoll does: an event that the engine forgets stalls the run.
+ * The application at one end: it writes a pattern, reads its peer's, pauses, and ends as its plan
+ * says. It acts on events alone, as a program under edge-triggered epoll does: an event that the
+ * engine forgets stalls the run.
  */
 #include <errno.h>
 #include <string.h>
@@ -245,7 +246,10 @@ static void read_oob(struct end *e)
 	e->oob_got = true;
 }
 
-/* Where in the peer's stream the byte `received` stands: an urgent byte that is not inline is left out. */
+/*
+ * Where in the peer's stream the byte `received` stands: an urgent byte that is not inline is left
+ * out.
+ */
 static void verify(struct end *e, const uint8_t *p, uint32_t n)
 {
 	const struct end *from = e->peer;
@@ -291,7 +295,10 @@ static bool read_once(struct end *e)
 		error(e, (int)-rc, "recv()");
 		return false;
 	}
-	/* Behind an urgent byte that was only looked past the end is not the end: close() would find it unread. */
+	/*
+	 * Behind an urgent byte that was only looked past the end is not the end: close() would
+	 * find it unread.
+	 */
 	if (rc == 0 && flags)
 		return true;
 	if (rc == 0) {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What loss costs: one stream for a while of virtual time, by loss and round-trip time. Nothing is asserted. */
+/*
+ * What loss costs: one stream for a while of virtual time, by loss and round-trip time. Nothing is
+ * asserted.
+ */
 #include <stdio.h>
 #include <string.h>
 
@@ -9,7 +12,7 @@
 #define RUN_US (30 * US_PER_S)
 #define RATE 125000000u /* 1 Gbit/s */
 
-static void make(struct plan *p, uint32_t loss_ppm, uint32_t rtt_us, enum tcp_cc cc, uint64_t seed)
+void goodput_plan(struct plan *p, uint32_t loss_ppm, uint32_t rtt_us, enum tcp_cc cc, uint64_t seed)
 {
 	memset(p, 0, sizeof(*p));
 	p->seed = seed;
@@ -44,6 +47,7 @@ static void make(struct plan *p, uint32_t loss_ppm, uint32_t rtt_us, enum tcp_cc
 int goodput_table(void)
 {
 	static const uint32_t losses[] = {0, 1000, 10000, 50000}, rtts[] = {1000, 10000, 50000};
+	static const enum tcp_cc ccs[] = {TCP_CC_NEWRENO, TCP_CC_CUBIC, TCP_CC_BBR};
 	static struct plan p;
 	int rc = 0;
 
@@ -54,20 +58,19 @@ int goodput_table(void)
 	for (unsigned j = 0; j < 3; j++)
 		printf(" %6u ms", rtts[j] / 1000);
 	putchar('\n');
-	for (enum tcp_cc cc = TCP_CC_NEWRENO; cc <= TCP_CC_CUBIC; cc++)
+	for (unsigned k = 0; k < 3; k++)
 		for (unsigned i = 0; i < 4; i++) {
-			printf("%-8s %6.1f %%", cc == TCP_CC_CUBIC ? "cubic" : "newreno",
-			       losses[i] / 1e4);
+			printf("%-8s %6.1f %%", tcp_cc_ops[ccs[k]]->name, losses[i] / 1e4);
 			for (unsigned j = 0; j < 3; j++) {
-				uint64_t bytes = 0;
+				struct measured m;
 
-				make(&p, losses[i], rtts[j], cc, 7);
-				if (world_measure(&p, &bytes)) {
+				goodput_plan(&p, losses[i], rtts[j], ccs[k], 7);
+				if (world_measure(&p, &m)) {
 					rc = 1;
 					printf(" %9s", "failed");
 					continue;
 				}
-				printf(" %9.1f", (double)bytes * 8 / (double)RUN_US);
+				printf(" %9.1f", (double)m.bytes * 8 / (double)RUN_US);
 			}
 			putchar('\n');
 		}

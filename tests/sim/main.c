@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * sim [--from N] [--count N] [--jobs N]: runs that many seeds and says which failed; ends in "N passed, N failed, N skipped".
- * sim --seed N [--verbose]: replays one alone, with its time line.
- * sim --goodput: what loss costs, as a table.
+ * sim [--from N] [--count N] [--jobs N]: runs that many seeds and says which failed; ends in "N
+ * passed, N failed, N skipped". sim --seed N [--verbose]: replays one alone, with its time line.
+ * sim --goodput: what loss costs, as a table. sim --bottleneck: scenes of a narrow place, each held
+ * to its limits.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -110,6 +111,8 @@ int main(int argc, char **argv)
 			verbose = true;
 		else if (!strcmp(argv[i], "--goodput"))
 			return goodput_table();
+		else if (!strcmp(argv[i], "--bottleneck"))
+			return bottleneck_check();
 		else if (i + 1 == argc)
 			goto usage;
 		else if (!strcmp(argv[i], "--seed"))
@@ -133,6 +136,6 @@ int main(int argc, char **argv)
 	return run_all(from, count, jobs < 1 ? 1 : jobs > MAX_JOBS ? MAX_JOBS : jobs);
 usage:
 	fprintf(stderr, "usage: sim [--from N] [--count N] [--jobs N] | --seed N [--verbose] | "
-			"--goodput\n");
+			"--goodput | --bottleneck\n");
 	return 2;
 }

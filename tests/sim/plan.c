@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What a seed means. Every choice is drawn here, before the run; a run's own dice come from the same seed. */
+/*
+ * What a seed means. Every choice is drawn here, before the run; a run's own dice come from the
+ * same seed.
+ */
 #include <stdio.h>
 #include <string.h>
 
@@ -57,7 +60,10 @@ static void plan_mtu(struct plan *p, struct rng *r)
 		mtu = rng_range(r, 576, 1500);
 	for (unsigned i = 0; i < 2; i++) {
 		struct wire_plan *w = &p->wire[i];
-		/* A black hole is found by time-outs: too many steps down, and who has closed gives up before. */
+		/*
+		 * A black hole is found by time-outs: too many steps down, and who has closed gives
+		 * up before.
+		 */
 		uint32_t least = p->family == AF_INET6 ? 1280
 				 : w->icmp	       ? 576
 				 : mtu > 1500	       ? 1500
@@ -104,7 +110,10 @@ static void plan_opts(struct rng *r, struct tcp_opts *o)
 	o->cork = one_in(r, 12);
 	o->quickack = !one_in(r, 4);
 	o->oobinline = !one_in(r, 3);
-	o->cc = one_in(r, 3) ? TCP_CC_NEWRENO : one_in(r, 12) ? TCP_CC_NONE : TCP_CC_CUBIC;
+	o->cc = one_in(r, 3)	? TCP_CC_NEWRENO
+		: one_in(r, 12) ? TCP_CC_NONE
+		: one_in(r, 3)	? TCP_CC_BBR
+				: TCP_CC_CUBIC;
 	if (one_in(r, 3))
 		o->rcvbuf = o->rcvbuf_max = rng_log(r, 2304, 1u << 20);
 	if (one_in(r, 3))
@@ -144,7 +153,10 @@ static void plan_end(struct rng *r, struct end_plan *e, uint32_t most)
 	if (one_in(r, 4)) {
 		e->read_pause_ppm = rng_log(r, 100, 300000);
 		e->read_pause_us = rng_log(r, 10, 10000 * MS);
-		/* The window must open before a sender that has closed gives up probing (two minutes). */
+		/*
+		 * The window must open before a sender that has closed gives up probing (two
+		 * minutes).
+		 */
 		while ((uint64_t)e->o.rcvbuf / e->read_max * e->read_pause_ppm / 1000000 *
 			       e->read_pause_us >
 		       30 * US_PER_S)
@@ -189,8 +201,8 @@ static void plan_endings(struct plan *p, struct rng *r, struct conn_plan *c)
 }
 
 /*
- * With SYN cookies the first segment that arrives must be the one behind the SYN, or it is reset (as in Linux); and of a
- * connection that is over nothing tells that an ACK of it is old.
+ * With SYN cookies the first segment that arrives must be the one behind the SYN, or it is reset
+ * (as in Linux); and of a connection that is over nothing tells that an ACK of it is old.
  */
 static void plan_cookies(struct plan *p)
 {
@@ -201,8 +213,8 @@ static void plan_cookies(struct plan *p)
 	p->explains |= MAY_REPEAT;
 	/* It does not arrive, or too late, or finds the accept queue full. */
 	if (w->loss_ppm || w->burst_ppm || w->corrupt_ppm || w->reorder_ppm || w->dark_us ||
-	    w->rate || w->mtu[1] || (w->jitter_us && !w->fifo) || p->host[0].senderr_ppm || p->host[0].enobufs_ppm ||
-	    p->host[1].alloc_fail_ppm || (int)p->conns > p->backlog + 1)
+	    w->rate || w->mtu[1] || (w->jitter_us && !w->fifo) || p->host[0].senderr_ppm ||
+	    p->host[0].enobufs_ppm || p->host[1].alloc_fail_ppm || (int)p->conns > p->backlog + 1)
 		p->explains |= MAY_RESET | MAY_STALL;
 }
 
@@ -211,7 +223,10 @@ static void plan_specials(struct plan *p, struct rng *r, unsigned harsh)
 	if (one_in(r, 12)) {
 		p->flood = rng_range(r, 1, 200);
 		p->backlog = (int)rng_range(r, 1, 16);
-		/* A cookie whose ACK is lost is known to the client alone: it must be the one that speaks. */
+		/*
+		 * A cookie whose ACK is lost is known to the client alone: it must be the one that
+		 * speaks.
+		 */
 		for (unsigned i = 0; i < p->conns; i++) {
 			p->conn[i].end[0].total += p->conn[i].end[0].total == 0;
 			p->conn[i].end[0].start_us += 1000;
@@ -295,15 +310,16 @@ void plan_print(const struct plan *p)
 		const struct wire_plan *w = &p->wire[i];
 		const struct host_plan *h = &p->host[i];
 
-		printf("  %c loss %u burst %u*%u reorder %u*%u us dup %u corrupt %u shrink %u ppm, delay "
+		printf("  %c loss %u burst %u*%u reorder %u*%u us dup %u corrupt %u shrink %u ppm, "
+		       "delay "
 		       "%u+%u us%s, rate %llu queue %u "
 		       "mark %u, mtu %u at %llu us, %u at %llu us%s, dark %lld+%lld us%s\n"
 		       "    gso %u poll %u us late %u us chunk %u alloc-fail %u enobufs %u senderr "
 		       "%u ppm%s\n",
 		       i ? '<' : '>', w->loss_ppm, w->burst_ppm, w->burst_len, w->reorder_ppm,
-		       w->reorder_us, w->dup_ppm, w->corrupt_ppm, w->shrink_ppm, w->delay_us, w->jitter_us,
-		       w->fifo ? " fifo" : "", (unsigned long long)w->rate, w->queue, w->mark,
-		       w->mtu[1], (unsigned long long)w->mtu_at[1], w->mtu[2],
+		       w->reorder_us, w->dup_ppm, w->corrupt_ppm, w->shrink_ppm, w->delay_us,
+		       w->jitter_us, w->fifo ? " fifo" : "", (unsigned long long)w->rate, w->queue,
+		       w->mark, w->mtu[1], (unsigned long long)w->mtu_at[1], w->mtu[2],
 		       (unsigned long long)w->mtu_at[2], w->icmp ? " icmp" : "",
 		       (long long)w->dark_at, (long long)w->dark_us, w->cut ? " cut" : "",
 		       h->max_gso, h->poll_us, h->timer_late_us, h->chunk, h->alloc_fail_ppm,

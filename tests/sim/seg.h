@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * TCP segments as the tests read and write them. Written from RFC 9293 and RFC 7323 without a look at the engine's
- * own parser, so that an error there does not hide here.
+ * TCP segments as the tests read and write them. Written from RFC 9293 and RFC 7323 without a look
+ * at the engine's own parser, so that an error there does not hide here.
  */
 #ifndef SIM_SEG_H
 #define SIM_SEG_H
@@ -47,7 +47,10 @@ unsigned seg_build(uint8_t *to, const struct seg *s);
 const char *seg_text(char *text, size_t size, const struct seg *s, uint32_t seq_base,
 		     uint32_t ack_base);
 
-/* An IP packet around a TCP segment of n bytes (header and payload at to + the value returned). v4-mapped for IPv4. */
+/*
+ * An IP packet around a TCP segment of n bytes (header and payload at to + the value returned).
+ * v4-mapped for IPv4.
+ */
 unsigned ip_header(uint8_t *to, int family, const struct in6_addr *src, const struct in6_addr *dst,
 		   uint8_t tos, size_t n);
 unsigned ip_header_len(int family);

@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "proto/tcp_int.h"
+#include "tcp/internal.h"
 
 const char *check_segq(const struct tcp_conn *c)
 {

@@ -4,7 +4,10 @@
 
 struct tcp_conn;
 
-/* The retransmission queue's counters, links and order against a recount. NULL: they agree; else why not. */
+/*
+ * The retransmission queue's counters, links and order against a recount. NULL: they agree; else
+ * why not.
+ */
 const char *check_segq(const struct tcp_conn *c);
 
 #endif

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The simulator: two hosts, each with one engine, and a wire between them that follows a plan. Time is virtual, the
- * plan and every throw of the dice come from one seed. A file is a noun: plan (what will happen), wire (packets under
- * way), host (an engine with its memory), end (an application at one end of a connection), check (what must hold),
- * world (the events in their order).
+ * The simulator: two hosts, each with one engine, and a wire between them that follows a plan. Time
+ * is virtual, the plan and every throw of the dice come from one seed. A file is a noun: plan (what
+ * will happen), wire (packets under way), host (an engine with its memory), end (an application at
+ * one end of a connection), check (what must hold), world (the events in their order).
  */
 #ifndef SIM_SIM_H
 #define SIM_SIM_H
 
 #include <setjmp.h>
 
-#include "proto/tcp.h"
-#include "proto/tcp_int.h"
+#include "tcp/tcp.h"
+#include "tcp/internal.h"
 #include "rng.h"
 #include "seg.h"
 
@@ -25,7 +25,11 @@
 
 struct wire_plan { /* one direction */
 	uint32_t loss_ppm, dup_ppm, corrupt_ppm;
-	uint32_t shrink_ppm; /* a segment's window arrives smaller than it was sent: a peer that takes back what it has promised */
+	/*
+	 * a segment's window arrives smaller than it was sent: a peer that takes back what it has
+	 * promised
+	 */
+	uint32_t shrink_ppm;
 	uint32_t burst_ppm, burst_len; /* a burst begins; packets lost in it */
 	uint32_t reorder_ppm, reorder_us; /* packet is held back by so much */
 	uint32_t delay_us, jitter_us;
@@ -193,8 +197,12 @@ struct world {
 
 /* Runs a plan. NULL: all is well; else why not. The text lives until the next run. */
 const char *world_run(const struct plan *p, bool verbose);
-/* Runs a plan up to its stop_at; the bytes that the server has read. */
-const char *world_measure(const struct plan *p, uint64_t *bytes);
+struct measured {
+	uint64_t bytes; /* that the server has read */
+	uint64_t packets, drops; /* of the client's: sent; of these lost on the wire */
+};
+/* As world_run(), up to the plan's stop_at. */
+const char *world_measure(const struct plan *p, struct measured *m);
 /* Ends the run with a reason. */
 _Noreturn void world_fail(struct world *w, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
@@ -241,7 +249,10 @@ struct tcp_tuple end_tuple(const struct end *e);
 void check_host(struct host *h);
 void check_sent(struct host *from, const struct tcp_tx *tx);
 void check_finished(struct world *w);
-/* The other end's user is gone and its stack gave the orphan up (Linux: tcp_orphan_retries): this one need not have heard of it. */
+/*
+ * The other end's user is gone and its stack gave the orphan up (Linux: tcp_orphan_retries): this
+ * one need not have heard of it.
+ */
 bool check_left_by_orphan(const struct world *w, unsigned conn, unsigned side);
 
 #endif

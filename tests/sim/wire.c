@@ -68,7 +68,8 @@ static void set_ce(struct packet *p)
 static void shrink(struct wire *wire, struct packet *p)
 {
 	uint8_t *tcp = p->data + (p->data[0] >> 4 == 6 ? 40 : 20);
-	uint32_t was = (uint32_t)tcp[14] << 8 | tcp[15], is, sum = (uint32_t) ~(tcp[16] << 8 | tcp[17]) & 0xffff;
+	uint32_t was = (uint32_t)tcp[14] << 8 | tcp[15], is,
+		 sum = (uint32_t) ~(tcp[16] << 8 | tcp[17]) & 0xffff;
 
 	if (tcp[13] & (F_SYN | F_RST))
 		return;

@@ -266,11 +266,13 @@ const char *world_run(const struct plan *p, bool verbose)
 	return NULL;
 }
 
-const char *world_measure(const struct plan *p, uint64_t *bytes)
+const char *world_measure(const struct plan *p, struct measured *m)
 {
 	const char *why = world_run(p, false);
 
-	*bytes = world.end[0][1].received;
+	*m = (struct measured){.bytes = world.end[0][1].received,
+			       .packets = world.wire[0].packets,
+			       .drops = world.wire[0].drops};
 	for (unsigned i = 0; i < 2 && !why; i++)
 		host_free(&world.host[i]);
 	return why;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * An offloaded fd without a network: a datagram socketpair's end is the shadow socket (idle, writable), readiness is a
- * counter of "packets" that the test moves. And the stacks' interface, served by one eventfd that stands for a ring.
+ * An offloaded fd without a network: a datagram socketpair's end is the shadow socket (idle,
+ * writable), readiness is a counter of "packets" that the test moves. And the stacks' interface,
+ * served by one eventfd that stands for a ring.
  */
 #ifndef FAKE_VFD_H
 #define FAKE_VFD_H
@@ -20,9 +21,9 @@
 
 #include "iomux/iomux.h"
 #include "runtime/libc.h"
-#include "socket/stack.h"
-#include "socket/vfd.h"
-#include "socket/wait.h"
+#include "stack/stack.h"
+#include "fd/fd.h"
+#include "wait/wait.h"
 
 struct fake {
 	struct vfd vfd;

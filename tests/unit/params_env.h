@@ -4,7 +4,7 @@
 #define PARAMS_ENV_H
 
 #include "log_capture.h"
-#include "runtime/params_table.h"
+#include "config/params_table.h"
 
 /* Loads an environment of these variables with the log in the captured file. */
 #define load(...) load_list((const char *const[]){__VA_ARGS__, NULL})

@@ -17,7 +17,7 @@ struct fake {
 	uint32_t index[8]; /* producer and consumer of rx, fill, tx and comp */
 	struct xdp_desc rx[SIZE], tx[SIZE];
 	uint64_t fill[UMEM_RX_CHUNKS], comp[SIZE];
-	struct port port;
+	struct ring_port port;
 };
 
 static inline void fake_side(struct xsk_ring *r, uint32_t *index, void *entries, uint32_t size)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * One sending connection on a stack of its own: records what it sends, is fed acknowledgements and time. The first byte of
- * its stream has the number 0 (so the SYN's, before it, wraps), mss is 1000, nothing is cut.
- * What the receiving half would give is below, so that only the sending half is under test.
+ * One sending connection on a stack of its own: records what it sends, is fed acknowledgements and
+ * time. The first byte of its stream has the number 0 (so the SYN's, before it, wraps), mss is
+ * 1000, nothing is cut. What the receiving half would give is below, so that only the sending half
+ * is under test.
  */
 #ifndef TESTS_TCP_FAKE_H
 #define TESTS_TCP_FAKE_H
@@ -16,14 +17,14 @@
 
 #include <cmocka.h>
 
-#include "proto/tcp_loss.h"
+#include "tcp/recovery/loss.h"
 
 #define MS 1000ull
 #define SEC 1000000ull
 #define FAKE_SENT_MAX 4096
 
 struct sent {
-	uint64_t when;
+	uint64_t when_us;
 	uint32_t seq, len, ack;
 	uint16_t mss, wnd, urg;
 	uint8_t flags, tos, options;
@@ -114,7 +115,7 @@ static inline int fake_output(void *ctx, const struct tcp_tx *tx)
 		total += (uint32_t)tx->iov[i].iov_len;
 	assert_int_equal(total, tx->len);
 	f.s[f.n++] = (struct sent){
-		.when = f.ts.now,
+		.when_us = f.ts.now,
 		.seq = (uint32_t)h[4] << 24 | (uint32_t)h[5] << 16 | (uint32_t)h[6] << 8 | h[7],
 		.ack = (uint32_t)h[8] << 24 | (uint32_t)h[9] << 16 | (uint32_t)h[10] << 8 | h[11],
 		.len = tx->len,
@@ -172,7 +173,10 @@ static inline void fake_path(void *ctx, const struct tcp_tuple *tuple, uint32_t 
 
 /* --- the connection */
 
-/* A connection in SYN_SENT, not flushed. The options are Linux's, but without time stamps and Nagle, and with NewReno. */
+/*
+ * A connection in SYN_SENT, not flushed. The options are Linux's, but without time stamps and
+ * Nagle, and with NewReno.
+ */
 static inline struct tcp_conn *fake_new(void)
 {
 	struct tcp_conn *c;
@@ -276,7 +280,10 @@ static inline void fake_pass(uint64_t us)
 	f.ts.now = end;
 }
 
-/* An acknowledgement with SACK blocks, as pairs up to a pair of equal numbers; NULL: none. Then the flush. */
+/*
+ * An acknowledgement with SACK blocks, as pairs up to a pair of equal numbers; NULL: none. Then the
+ * flush.
+ */
 static inline void fake_ack_full(uint32_t ack, const uint32_t *blocks, uint8_t flags, uint32_t wnd,
 				 uint32_t tsecr)
 {
@@ -285,7 +292,7 @@ static inline void fake_ack_full(uint32_t ack, const uint32_t *blocks, uint8_t f
 		.end_seq = f.c->rcv_nxt,
 		.ack = ack,
 		.wnd = wnd,
-		.flags = TH_ACK | flags,
+		.flags = TCPHDR_ACK | flags,
 		.has_ts = tsecr != 0,
 		.tsecr = tsecr,
 	};

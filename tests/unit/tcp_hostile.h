@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What one packet may cost when its sender means ill: the work does not grow with what the peer has made us queue. Work is
- * counted in basic blocks: lib/proto is compiled once more for test_tcp_hostile_* with -fsanitize-coverage=trace-pc. Each
- * attack is driven at n and at 4n.
+ * What one packet may cost when its sender means ill: the work does not grow with what the peer has
+ * made us queue. Work is counted in basic blocks: lib/proto is compiled once more for
+ * test_tcp_hostile_* with -fsanitize-coverage=trace-pc. Each attack is driven at n and at 4n.
  */
 #ifndef TESTS_TCP_HOSTILE_H
 #define TESTS_TCP_HOSTILE_H
@@ -17,7 +17,7 @@
 
 #include <cmocka.h>
 
-#include "proto/tcp_int.h"
+#include "tcp/internal.h"
 
 #define PEER_ISN 0x50000000u
 #define PORT 80
@@ -27,7 +27,10 @@
 
 static uint64_t blocks;
 
-/* Called at each basic block of the engine; not instrumented itself (Makefile: only the engine's objects are). */
+/*
+ * Called at each basic block of the engine; not instrumented itself (Makefile: only the engine's
+ * objects are).
+ */
 void __sanitizer_cov_trace_pc(void);
 void __sanitizer_cov_trace_pc(void)
 {
@@ -58,7 +61,7 @@ static inline int swallow(void *ctx, const struct tcp_tx *tx)
 		return -ENOBUFS;
 	h.room--;
 	memcpy(&seq, tx->hdr + 4, 4);
-	if (tx->hdr[13] & TH_SYN)
+	if (tx->hdr[13] & TCPHDR_SYN)
 		h.iss = ntohl(seq);
 	return 0;
 }
@@ -101,7 +104,10 @@ static inline void frame_free(struct buf_pool *pool, struct buf *b)
 
 static struct buf_pool frames = {.free = frame_free};
 
-/* The peer with this number sends a segment of so much payload; the relative numbers of `s` begin at 0 = ISN. */
+/*
+ * The peer with this number sends a segment of so much payload; the relative numbers of `s` begin
+ * at 0 = ISN.
+ */
 static inline void peer(uint32_t who, struct tcp_hdr_spec s, uint32_t len)
 {
 	struct buf *b = calloc(1, sizeof(*b) + TCP_HDR_MAX + len);
@@ -110,7 +116,7 @@ static inline void peer(uint32_t who, struct tcp_hdr_spec s, uint32_t len)
 	s.sport = (uint16_t)(1024 + who % 60000);
 	s.dport = PORT;
 	s.seq += PEER_ISN;
-	s.ack += s.flags & TH_ACK ? h.iss : 0;
+	s.ack += s.flags & TCPHDR_ACK ? h.iss : 0;
 	for (unsigned i = 0; i < s.num_sacks; i++) {
 		s.sack[i].start += h.iss;
 		s.sack[i].end += h.iss;
@@ -165,7 +171,7 @@ static inline void listen_with(int backlog)
 
 static inline struct tcp_conn *accept_peer(uint32_t who, bool ts)
 {
-	struct tcp_hdr_spec syn = {.flags = TH_SYN,
+	struct tcp_hdr_spec syn = {.flags = TCPHDR_SYN,
 				   .wnd = 65535,
 				   .mss = MSS,
 				   .sack_permitted = true,
@@ -174,7 +180,7 @@ static inline struct tcp_conn *accept_peer(uint32_t who, bool ts)
 				   .ts = ts,
 				   .tsval = 1};
 	struct tcp_hdr_spec ack = {
-		.flags = TH_ACK, .seq = 1, .ack = 1, .wnd = 65535, .ts = ts, .tsval = 1};
+		.flags = TCPHDR_ACK, .seq = 1, .ack = 1, .wnd = 65535, .ts = ts, .tsval = 1};
 	struct tcp_conn *c;
 
 	peer(who, syn, 0);
@@ -187,7 +193,10 @@ static inline struct tcp_conn *accept_peer(uint32_t who, bool ts)
 	return c;
 }
 
-/* work(4n) against work(n): as much, but for a logarithm; `times`: what is done in one go may be this much more. */
+/*
+ * work(4n) against work(n): as much, but for a logarithm; `times`: what is done in one go may be
+ * this much more.
+ */
 static inline void flat(const char *what, uint64_t (*attack)(unsigned n), unsigned n,
 			unsigned times)
 {

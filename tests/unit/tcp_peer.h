@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * A whole stack and a scripted peer: the test says what the peer sends (peer()), and takes what the stack sent (sent()) in
- * order. Sequence numbers are relative: the peer's first byte has the number 1, ours too. Time stands still unless moved.
- * Memory that is not given back fails the test at end().
+ * A whole stack and a scripted peer: the test says what the peer sends (peer()), and takes what the
+ * stack sent (sent()) in order. Sequence numbers are relative: the peer's first byte has the number
+ * 1, ours too. Time stands still unless moved. Memory that is not given back fails the test at
+ * end().
  */
 #ifndef TESTS_TCP_PEER_H
 #define TESTS_TCP_PEER_H
@@ -17,7 +18,7 @@
 
 #include <cmocka.h>
 
-#include "proto/tcp_int.h"
+#include "tcp/internal.h"
 
 #define MS 1000ull
 #define SEC 1000000ull
@@ -77,12 +78,12 @@ static inline int peer_output(void *ctx, const struct tcp_tx *tx)
 	assert_true(t.n++ < LOG_MAX);
 	memcpy(store, tx->hdr, tx->hdr_len);
 	assert_true(tcp_rx_parse(&b, &rx));
-	if (rx.flags & TH_SYN)
+	if (rx.flags & TCPHDR_SYN)
 		t.iss = rx.seq;
 	*s = (struct seg){
 		.flags = rx.flags,
 		.seq = rx.seq - t.iss,
-		.ack = rx.flags & TH_ACK ? rx.ack - PEER_ISN : 0,
+		.ack = rx.flags & TCPHDR_ACK ? rx.ack - PEER_ISN : 0,
 		.wnd = rx.wnd,
 		.len = tx->len,
 		.urg = rx.urg,
@@ -178,14 +179,17 @@ static inline struct tcp_tuple tuple_of(uint16_t rport)
 	return u;
 }
 
-/* The segment as a received buf, cut into fragments of at most `piece` bytes of payload behind the first. */
+/*
+ * The segment as a received buf, cut into fragments of at most `piece` bytes of payload behind the
+ * first.
+ */
 static inline struct buf *frame(const struct seg *s, uint32_t piece)
 {
 	struct tcp_hdr_spec h = {
 		.sport = s->rport ? s->rport : RPORT,
 		.dport = LPORT,
 		.seq = s->seq + PEER_ISN,
-		.ack = s->flags & TH_ACK ? s->ack + t.iss : 0,
+		.ack = s->flags & TCPHDR_ACK ? s->ack + t.iss : 0,
 		.wnd = (uint16_t)s->wnd,
 		.urg = s->urg,
 		.flags = s->flags,
@@ -309,10 +313,10 @@ static inline void accepted(struct seg syn)
 	uint32_t tsecr;
 
 	listen_on(8);
-	syn.flags = TH_SYN;
+	syn.flags = TCPHDR_SYN;
 	peer_sends(syn);
 	tsecr = sent()->tsval;
-	peer_sends((struct seg){.flags = TH_ACK,
+	peer_sends((struct seg){.flags = TCPHDR_ACK,
 				.seq = 1,
 				.ack = 1,
 				.ts = syn.ts,

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "proto/tcp.h"
+#include "tcp/tcp.h"
 
 struct memory {
 	size_t bytes; /* held now */

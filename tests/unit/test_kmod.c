@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What comes back from the kernel by the module's fallback ring: the ring, and the packet's way to the gate. */
+/*
+ * What comes back from the kernel by the module's fallback ring: the ring, and the packet's way to
+ * the gate.
+ */
 #include <arpa/inet.h>
 #include <netinet/if_ether.h>
 #include <netinet/ip.h>
@@ -16,7 +19,7 @@
 #include "proto/csum.h"
 #include "proto/pkt.h"
 #include "proto/pkt_plain.h"
-#include "runtime/kmod_ring.h"
+#include "kmod/fallback.h"
 
 #define SIZE VMA_KMOD_RING_MIN
 
@@ -59,7 +62,8 @@ static struct vma_kmod_record *record_at(uint32_t pos)
 /* As the kernel does it. */
 static void put(uint32_t len, uint32_t slot, uint8_t fill)
 {
-	uint32_t need = ((uint32_t)sizeof(struct vma_kmod_record) + len + 7) & ~7u, at = ring.head->produced % SIZE;
+	uint32_t need = ((uint32_t)sizeof(struct vma_kmod_record) + len + 7) & ~7u,
+		 at = ring.head->produced % SIZE;
 
 	if (SIZE - at < need) {
 		record_at(at)->len = VMA_KMOD_RECORD_SKIP;
@@ -75,7 +79,8 @@ static void packets_come_in_order_and_over_the_end(void **state)
 	uint32_t lens[] = {1, 40, 1500, 0, 9000, 65536 / 2 - 100};
 
 	(void)state;
-	ring.head->produced = ring.head->consumed = ring.consumed = 0u - 64u; /* positions wrap, too */
+	/* positions wrap, too */
+	ring.head->produced = ring.head->consumed = ring.consumed = 0u - 64u;
 	for (unsigned i = 0; i < 1000; i++) {
 		uint32_t len = lens[i % 6];
 
@@ -95,9 +100,25 @@ static void packets_come_in_order_and_over_the_end(void **state)
 	assert_int_equal(got, 1010);
 }
 
+/* Enough has been produced, but the record would have to go on at the ring's beginning. */
+static void a_record_does_not_reach_over_the_end(void **state)
+{
+	(void)state;
+	ring.head->produced = ring.head->consumed = ring.consumed = SIZE - 64;
+	for (uint32_t len = 64; len <= 4096; len *= 2) {
+		*record_at(SIZE - 64) = (struct vma_kmod_record){.len = len, .slot = 1};
+		ring.head->produced = SIZE - 64 + 8192;
+		ring.consumed = SIZE - 64;
+		got = 0;
+		assert_false(kmod_ring_drain(&ring, take));
+		assert_int_equal(got, 0);
+	}
+}
+
 static void a_ring_that_cannot_be_is_skipped(void **state)
 {
-	static const uint32_t lens[] = {SIZE, SIZE - 8, VMA_KMOD_RECORD_SKIP, VMA_KMOD_RECORD_SKIP - 1, 0x80000000u, 200};
+	static const uint32_t lens[] = {
+		SIZE, SIZE - 8, VMA_KMOD_RECORD_SKIP, VMA_KMOD_RECORD_SKIP - 1, 0x80000000u, 200};
 
 	(void)state;
 	for (unsigned i = 0; i < 6; i++) {
@@ -121,8 +142,12 @@ static void a_ring_that_cannot_be_is_skipped(void **state)
 /* An IPv4 packet with `options` bytes of options and 24 of TCP. */
 static uint32_t ip4(uint8_t *p, uint32_t options)
 {
-	struct iphdr ip = {.version = 4, .ihl = (uint8_t)(5 + options / 4), .ttl = 9, .protocol = IPPROTO_TCP,
-			   .saddr = htonl(0x0a000001), .daddr = htonl(0x0a000002)};
+	struct iphdr ip = {.version = 4,
+			   .ihl = (uint8_t)(5 + options / 4),
+			   .ttl = 9,
+			   .protocol = IPPROTO_TCP,
+			   .saddr = htonl(0x0a000001),
+			   .daddr = htonl(0x0a000002)};
 	uint32_t len = 20 + options + 24;
 
 	ip.tot_len = htons((uint16_t)len);
@@ -205,8 +230,10 @@ static void what_is_cut_short_or_a_fragment_is_nothing(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(packets_come_in_order_and_over_the_end, make, unmake),
+		cmocka_unit_test_setup_teardown(packets_come_in_order_and_over_the_end, make,
+						unmake),
 		cmocka_unit_test_setup_teardown(a_ring_that_cannot_be_is_skipped, make, unmake),
+		cmocka_unit_test_setup_teardown(a_record_does_not_reach_over_the_end, make, unmake),
 		cmocka_unit_test(ip_options_are_taken_out),
 		cmocka_unit_test(extension_headers_are_taken_out),
 		cmocka_unit_test(what_is_cut_short_or_a_fragment_is_nothing),

@@ -15,6 +15,7 @@
 
 #include "log_capture.h"
 #include "runtime/libc.h"
+#include "runtime/own_fd.h"
 
 static void a_line_has_module_level_and_text(void **state)
 {
@@ -256,16 +257,17 @@ static void a_closed_log_file_is_opened_again(void **state)
 	capture_at(LOG_INFO);
 	log_info("before");
 	assert_int_equal(stat(capture_path, &log_st), 0);
-	for (fd = 3; fd < 1000; fd++)
+	for (fd = (int)own_fd_next(3); fd < (int)OWN_FD_MAX; fd = (int)own_fd_next(fd + 1))
 		if (!fstat(fd, &st) && st.st_ino == log_st.st_ino && st.st_dev == log_st.st_dev)
 			break;
-	assert_in_range(fd, 3, 999);
+	assert_true(own_fd_is(fd));
 	other = open("/dev/null", O_RDWR | O_CLOEXEC);
 	assert_int_equal(dup2(other, fd), fd);
 	log_info("after");
 	assert_string_equal(captured(), " VMA INFO: before\n VMA INFO: after\n");
 	assert_int_equal(fstat(fd, &st), 0);
 	assert_true(S_ISCHR(st.st_mode)); /* the program's descriptor is still the program's */
+	assert_false(own_fd_is(fd));
 	close(fd);
 	close(other);
 }

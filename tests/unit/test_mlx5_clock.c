@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The device's time stamps: what is made of them (VMA_HW_TS_CONVERSION), and which frames have one. */
+/*
+ * The device's time stamps: what is made of them (VMA_HW_TS_CONVERSION), and which frames have one.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +17,7 @@
 #include "ring/mlx5/clock.h"
 #include "ring/mlx5/mlx5.h"
 #include "runtime/libc.h"
-#include "runtime/params.h"
+#include "config/params.h"
 
 #define KHZ 156250u /* 6.4 ns each */
 #define SECOND 1000000000ull
@@ -50,7 +52,11 @@ static int setup_clock(void **state)
 	counter = 1000000;
 	step = 0;
 	read_err = ptp_err = 0;
-	ptp = (struct mlx5dv_clock_info){.nsec = 77 * SECOND, .last_cycles = 1000000, .mult = 2, .shift = 0, .mask = UINT64_MAX};
+	ptp = (struct mlx5dv_clock_info){.nsec = 77 * SECOND,
+					 .last_cycles = 1000000,
+					 .mult = 2,
+					 .shift = 0,
+					 .mask = UINT64_MAX};
 	device = (struct mlx5_objects){.ops = &ops, .clock_khz = KHZ};
 	return 0;
 }
@@ -65,7 +71,7 @@ static uint64_t real_ns(void)
 
 static enum clock_kind kind(int conversion)
 {
-	struct clock c;
+	struct mlx5_clock c;
 
 	clock_init(&c, &device, conversion);
 	return c.kind;
@@ -94,7 +100,7 @@ static void a_conversion_is_what_the_device_can(void **state)
 
 static void raw_time_is_cycles_in_nanoseconds(void **state)
 {
-	struct clock c;
+	struct mlx5_clock c;
 
 	(void)state;
 	clock_init(&c, &device, 1);
@@ -109,7 +115,7 @@ static void raw_time_is_cycles_in_nanoseconds(void **state)
 static void system_time_is_counted_from_when_both_were_seen(void **state)
 {
 	uint64_t before, after, now;
-	struct clock c;
+	struct mlx5_clock c;
 
 	(void)state;
 	clock_init(&c, &device, 3);
@@ -125,7 +131,7 @@ static void system_time_is_counted_from_when_both_were_seen(void **state)
 
 static void the_counter_wraps_at_its_mask(void **state)
 {
-	struct clock c;
+	struct mlx5_clock c;
 	uint64_t now;
 
 	(void)state;
@@ -138,10 +144,13 @@ static void the_counter_wraps_at_its_mask(void **state)
 	assert_int_equal(clock_ns(&c, 0xfffffffffff9), now - 32);
 }
 
-/* How fast the device's clock really goes is what lies between two looks; a step of the system's clock is not. */
+/*
+ * How fast the device's clock really goes is what lies between two looks; a step of the system's
+ * clock is not.
+ */
 static void the_rate_is_measured(void **state)
 {
-	struct clock c;
+	struct mlx5_clock c;
 	uint64_t nominal;
 
 	(void)state;
@@ -154,7 +163,8 @@ static void the_rate_is_measured(void **state)
 	counter = c.cycles + 10ull * KHZ * 1000 / 10000 * 9999;
 	for (unsigned i = 0; i < 20; i++)
 		clock_upkeep(&c, &device);
-	assert_in_range(c.rate, nominal + nominal / 10000 - nominal / 100000, nominal + nominal / 10000 + nominal / 100000);
+	assert_in_range(c.rate, nominal + nominal / 10000 - nominal / 100000,
+			nominal + nominal / 10000 + nominal / 100000);
 	/* Somebody sets the system's clock by an hour. */
 	c.ns -= 3600 * SECOND;
 	counter = c.cycles + KHZ * 1000;
@@ -166,7 +176,7 @@ static void the_rate_is_measured(void **state)
 
 static void ptp_time_follows_the_devices_clock(void **state)
 {
-	struct clock c;
+	struct mlx5_clock c;
 
 	(void)state;
 	clock_init(&c, &device, 4);
@@ -187,13 +197,14 @@ static void ptp_time_follows_the_devices_clock(void **state)
 
 static void real_time_stamps_are_taken_as_they_are(void **state)
 {
-	struct clock c;
+	struct mlx5_clock c;
 
 	(void)state;
 	for (int i = 1; i <= 4; i++) {
 		clock_init(&c, &device, i);
 		clock_run(&c, &device);
-		assert_int_equal(clock_ns(&c, 1700000000ull << 32 | 123456789), 1700000000 * SECOND + 123456789);
+		assert_int_equal(clock_ns(&c, 1700000000ull << 32 | 123456789),
+				 1700000000 * SECOND + 123456789);
 	}
 }
 
@@ -212,8 +223,12 @@ static int open_ring(void **state, int conversion)
 	params.rx_bufs = 1000;
 	params.cq_keep_qp_full = 1;
 	params.hw_ts_conversion = conversion;
-	soft_config = (struct soft_config){
-		.cqe_size = 64, .min_inline = 18, .bf_size = 256, .max_frame = 1514, .clock_khz = KHZ, .zip_max = 8};
+	soft_config = (struct soft_config){.cqe_size = 64,
+					   .min_inline = 18,
+					   .bf_size = 256,
+					   .max_frame = 1514,
+					   .clock_khz = KHZ,
+					   .zip_max = 8};
 	assert_int_equal(mlx5_ring_open((int)if_nametoindex("lo"), &r), 0);
 	*state = r;
 	return 0;
@@ -318,7 +333,10 @@ static void a_compressed_session_has_no_times(void **state)
 	}
 }
 
-/* Who wants times gets queues without compression: once, and all that comes from then on has its own. */
+/*
+ * Who wants times gets queues without compression: once, and all that comes from then on has its
+ * own.
+ */
 static void times_end_the_compression(void **state)
 {
 	struct ring *r = *state;
@@ -376,17 +394,23 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(a_conversion_is_what_the_device_can, setup_clock),
 		cmocka_unit_test_setup(raw_time_is_cycles_in_nanoseconds, setup_clock),
-		cmocka_unit_test_setup(system_time_is_counted_from_when_both_were_seen, setup_clock),
+		cmocka_unit_test_setup(system_time_is_counted_from_when_both_were_seen,
+				       setup_clock),
 		cmocka_unit_test_setup(the_counter_wraps_at_its_mask, setup_clock),
 		cmocka_unit_test_setup(the_rate_is_measured, setup_clock),
 		cmocka_unit_test_setup(ptp_time_follows_the_devices_clock, setup_clock),
 		cmocka_unit_test_setup(real_time_stamps_are_taken_as_they_are, setup_clock),
-		cmocka_unit_test_setup_teardown(frames_have_the_time_of_their_completion, setup_raw, teardown),
-		cmocka_unit_test_setup_teardown(a_frame_that_moves_keeps_its_time, setup_raw, teardown),
-		cmocka_unit_test_setup_teardown(a_compressed_session_has_no_times, setup_zip, teardown),
+		cmocka_unit_test_setup_teardown(frames_have_the_time_of_their_completion, setup_raw,
+						teardown),
+		cmocka_unit_test_setup_teardown(a_frame_that_moves_keeps_its_time, setup_raw,
+						teardown),
+		cmocka_unit_test_setup_teardown(a_compressed_session_has_no_times, setup_zip,
+						teardown),
 		cmocka_unit_test_setup_teardown(times_end_the_compression, setup_zip, teardown),
-		cmocka_unit_test_setup_teardown(a_clock_that_nobody_wants_is_not_read, setup_system, teardown),
-		cmocka_unit_test_setup_teardown(without_a_conversion_there_is_none, setup_off, teardown),
+		cmocka_unit_test_setup_teardown(a_clock_that_nobody_wants_is_not_read, setup_system,
+						teardown),
+		cmocka_unit_test_setup_teardown(without_a_conversion_there_is_none, setup_off,
+						teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Frames to send in the mlx5 device's own memory: the descriptor byte by byte, every length, and when it is full or not there. */
+/*
+ * Frames to send in the mlx5 device's own memory: the descriptor byte by byte, every length, and
+ * when it is full or not there.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +18,7 @@
 #include "ring/mlx5/dm.h"
 #include "ring/mlx5/mlx5.h"
 #include "runtime/libc.h"
-#include "runtime/params.h"
+#include "config/params.h"
 
 static uint8_t last[2048];
 static uint32_t last_len;
@@ -62,7 +65,8 @@ static int setup(void **state)
 	(void)state;
 	if (soft)
 		soft->o.ops->close(&soft->o);
-	soft_config = (struct soft_config){.cqe_size = 64, .min_inline = 18, .bf_size = 256, .max_frame = 1514};
+	soft_config = (struct soft_config){
+		.cqe_size = 64, .min_inline = 18, .bf_size = 256, .max_frame = 1514};
 	frames = wrong = 0;
 	return 0;
 }
@@ -93,7 +97,8 @@ static uint32_t free_buffers(struct ring *r)
 static void a_wqe_that_points_into_the_device(void **state)
 {
 	/* 18 bytes of 500 in the WQE; 482 at 0 and then at 488, by the key of that memory. */
-	static const uint8_t data[16] = {0, 0, 0x01, 0xe2, 0, 0, 0xcc, 0xdd}, second[16] = {0, 0, 0x01, 0xe2, 0, 0, 0xcc, 0xdd, [14] = 0x01, 0xe8};
+	static const uint8_t data[16] = {0, 0, 0x01, 0xe2, 0, 0, 0xcc, 0xdd},
+			     second[16] = {0, 0, 0x01, 0xe2, 0, 0, 0xcc, 0xdd, [14] = 0x01, 0xe8};
 	struct ring *r = ring_make(4096, 4096);
 	const uint8_t *wqe = soft->o.qp.sq.buf;
 
@@ -143,7 +148,10 @@ static void a_full_memory_leaves_frames_where_they_are(void **state)
 	r->ops->close(r);
 }
 
-/* A frame that fits neither behind the place of the last one nor in front of it, which is free again. */
+/*
+ * A frame that fits neither behind the place of the last one nor in front of it, which is free
+ * again.
+ */
 static void an_empty_memory_begins_at_its_start(void **state)
 {
 	_Alignas(8) uint8_t map[2048], frame[1408] = {0};
@@ -162,7 +170,10 @@ static void an_empty_memory_begins_at_its_start(void **state)
 	assert_false(dm_put(&m, frame, 16, &at));
 }
 
-/* Any lengths, the device behind by a few: what it reads has not been written over (its checker compares what it was when rung for). */
+/*
+ * Any lengths, the device behind by a few: what it reads has not been written over (its checker
+ * compares what it was when rung for).
+ */
 static void every_size_of_memory_goes_round(void **state)
 {
 	for (uint32_t bytes = 64; bytes <= 65536; bytes *= 2) {

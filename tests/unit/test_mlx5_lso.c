@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Large frames on the mlx5 send queue: the descriptor byte by byte, every place in the queue, and what the ring makes of them. */
+/*
+ * Large frames on the mlx5 send queue: the descriptor byte by byte, every place in the queue, and
+ * what the ring makes of them.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,9 +18,9 @@
 #include "../mlx5_device/soft.h"
 #include "ring/mlx5/mlx5.h"
 #include "ring/mlx5/pool.h"
-#include "ring/mlx5/send.h"
+#include "ring/mlx5/queue/send.h"
 #include "runtime/libc.h"
-#include "runtime/params.h"
+#include "config/params.h"
 
 #define CHUNK 2048u
 #define TCP_HEADER 66u /* with the time stamp option */
@@ -46,18 +49,26 @@ static int restore(void **state)
 	if (soft)
 		soft->o.ops->close(&soft->o);
 	memset(&out, 0, sizeof(out));
-	soft_config = (struct soft_config){
-		.cqe_size = 64, .min_inline = 18, .bf_size = 256, .max_frame = 1514, .max_tso = 65536};
+	soft_config = (struct soft_config){.cqe_size = 64,
+					   .min_inline = 18,
+					   .bf_size = 256,
+					   .max_frame = 1514,
+					   .max_tso = 65536};
 	return 0;
 }
 
-/* Headers of a TCP segment (FIN, PSH, ACK, a time stamp) or of a datagram from 10.0.0.1 to 10.0.0.2. */
+/*
+ * Headers of a TCP segment (FIN, PSH, ACK, a time stamp) or of a datagram from 10.0.0.1
+ * to 10.0.0.2.
+ */
 static void header_fill(uint8_t *h, bool tcp)
 {
-	static const uint8_t start[34] = {2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 0x45, 0, 0xff, 0xff, 0, 7,
-					  0x40, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2};
-	static const uint8_t tcp_start[32] = {0, 80, 0x12, 0x34, 0, 0, 0x10, 0, 0, 0, 0, 1, 0x80, 0x19, 1, 0,
-					      0, 0, 0, 0, 1, 1, 8, 10, 1, 2, 3, 4, 5, 6, 7, 8};
+	static const uint8_t start[34] = {2, 0, 0,    0, 0,    2,    2,	 0, 0,	  0, 0,	 1,
+					  8, 0, 0x45, 0, 0xff, 0xff, 0,	 7, 0x40, 0, 64, 17,
+					  0, 0, 10,   0, 0,    1,    10, 0, 0,	  2};
+	static const uint8_t tcp_start[32] = {0, 80,   0x12, 0x34, 0, 0, 0x10, 0, 0, 0, 0,
+					      1, 0x80, 0x19, 1,	   0, 0, 0,    0, 0, 1, 1,
+					      8, 10,   1,    2,	   3, 4, 5,    6, 7, 8};
 	static const uint8_t udp_start[8] = {0, 53, 0x12, 0x34, 0xff, 0xff, 0, 0};
 
 	memcpy(h, start, sizeof(start));
@@ -71,7 +82,7 @@ static void header_fill(uint8_t *h, bool tcp)
 
 /* A send queue on the device in software. */
 struct world {
-	struct memory memory;
+	struct mlx5_memory memory;
 	struct sq sq;
 };
 
@@ -132,12 +143,13 @@ static struct buf *payload_make(struct world *w, uint32_t len, unsigned seed)
 static void a_large_frame_in_its_wqe(void **state)
 {
 	/*
-	 * Control: index 0, TSO; queue pair 0x1234, 8 units; a completion. Ethernet: checksums, segments of 1448 bytes, 66 bytes of
-	 * headers, two of them here and 64 behind; then two data segments.
+	 * Control: index 0, TSO; queue pair 0x1234, 8 units; a completion. Ethernet: checksums,
+	 * segments of 1448 bytes, 66 bytes of headers, two of them here and 64 behind; then two
+	 * data segments.
 	 */
 	static const uint8_t golden[32] = {
-		0, 0, 0, 0x0e, 0, 0x12, 0x34, 8, 0, 0, 0, 8, 0, 0, 0, 0,
-		0, 0, 0, 0, 0xc0, 0, 0x05, 0xa8, 0, 0, 0, 0, 0, 66, 2, 0,
+		0, 0, 0, 0x0e, 0,    0x12, 0x34, 8,    0, 0, 0, 8, 0, 0,  0, 0,
+		0, 0, 0, 0,    0xc0, 0,	   0x05, 0xa8, 0, 0, 0, 0, 0, 66, 2, 0,
 	};
 	uint8_t header[TCP_HEADER], *wqe;
 	struct world *w;
@@ -175,7 +187,8 @@ static void a_wqe_of_another_unit_count_names_it(void **state)
 	w = world_make(64);
 	header_fill(header, false);
 	/* 2 and three of headers (40 bytes behind the first two), and 5 buffers. */
-	assert_int_equal(sq_post_lso(&w->sq, header, UDP_HEADER, 1000, payload_make(w, 9000, 1)), 0);
+	assert_int_equal(sq_post_lso(&w->sq, header, UDP_HEADER, 1000, payload_make(w, 9000, 1)),
+			 0);
 	assert_int_equal(w->sq.wqes[7], 10);
 	assert_int_equal(get16(w->sq.wqes + 28), UDP_HEADER);
 	assert_int_equal(get16(w->sq.wqes + 22), 1000);
@@ -217,7 +230,8 @@ static void segments_check(uint32_t len, uint32_t mss, bool tcp, unsigned seed)
 
 static void at_every_place_of_the_queue_it_arrives(void **state)
 {
-	static const uint32_t lengths[] = {1, 1447, 1449, 2047, 2048, 2049, 4097, 14480, 20000, 40000, 65000};
+	static const uint32_t lengths[] = {1,	 1447,	1449,  2047,  2048, 2049,
+					   4097, 14480, 20000, 40000, 65000};
 	uint8_t header[TCP_HEADER];
 
 	(void)state;
@@ -226,7 +240,8 @@ static void at_every_place_of_the_queue_it_arrives(void **state)
 		unsigned seed = 0;
 
 		for (unsigned lap = 0; lap < 100; lap++) {
-			for (unsigned i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++, seed++) {
+			for (unsigned i = 0; i < sizeof(lengths) / sizeof(lengths[0]);
+			     i++, seed++) {
 				bool tcp = (lap + i) & 1;
 				struct buf *b = payload_make(w, lengths[i], seed);
 
@@ -244,7 +259,9 @@ static void at_every_place_of_the_queue_it_arrives(void **state)
 					assert_int_equal(soft_run(soft, 9), 1);
 				}
 				out.num = 0;
-				assert_int_equal(sq_post_lso(&w->sq, header, tcp ? TCP_HEADER : UDP_HEADER, 1448, b),
+				assert_int_equal(sq_post_lso(&w->sq, header,
+							     tcp ? TCP_HEADER : UDP_HEADER, 1448,
+							     b),
 						 0);
 				sq_kick(&w->sq);
 				assert_int_equal(soft_run(soft, 9), 1);
@@ -326,7 +343,11 @@ static struct ring *ring_make(uint32_t tx_wre)
 
 static void the_ring_has_the_device_cut(void **state)
 {
-	struct ring_gso g = {.hdr_len = UDP_HEADER, .l4_off = 34, .csum_off = 6, .gso_size = 1000, .proto = 17,
+	struct ring_gso g = {.hdr_len = UDP_HEADER,
+			     .l4_off = 34,
+			     .csum_off = 6,
+			     .gso_size = 1000,
+			     .proto = 17,
 			     .family = AF_INET};
 	uint8_t header[UDP_HEADER], data[9500];
 	struct iovec iov[4];
@@ -360,7 +381,11 @@ static void the_ring_has_the_device_cut(void **state)
 
 static void a_ring_without_buffers_says_try_again(void **state)
 {
-	struct ring_gso g = {.hdr_len = TCP_HEADER, .l4_off = 34, .csum_off = 16, .gso_size = 1448, .proto = 6,
+	struct ring_gso g = {.hdr_len = TCP_HEADER,
+			     .l4_off = 34,
+			     .csum_off = 16,
+			     .gso_size = 1448,
+			     .proto = 6,
 			     .family = AF_INET};
 	uint8_t header[TCP_HEADER], data[3000] = {0};
 	struct iovec iov[2] = {{header, sizeof(header)}, {data, sizeof(data)}};
@@ -385,7 +410,8 @@ static void a_ring_without_buffers_says_try_again(void **state)
 
 static void a_device_that_does_not_cut_is_not_asked(void **state)
 {
-	struct ring_gso g = {.hdr_len = UDP_HEADER, .l4_off = 34, .csum_off = 6, .gso_size = 1000, .proto = 17};
+	struct ring_gso g = {
+		.hdr_len = UDP_HEADER, .l4_off = 34, .csum_off = 6, .gso_size = 1000, .proto = 17};
 	uint8_t header[UDP_HEADER] = {0};
 	struct iovec iov = {header, sizeof(header)};
 	struct ring *r;
@@ -405,7 +431,8 @@ int main(void)
 		cmocka_unit_test_setup(a_large_frame_in_its_wqe, restore),
 		cmocka_unit_test_setup(a_wqe_of_another_unit_count_names_it, restore),
 		cmocka_unit_test_setup(at_every_place_of_the_queue_it_arrives, restore),
-		cmocka_unit_test_setup(a_full_queue_refuses_a_large_frame_and_keeps_what_it_has, restore),
+		cmocka_unit_test_setup(a_full_queue_refuses_a_large_frame_and_keeps_what_it_has,
+				       restore),
 		cmocka_unit_test_setup(what_is_no_large_frame_is_refused, restore),
 		cmocka_unit_test_setup(the_ring_has_the_device_cut, restore),
 		cmocka_unit_test_setup(a_ring_without_buffers_says_try_again, restore),

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Bursts on the mlx5 send queue: several frames in a WQE, byte by byte, at every place of every queue, and when it is full. */
+/*
+ * Bursts on the mlx5 send queue: several frames in a WQE, byte by byte, at every place of every
+ * queue, and when it is full.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,10 +16,10 @@
 
 #include "../mlx5_device/soft.h"
 #include "ring/mlx5/mlx5.h"
-#include "ring/mlx5/mpw.h"
+#include "ring/mlx5/queue/mpw.h"
 #include "ring/mlx5/pool.h"
 #include "runtime/libc.h"
-#include "runtime/params.h"
+#include "config/params.h"
 
 #define CHUNK 2048u
 
@@ -42,11 +45,12 @@ static void sent(struct soft *s, const uint8_t *frame, uint32_t len)
 }
 
 struct world {
-	struct memory memory;
+	struct mlx5_memory memory;
 	struct sq sq;
 };
 
-static const struct soft_config plain = {.cqe_size = 64, .min_inline = 18, .bf_size = 256, .max_frame = 1514, .mpw = true};
+static const struct soft_config plain = {
+	.cqe_size = 64, .min_inline = 18, .bf_size = 256, .max_frame = 1514, .mpw = true};
 
 static int setup(void **state)
 {
@@ -62,8 +66,10 @@ static int setup(void **state)
 static struct world *world_make(uint32_t bbs, uint32_t max_inline, uint32_t ask_every)
 {
 	struct world *w = calloc(1, sizeof(*w));
-	struct mlx5_want want = {.tx_wre = 64, .rx_wre = 64, .max_inline = max_inline, .ask_every = ask_every};
-	struct sq_config config = {.max_inline = max_inline, .ask_every = ask_every, .mpw = soft_config.mpw};
+	struct mlx5_want want = {
+		.tx_wre = 64, .rx_wre = 64, .max_inline = max_inline, .ask_every = ask_every};
+	struct sq_config config = {
+		.max_inline = max_inline, .ask_every = ask_every, .mpw = soft_config.mpw};
 	struct mlx5_objects *o;
 
 	assert_int_equal(memory_init(&w->memory, PAGES_ANON, CHUNK, 1, 256), 0);
@@ -89,7 +95,10 @@ static void world_free(struct world *w)
 	free(w);
 }
 
-/* A frame as the others expect it; in the descriptor, or else in a buffer. False: there is neither room nor buffer. */
+/*
+ * A frame as the others expect it; in the descriptor, or else in a buffer. False: there is neither
+ * room nor buffer.
+ */
 static bool post(struct world *w, uint32_t len)
 {
 	unsigned seed = flight.posted;
@@ -103,7 +112,8 @@ static bool post(struct world *w, uint32_t len)
 		at = b->data;
 		b->len = b->total = len;
 	} else {
-		memset(at, 0xdd, SQ_BURST_WRITTEN); /* as a caller may that copies its headers in one go */
+		/* as a caller may that copies its headers in one go */
+		memset(at, 0xdd, SQ_BURST_WRITTEN);
 	}
 	for (uint32_t i = 0; i < len; i++)
 		at[i] = frame_byte(i, seed);
@@ -119,13 +129,14 @@ static bool post(struct world *w, uint32_t len)
 static void frames_stand_in_their_wqe(void **state)
 {
 	/*
-	 * Control: index 0, enhanced multi-packet; queue pair 0x1234, 9 units of 16 bytes; no completion. Ethernet: checksums, no header.
-	 * Then 40 bytes behind their length, in 3 units, and 60 in 4.
+	 * Control: index 0, enhanced multi-packet; queue pair 0x1234, 9 units of 16 bytes; no
+	 * completion. Ethernet: checksums, no header. Then 40 bytes behind their length, in 3
+	 * units, and 60 in 4.
 	 */
 	uint8_t golden[144] = {
-		0x00, 0x00, 0x00, 0x29, 0x00, 0x12, 0x34, 0x09, 0, 0, 0, 0x00, 0, 0, 0, 0,
-		0, 0, 0, 0, 0xc0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
-		0x80, 0x00, 0x00, 0x28, [80] = 0x80, 0x00, 0x00, 0x3c,
+		0x00, 0x00, 0x00, 0x29, 0x00, 0x12, 0x34, 0x09, 0,	     0,	   0,	 0x00, 0, 0,
+		0,    0,    0,	  0,	0,    0,    0xc0, 0,	0,	     0,	   0,	 0,    0, 0,
+		0,    0,    0,	  0,	0x80, 0x00, 0x00, 0x28, [80] = 0x80, 0x00, 0x00, 0x3c,
 	};
 	struct world *w = world_make(64, 204, 64);
 
@@ -160,7 +171,7 @@ static void frames_are_pointed_to_by_one_wqe(void **state)
 	/* The seventh frame asks for the completion of all; the key is that of the memory. */
 	uint8_t golden[144] = {
 		0x00, 0x00, 0x00, 0x29, 0x00, 0x12, 0x34, 0x09, 0, 0, 0, 0x08, 0, 0, 0, 0,
-		0, 0, 0, 0, 0xc0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+		0,    0,    0,	  0,	0xc0, 0,    0,	  0,	0, 0, 0, 0,    0, 0, 0, 0,
 	};
 	struct world *w = world_make(64, 204, 7);
 
@@ -256,7 +267,10 @@ static void post_alone(struct world *w, uint32_t len)
 	flight.len[flight.posted++ % 65536] = len;
 }
 
-/* Bursts of any length, and single frames between them, the device behind by a few: round the queue many times. */
+/*
+ * Bursts of any length, and single frames between them, the device behind by a few: round the queue
+ * many times.
+ */
 static void laps(uint32_t bbs, uint32_t ask_every, uint32_t bf_size, uint32_t max_inline)
 {
 	uint32_t rng = bbs * 7919 + ask_every, turns = 0;
@@ -316,7 +330,8 @@ static void a_full_queue_refuses_a_frame_of_a_burst_and_goes_on(void **state)
 	assert_int_equal(n, 2 * (8 * 4 - 2));
 	before = w->memory.tx.num_free;
 	assert_false(post(w, 500));
-	assert_int_equal(w->memory.tx.num_free, before); /* the buffer came back: it is the caller's */
+	/* the buffer came back: it is the caller's */
+	assert_int_equal(w->memory.tx.num_free, before);
 	sq_burst_end(&w->sq);
 	sq_kick(&w->sq);
 	sq_burst_begin(&w->sq);
@@ -355,7 +370,8 @@ static void a_device_that_cannot_gets_one_frame_a_wqe(void **state)
 
 static void a_completion_queue_that_is_shorter_has_no_bursts(void **state)
 {
-	struct sq_config config = {.qpn = 1, .lkey = 1, .max_inline = 60, .ask_every = 4, .mpw = true};
+	struct sq_config config = {
+		.qpn = 1, .lkey = 1, .max_inline = 60, .ask_every = 4, .mpw = true};
 	struct world *w = world_make(64, 60, 4);
 	struct mlx5dv_cq cq = soft->o.tx_cq;
 	struct sq sq;
@@ -403,7 +419,8 @@ static void what_a_burst_holds_is_given_back_by_a_queue_that_breaks(void **state
 
 static void a_large_frame_ends_the_burst_before_it(void **state)
 {
-	static const uint8_t header[42] = {2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 0x45, 0, 0, 0, 0, 0, 0, 0, 64, 17};
+	static const uint8_t header[42] = {2, 0, 0,    0, 0, 2, 2, 0, 0, 0, 0,	1,
+					   8, 0, 0x45, 0, 0, 0, 0, 0, 0, 0, 64, 17};
 	struct world *w;
 	struct buf *b;
 
@@ -478,7 +495,8 @@ int main(void)
 		cmocka_unit_test_setup(a_full_queue_refuses_a_frame_of_a_burst_and_goes_on, setup),
 		cmocka_unit_test_setup(a_device_that_cannot_gets_one_frame_a_wqe, setup),
 		cmocka_unit_test_setup(a_completion_queue_that_is_shorter_has_no_bursts, setup),
-		cmocka_unit_test_setup(what_a_burst_holds_is_given_back_by_a_queue_that_breaks, setup),
+		cmocka_unit_test_setup(what_a_burst_holds_is_given_back_by_a_queue_that_breaks,
+				       setup),
 		cmocka_unit_test_setup(a_large_frame_ends_the_burst_before_it, setup),
 		cmocka_unit_test_setup(a_burst_through_the_ring_waits_when_it_is_full, setup),
 	};

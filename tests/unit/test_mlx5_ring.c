@@ -20,7 +20,7 @@
 #include "ring/mlx5/ring_int.h"
 #include "runtime/libc.h"
 #include "runtime/lock.h"
-#include "runtime/params.h"
+#include "config/params.h"
 
 static uint8_t last[2048];
 static uint32_t last_len;
@@ -156,7 +156,8 @@ static void one_each_way(struct ring *r, struct soft *d, uint8_t with)
 
 static void each_ring_of_an_interface_has_queues_rules_and_counters_of_its_own(void **state)
 {
-	struct vma_flow_key key = {.local_port = 7000, .proto = 17, .local.byte = {[10] = 0xff, 0xff, 10, 0, 0, 1}};
+	struct vma_flow_key key = {
+		.local_port = 7000, .proto = 17, .local.byte = {[10] = 0xff, 0xff, 10, 0, 0, 1}};
 	struct ring *r = *state, *more, *third;
 	struct soft *first = soft, *second;
 
@@ -357,13 +358,21 @@ static void after_a_send_error_there_are_new_queues(void **state)
 static void after_an_error_with_any_syndrome_all_goes_on(void **state)
 {
 	static const uint8_t syndromes[] = {
-		MLX5_CQE_SYNDROME_LOCAL_LENGTH_ERR, MLX5_CQE_SYNDROME_LOCAL_QP_OP_ERR,
-		MLX5_CQE_SYNDROME_LOCAL_PROT_ERR, MLX5_CQE_SYNDROME_WR_FLUSH_ERR,
-		MLX5_CQE_SYNDROME_MW_BIND_ERR, MLX5_CQE_SYNDROME_BAD_RESP_ERR,
-		MLX5_CQE_SYNDROME_LOCAL_ACCESS_ERR, MLX5_CQE_SYNDROME_REMOTE_INVAL_REQ_ERR,
-		MLX5_CQE_SYNDROME_REMOTE_ACCESS_ERR, MLX5_CQE_SYNDROME_REMOTE_OP_ERR,
-		MLX5_CQE_SYNDROME_TRANSPORT_RETRY_EXC_ERR, MLX5_CQE_SYNDROME_RNR_RETRY_EXC_ERR,
-		MLX5_CQE_SYNDROME_REMOTE_ABORTED_ERR, 0x7f, 0xff,
+		MLX5_CQE_SYNDROME_LOCAL_LENGTH_ERR,
+		MLX5_CQE_SYNDROME_LOCAL_QP_OP_ERR,
+		MLX5_CQE_SYNDROME_LOCAL_PROT_ERR,
+		MLX5_CQE_SYNDROME_WR_FLUSH_ERR,
+		MLX5_CQE_SYNDROME_MW_BIND_ERR,
+		MLX5_CQE_SYNDROME_BAD_RESP_ERR,
+		MLX5_CQE_SYNDROME_LOCAL_ACCESS_ERR,
+		MLX5_CQE_SYNDROME_REMOTE_INVAL_REQ_ERR,
+		MLX5_CQE_SYNDROME_REMOTE_ACCESS_ERR,
+		MLX5_CQE_SYNDROME_REMOTE_OP_ERR,
+		MLX5_CQE_SYNDROME_TRANSPORT_RETRY_EXC_ERR,
+		MLX5_CQE_SYNDROME_RNR_RETRY_EXC_ERR,
+		MLX5_CQE_SYNDROME_REMOTE_ABORTED_ERR,
+		0x7f,
+		0xff,
 	};
 	uint8_t frame[60] = {0};
 	struct ring *r = *state;
@@ -508,7 +517,7 @@ static void interrupts_are_held_back_as_the_parameters_say(void **state)
 static void moderation_follows_the_traffic(void **state)
 {
 	struct ring_counters c = {.rx_packets = 0};
-	struct moderation m;
+	struct mlx5_moderation m;
 
 	(void)state;
 	params.cq_moderation_enable = 1;
@@ -522,7 +531,8 @@ static void moderation_follows_the_traffic(void **state)
 	moderation_init(&m, 1000);
 	assert_int_equal(m.count, 48);
 	/* A bulk stream of 100,000 packets a second: 20 of them an interrupt, 200 us apart. */
-	c = (struct ring_counters){.rx_packets = 25000, .rx_bytes = 25000 * 1514, .interrupts_received = 100};
+	c = (struct ring_counters){
+		.rx_packets = 25000, .rx_bytes = 25000 * 1514, .interrupts_received = 100};
 	assert_false(moderation_adapt(&m, &c, 1249));
 	assert_true(moderation_adapt(&m, &c, 1250));
 	assert_int_equal(m.count, 20);
@@ -581,7 +591,10 @@ static void a_device_that_went_is_not_asked_again_at_once(void **state)
 static const struct mlx5_object_ops *device_ops;
 static struct ring *looked_at;
 
-/* Somebody who has no lock looks when only the new queues are there, and when they are not shown yet. */
+/*
+ * Somebody who has no lock looks when only the new queues are there, and when they are not shown
+ * yet.
+ */
 static int renew_and_look(struct mlx5_objects *o, const struct mlx5_want *want, void **old)
 {
 	int err = device_ops->renew(o, want, old);
@@ -740,7 +753,12 @@ static void flows_go_to_the_device(void **state)
 static int flow(struct ring *r, uint8_t high, uint8_t middle, uint16_t port, uint8_t bits)
 {
 	struct vma_flow_key key = {
-		.local = {{[10] = 0xff, [11] = 0xff, [12] = high, [13] = middle, [14] = 2, [15] = 3}},
+		.local = {{[10] = 0xff,
+			   [11] = 0xff,
+			   [12] = high,
+			   [13] = middle,
+			   [14] = 2,
+			   [15] = 3}},
 		.local_port = port,
 		.port_bits = bits,
 		.proto = 17,
@@ -760,7 +778,7 @@ static void a_full_table_is_the_sockets_to_say(void **state)
 	assert_int_equal(flow(r, 10, 0, 2, 0), 0);
 	assert_int_equal(flow(r, 10, 0, 3, 0), -ENOSPC);
 	assert_int_equal(flow(r, 10, 0, 64, 6), -ENOSPC);
-	assert_true(r->caps.wide_flows);
+	assert_true(r->caps.port_blocks);
 	assert_int_equal(soft->flows, 2);
 }
 
@@ -768,11 +786,11 @@ static void rules_of_several_ports_until_one_is_refused(void **state)
 {
 	struct ring *r = *state;
 
-	assert_true(r->caps.wide_flows);
+	assert_true(r->caps.port_blocks);
 	assert_int_equal(flow(r, 10, 0, 64, 6), 0);
 	soft_config.whole_ports = true;
 	assert_int_equal(flow(r, 10, 0, 128, 6), -EOPNOTSUPP);
-	assert_false(r->caps.wide_flows);
+	assert_false(r->caps.port_blocks);
 	assert_int_equal(flow(r, 10, 0, 128, 0), 0);
 }
 
@@ -794,16 +812,18 @@ static void a_rule_that_failed_for_another_reason_says_nothing_of_several_ports(
 	soft->o.ops = &ops;
 	assert_int_equal(flow(r, 10, 0, 64, 6), -ENETDOWN);
 	soft->o.ops = was;
-	assert_true(r->caps.wide_flows);
+	assert_true(r->caps.port_blocks);
 	assert_int_equal(flow(r, 10, 0, 64, 6), 0);
 	assert_int_equal(flow(r, 10, 0, 64, 6), -EEXIST);
-	assert_true(r->caps.wide_flows);
+	assert_true(r->caps.port_blocks);
 }
 
 static void groups_of_one_ethernet_address_share_a_rule(void **state)
 {
 	struct vma_flow_key key = {
-		.local = {{[10] = 0xff, [11] = 0xff, [12] = 239, [13] = 129, [14] = 2, [15] = 3}}, .local_port = 1, .proto = 17};
+		.local = {{[10] = 0xff, [11] = 0xff, [12] = 239, [13] = 129, [14] = 2, [15] = 3}},
+		.local_port = 1,
+		.proto = 17};
 	struct ring *r = *state;
 
 	params.eth_mc_l2_only_rules = 1;
@@ -1049,7 +1069,10 @@ static void on_store(int sig)
 	mprotect(soft->uar, 4096, PROT_READ | PROT_WRITE);
 }
 
-/* One that left for ever (siglongjmp) would leave nobody else to ring, one that sends might wait for itself. */
+/*
+ * One that left for ever (siglongjmp) would leave nobody else to ring, one that sends might wait
+ * for itself.
+ */
 static void signal_handlers_wait_while_it_rings(void **state)
 {
 	struct sigaction old, sa = {.sa_handler = on_store};
@@ -1070,41 +1093,70 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(frames_go_both_ways, setup, teardown),
-		cmocka_unit_test_setup_teardown(each_ring_of_an_interface_has_queues_rules_and_counters_of_its_own, setup, teardown),
+		cmocka_unit_test_setup_teardown(
+			each_ring_of_an_interface_has_queues_rules_and_counters_of_its_own, setup,
+			teardown),
 		cmocka_unit_test_setup_teardown(a_short_frame_in_one_go, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_full_queue_is_said_and_passes, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_frame_above_the_mtu_is_refused, setup, teardown),
-		cmocka_unit_test_setup_teardown(frames_move_to_the_heap_when_users_hold_too_many, setup, teardown),
-		cmocka_unit_test_setup_teardown(with_no_heap_left_frames_are_dropped_and_the_queue_stays_full, setup,
-						teardown),
+		cmocka_unit_test_setup_teardown(frames_move_to_the_heap_when_users_hold_too_many,
+						setup, teardown),
+		cmocka_unit_test_setup_teardown(
+			with_no_heap_left_frames_are_dropped_and_the_queue_stays_full, setup,
+			teardown),
 		cmocka_unit_test_setup_teardown(whoever_sleeps_is_woken_once, setup, teardown),
-		cmocka_unit_test_setup_teardown(what_comes_while_arming_wakes_at_once, setup, teardown),
-		cmocka_unit_test_setup_teardown(after_a_send_error_there_are_new_queues, setup, teardown),
-		cmocka_unit_test_setup_teardown(after_an_error_with_any_syndrome_all_goes_on, setup, teardown),
-		cmocka_unit_test_setup_teardown(a_send_error_is_seen_without_another_send, setup, teardown),
-		cmocka_unit_test_setup_teardown(who_sleeps_is_woken_by_the_new_queues, setup, teardown),
-		cmocka_unit_test_setup_teardown(after_a_receive_error_there_are_new_queues, setup, teardown),
-		cmocka_unit_test_setup_teardown(new_queues_have_told_of_nothing_yet, setup, teardown),
-		cmocka_unit_test_setup_teardown(without_new_queues_the_ring_is_silent_until_there_are_some, setup,
+		cmocka_unit_test_setup_teardown(what_comes_while_arming_wakes_at_once, setup,
 						teardown),
+		cmocka_unit_test_setup_teardown(after_a_send_error_there_are_new_queues, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(after_an_error_with_any_syndrome_all_goes_on, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(a_send_error_is_seen_without_another_send, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(who_sleeps_is_woken_by_the_new_queues, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(after_a_receive_error_there_are_new_queues, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(new_queues_have_told_of_nothing_yet, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(
+			without_new_queues_the_ring_is_silent_until_there_are_some, setup,
+			teardown),
 		cmocka_unit_test_setup_teardown(flows_go_to_the_device, setup, teardown),
-		cmocka_unit_test_setup_teardown(a_full_table_is_the_sockets_to_say, setup, teardown),
-		cmocka_unit_test_setup_teardown(rules_of_several_ports_until_one_is_refused, setup, teardown),
-		cmocka_unit_test_setup_teardown(a_rule_that_failed_for_another_reason_says_nothing_of_several_ports, setup, teardown),
-		cmocka_unit_test_setup_teardown(groups_of_one_ethernet_address_share_a_rule, setup, teardown),
-		cmocka_unit_test_setup_teardown(a_larger_mtu_is_received_in_several_buffers, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_full_table_is_the_sockets_to_say, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(rules_of_several_ports_until_one_is_refused, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(
+			a_rule_that_failed_for_another_reason_says_nothing_of_several_ports, setup,
+			teardown),
+		cmocka_unit_test_setup_teardown(groups_of_one_ethernet_address_share_a_rule, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(a_larger_mtu_is_received_in_several_buffers, setup,
+						teardown),
 		cmocka_unit_test_setup_teardown(a_ring_of_a_vlan_tags_and_untags, setup, teardown),
-		cmocka_unit_test_setup_teardown(a_burst_on_a_vlan_has_the_tag_on_each_frame, setup, teardown),
-		cmocka_unit_test_setup_teardown(an_mtu_beyond_all_buffers_is_refused, setup, teardown),
-		cmocka_unit_test_setup_teardown(the_rules_follow_the_interfaces_address, setup, teardown),
-		cmocka_unit_test_setup_teardown(signal_handlers_wait_while_it_rings, setup, teardown),
-		cmocka_unit_test_setup_teardown(nobody_is_cancelled_under_the_lock, setup, teardown),
-		cmocka_unit_test_setup_teardown(who_looks_without_the_lock_finds_memory, setup, teardown),
-		cmocka_unit_test_setup_teardown(one_failure_after_the_other_does_not_pile_up_memory, setup, teardown),
-		cmocka_unit_test_setup_teardown(a_queue_that_is_gone_is_not_refilled, setup, teardown),
-		cmocka_unit_test_setup_teardown(a_ring_that_nobody_polls_tries_again_all_the_same, setup, teardown),
-		cmocka_unit_test_setup_teardown(queues_that_the_device_gives_up_are_made_anew, setup, teardown),
-		cmocka_unit_test_setup_teardown(interrupts_are_held_back_as_the_parameters_say, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_burst_on_a_vlan_has_the_tag_on_each_frame, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(an_mtu_beyond_all_buffers_is_refused, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(the_rules_follow_the_interfaces_address, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(signal_handlers_wait_while_it_rings, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(nobody_is_cancelled_under_the_lock, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(who_looks_without_the_lock_finds_memory, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(one_failure_after_the_other_does_not_pile_up_memory,
+						setup, teardown),
+		cmocka_unit_test_setup_teardown(a_queue_that_is_gone_is_not_refilled, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(a_ring_that_nobody_polls_tries_again_all_the_same,
+						setup, teardown),
+		cmocka_unit_test_setup_teardown(queues_that_the_device_gives_up_are_made_anew,
+						setup, teardown),
+		cmocka_unit_test_setup_teardown(interrupts_are_held_back_as_the_parameters_say,
+						setup, teardown),
 		cmocka_unit_test(moderation_follows_the_traffic),
 		/* The last: there is no ring afterwards. */
 		cmocka_unit_test_setup(a_device_that_went_is_not_asked_again_at_once, setup),

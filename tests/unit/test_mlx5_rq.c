@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The mlx5 receive queue: descriptors and completions byte by byte, compressed sessions, and what a broken device may say. */
+/*
+ * The mlx5 receive queue: descriptors and completions byte by byte, compressed sessions, and what a
+ * broken device may say.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,12 +15,12 @@
 
 #include "../mlx5_device/soft.h"
 #include "ring/mlx5/pool.h"
-#include "ring/mlx5/queue.h"
+#include "ring/mlx5/queue/queue.h"
 
 #define CHUNK 2048u
 
 struct world {
-	struct memory memory;
+	struct mlx5_memory memory;
 	struct soft *s;
 	struct rq rq;
 };
@@ -58,7 +61,8 @@ static void fill(struct world *w)
 static struct world *chains_make(uint32_t cnt, uint32_t segs)
 {
 	struct world *w = calloc(1, sizeof(*w));
-	struct mlx5_want want = {.tx_wre = 64, .rx_wre = cnt, .rx_segs = segs, .ask_every = 64, .compress = true};
+	struct mlx5_want want = {
+		.tx_wre = 64, .rx_wre = cnt, .rx_segs = segs, .ask_every = 64, .compress = true};
 	struct mlx5_objects *o;
 
 	assert_int_equal(memory_init(&w->memory, PAGES_ANON, CHUNK, cnt * segs + 64, 1), 0);
@@ -125,7 +129,10 @@ static void a_receive_wqe_is_one_data_segment(void **state)
 	world_free(w);
 }
 
-/* Several buffers for a WQE, golden: each has its segment, and the list ends behind the last one where there is room. */
+/*
+ * Several buffers for a WQE, golden: each has its segment, and the list ends behind the last one
+ * where there is room.
+ */
 static void a_receive_wqe_of_three_buffers(void **state)
 {
 	uint8_t golden[64] = {0}, part[16] = {0x00, 0x00, 0x08, 0x00, 0x00, 0x00, 0xaa, 0xbb};
@@ -155,7 +162,8 @@ static void a_long_frame_fills_one_buffer_after_the_other(void **state)
 		struct world *w = chains_make(4, segs);
 
 		for (unsigned i = 0; i < segs * 21 * 3; i++) {
-			uint32_t len = 60 + i % (segs * 21) * (segs * CHUNK - 60) / (segs * 21 - 1), got = 0, pieces = 0;
+			uint32_t len = 60 + i % (segs * 21) * (segs * CHUNK - 60) / (segs * 21 - 1),
+				 got = 0, pieces = 0;
 			struct buf *b;
 
 			for (uint32_t k = 0; k < len; k++)
@@ -305,10 +313,9 @@ static void checksums_are_trusted_only_when_the_device_saw_both_headers(void **s
 {
 	/* ok bits, header types, trusted */
 	static const uint8_t cases[][3] = {
-		{0x07, 0x28, 1}, {0x06, 0x28, 1}, {0x06, 0x24, 1}, {0x06, 0x18, 1},
-		{0x06, 0x38, 1}, {0x06, 0x44, 1}, {0x03, 0x28, 0}, {0x05, 0x28, 0},
-		{0x01, 0x28, 0}, {0x00, 0x28, 0}, {0x07, 0x08, 0}, {0x07, 0x20, 0},
-		{0x07, 0x00, 0}, {0x07, 0x2c, 0}, {0x07, 0x04, 0},
+		{0x07, 0x28, 1}, {0x06, 0x28, 1}, {0x06, 0x24, 1}, {0x06, 0x18, 1}, {0x06, 0x38, 1},
+		{0x06, 0x44, 1}, {0x03, 0x28, 0}, {0x05, 0x28, 0}, {0x01, 0x28, 0}, {0x00, 0x28, 0},
+		{0x07, 0x08, 0}, {0x07, 0x20, 0}, {0x07, 0x00, 0}, {0x07, 0x2c, 0}, {0x07, 0x04, 0},
 	};
 	struct mlx5_cqe64 c = {.op_own = 0};
 
@@ -320,7 +327,10 @@ static void checksums_are_trusted_only_when_the_device_saw_both_headers(void **s
 	}
 }
 
-/* All that a device can say in the two bytes; the bits that are about something else change nothing. */
+/*
+ * All that a device can say in the two bytes; the bits that are about something else change
+ * nothing.
+ */
 static void no_other_word_of_the_device_is_trusted(void **state)
 {
 	struct mlx5_cqe64 c = {.op_own = 0};
@@ -367,7 +377,8 @@ static void laps(uint32_t cnt, uint32_t zip_max)
 	while (out < (cnt < 4096 ? 10 : 3) * cnt + 200) {
 		rng = rng * 1664525 + 1013904223;
 		mdev_rq_fetch(&w->s->rq);
-		for (unsigned n = rng >> 25; n && in - out < cnt && w->s->rq.ci != w->s->rq.pi; n--, in++)
+		for (unsigned n = rng >> 25; n && in - out < cnt && w->s->rq.ci != w->s->rq.pi;
+		     n--, in++)
 			receive(w, 60 + in % lens, in);
 		mdev_rq_flush(&w->s->rq);
 		for (unsigned n = rng >> 15 & 127; n && out != in; n--, out++)
@@ -401,10 +412,10 @@ static void a_compressed_session_byte_by_byte(void **state)
 {
 	/* Ten frames: the title says so in its length; arrays in the places 1 and 8. */
 	static const uint8_t array[64] = {
-		0xde, 0xad, 0xbe, 0xef, 0, 0, 0, 60, 0, 0, 0, 0, 0, 0, 0, 61,
-		0, 0, 0, 0, 0, 0, 0, 62, 0, 0, 0, 0, 0, 0, 0, 63,
-		0, 0, 0, 0, 0, 0, 0, 64, 0, 0, 0, 0, 0, 0, 0, 65,
-		0, 0, 0, 0, 0, 0, 0, 66, 0, 0, 0, 0, 0, 0, 0x05, 0xdc,
+		0xde, 0xad, 0xbe, 0xef, 0, 0, 0, 60, 0, 0, 0, 0, 0, 0, 0,    61,
+		0,    0,    0,	  0,	0, 0, 0, 62, 0, 0, 0, 0, 0, 0, 0,    63,
+		0,    0,    0,	  0,	0, 0, 0, 64, 0, 0, 0, 0, 0, 0, 0,    65,
+		0,    0,    0,	  0,	0, 0, 0, 66, 0, 0, 0, 0, 0, 0, 0x05, 0xdc,
 	};
 	struct world *w = world_make(16);
 	uint8_t *c = w->s->rx_cq.entries;
@@ -492,14 +503,30 @@ static void completions_that_cannot_be_break_the_queue(void **state)
 
 		put_golden(w, 0x20);
 		switch (i) {
-		case 0: put16(c + 60, 1); break; /* not the next WQE */
-		case 1: put32(c + 44, CHUNK + 1); break; /* longer than its buffer */
-		case 2: put32(c + 44, 0xffffffff); break;
-		case 3: c[63] = 0x00; break; /* of a send queue */
-		case 4: c[63] = 0x10; break; /* RDMA */
-		case 5: c[63] = 0xc0; break;
-		case 6: c[63] = 0x24; break; /* data in the completion, which was not asked for */
-		default: c[63] = 0x60; break;
+		case 0:
+			put16(c + 60, 1);
+			break; /* not the next WQE */
+		case 1:
+			put32(c + 44, CHUNK + 1);
+			break; /* longer than its buffer */
+		case 2:
+			put32(c + 44, 0xffffffff);
+			break;
+		case 3:
+			c[63] = 0x00;
+			break; /* of a send queue */
+		case 4:
+			c[63] = 0x10;
+			break; /* RDMA */
+		case 5:
+			c[63] = 0xc0;
+			break;
+		case 6:
+			c[63] = 0x24;
+			break; /* data in the completion, which was not asked for */
+		default:
+			c[63] = 0x60;
+			break;
 		}
 		assert_int_equal(rq_take(&w->rq, &b), RX_BROKEN);
 		assert_int_equal(w->rq.syndrome, 0);
@@ -571,15 +598,33 @@ static void queues_that_cannot_be_driven_are_refused(void **state)
 		qp = w->s->o.qp;
 		cq = w->s->o.rx_cq;
 		switch (i) {
-		case 0: qp.rq.wqe_cnt = 12; break;
-		case 1: qp.rq.wqe_cnt = 65536; break;
-		case 2: qp.rq.wqe_cnt = 0; break;
-		case 3: qp.rq.stride = 8; break;
-		case 4: qp.rq.stride = 24; break;
-		case 5: qp.rq.buf = NULL; break;
-		case 6: qp.dbrec = NULL; break;
-		case 7: cq.cqe_cnt = 8; break;
-		default: cq.cqe_size = 256; break;
+		case 0:
+			qp.rq.wqe_cnt = 12;
+			break;
+		case 1:
+			qp.rq.wqe_cnt = 65536;
+			break;
+		case 2:
+			qp.rq.wqe_cnt = 0;
+			break;
+		case 3:
+			qp.rq.stride = 8;
+			break;
+		case 4:
+			qp.rq.stride = 24;
+			break;
+		case 5:
+			qp.rq.buf = NULL;
+			break;
+		case 6:
+			qp.dbrec = NULL;
+			break;
+		case 7:
+			cq.cqe_cnt = 8;
+			break;
+		default:
+			cq.cqe_size = 256;
+			break;
 		}
 		assert_int_equal(rq_init(&rq, &qp, &cq, 1, 1), -EINVAL);
 	}
@@ -593,24 +638,29 @@ int main(void)
 		cmocka_unit_test_teardown(no_other_word_of_the_device_is_trusted, restore),
 		cmocka_unit_test_teardown(a_receive_wqe_of_three_buffers, restore),
 		cmocka_unit_test_teardown(a_long_frame_fills_one_buffer_after_the_other, restore),
-		cmocka_unit_test_teardown(a_frame_longer_than_its_buffers_breaks_the_queue, restore),
+		cmocka_unit_test_teardown(a_frame_longer_than_its_buffers_breaks_the_queue,
+					  restore),
 		cmocka_unit_test_teardown(a_session_of_long_frames, restore),
 		cmocka_unit_test_teardown(a_longer_receive_wqe_ends_its_list, restore),
 		cmocka_unit_test_teardown(a_completion_byte_by_byte, restore),
 		cmocka_unit_test_teardown(a_solicited_completion_is_a_completion, restore),
-		cmocka_unit_test_teardown(the_owner_bit_and_the_invalid_opcode_hide_a_completion, restore),
-		cmocka_unit_test_teardown(checksums_are_trusted_only_when_the_device_saw_both_headers, restore),
+		cmocka_unit_test_teardown(the_owner_bit_and_the_invalid_opcode_hide_a_completion,
+					  restore),
+		cmocka_unit_test_teardown(
+			checksums_are_trusted_only_when_the_device_saw_both_headers, restore),
 		cmocka_unit_test_teardown(of_128_bytes_the_second_half_counts, restore),
 		cmocka_unit_test_teardown(every_queue_size_goes_round, restore),
 		cmocka_unit_test_teardown(compressed_sessions_of_every_length_go_round, restore),
 		cmocka_unit_test_teardown(a_compressed_session_byte_by_byte, restore),
 		cmocka_unit_test_teardown(sessions_that_cannot_be_break_the_queue, restore),
 		cmocka_unit_test_teardown(a_session_of_long_completions_breaks_the_queue, restore),
-		cmocka_unit_test_teardown(a_session_with_a_length_beyond_the_buffer_breaks_the_queue, restore),
+		cmocka_unit_test_teardown(
+			a_session_with_a_length_beyond_the_buffer_breaks_the_queue, restore),
 		cmocka_unit_test_teardown(completions_that_cannot_be_break_the_queue, restore),
 		cmocka_unit_test_teardown(a_completion_for_an_empty_queue_breaks_it, restore),
 		cmocka_unit_test_teardown(an_error_completion_tells_its_syndrome, restore),
-		cmocka_unit_test_teardown(a_frame_longer_than_its_buffer_is_an_error_of_the_device, restore),
+		cmocka_unit_test_teardown(a_frame_longer_than_its_buffer_is_an_error_of_the_device,
+					  restore),
 		cmocka_unit_test_teardown(queues_that_cannot_be_driven_are_refused, restore),
 	};
 

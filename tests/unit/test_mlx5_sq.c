@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The mlx5 send queue: its descriptors byte by byte, its doorbells, and every length and size through the descriptor checker. */
+/*
+ * The mlx5 send queue: its descriptors byte by byte, its doorbells, and every length and size
+ * through the descriptor checker.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,13 +16,13 @@
 
 #include "../mlx5_device/soft.h"
 #include "ring/mlx5/pool.h"
-#include "ring/mlx5/send.h"
+#include "ring/mlx5/queue/send.h"
 
 #define CHUNK 2048u
 
 /* A send queue on the device in software, and what came out of it. */
 struct world {
-	struct memory memory;
+	struct mlx5_memory memory;
 	struct soft *s;
 	struct sq sq;
 	uint8_t frame[2048];
@@ -121,7 +124,10 @@ static int restore(void **state)
 	return 0;
 }
 
-/* A frame of bytes 0, 1, 2 ..., so that they can be read in the dump; in the WQE if it has place there. */
+/*
+ * A frame of bytes 0, 1, 2 ..., so that they can be read in the dump; in the WQE if it has place
+ * there.
+ */
 static void post_counting(struct world *w, uint32_t len)
 {
 	struct buf *b = sq_slot(&w->sq, len);
@@ -137,15 +143,16 @@ static void post_counting(struct world *w, uint32_t len)
 static void a_short_frame_is_in_its_wqe(void **state)
 {
 	/*
-	 * Control: index 0, SEND; queue pair 0x1234, 5 units of 16 bytes; no completion. Ethernet: checksums of both layers; 40
-	 * header bytes, which are the frame.
+	 * Control: index 0, SEND; queue pair 0x1234, 5 units of 16 bytes; no completion. Ethernet:
+	 * checksums of both layers; 40 header bytes, which are the frame.
 	 */
 	static const uint8_t golden[80] = {
-		0x00, 0x00, 0x00, 0x0a, 0x00, 0x12, 0x34, 0x05, 0, 0, 0, 0x00, 0, 0, 0, 0,
-		0, 0, 0, 0, 0xc0, 0, 0, 0, 0, 0, 0, 0, 0x00, 0x28, 0, 1,
-		2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17,
-		18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33,
-		34, 35, 36, 37, 38, 39, 0x55, 0x55, 0x55, 0x55, 0x55, 0x55, 0x55, 0x55, 0x55, 0x55,
+		0x00, 0x00, 0x00, 0x0a, 0x00, 0x12, 0x34, 0x05, 0,    0,    0,	0x00, 0,  0,
+		0,    0,    0,	  0,	0,    0,    0xc0, 0,	0,    0,    0,	0,    0,  0,
+		0x00, 0x28, 0,	  1,	2,    3,    4,	  5,	6,    7,    8,	9,    10, 11,
+		12,   13,   14,	  15,	16,   17,   18,	  19,	20,   21,   22, 23,   24, 25,
+		26,   27,   28,	  29,	30,   31,   32,	  33,	34,   35,   36, 37,   38, 39,
+		0x55, 0x55, 0x55, 0x55, 0x55, 0x55, 0x55, 0x55, 0x55, 0x55,
 	};
 	struct world *w = world_make(16, 204, 64);
 
@@ -161,10 +168,11 @@ static void a_wqe_that_points_to_the_frame(void **state)
 {
 	/* The third WQE, in WQEBB 2, asks for a completion. */
 	uint8_t golden[64] = {
-		0x00, 0x00, 0x02, 0x0a, 0x00, 0x12, 0x34, 0x04, 0, 0, 0, 0x08, 0, 0, 0, 0,
-		0, 0, 0, 0, 0xc0, 0, 0, 0, 0, 0, 0, 0, 0x00, 0x12, 0, 1,
-		2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17,
-		0x00, 0x00, 0x03, 0xd6, 0x00, 0x00, 0xaa, 0xbb, 0, 0, 0, 0, 0, 0, 0, 0,
+		0x00, 0x00, 0x02, 0x0a, 0x00, 0x12, 0x34, 0x04, 0,  0,	  0,	0x08, 0,
+		0,    0,    0,	  0,	0,    0,    0,	  0xc0, 0,  0,	  0,	0,    0,
+		0,    0,    0x00, 0x12, 0,    1,    2,	  3,	4,  5,	  6,	7,    8,
+		9,    10,   11,	  12,	13,   14,   15,	  16,	17, 0x00, 0x00, 0x03, 0xd6,
+		0x00, 0x00, 0xaa, 0xbb, 0,    0,    0,	  0,	0,  0,	  0,	0,
 	};
 	struct world *w = world_make(16, 0, 3);
 	uint64_t addr;
@@ -184,9 +192,9 @@ static void a_wqe_that_points_to_the_frame(void **state)
 static void a_device_that_wants_no_header_gets_a_pointer_only(void **state)
 {
 	uint8_t golden[48] = {
-		0x00, 0x00, 0x00, 0x0a, 0x00, 0x12, 0x34, 0x03, 0, 0, 0, 0x08, 0, 0, 0, 0,
-		0, 0, 0, 0, 0xc0, 0, 0, 0, 0, 0, 0, 0, 0x00, 0x00, 0, 0,
-		0x00, 0x00, 0x00, 0x3c, 0x00, 0x00, 0xaa, 0xbb, 0, 0, 0, 0, 0, 0, 0, 0,
+		0x00, 0x00, 0x00, 0x0a, 0x00, 0x12, 0x34, 0x03, 0, 0, 0, 0x08, 0,    0,	   0, 0,
+		0,    0,    0,	  0,	0xc0, 0,    0,	  0,	0, 0, 0, 0,    0x00, 0x00, 0, 0,
+		0x00, 0x00, 0x00, 0x3c, 0x00, 0x00, 0xaa, 0xbb, 0, 0, 0, 0,    0,    0,	   0, 0,
 	};
 	struct world *w;
 	uint64_t addr;
@@ -310,7 +318,10 @@ static void every_length_arrives(void **state)
 	}
 }
 
-/* Bursts of frames of changing lengths, many laps of the 16-bit counter's low part, with the device behind by a few. */
+/*
+ * Bursts of frames of changing lengths, many laps of the 16-bit counter's low part, with the device
+ * behind by a few.
+ */
 static void laps(uint32_t bbs, uint32_t ask_every, uint32_t bf_size, uint32_t cqe_size)
 {
 	struct world *w;
@@ -363,10 +374,15 @@ static void every_queue_size_goes_round(void **state)
 
 static void a_wqe_that_does_nothing(void **state)
 {
-	/* As that of the frame, but for the opcode; the second asks for a completion and is of one WQEBB. */
-	static const uint8_t first[32] = {0, 0, 0, 0x00, 0x00, 0x12, 0x34, 0x05, 0, 0, 0, 0x00, 0, 0, 0, 0,
-					  0, 0, 0, 0, 0xc0, 0, 0, 0, 0, 0, 0, 0, 0x00, 0x28, 0, 1};
-	static const uint8_t second[16] = {0, 0, 2, 0x00, 0x00, 0x12, 0x34, 0x03, 0, 0, 0, 0x08, 0, 0, 0, 0};
+	/*
+	 * As that of the frame, but for the opcode; the second asks for a completion and is of one
+	 * WQEBB.
+	 */
+	static const uint8_t first[32] = {0,	0, 0, 0x00, 0x00, 0x12, 0x34, 0x05, 0, 0,    0,
+					  0x00, 0, 0, 0,    0,	  0,	0,    0,    0, 0xc0, 0,
+					  0,	0, 0, 0,    0,	  0,	0x00, 0x28, 0, 1};
+	static const uint8_t second[16] = {0, 0, 2, 0x00, 0x00, 0x12, 0x34, 0x03,
+					   0, 0, 0, 0x08, 0,	0,    0,    0};
 	struct world *w = world_make(16, 204, 2);
 	struct buf *b = sq_slot(&w->sq, 40);
 
@@ -639,25 +655,52 @@ static void queues_that_cannot_be_driven_are_refused(void **state)
 		cq = w->s->o.tx_cq;
 		c = good;
 		switch (i) {
-		case 0: qp.sq.wqe_cnt = 12; break;
-		case 1: qp.sq.wqe_cnt = 65536; break;
-		case 2: qp.sq.wqe_cnt = 2; break;
-		case 3: qp.sq.stride = 16; break;
-		case 4: qp.sq.buf = NULL; break;
-		case 5: qp.bf.reg = NULL; break;
-		case 6: qp.dbrec = NULL; break;
-		case 7: cq.cqe_size = 32; break;
-		case 8: cq.cqe_cnt = 4; break;
-		case 9: cq.cqe_cnt = 12; break;
-		case 10: c.ask_every = 0; break;
-		default: c.min_inline = 14; break;
+		case 0:
+			qp.sq.wqe_cnt = 12;
+			break;
+		case 1:
+			qp.sq.wqe_cnt = 65536;
+			break;
+		case 2:
+			qp.sq.wqe_cnt = 2;
+			break;
+		case 3:
+			qp.sq.stride = 16;
+			break;
+		case 4:
+			qp.sq.buf = NULL;
+			break;
+		case 5:
+			qp.bf.reg = NULL;
+			break;
+		case 6:
+			qp.dbrec = NULL;
+			break;
+		case 7:
+			cq.cqe_size = 32;
+			break;
+		case 8:
+			cq.cqe_cnt = 4;
+			break;
+		case 9:
+			cq.cqe_cnt = 12;
+			break;
+		case 10:
+			c.ask_every = 0;
+			break;
+		default:
+			c.min_inline = 14;
+			break;
 		}
 		assert_int_equal(sq_init(&sq, &qp, &cq, &c), -EINVAL);
 	}
 	world_free(w);
 }
 
-/* VMA_TX_WRE_BATCHING=1 and long inline data: more descriptors of one unit than completions. They are asked for less often. */
+/*
+ * VMA_TX_WRE_BATCHING=1 and long inline data: more descriptors of one unit than completions. They
+ * are asked for less often.
+ */
 static void a_small_completion_queue_is_asked_for_fewer(void **state)
 {
 	struct world *w = world_make(64, 204, 1);
@@ -710,7 +753,8 @@ static void doorbells_of_several_threads_never_go_back(void **state)
 		w->sq.held_pi--;
 		buf_free(b);
 		sq_kick(&w->sq);
-		now = (uint16_t)be32toh(__atomic_load_n(&w->s->o.qp.dbrec[MLX5_SND_DBR], __ATOMIC_RELAXED));
+		now = (uint16_t)be32toh(
+			__atomic_load_n(&w->s->o.qp.dbrec[MLX5_SND_DBR], __ATOMIC_RELAXED));
 		assert_true((int16_t)(now - seen) >= 0);
 		seen = now;
 	}
@@ -729,7 +773,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_teardown(a_short_frame_is_in_its_wqe, restore),
 		cmocka_unit_test_teardown(a_wqe_that_points_to_the_frame, restore),
-		cmocka_unit_test_teardown(a_device_that_wants_no_header_gets_a_pointer_only, restore),
+		cmocka_unit_test_teardown(a_device_that_wants_no_header_gets_a_pointer_only,
+					  restore),
 		cmocka_unit_test_teardown(what_sends_in_one_go_writes_the_same, restore),
 		cmocka_unit_test_teardown(what_cannot_go_in_one_go_is_left, restore),
 		cmocka_unit_test_teardown(at_the_end_of_the_queue_a_frame_is_pointed_to, restore),
@@ -738,13 +783,15 @@ int main(void)
 		cmocka_unit_test_teardown(a_wqe_that_does_nothing, restore),
 		cmocka_unit_test_teardown(a_queue_full_of_nothing_refuses_and_goes_on, restore),
 		cmocka_unit_test_teardown(a_full_queue_refuses_and_goes_on, restore),
-		cmocka_unit_test_teardown(a_queue_full_of_short_frames_has_no_place_and_goes_on, restore),
-		cmocka_unit_test_teardown(one_completion_frees_the_batch, restore),
-		cmocka_unit_test_teardown(a_single_wqe_goes_through_blueflame_and_a_burst_by_a_doorbell,
+		cmocka_unit_test_teardown(a_queue_full_of_short_frames_has_no_place_and_goes_on,
 					  restore),
+		cmocka_unit_test_teardown(one_completion_frees_the_batch, restore),
+		cmocka_unit_test_teardown(
+			a_single_wqe_goes_through_blueflame_and_a_burst_by_a_doorbell, restore),
 		cmocka_unit_test_teardown(without_blueflame_there_is_one_register, restore),
 		cmocka_unit_test_teardown(a_wrong_key_breaks_the_queue_with_its_syndrome, restore),
-		cmocka_unit_test_teardown(completions_of_what_was_not_posted_break_the_queue, restore),
+		cmocka_unit_test_teardown(completions_of_what_was_not_posted_break_the_queue,
+					  restore),
 		cmocka_unit_test_teardown(a_completion_twice_breaks_the_queue, restore),
 		cmocka_unit_test_teardown(a_wqe_keeps_its_place_until_it_was_rung_for, restore),
 		cmocka_unit_test_teardown(queues_that_cannot_be_driven_are_refused, restore),

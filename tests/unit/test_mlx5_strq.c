@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The mlx5 ring with a striding receive queue: slabs that go round, frames that users keep, and what a broken device may say. */
+/*
+ * The mlx5 ring with a striding receive queue: slabs that go round, frames that users keep, and
+ * what a broken device may say.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +18,7 @@
 #include "ring/mlx5/mlx5.h"
 #include "ring/mlx5/ring_int.h"
 #include "runtime/libc.h"
-#include "runtime/params.h"
+#include "config/params.h"
 
 #define STRIDES 64u
 #define SLABS 6u /* four that the device has, one for VMA_QP_COMPENSATION_LEVEL, one more */
@@ -40,7 +43,11 @@ static int setup(void **state)
 	params.qp_compensation_level = 16;
 	params.rx_bufs = 100;
 	params.cq_keep_qp_full = 1;
-	soft_config = (struct soft_config){.cqe_size = 64, .min_inline = 18, .bf_size = 256, .max_frame = 1514, .strides_log = 6};
+	soft_config = (struct soft_config){.cqe_size = 64,
+					   .min_inline = 18,
+					   .bf_size = 256,
+					   .max_frame = 1514,
+					   .strides_log = 6};
 	*state = open_ring();
 	assert_true(mlx5_ring(*state)->rq.slabs);
 	return 0;
@@ -105,7 +112,7 @@ static struct buf *pass(struct ring *r, uint32_t len, uint32_t seed)
 
 static bool in_ring(const struct ring *r, const struct buf *b)
 {
-	const struct memory *memory = &((const struct mlx5_ring *)r)->memory;
+	const struct mlx5_memory *memory = &((const struct mlx5_ring *)r)->memory;
 
 	return b->data >= memory->base && b->data < memory->base + memory->bytes;
 }
@@ -113,7 +120,8 @@ static bool in_ring(const struct ring *r, const struct buf *b)
 static void a_striding_wqe_is_two_segments(void **state)
 {
 	struct mlx5_ring *m = mlx5_ring(*state);
-	uint8_t golden[32] = {[17] = 0x02, [21] = 0x00, [22] = 0xaa, [23] = 0xbb}; /* 64 * 2048 = 0x20000 */
+	/* 64 * 2048 = 0x20000 */
+	uint8_t golden[32] = {[17] = 0x02, [21] = 0x00, [22] = 0xaa, [23] = 0xbb};
 	uint64_t addr = htobe64(m->rq.posted[2]->bufs->addr);
 
 	memcpy(golden + 24, &addr, 8);
@@ -128,7 +136,10 @@ static void frames_of_all_lengths_go_round(void **state)
 {
 	struct ring *r = *state;
 
-	/* Some forty laps, in which the end of a slab meets all lengths up to five strides, and the records' 16 bits do not. */
+	/*
+	 * Some forty laps, in which the end of a slab meets all lengths up to five strides, and the
+	 * records' 16 bits do not.
+	 */
 	for (uint32_t len = 14; len < 10000; len += len < 3000 ? 1 : 7)
 		buf_free(pass(r, len, len));
 	assert_int_equal(soft->renewals, 0);
@@ -174,7 +185,8 @@ static void what_does_not_fit_is_in_the_next_slab(void **state)
 	for (uint32_t i = 0; i < 200; i++) {
 		struct buf *b = pass(r, 5000, i);
 
-		assert_int_equal((b->data - mlx5_ring(r)->memory.base) / 2048 % STRIDES, i % 21 * 3);
+		assert_int_equal((b->data - mlx5_ring(r)->memory.base) / 2048 % STRIDES,
+				 i % 21 * 3);
 		assert_int_equal(b->room, 3 * 2048);
 		buf_free(b);
 	}
@@ -202,7 +214,10 @@ static void a_filler_alone_is_no_frame(void **state)
 	assert_int_equal(soft->renewals, 0);
 }
 
-/* One datagram of each lap is kept. Its slab is not the device's meanwhile, whatever comes; and it needs no copy at once. */
+/*
+ * One datagram of each lap is kept. Its slab is not the device's meanwhile, whatever comes; and it
+ * needs no copy at once.
+ */
 static void kept_frames_stay_as_they_are(void **state)
 {
 	struct ring *r = *state;
@@ -227,7 +242,10 @@ static void kept_frames_stay_as_they_are(void **state)
 	buf_free(kept[1]);
 }
 
-/* Users who keep one frame of each slab: the others move to the heap, as many as VMA_RX_BUFS, and then they are dropped. */
+/*
+ * Users who keep one frame of each slab: the others move to the heap, as many as VMA_RX_BUFS, and
+ * then they are dropped.
+ */
 static void few_slabs_left_and_frames_move_to_the_heap(void **state)
 {
 	struct ring *r = *state;
@@ -276,7 +294,10 @@ static void few_slabs_left_and_frames_move_to_the_heap(void **state)
 	}
 }
 
-/* Without VMA_CQ_KEEP_QP_FULL all of it may be kept, and the device has nothing; once it is given back all goes on. */
+/*
+ * Without VMA_CQ_KEEP_QP_FULL all of it may be kept, and the device has nothing; once it is given
+ * back all goes on.
+ */
 static void no_slab_left_and_it_goes_on(void **state)
 {
 	struct ring *r = *state;
@@ -362,7 +383,10 @@ static int renew_fails(struct mlx5_objects *o, const struct mlx5_want *want, voi
 	return err ? err : -ENOMEM;
 }
 
-/* No new ones are had: what is kept is still there, its slab comes back to no queue, and when there is one again to that. */
+/*
+ * No new ones are had: what is kept is still there, its slab comes back to no queue, and when there
+ * is one again to that.
+ */
 static void queues_that_cannot_be_had_anew(void **state)
 {
 	struct ring *r = *state;
@@ -551,7 +575,8 @@ static void lies_break_the_queue(void **state)
 		{0, 0xbfff, 0, 0, 5},
 		{1, 0x8000 | STRIDES, 0, 0, 0},
 		{1, 1, 60, STRIDES, STRIDES}, /* behind the last one */
-		{4, 1, 60, 0, 4 * STRIDES + 2}, /* of the slab behind the last one, after which there is none */
+		/* of the slab behind the last one, after which there is none */
+		{4, 1, 60, 0, 4 * STRIDES + 2},
 	};
 	struct ring *r = *state;
 	struct mlx5_ring *m = mlx5_ring(r);

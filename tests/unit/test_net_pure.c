@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The parts of lib/net that need no kernel: the table, and what netlink messages do to the mirror. */
+/*
+ * The parts of lib/net that need no kernel: the table, and what netlink messages do to the mirror.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,7 +20,7 @@
 #include <stdlib.h>
 
 #include "net/mirror.h"
-#include "net/table.h"
+#include "net/hash.h"
 #include "runtime/libc.h"
 
 struct rec {
@@ -58,20 +60,20 @@ static bool drop_odd(const void *rec, void *arg)
 
 static void a_table_agrees_with_a_plain_array(void **state)
 {
-	static struct table t = TABLE_INIT(struct rec, value, 8);
+	static struct net_table t = TABLE_INIT(struct rec, value, 8);
 	uint64_t model[MODEL_KEYS] = {0}; /* 0: not there */
 	unsigned seed = 20261121, used = 0;
 	struct rec r;
 	sigset_t old;
 
 	(void)state;
-	table_seed();
+	net_table_seed();
 	printf("seed %u\n", seed);
 	for (unsigned step = 0; step < 40000; step++) {
 		uint64_t key = (unsigned)rand_r(&seed) % MODEL_KEYS;
 		unsigned what = (unsigned)rand_r(&seed) % 100, seen = 0, odd = 0;
 
-		table_lock(&t, &old);
+		net_table_lock(&t, &old);
 		if (what < 55) {
 			uint64_t value = 1 + (unsigned)rand_r(&seed) % 5;
 			int expected = !model[key]	     ? TABLE_ADDED
@@ -79,12 +81,12 @@ static void a_table_agrees_with_a_plain_array(void **state)
 							     : TABLE_SAME;
 
 			r = rec_of(key, value, step);
-			assert_int_equal(table_put(&t, &r), expected);
+			assert_int_equal(net_table_put(&t, &r), expected);
 			used += !model[key];
 			model[key] = value;
 		} else if (what < 99) {
 			r = rec_of(key, 0, 0);
-			assert_int_equal(table_del(&t, &r), model[key] != 0);
+			assert_int_equal(net_table_del(&t, &r), model[key] != 0);
 			used -= model[key] != 0;
 			model[key] = 0;
 		} else {
@@ -93,15 +95,15 @@ static void a_table_agrees_with_a_plain_array(void **state)
 					model[k] = 0;
 					odd++;
 				}
-			assert_int_equal(table_sweep(&t, drop_odd, &seen), odd);
+			assert_int_equal(net_table_sweep(&t, drop_odd, &seen), odd);
 			assert_true(seen >= used);
 			used -= odd;
 		}
-		table_unlock(&t, &old);
+		net_table_unlock(&t, &old);
 		assert_int_equal(t.used, used);
 		key = (unsigned)rand_r(&seed) % MODEL_KEYS;
 		r = rec_of(key, 0, 0);
-		assert_int_equal(table_find(&t, &r, NULL, NULL, &r), model[key] != 0);
+		assert_int_equal(net_table_find(&t, &r, NULL, NULL, &r), model[key] != 0);
 		if (model[key])
 			assert_int_equal(r.value, model[key]);
 	}
@@ -109,46 +111,46 @@ static void a_table_agrees_with_a_plain_array(void **state)
 
 static void putting_the_same_record_is_no_change_but_its_last_word_is_kept(void **state)
 {
-	static struct table t = TABLE_INIT(struct rec, value, 8);
+	static struct net_table t = TABLE_INIT(struct rec, value, 8);
 	struct rec r = rec_of(7, 1, 10);
 	sigset_t old;
 
 	(void)state;
-	table_lock(&t, &old);
-	assert_int_equal(table_put(&t, &r), TABLE_ADDED);
+	net_table_lock(&t, &old);
+	assert_int_equal(net_table_put(&t, &r), TABLE_ADDED);
 	r.epoch = 11;
-	assert_int_equal(table_put(&t, &r), TABLE_SAME);
-	table_unlock(&t, &old);
+	assert_int_equal(net_table_put(&t, &r), TABLE_SAME);
+	net_table_unlock(&t, &old);
 	r = rec_of(7, 0, 0);
-	assert_true(table_find(&t, &r, NULL, NULL, &r));
+	assert_true(net_table_find(&t, &r, NULL, NULL, &r));
 	assert_int_equal(r.epoch, 11);
 }
 
 static void evicting_empties_a_table_one_by_one(void **state)
 {
-	static struct table t = TABLE_INIT(struct rec, value, 8);
+	static struct net_table t = TABLE_INIT(struct rec, value, 8);
 	sigset_t old;
 
 	(void)state;
-	table_lock(&t, &old);
+	net_table_lock(&t, &old);
 	for (uint64_t key = 0; key < 1000; key++) {
 		struct rec r = rec_of(key, 1, 0);
 
 		if (t.used == 100)
-			table_evict(&t);
-		assert_int_equal(table_put(&t, &r), TABLE_ADDED);
+			net_table_evict(&t);
+		assert_int_equal(net_table_put(&t, &r), TABLE_ADDED);
 		assert_true(t.used <= 100);
 	}
 	for (unsigned left = 100; left; left--) {
 		assert_int_equal(t.used, left);
-		table_evict(&t);
+		net_table_evict(&t);
 	}
-	table_evict(&t);
+	net_table_evict(&t);
 	assert_int_equal(t.used, 0);
-	table_unlock(&t, &old);
+	net_table_unlock(&t, &old);
 }
 
-static struct table shared = TABLE_INIT(struct rec, value, 8);
+static struct net_table shared = TABLE_INIT(struct rec, value, 8);
 static _Atomic bool stop;
 static _Atomic unsigned long torn, lost, reads;
 
@@ -160,9 +162,9 @@ static void *read_shared(void *arg)
 
 	while (!stop) {
 		key = rec_of(1, 0, 0);
-		lost += !table_find(&shared, &key, NULL, NULL, &r);
+		lost += !net_table_find(&shared, &key, NULL, NULL, &r);
 		key = rec_of(2 + (unsigned)rand_r(&seed) % 4, 0, 0);
-		if (table_find(&shared, &key, NULL, NULL, &r))
+		if (net_table_find(&shared, &key, NULL, NULL, &r))
 			torn += r.key != key.key || r.check != (r.key ^ r.value);
 		reads++;
 	}
@@ -177,24 +179,24 @@ static void readers_never_see_half_a_record_nor_miss_one_that_is_there(void **st
 	sigset_t old;
 
 	(void)state;
-	table_lock(&shared, &old);
-	table_put(&shared, &always);
-	table_unlock(&shared, &old);
+	net_table_lock(&shared, &old);
+	net_table_put(&shared, &always);
+	net_table_unlock(&shared, &old);
 	for (uintptr_t i = 0; i < 2; i++)
 		assert_int_equal(pthread_create(&threads[i], NULL, read_shared, (void *)(i + 1)),
 				 0);
 	/* Long stretches without a system call: only then do a write and a read meet. */
 	for (unsigned step = 0; step < 2000 || reads < 100000; step++) {
-		table_lock(&shared, &old);
+		net_table_lock(&shared, &old);
 		for (unsigned i = 0; i < 300; i++) {
 			r = rec_of(2 + (unsigned)rand_r(&seed) % (step / 20 + 1), step * 300 + i,
 				   0);
 			if (i % 8)
-				table_put(&shared, &r);
+				net_table_put(&shared, &r);
 			else
-				table_del(&shared, &r);
+				net_table_del(&shared, &r);
 		}
-		table_unlock(&shared, &old);
+		net_table_unlock(&shared, &old);
 	}
 	stop = true;
 	for (int i = 0; i < 2; i++)
@@ -205,7 +207,7 @@ static void readers_never_see_half_a_record_nor_miss_one_that_is_there(void **st
 }
 
 struct overtaker {
-	struct table *t;
+	struct net_table *t;
 	unsigned times;
 	unsigned calls;
 };
@@ -219,16 +221,16 @@ static bool overtake(const void *rec, const void *arg)
 
 	if (o->calls++ < o->times) {
 		r = rec_of(r.key, r.value + 1, 0);
-		table_lock(o->t, &old);
-		table_put(o->t, &r);
-		table_unlock(o->t, &old);
+		net_table_lock(o->t, &old);
+		net_table_put(o->t, &r);
+		net_table_unlock(o->t, &old);
 	}
 	return true;
 }
 
 static void a_reader_that_was_overtaken_looks_again_and_at_last_waits(void **state)
 {
-	static struct table t = TABLE_INIT(struct rec, value, 8);
+	static struct net_table t = TABLE_INIT(struct rec, value, 8);
 	/* 64 attempts without the lock, then one with it. */
 	static const unsigned times[] = {0, 1, 5, 63, 64};
 	struct rec r, key = rec_of(9, 0, 0);
@@ -239,10 +241,10 @@ static void a_reader_that_was_overtaken_looks_again_and_at_last_waits(void **sta
 		struct overtaker o = {&t, times[i], 0};
 
 		r = rec_of(9, 1000, 0);
-		table_lock(&t, &old);
-		table_put(&t, &r);
-		table_unlock(&t, &old);
-		assert_true(table_find(&t, &key, overtake, &o, &r));
+		net_table_lock(&t, &old);
+		net_table_put(&t, &r);
+		net_table_unlock(&t, &old);
+		assert_true(net_table_find(&t, &key, overtake, &o, &r));
 		assert_int_equal(o.calls, times[i] + 1);
 		assert_int_equal(r.value, 1000 + times[i]);
 	}
@@ -364,7 +366,7 @@ static void only_neighbours_that_can_be_sent_to_are_usable(void **state)
 	struct message m;
 
 	(void)state;
-	table_seed();
+	net_table_seed();
 	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
 		for (unsigned f = 0; f < 2; f++) {
 			struct in6_addr a = addr_of(addrs[f]);
@@ -387,7 +389,7 @@ static void only_neighbours_that_can_be_sent_to_are_usable(void **state)
 		}
 }
 
-static void only_a_mac_or_validity_bumps_the_neighbour_generation(void **state)
+static void a_mac_validity_and_going_stale_bump_the_neighbour_generation(void **state)
 {
 	static const uint8_t one[] = {2, 0, 0, 0, 0, 1}, two[] = {2, 0, 0, 0, 0, 2};
 	static const struct {
@@ -397,11 +399,12 @@ static void only_a_mac_or_validity_bumps_the_neighbour_generation(void **state)
 		unsigned bumps;
 	} steps[] = {
 		{RTM_NEWNEIGH, NUD_INCOMPLETE, NULL, 0}, {RTM_NEWNEIGH, NUD_REACHABLE, one, 1},
-		{RTM_NEWNEIGH, NUD_STALE, one, 0},	 {RTM_NEWNEIGH, NUD_DELAY, one, 0},
-		{RTM_NEWNEIGH, NUD_PROBE, one, 0},	 {RTM_NEWNEIGH, NUD_REACHABLE, one, 0},
-		{RTM_NEWNEIGH, NUD_STALE, two, 1},	 {RTM_NEWNEIGH, NUD_FAILED, NULL, 1},
-		{RTM_NEWNEIGH, NUD_FAILED, NULL, 0},	 {RTM_NEWNEIGH, NUD_PERMANENT, two, 1},
-		{RTM_DELNEIGH, NUD_PERMANENT, two, 1},	 {RTM_DELNEIGH, NUD_PERMANENT, two, 0},
+		{RTM_NEWNEIGH, NUD_STALE, one, 1},	 {RTM_NEWNEIGH, NUD_STALE, one, 0},
+		{RTM_NEWNEIGH, NUD_DELAY, one, 0},	 {RTM_NEWNEIGH, NUD_PROBE, one, 0},
+		{RTM_NEWNEIGH, NUD_REACHABLE, one, 0},	 {RTM_NEWNEIGH, NUD_STALE, two, 1},
+		{RTM_NEWNEIGH, NUD_FAILED, NULL, 1},	 {RTM_NEWNEIGH, NUD_FAILED, NULL, 0},
+		{RTM_NEWNEIGH, NUD_PERMANENT, two, 1},	 {RTM_DELNEIGH, NUD_PERMANENT, two, 1},
+		{RTM_DELNEIGH, NUD_PERMANENT, two, 0},
 	};
 	struct message m;
 
@@ -602,7 +605,7 @@ int main(void)
 		cmocka_unit_test(a_reader_that_was_overtaken_looks_again_and_at_last_waits),
 		cmocka_unit_test(multicast_macs_follow_the_rfcs),
 		cmocka_unit_test(only_neighbours_that_can_be_sent_to_are_usable),
-		cmocka_unit_test(only_a_mac_or_validity_bumps_the_neighbour_generation),
+		cmocka_unit_test(a_mac_validity_and_going_stale_bump_the_neighbour_generation),
 		cmocka_unit_test(the_peer_of_a_point_to_point_link_is_not_local),
 		cmocka_unit_test(tentative_addresses_count_once_they_are_not),
 		cmocka_unit_test(a_prefix_of_no_length_has_the_broadcast_of_all),

@@ -15,7 +15,8 @@
 /* What the child's allocator may do: use the addresses that the parent's memory has. */
 static int child(void *p, size_t bytes)
 {
-	uint8_t *own = mmap(p, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+	uint8_t *own = mmap(p, bytes, PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
 
 	if (own != p)
 		return 1;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The protocol core: checksums, the gate for frames, the headers that we write, who gets a datagram. */
+/*
+ * The protocol core: checksums, the gate for frames, the headers that we write, who gets a
+ * datagram.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,7 +17,7 @@
 #include "proto/csum.h"
 #include "proto/pkt.h"
 #include "proto/udp_demux.h"
-#include "proto/udp_tx.h"
+#include "proto/udp_frame.h"
 
 static struct in6_addr addr(const char *text)
 {
@@ -29,8 +32,8 @@ static struct in6_addr addr(const char *text)
 static struct udp_hdr_spec spec(const char *src, const char *dst)
 {
 	struct udp_hdr_spec s = {
-		.smac = { 2, 0, 0, 0, 0, 1 },
-		.dmac = { 2, 0, 0, 0, 0, 2 },
+		.smac = {2, 0, 0, 0, 0, 1},
+		.dmac = {2, 0, 0, 0, 0, 2},
 		.family = strchr(src, ':') ? AF_INET6 : AF_INET,
 		.ttl = 64,
 		.tos = 0x28,
@@ -50,7 +53,7 @@ static uint8_t frame[70000], payload[66000];
 static void build(struct buf *b, const char *src, const char *dst, uint32_t len)
 {
 	struct udp_hdr_spec s = spec(src, dst);
-	struct iovec iov = { payload, len };
+	struct iovec iov = {payload, len};
 	struct udp_hdr h;
 
 	udp_hdr_init(&h, &s);
@@ -103,8 +106,8 @@ static void the_sum_is_rfc_1071s_at_every_length_and_alignment(void **state)
 
 static void what_we_write_passes_our_own_gate(void **state)
 {
-	static const uint32_t sizes[] = { 0, 1, 2, 3, 31, 64, 1471, 1472, 9000, 65507 };
-	static const char *const pairs[][2] = { { "10.0.0.1", "10.0.0.2" }, { "fd00::1", "fd00::2" } };
+	static const uint32_t sizes[] = {0, 1, 2, 3, 31, 64, 1471, 1472, 9000, 65507};
+	static const char *const pairs[][2] = {{"10.0.0.1", "10.0.0.2"}, {"fd00::1", "fd00::2"}};
 	struct buf b;
 
 	(void)state;
@@ -130,9 +133,9 @@ static void what_we_write_passes_our_own_gate(void **state)
 static void a_datagram_of_several_vectors_is_summed_across_odd_borders(void **state)
 {
 	struct udp_hdr_spec s = spec("10.0.0.1", "10.0.0.2");
-	struct iovec iov[4] = { { payload, 3 }, { NULL, 0 }, { payload + 3, 8 }, { payload + 11, 90 } };
+	struct iovec iov[4] = {{payload, 3}, {NULL, 0}, {payload + 3, 8}, {payload + 11, 90}};
 	struct udp_hdr h;
-	struct buf b = { .data = frame, .refs = 1 };
+	struct buf b = {.data = frame, .refs = 1};
 
 	(void)state;
 	udp_hdr_init(&h, &s);
@@ -213,17 +216,17 @@ static void a_frame_in_fragments_reads_like_one_piece(void **state)
 	}
 }
 
-/* The frame in one piece takes the short way through the gate, in two pieces the long one. */
+/* The frame in one piece takes the gate's fast path, in two pieces the general one. */
 static void damaged_frames_are_judged_alike_in_one_piece_and_in_two(void **state)
 {
 	enum { HEADERS = 14 + 20 + 8, FIRST = 70, LEN = HEADERS + 60 };
-	unsigned count[PKT_OTHER + 1] = { 0 };
+	unsigned count[PKT_OTHER + 1] = {0};
 
 	(void)state;
 	srand(2);
 	for (unsigned n = 0; n < 200000; n++) {
 		enum pkt_result one, two;
-		struct buf b, f[2] = { 0 };
+		struct buf b, f[2] = {0};
 
 		build(&b, "10.0.0.1", n % 16 ? "10.0.0.2" : "239.1.2.3", 60);
 		b.flags = (uint8_t)(n % 4);
@@ -250,8 +253,8 @@ static void damaged_frames_are_judged_alike_in_one_piece_and_in_two(void **state
 		assert_ptr_equal(b.data, f[0].data);
 		assert_memory_equal(&b.meta, &f[0].meta, sizeof(b.meta));
 	}
-	print_message("datagrams %u, malformed %u, bad sum %u, other %u\n", count[PKT_UDP], count[PKT_MALFORMED],
-		      count[PKT_BAD_CHECKSUM], count[PKT_OTHER]);
+	print_message("datagrams %u, malformed %u, bad sum %u, other %u\n", count[PKT_UDP],
+		      count[PKT_MALFORMED], count[PKT_BAD_CHECKSUM], count[PKT_OTHER]);
 	assert_int_not_equal(count[PKT_UDP], 0);
 	assert_int_not_equal(count[PKT_MALFORMED], 0);
 	assert_int_not_equal(count[PKT_BAD_CHECKSUM], 0);
@@ -305,7 +308,7 @@ static void the_checksum_zero_is_sent_as_ffff(void **state)
 	udp_hdr_init(&h, &s);
 	for (uint32_t word = 0; word < 65536; word++) {
 		uint16_t data = (uint16_t)word, check;
-		struct iovec iov = { &data, 2 };
+		struct iovec iov = {&data, 2};
 
 		udp_frame(&h, frame, &iov, 1, 2);
 		memcpy(&check, frame + 14 + 20 + 6, 2);
@@ -318,7 +321,7 @@ static void the_checksum_zero_is_sent_as_ffff(void **state)
 static void identification_counts_only_without_df(void **state)
 {
 	struct udp_hdr_spec s = spec("10.0.0.1", "10.0.0.2");
-	struct iovec iov = { payload, 1 };
+	struct iovec iov = {payload, 1};
 	struct udp_hdr h;
 	uint16_t id[2];
 
@@ -341,7 +344,7 @@ static struct udp_demux demux;
 
 static struct udp_bind bound(const char *local, uint16_t lport, const char *remote, uint16_t rport)
 {
-	struct udp_bind b = { .family = AF_INET6, .lport = lport, .rport = rport };
+	struct udp_bind b = {.family = AF_INET6, .lport = lport, .rport = rport};
 
 	b.local_any = !local;
 	if (local)
@@ -354,7 +357,8 @@ static struct udp_bind bound(const char *local, uint16_t lport, const char *remo
 
 static struct buf_meta meta(const char *src, uint16_t sport, const char *dst, uint16_t dport)
 {
-	struct buf_meta m = { .src = addr(src), .dst = addr(dst), .sport = sport, .dport = dport, .ifindex = 3 };
+	struct buf_meta m = {
+		.src = addr(src), .dst = addr(dst), .sport = sport, .dport = dport, .ifindex = 3};
 
 	m.family = strchr(src, ':') ? AF_INET6 : AF_INET;
 	return m;
@@ -363,8 +367,10 @@ static struct buf_meta meta(const char *src, uint16_t sport, const char *dst, ui
 static void the_most_specific_socket_gets_the_datagram(void **state)
 {
 	struct udp_bind any = bound(NULL, 53, NULL, 0), one = bound("10.0.0.2", 53, NULL, 0),
-			peer = bound("10.0.0.2", 53, "10.0.0.1", 99), other = bound("10.0.0.2", 54, NULL, 0);
-	struct buf_meta from_peer = meta("10.0.0.1", 99, "10.0.0.2", 53), from_else = meta("10.0.0.9", 99, "10.0.0.2", 53),
+			peer = bound("10.0.0.2", 53, "10.0.0.1", 99),
+			other = bound("10.0.0.2", 54, NULL, 0);
+	struct buf_meta from_peer = meta("10.0.0.1", 99, "10.0.0.2", 53),
+			from_else = meta("10.0.0.9", 99, "10.0.0.2", 53),
 			to_other = meta("10.0.0.1", 99, "10.0.0.3", 53);
 
 	(void)state;
@@ -388,7 +394,8 @@ static void the_most_specific_socket_gets_the_datagram(void **state)
 static void families_and_v6only_keep_apart(void **state)
 {
 	struct udp_bind six = bound(NULL, 53, NULL, 0), four = bound(NULL, 53, NULL, 0);
-	struct buf_meta v4 = meta("10.0.0.1", 9, "10.0.0.2", 53), v6 = meta("fd00::1", 9, "fd00::2", 53);
+	struct buf_meta v4 = meta("10.0.0.1", 9, "10.0.0.2", 53),
+			v6 = meta("fd00::1", 9, "fd00::2", 53);
 
 	(void)state;
 	four.family = AF_INET;
@@ -407,7 +414,7 @@ static void families_and_v6only_keep_apart(void **state)
 static void reuseport_sockets_share_by_flow(void **state)
 {
 	struct udp_bind b[4];
-	unsigned count[4] = { 0 };
+	unsigned count[4] = {0};
 
 	(void)state;
 	udp_demux_init(&demux, 99);
@@ -425,12 +432,14 @@ static void reuseport_sockets_share_by_flow(void **state)
 	}
 	for (int i = 0; i < 4; i++)
 		assert_in_range(count[i], 700, 1300);
-	print_message("4000 flows over 4 sockets: %u %u %u %u\n", count[0], count[1], count[2], count[3]);
+	print_message("4000 flows over 4 sockets: %u %u %u %u\n", count[0], count[1], count[2],
+		      count[3]);
 }
 
 static void every_match_of_a_multicast_is_visited_once(void **state)
 {
-	struct udp_bind b[3] = { bound(NULL, 53, NULL, 0), bound("239.1.1.1", 53, NULL, 0), bound(NULL, 53, "10.0.0.1", 9) };
+	struct udp_bind b[3] = {bound(NULL, 53, NULL, 0), bound("239.1.1.1", 53, NULL, 0),
+				bound(NULL, 53, "10.0.0.1", 9)};
 	struct buf_meta m = meta("10.0.0.1", 9, "239.1.1.1", 53);
 	unsigned seen = 0;
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The ring's bookkeeping without a device: free stacks, descriptors from outside, chains of buffers, receive and completion rings. */
+/*
+ * The ring's bookkeeping without a device: free stacks, descriptors from outside, chains of
+ * buffers, receive and completion rings.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -242,23 +245,26 @@ static void test_a_full_transmit_ring_says_so_and_keeps_the_buffer_with_the_call
 	assert_int_equal(xdp_post(&f->x->ring, b), 0);
 }
 
-/* Writes in front of the frame that the fill ring offers at position `at` what the steering program would. */
-static struct vma_train *mark(struct fake *f, uint32_t at, uint16_t size, uint16_t count)
+/*
+ * Writes in front of the frame that the fill ring offers at position `at` what the steering program
+ * would.
+ */
+static struct vma_gso_burst *mark(struct fake *f, uint32_t at, uint16_t size, uint16_t count)
 {
-	struct vma_train *t =
-		(struct vma_train *)(f->x->umem.base + f->fill[at] + XDP_HEADROOM) - 1;
+	struct vma_gso_burst *t =
+		(struct vma_gso_burst *)(f->x->umem.base + f->fill[at] + XDP_HEADROOM) - 1;
 
-	*t = (struct vma_train){.magic = VMA_TRAIN_MAGIC, .size = size, .count = count};
+	*t = (struct vma_gso_burst){.magic = VMA_GSO_BURST_MAGIC, .size = size, .count = count};
 	return t;
 }
 
-static void test_a_marked_frame_is_a_train_once(void **state)
+static void test_a_marked_frame_is_a_burst_once(void **state)
 {
 	struct fake *f = *state;
-	struct vma_train *t = mark(f, 0, 64, 3);
+	struct vma_gso_burst *t = mark(f, 0, 64, 3);
 	struct buf *b;
 
-	f->x->trains = true;
+	f->x->gso_bursts = true;
 	deliver(f, 0, 42 + 150, 0);
 	assert_int_equal(xdp_poll(&f->x->ring, &b, 1), 1);
 	assert_int_equal(b->gso_size, 64);
@@ -295,7 +301,7 @@ static void test_a_mark_that_does_not_fit_its_frame_drops_it(void **state)
 	uint64_t dropped = 0;
 	struct buf *b;
 
-	f->x->trains = true;
+	f->x->gso_bursts = true;
 	for (uint32_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		mark(f, i, cases[i].size, cases[i].count);
 		deliver(f, i, cases[i].len, 0);
@@ -319,17 +325,17 @@ static void test_marks_are_not_looked_for_where_nobody_writes_them(void **state)
 	assert_int_equal(b->gso_size, 0);
 	buf_free(b);
 	/* A frame at the start of its chunk: in front of it is another one's memory. */
-	f->x->trains = true;
-	*(struct vma_train *)(f->x->umem.base + f->fill[1] - sizeof(struct vma_train)) =
-		(struct vma_train){.magic = VMA_TRAIN_MAGIC, .size = 64, .count = 3};
+	f->x->gso_bursts = true;
+	*(struct vma_gso_burst *)(f->x->umem.base + f->fill[1] - sizeof(struct vma_gso_burst)) =
+		(struct vma_gso_burst){.magic = VMA_GSO_BURST_MAGIC, .size = 64, .count = 3};
 	f->rx[f->index[0]++ % SIZE] = (struct xdp_desc){f->fill[1], 42 + 150, 0};
 	assert_int_equal(xdp_poll(&f->x->ring, &b, 1), 1);
 	assert_int_equal(b->gso_size, 0);
 	buf_free(b);
 }
 
-/* A train in chunks of 3840 bytes, each byte of its payload its offset's remainder by 251. */
-static struct buf *long_train(struct fake *f, uint32_t pieces, uint16_t size, uint32_t bytes)
+/* A GSO burst in chunks of 3840 bytes, each byte of its payload its offset's remainder by 251. */
+static struct buf *long_burst(struct fake *f, uint32_t pieces, uint16_t size, uint32_t bytes)
 {
 	struct buf *b = NULL;
 	uint32_t done = 0;
@@ -350,14 +356,14 @@ static struct buf *long_train(struct fake *f, uint32_t pieces, uint16_t size, ui
 	return b;
 }
 
-static void test_a_train_is_taken_apart_from_the_front(void **state)
+static void test_a_burst_is_taken_apart_from_the_front(void **state)
 {
 	struct fake *f = *state;
 	struct buf *b, *after = buf_heap_alloc(1);
 	uint32_t off = 0;
 
-	f->x->trains = true;
-	b = long_train(f, 3, 700, 9000);
+	f->x->gso_bursts = true;
+	b = long_burst(f, 3, 700, 9000);
 	b->next = after;
 	for (; b->total > 700; off += 700) {
 		assert_int_equal(b->data[0], off % 251);
@@ -375,13 +381,13 @@ static void test_a_train_is_taken_apart_from_the_front(void **state)
 	assert_int_equal(f->x->umem.rx_free.num, 3);
 }
 
-static void test_a_train_is_cut_from_the_back(void **state)
+static void test_a_burst_is_cut_from_the_back(void **state)
 {
 	struct fake *f = *state;
 	struct buf *b;
 
-	f->x->trains = true;
-	b = long_train(f, 3, 700, 9000);
+	f->x->gso_bursts = true;
+	b = long_burst(f, 3, 700, 9000);
 	buf_cut(b, 9000);
 	assert_int_equal(b->frag->frag->len, 9000 - 2 * 3840 + 42);
 	buf_cut(b, 4000);
@@ -397,13 +403,13 @@ static void test_a_train_is_cut_from_the_back(void **state)
 	assert_int_equal(f->x->umem.rx_free.num, 3);
 }
 
-static void test_a_train_on_the_heap_is_one_still(void **state)
+static void test_a_burst_on_the_heap_is_one_still(void **state)
 {
 	struct fake *f = *state;
 	struct buf *held[UMEM_RX_CHUNKS];
 	uint32_t n = 0;
 
-	f->x->trains = true;
+	f->x->gso_bursts = true;
 	do {
 		mark(f, n, 64, 3);
 		deliver(f, n, 42 + 150, 0);
@@ -432,12 +438,12 @@ int main(void)
 		TEST(posted_buffers_come_back_through_the_completion_ring),
 		TEST(post_refuses_what_must_not_be_sent),
 		TEST(a_full_transmit_ring_says_so_and_keeps_the_buffer_with_the_caller),
-		TEST(a_marked_frame_is_a_train_once),
+		TEST(a_marked_frame_is_a_burst_once),
 		TEST(a_mark_that_does_not_fit_its_frame_drops_it),
 		TEST(marks_are_not_looked_for_where_nobody_writes_them),
-		TEST(a_train_is_taken_apart_from_the_front),
-		TEST(a_train_is_cut_from_the_back),
-		TEST(a_train_on_the_heap_is_one_still),
+		TEST(a_burst_is_taken_apart_from_the_front),
+		TEST(a_burst_is_cut_from_the_back),
+		TEST(a_burst_on_the_heap_is_one_still),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

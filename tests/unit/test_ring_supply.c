@@ -25,18 +25,18 @@ static int setup_small(void **state)
 }
 
 /* One frame of so many pieces arrives, is polled and given back. */
-static void frame(struct fake *f, uint32_t pieces, uint32_t train)
+static void frame(struct fake *f, uint32_t pieces, uint32_t burst)
 {
 	struct buf *b;
 
 	for (uint32_t i = 0; i < pieces; i++) {
 		uint64_t addr = f->fill[f->index[3]++ & f->s->fill.mask] + XDP_HEADROOM;
 
-		if (!i && train)
-			((struct vma_train *)(f->x->umem.base + addr))[-1] =
-				(struct vma_train){.magic = VMA_TRAIN_MAGIC,
-						   .size = (uint16_t)(pieces * PIECE / train),
-						   .count = (uint16_t)train};
+		if (!i && burst)
+			((struct vma_gso_burst *)(f->x->umem.base + addr))[-1] =
+				(struct vma_gso_burst){.magic = VMA_GSO_BURST_MAGIC,
+						       .size = (uint16_t)(pieces * PIECE / burst),
+						       .count = (uint16_t)burst};
 		f->rx[f->index[0]++ & f->s->rx.mask] =
 			(struct xdp_desc){addr, PIECE, i + 1 < pieces ? XDP_PKT_CONTD : 0};
 	}
@@ -90,11 +90,11 @@ static void test_other_frames_have_the_whole_ring(void **state)
 	assert_int_equal(supply(f), UMEM_RX_CHUNKS);
 }
 
-static void test_trains_of_datagrams_have_the_whole_ring(void **state)
+static void test_bursts_of_datagrams_have_the_whole_ring(void **state)
 {
 	struct fake *f = *state;
 
-	f->x->trains = true;
+	f->x->gso_bursts = true;
 	for (unsigned i = 0; i < 300; i++)
 		frame(f, LARGEST, 48);
 	assert_int_equal(supply(f), UMEM_RX_CHUNKS);
@@ -145,12 +145,13 @@ int main(void)
 						setup, fake_teardown),
 		cmocka_unit_test_setup_teardown(test_other_frames_have_the_whole_ring, setup,
 						fake_teardown),
-		cmocka_unit_test_setup_teardown(test_trains_of_datagrams_have_the_whole_ring, setup,
+		cmocka_unit_test_setup_teardown(test_bursts_of_datagrams_have_the_whole_ring, setup,
 						fake_teardown),
 		cmocka_unit_test_setup_teardown(test_the_ring_is_filled_again_behind_the_stream,
 						setup, fake_teardown),
 		cmocka_unit_test_setup_teardown(
-			test_a_kernel_that_runs_dry_gets_everything_for_a_while, setup, fake_teardown),
+			test_a_kernel_that_runs_dry_gets_everything_for_a_while, setup,
+			fake_teardown),
 		cmocka_unit_test_setup_teardown(test_a_small_ring_is_always_full, setup_small,
 						fake_teardown),
 	};

@@ -17,9 +17,9 @@
 
 #include "log_capture.h"
 #include "runtime/libc.h"
-#include "runtime/params.h"
-#include "runtime/rules.h"
-#include "runtime/rules_line.h"
+#include "config/params.h"
+#include "config/rules.h"
+#include "config/rule_line.h"
 
 /* "10.0.0.1" or "2001:db8::1"; NULL stays NULL. */
 static const struct sockaddr *addr(struct sockaddr_storage *ss, const char *text, unsigned port)

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Which sockets share a ring, when one moves to another, and which ring is shared when there can be no more. */
+/*
+ * Which sockets share a ring, when one moves to another, and which ring is shared when there can be
+ * no more.
+ */
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -10,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "socket/stack_key.h"
+#include "stack/key.h"
 
 static struct stack_client client(uint8_t last, uint64_t socket)
 {
@@ -60,7 +63,8 @@ static void without_a_logic_all_share_one(void **state)
 
 static void an_address_has_one_key_and_another_address_another(void **state)
 {
-	struct stack_client a = client(1, 1), b = client(1, 2), c = client(2, 1), any = {.socket = 1};
+	struct stack_client a = client(1, 1), b = client(1, 2), c = client(2, 1),
+			    any = {.socket = 1};
 
 	(void)state;
 	assert_true(stack_key_by(STACK_BY_IP, &a) == stack_key_by(STACK_BY_IP, &b));
@@ -94,14 +98,17 @@ static void keys_of_different_logics_never_meet(void **state)
 	struct stack_client a = client(1, 1);
 
 	(void)state;
-	assert_true(stack_key_by(STACK_BY_SOCKET, &a) >> 56 != stack_key_by(STACK_BY_THREAD, &a) >> 56);
-	assert_true(stack_key_by(STACK_BY_CORE, &a) >> 56 != stack_key_by(STACK_BY_THREAD, &a) >> 56);
+	assert_true(stack_key_by(STACK_BY_SOCKET, &a) >> 56 !=
+		    stack_key_by(STACK_BY_THREAD, &a) >> 56);
+	assert_true(stack_key_by(STACK_BY_CORE, &a) >> 56 !=
+		    stack_key_by(STACK_BY_THREAD, &a) >> 56);
 	assert_true(stack_key_by(STACK_BY_IP, &a) >> 56 != stack_key_by(STACK_BY_CORE, &a) >> 56);
 }
 
 static void a_pinned_thread_has_one_processor_and_its_ring(void **state)
 {
-	struct asked first = in_thread(STACK_BY_CORE_PINNED), second = in_thread(STACK_BY_CORE_PINNED), free;
+	struct asked first = in_thread(STACK_BY_CORE_PINNED),
+		     second = in_thread(STACK_BY_CORE_PINNED), free;
 	cpu_set_t all;
 
 	(void)state;
@@ -158,14 +165,16 @@ static void callers_that_change_move_nothing(void **state)
 	assert_false(stack_mover_compare(&m, 1, 2));
 	assert_false(stack_mover_compare(&m, 1, 3));
 	assert_false(stack_mover_compare(&m, 1, 2));
-	assert_false(stack_mover_compare(&m, 1, 1)); /* the owner again: the candidate is forgotten */
+	/* the owner again: the candidate is forgotten */
+	assert_false(stack_mover_compare(&m, 1, 1));
 	assert_false(stack_mover_compare(&m, 1, 2));
 	assert_true(stack_mover_compare(&m, 1, 2));
 }
 
 static void a_new_key_has_a_new_ring_up_to_the_limit(void **state)
 {
-	const struct stack_choice rings[] = {{.key = 11, .users = 3}, {.key = 12, .users = 1}, {.key = 13, .users = 2}};
+	const struct stack_choice rings[] = {
+		{.key = 11, .users = 3}, {.key = 12, .users = 1}, {.key = 13, .users = 2}};
 	unsigned at = 9;
 
 	(void)state;
@@ -181,7 +190,8 @@ static void a_new_key_has_a_new_ring_up_to_the_limit(void **state)
 
 static void a_ring_that_nobody_uses_is_the_next_ones_but_not_the_interfaces(void **state)
 {
-	const struct stack_choice rings[] = {{.key = 0, .users = 0}, {.key = 12, .users = 1}, {.key = 13, .users = 0}};
+	const struct stack_choice rings[] = {
+		{.key = 0, .users = 0}, {.key = 12, .users = 1}, {.key = 13, .users = 0}};
 	unsigned at = 9;
 
 	(void)state;

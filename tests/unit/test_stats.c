@@ -21,8 +21,8 @@
 
 #include "runtime/libc.h"
 #include "runtime/log.h"
-#include "runtime/params.h"
-#include "runtime/stats.h"
+#include "config/params.h"
+#include "stats/stats.h"
 
 static char dir[] = "/tmp/test_stats.XXXXXX";
 static char path[64];

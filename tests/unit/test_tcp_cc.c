@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "proto/tcp_int.h"
+#include "tcp/internal.h"
 
 #define SECOND UINT64_C(1000000)
 
@@ -221,7 +221,10 @@ static void at_the_old_maximum_the_window_is_flat(void **state)
 	assert_in_range(s.cwnd, 995, 1001);
 }
 
-/* RFC 9438, 4.3: on short paths as fast as Reno with beta 0.7 would be: alpha 9/17 a round trip, then 1. */
+/*
+ * RFC 9438, 4.3: on short paths as fast as Reno with beta 0.7 would be: alpha 9/17 a round trip,
+ * then 1.
+ */
 static void on_a_short_path_it_is_as_fast_as_reno(void **state)
 {
 	struct tcp_cc_state s = fresh(cubic);
@@ -316,6 +319,137 @@ static void an_idle_minute_does_not_grow_the_window(void **state)
 	assert_true(s.cwnd <= before + 60);
 }
 
+/* --- HyStart: paths of 40 ms; times in microseconds */
+
+#define PATH_US 40000u
+
+struct ramp {
+	struct tcp_cc_state s;
+	uint64_t now;
+	uint32_t una, nxt;
+};
+
+static struct ramp ramp_at(uint32_t cwnd)
+{
+	struct ramp r = {.s = fresh(cubic), .now = SECOND};
+
+	r.s.cwnd = r.nxt = cwnd;
+	return r;
+}
+
+/*
+ * A round in slow start: each segment of the window is acknowledged gap_us after the one before and
+ * took rtt_us; nothing comes for the rest of the path.
+ */
+static void ramp_round(struct ramp *r, uint32_t gap_us, uint32_t rtt_us, bool paced)
+{
+	uint32_t end = r->nxt;
+	uint64_t until = r->now + PATH_US;
+
+	while (r->una != end && r->s.cwnd < r->s.ssthresh) {
+		struct tcp_cc_rtt rtt = {.now = r->now += gap_us,
+					 .us = rtt_us,
+					 .min_us = PATH_US,
+					 .snd_una = ++r->una,
+					 .snd_nxt = r->nxt,
+					 .paced = paced};
+
+		cubic->rtt(&r->s, &rtt);
+		cubic->acked(&r->s, 1, PATH_US, r->now);
+		r->nxt += 2;
+	}
+	if (r->now < until)
+		r->now = until;
+}
+
+static void a_train_of_acknowledgements_as_long_as_half_the_path_ends_slow_start(void **state)
+{
+	struct ramp r = ramp_at(16), paced = ramp_at(16);
+
+	(void)state;
+	/* 0.25 ms apart: 80 of them are 20 ms. The rounds of 16, 32 and 64 are shorter. */
+	for (int i = 0; i < 3; i++)
+		ramp_round(&r, 250, PATH_US, false);
+	assert_int_equal(r.s.cwnd, 128);
+	ramp_round(&r, 250, PATH_US, false);
+	assert_in_range(r.s.cwnd, 128 + 79, 128 + 82);
+	assert_int_equal(r.s.ssthresh, r.s.cwnd);
+	/* A paced sender's acknowledgements come spread over the round: the whole path. */
+	for (int i = 0; i < 4; i++)
+		ramp_round(&paced, 250, PATH_US, true);
+	assert_int_equal(paced.s.ssthresh, TCP_SSTHRESH_INFINITE);
+}
+
+static void a_gap_in_the_train_ends_it_not_slow_start(void **state)
+{
+	struct ramp r = ramp_at(16);
+
+	(void)state;
+	for (int i = 0; i < 4; i++)
+		ramp_round(&r, 2500, PATH_US, false);
+	assert_int_equal(r.s.ssthresh, TCP_SSTHRESH_INFINITE);
+}
+
+/* An eighth of the path is 5 ms. */
+static void a_queue_ends_slow_start(void **state)
+{
+	struct ramp r = ramp_at(16);
+
+	(void)state;
+	ramp_round(&r, 10, PATH_US + 4900, false);
+	assert_int_equal(r.s.ssthresh, TCP_SSTHRESH_INFINITE);
+	ramp_round(&r, 10, PATH_US + 5100, false);
+	assert_in_range(r.s.cwnd, 32 + 8, 32 + 10);
+	assert_int_equal(r.s.ssthresh, r.s.cwnd);
+	/* No reduction has been: the curve begins here. */
+	cubic->acked(&r.s, 1, PATH_US, r.now);
+	assert_true(fabs(r.s.cubic.w_max - r.s.ssthresh) < 1e-9);
+}
+
+static void one_slow_segment_is_no_queue(void **state)
+{
+	struct ramp r = ramp_at(64);
+
+	(void)state;
+	for (int i = 0; i < 64; i++) {
+		struct tcp_cc_rtt rtt = {.now = r.now += 10,
+					 .us = i % 8 ? PATH_US + 20000 : PATH_US + 100,
+					 .min_us = PATH_US,
+					 .snd_una = ++r.una,
+					 .snd_nxt = r.nxt};
+
+		cubic->rtt(&r.s, &rtt);
+	}
+	assert_int_equal(r.s.ssthresh, TCP_SSTHRESH_INFINITE);
+}
+
+static void a_small_window_overruns_nothing(void **state)
+{
+	struct ramp r = ramp_at(7);
+
+	(void)state;
+	ramp_round(&r, 1900, PATH_US + 20000, false);
+	assert_int_equal(r.s.cwnd, 14);
+	assert_int_equal(r.s.ssthresh, TCP_SSTHRESH_INFINITE);
+}
+
+/* After a loss ssthresh is known: nothing is to be searched. */
+static void only_the_first_slow_start_is_watched(void **state)
+{
+	struct ramp r = ramp_at(400);
+
+	(void)state;
+	lose(cubic, &r.s, r.now);
+	cubic->reset(&r.s);
+	r.s.cwnd = 20;
+	r.una = r.nxt;
+	r.nxt += 20;
+	for (int i = 0; i < 6; i++)
+		ramp_round(&r, 250, PATH_US + 20000, false);
+	assert_int_equal(r.s.ssthresh, 280);
+	assert_in_range(r.s.cwnd, 280, 281);
+}
+
 static void no_window_overflows(void **state)
 {
 	static const struct tcp_cc_ops *const all[] = {&tcp_cc_newreno, &tcp_cc_cubic,
@@ -367,6 +501,13 @@ int main(void)
 		cmocka_unit_test(after_a_timeout_the_curve_begins_anew),
 		cmocka_unit_test(a_spurious_loss_leaves_the_curve_where_it_was),
 		cmocka_unit_test(an_idle_minute_does_not_grow_the_window),
+		cmocka_unit_test(
+			a_train_of_acknowledgements_as_long_as_half_the_path_ends_slow_start),
+		cmocka_unit_test(a_gap_in_the_train_ends_it_not_slow_start),
+		cmocka_unit_test(a_queue_ends_slow_start),
+		cmocka_unit_test(one_slow_segment_is_no_queue),
+		cmocka_unit_test(a_small_window_overruns_nothing),
+		cmocka_unit_test(only_the_first_slow_start_is_watched),
 		cmocka_unit_test(no_window_overflows),
 		cmocka_unit_test(none_never_limits),
 	};

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Frames of TCP segments: what we write, checked by a checksum of its own, and what the gate lets in. */
+/*
+ * Frames of TCP segments: what we write, checked by a checksum of its own, and what the gate lets
+ * in.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,8 +15,8 @@
 #include <cmocka.h>
 
 #include "proto/pkt.h"
-#include "proto/tcp_frame.h"
-#include "proto/tcp_int.h"
+#include "tcp/frame.h"
+#include "tcp/internal.h"
 
 static uint8_t frame[70000], payload[66000];
 
@@ -46,7 +49,10 @@ static struct tcp_frame_hdr hdr_of(const char *src, const char *dst, bool df)
 	return h;
 }
 
-/* A segment of len bytes from payload, its header by the engine's own writer (a time stamp: 32 bytes). */
+/*
+ * A segment of len bytes from payload, its header by the engine's own writer (a time stamp: 32
+ * bytes).
+ */
 static struct tcp_tx segment(const struct iovec *iov, int iovcnt, uint32_t len)
 {
 	static uint8_t hdr[TCP_HDR_MAX];
@@ -55,7 +61,7 @@ static struct tcp_tx segment(const struct iovec *iov, int iovcnt, uint32_t len)
 				 .seq = 7,
 				 .ack = 9,
 				 .wnd = 1000,
-				 .flags = TH_ACK | TH_PSH,
+				 .flags = TCPHDR_ACK | TCPHDR_PSH,
 				 .ts = true,
 				 .tsval = 3};
 	struct tcp_tx tx = {
@@ -95,6 +101,21 @@ static uint32_t build(struct buf *b, int f, uint32_t len)
 	b->len = b->total = tcp_frame(&h, frame, &tx);
 	b->refs = 1;
 	return b->len;
+}
+
+static void a_segment_to_a_groups_ethernet_address_is_dropped(void **state)
+{
+	(void)state;
+	for (int f = 0; f < 2; f++) {
+		struct buf b;
+
+		build(&b, f, 10);
+		memset(frame, 0xff, 6);
+		assert_int_equal(pkt_parse(&b), PKT_OTHER);
+		build(&b, f, 10);
+		frame[0] |= 1;
+		assert_int_equal(pkt_parse(&b), PKT_OTHER);
+	}
 }
 
 static int fill(void **state)
@@ -372,11 +393,37 @@ static void groups_and_nobody_are_refused(void **state)
 	}
 }
 
+/* The kernel: tcp_v4_rcv() takes what was for this host alone, tcp_v6_conn_request() no mapped
+ * source. */
+static void a_frame_for_several_hosts_and_a_mapped_source_are_refused(void **state)
+{
+	static const uint8_t to[][6] = {{0xff, 0xff, 0xff, 0xff, 0xff, 0xff},
+					{1, 0, 0x5e, 0, 0, 1}};
+	uint8_t *src = frame + 14 + 8;
+	struct buf b;
+
+	(void)state;
+	for (int f = 0; f < 2; f++) {
+		for (size_t i = 0; i < sizeof(to) / sizeof(to[0]); i++) {
+			build(&b, f, 12);
+			memcpy(frame, to[i], 6);
+			assert_int_equal(pkt_parse(&b), PKT_OTHER);
+		}
+	}
+	build(&b, 1, 12);
+	memset(src, 0, 16);
+	src[10] = src[11] = 0xff;
+	src[12] = 10;
+	src[15] = 1;
+	assert_int_equal(pkt_parse(&b), PKT_OTHER);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_sum_is_right_by_the_plain_definition),
 		cmocka_unit_test(the_gate_takes_what_we_write),
+		cmocka_unit_test(a_segment_to_a_groups_ethernet_address_is_dropped),
 		cmocka_unit_test(vectors_are_summed_across_odd_borders),
 		cmocka_unit_test(the_segment_s_own_ttl_wins),
 		cmocka_unit_test(identification_counts_every_packet_on_the_wire),
@@ -387,6 +434,7 @@ int main(void)
 		cmocka_unit_test(padding_of_the_link_is_cut_off),
 		cmocka_unit_test(impossible_lengths_are_malformed),
 		cmocka_unit_test(groups_and_nobody_are_refused),
+		cmocka_unit_test(a_frame_for_several_hosts_and_a_mapped_source_are_refused),
 	};
 
 	return cmocka_run_group_tests(tests, fill, NULL);

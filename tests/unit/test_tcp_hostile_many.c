@@ -6,7 +6,8 @@
 
 static void hole(uint32_t i)
 {
-	peer(0, (struct tcp_hdr_spec){.flags = TH_ACK, .seq = 11 + 20 * i, .ack = 1, .wnd = 65535},
+	peer(0,
+	     (struct tcp_hdr_spec){.flags = TCPHDR_ACK, .seq = 11 + 20 * i, .ack = 1, .wnd = 65535},
 	     1);
 	flush();
 }
@@ -66,7 +67,7 @@ static uint64_t resets(unsigned n)
 		hole(i);
 	begun = blocks;
 	for (unsigned i = 0; i < 64; i++)
-		peer(0, (struct tcp_hdr_spec){.flags = TH_RST, .seq = 5 + i}, 0);
+		peer(0, (struct tcp_hdr_spec){.flags = TCPHDR_RST, .seq = 5 + i}, 0);
 	begun = blocks - begun;
 	assert_int_equal(h.c->state, TCPS_ESTABLISHED);
 	end();
@@ -156,15 +157,16 @@ static uint64_t embryos(unsigned n)
 	begin();
 	listen_with((int)n + 1000);
 	for (unsigned i = 0; i < n; i++)
-		peer(i, (struct tcp_hdr_spec){.flags = TH_SYN, .wnd = 1000, .mss = 100}, 0);
+		peer(i, (struct tcp_hdr_spec){.flags = TCPHDR_SYN, .wnd = 1000, .mss = 100}, 0);
 	begun = blocks;
 	for (unsigned i = 0; i < 64; i++) {
-		peer(n + i, (struct tcp_hdr_spec){.flags = TH_SYN, .wnd = 1000, .mss = 100}, 0);
-		peer(7 * i, (struct tcp_hdr_spec){.flags = TH_SYN, .wnd = 1000, .mss = 100}, 0);
+		peer(n + i, (struct tcp_hdr_spec){.flags = TCPHDR_SYN, .wnd = 1000, .mss = 100}, 0);
+		peer(7 * i, (struct tcp_hdr_spec){.flags = TCPHDR_SYN, .wnd = 1000, .mss = 100}, 0);
 		peer(5 * i,
-		     (struct tcp_hdr_spec){.flags = TH_ACK, .seq = 1, .ack = i * 77777, .wnd = 9},
+		     (struct tcp_hdr_spec){
+			     .flags = TCPHDR_ACK, .seq = 1, .ack = i * 77777, .wnd = 9},
 		     0);
-		peer(3 * i, (struct tcp_hdr_spec){.flags = TH_RST, .seq = 1}, 0);
+		peer(3 * i, (struct tcp_hdr_spec){.flags = TCPHDR_RST, .seq = 1}, 0);
 	}
 	begun = blocks - begun;
 	end();
@@ -179,12 +181,13 @@ static uint64_t cookies(unsigned n)
 	begin();
 	listen_with((int)n);
 	for (unsigned i = 0; i < n + 1; i++)
-		peer(i, (struct tcp_hdr_spec){.flags = TH_SYN, .wnd = 1000, .mss = 100}, 0);
+		peer(i, (struct tcp_hdr_spec){.flags = TCPHDR_SYN, .wnd = 1000, .mss = 100}, 0);
 	begun = blocks;
 	for (unsigned i = 0; i < 64; i++) {
-		peer(n + 1 + i, (struct tcp_hdr_spec){.flags = TH_SYN, .wnd = 1000, .mss = 100}, 0);
+		peer(n + 1 + i, (struct tcp_hdr_spec){.flags = TCPHDR_SYN, .wnd = 1000, .mss = 100},
+		     0);
 		peer(n + 1 + i,
-		     (struct tcp_hdr_spec){.flags = TH_ACK, .seq = 1, .ack = i, .wnd = 9}, 0);
+		     (struct tcp_hdr_spec){.flags = TCPHDR_ACK, .seq = 1, .ack = i, .wnd = 9}, 0);
 	}
 	begun = blocks - begun;
 	assert_int_equal(h.ts->n.syn_cookies_sent, 64);

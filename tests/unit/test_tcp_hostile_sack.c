@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* A peer that means ill with its SACKs: many tiny segments in flight, and what it may say of them. */
+/*
+ * A peer that means ill with its SACKs: many tiny segments in flight, and what it may say of them.
+ */
 #include "tcp_hostile.h"
 
-/* A connection with n segments of the least size in flight, so many microseconds apart; 0: four in one. */
+/*
+ * A connection with n segments of the least size in flight, so many microseconds apart; 0: four in
+ * one.
+ */
 static void in_flight(unsigned n, bool ts, uint32_t apart)
 {
 	static uint8_t mem[MSS];
@@ -23,7 +28,7 @@ static void in_flight(unsigned n, bool ts, uint32_t apart)
 
 static void ack(uint32_t upto, const struct tcp_sack_block *sack, unsigned num)
 {
-	struct tcp_hdr_spec s = {.flags = TH_ACK, .seq = 1, .ack = 1 + upto, .wnd = 65535};
+	struct tcp_hdr_spec s = {.flags = TCPHDR_ACK, .seq = 1, .ack = 1 + upto, .wnd = 65535};
 
 	s.num_sacks = (uint8_t)num;
 	for (unsigned i = 0; i < num; i++)
@@ -38,7 +43,10 @@ static struct tcp_sack_block segs(uint32_t from, uint32_t to)
 	return (struct tcp_sack_block){from * MSS, to * MSS};
 }
 
-/* Reordering is believed in: what a SACK leaves behind is not lost yet, so only the search is counted. */
+/*
+ * Reordering is believed in: what a SACK leaves behind is not lost yet, so only the search is
+ * counted.
+ */
 static void nothing_is_late(void)
 {
 	h.c->rack_reord = true;
@@ -84,7 +92,9 @@ static uint64_t sack_the_same_again(unsigned n)
 	return begun / 64;
 }
 
-/* One SACK after the other, the last segment first: what was sent before it is looked at each time. */
+/*
+ * One SACK after the other, the last segment first: what was sent before it is looked at each time.
+ */
 static uint64_t sack_backwards(unsigned n)
 {
 	struct tcp_sack_block b = segs(n - 1, n);
@@ -104,10 +114,14 @@ static uint64_t sack_backwards(unsigned n)
 	return begun / 64;
 }
 
-/* What was lost is not, after all: each goes back to its place in the order of time. One go for all of the queue. */
+/*
+ * What was lost is not, after all: each goes back to its place in the order of time. One go for all
+ * of the queue.
+ */
 static uint64_t undo_a_timeout(unsigned n)
 {
-	struct tcp_hdr_spec s = {.flags = TH_ACK, .seq = 1, .wnd = 65535, .ts = true, .tsval = 2};
+	struct tcp_hdr_spec s = {
+		.flags = TCPHDR_ACK, .seq = 1, .wnd = 65535, .ts = true, .tsval = 2};
 	uint64_t begun;
 
 	in_flight(n, true, 3);

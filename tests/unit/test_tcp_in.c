@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Segments that a connection must not believe: RFC 9293 3.10.7.4, RFC 5961, RFC 7323's PAWS; and opening and closing. */
+/*
+ * Segments that a connection must not believe: RFC 9293 3.10.7.4, RFC 5961, RFC 7323's PAWS; and
+ * opening and closing.
+ */
 #include <arpa/inet.h>
 
 #include "tcp_peer.h"
@@ -20,15 +23,15 @@ static void test_active_open(void **state)
 	setup();
 	start();
 	connecting();
-	s = sent_is(TH_SYN, 0, 0);
+	s = sent_is(TCPHDR_SYN, 0, 0);
 	assert_int_equal(s->mss, 1460);
 	assert_true(s->sack_ok && s->ts && s->wscale);
 	assert_int_equal(s->wnd, 64240);
 	assert_int_equal(s->shift, 7);
 	assert_int_equal(tcp_ready(t.c), 0);
-	peer(.flags = TH_SYN | TH_ACK, .ack = 1, .mss = 1400, .ts = true, .tsecr = s->tsval,
+	peer(.flags = TCPHDR_SYN | TCPHDR_ACK, .ack = 1, .mss = 1400, .ts = true, .tsecr = s->tsval,
 	     .wscale = true, .shift = 3);
-	sent_is(TH_ACK, 1, 1);
+	sent_is(TCPHDR_ACK, 1, 1);
 	assert_int_equal(tcp_conn_state(t.c), TCPS_ESTABLISHED);
 	assert_int_equal(t.events, TCP_EV_CONNECTED | TCP_EV_OUT);
 	assert_int_equal(tcp_ready(t.c), TCP_EV_OUT);
@@ -48,7 +51,7 @@ static void test_full_queue_sends_later(void **state)
 	tcp_flush(t.ts, t.now);
 	silent();
 	tcp_tx_ready(t.ts, t.now);
-	sent_is(TH_SYN, 0, 0);
+	sent_is(TCPHDR_SYN, 0, 0);
 	tcp_tx_ready(t.ts, t.now);
 	silent();
 	end();
@@ -62,16 +65,16 @@ static void test_refused(void **state)
 	connecting();
 	sent();
 	/* Not without an ACK, not of what was never sent. */
-	peer(.flags = TH_RST);
-	peer(.flags = TH_RST | TH_ACK, .ack = 7);
+	peer(.flags = TCPHDR_RST);
+	peer(.flags = TCPHDR_RST | TCPHDR_ACK, .ack = 7);
 	silent();
 	assert_int_equal(tcp_conn_state(t.c), TCPS_SYN_SENT);
-	peer(.flags = TH_SYN | TH_ACK, .ack = 7);
-	sent_is(TH_RST, 7, 0);
-	peer(.flags = TH_SYN | TH_ACK, .ack = 0);
-	sent_is(TH_RST, 0, 0);
+	peer(.flags = TCPHDR_SYN | TCPHDR_ACK, .ack = 7);
+	sent_is(TCPHDR_RST, 7, 0);
+	peer(.flags = TCPHDR_SYN | TCPHDR_ACK, .ack = 0);
+	sent_is(TCPHDR_RST, 0, 0);
 	assert_int_equal(tcp_conn_state(t.c), TCPS_SYN_SENT);
-	peer(.flags = TH_RST | TH_ACK, .ack = 1);
+	peer(.flags = TCPHDR_RST | TCPHDR_ACK, .ack = 1);
 	assert_int_equal(t.events, TCP_EV_ERR | TCP_EV_HUP | TCP_EV_IN | TCP_EV_OUT | TCP_EV_RDHUP);
 	assert_int_equal(tcp_error(t.c), ECONNREFUSED);
 	assert_int_equal(t.gone, 0);
@@ -88,14 +91,14 @@ static void test_simultaneous_open(void **state)
 	start();
 	connecting();
 	sent();
-	peer(.flags = TH_SYN, .mss = 1460, .sack_ok = true);
-	sent_is(TH_SYN | TH_ACK, 0, 1);
+	peer(.flags = TCPHDR_SYN, .mss = 1460, .sack_ok = true);
+	sent_is(TCPHDR_SYN | TCPHDR_ACK, 0, 1);
 	assert_int_equal(tcp_conn_state(t.c), TCPS_SYN_RECV);
-	peer(.flags = TH_SYN | TH_ACK, .ack = 1, .mss = 1460, .sack_ok = true);
+	peer(.flags = TCPHDR_SYN | TCPHDR_ACK, .ack = 1, .mss = 1460, .sack_ok = true);
 	assert_int_equal(tcp_conn_state(t.c), TCPS_ESTABLISHED);
-	sent_is(TH_ACK, 1, 1);
-	peer(.flags = TH_ACK | TH_PSH, .seq = 1, .ack = 1, .data = "hello");
-	sent_is(TH_ACK, 1, 6);
+	sent_is(TCPHDR_ACK, 1, 1);
+	peer(.flags = TCPHDR_ACK | TCPHDR_PSH, .seq = 1, .ack = 1, .data = "hello");
+	sent_is(TCPHDR_ACK, 1, 6);
 	reads("hello");
 	end();
 }
@@ -107,14 +110,14 @@ static void test_simultaneous_open_closed_before(void **state)
 	start();
 	connecting();
 	sent();
-	peer(.flags = TH_SYN, .mss = 1460);
+	peer(.flags = TCPHDR_SYN, .mss = 1460);
 	sent();
 	user_close();
 	silent();
-	peer(.flags = TH_ACK, .seq = 1, .ack = 1);
-	sent_is(TH_FIN | TH_ACK, 1, 1);
+	peer(.flags = TCPHDR_ACK, .seq = 1, .ack = 1);
+	sent_is(TCPHDR_FIN | TCPHDR_ACK, 1, 1);
 	assert_int_equal(tcp_conn_state(t.c), TCPS_FIN_WAIT1);
-	peer(.flags = TH_ACK, .seq = 1, .ack = 2);
+	peer(.flags = TCPHDR_ACK, .seq = 1, .ack = 2);
 	assert_int_equal(t.ts->num_tw, 1);
 	end();
 }
@@ -125,21 +128,21 @@ static void test_rst_exact_only(void **state)
 	setup();
 	start();
 	accepted_plain();
-	peer(.flags = TH_RST, .seq = 2);
-	sent_is(TH_ACK, 1, 1); /* RFC 5961, 3.2: challenge */
-	peer(.flags = TH_RST, .seq = 0);
-	peer(.flags = TH_RST, .seq = 1 + 64240 + 1);
+	peer(.flags = TCPHDR_RST, .seq = 2);
+	sent_is(TCPHDR_ACK, 1, 1); /* RFC 5961, 3.2: challenge */
+	peer(.flags = TCPHDR_RST, .seq = 0);
+	peer(.flags = TCPHDR_RST, .seq = 1 + 64240 + 1);
 	silent();
 	assert_int_equal(tcp_conn_state(t.c), TCPS_ESTABLISHED);
-	peer(.flags = TH_RST, .seq = 3);
+	peer(.flags = TCPHDR_RST, .seq = 3);
 	silent(); /* 500 ms have not passed */
 	t.now += 501 * MS;
-	peer(.flags = TH_RST, .seq = 1 + 64240 + 1);
+	peer(.flags = TCPHDR_RST, .seq = 1 + 64240 + 1);
 	silent(); /* not even in the window */
 	assert_int_equal(tcp_stack_counters(t.ts)->rst_ignored, 5);
-	peer(.flags = TH_RST, .seq = 3);
-	sent_is(TH_ACK, 1, 1);
-	peer(.flags = TH_RST, .seq = 1);
+	peer(.flags = TCPHDR_RST, .seq = 3);
+	sent_is(TCPHDR_ACK, 1, 1);
+	peer(.flags = TCPHDR_RST, .seq = 1);
 	assert_int_equal(tcp_conn_state(t.c), TCPS_CLOSED);
 	assert_int_equal(tcp_error(t.c), ECONNRESET);
 	assert_int_equal(user_recv((char[1]){0}, 1, 0), 0);
@@ -154,8 +157,8 @@ static void test_data_before_rst_is_read(void **state)
 	setup();
 	start();
 	accepted_plain();
-	peer(.flags = TH_ACK | TH_PSH, .seq = 1, .ack = 1, .data = "abc");
-	peer(.flags = TH_RST, .seq = 4);
+	peer(.flags = TCPHDR_ACK | TCPHDR_PSH, .seq = 1, .ack = 1, .data = "abc");
+	peer(.flags = TCPHDR_RST, .seq = 4);
 	reads("abc");
 	assert_int_equal(user_recv(c, sizeof(c), 0), -ECONNRESET);
 	assert_int_equal(user_recv(c, sizeof(c), 0), 0);
@@ -168,11 +171,11 @@ static void test_syn_in_connection_challenged(void **state)
 	setup();
 	start();
 	accepted_plain();
-	peer(.flags = TH_SYN, .seq = 1);
-	sent_is(TH_ACK, 1, 1);
+	peer(.flags = TCPHDR_SYN, .seq = 1);
+	sent_is(TCPHDR_ACK, 1, 1);
 	t.now += SEC;
-	peer(.flags = TH_SYN, .seq = 100000000);
-	sent_is(TH_ACK, 1, 1);
+	peer(.flags = TCPHDR_SYN, .seq = 100000000);
+	sent_is(TCPHDR_ACK, 1, 1);
 	assert_int_equal(tcp_conn_state(t.c), TCPS_ESTABLISHED);
 	assert_int_equal(tcp_stack_counters(t.ts)->syn_challenge, 2);
 	end();
@@ -184,11 +187,12 @@ static void test_ack_range(void **state)
 	setup();
 	start();
 	accepted_plain();
-	peer(.flags = TH_ACK, .seq = 1, .ack = 2, .data = "no"); /* of what was not sent */
-	sent_is(TH_ACK, 1, 1);
+	peer(.flags = TCPHDR_ACK, .seq = 1, .ack = 2, .data = "no"); /* of what was not sent */
+	sent_is(TCPHDR_ACK, 1, 1);
 	t.now += SEC;
-	peer(.flags = TH_ACK, .seq = 1, .ack = 1u - 2000, .data = "no"); /* older than a window */
-	sent_is(TH_ACK, 1, 1);
+	peer(.flags = TCPHDR_ACK, .seq = 1, .ack = 1u - 2000,
+	     .data = "no"); /* older than a window */
+	sent_is(TCPHDR_ACK, 1, 1);
 	t.now += SEC;
 	peer(.flags = 0, .seq = 1, .data = "no"); /* without ACK */
 	silent();
@@ -203,18 +207,18 @@ static void test_out_of_window_answered(void **state)
 	start();
 	accepted_plain();
 	/* A keepalive or window probe: no payload, before the window. Limited in rate. */
-	peer(.flags = TH_ACK, .seq = 0, .ack = 1);
-	sent_is(TH_ACK, 1, 1);
-	peer(.flags = TH_ACK, .seq = 0, .ack = 1);
+	peer(.flags = TCPHDR_ACK, .seq = 0, .ack = 1);
+	sent_is(TCPHDR_ACK, 1, 1);
+	peer(.flags = TCPHDR_ACK, .seq = 0, .ack = 1);
 	silent();
 	t.now += 501 * MS;
-	peer(.flags = TH_ACK, .seq = 0, .ack = 1);
-	sent_is(TH_ACK, 1, 1);
+	peer(.flags = TCPHDR_ACK, .seq = 0, .ack = 1);
+	sent_is(TCPHDR_ACK, 1, 1);
 	/* Data are always answered. */
-	peer(.flags = TH_ACK, .seq = 1 + 70000, .ack = 1, .data = "far");
-	sent_is(TH_ACK, 1, 1);
-	peer(.flags = TH_ACK, .seq = 1 + 70000, .ack = 1, .data = "far");
-	sent_is(TH_ACK, 1, 1);
+	peer(.flags = TCPHDR_ACK, .seq = 1 + 70000, .ack = 1, .data = "far");
+	sent_is(TCPHDR_ACK, 1, 1);
+	peer(.flags = TCPHDR_ACK, .seq = 1 + 70000, .ack = 1, .data = "far");
+	sent_is(TCPHDR_ACK, 1, 1);
 	end();
 }
 
@@ -231,12 +235,12 @@ static void test_paws(void **state)
 	setup();
 	start();
 	accepted_ts();
-	peer(.flags = TH_ACK, .seq = 1, .ack = 1, .ts = true, .tsval = 90, .data = "old");
-	assert_int_equal(sent_is(TH_ACK, 1, 1)->tsecr, 100);
+	peer(.flags = TCPHDR_ACK, .seq = 1, .ack = 1, .ts = true, .tsval = 90, .data = "old");
+	assert_int_equal(sent_is(TCPHDR_ACK, 1, 1)->tsecr, 100);
 	assert_int_equal(tcp_inq(t.c), 0);
 	assert_int_equal(tcp_stack_counters(t.ts)->paws, 1);
 	/* A RST is exempt (RFC 7323, 5.2). */
-	peer(.flags = TH_RST, .seq = 1, .ts = true, .tsval = 90);
+	peer(.flags = TCPHDR_RST, .seq = 1, .ts = true, .tsval = 90);
 	assert_int_equal(tcp_conn_state(t.c), TCPS_CLOSED);
 	end();
 }
@@ -248,7 +252,7 @@ static void test_paws_after_24_days(void **state)
 	start();
 	accepted_ts();
 	t.now += 25ull * 24 * 3600 * SEC;
-	peer(.flags = TH_ACK, .seq = 1, .ack = 1, .ts = true, .tsval = 90, .data = "new");
+	peer(.flags = TCPHDR_ACK, .seq = 1, .ack = 1, .ts = true, .tsval = 90, .data = "new");
 	reads("new");
 	end();
 }
@@ -260,10 +264,11 @@ static void test_ts_recent_of_left_edge(void **state)
 	start();
 	accepted_ts();
 	/* RFC 7323, 4.3 (B): not from a segment behind a hole. */
-	peer(.flags = TH_ACK, .seq = 11, .ack = 1, .ts = true, .tsval = 120, .data = "later");
-	assert_int_equal(sent_is(TH_ACK, 1, 1)->tsecr, 100);
-	peer(.flags = TH_ACK, .seq = 1, .ack = 1, .ts = true, .tsval = 110, .data = "0123456789");
-	assert_int_equal(sent_is(TH_ACK, 1, 16)->tsecr, 110);
+	peer(.flags = TCPHDR_ACK, .seq = 11, .ack = 1, .ts = true, .tsval = 120, .data = "later");
+	assert_int_equal(sent_is(TCPHDR_ACK, 1, 1)->tsecr, 100);
+	peer(.flags = TCPHDR_ACK, .seq = 1, .ack = 1, .ts = true, .tsval = 110,
+	     .data = "0123456789");
+	assert_int_equal(sent_is(TCPHDR_ACK, 1, 16)->tsecr, 110);
 	end();
 }
 
@@ -275,24 +280,24 @@ static void test_half_close_and_time_wait(void **state)
 	accepted_plain();
 	assert_int_equal(tcp_shutdown(t.c, SHUT_WR, t.now), 0);
 	tcp_flush(t.ts, t.now);
-	sent_is(TH_FIN | TH_ACK, 1, 1);
-	peer(.flags = TH_ACK, .seq = 1, .ack = 2);
+	sent_is(TCPHDR_FIN | TCPHDR_ACK, 1, 1);
+	peer(.flags = TCPHDR_ACK, .seq = 1, .ack = 2);
 	assert_int_equal(tcp_conn_state(t.c), TCPS_FIN_WAIT2);
-	peer(.flags = TH_ACK, .seq = 1, .ack = 2, .data = "still");
+	peer(.flags = TCPHDR_ACK, .seq = 1, .ack = 2, .data = "still");
 	pass(SEC);
-	sent_is(TH_ACK, 2, 6);
+	sent_is(TCPHDR_ACK, 2, 6);
 	reads("still");
 	t.events = 0;
-	peer(.flags = TH_FIN | TH_ACK, .seq = 6, .ack = 2);
-	sent_is(TH_ACK, 2, 7);
+	peer(.flags = TCPHDR_FIN | TCPHDR_ACK, .seq = 6, .ack = 2);
+	sent_is(TCPHDR_ACK, 2, 7);
 	assert_true(t.events & TCP_EV_HUP);
 	assert_int_equal(tcp_ready(t.c) & TCP_EV_ERR, 0);
 	user_close();
 	assert_int_equal(t.gone, 0); /* TIME_WAIT has the user now */
 	/* The FIN again: answered, waits anew. */
 	pass(30 * SEC);
-	peer(.flags = TH_FIN | TH_ACK, .seq = 6, .ack = 2);
-	sent_is(TH_ACK, 2, 7);
+	peer(.flags = TCPHDR_FIN | TCPHDR_ACK, .seq = 6, .ack = 2);
+	sent_is(TCPHDR_ACK, 2, 7);
 	pass(59 * SEC);
 	assert_int_equal(t.gone, 0);
 	pass(2 * SEC);
@@ -308,11 +313,11 @@ static void test_simultaneous_close(void **state)
 	start();
 	accepted_plain();
 	user_close();
-	sent_is(TH_FIN | TH_ACK, 1, 1);
-	peer(.flags = TH_FIN | TH_ACK, .seq = 1, .ack = 1);
-	sent_is(TH_ACK, 2, 2);
+	sent_is(TCPHDR_FIN | TCPHDR_ACK, 1, 1);
+	peer(.flags = TCPHDR_FIN | TCPHDR_ACK, .seq = 1, .ack = 1);
+	sent_is(TCPHDR_ACK, 2, 2);
 	assert_int_equal(tcp_conn_state(t.c), TCPS_CLOSING);
-	peer(.flags = TH_ACK, .seq = 2, .ack = 2);
+	peer(.flags = TCPHDR_ACK, .seq = 2, .ack = 2);
 	assert_int_equal(t.ts->num_tw, 1);
 	assert_int_equal(tcp_stack_conns(t.ts), 0);
 	end();
@@ -324,21 +329,21 @@ static void test_passive_close(void **state)
 	setup();
 	start();
 	accepted_plain();
-	peer(.flags = TH_FIN | TH_ACK, .seq = 1, .ack = 1, .data = "bye");
+	peer(.flags = TCPHDR_FIN | TCPHDR_ACK, .seq = 1, .ack = 1, .data = "bye");
 	pass(SEC); /* the ACK may wait for our FIN */
-	sent_is(TH_ACK, 1, 5);
+	sent_is(TCPHDR_ACK, 1, 5);
 	assert_int_equal(t.events, TCP_EV_IN | TCP_EV_RDHUP);
 	assert_int_equal(tcp_conn_state(t.c), TCPS_CLOSE_WAIT);
 	assert_int_equal(tcp_inq(t.c), 3);
 	/* Behind the end of the stream: nothing. */
-	peer(.flags = TH_ACK, .seq = 5, .ack = 1, .data = "more");
+	peer(.flags = TCPHDR_ACK, .seq = 5, .ack = 1, .data = "more");
 	silent();
 	reads("bye");
 	assert_int_equal(user_recv((char[1]){0}, 1, 0), 0);
 	user_close();
-	sent_is(TH_FIN | TH_ACK, 1, 5);
+	sent_is(TCPHDR_FIN | TCPHDR_ACK, 1, 5);
 	assert_int_equal(t.gone, 0);
-	peer(.flags = TH_ACK, .seq = 5, .ack = 2);
+	peer(.flags = TCPHDR_ACK, .seq = 5, .ack = 2);
 	assert_int_equal(t.gone, 1);
 	assert_int_equal(t.ts->num_orphans, 0);
 	end();
@@ -350,14 +355,14 @@ static void test_close_with_unread_data_resets(void **state)
 	setup();
 	start();
 	accepted_plain();
-	peer(.flags = TH_ACK | TH_PSH, .seq = 1, .ack = 1, .data = "unread");
+	peer(.flags = TCPHDR_ACK | TCPHDR_PSH, .seq = 1, .ack = 1, .data = "unread");
 	user_close();
-	sent_is(TH_RST | TH_ACK, 1, 7);
+	sent_is(TCPHDR_RST | TCPHDR_ACK, 1, 7);
 	assert_int_equal(t.gone, 1);
 	assert_int_equal(tcp_stack_counters(t.ts)->abort_on_close, 1);
 	/* What comes then belongs to nothing; the listener answers. */
-	peer(.flags = TH_ACK, .seq = 7, .ack = 1);
-	sent_is(TH_RST, 1, 0);
+	peer(.flags = TCPHDR_ACK, .seq = 7, .ack = 1);
+	sent_is(TCPHDR_RST, 1, 0);
 	end();
 }
 
@@ -368,12 +373,13 @@ static void test_close_after_urgent_byte(void **state)
 	setup();
 	start();
 	accepted_plain();
-	peer(.flags = TH_ACK | TH_URG | TH_FIN, .seq = 1, .ack = 1, .data = "X", .urg = 1);
+	peer(.flags = TCPHDR_ACK | TCPHDR_URG | TCPHDR_FIN, .seq = 1, .ack = 1, .data = "X",
+	     .urg = 1);
 	pass(SEC);
-	sent_is(TH_ACK, 1, 3);
+	sent_is(TCPHDR_ACK, 1, 3);
 	assert_int_equal(user_recv((char[1]){0}, 1, MSG_OOB), 1);
 	user_close();
-	sent_is(TH_FIN | TH_ACK, 1, 3);
+	sent_is(TCPHDR_FIN | TCPHDR_ACK, 1, 3);
 	end();
 }
 
@@ -386,10 +392,10 @@ static void test_unread_data_reset_in_closing(void **state)
 	tcp_shutdown(t.c, SHUT_WR, t.now);
 	tcp_flush(t.ts, t.now);
 	sent();
-	peer(.flags = TH_ACK | TH_FIN, .seq = 1, .ack = 1, .data = "unread");
-	sent_is(TH_ACK, 2, 8);
+	peer(.flags = TCPHDR_ACK | TCPHDR_FIN, .seq = 1, .ack = 1, .data = "unread");
+	sent_is(TCPHDR_ACK, 2, 8);
 	user_close();
-	sent_is(TH_RST | TH_ACK, 2, 8);
+	sent_is(TCPHDR_RST | TCPHDR_ACK, 2, 8);
 	end();
 }
 
@@ -401,8 +407,8 @@ static void test_data_for_orphan_resets(void **state)
 	accepted_plain();
 	user_close();
 	sent();
-	peer(.flags = TH_ACK, .seq = 1, .ack = 1, .data = "late");
-	sent_is(TH_RST, 1, 0);
+	peer(.flags = TCPHDR_ACK, .seq = 1, .ack = 1, .data = "late");
+	sent_is(TCPHDR_RST, 1, 0);
 	assert_int_equal(t.gone, 1);
 	end();
 }
@@ -415,10 +421,10 @@ static void test_orphan_fin_wait2_ends(void **state)
 	accepted_plain();
 	user_close();
 	sent();
-	peer(.flags = TH_ACK, .seq = 1, .ack = 2);
+	peer(.flags = TCPHDR_ACK, .seq = 1, .ack = 2);
 	assert_int_equal(tcp_stack_conns(t.ts), 0); /* a small object answers for it */
-	peer(.flags = TH_ACK, .seq = 0, .ack = 2);
-	sent_is(TH_ACK, 2, 1);
+	peer(.flags = TCPHDR_ACK, .seq = 0, .ack = 2);
+	sent_is(TCPHDR_ACK, 2, 1);
 	pass(59 * SEC);
 	assert_int_equal(t.gone, 0);
 	pass(2 * SEC);
@@ -436,14 +442,14 @@ static void test_orphan_fin_wait2_data_and_fin(void **state)
 		accepted_plain();
 		user_close();
 		sent();
-		peer(.flags = TH_ACK, .seq = 1, .ack = 2);
+		peer(.flags = TCPHDR_ACK, .seq = 1, .ack = 2);
 		if (data) {
-			peer(.flags = TH_ACK, .seq = 1, .ack = 2, .data = "late");
-			sent_is(TH_RST, 2, 0);
+			peer(.flags = TCPHDR_ACK, .seq = 1, .ack = 2, .data = "late");
+			sent_is(TCPHDR_RST, 2, 0);
 			assert_int_equal(t.gone, 1);
 		} else {
-			peer(.flags = TH_ACK | TH_FIN, .seq = 1, .ack = 2);
-			sent_is(TH_ACK, 2, 2);
+			peer(.flags = TCPHDR_ACK | TCPHDR_FIN, .seq = 1, .ack = 2);
+			sent_is(TCPHDR_ACK, 2, 2);
 			pass(59 * SEC);
 			assert_int_equal(t.gone, 0);
 			pass(2 * SEC);
@@ -462,8 +468,8 @@ static void test_linger2_zero(void **state)
 	accepted_plain();
 	user_close();
 	sent();
-	peer(.flags = TH_ACK, .seq = 1, .ack = 2);
-	sent_is(TH_RST | TH_ACK, 2, 1);
+	peer(.flags = TCPHDR_ACK, .seq = 1, .ack = 2);
+	sent_is(TCPHDR_RST | TCPHDR_ACK, 2, 1);
 	assert_int_equal(t.gone, 1);
 	end();
 }
@@ -476,7 +482,7 @@ static void test_abort(void **state)
 	accepted_plain();
 	tcp_abort(t.c, t.now);
 	tcp_flush(t.ts, t.now);
-	sent_is(TH_RST | TH_ACK, 1, 1);
+	sent_is(TCPHDR_RST | TCPHDR_ACK, 1, 1);
 	assert_int_equal(t.gone, 1);
 	end();
 }
@@ -489,7 +495,7 @@ static void test_too_many_orphans(void **state)
 	start();
 	accepted_plain();
 	user_close();
-	sent_is(TH_RST | TH_ACK, 1, 1);
+	sent_is(TCPHDR_RST | TCPHDR_ACK, 1, 1);
 	assert_int_equal(t.gone, 1);
 	end();
 }
@@ -501,7 +507,7 @@ static void into_time_wait(struct seg syn)
 	accepted(syn);
 	user_close();
 	sent();
-	peer(.flags = TH_FIN | TH_ACK, .seq = 1, .ack = 2, .ts = syn.ts, .tsval = 200);
+	peer(.flags = TCPHDR_FIN | TCPHDR_ACK, .seq = 1, .ack = 2, .ts = syn.ts, .tsval = 200);
 	sent();
 	assert_int_equal(t.ts->num_tw, 1);
 }
@@ -514,10 +520,10 @@ static void test_time_wait_reuse_by_isn(void **state)
 	into_time_wait((struct seg){.mss = 1460});
 	old = t.iss;
 	/* Not a lower number: the TIME_WAIT answers. */
-	peer(.flags = TH_SYN, .seq = 0u - 5000);
-	sent_is(TH_ACK, 2, 2);
-	peer(.flags = TH_SYN, .seq = 5000, .mss = 1460);
-	sent_is(TH_SYN | TH_ACK, 0, 5001);
+	peer(.flags = TCPHDR_SYN, .seq = 0u - 5000);
+	sent_is(TCPHDR_ACK, 2, 2);
+	peer(.flags = TCPHDR_SYN, .seq = 5000, .mss = 1460);
+	sent_is(TCPHDR_SYN | TCPHDR_ACK, 0, 5001);
 	assert_int_equal(t.iss, old + 2 + 65537); /* beyond the old connection's */
 	assert_int_equal(t.ts->num_tw, 0);
 	assert_int_equal(t.gone, 1);
@@ -528,13 +534,13 @@ static void test_time_wait_reuse_by_time_stamp(void **state)
 {
 	(void)state;
 	into_time_wait((struct seg){.mss = 1460, .ts = true, .tsval = 100});
-	peer(.flags = TH_SYN, .seq = 0u - 5000, .ts = true, .tsval = 199);
-	sent_is(TH_ACK, 2, 2);
+	peer(.flags = TCPHDR_SYN, .seq = 0u - 5000, .ts = true, .tsval = 199);
+	sent_is(TCPHDR_ACK, 2, 2);
 	t.now += SEC;
-	peer(.flags = TH_SYN, .seq = 0u - 5000, .ts = true, .tsval = 200);
-	sent_is(TH_ACK, 2, 2);
-	peer(.flags = TH_SYN, .seq = 0u - 5000, .ts = true, .tsval = 201);
-	sent_is(TH_SYN | TH_ACK, 0, 0u - 4999);
+	peer(.flags = TCPHDR_SYN, .seq = 0u - 5000, .ts = true, .tsval = 200);
+	sent_is(TCPHDR_ACK, 2, 2);
+	peer(.flags = TCPHDR_SYN, .seq = 0u - 5000, .ts = true, .tsval = 201);
+	sent_is(TCPHDR_SYN | TCPHDR_ACK, 0, 0u - 4999);
 	end();
 }
 
@@ -554,14 +560,14 @@ static void test_time_wait_rst_and_active_reuse(void **state)
 	t.fail_after = -1;
 	assert_int_equal(tcp_connect(t.ts, &u, &t.o, &t.user, t.now, &t.c), 0);
 	tcp_flush(t.ts, t.now);
-	sent_is(TH_SYN, 0, 0);
+	sent_is(TCPHDR_SYN, 0, 0);
 	assert_int_equal(t.iss, old + 2 + 65537);
 	assert_int_equal(tcp_connect(t.ts, &u, &t.o, &t.user, t.now, &t.c), -EADDRNOTAVAIL);
 	end();
 	into_time_wait((struct seg){.mss = 1460});
-	peer(.flags = TH_RST, .seq = 3);
+	peer(.flags = TCPHDR_RST, .seq = 3);
 	assert_int_equal(t.ts->num_tw, 1);
-	peer(.flags = TH_RST, .seq = 2);
+	peer(.flags = TCPHDR_RST, .seq = 2);
 	assert_int_equal(t.ts->num_tw, 0);
 	silent();
 	end();
@@ -575,12 +581,12 @@ static void test_time_wait_bounded(void **state)
 	start();
 	listen_on(8);
 	for (uint16_t port = 1; port <= 2; port++) {
-		peer(.flags = TH_SYN, .rport = port);
-		peer(.flags = TH_ACK, .seq = 1, .ack = 1, .rport = port);
+		peer(.flags = TCPHDR_SYN, .rport = port);
+		peer(.flags = TCPHDR_ACK, .seq = 1, .ack = 1, .rport = port);
 		t.c = tcp_accept(t.l);
 		tcp_conn_set_user(t.c, &t.user);
 		user_close();
-		peer(.flags = TH_FIN | TH_ACK, .seq = 1, .ack = 2, .rport = port);
+		peer(.flags = TCPHDR_FIN | TCPHDR_ACK, .seq = 1, .ack = 2, .rport = port);
 	}
 	assert_int_equal(t.ts->num_tw, 1);
 	assert_int_equal(t.gone, 1);
@@ -596,7 +602,7 @@ static void test_user_holds_closed_connection_over_time_wait(void **state)
 	tcp_shutdown(t.c, SHUT_RDWR, t.now);
 	tcp_flush(t.ts, t.now);
 	sent();
-	peer(.flags = TH_FIN | TH_ACK, .seq = 1, .ack = 2);
+	peer(.flags = TCPHDR_FIN | TCPHDR_ACK, .seq = 1, .ack = 2);
 	sent();
 	pass(61 * SEC);
 	assert_int_equal(t.gone, 0);
@@ -610,11 +616,11 @@ static void test_nothing_there(void **state)
 	(void)state;
 	setup();
 	start();
-	peer(.flags = TH_SYN, .seq = 10);
-	assert_int_equal(sent()->flags, TH_RST | TH_ACK);
-	peer(.flags = TH_ACK, .seq = 10, .ack = 77);
-	sent_is(TH_RST, 77, 0);
-	peer(.flags = TH_RST, .seq = 10);
+	peer(.flags = TCPHDR_SYN, .seq = 10);
+	assert_int_equal(sent()->flags, TCPHDR_RST | TCPHDR_ACK);
+	peer(.flags = TCPHDR_ACK, .seq = 10, .ack = 77);
+	sent_is(TCPHDR_RST, 77, 0);
+	peer(.flags = TCPHDR_RST, .seq = 10);
 	silent();
 	end();
 }
@@ -631,7 +637,7 @@ static void test_shutdown_read(void **state)
 	assert_int_equal(tcp_ready(t.c), TCP_EV_IN | TCP_EV_RDHUP | TCP_EV_OUT);
 	assert_int_equal(user_recv(c, sizeof(c), 0), 0);
 	/* As in Linux data still come, and are read. */
-	peer(.flags = TH_ACK, .seq = 1, .ack = 1, .data = "more");
+	peer(.flags = TCPHDR_ACK, .seq = 1, .ack = 1, .data = "more");
 	reads("more");
 	end();
 }

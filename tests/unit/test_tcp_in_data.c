@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The receive queues: order, SACK and D-SACK, the window and memory, when to acknowledge, ECN, urgent data. */
+/*
+ * The receive queues: order, SACK and D-SACK, the window and memory, when to acknowledge, ECN,
+ * urgent data.
+ */
 #include "tcp_peer.h"
 
 static void data(uint32_t seq, const char *what)
 {
-	peer(.flags = TH_ACK, .seq = seq, .ack = 1, .data = what);
+	peer(.flags = TCPHDR_ACK, .seq = seq, .ack = 1, .data = what);
 }
 
 static const struct seg *sacked(const struct seg *s, unsigned i, uint32_t start, uint32_t end)
@@ -24,23 +27,23 @@ static void test_out_of_order(void **state)
 	start();
 	accepted_plain();
 	data(11, "klmno");
-	s = sacked(sent_is(TH_ACK, 1, 1), 0, 11, 16);
+	s = sacked(sent_is(TCPHDR_ACK, 1, 1), 0, 11, 16);
 	assert_int_equal(s->num_sacks, 1);
 	data(21, "uvwxy");
-	s = sent_is(TH_ACK, 1, 1);
+	s = sent_is(TCPHDR_ACK, 1, 1);
 	sacked(s, 0, 21, 26); /* the latest first (RFC 2018, 4) */
 	sacked(s, 1, 11, 16);
 	data(6, "fghij");
-	s = sent_is(TH_ACK, 1, 1);
+	s = sent_is(TCPHDR_ACK, 1, 1);
 	sacked(s, 0, 6, 16);
 	sacked(s, 1, 21, 26);
 	assert_int_equal(t.events & TCP_EV_IN, 0);
 	data(1, "abcde");
-	s = sent_is(TH_ACK, 1, 16); /* at once: a gap was filled */
+	s = sent_is(TCPHDR_ACK, 1, 16); /* at once: a gap was filled */
 	sacked(s, 0, 21, 26);
 	assert_int_equal(s->num_sacks, 1);
 	data(16, "pqrst");
-	s = sent_is(TH_ACK, 1, 26);
+	s = sent_is(TCPHDR_ACK, 1, 26);
 	assert_int_equal(s->num_sacks, 0);
 	reads("abcdefghijklmnopqrstuvwxy");
 	assert_int_equal(t.c->rcvq.charge, 0);
@@ -62,18 +65,18 @@ static void test_overlaps_are_cut(void **state)
 	sent();
 	/* Covers the one, begins in the other's gap, ends in it: D-SACK of what it repeats. */
 	data(4, "defghijk");
-	s = sent_is(TH_ACK, 1, 1);
+	s = sent_is(TCPHDR_ACK, 1, 1);
 	sacked(s, 1, 4, 13);
 	data(7, "ghij"); /* all of it there */
-	s = sent_is(TH_ACK, 1, 1);
+	s = sent_is(TCPHDR_ACK, 1, 1);
 	sacked(s, 0, 7, 11);
 	sacked(s, 1, 4, 13);
 	data(12, "lmn"); /* its front is there */
-	s = sent_is(TH_ACK, 1, 1);
+	s = sent_is(TCPHDR_ACK, 1, 1);
 	sacked(s, 0, 12, 13);
 	sacked(s, 1, 4, 15);
 	data(1, "abcdef");
-	s = sent_is(TH_ACK, 1, 15);
+	s = sent_is(TCPHDR_ACK, 1, 15);
 	sacked(s, 0, 4, 7);
 	reads("abcdefghijklmn");
 	end();
@@ -91,7 +94,7 @@ static void test_duplicate_tells_where_it_lies(void **state)
 	data(16, "pq");
 	t.taken = t.n;
 	data(6, "fgh");
-	s = sent_is(TH_ACK, 1, 1);
+	s = sent_is(TCPHDR_ACK, 1, 1);
 	sacked(s, 0, 6, 9);
 	sacked(s, 1, 6, 9); /* RFC 2883, 4: the block that it lies in comes next */
 	sacked(s, 2, 16, 18);
@@ -104,7 +107,7 @@ static void test_nothing_replaces_the_fin(void **state)
 	setup();
 	start();
 	accepted_plain();
-	peer(.flags = TH_FIN | TH_ACK, .seq = 4, .ack = 1, .data = "def");
+	peer(.flags = TCPHDR_FIN | TCPHDR_ACK, .seq = 4, .ack = 1, .data = "def");
 	data(2, "bcdefghijk");
 	data(1, "a");
 	t.taken = t.n;
@@ -116,7 +119,7 @@ static void test_nothing_replaces_the_fin(void **state)
 static void test_fragments_are_cut(void **state)
 {
 	(void)state;
-	struct seg s = {.flags = TH_ACK,
+	struct seg s = {.flags = TCPHDR_ACK,
 			.seq = 3,
 			.ack = 1,
 			.wnd = 1000,
@@ -144,7 +147,7 @@ static void test_tail_of_fragments_is_cut(void **state)
 {
 	(void)state;
 	struct seg s = {
-		.flags = TH_ACK, .seq = 3, .ack = 1, .wnd = 1000, .data = "cdefghij", .len = 8};
+		.flags = TCPHDR_ACK, .seq = 3, .ack = 1, .wnd = 1000, .data = "cdefghij", .len = 8};
 
 	setup();
 	start();
@@ -183,11 +186,11 @@ static void test_dsack_of_what_was_acknowledged(void **state)
 	accepted_plain();
 	data(1, "abcdef");
 	pass(SEC);
-	sent_is(TH_ACK, 1, 7);
+	sent_is(TCPHDR_ACK, 1, 7);
 	data(1, "abcdef");
-	sacked(sent_is(TH_ACK, 1, 7), 0, 1, 7);
+	sacked(sent_is(TCPHDR_ACK, 1, 7), 0, 1, 7);
 	data(4, "defghi"); /* half old: the new half counts */
-	sacked(sent_is(TH_ACK, 1, 10), 0, 4, 7);
+	sacked(sent_is(TCPHDR_ACK, 1, 10), 0, 4, 7);
 	reads("abcdefghi");
 	end();
 }
@@ -198,13 +201,13 @@ static void test_fin_out_of_order(void **state)
 	setup();
 	start();
 	accepted_plain();
-	peer(.flags = TH_FIN | TH_ACK, .seq = 4, .ack = 1, .data = "def");
-	sacked(sent_is(TH_ACK, 1, 1), 0, 4, 8);
+	peer(.flags = TCPHDR_FIN | TCPHDR_ACK, .seq = 4, .ack = 1, .data = "def");
+	sacked(sent_is(TCPHDR_ACK, 1, 1), 0, 4, 8);
 	assert_int_equal(tcp_conn_state(t.c), TCPS_ESTABLISHED);
 	data(8, "beyond"); /* behind the end of the stream: never */
 	sent();
 	data(1, "abc");
-	sent_is(TH_ACK, 1, 8);
+	sent_is(TCPHDR_ACK, 1, 8);
 	assert_int_equal(tcp_conn_state(t.c), TCPS_CLOSE_WAIT);
 	reads("abcdef");
 	assert_int_equal(user_recv((char[1]){0}, 1, 0), 0);
@@ -219,13 +222,16 @@ static void test_what_lies_behind_a_fin_is_dropped(void **state)
 	accepted_plain();
 	data(11, "beyond");
 	sent();
-	peer(.flags = TH_FIN | TH_ACK, .seq = 1, .ack = 1, .data = "abc");
-	assert_int_equal(sent_is(TH_ACK, 1, 5)->num_sacks, 0);
+	peer(.flags = TCPHDR_FIN | TCPHDR_ACK, .seq = 1, .ack = 1, .data = "abc");
+	assert_int_equal(sent_is(TCPHDR_ACK, 1, 5)->num_sacks, 0);
 	assert_int_equal(t.bufs, 1);
 	end();
 }
 
-/* Data that came before the FIN that they lie behind: the FIN's number must not become a byte of the stream. */
+/*
+ * Data that came before the FIN that they lie behind: the FIN's number must not become a byte of
+ * the stream.
+ */
 static void test_what_touches_a_fin_is_dropped(void **state)
 {
 	(void)state;
@@ -237,12 +243,12 @@ static void test_what_touches_a_fin_is_dropped(void **state)
 	sent();
 	data(15, "op");
 	sent();
-	peer(.flags = TH_FIN | TH_ACK, .seq = 4, .ack = 1, .data = "def");
+	peer(.flags = TCPHDR_FIN | TCPHDR_ACK, .seq = 4, .ack = 1, .data = "def");
 	sent();
 	assert_int_equal(t.c->ofo_count, 1);
 	assert_true(t.c->ofo->fin);
 	data(1, "abc");
-	sent_is(TH_ACK, 1, 8);
+	sent_is(TCPHDR_ACK, 1, 8);
 	assert_int_equal(tcp_inq(t.c), 6);
 	reads("abcdef");
 	assert_int_equal(t.c->state, TCPS_CLOSE_WAIT);
@@ -255,10 +261,10 @@ static void test_bare_fin_behind_gap(void **state)
 	setup();
 	start();
 	accepted_plain();
-	peer(.flags = TH_FIN | TH_ACK, .seq = 4, .ack = 1);
-	sacked(sent_is(TH_ACK, 1, 1), 0, 4, 5);
+	peer(.flags = TCPHDR_FIN | TCPHDR_ACK, .seq = 4, .ack = 1);
+	sacked(sent_is(TCPHDR_ACK, 1, 1), 0, 4, 5);
 	data(1, "abc");
-	sent_is(TH_ACK, 1, 5);
+	sent_is(TCPHDR_ACK, 1, 5);
 	reads("abc");
 	end();
 }
@@ -266,7 +272,7 @@ static void test_bare_fin_behind_gap(void **state)
 static void test_fragments(void **state)
 {
 	(void)state;
-	struct seg s = {.flags = TH_ACK,
+	struct seg s = {.flags = TCPHDR_ACK,
 			.seq = 1,
 			.ack = 1,
 			.wnd = 1000,
@@ -305,23 +311,24 @@ static void test_window_edge(void **state)
 	/* Of each segment what the window has room for is taken, the rest and its FIN are not. */
 	while ((wnd = tcp_rcv_window(t.c))) {
 		right = t.c->rcv_nxt - PEER_ISN + wnd;
-		peer(.flags = TH_FIN | TH_ACK, .seq = right - wnd, .ack = 1, .len = wnd + 10);
+		peer(.flags = TCPHDR_FIN | TCPHDR_ACK, .seq = right - wnd, .ack = 1,
+		     .len = wnd + 10);
 		pass(SEC);
-		sent_is(TH_ACK, 1, right);
+		sent_is(TCPHDR_ACK, 1, right);
 		assert_int_equal(tcp_conn_state(t.c), TCPS_ESTABLISHED);
 	}
 	assert_true(right > 2048 && right < 4096);
 	/* A probe of the closed window, with data and without. */
-	peer(.flags = TH_ACK, .seq = right, .ack = 1, .data = "b");
-	assert_int_equal(sent_is(TH_ACK, 1, right)->wnd, 0);
+	peer(.flags = TCPHDR_ACK, .seq = right, .ack = 1, .data = "b");
+	assert_int_equal(sent_is(TCPHDR_ACK, 1, right)->wnd, 0);
 	t.now += SEC;
-	peer(.flags = TH_ACK, .seq = right - 1, .ack = 1);
-	assert_int_equal(sent_is(TH_ACK, 1, right)->wnd, 0);
+	peer(.flags = TCPHDR_ACK, .seq = right - 1, .ack = 1);
+	assert_int_equal(sent_is(TCPHDR_ACK, 1, right)->wnd, 0);
 	silent();
 	/* A FIN alone needs no room. */
-	peer(.flags = TH_FIN | TH_ACK, .seq = right, .ack = 1);
+	peer(.flags = TCPHDR_FIN | TCPHDR_ACK, .seq = right, .ack = 1);
 	pass(SEC);
-	sent_is(TH_ACK, 1, right + 1);
+	sent_is(TCPHDR_ACK, 1, right + 1);
 	assert_int_equal(user_recv(c, sizeof(c), 0), right - 1);
 	end();
 }
@@ -337,7 +344,7 @@ static void test_window_opens(void **state)
 	start();
 	accepted_plain();
 	while ((wnd = tcp_rcv_window(t.c))) {
-		peer(.flags = TH_ACK, .seq = t.c->rcv_nxt - PEER_ISN, .ack = 1, .len = wnd);
+		peer(.flags = TCPHDR_ACK, .seq = t.c->rcv_nxt - PEER_ISN, .ack = 1, .len = wnd);
 		pass(SEC);
 	}
 	t.taken = t.n;
@@ -345,11 +352,14 @@ static void test_window_opens(void **state)
 	assert_int_equal(user_recv(c, 10, 0), 10);
 	silent();
 	assert_true(user_recv(c, sizeof(c), 0) > 0);
-	assert_in_range(sent_is(TH_ACK, 1, t.c->rcv_nxt - PEER_ISN)->wnd, 1000, 2048);
+	assert_in_range(sent_is(TCPHDR_ACK, 1, t.c->rcv_nxt - PEER_ISN)->wnd, 1000, 2048);
 	end();
 }
 
-/* A segment fills the buffer: what is left of a window that was not quite filled must not stay all there is. */
+/*
+ * A segment fills the buffer: what is left of a window that was not quite filled must not stay all
+ * there is.
+ */
 static void test_window_of_one_segment_opens(void **state)
 {
 	(void)state;
@@ -361,11 +371,11 @@ static void test_window_of_one_segment_opens(void **state)
 	accepted_plain();
 	for (unsigned len = 1400; len >= 1399; len--) {
 		assert_int_equal(tcp_rcv_window(t.c), 1400);
-		peer(.flags = TH_ACK, .seq = t.c->rcv_nxt - PEER_ISN, .ack = 1, .len = len);
+		peer(.flags = TCPHDR_ACK, .seq = t.c->rcv_nxt - PEER_ISN, .ack = 1, .len = len);
 		pass(SEC);
 		t.taken = t.n;
 		assert_int_equal(user_recv(c, sizeof(c), 0), len);
-		assert_int_equal(sent_is(TH_ACK, 1, t.c->rcv_nxt - PEER_ISN)->wnd, 1400);
+		assert_int_equal(sent_is(TCPHDR_ACK, 1, t.c->rcv_nxt - PEER_ISN)->wnd, 1400);
 	}
 	end();
 }
@@ -407,7 +417,7 @@ static void test_window_holds_with_tiny_segments(void **state)
 	for (uint32_t seq = 1; tcp_rcv_window(t.c) > 0; seq += 10) {
 		uint32_t len = tcp_rcv_window(t.c) < 10 ? tcp_rcv_window(t.c) : 10;
 
-		peer(.flags = TH_ACK, .seq = seq, .ack = 1, .len = len);
+		peer(.flags = TCPHDR_ACK, .seq = seq, .ack = 1, .len = len);
 		t.n = t.taken = 0;
 		n += len;
 		assert_int_equal(tcp_inq(t.c), n);
@@ -448,7 +458,7 @@ static void test_no_memory_loses_nothing(void **state)
 	accepted_plain();
 	t.fail_after = 0;
 	data(4, "def");
-	assert_int_equal(sent_is(TH_ACK, 1, 1)->num_sacks, 0);
+	assert_int_equal(sent_is(TCPHDR_ACK, 1, 1)->num_sacks, 0);
 	data(1, "abc");
 	t.fail_after = -1;
 	data(4, "def");
@@ -470,7 +480,7 @@ static void test_delayed_ack(void **state)
 	pass(39 * MS);
 	silent();
 	pass(200 * MS);
-	sent_is(TH_ACK, 1, 2);
+	sent_is(TCPHDR_ACK, 1, 2);
 	/* The second full segment is acknowledged at once. */
 	memset(full, 'b', 1460);
 	t.c->rcv_mss = 1460;
@@ -479,7 +489,7 @@ static void test_delayed_ack(void **state)
 	data(2, full);
 	silent();
 	data(1462, full);
-	sent_is(TH_ACK, 1, 2922);
+	sent_is(TCPHDR_ACK, 1, 2922);
 	end();
 }
 
@@ -490,9 +500,9 @@ static void test_quickack_at_start(void **state)
 	start();
 	accepted((struct seg){.mss = 1460, .sack_ok = true});
 	data(1, "a");
-	sent_is(TH_ACK, 1, 2);
+	sent_is(TCPHDR_ACK, 1, 2);
 	data(2, "b");
-	sent_is(TH_ACK, 1, 3);
+	sent_is(TCPHDR_ACK, 1, 3);
 	end();
 }
 
@@ -505,17 +515,17 @@ static void test_pingpong(void **state)
 	setup();
 	start();
 	accepted((struct seg){.mss = 1460, .sack_ok = true});
-	peer_batch((struct seg){.flags = TH_ACK, .seq = 1, .ack = 1, .data = "ping"});
+	peer_batch((struct seg){.flags = TCPHDR_ACK, .seq = 1, .ack = 1, .data = "ping"});
 	assert_int_equal(tcp_send(t.c, &iov, 1, 0, t.now), 4);
 	tcp_flush(t.ts, t.now);
-	sent_is(TH_ACK | TH_PSH, 1, 5);
+	sent_is(TCPHDR_ACK | TCPHDR_PSH, 1, 5);
 	silent();
 	t.now += MS;
-	peer(.flags = TH_ACK, .seq = 5, .ack = 5, .data = "ping");
+	peer(.flags = TCPHDR_ACK, .seq = 5, .ack = 5, .data = "ping");
 	silent();
 	assert_int_equal(tcp_send(t.c, &iov, 1, 0, t.now), 4);
 	tcp_flush(t.ts, t.now);
-	sent_is(TH_ACK | TH_PSH, 5, 9);
+	sent_is(TCPHDR_ACK | TCPHDR_PSH, 5, 9);
 	pass(100 * MS);
 	t.taken = t.n; /* the probe of the tail's loss */
 	end();
@@ -531,10 +541,10 @@ static void test_batch_is_one_answer(void **state)
 	accepted_plain();
 	memset(full, 'b', 1460);
 	for (int i = 0; i < 8; i++)
-		peer_batch(
-			(struct seg){.flags = TH_ACK, .seq = 1 + 1460 * i, .ack = 1, .data = full});
+		peer_batch((struct seg){
+			.flags = TCPHDR_ACK, .seq = 1 + 1460 * i, .ack = 1, .data = full});
 	tcp_flush(t.ts, t.now);
-	sent_is(TH_ACK, 1, 1 + 8 * 1460);
+	sent_is(TCPHDR_ACK, 1, 1 + 8 * 1460);
 	silent();
 	end();
 }
@@ -547,9 +557,9 @@ static void test_dup_acks_without_sack(void **state)
 	accepted((struct seg){.mss = 1460});
 	for (int i = 0; i < 3; i++)
 		peer_batch((struct seg){
-			.flags = TH_ACK, .seq = 11 + 5 * i, .ack = 1, .data = "abcde"});
+			.flags = TCPHDR_ACK, .seq = 11 + 5 * i, .ack = 1, .data = "abcde"});
 	for (int i = 0; i < 3; i++)
-		sent_is(TH_ACK, 1, 1); /* one each: the sender counts them */
+		sent_is(TCPHDR_ACK, 1, 1); /* one each: the sender counts them */
 	tcp_flush(t.ts, t.now);
 	silent();
 	end();
@@ -562,19 +572,19 @@ static void test_ecn(void **state)
 	t.o.ecn = true;
 	start();
 	listen_on(8);
-	peer(.flags = TH_SYN | TH_ECE | TH_CWR, .mss = 1460);
-	assert_int_equal(sent()->flags, TH_SYN | TH_ACK | TH_ECE);
-	peer(.flags = TH_ACK, .seq = 1, .ack = 1);
+	peer(.flags = TCPHDR_SYN | TCPHDR_ECE | TCPHDR_CWR, .mss = 1460);
+	assert_int_equal(sent()->flags, TCPHDR_SYN | TCPHDR_ACK | TCPHDR_ECE);
+	peer(.flags = TCPHDR_ACK, .seq = 1, .ack = 1);
 	t.c = tcp_accept(t.l);
 	tcp_conn_set_user(t.c, &t.user);
 	t.c->quick = 0;
 	t.c->ato_us = 40000;
-	peer(.flags = TH_ACK, .seq = 1, .ack = 1, .data = "a", .ecn = 3);
-	sent_is(TH_ACK | TH_ECE, 1, 2);
-	peer(.flags = TH_ACK, .seq = 2, .ack = 1, .data = "b", .ecn = 2);
-	sent_is(TH_ACK | TH_ECE, 1, 3);
-	peer(.flags = TH_ACK | TH_CWR, .seq = 3, .ack = 1, .data = "c", .ecn = 2);
-	sent_is(TH_ACK, 1, 4);
+	peer(.flags = TCPHDR_ACK, .seq = 1, .ack = 1, .data = "a", .ecn = 3);
+	sent_is(TCPHDR_ACK | TCPHDR_ECE, 1, 2);
+	peer(.flags = TCPHDR_ACK, .seq = 2, .ack = 1, .data = "b", .ecn = 2);
+	sent_is(TCPHDR_ACK | TCPHDR_ECE, 1, 3);
+	peer(.flags = TCPHDR_ACK | TCPHDR_CWR, .seq = 3, .ack = 1, .data = "c", .ecn = 2);
+	sent_is(TCPHDR_ACK, 1, 4);
 	end();
 }
 
@@ -588,7 +598,7 @@ static void test_urgent_out_of_line(void **state)
 	setup();
 	start();
 	accepted_plain();
-	peer(.flags = TH_ACK | TH_URG, .seq = 1, .ack = 1, .data = "abXcd", .urg = 3);
+	peer(.flags = TCPHDR_ACK | TCPHDR_URG, .seq = 1, .ack = 1, .data = "abXcd", .urg = 3);
 	assert_true(t.events & TCP_EV_PRI);
 	assert_true(tcp_ready(t.c) & TCP_EV_PRI);
 	assert_int_equal(tcp_inq(t.c), 2);
@@ -616,7 +626,7 @@ static void test_urgent_of_what_was_received(void **state)
 	data(1, "abcdef");
 	t.events = 0;
 	/* It was not urgent when it came, and it cannot become so. */
-	peer(.flags = TH_ACK | TH_URG, .seq = 1, .ack = 1, .data = "abcdefg", .urg = 3);
+	peer(.flags = TCPHDR_ACK | TCPHDR_URG, .seq = 1, .ack = 1, .data = "abcdefg", .urg = 3);
 	assert_int_equal(t.events & TCP_EV_PRI, 0);
 	reads("abcdefg");
 	end();
@@ -631,7 +641,7 @@ static void test_urgent_inline(void **state)
 	t.o.oobinline = true;
 	start();
 	accepted_plain();
-	peer(.flags = TH_ACK | TH_URG, .seq = 1, .ack = 1, .data = "abXcd", .urg = 3);
+	peer(.flags = TCPHDR_ACK | TCPHDR_URG, .seq = 1, .ack = 1, .data = "abXcd", .urg = 3);
 	assert_int_equal(user_recv(c, sizeof(c), 0), 2);
 	assert_true(tcp_at_mark(t.c));
 	assert_int_equal(user_recv(c, 1, MSG_OOB), -EINVAL);
@@ -647,9 +657,9 @@ static void test_urgent_announced_first(void **state)
 	setup();
 	start();
 	accepted_plain();
-	peer(.flags = TH_ACK | TH_URG, .seq = 1, .ack = 1, .urg = 3);
+	peer(.flags = TCPHDR_ACK | TCPHDR_URG, .seq = 1, .ack = 1, .urg = 3);
 	assert_int_equal(user_recv(c, 1, MSG_OOB), -EAGAIN);
-	peer(.flags = TH_ACK, .seq = 1, .ack = 1, .data = "abX");
+	peer(.flags = TCPHDR_ACK, .seq = 1, .ack = 1, .data = "abX");
 	assert_int_equal(user_recv(c, 1, MSG_OOB), 1);
 	assert_int_equal(c[0], 'X');
 	reads("ab");
@@ -673,8 +683,8 @@ static void test_autotuning(void **state)
 		uint32_t wnd = tcp_rcv_window(t.c);
 
 		for (uint32_t n = 0; n + 1460 <= wnd; n += 1460, seq += 1460)
-			peer_batch(
-				(struct seg){.flags = TH_ACK, .seq = seq, .ack = 1, .data = full});
+			peer_batch((struct seg){
+				.flags = TCPHDR_ACK, .seq = seq, .ack = 1, .data = full});
 		tcp_flush(t.ts, t.now);
 		while (user_recv(c, sizeof(c), 0) > 0)
 			;
@@ -697,7 +707,7 @@ static void test_steady_reader_needs_no_more(void **state)
 	start();
 	accepted((struct seg){.mss = 1460, .ts = true, .tsval = 1});
 	for (int round = 0; round < 100; round++, seq += 1000) {
-		peer(.flags = TH_ACK, .seq = seq, .ack = 1, .len = 1000, .ts = true, .tsval = 1,
+		peer(.flags = TCPHDR_ACK, .seq = seq, .ack = 1, .len = 1000, .ts = true, .tsval = 1,
 		     .tsecr = tcp_ts_now(t.c) - 10);
 		user_recv((char[1000]){0}, 1000, 0);
 		pass(50 * MS);

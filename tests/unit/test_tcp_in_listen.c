@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Listeners: which one, SYN and accept queue as Linux bounds them, cookies, TCP_DEFER_ACCEPT, give-up, inheritance. */
+/*
+ * Listeners: which one, SYN and accept queue as Linux bounds them, cookies, TCP_DEFER_ACCEPT,
+ * give-up, inheritance.
+ */
 #include "tcp_peer.h"
 
 static const struct tcp_counters *n(void)
@@ -9,14 +12,14 @@ static const struct tcp_counters *n(void)
 
 static void syn_from(uint16_t port)
 {
-	peer(.flags = TH_SYN, .mss = 1460, .rport = port);
+	peer(.flags = TCPHDR_SYN, .mss = 1460, .rport = port);
 }
 
 static void connect_from(uint16_t port)
 {
 	syn_from(port);
 	sent();
-	peer(.flags = TH_ACK, .seq = 1, .ack = 1, .rport = port);
+	peer(.flags = TCPHDR_ACK, .seq = 1, .ack = 1, .rport = port);
 }
 
 static void test_accept_queue_holds_backlog_and_one(void **state)
@@ -38,7 +41,7 @@ static void test_accept_queue_holds_backlog_and_one(void **state)
 	assert_int_equal(n()->listen_drops, 1);
 	assert_non_null(tcp_accept(t.l));
 	syn_from(4);
-	sent_is(TH_SYN | TH_ACK, 0, 1);
+	sent_is(TCPHDR_SYN | TCPHDR_ACK, 0, 1);
 	end();
 }
 
@@ -55,15 +58,15 @@ static void test_overflow_leaves_the_connection_embryonic(void **state)
 	connect_from(1);
 	connect_from(2);
 	t.iss = iss;
-	peer(.flags = TH_ACK, .seq = 1, .ack = 1, .rport = 9);
+	peer(.flags = TCPHDR_ACK, .seq = 1, .ack = 1, .rport = 9);
 	silent();
 	assert_int_equal(tcp_accept_queued(t.l), 2);
 	assert_int_equal(n()->listen_overflows, 1);
 	assert_non_null(tcp_accept(t.l));
 	/* The SYN|ACK again; this time there is room. */
 	pass(SEC + MS);
-	sent_is(TH_SYN | TH_ACK, 0, 1);
-	peer(.flags = TH_ACK, .seq = 1, .ack = 1, .wnd = 77, .rport = 9);
+	sent_is(TCPHDR_SYN | TCPHDR_ACK, 0, 1);
+	peer(.flags = TCPHDR_ACK, .seq = 1, .ack = 1, .wnd = 77, .rport = 9);
 	assert_int_equal(tcp_accept_queued(t.l), 2);
 	end();
 }
@@ -100,24 +103,25 @@ static void cookie(bool ts)
 	listen_on(0); /* after one, every SYN is one too many */
 	syn_from(RPORT + 1);
 	t.n = t.taken = 0;
-	peer(.flags = TH_SYN | TH_ECE | TH_CWR, .mss = 1400, .sack_ok = true, .wscale = true,
-	     .shift = 9, .ts = ts, .tsval = 7);
+	peer(.flags = TCPHDR_SYN | TCPHDR_ECE | TCPHDR_CWR, .mss = 1400, .sack_ok = true,
+	     .wscale = true, .shift = 9, .ts = ts, .tsval = 7);
 	s = sent();
 	tsval = s->tsval;
-	assert_int_equal(s->flags, TH_SYN | TH_ACK | (ts ? TH_ECE : 0));
+	assert_int_equal(s->flags, TCPHDR_SYN | TCPHDR_ACK | (ts ? TCPHDR_ECE : 0));
 	assert_int_equal(s->ts, ts);
 	assert_int_equal(s->wscale, ts);
 	assert_int_equal(s->sack_ok, ts);
 	assert_int_equal(n()->syn_cookies_sent, 1);
 	assert_int_equal(t.ts->table.count, 1);
 	/* A wrong one is a stranger's. */
-	peer(.flags = TH_ACK, .seq = 1, .ack = 0x1000001, .ts = ts, .tsval = 8, .tsecr = s->tsval);
-	sent_is(TH_RST, 0x1000001, 0);
+	peer(.flags = TCPHDR_ACK, .seq = 1, .ack = 0x1000001, .ts = ts, .tsval = 8,
+	     .tsecr = s->tsval);
+	sent_is(TCPHDR_RST, 0x1000001, 0);
 	iss = t.iss; /* the first SYN's answer is repeated meanwhile */
 	pass(60 * SEC);
 	t.iss = iss;
 	t.n = t.taken = 0;
-	peer(.flags = TH_ACK | TH_PSH, .seq = 1, .ack = 1, .ts = ts, .tsval = 60008,
+	peer(.flags = TCPHDR_ACK | TCPHDR_PSH, .seq = 1, .ack = 1, .ts = ts, .tsval = 60008,
 	     .tsecr = tsval, .wnd = 100, .data = "hello");
 	assert_int_equal(n()->syn_cookies_recv, 1);
 	t.c = tcp_accept(t.l);
@@ -162,8 +166,8 @@ static void test_cookie_too_old(void **state)
 	t.iss = iss;
 	pass(30 * SEC);
 	t.taken = t.n;
-	peer(.flags = TH_ACK, .seq = 1, .ack = 1, .rport = 2);
-	assert_int_equal(sent()->flags, TH_RST);
+	peer(.flags = TCPHDR_ACK, .seq = 1, .ack = 1, .rport = 2);
+	assert_int_equal(sent()->flags, TCPHDR_RST);
 	assert_int_equal(n()->syn_cookies_failed, 1);
 	end();
 }
@@ -180,19 +184,21 @@ static void test_synack_repeated_and_given_up(void **state)
 		pass((SEC << i) - 1);
 		silent();
 		pass(1);
-		sent_is(TH_SYN | TH_ACK, 0, 1);
+		sent_is(TCPHDR_SYN | TCPHDR_ACK, 0, 1);
 	}
 	pass(32 * SEC);
 	silent();
 	assert_int_equal(t.ts->table.count, 0);
 	assert_int_equal(n()->attempt_fails, 1);
 	/* The ACK that comes too late. */
-	peer(.flags = TH_ACK, .seq = 1, .ack = 1, .rport = 1);
-	sent_is(TH_RST, 1, 0);
+	peer(.flags = TCPHDR_ACK, .seq = 1, .ack = 1, .rport = 1);
+	sent_is(TCPHDR_RST, 1, 0);
 	end();
 }
 
-/* A TCP_SYNCNT as large as can be: the interval stays two minutes, however often the SYN|ACK goes. */
+/*
+ * A TCP_SYNCNT as large as can be: the interval stays two minutes, however often the SYN|ACK goes.
+ */
 static void test_embryo_backs_off_to_two_minutes(void **state)
 {
 	(void)state;
@@ -221,21 +227,21 @@ static void test_embryo_believes_no_stranger(void **state)
 	syn_from(1);
 	sent();
 	syn_from(1); /* again: answered again */
-	sent_is(TH_SYN | TH_ACK, 0, 1);
+	sent_is(TCPHDR_SYN | TCPHDR_ACK, 0, 1);
 	t.now += SEC / 2;
-	peer(.flags = TH_RST, .seq = 2, .rport = 1);
-	sent_is(TH_ACK, 1, 1); /* RFC 5961, 3.2 */
+	peer(.flags = TCPHDR_RST, .seq = 2, .rport = 1);
+	sent_is(TCPHDR_ACK, 1, 1); /* RFC 5961, 3.2 */
 	t.now += SEC / 2;
-	peer(.flags = TH_SYN, .seq = 1, .rport = 1);
-	sent_is(TH_ACK, 1, 1);
-	peer(.flags = TH_ACK, .seq = 1, .ack = 2, .rport = 1);
-	sent_is(TH_RST, 2, 0);
-	peer(.flags = TH_ACK, .seq = 100000, .ack = 1, .rport = 1);
+	peer(.flags = TCPHDR_SYN, .seq = 1, .rport = 1);
+	sent_is(TCPHDR_ACK, 1, 1);
+	peer(.flags = TCPHDR_ACK, .seq = 1, .ack = 2, .rport = 1);
+	sent_is(TCPHDR_RST, 2, 0);
+	peer(.flags = TCPHDR_ACK, .seq = 100000, .ack = 1, .rport = 1);
 	silent(); /* an answer was given just now */
 	peer(.flags = 0, .seq = 1, .rport = 1);
 	silent();
 	assert_int_equal(t.l->num_reqs, 1);
-	peer(.flags = TH_RST, .seq = 1, .rport = 1);
+	peer(.flags = TCPHDR_RST, .seq = 1, .rport = 1);
 	assert_int_equal(t.l->num_reqs, 0);
 	silent();
 	end();
@@ -249,11 +255,11 @@ static void test_data_with_the_final_ack(void **state)
 	listen_on(8);
 	syn_from(RPORT);
 	sent();
-	peer(.flags = TH_ACK | TH_FIN, .seq = 1, .ack = 1, .data = "all of it");
+	peer(.flags = TCPHDR_ACK | TCPHDR_FIN, .seq = 1, .ack = 1, .data = "all of it");
 	t.c = tcp_accept(t.l);
 	assert_non_null(t.c);
 	pass(SEC);
-	sent_is(TH_ACK, 1, 11);
+	sent_is(TCPHDR_ACK, 1, 11);
 	assert_int_equal(tcp_conn_state(t.c), TCPS_CLOSE_WAIT);
 	reads("all of it");
 	end();
@@ -268,20 +274,20 @@ static void test_defer_accept(void **state)
 	listen_on(8);
 	syn_from(RPORT);
 	sent();
-	peer(.flags = TH_ACK, .seq = 1, .ack = 1);
+	peer(.flags = TCPHDR_ACK, .seq = 1, .ack = 1);
 	assert_int_equal(tcp_accept_queued(t.l), 0);
 	pass(2 * SEC);
 	silent(); /* nor is the SYN|ACK repeated: it was acknowledged */
-	peer(.flags = TH_ACK | TH_PSH, .seq = 1, .ack = 1, .data = "GET");
+	peer(.flags = TCPHDR_ACK | TCPHDR_PSH, .seq = 1, .ack = 1, .data = "GET");
 	assert_int_equal(tcp_accept_queued(t.l), 1);
 	t.taken = t.n;
 	/* Without data it is taken at the end. */
 	syn_from(2);
 	sent();
-	peer(.flags = TH_ACK, .seq = 1, .ack = 1, .rport = 2);
+	peer(.flags = TCPHDR_ACK, .seq = 1, .ack = 1, .rport = 2);
 	pass(8 * SEC);
-	assert_int_equal(sent()->flags, TH_SYN | TH_ACK);
-	peer(.flags = TH_ACK, .seq = 1, .ack = 1, .rport = 2);
+	assert_int_equal(sent()->flags, TCPHDR_SYN | TCPHDR_ACK);
+	peer(.flags = TCPHDR_ACK, .seq = 1, .ack = 1, .rport = 2);
 	assert_int_equal(tcp_accept_queued(t.l), 2);
 	end();
 }
@@ -320,9 +326,9 @@ static void test_inheritance(void **state)
 	t.o.maxseg = 700;
 	start();
 	listen_on(8);
-	peer(.flags = TH_SYN, .mss = 1460);
+	peer(.flags = TCPHDR_SYN, .mss = 1460);
 	assert_int_equal(sent()->mss, 700);
-	peer(.flags = TH_ACK, .seq = 1, .ack = 1);
+	peer(.flags = TCPHDR_ACK, .seq = 1, .ack = 1);
 	t.c = tcp_accept(t.l);
 	assert_true(tcp_get_opts(t.c)->nodelay);
 	assert_int_equal(tcp_get_opts(t.c)->keepidle_s, 17);
@@ -358,10 +364,10 @@ static void test_no_memory(void **state)
 	syn_from(1);
 	sent();
 	t.fail_after = 0;
-	peer(.flags = TH_ACK, .seq = 1, .ack = 1, .rport = 1);
+	peer(.flags = TCPHDR_ACK, .seq = 1, .ack = 1, .rport = 1);
 	assert_int_equal(tcp_accept_queued(t.l), 0);
 	t.fail_after = -1;
-	peer(.flags = TH_ACK, .seq = 1, .ack = 1, .rport = 1);
+	peer(.flags = TCPHDR_ACK, .seq = 1, .ack = 1, .rport = 1);
 	assert_int_equal(tcp_accept_queued(t.l), 1);
 	end();
 }
@@ -377,11 +383,11 @@ static void test_close_resets_what_waits(void **state)
 	sent();
 	tcp_listen_close(t.l, t.now);
 	tcp_flush(t.ts, t.now);
-	assert_int_equal(sent()->flags, TH_RST | TH_ACK);
+	assert_int_equal(sent()->flags, TCPHDR_RST | TCPHDR_ACK);
 	silent();
 	assert_int_equal(tcp_stack_conns(t.ts), 0);
-	peer(.flags = TH_ACK, .seq = 1, .ack = 1, .rport = 2);
-	sent_is(TH_RST, 1, 0);
+	peer(.flags = TCPHDR_ACK, .seq = 1, .ack = 1, .rport = 2);
+	sent_is(TCPHDR_RST, 1, 0);
 	end();
 }
 
@@ -392,7 +398,7 @@ static void test_reset_before_accept(void **state)
 	start();
 	listen_on(8);
 	connect_from(RPORT);
-	peer(.flags = TH_RST, .seq = 1);
+	peer(.flags = TCPHDR_RST, .seq = 1);
 	t.c = tcp_accept(t.l);
 	assert_non_null(t.c);
 	tcp_conn_set_user(t.c, &t.user);
@@ -480,7 +486,7 @@ static void test_what_waits_has_a_user_already(void **state)
 	syn_from(1);
 	sent();
 	assert_int_equal(num_queued, 0);
-	peer(.flags = TH_ACK, .seq = 1, .ack = 1, .data = "abc", .len = 3, .rport = 1);
+	peer(.flags = TCPHDR_ACK, .seq = 1, .ack = 1, .data = "abc", .len = 3, .rport = 1);
 	assert_int_equal(num_queued, 1);
 	assert_int_equal(tcp_inq(queued[0]), 3);
 	t.lev = 0;
@@ -488,11 +494,13 @@ static void test_what_waits_has_a_user_already(void **state)
 	t.lev = 0;
 	connect_from(3);
 	assert_int_equal(num_queued, 3);
-	/* Accepted: the user is another, and what becomes of the two that wait is said to theirs. */
+	/*
+	 * Accepted: the user is another, and what becomes of the two that wait is said to theirs.
+	 */
 	assert_ptr_equal(tcp_accept(t.l), queued[0]);
 	assert_ptr_equal(tcp_conn_user(queued[0]), &t.user);
 	tcp_conn_set_user(queued[0], &other);
-	peer(.flags = TH_RST, .seq = 1, .rport = 2);
+	peer(.flags = TCPHDR_RST, .seq = 1, .rport = 2);
 	assert_int_equal(t.gone, 0);
 	tcp_listen_close(t.l, t.now);
 	tcp_flush(t.ts, t.now);

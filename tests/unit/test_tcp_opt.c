@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The TCP header and its options: what is read, what is written, and that foreign lengths lead nowhere. */
+/*
+ * The TCP header and its options: what is read, what is written, and that foreign lengths lead
+ * nowhere.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "proto/tcp_int.h"
+#include "tcp/internal.h"
 #include "tcp_test_env.h"
 
 /* A segment in exact memory, so that AddressSanitizer sees a step outside. */
@@ -57,14 +60,14 @@ static void the_fields_of_the_header_are_read(void **state)
 	struct tcp_rx rx;
 
 	(void)state;
-	make(&s, TH_ACK | TH_PSH, NULL, 0, 100);
+	make(&s, TCPHDR_ACK | TCPHDR_PSH, NULL, 0, 100);
 	s.b.meta.tos = 0x2b;
 	assert_true(tcp_rx_parse(&s.b, &rx));
 	assert_int_equal(rx.seq, 0x01020304);
 	assert_int_equal(rx.ack, 0x0a0b0c0d);
 	assert_int_equal(rx.wnd, 0xfedc);
 	assert_int_equal(rx.urg, 9);
-	assert_int_equal(rx.flags, TH_ACK | TH_PSH);
+	assert_int_equal(rx.flags, TCPHDR_ACK | TCPHDR_PSH);
 	assert_int_equal(rx.ecn, 3);
 	assert_int_equal(rx.len, 100);
 	assert_int_equal(rx.end_seq, 0x01020304 + 100);
@@ -78,7 +81,7 @@ static void the_fields_of_the_header_are_read(void **state)
 
 static void syn_and_fin_take_a_number_each(void **state)
 {
-	static const uint8_t flags[] = {0, TH_SYN, TH_FIN, TH_SYN | TH_FIN};
+	static const uint8_t flags[] = {0, TCPHDR_SYN, TCPHDR_FIN, TCPHDR_SYN | TCPHDR_FIN};
 	static const uint32_t takes[] = {0, 1, 1, 2};
 
 	(void)state;
@@ -96,7 +99,7 @@ static void a_chain_of_fragments_is_counted_whole(void **state)
 	struct tcp_rx rx;
 
 	(void)state;
-	make(&s, TH_ACK, NULL, 0, 10);
+	make(&s, TCPHDR_ACK, NULL, 0, 10);
 	s.b.frag = &more;
 	s.b.total += 5000;
 	assert_true(tcp_rx_parse(&s.b, &rx));
@@ -132,7 +135,7 @@ static void a_header_length_that_cannot_be_is_malformed(void **state)
 
 static void a_syns_options_are_read(void **state)
 {
-	struct tcp_rx rx = parse(TH_SYN, "\2\4\5\xb4\4\2\x8\xa\1\2\3\4\5\6\7\x8\1\3\3\7", 20);
+	struct tcp_rx rx = parse(TCPHDR_SYN, "\2\4\5\xb4\4\2\x8\xa\1\2\3\4\5\6\7\x8\1\3\3\7", 20);
 
 	(void)state;
 	assert_true(rx.has_mss && rx.mss == 1460);
@@ -144,23 +147,23 @@ static void a_syns_options_are_read(void **state)
 static void an_mss_below_48_is_raised_and_zero_is_none(void **state)
 {
 	(void)state;
-	assert_int_equal(parse(TH_SYN, "\2\4\0\1", 4).mss, 48);
-	assert_int_equal(parse(TH_SYN, "\2\4\0\x2f", 4).mss, 48);
-	assert_int_equal(parse(TH_SYN, "\2\4\0\x31", 4).mss, 49);
-	assert_false(parse(TH_SYN, "\2\4\0\0", 4).has_mss);
+	assert_int_equal(parse(TCPHDR_SYN, "\2\4\0\1", 4).mss, 48);
+	assert_int_equal(parse(TCPHDR_SYN, "\2\4\0\x2f", 4).mss, 48);
+	assert_int_equal(parse(TCPHDR_SYN, "\2\4\0\x31", 4).mss, 49);
+	assert_false(parse(TCPHDR_SYN, "\2\4\0\0", 4).has_mss);
 }
 
 static void a_window_scale_above_14_is_14(void **state)
 {
 	(void)state;
-	assert_int_equal(parse(TH_SYN, "\3\3\xe\0", 4).wscale, 14);
-	assert_int_equal(parse(TH_SYN, "\3\3\xf\0", 4).wscale, 14);
-	assert_int_equal(parse(TH_SYN, "\3\3\xff\0", 4).wscale, 14);
+	assert_int_equal(parse(TCPHDR_SYN, "\3\3\xe\0", 4).wscale, 14);
+	assert_int_equal(parse(TCPHDR_SYN, "\3\3\xf\0", 4).wscale, 14);
+	assert_int_equal(parse(TCPHDR_SYN, "\3\3\xff\0", 4).wscale, 14);
 }
 
 static void without_syn_its_options_do_not_count(void **state)
 {
-	struct tcp_rx rx = parse(TH_ACK, "\2\4\5\xb4\4\2\1\1\1\3\3\7", 12);
+	struct tcp_rx rx = parse(TCPHDR_ACK, "\2\4\5\xb4\4\2\1\1\1\3\3\7", 12);
 
 	(void)state;
 	assert_false(rx.has_mss || rx.sack_ok || rx.has_wscale);
@@ -172,7 +175,7 @@ static void sack_blocks_are_read_with_and_without_time_stamp(void **state)
 					5, 26, 0, 0,  0, 10, 0, 0,  0, 20, 0, 0, 0, 30,
 					0, 0,  0, 40, 0, 0,  0, 50, 0, 0,  0, 60};
 	static const uint8_t four[36] = {1, 1, 5, 34, [7] = 1, [11] = 2, [35] = 9};
-	struct tcp_rx rx = parse(TH_ACK, three, sizeof(three));
+	struct tcp_rx rx = parse(TCPHDR_ACK, three, sizeof(three));
 
 	(void)state;
 	assert_int_equal(rx.num_sacks, 3);
@@ -181,12 +184,12 @@ static void sack_blocks_are_read_with_and_without_time_stamp(void **state)
 		assert_int_equal(rx.sack[i].start, 10 + 20 * i);
 		assert_int_equal(rx.sack[i].end, 20 + 20 * i);
 	}
-	rx = parse(TH_ACK, four, sizeof(four));
+	rx = parse(TCPHDR_ACK, four, sizeof(four));
 	assert_int_equal(rx.num_sacks, 4);
 	assert_int_equal(rx.sack[0].start, 1);
 	assert_int_equal(rx.sack[0].end, 2);
 	assert_int_equal(rx.sack[3].end, 9);
-	assert_int_equal(parse(TH_SYN, four, sizeof(four)).num_sacks, 0);
+	assert_int_equal(parse(TCPHDR_SYN, four, sizeof(four)).num_sacks, 0);
 }
 
 /* RFC 9293, 3.1; what Linux does with each. */
@@ -194,22 +197,22 @@ static void odd_options_are_skipped_or_end_the_list(void **state)
 {
 	(void)state;
 	/* Unknown: skipped. */
-	assert_int_equal(parse(TH_SYN, "\xfd\4\2\4\2\4\5\xb4", 8).mss, 1460);
+	assert_int_equal(parse(TCPHDR_SYN, "\xfd\4\2\4\2\4\5\xb4", 8).mss, 1460);
 	/* Known kind, not its length: skipped. */
-	assert_int_equal(parse(TH_SYN, "\3\4\7\7\2\4\5\xb4", 8).mss, 1460);
-	assert_false(parse(TH_SYN, "\3\4\7\7\2\4\5\xb4", 8).has_wscale);
-	assert_false(parse(TH_ACK, "\x8\x9\1\1\1\1\1\1\1\1\1\1", 12).has_ts);
-	assert_int_equal(parse(TH_ACK, "\5\x9\1\1\1\1\1\1\1\0\0\0", 12).num_sacks, 0);
-	assert_int_equal(parse(TH_ACK, "\5\xb\1\1\1\1\1\1\1\1\1\0", 12).num_sacks, 0);
-	assert_int_equal(parse(TH_ACK, "\5\2\1\1", 4).num_sacks, 0);
+	assert_int_equal(parse(TCPHDR_SYN, "\3\4\7\7\2\4\5\xb4", 8).mss, 1460);
+	assert_false(parse(TCPHDR_SYN, "\3\4\7\7\2\4\5\xb4", 8).has_wscale);
+	assert_false(parse(TCPHDR_ACK, "\x8\x9\1\1\1\1\1\1\1\1\1\1", 12).has_ts);
+	assert_int_equal(parse(TCPHDR_ACK, "\5\x9\1\1\1\1\1\1\1\0\0\0", 12).num_sacks, 0);
+	assert_int_equal(parse(TCPHDR_ACK, "\5\xb\1\1\1\1\1\1\1\1\1\0", 12).num_sacks, 0);
+	assert_int_equal(parse(TCPHDR_ACK, "\5\2\1\1", 4).num_sacks, 0);
 	/* A length of 0 or 1, or beyond the header: the end. */
-	assert_false(parse(TH_SYN, "\xfd\0\1\1\2\4\5\xb4", 8).has_mss);
-	assert_false(parse(TH_SYN, "\xfd\1\1\1\2\4\5\xb4", 8).has_mss);
-	assert_false(parse(TH_SYN, "\xfd\x9\1\1\2\4\5\xb4", 8).has_mss);
+	assert_false(parse(TCPHDR_SYN, "\xfd\0\1\1\2\4\5\xb4", 8).has_mss);
+	assert_false(parse(TCPHDR_SYN, "\xfd\1\1\1\2\4\5\xb4", 8).has_mss);
+	assert_false(parse(TCPHDR_SYN, "\xfd\x9\1\1\2\4\5\xb4", 8).has_mss);
 	/* The end of the list is its end. */
-	assert_false(parse(TH_SYN, "\0\1\1\1\2\4\5\xb4", 8).has_mss);
+	assert_false(parse(TCPHDR_SYN, "\0\1\1\1\2\4\5\xb4", 8).has_mss);
 	/* A kind without room for its length. */
-	assert_false(parse(TH_SYN, "\1\1\1\2", 4).has_mss);
+	assert_false(parse(TCPHDR_SYN, "\1\1\1\2", 4).has_mss);
 }
 
 static void no_option_reads_past_the_header(void **state)
@@ -258,9 +261,9 @@ static void what_is_written_reads_back(void **state)
 		h.wscale %= TCP_WSCALE_MAX + 1;
 		h.num_sacks = (uint8_t)(test_random(&seed) % 6);
 		h.mss = test_random(&seed) & 1 ? 0 : (uint16_t)(h.mss | 64);
-		h.flags |= TH_SYN;
+		h.flags |= TCPHDR_SYN;
 		if (test_random(&seed) & 1) {
-			h.flags &= (uint8_t)~TH_SYN;
+			h.flags &= (uint8_t)~TCPHDR_SYN;
 			h.mss = 0;
 			h.wscale_present = h.sack_permitted = false;
 		}
@@ -287,7 +290,7 @@ static void what_is_written_reads_back(void **state)
 		if (h.wscale_present)
 			assert_int_equal(rx.wscale, h.wscale);
 		assert_int_equal(rx.sack_ok, h.sack_permitted);
-		if (!(h.flags & TH_SYN)) {
+		if (!(h.flags & TCPHDR_SYN)) {
 			room = h.ts ? 3 : 4;
 			assert_int_equal(rx.num_sacks, h.num_sacks < room ? h.num_sacks : room);
 			assert_memory_equal(rx.sack, h.sack, rx.num_sacks * sizeof(h.sack[0]));
@@ -301,7 +304,7 @@ static void a_syn_looks_like_linux_s(void **state)
 {
 	static const uint8_t want[] = {2, 4, 5, 0xb4, 4, 2, 8, 10, 0, 0,
 				       0, 1, 0, 0,    0, 2, 1, 3,  3, 7};
-	struct tcp_hdr_spec h = {.flags = TH_SYN,
+	struct tcp_hdr_spec h = {.flags = TCPHDR_SYN,
 				 .mss = 1460,
 				 .ts = true,
 				 .sack_permitted = true,

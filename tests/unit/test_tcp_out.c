@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What the TCP sender lets go and when: handshake, slow start, Nagle, cork, PSH, FIN, pacing, refusals. */
+/*
+ * What the TCP sender lets go and when: handshake, slow start, Nagle, cork, PSH, FIN, pacing,
+ * refusals.
+ */
 #include "tcp_fake.h"
 
 static void a_syn_is_sent_again_as_linux_does_and_given_up(void **state)
@@ -11,10 +14,10 @@ static void a_syn_is_sent_again_as_linux_does_and_given_up(void **state)
 	(void)state;
 	tcp_mark_dirty(c);
 	fake_flush();
-	assert_int_equal(expect_sent(UINT32_MAX, 0)->flags, TH_SYN);
+	assert_int_equal(expect_sent(UINT32_MAX, 0)->flags, TCPHDR_SYN);
 	fake_pass(130 * SEC);
 	for (unsigned i = 0; i < 10; i++)
-		assert_int_equal(expect_sent(UINT32_MAX, 0)->when - t0, at[i] * SEC);
+		assert_int_equal(expect_sent(UINT32_MAX, 0)->when_us - t0, at[i] * SEC);
 	expect_quiet();
 	assert_int_equal(f.done, -1);
 	fake_pass(2 * SEC);
@@ -53,7 +56,7 @@ static void a_small_write_is_one_segment_with_push(void **state)
 	(void)state;
 	fake_open(10 * MS);
 	fake_send(5);
-	assert_int_equal(expect_sent(0, 5)->flags, TH_ACK | TH_PSH);
+	assert_int_equal(expect_sent(0, 5)->flags, TCPHDR_ACK | TCPHDR_PSH);
 	expect_quiet();
 	fake_close();
 }
@@ -84,7 +87,7 @@ static void push_is_set_at_the_end_and_every_half_window(void **state)
 	fake_send(10000);
 	for (unsigned i = 0; i < 10; i++) {
 		/* After 4000 bytes without, and at the end. */
-		uint8_t want = TH_ACK | (i == 4 || i == 9 ? TH_PSH : 0);
+		uint8_t want = TCPHDR_ACK | (i == 4 || i == 9 ? TCPHDR_PSH : 0);
 
 		assert_int_equal(expect_sent(i * 1000, 1000)->flags, want);
 	}
@@ -193,7 +196,7 @@ static void cork_waits_for_a_full_segment_or_200_ms(void **state)
 	fake_ack(1000);
 	expect_quiet();
 	fake_pass(SEC);
-	t0 = expect_sent(1000, 200)->when - t0;
+	t0 = expect_sent(1000, 200)->when_us - t0;
 	assert_true(t0 >= 200 * MS && t0 <= 250 * MS);
 	fake_close();
 }
@@ -238,7 +241,7 @@ static void a_fin_goes_with_the_last_data(void **state)
 	c->shut_wr = c->fin_queued = true;
 	tcp_mark_dirty(c);
 	fake_flush();
-	assert_int_equal(expect_sent(10, 10)->flags, TH_ACK | TH_PSH | TH_FIN);
+	assert_int_equal(expect_sent(10, 10)->flags, TCPHDR_ACK | TCPHDR_PSH | TCPHDR_FIN);
 	assert_true(c->fin_sent);
 	fake_pass(10 * MS);
 	fake_ack(20);
@@ -260,7 +263,7 @@ static void a_fin_alone_needs_no_cwnd_but_a_window(void **state)
 	c->fin_queued = true;
 	tcp_mark_dirty(c);
 	fake_flush();
-	assert_int_equal(expect_sent(10000, 0)->flags, TH_ACK | TH_FIN);
+	assert_int_equal(expect_sent(10000, 0)->flags, TCPHDR_ACK | TCPHDR_FIN);
 	fake_close();
 
 	c = fake_open(10 * MS);
@@ -269,7 +272,7 @@ static void a_fin_alone_needs_no_cwnd_but_a_window(void **state)
 	c->fin_queued = true;
 	tcp_mark_dirty(c);
 	fake_flush();
-	assert_int_equal(expect_sent(0, 1000)->flags & TH_FIN, 0);
+	assert_int_equal(expect_sent(0, 1000)->flags & TCPHDR_FIN, 0);
 	expect_quiet();
 	fake_close();
 }
@@ -325,7 +328,7 @@ static void a_refused_syn_is_sent_a_moment_later(void **state)
 	expect_quiet();
 	f.output_err = 0;
 	fake_pass(2 * MS);
-	assert_int_equal(expect_sent(UINT32_MAX, 0)->flags, TH_SYN);
+	assert_int_equal(expect_sent(UINT32_MAX, 0)->flags, TCPHDR_SYN);
 	fake_close();
 }
 
@@ -337,7 +340,8 @@ static int dummy_output(void *ctx, const struct tcp_tx *tx)
 {
 	(void)ctx;
 	dummy_tx = *tx;
-	dummy_seq = (uint32_t)tx->hdr[4] << 24 | (uint32_t)tx->hdr[5] << 16 | (uint32_t)tx->hdr[6] << 8 | tx->hdr[7];
+	dummy_seq = (uint32_t)tx->hdr[4] << 24 | (uint32_t)tx->hdr[5] << 16 |
+		    (uint32_t)tx->hdr[6] << 8 | tx->hdr[7];
 	return dummy_err;
 }
 
@@ -394,7 +398,51 @@ static void pacing_spreads_segments(void **state)
 	expect_quiet();
 	fake_pass(95 * MS);
 	for (unsigned i = 1; i < 10; i++)
-		assert_int_equal(expect_sent(i * 1000, 1000)->when - t0, i * 10 * MS);
+		assert_int_equal(expect_sent(i * 1000, 1000)->when_us - t0, i * 10 * MS);
+	expect_quiet();
+	fake_close();
+}
+
+/* The clock jumps, as it does for a process that waited for a processor; only then timers run. */
+static void awake_late(uint64_t us)
+{
+	f.ts.now += us;
+	fake_pass(0);
+}
+
+static void pacing_that_woke_late_catches_up(void **state)
+{
+	struct tcp_conn *c = fake_open(10 * MS);
+
+	(void)state;
+	c->cc.cwnd = 100;
+	c->o.pacing_rate = 1000000; /* 1 ms a segment */
+	fake_send(40000);
+	expect_run(0, 1);
+	expect_quiet();
+	awake_late(6 * MS);
+	/* Due after 1 ms: six by now. */
+	expect_run(1000, 6);
+	expect_quiet();
+	awake_late(52 * MS);
+	/* No more than 5 ms are made good. */
+	expect_run(7000, 6);
+	expect_quiet();
+	fake_close();
+}
+
+static void what_had_nothing_to_send_is_not_caught_up(void **state)
+{
+	struct tcp_conn *c = fake_open(10 * MS);
+
+	(void)state;
+	c->cc.cwnd = 100;
+	c->o.pacing_rate = 1000000;
+	fake_send(4000);
+	fake_pass(20 * MS);
+	expect_run(0, 4);
+	fake_send(10000);
+	expect_run(4000, 1);
 	expect_quiet();
 	fake_close();
 }
@@ -458,6 +506,8 @@ int main(void)
 		cmocka_unit_test(a_refused_syn_is_sent_a_moment_later),
 		cmocka_unit_test(a_dummy_send_is_the_next_segment_and_changes_nothing),
 		cmocka_unit_test(pacing_spreads_segments),
+		cmocka_unit_test(pacing_that_woke_late_catches_up),
+		cmocka_unit_test(what_had_nothing_to_send_is_not_caught_up),
 		cmocka_unit_test(idle_restart_halves_the_window_for_each_rto),
 		cmocka_unit_test(a_window_that_is_not_used_does_not_grow),
 	};

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Around the TCP sender's data: urgent pointer, keepalive, MTU and ICMP, the window told, ACKs, RST, ECN, TCP_INFO. */
+/*
+ * Around the TCP sender's data: urgent pointer, keepalive, MTU and ICMP, the window told, ACKs,
+ * RST, ECN, TCP_INFO.
+ */
 #include "tcp_fake.h"
 
 static void urgent_data_point_behind_their_byte(void **state)
@@ -10,12 +13,12 @@ static void urgent_data_point_behind_their_byte(void **state)
 	fake_open(10 * MS);
 	assert_int_equal(fake_send_flags(10, MSG_OOB), 10);
 	s = expect_sent(0, 10);
-	assert_true(s->flags & TH_URG);
+	assert_true(s->flags & TCPHDR_URG);
 	assert_int_equal(s->urg, 10);
 	fake_pass(10 * MS);
 	fake_ack(10);
 	fake_send(10);
-	assert_false(expect_sent(10, 10)->flags & TH_URG);
+	assert_false(expect_sent(10, 10)->flags & TCPHDR_URG);
 	fake_close();
 }
 
@@ -33,7 +36,7 @@ static void keepalive_probes_an_idle_peer_and_gives_up(void **state)
 	tcp_set_opts(c, &o, f.ts.now);
 	fake_flush();
 	fake_pass(65 * SEC);
-	assert_int_equal(expect_sent(UINT32_MAX, 0)->when - t0, 60 * SEC);
+	assert_int_equal(expect_sent(UINT32_MAX, 0)->when_us - t0, 60 * SEC);
 	/* An answer: all begins anew. */
 	fake_ack(0);
 	t0 = f.ts.now;
@@ -41,10 +44,10 @@ static void keepalive_probes_an_idle_peer_and_gives_up(void **state)
 	expect_quiet();
 	fake_pass(30 * SEC);
 	for (unsigned i = 0; i < 3; i++)
-		assert_int_equal(expect_sent(UINT32_MAX, 0)->when - t0, (60 + 10 * i) * SEC);
+		assert_int_equal(expect_sent(UINT32_MAX, 0)->when_us - t0, (60 + 10 * i) * SEC);
 	assert_int_equal(f.done, -1);
 	fake_pass(10 * SEC);
-	assert_true(expect_sent(0, 0)->flags & TH_RST);
+	assert_true(expect_sent(0, 0)->flags & TCPHDR_RST);
 	assert_int_equal(f.done, ETIMEDOUT);
 	fake_close();
 }
@@ -232,23 +235,49 @@ static void challenge_acks_are_limited(void **state)
 	fake_close();
 }
 
+/* RFC 5961, 7: the limit of all connections, which is another one in each second. */
+static void the_limit_of_challenges_cannot_be_counted(void **state)
+{
+	struct tcp_conn *c = fake_open(10 * MS);
+	uint64_t sum = 0, before;
+	uint32_t first = 0, others = 0;
+
+	(void)state;
+	for (unsigned s = 0; s < 50; s++) {
+		fake_pass(SEC);
+		before = f.ts.n.challenge_ack;
+		for (unsigned i = 0; i < 2000; i++) {
+			f.n = 0;
+			c->oow_ack = 0; /* as if each were another connection's */
+			tcp_challenge_ack(c);
+		}
+		sum += f.ts.n.challenge_ack - before;
+		first = s ? first : (uint32_t)sum;
+		others += f.ts.n.challenge_ack - before != first;
+		assert_in_range(f.ts.n.challenge_ack - before, 500, 1499);
+	}
+	assert_in_range(others, 40, 49);
+	assert_in_range(sum / 50, 800, 1200);
+	fake_close();
+}
+
 static void a_reset_answers_by_the_rules(void **state)
 {
 	struct tcp_tuple t = {.family = AF_INET};
-	struct tcp_rx rx = {.flags = TH_SYN, .seq = 100, .end_seq = 101};
+	struct tcp_rx rx = {.flags = TCPHDR_SYN, .seq = 100, .end_seq = 101};
 	struct sent *s;
 
 	(void)state;
 	fake_new();
 	tcp_reply_rst(&f.ts, &t, &rx);
 	s = expect_sent(0, 0);
-	assert_int_equal(s->flags, TH_RST | TH_ACK);
+	assert_int_equal(s->flags, TCPHDR_RST | TCPHDR_ACK);
 	assert_int_equal(s->ack, 101);
-	rx.flags = TH_ACK;
+	rx.flags = TCPHDR_ACK;
 	rx.ack = 77;
 	tcp_reply_rst(&f.ts, &t, &rx);
-	assert_int_equal(expect_sent(77, 0)->flags, TH_RST);
-	rx.flags = TH_RST;
+	assert_int_equal(expect_sent(77, 0)->flags, TCPHDR_RST);
+	rx.flags = TCPHDR_RST;
 	tcp_reply_rst(&f.ts, &t, &rx);
 	expect_quiet();
 	fake_close();
@@ -285,17 +314,17 @@ static void ecn_reduces_once_a_window_and_says_so(void **state)
 	assert_int_equal(f.s[0].tos & 3, 2);
 	expect_run(0, 10);
 	fake_pass(10 * MS);
-	fake_ack_full(1000, NULL, TH_ECE, fake_wnd, 0);
-	fake_ack_full(2000, NULL, TH_ECE, fake_wnd, 0);
+	fake_ack_full(1000, NULL, TCPHDR_ECE, fake_wnd, 0);
+	fake_ack_full(2000, NULL, TCPHDR_ECE, fake_wnd, 0);
 	assert_int_equal(c->ca_state, TCPCA_CWR);
 	assert_int_equal(c->cc.ssthresh, 5);
 	for (uint32_t ack = 3000; ack <= 10000; ack += 1000)
-		fake_ack_full(ack, NULL, TH_ECE, fake_wnd, 0);
+		fake_ack_full(ack, NULL, TCPHDR_ECE, fake_wnd, 0);
 	assert_true(f.seen < f.n);
 	s = expect_sent(10000, 1000);
-	assert_true(s->flags & TH_CWR);
+	assert_true(s->flags & TCPHDR_CWR);
 	while (f.seen < f.n)
-		assert_false(f.s[f.seen++].flags & TH_CWR);
+		assert_false(f.s[f.seen++].flags & TCPHDR_CWR);
 	assert_int_equal(f.ts.n.ecn_reductions, 1);
 	assert_true(c->cc.cwnd <= 6);
 	fake_close();
@@ -334,6 +363,7 @@ int main(void)
 		cmocka_unit_test(the_window_told_never_shrinks),
 		cmocka_unit_test(reading_tells_a_window_that_opened),
 		cmocka_unit_test(challenge_acks_are_limited),
+		cmocka_unit_test(the_limit_of_challenges_cannot_be_counted),
 		cmocka_unit_test(a_reset_answers_by_the_rules),
 		cmocka_unit_test(a_delayed_ack_goes_by_timer_and_data_carry_it),
 		cmocka_unit_test(ecn_reduces_once_a_window_and_says_so),

@@ -61,7 +61,7 @@ static void a_closed_window_is_probed_with_back_off(void **state)
 		/* Never longer than two minutes; the early ones come several times. */
 		fake_pass(121 * SEC);
 		s = expect_sent(999, 0);
-		assert_true(s->when - last >= c->rtt.rto_us);
+		assert_true(s->when_us - last >= c->rtt.rto_us);
 		f.n = f.seen;
 		fake_ack(1000);
 		last = f.ts.now;
@@ -88,8 +88,8 @@ static void probes_back_off_exponentially(void **state)
 	for (unsigned i = 0; i < 8; i++) {
 		struct sent *s = expect_sent(999, 0);
 
-		assert_int_equal(s->when - last, rto << i);
-		last = s->when;
+		assert_int_equal(s->when_us - last, rto << i);
+		last = s->when_us;
 	}
 	fake_close();
 }
@@ -114,7 +114,9 @@ static void a_window_closed_on_data_in_flight_is_asked_after(void **state)
 	fake_pass(2 * rto);
 	expect_sent(1000, 1000);
 	expect_quiet();
-	/* The path may be too narrow for it: a segment without data brings an answer all the same. */
+	/*
+	 * The path may be too narrow for it: a segment without data brings an answer all the same.
+	 */
 	fake_pass(2 * rto);
 	expect_sent(1000, 1000);
 	expect_sent(999, 0);
@@ -192,7 +194,10 @@ static void writable_is_a_third_free(void **state)
 	fake_close();
 }
 
-/* A buffer that was filled is writable long before its last byte is sent: its blocks are small against it. */
+/*
+ * A buffer that was filled is writable long before its last byte is sent: its blocks are small
+ * against it.
+ */
 static void a_small_send_buffer_does_not_run_empty(void **state)
 {
 	static const uint32_t sizes[] = {10000, 16384, 39200, 100000};
@@ -226,7 +231,7 @@ static void the_peers_window_is_scaled_but_not_in_a_syn(void **state)
 	fake_ack(1000);
 	assert_int_equal(c->snd_wnd, 60000 << 3);
 	fake_send(1000);
-	fake_ack_full(2000, NULL, TH_SYN, 50000, 0);
+	fake_ack_full(2000, NULL, TCPHDR_SYN, 50000, 0);
 	assert_int_equal(c->snd_wnd, 50000);
 	fake_close();
 }

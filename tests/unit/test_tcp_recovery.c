@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Loss recovery of the TCP sender: RTO, fast recovery with and without SACK, PRR. Every case begins at byte 0, mss 1000. */
+/*
+ * Loss recovery of the TCP sender: RTO, fast recovery with and without SACK, PRR. Every case begins
+ * at byte 0, mss 1000.
+ */
 #include "tcp_fake.h"
 
 static void the_timeout_backs_off_to_two_minutes_and_gives_up_after_retries2(void **state)
@@ -10,15 +13,15 @@ static void the_timeout_backs_off_to_two_minutes_and_gives_up_after_retries2(voi
 	(void)state;
 	c->sack_ok = false;
 	fake_send(500);
-	last = expect_sent(0, 500)->when;
+	last = expect_sent(0, 500)->when_us;
 	fake_pass(5000 * SEC);
-	first = f.s[1].when;
+	first = f.s[1].when_us;
 	for (unsigned i = 0; f.seen < f.n; i++) {
 		uint64_t want = rto << i < 120 * SEC ? rto << i : 120 * SEC;
 		struct sent *s = expect_sent(0, 500);
 
-		assert_int_equal(s->when - last, want);
-		last = s->when;
+		assert_int_equal(s->when_us - last, want);
+		last = s->when_us;
 	}
 	assert_int_equal(f.done, ETIMEDOUT);
 	/* Linux: 924.6 s with a floor of 200 ms, counted from the first retransmission. */
@@ -39,7 +42,7 @@ static void the_user_timeout_bounds_retransmissions(void **state)
 	assert_int_equal(f.done, -1);
 	fake_pass(SEC);
 	assert_int_equal(f.done, ETIMEDOUT);
-	assert_true(f.s[f.n - 1].when < t0 + 3400 * MS);
+	assert_true(f.s[f.n - 1].when_us < t0 + 3400 * MS);
 	fake_close();
 }
 
@@ -60,6 +63,40 @@ static void back_off_ends_with_the_next_sample(void **state)
 	fake_ack(2000);
 	assert_int_equal(c->backoff, 0);
 	assert_int_equal(c->retries, 0);
+	fake_close();
+}
+
+static void an_answer_to_old_and_new_is_no_sample(void **state)
+{
+	struct tcp_conn *c = fake_open(10 * MS);
+	uint32_t srtt = c->rtt.srtt_us;
+
+	(void)state;
+	c->sack_ok = false;
+	fake_send(2000);
+	fake_pass(c->rtt.rto_us);
+	/* The first segment left twice, the second once: it may have waited for the first. */
+	assert_int_equal(c->backoff, 1);
+	fake_ack(2000);
+	assert_int_equal(c->segq.packets_out, 0);
+	assert_int_equal(c->backoff, 1);
+	assert_int_equal(c->rtt.srtt_us, srtt);
+	fake_close();
+}
+
+/* RFC 2018, 8; of what was never sent nothing can have come. */
+static void a_block_beyond_what_was_sent_is_not_believed(void **state)
+{
+	struct tcp_conn *c = fake_open(10 * MS);
+
+	(void)state;
+	fake_send(4000);
+	for (uint32_t over = 1; over < 5000; over = over * 3) {
+		fake_sack(0, 2000, 4000 + over);
+		assert_int_equal(c->segq.sacked_out, 0);
+	}
+	fake_sack(0, 2000, 4000);
+	assert_int_equal(c->segq.sacked_out, 2);
 	fake_close();
 }
 
@@ -230,7 +267,9 @@ static void blocks_that_cannot_be_are_ignored(void **state)
 	fake_close();
 }
 
-/* RFC 6937, 4: 20 in flight, the first is lost, ssthresh 10. One new segment for every other ACK. */
+/*
+ * RFC 6937, 4: 20 in flight, the first is lost, ssthresh 10. One new segment for every other ACK.
+ */
 static void prr_spreads_the_reduction_over_the_round_trip(void **state)
 {
 	static const unsigned pipe[] = {20, 20, 18, 17, 17, 16, 16, 15, 15, 14,
@@ -261,7 +300,10 @@ static void prr_spreads_the_reduction_over_the_round_trip(void **state)
 	fake_close();
 }
 
-/* RFC 6937, 4, the second: the first 15 of 20 are lost: pipe falls below ssthresh, and slow start brings it back. */
+/*
+ * RFC 6937, 4, the second: the first 15 of 20 are lost: pipe falls below ssthresh, and slow start
+ * brings it back.
+ */
 static void prr_grows_back_after_heavy_losses(void **state)
 {
 	struct tcp_conn *c = fake_open(10 * MS);
@@ -356,7 +398,10 @@ static void no_memory_for_a_split_does_not_lose_the_count(void **state)
 	fake_close();
 }
 
-/* Found by fuzz_tcp: more was lost and "SACKed" than was out, so cwnd became 0 at the next ACK and nothing more was sent. */
+/*
+ * Found by fuzz_tcp: more was lost and "SACKed" than was out, so cwnd became 0 at the next ACK and
+ * nothing more was sent.
+ */
 static void no_memory_for_a_split_without_sack_counts_no_segment_twice(void **state)
 {
 	struct tcp_conn *c = fake_open(10 * MS);
@@ -403,6 +448,8 @@ int main(void)
 		cmocka_unit_test(the_timeout_backs_off_to_two_minutes_and_gives_up_after_retries2),
 		cmocka_unit_test(the_user_timeout_bounds_retransmissions),
 		cmocka_unit_test(back_off_ends_with_the_next_sample),
+		cmocka_unit_test(an_answer_to_old_and_new_is_no_sample),
+		cmocka_unit_test(a_block_beyond_what_was_sent_is_not_believed),
 		cmocka_unit_test(time_stamps_give_a_sample_of_a_retransmission),
 		cmocka_unit_test(after_a_timeout_without_sack_all_is_sent_again_in_slow_start),
 		cmocka_unit_test(newreno_repairs_one_hole_a_round_trip),
@@ -413,7 +460,8 @@ int main(void)
 		cmocka_unit_test(prr_spreads_the_reduction_over_the_round_trip),
 		cmocka_unit_test(prr_grows_back_after_heavy_losses),
 		cmocka_unit_test(a_peer_that_reneges_gets_all_again),
-		cmocka_unit_test(a_shut_window_on_data_in_flight_keeps_the_connection_while_answered),
+		cmocka_unit_test(
+			a_shut_window_on_data_in_flight_keeps_the_connection_while_answered),
 		cmocka_unit_test(no_memory_for_a_split_does_not_lose_the_count),
 		cmocka_unit_test(no_memory_for_a_split_without_sack_counts_no_segment_twice),
 		cmocka_unit_test(a_refused_retransmission_is_tried_again_without_back_off),

@@ -1,8 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* RACK-TLP (RFC 8985): loss by time, reordering, lost retransmissions, the probe of the tail. Every case begins at byte 0, mss 1000. */
+/*
+ * RACK-TLP (RFC 8985): loss by time, reordering, lost retransmissions, the probe of the tail. Every
+ * case begins at byte 0, mss 1000.
+ */
 #include "tcp_fake.h"
 
-/* RFC 8985, 9.1's small reordering: two duplicates are no loss when the hole fills within a quarter of the round trip. */
+/*
+ * RFC 8985, 9.1's small reordering: two duplicates are no loss when the hole fills within a quarter
+ * of the round trip.
+ */
 static void reordering_within_the_window_is_no_loss(void **state)
 {
 	struct tcp_conn *c = fake_open(40 * MS);
@@ -34,7 +40,7 @@ static void what_does_not_come_within_the_window_is_lost(void **state)
 	t0 = f.ts.now;
 	fake_pass(40 * MS);
 	/* A quarter of the least round-trip time later. */
-	assert_in_range(expect_sent(0, 1000)->when - t0, 9 * MS, 11 * MS);
+	assert_in_range(expect_sent(0, 1000)->when_us - t0, 9 * MS, 11 * MS);
 	assert_int_equal(c->ca_state, TCPCA_RECOVERY);
 	assert_int_equal(f.ts.n.timeouts, 0);
 	fake_close();
@@ -75,7 +81,10 @@ static void seen_reordering_makes_three_sacked_segments_wait(void **state)
 	fake_close();
 }
 
-/* Seen in the simulator: the first SACK came with an advance, and what that acknowledged counted as late. */
+/*
+ * Seen in the simulator: the first SACK came with an advance, and what that acknowledged counted as
+ * late.
+ */
 static void an_advance_with_the_first_sack_is_no_reordering(void **state)
 {
 	struct tcp_conn *c = fake_open(40 * MS);
@@ -125,7 +134,7 @@ static void a_lost_tail_is_repaired_after_a_probe(void **state)
 	fake_ack(2000);
 	fake_pass(45 * MS);
 	/* Two round trips after the last acknowledgement; the last segment. */
-	t0 = expect_sent(4000, 1000)->when - t0;
+	t0 = expect_sent(4000, 1000)->when_us - t0;
 	assert_in_range(t0, 60 * MS, 64 * MS);
 	expect_quiet();
 	assert_int_equal(f.ts.n.tlp_probes, 1);
@@ -151,7 +160,10 @@ static void a_probe_that_repairs_the_loss_reduces_the_window(void **state)
 	expect_run(0, 5);
 	fake_pass(20 * MS);
 	fake_ack(4000);
-	/* One in flight: the peer's delayed ACK is waited for, but not longer than the timeout would. */
+	/*
+	 * One in flight: the peer's delayed ACK is waited for, but not longer than the timeout
+	 * would.
+	 */
 	fake_pass(190 * MS);
 	expect_quiet();
 	fake_pass(15 * MS);
@@ -226,9 +238,9 @@ static void only_one_probe_then_the_timeout(void **state)
 	fake_send(2000);
 	expect_run(0, 2);
 	fake_pass(500 * MS);
-	probe = expect_sent(1000, 1000)->when;
+	probe = expect_sent(1000, 1000)->when_us;
 	assert_int_equal(probe - t0, 42 * MS);
-	assert_int_equal(expect_sent(0, 1000)->when, probe + c->rtt.rto_us);
+	assert_int_equal(expect_sent(0, 1000)->when_us, probe + c->rtt.rto_us);
 	assert_int_equal(f.ts.n.timeouts, 1);
 	fake_close();
 }

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Recoveries that were needless, and how they are found out: F-RTO, D-SACK, time stamps. Every case begins at byte 0, mss 1000. */
+/*
+ * Recoveries that were needless, and how they are found out: F-RTO, D-SACK, time stamps. Every case
+ * begins at byte 0, mss 1000.
+ */
 #include "tcp_fake.h"
 
 static void frto_finds_a_timeout_spurious(void **state)

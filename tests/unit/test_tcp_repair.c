@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* A connection leaves for another stack: what the picture says of it, and that nobody hears of the leaving. */
+/*
+ * A connection leaves for another stack: what the picture says of it, and that nobody hears of the
+ * leaving.
+ */
 #include "tcp_peer.h"
 
 static void test_queues_and_numbers(void **state)
@@ -12,12 +15,12 @@ static void test_queues_and_numbers(void **state)
 	setup();
 	start();
 	accepted_plain();
-	peer(.flags = TH_ACK, .seq = 1, .ack = 1, .data = "abcde");
-	peer(.flags = TH_ACK, .seq = 6, .ack = 1, .data = "fghij");
+	peer(.flags = TCPHDR_ACK, .seq = 1, .ack = 1, .data = "abcde");
+	peer(.flags = TCPHDR_ACK, .seq = 6, .ack = 1, .data = "fghij");
 	iov.iov_base = to;
 	iov.iov_len = 3;
 	assert_int_equal(tcp_recv(t.c, &iov, 1, 0, t.now), 3);
-	peer(.flags = TH_ACK, .seq = 21, .ack = 1, .data = "later");
+	peer(.flags = TCPHDR_ACK, .seq = 21, .ack = 1, .data = "later");
 	iov = (struct iovec){.iov_base = "answer", .iov_len = 6};
 	assert_int_equal(tcp_send(t.c, &iov, 1, 0, t.now), 6);
 	tcp_flush(t.ts, t.now);
@@ -32,7 +35,8 @@ static void test_queues_and_numbers(void **state)
 	assert_false(im.fin_rcvd || im.fin_queued);
 	assert_int_equal(tcp_export_received(t.c, im.copied_seq, to, 7), 7);
 	assert_memory_equal(to, "defghij", 7);
-	assert_int_equal(tcp_export_received(t.c, im.copied_seq + 3, to, 7), 4); /* no more is there */
+	/* no more is there */
+	assert_int_equal(tcp_export_received(t.c, im.copied_seq + 3, to, 7), 4);
 	assert_int_equal(tcp_export_unacked(t.c, im.snd_una + 2, to, 4), 4);
 	assert_memory_equal(to, "swer", 4);
 	assert_int_equal(tcp_export_unacked(t.c, im.snd_una + 2, to, 5), 0);
@@ -47,7 +51,7 @@ static void test_fins_are_not_counted(void **state)
 	setup();
 	start();
 	accepted_plain();
-	peer(.flags = TH_ACK | TH_FIN, .seq = 1, .ack = 1, .data = "end");
+	peer(.flags = TCPHDR_ACK | TCPHDR_FIN, .seq = 1, .ack = 1, .data = "end");
 	assert_int_equal(tcp_export(t.c, &im), 0);
 	assert_int_equal(im.state, TCPS_CLOSE_WAIT);
 	assert_true(im.fin_rcvd);
@@ -79,21 +83,24 @@ static void test_leaves_in_silence(void **state)
 	assert_int_equal(t.gone, 1);
 	t.c = NULL;
 	/* What was on its way is dropped: a RST would end the connection that goes on elsewhere. */
-	peer(.flags = TH_ACK, .seq = 1, .ack = 8, .data = "x");
-	peer(.flags = TH_ACK | TH_FIN, .seq = 2, .ack = 8);
-	peer(.flags = TH_RST, .seq = 3);
-	peer(.flags = TH_ACK, .seq = 1, .ack = 8);
+	peer(.flags = TCPHDR_ACK, .seq = 1, .ack = 8, .data = "x");
+	peer(.flags = TCPHDR_ACK | TCPHDR_FIN, .seq = 2, .ack = 8);
+	peer(.flags = TCPHDR_RST, .seq = 3);
+	peer(.flags = TCPHDR_ACK, .seq = 1, .ack = 8);
 	assert_int_equal(t.n, t.taken);
 	t.now += TCP_FORGET_US + 1;
 	tcp_run_timers(t.ts, t.now);
 	assert_int_equal(tcp_stack_conns(t.ts), 0);
-	peer(.flags = TH_ACK, .seq = 1, .ack = 8);
+	peer(.flags = TCPHDR_ACK, .seq = 1, .ack = 8);
 	assert_int_equal(t.n, t.taken + 1); /* now it is nobody's, and a stranger's is answered */
 	t.taken = t.n;
 	end();
 }
 
-/* Both have closed, or we and nobody has the socket any more: there are numbers left, and FINs before them. */
+/*
+ * Both have closed, or we and nobody has the socket any more: there are numbers left, and FINs
+ * before them.
+ */
 static void test_what_is_left_of_an_end(void **state)
 {
 	(void)state;
@@ -104,28 +111,29 @@ static void test_what_is_left_of_an_end(void **state)
 	start();
 	accepted_plain();
 	tuple = *tcp_conn_tuple(t.c);
-	assert_int_equal(tcp_export_rest(t.ts, &tuple, t.now, &im), -ENOENT); /* it is a connection */
+	/* it is a connection */
+	assert_int_equal(tcp_export_time_wait(t.ts, &tuple, t.now, &im), -ENOENT);
 	tcp_close(t.c, t.now);
 	tcp_flush(t.ts, t.now);
 	t.c = NULL;
-	peer(.flags = TH_ACK, .seq = 1, .ack = 2);
-	assert_int_equal(tcp_export_rest(t.ts, &tuple, t.now, &im), 0);
+	peer(.flags = TCPHDR_ACK, .seq = 1, .ack = 2);
+	assert_int_equal(tcp_export_time_wait(t.ts, &tuple, t.now, &im), 0);
 	assert_int_equal(im.state, TCPS_FIN_WAIT2);
 	assert_true(im.fin_queued && !im.fin_rcvd);
 	assert_int_equal(im.write_seq - t.iss, 1);
 	assert_int_equal(im.rcv_nxt - PEER_ISN, 1);
-	peer(.flags = TH_ACK | TH_FIN, .seq = 1, .ack = 2);
+	peer(.flags = TCPHDR_ACK | TCPHDR_FIN, .seq = 1, .ack = 2);
 	t.taken = t.n;
-	assert_int_equal(tcp_export_rest(t.ts, &tuple, t.now, &im), 0);
+	assert_int_equal(tcp_export_time_wait(t.ts, &tuple, t.now, &im), 0);
 	assert_int_equal(im.state, TCPS_TIME_WAIT);
 	assert_true(im.fin_queued && im.fin_rcvd);
 	assert_int_equal(im.write_seq - t.iss, 1);
 	assert_int_equal(im.rcv_nxt - PEER_ISN, 1);
-	assert_int_equal(tcp_export_rest(t.ts, &tuple, t.now + TCP_TW_FRESH_US, &im), -ENOENT);
+	assert_int_equal(tcp_export_time_wait(t.ts, &tuple, t.now + TCP_TW_FRESH_US, &im), -ENOENT);
 
-	tcp_forget_rest(t.ts, &tuple, t.now);
-	assert_int_equal(tcp_export_rest(t.ts, &tuple, t.now, &im), -ENOENT);
-	peer(.flags = TH_ACK | TH_FIN, .seq = 1, .ack = 2); /* another stack answers */
+	tcp_forget_time_wait(t.ts, &tuple, t.now);
+	assert_int_equal(tcp_export_time_wait(t.ts, &tuple, t.now, &im), -ENOENT);
+	peer(.flags = TCPHDR_ACK | TCPHDR_FIN, .seq = 1, .ack = 2); /* another stack answers */
 	assert_int_equal(t.n, t.taken);
 	t.now += TCP_FORGET_US + 1;
 	tcp_run_timers(t.ts, t.now);

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "proto/tcp_int.h"
+#include "tcp/internal.h"
 
 #define MIN_RTO 200000u
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The retransmission queue and scoreboard: two orders and four counts that always agree with a recount. */
+/*
+ * The retransmission queue and scoreboard: two orders and four counts that always agree with a
+ * recount.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "proto/tcp_int.h"
+#include "tcp/internal.h"
 #include "tcp_test_env.h"
 
 static struct memory m;

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The send buffer: whatever is put in comes out at its sequence number, until it is acknowledged. */
+/*
+ * The send buffer: whatever is put in comes out at its sequence number, until it is acknowledged.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "proto/tcp_int.h"
+#include "tcp/internal.h"
 #include "tcp_test_env.h"
 
 static struct memory m;

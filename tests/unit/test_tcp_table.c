@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "proto/tcp_int.h"
+#include "tcp/internal.h"
 #include "tcp_test_env.h"
 
 static const uint64_t key[2] = {UINT64_C(0x0706050403020100), UINT64_C(0x0f0e0d0c0b0a0908)};
@@ -153,7 +153,9 @@ static void a_table_that_cannot_grow_gets_slower_not_wrong(void **state)
 	}
 }
 
-/* The longest chain of a million stays what chance makes it, and no addition moves more than a few. */
+/*
+ * The longest chain of a million stays what chance makes it, and no addition moves more than a few.
+ */
 static void a_million_connections_have_short_chains(void **state)
 {
 	const uint32_t count = 1000000;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Writing to a connection: when the ring is polled. The engine and the stack are played by this file. */
+/*
+ * Writing to a connection: when the ring is polled. The engine and the stack are played by this
+ * file.
+ */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,8 +12,8 @@
 
 #include <cmocka.h>
 
-#include "runtime/params.h"
-#include "socket/tcp_int.h"
+#include "config/params.h"
+#include "socket/tcp/internal.h"
 
 static bool shows; /* the ring shows a packet */
 static unsigned polls, sent;
@@ -25,21 +28,22 @@ static const struct ring_ops ops = {.name = "test", .pending = ring_pending};
 static struct ring ring = {.ops = &ops};
 static struct stack stack = {.ring = &ring, .open = true};
 static struct vma_stats_socket stats;
-static struct tsock sock = {.c = (struct tcp_conn *)&stack, .mode = TSOCK_CONN, .stats = &stats};
+static struct tcp_sock sock = {
+	.c = (struct tcp_conn *)&stack, .mode = TCP_SOCK_CONN, .stats = &stats};
 
-struct stack *tsock_conn_lock(struct tsock *s)
+struct stack *tcp_sock_conn_lock(struct tcp_sock *s)
 {
 	assert_ptr_equal(s, &sock);
 	return &stack;
 }
 
-void tsock_unlock_stack(struct stack *st, uint64_t now)
+void tcp_sock_unlock_stack(struct stack *st, uint64_t now)
 {
 	(void)now;
 	assert_ptr_equal(st, &stack);
 }
 
-uint64_t tsock_now(void)
+uint64_t tcp_sock_now_us(void)
 {
 	return 1;
 }
@@ -48,7 +52,8 @@ unsigned stack_poll(struct stack *st, unsigned max)
 {
 	assert_ptr_equal(st, &stack);
 	assert_true(max > 0);
-	assert_int_equal(sent, 0); /* before the engine is asked: an acknowledgement may open the window */
+	/* before the engine is asked: an acknowledgement may open the window */
+	assert_int_equal(sent, 0);
 	polls++;
 	return shows;
 }
@@ -66,7 +71,7 @@ static unsigned polls_of_send(bool always, bool packet)
 	params.rx_poll_on_tx_tcp = always;
 	shows = packet;
 	polls = sent = 0;
-	assert_int_equal(tsock_sendto(&sock.v, "x", 1, vfd_call(3, 0), NULL, 0), 1);
+	assert_int_equal(tcp_sock_sendto(&sock.v, "x", 1, vfd_call(3, 0), NULL, 0), 1);
 	assert_int_equal(sent, 1);
 	return polls;
 }
@@ -112,11 +117,13 @@ static void test_a_dummy_send_is_counted_and_nothing_is_sent(void **state)
 	sent = 0;
 	stats.tx_dummy = stats.tx.packets = 0;
 	dummy_says = 1;
-	assert_int_equal(tsock_sendto(&sock.v, "x", 1, vfd_call(3, VMA_SND_FLAGS_DUMMY), NULL, 0), 1);
-	assert_int_equal(tsock_sendmsg(&sock.v, 3, &m, VMA_SND_FLAGS_DUMMY), 1);
+	assert_int_equal(
+		tcp_sock_sendto(&sock.v, "x", 1, vfd_call(3, VMA_SND_FLAGS_DUMMY), NULL, 0), 1);
+	assert_int_equal(tcp_sock_sendmsg(&sock.v, 3, &m, VMA_SND_FLAGS_DUMMY), 1);
 	assert_int_equal(stats.tx_dummy, 2);
 	dummy_says = -EAGAIN;
-	assert_int_equal(tsock_sendto(&sock.v, "x", 1, vfd_call(3, VMA_SND_FLAGS_DUMMY), NULL, 0), -1);
+	assert_int_equal(
+		tcp_sock_sendto(&sock.v, "x", 1, vfd_call(3, VMA_SND_FLAGS_DUMMY), NULL, 0), -1);
 	assert_int_equal(errno, EAGAIN);
 	assert_int_equal(stats.tx_dummy, 2);
 	assert_int_equal(stats.tx.packets, 0);
@@ -130,23 +137,25 @@ uint32_t tcp_ready(const struct tcp_conn *c)
 	return 0;
 }
 
-void tsock_zerocopy_done(struct tsock *s, uint32_t gen)
+void tcp_sock_zerocopy_done(struct tcp_sock *s, uint32_t gen)
 {
 	(void)s, (void)gen;
 }
 
-int tsock_iov_part(const struct iovec *iov, int cnt, size_t skip, struct iovec part[TSOCK_IOVS])
+int tcp_sock_iov_part(const struct iovec *iov, int cnt, size_t skip,
+		      struct iovec part[TCP_SOCK_IOVS])
 {
 	(void)iov, (void)cnt, (void)skip, (void)part;
 	return 0;
 }
 
-void tsock_wait_init(const struct tsock *s, struct tsock_wait *w, uint32_t want, uint64_t timeout_ns)
+void tcp_sock_wait_init(const struct tcp_sock *s, struct tcp_sock_wait *w, uint32_t want,
+			uint64_t timeout_ns)
 {
 	(void)s, (void)w, (void)want, (void)timeout_ns;
 }
 
-int tsock_wait_more(struct tsock *s, int fd, struct tsock_wait *w)
+int tcp_sock_wait_more(struct tcp_sock *s, int fd, struct tcp_sock_wait *w)
 {
 	(void)s, (void)fd, (void)w;
 	return -EBADF;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* sendto() to where the datagram before it went: whose lock it runs under, and what it leaves behind. On a ring that counts. */
+/*
+ * sendto() to where the datagram before it went: whose lock it runs under, and what it leaves
+ * behind. On a ring that counts.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,8 +15,8 @@
 #include <unistd.h>
 
 #include "runtime/libc.h"
-#include "socket/stack_int.h"
-#include "socket/udp_tx_int.h"
+#include "stack/stack.h"
+#include "socket/udp/send.h"
 
 static struct stack st;
 static struct ring ring;
@@ -25,7 +28,7 @@ static struct sockaddr_in to;
 static uint8_t place[2048];
 static struct buf frame;
 static unsigned shorts, posts;
-static bool takes_short, exact_room;
+static bool takes_fast_path, exact_room;
 
 static void buf_back(struct buf_pool *pool, struct buf *b)
 {
@@ -48,15 +51,16 @@ static bool send_short(struct ring *r, const void *hdr, const void *data, uint32
 	(void)data;
 	(void)len;
 	assert_owned();
-	shorts += takes_short;
-	return takes_short;
+	shorts += takes_fast_path;
+	return takes_fast_path;
 }
 
 static struct buf *tx_alloc(struct ring *r, uint32_t room)
 {
 	(void)r;
 	assert_owned();
-	frame = (struct buf){.data = place, .room = exact_room ? room : sizeof(place), .refs = 1, .pool = &pool};
+	frame = (struct buf){
+		.data = place, .room = exact_room ? room : sizeof(place), .refs = 1, .pool = &pool};
 	return &frame;
 }
 
@@ -83,18 +87,21 @@ static int setup(void **state)
 	(void)state;
 	libc_load();
 	lock_mode = 1;
+	lock_class(&st.lock, "stack.lock");
 	memset(&st, 0, sizeof(st));
 	memset(&sock, 0, sizeof(sock));
 	memset(&stats, 0, sizeof(stats));
 	memset(dsts, 0, sizeof(dsts));
 	shorts = posts = 0;
-	takes_short = true;
+	takes_fast_path = true;
 	exact_room = false;
-	ops = (struct ring_ops){.send_short = send_short, .tx_alloc = tx_alloc, .post = post, .kick = kick};
+	ops = (struct ring_ops){
+		.send_short = send_short, .tx_alloc = tx_alloc, .post = post, .kick = kick};
 	ring = (struct ring){.ops = &ops, .caps = {.max_frame = 1514, .tx_csum = true}};
 	st.ring = &ring;
 	st.open = true;
-	to = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(9), .sin_addr = {htonl(0x0a000001)}};
+	to = (struct sockaddr_in){
+		.sin_family = AF_INET, .sin_port = htons(9), .sin_addr = {htonl(0x0a000001)}};
 	dst = udp_dst_slot(dsts, (const struct sockaddr *)&to, sizeof(to));
 	dst->st = &st;
 	dst->gens = net_generations();
@@ -105,7 +112,7 @@ static int setup(void **state)
 	sock.stats = &stats;
 	sock.dsts = dsts;
 	sock.dst_last = dst;
-	udp_dst_short(dst, &sock);
+	udp_dst_fast_path(dst, &sock);
 	lock_self();
 	return 0;
 }
@@ -114,10 +121,11 @@ static ssize_t send_to(size_t len)
 {
 	static const uint8_t data[1472];
 
-	return udp_sendto(&sock.v, data, len, vfd_call(-1, 0), (const struct sockaddr *)&to, sizeof(to));
+	return udp_sendto(&sock.v, data, len, vfd_call(-1, 0), (const struct sockaddr *)&to,
+			  sizeof(to));
 }
 
-static void the_next_one_goes_the_short_way(void **state)
+static void the_next_one_takes_the_fast_path(void **state)
 {
 	(void)state;
 	stats.tx_tid = lock_self();
@@ -128,8 +136,9 @@ static void the_next_one_goes_the_short_way(void **state)
 }
 
 /*
- * The memory of a socket is used again with a zeroed block of statistics, and a call of its former life may remember its destination
- * after that: a thread that does not know its number yet must not take a lock by 0, which is "free".
+ * The memory of a socket is used again with a zeroed block of statistics, and a call of its former
+ * life may remember its destination after that: a thread that does not know its number yet must not
+ * take a lock by 0, which is "free".
  */
 static void a_thread_that_does_not_know_its_number_takes_the_lock_by_it(void **state)
 {
@@ -149,11 +158,11 @@ static void each_datagram_takes_one_identification(void **state)
 	dst->hdr.ip_id = 100;
 	assert_int_equal(send_to(64), 64);
 	assert_int_equal(dst->hdr.ip_id, 101);
-	takes_short = false;
+	takes_fast_path = false;
 	assert_int_equal(send_to(64), 64);
 	assert_int_equal(posts, 1);
 	assert_int_equal(dst->hdr.ip_id, 102);
-	/* A ring that has no short way at all. */
+	/* A ring without send_short(). */
 	ops.send_short = NULL;
 	assert_int_equal(send_to(64), 64);
 	assert_int_equal(posts, 2);
@@ -164,7 +173,7 @@ static void a_place_with_just_the_room_is_enough(void **state)
 {
 	(void)state;
 	stats.tx_tid = lock_self();
-	takes_short = false;
+	takes_fast_path = false;
 	exact_room = true;
 	dst->key_len = 0; /* so the longer way would not find it */
 	assert_int_equal(send_to(64), 64);
@@ -174,8 +183,9 @@ static void a_place_with_just_the_room_is_enough(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup(the_next_one_goes_the_short_way, setup),
-		cmocka_unit_test_setup(a_thread_that_does_not_know_its_number_takes_the_lock_by_it, setup),
+		cmocka_unit_test_setup(the_next_one_takes_the_fast_path, setup),
+		cmocka_unit_test_setup(a_thread_that_does_not_know_its_number_takes_the_lock_by_it,
+				       setup),
 		cmocka_unit_test_setup(each_datagram_takes_one_identification, setup),
 		cmocka_unit_test_setup(a_place_with_just_the_room_is_enough, setup),
 	};

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What the mlx5 ring asks of rdma-core: the functions that it loads, and the steering rules as bytes. */
+/*
+ * What the mlx5 ring asks of rdma-core: the functions that it loads, and the steering rules as
+ * bytes.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,8 +28,8 @@
 
 static const uint8_t mac[6] = {0x02, 1, 2, 3, 4, 5};
 
-static void key_set(struct vma_flow_key *k, const char *local, uint16_t lport, const char *remote, uint16_t rport,
-		    uint8_t proto)
+static void key_set(struct vma_flow_key *k, const char *local, uint16_t lport, const char *remote,
+		    uint16_t rport, uint8_t proto)
 {
 	memset(k, 0, sizeof(*k));
 	assert_int_equal(inet_pton(AF_INET6, local, &k->local), 1);
@@ -75,15 +78,29 @@ static void file(const char *path, const char *text)
 	fclose(f);
 }
 
-/* Two interfaces and a bond of each: card is an mlx5's, other has RDMA by another driver, soft has no driver. */
+/*
+ * Two interfaces and a bond of each: card is an mlx5's, other has RDMA by another driver, soft has
+ * no driver.
+ */
 static int make_sys(void **state)
 {
-	static const char *const dirs[] = {"class", "class/net", "class/net/card", "class/net/card/device",
-					   "class/net/card/device/infiniband", "class/net/card/device/infiniband/mlx5_2",
-					   "class/net/other", "class/net/other/device", "class/net/other/device/infiniband",
-					   "class/net/other/device/infiniband/irdma0", "class/net/soft", "class/net/soft/device",
-					   "class/net/soft/device/infiniband", "class/net/soft/device/infiniband/mlx5_9",
-					   "class/net/bond0", "class/net/bond0/bonding", "class/net/bond1",
+	static const char *const dirs[] = {"class",
+					   "class/net",
+					   "class/net/card",
+					   "class/net/card/device",
+					   "class/net/card/device/infiniband",
+					   "class/net/card/device/infiniband/mlx5_2",
+					   "class/net/other",
+					   "class/net/other/device",
+					   "class/net/other/device/infiniband",
+					   "class/net/other/device/infiniband/irdma0",
+					   "class/net/soft",
+					   "class/net/soft/device",
+					   "class/net/soft/device/infiniband",
+					   "class/net/soft/device/infiniband/mlx5_9",
+					   "class/net/bond0",
+					   "class/net/bond0/bonding",
+					   "class/net/bond1",
 					   "class/net/bond1/bonding"};
 
 	(void)state;
@@ -91,8 +108,11 @@ static int make_sys(void **state)
 	assert_non_null(mkdtemp(sys));
 	for (unsigned i = 0; i < sizeof(dirs) / sizeof(dirs[0]); i++)
 		assert_int_equal(mkdir(at(dirs[i]), 0700), 0);
-	assert_int_equal(symlink("../../../bus/pci/drivers/mlx5_core", at("class/net/card/device/driver")), 0);
-	assert_int_equal(symlink("../../../bus/pci/drivers/ice", at("class/net/other/device/driver")), 0);
+	assert_int_equal(
+		symlink("../../../bus/pci/drivers/mlx5_core", at("class/net/card/device/driver")),
+		0);
+	assert_int_equal(
+		symlink("../../../bus/pci/drivers/ice", at("class/net/other/device/driver")), 0);
 	file("class/net/card/dev_port", "1\n");
 	file("class/net/bond0/bonding/slaves", "other card\n");
 	file("class/net/bond1/bonding/slaves", "other lo\n");
@@ -134,16 +154,91 @@ static void a_rule_of_a_connection(void **state)
 {
 	static const uint8_t golden[] = {
 		/* Ethernet, 40 bytes: to our MAC, IPv4. */
-		0x20, 0, 0, 0, 40, 0, 0x02, 1, 2, 3, 4, 5, 0, 0, 0, 0, 0, 0, 0x08, 0x00, 0, 0,
-		0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 0, 0,
+		0x20,
+		0,
+		0,
+		0,
+		40,
+		0,
+		0x02,
+		1,
+		2,
+		3,
+		4,
+		5,
+		0,
+		0,
+		0,
+		0,
+		0,
+		0,
+		0x08,
+		0x00,
+		0,
+		0,
+		0xff,
+		0xff,
+		0xff,
+		0xff,
+		0xff,
+		0xff,
+		0,
+		0,
+		0,
+		0,
+		0,
+		0,
+		0xff,
+		0xff,
+		0,
+		0,
+		0,
+		0,
 		/* IPv4, 24 bytes: from, to. */
-		0x30, 0, 0, 0, 24, 0, 0, 0, 10, 0, 0, 2, 10, 0, 0, 1,
-		0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
+		0x30,
+		0,
+		0,
+		0,
+		24,
+		0,
+		0,
+		0,
+		10,
+		0,
+		0,
+		2,
+		10,
+		0,
+		0,
+		1,
+		0xff,
+		0xff,
+		0xff,
+		0xff,
+		0xff,
+		0xff,
+		0xff,
+		0xff,
 		/* TCP, 16 bytes: to 80, from 4660. */
-		0x40, 0, 0, 0, 16, 0, 0, 80, 0x12, 0x34, 0xff, 0xff, 0xff, 0xff, 0, 0,
+		0x40,
+		0,
+		0,
+		0,
+		16,
+		0,
+		0,
+		80,
+		0x12,
+		0x34,
+		0xff,
+		0xff,
+		0xff,
+		0xff,
+		0,
+		0,
 	};
 	struct vma_flow_key key;
-	struct rule r;
+	struct mlx5_rule r;
 
 	(void)state;
 	key_set(&key, "::ffff:10.0.0.1", 80, "::ffff:10.0.0.2", 0x1234, IPPROTO_TCP);
@@ -154,7 +249,7 @@ static void a_rule_of_a_connection(void **state)
 	assert_int_equal(r.attr.num_of_specs, 3);
 	assert_int_equal(r.attr.size, sizeof(r.attr) + sizeof(golden));
 	/* The specifications stand directly behind the attributes. */
-	assert_int_equal(offsetof(struct rule, specs), sizeof(r.attr));
+	assert_int_equal(offsetof(struct mlx5_rule, specs), sizeof(r.attr));
 	assert_memory_equal(r.specs, golden, sizeof(golden));
 }
 
@@ -162,7 +257,7 @@ static void a_rule_on_a_vlan_wants_its_tag(void **state)
 {
 	struct ibv_flow_spec_eth eth;
 	struct vma_flow_key key;
-	struct rule r;
+	struct mlx5_rule r;
 
 	(void)state;
 	key_set(&key, "::ffff:10.0.0.1", 53, "::", 0, IPPROTO_UDP);
@@ -178,7 +273,7 @@ static void a_rule_of_any_peer_goes_behind(void **state)
 	struct ibv_flow_spec_ipv4 ip;
 	struct ibv_flow_spec_tcp_udp l4;
 	struct vma_flow_key key;
-	struct rule r;
+	struct mlx5_rule r;
 
 	(void)state;
 	key_set(&key, "::ffff:10.0.0.1", 53, "::", 0, IPPROTO_UDP);
@@ -195,11 +290,12 @@ static void a_rule_of_any_peer_goes_behind(void **state)
 
 static void rules_of_ipv6_and_of_groups(void **state)
 {
-	static const uint8_t mac4[6] = {0x01, 0x00, 0x5e, 0x01, 0x02, 0x03}, mac6[6] = {0x33, 0x33, 0, 0, 0x12, 0x34};
+	static const uint8_t mac4[6] = {0x01, 0x00, 0x5e, 0x01, 0x02, 0x03},
+			     mac6[6] = {0x33, 0x33, 0, 0, 0x12, 0x34};
 	struct ibv_flow_spec_eth eth;
 	struct ibv_flow_spec_ipv6 ip;
 	struct vma_flow_key key;
-	struct rule r;
+	struct mlx5_rule r;
 
 	(void)state;
 	key_set(&key, "fd00::1", 80, "fd00::2", 7, IPPROTO_TCP);
@@ -231,7 +327,7 @@ static void a_rule_of_a_block_of_ports(void **state)
 {
 	struct ibv_flow_spec_tcp_udp l4;
 	struct vma_flow_key key;
-	struct rule r;
+	struct mlx5_rule r;
 
 	(void)state;
 	key_set(&key, "::ffff:10.0.0.1", 40000, "::", 0, IPPROTO_TCP);
@@ -246,10 +342,11 @@ static void a_rule_of_a_block_of_ports(void **state)
 
 static void a_rule_of_a_groups_ethernet_address_alone(void **state)
 {
-	static const uint8_t mac4[6] = {0x01, 0x00, 0x5e, 0x01, 0x02, 0x03}, mac6[6] = {0x33, 0x33, 0, 0, 0x12, 0x34};
+	static const uint8_t mac4[6] = {0x01, 0x00, 0x5e, 0x01, 0x02, 0x03},
+			     mac6[6] = {0x33, 0x33, 0, 0, 0x12, 0x34};
 	struct vma_flow_key flow, key, alike;
 	struct ibv_flow_spec_eth eth;
-	struct rule r;
+	struct mlx5_rule r;
 
 	(void)state;
 	key_set(&flow, "::ffff:239.129.2.3", 5000, "::", 0, IPPROTO_UDP);
@@ -284,7 +381,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(rdma_core_has_every_function),
 		cmocka_unit_test(an_interface_without_such_a_device_has_no_such_ring),
-		cmocka_unit_test_setup_teardown(only_devices_of_its_driver_are_asked, make_sys, remove_sys),
+		cmocka_unit_test_setup_teardown(only_devices_of_its_driver_are_asked, make_sys,
+						remove_sys),
 		cmocka_unit_test(a_rule_of_a_connection),
 		cmocka_unit_test(a_rule_on_a_vlan_wants_its_tag),
 		cmocka_unit_test(a_rule_of_any_peer_goes_behind),

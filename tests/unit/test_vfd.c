@@ -222,13 +222,13 @@ static void forking(struct vfd *v)
 	told++;
 }
 
-static struct vfd *heir(struct vfd *v)
+static struct vfd *inherited(struct vfd *v)
 {
 	(void)v;
 	return &next->vfd;
 }
 
-static void an_heir_has_every_number_in_the_child(void **state)
+static void an_inherited_object_has_every_number_in_the_child(void **state)
 {
 	struct vfd_ops ops;
 	struct thing t, u, left;
@@ -241,7 +241,7 @@ static void an_heir_has_every_number_in_the_child(void **state)
 	thing_init(&left);
 	ops = *t.vfd.ops;
 	ops.forking = forking;
-	ops.heir = heir;
+	ops.inherited = inherited;
 	t.vfd.ops = &ops;
 	next = &u;
 	thing_install(&t, fd);
@@ -254,7 +254,8 @@ static void an_heir_has_every_number_in_the_child(void **state)
 	pid = fork();
 	if (pid == 0) {
 		vfd_fork_child();
-		if (vfd_get(fd) != &u.vfd || vfd_get(copy) != &u.vfd || vfd_get(other) || vfd_count != 2 || vfd_limit() != copy + 1)
+		if (vfd_get(fd) != &u.vfd || vfd_get(copy) != &u.vfd || vfd_get(other) ||
+		    vfd_count != 2 || vfd_limit() != copy + 1)
 			_exit(1);
 		if (u.vfd.nfds != 2 || t.closed || left.closed)
 			_exit(2);
@@ -418,7 +419,10 @@ static void *notify_all_the_time(void *arg)
 	return NULL;
 }
 
-/* The watch is on the stack of its owner: one call after vfd_watch_del() would write into a dead frame. */
+/*
+ * The watch is on the stack of its owner: one call after vfd_watch_del() would write into a dead
+ * frame.
+ */
 static void a_removed_watch_is_never_called(void **state)
 {
 	struct thing t;
@@ -462,7 +466,7 @@ int main(void)
 		cmocka_unit_test(a_stale_entry_gives_way),
 		cmocka_unit_test(the_limit_follows_the_highest_number),
 		cmocka_unit_test(a_child_starts_with_an_empty_table),
-		cmocka_unit_test(an_heir_has_every_number_in_the_child),
+		cmocka_unit_test(an_inherited_object_has_every_number_in_the_child),
 		cmocka_unit_test(every_watch_hears_until_it_is_removed),
 		cmocka_unit_test(threads_that_make_copy_close_and_look_up_never_mix_numbers),
 		cmocka_unit_test(a_removed_watch_is_never_called),

@@ -100,7 +100,7 @@ static void vacating_closes_the_socket_and_keeps_the_number(void **state)
 	assert_int_equal(libc.close(pair[0]), 0);
 	/* A program that closes every number it does not know, and opens something there. */
 	dead = -1;
-	for (int fd = 3; fd < 256; fd++)
+	for (int fd = (int)own_fd_next(3); fd < (int)OWN_FD_MAX; fd = (int)own_fd_next(fd + 1))
 		if (libc.fcntl(fd, F_GETFL) >= 0 && libc.fcntl(fd, F_GETFL) & O_PATH)
 			dead = fd;
 	assert_true(dead >= 0);
@@ -115,7 +115,10 @@ static void vacating_closes_the_socket_and_keeps_the_number(void **state)
 	libc.close(pair[1]);
 }
 
-/* A thread that goes on using the number, as recv() of preload does: the object's while it has one, else the kernel's. */
+/*
+ * A thread that goes on using the number, as recv() of preload does: the object's while it has one,
+ * else the kernel's.
+ */
 static void *use_until_it_fails(void *arg)
 {
 	int fd = *(int *)arg;
@@ -126,7 +129,10 @@ static void *use_until_it_fails(void *arg)
 		struct vfd *v = vfd_get(fd);
 
 		if (!v)
-			/* Bare: ThreadSanitizer, which follows descriptors, would have it a race. It is one. */
+			/*
+			 * Bare: ThreadSanitizer, which follows descriptors, would have it a race.
+			 * It is one.
+			 */
 			return libc_raw(SYS_recvfrom, fd, (long)(uintptr_t)&c, 1, 0, 0, 0) < 0
 				       ? (void *)(intptr_t)errno
 				       : NULL;
@@ -224,7 +230,10 @@ static void a_copy_onto_another_object_takes_its_place_at_once(void **state)
 	assert_int_equal(right.vfd.nfds, 1);
 	assert_int_equal(left.closed + right.closed, 0);
 	assert_int_equal(vfd_count, 3);
-	/* Onto an object's only number: that is its end. And of what is not ours: the number is not ours either. */
+	/*
+	 * Onto an object's only number: that is its end. And of what is not ours: the number is not
+	 * ours either.
+	 */
 	assert_true(vfd_dup(a, b));
 	assert_int_equal(right.closed, 1);
 	assert_int_equal(right.closed_fd, -1);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The fd table when an object goes back to the kernel, or gets another kernel socket. */
+/* The fd table when the kernel takes an object over, or the object gets another kernel socket. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -23,7 +23,8 @@
 /* What the sets' hook does, and found each time. */
 static struct {
 	int fd;
-	bool comes_back; /* another thread takes the object into a set behind the first call's back */
+	/* another thread takes the object into a set behind the first call's back */
+	bool comes_back;
 	bool closes; /* another thread closes the last number */
 	unsigned calls;
 	unsigned named; /* in how many of the calls fd was the object's */
@@ -89,7 +90,8 @@ static void a_set_that_came_meanwhile_leaves_too(void **state)
 	sets.comes_back = true;
 	assert_true(vfd_disown(&t.vfd));
 	assert_int_equal(sets.calls, 2);
-	assert_int_equal(sets.named, 1); /* the second finds a number that nobody can look up any more */
+	/* the second finds a number that nobody can look up any more */
+	assert_int_equal(sets.named, 1);
 	assert_null(t.vfd.watches);
 	assert_int_equal(errno, 0);
 	close(sets.fd);

@@ -186,7 +186,7 @@ static void run_model(struct modelled *m, uint64_t now, uint64_t *seed)
 		struct modelled *x = (struct modelled *)t;
 
 		assert_true(x->armed);
-		assert_true(t->when <= now);
+		assert_true(t->when_us <= now);
 		assert_false(wheel_armed(t));
 		x->armed = false;
 		if (test_random(seed) % 4 == 0) {
@@ -197,7 +197,7 @@ static void run_model(struct modelled *m, uint64_t now, uint64_t *seed)
 		}
 	}
 	for (int i = 0; i < MODEL; i++)
-		assert_true(!m[i].armed || m[i].t.when > now);
+		assert_true(!m[i].armed || m[i].t.when_us > now);
 }
 
 static void it_agrees_with_a_plain_array_under_random_use(void **state)
@@ -228,8 +228,8 @@ static void it_agrees_with_a_plain_array_under_random_use(void **state)
 
 				for (int i = 0; i < MODEL; i++) {
 					armed += m[i].armed;
-					if (m[i].armed && m[i].t.when < first)
-						first = m[i].t.when;
+					if (m[i].armed && m[i].t.when_us < first)
+						first = m[i].t.when_us;
 				}
 				assert_int_equal(w.armed, armed);
 				if (first <= now)
@@ -265,8 +265,8 @@ static void two_million_timers_each_fire_once_and_in_order(void **state)
 	assert_int_equal(w.armed, count - count / 5);
 	for (; now < UINT64_C(3700000000); now += 100000) {
 		while ((got = wheel_expire(&w, now))) {
-			assert_true(got->when >= last && got->when <= now);
-			last = got->when;
+			assert_true(got->when_us >= last && got->when_us <= now);
+			last = got->when_us;
 			fired++;
 		}
 	}

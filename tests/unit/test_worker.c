@@ -50,7 +50,7 @@ static void no_fork_meets_a_callback(void **state)
 	unsigned before;
 
 	(void)state;
-	assert_int_equal(worker_start(), 0);
+	assert_int_equal(worker_start(NULL, 10), 0);
 	assert_int_equal(worker_fd_add(fd, EPOLLIN, busy, NULL), 0);
 	for (int i = 0; i < 50; i++) {
 		pid_t pid = fork_as_preload();
@@ -78,13 +78,13 @@ static void the_child_starts_its_own(void **state)
 	pid_t pid;
 
 	(void)state;
-	assert_int_equal(worker_start(), 0);
+	assert_int_equal(worker_start(NULL, 10), 0);
 	pid = fork_as_preload();
 	if (!pid) {
 		int fd = eventfd(1, EFD_CLOEXEC);
 		unsigned before = atomic_load(&runs);
 
-		if (worker_start() || worker_fd_add(fd, EPOLLIN, busy, NULL))
+		if (worker_start(NULL, 10) || worker_fd_add(fd, EPOLLIN, busy, NULL))
 			_exit(2);
 		while (atomic_load(&runs) == before)
 			usleep(100);

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 
 #include "runtime/libc.h"
-#include "socket/vfd.h"
+#include "fd/fd.h"
 
 /* A vfd that knows which kernel object it is the front of. */
 struct thing {

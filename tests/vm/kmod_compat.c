@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * kmod_compat: the calls of /dev/vma as a 32-bit program makes them, by the kernel's 32-bit system calls, which a 64-bit
- * program can reach, too. Ends with 0 if the answers are those of the 64-bit calls.
+ * kmod_compat: the calls of /dev/vma as a 32-bit program makes them, by the kernel's 32-bit system
+ * calls, which a 64-bit program can reach, too. Ends with 0 if the answers are those of the 64-bit
+ * calls.
  */
 #include <errno.h>
 #include <fcntl.h>

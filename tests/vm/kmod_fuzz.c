@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * kmod_fuzz seconds seed: hostile processes with several threads each, who do with /dev/vma whatever can be done in an order
- * that nobody had in mind, and die in the midst of it: a third of them as nobody, the others as root (who has CAP_NET_RAW, but is
- * held to RLIMIT_MEMLOCK, for the machine's sake), some in network namespaces of their own. Prints how often each call
- * succeeded and failed: a fuzzer whose calls all fail tests little. What was "stolen" must not succeed. The kernel's log,
- * and its sums afterwards, are the caller's to look at.
+ * kmod_fuzz seconds seed: hostile processes with several threads each, who do with /dev/vma
+ * whatever can be done in an order that nobody had in mind, and die in the midst of it: a third of
+ * them as nobody, the others as root (who has CAP_NET_RAW, but is held to RLIMIT_MEMLOCK, for the
+ * machine's sake), some in network namespaces of their own. Prints how often each call succeeded
+ * and failed: a fuzzer whose calls all fail tests little. What was "stolen" must not succeed. The
+ * kernel's log, and its sums afterwards, are the caller's to look at.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -214,7 +215,10 @@ static void do_map(void)
 	maps[i].at = at;
 }
 
-/* What a process does with its own memory: writes anything, tears holes, protects, moves. Faults are its end, and are wanted too. */
+/*
+ * What a process does with its own memory: writes anything, tears holes, protects, moves. Faults
+ * are its end, and are wanted too.
+ */
 static void abuse_map(void)
 {
 	unsigned i = below(MAPS);
@@ -371,7 +375,10 @@ static bool drop_rights(bool nobody)
 	return !syscall(SYS_capset, &head, caps);
 }
 
-/* One process's life: two seconds at most, ended by a signal that nobody can catch, or by a fault of its own. */
+/*
+ * One process's life: two seconds at most, ended by a signal that nobody can catch, or by a fault
+ * of its own.
+ */
 static void live(uintptr_t seed)
 {
 	struct itimerval life = {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * kmod_load libvma.so address port: one preloaded program after the other, each with a connection to an echo server there and
- * some traffic on it, until it is killed or ends. Never two at once: between them nobody has /dev/vma open.
+ * kmod_load libvma.so address port: one preloaded program after the other, each with a connection
+ * to an echo server there and some traffic on it, until it is killed or ends. Never two at once:
+ * between them nobody has /dev/vma open.
  */
 #include <arpa/inet.h>
 #include <signal.h>

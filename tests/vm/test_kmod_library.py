@@ -273,9 +273,10 @@ def test_without_the_module_they_learn_it_when_they_send(net):
 
 
 ECHO = """
-import socket, sys
+import select, socket, sys
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 s.bind(("", 7403))
+select.select([s], [], [], 0)  # the first use opens the ring
 print("ready", flush=True)
 while True:
     d, a = s.recvfrom(65536)
@@ -499,7 +500,7 @@ def test_forked_children_live_without_their_parents_pages(net, how):
     assert sorted(r.recv(9) for _ in range(7)) == [b"child"] * 6 + [b"parent"]
     after = sums()
     assert after["processes"] == 0
-    # What they send on the inherited socket is not counted once that is the kernel's alone.
+    # What they send on the inherited socket is not counted once only the kernel serves it.
     assert 4 <= sum(after[n] - before[n] for n in ("socket_tx_packets", "socket_tx_os_packets")) <= 7
 
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * A process with a mirror, driven by test_net.py: a command a line on standard input, a JSON value a line on
- * standard output. Between commands it takes in events, as the internal thread does.
+ * A process with a mirror, driven by test_net.py: a command a line on standard input, a JSON value
+ * a line on standard output. Between commands it takes in events, as the internal thread does.
  */
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -18,7 +18,7 @@
 
 #include "net/net.h"
 #include "runtime/libc.h"
-#include "runtime/params.h"
+#include "config/params.h"
 
 #define ARGS_MAX 8
 #define LIST_MAX 256
@@ -27,7 +27,10 @@
 static unsigned long told[NET_EVENT_NEIGH + 1];
 static bool paused;
 
-/* What libnl calls goes through the preload in an application: none of it may look like the application's. */
+/*
+ * What libnl calls goes through the preload in an application: none of it may look like the
+ * application's.
+ */
 static _Atomic unsigned long libnl_sends, libnl_unguarded;
 
 ssize_t sendmsg(int fd, const struct msghdr *msg, int flags)
@@ -166,7 +169,9 @@ static void cmd_route(char **a)
 	       r.multipath);
 }
 
-/* Asks for `count` destinations of 10.0.0.0/8 `rounds` times and says how many answers there were. */
+/*
+ * Asks for `count` destinations of 10.0.0.0/8 `rounds` times and says how many answers there were.
+ */
 static void cmd_routes(char **a)
 {
 	struct net_route_query q = {.oif = 0};
@@ -197,8 +202,7 @@ static void cmd_confirm(char **a)
 {
 	struct in6_addr addr = addr_of(a[1]);
 
-	net_neigh_confirm(atoi(a[0]), &addr);
-	printf("0\n");
+	printf("%d\n", net_neigh_confirm(atoi(a[0]), &addr));
 }
 
 static void cmd_confirm_delay(char **a)
@@ -244,13 +248,22 @@ static void cmd_pause(char **a)
 /* Fds beyond standard error that are open, and how many of them an exec would pass on. */
 static void count_fds(int *open_fds, int *inherited)
 {
-	*open_fds = *inherited = 0;
-	for (int fd = 3; fd < 256; fd++) {
-		int flags = fcntl(fd, F_GETFD);
+	DIR *d = opendir("/proc/self/fd");
+	struct dirent *e;
 
-		*open_fds += flags >= 0;
-		*inherited += flags >= 0 && !(flags & FD_CLOEXEC);
+	*open_fds = *inherited = 0;
+	while (d && (e = readdir(d))) {
+		int fd = atoi(e->d_name);
+
+		if (fd < 3 || fd == dirfd(d))
+			continue;
+		++*open_fds;
+		*inherited += !(fcntl(fd, F_GETFD) & FD_CLOEXEC);
 	}
+	if (d)
+		closedir(d);
+	else
+		perror("/proc/self/fd");
 }
 
 static void cmd_fds(char **a)
@@ -262,7 +275,10 @@ static void cmd_fds(char **a)
 	printf("{\"open\":%d,\"inherited\":%d}\n", open_fds, inherited);
 }
 
-/* In the child: no mirror and no fd of it; then a mirror of its own. Returns the step that failed, or 0. */
+/*
+ * In the child: no mirror and no fd of it; then a mirror of its own. Returns the step that failed,
+ * or 0.
+ */
 static int forked_child(void)
 {
 	struct net_link l;
@@ -299,7 +315,10 @@ static void cmd_fork(char **a)
 
 static _Atomic bool readers_stop;
 static _Atomic unsigned long readers_done, readers_wrong;
-/* What the readers look for: an interface whose MTU and address are changed together with its name being constant. */
+/*
+ * What the readers look for: an interface whose MTU and address are changed together with its name
+ * being constant.
+ */
 static int reader_ifindex;
 
 static void *reader(void *arg)
@@ -330,7 +349,7 @@ static void *reader(void *arg)
 			net_addr_list(0, list, LIST_MAX);
 			net_link_list(links, LIST_MAX);
 			net_addr_is_broadcast(&peer);
-			net_neigh_confirm(reader_ifindex, &peer);
+			(void)net_neigh_confirm(reader_ifindex, &peer);
 		}
 	}
 	return NULL;

@@ -221,8 +221,8 @@ static bool alike(const struct rule *a, const struct rule *b)
 static void hand_over(struct card *card, struct card_qp *qp, const u8 *frame, u32 len,
 		      const struct mdev_seen *seen)
 {
-	bool ready = qp->wq ? qp->wq->ib.state == IB_WQS_RDY :
-			      qp->state == IB_QPS_RTR || qp->state == IB_QPS_RTS;
+	bool ready = qp->wq ? qp->wq->ib.state == IB_WQS_RDY
+			    : qp->state == IB_QPS_RTR || qp->state == IB_QPS_RTS;
 	struct mdev_rq *rq = qp->wq ? &qp->wq->rq : &qp->rq;
 
 	if (!ready) {

@@ -130,10 +130,10 @@ static int alloc_ucontext(struct ib_ucontext *context, struct ib_udata *udata)
 		.num_ports = 1,
 		.comp_mask = MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_CORE_CLOCK_OFFSET,
 		.cqe_version = 1,
-		.cmds_supp_uhw = MLX5_USER_CMDS_SUPP_UHW_QUERY_DEVICE |
-				 MLX5_USER_CMDS_SUPP_UHW_CREATE_AH,
-		.eth_min_inline = min_inline ? MLX5_USER_INLINE_MODE_L2 :
-					       MLX5_USER_INLINE_MODE_NONE,
+		.cmds_supp_uhw =
+			MLX5_USER_CMDS_SUPP_UHW_QUERY_DEVICE | MLX5_USER_CMDS_SUPP_UHW_CREATE_AH,
+		.eth_min_inline =
+			min_inline ? MLX5_USER_INLINE_MODE_L2 : MLX5_USER_INLINE_MODE_NONE,
 		.clock_info_versions = 1 << MLX5_IB_CLOCK_INFO_V1,
 		.hca_core_clock_offset = CLOCK_OFFSET,
 		.log_uar_size = PAGE_SHIFT,
@@ -161,7 +161,7 @@ static void disassociate(struct ib_ucontext *context)
 static int alloc_pd(struct ib_pd *pd, struct ib_udata *udata)
 {
 	static atomic_t last;
-	struct mlx5_ib_alloc_pd_resp answer = { .pdn = atomic_inc_return(&last) & 0xffffff };
+	struct mlx5_ib_alloc_pd_resp answer = {.pdn = atomic_inc_return(&last) & 0xffffff};
 
 	return ib_copy_to_udata(udata, &answer, min(udata->outlen, sizeof(answer)));
 }

@@ -126,9 +126,9 @@ static void port_setup(struct net_device *ndev)
 /* Registered, in the initial namespace. */
 struct net_device *port_make(struct card *card, unsigned int index)
 {
-	struct net_device *ndev = alloc_netdev(sizeof(struct port), "mlx%d", NET_NAME_ENUM,
-					       port_setup);
-	u8 mac[ETH_ALEN] = { 0x02, 0xc9, 0, 0, 0, index + 1 };
+	struct net_device *ndev =
+		alloc_netdev(sizeof(struct port), "mlx%d", NET_NAME_ENUM, port_setup);
+	u8 mac[ETH_ALEN] = {0x02, 0xc9, 0, 0, 0, index + 1};
 	struct port *port;
 	int err;
 

@@ -39,8 +39,8 @@ int queues_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr, str
 	if ((want.cqe_size != 64 && want.cqe_size != 128) ||
 	    !(want.flags & MLX5_IB_CREATE_CQ_FLAGS_UAR_PAGE_INDEX))
 		return -EINVAL;
-	if (want.cqe_comp_en && (want.cqe_comp_res_format != MLX5_IB_CQE_RES_FORMAT_HASH ||
-				 want.cqe_size != 64))
+	if (want.cqe_comp_en &&
+	    (want.cqe_comp_res_format != MLX5_IB_CQE_RES_FORMAT_HASH || want.cqe_size != 64))
 		return -EOPNOTSUPP;
 	err = pin_get(&cq->buf, ibcq->device, want.buf_addr, (u64)entries * want.cqe_size);
 	if (err)

@@ -127,7 +127,7 @@ static void run_sq(struct card *card, struct card_qp *qp)
 /* What the card reports of queues without a completion: to each of them. The lock is held. */
 static void report(struct card *card)
 {
-	struct ib_event event = { .device = card->ib ? &card->ib->ib : NULL };
+	struct ib_event event = {.device = card->ib ? &card->ib->ib : NULL};
 	struct card_cq *cq;
 	struct card_qp *qp;
 
@@ -179,8 +179,8 @@ static void run(struct card *card)
 			mdev_rq_abort(&wq->rq);
 	}
 	list_for_each_entry(cq, &card->cqs, of_card) {
-		if (cq->waiting && (cq->q.pi - cq->told + 1 >= cq->count ||
-				    !ktime_before(ktime_get(), cq->due)))
+		if (cq->waiting &&
+		    (cq->q.pi - cq->told + 1 >= cq->count || !ktime_before(ktime_get(), cq->due)))
 			card_cq_tell(card, cq);
 	}
 	skb_queue_splice_init(&card->out, &out);
@@ -198,8 +198,7 @@ int run_thread(void *arg)
 	struct card *card = arg;
 
 	while (!kthread_should_stop()) {
-		wait_event_interruptible(card->wait,
-					 card->counts.qps || kthread_should_stop());
+		wait_event_interruptible(card->wait, card->counts.qps || kthread_should_stop());
 		run(card);
 		usleep_range(30, 60);
 	}

@@ -1,0 +1,703 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Random calls from many threads on descriptors that they share. An ordinary program: it knows
+ * nothing of the library.
+ *
+ *   chaos <seed> <calls of each thread> <threads> <own address> <peer's address> [fork] [cancel]
+ *
+ * fork: some calls are a fork() whose child makes calls, too. cancel: threads are cancelled and
+ * begun again. Ends with 0 when each call has returned, with a result and an errno that the kernel
+ * gives, too; says what was wrong otherwise;
+ * when a call does not return it says so and stays for the debugger. Nothing blocks for long:
+ * descriptors have time limits before another thread sees them.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/select.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define THREADS_MAX 64
+#define SLOTS 48
+#define PORTS 6
+#define FIRST_PORT 9300
+#define ROOM 9000
+#define ERRNOS 200
+#define STUCK_S 60 /* no call may take longer; the longest time limit is a second */
+/* Upper half of what epoll is given; the lower half is a slot. */
+#define EPOLL_MAGIC 0x63680a0500000000ull
+
+struct thread {
+	pthread_t id;
+	unsigned number, seed;
+	unsigned left; /* calls */
+	_Atomic bool ended;
+	/* The call that it is in, NULL: none; since when. For the watch. */
+	const char *_Atomic call;
+	_Atomic int fd;
+	_Atomic long since_s;
+};
+
+struct op {
+	const char *name;
+	unsigned weight;
+	long (*fn)(struct thread *t, int fd);
+	bool no_fd;
+};
+
+static struct thread threads[THREADS_MAX];
+static unsigned num_threads;
+static in_addr_t own, peer;
+static bool with_fork, with_cancel;
+static _Atomic int slots[SLOTS];
+static _Atomic unsigned long done, good, errnos[ERRNOS];
+static _Atomic bool is_child;
+
+/* What a call on a socket, a set or a pipe may say. Not there: EFAULT, ENOSYS, EIO, EDEADLK, ... */
+static const int known[] = {
+	EAGAIN,	       EBADF,	    ENOTCONN,	  EPIPE,       ECONNRESET, ECONNREFUSED,
+	ECONNABORTED,  EINPROGRESS, EALREADY,	  EISCONN,     EINVAL,	   EADDRINUSE,
+	EADDRNOTAVAIL, ENETUNREACH, EHOSTUNREACH, ENETDOWN,    ETIMEDOUT,  EINTR,
+	EDESTADDRREQ,  EOPNOTSUPP,  EMSGSIZE,	  ENOPROTOOPT, ENOTSOCK,   ENODEV,
+	EEXIST,	       ENOENT,	    ELOOP,	  EPERM,       ENOTTY,	   ESPIPE,
+};
+
+static __attribute__((noreturn, format(printf, 1, 2))) void wrong(const char *format, ...)
+{
+	va_list ap;
+
+	va_start(ap, format);
+	fprintf(stderr, "chaos: ");
+	vfprintf(stderr, format, ap);
+	fprintf(stderr, "\n");
+	va_end(ap);
+	abort();
+}
+
+static unsigned any(struct thread *t, unsigned below)
+{
+	return (unsigned)rand_r(&t->seed) % below;
+}
+
+static long now_s(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec;
+}
+
+/* --- descriptors */
+
+/* Who may see it must not block on it for long. */
+static void limit(struct thread *t, int fd)
+{
+	struct timeval tv = {.tv_usec = 1000 + (int)any(t, 40000)};
+
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv));
+	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &tv, sizeof(tv));
+	if (any(t, 2))
+		fcntl(fd, F_SETFL, O_NONBLOCK);
+}
+
+/* Puts it where all threads find it; what was there is closed. errno is kept. */
+static void publish(struct thread *t, int fd)
+{
+	int old = atomic_exchange(&slots[any(t, SLOTS)], fd), err = errno;
+
+	/* fork() copies the table of descriptors and the memory at two moments. */
+	if (old >= 0 && close(old) && errno != EINTR && !is_child)
+		wrong("close(%d): %s", old, strerror(errno));
+	errno = err;
+}
+
+static struct sockaddr_in address(struct thread *t, in_addr_t ip)
+{
+	return (struct sockaddr_in){.sin_family = AF_INET,
+				    .sin_addr.s_addr = ip,
+				    .sin_port = htons((uint16_t)(FIRST_PORT + any(t, PORTS)))};
+}
+
+static long new_tcp(struct thread *t, int unused)
+{
+	int fd = socket(AF_INET, SOCK_STREAM, 0), one = 1;
+
+	(void)unused;
+	if (fd < 0)
+		return -1;
+	limit(t, fd);
+	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+	publish(t, fd);
+	return 0;
+}
+
+static long new_udp(struct thread *t, int unused)
+{
+	int fd = socket(AF_INET, SOCK_DGRAM, 0);
+
+	(void)unused;
+	if (fd < 0)
+		return -1;
+	limit(t, fd);
+	publish(t, fd);
+	return 0;
+}
+
+static long new_epoll(struct thread *t, int unused)
+{
+	int fd = epoll_create1(EPOLL_CLOEXEC);
+
+	(void)unused;
+	if (fd >= 0)
+		publish(t, fd);
+	return fd;
+}
+
+static long new_pipe(struct thread *t, int unused)
+{
+	int fds[2];
+
+	(void)unused;
+	if (pipe2(fds, O_NONBLOCK))
+		return -1;
+	publish(t, fds[0]);
+	publish(t, fds[1]);
+	return 0;
+}
+
+static long new_listener(struct thread *t, int unused)
+{
+	struct sockaddr_in a = address(t, own);
+	int fd = socket(AF_INET, SOCK_STREAM, 0), one = 1;
+	long r;
+
+	(void)unused;
+	if (fd < 0)
+		return -1;
+	limit(t, fd);
+	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+	r = bind(fd, (struct sockaddr *)&a, sizeof(a));
+	if (!r)
+		r = listen(fd, 16);
+	publish(t, fd);
+	return r;
+}
+
+/* The commonest life: most calls on it bring something. */
+static long new_connection(struct thread *t, int unused)
+{
+	struct sockaddr_in a = address(t, peer);
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+	long r;
+
+	(void)unused;
+	if (fd < 0)
+		return -1;
+	limit(t, fd);
+	r = connect(fd, (struct sockaddr *)&a, sizeof(a));
+	publish(t, fd);
+	return r;
+}
+
+static long do_close(struct thread *t, int unused)
+{
+	int old = atomic_exchange(&slots[any(t, SLOTS)], -1);
+
+	(void)unused;
+	return old < 0 ? 0 : close(old);
+}
+
+static long do_dup(struct thread *t, int fd)
+{
+	int copy = dup(fd);
+
+	if (copy >= 0)
+		publish(t, copy);
+	return copy;
+}
+
+/* Onto a number that no other thread has. */
+static long do_dup2(struct thread *t, int fd)
+{
+	int to = atomic_exchange(&slots[any(t, SLOTS)], -1);
+	long r;
+
+	if (to < 0)
+		return 0;
+	r = dup2(fd, to);
+	publish(t, to); /* what it was, if that failed */
+	return r;
+}
+
+/* --- calls */
+
+static long do_bind(struct thread *t, int fd)
+{
+	struct sockaddr_in a = address(t, any(t, 4) ? own : INADDR_ANY);
+
+	return bind(fd, (struct sockaddr *)&a, sizeof(a));
+}
+
+static long do_connect(struct thread *t, int fd)
+{
+	struct sockaddr_in a = address(t, any(t, 8) ? peer : own);
+
+	if (!any(t, 16))
+		a.sin_family = AF_UNSPEC;
+	return connect(fd, (struct sockaddr *)&a, sizeof(a));
+}
+
+static long do_listen(struct thread *t, int fd)
+{
+	return listen(fd, (int)any(t, 20));
+}
+
+static long do_accept(struct thread *t, int fd)
+{
+	struct sockaddr_in a;
+	socklen_t len = sizeof(a);
+	int got = accept4(fd, (struct sockaddr *)&a, &len, any(t, 2) ? SOCK_NONBLOCK : 0);
+
+	if (got < 0)
+		return -1;
+	if (len != sizeof(a) || a.sin_family != AF_INET)
+		wrong("accept(): a peer's address of %u bytes, family %d", len, a.sin_family);
+	limit(t, got);
+	publish(t, got);
+	return got;
+}
+
+static long do_send(struct thread *t, int fd)
+{
+	char buf[ROOM] = {0};
+	size_t len = 1 + any(t, ROOM);
+	ssize_t n =
+		send(fd, buf, len,
+		     MSG_NOSIGNAL | (any(t, 2) ? MSG_DONTWAIT : 0) | (any(t, 4) ? 0 : MSG_MORE));
+
+	if (n > (ssize_t)len)
+		wrong("send() of %zu bytes returned %zd", len, n);
+	return n;
+}
+
+static long do_sendto(struct thread *t, int fd)
+{
+	struct sockaddr_in a = address(t, peer);
+	char buf[1400] = {0};
+
+	return sendto(fd, buf, any(t, sizeof(buf)), MSG_NOSIGNAL, (struct sockaddr *)&a, sizeof(a));
+}
+
+static long do_writev(struct thread *t, int fd)
+{
+	static char zeros[700];
+	struct iovec iov[3];
+
+	for (int i = 0; i < 3; i++)
+		iov[i] = (struct iovec){zeros, any(t, sizeof(zeros))};
+	return writev(fd, iov, 3);
+}
+
+static long do_recv(struct thread *t, int fd)
+{
+	char buf[ROOM];
+	size_t len = any(t, ROOM);
+	ssize_t n = recv(fd, buf, len, (any(t, 2) ? MSG_DONTWAIT : 0) | (any(t, 6) ? 0 : MSG_PEEK));
+
+	if (n > (ssize_t)len)
+		wrong("recv() of %zu bytes returned %zd", len, n);
+	return n;
+}
+
+static long do_recvmsg(struct thread *t, int fd)
+{
+	char buf[2][800], control[256];
+	struct iovec iov[2] = {{buf[0], any(t, 800)}, {buf[1], any(t, 800)}};
+	struct sockaddr_in a;
+	struct msghdr m = {.msg_name = &a,
+			   .msg_namelen = sizeof(a),
+			   .msg_iov = iov,
+			   .msg_iovlen = 2,
+			   .msg_control = control,
+			   .msg_controllen = sizeof(control)};
+	ssize_t n = recvmsg(fd, &m, MSG_DONTWAIT);
+
+	if (n > (ssize_t)(iov[0].iov_len + iov[1].iov_len))
+		wrong("recvmsg() returned %zd", n);
+	if (n >= 0 && m.msg_controllen > sizeof(control))
+		wrong("recvmsg(): %zu bytes of control", m.msg_controllen);
+	return n;
+}
+
+static long do_read(struct thread *t, int fd)
+{
+	char buf[600];
+
+	return read(fd, buf, any(t, sizeof(buf)));
+}
+
+static long do_shutdown(struct thread *t, int fd)
+{
+	return shutdown(fd, (int)any(t, 3));
+}
+
+static long do_setsockopt(struct thread *t, int fd)
+{
+	static const int options[][2] = {
+		{IPPROTO_TCP, TCP_NODELAY},  {IPPROTO_TCP, TCP_CORK},
+		{IPPROTO_TCP, TCP_QUICKACK}, {IPPROTO_TCP, TCP_USER_TIMEOUT},
+		{IPPROTO_TCP, TCP_KEEPIDLE}, {SOL_SOCKET, SO_KEEPALIVE},
+		{SOL_SOCKET, SO_RCVBUF},     {SOL_SOCKET, SO_SNDBUF},
+		{SOL_SOCKET, SO_REUSEPORT},  {SOL_SOCKET, SO_RCVLOWAT},
+		{SOL_SOCKET, SO_TIMESTAMP},  {SOL_SOCKET, SO_PRIORITY},
+		{IPPROTO_IP, IP_TOS},	     {IPPROTO_IP, IP_PKTINFO},
+	};
+	const int *o = options[any(t, sizeof(options) / sizeof(options[0]))];
+	struct linger hard = {.l_onoff = (int)any(t, 2), .l_linger = (int)any(t, 2)};
+	int value = (int)any(t, o[1] == SO_RCVBUF || o[1] == SO_SNDBUF ? 200000 : 2);
+
+	if (!any(t, 6))
+		return setsockopt(fd, SOL_SOCKET, SO_LINGER, &hard, sizeof(hard));
+	return setsockopt(fd, o[0], o[1], &value, sizeof(value));
+}
+
+static long do_getsockopt(struct thread *t, int fd)
+{
+	static const int options[][2] = {
+		{SOL_SOCKET, SO_ERROR},	       {SOL_SOCKET, SO_TYPE},	{SOL_SOCKET, SO_RCVBUF},
+		{SOL_SOCKET, SO_ACCEPTCONN},   {IPPROTO_TCP, TCP_INFO}, {IPPROTO_TCP, TCP_MAXSEG},
+		{IPPROTO_TCP, TCP_CONGESTION}, {SOL_SOCKET, SO_LINGER},
+	};
+	const int *o = options[any(t, sizeof(options) / sizeof(options[0]))];
+	char room[512];
+	socklen_t len = sizeof(room);
+	long r = getsockopt(fd, o[0], o[1], room, &len);
+
+	if (!r && len > sizeof(room))
+		wrong("getsockopt(%d, %d): a length of %u", o[0], o[1], len);
+	return r;
+}
+
+static long do_names(struct thread *t, int fd)
+{
+	struct sockaddr_in a;
+	socklen_t len = sizeof(a);
+
+	return any(t, 2) ? getsockname(fd, (struct sockaddr *)&a, &len)
+			 : getpeername(fd, (struct sockaddr *)&a, &len);
+}
+
+static long do_ioctl(struct thread *t, int fd)
+{
+	int n = 0;
+
+	return ioctl(fd, any(t, 2) ? FIONREAD : TIOCOUTQ, &n);
+}
+
+static long do_nonblock(struct thread *t, int fd)
+{
+	int type;
+	socklen_t len = sizeof(type);
+
+	/* A pipe has no time limit. */
+	if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &len))
+		return -1;
+	return fcntl(fd, F_SETFL, any(t, 2) ? O_NONBLOCK : 0);
+}
+
+static long do_poll(struct thread *t, int fd)
+{
+	struct pollfd p[6] = {{.fd = fd, .events = POLLIN}};
+	int n;
+
+	for (unsigned i = 1; i < 6; i++)
+		p[i] = (struct pollfd){.fd = slots[any(t, SLOTS)],
+				       .events = (short)(any(t, 2) ? POLLIN : POLLOUT)};
+	n = poll(p, 6, (int)any(t, 10));
+	if (n > 6)
+		wrong("poll() of 6 returned %d", n);
+	return n;
+}
+
+static long do_select(struct thread *t, int fd)
+{
+	struct timeval tv = {.tv_usec = (int)any(t, 10000)};
+	fd_set in, out;
+	int top = -1;
+
+	FD_ZERO(&in);
+	FD_ZERO(&out);
+	for (int i = 0; i < 4; i++) {
+		int one = i ? slots[any(t, SLOTS)] : fd;
+
+		if (one < 0 || one >= FD_SETSIZE)
+			continue;
+		FD_SET(one, any(t, 2) ? &in : &out);
+		top = one > top ? one : top;
+	}
+	return select(top + 1, &in, &out, NULL, &tv);
+}
+
+static long do_epoll_ctl(struct thread *t, int fd)
+{
+	static const uint32_t bits[] = {EPOLLIN, EPOLLOUT, EPOLLET, EPOLLONESHOT, EPOLLRDHUP};
+	static const int ops[] = {EPOLL_CTL_ADD, EPOLL_CTL_ADD, EPOLL_CTL_MOD, EPOLL_CTL_DEL};
+	unsigned slot = any(t, SLOTS);
+	struct epoll_event ev = {.data.u64 = EPOLL_MAGIC | slot};
+
+	for (unsigned i = 0; i < sizeof(bits) / sizeof(bits[0]); i++)
+		ev.events |= any(t, 2) ? bits[i] : 0;
+	return epoll_ctl(fd, ops[any(t, 4)], slots[slot], &ev);
+}
+
+static long do_epoll_wait(struct thread *t, int fd)
+{
+	struct epoll_event ev[8];
+	int max = 1 + (int)any(t, 8), n = epoll_wait(fd, ev, max, (int)any(t, 10));
+
+	if (n > max)
+		wrong("epoll_wait() of %d returned %d", max, n);
+	for (int i = 0; i < n; i++)
+		if ((ev[i].data.u64 & ~0xffull) != EPOLL_MAGIC || (ev[i].data.u64 & 0xff) >= SLOTS)
+			wrong("epoll_wait() gave data %#llx, events %#x",
+			      (unsigned long long)ev[i].data.u64, ev[i].events);
+	return n;
+}
+
+static void calls(struct thread *t);
+
+/* A child that uses what it has inherited, and the end of it. */
+static long do_fork(struct thread *t, int unused)
+{
+	int status;
+	pid_t pid;
+
+	(void)unused;
+	if (!with_fork || is_child)
+		return 0;
+	pid = fork();
+	if (pid < 0)
+		return -1;
+	if (!pid) {
+		is_child = true;
+		alarm(STUCK_S); /* nobody watches it */
+		t->left = 30;
+		calls(t);
+		_exit(0);
+	}
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	if (!WIFEXITED(status) || WEXITSTATUS(status))
+		wrong("a child ended with status %#x", status);
+	return 0;
+}
+
+static const struct op ops[] = {
+	{"socket(tcp)", 2, new_tcp, true},
+	{"socket(udp)", 2, new_udp, true},
+	{"epoll_create", 1, new_epoll, true},
+	{"pipe", 1, new_pipe, true},
+	{"listener", 3, new_listener, true},
+	{"connection", 8, new_connection, true},
+	{"fork", 1, do_fork, true},
+	{"close", 5, do_close, true},
+	{"dup", 1, do_dup, false},
+	{"dup2", 1, do_dup2, false},
+	{"bind", 2, do_bind, false},
+	{"connect", 3, do_connect, false},
+	{"listen", 1, do_listen, false},
+	{"accept", 8, do_accept, false},
+	{"send", 12, do_send, false},
+	{"sendto", 6, do_sendto, false},
+	{"writev", 4, do_writev, false},
+	{"recv", 12, do_recv, false},
+	{"recvmsg", 5, do_recvmsg, false},
+	{"read", 4, do_read, false},
+	{"shutdown", 2, do_shutdown, false},
+	{"setsockopt", 4, do_setsockopt, false},
+	{"getsockopt", 4, do_getsockopt, false},
+	{"getsockname", 2, do_names, false},
+	{"ioctl", 2, do_ioctl, false},
+	{"fcntl", 2, do_nonblock, false},
+	{"poll", 4, do_poll, false},
+	{"select", 3, do_select, false},
+	{"epoll_ctl", 6, do_epoll_ctl, false},
+	{"epoll_wait", 6, do_epoll_wait, false},
+};
+#define OPS (sizeof(ops) / sizeof(ops[0]))
+
+/* --- threads */
+
+static void judge(const struct op *op, int fd, long r, int err)
+{
+	done++;
+	if (r >= 0) {
+		good++;
+		return;
+	}
+	for (unsigned i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+		if (known[i] != err)
+			continue;
+		errnos[err]++;
+		return;
+	}
+	wrong("%s on fd %d: %s (errno %d)", op->name, fd, strerror(err), err);
+}
+
+static const struct op *choose(struct thread *t)
+{
+	unsigned sum = 0, at;
+
+	for (unsigned i = 0; i < OPS; i++)
+		sum += ops[i].weight;
+	at = any(t, sum);
+	for (unsigned i = 0; i < OPS; i++) {
+		if (at < ops[i].weight)
+			return &ops[i];
+		at -= ops[i].weight;
+	}
+	return &ops[0];
+}
+
+static void calls(struct thread *t)
+{
+	while (t->left) {
+		const struct op *op = choose(t);
+		int fd = op->no_fd ? -1 : slots[any(t, SLOTS)];
+		long r;
+
+		if (!op->no_fd && fd < 0)
+			continue;
+		t->left--;
+		t->fd = fd;
+		t->since_s = now_s();
+		t->call = op->name;
+		r = op->fn(t, fd);
+		judge(op, fd, r, errno);
+		t->call = NULL;
+	}
+}
+
+static void cancelled(void *arg)
+{
+	struct thread *t = arg;
+
+	t->call = NULL;
+	t->ended = true;
+}
+
+static void *run(void *arg)
+{
+	struct thread *t = arg;
+
+	pthread_cleanup_push(cancelled, t);
+	calls(t);
+	pthread_cleanup_pop(1);
+	return NULL;
+}
+
+static void begin(struct thread *t)
+{
+	t->ended = false;
+	if (pthread_create(&t->id, NULL, run, t))
+		wrong("pthread_create(): %s", strerror(errno));
+}
+
+/* Who started the program finds all threads as they stand. */
+static void look_after(struct thread *t)
+{
+	const char *call = t->call;
+
+	if (!call || now_s() - t->since_s <= STUCK_S)
+		return;
+	fprintf(stderr, "chaos: thread %u: %s on fd %d has not returned for %d s\n", t->number,
+		call, t->fd, STUCK_S);
+	for (;;)
+		pause();
+}
+
+/* Interrupts threads, cancels some, and sees that none is stuck, until all have made their calls.
+ */
+static void watch(void)
+{
+	struct thread self = {.seed = threads[0].seed + 1};
+	unsigned running = num_threads;
+
+	while (running) {
+		running = 0;
+		usleep(2000);
+		for (unsigned i = 0; i < num_threads; i++) {
+			struct thread *t = &threads[i];
+
+			look_after(t);
+			running += !t->ended || t->left;
+			if (!t->ended && !any(&self, 8))
+				pthread_kill(t->id, SIGUSR1);
+			if (with_cancel && !any(&self, 40))
+				pthread_cancel(t->id);
+			if (t->ended && t->left) {
+				pthread_join(t->id, NULL);
+				begin(t);
+			}
+		}
+	}
+	for (unsigned i = 0; i < num_threads; i++)
+		pthread_join(threads[i].id, NULL);
+}
+
+static void interrupted(int sig)
+{
+	(void)sig;
+}
+
+int main(int argc, char **argv)
+{
+	struct sigaction act = {.sa_handler = interrupted};
+
+	if (argc < 6)
+		wrong("chaos <seed> <calls> <threads> <own address> <peer's> [fork] [cancel]");
+	num_threads = (unsigned)atoi(argv[3]);
+	own = inet_addr(argv[4]);
+	peer = inet_addr(argv[5]);
+	for (int i = 6; i < argc; i++) {
+		with_fork |= !strcmp(argv[i], "fork");
+		with_cancel |= !strcmp(argv[i], "cancel");
+	}
+	if (!num_threads || num_threads > THREADS_MAX)
+		wrong("%u threads: 1 to %d", num_threads, THREADS_MAX);
+	sigaction(SIGUSR1, &act, NULL);
+	signal(SIGPIPE, SIG_IGN);
+	for (unsigned i = 0; i < SLOTS; i++)
+		slots[i] = -1;
+	for (unsigned i = 0; i < num_threads; i++) {
+		threads[i].number = i;
+		threads[i].seed = (unsigned)atoi(argv[1]) * 1000 + i;
+		threads[i].left = (unsigned)atoi(argv[2]);
+		begin(&threads[i]);
+	}
+	watch();
+	for (unsigned i = 0; i < SLOTS; i++)
+		if (slots[i] >= 0 && close(slots[i]))
+			wrong("close(%d) at the end: %s", slots[i], strerror(errno));
+	printf("%lu calls, %lu without an error\n", done, good);
+	for (int i = 0; i < ERRNOS; i++)
+		if (errnos[i])
+			printf("%s: %lu\n", strerrorname_np(i), errnos[i]);
+	return 0;
+}

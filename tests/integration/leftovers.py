@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""
+What a test has left behind: processes, namespaces, steering maps, descriptors of its own. Not the steering program, pins and
+statistics of a process that was killed or ended by _exit() or exec(): the next owner clears them away, and the namespace's end.
+"""
+
+import collections
+import contextlib
+import gc
+import json
+import os
+import pathlib
+import subprocess
+
+from netns import ip, wait_for
+
+
+ENDING = 5.0  # seconds that the end of a process may take
+
+
+def gone(fact, timeout=None):
+    """What fact() lists once it lists nothing, or when time is up: the end of a process takes its time."""
+    last = []
+
+    def nothing():
+        last[:] = fact()
+        return not last
+
+    with contextlib.suppress(AssertionError):
+        wait_for(nothing, timeout or ENDING)
+    return last
+
+
+def name_of(pid):
+    with contextlib.suppress(OSError):
+        return f"process {pid} ({pathlib.Path(f'/proc/{pid}/cmdline').read_text().replace(chr(0), ' ').strip() or '?'})"
+    return f"process {pid}"
+
+
+def of_host(host):
+    """Processes in it, after its programs were ended: children that outlive them, daemons."""
+    if not os.path.exists(f"/run/netns/{host.name}"):
+        return []
+    left = gone(lambda: [name_of(pid) for pid in ip("netns", "pids", host.name).split()])
+    return [f"{host.name}: {what}" for what in left]
+
+
+def descriptors():
+    """Of this process, by what they are. The standard ones pytest redirects now and then."""
+    links = collections.Counter()
+    for fd in os.listdir("/proc/self/fd"):
+        if int(fd) <= 2:
+            continue
+        with contextlib.suppress(OSError):
+            links[os.readlink(f"/proc/self/fd/{fd}")] += 1
+    return links
+
+
+def maps(pids):
+    """Steering maps of those processes, which have ended; their namespaces are gone."""
+    listed = subprocess.run(["bpftool", "-j", "map", "list"], capture_output=True, text=True)
+    found = []
+    for m in json.loads(listed.stdout or "[]"):
+        if m.get("name") != "vma_owner":
+            continue
+        dump = subprocess.run(["bpftool", "-j", "map", "lookup", "id", str(m["id"]), "key", "0", "0", "0", "0"],
+                              capture_output=True, text=True)
+        if dump.returncode == 0:
+            value = bytes(int(b, 16) for b in json.loads(dump.stdout)["value"])
+            owner = int.from_bytes(value[:4], "little")
+            if owner in pids:
+                found.append(f"map vma_owner {m['id']} of process {owner}")
+    return found
+
+
+class Worker:
+    """What this process of pytest has at the beginning of a file."""
+
+    def __init__(self, pids):
+        """pids: of all programs with the library, a set that grows."""
+        self.descriptors = descriptors()
+        self.children = set(self._children())
+        self.namespaces = set(self._namespaces())
+        self.pids = pids
+        self.pids.clear()
+
+    @staticmethod
+    def _children():
+        return [pid for task in os.listdir("/proc/self/task")
+                for pid in pathlib.Path(f"/proc/self/task/{task}/children").read_text().split()]
+
+    @staticmethod
+    def _namespaces():
+        return [n.name for n in pathlib.Path("/run/netns").glob(f"vma-it-{os.getpid()}-*")]
+
+    def left(self):
+        left = [f"namespace {n}" for n in set(self._namespaces()) - self.namespaces]
+        left += gone(lambda: [name_of(p) for p in set(self._children()) - self.children])
+        if descriptors() - self.descriptors:
+            gc.collect()
+        left += [f"descriptor of the test: {link}" for link in gone(lambda: list(descriptors() - self.descriptors), 1)]
+        if self.pids:
+            left += gone(lambda: maps(self.pids), 20)
+        return left

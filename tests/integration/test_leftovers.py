@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""What conftest.py looks for after the tests is found when it is there."""
+
+import os
+import signal
+import socket
+import subprocess
+
+import leftovers
+from netns import ip, remove_namespace, wait_for
+
+SERVER = """
+import socket
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.bind(("0.0.0.0", 7030))
+s.settimeout(60)
+print("ready", flush=True)
+s.recvfrom(100)
+s.recvfrom(100)
+"""
+
+
+def test_a_process_that_outlives_its_program_is_found(net, monkeypatch):
+    """Its own session, and its parent has ended."""
+    net.a.run(["sh", "-c", "setsid sleep 600 & echo $!"])
+    [pid] = ip("netns", "pids", net.a.name).split()
+    with monkeypatch.context() as m:
+        m.setattr(leftovers, "ENDING", 0.1)
+        left = leftovers.of_host(net.a)
+    print(left)
+    os.kill(int(pid), signal.SIGKILL)
+    assert len(left) == 1 and "sleep 600" in left[0]
+    assert leftovers.of_host(net.a) == [] == leftovers.of_host(net.b)
+
+
+def test_descriptors_children_and_namespaces_of_the_tests_are_found(monkeypatch):
+    worker = leftovers.Worker(set())
+    assert worker.left() == []
+    name = f"vma-it-{os.getpid()}-999a"
+    ip("netns", "add", name)
+    s, child = socket.socket(), subprocess.Popen(["sleep", "600"])
+    with monkeypatch.context() as m:
+        m.setattr(leftovers, "ENDING", 0.1)
+        left = worker.left()
+    print(left)
+    remove_namespace(name)
+    s.close()
+    child.kill()
+    child.wait()
+    assert sorted(what.split()[0] for what in left) == ["descriptor", "namespace", "process"]
+    assert worker.left() == []
+
+
+def test_the_steering_map_of_a_process_is_found(net):
+    """While it runs: the map is there as long as one that was left would be."""
+    server = net.a.python(SERVER, preload=True)
+    server.wait_text("ready")
+    client = net.b.socket()
+    client.sendto(b"1", (net.a.ip4, 7030))
+    wait_for(lambda: leftovers.maps({server.pid}), what="the map of a process that runs")
+
+    def ended():
+        client.sendto(b"2", (net.a.ip4, 7030))
+        return not server.alive()
+
+    wait_for(ended, 10)
+    client.close()
+    assert server.wait() == 0
+    assert leftovers.gone(lambda: leftovers.maps({server.pid})) == []

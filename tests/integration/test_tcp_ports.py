@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Whose a local port is: kernel and library say the same. Connections are made to a kernel peer in net.b."""
+
+import contextlib
+import socket
+
+import pytest
+
+from differential import App
+from netns import wait_for
+from test_tcp_both import HELPERS, PORT
+
+ours = pytest.mark.parametrize("ours", [False, True], ids=["kernel", "ours"])
+TRY = """
+def tries(port, reuse=0):
+    s = socket.socket()
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, reuse)
+    try: s.bind((ME, port))
+    except OSError as e: return errno.errorcode[e.errno]
+    finally: s.close()
+"""
+
+
+@contextlib.contextmanager
+def programs(net, ours, env=None):
+    """(the application, another program of the same host, a listening kernel peer)."""
+    net.neighbours()
+    with App(net.a, ours, env=env) as app, App(net.a, False) as other, net.b.socket(kind=socket.SOCK_STREAM) as peer:
+        for x in (app, other):
+            x.do(HELPERS + TRY)
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        peer.bind((net.b.ip4, PORT))
+        peer.listen(64)
+        yield app, other, peer
+
+
+@ours
+@pytest.mark.parametrize("reuse", [0, 1])
+@pytest.mark.parametrize("end", ["fin-wait-2", "time-wait"])
+def test_what_is_left_of_a_connection_has_its_port(net, ours, reuse, end):
+    with programs(net, ours) as (app, other, peer):
+        app.do(f"s = socket.socket(); s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, {reuse}); s.connect((PEER, {PORT}))")
+        c, (_, port) = peer.accept()
+        app.do("s.close()")
+        assert c.recv(10) == b""
+        if end == "time-wait":
+            c.close()
+            wait_for(lambda: not net.b.run(["ss", "-Htna", f"sport = :{PORT} and dport = :{port}"]).text, what="the peer's end")
+        for x in (app, other):
+            told = [x.do(f"tries({port}, {r})") for r in (0, 1)]
+            print(f"{end}, SO_REUSEADDR {reuse}: bind() says {told}")
+            assert told == ["EADDRINUSE", None if reuse else "EADDRINUSE"]
+        c.close()
+
+
+@ours
+@pytest.mark.parametrize("bound", [False, True])
+def test_a_refused_connection_gives_its_port_back(net, ours, bound):
+    """getsockname() goes on telling it."""
+    with programs(net, ours) as (app, other, peer):
+        app.do("s = socket.socket()")
+        if bound:
+            app.do("s.bind((ME, 0))")
+        assert app.do(f"s.connect_ex((PEER, {PORT + 1})) == errno.ECONNREFUSED") is True
+        address, port = app.do("s.getsockname()")
+        assert (address, port > 0) == (net.a.ip4 if bound else "0.0.0.0", True)
+        assert other.do(f"tries({port})") is None
+        assert app.do(f"tries({port})") is None
+        app.do(f"s.connect((PEER, {PORT}))")
+        assert peer.accept()[1] == app.do("s.getsockname()")
+
+
+@ours
+@pytest.mark.parametrize("reuse", [0, 1, 2])
+def test_ports_of_time_waits_come_again(net, ours, reuse):
+    """net.ipv4.tcp_tw_reuse: of sixteen ports each can be had again a second after its last segment, or not at all."""
+    net.a.run(["sysctl", "-qw", f"net.ipv4.tcp_tw_reuse={reuse}", "net.ipv4.ip_local_port_range=40000 40015"])
+    with programs(net, ours) as (app, other, peer):
+        app.do("def one():\n  s = socket.socket(); r = s.connect_ex((PEER, PORT)); s.close(); return errno.errorcode.get(r, r)"
+               .replace("PORT", str(PORT)))
+
+        def connects():
+            told = app.do("one()")
+            if not told:
+                peer.accept()[0].close()
+            return told
+
+        for _ in range(16):
+            assert connects() == 0
+        # A late duplicate may end a TIME_WAIT, by the RST that it is answered with (RFC 1337).
+        told = next(filter(None, (connects() for _ in range(4))), 0)
+        print(f"tcp_tw_reuse {reuse}: the seventeenth connection says {told}")
+        assert told == "EADDRNOTAVAIL"
+        if reuse != 1:
+            return
+        for _ in range(16):
+            wait_for(lambda: connects() == 0, 5, "a port that comes again")
+
+
+def test_a_port_serves_two_peers(net):
+    """A TIME_WAIT's port is the kernel's to give to nobody, but this process connects from it to another peer."""
+    net.a.run(["sysctl", "-qw", "net.ipv4.ip_local_port_range=40000 40003"])
+    with programs(net, True) as (app, other, peer), net.b.socket(kind=socket.SOCK_STREAM) as second:
+        second.bind((net.b.ip4, PORT + 1))
+        second.listen()
+        for port, listener in ((PORT, peer), (PORT + 1, second)):
+            for _ in range(4):
+                app.do(f"s = client({port})")
+                c, _ = listener.accept()
+                app.do("s.close()")
+                c.close()
+        held = [port for port in range(40000, 40004) if other.do(f"tries({port})") == "EADDRINUSE"]
+        print(f"held: {held}")
+        assert len(held) >= 3  # as above

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * uring how ADDRESS PORT: talks over io_uring to a server that answers each line, on sockets that
+ * were used by calls before. how: submit, files (registered), poll, raw (a ring made by a bare
+ * system call). What it sees goes to standard output, the same on kernel sockets and with the
+ * library.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <liburing.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define CHECK(x)                                                                                   \
+	do {                                                                                       \
+		if (!(x)) {                                                                        \
+			printf("line %d: %s: %s\n", __LINE__, #x, strerror(errno));                \
+			exit(1);                                                                   \
+		}                                                                                  \
+	} while (0)
+
+static struct io_uring ring;
+static struct sockaddr_in server;
+
+static int done(const char *what)
+{
+	struct __kernel_timespec limit = {10, 0};
+	struct io_uring_cqe *cqe;
+	int res;
+
+	CHECK(io_uring_submit(&ring) == 1);
+	CHECK(!io_uring_wait_cqe_timeout(&ring, &cqe, &limit));
+	res = cqe->res;
+	io_uring_cqe_seen(&ring, cqe);
+	printf("%s: %s\n", what, res < 0 ? strerror(-res) : "done");
+	return res;
+}
+
+static void by_calls(int fd, const char *line)
+{
+	char answer[64] = "";
+
+	CHECK(send(fd, line, strlen(line), 0) == (ssize_t)strlen(line));
+	CHECK(recv(fd, answer, sizeof(answer) - 1, 0) > 0);
+	printf("by calls: %s", answer);
+}
+
+/* fd: a descriptor, or an index of registered ones. */
+static void by_ring(int fd, const char *line, unsigned flags)
+{
+	struct io_uring_sqe *e = io_uring_get_sqe(&ring);
+	char answer[64] = "";
+
+	io_uring_prep_send(e, fd, line, strlen(line), 0);
+	e->flags |= flags;
+	CHECK(done("send") == (int)strlen(line));
+	e = io_uring_get_sqe(&ring);
+	io_uring_prep_recv(e, fd, answer, sizeof(answer) - 1, 0);
+	e->flags |= flags;
+	CHECK(done("recv") > 0);
+	printf("by the ring: %s", answer);
+}
+
+static int connected(void)
+{
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+	CHECK(!connect(fd, (struct sockaddr *)&server, sizeof(server)));
+	return fd;
+}
+
+static void begin(const char *how)
+{
+	struct io_uring_params p = {.flags = 0};
+	int fd;
+
+	if (strcmp(how, "raw")) {
+		CHECK(!io_uring_queue_init(8, &ring, 0));
+		return;
+	}
+	fd = (int)syscall(SYS_io_uring_setup, 8, &p);
+	CHECK(fd >= 0 && !io_uring_queue_mmap(fd, &p, &ring));
+	ring.features = p.features;
+	for (unsigned i = 0; i < p.sq_entries; i++)
+		ring.sq.array[i] = i;
+}
+
+int main(int argc, char **argv)
+{
+	const char *how = argv[1];
+	struct io_uring_sqe *e;
+	int fd, other;
+
+	CHECK(argc == 4);
+	server = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(atoi(argv[3]))};
+	CHECK(inet_pton(AF_INET, argv[2], &server.sin_addr) == 1);
+	fd = connected();
+	by_calls(fd, "first\n");
+	begin(how);
+	if (!strcmp(how, "files")) {
+		CHECK(!io_uring_register_files(&ring, &fd, 1));
+		by_ring(0, "registered\n", IOSQE_FIXED_FILE);
+	} else if (!strcmp(how, "poll")) {
+		CHECK(send(fd, "polled\n", 7, 0) == 7);
+		e = io_uring_get_sqe(&ring);
+		io_uring_prep_poll_add(e, fd, POLLIN);
+		CHECK(done("poll") & POLLIN);
+		by_calls(fd, "");
+	}
+	by_ring(fd, "second\n", 0);
+	by_calls(fd, "third\n");
+	/* One that the ring connects, and one that it closes. */
+	other = socket(AF_INET, SOCK_STREAM, 0);
+	e = io_uring_get_sqe(&ring);
+	io_uring_prep_connect(e, other, (struct sockaddr *)&server, sizeof(server));
+	CHECK(!done("connect"));
+	by_ring(other, "other\n", 0);
+	by_calls(other, "other by calls\n");
+	e = io_uring_get_sqe(&ring);
+	io_uring_prep_close(e, other);
+	CHECK(!done("close"));
+	CHECK(send(other, "x", 1, 0) < 0 && errno == EBADF);
+	CHECK(connected() == other);
+	by_calls(other, "its number again\n");
+	return 0;
+}
