@@ -4,6 +4,8 @@ What the tests ask for stands in net_fixtures.py, which tests/vm has, too. Here:
 namespaces, and by a file in this process.
 """
 
+import signal
+
 import pytest
 
 from leftovers import Worker, of_host
@@ -15,6 +17,8 @@ now = {}  # the file that runs, and what this process had at its beginning
 
 def pytest_configure(config):
     config.leftovers_of = of_host
+    # Under nohup it is ignored, and so it would be by the programs that tests end with it.
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -386,6 +386,7 @@ class Net:
         # Not LOWER_UP: that the carrier is there the kernel works out later, and an interface that does not run is not offloaded.
         for host in (a, b):
             wait_for(lambda h=host: " state UP " in ip("-n", h.name, "link", "show", h.dev), what="the interfaces up")
+            _address_is_there(["-n", host.name, f"{host.ip6}/64", "dev", host.dev])
 
     def neighbours(self, v6=True):
         """Both know the other's MAC for good: no datagram goes to the kernel for want of it."""
@@ -461,8 +462,25 @@ def remove_stale():
 
 
 def ip(*args):
-    """iproute2; its output, or the test's end with what it said."""
-    done = subprocess.run(["ip", *[str(a) for a in args]], capture_output=True, text=True)
+    """iproute2; its output, or the test's end with what it said. An IPv6 address is added when the kernel receives at it."""
+    words = [str(a) for a in args]
+    done = subprocess.run(["ip", *words], capture_output=True, text=True)
     if done.returncode != 0:
-        raise AssertionError(f"ip {' '.join(map(str, args))}: {done.stderr.strip()}")
+        raise AssertionError(f"ip {' '.join(words)}: {done.stderr.strip()}")
+    if "nodad" in words:
+        _address_is_there(words)
     return done.stdout
+
+
+def _address_is_there(words):
+    """
+    ip has left it to a work queue of the kernel's, which makes the local route: until then a datagram is dropped
+    (Ip6InAddrErrors). Without carrier there is none.
+    """
+    ns, dev = words[words.index("-n") + 1], words[words.index("dev") + 1]
+    address = next(w for w in words if "/" in w).split("/")[0]
+
+    def there():
+        return f"local {address} " in ip("-n", ns, "-6", "route", "show", "table", "local", "dev", dev)
+
+    wait_for(lambda: "LOWER_UP" not in ip("-n", ns, "link", "show", dev) or there(), what=f"{address} on {dev} of {ns}")

@@ -24,7 +24,10 @@ pairs = pytest.mark.parametrize("server_ours, client_ours", PAIRS)
 
 
 def attached(net, port, server_ours):
-    """Waits until connections to the server of net.a pass the kernel's TCP by: it attaches when it first waits for one."""
+    """
+    Waits until connections to the server of net.a pass the kernel's TCP by: it attaches when it first waits for one. What
+    the kernel took before is over then: a probe's connection that a busy server still has to answer would be counted.
+    """
     def probe():
         before = net.a.counters()["TcpPassiveOpens"]
         with net.b.socket(kind=socket.SOCK_STREAM) as s:
@@ -34,6 +37,7 @@ def attached(net, port, server_ours):
     net.a.wait_bound(port, "tcp")
     if server_ours:
         wait_for(probe, what=f"port {port} attached")
+        wait_for(lambda: not net.a.run(["ss", "-Htn", f"sport = :{port}"]).text.strip(), what=f"the kernel's connections of port {port} ended")
 
 
 @contextlib.contextmanager
