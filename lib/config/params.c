@@ -79,13 +79,29 @@ static int number_read(const char *text, long long *out)
 	return *end ? -EINVAL : 0;
 }
 
+/* What the banner shows can be given, too. */
+static bool word_read(const struct param_row *row, const char *text, int *field)
+{
+	for (const struct param_word *w = row->words; w->name; w++) {
+		if (strcasecmp(w->name, text))
+			continue;
+		*field = w->value;
+		return true;
+	}
+	return false;
+}
+
 static void int_read(const struct param_row *row, const char *text)
 {
 	int *field = param_int(&params, row);
+	char used[64];
 	long long n;
 
+	if (word_read(row, text, field))
+		return;
 	if (number_read(text, &n)) {
-		warn("%s=\"%.100s\" is not a number; %d is used", row->variable, text, *field);
+		param_format(row, &params, used, sizeof(used));
+		warn("%s=\"%.100s\" is not a number; %s is used", row->variable, text, used);
 		return;
 	}
 	if (row->form & MODE) {
@@ -113,16 +129,10 @@ static void int_read(const struct param_row *row, const char *text)
 static void enum_read(const struct param_row *row, const char *text)
 {
 	int *field = param_int(&params, row);
-	const struct param_word *w;
 
-	for (w = row->words; w->name; w++) {
-		if (!strcasecmp(w->name, text)) {
-			*field = w->value;
-			return;
-		}
-	}
-	warn("%s=\"%.100s\" is not one of its values; %s is used", row->variable, text,
-	     param_word_of(row, *field));
+	if (!word_read(row, text, field))
+		warn("%s=\"%.100s\" is not one of its values; %s is used", row->variable, text,
+		     param_word_of(row, *field));
 }
 
 /*
@@ -274,7 +284,7 @@ static void settle(void)
 	at_least(ROW_qp_compensation_level, params.rx_wre_batching, "is below VMA_RX_WRE_BATCHING");
 	at_least(ROW_tcp_timer_resolution_msec, params.timer_resolution_msec,
 		 "is below VMA_TIMER_RESOLUTION_MSEC");
-	if (params.rx_poll < 0 || params.select_poll < 0) {
+	if (params.rx_poll == -1 || params.select_poll == -1) {
 		demand(ROW_cq_moderation_enable, 0, "cannot be with endless polling");
 		demand(ROW_cq_aim_interval_msec, 0, "cannot be with endless polling");
 	}

@@ -28,6 +28,9 @@ enum params_spec {
 	SPEC_MULTI_RING_LATENCY,
 };
 
+/* VMA_RX_POLL and VMA_SELECT_POLL: how long a wait spins is learned (lib/wait/spin.h). */
+#define POLL_ADAPTIVE (-2)
+
 struct params {
 #define PARAM_INT(field, ...) int field;
 #define PARAM_BOOL(field, ...) int field;

@@ -9,6 +9,7 @@
 static const struct param_word words_none[] = {{0, NULL}};
 static const struct param_word words_bool[] = {{0, "Disabled"}, {1, "Enabled"}, {0, NULL}};
 static const struct param_word words_off[] = {{0, "Disabled"}, {0, NULL}};
+static const struct param_word words_adaptive[] = {{POLL_ADAPTIVE, "adaptive"}, {0, NULL}};
 static const struct param_word words_no_limit[] = {{0, "no limit"}, {0, NULL}};
 static const struct param_word words_mtu[] = {{0, "follow actual MTU"}, {0, NULL}};
 static const struct param_word words_mss[] = {{0, "follow VMA_MTU"}, {0, NULL}};

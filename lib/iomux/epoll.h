@@ -104,6 +104,7 @@ struct epset {
 	_Atomic bool kernel_turn; /* of odd room the kernel's fds have the larger part this time */
 	struct vma_stats_iomux *_Atomic stats; /* NULL until the first item; mtx */
 	struct mux_polling polling;
+	struct spin_memory spin;
 	struct epset *all; /* every set ever made; never shrinks */
 	struct epset *free; /* set_list_lock */
 };

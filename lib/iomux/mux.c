@@ -10,8 +10,6 @@
 #include "stack/stack.h"
 #include "wait/wait.h"
 
-/* The clock is read once in so many spins: a millisecond is many of them. */
-#define SPINS_PER_CLOCK 16
 /*
  * While spinning, signals that only the caller's mask lets through, and a kernel that the ratio
  * leaves out, are asked this often.
@@ -25,6 +23,8 @@ static const struct timespec no_time;
 
 static struct vma_stats_iomux *_Atomic poll_stats, *_Atomic select_stats;
 static struct mux_polling poll_polling, select_polling;
+/* What a thread polls and selects is the same again, as a rule. */
+static __thread struct spin_memory poll_memory, select_memory;
 static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 
 /* The child has statistics pages of its own. */
@@ -44,6 +44,7 @@ void mux_stats(struct mux *m, int which)
 	struct vma_stats_iomux *_Atomic *slot = which == STATS_POLL ? &poll_stats : &select_stats;
 
 	m->polling = which == STATS_POLL ? &poll_polling : &select_polling;
+	m->memory = which == STATS_POLL ? &poll_memory : &select_memory;
 	m->stats = atomic_load_explicit(slot, memory_order_acquire);
 	if (__builtin_expect(!m->stats, 0)) {
 		pthread_once(&fork_once, fork_register);
@@ -107,7 +108,7 @@ uint64_t mux_deadline(const struct timespec *t, uint64_t now)
 	return now + (uint64_t)t->tv_sec * 1000000000ull + (uint64_t)t->tv_nsec;
 }
 
-static uint64_t spin_end(uint64_t start, uint64_t deadline_ns)
+static uint64_t spin_until(uint64_t start, uint64_t deadline_ns)
 {
 	uint64_t end =
 		params.select_poll < 0 ? UINT64_MAX : start + (uint64_t)params.select_poll * 1000;
@@ -115,17 +116,22 @@ static uint64_t spin_end(uint64_t start, uint64_t deadline_ns)
 	return deadline_ns && deadline_ns < end ? deadline_ns : end;
 }
 
-/* Polls in user space until something is ready or the budget is spent (0). */
-static int mux_spin(struct mux *m, uint64_t start, uint64_t deadline_ns, uint32_t handled,
-		    const sigset_t *sigmask)
+/*
+ * Polls in user space until something is ready or it has been long enough (0). sp: NULL when
+ * VMA_SELECT_POLL says how long that is.
+ */
+static int mux_spin(struct mux *m, struct spin *sp, uint64_t start, uint64_t deadline_ns,
+		    uint32_t handled, const sigset_t *sigmask)
 {
-	uint64_t end = spin_end(start, deadline_ns), now = start, asked = start;
+	uint64_t end = spin_until(start, deadline_ns), now = start, asked = start;
 	int ratio = params.select_poll_os_ratio, to_kernel = ratio, r;
 
-	while (now < end) {
-		for (int i = 0; i < SPINS_PER_CLOCK; i++) {
+	while (now < end && (!sp || spin_goes_on(sp, now))) {
+		for (unsigned i = 0; i < SPIN_POLLS_PER_LOOK; i++) {
 			enum mux_look how = LOOK_USER;
 
+			if (sp)
+				spin_relax();
 			stacks_poll();
 			if (ratio && --to_kernel <= 0) {
 				how = LOOK_KERNEL;
@@ -229,22 +235,31 @@ static int mux_sleep(struct mux *m, uint64_t deadline_ns, uint32_t handled, cons
 	return r;
 }
 
+/* Before the first sleep. */
+static int first_spin(struct mux *m, struct spin *sp, uint64_t start, uint64_t deadline_ns,
+		      uint32_t handled, const sigset_t *sigmask)
+{
+	bool adaptive = params.select_poll == POLL_ADAPTIVE;
+	int r;
+
+	if (adaptive ? !spin_begin(sp, m->memory, start) : !params.select_poll)
+		return 0;
+	r = mux_spin(m, adaptive ? sp : NULL, start, deadline_ns, handled, sigmask);
+	if (params.cpu_usage_stats)
+		polling_note(m, start, clock_monotonic_ns());
+	return r;
+}
+
 static int mux_wait(struct mux *m, const struct timespec *timeout, uint32_t handled,
 		    const sigset_t *sigmask)
 {
 	uint64_t start = clock_monotonic_ns(), deadline_ns = mux_deadline(timeout, start);
+	struct spin sp = {.memory = NULL};
 	int r = 0;
 
-	if (m->spin && params.select_poll) {
-		r = mux_spin(m, start, deadline_ns, handled, sigmask);
-		if (params.cpu_usage_stats)
-			polling_note(m, start, clock_monotonic_ns());
-	}
-	if (r) {
-		stats_add(&m->stats->poll_hit, 1);
-		return r;
-	}
-	stats_add(&m->stats->poll_miss, 1);
+	if (m->spin)
+		r = first_spin(m, &sp, start, deadline_ns, handled, sigmask);
+	stats_add(r ? &m->stats->poll_hit : &m->stats->poll_miss, 1);
 	while (!r) {
 		r = mux_sleep(m, deadline_ns, handled, sigmask);
 		if (looks_again(r)) {
@@ -255,6 +270,7 @@ static int mux_wait(struct mux *m, const struct timespec *timeout, uint32_t hand
 			r = late ? late : r;
 		}
 	}
+	spin_end(&sp, r > 0);
 	return r;
 }
 

@@ -13,6 +13,7 @@
 #include <time.h>
 
 #include "stats/stats.h"
+#include "wait/wait.h"
 
 enum mux_look {
 	LOOK_USER, /* offloaded fds only: no system call */
@@ -62,6 +63,7 @@ struct mux {
 	bool zero_signals;
 	struct vma_stats_iomux *stats;
 	struct mux_polling *polling;
+	struct spin_memory *memory;
 	sigset_t mask; /* the thread's own, while it sleeps */
 	int cancel_state; /* likewise */
 	void *heap; /* freed when the thread is cancelled */
@@ -94,7 +96,7 @@ static inline bool mux_may_skip(int *calls, int limit)
  */
 int mux_run(struct mux *m, const struct timespec *timeout, const sigset_t *sigmask);
 
-/* Sets the counters of STATS_POLL or STATS_SELECT. */
+/* Sets the counters of STATS_POLL or STATS_SELECT, and what the thread remembers of its spins. */
 void mux_stats(struct mux *m, int which);
 
 static inline bool mux_timeout_valid(const struct timespec *t)

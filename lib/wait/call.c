@@ -12,7 +12,7 @@
 #include "wait/call.h"
 
 void wait_call_init(struct wait_call *w, const _Atomic uint32_t *gen, uint64_t timeout_ns,
-		    int64_t polls)
+		    int64_t polls, struct spin_memory *memory)
 {
 	w->handled = signals_handled;
 	w->interrupting = signals_interrupting;
@@ -21,12 +21,33 @@ void wait_call_init(struct wait_call *w, const _Atomic uint32_t *gen, uint64_t t
 	w->deadline_ns = timeout_ns ? clock_monotonic_ns() + timeout_ns : 0;
 	w->polls_left = polls;
 	w->polls = 0;
+	w->memory = memory;
+	w->spin.memory = NULL;
 }
 
 bool wait_call_interrupted(const struct wait_call *w)
 {
 	return signals_interrupting != w->interrupting ||
 	       (w->deadline_ns && signals_handled != w->handled);
+}
+
+/* Is it time to sleep? */
+static bool spun_enough(struct wait_call *w)
+{
+	if (w->polls_left == POLL_ADAPTIVE) {
+		if (!w->spin.memory)
+			return !spin_begin(&w->spin, w->memory, clock_monotonic_ns());
+		if (w->spin.stopped)
+			return true;
+		spin_relax();
+		return w->polls % SPIN_POLLS_PER_LOOK == 0 &&
+		       !spin_goes_on(&w->spin, clock_monotonic_ns());
+	}
+	if (!w->polls_left)
+		return true;
+	if (w->polls_left > 0)
+		w->polls_left--;
+	return false;
 }
 
 int wait_call_spun(struct wait_call *w)
@@ -39,11 +60,7 @@ int wait_call_spun(struct wait_call *w)
 	}
 	if (params.rx_poll_yield && w->polls % (uint32_t)params.rx_poll_yield == 0)
 		sched_yield();
-	if (!w->polls_left)
-		return 1;
-	if (w->polls_left > 0)
-		w->polls_left--;
-	return 0;
+	return spun_enough(w);
 }
 
 struct sleeper {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * How one blocking call on a socket waits: it spins by VMA_RX_POLL, then sleeps; signals and
- * deadlines end it as signal(7) says.
+ * How one blocking call on a socket waits: it spins by VMA_RX_POLL (spin.h), then sleeps; signals
+ * and deadlines end it as signal(7) says.
  */
 #ifndef WAIT_CALL_H
 #define WAIT_CALL_H
@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "fd/fd.h"
+#include "wait/spin.h"
 
 /*
  * Empty polls between two looks at the clock, and between two polls of a ring that shows nothing.
@@ -24,11 +25,15 @@ struct wait_call {
 	const _Atomic uint32_t *gen_now;
 	uint32_t gen;
 	uint32_t polls;
-	int64_t polls_left; /* before it sleeps; negative: for ever */
+	/* before it sleeps; -1: for ever, POLL_ADAPTIVE: as spin says */
+	int64_t polls_left;
+	struct spin_memory *memory;
+	struct spin spin;
 };
 
+/* polls: of VMA_RX_POLL's kind. memory: the socket's. wait_call_end() when the wait is over. */
 void wait_call_init(struct wait_call *w, const _Atomic uint32_t *gen, uint64_t timeout_ns,
-		    int64_t polls);
+		    int64_t polls, struct spin_memory *memory);
 /* Has a signal ended the call? (With a timeout any handler does, else those without SA_RESTART.) */
 bool wait_call_interrupted(const struct wait_call *w);
 /* The object of the call has been closed since it began. */
@@ -41,6 +46,13 @@ static inline bool wait_call_closed(const struct wait_call *w)
  * held (a cancellation point).
  */
 int wait_call_spun(struct wait_call *w);
+/* The wait is over: what it waited for came, or not. The next poll begins another. */
+static inline void wait_call_end(struct wait_call *w, bool came)
+{
+	if (w->spin.memory)
+		spin_end(&w->spin, came);
+	w->polls = 0;
+}
 /*
  * Sleeps until v notifies, a stack has something or os_fd (-1: none) is readable, unless look(arg)
  * finds, after the watch stands, that something has come. A cancellation point. 1: os_fd; 0: look

@@ -58,7 +58,7 @@ static const struct {
 	{"VMA_RX_WRE", "16000"},
 	{"VMA_RX_WRE_BATCHING", "64"},
 	{"VMA_RX_BYTES_MIN", "65536"},
-	{"VMA_RX_POLL", "100000"},
+	{"VMA_RX_POLL", "-2"},
 	{"VMA_RX_POLL_INIT", "0"},
 	{"VMA_RX_UDP_POLL_OS_RATIO", "100"},
 	{"VMA_RX_POLL_YIELD", "0"},
@@ -72,7 +72,7 @@ static const struct {
 	{"VMA_ETH_MC_L2_ONLY_RULES", "0"},
 	{"VMA_MC_FORCE_FLOWTAG", "0"},
 	{"VMA_HW_TS_CONVERSION", "3"},
-	{"VMA_SELECT_POLL", "100000"},
+	{"VMA_SELECT_POLL", "-2"},
 	{"VMA_SELECT_POLL_OS_FORCE", "0"},
 	{"VMA_SELECT_POLL_OS_RATIO", "10"},
 	{"VMA_SELECT_SKIP_OS", "1"},
@@ -306,7 +306,14 @@ static void what_is_no_number_is_said_and_not_used(void **state)
 	}
 	load("VMA_RX_POLL=12x");
 	assert_true(captured_has(
-		" VMA WARNING: VMA_RX_POLL=\"12x\" is not a number; 100000 is used\n"));
+		" VMA WARNING: VMA_RX_POLL=\"12x\" is not a number; adaptive is used\n"));
+	/* A value that the banner shows as a word can be given as one. */
+	load("VMA_RX_POLL=5", "VMA_SELECT_POLL=Adaptive");
+	assert_int_equal(params.rx_poll, 5);
+	assert_int_equal(params.select_poll, POLL_ADAPTIVE);
+	load("VMA_RX_POLL=adaptive", "VMA_SPEC=latency");
+	assert_int_equal(params.rx_poll, POLL_ADAPTIVE);
+	assert_int_equal(params.select_poll, -1);
 	load("VMA_STATS_FD_NUM=1025");
 	assert_true(captured_has(" VMA WARNING: VMA_STATS_FD_NUM=1025 is outside its range (0 to "
 				 "1024); 1024 is used\n"));
@@ -389,7 +396,7 @@ static void unknown_names_get_the_nearest(void **state)
 	load("VMAX=1", "XVMA_RX_POL=1", "vma_rx_poll=2");
 	assert_int_equal(captured_lines(), 0);
 	load("VMA_RX_POLL");
-	assert_int_equal(params.rx_poll, 100000);
+	assert_int_equal(params.rx_poll, POLL_ADAPTIVE);
 	memset(env, 'Z', sizeof(env) - 1);
 	memcpy(env, "VMA_", 4);
 	env[sizeof(env) - 1] = '\0';

@@ -149,7 +149,7 @@ int tcp_sock_iov_part(const struct iovec *iov, int cnt, size_t skip,
 	return 0;
 }
 
-void tcp_sock_wait_init(const struct tcp_sock *s, struct tcp_sock_wait *w, uint32_t want,
+void tcp_sock_wait_init(struct tcp_sock *s, struct tcp_sock_wait *w, uint32_t want,
 			uint64_t timeout_ns)
 {
 	(void)s, (void)w, (void)want, (void)timeout_ns;

@@ -72,11 +72,13 @@ static void *producer(void *arg)
 	return NULL;
 }
 
+static struct spin_memory memory;
+
 static void take_one(int round)
 {
 	struct wait_call w;
 
-	wait_call_init(&w, &generation, DEADLINE_NS, 0);
+	wait_call_init(&w, &generation, DEADLINE_NS, 0, &memory);
 	while (!there(NULL)) {
 		int err = wait_call_sleep(&w, &target.vfd, -1, there, NULL);
 
@@ -148,7 +150,7 @@ static void a_close_ends_the_sleep(void **state)
 		struct wait_call w;
 		pthread_t thread;
 
-		wait_call_init(&w, &generation, DEADLINE_NS, 0);
+		wait_call_init(&w, &generation, DEADLINE_NS, 0, &memory);
 		assert_int_equal(pthread_create(&thread, NULL, closer, NULL), 0);
 		atomic_fetch_add(&turn, 1);
 		while (!wait_call_closed(&w))

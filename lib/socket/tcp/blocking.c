@@ -6,10 +6,10 @@
 #include "config/config.h"
 #include "socket/tcp/internal.h"
 
-void tcp_sock_wait_init(const struct tcp_sock *s, struct tcp_sock_wait *w, uint32_t want,
+void tcp_sock_wait_init(struct tcp_sock *s, struct tcp_sock_wait *w, uint32_t want,
 			uint64_t timeout_ns)
 {
-	wait_call_init(&w->call, &s->gen, timeout_ns, params.rx_poll);
+	wait_call_init(&w->call, &s->gen, timeout_ns, params.rx_poll, &s->spin);
 	w->want = want;
 	w->behind = 0;
 }
@@ -85,7 +85,7 @@ static void poll_once(struct tcp_sock *s, const struct tcp_sock_wait *w)
 	lock_drop(&st->lock);
 }
 
-int tcp_sock_wait_more(struct tcp_sock *s, int fd, struct tcp_sock_wait *w)
+static int wait_until_come(struct tcp_sock *s, int fd, struct tcp_sock_wait *w)
 {
 	for (;;) {
 		int err;
@@ -105,4 +105,12 @@ int tcp_sock_wait_more(struct tcp_sock *s, int fd, struct tcp_sock_wait *w)
 		if (err)
 			return err;
 	}
+}
+
+int tcp_sock_wait_more(struct tcp_sock *s, int fd, struct tcp_sock_wait *w)
+{
+	int err = wait_until_come(s, fd, w);
+
+	wait_call_end(&w->call, !err);
+	return err;
 }

@@ -364,7 +364,7 @@ struct tcp_sock_wait {
 	 */
 	uint32_t behind;
 };
-void tcp_sock_wait_init(const struct tcp_sock *s, struct tcp_sock_wait *w, uint32_t want,
+void tcp_sock_wait_init(struct tcp_sock *s, struct tcp_sock_wait *w, uint32_t want,
 			uint64_t timeout_ns);
 /*
  * Spins, then sleeps, until one of the wanted events has come since s->hint was cleared, or the

@@ -147,6 +147,7 @@ struct tcp_sock *tcp_sock_new(int fd, int domain)
 		s->in_engine = s->connected = s->given_up = s->in_kernel = s->opts_deferred = false;
 	s->nonblock = s->zerocopy = s->has_status_flags = false;
 	atomic_store_explicit(&s->hint, 0, memory_order_relaxed);
+	atomic_store_explicit(&s->spin.level, 0, memory_order_relaxed);
 	atomic_store_explicit(&s->level, 0, memory_order_relaxed);
 	atomic_store_explicit(&s->st, NULL, memory_order_relaxed);
 	/*

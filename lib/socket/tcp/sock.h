@@ -29,6 +29,7 @@
 #include "stack/stack.h"
 #include "stats/stats.h"
 #include "tcp/tcp.h"
+#include "wait/wait.h"
 
 /*
  * Who serves the socket. KERNEL until it is connected or waited on; a kernel connection has no
@@ -137,9 +138,12 @@ struct tcp_sock {
 	bool accepted; /* uses its listener's steering rule until that goes (has_own_rule) */
 	/* on_block: uses the rule of a block of ports (port_block.c). st->lock */
 	bool has_own_rule : 1, on_block : 1;
-	bool closed; /* out of the fd table; the object waits for TCP_EV_GONE. st->lock */
-	bool in_close; /* tcp_sock_close() is at work: it releases, not the event. st->lock */
-	bool in_engine; /* the engine knows s: TCP_EV_GONE is still to come. st->lock */
+	/*
+	 * closed: out of the fd table; the object waits for TCP_EV_GONE. in_close: tcp_sock_close()
+	 * is at work: it releases, not the event. in_engine: the engine knows s: TCP_EV_GONE is
+	 * still to come. st->lock
+	 */
+	bool closed : 1, in_close : 1, in_engine : 1;
 	bool in_kernel; /* the kernel has taken the connection over (handover/to_kernel.c) */
 	/*
 	 * connected: connect() has said so, and the next one is EISCONN. given_up: somebody is
@@ -151,6 +155,7 @@ struct tcp_sock {
 	_Atomic bool has_status_flags; /* fcntl() has set status flags besides O_NONBLOCK */
 	_Atomic bool nonblock, zerocopy;
 	_Atomic bool in_use;
+	struct spin_memory spin; /* of its blocking calls */
 	_Atomic uint16_t pending_error; /* SO_ERROR of a connection of which c is NULL */
 	uint32_t id; /* of the object, for ever */
 

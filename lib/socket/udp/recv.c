@@ -395,7 +395,8 @@ wait_ready(struct udp_sock *s, int fd, struct msghdr *msg, int flags, ssize_t *n
 	}
 	wait_call_init(&w, &s->gen, s->o.rcvtimeo_ns,
 		       atomic_load_explicit(&s->natt, memory_order_relaxed) ? params.rx_poll
-									    : params.rx_poll_init);
+									    : params.rx_poll_init,
+		       &s->spin);
 	/*
 	 * Closed since the caller found it: a closing that came before wait_call_init() would not
 	 * be noticed later.
@@ -414,30 +415,33 @@ wait_ready(struct udp_sock *s, int fd, struct msghdr *msg, int flags, ssize_t *n
 		if (os_first(s)) {
 			*n = os_recv(s, fd, msg, flags | MSG_DONTWAIT);
 			if (*n >= 0 || errno != EAGAIN)
-				return NULL;
+				break;
 		}
 		att = worth_polling(s, &w) ? find_ready(s) : NULL;
 		if (att) {
 			stats_add(&s->stats->rx_poll_hit, w.polls != 0);
+			wait_call_end(&w, true);
 			return att;
 		}
 		if (os_due(s) || (nonblock && os_unseen(s))) {
 			*n = os_recv(s, fd, msg, flags | MSG_DONTWAIT);
 			if (*n >= 0 || errno != EAGAIN)
-				return NULL;
+				break;
 		}
 		if (atomic_load_explicit(&s->shut_rd, memory_order_acquire)) {
 			*n = libc.recvmsg(fd, msg, flags);
-			return NULL;
+			break;
 		}
 		err = nonblock ? -EAGAIN : wait_more(s, fd, &w);
 		if (err) {
 			if (!nonblock)
 				stats_add(&s->stats->rx_poll_miss, 1);
 			*n = fail(s, -err);
-			return NULL;
+			break;
 		}
 	}
+	wait_call_end(&w, *n >= 0);
+	return NULL;
 }
 
 /* A first look, before anything that waiting needs is made. As find_ready(). */

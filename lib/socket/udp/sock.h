@@ -23,6 +23,7 @@
 #include "runtime/runtime.h"
 #include "stack/stack.h"
 #include "stats/stats.h"
+#include "wait/wait.h"
 
 #define UDP_ATT_MAX 16 /* stacks that one socket can be attached to */
 #define UDP_DST_WAYS 8 /* remembered destinations, power of two */
@@ -161,6 +162,7 @@ struct udp_sock {
 	/* udp_kernel_sends when the kernel socket was last looked at */
 	_Atomic uint32_t sends_seen;
 	_Atomic uint64_t drops; /* for SO_RXQ_OVFL */
+	struct spin_memory spin; /* of its blocking calls */
 	_Atomic bool os_turn; /* a hint: two readers at once only change whose turn it is */
 	/* SIOCGSTAMP, by whoever received last; UDP_UNSTAMPED: that datagram had none */
 	_Atomic uint64_t last_time_ns;

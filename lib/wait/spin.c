@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "wait/spin.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stddef.h>
+#include <sys/syscall.h>
+
+#include "runtime/runtime.h"
+
+/*
+ * The figures: a sleep with its wake-up costs 5 to 50 us, by the machine, and two programs that
+ * both spin answer each other in 7 (docs/bench.md). A window begins at what a dear wake-up costs,
+ * and ends where an answer comes too late to make up for the spin even there.
+ */
+#define WINDOW_MOST_NS 204800u
+enum spin_level {
+	LEVEL_UNKNOWN,
+	LEVEL_NONE, /* its waits are too long */
+	LEVEL_LEAST,
+	LEVEL_FIRST = LEVEL_LEAST + 3,
+	LEVEL_MOST = LEVEL_LEAST + 5,
+};
+
+/* What an event caught by spinning is worth, and the share of the time that may be lost: 1/32. */
+#define BUDGET_HIT_NS 20000
+#define BUDGET_MOST_NS 1000000
+#define BUDGET_TIME_SHIFT 5
+
+/* A gap this long between two looks, or a yield that takes so long: somebody else ran. */
+#define GAP_NS 30000u
+#define YIELD_LATE_NS 10000u
+#define YIELD_EVERY_NS 10000u
+/* For so long a thread that shares its processor does not spin; doubled while that goes on. */
+#define SHARED_FIRST_NS 1000000ull
+#define SHARED_MOST_NS 1000000000ull
+/* Looked at when so much was lost; less than this part (1/8) of the time is not sharing. */
+#define SHARED_SUM_NS 200000u
+#define SHARED_SPAN_NS 20000000u /* of the time before, so much counts */
+#define SHARED_SMALL_SHIFT 3
+
+/* Longer spins, at most so many at a time: a place is free when its stamp is older than this. */
+#define PLACES_MOST 64u
+#define PLACE_STALE_NS 50000u
+
+static __thread struct {
+	uint64_t shared_until_ns, shared_for_ns;
+	/* What others have had of the processor while it spun, and since when that is summed up. */
+	uint64_t lost_ns, lost_since_ns;
+	int64_t budget_ns;
+	bool poor; /* used it up: it fills until there is enough for several tries in a row */
+	uint64_t filled_ns; /* when time was put into the budget last */
+	uint64_t stamp_ns; /* in its place among those that spin for longer */
+} self;
+
+/*
+ * Who spins for longer than a moment stamps one with each yield. Nobody has to give it back, so
+ * neither a fork() nor a cancelled thread leaves one taken.
+ */
+static _Atomic uint64_t places[PLACES_MOST];
+static unsigned num_places;
+static pthread_once_t places_once = PTHREAD_ONCE_INIT;
+
+/* One less than there are processors: somebody may have to run for what is waited for. */
+static void places_count(void)
+{
+	cpu_set_t set;
+	unsigned n = 2;
+
+	CPU_ZERO(&set);
+	if (libc_raw(SYS_sched_getaffinity, 0, sizeof(set), (long)(uintptr_t)&set, 0, 0, 0) > 0)
+		n = (unsigned)CPU_COUNT(&set);
+	n = n > 2 ? n - 1 : 1;
+	num_places = n < PLACES_MOST ? n : PLACES_MOST;
+}
+
+/* False: enough threads spin. Who has a place has it again, or another. */
+static bool place_stamp(uint64_t now_ns)
+{
+	pthread_once(&places_once, places_count);
+	for (unsigned i = 0; i < num_places; i++) {
+		uint64_t stamp = atomic_load_explicit(&places[i], memory_order_relaxed);
+
+		if (stamp != self.stamp_ns && stamp + PLACE_STALE_NS > now_ns)
+			continue;
+		if (atomic_compare_exchange_strong_explicit(&places[i], &stamp, now_ns,
+							    memory_order_relaxed,
+							    memory_order_relaxed)) {
+			self.stamp_ns = now_ns;
+			return true;
+		}
+	}
+	return false;
+}
+
+static void budget_fill(uint64_t now_ns)
+{
+	uint64_t share = (now_ns - self.filled_ns) >> BUDGET_TIME_SHIFT;
+
+	/* At its first wait filled_ns is 0: a whole budget. */
+	self.budget_ns = share < BUDGET_MOST_NS ? self.budget_ns + (int64_t)share : BUDGET_MOST_NS;
+	if (self.budget_ns > BUDGET_MOST_NS)
+		self.budget_ns = BUDGET_MOST_NS;
+	if (self.budget_ns <= 0)
+		self.poor = true;
+	else if (self.budget_ns >= BUDGET_MOST_NS / 2)
+		self.poor = false;
+	self.filled_ns = now_ns;
+}
+
+/*
+ * Somebody else has had the processor for lost_ns. Where that is a small share of the time, it is
+ * no reason to sleep. Otherwise he gets it, for longer each time that it happens soon.
+ */
+static void shared(uint64_t now_ns, uint64_t lost_ns)
+{
+	uint64_t passed = now_ns - self.lost_since_ns, ns;
+
+	if (passed > SHARED_SPAN_NS)
+		passed = SHARED_SPAN_NS;
+	self.lost_ns += lost_ns;
+	if (self.lost_ns < SHARED_SUM_NS)
+		return;
+	if (self.lost_ns >= passed >> SHARED_SMALL_SHIFT) {
+		ns = passed < 4 * self.shared_for_ns ? 2 * self.shared_for_ns : SHARED_FIRST_NS;
+		self.shared_for_ns = ns < SHARED_MOST_NS ? ns : SHARED_MOST_NS;
+		self.shared_until_ns = now_ns + self.shared_for_ns;
+	}
+	self.lost_ns = 0;
+	self.lost_since_ns = now_ns < self.shared_until_ns ? self.shared_until_ns : now_ns;
+}
+
+static uint64_t window_ns(unsigned level)
+{
+	return level == LEVEL_NONE ? 0 : WINDOW_MOST_NS >> (LEVEL_MOST - level);
+}
+
+bool spin_begin(struct spin *sp, struct spin_memory *memory, uint64_t now_ns)
+{
+	unsigned level = atomic_load_explicit(&memory->level, memory_order_relaxed);
+	uint64_t window = window_ns(level ? level : LEVEL_FIRST);
+
+	budget_fill(now_ns);
+	*sp = (struct spin){.memory = memory,
+			    .began_ns = now_ns,
+			    .looked_ns = now_ns,
+			    .until_ns = now_ns,
+			    .yield_ns = now_ns + YIELD_EVERY_NS};
+	sp->stopped = !window || now_ns < self.shared_until_ns || self.poor;
+	if (sp->stopped)
+		return false;
+	sp->until_ns += window;
+	return true;
+}
+
+/* Gives the processor to whoever waits for it. False: somebody did, or enough threads spin. */
+static bool yield(struct spin *sp, uint64_t now_ns)
+{
+	uint64_t after;
+
+	if (!place_stamp(now_ns))
+		return false;
+	libc_raw(SYS_sched_yield, 0, 0, 0, 0, 0, 0);
+	after = clock_monotonic_ns();
+	if (after - now_ns > YIELD_LATE_NS) {
+		shared(after, after - now_ns);
+		return false;
+	}
+	sp->looked_ns = after;
+	sp->yield_ns = after + YIELD_EVERY_NS;
+	return true;
+}
+
+bool spin_goes_on(struct spin *sp, uint64_t now_ns)
+{
+	uint64_t gap = now_ns - sp->looked_ns;
+
+	if (gap > GAP_NS) {
+		shared(now_ns, gap); /* it has not spun in there */
+		sp->stopped = true;
+		return false;
+	}
+	sp->looked_ns = now_ns;
+	if (now_ns >= sp->until_ns)
+		sp->stopped = true;
+	else if (now_ns >= sp->yield_ns)
+		sp->stopped = !yield(sp, now_ns);
+	return !sp->stopped;
+}
+
+/* What is remembered after a wait of so long; slept: the spin, if any, has not seen its end. */
+static unsigned level_after(unsigned level, uint64_t took_ns, bool slept)
+{
+	if (!level)
+		level = LEVEL_FIRST;
+	if (took_ns > WINDOW_MOST_NS)
+		return level > LEVEL_NONE ? level - 1 : level;
+	return slept && level < LEVEL_MOST ? level + 1 : level;
+}
+
+void spin_end(struct spin *sp, bool came)
+{
+	unsigned was, level;
+	uint64_t took;
+
+	if (!sp->memory)
+		return;
+	self.budget_ns -= (int64_t)(sp->looked_ns - sp->began_ns);
+	if (came && !sp->stopped)
+		self.budget_ns += BUDGET_HIT_NS;
+	if (!came)
+		took = UINT64_MAX;
+	else
+		took = (sp->stopped ? clock_monotonic_ns() : sp->looked_ns) - sp->began_ns;
+	was = atomic_load_explicit(&sp->memory->level, memory_order_relaxed);
+	level = level_after(was, took, sp->stopped);
+	if (level != was)
+		atomic_store_explicit(&sp->memory->level, (uint8_t)level, memory_order_relaxed);
+	sp->memory = NULL;
+}

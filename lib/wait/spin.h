@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * How long a wait spins before it sleeps, when VMA_RX_POLL and VMA_SELECT_POLL leave that to us
+ * (POLL_ADAPTIVE). A spin saves a sleep and a wake-up, and takes the processor from whoever else
+ * wants it. So it is tried where it has paid before, and given up at once where it costs:
+ *
+ * - each socket or set remembers how long its waits last: a wait that spinning would have caught
+ *   makes the next spin longer, one beyond any spin makes it shorter, down to none;
+ * - each thread has a budget that spinning uses up, and that an event caught by spinning and the
+ *   passing of time fill;
+ * - a thread that loses its processor while it spins, or gets it back late from sched_yield(),
+ *   shares it: it sleeps at once, and tries again later, more and more rarely;
+ * - of a process's threads fewer than it has processors spin for longer than a moment.
+ *
+ * spin.c is on the way of each wait that does not find what it waits for at once.
+ */
+#ifndef WAIT_SPIN_H
+#define WAIT_SPIN_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/*
+ * Of one socket or set, zeroed at its beginning. Threads that wait for it at the same time may lose
+ * each other's lessons, no more.
+ */
+struct spin_memory {
+	_Atomic uint8_t level; /* how long the next spin is (spin.c); 0: nothing known yet */
+};
+
+/* One wait. */
+struct spin {
+	struct spin_memory *memory; /* NULL: the wait has not begun */
+	uint64_t began_ns, until_ns;
+	uint64_t looked_ns; /* when it was seen running last */
+	uint64_t yield_ns; /* when it looks whether somebody wants the processor */
+	bool stopped; /* it sleeps, or should */
+};
+
+/* Empty polls between two calls of spin_goes_on(): about a microsecond. */
+#define SPIN_POLLS_PER_LOOK 16u
+
+/* A wait that found nothing begins at now_ns (CLOCK_MONOTONIC). False: sleep at once. */
+bool spin_begin(struct spin *sp, struct spin_memory *memory, uint64_t now_ns);
+/* After each few empty polls, the clock just read: false when it is time to sleep. */
+bool spin_goes_on(struct spin *sp, uint64_t now_ns);
+/* The wait has ended: what it waited for came, or it did not (a timeout, a signal, an error). */
+void spin_end(struct spin *sp, bool came);
+
+/* Between two empty polls: the other hardware thread of this core has it for a moment. */
+static inline void spin_relax(void)
+{
+#if defined(__x86_64__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("yield");
+#endif
+}
+
+#endif

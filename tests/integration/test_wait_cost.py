@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""What a wait costs when nothing comes: by itself it spins for a moment at most (lib/wait/spin.h); asked to, all the time."""
+
+import pytest
+
+from test_tcp_both import connected
+
+WAITS = {
+    "recv": "s.recv(10)",
+    "accept": "l.accept()",
+    "udp": "u.recv(10)",
+    "poll": "polled.poll(50)",
+    "select": "select.select([s], [], [], 0.05)",
+    "epoll": "ep.poll(0.05)",
+}
+PREPARE = """
+tv50 = struct.pack('ll', 0, 50000)
+polled = select.poll(); polled.register(s, select.POLLIN)
+ep = select.epoll(); ep.register(s, select.EPOLLIN)
+u = udp(7009)
+for x in (s, l, u): x.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, tv50)
+def cost(wait, turns):
+    used, began = time.thread_time(), time.monotonic()
+    for _ in range(turns):
+        try: wait()
+        except BlockingIOError: pass
+    return time.thread_time() - used, time.monotonic() - began
+"""
+
+
+@pytest.mark.parametrize("wait", WAITS)
+def test_a_wait_for_nothing_sleeps(net, wait):
+    """Twenty waits of 50 ms: 2 ms of the processor each at most, though a sanitizer takes part of that."""
+    with connected(net, "4", True, False) as (server, client):
+        server.do(PREPARE)
+        server.do(f"cost(lambda: {WAITS[wait]}, 2)", 20)
+        used, passed = server.do(f"cost(lambda: {WAITS[wait]}, 20)", 30)
+        print(f"{wait}: {used * 1000:.1f} ms of the processor in {passed:.2f} s")
+        assert passed >= 1 and used < 0.04
+        client.do("s.sendall(b'still there')")
+        assert server.do("exactly(s, 11)") == b"still there"
+
+
+def test_asked_to_spin_it_spins(net):
+    """The proof that the test above can fail."""
+    with connected(net, "4", True, False, {"VMA_RX_POLL": 100000000, "VMA_SELECT_POLL": -1}) as (server, client):
+        server.do(PREPARE)
+        for wait in WAITS:
+            used, passed = server.do(f"cost(lambda: {WAITS[wait]}, 20)", 30)
+            print(f"{wait}: {used * 1000:.1f} ms of the processor in {passed:.2f} s")
+            assert used > 0.04, wait

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * lib/wait/spin.c: when a wait spins. The time that it is given may lie behind the clock's: a wait
+ * that began a second ago has lasted a second, and a yield from then comes back late. Each test is
+ * a thread of its own, which knows nothing yet.
+ */
+#include <pthread.h>
+#include <sched.h>
+#include <semaphore.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "runtime/runtime.h"
+#include "wait/spin.h"
+
+#define US 1000ull
+#define MS 1000000ull
+#define WINDOW_NS (205 * US)
+
+/* Says what does not hold, and ends the thread with it. */
+#define CHECK(x)                                                                                   \
+	do {                                                                                       \
+		if (!(x))                                                                          \
+			pthread_exit((void *)(uintptr_t) #x);                                      \
+	} while (0)
+
+static struct spin_memory memory;
+
+/* A wait that began so long ago and slept to its end. False: it would not have spun. */
+static bool long_wait(uint64_t ago_ns)
+{
+	struct spin sp;
+	uint64_t began = clock_monotonic_ns() - ago_ns;
+	bool spins = spin_begin(&sp, &memory, began);
+
+	sp.stopped = true;
+	spin_end(&sp, true);
+	return spins;
+}
+
+/* A wait whose event came soon after it slept. */
+static void short_wait(void)
+{
+	uint64_t before;
+	struct spin sp;
+
+	do {
+		before = clock_monotonic_ns();
+		(void)spin_begin(&sp, &memory, before);
+		sp.stopped = true;
+		spin_end(&sp, true);
+	} while (clock_monotonic_ns() - before > WINDOW_NS);
+}
+
+static void *long_waits(void *arg)
+{
+	unsigned n = 0;
+
+	(void)arg;
+	while (memory.level != 1) {
+		long_wait(1000 * MS);
+		CHECK(++n < 10);
+	}
+	CHECK(!long_wait(1000 * MS));
+	print_message("    no spin after %u waits of a second\n", n);
+	for (n = 0; n < 3; n++)
+		short_wait();
+	CHECK(memory.level == 4);
+	print_message("    three short ones: it spins again\n");
+	return NULL;
+}
+
+/* Spins to the end of its window, in steps in which nobody took the processor. */
+static bool vain_spin(uint64_t *now)
+{
+	struct spin sp;
+	bool spins = spin_begin(&sp, &memory, *now);
+
+	memory.level = 3; /* 13 us */
+	while (!sp.stopped) {
+		*now += 5 * US;
+		sp.yield_ns = UINT64_MAX;
+		(void)spin_goes_on(&sp, *now);
+	}
+	spin_end(&sp, false);
+	memory.level = 3;
+	return spins;
+}
+
+static void *budget(void *arg)
+{
+	uint64_t now = clock_monotonic_ns() - 1000 * MS, began = now;
+	unsigned spins = 0;
+
+	(void)arg;
+	memory.level = 3;
+	while (vain_spin(&now)) {
+		spins++;
+		CHECK(spins < 1000);
+	}
+	print_message("    %u spins in vain, %llu us, then none\n", spins,
+		      (unsigned long long)((now - began) / US));
+	CHECK(spins >= 20);
+	/* 1/32 of the time: after 10 ms there are 300 us, too little to begin; after 20 enough. */
+	now += 10 * MS;
+	CHECK(!vain_spin(&now));
+	now += 10 * MS;
+	CHECK(vain_spin(&now));
+	return NULL;
+}
+
+static void *neighbour(void *arg)
+{
+	uint64_t now = clock_monotonic_ns() - 5000 * MS, for_ns = MS;
+	struct spin sp;
+
+	(void)arg;
+	for (int i = 0; i < 5; i++, for_ns *= 2) {
+		memory.level = 0;
+		CHECK(spin_begin(&sp, &memory, now));
+		CHECK(spin_goes_on(&sp, now + 1 * US));
+		CHECK(!spin_goes_on(&sp, now + 3 * MS)); /* somebody's slice */
+		spin_end(&sp, true);
+		now += 3 * MS;
+		memory.level = 0;
+		CHECK(!spin_begin(&sp, &memory, now + for_ns - 1 * US));
+		now += for_ns;
+		print_message("    the processor lost for 3 ms: no spin for %llu ms\n",
+			      (unsigned long long)(for_ns / MS));
+	}
+	/* Alone for long, then 0.3 ms lost: that is no neighbour. */
+	now += 1000 * MS;
+	memory.level = 0;
+	CHECK(spin_begin(&sp, &memory, now));
+	CHECK(!spin_goes_on(&sp, now + 300 * US));
+	spin_end(&sp, true);
+	memory.level = 0;
+	CHECK(spin_begin(&sp, &memory, now + 301 * US));
+	return NULL;
+}
+
+static void *late_yield(void *arg)
+{
+	uint64_t now = clock_monotonic_ns() - 3 * MS;
+	struct spin sp;
+
+	(void)arg;
+	memory.level = 0;
+	CHECK(spin_begin(&sp, &memory, now));
+	CHECK(spin_goes_on(&sp, now + 9 * US));
+	/* sched_yield() comes back 3 ms later. */
+	CHECK(!spin_goes_on(&sp, now + 11 * US));
+	memory.level = 0;
+	CHECK(!spin_begin(&sp, &memory, clock_monotonic_ns()));
+	return NULL;
+}
+
+static sem_t has_place, may_end;
+
+/* True: it spun beyond the moment in which it needs no place. */
+static bool spins_longer(void)
+{
+	struct spin_memory own = {0};
+	uint64_t now = clock_monotonic_ns();
+	struct spin sp;
+
+	if (!spin_begin(&sp, &own, now))
+		return false; /* its last yield was late: somebody else uses the machine */
+	sp.yield_ns = now;
+	return spin_goes_on(&sp, clock_monotonic_ns());
+}
+
+static void *first_spinner(void *arg)
+{
+	bool *spun = arg;
+
+	/* A late yield on a busy machine is another reason to stop. */
+	for (int i = 0; i < 1000 && !*spun; i++)
+		*spun = spins_longer();
+	sem_post(&has_place);
+	sem_wait(&may_end);
+	return NULL;
+}
+
+static void *places(void *arg)
+{
+	uint64_t before;
+	pthread_t other;
+	bool first = false, second;
+	cpu_set_t two;
+
+	(void)arg;
+	sched_getaffinity(0, sizeof(two), &two);
+	if (CPU_COUNT(&two) > 2)
+		return NULL; /* a place for each of these two */
+	sem_init(&has_place, 0, 0);
+	sem_init(&may_end, 0, 0);
+	before = clock_monotonic_ns();
+	pthread_create(&other, NULL, first_spinner, &first);
+	sem_wait(&has_place);
+	second = spins_longer();
+	/* The place is kept for 50 us: who was slower has not seen it. */
+	if (first && clock_monotonic_ns() - before < 50 * US)
+		CHECK(!second);
+	sem_post(&may_end);
+	pthread_join(other, NULL);
+	/* It has ended: its place is free again. */
+	clock_sleep_ns(1 * MS);
+	first = false;
+	for (int i = 0; i < 1000 && !first; i++) {
+		clock_sleep_ns(1 * MS);
+		first = spins_longer();
+	}
+	CHECK(first);
+	return NULL;
+}
+
+static void alone(void **state)
+{
+	void *(*const *test)(void *) = (void *(*const *)(void *)) * state;
+	void *wrong;
+	pthread_t t;
+
+	memory.level = 0;
+	assert_int_equal(pthread_create(&t, NULL, *test, NULL), 0);
+	pthread_join(t, &wrong);
+	if (wrong)
+		fail_msg("%s", (const char *)wrong);
+}
+
+int main(void)
+{
+	static void *(*fns[])(void *) = {long_waits, budget, neighbour, late_yield, places};
+	const struct CMUnitTest tests[] = {
+		{"waits that last lower the spin to none, short ones raise it", alone, NULL, NULL,
+		 &fns[0]},
+		{"a budget bounds what is spun in vain", alone, NULL, NULL, &fns[1]},
+		{"who shares its processor spins more and more rarely", alone, NULL, NULL, &fns[2]},
+		{"a late yield is a neighbour", alone, NULL, NULL, &fns[3]},
+		{"fewer threads spin than there are processors", alone, NULL, NULL, &fns[4]},
+	};
+
+	libc_load();
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
