@@ -94,14 +94,17 @@ static bool word_read(const struct param_row *row, const char *text, int *field)
 static void int_read(const struct param_row *row, const char *text)
 {
 	int *field = param_int(&params, row);
-	char used[64];
 	long long n;
 
 	if (word_read(row, text, field))
 		return;
 	if (number_read(text, &n)) {
-		param_format(row, &params, used, sizeof(used));
-		warn("%s=\"%.100s\" is not a number; %s is used", row->variable, text, used);
+		if (*field == POLL_ADAPTIVE)
+			warn("%s=\"%.100s\" is neither a number nor \"adaptive\", which is used",
+			     row->variable, text);
+		else
+			warn("%s=\"%.100s\" is not a number; %d is used", row->variable, text,
+			     *field);
 		return;
 	}
 	if (row->form & MODE) {

@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "runtime/clock.h"
 #include "runtime/libc.h"
 #include "runtime/lock.h"
 #include "runtime/log.h"
@@ -226,17 +227,33 @@ static unsigned whole_steps(unsigned msec)
 	return (msec + w.step_ms - 1) / w.step_ms * w.step_ms;
 }
 
+/*
+ * At a multiple of the period, so that timers of different ones go off together and wake the thread
+ * once; shifted by the process, so that not all on the machine wake at the same moment. Not before
+ * a whole period.
+ */
+static struct timespec first_expiry(unsigned every_ms)
+{
+	uint64_t now_ms = clock_monotonic_ns() / 1000000,
+		 phase_ms = (uint64_t)getpid() * 617 % 1000;
+	uint64_t at =
+		now_ms + 2ull * every_ms - (now_ms + every_ms - phase_ms % every_ms) % every_ms;
+
+	return (struct timespec){(time_t)(at / 1000), (long)(at % 1000) * 1000000L};
+}
+
 int worker_timer_add(unsigned msec, worker_timer_fn fn, void *arg)
 {
 	unsigned every = whole_steps(msec);
-	struct itimerspec its = {.it_interval = {every / 1000, every % 1000 * 1000000L}};
+	struct itimerspec its = {.it_interval = {every / 1000, every % 1000 * 1000000L},
+				 .it_value = first_expiry(every)};
 	int fd = OWN_FD(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
 	int err;
 
 	if (fd < 0)
 		return -errno;
-	its.it_value = its.it_interval;
-	err = timerfd_settime(fd, 0, &its, NULL) ? -errno : add(fd, EPOLLIN, NULL, fn, arg);
+	err = timerfd_settime(fd, TFD_TIMER_ABSTIME, &its, NULL) ? -errno
+								 : add(fd, EPOLLIN, NULL, fn, arg);
 	if (err) {
 		own_fd_close(fd);
 		return err;

@@ -19,10 +19,10 @@ extern _Atomic uint32_t stacks_changes; /* stacks_generation() */
 #pragma GCC visibility pop
 
 /*
- * Rings with an upkeep need a timer; where there is none the worker is not woken for it. The mutex
- * is held. 0 or negative errno.
+ * What the worker does for rings now and then, from the first one on, and for those with an upkeep:
+ * a process without a ring is not woken for it. The mutex is held. 0 or negative errno.
  */
-int stacks_upkeep_start(const struct ring *ring);
+int stacks_timers_start(const struct ring *ring);
 /*
  * What source.c needs of a stack that is being made, or made anew. 0 or -ENOMEM. st->lock is held.
  */

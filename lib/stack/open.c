@@ -271,7 +271,7 @@ static struct stack *stack_new(struct ring *ring, int ifindex, uint64_t key)
 /* A stack on a ring that has just been opened; NULL: there is no room. stacks_mutex is held. */
 static struct stack *stack_on_ring(struct ring *ring, int ifindex, uint64_t key)
 {
-	struct stack *st = stacks_upkeep_start(ring) ? NULL : stack_new(ring, ifindex, key);
+	struct stack *st = stacks_timers_start(ring) ? NULL : stack_new(ring, ifindex, key);
 
 	if (!st)
 		ring->ops->close(ring);

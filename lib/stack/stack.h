@@ -110,6 +110,8 @@ struct stack_user_ops {
 
 /* The one that sends by itself, too: it has timers, and segments that wait for room. */
 struct stack_timed_ops {
+	/* The first ring of the process is there: from now on there is something to be timed. */
+	int (*first_ring)(void); /* 0 or negative errno */
 	/* After a batch: what became due is sent, timers run. now_us as above. The lock is held. */
 	void (*polled)(struct stack *st, uint64_t now_us);
 	/* True when st must not be slept on: segments wait for room in the device's queue. */

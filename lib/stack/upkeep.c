@@ -17,7 +17,7 @@
 
 #define UPKEEP_MSEC 50
 
-static int drain_timer = -1, sync_timer = -1, upkeep_timer = -1;
+static int sync_timer = -1, upkeep_timer = -1;
 
 /*
  * The progress engine: a stack that no thread has polled since the last tick is drained, so that
@@ -116,8 +116,23 @@ static void sync_stats(void *arg)
 	if (n)
 		stack_publish_pools(&sums);
 	retired_tick();
+}
+
+/*
+ * What is for a process without a ring as well. While there is one, ten times a second, with the
+ * tick that is there for it.
+ */
+static void control(void *arg)
+{
+	(void)arg;
 	stats_control(NULL);
-	last_thread_look(); /* here, as a tick of its own would be one more for nearly nobody */
+	last_thread_look();
+}
+
+static void sync_tick(void *arg)
+{
+	sync_stats(arg);
+	control(arg);
 }
 
 /*
@@ -249,11 +264,29 @@ static void upkeep_all(void *arg)
 	stacks_follow();
 }
 
-int stacks_upkeep_start(const struct ring *ring)
+/* 0 or negative errno. */
+static int first_ring(void)
 {
-	if (ring->ops->upkeep && upkeep_timer < 0)
-		upkeep_timer = worker_timer_add(UPKEEP_MSEC, upkeep_all, NULL);
-	return ring->ops->upkeep && upkeep_timer < 0 ? upkeep_timer : 0;
+	int err = 0;
+
+	if (params.progress_engine_interval > 0)
+		err = worker_timer_add((unsigned)params.progress_engine_interval, drain, NULL);
+	if (err >= 0)
+		err = stack_timed_ops->first_ring();
+	if (err >= 0)
+		err = sync_timer = worker_timer_add(100, sync_tick, NULL);
+	return err < 0 ? err : 0;
+}
+
+int stacks_timers_start(const struct ring *ring)
+{
+	int err = sync_timer < 0 ? first_ring() : 0;
+
+	if (!err && ring->ops->upkeep && upkeep_timer < 0)
+		err = upkeep_timer = worker_timer_add(UPKEEP_MSEC, upkeep_all, NULL);
+	if (err < 0)
+		log_error("timerfd for the rings' upkeep: %s", strerror(-err));
+	return err < 0 ? err : 0;
 }
 
 void stacks_follow(void)
@@ -276,13 +309,9 @@ int stacks_start(void)
 {
 	int err = net_listen(net_changed, NULL);
 
-	if (err)
-		return err;
-	if (params.progress_engine_interval > 0)
-		drain_timer =
-			worker_timer_add((unsigned)params.progress_engine_interval, drain, NULL);
-	sync_timer = worker_timer_add(100, sync_stats, NULL);
-	return sync_timer < 0 ? sync_timer : 0;
+	if (!err)
+		err = worker_timer_add(1000, control, NULL);
+	return err < 0 ? err : 0;
 }
 
 /*
@@ -353,6 +382,6 @@ void stacks_forked(void)
 	stack_pools_forked();
 	/* Sockets of the child that want time stamps say so anew. */
 	atomic_store(&stack_timestamps_wanted, 0);
-	drain_timer = sync_timer = upkeep_timer = -1;
+	sync_timer = upkeep_timer = -1;
 	attach_anew = false;
 }

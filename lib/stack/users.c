@@ -30,12 +30,18 @@ static void nothing(void)
 {
 }
 
+static int nothing_timed(void)
+{
+	return 0;
+}
+
 static const struct stack_user_ops nobody = {
 	.input = drop_input,
 	.gone = nothing_gone,
 	.addresses_changed = nothing,
 };
 static const struct stack_timed_ops nobody_timed = {
+	.first_ring = nothing_timed,
 	.polled = nothing_polled,
 	.is_blocked = never_blocked,
 	.sleep_hint = nothing,

@@ -55,7 +55,7 @@ def test_nothing_is_said_before_the_first_socket(unet):
 
 def test_warnings_at_start(unet):
     log = log_of(unet, VMA_RX_POLL="many", VMA_STATS_FD_NUM="2000", VMA_THREADMODE="0", VMA_CONFIG_FILE="/nowhere")
-    assert ' VMA WARNING: VMA_RX_POLL="many" is not a number; adaptive is used\n' in log
+    assert ' VMA WARNING: VMA_RX_POLL="many" is neither a number nor "adaptive", which is used\n' in log
     assert " VMA WARNING: VMA_STATS_FD_NUM=2000 is outside its range (0 to 1024); 1024 is used\n" in log
     assert "VMA_THREADMODE is not a parameter of this library; the nearest is VMA_THREAD_MODE\n" in log
     assert " VMA WARNING: VMA_CONFIG_FILE: cannot read /nowhere: No such file or directory" in log

@@ -1,8 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""What a wait costs when nothing comes: by itself it spins for a moment at most (lib/wait/spin.h); asked to, all the time."""
+"""
+What a wait costs when nothing comes: by itself it spins for a moment at most (lib/wait/spin.h); asked to, all the time. And what
+the internal thread does in a process that has nothing for it.
+"""
+
+import os
+import pathlib
+import re
+import time
 
 import pytest
 
+from differential import App
 from test_tcp_both import connected
 
 WAITS = {
@@ -49,3 +58,22 @@ def test_asked_to_spin_it_spins(net):
             used, passed = server.do(f"cost(lambda: {WAITS[wait]}, 20)", 30)
             print(f"{wait}: {used * 1000:.1f} ms of the processor in {passed:.2f} s")
             assert used > 0.04, wait
+
+
+def wakeups(pid):
+    """How often the internal thread has slept."""
+    for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+        if (task / "comm").read_text() == "vma-worker\n":
+            return int(re.search(r"^voluntary_ctxt_switches:\s*(\d+)", (task / "status").read_text(), re.M).group(1))
+    raise AssertionError("there is no internal thread: " + " ".join(os.listdir(f"/proc/{pid}/task")))
+
+
+def test_without_a_ring_the_internal_thread_rests(net):
+    """A program that has only made a socket: three timers of a second each (300 wake-ups before)."""
+    with App(net.a, True) as app:
+        app.do("idle = socket.socket()")
+        before = wakeups(app.pid)
+        time.sleep(3)
+        seen = wakeups(app.pid) - before
+        print(f"{seen} wake-ups in 3 s")
+        assert seen <= 15

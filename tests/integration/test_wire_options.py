@@ -130,6 +130,7 @@ UDP_OPTIONS = {
 
 @families
 def test_a_datagrams_options(unet, family):
+    unet.neighbours()  # or the first ones are the kernel's, which chooses a flow label
     with App(unet.a, True, family) as app, capturing(unet, 17, family) as wire:
         peer = app.peer_socket(PEER_PORT)
         app.do(f"s = udp({PORT}); s.sendto(b'first', (PEER, {PEER_PORT}))")
@@ -147,6 +148,7 @@ def test_a_datagrams_options(unet, family):
 
 def test_identifications_differ_while_a_packet_may_be_cut(unet):
     """RFC 6864, 4.3: of packets that may be fragmented, by IP_PMTUDISC_DONT."""
+    unet.neighbours()
     with App(unet.a, True) as app, capturing(unet, 17, "4") as wire:
         peer = app.peer_socket(PEER_PORT)
         app.do(f"s = udp({PORT}); s.setsockopt(0, 10, 0)")

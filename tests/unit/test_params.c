@@ -301,12 +301,12 @@ static void what_is_no_number_is_said_and_not_used(void **state)
 		for (i = 0; i < sizeof(garbage) / sizeof(garbage[0]); i++) {
 			assert_true(set_row(row, garbage[i]));
 			assert_int_equal(value_of(row), row->def);
-			assert_true(captured_has("is not a number; "));
+			assert_true(captured_has(" a number"));
 		}
 	}
 	load("VMA_RX_POLL=12x");
-	assert_true(captured_has(
-		" VMA WARNING: VMA_RX_POLL=\"12x\" is not a number; adaptive is used\n"));
+	assert_true(captured_has(" VMA WARNING: VMA_RX_POLL=\"12x\" is neither a number nor "
+				 "\"adaptive\", which is used\n"));
 	/* A value that the banner shows as a word can be given as one. */
 	load("VMA_RX_POLL=5", "VMA_SELECT_POLL=Adaptive");
 	assert_int_equal(params.rx_poll, 5);

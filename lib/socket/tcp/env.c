@@ -434,10 +434,15 @@ int tcp_sock_timers_start(void)
 		return -errno;
 	err = worker_fd_add(timer_fd, EPOLLIN, timer_due, NULL);
 	if (!err)
-		err = worker_timer_add((unsigned)params.tcp_timer_resolution_msec, tick, NULL);
-	if (err >= 0)
 		err = worker_timer_add(1000, second, NULL);
 	return err < 0 ? err : 0;
+}
+
+int tcp_sock_tick_start(void)
+{
+	int id = worker_timer_add((unsigned)params.tcp_timer_resolution_msec, tick, NULL);
+
+	return id < 0 ? id : 0;
 }
 
 void tcp_sock_timers_forked(void)

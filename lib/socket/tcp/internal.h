@@ -33,6 +33,8 @@ uint32_t tcp_sock_epoll_bits(uint32_t ev);
  */
 void tcp_sock_conn_over(struct tcp_sock *s);
 int tcp_sock_timers_start(void);
+/* The tick of VMA_TCP_TIMER_RESOLUTION_MSEC. 0 or negative errno. */
+int tcp_sock_tick_start(void);
 void tcp_sock_timers_forked(void);
 
 /*

@@ -122,6 +122,7 @@ static const struct stack_user_ops user_ops = {
 	.addresses_changed = addresses_changed,
 };
 static const struct stack_timed_ops timed_ops = {
+	.first_ring = tcp_sock_tick_start,
 	.polled = tcp_sock_polled,
 	.is_blocked = tcp_sock_blocked,
 	.sleep_hint = tcp_sock_sleep_hint,
