@@ -271,6 +271,7 @@ static int mux_wait(struct mux *m, const struct timespec *timeout, uint32_t hand
 		}
 	}
 	spin_end(&sp, r > 0);
+	wait_over();
 	return r;
 }
 

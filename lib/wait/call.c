@@ -21,6 +21,7 @@ void wait_call_init(struct wait_call *w, const _Atomic uint32_t *gen, uint64_t t
 	w->deadline_ns = timeout_ns ? clock_monotonic_ns() + timeout_ns : 0;
 	w->polls_left = polls;
 	w->polls = 0;
+	w->slept = false;
 	w->memory = memory;
 	w->spin.memory = NULL;
 }
@@ -50,11 +51,25 @@ static bool spun_enough(struct wait_call *w)
 	return false;
 }
 
+static void cancelled(void *arg)
+{
+	(void)arg;
+	wait_over();
+}
+
+/* A thread that slept on the rings for others may be cancelled here. */
+static void testcancel(void)
+{
+	pthread_cleanup_push(cancelled, NULL);
+	pthread_testcancel();
+	pthread_cleanup_pop(0);
+}
+
 int wait_call_spun(struct wait_call *w)
 {
 	w->polls++;
 	if (w->polls % WAIT_POLLS_PER_CLOCK == 0) {
-		pthread_testcancel();
+		testcancel();
 		if (w->deadline_ns && clock_monotonic_ns() >= w->deadline_ns)
 			return -EAGAIN;
 	}
@@ -91,6 +106,7 @@ int wait_call_sleep(struct wait_call *w, struct vfd *v, int os_fd, bool (*look)(
 	 * A handler that runs between the test and the sleep would be missed: none may until ppoll
 	 * lets it.
 	 */
+	w->slept = true;
 	sigfillset(&all);
 	pthread_sigmask(SIG_BLOCK, &all, &sl.mask);
 	/*

@@ -25,6 +25,7 @@ struct wait_call {
 	const _Atomic uint32_t *gen_now;
 	uint32_t gen;
 	uint32_t polls;
+	bool slept;
 	/* before it sleeps; -1: for ever, POLL_ADAPTIVE: as spin says */
 	int64_t polls_left;
 	struct spin_memory *memory;
@@ -46,11 +47,15 @@ static inline bool wait_call_closed(const struct wait_call *w)
  * held (a cancellation point).
  */
 int wait_call_spun(struct wait_call *w);
+void wait_over(void); /* wait.h */
 /* The wait is over: what it waited for came, or not. The next poll begins another. */
 static inline void wait_call_end(struct wait_call *w, bool came)
 {
 	if (w->spin.memory)
 		spin_end(&w->spin, came);
+	if (w->slept)
+		wait_over();
+	w->slept = false;
 	w->polls = 0;
 }
 /*

@@ -27,12 +27,33 @@ struct wait_thread {
 	 * eventfd was drained.
 	 */
 	_Atomic uint32_t pending;
+	/*
+	 * Where it stands among the sleepers. chosen: it was woken to lead, and has not slept
+	 * since.
+	 */
+	bool leads, follows; /* leads: only its thread; the others under sleepers.lock */
+	bool chosen;
+	struct wait_thread *next, **at; /* follows: in their list */
 	/* The stacks' fds as of fds_generation; only their thread uses them. */
 	bool fds_valid;
 	uint32_t fds_generation;
 	unsigned nfds;
 	int fds[STACKS_WAIT_FDS_MAX];
 };
+
+/*
+ * One thread sleeps on the rings for all: a packet wakes that one, and it wakes those whose sockets
+ * have got something. Otherwise each packet would wake all threads that wait for any socket. When
+ * its own wait is over, it chooses another; one that is chosen and has no time for that either
+ * chooses the next.
+ */
+static struct {
+	struct lock lock; /* held for a few instructions, nothing is called under it */
+	struct wait_thread *leader;
+	uint32_t generation; /* of the fds that it sleeps on */
+	/* The longest sleeper first: it may be one that has nothing else to do. */
+	struct wait_thread *first, **last;
+} sleepers = {.last = &sleepers.first};
 
 static __thread struct wait_thread self;
 static pthread_once_t key_once = PTHREAD_ONCE_INIT;
@@ -45,12 +66,98 @@ static _Atomic bool blind_told;
 static void forked_child(void)
 {
 	atomic_fetch_add_explicit(&fork_count, 1, memory_order_relaxed);
+	sleepers.lock = (struct lock){0};
+	sleepers.leader = sleepers.first = NULL;
+	sleepers.last = &sleepers.first;
+	self.leads = self.follows = self.chosen = false;
+}
+
+static void follower_add(struct wait_thread *t)
+{
+	t->follows = true;
+	t->next = NULL;
+	t->at = sleepers.last;
+	*sleepers.last = t;
+	sleepers.last = &t->next;
+}
+
+static void follower_del(struct wait_thread *t)
+{
+	*t->at = t->next;
+	if (t->next)
+		t->next->at = t->at;
+	else
+		sleepers.last = t->at;
+	t->follows = false;
+}
+
+/*
+ * This thread is about to sleep, everything armed and looked at. True: on the rings, too: for all,
+ * or because the leader does not know of the latest ones. Each on its own where nobody could wake
+ * it, and where threads have rings of their own.
+ */
+static bool sleepers_enter(int evfd, uint32_t generation)
+{
+	bool on_rings;
+
+	if (evfd < 0 || !key_valid || stacks_several())
+		return true;
+	lock_take(&sleepers.lock);
+	self.chosen = false;
+	if (!sleepers.leader) {
+		sleepers.leader = &self;
+		self.leads = true;
+	}
+	if (self.leads)
+		sleepers.generation = generation;
+	else
+		follower_add(&self);
+	on_rings = self.leads || sleepers.generation != generation;
+	lock_drop(&sleepers.lock);
+	return on_rings;
+}
+
+/* Awake: nobody has to choose it. A leader stays one, as it may sleep again. */
+static void sleepers_woken(void)
+{
+	if (self.leads)
+		return;
+	lock_take(&sleepers.lock);
+	if (self.follows)
+		follower_del(&self);
+	lock_drop(&sleepers.lock);
+}
+
+static void choose_next(void)
+{
+	struct wait_thread *next;
+
+	lock_take(&sleepers.lock);
+	if (self.leads)
+		sleepers.leader = NULL;
+	if (!sleepers.leader && (next = sleepers.first)) {
+		follower_del(next);
+		next->chosen = true;
+		/* Before it can end: who ends waits for this lock. */
+		wait_wake(next);
+	}
+	self.leads = self.chosen = false;
+	lock_drop(&sleepers.lock);
+}
+
+void wait_over(void)
+{
+	/* Nobody chooses a thread that has woken. */
+	if (self.leads || self.chosen)
+		choose_next();
 }
 
 static void thread_ends(void *arg)
 {
 	struct wait_thread *t = arg;
 
+	sleepers_woken();
+	wait_over();
 	own_fd_close(t->evfd);
 	t->evfd = 0;
 }
@@ -176,6 +283,13 @@ static void stack_fds(void)
 	self.fds_valid = true;
 }
 
+static void cancelled_asleep(void *heap)
+{
+	sleepers_woken();
+	wait_over();
+	free(heap);
+}
+
 /*
  * ppoll() as libc has it, because this is where the program's call waits: a thread may be cancelled
  * here, and leaves no heap behind. Returns ppoll()'s result or -errno.
@@ -185,7 +299,7 @@ static int ppoll_or_free(struct pollfd *p, unsigned n, const struct timespec *ti
 {
 	int r;
 
-	pthread_cleanup_push(free, heap);
+	pthread_cleanup_push(cancelled_asleep, heap);
 	r = libc.ppoll(p, n, timeout, sigmask);
 	if (r < 0)
 		r = -errno;
@@ -233,7 +347,7 @@ int wait_sleep(struct pollfd *user, unsigned n, uint64_t deadline_ns, const sigs
 	struct pollfd small[WAIT_SMALL], *p = small, *heap = NULL;
 	int evfd = wait_evfd(), r, extra;
 	uint64_t until = deadline_ns;
-	unsigned total = n;
+	unsigned total = n, rings;
 
 	perturb_wake();
 	stack_fds();
@@ -246,7 +360,8 @@ int wait_sleep(struct pollfd *user, unsigned n, uint64_t deadline_ns, const sigs
 		memcpy(p, user, n * sizeof(*p));
 	if (evfd >= 0)
 		p[total++] = (struct pollfd){.fd = evfd, .events = POLLIN};
-	for (unsigned i = 0; i < self.nfds; i++)
+	rings = sleepers_enter(evfd, self.fds_generation) ? self.nfds : 0;
+	for (unsigned i = 0; i < rings; i++)
 		p[total++] = (struct pollfd){.fd = self.fds[i], .events = POLLIN};
 	if (evfd < 0) {
 		uint64_t soon = clock_monotonic_ns() + WAIT_BLIND_NS;
@@ -254,6 +369,10 @@ int wait_sleep(struct pollfd *user, unsigned n, uint64_t deadline_ns, const sigs
 		until = !deadline_ns || soon < deadline_ns ? soon : deadline_ns;
 	}
 	r = sleep_until(p, total, until, sigmask, heap);
+	sleepers_woken();
+	/* A handler may be about to run, and to leave for good (siglongjmp()). */
+	if (r == -EINTR)
+		wait_over();
 	if (r > 0) {
 		extra = extras_look(p + n, total - n);
 		for (unsigned i = 0; i < n; i++)

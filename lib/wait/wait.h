@@ -4,7 +4,8 @@
  * a socket waits, and what iomux waits by is below. Used by sockets and iomux; it polls the stacks.
  *
  * Sleeping misses no wake-up. A waiter has an eventfd (one per thread, made lazily, kept) that the
- * notify() of its watches writes to. The order is always: watches added; stacks_arm(); readiness
+ * notify() of its watches writes to. Of several that sleep one does so on the rings, and wakes the
+ * others (sleep.c). The order is always: watches added; stacks_arm(); readiness
  * looked at again; then wait_sleep() on {the eventfd, the stacks' fds, the shadow sockets' fds}.
  *
  * A call that finds data at once is never here. One that waits: call.c; one that sleeps: sleep.c.
@@ -35,6 +36,11 @@ void wait_watch_del(struct vfd *v, struct wait_watch *w);
 struct wait_thread *wait_thread_self(void);
 /* Ends t's wait_sleep(), this one or its next. The caller knows that the thread has not ended. */
 void wait_wake(struct wait_thread *t);
+/*
+ * The wait in which this thread slept is over: another one sleeps on the rings for all. To be
+ * called after the last wait_sleep() of each wait; a thread that ends does it by itself.
+ */
+void wait_over(void);
 /*
  * One ppoll over user[0..n) (revents are filled in), this thread's eventfd and the stacks' fds,
  * until something happens or the deadline (CLOCK_MONOTONIC ns, 0: for ever) passes. Returns the

@@ -85,6 +85,7 @@ static inline void fake_take(struct fake *f)
 /* The ring: a packet for ring_owner waits while ring_fd is readable. -1: no stack. */
 static int ring_fd = -1;
 static struct fake *ring_owner;
+static struct fake *(*ring_next)(void); /* not NULL: whose the packet is that was just taken */
 static _Atomic uint32_t ring_generation;
 static _Atomic unsigned long ring_polls;
 
@@ -95,7 +96,7 @@ unsigned stacks_poll(void)
 	atomic_fetch_add_explicit(&ring_polls, 1, memory_order_relaxed);
 	if (ring_fd < 0 || read(ring_fd, &n, sizeof(n)) < 0)
 		return 0;
-	fake_arrive(ring_owner);
+	fake_arrive(ring_next ? ring_next() : ring_owner);
 	return 1;
 }
 
