@@ -45,13 +45,13 @@ def test_an_unknown_name_is_refused_with_the_known_ones(library, tmp_path):
 def test_the_documents_take_what_was_measured(tmp_path, monkeypatch):
     """Between their marks, and nowhere else."""
     monkeypatch.syspath_prepend(ROOT / "tests" / "bench")
-    import bench as program  # its own directory is not Python's to know
+    import report  # its own directory is not Python's to know
 
     row = {"unit": "microseconds", "kernel": 36.5, "ours": 4.25, "floor": None, "vs_kernel": 8.5882, "vs_floor": None}
     (tmp_path / "docs").mkdir()
     for name in ("README.md", "docs/bench.md"):
         (tmp_path / name).write_text((ROOT / name).read_text())
-    program.write_readme({"udp_pingpong": row, "passthrough": row}, tmp_path, tmp_path)
+    report.write_readme({"udp_pingpong": row, "passthrough": row}, tmp_path, tmp_path)
     readme, table = ((tmp_path / name).read_text() for name in ("README.md", "docs/bench.md"))
     assert "| UDP, half a round trip, 64 bytes | microseconds | 36.5 | 4.25 | **8.59** |\n<!-- headlines: end -->" in readme
     assert "| passthrough |" in table and "| redis_get |" not in table
