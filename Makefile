@@ -3,7 +3,7 @@
 #   make            build/libvma.so, build/vma_stats, the man page
 #   make demo       the two-minute proof (root)
 #   make test       before each commit (root)          ALL=1 every test, ONLY=step,step some, REPEAT=3, LOAD=2: scripts/test.sh
-#   make bench      [ONLY=name,name] (root)            make check   unit tests and symbols, no root
+#   make bench      [ONLY=name,glob*] (root)           make check   unit tests and symbols, no root
 #   make fuzz       [SECONDS_EACH=600] [ONLY=name]     make lint    make format
 #   make mutate     [ONLY=name,name] deliberate defects, each of which a test must find (root; half an hour)
 #   make install    [DESTDIR=] [PREFIX=/usr/local]     make clean
@@ -307,9 +307,9 @@ mutate:
 	@ONLY=$(ONLY) scripts/mutate
 
 bench:
-	@scripts/deps.sh
+	@scripts/deps.sh bench
 	@$(MAKE) --no-print-directory all bench-bin
-	@$(PYTHON) tests/bench/bench.py --build $(B) $(if $(ONLY),--only $(ONLY)) $(if $(README),--readme)
+	@$(PYTHON) tests/bench/bench.py --build $(B) $(if $(ONLY),--only '$(ONLY)') $(if $(README),--readme)
 
 fuzz: fuzz-bin
 	@scripts/fuzz.sh $(B) $(SECONDS_EACH) $(ONLY)

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #
-# deps.sh: installs the Debian packages that building, testing and measuring need. Does nothing, and
-# asks no server, when all of them are there.
+# deps.sh [bench]: installs the Debian packages that building and testing need; with bench, also those that only `make bench`
+# measures. Does nothing, and asks no server, when all of them are there.
 set -eu -o pipefail
 
 packages=(
@@ -23,6 +23,15 @@ packages=(
 	iproute2 ethtool tcpdump procps util-linux # namespaces and what is seen in them
 	qemu-system-x86 busybox-static kmod # the virtual machine of scripts/vm
 )
+
+# Large programs that nothing but the benchmarks runs.
+bench_packages=(
+	postgresql # pgbench comes with it
+	mariadb-server-core mariadb-client-core sysbench # without the service; the client has what makes a data directory
+	unbound dnsperf
+	nghttp2-client # h2load
+)
+[ "${1:-}" != bench ] || packages+=("${bench_packages[@]}")
 
 missing=()
 for p in "${packages[@]}"; do

@@ -4,14 +4,17 @@
 
     net.b  [ cpu 1: client, sender ] ---- veth ---- [ cpu 0: server, receiver ]  net.a
 
-Every name takes at most 40 s: rounds of (kernel, ours, floor) until the time is over. What is written is the
-median of each side, and the median of the rounds' ratios: a machine that is slow for a while is slow for both.
-Ratios are above 1 when this library is better. Results go to <build>/bench/results.json (names that were not
-run keep what they had), results.md, latency.png and latency.svg; --readme puts them into docs/bench.md, docs/latency.svg
-and README.md, which has a few of the rows.
+Here are the rows of pinned programs: rounds of (kernel, ours, floor) until a name's time is over. people.py has the rows "as
+people run it". What is written is the median of each side, and the median of the rounds' ratios: a machine that is slow for a
+while is slow for both. Ratios are above 1 when this library is better. Each row has hosts of its own, so that nothing that one
+leaves behind (ports, connections in TIME_WAIT) meets the next. All rows together take less than 25 minutes.
+
+Results go to <build>/bench/results.json (names that were not run keep what they had), results.md, latency.png and latency.svg;
+--readme puts them into docs/bench.md, docs/latency.svg and README.md, which has a few of the rows.
 """
 
 import argparse
+import fnmatch
 import itertools
 import json
 import pathlib
@@ -28,25 +31,38 @@ sys.path.insert(0, str(ROOT / "tests" / "integration"))
 
 import loss  # noqa: E402 (the path is made above)
 import netns  # noqa: E402
+import people  # noqa: E402
 import report  # noqa: E402
-from report import cell, goals  # noqa: E402
+from plan import Plan  # noqa: E402
+from report import goals  # noqa: E402
 
-BUDGET = 33.0  # seconds for one name: no round is begun that would end later
 PORT = 11111
 
 
 class Bench:
     """What all names share: the namespaces, the binaries, the progress line."""
 
-    def __init__(self, build, tmp, budget):
-        self.budget = budget
+    def __init__(self, build, tmp, plan):
+        self.plan = plan
+        self.budget = 0.0  # seconds for the name under way: no round is begun that would end later
         self.bin = build / "bench" / "bin"
+        self.tmp = tmp
         self.library = netns.Library(build, sanitize=False)
-        self.net = netns.Net(self.library, tmp)
+        self.net = None
         self.distribution = {}  # (name, side) -> [{percentile: microseconds}, one a round]
 
-    @staticmethod
-    def progress(text):
+    def new_hosts(self):
+        self.close()
+        self.net = netns.Net(self.library, self.tmp)
+
+    def close(self):
+        if self.net:
+            self.net.close()
+        self.net = None
+
+    def progress(self, text):
+        if text:
+            text = f"{self.plan} {text}"
         if sys.stderr.isatty():
             print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
         elif text:
@@ -75,11 +91,6 @@ class Bench:
         for host in (self.net.a, self.net.b):
             if loss.attached(host):
                 netns.ip("-n", host.name, "link", "set", "dev", host.dev, "xdpgeneric", "off")
-
-    def end_programs(self):
-        """After a failure: what still runs would disturb the next name."""
-        for host in (self.net.a, self.net.b):
-            host.close()
 
     # --- latency
 
@@ -113,9 +124,10 @@ class Bench:
         """Connections a second: one request each."""
         a, b = self.net.a, self.net.b
         # The rounds share the namespaces, and a kernel client that looks for a port among the TIME_WAITs of the rounds before
-        # becomes ten times slower. The kernel keeps few of them here, which helps its side alone.
+        # becomes ten times slower. The kernel keeps few of them here, which helps its side alone. The usual 28,000 ports are
+        # less than a second's connections on a fast machine.
         for host in (a, b):
-            host.run(["sysctl", "-qw", "net.ipv4.tcp_max_tw_buckets=256"])
+            host.run(["sysctl", "-qw", "net.ipv4.tcp_max_tw_buckets=256", "net.ipv4.ip_local_port_range=1024 65000"])
         if not preload:
             self.plain()
         server = a.popen([self.bin / "tcp_conns", "server", a.ip4, PORT], preload, cpu=0)
@@ -205,6 +217,10 @@ def result(unit, figures, better_high, digits=3):
     def rounded(r):
         return None if r is None else round(r, 3)
 
+    def spread(values):
+        """By how much of its median the kernel's side moved, which is the machine's own state."""
+        return (max(values) - min(values)) / statistics.median(values) if values else None
+
     return {
         "unit": unit,
         "ours": median("ours"),
@@ -212,6 +228,7 @@ def result(unit, figures, better_high, digits=3):
         "floor": median("floor"),
         "vs_kernel": rounded(ratio(better_high, figures["ours"], figures.get("kernel"))),
         "vs_floor": rounded(ratio(better_high, figures["ours"], figures.get("floor"))),
+        "spread": rounded(spread(figures.get("kernel"))),
     }
 
 
@@ -446,26 +463,65 @@ def measured(bench, name):
     """The row of that name, or None. On a busy machine a program may get no time within the seconds that it is given."""
     for left in (2, 1, 0):
         try:
+            bench.new_hosts()
             return NAMES[name](bench)
         except AssertionError as error:
             bench.progress("")
             print(f"{name}: not measured{', once more' if left else ''}: {error}", file=sys.stderr)
-            bench.end_programs()
     return None
+
+
+def measured_as_people_run_it(bench, name, rounds):
+    bench.close()
+    try:
+        return people.measure(bench, name, rounds)
+    except (AssertionError, people.Missing) as error:
+        bench.progress("")
+        print(f"{name}: not measured: {error}", file=sys.stderr)
+    return None
+
+
+def chosen(only):
+    """The names that are meant by "name,gl*b", in the order of the bench, and the words that mean none."""
+    every = [*NAMES, *people.ROWS]
+    words = [w for w in only.split(",") if w] or ["*"]
+    return ([n for n in every if any(fnmatch.fnmatchcase(n, w) for w in words)],
+            [w for w in words if not fnmatch.filter(every, w)])
+
+
+def measure_all(bench, names, results, options, file):
+    """(goals missed, rows that failed); each row is written as soon as it is there."""
+    missed, failed = [], []
+    for name in names:
+        begun = time.monotonic()
+        with bench.plan.row(name) as budget:
+            bench.budget = min(budget, options.budget)
+            row = measured_as_people_run_it(bench, name, options.rounds) if name in people.ROWS else measured(bench, name)
+        if not row or row.get("failed"):
+            failed.append(name)
+        if not row:
+            continue
+        results[name] = row
+        ordered = {n: results[n] for n in (*NAMES, *people.ROWS, *results) if n in results}
+        file.write_text(json.dumps(ordered, indent=2) + "\n")
+        bench.progress("")
+        print(report.line(name, row, time.monotonic() - begun), flush=True)
+        missed += [name for _, ok in goals(name, row) if not ok]
+    return missed, failed
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
-    parser.add_argument("--only", default="", help="names, separated by commas")
+    parser.add_argument("--only", default="", help="names or patterns, separated by commas")
     parser.add_argument("--out", type=pathlib.Path, help="where the results go: <build>/bench")
-    parser.add_argument("--budget", type=float, default=BUDGET, help="seconds for each name (%(default)g)")
+    parser.add_argument("--budget", type=float, default=Plan.MOST, help="seconds for each name of a pinned row (%(default)g)")
+    parser.add_argument("--rounds", type=int, default=people.ROUNDS, help="of each row as people run it (%(default)d)")
     parser.add_argument("--readme", action="store_true", help="update README.md, docs/bench.md and docs/latency.svg")
     options = parser.parse_args()
-    names = [n for n in options.only.split(",") if n] or list(NAMES)
-    unknown = [n for n in names if n not in NAMES]
+    names, unknown = chosen(options.only)
     if unknown:
-        parser.error(f"unknown: {', '.join(unknown)}; there are {', '.join(NAMES)}")
+        parser.error(f"unknown: {', '.join(unknown)}; there are {', '.join([*NAMES, *people.ROWS])}")
     build = options.build.resolve()
     folder = options.out or build / "bench"
     folder.mkdir(parents=True, exist_ok=True)
@@ -473,37 +529,24 @@ def main():
     results = json.loads(file.read_text()) if file.exists() else {}
     # Ctrl-C and kill alike end in the finally below.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    missed, failed = [], []
     with tempfile.TemporaryDirectory(prefix="vma-bench-") as tmp:
-        bench = Bench(build, pathlib.Path(tmp), options.budget)
+        pathlib.Path(tmp).chmod(0o1777)  # some servers become another user
+        bench = Bench(build, pathlib.Path(tmp), Plan(names, people.ROWS, folder / "times.json"))
         try:
-            for name in names:
-                begun = time.monotonic()
-                row = measured(bench, name)
-                if not row:
-                    failed.append(name)
-                    continue
-                results[name] = row
-                results = {n: results[n] for n in (*NAMES, *results) if n in results}
-                file.write_text(json.dumps(results, indent=2) + "\n")
-                bench.progress("")
-                verdict = ", ".join(f"{text}: {'reached' if ok else 'MISSED'}" for text, ok in goals(name, row))
-                print(f"{name:18} {row['unit']:13} kernel {cell(row['kernel']):>10}  ours {cell(row['ours']):>10}  "
-                      f"floor {cell(row['floor']):>10}  vs kernel {cell(row['vs_kernel']):>6}  "
-                      f"vs floor {cell(row['vs_floor']):>6}  [{verdict}] {time.monotonic() - begun:.0f} s", flush=True)
-                missed += [name for _, ok in goals(name, row) if not ok]
+            missed, failed = measure_all(bench, names, results, options, file)
         except KeyboardInterrupt:
             print("\ninterrupted", file=sys.stderr)
             return 130
         finally:
-            bench.net.close()
-        (folder / "results.md").write_text(report.table(results))
+            bench.close()
+        results = json.loads(file.read_text()) if file.exists() else {}
+        (folder / "results.md").write_text(report.table(results) + "\n" + report.people_table(results))
         report.plot(bench.distribution, folder)
     if options.readme:
         report.write_readme(results, folder)
-    print(f"\nwritten: {file}" + (f"; not reached: {', '.join(sorted(set(missed)))}" if missed else ""))
+    print(f"\nwritten: {file}, in {bench.plan.minutes()}" + (f"; not reached: {', '.join(sorted(set(missed)))}" if missed else ""))
     if failed:
-        print(f"not measured: {', '.join(failed)}", file=sys.stderr)
+        print(f"not measured, or not all of it: {', '.join(failed)}", file=sys.stderr)
     return 1 if failed else 0
 
 

@@ -32,6 +32,16 @@ TO_REACH = {
     "mlx5_udp_receive": (("instructions", "<=", 300.0),),
 }
 
+
+def never_slower(least):
+    """Of a row as people run it: both sides preloaded at least so much, the server alone no slower, no more CPU time in either."""
+    return (("vs_kernel", ">=", least), ("vs_kernel_server", ">=", 1.0), ("cpu_vs_kernel", ">=", 1.0),
+            ("cpu_vs_kernel_server", ">=", 1.0))
+
+
+CLEARLY_FASTER = ("busy_redis_50", "busy_memcached", "busy_dns")
+TAIL = (("p99_vs_kernel", ">=", 1.0), ("p99_vs_kernel_server", ">=", 1.0))
+
 WHAT = {
     "udp_pingpong": "half a round trip, 64 B, median; blocking kernel sockets",
     "udp_pingpong_spin": "the same; kernel sockets that spin (`--nonblocked`)",
@@ -57,14 +67,49 @@ WHAT = {
     "mlx5_tcp_receive": "one `recv()` of 64 B that finds it there",
     "mlx5_udp_receive_strq": "the same from a striding queue (`VMA_STRQ=1`)",
     "mlx5_tcp_receive_strq": "the same from a striding queue (`VMA_STRQ=1`)",
+    "busy_redis_1": "redis GET, 1 client",
+    "busy_redis_50": "redis GET, 50 clients",
+    "busy_redis_500": "redis GET, 500 clients",
+    "busy_redis_p16": "redis GET, 50 clients, pipeline of 16",
+    "busy_memcached": "memcached GET of 100 B, 2 threads and 50 connections",
+    "busy_nginx_1k": "nginx, 1 KiB, wrk with 50 connections",
+    "busy_nginx_close": "the same, a connection for each request",
+    "busy_nginx_100k": "nginx, 100 KiB",
+    "busy_haproxy": "haproxy in front of nginx, 1 KiB",
+    "busy_pgbench_8": "PostgreSQL, `pgbench -S`, 8 clients",
+    "busy_pgbench_32": "the same, 32 clients",
+    "busy_mariadb_32": "MariaDB, sysbench's point selects, 32 threads",
+    "busy_dns": "unbound, dnsperf with 100 queries under way",
+    "busy_h2load": "nginx over HTTP/2, h2load with 50 connections of 10 streams",
+    "busy_iperf_1": "iperf3, one stream, the worse way",
+    "busy_iperf_8": "iperf3, 8 streams, the worse way",
+    "busy_tcp_pingpong": "half a round trip over TCP, 64 B, median",
+    "busy_udp_pingpong": "half a round trip over UDP, 64 B, median",
+    "busy_four": "redis, memcached, nginx and unbound at once, geometric mean",
+    "loaded_redis_50": "redis GET, 50 clients, beside endless loops",
+    "loaded_nginx_1k": "nginx, 1 KiB, beside endless loops",
+    "loaded_udp_pingpong": "half a round trip over UDP, beside endless loops",
+    "loaded_tcp_pingpong": "half a round trip over TCP, beside endless loops",
+    "loaded_iperf_8": "iperf3, 8 streams, the worse way, beside endless loops",
 }
+
+
+def to_reach(name, row):
+    if not as_people_run_it(row):
+        return TO_REACH.get(name, ())
+    goals_ = never_slower(1.5 if name in CLEARLY_FASTER else 1.0)
+    return goals_ + TAIL if name.startswith("loaded_") and row["p99_kernel"] is not None else goals_
+
+
+def as_people_run_it(row):
+    return "server" in row
 
 
 def goals(name, row):
     """[("vs_kernel >= 3.5", reached)]"""
     return [(f"{field} {op} {value:g}",
              row[field] is not None and (row[field] >= value if op == ">=" else row[field] <= value))
-            for field, op, value in TO_REACH.get(name, ())]
+            for field, op, value in to_reach(name, row)]
 
 
 def cell(value):
@@ -73,15 +118,60 @@ def cell(value):
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:g}"
 
 
+def times(value):
+    """A ratio in a table."""
+    return "–" if value is None else f"**{value:.2f}**"
+
+
+def percent(value):
+    return "–" if value is None else f"{100 * value:.0f} %"
+
+
+def line(name, row, seconds):
+    """What is printed when a row is done."""
+    verdict = ", ".join(f"{text}: {'reached' if ok else 'MISSED'}" for text, ok in goals(name, row))
+    moved = f"kernel's side moved by {percent(row['spread'])}"
+    if not as_people_run_it(row):
+        return (f"{name:18} {row['unit']:13} kernel {cell(row['kernel']):>10}  ours {cell(row['ours']):>10}  "
+                f"floor {cell(row['floor']):>10}  vs kernel {cell(row['vs_kernel']):>6}  "
+                f"vs floor {cell(row['vs_floor']):>6}  {moved}  [{verdict}] {seconds:.0f} s")
+    lines = [f"{name:18} {row['unit'] + (', ' + row['way'] if 'way' in row else ''):14} kernel {cell(row['kernel']):>10}  "
+             f"{moved}  [{verdict}] {seconds:.0f} s"]
+    for side, end, words in (("ours", "", "both"), ("server", "_server", "server")):
+        if row[side] is None:
+            lines.append(f"{'':18} {words:14} failed: {row['failed'].get(words, 'no figure')}")
+            continue
+        lines.append(f"{'':18} {words:14} {'':6} {cell(row[side]):>10}  vs kernel {cell(row['vs_kernel' + end]):>6}  "
+                     f"CPU a request {cell(row['cpu_kernel'])} / {cell(row['cpu_' + side])} us, {cell(row['cpu_vs_kernel' + end])}  "
+                     f"p99 {cell(row['p99_kernel'])} / {cell(row['p99_' + side])} us, {cell(row['p99_vs_kernel' + end])}  "
+                     f"by the kernel {percent(row['by_kernel' + end])}")
+    return "\n".join(lines)
+
+
 def table(results):
-    """The table of docs/bench.md."""
+    """The table of docs/bench.md: the pinned rows."""
     lines = ["| name | what | unit | kernel | libvma.so | floor | vs kernel | vs floor |",
              "| --- | --- | --- | ---: | ---: | ---: | ---: | ---: |"]
     for name, row in results.items():
-        lines.append("| " + " | ".join([
-            name, WHAT.get(name, ""), row["unit"], *(cell(row[k]) for k in ("kernel", "ours", "floor")),
-            *("–" if row[k] is None else f"**{row[k]:.2f}**" for k in ("vs_kernel", "vs_floor"))]) + " |")
+        if not as_people_run_it(row):
+            lines.append("| " + " | ".join([
+                name, WHAT.get(name, ""), row["unit"], *(cell(row[k]) for k in ("kernel", "ours", "floor")),
+                times(row["vs_kernel"]), times(row["vs_floor"])]) + " |")
     return "\n".join(lines) + "\n"
+
+
+def people_table(results):
+    """The second table of docs/bench.md: the rows as people run it; "" when there are none."""
+    lines = ["| name | what | unit | kernel | both | server | both vs kernel | server vs kernel | CPU: both | CPU: server | "
+             "p99: both | p99: server | kernel moved |",
+             "| --- | --- | --- " + "| ---: " * 10 + "|"]
+    for name, row in results.items():
+        if as_people_run_it(row):
+            ratios = (f"{what}_vs_kernel{end}".lstrip("_") for what in ("", "cpu", "p99") for end in ("", "_server"))
+            lines.append("| " + " | ".join([
+                name, WHAT.get(name, ""), row["unit"], *(cell(row[k]) for k in ("kernel", "ours", "server")),
+                *(times(row[k]) for k in ratios), percent(row["spread"])]) + " |")
+    return "\n".join(lines) + "\n" if len(lines) > 2 else ""
 
 
 def plot(distribution, folder):
@@ -139,6 +229,29 @@ def headlines(results):
     return "\n".join(lines) + "\n"
 
 
+# Those of its second table.
+PEOPLE = {
+    "busy_redis_50": "redis GET, 50 clients",
+    "busy_nginx_1k": "nginx, 1 KiB",
+    "busy_nginx_100k": "nginx, 100 KiB",
+    "busy_dns": "unbound under dnsperf",
+    "busy_iperf_8": "iperf3, 8 streams, the worse way",
+    "busy_udp_pingpong": "UDP, half a round trip",
+    "loaded_redis_50": "redis, an endless loop on each core beside",
+    "loaded_udp_pingpong": "UDP, the same",
+}
+
+
+def people_headlines(results):
+    """The second table of README.md; "" when nothing of it was measured."""
+    lines = ["As people run it, nothing pinned and several threads to a core, the library on both sides or only in the server:", "",
+             "| | unit | kernel | both | server | better by |", "| --- | --- | ---: | ---: | ---: | ---: |"]
+    rows = [f"| {words} | {row['unit']} | {cell(row['kernel'])} | {cell(row['ours'])} | {cell(row['server'])} | "
+            f"{times(row['vs_kernel'])}, {times(row['vs_kernel_server'])} |"
+            for name, words in PEOPLE.items() if (row := results.get(name))]
+    return "\n".join(lines + rows) + "\n" if rows else ""
+
+
 def between(text, name, new):
     """The text with what stands between the two marks of that name replaced."""
     done, n = re.subn(rf"(<!-- {name}: begin -->\n).*?(<!-- {name}: end -->)", lambda m: m.group(1) + new + m.group(2), text,
@@ -148,9 +261,15 @@ def between(text, name, new):
 
 
 def write_readme(results, folder, root=ROOT):
-    """Between their marks the tables are replaced, in docs/bench.md and README.md; the plot goes to docs/."""
+    """
+    Between their marks the tables are replaced, in docs/bench.md and README.md; the plot goes to docs/. What stands between the
+    marks of a table of which nothing was measured stays.
+    """
     for path, name, text in ((root / "docs" / "bench.md", "bench", table(results)),
-                             (root / "README.md", "headlines", headlines(results))):
-        path.write_text(between(path.read_text(), name, text))
+                             (root / "README.md", "headlines", headlines(results)),
+                             (root / "docs" / "bench.md", "people", people_table(results)),
+                             (root / "README.md", "people", people_headlines(results))):
+        if text:
+            path.write_text(between(path.read_text(), name, text))
     if (folder / "latency.svg").exists():
         shutil.copy(folder / "latency.svg", root / "docs" / "latency.svg")
