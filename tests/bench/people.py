@@ -154,6 +154,10 @@ class Way:
         before = sum(carried(net) for net in self.nets)
         meter = machine.Meter(loops)
         clients = [work.ask(net, side) for net, work in zip(self.nets, self.works)]
+        for work, client in zip(self.works, clients):
+            if work.begins:
+                client.wait_text(work.begins)
+                meter = machine.Meter(loops)
         for client in clients:
             status = client.wait(PATIENCE)
             if status != 0:

@@ -94,6 +94,7 @@ class Work:
     unit = "requests/s"
     better_high = True
     hosts = netns.Net  # what it runs on
+    begins = None  # what the asking program prints when it begins, where it does other things first
 
     def missing(self):
         """[(program, package)] of what is not installed."""
@@ -481,6 +482,7 @@ class Pingpong(Work):
     needs = {"sockperf": "sockperf"}
     unit = "microseconds"
     better_high = False
+    begins = "Starting test"  # it learns the clock's speed before, for two seconds
 
     def __init__(self, *options):
         self.options = options
