@@ -220,8 +220,7 @@ int main(int argc, char **argv)
 	struct asker *askers = calloc(threads, sizeof(*askers));
 
 	if (!threads || !each || !askers || inet_pton(AF_INET, argv[1], &server.sin_addr) != 1) {
-		fprintf(stderr,
-			"usage: memcached_ask ADDRESS PORT SECONDS THREADS CONNECTIONS\n");
+		fprintf(stderr, "usage: memcached_ask ADDRESS PORT SECONDS THREADS CONNECTIONS\n");
 		return 2;
 	}
 	server.sin_port = htons((uint16_t)atoi(argv[2]));

@@ -64,27 +64,34 @@ def answers(net, port):
         return False
 
 
+def offloaded(fact):
+    """
+    Waits until a server takes packets past the kernel: it begins with that when it first waits for one. Where it never does, the
+    row shows it: what the kernel carried is counted.
+    """
+    try:
+        netns.wait_for(fact, 5.0)
+    except AssertionError:
+        pass
+
+
 def wait_serving(net, port, ours):
-    """
-    Until the server takes connections, and where it is ours, until it takes them past the kernel: it begins with that when it
-    first waits for one. Where it never does, that is seen in the row: what the kernel carried is counted.
-    """
+    """Until the server takes connections, past the kernel where it is ours."""
     netns.wait_for(lambda: answers(net, port), 20.0, f"port {port} served")
-    if not ours:
-        return
 
     def past_the_kernel():
         before = kernel_connections(net)
         return answers(net, port) and kernel_connections(net) == before
 
-    try:
-        netns.wait_for(past_the_kernel, 2.0)
-    except AssertionError:
-        pass
+    if ours:
+        offloaded(past_the_kernel)
 
 
-def attached(host):
-    return "prog/xdp" in netns.ip("-n", host.name, "link", "show", host.dev)
+def wait_bound(host, port, proto, ours):
+    """As it, for a server that must not be asked before its time."""
+    host.wait_bound(port, proto)
+    if ours:
+        offloaded(lambda: "prog/xdp" in netns.ip("-n", host.name, "link", "show", host.dev))
 
 
 class Work:
@@ -272,9 +279,7 @@ class Haproxy(Work):
 
     def serve(self, net, side):
         start_nginx(net.c, side.client)
-        net.c.wait_bound(PORT, "tcp")
-        if side.client:
-            netns.wait_for(lambda: attached(net.c), what="nginx's accept() with the library")
+        wait_bound(net.c, PORT, "tcp", side.client)
         conf = net.tmp / "haproxy.cfg"
         conf.write_text(HAPROXY.format(a=net.a.ip4, c=net.c.ip4, port=PORT))
         net.a.popen([program("haproxy"), "-db", "-f", conf], side.server, QUIET)
@@ -412,9 +417,7 @@ class Dns(Work):
 
     def serve(self, net, side):
         net.a.popen([program("unbound"), "-d", "-c", net.tmp / "unbound.conf"], side.server, QUIET)
-        net.a.wait_bound(PORT, "udp")
-        if side.server:
-            netns.wait_for(lambda: attached(net.a), what="unbound's wait with the library")
+        wait_bound(net.a, PORT, "udp", side.server)
 
     def ask(self, net, side):
         return net.b.popen(["dnsperf", "-s", net.a.ip4, "-p", PORT, "-d", net.tmp / "queries", "-l", SECONDS, "-q", 100],
@@ -461,9 +464,7 @@ class Iperf(Work):
     def serve(self, net, side):
         net.a.popen(["iperf3", "-s", "-B", net.a.ip4], side.server, QUIET)
         # Its first connection decides on the test: none that only looks.
-        net.a.wait_bound(5201, "tcp")
-        if side.server:
-            netns.wait_for(lambda: attached(net.a), what="iperf3's accept() with the library")
+        wait_bound(net.a, 5201, "tcp", side.server)
 
     def ask(self, net, side):
         return net.b.popen(["iperf3", "-c", net.a.ip4, "-t", SECONDS, "-P", self.streams, "-J", *self.options], side.client, QUIET)
@@ -489,9 +490,7 @@ class Pingpong(Work):
 
     def serve(self, net, side):
         net.a.popen(["sockperf", "server", "-i", net.a.ip4, "-p", PORT, *self.options], side.server, QUIET)
-        net.a.wait_bound(PORT, "tcp" if self.options else "udp")
-        if side.server:
-            netns.wait_for(lambda: attached(net.a), what="sockperf's wait with the library")
+        wait_bound(net.a, PORT, "tcp" if self.options else "udp", side.server)
 
     def ask(self, net, side):
         return net.b.popen(["sockperf", "ping-pong", "-i", net.a.ip4, "-p", PORT, "-m", 64, "-t", SECONDS, *self.options],

@@ -130,7 +130,7 @@ def percent(value):
 def line(name, row, seconds):
     """What is printed when a row is done."""
     verdict = ", ".join(f"{text}: {'reached' if ok else 'MISSED'}" for text, ok in goals(name, row))
-    moved = f"kernel's side moved by {percent(row['spread'])}"
+    moved = "" if row["spread"] is None else f"kernel's side moved by {percent(row['spread'])}"
     if not as_people_run_it(row):
         return (f"{name:18} {row['unit']:13} kernel {cell(row['kernel']):>10}  ours {cell(row['ours']):>10}  "
                 f"floor {cell(row['floor']):>10}  vs kernel {cell(row['vs_kernel']):>6}  "
