@@ -22,11 +22,11 @@ TO_REACH = {
     "tcp_memory": (("ours", "<=", 1536.0),),
     "tcp_pingpong": (("vs_kernel", ">=", 3.5),),
     "tcp_messages": (("vs_kernel", ">=", 3.0),),
-    "tcp_connections": (("vs_kernel", ">=", 1.5),),
+    "tcp_connections": (("vs_kernel", ">=", 2.0),),
     "redis_get": (("vs_kernel", ">=", 1.5),),
     "redis_set": (("vs_kernel", ">=", 1.5),),
     "tcp_bulk_send": (("vs_kernel", ">=", 0.9),),
-    "tcp_bulk_receive": (("vs_kernel", ">=", 0.9),),
+    "tcp_bulk_receive": (("vs_kernel", ">=", 1.0),),
     "tcp_loss": (("vs_kernel", ">=", 1.0),),
     "mlx5_udp_send": (("instructions", "<=", 250.0),),
     "mlx5_udp_receive": (("instructions", "<=", 300.0),),
@@ -120,7 +120,7 @@ def cell(value):
 
 def times(value):
     """A ratio in a table."""
-    return "–" if value is None else f"**{value:.2f}**"
+    return "–" if value is None else f"**{value:.2f}**" if value >= 0.095 else f"**{value:.1g}**"
 
 
 def percent(value):
