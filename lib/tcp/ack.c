@@ -230,11 +230,10 @@ void tcp_sndbuf_expand(struct tcp_conn *c)
 /* snd_una moves to ack. */
 static void advance(struct tcp_conn *c, uint32_t ack)
 {
-	uint32_t bytes = c->sndq.len;
-
+	/* Our SYN and FIN count, as in Linux: the peer may repeat the number that it had before. */
+	c->bytes_acked += ack - c->snd_una;
 	c->snd_una = ack;
 	tcp_sndq_ack(&c->sndq, &c->ts->env, ack);
-	c->bytes_acked += bytes - c->sndq.len;
 	c->retries = 0;
 	c->probe_stamp = 0;
 	if (c->snd_urg && seq_geq(ack, c->snd_up))

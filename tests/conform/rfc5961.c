@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* RFC 5961: blind attacks; RFC 5927: ICMP. */
 #include <errno.h>
+#include <sys/socket.h>
 
 #include "script.h"
 
@@ -176,6 +177,39 @@ static void rfc5461_4_net_unreachable_fails_a_connect(void)
 	equal(pending_error(), ENETUNREACH);
 }
 
+/* Our SYN is something that the peer has acknowledged: the number before it is an old one. */
+static void rfc5961_5_2_an_old_ack_before_any_data_brings_its_text(void)
+{
+	established_active();
+	in("PA", 1, 0, 100);
+	out_by(500, "A", 1, 101, 0);
+	equal(receiving(1000, 0), 100);
+	/* One more was never sent. */
+	in("PA", 101, UINT32_MAX, 100);
+	out("A", 1, 101, 0);
+	equal(receiving(1000, 0), -EAGAIN);
+}
+
+static void rfc5961_5_2_an_acked_fin_counts_too(void)
+{
+	established();
+	equal(shutting(SHUT_WR), 0);
+	out("FA", 1, 1, 0);
+	in("A", 1, 2, 0);
+	equal(state(), TCPS_FIN_WAIT2);
+	in("PA", 1, 1, 100);
+	out_by(500, "A", 2, 101, 0);
+	equal(receiving(1000, 0), 100);
+}
+
+static void rfc5961_5_2_a_number_that_was_never_sent_brings_nothing(void)
+{
+	established();
+	in("PA", 1, 0, 100);
+	out("A", 1, 1, 0);
+	equal(receiving(1000, 0), -EAGAIN);
+}
+
 const struct conform_case cases_rfc5961[] = {
 	CASE(rfc5961_3_rst_at_the_exact_number),
 	CASE(rfc5961_3_rst_in_the_window_is_challenged),
@@ -187,6 +221,9 @@ const struct conform_case cases_rfc5961[] = {
 	CASE(rfc5961_4_syn_ack_in_established_is_challenged),
 	CASE(rfc5961_5_ack_far_below_is_challenged),
 	CASE(rfc5961_5_ack_above_is_challenged),
+	CASE(rfc5961_5_2_an_old_ack_before_any_data_brings_its_text),
+	CASE(rfc5961_5_2_an_acked_fin_counts_too),
+	CASE(rfc5961_5_2_a_number_that_was_never_sent_brings_nothing),
 	CASE(rfc5961_7_challenges_are_few),
 	CASE(rfc5961_7_out_of_window_answers_are_few),
 	CASE(rfc5961_4_syn_in_close_wait_is_challenged),
