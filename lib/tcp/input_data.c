@@ -357,11 +357,14 @@ static void take_later(struct tcp_conn *c, struct tcp_rx *rx)
 	measure_mss(c, rx->len);
 	c->last_rcv_us = c->ts->now;
 	tcp_ofo_add(c, rx);
-	/* Without SACK the sender counts the duplicates: each has its own. */
-	if (!c->sack_ok)
+	/* Without SACK the sender counts the duplicates: each has its own, all with one window. */
+	if (!c->sack_ok) {
 		tcp_send_ack(c);
-	else
-		ack_now(c);
+		return;
+	}
+	if (!rx->b && rx->len >= GROW_FROM)
+		grow_window(c, rx->len);
+	ack_now(c);
 }
 
 /* Received already, in whole. */

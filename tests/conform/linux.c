@@ -82,6 +82,38 @@ static void a_syn_of_ours_does_not_ask_for_ecn(void)
 	established_active();
 }
 
+/* Three segments behind a hole; what the first and the last of their answers offer. */
+static void behind_a_hole(uint16_t *first, uint16_t *last)
+{
+	opts()->window_clamp = 20000;
+	established();
+	opts()->window_clamp = 60000;
+	changed_opts();
+	in("A", 1001, 1, 1000);
+	*first = out("A", 1, 1, 0)->wnd;
+	in("A", 2001, 1, 1000);
+	out("A", 1, 1, 0);
+	in("A", 3001, 1, 1000);
+	*last = out("A", 1, 1, 0)->wnd;
+}
+
+static void the_window_grows_for_what_comes_out_of_order(void)
+{
+	uint16_t first, last;
+
+	behind_a_hole(&first, &last);
+	must(last > first);
+}
+
+static void without_sack_duplicates_have_one_window(void)
+{
+	uint16_t first, last;
+
+	peer()->sack = false;
+	behind_a_hole(&first, &last);
+	equal(last, first);
+}
+
 const struct conform_case cases_linux[] = {
 	CASE(setting_nodelay_pushes_what_a_cork_holds),
 	CASE(setting_nodelay_again_does_so_too),
@@ -90,5 +122,7 @@ const struct conform_case cases_linux[] = {
 	CASE(ecn_is_accepted_and_not_asked_for),
 	CASE(no_ecn_when_it_is_off),
 	CASE(a_syn_of_ours_does_not_ask_for_ecn),
+	CASE(the_window_grows_for_what_comes_out_of_order),
+	CASE(without_sack_duplicates_have_one_window),
 	{0},
 };
