@@ -256,7 +256,7 @@ void tcp_each_tuple(const struct tcp_stack *ts,
 /*
  * Copies into the send buffer as much as there is room for; returns the bytes taken. -EAGAIN: none;
  * -EPIPE: the sending side is closed (the caller raises SIGPIPE); -ENOTCONN; the pending error
- * (taken). flags: MSG_MORE, MSG_OOB.
+ * (taken). flags: MSG_MORE, MSG_EOR, MSG_OOB.
  */
 ssize_t tcp_send(struct tcp_conn *c, const struct iovec *iov, int iovcnt, int flags, uint64_t now);
 /*

@@ -207,6 +207,7 @@ static void slow_path(struct tcp_conn *c, struct tcp_rx *rx)
 	if (!acceptable(c, rx) || !ack_acceptable(c, rx))
 		return;
 	update_ts_recent(c, rx);
+	c->more_holds = false;
 	tcp_ack_input(c, rx);
 	if (c->closing)
 		return;
@@ -268,6 +269,9 @@ void tcp_conn_input(struct tcp_conn *c, struct tcp_rx *rx)
 		return;
 	}
 	c->ts->n.fast_path++;
+	/* Data alone gives Linux no occasion to send; an acknowledgement does. */
+	if (!rx->len || rx->ack != c->snd_una)
+		c->more_holds = false;
 	update_ts_recent(c, rx);
 	tcp_mark_dirty(c);
 	tcp_ack_input(c, rx);

@@ -252,6 +252,7 @@ struct tcp_sndq {
 	uint32_t seq; /* of the first byte held */
 	uint32_t len;
 	uint32_t charge; /* memory of the blocks */
+	uint32_t records; /* ends of records (MSG_EOR) in it */
 };
 
 void tcp_sndq_init(struct tcp_sndq *q, uint32_t seq);
@@ -262,6 +263,10 @@ void tcp_sndq_init(struct tcp_sndq *q, uint32_t seq);
  */
 uint32_t tcp_sndq_put(struct tcp_sndq *q, const struct tcp_env *env, const struct iovec *iov,
 		      int iovcnt, size_t skip, uint32_t len, uint32_t buffer);
+/* The last byte that was put in ends a record: no segment has it and what is put in later. */
+void tcp_sndq_end_record(struct tcp_sndq *q);
+/* Bytes from seq on to the end of its record, len at most. */
+uint32_t tcp_sndq_record(const struct tcp_sndq *q, uint32_t seq, uint32_t len);
 /*
  * Vectors for [seq, seq+len), which must be held. Returns how many; *len is cut to what max vectors
  * cover.
@@ -533,7 +538,8 @@ struct tcp_conn {
 	uint32_t snd_up; /* urgent: the byte after; valid while snd_urg */
 	struct tcp_sack_block dsack; /* to be told with the next ACK; start == end: none */
 	bool snd_urg, cwr; /* cwr: the next new data says so */
-	bool more; /* the last send said MSG_MORE: as corked */
+	bool more; /* the last send said MSG_MORE: no PSH at its end */
+	bool more_holds; /* as corked, until the peer's next segment (Linux: MSG_MORE) */
 	bool push_held; /* what more or a cork holds is to go: TCP_NODELAY was set */
 	/* nospace, above: the user was told -EAGAIN: EV_OUT when a third is free */
 	bool ece; /* ECE until a CWR comes */

@@ -184,14 +184,15 @@ void tcp_unblock(struct tcp_conn *c)
 }
 
 /*
- * A small segment waits: corked; or Nagle, as Minshall would have it: only behind another small one
- * that is not acknowledged (RFC 896, draft-minshall-nagle). A FIN and urgent data do not.
+ * A small segment at the end of the queue waits: corked; or Nagle, as Minshall would have it: only
+ * behind another small one that is not acknowledged (RFC 896, draft-minshall-nagle). A FIN and
+ * urgent data do not.
  */
 static bool hold_small(const struct tcp_conn *c)
 {
 	if (c->fin_queued || c->snd_urg || c->push_held)
 		return false;
-	if (c->o.cork || c->more)
+	if (c->o.cork || c->more_holds)
 		return true;
 	return !c->o.nodelay && c->segq.packets_out && seq_after(c->sml_seq, c->snd_una);
 }
@@ -210,8 +211,11 @@ static uint32_t fit_window(const struct tcp_conn *c, uint32_t len)
 	return room && room >= c->max_wnd / 2 ? room : 0;
 }
 
-/* Bytes of new data that may leave in one go now, of `left` that wait. */
-static uint32_t allowed(struct tcp_conn *c, uint32_t left, uint32_t flight)
+/*
+ * Bytes of new data that may leave in one go now, of `left` that wait; waits: what is less than a
+ * segment may be made to wait for more.
+ */
+static uint32_t allowed(struct tcp_conn *c, uint32_t left, bool waits, uint32_t flight)
 {
 	uint32_t max = c->snd_urg || c->cwr ? c->mss : c->gso_len;
 	uint32_t room = c->cc.cwnd - flight, len = left;
@@ -228,6 +232,8 @@ static uint32_t allowed(struct tcp_conn *c, uint32_t left, uint32_t flight)
 		if (len > max)
 			len = max;
 	}
+	if (!waits)
+		return len;
 	/* The end of the queue is a small segment, perhaps behind full ones. */
 	if (len == left && len < c->mss)
 		return hold_small(c) ? 0 : len;
@@ -237,14 +243,15 @@ static uint32_t allowed(struct tcp_conn *c, uint32_t left, uint32_t flight)
 }
 
 /*
- * Flags of new data up to end: PSH where the queue ends, and every half of the peer's window (RFC
- * 9293, 3.9.1.2; Linux).
+ * Flags of new data up to end: PSH where the queue ends, unless more was announced, or a record,
+ * and every half of the peer's window (RFC 9293, 3.9.1.2; Linux).
  */
 static uint8_t data_flags(struct tcp_conn *c, uint32_t end)
 {
-	if (end != c->write_seq && !seq_after(end, c->push_seq + (c->max_wnd >> 1)))
-		return TCPHDR_ACK;
-	return TCPHDR_ACK | TCPHDR_PSH;
+	if ((end == c->write_seq && !c->more) || seq_after(end, c->push_seq + (c->max_wnd >> 1)) ||
+	    (c->sndq.records && tcp_sndq_record(&c->sndq, end - 1, 2) == 1))
+		return TCPHDR_ACK | TCPHDR_PSH;
+	return TCPHDR_ACK;
 }
 
 /* A segment is recorded, its transmission succeeded. */
@@ -312,8 +319,7 @@ int tcp_send_new(struct tcp_conn *c, uint32_t limit)
 
 	if (!tcp_unsent(c) || seq_geq(c->snd_nxt, tcp_wnd_end(c)))
 		return 0;
-	if (left > limit)
-		left = limit;
+	left = tcp_sndq_record(&c->sndq, c->snd_nxt, left < limit ? left : limit);
 	err = send_one(c, left < room ? left : room);
 	return err ? err : (int)(c->segq.packets_out - before);
 }
@@ -323,12 +329,14 @@ static int send_data(struct tcp_conn *c)
 {
 	while (tcp_unsent(c)) {
 		uint32_t left = c->write_seq - c->snd_nxt, flight = tcp_in_flight(c), len = 0;
+		uint32_t record = tcp_sndq_record(&c->sndq, c->snd_nxt, left);
 		int err;
 
 		if (left) {
 			if (flight >= c->cc.cwnd || c->segq.count >= tcp_max_segs(c))
 				break;
-			len = allowed(c, left, flight);
+			/* Nothing can be added to a record that has others behind it. */
+			len = allowed(c, record, record == left, flight);
 			if (!len)
 				break;
 		} else if (seq_geq(c->snd_nxt, tcp_wnd_end(c))) {

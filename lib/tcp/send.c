@@ -158,7 +158,9 @@ ssize_t tcp_send(struct tcp_conn *c, const struct iovec *iov, int iovcnt, int fl
 	c->write_seq += n;
 	c->push_held = false;
 	/* More is to come, also when not all found room: the rest will follow. */
-	c->more = flags & MSG_MORE;
+	c->more = c->more_holds = flags & MSG_MORE;
+	if ((flags & MSG_EOR) && n == want)
+		tcp_sndq_end_record(&c->sndq);
 	if ((flags & MSG_OOB) && n == want) {
 		c->snd_urg = true;
 		c->snd_up = c->write_seq;

@@ -16,6 +16,7 @@ struct tcp_block {
 	struct tcp_block *next;
 	uint32_t seq; /* of data[0] */
 	uint32_t len, room; /* bytes held (acknowledged ones too), bytes of data[] */
+	uint32_t ends_record; /* nothing is added to it: its last byte had MSG_EOR */
 	uint8_t data[];
 };
 
@@ -56,7 +57,8 @@ static struct tcp_block *add_block(struct tcp_sndq *q, const struct tcp_env *env
 	uint32_t size = BLOCK_MIN;
 	struct tcp_block *b;
 
-	if (want < q->len)
+	/* A record gets no more than it needs: nothing is added to the last block of it. */
+	if (want < q->len && !(q->tail && q->tail->ends_record))
 		want = q->len;
 	while (size - sizeof(*b) < want && 2 * size <= block_max(buffer))
 		size *= 2;
@@ -68,7 +70,7 @@ static struct tcp_block *add_block(struct tcp_sndq *q, const struct tcp_env *env
 	if (!b)
 		return NULL;
 	b->next = NULL;
-	b->len = 0;
+	b->len = b->ends_record = 0;
 	b->seq = q->seq + q->len;
 	b->room = size - (uint32_t)sizeof(*b);
 	if (q->tail)
@@ -128,7 +130,7 @@ uint32_t tcp_sndq_put(struct tcp_sndq *q, const struct tcp_env *env, const struc
 		struct tcp_block *b = q->tail;
 		uint32_t n;
 
-		if (!b || b->len == b->room)
+		if (!b || b->len == b->room || b->ends_record)
 			b = add_block(q, env, len - done, buffer);
 		if (!b)
 			break;
@@ -141,9 +143,36 @@ uint32_t tcp_sndq_put(struct tcp_sndq *q, const struct tcp_env *env, const struc
 	return done;
 }
 
+void tcp_sndq_end_record(struct tcp_sndq *q)
+{
+	if (!q->tail || q->tail->ends_record)
+		return;
+	q->tail->ends_record = true;
+	q->records++;
+}
+
+/* Where to begin to look for seq. */
+static struct tcp_block *block_before(const struct tcp_sndq *q, uint32_t seq)
+{
+	return q->cursor && seq_leq(q->cursor->seq, seq) ? q->cursor : q->head;
+}
+
+uint32_t tcp_sndq_record(const struct tcp_sndq *q, uint32_t seq, uint32_t len)
+{
+	const struct tcp_block *b = q->records ? block_before(q, seq) : NULL;
+
+	for (; b && seq_before(b->seq, seq + len); b = b->next) {
+		uint32_t end = b->seq + b->len;
+
+		if (b->ends_record && seq_after(end, seq))
+			return end - seq < len ? end - seq : len;
+	}
+	return len;
+}
+
 int tcp_sndq_iov(struct tcp_sndq *q, uint32_t seq, uint32_t *len, struct iovec *iov, int max)
 {
-	struct tcp_block *b = q->cursor && seq_leq(q->cursor->seq, seq) ? q->cursor : q->head;
+	struct tcp_block *b = block_before(q, seq);
 	uint32_t left = *len, done = 0;
 	int n = 0;
 
@@ -174,6 +203,7 @@ static void free_head(struct tcp_sndq *q, const struct tcp_env *env)
 	if (q->cursor == b)
 		q->cursor = q->head;
 	q->charge -= size;
+	q->records -= b->ends_record;
 	env->free(env->ctx, b, size);
 }
 

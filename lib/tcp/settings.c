@@ -115,7 +115,7 @@ void tcp_set_opts(struct tcp_conn *c, const struct tcp_opts *o, uint64_t now)
 		change_lowat(c);
 	/* Uncorked, unpaced, Nagle off: what waited for that goes at the flush. */
 	if (!o->cork && was.cork)
-		c->more = false;
+		c->more_holds = false;
 	tcp_mark_dirty(c);
 }
 

@@ -247,10 +247,11 @@ void tcp_check_probe(struct tcp_conn *c)
  */
 static int wake_up(struct tcp_conn *c)
 {
-	int n = c->snd_urg && tcp_wnd_end(c) == c->snd_nxt ? 0 : tcp_send_new(c, c->mss);
+	int n;
 
+	c->more = c->more_holds = false;
+	n = c->snd_urg && tcp_wnd_end(c) == c->snd_nxt ? 0 : tcp_send_new(c, c->mss);
 	if (n > 0) {
-		c->more = false;
 		tcp_rearm_rtx(c);
 		return 0;
 	}
@@ -342,6 +343,7 @@ void tcp_pace_timer(struct tcp_conn *c)
 	/* Memory was short when nothing was queued: the user may try again. */
 	if (c->nospace)
 		tcp_tell_space(c);
+	c->more_holds = false; /* the call that said so is over */
 	tcp_mark_dirty(c);
 }
 

@@ -33,7 +33,10 @@ static void step_send(struct in *in, struct user *u)
 	ssize_t n;
 
 	memcpy(mem, world_stream(before), len);
-	n = tcp_send(u->c, iov, 2, (what & 2 ? MSG_MORE : 0) | (what & 4 ? MSG_OOB : 0), w.now);
+	n = tcp_send(u->c, iov, 2,
+		     (what & 2 ? MSG_MORE : 0) | (what & 4 ? MSG_OOB : 0) |
+			     (what & 8 ? MSG_EOR : 0),
+		     w.now);
 	REQUIRE(n < 0 ? u->c->write_seq - before <= 1
 		      : n <= (ssize_t)len && u->c->write_seq == before + (uint32_t)n);
 }

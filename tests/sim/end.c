@@ -189,6 +189,8 @@ static bool write_once(struct end *e)
 	struct iovec iov[3];
 	ssize_t rc;
 
+	if (rng_chance(&e->rng, e->p->more_ppm))
+		flags |= MSG_EOR;
 	if (n > limit)
 		n = limit;
 	if (n > 2 * PATTERN)

@@ -240,9 +240,35 @@ static void random_use_agrees_with_the_stream(void **state)
 	}
 }
 
+static void records_end_where_they_were_ended(void **state)
+{
+	(void)state;
+	begin(UINT32_MAX - 99);
+	assert_int_equal(put(100), 100);
+	tcp_sndq_end_record(&q);
+	tcp_sndq_end_record(&q); /* of nothing more */
+	assert_int_equal(put(50), 50);
+	assert_int_equal(put(50), 50);
+	tcp_sndq_end_record(&q);
+	assert_int_equal(put(10), 10);
+	assert_int_equal(q.records, 2);
+	assert_int_equal(tcp_sndq_record(&q, UINT32_MAX - 99, 210), 100);
+	assert_int_equal(tcp_sndq_record(&q, UINT32_MAX - 99, 30), 30);
+	assert_int_equal(tcp_sndq_record(&q, UINT32_MAX, 111), 1);
+	assert_int_equal(tcp_sndq_record(&q, 0, 110), 100);
+	assert_int_equal(tcp_sndq_record(&q, 100, 10), 10);
+	check(UINT32_MAX - 99, 210, 64);
+	tcp_sndq_ack(&q, &env, 1);
+	assert_int_equal(q.records, 1);
+	assert_int_equal(tcp_sndq_record(&q, 1, 109), 99);
+	tcp_sndq_clear(&q, &env);
+	assert_int_equal(q.records, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(records_end_where_they_were_ended),
 		cmocka_unit_test(an_empty_buffer_takes_no_memory),
 		cmocka_unit_test(bytes_come_out_where_they_were_put_across_the_wrap_of_numbers),
 		cmocka_unit_test(few_vectors_show_a_part_and_say_how_much),

@@ -11,7 +11,7 @@
 #include "socket/tcp/internal.h"
 
 #define TX_EVENTS (EPOLLOUT | EPOLLERR | EPOLLHUP)
-#define ENGINE_FLAGS (MSG_MORE | MSG_OOB)
+#define ENGINE_FLAGS (MSG_MORE | MSG_EOR | MSG_OOB)
 
 /* Nothing can be sent: an earlier connection's error, once, else EPIPE. */
 static ssize_t left_error(struct tcp_sock *s)
@@ -53,12 +53,12 @@ static ssize_t put(struct tcp_sock *s, const struct iovec *iov, int iovcnt, int 
 }
 
 /*
- * What put() is to be told of vectors that are not the last: more follows, and the urgent byte is
- * the last of all.
+ * What put() is to be told of vectors that are not the last: more follows, and the urgent byte and
+ * the end of a record are the last of all.
  */
 static int part_flags(int flags, bool last)
 {
-	return last ? flags : (flags & ~MSG_OOB) | MSG_MORE;
+	return last ? flags : (flags & ~(MSG_OOB | MSG_EOR)) | MSG_MORE;
 }
 
 /*
