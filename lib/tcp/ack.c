@@ -120,6 +120,8 @@ static void clean_queue(struct tcp_conn *c, struct tcp_acking *a)
 		front_acked(c, a, s);
 	if (seq_before(c->fack, c->snd_una))
 		c->fack = c->snd_una;
+	if (!s && c->spends)
+		tcp_spends_no_more(c, TCP_SPENDS_BUSY);
 	if (a->flags & ACK_ACKED) {
 		a->flags |= ACK_REARM;
 		if (!c->sack_ok)
@@ -283,6 +285,7 @@ static void syn_acked(struct tcp_conn *c)
 	c->ca_state = TCPCA_OPEN;
 	c->retrans_stamp = 0;
 	c->undo = c->frto = false;
+	tcp_rto_over(c);
 	/* RFC 6298, 5.7: a SYN that was lost more than once leaves one segment. */
 	c->cc.cwnd = 0;
 	tcp_cc_of(c)->init(&c->cc);
@@ -353,6 +356,8 @@ void tcp_ack_input(struct tcp_conn *c, const struct tcp_rx *rx)
 	if (a.flags & ACK_REARM)
 		tcp_rearm_rtx(c);
 	tcp_rate_finish(c, &a.rate);
+	if ((a.flags & ACK_ECE) && c->delivered != a.prior_delivered && tcp_aside(c))
+		c->aside->delivered_ce += c->delivered - a.prior_delivered;
 	if (!syn)
 		control_congestion(c, &a);
 	if (a.flags & ACK_ADVANCED) {

@@ -102,6 +102,7 @@ static void queue_fin(struct tcp_conn *c)
 		return;
 	}
 	c->fin_queued = true;
+	tcp_spends(c, TCP_SPENDS_BUSY);
 	tcp_mark_dirty(c);
 }
 

@@ -193,6 +193,7 @@ static void conn_end(struct tcp_conn *c, struct tcp_node *next, int err)
 	tcp_sndq_clear(&c->sndq, &ts->env);
 	tcp_ofo_clear(c);
 	tcp_cc_drop(c);
+	tcp_aside_drop(c);
 	if (next)
 		tcp_table_replace(&ts->table, &c->node, next);
 	else

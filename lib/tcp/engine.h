@@ -328,9 +328,10 @@ bool tcp_is_quickack(const struct tcp_conn *c);
 /* Of the IP header that came with the ACK of our SYN|ACK; 0 in a connection that we began. */
 void tcp_conn_first(const struct tcp_conn *c, uint8_t *ttl, uint8_t *tos);
 /*
- * Fills at most len bytes of a struct tcp_info (linux/tcp.h, zeros behind what is known); returns
- * the bytes filled.
+ * Fills at most len bytes of a struct tcp_info (linux/tcp.h) as Linux 6.7 has it, which may be more
+ * than the headers know, zeros behind what is known; returns the bytes filled.
  */
+#define TCP_INFO_BYTES 248u
 size_t tcp_fill_info(const struct tcp_conn *c, void *info, size_t len, uint64_t now);
 
 /* --- leaving for another stack (repair.c) */

@@ -181,6 +181,7 @@ static void ecn_input(struct tcp_conn *c, const struct tcp_rx *rx)
 {
 	if (!c->ecn_ok)
 		return;
+	c->ecn_seen |= rx->ecn != 0;
 	if (rx->flags & TCPHDR_CWR) {
 		if (c->ece)
 			ack_now(c);
@@ -286,6 +287,7 @@ static void fin_arrived(struct tcp_conn *c)
 	uint32_t events = TCP_EV_IN | TCP_EV_RDHUP;
 
 	c->rcv_nxt++;
+	c->bytes_received++; /* as in Linux */
 	c->fin_rcvd = true;
 	tcp_ofo_clear(c);
 	/* It may wait: the answer's data, or our own FIN, may carry it (Linux: tcp_fin()). */
@@ -356,6 +358,8 @@ static void take_later(struct tcp_conn *c, struct tcp_rx *rx)
 	}
 	measure_mss(c, rx->len);
 	c->last_rcv_us = c->ts->now;
+	if (tcp_aside(c))
+		c->aside->rcv_ooopack++;
 	tcp_ofo_add(c, rx);
 	/* Without SACK the sender counts the duplicates: each has its own, all with one window. */
 	if (!c->sack_ok) {

@@ -453,6 +453,24 @@ enum tcp_pending {
 	TCP_PENDING_PROBE
 };
 
+/* What the sender's time goes to; the greater one counts. */
+enum tcp_spends {
+	TCP_SPENDS_NOT, /* nothing to send, nothing in flight */
+	TCP_SPENDS_BUSY,
+	TCP_SPENDS_RWND, /* the peer's window is full */
+	TCP_SPENDS_SNDBUF /* the program waits for room in a send buffer that the path has drained
+			   */
+};
+
+/* aside.c: made when one of it is needed first. */
+struct tcp_aside {
+	uint32_t rwnd_ms, sndbuf_ms; /* tcp_spends() */
+	uint32_t rcv_ooopack; /* segments behind a hole */
+	uint32_t delivered_ce; /* wire segments whose acknowledgement said ECE */
+	uint16_t rtos, rto_recoveries; /* timeouts; first ones of a row */
+	uint32_t rto_ms, rto_since; /* in such rows; 0: in none now */
+};
+
 /* As in Linux's tcpi_ca_state. */
 enum tcp_ca { TCPCA_OPEN, TCPCA_DISORDER, TCPCA_CWR, TCPCA_RECOVERY, TCPCA_LOSS };
 
@@ -527,6 +545,7 @@ struct tcp_conn {
 	struct tcp_segq segq;
 	struct tcp_sndq sndq;
 	uint64_t lsndtime; /* last data sent */
+	uint32_t spent_since, busy_ms; /* see `spends`; low bits of milliseconds */
 	uint64_t bytes_acked, bytes_sent;
 	uint32_t segs_out, data_segs_out;
 	uint32_t last_ack_sent;
@@ -561,6 +580,7 @@ struct tcp_conn {
 	uint64_t pace_next; /* earliest time of the next transmission when paced */
 
 	/* Rare: identity, the handshake, the end. */
+	struct tcp_aside *aside; /* NULL: nothing of it was needed yet */
 	struct tcp_conn *next, **pprev; /* the stack's list, or the listener's accept queue */
 	struct tcp_listener *l; /* accepted from it, but not by accept() yet */
 	/* whom output() refused; pprev is NULL: not on it */
@@ -616,6 +636,8 @@ struct tcp_conn {
 	bool tlp_retrans;
 	bool pace_waits; /* data waits for pace_next */
 	bool rate_app_limited; /* the last rate is one of a program that had no more to send */
+	uint8_t spends : 2; /* enum tcp_spends, since spent_since */
+	bool ecn_seen : 1; /* a segment that said ECT or CE */
 	uint32_t rack_rtt_us, rack_end_seq, rack_dsack_round;
 	uint32_t tlp_end_seq; /* valid while tlp_out */
 	uint32_t rate_delivered; /* the last rate: so many segments in rate_interval_us (0: none) */
@@ -633,7 +655,7 @@ struct tcp_conn {
 /* What a segment and its acknowledgement touch ends here. */
 #define TCP_CONN_HOT offsetof(struct tcp_conn, rtx)
 /* All of an idle connection: the issue allows 1536 bytes with the socket on top. */
-_Static_assert(sizeof(struct tcp_conn) <= 1088, "an idle connection has grown");
+_Static_assert(sizeof(struct tcp_conn) <= 1104, "an idle connection has grown");
 /*
  * A segment in order that needs no answer: these five lines, RTT and retransmission queue behind
  * them, options.
@@ -776,6 +798,24 @@ void tcp_conn_set_irs(struct tcp_conn *c, uint32_t irs);
 void tcp_conn_reset(struct tcp_conn *c);
 /* mss, windows and buffers from what the handshake brought (both sides). */
 void tcp_conn_established(struct tcp_conn *c);
+
+/* --- aside.c */
+
+/* What stands aside, made if need be. NULL: no memory, or the connection is over. */
+struct tcp_aside *tcp_aside(struct tcp_conn *c);
+/* The connection is over. */
+void tcp_aside_drop(struct tcp_conn *c);
+/* The sender's time goes to this from now on, or no more. */
+void tcp_spends(struct tcp_conn *c, enum tcp_spends what);
+void tcp_spends_no_more(struct tcp_conn *c, enum tcp_spends what);
+struct tcp_spent {
+	uint64_t all_ms;
+	uint32_t rwnd_ms, sndbuf_ms;
+};
+void tcp_spent(const struct tcp_conn *c, uint64_t now, struct tcp_spent *s);
+/* A retransmission timeout, before `retries` counts it; the Loss state is left. */
+void tcp_count_rto(struct tcp_conn *c);
+void tcp_rto_over(struct tcp_conn *c);
 
 /* --- input.c, handshake/syn_sent.c, input_data.c: RFC 9293, 3.10.7 */
 

@@ -18,6 +18,9 @@ void tcp_snd_init(struct tcp_conn *c, uint32_t iss, bool acked)
 	c->max_out_seq = c->snd_una;
 	c->reordering = TCP_REORDERING;
 	c->rack_reo_steps = 1;
+	/* Nothing says how fast the path is before the first data are acknowledged. */
+	c->app_limited = UINT32_MAX;
+	c->rate_app_limited = true;
 	c->lsndtime = c->cwnd_stamp = c->ts->now;
 	tcp_sndq_init(&c->sndq, iss + 1);
 	tcp_rtt_init(&c->rtt, c->ts->cfg.min_rto_us);
@@ -324,6 +327,19 @@ int tcp_send_new(struct tcp_conn *c, uint32_t limit)
 	return err ? err : (int)(c->segq.packets_out - before);
 }
 
+/* Whether the peer's window holds the next segment, which cwnd would let go. */
+static void note_window(struct tcp_conn *c)
+{
+	uint32_t left = tcp_sndq_record(&c->sndq, c->snd_nxt, c->write_seq - c->snd_nxt);
+	bool held = tcp_unsent(c) && tcp_in_flight(c) < c->cc.cwnd &&
+		    seq_after(c->snd_nxt + (left < c->mss ? left : c->mss), tcp_wnd_end(c));
+
+	if (held)
+		tcp_spends(c, TCP_SPENDS_RWND);
+	else if (c->spends == TCP_SPENDS_RWND)
+		tcp_spends_no_more(c, TCP_SPENDS_RWND);
+}
+
 /* Sends what the rules let go. 0, or -ENOBUFS. */
 static int send_data(struct tcp_conn *c)
 {
@@ -346,6 +362,8 @@ static int send_data(struct tcp_conn *c)
 		if (err)
 			return err;
 	}
+	if (tcp_unsent(c) || c->spends == TCP_SPENDS_RWND)
+		note_window(c);
 	return 0;
 }
 
@@ -423,6 +441,9 @@ static void validate_cwnd(struct tcp_conn *c)
 	}
 	if (out > c->cwnd_used)
 		c->cwnd_used = out;
+	if (c->nospace && !tcp_unsent(c) &&
+	    (c->state == TCPS_ESTABLISHED || c->state == TCPS_CLOSE_WAIT))
+		tcp_spends(c, TCP_SPENDS_SNDBUF);
 	if (c->ts->now - c->cwnd_stamp >= c->rtt.rto_us)
 		application_limited(c);
 }

@@ -440,6 +440,7 @@ static void ofo_deliver(struct tcp_conn *c, struct tcp_ofo *o)
 
 bool tcp_ofo_drain(struct tcp_conn *c)
 {
+	uint32_t from = c->rcv_nxt;
 	struct tcp_ofo *o;
 	bool fin = false;
 
@@ -452,6 +453,7 @@ bool tcp_ofo_drain(struct tcp_conn *c)
 		}
 		ofo_drop(c, o);
 	}
+	c->bytes_received += c->rcv_nxt - from;
 	if (!c->ofo)
 		c->num_recent = 0;
 	return fin;

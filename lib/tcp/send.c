@@ -45,6 +45,8 @@ void tcp_tell_space(struct tcp_conn *c)
 	if (!tcp_writable(c))
 		return;
 	c->nospace = false;
+	if (c->spends == TCP_SPENDS_SNDBUF)
+		tcp_spends_no_more(c, TCP_SPENDS_SNDBUF);
 	tcp_event(c, TCP_EV_OUT);
 }
 
@@ -156,6 +158,8 @@ ssize_t tcp_send(struct tcp_conn *c, const struct iovec *iov, int iovcnt, int fl
 		return -EAGAIN;
 	}
 	c->write_seq += n;
+	if (!c->spends)
+		tcp_spends(c, TCP_SPENDS_BUSY);
 	c->push_held = false;
 	/* More is to come, also when not all found room: the rest will follow. */
 	c->more = c->more_holds = flags & MSG_MORE;

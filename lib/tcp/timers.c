@@ -146,6 +146,7 @@ static void syn_timeout(struct tcp_conn *c)
 	if (give_up(c))
 		return;
 	c->ts->n.timeouts++;
+	tcp_count_rto(c);
 	tcp_send_syn(c);
 	c->retries++;
 	if (c->state != TCPS_SYN_SENT || c->retries > SYN_LINEAR)
@@ -205,6 +206,7 @@ static void rto_timer(struct tcp_conn *c)
 		return;
 	c->ts->n.timeouts++;
 	tcp_enter_loss(c);
+	tcp_count_rto(c);
 	if (tcp_retransmit(c, c->segq.head, 1, false) == -ENOBUFS) {
 		/*
 		 * Our own queue was full: no reason to back off (Linux:

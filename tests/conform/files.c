@@ -16,9 +16,20 @@ extern const struct conform_case cases_rfc9293_close[];
 extern const struct conform_case cases_rfc9293_data[];
 extern const struct conform_case cases_rfc9293_open[];
 extern const struct conform_case cases_rfc_more[];
+extern const struct conform_case cases_tcp_info[];
 
 const struct conform_case *const conform_files[] = {
-	cases_linux,	    cases_linux_send,	cases_rfc1122,	cases_rfc2018,
-	cases_rfc5961,	    cases_rfc7323,	cases_rfc8985,	cases_rfc9293_close,
-	cases_rfc9293_data, cases_rfc9293_open, cases_rfc_more, NULL,
+	cases_linux,
+	cases_linux_send,
+	cases_rfc1122,
+	cases_rfc2018,
+	cases_rfc5961,
+	cases_rfc7323,
+	cases_rfc8985,
+	cases_rfc9293_close,
+	cases_rfc9293_data,
+	cases_rfc9293_open,
+	cases_rfc_more,
+	cases_tcp_info,
+	NULL,
 };

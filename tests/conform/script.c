@@ -63,6 +63,12 @@ static void happened(void)
 
 /* --- set-up */
 
+static void pass(uint64_t us)
+{
+	script.passed += us;
+	script.b->wait(us);
+}
+
 struct tcp_opts *opts(void)
 {
 	return &script.o;
@@ -216,12 +222,28 @@ enum tcp_state state(void)
 	return st;
 }
 
-struct tcp_info info(void)
+union tcp_info_all info_all(void)
 {
-	struct tcp_info ti = {0};
+	union tcp_info_all ti;
 
+	memset(&ti, 0, sizeof(ti));
 	script.b->info(&ti);
 	return ti;
+}
+
+struct tcp_info info(void)
+{
+	return info_all().is;
+}
+
+uint64_t late_us(void)
+{
+	return script.b->now() - script.begun - script.passed;
+}
+
+void noted(const char *when, const char *name, uint64_t value, uint64_t slack)
+{
+	record(true, NOTED, when, name, (unsigned long long)value, (unsigned long long)slack);
 }
 
 void changed_opts(void)
@@ -356,7 +378,7 @@ void wait_us(uint64_t us)
 {
 	if (!script.b->virtual_time && us > PATIENCE_US)
 		script_skip("too long for real time");
-	script.b->wait(us);
+	pass(us);
 }
 
 void wait_ms(uint32_t ms)
@@ -471,7 +493,7 @@ static const struct seg *compare(const char *file, int line, const char *flags, 
 static void settle(void)
 {
 	if (!script.b->virtual_time && script.count == 0)
-		script.b->wait(3000);
+		pass(3000);
 }
 
 const struct seg *expect_out(const char *file, int line, const char *flags, uint32_t seq,
@@ -493,7 +515,7 @@ const struct seg *expect_after(const char *file, int line, uint32_t ms, const ch
 	if (!script.b->virtual_time && ms * 1000ull > PATIENCE_US)
 		script_skip("too long for real time");
 	while (script.count == 0 && script.b->now() < due + late)
-		script.b->wait(script.b->virtual_time ? 1000 : 2000);
+		pass(script.b->virtual_time ? 1000 : 2000);
 	s = compare(file, line, flags, seq, ack, len);
 	if (s->when + early < due || s->when > due + late)
 		script_fail("%s:%d: left %.1f ms after the last event, expected %u ms", base(file),
@@ -506,7 +528,7 @@ const struct seg *expect_by(const char *file, int line, uint32_t ms, const char 
 			    uint32_t seq, uint32_t ack, uint32_t len)
 {
 	for (uint32_t i = 0; script.count == 0 && i < ms; i++)
-		script.b->wait(1000);
+		pass(1000);
 	return expect_out(file, line, flags, seq, ack, len);
 }
 

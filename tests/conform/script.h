@@ -11,11 +11,11 @@
 #ifndef CONFORM_SCRIPT_H
 #define CONFORM_SCRIPT_H
 
-#include <linux/tcp.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/socket.h>
 
+#include "tcp/info.h"
 #include "tcp/tcp.h"
 #include "../sim/seg.h"
 
@@ -73,6 +73,14 @@ int pending_error(void); /* SO_ERROR */
 uint32_t ready(void); /* TCP_EV_* as poll() says */
 enum tcp_state state(void); /* TCPS_CLOSED when it is no more */
 struct tcp_info info(void);
+union tcp_info_all info_all(void);
+/*
+ * How much more time than the script's own has gone so far: a busy machine is late with what it
+ * sends to the kernel.
+ */
+uint64_t late_us(void);
+/* A value that engine and kernel must have alike, but for so much. */
+void noted(const char *when, const char *name, uint64_t value, uint64_t slack);
 /* Lets a change of opts() take effect on the connection. */
 void changed_opts(void);
 uint32_t inq(void);

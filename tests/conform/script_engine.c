@@ -288,7 +288,7 @@ static enum tcp_state engine_state(void)
 	return n ? tcp_conn_state((struct tcp_conn *)n) : TCPS_CLOSED;
 }
 
-static void engine_info(struct tcp_info *ti)
+static void engine_info(union tcp_info_all *ti)
 {
 	if (e.c)
 		tcp_fill_info(e.c, ti, sizeof(*ti), e.now);

@@ -10,6 +10,9 @@
 #define OUR_PORT 4000u
 #define PEER_PORT 5000u
 #define MAX_OUT 4096u
+/* A line of the record that noted() makes, and that is read again. */
+#define NOTED "= %s, %s: %llu within %llu"
+#define NOTED_READ "= %*[^,], %63[^:]: %llu within %llu"
 #define TRANSCRIPT (1u << 16)
 
 enum verdict { CASE_PASSED, CASE_FAILED, CASE_SKIPPED };
@@ -34,7 +37,7 @@ struct backend {
 	int (*error)(void);
 	uint32_t (*ready)(void);
 	enum tcp_state (*state)(void);
-	void (*info)(struct tcp_info *ti);
+	void (*info)(union tcp_info_all *ti);
 	void (*set_opts)(void);
 	uint32_t (*inq)(void);
 };
@@ -51,7 +54,7 @@ struct script {
 	struct seg sent[MAX_OUT];
 	unsigned first, count;
 	struct seg last; /* relative */
-	uint64_t begun, event_at;
+	uint64_t begun, event_at, passed; /* passed: so much time the script let pass */
 	uint32_t iss; /* ours */
 	bool iss_known, ts_agreed, scaled;
 	int our_wscale;

@@ -449,7 +449,7 @@ static enum tcp_state kernel_state(void)
 	return st;
 }
 
-static void kernel_info(struct tcp_info *ti)
+static void kernel_info(union tcp_info_all *ti)
 {
 	socklen_t len = sizeof(*ti);
 

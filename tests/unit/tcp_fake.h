@@ -54,6 +54,7 @@ void tcp_conn_done(struct tcp_conn *c, int err)
 	wheel_cancel(&ts->wheel, &c->pace);
 	tcp_segq_clear(&c->segq, &ts->env);
 	tcp_sndq_clear(&c->sndq, &ts->env);
+	tcp_aside_drop(c);
 	c->closing = true;
 	c->state = TCPS_CLOSED;
 	f.done = err;

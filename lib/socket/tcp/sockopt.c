@@ -23,7 +23,10 @@
 
 struct tcp_sock_kept_opts {
 	struct tcp_opts o;
-	struct tcp_info info;
+	union {
+		struct tcp_info info;
+		uint8_t info_all[TCP_INFO_BYTES];
+	};
 	uint32_t mss, mtu, window_clamp;
 	bool quickack;
 };
@@ -374,7 +377,7 @@ static void look(struct tcp_sock *s, struct tcp_sock_kept_opts *is)
 	uint32_t gso;
 
 	is->o = *tcp_get_opts(s->c);
-	(void)tcp_fill_info(s->c, &is->info, sizeof(is->info), tcp_sock_now_us());
+	(void)tcp_fill_info(s->c, is->info_all, sizeof(is->info_all), tcp_sock_now_us());
 	is->mss = tcp_mss(s->c);
 	is->quickack = tcp_is_quickack(s->c);
 	is->window_clamp = tcp_window_clamp(s->c);
@@ -449,7 +452,7 @@ static int get_from(const struct tcp_sock_kept_opts *is, const struct opt_row *r
 		return tcp_sock_opt_give(r->level, val, len, name, sizeof(name));
 	}
 	if (r->level == IPPROTO_TCP && r->opt == TCP_INFO)
-		return tcp_sock_opt_give(r->level, val, len, &is->info, sizeof(is->info));
+		return tcp_sock_opt_give(r->level, val, len, is->info_all, sizeof(is->info_all));
 	if (number(is, r, &x))
 		return tcp_sock_opt_give(r->level, val, len, &x, sizeof(x));
 	v = opt_field_get(&is->o, r);

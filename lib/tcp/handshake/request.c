@@ -248,6 +248,8 @@ static struct tcp_conn *child_new(const struct tcp_req *r, const struct tcp_rx *
 	c->snd_wnd = c->max_wnd = rx->wnd << r->snd_wscale;
 	c->snd_wl1 = rx->seq;
 	tcp_snd_init(c, r->iss, true);
+	/* The SYNs, as Linux counts them. */
+	c->delivered = c->segs_in = 1;
 	return c;
 }
 

@@ -55,6 +55,7 @@ static void resent(struct tcp_conn *c, struct tcp_seg *s, bool probe)
 
 	/* The time first: so it finds its place in the order of time at the end. */
 	tcp_segq_sent(q, s, c->ts->now);
+	c->lsndtime = c->ts->now;
 	tcp_rate_sent(c, s);
 	tcp_segq_mark(q, s, SEG_EVER_RETRANS | (probe ? 0 : SEG_RETRANS), 0);
 	c->total_retrans += s->pcount;

@@ -367,6 +367,8 @@ void tcp_recovery_input(struct tcp_conn *c, struct tcp_acking *a)
 	}
 	if (c->ca_state == TCPCA_LOSS) {
 		loss_input(c, a);
+		if (c->ca_state != TCPCA_LOSS)
+			tcp_rto_over(c);
 		find_losses(c, a);
 		/*
 		 * Undone, or retransmissions were lost again: on to see whether a recovery begins.
