@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define TABLE_WORDS_MAX 16
+#define TABLE_WORDS_MAX 18
 
 struct net_table_slots;
 

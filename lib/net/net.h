@@ -60,6 +60,14 @@ struct net_route_query {
 	uint8_t tos;
 };
 
+/* What a route asks of TCP (ip-route(8)); 0, empty: nothing. */
+struct net_metrics {
+	uint32_t window, rto_min_ms;
+	uint16_t advmss, initcwnd, initrwnd;
+	bool quickack, mtu_locked;
+	char congctl[16];
+};
+
 struct net_route {
 	enum net_route_type type;
 	int oif;
@@ -67,6 +75,7 @@ struct net_route {
 	struct in6_addr prefsrc;
 	uint32_t mtu; /* route metric or the link's MTU */
 	bool multipath; /* more than one next hop: the kernel chose one */
+	struct net_metrics metrics;
 };
 
 struct net_neigh {

@@ -142,14 +142,44 @@ static int type_of(uint8_t rtm_type, enum net_route_type *type)
 	return -ENETUNREACH;
 }
 
-static uint32_t metric_mtu(struct nlattr *metrics)
+static uint32_t metric(struct nlattr **tb, int which)
 {
-	static const struct nla_policy policy[RTAX_MAX + 1] = {[RTAX_MTU] = {.type = NLA_U32}};
-	struct nlattr *tb[RTAX_MAX + 1];
+	return tb[which] ? nla_get_u32(tb[which]) : 0;
+}
 
-	if (!metrics || nla_parse_nested(tb, RTAX_MAX, metrics, policy) || !tb[RTAX_MTU])
-		return 0;
-	return nla_get_u32(tb[RTAX_MTU]);
+static uint16_t as_u16(uint32_t v)
+{
+	return v < UINT16_MAX ? (uint16_t)v : UINT16_MAX;
+}
+
+static void metrics_fill(struct nlattr *metrics, struct net_route *route)
+{
+	static const struct nla_policy policy[RTAX_MAX + 1] = {
+		[RTAX_LOCK] = {.type = NLA_U32},       [RTAX_MTU] = {.type = NLA_U32},
+		[RTAX_WINDOW] = {.type = NLA_U32},     [RTAX_ADVMSS] = {.type = NLA_U32},
+		[RTAX_INITCWND] = {.type = NLA_U32},   [RTAX_RTO_MIN] = {.type = NLA_U32},
+		[RTAX_INITRWND] = {.type = NLA_U32},   [RTAX_QUICKACK] = {.type = NLA_U32},
+		[RTAX_CC_ALGO] = {.type = NLA_STRING},
+	};
+	struct net_metrics *m = &route->metrics;
+	struct nlattr *tb[RTAX_MAX + 1];
+	uint32_t lock;
+
+	if (!metrics || nla_parse_nested(tb, RTAX_MAX, metrics, policy))
+		return;
+	lock = metric(tb, RTAX_LOCK);
+	route->mtu = metric(tb, RTAX_MTU);
+	m->window = metric(tb, RTAX_WINDOW);
+	m->advmss = as_u16(metric(tb, RTAX_ADVMSS));
+	m->initcwnd = as_u16(metric(tb, RTAX_INITCWND));
+	m->initrwnd = as_u16(metric(tb, RTAX_INITRWND));
+	m->quickack = metric(tb, RTAX_QUICKACK) != 0;
+	m->mtu_locked = lock & 1u << RTAX_MTU;
+	/* The kernel's TCP looks at it only where it is locked; ip(8) locks it. */
+	if (lock & 1u << RTAX_RTO_MIN)
+		m->rto_min_ms = metric(tb, RTAX_RTO_MIN);
+	if (tb[RTAX_CC_ALGO])
+		nla_strlcpy(m->congctl, tb[RTAX_CC_ALGO], sizeof(m->congctl));
 }
 
 /* An IPv4 route may have an IPv6 gateway (RFC 5549): RTA_VIA. */
@@ -190,7 +220,7 @@ static void route_fill(const struct rtmsg *rtm, struct nlattr **tb, const struct
 	route->prefsrc = q->src;
 	if (IN6_IS_ADDR_UNSPECIFIED(&q->src))
 		attr_addr(rtm->rtm_family, tb[RTA_PREFSRC], &route->prefsrc);
-	route->mtu = metric_mtu(tb[RTA_METRICS]);
+	metrics_fill(tb[RTA_METRICS], route);
 }
 
 bool route_parse(struct nlmsghdr *h, const struct net_route_query *q, struct net_route *route,

@@ -106,7 +106,7 @@ static void update_rtt(struct tcp_conn *c, struct tcp_acking *a)
 		return;
 	}
 	tcp_rtt_sample(&c->rtt, rtt < UINT32_MAX ? (uint32_t)rtt : UINT32_MAX, c->snd_una,
-		       c->snd_nxt, c->ts->cfg.min_rto_us, now);
+		       c->snd_nxt, tcp_min_rto(c), now);
 	c->backoff = 0;
 }
 
@@ -289,6 +289,7 @@ static void syn_acked(struct tcp_conn *c)
 	/* RFC 6298, 5.7: a SYN that was lost more than once leaves one segment. */
 	c->cc.cwnd = 0;
 	tcp_cc_of(c)->init(&c->cc);
+	tcp_first_cwnd(c);
 	if (c->total_retrans > 1 && c->o.cc != TCP_CC_NONE)
 		c->cc.cwnd = 1;
 }
@@ -374,7 +375,6 @@ void tcp_ack_input(struct tcp_conn *c, const struct tcp_rx *rx)
 void tcp_ack_syn(struct tcp_conn *c, uint32_t rtt_us)
 {
 	if (rtt_us)
-		tcp_rtt_sample(&c->rtt, rtt_us, c->snd_una, c->snd_nxt, c->ts->cfg.min_rto_us,
-			       c->ts->now);
+		tcp_rtt_sample(&c->rtt, rtt_us, c->snd_una, c->snd_nxt, tcp_min_rto(c), c->ts->now);
 	c->rcv_tstamp = c->ts->now;
 }

@@ -75,7 +75,7 @@ int tcp_connect(struct tcp_stack *ts, const struct tcp_tuple *tuple, const struc
 		tcp_tw_free(ts, tw);
 	}
 	c->user = user;
-	c->rcv_wscale = tcp_wscale_for(opts);
+	c->rcv_wscale = tcp_wscale_for(&c->o);
 	tcp_snd_init(c, iss, false);
 	tcp_set_state(c, TCPS_SYN_SENT);
 	tcp_table_add(&ts->table, &ts->env, &c->node);

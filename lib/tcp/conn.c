@@ -47,9 +47,35 @@ void tcp_conn_link(struct tcp_conn *c)
 	*list = c;
 }
 
+struct tcp_route tcp_route_of(struct tcp_stack *ts, const struct tcp_tuple *tuple,
+			      struct tcp_opts *o)
+{
+	struct tcp_route r = {0};
+
+	if (ts->env.route)
+		ts->env.route(ts->env.ctx, tuple, &r);
+	if (!o->window_clamp)
+		o->window_clamp = r.window;
+	if (r.cc)
+		o->cc = r.cc - 1;
+	return r;
+}
+
+/* Without memory the connection goes without. */
+static void route_aside(struct tcp_conn *c, const struct tcp_route *r)
+{
+	struct tcp_aside *a = tcp_aside(c);
+
+	if (!a)
+		return;
+	a->rto_min_us = r->rto_min_us;
+	a->initcwnd = r->initcwnd;
+}
+
 struct tcp_conn *tcp_conn_new(struct tcp_stack *ts, const struct tcp_tuple *tuple,
 			      const struct tcp_opts *o)
 {
+	struct tcp_route r;
 	struct tcp_conn *c;
 
 	if (ts->cfg.max_conns && ts->num_conns >= ts->cfg.max_conns)
@@ -60,19 +86,25 @@ struct tcp_conn *tcp_conn_new(struct tcp_stack *ts, const struct tcp_tuple *tupl
 		return NULL;
 	}
 	c->ts = ts;
+	c->o = *o;
+	r = tcp_route_of(ts, tuple, &c->o);
+	o = &c->o;
+	if (r.rto_min_us || r.initcwnd)
+		route_aside(c, &r);
+	c->quickack = r.quickack;
+	c->mtu_locked = r.mtu_locked;
 	c->rcv_mss = TCP_MSS_DEFAULT; /* until the peer's SYN says more */
 	c->node.tuple = *tuple;
 	c->node.kind = TCP_KIND_CONN;
-	c->o = *o;
 	c->state = TCPS_CLOSED;
 	c->rcvq.tail = &c->rcvq.head;
 	c->rtx.kind = TCP_TIMER_RTX;
 	c->delack.kind = TCP_TIMER_DELACK;
 	c->keep.kind = TCP_TIMER_KEEP;
 	c->pace.kind = TCP_TIMER_PACE;
-	c->advmss = tcp_adv_mss(ts, tuple, o);
+	c->advmss = tcp_adv_mss(ts, tuple, o, &r);
 	c->ts_off = tcp_ts_offset(ts, tuple);
-	c->rcv_wnd = c->rcv_ssthresh = tcp_initial_window(o, c->advmss);
+	c->rcv_wnd = c->rcv_ssthresh = tcp_initial_window(o, c->advmss, r.initrwnd);
 	c->window_clamp = o->rcvbuf / 2;
 	if (o->window_clamp && o->window_clamp < c->window_clamp)
 		c->window_clamp = o->window_clamp;
@@ -86,7 +118,8 @@ void tcp_conn_set_irs(struct tcp_conn *c, uint32_t irs)
 	c->rcv_nxt = c->rcv_wup = c->copied_seq = c->last_ack_sent = irs + 1;
 }
 
-uint16_t tcp_adv_mss(struct tcp_stack *ts, const struct tcp_tuple *tuple, const struct tcp_opts *o)
+uint16_t tcp_adv_mss(struct tcp_stack *ts, const struct tcp_tuple *tuple, const struct tcp_opts *o,
+		     const struct tcp_route *route)
 {
 	uint32_t headers = tuple->family == AF_INET6 ? 60 : 40;
 	uint32_t mtu = MTU_DEFAULT, gso = 0, mss;
@@ -96,12 +129,14 @@ uint16_t tcp_adv_mss(struct tcp_stack *ts, const struct tcp_tuple *tuple, const 
 	mss = mtu > headers + TCP_MSS_MIN ? mtu - headers : TCP_MSS_MIN;
 	if (mss > UINT16_MAX - 1)
 		mss = UINT16_MAX - 1;
+	if (route->advmss)
+		mss = route->advmss;
 	if (o->maxseg && o->maxseg < mss)
 		mss = o->maxseg;
 	return (uint16_t)mss;
 }
 
-uint32_t tcp_initial_window(const struct tcp_opts *o, uint32_t mss)
+uint32_t tcp_initial_window(const struct tcp_opts *o, uint32_t mss, uint32_t segments)
 {
 	uint32_t wnd = o->rcvbuf / 2;
 
@@ -109,6 +144,8 @@ uint32_t tcp_initial_window(const struct tcp_opts *o, uint32_t mss)
 		wnd = o->window_clamp;
 	if (wnd > UINT16_MAX)
 		wnd = UINT16_MAX;
+	if (segments && wnd > segments * mss)
+		wnd = segments * mss;
 	return wnd > mss ? wnd - wnd % mss : wnd;
 }
 

@@ -86,6 +86,17 @@ struct tcp_tx {
  */
 #define TCP_EV_TIME_WAIT 0x100u
 
+/* What the route of a connection asks of it (ip-route(8)); 0: nothing. */
+struct tcp_route {
+	uint32_t window; /* the largest that we tell, unless TCP_WINDOW_CLAMP says another */
+	uint32_t rto_min_us;
+	uint16_t advmss; /* what our SYN says, instead of what the MTU gives */
+	uint16_t initcwnd, initrwnd; /* segments */
+	uint8_t cc; /* enum tcp_cc, and 1 */
+	bool quickack; /* no ACK is delayed */
+	bool mtu_locked; /* the MTU is as it is, whatever ICMP says */
+};
+
 struct tcp_env {
 	void *ctx;
 	/*
@@ -120,6 +131,9 @@ struct tcp_env {
 	 * super-segment, 0: none.
 	 */
 	void (*path)(void *ctx, const struct tcp_tuple *tuple, uint32_t *mtu, uint32_t *max_gso);
+	/* May be NULL: fills r, which is zeroed. For each connection, and each SYN of a listener.
+	 */
+	void (*route)(void *ctx, const struct tcp_tuple *tuple, struct tcp_route *r);
 };
 
 enum tcp_cc { TCP_CC_NEWRENO, TCP_CC_CUBIC, TCP_CC_NONE, TCP_CC_BBR, TCP_CC_COUNT };

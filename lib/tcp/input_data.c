@@ -38,7 +38,7 @@ void tcp_enter_quickack(struct tcp_conn *c, unsigned max)
 
 static bool ack_due(const struct tcp_conn *c)
 {
-	if (c->ack_needed == 2 || c->o.quickack || (c->quick && !c->pingpong))
+	if (c->ack_needed == 2 || c->o.quickack || c->quickack || (c->quick && !c->pingpong))
 		return true;
 	/* At least every second full segment (RFC 5681, 4.2); of a batch, the last. */
 	return c->rcv_nxt - c->rcv_wup > c->rcv_mss;

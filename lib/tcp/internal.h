@@ -467,6 +467,8 @@ struct tcp_aside {
 	uint32_t rwnd_ms, sndbuf_ms; /* tcp_spends() */
 	uint32_t rcv_ooopack; /* segments behind a hole */
 	uint32_t delivered_ce; /* wire segments whose acknowledgement said ECE */
+	uint32_t rto_min_us; /* of the route, 0: the stack's */
+	uint16_t initcwnd; /* of the route, 0: TCP_INIT_CWND */
 	uint16_t rtos, rto_recoveries; /* timeouts; first ones of a row */
 	uint32_t rto_ms, rto_since; /* in such rows; 0: in none now */
 };
@@ -638,6 +640,7 @@ struct tcp_conn {
 	bool rate_app_limited; /* the last rate is one of a program that had no more to send */
 	uint8_t spends : 2; /* enum tcp_spends, since spent_since */
 	bool ecn_seen : 1; /* a segment that said ECT or CE */
+	bool quickack : 1, mtu_locked : 1; /* of the route (struct tcp_route) */
 	uint32_t rack_rtt_us, rack_end_seq, rack_dsack_round;
 	uint32_t tlp_end_seq; /* valid while tlp_out */
 	uint32_t rate_delivered; /* the last rate: so many segments in rate_interval_us (0: none) */
@@ -721,6 +724,16 @@ static inline struct tcp_conn *tcp_conn_of_timer(struct wheel_timer *t, size_t o
 	return (struct tcp_conn *)((char *)t - offset);
 }
 
+static inline uint32_t tcp_min_rto(const struct tcp_conn *c)
+{
+	return c->aside && c->aside->rto_min_us ? c->aside->rto_min_us : c->ts->cfg.min_rto_us;
+}
+
+static inline uint32_t tcp_init_cwnd(const struct tcp_conn *c)
+{
+	return c->aside && c->aside->initcwnd ? c->aside->initcwnd : TCP_INIT_CWND;
+}
+
 /* Puts c on the flush list. */
 static inline void tcp_mark_dirty(struct tcp_conn *c)
 {
@@ -790,8 +803,14 @@ void tcp_conn_reap(struct tcp_stack *ts);
 void tcp_conn_link(struct tcp_conn *c);
 /* Off whatever list it is on, onto the one of the dead. */
 void tcp_conn_bury(struct tcp_conn *c);
-/* The window that a SYN tells (Linux: tcp_select_initial_window). */
-uint32_t tcp_initial_window(const struct tcp_opts *o, uint32_t mss);
+/*
+ * The window that a SYN tells (Linux: tcp_select_initial_window); segments: at most so many of mss,
+ * 0: any number.
+ */
+uint32_t tcp_initial_window(const struct tcp_opts *o, uint32_t mss, uint32_t segments);
+/* What the tuple's route asks, and the options o with that. */
+struct tcp_route tcp_route_of(struct tcp_stack *ts, const struct tcp_tuple *tuple,
+			      struct tcp_opts *o);
 /* The peer's SYN: irs and what follows from it. */
 void tcp_conn_set_irs(struct tcp_conn *c, uint32_t irs);
 /* A RST that must be believed has come (Linux: tcp_reset()). */
@@ -899,10 +918,11 @@ static inline bool tcp_oow_answer(struct tcp_stack *ts, uint64_t *stamp, const s
 	return (rx->seq != rx->end_seq && !(rx->flags & TCPHDR_SYN)) || tcp_oow_allowed(ts, stamp);
 }
 /*
- * The MSS that a SYN or SYN|ACK of ours says: of the path, or TCP_MAXSEG when that is less
+ * The MSS that a SYN or SYN|ACK of ours says: of the route or path, or TCP_MAXSEG when that is less
  * (socket/tcp/connect.c).
  */
-uint16_t tcp_adv_mss(struct tcp_stack *ts, const struct tcp_tuple *tuple, const struct tcp_opts *o);
+uint16_t tcp_adv_mss(struct tcp_stack *ts, const struct tcp_tuple *tuple, const struct tcp_opts *o,
+		     const struct tcp_route *route);
 /* An answer to data was wanted at once: the next `max` ACKs are not delayed (input_data.c). */
 void tcp_enter_quickack(struct tcp_conn *c, unsigned max);
 

@@ -91,6 +91,8 @@ void tcp_mtu(struct tcp_conn *c, uint32_t mtu, uint64_t now)
  */
 static void frag_needed(struct tcp_conn *c, uint32_t mtu)
 {
+	if (c->mtu_locked)
+		return;
 	if (mtu < mtu_floor(c))
 		mtu = mtu_floor(c);
 	if (mtu >= c->pmtu)

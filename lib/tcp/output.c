@@ -23,8 +23,9 @@ void tcp_snd_init(struct tcp_conn *c, uint32_t iss, bool acked)
 	c->rate_app_limited = true;
 	c->lsndtime = c->cwnd_stamp = c->ts->now;
 	tcp_sndq_init(&c->sndq, iss + 1);
-	tcp_rtt_init(&c->rtt, c->ts->cfg.min_rto_us);
+	tcp_rtt_init(&c->rtt, tcp_min_rto(c));
 	tcp_cc_set(c, c->o.cc);
+	tcp_first_cwnd(c);
 	tcp_sync_mss(c);
 }
 
@@ -375,7 +376,7 @@ static void restart_after_idle(struct tcp_conn *c)
 {
 	uint64_t idle = c->ts->now - c->lsndtime;
 	uint32_t rto = c->rtt.rto_us, cwnd = c->cc.cwnd;
-	uint32_t floor = cwnd < TCP_INIT_CWND ? cwnd : TCP_INIT_CWND;
+	uint32_t floor = cwnd < tcp_init_cwnd(c) ? cwnd : tcp_init_cwnd(c);
 
 	if (idle <= rto || c->o.cc == TCP_CC_NONE)
 		return;
@@ -409,7 +410,8 @@ static void restart(struct tcp_conn *c)
 static void application_limited(struct tcp_conn *c)
 {
 	if (c->ca_state == TCPCA_OPEN && c->o.cc != TCP_CC_NONE && !tcp_cc_of(c)->control) {
-		uint32_t used = c->cwnd_used > TCP_INIT_CWND ? c->cwnd_used : TCP_INIT_CWND;
+		uint32_t first = tcp_init_cwnd(c);
+		uint32_t used = c->cwnd_used > first ? c->cwnd_used : first;
 
 		if (used < c->cc.cwnd) {
 			c->cc.ssthresh = tcp_current_ssthresh(c);

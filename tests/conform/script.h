@@ -54,6 +54,9 @@ struct peer {
 	uint32_t mtu; /* of our interface */
 	int backlog;
 	bool syn_ecn;
+	/* the route to it: for the engine, and the same for ip(8) */
+	struct tcp_route route;
+	const char *metrics;
 };
 struct peer *peer(void);
 

@@ -82,6 +82,13 @@ static void engine_path(void *ctx, const struct tcp_tuple *tuple, uint32_t *mtu,
 	*max_gso = 0;
 }
 
+static void engine_route(void *ctx, const struct tcp_tuple *tuple, struct tcp_route *r)
+{
+	(void)ctx;
+	(void)tuple;
+	*r = script.peer.route;
+}
+
 static void begin(void)
 {
 	const struct tcp_env env = {
@@ -90,6 +97,7 @@ static void begin(void)
 		.alloc = engine_alloc,
 		.free = engine_free,
 		.path = engine_path,
+		.route = engine_route,
 	};
 
 	memset(&e, 0, sizeof(e));

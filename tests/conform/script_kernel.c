@@ -76,6 +76,11 @@ static void open_tun(void)
 		 "{ [ %u -lt 1280 ] || ip -6 addr add fd00::1/64 dev tun0 nodad; }",
 		 script.peer.mtu, script.peer.mtu);
 	must_run(command);
+	snprintf(command, sizeof(command),
+		 "ip route replace 192.0.2.0/24 dev tun0 proto kernel src 192.0.2.1 %s",
+		 script.peer.metrics);
+	if (script.peer.metrics)
+		must_run(command);
 }
 
 static void close_fd(int *fd)

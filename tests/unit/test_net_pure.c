@@ -587,6 +587,60 @@ static void an_answer_becomes_a_route(void **state)
 	}
 }
 
+static void a_routes_metrics_are_read(void **state)
+{
+	struct net_route_query q = {.dst = addr_of("10.0.0.1")};
+	uint32_t of[RTAX_MAX + 1] = {0};
+	struct rtmsg rtm = {.rtm_family = AF_INET, .rtm_type = RTN_UNICAST};
+	const struct net_metrics *m;
+	struct net_route r;
+	struct message msg;
+	int err;
+
+	(void)state;
+	of[RTAX_MTU] = 1400;
+	of[RTAX_WINDOW] = 5000;
+	of[RTAX_ADVMSS] = 700;
+	of[RTAX_INITCWND] = 3;
+	of[RTAX_INITRWND] = 4;
+	of[RTAX_QUICKACK] = 1;
+	of[RTAX_RTO_MIN] = 60;
+	for (unsigned locked = 0; locked < 2; locked++) {
+		struct nlmsghdr *h = message(&msg, RTM_NEWROUTE, &rtm, sizeof(rtm));
+		uint8_t nest[256];
+		size_t n = 0;
+
+		of[RTAX_LOCK] = locked ? 1u << RTAX_RTO_MIN | 1u << RTAX_MTU : 0;
+		for (unsigned i = 1; i <= RTAX_MAX; i++) {
+			struct rtattr a = {.rta_len = RTA_LENGTH(4), .rta_type = (uint16_t)i};
+
+			if (!of[i])
+				continue;
+			memcpy(nest + n, &a, sizeof(a));
+			memcpy(nest + n + sizeof(a), &of[i], 4);
+			n += RTA_SPACE(4);
+		}
+		memcpy(nest + n,
+		       &(struct rtattr){.rta_len = RTA_LENGTH(6), .rta_type = RTAX_CC_ALGO},
+		       sizeof(struct rtattr));
+		memcpy(nest + n + sizeof(struct rtattr), "cubic\0\0", 8);
+		n += RTA_SPACE(6);
+		put(h, RTA_METRICS, nest, n);
+		memset(&r, 0, sizeof(r));
+		assert_true(route_parse(h, &q, &r, &err));
+		m = &r.metrics;
+		assert_int_equal(r.mtu, 1400);
+		assert_int_equal(m->window, 5000);
+		assert_int_equal(m->advmss, 700);
+		assert_int_equal(m->initcwnd, 3);
+		assert_int_equal(m->initrwnd, 4);
+		assert_true(m->quickack);
+		assert_string_equal(m->congctl, "cubic");
+		assert_int_equal(m->mtu_locked, locked);
+		assert_int_equal(m->rto_min_ms, locked ? 60 : 0);
+	}
+}
+
 static int setup(void **state)
 {
 	(void)state;
@@ -598,6 +652,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(before_the_start_nothing_is_known),
+		cmocka_unit_test(a_routes_metrics_are_read),
 		cmocka_unit_test(a_table_agrees_with_a_plain_array),
 		cmocka_unit_test(putting_the_same_record_is_no_change_but_its_last_word_is_kept),
 		cmocka_unit_test(evicting_empties_a_table_one_by_one),

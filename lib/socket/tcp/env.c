@@ -171,6 +171,7 @@ struct tcp_sock_stack *tcp_sock_stack_get(struct stack *st)
 		.alloc_raw = env_alloc_raw,
 		.free = env_free,
 		.path = tcp_sock_env_path,
+		.route = tcp_sock_env_route,
 	};
 	struct tcp_sock_stack *t = st->tcp;
 	struct tcp_cfg cfg;

@@ -97,6 +97,7 @@ static inline bool tcp_sock_path_good(const struct tcp_sock_path *p, uint32_t ne
 int tcp_sock_output(void *ctx, const struct tcp_tx *tx);
 int tcp_sock_output_dummy(void *ctx, const struct tcp_tx *tx);
 void tcp_sock_env_path(void *ctx, const struct tcp_tuple *tuple, uint32_t *mtu, uint32_t *max_gso);
+void tcp_sock_env_route(void *ctx, const struct tcp_tuple *tuple, struct tcp_route *r);
 /* Sends what waited for its neighbour and can go; gives up what has waited too long. */
 void tcp_sock_awaiting_check(struct tcp_sock_stack *t, uint64_t now);
 void tcp_sock_awaiting_free(struct tcp_sock_stack *t);

@@ -70,6 +70,7 @@ int tcp_sock_path_make(struct stack *st, const struct tcp_tuple *t, uint32_t mar
 	if (!err && (r.oif != st->ifindex || net_link_get(r.oif, &link)))
 		err = -ENETUNREACH;
 	if (!err) {
+		spec.df = !r.metrics.mtu_locked;
 		p->mtu = r.mtu && r.mtu < link.mtu ? r.mtu : link.mtu;
 		if (params.mtu > 0 && (uint32_t)params.mtu < p->mtu)
 			p->mtu = (uint32_t)params.mtu;

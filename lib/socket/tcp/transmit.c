@@ -101,6 +101,33 @@ void tcp_sock_env_path(void *ctx, const struct tcp_tuple *tuple, uint32_t *mtu, 
 		*mtu = p->mtu;
 }
 
+void tcp_sock_env_route(void *ctx, const struct tcp_tuple *tuple, struct tcp_route *r)
+{
+	struct stack *st = ctx;
+	struct net_route_query q = {.dst = tuple->remote, .src = tuple->local, .oif = st->ifindex};
+	const struct net_metrics *m;
+	struct net_route route;
+	int err;
+
+	libc_internal_begin();
+	err = net_route_get(&q, &route);
+	libc_internal_end();
+	if (err)
+		return;
+	m = &route.metrics;
+	*r = (struct tcp_route){
+		.window = m->window,
+		.rto_min_us = m->rto_min_ms < UINT32_MAX / 1000 ? m->rto_min_ms * 1000 : UINT32_MAX,
+		.advmss = m->advmss,
+		.initcwnd = m->initcwnd,
+		.initrwnd = m->initrwnd,
+		.quickack = m->quickack,
+		.mtu_locked = m->mtu_locked,
+	};
+	if (m->congctl[0])
+		r->cc = (uint8_t)(tcp_sock_cc_of(m->congctl) + 1);
+}
+
 /*
  * Keeps the segment until the neighbour is known. What is above the bound is lost, as behind any
  * full queue.

@@ -55,8 +55,10 @@ static void req_fill(struct tcp_req *r, struct tcp_listener *l, const struct tcp
 		     const struct tcp_tuple *tuple)
 {
 	struct tcp_stack *ts = l->ts;
-	const struct tcp_opts *o = &l->o;
-	uint32_t mss = tcp_adv_mss(ts, tuple, o);
+	struct tcp_opts with_route = l->o;
+	struct tcp_route route = tcp_route_of(ts, tuple, &with_route);
+	const struct tcp_opts *o = &with_route;
+	uint32_t mss = tcp_adv_mss(ts, tuple, o, &route);
 
 	r->node.tuple = *tuple;
 	r->node.kind = TCP_KIND_REQ;
@@ -78,7 +80,7 @@ static void req_fill(struct tcp_req *r, struct tcp_listener *l, const struct tcp
 				  : (uint16_t)(tuple->family == AF_INET6 ? TCP_MSS_DEFAULT6
 									 : TCP_MSS_DEFAULT);
 	r->advmss = (uint16_t)mss;
-	r->rcv_wnd = (uint16_t)tcp_initial_window(o, mss - (r->ts_ok ? 12 : 0));
+	r->rcv_wnd = (uint16_t)tcp_initial_window(o, mss - (r->ts_ok ? 12 : 0), route.initrwnd);
 	r->tos = o->tos;
 }
 

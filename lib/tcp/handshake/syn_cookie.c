@@ -82,10 +82,9 @@ void tcp_cookie_syn(struct tcp_req *r, const struct tcp_rx *rx)
 	tcp_send_synack(ts, r, r->ts_ok ? ts_encode(r, tcp_ts_clock(ts)) + r->ts_off : 0);
 }
 
-/* The options from the time stamp that came back. False: not one of ours. */
-static bool ts_decode(struct tcp_req *r, const struct tcp_rx *rx)
+/* The options from the time stamp that came back; o are our own. False: not one of ours. */
+static bool ts_decode(struct tcp_req *r, const struct tcp_opts *o, const struct tcp_rx *rx)
 {
-	const struct tcp_opts *o = &r->l->o;
 	uint32_t bits = rx->tsecr - r->ts_off;
 
 	if (!rx->has_ts)
@@ -111,6 +110,8 @@ bool tcp_cookie_input(struct tcp_listener *l, struct tcp_rx *rx, const struct tc
 	struct tcp_stack *ts = l->ts;
 	struct tcp_req r = {
 		.l = l, .irs = rx->seq - 1, .iss = rx->ack - 1, .retries = 1, .tos = l->o.tos};
+	struct tcp_opts o = l->o;
+	struct tcp_route route;
 	uint32_t data;
 
 	/* Not sent any lately: none can come back, and guessing is not even tried. */
@@ -124,12 +125,13 @@ bool tcp_cookie_input(struct tcp_listener *l, struct tcp_rx *rx, const struct tc
 	r.node.tuple = *tuple;
 	r.peer_mss = mss_table[data];
 	r.ts_off = tcp_ts_offset(ts, tuple);
-	if (!ts_decode(&r, rx)) {
+	route = tcp_route_of(ts, tuple, &o);
+	if (!ts_decode(&r, &o, rx)) {
 		ts->n.syn_cookies_failed++;
 		return false;
 	}
-	r.advmss = tcp_adv_mss(ts, tuple, &l->o);
-	r.rcv_wnd = (uint16_t)tcp_initial_window(&l->o, r.advmss - (r.ts_ok ? 12 : 0));
+	r.advmss = tcp_adv_mss(ts, tuple, &o, &route);
+	r.rcv_wnd = (uint16_t)tcp_initial_window(&o, r.advmss - (r.ts_ok ? 12 : 0), route.initrwnd);
 	ts->n.syn_cookies_recv++;
 	/*
 	 * The peer believes that it is connected: its next segment tries again when there is no

@@ -77,6 +77,13 @@ static inline const struct tcp_cc_ops *tcp_cc_of(const struct tcp_conn *c)
 	return tcp_cc_ops[c->o.cc];
 }
 
+/* The algorithm has just been begun anew: the route may say how. */
+static inline void tcp_first_cwnd(struct tcp_conn *c)
+{
+	if (c->aside && c->aside->initcwnd && c->o.cc != TCP_CC_NONE)
+		c->cc.cwnd = c->aside->initcwnd;
+}
+
 static inline bool tcp_in_reduction(const struct tcp_conn *c)
 {
 	return c->ca_state == TCPCA_CWR || c->ca_state == TCPCA_RECOVERY;

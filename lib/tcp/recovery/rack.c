@@ -146,7 +146,7 @@ bool tcp_tlp_arm(struct tcp_conn *c)
 	/* 7.2: two round trips, and the peer's delayed ACK when there is only one segment. */
 	if (c->rtt.srtt_us)
 		pto = (c->rtt.srtt_us >> 2) +
-		      (c->segq.packets_out == 1 ? c->ts->cfg.min_rto_us : TLP_SLACK_US);
+		      (c->segq.packets_out == 1 ? tcp_min_rto(c) : TLP_SLACK_US);
 	due = c->segq.head->sent_us + tcp_rto(c);
 	if (due <= c->ts->now)
 		return false;

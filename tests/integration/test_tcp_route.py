@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""The metrics of ip-route(8) that TCP follows: a connection over such a route, of the kernel and of the library."""
+
+import socket
+import struct
+
+import pytest
+
+from netns import ip
+from test_tcp_truth import as_the_kernel
+
+# Offsets in struct tcp_info.
+RTO, PMTU, CWND, ADVMSS, RCV_WND = 8, 60, 80, 84, 232
+
+
+def route(net, metrics):
+    """The route from a to b has these metrics from now on."""
+    net4 = net.a.ip4.rsplit(".", 1)[0] + ".0/24"
+    ip("-n", net.a.name, "route", "replace", net4, "dev", net.a.dev, "proto", "kernel", "src", net.a.ip4, *metrics.split())
+
+
+def u32(at):
+    return f"struct.unpack_from('I', s.getsockopt(6, socket.TCP_INFO, 248), {at})[0]"
+
+
+@pytest.mark.parametrize("metrics, look", [
+    ("advmss 700", u32(ADVMSS)), ("initcwnd 3", u32(CWND)), ("initrwnd 4", u32(RCV_WND)), ("rto_min 60ms", u32(RTO) + " < 150000"),
+    ("window 5000", "s.getsockopt(6, socket.TCP_WINDOW_CLAMP)"), ("congctl cubic", "s.getsockopt(6, socket.TCP_CONGESTION, 16)"),
+    ("congctl reno", "s.getsockopt(6, socket.TCP_CONGESTION, 16)"), ("mtu 1300", u32(PMTU)), ("mtu lock 1300", u32(PMTU))])
+def test_a_metric_is_followed(net, metrics, look):
+    route(net, metrics)
+    as_the_kernel(net, lambda app, _: app(look))
+
+
+@pytest.mark.parametrize("metrics, fragments", [("mtu 1300", False), ("mtu lock 1300", True)])
+def test_where_the_mtu_is_locked_routers_may_fragment(net, metrics, fragments):
+    def steps(app, peer):
+        with net.b.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(0x0800)) as sniffer:
+            app("s.send(b'x' * 100)")
+            assert peer.recv(1000) == b"x" * 100
+            while True:
+                packet = sniffer.recv(2000)
+                if packet[9] == socket.IPPROTO_TCP and packet.endswith(b"x" * 100):
+                    break
+        assert bool(struct.unpack_from("!H", packet, 6)[0] & 0x4000) != fragments
+    route(net, metrics)
+    as_the_kernel(net, steps)
