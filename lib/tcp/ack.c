@@ -118,6 +118,8 @@ static void clean_queue(struct tcp_conn *c, struct tcp_acking *a)
 		seg_acked(c, a, s);
 	if (s && seq_before(s->seq, c->snd_una))
 		front_acked(c, a, s);
+	if (c->aside && c->aside->probe.size && seq_geq(c->snd_una, c->aside->probe.end))
+		tcp_mtu_probe_arrived(c);
 	if (seq_before(c->fack, c->snd_una))
 		c->fack = c->snd_una;
 	if (!s && c->spends)

@@ -18,7 +18,7 @@
  *   LAST_ACK     -> CLOSED       ACK of our FIN                         input.c
  *   any          -> CLOSED       RST, timeout, abort                    tcp_conn_done()
  */
-#include "tcp/internal.h"
+#include "tcp/recovery/loss.h"
 
 #include <errno.h>
 #include <string.h>
@@ -192,6 +192,7 @@ void tcp_conn_established(struct tcp_conn *c)
 		c->backoff = 0;
 		c->rtt.rto_us = RTO_FALLBACK_US;
 	}
+	tcp_mtu_probe_start(c);
 	tcp_sync_mss(c);
 	tcp_sndbuf_expand(c);
 	c->rcv_ssthresh = c->rcv_wnd < c->window_clamp ? c->rcv_wnd : c->window_clamp;

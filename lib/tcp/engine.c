@@ -19,6 +19,10 @@ void tcp_cfg_default(struct tcp_cfg *cfg)
 		.delack_max_us = 200000,
 		.timewait_us = 60000000,
 		.tw_reuse_us = 1000000,
+		.base_mss = 1024,
+		.mtu_probe_floor = 48,
+		.probe_interval_s = 600,
+		.probe_threshold = 8,
 	};
 }
 

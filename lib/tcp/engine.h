@@ -182,6 +182,9 @@ struct tcp_cfg {
 	 * 0: never (Linux: tcp_tw_reuse, tcp_tw_reuse_delay)
 	 */
 	uint32_t tw_reuse_us;
+	/* Linux's tcp_mtu_probing, tcp_base_mss, tcp_mtu_probe_floor,
+	 * tcp_probe_{interval,threshold} */
+	uint32_t mtu_probing, base_mss, mtu_probe_floor, probe_interval_s, probe_threshold;
 };
 
 void tcp_cfg_default(struct tcp_cfg *cfg); /* all but the secret */

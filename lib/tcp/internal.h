@@ -462,6 +462,15 @@ enum tcp_spends {
 			   */
 };
 
+/* mtu_probe.c; sizes of IP packets. */
+struct tcp_mtu_probe {
+	uint64_t stamp; /* when the search began */
+	uint32_t low, high; /* gets through; the largest that may */
+	uint32_t size; /* of what is being tried, 0: nothing */
+	uint32_t start, end; /* its numbers */
+	bool on;
+};
+
 /* aside.c: made when one of it is needed first. */
 struct tcp_aside {
 	uint32_t rwnd_ms, sndbuf_ms; /* tcp_spends() */
@@ -471,6 +480,7 @@ struct tcp_aside {
 	uint16_t initcwnd; /* of the route, 0: TCP_INIT_CWND */
 	uint16_t rtos, rto_recoveries; /* timeouts; first ones of a row */
 	uint32_t rto_ms, rto_since; /* in such rows; 0: in none now */
+	struct tcp_mtu_probe probe;
 };
 
 /* As in Linux's tcpi_ca_state. */

@@ -38,6 +38,12 @@ void tcp_sync_mss(struct tcp_conn *c)
 		mss = c->peer_mss;
 	if (c->o.maxseg && mss > c->o.maxseg)
 		mss = c->o.maxseg;
+	if (c->aside && c->aside->probe.on) {
+		if (c->aside->probe.high > c->pmtu)
+			c->aside->probe.high = c->pmtu;
+		if (mss > c->aside->probe.low - head)
+			mss = c->aside->probe.low - head;
+	}
 	/*
 	 * A segment that fills more than half of the largest window waits for the peer's delayed
 	 * ACK (Linux: tcp_bound_to_half_wnd()).
@@ -133,6 +139,10 @@ void tcp_mtu_black_hole(struct tcp_conn *c)
 
 	if (!head)
 		return;
+	if (c->ts->cfg.mtu_probing) {
+		tcp_mtu_probe_smaller(c);
+		return;
+	}
 	/* Each size has its second chance. */
 	if (c->retries > c->mtu_tried && c->mtu_tried && c->retries - c->mtu_tried < 2)
 		return;

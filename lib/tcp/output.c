@@ -96,7 +96,7 @@ static void count(struct tcp_conn *c, const struct tcp_transmission *xmit)
 {
 	uint32_t n = 1;
 
-	if (xmit->len > c->mss)
+	if (xmit->len > c->mss && !xmit->mss)
 		n = (xmit->len + c->mss - 1) / c->mss;
 	c->ts->n.out_segs += n;
 	c->ts->n.out_bytes += xmit->len;
@@ -127,7 +127,7 @@ int tcp_xmit(struct tcp_conn *c, struct tcp_transmission *xmit)
 		.hdr = hdr,
 		.iov = iov,
 		.len = xmit->len,
-		.mss = (uint16_t)c->mss,
+		.mss = xmit->mss ? xmit->mss : (uint16_t)c->mss,
 		.tos = tos_of(c, xmit),
 		.ttl = c->o.ttl,
 		.family = c->node.tuple.family,
@@ -281,38 +281,58 @@ static void new_sent(struct tcp_conn *c, const struct tcp_seg *s,
 		tcp_pace_sent(c, xmit->len);
 }
 
-/* Sends len bytes of new data, with the FIN when it follows and fits. 0 or -ENOBUFS. */
-static int send_one(struct tcp_conn *c, uint32_t len)
+/* Sends it, in segments of mss, and records it. 0 or -ENOBUFS. */
+static int send_fresh(struct tcp_conn *c, struct tcp_transmission *xmit, uint32_t mss)
 {
-	uint32_t end = c->snd_nxt + len;
-	struct tcp_transmission xmit = {.seq = c->snd_nxt, .len = len, .fresh = true};
-	struct tcp_seg *s;
+	uint32_t len = xmit->len, fin = xmit->flags & TCPHDR_FIN;
+	struct tcp_seg *s = tcp_seg_new(
+		&c->ts->env, xmit->seq, xmit->seq + len + !!fin, (uint16_t)mss,
+		(fin ? SEG_FIN : 0) | (xmit->flags & TCPHDR_PSH ? SEG_PSH : 0), c->ts->now);
 
-	xmit.flags = len ? data_flags(c, end) : TCPHDR_ACK;
-	if (c->fin_queued && end == c->write_seq && seq_before(end, tcp_wnd_end(c)))
-		xmit.flags |= TCPHDR_FIN;
-	s = tcp_seg_new(
-		&c->ts->env, c->snd_nxt, end + !!(xmit.flags & TCPHDR_FIN), (uint16_t)c->mss,
-		(xmit.flags & TCPHDR_FIN ? SEG_FIN : 0) | (xmit.flags & TCPHDR_PSH ? SEG_PSH : 0),
-		c->ts->now);
 	if (!s) {
 		c->ts->n.no_memory++;
 		return -ENOBUFS;
 	}
-	if (tcp_xmit(c, &xmit)) {
+	if (tcp_xmit(c, xmit)) {
 		tcp_free(c->ts, s, sizeof(*s));
 		return -ENOBUFS;
 	}
 	tcp_rate_sent(c, s);
 	tcp_segq_append(&c->segq, s);
-	if (xmit.len != len) {
+	if (xmit->len != len) {
 		/* In too many pieces for one go. */
-		s->end_seq = s->seq + xmit.len;
+		s->end_seq = s->seq + xmit->len;
 		s->flags = 0;
 		tcp_seg_resize(c, s, s->seq, c->mss);
 	}
-	new_sent(c, s, &xmit);
+	new_sent(c, s, xmit);
 	return 0;
+}
+
+/* Sends len bytes of new data, with the FIN when it follows and fits. 0 or -ENOBUFS. */
+static int send_one(struct tcp_conn *c, uint32_t len)
+{
+	uint32_t end = c->snd_nxt + len;
+	struct tcp_transmission xmit = {.seq = c->snd_nxt, .len = len, .fresh = true};
+
+	xmit.flags = len ? data_flags(c, end) : TCPHDR_ACK;
+	if (c->fin_queued && end == c->write_seq && seq_before(end, tcp_wnd_end(c)))
+		xmit.flags |= TCPHDR_FIN;
+	return send_fresh(c, &xmit, c->mss);
+}
+
+bool tcp_send_whole(struct tcp_conn *c, uint32_t len)
+{
+	struct tcp_transmission xmit = {
+		.seq = c->snd_nxt, .len = len, .fresh = true, .mss = (uint16_t)len};
+	struct iovec iov[IOV_MAX_SHOT];
+	uint32_t fits = len;
+
+	(void)tcp_sndq_iov(&c->sndq, xmit.seq, &fits, iov, IOV_MAX_SHOT);
+	if (fits < len)
+		return false;
+	xmit.flags = data_flags(c, c->snd_nxt + len);
+	return !send_fresh(c, &xmit, len);
 }
 
 int tcp_send_new(struct tcp_conn *c, uint32_t limit)
@@ -344,6 +364,8 @@ static void note_window(struct tcp_conn *c)
 /* Sends what the rules let go. 0, or -ENOBUFS. */
 static int send_data(struct tcp_conn *c)
 {
+	if (c->aside && tcp_unsent(c) && tcp_mtu_probe(c) == TCP_MTU_PROBE_WAITS)
+		return 0;
 	while (tcp_unsent(c)) {
 		uint32_t left = c->write_seq - c->snd_nxt, flight = tcp_in_flight(c), len = 0;
 		uint32_t record = tcp_sndq_record(&c->sndq, c->snd_nxt, left);

@@ -8,6 +8,7 @@
 extern const struct conform_case cases_linux[];
 extern const struct conform_case cases_linux_send[];
 extern const struct conform_case cases_linux_route[];
+extern const struct conform_case cases_rfc4821[];
 extern const struct conform_case cases_rfc1122[];
 extern const struct conform_case cases_rfc2018[];
 extern const struct conform_case cases_rfc5961[];
@@ -20,11 +21,9 @@ extern const struct conform_case cases_rfc_more[];
 extern const struct conform_case cases_tcp_info[];
 
 const struct conform_case *const conform_files[] = {
-	cases_linux,	     cases_linux_send,
-	cases_linux_route,   cases_rfc1122,
-	cases_rfc2018,	     cases_rfc5961,
-	cases_rfc7323,	     cases_rfc8985,
-	cases_rfc9293_close, cases_rfc9293_data,
-	cases_rfc9293_open,  cases_rfc_more,
-	cases_tcp_info,	     NULL,
+	cases_linux,	    cases_linux_send,	cases_linux_route,
+	cases_rfc1122,	    cases_rfc2018,	cases_rfc5961,
+	cases_rfc7323,	    cases_rfc8985,	cases_rfc9293_close,
+	cases_rfc9293_data, cases_rfc9293_open, cases_rfc_more,
+	cases_rfc4821,	    cases_tcp_info,	NULL,
 };

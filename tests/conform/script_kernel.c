@@ -196,7 +196,8 @@ static void begin(void)
 	sysctl("tcp_window_scaling", script.o.wscale);
 	sysctl("tcp_ecn", script.o.ecn ? 1 : script.o.ecn_passive ? 2 : 0);
 	sysctl("tcp_no_metrics_save", 1);
-	sysctl("tcp_mtu_probing", 1);
+	/* The engine by itself sees black holes without it. */
+	sysctl("tcp_mtu_probing", script.cfg.mtu_probing ? (int)script.cfg.mtu_probing : 1);
 	/* The kernel's own defaults, whatever this machine has made of them. */
 	sysctl_text("tcp_rmem", "4096 131072 6291456");
 	sysctl_text("tcp_wmem", "4096 16384 4194304");

@@ -3,6 +3,7 @@
 
 import socket
 import struct
+import threading
 
 import pytest
 
@@ -44,4 +45,21 @@ def test_where_the_mtu_is_locked_routers_may_fragment(net, metrics, fragments):
                     break
         assert bool(struct.unpack_from("!H", packet, 6)[0] & 0x4000) != fragments
     route(net, metrics)
+    as_the_kernel(net, steps)
+
+
+def test_the_paths_mtu_is_probed_for(net):
+    """net.ipv4.tcp_mtu_probing=2: small segments at first, full ones when larger ones have come through."""
+    def drain(peer):
+        while peer.recv(1 << 16):
+            pass
+
+    def steps(app, peer):
+        app("s.getsockopt(6, socket.TCP_MAXSEG)")
+        reader = threading.Thread(target=drain, args=(peer,))
+        reader.start()
+        app("[s.sendall(b'x' * 100000) for i in range(40)] and s.getsockopt(6, socket.TCP_MAXSEG) > 1430", timeout=30)
+        app("s.shutdown(socket.SHUT_WR)")
+        reader.join()
+    net.a.run(["sysctl", "-qw", "net.ipv4.tcp_mtu_probing=2"])
     as_the_kernel(net, steps)

@@ -281,6 +281,8 @@ void plan_make(struct plan *p, uint64_t seed)
 		plan_host(p, &r, i, harsh);
 	}
 	plan_mtu(p, &r);
+	if (p->seed % 4 == 0) /* tcp_mtu_probing */
+		p->cfg.mtu_probing = 1 + (uint32_t)(p->seed / 4 % 2);
 	for (unsigned i = 0; i < p->conns; i++) {
 		for (unsigned side = 0; side < 2; side++)
 			plan_end(&r, &p->conn[i].end[side],

@@ -156,6 +156,7 @@ static void config(const struct stack *st, struct tcp_cfg *cfg)
 	tcp_cfg_default(cfg);
 	tcp_sock_secret(cfg->secret);
 	cfg->tw_reuse_us = tcp_sock_tw_reuse_us(loopback);
+	tcp_sock_mtu_probing(cfg);
 	cfg->max_syn_rate = (uint32_t)params.tcp_max_syn_rate;
 }
 

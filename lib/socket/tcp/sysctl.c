@@ -72,6 +72,27 @@ static enum tcp_cc default_cc(void)
 }
 
 static uint32_t tw_reuse, tw_reuse_delay_ms;
+static struct tcp_cfg probing; /* its fields of that */
+
+void tcp_sock_mtu_probing(struct tcp_cfg *cfg)
+{
+	cfg->mtu_probing = probing.mtu_probing;
+	cfg->base_mss = probing.base_mss;
+	cfg->mtu_probe_floor = probing.mtu_probe_floor;
+	cfg->probe_interval_s = probing.probe_interval_s;
+	cfg->probe_threshold = probing.probe_threshold;
+}
+
+static void read_probing(void)
+{
+	tcp_cfg_default(&probing);
+	probing.mtu_probing = (uint32_t)sysctl1("tcp_mtu_probing", 0);
+	probing.base_mss = (uint32_t)sysctl1("tcp_base_mss", probing.base_mss);
+	probing.mtu_probe_floor = (uint32_t)sysctl1("tcp_mtu_probe_floor", probing.mtu_probe_floor);
+	probing.probe_interval_s =
+		(uint32_t)sysctl1("tcp_probe_interval", probing.probe_interval_s);
+	probing.probe_threshold = (uint32_t)sysctl1("tcp_probe_threshold", probing.probe_threshold);
+}
 
 uint32_t tcp_sock_tw_reuse_us(bool loopback)
 {
@@ -103,6 +124,7 @@ void tcp_sock_sysctl_read(void)
 							 : params.tcp_timestamp_option == 1;
 	tw_reuse = (uint32_t)sysctl1("tcp_tw_reuse", 2);
 	tw_reuse_delay_ms = (uint32_t)sysctl1("tcp_tw_reuse_delay", 1000); /* since Linux 6.13 */
+	read_probing();
 	o->nodelay = params.tcp_nodelay;
 	o->quickack = params.tcp_quickack;
 	o->cc = (uint8_t)default_cc();

@@ -142,6 +142,7 @@ struct tcp_transmission {
 	uint32_t seq, len;
 	uint8_t flags; /* TH_* */
 	bool fresh; /* new data: may say ECT and CWR */
+	uint16_t mss; /* 0: the connection's; else one segment of this size */
 };
 
 /*
@@ -157,6 +158,9 @@ void tcp_blocked(struct tcp_conn *c);
  * Nagle say. Returns the wire segments it was, 0: nothing to send or no window, -ENOBUFS.
  */
 int tcp_send_new(struct tcp_conn *c, uint32_t limit);
+
+/* One segment of len bytes of new data, whatever the mss. False: it did not leave. */
+bool tcp_send_whole(struct tcp_conn *c, uint32_t len);
 
 /* --- tcp/rate.c */
 
@@ -228,6 +232,8 @@ void tcp_reno_acked(struct tcp_conn *c, uint32_t acked);
 void tcp_reduce_once(struct tcp_conn *c);
 /* Segments that are larger than the path now takes are lost (Linux: tcp_simple_retransmit). */
 void tcp_mark_oversized(struct tcp_conn *c);
+/* What is lost goes again without more ado: it was not congestion. */
+void tcp_lost_unpunished(struct tcp_conn *c);
 
 /* --- reduce.c */
 
@@ -259,5 +265,23 @@ void tcp_mtu_black_hole(struct tcp_conn *c);
  * 1191, 6.3).
  */
 void tcp_mtu_recheck(struct tcp_conn *c);
+
+/* --- tcp/mtu_probe.c */
+
+/* The handshake is complete: with tcp_mtu_probing 2 the search begins. Before tcp_sync_mss(). */
+void tcp_mtu_probe_start(struct tcp_conn *c);
+/* Timeouts in a row: a black hole, it may be. */
+void tcp_mtu_probe_smaller(struct tcp_conn *c);
+enum tcp_mtu_probing {
+	TCP_MTU_NO_PROBE, /* new data leave as ever */
+	TCP_MTU_PROBE_SENT,
+	TCP_MTU_PROBE_WAITS /* for acknowledgements: nothing else may leave before */
+};
+/* Before new data. */
+enum tcp_mtu_probing tcp_mtu_probe(struct tcp_conn *c);
+/* It is acknowledged (its size is not 0, its end not after snd_una). */
+void tcp_mtu_probe_arrived(struct tcp_conn *c);
+/* A loss was found: was it only the probe? Then there is nothing to recover from. */
+bool tcp_mtu_probe_lost(struct tcp_conn *c);
 
 #endif

@@ -76,6 +76,9 @@ int tcp_retransmit(struct tcp_conn *c, struct tcp_seg *s, uint32_t segs, bool pr
 	struct tcp_transmission xmit = {.seq = s->seq, .flags = TCPHDR_ACK};
 	int err;
 
+	/* Nobody will know what became of a larger segment that is under way. */
+	if (c->aside)
+		c->aside->probe.size = 0;
 	if (s->mss > c->mss)
 		tcp_seg_resize(c, s, s->seq, c->mss);
 	payload = tcp_seg_payload(s);

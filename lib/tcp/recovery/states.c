@@ -348,7 +348,8 @@ static void open_state(struct tcp_conn *c, struct tcp_acking *a)
 		try_to_open(c, a);
 		return;
 	}
-	tcp_enter_recovery(c, a->flags & ACK_ECE);
+	if (!tcp_mtu_probe_lost(c))
+		tcp_enter_recovery(c, a->flags & ACK_ECE);
 }
 
 void tcp_recovery_input(struct tcp_conn *c, struct tcp_acking *a)
@@ -388,16 +389,8 @@ void tcp_reduce_once(struct tcp_conn *c)
 	keep_open(c);
 }
 
-void tcp_mark_oversized(struct tcp_conn *c)
+void tcp_lost_unpunished(struct tcp_conn *c)
 {
-	uint32_t lost = c->lost;
-
-	for (struct tcp_seg *s = c->segq.head; s; s = s->next)
-		if (s->mss > c->mss && tcp_seg_payload(s) > c->mss)
-			tcp_mark_lost(c, s);
-	c->rtx_hint = NULL;
-	if (lost == c->lost)
-		return;
 	if (!c->sack_ok)
 		reno_limit(c);
 	/* Not congestion: the window stays, but what is lost goes again without more ado. */
@@ -410,4 +403,16 @@ void tcp_mark_oversized(struct tcp_conn *c)
 		c->frto = false;
 	}
 	tcp_mark_dirty(c);
+}
+
+void tcp_mark_oversized(struct tcp_conn *c)
+{
+	uint32_t lost = c->lost;
+
+	for (struct tcp_seg *s = c->segq.head; s; s = s->next)
+		if (s->mss > c->mss && tcp_seg_payload(s) > c->mss)
+			tcp_mark_lost(c, s);
+	c->rtx_hint = NULL;
+	if (lost != c->lost)
+		tcp_lost_unpunished(c);
 }
