@@ -51,6 +51,12 @@ void tcp_spends_no_more(struct tcp_conn *c, enum tcp_spends what)
 		spend_on(c, TCP_SPENDS_BUSY);
 }
 
+void tcp_spends_nothing(struct tcp_conn *c)
+{
+	if (c->spends)
+		spend_on(c, TCP_SPENDS_NOT);
+}
+
 void tcp_spent(const struct tcp_conn *c, uint64_t now, struct tcp_spent *s)
 {
 	uint32_t gone = (uint32_t)(now / 1000) - c->spent_since;
@@ -68,8 +74,6 @@ void tcp_spent(const struct tcp_conn *c, uint64_t now, struct tcp_spent *s)
 
 void tcp_aside_drop(struct tcp_conn *c)
 {
-	if (c->spends)
-		spend_on(c, TCP_SPENDS_NOT);
 	if (c->aside)
 		tcp_free(c->ts, c->aside, sizeof(*c->aside));
 	c->aside = NULL;

@@ -231,7 +231,7 @@ static void conn_end(struct tcp_conn *c, struct tcp_node *next, int err)
 	tcp_sndq_clear(&c->sndq, &ts->env);
 	tcp_ofo_clear(c);
 	tcp_cc_drop(c);
-	tcp_aside_drop(c);
+	tcp_spends_nothing(c);
 	if (next)
 		tcp_table_replace(&ts->table, &c->node, next);
 	else
@@ -348,6 +348,7 @@ void tcp_conn_reap(struct tcp_stack *ts)
 		void *user = c->user;
 
 		ts->dead = c->next;
+		tcp_aside_drop(c);
 		tcp_free(ts, c, sizeof(*c));
 		if (user)
 			ts->env.event(ts->env.ctx, user, TCP_EV_GONE);

@@ -87,7 +87,6 @@ static void fill_counts(const struct tcp_conn *c, struct tcp_info *i)
 	i->tcpi_bytes_acked = c->bytes_acked;
 	i->tcpi_bytes_received = c->bytes_received;
 	i->tcpi_bytes_sent = c->bytes_sent;
-	i->tcpi_bytes_retrans = c->bytes_retrans;
 	i->tcpi_segs_out = c->segs_out;
 	i->tcpi_segs_in = c->segs_in;
 	i->tcpi_data_segs_out = c->data_segs_out;
@@ -110,6 +109,7 @@ static void fill_rare(const struct tcp_conn *c, union tcp_info_all *i, uint64_t 
 	i->later.rcv_wnd = c->rcv_wnd;
 	if (!a)
 		return;
+	i->is.tcpi_bytes_retrans = a->bytes_retrans;
 	i->is.tcpi_rcv_ooopack = a->rcv_ooopack;
 	i->is.tcpi_delivered_ce = a->delivered_ce;
 	i->later.total_rto = a->rtos;

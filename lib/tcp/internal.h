@@ -473,6 +473,7 @@ struct tcp_mtu_probe {
 
 /* aside.c: made when one of it is needed first. */
 struct tcp_aside {
+	uint64_t bytes_retrans;
 	uint32_t rwnd_ms, sndbuf_ms; /* tcp_spends() */
 	uint32_t rcv_ooopack; /* segments behind a hole */
 	uint32_t delivered_ce; /* wire segments whose acknowledgement said ECE */
@@ -660,7 +661,6 @@ struct tcp_conn {
 	uint32_t total_retrans; /* wire segments */
 	uint32_t dsack_dups, reord_seen;
 	uint32_t rate_interval_us;
-	uint64_t bytes_retrans;
 	struct wheel_timer keep; /* keepalive, or the end of FIN_WAIT2 */
 	struct wheel_timer pace;
 };
@@ -668,7 +668,7 @@ struct tcp_conn {
 /* What a segment and its acknowledgement touch ends here. */
 #define TCP_CONN_HOT offsetof(struct tcp_conn, rtx)
 /* All of an idle connection: the issue allows 1536 bytes with the socket on top. */
-_Static_assert(sizeof(struct tcp_conn) <= 1104, "an idle connection has grown");
+_Static_assert(sizeof(struct tcp_conn) <= 1096, "an idle connection has grown");
 /*
  * A segment in order that needs no answer: these five lines, RTT and retransmission queue behind
  * them, options.
@@ -832,11 +832,13 @@ void tcp_conn_established(struct tcp_conn *c);
 
 /* What stands aside, made if need be. NULL: no memory, or the connection is over. */
 struct tcp_aside *tcp_aside(struct tcp_conn *c);
-/* The connection is over. */
+/* The connection's memory goes. */
 void tcp_aside_drop(struct tcp_conn *c);
 /* The sender's time goes to this from now on, or no more. */
 void tcp_spends(struct tcp_conn *c, enum tcp_spends what);
 void tcp_spends_no_more(struct tcp_conn *c, enum tcp_spends what);
+/* The connection is over; what it was spent on is still told. */
+void tcp_spends_nothing(struct tcp_conn *c);
 struct tcp_spent {
 	uint64_t all_ms;
 	uint32_t rwnd_ms, sndbuf_ms;

@@ -208,7 +208,7 @@ struct tcp_sock {
 };
 
 _Static_assert(sizeof(struct tcp_sock) == 264,
-	       "tcp_memory: with the engine's 1,104 and the tables' 150, 1,536 at most");
+	       "tcp_memory: with the engine's 1,096 and the tables' 150, 1,536 at most");
 
 /* A segment whose neighbour is not known yet. */
 struct tcp_sock_awaiting;

@@ -60,7 +60,8 @@ static void resent(struct tcp_conn *c, struct tcp_seg *s, bool probe)
 	tcp_segq_mark(q, s, SEG_EVER_RETRANS | (probe ? 0 : SEG_RETRANS), 0);
 	c->total_retrans += s->pcount;
 	c->ts->n.retrans_segs += s->pcount;
-	c->bytes_retrans += tcp_seg_payload(s);
+	if (tcp_aside(c))
+		c->aside->bytes_retrans += tcp_seg_payload(s);
 	if (!c->retrans_stamp)
 		c->retrans_stamp = c->ts->now;
 	if (c->undo_retrans < 0)
