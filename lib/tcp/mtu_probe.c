@@ -49,7 +49,7 @@ static void begin(struct tcp_conn *c)
 
 void tcp_mtu_probe_start(struct tcp_conn *c)
 {
-	if (c->ts->cfg.mtu_probing == 2)
+	if (c->ts->cfg.mtu_probing > 1)
 		begin(c);
 }
 

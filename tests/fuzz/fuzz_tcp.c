@@ -351,6 +351,7 @@ static void begin(struct in *in)
 	cfg.max_tw = 3;
 	cfg.max_orphans = 4;
 	cfg.max_syn_rate = a & 16 ? 5 : 0;
+	cfg.mtu_probing = a >> 6;
 	tcp_opts_default(&opts);
 	opts.timestamps = a & 1;
 	opts.sack = a & 2;
