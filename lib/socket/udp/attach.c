@@ -93,11 +93,23 @@ void udp_unlist(struct udp_sock *s)
 	s->stats->offloaded = 0;
 }
 
+bool udp_kernel_has(int fd)
+{
+	struct pollfd os = {.fd = fd, .events = POLLIN};
+	struct timespec at_once = {0};
+
+	/* Not libc's: that is a cancellation point. */
+	return libc_raw(SYS_ppoll, (long)(uintptr_t)&os, 1, (long)(uintptr_t)&at_once, 0, 0, 0) > 0;
+}
+
 void udp_to_kernel(struct udp_sock *s, int fd, const char *why)
 {
 	if (atomic_exchange_explicit(&s->in_kernel, true, memory_order_acq_rel))
 		return;
 	log_debug("fd %d goes on through the kernel: %s", fd, why);
+	/* What the kernel gets from here on is younger than what is queued here. */
+	if (s->early && !udp_kernel_has(fd))
+		atomic_store_explicit(&s->early, false, memory_order_relaxed);
 	udp_unlist(s);
 	atomic_store_explicit(&s->os_countdown, 1, memory_order_relaxed);
 }
@@ -560,17 +572,13 @@ int udp_autobind(struct udp_sock *s, int fd)
 
 static void begin(struct udp_sock *s, int fd)
 {
-	struct pollfd os = {.fd = fd, .events = POLLIN};
-	struct timespec at_once = {0};
-
 	if (s->begun || !atomic_load_explicit(&s->in_use, memory_order_relaxed))
 		return;
 	atomic_store_explicit(&s->begun, true, memory_order_relaxed);
 	libc_internal_begin();
 	udp_attach(s, fd);
 	libc_internal_end();
-	/* Not libc's: that is a cancellation point. */
-	if (libc_raw(SYS_ppoll, (long)(uintptr_t)&os, 1, (long)(uintptr_t)&at_once, 0, 0, 0) <= 0)
+	if (!udp_kernel_has(fd))
 		return;
 	atomic_store_explicit(&s->early, true, memory_order_relaxed);
 	atomic_fetch_or_explicit(&s->v.os_events, EPOLLIN, memory_order_release);

@@ -220,6 +220,8 @@ int udp_recvmmsg(struct vfd *v, int fd, struct mmsghdr *msgs, unsigned n, int fl
 uint32_t udp_events(struct vfd *v);
 /* Bytes of the first datagram waiting here, or -1 when none waits. */
 int udp_first_len(struct udp_sock *s);
+/* attach.c: a datagram waits in the kernel socket. */
+bool udp_kernel_has(int fd);
 
 /* send.c */
 ssize_t udp_sendmsg(struct vfd *v, int fd, const struct msghdr *msg, int flags);

@@ -273,6 +273,9 @@ static bool os_first(struct udp_sock *s)
 		return false;
 	if (atomic_load_explicit(&s->early, memory_order_relaxed))
 		return true;
+	/* What came before the kernel got the socket is older; an error does not queue. */
+	if (atomic_load_explicit(&s->in_kernel, memory_order_relaxed))
+		return events & EPOLLERR;
 	/* Readers that do it at once may both have the turn, or neither: the next call has. */
 	turn = !atomic_load_explicit(&s->os_turn, memory_order_relaxed);
 	atomic_store_explicit(&s->os_turn, turn, memory_order_relaxed);

@@ -505,7 +505,7 @@ int udp_ioctl(struct vfd *v, int fd, unsigned long req, void *arg)
 
 	switch (req) {
 	case FIONREAD: /* = SIOCINQ: the size of the next datagram */
-		len = s->early ? -1 : udp_first_len(s);
+		len = s->early && udp_kernel_has(fd) ? -1 : udp_first_len(s);
 		if (len < 0)
 			break;
 		memcpy(arg, &len, sizeof(len)); /* the kernel takes any alignment */
