@@ -57,7 +57,7 @@ PRELOAD ssize_t read(int fd, void *buf, size_t len)
 	if (!len)
 		return memory_data(buf, 0) ? 0 : fail(EFAULT);
 	if (unlikely(!memory_byte(buf)))
-		return CANCELLABLE(memory_bad_recv(v, fd, 0));
+		return CANCELLABLE(memory_bad_recv(v, fd, buf, 0));
 	return CANCELLABLE(message_recv(v, fd, buf, len, 0, NULL, NULL));
 }
 PRELOAD_ALIAS(__read, read);
@@ -106,7 +106,7 @@ static ssize_t recv_part(struct vfd *v, int fd, struct msghdr *msg, int flags, i
 	if (good < 0)
 		return libc.recvmsg(fd, msg, flags);
 	if (!good)
-		return memory_bad_recv(v, fd, flags);
+		return memory_bad_recv(v, fd, NULL, flags);
 	part = *msg;
 	part.msg_iovlen = (size_t)good;
 	n = v->ops->recvmsg(v, fd, &part, flags);
@@ -234,7 +234,7 @@ PRELOAD ssize_t recv(int fd, void *buf, size_t len, int flags)
 	if (likely(!v) || !v->ops->recvmsg)
 		return libc.recv(fd, buf, len, flags);
 	if (unlikely(len && !memory_byte(buf)))
-		return CANCELLABLE(memory_bad_recv(v, fd, flags));
+		return CANCELLABLE(memory_bad_recv(v, fd, buf, flags));
 	return CANCELLABLE(message_recv(v, fd, buf, len, flags, NULL, NULL));
 }
 
@@ -249,7 +249,7 @@ PRELOAD ssize_t __recv_chk(int fd, void *buf, size_t len, size_t room, int flags
 static ssize_t recv_bad(struct vfd *v, int fd, void *buf, size_t len, int flags)
 {
 	if (len && !memory_byte(buf))
-		return memory_bad_recv(v, fd, flags);
+		return memory_bad_recv(v, fd, buf, flags);
 	return message_recv(v, fd, buf, len, flags, NULL, NULL) < 0 ? -1 : fail(EFAULT);
 }
 

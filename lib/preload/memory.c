@@ -50,8 +50,11 @@ bool memory_recover(void *context)
 ssize_t memory_bad_send(struct vfd *v, int fd, const void *buf, size_t len, int flags,
 			const struct sockaddr *addr, socklen_t alen)
 {
-	/* A datagram's kernel socket knows the destination, and says what is wrong first. */
-	if (v->kind == VFD_UDP || !memory_addr(addr, addr ? alen : 0))
+	/*
+	 * A datagram's kernel socket knows the destination, and says what is wrong first. The
+	 * kernel refuses its own addresses before it looks at any socket.
+	 */
+	if (v->kind == VFD_UDP || !memory_data(buf, 0) || !memory_addr(addr, addr ? alen : 0))
 		return libc.sendto(fd, buf, len, flags, addr, alen);
 	/* A stream's state comes before its data. */
 	if (v->ops->sendmsg(v, fd, &(struct msghdr){.msg_iov = NULL}, flags) < 0)
@@ -59,19 +62,21 @@ ssize_t memory_bad_send(struct vfd *v, int fd, const void *buf, size_t len, int 
 	return fail(EFAULT);
 }
 
-ssize_t memory_bad_recv(struct vfd *v, int fd, int flags)
+ssize_t memory_bad_recv(struct vfd *v, int fd, const void *buf, int flags)
 {
 	char byte;
 	struct iovec iov = {&byte, 1};
 	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
 	ssize_t n;
 
+	if (!memory_data(buf, 0))
+		return fail(EFAULT);
 	/* As in the kernel: the datagram is lost, the stream keeps its bytes. */
 	n = v->ops->recvmsg(v, fd, &msg, v->kind == VFD_UDP ? flags : flags | MSG_PEEK);
 	return n > 0 ? fail(EFAULT) : n;
 }
 
-/* The structure of msg can be read, and its lengths are none that the kernel refuses. */
+/* The structure of msg can be read, and holds no length and no address that the kernel refuses. */
 static bool readable(const struct msghdr *msg)
 {
 	size_t sum = 0;
@@ -83,7 +88,8 @@ static bool readable(const struct msghdr *msg)
 	if (!memory_ends(msg->msg_iov, msg->msg_iovlen * sizeof(*msg->msg_iov)))
 		return false;
 	for (size_t i = 0; i < msg->msg_iovlen; i++) {
-		if (msg->msg_iov[i].iov_len > SSIZE_MAX - sum)
+		if (msg->msg_iov[i].iov_len > SSIZE_MAX - sum ||
+		    !memory_data(msg->msg_iov[i].iov_base, 0))
 			return false;
 		sum += msg->msg_iov[i].iov_len;
 	}

@@ -90,7 +90,7 @@ static inline bool memory_out(const void *val, const socklen_t *len)
  */
 ssize_t memory_bad_send(struct vfd *v, int fd, const void *buf, size_t len, int flags,
 			const struct sockaddr *addr, socklen_t alen);
-ssize_t memory_bad_recv(struct vfd *v, int fd, int flags);
+ssize_t memory_bad_recv(struct vfd *v, int fd, const void *buf, int flags);
 
 /*
  * How many buffers of msg can be used from its first on; -1: the structure itself is bad, and the
