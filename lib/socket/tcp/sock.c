@@ -340,6 +340,7 @@ static int shut_conn(struct tcp_sock *s, int how)
 	err = tcp_shutdown(s->c, how, now);
 	tcp_sock_show_state(s, tcp_conn_state(s->c));
 	if (!err) {
+		s->connected = true; /* no connect() has to say so any more, as in the kernel */
 		/* Whoever waits in this direction learns it now. */
 		atomic_fetch_or_explicit(&s->hint, EPOLLIN | EPOLLOUT | EPOLLRDHUP,
 					 memory_order_release);
