@@ -115,30 +115,42 @@ void tcp_sock_claim_new(struct tcp_sock *s)
 		wake(word);
 }
 
-static void answer(struct tcp_sock *s, enum claim_state state)
+/* Of the connection that s had when its word was this. */
+static void answer(_Atomic uint64_t *word, uint64_t was, enum claim_state state)
 {
-	_Atomic uint64_t *word = word_of(s);
-	uint64_t w;
+	uint64_t w = was;
 
-	if (!word)
+	while (claim_gen(w) == claim_gen(was) && claim_state(w) < CLAIM_IN_KERNEL) {
+		if (!atomic_compare_exchange_weak(word, &w, (w & ~0xffull) | state))
+			continue;
+		if (claim_state(w) == CLAIM_WANTED)
+			wake(word);
 		return;
-	w = atomic_load(word);
-	while (claim_state(w) < CLAIM_IN_KERNEL &&
-	       !atomic_compare_exchange_weak(word, &w, (w & ~0xffull) | state))
-		;
-	if (claim_state(w) == CLAIM_WANTED)
-		wake(word);
+	}
 }
 
-void tcp_sock_claim_in_kernel(struct tcp_sock *s)
+uint64_t tcp_sock_claim_of(const struct tcp_sock *s)
 {
-	answer(s, CLAIM_IN_KERNEL);
+	_Atomic uint64_t *word = word_of(s);
+
+	return word ? atomic_load(word) : 0;
+}
+
+void tcp_sock_claim_in_kernel(struct tcp_sock *s, uint64_t claim)
+{
+	_Atomic uint64_t *word = word_of(s);
+
+	if (word)
+		answer(word, claim, CLAIM_IN_KERNEL);
 }
 
 void tcp_sock_claim_over(struct tcp_sock *s)
 {
+	_Atomic uint64_t *word = word_of(s);
+
 	tcp_sock_listener_over(s);
-	answer(s, CLAIM_GONE);
+	if (word)
+		answer(word, atomic_load(word), CLAIM_GONE);
 }
 
 bool tcp_sock_has_copies(const struct tcp_sock *s)
@@ -162,8 +174,7 @@ void tcp_sock_forking(struct vfd *v)
 
 /* --- claims */
 
-/* The handshake is under way: the kernel can take it over when it is done. */
-static bool is_connecting(struct tcp_sock *s)
+static enum tcp_state state_of(struct tcp_sock *s)
 {
 	struct stack *st = tcp_sock_conn_lock(s);
 	enum tcp_state state = TCPS_CLOSED;
@@ -172,7 +183,25 @@ static bool is_connecting(struct tcp_sock *s)
 		state = tcp_conn_state(s->c);
 		lock_drop(&st->lock);
 	}
-	return state == TCPS_SYN_SENT || state == TCPS_SYN_RECV;
+	return state;
+}
+
+/* The kernel did not take a child's connection. */
+static void not_taken(struct tcp_sock *s)
+{
+	enum tcp_state state = state_of(s);
+
+	/* The kernel can take it over when its handshake is done. */
+	if (state == TCPS_SYN_SENT || state == TCPS_SYN_RECV)
+		return;
+	/*
+	 * To the child the kernel socket is one whose connection has ended, not one that never had
+	 * any. It says ENOTCONN and does it.
+	 */
+	if (state == TCPS_CLOSED)
+		(void)libc.shutdown(atomic_load_explicit(&s->v.os_fd, memory_order_relaxed),
+				    SHUT_RDWR);
+	tcp_sock_claim_over(s);
 }
 
 void tcp_sock_claims_look(void)
@@ -187,11 +216,11 @@ void tcp_sock_claims_look(void)
 			continue;
 		if (tcp_sock_mode(s) == TCP_SOCK_LISTEN) {
 			tcp_sock_listener_give(s, atomic_load(&c->takers[id]));
-			tcp_sock_claim_in_kernel(s);
+			tcp_sock_claim_in_kernel(s, tcp_sock_claim_of(s));
 			continue;
 		}
-		if (tcp_sock_to_kernel(s, "a child process uses it") && !is_connecting(s))
-			tcp_sock_claim_over(s);
+		if (tcp_sock_to_kernel(s, "a child process uses it"))
+			not_taken(s);
 	}
 }
 

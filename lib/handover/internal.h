@@ -36,8 +36,10 @@ void exit_off(void);
 /* fork.c */
 /* A new connection's object: children know nothing of it. */
 void tcp_sock_claim_new(struct tcp_sock *s);
+/* What children have of s's connection; for the next one, when s may have another by then. */
+uint64_t tcp_sock_claim_of(const struct tcp_sock *s);
 /* The kernel has the connection; it is over. Whoever claims it goes on. */
-void tcp_sock_claim_in_kernel(struct tcp_sock *s);
+void tcp_sock_claim_in_kernel(struct tcp_sock *s, uint64_t claim);
 void tcp_sock_claim_over(struct tcp_sock *s);
 /*
  * Another process may have a copy. Asked when the object is out of the fd table: no fork() can add
@@ -64,6 +66,8 @@ bool tcp_sock_parents_claim(const struct tcp_sock *parents, struct claim_ref *ou
 /* listener.c */
 /* s, wanted by a child, is the kernel's; what waits to be accepted goes to the taker. */
 void tcp_sock_listener_give(struct tcp_sock *s, uint32_t taker);
+/* In a child: another program will have s, which the parent had waited for. All wait alike then. */
+void tcp_sock_listener_leave(struct tcp_sock *s);
 void tcp_sock_listeners_forked(void);
 /* struct tcp_sock_handover */
 void tcp_sock_listener_inherited(struct tcp_sock *s, const struct tcp_sock *parents);

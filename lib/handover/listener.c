@@ -23,6 +23,8 @@
 #define ASK_NS 20000000L /* the claim is repeated so often */
 /* Rounds of a millisecond in which handshakes that are under way may end. */
 #define LATE_ROUNDS 20
+/* In claims.takers: what waits stays the owner's. */
+#define TAKER_NONE UINT32_MAX
 
 /* --- the owner's side; the internal thread */
 
@@ -108,6 +110,8 @@ void tcp_sock_listener_give(struct tcp_sock *s, uint32_t taker)
 	tcp_sock_unlock(s, cancel);
 	log_debug("fd %d listens in the kernel from now on: a child process waits for it",
 		  atomic_load_explicit(&s->v.os_fd, memory_order_relaxed));
+	if (taker == TAKER_NONE)
+		return;
 	for (unsigned i = 0; i < LATE_ROUNDS && give_queued(s, taker) < GIVEN_MAX; i++)
 		libc_raw(SYS_nanosleep, (long)(uintptr_t)&ms, 0, 0, 0, 0, 0);
 }
@@ -216,19 +220,47 @@ static int taker_open(uint32_t *number)
 	return fd;
 }
 
-bool tcp_sock_listener_wanted(struct tcp_sock *s, bool *given)
+/* How s can be claimed; claims NULL: it cannot, or has been. */
+static struct claim_ref unclaimed(const struct tcp_sock *s)
 {
-	struct inherited_listener *l;
 	struct claim_ref ref = {0};
-	uint32_t number = 0;
-	int fd, cancel;
-	bool kernel;
+	struct inherited_listener *l;
 
 	lock_take(&listeners_lock);
 	l = *find(s);
 	if (l)
 		ref = l->ref;
 	lock_drop(&listeners_lock);
+	return ref;
+}
+
+void tcp_sock_listener_leave(struct tcp_sock *s)
+{
+	struct claim_ref ref = unclaimed(s);
+	struct inherited_listener *l;
+	int cancel;
+
+	if (!ref.claims)
+		return;
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+	atomic_store(&ref.claims->takers[ref.id], TAKER_NONE);
+	(void)claim_wait(&ref);
+	pthread_setcancelstate(cancel, NULL);
+	lock_take(&listeners_lock);
+	l = *find(s);
+	if (l)
+		l->ref.claims = NULL;
+	lock_drop(&listeners_lock);
+}
+
+bool tcp_sock_listener_wanted(struct tcp_sock *s, bool *given)
+{
+	struct inherited_listener *l;
+	struct claim_ref ref = unclaimed(s);
+	uint32_t number = 0;
+	int fd, cancel;
+	bool kernel;
+
 	*given = false;
 	if (!ref.claims)
 		return false;

@@ -242,6 +242,8 @@ static void go_on(struct tcp_sock *s, int fd, const struct tcp_image *im, int re
 		err = fill(s->c, fd, false, im->snd_nxt, im->write_seq);
 	if (!err)
 		err = fins(fd, im);
+	if (!err && im->shut_rd)
+		(void)libc.shutdown(fd, SHUT_RD);
 	if (err && !is_over(fd))
 		log_error("fd %d: a connection went to the kernel, but not all of it: %s", fd,
 			  strerror(-err));
@@ -251,7 +253,7 @@ static void go_on(struct tcp_sock *s, int fd, const struct tcp_image *im, int re
 	tcp_sock_opts_sync(s, fd);
 }
 
-/* The connection of s, st locked, is moved. */
+/* The connection of s, st locked, is moved. The caller answers who has claimed it. */
 static int move(struct tcp_sock *s, struct stack *st, int fd, uint64_t now)
 {
 	int reuse = get(fd, SOL_SOCKET, SO_REUSEADDR), err;
@@ -273,7 +275,6 @@ static int move(struct tcp_sock *s, struct stack *st, int fd, uint64_t now)
 	tcp_sock_show_offloaded(s, false);
 	atomic_store_explicit(&s->v.shadow, VFD_SHADOW_ALL, memory_order_release);
 	atomic_store_explicit(&s->mode, TCP_SOCK_KERNEL, memory_order_release);
-	tcp_sock_claim_in_kernel(s);
 	tcp_sock_kmod_del(s);
 	tcp_forget(s->c, now);
 	return 0;
@@ -284,7 +285,7 @@ int tcp_sock_to_kernel(struct tcp_sock *s, const char *why)
 	int fd = atomic_load_explicit(&s->v.os_fd, memory_order_relaxed), err = -ENOTCONN,
 	    cancel = tcp_sock_lock(s);
 	struct stack *st = tcp_sock_mode(s) == TCP_SOCK_CONN ? tcp_sock_conn_lock(s) : NULL;
-	uint64_t now = tcp_sock_now_us();
+	uint64_t now = tcp_sock_now_us(), claim = tcp_sock_claim_of(s);
 
 	libc_internal_begin();
 	if (st) {
@@ -305,6 +306,8 @@ int tcp_sock_to_kernel(struct tcp_sock *s, const char *why)
 	tcp_sock_unlock(s, cancel);
 	if (!err) {
 		vfd_shadow_changed(&s->v);
+		/* Not before: to the child's next step the sets here know the kernel socket. */
+		tcp_sock_claim_in_kernel(s, claim);
 		vfd_notify(&s->v, EPOLLIN | EPOLLOUT | EPOLLRDHUP);
 		log_debug("fd %d goes on through the kernel: %s", fd, why);
 	} else if (err != -ENOTCONN && err != -EOPNOTSUPP) {
@@ -362,7 +365,7 @@ int tcp_sock_orphan_to_kernel(struct tcp_sock *s)
 {
 	struct stack *st = tcp_sock_conn_lock(s);
 	int fd, err = -ENOTCONN;
-	uint64_t now = tcp_sock_now_us();
+	uint64_t now = tcp_sock_now_us(), claim = tcp_sock_claim_of(s);
 
 	if (!st)
 		return err;
@@ -370,6 +373,8 @@ int tcp_sock_orphan_to_kernel(struct tcp_sock *s)
 	if (s->closed && s->in_engine && atomic_load_explicit(&st->open, memory_order_relaxed)) {
 		fd = orphan_fd(s);
 		err = fd < 0 ? fd : move(s, st, fd, now);
+		if (!err)
+			tcp_sock_claim_in_kernel(s, claim);
 	}
 	libc_internal_end();
 	/* Says TCP_EV_GONE: the kernel socket is closed, and the kernel goes on with the rest. */
@@ -464,7 +469,8 @@ void tcp_sock_share(struct vfd *v, const char *why)
 	int err = errno, cancel;
 
 	if (tcp_sock_mode(s) == TCP_SOCK_LISTEN) {
-		/* What waits to be accepted stays this process's. */
+		/* What waits to be accepted stays this process's, or its parent's. */
+		tcp_sock_listener_leave(s);
 		cancel = tcp_sock_lock(s);
 		tcp_sock_listen_to_kernel(s);
 		tcp_sock_unlock(s, cancel);

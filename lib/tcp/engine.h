@@ -358,6 +358,7 @@ struct tcp_image {
 	struct tcp_tuple tuple;
 	uint8_t state; /* enum tcp_state */
 	bool fin_rcvd, fin_queued; /* the peer's FIN is in; ours is behind the data, sent or not */
+	bool shut_rd; /* the user reads no more */
 	bool ts_ok, sack_ok, wscale_ok;
 	uint8_t snd_wscale, rcv_wscale;
 	uint16_t peer_mss; /* what the peer's SYN said */

@@ -29,6 +29,7 @@ int tcp_export(const struct tcp_conn *c, struct tcp_image *im)
 	im->state = c->state;
 	im->fin_rcvd = c->fin_rcvd;
 	im->fin_queued = c->fin_queued;
+	im->shut_rd = c->shut_rd;
 	im->ts_ok = c->ts_ok;
 	im->sack_ok = c->sack_ok;
 	im->wscale_ok = c->wscale_ok;
