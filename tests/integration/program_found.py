@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""What scripts have found, as short as it showed, by what went wrong. Each is a test of its own."""
+
+FOUND = {
+    "FIONREAD asked the kernel socket while what it had was read and more had come by the ring": """
+        m: socket s0 AF_INET SOCK_DGRAM 0
+        p: udp x 4 0
+        m: bind s0 4A:0
+        p: sendto x 4 0 734 1
+        m: await 5000 s0:POLLIN
+        m: recv s0 2000 0
+        p: sendto x 4 0 10 1
+        m: await 5000 s0:POLLIN
+        m: ioctl s0 FIONREAD 0
+        m: recv s0 2000 0""",
+    "the state of a connection was asked before an address of the kernel's was refused": """
+        p: listen x 4 0
+        m: socket s0 AF_INET SOCK_STREAM 0
+        m: connect s0 4B:0
+        p: accept x y
+        m: bad s0 3 1
+        m: bad s0 3 3
+        p: abort y
+        m: await 5000 s0:0
+        m: recv s0 10 0
+        m: bad s0 3 0
+        m: bad s0 3 1
+        m: bad s0 3 2
+        m: bad s0 3 3""",
+    "what a datagram socket had queued came behind what the kernel got once the socket was its": """
+        m: socket s0 AF_INET SOCK_DGRAM 0
+        p: udp x 4 0
+        m: bind s0 4A:0
+        p: sendto x 4 0 6 1
+        m: recv s0 2000 0
+        p: sendto x 4 0 7 1
+        p: sendto x 4 0 8 1
+        p: sendto x 4 0 9 1
+        m: await 5000 s0:POLLIN
+        m: dup2 s0 0
+        p: sendto x 4 0 10 1
+        p: sendto x 4 0 11 1
+        m: recv s0 2000 0
+        m: recv s0 2000 0
+        m: recv s0 2000 0
+        m: recv s0 2000 0
+        m: recv s0 2000 0""",
+    "a connect() that did not wait was concluded by another one after shutdown()": """
+        p: listen x 4 0
+        m: socket s0 AF_INET SOCK_STREAM|SOCK_NONBLOCK 0
+        m: connect s0 4B:0
+        m: await 5000 s0:POLLOUT
+        p: accept x y
+        m: shutdown s0 SHUT_WR
+        p: rest y
+        m: connect s0 4B:0""",
+    "the kernel did not learn that a connection was shut for reading": """
+        p: listen x 4 0
+        m: socket s0 AF_INET SOCK_STREAM 0
+        m: connect s0 4B:0
+        p: accept x y
+        m: shutdown s0 SHUT_RDWR
+        p: rest y
+        m: poll 0 s0:POLLIN|POLLOUT|POLLRDHUP
+        m: dup2 s0 0
+        m: poll 0 s0:POLLIN|POLLOUT|POLLRDHUP
+        m: recv s0 10 MSG_DONTWAIT""",
+    "the program of a child waited for ever for clients of a listener that its parent had used": """
+        m: socket s0 AF_INET SOCK_STREAM 0
+        m: bind s0 4A:0
+        m: listen s0 8
+        p: connect x 4 0
+        m: accept s1 s0 0
+        m: fork 3 0
+        c: exec
+        p: connect y 4 0
+        c: await 5000 s0:POLLIN
+        c: accept s2 s0 0
+        p: connect z 4 0
+        m: accept s2 s0 0
+        c! exit 0
+        m: wait""",
+    "to a child a connection that was over was one that had never been": """
+        p: listen x 4 0
+        m: socket s0 AF_INET SOCK_STREAM 0
+        m: connect s0 4B:0
+        p: accept x y
+        m: fork 3 0
+        p: abort y
+        m: await 5000 s0:0
+        m: recv s0 10 0
+        c: poll 0 s0:POLLIN|POLLOUT|POLLRDHUP
+        c: recv s0 10 0
+        c: send s0 10 0 0
+        c! exit 0
+        m: wait""",
+}
+
+# A race: as often as one script has room for.
+FOUND["a child went on with a connection before its parent's epoll set knew the kernel socket"] = "\n".join([
+    "m: socket s0 AF_INET SOCK_STREAM 0", "m: bind s0 4A:0", "m: listen s0 32", "m: epoll_create s1 0", "m: pipe s2 s3 0",
+    *(line for i in range(4, 31) for line in (f"p: connect x{i} 4 0", f"m: accept s{i} s0 0", f"m: epoll_ctl s1 EPOLL_CTL_ADD s{i} EPOLLIN")),
+    "m: fork 3 0",
+    *(line for i in range(4, 31) for line in (
+        f"p: send x{i} 5 1", f"m: await_bytes s{i} 5", "m& read s2 1", "m> epoll_wait s1 16 0 0", f"c& getpeername s{i} 28",
+        "c: write s3 1 0", "m<", f"c: recv s{i} 5 0")),
+    "c! exit 0", "m: wait"])
+
+
+def found(name):
+    """That script, with the end that each has."""
+    return [line.strip() for line in FOUND[name].strip().splitlines()] + ["m: fds", "m: end"]
