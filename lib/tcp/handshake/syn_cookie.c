@@ -2,8 +2,9 @@
 /*
  * SYN cookies (RFC 4987, 3.6): the embryonic connection is our ISN and our time stamp. ISN: a hash
  * of the tuple, plus the peer's ISN, plus the minute in the upper eight bits, plus 24 bits of a
- * hash with that minute and the index of the MSS. Time stamp, low six bits: the peer's window
- * scale, SACK, ECN, as in Linux.
+ * hash with that minute and the peer's ISN and the index of the MSS. Were the ISN not hashed, a
+ * segment one to three bytes behind a lost first one would pass for the first, with another MSS.
+ * Time stamp, low six bits: the peer's window scale, SACK, ECN, as in Linux.
  */
 #include "tcp/internal.h"
 
@@ -22,13 +23,13 @@
 static const uint16_t mss_table[] = {536, 1300, 1440, 1460};
 #define MSS_COUNT (sizeof(mss_table) / sizeof(mss_table[0]))
 
-static uint32_t cookie_hash(const struct tcp_stack *ts, const struct tcp_tuple *tuple,
+static uint32_t cookie_hash(const struct tcp_stack *ts, const struct tcp_tuple *tuple, uint32_t irs,
 			    uint32_t minute, uint32_t which)
 {
 	struct {
 		struct tcp_tuple tuple;
-		uint32_t minute, which;
-	} in = {*tuple, minute, which};
+		uint32_t irs, minute, which;
+	} in = {*tuple, irs, minute, which};
 
 	return (uint32_t)siphash(ts->cfg.secret, &in, sizeof(in));
 }
@@ -38,8 +39,8 @@ static uint32_t cookie_make(const struct tcp_stack *ts, const struct tcp_tuple *
 {
 	uint32_t minute = (uint32_t)(ts->now / MINUTE_US);
 
-	return cookie_hash(ts, tuple, 0, 1) + irs + (minute << COOKIE_BITS) +
-	       ((cookie_hash(ts, tuple, minute, 2) + data) & COOKIE_MASK);
+	return cookie_hash(ts, tuple, 0, 0, 1) + irs + (minute << COOKIE_BITS) +
+	       ((cookie_hash(ts, tuple, irs, minute, 2) + data) & COOKIE_MASK);
 }
 
 /* The data in a cookie; UINT32_MAX: too old, or none of ours. */
@@ -48,11 +49,11 @@ static uint32_t cookie_data(const struct tcp_stack *ts, const struct tcp_tuple *
 {
 	uint32_t minute = (uint32_t)(ts->now / MINUTE_US), age;
 
-	cookie -= cookie_hash(ts, tuple, 0, 1) + irs;
+	cookie -= cookie_hash(ts, tuple, 0, 0, 1) + irs;
 	age = (minute - (cookie >> COOKIE_BITS)) & (UINT32_MAX >> COOKIE_BITS);
 	if (age >= MAX_AGE)
 		return UINT32_MAX;
-	return (cookie - cookie_hash(ts, tuple, minute - age, 2)) & COOKIE_MASK;
+	return (cookie - cookie_hash(ts, tuple, irs, minute - age, 2)) & COOKIE_MASK;
 }
 
 /* The clock with the options in its low bits; never ahead of the clock. */
