@@ -189,6 +189,7 @@ static enum tcp_state state_of(struct tcp_sock *s)
 /* The kernel did not take a child's connection. */
 static void not_taken(struct tcp_sock *s)
 {
+	int fd = atomic_load_explicit(&s->v.os_fd, memory_order_relaxed), cancel;
 	enum tcp_state state = state_of(s);
 
 	/* The kernel can take it over when its handshake is done. */
@@ -196,11 +197,14 @@ static void not_taken(struct tcp_sock *s)
 		return;
 	/*
 	 * To the child the kernel socket is one whose connection has ended, not one that never had
-	 * any. It says ENOTCONN and does it.
+	 * any. It says ENOTCONN and does it. Not when another thread has moved the connection there
+	 * meanwhile, or closed the number.
 	 */
-	if (state == TCPS_CLOSED)
-		(void)libc.shutdown(atomic_load_explicit(&s->v.os_fd, memory_order_relaxed),
-				    SHUT_RDWR);
+	if (state == TCPS_CLOSED && tcp_sock_lock_live(s, fd, &cancel)) {
+		if (tcp_sock_mode(s) == TCP_SOCK_CONN)
+			(void)libc.shutdown(fd, SHUT_RDWR);
+		tcp_sock_unlock(s, cancel);
+	}
 	tcp_sock_claim_over(s);
 }
 
