@@ -22,7 +22,10 @@
 #define REFILL_BATCH 32u
 /* A queue of a process that just died or closed stays taken for up to 18 ms (measured). */
 #define BUSY_RETRY_MS 100
+/* One that nobody steers packets to is being closed: on a busy machine that takes longer. */
+#define CLOSING_RETRY_MS 1000
 #define BUSY_RETRY_NS 500000
+#define RETRIES(ms) ((ms) * (1000000 / BUSY_RETRY_NS))
 
 static uint32_t ring_size(long wanted, uint32_t max)
 {
@@ -186,6 +189,7 @@ static int try_bind(struct xdp_ring *x, struct xsk *s, uint16_t flags)
 		.sxdp_queue_id = (uint32_t)(s - x->xsk),
 		.sxdp_flags = flags,
 	};
+	bool waited = false;
 
 	/*
 	 * A further queue of the ring has its own fill ring on the first one's UMEM; a further ring
@@ -194,11 +198,17 @@ static int try_bind(struct xdp_ring *x, struct xsk *s, uint16_t flags)
 	if (flags & XDP_SHARED_UMEM)
 		a.sxdp_shared_umem_fd =
 			(uint32_t)(x->index ? x->share->ring[0]->xsk[s - x->xsk].fd : x->xsk[0].fd);
-	for (int left = BUSY_RETRY_MS * (1000000 / BUSY_RETRY_NS);; left--) {
+	for (int left = RETRIES(BUSY_RETRY_MS);; left--) {
 		if (libc.bind(s->fd, (struct sockaddr *)&a, sizeof(a)) == 0)
 			return 0;
-		if (errno != EBUSY || left == 0)
+		if (errno != EBUSY)
 			return -errno;
+		if (left == 0 && (waited || port_owner_pid(x->ring.ifindex)))
+			return -EBUSY;
+		if (left == 0) {
+			waited = true;
+			left = RETRIES(CLOSING_RETRY_MS);
+		}
 		clock_sleep_ns(BUSY_RETRY_NS);
 	}
 }
