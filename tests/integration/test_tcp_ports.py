@@ -112,3 +112,17 @@ def test_a_port_serves_two_peers(net):
         held = [port for port in range(40000, 40004) if other.do(f"tries({port})") == "EADDRINUSE"]
         print(f"held: {held}")
         assert len(held) >= 3  # as above
+
+
+@ours
+def test_no_more_time_waits_than_the_kernel_keeps(net, ours):
+    """net.ipv4.tcp_max_tw_buckets: with four of them sixteen ports are enough for any number of connections."""
+    net.a.run(["sysctl", "-qw", "net.ipv4.tcp_max_tw_buckets=4", "net.ipv4.tcp_tw_reuse=0",
+               "net.ipv4.ip_local_port_range=40000 40015"])
+    with programs(net, ours) as (app, _, peer):
+        for _ in range(100):
+            app.do(f"c = client({PORT})")
+            c, _ = peer.accept()
+            app.do("c.close()")
+            c.close()
+        print("100 connections from 16 ports")

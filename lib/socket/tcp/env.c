@@ -153,10 +153,9 @@ static void config(const struct stack *st, struct tcp_cfg *cfg)
 	struct net_link link;
 	bool loopback = !net_link_get(st->ifindex, &link) && link.kind == NET_LINK_LOOPBACK;
 
-	tcp_cfg_default(cfg);
+	tcp_sock_cfg(cfg);
 	tcp_sock_secret(cfg->secret);
 	cfg->tw_reuse_us = tcp_sock_tw_reuse_us(loopback);
-	tcp_sock_mtu_probing(cfg);
 	cfg->max_syn_rate = (uint32_t)params.tcp_max_syn_rate;
 }
 

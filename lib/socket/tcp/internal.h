@@ -45,8 +45,8 @@ extern struct tcp_opts tcp_sock_defaults;
 void tcp_sock_sysctl_read(void);
 /* struct tcp_cfg's tw_reuse_us for an interface, as net.ipv4.tcp_tw_reuse says. */
 uint32_t tcp_sock_tw_reuse_us(bool loopback);
-/* What tcp_cfg says of probing the path's MTU. */
-void tcp_sock_mtu_probing(struct tcp_cfg *cfg);
+/* The defaults, and what the network namespace's settings say instead. */
+void tcp_sock_cfg(struct tcp_cfg *cfg);
 
 /*
  * secret.c: what all stacks make sequence numbers and time stamp offsets from. It is read before

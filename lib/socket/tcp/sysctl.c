@@ -72,26 +72,24 @@ static enum tcp_cc default_cc(void)
 }
 
 static uint32_t tw_reuse, tw_reuse_delay_ms;
-static struct tcp_cfg probing; /* its fields of that */
+static struct tcp_cfg net_cfg; /* all that the namespace says */
 
-void tcp_sock_mtu_probing(struct tcp_cfg *cfg)
+void tcp_sock_cfg(struct tcp_cfg *cfg)
 {
-	cfg->mtu_probing = probing.mtu_probing;
-	cfg->base_mss = probing.base_mss;
-	cfg->mtu_probe_floor = probing.mtu_probe_floor;
-	cfg->probe_interval_s = probing.probe_interval_s;
-	cfg->probe_threshold = probing.probe_threshold;
+	*cfg = net_cfg;
 }
 
-static void read_probing(void)
+static void read_cfg(void)
 {
-	tcp_cfg_default(&probing);
-	probing.mtu_probing = (uint32_t)sysctl1("tcp_mtu_probing", 0);
-	probing.base_mss = (uint32_t)sysctl1("tcp_base_mss", probing.base_mss);
-	probing.mtu_probe_floor = (uint32_t)sysctl1("tcp_mtu_probe_floor", probing.mtu_probe_floor);
-	probing.probe_interval_s =
-		(uint32_t)sysctl1("tcp_probe_interval", probing.probe_interval_s);
-	probing.probe_threshold = (uint32_t)sysctl1("tcp_probe_threshold", probing.probe_threshold);
+	tcp_cfg_default(&net_cfg);
+	net_cfg.max_tw = (uint32_t)sysctl1("tcp_max_tw_buckets", net_cfg.max_tw);
+	net_cfg.max_orphans = (uint32_t)sysctl1("tcp_max_orphans", net_cfg.max_orphans);
+	net_cfg.mtu_probing = (uint32_t)sysctl1("tcp_mtu_probing", 0);
+	net_cfg.base_mss = (uint32_t)sysctl1("tcp_base_mss", net_cfg.base_mss);
+	net_cfg.mtu_probe_floor = (uint32_t)sysctl1("tcp_mtu_probe_floor", net_cfg.mtu_probe_floor);
+	net_cfg.probe_interval_s =
+		(uint32_t)sysctl1("tcp_probe_interval", net_cfg.probe_interval_s);
+	net_cfg.probe_threshold = (uint32_t)sysctl1("tcp_probe_threshold", net_cfg.probe_threshold);
 }
 
 uint32_t tcp_sock_tw_reuse_us(bool loopback)
@@ -124,7 +122,7 @@ void tcp_sock_sysctl_read(void)
 							 : params.tcp_timestamp_option == 1;
 	tw_reuse = (uint32_t)sysctl1("tcp_tw_reuse", 2);
 	tw_reuse_delay_ms = (uint32_t)sysctl1("tcp_tw_reuse_delay", 1000); /* since Linux 6.13 */
-	read_probing();
+	read_cfg();
 	o->nodelay = params.tcp_nodelay;
 	o->quickack = params.tcp_quickack;
 	o->cc = (uint8_t)default_cc();
