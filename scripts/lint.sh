@@ -20,7 +20,8 @@ scripts/cancel_points "$build" || rc=1
 scripts/own_fds "$build" || rc=1
 cppcheck --quiet --error-exitcode=1 --std=c11 --inline-suppr --enable=warning,portability -j"$(nproc)" \
 	--suppress=missingIncludeSystem --library=posix --library=gnu --suppressions-list=scripts/cppcheck.suppress \
-	-D_GNU_SOURCE= -D__x86_64__ -D__LP64__ -Ilib -Iinclude "${installed[@]}" || rc=1
+	-D_GNU_SOURCE= -D__x86_64__ -D__LP64__ "-DLIBBPF_OPTS(type, name, ...)=struct type name = {__VA_ARGS__}" \
+	-Ilib -Iinclude "${installed[@]}" || rc=1
 printf '%s\n' "${sources[@]}" |
 	xargs -P "$(nproc)" -I{} clang-tidy --quiet {} -- -std=gnu11 "${flags[@]}" -Itests/unit -Itests/fuzz 2>/dev/null || rc=1
 # A kernel tree is there once `make kunit` has run, which checks the same.

@@ -164,10 +164,13 @@ class Process:
         return self.popen.poll() is None
 
     def wait_text(self, pattern, timeout=10.0):
-        """Returns the match of the regular expression in what it has printed; fails when it ends without it."""
+        """
+        Returns the match of the regular expression in what it has printed; fails when it ends without it. The banner's line of
+        the command does not count: it has what a Python program is going to print.
+        """
         def look():
             ended = not self.alive()
-            found = re.search(pattern, self.text, re.M)
+            found = re.search(pattern, re.sub("^.*VMA INFO: Cmd Line: .*$", "", self.text, flags=re.M), re.M)
             if not found and ended:
                 raise AssertionError(f"{self} ended without {pattern!r}:\n{self.text}")
             return found

@@ -228,7 +228,7 @@ def test_congestion_control_of_one_socket(unet, name):
         delivery, = struct.unpack_from("Q", info, 160)
         print(name, "pacing", pacing, "delivery", delivery, "bytes/s")
         assert delivery > 0
-        assert (pacing < 2**64 - 1) == (name == b"bbr")
+        assert 0 < pacing < 2**64 - 1  # known also of those that do not pace, as by the kernel
 
 
 @pytest.mark.parametrize("value, setting", [(0, 1), (1, 0), (2, 0), (2, 1), (None, 0), (None, 1)])
