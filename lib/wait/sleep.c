@@ -104,6 +104,9 @@ static bool sleepers_enter(int evfd, uint32_t generation)
 		return true;
 	lock_take(&sleepers.lock);
 	self.chosen = false;
+	/* A handler has left its last sleep for good (siglongjmp()). */
+	if (self.follows)
+		follower_del(&self);
 	if (!sleepers.leader) {
 		sleepers.leader = &self;
 		self.leads = true;
