@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -181,6 +182,14 @@ static int make_rings(struct xdp_ring *x, struct xsk *s)
 	return 0;
 }
 
+/* A process that lives has packets steered to the queue. */
+static bool has_owner(int ifindex)
+{
+	pid_t pid = port_owner_pid(ifindex);
+
+	return pid && (libc_raw(SYS_kill, pid, 0, 0, 0, 0, 0) == 0 || errno != ESRCH);
+}
+
 static int try_bind(struct xdp_ring *x, struct xsk *s, uint16_t flags)
 {
 	struct sockaddr_xdp a = {
@@ -203,7 +212,7 @@ static int try_bind(struct xdp_ring *x, struct xsk *s, uint16_t flags)
 			return 0;
 		if (errno != EBUSY)
 			return -errno;
-		if (left == 0 && (waited || port_owner_pid(x->ring.ifindex)))
+		if (left == 0 && (waited || has_owner(x->ring.ifindex)))
 			return -EBUSY;
 		if (left == 0) {
 			waited = true;
