@@ -80,6 +80,22 @@ static int asked(char how)
 	return -1;
 }
 
+/* The peer of the sweep before may still be on its way to its end. */
+static bool listens(int fd)
+{
+	bool bound = false;
+
+	for (int i = 0; i < 3000; i++) {
+		bound = bound || !bind(fd, (struct sockaddr *)&me, addr_len);
+		if (bound && !listen(fd, 128))
+			return true;
+		if (errno != EADDRINUSE)
+			return false;
+		usleep(10000);
+	}
+	return false;
+}
+
 static void peer_main(int from, const char *family, const char *mine, const char *other)
 {
 	static struct pollfd p[MAX_PEERS];
@@ -91,8 +107,7 @@ static void peer_main(int from, const char *family, const char *mine, const char
 	address(&me, mine, PEER_PORT);
 	address(&peer, other, MY_PORT);
 	setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-	if (listener < 0 || bind(listener, (struct sockaddr *)&me, addr_len) ||
-	    listen(listener, 128))
+	if (listener < 0 || !listens(listener))
 		die("peer");
 	p[0] = (struct pollfd){.fd = from, .events = POLLIN};
 	p[1] = (struct pollfd){.fd = listener, .events = POLLIN};

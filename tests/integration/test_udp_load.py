@@ -172,9 +172,16 @@ while True:
         assert again.do("s.recv(10)") == b"x"
         again.do(f"s.sendto(b'answer', {TO})")
         peer.recv(10)
-        with unet.a.bypassed():
+
+        def offloaded():
+            """The killed one's queue is free when the kernel has closed it, some time after its end."""
+            before = unet.a.counters()
             peer.sendto(b"x", again.at(7000))
             assert again.do("s.recv(10)") == b"x"
+            after = unet.a.counters()
+            return all(before[n] == after[n] for n in ("UdpInDatagrams", "Udp6InDatagrams"))
+
+        wait_for(offloaded, 10, "the next program has the queue")
     peer.close()
 
 
