@@ -363,6 +363,9 @@ int iomux_epoll_wait(int epfd, struct epoll_event *evs, int max, const struct ti
 		}
 		if (atomic_load(&s->num_items))
 			return wait_ours(s, epfd, evs, max, timeout, sigmask);
+		/* Tags that stay ready must not keep the call beyond its time. */
+		if (timeout && !timeout->tv_sec && !timeout->tv_nsec)
+			return 0;
 	}
 	return r;
 }
