@@ -131,7 +131,7 @@ static int mux_spin(struct mux *m, struct spin *sp, uint64_t start, uint64_t dea
 			enum mux_look how = LOOK_USER;
 
 			if (sp)
-				spin_relax();
+				cpu_relax();
 			stacks_poll();
 			if (ratio && --to_kernel <= 0) {
 				how = LOOK_KERNEL;

@@ -31,15 +31,6 @@ void lock_thread_forked(void)
 	lock_tid_init();
 }
 
-static void relax(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-	__builtin_ia32_pause();
-#elif defined(__aarch64__)
-	__asm__ volatile("yield");
-#endif
-}
-
 /* Marks the word, so that the holder wakes us, and sleeps while it stays as it is. */
 static void sleep_on(struct lock *l, uint32_t seen)
 {
@@ -73,7 +64,7 @@ void lock_slow(struct lock *l, uint32_t me)
 			continue;
 		}
 		if (++spins < SPINS_BEFORE_YIELD)
-			relax();
+			cpu_relax();
 		else if (lock_mode == 2)
 			sleep_on(l, seen);
 		else

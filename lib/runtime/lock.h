@@ -17,6 +17,17 @@ struct lock {
 
 #define LOCK_WAITERS 0x80000000u
 
+/* Between two looks of a thread that spins: the other hardware thread of this core has it for a
+ * moment. */
+static inline void cpu_relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("yield");
+#endif
+}
+
 /* What a thread knows of itself, in one place: every lock and unlock looks at it. */
 struct lock_thread {
 	uint32_t tid; /* cached, 0: not asked for yet; lock_thread_forked() renews it in a child */

@@ -40,7 +40,7 @@ static bool spun_enough(struct wait_call *w)
 			return !spin_begin(&w->spin, w->memory, clock_monotonic_ns());
 		if (w->spin.stopped)
 			return true;
-		spin_relax();
+		cpu_relax();
 		return w->polls % SPIN_POLLS_PER_LOOK == 0 &&
 		       !spin_goes_on(&w->spin, clock_monotonic_ns());
 	}
@@ -76,6 +76,15 @@ int wait_call_spun(struct wait_call *w)
 	if (params.rx_poll_yield && w->polls % (uint32_t)params.rx_poll_yield == 0)
 		sched_yield();
 	return spun_enough(w);
+}
+
+void wait_call_end(struct wait_call *w, bool came)
+{
+	spin_end(&w->spin, came);
+	if (w->slept)
+		wait_over();
+	w->slept = false;
+	w->polls = 0;
 }
 
 struct sleeper {

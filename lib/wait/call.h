@@ -47,17 +47,8 @@ static inline bool wait_call_closed(const struct wait_call *w)
  * held (a cancellation point).
  */
 int wait_call_spun(struct wait_call *w);
-void wait_over(void); /* wait.h */
 /* The wait is over: what it waited for came, or not. The next poll begins another. */
-static inline void wait_call_end(struct wait_call *w, bool came)
-{
-	if (w->spin.memory)
-		spin_end(&w->spin, came);
-	if (w->slept)
-		wait_over();
-	w->slept = false;
-	w->polls = 0;
-}
+void wait_call_end(struct wait_call *w, bool came);
 /*
  * Sleeps until v notifies, a stack has something or os_fd (-1: none) is readable, unless look(arg)
  * finds, after the watch stands, that something has come. A cancellation point. 1: os_fd; 0: look

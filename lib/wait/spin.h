@@ -45,17 +45,10 @@ struct spin {
 bool spin_begin(struct spin *sp, struct spin_memory *memory, uint64_t now_ns);
 /* After each few empty polls, the clock just read: false when it is time to sleep. */
 bool spin_goes_on(struct spin *sp, uint64_t now_ns);
-/* The wait has ended: what it waited for came, or it did not (a timeout, a signal, an error). */
+/*
+ * The wait has ended: what it waited for came, or it did not (a timeout, a signal, an error).
+ * Nothing when it had not begun.
+ */
 void spin_end(struct spin *sp, bool came);
-
-/* Between two empty polls: the other hardware thread of this core has it for a moment. */
-static inline void spin_relax(void)
-{
-#if defined(__x86_64__)
-	__builtin_ia32_pause();
-#elif defined(__aarch64__)
-	__asm__ volatile("yield");
-#endif
-}
 
 #endif
