@@ -74,8 +74,10 @@ void tcp_spent(const struct tcp_conn *c, uint64_t now, struct tcp_spent *s)
 
 void tcp_aside_drop(struct tcp_conn *c)
 {
-	if (c->aside)
-		tcp_free(c->ts, c->aside, sizeof(*c->aside));
+	if (!c->aside)
+		return;
+	tcp_fast_open_drop(c);
+	tcp_free(c->ts, c->aside, sizeof(*c->aside));
 	c->aside = NULL;
 }
 

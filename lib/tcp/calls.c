@@ -187,8 +187,6 @@ void tcp_close(struct tcp_conn *c, uint64_t now)
 	} else if (c->state == TCPS_FIN_WAIT2 && !c->o.linger2_ms) {
 		kill_orphan(c, &ts->n.abort_on_linger);
 	} else if (c->state == TCPS_FIN_WAIT2) {
-		if (c->ack_needed)
-			tcp_send_ack(c);
 		tcp_conn_time_wait(c, true);
 	} else {
 		queue_fin(c);

@@ -7,6 +7,7 @@
  *   SYN_SENT     -> ESTABLISHED  SYN|ACK                                handshake/syn_sent.c
  *   SYN_SENT     -> SYN_RECV     SYN (simultaneous open)                handshake/syn_sent.c
  *   (tcp_req)    -> ESTABLISHED  ACK of our SYN|ACK                     handshake/request.c
+ *   (listener)   -> SYN_RECV     SYN with a Fast Open cookie            handshake/fast_open.c
  *   SYN_RECV     -> ESTABLISHED  ACK of our SYN                         input.c
  *   ESTABLISHED  -> CLOSE_WAIT   FIN                                    input_data.c
  *   ESTABLISHED, SYN_RECV -> FIN_WAIT1   the user closes or shuts down  calls.c
@@ -116,6 +117,9 @@ void tcp_conn_set_irs(struct tcp_conn *c, uint32_t irs)
 {
 	c->irs = irs;
 	c->rcv_nxt = c->rcv_wup = c->copied_seq = c->last_ack_sent = irs + 1;
+	/* A callback may be there before the peer is. */
+	if (c->shows)
+		c->aside->shown_seq = c->copied_seq;
 }
 
 uint16_t tcp_adv_mss(struct tcp_stack *ts, const struct tcp_tuple *tuple, const struct tcp_opts *o,
@@ -227,6 +231,8 @@ static void conn_end(struct tcp_conn *c, struct tcp_node *next, int err)
 	wheel_cancel(&ts->wheel, &c->keep);
 	wheel_cancel(&ts->wheel, &c->pace);
 	tcp_unblock(c);
+	if (c->fo_child)
+		tcp_fast_open_over(c);
 	tcp_segq_clear(&c->segq, &ts->env);
 	tcp_sndq_clear(&c->sndq, &ts->env);
 	tcp_ofo_clear(c);
@@ -268,8 +274,15 @@ void tcp_conn_replace(struct tcp_conn *c, struct tcp_node *n)
 
 void tcp_conn_time_wait(struct tcp_conn *c, bool fin_wait2)
 {
-	struct tcp_tw *tw = tcp_tw_new(c, fin_wait2);
+	struct tcp_tw *tw;
 
+	/*
+	 * What the flush would acknowledge, the peer's FIN among it: there is no flush any more,
+	 * and the peer would send its FIN again, 200 ms later.
+	 */
+	if (c->ack_needed)
+		tcp_send_ack(c);
+	tw = tcp_tw_new(c, fin_wait2);
 	if (!tw) {
 		conn_end(c, NULL, 0);
 		return;
@@ -295,8 +308,10 @@ void tcp_conn_reset(struct tcp_conn *c)
 		c->ts->n.attempt_fails++;
 		break;
 	case TCPS_SYN_RECV:
-		err = ECONNREFUSED;
+		err = c->fo_child ? ECONNRESET : ECONNREFUSED;
 		c->ts->n.attempt_fails++;
+		if (c->fo_child)
+			tcp_fast_open_reset(c);
 		break;
 	case TCPS_CLOSE_WAIT:
 		err = EPIPE;
@@ -398,7 +413,8 @@ int tcp_error(struct tcp_conn *c)
 uint32_t tcp_ready(const struct tcp_conn *c)
 {
 	bool closed = c->state == TCPS_CLOSED;
-	bool no_rcv = closed || c->shut_rd || c->fin_rcvd;
+	/* What is still to be shown comes before the end. */
+	bool no_rcv = closed || c->shut_rd || (c->fin_rcvd && !tcp_unshown(c));
 	bool no_snd = closed || c->shut_wr;
 	uint32_t ev = 0;
 
@@ -406,7 +422,9 @@ uint32_t tcp_ready(const struct tcp_conn *c)
 		ev |= TCP_EV_HUP;
 	if (no_rcv)
 		ev |= TCP_EV_IN | TCP_EV_RDHUP;
-	if (c->state != TCPS_SYN_SENT && c->state != TCPS_SYN_RECV) {
+	if (c->fo_waits)
+		ev |= TCP_EV_OUT;
+	if (c->state != TCPS_SYN_SENT && (c->state != TCPS_SYN_RECV || c->fo_child)) {
 		if (tcp_readable(c))
 			ev |= TCP_EV_IN;
 		if (no_snd || tcp_writable(c))

@@ -150,6 +150,35 @@ void tcp_challenge_ack(struct tcp_conn *c)
 
 /* --- SYN */
 
+/* With what the user has given until now, which fits. */
+static int xmit_syn_data(struct tcp_conn *c, struct tcp_fast_open *fo, const struct tcp_hdr_spec *h)
+{
+	struct iovec iov[4];
+	uint8_t hdr[TCP_HDR_MAX];
+	struct tcp_tx tx = {
+		.user = c->user,
+		.tuple = &c->node.tuple,
+		.hdr = hdr,
+		.hdr_len = tcp_hdr_write(hdr, h),
+		.iov = iov,
+		.len = c->sndq.len,
+		.mss = (uint16_t)c->mss,
+		.tos = (uint8_t)(c->o.tos & ~3u),
+		.ttl = c->o.ttl,
+		.family = c->node.tuple.family,
+	};
+
+	tx.iovcnt = tcp_sndq_iov(&c->sndq, c->iss + 1, &tx.len, iov, 4);
+	if (c->ts->env.output(c->ts->env.ctx, &tx) == -ENOBUFS)
+		return -ENOBUFS;
+	fo->sent = (uint16_t)tx.len;
+	c->data_segs_out++;
+	c->bytes_sent += tx.len;
+	c->ts->n.out_segs++;
+	c->ts->n.out_bytes += tx.len;
+	return 0;
+}
+
 static int xmit_syn(struct tcp_conn *c, bool ack)
 {
 	struct tcp_hdr_spec h = {
@@ -161,7 +190,12 @@ static int xmit_syn(struct tcp_conn *c, bool ack)
 		.tsval = tcp_ts_now(c),
 	};
 	uint32_t wnd = c->rcv_wnd;
+	struct tcp_fast_open *fo = c->aside ? c->aside->fast_open : NULL;
 
+	if (c->snd_nxt != c->iss) /* RFC 7413, 4.1.3: repeated, it is an ordinary one */
+		fo = NULL;
+	if (fo)
+		h.fast_open = &fo->cookie;
 	/* The window of a SYN is never scaled (RFC 7323, 2.2). */
 	h.wnd = wnd < UINT16_MAX ? (uint16_t)wnd : UINT16_MAX;
 	if (ack) {
@@ -172,6 +206,7 @@ static int xmit_syn(struct tcp_conn *c, bool ack)
 		h.sack_permitted = c->sack_ok;
 		h.wscale_present = c->wscale_ok;
 		c->rcv_wup = c->last_ack_sent = c->rcv_nxt;
+		c->ack_needed = 0;
 	} else {
 		h.ts = c->o.timestamps;
 		h.sack_permitted = c->o.sack;
@@ -182,6 +217,8 @@ static int xmit_syn(struct tcp_conn *c, bool ack)
 	}
 	h.wscale = c->rcv_wscale;
 	c->segs_out++;
+	if (fo && !ack && c->sndq.len)
+		return xmit_syn_data(c, fo, &h);
 	return tcp_xmit_bare(c->ts, &c->node.tuple, c->user, &h, (uint8_t)(c->o.tos & ~3u),
 			     c->o.ttl);
 }
@@ -213,7 +250,8 @@ void tcp_send_syn(struct tcp_conn *c)
 		if (!c->retrans_stamp)
 			c->retrans_stamp = c->ts->now;
 	}
-	c->snd_nxt = c->iss + 1;
+	if (!again)
+		c->snd_nxt = c->iss + 1;
 	tcp_arm_rtx(c, TCP_PENDING_RTO, tcp_rto(c));
 }
 

@@ -18,10 +18,12 @@
 #include <sys/uio.h>
 
 #include "mem/mem.h"
+#include "tcp/options.h"
 
 struct tcp_stack;
 struct tcp_conn;
 struct tcp_listener;
+struct tcp_fast_open_news;
 
 /* The values are those of Linux's tcpi_state. */
 enum tcp_state {
@@ -122,8 +124,9 @@ struct tcp_env {
 	 */
 	void *(*alloc_raw)(void *ctx, size_t size);
 	/*
-	 * May be NULL: c waits to be accepted now, from the listener whose user this is. Before any
-	 * of its data, once for each; the one thing it may do to c is to give it a user.
+	 * May be NULL: c waits to be accepted now, from the listener whose user this is. Once for
+	 * each, and before any of its data but a SYN's; the one thing it may do to c is to give it
+	 * a user.
 	 */
 	void (*queued)(void *ctx, void *listener, struct tcp_conn *c);
 	/*
@@ -134,6 +137,18 @@ struct tcp_env {
 	/* May be NULL: fills r, which is zeroed. For each connection, and each SYN of a listener.
 	 */
 	void (*route)(void *ctx, const struct tcp_tuple *tuple, struct tcp_route *r);
+	/* May be NULL: what the handshake of tcp_fast_open() has shown, for those to come. */
+	void (*fast_open)(void *ctx, const struct tcp_tuple *tuple,
+			  const struct tcp_fast_open_news *news);
+};
+
+/* See tcp_env.fast_open. */
+struct tcp_fast_open_news {
+	struct tcp_fast_open_cookie cookie; /* len > 0: the peer has given it */
+	uint16_t mss; /* of the peer's SYN|ACK; 0: none has come */
+	bool refused; /* asked for a cookie, the peer has said nothing of it */
+	bool black_hole; /* the third SYN goes unanswered, too */
+	bool worked; /* data of the SYN was taken */
 };
 
 enum tcp_cc { TCP_CC_NEWRENO, TCP_CC_CUBIC, TCP_CC_NONE, TCP_CC_BBR, TCP_CC_COUNT };
@@ -207,6 +222,8 @@ struct tcp_counters {
 	uint64_t tw_created, tw_reused, tw_recycled, tw_killed;
 	uint64_t abort_on_data, abort_on_close, abort_on_timeout, abort_on_linger, abort_on_memory;
 	uint64_t pmtu_reduced, mtu_black_holes, ecn_reductions;
+	uint64_t fast_open_active, fast_open_active_fail;
+	uint64_t fast_open_passive, fast_open_passive_fail, fast_open_overflow, fast_open_asked;
 	uint64_t no_memory;
 };
 
@@ -260,6 +277,19 @@ void tcp_icmp(struct tcp_stack *ts, const struct tcp_tuple *tuple, uint32_t seq,
  */
 int tcp_connect(struct tcp_stack *ts, const struct tcp_tuple *tuple, const struct tcp_opts *opts,
 		void *user, uint64_t now, struct tcp_conn **out);
+/*
+ * Fast Open (RFC 7413) of what tcp_connect() has just made, before the flush. Without memory for it
+ * the handshake is an ordinary one.
+ */
+struct tcp_fast_open_client {
+	struct tcp_fast_open_cookie cookie; /* of the SYN: len 0 asks for one */
+	uint16_t mss; /* the peer's, as remembered; 0: not known */
+	bool with_data; /* the SYN waits for the first tcp_send(), and has what fits of that */
+};
+void tcp_fast_open(struct tcp_conn *c, const struct tcp_fast_open_client *how);
+/* The SYN waits; it waits no more, and leaves at the next flush as it is. */
+bool tcp_fast_open_waits(const struct tcp_conn *c);
+void tcp_fast_open_go(struct tcp_conn *c);
 /* True when a connection, an embryonic one or a TIME_WAIT has the tuple. */
 bool tcp_tuple_used(const struct tcp_stack *ts, const struct tcp_tuple *tuple);
 /* As it, but for a TIME_WAIT that tcp_connect() would take over. */
@@ -293,6 +323,36 @@ ssize_t tcp_recv(struct tcp_conn *c, const struct iovec *iov, int iovcnt, int fl
 uint64_t tcp_read_time(const struct tcp_conn *c);
 /* Bytes that have come and were not read, an unread end of the stream as one (TCP_INQ). */
 uint32_t tcp_unread(const struct tcp_conn *c);
+/*
+ * Takes what is read next as it came, as one frame of at most `pieces` fragments. It occupies the
+ * receive buffer until tcp_give_back(). NULL: nothing can be read, it is too many fragments, an
+ * urgent mark is near, or it was copied together for want of room: tcp_recv() gives it. The caller
+ * owns it and says tcp_taken(), or tcp_put_back() before anything else is read.
+ */
+struct buf *tcp_take(struct tcp_conn *c, unsigned pieces);
+/* What was taken is the user's: the window follows. */
+void tcp_taken(struct tcp_conn *c, uint64_t now);
+/* It was not wanted, and can be read as before. */
+void tcp_put_back(struct tcp_conn *c, struct buf *b);
+/* charge: tcp_buf_charge() of what was taken, which is memory again. */
+void tcp_give_back(struct tcp_conn *c, uint32_t charge, uint64_t now);
+/* What a frame occupies in a receive buffer, bytes. */
+uint32_t tcp_buf_charge(const struct buf *b);
+/* What was read with tcp_recv() occupies as much all the same, until tcp_give_back(). */
+void tcp_occupy(struct tcp_conn *c, uint32_t charge);
+/*
+ * From now on, or no more, what arrives is shown before it can be read: by tcp_take_unshown(). No
+ * more begins when what has been taken so is decided. -ENOMEM.
+ */
+int tcp_set_shows(struct tcp_conn *c, bool shows);
+/* All that was shown has been read, and more has come. */
+bool tcp_unshown(const struct tcp_conn *c);
+/* More has come than what may be read, and is shown when that has been read. */
+bool tcp_is_held_back(const struct tcp_conn *c);
+/* What tcp_take_unshown() gave is not decided yet. */
+bool tcp_is_showing(const struct tcp_conn *c);
+/* As tcp_take() of that; tcp_put_back() lets it be read. */
+struct buf *tcp_take_unshown(struct tcp_conn *c, unsigned pieces);
 /* SHUT_RD, SHUT_WR or SHUT_RDWR. -ENOTCONN. */
 int tcp_shutdown(struct tcp_conn *c, int how, uint64_t now);
 /*
@@ -363,6 +423,7 @@ struct tcp_image {
 	uint8_t snd_wscale, rcv_wscale;
 	uint16_t peer_mss; /* what the peer's SYN said */
 	uint32_t tsval; /* the next segment's time stamp, milliseconds */
+	uint32_t ts_recent; /* the peer's last one */
 	/*
 	 * Sent and not acknowledged: [snd_una, snd_nxt); not sent yet: [snd_nxt, write_seq). FINs
 	 * are not counted.
@@ -430,11 +491,26 @@ void tcp_listen_backlog(struct tcp_listener *l, int backlog);
 void tcp_listen_stop(struct tcp_listener *l);
 void tcp_listen_opts(struct tcp_listener *l, const struct tcp_opts *opts);
 /*
+ * Fast Open (RFC 7413) of a listener: data of a SYN with one of its cookies can be accepted, and
+ * answered, before the handshake is complete. TCP_SYN_RECV is the state of such a connection then.
+ */
+struct tcp_fast_open_server {
+	uint32_t qlen; /* connections in that state at most (TCP_FASTOPEN); 0: no Fast Open */
+	bool no_cookie; /* data is taken from everybody */
+	uint8_t num_keys; /* of cookies: the first makes them, all are good */
+	uint64_t key[2][2];
+};
+void tcp_listen_fast_open(struct tcp_listener *l, const struct tcp_fast_open_server *fo);
+/*
  * The oldest established connection, NULL when there is none; the caller sets its user (until then
  * it has that of queued()).
  */
 struct tcp_conn *tcp_accept(struct tcp_listener *l);
+/* The one that it takes next, not to be looked into; NULL: none. */
+const struct tcp_conn *tcp_accept_first(const struct tcp_listener *l);
 unsigned tcp_accept_queued(const struct tcp_listener *l);
+/* Handshakes that are under way. */
+unsigned tcp_listen_requests(const struct tcp_listener *l);
 /* Embryonic and unaccepted connections are reset. */
 void tcp_listen_close(struct tcp_listener *l, uint64_t now);
 

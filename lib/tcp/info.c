@@ -43,6 +43,8 @@ static void fill_state(const struct tcp_conn *c, struct tcp_info *i)
 		i->tcpi_options |= TCPI_OPT_ECN;
 	if (c->ecn_seen)
 		i->tcpi_options |= TCPI_OPT_ECN_SEEN;
+	if (c->syn_data)
+		i->tcpi_options |= TCPI_OPT_SYN_DATA;
 }
 
 static void fill_times(const struct tcp_conn *c, struct tcp_info *i, uint64_t now)
@@ -109,6 +111,8 @@ static void fill_rare(const struct tcp_conn *c, union tcp_info_all *i, uint64_t 
 	i->later.rcv_wnd = c->rcv_wnd;
 	if (!a)
 		return;
+	if (a->fast_open)
+		i->is.tcpi_fastopen_client_fail = a->fast_open->fail & 3;
 	i->is.tcpi_bytes_retrans = a->bytes_retrans;
 	i->is.tcpi_rcv_ooopack = a->rcv_ooopack;
 	i->is.tcpi_delivered_ce = a->delivered_ce;

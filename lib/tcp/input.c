@@ -71,7 +71,7 @@ static void challenge_syn(struct tcp_conn *c)
  */
 static bool completes_crossed_syns(const struct tcp_conn *c, const struct tcp_rx *rx)
 {
-	return c->state == TCPS_SYN_RECV &&
+	return c->state == TCPS_SYN_RECV && !c->fo_child &&
 	       (rx->flags & (TCPHDR_SYN | TCPHDR_ACK | TCPHDR_RST | TCPHDR_FIN)) ==
 		       (TCPHDR_SYN | TCPHDR_ACK) &&
 	       rx->seq + 1 == rx->end_seq && rx->seq + 1 == c->rcv_nxt && rx->ack == c->snd_nxt;
@@ -156,9 +156,11 @@ static bool ack_acceptable(struct tcp_conn *c, const struct tcp_rx *rx)
 	return true;
 }
 
-/* SYN_RECV of a simultaneous open: our SYN is acknowledged. */
+/* SYN_RECV of a simultaneous open, or of Fast Open: our SYN is acknowledged. */
 static void opened(struct tcp_conn *c, const struct tcp_rx *rx)
 {
+	if (c->fo_child)
+		tcp_fast_open_complete(c);
 	c->snd_wnd = rx->flags & TCPHDR_SYN ? rx->wnd : rx->wnd << c->snd_wscale;
 	c->snd_wl1 = rx->seq;
 	c->max_wnd = c->snd_wnd;
@@ -204,6 +206,8 @@ static bool nobody_reads(const struct tcp_conn *c, const struct tcp_rx *rx)
 
 static void slow_path(struct tcp_conn *c, struct tcp_rx *rx)
 {
+	if (c->fo_child && tcp_fast_open_syn_again(c, rx))
+		return;
 	if (!acceptable(c, rx) || !ack_acceptable(c, rx))
 		return;
 	update_ts_recent(c, rx);
@@ -230,11 +234,8 @@ static void slow_path(struct tcp_conn *c, struct tcp_rx *rx)
 	tcp_urgent_input(c, rx);
 	tcp_data_input(c, rx);
 	/* The rest of FIN_WAIT2 needs no connection. */
-	if (!c->closing && c->state == TCPS_FIN_WAIT2 && c->orphan) {
-		if (c->ack_needed)
-			tcp_send_ack(c);
+	if (!c->closing && c->state == TCPS_FIN_WAIT2 && c->orphan)
 		tcp_conn_time_wait(c, true);
-	}
 }
 
 /*

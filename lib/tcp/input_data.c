@@ -241,9 +241,10 @@ static void urgent_pointer(struct tcp_conn *c, const struct tcp_rx *rx)
 		return;
 	/*
 	 * A mark at which the user stands, byte taken, and now a second one: the stream goes on
-	 * behind the first.
+	 * behind the first. Before a frame that the callback has nobody has read on.
 	 */
-	if (c->urg_valid && tcp_at_mark(c) && !c->o.oobinline && c->copied_seq != c->rcv_nxt)
+	if (c->urg_valid && tcp_at_mark(c) && !c->o.oobinline && c->copied_seq != c->rcv_nxt &&
+	    !c->showing)
 		tcp_skip_mark(c);
 	c->rcv_up = up;
 	c->urg_valid = true;

@@ -43,13 +43,14 @@ struct tcp_rx {
 	uint16_t mss;
 	uint32_t tsval, tsecr;
 	struct tcp_sack_block sack[TCP_SACK_MAX];
+	struct tcp_fast_open_cookie fast_open;
 };
 
 /*
  * Reads header and options of b (data: the TCP header) into rx and makes b its payload. False:
  * malformed (a header length that cannot be); an option that does not fit ends the reading of
- * options and one of another length than its kind's is skipped, as in Linux. MSS, window scale and
- * SACK-permitted count on a SYN only, SACK blocks on others only.
+ * options and one of another length than its kind's is skipped, as in Linux. MSS, window scale,
+ * SACK-permitted and Fast Open count on a SYN only, SACK blocks on others only.
  */
 bool tcp_rx_parse(struct buf *b, struct tcp_rx *rx);
 
@@ -424,6 +425,20 @@ struct tcp_req {
 };
 
 /*
+ * What only a Fast Open handshake has (RFC 7413). A client's and a server's connection keep it for
+ * TCP_INFO; a server's is in its listener's list besides, until the handshake is complete.
+ */
+struct tcp_fast_open {
+	struct tcp_fast_open *next, **pprev; /* of the listener's */
+	struct tcp_listener *l; /* NULL: a client's, or in no list any more */
+	uint64_t until; /* one that was reset counts until then (RFC 7413, 5.1) */
+	struct tcp_fast_open_cookie cookie; /* of our SYN, or SYN|ACK, when it first leaves */
+	uint16_t peer_mss; /* client: as it was remembered */
+	uint16_t sent; /* client: bytes that the SYN had */
+	uint8_t fail; /* tcpi_fastopen_client_fail */
+};
+
+/*
  * A TIME_WAIT (RFC 9293, 3.10.7.4; RFC 6191), also FIN_WAIT2 of a closed connection whose user is
  * gone.
  */
@@ -481,7 +496,9 @@ struct tcp_aside {
 	uint16_t initcwnd; /* of the route, 0: TCP_INIT_CWND */
 	uint16_t rtos, rto_recoveries; /* timeouts; first ones of a row */
 	uint32_t rto_ms, rto_since; /* in such rows; 0: in none now */
+	uint32_t shown_seq; /* while tcp_conn.shows: what lies before may be read */
 	struct tcp_mtu_probe probe;
+	struct tcp_fast_open *fast_open; /* NULL: the handshake was an ordinary one */
 };
 
 /* As in Linux's tcpi_ca_state. */
@@ -530,7 +547,7 @@ struct tcp_conn {
 	uint64_t ts_recent_stamp;
 	struct tcp_rcvq rcvq;
 	struct tcp_ofo *ofo;
-	uint32_t ofo_charge;
+	uint32_t ofo_charge; /* of those, and of what the user has taken (tcp_take()) */
 	uint32_t copied_seq; /* first byte that the user has not read */
 	/* estimate of the peer's segments (for delayed ACKs), super-segments count as mss */
 	uint32_t rcv_mss;
@@ -603,7 +620,10 @@ struct tcp_conn {
 	bool fin_sent, fin_acked, fin_rcvd;
 	bool reset_on_close; /* data was thrown away: close means RST */
 	bool wscale_ok;
-	bool urg_read;
+	bool urg_read : 1;
+	bool shows : 1; /* tcp_set_shows(); aside is there */
+	bool shows_end : 1; /* not any more when `showing` is over */
+	bool showing : 1; /* the user has what was to be shown, and has not decided */
 	uint8_t urg_byte;
 	bool sack_reneged;
 	uint8_t mtu_tried; /* black hole: retries at the last step down */
@@ -652,6 +672,11 @@ struct tcp_conn {
 	uint8_t spends : 2; /* enum tcp_spends, since spent_since */
 	bool ecn_seen : 1; /* a segment that said ECT or CE */
 	bool quickack : 1, mtu_locked : 1; /* of the route (struct tcp_route) */
+	/*
+	 * handshake/fast_open.c. fo_waits: SYN_SENT, the SYN waits for the first data; fo_child:
+	 * SYN_RECV, and the user may read and write; syn_data: what a SYN brought was acknowledged
+	 */
+	bool fo_waits : 1, fo_child : 1, syn_data : 1;
 	uint32_t rack_rtt_us, rack_end_seq, rack_dsack_round;
 	uint32_t tlp_end_seq; /* valid while tlp_out */
 	uint32_t rate_delivered; /* the last rate: so many segments in rate_interval_us (0: none) */
@@ -689,6 +714,10 @@ struct tcp_listener {
 	uint64_t cookie_stamp;
 	uint64_t syn_second; /* VMA_TCP_MAX_SYN_RATE: of which syn_left more are answered */
 	uint32_t syn_left;
+	struct tcp_fast_open_server fast_open;
+	/* of SYN_RECV, by a cookie; those that were accepted and then reset, the oldest first */
+	struct tcp_fast_open *fo_open, *fo_reset, **fo_reset_tail;
+	uint32_t fo_count; /* of both */
 };
 
 #define TCP_LISTEN_BUCKETS 64u
@@ -914,8 +943,6 @@ void tcp_dsack_set(struct tcp_conn *c, uint32_t start, uint32_t end);
 void tcp_skip_mark(struct tcp_conn *c);
 /* poll's POLLIN for data. */
 bool tcp_readable(const struct tcp_conn *c);
-/* The memory that the fragments of b occupy. */
-uint32_t tcp_buf_charge(const struct buf *b);
 
 /*
  * An answer to a segment out of the window may be sent now: at most one in 500 ms for each stamp
@@ -938,7 +965,49 @@ uint16_t tcp_adv_mss(struct tcp_stack *ts, const struct tcp_tuple *tuple, const 
 /* An answer to data was wanted at once: the next `max` ACKs are not delayed (input_data.c). */
 void tcp_enter_quickack(struct tcp_conn *c, unsigned max);
 
+/* --- handshake/fast_open_client.c */
+
+/* Bytes that the SYN takes; those that it had. */
+uint32_t tcp_fast_open_room(const struct tcp_conn *c);
+uint32_t tcp_fast_open_sent(const struct tcp_conn *c);
+/* The SYN|ACK is here, its acknowledgement not taken in yet. True: data of the SYN must go again.
+ */
+bool tcp_fast_open_answered(struct tcp_conn *c, const struct tcp_rx *rx);
+/* A SYN goes unanswered; before `retries` counts it. */
+void tcp_fast_open_timeout(struct tcp_conn *c);
+
+/* --- handshake/fast_open.c */
+
+/*
+ * The Fast Open side of a SYN for l. True: it has become a connection, which is answered and can be
+ * accepted. False: an ordinary handshake, whose SYN|ACK is to say *answer.
+ */
+bool tcp_fast_open_syn(struct tcp_listener *l, struct tcp_rx *rx, const struct tcp_tuple *tuple,
+		       struct tcp_fast_open_cookie *answer);
+/* The SYN of a connection in SYN_RECV once more; true: it is done with. */
+bool tcp_fast_open_syn_again(struct tcp_conn *c, const struct tcp_rx *rx);
+/* Our SYN|ACK is acknowledged: it counts no more against its listener's limit. */
+void tcp_fast_open_complete(struct tcp_conn *c);
+/* c ends; reset: by the peer. */
+void tcp_fast_open_over(struct tcp_conn *c);
+void tcp_fast_open_reset(struct tcp_conn *c);
+/* The listener ends. */
+void tcp_fast_open_unlisten(struct tcp_listener *l);
+/* c's memory goes. */
+void tcp_fast_open_drop(struct tcp_conn *c);
+
 /* --- handshake/request.c, handshake/syn_cookie.c, time_wait.c */
+
+/* What the SYN says and the listener allows. r is zeroed; it gets no ISN. */
+void tcp_req_fill(struct tcp_req *r, struct tcp_listener *l, const struct tcp_rx *rx,
+		  const struct tcp_tuple *tuple);
+/*
+ * A connection with what the handshake has settled, but for what it sends; in no table or queue.
+ * NULL: no memory.
+ */
+struct tcp_conn *tcp_req_child(const struct tcp_req *r, const struct tcp_rx *rx);
+/* c, in the table, can be accepted. */
+void tcp_accept_add(struct tcp_listener *l, struct tcp_conn *c);
 
 /*
  * SYN|ACKs that go unanswered, unless TCP_SYNCNT says another number than the default (Linux:
@@ -953,8 +1022,9 @@ void tcp_enter_quickack(struct tcp_conn *c, unsigned max);
  * memory.
  */
 bool tcp_req_complete(struct tcp_req *r, struct tcp_rx *rx);
-/* SYN|ACK for r; tsval: 0, or what a cookie's time stamp says. */
-void tcp_send_synack(struct tcp_stack *ts, const struct tcp_req *r, uint32_t tsval);
+/* SYN|ACK for r; tsval: 0, or what a cookie's time stamp says; fo may be NULL. */
+void tcp_send_synack(struct tcp_stack *ts, const struct tcp_req *r, uint32_t tsval,
+		     const struct tcp_fast_open_cookie *fo);
 /* A SYN without state: answered with a cookie. r: filled but for iss. */
 void tcp_cookie_syn(struct tcp_req *r, const struct tcp_rx *rx);
 /* Milliseconds as time stamps count them, without a connection's offset. */
@@ -1020,7 +1090,8 @@ void tcp_send_syn(struct tcp_conn *c);
 /* The SYN (or, when the peer's came first, the SYN|ACK) found no room in the queue yet. */
 static inline bool tcp_syn_unsent(const struct tcp_conn *c)
 {
-	return c->snd_nxt == c->iss && (c->state == TCPS_SYN_SENT || c->state == TCPS_SYN_RECV);
+	return c->snd_nxt == c->iss && !c->fo_waits &&
+	       (c->state == TCPS_SYN_SENT || c->state == TCPS_SYN_RECV);
 }
 /* RST of a connection (RST|ACK at snd_nxt). */
 void tcp_send_rst(struct tcp_conn *c);

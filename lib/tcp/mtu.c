@@ -208,7 +208,7 @@ static void conn_icmp(struct tcp_conn *c, uint32_t seq, enum tcp_icmp kind, uint
 		return;
 	}
 	/* RFC 5461: a handshake fails at once, a connection only if it then times out. */
-	if (c->state == TCPS_SYN_SENT || c->state == TCPS_SYN_RECV) {
+	if (c->state == TCPS_SYN_SENT || (c->state == TCPS_SYN_RECV && !c->fo_child)) {
 		tcp_conn_done(c, error_of(kind));
 		return;
 	}

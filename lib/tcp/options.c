@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The TCP header and its options (RFC 9293, 3.1 and 3.2; RFC 7323; RFC 2018), read and written. */
+/*
+ * The TCP header and its options (RFC 9293, 3.1 and 3.2; RFC 7323; RFC 2018; RFC 7413), read and
+ * written.
+ */
 #include <netinet/in.h>
 #include <string.h>
 
@@ -8,13 +11,27 @@
 #define HDR_LEN 20u
 #define OPT_ROOM (TCP_HDR_MAX - HDR_LEN)
 
-enum opt_kind { OPT_END, OPT_NOP, OPT_MSS, OPT_WSCALE, OPT_SACK_OK, OPT_SACK, OPT_TS = 8 };
+enum opt_kind {
+	OPT_END,
+	OPT_NOP,
+	OPT_MSS,
+	OPT_WSCALE,
+	OPT_SACK_OK,
+	OPT_SACK,
+	OPT_TS = 8,
+	OPT_FAST_OPEN = 34,
+	OPT_EXP = 254
+};
+
+#define FAST_OPEN_MAGIC 0xf989u /* what Fast Open was before it had a kind of its own */
 
 #define LEN_MSS 4u
 #define LEN_WSCALE 3u
 #define LEN_SACK_OK 2u
 #define LEN_TS 10u
 #define LEN_SACK_BLOCK 8u
+#define LEN_FAST_OPEN 2u /* without the cookie */
+#define LEN_EXP_FAST_OPEN 4u
 
 static inline uint16_t get16(const uint8_t *p)
 {
@@ -44,6 +61,22 @@ static inline void put32(uint8_t *p, uint32_t v)
 	memcpy(p, &v, sizeof(v));
 }
 
+/*
+ * RFC 7413, 4.1.1; Linux: tcp_parse_fastopen_option(). An odd length is no option, an even one that
+ * no cookie has says that the peer knows of it.
+ */
+static void read_fast_open(struct tcp_rx *rx, const uint8_t *cookie, unsigned len, bool exp)
+{
+	if (len & 1)
+		return;
+	rx->fast_open.exp = exp;
+	rx->fast_open.len = -1;
+	if (len && (len < TCP_FAST_OPEN_MIN || len > TCP_FAST_OPEN_MAX))
+		return;
+	rx->fast_open.len = (int8_t)len;
+	memcpy(rx->fast_open.val, cookie, len);
+}
+
 /* Options that only a SYN may carry (RFC 9293, 3.2; RFC 7323, 2.2; RFC 2018, 2). */
 static void read_syn_option(struct tcp_rx *rx, const uint8_t *p, unsigned len)
 {
@@ -57,6 +90,10 @@ static void read_syn_option(struct tcp_rx *rx, const uint8_t *p, unsigned len)
 		rx->wscale = p[2] > TCP_WSCALE_MAX ? TCP_WSCALE_MAX : p[2];
 	} else if (p[0] == OPT_SACK_OK && len == LEN_SACK_OK) {
 		rx->sack_ok = true;
+	} else if (p[0] == OPT_FAST_OPEN) {
+		read_fast_open(rx, p + LEN_FAST_OPEN, len - LEN_FAST_OPEN, false);
+	} else if (p[0] == OPT_EXP && len >= LEN_EXP_FAST_OPEN && get16(p + 2) == FAST_OPEN_MAGIC) {
+		read_fast_open(rx, p + LEN_EXP_FAST_OPEN, len - LEN_EXP_FAST_OPEN, true);
 	}
 }
 
@@ -130,6 +167,7 @@ bool tcp_rx_parse(struct buf *b, struct tcp_rx *rx)
 	rx->end_seq = rx->seq + rx->len + !!(rx->flags & TCPHDR_SYN) + !!(rx->flags & TCPHDR_FIN);
 	rx->has_ts = rx->has_mss = rx->has_wscale = rx->sack_ok = false;
 	rx->num_sacks = 0;
+	rx->fast_open.len = -1;
 	rx->tsval = rx->tsecr = 0;
 	if (hdr_len == HDR_LEN + 12 && !memcmp(p + HDR_LEN, only_ts, sizeof(only_ts))) {
 		/* What nearly every segment of an established connection carries. */
@@ -176,6 +214,23 @@ static uint8_t *write_sack(uint8_t *p, const struct tcp_hdr_spec *h, size_t room
 	return p;
 }
 
+/* As Linux: behind all others, padded at its end. Left out where there is no room. */
+static uint8_t *write_fast_open(uint8_t *p, const struct tcp_fast_open_cookie *c, size_t room)
+{
+	unsigned head = c->exp ? LEN_EXP_FAST_OPEN : LEN_FAST_OPEN;
+	unsigned len = head + (unsigned)c->len, padded = (len + 3) & ~3u;
+
+	if (padded > room)
+		return p;
+	p[0] = c->exp ? OPT_EXP : OPT_FAST_OPEN;
+	p[1] = (uint8_t)len;
+	if (c->exp)
+		put16(p + 2, FAST_OPEN_MAGIC);
+	memcpy(p + head, c->val, (unsigned)c->len);
+	memset(p + len, OPT_NOP, padded - len);
+	return p + padded;
+}
+
 uint8_t tcp_hdr_write(uint8_t *to, const struct tcp_hdr_spec *h)
 {
 	uint8_t *p = to + HDR_LEN;
@@ -203,6 +258,8 @@ uint8_t tcp_hdr_write(uint8_t *to, const struct tcp_hdr_spec *h)
 	}
 	if (h->num_sacks)
 		p = write_sack(p, h, OPT_ROOM - (size_t)(p - to - HDR_LEN));
+	if (h->fast_open && h->fast_open->len >= 0)
+		p = write_fast_open(p, h->fast_open, OPT_ROOM - (size_t)(p - to - HDR_LEN));
 	put16(to, h->sport);
 	put16(to + 2, h->dport);
 	put32(to + 4, h->seq);

@@ -18,6 +18,17 @@
 
 #define TCP_SACK_MAX 4u
 
+/* RFC 7413, 4.1.1: lengths of a cookie. */
+#define TCP_FAST_OPEN_MIN 4u
+#define TCP_FAST_OPEN_MAX 16u
+
+/* The Fast Open option of a SYN or SYN|ACK. */
+struct tcp_fast_open_cookie {
+	int8_t len; /* bytes; 0: asks for a cookie; -1: no option */
+	bool exp; /* in the experimental option's form (RFC 6994) */
+	uint8_t val[TCP_FAST_OPEN_MAX];
+};
+
 struct tcp_sack_block {
 	uint32_t start, end; /* [start, end) */
 };
@@ -34,6 +45,7 @@ struct tcp_hdr_spec {
 	uint16_t mss; /* 0: no option */
 	uint32_t tsval, tsecr;
 	struct tcp_sack_block sack[TCP_SACK_MAX];
+	const struct tcp_fast_open_cookie *fast_open; /* NULL: no option */
 };
 
 /*

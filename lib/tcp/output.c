@@ -165,6 +165,7 @@ void tcp_blocked(struct tcp_conn *c)
 	struct tcp_stack *ts = c->ts;
 
 	ts->blocked = true;
+	tcp_watch_refused(c);
 	if (!c->blocked_pprev) {
 		c->blocked_next = NULL;
 		c->blocked_pprev = ts->refused_tail;
@@ -474,8 +475,10 @@ static void validate_cwnd(struct tcp_conn *c)
 
 static bool synchronized(const struct tcp_conn *c)
 {
+	if (c->state == TCPS_SYN_RECV) /* RFC 7413, 4.2.2: the server may answer before the ACK */
+		return c->fo_child && !tcp_syn_unsent(c) && !c->closing;
 	return c->state != TCPS_CLOSED && c->state != TCPS_LISTEN && c->state != TCPS_SYN_SENT &&
-	       c->state != TCPS_SYN_RECV && !c->closing;
+	       !c->closing;
 }
 
 /* New data has left: the flight's timer starts, or the probe's is put off (RFC 8985, 7.2). */

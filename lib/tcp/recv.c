@@ -76,21 +76,27 @@ static ssize_t recv_urgent(struct tcp_conn *c, struct sink *to, uint32_t len, in
 
 /* --- reading */
 
-/* In the receive queue from seq on, without a FIN. */
+/* In the receive queue from seq on and not to be shown first, without a FIN. */
 static uint32_t held_from(const struct tcp_conn *c, uint32_t seq)
 {
+	if (__builtin_expect(c->shows, 0))
+		return seq_after(c->aside->shown_seq, seq) ? c->aside->shown_seq - seq : 0;
 	return c->rcv_nxt - c->fin_rcvd - seq;
 }
 
 uint32_t tcp_inq(const struct tcp_conn *c)
 {
-	uint32_t mark = c->rcv_up - 1;
+	uint32_t held, to_mark = c->rcv_up - 1 - c->copied_seq;
 
-	if (c->state == TCPS_SYN_SENT || c->state == TCPS_SYN_RECV)
+	if (c->state == TCPS_SYN_SENT || (c->state == TCPS_SYN_RECV && !c->fo_child))
 		return 0;
-	if (mark_skipped(c) && seq_geq(mark, c->copied_seq) && seq_before(mark, c->rcv_nxt))
-		return mark - c->copied_seq;
-	return held_from(c, c->copied_seq);
+	held = held_from(c, c->copied_seq);
+	return mark_skipped(c) && to_mark < held ? to_mark : held;
+}
+
+bool tcp_is_held_back(const struct tcp_conn *c)
+{
+	return __builtin_expect(c->shows, 0) && c->rcv_nxt - c->fin_rcvd != c->aside->shown_seq;
 }
 
 /* Linux: tcp_stream_is_readable(). */
@@ -102,6 +108,8 @@ bool tcp_readable(const struct tcp_conn *c)
 
 	if (held >= target || held <= mark)
 		return held >= target;
+	if (tcp_is_held_back(c))
+		return true;
 	/* More may not come before some is read. */
 	return used > c->o.rcvbuf - c->o.rcvbuf / 8 || tcp_rcv_window(c) <= c->rcv_mss;
 }
@@ -155,6 +163,9 @@ static void drop_read(struct tcp_conn *c)
 
 void tcp_skip_mark(struct tcp_conn *c)
 {
+	/* It is out of line: the callback is not asked for it. */
+	if (c->shows && c->aside->shown_seq == c->copied_seq)
+		c->aside->shown_seq++;
 	c->copied_seq++;
 	drop_read(c);
 }
@@ -260,6 +271,8 @@ static void after_read(struct tcp_conn *c)
 /* Nothing is there to read: why (Linux: tcp_recvmsg_locked()). */
 static ssize_t nothing(struct tcp_conn *c)
 {
+	if (tcp_unshown(c))
+		return -EAGAIN;
 	if (c->fin_rcvd)
 		return 0;
 	if (c->so_error)
@@ -286,8 +299,149 @@ uint64_t tcp_read_time(const struct tcp_conn *c)
 
 uint32_t tcp_unread(const struct tcp_conn *c)
 {
-	return c->state == TCPS_SYN_SENT || c->state == TCPS_SYN_RECV ? 0
-								      : c->rcv_nxt - c->copied_seq;
+	if (c->state == TCPS_SYN_SENT || (c->state == TCPS_SYN_RECV && !c->fo_child))
+		return 0;
+	return c->rcv_nxt - c->copied_seq;
+}
+
+/* --- taking without a copy */
+
+/*
+ * The bufs of the next bytes of the stream, `most` at most, as one frame; whole ones only. NULL: it
+ * cannot be.
+ */
+static struct buf *unlink_front(struct tcp_conn *c, uint32_t most, unsigned pieces)
+{
+	struct buf *first = NULL, **tail = &first, *b;
+
+	if (c->urg_valid)
+		return NULL;
+	while ((b = c->rcvq.head) && b->pool != &c->ts->pool &&
+	       b->total <= most - (first ? first->total : 0)) {
+		struct buf **end = tail;
+		unsigned n = 0;
+
+		for (struct buf *f = b; f; f = f->frag) {
+			n++;
+			end = &f->frag;
+		}
+		if (n > pieces)
+			break;
+		pieces -= n;
+		c->rcvq.head = b->next;
+		*tail = b;
+		tail = end;
+		if (b != first)
+			first->total += b->total;
+		else
+			b->next = NULL;
+	}
+	if (!c->rcvq.head)
+		c->rcvq.tail = &c->rcvq.head;
+	return first;
+}
+
+/* b, just taken off, is the user's, but occupies what it did. */
+static struct buf *occupy(struct tcp_conn *c, struct buf *b)
+{
+	uint32_t charge = tcp_buf_charge(b);
+
+	c->rcvq.charge -= charge;
+	c->ofo_charge += charge;
+	c->copied_seq += b->total;
+	return b;
+}
+
+struct buf *tcp_take(struct tcp_conn *c, unsigned pieces)
+{
+	struct buf *b = unlink_front(c, tcp_inq(c), pieces);
+
+	return b ? occupy(c, b) : NULL;
+}
+
+/* What was with the callback is decided; so is a tcp_set_shows() that came meanwhile. */
+static void show_over(struct tcp_conn *c)
+{
+	c->showing = false;
+	if (c->shows_end)
+		c->shows = c->shows_end = false;
+}
+
+void tcp_taken(struct tcp_conn *c, uint64_t now)
+{
+	c->ts->now = now;
+	show_over(c);
+	space_adjust(c);
+	after_read(c);
+}
+
+void tcp_put_back(struct tcp_conn *c, struct buf *b)
+{
+	uint32_t charge = tcp_buf_charge(b);
+
+	show_over(c);
+	c->ofo_charge -= charge;
+	c->rcvq.charge += charge;
+	c->copied_seq -= b->total;
+	b->next = c->rcvq.head;
+	if (!c->rcvq.head)
+		c->rcvq.tail = &b->next;
+	c->rcvq.head = b;
+}
+
+void tcp_give_back(struct tcp_conn *c, uint32_t charge, uint64_t now)
+{
+	c->ts->now = now;
+	c->ofo_charge -= charge;
+	after_read(c);
+}
+
+void tcp_occupy(struct tcp_conn *c, uint32_t charge)
+{
+	c->ofo_charge += charge;
+}
+
+int tcp_set_shows(struct tcp_conn *c, bool shows)
+{
+	if (shows && !tcp_aside(c))
+		return -ENOMEM;
+	/* What has come so far may be read. */
+	if (shows && !c->shows)
+		c->aside->shown_seq = c->rcv_nxt - c->fin_rcvd;
+	/* What lies behind a frame that the callback has now is not read before it. */
+	c->shows_end = !shows && c->showing;
+	c->shows = shows || c->showing;
+	return 0;
+}
+
+bool tcp_unshown(const struct tcp_conn *c)
+{
+	return __builtin_expect(c->shows, 0) &&
+	       (c->showing || (c->copied_seq == c->aside->shown_seq &&
+			       c->rcv_nxt - c->fin_rcvd != c->copied_seq));
+}
+
+bool tcp_is_showing(const struct tcp_conn *c)
+{
+	return c->showing;
+}
+
+struct buf *tcp_take_unshown(struct tcp_conn *c, unsigned pieces)
+{
+	struct buf *b;
+
+	if (!tcp_unshown(c) || c->showing)
+		return NULL;
+	b = unlink_front(c, c->rcvq.head ? c->rcvq.head->total : 0, pieces);
+	if (!b) {
+		/* It cannot be shown as it is, so it can be read as it is. */
+		c->aside->shown_seq = c->rcv_nxt - c->fin_rcvd;
+		return NULL;
+	}
+	occupy(c, b);
+	c->aside->shown_seq = c->copied_seq;
+	c->showing = true;
+	return b;
 }
 
 ssize_t tcp_recv(struct tcp_conn *c, const struct iovec *iov, int iovcnt, int flags, uint64_t now)

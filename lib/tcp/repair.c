@@ -15,6 +15,8 @@ static bool can_leave(const struct tcp_conn *c)
 	case TCPS_CLOSING:
 	case TCPS_LAST_ACK:
 		return !c->closing;
+	case TCPS_SYN_RECV:
+		return c->fo_child && !tcp_syn_unsent(c) && !c->closing;
 	default:
 		return false;
 	}
@@ -37,6 +39,7 @@ int tcp_export(const struct tcp_conn *c, struct tcp_image *im)
 	im->rcv_wscale = c->rcv_wscale;
 	im->peer_mss = (uint16_t)(c->peer_mss > UINT16_MAX ? UINT16_MAX : c->peer_mss);
 	im->tsval = tcp_ts_now(c);
+	im->ts_recent = c->ts_recent;
 	im->write_seq = c->write_seq;
 	/*
 	 * A FIN that was sent has the number write_seq, one that was acknowledged is before
@@ -44,6 +47,11 @@ int tcp_export(const struct tcp_conn *c, struct tcp_image *im)
 	 */
 	im->snd_nxt = c->fin_sent ? c->write_seq : c->snd_nxt;
 	im->snd_una = seq_after(c->snd_una, c->write_seq) ? c->write_seq : c->snd_una;
+	/* Of Fast Open: the SYN|ACK is on its way, and taken for one that arrives. */
+	if (c->fo_child) {
+		im->state = TCPS_ESTABLISHED;
+		im->snd_una = c->iss + 1;
+	}
 	im->rcv_nxt = c->rcv_nxt - c->fin_rcvd;
 	im->copied_seq = seq_after(c->copied_seq, im->rcv_nxt) ? im->rcv_nxt : c->copied_seq;
 	im->snd_wl1 = c->snd_wl1;

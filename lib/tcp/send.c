@@ -29,6 +29,16 @@ static uint32_t room(const struct tcp_conn *c)
 	return max < fits ? max : (uint32_t)fits;
 }
 
+/* The same of a SYN that waits for data; one that has no room for any waits no more. */
+static uint32_t syn_room(struct tcp_conn *c)
+{
+	uint32_t max = tcp_fast_open_room(c);
+
+	if (!max)
+		tcp_fast_open_go(c);
+	return max;
+}
+
 /* As Linux's sk_stream_is_writeable(): half of what is used is free. */
 bool tcp_writable(const struct tcp_conn *c)
 {
@@ -84,6 +94,8 @@ static int may_send(struct tcp_conn *c)
 	}
 	if (c->shut_wr || c->state == TCPS_CLOSED)
 		return -EPIPE;
+	if (c->fo_child || c->fo_waits)
+		return 0;
 	if (c->state == TCPS_SYN_SENT || c->state == TCPS_SYN_RECV)
 		return -EAGAIN;
 	return c->state == TCPS_ESTABLISHED || c->state == TCPS_CLOSE_WAIT ? 0 : -EPIPE;
@@ -141,7 +153,7 @@ ssize_t tcp_send(struct tcp_conn *c, const struct iovec *iov, int iovcnt, int fl
 	if (!want)
 		return 0;
 	tcp_rate_check_limited(c);
-	max = room(c);
+	max = c->fo_waits ? syn_room(c) : room(c);
 	n = want < max ? (uint32_t)want : max;
 	if (n)
 		n = tcp_sndq_put(&c->sndq, &c->ts->env, iov, iovcnt, 0, n, c->o.sndbuf);
@@ -158,6 +170,7 @@ ssize_t tcp_send(struct tcp_conn *c, const struct iovec *iov, int iovcnt, int fl
 		return -EAGAIN;
 	}
 	c->write_seq += n;
+	c->fo_waits = false;
 	if (!c->spends)
 		tcp_spends(c, TCP_SPENDS_BUSY);
 	c->push_held = false;

@@ -147,6 +147,10 @@ static void syn_timeout(struct tcp_conn *c)
 		return;
 	c->ts->n.timeouts++;
 	tcp_count_rto(c);
+	tcp_fast_open_timeout(c);
+	/* One that has never left counts from here, too. */
+	if (!c->retrans_stamp)
+		c->retrans_stamp = c->ts->now;
 	tcp_send_syn(c);
 	c->retries++;
 	if (c->state != TCPS_SYN_SENT || c->retries > SYN_LINEAR)
@@ -195,12 +199,12 @@ static bool window_shut(struct tcp_conn *c)
 
 static void rto_timer(struct tcp_conn *c)
 {
-	if (!c->segq.packets_out)
-		return;
-	if (!synced(c)) {
+	if (!synced(c) && (c->segq.packets_out || tcp_syn_unsent(c))) {
 		syn_timeout(c);
 		return;
 	}
+	if (!c->segq.packets_out)
+		return;
 	c->tlp_out = false;
 	if (window_shut(c) || give_up(c))
 		return;
@@ -241,6 +245,16 @@ void tcp_check_probe(struct tcp_conn *c)
 	} else if (c->pending == TCP_PENDING_PROBE) {
 		disarm_rtx(c);
 	}
+}
+
+void tcp_watch_refused(struct tcp_conn *c)
+{
+	if (c->segq.packets_out || c->pending != TCP_PENDING_NONE)
+		return;
+	if (tcp_syn_unsent(c))
+		tcp_arm_rtx(c, TCP_PENDING_RTO, clamp_to_user(c, c->ts->now, tcp_rto(c)));
+	else if (tcp_unsent(c))
+		tcp_arm_rtx(c, TCP_PENDING_PROBE, probe_when(c));
 }
 
 /*

@@ -175,6 +175,8 @@ static struct expected in_window(enum tcp_state st, uint8_t f, enum place p)
 			return (struct expected){SILENT, TCPS_CLOSED, false};
 		return (struct expected){ACKED, st, st == TCPS_TIME_WAIT};
 	}
+	if ((f & F_SYN) && st == TCPS_SYN_RECV) /* of a passive open: to LISTEN */
+		return (struct expected){RESET, TCPS_CLOSED, false};
 	if (f & F_SYN) /* RFC 5961, 4; in TIME-WAIT a new connection may begin */
 		return (struct expected){ACKED, st, st == TCPS_TIME_WAIT};
 	/*

@@ -255,6 +255,49 @@ static void rfc9293_3_10_7_4_syn_again_in_syn_received(void)
 	equal(accepting(), 0);
 }
 
+/* The peer has forgotten its first SYN, and begins anew. */
+static void rfc9293_3_10_7_4_another_syn_in_syn_received(void)
+{
+	listening();
+	in("S", 0, 0, 0);
+	out("SA", 0, 1, 0);
+	wait_ms(600);
+	in("S", 5000000, 0, 0);
+	out("A", 1, 1, 0);
+	equal(state(), TCPS_SYN_RECV);
+	in("R", 1, 0, 0); /* its answer: that is no number of its */
+	equal(state(), TCPS_CLOSED);
+	in("S", 5000000, 0, 0);
+	out("SA", ANY, 5000001, 0);
+}
+
+static void rfc9293_3_10_7_4_another_syn_below_in_syn_received(void)
+{
+	listening();
+	in("S", 0, 0, 0);
+	out("SA", 0, 1, 0);
+	wait_ms(600);
+	in("S", (uint32_t)-5000, 0, 0);
+	out("A", 1, 1, 0);
+	equal(state(), TCPS_SYN_RECV);
+	in("A", 1, 1, 0);
+	equal(accepting(), 0);
+}
+
+/* Linux: tcp_check_req(). RFC 5961, 4 would challenge it; nothing is established yet. */
+static void rfc9293_3_10_7_4_another_syn_within_the_window_ends_syn_received(void)
+{
+	listening();
+	in("S", 0, 0, 0);
+	out("SA", 0, 1, 0);
+	wait_ms(600);
+	in("SA", 1000, 1, 0);
+	out("R", 1, ANY, 0);
+	equal(state(), TCPS_CLOSED);
+	in("S", 1000, 0, 0);
+	out("SA", ANY, 1001, 0);
+}
+
 static void rfc9293_3_10_7_4_rst_in_syn_received(void)
 {
 	listening();
@@ -554,6 +597,9 @@ const struct conform_case cases_rfc9293_open[] = {
 	CASE(rfc9293_3_10_7_2_anything_else_to_a_listener_is_dropped),
 	CASE(rfc9293_3_10_7_2_syn_fin_to_a_listener_is_dropped),
 	CASE(rfc9293_3_10_7_4_syn_again_in_syn_received),
+	CASE(rfc9293_3_10_7_4_another_syn_in_syn_received),
+	CASE(rfc9293_3_10_7_4_another_syn_below_in_syn_received),
+	CASE(rfc9293_3_10_7_4_another_syn_within_the_window_ends_syn_received),
 	CASE(rfc9293_3_10_7_4_rst_in_syn_received),
 	CASE(rfc9293_3_10_7_4_rst_out_of_window_in_syn_received),
 	CASE(rfc9293_3_10_7_4_wrong_ack_in_syn_received_is_reset),

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "proto/siphash.h"
 #include "script_int.h"
 
 #include <arpa/inet.h>
@@ -139,14 +140,18 @@ uint8_t peer_byte(uint32_t i)
 	return (uint8_t)(i * 17 + (i >> 8) * 3 + 1);
 }
 
-int sending(uint32_t n, int flags)
+/* The bytes of a call that sends; to be freed. */
+static uint8_t *our_bytes(uint32_t n)
 {
 	uint8_t *p = malloc(n + 1);
-	int rc;
 
 	for (uint32_t i = 0; i < n; i++)
 		p[i] = our_byte(script.sent_bytes + i);
-	rc = script.b->send(p, n, flags);
+	return p;
+}
+
+static int sent(uint8_t *p, int rc)
+{
 	free(p);
 	if (rc > 0)
 		script.sent_bytes += (uint32_t)rc;
@@ -154,6 +159,21 @@ int sending(uint32_t n, int flags)
 	record(true, "send() = %d", rc > 60000 ? 60000 : rc);
 	happened();
 	return rc;
+}
+
+int sending(uint32_t n, int flags)
+{
+	uint8_t *p = our_bytes(n);
+
+	return sent(p, script.b->send(p, n, flags));
+}
+
+int connecting_with(uint32_t n)
+{
+	uint8_t *p = our_bytes(n);
+
+	began();
+	return sent(p, script.b->connect_with(p, n));
 }
 
 int receiving(uint32_t n, int flags)
@@ -346,9 +366,29 @@ void in_elsewhere(const char *flags, uint32_t seq, uint32_t ack, uint32_t len)
 	send_in(prepared(flags, seq, ack, len), PEER_PORT, OUR_PORT + 1);
 }
 
+void in_strangers(struct seg s)
+{
+	send_in(s, PEER_PORT + 1, OUR_PORT);
+}
+
 void in_stranger(void)
 {
-	send_in(prepared("S", 0, 0, 0), PEER_PORT + 1, OUR_PORT);
+	in_strangers(prepared("S", 0, 0, 0));
+}
+
+void with_cookie(struct seg *s)
+{
+	unsigned skip = script.peer.family == AF_INET6 ? 0 : 12, len = 16 - skip;
+	uint8_t pair[32];
+	uint64_t key[2], hash;
+
+	memcpy(key, FAST_OPEN_KEY, sizeof(key));
+	memcpy(pair, script.theirs.s6_addr + skip, len);
+	memcpy(pair + len, script.ours.s6_addr + skip, len);
+	hash = siphash(key, pair, 2 * (size_t)len);
+	memcpy(s->fo_cookie, &hash, sizeof(hash));
+	s->fo = true;
+	s->fo_len = sizeof(hash);
 }
 
 void in_sack(uint32_t ack, unsigned n, ...)
@@ -390,7 +430,7 @@ void wait_ms(uint32_t ms)
 
 static void check_payload(const struct seg *s, const uint8_t *p)
 {
-	uint32_t at = s->seq - script.iss - 1;
+	uint32_t at = s->seq - script.iss - !(s->flags & F_SYN);
 
 	for (uint32_t i = 0; i < s->len; i++)
 		if (p[i] != our_byte(at + i))

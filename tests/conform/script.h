@@ -57,6 +57,10 @@ struct peer {
 	/* the route to it: for the engine, and the same for ip(8) */
 	struct tcp_route route;
 	const char *metrics;
+	/* Fast Open: how many the listener has at most (TCP_FASTOPEN), 0: none */
+	unsigned fast_open;
+	/* connecting_with(): its SYN asks for a cookie; else it has data without one */
+	bool asks;
 };
 struct peer *peer(void);
 
@@ -65,6 +69,8 @@ struct peer *peer(void);
 void listening(void);
 /* 0, or -EINPROGRESS made 0. */
 int connecting(void);
+/* sendto() with MSG_FASTOPEN. */
+int connecting_with(uint32_t n);
 /* 0 or -EAGAIN. */
 int accepting(void);
 int sending(uint32_t n, int flags);
@@ -105,6 +111,9 @@ void in_elsewhere(const char *flags, uint32_t seq, uint32_t ack, uint32_t len);
  * seen.
  */
 void in_stranger(void);
+void in_strangers(struct seg s);
+/* Sets s's Fast Open option: the cookie that our listener gives the peer. */
+void with_cookie(struct seg *s);
 /* An ICMP error quoting our segment with this sequence number (engine only on IPv6). */
 void in_icmp(enum tcp_icmp kind, uint32_t seq, uint32_t mtu);
 /* What in() of data carries: byte i of the stream. */

@@ -204,10 +204,13 @@ static void engine_listen(void)
 				       .port = OUR_PORT,
 				       .family = (uint8_t)script.peer.family,
 				       .backlog = script.peer.backlog};
+	struct tcp_fast_open_server fo = {.qlen = script.peer.fast_open, .num_keys = 1};
 	int rc = tcp_listen(e.ts, &spec, &script.o, NULL, &e.l);
 
 	if (rc)
 		script_fail("tcp_listen: %s", strerror(-rc));
+	memcpy(fo.key[0], FAST_OPEN_KEY, sizeof(fo.key[0]));
+	tcp_listen_fast_open(e.l, &fo);
 }
 
 static int engine_connect(void)
@@ -217,6 +220,23 @@ static int engine_connect(void)
 
 	settled();
 	return rc;
+}
+
+static int engine_connect_with(const uint8_t *p, uint32_t n)
+{
+	struct iovec iov = {(void *)(uintptr_t)p, n};
+	struct tcp_fast_open_client how = {.cookie.len = script.peer.asks ? 0 : -1,
+					   .with_data = !script.peer.asks};
+	struct tcp_tuple t = tuple();
+	int rc = tcp_connect(e.ts, &t, &script.o, &e, e.now, &e.c);
+
+	if (rc)
+		return rc;
+	tcp_fast_open(e.c, &how);
+	rc = (int)tcp_send(e.c, &iov, 1, 0, e.now);
+	tcp_fast_open_go(e.c);
+	settled();
+	return rc > 0 ? rc : -EINPROGRESS;
 }
 
 static int engine_accept(void)
@@ -330,15 +350,26 @@ const struct tcp_counters *counters(void)
 }
 
 const struct backend engine_backend = {
-	"engine",      true,
-	begin,	       end,
-	now,	       wait,
-	engine_inject, engine_icmp,
-	engine_listen, engine_connect,
-	engine_accept, engine_send,
-	engine_recv,   engine_shutdown,
-	engine_close,  engine_error,
-	engine_ready,  engine_state,
-	engine_info,   engine_set_opts,
+	"engine",
+	true,
+	begin,
+	end,
+	now,
+	wait,
+	engine_inject,
+	engine_icmp,
+	engine_listen,
+	engine_connect,
+	engine_connect_with,
+	engine_accept,
+	engine_send,
+	engine_recv,
+	engine_shutdown,
+	engine_close,
+	engine_error,
+	engine_ready,
+	engine_state,
+	engine_info,
+	engine_set_opts,
 	engine_inq,
 };

@@ -10,6 +10,7 @@
 #define OUR_PORT 4000u
 #define PEER_PORT 5000u
 #define MAX_OUT 4096u
+#define FAST_OPEN_KEY "sixteen bytes, .." /* TCP_FASTOPEN_KEY: the first sixteen */
 /* A line of the record that noted() makes, and that is read again. */
 #define NOTED "= %s, %s: %llu within %llu"
 #define NOTED_READ "= %*[^,], %63[^:]: %llu within %llu"
@@ -29,6 +30,7 @@ struct backend {
 	void (*icmp)(enum tcp_icmp kind, uint32_t seq, uint32_t mtu);
 	void (*listen)(void);
 	int (*connect)(void);
+	int (*connect_with)(const uint8_t *p, uint32_t n);
 	int (*accept)(void);
 	int (*send)(const uint8_t *p, uint32_t n, int flags);
 	int (*recv)(uint8_t *p, uint32_t n, int flags);

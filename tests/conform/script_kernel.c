@@ -196,6 +196,7 @@ static void begin(void)
 	sysctl("tcp_window_scaling", script.o.wscale);
 	sysctl("tcp_ecn", script.o.ecn ? 1 : script.o.ecn_passive ? 2 : 0);
 	sysctl("tcp_no_metrics_save", 1);
+	sysctl("tcp_fastopen", 3);
 	/* The engine by itself sees black holes without it. */
 	sysctl("tcp_mtu_probing", script.cfg.mtu_probing ? (int)script.cfg.mtu_probing : 1);
 	/* The kernel's own defaults, whatever this machine has made of them. */
@@ -326,6 +327,11 @@ static int bound_socket(void)
 static void kernel_listen(void)
 {
 	k.listener = bound_socket();
+	if (script.peer.fast_open) {
+		set_int(k.listener, IPPROTO_TCP, TCP_FASTOPEN, (int)script.peer.fast_open);
+		if (setsockopt(k.listener, IPPROTO_TCP, TCP_FASTOPEN_KEY, FAST_OPEN_KEY, 16) != 0)
+			script_fail("TCP_FASTOPEN_KEY: %s", strerror(errno));
+	}
 	if (listen(k.listener, script.peer.backlog) != 0)
 		script_fail("listen: %s", strerror(errno));
 }
@@ -338,6 +344,20 @@ static int kernel_connect(void)
 
 	k.fd = bound_socket();
 	rc = connect(k.fd, (struct sockaddr *)&ss, len) == 0 || errno == EINPROGRESS ? 0 : -errno;
+	collect();
+	return rc;
+}
+
+static int kernel_connect_with(const uint8_t *p, uint32_t n)
+{
+	struct sockaddr_storage ss;
+	socklen_t len = address(&ss, &script.theirs, PEER_PORT);
+	int rc;
+
+	k.fd = bound_socket();
+	set_int(k.fd, IPPROTO_TCP, TCP_FASTOPEN_NO_COOKIE, !script.peer.asks);
+	rc = (int)sendto(k.fd, p, n, MSG_FASTOPEN, (struct sockaddr *)&ss, len);
+	rc = rc < 0 ? -errno : rc;
 	collect();
 	return rc;
 }
@@ -477,15 +497,26 @@ static uint32_t kernel_inq(void)
 }
 
 const struct backend kernel_backend = {
-	"kernel",      false,
-	begin,	       end,
-	now,	       wait,
-	kernel_inject, kernel_icmp,
-	kernel_listen, kernel_connect,
-	kernel_accept, kernel_send,
-	kernel_recv,   kernel_shutdown,
-	kernel_close,  kernel_error,
-	kernel_ready,  kernel_state,
-	kernel_info,   kernel_set_opts,
+	"kernel",
+	false,
+	begin,
+	end,
+	now,
+	wait,
+	kernel_inject,
+	kernel_icmp,
+	kernel_listen,
+	kernel_connect,
+	kernel_connect_with,
+	kernel_accept,
+	kernel_send,
+	kernel_recv,
+	kernel_shutdown,
+	kernel_close,
+	kernel_error,
+	kernel_ready,
+	kernel_state,
+	kernel_info,
+	kernel_set_opts,
 	kernel_inq,
 };

@@ -187,12 +187,16 @@ static void accept_one(void)
 static void step_connect(unsigned which)
 {
 	struct tcp_tuple t = tuple_of(PASSIVE + which % (TUPLES - PASSIVE));
+	struct tcp_fast_open_client how = {.cookie.len = which & 32 ? 8 : 0,
+					   .with_data = which & 32};
 	struct user *u = world_idle(&w);
 
 	if (!u)
 		return;
 	if (tcp_connect(w.ts, &t, &opts, u, w.now, &u->c))
 		u->c = NULL;
+	else if (which & 64)
+		tcp_fast_open(u->c, &how);
 }
 
 static void open_listener(uint8_t what)
@@ -200,8 +204,13 @@ static void open_listener(uint8_t what)
 	struct tcp_listen_spec spec = {
 		.local = tuple_of(0).local, .port = PORT, .family = family, .backlog = what % 4};
 
+	struct tcp_fast_open_server fo = {
+		.qlen = what >> 2 & 3, .no_cookie = what & 16, .num_keys = 1 + (what >> 5 & 1)};
+
 	if (tcp_listen(w.ts, &spec, &opts, &w.listener, &w.l))
 		w.l = NULL;
+	else
+		tcp_listen_fast_open(w.l, &fo);
 }
 
 static void step_listener(struct in *in)

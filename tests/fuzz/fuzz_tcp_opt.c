@@ -34,6 +34,7 @@ static struct tcp_hdr_spec spec_of(const struct tcp_rx *rx)
 		.wscale = rx->has_wscale ? rx->wscale : 0,
 		.mss = rx->has_mss ? rx->mss : 0,
 		.num_sacks = rx->num_sacks,
+		.fast_open = &rx->fast_open,
 	};
 
 	for (unsigned i = 0; i < rx->num_sacks; i++)
@@ -65,6 +66,11 @@ static void check_again(const struct tcp_rx *rx)
 	 */
 	require(again.num_sacks <= rx->num_sacks && again.num_sacks + 1 >= rx->num_sacks);
 	require(!memcmp(again.sack, rx->sack, again.num_sacks * sizeof(again.sack[0])));
+	/* Ours may have no room for a cookie behind options that it pads. */
+	require(again.fast_open.len < 0 ||
+		(again.fast_open.len == rx->fast_open.len &&
+		 again.fast_open.exp == rx->fast_open.exp &&
+		 !memcmp(again.fast_open.val, rx->fast_open.val, (size_t)rx->fast_open.len)));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -81,6 +87,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		require(rx.num_sacks <= TCP_SACK_MAX &&
 			(!rx.has_wscale || rx.wscale <= TCP_WSCALE_MAX));
 		require(!rx.has_mss || rx.mss >= TCP_MSS_MIN);
+		require(rx.fast_open.len >= -1 && rx.fast_open.len <= (int)TCP_FAST_OPEN_MAX);
 		check_again(&rx);
 	} else {
 		require(b.data == mem && b.len == size);

@@ -209,7 +209,7 @@ static inline void step_raw(struct in *in, unsigned which)
 	hdr[12] = (uint8_t)((20 + opt) / 4 << 4 | (take8(in) & 15));
 	for (uint32_t i = 0; i < opt; i++)
 		hdr[20 + i] = take8(in);
-	deliver(&t, hdr, (20 + opt) & ~3u, h.seq, take_len(in), 0, 0);
+	deliver(&t, hdr, (20 + opt) & ~3u, h.seq + !!(h.flags & TCPHDR_SYN), take_len(in), 0, 0);
 }
 
 /*

@@ -185,7 +185,8 @@ static inline int world_output(void *ctx, const struct tcp_tx *tx)
 	REQUIRE(!tx->hdr[16] && !tx->hdr[17]);
 	REQUIRE(tx->len <= tx->mss || (tx->mss && tx->len <= MAX_GSO));
 	for (int i = 0; i < tx->iovcnt; done += (uint32_t)tx->iov[i++].iov_len)
-		REQUIRE(!memcmp(tx->iov[i].iov_base, world_stream(rx.seq + done),
+		REQUIRE(!memcmp(tx->iov[i].iov_base,
+				world_stream(rx.seq + !!(rx.flags & TCPHDR_SYN) + done),
 				tx->iov[i].iov_len));
 	REQUIRE(done == tx->len);
 	if (w->out_errors) {

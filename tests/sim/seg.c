@@ -39,6 +39,14 @@ static void parse_option(struct seg *s, uint8_t kind, const uint8_t *p, unsigned
 		s->tsval = get32(p);
 		s->tsecr = get32(p + 4);
 	}
+	if (kind == 34 || (kind == 254 && len >= 2 && get16(p) == 0xf989)) {
+		unsigned skip = kind == 254 ? 2 : 0;
+
+		s->fo = true;
+		s->fo_exp = kind == 254;
+		s->fo_len = (uint8_t)(len - skip < 16 ? len - skip : 16);
+		memcpy(s->fo_cookie, p + skip, s->fo_len);
+	}
 	for (unsigned i = 0; kind == 5 && i + 8 <= len && s->nsack < 4; i += 8, s->nsack++) {
 		s->sack[s->nsack][0] = get32(p + i);
 		s->sack[s->nsack][1] = get32(p + i + 4);
@@ -96,6 +104,15 @@ static unsigned build_options(uint8_t *o, const struct seg *s)
 		o[n] = 3, o[n + 1] = 3, o[n + 2] = (uint8_t)s->wscale;
 		n += 3;
 	}
+	if (s->fo) {
+		unsigned skip = s->fo_exp ? 4 : 2;
+
+		o[n] = s->fo_exp ? 254 : 34, o[n + 1] = (uint8_t)(skip + s->fo_len);
+		if (s->fo_exp)
+			put16(o + n + 2, 0xf989);
+		memcpy(o + n + skip, s->fo_cookie, s->fo_len);
+		n += skip + s->fo_len;
+	}
 	if (s->nsack) {
 		o[n] = 5, o[n + 1] = (uint8_t)(2 + 8 * s->nsack);
 		n += 2;
@@ -150,6 +167,8 @@ const char *seg_text(char *text, size_t size, const struct seg *s, uint32_t seq_
 		OPTION(" sackOK");
 	if (s->ts)
 		OPTION(" ts %u/%u", s->tsval, s->tsecr);
+	if (s->fo)
+		OPTION(" fo%s %u", s->fo_exp ? " exp" : "", s->fo_len);
 	for (unsigned i = 0; i < s->nsack; i++)
 		OPTION("%s%u-%u", i ? "," : " sack ", s->sack[i][0] - ack_base,
 		       s->sack[i][1] - ack_base);

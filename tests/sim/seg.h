@@ -35,6 +35,8 @@ struct seg {
 	uint32_t tsval, tsecr;
 	unsigned nsack;
 	uint32_t sack[4][2];
+	bool fo, fo_exp; /* the Fast Open option (RFC 7413), in its experimental form */
+	uint8_t fo_len, fo_cookie[16];
 	unsigned raw_len; /* seg_build(): option bytes of the test's own, instead of all above */
 	uint8_t raw[40];
 };

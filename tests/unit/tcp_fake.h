@@ -93,6 +93,11 @@ uint32_t tcp_rcv_free(const struct tcp_conn *c)
 	return f.space;
 }
 
+void tcp_fast_open_drop(struct tcp_conn *c)
+{
+	assert_null(c->aside->fast_open);
+}
+
 bool tcp_oow_allowed(struct tcp_stack *ts, uint64_t *stamp)
 {
 	if (*stamp && ts->now - *stamp < 500 * MS)

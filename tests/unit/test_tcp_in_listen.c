@@ -231,9 +231,6 @@ static void test_embryo_believes_no_stranger(void **state)
 	t.now += SEC / 2;
 	peer(.flags = TCPHDR_RST, .seq = 2, .rport = 1);
 	sent_is(TCPHDR_ACK, 1, 1); /* RFC 5961, 3.2 */
-	t.now += SEC / 2;
-	peer(.flags = TCPHDR_SYN, .seq = 1, .rport = 1);
-	sent_is(TCPHDR_ACK, 1, 1);
 	peer(.flags = TCPHDR_ACK, .seq = 1, .ack = 2, .rport = 1);
 	sent_is(TCPHDR_RST, 2, 0);
 	peer(.flags = TCPHDR_ACK, .seq = 100000, .ack = 1, .rport = 1);
@@ -244,6 +241,23 @@ static void test_embryo_believes_no_stranger(void **state)
 	peer(.flags = TCPHDR_RST, .seq = 1, .rport = 1);
 	assert_int_equal(t.l->num_reqs, 0);
 	silent();
+	end();
+}
+
+/* RFC 9293, 3.10.7.4, fourth: of a passive open, it returns to LISTEN. */
+static void test_embryo_ends_with_another_syn(void **state)
+{
+	(void)state;
+	setup();
+	start();
+	listen_on(8);
+	syn_from(1);
+	sent();
+	peer(.flags = TCPHDR_SYN, .seq = 1, .rport = 1);
+	assert_int_equal(sent()->flags, TCPHDR_RST | TCPHDR_ACK);
+	assert_int_equal(t.l->num_reqs, 0);
+	peer(.flags = TCPHDR_SYN, .seq = 1, .rport = 1);
+	assert_int_equal(sent()->flags, TCPHDR_SYN | TCPHDR_ACK);
 	end();
 }
 
@@ -520,6 +534,7 @@ int main(void)
 		cmocka_unit_test(test_synack_repeated_and_given_up),
 		cmocka_unit_test(test_embryo_backs_off_to_two_minutes),
 		cmocka_unit_test(test_embryo_believes_no_stranger),
+		cmocka_unit_test(test_embryo_ends_with_another_syn),
 		cmocka_unit_test(test_data_with_the_final_ack),
 		cmocka_unit_test(test_defer_accept),
 		cmocka_unit_test(test_syn_rate),

@@ -241,11 +241,13 @@ static void no_option_reads_past_the_header(void **state)
 static void what_is_written_reads_back(void **state)
 {
 	uint64_t seed = 11;
+	unsigned cookies = 0;
 
 	(void)state;
 	for (int i = 0; i < 20000; i++) {
 		uint8_t *mem = malloc(TCP_HDR_MAX);
 		struct buf b = {.data = mem};
+		struct tcp_fast_open_cookie cookie = {.len = -1};
 		struct tcp_hdr_spec h;
 		struct tcp_rx rx;
 		uint8_t len;
@@ -255,6 +257,10 @@ static void what_is_written_reads_back(void **state)
 		memset(mem, 0xee, TCP_HDR_MAX);
 		for (size_t k = 0; k < sizeof(h) / 4; k++)
 			((uint32_t *)&h)[k] = test_random(&seed);
+		cookie.len = (int8_t)(test_random(&seed) % 8 * 2 + 2);
+		cookie.len = cookie.len == 2 ? 0 : cookie.len;
+		cookie.exp = test_random(&seed) & 1;
+		h.fast_open = test_random(&seed) & 1 ? &cookie : NULL;
 		h.ts = test_random(&seed) & 1;
 		h.sack_permitted = test_random(&seed) & 1;
 		h.wscale_present = test_random(&seed) & 1;
@@ -295,8 +301,44 @@ static void what_is_written_reads_back(void **state)
 			assert_int_equal(rx.num_sacks, h.num_sacks < room ? h.num_sacks : room);
 			assert_memory_equal(rx.sack, h.sack, rx.num_sacks * sizeof(h.sack[0]));
 		}
+		if (rx.fast_open.len >= 0) {
+			assert_true(h.fast_open && h.flags & TCPHDR_SYN);
+			assert_int_equal(rx.fast_open.len, cookie.len);
+			assert_int_equal(rx.fast_open.exp, cookie.exp);
+			assert_memory_equal(rx.fast_open.val, cookie.val, (size_t)cookie.len);
+			cookies++;
+		}
 		free(mem);
 	}
+	assert_true(cookies > 2000);
+}
+
+/* RFC 7413, 4.1.1; what is none, and what says that there is none, as Linux. */
+static void fast_open_is_read(void **state)
+{
+	struct tcp_fast_open_cookie c;
+
+	(void)state;
+	assert_int_equal(parse(TCPHDR_SYN, "\2\4\5\xb4", 4).fast_open.len, -1);
+	c = parse(TCPHDR_SYN, "\x22\2\1\1", 4).fast_open;
+	assert_true(!c.len && !c.exp);
+	c = parse(TCPHDR_SYN, "\x22\xa\1\2\3\4\5\6\7\x8\1\1", 12).fast_open;
+	assert_true(c.len == 8 && !c.exp);
+	assert_memory_equal(c.val, "\1\2\3\4\5\6\7\x8", 8);
+	c = parse(TCPHDR_SYN, "\xfe\x8\xf9\x89\1\2\3\4", 8).fast_open;
+	assert_true(c.len == 4 && c.exp);
+	assert_memory_equal(c.val, "\1\2\3\4", 4);
+	/* Another experiment; its length without a magic. */
+	assert_int_equal(parse(TCPHDR_SYN, "\xfe\x8\xf9\x88\1\2\3\4", 8).fast_open.len, -1);
+	assert_int_equal(parse(TCPHDR_SYN, "\xfe\3\xf9\1", 4).fast_open.len, -1);
+	/* Too short, odd, too long. */
+	assert_int_equal(parse(TCPHDR_SYN, "\x22\4\1\2", 4).fast_open.len, -1);
+	assert_int_equal(parse(TCPHDR_SYN, "\x22\x7\1\2\3\4\5\1", 8).fast_open.len, -1);
+	assert_int_equal(parse(TCPHDR_SYN, "\x22\x14\1\2\3\4\5\6\7\x8\1\2\3\4\5\6\7\x8\1\2", 20)
+				 .fast_open.len,
+			 -1);
+	/* Not in a SYN. */
+	assert_int_equal(parse(TCPHDR_ACK, "\x22\xa\1\2\3\4\5\6\7\x8\1\1", 12).fast_open.len, -1);
 }
 
 /* Linux's SYN, byte by byte: other stacks' fast paths know this order. */
@@ -334,6 +376,7 @@ int main(void)
 		cmocka_unit_test(odd_options_are_skipped_or_end_the_list),
 		cmocka_unit_test(no_option_reads_past_the_header),
 		cmocka_unit_test(what_is_written_reads_back),
+		cmocka_unit_test(fast_open_is_read),
 		cmocka_unit_test(a_syn_looks_like_linux_s),
 	};
 

@@ -332,6 +332,72 @@ static void a_refused_syn_is_sent_a_moment_later(void **state)
 	fake_close();
 }
 
+/* The interface takes nothing, for ever: no flight, so no retransmission timer. */
+static void data_refused_for_ever_reaches_the_user_timeout(void **state)
+{
+	struct tcp_conn *c = fake_open(10 * MS);
+
+	(void)state;
+	c->o.user_timeout_ms = 3000;
+	f.output_err = -ENOBUFS;
+	fake_send(1000);
+	fake_pass(2900 * MS);
+	assert_int_equal(f.done, -1);
+	fake_pass(1200 * MS);
+	assert_int_equal(f.done, ETIMEDOUT);
+	fake_close();
+}
+
+static void data_refused_for_a_while_is_sent(void **state)
+{
+	struct tcp_conn *c = fake_open(10 * MS);
+
+	(void)state;
+	c->o.user_timeout_ms = 3000;
+	f.output_err = -ENOBUFS;
+	fake_send(1000);
+	fake_pass(2500 * MS);
+	f.output_err = 0;
+	fake_pass(2 * MS);
+	expect_sent(0, 1000);
+	fake_ack(1000);
+	fake_pass(20 * SEC);
+	assert_int_equal(f.done, -1);
+	assert_int_equal(c->pending, TCP_PENDING_NONE);
+	fake_close();
+}
+
+static void a_syn_refused_for_ever_reaches_the_user_timeout(void **state)
+{
+	struct tcp_conn *c = fake_new();
+
+	(void)state;
+	c->o.user_timeout_ms = 3000;
+	f.output_err = -ENOBUFS;
+	tcp_mark_dirty(c);
+	fake_flush();
+	fake_pass(2900 * MS);
+	assert_int_equal(f.done, -1);
+	fake_pass(1200 * MS);
+	assert_int_equal(f.done, ETIMEDOUT);
+	fake_close();
+}
+
+/* As many times as one that leaves and is not answered. */
+static void a_syn_refused_for_ever_is_given_up(void **state)
+{
+	struct tcp_conn *c = fake_new();
+
+	(void)state;
+	c->o.syn_retries = 1;
+	f.output_err = -ENOBUFS;
+	tcp_mark_dirty(c);
+	fake_flush();
+	fake_pass(60 * SEC);
+	assert_int_equal(f.done, ETIMEDOUT);
+	fake_close();
+}
+
 static struct tcp_tx dummy_tx;
 static uint32_t dummy_seq;
 static int dummy_err;
@@ -504,6 +570,10 @@ int main(void)
 		cmocka_unit_test(a_full_queue_loses_nothing),
 		cmocka_unit_test(without_memory_nothing_is_sent_until_there_is_some),
 		cmocka_unit_test(a_refused_syn_is_sent_a_moment_later),
+		cmocka_unit_test(data_refused_for_ever_reaches_the_user_timeout),
+		cmocka_unit_test(data_refused_for_a_while_is_sent),
+		cmocka_unit_test(a_syn_refused_for_ever_reaches_the_user_timeout),
+		cmocka_unit_test(a_syn_refused_for_ever_is_given_up),
 		cmocka_unit_test(a_dummy_send_is_the_next_segment_and_changes_nothing),
 		cmocka_unit_test(pacing_spreads_segments),
 		cmocka_unit_test(pacing_that_woke_late_catches_up),

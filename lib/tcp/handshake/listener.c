@@ -113,6 +113,7 @@ int tcp_listen(struct tcp_stack *ts, const struct tcp_listen_spec *spec,
 	l->o = *opts;
 	l->reqs_tail = &l->reqs;
 	l->accept_tail = &l->accept_head;
+	l->fo_reset_tail = &l->fo_reset;
 	tcp_listen_backlog(l, spec->backlog);
 	/* Linux: __inet_hash(). Among equals the last one goes first, but for these. */
 	while ((spec->family == AF_INET6 || spec->mapped) && spec->reuseport && *list)
@@ -142,6 +143,11 @@ void tcp_listen_opts(struct tcp_listener *l, const struct tcp_opts *opts)
 	l->o = *opts;
 }
 
+void tcp_listen_fast_open(struct tcp_listener *l, const struct tcp_fast_open_server *fo)
+{
+	l->fast_open = *fo;
+}
+
 static struct tcp_conn *pop(struct tcp_listener *l)
 {
 	struct tcp_conn *c = l->accept_head;
@@ -166,9 +172,19 @@ struct tcp_conn *tcp_accept(struct tcp_listener *l)
 	return c;
 }
 
+const struct tcp_conn *tcp_accept_first(const struct tcp_listener *l)
+{
+	return l->accept_head;
+}
+
 unsigned tcp_accept_queued(const struct tcp_listener *l)
 {
 	return l->num_accept;
+}
+
+unsigned tcp_listen_requests(const struct tcp_listener *l)
+{
+	return l->num_reqs;
 }
 
 void tcp_listen_close(struct tcp_listener *l, uint64_t now)
@@ -181,6 +197,7 @@ void tcp_listen_close(struct tcp_listener *l, uint64_t now)
 		tcp_req_free(l->reqs);
 	while ((c = pop(l)))
 		tcp_abort(c, now);
+	tcp_fast_open_unlisten(l);
 	if (l->next)
 		l->next->pprev = l->pprev;
 	*l->pprev = l->next;

@@ -50,9 +50,8 @@ static bool syn_rate_ok(struct tcp_listener *l)
 	return true;
 }
 
-/* What the SYN says and the listener allows. */
-static void req_fill(struct tcp_req *r, struct tcp_listener *l, const struct tcp_rx *rx,
-		     const struct tcp_tuple *tuple)
+void tcp_req_fill(struct tcp_req *r, struct tcp_listener *l, const struct tcp_rx *rx,
+		  const struct tcp_tuple *tuple)
 {
 	struct tcp_stack *ts = l->ts;
 	struct tcp_opts with_route = l->o;
@@ -84,7 +83,8 @@ static void req_fill(struct tcp_req *r, struct tcp_listener *l, const struct tcp
 	r->tos = o->tos;
 }
 
-void tcp_send_synack(struct tcp_stack *ts, const struct tcp_req *r, uint32_t tsval)
+void tcp_send_synack(struct tcp_stack *ts, const struct tcp_req *r, uint32_t tsval,
+		     const struct tcp_fast_open_cookie *fo)
 {
 	struct tcp_hdr_spec h = {
 		.sport = r->node.tuple.lport,
@@ -100,6 +100,7 @@ void tcp_send_synack(struct tcp_stack *ts, const struct tcp_req *r, uint32_t tsv
 		.mss = r->advmss,
 		.tsval = tsval ? tsval : tcp_ts_clock(ts) + r->ts_off,
 		.tsecr = r->ts_recent,
+		.fast_open = fo,
 	};
 
 	/* Lost, or refused by a full queue: the peer or the timer asks for it again. */
@@ -125,6 +126,7 @@ static void req_arm(struct tcp_stack *ts, struct tcp_req *r)
 
 void tcp_listen_syn(struct tcp_listener *l, struct tcp_rx *rx, const struct tcp_tuple *tuple)
 {
+	struct tcp_fast_open_cookie answer = {.len = -1};
 	struct tcp_stack *ts = l->ts;
 	struct tcp_req *r;
 
@@ -140,22 +142,24 @@ void tcp_listen_syn(struct tcp_listener *l, struct tcp_rx *rx, const struct tcp_
 	if (l->num_reqs > (unsigned)l->spec.backlog && !ts->reuse_isn) {
 		struct tcp_req cookie = {0};
 
-		req_fill(&cookie, l, rx, tuple);
+		tcp_req_fill(&cookie, l, rx, tuple);
 		tcp_cookie_syn(&cookie, rx);
 		return;
 	}
+	if (l->fast_open.qlen && tcp_fast_open_syn(l, rx, tuple, &answer))
+		return;
 	r = tcp_alloc(ts, sizeof(*r));
 	if (!r) {
 		ts->n.no_memory++;
 		ts->n.listen_drops++;
 		return;
 	}
-	req_fill(r, l, rx, tuple);
+	tcp_req_fill(r, l, rx, tuple);
 	r->iss = ts->reuse_isn ? ts->reuse_isn : tcp_isn(ts, tuple);
 	req_link(r);
 	tcp_table_add(&ts->table, &ts->env, &r->node);
 	req_arm(ts, r);
-	tcp_send_synack(ts, r, 0);
+	tcp_send_synack(ts, r, 0, &answer);
 }
 
 /* --- the end of an embryo */
@@ -215,7 +219,7 @@ void tcp_req_timer(struct tcp_req *r)
 	}
 	if (!defer || !r->acked || r->retries + 1u >= defer) {
 		ts->n.retrans_segs++;
-		tcp_send_synack(ts, r, 0);
+		tcp_send_synack(ts, r, 0, NULL);
 	}
 	r->retries++;
 	req_arm(ts, r);
@@ -223,8 +227,7 @@ void tcp_req_timer(struct tcp_req *r)
 
 /* --- the ACK */
 
-/* A connection with what the handshake has settled; not in a table or queue. NULL: no memory. */
-static struct tcp_conn *child_new(const struct tcp_req *r, const struct tcp_rx *rx)
+struct tcp_conn *tcp_req_child(const struct tcp_req *r, const struct tcp_rx *rx)
 {
 	struct tcp_stack *ts = r->l->ts;
 	struct tcp_conn *c = tcp_conn_new(ts, &r->node.tuple, &r->l->o);
@@ -247,12 +250,24 @@ static struct tcp_conn *child_new(const struct tcp_req *r, const struct tcp_rx *
 	c->ts_recent_stamp = ts->now;
 	c->rcv_wnd = r->rcv_wnd;
 	tcp_conn_set_irs(c, r->irs);
-	c->snd_wnd = c->max_wnd = rx->wnd << r->snd_wscale;
 	c->snd_wl1 = rx->seq;
-	tcp_snd_init(c, r->iss, true);
-	/* The SYNs, as Linux counts them. */
-	c->delivered = c->segs_in = 1;
+	c->segs_in = 1; /* the SYN */
 	return c;
+}
+
+void tcp_accept_add(struct tcp_listener *l, struct tcp_conn *c)
+{
+	struct tcp_stack *ts = l->ts;
+
+	ts->n.passive_opens++;
+	c->l = l;
+	*l->accept_tail = c;
+	l->accept_tail = &c->next;
+	l->num_accept++;
+	if (ts->env.queued)
+		ts->env.queued(ts->env.ctx, l->user, c);
+	if (l->user)
+		ts->env.event(ts->env.ctx, l->user, TCP_EV_IN);
 }
 
 bool tcp_req_complete(struct tcp_req *r, struct tcp_rx *rx)
@@ -267,11 +282,14 @@ bool tcp_req_complete(struct tcp_req *r, struct tcp_rx *rx)
 		ts->n.listen_drops++;
 		return false;
 	}
-	c = child_new(r, rx);
+	c = tcp_req_child(r, rx);
 	if (!c) {
 		ts->n.listen_drops++;
 		return false;
 	}
+	c->snd_wnd = c->max_wnd = rx->wnd << r->snd_wscale;
+	tcp_snd_init(c, r->iss, true);
+	c->delivered = 1; /* the SYN|ACK, as Linux counts it */
 	if (!r->retries)
 		tcp_ack_syn(c, (uint32_t)(ts->now - r->sent_us));
 	c->total_retrans = r->retries;
@@ -283,15 +301,7 @@ bool tcp_req_complete(struct tcp_req *r, struct tcp_rx *rx)
 		tcp_table_add(&ts->table, &ts->env, &c->node);
 	}
 	tcp_conn_established(c);
-	ts->n.passive_opens++;
-	c->l = l;
-	*l->accept_tail = c;
-	l->accept_tail = &c->next;
-	l->num_accept++;
-	if (ts->env.queued)
-		ts->env.queued(ts->env.ctx, l->user, c);
-	if (l->user)
-		ts->env.event(ts->env.ctx, l->user, TCP_EV_IN);
+	tcp_accept_add(l, c);
 	tcp_conn_input(c, rx);
 	return true;
 }
@@ -322,7 +332,7 @@ static void syn_again(struct tcp_req *r, const struct tcp_rx *rx)
 	if (r->ts_ok && rx->has_ts)
 		r->ts_recent = rx->tsval;
 	if (tcp_oow_allowed(r->l->ts, &r->oow_ack))
-		tcp_send_synack(r->l->ts, r, 0);
+		tcp_send_synack(r->l->ts, r, 0, NULL);
 }
 
 void tcp_req_input(struct tcp_req *r, struct tcp_rx *rx)
@@ -353,9 +363,11 @@ void tcp_req_input(struct tcp_req *r, struct tcp_rx *rx)
 		tcp_req_free(r);
 		return;
 	}
-	if (rx->flags & TCPHDR_SYN) { /* RFC 5961, 4 */
-		ts->n.syn_challenge++;
-		req_ack(r, rx);
+	/* Another connection's, and nothing is established yet (Linux: tcp_check_req()). */
+	if (rx->flags & TCPHDR_SYN) {
+		tcp_reply_rst(ts, &r->node.tuple, rx);
+		ts->n.attempt_fails++;
+		tcp_req_free(r);
 		return;
 	}
 	if (!(rx->flags & TCPHDR_ACK))

@@ -80,7 +80,7 @@ void tcp_cookie_syn(struct tcp_req *r, const struct tcp_rx *rx)
 	r->iss = cookie_make(ts, &r->node.tuple, rx->seq, i);
 	l->cookie_stamp = ts->now ? ts->now : 1;
 	ts->n.syn_cookies_sent++;
-	tcp_send_synack(ts, r, r->ts_ok ? ts_encode(r, tcp_ts_clock(ts)) + r->ts_off : 0);
+	tcp_send_synack(ts, r, r->ts_ok ? ts_encode(r, tcp_ts_clock(ts)) + r->ts_off : 0, NULL);
 }
 
 /* The options from the time stamp that came back; o are our own. False: not one of ours. */

@@ -26,7 +26,8 @@ static void negotiate(struct tcp_conn *c, const struct tcp_rx *rx)
 /* First: an ACK must be of our SYN, its time stamp echo one that we sent. */
 static bool ack_ok(const struct tcp_conn *c, const struct tcp_rx *rx)
 {
-	if (!seq_after(rx->ack, c->snd_una) || seq_after(rx->ack, c->snd_nxt))
+	if (!seq_after(rx->ack, c->snd_una) ||
+	    seq_after(rx->ack, c->snd_nxt + tcp_fast_open_sent(c)))
 		return false;
 	if (rx->has_ts && rx->tsecr && c->o.timestamps)
 		return !seq_after(rx->tsecr, tcp_ts_now(c));
@@ -35,10 +36,15 @@ static bool ack_ok(const struct tcp_conn *c, const struct tcp_rx *rx)
 
 static void answered(struct tcp_conn *c, struct tcp_rx *rx)
 {
+	bool again; /* the SYN's data must be sent */
+
 	negotiate(c, rx);
 	/* RFC 3168, 6.1.1: ECE without CWR. */
 	c->ecn_ok = c->o.ecn && (rx->flags & (TCPHDR_ECE | TCPHDR_CWR)) == TCPHDR_ECE;
+	again = tcp_fast_open_answered(c, rx);
 	tcp_ack_input(c, rx);
+	c->total_retrans += again;
+	c->ts->n.retrans_segs += again;
 	c->snd_wnd = c->max_wnd = rx->wnd;
 	tcp_conn_established(c);
 	/* With our first data if there is some already. */
@@ -49,6 +55,7 @@ static void answered(struct tcp_conn *c, struct tcp_rx *rx)
 
 static void crossed(struct tcp_conn *c, struct tcp_rx *rx)
 {
+	c->fo_waits = false;
 	if (c->snd_nxt == c->iss)
 		tcp_send_syn(c);
 	negotiate(c, rx);

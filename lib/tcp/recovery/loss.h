@@ -151,6 +151,11 @@ struct tcp_transmission {
  * nothing changed. Else it counts as sent.
  */
 int tcp_xmit(struct tcp_conn *c, struct tcp_transmission *xmit);
+/*
+ * What was refused is the first of the flight, for which no timer runs: it is given up in time, too
+ * (TCP_USER_TIMEOUT). timers.c
+ */
+void tcp_watch_refused(struct tcp_conn *c);
 /* output() or memory refused: again in a moment, or when tcp_tx_ready() comes to it. */
 void tcp_blocked(struct tcp_conn *c);
 /*
