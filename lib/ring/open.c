@@ -106,7 +106,6 @@ int ring_open(int ifindex, struct ring **out)
 
 void ring_forked(void)
 {
-	port_forked();
 	share_forked();
 }
 

@@ -111,7 +111,5 @@ int port_flow_del(struct ring_port *p, unsigned ring, const struct vma_flow_key 
 void port_quiet(struct ring_port *p, uint16_t local_port, bool quiet);
 /* Frames to another unicast MAC pass to the kernel. Any time, any thread. */
 void port_set_mac(struct ring_port *p, const uint8_t mac[6]);
-/* For ring_forked(). */
-void port_forked(void);
 
 #endif

@@ -13,6 +13,7 @@
 #ifndef RING_RING_H
 #define RING_RING_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -211,6 +212,8 @@ struct ring {
 	struct ring_caps caps;
 	struct ring_counters *counters; /* never NULL */
 	int ifindex;
+	/* frames of its memory that the program has in its hands: it is not closed meanwhile */
+	_Atomic unsigned held;
 	char ifname[16];
 };
 
@@ -233,6 +236,16 @@ int ring_open_more(const struct ring *first, struct ring **out);
  * thread may have held are free.
  */
 void ring_forked(void);
+/* Around a fork(), in parent and child: nobody is between the next two. */
+void ring_fork_prepare(void);
+void ring_fork_end(void);
+/*
+ * From begin to end this thread alone has what libbpf and libxdp keep for the process: where they
+ * print (into our log meanwhile; the application may use the same libraries), and the folder in
+ * bpffs. No lock of a stack's is held. Not for long: fork() waits.
+ */
+void ring_bpf_begin(void);
+void ring_bpf_end(void);
 /*
  * The process whose steering program sits on the interface, 0 when there is none or it cannot be
  * told.

@@ -12,6 +12,19 @@
 
 /* All of these (CAPS_BIT() of each) are effective. False, too, when it cannot be told. */
 bool caps_have(uint64_t caps);
+/* The capabilities of a thread; a bit each. */
+struct caps {
+	uint64_t effective, permitted;
+};
+
+/* This thread's. All zero when it cannot be told. */
+struct caps caps_own(void);
+/*
+ * Of those in mask, this thread keeps what `other` has: effective what is effective there,
+ * permitted what is permitted there. It gets nothing that it was not permitted. 0 or negative
+ * errno.
+ */
+int caps_follow(const struct caps *other, uint64_t mask);
 /*
  * Text for the end of a log line: which of these are missing, "" when none is. Of CAP_BPF and
  * CAP_PERFMON none is while CAP_SYS_ADMIN is there.

@@ -9,6 +9,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "runtime/clock.h"
 #include "runtime/libc.h"
 #include "runtime/lock.h"
 
@@ -17,12 +18,19 @@
  * the highest number needs (8 bytes each), and fork() copies it.
  */
 #define NUMBERS_FROM_MAX 65536u
+/* numbers above the hard limit */
+#define ROOM_ABOVE 4096u
 /* of numbers that the program may have */
 #define TRIES_BELOW 256
 /* stdin, stdout and stderr: daemons close and reopen them */
 #define STANDARD_FDS 3
 
+/* Of an OWN_FD() of another thread, which takes microseconds where nobody else runs: 20 ms. */
+#define LOOKS_MOST 200
+#define LOOK_NS 100000
+
 _Atomic uint64_t own_fd_bits[OWN_FD_MAX / 64];
+_Atomic uint32_t own_fd_begun, own_fd_over;
 
 /*
  * Guards every change of the entries, the closing of what is entered, and RLIMIT_NOFILE while it is
@@ -51,6 +59,7 @@ void own_fd_limit_unlock(void)
 void own_fd_forked(void)
 {
 	limit_kept = 0; /* by threads that the child does not have */
+	atomic_store(&own_fd_over, atomic_load(&own_fd_begun));
 	own_fd_limit_unlock();
 }
 
@@ -121,13 +130,16 @@ static unsigned first_number(const struct rlimit *l)
 	return l->rlim_cur < NUMBERS_FROM_MAX ? (unsigned)l->rlim_cur : NUMBERS_FROM_MAX;
 }
 
-/* Lock held. Raises the soft limit; false: there is no need, or no room. */
+/*
+ * Lock held. Raises the soft limit; false: there is no need, or no room. Where it is the hard one,
+ * both are raised, which takes CAP_SYS_RESOURCE.
+ */
 static bool limit_raise(const struct rlimit *l)
 {
-	const struct rlimit raised = {l->rlim_max, l->rlim_max};
+	rlim_t to = l->rlim_cur < l->rlim_max ? l->rlim_max : l->rlim_max + ROOM_ABOVE;
+	const struct rlimit raised = {to, to};
 
-	return !limit_kept && l->rlim_cur <= NUMBERS_FROM_MAX && l->rlim_cur < l->rlim_max &&
-	       limit_set(&raised);
+	return !limit_kept && l->rlim_cur <= NUMBERS_FROM_MAX && limit_set(&raised);
 }
 
 /* Lock held. A copy of fd above the soft limit, or -1. */
@@ -206,6 +218,28 @@ int own_fd_copy(int fd)
 		enter((unsigned)copy);
 	own_fd_limit_unlock();
 	return copy;
+}
+
+int own_fd_lowest(int fd)
+{
+	int err = errno, flags, copy;
+
+	if (fd < 0)
+		return fd;
+	for (int i = 0; i < LOOKS_MOST && atomic_load(&own_fd_begun) != atomic_load(&own_fd_over);
+	     i++)
+		clock_sleep_ns(LOOK_NS);
+	flags = (int)libc_raw(SYS_fcntl, fd, F_GETFD, 0, 0, 0, 0);
+	copy = (int)libc_raw(SYS_fcntl, fd, flags & FD_CLOEXEC ? F_DUPFD_CLOEXEC : F_DUPFD, 0, 0, 0,
+			     0);
+	if (copy >= 0 && copy < fd) {
+		raw_close(fd);
+		fd = copy;
+	} else if (copy >= 0) {
+		raw_close(copy);
+	}
+	errno = err;
+	return fd;
 }
 
 bool own_fd_adopt_pair(int fds[2])

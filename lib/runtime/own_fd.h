@@ -23,6 +23,10 @@
 #define OWN_FD_MAX (1u << 20)
 
 extern _Atomic uint64_t own_fd_bits[OWN_FD_MAX / 64] __attribute__((visibility("hidden")));
+/* OWN_FD()s that were begun, and those that are over: in between one has a number of the program's.
+ */
+extern _Atomic uint32_t own_fd_begun __attribute__((visibility("hidden")));
+extern _Atomic uint32_t own_fd_over __attribute__((visibility("hidden")));
 
 /* True: fd is the library's own. Any thread, no lock. */
 static inline bool own_fd_is(int fd)
@@ -33,6 +37,17 @@ static inline bool own_fd_is(int fd)
 		       1;
 }
 
+/* Around what gives the library a number of the program's until own_fd_adopt() has moved it. */
+static inline void own_fd_begin(void)
+{
+	atomic_fetch_add(&own_fd_begun, 1);
+}
+
+static inline void own_fd_end(void)
+{
+	atomic_fetch_add(&own_fd_over, 1);
+}
+
 /*
  * The descriptor that call (an expression which may run twice) makes, under a number of our own.
  * -1 and errno when it cannot be made. Also when the program has used up its limit: that is the
@@ -40,14 +55,34 @@ static inline bool own_fd_is(int fd)
  */
 #define OWN_FD(call)                                                                               \
 	({                                                                                         \
-		int own_fd_ = (call);                                                              \
+		int own_fd_;                                                                       \
                                                                                                    \
+		own_fd_begin();                                                                    \
+		own_fd_ = (call);                                                                  \
 		if (own_fd_ < 0 && errno == EMFILE && own_fd_room_begin()) {                       \
 			own_fd_ = (call);                                                          \
 			own_fd_room_end();                                                         \
 		}                                                                                  \
-		own_fd_adopt(own_fd_);                                                             \
+		own_fd_ = own_fd_adopt(own_fd_);                                                   \
+		own_fd_end();                                                                      \
+		own_fd_;                                                                           \
 	})
+
+/*
+ * The socket that call makes for the program. It has the lowest free number, as the program may
+ * count on, also when the library had that one for a moment. -1 and errno as call.
+ */
+#define PROGRAM_FD(call)                                                                           \
+	({                                                                                         \
+		uint32_t over_ = atomic_load(&own_fd_over);                                        \
+		int program_fd_ = (call);                                                          \
+                                                                                                   \
+		if (__builtin_expect(atomic_load(&own_fd_begun) != over_, 0))                      \
+			program_fd_ = own_fd_lowest(program_fd_);                                  \
+		program_fd_;                                                                       \
+	})
+/* fd, a socket that nobody knows yet, under the lowest free number. -1 as it is. errno stays. */
+int own_fd_lowest(int fd);
 
 /*
  * fd, which was made just now, moved to a number of our own; fd is closed. A number below 0 is

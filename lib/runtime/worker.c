@@ -42,6 +42,7 @@ static struct {
 	pthread_cond_t idle;
 	pthread_t thread;
 	bool running, begun, stop;
+	pid_t pid; /* whose thread it is */
 	void (*begin)(void);
 	unsigned step_ms;
 	unsigned forks; /* under way: no callback begins */
@@ -221,6 +222,48 @@ void worker_fd_del(int fd, void *arg)
 	quiet_unlock(cancel);
 }
 
+struct errand {
+	void (*fn)(void *arg);
+	void *arg;
+	bool done; /* w.lock */
+};
+
+static void run_errand(int fd, uint32_t events, void *arg)
+{
+	struct errand *e = arg;
+
+	(void)events;
+	drain(fd);
+	e->fn(e->arg);
+	pthread_mutex_lock(&w.lock);
+	e->done = true;
+	pthread_mutex_unlock(&w.lock); /* who waits is told when the callback is over */
+}
+
+int worker_run(void (*fn)(void *arg), void *arg)
+{
+	struct errand e = {.fn = fn, .arg = arg};
+	int fd, err, cancel;
+
+	/* Of a process that was made behind our back there is no thread, or another's. */
+	if (!w.running || w.pid != getpid())
+		return -ESRCH;
+	fd = own_eventfd(1);
+	if (fd < 0)
+		return -errno;
+	err = worker_fd_add(fd, EPOLLIN, run_errand, &e);
+	if (!err) {
+		cancel = quiet_lock();
+		while (!e.done && w.running && !w.stop)
+			pthread_cond_wait(&w.idle, &w.lock);
+		err = e.done ? 0 : -ESRCH;
+		quiet_unlock(cancel);
+		worker_fd_del(fd, &e);
+	}
+	own_fd_close(fd);
+	return err;
+}
+
 /* Timers go off together, at multiples of a step. */
 static unsigned whole_steps(unsigned msec)
 {
@@ -320,6 +363,7 @@ int worker_start(void (*begin)(void), unsigned step_ms)
 	if (!err)
 		err = start_thread();
 	w.running = !err;
+	w.pid = getpid();
 	/*
 	 * A thread that is being born holds locks of libc's (and AddressSanitizer's), which a
 	 * fork() would leave taken.

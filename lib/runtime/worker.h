@@ -37,6 +37,11 @@ int worker_fd_add(int fd, uint32_t events, worker_fd_fn fn, void *arg);
  * the worker). The caller closes fd itself, before or after.
  */
 void worker_fd_del(int fd, void *arg);
+/*
+ * Has fn run on the worker, and waits until it has. Not from the worker, and with no lock held that
+ * a callback takes. -ESRCH when there is no worker, or another negative errno: fn has not run.
+ */
+int worker_run(void (*fn)(void *arg), void *arg);
 /* Periodic, every msec (at least 1). Returns an id for worker_timer_del() or negative errno. */
 int worker_timer_add(unsigned msec, worker_timer_fn fn, void *arg);
 void worker_timer_del(int id);

@@ -17,8 +17,6 @@
 #define RETRY_SECONDS 5
 
 pthread_mutex_t stacks_mutex = PTHREAD_MUTEX_INITIALIZER;
-struct stack *_Atomic stacks[STACKS_MAX];
-_Atomic unsigned num_stacks;
 _Atomic uint32_t stacks_changes;
 struct lock stack_flows_lock;
 

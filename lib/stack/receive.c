@@ -184,6 +184,9 @@ bool stacks_arm(void)
 		}
 		lock_drop(&st->lock);
 	}
+	/* What another thread has taken off a ring may be this one's to show. */
+	if (stacks_show_due())
+		again = true;
 	if (!again)
 		stack_timed_ops->sleep_hint();
 	return again;

@@ -5,8 +5,9 @@
  * waits poll it, the internal thread looks after it. What a protocol does with a packet or with an
  * interface that goes it registers here (struct stack_user_ops): a stack knows no socket.
  *
- * Every packet: receive.c, source.c. When a socket attaches: open.c, key.c, flow.c, port_claim.c.
- * Rare or by the internal thread: upkeep.c, publish.c, owner.c, users.c.
+ * Every packet: receive.c, source.c; held.c for those that the program keeps, show.c for its
+ * callbacks; every send: round.c. When a socket attaches: open.c, key.c, flow.c, port_claim.c. Rare
+ * or by the internal thread: upkeep.c, publish.c, owner.c, users.c.
  */
 #ifndef STACK_STACK_H
 #define STACK_STACK_H
@@ -22,7 +23,9 @@
 #include "runtime/runtime.h"
 #include "config/config.h"
 #include "stats/stats.h"
+#include "stack/held.h"
 #include "stack/key.h"
+#include "stack/round.h"
 
 #define STACKS_MAX 64
 #define STACK_FLOW_BUCKETS 256
@@ -85,6 +88,12 @@ struct stack {
 	struct tcp_sock_stack *tcp; /* NULL until the first TCP socket */
 	struct stack_flow *flows[STACK_FLOW_BUCKETS];
 	unsigned group_flows; /* of them, multicast groups' */
+	/*
+	 * Since when there are frames that a round has left unkicked (round.h), 0: there are none;
+	 * whether there were any since the internal thread looked.
+	 */
+	_Atomic uint64_t unkicked_since_ns;
+	_Atomic bool has_rounds;
 };
 
 /* What a protocol whose sockets live in stacks is told. All are there; its sockets' locks are its
@@ -106,6 +115,11 @@ struct stack_user_ops {
 	void (*cut_off)(struct stack *st);
 	/* Addresses, links or rings have changed: sockets look where they belong. No lock held. */
 	void (*addresses_changed)(void);
+	/*
+	 * Packets wait for the program's callbacks, which run now. No lock held. False: this is a
+	 * child that one of them has forked.
+	 */
+	bool (*show)(void);
 };
 
 /* The one that sends by itself, too: it has timers, and segments that wait for room. */
@@ -310,6 +324,31 @@ void stacks_forked(void);
  * call when nothing is there.
  */
 unsigned stacks_poll(void);
+/*
+ * Queues with packets that are to be shown to the program (the Extra API's receive callback) before
+ * they can be read. Changes with a stack's lock held.
+ */
+extern _Atomic unsigned stacks_unshown __attribute__((visibility("hidden")));
+/* This thread is inside such a callback: it runs no other. */
+extern __thread bool stack_showing __attribute__((tls_model("initial-exec"), visibility("hidden")));
+bool stacks_show_slow(void);
+
+static inline bool stacks_show_due(void)
+{
+	return __builtin_expect(atomic_load_explicit(&stacks_unshown, memory_order_acquire) != 0,
+				0) &&
+	       !stack_showing;
+}
+
+/*
+ * By a thread of the program, where a call of it looks for packets: runs its callbacks. No lock is
+ * held; errno is kept. False: this is a child that one of them has forked, the call ends.
+ */
+static inline bool stacks_show(void)
+{
+	return !stacks_show_due() || stacks_show_slow();
+}
+
 /*
  * The fds to sleep on so that no packet of any stack is missed. Returns how many were written (at
  * most max).

@@ -77,7 +77,10 @@ static void retired_tick(void)
 	for (unsigned i = 0; i < STACKS_MAX; i++) {
 		struct ring *ring = retired[i].ring;
 
-		if (!ring || --retired[i].ticks)
+		if (!ring || (retired[i].ticks && --retired[i].ticks))
+			continue;
+		/* acquire: the program has done with what it had of its memory */
+		if (atomic_load_explicit(&ring->held, memory_order_acquire))
 			continue;
 		/* First: who forks meanwhile shall not close it in the child a second time. */
 		retired[i].ring = NULL;
@@ -274,6 +277,8 @@ static int first_ring(void)
 	if (err >= 0)
 		err = stack_timed_ops->first_ring();
 	if (err >= 0)
+		err = stack_rounds_start();
+	if (err >= 0)
 		err = sync_timer = worker_timer_add(100, sync_tick, NULL);
 	return err < 0 ? err : 0;
 }
@@ -334,6 +339,7 @@ void stacks_stop(void)
 {
 	unsigned n = atomic_load_explicit(&num_stacks, memory_order_acquire);
 
+	stack_rounds_flush();
 	for (unsigned i = 0; i < n; i++) {
 		struct stack *st = stacks[i];
 		bool locked = lock_at_exit(&st->lock);
@@ -351,11 +357,14 @@ void stacks_stop(void)
 
 void stacks_fork_prepare(void)
 {
+	stack_round_end();
 	pthread_mutex_lock(&stacks_mutex);
+	ring_fork_prepare();
 }
 
 void stacks_fork_parent(void)
 {
+	ring_fork_end();
 	pthread_mutex_unlock(&stacks_mutex);
 }
 
@@ -380,6 +389,9 @@ void stacks_forked(void)
 	port_claims_forked();
 	stack_keys_forked();
 	stack_pools_forked();
+	stack_rounds_forked();
+	stack_held_forked();
+	atomic_store(&stacks_unshown, 0);
 	/* Sockets of the child that want time stamps say so anew. */
 	atomic_store(&stack_timestamps_wanted, 0);
 	sync_timer = upkeep_timer = -1;

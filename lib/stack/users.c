@@ -35,10 +35,16 @@ static int nothing_timed(void)
 	return 0;
 }
 
+static bool nothing_to_show(void)
+{
+	return true;
+}
+
 static const struct stack_user_ops nobody = {
 	.input = drop_input,
 	.gone = nothing_gone,
 	.addresses_changed = nothing,
+	.show = nothing_to_show,
 };
 static const struct stack_timed_ops nobody_timed = {
 	.first_ring = nothing_timed,

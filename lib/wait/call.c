@@ -14,6 +14,7 @@
 void wait_call_init(struct wait_call *w, const _Atomic uint32_t *gen, uint64_t timeout_ns,
 		    int64_t polls, struct spin_memory *memory)
 {
+	stack_round_look();
 	w->handled = signals_handled;
 	w->interrupting = signals_interrupting;
 	w->gen_now = gen;
@@ -67,7 +68,8 @@ static void testcancel(void)
 
 int wait_call_spun(struct wait_call *w)
 {
-	w->polls++;
+	if (!w->polls++)
+		stack_round_end();
 	if (w->polls % WAIT_POLLS_PER_CLOCK == 0) {
 		testcancel();
 		if (w->deadline_ns && clock_monotonic_ns() >= w->deadline_ns)

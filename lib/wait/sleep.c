@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Sleeping without missing a wake-up: one eventfd for each thread that ever slept. */
+#include "wait/own.h"
 #include "wait/wait.h"
 
 #include <errno.h>
@@ -34,11 +35,6 @@ struct wait_thread {
 	bool leads, follows; /* leads: only its thread; the others under sleepers.lock */
 	bool chosen;
 	struct wait_thread *next, **at; /* follows: in their list */
-	/* The stacks' fds as of fds_generation; only their thread uses them. */
-	bool fds_valid;
-	uint32_t fds_generation;
-	unsigned nfds;
-	int fds[STACKS_WAIT_FDS_MAX];
 };
 
 /*
@@ -56,7 +52,6 @@ static struct {
 } sleepers = {.last = &sleepers.first};
 
 static __thread struct wait_thread self;
-static pthread_once_t key_once = PTHREAD_ONCE_INIT;
 static pthread_key_t key;
 static bool key_valid;
 static _Atomic uint32_t fork_count;
@@ -165,7 +160,8 @@ static void thread_ends(void *arg)
 	t->evfd = 0;
 }
 
-static void key_make(void)
+/* At the start, as own.c's key. */
+__attribute__((constructor)) static void key_make(void)
 {
 	key_valid = pthread_key_create(&key, thread_ends) == 0;
 	atfork_add(NULL, NULL, forked_child);
@@ -202,7 +198,6 @@ int wait_evfd(void)
 	self.evfd = fd;
 	self.forks = forks;
 	atomic_store(&self.pending, 0);
-	pthread_once(&key_once, key_make);
 	if (key_valid)
 		pthread_setspecific(key, &self);
 	return fd;
@@ -275,15 +270,15 @@ static void drain(void)
 }
 
 /* Fetches the stacks' fds again when a stack was opened or closed since. */
-static void stack_fds(void)
+static void stack_fds(struct wait_own *own)
 {
 	uint32_t generation = stacks_generation();
 
-	if (self.fds_valid && self.fds_generation == generation)
+	if (own->fds_valid && own->fds_generation == generation)
 		return;
-	self.nfds = stacks_wait_fds(self.fds, STACKS_WAIT_FDS_MAX);
-	self.fds_generation = generation;
-	self.fds_valid = true;
+	own->nfds = wait_own_is(own) ? stacks_wait_fds(own->fds, STACKS_WAIT_FDS_MAX) : 0;
+	own->fds_generation = generation;
+	own->fds_valid = wait_own_is(own);
 }
 
 static void cancelled_asleep(void *heap)
@@ -340,7 +335,7 @@ static int extras_look(const struct pollfd *p, unsigned n)
 		else if (p[i].fd == self.evfd)
 			drain();
 		else if (p[i].revents & POLLNVAL)
-			self.fds_valid = false;
+			wait_own()->fds_valid = false;
 	}
 	return ready;
 }
@@ -349,13 +344,14 @@ int wait_sleep(struct pollfd *user, unsigned n, uint64_t deadline_ns, const sigs
 {
 	struct pollfd small[WAIT_SMALL], *p = small, *heap = NULL;
 	int evfd = wait_evfd(), r, extra;
+	struct wait_own *own = wait_own();
 	uint64_t until = deadline_ns;
 	unsigned total = n, rings;
 
 	perturb_wake();
-	stack_fds();
-	if (n + 1 + self.nfds > WAIT_SMALL) {
-		p = heap = malloc((n + 1 + (size_t)self.nfds) * sizeof(*p));
+	stack_fds(own);
+	if (n + 1 + own->nfds > WAIT_SMALL) {
+		p = heap = malloc((n + 1 + (size_t)own->nfds) * sizeof(*p));
 		if (!heap)
 			return -ENOMEM;
 	}
@@ -363,10 +359,10 @@ int wait_sleep(struct pollfd *user, unsigned n, uint64_t deadline_ns, const sigs
 		memcpy(p, user, n * sizeof(*p));
 	if (evfd >= 0)
 		p[total++] = (struct pollfd){.fd = evfd, .events = POLLIN};
-	rings = sleepers_enter(evfd, self.fds_generation) ? self.nfds : 0;
+	rings = sleepers_enter(evfd, own->fds_generation) ? own->nfds : 0;
 	for (unsigned i = 0; i < rings; i++)
-		p[total++] = (struct pollfd){.fd = self.fds[i], .events = POLLIN};
-	if (evfd < 0) {
+		p[total++] = (struct pollfd){.fd = own->fds[i], .events = POLLIN};
+	if (evfd < 0 || !own->fds_valid) {
 		uint64_t soon = clock_monotonic_ns() + WAIT_BLIND_NS;
 
 		until = !deadline_ns || soon < deadline_ns ? soon : deadline_ns;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "wait/own.h"
+#include "wait/quota.h"
 #include "wait/spin.h"
+#include "wait/wait.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -43,16 +46,6 @@ enum spin_level {
 #define PLACES_MOST 64u
 #define PLACE_STALE_NS 50000u
 
-static __thread struct {
-	uint64_t shared_until_ns, shared_for_ns;
-	/* What others have had of the processor while it spun, and since when that is summed up. */
-	uint64_t lost_ns, lost_since_ns;
-	int64_t budget_ns;
-	bool poor; /* used it up: it fills until there is enough for several tries in a row */
-	uint64_t filled_ns; /* when time was put into the budget last */
-	uint64_t stamp_ns; /* in its place among those that spin for longer */
-} self;
-
 /*
  * Who spins for longer than a moment stamps one with each yield. Nobody has to give it back, so
  * neither a fork() nor a cancelled thread leaves one taken.
@@ -61,32 +54,51 @@ static _Atomic uint64_t places[PLACES_MOST];
 static unsigned num_places;
 static pthread_once_t places_once = PTHREAD_ONCE_INIT;
 
-/* One less than there are processors: somebody may have to run for what is waited for. */
-static void places_count(void)
+static unsigned processors(void)
 {
 	cpu_set_t set;
-	unsigned n = 2;
 
 	CPU_ZERO(&set);
 	if (libc_raw(SYS_sched_getaffinity, 0, sizeof(set), (long)(uintptr_t)&set, 0, 0, 0) > 0)
-		n = (unsigned)CPU_COUNT(&set);
+		return (unsigned)CPU_COUNT(&set);
+	return 2;
+}
+
+/* One less than there are processors: somebody may have to run for what is waited for. */
+static void places_count(void)
+{
+	unsigned n = processors();
+
 	n = n > 2 ? n - 1 : 1;
 	num_places = n < PLACES_MOST ? n : PLACES_MOST;
+}
+
+void wait_start(void)
+{
+	struct quota q = quota_read("", processors());
+
+	quota_set(q);
+	if (q.cpu_ns)
+		log_debug("the control group allows %u us of processor time in %u us: waits spin "
+			  "until half of it is used",
+			  (unsigned)(q.cpu_ns / 1000), (unsigned)(q.period_ns / 1000));
 }
 
 /* False: enough threads spin. Who has a place has it again, or another. */
 static bool place_stamp(uint64_t now_ns)
 {
+	struct wait_spins *self = &wait_own()->spins;
+
 	pthread_once(&places_once, places_count);
 	for (unsigned i = 0; i < num_places; i++) {
 		uint64_t stamp = atomic_load_explicit(&places[i], memory_order_relaxed);
 
-		if (stamp != self.stamp_ns && stamp + PLACE_STALE_NS > now_ns)
+		if (stamp != self->stamp_ns && stamp + PLACE_STALE_NS > now_ns)
 			continue;
 		if (atomic_compare_exchange_strong_explicit(&places[i], &stamp, now_ns,
 							    memory_order_relaxed,
 							    memory_order_relaxed)) {
-			self.stamp_ns = now_ns;
+			self->stamp_ns = now_ns;
 			return true;
 		}
 	}
@@ -95,17 +107,19 @@ static bool place_stamp(uint64_t now_ns)
 
 static void budget_fill(uint64_t now_ns)
 {
-	uint64_t share = (now_ns - self.filled_ns) >> BUDGET_TIME_SHIFT;
+	struct wait_spins *self = &wait_own()->spins;
+	uint64_t share = (now_ns - self->filled_ns) >> BUDGET_TIME_SHIFT;
 
 	/* At its first wait filled_ns is 0: a whole budget. */
-	self.budget_ns = share < BUDGET_MOST_NS ? self.budget_ns + (int64_t)share : BUDGET_MOST_NS;
-	if (self.budget_ns > BUDGET_MOST_NS)
-		self.budget_ns = BUDGET_MOST_NS;
-	if (self.budget_ns <= 0)
-		self.poor = true;
-	else if (self.budget_ns >= BUDGET_MOST_NS / 2)
-		self.poor = false;
-	self.filled_ns = now_ns;
+	self->budget_ns =
+		share < BUDGET_MOST_NS ? self->budget_ns + (int64_t)share : BUDGET_MOST_NS;
+	if (self->budget_ns > BUDGET_MOST_NS)
+		self->budget_ns = BUDGET_MOST_NS;
+	if (self->budget_ns <= 0)
+		self->poor = true;
+	else if (self->budget_ns >= BUDGET_MOST_NS / 2)
+		self->poor = false;
+	self->filled_ns = now_ns;
 }
 
 /*
@@ -114,20 +128,21 @@ static void budget_fill(uint64_t now_ns)
  */
 static void shared(uint64_t now_ns, uint64_t lost_ns)
 {
-	uint64_t passed = now_ns - self.lost_since_ns, ns;
+	struct wait_spins *self = &wait_own()->spins;
+	uint64_t passed = now_ns - self->lost_since_ns, ns;
 
 	if (passed > SHARED_SPAN_NS)
 		passed = SHARED_SPAN_NS;
-	self.lost_ns += lost_ns;
-	if (self.lost_ns < SHARED_SUM_NS)
+	self->lost_ns += lost_ns;
+	if (self->lost_ns < SHARED_SUM_NS)
 		return;
-	if (self.lost_ns >= passed >> SHARED_SMALL_SHIFT) {
-		ns = passed < 4 * self.shared_for_ns ? 2 * self.shared_for_ns : SHARED_FIRST_NS;
-		self.shared_for_ns = ns < SHARED_MOST_NS ? ns : SHARED_MOST_NS;
-		self.shared_until_ns = now_ns + self.shared_for_ns;
+	if (self->lost_ns >= passed >> SHARED_SMALL_SHIFT) {
+		ns = passed < 4 * self->shared_for_ns ? 2 * self->shared_for_ns : SHARED_FIRST_NS;
+		self->shared_for_ns = ns < SHARED_MOST_NS ? ns : SHARED_MOST_NS;
+		self->shared_until_ns = now_ns + self->shared_for_ns;
 	}
-	self.lost_ns = 0;
-	self.lost_since_ns = now_ns < self.shared_until_ns ? self.shared_until_ns : now_ns;
+	self->lost_ns = 0;
+	self->lost_since_ns = now_ns < self->shared_until_ns ? self->shared_until_ns : now_ns;
 }
 
 static uint64_t window_ns(unsigned level)
@@ -137,6 +152,7 @@ static uint64_t window_ns(unsigned level)
 
 bool spin_begin(struct spin *sp, struct spin_memory *memory, uint64_t now_ns)
 {
+	struct wait_spins *self = &wait_own()->spins;
 	unsigned level = atomic_load_explicit(&memory->level, memory_order_relaxed);
 	uint64_t window = window_ns(level ? level : LEVEL_FIRST);
 
@@ -146,19 +162,22 @@ bool spin_begin(struct spin *sp, struct spin_memory *memory, uint64_t now_ns)
 			    .looked_ns = now_ns,
 			    .until_ns = now_ns,
 			    .yield_ns = now_ns + YIELD_EVERY_NS};
-	sp->stopped = !window || now_ns < self.shared_until_ns || self.poor;
+	sp->stopped = !window || now_ns < self->shared_until_ns || self->poor || quota_near(now_ns);
 	if (sp->stopped)
 		return false;
 	sp->until_ns += window;
 	return true;
 }
 
-/* Gives the processor to whoever waits for it. False: somebody did, or enough threads spin. */
+/*
+ * Gives the processor to whoever waits for it. False: somebody did, enough threads spin, or the
+ * process has used enough of the processor.
+ */
 static bool yield(struct spin *sp, uint64_t now_ns)
 {
 	uint64_t after;
 
-	if (!place_stamp(now_ns))
+	if (quota_near(now_ns) || !place_stamp(now_ns))
 		return false;
 	libc_raw(SYS_sched_yield, 0, 0, 0, 0, 0, 0);
 	after = clock_monotonic_ns();
@@ -200,14 +219,16 @@ static unsigned level_after(unsigned level, uint64_t took_ns, bool slept)
 
 void spin_end(struct spin *sp, bool came)
 {
+	struct wait_spins *self;
 	unsigned was, level;
 	uint64_t took;
 
 	if (!sp->memory)
 		return;
-	self.budget_ns -= (int64_t)(sp->looked_ns - sp->began_ns);
+	self = &wait_own()->spins;
+	self->budget_ns -= (int64_t)(sp->looked_ns - sp->began_ns);
 	if (came && !sp->stopped)
-		self.budget_ns += BUDGET_HIT_NS;
+		self->budget_ns += BUDGET_HIT_NS;
 	if (!came)
 		took = UINT64_MAX;
 	else

@@ -10,7 +10,8 @@
  *   passing of time fill;
  * - a thread that loses its processor while it spins, or gets it back late from sched_yield(),
  *   shares it: it sleeps at once, and tries again later, more and more rarely;
- * - of a process's threads fewer than it has processors spin for longer than a moment.
+ * - of a process's threads fewer than it has processors spin for longer than a moment;
+ * - where a control group bounds the processor time, spins end while half of it is left (quota.h).
  *
  * spin.c is on the way of each wait that does not find what it waits for at once.
  */

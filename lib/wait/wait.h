@@ -20,6 +20,9 @@
 #include "fd/fd.h"
 #include "wait/call.h"
 
+/* Learns what bounds the process's use of the processors. Once, before the first wait. */
+void wait_start(void);
+
 /* A watch that wakes the thread which made it. */
 struct wait_thread;
 struct wait_watch {

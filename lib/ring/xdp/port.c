@@ -13,20 +13,18 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/utsname.h>
 #include <unistd.h>
 #include <xdp/libxdp.h>
 
+#include "ring/ring.h"
+#include "ring/xdp/kernel_types.h"
 #include "ring/xdp/pin.h"
 #include "runtime/runtime.h"
 #include "steer.skel.h"
 
 #define FLOWS_BYTES (VMA_PORT_INDEX_MAX * sizeof(struct port_flows))
 
-/*
- * libxdp and libbpf keep process-wide state (the bpffs directory, print callbacks): one attach or
- * detach at a time.
- */
+/* One attach or detach at a time, and what other rooms have libbpf do. */
 static pthread_mutex_t libxdp_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static void log_foreign(const char *who, const char *fmt, va_list ap)
@@ -59,27 +57,33 @@ static int libxdp_log(enum libxdp_print_level level, const char *fmt, va_list ap
 	return 0;
 }
 
-void port_forked(void)
+void ring_fork_prepare(void)
 {
-	pthread_mutex_init(&libxdp_lock, NULL);
+	pthread_mutex_lock(&libxdp_lock);
+}
+
+void ring_fork_end(void)
+{
+	pthread_mutex_unlock(&libxdp_lock);
 }
 
 static libbpf_print_fn_t app_libbpf_print;
 static libxdp_print_fn_t app_libxdp_print;
 
-/* Also turns the libraries' own output into our log; the application may use the same libraries. */
-static void libxdp_enter(void)
+void ring_bpf_begin(void)
 {
+	lock_enter(); /* a handler may fork() */
 	pthread_mutex_lock(&libxdp_lock);
 	app_libbpf_print = libbpf_set_print(libbpf_log);
 	app_libxdp_print = libxdp_set_print(libxdp_log);
 }
 
-static void libxdp_leave(void)
+void ring_bpf_end(void)
 {
 	libbpf_set_print(app_libbpf_print);
 	libxdp_set_print(app_libxdp_print);
 	pthread_mutex_unlock(&libxdp_lock);
+	lock_leave();
 }
 
 /* ------------------------------------------------------------------ the interface */
@@ -230,12 +234,12 @@ pid_t port_owner_pid(int ifindex)
 	struct vma_port_owner o = {0};
 	struct xdp_multiprog *mp;
 
-	libxdp_enter();
+	ring_bpf_begin();
 	mp = multiprog_get(ifindex);
 	if (mp && !steer_find(mp, &o))
 		o.pid = 0;
 	xdp_multiprog__close(mp);
-	libxdp_leave();
+	ring_bpf_end();
 	return (pid_t)o.pid;
 }
 
@@ -281,16 +285,6 @@ static int make_room(struct ring_port *p)
 }
 
 /* ------------------------------------------------------------------ attach and detach */
-
-/* bpf_cast_to_kern_ctx and bpf_rdonly_cast came with 6.2. */
-static bool kernel_has_cast(void)
-{
-	struct utsname u;
-	unsigned major, minor;
-
-	return uname(&u) == 0 && sscanf(u.release, "%u.%u", &major, &minor) == 2 &&
-	       (major > 6 || (major == 6 && minor >= 2));
-}
 
 static enum xdp_attach_mode attach_mode(const struct ring_port *p)
 {
@@ -353,19 +347,63 @@ static int attach_by_libxdp(struct ring_port *p)
 	return xdp_program__attach(p->prog, p->ifindex, attach_mode(p), 0);
 }
 
-/*
- * libxdp, which lets several programs share an interface, asks for programs by their numbers: that
- * takes CAP_SYS_ADMIN, to detach, too, and to find what a dead process has left. Without it the
- * program hangs on a descriptor: it goes with the process, however that ends.
- */
-static int program_attach(struct ring_port *p, bool cast)
+/* Puts the numbers of the kernel's functions where the program has stand-ins for them. */
+static int calls_enter(struct bpf_program *prog, const struct vma_steer_kernel *k)
+{
+	size_t n = bpf_program__insn_cnt(prog);
+	struct bpf_insn *insns = malloc(n * sizeof(*insns));
+	int err;
+
+	if (!insns)
+		return -ENOMEM;
+	memcpy(insns, bpf_program__insns(prog), n * sizeof(*insns));
+	for (size_t i = 0; i < n; i++) {
+		struct bpf_insn *in = &insns[i];
+
+		if (in->code != (BPF_JMP | BPF_CALL) || in->src_reg ||
+		    (in->imm != VMA_STEER_CALL_CAST_CTX && in->imm != VMA_STEER_CALL_CAST_RDONLY))
+			continue;
+		in->src_reg = BPF_PSEUDO_KFUNC_CALL;
+		in->imm = (int)(in->imm == VMA_STEER_CALL_CAST_CTX ? k->cast_ctx_id
+								   : k->cast_rdonly_id);
+	}
+	err = bpf_program__set_insns(prog, insns, n);
+	free(insns);
+	return err;
+}
+
+/* How the program reads the kernel's memory. */
+enum kernel_reads {
+	READS_NONE, /* native mode */
+	READS_BY_CAST,
+	READS_BY_PROBE, /* the kernel has no casts, or refused the program with them */
+};
+
+static int program_prepare(struct ring_port *p, const struct vma_steer_kernel *k,
+			   enum kernel_reads reads)
 {
 	p->skel = steer_bpf__open();
 	if (!p->skel)
 		return -errno;
 	p->skel->rodata->generic_mode = p->mode == PORT_GENERIC;
 	p->skel->rodata->take_gso_bursts = p->take_gso_bursts;
-	p->skel->rodata->have_cast = cast;
+	p->skel->rodata->have_cast = reads == READS_BY_CAST;
+	p->skel->rodata->kernel = *k;
+	return reads == READS_BY_CAST ? calls_enter(p->skel->progs.steer, k) : 0;
+}
+
+/*
+ * libxdp, which lets several programs share an interface, asks for programs by their numbers: that
+ * takes CAP_SYS_ADMIN, to detach, too, and to find what a dead process has left. Without it the
+ * program hangs on a descriptor: it goes with the process, however that ends.
+ */
+static int program_attach(struct ring_port *p, const struct vma_steer_kernel *k,
+			  enum kernel_reads reads)
+{
+	int err = program_prepare(p, k, reads);
+
+	if (err)
+		return err;
 	return caps_have(CAPS_BIT(CAP_SYS_ADMIN)) ? attach_by_libxdp(p) : attach_alone(p);
 }
 
@@ -381,16 +419,40 @@ static void program_drop(struct ring_port *p)
 	p->skel = NULL;
 }
 
+/* What the program will read of the kernel; only generic mode does. 0 or negative errno. */
+static int kernel_ask(const struct ring_port *p, struct vma_steer_kernel *k,
+		      enum kernel_reads *reads)
+{
+	int err;
+
+	memset(k, 0, sizeof(*k));
+	*reads = READS_NONE;
+	if (p->mode != PORT_GENERIC)
+		return 0;
+	err = kernel_types_get(k);
+	if (err) {
+		log_debug("ring/xdp: %s: the kernel's BTF (CONFIG_DEBUG_INFO_BTF): %s", p->ifname,
+			  strerror(-err));
+		return err;
+	}
+	*reads = k->cast_ctx_id && k->cast_rdonly_id ? READS_BY_CAST : READS_BY_PROBE;
+	return 0;
+}
+
 static int program_load(struct ring_port *p)
 {
-	bool cast = kernel_has_cast();
-	int err = program_attach(p, cast);
+	struct vma_steer_kernel k;
+	enum kernel_reads reads;
+	int err = kernel_ask(p, &k, &reads);
 
-	if (err && cast) {
+	if (err)
+		return err;
+	err = program_attach(p, &k, reads);
+	if (err && reads == READS_BY_CAST) {
 		log_debug("ring/xdp: %s: steering program: %s: tried again without casts",
 			  p->ifname, strerror(-err));
 		program_drop(p);
-		err = program_attach(p, false);
+		err = program_attach(p, &k, READS_BY_PROBE);
 	}
 	if (err)
 		program_drop(p); /* not attached: nothing to detach */
@@ -596,11 +658,11 @@ int port_program_changed(struct ring_port *p, uint32_t id)
 
 	if (id == p->prog_id)
 		return 0;
-	libxdp_enter();
+	ring_bpf_begin();
 	err = program_restore(p);
 	if (!err)
 		note_program(p);
-	libxdp_leave();
+	ring_bpf_end();
 	return err;
 }
 
@@ -608,11 +670,11 @@ int port_attach(struct ring_port *p, const int *xsk_fds, unsigned n)
 {
 	int err;
 
-	libxdp_enter();
+	ring_bpf_begin();
 	err = attach(p, xsk_fds, n);
 	if (err)
 		detach(p);
-	libxdp_leave();
+	ring_bpf_end();
 	return err;
 }
 
@@ -621,11 +683,11 @@ void port_close(struct ring_port *p)
 	if (!p)
 		return;
 	if (p->pid == getpid()) {
-		libxdp_enter();
+		ring_bpf_begin();
 		detach(p);
-		libxdp_leave();
+		ring_bpf_end();
 	} else {
-		detach(p); /* another thread may have held the lock at the fork() */
+		detach(p); /* a child: no other thread is there */
 	}
 	free(p);
 }

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * What the steering program has to know of the running kernel: where some fields of its structures
+ * lie, and the numbers of two functions. The kernel's own description (BTF, see bpf/btf.rst of its
+ * documentation) has that among some 126,000 types. They are looked through once: a relocation in
+ * the program would make libbpf read and parse all of them, 11 ms of CPU time for each ring.
+ */
+#ifndef RING_XDP_KERNEL_TYPES_H
+#define RING_XDP_KERNEL_TYPES_H
+
+#include <stddef.h>
+
+#include "vma/steer.h"
+
+/*
+ * Finds it in btf, len bytes as in /sys/kernel/btf/vmlinux. 0, -ENOENT: a structure or a field of
+ * it is not there; -EINVAL: that is no BTF of this machine's; -ENOMEM. A function that is not there
+ * has the number 0.
+ */
+int kernel_types_parse(const void *btf, size_t len, struct vma_steer_kernel *k);
+/*
+ * The same of the running kernel, which is asked once. Under the caller's lock. 0 or negative
+ * errno.
+ */
+int kernel_types_get(struct vma_steer_kernel *k);
+
+#endif

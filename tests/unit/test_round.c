@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * lib/stack/round.c: sends of one round leave together, and none stays behind. The ring counts its
+ * kicks. A thread's clock is stopped where a test is not about time: it may be off its processor
+ * for as long as it likes.
+ */
+#include <semaphore.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "config/config.h"
+#include "runtime/runtime.h"
+#include "stack/internal.h"
+
+#define LONG_NS 3600000000000ull
+#define HALF_AN_HOUR_US 1800000000
+
+struct one {
+	struct stack st;
+	struct ring ring;
+	_Atomic unsigned kicks;
+};
+
+static struct one a, b;
+static sem_t kicked;
+
+static int count_kick(struct ring *r)
+{
+	struct one *o = (struct one *)((char *)r - offsetof(struct one, ring));
+
+	o->kicks++;
+	sem_post(&kicked);
+	return 0;
+}
+
+static const struct ring_ops ops = {.kick = count_kick};
+
+static int setup(void **state)
+{
+	(void)state;
+	libc_load();
+	sem_init(&kicked, 0, 0);
+	params.tx_coalesce = 1;
+	assert_int_equal(worker_start(NULL, 1), 0);
+	assert_int_equal(stack_rounds_start(), 0);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	worker_stop();
+	return 0;
+}
+
+static void reset(struct one *o)
+{
+	o->ring.ops = &ops;
+	o->st.ring = &o->ring;
+	/* The internal thread may be about to end its look at it. */
+	atomic_store(&o->st.open, true);
+	atomic_store(&o->st.unkicked_since_ns, 0);
+	atomic_store(&o->st.has_rounds, false);
+	atomic_store(&o->kicks, 0);
+}
+
+/* Nothing is left of the test before; the internal thread sees no stack. */
+static int begin_test(void **state)
+{
+	(void)state;
+	num_stacks = 0;
+	stack_round = (struct stack_round){0};
+	reset(&a);
+	reset(&b);
+	return 0;
+}
+
+static void posted_ago(int32_t us)
+{
+	stack_round.since_us = (uint32_t)(clock_monotonic_ns() / 1000) - (uint32_t)us;
+}
+
+static void sent(struct one *o)
+{
+	stack_round_sent(&o->st, &o->ring);
+	posted_ago(-HALF_AN_HOUR_US); /* not late, however slow we are */
+}
+
+static void a_few_events_make_no_round(void **state)
+{
+	(void)state;
+	for (unsigned events = 0; events < STACK_ROUND_LEAST; events++) {
+		stack_round_begin(events);
+		sent(&a);
+		assert_int_equal(a.kicks, events + 1);
+		stack_round_end();
+		assert_int_equal(a.kicks, events + 1);
+	}
+}
+
+static void the_last_answer_takes_all_with_it(void **state)
+{
+	(void)state;
+	stack_round_begin(6);
+	for (unsigned i = 0; i < 5; i++) {
+		sent(&a);
+		assert_int_equal(a.kicks, 0);
+	}
+	sent(&a);
+	assert_int_equal(a.kicks, 1);
+	assert_int_equal(a.st.unkicked_since_ns, 0);
+	/* More answers than there were events: each for itself. */
+	sent(&a);
+	assert_int_equal(a.kicks, 2);
+	stack_round_end();
+	assert_int_equal(a.kicks, 2);
+}
+
+static void the_next_wait_takes_all_with_it(void **state)
+{
+	(void)state;
+	stack_round_begin(10);
+	sent(&a);
+	sent(&a);
+	assert_int_equal(a.kicks, 0);
+	stack_round_end();
+	assert_int_equal(a.kicks, 1);
+	stack_round_end();
+	sent(&a);
+	assert_int_equal(a.kicks, 2);
+}
+
+static void a_long_round_leaves_in_parts(void **state)
+{
+	(void)state;
+	stack_round_begin(1000);
+	for (unsigned i = 1; i <= 3 * STACK_ROUND_FRAMES; i++) {
+		sent(&a);
+		assert_int_equal(a.kicks, i / STACK_ROUND_FRAMES);
+	}
+	stack_round_end();
+	assert_int_equal(a.kicks, 3);
+}
+
+static void frames_of_another_stack_leave_first(void **state)
+{
+	(void)state;
+	stack_round_begin(1000);
+	sent(&a);
+	sent(&b);
+	assert_int_equal(a.kicks, 1);
+	assert_int_equal(b.kicks, 0);
+	sent(&a);
+	assert_int_equal(b.kicks, 1);
+	stack_round_flush();
+	assert_int_equal(a.kicks, 2);
+	assert_int_equal(b.kicks, 1);
+	/* The round goes on. */
+	sent(&b);
+	assert_int_equal(b.kicks, 1);
+}
+
+/* Its mark is gone with the frames before; the next one stands for itself. */
+static void another_threads_kick_leaves_no_frame_without_a_mark(void **state)
+{
+	(void)state;
+	stack_round_begin(1000);
+	sent(&a);
+	assert_int_not_equal(a.st.unkicked_since_ns, 0);
+	a.st.unkicked_since_ns = 0;
+	sent(&a);
+	assert_int_not_equal(a.st.unkicked_since_ns, 0);
+	assert_int_equal(a.kicks, 0);
+	stack_round_end();
+	assert_int_equal(a.kicks, 1);
+}
+
+static void time_ends_a_round(void **state)
+{
+	(void)state;
+	stack_round_begin(1000);
+	sent(&a);
+	stack_round_look();
+	assert_int_equal(a.kicks, 0);
+	posted_ago(STACK_ROUND_US + 1);
+	stack_round_look();
+	assert_int_equal(a.kicks, 1);
+	sent(&a);
+	posted_ago(STACK_ROUND_US + 1);
+	sent(&a);
+	assert_true(a.kicks >= 2);
+}
+
+/* A round of one answer, which is late; false: it left at once. */
+static bool late_round(void)
+{
+	unsigned before = a.kicks;
+	bool deferred;
+
+	stack_round_begin(1000);
+	sent(&a);
+	deferred = a.kicks == before;
+	posted_ago(1000);
+	stack_round_end();
+	return deferred;
+}
+
+static void good_rounds(unsigned n)
+{
+	while (n--) {
+		stack_round_begin(1000);
+		sent(&a);
+		stack_round_end();
+	}
+}
+
+static uint32_t now_ms(void)
+{
+	return (uint32_t)(clock_monotonic_ns() / 1000000);
+}
+
+static void who_is_late_too_often_makes_no_rounds_for_a_while(void **state)
+{
+	(void)state;
+	assert_true(late_round());
+	assert_int_equal(stack_round.rest_ms, 0);
+	assert_true(late_round());
+	assert_int_equal(stack_round.rest_ms, 10);
+	/* It rests for a while, and for no more than that. */
+	stack_round.rest_until_ms = now_ms() + 900;
+	assert_false(late_round());
+	stack_round.rest_until_ms = now_ms() - 10;
+	stack_round.rest_ms = 1000; /* the last time; that was a moment ago, however slow we are */
+	assert_true(late_round());
+	assert_true(late_round());
+	assert_int_equal(stack_round.rest_ms, 1000);
+	stack_round.rest_until_ms = now_ms() - 1000000000u;
+	assert_true(late_round());
+	assert_true(late_round());
+	assert_int_equal(stack_round.rest_ms, 10);
+}
+
+static void who_is_late_now_and_then_goes_on(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < 50; i++) {
+		assert_true(late_round());
+		good_rounds(40);
+	}
+	assert_int_equal(stack_round.rest_ms, 0);
+}
+
+static void a_stack_that_has_ended_is_not_kicked(void **state)
+{
+	(void)state;
+	stack_round_begin(1000);
+	sent(&a);
+	a.st.open = false;
+	stack_round_end();
+	assert_int_equal(a.kicks, 0);
+	assert_null(stack_round.st);
+}
+
+static void it_can_be_turned_off(void **state)
+{
+	(void)state;
+	params.tx_coalesce = 0;
+	stack_round_begin(1000);
+	sent(&a);
+	assert_int_equal(a.kicks, 1);
+	params.tx_coalesce = 1;
+}
+
+/* Each time the timer has stopped for want of rounds, or not: it must go off either way. */
+static void what_is_left_behind_the_internal_thread_sends(void **state)
+{
+	static struct one
+		left; /* the internal thread may look at it for longer than the test takes */
+
+	(void)state;
+	reset(&left);
+	while (!sem_trywait(&kicked))
+		;
+	stacks[0] = &left.st;
+	num_stacks = 1;
+	for (unsigned i = 0; i < 40; i++) {
+		stack_round = (struct stack_round){0};
+		stack_round_begin(1000);
+		stack_round_sent(&left.st, &left.ring);
+		while (sem_wait(&kicked))
+			;
+		assert_int_equal(left.st.unkicked_since_ns, 0);
+		clock_sleep_ns(i % 20 * 1000000ull);
+	}
+	num_stacks = 0;
+}
+
+static void what_others_have_left_leaves_at_the_end(void **state)
+{
+	(void)state;
+	stack_round_begin(1000);
+	sent(&a);
+	stack_round = (struct stack_round){0}; /* another thread's */
+	stacks[0] = &a.st;
+	a.st.unkicked_since_ns = clock_monotonic_ns() + LONG_NS;
+	num_stacks = 1;
+	stack_rounds_flush();
+	num_stacks = 0;
+	assert_int_equal(a.kicks, 1);
+	assert_int_equal(a.st.unkicked_since_ns, 0);
+}
+
+int main(void)
+{
+#define ROUND_TEST(f) cmocka_unit_test_setup(f, begin_test)
+	const struct CMUnitTest tests[] = {
+		ROUND_TEST(a_few_events_make_no_round),
+		ROUND_TEST(the_last_answer_takes_all_with_it),
+		ROUND_TEST(the_next_wait_takes_all_with_it),
+		ROUND_TEST(a_long_round_leaves_in_parts),
+		ROUND_TEST(frames_of_another_stack_leave_first),
+		ROUND_TEST(another_threads_kick_leaves_no_frame_without_a_mark),
+		ROUND_TEST(time_ends_a_round),
+		ROUND_TEST(who_is_late_too_often_makes_no_rounds_for_a_while),
+		ROUND_TEST(who_is_late_now_and_then_goes_on),
+		ROUND_TEST(a_stack_that_has_ended_is_not_kicked),
+		ROUND_TEST(it_can_be_turned_off),
+		ROUND_TEST(what_is_left_behind_the_internal_thread_sends),
+		ROUND_TEST(what_others_have_left_leaves_at_the_end),
+	};
+
+	return cmocka_run_group_tests(tests, setup, teardown);
+}
