@@ -21,6 +21,7 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
+#include "mellanox/vma_extra.h"
 #include "runtime/runtime.h"
 
 /*
@@ -45,11 +46,9 @@ struct vfd;
  * kernel epoll has the same number).
  */
 /*
- * A flag of send() and its like (the Extra API's name for MSG_SYN): all is done but that something
- * leaves. No kernel socket may be given it, which would send: -1 and EAGAIN.
+ * VMA_SND_FLAGS_DUMMY, a flag of send() and its like: no kernel socket may be given it, which would
+ * send: -1 and EAGAIN.
  */
-#define VMA_SND_FLAGS_DUMMY 0x400
-
 struct vfd_ops {
 	int (*bind)(struct vfd *v, int fd, const struct sockaddr *addr, socklen_t len);
 	int (*connect)(struct vfd *v, int fd, const struct sockaddr *addr, socklen_t len);
@@ -226,6 +225,8 @@ int vfd_close(int fd);
  * result.
  */
 int vfd_release(int fd);
+/* The same where a thread that is still in a call on fd may be served by the kernel as before. */
+int vfd_release_plain(int fd);
 /*
  * closing.c: closes what the kernel has under fd but keeps the number taken, by something whose
  * every use fails with EBADF. When no descriptor is left for that, it does nothing.

@@ -9,8 +9,6 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
-#include <sys/syscall.h>
-#include <time.h>
 
 #include "runtime/runtime.h"
 
@@ -287,16 +285,22 @@ bool vfd_exchange(int fd, const struct vfd *from, struct vfd *to)
 	return same;
 }
 
-int vfd_release(int fd)
+int vfd_release_plain(int fd)
 {
-	vfd_vacate(fd);
 	/*
 	 * While the number is still taken: once the kernel is free to give it out again, an entry
 	 * would be met by its new owner. Another object there was entered by who did not wait for
 	 * this close().
 	 */
 	(void)vfd_exchange(fd, &vfd_closing, NULL);
-	return raw.close(fd);
+	/* ThreadSanitizer sees only libc's close(), and must of what libc's dup3() was for. */
+	return own_fd_is(fd) ? own_fd_close(fd) : raw.close(fd);
+}
+
+int vfd_release(int fd)
+{
+	vfd_vacate(fd);
+	return vfd_release_plain(fd);
 }
 
 /* Runs one of iomux's hooks if anybody watches v. */
@@ -449,7 +453,6 @@ void vfd_touch_all(void)
  */
 static void watch_take(struct vfd *v)
 {
-	static const struct timespec moment = {0, 20000};
 	uint32_t free = 0, me = lock_self();
 
 	lock_wanted(&v->watch_lock);
@@ -459,10 +462,8 @@ static void watch_take(struct vfd *v)
 	     tries++) {
 		free = 0;
 		if (tries % 256 == 0)
-			/*
-			 * Not libc's: that is a cancellation point, and a stack's lock may be held.
-			 */
-			libc_raw(SYS_nanosleep, (long)(uintptr_t)&moment, 0, 0, 0, 0, 0);
+			clock_sleep_ns(
+				20000); /* no cancellation point: a stack's lock may be held */
 	}
 	lock_taken(&v->watch_lock);
 }

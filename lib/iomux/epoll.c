@@ -267,6 +267,7 @@ static int epoll_close(struct vfd *v, int fd)
 {
 	struct epset *s = (struct epset *)v;
 	struct vma_stats_iomux *stats;
+	bool plain;
 
 	if (lock_mine(&s->mtx)) /* a signal handler: the set stays behind, empty for the kernel */
 		return fd < 0 ? 0 : vfd_release(fd);
@@ -279,7 +280,7 @@ static int epoll_close(struct vfd *v, int fd)
 	s->by_fd_size = 0;
 	stats = atomic_exchange(&s->stats, NULL);
 	atomic_store(&s->kernel_fds, false);
-	atomic_store(&s->tagged, false);
+	plain = !atomic_exchange(&s->tagged, false);
 	atomic_store(&s->shadow_hot, false);
 	epset_unlock(s);
 	epset_unkick(s, fd);
@@ -288,7 +289,9 @@ static int epoll_close(struct vfd *v, int fd)
 	if (stats)
 		stats_iomux_put(stats);
 	epset_free(s);
-	return fd < 0 ? 0 : vfd_release(fd);
+	if (fd < 0)
+		return 0;
+	return plain ? vfd_release_plain(fd) : vfd_release(fd);
 }
 
 static uint32_t epoll_events(struct vfd *v)

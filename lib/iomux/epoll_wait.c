@@ -8,6 +8,7 @@
 #include "iomux/mux.h"
 #include "runtime/runtime.h"
 #include "config/config.h"
+#include "stack/stack.h"
 #include "wait/wait.h"
 
 struct epwait {
@@ -341,6 +342,7 @@ int iomux_epoll_wait(int epfd, struct epoll_event *evs, int max, const struct ti
 	uint64_t deadline_ns = 0;
 	int r;
 
+	stack_round_end();
 	if (vfd_is_closing(vfd_get(epfd))) {
 		errno = EBADF;
 		return -1;

@@ -133,6 +133,8 @@ static int mux_spin(struct mux *m, struct spin *sp, uint64_t start, uint64_t dea
 			if (sp)
 				cpu_relax();
 			stacks_poll();
+			if (!stacks_show())
+				return -EINTR;
 			if (ratio && --to_kernel <= 0) {
 				how = LOOK_KERNEL;
 				to_kernel = ratio;
@@ -266,7 +268,7 @@ static int mux_wait(struct mux *m, const struct timespec *timeout, uint32_t hand
 			int late;
 
 			stacks_poll();
-			late = m->ops->look(m, LOOK_USER);
+			late = stacks_show() ? m->ops->look(m, LOOK_USER) : -EINTR;
 			r = late ? late : r;
 		}
 	}
@@ -302,13 +304,15 @@ int mux_run(struct mux *m, const struct timespec *timeout, const sigset_t *sigma
 	note_tid(m->stats);
 	m->zero = timeout && !timeout->tv_sec && !timeout->tv_nsec;
 	stacks_poll();
-	r = m->ops->look(m, LOOK_FIRST);
+	r = stacks_show() ? m->ops->look(m, LOOK_FIRST) : -EINTR;
 	if (r > 0)
 		stats_add(&m->stats->poll_hit, 1);
 	else if (!r && m->zero)
 		r = m->zero_signals ? signals_look(handled, sigmask) : 0;
 	else if (!r)
 		r = mux_wait_or_free(m, timeout, handled, sigmask);
+	if (r > 0)
+		stack_round_begin((unsigned)r);
 	if (r == -ETIMEDOUT)
 		r = 0;
 	if (!r)

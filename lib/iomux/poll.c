@@ -6,6 +6,7 @@
 #include "iomux/iomux.h"
 #include "iomux/pollset.h"
 #include "runtime/runtime.h"
+#include "stack/stack.h"
 
 /*
  * The kernel refuses more entries than RLIMIT_NOFILE; below this number the limit is not looked up.
@@ -57,6 +58,7 @@ int iomux_poll(struct pollfd *fds, nfds_t n, const struct timespec *timeout,
 {
 	int r;
 
+	stack_round_end();
 	if (!mux_timeout_valid(timeout) || too_many(n))
 		return libc.ppoll(fds, n, timeout, sigmask);
 	do {

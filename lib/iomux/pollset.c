@@ -11,7 +11,8 @@
 /* A shadow socket is always writable: what it says of that is not asked. */
 #define OUT_BITS (POLLOUT | POLLWRNORM | POLLWRBAND)
 /* For how many lists of descriptors a thread counts; two that share a counter share the looks. */
-#define LISTS 16
+#define LISTS_BITS 4
+#define LISTS (1 << LISTS_BITS)
 
 /*
  * Offloaded answers of this thread since the kernel was last asked, by the list of descriptors, and
@@ -157,7 +158,7 @@ static int fold_kernel(struct pollset *s)
 
 static unsigned list_of(const struct pollset *s)
 {
-	return s->plain_hash >> 28;
+	return s->plain_hash >> (32 - LISTS_BITS);
 }
 
 static int look_kernel(struct pollset *s)

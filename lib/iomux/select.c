@@ -11,6 +11,7 @@
 #include "iomux/iomux.h"
 #include "iomux/pollset.h"
 #include "runtime/runtime.h"
+#include "stack/stack.h"
 
 /*
  * Which poll events set a bit of each set: as the kernel's POLLIN_SET, POLLOUT_SET and POLLEX_SET.
@@ -185,6 +186,7 @@ int iomux_select(int nfds, fd_set *rd, fd_set *wr, fd_set *ex, const struct time
 	bool open_only = false;
 	int r;
 
+	stack_round_end();
 	if (nfds < 0 || !mux_timeout_valid(timeout))
 		return libc.pselect(nfds, rd, wr, ex, timeout, sigmask);
 	do {

@@ -56,6 +56,7 @@ static void wrap(struct tcp_sock *l, int lfd, const struct tcp_sock_att *att, st
 	s->accepted = s->in_engine = true;
 	s->has_own_rule = tcp_sock_unaccepted_take(st->tcp, &s->tuple);
 	stack_users(st, 1);
+	tcp_sock_accepted(s);
 	atomic_store_explicit(&s->st, st, memory_order_release);
 	atomic_store_explicit(&s->mode, TCP_SOCK_CONN, memory_order_release);
 	atomic_store_explicit(&s->v.shadow, VFD_SHADOW_NONE, memory_order_release);
@@ -73,24 +74,16 @@ static void wrap(struct tcp_sock *l, int lfd, const struct tcp_sock_att *att, st
 	tcp_sock_opts_inherit(l, lfd, fd);
 }
 
-/*
- * accept() of an offloaded connection. The new fd and its object, which is in no table; -EAGAIN:
- * none waits, or negative errno.
- */
-static int accept_ours(struct tcp_sock *l, int lfd, int flags, struct tcp_sock **out)
+/* accept_ours() on fd, a kernel socket, which is closed if that fails. */
+static int accept_on(struct tcp_sock *l, int lfd, int fd, int flags, struct tcp_sock **out)
 {
+	struct tcp_sock *s = tcp_sock_new(fd, l->domain);
 	struct tcp_sock_att *att;
 	struct tcp_conn *c;
-	struct tcp_sock *s;
-	int fd, err;
+	int err;
 
-	/* First the fd: without one the connection stays in the queue, as in the kernel. */
-	fd = libc.socket(l->domain, SOCK_STREAM | (flags & (SOCK_NONBLOCK | SOCK_CLOEXEC)), 0);
-	if (fd < 0)
-		return -errno;
-	s = tcp_sock_new(fd, l->domain);
 	if (!s) {
-		raw.close(fd);
+		own_fd_close(fd);
 		return -ENOMEM;
 	}
 	c = take_conn(l, &att);
@@ -106,8 +99,29 @@ static int accept_ours(struct tcp_sock *l, int lfd, int flags, struct tcp_sock *
 none:
 	tcp_sock_stats_end(s);
 	tcp_sock_free(s);
-	raw.close(fd);
+	own_fd_close(fd);
 	return err;
+}
+
+/*
+ * accept() of an offloaded connection. The new fd and its object, which is in no table; -EAGAIN:
+ * none waits, or negative errno.
+ */
+static int accept_ours(struct tcp_sock *l, int lfd, int flags, struct tcp_sock **out)
+{
+	int type = SOCK_STREAM | (flags & (SOCK_NONBLOCK | SOCK_CLOEXEC));
+	/* First the fd: without one the connection stays in the queue, as in the kernel. */
+	int fd = PROGRAM_FD(libc.socket(l->domain, type, 0));
+
+	return fd < 0 ? -errno : accept_on(l, lfd, fd, flags, out);
+}
+
+/* The same for another process: the program does not get the number. */
+static int accept_for_another(struct tcp_sock *l, int lfd, struct tcp_sock **out)
+{
+	int fd = OWN_FD(libc.socket(l->domain, SOCK_STREAM | SOCK_CLOEXEC, 0));
+
+	return fd < 0 ? -errno : accept_on(l, lfd, fd, SOCK_CLOEXEC, out);
 }
 
 /*
@@ -120,7 +134,7 @@ static int enter(struct tcp_sock *s, int fd)
 		return fd;
 	/* Beyond the table: the number cannot be served. */
 	s->v.ops->close(&s->v, -1);
-	raw.close(fd);
+	own_fd_close(fd);
 	return -EMFILE;
 }
 
@@ -189,7 +203,7 @@ static int accept_os(struct tcp_sock *s, int fd, struct sockaddr *addr, socklen_
 	atomic_store_explicit(&s->v.os_events, 0, memory_order_release);
 	if (!s->nonblock && raw.poll(&p, 1, 0) <= 0)
 		return -EAGAIN;
-	new = raw.accept4(fd, addr, len, flags);
+	new = PROGRAM_FD(raw.accept4(fd, addr, len, flags));
 	if (new < 0)
 		return -errno;
 	/* there may be more */
@@ -200,14 +214,20 @@ static int accept_os(struct tcp_sock *s, int fd, struct sockaddr *addr, socklen_
 /* One that its former owner had accepted from the wire, as accept_os(). s->lock is held. */
 static int accept_given(struct tcp_sock *s, struct sockaddr *addr, socklen_t *len, int flags)
 {
+	/* First the number, as in accept_ours(). */
+	int new = PROGRAM_FD(libc.socket(s->domain, SOCK_STREAM | SOCK_CLOEXEC, 0)), own, err;
 	bool more;
-	int new = tcp_sock_given_take(s, &more), err;
 
-	s->unconn.given = more;
 	if (new < 0)
+		return -errno;
+	own = tcp_sock_given_take(s, &more);
+	s->unconn.given = more;
+	if (own < 0) {
+		raw.close(new);
 		return -EAGAIN;
-	if (!(flags & SOCK_CLOEXEC))
-		(void)libc.fcntl(new, F_SETFD, 0);
+	}
+	(void)libc.dup3(own, new, flags & SOCK_CLOEXEC ? O_CLOEXEC : 0);
+	own_fd_close(own);
 	if (libc.ioctl(new, FIONBIO, &(int){!!(flags & SOCK_NONBLOCK)}) ||
 	    (addr && libc.getpeername(new, addr, len) && errno != ENOTCONN)) {
 		err = -errno;
@@ -226,7 +246,7 @@ int tcp_sock_accept_queued(struct tcp_sock *s)
 	lock_enter(); /* no handler before the new number is entered */
 	libc_internal_begin();
 	if (atomic_load_explicit(&s->in_use, memory_order_relaxed))
-		new = ours_ready(s) ? accept_ours(s, fd, SOCK_CLOEXEC, &made) : -EAGAIN;
+		new = ours_ready(s) ? accept_for_another(s, fd, &made) : -EAGAIN;
 	libc_internal_end();
 	lock_drop(&s->lock);
 	if (made)
@@ -286,12 +306,12 @@ int tcp_sock_accept4(struct vfd *v, int fd, struct sockaddr *addr, socklen_t *le
 		return -1;
 	}
 	if (tcp_sock_mode(s) != TCP_SOCK_LISTEN || (flags & ~(SOCK_NONBLOCK | SOCK_CLOEXEC)))
-		return libc.accept4(fd, addr, len, flags);
+		return PROGRAM_FD(libc.accept4(fd, addr, len, flags));
 	tcp_sock_waited(v);
 	tcp_sock_wait_init(s, &w, EPOLLIN | EPOLLERR | EPOLLHUP, s->rcvtimeo_ns);
 	for (;;) {
 		if (tcp_sock_mode(s) != TCP_SOCK_LISTEN) /* shut down meanwhile */
-			return libc.accept4(fd, addr, len, flags);
+			return PROGRAM_FD(libc.accept4(fd, addr, len, flags));
 		new = accept_once(s, fd, addr, len, flags);
 		if (new >= 0)
 			return new;
@@ -302,6 +322,36 @@ int tcp_sock_accept4(struct vfd *v, int fd, struct sockaddr *addr, socklen_t *le
 	}
 	errno = -new;
 	return -1;
+}
+
+unsigned tcp_sock_clients(struct tcp_sock *s)
+{
+	int cancel = tcp_sock_lock(s);
+	unsigned n = 0;
+
+	for (struct tcp_sock_att *att = s->unconn.atts; att; att = att->next) {
+		lock_take(&att->st->lock);
+		if (att->l && atomic_load_explicit(&att->st->open, memory_order_relaxed))
+			n += tcp_accept_queued(att->l) + tcp_listen_requests(att->l);
+		lock_drop(&att->st->lock);
+	}
+	tcp_sock_unlock(s, cancel);
+	return n;
+}
+
+const void *tcp_sock_first_client(struct tcp_sock *s)
+{
+	int cancel = tcp_sock_lock(s);
+	const struct tcp_conn *first = NULL;
+
+	for (struct tcp_sock_att *att = s->unconn.atts; att && !first; att = att->next) {
+		lock_take(&att->st->lock);
+		if (att->l && atomic_load_explicit(&att->st->open, memory_order_relaxed))
+			first = tcp_accept_first(att->l);
+		lock_drop(&att->st->lock);
+	}
+	tcp_sock_unlock(s, cancel);
+	return first;
 }
 
 static bool locked_queued(struct tcp_sock *s)

@@ -22,7 +22,7 @@ static bool more_is_there(struct tcp_sock *s, const struct tcp_sock_wait *w)
 
 	if (!st)
 		return true;
-	yes = tcp_inq(s->c) > w->behind || tcp_at_mark(s->c) ||
+	yes = tcp_inq(s->c) > w->behind || tcp_at_mark(s->c) || tcp_is_held_back(s->c) ||
 	      (tcp_ready(s->c) & (TCP_EV_RDHUP | TCP_EV_HUP | TCP_EV_ERR));
 	lock_drop(&st->lock);
 	return yes;
@@ -97,6 +97,8 @@ static int wait_until_come(struct tcp_sock *s, int fd, struct tcp_sock_wait *w)
 		if (wait_call_interrupted(&w->call))
 			return -EINTR;
 		poll_once(s, w);
+		if (!stacks_show())
+			return -EINTR;
 		if (has_come(s, w))
 			return 0;
 		err = wait_call_spun(&w->call);

@@ -199,7 +199,7 @@ static bool offloadable(struct tcp_sock *s, int fd, const struct sockaddr *addr,
 }
 
 /* The engine's part and the steering rule; st->lock is held. 0 or negative errno. */
-static int open_conn(struct tcp_sock *s, int fd, struct stack *st, const struct tcp_opts *o,
+static int open_conn(struct tcp_sock *s, int fd, struct stack *st, struct tcp_sock_opening *o,
 		     uint64_t now)
 {
 	struct tcp_sock_stack *ts = tcp_sock_stack_get(st);
@@ -214,7 +214,7 @@ static int open_conn(struct tcp_sock *s, int fd, struct stack *st, const struct 
 	 * First the engine: a TIME_WAIT that it takes over gives its rule back. The SYN leaves at
 	 * the flush.
 	 */
-	err = tcp_connect(ts->ts, &s->tuple, o, &s->user, now, &s->c);
+	err = tcp_connect(ts->ts, &s->tuple, &o->opts, &s->user, now, &s->c);
 	if (err) {
 		s->c = NULL;
 		return err;
@@ -233,12 +233,14 @@ static int open_conn(struct tcp_sock *s, int fd, struct stack *st, const struct 
 		s->has_own_rule = true;
 	}
 	tcp_sock_opts_begin(s, fd, now);
+	if (o->fast_open)
+		tcp_sock_fast_open_begin(s, o, now);
 	tcp_sock_kmod_add(s, fd);
 	return 0;
 }
 
 /* The tuple of s has its ports. As start(). */
-static int begin(struct tcp_sock *s, int fd, struct stack *st, const struct tcp_opts *o)
+static int begin(struct tcp_sock *s, int fd, struct stack *st, struct tcp_sock_opening *o)
 {
 	uint64_t now = tcp_sock_now_us();
 	int err;
@@ -283,7 +285,7 @@ static bool has_taken(struct stack *st, void *arg)
  * A card would give its segments to both. The kernel's idea of the port does not tell: it is free
  * again when the other's connection is in TIME_WAIT.
  */
-static int begin_among(struct tcp_sock *s, int fd, struct stack *st, const struct tcp_opts *o)
+static int begin_among(struct tcp_sock *s, int fd, struct stack *st, struct tcp_sock_opening *o)
 {
 	struct taken t = {.name = &s->tuple, .but = st};
 	int err = -EADDRNOTAVAIL;
@@ -301,7 +303,7 @@ static int begin_among(struct tcp_sock *s, int fd, struct stack *st, const struc
  * With t's addresses and stack; a port is chosen where t has none. As start(), and as
  * begin_among().
  */
-static int start_on(struct tcp_sock *s, int fd, const struct target *t, const struct tcp_opts *o)
+static int start_on(struct tcp_sock *s, int fd, const struct target *t, struct tcp_sock_opening *o)
 {
 	bool on_block;
 	int err = 0;
@@ -332,21 +334,21 @@ static int start_on(struct tcp_sock *s, int fd, const struct target *t, const st
  * Begins the connection in user space; s->lock is held. 0, 1: the kernel is to do it, or negative
  * errno.
  */
-static int start(struct tcp_sock *s, int fd, const struct sockaddr *addr, socklen_t len)
+static int start(struct tcp_sock *s, int fd, const struct sockaddr *addr, socklen_t len,
+		 struct tcp_sock_opening *o)
 {
 	struct target t = {.scope = 0};
-	struct tcp_opts o;
 	int err;
 
 	if (!offloadable(s, fd, addr, len, &t))
 		return 1;
-	tcp_sock_opts_read(s, fd, &o);
+	tcp_sock_opts_read(s, fd, &o->opts);
 	/* Before the kernel socket is bound to the address, which sets it. */
 	s->v6only = s->domain == AF_INET6 && opt_get_int(fd, IPPROTO_IPV6, IPV6_V6ONLY, 0);
-	err = start_on(s, fd, &t, &o);
+	err = start_on(s, fd, &t, o);
 	for (int i = 1; err == -EADDRNOTAVAIL && s->stale && !t.sport && i < START_TRIES; i++) {
 		tcp_sock_shadow_renew(s, fd);
-		err = start_on(s, fd, &t, &o);
+		err = start_on(s, fd, &t, o);
 	}
 	stack_put(t.st);
 	if (err == -ENOSPC || err == -ENOMEM) {
@@ -439,9 +441,10 @@ static int wait_connected(struct tcp_sock *s, int fd, uint32_t gen)
  * Waits for a begun connection if the socket is a blocking one. As connect(), pending: the errno
  * while it is not decided. gen: of s when the connection was begun, under the lock.
  */
-static int conclude(struct tcp_sock *s, struct vfd *v, int fd, uint32_t gen, int pending)
+static int conclude(struct tcp_sock *s, struct vfd *v, int fd, uint32_t gen, bool nonblock,
+		    int pending)
 {
-	int err = s->nonblock ? progress(s) : wait_connected(s, fd, gen), cancel;
+	int err = nonblock ? progress(s) : wait_connected(s, fd, gen), cancel;
 	bool ours;
 
 	if (err == -EINPROGRESS)
@@ -479,7 +482,7 @@ static int connect_again(struct tcp_sock *s, struct vfd *v, int fd, const struct
 		return 0;
 	}
 	tcp_sock_unlock(s, cancel);
-	return done ? -EISCONN : conclude(s, v, fd, gen, -EALREADY);
+	return done ? -EISCONN : conclude(s, v, fd, gen, s->nonblock, -EALREADY);
 }
 
 /*
@@ -502,9 +505,34 @@ static int connect_listener(struct tcp_sock *s, int fd, const struct sockaddr *a
 	return ret;
 }
 
+/*
+ * connect() to addr of a socket that has no connection; s->lock is held. As start(), and the mode
+ * says who has it.
+ */
+static int connect_first(struct tcp_sock *s, int fd, const struct sockaddr *addr, socklen_t len,
+			 struct tcp_sock_opening *o)
+{
+	int ret;
+
+	tcp_sock_shadow_renew(s, fd);
+	libc_internal_begin();
+	if (o->fast_open)
+		tcp_sock_fast_open_prepare(s, fd, o);
+	ret = start(s, fd, addr, len, o);
+	libc_internal_end();
+	if (!ret)
+		atomic_store_explicit(&s->pending_error, 0, memory_order_relaxed);
+	/* A program that was told so writes: that makes the SYN leave. */
+	if (!ret && o->waits)
+		s->connected = true;
+	s->given_up = ret > 0;
+	return ret;
+}
+
 int tcp_sock_connect(struct vfd *v, int fd, const struct sockaddr *addr, socklen_t len)
 {
 	struct tcp_sock *s = tcp_sock_of(v);
+	struct tcp_sock_opening o = {.iovcnt = 0};
 	uint32_t gen;
 	int cancel, ret;
 
@@ -519,13 +547,10 @@ int tcp_sock_connect(struct vfd *v, int fd, const struct sockaddr *addr, socklen
 		tcp_sock_unlock(s, cancel);
 		return libc.connect(fd, addr, len);
 	} else {
-		tcp_sock_shadow_renew(s, fd);
-		libc_internal_begin();
-		ret = start(s, fd, addr, len);
-		libc_internal_end();
-		if (!ret)
-			atomic_store_explicit(&s->pending_error, 0, memory_order_relaxed);
-		s->given_up = ret > 0;
+		o.fast_open = tcp_sock_fast_open_wanted(s, fd);
+		if (o.fast_open)
+			o.mode = tcp_sock_fast_open_mode();
+		ret = connect_first(s, fd, addr, len, &o);
 		tcp_sock_unlock(s, cancel);
 		if (ret > 0) {
 			/* The kernel's connection has no object of ours. */
@@ -534,10 +559,73 @@ int tcp_sock_connect(struct vfd *v, int fd, const struct sockaddr *addr, socklen
 		}
 		vfd_shadow_changed(v);
 		/* However fast the answer is: the call that begins it does not wait for it. */
-		if (!ret)
-			ret = s->nonblock ? -EINPROGRESS : conclude(s, v, fd, gen, -EINPROGRESS);
+		if (!ret && !o.waits)
+			ret = s->nonblock ? -EINPROGRESS
+					  : conclude(s, v, fd, gen, false, -EINPROGRESS);
 	}
 	if (ret < 0)
 		errno = -ret;
 	return ret < 0 ? -1 : 0;
+}
+
+int tcp_sock_connect_with(struct tcp_sock *s, int fd, const struct sockaddr *addr, socklen_t len,
+			  struct tcp_sock_opening *o)
+{
+	int cancel, ret = 1;
+	uint32_t gen;
+
+	if (!tcp_sock_lock_live(s, fd, &cancel))
+		return 1;
+	gen = atomic_load_explicit(&s->gen, memory_order_relaxed);
+	/* Another thread was faster: the caller looks again. */
+	if (tcp_sock_mode(s) != TCP_SOCK_KERNEL) {
+		tcp_sock_unlock(s, cancel);
+		return -EAGAIN;
+	}
+	ret = connect_first(s, fd, addr, len, o);
+	tcp_sock_unlock(s, cancel);
+	if (ret > 0)
+		tcp_sock_release(s);
+	else
+		vfd_shadow_changed(&s->v);
+	if (!ret)
+		ret = s->nonblock || (o->flags & MSG_DONTWAIT)
+			      ? -EINPROGRESS
+			      : conclude(s, &s->v, fd, gen, false, -EINPROGRESS);
+	return ret;
+}
+
+/* The SYN waits for data. */
+static bool waits(struct tcp_sock *s)
+{
+	struct stack *st = tcp_sock_conn_lock(s);
+	bool yes = st && tcp_fast_open_waits(s->c);
+
+	if (st)
+		lock_drop(&st->lock);
+	return yes;
+}
+
+int tcp_sock_connect_again(struct tcp_sock *s, int fd, bool nonblock)
+{
+	uint32_t gen;
+	int cancel;
+	bool told;
+
+	if (waits(s))
+		return 0;
+	if (!tcp_sock_lock_live(s, fd, &cancel))
+		return -EBADF;
+	gen = atomic_load_explicit(&s->gen, memory_order_relaxed);
+	told = s->connected;
+	tcp_sock_unlock(s, cancel);
+	if (told)
+		return -EISCONN;
+	return conclude(s, &s->v, fd, gen, nonblock, -EALREADY);
+}
+
+int tcp_sock_connect_rest(struct tcp_sock *s, int fd)
+{
+	return conclude(s, &s->v, fd, atomic_load_explicit(&s->gen, memory_order_acquire),
+			s->nonblock, -EINPROGRESS);
 }

@@ -71,9 +71,11 @@ void tcp_sock_conn_over(struct tcp_sock *s)
 	struct vma_flow_key key;
 
 	s->c = NULL;
+	atomic_fetch_add_explicit(&s->conns, 1, memory_order_relaxed);
 	tcp_sock_kmod_del(s);
 	if (s->in_engine)
 		stack_users(st, -1);
+	tcp_sock_accepted_over(s);
 	s->in_engine = false;
 	atomic_store_explicit(&s->level, 0, memory_order_relaxed);
 	if (s->has_own_rule && atomic_load_explicit(&st->open, memory_order_relaxed)) {
@@ -119,11 +121,16 @@ static void env_event(void *ctx, void *user, uint32_t ev)
 			tcp_sock_port_give_back(s);
 		return;
 	}
+	/* Reset: the port is free before the user closes, as in the kernel. */
+	if (u->kind == TCP_SOCK_USER_CONN && s->c && tcp_conn_state(s->c) == TCPS_CLOSED)
+		tcp_sock_accepted_over(s);
 	if (s->closed)
 		return;
 	atomic_store_explicit(&s->level, 0, memory_order_relaxed);
 	bits = tcp_sock_epoll_bits(ev);
 	atomic_fetch_or_explicit(&s->hint, bits, memory_order_release);
+	if (__builtin_expect(s->tells & TCP_SOCK_SHOWS, 0))
+		tcp_sock_unshown(s);
 	if (u->kind == TCP_SOCK_USER_CONN && s->c)
 		tcp_sock_show_state(s, tcp_conn_state(s->c));
 	vfd_notify(&s->v, bits);
@@ -172,6 +179,7 @@ struct tcp_sock_stack *tcp_sock_stack_get(struct stack *st)
 		.free = env_free,
 		.path = tcp_sock_env_path,
 		.route = tcp_sock_env_route,
+		.fast_open = tcp_sock_fast_open_news,
 	};
 	struct tcp_sock_stack *t = st->tcp;
 	struct tcp_cfg cfg;
@@ -204,10 +212,10 @@ void tcp_sock_kick(struct tcp_sock_stack *t)
 	ring_kick(t->st->ring);
 }
 
-void tcp_sock_unlock_stack(struct stack *st, uint64_t now)
+/* Says all that is to be said, and gives the lock back. True: frames wait for a kick. */
+static bool say_and_unlock(struct stack *st, uint64_t now)
 {
 	struct tcp_sock_stack *t = st->tcp;
-	struct ring *ring = st->ring;
 	bool posted = false;
 
 	if (t) {
@@ -217,9 +225,26 @@ void tcp_sock_unlock_stack(struct stack *st, uint64_t now)
 		t->posted = false;
 	}
 	lock_drop(&st->lock);
+	return posted;
+}
+
+void tcp_sock_unlock_stack(struct stack *st, uint64_t now)
+{
+	struct ring *ring = st->ring;
+
 	/* A ring outlives its stack's end by seconds. */
-	if (posted)
+	if (say_and_unlock(st, now))
 		ring_kick(ring);
+}
+
+void tcp_sock_unlock_stack_in_round(struct stack *st, uint64_t now)
+{
+	struct ring *ring = st->ring;
+
+	if (say_and_unlock(st, now))
+		stack_round_sent(st, ring);
+	else
+		stack_round_look();
 }
 
 void tcp_sock_input(struct stack *st, struct buf *b, uint64_t *now)
@@ -365,6 +390,7 @@ static void tick(void *arg)
 	if (params.tcp_ctl_thread == CTL_BY_TIMER)
 		stacks_each(poll_stack, NULL);
 	run_all();
+	tcp_sock_handover_tick();
 }
 
 /*

@@ -32,6 +32,12 @@ uint32_t tcp_sock_epoll_bits(uint32_t ev);
  * closed.
  */
 void tcp_sock_conn_over(struct tcp_sock *s);
+/* Another number for each connection that the object ever has. st->lock is held. */
+static inline uint32_t tcp_sock_conn_gen(const struct tcp_sock *s)
+{
+	return atomic_load_explicit(&s->gen, memory_order_relaxed) +
+	       ((uint32_t)atomic_load_explicit(&s->conns, memory_order_relaxed) << 16);
+}
 int tcp_sock_timers_start(void);
 /* The tick of VMA_TCP_TIMER_RESOLUTION_MSEC. 0 or negative errno. */
 int tcp_sock_tick_start(void);
@@ -47,6 +53,59 @@ void tcp_sock_sysctl_read(void);
 uint32_t tcp_sock_tw_reuse_us(bool loopback);
 /* The defaults, and what the network namespace's settings say instead. */
 void tcp_sock_cfg(struct tcp_cfg *cfg);
+
+/*
+ * net.ipv4.tcp_fastopen_key; how many keys there are, 0: none yet, or only root may know it. Then
+ * tcp_fastopen, tcp_fastopen_blackhole_timeout_sec, all as they are now.
+ */
+unsigned tcp_sock_fast_open_keys(uint64_t key[2][2]);
+unsigned tcp_sock_fast_open_mode(void);
+unsigned tcp_sock_fast_open_pause_s(void);
+
+/* fast_open.c */
+/*
+ * The listener's attachments get what its kernel socket and the namespace say now of Fast Open.
+ * s->lock is held, no stack's.
+ */
+void tcp_sock_fast_open_listen(struct tcp_sock *s);
+
+/* What a connection begins with. */
+struct tcp_sock_opening {
+	struct tcp_opts opts;
+	/* Fast Open: the SYN has what there is of iov, else it waits for the first call that sends
+	 */
+	bool fast_open;
+	unsigned mode; /* of fast_open: net.ipv4.tcp_fastopen */
+	bool plain, no_cookie; /* it is not to be tried now; it needs no cookie */
+	bool waits; /* set: the SYN does */
+	int iovcnt, flags;
+	const struct iovec *iov;
+	ssize_t taken; /* set: bytes of iov */
+};
+
+/* connect() of s is to make a SYN with data (TCP_FASTOPEN_CONNECT). s->lock is held. */
+bool tcp_sock_fast_open_wanted(const struct tcp_sock *s, int fd);
+/* net.ipv4.tcp_fastopen, 0: the namespace does not let its programs do it. */
+unsigned tcp_sock_fast_open_allowed(void);
+/* Before the connection is begun, no stack's lock held; after it was, its stack's held. */
+void tcp_sock_fast_open_prepare(const struct tcp_sock *s, int fd, struct tcp_sock_opening *o);
+void tcp_sock_fast_open_begin(struct tcp_sock *s, struct tcp_sock_opening *o, uint64_t now);
+/* The engine's (struct tcp_env). */
+void tcp_sock_fast_open_news(void *ctx, const struct tcp_tuple *t,
+			     const struct tcp_fast_open_news *news);
+void tcp_sock_fast_open_forked(void);
+
+/* connect.c */
+/*
+ * sendto() with MSG_FASTOPEN of a socket without a connection; waits if that blocks. 0: connected;
+ * -EINPROGRESS; 1: the kernel is to do it; -EAGAIN: another thread has connected it; or why not.
+ */
+int tcp_sock_connect_with(struct tcp_sock *s, int fd, const struct sockaddr *addr, socklen_t len,
+			  struct tcp_sock_opening *o);
+/* The same of a socket with a connection. 0: it can be written to now. */
+int tcp_sock_connect_again(struct tcp_sock *s, int fd, bool nonblock);
+/* The SYN that had waited has left: waits until it is decided. As connect(). */
+int tcp_sock_connect_rest(struct tcp_sock *s, int fd);
 
 /*
  * secret.c: what all stacks make sequence numbers and time stamp offsets from. It is read before
@@ -125,6 +184,8 @@ uint16_t tcp_sock_ports_block(unsigned bits);
  * for as long. False: it is not, for there are too many. st->lock is held.
  */
 bool tcp_sock_port_hold(struct tcp_sock *s);
+/* How many ports of one kind are held at most: each takes a descriptor. */
+unsigned tcp_sock_ports_max(void);
 /* It is over; s need not hold a port. st->lock is held. */
 void tcp_sock_port_unhold(struct tcp_sock *s);
 /*
@@ -133,6 +194,22 @@ void tcp_sock_port_unhold(struct tcp_sock *s);
  */
 bool tcp_sock_port_steal(uint16_t port);
 void tcp_sock_port_holds_forked(void);
+
+/* port_keep.c */
+/* What a listener is bound to, and what decides who else may be. */
+struct tcp_sock_port {
+	struct sockaddr_storage addr;
+	socklen_t len;
+	uint16_t port; /* 0: nothing is to be kept */
+	int reuseaddr, reuseport, v6only, bound_if;
+};
+/* s was accepted from the engine; it holds its local port no more. s's stack is locked. */
+void tcp_sock_accepted(struct tcp_sock *s);
+void tcp_sock_accepted_over(struct tcp_sock *s);
+/* Before fd, a listener's kernel socket, is closed; afterwards, until its connections are over. */
+void tcp_sock_port_learn(const struct tcp_sock *s, int fd, struct tcp_sock_port *p);
+void tcp_sock_port_keep(const struct tcp_sock_port *p);
+void tcp_sock_port_keeps_forked(void);
 
 /* port_block.c */
 /*
@@ -194,6 +271,7 @@ void tcp_sock_listen_over(struct tcp_sock *s);
 void tcp_sock_atts_forked(void);
 /* sock.c: struct tcp_sock_handover */
 bool tcp_sock_listener_claim(struct tcp_sock *s, bool *given);
+void tcp_sock_listener_waited(struct tcp_sock *s);
 int tcp_sock_given_take(struct tcp_sock *s, bool *more);
 void tcp_sock_given_inherit(struct tcp_sock *s, const struct tcp_sock *parents);
 int tcp_sock_listen(struct vfd *v, int fd, int backlog);
@@ -226,6 +304,18 @@ ssize_t tcp_sock_recvfrom(struct vfd *v, void *buf, size_t len, uint64_t call,
 ssize_t tcp_sock_sendmsg(struct vfd *v, int fd, const struct msghdr *msg, int flags);
 ssize_t tcp_sock_sendto(struct vfd *v, const void *buf, size_t len, uint64_t call,
 			const struct sockaddr *addr, socklen_t alen);
+
+/* show.c */
+/* Something of s may wait for its callback; st->lock is held. */
+void tcp_sock_unshown(struct tcp_sock *s);
+/* The connection of s begins, and it has a callback; st->lock is held. */
+void tcp_sock_shows_begin(struct tcp_sock *s);
+/* struct stack_user_ops.show */
+bool tcp_sock_show(void);
+void tcp_sock_shows_forked(void);
+/* zcopy.c; st->lock is held */
+/* b, taken off s, goes to the program: what names it there; NULL: there are too many. */
+void *tcp_sock_hold(struct tcp_sock *s, struct stack *st, struct buf *b, bool shown);
 
 /* cmsg.c */
 /* Room for ancillary data: what is left of it, and whether something did not fit. */

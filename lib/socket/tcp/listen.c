@@ -396,6 +396,7 @@ static bool attach_all(struct tcp_sock *s, int fd)
 	tcp_sock_opts_read(s, fd, &o);
 	for (unsigned i = 0; i < n && i < STACKS_MAX; i++)
 		any = attach_one(s, fd, links[i], &spec, &o) || any;
+	tcp_sock_fast_open_listen(s);
 	show(s, &spec, any);
 	return any;
 }
@@ -454,6 +455,8 @@ void tcp_sock_waited(struct vfd *v)
 		return; /* the library is off in this process */
 	if (s->unconn.waited_by_parent)
 		kernel = tcp_sock_listener_claim(s, &given);
+	else
+		tcp_sock_listener_waited(s);
 	cancel = tcp_sock_lock(s);
 	if (tcp_sock_mode(s) != TCP_SOCK_LISTEN || s->unconn.attached || s->given_up ||
 	    !atomic_load_explicit(&s->in_use, memory_order_relaxed)) {
@@ -565,6 +568,7 @@ int tcp_sock_listen(struct vfd *v, int fd, int backlog)
 			tcp_listen_backlog(att->l, s->unconn.backlog);
 		lock_drop(&att->st->lock);
 	}
+	tcp_sock_fast_open_listen(s); /* the backlog is a limit of its own here (0x400) */
 	atomic_store_explicit(&s->mode, TCP_SOCK_LISTEN, memory_order_release);
 	tcp_sock_show_state(s, TCPS_LISTEN);
 	tcp_sock_unlock(s, cancel);

@@ -35,7 +35,7 @@ void tcp_sock_fields_inherit(const struct tcp_sock *from, struct tcp_sock *to)
 	to->rcvtimeo_ns = from->rcvtimeo_ns;
 	to->sndtimeo_ns = from->sndtimeo_ns;
 	to->zerocopy = from->zerocopy;
-	to->tells = from->tells;
+	to->tells = from->tells & (uint8_t)~TCP_SOCK_SHOWS;
 	to->mark = from->mark;
 	to->bound_if = from->bound_if;
 	to->v6only = from->v6only;
@@ -63,6 +63,8 @@ static void copy(const struct opt_row *r, int from_fd, int to_fd)
 
 void tcp_sock_opts_begin(struct tcp_sock *s, int fd, uint64_t now)
 {
+	if (s->tells & TCP_SOCK_SHOWS)
+		tcp_sock_shows_begin(s);
 	if (touched(s, opt_row_of(IPPROTO_TCP, TCP_QUICKACK)))
 		tcp_quickack(s->c, opt_get_int(fd, IPPROTO_TCP, TCP_QUICKACK, 1), now);
 }
@@ -75,14 +77,20 @@ static bool copied(const struct opt_row *r)
 	       r->kind != OPT_MOVES;
 }
 
+/* The kernel begins anew with it in an accepted socket. */
+static bool is_anew(const struct opt_row *r)
+{
+	return opt_row_is(r, SOL_SOCKET, SO_PRIORITY) || opt_row_is(r, IPPROTO_TCP, TCP_FASTOPEN) ||
+	       opt_row_is(r, IPPROTO_TCP, TCP_FASTOPEN_KEY);
+}
+
 void tcp_sock_opts_inherit(const struct tcp_sock *from, int from_fd, int fd)
 {
 	const struct opt_row *r;
 
 	/* What is read back from the kernel socket must be there; the engine answers for fields. */
 	for (size_t i = 0; (r = opt_row_at(i)); i++) {
-		if (touched(from, r) && r->kind != OPT_FIELD && copied(r) &&
-		    !opt_row_is(r, SOL_SOCKET, SO_PRIORITY)) /* the kernel begins anew with it */
+		if (touched(from, r) && r->kind != OPT_FIELD && copied(r) && !is_anew(r))
 			copy(r, from_fd, fd);
 	}
 }

@@ -257,3 +257,8 @@ int opt_get_int(int fd, int level, int opt, int fallback)
 
 	return libc.getsockopt(fd, level, opt, &v, &len) ? fallback : v;
 }
+
+int opt_set_int(int fd, int level, int opt, int value)
+{
+	return libc.setsockopt(fd, level, opt, &value, sizeof(value)) ? -errno : 0;
+}

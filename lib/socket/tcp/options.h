@@ -53,5 +53,7 @@ uint64_t opt_field_get(const struct tcp_opts *o, const struct opt_row *r);
 void opt_mirror(const struct opt_row *r, int fd, struct tcp_opts *o);
 /* An option of the kernel socket as a number. */
 int opt_get_int(int fd, int level, int opt, int fallback);
+/* 0 or negative errno. */
+int opt_set_int(int fd, int level, int opt, int value);
 
 #endif

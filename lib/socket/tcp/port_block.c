@@ -24,6 +24,7 @@
 #include "runtime/runtime.h"
 #include "socket/socket.h"
 #include "socket/tcp/internal.h"
+#include "socket/tcp/options.h"
 
 #define BLOCKS_MAX 64u
 #define BITS_MAX 6u /* left has a bit for each port */
@@ -46,11 +47,6 @@ struct block {
 static struct block blocks[BLOCKS_MAX];
 static _Atomic uint64_t not_before_us; /* us: none could be had */
 static _Atomic bool not_permitted, deferred;
-
-static int set(int fd, int level, int opt, int v)
-{
-	return libc.setsockopt(fd, level, opt, &v, sizeof(v)) ? -errno : 0;
-}
 
 static int get(int fd, int opt)
 {
@@ -319,7 +315,7 @@ static enum given give(struct stack *st, struct tcp_tuple *t)
 static bool repair(int fd)
 {
 	int err = get(fd, SO_REUSEPORT) ? -EOPNOTSUPP
-					: set(fd, IPPROTO_TCP, TCP_REPAIR, TCP_REPAIR_ON);
+					: opt_set_int(fd, IPPROTO_TCP, TCP_REPAIR, TCP_REPAIR_ON);
 
 	if (err == -EPERM)
 		atomic_store_explicit(&not_permitted, true, memory_order_relaxed);
@@ -351,9 +347,9 @@ bool tcp_sock_block_take(struct tcp_sock *s, int fd, struct stack *st)
 		lock_drop(&st->lock);
 	}
 	if (may) {
-		(void)set(fd, IPPROTO_TCP, TCP_REPAIR, TCP_REPAIR_OFF);
+		(void)opt_set_int(fd, IPPROTO_TCP, TCP_REPAIR, TCP_REPAIR_OFF);
 		if (reuse) /* repair mode has cleared it */
-			(void)set(fd, SOL_SOCKET, SO_REUSEADDR, 1);
+			(void)opt_set_int(fd, SOL_SOCKET, SO_REUSEADDR, 1);
 	}
 	if (!s->on_block)
 		s->tuple.lport = 0;

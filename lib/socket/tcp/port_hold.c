@@ -20,7 +20,7 @@
 static struct tcp_sock *_Atomic holder[65536];
 static _Atomic unsigned num;
 
-static unsigned num_max(void)
+unsigned tcp_sock_ports_max(void)
 {
 	static _Atomic unsigned max; /* 0: not known yet */
 	unsigned n = atomic_load_explicit(&max, memory_order_relaxed);
@@ -41,7 +41,7 @@ bool tcp_sock_port_hold(struct tcp_sock *s)
 	struct tcp_sock *none = NULL;
 
 	/* The ports of a block are the block's. */
-	if (s->on_block || atomic_load_explicit(&num, memory_order_relaxed) >= num_max())
+	if (s->on_block || atomic_load_explicit(&num, memory_order_relaxed) >= tcp_sock_ports_max())
 		return false;
 	if (!atomic_compare_exchange_strong(&holder[s->tuple.lport], &none, s))
 		return false;

@@ -120,6 +120,7 @@ static const struct stack_user_ops user_ops = {
 	.gone = stack_gone,
 	.cut_off = tcp_sock_handover_cut_off,
 	.addresses_changed = addresses_changed,
+	.show = tcp_sock_show,
 };
 static const struct stack_timed_ops timed_ops = {
 	.first_ring = tcp_sock_tick_start,
@@ -173,13 +174,15 @@ static void inherit(struct tcp_sock *parents, void *arg)
 	s->rcvtimeo_ns = parents->rcvtimeo_ns;
 	s->sndtimeo_ns = parents->sndtimeo_ns;
 	s->zerocopy = parents->zerocopy;
-	s->tells = parents->tells;
+	s->tells = parents->tells & (uint8_t)~TCP_SOCK_SHOWS;
 	s->mark = parents->mark;
 	s->bound_if = parents->bound_if;
 	s->unconn.backlog = parents->unconn.backlog;
 	s->unconn.no_offload = parents->unconn.no_offload;
+	s->unconn.inherited = true;
 	s->unconn.waited_by_parent = parents->unconn.attached || parents->unconn.waited_by_parent;
-	if (parents->unconn.atts || parents->unconn.waited_by_parent)
+	if (parents->unconn.atts || parents->unconn.waited_by_parent ||
+	    (tcp_sock_mode(parents) == TCP_SOCK_LISTEN && !parents->unconn.attached))
 		tcp_sock_given_inherit(s, parents);
 	s->unconn.touched = parents->unconn.touched;
 	atomic_store_explicit(&s->mode, tcp_sock_mode(parents), memory_order_relaxed);
@@ -196,9 +199,12 @@ void tcp_sock_forked(void)
 	tcp_sock_timers_forked();
 	tcp_sock_ports_forked();
 	tcp_sock_port_holds_forked();
+	tcp_sock_port_keeps_forked();
 	tcp_sock_blocks_forked();
 	tcp_sock_kmod_forked();
 	tcp_sock_icmp_forked();
 	tcp_sock_atts_forked();
+	tcp_sock_fast_open_forked();
+	tcp_sock_shows_forked();
 	tcp_sock_list_forked(inherit);
 }

@@ -112,17 +112,20 @@ static ssize_t take(struct tcp_sock *s, const struct iovec *iov, int iovcnt, int
 		read_time_ns = n > 0 && !(flags & MSG_OOB) && tells_time(s) && s->c
 				       ? tcp_read_time(s->c)
 				       : 0;
+	if (__builtin_expect(s->tells & TCP_SOCK_SHOWS, 0))
+		tcp_sock_unshown(s);
 	/* No urgent byte: there may be others. */
 	if (!(flags & MSG_OOB))
 		hint_after(s, n);
-	tcp_sock_unlock_stack(st, now);
+	tcp_sock_unlock_stack_in_round(st, now);
 	return n;
 }
 
 /*
  * A look that goes on where others have ended, iov for what lies behind the `seen` bytes that the
- * queue still has (of a peeking call). 0: the end, an error or the urgent mark comes next; the call
- * is over, and the next one is told.
+ * queue still has (of a peeking call). 0: the end, an error or the urgent mark comes next, or what
+ * the receive callback is shown when the seen bytes have been read; the call is over, and the next
+ * one is told.
  */
 static ssize_t take_more(struct tcp_sock *s, const struct iovec *iov, int iovcnt, int flags,
 			 size_t seen)
@@ -141,13 +144,18 @@ static ssize_t take_more(struct tcp_sock *s, const struct iovec *iov, int iovcnt
 	else if (tcp_inq(s->c) > seen)
 		n = tcp_recv(s->c, iov, iovcnt, engine_flags(s, flags), now);
 	else
-		n = tcp_ready(s->c) & (TCP_EV_RDHUP | TCP_EV_HUP | TCP_EV_ERR) ? 0 : -EAGAIN;
+		n = (tcp_ready(s->c) & (TCP_EV_RDHUP | TCP_EV_HUP | TCP_EV_ERR)) ||
+				    (seen && tcp_is_held_back(s->c))
+			    ? 0
+			    : -EAGAIN;
 	if (n > 0 && __builtin_expect(s->tells, 0) && tells_time(s))
 		read_time_ns = tcp_read_time(s->c);
+	if (__builtin_expect(s->tells & TCP_SOCK_SHOWS, 0))
+		tcp_sock_unshown(s);
 	/* What a peeking call has seen waits for a reader; it does not wait by the hint itself. */
 	if (!seen)
 		hint_after(s, n);
-	tcp_sock_unlock_stack(st, now);
+	tcp_sock_unlock_stack_in_round(st, now);
 	return n;
 }
 
@@ -207,6 +215,11 @@ static ssize_t receive(struct tcp_sock *s, int fd, const struct iovec *iov, int 
 			     0))
 		__atomic_store_n(&s->stats->rx_tid, lock_self(), __ATOMIC_RELAXED);
 	n = take(s, iov, cnt, flags);
+	if (__builtin_expect(n == -EAGAIN, 0) && stacks_show_due()) {
+		if (!stacks_show())
+			return fail(s, EINTR);
+		n = take(s, iov, cnt, flags);
+	}
 	low = low_water(s, len, flags);
 	if (__builtin_expect(
 		    (n == -EAGAIN || (n > 0 && (size_t)n < low)) && wait && !(flags & MSG_OOB), 0))

@@ -146,6 +146,7 @@ struct tcp_sock *tcp_sock_new(int fd, int domain)
 	s->bound = s->accepted = s->has_own_rule = s->on_block = s->closed = s->in_close =
 		s->in_engine = s->connected = s->given_up = s->in_kernel = s->opts_deferred = false;
 	s->nonblock = s->zerocopy = s->has_status_flags = false;
+	atomic_store_explicit(&s->has_held, false, memory_order_relaxed);
 	atomic_store_explicit(&s->hint, 0, memory_order_relaxed);
 	atomic_store_explicit(&s->spin.level, 0, memory_order_relaxed);
 	atomic_store_explicit(&s->level, 0, memory_order_relaxed);
@@ -182,7 +183,7 @@ int tcp_sock_socket_created(int fd, int domain, int type, int protocol)
 	if ((domain != AF_INET && domain != AF_INET6) || (type & 0xf) != SOCK_STREAM ||
 	    (protocol && protocol != IPPROTO_TCP))
 		return -EPROTONOSUPPORT;
-	if (!params.offloaded_sockets || params.ring_type == RING_TYPE_NONE)
+	if (params.ring_type == RING_TYPE_NONE)
 		return -EOPNOTSUPP;
 	s = tcp_sock_new(fd, domain);
 	if (!s)
@@ -205,12 +206,20 @@ int tcp_sock_socket_created(int fd, int domain, int type, int protocol)
 	return 0;
 }
 
+/* Frames that the program keeps outlive s; its connection may have left for the kernel before. */
+static void held_over(const struct tcp_sock *s)
+{
+	if (atomic_load_explicit(&s->has_held, memory_order_relaxed))
+		stack_held_orphan(s);
+}
+
 void tcp_sock_release(struct tcp_sock *s)
 {
 	if (!vfd_disown(&s->v))
 		return; /* close() was faster, and has freed it */
 	atomic_fetch_add_explicit(&s->gen, 1, memory_order_release);
 	tcp_sock_stats_end(s);
+	held_over(s);
 	tcp_sock_free(s);
 }
 
@@ -488,6 +497,7 @@ static void close_conn(struct tcp_sock *s, int fd)
 	lock_take(&st->lock);
 	s->in_close = true;
 	s->closed = true;
+	held_over(s);
 	if (s->c && s->linger_s == 0)
 		tcp_abort(s->c, now);
 	else if (s->c)
@@ -550,21 +560,29 @@ static int close_later(struct tcp_sock *s, int fd)
 static int tcp_sock_close(struct vfd *v, int fd)
 {
 	struct tcp_sock *s = tcp_sock_of(v);
+	struct tcp_sock_port port = {.port = 0};
 	int ret, err, cancel;
 
 	/* The kernel's counts who has it. */
-	if (fd >= 0)
+	if (fd >= 0 && tcp_sock_mode(s) == TCP_SOCK_LISTEN)
+		handover->listener_closing(s);
+	else if (fd >= 0)
 		handover->leaving(v);
 	/* Neither a handler nor a cancellation may see it half closed. */
 	lock_enter();
 	cancel = tcp_sock_lock(s);
 	atomic_fetch_add_explicit(&s->gen, 1, memory_order_release);
-	if (tcp_sock_mode(s) == TCP_SOCK_LISTEN)
+	if (tcp_sock_mode(s) == TCP_SOCK_LISTEN) {
+		if (fd >= 0)
+			tcp_sock_port_learn(s, fd, &port);
 		tcp_sock_unlisten(s);
+	}
 	vfd_notify(v, EPOLLHUP);
 	tcp_sock_stats_end(s);
 	if (tcp_sock_mode(s) == TCP_SOCK_CONN)
 		close_conn(s, fd);
+	else
+		held_over(s);
 	handover->over(s);
 	lock_drop(&s->lock);
 	if (fd < 0)
@@ -572,6 +590,7 @@ static int tcp_sock_close(struct vfd *v, int fd)
 	else
 		ret = params.deferred_close ? close_later(s, fd) : vfd_release(fd);
 	err = errno;
+	tcp_sock_port_keep(&port);
 	linger_later(s);
 	close_done(s);
 	lock_leave();
@@ -628,6 +647,16 @@ void tcp_sock_handover_second(void)
 	handover->second();
 }
 
+void tcp_sock_handover_tick(void)
+{
+	handover->tick();
+}
+
+void tcp_sock_listener_waited(struct tcp_sock *s)
+{
+	handover->listener_waits(s);
+}
+
 bool tcp_sock_listener_claim(struct tcp_sock *s, bool *given)
 {
 	return handover->listener_wanted(s, given);
@@ -646,6 +675,11 @@ void tcp_sock_given_inherit(struct tcp_sock *s, const struct tcp_sock *parents)
 void tcp_sock_handover_cut_off(struct stack *st)
 {
 	handover->cut_off(st);
+}
+
+void tcp_sock_handover_decided(struct tcp_sock *s)
+{
+	handover->decided(s);
 }
 
 static void share(struct vfd *v, const char *why)

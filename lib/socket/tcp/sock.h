@@ -5,7 +5,8 @@
  * them packets (struct stack_user_ops, struct stack_timed_ops), the room of handovers gives their
  * connections to the kernel.
  *
- * Every segment: read.c, write.c, env.c, transmit.c, path.c, and blocking.c for who waits. Each
+ * Every segment: read.c, write.c, env.c, transmit.c, path.c, and blocking.c for who waits; show.c
+ * and zcopy.c for programs of the Extra API. Each
  * connection: connect.c, local_port.c, listen.c, accept.c, sock.c, module.c. Rare: sockopt.c,
  * options.c and option_*.c,
  * ioctl.c, error_queue.c, icmp_errors.c, shadow.c, port_block.c and rule_suspend.c (a card's
@@ -95,7 +96,9 @@ struct tcp_sock_unconnected {
 	_Atomic bool attached;
 	/* connections from its former owner wait: accept() has them first. s->lock to change it */
 	_Atomic bool given;
-	bool waited_by_parent; /* the process that forked this one had waited on it */
+	/* a parent process has it, too, or had; and it had waited on it. Never changed */
+	bool inherited : 1, waited_by_parent : 1;
+	bool : 0; /* what follows is another byte */
 	/* the steering knows that the kernel has no connections on the port. All: s->lock */
 	bool is_quiet : 1;
 	/* an option, the rules or another process that shares it leave it to the kernel */
@@ -120,6 +123,8 @@ struct tcp_sock_path_cache {
 #define TCP_SOCK_TELL_US 0x02u
 #define TCP_SOCK_TELL_NS 0x04u
 #define TCP_SOCK_TELL_NEW 0x08u
+/* Among them: it has, or had, a receive callback (show.c). */
+#define TCP_SOCK_SHOWS 0x10u
 
 /*
  * Four lines and a word, for which malloc() takes no more: the one that every call looks at, the
@@ -134,10 +139,17 @@ struct tcp_sock {
 	/* By the user; to a port of the user's choice; IPV6_V6ONLY of a connection. s->lock */
 	bool bound : 1, port_bound : 1, v6only : 1;
 	_Atomic uint8_t tells; /* TCP_SOCK_TELL_*: what recvmsg() says beside data. Option, below */
-	bool stale; /* the kernel socket keeps the port of a connection that is no more. s->lock */
+	/*
+	 * Frames of it are, or were, in the program's hands (zcopy.c). Set under st->lock; read
+	 * when there is no connection as well
+	 */
+	_Atomic bool has_held;
 	bool accepted; /* uses its listener's steering rule until that goes (has_own_rule) */
-	/* on_block: uses the rule of a block of ports (port_block.c). st->lock */
-	bool has_own_rule : 1, on_block : 1;
+	/*
+	 * on_block: uses the rule of a block of ports (port_block.c); counted: among the accepted
+	 * ones of its port (port_keep.c). st->lock
+	 */
+	bool has_own_rule : 1, on_block : 1, counted : 1;
 	/*
 	 * closed: out of the fd table; the object waits for TCP_EV_GONE. in_close: tcp_sock_close()
 	 * is at work: it releases, not the event. in_engine: the engine knows s: TCP_EV_GONE is
@@ -147,9 +159,10 @@ struct tcp_sock {
 	bool in_kernel; /* the kernel has taken the connection over (handover/to_kernel.c) */
 	/*
 	 * connected: connect() has said so, and the next one is EISCONN. given_up: somebody is
-	 * about to release it, the kernel's for good. lock
+	 * about to release it, the kernel's for good. stale: the kernel socket keeps the port of a
+	 * connection that is no more. lock
 	 */
-	bool connected : 1, given_up : 1;
+	bool connected : 1, given_up : 1, stale : 1;
 	/* the kernel socket lacks options or O_NONBLOCK (VMA_AVOID_SYS_CALLS_ON_TCP_FD). lock */
 	bool opts_deferred;
 	_Atomic bool has_status_flags; /* fcntl() has set status flags besides O_NONBLOCK */
@@ -157,6 +170,7 @@ struct tcp_sock {
 	_Atomic bool in_use;
 	struct spin_memory spin; /* of its blocking calls */
 	_Atomic uint16_t pending_error; /* SO_ERROR of a connection of which c is NULL */
+	_Atomic uint16_t conns; /* connections that it has had, ever. st->lock */
 	uint32_t id; /* of the object, for ever */
 
 	_Atomic uint32_t gen; /* bumped at close: whoever still is inside a call sees it */
@@ -379,6 +393,30 @@ void tcp_sock_preopen(void);
 /* The child of any fork(), after the fd table was made the child's. */
 void tcp_sock_forked(void);
 
+/* --- for the Extra API */
+
+struct zcopy;
+
+/*
+ * Each frame of the stream is shown to fn before it can be read; NULL: no more. 0, or negative
+ * errno: -EINVAL: a listener, or the kernel serves the connection.
+ */
+int tcp_sock_set_callback(struct vfd *v, int fd, vma_recv_callback_t fn, void *context);
+/*
+ * recvfrom_zcopy(3): with MSG_VMA_ZCOPY in *flags buf holds a struct vma_packets_t, else data. -1
+ * and errno as recvfrom(); ENOBUFS: it would have to be copied, and must not.
+ */
+ssize_t tcp_sock_recv_zcopy(struct vfd *v, int fd, struct zcopy *z);
+/* The stacks that it receives by, at most max. */
+unsigned tcp_sock_stacks(struct vfd *v, struct stack *sts[], unsigned max);
+/* The stack of its connection; NULL: it has none. */
+struct stack *tcp_sock_tx_stack(struct vfd *v);
+/*
+ * The link and network headers of its connection, at most 64 bytes: how many, or -ENOTCONN: none
+ * that is offloaded, or the neighbour is not known yet.
+ */
+int tcp_sock_header(struct vfd *v, uint8_t *hdr);
+
 /* --- for the room of handovers */
 
 /*
@@ -396,7 +434,10 @@ struct tcp_sock_handover {
 	void (*over)(struct tcp_sock *s);
 	/* Once a second, on the internal thread. */
 	void (*second)(void);
-	/* In a child: s is what it has of its parent's offloaded listener. */
+	/*
+	 * In a child: s is what it has of its parent's listener, which is offloaded or was never
+	 * waited for.
+	 */
 	void (*listener_inherited)(struct tcp_sock *s, const struct tcp_sock *parents);
 	/*
 	 * The child waits for it, no lock held: the parent is to leave it to the kernel. True: it
@@ -406,12 +447,30 @@ struct tcp_sock_handover {
 	/* The next of those, a kernel socket; -1: none. *more: another one waits. s->lock is held.
 	 */
 	int (*listener_given)(struct tcp_sock *s, bool *more);
+	/* The user closes its last number of a listener, which still listens; no lock held. */
+	void (*listener_closing)(struct tcp_sock *s);
+	/* It has been waited for the first time; no lock held. */
+	void (*listener_waits)(struct tcp_sock *s);
+	/* Each VMA_TCP_TIMER_RESOLUTION_MSEC while there is a ring, on the internal thread. */
+	void (*tick)(void);
 	/* struct stack_user_ops.cut_off */
 	void (*cut_off)(struct stack *st);
+	/* After tcp_sock_show_awaited(): no frame of s is with its callback now. No lock held. */
+	void (*decided)(struct tcp_sock *s);
 };
 void tcp_sock_handover_register(const struct tcp_sock_handover *h);
 void tcp_sock_handover_second(void);
+void tcp_sock_handover_tick(void);
 void tcp_sock_handover_cut_off(struct stack *st);
+void tcp_sock_handover_decided(struct tcp_sock *s);
+/*
+ * show.c; st->lock is held. The connection of s is to go to the kernel. True: not now, a frame of
+ * it is with its callback. No other one is shown then, and decided() is called. False also when
+ * this thread runs the callback, or it takes too long. now: us.
+ */
+bool tcp_sock_show_awaited(struct tcp_sock *s, uint64_t now);
+/* It goes, whatever is with its callback. st->lock is held. */
+void tcp_sock_show_left(struct tcp_sock *s);
 /*
  * listen.c: new connections of the listener are the kernel's from now on, also if it was not waited
  * on yet; what is in the engine's queue stays there, for accept(). s->lock is held.
@@ -420,6 +479,10 @@ void tcp_sock_listen_to_kernel(struct tcp_sock *s);
 /* accept.c: accept() of what is in the engine's queue. The new fd, in the table, or negative errno.
  */
 int tcp_sock_accept_queued(struct tcp_sock *s);
+/* Clients that wait in the engine: to be accepted, or for the end of their handshake. */
+unsigned tcp_sock_clients(struct tcp_sock *s);
+/* The connection that accept() takes next from the engine, to be compared only; NULL: none. */
+const void *tcp_sock_first_client(struct tcp_sock *s);
 
 /* Objects with a lower id can be found by it, and children can claim their connections. */
 #define TCP_SOCK_NUMBERED 65536u
@@ -458,6 +521,8 @@ struct stack *tcp_sock_conn_look(struct tcp_sock *s);
  * drop the lock after anything that may have sent.
  */
 void tcp_sock_unlock_stack(struct stack *st, uint64_t now);
+/* The same, in the middle of a thread's round (stack/round.h): the last kick may come later. */
+void tcp_sock_unlock_stack_in_round(struct stack *st, uint64_t now);
 void tcp_sock_key(const struct tcp_tuple *t, bool exact, struct vma_flow_key *key);
 /* It is over, or the kernel's. */
 void tcp_sock_kmod_del(struct tcp_sock *s);

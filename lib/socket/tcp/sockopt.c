@@ -54,9 +54,9 @@ static void mirror_stamps(struct tcp_sock *s, int fd)
 	     us = us_new || opt_get_int(fd, SOL_SOCKET, SO_TIMESTAMP_OLD, 0),
 	     ns = ns_new || opt_get_int(fd, SOL_SOCKET, SO_TIMESTAMPNS_OLD, 0);
 
-	s->tells =
-		(uint8_t)((s->tells & TCP_SOCK_TELL_INQ) | (us ? TCP_SOCK_TELL_US : 0) |
-			  (ns ? TCP_SOCK_TELL_NS : 0) | (us_new || ns_new ? TCP_SOCK_TELL_NEW : 0));
+	s->tells = (uint8_t)((s->tells & (TCP_SOCK_TELL_INQ | TCP_SOCK_SHOWS)) |
+			     (us ? TCP_SOCK_TELL_US : 0) | (ns ? TCP_SOCK_TELL_NS : 0) |
+			     (us_new || ns_new ? TCP_SOCK_TELL_NEW : 0));
 	if ((us || ns) && !atomic_exchange_explicit(&stamping, true, memory_order_relaxed))
 		stack_timestamps(STACK_STAMP_SOFTWARE);
 }
@@ -311,6 +311,14 @@ static void set_quickack(struct tcp_sock *s, const void *val)
 	tcp_sock_unlock_stack(st, now);
 }
 
+/* A listener's connections begin otherwise. */
+static bool is_fast_open(const struct opt_row *r)
+{
+	return opt_row_is(r, IPPROTO_TCP, TCP_FASTOPEN) ||
+	       opt_row_is(r, IPPROTO_TCP, TCP_FASTOPEN_KEY) ||
+	       opt_row_is(r, IPPROTO_TCP, TCP_FASTOPEN_NO_COOKIE);
+}
+
 /* The kernel socket has taken the option: what is done here follows. s->lock is held. */
 static void follow(struct tcp_sock *s, int fd, const struct opt_row *r, const void *val,
 		   socklen_t len)
@@ -319,6 +327,8 @@ static void follow(struct tcp_sock *s, int fd, const struct opt_row *r, const vo
 		s->unconn.touched &= ~opt_row_bit(r); /* it reads as 536, which is none */
 	else if (r)
 		s->unconn.touched |= opt_row_bit(r);
+	if (r && is_fast_open(r) && tcp_sock_mode(s) == TCP_SOCK_LISTEN)
+		tcp_sock_fast_open_listen(s);
 	if (!r || r->kind >= OPT_ASLEEP) {
 		if (tcp_sock_mode(s) == TCP_SOCK_CONN || !len || (r && asleep(fd, r)))
 			return;

@@ -97,6 +97,37 @@ uint32_t tcp_sock_tw_reuse_us(bool loopback)
 	return tw_reuse == 1 || (tw_reuse == 2 && loopback) ? tw_reuse_delay_ms * 1000 : 0;
 }
 
+unsigned tcp_sock_fast_open_keys(uint64_t key[2][2])
+{
+	char text[80], *at = text, *end;
+	uint32_t word[8];
+	unsigned n = 0;
+
+	text_file_read("/proc/sys/net/ipv4/tcp_fastopen_key", text, sizeof(text));
+	while (n < 8) {
+		word[n] = (uint32_t)strtoul(at, &end, 16);
+		if (end == at)
+			break;
+		at = end + (*end == '-' || *end == ',');
+		n++;
+	}
+	for (unsigned i = 0; i < n / 4; i++) { /* little-endian, as the kernel's */
+		key[i][0] = word[4 * i] | (uint64_t)word[4 * i + 1] << 32;
+		key[i][1] = word[4 * i + 2] | (uint64_t)word[4 * i + 3] << 32;
+	}
+	return n / 4;
+}
+
+unsigned tcp_sock_fast_open_mode(void)
+{
+	return (unsigned)sysctl1("tcp_fastopen", 0);
+}
+
+unsigned tcp_sock_fast_open_pause_s(void)
+{
+	return (unsigned)sysctl1("tcp_fastopen_blackhole_timeout_sec", 0);
+}
+
 void tcp_sock_sysctl_read(void)
 {
 	struct tcp_opts *o = &tcp_sock_defaults;

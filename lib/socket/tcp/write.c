@@ -22,12 +22,28 @@ static ssize_t left_error(struct tcp_sock *s)
 }
 
 /*
+ * The first n bytes of a connection are in its SYN, for which it had waited (TCP_FASTOPEN_CONNECT).
+ * A blocking call waits until it stands, as connect() would have.
+ */
+static ssize_t opened(struct tcp_sock *s, ssize_t n, int flags)
+{
+	int fd = atomic_load_explicit(&s->v.os_fd, memory_order_relaxed), err = -EINPROGRESS;
+
+	if (!s->nonblock && !(flags & MSG_DONTWAIT))
+		err = tcp_sock_connect_rest(s, fd);
+	if (err == -EINPROGRESS && n)
+		return n;
+	return err ? err : n;
+}
+
+/*
  * Puts what there is room for into the send buffer and sends what may go. As tcp_send(); an error
  * that comes when `done` bytes of the call are in ends it (-EPIPE), but is left for the next call.
  */
 static ssize_t put(struct tcp_sock *s, const struct iovec *iov, int iovcnt, int flags, size_t done)
 {
 	struct stack *st = tcp_sock_conn_lock(s);
+	bool opening = false;
 	uint64_t now;
 	ssize_t n;
 
@@ -48,8 +64,12 @@ static ssize_t put(struct tcp_sock *s, const struct iovec *iov, int iovcnt, int 
 		tcp_sock_hint_clear(s, EPOLLOUT | EPOLLWRNORM);
 	else if (n > 0)
 		atomic_fetch_or_explicit(&s->hint, EPOLLOUT, memory_order_relaxed);
-	tcp_sock_unlock_stack(st, now);
-	return n;
+	if (n >= 0 && __builtin_expect(tcp_conn_state(s->c) == TCPS_SYN_SENT, 0)) {
+		opening = true;
+		tcp_fast_open_go(s->c);
+	}
+	tcp_sock_unlock_stack_in_round(st, now);
+	return opening ? opened(s, n, flags) : n;
 }
 
 /*
@@ -99,7 +119,7 @@ static ssize_t send_slow(struct tcp_sock *s, int fd, const struct iovec *iov, in
 		num = tcp_sock_iov_part(iov, cnt, done, part);
 		here = tcp_sock_iov_len(part, (size_t)num);
 		n = put(s, part, num, part_flags(flags, done + here >= len), done);
-		if (n < 0 && tcp_sock_mode(s) != TCP_SOCK_CONN)
+		if (n == -EPIPE && tcp_sock_mode(s) != TCP_SOCK_CONN)
 			return send_by_kernel(fd, iov, cnt, len, done, flags);
 		if (n < 0 && n != -EAGAIN)
 			return done ? (ssize_t)done : n;
@@ -115,20 +135,9 @@ static ssize_t send_slow(struct tcp_sock *s, int fd, const struct iovec *iov, in
 	}
 }
 
-static ssize_t transmit(struct tcp_sock *s, int fd, const struct iovec *iov, int cnt, size_t len,
-			int flags)
+/* What a call ends with: n as send_slow() has it. As send(). */
+static ssize_t result(struct tcp_sock *s, ssize_t n, int flags)
 {
-	bool wait = !s->nonblock && !(flags & MSG_DONTWAIT);
-	ssize_t n;
-
-	if (__builtin_expect(__atomic_load_n(&s->stats->tx_tid, __ATOMIC_RELAXED) != lock_self(),
-			     0))
-		__atomic_store_n(&s->stats->tx_tid, lock_self(), __ATOMIC_RELAXED);
-	n = put(s, iov, cnt, flags, 0);
-	if (__builtin_expect(n < 0 && tcp_sock_mode(s) != TCP_SOCK_CONN, 0))
-		n = send_by_kernel(fd, iov, cnt, len, 0, flags);
-	else if (__builtin_expect((n == -EAGAIN || (n >= 0 && (size_t)n < len)) && wait, 0))
-		n = send_slow(s, fd, iov, cnt, len, n > 0 ? (size_t)n : 0, flags);
 	if (__builtin_expect(n < 0, 0)) {
 		stats_add(n == -EAGAIN ? &s->stats->tx.eagain : &s->stats->tx.errors, 1);
 		if (n == -EPIPE && !(flags & MSG_NOSIGNAL))
@@ -139,6 +148,23 @@ static ssize_t transmit(struct tcp_sock *s, int fd, const struct iovec *iov, int
 	stats_add(&s->stats->tx.packets, 1);
 	stats_add(&s->stats->tx.bytes, (uint64_t)n);
 	return n;
+}
+
+static ssize_t transmit(struct tcp_sock *s, int fd, const struct iovec *iov, int cnt, size_t len,
+			int flags)
+{
+	bool wait = !s->nonblock && !(flags & MSG_DONTWAIT);
+	ssize_t n;
+
+	if (__builtin_expect(__atomic_load_n(&s->stats->tx_tid, __ATOMIC_RELAXED) != lock_self(),
+			     0))
+		__atomic_store_n(&s->stats->tx_tid, lock_self(), __ATOMIC_RELAXED);
+	n = put(s, iov, cnt, flags, 0);
+	if (__builtin_expect(n == -EPIPE && tcp_sock_mode(s) != TCP_SOCK_CONN, 0))
+		n = send_by_kernel(fd, iov, cnt, len, 0, flags);
+	else if (__builtin_expect((n == -EAGAIN || (n >= 0 && (size_t)n < len)) && wait, 0))
+		n = send_slow(s, fd, iov, cnt, len, n > 0 ? (size_t)n : 0, flags);
+	return result(s, n, flags);
 }
 
 /*
@@ -156,14 +182,66 @@ static ssize_t transmit_told(struct tcp_sock *s, int fd, const struct iovec *iov
 	return n;
 }
 
-/* MSG_FASTOPEN on a connection: the kernel would connect it, and says why not. */
-static ssize_t refuse_fast_open(const struct sockaddr *addr, socklen_t alen)
+/* MSG_FASTOPEN on a connection: as connect(), and then the data. As send(). */
+static ssize_t fast_open_again(struct tcp_sock *s, int fd, const struct msghdr *msg, int flags)
 {
-	errno = !addr				 ? EISCONN
-		: alen < sizeof(addr->sa_family) ? EINVAL
-		: addr->sa_family == AF_UNSPEC	 ? EOPNOTSUPP
-						 : EISCONN;
-	return -1;
+	const struct sockaddr *to = msg->msg_name;
+	int err;
+
+	if (to && msg->msg_namelen < sizeof(to->sa_family))
+		err = -EINVAL;
+	else if (to && to->sa_family == AF_UNSPEC)
+		err = -EOPNOTSUPP;
+	else
+		err = tcp_sock_connect_again(s, fd, s->nonblock || flags & MSG_DONTWAIT);
+	if (err)
+		return result(s, err, flags);
+	return transmit(s, fd, msg->msg_iov, (int)msg->msg_iovlen,
+			tcp_sock_iov_len(msg->msg_iov, msg->msg_iovlen), flags);
+}
+
+/*
+ * MSG_FASTOPEN on a socket without connection, allowed by mode. As send(); *kernel: the kernel is
+ * to do it.
+ */
+static ssize_t fast_open(struct tcp_sock *s, int fd, const struct msghdr *msg, int flags,
+			 unsigned mode, bool *kernel)
+{
+	struct iovec nothing = {0};
+	/* Without data it does not wait for any: the SYN leaves. */
+	struct tcp_sock_opening o = {.fast_open = true,
+				     .mode = mode,
+				     .iov = msg->msg_iov ? msg->msg_iov : &nothing,
+				     .iovcnt = (int)msg->msg_iovlen,
+				     .flags = flags & ENGINE_FLAGS};
+	size_t len = tcp_sock_iov_len(msg->msg_iov, msg->msg_iovlen);
+	bool wait = !s->nonblock && !(flags & MSG_DONTWAIT);
+	int err;
+
+	o.flags |= flags & MSG_DONTWAIT;
+	err = tcp_sock_connect_with(s, fd, msg->msg_name, msg->msg_namelen, &o);
+	*kernel = err > 0;
+	if (*kernel)
+		return -1;
+	if (err == -EAGAIN)
+		return fast_open_again(s, fd, msg, flags);
+	if (err && !(err == -EINPROGRESS && o.taken > 0))
+		return result(s, err, flags);
+	if (o.taken < 0)
+		o.taken = 0;
+	if (!err && wait && (size_t)o.taken < len)
+		o.taken = send_slow(s, fd, msg->msg_iov, (int)msg->msg_iovlen, len, (size_t)o.taken,
+				    flags);
+	return result(s, o.taken, flags);
+}
+
+/* What the kernel refuses it says itself. */
+static bool is_fast_open(const struct msghdr *msg, int flags)
+{
+	const struct sockaddr *to = msg->msg_name;
+
+	return __builtin_expect(flags & MSG_FASTOPEN, 0) && to &&
+	       msg->msg_namelen >= sizeof(to->sa_family) && to->sa_family != AF_UNSPEC;
 }
 
 /*
@@ -188,35 +266,66 @@ static ssize_t dummy(struct tcp_sock *s, const struct iovec *iov, int cnt, int f
 	return n;
 }
 
-/* No connection of ours: an earlier one's error, else 0: the call is libc's. */
-static ssize_t unconnected(struct tcp_sock *s)
+/*
+ * No connection of ours: an earlier one's error, or the beginning of one; else the call is libc's
+ * (*kernel).
+ */
+static ssize_t unconnected(struct tcp_sock *s, int fd, const struct msghdr *msg, int flags,
+			   bool *kernel)
 {
 	int err = tcp_sock_pending_error_take(s);
+	unsigned mode = 0;
 
-	if (!err)
-		return 0;
-	stats_add(&s->stats->tx.errors, 1);
-	errno = err;
+	*kernel = false;
+	if (err)
+		return result(s, -err, flags | MSG_NOSIGNAL);
+	if (is_fast_open(msg, flags) && tcp_sock_mode(s) == TCP_SOCK_KERNEL)
+		mode = tcp_sock_fast_open_allowed();
+	if (mode)
+		return fast_open(s, fd, msg, flags, mode, kernel);
+	*kernel = true;
 	return -1;
 }
 
 ssize_t tcp_sock_sendmsg(struct vfd *v, int fd, const struct msghdr *msg, int flags)
 {
 	struct tcp_sock *s = tcp_sock_of(v);
+	bool kernel = true;
+	ssize_t n = -1;
 	size_t len;
 
 	if (__builtin_expect(flags & VMA_SND_FLAGS_DUMMY, 0))
 		return dummy(s, msg->msg_iov,
 			     msg->msg_iovlen <= TCP_SOCK_IOVS ? (int)msg->msg_iovlen : 0, flags);
-	if (tcp_sock_mode(s) != TCP_SOCK_CONN || msg->msg_iovlen > IOV_MAX)
-		return msg->msg_iovlen <= IOV_MAX && unconnected(s) ? -1
-								    : libc.sendmsg(fd, msg, flags);
+	if (tcp_sock_mode(s) != TCP_SOCK_CONN || msg->msg_iovlen > IOV_MAX) {
+		if (msg->msg_iovlen <= IOV_MAX)
+			n = unconnected(s, fd, msg, flags, &kernel);
+		return kernel ? libc.sendmsg(fd, msg, flags) : n;
+	}
 	len = tcp_sock_iov_len(msg->msg_iov, msg->msg_iovlen);
 	if (__builtin_expect(flags & (MSG_ZEROCOPY | MSG_FASTOPEN), 0))
-		return flags & MSG_FASTOPEN ? refuse_fast_open(msg->msg_name, msg->msg_namelen)
+		return flags & MSG_FASTOPEN ? fast_open_again(s, fd, msg, flags)
 					    : transmit_told(s, fd, msg->msg_iov,
 							    (int)msg->msg_iovlen, len, flags);
 	return transmit(s, fd, msg->msg_iov, (int)msg->msg_iovlen, len, flags);
+}
+
+/* What sendto() hardly ever meets: no connection, MSG_FASTOPEN, MSG_ZEROCOPY. As sendto(). */
+static ssize_t sendto_slow(struct tcp_sock *s, int fd, struct iovec *iov, int flags,
+			   const struct sockaddr *addr, socklen_t alen)
+{
+	struct msghdr msg = {.msg_name = (void *)(uintptr_t)addr,
+			     .msg_namelen = alen,
+			     .msg_iov = iov,
+			     .msg_iovlen = 1};
+	bool kernel;
+	ssize_t n;
+
+	if (tcp_sock_mode(s) == TCP_SOCK_CONN)
+		return flags & MSG_FASTOPEN ? fast_open_again(s, fd, &msg, flags)
+					    : transmit_told(s, fd, iov, 1, iov->iov_len, flags);
+	n = unconnected(s, fd, &msg, flags, &kernel);
+	return kernel ? libc.sendto(fd, iov->iov_base, iov->iov_len, flags, addr, alen) : n;
 }
 
 ssize_t tcp_sock_sendto(struct vfd *v, const void *buf, size_t len, uint64_t call,
@@ -229,10 +338,8 @@ ssize_t tcp_sock_sendto(struct vfd *v, const void *buf, size_t len, uint64_t cal
 	if (__builtin_expect(flags & VMA_SND_FLAGS_DUMMY, 0))
 		return dummy(s, &iov, 1, flags);
 	/* An address is ignored on a connected stream. */
-	if (tcp_sock_mode(s) != TCP_SOCK_CONN)
-		return unconnected(s) ? -1 : libc.sendto(fd, buf, len, flags, addr, alen);
-	if (__builtin_expect(flags & (MSG_ZEROCOPY | MSG_FASTOPEN), 0))
-		return flags & MSG_FASTOPEN ? refuse_fast_open(addr, alen)
-					    : transmit_told(s, fd, &iov, 1, len, flags);
+	if (__builtin_expect(
+		    tcp_sock_mode(s) != TCP_SOCK_CONN || flags & (MSG_ZEROCOPY | MSG_FASTOPEN), 0))
+		return sendto_slow(s, fd, &iov, flags, addr, alen);
 	return transmit(s, fd, &iov, 1, len, flags);
 }

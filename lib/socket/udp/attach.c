@@ -111,6 +111,7 @@ void udp_to_kernel(struct udp_sock *s, int fd, const char *why)
 	if (s->early && !udp_kernel_has(fd))
 		atomic_store_explicit(&s->early, false, memory_order_relaxed);
 	udp_unlist(s);
+	udp_port_forget(s->lport);
 	atomic_store_explicit(&s->os_countdown, 1, memory_order_relaxed);
 }
 
@@ -138,8 +139,12 @@ static struct udp_att *att_get(struct udp_sock *s, struct stack *st)
 		return NULL;
 	att->head = NULL;
 	att->tail = &att->head;
-	att->charge = 0;
-	att->listed = att->is_chosen = false;
+	att->charge = att->held = 0;
+	att->listed = att->is_chosen = att->is_due = att->showing = false;
+	att->uses++;
+	att->cb = s->cb;
+	att->unshown = NULL;
+	att->unshown_tail = &att->unshown;
 	atomic_store_explicit(&att->st, st, memory_order_release);
 	atomic_store_explicit(&att->s, s, memory_order_release);
 	atomic_store_explicit(&s->att[n], att, memory_order_release);
@@ -475,7 +480,8 @@ void udp_prune(struct udp_sock *s)
 		bool gone = false;
 
 		lock_take(&st->lock);
-		if (!att->is_chosen && !att->listed && !att->head) {
+		if (!att->is_chosen && !att->listed && !att->head && !att->unshown &&
+		    !att->showing) {
 			atomic_store_explicit(&att->s, NULL, memory_order_release);
 			atomic_store_explicit(&s->att[i], udp_att(s, --n), memory_order_release);
 			atomic_store_explicit(&s->natt, n, memory_order_release);
@@ -704,6 +710,13 @@ static void follow_sharing(struct udp_sock *s, void *arg)
 	udp_attach(s, s->v.os_fd);
 }
 
+void udp_sharing_look(void)
+{
+	struct sharing_turn all = {.from = UINT_MAX, .left = UINT_MAX};
+
+	udp_each(follow_sharing, &all);
+}
+
 static void follow_addresses(struct udp_sock *s, void *arg)
 {
 	(void)arg;
@@ -733,6 +746,7 @@ static const struct stack_user_ops user_ops = {
 	.gone = stack_gone,
 	.cut_off = stack_cut_off,
 	.addresses_changed = addresses_changed,
+	.show = udp_show,
 };
 
 int udp_start(void)

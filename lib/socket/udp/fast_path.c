@@ -68,7 +68,7 @@ static __attribute__((noinline)) bool post_and_kick(struct stack *st, struct udp
 
 	lock_drop(&st->lock);
 	if (sent)
-		ring_kick(r);
+		stack_round_sent(st, r);
 	return sent;
 }
 
@@ -194,8 +194,8 @@ static void fast_path_update(struct udp_att *att, const struct stack *st)
 	if (udp_moves_rx && params.ring_allocation_logic_rx != STACK_BY_THREAD)
 		return;
 	if (!atomic_load_explicit(&st->open, memory_order_relaxed) || !st->ring->caps.rx_csum ||
-	    !att->listed || b->family != AF_INET || b->bound_if || IN_MULTICAST(ntohl(local)) ||
-	    !udp_demux_sole(&st->udp, b))
+	    !att->listed || att->cb.fn || b->family != AF_INET || b->bound_if ||
+	    IN_MULTICAST(ntohl(local)) || !udp_demux_sole(&st->udp, b))
 		return;
 	att->fast_any = b->local_any;
 	att->fast_port = htons(b->lport);
@@ -220,6 +220,15 @@ static inline bool fast_path_valid(const struct udp_att *att, const struct stack
 	       atomic_load_explicit(&st->udp_gen, memory_order_relaxed);
 }
 
+static inline void put_sender(const struct pkt_udp4 *u, struct sockaddr *addr, socklen_t *alen)
+{
+	struct sockaddr_in in = {
+		.sin_family = AF_INET, .sin_port = u->sport, .sin_addr.s_addr = u->src};
+
+	memcpy(addr, &in, sizeof(in));
+	*alen = sizeof(in);
+}
+
 /* The payload and its sender go to the user. Returns the bytes copied. */
 static inline ssize_t hand_out(const uint8_t *from, const struct pkt_udp4 *u, void *to, size_t room,
 			       struct sockaddr *addr, socklen_t *alen)
@@ -230,13 +239,8 @@ static inline ssize_t hand_out(const uint8_t *from, const struct pkt_udp4 *u, vo
 		copy_short(to, from, n);
 	else if (n)
 		memcpy(to, from, n);
-	if (addr) {
-		struct sockaddr_in in = {
-			.sin_family = AF_INET, .sin_port = u->sport, .sin_addr.s_addr = u->src};
-
-		memcpy(addr, &in, sizeof(in));
-		*alen = sizeof(in);
-	}
+	if (addr)
+		put_sender(u, addr, alen);
 	return (ssize_t)n;
 }
 
@@ -305,6 +309,76 @@ static inline bool plain_reader(const struct udp_sock *s, int flags, const struc
 	       __atomic_load_n(&s->stats->rx_tid, __ATOMIC_RELAXED) == me && me &&
 	       (!addr || (alen && *alen >= sizeof(struct sockaddr_in))) &&
 	       !atomic_load_explicit(&stack_timestamps_wanted, memory_order_relaxed);
+}
+
+/*
+ * The one attachment's stack is locked and nothing is queued: takes a frame off the ring. If it is
+ * for us and the receive buffer has room, it is the program's. The lock is given back.
+ */
+static bool give_locked(struct udp_sock *s, struct udp_att *att, struct stack *st,
+			const struct zcopy *z, ssize_t *n)
+{
+	struct buf *b = NULL;
+	struct pkt_udp4 u;
+	void *id;
+
+	st->polls++;
+	if (!ring_poll(st->ring, &b, 1) || !pkt_udp4(b, &u) || !for_us(att, &u) ||
+	    !stack_source_known(st, u.src, u.dst) ||
+	    att->charge + u.len + UDP_CHARGE > s->o.rcvbuf) {
+		give_away(st, b);
+		return false;
+	}
+	b->data += PKT_UDP4_HEADERS;
+	b->len = b->total = u.len;
+	b->next = NULL;
+	id = udp_hold(s, att, st, b, false);
+	if (__builtin_expect(!id, 0)) {
+		b->data -= PKT_UDP4_HEADERS;
+		b->len = b->total = u.len + PKT_UDP4_HEADERS;
+		give_away(st, b);
+		return false;
+	}
+	att->charge += u.len + UDP_CHARGE;
+	zcopy_put(z, b, id);
+	if (z->from)
+		put_sender(&u, z->from, z->fromlen);
+	*n = u.len;
+	atomic_store_explicit(&s->last_time_ns, UDP_UNSTAMPED, memory_order_relaxed);
+	stats_add(&s->stats->rx.packets, 1);
+	stats_add(&s->stats->rx.bytes, u.len);
+	stats_add(&s->stats->rx_zcopy_buffers, 1);
+	if (st->tcp)
+		stack_polled(st, 0);
+	lock_drop(&st->lock);
+	return true;
+}
+
+bool udp_give_frame(struct udp_sock *s, int flags, const struct zcopy *z, ssize_t *n)
+{
+	uint32_t me = lock_thread.tid;
+	struct udp_att *att;
+	struct stack *st;
+
+	if (atomic_load_explicit(&s->natt, memory_order_acquire) != 1 || !zcopy_room(z) ||
+	    !plain_reader(s, flags, z->from, z->fromlen, me))
+		return false;
+	att = udp_att(s, 0);
+	st = udp_att_stack(att);
+	if (!summed(st))
+		return false;
+	if (!lock_get_now(&st->lock, me)) {
+		lock_leave();
+		return false;
+	}
+	if (atomic_load_explicit(&att->s, memory_order_acquire) == s &&
+	    atomic_load_explicit(&att->st, memory_order_relaxed) == st && !att->head) {
+		if (fast_path_valid(att, st))
+			return give_locked(s, att, st, z, n);
+		fast_path_update(att, st);
+	}
+	lock_drop(&st->lock);
+	return false;
 }
 
 /* After lock_get_now(): the lock is taken. */

@@ -56,6 +56,24 @@ void udp_burst_gather(struct udp_burst *tr, const struct mmsghdr *msgs, unsigned
 	}
 }
 
+struct buf *udp_burst_take(struct buf **head, struct buf ***tail)
+{
+	struct buf *b = *head, *after = b->next, *one = udp_copy_of(b, b->gso_size);
+	uint32_t size = b->gso_size;
+
+	if (!one)
+		return NULL;
+	one->gso_size = 0;
+	b = buf_skip(b, size);
+	if (b->total <= size)
+		b->gso_size = 0;
+	b->next = after;
+	*head = b;
+	if (!after)
+		*tail = &b->next;
+	return one;
+}
+
 void udp_burst_step(struct udp_sock *s, struct udp_att *att)
 {
 	struct buf *b = att->head, *after = b->next;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* From the gate into a socket's queue. The stack's lock is held throughout. */
+#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 
@@ -23,7 +24,7 @@ static unsigned admit_some(struct udp_sock *s, struct udp_att *att, struct buf *
 	uint64_t fit = b->gso_size ? room / (b->gso_size + UDP_CHARGE) : 0;
 	uint32_t total = b->total;
 
-	if (!att->head && !fit)
+	if (!att->charge && !fit)
 		fit = 1;
 	if (fit >= n)
 		return n; /* an empty queue takes any one datagram */
@@ -34,24 +35,17 @@ static unsigned admit_some(struct udp_sock *s, struct udp_att *att, struct buf *
 		total -= b->total;
 	}
 	count_dropped(s, n - (unsigned)fit, total);
+	if (att->held > limit / 2)
+		udp_held_too_long(s);
 	return (unsigned)fit;
 }
 
-static void enqueue(struct udp_att *att, struct buf *b)
+/* Can be read from now on: n datagrams in b, charged. */
+static inline void queue_add(struct udp_sock *s, struct udp_att *att, struct buf *b, unsigned n)
 {
-	struct udp_sock *s = atomic_load_explicit(&att->s, memory_order_relaxed);
 	struct vma_stats_socket *stats = s->stats;
-	unsigned n = udp_count(b);
 	uint64_t now;
 
-	if (__builtin_expect(att->charge + b->total + (uint64_t)n * UDP_CHARGE > s->o.rcvbuf, 0)) {
-		n = admit_some(s, att, b, n);
-		if (!n) {
-			buf_free(b);
-			return;
-		}
-	}
-	att->charge += b->total + (uint64_t)n * UDP_CHARGE;
 	atomic_store_explicit(&att->queued, att->queued + n, memory_order_release);
 	b->next = NULL;
 	*att->tail = b;
@@ -68,28 +62,69 @@ static void enqueue(struct udp_att *att, struct buf *b)
 	vfd_notify(&s->v, EPOLLIN | EPOLLRDNORM);
 }
 
-/*
- * A copy of b's datagram on the heap, for one more receiver of a multicast; NULL when memory is
- * out.
- */
-static struct buf *copy_of(const struct buf *b)
+static void enqueue(struct udp_att *att, struct buf *b)
 {
-	struct buf *c = buf_heap_alloc(b->total);
-	uint8_t *to;
+	struct udp_sock *s = atomic_load_explicit(&att->s, memory_order_relaxed);
+	unsigned n = udp_count(b);
+
+	if (__builtin_expect(att->charge + b->total + (uint64_t)n * UDP_CHARGE > s->o.rcvbuf, 0)) {
+		n = admit_some(s, att, b, n);
+		if (!n) {
+			buf_free(b);
+			return;
+		}
+	}
+	att->charge += b->total + (uint64_t)n * UDP_CHARGE;
+	if (__builtin_expect(att->cb.fn != NULL, 0)) {
+		udp_unshown_add(att, b);
+		/* Whoever waits runs the callback. */
+		vfd_notify(&s->v, EPOLLIN | EPOLLRDNORM);
+		return;
+	}
+	queue_add(s, att, b, n);
+}
+
+void udp_queue_add(struct udp_att *att, struct buf *b)
+{
+	queue_add(atomic_load_explicit(&att->s, memory_order_relaxed), att, b, udp_count(b));
+}
+
+void udp_queue_first(struct udp_att *att, struct buf *b)
+{
+	struct udp_sock *s = atomic_load_explicit(&att->s, memory_order_relaxed);
+
+	att->charge += b->total + UDP_CHARGE;
+	b->next = att->head;
+	if (!att->head)
+		att->tail = &b->next;
+	att->head = b;
+	atomic_store_explicit(&att->queued, att->queued + 1, memory_order_release);
+	stats_add(&s->stats->rx_ready_packets, 1);
+	stats_add(&s->stats->rx_ready_bytes, b->total);
+}
+
+/* The first n bytes of b's payload. */
+static void copy_first(const struct buf *b, size_t n, uint8_t *to)
+{
+	for (size_t part; b && n; b = b->frag, to += part, n -= part) {
+		part = b->len < n ? b->len : n;
+		memcpy(to, b->data, part);
+	}
+}
+
+struct buf *udp_copy_of(const struct buf *b, uint32_t n)
+{
+	struct buf *c = buf_heap_alloc(n);
 
 	if (!c)
 		return NULL;
-	to = c->data;
 	c->meta = b->meta;
 	c->gso_size = b->gso_size;
 	c->time_ns = b->time_ns;
 	c->hw_ns = b->hw_ns;
 	c->flags = b->flags;
-	c->len = c->total = b->total;
-	for (; b; b = b->frag) {
-		memcpy(to, b->data, b->len);
-		to += b->len;
-	}
+	c->len = c->total = n;
+	copy_first(b, n, c->data);
 	return c;
 }
 
@@ -105,7 +140,7 @@ static void input_multicast(struct stack *st, struct buf *b)
 		if (!udp_mc_accepts(atomic_load_explicit(&att->s, memory_order_relaxed), &b->meta))
 			continue;
 		if (last) {
-			copy = copy_of(b);
+			copy = udp_copy_of(b, b->total);
 			if (copy)
 				enqueue(last, copy);
 			else
@@ -142,10 +177,54 @@ void udp_input(struct stack *st, struct buf *b, uint64_t *now_us)
 	enqueue((struct udp_att *)bind, b);
 }
 
+/* The same as below of one attachment, its stack locked. False: fn has said so. */
+static bool take_of(struct udp_sock *s, struct udp_att *att, uint8_t *room,
+		    bool (*fn)(const struct buf_meta *m, const void *data, size_t len, void *arg),
+		    void *arg)
+{
+	struct buf *b;
+
+	while ((b = att->head) != NULL) {
+		size_t len = b->gso_size ? b->gso_size : b->total;
+
+		if (len > UDP_PAYLOAD_MAX)
+			return false;
+		copy_first(b, len, room);
+		if (!fn(&b->meta, room, len, arg))
+			return false;
+		if (b->gso_size)
+			udp_burst_step(s, att);
+		else
+			buf_free(udp_dequeue(s, att));
+	}
+	return true;
+}
+
+void udp_take_queued(struct udp_sock *s,
+		     bool (*fn)(const struct buf_meta *m, const void *data, size_t len, void *arg),
+		     void *arg)
+{
+	unsigned n = atomic_load_explicit(&s->natt, memory_order_relaxed);
+	uint8_t *room = n ? malloc(UDP_PAYLOAD_MAX) : NULL;
+	bool more = room != NULL;
+
+	for (unsigned i = 0; more && i < n; i++) {
+		struct stack *st = udp_att(s, i)->st;
+
+		if (lock_mine(&st->lock))
+			continue;
+		lock_take(&st->lock);
+		more = take_of(s, udp_att(s, i), room, fn, arg);
+		lock_drop(&st->lock);
+	}
+	free(room);
+}
+
 void udp_att_flush(struct udp_att *att)
 {
 	struct udp_sock *s = atomic_load_explicit(&att->s, memory_order_relaxed);
 
 	while (att->head)
 		buf_free(udp_dequeue(s, att));
+	udp_unshown_flush(att);
 }

@@ -139,8 +139,10 @@ static inline void udp_begin(struct udp_sock *s, int fd)
 void udp_follow_port(struct udp_sock *s);
 /* A socket of this process on the port has begun. */
 bool udp_port_has_begun(uint16_t port);
-/* True when one of these inodes (each once) is none of this process's offloaded sockets. Sorts
- * them. */
+/*
+ * True when one of these inodes (each once) is none of this process's offloaded sockets: another
+ * process's, or one that the kernel has for good. Sorts them.
+ */
 bool udp_inodes_foreign(uint64_t *inodes, unsigned n);
 
 /* sharing.c */
@@ -197,17 +199,71 @@ static inline struct buf *udp_dequeue(struct udp_sock *s, struct udp_att *att)
 	return b;
 }
 
+/* Puts b, which is charged, at the end of the queue of what can be read. */
+void udp_queue_add(struct udp_att *att, struct buf *b);
+/* Puts b, one datagram that is not charged, back to the front. */
+void udp_queue_first(struct udp_att *att, struct buf *b);
+
+/*
+ * gso_burst.c: a copy of the first datagram of the burst at the head of a queue, which has it no
+ * more; NULL: no memory, and nothing has changed. Charges and counts are the caller's.
+ */
+struct buf *udp_burst_take(struct buf **head, struct buf ***tail);
 /*
  * gso_burst.c: takes the first datagram of the burst at the head of the queue away; the last one is
  * a plain datagram.
  */
 void udp_burst_step(struct udp_sock *s, struct udp_att *att);
 
+/*
+ * A copy on the heap of the first n bytes of b's payload, with what is known of it; NULL when
+ * memory is out.
+ */
+struct buf *udp_copy_of(const struct buf *b, uint32_t n);
 /* Frees what an attachment has queued. */
 void udp_att_flush(struct udp_att *att);
 
+/* show.c; the stack's lock is held for these two */
+/* b, which is charged, waits for the callback. */
+void udp_unshown_add(struct udp_att *att, struct buf *b);
+/* Frees what waits for it. */
+void udp_unshown_flush(struct udp_att *att);
+/* The callback of s and its attachments; s->lock is held. */
+void udp_callback_set(struct udp_sock *s, struct udp_callback cb);
+/* struct stack_user_ops.show */
+bool udp_show(void);
+void udp_show_forked(void);
+
+/* zcopy.c; the stack's lock is held */
+/*
+ * b, one datagram that is charged, goes to the program: what names it there. NULL: there are too
+ * many. shown: to a callback first.
+ */
+void *udp_hold(struct udp_sock *s, struct udp_att *att, struct stack *st, struct buf *b,
+	       bool shown);
+/* It does not stay there; its charge is what it was. uses: of the attachment, at that time. */
+void udp_unhold(struct udp_att *att, uint32_t uses, const struct buf *b);
+/* What the program holds leaves no room in the receive buffer: it is told, once. */
+void udp_held_too_long(const struct udp_sock *s);
+
 /* recv.c */
+/*
+ * Waits as recvmsg() does for something to read: the attachment whose head it is, its stack locked;
+ * or NULL, and *n is what recvmsg() returns, msg filled by the kernel socket.
+ */
+struct udp_att *udp_ready(struct udp_sock *s, int fd, struct msghdr *msg, int flags, ssize_t *n);
+/* Hands the head of att to the user and unlocks its stack. Returns what recvmsg() returns. */
+ssize_t udp_deliver(struct udp_sock *s, struct udp_att *att, struct msghdr *msg, int flags);
+/* The sender's address, cut to *len bytes; *len becomes its whole length. */
+void udp_put_name(const struct udp_sock *s, const struct buf_meta *m, void *name, socklen_t *len);
+/* For SIOCGSTAMP: b is the last datagram that was handed over. */
+void udp_note_time(struct udp_sock *s, const struct buf *b);
 ssize_t udp_recvmsg(struct vfd *v, int fd, struct msghdr *msg, int flags);
+/*
+ * fast_path.c: recvfrom_zcopy() of the usual kind. False: it is not, or nothing is there; *n is not
+ * set.
+ */
+bool udp_give_frame(struct udp_sock *s, int flags, const struct zcopy *z, ssize_t *n);
 /* With other flags recvfrom() is a recvmsg(). */
 #define UDP_RX_FLAGS (MSG_DONTWAIT | MSG_NOSIGNAL | MSG_WAITALL)
 /* fast_path.c: recvfrom(); what is not of the usual kind is for the next one. */

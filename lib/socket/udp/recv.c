@@ -143,6 +143,16 @@ static inline void note_time(struct udp_sock *s, const struct buf *b)
 			      memory_order_relaxed);
 }
 
+void udp_put_name(const struct udp_sock *s, const struct buf_meta *m, void *name, socklen_t *len)
+{
+	put_name(s, m, name, len);
+}
+
+void udp_note_time(struct udp_sock *s, const struct buf *b)
+{
+	note_time(s, b);
+}
+
 /* The datagram b has left the queue and been copied to the user. */
 static inline void delivered(struct udp_sock *s, struct buf *b)
 {
@@ -152,7 +162,7 @@ static inline void delivered(struct udp_sock *s, struct buf *b)
 	buf_free(b);
 }
 
-/* As deliver(), for a burst: its first datagram, or with UDP_GRO all of it. */
+/* As udp_deliver(), for a burst: its first datagram, or with UDP_GRO all of it. */
 static __attribute__((noinline)) ssize_t deliver_burst(struct udp_sock *s, struct udp_att *att,
 						       struct msghdr *msg, int flags)
 {
@@ -179,8 +189,7 @@ static __attribute__((noinline)) ssize_t deliver_burst(struct udp_sock *s, struc
 	return (ssize_t)(flags & MSG_TRUNC ? total : n);
 }
 
-/* Hands the head of att to the user and unlocks its stack. Returns what recvmsg() returns. */
-static ssize_t deliver(struct udp_sock *s, struct udp_att *att, struct msghdr *msg, int flags)
+ssize_t udp_deliver(struct udp_sock *s, struct udp_att *att, struct msghdr *msg, int flags)
 {
 	struct stack *st = atomic_load_explicit(&att->st, memory_order_relaxed);
 	struct buf *b = att->head;
@@ -204,7 +213,7 @@ static ssize_t deliver(struct udp_sock *s, struct udp_att *att, struct msghdr *m
 	return (ssize_t)(flags & MSG_TRUNC ? total : n);
 }
 
-/* As deliver(), for recvfrom() without MSG_PEEK and MSG_TRUNC. */
+/* As udp_deliver(), for recvfrom() without MSG_PEEK and MSG_TRUNC. */
 static inline ssize_t deliver_plain(struct udp_sock *s, struct udp_att *att, void *to, size_t room,
 				    struct sockaddr *addr, socklen_t *alen)
 {
@@ -421,6 +430,13 @@ wait_ready(struct udp_sock *s, int fd, struct msghdr *msg, int flags, ssize_t *n
 				break;
 		}
 		att = worth_polling(s, &w) ? find_ready(s) : NULL;
+		if (!att && stacks_show_due()) {
+			if (!stacks_show()) {
+				*n = fail(s, EINTR);
+				break;
+			}
+			att = find_ready(s);
+		}
 		if (att) {
 			stats_add(&s->stats->rx_poll_hit, w.polls != 0);
 			wait_call_end(&w, true);
@@ -456,6 +472,13 @@ static inline struct udp_att *first_look(struct udp_sock *s)
 	return find_ready(s);
 }
 
+struct udp_att *udp_ready(struct udp_sock *s, int fd, struct msghdr *msg, int flags, ssize_t *n)
+{
+	struct udp_att *att = first_look(s);
+
+	return att ? att : wait_ready(s, fd, msg, flags, n);
+}
+
 ssize_t udp_recvmsg(struct vfd *v, int fd, struct msghdr *msg, int flags)
 {
 	struct udp_sock *s = udp_of(v);
@@ -473,7 +496,7 @@ ssize_t udp_recvmsg(struct vfd *v, int fd, struct msghdr *msg, int flags)
 	att = first_look(s);
 	if (!att)
 		att = wait_ready(s, fd, msg, flags, &n);
-	return att ? deliver(s, att, msg, flags) : n;
+	return att ? udp_deliver(s, att, msg, flags) : n;
 }
 
 /*

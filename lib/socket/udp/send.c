@@ -256,6 +256,7 @@ struct udp_dst *udp_tx_lock(struct udp_sock *s, int fd, struct udp_tx *t, int fl
  */
 static void by_kernel(struct udp_sock *s)
 {
+	stack_round_flush(); /* what was sent before leaves before */
 	if (atomic_load_explicit(&s->v.os_events, memory_order_relaxed) & EPOLLERR)
 		atomic_fetch_and_explicit(&s->v.os_events, ~(uint32_t)EPOLLERR,
 					  memory_order_acq_rel);
@@ -299,7 +300,7 @@ ssize_t udp_sendto_any(struct udp_sock *s, int fd, const void *buf, size_t len, 
 		enum tx_result res = send_one(s, fd, &t, &st);
 
 		if (__builtin_expect(res == TX_DONE, 1))
-			ring_kick(st->ring);
+			stack_round_sent(st, st->ring);
 		if (res != TX_KERNEL) {
 			udp_count_sent(s, len);
 			return (ssize_t)len;
@@ -378,7 +379,7 @@ ssize_t udp_sendmsg(struct vfd *v, int fd, const struct msghdr *msg, int flags)
 	udp_sending(s);
 	send_msg(s, fd, msg, flags, &kick, &n);
 	if (kick)
-		ring_kick(kick->ring);
+		stack_round_sent(kick, kick->ring);
 	return n;
 }
 
@@ -512,6 +513,6 @@ int udp_sendmmsg(struct vfd *v, int fd, struct mmsghdr *msgs, unsigned n, int fl
 		msgs[sent++].msg_len = (unsigned)len;
 	}
 	if (kick)
-		ring_kick(kick->ring);
+		stack_round_sent(kick, kick->ring);
 	return sent || !n ? (int)sent : -1;
 }

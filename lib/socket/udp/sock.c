@@ -16,6 +16,7 @@
 #include "socket/udp/flow_keys.h"
 
 void (*udp_claim_raise)(struct udp_sock *s);
+void (*udp_queue_leave)(struct udp_sock *s);
 
 /* All socket objects ever made; memory is reused, never freed (vfd.h). */
 static struct lock list_lock;
@@ -106,6 +107,8 @@ struct udp_sock *udp_sock_new(int fd, int domain)
 	s->os_countdown = 1;
 	s->worker_fd = -1;
 	s->inherited_claim = NULL;
+	s->cb = (struct udp_callback){0};
+	s->has_held = false;
 	memset(&s->local, 0, sizeof(s->local));
 	s->stats = stats_socket_get(fd);
 	udp_opts_init(s, fd);
@@ -121,7 +124,7 @@ int udp_socket_created(int fd, int domain, int type, int protocol)
 	if ((domain != AF_INET && domain != AF_INET6) || (type & 0xf) != SOCK_DGRAM ||
 	    (protocol && protocol != IPPROTO_UDP))
 		return -EPROTONOSUPPORT;
-	if (!params.offloaded_sockets || params.ring_type == RING_TYPE_NONE)
+	if (params.ring_type == RING_TYPE_NONE)
 		return -EOPNOTSUPP;
 	s = udp_sock_new(fd, domain);
 	if (!s)
@@ -240,6 +243,8 @@ static int udp_close(struct vfd *v, int fd)
 	 */
 	atomic_fetch_add_explicit(&s->opt_gen, 1, memory_order_release);
 	udp_detach(s);
+	if (s->has_held)
+		stack_held_orphan(s);
 	stack_timestamps(0 - s->o.stamping);
 	lock_drop(&s->lock);
 	ret = fd >= 0 ? vfd_release(fd) : 0;
@@ -266,10 +271,13 @@ static void udp_share(struct vfd *v, const char *why)
 	udp_claim(s);
 	cancel = udp_lock(s);
 	libc_internal_begin();
-	if (atomic_load_explicit(&s->in_use, memory_order_relaxed))
+	if (atomic_load_explicit(&s->in_use, memory_order_relaxed)) {
 		udp_to_kernel(s, atomic_load_explicit(&v->os_fd, memory_order_relaxed), why);
+		udp_queue_leave(s);
+	}
 	libc_internal_end();
 	udp_unlock(s, cancel);
+	udp_sharing_look();
 	errno = err;
 }
 
@@ -316,6 +324,7 @@ bool udp_inodes_foreign(uint64_t *inodes, unsigned n)
 	lock_take(&list_lock);
 	for (struct udp_sock *s = all_socks; s; s = s->next) {
 		if (atomic_load_explicit(&s->in_use, memory_order_acquire) &&
+		    !atomic_load_explicit(&s->in_kernel, memory_order_relaxed) &&
 		    bsearch(&s->inode, inodes, n, sizeof(*inodes), by_number))
 			ours++;
 	}
@@ -351,6 +360,7 @@ void udp_forked(void (*inherit)(const struct udp_sock *parents, int fd))
 	free_tail = &free_socks;
 	next_id = 0;
 	udp_atts_forked();
+	udp_show_forked();
 	udp_sharing_forked();
 	for (s = parents; s; s = s->next) {
 		if (atomic_load_explicit(&s->in_use, memory_order_relaxed) &&

@@ -5,8 +5,9 @@
  * the kernel.
  *
  * Every datagram: send.c, recv.c, input.c, fast_path.c, gso_burst.c; cmsg.c where ancillary data
- * was asked for. When something changes: sock.c, attach.c, flow_keys.c, resolve.c, sockopt.c,
- * multicast.c, migrate.c, sharing.c. Rare: dummy_send.c.
+ * was asked for; show.c and zcopy.c for programs of the Extra API. When something changes: sock.c,
+ * attach.c, flow_keys.c, resolve.c, sockopt.c, multicast.c, migrate.c, sharing.c. Rare:
+ * dummy_send.c.
  */
 #ifndef SOCKET_UDP_SOCK_H
 #define SOCKET_UDP_SOCK_H
@@ -19,8 +20,10 @@
 #include <sys/socket.h>
 
 #include "fd/fd.h"
+#include "mellanox/vma_extra.h"
 #include "proto/proto.h"
 #include "runtime/runtime.h"
+#include "socket/socket.h"
 #include "stack/stack.h"
 #include "stats/stats.h"
 #include "wait/wait.h"
@@ -32,6 +35,11 @@
 #define UDP_CHARGE 128u
 /* One IP datagram's UDP payload at most. */
 #define UDP_PAYLOAD_MAX 65507u
+
+struct udp_callback {
+	vma_recv_callback_t fn; /* NULL: none */
+	void *context;
+};
 
 /*
  * The socket in one stack. Type-stable and attached to a stack for as long as the socket lives:
@@ -48,6 +56,16 @@ struct udp_att {
 	_Atomic unsigned queued; /* datagrams in the queue, for those who look without the lock */
 	bool listed; /* in st's demultiplexer */
 	bool is_chosen; /* st is the interface's that the socket's key has chosen. s->lock */
+	/*
+	 * The receive callback, and what is to be shown to it (show.c); charged as what is queued.
+	 * is_due: it counts in stacks_unshown. showing: a thread is in the callback. st->lock
+	 */
+	bool is_due, showing;
+	struct udp_callback cb;
+	struct buf *unshown, **unshown_tail;
+	/* of the charge, what the program holds; st->lock */
+	uint64_t held;
+	uint32_t uses; /* by sockets, this one counted; st->lock */
 	/*
 	 * st->lock: what fast_path.c has found out of the above, for as long as st->udp_gen is
 	 * this.
@@ -188,6 +206,11 @@ struct udp_sock {
 	 * inherited by fork(): the claim to raise before receiving; NULL otherwise or when raised
 	 */
 	_Atomic uint8_t *inherited_claim;
+	struct udp_callback cb; /* as in its attachments; lock */
+	/* frames of it are, or were, in the program's hands (zcopy.c) */
+	_Atomic bool has_held;
+	bool in_shows; /* for ever; lock */
+	struct udp_sock *shows_next; /* show.c's list */
 	struct udp_sock *next, *next_free; /* sock.c's lists */
 	_Atomic bool in_use;
 };
@@ -208,6 +231,33 @@ int udp_socket_created(int fd, int domain, int type, int protocol);
  */
 void udp_preopen(void);
 
+/* --- for the Extra API */
+
+/*
+ * Each datagram that a ring brings is shown to fn before it can be read; NULL: no more. 0, or
+ * negative errno: -EINVAL: the kernel serves the socket.
+ */
+int udp_set_callback(struct vfd *v, int fd, vma_recv_callback_t fn, void *context);
+
+/*
+ * recvfrom_zcopy(3): with MSG_VMA_ZCOPY in *flags buf holds a struct vma_packets_t, else data. -1
+ * and errno as recvfrom(); ENOBUFS: it would have to be copied, and must not.
+ */
+ssize_t udp_recv_zcopy(struct vfd *v, int fd, struct zcopy *z);
+
+/* The stacks that it receives by, at most max. */
+unsigned udp_stacks(struct vfd *v, struct stack *sts[], unsigned max);
+/*
+ * The stack that sends to `to`, NULL: to the connected peer; NULL: none does. It may be opened for
+ * that.
+ */
+struct stack *udp_tx_stack(struct vfd *v, int fd, const struct sockaddr *to, socklen_t tolen);
+/*
+ * All headers of a datagram to the connected peer, at most UDP_HDR_MAX bytes: how many, or
+ * -ENOTCONN: there is none, or the kernel sends to it.
+ */
+int udp_header(struct vfd *v, int fd, uint8_t *hdr);
+
 /* --- for the room of handovers */
 
 /*
@@ -215,6 +265,9 @@ void udp_preopen(void);
  * inherited socket (inherited_claim is not NULL).
  */
 extern void (*udp_claim_raise)(struct udp_sock *s) __attribute__((visibility("hidden")));
+/* And what puts the queue of a socket that another process is given into the kernel socket; s->lock
+ * is held. */
+extern void (*udp_queue_leave)(struct udp_sock *s) __attribute__((visibility("hidden")));
 
 /* The child of a fork(), by the room of handovers: hands each inherited socket, number fd, to
  * inherit. */
@@ -228,5 +281,16 @@ struct udp_sock *udp_sock_new(int fd, int domain);
  * held.
  */
 void udp_to_kernel(struct udp_sock *s, int fd, const char *why);
+/*
+ * After that, no lock held: other sockets of its port may leave it the packets that are its own.
+ */
+void udp_sharing_look(void);
+/*
+ * Takes the queued datagrams out one after the other, until fn, which gets each with its stack
+ * locked, says false: that one stays. s->lock is held.
+ */
+void udp_take_queued(struct udp_sock *s,
+		     bool (*fn)(const struct buf_meta *m, const void *data, size_t len, void *arg),
+		     void *arg);
 
 #endif

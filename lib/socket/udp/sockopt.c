@@ -224,9 +224,10 @@ static void mirror_socket_level(struct udp_sock *s, int fd)
 
 void udp_stamping(struct udp_sock *s)
 {
-	uint64_t wanted = s->o.stamp_ever || (s->o.timestamping & SOF_TIMESTAMPING_RX_SOFTWARE)
-				  ? STACK_STAMP_SOFTWARE
-				  : 0;
+	uint64_t wanted =
+		s->o.stamp_ever || s->cb.fn || (s->o.timestamping & SOF_TIMESTAMPING_RX_SOFTWARE)
+			? STACK_STAMP_SOFTWARE
+			: 0;
 
 	/*
 	 * What is asked of a card by ioctl(SIOCSHWTSTAMP) under the kernel, by any process, is
