@@ -11,11 +11,11 @@
 #include <linux/in.h>
 #include <linux/ip.h>
 #include <linux/ipv6.h>
-#include <bpf/bpf_core_read.h>
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 #include <stdbool.h>
 #include "vma/flow.h"
+#include "vma/steer.h"
 
 #define MAX_FLOWS 65536
 #define KERNEL_CACHE_LINE 64
@@ -81,19 +81,11 @@ const volatile __u32 generic_mode;
 const volatile __u32 take_gso_bursts;
 /* The kernel has the casts below (6.2); before it the same words are fetched by probe reads. */
 const volatile __u32 have_cast;
+/* Where gso_size_of() reads; generic mode only. */
+const volatile struct vma_steer_kernel kernel;
 
-struct xdp_buff {
-	void *data_hard_start;
-	__u32 frame_sz;
-} __attribute__((preserve_access_index));
-
-struct skb_shared_info {
-	__u16 gso_size;
-	__u32 gso_type;
-} __attribute__((preserve_access_index));
-
-extern void *bpf_cast_to_kern_ctx(void *ctx) __ksym __weak;
-extern void *bpf_rdonly_cast(void *obj, __u32 btf_id) __ksym __weak;
+static void *(*const cast_to_kern_ctx)(void *ctx) = (void *)VMA_STEER_CALL_CAST_CTX;
+static void *(*const rdonly_cast)(void *obj, __u32 btf_id) = (void *)VMA_STEER_CALL_CAST_RDONLY;
 
 /*
  * The size and the kind of the segments of the skb behind ctx; 0: it is no superframe. Generic mode
@@ -101,28 +93,26 @@ extern void *bpf_rdonly_cast(void *obj, __u32 btf_id) __ksym __weak;
  */
 static __always_inline __u16 gso_size_of(struct xdp_md *ctx, __u32 *type)
 {
-	const __u64 tail =
-		((__u64)bpf_core_type_size(struct skb_shared_info) + KERNEL_CACHE_LINE - 1) &
-		~(KERNEL_CACHE_LINE - 1ull);
-	struct xdp_buff *x;
-	struct skb_shared_info *s;
-	void *start = NULL;
+	const __u64 tail = ((__u64)kernel.shared_info_size + KERNEL_CACHE_LINE - 1) &
+			   ~(KERNEL_CACHE_LINE - 1ull);
+	void *x, *info, *start = NULL;
 	__u32 size = 0;
 	__u16 gso_size = 0;
 
 	if (have_cast) {
-		x = bpf_cast_to_kern_ctx(ctx);
-		s = bpf_rdonly_cast(x->data_hard_start + x->frame_sz - tail,
-				    bpf_core_type_id_kernel(struct skb_shared_info));
-		*type = s->gso_type;
-		return s->gso_size;
+		x = cast_to_kern_ctx(ctx);
+		start = *(void **)(x + kernel.data_hard_start);
+		size = *(__u32 *)(x + kernel.frame_sz);
+		info = rdonly_cast(start + size - tail, kernel.shared_info_id);
+		*type = *(__u32 *)(info + kernel.gso_type);
+		return *(__u16 *)(info + kernel.gso_size);
 	}
-	x = (struct xdp_buff *)ctx;
-	bpf_core_read(&start, sizeof(start), &x->data_hard_start);
-	bpf_core_read(&size, sizeof(size), &x->frame_sz);
-	s = start + size - tail;
-	bpf_core_read(type, sizeof(*type), &s->gso_type);
-	bpf_core_read(&gso_size, sizeof(gso_size), &s->gso_size);
+	x = ctx;
+	bpf_probe_read_kernel(&start, sizeof(start), x + kernel.data_hard_start);
+	bpf_probe_read_kernel(&size, sizeof(size), x + kernel.frame_sz);
+	info = start + size - tail;
+	bpf_probe_read_kernel(type, sizeof(*type), info + kernel.gso_type);
+	bpf_probe_read_kernel(&gso_size, sizeof(gso_size), info + kernel.gso_size);
 	return gso_size;
 }
 

@@ -31,6 +31,9 @@ enum claim_state {
 	CLAIM_GONE, /* it is over, or the kernel did not take it */
 };
 
+/* Processes that are known to wait for one listener; who comes when all live is not noted. */
+#define CLAIM_WAITERS 8u
+
 #define CLAIM_PENDING (-1) /* pid: being forked, or in a namespace of its own */
 #define CLAIM_NOT_YET UINT32_MAX
 #define CLAIM_COPY 256u /* one, in a word */
@@ -60,7 +63,12 @@ struct claims {
 	 */
 	_Atomic uint64_t words[CLAIM_WORDS];
 	/* [id]: of a listener that is wanted, who gets what waits in its queue (listener.c) */
-	_Atomic uint32_t takers[CLAIM_WORDS];
+	_Atomic uint64_t takers[CLAIM_WORDS];
+	/*
+	 * [id]: who has waited for a listener for which the owner had not when it forked
+	 * (listener.c). Bits 63..32 as of words, 31..0 the process.
+	 */
+	_Atomic uint64_t waiters[CLAIM_WORDS][CLAIM_WAITERS];
 };
 
 /* One of an owner's sockets, as a child names it. */
@@ -94,6 +102,8 @@ static inline void claim_copy_add(_Atomic uint64_t *word)
 		;
 }
 
+/* The process has ended, and its descriptors are closed. In doubt false. */
+bool claim_has_ended(int32_t pid);
 /* Before a fork(): an entry for the child, or NULL: claim_lost() then. */
 struct claim_holder *claim_hold(struct claims *c);
 /* What was made until seq is held for ever. */

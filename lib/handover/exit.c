@@ -49,7 +49,7 @@ static void leave_one(struct tcp_sock *s, void *arg)
 	if (tcp_sock_mode(s) != TCP_SOCK_CONN)
 		return;
 	/* Each looks, with the lock, whether the user has closed it. */
-	if (tcp_sock_to_kernel(s, "the process ends") && tcp_sock_orphan_to_kernel(s))
+	if (tcp_sock_to_kernel_now(s, "the process ends") && tcp_sock_orphan_to_kernel(s))
 		(void)tcp_sock_time_wait_to_kernel(s, time_waits);
 }
 
@@ -63,6 +63,15 @@ static void unlisten_one(struct tcp_sock *s, void *arg)
 	if (tcp_sock_mode(s) == TCP_SOCK_LISTEN)
 		tcp_sock_unlisten(s);
 	lock_drop(&s->lock);
+}
+
+/* What waits for another process that has the listener, too, waits in the kernel; else nobody does.
+ */
+static void leave_listener(struct tcp_sock *s, void *arg)
+{
+	(void)arg;
+	if (tcp_sock_mode(s) == TCP_SOCK_LISTEN && !lock_mine(&s->lock))
+		tcp_sock_listener_share(s);
 }
 
 static void close_one(struct tcp_sock *s, void *arg)
@@ -153,6 +162,7 @@ static void work(int fd, uint32_t events, void *arg)
 	(void)events;
 	(void)arg;
 	(void)!raw.read(fd, &ticks, sizeof(ticks));
+	stack_rounds_flush();
 	if (tcp_sock_to_kernel_allowed()) {
 		tcp_sock_blocks_defer(true);
 		tcp_sock_each(leave_one, &time_waits);
@@ -161,6 +171,7 @@ static void work(int fd, uint32_t events, void *arg)
 			stacks_each(tcp_sock_suspend_rules, NULL);
 	}
 	if (atomic_load(&ends)) {
+		tcp_sock_each(leave_listener, NULL);
 		tcp_sock_each(unlisten_one, NULL);
 		finish();
 	}

@@ -25,8 +25,7 @@ static struct lock make_lock;
 
 /* --- holders */
 
-/* The process has ended, and its descriptors are closed. In doubt false. */
-static bool has_ended(pid_t pid)
+bool claim_has_ended(int32_t pid)
 {
 	siginfo_t si = {.si_pid = 0};
 	int err = errno;
@@ -52,8 +51,8 @@ static bool copied_since(struct claims *c, uint32_t born)
 		struct claim_holder *h = &c->holders[i];
 		int32_t pid = atomic_load(&h->pid);
 
-		if (!pid ||
-		    (pid > 0 && has_ended(pid) && atomic_compare_exchange_strong(&h->pid, &pid, 0)))
+		if (!pid || (pid > 0 && claim_has_ended(pid) &&
+			     atomic_compare_exchange_strong(&h->pid, &pid, 0)))
 			continue;
 		held = held || atomic_load(&h->seq) >= born;
 	}
@@ -186,12 +185,25 @@ static enum tcp_state state_of(struct tcp_sock *s)
 	return state;
 }
 
+/* A SYN that waits for data to take along leaves without (TCP_FASTOPEN_CONNECT). */
+static void begin_handshake(struct tcp_sock *s)
+{
+	struct stack *st = tcp_sock_conn_lock(s);
+
+	if (!st)
+		return;
+	tcp_fast_open_go(s->c);
+	tcp_sock_unlock_stack(st, tcp_sock_now_us());
+}
+
 /* The kernel did not take a child's connection. */
 static void not_taken(struct tcp_sock *s)
 {
 	int fd = atomic_load_explicit(&s->v.os_fd, memory_order_relaxed), cancel;
 	enum tcp_state state = state_of(s);
 
+	if (state == TCPS_SYN_SENT)
+		begin_handshake(s);
 	/* The kernel can take it over when its handshake is done. */
 	if (state == TCPS_SYN_SENT || state == TCPS_SYN_RECV)
 		return;
@@ -206,6 +218,15 @@ static void not_taken(struct tcp_sock *s)
 		tcp_sock_unlock(s, cancel);
 	}
 	tcp_sock_claim_over(s);
+}
+
+/* While the connection's receive callback runs the claim stands: the child asks again. */
+static void answer_claim(struct tcp_sock *s)
+{
+	int err = tcp_sock_to_kernel(s, "a child process uses it");
+
+	if (err && err != -EBUSY)
+		not_taken(s);
 }
 
 void tcp_sock_claims_look(void)
@@ -223,8 +244,7 @@ void tcp_sock_claims_look(void)
 			tcp_sock_claim_in_kernel(s, tcp_sock_claim_of(s));
 			continue;
 		}
-		if (tcp_sock_to_kernel(s, "a child process uses it"))
-			not_taken(s);
+		answer_claim(s);
 	}
 }
 
@@ -368,6 +388,16 @@ void tcp_sock_claims_forked(void)
 	atomic_store(&mine, NULL);
 	if (c)
 		tcp_sock_inherit_from(c, atomic_load(&c->seq));
+}
+
+bool tcp_sock_own_claim(const struct tcp_sock *s, struct claim_ref *out)
+{
+	struct claims *c = atomic_load_explicit(&mine, memory_order_acquire);
+
+	if (!c || s->id >= CLAIM_WORDS)
+		return false;
+	*out = (struct claim_ref){c, s->id, claim_gen(atomic_load(&c->words[s->id]))};
+	return true;
 }
 
 struct claims *tcp_sock_claims(void)

@@ -16,8 +16,12 @@ static const struct tcp_sock_handover tcp_ops = {
 	.listener_inherited = tcp_sock_listener_inherited,
 	.listener_wanted = tcp_sock_listener_wanted,
 	.listener_given = tcp_sock_listener_given,
+	.listener_closing = tcp_sock_listener_closing,
+	.listener_waits = tcp_sock_listener_waits,
+	.tick = tcp_sock_listeners_tick,
 	.second = tcp_sock_claims_look,
 	.cut_off = tcp_sock_stack_to_kernel,
+	.decided = tcp_sock_decided,
 };
 
 int handover_start(void)
@@ -26,6 +30,7 @@ int handover_start(void)
 
 	tcp_sock_handover_register(&tcp_ops);
 	udp_claim_raise = udp_raise_claim;
+	udp_queue_leave = udp_replay_queued;
 	err = udp_claims_start();
 	if (!err)
 		err = exit_start();
@@ -46,6 +51,7 @@ void handover_stop(void)
 void handover_forked(void)
 {
 	running = false;
+	implants_forked();
 	udp_claims_forked();
 	udp_forked(udp_inherit);
 	exit_off();

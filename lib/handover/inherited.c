@@ -164,7 +164,7 @@ static int inherited_accept4(struct vfd *v, int fd, struct sockaddr *addr, sockl
 			     int flags)
 {
 	claim(inherited_of(v));
-	return libc.accept4(fd, addr, len, flags);
+	return PROGRAM_FD(libc.accept4(fd, addr, len, flags));
 }
 
 static int inherited_shutdown(struct vfd *v, int fd, int how)

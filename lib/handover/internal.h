@@ -3,6 +3,9 @@
 #ifndef HANDOVER_INTERNAL_H
 #define HANDOVER_INTERNAL_H
 
+#include <netinet/in.h>
+#include <sys/uio.h>
+
 #include "handover/handover.h"
 #include "socket/tcp/sock.h"
 #include "socket/udp/sock.h"
@@ -10,10 +13,15 @@
 /* to_kernel.c */
 /*
  * Moves an offloaded connection to the kernel socket of its fd, for good; no lock held. 0;
- * -ENOTCONN: there is none; -EOPNOTSUPP: it is not established yet; other negative errno: the
- * kernel did not take it, and it stays here.
+ * -ENOTCONN: there is none; -EOPNOTSUPP: it is not established yet; -EBUSY: its receive callback
+ * has a frame of it, whoever runs that moves it then; other negative errno: the kernel did not take
+ * it, and it stays here.
  */
 int tcp_sock_to_kernel(struct tcp_sock *s, const char *why);
+/* The same, whatever its callback has: that goes to nobody. */
+int tcp_sock_to_kernel_now(struct tcp_sock *s, const char *why);
+/* struct tcp_sock_handover */
+void tcp_sock_decided(struct tcp_sock *s);
 /*
  * The same for one that the user has closed and the engine has not finished. 0; -ENOTCONN: there is
  * none.
@@ -24,6 +32,13 @@ int tcp_sock_orphan_to_kernel(struct tcp_sock *s);
  * *time_waits, counted down, may still be moved. 0; -ENOENT: nothing is left, or nobody needs it.
  */
 int tcp_sock_time_wait_to_kernel(struct tcp_sock *s, unsigned *time_waits);
+/*
+ * The connection's segments come here, where nobody takes them, until the kernel has it; st->lock
+ * is held. 0 or negative errno.
+ */
+int tcp_sock_hold_segments(struct tcp_sock *s, struct stack *st, int fd);
+/* The kernel has it now: nothing is left of it here. st->lock is held. */
+void tcp_sock_leave_engine(struct tcp_sock *s, struct stack *st, uint64_t now);
 /* All that one stack has. The internal thread only. */
 void tcp_sock_stack_to_kernel(struct stack *st);
 /* Whether this process may do any of it now. */
@@ -61,11 +76,15 @@ enum claim_answer { CLAIM_TAKEN, CLAIM_OVER, CLAIM_OWNER_GONE };
  * is. No lock held.
  */
 enum claim_answer claim_wait(const struct claim_ref *r);
+/* In the process that has forked, of its own. False: it has not. */
+bool tcp_sock_own_claim(const struct tcp_sock *s, struct claim_ref *out);
 /* In the child, of its parent's listener. False: the parent has no claims. */
 bool tcp_sock_parents_claim(const struct tcp_sock *parents, struct claim_ref *out);
 /* listener.c */
 /* s, wanted by a child, is the kernel's; what waits to be accepted goes to the taker. */
-void tcp_sock_listener_give(struct tcp_sock *s, uint32_t taker);
+void tcp_sock_listener_give(struct tcp_sock *s, uint64_t taker);
+/* Another process is to have s, too: the kernel's, with what waits in its queue, if it can be. */
+void tcp_sock_listener_share(struct tcp_sock *s);
 /* In a child: another program will have s, which the parent had waited for. All wait alike then. */
 void tcp_sock_listener_leave(struct tcp_sock *s);
 void tcp_sock_listeners_forked(void);
@@ -73,6 +92,9 @@ void tcp_sock_listeners_forked(void);
 void tcp_sock_listener_inherited(struct tcp_sock *s, const struct tcp_sock *parents);
 bool tcp_sock_listener_wanted(struct tcp_sock *s, bool *given);
 int tcp_sock_listener_given(struct tcp_sock *s, bool *more);
+void tcp_sock_listener_closing(struct tcp_sock *s);
+void tcp_sock_listener_waits(struct tcp_sock *s);
+void tcp_sock_listeners_tick(void);
 void tcp_sock_listener_over(const struct tcp_sock *s);
 /* vfd_ops.inherited */
 struct vfd *tcp_sock_inherited(struct vfd *v);
@@ -80,6 +102,54 @@ struct vfd *tcp_sock_inherited(struct vfd *v);
 void tcp_sock_inherit_from(struct claims *c, uint32_t seq);
 void tcp_sock_inherited_fork_begin(struct handover_fork *f);
 void tcp_sock_inherited_fork_end(const struct handover_fork *f, pid_t pid);
+/* implant.c; the whole in a time without cancellation: libbpf's calls */
+struct implant;
+/*
+ * For what listener, a kernel socket, is to accept; implant_close()'s. NULL: this kernel, or this
+ * process, cannot.
+ */
+struct implant *implant_open(int listener);
+/* NULL: nothing. */
+void implant_close(struct implant *im);
+/* In a child, first: those that threads of its parent had open are closed. */
+void implants_forked(void);
+/*
+ * The connection of s, which a listener of the kernel's port could have accepted, waits in that
+ * listener's queue; s has none any more. No lock held. 0; -ECONNRESET: the kernel got a part of
+ * it only, s is to be closed; other negative errno: nothing has happened.
+ */
+int implant(const struct implant *im, struct tcp_sock *s);
+
+/* replay.c */
+struct replay_to {
+	struct in6_addr src, dst; /* v4-mapped for IPv4 */
+	uint8_t proto, ttl, tos; /* ttl 0: any */
+};
+#define REPLAY_PIECES 2
+/*
+ * The checksum of a segment or datagram whose own field is 0, in network order. All pieces but the
+ * last are of even length.
+ */
+uint16_t replay_csum(const struct replay_to *to, const struct iovec *iov, size_t num);
+/* What replay_send() sends with: a socket for each family, -1: none yet. replay_close()'s. */
+struct replay {
+	int fd4, fd6;
+};
+#define REPLAY_NONE ((struct replay){-1, -1})
+/* The socket for such addresses, if it is not there yet. 0 or negative errno. */
+int replay_open(struct replay *r, const struct in6_addr *dst);
+void replay_close(struct replay *r);
+/*
+ * The kernel receives these REPLAY_PIECES pieces at most, a transport's header and data, as if
+ * from the wire. replay_open() was called for to->dst. 0 or negative errno.
+ */
+int replay_send(const struct replay *r, const struct replay_to *to, const struct iovec *iov,
+		size_t num);
+/*
+ * What s, which is the kernel's by now, has queued here waits in the kernel socket then, where
+ * another process finds it, too; s->lock is held. What cannot be put there stays.
+ */
+void udp_replay_queued(struct udp_sock *s);
 /*
  * replay_fin.c: gives the kernel socket that has im's connection the peer's FIN. 0 or
  * negative errno.

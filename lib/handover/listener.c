@@ -4,6 +4,9 @@
  * with connections. The owner then leaves the port to the kernel, where all wait alike, and sends
  * what its engine has accepted and nobody taken yet to the claimer: as kernel connections, by
  * SCM_RIGHTS. accept() hands those out first.
+ *
+ * One that it had not: the first child that waits has the packets. Who comes to it while it is busy
+ * goes to the kernel's queue after LATE_US, where the other children wait.
  */
 #include <errno.h>
 #include <linux/futex.h>
@@ -23,8 +26,89 @@
 #define ASK_NS 20000000L /* the claim is repeated so often */
 /* Rounds of a millisecond in which handshakes that are under way may end. */
 #define LATE_ROUNDS 20
-/* In claims.takers: what waits stays the owner's. */
-#define TAKER_NONE UINT32_MAX
+#define LATE_ROUND_NS 1000000u
+/*
+ * In claims.takers: bits 63..32 are the process, 31..0 the name of its socket. What waits stays the
+ * owner's:
+ */
+#define TAKER_NONE UINT64_MAX
+#define TAKER_BACKLOG 16
+/* A client that has waited so long for this process goes to whoever accepts first. */
+#define LATE_US 200000
+#define RETRY_US 1000000
+#define LOOKS_MAX 64
+
+/* --- what a listener of this process has of its parent's, or of its own from before */
+
+static struct inherited_listener {
+	struct inherited_listener *next;
+	struct tcp_sock *s;
+	struct claim_ref ref; /* claims NULL: claimed */
+	struct claim_ref shared; /* the one that nobody had waited for; claims NULL: none */
+	bool waits; /* for that */
+	const void *first; /* who waits to be accepted here, from first_us on */
+	uint64_t first_us;
+	unsigned num; /* connections that are to be accepted */
+	int *fds;
+} * listeners;
+static struct lock listeners_lock;
+static _Atomic unsigned num_shared; /* of which waits is set */
+
+static struct inherited_listener **find(const struct tcp_sock *s)
+{
+	struct inherited_listener **at = &listeners;
+
+	while (*at && (*at)->s != s)
+		at = &(*at)->next;
+	return at;
+}
+
+/* The entry of s, made when there is none; NULL: no memory. */
+static struct inherited_listener *entry_of(struct tcp_sock *s)
+{
+	struct inherited_listener **at, *l;
+
+	lock_take(&listeners_lock);
+	at = find(s);
+	if (!*at)
+		*at = calloc(1, sizeof(**at));
+	l = *at;
+	if (l)
+		l->s = s;
+	lock_drop(&listeners_lock);
+	return l;
+}
+
+/* accept() finds these first. They are the caller's no more: closed when memory is out. */
+static void add(const struct tcp_sock *s, const int *fds, unsigned n)
+{
+	struct inherited_listener *l;
+	int *more;
+
+	lock_take(&listeners_lock);
+	l = *find(s);
+	more = l ? realloc(l->fds, (l->num + n) * sizeof(int)) : NULL;
+	if (more) {
+		l->fds = more;
+		memcpy(more + l->num, fds, n * sizeof(int));
+		l->num += n;
+	}
+	lock_drop(&listeners_lock);
+	for (unsigned i = 0; !more && i < n; i++)
+		own_fd_close(fds[i]);
+}
+
+/*
+ * Names like these can be read by all, in /proc/net/unix: is it pid that listens, or has connected,
+ * at the other end of fd?
+ */
+static bool peer_is(int fd, pid_t pid)
+{
+	struct ucred cred = {0};
+	socklen_t len = sizeof(cred);
+
+	return !libc.getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) && cred.pid == pid;
+}
 
 /* --- the owner's side; the internal thread */
 
@@ -38,47 +122,63 @@ static socklen_t taker_addr(uint32_t number, struct sockaddr_un *to)
 	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 6);
 }
 
-static int send_fds(const int *fds, unsigned n, uint32_t taker)
+/* Negative errno: it is not there, or in a PID namespace of its own. */
+static int taker_connect(uint64_t taker)
+{
+	struct sockaddr_un to;
+	socklen_t len = taker_addr((uint32_t)taker, &to);
+	int fd = OWN_FD(libc.socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)),
+	    err = 0;
+
+	if (fd < 0)
+		return -errno;
+	if (raw.connect(fd, (struct sockaddr *)&to, len))
+		err = -errno;
+	else if (!peer_is(fd, (pid_t)(taker >> 32)))
+		err = -EACCES;
+	if (!err)
+		return fd;
+	own_fd_close(fd);
+	return err;
+}
+
+static int send_fds(const int *fds, unsigned n, int taker)
 {
 	union {
 		struct cmsghdr align;
 		char room[CMSG_SPACE(GIVEN_MAX * sizeof(int))];
 	} control;
 	struct iovec iov = {.iov_base = "", .iov_len = 1};
-	struct sockaddr_un to;
-	struct msghdr msg = {.msg_name = &to,
-			     .msg_namelen = taker_addr(taker, &to),
-			     .msg_iov = &iov,
+	struct msghdr msg = {.msg_iov = &iov,
 			     .msg_iovlen = 1,
 			     .msg_control = control.room,
 			     .msg_controllen = CMSG_SPACE(n * sizeof(int))};
 	struct cmsghdr *c = &control.align;
-	int fd = OWN_FD(libc.socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)),
-	    err = 0;
 
-	if (fd < 0)
-		return -errno;
 	memset(&control, 0, sizeof(control));
 	c->cmsg_level = SOL_SOCKET;
 	c->cmsg_type = SCM_RIGHTS;
 	c->cmsg_len = CMSG_LEN(n * sizeof(int));
 	memcpy(CMSG_DATA(c), fds, n * sizeof(int));
-	if (raw.sendmsg(fd, &msg, MSG_NOSIGNAL) < 0)
-		err = -errno;
-	own_fd_close(fd);
-	return err;
+	return raw.sendmsg(taker, &msg, MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
 
-/* Up to GIVEN_MAX connections of s, each in the kernel. Returns how many. */
-static unsigned take_queued(struct tcp_sock *s, int *fds)
+/*
+ * Of the connections of s that wait each enters the kernel's queue, if im is there and can; up to
+ * GIVEN_MAX others are made the kernel's. Returns how many.
+ */
+static unsigned take_queued(struct tcp_sock *s, const struct implant *im, int *fds)
 {
 	unsigned n = 0;
-	int fd;
+	int fd, err;
 
 	while (n < GIVEN_MAX && (fd = tcp_sock_accept_queued(s)) >= 0) {
 		struct vfd *v = vfd_get(fd);
 
-		if (v && !tcp_sock_to_kernel(tcp_sock_of(v), "a child process accepts it"))
+		err = v && im ? implant(im, tcp_sock_of(v)) : -EOPNOTSUPP;
+		if (!err || err == -ECONNRESET)
+			vfd_close(fd);
+		else if (v && !tcp_sock_to_kernel(tcp_sock_of(v), "a child process accepts it"))
 			fds[n++] = fd;
 		else
 			vfd_close(fd); /* it is over, or logged */
@@ -86,11 +186,47 @@ static unsigned take_queued(struct tcp_sock *s, int *fds)
 	return n;
 }
 
-static unsigned give_queued(struct tcp_sock *s, uint32_t taker)
+/* The number fd, a connection of the kernel's by now, is in no table any more. */
+static void release(int fd)
+{
+	struct vfd *v = vfd_get(fd);
+	struct tcp_sock *c = v ? tcp_sock_of(v) : NULL;
+	int cancel;
+
+	if (!c)
+		return;
+	cancel = tcp_sock_lock(c);
+	c->given_up = true;
+	tcp_sock_unlock(c, cancel);
+	tcp_sock_release(c);
+}
+
+/* s stays this process's, and accepts what could not leave. */
+static void keep(struct tcp_sock *s, const int *fds, unsigned n)
+{
+	int cancel;
+
+	if (!n || !entry_of(s))
+		return;
+	for (unsigned i = 0; i < n; i++)
+		release(fds[i]);
+	add(s, fds, n);
+	cancel = tcp_sock_lock(s);
+	s->unconn.given = true;
+	tcp_sock_unlock(s, cancel);
+	vfd_notify(&s->v, EPOLLIN);
+}
+
+/* taker: taker_connect()'s; negative: none. */
+static unsigned give_queued(struct tcp_sock *s, const struct implant *im, int taker)
 {
 	int fds[GIVEN_MAX], err;
-	unsigned n = take_queued(s, fds);
+	unsigned n = take_queued(s, im, fds);
 
+	if (taker < 0) {
+		keep(s, fds, n);
+		return n;
+	}
 	err = n ? send_fds(fds, n, taker) : 0;
 	if (err)
 		log_warn("%u connections that waited for accept() are lost: the process that "
@@ -101,69 +237,258 @@ static unsigned give_queued(struct tcp_sock *s, uint32_t taker)
 	return n;
 }
 
-void tcp_sock_listener_give(struct tcp_sock *s, uint32_t taker)
+/*
+ * s, whose new connections are the kernel's by now, gives what waits in its queue; handshakes that
+ * are under way may end meanwhile.
+ */
+static void give_all(struct tcp_sock *s, uint64_t taker)
 {
-	const struct timespec ms = {0, 1000000};
+	unsigned rounds = LATE_ROUNDS;
+	struct implant *im;
+	int to = -1;
+
+	if (!tcp_sock_clients(s))
+		return;
+	libc_internal_begin();
+	im = implant_open(atomic_load_explicit(&s->v.os_fd, memory_order_relaxed));
+	if (taker != TAKER_NONE)
+		to = taker_connect(taker);
+	libc_internal_end();
+	/* Nobody is there to take what cannot wait in the kernel: it stays with us. */
+	while (rounds-- && (im || to >= 0) && tcp_sock_clients(s)) {
+		if (!give_queued(s, im, to))
+			clock_sleep_ns(LATE_ROUND_NS);
+	}
+	libc_internal_begin();
+	implant_close(im);
+	if (to >= 0)
+		own_fd_close(to);
+	libc_internal_end();
+}
+
+/* True: it had been waited on here, and its queue may hold something. */
+static bool stop_listening(struct tcp_sock *s)
+{
 	int cancel = tcp_sock_lock(s);
+	bool had = s->unconn.atts && !s->unconn.elsewhere;
 
 	tcp_sock_listen_to_kernel(s);
 	tcp_sock_unlock(s, cancel);
-	log_debug("fd %d listens in the kernel from now on: a child process waits for it",
-		  atomic_load_explicit(&s->v.os_fd, memory_order_relaxed));
-	if (taker == TAKER_NONE)
+	return had;
+}
+
+void tcp_sock_listener_give(struct tcp_sock *s, uint64_t taker)
+{
+	if (stop_listening(s))
+		log_debug("fd %d listens in the kernel from now on: a child process waits for it",
+			  atomic_load_explicit(&s->v.os_fd, memory_order_relaxed));
+	give_all(s, taker);
+}
+
+void tcp_sock_listener_share(struct tcp_sock *s)
+{
+	if (stop_listening(s))
+		give_all(s, TAKER_NONE);
+}
+
+void tcp_sock_listener_closing(struct tcp_sock *s)
+{
+	if (s->unconn.inherited || tcp_sock_has_copies(s))
+		tcp_sock_listener_share(s);
+}
+
+/* --- several processes wait for it, and the packets come to this one */
+
+static void enlist(const struct claim_ref *r)
+{
+	uint64_t self = (uint64_t)r->gen << 32 | (uint32_t)getpid();
+
+	for (unsigned i = 0; i < CLAIM_WAITERS; i++) {
+		_Atomic uint64_t *at = &r->claims->waiters[r->id][i];
+		uint64_t w = atomic_load(at);
+
+		if (w == self)
+			return;
+		if (claim_gen(w) == r->gen && (int32_t)w && !claim_has_ended((int32_t)w))
+			continue;
+		if (atomic_compare_exchange_strong(at, &w, self))
+			return;
+	}
+}
+
+static bool others_wait(const struct claim_ref *r)
+{
+	for (unsigned i = 0; i < CLAIM_WAITERS; i++) {
+		uint64_t w = atomic_load(&r->claims->waiters[r->id][i]);
+
+		if (claim_gen(w) == r->gen && (int32_t)w && (int32_t)w != getpid() &&
+		    !claim_has_ended((int32_t)w))
+			return true;
+	}
+	return false;
+}
+
+void tcp_sock_listener_waits(struct tcp_sock *s)
+{
+	struct inherited_listener *l;
+	struct claim_ref own;
+
+	/* Who has forked before it waited: its children may wait, too. */
+	if (!s->unconn.inherited && tcp_sock_own_claim(s, &own)) {
+		l = entry_of(s);
+		if (l)
+			l->shared = own;
+	}
+	lock_take(&listeners_lock);
+	l = *find(s);
+	if (l && l->shared.claims && !l->waits) {
+		enlist(&l->shared);
+		l->waits = true;
+		atomic_fetch_add(&num_shared, 1);
+	}
+	lock_drop(&listeners_lock);
+}
+
+/* What waits for accept() waits for all who have s. False: it cannot be done. */
+static bool hand_out(struct tcp_sock *s)
+{
+	struct implant *im;
+
+	libc_internal_begin();
+	im = implant_open(atomic_load_explicit(&s->v.os_fd, memory_order_relaxed));
+	libc_internal_end();
+	if (!im)
+		return false;
+	(void)give_queued(s, im, -1);
+	libc_internal_begin();
+	implant_close(im);
+	libc_internal_end();
+	return true;
+}
+
+/* first has waited for LATE_US, and there is somebody else who may take it. */
+static bool is_late(const struct tcp_sock *s, const void *first, uint64_t now_us)
+{
+	struct inherited_listener *l;
+	bool late = false;
+
+	lock_take(&listeners_lock);
+	l = *find(s);
+	if (l && l->first != first) {
+		l->first = first;
+		l->first_us = now_us;
+	} else if (l && first) {
+		late = (int64_t)(now_us - l->first_us) >= LATE_US && others_wait(&l->shared);
+	}
+	lock_drop(&listeners_lock);
+	return late;
+}
+
+static void note_tried(const struct tcp_sock *s, bool done, uint64_t now_us)
+{
+	struct inherited_listener *l;
+
+	lock_take(&listeners_lock);
+	l = *find(s);
+	if (l && done)
+		l->first = NULL; /* the next one may have its memory */
+	else if (l)
+		l->first_us = now_us + RETRY_US;
+	lock_drop(&listeners_lock);
+}
+
+static void look_for_late(struct tcp_sock *s)
+{
+	uint64_t now = tcp_sock_now_us();
+
+	if (tcp_sock_mode(s) == TCP_SOCK_LISTEN && is_late(s, tcp_sock_first_client(s), now))
+		note_tried(s, hand_out(s), now);
+}
+
+void tcp_sock_listeners_tick(void)
+{
+	struct tcp_sock *some[LOOKS_MAX];
+	unsigned n = 0;
+
+	if (!atomic_load_explicit(&num_shared, memory_order_relaxed))
 		return;
-	for (unsigned i = 0; i < LATE_ROUNDS && give_queued(s, taker) < GIVEN_MAX; i++)
-		libc_raw(SYS_nanosleep, (long)(uintptr_t)&ms, 0, 0, 0, 0, 0);
+	lock_take(&listeners_lock);
+	for (const struct inherited_listener *l = listeners; l && n < LOOKS_MAX; l = l->next) {
+		if (l->waits)
+			some[n++] = l->s;
+	}
+	lock_drop(&listeners_lock);
+	for (unsigned i = 0; i < n; i++)
+		look_for_late(some[i]);
 }
 
 /* --- the child's side */
-
-/* What a listener of this process has of its parent's. */
-static struct inherited_listener {
-	struct inherited_listener *next;
-	const struct tcp_sock *s;
-	struct claim_ref ref; /* claims NULL: claimed */
-	unsigned num; /* connections that are to be accepted */
-	int *fds;
-} * listeners;
-static struct lock listeners_lock;
-
-static struct inherited_listener **find(const struct tcp_sock *s)
-{
-	struct inherited_listener **at = &listeners;
-
-	while (*at && (*at)->s != s)
-		at = &(*at)->next;
-	return at;
-}
 
 void tcp_sock_listeners_forked(void)
 {
 	/* Entries of the parent's sockets serve tcp_sock_listener_inherited(), then rest. */
 	atomic_store(&listeners_lock.owner, 0);
+	atomic_store(&num_shared, 0);
+	for (struct inherited_listener *l = listeners; l; l = l->next)
+		l->waits = false;
 }
 
 void tcp_sock_listener_inherited(struct tcp_sock *s, const struct tcp_sock *parents)
 {
 	struct inherited_listener *was = *find(parents), *l = calloc(1, sizeof(*l));
+	bool known = l != NULL;
 
 	for (unsigned i = 0; was && i < was->num; i++)
 		own_fd_close(was->fds[i]);
-	if (!l)
-		return;
-	l->s = s;
-	if (was && was->ref.claims)
+	if (known && was && was->ref.claims)
 		l->ref = was->ref;
-	else if (!tcp_sock_parents_claim(parents, &l->ref)) {
+	else if (known && s->unconn.waited_by_parent)
+		known = tcp_sock_parents_claim(parents, &l->ref);
+	else if (known && was && was->shared.claims)
+		l->shared = was->shared;
+	else if (known)
+		known = tcp_sock_parents_claim(parents, &l->shared);
+	if (!known) {
 		free(l);
 		return;
 	}
+	l->s = s;
 	l->next = listeners;
 	listeners = l;
 }
 
-/* Takes in what the owner has sent. */
-static void receive(struct tcp_sock *s, int fd)
+/* Those of the message, as descriptors of the library's own. */
+static void take_fds(struct tcp_sock *s, const struct cmsghdr *c)
+{
+	unsigned n = (unsigned)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int)), kept = 0;
+	int fds[GIVEN_MAX];
+
+	if (n > GIVEN_MAX)
+		n = GIVEN_MAX;
+	memcpy(fds, CMSG_DATA(c), n * sizeof(int));
+	for (unsigned i = 0; i < n; i++) {
+		fds[kept] = own_fd_adopt(fds[i]);
+		kept += fds[kept] >= 0;
+	}
+	if (kept)
+		add(s, fds, kept);
+}
+
+/* One message of the owner's. False: there is none. */
+static bool receive_one(struct tcp_sock *s, int fd, struct msghdr *msg, const struct cmsghdr *c)
+{
+	bool got;
+
+	own_fd_begin();
+	got = raw.recvmsg(fd, msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) > 0;
+	if (got && msg->msg_controllen >= CMSG_LEN(sizeof(int)) && c->cmsg_type == SCM_RIGHTS)
+		take_fds(s, c);
+	own_fd_end();
+	return got;
+}
+
+/* Takes in what has been sent on a connection of the owner's. */
+static void receive_from(struct tcp_sock *s, int fd)
 {
 	union {
 		struct cmsghdr align;
@@ -172,51 +497,45 @@ static void receive(struct tcp_sock *s, int fd)
 	char byte;
 	struct iovec iov = {.iov_base = &byte, .iov_len = 1};
 	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
-	struct inherited_listener *l;
-	unsigned n;
-	int *more;
 
-	for (;;) {
+	do {
 		msg.msg_control = control.room;
 		msg.msg_controllen = sizeof(control.room);
-		if (raw.recvmsg(fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) < 0)
-			return;
-		if (msg.msg_controllen < CMSG_LEN(sizeof(int)) ||
-		    control.align.cmsg_type != SCM_RIGHTS)
-			continue;
-		n = (unsigned)((control.align.cmsg_len - CMSG_LEN(0)) / sizeof(int));
-		lock_take(&listeners_lock);
-		l = *find(s);
-		more = l ? realloc(l->fds, (l->num + n) * sizeof(int)) : NULL;
-		if (more) {
-			l->fds = more;
-			memcpy(more + l->num, CMSG_DATA(&control.align), n * sizeof(int));
-			l->num += n;
-		}
-		lock_drop(&listeners_lock);
-		for (unsigned i = 0; !more && i < n; i++)
-			own_fd_close(((int *)(void *)CMSG_DATA(&control.align))[i]);
+	} while (receive_one(s, fd, &msg, &control.align));
+}
+
+/* Of all that have connected only the owner counts. */
+static void receive(struct tcp_sock *s, int listener, pid_t owner)
+{
+	int fd;
+
+	while ((fd = OWN_FD(raw.accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK))) >=
+	       0) {
+		if (peer_is(fd, owner))
+			receive_from(s, fd);
+		own_fd_close(fd);
 	}
 }
 
-/* A socket with a name of the kernel's choice, and the name's number. Negative errno: none. */
-static int taker_open(uint32_t *number)
+/* A socket with a name of the kernel's choice, and who it is. Negative errno: none. */
+static int taker_open(uint64_t *taker)
 {
 	struct sockaddr_un a = {.sun_family = AF_UNIX};
-	int fd = OWN_FD(libc.socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)), err;
+	int fd = OWN_FD(libc.socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)),
+	    err;
 	socklen_t len = sizeof(a);
 	char name[8] = "";
 
 	if (fd < 0)
 		return -errno;
 	if (libc.bind(fd, (struct sockaddr *)&a, sizeof(a.sun_family)) ||
-	    libc.getsockname(fd, (struct sockaddr *)&a, &len)) {
+	    libc.getsockname(fd, (struct sockaddr *)&a, &len) || libc.listen(fd, TAKER_BACKLOG)) {
 		err = -errno;
 		own_fd_close(fd);
 		return err;
 	}
 	memcpy(name, a.sun_path + 1, 5);
-	*number = (uint32_t)strtoul(name, NULL, 16);
+	*taker = (uint64_t)getpid() << 32 | (uint32_t)strtoul(name, NULL, 16);
 	return fd;
 }
 
@@ -257,7 +576,7 @@ bool tcp_sock_listener_wanted(struct tcp_sock *s, bool *given)
 {
 	struct inherited_listener *l;
 	struct claim_ref ref = unclaimed(s);
-	uint32_t number = 0;
+	uint64_t taker = TAKER_NONE;
 	int fd, cancel;
 	bool kernel;
 
@@ -265,11 +584,11 @@ bool tcp_sock_listener_wanted(struct tcp_sock *s, bool *given)
 	if (!ref.claims)
 		return false;
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
-	fd = taker_open(&number);
-	atomic_store(&ref.claims->takers[ref.id], number);
+	fd = taker_open(&taker);
+	atomic_store(&ref.claims->takers[ref.id], taker);
 	kernel = claim_wait(&ref) == CLAIM_TAKEN;
 	if (fd >= 0) {
-		receive(s, fd);
+		receive(s, fd, ref.claims->owner);
 		own_fd_close(fd);
 	}
 	pthread_setcancelstate(cancel, NULL);
@@ -308,6 +627,8 @@ void tcp_sock_listener_over(const struct tcp_sock *s)
 	l = *at;
 	if (l)
 		*at = l->next;
+	if (l && l->waits)
+		atomic_fetch_sub(&num_shared, 1);
 	lock_drop(&listeners_lock);
 	for (unsigned i = 0; l && i < l->num; i++)
 		own_fd_close(l->fds[i]);

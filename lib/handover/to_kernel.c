@@ -22,6 +22,12 @@
 
 #define KERNEL_CLOSE 7 /* tcpi_state: TCP_CLOSE, which linux/tcp.h does not have */
 #define CHUNK 65536u
+/*
+ * A call that shares a connection looks so often whether its receive callback has decided, and that
+ * long: the callback may wait for something that the call's thread has.
+ */
+#define DECIDES_NS 200000
+#define DECIDES_US 3000000u
 #define OPT_MSS 2u /* TCPOPT_* as TCP_REPAIR_OPTIONS wants them */
 #define OPT_WSCALE 3u
 #define OPT_SACK 4u
@@ -142,6 +148,8 @@ static int restore(struct tcp_sock *s, int fd, const struct tcp_image *im)
 
 	if (err)
 		return err;
+	/* The connect() below is not one that waits for data to take along. */
+	(void)set(fd, IPPROTO_TCP, TCP_FASTOPEN_CONNECT, 0);
 	make_room(fd, im);
 	err = set_seq(fd, TCP_SEND_QUEUE, im->snd_una);
 	if (!err)
@@ -176,7 +184,7 @@ static void undo(int fd)
  * A rule of its own: it goes before any other and steers the segments to us, where they are
  * dropped, until the kernel is ready.
  */
-static int hold_segments(struct tcp_sock *s, struct stack *st, int fd)
+int tcp_sock_hold_segments(struct tcp_sock *s, struct stack *st, int fd)
 {
 	struct vma_flow_info info = {.pid = (uint32_t)getpid(), .fd = (uint32_t)fd};
 	struct vma_flow_key key;
@@ -253,6 +261,24 @@ static void go_on(struct tcp_sock *s, int fd, const struct tcp_image *im, int re
 	tcp_sock_opts_sync(s, fd);
 }
 
+/* st->lock is held. */
+static void mark_moved(struct tcp_sock *s, uint64_t now)
+{
+	s->in_kernel = s->unconn.no_offload = true;
+	tcp_sock_show_offloaded(s, false);
+	tcp_sock_show_left(s);
+	atomic_store_explicit(&s->v.shadow, VFD_SHADOW_ALL, memory_order_release);
+	atomic_store_explicit(&s->mode, TCP_SOCK_KERNEL, memory_order_release);
+	tcp_sock_kmod_del(s);
+	tcp_forget(s->c, now);
+}
+
+void tcp_sock_leave_engine(struct tcp_sock *s, struct stack *st, uint64_t now)
+{
+	release_segments(s, st);
+	mark_moved(s, now);
+}
+
 /* The connection of s, st locked, is moved. The caller answers who has claimed it. */
 static int move(struct tcp_sock *s, struct stack *st, int fd, uint64_t now)
 {
@@ -261,7 +287,7 @@ static int move(struct tcp_sock *s, struct stack *st, int fd, uint64_t now)
 
 	err = tcp_export(s->c, &im);
 	if (!err)
-		err = hold_segments(s, st, fd);
+		err = tcp_sock_hold_segments(s, st, fd);
 	if (err)
 		return err;
 	err = restore(s, fd, &im);
@@ -271,16 +297,13 @@ static int move(struct tcp_sock *s, struct stack *st, int fd, uint64_t now)
 	}
 	release_segments(s, st);
 	go_on(s, fd, &im, reuse);
-	s->in_kernel = s->unconn.no_offload = true;
-	tcp_sock_show_offloaded(s, false);
-	atomic_store_explicit(&s->v.shadow, VFD_SHADOW_ALL, memory_order_release);
-	atomic_store_explicit(&s->mode, TCP_SOCK_KERNEL, memory_order_release);
-	tcp_sock_kmod_del(s);
-	tcp_forget(s->c, now);
+	mark_moved(s, now);
 	return 0;
 }
 
-int tcp_sock_to_kernel(struct tcp_sock *s, const char *why)
+/* waits: says what keeps the connection here for now; st->lock is held. As tcp_sock_to_kernel(). */
+static int hand_over(struct tcp_sock *s, const char *why,
+		     bool (*waits)(struct tcp_sock *s, uint64_t now))
 {
 	int fd = atomic_load_explicit(&s->v.os_fd, memory_order_relaxed), err = -ENOTCONN,
 	    cancel = tcp_sock_lock(s);
@@ -293,7 +316,7 @@ int tcp_sock_to_kernel(struct tcp_sock *s, const char *why)
 		if (atomic_load_explicit(&st->open, memory_order_relaxed))
 			stack_poll(st, (unsigned)params.cq_poll_batch_max);
 		if (s->c && !s->closed && atomic_load_explicit(&st->open, memory_order_relaxed))
-			err = move(s, st, fd, now);
+			err = waits(s, now) ? -EBUSY : move(s, st, fd, now);
 		tcp_sock_unlock_stack(st, now);
 	}
 	if (!err) {
@@ -310,10 +333,32 @@ int tcp_sock_to_kernel(struct tcp_sock *s, const char *why)
 		tcp_sock_claim_in_kernel(s, claim);
 		vfd_notify(&s->v, EPOLLIN | EPOLLOUT | EPOLLRDHUP);
 		log_debug("fd %d goes on through the kernel: %s", fd, why);
-	} else if (err != -ENOTCONN && err != -EOPNOTSUPP) {
+	} else if (err != -ENOTCONN && err != -EOPNOTSUPP && err != -EBUSY) {
 		log_warn("fd %d cannot be handed to the kernel (%s): %s", fd, why, strerror(-err));
 	}
 	return err;
+}
+
+int tcp_sock_to_kernel(struct tcp_sock *s, const char *why)
+{
+	return hand_over(s, why, tcp_sock_show_awaited);
+}
+
+static bool waits_for_nothing(struct tcp_sock *s, uint64_t now)
+{
+	(void)s;
+	(void)now;
+	return false;
+}
+
+int tcp_sock_to_kernel_now(struct tcp_sock *s, const char *why)
+{
+	return hand_over(s, why, waits_for_nothing);
+}
+
+void tcp_sock_decided(struct tcp_sock *s)
+{
+	(void)tcp_sock_to_kernel(s, "its receive callback has decided");
 }
 
 bool tcp_sock_to_kernel_allowed(void)
@@ -403,7 +448,7 @@ static int end_again(int fd, const struct tcp_image *im)
 static int move_time_wait(struct tcp_sock *s, struct stack *st, int fd, const struct tcp_image *im,
 			  uint64_t now)
 {
-	int err = hold_segments(s, st, fd);
+	int err = tcp_sock_hold_segments(s, st, fd);
 
 	if (err)
 		return err;
@@ -453,7 +498,7 @@ static void leave_stack(struct tcp_sock *s, void *arg)
 	if (tcp_sock_mode(s) != TCP_SOCK_CONN ||
 	    atomic_load_explicit(&s->st, memory_order_acquire) != arg)
 		return;
-	if (tcp_sock_to_kernel(s, "the steering program was taken off the interface") &&
+	if (tcp_sock_to_kernel_now(s, "the steering program was taken off the interface") &&
 	    tcp_sock_orphan_to_kernel(s))
 		(void)tcp_sock_time_wait_to_kernel(s, &time_waits);
 }
@@ -463,19 +508,28 @@ void tcp_sock_stack_to_kernel(struct stack *st)
 	tcp_sock_each(leave_stack, st);
 }
 
+static void share_conn(struct tcp_sock *s, const char *why)
+{
+	uint64_t until = tcp_sock_now_us() + DECIDES_US;
+	int err;
+
+	/* Who runs the callback may be faster than the next try. */
+	while ((err = tcp_sock_to_kernel(s, why)) == -EBUSY && tcp_sock_now_us() < until)
+		clock_sleep_ns(DECIDES_NS);
+	if (err == -EBUSY)
+		(void)tcp_sock_to_kernel_now(s, why);
+}
+
 void tcp_sock_share(struct vfd *v, const char *why)
 {
 	struct tcp_sock *s = tcp_sock_of(v);
-	int err = errno, cancel;
+	int err = errno;
 
 	if (tcp_sock_mode(s) == TCP_SOCK_LISTEN) {
-		/* What waits to be accepted stays this process's, or its parent's. */
 		tcp_sock_listener_leave(s);
-		cancel = tcp_sock_lock(s);
-		tcp_sock_listen_to_kernel(s);
-		tcp_sock_unlock(s, cancel);
+		tcp_sock_listener_share(s);
 	} else {
-		(void)tcp_sock_to_kernel(s, why);
+		share_conn(s, why);
 	}
 	errno = err;
 }
@@ -483,7 +537,9 @@ void tcp_sock_share(struct vfd *v, const char *why)
 void tcp_sock_leaving(struct vfd *v)
 {
 	struct tcp_sock *s = tcp_sock_of(v);
+	int err = errno;
 
 	if (tcp_sock_mode(s) == TCP_SOCK_CONN && tcp_sock_has_copies(s))
-		tcp_sock_share(v, "closed here, but not by every process");
+		(void)tcp_sock_to_kernel_now(s, "closed here, but not by every process");
+	errno = err;
 }

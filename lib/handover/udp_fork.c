@@ -32,9 +32,11 @@ static struct {
 static void to_kernel_if_claimed(struct udp_sock *s, void *arg)
 {
 	(void)arg;
-	if (s->id < CLAIMS && atomic_exchange_explicit(&claims[s->id], 0, memory_order_acquire))
-		udp_to_kernel(s, atomic_load_explicit(&s->v.os_fd, memory_order_relaxed),
-			      "a child process receives on it");
+	if (s->id >= CLAIMS || !atomic_exchange_explicit(&claims[s->id], 0, memory_order_acquire))
+		return;
+	udp_to_kernel(s, atomic_load_explicit(&s->v.os_fd, memory_order_relaxed),
+		      "a child process receives on it");
+	udp_replay_queued(s);
 }
 
 static void claimed(int fd, uint32_t events, void *arg)
@@ -45,6 +47,7 @@ static void claimed(int fd, uint32_t events, void *arg)
 	(void)arg;
 	(void)!raw.read(fd, &n, sizeof(n));
 	udp_each(to_kernel_if_claimed, NULL);
+	udp_sharing_look();
 }
 
 int udp_claims_start(void)
