@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #
-# deps.sh [bench]: installs the Debian packages that building and testing need; with bench, also those that only `make bench`
-# measures. Does nothing, and asks no server, when all of them are there.
+# deps.sh [bench|programs]: installs the Debian packages that building and testing need; with bench, also those that only
+# `make bench` measures; with programs, those that tests/integration/programs runs. Does nothing, and asks no server, when all of them are there.
 set -eu -o pipefail
 
 packages=(
@@ -11,11 +11,13 @@ packages=(
 	libxdp-dev libbpf-dev bpftool # AF_XDP and the steering program
 	libibverbs-dev ibverbs-providers ibverbs-utils # the descriptors of mlx5, and who opens its device
 	libnl-3-dev libnl-route-3-dev # the kernel's routes and neighbours
+	g++ pkg-config # programs that use the Extra API
 	libcmocka-dev python3-pytest python3-pytest-xdist python3-scapy # tests; xdist: side by side
 	sockperf iperf3 # measuring
 	redis-server redis-tools memcached nginx-light haproxy curl wrk socat # programs that the TCP tests run
-	openssh-server openssh-client bubblewrap git perl # a system with the library in /etc/ld.so.preload
-	systemd # systemd-socket-activate
+	openssh-server openssh-client bubblewrap git perl cron rsync # a system with the library in /etc/ld.so.preload
+	systemd openbsd-inetd php-fpm # services that are started when a client comes
+	strace # what a start asks of the kernel
 	liburing-dev # a program with io_uring
 	python3-matplotlib # the plot
 	linux-headers-amd64 sparse # the kernel module
@@ -31,7 +33,19 @@ bench_packages=(
 	unbound dnsperf
 	nghttp2-client # h2load
 )
-[ "${1:-}" != bench ] || packages+=("${bench_packages[@]}")
+# Programs that only `make test ALL=1` runs, a file each in tests/integration/programs.
+program_packages=(
+	lighttpd varnish squid tinyproxy microsocks gunicorn nodejs php8.2-fpm libfcgi-bin vsftpd stunnel4 # servers of files and pages
+	mosquitto mosquitto-clients nng-utils beanstalkd # messages
+	unbound knot nsd dnsmasq-base bind9-dnsutils # names
+	snmpd snmp chrony tftpd-hpa tftp-hpa # datagrams
+	apache2-utils siege nghttp2-client wget axel aria2 lftp # who asks
+	iperf nuttcp ncat netcat-openbsd # streams
+)
+case ${1:-} in
+bench) packages+=("${bench_packages[@]}") ;;
+programs) packages+=("${program_packages[@]}") ;;
+esac
 
 missing=()
 for p in "${packages[@]}"; do

@@ -40,7 +40,13 @@ build()
 # integration [options]: kernel peers, real programs, namespaces; each test has its own, and waits more than it computes
 integration()
 {
-	$python -m pytest tests/integration -q -n "$workers" -p no:cacheprovider --tb=short --durations=40 -rs "$@"
+	$python -m pytest tests/integration --ignore=tests/integration/programs -q -n "$workers" -p no:cacheprovider --tb=short --durations=40 -rs "$@"
+}
+
+# More programs of Debian's, whose packages are installed for this step only.
+programs()
+{
+	scripts/deps.sh programs && $python -m pytest tests/integration/programs -q -n "$workers" -p no:cacheprovider --tb=short --durations=10 -rs
 }
 
 # sim build count: random exchanges, a part on each processor, and the narrow place; ends with what all of them say.
@@ -93,6 +99,12 @@ threads_with_locks()
 	$python -m pytest tests/integration/test_{tcp_threads,wakeups,tcp_waits,udp_life}.py --locks -q -n "$workers" -p no:cacheprovider \
 		--tb=short -k "both-ours or control or hammer or wakeups or peeking or cancelled or every_call"
 }
+# Sixteen threads of random calls, forks, cancellations, interfaces that vanish.
+chaos_with_locks()
+{
+	CHAOS_CALLS=1500 $python -m pytest tests/integration/test_chaos.py --locks -q -n "$workers" -p no:cacheprovider --tb=short \
+		-k "ours or vanish"
+}
 export LOCK_CHECK_SEED=${LOCK_CHECK_SEED:-$RANDOM}
 # Of scripts/mutate's defects those that the unit tests find at once.
 quick_mutants=option-off-by-one,fold-without-second-carry,unlock-missing-on-error,watch-not-unlinked
@@ -130,6 +142,8 @@ plan()
 	step main each locks-unit scripts/check.sh build/check
 	step main each locks-threads threads_with_locks
 	step main each integration integration
+	step main all locks-chaos chaos_with_locks
+	step main all programs programs
 	step main all asan-integration integration --sanitize
 	step main all kmod scripts/kmod.sh
 	step main all fuzz-build build fuzz-bin

@@ -19,8 +19,10 @@
  */
 static int epoll_new(int epfd)
 {
-	if (epfd >= 0 && !libc_internal && library_start() == 0)
+	if (epfd >= 0 && !libc_internal) {
+		library_configure();
 		KEEPING_ERRNO(iomux_epoll_created(epfd));
+	}
 	return epfd;
 }
 

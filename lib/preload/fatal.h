@@ -27,6 +27,8 @@ void fatal_again(int sig);
  * none.
  */
 bool signal_defer(int sig, const siginfo_t *info);
+/* In the child of a fork(): the other threads have none that wait. */
+void signal_forked(void);
 
 /* signal.c: an entry point has touched a bad pointer of the program's; the signal is over. */
 bool signal_touched(int sig, void *context);

@@ -6,6 +6,7 @@
  */
 #include "preload/preload.h"
 
+#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -71,13 +72,43 @@ PRELOAD int setresuid(uid_t ruid, uid_t euid, uid_t suid)
 /* libc exports it and declares it nowhere; libcap calls it. */
 int capset(void *header, const void *data);
 
+/* What decides whether a thread may change its user and its groups. */
+#define USER_AND_GROUPS (CAPS_BIT(CAP_SETUID) | CAPS_BIT(CAP_SETGID))
+
+/* On the internal thread. */
+static void follow(void *arg)
+{
+	int err = caps_follow(arg, USER_AND_GROUPS);
+
+	if (err)
+		log_debug("capset() of the internal thread: %s", strerror(-err));
+}
+
+/*
+ * Capabilities are a thread's, but setuid(), setgroups() and the like are done in every thread by
+ * libc, which aborts when one of them is refused what another one may: the internal thread may no
+ * more than who called capset(). What it needs itself it keeps.
+ */
+static void internal_thread_follows(void)
+{
+	struct caps own = caps_own();
+
+	libc_internal_begin();
+	(void)worker_run(follow, &own);
+	libc_internal_end();
+}
+
 PRELOAD int capset(void *header, const void *data)
 {
 	const struct __user_cap_data_struct *d = data;
+	int ret;
 
 	if (d && (d->effective & NEEDED) != NEEDED)
 		privileges_ending((uid_t)-1);
-	return libc.capset(header, data);
+	ret = libc.capset(header, data);
+	if (!ret && !from_library() && !handlers_inside)
+		KEEPING_ERRNO(internal_thread_follows());
+	return ret;
 }
 
 /*

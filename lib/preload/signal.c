@@ -35,8 +35,18 @@ static struct {
  * holds none.
  */
 #define DEFERRED_MAX 16
+struct deferred {
+	_Atomic bool taken;
+	siginfo_t info[DEFERRED_MAX];
+};
+/*
+ * So many threads can have signals that wait at the same time: a moment each, and rare. Not in the
+ * thread's storage, of which a library loaded with dlopen() finds little.
+ */
+#define DEFERRED_THREADS 256
+static struct deferred deferred_pool[DEFERRED_THREADS];
 static __thread int deferred_num;
-static __thread siginfo_t deferred[DEFERRED_MAX];
+static __thread struct deferred *_Atomic deferred; /* NULL: none wait */
 
 /* Raised by what the thread does itself: it cannot go on without the handler. */
 static bool synchronous(int sig)
@@ -45,13 +55,47 @@ static bool synchronous(int sig)
 	       sig == SIGTRAP || sig == SIGSYS || sig == SIGABRT;
 }
 
+/* This thread's place for signals that wait; NULL: all are taken. */
+static struct deferred *deferred_get(void)
+{
+	struct deferred *d = atomic_load_explicit(&deferred, memory_order_relaxed);
+	unsigned i = 0;
+
+	if (d)
+		return d;
+	while (i < DEFERRED_THREADS &&
+	       atomic_exchange_explicit(&deferred_pool[i].taken, true, memory_order_acquire))
+		i++;
+	if (i == DEFERRED_THREADS)
+		return NULL;
+	/* Another signal may have interrupted this one. */
+	if (!atomic_compare_exchange_strong(&deferred, &d, &deferred_pool[i])) {
+		atomic_store_explicit(&deferred_pool[i].taken, false, memory_order_relaxed);
+		return d;
+	}
+	return &deferred_pool[i];
+}
+
+void signal_forked(void)
+{
+	const struct deferred *mine = atomic_load_explicit(&deferred, memory_order_relaxed);
+
+	for (unsigned i = 0; i < DEFERRED_THREADS; i++)
+		if (&deferred_pool[i] != mine)
+			atomic_store_explicit(&deferred_pool[i].taken, false, memory_order_relaxed);
+}
+
 /* True: the handler is not to run now. info may be NULL. */
 bool signal_defer(int sig, const siginfo_t *info)
 {
+	struct deferred *d;
 	int n;
 
 	if (likely(!lock_thread.depth) || synchronous(sig) ||
 	    atomic_load_explicit(&actions[sig].once, memory_order_relaxed))
+		return false;
+	d = deferred_get();
+	if (!d)
 		return false;
 	/* One step, because another signal may interrupt this one. */
 	n = __atomic_fetch_add(&deferred_num, 1, __ATOMIC_RELAXED);
@@ -60,10 +104,10 @@ bool signal_defer(int sig, const siginfo_t *info)
 		return false;
 	}
 	if (info)
-		deferred[n] = *info;
+		d->info[n] = *info;
 	else
-		deferred[n] = (siginfo_t){.si_signo = sig, .si_code = SI_TKILL};
-	deferred[n].si_signo = sig;
+		d->info[n] = (siginfo_t){.si_signo = sig, .si_code = SI_TKILL};
+	d->info[n].si_signo = sig;
 	lock_thread.deferred = true;
 	return true;
 }
@@ -71,19 +115,24 @@ bool signal_defer(int sig, const siginfo_t *info)
 /* The kernel delivers them anew, with the mask and on the stack that the handler asked for. */
 static void deferred_send(void)
 {
+	struct deferred *d;
 	sigset_t all, old;
 	int err = errno;
 
 	sigfillset(&all);
 	pthread_sigmask(SIG_BLOCK, &all, &old);
+	d = atomic_load_explicit(&deferred, memory_order_relaxed);
 	for (int i = 0; i < deferred_num; i++) {
-		int sig = deferred[i].si_signo;
+		int sig = d->info[i].si_signo;
 
 		if (libc_raw(SYS_rt_tgsigqueueinfo, getpid(), lock_self(), sig,
-			     (long)(uintptr_t)&deferred[i], 0, 0) < 0)
+			     (long)(uintptr_t)&d->info[i], 0, 0) < 0)
 			libc_raw(SYS_tgkill, getpid(), lock_self(), sig, 0, 0, 0);
 	}
 	deferred_num = 0;
+	atomic_store_explicit(&deferred, NULL, memory_order_relaxed);
+	if (d)
+		atomic_store_explicit(&d->taken, false, memory_order_release);
 	lock_thread.deferred = false;
 	errno = err;
 	pthread_sigmask(SIG_SETMASK, &old, NULL);

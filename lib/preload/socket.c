@@ -8,6 +8,7 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
+#include "extra/extra.h"
 #include "preload/clone.h"
 #include "preload/memory.h"
 #include "preload/message.h"
@@ -30,7 +31,7 @@ static void socket_offer(int fd, int domain, int type, int proto)
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
 	lock_enter();
 	/* UDP-Lite, SCTP and ICMP echo sockets have these types, too: they stay with the kernel. */
-	if (library_start() == 0 && netns_is_ours(fd)) {
+	if (library_start() == 0 && extra_offloads_here() && netns_is_ours(fd)) {
 		if ((type & 0xf) == SOCK_DGRAM && (proto == 0 || proto == IPPROTO_UDP))
 			udp_socket_created(fd, domain, type, proto);
 		else if ((type & 0xf) == SOCK_STREAM && (proto == 0 || proto == IPPROTO_TCP))
@@ -42,7 +43,7 @@ static void socket_offer(int fd, int domain, int type, int proto)
 
 PRELOAD int socket(int domain, int type, int proto)
 {
-	int fd = FD_NEW(libc.socket(domain, type, proto));
+	int fd = SOCKET_NEW(libc.socket(domain, type, proto));
 
 	if (fd >= 0 && !libc_internal && (domain == AF_INET || domain == AF_INET6) &&
 	    likely(!atomic_load_explicit(&uring_raw, memory_order_relaxed)))
@@ -100,7 +101,7 @@ PRELOAD int accept(int fd, __SOCKADDR_ARG addr, socklen_t *len)
 	struct vfd *v = vfd_get(fd);
 
 	if (likely(!v) || !v->ops->accept4)
-		return fd_fresh(libc.accept(fd, addr.__sockaddr__, len));
+		return fd_fresh(PROGRAM_FD(libc.accept(fd, addr.__sockaddr__, len)));
 	if (unlikely(!name_fits(addr.__sockaddr__, len)))
 		return CANCELLABLE(accept_bad(v, fd, 0));
 	return CANCELLABLE(v->ops->accept4(v, fd, addr.__sockaddr__, len, 0));
@@ -111,7 +112,7 @@ PRELOAD int accept4(int fd, __SOCKADDR_ARG addr, socklen_t *len, int flags)
 	struct vfd *v = vfd_get(fd);
 
 	if (likely(!v) || !v->ops->accept4)
-		return fd_fresh(libc.accept4(fd, addr.__sockaddr__, len, flags));
+		return fd_fresh(PROGRAM_FD(libc.accept4(fd, addr.__sockaddr__, len, flags)));
 	if (unlikely(!name_fits(addr.__sockaddr__, len)))
 		return CANCELLABLE(accept_bad(v, fd, flags));
 	return CANCELLABLE(v->ops->accept4(v, fd, addr.__sockaddr__, len, flags));
@@ -202,10 +203,27 @@ static __attribute__((noinline)) int set_limit(struct vfd *v, int fd, const void
 	return v->ops->setsockopt(v, fd, SOL_SOCKET, SO_MAX_PACING_RATE, &rate, sizeof(rate));
 }
 
+/* The Extra API's table; a rule that is added by it must not be replaced by the file's. */
+static __attribute__((noinline)) int get_api(void *val, socklen_t *len)
+{
+	int cancel;
+
+	if (!memory_out(val, len))
+		return fail(EFAULT);
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+	lock_enter();
+	library_start();
+	lock_leave();
+	pthread_setcancelstate(cancel, NULL);
+	return extra_get_api(val, len);
+}
+
 PRELOAD int getsockopt(int fd, int level, int opt, void *val, socklen_t *len)
 {
 	struct vfd *v = vfd_get(fd);
 
+	if (unlikely(opt == SO_VMA_GET_API && level == SOL_SOCKET))
+		return KEEP_ERRNO(get_api(val, len));
 	if (likely(!v) || !v->ops->getsockopt || !memory_out(val, len))
 		return libc.getsockopt(fd, level, opt, val, len);
 	if (unlikely(len && pacing_is_limit(level, opt, *len)))

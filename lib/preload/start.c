@@ -21,14 +21,18 @@
 #include "stack/stack.h"
 #include "socket/tcp/sock.h"
 #include "socket/udp/sock.h"
+#include "wait/wait.h"
+
+/* Descriptors below it are looked at. */
+#define INHERITED_MAX 64
 
 enum state { STATE_NEW, STATE_RUNNING, STATE_OFF };
 
 static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic int state;
 /*
- * some thread, of this process or of one before it, has been in library_begin(), and may be there
- * still
+ * some thread, of this process or of one before it, has been in configure() or library_begin(), and
+ * may be there still
  */
 static _Atomic bool begun;
 
@@ -49,6 +53,7 @@ static int start_parts(void)
 {
 	int err;
 
+	wait_start();
 	kmod_start((unsigned)params.stats_fd_num);
 	err = stats_start(params.stats_shmem_dir, (unsigned)params.stats_fd_num);
 	if (err)
@@ -83,14 +88,35 @@ static bool is_asked_for(void)
 	return false;
 }
 
-/* What has been said once need not be said by every forked child. */
-static bool banner_shown;
-
-static void library_begin(void)
+/*
+ * Listeners and datagram sockets that the program was started with (LISTEN_FDS, inetd, fd@) are
+ * shared with who started it: nobody here knows who else waits for them.
+ */
+static void inherited_note(void)
 {
-	int err;
+	int domain, type;
+	socklen_t len = sizeof(int);
 
-	if (!banner_shown)
+	for (int fd = 0; log_enabled(LOG_DEBUG) && fd < INHERITED_MAX; fd++) {
+		if (vfd_get(fd) || own_fd_is(fd) ||
+		    libc.getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) ||
+		    (domain != AF_INET && domain != AF_INET6) ||
+		    libc.getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &len) ||
+		    (type != SOCK_STREAM && type != SOCK_DGRAM))
+			continue;
+		log_debug("fd %d stays with the kernel: the program was started with it, and "
+			  "others may have it",
+			  fd);
+	}
+}
+
+/* The parameters hold. In a forked child, too: there nobody asks again who wanted the library. */
+static _Atomic bool configured;
+
+/* start_lock held. */
+static void configure(void)
+{
+	if (!atomic_load_explicit(&configured, memory_order_relaxed))
 		params_unasked = !is_asked_for();
 	params_load(environ);
 	/*
@@ -98,9 +124,22 @@ static void library_begin(void)
 	 * hold for it.
 	 */
 	lock_mode = params.thread_mode ? params.thread_mode : 1;
+	atomic_store_explicit(&configured, true, memory_order_release);
+}
+
+/* What has been said once need not be said by every forked child. */
+static bool banner_shown;
+
+/* start_lock held. */
+static void library_begin(void)
+{
+	int err;
+
+	configure();
 	if (!banner_shown) {
 		params_banner();
 		rules_load(params.config_file);
+		inherited_note();
 	}
 	banner_shown = true;
 	err = start_parts();
@@ -112,24 +151,48 @@ static void library_begin(void)
 	atomic_store_explicit(&state, err ? STATE_OFF : STATE_RUNNING, memory_order_release);
 }
 
+/* Runs begin, one thread at a time. errno stays. */
+static void alone(void (*begin)(void))
+{
+	int saved = errno;
+
+	libc_internal_begin();
+	atomic_store(&begun, true);
+	pthread_mutex_lock(&start_lock);
+	begin();
+	pthread_mutex_unlock(&start_lock);
+	libc_internal_end();
+	errno = saved;
+}
+
+static void configure_once(void)
+{
+	if (!atomic_load_explicit(&configured, memory_order_relaxed))
+		configure();
+}
+
+void library_configure(void)
+{
+	if (__builtin_expect(atomic_load_explicit(&configured, memory_order_acquire), 1))
+		return;
+	/* A signal handler would wait for start_lock for ever. */
+	lock_enter();
+	alone(configure_once);
+	lock_leave();
+}
+
+static void begin_once(void)
+{
+	if (atomic_load_explicit(&state, memory_order_relaxed) == STATE_NEW)
+		library_begin();
+}
+
 int library_start(void)
 {
-	int now = atomic_load_explicit(&state, memory_order_acquire);
-
-	if (__builtin_expect(now == STATE_NEW, 0)) {
-		int saved = errno;
-
-		libc_internal_begin();
-		atomic_store(&begun, true);
-		pthread_mutex_lock(&start_lock);
-		if (atomic_load_explicit(&state, memory_order_relaxed) == STATE_NEW)
-			library_begin();
-		pthread_mutex_unlock(&start_lock);
-		libc_internal_end();
-		errno = saved;
-		now = atomic_load_explicit(&state, memory_order_acquire);
-	}
-	return now == STATE_RUNNING ? 0 : -EOPNOTSUPP;
+	if (__builtin_expect(atomic_load_explicit(&state, memory_order_acquire) == STATE_NEW, 0))
+		alone(begin_once);
+	return atomic_load_explicit(&state, memory_order_acquire) == STATE_RUNNING ? 0
+										   : -EOPNOTSUPP;
 }
 
 void library_preopen(uid_t uid)
@@ -155,6 +218,7 @@ bool library_has_begun(void)
 void library_forked_child(void)
 {
 	lock_thread_forked();
+	signal_forked();
 	last_thread_forked();
 	log_forked();
 	/* Not `state`: another thread may have been starting the library. */

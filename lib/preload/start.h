@@ -8,11 +8,17 @@
 
 /*
  * Starts the library once: parameters, banner, rules, log, statistics. preload calls it from every
- * socket(AF_INET*) and epoll_create*() of the application (libc_internal is 0 then), from any
- * thread: later calls return at once. 0, or a negative errno when nothing is offloaded in this
- * process.
+ * socket(AF_INET*) of the application (libc_internal is 0 then), from any thread: later calls
+ * return at once. 0, or a negative errno when nothing is offloaded in this process.
  */
 int library_start(void);
+
+/*
+ * Reads the parameters once, and starts nothing: what a process needs that has objects of ours, but
+ * no socket yet. Python asks for an epoll set whenever it loads its module of sockets. From any
+ * thread; libc_internal is 0.
+ */
+void library_configure(void);
 
 /*
  * Threads, rings or pages of the library may be there, which a child of a fork must not take for

@@ -319,7 +319,7 @@ static bool slot_copy(unsigned i, int fd, struct vma_stats_socket *to)
 	return is;
 }
 
-static void dump_to_log(int fd, int level)
+void stats_sockets_log(int fd, int level)
 {
 	struct vma_stats_socket copy;
 	bool any = false;
@@ -358,5 +358,5 @@ void stats_control(void (*dump_fd)(int fd, int level))
 		return;
 	if (level < LOG_PANIC || level > LOG_ALL)
 		level = LOG_INFO;
-	(dump_fd ? dump_fd : dump_to_log)(fd, level);
+	(dump_fd ? dump_fd : stats_sockets_log)(fd, level);
 }

@@ -83,6 +83,8 @@ void stats_socket_dump(FILE *f, const struct vma_stats_socket *s);
 int stats_file_dump(const char *path, const struct vma_stats_socket *s);
 /* vma_stats -S: the socket's statistics through the log at level. */
 void stats_socket_log(int level, const struct vma_stats_socket *s);
+/* The same of all blocks that are in use here under the number fd; 0: of all. */
+void stats_sockets_log(int fd, int level);
 /* One writer per word, a reader elsewhere: plain adds that the compiler may not tear. */
 static inline void stats_add(__u64 *counter, __u64 n)
 {
