@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * mlx5 what own-address peer-address calls: one UDP send, one burst of them, one UDP receive, or
- * one TCP segment each way, through the whole library on mlx5 queues in plain memory. The card is
- * tests/mlx5_device, and it runs between the calls, never in them; the peer is this program, on the
- * other side of the card. `check` sends and receives datagrams of every length instead, `gone`
- * takes the card away, and `tcp_full` gives it a small queue. The one call that counts stands in
- * measured_call(), for callgrind, and its entry point is called nowhere else. Prints JSON.
+ * mlx5 what own-address peer-address calls: one UDP send, one burst of them, one UDP receive, with
+ * a copy or without, or one TCP segment each way, through the whole library on mlx5 queues in plain
+ * memory. The card is tests/mlx5_device, and it runs between the calls, never in them; the peer is
+ * this program, on the other side of the card. `check` sends and receives datagrams of every length
+ * instead, `gone` takes the card away, and `tcp_full` gives it a small queue. The one call that
+ * counts stands in measured_call(), for callgrind, and its entry point is called nowhere else.
+ * Prints JSON.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -25,6 +26,7 @@
 #include <unistd.h>
 
 #include "../mlx5_device/soft.h"
+#include "mellanox/vma_extra.h"
 #include "net/net.h"
 
 #define PAYLOAD 64u
@@ -33,7 +35,6 @@
 #define PEER_PORT 7002
 #define WARM_UP 300u
 #define BURST 64u
-#define VMA_SND_FLAGS_DUMMY MSG_SYN
 
 struct frame {
 	struct ethhdr eth;
@@ -170,9 +171,21 @@ static void sent(struct soft *s, const uint8_t *data, uint32_t len)
 	}
 }
 
-static char data[PAYLOAD];
-static bool receives, stream, burst;
+static char data[UDP_MAX];
+static bool receives, stream, burst, zcopy;
+static uint32_t payload = PAYLOAD; /* of a datagram that is measured */
+static struct vma_api_t *api;
 static struct mmsghdr msgs[BURST];
+
+/* A datagram where it lies, and back. */
+static ssize_t receive_zcopy(void)
+{
+	struct vma_packets_t *p = (struct vma_packets_t *)data;
+	int flags = MSG_VMA_ZCOPY_FORCE, n;
+
+	n = api->recvfrom_zcopy(fd, data, sizeof(data), &flags, NULL, NULL);
+	return n < 0 || api->free_packets(fd, p->pkts, 1) ? -1 : n;
+}
 
 /* The call that is measured. */
 static __attribute__((noinline)) ssize_t measured_call(void)
@@ -184,8 +197,10 @@ static __attribute__((noinline)) ssize_t measured_call(void)
 		return receives ? recv(fd, data, PAYLOAD, 0) : send(fd, data, PAYLOAD, 0);
 	if (burst)
 		return sendmmsg(fd, msgs, BURST, 0) == (int)BURST ? (ssize_t)PAYLOAD : -1;
+	if (zcopy)
+		return receive_zcopy();
 	if (receives)
-		return recvfrom(fd, data, PAYLOAD, 0, (struct sockaddr *)&from, &len);
+		return recvfrom(fd, data, payload, 0, (struct sockaddr *)&from, &len);
 	return sendto(fd, data, PAYLOAD, 0, (struct sockaddr *)&peer, sizeof(peer));
 }
 
@@ -417,6 +432,46 @@ static void check_dummy(const uint8_t *bytes)
 	}
 }
 
+#define HOLD_MOST 100u
+
+/*
+ * Datagrams are given where they lie, and stay what they are while others come; each goes back
+ * once, in whatever order.
+ */
+static void check_zcopy(const uint8_t *bytes)
+{
+	struct {
+		size_t packets;
+		struct vma_packet_t p;
+		struct iovec iov[4];
+	} __attribute__((packed)) got[HOLD_MOST];
+
+	for (uint32_t round = 0; round < 30; round++) {
+		for (uint32_t i = 0; i < HOLD_MOST; i++) {
+			uint32_t len = 1 + (round * 89 + i * 31) % UDP_MAX;
+			int flags = MSG_VMA_ZCOPY_FORCE;
+
+			memcpy(to_us.udp_data, bytes + i % 16, len);
+			peer_udp(len);
+			check(api->recvfrom_zcopy(fd, &got[i], sizeof(got[i]), &flags, NULL,
+						  NULL) == (int)len,
+			      "recvfrom_zcopy()", len);
+			check((flags & MSG_VMA_ZCOPY) && got[i].p.sz_iov == 1, "no copy", len);
+		}
+		for (uint32_t k = 0; k < HOLD_MOST; k++) {
+			uint32_t i = k * 37 % HOLD_MOST;
+			uint32_t len = 1 + (round * 89 + i * 31) % UDP_MAX;
+
+			check(got[i].iov[0].iov_len == len &&
+				      !memcmp(got[i].iov[0].iov_base, bytes + i % 16, len),
+			      "bytes that were kept", len);
+			check(!api->free_packets(fd, &got[i].p, 1), "free_packets()", len);
+			check(api->free_packets(fd, &got[i].p, 1) < 0 && errno == ENOENT,
+			      "free_packets() again", len);
+		}
+	}
+}
+
 static void check_udp(void)
 {
 	uint8_t bytes[UDP_MAX + 16];
@@ -433,6 +488,7 @@ static void check_udp(void)
 		check_burst(bytes, first, 1 + first % 15);
 	check_dummy(bytes);
 	check_order(bytes);
+	check_zcopy(bytes);
 }
 
 #define STREAM_BYTES (40u * 2896u)
@@ -544,9 +600,9 @@ static uint32_t one(void)
 	if (receives && stream)
 		peer_tcp(false, PAYLOAD);
 	else if (receives)
-		peer_udp(PAYLOAD);
+		peer_udp(payload);
 	start = now_ns();
-	if (measured_call() != (ssize_t)PAYLOAD)
+	if (measured_call() != (ssize_t)payload)
 		die("the measured call");
 	start = now_ns() - start;
 	turn();
@@ -559,12 +615,18 @@ int main(int argc, char **argv)
 	uint64_t gens;
 
 	if (argc != 5)
-		return fprintf(stderr, "mlx5 "
-				       "udp_send|udp_sendmmsg|udp_receive|tcp_send|tcp_receive|"
-				       "check|gone|tcp_full|tcp_full_lso own peer calls\n"),
+		return fprintf(stderr,
+			       "mlx5 "
+			       "udp_send|udp_sendmmsg|udp_receive|udp_receive_1400|udp_zcopy|"
+			       "udp_zcopy_1400|tcp_send|tcp_receive|"
+			       "check|gone|tcp_full|tcp_full_lso own peer calls\n"),
 		       2;
 	stream = !strncmp(argv[1], "tcp", 3);
-	receives = strstr(argv[1], "receive") != NULL;
+	zcopy = strstr(argv[1], "zcopy") != NULL;
+	receives = zcopy || strstr(argv[1], "receive") != NULL;
+	if (strstr(argv[1], "_1400"))
+		payload = 1400;
+	api = vma_get_api();
 	burst = strstr(argv[1], "sendmmsg") != NULL;
 	soft_config.mpw = true;
 	soft_config.strides_log = 9; /* ConnectX-5; with VMA_STRQ */

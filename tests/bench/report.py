@@ -63,6 +63,9 @@ WHAT = {
     "mlx5_udp_send": "one `sendto()` of 64 B, mlx5 queues in memory",
     "mlx5_udp_sendmmsg": "`sendmmsg()` of 64 of them, all together",
     "mlx5_udp_receive": "one `recvfrom()` of 64 B that finds it there",
+    "mlx5_udp_receive_1400": "the same of 1,400 B",
+    "mlx5_udp_zcopy": "one `recvfrom_zcopy()` of 64 B and its `free_packets()`",
+    "mlx5_udp_zcopy_1400": "the same of 1,400 B",
     "mlx5_tcp_send": "one `send()` of 64 B over TCP, mlx5 queues in memory",
     "mlx5_tcp_receive": "one `recv()` of 64 B that finds it there",
     "mlx5_udp_receive_strq": "the same from a striding queue (`VMA_STRQ=1`)",
@@ -212,7 +215,6 @@ def plot(distribution, folder):
 HEADLINES = {
     "udp_pingpong": "UDP, half a round trip, 64 bytes",
     "tcp_pingpong": "TCP, the same",
-    "udp_send": "UDP, 64 bytes a call",
     "redis_get": "redis GET, 50 clients",
     "tcp_bulk_receive": "TCP, one stream received",
 }
@@ -233,19 +235,16 @@ def headlines(results):
 PEOPLE = {
     "busy_redis_50": "redis GET, 50 clients",
     "busy_nginx_1k": "nginx, 1 KiB",
-    "busy_nginx_100k": "nginx, 100 KiB",
-    "busy_dns": "unbound under dnsperf",
     "busy_iperf_8": "iperf3, 8 streams, the worse way",
     "busy_udp_pingpong": "UDP, half a round trip",
     "loaded_redis_50": "redis, an endless loop on each core beside",
-    "loaded_udp_pingpong": "UDP, the same",
 }
 
 
 def people_headlines(results):
     """The second table of README.md; "" when nothing of it was measured."""
-    lines = ["As people run it, nothing pinned and several threads to a core, the library on both sides or only in the server:", "",
-             "| | unit | kernel | both | server | better by |", "| --- | --- | ---: | ---: | ---: | ---: |"]
+    lines = ["| nothing pinned | unit | kernel | on both sides | server only | better by |",
+             "| --- | --- | ---: | ---: | ---: | ---: |"]
     rows = [f"| {words} | {row['unit']} | {cell(row['kernel'])} | {cell(row['ours'])} | {cell(row['server'])} | "
             f"{times(row['vs_kernel'])}, {times(row['vs_kernel_server'])} |"
             for name, words in PEOPLE.items() if (row := results.get(name))]

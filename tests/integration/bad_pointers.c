@@ -240,6 +240,9 @@ int main(int argc, char **argv)
 	if (connect(u, (struct sockaddr *)&peer_udp, sizeof(own)) ||
 	    connect(t, (struct sockaddr *)&peer_tcp, sizeof(own)))
 		perror("connect"), exit(1);
+	/* What the library takes for a thread that waits shall not stand where a page is taken
+	 * away. */
+	poll(&(struct pollfd){.fd = u, .events = POLLIN}, 1, 10);
 	all("udp", u);
 	all("tcp", t);
 	own_handler();

@@ -43,6 +43,7 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     config.addinivalue_line("markers", "net(mtu=1500, queues=1): the veth pair that `net` gives")
     config.addinivalue_line("markers", "multi_buffer: for kernels that hand AF_XDP frames of several chunks (6.6)")
+    config.addinivalue_line("markers", "no_asan: left out with --sanitize, because libasan cannot do it; --locks and --tsan can")
     config.addinivalue_line("markers", "no_sanitize: left out with --sanitize, because it measures time or because libasan cannot do it")
 
 
@@ -58,7 +59,7 @@ def pytest_collection_modifyitems(config, items):
         deselect(config, items, [i for i in items if i.get_closest_marker("no_sanitize")])
     if config.getoption("--sanitize"):
         # What does not preload the library does the same in both runs.
-        out = [i for i in items if i.get_closest_marker("no_sanitize") or "library" not in i.fixturenames]
+        out = [i for i in items if i.get_closest_marker("no_sanitize") or i.get_closest_marker("no_asan") or "library" not in i.fixturenames]
         deselect(config, items, out)
 
 

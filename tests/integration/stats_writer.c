@@ -13,6 +13,7 @@ struct libc_table libc, raw;
 int log_level_now = LOG_INFO;
 int log_details_now;
 struct params params;
+_Atomic uint32_t own_fd_begun, own_fd_over;
 
 int own_fd_adopt(int fd)
 {

@@ -109,5 +109,5 @@ def test_only_what_user_space_lacks_leaves_a_socket_to_the_kernel(unet, family):
                 wanted = "kernel" if done == "MOVES" else "user"
             assert server == wanted, f"{key} ({done}{args}) = {value}: {server} serves the connection"
             seen[server] += 1
-    assert seen["user"] > 100 and seen["kernel"] > 15, seen
+    assert seen["user"] > 100 and seen["kernel"] > 10, seen
     print(seen)

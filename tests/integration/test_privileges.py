@@ -190,3 +190,37 @@ def test_the_statistics_file_goes_with_its_process(net, tmp_path_factory):
         file = directory / f"vmastat.{pid}"
         assert file.stat().st_uid == 65534
     wait_for(lambda: not file.exists(), what="the file removed")
+
+
+# A process that has sockets gives CAP_SETGID away, and then tries what that is for.
+REFUSED = """
+import ctypes, os, socket, struct
+s = socket.socket()
+libc = ctypes.CDLL(None, use_errno=True)
+header, data = struct.pack("Ii", 0x20080522, 0), ctypes.create_string_buffer(24)
+def refused(fn, *args):
+    try:
+        fn(*args)
+        return "done"
+    except PermissionError:
+        return "refused"
+assert libc.capget(header, data) == 0
+words = list(struct.unpack("6I", data.raw))
+words[0] &= ~(1 << 6)
+words[1] &= ~keep
+print(libc.capset(header, struct.pack("6I", *words)), refused(os.setgroups, [1, 2]), refused(os.setgid, 12), refused(os.setuid, os.getuid()))
+words[0] |= 1 << 6
+print(libc.capset(header, struct.pack("6I", *words)), refused(os.setgroups, [1, 2]), os.getgroups())
+"""
+
+
+@pytest.mark.parametrize("keep", ["0", "1 << 6"], ids=["for-now", "for-good"])
+def test_a_capability_is_given_away_in_every_thread(net, keep):
+    """libc changes users and groups in each thread, and aborts when the answers differ (squid)."""
+    said = []
+    for preload in (False, True):
+        run = net.a.popen(["/usr/bin/python3", "-c", "keep = " + keep + REFUSED], preload=preload, env={"VMA_TRACELEVEL": "ERROR"})
+        said.append((run.wait(), run.text))
+    assert said[0] == said[1], said
+    assert "refused" in said[0][1], said
+    print(said[1][1])

@@ -17,7 +17,7 @@ import subprocess
 
 import pytest
 
-from netns import ROOT, ip, wait_for
+from netns import KERNEL, ROOT, ip, wait_for
 
 PORT = 9999
 UDP_SEGMENT = 103
@@ -297,6 +297,22 @@ def test_a_gso_burst_is_told_from_a_datagram(net, rings):
 
 
 @pytest.mark.multi_buffer
+@pytest.mark.skipif(KERNEL < (6, 16), reason="the kernel's BTF can be read there, and not mapped")
+def test_a_ring_opens_without_a_copy_of_the_kernels_types(net, rings):
+    """5 MB of them, of which the steering program needs eight numbers."""
+    def read(ring):
+        return int(re.search(r"rchar: (\d+)", pathlib.Path(f"/proc/{ring.pid}/io").read_text())[1])
+
+    ring = rings(opened=False, env={"VMA_TRACELEVEL": "DEBUG"})
+    wait_for(lambda: "ring_test" in os.readlink(f"/proc/{ring.pid}/exe"))
+    before = read(ring)
+    assert ring(f"open {net.b.dev}")["open"] == 0
+    size = os.stat("/sys/kernel/btf/vmlinux").st_size
+    print(f"{read(ring) - before} bytes read of all files, the kernel's types are {size}")
+    assert read(ring) - before < size / 4
+    assert "tried again without casts" not in ring.log
+
+
 def test_send_gso_delivers_each_datagram(net, rings):
     ring = rings()
     peer = net.a.socket()

@@ -1,9 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """Listeners and datagram sockets that several processes have: whoever waits for one is served, whoever waited first."""
 
+import fcntl
+import os
+import signal
+import struct
+
 import pytest
 
 from differential import CHILDREN, App, differential
+from netns import KERNEL, wait_for
 
 families = pytest.mark.parametrize("family", ["4", "6"])
 
@@ -250,3 +256,425 @@ l.close()
         answers = [ask(net, app, b"x") for _ in range(4)]
         assert answers == [b"child x"] * 4
         assert "has ended with it" not in app.text, app.text
+
+
+@pytest.mark.parametrize("timeout", [0, 0.3])
+def test_a_wait_in_a_child_for_what_its_parent_added_later(unet, timeout):
+    """
+    The kernel's epoll is both processes'. After the fork() the parent adds a socket to it that is ready and stays so: the child,
+    which has no such socket, cannot tell of it, and ends with its time all the same.
+    """
+    with App(unet.a, True) as app:
+        peer = app.peer_socket()
+        app.do(CHILD)
+        app.do(f"""
+ep, added = select.epoll(), gate()
+def run():
+    opened(added)
+    for _ in range(3): ep.poll({timeout})
+s = udp(7000)
+pid = child(run)
+""")
+        peer.sendto(b"stays in the kernel's queue", app.at(7000))
+        app.do("ep.register(s, 1)")
+        assert app.do("len(ep.poll(5))") == 1
+        app.do("open_gate(added)")
+        assert app.do("wait(pid)") == 0
+        print(f"three calls of the child's for {timeout} s have ended")
+        peer.close()
+
+
+@families
+@pytest.mark.parametrize("how", ["child", "exec", "spawn", "given"])
+def test_datagrams_that_wait_are_there_for_another_process(unet, family, how):
+    """
+    The parent has used the socket, and more has come that it has not read: a child, the program that it becomes or
+    starts, and who is given the socket find all of it, first what came first.
+    """
+    program = "import socket, sys; s = socket.socket(fileno=int(sys.argv[1])); s.settimeout(5); print([s.recvfrom(9000) for _ in range(5)])"
+
+    def steps(app, peer):
+        app.do(CHILD)
+        app.do("import subprocess, sys; s = udp(7000); s.settimeout(5)")
+        peer.sendto(b"first", app.at(7000))
+        app("s.recv(10)")
+        for size in (1, 1000, 1000, 0, 77):
+            peer.sendto(b"x" * size, app.at(7000))
+        app("len(s.recv(9000, socket.MSG_PEEK))")
+        if how in ("exec", "spawn"):
+            app.do("out = os.pipe(); os.set_inheritable(out[1], True); os.set_inheritable(s.fileno(), True)")
+            app.do(f"argv = [sys.executable, '-c', {program!r}, str(s.fileno())]")
+        if how == "exec":
+            app.do("def run():\n os.dup2(out[1], 1); os.execv(argv[0], argv)\npid = child(run)")
+        elif how == "spawn":
+            app.do("os.set_inheritable(out[1], False); p = subprocess.Popen(argv, close_fds=False, stdout=out[1]); pid = p.pid")
+        elif how == "child":
+            app.do("out = os.pipe()\ndef run():\n os.write(out[1], repr([s.recvfrom(9000) for _ in range(5)]).encode() + b'\\n')\n"
+                   "pid = child(run)")
+        else:
+            app.do("out = os.pipe(); x, y = socket.socketpair(); y.settimeout(10)")
+            app.do("""
+def run():
+    s.close()
+    t = socket.socket(fileno=socket.recv_fds(y, 1, 1)[1][0])
+    t.settimeout(5)
+    os.write(out[1], repr([t.recvfrom(9000) for _ in range(5)]).encode() + b'\\n')
+pid = child(run)
+socket.send_fds(x, [b'1'], [s.fileno()])
+""")
+        app.do("os.close(out[1])")
+        app("[len(d) for d, _ in eval(os.read(out[0], 65536))]")
+        app("wait(pid)")
+        peer.sendto(b"after", app.at(7000))
+        app("s.recv(10)")
+    differential(unet, family, steps)
+
+
+def test_datagrams_of_both_families_that_wait(unet):
+    """In the queue of one socket, which a child reads then: IPv4 and IPv6 by turns."""
+    def steps(app, peer):
+        app.do(CHILD)
+        app.do("s = udp(7000, ANY); s.settimeout(5); out = os.pipe()")
+        with unet.b.socket(2, 2, timeout=5) as peer4:
+            peer4.sendto(b"first", (unet.a.ip4, 7000))
+            app("s.recv(10)")
+            for i in range(6):
+                if i % 2:
+                    peer.sendto(b"six %d" % i, (unet.a.ip6, 7000))
+                else:
+                    peer4.sendto(b"four %d" % i, (unet.a.ip4, 7000))
+            app("len(s.recv(10, socket.MSG_PEEK))")
+            app.do("pid = child(lambda: os.write(out[1], repr(sorted(s.recv(10) for _ in range(6))).encode()))")
+            app("os.close(out[1]); os.read(out[0], 1000)")
+            app("wait(pid)")
+    differential(unet, "6", steps)
+
+
+# What a service does that is started with a listener: it accepts what waits, and answers.
+SERVICE = """
+import os, socket, sys
+l = socket.socket(fileno=int(sys.argv[1]))
+l.settimeout(5)
+for _ in range(int(sys.argv[2])):
+    s, a = l.accept()
+    s.settimeout(5)
+    text = b''
+    while b'.' not in text: text += s.recv(65536)
+    s.sendall(b'service got %d from %d' % (len(text), a[1]))
+    s.close()
+"""
+
+
+@pytest.mark.skipif(KERNEL < (6, 9), reason="needs Linux 6.9 (docs/limits.md)")
+@families
+@pytest.mark.parametrize("how", ["exec", "child", "spawn"])
+def test_connections_that_wait_are_there_for_a_program(unet, family, how):
+    """Who has waited for the listener starts a program with it, or becomes one: the connections that had come are its own."""
+    def steps(app, peer):
+        app.do(SERVE)
+        app.do(f"import subprocess, sys; l = tcp(); os.set_inheritable(l.fileno(), True); argv = [sys.executable, '-c', {SERVICE!r}]")
+        app.do("argv += [str(l.fileno()), '4']; waited, go = gate(), gate()")
+        if how == "exec":
+            app.do("def run():\n ready(l); open_gate(waited); opened(go); os.execv(argv[0], argv)\npid = child(run)")
+            app.do("opened(waited)")
+        else:
+            app.do("ready(l)")
+        sockets = [unet.b.socket(10 if family == "6" else 2, 1, timeout=10) for _ in range(4)]
+        for i, c in enumerate(sockets[:3]):
+            c.connect(app.at(7000))
+            c.sendall(b"x" * (3000 * i) + b"." * (i != 1))
+        if how == "exec":
+            app.do("open_gate(go)")
+        elif how == "child":
+            app.do("await_ready(l); pid = child(lambda: os.execv(argv[0], argv))")
+        else:
+            app.do("await_ready(l); p = subprocess.Popen(argv, close_fds=False); pid = p.pid")
+        sockets[1].sendall(b".")
+        for i, c in enumerate(sockets[:3]):
+            port = c.getsockname()[1]
+            app.note(f"client {i} got", c.recv(100).replace(str(port).encode(), b"its port"))
+            app.note("and then", c.recv(100))
+        sockets[3].connect(app.at(7000))
+        sockets[3].sendall(b".")
+        app.note("the last got", sockets[3].recv(100).startswith(b"service got 1 "))
+        app("wait(pid)")
+        for c in sockets:
+            c.close()
+    differential(unet, family, steps)
+
+
+@pytest.mark.skipif(KERNEL < (6, 9), reason="needs Linux 6.9 (docs/limits.md)")
+@families
+@pytest.mark.parametrize("closes", ["parent", "child"])
+def test_clients_that_wait_when_one_of_two_closes(unet, family, closes):
+    """Who has waited for the listener closes it and lives on: the other one, who has it too, accepts what had come."""
+    def steps(app, peer):
+        app.do(SERVE)
+        app.do("l = tcp(); waited, come, closed, end = gate(), gate(), gate(), gate()")
+        app.do("def leave(): ready(l); open_gate(waited); opened(come); await_ready(l); l.close(); open_gate(closed); opened(end)")
+        if closes == "parent":
+            app.do("pid = child(lambda: (opened(closed), serve(l, 3, b'other')))")
+            app.do("import threading; t = threading.Thread(target=leave); t.start()")
+        else:
+            app.do("pid = child(leave)")
+        app.do("opened(waited)")
+        sockets = [unet.b.socket(10 if family == "6" else 2, 1, timeout=10) for _ in range(3)]
+        for i, c in enumerate(sockets):
+            c.connect(app.at(7000))
+            c.sendall(b"%d" % i)
+        app.do("open_gate(come)")
+        if closes == "child":
+            app.do("opened(closed)")
+            app.start("serve(l, 3, b'other')")
+        for c in sockets:
+            app.note("client got", c.recv(100))
+            app.note("and then", c.recv(100))
+            c.close()
+        if closes == "child":
+            app.answer()
+        app.do("open_gate(end)")
+        app("wait(pid)")
+        if closes == "parent":
+            app.do("t.join()")
+    differential(unet, family, steps)
+
+
+@pytest.mark.skipif(KERNEL < (6, 9), reason="needs Linux 6.9 (docs/limits.md)")
+@families
+@pytest.mark.parametrize("wait", ["", "select.select([l], [], [], 10)"], ids=["accept", "select"])
+def test_each_of_several_children_has_clients(unet, family, wait):
+    """
+    Each serves one client at a time, for as long as it stays; the parent only forks. A client that comes to a busy child is
+    another one's: there are as many of both.
+    """
+    with App(unet.a, True, family) as app:
+        app.do(SERVE)
+        app.do(f"""
+l = tcp()
+def run():
+    l.setblocking({not wait})
+    for _ in range(2):
+        while True:
+            {wait or 'pass'}
+            try: s, _ = l.accept()
+            except BlockingIOError: continue
+            break
+        s.setblocking(True)
+        s.sendall(b'%d' % os.getpid())
+        s.recv(1)
+        s.close()
+pids = [child(run) for _ in range(3)]
+""")
+        for turn in range(2):
+            clients, served = [], []
+            for _ in range(3):
+                c = unet.b.socket(10 if family == "6" else 2, 1, timeout=20)
+                c.connect(app.at(7000))
+                clients.append(c)
+                served.append(int(c.recv(100)))
+            print("turn", turn, "served by", served)
+            assert sorted(served) == sorted(app.do("pids"))
+            for c in clients:
+                c.close()
+        assert app.do("[wait(pid) for pid in pids]") == [0, 0, 0]
+
+
+@pytest.mark.skipif(KERNEL < (6, 9), reason="needs Linux 6.9 (docs/limits.md)")
+@families
+@pytest.mark.parametrize("burst, served", [(18000, True), (10000, False)], ids=["late", "never"])
+def test_a_client_of_whom_the_kernel_gets_a_part(unet, family, burst, served):
+    """
+    What it has sent goes once more over the loopback, in two pieces. There the second one is late, or the first one is never
+    let through (a packet larger than tbf's bucket): what is missing is sent again, or the client is told that nobody has it.
+    Another one, which has sent less, is served either way.
+    """
+    with App(unet.a, True, family) as app:
+        app.do(SERVE)
+        app.do("l = tcp(); l.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20); ready(l)")
+        app.do("""
+def run():
+    for _ in range(2):
+        s, _ = l.accept()
+        s.settimeout(10)
+        text = b''
+        try:
+            while b'.' not in text: text += s.recv(65536)
+        except ConnectionResetError: continue
+        s.sendall(b'child got %d' % len(text))
+        s.close()
+go = gate()
+pid = child(lambda: (opened(go), run()))
+""")
+        clients = [unet.b.socket(10 if family == "6" else 2, 1, timeout=10) for _ in range(2)]
+        for c, size in zip(clients, (20000, 100)):
+            c.connect(app.at(7000))
+            c.sendall(b"x" * (size - 1) + b".")
+        app.do("await_ready(l)")
+        wait_for(lambda: not unsent(clients[0]), what="that the client's data has come")
+        tc = ["tc", "qdisc", "add", "dev", "lo", "root", "tbf", "rate", "8mbit", "burst", str(burst), "limit", "100000"]
+        unet.a.run(tc)
+        try:
+            app.do("open_gate(go)")
+            answers = []
+            for c in clients:
+                try:
+                    answers.append(c.recv(100))
+                except ConnectionResetError:
+                    answers.append("reset")
+                c.close()
+            print("the clients got", answers)
+            assert answers == [b"child got 20000" if served else "reset", b"child got 100"]
+            assert app.do("wait(pid)") == 0
+        finally:
+            unet.a.run(["tc", "qdisc", "del", "dev", "lo", "root"])
+
+
+# Why the kernel's listener does not take a client that waits, and what the client has sent.
+REFUSED = {
+    "no-cookies": (True, "", None, 3000),
+    "small-mss": (False, "", 400, 3000),
+    "small-buffer": (False, "l.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)", None, 3500),
+    "no-timestamps-now": (False, "open('/proc/sys/net/ipv4/tcp_timestamps', 'w').write('0')", None, 3000),
+}
+
+
+@families
+@pytest.mark.parametrize("why", REFUSED)
+def test_a_client_that_the_kernels_listener_refuses_stays(unet, family, why):
+    """It has sent something, and waits: the child that accepts gets it with all of that, and nobody says RST to it."""
+    no_cookies, option, mss, size = REFUSED[why]
+
+    def steps(app, peer):
+        app.do(SERVE)
+        app.do("l = tcp(); ready(l)")
+        if option.startswith("l."):
+            app.do(option)
+        with unet.b.socket(10 if family == "6" else 2, 1, timeout=10) as c:
+            if mss:
+                c.setsockopt(6, 2, mss)  # TCP_MAXSEG
+            c.connect(app.at(7000))
+            c.sendall(b"x" * size)
+            app("await_ready(l)")
+            if option.startswith("open"):
+                app.do(option)
+            app.do(f"""
+def run():
+    s, _ = l.accept()
+    s.settimeout(5)
+    n = 0
+    while n < {size}: n += len(s.recv(65536))
+    s.sendall(b'child got %d' % n)
+pid = child(run)
+""")
+            app.note("client got", c.recv(100))
+            app.note("and then", c.recv(100))
+            app("wait(pid)")
+
+    unet.a.run(["sysctl", "-qw", f"net.ipv4.tcp_syncookies={0 if no_cookies else 1}"])
+    try:
+        differential(unet, family, steps)
+    finally:
+        unet.a.run(["sysctl", "-qw", "net.ipv4.tcp_syncookies=1", "net.ipv4.tcp_timestamps=1"])
+
+
+def unsent(s):
+    """Bytes that the peer has not acknowledged (SIOCOUTQ)."""
+    return struct.unpack("i", fcntl.ioctl(s, 0x5411, b"\0" * 4))[0]
+
+
+# Under another uid: connects and sends to each socket that has a name of the kernel's choice, with a descriptor that says "stranger".
+STRANGER = """
+import os, re, socket, sys
+os.setuid(65534)
+names = {m[1] for m in re.finditer(r"@([0-9a-f]{5})$", open("/proc/net/unix").read(), re.M)}
+reached = 0
+for name in names:
+    for kind in (socket.SOCK_DGRAM, socket.SOCK_SEQPACKET):
+        x, y = socket.socketpair()
+        x.sendall(b"stranger")
+        s = socket.socket(socket.AF_UNIX, kind)
+        s.setblocking(False)  # the owner reads nothing meanwhile
+        try:
+            s.connect(b"\\0" + name.encode())
+            socket.send_fds(s, [b"x"], [y.fileno()])
+            reached += 1
+        except OSError: pass
+print("reached", reached, flush=True)
+"""
+
+
+def test_a_stranger_gives_no_connection_to_a_child_that_waits(net, tmp_path):
+    """The parent is stopped while the child waits for its answer: what another user sends meanwhile is not accepted."""
+    go = tmp_path / "go"
+
+    def names():
+        text = net.a.run(["cat", "/proc/net/unix"]).text
+        return {w[-1] for w in map(str.split, text.splitlines()) if w[-1].startswith("@")}
+
+    with App(net.a, True) as app:
+        app.do(SERVE)
+        app.do("import time; l = tcp(); ready(l)")
+        app.do(f"def run():\n while not os.path.exists({str(go)!r}): time.sleep(0.01)\n serve(l, 1, b'child')\npid = child(run)")
+        with net.b.socket(kind=1, timeout=20) as c:
+            c.connect(app.at(7000))
+            c.sendall(b"client")
+            app.do("await_ready(l)")
+            before = names()
+            os.kill(app.pid, signal.SIGSTOP)
+            try:
+                go.touch()
+                wait_for(lambda: names() - before, what="the socket by which the child is answered")
+                stranger = net.a.python(STRANGER)
+                assert stranger.wait() == 0, stranger.text
+            finally:
+                os.kill(app.pid, signal.SIGCONT)
+            print(stranger.text)
+            assert "reached 0" not in stranger.text
+            assert c.recv(100) == b"child client"
+        assert app.do("wait(pid)") == 0
+
+
+# Under another uid: has the name by which a child that has died was to be answered, and says what comes there.
+HEIR = """
+import os, socket, sys
+os.setuid(65534)
+l = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+l.bind(b"\\0" + sys.argv[1].encode())
+l.listen(5)
+print("ready", flush=True)
+s = l.accept()[0]
+s.settimeout(10)
+print("got", socket.recv_fds(s, 10, 8)[1], flush=True)
+"""
+
+
+def test_a_stranger_with_the_name_of_a_child_that_has_died_gets_no_client(net):
+    """The owner is stopped until the child, which has asked it for the listener, is dead and its name somebody else's."""
+    def names():
+        text = net.a.run(["cat", "/proc/net/unix"]).text
+        return {w[-1] for w in map(str.split, text.splitlines()) if w[-1].startswith("@")}
+
+    net.a.run(["sysctl", "-qw", "net.ipv4.tcp_syncookies=0"])  # so nothing can wait in the kernel
+    with App(net.a, True) as app:
+        app.do(SERVE)
+        app.do("l = tcp(); ready(l); go = gate(); pid = child(lambda: (opened(go), serve(l, 1, b'child')))")
+        with net.b.socket(kind=1, timeout=20) as c:
+            c.connect(app.at(7000))
+            c.sendall(b"client")
+            app.do("await_ready(l)")
+            before, pid = names(), app.do("pid")
+            app.do("def stop(): open_gate(go); os.kill(os.getpid(), signal.SIGSTOP); return wait(pid)")
+            app.start("stop()")
+            wait_for(lambda: names() - before, what="the socket by which the child is answered")
+            name, = names() - before
+            os.kill(pid, signal.SIGKILL)
+            wait_for(lambda: name not in names(), what="the child's end")
+            stranger = net.a.python(HEIR, False, [name[1:]])
+            stranger.wait_text("^ready$")
+            os.kill(app.pid, signal.SIGCONT)
+            assert app.answer() == -signal.SIGKILL
+            stranger.wait_text("^got ")
+            print(stranger.text)
+            assert "got []" in stranger.text
+            app.do("serve(l, 1, b'parent')")
+            assert c.recv(100) == b"parent client"

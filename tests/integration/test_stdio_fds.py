@@ -77,7 +77,7 @@ SERVERS = {
     "systemd --inetd": "systemd-socket-activate -l {port} --inetd -a cat",
     "systemd accept": "systemd-socket-activate -l {port} -a /usr/bin/python3 -c "
                       "'import socket; s = socket.socket(fileno=3)\nwhile d := s.recv(99): s.sendall(d)'",
-    # Without the library, as systemd: what waits for accept() in user space an exec() resets (docs/limits.md).
+    # Without the library, as systemd; test_activation.py has it with the library.
     "systemd listener": "env -u LD_PRELOAD systemd-socket-activate -l {port} env LD_PRELOAD={library} /usr/bin/python3 -c "
                         "'import socket; l = socket.socket(fileno=3)\nwhile True:\n s = l.accept()[0]\n while d := s.recv(99): s.sendall(d)\n s.close()'",
 }

@@ -224,6 +224,7 @@ def test_parent_is_killed(net):
         assert out.read_text() in ("104", "107"), out.read_text()
 
 
+@pytest.mark.no_asan  # libasan does not take its allocator's locks around fork(): a child of threads that allocate may hang
 def test_threads_serve_while_the_process_forks(net):
     with both(net, "4", True, False) as (server, client):
         server.do(SERVE)

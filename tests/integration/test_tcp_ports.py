@@ -3,6 +3,7 @@
 
 import contextlib
 import socket
+import struct
 
 import pytest
 
@@ -126,3 +127,64 @@ def test_no_more_time_waits_than_the_kernel_keeps(net, ours):
             app.do("c.close()")
             c.close()
         print("100 connections from 16 ports")
+
+
+# How a connection that a server has accepted goes on after its listener has closed: who does what, with s and c.
+AFTER = {
+    "established": [],
+    "close-wait": ["peer shuts"],
+    "fin-wait-2": ["server closes"],
+    "time-wait": ["server closes", "peer closes"],
+    "closed by the peer first": ["peer closes", "server closes"],
+    "reset by the peer": ["peer resets"],
+    "reset by the server": ["server resets"],
+}
+
+
+def who_may_bind(net, ours, port, reuse, after):
+    """The same program, another one, each without SO_REUSEADDR and with it: what bind() says when the listener has closed, and later."""
+    with App(net.a, ours) as app, App(net.a, False) as other:
+        for x in (app, other):
+            x.do(HELPERS + TRY)
+        app.do(f"l = socket.socket(); l.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, {reuse}); l.bind((ME, {port})); l.listen()")
+        app.do("ready(l)")
+        c = net.b.socket(kind=socket.SOCK_STREAM, timeout=10)
+        c.connect((net.a.ip4, port))
+        app.do("s = l.accept()[0]; l.close()")
+        told = [[x.do(f"tries({port}, {r})") for x in (app, other) for r in (0, 1)]]
+        for step in AFTER[after]:
+            if step == "server closes":
+                app.do("s.close()")
+                # It is over for the peer, too, when that has closed before.
+                if c.fileno() >= 0:
+                    assert c.recv(10) == b""
+            elif step == "server resets":
+                app.do("s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 0)); s.close()")
+            elif step == "peer shuts":
+                c.shutdown(socket.SHUT_WR)
+                app.do("assert s.recv(1) == b''")
+            elif step == "peer resets":
+                c.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                c.close()
+                app.do("assert select.select([s], [], [], 5)[0]")
+            else:
+                c.close()
+                if step == AFTER[after][0]:
+                    app.do("assert s.recv(1) == b''")
+                wait_for(lambda: "ESTAB" not in (t := net.b.run(["ss", "-Htna", f"dport = :{port}"]).text) and "LAST-ACK" not in t
+                         and "CLOSE-WAIT" not in t, what="the peer's end")
+        if after == "closed by the peer first":
+            # The last segment of all is the peer's; ours is over with it.
+            wait_for(lambda: app.do(f"tries({port}, 0)") is None, what="the end of the connection")
+        told.append([x.do(f"tries({port}, {r})") for x in (app, other) for r in (0, 1)])
+        c.close()
+    return told
+
+
+@pytest.mark.parametrize("reuse", [0, 1])
+@pytest.mark.parametrize("after", AFTER)
+def test_an_accepted_connection_has_its_port_without_its_listener(net, reuse, after):
+    net.neighbours()
+    kernel, ours = (who_may_bind(net, preload, PORT + preload, reuse, after) for preload in (False, True))
+    print(f"{after}, listener's SO_REUSEADDR {reuse}: {kernel}")
+    assert ours == kernel

@@ -229,7 +229,7 @@ def serving(net, source, args, server_ours):
 def test_prefork(net, server_ours, client_ours, source, workers):
     server = serving(net, source, [str(workers)], server_ours)
     attached(net, PORT, server_ours)
-    with offloaded(net, server_ours, client_ours):
+    with offloaded(net, server_ours, client_ours, late=10 if workers > 1 else 0):
         ask(net, client_ours, 10)
     server.kill(signal.SIGTERM)
     assert server.wait() == 0, server.text
@@ -247,7 +247,7 @@ def test_a_worker_is_replaced(net, server_ours, client_ours, how):
         os.kill(int(pid), how)
         server.wait_text(f"^lost {pid} ")
     attached(net, PORT, server_ours)
-    with offloaded(net, server_ours, client_ours):
+    with offloaded(net, server_ours, client_ours, late=10):
         ask(net, client_ours, 10)
 
 

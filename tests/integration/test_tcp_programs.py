@@ -41,15 +41,16 @@ def attached(net, port, server_ours):
 
 
 @contextlib.contextmanager
-def offloaded(net, server_ours, client_ours, opens=0):
+def offloaded(net, server_ours, client_ours, opens=0, late=0):
     """
     What happens meanwhile passes no kernel TCP on a side that has the library, but for the first `opens` connections, which may
-    be made before the server attaches: so few segments would not carry what the tests carry, tens of thousands.
+    be made before the server attaches: so few segments would not carry what the tests carry, tens of thousands. late: so many
+    may wait for a busy process of several, on a busy machine, and are the kernel's then.
     """
     rest = 64 * 6  # what a process that ends leaves in TIME_WAIT goes to the kernel, 64 connections at most, five segments each
     with contextlib.ExitStack() as stack:
         if server_ours:
-            stack.enter_context(net.a.tcp_bypassed(50 + rest, opens))
+            stack.enter_context(net.a.tcp_bypassed(50 + rest + 1000 * late, opens + late))
         if client_ours:
             # The kernel ends what the client leaves open, some ten segments each; three of redis' clients leave TIME_WAITs.
             stack.enter_context(net.b.tcp_bypassed(2000 + 3 * rest))

@@ -14,6 +14,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "extra/extra.h"
 #include "handover/handover.h"
 #include "iomux/iomux.h"
 #include "preload/start.h"
@@ -172,6 +173,10 @@ int library_start(void)
 	return 0;
 }
 
+void library_configure(void)
+{
+}
+
 void worker_pause(void)
 {
 }
@@ -200,6 +205,25 @@ bool caps_have(uint64_t caps)
 {
 	(void)caps;
 	return true;
+}
+
+struct caps caps_own(void)
+{
+	return (struct caps){0};
+}
+
+int caps_follow(const struct caps *other, uint64_t mask)
+{
+	(void)other;
+	(void)mask;
+	return 0;
+}
+
+int worker_run(void (*fn)(void *arg), void *arg)
+{
+	(void)fn;
+	(void)arg;
+	return -ESRCH;
 }
 
 int net_fd(void)
@@ -249,4 +273,21 @@ __attribute__((destructor)) static void say(void)
 {
 	if (operations)
 		fprintf(stderr, "forward: %lu operations\n", operations);
+}
+
+int extra_get_api(void *val, socklen_t *len)
+{
+	(void)val;
+	(void)len;
+	return -ENOPROTOOPT;
+}
+
+void clock_sleep_ns(uint64_t ns)
+{
+	(void)ns;
+}
+
+bool extra_offloads_here(void)
+{
+	return true;
 }

@@ -251,7 +251,8 @@ static void an_arrival_wakes_one_of_a_crowd(void **state)
 			usleep(1000);
 		usleep(20000); /* for one more that should not */
 		assert_int_equal(atomic_load(&returned), i);
-		/* Who slept on the rings for all passes that on: one wakes for it and sleeps again. */
+		/* Who slept on the rings for all passes that on: one wakes for it and sleeps again.
+		 */
 		assert_in_range(atomic_load(&sleeps), before, before + (unsigned)i);
 	}
 	for (int i = 0; i < CROWD; i++)

@@ -316,7 +316,7 @@ static void colours_on_a_terminal_only(void **state)
 	log_error("plain");
 	stderr_back(real);
 	/* A terminal gives back what it has, in as many pieces as it likes. */
-	while (strlen(buf) < 110 && !strstr(buf, "plain\r\n"))
+	while (!strstr(buf, "plain\r\n"))
 		assert_true(read(pty, buf + strlen(buf), sizeof(buf) - 1 - strlen(buf)) > 0);
 	assert_string_equal(buf, "\033[0;31m VMA ERROR: e\033[0m\r\n"
 				 "\033[0;35m VMA WARNING: w\033[0m\r\n"

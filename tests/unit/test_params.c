@@ -126,6 +126,7 @@ static const struct {
 	{"VMA_CQE_COMPRESSION", "0"},
 	{"VMA_STRQ", "0"},
 	{"VMA_OFFLOAD_LOOPBACK", "0"},
+	{"VMA_TX_COALESCE", "1"},
 };
 
 static void every_default(void **state)

@@ -58,6 +58,7 @@ static void profiles_for_latency(void **state)
 {
 	static const struct expected latency[] = {
 		ENDLESS_POLL,
+		{"VMA_TX_COALESCE", 0},
 		{"VMA_TX_WRE", 256},
 		{"VMA_TX_WRE_BATCHING", 4},
 		{"VMA_RX_WRE", 256},
@@ -81,6 +82,7 @@ static void profiles_for_latency(void **state)
 		ENDLESS_POLL,
 		{"VMA_TX_SEGS_TCP", 512},
 		{"VMA_TX_BUFS", 512},
+		{"VMA_TX_COALESCE", 0},
 		{"VMA_TX_WRE", 256},
 		{"VMA_TX_WRE_BATCHING", 4},
 		{"VMA_RX_BUFS", 1024},

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""The Extra API for udp_app.py: mellanox/vma_extra.h in ctypes, and what tests do with it in one word.
+
+A callback's verdict is DROP, RECV or HOLD; callback(s, fn) calls fn(data, info), where info is a dictionary.
+"""
+
+import ctypes
+import errno
+import os
+import socket
+import struct
+
+LIBC = ctypes.CDLL(None, use_errno=True)
+SO_VMA_GET_API = 2800
+ZCOPY_FORCE, ZCOPY = 0x01000000, 0x00040000
+DROP, RECV, HOLD = 0, 1, 2
+
+
+class Iovec(ctypes.Structure):
+    _fields_ = [("base", ctypes.c_void_p), ("len", ctypes.c_size_t)]
+
+
+class Timespec(ctypes.Structure):
+    _fields_ = [("sec", ctypes.c_long), ("nsec", ctypes.c_long)]
+
+
+class Info(ctypes.Structure):
+    _pack_ = 1
+    _fields_ = [("struct_sz", ctypes.c_size_t), ("packet_id", ctypes.c_void_p), ("src", ctypes.c_void_p),
+                ("dst", ctypes.c_void_p), ("payload_sz", ctypes.c_size_t), ("ready_packets", ctypes.c_uint32),
+                ("ready_bytes", ctypes.c_uint32), ("hw", Timespec), ("sw", Timespec)]
+
+
+class Packet(ctypes.Structure):
+    _pack_ = 1
+    _fields_ = [("packet_id", ctypes.c_void_p), ("sz_iov", ctypes.c_size_t)]
+
+
+CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_size_t, ctypes.POINTER(Iovec), ctypes.POINTER(Info),
+                            ctypes.c_void_p)
+_INT, _PTR, _SIZE = ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t
+
+
+def _fn(*arguments):
+    return ctypes.CFUNCTYPE(_INT, *arguments, use_errno=True)
+
+
+class Api(ctypes.Structure):
+    _pack_ = 1
+    _fields_ = [("register_recv_callback", _fn(_INT, _PTR, _PTR)),
+                ("recvfrom_zcopy", _fn(_INT, _PTR, _SIZE, _PTR, _PTR, _PTR)),
+                ("free_packets", _fn(_INT, _PTR, _SIZE)),
+                ("add_conf_rule", _fn(ctypes.c_char_p)),
+                ("thread_offload", _fn(_INT, ctypes.c_ulong)),
+                ("socketxtreme_poll", _fn(_INT, _PTR, ctypes.c_uint, _INT)),
+                ("get_socket_rings_num", _fn(_INT)),
+                ("get_socket_rings_fds", _fn(_INT, _PTR, _INT)),
+                ("get_socket_tx_ring_fd", _fn(_INT, _PTR, ctypes.c_uint32)),
+                ("socketxtreme_free_vma_packets", _fn(_PTR, _INT)),
+                ("socketxtreme_ref_vma_buff", _fn(_PTR)),
+                ("socketxtreme_free_vma_buff", _fn(_PTR)),
+                ("dump_fd_stats", _fn(_INT, _INT)),
+                ("vma_add_ring_profile", _fn(_PTR, _PTR)),
+                ("get_socket_network_header", _fn(_INT, _PTR, _PTR)),
+                ("get_ring_direct_descriptors", _fn(_INT, _PTR)),
+                ("register_memory_on_ring", _fn(_INT, _PTR, _SIZE, _PTR)),
+                ("deregister_memory_on_ring", _fn(_INT, _PTR, _SIZE)),
+                ("vma_modify_ring", _fn(_PTR)),
+                ("mask", ctypes.c_uint64),
+                ("ioctl", _fn(_PTR, _SIZE))]
+
+
+def get_api(fd=-1, room=8):
+    """(result, errno, the table or None, the length that was told) of getsockopt()."""
+    table, length = ctypes.c_void_p(), ctypes.c_uint32(room)
+    ctypes.set_errno(0)
+    r = LIBC.getsockopt(fd, socket.SOL_SOCKET, SO_VMA_GET_API, ctypes.byref(table), ctypes.byref(length))
+    return r, ctypes.get_errno(), Api.from_address(table.value) if table.value else None, length.value
+
+
+API = get_api()[2]
+
+
+def api(name, *args):
+    """A member by name; raises OSError."""
+    ctypes.set_errno(0)
+    r = getattr(API, name)(*args)
+    if r < 0:
+        e = ctypes.get_errno()
+        raise OSError(e, errno.errorcode.get(e, str(e)))
+    return r
+
+
+def address(where):
+    """(host, port) of a sockaddr in memory."""
+    family = struct.unpack("=H", ctypes.string_at(where, 2))[0]
+    if family == socket.AF_INET6:
+        raw = ctypes.string_at(where, 28)
+        return socket.inet_ntop(family, raw[8:24]), struct.unpack("!H", raw[2:4])[0]
+    raw = ctypes.string_at(where, 16)
+    return socket.inet_ntoa(raw[4:8]), struct.unpack("!H", raw[2:4])[0]
+
+
+def gather(iov, n):
+    return b"".join(ctypes.string_at(iov[i].base, iov[i].len) for i in range(n))
+
+
+callbacks = {}  # of each number: what ctypes must not forget
+failures = []  # what a callback raised
+
+
+def callback(s, fn, number=None):
+    """Registers fn(data, info); None: no callback."""
+    fd = s.fileno() if number is None else number
+
+    def called(at, n, iov, info, context):
+        i = info.contents
+        try:
+            return fn(gather(iov, n), {
+                "fd": at, "pieces": n, "id": i.packet_id, "src": address(i.src), "dst": address(i.dst),
+                "size": i.payload_sz, "struct": i.struct_sz, "ready": (i.ready_packets, i.ready_bytes),
+                "sw": i.sw.sec + i.sw.nsec / 1e9, "hw": i.hw.sec + i.hw.nsec / 1e9, "context": context,
+                "iov": [(iov[k].base, iov[k].len) for k in range(n)]})
+        except Exception as e:
+            failures.append(repr(e))
+            return DROP
+
+    kept = CALLBACK(called) if fn else None
+    r = api("register_recv_callback", fd, ctypes.cast(kept, ctypes.c_void_p) if kept else None, 4711)
+    callbacks[fd] = callbacks.get(fd, []) + [kept]
+    return r
+
+
+def zcopy(s, flags=0, room=4096, number=None):
+    """(bytes, id, address, pieces) of a packet; (bytes, None, address, 0) of a copy."""
+    buf, given = ctypes.create_string_buffer(max(room, 1)), ctypes.c_int(flags)
+    name, length = ctypes.create_string_buffer(128), ctypes.c_uint32(128)
+    fd = s.fileno() if number is None else number
+    n = api("recvfrom_zcopy", fd, buf, room, ctypes.byref(given), name, ctypes.byref(length))
+    who = address(ctypes.addressof(name)) if length.value and n else None
+    if not given.value & ZCOPY:
+        return buf.raw[:min(n, room)], None, who, 0
+    packets, packet, pieces = struct.unpack("=QQQ", buf.raw[:24])
+    assert packets == 1
+    iov = (Iovec * pieces).from_buffer(buf, 24)
+    data = gather(iov, pieces)
+    assert len(data) == n
+    return data, packet, who, pieces
+
+
+def free(s, *ids, number=None):
+    packets = (Packet * len(ids))(*[Packet(i, 0) for i in ids])
+    return api("free_packets", s.fileno() if number is None else number, packets, len(ids))
+
+
+def ring_fds(s, room=16):
+    fds = (ctypes.c_int * room)()
+    return list(fds[:api("get_socket_rings_fds", s.fileno(), fds, room)])
+
+
+def header(s, room=64, ask=False):
+    buf, length = ctypes.create_string_buffer(64), ctypes.c_uint16(room)
+    api("get_socket_network_header", s.fileno(), None if ask else buf, ctypes.byref(length))
+    return length.value if ask else buf.raw[:length.value]

@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""iperf 2: threads, TCP both ways at once and datagrams."""
+
+import pytest
+
+from serving import OURS, no_kernel_connections, no_kernel_datagrams
+
+
+@pytest.mark.parametrize("options", [["-P", "2"], ["-d"]], ids=["two", "both-ways"])
+def test_streams(net, options):
+    net.b.popen(["iperf", "-s"])
+    net.b.wait_bound(5001, "tcp")
+    with no_kernel_connections(net.a, 1500):
+        text = net.a.run(["iperf", "-c", net.b.ip4, "-n", "20M", *options], preload=OURS).text
+    assert "bits/sec" in text and "failed" not in text, text
+
+
+def test_datagrams(net):
+    net.b.popen(["iperf", "-s", "-u"])
+    net.b.wait_bound(5001)
+    with no_kernel_datagrams(net, 5):
+        text = net.a.run(["iperf", "-c", net.b.ip4, "-u", "-b", "20M", "-t", "1"], preload=OURS).text
+    assert "bits/sec" in text, text

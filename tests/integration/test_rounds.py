@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""
+The answers of one round leave together (lib/stack/round.h): fewer system calls than answers; and none stays behind, whatever the
+program does instead of waiting again.
+"""
+
+import contextlib
+import re
+
+import pytest
+
+from differential import CHILDREN, App
+from netns import wait_for
+from test_tcp_both import PORT, both
+
+MANY = 8
+SERVER = f"""
+ep = select.epoll()
+def serve(s):
+    ep.register(s, select.EPOLLIN)
+    by_fd[s.fileno()] = s
+by_fd = {{}}
+def round_of(n):
+    'The sockets that one wait has found, n of them at once.'
+    while True:
+        found = ep.poll()
+        if len(found) == n: return [by_fd[fd] for fd, _ in found]
+def tcp_answer(s):
+    d = s.recv(100); s.send(d.upper()); return d
+def udp_answer(s):
+    d, a = s.recvfrom(100); s.sendto(d.upper(), a); return d
+"""
+
+
+@contextlib.contextmanager
+def served(net, kind, env=None):
+    """(server, client): the client has MANY sockets cs, connected to as many of the server's, ss, which stand in an epoll set."""
+    with both(net, "4", True, False, env) as (server, client):
+        for app in (server, client):
+            app.do("import select")
+        server.do(CHILDREN)
+        server.do(SERVER)
+        if kind == "tcp":
+            client.do(f"cs = [client() for _ in range({MANY})]")
+            server.do(f"ss = [l.accept()[0] for _ in range({MANY})]")
+        else:
+            server.do(f"ss = [udp({PORT} + 1 + i) for i in range({MANY})]")
+            server.do("for s in ss: ready(s)")
+            client.do(f"cs = [socket.socket(FAM, socket.SOCK_DGRAM) for _ in range({MANY})]")
+            client.do(f"for i, c in enumerate(cs): c.connect((PEER, {PORT} + 1 + i))")
+        server.do("for s in ss: serve(s)")
+        client.do("for c in cs: c.settimeout(20)")
+        yield server, client
+
+
+kinds = pytest.mark.parametrize("kind", ["tcp", "udp"])
+
+
+def ask(server, client, text="hello"):
+    client.do(f"for c in cs: c.send({text.encode()!r})")
+    server.do(f"todo = round_of({MANY})", 20)
+
+
+def frames_and_kicks(net, server):
+    """What the server's ring has sent, and the system calls that it took, as vma_stats tells of one moment."""
+    text = net.a.stats(server)
+    ring = re.search(r"\tRING_\w+=.*?Tx Offload:\s+\d+ / (\d+).*?Kernel kicks:\s+(\d+)", text, re.S)
+    return (int(ring[1]), int(ring[2])) if ring else (0, 0)
+
+
+@kinds
+@pytest.mark.parametrize("on", [True, False], ids=["on", "off"])
+def test_fewer_system_calls_than_answers(net, kind, on):
+    """Rounds of eight, until some answers have left together; without VMA_TX_COALESCE each has a call of its own."""
+    with served(net, kind, {} if on else {"VMA_TX_COALESCE": 0}) as (server, client):
+        answers, frames, kicks = 0, 0, 0
+        for turn in range(40):
+            for _ in range(10):
+                ask(server, client)
+                server.do(f"[{kind}_answer(s) for s in todo] and None")
+                assert client.do("[c.recv(100) for c in cs]", 30) == [b"HELLO"] * MANY
+            answers += 10 * MANY
+            # Datagrams may go by the kernel at first, while the neighbour is asked for.
+            wait_for(lambda: frames_and_kicks(net, server)[0] >= answers - 2 * MANY, 10.0, "the counters")
+            frames, kicks = frames_and_kicks(net, server)
+            if on and kicks < frames - answers // 20 or not on and turn == 3:
+                break
+        print(f"{kind}: {answers} answers, {frames} frames, {kicks} system calls")
+        assert (kicks < answers - 2 * MANY) == on
+
+
+@kinds
+def test_what_a_program_leaves_behind_is_sent(net, kind):
+    """It answers one of eight, then reads a line from a pipe: no wait that the library sees. Twenty times."""
+    with served(net, kind) as (server, client):
+        for _ in range(20):
+            ask(server, client)
+            assert server.do(f"{kind}_answer(todo[0])") == b"hello"
+            got = client.do("len(select.select(cs, [], [], 20)[0])", 30)
+            assert got == 1, "the answer stays where it is"
+            server.do(f"[{kind}_answer(s) for s in todo[1:]] and None")
+            assert client.do("[c.recv(100) for c in cs]", 30) == [b"HELLO"] * MANY
+
+
+@kinds
+@pytest.mark.parametrize("end", ["os._exit(0)", "os.execv('/bin/true', ['true'])", "os.kill(os.getpid(), 15)"])
+def test_the_end_of_the_process_sends_it(net, kind, end):
+    """An answer, and the end in the same breath; by a signal that a handler turns into an exit(), too."""
+    with served(net, kind) as (server, client):
+        server.do("import signal; signal.signal(15, lambda *a: os._exit(0))")
+        ask(server, client)
+        server.start(f"{kind}_answer(todo[0]), {end}")
+        got = client.do("[c.recv(100) for c in select.select(cs, [], [], 20)[0]]", 30)
+        print(f"{kind}, {end}: {got}")
+        assert b"HELLO" in got
+
+
+@kinds
+def test_a_fork_sends_it(net, kind):
+    """The child has no round, and the parent's answer leaves."""
+    with served(net, kind) as (server, client):
+        ask(server, client)
+        server.do(f"{kind}_answer(todo[0]); pid = child(lambda: None)")
+        assert client.do("len(select.select(cs, [], [], 20)[0])", 30) == 1
+        assert server.do("wait(pid)") == 0
+        server.do(f"[{kind}_answer(s) for s in todo[1:]] and None")
+        assert client.do("[c.recv(100) for c in cs]", 30) == [b"HELLO"] * MANY
