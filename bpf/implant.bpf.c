@@ -14,6 +14,7 @@
 #include <bpf/bpf_helpers.h>
 #include <stdbool.h>
 #include "vma/implant.h"
+#include "vma/kernel_calls.h"
 
 #define TCX_NEXT (-1) /* whoever else has a program there; else the kernel */
 #define TCX_DROP 2
@@ -30,8 +31,9 @@ struct bpf_tcp_req_attrs {
 	__u16 mss;
 	__u8 rcv_wscale, snd_wscale, ecn_ok, wscale_ok, sack_ok, tstamp_ok, usec_ts_ok, reserved[3];
 };
-extern int bpf_sk_assign_tcp_reqsk(struct __sk_buff *skb, struct sock *sk,
-				   struct bpf_tcp_req_attrs *attrs, int attrs__sz) __ksym;
+static int (*const assign_tcp_reqsk)(struct __sk_buff *skb, struct sock *sk,
+				     struct bpf_tcp_req_attrs *attrs,
+				     int attrs__sz) = (void *)VMA_CALL_ASSIGN_REQSK;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -95,7 +97,7 @@ static __always_inline bool assign(struct __sk_buff *skb, struct vma_implant *im
 
 	if (!sk)
 		return false;
-	im->result = bpf_sk_assign_tcp_reqsk(skb, sk, &attrs, sizeof(attrs));
+	im->result = assign_tcp_reqsk(skb, sk, &attrs, sizeof(attrs));
 	return !im->result;
 }
 

@@ -15,6 +15,7 @@
 #include <bpf/bpf_helpers.h>
 #include <stdbool.h>
 #include "vma/flow.h"
+#include "vma/kernel_calls.h"
 #include "vma/steer.h"
 
 #define MAX_FLOWS 65536
@@ -84,8 +85,8 @@ const volatile __u32 have_cast;
 /* Where gso_size_of() reads; generic mode only. */
 const volatile struct vma_steer_kernel kernel;
 
-static void *(*const cast_to_kern_ctx)(void *ctx) = (void *)VMA_STEER_CALL_CAST_CTX;
-static void *(*const rdonly_cast)(void *obj, __u32 btf_id) = (void *)VMA_STEER_CALL_CAST_RDONLY;
+static void *(*const cast_to_kern_ctx)(void *ctx) = (void *)VMA_CALL_CAST_CTX;
+static void *(*const rdonly_cast)(void *obj, __u32 btf_id) = (void *)VMA_CALL_CAST_RDONLY;
 
 /*
  * The size and the kind of the segments of the skb behind ctx; 0: it is no superframe. Generic mode

@@ -10,14 +10,8 @@ struct vma_steer_kernel {
 	__u32 data_hard_start, frame_sz; /* in struct xdp_buff */
 	__u32 shared_info_size, gso_size, gso_type; /* of and in struct skb_shared_info */
 	__u32 shared_info_id;
-	__u32 cast_ctx_id, cast_rdonly_id; /* the functions; 0: it has none (before 6.2) */
+	/* Functions (kernel_calls.h); 0: it has none. The first two since 6.2, the last since 6.9. */
+	__u32 cast_ctx_id, cast_rdonly_id, assign_reqsk_id;
 };
-
-/*
- * In place of the numbers of bpf_cast_to_kern_ctx() and bpf_rdonly_cast() the program has these.
- * Calls by name would make libbpf parse the whole kernel's BTF.
- */
-#define VMA_STEER_CALL_CAST_CTX 0x766d6101
-#define VMA_STEER_CALL_CAST_RDONLY 0x766d6102
 
 #endif

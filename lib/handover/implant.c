@@ -28,8 +28,12 @@
 #define MSS_MIN_V4 536u
 #define MSS_MIN_V6 1220u
 #define MS_NS 1000000u
-/* Rounds of a millisecond: another CPU may have the loopback's packets, a reader the socket. */
-#define ROUNDS 10
+/* Another CPU may have the loopback's packets, a reader the socket: pauses of 1, 2, 4... ms. */
+#define ROUNDS 12
+#define PAUSE_MAX_MS 64u
+/* For one that the kernel does not take, and for all of a listener's together: its stack waits. */
+#define PAUSES_LEAST_MS 4u
+#define PAUSES_MOST_MS 600u
 
 struct implant {
 	struct implant *next;
@@ -37,6 +41,7 @@ struct implant {
 	int link_fd;
 	struct replay by;
 	uint32_t room; /* bytes that nobody has read */
+	uint32_t paused_ms; /* for all so far */
 };
 
 /* Of all threads; between ring_bpf_begin() and its end. */
@@ -68,7 +73,9 @@ static int load(struct implant *im)
 	int err;
 
 	im->skel = implant_bpf__open();
-	err = im->skel ? implant_bpf__load(im->skel) : -errno;
+	err = im->skel ? ring_kernel_calls(im->skel->progs.implant) : -errno;
+	if (!err)
+		err = implant_bpf__load(im->skel);
 	if (err)
 		return err;
 	im->link_fd = bpf_link_create(bpf_program__fd(im->skel->progs.implant), LOOPBACK_IFINDEX,
@@ -221,20 +228,32 @@ static int send_received(const struct replay *by, const struct tcp_image *c, con
 	return err ? err : send_again(by, c, c->rcv_nxt + c->fin_rcvd, 0, NULL, 0);
 }
 
+/* Before round i. False: that was all the time there is. */
+static bool pause_before(struct implant *im, unsigned i)
+{
+	uint32_t ms = i && 1u << (i - 1) < PAUSE_MAX_MS ? 1u << (i - 1) : PAUSE_MAX_MS;
+
+	if (!i)
+		return true;
+	if (im->paused_ms + ms > PAUSES_MOST_MS && ms > PAUSES_LEAST_MS)
+		return false;
+	im->paused_ms += ms;
+	clock_sleep_ns((uint64_t)ms * MS_NS);
+	return true;
+}
+
 /*
  * Sends until the kernel has all, or will not. Returns 0; -ECONNRESET: it has a part, and that has
  * been reset; other negative errno: it has nothing.
  */
-static int send_until_there(const struct implant *im, const struct tcp_image *c,
+static int send_until_there(struct implant *im, const struct tcp_image *c,
 			    const uint8_t *data)
 {
 	uint32_t all = c->rcv_nxt + c->fin_rcvd - c->copied_seq, at = 0;
 	struct vma_implant v = {0};
 	int err = 0;
 
-	for (unsigned i = 0; i < ROUNDS; i++) {
-		if (i)
-			clock_sleep_ns(MS_NS);
+	for (unsigned i = 0; i < ROUNDS && pause_before(im, i); i++) {
 		err = 0;
 		if (!v.is_there)
 			err = send_again(&im->by, c, c->copied_seq, 0, NULL, 0);
@@ -255,7 +274,7 @@ static int send_until_there(const struct implant *im, const struct tcp_image *c,
 }
 
 /* The segments of s are held back; its stack is locked. As send_until_there(). */
-static int make_in_kernel(const struct implant *im, const struct tcp_sock *s,
+static int make_in_kernel(struct implant *im, const struct tcp_sock *s,
 			  const struct tcp_image *c)
 {
 	uint32_t n = c->rcv_nxt - c->copied_seq;
@@ -272,7 +291,7 @@ static int make_in_kernel(const struct implant *im, const struct tcp_sock *s,
 	return err;
 }
 
-int implant(const struct implant *im, struct tcp_sock *s)
+int implant(struct implant *im, struct tcp_sock *s)
 {
 	int fd = atomic_load_explicit(&s->v.os_fd, memory_order_relaxed), err = -ENOTCONN,
 	    cancel = tcp_sock_lock(s);

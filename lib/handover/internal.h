@@ -118,7 +118,7 @@ void implants_forked(void);
  * listener's queue; s has none any more. No lock held. 0; -ECONNRESET: the kernel got a part of
  * it only, s is to be closed; other negative errno: nothing has happened.
  */
-int implant(const struct implant *im, struct tcp_sock *s);
+int implant(struct implant *im, struct tcp_sock *s);
 
 /* replay.c */
 struct replay_to {

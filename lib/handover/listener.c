@@ -167,7 +167,7 @@ static int send_fds(const int *fds, unsigned n, int taker)
  * Of the connections of s that wait each enters the kernel's queue, if im is there and can; up to
  * GIVEN_MAX others are made the kernel's. Returns how many.
  */
-static unsigned take_queued(struct tcp_sock *s, const struct implant *im, int *fds)
+static unsigned take_queued(struct tcp_sock *s, struct implant *im, int *fds)
 {
 	unsigned n = 0;
 	int fd, err;
@@ -218,7 +218,7 @@ static void keep(struct tcp_sock *s, const int *fds, unsigned n)
 }
 
 /* taker: taker_connect()'s; negative: none. */
-static unsigned give_queued(struct tcp_sock *s, const struct implant *im, int taker)
+static unsigned give_queued(struct tcp_sock *s, struct implant *im, int taker)
 {
 	int fds[GIVEN_MAX], err;
 	unsigned n = take_queued(s, im, fds);

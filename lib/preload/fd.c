@@ -145,8 +145,6 @@ static int dup_done(int oldfd, int newfd)
 {
 	if (newfd < 0)
 		return newfd;
-	if (from_library())
-		return own_fd_adopt(newfd);
 	fd_fresh(newfd);
 	KEEPING_ERRNO(vfd_dup(oldfd, newfd));
 	KEEPING_ERRNO(copied(newfd));
@@ -167,7 +165,7 @@ PRELOAD int dup(int fd)
 	if (is_closed(fd))
 		return fail(EBADF);
 	copying(fd);
-	return dup_done(fd, libc.dup(fd));
+	return from_library() ? OWN_FD(libc.dup(fd)) : dup_done(fd, libc.dup(fd));
 }
 
 /* Before dup2(): what newfd names is closed by it. */
@@ -221,7 +219,8 @@ PRELOAD int fcntl(int fd, int cmd, ...)
 		return fail(EBADF);
 	if ((cmd == F_DUPFD || cmd == F_DUPFD_CLOEXEC) && !is_closed(fd)) {
 		copying(fd);
-		return dup_done(fd, libc.fcntl64(fd, cmd, arg));
+		return from_library() ? OWN_FD(libc.fcntl64(fd, cmd, arg))
+				      : dup_done(fd, libc.fcntl64(fd, cmd, arg));
 	}
 	if (likely(!v) || !v->ops->fcntl)
 		return libc.fcntl64(fd, cmd, arg);
@@ -287,25 +286,27 @@ static int fresh_pair(int ret, int *fds)
 {
 	if (ret)
 		return ret;
-	if (from_library())
-		return own_fd_adopt_pair(fds) ? 0 : -1;
 	fd_fresh(fds[0]);
 	fd_fresh(fds[1]);
 	return 0;
 }
 
+/* FD_NEW() of a call that makes two, in fds. */
+#define PAIR_NEW(call, fds)                                                                        \
+	(from_library() ? (OWN_FD_PAIR(call, fds) ? 0 : -1) : fresh_pair(call, fds))
+
 PRELOAD int pipe(int fds[2])
 {
-	return fresh_pair(libc.pipe(fds), fds);
+	return PAIR_NEW(libc.pipe(fds), fds);
 }
 PRELOAD_ALIAS(__pipe, pipe);
 
 PRELOAD int pipe2(int fds[2], int flags)
 {
-	return fresh_pair(libc.pipe2(fds, flags), fds);
+	return PAIR_NEW(libc.pipe2(fds, flags), fds);
 }
 
 PRELOAD int socketpair(int domain, int type, int proto, int sv[2])
 {
-	return fresh_pair(libc.socketpair(domain, type, proto, sv), sv);
+	return PAIR_NEW(libc.socketpair(domain, type, proto, sv), sv);
 }

@@ -99,7 +99,7 @@ static ssize_t splice_out(struct vfd *v, int in, int out, size_t n, unsigned fla
 	int copy[2];
 	ssize_t got, sent;
 
-	if (libc.pipe2(copy, O_CLOEXEC) < 0 || !own_fd_adopt_pair(copy))
+	if (!OWN_FD_PAIR(libc.pipe2(copy, O_CLOEXEC), copy))
 		return -1;
 	got = libc.tee(in, copy[1], chunk_of(n), flags & SPLICE_F_NONBLOCK);
 	if (got > 0)

@@ -247,6 +247,13 @@ void ring_fork_end(void);
 void ring_bpf_begin(void);
 void ring_bpf_end(void);
 /*
+ * Enters the running kernel's functions where prog, which is not loaded yet, calls by stand-ins
+ * (vma/kernel_calls.h). Between begin and end. 0; -EOPNOTSUPP: the kernel does not have one of
+ * them; other negative errno.
+ */
+struct bpf_program;
+int ring_kernel_calls(struct bpf_program *prog);
+/*
  * The process whose steering program sits on the interface, 0 when there is none or it cannot be
  * told.
  */

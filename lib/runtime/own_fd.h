@@ -37,7 +37,10 @@ static inline bool own_fd_is(int fd)
 		       1;
 }
 
-/* Around what gives the library a number of the program's until own_fd_adopt() has moved it. */
+/*
+ * Around what gives the library a number of the program's until own_fd_adopt() has moved it; and
+ * around what opens and closes a file without our seeing it (fopen() of a library under us).
+ */
 static inline void own_fd_begin(void)
 {
 	atomic_fetch_add(&own_fd_begun, 1);
@@ -68,6 +71,17 @@ static inline void own_fd_end(void)
 		own_fd_;                                                                           \
 	})
 
+/* The same of a call that makes two, in fds, and returns 0 or -1. True; false and errno: none. */
+#define OWN_FD_PAIR(call, fds)                                                                     \
+	({                                                                                         \
+		bool made_;                                                                        \
+                                                                                                   \
+		own_fd_begin();                                                                    \
+		made_ = !(call) && own_fd_adopt_pair(fds);                                         \
+		own_fd_end();                                                                      \
+		made_;                                                                             \
+	})
+
 /*
  * The socket that call makes for the program. It has the lowest free number, as the program may
  * count on, also when the library had that one for a moment. -1 and errno as call.
@@ -94,8 +108,7 @@ int own_fd_adopt(int fd);
 int own_fd_copy(int fd);
 /* A non-blocking eventfd() with that count, or -1 and errno. */
 int own_eventfd(unsigned count);
-/* For the two of pipe() and socketpair(): false and errno when one cannot be kept; both are closed.
- */
+/* OWN_FD_PAIR()'s: false and errno when one cannot be kept; both are closed. */
 bool own_fd_adopt_pair(int fds[2]);
 /*
  * Closes fd, whether it is our own or (a child's, a socket's) not. No cancellation point. 0, or -1

@@ -240,7 +240,9 @@ static int file_start(const char *dir, unsigned max_sockets)
 	}
 	snprintf(name, sizeof(name), "%s/vmastat.%d", dir, getpid());
 	/* O_CREAT | O_EXCL under a name nobody can foresee: /tmp is everybody's. */
+	own_fd_begin();
 	fd = own_fd_adopt(mkostemp(temporary, O_CLOEXEC));
+	own_fd_end();
 	if (fd < 0) {
 		err = -errno;
 	} else {

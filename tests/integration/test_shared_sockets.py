@@ -523,7 +523,9 @@ pid = child(lambda: (opened(go), run()))
                     answers.append("reset")
                 c.close()
             print("the clients got", answers)
-            assert answers == [b"child got 20000" if served else "reset", b"child got 100"]
+            # On a busy machine the loopback may show nothing for so long that the parent hands the connection over itself.
+            assert answers[0] in ([b"child got 20000"] if served else ["reset", b"child got 20000"])
+            assert answers[1] == b"child got 100"
             assert app.do("wait(pid)") == 0
         finally:
             unet.a.run(["tc", "qdisc", "del", "dev", "lo", "root"])

@@ -12,6 +12,7 @@ families = pytest.mark.parametrize("family", FAMILIES)
 def pair(unet, request):
     """Two programs, each with a socket on port 7000; `a` sends to `b`."""
     family = request.getfixturevalue("family") if "family" in request.fixturenames else "4"
+    unet.neighbours()  # or the kernel tells of them after some datagrams
     with App(unet.a, True, family) as a, App(unet.b, True, family) as b:
         for x in (a, b):
             x.do("s = udp(7000); s.setsockopt(socket.SOL_SOCKET, 33, 8 << 20)")

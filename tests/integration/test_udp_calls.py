@@ -351,6 +351,7 @@ def test_errors_of_the_arguments(unet, family):
 
 def test_offloaded_traffic_passes_no_kernel_udp(unet):
     """All forms above are worth nothing if the kernel did the work: here the counters of both kinds say who did it."""
+    unet.neighbours()
     for family in FAMILIES:
         with App(unet.a, True, family) as app:
             peer = app.peer_socket()

@@ -14,6 +14,7 @@
 #include <linux/btf.h>
 
 #include "ring/xdp/kernel_types.h"
+#include "vma/kernel_calls.h"
 
 #define BITS(bytes) ((bytes)*8)
 
@@ -174,6 +175,31 @@ static void the_running_kernel_is_read_as_libbpf_reads_it(void **state)
 	btf__free(b);
 }
 
+static void stand_ins_become_the_kernels_functions(void **state)
+{
+	const struct bpf_insn helper = {.code = BPF_JMP | BPF_CALL, .imm = BPF_FUNC_ktime_get_ns};
+	const struct bpf_insn call = {.code = BPF_JMP | BPF_CALL, .imm = VMA_CALL_ASSIGN_REQSK};
+	/* The number as a value, and in a call of a function of the program's own. */
+	const struct bpf_insn value = {.code = BPF_ALU | BPF_MOV | BPF_K,
+				       .imm = VMA_CALL_ASSIGN_REQSK};
+	const struct bpf_insn own = {.code = BPF_JMP | BPF_CALL,
+				     .src_reg = BPF_PSEUDO_CALL,
+				     .imm = VMA_CALL_ASSIGN_REQSK};
+	struct bpf_insn insns[] = {helper, call, value, own};
+	struct vma_steer_kernel k = {.cast_ctx_id = 5, .assign_reqsk_id = 4711};
+
+	(void)state;
+	assert_int_equal(kernel_calls_enter(insns, 4, &k), 0);
+	assert_memory_equal(&insns[0], &helper, sizeof(helper));
+	assert_int_equal(insns[1].src_reg, BPF_PSEUDO_KFUNC_CALL);
+	assert_int_equal(insns[1].imm, 4711);
+	assert_memory_equal(&insns[2], &value, sizeof(value));
+	assert_memory_equal(&insns[3], &own, sizeof(own));
+	insns[1] = call;
+	k.assign_reqsk_id = 0;
+	assert_int_equal(kernel_calls_enter(insns, 4, &k), -EOPNOTSUPP);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -181,6 +207,7 @@ int main(void)
 		cmocka_unit_test(what_is_cut_off_or_broken_is_refused),
 		cmocka_unit_test(a_circle_has_an_end),
 		cmocka_unit_test(the_running_kernel_is_read_as_libbpf_reads_it),
+		cmocka_unit_test(stand_ins_become_the_kernels_functions),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -83,9 +83,11 @@ static void warn_bond(const char *ifname)
 
 static struct ibv_context *device_open(const char *name)
 {
-	struct ibv_device **list = ibv.ibv_get_device_list(NULL);
 	struct ibv_context *context = NULL;
+	struct ibv_device **list;
 
+	own_fd_begin(); /* rdma-core reads files by libc's own means */
+	list = ibv.ibv_get_device_list(NULL);
 	for (unsigned i = 0; list && list[i]; i++) {
 		if (!strcmp(ibv.ibv_get_device_name(list[i]), name) &&
 		    ibv.mlx5dv_is_supported(list[i]))
@@ -96,6 +98,7 @@ static struct ibv_context *device_open(const char *name)
 	/* What the kernel opens, not rdma-core, is known to us only here. */
 	if (context)
 		context->async_fd = own_fd_adopt(context->async_fd);
+	own_fd_end();
 	return context;
 }
 

@@ -2,6 +2,7 @@
 #include "ring/xdp/kernel_types.h"
 
 #include <bpf/btf.h>
+#include <bpf/libbpf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
@@ -11,7 +12,9 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include "ring/ring.h"
 #include "runtime/runtime.h"
+#include "vma/kernel_calls.h"
 
 #define VMLINUX_BTF "/sys/kernel/btf/vmlinux"
 /* Structures without a name in structures without a name: the kernel has two. */
@@ -85,7 +88,7 @@ static int sections(struct types *t, const void *btf, size_t len)
 }
 
 /* What is looked for. */
-enum wanted { XDP_BUFF, SHARED_INFO, CAST_CTX, CAST_RDONLY, NUM_WANTED };
+enum wanted { XDP_BUFF, SHARED_INFO, CAST_CTX, CAST_RDONLY, ASSIGN_REQSK, NUM_WANTED };
 
 static const struct {
 	const char *name;
@@ -95,6 +98,7 @@ static const struct {
 	[SHARED_INFO] = {"skb_shared_info", BTF_KIND_STRUCT},
 	[CAST_CTX] = {"bpf_cast_to_kern_ctx", BTF_KIND_FUNC},
 	[CAST_RDONLY] = {"bpf_rdonly_cast", BTF_KIND_FUNC},
+	[ASSIGN_REQSK] = {"bpf_sk_assign_tcp_reqsk", BTF_KIND_FUNC},
 };
 
 /* Enters the number of a type that is looked for. */
@@ -170,6 +174,7 @@ static int fill(const struct types *t, const uint32_t found[NUM_WANTED], struct 
 	k->shared_info_id = found[SHARED_INFO];
 	k->cast_ctx_id = found[CAST_CTX];
 	k->cast_rdonly_id = found[CAST_RDONLY];
+	k->assign_reqsk_id = found[ASSIGN_REQSK];
 	return 0;
 }
 
@@ -209,13 +214,17 @@ static int parse_mapped(struct vma_steer_kernel *k)
 /* libbpf looks in the other places as well where a kernel's BTF may be. */
 static int parse_read(struct vma_steer_kernel *k)
 {
-	struct btf *btf = btf__load_vmlinux_btf();
+	struct btf *btf;
 	const void *data;
 	uint32_t len;
 	int err;
 
+	own_fd_begin();
+	btf = btf__load_vmlinux_btf();
+	err = -errno;
+	own_fd_end();
 	if (!btf)
-		return -errno;
+		return err;
 	data = btf__raw_data(btf, &len);
 	err = data ? kernel_types_parse(data, len, k) : -ENOMEM;
 	btf__free(btf);
@@ -233,5 +242,57 @@ int kernel_types_get(struct vma_steer_kernel *k)
 			err = parse_read(&known);
 	}
 	*k = known;
+	return err;
+}
+
+/* The number of the function that stand_in, an instruction's imm, stands for; -1: for none. */
+static int64_t function_of(const struct vma_steer_kernel *k, int32_t stand_in)
+{
+	switch (stand_in) {
+	case VMA_CALL_CAST_CTX:
+		return k->cast_ctx_id;
+	case VMA_CALL_CAST_RDONLY:
+		return k->cast_rdonly_id;
+	case VMA_CALL_ASSIGN_REQSK:
+		return k->assign_reqsk_id;
+	default:
+		return -1;
+	}
+}
+
+int kernel_calls_enter(struct bpf_insn *insns, size_t n, const struct vma_steer_kernel *k)
+{
+	for (struct bpf_insn *in = insns; in < insns + n; in++) {
+		int64_t id = -1;
+
+		if (in->code == (BPF_JMP | BPF_CALL) && !in->src_reg)
+			id = function_of(k, in->imm);
+		if (!id)
+			return -EOPNOTSUPP;
+		if (id < 0)
+			continue;
+		in->src_reg = BPF_PSEUDO_KFUNC_CALL;
+		in->imm = (int32_t)id;
+	}
+	return 0;
+}
+
+int ring_kernel_calls(struct bpf_program *prog)
+{
+	size_t n = bpf_program__insn_cnt(prog);
+	struct vma_steer_kernel k;
+	struct bpf_insn *insns;
+	int err = kernel_types_get(&k);
+
+	if (err)
+		return err;
+	insns = malloc(n * sizeof(*insns));
+	if (!insns)
+		return -ENOMEM;
+	memcpy(insns, bpf_program__insns(prog), n * sizeof(*insns));
+	err = kernel_calls_enter(insns, n, &k);
+	if (!err)
+		err = bpf_program__set_insns(prog, insns, n);
+	free(insns);
 	return err;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What the steering program has to know of the running kernel: where some fields of its structures
+ * What our programs have to know of the running kernel: where some fields of its structures
  * lie, and the numbers of two functions. The kernel's own description (BTF, see bpf/btf.rst of its
  * documentation) has that among some 126,000 types. They are looked through once: a relocation in
  * the program would make libbpf read and parse all of them, 11 ms of CPU time for each ring.
@@ -8,6 +8,7 @@
 #ifndef RING_XDP_KERNEL_TYPES_H
 #define RING_XDP_KERNEL_TYPES_H
 
+#include <linux/bpf.h>
 #include <stddef.h>
 
 #include "vma/steer.h"
@@ -23,5 +24,10 @@ int kernel_types_parse(const void *btf, size_t len, struct vma_steer_kernel *k);
  * errno.
  */
 int kernel_types_get(struct vma_steer_kernel *k);
+/*
+ * Enters the numbers of k where the n instructions call by stand-ins (vma/kernel_calls.h). 0, or
+ * -EOPNOTSUPP: one of them calls what the kernel does not have.
+ */
+int kernel_calls_enter(struct bpf_insn *insns, size_t n, const struct vma_steer_kernel *k);
 
 #endif

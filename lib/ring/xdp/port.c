@@ -347,31 +347,6 @@ static int attach_by_libxdp(struct ring_port *p)
 	return xdp_program__attach(p->prog, p->ifindex, attach_mode(p), 0);
 }
 
-/* Puts the numbers of the kernel's functions where the program has stand-ins for them. */
-static int calls_enter(struct bpf_program *prog, const struct vma_steer_kernel *k)
-{
-	size_t n = bpf_program__insn_cnt(prog);
-	struct bpf_insn *insns = malloc(n * sizeof(*insns));
-	int err;
-
-	if (!insns)
-		return -ENOMEM;
-	memcpy(insns, bpf_program__insns(prog), n * sizeof(*insns));
-	for (size_t i = 0; i < n; i++) {
-		struct bpf_insn *in = &insns[i];
-
-		if (in->code != (BPF_JMP | BPF_CALL) || in->src_reg ||
-		    (in->imm != VMA_STEER_CALL_CAST_CTX && in->imm != VMA_STEER_CALL_CAST_RDONLY))
-			continue;
-		in->src_reg = BPF_PSEUDO_KFUNC_CALL;
-		in->imm = (int)(in->imm == VMA_STEER_CALL_CAST_CTX ? k->cast_ctx_id
-								   : k->cast_rdonly_id);
-	}
-	err = bpf_program__set_insns(prog, insns, n);
-	free(insns);
-	return err;
-}
-
 /* How the program reads the kernel's memory. */
 enum kernel_reads {
 	READS_NONE, /* native mode */
@@ -389,7 +364,7 @@ static int program_prepare(struct ring_port *p, const struct vma_steer_kernel *k
 	p->skel->rodata->take_gso_bursts = p->take_gso_bursts;
 	p->skel->rodata->have_cast = reads == READS_BY_CAST;
 	p->skel->rodata->kernel = *k;
-	return reads == READS_BY_CAST ? calls_enter(p->skel->progs.steer, k) : 0;
+	return reads == READS_BY_CAST ? ring_kernel_calls(p->skel->progs.steer) : 0;
 }
 
 /*

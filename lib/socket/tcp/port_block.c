@@ -124,8 +124,7 @@ static int keep(const struct tcp_tuple *t, uint32_t ifindex, uint16_t port, unsi
 {
 	int pair[2], err = 0;
 
-	if (libc.socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) ||
-	    !own_fd_adopt_pair(pair))
+	if (!OWN_FD_PAIR(libc.socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), pair))
 		return -errno;
 	for (unsigned i = 0; !err && i < 1u << bits; i += BATCH)
 		err = keep_some(pair[0], t, ifindex, (uint16_t)(port + i), BATCH);
