@@ -18,9 +18,11 @@
 
 #define TCX_NEXT (-1) /* whoever else has a program there; else the kernel */
 #define TCX_DROP 2
+#define STATE_TIME_WAIT 6
 #define STATE_LISTEN 10
 #define NOT_YET (-2) /* result, as long as nothing has been tried: -ENOENT */
-#define IN_THE_WAY (-17) /* -EEXIST */
+#define IN_THE_WAY (-17) /* -EEXIST: a connection of the same name */
+#define OLD_IN_THE_WAY (-98) /* -EADDRINUSE: one that has ended */
 
 /* As the kernel has them, as far as they are named here. */
 struct sock {
@@ -107,7 +109,7 @@ static __always_inline bool note(struct vma_implant *im, struct bpf_sock *sk)
 	struct bpf_tcp_sock *tp = bpf_tcp_sock(sk);
 
 	if (im->result == NOT_YET)
-		im->result = IN_THE_WAY;
+		im->result = sk->state == STATE_TIME_WAIT ? OLD_IN_THE_WAY : IN_THE_WAY;
 	if (!tp || im->result)
 		return false;
 	im->rcv_nxt = tp->rcv_nxt;

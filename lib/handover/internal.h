@@ -116,7 +116,8 @@ void implants_forked(void);
 /*
  * The connection of s, which a listener of the kernel's port could have accepted, waits in that
  * listener's queue; s has none any more. No lock held. 0; -ECONNRESET: the kernel got a part of
- * it only, s is to be closed; other negative errno: nothing has happened.
+ * it only, s is to be closed; other negative errno: nothing has happened. -EADDRINUSE:
+ * net_tcp_time_wait_end() would help.
  */
 int implant(struct implant *im, struct tcp_sock *s);
 

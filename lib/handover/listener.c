@@ -20,6 +20,7 @@
 
 #include "handover/claim.h"
 #include "handover/internal.h"
+#include "net/net.h"
 #include "runtime/runtime.h"
 
 #define GIVEN_MAX 250u /* in one message: SCM_MAX_FD is 253 */
@@ -163,6 +164,17 @@ static int send_fds(const int *fds, unsigned n, int taker)
 	return raw.sendmsg(taker, &msg, MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
 
+/* implant(), also where the kernel still has the end of an earlier connection of that name. */
+static int implant_anew(struct implant *im, struct tcp_sock *s)
+{
+	const struct tcp_tuple *t = &s->tuple;
+	int err = implant(im, s);
+
+	if (err == -EADDRINUSE && !net_tcp_time_wait_end(&t->local, t->lport, &t->remote, t->rport))
+		err = implant(im, s);
+	return err;
+}
+
 /*
  * Of the connections of s that wait each enters the kernel's queue, if im is there and can; up to
  * GIVEN_MAX others are made the kernel's. Returns how many.
@@ -175,7 +187,7 @@ static unsigned take_queued(struct tcp_sock *s, struct implant *im, int *fds)
 	while (n < GIVEN_MAX && (fd = tcp_sock_accept_queued(s)) >= 0) {
 		struct vfd *v = vfd_get(fd);
 
-		err = v && im ? implant(im, tcp_sock_of(v)) : -EOPNOTSUPP;
+		err = v && im ? implant_anew(im, tcp_sock_of(v)) : -EOPNOTSUPP;
 		if (!err || err == -ECONNRESET)
 			vfd_close(fd);
 		else if (v && !tcp_sock_to_kernel(tcp_sock_of(v), "a child process accepts it"))

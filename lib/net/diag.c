@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Who else has a port: asked of the kernel through sock_diag(7), nothing is kept. */
+/*
+ * Who else has a port, and what is left of a connection: asked of the kernel through sock_diag(7),
+ * nothing is kept.
+ */
 #include <errno.h>
 #include <linux/inet_diag.h>
 #include <linux/sock_diag.h>
@@ -7,6 +10,7 @@
 #include <netlink/msg.h>
 #include <netlink/netlink.h>
 #include <netlink/socket.h>
+#include <string.h>
 #include <sys/time.h>
 
 #include "net/net.h"
@@ -17,6 +21,7 @@
  * for a part of it.
  */
 #define ANSWER_SEC 2
+#define TIME_WAIT 6 /* of the kernel's TCP states */
 
 struct result {
 	uint64_t *inodes;
@@ -110,4 +115,43 @@ int net_tcp_conns(uint16_t port)
 	int err = ask(IPPROTO_TCP, UINT32_MAX & ~(1u << 6 | 1u << 7 | 1u << 10), &res);
 
 	return err ? err : (int)res.num;
+}
+
+static void id_address(const struct in6_addr *a, __be32 at[4])
+{
+	if (IN6_IS_ADDR_V4MAPPED(a))
+		memcpy(at, &a->s6_addr[12], 4);
+	else
+		memcpy(at, a, sizeof(*a));
+}
+
+int net_tcp_time_wait_end(const struct in6_addr *local, uint16_t lport,
+			  const struct in6_addr *remote, uint16_t rport)
+{
+	struct inet_diag_req_v2 req = {
+		.sdiag_family = IN6_IS_ADDR_V4MAPPED(local) ? AF_INET : AF_INET6,
+		.sdiag_protocol = IPPROTO_TCP,
+		.idiag_states = 1u << TIME_WAIT,
+		.id = {.idiag_sport = htons(lport),
+		       .idiag_dport = htons(rport),
+		       .idiag_cookie = {INET_DIAG_NOCOOKIE, INET_DIAG_NOCOOKIE}},
+	};
+	struct nl_sock *sock;
+	int err;
+
+	id_address(local, req.id.idiag_src);
+	id_address(remote, req.id.idiag_dst);
+	libc_internal_begin();
+	sock = nl_socket_alloc();
+	err = open_diag(sock);
+	if (!err) {
+		err = nl_send_simple(sock, SOCK_DESTROY, NLM_F_ACK, &req, sizeof(req));
+		if (err >= 0)
+			err = nl_wait_for_ack(sock);
+		err = err == -NLE_OBJ_NOTFOUND ? -ENOENT : err < 0 ? -EIO : 0;
+	}
+	if (sock)
+		nl_socket_free(sock);
+	libc_internal_end();
+	return err;
 }

@@ -177,6 +177,13 @@ int net_udp_inodes(uint16_t port, uint64_t *inodes, unsigned max);
  */
 int net_tcp_conns(uint16_t port);
 /*
+ * Takes away what the kernel has left of a connection of that name that has ended (TIME_WAIT): as a
+ * new SYN from there would. The caller knows that there is nothing else of that name. 0; -ENOENT:
+ * there is none; other negative errno.
+ */
+int net_tcp_time_wait_end(const struct in6_addr *local, uint16_t lport,
+			  const struct in6_addr *remote, uint16_t rport);
+/*
  * 0, -ENOENT: no usable entry (let the kernel resolve it). Multicast addresses must not be asked.
  */
 int net_neigh_get(int ifindex, const struct in6_addr *addr, struct net_neigh *out);

@@ -4,6 +4,7 @@
 import fcntl
 import os
 import signal
+import socket
 import struct
 
 import pytest
@@ -400,6 +401,36 @@ def test_connections_that_wait_are_there_for_a_program(unet, family, how):
         app("wait(pid)")
         for c in sockets:
             c.close()
+    differential(unet, family, steps)
+
+
+@pytest.mark.skipif(KERNEL < (6, 9), reason="needs Linux 6.9 (docs/limits.md)")
+@families
+def test_a_client_whose_port_had_another_that_the_kernel_has_closed(unet, family):
+    """What is left of that one (TIME_WAIT) does not keep a program that is started from getting this one."""
+    def client(app):
+        c = unet.b.socket(10 if family == "6" else 2, 1, timeout=10)
+        c.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        c.bind((unet.b.ip(int(family)), 7778))
+        c.connect(app.at(7000))
+        c.sendall(b".")
+        return c
+
+    def steps(app, peer):
+        app.do(SERVE)
+        app.do(f"import subprocess, sys; argv = [sys.executable, '-c', {SERVICE!r}]")
+        for turn in range(2):
+            app.do("l = tcp(); l.set_inheritable(True)")
+            app.do("ready(l)")
+            with client(app) as c:
+                app.do("await_ready(l)")
+                app.do("p = subprocess.Popen([*argv, str(l.fileno()), '1'], close_fds=False)")
+                app.note(f"turn {turn}", c.recv(100))
+                app.note("and then", c.recv(100))
+                app("p.wait()")
+            app.do("l.close()")
+            # Its end is the listener's side's: the kernel remembers it for a minute.
+            wait_for(lambda: "7778" in unet.a.run(["ss", "-Htan", "state", "time-wait"]).text, 5, "the end of the connection")
     differential(unet, family, steps)
 
 

@@ -45,15 +45,18 @@ ssize_t sendmsg(int fd, const struct msghdr *msg, int flags)
 
 static void who_has_a_port_ends(void **state)
 {
+	const struct in6_addr here = IN6ADDR_LOOPBACK_INIT;
 	uint64_t inodes[4];
 
 	(void)state;
 	assert_true(net_tcp_conns(9) >= 0);
 	assert_true(net_udp_inodes(9, inodes, 4) >= 0);
+	assert_int_equal(net_tcp_time_wait_end(&here, 9, &here, 9), -ENOENT);
 	silent = true;
 	alarm(HANGS);
 	assert_true(net_tcp_conns(9) < 0);
 	assert_true(net_udp_inodes(9, inodes, 4) < 0);
+	assert_int_equal(net_tcp_time_wait_end(&here, 9, &here, 9), -EIO);
 	alarm(0);
 	silent = false;
 	assert_true(questions >= 2);
