@@ -202,6 +202,6 @@ struct vfd *vfd_keep(int fd)
 void vfd_unkeep(int fd, struct vfd *kept)
 {
 	if (vfd_exchange(fd, kept, NULL))
-		raw.close(fd);
+		own_fd_close(fd);
 	kept_number_free((struct kept_number *)kept);
 }

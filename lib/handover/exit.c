@@ -70,6 +70,7 @@ static void unlisten_one(struct tcp_sock *s, void *arg)
 static void leave_listener(struct tcp_sock *s, void *arg)
 {
 	(void)arg;
+	atomic_fetch_add(&steps, 1);
 	if (tcp_sock_mode(s) == TCP_SOCK_LISTEN && !lock_mine(&s->lock))
 		tcp_sock_listener_share(s);
 }

@@ -16,6 +16,7 @@
 #include "implant.skel.h"
 #include "ring/ring.h"
 #include "runtime/runtime.h"
+#include "stack/stack.h"
 #include "tcp/tcp.h"
 #include "vma/implant.h"
 
@@ -98,7 +99,9 @@ static void destroy(struct implant *im)
 
 struct implant *implant_open(int listener)
 {
-	struct implant *im = syn_cookies() ? malloc(sizeof(*im)) : NULL;
+	/* An offloaded loopback would take what is sent once more. */
+	bool can = syn_cookies() && !stack_any(LOOPBACK_IFINDEX);
+	struct implant *im = can ? malloc(sizeof(*im)) : NULL;
 	int err;
 
 	if (!im)

@@ -10,6 +10,7 @@
  */
 #include <errno.h>
 #include <linux/futex.h>
+#include <linux/tcp.h>
 #include <pthread.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -64,30 +65,36 @@ static struct inherited_listener **find(const struct tcp_sock *s)
 	return at;
 }
 
-/* The entry of s, made when there is none; NULL: no memory. */
+/*
+ * The entry of s, made when there is none; NULL: no memory. listeners_lock is held, and s->lock by
+ * whoever must not make one for a socket that has been closed.
+ */
 static struct inherited_listener *entry_of(struct tcp_sock *s)
 {
-	struct inherited_listener **at, *l;
+	struct inherited_listener **at = find(s);
 
-	lock_take(&listeners_lock);
-	at = find(s);
 	if (!*at)
 		*at = calloc(1, sizeof(**at));
-	l = *at;
-	if (l)
-		l->s = s;
-	lock_drop(&listeners_lock);
-	return l;
+	if (*at)
+		(*at)->s = s;
+	return *at;
+}
+
+/* s is a listener still; s->lock is held. */
+static bool listens(const struct tcp_sock *s)
+{
+	return atomic_load_explicit(&s->in_use, memory_order_relaxed) &&
+	       tcp_sock_mode(s) == TCP_SOCK_LISTEN;
 }
 
 /* accept() finds these first. They are the caller's no more: closed when memory is out. */
-static void add(const struct tcp_sock *s, const int *fds, unsigned n)
+static void add(struct tcp_sock *s, const int *fds, unsigned n)
 {
 	struct inherited_listener *l;
 	int *more;
 
 	lock_take(&listeners_lock);
-	l = *find(s);
+	l = entry_of(s);
 	more = l ? realloc(l->fds, (l->num + n) * sizeof(int)) : NULL;
 	if (more) {
 		l->fds = more;
@@ -175,27 +182,39 @@ static int implant_anew(struct implant *im, struct tcp_sock *s)
 	return err;
 }
 
-/*
- * Of the connections of s that wait each enters the kernel's queue, if im is there and can; up to
- * GIVEN_MAX others are made the kernel's. Returns how many.
- */
-static unsigned take_queued(struct tcp_sock *s, struct implant *im, int *fds)
+/* As sk_acceptq_is_full(): of a listener these two are its queue's length and its limit. */
+static bool kernel_has_room(const struct tcp_sock *s)
 {
-	unsigned n = 0;
-	int fd, err;
+	int fd = atomic_load_explicit(&s->v.os_fd, memory_order_relaxed);
+	struct tcp_info i;
+	socklen_t len = sizeof(i);
 
-	while (n < GIVEN_MAX && (fd = tcp_sock_accept_queued(s)) >= 0) {
-		struct vfd *v = vfd_get(fd);
+	return libc.getsockopt(fd, IPPROTO_TCP, TCP_INFO, &i, &len) ||
+	       i.tcpi_unacked <= i.tcpi_sacked;
+}
 
-		err = v && im ? implant_anew(im, tcp_sock_of(v)) : -EOPNOTSUPP;
-		if (!err || err == -ECONNRESET)
-			vfd_close(fd);
-		else if (v && !tcp_sock_to_kernel(tcp_sock_of(v), "a child process accepts it"))
-			fds[n++] = fd;
-		else
-			vfd_close(fd); /* it is over, or logged */
-	}
-	return n;
+/*
+ * The connection of s that waits first enters the kernel's queue, if im is there and can; else it is
+ * made the kernel's and put behind the *n in fds, or is over. implant()'s answer; -EAGAIN: none
+ * waits.
+ */
+static int take_first(struct tcp_sock *s, struct implant *im, int *fds, unsigned *n)
+{
+	int fd = tcp_sock_accept_queued(s), err = -EOPNOTSUPP;
+	struct vfd *v;
+
+	if (fd < 0)
+		return -EAGAIN;
+	v = vfd_get(fd);
+	if (v && im && kernel_has_room(s))
+		err = implant_anew(im, tcp_sock_of(v));
+	if (!err || err == -ECONNRESET)
+		vfd_close(fd);
+	else if (v && !tcp_sock_to_kernel(tcp_sock_of(v), "a child process accepts it"))
+		fds[(*n)++] = fd;
+	else
+		vfd_close(fd); /* it is over, or logged */
+	return err == -EAGAIN ? -EIO : err;
 }
 
 /* The number fd, a connection of the kernel's by now, is in no table any more. */
@@ -216,25 +235,34 @@ static void release(int fd)
 /* s stays this process's, and accepts what could not leave. */
 static void keep(struct tcp_sock *s, const int *fds, unsigned n)
 {
+	bool is_there;
 	int cancel;
 
-	if (!n || !entry_of(s))
+	if (!n)
 		return;
 	for (unsigned i = 0; i < n; i++)
 		release(fds[i]);
-	add(s, fds, n);
 	cancel = tcp_sock_lock(s);
-	s->unconn.given = true;
+	is_there = listens(s);
+	if (is_there) {
+		add(s, fds, n);
+		s->unconn.given = true;
+	}
 	tcp_sock_unlock(s, cancel);
-	vfd_notify(&s->v, EPOLLIN);
+	for (unsigned i = 0; !is_there && i < n; i++)
+		own_fd_close(fds[i]);
+	if (is_there)
+		vfd_notify(&s->v, EPOLLIN);
 }
 
 /* taker: taker_connect()'s; negative: none. */
 static unsigned give_queued(struct tcp_sock *s, struct implant *im, int taker)
 {
 	int fds[GIVEN_MAX], err;
-	unsigned n = take_queued(s, im, fds);
+	unsigned n = 0;
 
+	while (n < GIVEN_MAX && take_first(s, im, fds, &n) != -EAGAIN)
+		;
 	if (taker < 0) {
 		keep(s, fds, n);
 		return n;
@@ -344,21 +372,36 @@ void tcp_sock_listener_waits(struct tcp_sock *s)
 {
 	struct inherited_listener *l;
 	struct claim_ref own;
-
+	int cancel = tcp_sock_lock(s);
 	/* Who has forked before it waited: its children may wait, too. */
-	if (!s->unconn.inherited && tcp_sock_own_claim(s, &own)) {
-		l = entry_of(s);
-		if (l)
-			l->shared = own;
+	bool forked = !s->unconn.inherited && tcp_sock_own_claim(s, &own);
+
+	if (!listens(s)) {
+		tcp_sock_unlock(s, cancel);
+		return;
 	}
 	lock_take(&listeners_lock);
-	l = *find(s);
+	l = forked ? entry_of(s) : *find(s);
+	if (l && forked)
+		l->shared = own;
 	if (l && l->shared.claims && !l->waits) {
 		enlist(&l->shared);
 		l->waits = true;
 		atomic_fetch_add(&num_shared, 1);
 	}
 	lock_drop(&listeners_lock);
+	tcp_sock_unlock(s, cancel);
+}
+
+/* As long as the kernel takes them: what it does not waits for this process. */
+static void give_late(struct tcp_sock *s, struct implant *im)
+{
+	int fds[GIVEN_MAX], err = 0;
+	unsigned n = 0;
+
+	while (n < GIVEN_MAX && err != -EAGAIN && err != -ECONNABORTED && kernel_has_room(s))
+		err = take_first(s, im, fds, &n);
+	keep(s, fds, n);
 }
 
 /* What waits for accept() waits for all who have s. False: it cannot be done. */
@@ -366,12 +409,14 @@ static bool hand_out(struct tcp_sock *s)
 {
 	struct implant *im;
 
+	if (!kernel_has_room(s))
+		return false;
 	libc_internal_begin();
 	im = implant_open(atomic_load_explicit(&s->v.os_fd, memory_order_relaxed));
 	libc_internal_end();
 	if (!im)
 		return false;
-	(void)give_queued(s, im, -1);
+	give_late(s, im);
 	libc_internal_begin();
 	implant_close(im);
 	libc_internal_end();
@@ -419,16 +464,18 @@ static void look_for_late(struct tcp_sock *s)
 
 void tcp_sock_listeners_tick(void)
 {
+	static unsigned from; /* where the last look ended; the internal thread's */
 	struct tcp_sock *some[LOOKS_MAX];
-	unsigned n = 0;
+	unsigned n = 0, at = 0;
 
 	if (!atomic_load_explicit(&num_shared, memory_order_relaxed))
 		return;
 	lock_take(&listeners_lock);
 	for (const struct inherited_listener *l = listeners; l && n < LOOKS_MAX; l = l->next) {
-		if (l->waits)
+		if (l->waits && at++ >= from)
 			some[n++] = l->s;
 	}
+	from = n == LOOKS_MAX ? at : 0;
 	lock_drop(&listeners_lock);
 	for (unsigned i = 0; i < n; i++)
 		look_for_late(some[i]);

@@ -5,6 +5,7 @@
  */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <linux/sock_diag.h>
 #include <netinet/ip.h>
 #include <netinet/ip6.h>
 #include <netinet/udp.h>
@@ -111,8 +112,23 @@ int replay_send(const struct replay *r, const struct replay_to *to, const struct
 
 struct replaying {
 	struct replay by; /* a dual-stack socket has both families' */
+	int fd; /* the kernel socket that is to have them */
 	unsigned num;
+	bool is_full;
 };
+
+/*
+ * The kernel would drop a datagram of len bytes, and say nothing. What it occupies there depends on
+ * how it is cut into pages: twice its length and this are more.
+ */
+static bool would_be_dropped(int fd, size_t len)
+{
+	uint32_t mem[SK_MEMINFO_VARS] = {0};
+	socklen_t n = sizeof(mem);
+
+	return !libc.getsockopt(fd, SOL_SOCKET, SO_MEMINFO, mem, &n) &&
+	       mem[SK_MEMINFO_RMEM_ALLOC] + 2 * len + 1024 > mem[SK_MEMINFO_RCVBUF];
+}
 
 /* udp_take_queued() */
 static bool replay_datagram(const struct buf_meta *m, const void *data, size_t len, void *arg)
@@ -126,7 +142,9 @@ static bool replay_datagram(const struct buf_meta *m, const void *data, size_t l
 	/* By the loopback a group's copies would go to others, too; a link's address is not its. */
 	if (m->multicast || IN6_IS_ADDR_LINKLOCAL(&m->src) || IN6_IS_ADDR_LINKLOCAL(&m->dst))
 		return false;
-	if (replay_open(&r->by, &m->dst))
+	/* Those behind one that finds no room wait with it, in their order. */
+	r->is_full = r->is_full || would_be_dropped(r->fd, len);
+	if (r->is_full || replay_open(&r->by, &m->dst))
 		return false;
 	h.len = htons((uint16_t)(sizeof(h) + len));
 	h.check = replay_csum(&to, iov, 2);
@@ -140,7 +158,10 @@ static bool replay_datagram(const struct buf_meta *m, const void *data, size_t l
 
 void udp_replay_queued(struct udp_sock *s)
 {
-	struct replaying r = {.by = REPLAY_NONE};
+	struct replaying r = {
+		.by = REPLAY_NONE,
+		.fd = atomic_load_explicit(&s->v.os_fd, memory_order_relaxed),
+	};
 
 	/* What comes by another interface is not for it. */
 	if (s->o.bound_if)
@@ -148,6 +169,6 @@ void udp_replay_queued(struct udp_sock *s)
 	udp_take_queued(s, replay_datagram, &r);
 	replay_close(&r.by);
 	if (r.num)
-		log_debug("fd %d: %u datagrams that waited here wait in the kernel now",
-			  atomic_load_explicit(&s->v.os_fd, memory_order_relaxed), r.num);
+		log_debug("fd %d: %u datagrams that waited here wait in the kernel now", r.fd,
+			  r.num);
 }

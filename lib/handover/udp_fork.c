@@ -47,7 +47,7 @@ static void claimed(int fd, uint32_t events, void *arg)
 	(void)arg;
 	(void)!raw.read(fd, &n, sizeof(n));
 	udp_each(to_kernel_if_claimed, NULL);
-	udp_sharing_look();
+	udp_sharing_look(0);
 }
 
 int udp_claims_start(void)

@@ -21,7 +21,9 @@
  * for a part of it.
  */
 #define ANSWER_SEC 2
-#define TIME_WAIT 6 /* of the kernel's TCP states */
+/* of the kernel's TCP states */
+#define FIN_WAIT2 5
+#define TIME_WAIT 6
 
 struct result {
 	uint64_t *inodes;
@@ -125,6 +127,49 @@ static void id_address(const struct in6_addr *a, __be32 at[4])
 		memcpy(at, a, sizeof(*a));
 }
 
+struct left {
+	bool is_old;
+	uint32_t cookie[2];
+};
+
+static int one_left(struct nl_msg *msg, void *arg)
+{
+	struct nlmsghdr *h = nlmsg_hdr(msg);
+	const struct inet_diag_msg *d = nlmsg_data(h);
+	struct left *left = arg;
+
+	if (nlmsg_datalen(h) < (int)sizeof(*d))
+		return NL_SKIP;
+	/* Of a TIME_WAIT the kernel tells what it stands for; neither has an inode. */
+	left->is_old = (d->idiag_state == TIME_WAIT || d->idiag_state == FIN_WAIT2) &&
+		       !d->idiag_inode;
+	memcpy(left->cookie, d->id.idiag_cookie, sizeof(left->cookie));
+	return NL_OK;
+}
+
+/*
+ * Takes away the TIME_WAIT of that name: by its cookie, as by its name alone the kernel would take
+ * the listener when the TIME_WAIT has just ended. 0 or more, or libnl's error.
+ */
+static int destroy(struct nl_sock *sock, struct inet_diag_req_v2 *req)
+{
+	struct left left = {.is_old = false};
+	int err;
+
+	nl_socket_disable_auto_ack(sock);
+	nl_socket_modify_cb(sock, NL_CB_VALID, NL_CB_CUSTOM, one_left, &left);
+	err = nl_send_simple(sock, SOCK_DIAG_BY_FAMILY, 0, req, sizeof(*req));
+	if (err >= 0)
+		err = nl_recvmsgs_default(sock);
+	if (err >= 0 && !left.is_old)
+		return -NLE_OBJ_NOTFOUND;
+	if (err < 0)
+		return err;
+	memcpy(req->id.idiag_cookie, left.cookie, sizeof(left.cookie));
+	err = nl_send_simple(sock, SOCK_DESTROY, NLM_F_ACK, req, sizeof(*req));
+	return err < 0 ? err : nl_wait_for_ack(sock);
+}
+
 int net_tcp_time_wait_end(const struct in6_addr *local, uint16_t lport,
 			  const struct in6_addr *remote, uint16_t rport)
 {
@@ -145,9 +190,7 @@ int net_tcp_time_wait_end(const struct in6_addr *local, uint16_t lport,
 	sock = nl_socket_alloc();
 	err = open_diag(sock);
 	if (!err) {
-		err = nl_send_simple(sock, SOCK_DESTROY, NLM_F_ACK, &req, sizeof(req));
-		if (err >= 0)
-			err = nl_wait_for_ack(sock);
+		err = destroy(sock, &req);
 		err = err == -NLE_OBJ_NOTFOUND ? -ENOENT : err < 0 ? -EIO : 0;
 	}
 	if (sock)

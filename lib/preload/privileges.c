@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "handover/handover.h"
+#include "preload/memory.h"
 #include "preload/privileges.h"
 #include "preload/start.h"
 #include "preload/poll_calls.h"
@@ -69,9 +70,6 @@ PRELOAD int setresuid(uid_t ruid, uid_t euid, uid_t suid)
 	return libc.setresuid(ruid, euid, suid);
 }
 
-/* libc exports it and declares it nowhere; libcap calls it. */
-int capset(void *header, const void *data);
-
 /* What decides whether a thread may change its user and its groups. */
 #define USER_AND_GROUPS (CAPS_BIT(CAP_SETUID) | CAPS_BIT(CAP_SETGID))
 
@@ -103,7 +101,8 @@ PRELOAD int capset(void *header, const void *data)
 	const struct __user_cap_data_struct *d = data;
 	int ret;
 
-	if (d && (d->effective & NEEDED) != NEEDED)
+	/* Else the kernel says EFAULT. */
+	if (d && memory_ends(d, sizeof(*d)) && (d->effective & NEEDED) != NEEDED)
 		privileges_ending((uid_t)-1);
 	ret = libc.capset(header, data);
 	if (!ret && !from_library() && !handlers_inside)

@@ -9,5 +9,7 @@
  * kept.
  */
 void privileges_ending(uid_t uid);
+/* libc exports it and declares it nowhere; libcap calls it. */
+int capset(void *header, const void *data);
 
 #endif

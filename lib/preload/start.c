@@ -94,8 +94,9 @@ static bool is_asked_for(void)
  */
 static void inherited_note(void)
 {
+	struct sockaddr_storage a;
 	int domain, type;
-	socklen_t len = sizeof(int);
+	socklen_t len = sizeof(int), alen;
 
 	for (int fd = 0; log_enabled(LOG_DEBUG) && fd < INHERITED_MAX; fd++) {
 		if (vfd_get(fd) || own_fd_is(fd) ||
@@ -103,6 +104,11 @@ static void inherited_note(void)
 		    (domain != AF_INET && domain != AF_INET6) ||
 		    libc.getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &len) ||
 		    (type != SOCK_STREAM && type != SOCK_DGRAM))
+			continue;
+		/* Without a port it is the one that has started the library. Both families'. */
+		alen = sizeof(a);
+		if (libc.getsockname(fd, (struct sockaddr *)&a, &alen) ||
+		    !((struct sockaddr_in *)&a)->sin_port)
 			continue;
 		log_debug("fd %d stays with the kernel: the program was started with it, and "
 			  "others may have it",

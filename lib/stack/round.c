@@ -185,6 +185,8 @@ void stack_round_kick(void)
 {
 	struct stack *st = stack_round.st;
 
+	if (!st)
+		return; /* a handler of this thread was faster */
 	remember(posted_for_us() > LATE_US);
 	stack_round.st = NULL;
 	kick(st);
@@ -214,7 +216,8 @@ static void begin(struct stack *st)
 /* It leaves with a later frame of the round. */
 static void put_off(struct stack *st)
 {
-	stack_round.left--;
+	if (stack_round.left) /* a handler of this thread may have ended the round */
+		stack_round.left--;
 	/*
 	 * Another thread's kick, or the internal one's, has taken the mark and what stood before
 	 * it: this frame has a mark of its own. Not a plain load, which could be done before the

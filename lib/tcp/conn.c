@@ -377,6 +377,11 @@ void tcp_conn_set_user(struct tcp_conn *c, void *user)
 		c->tw->user = user;
 }
 
+bool tcp_is_over(const struct tcp_conn *c)
+{
+	return c->state == TCPS_CLOSED && !c->tw;
+}
+
 void *tcp_conn_user(const struct tcp_conn *c)
 {
 	return c->user;

@@ -347,6 +347,8 @@ void tcp_occupy(struct tcp_conn *c, uint32_t charge);
 int tcp_set_shows(struct tcp_conn *c, bool shows);
 /* All that was shown has been read, and more has come. */
 bool tcp_unshown(const struct tcp_conn *c);
+/* Closed, and no TIME_WAIT has its name. */
+bool tcp_is_over(const struct tcp_conn *c);
 /* More has come than what may be read, and is shown when that has been read. */
 bool tcp_is_held_back(const struct tcp_conn *c);
 /* What tcp_take_unshown() gave is not decided yet. */

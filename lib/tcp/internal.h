@@ -913,6 +913,11 @@ static inline uint32_t tcp_rcv_window(const struct tcp_conn *c)
 bool tcp_rcvq_admit(struct tcp_conn *c, const struct buf *b, uint32_t seq);
 /* Appends b, whose first byte has the number rcv_nxt; takes it. rcv_nxt is the caller's to move. */
 void tcp_rcvq_add(struct tcp_conn *c, struct buf *b);
+/*
+ * What waits first, copied to the heap: it is one piece, and may outlive the stack. False: no
+ * memory, nothing has happened. Something waits.
+ */
+bool tcp_rcvq_front_to_heap(struct tcp_conn *c);
 /* Frees what was received and not read. */
 void tcp_rcvq_clear(struct tcp_conn *c);
 /*

@@ -426,13 +426,25 @@ bool tcp_is_showing(const struct tcp_conn *c)
 	return c->showing;
 }
 
+/* What waits first, as one frame. NULL: it cannot be. */
+static struct buf *unlink_first(struct tcp_conn *c, unsigned pieces)
+{
+	return unlink_front(c, c->rcvq.head ? c->rcvq.head->total : 0, pieces);
+}
+
 struct buf *tcp_take_unshown(struct tcp_conn *c, unsigned pieces)
 {
 	struct buf *b;
 
 	if (!tcp_unshown(c) || c->showing)
 		return NULL;
-	b = unlink_front(c, c->rcvq.head ? c->rcvq.head->total : 0, pieces);
+	b = unlink_first(c, pieces);
+	if (!b && c->rcvq.head && !c->urg_valid) {
+		/* What was copied together is the engine's: nobody could keep it. */
+		if (!tcp_rcvq_front_to_heap(c))
+			return NULL;
+		b = unlink_first(c, pieces);
+	}
 	if (!b) {
 		/* It cannot be shown as it is, so it can be read as it is. */
 		c->aside->shown_seq = c->rcv_nxt - c->fin_rcvd;

@@ -156,6 +156,25 @@ void tcp_rcvq_add(struct tcp_conn *c, struct buf *b)
 	append(c, b, charge);
 }
 
+bool tcp_rcvq_front_to_heap(struct tcp_conn *c)
+{
+	struct buf *b = c->rcvq.head, *own = buf_heap_alloc(b->total);
+
+	if (!own)
+		return false;
+	copy_chain(own->data, b);
+	own->len = own->total = b->total;
+	own->seq = b->seq;
+	own->time_ns = b->time_ns;
+	own->next = b->next;
+	c->rcvq.head = own;
+	if (!own->next)
+		c->rcvq.tail = &own->next;
+	c->rcvq.charge += tcp_buf_charge(own) - tcp_buf_charge(b);
+	buf_free(b);
+	return true;
+}
+
 void tcp_rcvq_clear(struct tcp_conn *c)
 {
 	struct buf *b;

@@ -8,6 +8,7 @@
 #include <sched.h>
 #include <stddef.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
 #include "runtime/runtime.h"
 
@@ -54,12 +55,13 @@ static _Atomic uint64_t places[PLACES_MOST];
 static unsigned num_places;
 static pthread_once_t places_once = PTHREAD_ONCE_INIT;
 
-static unsigned processors(void)
+/* Those that the thread (0: this one) may run on; 2 where that cannot be said. */
+static unsigned processors(pid_t thread)
 {
 	cpu_set_t set;
 
 	CPU_ZERO(&set);
-	if (libc_raw(SYS_sched_getaffinity, 0, sizeof(set), (long)(uintptr_t)&set, 0, 0, 0) > 0)
+	if (libc_raw(SYS_sched_getaffinity, thread, sizeof(set), (long)(uintptr_t)&set, 0, 0, 0) > 0)
 		return (unsigned)CPU_COUNT(&set);
 	return 2;
 }
@@ -67,7 +69,7 @@ static unsigned processors(void)
 /* One less than there are processors: somebody may have to run for what is waited for. */
 static void places_count(void)
 {
-	unsigned n = processors();
+	unsigned n = processors(0);
 
 	n = n > 2 ? n - 1 : 1;
 	num_places = n < PLACES_MOST ? n : PLACES_MOST;
@@ -75,7 +77,8 @@ static void places_count(void)
 
 void wait_start(void)
 {
-	struct quota q = quota_read("", processors());
+	/* Of the process: its threads may be pinned, this one, too. */
+	struct quota q = quota_read("", processors(getpid()));
 
 	quota_set(q);
 	if (q.cpu_ns)

@@ -198,6 +198,7 @@ import ctypes, os, socket, struct
 s = socket.socket()
 libc = ctypes.CDLL(None, use_errno=True)
 header, data = struct.pack("Ii", 0x20080522, 0), ctypes.create_string_buffer(24)
+capset = libc.capset if how == "libc" else lambda h, d: libc.syscall(126, h, d)
 def refused(fn, *args):
     try:
         fn(*args)
@@ -208,18 +209,19 @@ assert libc.capget(header, data) == 0
 words = list(struct.unpack("6I", data.raw))
 words[0] &= ~(1 << 6)
 words[1] &= ~keep
-print(libc.capset(header, struct.pack("6I", *words)), refused(os.setgroups, [1, 2]), refused(os.setgid, 12), refused(os.setuid, os.getuid()))
+print(capset(header, struct.pack("6I", *words)), refused(os.setgroups, [1, 2]), refused(os.setgid, 12), refused(os.setuid, os.getuid()))
 words[0] |= 1 << 6
-print(libc.capset(header, struct.pack("6I", *words)), refused(os.setgroups, [1, 2]), os.getgroups())
+print(capset(header, struct.pack("6I", *words)), refused(os.setgroups, [1, 2]), os.getgroups())
 """
 
 
+@pytest.mark.parametrize("how", ["libc", "syscall"])
 @pytest.mark.parametrize("keep", ["0", "1 << 6"], ids=["for-now", "for-good"])
-def test_a_capability_is_given_away_in_every_thread(net, keep):
+def test_a_capability_is_given_away_in_every_thread(net, keep, how):
     """libc changes users and groups in each thread, and aborts when the answers differ (squid)."""
     said = []
     for preload in (False, True):
-        run = net.a.popen(["/usr/bin/python3", "-c", "keep = " + keep + REFUSED], preload=preload, env={"VMA_TRACELEVEL": "ERROR"})
+        run = net.a.popen(["/usr/bin/python3", "-c", f"keep, how = {keep}, '{how}'" + REFUSED], preload=preload, env={"VMA_TRACELEVEL": "ERROR"})
         said.append((run.wait(), run.text))
     assert said[0] == said[1], said
     assert "refused" in said[0][1], said

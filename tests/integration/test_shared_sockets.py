@@ -331,6 +331,47 @@ socket.send_fds(x, [b'1'], [s.fileno()])
     differential(unet, family, steps)
 
 
+def test_datagrams_that_find_no_room_in_the_kernel_are_not_lost(unet):
+    """More wait than the kernel socket takes: who is given the socket has the first ones, the rest can be read where they came."""
+    with App(unet.a, True) as app:
+        peer = app.peer_socket()
+        app.do("s = udp(7000); s.settimeout(5); x, y = socket.socketpair(); out = os.pipe(); out2 = os.pipe()")
+        peer.sendto(b"first", app.at(7000))
+        app.do("s.recv(10)")
+        for i in range(0, 600, 60):
+            for k in range(i, i + 60):
+                peer.sendto(b"%060d" % k, app.at(7000))
+            assert app.do("len(s.recv(100, socket.MSG_PEEK))") == 60  # takes them off the ring
+        app.do(CHILD)
+        app.do("""
+def run():
+    s.close()
+    t = socket.socket(fileno=socket.recv_fds(y, 1, 1)[1][0])
+    got = []
+    t.settimeout(5)
+    while True:
+        try: got.append(int(t.recv(100)))
+        except (TimeoutError, BlockingIOError): break
+        t.settimeout(0)
+    os.write(out[1], repr(got).encode())
+pid = child(run)
+socket.send_fds(x, [b'1'], [s.fileno()])
+os.close(out[1])
+def rest():
+    s.setblocking(False)
+    got = []
+    while True:
+        try: got.append(int(s.recv(100)))
+        except BlockingIOError: return got
+""")
+        there = app.do("eval(os.read(out[0], 65536))")
+        assert app.do("wait(pid)") == 0
+        here = app.do("rest()")
+        print(len(there), "there,", len(here), "here")
+        assert there + here == list(range(600)) and there
+        peer.close()
+
+
 def test_datagrams_of_both_families_that_wait(unet):
     """In the queue of one socket, which a child reads then: IPv4 and IPv6 by turns."""
     def steps(app, peer):

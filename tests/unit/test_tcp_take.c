@@ -125,6 +125,44 @@ static void test_nothing_is_read_before_it_is_shown(void **state)
 	end();
 }
 
+static void shown(const char *want)
+{
+	struct buf *b = tcp_take_unshown(t.c, 64);
+
+	holds(b, want);
+	assert_ptr_not_equal(b->pool, &t.ts->pool); /* it may be kept for longer than the stack */
+	tcp_taken(t.c, t.now);
+	tcp_give_back(t.c, tcp_buf_charge(b), t.now);
+	buf_free(b);
+}
+
+/* What would occupy too much was copied together: it is shown like the rest, not let through. */
+static void test_what_was_copied_together_is_shown(void **state)
+{
+	uint32_t rcvbuf;
+
+	(void)state;
+	begin();
+	assert_int_equal(tcp_set_shows(t.c, true), 0);
+	rcvbuf = t.c->o.rcvbuf;
+	data(1, "first");
+	/* Room for the bytes, not for a frame of its own. */
+	t.c->o.rcvbuf = t.c->rcvq.charge + 6 + sizeof(struct buf);
+	data(6, "second");
+	t.c->o.rcvbuf = rcvbuf;
+	data(12, "third");
+	assert_true(t.ts->n.rcv_collapsed > 0);
+	shown("first");
+	shown("second");
+	assert_true(tcp_unshown(t.c));
+	assert_int_equal(tcp_inq(t.c), 0);
+	shown("third");
+	assert_false(tcp_unshown(t.c));
+	assert_int_equal(t.c->ofo_charge, 0);
+	assert_int_equal(t.c->rcvq.charge, 0);
+	end();
+}
+
 /* A callback that is there before the connection: nothing is readable before it came. */
 static void test_what_a_connection_in_the_making_shows(void **state)
 {
@@ -255,6 +293,7 @@ int main(void)
 		cmocka_unit_test(test_frames_are_taken_together),
 		cmocka_unit_test(test_what_is_put_back_is_read),
 		cmocka_unit_test(test_nothing_is_read_before_it_is_shown),
+		cmocka_unit_test(test_what_was_copied_together_is_shown),
 		cmocka_unit_test(test_what_a_connection_in_the_making_shows),
 		cmocka_unit_test(test_urgent_bytes_before_anything_was_shown),
 		cmocka_unit_test(test_a_mark_ahead_lets_nothing_be_read),

@@ -92,7 +92,8 @@ static int wait_until_come(struct tcp_sock *s, int fd, struct tcp_sock_wait *w)
 
 		if (wait_call_closed(&w->call))
 			return -EBADF;
-		if (has_come(s, w))
+		/* A hang-up stays in the hint; what is to be shown comes before it. */
+		if (!stacks_show_due() && has_come(s, w))
 			return 0;
 		if (wait_call_interrupted(&w->call))
 			return -EINTR;

@@ -122,7 +122,7 @@ static void env_event(void *ctx, void *user, uint32_t ev)
 		return;
 	}
 	/* Reset: the port is free before the user closes, as in the kernel. */
-	if (u->kind == TCP_SOCK_USER_CONN && s->c && tcp_conn_state(s->c) == TCPS_CLOSED)
+	if (u->kind == TCP_SOCK_USER_CONN && s->c && tcp_is_over(s->c))
 		tcp_sock_accepted_over(s);
 	if (s->closed)
 		return;

@@ -147,9 +147,9 @@ static void release(struct block *b, struct stack *st)
 {
 	if (atomic_load_explicit(&st->open, memory_order_relaxed))
 		st->ring->ops->flow_del(st->ring, &b->key);
-	/* The rule first. Not libc's close(), where a thread can be cancelled. */
+	/* The rule first. */
 	if (inode_of(b->fd) == b->inode)
-		libc_raw(SYS_close, b->fd, 0, 0, 0, 0, 0);
+		own_fd_close(b->fd);
 	atomic_store_explicit(&b->st, NULL, memory_order_release);
 }
 

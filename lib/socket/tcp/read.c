@@ -144,7 +144,8 @@ static ssize_t take_more(struct tcp_sock *s, const struct iovec *iov, int iovcnt
 	else if (tcp_inq(s->c) > seen)
 		n = tcp_recv(s->c, iov, iovcnt, engine_flags(s, flags), now);
 	else
-		n = (tcp_ready(s->c) & (TCP_EV_RDHUP | TCP_EV_HUP | TCP_EV_ERR)) ||
+		n = (!tcp_unshown(s->c) &&
+		     (tcp_ready(s->c) & (TCP_EV_RDHUP | TCP_EV_HUP | TCP_EV_ERR))) ||
 				    (seen && tcp_is_held_back(s->c))
 			    ? 0
 			    : -EAGAIN;

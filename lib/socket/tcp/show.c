@@ -198,19 +198,20 @@ static void settle(struct shown *w, vma_recv_callback_retval_t ret, uint64_t now
 			tcp_taken(s->c, now);
 		return;
 	}
-	if (w->id)
-		stack_held_drop(w->id);
 	if (ret == VMA_PACKET_RECV && alive) {
 		tcp_put_back(s->c, w->b);
-		return;
+	} else {
+		if (ret == VMA_PACKET_RECV)
+			tell_lost(w);
+		buf_free(w->b);
+		if (alive) {
+			tcp_taken(s->c, now);
+			tcp_give_back(s->c, w->charge, now);
+		}
 	}
-	if (ret == VMA_PACKET_RECV)
-		tell_lost(w);
-	buf_free(w->b);
-	if (alive) {
-		tcp_taken(s->c, now);
-		tcp_give_back(s->c, w->charge, now);
-	}
+	/* Last: the memory of a ring that has gone may go with it. */
+	if (w->id)
+		stack_held_drop(w->id);
 }
 
 /*

@@ -27,8 +27,13 @@ static ssize_t left_error(struct tcp_sock *s)
  */
 static ssize_t opened(struct tcp_sock *s, ssize_t n, int flags)
 {
-	int fd = atomic_load_explicit(&s->v.os_fd, memory_order_relaxed), err = -EINPROGRESS;
+	int fd = atomic_load_explicit(&s->v.os_fd, memory_order_relaxed), err = -EINPROGRESS,
+	    cancel = tcp_sock_lock(s);
 
+	/* From here on connect() tells how far it is, as in the kernel. */
+	if (tcp_sock_mode(s) == TCP_SOCK_CONN)
+		s->connected = false;
+	tcp_sock_unlock(s, cancel);
 	if (!s->nonblock && !(flags & MSG_DONTWAIT))
 		err = tcp_sock_connect_rest(s, fd);
 	if (err == -EINPROGRESS && n)
@@ -93,6 +98,8 @@ static ssize_t send_by_kernel(int fd, const struct iovec *iov, int cnt, size_t l
 	size_t here;
 	ssize_t n;
 
+	/* There is a connection: the kernel would refuse to begin one. */
+	flags &= ~MSG_FASTOPEN;
 	do {
 		msg.msg_iovlen = (size_t)tcp_sock_iov_part(iov, cnt, done, part);
 		here = tcp_sock_iov_len(part, msg.msg_iovlen);

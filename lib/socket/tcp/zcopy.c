@@ -217,8 +217,11 @@ unsigned tcp_sock_stacks(struct vfd *v, struct stack *sts[], unsigned max)
 		for (struct tcp_sock_att *a = s->unconn.atts; a && n < max; a = a->next)
 			sts[n++] = a->st;
 		tcp_sock_unlock(s, cancel);
-	} else if (tcp_sock_tx_stack(v)) {
-		sts[n++] = tcp_sock_tx_stack(v);
+	} else {
+		struct stack *st = tcp_sock_tx_stack(v);
+
+		if (st && max)
+			sts[n++] = st;
 	}
 	return n;
 }

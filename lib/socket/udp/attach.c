@@ -126,6 +126,13 @@ static struct udp_att *att_find(struct udp_sock *s, struct stack *st)
 	return NULL;
 }
 
+/* It is no socket's any more; its stack is locked. What the program still holds is charged to nobody. */
+static void att_end(struct udp_att *att)
+{
+	att->uses++;
+	atomic_store_explicit(&att->s, NULL, memory_order_release);
+}
+
 /* The attachment of s to st, made when there is none. NULL when there can be no more. */
 static struct udp_att *att_get(struct udp_sock *s, struct stack *st)
 {
@@ -482,7 +489,7 @@ void udp_prune(struct udp_sock *s)
 		lock_take(&st->lock);
 		if (!att->is_chosen && !att->listed && !att->head && !att->unshown &&
 		    !att->showing) {
-			atomic_store_explicit(&att->s, NULL, memory_order_release);
+			att_end(att);
 			atomic_store_explicit(&s->att[i], udp_att(s, --n), memory_order_release);
 			atomic_store_explicit(&s->natt, n, memory_order_release);
 			gone = true;
@@ -642,7 +649,7 @@ void udp_detach(struct udp_sock *s)
 		lock_take(&st->lock);
 		att_unlist(att, st);
 		udp_att_flush(att);
-		atomic_store_explicit(&att->s, NULL, memory_order_release);
+		att_end(att);
 		lock_drop(&st->lock);
 		att_free(att);
 	}
@@ -680,6 +687,7 @@ static void stack_cut_off(struct stack *st)
  */
 #define SHARING_LOOKS 256
 struct sharing_turn {
+	uint16_t port; /* only this one; 0: all */
 	unsigned from, left; /* ids from `from` downwards, as the list has them */
 	unsigned next;
 	bool more;
@@ -691,7 +699,9 @@ static void follow_sharing(struct udp_sock *s, void *arg)
 	struct sharing_turn *turn = arg;
 	bool shared;
 
-	if (!s->lport || !s->begun || s->in_kernel || s->kernel_rx ||
+	if (!s->lport || (turn->port && s->lport != turn->port))
+		return;
+	if (!s->begun || s->in_kernel || s->kernel_rx ||
 	    (!s->o.reuseaddr && !s->o.reuseport) || s->id > turn->from)
 		return;
 	if (!turn->left) {
@@ -710,11 +720,11 @@ static void follow_sharing(struct udp_sock *s, void *arg)
 	udp_attach(s, s->v.os_fd);
 }
 
-void udp_sharing_look(void)
+void udp_sharing_look(uint16_t port)
 {
-	struct sharing_turn all = {.from = UINT_MAX, .left = UINT_MAX};
+	struct sharing_turn turn = {.port = port, .from = UINT_MAX, .left = UINT_MAX};
 
-	udp_each(follow_sharing, &all);
+	udp_each(follow_sharing, &turn);
 }
 
 static void follow_addresses(struct udp_sock *s, void *arg)

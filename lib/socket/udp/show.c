@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <pthread.h>
+#include <sys/epoll.h>
 
 #include "socket/udp/internal.h"
 
@@ -20,6 +21,7 @@ struct show {
 	struct udp_sock *s;
 	struct udp_att *att;
 	struct stack *st;
+	const struct ring *ring; /* of st, when b was taken */
 	struct buf *b;
 	void *id; /* NULL: it cannot be held */
 	uint32_t uses, forks;
@@ -120,8 +122,16 @@ static bool show_next(struct show *w)
 		w->b = unshown_take(att);
 	} while (!w->b);
 	w->cb = att->cb;
+	w->ring = w->st->ring;
 	w->id = udp_hold(w->s, att, w->st, w->b, true);
 	return true;
+}
+
+/* The frame's memory stays while it waits: the ring that brought it is still the stack's. */
+static bool may_wait(const struct show *w)
+{
+	return w->st->ring == w->ring &&
+	       atomic_load_explicit(&w->st->open, memory_order_relaxed);
 }
 
 static void settle(struct show *w, vma_recv_callback_retval_t ret)
@@ -132,21 +142,45 @@ static void settle(struct show *w, vma_recv_callback_retval_t ret)
 		stack_held_keep(w->id);
 		return;
 	}
-	if (w->id) {
-		stack_held_drop(w->id);
+	if (w->id)
 		udp_unhold(w->att, w->uses, w->b);
-	}
-	if (ret == VMA_PACKET_RECV && alive) {
+	if (ret == VMA_PACKET_RECV && alive && may_wait(w)) {
 		udp_queue_add(w->att, w->b);
-		return;
+	} else {
+		uncharge(w);
+		if (alive)
+			stats_add(&w->s->stats->rx_drop_packets, 1);
+		buf_free(w->b);
 	}
-	uncharge(w);
-	if (alive)
-		stats_add(&w->s->stats->rx_drop_packets, 1);
-	buf_free(w->b);
+	/* Last: the memory of a ring that has gone may go with it. */
+	if (w->id)
+		stack_held_drop(w->id);
 }
 
 /* --- no lock is held from here on */
+
+/* The callback is free for the datagrams of the other rings, which may have come meanwhile. */
+static void others_due(struct udp_sock *s)
+{
+	unsigned n = atomic_load_explicit(&s->natt, memory_order_acquire);
+
+	atomic_store(&s->in_callback, false);
+	for (unsigned i = 0; i < n; i++) {
+		struct udp_att *att = udp_att(s, i);
+		struct stack *st = udp_att_stack(att);
+		bool due;
+
+		if (!lock_get(&st->lock))
+			continue;
+		due = udp_att_stack(att) == st && att->unshown &&
+		      atomic_load_explicit(&att->s, memory_order_relaxed) == s;
+		if (due)
+			unshown_add(att);
+		lock_drop(&st->lock);
+		if (due)
+			vfd_notify(&s->v, EPOLLIN | EPOLLRDNORM);
+	}
+}
 
 /*
  * The callback has decided. False: this is a child that it has forked, where frames, queues and
@@ -165,14 +199,16 @@ static bool show_end(struct show *w, vma_recv_callback_retval_t ret)
 static void show_broken(void *arg)
 {
 	struct show *w = arg;
+	bool alive;
 
 	if (!show_end(w, VMA_PACKET_DROP))
 		return;
-	if (is_alive(w)) {
+	alive = is_alive(w);
+	if (alive)
 		w->att->showing = false;
-		unshown_add(w->att);
-	}
 	lock_drop(&w->st->lock);
+	if (alive)
+		others_due(w->s);
 }
 
 static vma_recv_callback_retval_t call(const struct show *w)
@@ -212,29 +248,43 @@ static bool show_one(struct show *w)
 	return show_end(w, ret);
 }
 
-/* All that waits in att. False: see show_end(). */
+/* All that waits in w->att; its stack is locked. False: see show_end(). */
+static bool show_waiting(struct show *w)
+{
+	while (show_next(w)) {
+		w->att->showing = true;
+		lock_drop(&w->st->lock);
+		if (!show_one(w))
+			return false;
+		if (is_alive(w))
+			w->att->showing = false;
+	}
+	return true;
+}
+
+/*
+ * All that waits in att, unless a thread is in the socket's callback: that one sees to the rest.
+ * False: see show_end().
+ */
 static bool show_att(struct udp_sock *s, struct udp_att *att)
 {
 	struct show w = {.s = s, .att = att, .st = udp_att_stack(att), .forks = forks};
+	bool over = false;
 
 	if (!lock_get(&w.st->lock))
 		return true; /* a signal handler in the middle of a call */
 	w.uses = att->uses;
-	if (atomic_load_explicit(&att->st, memory_order_relaxed) == w.st && is_alive(&w) &&
-	    !att->showing) {
+	if (atomic_load_explicit(&att->st, memory_order_relaxed) == w.st && is_alive(&w)) {
 		unshown_end(att);
-		while (show_next(&w)) {
-			att->showing = true;
-			lock_drop(&w.st->lock);
-			if (!show_one(&w))
+		if (att->unshown && !atomic_exchange(&s->in_callback, true)) {
+			if (!show_waiting(&w))
 				return false;
-			if (is_alive(&w))
-				att->showing = false;
+			over = is_alive(&w);
 		}
-		if (is_alive(&w))
-			unshown_add(att);
 	}
 	lock_drop(&w.st->lock);
+	if (over)
+		others_due(s);
 	return true;
 }
 

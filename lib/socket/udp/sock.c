@@ -109,6 +109,7 @@ struct udp_sock *udp_sock_new(int fd, int domain)
 	s->inherited_claim = NULL;
 	s->cb = (struct udp_callback){0};
 	s->has_held = false;
+	atomic_store(&s->in_callback, false);
 	memset(&s->local, 0, sizeof(s->local));
 	s->stats = stats_socket_get(fd);
 	udp_opts_init(s, fd);
@@ -267,17 +268,20 @@ static void udp_share(struct vfd *v, const char *why)
 {
 	struct udp_sock *s = udp_of(v);
 	int err = errno, cancel;
+	uint16_t port = 0;
 
 	udp_claim(s);
 	cancel = udp_lock(s);
 	libc_internal_begin();
 	if (atomic_load_explicit(&s->in_use, memory_order_relaxed)) {
+		port = s->o.reuseaddr || s->o.reuseport ? s->lport : 0;
 		udp_to_kernel(s, atomic_load_explicit(&v->os_fd, memory_order_relaxed), why);
 		udp_queue_leave(s);
 	}
 	libc_internal_end();
 	udp_unlock(s, cancel);
-	udp_sharing_look();
+	if (port)
+		udp_sharing_look(port);
 	errno = err;
 }
 

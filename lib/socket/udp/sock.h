@@ -210,6 +210,8 @@ struct udp_sock {
 	/* frames of it are, or were, in the program's hands (zcopy.c) */
 	_Atomic bool has_held;
 	bool in_shows; /* for ever; lock */
+	/* A thread runs the receive callback. Its attachments' datagrams wait for that. */
+	_Atomic bool in_callback;
 	struct udp_sock *shows_next; /* show.c's list */
 	struct udp_sock *next, *next_free; /* sock.c's lists */
 	_Atomic bool in_use;
@@ -282,9 +284,10 @@ struct udp_sock *udp_sock_new(int fd, int domain);
  */
 void udp_to_kernel(struct udp_sock *s, int fd, const char *why);
 /*
- * After that, no lock held: other sockets of its port may leave it the packets that are its own.
+ * After that, no lock held: other sockets of its port (0: of any) may leave it the packets that are
+ * its own. A look asks the kernel for each port.
  */
-void udp_sharing_look(void);
+void udp_sharing_look(uint16_t port);
 /*
  * Takes the queued datagrams out one after the other, until fn, which gets each with its stack
  * locked, says false: that one stays. s->lock is held.
