@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Functions of the kernel that our programs call. In place of their numbers the programs have these;
- * ring_kernel_calls() enters what the running kernel has. Calls by name would make libbpf read and
- * parse the whole kernel's BTF.
+ * Functions of the kernel that our programs call. In place of their numbers the programs have
+ * these; ring_kernel_calls() enters what the running kernel has. Calls by name would make libbpf
+ * read and parse the whole kernel's BTF.
  */
 #ifndef VMA_KERNEL_CALLS_H
 #define VMA_KERNEL_CALLS_H

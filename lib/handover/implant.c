@@ -249,8 +249,7 @@ static bool pause_before(struct implant *im, unsigned i)
  * Sends until the kernel has all, or will not. Returns 0; -ECONNRESET: it has a part, and that has
  * been reset; other negative errno: it has nothing.
  */
-static int send_until_there(struct implant *im, const struct tcp_image *c,
-			    const uint8_t *data)
+static int send_until_there(struct implant *im, const struct tcp_image *c, const uint8_t *data)
 {
 	uint32_t all = c->rcv_nxt + c->fin_rcvd - c->copied_seq, at = 0;
 	struct vma_implant v = {0};
@@ -277,8 +276,7 @@ static int send_until_there(struct implant *im, const struct tcp_image *c,
 }
 
 /* The segments of s are held back; its stack is locked. As send_until_there(). */
-static int make_in_kernel(struct implant *im, const struct tcp_sock *s,
-			  const struct tcp_image *c)
+static int make_in_kernel(struct implant *im, const struct tcp_sock *s, const struct tcp_image *c)
 {
 	uint32_t n = c->rcv_nxt - c->copied_seq;
 	uint8_t *data = malloc(n + 1);

@@ -194,8 +194,8 @@ static bool kernel_has_room(const struct tcp_sock *s)
 }
 
 /*
- * The connection of s that waits first enters the kernel's queue, if im is there and can; else it is
- * made the kernel's and put behind the *n in fds, or is over. implant()'s answer; -EAGAIN: none
+ * The connection of s that waits first enters the kernel's queue, if im is there and can; else it
+ * is made the kernel's and put behind the *n in fds, or is over. implant()'s answer; -EAGAIN: none
  * waits.
  */
 static int take_first(struct tcp_sock *s, struct implant *im, int *fds, unsigned *n)

@@ -141,8 +141,8 @@ static int one_left(struct nl_msg *msg, void *arg)
 	if (nlmsg_datalen(h) < (int)sizeof(*d))
 		return NL_SKIP;
 	/* Of a TIME_WAIT the kernel tells what it stands for; neither has an inode. */
-	left->is_old = (d->idiag_state == TIME_WAIT || d->idiag_state == FIN_WAIT2) &&
-		       !d->idiag_inode;
+	left->is_old =
+		(d->idiag_state == TIME_WAIT || d->idiag_state == FIN_WAIT2) && !d->idiag_inode;
 	memcpy(left->cookie, d->id.idiag_cookie, sizeof(left->cookie));
 	return NL_OK;
 }

@@ -61,7 +61,8 @@ static unsigned processors(pid_t thread)
 	cpu_set_t set;
 
 	CPU_ZERO(&set);
-	if (libc_raw(SYS_sched_getaffinity, thread, sizeof(set), (long)(uintptr_t)&set, 0, 0, 0) > 0)
+	if (libc_raw(SYS_sched_getaffinity, thread, sizeof(set), (long)(uintptr_t)&set, 0, 0, 0) >
+	    0)
 		return (unsigned)CPU_COUNT(&set);
 	return 2;
 }

@@ -126,7 +126,8 @@ static struct udp_att *att_find(struct udp_sock *s, struct stack *st)
 	return NULL;
 }
 
-/* It is no socket's any more; its stack is locked. What the program still holds is charged to nobody. */
+/* It is no socket's any more; its stack is locked. What the program still holds is charged to
+ * nobody. */
 static void att_end(struct udp_att *att)
 {
 	att->uses++;
@@ -701,8 +702,8 @@ static void follow_sharing(struct udp_sock *s, void *arg)
 
 	if (!s->lport || (turn->port && s->lport != turn->port))
 		return;
-	if (!s->begun || s->in_kernel || s->kernel_rx ||
-	    (!s->o.reuseaddr && !s->o.reuseport) || s->id > turn->from)
+	if (!s->begun || s->in_kernel || s->kernel_rx || (!s->o.reuseaddr && !s->o.reuseport) ||
+	    s->id > turn->from)
 		return;
 	if (!turn->left) {
 		if (!turn->more)

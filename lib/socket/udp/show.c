@@ -130,8 +130,7 @@ static bool show_next(struct show *w)
 /* The frame's memory stays while it waits: the ring that brought it is still the stack's. */
 static bool may_wait(const struct show *w)
 {
-	return w->st->ring == w->ring &&
-	       atomic_load_explicit(&w->st->open, memory_order_relaxed);
+	return w->st->ring == w->ring && atomic_load_explicit(&w->st->open, memory_order_relaxed);
 }
 
 static void settle(struct show *w, vma_recv_callback_retval_t ret)
