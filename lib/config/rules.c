@@ -289,7 +289,7 @@ static void log_follow(const char *path)
 {
 	int err = 0;
 
-	if (wish.min_level && !getenv("VMA_TRACELEVEL"))
+	if (wish.min_level && !secure_getenv("VMA_TRACELEVEL"))
 		__atomic_store_n(&log_level_now, level_of(wish.min_level), __ATOMIC_RELAXED);
 	if (*params.log_file || !wish.dest)
 		return;

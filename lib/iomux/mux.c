@@ -48,7 +48,9 @@ void mux_stats(struct mux *m, int which)
 	m->stats = atomic_load_explicit(slot, memory_order_acquire);
 	if (__builtin_expect(!m->stats, 0)) {
 		pthread_once(&fork_once, fork_register);
+		lock_enter(); /* no handler while the statistics' mutex is held */
 		m->stats = stats_iomux_get(which);
+		lock_leave();
 		atomic_store_explicit(slot, m->stats, memory_order_release);
 	}
 }

@@ -49,8 +49,9 @@ static struct pollfd shadow_ask(struct vfd *v, int fd, uint32_t events)
 {
 	enum vfd_shadow shadow = atomic_load_explicit(&v->shadow, memory_order_acquire);
 
+	/* Not asked; see follow(). */
 	if (shadow == VFD_SHADOW_NONE)
-		return (struct pollfd){.fd = -1};
+		return (struct pollfd){.fd = ~fd, .events = (short)events};
 	if (v->kind == VFD_EPOLL || shadow == VFD_SHADOW_ALL)
 		return (struct pollfd){.fd = fd, .events = (short)events};
 	return (struct pollfd){.fd = fd, .events = (short)(events & ~OUT_BITS)};
@@ -161,12 +162,25 @@ static unsigned list_of(const struct pollset *s)
 	return s->plain_hash >> (32 - LISTS_BITS);
 }
 
+/* What has gone to the kernel since it was added is the kernel's to answer. */
+static void follow(struct pollset *s)
+{
+	for (unsigned j = 0; j < s->ours; j++) {
+		unsigned i = s->index[j];
+		struct pollfd *k = &s->kernel[i];
+
+		if (k->fd < 0 && !s->entries[i].muted)
+			*k = shadow_ask(s->entries[i].v, ~k->fd, (unsigned short)k->events);
+	}
+}
+
 static int look_kernel(struct pollset *s)
 {
 	int r;
 
 	if (s->mux.muted)
 		unmute(s);
+	follow(s);
 	r = raw.poll(s->kernel, s->n, 0);
 	hits_since_kernel[list_of(s)] = zeros_since_kernel = 0;
 	return r < 0 ? -errno : fold_kernel(s);
@@ -214,6 +228,8 @@ static void pollset_watch(struct mux *m)
 		wait_watch_add(s->entries[s->index[j]].v, &s->watches[j]);
 		s->watched++;
 	}
+	/* Who goes from here on wakes us. */
+	follow(s);
 }
 
 static int pollset_woken(struct mux *m)

@@ -39,34 +39,38 @@ void privileges_ending(uid_t uid)
 	KEEPING_ERRNO(prepare(uid));
 }
 
-/* A thread whose effective user is root and is to be another one loses its capabilities. */
-static void user_changes(uid_t euid)
+/*
+ * A thread whose effective user is root and is to be another one loses its capabilities. for_good:
+ * its real and saved user, too. Who may come back keeps the statistics' file: its new user could
+ * cut it off under us.
+ */
+static void user_changes(uid_t euid, bool for_good)
 {
 	if (euid != 0 && euid != (uid_t)-1)
-		privileges_ending(euid);
+		privileges_ending(for_good ? euid : (uid_t)-1);
 }
 
 PRELOAD int setuid(uid_t uid)
 {
-	user_changes(uid);
+	user_changes(uid, true);
 	return libc.setuid(uid);
 }
 
 PRELOAD int seteuid(uid_t euid)
 {
-	user_changes(euid);
+	user_changes(euid, false);
 	return libc.seteuid(euid);
 }
 
 PRELOAD int setreuid(uid_t ruid, uid_t euid)
 {
-	user_changes(euid);
+	user_changes(euid, ruid == euid);
 	return libc.setreuid(ruid, euid);
 }
 
 PRELOAD int setresuid(uid_t ruid, uid_t euid, uid_t suid)
 {
-	user_changes(euid);
+	user_changes(euid, ruid == euid && suid == euid);
 	return libc.setresuid(ruid, euid, suid);
 }
 

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>
+#include <sys/auxv.h>
 
 #include "handover/handover.h"
 #include "net/net.h"
@@ -122,9 +123,13 @@ static _Atomic bool configured;
 /* start_lock held. */
 static void configure(void)
 {
+	/* Who starts a set-uid program (by way of /etc/ld.so.preload) does not say what it writes.
+	 */
+	bool secure = getauxval(AT_SECURE) != 0;
+
 	if (!atomic_load_explicit(&configured, memory_order_relaxed))
-		params_unasked = !is_asked_for();
-	params_load(environ);
+		params_unasked = secure || !is_asked_for();
+	params_load(secure ? NULL : environ);
 	/*
 	 * The internal thread is one more in every process: the promise of VMA_THREAD_MODE=0 cannot
 	 * hold for it.

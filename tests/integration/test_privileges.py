@@ -3,7 +3,9 @@
 
 import contextlib
 import os
+import shutil
 import socket
+import tempfile
 
 import pytest
 
@@ -226,3 +228,31 @@ def test_a_capability_is_given_away_in_every_thread(net, keep, how):
     assert said[0] == said[1], said
     assert "refused" in said[0][1], said
     print(said[1][1])
+
+
+# In a mount namespace of its own; what a user may set is set.
+SET_UID = """
+mount --bind $1/etc /etc && echo $2 >/etc/ld.so.preload
+cp $(readlink -f /usr/bin/python3) $1/python
+setting="VMA_TRACELEVEL=DEBUG VMA_LOG_FILE=$1/log VMA_STATS_FILE=$1/stats VMA_MTU=x"
+user="setpriv --reuid 65534 --regid 65534 --clear-groups env $setting"
+open="import os, socket; s = socket.socket(); print(os.geteuid()); s.close()"
+env $setting $1/python -c "$open"
+ls $1/log && rm $1/log $1/stats
+chmod 4755 $1/python
+$user $1/python -c "$open"
+ls $1/log $1/stats
+"""
+
+
+@pytest.mark.no_sanitize  # its runtime would have to come first
+def test_a_set_uid_program_does_not_obey_who_starts_it(net, library):
+    """With the library in /etc/ld.so.preload: another user must not choose what a program of root's writes, and where."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as directory:
+        os.chmod(directory, 0o755)
+        shutil.copytree("/etc", f"{directory}/etc", symlinks=True)
+        text = net.a.run(["unshare", "-m", "bash", "-c", SET_UID, "bash", directory, library.path], check=False).text
+    print(text)
+    lines = [line.replace(directory, "DIR") for line in text.splitlines()]
+    assert lines[:2] == ["0", "DIR/log"], text  # of root's own it is obeyed
+    assert lines[2] == "0" and sum("No such file" in line for line in lines[3:]) == 2, text

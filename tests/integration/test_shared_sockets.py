@@ -331,6 +331,39 @@ socket.send_fds(x, [b'1'], [s.fileno()])
     differential(unet, family, steps)
 
 
+# How a thread waits for a connection while another one gives it to a child.
+WAITS = {
+    "poll": "(lambda p: (p.register(c, select.POLLIN), p.poll(8000))[1])(select.poll())",
+    "select": "select.select([c], [], [], 8)[0]",
+    "epoll": "(lambda p: (p.register(c, select.EPOLLIN), p.poll(8))[1])(select.epoll())",
+    "recv": "[c.recv(10, socket.MSG_PEEK)]",
+}
+
+
+@pytest.mark.parametrize("wait", WAITS)
+def test_who_waits_for_a_connection_that_goes_to_a_child_is_woken(unet, wait):
+    """system() in one thread gives the connection to the kernel; what comes then wakes the other, who has waited all the time."""
+    def steps(app, peer):
+        app.do(SERVE)
+        app.do("import threading, time; l = tcp(); ready(l)")
+        with unet.b.socket(kind=1, timeout=10) as s:
+            s.connect(app.at(7000))
+            s.sendall(b"a")
+            app("await_ready(l); c = l.accept()[0]; c.settimeout(None); c.recv(1)")
+            app.do(f"""
+found = []
+def waits():
+    found.append(len({WAITS[wait]}))
+t = threading.Thread(target=waits)
+t.start()
+while open('/proc/self/task/%d/stat' % t.native_id).read().rsplit(')', 1)[1].split()[0] != 'S': time.sleep(0.001)
+""")
+            app("os.system('true')")
+            s.sendall(b"b")
+            app("t.join(), found, c.recv(10)")
+    differential(unet, "4", steps)
+
+
 def test_datagrams_that_find_no_room_in_the_kernel_are_not_lost(unet):
     """More wait than the kernel socket takes: who is given the socket has the first ones, the rest can be read where they came."""
     with App(unet.a, True) as app:

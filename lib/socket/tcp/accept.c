@@ -204,8 +204,14 @@ static int accept_os(struct tcp_sock *s, int fd, struct sockaddr *addr, socklen_
 	if (!s->nonblock && raw.poll(&p, 1, 0) <= 0)
 		return -EAGAIN;
 	new = PROGRAM_FD(raw.accept4(fd, addr, len, flags));
-	if (new < 0)
-		return -errno;
+	if (new < 0) {
+		int err = errno;
+
+		/* No number for it, say: it waits there still. */
+		if (err != EAGAIN)
+			atomic_fetch_or_explicit(&s->v.os_events, EPOLLIN, memory_order_release);
+		return -err;
+	}
 	/* there may be more */
 	atomic_fetch_or_explicit(&s->v.os_events, EPOLLIN, memory_order_release);
 	return new;

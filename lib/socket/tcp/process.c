@@ -81,6 +81,8 @@ static void vanish(struct tcp_sock *s, void *arg)
 			atomic_store_explicit(&s->pending_error, ECONNABORTED,
 					      memory_order_relaxed);
 	}
+	/* First: who is woken must not find what was true before. */
+	atomic_store_explicit(&s->level, 0, memory_order_relaxed);
 	atomic_fetch_or_explicit(&s->hint, EPOLLERR | EPOLLHUP | EPOLLIN | EPOLLOUT,
 				 memory_order_release);
 	if (!s->closed)

@@ -215,12 +215,14 @@ static void held_over(const struct tcp_sock *s)
 
 void tcp_sock_release(struct tcp_sock *s)
 {
-	if (!vfd_disown(&s->v))
-		return; /* close() was faster, and has freed it */
-	atomic_fetch_add_explicit(&s->gen, 1, memory_order_release);
-	tcp_sock_stats_end(s);
-	held_over(s);
-	tcp_sock_free(s);
+	lock_enter(); /* no handler while the statistics' mutex is held */
+	if (vfd_disown(&s->v)) { /* else close() was faster, and has freed it */
+		atomic_fetch_add_explicit(&s->gen, 1, memory_order_release);
+		tcp_sock_stats_end(s);
+		held_over(s);
+		tcp_sock_free(s);
+	}
+	lock_leave();
 }
 
 /* Those of b's slab and of the older ones. */

@@ -264,8 +264,8 @@ static ssize_t os_recv(struct udp_sock *s, int fd, struct msghdr *msg, int flags
 		stats_add(&s->stats->rx_poll_os_hit, 1);
 	} else if (errno != EAGAIN) {
 		stats_add(&s->stats->rx.os_errors, 1);
-		if (s->early)
-			atomic_fetch_or_explicit(&s->v.os_events, EPOLLIN, memory_order_release);
+		/* Datagrams may wait behind an error. */
+		atomic_fetch_or_explicit(&s->v.os_events, EPOLLIN, memory_order_release);
 	} else if (s->early) {
 		atomic_store_explicit(&s->early, false, memory_order_relaxed);
 	}
