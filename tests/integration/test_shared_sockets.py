@@ -349,7 +349,7 @@ def test_who_waits_for_a_connection_that_goes_to_a_child_is_woken(unet, wait):
         with unet.b.socket(kind=1, timeout=10) as s:
             s.connect(app.at(7000))
             s.sendall(b"a")
-            app("await_ready(l); c = l.accept()[0]; c.settimeout(None); c.recv(1)")
+            app("await_ready(l); c = l.accept()[0]; c.settimeout(None); c.set_inheritable(True); c.recv(1)")
             app.do(f"""
 found = []
 def waits():
