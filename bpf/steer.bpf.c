@@ -59,7 +59,11 @@ struct {
 	__type(value, struct vma_steer_counters);
 } counters SEC(".maps");
 
-/* The program itself reads nothing here: another process finds the owner's name through it. */
+/*
+ * The program itself reads nothing here: another process finds the owner's name through it. steer()
+ * mentions it, so that the map is the program's before it is attached: its owner may be killed
+ * right after that.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -295,6 +299,9 @@ int steer(struct xdp_md *ctx)
 	__u64 mac;
 	__u8 proto;
 
+	/* Never: the verifier takes it out. */
+	if (generic_mode > 1 && !bpf_map_lookup_elem(&vma_owner, &zero))
+		return XDP_ABORTED;
 	/* The shortest packet of interest: Ethernet, IPv4, two ports. */
 	if ((void *)(ip + 1) + sizeof(struct l4_ports) > end)
 		return XDP_PASS;

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """UDP under load: many threads, many sockets, many signals, full rate, and death in the middle of it."""
 
+import signal
 import struct
 import time
 
@@ -183,6 +184,29 @@ while True:
 
         wait_for(offloaded, 10, "the next program has the queue")
     peer.close()
+
+
+def test_killed_while_it_opens_leaves_the_interface_to_the_next(unet):
+    """kill -9 at moments all over the opening of the ring, right after the program is attached, too: the next one is offloaded."""
+    source = "import socket; s = socket.socket(2, 2); s.bind(('0.0.0.0', 7000)); print('begins', flush=True); s.recv(10)"
+    for i in range(24):
+        p = unet.a.python(source, True)
+        p.wait_text("begins")
+        time.sleep(0.002 * i)  # each another moment: whatever it meets must be right
+        p.kill(signal.SIGKILL)
+        p.wait()
+    with App(unet.a, True) as again:
+        peer = again.peer_socket()
+        again.do("s = udp(7000, ANY)")
+
+        def offloaded():
+            before = unet.a.counters()["UdpInDatagrams"]
+            peer.sendto(b"x", again.at(7000))
+            assert again.do("s.recv(10)") == b"x"
+            return unet.a.counters()["UdpInDatagrams"] == before
+
+        wait_for(offloaded, 10, "the next program has the queue")
+        peer.close()
 
 
 @families

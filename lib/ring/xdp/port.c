@@ -441,15 +441,9 @@ static int owner_write(struct ring_port *p)
 		.ifindex = (uint32_t)p->ifindex,
 		.start_time = process_start_time((unsigned)p->pid),
 	};
-	int fd = bpf_map__fd(p->skel->maps.vma_owner), err;
 	uint32_t zero = 0;
 
-	err = bpf_map_update_elem(fd, &zero, &o, BPF_ANY);
-	/*
-	 * The program's code does not mention the map: tied to it so that it is found through the
-	 * program.
-	 */
-	return err ? err : bpf_prog_bind_map(program_fd(p), fd, NULL);
+	return bpf_map_update_elem(bpf_map__fd(p->skel->maps.vma_owner), &zero, &o, BPF_ANY);
 }
 
 static int memory_map(struct ring_port *p)
