@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from netns import wait_for
 from test_tcp_both import both, connected
 
 SIGNALLED = "os.kill(os.getpid(), signal.{})"
@@ -177,8 +178,9 @@ def test_a_signal_amid_a_stream(unet, ours, end):
             x.do(FILL)
         client.do("_ = signal.signal(signal.SIGINT, signal.SIG_DFL)")
         server.start("n = drain()")
-        client.start("n = 0\nwhile True:\n n += s.send(memoryview(BLOCK)[n % 251:])")
-        time.sleep(0.3)
+        client.start("n, told = 0, 0\nwhile True:\n n += s.send(memoryview(BLOCK)[n % 251:])\n"
+                     " if n > 300000 and not told: told = os.write(2, b'much has left\\n')")
+        wait_for(lambda: "much has left" in client.text, 10, "the stream")
         client.popen.send_signal(getattr(signal, end))
         assert client.popen.wait(30) == -getattr(signal, end)
         client.popen.returncode = 0

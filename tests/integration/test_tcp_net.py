@@ -138,8 +138,8 @@ def test_connect_without_an_address(net, server_ours, client_ours):
 def test_an_interface_that_goes(net, server_ours, client_ours):
     """Nobody hangs on what is gone, sockets can be closed, and a new interface of the name serves as the old one did."""
     with connected(net, "4", server_ours, client_ours) as (server, client):
-        for x in (server, client):
-            x.do("s.settimeout(1)")
+        for x, ours in ((server, server_ours), (client, client_ours)):
+            x.do(f"s.settimeout({20 if ours else 1})")
             x.start("s.recv(10)")
         ip("-n", net.a.name, "link", "del", net.a.dev)
         for x, ours in ((server, server_ours), (client, client_ours)):

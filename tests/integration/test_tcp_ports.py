@@ -4,6 +4,7 @@
 import contextlib
 import socket
 import struct
+import time
 
 import pytest
 
@@ -86,12 +87,14 @@ def test_ports_of_time_waits_come_again(net, ours, reuse):
                 peer.accept()[0].close()
             return told
 
+        begun = time.monotonic()
         for _ in range(16):
             assert connects() == 0
         # A late duplicate may end a TIME_WAIT, by the RST that it is answered with (RFC 1337).
         told = next(filter(None, (connects() for _ in range(4))), 0)
         print(f"tcp_tw_reuse {reuse}: the seventeenth connection says {told}")
-        assert told == "EADDRNOTAVAIL"
+        # On a busy machine the first ones come again while the last ones go.
+        assert told == "EADDRNOTAVAIL" or (reuse == 1 and time.monotonic() - begun > 0.9)
         if reuse != 1:
             return
         for _ in range(16):

@@ -68,6 +68,7 @@ def test_peeking_for_all(unet):
         app(f"s.recv(7, {PEEK | WAITALL})")
         app(f"s.recv(7, {PEEK | WAITALL | DONTWAIT})")
         app(f"s.recvmsg_into([bytearray(1) for i in range(20)], 0, {PEEK | WAITALL})[0]")
+        app("s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, tv(0)); None")
         later(app, f"s.recvmsg_into([bytearray(1) for i in range(8)], 0, {WAITALL})[0]",
               lambda: peer.sendall(b"gh"))
         app(f"s.recv(10, {DONTWAIT})")
