@@ -194,9 +194,9 @@ async def main():
     print(await p.communicate(b"child"), p.returncode)
 asyncio.run(main())
 print(subprocess.run(["sh", "-c", "echo out; exit 3"], capture_output=True), subprocess.getoutput("echo shell"))
-signal.signal(signal.SIGALRM, lambda *a: 1 / 0); signal.setitimer(signal.ITIMER_REAL, 0.05)
+signal.signal(signal.SIGALRM, lambda *a: 1 / 0)
 ends = multiprocessing.Pipe()
-try: ends[0].poll(5)
+try: signal.setitimer(signal.ITIMER_REAL, 0.05); ends[0].poll(5)
 except ZeroDivisionError: print("interrupted")
 '""",
     "python-pools": r"""python3 -c '
