@@ -202,6 +202,6 @@ struct vfd *vfd_keep(int fd)
 void vfd_unkeep(int fd, struct vfd *kept)
 {
 	if (vfd_exchange(fd, kept, NULL))
-		own_fd_close(fd);
+		(void)vfd_release_plain(fd);
 	kept_number_free((struct kept_number *)kept);
 }

@@ -97,16 +97,23 @@ static void destroy(struct implant *im)
 	free(im);
 }
 
-struct implant *implant_open(int listener)
+/* NULL: it cannot be done here, or no memory. */
+static struct implant *make(int listener)
 {
 	/* An offloaded loopback would take what is sent once more. */
 	bool can = syn_cookies() && !stack_any(LOOPBACK_IFINDEX);
 	struct implant *im = can ? malloc(sizeof(*im)) : NULL;
+
+	if (im)
+		*im = (struct implant){.link_fd = -1, .by = REPLAY_NONE, .room = room_of(listener)};
+	return im;
+}
+
+/* 0, or negative errno: im is no more. */
+static int begin(struct implant *im)
+{
 	int err;
 
-	if (!im)
-		return NULL;
-	*im = (struct implant){.link_fd = -1, .by = REPLAY_NONE, .room = room_of(listener)};
 	ring_bpf_begin();
 	err = load(im);
 	if (err) {
@@ -116,6 +123,18 @@ struct implant *implant_open(int listener)
 		implants = im;
 	}
 	ring_bpf_end();
+	return err;
+}
+
+struct implant *implant_open(int listener)
+{
+	struct implant *im;
+	int err;
+
+	libc_internal_begin();
+	im = make(listener);
+	err = im ? begin(im) : 0;
+	libc_internal_end();
 	if (err)
 		log_debug("connections that nobody has accepted cannot wait in the kernel: %s",
 			  strerror(-err));
@@ -128,12 +147,14 @@ void implant_close(struct implant *im)
 
 	if (!im)
 		return;
+	libc_internal_begin();
 	ring_bpf_begin();
 	while (*at != im)
 		at = &(*at)->next;
 	*at = im->next;
 	destroy(im);
 	ring_bpf_end();
+	libc_internal_end();
 }
 
 void implants_forked(void)

@@ -102,7 +102,7 @@ struct vfd *tcp_sock_inherited(struct vfd *v);
 void tcp_sock_inherit_from(struct claims *c, uint32_t seq);
 void tcp_sock_inherited_fork_begin(struct handover_fork *f);
 void tcp_sock_inherited_fork_end(const struct handover_fork *f, pid_t pid);
-/* implant.c; the whole in a time without cancellation: libbpf's calls */
+/* implant.c */
 struct implant;
 /*
  * For what listener, a kernel socket, is to accept; implant_close()'s. NULL: this kernel, or this

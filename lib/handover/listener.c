@@ -289,8 +289,8 @@ static void give_all(struct tcp_sock *s, uint64_t taker)
 
 	if (!tcp_sock_clients(s))
 		return;
-	libc_internal_begin();
 	im = implant_open(atomic_load_explicit(&s->v.os_fd, memory_order_relaxed));
+	libc_internal_begin();
 	if (taker != TAKER_NONE)
 		to = taker_connect(taker);
 	libc_internal_end();
@@ -299,11 +299,9 @@ static void give_all(struct tcp_sock *s, uint64_t taker)
 		if (!give_queued(s, im, to))
 			clock_sleep_ns(LATE_ROUND_NS);
 	}
-	libc_internal_begin();
 	implant_close(im);
 	if (to >= 0)
 		own_fd_close(to);
-	libc_internal_end();
 }
 
 /* True: it had been waited on here, and its queue may hold something. */
@@ -411,15 +409,11 @@ static bool hand_out(struct tcp_sock *s)
 
 	if (!kernel_has_room(s))
 		return false;
-	libc_internal_begin();
 	im = implant_open(atomic_load_explicit(&s->v.os_fd, memory_order_relaxed));
-	libc_internal_end();
 	if (!im)
 		return false;
 	give_late(s, im);
-	libc_internal_begin();
 	implant_close(im);
-	libc_internal_end();
 	return true;
 }
 

@@ -24,6 +24,8 @@
 /* of the kernel's TCP states */
 #define FIN_WAIT2 5
 #define TIME_WAIT 6
+#define CLOSE 7
+#define LISTEN 10
 
 struct result {
 	uint64_t *inodes;
@@ -65,7 +67,7 @@ static int dump(struct nl_sock *sock, uint8_t family, uint8_t proto, uint32_t st
 }
 
 /* 0 or negative errno. */
-static int open_diag(struct nl_sock *sock)
+static int connect_diag(struct nl_sock *sock)
 {
 	const struct timeval limit = {.tv_sec = ANSWER_SEC};
 
@@ -79,26 +81,36 @@ static int open_diag(struct nl_sock *sock)
 		       : 0;
 }
 
+/* diag_end() takes *sock, whatever came of it. 0 or negative errno. */
+static int diag_begin(struct nl_sock **sock)
+{
+	libc_internal_begin();
+	*sock = nl_socket_alloc();
+	return connect_diag(*sock);
+}
+
+static void diag_end(struct nl_sock *sock)
+{
+	if (sock)
+		nl_socket_free(sock);
+	libc_internal_end();
+}
+
 /*
  * The sockets of one protocol with that local port, both families, into res. 0 or negative errno.
  */
 static int ask(uint8_t proto, uint32_t states, struct result *res)
 {
 	struct nl_sock *sock;
-	int err;
+	int err = diag_begin(&sock);
 
-	libc_internal_begin();
-	sock = nl_socket_alloc();
-	err = open_diag(sock);
 	if (!err) {
 		nl_socket_modify_cb(sock, NL_CB_VALID, NL_CB_CUSTOM, one_socket, res);
 		err = dump(sock, AF_INET, proto, states, res->port);
 		if (!err)
 			err = dump(sock, AF_INET6, proto, states, res->port);
 	}
-	if (sock)
-		nl_socket_free(sock);
-	libc_internal_end();
+	diag_end(sock);
 	return err;
 }
 
@@ -113,8 +125,8 @@ int net_udp_inodes(uint16_t port, uint64_t *inodes, unsigned max)
 int net_tcp_conns(uint16_t port)
 {
 	struct result res = {.port = port};
-	/* TCP_TIME_WAIT (6), TCP_CLOSE (7) and TCP_LISTEN (10) are left out. */
-	int err = ask(IPPROTO_TCP, UINT32_MAX & ~(1u << 6 | 1u << 7 | 1u << 10), &res);
+	int err = ask(IPPROTO_TCP, UINT32_MAX & ~(1u << TIME_WAIT | 1u << CLOSE | 1u << LISTEN),
+		      &res);
 
 	return err ? err : (int)res.num;
 }
@@ -176,7 +188,6 @@ int net_tcp_time_wait_end(const struct in6_addr *local, uint16_t lport,
 	struct inet_diag_req_v2 req = {
 		.sdiag_family = IN6_IS_ADDR_V4MAPPED(local) ? AF_INET : AF_INET6,
 		.sdiag_protocol = IPPROTO_TCP,
-		.idiag_states = 1u << TIME_WAIT,
 		.id = {.idiag_sport = htons(lport),
 		       .idiag_dport = htons(rport),
 		       .idiag_cookie = {INET_DIAG_NOCOOKIE, INET_DIAG_NOCOOKIE}},
@@ -186,15 +197,11 @@ int net_tcp_time_wait_end(const struct in6_addr *local, uint16_t lport,
 
 	id_address(local, req.id.idiag_src);
 	id_address(remote, req.id.idiag_dst);
-	libc_internal_begin();
-	sock = nl_socket_alloc();
-	err = open_diag(sock);
+	err = diag_begin(&sock);
 	if (!err) {
 		err = destroy(sock, &req);
 		err = err == -NLE_OBJ_NOTFOUND ? -ENOENT : err < 0 ? -EIO : 0;
 	}
-	if (sock)
-		nl_socket_free(sock);
-	libc_internal_end();
+	diag_end(sock);
 	return err;
 }

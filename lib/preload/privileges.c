@@ -40,37 +40,37 @@ void privileges_ending(uid_t uid)
 }
 
 /*
- * A thread whose effective user is root and is to be another one loses its capabilities. for_good:
- * its real and saved user, too. Who may come back keeps the statistics' file: its new user could
- * cut it off under us.
+ * A thread whose effective user is root and is to be euid loses its capabilities. all: what its
+ * real and its saved user become as well; -1: who may come back keeps the statistics' file, as its
+ * new user could cut it off under us.
  */
-static void user_changes(uid_t euid, bool for_good)
+static void user_changes(uid_t euid, uid_t all)
 {
 	if (euid != 0 && euid != (uid_t)-1)
-		privileges_ending(for_good ? euid : (uid_t)-1);
+		privileges_ending(all);
 }
 
 PRELOAD int setuid(uid_t uid)
 {
-	user_changes(uid, true);
+	user_changes(uid, uid);
 	return libc.setuid(uid);
 }
 
 PRELOAD int seteuid(uid_t euid)
 {
-	user_changes(euid, false);
+	user_changes(euid, (uid_t)-1);
 	return libc.seteuid(euid);
 }
 
 PRELOAD int setreuid(uid_t ruid, uid_t euid)
 {
-	user_changes(euid, ruid == euid);
+	user_changes(euid, ruid == euid ? euid : (uid_t)-1);
 	return libc.setreuid(ruid, euid);
 }
 
 PRELOAD int setresuid(uid_t ruid, uid_t euid, uid_t suid)
 {
-	user_changes(euid, ruid == euid && suid == euid);
+	user_changes(euid, ruid == euid && suid == euid ? euid : (uid_t)-1);
 	return libc.setresuid(ruid, euid, suid);
 }
 

@@ -53,6 +53,13 @@ void udp_unshown_add(struct udp_att *att, struct buf *b)
 	unshown_add(att);
 }
 
+/* b, of those that wait or out of them, is gone. */
+static void unshown_drop(struct udp_att *att, struct buf *b)
+{
+	att->charge -= b->total + (uint64_t)udp_count(b) * UDP_CHARGE;
+	buf_free(b);
+}
+
 /* The first datagram of those that wait. NULL: no memory, and its burst was dropped. */
 static struct buf *unshown_take(struct udp_att *att)
 {
@@ -68,8 +75,7 @@ static struct buf *unshown_take(struct udp_att *att)
 		att->unshown_tail = &att->unshown;
 	if (!b->gso_size)
 		return b;
-	att->charge -= b->total + (uint64_t)udp_count(b) * UDP_CHARGE;
-	buf_free(b);
+	unshown_drop(att, b);
 	return NULL;
 }
 
@@ -79,8 +85,7 @@ void udp_unshown_flush(struct udp_att *att)
 
 	while ((b = att->unshown)) {
 		att->unshown = b->next;
-		att->charge -= b->total + (uint64_t)udp_count(b) * UDP_CHARGE;
-		buf_free(b);
+		unshown_drop(att, b);
 	}
 	att->unshown_tail = &att->unshown;
 	unshown_end(att);
@@ -103,12 +108,6 @@ static bool is_alive(const struct show *w)
 {
 	return w->att->uses == w->uses &&
 	       atomic_load_explicit(&w->att->s, memory_order_relaxed) == w->s;
-}
-
-static void uncharge(const struct show *w)
-{
-	if (is_alive(w))
-		w->att->charge -= w->b->total + UDP_CHARGE;
 }
 
 /* Takes the next datagram out of the queue. False: there is none. */
@@ -145,10 +144,10 @@ static void settle(struct show *w, vma_recv_callback_retval_t ret)
 		udp_unhold(w->att, w->uses, w->b);
 	if (ret == VMA_PACKET_RECV && alive && may_wait(w)) {
 		udp_queue_add(w->att, w->b);
+	} else if (alive) {
+		stats_add(&w->s->stats->rx_drop_packets, 1);
+		unshown_drop(w->att, w->b);
 	} else {
-		uncharge(w);
-		if (alive)
-			stats_add(&w->s->stats->rx_drop_packets, 1);
 		buf_free(w->b);
 	}
 	/* Last: the memory of a ring that has gone may go with it. */
