@@ -497,7 +497,7 @@ s.set_inheritable(True); codes = []
 callback(s, lambda data, info: (codes.append(wait(os.posix_spawn('/bin/true', ['true'], {}))), """ + verdict + """)[1])
 """)
         b.do("p.send(b'first')")
-        assert a.do("ready(s, 300, select.POLLIN), codes", timeout=9)[1] == [0]
+        assert wait_for(lambda: a.do("ready(s, 300, select.POLLIN), codes", timeout=9)[1]) == [0]
         b.do("p.send(b'second')")
         assert a.do("stream_of(6)") == b"second"
         assert a.text.count("the 5 bytes that the callback let through then are lost") == told

@@ -3,12 +3,13 @@
 
 import pathlib
 import re
+import select
 import time
 
 import pytest
 
 from differential import App
-from netns import ROOT, ip
+from netns import PATIENCE, ROOT, ip
 
 # Descriptors by what they are: a socket by its family, anything else by what /proc shows.
 FDS = """
@@ -168,14 +169,11 @@ def on_the_other(maps):
 
 def serve(app, other):
     """Answers the child until it is done; what the application says."""
-    other.settimeout(1)
-    while True:
-        try:
-            data, address = other.recvfrom(10)
-        except TimeoutError:
-            return app.answer(20)
+    while other in select.select([other, app.popen.stdout], [], [], 30 * PATIENCE)[0]:
+        data, address = other.recvfrom(10)
         if data == b"?":
             other.sendto(b"!", address)
+    return app.answer(20)
 
 
 def test_parameters_hold_when_the_program_replaces_its_environment(net, tmp_path):

@@ -9,6 +9,7 @@ import struct
 import pytest
 
 from differential import App, FAMILIES
+from netns import wait_for
 from test_tcp_both import HELPERS, PORT
 
 families = pytest.mark.parametrize("family", FAMILIES)
@@ -318,8 +319,9 @@ def test_queues_are_told(unet, role):
         app("struct.unpack('i', fcntl.ioctl(s, termios.FIONREAD, b'0000'))")
         app("s.send(b'abc')")
         peer.recv(10)
-        app("time.sleep(0.3); None")
-        app("struct.unpack('i', fcntl.ioctl(s, termios.TIOCOUTQ, b'0000'))")
+        queued = "struct.unpack('i', fcntl.ioctl(s, termios.TIOCOUTQ, b'0000'))"
+        wait_for(lambda: app.do(queued) == (0,), what="the acknowledgement")
+        app(queued)
         app("fcntl.fcntl(s, fcntl.F_GETFL) & os.O_NONBLOCK")
     differential_tcp(unet, "4", steps, role)
 

@@ -220,13 +220,16 @@ for _ in range(3):
     x.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1); x.bind((ME, l_port)); x.listen(64); x.setblocking(False)
     ls.append(x)
 select.select(ls, [], [], 0)
+accepted = []
 def queued():
     return [len(select.select([x], [], [], 0)[0]) for x in ls]
+def accept(seconds):
+    for x in select.select(ls, [], [], seconds)[0]: accepted.append(x.accept()[0])
+    return len(accepted)
 def served(n):
-    got = 0
-    while got < n:
-        for x in select.select(ls, [], [], 20)[0]:
-            c = x.accept()[0]; c.setblocking(True); c.sendall(exactly(c, 5)); c.close(); got += 1
+    while len(accepted) < n: accept(20)
+    for c in accepted: c.setblocking(True); c.sendall(exactly(c, 5)); c.close()
+    accepted.clear()
 """)
         client.do("""
 def outcome(c):
@@ -234,13 +237,15 @@ def outcome(c):
     except OSError as e: return errno.errorcode[e.errno]
 cs = [client() for _ in range(60)]
 for c in cs: c.settimeout(20)
+def reset(): return [c for c in cs if select.select([c], [], [], 0)[0]]
 """, 30)
         wait_for(lambda: server.do("queued()") == [1, 1, 1], what="connections on each of the listeners")
         server.do("ls.pop(1).close()")
-        client.do("alive = [c for c in cs if not select.select([c], [], [], 0.2 if c is cs[0] else 0)[0]]", 30)
+        wait_for(lambda: server.do("accept(0)") + client.do("len(reset())") == 60, 20, "each is accepted or reset")
+        client.do("gone = reset(); alive = [c for c in cs if c not in gone]")
         alive = client.do("len(alive)")
         assert 0 < alive < 60
-        assert client.do("{outcome(c) for c in cs if c not in alive}") == {"ECONNRESET"}
+        assert client.do("{outcome(c) for c in gone}") == {"ECONNRESET"}
         server.start(f"served({alive})")
         client.do("for c in alive: c.sendall(b'hello')")
         assert client.do("{outcome(c) for c in alive}", 30) == {b"hello"}

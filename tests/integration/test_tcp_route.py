@@ -24,8 +24,12 @@ def u32(at):
     return f"struct.unpack_from('I', s.getsockopt(6, socket.TCP_INFO, 248), {at})[0]"
 
 
+# On a busy machine the handshake may have taken long: what follows it is measured, too.
+RTO_COMES_DOWN = f"until(lambda: s.send(b'measured') and {u32(RTO)} < 150000)"
+
+
 @pytest.mark.parametrize("metrics, look", [
-    ("advmss 700", u32(ADVMSS)), ("initcwnd 3", u32(CWND)), ("initrwnd 4", u32(RCV_WND)), ("rto_min 60ms", u32(RTO) + " < 150000"),
+    ("advmss 700", u32(ADVMSS)), ("initcwnd 3", u32(CWND)), ("initrwnd 4", u32(RCV_WND)), ("rto_min 60ms", RTO_COMES_DOWN),
     ("window 5000", "s.getsockopt(6, socket.TCP_WINDOW_CLAMP)"), ("congctl cubic", "s.getsockopt(6, socket.TCP_CONGESTION, 16)"),
     ("congctl reno", "s.getsockopt(6, socket.TCP_CONGESTION, 16)"), ("mtu 1300", u32(PMTU)), ("mtu lock 1300", u32(PMTU))])
 def test_a_metric_is_followed(net, metrics, look):

@@ -254,7 +254,7 @@ def test_reuseport_shares_by_flow(unet, family):
                 p.sendto(b"%d" % i, app.at(7000))
         app.do("got = {}")
         app.do("""
-end = time.monotonic() + 3
+end = time.monotonic() + 9
 while sum(map(len, got.values())) < 72 and time.monotonic() < end:
     for s in select.select(r, [], [], 0.1)[0]:
         data, address = s.recvfrom(10)

@@ -179,8 +179,9 @@ def test_the_link_goes_down_and_up(make_net, family):
     net = make_net()
     with App(net.a, True, family) as app:
         peer = app.peer_socket()
-        app.do("s = udp(7000, ANY); s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, tv(0.1))")
+        app.do("s = udp(7000, ANY)")
         echo(app, peer, b"before")
+        app.do("s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, tv(0.1))")
         for _ in range(2):
             ip("-n", net.a.name, "link", "set", net.a.dev, "down")
             for _ in range(20):
@@ -206,6 +207,7 @@ def test_the_link_goes_down_and_up(make_net, family):
             peer.settimeout(3)
         while app.ask("s.recv(100)") != ("OSError", "EAGAIN"):
             pass
+        app.do("s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, tv(0))")
 
         def offloaded():
             before = net.a.counters()
@@ -228,8 +230,9 @@ def test_the_interface_is_deleted(make_net, family):
     net = make_net()
     with App(net.a, True, family) as app:
         peer = app.peer_socket()
-        app.do("s = udp(7000, ANY); s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, tv(0.1))")
+        app.do("s = udp(7000, ANY)")
         echo(app, peer, b"before")
+        app.do("s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, tv(0.1))")
         ip("-n", net.a.name, "link", "del", net.a.dev)
         for _ in range(3):
             app.ask(f"s.sendto(b'x', {TO})")
