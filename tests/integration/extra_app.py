@@ -5,19 +5,14 @@ A callback's verdict is DROP, RECV or HOLD; callback(s, fn) calls fn(data, info)
 """
 
 import ctypes
-import errno
-import os
 import socket
 import struct
 
-LIBC = ctypes.CDLL(None, use_errno=True)
+from udp_app import LIBC, Iovec, checked
+
 SO_VMA_GET_API = 2800
 ZCOPY_FORCE, ZCOPY = 0x01000000, 0x00040000
 DROP, RECV, HOLD = 0, 1, 2
-
-
-class Iovec(ctypes.Structure):
-    _fields_ = [("base", ctypes.c_void_p), ("len", ctypes.c_size_t)]
 
 
 class Timespec(ctypes.Structure):
@@ -83,12 +78,7 @@ API = get_api()[2]
 
 def api(name, *args):
     """A member by name; raises OSError."""
-    ctypes.set_errno(0)
-    r = getattr(API, name)(*args)
-    if r < 0:
-        e = ctypes.get_errno()
-        raise OSError(e, errno.errorcode.get(e, str(e)))
-    return r
+    return checked(getattr(API, name), *args)
 
 
 def address(where):

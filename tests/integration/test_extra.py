@@ -26,7 +26,7 @@ def apps(unet, family="4", env=None):
 def datagrams(unet, family="4", env=None):
     """s in a, offloaded by a first datagram, and p in b, who sends to it."""
     with apps(unet, family, env) as (a, b):
-        a.do("s = udp(7000); s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack('ll', 5, 0)); p = select.poll(); p.register(s, select.POLLIN)")
+        a.do("s = udp(7000); s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack('ll', 5, 0))")
         b.do("p = udp(7001); to = (PEER, 7000)")
         a.do("ready(s)")
         b.do("p.sendto(b'first', to)")
@@ -110,19 +110,25 @@ callback(s, decide)
         assert a.do("failures") == []
 
 
-@pytest.mark.parametrize("wait", ["select.select([s], [], [], T)[0]", "p.poll(int(T * 1000))", "e.poll(T)"])
+waits = pytest.mark.parametrize("wait", ["select.select([s], [], [], T)[0]", "p.poll(int(T * 1000))", "e.poll(T)"])
+
+
+def a_wait_ends_with_go(a, b, wait, send, dropped):
+    """So many b"no" do not end it; (what the callback has seen, what is read then)."""
+    a.do("p = select.poll(); p.register(s, select.POLLIN); e = select.epoll(); e.register(s, select.EPOLLIN); seen = []; T = 8")
+    a.do("callback(s, lambda data, info: (seen.append(data), RECV if data[-2:] == b'go' else DROP)[1])")
+    a.start(f"len({wait})")
+    for _ in range(dropped):
+        b.do(send.format("no"))
+    b.do(send.format("go"))
+    assert a.answer(20) == 1
+    return a.do("seen, s.recv(10)")
+
+
+@waits
 def test_a_wait_runs_the_callback_and_tells_of_what_it_lets_through_only(unet, wait):
     with datagrams(unet) as (a, b):
-        a.do("e = select.epoll(); e.register(s, select.EPOLLIN); seen = []")
-        a.do("callback(s, lambda data, info: (seen.append(data), RECV if data == b'go' else DROP)[1])")
-        a.do("T = 8")
-        a.start(f"len({wait})")
-        for _ in range(20):
-            b.do("p.sendto(b'no', to)")
-        b.do("p.sendto(b'go', to)")
-        assert a.answer(20) == 1
-        assert a.do("seen") == [b"no"] * 20 + [b"go"]
-        assert a.do("s.recv(10)") == b"go"
+        assert a_wait_ends_with_go(a, b, wait, "p.sendto(b'{}', to)", 20) == ([b"no"] * 20 + [b"go"], b"go")
         # Nothing but what is dropped: the wait is as long as it was to be.
         a.do("T = .3")
         a.start(f"len({wait})")
@@ -309,19 +315,11 @@ callback(s, decide)
         assert a.do("failures") == []
 
 
-@pytest.mark.parametrize("wait", ["select.select([s], [], [], 8)[0]", "p.poll(8000)", "e.poll(8)"])
+@waits
 def test_a_wait_for_a_stream_runs_the_callback(unet, wait):
     with stream(unet) as (a, b):
-        a.do("p = select.poll(); p.register(s, select.POLLIN)")
-        a.do("e = select.epoll(); e.register(s, select.EPOLLIN); seen = []")
-        a.do("callback(s, lambda data, info: (seen.append(data), RECV if data[-2:] == b'go' else DROP)[1])")
-        a.start(f"len({wait})")
-        for _ in range(5):
-            b.do("p.send(b'no'); time.sleep(.02)")
-        b.do("p.send(b'go')")
-        assert a.answer(20) == 1
-        assert a.do("s.recv(10)")[-2:] == b"go"
-        assert a.do("b''.join(seen)") == b"no" * 5 + b"go"
+        seen, read = a_wait_ends_with_go(a, b, wait, "p.send(b'{}'); time.sleep(.02)", 5)
+        assert b"".join(seen) == b"no" * 5 + b"go" and read[-2:] == b"go"
 
 
 @pytest.mark.parametrize("verdict", ["DROP", "HOLD"])

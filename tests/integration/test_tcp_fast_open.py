@@ -137,57 +137,45 @@ def program(host, preload, family="4", env=None):
         yield app
 
 
+def two_connections(server, client, wire):
+    """The first SYN asks for a cookie, the second brings it with data, which is answered before the handshake ends."""
+    server.do("l = listener()")
+    server.start("c, _ = l.accept()")
+    client.do("s = client(b'first')")
+    server.answer()
+    asks, gives = wire.next(), wire.next(ack=True)
+    assert asks.cookie == b"" and not asks.data and len(gives.cookie) == 8, (asks, gives)
+    assert server.do("(c.recv(100), syn_data(c))") == (b"first", False)
+    assert client.do("(syn_data(s), s.getpeername()[1] == PORT)") == (False, True)
+    server.start("c, _ = l.accept()")
+    client.do("s = client(b'second')")
+    server.answer()
+    syn, answer = wire.next(), wire.next(ack=True)
+    assert syn.cookie == gives.cookie and syn.data == b"second" and answer.cookie is None, (syn, answer)
+    assert (answer.acked - syn.seq) % 2**32 == 1 + len(b"second")
+    assert server.do("(c.recv(100), c.sendall(b'answer'), syn_data(c))") == (b"second", None, True)
+    assert client.do("(s.recv(100), syn_data(s))") == (b"answer", True)
+    print(f"{asks}, {gives}; {syn}, {answer}")
+
+
 @families
 @both
 def test_a_server_answers_data_of_the_syn(net, preload, family):
-    """A kernel's client asks for a cookie first, and then brings data with it, which is answered before the handshake ends."""
+    """The client is a kernel's."""
     net.neighbours()
     fast_open(net)
     with program(net.a, preload, family) as app, program(net.b, False, family) as peer, watching(net, family) as wire:
-        app.do("l = listener()")
-        app.start("c, _ = l.accept()")
-        peer.do("s = client(b'first')")
-        app.answer()
-        asks, gives = wire.next(), wire.next(ack=True)
-        assert asks.cookie == b"" and not asks.data and len(gives.cookie) == 8, (asks, gives)
-        assert app.do("(c.recv(100), syn_data(c))") == (b"first", False)
-        app.start("c, _ = l.accept()")
-        peer.start("s = client(b'second')")
-        app.answer()
-        peer.answer()
-        syn, answer = wire.next(), wire.next(ack=True)
-        assert syn.cookie == gives.cookie and syn.data == b"second" and answer.cookie is None, (syn, answer)
-        assert (answer.acked - syn.seq) % 2**32 == 1 + len(b"second")
-        assert app.do("(c.recv(100), c.sendall(b'answer'), syn_data(c))") == (b"second", None, True)
-        assert peer.do("(s.recv(100), syn_data(s))") == (b"answer", True)
-    print(f"{family}: {asks}, {gives}; {syn}, {answer}")
+        two_connections(app, peer, wire)
 
 
 @families
 @both
 def test_a_client_asks_and_then_sends_with_its_syn(net, preload, family):
-    """Against a kernel's listener: the first SYN asks, the second has cookie and data."""
+    """The listener is a kernel's."""
     net.neighbours()
     fast_open(net)
     with program(net.b, False, family) as peer, program(net.a, preload, family) as app, watching(net, family) as wire:
-        peer.do("l = listener()")
-        peer.start("c, _ = l.accept()")
-        app.do("s = client(b'first')")
-        peer.answer()
-        asks, gives = wire.next(), wire.next(ack=True)
-        assert asks.cookie == b"" and not asks.data and len(gives.cookie) == 8, (asks, gives)
-        assert peer.do("c.recv(100)") == b"first"
-        assert app.do("(syn_data(s), s.getpeername()[1] == PORT)") == (False, True)
-        peer.start("c, _ = l.accept()")
-        app.do("s = client(b'second')")
-        peer.answer()
-        syn, answer = wire.next(), wire.next(ack=True)
-        assert syn.cookie == gives.cookie and syn.data == b"second" and answer.cookie is None, (syn, answer)
-        assert (answer.acked - syn.seq) % 2**32 == 1 + len(b"second")
-        assert peer.do("(c.recv(100), syn_data(c))") == (b"second", True)
-        peer.do("c.sendall(b'answer')")
-        assert app.do("(s.recv(100), syn_data(s))") == (b"answer", True)
-    print(f"{family}: {asks}, {gives}; {syn}, {answer}")
+        two_connections(peer, app, wire)
 
 
 # What a program sees, step by step; the same with kernel sockets.

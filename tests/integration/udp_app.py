@@ -47,14 +47,19 @@ class Mmsghdr(ctypes.Structure):
     _fields_ = [("hdr", Msghdr), ("len", ctypes.c_uint)]
 
 
-def call(name, *args):
-    """A libc function by name; raises OSError as Python's own wrappers do."""
+def checked(function, *args):
+    """What a function of C's returns; raises OSError as Python's own wrappers do."""
     ctypes.set_errno(0)
-    result = getattr(LIBC, name)(*args)
+    result = function(*args)
     if result < 0:
         e = ctypes.get_errno()
         raise OSError(e, errno.errorcode.get(e, str(e)))
     return result
+
+
+def call(name, *args):
+    """A libc function by name; raises OSError."""
+    return checked(getattr(LIBC, name), *args)
 
 
 def recvmmsg(s, n, size=2048, flags=0, timeout=None):
