@@ -15,12 +15,30 @@ static struct seg syn(uint32_t len)
 	return s;
 }
 
-/* A listener that has one, with 100 bytes of its SYN, accepted. */
-static void opened(void)
+/* A listener with Fast Open, for five that are not complete unless the test says for how many. */
+static void offering(void)
 {
 	if (!peer()->fast_open)
 		peer()->fast_open = 5;
 	listening();
+}
+
+/* Such a listener, and a SYN that asks it for a cookie, maybe in the experimental option. */
+static void asking(bool exp)
+{
+	struct seg s;
+
+	offering();
+	s = prepared("S", 0, 0, 0);
+	s.fo = true;
+	s.fo_exp = exp;
+	inject(s);
+}
+
+/* A listener that has one, with 100 bytes of its SYN, accepted. */
+static void opened(void)
+{
+	offering();
 	inject(syn(100));
 	out("SA", 0, 101, 0);
 	equal(accepting(), 0);
@@ -37,13 +55,7 @@ static bool gives_cookie(const struct seg *s, bool exp)
 
 static void rfc7413_4_1_2_a_cookie_for_who_asks(void)
 {
-	struct seg s;
-
-	peer()->fast_open = 5;
-	listening();
-	s = prepared("S", 0, 0, 0);
-	s.fo = true;
-	inject(s);
+	asking(false);
 	must(gives_cookie(out("SA", 0, 1, 0), false));
 	must(!out_after(1000, "SA", 0, 1, 0)->fo);
 	in("A", 1, 1, 0);
@@ -53,26 +65,14 @@ static void rfc7413_4_1_2_a_cookie_for_who_asks(void)
 
 static void rfc7413_4_1_2_a_cookie_for_who_asks_ipv6(void)
 {
-	struct seg s;
-
 	peer()->family = AF_INET6;
-	peer()->fast_open = 5;
-	listening();
-	s = prepared("S", 0, 0, 0);
-	s.fo = true;
-	inject(s);
+	asking(false);
 	must(gives_cookie(out("SA", 0, 1, 0), false));
 }
 
 static void rfc7413_a_cookie_in_the_experimental_option(void)
 {
-	struct seg s;
-
-	peer()->fast_open = 5;
-	listening();
-	s = prepared("S", 0, 0, 0);
-	s.fo = s.fo_exp = true;
-	inject(s);
+	asking(true);
 	must(gives_cookie(out("SA", 0, 1, 0), true));
 }
 
@@ -88,8 +88,7 @@ static void rfc7413_4_1_2_no_cookie_without_fast_open(void)
 
 static void rfc7413_4_2_2_data_of_the_syn_is_read_before_the_handshake_ends(void)
 {
-	peer()->fast_open = 5;
-	listening();
+	offering();
 	inject(syn(100));
 	must(!out("SA", 0, 101, 0)->fo);
 	equal(accepting(), 0);
@@ -110,8 +109,7 @@ static void rfc7413_4_2_2_data_with_the_experimental_option(void)
 {
 	struct seg s;
 
-	peer()->fast_open = 5;
-	listening();
+	offering();
 	s = syn(100);
 	s.fo_exp = true;
 	inject(s);
@@ -162,8 +160,7 @@ static void rfc7413_4_1_2_a_wrong_cookie_gets_a_good_one(void)
 {
 	struct seg s;
 
-	peer()->fast_open = 5;
-	listening();
+	offering();
 	s = syn(100);
 	s.fo_cookie[3] ^= 1;
 	inject(s);
@@ -179,8 +176,7 @@ static void rfc7413_4_1_2_a_cookie_of_another_length_gets_a_good_one(void)
 {
 	struct seg s;
 
-	peer()->fast_open = 5;
-	listening();
+	offering();
 	s = syn(100);
 	s.fo_len = 6;
 	inject(s);
@@ -192,8 +188,7 @@ static void rfc7413_4_1_1_a_cookie_too_short_is_no_option(void)
 {
 	struct seg s;
 
-	peer()->fast_open = 5;
-	listening();
+	offering();
 	s = syn(100);
 	s.fo_len = 2;
 	inject(s);
@@ -202,8 +197,7 @@ static void rfc7413_4_1_1_a_cookie_too_short_is_no_option(void)
 
 static void rfc7413_data_without_a_cookie_is_not_taken(void)
 {
-	peer()->fast_open = 5;
-	listening();
+	offering();
 	in("S", 0, 0, 100);
 	must(!out("SA", 0, 1, 0)->fo);
 	equal(accepting(), -EAGAIN);
@@ -211,8 +205,7 @@ static void rfc7413_data_without_a_cookie_is_not_taken(void)
 
 static void rfc7413_4_2_2_a_cookie_without_data_opens_too(void)
 {
-	peer()->fast_open = 5;
-	listening();
+	offering();
 	inject(syn(0));
 	out("SA", 0, 1, 0);
 	equal(accepting(), 0);
@@ -225,7 +218,7 @@ static void rfc7413_4_2_2_a_cookie_without_data_opens_too(void)
 static void rfc7413_5_1_no_more_than_the_limit(void)
 {
 	peer()->fast_open = 1;
-	listening();
+	offering();
 	in_strangers(syn(100));
 	drain();
 	inject(syn(100));
@@ -335,8 +328,7 @@ static void rfc7413_closing_with_data_unread_resets(void)
 
 static void rfc7413_the_listener_closes(void)
 {
-	peer()->fast_open = 5;
-	listening();
+	offering();
 	inject(syn(100));
 	out("SA", 0, 101, 0);
 	closing();
