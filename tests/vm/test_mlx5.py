@@ -743,11 +743,10 @@ def test_each_thread_has_its_ring(net, kind, packets):
 
     def rings():
         shown = json.loads(net.b.stats(client, "--json", "-c", "1").splitlines()[-1])["rings"]
-        return shown, [(r["type"], r["rx_packets"] >= packets, r["tx_packets"] >= packets) for r in shown]
+        print(shown)
+        return [(r["type"], r["rx_packets"] >= packets, r["tx_packets"] >= packets) for r in shown]
 
-    time.sleep(0.3)  # the figures are brought there each 100 ms
-    shown, good = rings()
-    assert good == [("RING_ETH", True, True)] * 2, shown
+    wait_for(lambda: rings() == [("RING_ETH", True, True)] * 2, what="both threads' packets in the figures, each at its own ring")
     client.popen.stdin.write(b"\n")
     client.popen.stdin.flush()
     assert client.wait(60) == 0 and server.popen.poll() is None, client.text
