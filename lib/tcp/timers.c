@@ -170,8 +170,21 @@ static int send_probe(struct tcp_conn *c)
 }
 
 /*
+ * Nobody has answered the last two of what asks after a shut window, however long the wait between
+ * them has become. By the time at which the timer was due: an answer may be here that a thread has
+ * not come to yet, or has taken in between that time and now.
+ */
+static bool unanswered(const struct tcp_conn *c, uint64_t since)
+{
+	int64_t limit = 2 * (int64_t)TCP_RTO_MAX_US;
+
+	return (int64_t)(c->rtx.when_us - c->rcv_tstamp) > limit &&
+	       c->ts->now - since > (uint64_t)limit;
+}
+
+/*
  * The peer has closed its window on data in flight: they are the probe, and its answers keep the
- * connection (RFC 1122, 4.2.2.17).
+ * connection (RFC 1122, 4.2.2.17; Linux: tcp_rtx_probe0_timed_out()).
  */
 static bool window_shut(struct tcp_conn *c)
 {
@@ -180,8 +193,7 @@ static bool window_shut(struct tcp_conn *c)
 	if (c->snd_wnd || c->orphan)
 		return false;
 	/* Answers are no progress: the user does not wait longer for those. */
-	if ((user_timeout(c) && c->ts->now - since > user_timeout(c)) ||
-	    c->ts->now - c->rcv_tstamp > TCP_RTO_MAX_US) {
+	if ((user_timeout(c) && c->ts->now - since > user_timeout(c)) || unanswered(c, since)) {
 		tcp_timed_out(c);
 		return true;
 	}

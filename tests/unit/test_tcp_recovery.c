@@ -377,6 +377,37 @@ static void a_shut_window_on_data_in_flight_keeps_the_connection_while_answered(
 	fake_close();
 }
 
+/* Probes two minutes apart, each answered after a round trip, and a timer that goes off later. */
+static void a_shut_window_whose_timer_is_late_keeps_the_connection_while_answered(void **state)
+{
+	struct tcp_conn *c = fake_open(10 * MS);
+	uint32_t seen;
+
+	(void)state;
+	fake_send(500);
+	fake_wnd = 0;
+	fake_ack(0);
+	for (unsigned i = 0; i < 20; i++) {
+		struct wheel_timer *t;
+
+		seen = f.n;
+		f.ts.now = c->rtx.when_us + 30 * MS;
+		while ((t = wheel_expire(&f.ts.wheel, f.ts.now)))
+			fake_timer(t);
+		assert_int_equal(f.done, -1);
+		assert_true(f.n > seen);
+		f.ts.now += 10 * MS;
+		fake_ack(0);
+	}
+	assert_true(c->rtx.when_us - f.ts.now > 119 * SEC);
+	/* Taken in behind the time at which the timer was due. */
+	f.ts.now = c->rtx.when_us + 300 * SEC;
+	fake_ack(0);
+	fake_pass(0);
+	assert_int_equal(f.done, -1);
+	fake_close();
+}
+
 static void no_memory_for_a_split_does_not_lose_the_count(void **state)
 {
 	struct tcp_conn *c = fake_open(10 * MS);
@@ -462,6 +493,8 @@ int main(void)
 		cmocka_unit_test(a_peer_that_reneges_gets_all_again),
 		cmocka_unit_test(
 			a_shut_window_on_data_in_flight_keeps_the_connection_while_answered),
+		cmocka_unit_test(
+			a_shut_window_whose_timer_is_late_keeps_the_connection_while_answered),
 		cmocka_unit_test(no_memory_for_a_split_does_not_lose_the_count),
 		cmocka_unit_test(no_memory_for_a_split_without_sack_counts_no_segment_twice),
 		cmocka_unit_test(a_refused_retransmission_is_tried_again_without_back_off),
