@@ -19,8 +19,10 @@ static void update_window(struct tcp_conn *c, struct tcp_acking *a)
 	a->flags |= ACK_WINDOW;
 	c->snd_wl1 = rx->seq;
 	c->snd_wnd = wnd;
-	if (wnd > c->max_wnd)
+	if (wnd > c->max_wnd) {
 		c->max_wnd = wnd;
+		tcp_sync_mss(c); /* half of it bounds the MSS */
+	}
 }
 
 /* --- the queue */

@@ -35,6 +35,32 @@ static void a_peer_that_never_has_more_than_half_a_segment_gets_that(void **stat
 	fake_close();
 }
 
+/* A segment fills half of the largest window at most, and of the largest until now. */
+static void a_small_first_window_does_not_keep_segments_small(void **state)
+{
+	struct tcp_conn *c = fake_open(10 * MS);
+
+	(void)state;
+	c->max_wnd = c->snd_wnd = 800;
+	tcp_sync_mss(c);
+	assert_int_equal(c->mss, 400);
+	fake_send(400);
+	expect_sent(0, 400);
+	fake_pass(10 * MS);
+	fake_wnd = 1400;
+	fake_ack(400);
+	assert_int_equal(c->mss, 700);
+	fake_wnd = 60000;
+	fake_send(700);
+	expect_sent(400, 700);
+	fake_pass(10 * MS);
+	fake_ack(1100);
+	fake_send(2000);
+	expect_sent(1100, 1000);
+	expect_sent(2100, 1000);
+	fake_close();
+}
+
 /* 1,000 bytes are sent; their acknowledgement takes the window away. */
 static void close_window(void)
 {
@@ -276,6 +302,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_window_smaller_than_a_segment_is_not_used_in_pieces),
 		cmocka_unit_test(a_peer_that_never_has_more_than_half_a_segment_gets_that),
+		cmocka_unit_test(a_small_first_window_does_not_keep_segments_small),
 		cmocka_unit_test(a_closed_window_is_probed_with_back_off),
 		cmocka_unit_test(probes_back_off_exponentially),
 		cmocka_unit_test(a_window_closed_on_data_in_flight_is_asked_after),
