@@ -89,6 +89,40 @@ static bool rst_at_sack_edge(const struct tcp_conn *c, const struct tcp_rx *rx)
 }
 
 /*
+ * A peer that resets after its FIN may do so with the FIN's own number (Linux: tcp_reset_check();
+ * macOS does). That lies before the window once the FIN is acknowledged.
+ */
+static bool rst_at_fin(const struct tcp_conn *c, const struct tcp_rx *rx)
+{
+	return c->fin_rcvd && rx->seq + 1 == c->rcv_nxt;
+}
+
+/* RFC 5961, 3.2: what is in the window, but not exact, may be a guess. */
+static void rst_in_window(struct tcp_conn *c, const struct tcp_rx *rx)
+{
+	if (rx->seq == c->rcv_nxt || rst_at_fin(c, rx) || rst_at_sack_edge(c, rx)) {
+		tcp_conn_reset(c);
+		return;
+	}
+	c->ts->n.rst_ignored++;
+	tcp_challenge_ack(c);
+}
+
+static void out_of_window(struct tcp_conn *c, const struct tcp_rx *rx)
+{
+	if (!(rx->flags & TCPHDR_RST)) {
+		if (rx->flags & TCPHDR_SYN)
+			challenge_syn(c);
+		else
+			answer_unacceptable(c, rx);
+	} else if (rst_at_fin(c, rx)) {
+		tcp_conn_reset(c);
+	} else {
+		c->ts->n.rst_ignored++;
+	}
+}
+
+/*
  * RFC 9293, 3.10.7.4, first to fourth: time stamp, sequence number, RST, SYN. True: go on with it.
  */
 static bool acceptable(struct tcp_conn *c, const struct tcp_rx *rx)
@@ -109,21 +143,11 @@ static bool acceptable(struct tcp_conn *c, const struct tcp_rx *rx)
 		return true;
 	if (seq_before(rx->end_seq, c->rcv_wup) ||
 	    seq_after(rx->seq, c->rcv_nxt + tcp_rcv_window(c))) {
-		if (rst)
-			c->ts->n.rst_ignored++;
-		else if (syn)
-			challenge_syn(c);
-		else
-			answer_unacceptable(c, rx);
+		out_of_window(c, rx);
 		return false;
 	}
-	if (rst) { /* RFC 5961, 3.2 */
-		if (rx->seq == c->rcv_nxt || rst_at_sack_edge(c, rx)) {
-			tcp_conn_reset(c);
-		} else {
-			c->ts->n.rst_ignored++;
-			tcp_challenge_ack(c);
-		}
+	if (rst) {
+		rst_in_window(c, rx);
 		return false;
 	}
 	if (syn) {

@@ -125,6 +125,41 @@ static void rfc5961_4_syn_in_close_wait_is_challenged(void)
 	equal(state(), TCPS_CLOSE_WAIT);
 }
 
+/* Linux: tcp_reset_check(): macOS resets with its FIN's number what it has closed. */
+static void rfc5961_3_2_the_fins_number_resets_in_close_wait(void)
+{
+	established();
+	in("FA", 1, 1, 0);
+	out_by(60, "A", 1, 2, 0);
+	in("R", 1, 0, 0);
+	equal(state(), TCPS_CLOSED);
+	equal(pending_error(), EPIPE);
+}
+
+static void rfc5961_3_2_the_fins_number_resets_in_last_ack(void)
+{
+	established();
+	in("FA", 1, 1, 0);
+	out_by(60, "A", 1, 2, 0);
+	equal(shutting(SHUT_WR), 0);
+	out("FA", 1, 2, 0);
+	in("R", 1, 0, 0);
+	equal(state(), TCPS_CLOSED);
+	equal(pending_error(), ECONNRESET);
+}
+
+static void rfc5961_3_2_the_fins_number_resets_in_closing(void)
+{
+	established();
+	equal(shutting(SHUT_WR), 0);
+	out("FA", 1, 1, 0);
+	in("FA", 1, 1, 0);
+	out("A", 2, 2, 0);
+	in("R", 1, 0, 0);
+	equal(state(), TCPS_CLOSED);
+	equal(pending_error(), ECONNRESET);
+}
+
 static void rfc5927_7_unreachable_does_not_end_a_connection(void)
 {
 	established();
@@ -227,6 +262,9 @@ const struct conform_case cases_rfc5961[] = {
 	CASE(rfc5961_7_challenges_are_few),
 	CASE(rfc5961_7_out_of_window_answers_are_few),
 	CASE(rfc5961_4_syn_in_close_wait_is_challenged),
+	CASE(rfc5961_3_2_the_fins_number_resets_in_close_wait),
+	CASE(rfc5961_3_2_the_fins_number_resets_in_last_ack),
+	CASE(rfc5961_3_2_the_fins_number_resets_in_closing),
 	CASE(rfc5927_7_unreachable_does_not_end_a_connection),
 	CASE(rfc5927_4_icmp_for_a_number_not_in_flight),
 	CASE(rfc5461_4_unreachable_fails_a_connect),

@@ -149,6 +149,67 @@ static void test_rst_exact_only(void **state)
 	end();
 }
 
+/* The peer's FIN has come; ours is on its way if it is closed. */
+static void fin_came(bool closed)
+{
+	setup();
+	start();
+	accepted_plain();
+	peer(.flags = TCPHDR_FIN | TCPHDR_ACK, .seq = 1, .ack = 1);
+	if (closed)
+		tcp_shutdown(t.c, SHUT_WR, t.now);
+	tcp_flush(t.ts, t.now);
+	t.taken = t.n;
+}
+
+/* Linux: tcp_reset_check(). Before the FIN is acknowledged its number is in the window, then not.
+ */
+static void test_rst_with_the_fins_number(void **state)
+{
+	(void)state;
+	fin_came(false);
+	peer(.flags = TCPHDR_RST, .seq = 1);
+	silent();
+	assert_int_equal(tcp_conn_state(t.c), TCPS_CLOSED);
+	assert_int_equal(tcp_error(t.c), EPIPE);
+	end();
+	fin_came(false);
+	pass(SEC);
+	sent_is(TCPHDR_ACK, 1, 2);
+	peer(.flags = TCPHDR_RST, .seq = 0);
+	assert_int_equal(tcp_conn_state(t.c), TCPS_CLOSE_WAIT);
+	peer(.flags = TCPHDR_RST, .seq = 1);
+	silent();
+	assert_int_equal(tcp_conn_state(t.c), TCPS_CLOSED);
+	assert_int_equal(tcp_error(t.c), EPIPE);
+	end();
+	fin_came(true);
+	assert_int_equal(tcp_conn_state(t.c), TCPS_LAST_ACK);
+	peer(.flags = TCPHDR_RST, .seq = 1);
+	assert_int_equal(tcp_conn_state(t.c), TCPS_CLOSED);
+	assert_int_equal(tcp_error(t.c), ECONNRESET);
+	end();
+}
+
+static void test_rst_with_the_fins_number_in_closing(void **state)
+{
+	(void)state;
+	setup();
+	start();
+	accepted_plain();
+	tcp_shutdown(t.c, SHUT_WR, t.now);
+	tcp_flush(t.ts, t.now);
+	sent();
+	peer(.flags = TCPHDR_FIN | TCPHDR_ACK, .seq = 1, .ack = 1);
+	sent_is(TCPHDR_ACK, 2, 2);
+	assert_int_equal(tcp_conn_state(t.c), TCPS_CLOSING);
+	peer(.flags = TCPHDR_RST, .seq = 1);
+	silent();
+	assert_int_equal(tcp_conn_state(t.c), TCPS_CLOSED);
+	assert_int_equal(tcp_error(t.c), ECONNRESET);
+	end();
+}
+
 static void test_data_before_rst_is_read(void **state)
 {
 	(void)state;
@@ -674,6 +735,8 @@ int main(void)
 		cmocka_unit_test(test_simultaneous_open),
 		cmocka_unit_test(test_simultaneous_open_closed_before),
 		cmocka_unit_test(test_rst_exact_only),
+		cmocka_unit_test(test_rst_with_the_fins_number),
+		cmocka_unit_test(test_rst_with_the_fins_number_in_closing),
 		cmocka_unit_test(test_data_before_rst_is_read),
 		cmocka_unit_test(test_syn_in_connection_challenged),
 		cmocka_unit_test(test_ack_range),
