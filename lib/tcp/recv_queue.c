@@ -21,25 +21,14 @@ uint32_t tcp_buf_charge(const struct buf *b)
 
 struct buf *tcp_buf_trim_front(struct buf *b, uint32_t n)
 {
+	uint32_t seq = b->seq + n;
+
 	if (n >= b->total) {
 		buf_free(b);
 		return NULL;
 	}
-	while (n >= b->len) {
-		struct buf *frag = b->frag;
-
-		n -= b->len;
-		frag->total = b->total - b->len;
-		frag->seq = b->seq + b->len;
-		frag->next = b->next;
-		b->frag = NULL;
-		buf_free(b);
-		b = frag;
-	}
-	b->data += n;
-	b->len -= n;
-	b->total -= n;
-	b->seq += n;
+	b = buf_skip(b, n);
+	b->seq = seq;
 	return b;
 }
 
@@ -141,6 +130,7 @@ static bool collapse(struct tcp_conn *c, struct buf *b)
 	copy_chain(to->data + to->len, b);
 	to->len += b->total;
 	to->total += b->total;
+	to->time_ns = b->time_ns; /* of the last byte, as Linux has it */
 	c->ts->n.rcv_collapsed++;
 	buf_free(b);
 	return true;
@@ -302,6 +292,7 @@ static void ofo_append(struct tcp_conn *c, struct tcp_ofo *o, struct buf *b)
 		copy_chain(own->data, b);
 		own->len = own->total = b->total;
 		own->seq = b->seq;
+		own->time_ns = b->time_ns;
 		buf_free(b);
 		b = own;
 		charge = tcp_buf_charge(b);

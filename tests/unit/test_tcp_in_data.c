@@ -297,6 +297,79 @@ static void test_fragments(void **state)
 	end();
 }
 
+/* Data that came at that time, in fragments of `piece`. */
+static void data_at(uint64_t ns, uint32_t seq, const char *what, uint32_t piece)
+{
+	struct seg s = {.flags = TCPHDR_ACK,
+			.seq = seq,
+			.ack = 1,
+			.wnd = 1000,
+			.data = what,
+			.len = (uint32_t)strlen(what)};
+	struct buf *b = frame(&s, piece);
+
+	b->time_ns = ns;
+	tcp_input(t.ts, b, t.now);
+	tcp_flush(t.ts, t.now);
+}
+
+/* The user reads exactly this, whose last byte came at that time. */
+static void reads_of(const char *want, uint64_t ns)
+{
+	char got[64];
+
+	assert_int_equal(user_recv(got, strlen(want), TCP_RECV_TIME), strlen(want));
+	assert_memory_equal(got, want, strlen(want));
+	assert_int_equal(tcp_read_time(t.c), ns);
+}
+
+/* A frame of several fragments, read in pieces: those behind the first have its time. */
+static void test_time_of_fragments(void **state)
+{
+	(void)state;
+	setup();
+	start();
+	accepted_plain();
+	data_at(111, 1, "abcdefghi", 3);
+	reads_of("ab", 111);
+	reads_of("cd", 111);
+	reads_of("efg", 111);
+	data_at(222, 10, "jk", 3);
+	reads_of("h", 111);
+	reads_of("ij", 222);
+	end();
+}
+
+/* What is copied together, in order and behind a hole, for want of room. */
+static void test_time_of_copies(void **state)
+{
+	(void)state;
+	setup();
+	t.o.rcvbuf = t.o.rcvbuf_max = 16384; /* a fragment counts for 4,096 bytes */
+	start();
+	accepted_plain();
+	data_at(111, 1, "a", 9);
+	data_at(222, 2, "b", 9);
+	data_at(333, 3, "c", 9);
+	assert_true(tcp_stack_counters(t.ts)->rcv_collapsed > 0);
+	reads_of("abc", 333);
+	end();
+	setup();
+	t.o.rcvbuf = t.o.rcvbuf_max = 16384;
+	start();
+	accepted_plain();
+	data_at(111, 3, "c", 9);
+	data_at(222, 5, "e", 9);
+	assert_true(tcp_stack_counters(t.ts)->rcv_collapsed > 0);
+	data_at(333, 1, "ab", 9);
+	data_at(444, 4, "d", 9);
+	reads_of("ab", 333);
+	reads_of("c", 111);
+	reads_of("d", 444);
+	reads_of("e", 222);
+	end();
+}
+
 static void test_window_edge(void **state)
 {
 	(void)state;
@@ -760,6 +833,8 @@ int main(void)
 		cmocka_unit_test(test_bare_fin_behind_gap),
 		cmocka_unit_test(test_urgent_of_what_was_received),
 		cmocka_unit_test(test_fragments),
+		cmocka_unit_test(test_time_of_fragments),
+		cmocka_unit_test(test_time_of_copies),
 		cmocka_unit_test(test_window_edge),
 		cmocka_unit_test(test_window_opens),
 		cmocka_unit_test(test_window_of_one_segment_opens),
