@@ -255,12 +255,22 @@ uint64_t tcp_next_timer(const struct tcp_stack *ts);
 /* output() can take segments again. */
 void tcp_tx_ready(struct tcp_stack *ts, uint64_t now);
 
+/* What each is for the user says tcp/mtu.c. */
 enum tcp_icmp {
+	/* no route: the back-off of what was lost meanwhile is taken back (RFC 6069) */
 	TCP_ICMP_UNREACH_NET,
 	TCP_ICMP_UNREACH_HOST,
 	TCP_ICMP_UNREACH_PORT,
 	TCP_ICMP_FRAG_NEEDED,
-	TCP_ICMP_OTHER
+	TCP_ICMP_UNREACH_PROTO,
+	TCP_ICMP_SOURCE_ROUTE,
+	TCP_ICMP_HOST_UNKNOWN,
+	TCP_ICMP_HOST_ISOLATED,
+	TCP_ICMP_REFUSED_NET, /* there is a route, and it is not for this */
+	TCP_ICMP_REFUSED_HOST, /* or the packet's time was out on it */
+	TCP_ICMP_PROHIBITED, /* ICMPv6's word for both */
+	TCP_ICMP_PROTOCOL, /* somebody did not understand our header */
+	TCP_ICMP_COUNT
 };
 /*
  * An ICMP error that quotes a segment of ours with this sequence number (RFC 5927: must be in

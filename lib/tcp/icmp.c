@@ -11,6 +11,9 @@
 #include "proto/proto.h"
 
 #define ICMP_HLEN 8u
+/* RFC 4443, 3.1; netinet/icmp6.h ends before them */
+#define UNREACH_POLICY 5
+#define UNREACH_REJECT_ROUTE 6
 /* Of the quoted TCP header: ports and sequence number, all that RFC 792 promises. */
 #define QUOTED 8u
 
@@ -37,34 +40,40 @@ static void quoted(const uint8_t *p, struct icmp_tcp *out)
 
 static bool kind_v4(const uint8_t *icmp, struct icmp_tcp *out)
 {
+	static const uint8_t unreach[NR_ICMP_UNREACH + 1] = {
+		[ICMP_NET_UNREACH] = TCP_ICMP_UNREACH_NET,
+		[ICMP_HOST_UNREACH] = TCP_ICMP_UNREACH_HOST,
+		[ICMP_PROT_UNREACH] = TCP_ICMP_UNREACH_PROTO,
+		[ICMP_PORT_UNREACH] = TCP_ICMP_UNREACH_PORT,
+		[ICMP_FRAG_NEEDED] = TCP_ICMP_FRAG_NEEDED,
+		[ICMP_SR_FAILED] = TCP_ICMP_SOURCE_ROUTE,
+		[ICMP_NET_UNKNOWN] = TCP_ICMP_REFUSED_NET,
+		[ICMP_HOST_UNKNOWN] = TCP_ICMP_HOST_UNKNOWN,
+		[ICMP_HOST_ISOLATED] = TCP_ICMP_HOST_ISOLATED,
+		[ICMP_NET_ANO] = TCP_ICMP_REFUSED_NET,
+		[ICMP_HOST_ANO] = TCP_ICMP_REFUSED_HOST,
+		[ICMP_NET_UNR_TOS] = TCP_ICMP_REFUSED_NET,
+		[ICMP_HOST_UNR_TOS] = TCP_ICMP_REFUSED_HOST,
+		[ICMP_PKT_FILTERED] = TCP_ICMP_REFUSED_HOST,
+		[ICMP_PREC_VIOLATION] = TCP_ICMP_REFUSED_HOST,
+		[ICMP_PREC_CUTOFF] = TCP_ICMP_REFUSED_HOST,
+	};
 	uint16_t mtu;
 
 	if (icmp[0] == ICMP_TIME_EXCEEDED) {
-		out->kind = TCP_ICMP_UNREACH_HOST;
+		out->kind = TCP_ICMP_REFUSED_HOST;
 		return true;
 	}
-	if (icmp[0] != ICMP_DEST_UNREACH)
+	if (icmp[0] == ICMP_PARAMETERPROB) {
+		out->kind = TCP_ICMP_PROTOCOL;
+		return true;
+	}
+	if (icmp[0] != ICMP_DEST_UNREACH || icmp[1] > NR_ICMP_UNREACH)
 		return false;
-	switch (icmp[1]) {
-	case ICMP_NET_UNREACH:
-	case ICMP_NET_UNKNOWN:
-	case ICMP_NET_ANO:
-	case ICMP_NET_UNR_TOS:
-		out->kind = TCP_ICMP_UNREACH_NET;
-		break;
-	case ICMP_PORT_UNREACH:
-		out->kind = TCP_ICMP_UNREACH_PORT;
-		break;
-	case ICMP_FRAG_NEEDED:
-		out->kind = TCP_ICMP_FRAG_NEEDED;
+	out->kind = (enum tcp_icmp)unreach[icmp[1]];
+	if (out->kind == TCP_ICMP_FRAG_NEEDED) {
 		memcpy(&mtu, icmp + 6, 2);
 		out->mtu = ntohs(mtu);
-		break;
-	case ICMP_PROT_UNREACH:
-		out->kind = TCP_ICMP_OTHER;
-		break;
-	default:
-		out->kind = TCP_ICMP_UNREACH_HOST;
 	}
 	return true;
 }
@@ -97,6 +106,25 @@ static bool parse_v4(const uint8_t *p, size_t len, struct icmp_tcp *out)
 	return true;
 }
 
+static enum tcp_icmp unreach_v6(uint8_t code)
+{
+	switch (code) {
+	case ICMP6_DST_UNREACH_NOROUTE:
+		return TCP_ICMP_UNREACH_NET;
+	case ICMP6_DST_UNREACH_BEYONDSCOPE:
+	case ICMP6_DST_UNREACH_ADDR:
+		return TCP_ICMP_UNREACH_HOST;
+	case ICMP6_DST_UNREACH_NOPORT:
+		return TCP_ICMP_UNREACH_PORT;
+	case ICMP6_DST_UNREACH_ADMIN:
+	case UNREACH_POLICY:
+	case UNREACH_REJECT_ROUTE:
+		return TCP_ICMP_PROHIBITED;
+	default:
+		return TCP_ICMP_PROTOCOL;
+	}
+}
+
 static bool kind_v6(const uint8_t *icmp, struct icmp_tcp *out)
 {
 	uint32_t mtu;
@@ -108,12 +136,13 @@ static bool kind_v6(const uint8_t *icmp, struct icmp_tcp *out)
 		out->mtu = ntohl(mtu);
 		return true;
 	case ICMP6_TIME_EXCEEDED:
-		out->kind = TCP_ICMP_UNREACH_HOST;
+		out->kind = TCP_ICMP_REFUSED_HOST;
+		return true;
+	case ICMP6_PARAM_PROB:
+		out->kind = TCP_ICMP_PROTOCOL;
 		return true;
 	case ICMP6_DST_UNREACH:
-		out->kind = icmp[1] == ICMP6_DST_UNREACH_NOROUTE  ? TCP_ICMP_UNREACH_NET
-			    : icmp[1] == ICMP6_DST_UNREACH_NOPORT ? TCP_ICMP_UNREACH_PORT
-								  : TCP_ICMP_UNREACH_HOST;
+		out->kind = unreach_v6(icmp[1]);
 		return true;
 	default:
 		return false;

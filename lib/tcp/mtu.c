@@ -185,17 +185,15 @@ static void revert_backoff(struct tcp_conn *c, uint32_t seq)
 	tcp_arm_rtx(c, TCP_PENDING_RTO, due > c->ts->now ? due - c->ts->now : 0);
 }
 
-static uint16_t error_of(enum tcp_icmp kind)
-{
-	switch (kind) {
-	case TCP_ICMP_UNREACH_NET:
-		return ENETUNREACH;
-	case TCP_ICMP_UNREACH_PORT:
-		return ECONNREFUSED;
-	default:
-		return EHOSTUNREACH;
-	}
-}
+/* Linux: icmp_err_convert, icmpv6_err_convert(). */
+static const uint16_t error_of[TCP_ICMP_COUNT] = {
+	[TCP_ICMP_UNREACH_NET] = ENETUNREACH,	[TCP_ICMP_UNREACH_HOST] = EHOSTUNREACH,
+	[TCP_ICMP_UNREACH_PORT] = ECONNREFUSED, [TCP_ICMP_FRAG_NEEDED] = EMSGSIZE,
+	[TCP_ICMP_UNREACH_PROTO] = ENOPROTOOPT, [TCP_ICMP_SOURCE_ROUTE] = EOPNOTSUPP,
+	[TCP_ICMP_HOST_UNKNOWN] = EHOSTDOWN,	[TCP_ICMP_HOST_ISOLATED] = ENONET,
+	[TCP_ICMP_REFUSED_NET] = ENETUNREACH,	[TCP_ICMP_REFUSED_HOST] = EHOSTUNREACH,
+	[TCP_ICMP_PROHIBITED] = EACCES,		[TCP_ICMP_PROTOCOL] = EPROTO,
+};
 
 static void conn_icmp(struct tcp_conn *c, uint32_t seq, enum tcp_icmp kind, uint32_t mtu)
 {
@@ -209,12 +207,12 @@ static void conn_icmp(struct tcp_conn *c, uint32_t seq, enum tcp_icmp kind, uint
 	}
 	/* RFC 5461: a handshake fails at once, a connection only if it then times out. */
 	if (c->state == TCPS_SYN_SENT || (c->state == TCPS_SYN_RECV && !c->fo_child)) {
-		tcp_conn_done(c, error_of(kind));
+		tcp_conn_done(c, error_of[kind]);
 		return;
 	}
 	if (kind == TCP_ICMP_UNREACH_NET || kind == TCP_ICMP_UNREACH_HOST)
 		revert_backoff(c, seq);
-	c->soft_error = error_of(kind);
+	c->soft_error = error_of[kind];
 }
 
 void tcp_icmp(struct tcp_stack *ts, const struct tcp_tuple *tuple, uint32_t seq, enum tcp_icmp kind,

@@ -212,6 +212,46 @@ static void rfc5461_4_net_unreachable_fails_a_connect(void)
 	equal(pending_error(), ENETUNREACH);
 }
 
+/* Linux: icmp_err_convert. */
+static void unreachable_fails_a_connect(enum tcp_icmp kind, int error)
+{
+	connecting();
+	out("S", 0, ANY, 0);
+	in_icmp(kind, 0, 0);
+	equal(state(), TCPS_CLOSED);
+	equal(pending_error(), error);
+}
+
+static void rfc5461_4_protocol_unreachable_fails_a_connect(void)
+{
+	unreachable_fails_a_connect(TCP_ICMP_UNREACH_PROTO, ENOPROTOOPT);
+}
+
+static void rfc5461_4_a_failed_source_route_fails_a_connect(void)
+{
+	unreachable_fails_a_connect(TCP_ICMP_SOURCE_ROUTE, EOPNOTSUPP);
+}
+
+static void rfc5461_4_host_unknown_fails_a_connect(void)
+{
+	unreachable_fails_a_connect(TCP_ICMP_HOST_UNKNOWN, EHOSTDOWN);
+}
+
+static void rfc5461_4_host_isolated_fails_a_connect(void)
+{
+	unreachable_fails_a_connect(TCP_ICMP_HOST_ISOLATED, ENONET);
+}
+
+static void rfc5461_4_net_prohibited_fails_a_connect(void)
+{
+	unreachable_fails_a_connect(TCP_ICMP_REFUSED_NET, ENETUNREACH);
+}
+
+static void rfc5461_4_host_prohibited_fails_a_connect(void)
+{
+	unreachable_fails_a_connect(TCP_ICMP_REFUSED_HOST, EHOSTUNREACH);
+}
+
 /* Our SYN is something that the peer has acknowledged: the number before it is an old one. */
 static void rfc5961_5_2_an_old_ack_before_any_data_brings_its_text(void)
 {
@@ -270,5 +310,11 @@ const struct conform_case cases_rfc5961[] = {
 	CASE(rfc5461_4_unreachable_fails_a_connect),
 	CASE(rfc5461_4_port_unreachable_refuses_a_connect),
 	CASE(rfc5461_4_net_unreachable_fails_a_connect),
+	CASE(rfc5461_4_protocol_unreachable_fails_a_connect),
+	CASE(rfc5461_4_a_failed_source_route_fails_a_connect),
+	CASE(rfc5461_4_host_unknown_fails_a_connect),
+	CASE(rfc5461_4_host_isolated_fails_a_connect),
+	CASE(rfc5461_4_net_prohibited_fails_a_connect),
+	CASE(rfc5461_4_host_prohibited_fails_a_connect),
 	{0},
 };

@@ -217,12 +217,22 @@ static uint16_t plain_sum(const uint8_t *p, unsigned n)
 
 static void kernel_icmp(enum tcp_icmp kind, uint32_t seq, uint32_t mtu)
 {
-	static const uint8_t codes[] = {ICMP_NET_UNREACH, ICMP_HOST_UNREACH, ICMP_PORT_UNREACH,
-					ICMP_FRAG_NEEDED};
+	static const uint8_t codes[TCP_ICMP_COUNT] = {
+		[TCP_ICMP_UNREACH_NET] = ICMP_NET_UNREACH,
+		[TCP_ICMP_UNREACH_HOST] = ICMP_HOST_UNREACH,
+		[TCP_ICMP_UNREACH_PORT] = ICMP_PORT_UNREACH,
+		[TCP_ICMP_FRAG_NEEDED] = ICMP_FRAG_NEEDED,
+		[TCP_ICMP_UNREACH_PROTO] = ICMP_PROT_UNREACH,
+		[TCP_ICMP_SOURCE_ROUTE] = ICMP_SR_FAILED,
+		[TCP_ICMP_HOST_UNKNOWN] = ICMP_HOST_UNKNOWN,
+		[TCP_ICMP_HOST_ISOLATED] = ICMP_HOST_ISOLATED,
+		[TCP_ICMP_REFUSED_NET] = ICMP_NET_ANO,
+		[TCP_ICMP_REFUSED_HOST] = ICMP_HOST_ANO,
+	};
 	uint8_t p[20 + 8 + 20 + 8], *icmp = p + 20, *tcp = icmp + 28;
 	uint16_t sum;
 
-	if (script.peer.family != AF_INET)
+	if (script.peer.family != AF_INET || kind >= TCP_ICMP_PROHIBITED)
 		script_skip("ICMPv6 is not built here");
 	memset(p, 0, sizeof(p));
 	ip_header(p, AF_INET, &script.theirs, &script.ours, 0, sizeof(p) - 20);

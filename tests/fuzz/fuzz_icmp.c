@@ -24,7 +24,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	p = malloc(size - 1 ? size - 1 : 1);
 	memcpy(p, data + 1, size - 1);
 	if (icmp_tcp_parse(p, size - 1, family, &e) &&
-	    (e.tuple.family != family || e.kind > TCP_ICMP_OTHER ||
+	    (e.tuple.family != family || e.kind >= TCP_ICMP_COUNT ||
 	     (e.mtu && e.kind != TCP_ICMP_FRAG_NEEDED)))
 		abort();
 	free(p);

@@ -252,7 +252,7 @@ static void step_icmp(struct in *in, unsigned which)
 	uint8_t what = take8(in);
 
 	tcp_icmp(w.ts, &t, place_of(&t).una + (what & 8 ? take16(in) : 0),
-		 (enum tcp_icmp)(what % (TCP_ICMP_OTHER + 1)), take16(in), w.now);
+		 (enum tcp_icmp)(what % TCP_ICMP_COUNT), take16(in), w.now);
 }
 
 static void step_time(struct in *in)

@@ -56,7 +56,8 @@ static void readable(int fd, uint32_t events, void *arg)
 
 static int open_v4(void)
 {
-	uint32_t filter = ~(1u << ICMP_DEST_UNREACH | 1u << ICMP_TIME_EXCEEDED);
+	uint32_t filter =
+		~(1u << ICMP_DEST_UNREACH | 1u << ICMP_TIME_EXCEEDED | 1u << ICMP_PARAMETERPROB);
 	int fd = OWN_FD(libc.socket(AF_INET, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_ICMP));
 
 	if (fd >= 0)
@@ -73,6 +74,7 @@ static int open_v6(void)
 	ICMP6_FILTER_SETPASS(ICMP6_DST_UNREACH, &filter);
 	ICMP6_FILTER_SETPASS(ICMP6_PACKET_TOO_BIG, &filter);
 	ICMP6_FILTER_SETPASS(ICMP6_TIME_EXCEEDED, &filter);
+	ICMP6_FILTER_SETPASS(ICMP6_PARAM_PROB, &filter);
 	if (fd >= 0)
 		(void)libc.setsockopt(fd, IPPROTO_ICMPV6, ICMP6_FILTER, &filter, sizeof(filter));
 	return fd;
