@@ -322,7 +322,9 @@ void tcp_ack_input(struct tcp_conn *c, const struct tcp_rx *rx)
 		.prior_flight = tcp_in_flight(c),
 		.prior_fack = c->segq.sacked_out ? c->fack : c->snd_una,
 	};
-	bool in_flight = c->segq.packets_out, syn = c->snd_una == c->iss;
+	bool in_flight = c->segq.packets_out;
+	/* Not by numbers: after 4 GiB iss is one of the stream's. */
+	bool syn = c->segq.head && (c->segq.head->flags & SEG_SYN);
 	bool odd = c->ca_state | rx->num_sacks | c->tlp_out | (rx->flags & TCPHDR_ECE);
 
 	if (rx->len)

@@ -1092,11 +1092,15 @@ void tcp_challenge_ack(struct tcp_conn *c);
  * snd_nxt == iss, handshake/syn_sent.c when the peer's SYN comes.
  */
 void tcp_send_syn(struct tcp_conn *c);
+/* Our SYN has not left. Not by numbers alone: after 4 GiB iss is one of the stream's. */
+static inline bool tcp_syn_to_come(const struct tcp_conn *c)
+{
+	return c->snd_nxt == c->iss && (c->state == TCPS_SYN_SENT || c->state == TCPS_SYN_RECV);
+}
 /* The SYN (or, when the peer's came first, the SYN|ACK) found no room in the queue yet. */
 static inline bool tcp_syn_unsent(const struct tcp_conn *c)
 {
-	return c->snd_nxt == c->iss && !c->fo_waits &&
-	       (c->state == TCPS_SYN_SENT || c->state == TCPS_SYN_RECV);
+	return tcp_syn_to_come(c) && !c->fo_waits;
 }
 /* RST of a connection (RST|ACK at snd_nxt). */
 void tcp_send_rst(struct tcp_conn *c);

@@ -199,7 +199,9 @@ static bool hold_small(const struct tcp_conn *c)
 		return false;
 	if (c->o.cork || c->more_holds)
 		return true;
-	return !c->o.nodelay && c->segq.packets_out && seq_after(c->sml_seq, c->snd_una);
+	/* The last small one may lie 2 GiB back, where it seems to be ahead. */
+	return !c->o.nodelay && c->segq.packets_out && seq_after(c->sml_seq, c->snd_una) &&
+	       seq_leq(c->sml_seq, c->snd_nxt);
 }
 
 /* What of len bytes the peer's window takes (RFC 9293, 3.8.6.2.1: no silly pieces of it). */

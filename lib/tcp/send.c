@@ -69,7 +69,7 @@ uint32_t tcp_outq_unsent(const struct tcp_conn *c)
 {
 	if (c->fin_sent || c->state == TCPS_CLOSED)
 		return 0;
-	if (c->snd_nxt == c->iss)
+	if (tcp_syn_to_come(c))
 		return c->sndq.len;
 	return c->write_seq - c->snd_nxt;
 }

@@ -372,6 +372,26 @@ static inline void fake_send(uint32_t n)
 	assert_int_equal(fake_send_flags(n, 0), n);
 }
 
+/*
+ * As if so many bytes more had been sent in full segments and acknowledged; nothing is in flight.
+ * So numbers come again (4 GiB) without as much data.
+ */
+static inline void fake_went(uint32_t bytes)
+{
+	struct tcp_conn *c = f.c;
+
+	assert_int_equal(c->snd_una, c->write_seq);
+	c->snd_una += bytes;
+	c->snd_nxt += bytes;
+	c->write_seq += bytes;
+	c->sndq.seq += bytes;
+	c->fack += bytes;
+	c->push_seq += bytes;
+	c->max_out_seq += bytes;
+	c->rtt.rtt_seq += bytes;
+	c->delivered += bytes / c->mss;
+}
+
 /* The next segment sent and not looked at yet is this one. */
 static inline struct sent *expect_at(const char *file, int line, uint32_t seq, uint32_t len)
 {

@@ -165,6 +165,57 @@ static void minshall_lets_a_small_segment_follow_full_ones(void **state)
 	fake_close();
 }
 
+/* The last small segment lies 3 GiB back: by number it is 1 GiB ahead. */
+static void a_small_segment_of_long_ago_holds_none(void **state)
+{
+	struct tcp_conn *c = fake_open(10 * MS);
+
+	(void)state;
+	c->o.nodelay = false;
+	fake_send(100);
+	expect_sent(0, 100);
+	fake_pass(10 * MS);
+	fake_ack(100);
+	fake_went(3u << 30);
+	fake_send(1000);
+	expect_sent(100 + (3u << 30), 1000);
+	fake_send(100);
+	expect_sent(1100 + (3u << 30), 100);
+	fake_close();
+}
+
+/* Of the stream's first 4 GiB the last byte has the number that the SYN had. */
+static void the_number_of_the_syn_comes_again(void **state)
+{
+	struct tcp_conn *c = fake_open(10 * MS);
+
+	(void)state;
+	c->cc.cwnd = c->cc.ssthresh = 50;
+	fake_went(c->iss - 3000);
+	fake_send(5000);
+	expect_run(c->iss - 3000, 5);
+	fake_pass(10 * MS);
+	fake_ack(c->iss);
+	assert_int_equal(c->snd_una, c->iss);
+	fake_ack(c->iss + 1000);
+	assert_int_equal(c->cc.cwnd, 50);
+	fake_close();
+}
+
+static void what_is_sent_up_to_the_number_of_the_syn_is_sent(void **state)
+{
+	struct tcp_conn *c = fake_open(10 * MS);
+
+	(void)state;
+	fake_went(c->iss - 3000);
+	fake_send(3000);
+	expect_run(c->iss - 3000, 3);
+	assert_int_equal(c->snd_nxt, c->iss);
+	assert_int_equal(tcp_outq(c), 3000);
+	assert_int_equal(tcp_outq_unsent(c), 0);
+	fake_close();
+}
+
 static void nagle_holds_the_rest_of_a_super_segment(void **state)
 {
 	struct tcp_conn *c = fake_open(10 * MS);
@@ -561,6 +612,9 @@ int main(void)
 		cmocka_unit_test(cwnd_cuts_a_super_segment),
 		cmocka_unit_test(nagle_holds_a_small_segment_behind_another),
 		cmocka_unit_test(minshall_lets_a_small_segment_follow_full_ones),
+		cmocka_unit_test(a_small_segment_of_long_ago_holds_none),
+		cmocka_unit_test(the_number_of_the_syn_comes_again),
+		cmocka_unit_test(what_is_sent_up_to_the_number_of_the_syn_is_sent),
 		cmocka_unit_test(nagle_holds_the_rest_of_a_super_segment),
 		cmocka_unit_test(cork_waits_for_a_full_segment_or_200_ms),
 		cmocka_unit_test(uncorking_sends),
