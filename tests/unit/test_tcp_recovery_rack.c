@@ -280,6 +280,33 @@ static void dsacks_widen_the_window_and_sixteen_recoveries_narrow_it(void **stat
 	fake_close();
 }
 
+/* A segment comes late, behind four others, and its retransmission was needless. */
+static void reordered_once(struct tcp_conn *c)
+{
+	uint32_t at = c->snd_una;
+
+	fake_send(5000);
+	fake_pass(40 * MS);
+	fake_sack(at, at + 1000, at + 5000);
+	fake_pass(40 * MS);
+	fake_ack(at + 5000);
+	fake_pass(5 * MS);
+	fake_sack(at + 5000, at, at + 1000);
+}
+
+static void a_dsack_widens_the_window_3_gib_after_another(void **state)
+{
+	struct tcp_conn *c = fake_open(40 * MS);
+
+	(void)state;
+	reordered_once(c);
+	assert_int_equal(c->rack_reo_steps, 2);
+	fake_went(3u << 30);
+	reordered_once(c);
+	assert_int_equal(c->rack_reo_steps, 3);
+	fake_close();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -296,6 +323,7 @@ int main(void)
 		cmocka_unit_test(a_probe_of_a_super_segment_is_its_last_segment),
 		cmocka_unit_test(only_one_probe_then_the_timeout),
 		cmocka_unit_test(dsacks_widen_the_window_and_sixteen_recoveries_narrow_it),
+		cmocka_unit_test(a_dsack_widens_the_window_3_gib_after_another),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -29,12 +29,22 @@ void tcp_rack_advance(struct tcp_conn *c, const struct tcp_seg *s, const struct 
 	}
 }
 
+/*
+ * The round in which a D-SACK has widened the window is not over: its end is in flight. An older
+ * one's may lie 2 GiB back, where it seems to be ahead.
+ */
+static bool in_dsack_round(const struct tcp_conn *c)
+{
+	return seq_after(c->rack_dsack_round, c->snd_una) &&
+	       seq_leq(c->rack_dsack_round, c->snd_nxt);
+}
+
 /* Step 4: a D-SACK widens the window, once a round trip; 16 recoveries without one narrow it. */
 void tcp_rack_update_window(struct tcp_conn *c, const struct tcp_acking *a)
 {
 	if (a->prior_delivered == c->delivered)
 		return;
-	if (c->rack_dsack_seen && seq_geq(c->snd_una, c->rack_dsack_round)) {
+	if (c->rack_dsack_seen && !in_dsack_round(c)) {
 		c->rack_dsack_round = c->snd_nxt;
 		if (c->rack_reo_steps < UINT8_MAX)
 			c->rack_reo_steps++;
