@@ -116,13 +116,18 @@ static struct tcp_seg *covered(struct tcp_conn *c, struct tcp_seg *s, uint32_t s
 	return skip ? split(c, s, s->seq + skip) : s;
 }
 
-static void sack_range(struct tcp_conn *c, struct tcp_acking *a, uint32_t start, uint32_t end)
+/*
+ * What lies before `from` need not be walked; b covers the segment that this is in from its own
+ * start on.
+ */
+static void sack_range(struct tcp_conn *c, struct tcp_acking *a, const struct tcp_sack_block *b,
+		       uint32_t from)
 {
 	struct tcp_segq *q = &c->segq;
-	struct tcp_seg *s = tcp_segq_unsacked(q, tcp_segq_find(q, start));
+	struct tcp_seg *s = tcp_segq_unsacked(q, tcp_segq_find(q, from));
 
-	while (s && seq_before(s->seq, end)) {
-		struct tcp_seg *in = covered(c, s, start, end);
+	while (s && seq_before(s->seq, b->end)) {
+		struct tcp_seg *in = covered(c, s, b->start, b->end);
 
 		if (in) {
 			sack_seg(c, a, in);
@@ -135,16 +140,16 @@ static void sack_range(struct tcp_conn *c, struct tcp_acking *a, uint32_t start,
 /* What of b the last ACK had not said already. */
 static void sack_block(struct tcp_conn *c, struct tcp_acking *a, const struct tcp_sack_block *b)
 {
-	uint32_t start = b->start;
+	uint32_t from = b->start;
 
 	for (unsigned i = 0; i < c->num_sack_seen; i++) {
 		const struct tcp_sack_block *old = &c->sack_seen[i];
 
-		if (seq_geq(start, old->start) && seq_before(start, old->end))
-			start = old->end;
+		if (seq_geq(from, old->start) && seq_before(from, old->end))
+			from = old->end;
 	}
-	if (seq_before(start, b->end))
-		sack_range(c, a, start, b->end);
+	if (seq_before(from, b->end))
+		sack_range(c, a, b, from);
 }
 
 /* The blocks of this ACK are what need not be walked at the next. */
