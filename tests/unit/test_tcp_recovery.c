@@ -263,6 +263,25 @@ static void a_block_that_grows_covers_the_segment_that_it_ended_in(void **state)
 	fake_close();
 }
 
+/* 4 GiB later: what an ACK had said then says nothing of the same numbers. */
+static void blocks_of_long_ago_are_forgotten(void **state)
+{
+	struct tcp_conn *c = fake_open(10 * MS);
+
+	(void)state;
+	fake_send(5000);
+	fake_pass(10 * MS);
+	fake_sack(0, 1000, 3000);
+	assert_int_equal(c->segq.sacked_out, 2);
+	fake_ack(5000);
+	fake_went(0u - 5000);
+	fake_send(5000);
+	fake_pass(10 * MS);
+	fake_sack(0, 1000, 3000);
+	assert_int_equal(c->segq.sacked_out, 2);
+	fake_close();
+}
+
 static void blocks_that_cannot_be_are_ignored(void **state)
 {
 	struct tcp_conn *c = fake_open(10 * MS);
@@ -503,6 +522,7 @@ int main(void)
 		cmocka_unit_test(sack_repairs_all_holes_in_one_recovery),
 		cmocka_unit_test(sack_splits_a_super_segment),
 		cmocka_unit_test(a_block_that_grows_covers_the_segment_that_it_ended_in),
+		cmocka_unit_test(blocks_of_long_ago_are_forgotten),
 		cmocka_unit_test(blocks_that_cannot_be_are_ignored),
 		cmocka_unit_test(prr_spreads_the_reduction_over_the_round_trip),
 		cmocka_unit_test(prr_grows_back_after_heavy_losses),

@@ -181,8 +181,10 @@ void tcp_sack_input(struct tcp_conn *c, struct tcp_acking *a)
 	struct tcp_sack_block good[TCP_SACK_MAX];
 	unsigned i = 0, n = 0;
 
-	if (!c->segq.sacked_out)
+	if (!c->segq.sacked_out) {
 		c->fack = c->snd_una;
+		c->num_sack_seen = 0;
+	}
 	if (is_dsack(c, rx)) {
 		dsack_input(c, a);
 		i = 1;
