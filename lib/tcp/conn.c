@@ -308,7 +308,7 @@ void tcp_conn_reset(struct tcp_conn *c)
 		c->ts->n.attempt_fails++;
 		break;
 	case TCPS_SYN_RECV:
-		err = c->fo_child ? ECONNRESET : ECONNREFUSED;
+		err = ECONNRESET;
 		c->ts->n.attempt_fails++;
 		if (c->fo_child)
 			tcp_fast_open_reset(c);

@@ -93,6 +93,20 @@ static void rfc9293_3_10_7_3_syn_ack_with_wrong_ack_is_reset(void)
 	equal(state(), TCPS_ESTABLISHED);
 }
 
+/* The RFC would have it refused; Linux's tcp_reset() knows only of SYN_SENT. */
+static void rfc9293_3_10_7_4_a_rst_ends_a_simultaneous_open(void)
+{
+	opts()->timestamps = opts()->wscale = false;
+	connecting();
+	out("S", 0, ANY, 0);
+	in("S", 0, 0, 0);
+	out("SA", 0, 1, 0);
+	in("R", 1, 0, 0);
+	nothing();
+	equal(state(), TCPS_CLOSED);
+	equal(pending_error(), ECONNRESET);
+}
+
 static void rfc9293_3_10_7_3_acceptable_rst_refuses(void)
 {
 	connecting();
@@ -582,6 +596,7 @@ const struct conform_case cases_rfc9293_open[] = {
 	CASE(rfc9293_3_5_simultaneous_open_repeats_its_syn_ack),
 	CASE(rfc9293_3_10_7_3_wrong_ack_in_syn_sent_is_reset),
 	CASE(rfc9293_3_10_7_3_syn_ack_with_wrong_ack_is_reset),
+	CASE(rfc9293_3_10_7_4_a_rst_ends_a_simultaneous_open),
 	CASE(rfc9293_3_10_7_3_acceptable_rst_refuses),
 	CASE(rfc9293_3_10_7_3_rst_without_ack_is_ignored),
 	CASE(rfc9293_3_10_7_3_rst_with_wrong_ack_is_ignored),

@@ -103,6 +103,23 @@ static void test_simultaneous_open(void **state)
 	end();
 }
 
+/* As Linux has it: refused is what only a SYN was answered with. */
+static void test_simultaneous_open_reset(void **state)
+{
+	(void)state;
+	setup();
+	start();
+	connecting();
+	sent();
+	peer(.flags = TCPHDR_SYN, .mss = 1460);
+	sent();
+	peer(.flags = TCPHDR_RST, .seq = 1);
+	silent();
+	assert_int_equal(tcp_conn_state(t.c), TCPS_CLOSED);
+	assert_int_equal(tcp_error(t.c), ECONNRESET);
+	end();
+}
+
 static void test_simultaneous_open_closed_before(void **state)
 {
 	(void)state;
@@ -733,6 +750,7 @@ int main(void)
 		cmocka_unit_test(test_full_queue_sends_later),
 		cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_simultaneous_open),
+		cmocka_unit_test(test_simultaneous_open_reset),
 		cmocka_unit_test(test_simultaneous_open_closed_before),
 		cmocka_unit_test(test_rst_exact_only),
 		cmocka_unit_test(test_rst_with_the_fins_number),
