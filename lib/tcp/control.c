@@ -106,15 +106,26 @@ void tcp_window_update(struct tcp_conn *c)
 
 /* --- ACK */
 
+/*
+ * The number of a segment without data. A peer that has taken back its window throws away what lies
+ * beyond it. Less than its scale's unit is rounding: such a peer may have all up to snd_nxt, and
+ * throws away what lies before that (Linux: tcp_acceptable_seq()).
+ */
+static uint32_t acceptable_seq(const struct tcp_conn *c)
+{
+	uint32_t end = tcp_wnd_end(c);
+
+	if (!seq_after(c->snd_nxt, end) || c->snd_nxt - end < 1u << c->snd_wscale)
+		return c->snd_nxt;
+	return seq_max(c->snd_una, end);
+}
+
 void tcp_send_ack(struct tcp_conn *c)
 {
-	struct tcp_transmission xmit = {.seq = c->snd_nxt, .flags = TCPHDR_ACK};
+	struct tcp_transmission xmit = {.seq = acceptable_seq(c), .flags = TCPHDR_ACK};
 
 	if (c->closing || c->state == TCPS_CLOSED)
 		return;
-	/* The peer may have taken back its window: a number beyond that would be thrown away. */
-	if (seq_after(xmit.seq, tcp_wnd_end(c)) && seq_after(c->snd_nxt, c->snd_una))
-		xmit.seq = seq_max(c->snd_una, tcp_wnd_end(c));
 	if (tcp_xmit(c, &xmit)) {
 		/* It is still due. */
 		c->ack_needed = 2;
@@ -262,7 +273,8 @@ void tcp_send_rst(struct tcp_conn *c)
 	struct tcp_hdr_spec h = {
 		.sport = c->node.tuple.lport,
 		.dport = c->node.tuple.rport,
-		.seq = c->snd_nxt,
+		/* Elsewhere the peer would answer with a challenge only (RFC 5961, 3). */
+		.seq = acceptable_seq(c),
 		.ack = c->rcv_nxt,
 		.flags = TCPHDR_RST | TCPHDR_ACK,
 		.wnd = tcp_select_window(c),
@@ -271,12 +283,6 @@ void tcp_send_rst(struct tcp_conn *c)
 		.tsecr = c->ts_recent,
 	};
 
-	/*
-	 * Within the window that the peer has now, or it would answer with a challenge only (RFC
-	 * 5961, 3).
-	 */
-	if (seq_after(h.seq, tcp_wnd_end(c)) && seq_after(c->snd_nxt, c->snd_una))
-		h.seq = seq_max(c->snd_una, tcp_wnd_end(c));
 	/* Lost, or no room for it: the peer's next segment is answered with one. */
 	(void)tcp_xmit_bare(c->ts, &c->node.tuple, c->user, &h, (uint8_t)(c->o.tos & ~3u),
 			    c->o.ttl);

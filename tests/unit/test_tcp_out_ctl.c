@@ -261,6 +261,34 @@ static void the_limit_of_challenges_cannot_be_counted(void **state)
 	fake_close();
 }
 
+/* A scaled window is a whole number of units: its edge moves back by less than one. */
+static void an_ack_lies_where_the_peer_takes_it(void **state)
+{
+	struct tcp_conn *c = fake_open(10 * MS);
+
+	(void)state;
+	c->snd_wscale = 7;
+	c->snd_wnd = 2000;
+	fake_send(2000);
+	expect_run(0, 2);
+	c->snd_wnd = 2000 - 127;
+	tcp_send_ack(c);
+	expect_sent(2000, 0);
+	tcp_send_rst(c);
+	assert_true(expect_sent(2000, 0)->flags & TCPHDR_RST);
+	/* This is no rounding: what lies beyond it the peer does not take. */
+	c->snd_wnd = 2000 - 128;
+	tcp_send_ack(c);
+	expect_sent(2000 - 128, 0);
+	tcp_send_rst(c);
+	assert_true(expect_sent(2000 - 128, 0)->flags & TCPHDR_RST);
+	c->snd_wscale = 0;
+	c->snd_wnd = 1999;
+	tcp_send_ack(c);
+	expect_sent(1999, 0);
+	fake_close();
+}
+
 static void a_reset_answers_by_the_rules(void **state)
 {
 	struct tcp_tuple t = {.family = AF_INET};
@@ -364,6 +392,7 @@ int main(void)
 		cmocka_unit_test(reading_tells_a_window_that_opened),
 		cmocka_unit_test(challenge_acks_are_limited),
 		cmocka_unit_test(the_limit_of_challenges_cannot_be_counted),
+		cmocka_unit_test(an_ack_lies_where_the_peer_takes_it),
 		cmocka_unit_test(a_reset_answers_by_the_rules),
 		cmocka_unit_test(a_delayed_ack_goes_by_timer_and_data_carry_it),
 		cmocka_unit_test(ecn_reduces_once_a_window_and_says_so),
