@@ -22,6 +22,13 @@ static struct owner {
 	int fd; /* what end_of() gave */
 } owners[OWNERS_MAX];
 
+/* Owners that were not to be found and waited for by time. owners_lock */
+static struct missing {
+	int ifindex; /* 0: free */
+	pid_t pid;
+} missing[OWNERS_MAX];
+static unsigned next_missing; /* the oldest: it makes room */
+
 /* The owner's end, which comes after that of its descriptors. */
 static void ended(int fd, uint32_t events, void *arg)
 {
@@ -40,17 +47,34 @@ static void ended(int fd, uint32_t events, void *arg)
 	stack_freed(ifindex);
 }
 
+/* owners_lock is held. False: it was noted before. */
+static bool missing_note(int ifindex, pid_t pid)
+{
+	for (unsigned i = 0; i < OWNERS_MAX; i++) {
+		if (missing[i].ifindex == ifindex && missing[i].pid == pid)
+			return false;
+	}
+	missing[next_missing] = (struct missing){ifindex, pid};
+	next_missing = (next_missing + 1) % OWNERS_MAX;
+	return true;
+}
+
 /*
- * Becomes readable when the process has ended; it may have done so just now, and its queues go a
- * moment after. -1 and errno.
+ * Becomes readable when the process has ended. Who is not to be found may have done so just now,
+ * and its queues go a moment after; who is not to be found again lives in another PID namespace,
+ * and nothing tells its end. -1 and errno. owners_lock is held.
  */
-static int end_of(pid_t pid)
+static int end_of(int ifindex, pid_t pid)
 {
 	const struct itimerspec soon = {.it_value = {.tv_nsec = GOING_NS}};
 	int fd = OWN_FD((int)libc_raw(SYS_pidfd_open, pid, 0, 0, 0, 0, 0));
 
 	if (fd >= 0 || errno != ESRCH)
 		return fd;
+	if (!missing_note(ifindex, pid)) {
+		errno = ESRCH;
+		return -1;
+	}
 	fd = OWN_FD(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC));
 	if (fd >= 0)
 		(void)timerfd_settime(fd, 0, &soon, NULL);
@@ -79,7 +103,7 @@ void stack_owner_wait(int ifindex)
 	pthread_mutex_lock(&owners_lock);
 	o = pid ? place_for(ifindex) : NULL;
 	if (o) {
-		o->fd = end_of(pid);
+		o->fd = end_of(ifindex, pid);
 		err = o->fd < 0 ? -errno : worker_fd_add(o->fd, EPOLLIN, ended, o);
 		if (!err)
 			o->ifindex = ifindex;
@@ -100,4 +124,6 @@ void stack_owners_forked(void)
 			own_fd_close(owners[i].fd);
 		owners[i].ifindex = 0;
 	}
+	memset(missing, 0, sizeof(missing));
+	next_missing = 0;
 }

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """Two programs on one interface: the first has its queues, the second the kernel's sockets, until the first has ended."""
 
+import os
+import pathlib
 import socket
 
 import pytest
 
 from differential import PEER_PORT, App
-from netns import wait_for
+from netns import PYTHON, wait_for
 
 IN_KERNEL = ("UdpInDatagrams", "UdpOutDatagrams")
 
@@ -56,4 +58,36 @@ def test_what_the_kernel_had_comes_to_the_queues_when_their_owner(net, first, ho
         wait_for(lambda: not by_the_kernel(net, second, peer), 10, "datagrams past the kernel")
         with net.a.tcp_bypassed():
             connect_and_echo(net, second)
+        peer.close()
+
+
+def number_of_nobody():
+    """A pid that nobody here has, nor gets soon: they are given out upwards."""
+    last = int(pathlib.Path("/proc/sys/kernel/ns_last_pid").read_text())
+    return next(pid for pid in range(last if last > 1000 else 32000, 300, -1) if not os.path.exists(f"/proc/{pid}"))
+
+
+OWNER = """
+import os, socket, sys, time
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.bind((sys.argv[1], 7000))
+s.sendto(b'x', (sys.argv[2], 7000))
+print('owner', os.getpid(), flush=True)
+time.sleep(600)
+"""
+
+
+def test_an_owner_of_another_pid_namespace_is_waited_for_once(net):
+    """Nothing tells its end: who tried again and again would hold the lock that rings are opened under."""
+    pid = number_of_nobody()
+    owner = net.a.popen(["unshare", "--pid", "--fork", "--kill-child", "sh", "-c", 'echo $1 >/proc/sys/kernel/ns_last_pid; shift; "$@"; exit', "sh",
+                         pid - 1, PYTHON, "-c", OWNER, net.a.ip4, net.b.ip4], preload=True)
+    owner.wait_text(f"^owner {pid}$")
+    with App(net.a, True, env={"VMA_TRACELEVEL": "DEBUG"}) as second:
+        peer = second.peer_socket()
+        second.do("u = udp(7001)")
+        assert by_the_kernel(net, second, peer), "the first should have the queues, or this tests nothing"
+        wait_for(lambda: f"the end of process {pid} cannot be waited for: No such process" in second.text, 10, "the second look")
+        assert second.text.count("has ended: sockets follow") == 1
+        assert by_the_kernel(net, second, peer)
         peer.close()
