@@ -5,7 +5,6 @@
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include "kmod/kmod.h"
 #include "runtime/runtime.h"
@@ -67,7 +66,7 @@ static void warn_no_huge(void)
 }
 
 /* who has mapped last: a child closes what it inherits before it opens anything */
-static _Atomic pid_t owner;
+static _Atomic uint64_t owner; /* process_mark() */
 
 void *pages_map(enum pages_type type, size_t *bytes)
 {
@@ -83,7 +82,7 @@ void *pages_map(enum pages_type type, size_t *bytes)
 		warn_no_huge();
 	if (!p)
 		p = map(*bytes, 0);
-	atomic_store(&owner, getpid());
+	atomic_store(&owner, process_mark());
 	/*
 	 * The kernel module's is so by itself, and rdma-core does it to what it registers where it
 	 * has to.
@@ -95,6 +94,6 @@ void *pages_map(enum pages_type type, size_t *bytes)
 
 void pages_unmap(void *p, size_t bytes)
 {
-	if (atomic_load(&owner) == getpid())
+	if (atomic_load(&owner) == process_mark())
 		munmap(p, bytes);
 }

@@ -57,6 +57,7 @@ static void fork_parent(void)
 
 static void forked_child(void)
 {
+	process_mark_forked();
 	own_fd_forked();
 	worker_fork_child();
 	stacks_fork_parent(); /* this thread took the lock */

@@ -52,7 +52,8 @@ struct ring_port {
 	uint8_t mac[6];
 	unsigned num_queues; /* receive queues in use, at least 1, at most PORT_MAX_QUEUES */
 	unsigned num_tx_queues; /* 0: the driver does not tell */
-	pid_t pid; /* who opened it: a forked child detaches nothing */
+	pid_t pid; /* who opened it */
+	uint64_t opener; /* its process_mark(): a forked child detaches nothing */
 
 	/* Set by the caller before port_attach(). */
 	bool frags; /* the XSKs take frames of several chunks */

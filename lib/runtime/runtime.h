@@ -7,8 +7,8 @@
  * (worker.h).
  *
  * Every call of the program: libc.h, lock.h, signals.h; clock.h where it waits. The log, the
- * internal thread, atfork.h, caps.h, own_fd.h, text_file.h and the watch over the last thread are
- * rare.
+ * internal thread, atfork.h, caps.h, own_fd.h, process_mark.h, text_file.h and the watch over the
+ * last thread are rare.
  */
 #ifndef RUNTIME_RUNTIME_H
 #define RUNTIME_RUNTIME_H
@@ -21,6 +21,7 @@
 #include "runtime/lock.h"
 #include "runtime/log.h"
 #include "runtime/own_fd.h"
+#include "runtime/process_mark.h"
 #include "runtime/signals.h"
 #include "runtime/text_file.h"
 #include "runtime/worker.h"

@@ -150,6 +150,14 @@ static void enter_namespace(void)
 	look("at home again");
 }
 
+/* Parent and child are both number 1 of their PID namespace. */
+static void same_pid(void)
+{
+	CHECK(getpid() == 1);
+	ended(by_syscall(CLONE_NEWPID));
+	look("parent");
+}
+
 int main(int argc, char **argv)
 {
 	const char *how = argv[1];
@@ -161,6 +169,8 @@ int main(int argc, char **argv)
 	talk("before");
 	if (!strcmp(how, "syscall"))
 		ended(by_syscall(NAMESPACES));
+	else if (!strcmp(how, "same-pid"))
+		same_pid();
 	else if (!strcmp(how, "syscall-net"))
 		ended(by_syscall(CLONE_NEWNET));
 	else if (!strcmp(how, "clone3"))

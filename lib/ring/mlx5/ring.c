@@ -5,7 +5,6 @@
 #include <net/if.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "ring/mlx5/ring_int.h"
 #include "ring/mlx5/rule.h"
@@ -241,7 +240,7 @@ static void mlx5_close(struct ring *r)
 	struct mlx5_ring *m = mlx5_ring(r);
 
 	libc_internal_begin();
-	if (getpid() == m->pid) {
+	if (m->opener == process_mark()) {
 		mlx5_views_close(m);
 		m->objects->ops->close(m->objects);
 	} else {
@@ -433,7 +432,7 @@ static int ring_make(int ifindex, struct ring **out, const char **what)
 	cq_mute(&m->mute.cq);
 	m->view = &m->mute;
 	m->objects = objects;
-	m->pid = getpid();
+	m->opener = process_mark();
 	memcpy(m->mac, port->mac, sizeof(m->mac));
 	m->ring = (struct ring){.ops = &mlx5_ops, .counters = &m->counters, .ifindex = ifindex};
 	memcpy(m->ring.ifname, port->ifname, sizeof(m->ring.ifname));

@@ -70,7 +70,7 @@ struct mlx5_ring {
 	struct buf_pool heap_pool; /* counts them */
 	struct buf_pool *heap_origin; /* where their memory goes */
 	uint32_t arm_sn; /* events taken: the device ignores a request to tell that is older */
-	pid_t pid; /* who opened it */
+	uint64_t opener; /* process_mark() */
 	uint8_t mac[6]; /* of the interface; the rules match it */
 	struct mlx5_clock clock;
 	struct mlx5_moderation moderation;

@@ -164,6 +164,7 @@ int port_open(int ifindex, struct ring_port **out)
 	p->ifindex = ifindex;
 	p->link_fd = -1;
 	p->pid = getpid();
+	p->opener = process_mark();
 	err = probe(p);
 	if (err) {
 		free(p);
@@ -499,7 +500,7 @@ static int detach_by_netlink(const struct ring_port *p)
 /* Undoes what program_load(), memory_map() and maps_pin() have done so far. */
 static void detach(struct ring_port *p)
 {
-	bool ours = p->pid == getpid();
+	bool ours = p->opener == process_mark();
 	int err;
 
 	if (p->prog && ours) {
@@ -651,7 +652,7 @@ void port_close(struct ring_port *p)
 {
 	if (!p)
 		return;
-	if (p->pid == getpid()) {
+	if (p->opener == process_mark()) {
 		ring_bpf_begin();
 		detach(p);
 		ring_bpf_end();

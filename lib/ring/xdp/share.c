@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "ring/xdp/xdp.h"
 #include "config/config.h"
@@ -12,7 +11,7 @@
 /* Not the stacks' lock that opens rings: the internal thread closes them, and a forked child. */
 static pthread_mutex_t shares_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct xdp_share *shares;
-static pid_t shares_pid; /* whose they are: a child begins without any */
+static uint64_t shares_owner; /* process_mark(): a child begins without any */
 
 unsigned share_rings_wanted(void)
 {
@@ -49,9 +48,9 @@ void share_enter(struct xdp_ring *x)
 	struct xdp_share *sh = x->share;
 
 	pthread_mutex_lock(&shares_lock);
-	if (shares_pid != getpid()) {
+	if (shares_owner != process_mark()) {
 		shares = NULL;
-		shares_pid = getpid();
+		shares_owner = process_mark();
 	}
 	if (!sh->num) {
 		sh->next = shares;
@@ -70,7 +69,7 @@ struct xdp_share *share_find(int ifindex, int *err)
 
 	*err = 0;
 	pthread_mutex_lock(&shares_lock);
-	for (sh = shares_pid == getpid() ? shares : NULL; sh; sh = sh->next) {
+	for (sh = shares_owner == process_mark() ? shares : NULL; sh; sh = sh->next) {
 		/* One whose rings are being closed is that of an interface that has gone. */
 		if (sh->ifindex == ifindex && sh->staying == sh->num)
 			break;
@@ -90,7 +89,7 @@ void share_forked(void)
 bool share_close(struct xdp_ring *x)
 {
 	struct xdp_share *sh = x->share, **p;
-	bool forked = shares_pid != getpid(), last;
+	bool forked = shares_owner != process_mark(), last;
 
 	/*
 	 * A forked child closes what it has of its parent's. It has one thread only, so the lock,

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "runtime/process_mark.h"
+
+#include <stdatomic.h>
+#include <unistd.h>
+
+static _Atomic uint32_t forks; /* from the process that has loaded the library to this one */
+
+uint64_t process_mark(void)
+{
+	/* The pid, too: of a process that was made behind our back nobody has counted. */
+	return (uint64_t)atomic_load_explicit(&forks, memory_order_relaxed) << 32 |
+	       (uint32_t)getpid();
+}
+
+void process_mark_forked(void)
+{
+	atomic_fetch_add_explicit(&forks, 1, memory_order_relaxed);
+}

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Which process this is. Its pid does not tell: a child in another PID namespace can have its
+ * parent's number (both are 1 there), and what the parent has opened is not its own to take apart.
+ */
+#ifndef RUNTIME_PROCESS_MARK_H
+#define RUNTIME_PROCESS_MARK_H
+
+#include <stdint.h>
+
+/* Not 0, and of a child another one than its parent's, however it was made. */
+uint64_t process_mark(void);
+/* The child of a fork(), before any room looks. */
+void process_mark_forked(void);
+
+#endif
