@@ -179,8 +179,8 @@ struct ring_ops {
 	/* The fds whose readability means "poll() has something"; returns how many were written. */
 	unsigned (*wait_fds)(struct ring *r, int *fds, unsigned max);
 	/*
-	 * Says that someone will sleep on wait_fds(). Returns true when frames wait already: do not
-	 * sleep.
+	 * Says that someone will sleep on wait_fds(). Returns true when frames wait already, or
+	 * some that were posted are about to leave but need another poll(): do not sleep.
 	 */
 	bool (*arm)(struct ring *r);
 	int (*flow_add)(struct ring *r, const struct vma_flow_key *key,

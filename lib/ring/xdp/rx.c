@@ -495,13 +495,30 @@ unsigned xdp_wait_fds(struct ring *ring, int *fds, unsigned max)
 	return n;
 }
 
+/*
+ * kick() has given up, and nothing wakes a sleeper when there is room again. True: the device has
+ * sent something since the last look, so the rest leaves soon. One that has not may stand still for
+ * long: the internal thread tries again, which polls a ring that nobody polls.
+ */
+static bool sends_slowly(struct xdp_ring *x)
+{
+	const struct xsk *s = x->share ? x->share->ring[0]->xsk : x->xsk;
+	/* relaxed: no chunk is taken by it */
+	uint32_t done = __atomic_load_n(s->comp.producer, __ATOMIC_RELAXED);
+	bool moved = done != x->done_seen;
+
+	x->done_seen = done;
+	return moved && atomic_load_explicit(&x->stalled, memory_order_relaxed);
+}
+
 bool xdp_arm(struct ring *ring)
 {
 	struct xdp_ring *x = xdp_ring(ring);
-	bool waiting = false;
+	bool waiting;
 
 	/* Whoever sleeps cannot refill nor send what is left. */
 	xdp_kick(ring);
+	waiting = sends_slowly(x);
 	for (uint32_t i = 0; i < x->num_queues; i++) {
 		struct xsk *s = &x->xsk[i];
 

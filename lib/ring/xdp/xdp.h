@@ -99,6 +99,7 @@ struct xdp_ring {
 	_Atomic uint32_t
 		/* 1: kick() gave up with frames left. Set and cleared by kick(), read by poll() */
 		stalled;
+	uint32_t done_seen; /* comp.producer at the last arm(); the stack lock */
 	int gso_fd; /* AF_PACKET, -1: none */
 	/* gso_fd goes past the queueing discipline; cleared once, by any thread */
 	_Atomic bool gso_bypass;
