@@ -499,3 +499,43 @@ def test_mistakes_are_named(tool, args):
 def test_help_and_version(tool):
     assert tool("-h").stdout.startswith("\nVMA Statistics\nUsage:\n\t")
     assert re.fullmatch(r"vma_stats \d+\.\d+\.\d+-\d+\n", tool("-V").stdout)
+
+
+# A sysfs of the test's own, where only the tool sees it.
+MODULE = """set -e
+mount -t tmpfs none /sys/kernel
+mkdir -p /sys/kernel/vma/process/"$1"
+cat "$2" >/sys/kernel/vma/process/"$1"/pages
+shift 2
+exec "$@"
+"""
+
+
+@pytest.fixture
+def with_module(programs):
+    """vma_stats of the process, whose pages the module would show as those of the file."""
+    def run(pid, pages, view):
+        argv = ["unshare", "--mount", "sh", "-c", MODULE, "sh", str(pid), pages, programs / "vma_stats", "-p", str(pid), "-v", str(view), "-c", "1"]
+        return subprocess.run(argv, text=True, capture_output=True, timeout=20)
+    return run
+
+
+def test_a_process_of_another_pid_namespace_is_shown_by_the_module(writer, with_module, tmp_path):
+    """It knows itself by another number than the one that the module names it by."""
+    pages = bytearray(writer.path.read_bytes())
+    struct.pack_into("=I", pages, PID, 7)
+    (tmp_path / "pages").write_bytes(pages)
+    shown = with_module(writer.pid, tmp_path / "pages", 5)
+    print(shown.stdout, shown.stderr)
+    assert shown.returncode == 0 and f" {writer.pid}/stats_writer" in shown.stdout
+
+
+def test_a_process_that_shows_the_module_no_pages_is_shown_by_its_file(programs, with_module):
+    """VMA_STATS_FD_NUM=0."""
+    w = Writer(programs, "/tmp", 0)
+    try:
+        shown = with_module(w.pid, "/dev/null", 3)
+        print(shown.stdout, shown.stderr)
+        assert shown.returncode == 0 and f"stats_writer with pid: {w.pid}\n" in shown.stdout + shown.stderr
+    finally:
+        w.end()

@@ -176,7 +176,7 @@ static int file_open(struct source *s, const char *path, bool writable, char why
 /* 0; 1: no such process there; -1 with why. */
 static int sysfs_open(struct source *s, bool writable, char why[WHY_LEN])
 {
-	char path[sizeof(SYSFS) + 32];
+	char path[sizeof(SYSFS) + 32], byte;
 
 	snprintf(path, sizeof(path), SYSFS "/%d/pages", s->pid);
 	s->fd = open(path, (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC);
@@ -186,6 +186,12 @@ static int sysfs_open(struct source *s, bool writable, char why[WHY_LEN])
 		snprintf(why, WHY_LEN, "%s cannot be opened%s: %s", path,
 			 writable ? " for writing" : "", strerror(errno));
 		return -1;
+	}
+	/* Who shows no sockets (VMA_STATS_FD_NUM=0) has a file, as without the module. */
+	if (pread(s->fd, &byte, 1, 0) == 0) {
+		close(s->fd);
+		s->fd = -1;
+		return 1;
 	}
 	s->is_sysfs = true;
 	s->map = malloc(BYTES_MAX);
@@ -291,6 +297,10 @@ static void on_bus(int signal)
 static int checked(struct source *s, struct snapshot *out, int err, char reason[WHY_LEN],
 		   char why[WHY_LEN])
 {
+	/* The folder's name is right; in a PID namespace of its own the process has another number.
+	 */
+	if (!err && s->is_sysfs)
+		out->h.pid = (unsigned)s->pid;
 	if (!err && out->h.pid != (unsigned)s->pid) {
 		snprintf(reason, WHY_LEN, "is corrupt: it is of process %u", out->h.pid);
 		snapshot_free(out);
