@@ -30,7 +30,8 @@ struct epset;
 struct epitem {
 	struct vfd_watch watch;
 	struct epset *set; /* NULL: free. set->mtx */
-	struct vfd *v; /* NULL in the child of a fork(): only the shadow socket is left */
+	/* NULL in the child of a fork(), but for another set: only the shadow socket is left */
+	struct vfd *v;
 	bool nested; /* v is another set */
 	bool in_kernel; /* the kernel's epoll watches the fd, too; mtx */
 	bool served; /* and the kernel serves it for now, or it is another set; mtx */
@@ -153,7 +154,8 @@ void epset_ready(struct epset *s, struct epitem *it, uint32_t events);
 void epitem_arm(struct epset *s, struct epitem *it, uint32_t events);
 /*
  * In the child of a fork(), after the fd table was emptied: the sockets are the parent's. What is
- * left of an item is the translation of its tag. The sets themselves stay in the fd table.
+ * left of an item is the translation of its tag. The sets themselves stay in the fd table, and in
+ * each other.
  */
 void epset_forked(void);
 /*

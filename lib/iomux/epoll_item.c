@@ -450,10 +450,19 @@ static void set_forked(struct epset *s)
 	atomic_store(&s->num_ready, 0);
 	for (it = s->items; it; it = it->next) {
 		it->ready = false;
-		it->v = NULL;
+		if (!it->nested || !it->v || !it->v->nfds)
+			it->v = NULL;
 		epitem_served(s, it);
 	}
 	atomic_store(&s->num_sockets, 0);
+}
+
+/* The sets in s are the child's as s is: what becomes ready in them is told to s. */
+static void watch_nested(struct epset *s)
+{
+	for (struct epitem *it = s->items; it; it = it->next)
+		if (it->v)
+			vfd_watch_add(it->v, &it->watch);
 }
 
 void epset_forked(void)
@@ -463,4 +472,7 @@ void epset_forked(void)
 	generation_salt = (uint32_t)getpid() * 2654435761u & TAG_MASK;
 	for (struct epset *s = epset_first(); s; s = s->all)
 		set_forked(s);
+	/* After all of them: each has lost its watches. */
+	for (struct epset *s = epset_first(); s; s = s->all)
+		watch_nested(s);
 }

@@ -677,6 +677,43 @@ static void the_child_keeps_its_kernel_fds(void **state)
 	print_message("    pipe and shadow socket in the child, everything in the parent\n");
 }
 
+static void the_childs_sets_are_in_each_other_still(void **state)
+{
+	int outer = epoll_create1(0), status;
+	struct fake own = {.fd = -1};
+	struct epoll_event ev[2];
+	pid_t pid;
+
+	(void)state;
+	assert_int_equal(iomux_epoll_created(outer), 0);
+	ctl(outer, EPOLL_CTL_ADD, set, EPOLLIN, 5);
+	ctl(set, EPOLL_CTL_ADD, fake.fd, EPOLLIN, 1);
+	pid = fork();
+	if (!pid) {
+		fake_open(&own);
+		if (ctl(set, EPOLL_CTL_ADD, own.fd, EPOLLIN, 2) || wait_ms(outer, ev, 2, 0))
+			_exit(1);
+		fake_arrive(&own);
+		if (wait_ms(outer, ev, 2, 1000) != 1 || ev[0].data.u64 != 5)
+			_exit(2);
+		if (wait_ms(set, ev, 2, 0) != 1 || ev[0].data.u64 != 2)
+			_exit(3);
+		fake_take(&own);
+		if (wait_ms(outer, ev, 2, 0))
+			_exit(4);
+		/* It is known to be there: changed and taken out, not a second time put in. */
+		if (ctl(outer, EPOLL_CTL_ADD, set, EPOLLIN, 6) != -EEXIST ||
+		    ctl(outer, EPOLL_CTL_DEL, set, 0, 0))
+			_exit(5);
+		fake_arrive(&own);
+		_exit(wait_ms(outer, ev, 2, 0));
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(WEXITSTATUS(status), 0);
+	vfd_close(outer);
+	print_message("    a socket of the child's in an inner set makes the outer one ready\n");
+}
+
 static void waits_are_counted(void **state)
 {
 	struct vma_stats_iomux *m = stats_iomux_get(STATS_POLL);
@@ -722,6 +759,7 @@ int main(void)
 		TEST(a_mask_holds_signals_off),
 		TEST(many_fds_and_large_select_sets),
 		TEST(the_child_keeps_its_kernel_fds),
+		TEST(the_childs_sets_are_in_each_other_still),
 		TEST(waits_are_counted),
 	};
 
