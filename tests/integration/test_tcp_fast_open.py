@@ -49,6 +49,13 @@ def fresh(blocking=True, *options):
     s.setblocking(blocking)
     return s
 def error(s): return s.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+SO_ZEROCOPY, MSG_ZEROCOPY, MSG_ERRQUEUE = 60, 0x4000000, 0x2000
+def zerocopy(s): s.setsockopt(socket.SOL_SOCKET, SO_ZEROCOPY, 1)
+def told(s):  # the first and the last call of a notification
+    p = select.poll()
+    p.register(s, 0)
+    p.poll(5000)
+    return [struct.unpack('=II', d[8:16]) for _, _, d in s.recvmsg(0, 512, MSG_ERRQUEUE)[1]]
 def fill():  # the cookie of the peer
     s = client(b'x')
     s.recv(1)
@@ -180,6 +187,24 @@ def test_a_client_asks_and_then_sends_with_its_syn(net, preload, family):
 
 # What a program sees, step by step; the same with kernel sockets.
 STEPS = {
+    "MSG_ZEROCOPY without a cookie": [
+        "s = fresh(False); zerocopy(s)",
+        "s.sendto(b'data', MSG_FASTOPEN | MSG_ZEROCOPY, (PEER, PORT))",
+        "ready(s, 5000)[0] & 4",
+        "s.sendto(b'data', MSG_FASTOPEN | MSG_ZEROCOPY, (PEER, PORT))",
+        "told(s)",
+        "s.close()",
+    ],
+    "MSG_ZEROCOPY with a cookie": [
+        "fill()",
+        "s = fresh(); zerocopy(s)",
+        "s.sendto(b'data', MSG_FASTOPEN | MSG_ZEROCOPY, (PEER, PORT))",
+        "syn_data(s), s.recv(4)",
+        "told(s)",
+        "s.send(b'more', MSG_ZEROCOPY)",
+        "told(s)",
+        "s.close()",
+    ],
     "without a cookie it is in progress": [
         "s = fresh(False)",
         "s.sendto(b'data', MSG_FASTOPEN, (PEER, PORT))",

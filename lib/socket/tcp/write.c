@@ -175,8 +175,8 @@ static ssize_t transmit(struct tcp_sock *s, int fd, const struct iovec *iov, int
 }
 
 /*
- * The same with MSG_ZEROCOPY, which changes nothing but that its end is told. The kernel tells
- * it of a socket that was handed over meanwhile.
+ * The same where flags may have MSG_ZEROCOPY, which changes nothing but that its end is told. The
+ * kernel tells it of a socket that was handed over meanwhile.
  */
 static ssize_t transmit_told(struct tcp_sock *s, int fd, const struct iovec *iov, int cnt,
 			     size_t len, int flags)
@@ -184,7 +184,7 @@ static ssize_t transmit_told(struct tcp_sock *s, int fd, const struct iovec *iov
 	uint32_t gen = atomic_load_explicit(&s->gen, memory_order_acquire);
 	ssize_t n = transmit(s, fd, iov, cnt, len, flags);
 
-	if (n > 0)
+	if (n > 0 && flags & MSG_ZEROCOPY)
 		tcp_sock_zerocopy_done(s, gen);
 	return n;
 }
@@ -203,8 +203,8 @@ static ssize_t fast_open_again(struct tcp_sock *s, int fd, const struct msghdr *
 		err = tcp_sock_connect_again(s, fd, s->nonblock || flags & MSG_DONTWAIT);
 	if (err)
 		return result(s, err, flags);
-	return transmit(s, fd, msg->msg_iov, (int)msg->msg_iovlen,
-			tcp_sock_iov_len(msg->msg_iov, msg->msg_iovlen), flags);
+	return transmit_told(s, fd, msg->msg_iov, (int)msg->msg_iovlen,
+			     tcp_sock_iov_len(msg->msg_iov, msg->msg_iovlen), flags);
 }
 
 /*
@@ -223,6 +223,7 @@ static ssize_t fast_open(struct tcp_sock *s, int fd, const struct msghdr *msg, i
 				     .flags = flags & ENGINE_FLAGS};
 	size_t len = tcp_sock_iov_len(msg->msg_iov, msg->msg_iovlen);
 	bool wait = !s->nonblock && !(flags & MSG_DONTWAIT);
+	uint32_t gen = atomic_load_explicit(&s->gen, memory_order_acquire);
 	int err;
 
 	o.flags |= flags & MSG_DONTWAIT;
@@ -239,6 +240,8 @@ static ssize_t fast_open(struct tcp_sock *s, int fd, const struct msghdr *msg, i
 	if (!err && wait && (size_t)o.taken < len)
 		o.taken = send_slow(s, fd, msg->msg_iov, (int)msg->msg_iovlen, len, (size_t)o.taken,
 				    flags);
+	if (o.taken > 0 && flags & MSG_ZEROCOPY)
+		tcp_sock_zerocopy_done(s, gen);
 	return result(s, o.taken, flags);
 }
 
