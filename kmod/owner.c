@@ -87,11 +87,17 @@ static bool connected_elsewhere(const struct sock *sk, const struct vma_flow_key
 }
 
 /*
- * Somebody else's socket of the same port and address: both set SO_REUSEADDR. Bucket's lock held.
+ * Somebody else's socket of the same port and address: both set SO_REUSEADDR. A connection has its
+ * own four numbers, for which vma_kernel_has() looks; as TIME_WAIT it has no user to ask for.
+ * Bucket's lock held.
  */
 static bool is_strangers(const struct sock *other, const struct sock *sk, const struct vma_addr *a)
 {
-	if (other == sk || other->sk_state == TCP_TIME_WAIT || uid_eq(other->sk_uid, sk->sk_uid))
+	unsigned char state = READ_ONCE(other->sk_state);
+
+	if (other == sk || (state != TCP_CLOSE && state != TCP_LISTEN))
+		return false;
+	if (uid_eq(other->sk_uid, sk->sk_uid))
 		return false;
 	return bound_to(other, a, inet_sk(sk)->inet_num);
 }

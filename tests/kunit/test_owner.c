@@ -231,6 +231,27 @@ static void a_port_shared_with_another_user_is_nobodys(struct kunit *test)
 	sock_release(mine);
 }
 
+/* A connection of the kernel's on the port is not the port: it has four numbers of its own. */
+static void a_connection_of_another_users_shares_no_port(struct kunit *test)
+{
+	struct socket *l = help_socket(test, &init_net, AF_INET, IPPROTO_TCP, LOOPBACK, 0);
+	struct socket *mine = help_reuser(test, LOOPBACK, 0);
+	struct socket *theirs = help_reuser(test, LOOPBACK, help_port(mine));
+	struct vma_flow_key key = help_key(IPPROTO_TCP, LOOPBACK, help_port(mine), "127.0.0.2", 9);
+	struct sockaddr_in to = {.sin_family = AF_INET,
+				 .sin_port = htons(help_port(l)),
+				 .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+
+	KUNIT_ASSERT_EQ(test, 0, kernel_listen(l, 1));
+	theirs->sk->sk_uid = KUIDT_INIT(1234);
+	KUNIT_EXPECT_EQ(test, vma_owner_check(mine->sk, &key), -EPERM);
+	KUNIT_ASSERT_EQ(test, 0, kernel_connect(theirs, (struct sockaddr *)&to, sizeof(to), 0));
+	KUNIT_EXPECT_EQ(test, vma_owner_check(mine->sk, &key), 0);
+	sock_release(theirs);
+	sock_release(mine);
+	sock_release(l);
+}
+
 static struct kunit_case cases[] = {KUNIT_CASE(a_good_flow_passes),
 				    KUNIT_CASE(bad_flags_are_refused),
 				    KUNIT_CASE(bad_fields_are_refused),
@@ -238,6 +259,7 @@ static struct kunit_case cases[] = {KUNIT_CASE(a_good_flow_passes),
 				    KUNIT_CASE(a_socket_bound_to_all_owns_each),
 				    KUNIT_CASE(an_unbound_socket_owns_nothing),
 				    KUNIT_CASE(a_port_shared_with_another_user_is_nobodys),
+				    KUNIT_CASE(a_connection_of_another_users_shares_no_port),
 				    KUNIT_CASE(a_socket_of_another_kind_owns_nothing),
 				    KUNIT_CASE(a_connected_udp_socket_owns_one_remote_side),
 				    KUNIT_CASE(a_connection_of_the_kernels_is_seen),
