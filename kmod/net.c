@@ -90,8 +90,12 @@ void vma_net_bury(struct net *net, struct list_head *dead)
 
 	spin_lock(&n->lock);
 	list_splice_tail_init(dead, &n->dead);
-	spin_unlock(&n->lock);
+	/*
+	 * Under the lock: work that runs already may free them right after it, and nothing else
+	 * keeps the namespace.
+	 */
 	queue_delayed_work(queue, &n->work, 0);
+	spin_unlock(&n->lock);
 }
 
 /* Returns when everything that was buried in net before is gone. Process context. */
