@@ -202,7 +202,8 @@ struct ring_ops {
 	/*
 	 * The XDP program on the interface is this one now (its id, 0: none), or was just now. 0:
 	 * the ring's packets come, maybe again; negative errno, logged: they come no more, the ring
-	 * is to be closed. The worker only. NULL: no such program stands in front of the ring.
+	 * is to be closed. The worker only, without the lock. NULL: no such program stands in
+	 * front of the ring.
 	 */
 	int (*program_changed)(struct ring *r, uint32_t id);
 };

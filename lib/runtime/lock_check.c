@@ -41,7 +41,7 @@ static const struct {
 	const char *name;
 	unsigned rank;
 } documented[] = {
-	{"udp_sock.lock", 1}, {"tcp_sock.lock", 1}, {"stack_flows_lock", 2},
+	{"udp_sock.lock", 1}, {"tcp_sock.lock", 1}, {"stack_flows_lock", 2}, {"libxdp_lock", 2},
 	{"stack.lock", 3},    {"watch_lock", 4},    {"epoll_set.lock", 5},
 };
 

@@ -213,6 +213,7 @@ static void stack_cut_off(struct stack *st)
 static void follow_link(struct stack *st)
 {
 	struct net_link link;
+	bool open;
 	int err = 0;
 
 	if (net_link_get(st->ifindex, &link) == -ENODEV) {
@@ -220,12 +221,13 @@ static void follow_link(struct stack *st)
 		return;
 	}
 	lock_take(&st->lock);
-	if (atomic_load_explicit(&st->open, memory_order_relaxed)) {
+	open = atomic_load_explicit(&st->open, memory_order_relaxed);
+	if (open)
 		st->ring->ops->link_changed(st->ring, link.mtu, link.mac);
-		if (st->ring->ops->program_changed)
-			err = st->ring->ops->program_changed(st->ring, link.xdp_prog);
-	}
 	lock_drop(&st->lock);
+	/* Without the lock, for which packets wait: another thread may have libbpf for long. */
+	if (open && st->ring->ops->program_changed)
+		err = st->ring->ops->program_changed(st->ring, link.xdp_prog);
 	if (err)
 		stack_cut_off(st);
 }
@@ -348,10 +350,10 @@ void stacks_stop(void)
 		 */
 		struct ring *ring = stack_shut(st);
 
-		if (ring)
-			ring->ops->leave(ring);
 		if (locked)
 			lock_drop(&st->lock);
+		if (ring)
+			ring->ops->leave(ring);
 	}
 }
 
