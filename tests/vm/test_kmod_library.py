@@ -121,6 +121,21 @@ def test_a_listener_that_is_closed_leaves_nothing_but_what_was_accepted(net):
     wait_for(lambda: sums()["resets_sent"] == before + 1 and sums()["conns"] == 0, what=sums)
 
 
+@pytest.mark.parametrize("option, way", [("36, 7", "fwmark 7"), ("25, b'veth-b\\0'", "oif veth-b")], ids=["SO_MARK", "SO_BINDTODEVICE"])
+def test_a_reset_goes_the_way_of_its_connection(net, option, way):
+    """It is routed by the mark and the device that the listener has; nothing else leaves the host any more."""
+    server = net.b.python(SERVER.replace('l = socket.create_server(("", 7400), backlog=4096)',
+                                         f"l = socket.socket(); l.setsockopt(1, {option}); l.bind(('', 7400)); l.listen(100)"), True)
+    server.wait_text("^ready$")
+    clients = connect(net, 7400, 3)
+    wait_for(lambda: sums()["conns"] == 3, what=sums)
+    for rule in ["pref", 10, *way.split(), "lookup", "main"], ["pref", 20, "blackhole"]:
+        ip("-n", net.b.name, "rule", "add", *rule)
+    server.kill(signal.SIGKILL)
+    for s in clients:
+        refused(s)
+
+
 CLIENT = """
 import os, signal, socket, sys
 c = socket.create_connection((sys.argv[1], 7401))

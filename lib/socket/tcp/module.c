@@ -46,13 +46,19 @@ static struct vma_kmod_slot *enter(struct stack *st, const struct tcp_conn *c, i
 	return slot;
 }
 
+/*
+ * s has the listener's options: its mark and its device hold for the reset, too, and the module
+ * knows those of the socket that vouches. So the listener does then, if it has any, for as long as
+ * it is open.
+ */
 static struct vma_kmod_slot *enter_accepted(struct stack *st, const struct tcp_conn *c,
-					    int listener)
+					    const struct tcp_sock *s, int listener)
 {
-	struct vma_kmod_slot *slot = enter(st, c, voucher);
+	bool listener_first = s->mark || s->bound_if;
+	struct vma_kmod_slot *slot = enter(st, c, listener_first ? listener : voucher);
 
 	if (!slot && errno != ENODEV)
-		slot = enter(st, c, listener);
+		slot = enter(st, c, listener_first ? voucher : listener);
 	return slot;
 }
 
@@ -98,7 +104,7 @@ void tcp_sock_kmod_queued(void *ctx, void *listener, struct tcp_conn *c)
 	if (!q)
 		return;
 	q->user.kind = TCP_SOCK_USER_QUEUED;
-	q->slot = enter_accepted(st, c, fd);
+	q->slot = enter_accepted(st, c, att->s, fd);
 	if (!q->slot) {
 		not_taken(fd);
 		free(q);
@@ -131,7 +137,7 @@ void tcp_sock_kmod_unqueue(struct tcp_sock_queued *q)
 void tcp_sock_kmod_accepted(struct tcp_sock *s, struct tcp_sock_queued *q, int listener)
 {
 	s->slot = q ? dequeue(q)
-		    : enter_accepted(atomic_load_explicit(&s->st, memory_order_relaxed), s->c,
+		    : enter_accepted(atomic_load_explicit(&s->st, memory_order_relaxed), s->c, s,
 				     listener);
 	if (!s->slot)
 		not_taken(listener);
