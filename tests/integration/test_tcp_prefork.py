@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """Servers that are several processes: who accepts, who serves and who has begun it all are different ones."""
 
+import hashlib
 import os
 import re
 import signal
+import socket
 
 import pytest
 
-from netns import wait_for
+from netns import PYTHON, children, wait_for
 from test_tcp_programs import QUIET, attached, needs, offloaded
 
 PORT = 7500
@@ -234,6 +236,32 @@ def test_prefork(net, server_ours, client_ours, source, workers):
     server.kill(signal.SIGTERM)
     assert server.wait() == 0, server.text
     assert "lost" not in server.text
+
+
+@needs("strace")
+@pytest.mark.no_sanitize
+@pytest.mark.parametrize("server_ours", [False, True], ids=["kernel", "ours"])
+def test_who_comes_too_late_for_a_client_of_the_kernels_serves_the_next(net, server_ours):
+    """Several processes see the same client in the kernel's queue, and one gets it: the others do not sleep there."""
+    slow = ["strace", "-f", "-o", net.tmp / "strace", "--trace=ppoll", "--inject=ppoll:delay_exit=100000"]
+    server = net.a.popen([*slow, PYTHON, "-u", "-c", BLOCKING, "3"], preload=server_ours, env=QUIET)
+    server.wait_text("^ready$", 30)
+    master = children(server.pid)[0]
+
+    def ask_at(host, address):
+        with host.socket(kind=socket.SOCK_STREAM, timeout=10) as s:
+            s.connect((address, PORT))
+            s.shutdown(socket.SHUT_WR)
+            assert s.recv(100) == hashlib.sha256().digest()
+
+    try:
+        attached(net, PORT, server_ours)
+        for _ in range(8):
+            ask_at(net.a, "127.0.0.1")  # by the kernel
+            ask_at(net.b, net.a.ip4)
+    finally:
+        os.kill(master, signal.SIGTERM)
+    assert server.wait() == 0, server.text
 
 
 @PAIRS

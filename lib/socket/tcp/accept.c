@@ -189,32 +189,68 @@ static bool came_meanwhile(struct tcp_sock *s)
 	return true;
 }
 
+/* The byte of a listener's kernel socket that os_turn_take() locks. */
+#define OS_TURN_AT 0x766d61
+
+static int os_turn(int fd, short type)
+{
+	struct flock turn = {
+		.l_type = type, .l_whence = SEEK_SET, .l_start = OS_TURN_AT, .l_len = 1};
+
+	return raw.fcntl(fd, F_SETLK, &turn) ? -errno : 0;
+}
+
+/*
+ * Other processes may have the listener, and O_NONBLOCK is common to all of them: if one took the
+ * client between our poll() and accept4(), we would sleep in accept4() with s->lock held. So one
+ * process at a time does both. A record lock (fcntl(2)) on the socket keeps the others out, however
+ * they have got it, and ends with its process. False: it is another one's turn.
+ */
+static bool os_turn_take(int fd)
+{
+	int err = os_turn(fd, F_WRLCK);
+
+	/* Where a socket cannot be locked we go without. */
+	return err != -EAGAIN && err != -EACCES;
+}
+
+/* accept4() of a socket that would block, if there is somebody to accept. */
+static int accept_at_once(int fd, struct sockaddr *addr, socklen_t *len, int flags)
+{
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+	int new = -EAGAIN;
+
+	if (!os_turn_take(fd))
+		return -EBUSY;
+	if (raw.poll(&p, 1, 0) > 0) {
+		new = PROGRAM_FD(raw.accept4(fd, addr, len, flags));
+		new = new < 0 ? -errno : new;
+	}
+	(void)os_turn(fd, F_UNLCK);
+	return new;
+}
+
 /*
  * From the kernel's queue, without waiting; s->lock is held, so no other thread of ours takes it
  * away between.
  */
 static int accept_os(struct tcp_sock *s, int fd, struct sockaddr *addr, socklen_t *len, int flags)
 {
-	struct pollfd p = {.fd = fd, .events = POLLIN};
 	int new;
 
 	if (!atomic_load_explicit(&s->v.os_events, memory_order_acquire))
 		return -EAGAIN;
 	atomic_store_explicit(&s->v.os_events, 0, memory_order_release);
-	if (!s->nonblock && raw.poll(&p, 1, 0) <= 0)
-		return -EAGAIN;
-	new = PROGRAM_FD(raw.accept4(fd, addr, len, flags));
-	if (new < 0) {
-		int err = errno;
-
-		/* No number for it, say: it waits there still. */
-		if (err != EAGAIN)
-			atomic_fetch_or_explicit(&s->v.os_events, EPOLLIN, memory_order_release);
-		return -err;
+	if (s->nonblock) {
+		new = PROGRAM_FD(raw.accept4(fd, addr, len, flags));
+		new = new < 0 ? -errno : new;
+	} else {
+		new = accept_at_once(fd, addr, len, flags);
 	}
-	/* there may be more */
-	atomic_fetch_or_explicit(&s->v.os_events, EPOLLIN, memory_order_release);
-	return new;
+	/* There may be more; or no number for it, say: it waits there still. */
+	if (new != -EAGAIN)
+		atomic_fetch_or_explicit(&s->v.os_events, EPOLLIN, memory_order_release);
+	return new == -EBUSY ? -EAGAIN : new;
 }
 
 /* One that its former owner had accepted from the wire, as accept_os(). s->lock is held. */
@@ -347,16 +383,17 @@ unsigned tcp_sock_clients(struct tcp_sock *s)
 
 const void *tcp_sock_first_client(struct tcp_sock *s)
 {
-	int cancel = tcp_sock_lock(s);
 	const struct tcp_conn *first = NULL;
 
+	if (!lock_try(&s->lock))
+		return NULL;
 	for (struct tcp_sock_att *att = s->unconn.atts; att && !first; att = att->next) {
 		lock_take(&att->st->lock);
 		if (att->l && atomic_load_explicit(&att->st->open, memory_order_relaxed))
 			first = tcp_accept_first(att->l);
 		lock_drop(&att->st->lock);
 	}
-	tcp_sock_unlock(s, cancel);
+	lock_drop(&s->lock);
 	return first;
 }
 

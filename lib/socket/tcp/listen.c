@@ -517,9 +517,9 @@ void tcp_sock_listen_tick(struct tcp_sock *s)
 	struct tcp_sock_att *att;
 	uint16_t port = 0;
 
-	if (tcp_sock_mode(s) != TCP_SOCK_LISTEN)
+	/* Who has it for long may be asleep in the kernel (accept.c); the next second is as good. */
+	if (tcp_sock_mode(s) != TCP_SOCK_LISTEN || !lock_try(&s->lock))
 		return;
-	lock_take(&s->lock);
 	if (s->unconn.is_quiet || !s->unconn.atts) {
 		lock_drop(&s->lock);
 		return;
