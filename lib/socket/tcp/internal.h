@@ -279,6 +279,11 @@ int tcp_sock_listen(struct vfd *v, int fd, int backlog);
 void tcp_sock_waited(struct vfd *v);
 /* A connection that lives on its listener's rule gets one of its own; st->lock is held. */
 void tcp_sock_own_rule(struct tcp_sock *c, struct stack *st);
+/*
+ * The interface of st has vanished, and with it what listens there for s, and its rules. No lock
+ * held.
+ */
+void tcp_sock_listener_gone(struct tcp_sock *s, struct stack *st);
 /* Rules and stacks follow the addresses; s->lock is held. */
 void tcp_sock_relisten(struct tcp_sock *s);
 /*

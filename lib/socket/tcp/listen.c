@@ -152,11 +152,12 @@ void tcp_sock_atts_forked(void)
 	free_atts = NULL;
 }
 
+/* The one that listens in st, NULL: none. s->lock is held. */
 static struct tcp_sock_att *att_find(struct tcp_sock *s, const struct stack *st)
 {
 	struct tcp_sock_att *att = s->unconn.atts;
 
-	while (att && att->st != st)
+	while (att && (att->st != st || !att->l))
 		att = att->next;
 	return att;
 }
@@ -282,7 +283,7 @@ static int attach_stack(const struct attaching *a, struct stack *st,
 	att = att_find(a->s, st);
 	if (!att && num && atomic_load_explicit(&st->open, memory_order_relaxed))
 		att = att_new(a->s, st, a->spec, a->o);
-	if (att && att->l) {
+	if (att) {
 		att->is_chosen = att->is_chosen || st == a->chosen;
 		att->spread = stacks_several() && a->spec->reuseport && st->ring->caps.spread;
 		err = set_rules(att, a->fd, keys, num);
@@ -517,7 +518,8 @@ void tcp_sock_listen_tick(struct tcp_sock *s)
 	struct tcp_sock_att *att;
 	uint16_t port = 0;
 
-	/* Who has it for long may be asleep in the kernel (accept.c); the next second is as good. */
+	/* Who has it for long may be asleep in the kernel (accept.c); the next second is as good.
+	 */
 	if (tcp_sock_mode(s) != TCP_SOCK_LISTEN || !lock_try(&s->lock))
 		return;
 	if (s->unconn.is_quiet || !s->unconn.atts) {
@@ -529,7 +531,8 @@ void tcp_sock_listen_tick(struct tcp_sock *s)
 	if (port && net_tcp_conns(port) == 0) {
 		s->unconn.is_quiet = true;
 		for (att = s->unconn.atts; att; att = att->next)
-			s->unconn.is_quiet = quieten(att, port) && s->unconn.is_quiet;
+			s->unconn.is_quiet =
+				(!att->num_keys || quieten(att, port)) && s->unconn.is_quiet;
 	}
 	lock_drop(&s->lock);
 }
@@ -615,6 +618,37 @@ static void own_rule(struct tcp_sock *c, void *arg)
 	tcp_sock_own_rule(c, lv->st);
 }
 
+/* att has no rules any more; st->lock is held. */
+static void drop_keys(struct tcp_sock_att *att)
+{
+	for (unsigned i = 0; i < att->num_keys; i++)
+		stack_flow_del(att->st, &att->keys[i]);
+	free(att->keys);
+	att->keys = NULL;
+	att->num_keys = 0;
+}
+
+static void att_gone(struct tcp_sock_att *att)
+{
+	att->l = NULL;
+	att->is_chosen = false;
+	drop_keys(att);
+	stack_users(att->st, -1);
+}
+
+void tcp_sock_listener_gone(struct tcp_sock *s, struct stack *st)
+{
+	struct tcp_sock_att *att;
+
+	lock_take(&s->lock);
+	lock_take(&st->lock);
+	att = att_find(s, st);
+	if (att)
+		att_gone(att);
+	lock_drop(&st->lock);
+	lock_drop(&s->lock);
+}
+
 static void att_leave(struct tcp_sock_att *att)
 {
 	struct stack *st = att->st;
@@ -637,9 +671,7 @@ static void att_leave(struct tcp_sock_att *att)
 		 * be answered by RST, as it should.
 		 */
 	}
-	for (unsigned i = 0; i < att->num_keys; i++)
-		stack_flow_del(st, &att->keys[i]);
-	free(att->keys);
+	drop_keys(att);
 	tcp_sock_unlock_stack(st, now);
 	att_free(att);
 }

@@ -53,17 +53,9 @@ static void addresses_changed(void)
 static void vanish(struct tcp_sock *s, void *arg)
 {
 	struct stack *st = arg;
-	struct tcp_sock_att *att;
 
 	if (tcp_sock_mode(s) == TCP_SOCK_LISTEN) {
-		lock_take(&s->lock);
-		lock_take(&st->lock);
-		for (att = s->unconn.atts; att; att = att->next) {
-			if (att->st == st)
-				att->l = NULL;
-		}
-		lock_drop(&st->lock);
-		lock_drop(&s->lock);
+		tcp_sock_listener_gone(s, st);
 		return;
 	}
 	if (atomic_load_explicit(&s->st, memory_order_relaxed) != st)

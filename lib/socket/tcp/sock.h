@@ -77,7 +77,9 @@ struct tcp_sock_att {
 	struct tcp_sock_user user; /* first */
 	struct tcp_sock *s;
 	struct stack *st;
-	struct tcp_listener *l; /* NULL: the stack is gone. st->lock */
+	/* NULL: the stack is gone, and may be another listener's. Changed under s->lock and
+	 * st->lock */
+	struct tcp_listener *l;
 	bool is_chosen; /* st is the interface's that the listener's key has chosen. s->lock */
 	/* listeners in other stacks may share its rules: a connection has its own. s->lock */
 	bool spread;

@@ -214,8 +214,10 @@ unsigned tcp_sock_stacks(struct vfd *v, struct stack *sts[], unsigned max)
 	if (tcp_sock_mode(s) == TCP_SOCK_LISTEN) {
 		int cancel = tcp_sock_lock(s);
 
-		for (struct tcp_sock_att *a = s->unconn.atts; a && n < max; a = a->next)
-			sts[n++] = a->st;
+		for (struct tcp_sock_att *a = s->unconn.atts; a && n < max; a = a->next) {
+			if (a->l)
+				sts[n++] = a->st;
+		}
 		tcp_sock_unlock(s, cancel);
 	} else {
 		struct stack *st = tcp_sock_tx_stack(v);
