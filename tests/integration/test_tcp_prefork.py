@@ -27,11 +27,18 @@ def listener():
     return l
 def serve(s):
     # What the client has said, and then its checksum.
-    h = hashlib.sha256()
-    while d := s.recv(65536):
-        h.update(d)
-        s.sendall(d)
-    s.sendall(h.digest())
+    h, n = hashlib.sha256(), 0
+    try: peer = s.getpeername()
+    except OSError as e: peer = e
+    try:
+        while d := s.recv(65536):
+            h.update(d)
+            n += len(d)
+            s.sendall(d)
+        s.sendall(h.digest())
+    except ConnectionError:
+        print("after", n, "bytes from", peer, file=sys.stderr, flush=True)
+        raise
     s.close()
 def child(fn, *args):
     pid = os.fork()
