@@ -46,6 +46,30 @@ static bool others_first(struct stack_flow *f)
 	return !f->port_claimed || net_tcp_conns(f->key.local_port) != 0;
 }
 
+#define TRIAL_LOOKS 2
+
+static void rule_end(struct stack *st, struct stack_flow *f)
+{
+	f->suspended = true;
+	st->ring->ops->flow_del(st->ring, &f->key);
+}
+
+/* The ring gets the rule, if it takes it. 0 or negative errno. */
+static int rule_begin(struct stack *st, struct stack_flow *f, int fd)
+{
+	struct vma_flow_info info = {.pid = (uint32_t)getpid(), .fd = (uint32_t)fd};
+	int err = st->ring->ops->flow_add(st->ring, &f->key, &info);
+
+	f->suspended = err != 0;
+	if (err || !takes_port(st, &f->key))
+		return err;
+	f->trial = TRIAL_LOOKS;
+	/* One that has come between: nobody lives on the rule yet. */
+	if (net_tcp_conns(f->key.local_port) != 0)
+		rule_end(st, f);
+	return 0;
+}
+
 static void flow_free(struct stack_flow *f)
 {
 	if (f->port_claimed)
@@ -62,7 +86,6 @@ unsigned stack_flow_users(struct stack *st, const struct vma_flow_key *key)
 
 int stack_flow_add(struct stack *st, const struct vma_flow_key *key, int fd)
 {
-	struct vma_flow_info info = {.pid = (uint32_t)getpid(), .fd = (uint32_t)fd};
 	struct stack_flow **slot = flow_slot(st, key), *f = *slot;
 	int err = 0;
 
@@ -77,7 +100,7 @@ int stack_flow_add(struct stack *st, const struct vma_flow_key *key, int fd)
 	f->users = 1;
 	f->suspended = takes_port(st, key) && others_first(f);
 	if (!f->suspended)
-		err = st->ring->ops->flow_add(st->ring, key, &info);
+		err = rule_begin(st, f, fd);
 	if (err) {
 		flow_free(f);
 		return err;
@@ -107,6 +130,20 @@ bool stack_flow_stands(struct stack *st, const struct vma_flow_key *key)
 	return f && !f->suspended;
 }
 
+bool stack_flow_on_trial(struct stack *st, const struct vma_flow_key *key)
+{
+	const struct stack_flow *f = *flow_slot(st, key);
+
+	return f && !f->suspended && f->trial;
+}
+
+bool stack_flow_tried(struct stack *st, const struct vma_flow_key *key)
+{
+	struct stack_flow *f = *flow_slot(st, key);
+
+	return f && !f->suspended && f->trial && f->trial--;
+}
+
 bool stack_flow_ours(struct stack *st, const struct vma_flow_key *key)
 {
 	struct stack_flow *f = *flow_slot(st, key);
@@ -118,19 +155,16 @@ void stack_flow_suspend(struct stack *st, const struct vma_flow_key *key)
 {
 	struct stack_flow *f = *flow_slot(st, key);
 
-	if (!f)
-		return;
-	f->suspended = true;
-	st->ring->ops->flow_del(st->ring, key);
+	if (f)
+		rule_end(st, f);
 }
 
 void stack_flow_resume(struct stack *st, const struct vma_flow_key *key)
 {
-	struct vma_flow_info info = {.pid = (uint32_t)getpid()};
 	struct stack_flow *f = *flow_slot(st, key);
 
 	if (f)
-		f->suspended = st->ring->ops->flow_add(st->ring, key, &info) != 0;
+		(void)rule_begin(st, f, 0);
 }
 
 void stack_flows_each(struct stack *st,

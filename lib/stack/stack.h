@@ -36,6 +36,7 @@ struct stack_flow {
 	struct vma_flow_key key;
 	unsigned users;
 	bool suspended; /* the ring has no rule for it just now */
+	uint8_t trial; /* stack_flow_tried(): looks that are to come */
 	bool port_claimed; /* to the port (port_claim.h) */
 };
 
@@ -267,7 +268,17 @@ void stack_flow_del(struct stack *st, const struct vma_flow_key *key);
 bool stack_flow_stands(struct stack *st, const struct vma_flow_key *key);
 /* The port's segments may be ours, as far as other processes are concerned. */
 bool stack_flow_ours(struct stack *st, const struct vma_flow_key *key);
-/* The rule that stands goes, but not its users; and comes back, if the ring takes it. */
+/*
+ * A listener's rule over a card stands anew: the kernel may have got a connection of the port just
+ * before, of which it does not say yet. So it is looked for again, once a second, twice.
+ */
+bool stack_flow_on_trial(struct stack *st, const struct vma_flow_key *key);
+/* It is on trial, and the next look is due, which the caller takes. */
+bool stack_flow_tried(struct stack *st, const struct vma_flow_key *key);
+/*
+ * The rule that stands goes, but not its users; and comes back, if the ring takes it and the kernel
+ * has not got a connection meanwhile.
+ */
 void stack_flow_suspend(struct stack *st, const struct vma_flow_key *key);
 void stack_flow_resume(struct stack *st, const struct vma_flow_key *key);
 /* fn adds and deletes none. */

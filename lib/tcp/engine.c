@@ -117,6 +117,11 @@ bool tcp_oow_allowed(struct tcp_stack *ts, uint64_t *stamp)
 	return true;
 }
 
+static bool opens(const struct tcp_rx *rx)
+{
+	return (rx->flags & (TCPHDR_SYN | TCPHDR_ACK)) == TCPHDR_SYN;
+}
+
 /*
  * A segment for which there is no connection: a listener's, or nobody's (RFC 9293, 3.10.7.1
  * and 3.10.7.2).
@@ -125,6 +130,8 @@ static void listener_input(struct tcp_stack *ts, struct tcp_rx *rx, const struct
 {
 	struct tcp_listener *l = tcp_listener_find(ts, tuple);
 
+	if (ts->env.is_others && ts->env.is_others(ts->env.ctx, tuple, opens(rx)))
+		return;
 	if (!l) {
 		ts->n.no_listener++;
 		tcp_reply_rst(ts, tuple, rx);

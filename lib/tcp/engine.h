@@ -140,6 +140,11 @@ struct tcp_env {
 	/* May be NULL: what the handshake of tcp_fast_open() has shown, for those to come. */
 	void (*fast_open)(void *ctx, const struct tcp_tuple *tuple,
 			  const struct tcp_fast_open_news *news);
+	/*
+	 * May be NULL. There is no connection here for a segment (opens: a SYN); true: it may be
+	 * for one of somebody else's, and is dropped without an answer.
+	 */
+	bool (*is_others)(void *ctx, const struct tcp_tuple *tuple, bool opens);
 };
 
 /* See tcp_env.fast_open. */

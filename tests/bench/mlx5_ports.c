@@ -73,6 +73,10 @@ static uint16_t folded(uint32_t sum)
 	return htons((uint16_t)~sum);
 }
 
+/* To which the kernel has connections; what was sent there. */
+#define KERNELS_PORT 9001
+static uint32_t answers;
+
 /* What the card sends: the peer takes a SYN. */
 static void sent(struct soft *s, const uint8_t *data, uint32_t len)
 {
@@ -82,7 +86,10 @@ static void sent(struct soft *s, const uint8_t *data, uint32_t len)
 	if (len < sizeof(f))
 		return;
 	memcpy(&f, data, sizeof(f));
-	if (f.ip.protocol != IPPROTO_TCP || !f.th.syn)
+	if (f.ip.protocol != IPPROTO_TCP)
+		return;
+	answers += f.th.dest == htons(KERNELS_PORT) || f.th.dest == htons(KERNELS_PORT + 1);
+	if (!f.th.syn)
 		return;
 	syn_port = f.th.source;
 	their_ack = ntohl(f.th.seq) + 1;
@@ -352,6 +359,24 @@ static void taken(void)
 	printf("{\"rules_made\": %u, \"rules_left\": %u}\n", soft->flows_made, soft->flows);
 }
 
+/*
+ * What the card has brought of the port, or brings yet, when the rule is suspended: connections are
+ * the kernel's. Neither a reset nor an answer to a SYN leaves.
+ */
+static void check_no_answer(int fd)
+{
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+
+	answers = 0;
+	from_peer(KERNELS_PORT, 7001, true);
+	from_peer(KERNELS_PORT + 1, 7001, false);
+	for (unsigned i = 0; i < 100; i++) {
+		poll(&p, 1, 0);
+		soft_run(soft, ~0u);
+	}
+	check(!answers, "what is the kernel's is not answered", answers);
+}
+
 static void serve(uint32_t number)
 {
 	int fd = listener();
@@ -374,6 +399,7 @@ static void serve(uint32_t number)
 	for (uint32_t i = 0; i < number; i++)
 		check(steered_from((uint16_t)(8000 + i)) == (i != 1), "who has the segments", i);
 	check(!steered_from(9000), "the next ones are the kernel's", 0);
+	check_no_answer(fd);
 	check((fds[number - 1] = accept(fd, NULL, NULL)) >= 0, "accept() of the one that waited",
 	      0);
 	for (uint32_t i = 0; i < number; i++) {

@@ -40,6 +40,41 @@ static int flow_add(struct ring *r, const struct vma_flow_key *key,
 	return 0;
 }
 
+/* --- a card's rule for a listener's port, and a kernel's connection of that port */
+
+static struct kernel_client {
+	int listener, fd;
+	struct sockaddr_in at;
+	bool comes; /* while the rule is being set */
+} client = {.listener = -1, .fd = -1};
+
+static int port_flow_add(struct ring *r, const struct vma_flow_key *key,
+			 const struct vma_flow_info *info)
+{
+	(void)r;
+	(void)key;
+	(void)info;
+	if (client.comes) {
+		client.fd = libc.socket(AF_INET, SOCK_STREAM, 0);
+		assert_int_equal(
+			libc.connect(client.fd, (struct sockaddr *)&client.at, sizeof(client.at)),
+			0);
+	}
+	client.comes = false;
+	stands[0] = true;
+	return 0;
+}
+
+static int port_flow_del(struct ring *r, const struct vma_flow_key *key)
+{
+	(void)r;
+	(void)key;
+	stands[0] = false;
+	return 0;
+}
+
+static struct ring_ops port_ops = {.flow_add = port_flow_add, .flow_del = port_flow_del};
+
 static int flow_del(struct ring *r, const struct vma_flow_key *key)
 {
 	(void)r;
@@ -116,11 +151,87 @@ static void a_refused_rule_leaves_nothing(void **state)
 	assert_false(stands[1]);
 }
 
+static struct vma_flow_key listeners_key(void)
+{
+	struct vma_flow_key key = {.proto = IPPROTO_TCP};
+	socklen_t len = sizeof(client.at);
+
+	client.at = (struct sockaddr_in){.sin_family = AF_INET,
+					 .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	client.listener = libc.socket(AF_INET, SOCK_STREAM, 0);
+	assert_int_equal(
+		libc.bind(client.listener, (struct sockaddr *)&client.at, sizeof(client.at)), 0);
+	assert_int_equal(libc.listen(client.listener, 4), 0);
+	assert_int_equal(libc.getsockname(client.listener, (struct sockaddr *)&client.at, &len), 0);
+	key.local_port = ntohs(client.at.sin_port);
+	return key;
+}
+
+static int card_setup(void **state)
+{
+	(void)state;
+	libc_load();
+	ring.ops = &port_ops;
+	ring.caps.takes_all = true;
+	return 0;
+}
+
+static int card_teardown(void **state)
+{
+	(void)state;
+	ring.ops = &ops;
+	ring.caps.takes_all = false;
+	libc.close(client.listener);
+	if (client.fd >= 0)
+		libc.close(client.fd);
+	client.fd = -1;
+	return 0;
+}
+
+static void a_ports_rule_goes_for_who_comes_while_it_is_set(void **state)
+{
+	struct vma_flow_key key = listeners_key();
+
+	(void)state;
+	client.comes = true;
+	assert_int_equal(stack_flow_add(&st, &key, 7), 0);
+	assert_false(stands[0]);
+	assert_false(stack_flow_stands(&st, &key));
+	assert_int_equal(stack_flow_users(&st, &key), 1);
+	stack_flow_del(&st, &key);
+}
+
+static void a_ports_rule_that_stands_anew_is_looked_at_twice(void **state)
+{
+	struct vma_flow_key key = listeners_key();
+
+	(void)state;
+	assert_int_equal(stack_flow_add(&st, &key, 7), 0);
+	assert_true(stack_flow_stands(&st, &key));
+	for (unsigned i = 0; i < 2; i++) {
+		assert_true(stack_flow_on_trial(&st, &key));
+		assert_true(stack_flow_tried(&st, &key));
+	}
+	assert_false(stack_flow_on_trial(&st, &key));
+	assert_false(stack_flow_tried(&st, &key));
+	stack_flow_suspend(&st, &key);
+	client.comes = true;
+	stack_flow_resume(&st, &key);
+	assert_false(stack_flow_stands(&st, &key));
+	assert_false(stack_flow_on_trial(&st, &key));
+	assert_false(stack_flow_tried(&st, &key));
+	stack_flow_del(&st, &key);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_rule_stands_from_its_first_user_to_its_last),
 		cmocka_unit_test(a_refused_rule_leaves_nothing),
+		cmocka_unit_test_setup_teardown(a_ports_rule_goes_for_who_comes_while_it_is_set,
+						card_setup, card_teardown),
+		cmocka_unit_test_setup_teardown(a_ports_rule_that_stands_anew_is_looked_at_twice,
+						card_setup, card_teardown),
 	};
 
 	return cmocka_run_group_tests(tests, setup, NULL);

@@ -522,6 +522,31 @@ static void test_what_waits_has_a_user_already(void **state)
 	end();
 }
 
+static bool others(void *ctx, const struct tcp_tuple *tuple, bool opens)
+{
+	(void)ctx;
+	return tuple->lport == LPORT && (!opens || tuple->rport == 2);
+}
+
+/* A port that somebody else has connections of, too. What has begun here goes on. */
+static void test_what_is_others_is_not_answered(void **state)
+{
+	(void)state;
+	setup();
+	t.env.is_others = others;
+	start();
+	listen_on(2);
+	syn_from(1);
+	sent_is(TCPHDR_SYN | TCPHDR_ACK, 0, 1);
+	syn_from(2);
+	peer(.flags = TCPHDR_ACK, .seq = 1, .ack = 1, .rport = 3, .data = "hello");
+	peer(.flags = TCPHDR_FIN | TCPHDR_ACK, .seq = 6, .ack = 1, .rport = 3);
+	silent();
+	peer(.flags = TCPHDR_ACK, .seq = 1, .ack = 1, .rport = 1);
+	assert_int_equal(tcp_accept_queued(t.l), 1);
+	end();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -545,6 +570,7 @@ int main(void)
 		cmocka_unit_test(test_reset_before_accept),
 		cmocka_unit_test(test_which_listener),
 		cmocka_unit_test(test_what_waits_has_a_user_already),
+		cmocka_unit_test(test_what_is_others_is_not_answered),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

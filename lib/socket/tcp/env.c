@@ -179,6 +179,7 @@ struct tcp_sock_stack *tcp_sock_stack_get(struct stack *st)
 		.free = env_free,
 		.path = tcp_sock_env_path,
 		.route = tcp_sock_env_route,
+		.is_others = tcp_sock_env_kernels,
 		.fast_open = tcp_sock_fast_open_news,
 	};
 	struct tcp_sock_stack *t = st->tcp;

@@ -242,6 +242,8 @@ void tcp_sock_rules_of_own(struct stack *st, const struct tcp_tuple *at);
 bool tcp_sock_unaccepted_take(struct tcp_sock_stack *t, const struct tcp_tuple *tuple);
 /* Once a second. */
 void tcp_sock_suspended_check(struct tcp_sock_stack *t);
+/* The engine's is_others(). */
+bool tcp_sock_env_kernels(void *ctx, const struct tcp_tuple *tuple, bool opens);
 void tcp_sock_unaccepted_free(struct tcp_sock_stack *t);
 
 /* connect.c */

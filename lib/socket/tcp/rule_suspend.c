@@ -144,16 +144,33 @@ bool tcp_sock_unaccepted_take(struct tcp_sock_stack *t, const struct tcp_tuple *
 	return false;
 }
 
-static void resume(struct stack *st, const struct vma_flow_key *key, void *arg)
+/*
+ * While the rule is suspended, what the ring still brings of the port is the kernel's: a RST of
+ * ours would end its connection, and a handshake that began here would go on there. While the rule
+ * is on trial, a connection that we do not know may be the kernel's; new ones are ours.
+ */
+bool tcp_sock_env_kernels(void *ctx, const struct tcp_tuple *tuple, bool opens)
 {
-	(void)arg;
-	if (key->proto != IPPROTO_TCP || stack_flow_stands(st, key) || !stack_flow_ours(st, key) ||
-	    net_tcp_conns(key->local_port) != 0)
+	struct stack *st = ctx;
+	struct vma_flow_key key;
+
+	if (!st->ring->caps.takes_all)
+		return false;
+	tcp_sock_key(tuple, false, &key);
+	if (stack_flow_stands(st, &key))
+		return !opens && stack_flow_on_trial(st, &key);
+	return stack_flow_users(st, &key) > 0;
+}
+
+static void look(struct stack *st, const struct vma_flow_key *key, void *arg)
+{
+	if (key->proto != IPPROTO_TCP)
 		return;
-	stack_flow_resume(st, key);
-	/* One that has come in between: the rule, on which nobody lives yet, goes again. */
-	if (stack_flow_stands(st, key) && net_tcp_conns(key->local_port) != 0)
-		stack_flow_suspend(st, key);
+	if (stack_flow_tried(st, key))
+		suspend_for_kernel(st, key, arg);
+	else if (!stack_flow_stands(st, key) && stack_flow_ours(st, key) &&
+		 net_tcp_conns(key->local_port) == 0)
+		stack_flow_resume(st, key);
 }
 
 void tcp_sock_suspended_check(struct tcp_sock_stack *t)
@@ -170,7 +187,7 @@ void tcp_sock_suspended_check(struct tcp_sock_stack *t)
 		free(l);
 	}
 	if (t->st->ring->caps.takes_all)
-		stack_flows_each(t->st, resume, NULL);
+		stack_flows_each(t->st, look, NULL);
 }
 
 void tcp_sock_unaccepted_free(struct tcp_sock_stack *t)
