@@ -106,8 +106,9 @@ bool tcp_readable(const struct tcp_conn *c)
 		 target = (c->o.rcvlowat ? c->o.rcvlowat : 1) + mark;
 	uint32_t held = held_from(c, c->copied_seq), used = c->rcvq.charge + c->ofo_charge;
 
+	/* What is to be shown may lie behind the mark, which only a read skips. */
 	if (held >= target || held <= mark)
-		return held >= target;
+		return held >= target || (mark && held && tcp_is_held_back(c));
 	if (tcp_is_held_back(c))
 		return true;
 	/* More may not come before some is read. */

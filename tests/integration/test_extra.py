@@ -315,6 +315,20 @@ callback(s, decide)
         assert a.do("failures") == []
 
 
+def test_what_follows_an_urgent_mark_is_shown(unet):
+    """All before the mark was read; the byte at it, which is out of line, stands between that and what is to be shown."""
+    with stream(unet) as (a, b):
+        a.do("seen = []; callback(s, lambda data, info: (seen.append(data), RECV)[1])")
+        b.do("p.send(b'before')")
+        assert a.do("s.recv(6)") == b"before"
+        b.do("p.send(b'!', socket.MSG_OOB)")
+        a.do("await_ready(s, select.POLLPRI)")
+        assert a.do("s.recv(1, socket.MSG_OOB)") == b"!"
+        b.do("p.send(b'after')")
+        assert a.do("await_ready(s)") & 1
+        assert a.do("s.recv(10)") == b"after"
+
+
 @waits
 def test_a_wait_for_a_stream_runs_the_callback(unet, wait):
     with stream(unet) as (a, b):
