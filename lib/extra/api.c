@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 #include <string.h>
 
+#include "config/config.h"
 #include "extra/internal.h"
 #include "stack/stack.h"
 #include "stats/stats.h"
@@ -9,6 +10,9 @@ static int register_recv_callback(int fd, vma_recv_callback_t fn, void *context)
 {
 	struct vfd *v = extra_socket(fd);
 
+	/* Its packets are told by completions. */
+	if (params.socketxtreme)
+		return extra_fail(EOPNOTSUPP);
 	if (!v)
 		return extra_fail(EINVAL);
 	return extra_result(v->kind == VFD_UDP ? udp_set_callback(v, fd, fn, context)
@@ -105,41 +109,19 @@ static int no_ioctl(void *cmsg, size_t len)
 	return extra_fail(EOPNOTSUPP);
 }
 
-static int no_xtreme_poll(int fd, struct vma_completion_t *completions, unsigned n, int flags)
-{
-	(void)fd;
-	(void)completions;
-	(void)n;
-	(void)flags;
-	return extra_fail(EOPNOTSUPP);
-}
-
-static int no_xtreme_free(struct vma_packet_desc_t *packets, int n)
-{
-	(void)packets;
-	(void)n;
-	return extra_fail(EOPNOTSUPP);
-}
-
-static int no_xtreme_buff(struct vma_buff_t *buff)
-{
-	(void)buff;
-	return extra_fail(EOPNOTSUPP);
-}
-
 static struct vma_api_t table = {
 	.register_recv_callback = register_recv_callback,
 	.recvfrom_zcopy = recvfrom_zcopy,
 	.free_packets = free_packets,
 	.add_conf_rule = extra_add_conf_rule,
 	.thread_offload = extra_thread_offload,
-	.socketxtreme_poll = no_xtreme_poll,
+	.socketxtreme_poll = extra_xtreme_poll,
 	.get_socket_rings_num = extra_rings_num,
 	.get_socket_rings_fds = extra_rings_fds,
 	.get_socket_tx_ring_fd = extra_tx_ring_fd,
-	.socketxtreme_free_vma_packets = no_xtreme_free,
-	.socketxtreme_ref_vma_buff = no_xtreme_buff,
-	.socketxtreme_free_vma_buff = no_xtreme_buff,
+	.socketxtreme_free_vma_packets = extra_xtreme_free,
+	.socketxtreme_ref_vma_buff = extra_xtreme_ref,
+	.socketxtreme_free_vma_buff = extra_xtreme_unref,
 	.dump_fd_stats = dump_fd_stats,
 	.vma_add_ring_profile = no_profile,
 	.get_socket_network_header = extra_network_header,
@@ -151,6 +133,8 @@ static struct vma_api_t table = {
 		VMA_EXTRA_API_REGISTER_RECV_CALLBACK | VMA_EXTRA_API_RECVFROM_ZCOPY |
 		VMA_EXTRA_API_FREE_PACKETS | VMA_EXTRA_API_ADD_CONF_RULE |
 		VMA_EXTRA_API_THREAD_OFFLOAD | VMA_EXTRA_API_DUMP_FD_STATS |
+		VMA_EXTRA_API_SOCKETXTREME_POLL | VMA_EXTRA_API_SOCKETXTREME_FREE_VMA_PACKETS |
+		VMA_EXTRA_API_SOCKETXTREME_REF_VMA_BUFF | VMA_EXTRA_API_SOCKETXTREME_FREE_VMA_BUFF |
 		VMA_EXTRA_API_GET_SOCKET_RINGS_NUM | VMA_EXTRA_API_GET_SOCKET_RINGS_FDS |
 		VMA_EXTRA_API_GET_SOCKET_TX_RING_FD | VMA_EXTRA_API_GET_SOCKET_NETWORK_HEADER,
 	.ioctl = no_ioctl,

@@ -38,6 +38,14 @@ int extra_rings_num(int fd);
 int extra_rings_fds(int fd, int *fds, int max);
 int extra_tx_ring_fd(int fd, struct sockaddr *to, socklen_t tolen);
 int extra_network_header(int fd, void *ptr, uint16_t *len);
+/* The stacks that the socket fd receives by, attached if need be; at most max. Negative errno. */
+int extra_stacks(int fd, struct stack *sts[], unsigned max);
+
+/* xtreme.c */
+int extra_xtreme_poll(int fd, struct vma_completion_t *completions, unsigned n, int flags);
+int extra_xtreme_free(struct vma_packet_desc_t *packets, int n);
+int extra_xtreme_ref(struct vma_buff_t *buff);
+int extra_xtreme_unref(struct vma_buff_t *buff);
 
 /* offload.c */
 int extra_thread_offload(int offload, pthread_t tid);

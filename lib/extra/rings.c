@@ -5,38 +5,30 @@
 #include "extra/internal.h"
 #include "stack/stack.h"
 
-/* A descriptor that is readable when the ring of st has something; -1: it has no ring. */
-static int ring_fd(struct stack *st)
+int extra_stacks(int fd, struct stack *sts[], unsigned max)
 {
-	int fd = -1;
+	struct vfd *v = extra_socket(fd);
 
-	lock_take(&st->lock);
-	if (!atomic_load_explicit(&st->open, memory_order_relaxed) ||
-	    !st->ring->ops->wait_fds(st->ring, &fd, 1))
-		fd = -1;
-	lock_drop(&st->lock);
-	return fd;
+	if (!v)
+		return -EINVAL;
+	/* Who asks is about to wait for them. */
+	v->ops->waited(v);
+	return (int)(v->kind == VFD_UDP ? udp_stacks(v, sts, max) : tcp_sock_stacks(v, sts, max));
 }
 
 /* The open rings that the socket fd receives by, at most max; negative errno. */
 static int rings(int fd, int *fds, int max)
 {
 	struct stack *sts[UDP_ATT_MAX];
-	struct vfd *v = extra_socket(fd);
-	unsigned n;
-	int found = 0;
+	int n = extra_stacks(fd, sts, UDP_ATT_MAX), found = 0;
 
-	if (!v)
-		return -EINVAL;
-	n = v->kind == VFD_UDP ? udp_stacks(v, sts, UDP_ATT_MAX)
-			       : tcp_sock_stacks(v, sts, UDP_ATT_MAX);
-	for (unsigned i = 0; i < n && found < max; i++) {
-		int ring = ring_fd(sts[i]);
+	for (int i = 0; i < n && found < max; i++) {
+		int ring = stack_ring_fd(sts[i]);
 
 		if (ring >= 0)
 			fds[found++] = ring;
 	}
-	return found;
+	return n < 0 ? n : found;
 }
 
 int extra_rings_num(int fd)
@@ -63,7 +55,7 @@ int extra_tx_ring_fd(int fd, struct sockaddr *to, socklen_t tolen)
 		return extra_fail(EINVAL);
 	st = v->kind == VFD_UDP ? udp_tx_stack(v, fd, to, tolen) : tcp_sock_tx_stack(v);
 	if (st)
-		ring = ring_fd(st);
+		ring = stack_ring_fd(st);
 	return ring >= 0 ? ring : extra_fail(ENODATA);
 }
 

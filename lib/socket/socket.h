@@ -11,6 +11,7 @@
 #include "socket/pacing.h"
 #include "socket/show.h"
 #include "socket/timeout.h"
+#include "socket/told.h"
 #include "socket/zcopy.h"
 
 #endif

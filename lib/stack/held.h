@@ -9,6 +9,7 @@
 
 #include <stdint.h>
 
+#include "mellanox/vma_extra.h"
 #include "mem/mem.h"
 
 struct stack;
@@ -33,6 +34,7 @@ struct stack_held {
 	uint32_t gen; /* another one for each frame that has had this place */
 	uint32_t next_free;
 	bool shown; /* a callback has it just now: it is not the program's to give back */
+	bool lent; /* it has no name, but a struct vma_buff_t */
 };
 
 /*
@@ -49,6 +51,19 @@ void stack_held_drop(void *id);
  * has it. No lock is held.
  */
 int stack_held_free(void *id, const void *owner);
+/*
+ * SocketXtreme: the frame goes to the program piece by piece, each with a count of its users and a
+ * charge of its own. *p is what the program is told of it. False: there are too many, and nothing
+ * has changed. st->lock is held.
+ */
+bool stack_lend(const struct stack_held *h, uint32_t (*charge)(const struct buf *piece, bool first),
+		struct vma_packet_desc_t *p);
+/* One user of a piece more, one less: how many are left, 0: it was given back. -EINVAL: it is none.
+ */
+int stack_lent_ref(const struct vma_buff_t *piece);
+int stack_lent_unref(const struct vma_buff_t *piece);
+/* As stack_lent_unref(), and what follows in the packet: NULL, nothing. */
+int stack_lent_next(const struct vma_buff_t *piece, const struct vma_buff_t **next);
 /* The owner is closed: what it holds anybody may give back. Any lock may be held. */
 void stack_held_orphan(const void *owner);
 /* In the child of a fork(): all of them are the parent's. */

@@ -251,6 +251,7 @@ static struct stack *stack_new(struct ring *ring, int ifindex, uint64_t key)
 	stack_udp_changed(st);
 	st->stats = stats_ring_get();
 	st->cq_stats = stats_cq_get();
+	atomic_store_explicit(&st->named, 0, memory_order_relaxed);
 	lock_drop(&st->lock);
 	st->stats->ifindex = ifindex;
 	memcpy(st->stats->ifname, ring->ifname, sizeof(st->stats->ifname));

@@ -6,8 +6,9 @@
  * interface that goes it registers here (struct stack_user_ops): a stack knows no socket.
  *
  * Every packet: receive.c, source.c; held.c for those that the program keeps, show.c for its
- * callbacks; every send: round.c. When a socket attaches: open.c, key.c, flow.c, port_claim.c. Rare
- * or by the internal thread: upkeep.c, publish.c, owner.c, users.c.
+ * callbacks, due.c for its completions; every send: round.c. When a socket attaches: open.c, key.c,
+ * flow.c, port_claim.c. Rare or by the internal thread: upkeep.c, publish.c, owner.c, users.c,
+ * ring_fd.c.
  */
 #ifndef STACK_STACK_H
 #define STACK_STACK_H
@@ -23,6 +24,7 @@
 #include "runtime/runtime.h"
 #include "config/config.h"
 #include "stats/stats.h"
+#include "stack/due.h"
 #include "stack/held.h"
 #include "stack/key.h"
 #include "stack/round.h"
@@ -95,6 +97,8 @@ struct stack {
 	 */
 	_Atomic uint64_t unkicked_since_ns;
 	_Atomic bool has_rounds;
+	struct stack_due *due, **due_tail; /* due.h */
+	_Atomic int named; /* ring_fd.c: by this number less 1; 0: the program does not know it */
 };
 
 /* What a protocol whose sockets live in stacks is told. All are there; its sockets' locks are its
@@ -198,6 +202,13 @@ bool stacks_any_on(int ifindex, bool (*fn)(struct stack *st, void *arg), void *a
 void stacks_each(void (*fn)(struct stack *st, void *arg), void *arg);
 /* Polls the ring once and delivers; the lock is held. Returns the number of packets. */
 unsigned stack_poll(struct stack *st, unsigned max);
+/*
+ * The descriptor that names st's ring to the program, readable when the ring has something; -1: it
+ * has none. No lock is held.
+ */
+int stack_ring_fd(struct stack *st);
+/* The stack that the program knows by this descriptor; it may have been closed. NULL: none. */
+struct stack *stack_of_ring_fd(int fd);
 /* Packets wait in the ring of an open stack; the lock is held. */
 static inline bool stack_pending(struct stack *st)
 {

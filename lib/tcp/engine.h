@@ -360,6 +360,8 @@ void tcp_occupy(struct tcp_conn *c, uint32_t charge);
  * more begins when what has been taken so is decided. -ENOMEM.
  */
 int tcp_set_shows(struct tcp_conn *c, bool shows);
+/* With it on: what may be read but was not is to be shown after all. */
+void tcp_show_unread(struct tcp_conn *c);
 /* All that was shown has been read, and more has come. */
 bool tcp_unshown(const struct tcp_conn *c);
 /* Closed, and no TIME_WAIT has its name. */

@@ -415,6 +415,12 @@ int tcp_set_shows(struct tcp_conn *c, bool shows)
 	return 0;
 }
 
+void tcp_show_unread(struct tcp_conn *c)
+{
+	if (c->shows)
+		c->aside->shown_seq = c->copied_seq;
+}
+
 bool tcp_unshown(const struct tcp_conn *c)
 {
 	return __builtin_expect(c->shows, 0) &&

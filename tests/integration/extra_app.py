@@ -7,6 +7,7 @@ A callback's verdict is DROP, RECV or HOLD; callback(s, fn) calls fn(data, info)
 import ctypes
 import socket
 import struct
+import time
 
 from udp_app import LIBC, Iovec, checked
 
@@ -152,3 +153,67 @@ def header(s, room=64, ask=False):
     buf, length = ctypes.create_string_buffer(64), ctypes.c_uint16(room)
     api("get_socket_network_header", s.fileno(), None if ask else buf, ctypes.byref(length))
     return length.value if ask else buf.raw[:length.value]
+
+
+# --- SocketXtreme
+
+PACKET, NEW = 1 << 32, 1 << 33
+SO_VMA_USER_DATA = 2801
+
+
+class Buff(ctypes.Structure):
+    _fields_ = [("next", ctypes.c_void_p), ("payload", ctypes.c_void_p), ("len", ctypes.c_uint16)]
+
+
+class Desc(ctypes.Structure):
+    _fields_ = [("num_bufs", ctypes.c_size_t), ("total_len", ctypes.c_uint16), ("buff_lst", ctypes.c_void_p), ("hw", Timespec)]
+
+
+class Completion(ctypes.Structure):
+    _fields_ = [("packet", Desc), ("events", ctypes.c_uint64), ("user_data", ctypes.c_uint64), ("src", ctypes.c_uint8 * 16),
+                ("listen_fd", ctypes.c_int)]
+
+
+def chain(desc):
+    """[(address, bytes)] of a packet's pieces."""
+    at, pieces = desc.buff_lst, []
+    while at:
+        b = Buff.from_address(at)
+        pieces.append((at, ctypes.string_at(b.payload, b.len)))
+        at = b.next
+    assert len(pieces) == desc.num_bufs and sum(len(d) for _, d in pieces) == desc.total_len, (desc.num_bufs, desc.total_len, pieces)
+    return pieces
+
+
+def give_back(*descs):
+    return api("socketxtreme_free_vma_packets", (Desc * len(descs))(*descs), len(descs))
+
+
+def completions(fd, n=16, keep=False):
+    """What one poll tells: dictionaries. Unless they are kept, packets are given back at once."""
+    room = (Completion * n)()
+    told = []
+    for c in room[:api("socketxtreme_poll", fd, room, n, 0)]:
+        pieces = chain(c.packet) if c.events & PACKET else []
+        family, port = struct.unpack("=H", bytes(c.src[:2]))[0], struct.unpack("!H", bytes(c.src[2:4]))[0]
+        told.append({"events": c.events, "user": c.user_data, "src": (socket.inet_ntoa(bytes(c.src[4:8])), port) if family == socket.AF_INET else (family, port),
+                     "listen": c.listen_fd, "data": b"".join(d for _, d in pieces), "pieces": [at for at, _ in pieces],
+                     "desc": Desc.from_buffer_copy(c.packet), "hw": c.packet.hw.sec})
+        if pieces and not keep:
+            give_back(c.packet)
+    return told
+
+
+def await_completions(fd, enough, seconds=5, **how):
+    """Polls until enough(all that was told so far) is true, or the time is over; all of them."""
+    end, told = time.monotonic() + seconds, []
+    while not enough(told) and time.monotonic() < end:
+        told += completions(fd, **how)
+    return told
+
+
+def user_data(s, value=None):
+    """SO_VMA_USER_DATA, after it was set."""
+    if value is not None:
+        s.setsockopt(socket.SOL_SOCKET, SO_VMA_USER_DATA, struct.pack("=Q", value))
+    return struct.unpack("=Q", s.getsockopt(socket.SOL_SOCKET, SO_VMA_USER_DATA, 8))[0]

@@ -298,6 +298,53 @@ int tcp_sock_accept_queued(struct tcp_sock *s)
 	return new;
 }
 
+/* What is left in the queues is told later; s->lock is held. */
+static void told_again(struct tcp_sock *s)
+{
+	for (struct tcp_sock_att *att = s->unconn.atts; att; att = att->next) {
+		lock_take(&att->st->lock);
+		if (att->l && tcp_accept_queued(att->l))
+			tcp_sock_told_listener(att);
+		lock_drop(&att->st->lock);
+	}
+}
+
+/* As accept_ours(), for a program that has not asked. The log says why not. */
+static int accept_unasked(struct tcp_sock *s, int fd, struct tcp_sock **made)
+{
+	static _Atomic bool told;
+	int new = queued(s) ? accept_ours(s, fd, 0, made) : -EAGAIN;
+
+	if (new < 0 && new != -EAGAIN && !atomic_exchange(&told, true))
+		log_warn("fd %d: a connection waits that cannot be accepted: %s", fd,
+			 strerror(-new));
+	return new;
+}
+
+bool tcp_sock_accept_told(void *object, uint32_t gen)
+{
+	struct tcp_sock *s = object, *made = NULL;
+	int fd = atomic_load_explicit(&s->v.os_fd, memory_order_relaxed), cancel = tcp_sock_lock(s),
+	    new = -EAGAIN;
+
+	lock_enter(); /* no handler before the new number is entered */
+	libc_internal_begin();
+	if (atomic_load_explicit(&s->gen, memory_order_relaxed) == gen &&
+	    tcp_sock_mode(s) == TCP_SOCK_LISTEN) {
+		new = accept_unasked(s, fd, &made);
+		told_again(s);
+	}
+	libc_internal_end();
+	lock_drop(&s->lock);
+	if (made)
+		new = enter(made, new);
+	if (made && new >= 0)
+		tcp_sock_told_accepted(made, fd);
+	lock_leave();
+	pthread_setcancelstate(cancel, NULL);
+	return new >= 0;
+}
+
 static int accept_once(struct tcp_sock *s, int fd, struct sockaddr *addr, socklen_t *len, int flags)
 {
 	struct tcp_sock *made = NULL;
@@ -327,6 +374,8 @@ static int accept_once(struct tcp_sock *s, int fd, struct sockaddr *addr, sockle
 	lock_drop(&s->lock);
 	if (made)
 		new = enter(made, new);
+	if (made && new >= 0)
+		tcp_sock_told_accepted(made, fd);
 	else if (new >= 0)
 		vfd_forget(new); /* a number that was closed behind our back */
 	/* As in the kernel: there is no room for its address, and it goes. */

@@ -245,6 +245,7 @@ static int begin(struct tcp_sock *s, int fd, struct stack *st, struct tcp_sock_o
 	uint64_t now = tcp_sock_now_us();
 	int err;
 
+	tcp_sock_told_forget(s);
 	lock_take(&st->lock);
 	if (!atomic_load_explicit(&st->open, memory_order_relaxed)) {
 		lock_drop(&st->lock);

@@ -95,6 +95,18 @@ void tcp_sock_conn_over(struct tcp_sock *s)
 		tcp_sock_free(s);
 }
 
+/* For programs of the Extra API: the callback is due, or a completion. */
+static __attribute__((noinline)) void set_aside(struct tcp_sock *s, struct tcp_sock_user *u,
+						uint32_t bits)
+{
+	if (!(s->tells & TCP_SOCK_TOLD))
+		tcp_sock_unshown(s);
+	else if (u->kind == TCP_SOCK_USER_LISTENER)
+		tcp_sock_told_listener((struct tcp_sock_att *)u);
+	else
+		tcp_sock_told_event(s, bits);
+}
+
 static void env_event(void *ctx, void *user, uint32_t ev)
 {
 	struct tcp_sock_user *u = user;
@@ -129,8 +141,8 @@ static void env_event(void *ctx, void *user, uint32_t ev)
 	atomic_store_explicit(&s->level, 0, memory_order_relaxed);
 	bits = tcp_sock_epoll_bits(ev);
 	atomic_fetch_or_explicit(&s->hint, bits, memory_order_release);
-	if (__builtin_expect(s->tells & TCP_SOCK_SHOWS, 0))
-		tcp_sock_unshown(s);
+	if (__builtin_expect(s->tells & TCP_SOCK_ASIDE, 0))
+		set_aside(s, u, bits);
 	if (u->kind == TCP_SOCK_USER_CONN && s->c)
 		tcp_sock_show_state(s, tcp_conn_state(s->c));
 	vfd_notify(&s->v, bits);

@@ -313,14 +313,37 @@ ssize_t tcp_sock_sendto(struct vfd *v, const void *buf, size_t len, uint64_t cal
 			const struct sockaddr *addr, socklen_t alen);
 
 /* show.c */
-/* Something of s may wait for its callback; st->lock is held. */
+/* Something of s may wait for its callback, or for a completion; st->lock is held. */
 void tcp_sock_unshown(struct tcp_sock *s);
 /* The connection of s begins, and it has a callback; st->lock is held. */
 void tcp_sock_shows_begin(struct tcp_sock *s);
 /* struct stack_user_ops.show */
 bool tcp_sock_show(void);
 void tcp_sock_shows_forked(void);
+/*
+ * told.c: SocketXtreme. The connection of s begins; EPOLL* events have come, of s or of a listener
+ * in a stack. st->lock is held for these.
+ */
+void tcp_sock_told_begin(struct tcp_sock *s);
+void tcp_sock_told_event(struct tcp_sock *s, uint32_t events);
+void tcp_sock_told_listener(struct tcp_sock_att *att);
+/* The program has read s by a call: what lies behind that can be told now. */
+void tcp_sock_told_read(struct tcp_sock *s);
+/* The new connection s of the listener lfd is in the table. No lock is held. */
+void tcp_sock_told_accepted(struct tcp_sock *s, int lfd);
+/*
+ * s connects, or is no more: nothing of before is told. s->lock is held, or nobody else has s; no
+ * stack's.
+ */
+void tcp_sock_told_forget(struct tcp_sock *s);
+void tcp_sock_told_forked(void);
+/* accept.c: one connection of the listener s, if its gen is still that. As stack_told.first. */
+bool tcp_sock_accept_told(void *s, uint32_t gen);
+
 /* zcopy.c; st->lock is held */
+/* The same piece by piece (SocketXtreme). False: there are too many. */
+bool tcp_sock_lend(struct tcp_sock *s, struct stack *st, struct buf *b,
+		   struct vma_packet_desc_t *p);
 /* b, taken off s, goes to the program: what names it there; NULL: there are too many. */
 void *tcp_sock_hold(struct tcp_sock *s, struct stack *st, struct buf *b, bool shown);
 

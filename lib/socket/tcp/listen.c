@@ -661,6 +661,7 @@ static void att_leave(struct tcp_sock_att *att)
 		stack_users(st, -1);
 	}
 	att->l = NULL;
+	stack_due_del(st, &att->due);
 	if (atomic_load_explicit(&st->open, memory_order_relaxed)) {
 		if (att->num_keys) {
 			lv.port = att->keys[0].local_port;

@@ -65,6 +65,8 @@ void tcp_sock_opts_begin(struct tcp_sock *s, int fd, uint64_t now)
 {
 	if (s->tells & TCP_SOCK_SHOWS)
 		tcp_sock_shows_begin(s);
+	if (s->tells & TCP_SOCK_TOLD)
+		tcp_sock_told_begin(s);
 	if (touched(s, opt_row_of(IPPROTO_TCP, TCP_QUICKACK)))
 		tcp_quickack(s->c, opt_get_int(fd, IPPROTO_TCP, TCP_QUICKACK, 1), now);
 }

@@ -73,6 +73,8 @@ void tcp_sock_unshown(struct tcp_sock *s)
 {
 	struct tcp_show *e = show_of(s);
 
+	if (s->tells & TCP_SOCK_TOLD)
+		tcp_sock_told_read(s);
 	if (!e || e->is_due || !s->c || !tcp_unshown(s->c))
 		return;
 	e->st = atomic_load_explicit(&s->st, memory_order_relaxed);

@@ -163,7 +163,7 @@ struct tcp_sock *tcp_sock_new(int fd, int domain)
 	s->rcvlowat = 1;
 	s->linger_s = -1;
 	s->rcvtimeo_ns = s->sndtimeo_ns = 0;
-	s->tells = 0;
+	s->tells = params.socketxtreme ? TCP_SOCK_TOLD : 0;
 	atomic_store_explicit(&s->zc_next, 0, memory_order_relaxed);
 	atomic_store_explicit(&s->zc_told, 0, memory_order_relaxed);
 	s->mark = 0;
@@ -219,6 +219,7 @@ void tcp_sock_release(struct tcp_sock *s)
 	if (vfd_disown(&s->v)) { /* else close() was faster, and has freed it */
 		atomic_fetch_add_explicit(&s->gen, 1, memory_order_release);
 		tcp_sock_stats_end(s);
+		tcp_sock_told_forget(s);
 		held_over(s);
 		tcp_sock_free(s);
 	}
@@ -581,6 +582,7 @@ static int tcp_sock_close(struct vfd *v, int fd)
 	}
 	vfd_notify(v, EPOLLHUP);
 	tcp_sock_stats_end(s);
+	tcp_sock_told_forget(s);
 	if (tcp_sock_mode(s) == TCP_SOCK_CONN)
 		close_conn(s, fd);
 	else

@@ -5,8 +5,8 @@
  * them packets (struct stack_user_ops, struct stack_timed_ops), the room of handovers gives their
  * connections to the kernel.
  *
- * Every segment: read.c, write.c, env.c, transmit.c, path.c, and blocking.c for who waits; show.c
- * and zcopy.c for programs of the Extra API. Each
+ * Every segment: read.c, write.c, env.c, transmit.c, path.c, and blocking.c for who waits; show.c,
+ * told.c and zcopy.c for programs of the Extra API. Each
  * connection: connect.c, local_port.c, listen.c, accept.c, sock.c, module.c. Rare: sockopt.c,
  * options.c and option_*.c,
  * ioctl.c, error_queue.c, icmp_errors.c, shadow.c, port_block.c and rule_suspend.c (a card's
@@ -80,6 +80,7 @@ struct tcp_sock_att {
 	/* NULL: the stack is gone, and may be another listener's. Changed under s->lock and
 	 * st->lock */
 	struct tcp_listener *l;
+	struct stack_due due; /* connections wait that nobody was told of. st->lock */
 	bool is_chosen; /* st is the interface's that the listener's key has chosen. s->lock */
 	/* listeners in other stacks may share its rules: a connection has its own. s->lock */
 	bool spread;
@@ -127,6 +128,10 @@ struct tcp_sock_path_cache {
 #define TCP_SOCK_TELL_NEW 0x08u
 /* Among them: it has, or had, a receive callback (show.c). */
 #define TCP_SOCK_SHOWS 0x10u
+/* SocketXtreme: what happens is told by completions (told.c). */
+#define TCP_SOCK_TOLD 0x20u
+/* Either: what arrives is kept apart before it can be read. */
+#define TCP_SOCK_ASIDE (TCP_SOCK_SHOWS | TCP_SOCK_TOLD)
 
 /*
  * Four lines and a word, for which malloc() takes no more: the one that every call looks at, the
@@ -409,6 +414,9 @@ int tcp_sock_set_callback(struct vfd *v, int fd, vma_recv_callback_t fn, void *c
  * and errno as recvfrom(); ENOBUFS: it would have to be copied, and must not.
  */
 ssize_t tcp_sock_recv_zcopy(struct vfd *v, int fd, struct zcopy *z);
+/* SO_VMA_USER_DATA: what its completions carry. 0 or negative errno. */
+int tcp_sock_set_user_data(struct vfd *v, int fd, uint64_t value);
+uint64_t tcp_sock_get_user_data(struct vfd *v, int fd);
 /* The stacks that it receives by, at most max. */
 unsigned tcp_sock_stacks(struct vfd *v, struct stack *sts[], unsigned max);
 /* The stack of its connection; NULL: it has none. */

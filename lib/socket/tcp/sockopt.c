@@ -54,7 +54,7 @@ static void mirror_stamps(struct tcp_sock *s, int fd)
 	     us = us_new || opt_get_int(fd, SOL_SOCKET, SO_TIMESTAMP_OLD, 0),
 	     ns = ns_new || opt_get_int(fd, SOL_SOCKET, SO_TIMESTAMPNS_OLD, 0);
 
-	s->tells = (uint8_t)((s->tells & (TCP_SOCK_TELL_INQ | TCP_SOCK_SHOWS)) |
+	s->tells = (uint8_t)((s->tells & (TCP_SOCK_TELL_INQ | TCP_SOCK_ASIDE)) |
 			     (us ? TCP_SOCK_TELL_US : 0) | (ns ? TCP_SOCK_TELL_NS : 0) |
 			     (us_new || ns_new ? TCP_SOCK_TELL_NEW : 0));
 	if ((us || ns) && !atomic_exchange_explicit(&stamping, true, memory_order_relaxed))

@@ -31,23 +31,47 @@ static void held_back(const struct stack_held *h)
 	tcp_sock_kick(h->st->tcp);
 }
 
-void *tcp_sock_hold(struct tcp_sock *s, struct stack *st, struct buf *b, bool shown)
+static struct stack_held held_of(struct tcp_sock *s, struct stack *st, struct buf *b)
 {
-	struct stack_held h = {
+	return (struct stack_held){
 		.b = b,
 		.st = st,
 		.owner = s,
 		.back = held_back,
 		.account = s,
 		.account_gen = tcp_sock_conn_gen(s),
-		.charge = tcp_buf_charge(b),
-		.shown = shown,
 	};
-	void *id = stack_hold(&h);
+}
 
+void *tcp_sock_hold(struct tcp_sock *s, struct stack *st, struct buf *b, bool shown)
+{
+	struct stack_held h = held_of(s, st, b);
+	void *id;
+
+	h.charge = tcp_buf_charge(b);
+	h.shown = shown;
+	id = stack_hold(&h);
 	if (id)
 		atomic_store_explicit(&s->has_held, true, memory_order_relaxed);
 	return id;
+}
+
+static uint32_t charge_of(const struct buf *piece, bool first)
+{
+	const struct buf alone = {.room = piece->room};
+
+	(void)first;
+	return tcp_buf_charge(&alone);
+}
+
+bool tcp_sock_lend(struct tcp_sock *s, struct stack *st, struct buf *b, struct vma_packet_desc_t *p)
+{
+	const struct stack_held h = held_of(s, st, b);
+
+	if (!stack_lend(&h, charge_of, p))
+		return false;
+	atomic_store_explicit(&s->has_held, true, memory_order_relaxed);
+	return true;
 }
 
 /* --- giving; st->lock is held */
@@ -145,7 +169,7 @@ static ssize_t look(struct tcp_sock *s, const struct zcopy *z, bool force, bool 
 			n = give_copy(s, st, z, now);
 		*copy = !n;
 	}
-	if (s->c && (s->tells & TCP_SOCK_SHOWS))
+	if (s->c && (s->tells & TCP_SOCK_ASIDE))
 		tcp_sock_unshown(s);
 	if (n == -EAGAIN)
 		tcp_sock_hint_clear(s, EPOLLIN | EPOLLRDNORM | EPOLLRDHUP | EPOLLPRI);

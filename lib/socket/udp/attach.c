@@ -131,6 +131,7 @@ static struct udp_att *att_find(struct udp_sock *s, struct stack *st)
 static void att_end(struct udp_att *att)
 {
 	att->uses++;
+	stack_due_del(att->st, &att->due);
 	atomic_store_explicit(&att->s, NULL, memory_order_release);
 }
 
@@ -151,6 +152,8 @@ static struct udp_att *att_get(struct udp_sock *s, struct stack *st)
 	att->listed = att->is_chosen = att->is_due = att->showing = false;
 	att->uses++;
 	att->cb = s->cb;
+	att->aside = s->cb.fn || params.socketxtreme;
+	att->due.tell = udp_tell;
 	att->unshown = NULL;
 	att->unshown_tail = &att->unshown;
 	atomic_store_explicit(&att->st, st, memory_order_release);

@@ -194,7 +194,7 @@ static void fast_path_update(struct udp_att *att, const struct stack *st)
 	if (udp_moves_rx && params.ring_allocation_logic_rx != STACK_BY_THREAD)
 		return;
 	if (!atomic_load_explicit(&st->open, memory_order_relaxed) || !st->ring->caps.rx_csum ||
-	    !att->listed || att->cb.fn || b->family != AF_INET || b->bound_if ||
+	    !att->listed || att->aside || b->family != AF_INET || b->bound_if ||
 	    IN_MULTICAST(ntohl(local)) || !udp_demux_sole(&st->udp, b))
 		return;
 	att->fast_any = b->local_any;

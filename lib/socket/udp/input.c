@@ -62,6 +62,19 @@ static inline void queue_add(struct udp_sock *s, struct udp_att *att, struct buf
 	vfd_notify(&s->v, EPOLLIN | EPOLLRDNORM);
 }
 
+/* The same, but it cannot be read: the callback, or a completion, comes first. */
+static __attribute__((noinline)) void set_aside(struct udp_sock *s, struct udp_att *att,
+						struct buf *b)
+{
+	if (!att->cb.fn) {
+		udp_told_add(att, b);
+		return;
+	}
+	udp_unshown_add(att, b);
+	/* Whoever waits runs the callback. */
+	vfd_notify(&s->v, EPOLLIN | EPOLLRDNORM);
+}
+
 static void enqueue(struct udp_att *att, struct buf *b)
 {
 	struct udp_sock *s = atomic_load_explicit(&att->s, memory_order_relaxed);
@@ -75,10 +88,8 @@ static void enqueue(struct udp_att *att, struct buf *b)
 		}
 	}
 	att->charge += b->total + (uint64_t)n * UDP_CHARGE;
-	if (__builtin_expect(att->cb.fn != NULL, 0)) {
-		udp_unshown_add(att, b);
-		/* Whoever waits runs the callback. */
-		vfd_notify(&s->v, EPOLLIN | EPOLLRDNORM);
+	if (__builtin_expect(att->aside, 0)) {
+		set_aside(s, att, b);
 		return;
 	}
 	queue_add(s, att, b, n);

@@ -226,6 +226,8 @@ void udp_att_flush(struct udp_att *att);
 /* show.c; the stack's lock is held for these two */
 /* b, which is charged, waits for the callback. */
 void udp_unshown_add(struct udp_att *att, struct buf *b);
+/* The first datagram of those that wait; NULL: no memory, and its burst was dropped. */
+struct buf *udp_unshown_take(struct udp_att *att);
 /* Frees what waits for it. */
 void udp_unshown_flush(struct udp_att *att);
 /* The callback of s and its attachments; s->lock is held. */
@@ -233,6 +235,12 @@ void udp_callback_set(struct udp_sock *s, struct udp_callback cb);
 /* struct stack_user_ops.show */
 bool udp_show(void);
 void udp_show_forked(void);
+
+/* told.c; the stack's lock is held */
+/* b, which is charged, waits to be told. */
+void udp_told_add(struct udp_att *att, struct buf *b);
+/* struct stack_due.tell of an attachment */
+enum stack_tells udp_tell(struct stack *st, struct stack_due *d, struct stack_told *told);
 
 /* zcopy.c; the stack's lock is held */
 /*
@@ -243,6 +251,9 @@ void *udp_hold(struct udp_sock *s, struct udp_att *att, struct stack *st, struct
 	       bool shown);
 /* It does not stay there; its charge is what it was. uses: of the attachment, at that time. */
 void udp_unhold(struct udp_att *att, uint32_t uses, const struct buf *b);
+/* The same piece by piece (SocketXtreme). False: there are too many. */
+bool udp_lend(struct udp_sock *s, struct udp_att *att, struct stack *st, struct buf *b,
+	      struct vma_packet_desc_t *p);
 /* What the program holds leaves no room in the receive buffer: it is told, once. */
 void udp_held_too_long(const struct udp_sock *s);
 

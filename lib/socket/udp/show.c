@@ -60,8 +60,7 @@ static void unshown_drop(struct udp_att *att, struct buf *b)
 	buf_free(b);
 }
 
-/* The first datagram of those that wait. NULL: no memory, and its burst was dropped. */
-static struct buf *unshown_take(struct udp_att *att)
+struct buf *udp_unshown_take(struct udp_att *att)
 {
 	struct buf *b = att->unshown, *one;
 
@@ -118,7 +117,7 @@ static bool show_next(struct show *w)
 	do {
 		if (!is_alive(w) || !att->cb.fn || !att->unshown)
 			return false;
-		w->b = unshown_take(att);
+		w->b = udp_unshown_take(att);
 	} while (!w->b);
 	w->cb = att->cb;
 	w->ring = w->st->ring;
@@ -331,6 +330,7 @@ void udp_callback_set(struct udp_sock *s, struct udp_callback cb)
 
 		lock_take(&att->st->lock);
 		att->cb = cb;
+		att->aside = cb.fn != NULL;
 		if (!cb.fn)
 			unshown_release(att);
 		/* Until now the fast path may have passed the queue by. */

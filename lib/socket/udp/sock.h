@@ -5,8 +5,8 @@
  * the kernel.
  *
  * Every datagram: send.c, recv.c, input.c, fast_path.c, gso_burst.c; cmsg.c where ancillary data
- * was asked for; show.c and zcopy.c for programs of the Extra API. When something changes: sock.c,
- * attach.c, flow_keys.c, resolve.c, sockopt.c, multicast.c, migrate.c, sharing.c. Rare:
+ * was asked for; show.c, told.c and zcopy.c for programs of the Extra API. When something changes:
+ * sock.c, attach.c, flow_keys.c, resolve.c, sockopt.c, multicast.c, migrate.c, sharing.c. Rare:
  * dummy_send.c.
  */
 #ifndef SOCKET_UDP_SOCK_H
@@ -61,8 +61,11 @@ struct udp_att {
 	 * is_due: it counts in stacks_unshown. showing: a thread is in the callback. st->lock
 	 */
 	bool is_due, showing;
+	/* What comes waits in unshown: for the callback, or to be told by completions (told.c) */
+	bool aside;
 	struct udp_callback cb;
 	struct buf *unshown, **unshown_tail;
+	struct stack_due due;
 	/* of the charge, what the program holds; st->lock */
 	uint64_t held;
 	uint32_t uses; /* by sockets, this one counted; st->lock */
@@ -207,6 +210,7 @@ struct udp_sock {
 	 */
 	_Atomic uint8_t *inherited_claim;
 	struct udp_callback cb; /* as in its attachments; lock */
+	struct told_user_data user_data; /* lock to change it */
 	/* frames of it are, or were, in the program's hands (zcopy.c) */
 	_Atomic bool has_held;
 	bool in_shows; /* for ever; lock */
@@ -246,6 +250,10 @@ int udp_set_callback(struct vfd *v, int fd, vma_recv_callback_t fn, void *contex
  * and errno as recvfrom(); ENOBUFS: it would have to be copied, and must not.
  */
 ssize_t udp_recv_zcopy(struct vfd *v, int fd, struct zcopy *z);
+
+/* SO_VMA_USER_DATA: what its completions carry. 0 or negative errno. */
+int udp_set_user_data(struct vfd *v, int fd, uint64_t value);
+uint64_t udp_get_user_data(struct vfd *v, int fd);
 
 /* The stacks that it receives by, at most max. */
 unsigned udp_stacks(struct vfd *v, struct stack *sts[], unsigned max);

@@ -20,25 +20,50 @@ static void held_back(const struct stack_held *h)
 	att->held -= h->charge;
 }
 
-void *udp_hold(struct udp_sock *s, struct udp_att *att, struct stack *st, struct buf *b, bool shown)
+static struct stack_held held_of(const struct udp_sock *s, struct udp_att *att, struct stack *st,
+				 struct buf *b)
 {
-	struct stack_held h = {
+	return (struct stack_held){
 		.b = b,
 		.st = st,
 		.owner = s,
 		.back = held_back,
 		.account = att,
 		.account_gen = att->uses,
-		.charge = b->total + UDP_CHARGE,
-		.shown = shown,
 	};
-	void *id = stack_hold(&h);
+}
 
+void *udp_hold(struct udp_sock *s, struct udp_att *att, struct stack *st, struct buf *b, bool shown)
+{
+	struct stack_held h = held_of(s, att, st, b);
+	void *id;
+
+	h.charge = b->total + UDP_CHARGE;
+	h.shown = shown;
+	id = stack_hold(&h);
 	if (id) {
 		s->has_held = true;
 		att->held += h.charge;
 	}
 	return id;
+}
+
+static uint32_t charge_of(const struct buf *piece, bool first)
+{
+	return piece->len + (first ? UDP_CHARGE : 0);
+}
+
+bool udp_lend(struct udp_sock *s, struct udp_att *att, struct stack *st, struct buf *b,
+	      struct vma_packet_desc_t *p)
+{
+	const struct stack_held h = held_of(s, att, st, b);
+	uint32_t total = b->total;
+
+	if (!stack_lend(&h, charge_of, p))
+		return false;
+	s->has_held = true;
+	att->held += total + UDP_CHARGE;
+	return true;
 }
 
 void udp_unhold(struct udp_att *att, uint32_t uses, const struct buf *b)
@@ -53,9 +78,11 @@ void udp_held_too_long(const struct udp_sock *s)
 
 	if (!atomic_exchange(&told, true))
 		log_warn("fd %d: datagrams are dropped, because the program keeps so many "
-			 "(recvfrom_zcopy, VMA_PACKET_HOLD) that its receive buffer is full; "
-			 "free_packets() gives them back",
-			 atomic_load_explicit(&s->v.os_fd, memory_order_relaxed));
+			 "(recvfrom_zcopy, VMA_PACKET_HOLD, socketxtreme_poll) that its receive "
+			 "buffer is full; "
+			 "%s() gives them back",
+			 atomic_load_explicit(&s->v.os_fd, memory_order_relaxed),
+			 params.socketxtreme ? "socketxtreme_free_vma_packets" : "free_packets");
 }
 
 /* --- giving */
