@@ -62,6 +62,30 @@ def test_zcopy(net, programs, protocol):
     assert protocol == "tcp" or copied == 0
 
 
+def test_xtreme(net, programs):
+    p = ready(net.a.popen([programs / "xtreme", net.a.ip4, "7000"], preload=True, env={"VMA_SOCKETXTREME": "1"}))
+    sender(net, """
+import threading
+u.settimeout(10)
+for i in range(20):
+    u.sendto(b'%d' % i * 300, PEER)
+    assert u.recv(2000) == b'%d' % i * 300
+c = [socket.create_connection(PEER) for _ in range(5)]
+for x in c: x.settimeout(10)
+for i, x in enumerate(c):
+    data = bytes([i]) * 200000
+    t = threading.Thread(target=lambda: (x.sendall(data), x.shutdown(socket.SHUT_WR))); t.start()
+    got = b''
+    while len(got) < len(data): got += x.recv(100000)
+    t.join()
+    assert got == data and x.recv(1) == b''
+u.sendto(b'stop', PEER)
+""")
+    assert p.popen.wait(20) == 0, p.text
+    print(p.text)
+    assert re.search(r"\d+ packets, 5 connections, 5 ends", p.text)
+
+
 def test_market(net, programs):
     exchange = net.b.popen(["/usr/bin/python3", "-uc", f"""
 import socket, threading

@@ -10,7 +10,8 @@ import contextlib
 
 import pytest
 
-from differential import FAMILIES, App
+from differential import CHILDREN, FAMILIES, App
+from netns import wait_for
 
 families = pytest.mark.parametrize("family", FAMILIES)
 XTREME = {"VMA_SOCKETXTREME": "1"}
@@ -345,3 +346,92 @@ def gather(whole):
         assert a.do("gather(b'normal')") == b"normal"
         b.do("p.send(b'after')")
         assert a.do("gather(b'normalafter')") == b"normalafter"
+
+
+# --- what else a program does
+
+
+def test_several_threads_poll_one_ring(unet):
+    with listener(unet) as (a, b):
+        a.do("""
+u = udp(7001); ring_fds(u); told_by = [[], [], []]; on = True
+def poll(mine):
+    while on: mine += completions(ring, 8)
+threads = [threading.Thread(target=poll, args=(mine,)) for mine in told_by]
+for t in threads: t.start()
+def all_told(): return [c for mine in told_by for c in mine]
+""")
+        b.do("""
+import threading
+def send(i):
+    c = socket.create_connection(TO); c.settimeout(10); c.sendall(bytes([i]) * 30000); c.shutdown(socket.SHUT_WR); socks.append(c)
+socks = []; ts = [threading.Thread(target=send, args=(i,)) for i in range(20)]
+[t.start() for t in ts]; p = udp(7002); [p.sendto(b'%d' % i, (PEER, 7001)) for i in range(100)]; [t.join() for t in ts]
+""", timeout=20)
+        assert wait_for(lambda: a.do("len([c for c in all_told() if c['events'] & 0x2000])") == 20)
+        assert wait_for(lambda: a.do("len([c for c in all_told() if c['user'] == u.fileno()])") == 100)
+        a.do("on = False; [t.join() for t in threads]")
+        assert a.do("sorted(int(c['data']) for c in all_told() if c['user'] == u.fileno())") == list(range(100))
+        a.do("new = [c['user'] for c in all_told() if c['events'] & NEW]; data = [data_of(all_told(), fd) for fd in new]")
+        assert a.do("len(set(new))") == 20
+        assert a.do("sorted((len(d), len(set(d)), d[:1]) for d in data)") == [(30000, 1, bytes([i])) for i in range(20)]
+
+
+def test_a_child_has_neither_rings_nor_pieces(unet):
+    with datagrams(unet) as (a, b):
+        b.do("p.sendto(b'parent', to)")
+        a.do(CHILDREN + "all = told(1, keep=True)")
+        a.do("""
+def refused(fn):
+    try: fn()
+    except OSError as e: return e.errno
+def look():
+    assert refused(lambda: completions(ring)) == errno.EBADFD
+    assert refused(lambda: api('socketxtreme_free_vma_buff', all[0]['pieces'][0])) == errno.EINVAL
+pid = child(look)
+""")
+        assert a.do("wait(pid)") == 0, a.text
+        b.do("p.sendto(b'again', to)")
+        assert a.do("brief(told(1))") == [(PACKET, a.do("S"), b"again")]
+        assert a.do("chain(all[0]['desc'])[0][1], give_back(all[0]['desc'])") == (b"parent", 0)
+
+
+def test_what_was_not_told_goes_to_the_kernel_with_its_connection(unet):
+    with stream(unet) as (a, b):
+        b.do("p.send(b'told')")
+        assert a.do("brief(told(1))") == [(PACKET, a.do("S"), b"told")]
+        a.do("u = udp(7001); ring_fds(u)")
+        b.do("p.send(b'not told')")
+        a.do("ready(u, 100)")
+        # Another process has it from now on, and both read it by the kernel.
+        a.do(CHILDREN + "s.setblocking(True); pid = child(lambda: os.write(S, b'from the child'))")
+        assert a.do("wait(pid)") == 0, a.text
+        assert b.do("p.recv(100)") == b"from the child"
+        assert a.do("s.recv(100)") == b"not told"
+        b.do("p.send(b'more')")
+        assert a.do("s.recv(100)") == b"more"
+        assert a.do("completions(ring)") == []
+
+
+@pytest.mark.parametrize("way", ["os._exit(0)", "os.execv('/bin/sh', ['sh', '-c', 'exit 0'])", "LIBC.exit(0)"])
+def test_a_process_ends_with_pieces_in_its_hands(unet, way):
+    with stream(unet) as (a, b):
+        b.do("p.send(b'x' * 1000)")
+        a.do("kept = told(1, keep=True)")
+        b.do("p.send(b'x' * 1000)")
+        a.start(way)
+        with pytest.raises(AssertionError, match="ended with"):
+            a.answer()
+        assert a.popen.wait(20) == 0
+
+
+def test_a_connection_that_is_made_anew(unet):
+    """connect(AF_UNSPEC), and another peer: nothing of the former connection is told."""
+    with stream(unet) as (a, b):
+        b.do("l2 = socket.socket(FAM); l2.bind((ME, 7003)); l2.listen(); p.send(b'old')")
+        a.do("u = udp(7001); ring_fds(u)")
+        a.do("ready(u, 100)")
+        a.do("s.setblocking(True); user_data(s, 99); disconnect(s); s.connect((PEER, 7003))")
+        b.do("q, _ = l2.accept(); q.send(b'new')")
+        all = a.do("brief(told(2, ring_fds(s)[0]))")
+        assert all == [(EPOLLOUT, 99, b""), (PACKET, 99, b"new")]

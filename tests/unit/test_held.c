@@ -143,6 +143,106 @@ static void test_a_child_has_none(void **state)
 	assert_int_equal(freed, 0);
 }
 
+/* --- pieces that are lent (SocketXtreme) */
+
+static uint32_t piece_charge(const struct buf *piece, bool first)
+{
+	return piece->len + (first ? 100 : 0);
+}
+
+/* A frame of n pieces of 10 bytes each. */
+static bool lend(struct buf *b, unsigned n, struct vma_packet_desc_t *p)
+{
+	struct stack_held h = {
+		.b = b, .st = &st, .owner = &owner, .back = back, .account = &account};
+
+	for (unsigned i = 0; i < n; i++) {
+		b[i] = (struct buf){.pool = &pool,
+				    .refs = 1,
+				    .data = (uint8_t *)&b[i],
+				    .len = 10,
+				    .total = i ? 0 : 10 * n,
+				    .frag = i + 1 < n ? &b[i + 1] : NULL};
+	}
+	return stack_lend(&h, piece_charge, p);
+}
+
+static void test_each_piece_goes_back_by_itself(void **state)
+{
+	const struct vma_buff_t *first, *second, *third, *next;
+	struct vma_packet_desc_t p;
+	struct buf b[3];
+
+	(void)state;
+	assert_true(lend(b, 3, &p));
+	assert_int_equal(p.num_bufs, 3);
+	assert_int_equal(p.total_len, 30);
+	assert_int_equal(ring.held, 3);
+	first = p.buff_lst;
+	second = first->next;
+	third = second->next;
+	assert_null(third->next);
+	assert_ptr_equal(second->payload, b[1].data);
+	assert_int_equal(second->len, 10);
+	assert_int_equal(stack_lent_ref(second), 2);
+	assert_int_equal(stack_lent_next(first, &next), 0);
+	assert_ptr_equal(next, second);
+	assert_int_equal(stack_lent_next(second, &next), 1);
+	assert_ptr_equal(next, third);
+	assert_int_equal(stack_lent_unref(third), 0);
+	assert_int_equal(freed, 2);
+	assert_int_equal(charge_back, 120);
+	assert_int_equal(stack_lent_unref(second), 0);
+	assert_int_equal(freed, 3);
+	assert_int_equal(charge_back, 130);
+	assert_int_equal(ring.held, 0);
+}
+
+static void test_what_is_no_piece_is_found_out(void **state)
+{
+	struct vma_buff_t foreign = {0};
+	const struct vma_buff_t *piece;
+	struct vma_packet_desc_t p;
+	struct buf a = {0}, b;
+	void *held = hold(&a, false);
+
+	(void)state;
+	assert_int_equal(stack_lent_unref(NULL), -EINVAL);
+	assert_int_equal(stack_lent_ref(&foreign), -EINVAL);
+	assert_true(lend(&b, 1, &p));
+	piece = p.buff_lst;
+	assert_int_equal(stack_lent_ref((const struct vma_buff_t *)((const char *)piece + 8)),
+			 -EINVAL);
+	/* The place beside it has a frame that was not lent. */
+	assert_int_equal(stack_lent_ref((const struct vma_buff_t *)((const char *)piece - 32)),
+			 -EINVAL);
+	assert_int_equal(stack_lent_unref(piece), 0);
+	assert_int_equal(stack_lent_unref(piece), -EINVAL);
+	assert_int_equal(stack_held_free(held, &owner), 0);
+	assert_int_equal(freed, 2);
+}
+
+static void test_a_frame_is_lent_whole_or_not_at_all(void **state)
+{
+	static struct buf bufs[STACK_HELD_MAX];
+	static void *ids[STACK_HELD_MAX];
+	struct vma_packet_desc_t p;
+	struct buf b[2];
+
+	(void)state;
+	for (uint32_t i = 0; i < STACK_HELD_MAX - 1; i++)
+		assert_non_null(ids[i] = hold(&bufs[i], false));
+	assert_false(lend(b, 2, &p));
+	assert_ptr_equal(b[0].frag, &b[1]);
+	assert_int_equal(b[0].total, 20);
+	assert_int_equal(stack_held_free(ids[0], &owner), 0);
+	assert_true(lend(b, 2, &p));
+	assert_null(hold(&bufs[0], false));
+	for (uint32_t i = 1; i < STACK_HELD_MAX - 1; i++)
+		assert_int_equal(stack_held_free(ids[i], &owner), 0);
+	assert_int_equal(ring.held, 2);
+}
+
 static int teardown(void **state)
 {
 	(void)state;
@@ -158,6 +258,9 @@ int main(void)
 		cmocka_unit_test_setup(test_of_a_closed_owner_anybody_frees, setup),
 		cmocka_unit_test_setup(test_so_many_and_no_more, setup),
 		cmocka_unit_test_setup(test_a_child_has_none, setup),
+		cmocka_unit_test_setup(test_each_piece_goes_back_by_itself, setup),
+		cmocka_unit_test_setup(test_what_is_no_piece_is_found_out, setup),
+		cmocka_unit_test_setup(test_a_frame_is_lent_whole_or_not_at_all, setup),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, teardown);

@@ -125,6 +125,36 @@ static void test_nothing_is_read_before_it_is_shown(void **state)
 	end();
 }
 
+/* SocketXtreme: of a connection that has just been accepted nothing is let through. */
+static void test_what_had_come_is_shown_too(void **state)
+{
+	struct buf *b;
+
+	(void)state;
+	begin();
+	data(1, "before");
+	tcp_show_unread(t.c); /* nothing is shown at all */
+	assert_int_equal(tcp_inq(t.c), 6);
+	assert_int_equal(tcp_set_shows(t.c, true), 0);
+	assert_false(tcp_unshown(t.c));
+	tcp_show_unread(t.c);
+	assert_true(tcp_unshown(t.c));
+	assert_int_equal(tcp_inq(t.c), 0);
+	b = tcp_take_unshown(t.c, 64);
+	holds(b, "before");
+	/* The program has no room for it now. */
+	tcp_put_back(t.c, b);
+	assert_int_equal(tcp_inq(t.c), 6);
+	tcp_show_unread(t.c);
+	assert_int_equal(tcp_inq(t.c), 0);
+	b = tcp_take_unshown(t.c, 64);
+	holds(b, "before");
+	tcp_taken(t.c, t.now);
+	tcp_give_back(t.c, tcp_buf_charge(b), t.now);
+	buf_free(b);
+	end();
+}
+
 static void shown(const char *want)
 {
 	struct buf *b = tcp_take_unshown(t.c, 64);
@@ -293,6 +323,7 @@ int main(void)
 		cmocka_unit_test(test_frames_are_taken_together),
 		cmocka_unit_test(test_what_is_put_back_is_read),
 		cmocka_unit_test(test_nothing_is_read_before_it_is_shown),
+		cmocka_unit_test(test_what_had_come_is_shown_too),
 		cmocka_unit_test(test_what_was_copied_together_is_shown),
 		cmocka_unit_test(test_what_a_connection_in_the_making_shows),
 		cmocka_unit_test(test_urgent_bytes_before_anything_was_shown),
