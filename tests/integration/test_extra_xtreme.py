@@ -435,3 +435,33 @@ def test_a_connection_that_is_made_anew(unet):
         b.do("q, _ = l2.accept(); q.send(b'new')")
         all = a.do("brief(told(2, ring_fds(s)[0]))")
         assert all == [(EPOLLOUT, 99, b""), (PACKET, 99, b"new")]
+
+
+# --- what the kernel brings
+
+
+@families
+def test_what_the_kernel_brings_is_read(unet, family):
+    with apps(unet, family) as (a, b):
+        a.do("s = udp(7000); S = s.fileno()")
+        b.do("p = udp(7001); p.sendto(b'before', (PEER, 7000))")
+        a.do("ring, = ring_fds(s)")
+        assert a.do("brief(told(1))") == [(EPOLLIN, a.do("S"), b"")]
+        assert a.do("s.recv(10)") == b"before"
+        # A fragmented one, in the middle of others.
+        b.do("p.sendto(b'1', (PEER, 7000)); p.sendto(b'f' * 5000, (PEER, 7000)); p.sendto(b'2', (PEER, 7000))")
+        all = a.do("brief(await_completions(ring, lambda all: len(all) >= 3))")
+        assert [c for c in all if c[0] == PACKET] == [(PACKET, a.do("S"), b"1"), (PACKET, a.do("S"), b"2")]
+        assert (EPOLLIN, a.do("S"), b"") in all
+        assert a.do("s.recv(10000)") == b"f" * 5000
+
+
+def test_connections_of_the_kernel_are_for_accept(unet):
+    with listener(unet) as (a, _):
+        a.do("l.setblocking(False); user_data(l, 88)")
+        # From this host to itself, past the ring.
+        a.do("c = socket.socket(); c.setblocking(False); c.connect_ex((ME, 7000))")
+        a.do("all = await_completions(ring, lambda all: any(c['user'] == 88 for c in all))")
+        assert a.do("[(c['events'], c['listen']) for c in all if c['user'] == 88]") == [(EPOLLIN, -1)]
+        a.do("x, _ = l.accept(); x.settimeout(5); c.settimeout(5); c.send(b'by the kernel')")
+        assert a.do("x.recv(100)") == b"by the kernel"

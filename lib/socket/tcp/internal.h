@@ -327,6 +327,9 @@ void tcp_sock_shows_forked(void);
 void tcp_sock_told_begin(struct tcp_sock *s);
 void tcp_sock_told_event(struct tcp_sock *s, uint32_t events);
 void tcp_sock_told_listener(struct tcp_sock_att *att);
+/* The kernel has connections for the listener s, or another process had. s->lock is held, no
+ * stack's */
+void tcp_sock_told_kernel(struct tcp_sock *s);
 /* The program has read s by a call: what lies behind that can be told now. */
 void tcp_sock_told_read(struct tcp_sock *s);
 /* The new connection s of the listener lfd is in the table. No lock is held. */

@@ -522,6 +522,8 @@ void tcp_sock_listen_tick(struct tcp_sock *s)
 	 */
 	if (tcp_sock_mode(s) != TCP_SOCK_LISTEN || !lock_try(&s->lock))
 		return;
+	if ((s->tells & TCP_SOCK_TOLD) && (tcp_sock_listen_events(s) & EPOLLIN))
+		tcp_sock_told_kernel(s);
 	if (s->unconn.is_quiet || !s->unconn.atts) {
 		lock_drop(&s->lock);
 		return;

@@ -81,6 +81,7 @@ struct tcp_sock_att {
 	 * st->lock */
 	struct tcp_listener *l;
 	struct stack_due due; /* connections wait that nobody was told of. st->lock */
+	bool kernel_has; /* one that the kernel has is to be told of. st->lock */
 	bool is_chosen; /* st is the interface's that the listener's key has chosen. s->lock */
 	/* listeners in other stacks may share its rules: a connection has its own. s->lock */
 	bool spread;

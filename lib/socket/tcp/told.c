@@ -182,6 +182,20 @@ void tcp_sock_told_read(struct tcp_sock *s)
 
 /* --- listeners */
 
+/* Such connections are for accept(): completions would say nothing of their data. */
+static enum stack_tells tell_kernel(struct tcp_sock_att *att, struct vma_completion_t *c)
+{
+	const struct tcp_told *e = told_of(att->s);
+	int fd = atomic_load_explicit(&att->s->v.os_fd, memory_order_relaxed);
+
+	att->kernel_has = false;
+	memset(c, 0, sizeof(*c));
+	c->events = EPOLLIN;
+	c->user_data = e ? told_user_data(&e->user_data, fd) : (uint64_t)fd;
+	c->listen_fd = -1;
+	return STACK_TELLS;
+}
+
 /* struct stack_due.tell of a listener: its connections want their numbers first. */
 static enum stack_tells tell_listener(struct stack *st, struct stack_due *d,
 				      struct stack_told *told)
@@ -195,13 +209,25 @@ static enum stack_tells tell_listener(struct stack *st, struct stack_due *d,
 		told->object = att->s;
 		told->gen = atomic_load_explicit(&att->s->gen, memory_order_relaxed);
 	}
-	return STACK_TELLS_NOTHING;
+	return att->kernel_has ? tell_kernel(att, told->at) : STACK_TELLS_NOTHING;
 }
 
 void tcp_sock_told_listener(struct tcp_sock_att *att)
 {
 	att->due.tell = tell_listener;
 	stack_due_add(att->st, &att->due);
+}
+
+void tcp_sock_told_kernel(struct tcp_sock *s)
+{
+	struct tcp_sock_att *att = s->unconn.atts;
+
+	if (!att)
+		return;
+	lock_take(&att->st->lock);
+	att->kernel_has = true;
+	tcp_sock_told_listener(att);
+	lock_drop(&att->st->lock);
 }
 
 /* --- begin and end */

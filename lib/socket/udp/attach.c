@@ -154,6 +154,7 @@ static struct udp_att *att_get(struct udp_sock *s, struct stack *st)
 	att->cb = s->cb;
 	att->aside = s->cb.fn || params.socketxtreme;
 	att->due.tell = udp_tell;
+	att->kernel_events = 0;
 	att->unshown = NULL;
 	att->unshown_tail = &att->unshown;
 	atomic_store_explicit(&att->st, st, memory_order_release);
@@ -599,6 +600,7 @@ static void begin(struct udp_sock *s, int fd)
 		return;
 	atomic_store_explicit(&s->early, true, memory_order_relaxed);
 	atomic_fetch_or_explicit(&s->v.os_events, EPOLLIN, memory_order_release);
+	udp_told_kernel(s, EPOLLIN);
 }
 
 /* fn of udp_each(): what one socket's rule brings may be another's of the port, bound beside it. */

@@ -64,6 +64,7 @@ static void os_event(int fd, uint32_t events, void *arg)
 
 	(void)fd;
 	atomic_fetch_or_explicit(&s->v.os_events, events, memory_order_acq_rel);
+	udp_told_kernel(s, events);
 	vfd_notify(&s->v, events);
 }
 

@@ -65,7 +65,6 @@ struct udp_att {
 	bool aside;
 	struct udp_callback cb;
 	struct buf *unshown, **unshown_tail;
-	struct stack_due due;
 	/* of the charge, what the program holds; st->lock */
 	uint64_t held;
 	uint32_t uses; /* by sockets, this one counted; st->lock */
@@ -79,6 +78,9 @@ struct udp_att {
 	uint32_t fast_dst;
 	unsigned num_keys;
 	struct vma_flow_key *keys;
+	/* told.c; st->lock */
+	struct stack_due due;
+	uint32_t kernel_events; /* of the kernel socket, EPOLL*, that are to be told */
 	struct udp_att *next_free;
 };
 

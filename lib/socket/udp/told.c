@@ -7,7 +7,9 @@
 #include <errno.h>
 #include <stddef.h>
 #include <string.h>
+#include <sys/epoll.h>
 
+#include "config/config.h"
 #include "socket/udp/internal.h"
 
 void udp_told_add(struct udp_att *att, struct buf *b)
@@ -36,14 +38,25 @@ static void put_back(struct udp_att *att, struct buf *b)
 	att->unshown = b;
 }
 
-static void fill(const struct udp_sock *s, const struct buf *b, struct vma_completion_t *c)
+static void fill(const struct udp_sock *s, struct vma_completion_t *c, uint64_t events)
 {
-	c->events = VMA_SOCKETXTREME_PACKET;
+	c->events = events;
 	c->user_data = told_user_data(&s->user_data,
 				      atomic_load_explicit(&s->v.os_fd, memory_order_relaxed));
-	c->packet.hw_timestamp = told_time(b);
 	c->listen_fd = -1;
-	told_src(&b->meta.src, b->meta.sport, &c->src);
+}
+
+/* What rings have brought was told. */
+static enum stack_tells tell_kernel(struct udp_att *att, struct vma_completion_t *c)
+{
+	uint32_t events = att->kernel_events;
+
+	if (!events)
+		return STACK_TELLS_NOTHING;
+	att->kernel_events = 0;
+	memset(c, 0, sizeof(*c));
+	fill(atomic_load_explicit(&att->s, memory_order_relaxed), c, events);
+	return STACK_TELLS;
 }
 
 /* struct stack_due.tell */
@@ -55,19 +68,41 @@ enum stack_tells udp_tell(struct stack *st, struct stack_due *d, struct stack_to
 	struct buf *b = take(att);
 
 	if (!b)
-		return STACK_TELLS_NOTHING;
+		return tell_kernel(att, c);
 	if (!udp_lend(s, att, st, b, &c->packet)) {
 		put_back(att, b);
 		stack_due_add(st, d);
 		return STACK_TELLS_NOT_NOW;
 	}
-	fill(s, b, c);
+	fill(s, c, VMA_SOCKETXTREME_PACKET);
+	c->packet.hw_timestamp = told_time(b);
+	told_src(&b->meta.src, b->meta.sport, &c->src);
 	stats_add(&s->stats->rx.packets, 1);
 	stats_add(&s->stats->rx.bytes, c->packet.total_len);
 	stats_add(&s->stats->rx_zcopy_buffers, 1);
-	if (att->unshown)
+	if (att->unshown || att->kernel_events)
 		stack_due_add(st, d);
 	return STACK_TELLS;
+}
+
+/* --- no stack's lock is held from here on */
+
+void udp_told_kernel(struct udp_sock *s, uint32_t events)
+{
+	struct udp_att *att;
+	struct stack *st;
+
+	if (!params.socketxtreme || !atomic_load_explicit(&s->natt, memory_order_acquire))
+		return;
+	att = udp_att(s, 0);
+	st = udp_att_stack(att);
+	lock_take(&st->lock);
+	if (udp_att_stack(att) == st && atomic_load_explicit(&att->s, memory_order_acquire) == s) {
+		att->kernel_events |= events & (EPOLLIN | EPOLLERR);
+		if (att->kernel_events)
+			stack_due_add(st, &att->due);
+	}
+	lock_drop(&st->lock);
 }
 
 int udp_set_user_data(struct vfd *v, int fd, uint64_t value)
