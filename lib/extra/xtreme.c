@@ -100,13 +100,13 @@ int extra_xtreme_unref(struct vma_buff_t *buff)
 	return extra_result(stack_lent_unref(buff));
 }
 
-/* A chain, as poll has given it: each is read before it may go. */
-static int free_chain(const struct vma_packet_desc_t *p)
+/* A list, as poll has given it or the program has joined it: each is read before it may go. */
+static int free_list(const struct vma_packet_desc_t *p)
 {
 	const struct vma_buff_t *b = p->buff_lst, *next;
 	int refs;
 
-	for (size_t i = 0; i < p->num_bufs; i++, b = next) {
+	for (; b; b = next) {
 		refs = stack_lent_next(b, &next);
 		if (refs < 0)
 			return refs;
@@ -123,7 +123,7 @@ int extra_xtreme_free(struct vma_packet_desc_t *packets, int n)
 	if (!packets)
 		return extra_fail(EINVAL);
 	for (int i = 0; i < n; i++) {
-		int e = free_chain(&packets[i]);
+		int e = free_list(&packets[i]);
 
 		err = err ? err : e;
 	}
