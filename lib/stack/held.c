@@ -12,12 +12,12 @@ _Static_assert(STACK_HELD_MAX < 1u << INDEX_BITS, "an index and 1 fit");
 static struct lock held_lock;
 /* held_lock. Never freed; places from num_places on were never used. */
 static struct stack_held *places;
-static uint32_t num_places, first_free = STACK_HELD_MAX, num_held;
+static uint32_t num_places, first_free = STACK_HELD_MAX;
 
 /* SocketXtreme: what the program sees of a place that is lent. */
 struct lent {
 	struct vma_buff_t buff;
-	uint32_t refs;
+	uint32_t refs; /* 0: its place is not lent */
 };
 /* As places, and by the same index; NULL: nothing was ever lent. */
 static struct lent *lents;
@@ -32,8 +32,7 @@ static struct stack_held *find(const void *id)
 {
 	uintptr_t index = ((uintptr_t)id & ((1u << INDEX_BITS) - 1)) - 1;
 
-	if (index >= num_places || !places[index].b || places[index].lent ||
-	    id_of(&places[index]) != id)
+	if (index >= num_places || !places[index].b || id_of(&places[index]) != id)
 		return NULL;
 	return &places[index];
 }
@@ -57,7 +56,8 @@ static struct stack_held *place_find(void)
 }
 
 /* A place with the frame in it. NULL: there is none. */
-static struct stack_held *place_new(const struct stack_held *frame)
+static inline __attribute__((always_inline)) struct stack_held *
+place_new(const struct stack_held *frame)
 {
 	struct stack_held *h = place_find();
 	uint32_t gen;
@@ -68,14 +68,12 @@ static struct stack_held *place_new(const struct stack_held *frame)
 	*h = *frame;
 	h->gen = gen;
 	h->ring = frame->st->ring;
-	num_held++;
 	atomic_fetch_add_explicit(&h->ring->held, 1, memory_order_relaxed);
 	return h;
 }
 
 static void place_free(struct stack_held *h)
 {
-	num_held--;
 	h->b = NULL;
 	h->next_free = first_free;
 	first_free = (uint32_t)(h - places);
@@ -141,7 +139,7 @@ static int take(const void *id, const void *owner, struct stack_held *out)
 }
 
 /* What was taken out of the table is memory again. */
-static void give_back(const struct stack_held *h)
+static inline __attribute__((always_inline)) void give_back(const struct stack_held *h)
 {
 	lock_take(&h->st->lock);
 	h->back(h);
@@ -166,9 +164,13 @@ int stack_held_free(void *id, const void *owner)
 /* So many places are free; held_lock is held. */
 static bool have_room(unsigned n)
 {
+	uint32_t never_used = STACK_HELD_MAX - num_places;
+
 	if (!lents)
 		lents = calloc(STACK_HELD_MAX, sizeof(*lents));
-	return lents && STACK_HELD_MAX - num_held >= n;
+	for (uint32_t i = first_free; n > never_used && i < STACK_HELD_MAX; i = places[i].next_free)
+		n--;
+	return lents && n <= never_used;
 }
 
 static unsigned pieces_of(const struct buf *b)
@@ -188,7 +190,6 @@ static struct vma_buff_t *lend_piece(const struct stack_held *h, struct buf *pie
 
 	one.b = piece;
 	one.charge = charge;
-	one.lent = true;
 	place = place_new(&one);
 	if (!place)
 		return NULL;
@@ -230,7 +231,7 @@ static struct lent *lent_of(const struct vma_buff_t *piece)
 	size_t at = (uintptr_t)piece - (uintptr_t)lents;
 
 	if (!lents || at >= num_places * sizeof(*lents) || at % sizeof(*lents) ||
-	    !places[at / sizeof(*lents)].b || !places[at / sizeof(*lents)].lent)
+	    !places[at / sizeof(*lents)].b || !lents[at / sizeof(*lents)].refs)
 		return NULL;
 	return &lents[at / sizeof(*lents)];
 }
@@ -294,7 +295,6 @@ void stack_held_forked(void)
 	free(lents);
 	places = NULL;
 	lents = NULL;
-	num_held = 0;
 	num_places = 0;
 	first_free = STACK_HELD_MAX;
 }

@@ -34,7 +34,6 @@ struct stack_held {
 	uint32_t gen; /* another one for each frame that has had this place */
 	uint32_t next_free;
 	bool shown; /* a callback has it just now: it is not the program's to give back */
-	bool lent; /* it has no name, but a struct vma_buff_t */
 };
 
 /*

@@ -172,7 +172,8 @@ static void sent(struct soft *s, const uint8_t *data, uint32_t len)
 }
 
 static char data[UDP_MAX];
-static bool receives, stream, burst, zcopy;
+static bool receives, stream, burst, zcopy, xtreme;
+static int ring;
 static uint32_t payload = PAYLOAD; /* of a datagram that is measured */
 static struct vma_api_t *api;
 static struct mmsghdr msgs[BURST];
@@ -187,12 +188,35 @@ static ssize_t receive_zcopy(void)
 	return n < 0 || api->free_packets(fd, p->pkts, 1) ? -1 : n;
 }
 
+/* The ring of fd, from which nothing is told yet (SocketXtreme). */
+static void open_ring(void)
+{
+	struct vma_completion_t c;
+
+	if (api->get_socket_rings_fds(fd, &ring, 1) != 1)
+		die("get_socket_rings_fds");
+	while (api->socketxtreme_poll(ring, &c, 1, 0) > 0)
+		;
+}
+
+/* By one call that polls the ring, and back. */
+static ssize_t receive_xtreme(void)
+{
+	struct vma_completion_t c;
+
+	if (api->socketxtreme_poll(ring, &c, 1, 0) != 1 || !(c.events & VMA_SOCKETXTREME_PACKET))
+		return -1;
+	return api->socketxtreme_free_vma_packets(&c.packet, 1) ? -1 : c.packet.total_len;
+}
+
 /* The call that is measured. */
 static __attribute__((noinline)) ssize_t measured_call(void)
 {
 	struct sockaddr_in from;
 	socklen_t len = sizeof(from);
 
+	if (xtreme)
+		return receive_xtreme();
 	if (stream)
 		return receives ? recv(fd, data, PAYLOAD, 0) : send(fd, data, PAYLOAD, 0);
 	if (burst)
@@ -618,12 +642,13 @@ int main(int argc, char **argv)
 		return fprintf(stderr,
 			       "mlx5 "
 			       "udp_send|udp_sendmmsg|udp_receive|udp_receive_1400|udp_zcopy|"
-			       "udp_zcopy_1400|tcp_send|tcp_receive|"
+			       "udp_zcopy_1400|udp_xtreme|tcp_send|tcp_receive|tcp_xtreme|"
 			       "check|gone|tcp_full|tcp_full_lso own peer calls\n"),
 		       2;
 	stream = !strncmp(argv[1], "tcp", 3);
 	zcopy = strstr(argv[1], "zcopy") != NULL;
-	receives = zcopy || strstr(argv[1], "receive") != NULL;
+	xtreme = strstr(argv[1], "xtreme") != NULL;
+	receives = zcopy || xtreme || strstr(argv[1], "receive") != NULL;
 	if (strstr(argv[1], "_1400"))
 		payload = 1400;
 	api = vma_get_api();
@@ -650,6 +675,8 @@ int main(int argc, char **argv)
 		open_tcp();
 	else
 		open_udp();
+	if (xtreme)
+		open_ring();
 	for (unsigned i = 0; i < BURST; i++) {
 		static struct iovec iov = {data, PAYLOAD};
 

@@ -66,6 +66,8 @@ WHAT = {
     "mlx5_udp_receive_1400": "the same of 1,400 B",
     "mlx5_udp_zcopy": "one `recvfrom_zcopy()` of 64 B and its `free_packets()`",
     "mlx5_udp_zcopy_1400": "the same of 1,400 B",
+    "mlx5_udp_xtreme": "one `socketxtreme_poll()` that tells of a datagram of 64 B, which is given back",
+    "mlx5_tcp_xtreme": "the same of a segment of 64 B",
     "mlx5_tcp_send": "one `send()` of 64 B over TCP, mlx5 queues in memory",
     "mlx5_tcp_receive": "one `recv()` of 64 B that finds it there",
     "mlx5_udp_receive_strq": "the same from a striding queue (`VMA_STRQ=1`)",

@@ -31,7 +31,8 @@ static void held_back(const struct stack_held *h)
 	tcp_sock_kick(h->st->tcp);
 }
 
-static struct stack_held held_of(struct tcp_sock *s, struct stack *st, struct buf *b)
+static inline struct stack_held held_of(struct tcp_sock *s, struct stack *st, struct buf *b,
+					bool shown)
 {
 	return (struct stack_held){
 		.b = b,
@@ -40,17 +41,16 @@ static struct stack_held held_of(struct tcp_sock *s, struct stack *st, struct bu
 		.back = held_back,
 		.account = s,
 		.account_gen = tcp_sock_conn_gen(s),
+		.charge = tcp_buf_charge(b),
+		.shown = shown,
 	};
 }
 
 void *tcp_sock_hold(struct tcp_sock *s, struct stack *st, struct buf *b, bool shown)
 {
-	struct stack_held h = held_of(s, st, b);
-	void *id;
+	struct stack_held h = held_of(s, st, b, shown);
+	void *id = stack_hold(&h);
 
-	h.charge = tcp_buf_charge(b);
-	h.shown = shown;
-	id = stack_hold(&h);
 	if (id)
 		atomic_store_explicit(&s->has_held, true, memory_order_relaxed);
 	return id;
@@ -66,7 +66,7 @@ static uint32_t charge_of(const struct buf *piece, bool first)
 
 bool tcp_sock_lend(struct tcp_sock *s, struct stack *st, struct buf *b, struct vma_packet_desc_t *p)
 {
-	const struct stack_held h = held_of(s, st, b);
+	const struct stack_held h = held_of(s, st, b, false);
 
 	if (!stack_lend(&h, charge_of, p))
 		return false;

@@ -20,8 +20,8 @@ static void held_back(const struct stack_held *h)
 	att->held -= h->charge;
 }
 
-static struct stack_held held_of(const struct udp_sock *s, struct udp_att *att, struct stack *st,
-				 struct buf *b)
+static inline struct stack_held held_of(const struct udp_sock *s, struct udp_att *att,
+					struct stack *st, struct buf *b, bool shown)
 {
 	return (struct stack_held){
 		.b = b,
@@ -30,17 +30,16 @@ static struct stack_held held_of(const struct udp_sock *s, struct udp_att *att, 
 		.back = held_back,
 		.account = att,
 		.account_gen = att->uses,
+		.charge = b->total + UDP_CHARGE,
+		.shown = shown,
 	};
 }
 
 void *udp_hold(struct udp_sock *s, struct udp_att *att, struct stack *st, struct buf *b, bool shown)
 {
-	struct stack_held h = held_of(s, att, st, b);
-	void *id;
+	struct stack_held h = held_of(s, att, st, b, shown);
+	void *id = stack_hold(&h);
 
-	h.charge = b->total + UDP_CHARGE;
-	h.shown = shown;
-	id = stack_hold(&h);
 	if (id) {
 		s->has_held = true;
 		att->held += h.charge;
@@ -56,13 +55,12 @@ static uint32_t charge_of(const struct buf *piece, bool first)
 bool udp_lend(struct udp_sock *s, struct udp_att *att, struct stack *st, struct buf *b,
 	      struct vma_packet_desc_t *p)
 {
-	const struct stack_held h = held_of(s, att, st, b);
-	uint32_t total = b->total;
+	const struct stack_held h = held_of(s, att, st, b, false);
 
 	if (!stack_lend(&h, charge_of, p))
 		return false;
 	s->has_held = true;
-	att->held += total + UDP_CHARGE;
+	att->held += h.charge;
 	return true;
 }
 
