@@ -4,21 +4,38 @@
 #define SOCKET_TOLD_H
 
 #include <netinet/in.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "mellanox/vma_extra.h"
 #include "mem/mem.h"
 
-/* SO_VMA_USER_DATA; else completions carry the number of the socket. */
+/*
+ * SO_VMA_USER_DATA; else completions carry the number of the socket. Written under the socket's
+ * lock, read without it.
+ */
 struct told_user_data {
-	uint64_t value;
-	bool is_set;
+	_Atomic uint64_t value;
+	_Atomic bool is_set;
 };
+
+static inline void told_user_data_set(struct told_user_data *u, uint64_t value)
+{
+	atomic_store_explicit(&u->value, value, memory_order_relaxed);
+	atomic_store_explicit(&u->is_set, true, memory_order_release);
+}
+
+static inline void told_user_data_clear(struct told_user_data *u)
+{
+	atomic_store_explicit(&u->is_set, false, memory_order_relaxed);
+}
 
 static inline uint64_t told_user_data(const struct told_user_data *u, int fd)
 {
-	return u->is_set ? u->value : (uint64_t)fd;
+	return atomic_load_explicit(&u->is_set, memory_order_acquire)
+		       ? atomic_load_explicit(&u->value, memory_order_relaxed)
+		       : (uint64_t)fd;
 }
 
 /*

@@ -309,6 +309,25 @@ def push():
         assert a.do("len(whole), whole == expected") == (total + 3, True)
 
 
+def test_room_to_send_is_told(unet):
+    with stream(unet) as (a, b):
+        a.do("""
+sent = 0
+def push():
+    global sent
+    while True:
+        try: sent += s.send(bytes(10000))
+        except BlockingIOError: return sent
+""")
+        # Until neither side takes any more; what the peer acknowledges meanwhile is told.
+        a.do("push(); end = time.monotonic() + 10")
+        a.do("while await_completions(ring, len, .5) and time.monotonic() < end: push()", timeout=20)
+        b.start("n = 0\nwhile n < 100000: n += len(p.recv(100000))")
+        assert a.do("brief(told(1))")[0][:2] == (EPOLLOUT, a.do("S"))
+        b.answer()
+        assert a.do("s.send(b'more')") == 4
+
+
 def test_a_connection_that_is_closed_is_told_of_no_more(unet):
     with listener(unet) as (a, b):
         b.start("c = socket.create_connection(TO); c.send(b'data')")

@@ -23,7 +23,7 @@ struct tcp_told {
 	struct stack_due due; /* first */
 	struct tcp_sock *s;
 	_Atomic uint32_t gen; /* of s, whose it is. s->lock */
-	struct told_user_data user_data; /* s->lock to change it */
+	struct told_user_data user_data;
 	/* The lock of the connection's stack: */
 	bool begun; /* the program can know its number */
 	bool is_new; /* VMA_SOCKETXTREME_NEW_CONNECTION_ACCEPTED is to be told */
@@ -249,7 +249,7 @@ static struct tcp_told *entry_get(struct tcp_sock *s)
 		e->s = s;
 		atomic_store_explicit(&by_id[id], e, memory_order_release);
 	}
-	e->user_data = (struct told_user_data){0};
+	told_user_data_clear(&e->user_data);
 	e->begun = e->is_new = false;
 	e->events = e->told = 0;
 	atomic_store_explicit(&e->gen, atomic_load_explicit(&s->gen, memory_order_relaxed),
@@ -331,7 +331,7 @@ int tcp_sock_set_user_data(struct vfd *v, int fd, uint64_t value)
 		return -EBADF;
 	e = entry_get(s);
 	if (e)
-		e->user_data = (struct told_user_data){.value = value, .is_set = true};
+		told_user_data_set(&e->user_data, value);
 	tcp_sock_unlock(s, cancel);
 	return e ? 0 : -ENOMEM;
 }

@@ -109,7 +109,7 @@ struct udp_sock *udp_sock_new(int fd, int domain)
 	s->worker_fd = -1;
 	s->inherited_claim = NULL;
 	s->cb = (struct udp_callback){0};
-	s->user_data = (struct told_user_data){0};
+	told_user_data_clear(&s->user_data);
 	s->has_held = false;
 	atomic_store(&s->in_callback, false);
 	memset(&s->local, 0, sizeof(s->local));

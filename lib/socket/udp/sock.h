@@ -212,7 +212,7 @@ struct udp_sock {
 	 */
 	_Atomic uint8_t *inherited_claim;
 	struct udp_callback cb; /* as in its attachments; lock */
-	struct told_user_data user_data; /* lock to change it */
+	struct told_user_data user_data;
 	/* frames of it are, or were, in the program's hands (zcopy.c) */
 	_Atomic bool has_held;
 	bool in_shows; /* for ever; lock */

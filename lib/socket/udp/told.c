@@ -112,7 +112,7 @@ int udp_set_user_data(struct vfd *v, int fd, uint64_t value)
 
 	if (!udp_lock_live(s, fd, &cancel))
 		return -EBADF;
-	s->user_data = (struct told_user_data){.value = value, .is_set = true};
+	told_user_data_set(&s->user_data, value);
 	udp_unlock(s, cancel);
 	return 0;
 }
