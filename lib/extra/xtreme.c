@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* SocketXtreme: one call that polls a ring and tells what has come for all sockets that it serves.
- */
+/* SocketXtreme: one call polls a ring and tells what has come for all sockets that it serves. */
 #include <limits.h>
 #include <string.h>
 

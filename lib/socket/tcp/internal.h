@@ -327,8 +327,7 @@ void tcp_sock_shows_forked(void);
 void tcp_sock_told_begin(struct tcp_sock *s);
 void tcp_sock_told_event(struct tcp_sock *s, uint32_t events);
 void tcp_sock_told_listener(struct tcp_sock_att *att);
-/* The kernel has connections for the listener s, or another process had. s->lock is held, no
- * stack's */
+/* The kernel has connections for the listener s: a completion is to say so. s->lock is held. */
 void tcp_sock_told_kernel(struct tcp_sock *s);
 /* The program has read s by a call: what lies behind that can be told now. */
 void tcp_sock_told_read(struct tcp_sock *s);

@@ -241,8 +241,7 @@ void udp_show_forked(void);
 void udp_told_add(struct udp_att *att, struct buf *b);
 /* struct stack_due.tell of an attachment */
 enum stack_tells udp_tell(struct stack *st, struct stack_due *d, struct stack_told *told);
-/* The kernel socket has something (EPOLL*), which a completion is to say. No stack's lock is held.
- */
+/* The kernel socket has something (EPOLL*): a completion is to say so. No stack's lock is held. */
 void udp_told_kernel(struct udp_sock *s, uint32_t events);
 
 /* zcopy.c; the stack's lock is held */

@@ -2,7 +2,6 @@
 /*
  * SocketXtreme: datagrams that the rings bring go to the program by completions of their ring. They
  * wait in the queue of what cannot be read (udp_att.unshown), charged to the receive buffer.
- * st->lock is held but for the last.
  */
 #include <errno.h>
 #include <stddef.h>
@@ -11,6 +10,8 @@
 
 #include "config/config.h"
 #include "socket/udp/internal.h"
+
+/* --- st->lock is held for all of these */
 
 void udp_told_add(struct udp_att *att, struct buf *b)
 {
