@@ -635,6 +635,7 @@ static void att_gone(struct tcp_sock_att *att)
 	att->l = NULL;
 	att->is_chosen = false;
 	drop_keys(att);
+	stack_due_del(att->st, &att->due);
 	stack_users(att->st, -1);
 }
 
