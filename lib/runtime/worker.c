@@ -271,37 +271,66 @@ static unsigned whole_steps(unsigned msec)
 }
 
 /*
- * At a multiple of the period, so that timers of different ones go off together and wake the thread
- * once; shifted by the process, so that not all on the machine wake at the same moment. Not before
- * a whole period.
+ * The first multiple of the period after now_ms, so that timers of different ones go off together
+ * and wake the thread once; shifted by the process, so that not all on the machine wake at the same
+ * moment.
  */
-static struct timespec first_expiry(unsigned every_ms)
+static uint64_t next_multiple(uint64_t now_ms, unsigned every_ms)
 {
-	uint64_t now_ms = clock_monotonic_ns() / 1000000,
-		 phase_ms = (uint64_t)getpid() * 617 % 1000;
-	uint64_t at =
-		now_ms + 2ull * every_ms - (now_ms + every_ms - phase_ms % every_ms) % every_ms;
+	uint64_t phase_ms = (uint64_t)getpid() * 617 % 1000;
 
-	return (struct timespec){(time_t)(at / 1000), (long)(at % 1000) * 1000000L};
+	return now_ms + every_ms - (now_ms + every_ms - phase_ms % every_ms) % every_ms;
+}
+
+/* From first_ms (CLOCK_MONOTONIC) on. 0 or negative errno. */
+static int timer_set(int fd, uint64_t first_ms, unsigned every_ms)
+{
+	struct itimerspec its = {
+		.it_interval = {every_ms / 1000, every_ms % 1000 * 1000000L},
+		.it_value = {(time_t)(first_ms / 1000), (long)(first_ms % 1000) * 1000000L}};
+
+	return timerfd_settime(fd, TFD_TIMER_ABSTIME, &its, NULL) ? -errno : 0;
+}
+
+static uint64_t now_ms(void)
+{
+	return clock_monotonic_ns() / 1000000;
 }
 
 int worker_timer_add(unsigned msec, worker_timer_fn fn, void *arg)
 {
 	unsigned every = whole_steps(msec);
-	struct itimerspec its = {.it_interval = {every / 1000, every % 1000 * 1000000L},
-				 .it_value = first_expiry(every)};
 	int fd = OWN_FD(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
 	int err;
 
 	if (fd < 0)
 		return -errno;
-	err = timerfd_settime(fd, TFD_TIMER_ABSTIME, &its, NULL) ? -errno
-								 : add(fd, EPOLLIN, NULL, fn, arg);
+	/* Not before a whole period. */
+	err = timer_set(fd, next_multiple(now_ms() + every, every), every);
+	if (!err)
+		err = add(fd, EPOLLIN, NULL, fn, arg);
 	if (err) {
 		own_fd_close(fd);
 		return err;
 	}
 	return fd;
+}
+
+void worker_timer_stop(int id)
+{
+	int err = timer_set(id, 0, 0);
+
+	if (err)
+		log_error("a timer of the internal thread does not stop: %s", strerror(-err));
+}
+
+void worker_timer_go(int id, unsigned msec)
+{
+	unsigned every = whole_steps(msec);
+	int err = timer_set(id, next_multiple(now_ms(), every), every);
+
+	if (err)
+		log_error("a timer of the internal thread does not go on: %s", strerror(-err));
 }
 
 void worker_timer_del(int id)

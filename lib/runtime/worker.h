@@ -45,5 +45,9 @@ int worker_run(void (*fn)(void *arg), void *arg);
 /* Periodic, every msec (at least 1). Returns an id for worker_timer_del() or negative errno. */
 int worker_timer_add(unsigned msec, worker_timer_fn fn, void *arg);
 void worker_timer_del(int id);
+/* It goes off no more (but once, if the thread has already been woken for it), until ... */
+void worker_timer_stop(int id);
+/* ... it goes on, as worker_timer_add() had made it, from within one period on. */
+void worker_timer_go(int id, unsigned msec);
 
 #endif
