@@ -197,6 +197,11 @@ struct ring_ops {
 	 * ring must be closed; else 0. NULL: nothing is.
 	 */
 	int (*upkeep)(struct ring *r);
+	/*
+	 * False: poll() or upkeep() has something to do soon. True: not before a frame comes,
+	 * something is sent, or *news_fd (-1: nothing else) becomes readable. NULL: always true.
+	 */
+	bool (*rests)(const struct ring *r, int *news_fd);
 	/* The interface's MTU or MAC changed (net/ noticed): caps follow. */
 	void (*link_changed)(struct ring *r, uint32_t mtu, const uint8_t mac[6]);
 	/*

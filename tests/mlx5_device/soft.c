@@ -383,6 +383,7 @@ int mlx5_objects_open(const struct ring_port *port, struct mlx5_objects **out)
 	s->o.min_inline = soft_config.min_inline;
 	s->o.clock_khz = soft_config.clock_khz;
 	s->o.event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	s->o.news_fd = -1;
 	s->dev.ops = &dev_ops;
 	s->dev.min_inline = soft_config.min_inline;
 	s->dev.max_frame = soft_config.max_frame;

@@ -637,6 +637,28 @@ static void who_looks_without_the_lock_finds_memory(void **state)
 	assert_int_equal(soft->unreleased, 0);
 }
 
+/* What counts upkeeps, or is seen by them only, waits for no frame. */
+static void who_has_something_to_do_does_not_rest(void **state)
+{
+	struct ring *r = *state;
+	struct buf *b;
+	int fd;
+
+	soft->o.news_fd = 4711;
+	assert_true(r->ops->rests(r, &fd));
+	assert_int_equal(fd, 4711);
+	queues_fail(r);
+	for (unsigned i = 0; i < 40; i++) {
+		assert_false(r->ops->rests(r, &fd));
+		assert_int_equal(r->ops->upkeep(r), 0);
+	}
+	assert_true(r->ops->rests(r, &fd));
+	/* Somebody wants time stamps: the clocks are compared now and then. */
+	assert_int_equal(r->ops->poll_stamped(r, &b, 1), 0);
+	assert_false(r->ops->rests(r, &fd));
+	soft->o.news_fd = -1;
+}
+
 static void one_failure_after_the_other_does_not_pile_up_memory(void **state)
 {
 	struct ring *r = *state;
@@ -1146,6 +1168,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(nobody_is_cancelled_under_the_lock, setup,
 						teardown),
 		cmocka_unit_test_setup_teardown(who_looks_without_the_lock_finds_memory, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(who_has_something_to_do_does_not_rest, setup,
 						teardown),
 		cmocka_unit_test_setup_teardown(one_failure_after_the_other_does_not_pile_up_memory,
 						setup, teardown),

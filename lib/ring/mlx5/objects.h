@@ -103,6 +103,7 @@ struct mlx5_objects {
 	bool mpw; /* enhanced multi-packet WQEs, which want no header of their frames */
 	bool no_striding; /* start() failed for the want of a striding receive queue */
 	int event_fd; /* readable when an armed receive queue has something */
+	int news_fd; /* readable when news() has something; -1: it never has */
 	const char *failed; /* what start() or renew() could not do */
 };
 

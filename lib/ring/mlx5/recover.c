@@ -52,6 +52,15 @@ void mlx5_views_upkeep(struct mlx5_ring *m)
 	}
 }
 
+bool mlx5_views_wait(const struct mlx5_ring *m)
+{
+	for (unsigned i = 0; i < VIEWS; i++) {
+		if (m->views[i].upkeeps)
+			return true;
+	}
+	return false;
+}
+
 void mlx5_views_close(struct mlx5_ring *m)
 {
 	for (unsigned i = 0; i < VIEWS; i++) {

@@ -230,6 +230,16 @@ static int mlx5_upkeep(struct ring *r)
 	return 0;
 }
 
+/* Errors and what waits for its release count upkeeps; so does the clock. */
+static bool mlx5_rests(const struct ring *r, int *news_fd)
+{
+	const struct mlx5_ring *m = (const struct mlx5_ring *)r;
+
+	*news_fd = m->objects->news_fd;
+	return !m->rq.broken && !m->sq.broken && !m->retry && !m->clock.running &&
+	       !mlx5_views_wait(m);
+}
+
 static void mlx5_leave(struct ring *r)
 {
 	(void)r; /* the flows go with the process's file of the device */
@@ -278,6 +288,7 @@ static const struct ring_ops mlx5_ops = {
 	.port_quiet = mlx5_port_quiet,
 	.gauges = mlx5_gauges,
 	.upkeep = mlx5_upkeep,
+	.rests = mlx5_rests,
 	.link_changed = mlx5_link_changed,
 };
 

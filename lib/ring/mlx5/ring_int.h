@@ -193,6 +193,8 @@ void mlx5_uncompress(struct mlx5_ring *m);
  * more, all.
  */
 void mlx5_views_upkeep(struct mlx5_ring *m);
+/* There is one whose time has not come. */
+bool mlx5_views_wait(const struct mlx5_ring *m);
 void mlx5_views_close(struct mlx5_ring *m);
 /*
  * The interface's device went, and is not to be opened again at once. Also for who opens a ring,

@@ -399,6 +399,7 @@ static int verbs_start(struct mlx5_objects *o, const struct mlx5_want *want)
 	o->event_fd = v->channel->fd = own_fd_adopt(v->channel->fd);
 	if (nonblock(o->event_fd) || nonblock(v->context->async_fd))
 		return failed(v, "set the event channels", errno);
+	o->news_fd = v->context->async_fd;
 	query(v);
 	o->mpw = multi_packet(v);
 	dm_make(v, want->dm_bytes);
@@ -710,7 +711,7 @@ int mlx5_objects_open(const struct ring_port *port, struct mlx5_objects **out)
 	if (!v)
 		return -ENOMEM;
 	v->o.ops = &verbs_ops;
-	v->o.event_fd = -1;
+	v->o.event_fd = v->o.news_fd = -1;
 	memcpy(v->ifname, port->ifname, sizeof(v->ifname));
 	memcpy(v->mac, port->mac, sizeof(v->mac));
 	v->port = device_port(SYS, port->ifname);
