@@ -19,6 +19,7 @@ static const struct tcp_sock_handover tcp_ops = {
 	.listener_closing = tcp_sock_listener_closing,
 	.listener_waits = tcp_sock_listener_waits,
 	.tick = tcp_sock_listeners_tick,
+	.rests = tcp_sock_listeners_rest,
 	.second = tcp_sock_claims_look,
 	.cut_off = tcp_sock_stack_to_kernel,
 	.decided = tcp_sock_decided,

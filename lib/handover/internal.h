@@ -95,6 +95,7 @@ int tcp_sock_listener_given(struct tcp_sock *s, bool *more);
 void tcp_sock_listener_closing(struct tcp_sock *s);
 void tcp_sock_listener_waits(struct tcp_sock *s);
 void tcp_sock_listeners_tick(void);
+bool tcp_sock_listeners_rest(void);
 void tcp_sock_listener_over(const struct tcp_sock *s);
 /* vfd_ops.inherited */
 struct vfd *tcp_sock_inherited(struct vfd *v);

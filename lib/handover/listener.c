@@ -456,23 +456,48 @@ static void look_for_late(struct tcp_sock *s)
 		note_tried(s, hand_out(s), now);
 }
 
-void tcp_sock_listeners_tick(void)
+/*
+ * LOOKS_MAX at most of those that wait, after the first *at of them, which becomes where it ends:
+ * how many.
+ */
+static unsigned some_that_wait(struct tcp_sock *some[], unsigned *at)
 {
-	static unsigned from; /* where the last look ended; the internal thread's */
-	struct tcp_sock *some[LOOKS_MAX];
-	unsigned n = 0, at = 0;
+	unsigned n = 0, from = *at;
 
+	*at = 0;
 	if (!atomic_load_explicit(&num_shared, memory_order_relaxed))
-		return;
+		return 0;
 	lock_take(&listeners_lock);
 	for (const struct inherited_listener *l = listeners; l && n < LOOKS_MAX; l = l->next) {
-		if (l->waits && at++ >= from)
+		if (l->waits && (*at)++ >= from)
 			some[n++] = l->s;
 	}
-	from = n == LOOKS_MAX ? at : 0;
 	lock_drop(&listeners_lock);
+	return n;
+}
+
+void tcp_sock_listeners_tick(void)
+{
+	static unsigned at; /* where the last look ended; the internal thread's */
+	struct tcp_sock *some[LOOKS_MAX];
+	unsigned n = some_that_wait(some, &at);
+
+	if (n < LOOKS_MAX)
+		at = 0;
 	for (unsigned i = 0; i < n; i++)
 		look_for_late(some[i]);
+}
+
+bool tcp_sock_listeners_rest(void)
+{
+	struct tcp_sock *some[LOOKS_MAX];
+	unsigned at = 0, n = some_that_wait(some, &at);
+
+	for (unsigned i = 0; i < n && n < LOOKS_MAX; i++) {
+		if (tcp_sock_first_client(some[i]))
+			return false;
+	}
+	return n < LOOKS_MAX;
 }
 
 /* --- the child's side */

@@ -274,6 +274,8 @@ static struct stack *stack_on_ring(struct ring *ring, int ifindex, uint64_t key)
 
 	if (!st)
 		ring->ops->close(ring);
+	/* It does not know of this one. */
+	stacks_used_resting();
 	return st;
 }
 

@@ -112,6 +112,8 @@ unsigned stack_poll(struct stack *st, unsigned max)
 	for (unsigned i = 0; i < n; i++)
 		input(st, pkts[i], now, &mono_us);
 	stack_polled(st, mono_us);
+	if (n)
+		stacks_used();
 	return n;
 }
 

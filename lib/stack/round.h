@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #include "ring/ring.h"
+#include "stack/rest.h"
 
 struct stack;
 
@@ -85,6 +86,7 @@ static inline void stack_round_sent(struct stack *st, struct ring *ring)
 		stack_round_post(st, ring);
 	else
 		ring_kick(ring);
+	stacks_used();
 }
 
 /* What any thread has left unkicked leaves: the process ends, or becomes another one. */

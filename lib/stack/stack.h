@@ -7,8 +7,8 @@
  *
  * Every packet: receive.c, source.c; held.c for those that the program keeps, show.c for its
  * callbacks, due.c for its completions; every send: round.c. When a socket attaches: open.c, key.c,
- * flow.c, port_claim.c. Rare or by the internal thread: upkeep.c, publish.c, owner.c, users.c,
- * ring_fd.c.
+ * flow.c, port_claim.c. Rare or by the internal thread: upkeep.c, rest.c, publish.c, owner.c,
+ * users.c, ring_fd.c.
  */
 #ifndef STACK_STACK_H
 #define STACK_STACK_H
@@ -27,6 +27,7 @@
 #include "stack/due.h"
 #include "stack/held.h"
 #include "stack/key.h"
+#include "stack/rest.h"
 #include "stack/round.h"
 
 #define STACKS_MAX 64
@@ -138,6 +139,13 @@ struct stack_timed_ops {
 	/* Somebody is about to sleep: the internal thread is to run the timers in time. No lock
 	 * held. */
 	void (*sleep_hint)(void);
+	/*
+	 * True: nothing has to be looked at in st until a packet comes or the internal thread's
+	 * timer goes off, which sleep_hint() sets. The lock is held.
+	 */
+	bool (*rests)(struct stack *st);
+	/* The same of what stands beside the stacks. The internal thread, no lock held. */
+	bool (*may_rest)(void);
 	/* Neighbours have changed. No lock held. */
 	void (*neighbours_changed)(void);
 };

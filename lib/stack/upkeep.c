@@ -17,7 +17,7 @@
 
 #define UPKEEP_MSEC 50
 
-static int sync_timer = -1, upkeep_timer = -1;
+static bool has_ticks, has_upkeep; /* the stacks' mutex, and the child of a fork() */
 
 /*
  * The progress engine: a stack that no thread has polled since the last tick is drained, so that
@@ -72,12 +72,17 @@ static void retire(struct ring *ring)
 		 ring->ifname);
 }
 
-static void retired_tick(void)
+/* True: one more has its time to come. */
+static bool retired_tick(void)
 {
+	bool more = false;
+
 	for (unsigned i = 0; i < STACKS_MAX; i++) {
 		struct ring *ring = retired[i].ring;
 
-		if (!ring || (retired[i].ticks && --retired[i].ticks))
+		if (ring && retired[i].ticks && --retired[i].ticks)
+			more = true;
+		if (!ring || retired[i].ticks)
 			continue;
 		/* acquire: the program has done with what it had of its memory */
 		if (atomic_load_explicit(&ring->held, memory_order_acquire))
@@ -86,6 +91,7 @@ static void retired_tick(void)
 		retired[i].ring = NULL;
 		ring->ops->close(ring);
 	}
+	return more;
 }
 
 /* Closing has no side effects on the parent: what is left is our copies. */
@@ -100,12 +106,11 @@ static void retired_forked(void)
 	}
 }
 
-static void sync_stats(void *arg)
+static void sync_stats(void)
 {
 	struct stack_pools sums = {0};
 	unsigned n = atomic_load_explicit(&num_stacks, memory_order_acquire);
 
-	(void)arg;
 	for (unsigned i = 0; i < n; i++) {
 		struct stack *st = atomic_load_explicit(&stacks[i], memory_order_relaxed);
 
@@ -118,24 +123,35 @@ static void sync_stats(void *arg)
 	}
 	if (n)
 		stack_publish_pools(&sums);
-	retired_tick();
 }
 
 /*
  * What is for a process without a ring as well. While there is one, ten times a second, with the
  * tick that is there for it.
  */
-static void control(void *arg)
+static void control(void)
 {
-	(void)arg;
 	stats_control(NULL);
 	last_thread_look();
 }
 
+static void second(void *arg)
+{
+	(void)arg;
+	control();
+	if (stacks_rest_on()) {
+		sync_stats();
+		(void)retired_tick();
+	}
+}
+
 static void sync_tick(void *arg)
 {
-	sync_stats(arg);
-	control(arg);
+	(void)arg;
+	sync_stats();
+	control();
+	if (!retired_tick())
+		stacks_rest_look();
 }
 
 /*
@@ -157,6 +173,7 @@ static void stack_vanished(struct stack *st)
 {
 	struct ring *ring;
 
+	stacks_rest_end(); /* what it watches goes */
 	/*
 	 * Shut first: nothing can be attached behind our back whose buffers would go with the ring.
 	 */
@@ -240,6 +257,8 @@ static void net_changed(enum net_event ev, int ifindex, void *arg)
 	unsigned n = atomic_load_explicit(&num_stacks, memory_order_acquire);
 
 	(void)arg;
+	if (ev == NET_EVENT_LINK)
+		stacks_rest_end();
 	for (unsigned i = 0; i < n && ev == NET_EVENT_LINK; i++) {
 		struct stack *st = atomic_load_explicit(&stacks[i], memory_order_relaxed);
 
@@ -272,28 +291,31 @@ static void upkeep_all(void *arg)
 /* 0 or negative errno. */
 static int first_ring(void)
 {
-	int err = 0;
+	int err = stacks_rest_start();
 
-	if (params.progress_engine_interval > 0)
-		err = worker_timer_add((unsigned)params.progress_engine_interval, drain, NULL);
-	if (err >= 0)
+	if (!err && params.progress_engine_interval > 0)
+		err = stack_tick_add((unsigned)params.progress_engine_interval, drain, NULL);
+	if (!err)
 		err = stack_timed_ops->first_ring();
-	if (err >= 0)
+	if (!err)
 		err = stack_rounds_start();
-	if (err >= 0)
-		err = sync_timer = worker_timer_add(100, sync_tick, NULL);
-	return err < 0 ? err : 0;
+	if (!err)
+		err = stack_tick_add(STACK_REST_LOOK_MS, sync_tick, NULL);
+	return err;
 }
 
 int stacks_timers_start(const struct ring *ring)
 {
-	int err = sync_timer < 0 ? first_ring() : 0;
+	int err = has_ticks ? 0 : first_ring();
 
-	if (!err && ring->ops->upkeep && upkeep_timer < 0)
-		err = upkeep_timer = worker_timer_add(UPKEEP_MSEC, upkeep_all, NULL);
-	if (err < 0)
-		log_error("timerfd for the rings' upkeep: %s", strerror(-err));
-	return err < 0 ? err : 0;
+	has_ticks |= !err;
+	if (!err && ring->ops->upkeep && !has_upkeep) {
+		err = stack_tick_add(UPKEEP_MSEC, upkeep_all, NULL);
+		has_upkeep = !err;
+	}
+	if (err)
+		log_error("what the internal thread needs for the rings: %s", strerror(-err));
+	return err;
 }
 
 void stacks_follow(void)
@@ -317,7 +339,7 @@ int stacks_start(void)
 	int err = net_listen(net_changed, NULL);
 
 	if (!err)
-		err = worker_timer_add(1000, control, NULL);
+		err = worker_timer_add(1000, second, NULL);
 	return err < 0 ? err : 0;
 }
 
@@ -396,6 +418,7 @@ void stacks_forked(void)
 	atomic_store(&stacks_unshown, 0);
 	/* Sockets of the child that want time stamps say so anew. */
 	atomic_store(&stack_timestamps_wanted, 0);
-	sync_timer = upkeep_timer = -1;
+	stacks_rest_forked();
+	has_ticks = has_upkeep = false;
 	attach_anew = false;
 }

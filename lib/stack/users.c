@@ -26,6 +26,12 @@ static bool never_blocked(const struct stack *st)
 	return false;
 }
 
+static bool always_rests(struct stack *st)
+{
+	(void)st;
+	return true;
+}
+
 static void nothing(void)
 {
 }
@@ -35,7 +41,7 @@ static int nothing_timed(void)
 	return 0;
 }
 
-static bool nothing_to_show(void)
+static bool nothing_there(void)
 {
 	return true;
 }
@@ -44,13 +50,15 @@ static const struct stack_user_ops nobody = {
 	.input = drop_input,
 	.gone = nothing_gone,
 	.addresses_changed = nothing,
-	.show = nothing_to_show,
+	.show = nothing_there,
 };
 static const struct stack_timed_ops nobody_timed = {
 	.first_ring = nothing_timed,
 	.polled = nothing_polled,
 	.is_blocked = never_blocked,
 	.sleep_hint = nothing,
+	.rests = always_rests,
+	.may_rest = nothing_there,
 	.neighbours_changed = nothing,
 };
 

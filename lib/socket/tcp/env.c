@@ -236,6 +236,7 @@ static bool say_and_unlock(struct stack *st, uint64_t now)
 		t->next_timer_us = tcp_next_timer(t->ts);
 		posted = t->posted;
 		t->posted = false;
+		stacks_used();
 	}
 	lock_drop(&st->lock);
 	return posted;
@@ -287,6 +288,8 @@ static void run_due(struct tcp_sock_stack *t, uint64_t now)
 		tcp_sock_awaiting_check(t, now);
 	if (now >= t->next_timer_us)
 		tcp_run_timers(t->ts, now);
+	if (t->posted || t->blocked || t->awaiting)
+		stacks_used();
 }
 
 void tcp_sock_polled(struct stack *st, uint64_t now)
@@ -311,6 +314,16 @@ void tcp_sock_polled(struct stack *st, uint64_t now)
 bool tcp_sock_blocked(const struct stack *st)
 {
 	return st->tcp && st->tcp->blocked;
+}
+
+bool tcp_sock_rests(struct stack *st)
+{
+	struct tcp_sock_stack *t = st->tcp;
+
+	if (!t)
+		return true;
+	t->next_timer_us = tcp_next_timer(t->ts);
+	return !t->blocked && !t->awaiting;
 }
 
 /* --- the internal thread */
@@ -480,9 +493,7 @@ int tcp_sock_timers_start(void)
 
 int tcp_sock_tick_start(void)
 {
-	int id = worker_timer_add((unsigned)params.tcp_timer_resolution_msec, tick, NULL);
-
-	return id < 0 ? id : 0;
+	return stack_tick_add((unsigned)params.tcp_timer_resolution_msec, tick, NULL);
 }
 
 void tcp_sock_timers_forked(void)

@@ -478,6 +478,7 @@ void tcp_sock_kmod_forked(void);
 void tcp_sock_input(struct stack *st, struct buf *b, uint64_t *now_us);
 void tcp_sock_polled(struct stack *st, uint64_t now_us);
 bool tcp_sock_blocked(const struct stack *st);
+bool tcp_sock_rests(struct stack *st);
 void tcp_sock_sleep_hint(void);
 void tcp_sock_neighbours_changed(void);
 

@@ -120,6 +120,8 @@ static const struct stack_timed_ops timed_ops = {
 	.first_ring = tcp_sock_tick_start,
 	.polled = tcp_sock_polled,
 	.is_blocked = tcp_sock_blocked,
+	.rests = tcp_sock_rests,
+	.may_rest = tcp_sock_handover_rests,
 	.sleep_hint = tcp_sock_sleep_hint,
 	.neighbours_changed = tcp_sock_neighbours_changed,
 };

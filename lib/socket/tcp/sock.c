@@ -656,6 +656,11 @@ void tcp_sock_handover_tick(void)
 	handover->tick();
 }
 
+bool tcp_sock_handover_rests(void)
+{
+	return handover->rests();
+}
+
 void tcp_sock_listener_waited(struct tcp_sock *s)
 {
 	handover->listener_waits(s);

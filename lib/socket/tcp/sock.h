@@ -464,6 +464,8 @@ struct tcp_sock_handover {
 	void (*listener_waits)(struct tcp_sock *s);
 	/* Each VMA_TCP_TIMER_RESOLUTION_MSEC while there is a ring, on the internal thread. */
 	void (*tick)(void);
+	/* Nothing waits for that; the same thread. */
+	bool (*rests)(void);
 	/* struct stack_user_ops.cut_off */
 	void (*cut_off)(struct stack *st);
 	/* After tcp_sock_show_awaited(): no frame of s is with its callback now. No lock held. */
@@ -472,6 +474,7 @@ struct tcp_sock_handover {
 void tcp_sock_handover_register(const struct tcp_sock_handover *h);
 void tcp_sock_handover_second(void);
 void tcp_sock_handover_tick(void);
+bool tcp_sock_handover_rests(void);
 void tcp_sock_handover_cut_off(struct stack *st);
 void tcp_sock_handover_decided(struct tcp_sock *s);
 /*
