@@ -41,9 +41,9 @@ endif
 ifneq ($(CHECK_LOCKS),)
 BUILD ?= build/check
 CHECK_FLAGS := -include lib/runtime/lock_check.h
-# What lib/preload's functions hold is compared at their end; around fork() pairs of them hold locks between them.
+# What lib/preload's functions hold is compared at their end; around fork() and clone() pairs of them hold locks between them.
 CHECK_PRELOAD := -finstrument-functions -finstrument-functions-exclude-file-list=lib/runtime,lib/fd,/usr/include \
-	-finstrument-functions-exclude-function-list=fork_prepare,fork_parent,forked_child
+	-finstrument-functions-exclude-function-list=fork_prepare,fork_parent,forked_child,cloned_child
 endif
 ifeq ($(SANITIZE),)
 BUILD ?= build

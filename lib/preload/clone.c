@@ -95,7 +95,7 @@ struct entry {
 	void *arg;
 };
 
-static int enter(void *p)
+static int cloned_child(void *p)
 {
 	struct entry e = *(const struct entry *)p;
 
@@ -120,7 +120,7 @@ PRELOAD int clone(int (*fn)(void *), void *stack, int flags, void *arg, ...)
 	if (!fn || !stack || !concerns(f))
 		return libc.clone(fn, stack, (int)f, arg, ptid, tls, ctid);
 	KEEPING_ERRNO(atfork_prepare());
-	pid = libc.clone(enter, stack, (int)f, &e, ptid, tls, ctid);
+	pid = libc.clone(cloned_child, stack, (int)f, &e, ptid, tls, ctid);
 	KEEPING_ERRNO(atfork_parent());
 	return pid;
 }
