@@ -96,8 +96,9 @@ static void test_errors_of_icmp(void **state)
 				      0};
 
 	(void)state;
-	for (uint8_t code = 0; code < sizeof(unreach) / sizeof(unreach[0]); code++)
-		assert_int_equal(connect_error(AF_INET, ICMP_DEST_UNREACH, code), unreach[code]);
+	for (unsigned code = 0; code < sizeof(unreach) / sizeof(unreach[0]); code++)
+		assert_int_equal(connect_error(AF_INET, ICMP_DEST_UNREACH, (uint8_t)code),
+				 unreach[code]);
 	assert_int_equal(connect_error(AF_INET, ICMP_TIME_EXCEEDED, 0), EHOSTUNREACH);
 	assert_int_equal(connect_error(AF_INET, ICMP_PARAMETERPROB, 0), EPROTO);
 	assert_int_equal(connect_error(AF_INET, ICMP_SOURCE_QUENCH, 0), 0);
@@ -109,8 +110,9 @@ static void test_errors_of_icmpv6(void **state)
 				      ECONNREFUSED, EACCES, EACCES,	  EPROTO};
 
 	(void)state;
-	for (uint8_t code = 0; code < sizeof(unreach) / sizeof(unreach[0]); code++)
-		assert_int_equal(connect_error(AF_INET6, ICMP6_DST_UNREACH, code), unreach[code]);
+	for (unsigned code = 0; code < sizeof(unreach) / sizeof(unreach[0]); code++)
+		assert_int_equal(connect_error(AF_INET6, ICMP6_DST_UNREACH, (uint8_t)code),
+				 unreach[code]);
 	assert_int_equal(connect_error(AF_INET6, ICMP6_TIME_EXCEEDED, 0), EHOSTUNREACH);
 	assert_int_equal(connect_error(AF_INET6, ICMP6_PARAM_PROB, 0), EPROTO);
 	assert_int_equal(connect_error(AF_INET6, ICMP6_PACKET_TOO_BIG, 0), 0);
