@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """
-What a test has left behind: processes, namespaces, steering programs and their pins, statistics, descriptors of its own. Not
-what a process leaves that was killed or ended by _exit() or exec(): the next owner clears that away, and the namespace's end.
+What a test has left behind: processes, namespaces, steering maps, descriptors of its own. Not the steering program, pins and
+statistics of a process that was killed or ended by _exit() or exec(): the next owner clears them away, and the namespace's end.
 """
 
 import collections
@@ -42,17 +42,7 @@ def of_host(host):
     if not os.path.exists(f"/run/netns/{host.name}"):
         return []
     left = gone(lambda: [name_of(pid) for pid in ip("netns", "pids", host.name).split()])
-    ended = {p.pid for p in host.processes if p.ends_itself and (p.popen.returncode or 0) >= 0}
-    if ended and steers(host):
-        left += gone(lambda: maps(ended))
-    left += [str(f) for pid in ended for f in host.net.tmp.glob(f"vmastat.{pid}")]
     return [f"{host.name}: {what}" for what in left]
-
-
-def steers(host):
-    """Somebody's steering program or its pins are there."""
-    pins = pathlib.Path(f"/sys/fs/bpf/vma/netns-{os.stat(f'/run/netns/{host.name}').st_ino}")
-    return pins.exists() or "xdp" in ip("-n", host.name, "link")
 
 
 def descriptors():
@@ -67,7 +57,7 @@ def descriptors():
 
 
 def maps(pids):
-    """Steering maps of those processes, which have ended: a program on an interface, a pin, or somebody else has them."""
+    """Steering maps of those processes, which have ended; their namespaces are gone."""
     listed = subprocess.run(["bpftool", "-j", "map", "list"], capture_output=True, text=True)
     found = []
     for m in json.loads(listed.stdout or "[]"):

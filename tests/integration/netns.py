@@ -152,7 +152,6 @@ class Process:
                 host.argv(argv), env=env, stdout=out, stderr=subprocess.STDOUT,
                 stdin=options.pop("stdin", subprocess.DEVNULL), start_new_session=True, **options)
         self.pid = self.popen.pid  # ip netns exec becomes the program
-        self.ends_itself = True  # by exit(), unless a signal does; a test that means it otherwise says so (leftovers.py)
 
     def __repr__(self):
         return f"<{shlex.join(self.argv)}: pid {self.pid}, exit {self.popen.poll()}>"
