@@ -20,6 +20,7 @@
 #include "preload/start.h"
 #include "runtime/libc.h"
 #include "runtime/log.h"
+#include "runtime/process_mark.h"
 #include "config/params.h"
 #include "runtime/worker.h"
 #include "socket/tcp/sock.h"
@@ -280,6 +281,26 @@ int extra_get_api(void *val, socklen_t *len)
 	(void)val;
 	(void)len;
 	return -ENOPROTOOPT;
+}
+
+int extra_get_user_data(int fd, void *val, socklen_t *len)
+{
+	(void)fd;
+	(void)val;
+	(void)len;
+	return -ENOPROTOOPT;
+}
+
+int extra_set_user_data(int fd, const void *val, socklen_t len)
+{
+	(void)fd;
+	(void)val;
+	(void)len;
+	return -ENOPROTOOPT;
+}
+
+void process_mark_forked(void)
+{
 }
 
 void clock_sleep_ns(uint64_t ns)
