@@ -143,7 +143,8 @@ static void post_large(struct input *in)
 		b->len = len < left ? len : left;
 		left -= b->len;
 	}
-	if (!w.sq.lso || sq_post_lso(&w.sq, header, sizeof(header), 1 + next(in, 2) % 1400, first))
+	if (!w.sq.lso ||
+	    sq_post_lso(&w.sq, header, sizeof(header), 1 + next(in, 2) % 1400, first, NULL))
 		buf_free(first);
 }
 

@@ -70,10 +70,9 @@ void mdev_cut_header(u8 *f, u32 l3, u32 l4, u32 n, u32 at, u32 len, bool last)
 	} else {
 		put16(f + l3 + 4, (u16)(end - l3 - 40));
 	}
-	if (!tcp) {
-		put16(f + l4 + 4, (u16)(end - l4));
+	/* The length in UDP's header is the same in all: also in a last one that is shorter. */
+	if (!tcp)
 		return;
-	}
 	put32(f + l4 + 4, get32(f + l4 + 4) + at);
 	if (!last)
 		f[l4 + 13] &= (u8)~0x09; /* FIN, PSH */

@@ -159,7 +159,7 @@ static void a_large_frame_in_its_wqe(void **state)
 	w = world_make(64);
 	header_fill(header, true);
 	b = payload_make(w, 3000, 1);
-	assert_int_equal(sq_post_lso(&w->sq, header, TCP_HEADER, 1448, b), 0);
+	assert_int_equal(sq_post_lso(&w->sq, header, TCP_HEADER, 1448, b, NULL), 0);
 	wqe = w->sq.wqes;
 	assert_memory_equal(wqe, golden, 32);
 	assert_memory_equal(wqe + 32, header + 2, 64);
@@ -187,8 +187,8 @@ static void a_wqe_of_another_unit_count_names_it(void **state)
 	w = world_make(64);
 	header_fill(header, false);
 	/* 2 and three of headers (40 bytes behind the first two), and 5 buffers. */
-	assert_int_equal(sq_post_lso(&w->sq, header, UDP_HEADER, 1000, payload_make(w, 9000, 1)),
-			 0);
+	assert_int_equal(
+		sq_post_lso(&w->sq, header, UDP_HEADER, 1000, payload_make(w, 9000, 1), NULL), 0);
 	assert_int_equal(w->sq.wqes[7], 10);
 	assert_int_equal(get16(w->sq.wqes + 28), UDP_HEADER);
 	assert_int_equal(get16(w->sq.wqes + 22), 1000);
@@ -243,9 +243,14 @@ static void at_every_place_of_the_queue_it_arrives(void **state)
 			for (unsigned i = 0; i < sizeof(lengths) / sizeof(lengths[0]);
 			     i++, seed++) {
 				bool tcp = (lap + i) & 1;
-				struct buf *b = payload_make(w, lengths[i], seed);
+				uint32_t len = tcp || lengths[i] < 1448 ? lengths[i]
+									: lengths[i] / 1448 * 1448;
+				struct buf *b = payload_make(w, len, seed);
 
 				header_fill(header, tcp);
+				/* What the card copies into all datagrams. */
+				if (!tcp)
+					put16(header + 38, (u16)(8 + (len < 1448 ? len : 1448)));
 				/* Now and then a short one in between: each start is met. */
 				if (seed % 3 == 0) {
 					struct buf *s = sq_slot(&w->sq, 60);
@@ -260,12 +265,12 @@ static void at_every_place_of_the_queue_it_arrives(void **state)
 				}
 				out.num = 0;
 				assert_int_equal(sq_post_lso(&w->sq, header,
-							     tcp ? TCP_HEADER : UDP_HEADER, 1448,
-							     b),
+							     tcp ? TCP_HEADER : UDP_HEADER, 1448, b,
+							     NULL),
 						 0);
 				sq_kick(&w->sq);
 				assert_int_equal(soft_run(soft, 9), 1);
-				segments_check(lengths[i], 1448, tcp, seed);
+				segments_check(len, 1448, tcp, seed);
 				assert_int_equal(soft->dev.complaints, 0);
 			}
 		}
@@ -285,14 +290,14 @@ static void a_full_queue_refuses_a_large_frame_and_keeps_what_it_has(void **stat
 	w = world_make(32);
 	for (;; n++) {
 		b = payload_make(w, 20000, n);
-		if (sq_post_lso(&w->sq, header, TCP_HEADER, 1448, b))
+		if (sq_post_lso(&w->sq, header, TCP_HEADER, 1448, b, NULL))
 			break;
 	}
 	assert_int_equal(n, 32 / 4);
 	assert_int_equal(b->refs, 1);
 	sq_kick(&w->sq);
 	assert_int_equal(soft_run(soft, 99), n);
-	assert_int_equal(sq_post_lso(&w->sq, header, TCP_HEADER, 1448, b), 0);
+	assert_int_equal(sq_post_lso(&w->sq, header, TCP_HEADER, 1448, b, NULL), 0);
 	sq_kick(&w->sq);
 	assert_int_equal(soft_run(soft, 99), 1);
 	assert_int_equal(soft->dev.complaints, 0);
@@ -308,13 +313,14 @@ static void what_is_no_large_frame_is_refused(void **state)
 	(void)state;
 	w = world_make(64);
 	b = payload_make(w, 3000, 1);
-	assert_int_equal(sq_post_lso(&w->sq, header, 17, 1448, b), -EINVAL);
-	assert_int_equal(sq_post_lso(&w->sq, header, SQ_LSO_HEADER_MAX + 1, 1448, b), -EINVAL);
-	assert_int_equal(sq_post_lso(&w->sq, header, TCP_HEADER, 0, b), -EINVAL);
-	assert_int_equal(sq_post_lso(&w->sq, header, TCP_HEADER, 1448, NULL), -EINVAL);
+	assert_int_equal(sq_post_lso(&w->sq, header, 17, 1448, b, NULL), -EINVAL);
+	assert_int_equal(sq_post_lso(&w->sq, header, SQ_LSO_HEADER_MAX + 1, 1448, b, NULL),
+			 -EINVAL);
+	assert_int_equal(sq_post_lso(&w->sq, header, TCP_HEADER, 0, b, NULL), -EINVAL);
+	assert_int_equal(sq_post_lso(&w->sq, header, TCP_HEADER, 1448, NULL, NULL), -EINVAL);
 	buf_free(b);
 	b = payload_make(w, (sq_lso_segments(TCP_HEADER) + 1) * CHUNK, 1);
-	assert_int_equal(sq_post_lso(&w->sq, header, TCP_HEADER, 1448, b), -EINVAL);
+	assert_int_equal(sq_post_lso(&w->sq, header, TCP_HEADER, 1448, b, NULL), -EINVAL);
 	buf_free(b);
 	world_free(w);
 }
@@ -365,7 +371,8 @@ static void the_ring_has_the_device_cut(void **state)
 	iov[2] = (struct iovec){data + 1, 0};
 	iov[3] = (struct iovec){data + 1, sizeof(data) - 1};
 	assert_int_equal(r->ops->send_gso(r, iov, 4, &g), 0);
-	assert_int_equal(soft_run(soft, 9), 1);
+	/* The last datagram is shorter: a frame of its own. */
+	assert_int_equal(soft_run(soft, 9), 2);
 	segments_check(sizeof(data), 1000, false, 5);
 	assert_int_equal(r->counters->tx_gso_frames, 1);
 	assert_int_equal(r->counters->tx_gso_packets, 10);
@@ -376,6 +383,66 @@ static void the_ring_has_the_device_cut(void **state)
 	g.gso_size = 0;
 	assert_int_equal(r->ops->send_gso(r, iov, 4, &g), -EINVAL);
 	assert_int_equal(soft->dev.complaints, 0);
+	r->ops->close(r);
+}
+
+static void a_shorter_last_datagram_is_a_frame_of_its_own(void **state)
+{
+	static const uint32_t lengths[] = {1,	 999,  1000, 1001,  1999,
+					   2000, 2001, 9001, 30000, 30017};
+	struct ring_gso g = {.hdr_len = UDP_HEADER,
+			     .l4_off = 34,
+			     .csum_off = 6,
+			     .gso_size = 1000,
+			     .proto = 17,
+			     .family = AF_INET};
+	uint8_t header[UDP_HEADER], data[30017];
+	struct ring *r;
+
+	(void)state;
+	r = ring_make(32);
+	header_fill(header, false);
+	for (uint32_t i = 0; i < sizeof(data); i++)
+		data[i] = payload_byte(i, 9);
+	/* As often as it takes to go round the queue. */
+	for (unsigned i = 0; i < 200; i++) {
+		uint32_t len = lengths[i % (sizeof(lengths) / sizeof(lengths[0]))];
+		struct iovec iov[2] = {{header, sizeof(header)}, {data, len}};
+
+		out.num = 0;
+		assert_int_equal(r->ops->send_gso(r, iov, 2, &g), 0);
+		assert_int_equal(soft_run(soft, 9), (len >= 1000) + (len % 1000 != 0));
+		segments_check(len, 1000, false, 9);
+		assert_int_equal(soft->dev.complaints, 0);
+	}
+	r->ops->close(r);
+}
+
+static void without_room_for_the_last_datagram_none_leaves(void **state)
+{
+	struct ring_gso g = {.hdr_len = UDP_HEADER,
+			     .l4_off = 34,
+			     .csum_off = 6,
+			     .gso_size = 1000,
+			     .proto = 17,
+			     .family = AF_INET};
+	uint8_t header[UDP_HEADER], data[2500] = {0};
+	struct iovec iov[2] = {{header, sizeof(header)}, {data, sizeof(data)}};
+	struct ring_gauges gauges;
+	struct ring *r;
+
+	(void)state;
+	r = ring_make(8);
+	header_fill(header, false);
+	/* A buffer for the two, one for the last: the fifth time there is none. */
+	for (unsigned i = 0; i < 4; i++)
+		assert_int_equal(r->ops->send_gso(r, iov, 2, &g), 0);
+	assert_int_equal(r->ops->send_gso(r, iov, 2, &g), -EAGAIN);
+	r->ops->gauges(r, &gauges);
+	assert_int_equal(gauges.tx_free, 0);
+	assert_int_equal(soft_run(soft, 99), 8);
+	assert_int_equal(out.num, 12);
+	assert_int_equal(r->ops->send_gso(r, iov, 2, &g), 0);
 	r->ops->close(r);
 }
 
@@ -435,6 +502,8 @@ int main(void)
 				       restore),
 		cmocka_unit_test_setup(what_is_no_large_frame_is_refused, restore),
 		cmocka_unit_test_setup(the_ring_has_the_device_cut, restore),
+		cmocka_unit_test_setup(a_shorter_last_datagram_is_a_frame_of_its_own, restore),
+		cmocka_unit_test_setup(without_room_for_the_last_datagram_none_leaves, restore),
 		cmocka_unit_test_setup(a_ring_without_buffers_says_try_again, restore),
 		cmocka_unit_test_setup(a_device_that_does_not_cut_is_not_asked, restore),
 	};

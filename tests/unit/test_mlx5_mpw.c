@@ -432,7 +432,7 @@ static void a_large_frame_ends_the_burst_before_it(void **state)
 	b = pool_get(&w->memory.tx, CHUNK);
 	memset(b->data, 0, 1000);
 	b->len = 1000;
-	assert_int_equal(sq_post_lso(&w->sq, header, 42, 1000, b), 0);
+	assert_int_equal(sq_post_lso(&w->sq, header, 42, 1000, b, NULL), 0);
 	assert_false(w->sq.mpw.on);
 	assert_null(sq_burst_add(&w->sq, 60));
 	sq_kick(&w->sq);

@@ -50,7 +50,8 @@ static bool room_round(struct sq *q, uint32_t bbs)
 	return !q->broken && q->mask + 1 - (q->pi - q->ci) >= bbs;
 }
 
-int sq_post_lso(struct sq *q, const void *hdr, uint32_t hdr_len, uint32_t mss, struct buf *payload)
+int sq_post_lso(struct sq *q, const void *hdr, uint32_t hdr_len, uint32_t mss, struct buf *payload,
+		struct buf *last)
 {
 	uint32_t unit, bbs, n = 0;
 	struct mlx5_wqe_ctrl_seg *c;
@@ -64,7 +65,7 @@ int sq_post_lso(struct sq *q, const void *hdr, uint32_t hdr_len, uint32_t mss, s
 	sq_burst_end(q);
 	unit = head_units(hdr_len);
 	bbs = (unit + n + UNITS_BB - 1) / UNITS_BB;
-	if (!room_round(q, bbs))
+	if (!room_round(q, last ? bbs + 1 : bbs))
 		return -ENOBUFS;
 	c = (struct mlx5_wqe_ctrl_seg *)unit_at(q, 0);
 	e = (struct mlx5_wqe_eth_seg *)(c + 1);
@@ -83,5 +84,8 @@ int sq_post_lso(struct sq *q, const void *hdr, uint32_t hdr_len, uint32_t mss, s
 	q->held[q->held_pi++ & q->mask] = payload;
 	sq_publish(q, bbs, true);
 	sq_room(q, 0);
+	/* There is room: if not, the queue has broken just now, and all of it is lost. */
+	if (last && sq_post(q, last))
+		buf_free(last);
 	return 0;
 }

@@ -206,10 +206,12 @@ bool sq_send_odd(struct sq *q, const void *hdr, const void *data, uint32_t len);
 #define SQ_LSO_HEADER_MAX 160u
 /*
  * Posts a large frame: hdr_len bytes of headers at hdr, which the device completes for each segment
- * of mss bytes, and the payload in `payload` and its fragments, which it takes over. Only where
- * q->lso. -ENOBUFS, -EINVAL: as sq_post(), payload is the caller's.
+ * of mss bytes, and the payload in `payload` and its fragments, and then the frame `last`, which is
+ * no slot, or NULL. Takes both over. Only where q->lso. -ENOBUFS, -EINVAL: as sq_post(), nothing is
+ * posted, both are the caller's.
  */
-int sq_post_lso(struct sq *q, const void *hdr, uint32_t hdr_len, uint32_t mss, struct buf *payload);
+int sq_post_lso(struct sq *q, const void *hdr, uint32_t hdr_len, uint32_t mss, struct buf *payload,
+		struct buf *last);
 /* Buffers that the payload may have behind headers of that length. */
 uint32_t sq_lso_segments(uint32_t hdr_len);
 /* The queue is of no use any more, the device has said elsewhere. */
