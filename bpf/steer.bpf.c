@@ -21,6 +21,8 @@
 #define MAX_FLOWS 65536
 #define KERNEL_CACHE_LINE 64
 #define UDP_HLEN 8
+#define VLAN_HLEN 4
+#define VLAN_VID_MASK 0xfff
 #define IP_FRAGMENT 0x3fff /* more fragments, or an offset */
 /*
  * skb_shared_info.gso_type: 1 << 17 since 4.18; bit 1 only says that the sender's word has not been
@@ -235,6 +237,16 @@ static __always_inline __s32 ring_of(const struct vma_flow_info *f, const void *
 	return f->ring[hash & (VMA_FLOW_RINGS_MAX - 1)];
 }
 
+/*
+ * A tag of VLAN 0 says a priority and nothing else: the frame is the interface's own. Those of
+ * VLANs are the kernel's.
+ */
+static __always_inline bool is_priority_tag(__be16 type, __be16 tag)
+{
+	return (type == bpf_htons(ETH_P_8021Q) || type == bpf_htons(ETH_P_8021AD)) &&
+	       !(tag & bpf_htons(VLAN_VID_MASK));
+}
+
 #define RING_NONE -1
 
 /* The ring that somebody registered for the flow of this packet; RING_NONE: nobody did. */
@@ -295,6 +307,7 @@ int steer(struct xdp_md *ctx)
 	__u32 zero = 0, hdr_len = ETH_HLEN + sizeof(*ip) + UDP_HLEN, gso_type = 0;
 	__u16 gso_size;
 	__be16 type;
+	bool tagged;
 	__s32 ring;
 	__u64 mac;
 	__u8 proto;
@@ -314,6 +327,14 @@ int steer(struct xdp_md *ctx)
 		return XDP_PASS;
 
 	type = *(__be16 *)(data + 2 * ETH_ALEN);
+	tagged = is_priority_tag(type, *(__be16 *)(data + ETH_HLEN));
+	if (tagged) {
+		ip = data + ETH_HLEN + VLAN_HLEN;
+		ip6 = (void *)ip;
+		if ((void *)(ip + 1) + sizeof(struct l4_ports) > end)
+			return XDP_PASS;
+		type = *(__be16 *)((void *)ip - sizeof(type));
+	}
 	if (type == bpf_htons(ETH_P_IP)) {
 		/* Options and fragments are the kernel's. */
 		if (*(__u8 *)ip != 0x45 || ip->frag_off & bpf_htons(IP_FRAGMENT))
@@ -338,7 +359,7 @@ int steer(struct xdp_md *ctx)
 		return XDP_PASS;
 	if (generic_mode && proto == IPPROTO_UDP) {
 		gso_size = gso_size_of(ctx, &gso_type);
-		if (gso_size && !mark_gso_burst(ctx, gso_size, gso_type, hdr_len)) {
+		if (gso_size && (tagged || !mark_gso_burst(ctx, gso_size, gso_type, hdr_len))) {
 			struct vma_steer_counters *c = bpf_map_lookup_elem(&counters, &zero);
 
 			if (c)

@@ -14,6 +14,10 @@
 #include "proto/csum.h"
 #include "proto/pkt_udp4.h"
 
+#define TAG 4 /* bytes of IEEE 802.1Q's, behind the addresses */
+#define VID_MASK 0xfffu
+#define ETHERTYPE_8021AD 0x88a8u
+
 /*
  * What the network layer found: where the transport header is and how long it and its payload are.
  */
@@ -197,8 +201,7 @@ static enum pkt_result parse_tcp(struct buf *b, struct l3 *l3)
 	memcpy(&th, b->data + l3->l4_off, sizeof(th));
 	if (th.doff < 5 || th.doff * 4u > l3->l4_len || b->len < l3->l4_off + th.doff * 4u)
 		return PKT_MALFORMED;
-	/* Bit 0 of the frame's destination: it went to several hosts, whatever the packet says. */
-	if (b->meta.multicast || !is_host(&b->meta.src, b->meta.family) || (b->data[0] & 1))
+	if (b->meta.multicast || !is_host(&b->meta.src, b->meta.family))
 		return PKT_OTHER;
 	l3->pseudo += htons((uint16_t)l3->l4_len);
 	if (!l4_checksum_ok(b, th.check, l3))
@@ -212,15 +215,16 @@ static enum pkt_result parse_tcp(struct buf *b, struct l3 *l3)
 	return PKT_TCP;
 }
 
-/* Every frame that parse_plain() does not take, and the reason why one is refused. */
-static __attribute__((noinline)) enum pkt_result parse_any(struct buf *b)
+/*
+ * A frame that went to several hosts, says its Ethernet address, is no TCP segment, whatever the
+ * packet says.
+ */
+static enum pkt_result parse_l3(struct buf *b, bool several)
 {
 	enum pkt_result res;
 	struct l3 l3;
 	uint16_t type;
 
-	if (b->len < ETH_HLEN)
-		return PKT_MALFORMED;
 	memcpy(&type, b->data + 2 * ETH_ALEN, sizeof(type));
 	if (type == htons(ETHERTYPE_IP))
 		res = parse_v4(b, &l3);
@@ -230,9 +234,50 @@ static __attribute__((noinline)) enum pkt_result parse_any(struct buf *b)
 		return PKT_OTHER;
 	if (res != PKT_UDP)
 		return res;
-	if (l3.proto == IPPROTO_TCP) /* and not to a group's or everybody's Ethernet address */
-		return b->data[0] & 1 ? PKT_OTHER : parse_tcp(b, &l3);
+	if (l3.proto == IPPROTO_TCP)
+		return several ? PKT_OTHER : parse_tcp(b, &l3);
 	return l3.proto == IPPROTO_UDP ? parse_udp(b, &l3) : PKT_OTHER;
+}
+
+/*
+ * A tag of VLAN 0 says a priority and nothing else (IEEE 802.1Q, 9.6): the frame is the
+ * interface's, not a VLAN's.
+ */
+static bool has_priority_tag(const struct buf *b)
+{
+	uint16_t tag[2];
+
+	if (b->len < ETH_HLEN + TAG)
+		return false;
+	memcpy(tag, b->data + 2 * ETH_ALEN, sizeof(tag));
+	return (tag[0] == htons(ETHERTYPE_VLAN) || tag[0] == htons(ETHERTYPE_8021AD)) &&
+	       !(tag[1] & htons(VID_MASK));
+}
+
+/* The frame starts so many bytes later. */
+static void step(struct buf *b, int bytes)
+{
+	b->data += bytes;
+	b->len -= (uint32_t)bytes;
+	b->total -= (uint32_t)bytes;
+}
+
+/* Every frame that parse_plain() does not take, and the reason why one is refused. */
+static __attribute__((noinline)) enum pkt_result parse_any(struct buf *b)
+{
+	enum pkt_result res;
+	bool several;
+
+	if (b->len < ETH_HLEN)
+		return PKT_MALFORMED;
+	several = b->data[0] & 1;
+	if (!has_priority_tag(b))
+		return parse_l3(b, several);
+	step(b, TAG);
+	res = parse_l3(b, several);
+	if (res != PKT_UDP && res != PKT_TCP)
+		step(b, -TAG);
+	return res;
 }
 
 static inline uint16_t load16(const uint8_t *p)

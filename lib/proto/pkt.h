@@ -21,8 +21,8 @@ enum pkt_result {
 };
 
 /*
- * Looks at the frame in b (first fragment holds all headers). On anything but PKT_UDP and PKT_TCP b
- * is unchanged but for meta.
+ * Looks at the frame in b (first fragment holds all headers, and a priority tag if it has one). On
+ * anything but PKT_UDP and PKT_TCP b is unchanged but for meta.
  */
 enum pkt_result pkt_parse(struct buf *b);
 

@@ -261,6 +261,60 @@ static void damaged_frames_are_judged_alike_in_one_piece_and_in_two(void **state
 	assert_int_not_equal(count[PKT_OTHER], 0);
 }
 
+/* The frame of b gets a tag, IEEE 802.1Q's of that type and content. */
+static void tag(struct buf *b, uint16_t type, uint16_t content)
+{
+	uint16_t words[2] = {htons(type), htons(content)};
+
+	memmove(frame + 16, frame + 12, b->len - 12);
+	memcpy(frame + 12, words, sizeof(words));
+	b->len += 4;
+	b->total += 4;
+}
+
+static void a_priority_tag_is_stepped_over(void **state)
+{
+	static const char *const pairs[][2] = {
+		{"10.0.0.1", "10.0.0.2"}, {"fd00::1", "fd00::2"}, {"10.0.0.1", "239.1.2.3"}};
+	static const uint16_t types[] = {0x8100, 0x88a8};
+	struct buf b;
+
+	(void)state;
+	for (unsigned i = 0; i < 6; i++) {
+		build(&b, pairs[i % 3][0], pairs[i % 3][1], 100);
+		tag(&b, types[i / 3], 5 << 13 | 1 << 12);
+		assert_int_equal(pkt_parse(&b), PKT_UDP);
+		assert_int_equal(b.total, 100);
+		assert_memory_equal(b.data, payload, 100);
+		assert_int_equal(b.meta.dport, 1234);
+	}
+}
+
+static void a_tag_of_a_vlan_is_not(void **state)
+{
+	const uint16_t vlans[] = {1, 5, 0xfff, 3 << 13 | 7};
+	struct buf b;
+
+	(void)state;
+	for (unsigned i = 0; i < 4; i++) {
+		build(&b, "10.0.0.1", "10.0.0.2", 100);
+		tag(&b, 0x8100, vlans[i]);
+		assert_int_equal(pkt_parse(&b), PKT_OTHER);
+	}
+	/* Refused frames are as they were, and none is read behind its end. */
+	build(&b, "10.0.0.1", "10.0.0.2", 100);
+	frame[14] = 0x55;
+	tag(&b, 0x8100, 0);
+	assert_int_equal(pkt_parse(&b), PKT_MALFORMED);
+	assert_ptr_equal(b.data, frame);
+	assert_int_equal(b.len, 14 + 4 + 20 + 8 + 100);
+	assert_int_equal(b.total, b.len);
+	for (uint32_t len = 0; len < 46; len++) {
+		b.len = b.total = len;
+		assert_int_not_equal(pkt_parse(&b), PKT_UDP);
+	}
+}
+
 static void padding_of_the_link_is_cut_off(void **state)
 {
 	struct buf b;
@@ -466,6 +520,8 @@ int main(void)
 		cmocka_unit_test(a_partial_checksum_counts_on_virtual_devices_only),
 		cmocka_unit_test(a_frame_in_fragments_reads_like_one_piece),
 		cmocka_unit_test(damaged_frames_are_judged_alike_in_one_piece_and_in_two),
+		cmocka_unit_test(a_priority_tag_is_stepped_over),
+		cmocka_unit_test(a_tag_of_a_vlan_is_not),
 		cmocka_unit_test(padding_of_the_link_is_cut_off),
 		cmocka_unit_test(impossible_lengths_are_malformed),
 		cmocka_unit_test(the_checksum_zero_is_sent_as_ffff),
