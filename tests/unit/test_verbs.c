@@ -288,6 +288,45 @@ static void a_rule_of_any_peer_goes_behind(void **state)
 	assert_int_equal(l4.mask.src_port, 0);
 }
 
+/* Without the group bit, which has no part in the match. */
+static void group_mac_check(const struct ibv_flow_spec_eth *eth, const uint8_t group[6])
+{
+	assert_int_equal(eth->val.dst_mac[0], group[0] & 0xfe);
+	assert_int_equal(eth->mask.dst_mac[0], 0xfe);
+	assert_memory_equal(eth->val.dst_mac + 1, group + 1, 5);
+	for (unsigned i = 1; i < 6; i++)
+		assert_int_equal(eth->mask.dst_mac[i], 0xff);
+}
+
+/* The priority that the kernel's driver gives the rule (mlx5_ib, flow_is_multicast_only()). */
+static int kernel_priority(const struct mlx5_rule *r)
+{
+	struct ibv_flow_spec_eth eth;
+
+	memcpy(&eth, r->specs, sizeof(eth));
+	return eth.mask.dst_mac[0] & eth.val.dst_mac[0] & 1 ? 99 : r->attr.priority;
+}
+
+static void rules_of_groups_keep_their_order(void **state)
+{
+	static const char *const groups[] = {"::ffff:239.129.2.3", "ff02::1234"},
+				 *const peers[] = {"::ffff:10.0.0.2", "fd00::2"};
+	struct vma_flow_key exact, any, all;
+	struct mlx5_rule r[3];
+
+	(void)state;
+	for (unsigned i = 0; i < 2; i++) {
+		key_set(&exact, groups[i], 5000, peers[i], 7, IPPROTO_UDP);
+		key_set(&any, groups[i], 5000, "::", 0, IPPROTO_UDP);
+		rule_group_key(&all, &any);
+		rule_make(&r[0], &exact, mac, 1, 0);
+		rule_make(&r[1], &any, mac, 1, 0);
+		rule_make(&r[2], &all, mac, 1, 0);
+		assert_true(kernel_priority(&r[0]) < kernel_priority(&r[1]));
+		assert_true(kernel_priority(&r[1]) < kernel_priority(&r[2]));
+	}
+}
+
 static void rules_of_ipv6_and_of_groups(void **state)
 {
 	static const uint8_t mac4[6] = {0x01, 0x00, 0x5e, 0x01, 0x02, 0x03},
@@ -313,13 +352,13 @@ static void rules_of_ipv6_and_of_groups(void **state)
 	key_set(&key, "::ffff:239.129.2.3", 5000, "::", 0, IPPROTO_UDP);
 	rule_make(&r, &key, mac, 1, 0);
 	memcpy(&eth, r.specs, sizeof(eth));
-	assert_memory_equal(eth.val.dst_mac, mac4, 6);
+	group_mac_check(&eth, mac4);
 	assert_true(ring_flow_of_group(&key));
 
 	key_set(&key, "ff02::1234", 5000, "::", 0, IPPROTO_UDP);
 	rule_make(&r, &key, mac, 1, 0);
 	memcpy(&eth, r.specs, sizeof(eth));
-	assert_memory_equal(eth.val.dst_mac, mac6, 6);
+	group_mac_check(&eth, mac6);
 	assert_true(ring_flow_of_group(&key));
 }
 
@@ -359,8 +398,7 @@ static void a_rule_of_a_groups_ethernet_address_alone(void **state)
 	assert_int_equal(r.attr.priority, 2);
 	assert_int_equal(r.attr.size, sizeof(r.attr) + sizeof(eth));
 	memcpy(&eth, r.specs, sizeof(eth));
-	assert_memory_equal(eth.val.dst_mac, mac4, 6);
-	assert_int_equal(eth.mask.dst_mac[5], 0xff);
+	group_mac_check(&eth, mac4);
 	assert_int_equal(eth.mask.ether_type, 0);
 	assert_true(ring_flow_of_group(&key));
 
@@ -373,7 +411,7 @@ static void a_rule_of_a_groups_ethernet_address_alone(void **state)
 	rule_group_key(&key, &flow);
 	rule_make(&r, &key, mac, 1, 0);
 	memcpy(&eth, r.specs, sizeof(eth));
-	assert_memory_equal(eth.val.dst_mac, mac6, 6);
+	group_mac_check(&eth, mac6);
 }
 
 int main(void)
@@ -386,6 +424,7 @@ int main(void)
 		cmocka_unit_test(a_rule_of_a_connection),
 		cmocka_unit_test(a_rule_on_a_vlan_wants_its_tag),
 		cmocka_unit_test(a_rule_of_any_peer_goes_behind),
+		cmocka_unit_test(rules_of_groups_keep_their_order),
 		cmocka_unit_test(rules_of_ipv6_and_of_groups),
 		cmocka_unit_test(a_rule_of_a_block_of_ports),
 		cmocka_unit_test(a_rule_of_a_groups_ethernet_address_alone),

@@ -6,11 +6,14 @@
 #include <netinet/in.h>
 #include <string.h>
 
+#include "ring/ring.h"
+
 /* A flow with a remote side goes before one without, as in the kernel's lookup. */
 #define PRIORITY_EXACT 0
 #define PRIORITY_3TUPLE 1
 /* what nobody else has a rule for: a block of ports, an Ethernet address */
 #define PRIORITY_BLOCK 2
+#define GROUP_BIT 0x01u /* of an Ethernet address's first byte */
 
 /* The MAC that frames to the address have (RFC 1112, 6.4; RFC 2464, 7), or ours. */
 static void dest_mac(uint8_t to[6], const struct in6_addr *dst, const uint8_t mac[6])
@@ -24,6 +27,18 @@ static void dest_mac(uint8_t to[6], const struct in6_addr *dst, const uint8_t ma
 	} else {
 		memcpy(to, mac, 6);
 	}
+}
+
+/*
+ * The kernel's driver gives all rules of groups one priority, whatever they ask for, in which an
+ * exact one may stand behind another. It knows them by the group bit in the address and in its
+ * mask. Without that bit a rule takes the same frames, and has its own priority: the address with
+ * the bit cleared is nobody's.
+ */
+static void keep_priority(struct ibv_flow_spec_eth *eth)
+{
+	eth->val.dst_mac[0] &= (uint8_t)~GROUP_BIT;
+	eth->mask.dst_mac[0] &= (uint8_t)~GROUP_BIT;
 }
 
 static void *add(struct mlx5_rule *r, size_t *at, size_t size)
@@ -109,6 +124,8 @@ void rule_make(struct mlx5_rule *r, const struct vma_flow_key *key, const uint8_
 
 	dest_mac(eth.val.dst_mac, &local, mac);
 	memset(eth.mask.dst_mac, 0xff, 6);
+	if (ring_flow_of_group(key))
+		keep_priority(&eth);
 	if (key->proto) {
 		eth.val.ether_type =
 			htons(IN6_IS_ADDR_V4MAPPED(&local) ? ETHERTYPE_IP : ETHERTYPE_IPV6);

@@ -3,11 +3,14 @@
  * Steering rules. Of those that match the one with the lowest priority number takes the frame,
  * and all that are its like.
  */
+#include <linux/etherdevice.h>
+#include <linux/in.h>
 #include <linux/ip.h>
 
 #include "card.h"
 
 #define PRIORITIES 15
+#define PRIORITY_GROUPS PRIORITIES /* behind all others */
 
 /* What of a frame rules look at, and a rule's values and masks of it. Compared as 64-bit words. */
 struct flow_key {
@@ -100,6 +103,23 @@ static int specs_add(struct rule *r, const struct ib_flow_attr *attr)
 	return err;
 }
 
+/*
+ * As the kernel's driver has it: a rule of a group's address has the priority of all those rules,
+ * whatever it asks for.
+ */
+static bool of_group_only(const struct ib_flow_attr *attr)
+{
+	const union ib_flow_spec *first = (const void *)attr->flows;
+
+	if (!attr->num_of_specs || attr->flags & IB_FLOW_ATTR_FLAGS_DONT_TRAP)
+		return false;
+	if (first->type == IB_FLOW_SPEC_IPV4)
+		return ipv4_is_multicast(first->ipv4.val.dst_ip);
+	return first->type == IB_FLOW_SPEC_ETH &&
+	       is_multicast_ether_addr(first->eth.mask.dst_mac) &&
+	       is_multicast_ether_addr(first->eth.val.dst_mac);
+}
+
 static bool part_of_port(const u8 mask[2])
 {
 	return mask[0] != mask[1] || (mask[0] && mask[0] != 0xff);
@@ -148,7 +168,7 @@ struct ib_flow *flow_create(struct ib_qp *qp, struct ib_flow_attr *attr, struct 
 		kfree(r);
 		return ERR_PTR(-EINVAL);
 	}
-	r->priority = attr->priority;
+	r->priority = of_group_only(attr) ? PRIORITY_GROUPS : attr->priority;
 	r->copy = attr->flags & IB_FLOW_ATTR_FLAGS_DONT_TRAP;
 	err = specs_add(r, attr);
 	if (!err)
