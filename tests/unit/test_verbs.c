@@ -58,7 +58,7 @@ static void an_interface_without_such_a_device_has_no_such_ring(void **state)
 	assert_null(r);
 }
 
-static char sys[] = "/tmp/test_verbs.XXXXXX";
+static char sys[sizeof("/tmp/test_verbs.XXXXXX")];
 
 /* A path below sys. */
 static const char *at(const char *path)
@@ -98,6 +98,12 @@ static int make_sys(void **state)
 					   "class/net/soft/device",
 					   "class/net/soft/device/infiniband",
 					   "class/net/soft/device/infiniband/mlx5_9",
+					   "class/net/rep",
+					   "class/net/rep/device",
+					   "class/net/rep/device/infiniband",
+					   "class/net/rep/device/infiniband/mlx5_2",
+					   "class/net/sf",
+					   "class/net/up",
 					   "class/net/bond0",
 					   "class/net/bond0/bonding",
 					   "class/net/bond1",
@@ -105,6 +111,7 @@ static int make_sys(void **state)
 
 	(void)state;
 	libc_load();
+	strcpy(sys, "/tmp/test_verbs.XXXXXX");
 	assert_non_null(mkdtemp(sys));
 	for (unsigned i = 0; i < sizeof(dirs) / sizeof(dirs[0]); i++)
 		assert_int_equal(mkdir(at(dirs[i]), 0700), 0);
@@ -114,6 +121,13 @@ static int make_sys(void **state)
 	assert_int_equal(
 		symlink("../../../bus/pci/drivers/ice", at("class/net/other/device/driver")), 0);
 	file("class/net/card/dev_port", "1\n");
+	file("class/net/card/phys_port_name", "p1\n"); /* and no switch */
+	file("class/net/rep/phys_switch_id", "8e0f2a\n");
+	file("class/net/rep/phys_port_name", "pf0vf3\n");
+	file("class/net/sf/phys_switch_id", "8e0f2a\n");
+	file("class/net/sf/phys_port_name", "c1pf0sf12\n");
+	file("class/net/up/phys_switch_id", "8e0f2a\n");
+	file("class/net/up/phys_port_name", "p0\n");
 	file("class/net/bond0/bonding/slaves", "other card\n");
 	file("class/net/bond1/bonding/slaves", "other lo\n");
 	return 0;
@@ -148,6 +162,20 @@ static void only_devices_of_its_driver_are_asked(void **state)
 	assert_true(device_in_bond(sys, "bond0"));
 	assert_false(device_in_bond(sys, "bond1"));
 	assert_false(device_in_bond(sys, "card"));
+}
+
+static void a_representor_is_not_its_uplink(void **state)
+{
+	char name[64];
+
+	(void)state;
+	/* It has the uplink's RDMA device, and would be taken for it. */
+	assert_true(device_name(sys, "rep", name, sizeof(name)));
+	assert_true(device_is_representor(sys, "rep"));
+	assert_true(device_is_representor(sys, "sf"));
+	assert_false(device_is_representor(sys, "up"));
+	assert_false(device_is_representor(sys, "card"));
+	assert_false(device_is_representor(sys, "soft"));
 }
 
 static void a_rule_of_a_connection(void **state)
@@ -420,6 +448,8 @@ int main(void)
 		cmocka_unit_test(rdma_core_has_every_function),
 		cmocka_unit_test(an_interface_without_such_a_device_has_no_such_ring),
 		cmocka_unit_test_setup_teardown(only_devices_of_its_driver_are_asked, make_sys,
+						remove_sys),
+		cmocka_unit_test_setup_teardown(a_representor_is_not_its_uplink, make_sys,
 						remove_sys),
 		cmocka_unit_test(a_rule_of_a_connection),
 		cmocka_unit_test(a_rule_on_a_vlan_wants_its_tag),

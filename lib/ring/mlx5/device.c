@@ -59,6 +59,28 @@ bool device_in_bond(const char *sys, const char *ifname)
 	return found;
 }
 
+/* One of the interface's files, in a word: empty where it has none. */
+static void word_read(const char *sys, const char *ifname, const char *file, char word[32])
+{
+	char path[PATH_MAX];
+
+	snprintf(path, sizeof(path), "%s/class/net/%s/%s", sys, ifname, file);
+	text_file_read(path, word, 32);
+	word[strcspn(word, "\n")] = '\0';
+}
+
+bool device_is_representor(const char *sys, const char *ifname)
+{
+	char id[32], name[32];
+	unsigned port;
+	int end = 0;
+
+	/* The names are the kernel's (devlink): "pf0vf3", "c1pf0sf7"; of an uplink "p0". */
+	word_read(sys, ifname, "phys_switch_id", id);
+	word_read(sys, ifname, "phys_port_name", name);
+	return id[0] && name[0] && (sscanf(name, "p%u%n", &port, &end) != 1 || name[end]);
+}
+
 uint8_t device_port(const char *sys, const char *ifname)
 {
 	char path[PATH_MAX], text[16];

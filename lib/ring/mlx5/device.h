@@ -17,6 +17,11 @@
 bool device_name(const char *sys, const char *ifname, char *name, size_t size);
 /* Is such a device below the interface, which is a bond? */
 bool device_in_bond(const char *sys, const char *ifname);
+/*
+ * Is the interface a representor of a virtual function's or a subfunction's port (switchdev mode)?
+ * It has the RDMA device of the uplink, and rules there would take the uplink's frames.
+ */
+bool device_is_representor(const char *sys, const char *ifname);
 /* The device's port that the interface is, from 1. */
 uint8_t device_port(const char *sys, const char *ifname);
 

@@ -81,6 +81,19 @@ static void warn_bond(const char *ifname)
 	log_warn("*****************************************************************************");
 }
 
+/* As warn_bond(). */
+static void warn_representor(const char *ifname)
+{
+	static char warned[IF_NAMESIZE];
+
+	if (!strcmp(warned, ifname))
+		return;
+	snprintf(warned, sizeof(warned), "%s", ifname);
+	log_warn("ring/mlx5: %s is a representor, whose RDMA device is the uplink's: no queues of "
+		 "its own",
+		 ifname);
+}
+
 static struct ibv_context *device_open(const char *name)
 {
 	struct ibv_context *context = NULL;
@@ -703,6 +716,10 @@ int mlx5_objects_open(const struct ring_port *port, struct mlx5_objects **out)
 	if (!device_name(SYS, port->ifname, name, sizeof(name))) {
 		if (device_in_bond(SYS, port->ifname))
 			warn_bond(port->ifname);
+		return -EOPNOTSUPP;
+	}
+	if (device_is_representor(SYS, port->ifname)) {
+		warn_representor(port->ifname);
 		return -EOPNOTSUPP;
 	}
 	if (ibv_load())
