@@ -123,7 +123,7 @@ static uint64_t spin_until(uint64_t start, uint64_t deadline_ns)
  * VMA_SELECT_POLL says how long that is.
  */
 static int mux_spin(struct mux *m, struct spin *sp, uint64_t start, uint64_t deadline_ns,
-		    uint32_t handled, const sigset_t *sigmask)
+		    uint32_t handled)
 {
 	uint64_t end = spin_until(start, deadline_ns), now = start, asked = start;
 	int ratio = params.select_poll_os_ratio, to_kernel = ratio, r;
@@ -153,11 +153,39 @@ static int mux_spin(struct mux *m, struct spin *sp, uint64_t start, uint64_t dea
 		asked = now;
 		r = ratio ? 0 : m->ops->look(m, LOOK_KERNEL);
 		if (!r)
-			r = signals_look(handled, sigmask);
+			r = signals_look(handled, m->sigmask);
 		if (r)
 			return r;
 	}
 	return 0;
+}
+
+/*
+ * The program's handlers run no more until handlers_let(), and a signal ends the sleep. What the
+ * caller's mask blocks must not do so: with one, ppoll() lets signals in, and nothing else.
+ */
+static void handlers_hold(struct mux *m)
+{
+	sigset_t all;
+
+	if (m->sigmask) {
+		sigfillset(&all);
+		pthread_sigmask(SIG_BLOCK, &all, &m->mask);
+	}
+	m->bell = wait_signals_hold();
+}
+
+static void handlers_let(struct mux *m)
+{
+	bool put_off = lock_thread.deferred;
+
+	wait_signals_let(m->bell);
+	if (!m->sigmask)
+		return;
+	/* Inside ppoll(): the thread's own mask may block what the caller's lets through. */
+	if (put_off)
+		(void)raw.ppoll(NULL, 0, &no_time, m->sigmask);
+	pthread_sigmask(SIG_SETMASK, &m->mask, NULL);
 }
 
 static void cancelled_asleep(void *arg)
@@ -165,11 +193,11 @@ static void cancelled_asleep(void *arg)
 	struct mux *m = arg;
 
 	m->ops->unwatch(m, false);
-	pthread_sigmask(SIG_SETMASK, &m->mask, NULL);
+	handlers_let(m);
 }
 
 /* wait_sleep(), as long as the deadline and what pfds lacks allow. */
-static int sleep_once(struct mux *m, uint64_t deadline_ns, const sigset_t *sigmask)
+static int sleep_once(struct mux *m, uint64_t deadline_ns)
 {
 	uint64_t until = deadline_ns;
 	int r;
@@ -179,7 +207,7 @@ static int sleep_once(struct mux *m, uint64_t deadline_ns, const sigset_t *sigma
 		until = deadline_ns && deadline_ns < until ? deadline_ns : until;
 	}
 	pthread_setcancelstate(m->cancel_state, NULL);
-	r = wait_sleep(m->pfds, m->npfds, until, sigmask ? sigmask : &m->mask);
+	r = wait_sleep(m->pfds, m->npfds, until, m->sigmask);
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
 	if (r > 0)
 		return m->ops->woken(m);
@@ -189,9 +217,8 @@ static int sleep_once(struct mux *m, uint64_t deadline_ns, const sigset_t *sigma
 	return r || until != deadline_ns ? r : -ETIMEDOUT;
 }
 
-/* Watched, signals blocked: looks once more, then sleeps. Returns as mux_sleep(). */
-static int look_and_sleep(struct mux *m, uint64_t deadline_ns, uint32_t handled,
-			  const sigset_t *sigmask)
+/* Watched, handlers held: looks once more, then sleeps. Returns as mux_sleep(). */
+static int look_and_sleep(struct mux *m, uint64_t deadline_ns, uint32_t handled)
 {
 	bool arrived = stacks_arm();
 	int r = m->ops->look(m, LOOK_USER);
@@ -202,7 +229,7 @@ static int look_and_sleep(struct mux *m, uint64_t deadline_ns, uint32_t handled,
 		return -EINTR;
 	if (arrived && !(deadline_ns && clock_monotonic_ns() >= deadline_ns))
 		return 0;
-	return sleep_once(m, deadline_ns, sigmask);
+	return sleep_once(m, deadline_ns);
 }
 
 /*
@@ -216,56 +243,53 @@ static bool looks_again(int r)
 
 /*
  * One sleep with everything watched: the watches come first, so what arrives after the look wakes
- * us. Signals are blocked until ppoll() lets them through: a handler that ran between the test and
- * the sleep would be missed. Returns > 0: ready, 0: look again, or negative errno (-ETIMEDOUT: the
+ * us. So does a signal: handlers are held, and one that came between the test and the sleep would
+ * be missed otherwise. Returns > 0: ready, 0: look again, or negative errno (-ETIMEDOUT: the
  * deadline).
  */
-static int mux_sleep(struct mux *m, uint64_t deadline_ns, uint32_t handled, const sigset_t *sigmask)
+static int mux_sleep(struct mux *m, uint64_t deadline_ns, uint32_t handled)
 {
-	sigset_t all;
 	int r;
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_BLOCK, &all, &m->mask);
+	handlers_hold(m);
 	/* Only the sleep itself may be cancelled: not half of watch or unwatch. */
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &m->cancel_state);
 	pthread_cleanup_push(cancelled_asleep, m);
 	m->ops->watch(m);
-	r = look_and_sleep(m, deadline_ns, handled, sigmask);
+	r = look_and_sleep(m, deadline_ns, handled);
 	m->ops->unwatch(m, looks_again(r));
 	pthread_cleanup_pop(0);
 	pthread_setcancelstate(m->cancel_state, NULL);
-	pthread_sigmask(SIG_SETMASK, &m->mask, NULL);
+	handlers_let(m);
 	return r;
 }
 
 /* Before the first sleep. */
 static int first_spin(struct mux *m, struct spin *sp, uint64_t start, uint64_t deadline_ns,
-		      uint32_t handled, const sigset_t *sigmask)
+		      uint32_t handled)
 {
 	bool adaptive = params.select_poll == POLL_ADAPTIVE;
 	int r;
 
 	if (adaptive ? !spin_begin(sp, m->memory, start) : !params.select_poll)
 		return 0;
-	r = mux_spin(m, adaptive ? sp : NULL, start, deadline_ns, handled, sigmask);
+	r = mux_spin(m, adaptive ? sp : NULL, start, deadline_ns, handled);
 	if (params.cpu_usage_stats)
 		polling_note(m, start, clock_monotonic_ns());
 	return r;
 }
 
-static int mux_wait(struct mux *m, const struct timespec *timeout, uint32_t handled,
-		    const sigset_t *sigmask)
+static int mux_wait(struct mux *m, const struct timespec *timeout, uint32_t handled)
 {
 	uint64_t start = clock_monotonic_ns(), deadline_ns = mux_deadline(timeout, start);
 	struct spin sp = {.memory = NULL};
 	int r = 0;
 
 	if (m->spin)
-		r = first_spin(m, &sp, start, deadline_ns, handled, sigmask);
+		r = first_spin(m, &sp, start, deadline_ns, handled);
 	stats_add(r ? &m->stats->poll_hit : &m->stats->poll_miss, 1);
 	while (!r) {
-		r = mux_sleep(m, deadline_ns, handled, sigmask);
+		r = mux_sleep(m, deadline_ns, handled);
 		if (looks_again(r)) {
 			int late;
 
@@ -287,13 +311,12 @@ static void cancelled(void *arg)
 }
 
 /* As mux_wait(), and nothing is leaked when the thread is cancelled in it. */
-static int mux_wait_or_free(struct mux *m, const struct timespec *timeout, uint32_t handled,
-			    const sigset_t *sigmask)
+static int mux_wait_or_free(struct mux *m, const struct timespec *timeout, uint32_t handled)
 {
 	int r;
 
 	pthread_cleanup_push(cancelled, m);
-	r = mux_wait(m, timeout, handled, sigmask);
+	r = mux_wait(m, timeout, handled);
 	pthread_cleanup_pop(0);
 	return r;
 }
@@ -303,6 +326,7 @@ int mux_run(struct mux *m, const struct timespec *timeout, const sigset_t *sigma
 	uint32_t handled = signals_handled;
 	int r;
 
+	m->sigmask = sigmask;
 	note_tid(m->stats);
 	m->zero = timeout && !timeout->tv_sec && !timeout->tv_nsec;
 	stacks_poll();
@@ -312,7 +336,7 @@ int mux_run(struct mux *m, const struct timespec *timeout, const sigset_t *sigma
 	else if (!r && m->zero)
 		r = m->zero_signals ? signals_look(handled, sigmask) : 0;
 	else if (!r)
-		r = mux_wait_or_free(m, timeout, handled, sigmask);
+		r = mux_wait_or_free(m, timeout, handled);
 	if (r > 0)
 		stack_round_begin((unsigned)r);
 	if (r == -ETIMEDOUT)

@@ -64,8 +64,9 @@ struct mux {
 	struct vma_stats_iomux *stats;
 	struct mux_polling *polling;
 	struct spin_memory *memory;
-	sigset_t mask; /* the thread's own, while it sleeps */
-	int cancel_state; /* likewise */
+	const sigset_t *sigmask; /* the caller's, NULL: none */
+	sigset_t mask; /* the thread's own, while it sleeps by the caller's */
+	int bell, cancel_state; /* the thread's, while it sleeps */
 	void *heap; /* freed when the thread is cancelled */
 };
 

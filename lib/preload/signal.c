@@ -109,6 +109,7 @@ bool signal_defer(int sig, const siginfo_t *info)
 		d->info[n] = (siginfo_t){.si_signo = sig, .si_code = SI_TKILL};
 	d->info[n].si_signo = sig;
 	lock_thread.deferred = true;
+	signals_came();
 	return true;
 }
 
@@ -154,6 +155,7 @@ static void begin(int sig)
 	signals_handled++;
 	if (!atomic_load_explicit(&actions[sig].restart, memory_order_relaxed))
 		signals_interrupting++;
+	signals_came();
 	if (unlikely(atomic_exchange_explicit(&actions[sig].once, false, memory_order_relaxed)))
 		fatal_again(sig);
 	errno = err;

@@ -17,4 +17,19 @@ extern __thread volatile uint32_t signals_handled __attribute__((tls_model("init
 /* Those installed without SA_RESTART: every blocking call ends. */
 extern __thread volatile uint32_t signals_interrupting __attribute__((tls_model("initial-exec")));
 
+/*
+ * For a thread that is about to sleep, or sleeps: an eventfd that stands among what it sleeps on. A
+ * signal writes to it, so that one which comes between the last look and the system call ends that
+ * at once, without a mask. 0: none; below 0: it has been written to.
+ */
+extern __thread volatile int signals_bell __attribute__((tls_model("initial-exec")));
+void signals_bell_ring(void);
+
+/* By preload, for each signal of the program's, whether its handler runs or is put off. */
+static inline void signals_came(void)
+{
+	if (__builtin_expect(signals_bell > 0, 0))
+		signals_bell_ring();
+}
+
 #endif

@@ -92,7 +92,7 @@ void wait_call_end(struct wait_call *w, bool came)
 struct sleeper {
 	struct vfd *v;
 	struct wait_watch watch;
-	sigset_t mask;
+	int bell;
 };
 
 /* Back to where wait_call_sleep() began; also for a thread that is cancelled in ppoll(). */
@@ -101,8 +101,7 @@ static void sleep_end(void *arg)
 	struct sleeper *sl = arg;
 
 	wait_watch_del(sl->v, &sl->watch);
-	pthread_sigmask(SIG_SETMASK, &sl->mask, NULL);
-	lock_leave();
+	wait_signals_let(sl->bell);
 }
 
 int wait_call_sleep(struct wait_call *w, struct vfd *v, int os_fd, bool (*look)(void *arg),
@@ -110,21 +109,10 @@ int wait_call_sleep(struct wait_call *w, struct vfd *v, int os_fd, bool (*look)(
 {
 	struct pollfd os = {.fd = os_fd, .events = POLLIN};
 	struct sleeper sl = {.v = v};
-	sigset_t all;
 	int err;
 
-	/*
-	 * A handler that runs between the test and the sleep would be missed: none may until ppoll
-	 * lets it.
-	 */
 	w->slept = true;
-	sigfillset(&all);
-	pthread_sigmask(SIG_BLOCK, &all, &sl.mask);
-	/*
-	 * A handler that ppoll() lets in runs when the watch is gone: it may never come back here
-	 * (siglongjmp).
-	 */
-	lock_enter();
+	sl.bell = wait_signals_hold();
 	pthread_cleanup_push(sleep_end, &sl);
 	/*
 	 * Without an eventfd (no descriptor is left) there is no watch, and wait_sleep() looks
@@ -136,7 +124,7 @@ int wait_call_sleep(struct wait_call *w, struct vfd *v, int os_fd, bool (*look)(
 	else if (wait_call_closed(w) || stacks_arm() || look(arg))
 		err = 0; /* a close() before the watch stood has woken nobody */
 	else
-		err = wait_sleep(&os, 1, w->deadline_ns, &sl.mask);
+		err = wait_sleep(&os, 1, w->deadline_ns, NULL);
 	pthread_cleanup_pop(1);
 	/* ppoll is ended by every signal; the call that it stands for only by some. */
 	if (err == -EINTR && !wait_call_interrupted(w) && signals_handled != w->handled)

@@ -65,6 +65,7 @@ static void forked_child(void)
 	sleepers.leader = sleepers.first = NULL;
 	sleepers.last = &sleepers.first;
 	self.leads = self.follows = self.chosen = false;
+	signals_bell = 0;
 }
 
 static void follower_add(struct wait_thread *t)
@@ -281,6 +282,36 @@ static void stack_fds(struct wait_own *own)
 	own->fds_valid = wait_own_is(own);
 }
 
+int wait_signals_hold(void)
+{
+	int before, evfd;
+
+	/*
+	 * First: a handler may leave for good (siglongjmp()), and watches would stay behind. It
+	 * runs when they are gone.
+	 */
+	lock_enter();
+	evfd = wait_evfd();
+	before = signals_bell;
+	/* Without an eventfd the thread looks again each millisecond. */
+	signals_bell = evfd < 0 ? 0 : evfd;
+	return before;
+}
+
+void wait_signals_let(int before)
+{
+	signals_bell = before < 0 ? -before : before;
+	/*
+	 * Inside a handler that could not be put off, and interrupted another sleep of this thread:
+	 * the bell that it was to find may have been taken by this one.
+	 */
+	signals_came();
+	/* Handlers are about to run, and may leave for good. */
+	if (lock_thread.deferred)
+		wait_over();
+	lock_leave();
+}
+
 static void cancelled_asleep(void *heap)
 {
 	sleepers_woken();
@@ -349,6 +380,9 @@ int wait_sleep(struct pollfd *user, unsigned n, uint64_t deadline_ns, const sigs
 	unsigned total = n, rings;
 
 	perturb_wake();
+	/* Put off before there was a bell to ring. */
+	if (lock_thread.deferred)
+		return 0;
 	stack_fds(own);
 	if (n + 1 + own->nfds > WAIT_SMALL) {
 		p = heap = malloc((n + 1 + (size_t)own->nfds) * sizeof(*p));
@@ -369,9 +403,8 @@ int wait_sleep(struct pollfd *user, unsigned n, uint64_t deadline_ns, const sigs
 	}
 	r = sleep_until(p, total, until, sigmask, heap);
 	sleepers_woken();
-	/* A handler may be about to run, and to leave for good (siglongjmp()). */
-	if (r == -EINTR)
-		wait_over();
+	if (r == -EINTR && signals_bell < 0)
+		drain();
 	if (r > 0) {
 		extra = extras_look(p + n, total - n);
 		for (unsigned i = 0; i < n; i++)

@@ -45,6 +45,13 @@ void wait_wake(struct wait_thread *t);
  */
 void wait_over(void);
 /*
+ * Around watches, the last look and wait_sleep(): the program's handlers are put off, and a signal
+ * ends the sleep, this one or the coming one. What hold returned is given back by let, which runs
+ * them.
+ */
+int wait_signals_hold(void);
+void wait_signals_let(int before);
+/*
  * One ppoll over user[0..n) (revents are filled in), this thread's eventfd and the stacks' fds,
  * until something happens or the deadline (CLOCK_MONOTONIC ns, 0: for ever) passes. Returns the
  * number of user entries that are ready (0: woken by the stacks or the eventfd: look again),

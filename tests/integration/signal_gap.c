@@ -1,0 +1,376 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * signal_gap gap|storm ADDRESS PEER PORT
+ *
+ * Signals for a thread that waits for a datagram, of which PEER's port echoes each. Built once more
+ * as a library (-DINTERPOSER) this file is a ppoll() which raises a signal in its own thread before
+ * it asks the kernel: what it is preloaded behind believes to be asleep, and is not yet.
+ *
+ * gap: each kind of wait gets its signal there. storm: another thread sends signals at random.
+ * What a call may answer is what the kernel's says (signal(7)); who sleeps on is killed by alarm().
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#ifdef INTERPOSER
+static volatile int shots, shot_sig;
+
+/* The next n calls of ppoll() are preceded by sig. */
+void gap_load(int sig, int n)
+{
+	shot_sig = sig;
+	shots = n;
+}
+
+int gap_left(void)
+{
+	return shots;
+}
+
+int ppoll(struct pollfd *p, nfds_t n, const struct timespec *t, const sigset_t *mask)
+{
+	static int (*next)(struct pollfd *, nfds_t, const struct timespec *, const sigset_t *);
+
+	if (!next)
+		next = (int (*)(struct pollfd *, nfds_t, const struct timespec *,
+				const sigset_t *))dlsym(RTLD_NEXT, "ppoll");
+	if (shots > 0) {
+		shots--;
+		pthread_kill(pthread_self(), shot_sig);
+	}
+	return next(p, n, t, mask);
+}
+#else
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/select.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#define CHECK(what) ((what) ? (void)0 : failed(#what, __LINE__))
+#define PATIENCE_S 60 /* for one wait, on a busy machine */
+
+enum how {
+	RECV,
+	RECV_TIMED,
+	POLL,
+	POLL_TIMED,
+	SELECT,
+	EPOLL,
+	PPOLL,
+	PSELECT,
+	EPOLL_PWAIT,
+	NUM_HOW
+};
+static const char *const how_name[] = {
+	"recv",	      "recv with a timeout", "poll",  "poll with a timeout",
+	"select",     "epoll_wait",	     "ppoll", "pselect",
+	"epoll_pwait"};
+
+static int fd, timed_fd, epfd;
+static volatile int how; /* what waits now */
+static volatile sig_atomic_t ran, leaves, answers;
+static sigjmp_buf jump;
+static sigset_t none;
+
+static void failed(const char *what, int line)
+{
+	fprintf(stderr, "line %d, %s: %s (errno %s)\n", line, how_name[how], what, strerror(errno));
+	exit(1);
+}
+
+static int udp(const char *from, const char *to, int port)
+{
+	struct sockaddr_in a = {.sin_family = AF_INET};
+	int s = socket(AF_INET, SOCK_DGRAM, 0);
+
+	CHECK(s >= 0 && inet_pton(AF_INET, from, &a.sin_addr) == 1);
+	CHECK(!bind(s, (struct sockaddr *)&a, sizeof(a)));
+	a.sin_port = htons((uint16_t)port);
+	CHECK(inet_pton(AF_INET, to, &a.sin_addr) == 1);
+	CHECK(!connect(s, (struct sockaddr *)&a, sizeof(a)));
+	return s;
+}
+
+static int wait_fd(void)
+{
+	return how == RECV_TIMED ? timed_fd : fd;
+}
+
+/* Sleeps for a datagram. >= 0 or -errno. */
+static int wait_once(void)
+{
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+	struct epoll_event ev;
+	fd_set rd;
+	char c;
+	ssize_t r;
+
+	FD_ZERO(&rd);
+	FD_SET(fd, &rd);
+	alarm(PATIENCE_S);
+	switch (how) {
+	case RECV:
+	case RECV_TIMED:
+		r = recv(wait_fd(), &c, 1, MSG_PEEK);
+		break;
+	case POLL:
+		r = poll(&p, 1, -1);
+		break;
+	case POLL_TIMED:
+		r = poll(&p, 1, 1000 * 2 * PATIENCE_S);
+		break;
+	case SELECT:
+		r = select(fd + 1, &rd, NULL, NULL, NULL);
+		break;
+	case EPOLL:
+		r = epoll_wait(epfd, &ev, 1, -1);
+		break;
+	case PPOLL:
+		r = ppoll(&p, 1, NULL, &none);
+		break;
+	case PSELECT:
+		r = pselect(fd + 1, &rd, NULL, NULL, NULL, &none);
+		break;
+	default:
+		r = epoll_pwait(epfd, &ev, 1, -1, &none);
+	}
+	return r < 0 ? -errno : (int)r;
+}
+
+static void ask(void)
+{
+	CHECK(send(wait_fd(), "?", 1, 0) == 1);
+}
+
+static void take(void)
+{
+	char c;
+
+	CHECK(recv(wait_fd(), &c, 1, MSG_DONTWAIT) == 1);
+}
+
+static void handler(int sig)
+{
+	int err = errno;
+
+	(void)sig;
+	ran++;
+	if (answers)
+		ask();
+	errno = err;
+	if (leaves)
+		siglongjmp(jump, 1);
+}
+
+static void handle(int flags)
+{
+	struct sigaction act = {.sa_handler = handler, .sa_flags = flags};
+
+	sigemptyset(&act.sa_mask);
+	CHECK(!sigaction(SIGUSR1, &act, NULL));
+}
+
+/* signal(7): only a recv() without a timeout goes on. */
+static bool goes_on(int flags)
+{
+	return flags & SA_RESTART && how == RECV;
+}
+
+/* One datagram there and back: whatever a handler left behind must not stand in its way. */
+static void works(void)
+{
+	ask();
+	CHECK(wait_once() >= 0);
+	take();
+}
+
+static void one_signal(void (*load)(int, int), int flags)
+{
+	int before = ran;
+
+	handle(flags);
+	answers = goes_on(flags); /* it is the handler that has the wait end */
+	load(SIGUSR1, 1);
+	if (answers) {
+		CHECK(wait_once() == 1);
+		take();
+	} else {
+		CHECK(wait_once() == -EINTR);
+	}
+	CHECK(ran == before + 1);
+	answers = 0;
+}
+
+/* A handler that does not come back. */
+static void one_leave(void (*load)(int, int))
+{
+	volatile int before = ran;
+
+	leaves = 1;
+	load(SIGUSR1, 1);
+	if (!sigsetjmp(jump, 1)) {
+		wait_once();
+		CHECK(!"siglongjmp() came back");
+	}
+	leaves = 0;
+	CHECK(ran == before + 1);
+	for (int i = 0; i < 3; i++)
+		works();
+}
+
+static void gap(void)
+{
+	void (*load)(int, int) = (void (*)(int, int))dlsym(RTLD_DEFAULT, "gap_load");
+	int (*left)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "gap_left");
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+	struct timespec soon = {.tv_nsec = 20000000};
+	sigset_t block;
+	int before;
+
+	CHECK(load && left);
+	for (how = 0; how < NUM_HOW; how++) {
+		works();
+		one_signal(load, 0);
+		CHECK(!left());
+		one_signal(load, SA_RESTART);
+		one_signal(load, SA_RESETHAND);
+		handle(0);
+		works();
+		one_leave(load);
+		printf("%s: interrupted, restarted, left\n", how_name[how]);
+	}
+	how = PPOLL;
+	sigemptyset(&block);
+	sigaddset(&block, SIGUSR1);
+	/* Blocked, but for the wait; and blocked by the wait. */
+	CHECK(!sigprocmask(SIG_BLOCK, &block, NULL));
+	one_signal(load, 0);
+	before = ran;
+	CHECK(!sigprocmask(SIG_UNBLOCK, &block, NULL) && ran == before);
+	load(SIGUSR1, 1);
+	CHECK(ppoll(&p, 1, &soon, &block) == 0 && ran == before + 1);
+	printf("the masks hold\n");
+}
+
+/* --- storm --- */
+
+#define ROUNDS 3000
+
+static pthread_t waiter;
+static _Atomic bool over;
+static _Atomic unsigned sent;
+static int storm_sig;
+static volatile sig_atomic_t got, in_call, interrupts;
+
+static void counted(int sig)
+{
+	(void)sig;
+	got++;
+	if (in_call && leaves && got % 8 == 0)
+		siglongjmp(jump, 1);
+}
+
+static void *shoot(void *arg)
+{
+	union sigval v = {0};
+	unsigned seed = 3;
+
+	while (!over) {
+		/* A real-time signal is queued: each runs its handler once. */
+		if (pthread_sigqueue(waiter, storm_sig, v) == 0)
+			sent++;
+		usleep((useconds_t)(rand_r(&seed) % 4 ? rand_r(&seed) % 100 : 0));
+	}
+	return arg;
+}
+
+static void storm_handle(int flags)
+{
+	struct sigaction act = {.sa_handler = counted, .sa_flags = flags};
+
+	sigemptyset(&act.sa_mask);
+	CHECK(!sigaction(storm_sig, &act, NULL));
+}
+
+/* Waits until the answer is there, through whatever interrupts it. */
+static void storm_wait(int flags)
+{
+	for (;;) {
+		int before = got, r;
+
+		if (sigsetjmp(jump, 1))
+			continue;
+		in_call = 1;
+		r = wait_once();
+		in_call = 0;
+		if (r > 0)
+			return;
+		CHECK(r == -EINTR && got != before && !goes_on(flags));
+		interrupts++;
+	}
+}
+
+static void storm(void)
+{
+	pthread_t thread;
+	int kinds[NUM_HOW] = {0};
+
+	storm_sig = SIGRTMIN + 1;
+	waiter = pthread_self();
+	storm_handle(0);
+	CHECK(!pthread_create(&thread, NULL, shoot, NULL));
+	for (volatile unsigned i = 0; i < ROUNDS; i++) {
+		static unsigned seed = 7;
+		int flags = rand_r(&seed) % 2 ? SA_RESTART : 0;
+
+		how = rand_r(&seed) % NUM_HOW;
+		leaves = rand_r(&seed) % 4 == 0;
+		kinds[how]++;
+		storm_handle(flags);
+		while (send(wait_fd(), "?", 1, 0) != 1)
+			CHECK(errno == EINTR);
+		storm_wait(flags);
+		take();
+	}
+	over = true;
+	pthread_join(thread, NULL);
+	CHECK(got == (int)sent);
+	for (how = 0; how < NUM_HOW; how++)
+		CHECK(kinds[how] > 0);
+	printf("%d datagrams, %d signals, each handled once; %d waits interrupted\n", ROUNDS, got,
+	       interrupts);
+}
+
+int main(int argc, char **argv)
+{
+	struct timeval limit = {.tv_sec = 2 * PATIENCE_S};
+	struct epoll_event ev = {.events = EPOLLIN};
+
+	if (argc != 5)
+		return 2;
+	sigemptyset(&none);
+	fd = udp(argv[2], argv[3], atoi(argv[4]));
+	timed_fd = udp(argv[2], argv[3], atoi(argv[4]));
+	CHECK(!setsockopt(timed_fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)));
+	epfd = epoll_create1(0);
+	CHECK(!epoll_ctl(epfd, EPOLL_CTL_ADD, fd, &ev));
+	if (!strcmp(argv[1], "gap"))
+		gap();
+	else
+		storm();
+	return 0;
+}
+#endif
