@@ -168,6 +168,21 @@ static int address(char *to, size_t size, const struct vma_addr *from, u16 port)
 	return scnprintf(to, size, "[%pI6c]:%u", &a, port);
 }
 
+/* As netstat(8) names it; "-" for what has none. */
+static const char *state_name(u8 proto, u8 state)
+{
+	static const char *const names[] = {
+		[VMA_STATE_CLOSED] = "CLOSED",		 [VMA_STATE_LISTEN] = "LISTEN",
+		[VMA_STATE_SYN_SENT] = "SYN_SENT",	 [VMA_STATE_SYN_RCVD] = "SYN_RCVD",
+		[VMA_STATE_ESTABLISHED] = "ESTABLISHED", [VMA_STATE_FIN_WAIT_1] = "FIN_WAIT_1",
+		[VMA_STATE_FIN_WAIT_2] = "FIN_WAIT_2",	 [VMA_STATE_CLOSE_WAIT] = "CLOSE_WAIT",
+		[VMA_STATE_CLOSING] = "CLOSING",	 [VMA_STATE_LAST_ACK] = "LAST_ACK",
+		[VMA_STATE_TIME_WAIT] = "TIME_WAIT",
+	};
+
+	return proto == IPPROTO_TCP && state < ARRAY_SIZE(names) ? names[state] : "-";
+}
+
 /**
  * vma_text_socket - a socket's line, VMA_SOCKET_LINE bytes with the newline
  * @line: to be filled; NULL: only the answer is wanted
@@ -185,11 +200,11 @@ bool vma_text_socket(char *line, const struct vma_area *stats, u32 n)
 
 	if (!used || !line)
 		return used;
-	len = scnprintf(line, max, "fd %d proto %s state %u local ", READ_ONCE(s->fd),
+	len = scnprintf(line, max, "fd %d proto %s state %s local ", READ_ONCE(s->fd),
 			proto == IPPROTO_TCP   ? "tcp"
 			: proto == IPPROTO_UDP ? "udp"
 					       : "?",
-			READ_ONCE(s->state));
+			state_name(proto, READ_ONCE(s->state)));
 	len += address(line + len, max - len, &s->local, READ_ONCE(s->local_port));
 	len += scnprintf(line + len, max - len, " remote ");
 	len += address(line + len, max - len, &s->remote, READ_ONCE(s->remote_port));
@@ -197,8 +212,12 @@ bool vma_text_socket(char *line, const struct vma_area *stats, u32 n)
 			 " rx_packets %llu rx_bytes %llu tx_packets %llu tx_bytes %llu",
 			 READ_ONCE(s->rx.packets), READ_ONCE(s->rx.bytes), READ_ONCE(s->tx.packets),
 			 READ_ONCE(s->tx.bytes));
-	len += scnprintf(line + len, max - len, " rx_drop_packets %llu",
-			 READ_ONCE(s->rx_drop_packets));
+	len += scnprintf(line + len, max - len,
+			 " rx_drop_packets %llu rx_ready_bytes %llu tx_ready_bytes %llu",
+			 READ_ONCE(s->rx_drop_packets), READ_ONCE(s->rx_ready_bytes),
+			 READ_ONCE(s->tx_ready_bytes));
+	len += scnprintf(line + len, max - len, " tx_retransmits %llu",
+			 READ_ONCE(s->tx_retransmits));
 	finish(line, len, max);
 	return true;
 }

@@ -226,7 +226,7 @@ long vma_dev_call(struct vma_session *s, unsigned int cmd, union vma_arg *arg);
 /* ---- text.c, sysfs.c: /sys/kernel/vma */
 
 #define VMA_SUMS 42
-#define VMA_SOCKET_LINE 384
+#define VMA_SOCKET_LINE 512
 #define VMA_RING_LINE 896
 
 void vma_sum_pages(const struct vma_area *stats, u32 sockets, u64 sum[VMA_SUMS]);

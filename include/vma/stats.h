@@ -18,7 +18,7 @@
 
 #define VMA_STATS_MAGIC 0x74617453414d5601ull
 /* Raised with every change of a struct below; a tool of another version says so and exits. */
-#define VMA_STATS_VERSION 2u
+#define VMA_STATS_VERSION 3u
 
 /* The file is not longer than for this many sockets, whatever VMA_STATS_FD_NUM says. */
 #define VMA_STATS_SOCKETS_MAX 1024
@@ -54,6 +54,31 @@ struct vma_stats_base {
 	__u64 counter[VMA_STATS_SOCKET_COUNTERS];
 };
 
+/*
+ * What a connection's engine had at the library's last look; zero where it has none. Sequence
+ * numbers and windows as in RFC 9293, windows and buffers in bytes, cwnd, ssthresh and what is on
+ * the way in segments.
+ */
+struct vma_stats_tcp {
+	__u32 mss, advmss;
+	__u32 wscale, snd_wscale, rcv_wscale; /* wscale: 1 if both sides scale */
+	__u32 rcv_nxt, rcv_wup, rcv_wnd; /* rcv_wup: rcv_nxt when the window was last told */
+	__u32 snd_una, snd_nxt, snd_wnd, snd_wnd_max, snd_wl1, write_seq;
+	__u32 cwnd, ssthresh, unacked, sacked, lost;
+	__u32 rto_us, srtt_us, rttvar_us; /* us, srtt 0: no sample yet */
+	__u32 retries, retransmits; /* of the oldest segment; of the connection, ever */
+	__u32 rcvbuf, rcvbuf_used, sndbuf,
+		sndbuf_used; /* SO_RCVBUF and memory used of it; send too */
+	__u32 reordered_bytes; /* memory of what waits for a gap to close */
+	__u32 flags; /* VMA_STATS_TCP_* */
+};
+
+#define VMA_STATS_TCP_TIMESTAMPS 0x1u
+#define VMA_STATS_TCP_SACK 0x2u
+#define VMA_STATS_TCP_ECN 0x4u
+#define VMA_STATS_TCP_NODELAY 0x8u
+#define VMA_STATS_TCP_CORK 0x10u
+
 struct vma_stats_socket {
 	__u32 enabled; /* 0: free; written last at creation, first at removal */
 	__s32 fd;
@@ -79,6 +104,7 @@ struct vma_stats_socket {
 	/* counts the sockets that this block has had: a base belongs to one of them */
 	__u32 generation;
 	struct vma_addr groups[VMA_STATS_GROUPS];
+	struct vma_stats_tcp tcp; /* TCP */
 	struct vma_stats_base base; /* written by the tool */
 };
 
@@ -92,6 +118,8 @@ struct vma_stats_ring {
 	__u64 interrupts_requested, interrupts_received, retransmits;
 	/* Packets that the protocol core refused, by reason. */
 	__u64 drop_malformed, drop_checksum, drop_no_socket, drop_other;
+	/* An interrupt waits for so many frames, or so long; both 0: for nothing. */
+	__u64 moderation_frames, moderation_usec;
 };
 
 struct vma_stats_cq {

@@ -59,6 +59,7 @@ static int dump_fd_stats(int fd, int level)
 		return extra_fail(EINVAL);
 	if (fd && !extra_socket(fd))
 		return extra_fail(EINVAL);
+	tcp_sock_figures_look();
 	stats_sockets_log(fd, level);
 	return 0;
 }

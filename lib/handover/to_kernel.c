@@ -265,7 +265,7 @@ static void go_on(struct tcp_sock *s, int fd, const struct tcp_image *im, int re
 static void mark_moved(struct tcp_sock *s, uint64_t now)
 {
 	s->in_kernel = s->unconn.no_offload = true;
-	tcp_sock_show_offloaded(s, false);
+	tcp_sock_figures_end(s);
 	tcp_sock_show_left(s);
 	atomic_store_explicit(&s->v.shadow, VFD_SHADOW_ALL, memory_order_release);
 	atomic_store_explicit(&s->mode, TCP_SOCK_KERNEL, memory_order_release);

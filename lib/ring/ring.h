@@ -87,6 +87,8 @@ struct ring_counters {
 struct ring_gauges {
 	uint32_t rx_free, tx_free; /* buffers that nobody holds */
 	uint32_t rx_queued; /* received frames that poll() has not taken */
+	/* An interrupt waits for so many frames, or so long, us; both 0: for nothing. */
+	uint32_t moderation_frames, moderation_usec;
 };
 
 /* A frame that the kernel or the device cuts into segments of gso_size payload bytes. */

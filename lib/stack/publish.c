@@ -20,6 +20,7 @@ void stack_publish(struct stack *st)
 	stats_set(&s->kicks, __atomic_load_n(&c->kicks, __ATOMIC_RELAXED));
 	stats_set(&s->interrupts_requested, c->interrupts_requested);
 	stats_set(&s->interrupts_received, c->interrupts_received);
+	stats_set(&s->retransmits, stack_timed_ops->retransmits(st));
 }
 
 void stack_publish_gauges(struct stack *st, struct stack_pools *sums)
@@ -31,6 +32,8 @@ void stack_publish_gauges(struct stack *st, struct stack_pools *sums)
 	stats_set(&st->cq_stats->drops, c->rx_drop_no_buf);
 	stats_set(&st->cq_stats->queue_len, g.rx_queued);
 	stats_set(&st->cq_stats->pool_len, g.rx_free);
+	stats_set(&st->stats->moderation_frames, g.moderation_frames);
+	stats_set(&st->stats->moderation_usec, g.moderation_usec);
 	sums->rx_free += g.rx_free;
 	sums->tx_free += g.tx_free;
 	sums->rx_missing += c->rx_drop_no_buf;

@@ -148,6 +148,10 @@ struct stack_timed_ops {
 	bool (*may_rest)(void);
 	/* Neighbours have changed. No lock held. */
 	void (*neighbours_changed)(void);
+	/* What vma_stats shows of each connection is brought up to date. No lock held. */
+	void (*figures)(void);
+	/* Segments that st has sent again, ever. The lock is held. */
+	uint64_t (*retransmits)(const struct stack *st);
 };
 
 /* Once, before the first stack is opened; the tables stay where they are. */

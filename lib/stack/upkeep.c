@@ -123,6 +123,7 @@ static void sync_stats(void)
 	}
 	if (n)
 		stack_publish_pools(&sums);
+	stack_timed_ops->figures();
 }
 
 /*
@@ -137,12 +138,15 @@ static void control(void)
 
 static void second(void *arg)
 {
+	bool rests = stacks_rest_on();
+
 	(void)arg;
-	control();
-	if (stacks_rest_on()) {
+	/* First: what a tool asks for is of now. */
+	if (rests || !atomic_load_explicit(&num_stacks, memory_order_acquire))
 		sync_stats();
+	control();
+	if (rests)
 		(void)retired_tick();
-	}
 }
 
 static void sync_tick(void *arg)

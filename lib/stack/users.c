@@ -36,6 +36,12 @@ static void nothing(void)
 {
 }
 
+static uint64_t never_sent_again(const struct stack *st)
+{
+	(void)st;
+	return 0;
+}
+
 static int nothing_timed(void)
 {
 	return 0;
@@ -60,6 +66,8 @@ static const struct stack_timed_ops nobody_timed = {
 	.rests = always_rests,
 	.may_rest = nothing_there,
 	.neighbours_changed = nothing,
+	.figures = nothing,
+	.retransmits = never_sent_again,
 };
 
 const struct stack_user_ops *stack_udp_ops = &nobody;

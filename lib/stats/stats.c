@@ -97,6 +97,29 @@ struct vma_stats_socket *stats_socket_get(int fd)
 	return s;
 }
 
+int stats_socket_slot(const struct vma_stats_socket *s)
+{
+	struct stats_area *a;
+	int slot = -1;
+
+	pthread_mutex_lock(&stats_mutex);
+	a = stats_area_of(s);
+	if (a && a == stats_area)
+		slot = (int)(s - area_sockets(a));
+	pthread_mutex_unlock(&stats_mutex);
+	return slot;
+}
+
+void stats_blocks_hold(void)
+{
+	pthread_mutex_lock(&stats_mutex);
+}
+
+void stats_blocks_drop(void)
+{
+	pthread_mutex_unlock(&stats_mutex);
+}
+
 /* Adds n counters in a row; the mutex is held, which makes their writers one. */
 static void add_words(void *to, const void *from, size_t offset, size_t n)
 {

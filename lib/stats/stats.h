@@ -47,6 +47,11 @@ struct vma_stats_socket *stats_socket_get(int fd);
  * The same, but NULL when nobody would ever see the block: not in the pages, and no VMA_STATS_FILE.
  */
 struct vma_stats_socket *stats_socket_if_shown(int fd);
+/* The place of s in the pages, below VMA_STATS_SOCKETS_MAX; -1: it has none. */
+int stats_socket_slot(const struct vma_stats_socket *s);
+/* Until the second call no block becomes another socket's. Nothing but stores in between. */
+void stats_blocks_hold(void);
+void stats_blocks_drop(void);
 /* At the socket's close, still filled in: with VMA_STATS_FILE its text is written there. */
 void stats_socket_put(struct vma_stats_socket *s);
 struct vma_stats_ring *stats_ring_get(void);
@@ -73,6 +78,8 @@ void stats_control(void (*dump_fd)(int fd, int level));
 /* "1.2.3.4:80" or "[::1]:80"; without a port (-1) "1.2.3.4" or "::1". Returns text. */
 const char *stats_addr_text(char text[STATS_ADDR_TEXT], const struct vma_addr *addr, int family,
 			    int port);
+/* Of an enum vma_stats_state, as netstat(8) names it; "" for anything else. */
+const char *stats_state_name(unsigned state);
 /* The view-3 block of one socket. suffix is "/s" behind rates, else "". */
 void stats_socket_print(FILE *f, const struct vma_stats_socket *s, const char *suffix);
 void stats_socket_dump(FILE *f, const struct vma_stats_socket *s);

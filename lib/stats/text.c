@@ -62,6 +62,20 @@ static const char *proto_name(__u8 proto)
 				      : "???";
 }
 
+const char *stats_state_name(unsigned state)
+{
+	static const char *const names[] = {
+		[VMA_STATE_CLOSED] = "CLOSED",		 [VMA_STATE_LISTEN] = "LISTEN",
+		[VMA_STATE_SYN_SENT] = "SYN_SENT",	 [VMA_STATE_SYN_RCVD] = "SYN_RCVD",
+		[VMA_STATE_ESTABLISHED] = "ESTABLISHED", [VMA_STATE_FIN_WAIT_1] = "FIN_WAIT_1",
+		[VMA_STATE_FIN_WAIT_2] = "FIN_WAIT_2",	 [VMA_STATE_CLOSE_WAIT] = "CLOSE_WAIT",
+		[VMA_STATE_CLOSING] = "CLOSING",	 [VMA_STATE_LAST_ACK] = "LAST_ACK",
+		[VMA_STATE_TIME_WAIT] = "TIME_WAIT",
+	};
+
+	return state < sizeof(names) / sizeof(names[0]) ? names[state] : "";
+}
+
 static void print_identity(FILE *f, const struct vma_stats_socket *s)
 {
 	unsigned groups = s->num_groups < VMA_STATS_GROUPS ? s->num_groups : VMA_STATS_GROUPS;
@@ -213,6 +227,91 @@ int stats_file_dump(const char *path, const struct vma_stats_socket *s)
 	return err;
 }
 
+#define YES_NO(condition) ((condition) ? "true" : "false")
+
+/* Windows are said as bytes, and as the number that a segment has in its field. */
+static void log_windows(int level, const struct vma_stats_tcp *t)
+{
+	unsigned rcv = t->rcv_wscale & 15, snd = t->snd_wscale & 15;
+
+	log_at(level, "Window scaling : %s, rcv_scale %u, snd_scale %u",
+	       t->wscale ? "ENABLED" : "DISABLED", t->rcv_wscale, t->snd_wscale);
+	log_at(level, "Receive window : rcv_wnd %u (%u), right_edge %u", t->rcv_wnd,
+	       t->rcv_wnd >> rcv, t->rcv_wup + t->rcv_wnd);
+	log_at(level, "Send window : snd_wnd %u (%u), snd_wnd_max %u (%u)", t->snd_wnd,
+	       t->snd_wnd >> snd, t->snd_wnd_max, t->snd_wnd_max >> snd);
+	log_at(level, "Congestion : cwnd %u, cwnd_segments %u, ssthresh_segments %u",
+	       t->cwnd * t->mss, t->cwnd, t->ssthresh);
+}
+
+static void log_numbers(int level, const struct vma_stats_tcp *t)
+{
+	log_at(level, "Receiver data : rcv_nxt %u, rcv_ann_right_edge %u", t->rcv_nxt,
+	       t->rcv_wup + t->rcv_wnd);
+	log_at(level, "Sender data : snd_nxt %u, snd_wl1 %u, snd_una %u, write_seq %u", t->snd_nxt,
+	       t->snd_wl1, t->snd_una, t->write_seq);
+	log_at(level, "Send buffer : snd_buf %u, used %u",
+	       t->sndbuf > t->sndbuf_used ? t->sndbuf - t->sndbuf_used : 0, t->sndbuf_used);
+	log_at(level, "Retransmission : rto %u us, nrtx %u, total %u", t->rto_us, t->retries,
+	       t->retransmits);
+	log_at(level, "RTT variables : rttest %u us, rttvar %u us", t->srtt_us, t->rttvar_us);
+	if (t->write_seq != t->snd_nxt)
+		log_at(level, "First unsent : seqno %u, len %u", t->snd_nxt,
+		       t->write_seq - t->snd_nxt);
+	if (t->snd_una != t->snd_nxt)
+		log_at(level, "First unacked : seqno %u, len %u, segments %u, sacked %u, lost %u",
+		       t->snd_una, t->snd_nxt - t->snd_una, t->unacked, t->sacked, t->lost);
+	log_at(level, "Last unacked : seqno %u", t->snd_nxt);
+	log_at(level, "Acknowledge : lastack %u", t->snd_una);
+}
+
+/* As the original names them. */
+static const char *socket_state(unsigned state)
+{
+	switch (state) {
+	case VMA_STATE_CLOSED:
+		return "TCP_SOCK_INITED";
+	case VMA_STATE_LISTEN:
+		return "TCP_SOCK_ACCEPT_READY";
+	case VMA_STATE_SYN_SENT:
+		return "TCP_SOCK_ASYNC_CONNECT";
+	case VMA_STATE_FIN_WAIT_1:
+	case VMA_STATE_FIN_WAIT_2:
+		return "TCP_SOCK_CONNECTED_RD";
+	case VMA_STATE_CLOSE_WAIT:
+		return "TCP_SOCK_CONNECTED_WR";
+	default:
+		return "TCP_SOCK_CONNECTED_RDWR";
+	}
+}
+
+static const char *connection_state(unsigned state)
+{
+	if (state == VMA_STATE_CLOSED || state == VMA_STATE_LISTEN)
+		return "TCP_CONN_INIT";
+	return state == VMA_STATE_SYN_SENT ? "TCP_CONN_CONNECTING" : "TCP_CONN_CONNECTED";
+}
+
+/* What a TCP socket has besides. */
+static void log_tcp(int level, const struct vma_stats_socket *s)
+{
+	const struct vma_stats_tcp *t = &s->tcp;
+
+	log_at(level, "Socket state : %s", socket_state(s->state));
+	log_at(level, "Connection state : %s", connection_state(s->state));
+	if (!t->mss)
+		return; /* a listener, none yet, or the kernel's */
+	log_at(level, "Receive buffer : current %u, max %u, out of order %u", t->rcvbuf_used,
+	       t->rcvbuf, t->reordered_bytes);
+	log_at(level, "Rx lists size : ready %llu packets, %llu bytes", N(s->rx_ready_packets),
+	       N(s->rx_ready_bytes));
+	log_at(level, "PCB state : %s", stats_state_name(s->state));
+	log_at(level, "PCB flags : 0x%x", t->flags);
+	log_at(level, "Segment size : mss %u, advtsd_mss %u", t->mss, t->advmss);
+	log_windows(level, t);
+	log_numbers(level, t);
+}
+
 void stats_socket_log(int level, const struct vma_stats_socket *live)
 {
 	struct vma_stats_socket copy, *s = &copy;
@@ -227,8 +326,10 @@ void stats_socket_log(int level, const struct vma_stats_socket *live)
 	       stats_addr_text(text, &s->remote, s->family, s->remote_port));
 	log_at(level, "Protocol : PROTO_%s", proto_name(s->proto));
 	log_at(level, "Is closed : %s", s->enabled ? "false" : "true");
-	log_at(level, "Is blocking : %s", s->blocking ? "true" : "false");
-	log_at(level, "Is offloaded : %s", s->offloaded ? "true" : "false");
+	log_at(level, "Is blocking : %s", YES_NO(s->blocking));
+	log_at(level, "Rx reuse buffer pending : false");
+	log_at(level, "Rx reuse buffer postponed : false");
+	log_at(level, "Is offloaded : %s", YES_NO(s->offloaded));
 	if (counted(s->tx.packets, s->tx.bytes, s->tx.eagain, s->tx.errors))
 		log_at(level,
 		       "Tx Offload : %llu KB / %llu / %llu / %llu [bytes/packets/eagains/errors]",
@@ -250,5 +351,7 @@ void stats_socket_log(int level, const struct vma_stats_socket *live)
 	       N(s->rx_drop_packets), percent(s->rx_drop_packets, s->rx.packets));
 	log_at(level, "Rx poll : %llu / %llu (%2.2f%%) [miss/hit]", N(s->rx_poll_miss),
 	       N(s->rx_poll_hit), percent(s->rx_poll_hit, s->rx_poll_miss));
+	if (s->proto == IPPROTO_TCP)
+		log_tcp(level, s);
 	log_at(level, "==================================================");
 }

@@ -430,6 +430,12 @@ void tcp_conn_first(const struct tcp_conn *c, uint8_t *ttl, uint8_t *tos);
 #define TCP_INFO_BYTES 248u
 size_t tcp_fill_info(const struct tcp_conn *c, void *info, size_t len, uint64_t now);
 
+/* What vma_stats shows of c; figures.c */
+struct vma_stats_tcp;
+void tcp_figures(const struct tcp_conn *c, struct vma_stats_tcp *f);
+/* Pieces, of as many frames at most, that wait to be read. */
+uint32_t tcp_inq_pieces(const struct tcp_conn *c);
+
 /* --- leaving for another stack (repair.c) */
 
 /* What another stack must know to go on with a connection: Linux takes it by TCP_REPAIR. */

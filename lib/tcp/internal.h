@@ -367,6 +367,7 @@ void tcp_segq_clear(struct tcp_segq *q, const struct tcp_env *env);
 struct tcp_rcvq {
 	struct buf *head, **tail;
 	uint32_t charge; /* memory that the bufs occupy, as rcvbuf counts it */
+	uint32_t count; /* bufs */
 };
 
 #define TCP_OFO_MAX 1024u /* intervals */

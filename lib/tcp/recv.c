@@ -156,6 +156,7 @@ static void drop_read(struct tcp_conn *c)
 				c->rcvq.tail = &b->next;
 			return;
 		}
+		c->rcvq.count--;
 		c->rcvq.head = next;
 		if (!next)
 			c->rcvq.tail = &c->rcvq.head;
@@ -329,6 +330,7 @@ static struct buf *unlink_front(struct tcp_conn *c, uint32_t most, unsigned piec
 		if (n > pieces)
 			break;
 		pieces -= n;
+		c->rcvq.count--;
 		c->rcvq.head = b->next;
 		*tail = b;
 		tail = end;
@@ -383,6 +385,7 @@ void tcp_put_back(struct tcp_conn *c, struct buf *b)
 	show_over(c);
 	c->ofo_charge -= charge;
 	c->rcvq.charge += charge;
+	c->rcvq.count++;
 	c->copied_seq -= b->total;
 	b->next = c->rcvq.head;
 	if (!c->rcvq.head)

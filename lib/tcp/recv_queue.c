@@ -107,6 +107,7 @@ static void append(struct tcp_conn *c, struct buf *b, uint32_t charge)
 	*c->rcvq.tail = b;
 	c->rcvq.tail = &b->next;
 	c->rcvq.charge += charge;
+	c->rcvq.count++;
 }
 
 /* Copies b behind the last bytes of the queue and frees it. False: no memory. */
@@ -175,6 +176,7 @@ void tcp_rcvq_clear(struct tcp_conn *c)
 	}
 	c->rcvq.tail = &c->rcvq.head;
 	c->rcvq.charge = 0;
+	c->rcvq.count = 0;
 }
 
 /* --- out of order */

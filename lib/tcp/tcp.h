@@ -9,7 +9,7 @@
  * input_data.c, recv_queue.c, recv.c. Every sent one: send.c, send_queue.c, output.c, rtx_queue.c,
  * and cc/. Timers: timers.c. Rare: handshake/ (connections begin), recovery/ (segments are lost),
  * time_wait.c, control.c, mtu.c, mtu_probe.c, icmp.c, repair.c (a connection is handed to the
- * kernel), info.c, aside.c, settings.c.
+ * kernel), info.c, figures.c, aside.c, settings.c.
  */
 #ifndef TCP_TCP_H
 #define TCP_TCP_H

@@ -268,7 +268,7 @@ def test_json_has_every_field_of_the_layout(writer, tool):
     # Every member of the structs stands under its own name.
     layout = (ROOT / "include/vma/stats.h").read_text()
     for struct_name, got in (("socket", udp), ("ring", one["rings"][0]), ("cq", one["cqs"][0]),
-                             ("pool", one["pools"][0]), ("iomux", one["select"]), ("counters", udp["rx"]),
+                             ("pool", one["pools"][0]), ("iomux", one["select"]), ("counters", udp["rx"]), ("tcp", tcp["tcp"]),
                              ("header", one)):
         text = re.search(r"struct vma_stats_%s \{(.*?)\n\};" % struct_name, layout, re.S).group(1)
         text = re.sub(r"/\*.*?\*/", "", text, flags=re.S)
@@ -393,12 +393,13 @@ def scribble(path, offset, data):
 
 
 def test_another_version_says_so(writer, tool):
-    scribble(writer.path, VERSION, struct.pack("<I", 3))
+    layout = int(re.search(r"VMA_STATS_VERSION (\d+)u", (ROOT / "include/vma/stats.h").read_text()).group(1))
+    scribble(writer.path, VERSION, struct.pack("<I", layout + 1))
     scribble(writer.path, RELEASE, bytes((9, 8, 84, 3)))
     ours = re.search(r"vma_stats (\d+\.\d+\.\d+)", tool("-V").stdout).group(1)
     for args in (("-c", 1), ("-v", 3, "-c", 1), ("-v", 5), ("-z",)):
         r = tool(*args, rc=1)
-        assert r.stderr == f"vmastat: Version {ours}.2 is not compatible with VMA version 9.8.84.3\n", args
+        assert r.stderr == f"vmastat: Version {ours}.{layout} is not compatible with VMA version 9.8.84.3\n", args
 
 
 @pytest.mark.parametrize("offset, data, words", [

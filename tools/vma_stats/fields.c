@@ -50,6 +50,45 @@ const struct field socket_gauges[] = {
 	GAUGE(vma_stats_socket, tx_ready_bytes),       END,
 };
 
+#define TCP(field)                                                                                 \
+	{                                                                                          \
+#field, offsetof(struct vma_stats_tcp, field), false                               \
+	}
+
+const struct field tcp_fields[] = {
+	TCP(mss),
+	TCP(advmss),
+	TCP(wscale),
+	TCP(snd_wscale),
+	TCP(rcv_wscale),
+	TCP(rcv_nxt),
+	TCP(rcv_wup),
+	TCP(rcv_wnd),
+	TCP(snd_una),
+	TCP(snd_nxt),
+	TCP(snd_wnd),
+	TCP(snd_wnd_max),
+	TCP(snd_wl1),
+	TCP(write_seq),
+	TCP(cwnd),
+	TCP(ssthresh),
+	TCP(unacked),
+	TCP(sacked),
+	TCP(lost),
+	TCP(rto_us),
+	TCP(srtt_us),
+	TCP(rttvar_us),
+	TCP(retries),
+	TCP(retransmits),
+	TCP(rcvbuf),
+	TCP(rcvbuf_used),
+	TCP(sndbuf),
+	TCP(sndbuf_used),
+	TCP(reordered_bytes),
+	TCP(flags),
+	END,
+};
+
 const struct field ring_fields[] = {
 	COUNTER(vma_stats_ring, rx_packets),
 	COUNTER(vma_stats_ring, rx_bytes),
@@ -68,6 +107,8 @@ const struct field ring_fields[] = {
 	COUNTER(vma_stats_ring, drop_checksum),
 	COUNTER(vma_stats_ring, drop_no_socket),
 	COUNTER(vma_stats_ring, drop_other),
+	GAUGE(vma_stats_ring, moderation_frames),
+	GAUGE(vma_stats_ring, moderation_usec),
 	END,
 };
 

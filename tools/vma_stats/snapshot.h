@@ -31,7 +31,8 @@ void snapshot_delta(struct snapshot *now, const struct snapshot *before, unsigne
 int snapshot_clone(struct snapshot *to, const struct snapshot *from);
 void snapshot_free(struct snapshot *s);
 
-/* The names of the 64-bit fields of a block, for deltas, zeroing and JSON. */
+/* The names of the 64-bit fields of a block, for deltas, zeroing and JSON; tcp_fields: of 32 bits.
+ */
 struct field {
 	const char *name;
 	size_t offset;
@@ -40,7 +41,7 @@ struct field {
 
 extern const struct field socket_counters[VMA_STATS_SOCKET_COUNTERS];
 extern const struct field socket_gauges[], ring_fields[], cq_fields[], pool_fields[],
-	iomux_fields[]; /* end: name NULL */
+	iomux_fields[], tcp_fields[]; /* end: name NULL */
 
 static inline __u64 *field_of(void *block, const struct field *f)
 {

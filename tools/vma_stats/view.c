@@ -209,18 +209,7 @@ void view_groups(FILE *f, const struct snapshot *s, const struct options *o)
 
 const char *view_state(const struct vma_stats_socket *s)
 {
-	static const char *const names[] = {
-		[VMA_STATE_CLOSED] = "CLOSED",		 [VMA_STATE_LISTEN] = "LISTEN",
-		[VMA_STATE_SYN_SENT] = "SYN_SENT",	 [VMA_STATE_SYN_RCVD] = "SYN_RCVD",
-		[VMA_STATE_ESTABLISHED] = "ESTABLISHED", [VMA_STATE_FIN_WAIT_1] = "FIN_WAIT_1",
-		[VMA_STATE_FIN_WAIT_2] = "FIN_WAIT_2",	 [VMA_STATE_CLOSE_WAIT] = "CLOSE_WAIT",
-		[VMA_STATE_CLOSING] = "CLOSING",	 [VMA_STATE_LAST_ACK] = "LAST_ACK",
-		[VMA_STATE_TIME_WAIT] = "TIME_WAIT",
-	};
-
-	if (s->proto != IPPROTO_TCP || s->state >= sizeof(names) / sizeof(names[0]))
-		return "";
-	return names[s->state];
+	return s->proto == IPPROTO_TCP ? stats_state_name(s->state) : "";
 }
 
 static void netstat_address(FILE *f, const struct vma_addr *a, int family, int port)
@@ -243,6 +232,14 @@ void view_netstat_heading(FILE *f)
 		"PID/Program name\n");
 }
 
+/* Bytes; of a listener the clients that wait for accept(), as netstat(8) has it. */
+static __u64 recv_queue(const struct vma_stats_socket *s)
+{
+	bool listens = s->proto == IPPROTO_TCP && s->state == VMA_STATE_LISTEN;
+
+	return listens ? s->rx_ready_packets : s->rx_ready_bytes;
+}
+
 void view_netstat(FILE *f, const struct snapshot *s, const struct options *o)
 {
 	for (unsigned i = 0; i < s->h.max_sockets; i++) {
@@ -256,7 +253,7 @@ void view_netstat(FILE *f, const struct snapshot *s, const struct options *o)
 			: k->proto == IPPROTO_UDP ? "udp"
 						  : "raw",
 			k->offloaded ? "Yes" : "No");
-		fprintf(f, "%-20llu %-20llu ", N(k->rx_ready_bytes), N(k->tx_ready_bytes));
+		fprintf(f, "%-20llu %-20llu ", N(recv_queue(k)), N(k->tx_ready_bytes));
 		netstat_address(f, &k->local, k->family, k->local_port);
 		fputs("  ", f);
 		netstat_address(f, &k->remote, k->family, k->remote_port);

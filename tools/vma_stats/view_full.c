@@ -79,6 +79,9 @@ static void full_ring(FILE *f, unsigned i, const struct vma_stats_ring *r, const
 		fprintf(f, "%-20s %llu / %llu [requests/received] %-3s\n",
 			"Interrupts:", N(r->interrupts_requested), N(r->interrupts_received),
 			suffix);
+	if (r->moderation_frames || r->moderation_usec)
+		fprintf(f, "%-20s %llu / %llu [frames/usec period]\n",
+			"Moderation:", N(r->moderation_frames), N(r->moderation_usec));
 	counter_used(f, "Kernel kicks:", r->kicks, suffix);
 	counter_used(f, "Tx GSO frames:", r->tx_gso_frames, suffix);
 	counter_used(f, "Tx queue full:", r->tx_full, suffix);

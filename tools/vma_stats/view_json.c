@@ -56,6 +56,23 @@ static void address(FILE *f, const char *name, const struct vma_addr *a, int fam
 	fprintf(f, ",\"%s\":\"%s\"", name, stats_addr_text(host, a, family, -1));
 }
 
+static void tcp(FILE *f, const struct vma_stats_socket *s)
+{
+	const char *comma = "";
+
+	if (s->proto != IPPROTO_TCP) {
+		fputs(",\"tcp\":null", f);
+		return;
+	}
+	fputs(",\"tcp\":{", f);
+	for (const struct field *i = tcp_fields; i->name; i++) {
+		fprintf(f, "%s\"%s\":%u", comma, i->name,
+			*(const __u32 *)((const char *)&s->tcp + i->offset));
+		comma = ",";
+	}
+	fputc('}', f);
+}
+
 static void one_socket(FILE *f, const struct vma_stats_socket *s)
 {
 	char host[STATS_ADDR_TEXT];
@@ -78,6 +95,7 @@ static void one_socket(FILE *f, const struct vma_stats_socket *s)
 		s->generation);
 	counters(f, s);
 	numbers(f, ",", s, socket_gauges);
+	tcp(f, s);
 	fputs(",\"groups\":[", f);
 	for (unsigned i = 0; i < s->num_groups; i++)
 		fprintf(f, "%s\"%s\"", i ? "," : "",

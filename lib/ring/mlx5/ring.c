@@ -103,6 +103,8 @@ static void mlx5_gauges(const struct ring *r, struct ring_gauges *g)
 		.rx_free = mlx5_rx_ours(m),
 		.tx_free = m->memory.tx.num_free,
 		.rx_queued = mlx5_pending(r),
+		.moderation_frames = m->moderated ? m->moderation.count : 0,
+		.moderation_usec = m->moderated ? m->moderation.usec : 0,
 	};
 }
 

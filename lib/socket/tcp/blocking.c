@@ -110,10 +110,21 @@ static int wait_until_come(struct tcp_sock *s, int fd, struct tcp_sock_wait *w)
 	}
 }
 
+/* A wait to receive that slept has missed, whatever ended it. */
+static void count(struct tcp_sock *s, const struct tcp_sock_wait *w, bool came)
+{
+	if (w->call.slept)
+		stats_add(&s->stats->rx_poll_miss, 1);
+	else
+		stats_add(&s->stats->rx_poll_hit, came);
+}
+
 int tcp_sock_wait_more(struct tcp_sock *s, int fd, struct tcp_sock_wait *w)
 {
 	int err = wait_until_come(s, fd, w);
 
+	if (w->want & EPOLLIN)
+		count(s, w, !err);
 	wait_call_end(&w->call, !err);
 	return err;
 }

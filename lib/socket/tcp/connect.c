@@ -85,6 +85,7 @@ void tcp_sock_show_addresses(struct tcp_sock *s)
 	b->local_port = s->tuple.lport;
 	b->remote_port = s->tuple.rport;
 	b->offloaded = 1;
+	tcp_sock_figures_begin(b);
 }
 
 /* What a connect() to addr is about. */
@@ -406,6 +407,7 @@ void tcp_sock_disconnect(struct tcp_sock *s)
 			memory_order_relaxed);
 		/* A TIME_WAIT that stays would say TCP_EV_GONE to whatever s is then. */
 		tcp_conn_set_user(s->c, NULL);
+		tcp_sock_figures_end(s);
 		tcp_abort(s->c, now);
 		tcp_sock_conn_over(s);
 		tcp_sock_unlock_stack(st, now);

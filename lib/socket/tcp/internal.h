@@ -255,6 +255,17 @@ void tcp_sock_disconnect(struct tcp_sock *s);
 int tcp_sock_connect(struct vfd *v, int fd, const struct sockaddr *addr, socklen_t len);
 /* The key of the ring that a connection from this address, or a listener, of s is to have. */
 uint64_t tcp_sock_key_rx(const struct tcp_sock *s, const struct in6_addr *local);
+/* figures.c; before s is in any table */
+void tcp_sock_stats_begin(struct tcp_sock *s, int fd);
+/* b is to show a new connection; st->lock is held. */
+void tcp_sock_figures_begin(struct vma_stats_socket *b);
+/* Who is closing s: what its connection has come to. No stack's lock held. */
+void tcp_sock_figures_last(struct tcp_sock *s);
+/* The receive queue may be as long as never before. s->c is there, st->lock is held. */
+void tcp_sock_figures_peak(struct tcp_sock *s);
+/* struct stack_timed_ops */
+uint64_t tcp_sock_retransmits(const struct stack *st);
+void tcp_sock_figures_forked(void);
 /* TCP state, and both addresses, as vma_stats shows them. */
 void tcp_sock_show_state(struct tcp_sock *s, enum tcp_state state);
 void tcp_sock_show_addresses(struct tcp_sock *s);

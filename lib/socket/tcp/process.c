@@ -124,6 +124,8 @@ static const struct stack_timed_ops timed_ops = {
 	.may_rest = tcp_sock_handover_rests,
 	.sleep_hint = tcp_sock_sleep_hint,
 	.neighbours_changed = tcp_sock_neighbours_changed,
+	.figures = tcp_sock_figures_look,
+	.retransmits = tcp_sock_retransmits,
 };
 
 int tcp_sock_start(int (*begin)(void))
@@ -192,6 +194,7 @@ static void inherit(struct tcp_sock *parents, void *arg)
 
 void tcp_sock_forked(void)
 {
+	tcp_sock_figures_forked();
 	tcp_sock_timers_forked();
 	tcp_sock_ports_forked();
 	tcp_sock_port_holds_forked();

@@ -89,6 +89,16 @@ static void tell(struct tcp_sock *s, struct msghdr *msg, size_t room)
 		msg->msg_flags |= MSG_CTRUNC;
 }
 
+/* What has come, its stack locked. A queue is longest before it is read. */
+static ssize_t recv_queued(struct tcp_sock *s, const struct iovec *iov, int iovcnt, int flags,
+			   uint64_t now)
+{
+	if (!s->c)
+		return -ENOTCONN;
+	tcp_sock_figures_peak(s);
+	return tcp_recv(s->c, iov, iovcnt, engine_flags(s, flags), now);
+}
+
 /* One look at the connection; polls its stack when nothing is there. As tcp_recv(). */
 static ssize_t take(struct tcp_sock *s, const struct iovec *iov, int iovcnt, int flags)
 {
@@ -103,10 +113,10 @@ static ssize_t take(struct tcp_sock *s, const struct iovec *iov, int iovcnt, int
 	now = tcp_sock_now_us();
 	if (stack_drain_due(st))
 		stack_poll_called(st);
-	n = s->c ? tcp_recv(s->c, iov, iovcnt, engine_flags(s, flags), now) : -ENOTCONN;
+	n = recv_queued(s, iov, iovcnt, flags, now);
 	if (n == -EAGAIN && stack_pending(st)) {
 		stack_poll_called(st);
-		n = s->c ? tcp_recv(s->c, iov, iovcnt, engine_flags(s, flags), now) : -ENOTCONN;
+		n = recv_queued(s, iov, iovcnt, flags, now);
 	}
 	if (__builtin_expect(s->tells, 0))
 		read_time_ns = n > 0 && !(flags & MSG_OOB) && tells_time(s) && s->c

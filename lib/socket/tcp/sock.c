@@ -32,31 +32,6 @@ static struct tcp_sock *free_socks, **free_tail = &free_socks;
 /* Before the first socket is made, and for good. */
 static const struct tcp_sock_handover *handover;
 
-/*
- * Counted into by sockets that have no block of their own (any more): nobody reads them. Several,
- * for several threads.
- */
-struct vma_stats_socket tcp_sock_no_stats[TCP_SOCK_NO_STATS];
-
-static void stats_begin(struct tcp_sock *s, int fd)
-{
-	struct vma_stats_socket *b = stats_socket_if_shown(fd);
-
-	s->stats = b ? b : &tcp_sock_no_stats[s->id % TCP_SOCK_NO_STATS];
-	if (!b)
-		return;
-	b->family = s->domain;
-	b->proto = IPPROTO_TCP;
-}
-
-void tcp_sock_stats_end(struct tcp_sock *s)
-{
-	struct vma_stats_socket *b = tcp_sock_shown(s);
-
-	s->stats = &tcp_sock_no_stats[s->id % TCP_SOCK_NO_STATS];
-	stats_socket_put(b);
-}
-
 static struct slab *slab_new(void)
 {
 	struct slab *b = aligned_alloc(_Alignof(struct slab), sizeof(*b));
@@ -171,7 +146,7 @@ struct tcp_sock *tcp_sock_new(int fd, int domain)
 	memset(&s->unconn, 0, sizeof(s->unconn));
 	if (handover)
 		handover->made(s);
-	stats_begin(s, fd);
+	tcp_sock_stats_begin(s, fd);
 	return s;
 }
 
@@ -581,6 +556,7 @@ static int tcp_sock_close(struct vfd *v, int fd)
 		tcp_sock_unlisten(s);
 	}
 	vfd_notify(v, EPOLLHUP);
+	tcp_sock_figures_last(s);
 	tcp_sock_stats_end(s);
 	tcp_sock_told_forget(s);
 	if (tcp_sock_mode(s) == TCP_SOCK_CONN)

@@ -330,8 +330,12 @@ static inline void tcp_sock_show_offloaded(struct tcp_sock *s, bool offloaded)
 		b->offloaded = offloaded;
 }
 
-/* s's block is shown no more. */
+/* figures.c: what vma_stats shows. s's block is shown no more. */
 void tcp_sock_stats_end(struct tcp_sock *s);
+/* s's connection is about to leave it, or has: what it had is shown no more. st->lock is held. */
+void tcp_sock_figures_end(struct tcp_sock *s);
+/* The same of every connection now. No lock held. */
+void tcp_sock_figures_look(void);
 /* An object in no table; NULL when out of memory. */
 struct tcp_sock *tcp_sock_new(int fd, int domain);
 /* Gives the object back. It is in no table, no stack and no list of waiters. */

@@ -385,6 +385,15 @@ static bool worth_polling(const struct udp_sock *s, const struct wait_call *w)
 	return false;
 }
 
+/* A call that slept has missed, whatever ended it; one that never waited counts as neither. */
+static void count_wait(struct udp_sock *s, const struct wait_call *w, bool came)
+{
+	if (w->slept)
+		stats_add(&s->stats->rx_poll_miss, 1);
+	else
+		stats_add(&s->stats->rx_poll_hit, came && w->polls);
+}
+
 /*
  * When the first look found nothing, or something unusual: the attachment whose head is to be
  * delivered, its stack locked; or NULL, and *n is what recvmsg() returns, msg filled by the kernel
@@ -438,7 +447,7 @@ wait_ready(struct udp_sock *s, int fd, struct msghdr *msg, int flags, ssize_t *n
 			att = find_ready(s);
 		}
 		if (att) {
-			stats_add(&s->stats->rx_poll_hit, w.polls != 0);
+			count_wait(s, &w, true);
 			wait_call_end(&w, true);
 			return att;
 		}
@@ -453,12 +462,11 @@ wait_ready(struct udp_sock *s, int fd, struct msghdr *msg, int flags, ssize_t *n
 		}
 		err = nonblock ? -EAGAIN : wait_more(s, fd, &w);
 		if (err) {
-			if (!nonblock)
-				stats_add(&s->stats->rx_poll_miss, 1);
 			*n = fail(s, -err);
 			break;
 		}
 	}
+	count_wait(s, &w, *n >= 0);
 	wait_call_end(&w, *n >= 0);
 	return NULL;
 }

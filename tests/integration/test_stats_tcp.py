@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""What vma_stats shows of TCP sockets: the same as the program's own TCP_INFO, and as what it did."""
+
+import json
+import subprocess
+
+import pytest
+
+from differential import App
+from netns import ip, wait_for
+from test_tcp_both import HELPERS, PORT, connected
+
+INFO = """
+import fcntl, struct, termios
+def info():
+    d = s.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 248)
+    u = lambda at: struct.unpack_from('I', d, at)[0]
+    return {'srtt_us': u(68), 'mss': u(16), 'cwnd': u(80), 'ssthresh': u(76), 'retransmits': u(100), 'rto_us': u(8)}
+def number(request):
+    b = bytearray(4)
+    fcntl.ioctl(s.fileno(), request, b)
+    return struct.unpack('i', b)[0]
+"""
+
+
+def tool(app, *args):
+    net = app.host.net
+    return subprocess.run([net.library.vma_stats, "-k", net.tmp, "-p", str(app.pid), *args],
+                          capture_output=True, text=True, timeout=20, check=True).stdout
+
+
+def sockets(app):
+    return json.loads(tool(app, "--json", "-c", "1").splitlines()[-1])["sockets"]
+
+
+def one(app, fd, ready):
+    """The socket's figures once ready(figures): the library brings them there each 100 ms."""
+    def look():
+        found = [s for s in sockets(app) if s["fd"] == fd]
+        return found[0] if found and ready(found[0]) else None
+    return wait_for(look, 10, f"fd {fd} in vma_stats", 0.05)
+
+
+def test_queues_and_figures_are_the_program_s_own(net):
+    with connected(net, "4", True, False) as (server, client):
+        server.do(INFO)
+        fd = server.do("s.fileno()")
+        client.do("[s.send(b'x' * 1000) for i in range(30)]")
+        waiting = one(server, fd, lambda s: s["rx_ready_bytes"] == 30000)
+        assert waiting["rx_ready_packets"] >= 1 and waiting["rx_ready_limit"] >= 30000
+        assert waiting["state"] == "ESTABLISHED" and waiting["offloaded"] and waiting["tcp"]["rcvbuf_used"] >= 30000
+        assert waiting["rx_ready_limit"] == server.do("s.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)")
+        assert waiting["inode"] == server.do("os.fstat(s.fileno()).st_ino")
+        server.do("len(exactly(s, 30000))")
+        empty = one(server, fd, lambda s: s["rx_ready_bytes"] == 0)
+        assert empty["rx_ready_bytes_max"] == 30000 and empty["rx_ready_packets_max"] >= 1
+        # The peer reads nothing: what it has no room for stays unacknowledged.
+        server.do("s.setblocking(False)")
+        server.ask("while True: s.send(b'y' * 65536)")
+        full = one(server, fd, lambda s: s["tx_ready_bytes"] and s["tx_ready_bytes"] == server.do("number(termios.TIOCOUTQ)"))
+        own = server.do("info()")
+        for name in ("mss", "cwnd", "ssthresh", "retransmits"):
+            assert full["tcp"][name] == own[name], (name, full["tcp"], own)
+        assert full["tcp"]["write_seq"] - full["tcp"]["snd_una"] & 0xffffffff == full["tx_ready_bytes"]
+
+
+def test_netstat_lists_connections_and_listeners(net):
+    with connected(net, "4", True, False) as (server, client):
+        listener = server.do("l.fileno()")
+        client.do("more = [client(), client()]")
+        one(server, listener, lambda s: s["rx_ready_packets"] == 2 and s["inode"])
+        one(server, server.do("s.fileno()"), lambda s: s["inode"])
+        rows = [r.split() for r in tool(server, "-v", "5").splitlines() if r.startswith("tcp")]
+        inode = {x: str(server.do(f"os.fstat({x}.fileno()).st_ino")) for x in "ls"}
+        # Proto, Offloaded, Recv-Q, Send-Q, both addresses, State, Inode, PID/Program name
+        assert ["tcp", "Yes", "2", "0", f"0.0.0.0:{PORT}", "0.0.0.0:*", "LISTEN", inode["l"]] in [r[:8] for r in rows], rows
+        peer = "%s:%d" % server.do("s.getpeername()")
+        assert ["tcp", "Yes", "0", "0", f"{net.a.ip4}:{PORT}", peer, "ESTABLISHED", inode["s"]] in [r[:8] for r in rows], rows
+
+
+@pytest.mark.parametrize("poll, counter, other", [("0", "rx_poll_miss", "rx_poll_hit"), ("-1", "rx_poll_hit", "rx_poll_miss")])
+@pytest.mark.parametrize("kind", ["tcp", "udp"])
+def test_a_receive_that_slept_is_no_poll_hit(net, kind, poll, counter, other):
+    with App(net.a, True, env={"VMA_RX_POLL": poll}) as app, App(net.b, False) as peer:
+        for x in (app, peer):
+            x.do(HELPERS)
+        if kind == "tcp":
+            app.do("l = listener(); ready(l)")
+            app.start("s, who = l.accept()")
+            peer.do("s = client(); give = s.send")
+            app.answer()
+        else:
+            app.do(f"s = udp({PORT}); ready(s)")
+            peer.do(f"s = udp(7200); give = lambda d: s.sendto(d, (PEER, {PORT}))")
+        fd = app.do("s.fileno()")
+        before = one(app, fd, lambda s: True)
+
+        def waited():
+            """One receive of a byte that comes later, as a rule: whether it was counted as one that waited."""
+            app.start("s.recv(10)")
+            if poll == "0":
+                wait_for(lambda: open(f"/proc/{app.pid}/wchan").read() not in ("0", ""), 10, "it sleeps")
+            peer.do("give(b'x')")
+            assert app.answer() == b"x"
+            now = one(app, fd, lambda s: True)
+            assert now[other] == before[other], now
+            return now[counter] > before[counter]
+        wait_for(waited, 20, f"{counter} counts")
+
+
+def deaf(net, mac):
+    """Frames to net.b go to this address; None: to its own."""
+    mac = mac or ip("-n", net.b.name, "-br", "link", "show", net.b.dev).split()[2]
+    ip("-n", net.a.name, "neigh", "replace", net.b.ip4, "lladdr", mac, "dev", net.a.dev, "nud", "permanent")
+
+
+def test_retransmissions_are_the_socket_s_and_the_ring_s(net):
+    with connected(net, "4", True, False) as (server, client):
+        server.do(INFO)
+        fd = server.do("s.fileno()")
+        deaf(net, "02:00:00:00:00:99")
+        server.do("s.send(b'lost')")
+        seen = one(server, fd, lambda s: s["tx_retransmits"] >= 2)
+        assert seen["tcp"]["retransmits"] == seen["tx_retransmits"] and seen["tcp"]["retries"] >= 1
+        deaf(net, None)
+        assert client.do("exactly(s, 4)") == b"lost"
+        done = one(server, fd, lambda s: s["tx_ready_bytes"] == 0)
+        assert done["tx_retransmits"] == server.do("info()")["retransmits"]
+        ring = json.loads(tool(server, "--json", "-c", "1").splitlines()[-1])["rings"][0]
+        assert ring["retransmits"] >= done["tx_retransmits"]
+        assert f"Retransmissions: {done['tx_retransmits']}\n" in tool(server, "-v", "3", "-c", "1")
+
+
+def test_a_dump_has_the_connection_s_state(net):
+    with connected(net, "4", True, False, env={"VMA_TRACELEVEL": "INFO"}) as (server, client):
+        server.do(INFO)
+        client.do("s.send(b'seven b')")
+        one(server, server.do("s.fileno()"), lambda s: s["rx_ready_bytes"] == 7)
+        tool(server, "-S", str(server.do("s.fileno()")), "info")
+        text = wait_for(lambda: server.text if "Acknowledge" in server.text else None, 10, "the dump in the log")
+        own = server.do("info()")
+        for line in (r"Socket state : TCP_SOCK_CONNECTED_RDWR", "Connection state : TCP_CONN_CONNECTED", "PCB state : ESTABLISHED",
+                     f"Segment size : mss {own['mss']}, advtsd_mss ", "Window scaling : ENABLED", "Receive window : rcv_wnd ",
+                     "Rx lists size : ready 1 packets, 7 bytes", "Receive buffer : current ", "Send window : snd_wnd ",
+                     "Congestion : cwnd ", "Receiver data : rcv_nxt ", "Sender data : snd_nxt ", "Send buffer : snd_buf ",
+                     "Retransmission : rto ", "RTT variables : rttest ", "Rx reuse buffer pending : false"):
+            assert line in text, (line, text)
