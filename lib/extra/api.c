@@ -66,13 +66,6 @@ static int dump_fd_stats(int fd, int level)
 
 /* --- what neither ring can do; vma_extra_supported_mask says so */
 
-static int no_profile(struct vma_ring_type_attr *profile, int *key)
-{
-	(void)profile;
-	(void)key;
-	return extra_fail(EOPNOTSUPP);
-}
-
 static int no_descriptors(int fd, struct vma_mlx_hw_device_data *data)
 {
 	(void)fd;
@@ -124,7 +117,7 @@ static struct vma_api_t table = {
 	.socketxtreme_ref_vma_buff = extra_xtreme_ref,
 	.socketxtreme_free_vma_buff = extra_xtreme_unref,
 	.dump_fd_stats = dump_fd_stats,
-	.vma_add_ring_profile = no_profile,
+	.vma_add_ring_profile = extra_add_ring_profile,
 	.get_socket_network_header = extra_network_header,
 	.get_ring_direct_descriptors = no_descriptors,
 	.register_memory_on_ring = no_registration,
@@ -137,7 +130,8 @@ static struct vma_api_t table = {
 		VMA_EXTRA_API_SOCKETXTREME_POLL | VMA_EXTRA_API_SOCKETXTREME_FREE_VMA_PACKETS |
 		VMA_EXTRA_API_SOCKETXTREME_REF_VMA_BUFF | VMA_EXTRA_API_SOCKETXTREME_FREE_VMA_BUFF |
 		VMA_EXTRA_API_GET_SOCKET_RINGS_NUM | VMA_EXTRA_API_GET_SOCKET_RINGS_FDS |
-		VMA_EXTRA_API_GET_SOCKET_TX_RING_FD | VMA_EXTRA_API_GET_SOCKET_NETWORK_HEADER,
+		VMA_EXTRA_API_GET_SOCKET_TX_RING_FD | VMA_EXTRA_API_GET_SOCKET_NETWORK_HEADER |
+		VMA_EXTRA_API_ADD_RING_PROFILE,
 	.ioctl = no_ioctl,
 };
 

@@ -47,6 +47,9 @@ int extra_xtreme_free(struct vma_packet_desc_t *packets, int n);
 int extra_xtreme_ref(struct vma_buff_t *buff);
 int extra_xtreme_unref(struct vma_buff_t *buff);
 
+/* options.c */
+int extra_add_ring_profile(struct vma_ring_type_attr *profile, int *key);
+
 /* offload.c */
 int extra_thread_offload(int offload, pthread_t tid);
 int extra_add_conf_rule(const char *line);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* SocketXtreme: one call polls a ring and tells what has come for all sockets that it serves. */
 #include <limits.h>
-#include <string.h>
 
 #include "config/config.h"
 #include "extra/internal.h"
@@ -127,35 +126,4 @@ int extra_xtreme_free(struct vma_packet_desc_t *packets, int n)
 		err = err ? err : e;
 	}
 	return extra_result(err);
-}
-
-/* --- what completions carry */
-
-int extra_set_user_data(int fd, const void *val, socklen_t len)
-{
-	struct vfd *v = extra_socket(fd);
-	uint64_t value;
-
-	if (!v)
-		return extra_fail(ENOPROTOOPT);
-	if (len != sizeof(value))
-		return extra_fail(EINVAL);
-	memcpy(&value, val, sizeof(value));
-	return extra_result(v->kind == VFD_UDP ? udp_set_user_data(v, fd, value)
-					       : tcp_sock_set_user_data(v, fd, value));
-}
-
-int extra_get_user_data(int fd, void *val, socklen_t *len)
-{
-	struct vfd *v = extra_socket(fd);
-	uint64_t value;
-
-	if (!v)
-		return extra_fail(ENOPROTOOPT);
-	if (*len < sizeof(value))
-		return extra_fail(EINVAL);
-	value = v->kind == VFD_UDP ? udp_get_user_data(v, fd) : tcp_sock_get_user_data(v, fd);
-	memcpy(val, &value, sizeof(value));
-	*len = sizeof(value);
-	return 0;
 }

@@ -226,8 +226,8 @@ PRELOAD int getsockopt(int fd, int level, int opt, void *val, socklen_t *len)
 		return KEEP_ERRNO(get_api(val, len));
 	if (likely(!v) || !v->ops->getsockopt || !memory_out(val, len))
 		return libc.getsockopt(fd, level, opt, val, len);
-	if (unlikely(extra_is_user_data(level, opt)))
-		return KEEP_ERRNO(extra_get_user_data(fd, val, len));
+	if (unlikely(extra_is_option(level, opt)))
+		return KEEP_ERRNO(extra_getsockopt(fd, opt, val, len));
 	if (unlikely(len && pacing_is_limit(level, opt, *len)))
 		return KEEP_ERRNO(get_limit(v, fd, val, len));
 	return KEEP_ERRNO(v->ops->getsockopt(v, fd, level, opt, val, len));
@@ -239,8 +239,8 @@ PRELOAD int setsockopt(int fd, int level, int opt, const void *val, socklen_t le
 
 	if (likely(!v) || !v->ops->setsockopt || !memory_ends(val, len))
 		return libc.setsockopt(fd, level, opt, val, len);
-	if (unlikely(extra_is_user_data(level, opt)))
-		return KEEP_ERRNO(extra_set_user_data(fd, val, len));
+	if (unlikely(extra_is_option(level, opt)))
+		return KEEP_ERRNO(extra_setsockopt(fd, opt, val, len));
 	if (unlikely(pacing_is_limit(level, opt, len)))
 		return KEEP_ERRNO(set_limit(v, fd, val, len));
 	return KEEP_ERRNO(v->ops->setsockopt(v, fd, level, opt, val, len));

@@ -104,6 +104,11 @@ int ring_open(int ifindex, struct ring **out)
 	return err;
 }
 
+void ring_several_begin(void)
+{
+	share_several_begin();
+}
+
 void ring_forked(void)
 {
 	share_forked();

@@ -228,6 +228,12 @@ struct ring {
 struct ring_port;
 
 /*
+ * Rings that are opened from now on may be joined by others on their interface, whatever
+ * VMA_RING_ALLOCATION_LOGIC_RX and _TX say. (The memory of AF_XDP rings is made with the first.)
+ */
+void ring_several_begin(void);
+
+/*
  * Opens the ring of the type that the interface and VMA_RING_TYPE allow.
  * 0 and *out; -EBUSY: another process owns the queues; -EOPNOTSUPP: nothing fits this interface;
  * -EEXIST: a foreign XDP program sits there; other negative errno from the system. One log line

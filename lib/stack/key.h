@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Which sockets of an interface share a ring: VMA_RING_ALLOCATION_LOGIC_RX and _TX. A key names who
- * owns a ring (a thread, a processor, an address, a socket); sockets of one key are in one stack.
+ * Which sockets of an interface share a ring: VMA_RING_ALLOCATION_LOGIC_RX and _TX, and what a
+ * socket has said itself (SO_VMA_RING_ALLOC_LOGIC). A key names who owns a ring (a thread, a
+ * processor, an address, a socket, a number of the program's); sockets of one key are in one stack.
  * 0: the interface's only one.
  */
 #ifndef STACK_KEY_H
@@ -16,6 +17,7 @@ enum stack_logic {
 	STACK_BY_IF = 0,
 	STACK_BY_IP = 1,
 	STACK_BY_SOCKET = 10,
+	STACK_BY_USER = 11, /* by a wish only */
 	STACK_BY_THREAD = 20,
 	STACK_BY_CORE = 30,
 	STACK_BY_CORE_PINNED = 31,
@@ -33,6 +35,38 @@ struct stack_client {
  * STACK_BY_CORE_PINNED.
  */
 uint64_t stack_key_by(int logic, const struct stack_client *c);
+
+/*
+ * What a socket has said of its ring, in one word, which others may read while it changes; 0:
+ * nothing.
+ */
+typedef uint64_t stack_wish;
+
+/* profile: 0, or below STACK_PROFILES: rings of its own; user: of STACK_BY_USER */
+#define STACK_PROFILES 8u
+static inline stack_wish stack_wish_make(enum stack_logic logic, uint8_t profile, uint32_t user)
+{
+	return 1ull << 48 | (uint64_t)profile << 40 | (uint64_t)logic << 32 | user;
+}
+
+static inline int stack_wish_logic(stack_wish w, int otherwise)
+{
+	return w ? (int)(w >> 32 & 0xff) : otherwise;
+}
+
+/* As stack_key_by() of who has this wish; `otherwise` is the logic of those who have none. */
+uint64_t stack_key_wished(stack_wish w, int otherwise, const struct stack_client *c);
+
+/* Does the key that this logic gives depend on who calls, and on the processor? */
+static inline bool stack_logic_by_core(int logic)
+{
+	return logic == STACK_BY_CORE || logic == STACK_BY_CORE_PINNED;
+}
+
+static inline bool stack_logic_by_caller(int logic)
+{
+	return logic == STACK_BY_THREAD || stack_logic_by_core(logic);
+}
 
 /*
  * Follows one socket's callers, who may race, which only blurs it: when they are others than those

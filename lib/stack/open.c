@@ -19,6 +19,7 @@
 pthread_mutex_t stacks_mutex = PTHREAD_MUTEX_INITIALIZER;
 _Atomic uint32_t stacks_changes;
 struct lock stack_flows_lock;
+_Atomic bool stacks_wished;
 
 static struct {
 	int ifindex;
@@ -150,6 +151,12 @@ bool stack_wanted(int ifindex)
 		return params.offload_loopback;
 	/* A slave's packets belong to the bond or bridge above it. */
 	return link.kind != NET_LINK_OTHER && !link.master;
+}
+
+void stacks_wish(void)
+{
+	ring_several_begin();
+	atomic_store_explicit(&stacks_wished, true, memory_order_release);
 }
 
 static bool refused_lately(int ifindex, bool further)

@@ -173,10 +173,15 @@ struct stack *stack_get(int ifindex, uint64_t key);
 struct stack *stack_get_sender(int ifindex, uint64_t key);
 /* A stack of an interface if one is open. */
 struct stack *stack_any(int ifindex);
-/* Interfaces may have several: VMA_RING_ALLOCATION_LOGIC_RX or _TX says so. */
+/* The program has said that interfaces are to have several. For ever. */
+extern _Atomic bool stacks_wished __attribute__((visibility("hidden")));
+/* It says so, before it gets the stack of a socket with a wish. */
+void stacks_wish(void);
+/* Interfaces may have several: VMA_RING_ALLOCATION_LOGIC_RX or _TX says so, or the program. */
 static inline bool stacks_several(void)
 {
-	return params.ring_allocation_logic_rx || params.ring_allocation_logic_tx;
+	return params.ring_allocation_logic_rx || params.ring_allocation_logic_tx ||
+	       atomic_load_explicit(&stacks_wished, memory_order_acquire);
 }
 
 /* The sockets that use st change by n. */

@@ -155,6 +155,26 @@ def header(s, room=64, ask=False):
     return length.value if ask else buf.raw[:length.value]
 
 
+# --- a ring of one's own
+
+PER_INTERFACE, PER_SOCKET, PER_USER, PER_THREAD = 0, 10, 11, 20
+PROFILE, USER, INGRESS, ENGRESS = 1, 2, 4, 8
+SO_VMA_RING_ALLOC_LOGIC = 2810
+RING_PACKET, RING_EXTERNAL_MEM = 0, 1
+
+
+def ring_profile(kind=RING_PACKET):
+    what, key = struct.pack("=III", 0, kind, 0), ctypes.c_int(-1)
+    api("vma_add_ring_profile", what, ctypes.byref(key))
+    return key.value
+
+
+def ring_logic(s, logic, profile=None, user=None, ways=INGRESS | ENGRESS, size=20):
+    mask = ways | (PROFILE if profile is not None else 0) | (USER if user is not None else 0)
+    said = struct.pack("=IIIII", mask, logic, profile or 0, user or 0, bool(ways & INGRESS) | bool(ways & ENGRESS) << 1)
+    s.setsockopt(socket.SOL_SOCKET, SO_VMA_RING_ALLOC_LOGIC, said[:size])
+
+
 # --- SocketXtreme
 
 PACKET, NEW = 1 << 32, 1 << 33

@@ -66,14 +66,105 @@ def test_the_table_is_given_whatever_the_fd(unet):
 
 def test_what_no_ring_can_do_says_so(unet):
     with apps(unet) as (a, _):
-        for call in ("'vma_add_ring_profile', None, None", "'get_ring_direct_descriptors', 3, None",
+        for call in ("'get_ring_direct_descriptors', 3, None",
                      "'register_memory_on_ring', 3, None, 0, None", "'deregister_memory_on_ring', 3, None, 0",
                      "'vma_modify_ring', None", "'ioctl', None, 0"):
             assert a.ask(f"api({call})") == ("OSError", "ENOTSUP"), call  # the same number
-        for call in ("'register_recv_callback', 99, None, None", "'free_packets', 99, None, 0",
+        for call in ("'register_recv_callback', 99, None, None", "'vma_add_ring_profile', None, None", "'free_packets', 99, None, 0",
                      "'get_socket_rings_num', 99", "'get_socket_network_header', 99, None, None", "'add_conf_rule', b'nonsense'",
                      "'add_conf_rule', None", "'thread_offload', 7, 0", "'dump_fd_stats', 99, 3"):
             assert a.ask(f"api({call})") == ("OSError", "EINVAL"), call
+
+
+# --- a ring of a socket's own choice
+
+
+def rings_of(a, socks):
+    """The ring of each of these sockets, by a number of its own."""
+    fds = a.do(f"[ring_fds(x) for x in ({socks},)]")
+    assert all(len(f) == 1 for f in fds), fds
+    return [sorted({f[0] for f in fds}).index(f[0]) for f in fds]
+
+
+def distinct(numbers):
+    return [numbers.index(n) for n in numbers]
+
+
+def test_a_datagram_socket_says_whose_ring_it_has(unet):
+    with apps(unet) as (a, b):
+        a.do("u = [udp(7000 + i) for i in range(6)]; k = ring_profile(); [ready(x) for x in u[:2]]")
+        a.do("ring_logic(u[1], PER_USER, user=7); ring_logic(u[2], PER_USER, user=7); ring_logic(u[3], PER_USER, user=8)")
+        a.do("ring_logic(u[4], PER_INTERFACE, profile=k); [ready(x) for x in u]")
+        assert distinct(rings_of(a, "*u")) == [0, 1, 1, 3, 4, 0]
+        # Each has its packets by it, and sends by it.
+        for i in range(6):
+            b.do(f"p = udp({7100 + i}); p.settimeout(5); p.sendto(b'{i}', (PEER, {7000 + i}))")
+            a.do(f"u[{i}].settimeout(5); d, who = u[{i}].recvfrom(9); u[{i}].sendto(d + b'!', who)")
+            assert (a.do("d"), b.do("p.recv(9)")) == (b"%d" % i, b"%d!" % i)
+            a.do("to = struct.pack('=HH4s8x', 2, socket.htons(who[1]), socket.inet_aton(who[0]))")
+            # Until the neighbour is known the kernel sends.
+            wait_for(lambda: a.ask(f"api('get_socket_tx_ring_fd', u[{i}].fileno(), to, 16)") == a.do(f"ring_fds(u[{i}])[0]"), 5)
+        # It is changed while it is used.
+        a.do("ring_logic(u[4], PER_INTERFACE)")
+        b.do("p.sendto(b'moved', (PEER, 7004))")
+        assert a.do("u[4].recv(9)") == b"moved"
+        assert distinct(rings_of(a, "u[0], u[4]")) == [0, 0]
+
+
+def test_a_connection_has_the_ring_that_its_socket_has_said(unet):
+    with apps(unet) as (a, b):
+        b.do("l = socket.socket(FAM); l.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1); l.bind((ME, 7000)); l.listen()")
+        a.do("c = [socket.socket(FAM) for _ in range(3)]; ring_logic(c[1], PER_SOCKET); ring_logic(c[2], PER_USER, user=1)")
+        for i in range(3):
+            a.do(f"c[{i}].connect((PEER, 7000)); c[{i}].send(b'hello')")
+            b.do("p, _ = l.accept(); p.settimeout(5)")
+            assert b.do("p.recv(9)") == b"hello"
+        assert distinct(rings_of(a, "*c")) == [0, 1, 2]
+        assert a.ask("ring_logic(c[0], PER_SOCKET)") == ("OSError", "EINVAL")
+        # A listener's is that of those that it accepts.
+        a.do("m = socket.socket(FAM); ring_logic(m, PER_USER, user=1); m.bind((ME, 7001)); m.listen(); ready(m); m.settimeout(5)")
+        b.do("q = socket.socket(FAM); q.settimeout(5); q.connect((PEER, 7001)); q.send(b'in')")
+        a.do("n, _ = m.accept(); n.settimeout(5)")
+        assert a.do("n.recv(9)") == b"in"
+        assert distinct(rings_of(a, "c[2], n")) == [0, 0]
+
+
+def test_a_socket_whose_ring_is_its_threads_moves_with_it(unet):
+    with apps(unet, env={"VMA_RING_MIGRATION_RATIO_RX": 5}) as (a, b):
+        a.do("s = udp(7000); ring_logic(s, PER_THREAD, ways=INGRESS); other = udp(7001); ready(s); ready(other); s.settimeout(5)")
+        first = a.do("ring_fds(s)[0]")
+        assert first != a.do("ring_fds(other)[0]")
+        a.do("""
+import threading
+def read():
+    for _ in range(60):
+        s.recv(9)
+t = threading.Thread(target=read); t.start()
+""")
+        b.do("p = udp(7100)")
+        for _ in range(60):
+            b.do("p.sendto(b'x', (PEER, 7000))")
+        a.do("t.join()")
+        assert a.do("set(ring_fds(s))") > {first} or a.do("ring_fds(s)[0]") != first  # the former one until it is empty
+
+
+def test_where_the_first_ring_was_not_told_all_share_it(unet):
+    with apps(unet) as (a, _):
+        a.do("s, t = udp(7000), udp(7001); ready(s); ready(t); ring_logic(s, PER_SOCKET)")
+        assert distinct(rings_of(a, "s, t")) == [0, 0]
+        assert "no further ring" in a.text
+
+
+def test_wishes_that_make_no_sense_are_refused(unet):
+    with apps(unet) as (a, _):
+        a.do("s = udp(7000); ready(s)")
+        assert a.do("ring_profile() == ring_profile() and ring_profile() > 0")
+        assert a.ask("ring_profile(RING_EXTERNAL_MEM)") == ("OSError", "ENOTSUP")
+        assert a.ask("ring_profile(7)") == ("OSError", "EINVAL")
+        for wish in ("PER_SOCKET, ways=0", "12", "PER_SOCKET, size=19", "PER_SOCKET, size=0", "PER_SOCKET, profile=99"):
+            assert a.ask(f"ring_logic(s, {wish})") == ("OSError", "EINVAL"), wish
+        a.do("ring_logic(s, PER_SOCKET, user=0, ways=0)")  # of neither way: nothing is changed
+        assert a.ask("s.getsockopt(socket.SOL_SOCKET, SO_VMA_RING_ALLOC_LOGIC, 20)") == ("OSError", "ENOPROTOOPT")
 
 
 # --- the receive callback, datagrams

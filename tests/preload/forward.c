@@ -283,17 +283,19 @@ int extra_get_api(void *val, socklen_t *len)
 	return -ENOPROTOOPT;
 }
 
-int extra_get_user_data(int fd, void *val, socklen_t *len)
+int extra_getsockopt(int fd, int opt, void *val, socklen_t *len)
 {
 	(void)fd;
+	(void)opt;
 	(void)val;
 	(void)len;
 	return -ENOPROTOOPT;
 }
 
-int extra_set_user_data(int fd, const void *val, socklen_t len)
+int extra_setsockopt(int fd, int opt, const void *val, socklen_t len)
 {
 	(void)fd;
+	(void)opt;
 	(void)val;
 	(void)len;
 	return -ENOPROTOOPT;

@@ -105,6 +105,26 @@ static void keys_of_different_logics_never_meet(void **state)
 	assert_true(stack_key_by(STACK_BY_IP, &a) >> 56 != stack_key_by(STACK_BY_CORE, &a) >> 56);
 }
 
+static void a_wish_wins_and_a_profile_has_rings_of_its_own(void **state)
+{
+	struct stack_client a = client(1, 1), b = client(1, 2);
+	stack_wish user = stack_wish_make(STACK_BY_USER, 0, 0),
+		   other = stack_wish_make(STACK_BY_USER, 0, 1),
+		   common = stack_wish_make(STACK_BY_IF, 0, 0),
+		   apart = stack_wish_make(STACK_BY_IF, 1, 0);
+
+	(void)state;
+	assert_true(stack_key_wished(0, STACK_BY_IP, &a) == stack_key_by(STACK_BY_IP, &a));
+	assert_int_equal(stack_key_wished(common, STACK_BY_IP, &a), 0);
+	assert_true(stack_key_wished(apart, STACK_BY_IF, &a) != 0);
+	assert_true(stack_key_wished(user, STACK_BY_IF, &a) ==
+		    stack_key_wished(user, STACK_BY_IP, &b));
+	assert_true(stack_key_wished(user, STACK_BY_IF, &a) !=
+		    stack_key_wished(other, STACK_BY_IF, &a));
+	assert_int_equal(stack_wish_logic(user, STACK_BY_IF), STACK_BY_USER);
+	assert_int_equal(stack_wish_logic(0, STACK_BY_CORE), STACK_BY_CORE);
+}
+
 static void a_pinned_thread_has_one_processor_and_its_ring(void **state)
 {
 	struct asked first = in_thread(STACK_BY_CORE_PINNED),
@@ -209,6 +229,7 @@ int main(void)
 		cmocka_unit_test(each_socket_has_its_own),
 		cmocka_unit_test(each_thread_has_its_own_whatever_the_socket),
 		cmocka_unit_test(keys_of_different_logics_never_meet),
+		cmocka_unit_test(a_wish_wins_and_a_profile_has_rings_of_its_own),
 		cmocka_unit_test(a_pinned_thread_has_one_processor_and_its_ring),
 		cmocka_unit_test(a_socket_moves_when_another_has_called_twice_in_turn),
 		cmocka_unit_test(the_owner_moves_nothing),

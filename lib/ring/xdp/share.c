@@ -13,9 +13,17 @@ static pthread_mutex_t shares_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct xdp_share *shares;
 static uint64_t shares_owner; /* process_mark(): a child begins without any */
 
+static _Atomic bool several;
+
+void share_several_begin(void)
+{
+	atomic_store(&several, true);
+}
+
 unsigned share_rings_wanted(void)
 {
-	if (!params.ring_allocation_logic_rx && !params.ring_allocation_logic_tx)
+	if (!params.ring_allocation_logic_rx && !params.ring_allocation_logic_tx &&
+	    !atomic_load(&several))
 		return 1;
 	if (params.ring_limit_per_interface <= 0)
 		return SHARE_RINGS_DEFAULT;

@@ -40,7 +40,9 @@ struct xdp_share {
 	struct chunk_stack back[SHARE_RINGS_MAX];
 };
 
-/* Rings that an interface may have by the parameters. */
+/* As ring_several_begin(). */
+void share_several_begin(void);
+/* Rings that an interface may have by the parameters, or because the program wants several. */
 unsigned share_rings_wanted(void);
 /* Makes x, the first of its interface, one that can be joined. 0 or negative errno. */
 int share_begin(struct xdp_ring *x, unsigned max);

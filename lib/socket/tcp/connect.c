@@ -115,13 +115,6 @@ static void learn_local(int fd, struct target *t)
 		memset(&t->src, 0, sizeof(t->src));
 }
 
-uint64_t tcp_sock_key_rx(const struct tcp_sock *s, const struct in6_addr *local)
-{
-	/* Not one of those that UDP sockets have. */
-	return stack_key_by(params.ring_allocation_logic_rx,
-			    &(struct stack_client){.local = *local, .socket = 1ull << 40 | s->id});
-}
-
 /* fn of stacks_any_on(): a connection of the stack, or its TIME_WAIT, has the target's name. */
 static bool has_name(struct stack *st, void *arg)
 {

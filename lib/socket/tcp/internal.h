@@ -350,6 +350,10 @@ void tcp_sock_told_accepted(struct tcp_sock *s, int lfd);
  */
 void tcp_sock_told_forget(struct tcp_sock *s);
 void tcp_sock_told_forked(void);
+
+/* wish.c */
+/* A child's sockets have said nothing. */
+void tcp_sock_wishes_forked(void);
 /* accept.c: one connection of the listener s, if its gen is still that. As stack_told.first. */
 bool tcp_sock_accept_told(void *s, uint32_t gen);
 

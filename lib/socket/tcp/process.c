@@ -206,5 +206,6 @@ void tcp_sock_forked(void)
 	tcp_sock_fast_open_forked();
 	tcp_sock_shows_forked();
 	tcp_sock_told_forked();
+	tcp_sock_wishes_forked();
 	tcp_sock_list_forked(inherit);
 }

@@ -422,6 +422,11 @@ ssize_t tcp_sock_recv_zcopy(struct vfd *v, int fd, struct zcopy *z);
 /* SO_VMA_USER_DATA: what its completions carry. 0 or negative errno. */
 int tcp_sock_set_user_data(struct vfd *v, int fd, uint64_t value);
 uint64_t tcp_sock_get_user_data(struct vfd *v, int fd);
+/*
+ * SO_VMA_RING_ALLOC_LOGIC: the ring of the connection that s will make, or of those that it will
+ * accept. 0 or negative errno; -EINVAL: it has one.
+ */
+int tcp_sock_set_wish(struct vfd *v, int fd, stack_wish w);
 /* The stacks that it receives by, at most max. */
 unsigned tcp_sock_stacks(struct vfd *v, struct stack *sts[], unsigned max);
 /* The stack of its connection; NULL: it has none. */

@@ -529,11 +529,7 @@ void udp_attach(struct udp_sock *s, int fd)
 		return;
 	if (s->in_kernel || !s->lport)
 		return;
-	if (!s->keyed && stacks_several()) {
-		s->key = stack_key_by(params.ring_allocation_logic_rx,
-				      &(struct stack_client){.local = s->local, .socket = s->id});
-		s->keyed = true;
-	}
+	udp_key_rx(s);
 	/* The ring is that of who binds; only its opening waits. */
 	if (!s->begun)
 		return;

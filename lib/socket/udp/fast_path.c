@@ -191,7 +191,8 @@ static void fast_path_update(struct udp_att *att, const struct stack *st)
 
 	memcpy(&local, &b->local.s6_addr[12], 4);
 	/* As in udp_dst_fast_path(). */
-	if (udp_moves_rx && params.ring_allocation_logic_rx != STACK_BY_THREAD)
+	if (atomic_load_explicit(&udp_moves_rx, memory_order_relaxed) &&
+	    stack_logic_by_core(udp_logic_rx(atomic_load_explicit(&att->s, memory_order_relaxed))))
 		return;
 	if (!atomic_load_explicit(&st->open, memory_order_relaxed) || !st->ring->caps.rx_csum ||
 	    !att->listed || att->aside || b->family != AF_INET || b->bound_if ||

@@ -80,10 +80,25 @@ static inline struct stack *udp_att_stack(const struct udp_att *att)
 }
 
 /* migrate.c */
-/* VMA_RING_ALLOCATION_LOGIC_* that a socket follows from ring to ring. */
-extern bool udp_moves_rx __attribute__((visibility("hidden")));
-extern bool udp_moves_tx __attribute__((visibility("hidden")));
+/* A logic by which a socket may follow its callers from ring to ring. */
+extern _Atomic bool udp_moves_rx __attribute__((visibility("hidden")));
+extern _Atomic bool udp_moves_tx __attribute__((visibility("hidden")));
 void udp_moves_start(void);
+/* The first time s gets the key of the ring that it receives by. s->lock is held. */
+void udp_key_rx(struct udp_sock *s);
+/* How its ring is chosen: enum stack_logic. */
+static inline int udp_logic_rx(const struct udp_sock *s)
+{
+	return stack_wish_logic(atomic_load_explicit(&s->wish_rx, memory_order_relaxed),
+				params.ring_allocation_logic_rx);
+}
+
+static inline int udp_logic_tx(const struct udp_sock *s)
+{
+	return stack_wish_logic(atomic_load_explicit(&s->wish_tx, memory_order_relaxed),
+				params.ring_allocation_logic_tx);
+}
+
 /*
  * A call is about to receive on s, or to send; no lock is held. It may move to the caller's ring.
  * Until it does the thread is not noted as the last one: so only the owner takes the fast path, and
@@ -93,7 +108,7 @@ void udp_receiving_slow(struct udp_sock *s);
 void udp_sending_slow(struct udp_sock *s);
 static inline void udp_receiving(struct udp_sock *s)
 {
-	if (__builtin_expect(udp_moves_rx, 0))
+	if (__builtin_expect(atomic_load_explicit(&udp_moves_rx, memory_order_relaxed), 0))
 		udp_receiving_slow(s);
 	else
 		udp_note_tid(&s->stats->rx_tid);
@@ -101,7 +116,7 @@ static inline void udp_receiving(struct udp_sock *s)
 
 static inline void udp_sending(struct udp_sock *s)
 {
-	if (__builtin_expect(udp_moves_tx, 0))
+	if (__builtin_expect(atomic_load_explicit(&udp_moves_tx, memory_order_relaxed), 0))
 		udp_sending_slow(s);
 	else
 		udp_note_tid(&s->stats->tx_tid);

@@ -35,7 +35,8 @@ static inline void udp_dst_fast_path(struct udp_dst *d, const struct udp_sock *s
 	 * thread by both).
 	 */
 	if (d->key_len != sizeof(struct sockaddr_in) || d->stale || s->o.gso_size ||
-	    (udp_moves_tx && params.ring_allocation_logic_tx != STACK_BY_THREAD))
+	    (atomic_load_explicit(&udp_moves_tx, memory_order_relaxed) &&
+	     stack_logic_by_core(udp_logic_tx(s))))
 		d->fast_max = 0;
 }
 

@@ -100,6 +100,7 @@ struct udp_sock *udp_sock_new(int fd, int domain)
 	s->dst_last = NULL;
 	s->keyed = s->tx_keyed = false;
 	s->key = s->tx_key = 0;
+	s->wish_rx = s->wish_tx = 0;
 	s->mover.accesses = s->tx_mover.accesses = 0;
 	s->mover.candidate = s->tx_mover.candidate = 0;
 	atomic_store_explicit(&s->last_time_ns, 0, memory_order_relaxed);

@@ -203,6 +203,8 @@ struct udp_sock {
 	 */
 	_Atomic bool keyed, tx_keyed;
 	_Atomic uint64_t key, tx_key;
+	/* what was said of them; read without lock */
+	_Atomic stack_wish wish_rx, wish_tx;
 	/* of any caller, without a lock: a race only blurs the count */
 	struct stack_mover mover, tx_mover;
 	int worker_fd; /* -1: the worker does not watch the kernel socket */
@@ -256,6 +258,12 @@ ssize_t udp_recv_zcopy(struct vfd *v, int fd, struct zcopy *z);
 /* SO_VMA_USER_DATA: what its completions carry. 0 or negative errno. */
 int udp_set_user_data(struct vfd *v, int fd, uint64_t value);
 uint64_t udp_get_user_data(struct vfd *v, int fd);
+
+/*
+ * SO_VMA_RING_ALLOC_LOGIC: whose rings it receives by (rx) and sends by (tx) from now on. 0 or
+ * negative errno.
+ */
+int udp_set_wish(struct vfd *v, int fd, bool rx, bool tx, stack_wish w);
 
 /* The stacks that it receives by, at most max. */
 unsigned udp_stacks(struct vfd *v, struct stack *sts[], unsigned max);
