@@ -64,38 +64,7 @@ static int dump_fd_stats(int fd, int level)
 	return 0;
 }
 
-/* --- what neither ring can do; vma_extra_supported_mask says so */
-
-static int no_descriptors(int fd, struct vma_mlx_hw_device_data *data)
-{
-	(void)fd;
-	(void)data;
-	return extra_fail(EOPNOTSUPP);
-}
-
-static int no_registration(int fd, void *addr, size_t len, uint32_t *key)
-{
-	(void)fd;
-	(void)addr;
-	(void)len;
-	(void)key;
-	return extra_fail(EOPNOTSUPP);
-}
-
-static int no_deregistration(int fd, void *addr, size_t len)
-{
-	(void)fd;
-	(void)addr;
-	(void)len;
-	return extra_fail(EOPNOTSUPP);
-}
-
-static int no_modification(struct vma_modify_ring_attr *attr)
-{
-	(void)attr;
-	return extra_fail(EOPNOTSUPP);
-}
-
+/* Nothing can be asked for by it; vma_extra_supported_mask says so. */
 static int no_ioctl(void *cmsg, size_t len)
 {
 	(void)cmsg;
@@ -119,10 +88,10 @@ static struct vma_api_t table = {
 	.dump_fd_stats = dump_fd_stats,
 	.vma_add_ring_profile = extra_add_ring_profile,
 	.get_socket_network_header = extra_network_header,
-	.get_ring_direct_descriptors = no_descriptors,
-	.register_memory_on_ring = no_registration,
-	.deregister_memory_on_ring = no_deregistration,
-	.vma_modify_ring = no_modification,
+	.get_ring_direct_descriptors = extra_descriptors,
+	.register_memory_on_ring = extra_register_memory,
+	.deregister_memory_on_ring = extra_deregister_memory,
+	.vma_modify_ring = extra_modify_ring,
 	.vma_extra_supported_mask =
 		VMA_EXTRA_API_REGISTER_RECV_CALLBACK | VMA_EXTRA_API_RECVFROM_ZCOPY |
 		VMA_EXTRA_API_FREE_PACKETS | VMA_EXTRA_API_ADD_CONF_RULE |
@@ -131,7 +100,9 @@ static struct vma_api_t table = {
 		VMA_EXTRA_API_SOCKETXTREME_REF_VMA_BUFF | VMA_EXTRA_API_SOCKETXTREME_FREE_VMA_BUFF |
 		VMA_EXTRA_API_GET_SOCKET_RINGS_NUM | VMA_EXTRA_API_GET_SOCKET_RINGS_FDS |
 		VMA_EXTRA_API_GET_SOCKET_TX_RING_FD | VMA_EXTRA_API_GET_SOCKET_NETWORK_HEADER |
-		VMA_EXTRA_API_ADD_RING_PROFILE,
+		VMA_EXTRA_API_ADD_RING_PROFILE | VMA_EXTRA_API_GET_RING_DIRECT_DESCRIPTORS |
+		VMA_EXTRA_API_REGISTER_MEMORY_ON_RING | VMA_EXTRA_API_DEREGISTER_MEMORY_ON_RING |
+		VMA_EXTRA_API_MODIFY_RING,
 	.ioctl = no_ioctl,
 };
 

@@ -47,6 +47,12 @@ int extra_xtreme_free(struct vma_packet_desc_t *packets, int n);
 int extra_xtreme_ref(struct vma_buff_t *buff);
 int extra_xtreme_unref(struct vma_buff_t *buff);
 
+/* card.c */
+int extra_descriptors(int fd, struct vma_mlx_hw_device_data *data);
+int extra_register_memory(int fd, void *addr, size_t len, uint32_t *key);
+int extra_deregister_memory(int fd, void *addr, size_t len);
+int extra_modify_ring(struct vma_modify_ring_attr *attr);
+
 /* options.c */
 int extra_add_ring_profile(struct vma_ring_type_attr *profile, int *key);
 

@@ -24,6 +24,7 @@
 #include "vma/flow.h"
 
 struct ring;
+struct vma_mlx_hw_device_data;
 
 struct ring_caps {
 	uint32_t max_frame; /* largest frame, link header included, that post() takes (MTU + 14) */
@@ -213,6 +214,20 @@ struct ring_ops {
 	 * front of the ring.
 	 */
 	int (*program_changed)(struct ring *r, uint32_t id);
+	/*
+	 * What the program asks of its device (vma_extra(3)). NULL, all: it has nothing of the
+	 * kind. Readers are woken after so many packets, or so long after the first, from now on;
+	 * 0 and 0: at once. 0 or negative errno.
+	 */
+	int (*moderate)(struct ring *r, uint32_t packets, uint32_t usec);
+	/*
+	 * The device may read and write the program's memory as *key, until it is taken back or the
+	 * ring is closed. 0 or negative errno; -EEXIST: it may already, -ENOENT: it may not.
+	 */
+	int (*memory_add)(struct ring *r, void *addr, size_t len, uint32_t *key);
+	int (*memory_del)(struct ring *r, void *addr, size_t len);
+	/* The queues where the device has them. */
+	void (*describe)(struct ring *r, struct vma_mlx_hw_device_data *to);
 };
 
 struct ring {

@@ -66,11 +66,17 @@ def test_the_table_is_given_whatever_the_fd(unet):
 
 def test_what_no_ring_can_do_says_so(unet):
     with apps(unet) as (a, _):
-        for call in ("'get_ring_direct_descriptors', 3, None",
-                     "'register_memory_on_ring', 3, None, 0, None", "'deregister_memory_on_ring', 3, None, 0",
-                     "'vma_modify_ring', None", "'ioctl', None, 0"):
+        a.do("s = udp(7000); ready(s); ring = ring_fds(s)[0]; room = ctypes.create_string_buffer(512)")
+        for call in ("'get_ring_direct_descriptors', ring, room", "'register_memory_on_ring', ring, room, 512, room",
+                     "'deregister_memory_on_ring', ring, room, 512", "'vma_modify_ring', struct.pack('=IiII', 1, ring, 5, 7)",
+                     "'ioctl', None, 0"):
             assert a.ask(f"api({call})") == ("OSError", "ENOTSUP"), call  # the same number
-        for call in ("'register_recv_callback', 99, None, None", "'vma_add_ring_profile', None, None", "'free_packets', 99, None, 0",
+        for call in ("'get_ring_direct_descriptors', s.fileno(), room", "'register_memory_on_ring', 99, room, 512, room",
+                     "'deregister_memory_on_ring', -1, room, 512", "'vma_modify_ring', struct.pack('=IiII', 2, 0, 0, 0)"):
+            assert a.ask(f"api({call})") == ("OSError", "EBADFD"), call
+        for call in ("'register_recv_callback', 99, None, None", "'vma_add_ring_profile', None, None", "'vma_modify_ring', None",
+                     "'get_ring_direct_descriptors', ring, None", "'register_memory_on_ring', ring, None, 0, None",
+                     "'vma_modify_ring', struct.pack('=IiII', 0, ring, 0, 0)", "'vma_modify_ring', struct.pack('=IiII', 4, ring, 0, 0)", "'free_packets', 99, None, 0",
                      "'get_socket_rings_num', 99", "'get_socket_network_header', 99, None, None", "'add_conf_rule', b'nonsense'",
                      "'add_conf_rule', None", "'thread_offload', 7, 0", "'dump_fd_stats', 99, 3"):
             assert a.ask(f"api({call})") == ("OSError", "EINVAL"), call

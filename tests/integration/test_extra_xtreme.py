@@ -72,6 +72,20 @@ def test_what_is_no_ring_and_no_piece_is_told(unet):
         assert a.ask("callback(s, lambda data, info: DROP)") == ("OSError", "ENOTSUP")
 
 
+def test_a_ring_is_armed_when_nothing_waits(unet):
+    with datagrams(unet) as (a, b):
+        a.do("def arm(): return api('vma_modify_ring', struct.pack('=IiII', 2, ring, 0, 0))")
+        a.do("p = select.poll(); p.register(ring, select.POLLIN)")
+        assert wait_for(lambda: a.do("completions(ring) == [] and arm() == 0"), 5)
+        b.do("p.sendto(b'wakes', to)")
+        assert a.do("len(p.poll(8000))") == 1
+        # What waits in the ring, and then what the ring has given and nobody was told of.
+        assert a.do("arm()") == 1
+        b.do("p.sendto(b'more', to)")
+        assert a.do("brief(told(1, n=1))") == [(PACKET, a.do("S"), b"wakes")]
+        assert a.do("brief(told(1, n=1))") == [(PACKET, a.do("S"), b"more")]
+
+
 # --- datagrams
 
 

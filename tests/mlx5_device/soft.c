@@ -11,6 +11,7 @@
 #define QPN 0x1234u
 #define LKEY 0x00aabbu
 #define DM_LKEY 0x00ccddu
+#define LENT_LKEY 0x00ee11u
 #define TX_CQN 0x77u
 #define RX_CQN 0x78u
 #define UAR_BYTES 4096u
@@ -252,6 +253,27 @@ static int soft_moderate(struct mlx5_objects *o, uint32_t packets, uint32_t usec
 	return 0;
 }
 
+static int soft_memory_add(struct mlx5_objects *o, void *addr, size_t len, uint32_t *key)
+{
+	struct soft *s = soft_of(o);
+
+	if (s->lent.iov_base == addr && s->lent.iov_len == len)
+		return -EEXIST;
+	s->lent = (struct iovec){addr, len};
+	*key = LENT_LKEY;
+	return 0;
+}
+
+static int soft_memory_del(struct mlx5_objects *o, void *addr, size_t len)
+{
+	struct soft *s = soft_of(o);
+
+	if (s->lent.iov_base != addr || s->lent.iov_len != len)
+		return -ENOENT;
+	s->lent = (struct iovec){0};
+	return 0;
+}
+
 static enum mlx5_news soft_news(struct mlx5_objects *o)
 {
 	enum mlx5_news news = soft_of(o)->news;
@@ -357,6 +379,8 @@ static const struct mlx5_object_ops object_ops = {
 	.take_events = soft_take_events,
 	.news = soft_news,
 	.moderate = soft_moderate,
+	.memory_add = soft_memory_add,
+	.memory_del = soft_memory_del,
 	.flow_add = soft_flow_add,
 	.flow_del = soft_flow_del,
 	.readdress = soft_readdress,

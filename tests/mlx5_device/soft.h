@@ -7,6 +7,8 @@
 #ifndef MLX5_DEVICE_SOFT_H
 #define MLX5_DEVICE_SOFT_H
 
+#include <sys/uio.h>
+
 #include "device.h"
 #include "ring/mlx5/objects.h"
 
@@ -52,6 +54,7 @@ struct soft {
 	unsigned unreleased; /* renewals whose old completions are still there */
 	enum mlx5_news news; /* what is told next */
 	uint32_t held_packets, held_usec; /* interrupt moderation */
+	struct iovec lent; /* the program's memory, NULL: none; one at a time */
 	uint64_t cycles; /* its clock, and the stamp of what comes */
 	unsigned clock_reads;
 	struct mlx5dv_clock_info ptp;

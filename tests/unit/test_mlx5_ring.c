@@ -16,6 +16,7 @@
 
 #include "../mlx5_device/soft.h"
 #include "ring/mlx5/mlx5.h"
+#include "mellanox/vma_extra.h"
 #include "ring/mlx5/moderation.h"
 #include "ring/mlx5/ring_int.h"
 #include "runtime/libc.h"
@@ -512,6 +513,70 @@ static void interrupts_are_held_back_as_the_parameters_say(void **state)
 	assert_int_equal(r->ops->upkeep(r), 0);
 	assert_int_equal(soft->held_packets, 16);
 	params.cq_moderation_enable = 0;
+}
+
+static void interrupts_are_held_back_as_the_program_says(void **state)
+{
+	struct ring *r = *state;
+
+	assert_int_equal(r->ops->moderate(r, 5, 7), 0);
+	assert_int_equal(soft->held_packets, 5);
+	assert_int_equal(soft->held_usec, 7);
+	/* Half of the places at most, and new queues have it, too. */
+	assert_int_equal(r->ops->moderate(r, 1000, 8), 0);
+	soft->held_packets = 0;
+	soft->news = MLX5_QUEUES_FAILED;
+	assert_int_equal(r->ops->upkeep(r), 0);
+	assert_int_equal(soft->held_packets, 16);
+	assert_int_equal(soft->held_usec, 8);
+}
+
+static void what_the_program_has_said_the_traffic_does_not_change(void **state)
+{
+	struct ring_counters c = {0};
+	struct mlx5_moderation m;
+
+	(void)state;
+	params.cq_moderation_enable = 1;
+	params.cq_aim_interval_msec = 1;
+	moderation_init(&m, 0);
+	moderation_fix(&m, 3, 4);
+	c.rx_packets = 1000000;
+	c.rx_bytes = 1500000000;
+	c.interrupts_received = 1000;
+	assert_false(moderation_adapt(&m, &c, 1000));
+	assert_int_equal(m.count, 3);
+	params.cq_moderation_enable = 0;
+}
+
+static void the_programs_memory_is_the_devices_until_it_is_taken_back(void **state)
+{
+	struct ring *r = *state;
+	static uint8_t memory[64];
+	uint32_t key = 0;
+
+	assert_int_equal(r->ops->memory_add(r, memory, sizeof(memory), &key), 0);
+	assert_int_not_equal(key, 0);
+	assert_ptr_equal(soft->lent.iov_base, memory);
+	assert_int_equal(r->ops->memory_add(r, memory, sizeof(memory), &key), -EEXIST);
+	assert_int_equal(r->ops->memory_del(r, memory, 1), -ENOENT);
+	assert_int_equal(r->ops->memory_del(r, memory, sizeof(memory)), 0);
+	assert_int_equal(r->ops->memory_del(r, memory, sizeof(memory)), -ENOENT);
+}
+
+static void a_program_sees_the_queues_where_the_device_has_them(void **state)
+{
+	struct vma_mlx_hw_device_data d;
+	struct ring *r = *state;
+
+	r->ops->describe(r, &d);
+	assert_int_equal(d.valid_mask, DATA_VALID_SQ | DATA_VALID_RQ);
+	assert_ptr_equal(d.sq_data.wq_data.buf, soft->o.qp.sq.buf);
+	assert_int_equal(d.sq_data.wq_data.wqe_cnt, soft->o.qp.sq.wqe_cnt);
+	assert_ptr_equal(d.rq_data.wq_data.buf, soft->o.qp.rq.buf);
+	assert_ptr_equal(d.rq_data.wq_data.cq_data.buf, soft->o.rx_cq.buf);
+	assert_int_equal(*d.rq_data.head - *d.rq_data.tail, soft->o.qp.rq.wqe_cnt);
+	assert_int_equal(d.sq_data.sq_num, soft->o.qpn);
 }
 
 static void moderation_follows_the_traffic(void **state)
@@ -1180,6 +1245,13 @@ int main(void)
 		cmocka_unit_test_setup_teardown(queues_that_the_device_gives_up_are_made_anew,
 						setup, teardown),
 		cmocka_unit_test_setup_teardown(interrupts_are_held_back_as_the_parameters_say,
+						setup, teardown),
+		cmocka_unit_test_setup_teardown(interrupts_are_held_back_as_the_program_says, setup,
+						teardown),
+		cmocka_unit_test(what_the_program_has_said_the_traffic_does_not_change),
+		cmocka_unit_test_setup_teardown(
+			the_programs_memory_is_the_devices_until_it_is_taken_back, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_program_sees_the_queues_where_the_device_has_them,
 						setup, teardown),
 		cmocka_unit_test(moderation_follows_the_traffic),
 		/* The last: there is no ring afterwards. */

@@ -45,6 +45,13 @@ void moderation_init(struct mlx5_moderation *m, int64_t now_ms)
 	configured(m);
 }
 
+void moderation_fix(struct mlx5_moderation *m, uint32_t packets, uint32_t usec)
+{
+	m->count = count_of(packets);
+	m->usec = usec;
+	m->fixed = true;
+}
+
 bool moderation_adapt(struct mlx5_moderation *m, const struct ring_counters *c, int64_t now_ms)
 {
 	uint64_t ms = (uint64_t)(now_ms - m->at_ms), packets = c->rx_packets - m->packets,
@@ -52,7 +59,7 @@ bool moderation_adapt(struct mlx5_moderation *m, const struct ring_counters *c, 
 	uint64_t interrupts = c->interrupts_received - m->interrupts;
 	uint32_t count = m->count, usec = m->usec;
 
-	if (!params.cq_moderation_enable || params.cq_aim_interval_msec <= 0 || !ms ||
+	if (m->fixed || !params.cq_moderation_enable || params.cq_aim_interval_msec <= 0 || !ms ||
 	    ms < (uint64_t)params.cq_aim_interval_msec)
 		return false;
 	m->at_ms = now_ms;

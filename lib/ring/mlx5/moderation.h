@@ -14,6 +14,7 @@
 struct mlx5_moderation {
 	/* an interrupt after so many packets, or so long after the first; 0 and 0: at once */
 	uint32_t count, usec;
+	bool fixed; /* by the program: the traffic changes nothing */
 	/* When it was looked at last, and what had been counted by then. */
 	int64_t at_ms;
 	uint64_t packets, bytes, interrupts;
@@ -21,6 +22,8 @@ struct mlx5_moderation {
 
 /* What the parameters say. */
 void moderation_init(struct mlx5_moderation *m, int64_t now_ms);
+/* What the program says, from now on. */
+void moderation_fix(struct mlx5_moderation *m, uint32_t packets, uint32_t usec);
 /* Looks at what has come since, when it is time to. True: count or usec is another one. */
 bool moderation_adapt(struct mlx5_moderation *m, const struct ring_counters *c, int64_t now_ms);
 

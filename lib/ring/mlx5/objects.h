@@ -64,6 +64,12 @@ struct mlx5_object_ops {
 	 * passed. 0 or negative errno.
 	 */
 	int (*moderate)(struct mlx5_objects *o, uint32_t packets, uint32_t usec);
+	/*
+	 * The device may use this memory, too, as *key, until it is told the same again or is
+	 * closed. 0 or negative errno; -EEXIST, -ENOENT: it may already, it may not.
+	 */
+	int (*memory_add)(struct mlx5_objects *o, void *addr, size_t len, uint32_t *key);
+	int (*memory_del)(struct mlx5_objects *o, void *addr, size_t len);
 	/* Reads the device's own events. Never sleeps. */
 	enum mlx5_news (*news)(struct mlx5_objects *o);
 	/*
@@ -94,6 +100,7 @@ struct mlx5_objects {
 	struct mlx5dv_rwq rwq; /* that one */
 	struct mlx5dv_cq rx_cq, tx_cq;
 	uint32_t qpn, lkey;
+	uint32_t vendor_id, part_id; /* of the device */
 	uint32_t max_tso; /* payload of a frame that the device cuts; 0: it does not */
 	uint32_t clock_khz; /* of the counter that completions are stamped with; 0: there is none */
 	uint64_t clock_mask; /* its bits */

@@ -292,6 +292,10 @@ static const struct ring_ops mlx5_ops = {
 	.upkeep = mlx5_upkeep,
 	.rests = mlx5_rests,
 	.link_changed = mlx5_link_changed,
+	.moderate = mlx5_moderate_by,
+	.memory_add = mlx5_memory_add,
+	.memory_del = mlx5_memory_del,
+	.describe = mlx5_describe,
 };
 
 /* A striding receive queue, if that is wanted and can be had. */

@@ -156,6 +156,12 @@ int mlx5_group_add(struct mlx5_ring *m, const struct vma_flow_key *flow);
 int mlx5_group_del(struct mlx5_ring *m, const struct vma_flow_key *flow);
 void mlx5_groups_free(struct mlx5_ring *m);
 
+/* asked.c: operations of the ring. */
+int mlx5_moderate_by(struct ring *r, uint32_t packets, uint32_t usec);
+int mlx5_memory_add(struct ring *r, void *addr, size_t len, uint32_t *key);
+int mlx5_memory_del(struct ring *r, void *addr, size_t len);
+void mlx5_describe(struct ring *r, struct vma_mlx_hw_device_data *to);
+
 /* vlan.c */
 /*
  * The VLAN that the interface is of, and *device becomes what is below it, by name and ifindex; 0:

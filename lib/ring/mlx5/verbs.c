@@ -39,6 +39,14 @@ struct flow {
 	struct ibv_flow *rule; /* NULL: renew() could not add it again */
 };
 
+/* Memory of the program's, in a list. */
+struct lent {
+	struct lent *next;
+	void *addr;
+	size_t len;
+	struct ibv_mr *mr;
+};
+
 struct verbs {
 	struct mlx5_objects o; /* first */
 	char ifname[IF_NAMESIZE];
@@ -54,6 +62,7 @@ struct verbs {
 	struct ibv_qp *qp;
 	struct wq wq; /* receives instead of qp, where there is one */
 	struct flow *flows[FLOW_BUCKETS];
+	struct lent *lent;
 };
 
 static struct verbs *verbs_of(struct mlx5_objects *o)
@@ -339,6 +348,8 @@ static void query(struct verbs *v)
 		return;
 	if (attr.tso_caps.supported_qpts & 1u << IBV_QPT_RAW_PACKET)
 		v->o.max_tso = attr.tso_caps.max_tso;
+	v->o.vendor_id = attr.orig_attr.vendor_id;
+	v->o.part_id = attr.orig_attr.vendor_part_id;
 	v->o.clock_khz = (uint32_t)attr.hca_core_clock;
 	v->o.clock_mask = attr.completion_timestamp_mask;
 }
@@ -534,6 +545,53 @@ static int verbs_moderate(struct mlx5_objects *o, uint32_t packets, uint32_t use
 	return -err;
 }
 
+static struct lent **lent_find(struct verbs *v, const void *addr, size_t len)
+{
+	struct lent **l = &v->lent;
+
+	while (*l && ((*l)->addr != addr || (*l)->len != len))
+		l = &(*l)->next;
+	return l;
+}
+
+static int verbs_memory_add(struct mlx5_objects *o, void *addr, size_t len, uint32_t *key)
+{
+	struct verbs *v = verbs_of(o);
+	struct lent *l;
+	int err;
+
+	if (*lent_find(v, addr, len))
+		return -EEXIST;
+	l = malloc(sizeof(*l));
+	if (!l)
+		return -ENOMEM;
+	*l = (struct lent){.next = v->lent, .addr = addr, .len = len};
+	l->mr = ibv.ibv_reg_mr(v->pd, addr, len, IBV_ACCESS_LOCAL_WRITE);
+	if (!l->mr) {
+		err = errno;
+		free(l);
+		return err ? -err : -EIO;
+	}
+	*key = l->mr->lkey;
+	v->lent = l;
+	return 0;
+}
+
+static int verbs_memory_del(struct mlx5_objects *o, void *addr, size_t len)
+{
+	struct lent **at = lent_find(verbs_of(o), addr, len), *l = *at;
+	int err;
+
+	if (!l)
+		return -ENOENT;
+	err = ibv.ibv_dereg_mr(l->mr);
+	if (err)
+		return -err;
+	*at = l->next;
+	free(l);
+	return 0;
+}
+
 static enum mlx5_news verbs_news(struct mlx5_objects *o)
 {
 	enum mlx5_news worst = MLX5_NOTHING, news;
@@ -653,6 +711,8 @@ static void verbs_close(struct mlx5_objects *o)
 	if (v->channel)
 		ibv.ibv_destroy_comp_channel(v->channel);
 	dm_destroy(v);
+	while (v->lent && !verbs_memory_del(o, v->lent->addr, v->lent->len))
+		;
 	if (v->mr)
 		ibv.ibv_dereg_mr(v->mr);
 	if (v->pd)
@@ -680,6 +740,8 @@ static const struct mlx5_object_ops verbs_ops = {
 	.take_events = verbs_take_events,
 	.news = verbs_news,
 	.moderate = verbs_moderate,
+	.memory_add = verbs_memory_add,
+	.memory_del = verbs_memory_del,
 	.flow_add = verbs_flow_add,
 	.flow_del = verbs_flow_del,
 	.readdress = verbs_readdress,
