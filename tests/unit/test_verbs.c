@@ -178,6 +178,20 @@ static void a_representor_is_not_its_uplink(void **state)
 	assert_false(device_is_representor(sys, "soft"));
 }
 
+static void each_ring_has_another_completion_vector(void **state)
+{
+	(void)state;
+	for (int vectors = 1; vectors < 10; vectors++) {
+		unsigned taken[10] = {0};
+
+		for (int i = 0; i < 5 * vectors; i++)
+			taken[device_vector(vectors)]++;
+		for (int i = 0; i < vectors; i++)
+			assert_int_equal(taken[i], 5);
+	}
+	assert_int_equal(device_vector(0), 0);
+}
+
 static void a_rule_of_a_connection(void **state)
 {
 	static const uint8_t golden[] = {
@@ -451,6 +465,7 @@ int main(void)
 						remove_sys),
 		cmocka_unit_test_setup_teardown(a_representor_is_not_its_uplink, make_sys,
 						remove_sys),
+		cmocka_unit_test(each_ring_has_another_completion_vector),
 		cmocka_unit_test(a_rule_of_a_connection),
 		cmocka_unit_test(a_rule_on_a_vlan_wants_its_tag),
 		cmocka_unit_test(a_rule_of_any_peer_goes_behind),

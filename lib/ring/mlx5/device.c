@@ -81,6 +81,13 @@ bool device_is_representor(const char *sys, const char *ifname)
 	return id[0] && name[0] && (sscanf(name, "p%u%n", &port, &end) != 1 || name[end]);
 }
 
+int device_vector(int vectors)
+{
+	static _Atomic uint32_t rings;
+
+	return vectors > 0 ? (int)(((uint32_t)getpid() + rings++) % (uint32_t)vectors) : 0;
+}
+
 uint8_t device_port(const char *sys, const char *ifname)
 {
 	char path[PATH_MAX], text[16];

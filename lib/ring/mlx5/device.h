@@ -22,6 +22,11 @@ bool device_in_bond(const char *sys, const char *ifname);
  * It has the RDMA device of the uplink, and rules there would take the uplink's frames.
  */
 bool device_is_representor(const char *sys, const char *ifname);
+/*
+ * Of so many completion vectors of a device, which are interrupts of different processors, the one
+ * for the next ring: another one each time, and from another one on in each process.
+ */
+int device_vector(int vectors);
 /* The device's port that the interface is, from 1. */
 uint8_t device_port(const char *sys, const char *ifname);
 

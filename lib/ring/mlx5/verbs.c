@@ -53,6 +53,7 @@ struct verbs {
 	uint8_t mac[6];
 	uint8_t port;
 	uint16_t vlan;
+	int vector; /* of the receive queue's completions */
 	struct ibv_context *context;
 	struct ibv_pd *pd;
 	struct ibv_mr *mr, *dm_mr;
@@ -233,7 +234,8 @@ static struct ibv_cq *rx_cq_make(struct verbs *v, const struct mlx5_want *want)
 {
 	/* a frame for each stride */
 	uint32_t cqe = want->rx_wre * (want->strides ? want->strides : 1);
-	struct ibv_cq_init_attr_ex attr = {.cqe = cqe, .channel = v->channel};
+	struct ibv_cq_init_attr_ex attr = {
+		.cqe = cqe, .channel = v->channel, .comp_vector = (uint32_t)v->vector};
 	struct mlx5dv_cq_init_attr more = {
 		.comp_mask =
 			MLX5DV_CQ_INIT_ATTR_MASK_COMPRESSED_CQE | MLX5DV_CQ_INIT_ATTR_MASK_CQE_SIZE,
@@ -250,7 +252,7 @@ static struct ibv_cq *rx_cq_make(struct verbs *v, const struct mlx5_want *want)
 		log_debug("ring/mlx5: %s: completions are %scompressed", v->ifname,
 			  cq ? "" : "not ");
 	return cq ? ibv_cq_ex_to_cq(cq)
-		  : ibv.ibv_create_cq(v->context, (int)cqe, NULL, v->channel, 0);
+		  : ibv.ibv_create_cq(v->context, (int)cqe, NULL, v->channel, v->vector);
 }
 
 /* What receives instead of the queue pair, which only sends then. */
@@ -800,6 +802,7 @@ int mlx5_objects_open(const struct ring_port *port, struct mlx5_objects **out)
 		free(v);
 		return -EOPNOTSUPP;
 	}
+	v->vector = device_vector(v->context->num_comp_vectors);
 	err = port_check(v);
 	if (err) {
 		verbs_close(&v->o);
