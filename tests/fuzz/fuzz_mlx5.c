@@ -100,7 +100,7 @@ static void world_open(struct input *in)
 	if (want.strides)
 		check(!strq_init(&w.rq, &o->rwq, &o->rx_cq, o->lkey, &w.slabs));
 	else
-		check(!rq_init(&w.rq, &o->qp, &o->rx_cq, o->lkey, want.rx_segs));
+		check(!rq_init(&w.rq, &o->qp, &o->rx_cq, o->lkey, want.rx_segs, NULL));
 }
 
 static void give_back(unsigned n)

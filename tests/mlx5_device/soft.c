@@ -155,7 +155,7 @@ static void queues_make(struct soft *s)
 	uint32_t wqe_bbs = (w->max_inline + 52 + MDEV_BB - 1) / MDEV_BB;
 	uint32_t bbs = soft_config.sq_bbs ? soft_config.sq_bbs : power_of_two(w->tx_wre * wqe_bbs);
 	uint32_t rqs = soft_config.rq_cnt ? soft_config.rq_cnt : power_of_two(w->rx_wre);
-	uint32_t stride = w->strides ? 32 : power_of_two(w->rx_segs ? w->rx_segs : 1) * 16;
+	uint32_t stride = w->strides ? 32 : power_of_two(w->rx_segs + 1) * 16;
 	void *wqes = pages((size_t)rqs * stride);
 
 	s->o.qp = (struct mlx5dv_qp){

@@ -493,6 +493,42 @@ static void after_a_receive_error_there_are_new_queues(void **state)
 	assert_int_equal(soft->dev.complaints, 0);
 }
 
+/* Whoever is on the wire may have a larger MTU, and an error would cost all that is in flight. */
+static void a_frame_longer_than_the_mtu_costs_itself_alone(void **state)
+{
+	struct ring *r = *state;
+	uint32_t room = r->caps.max_rx_frame;
+	uint8_t *frame = calloc(1, room + 1000);
+	struct ring_gauges g;
+	struct buf *b[9];
+
+	assert_non_null(frame);
+	for (unsigned i = 1; i < 50; i++) {
+		receive(60, 1);
+		assert_true(soft_receive(soft, frame, room + 1));
+		receive(61, 2);
+		assert_true(soft_receive(soft, frame, room + 1000));
+		if (i % 2) {
+			assert_int_equal(ring_poll(r, b, 9), 2);
+		} else {
+			assert_int_equal(ring_poll(r, b, 1), 1);
+			for (unsigned n = 0; n < 2 && !ring_poll(r, b + 1, 1);)
+				n++;
+			assert_int_equal(ring_poll(r, b + 2, 1), 0);
+		}
+		assert_int_equal(b[0]->len, 60);
+		assert_int_equal(b[1]->len, 61);
+		buf_free(b[0]);
+		buf_free(b[1]);
+		assert_int_equal(r->counters->rx_drop_invalid, 2 * i);
+	}
+	assert_int_equal(soft->renewals, 0);
+	assert_int_equal(soft->dev.complaints, 0);
+	r->ops->gauges(r, &g);
+	assert_int_equal(g.rx_free, 48);
+	free(frame);
+}
+
 static void interrupts_are_held_back_as_the_parameters_say(void **state)
 {
 	struct ring *r = *state;
@@ -1204,6 +1240,8 @@ int main(void)
 						teardown),
 		cmocka_unit_test_setup_teardown(after_a_receive_error_there_are_new_queues, setup,
 						teardown),
+		cmocka_unit_test_setup_teardown(a_frame_longer_than_the_mtu_costs_itself_alone,
+						setup, teardown),
 		cmocka_unit_test_setup_teardown(new_queues_have_told_of_nothing_yet, setup,
 						teardown),
 		cmocka_unit_test_setup_teardown(

@@ -57,12 +57,17 @@ static void fill(struct world *w)
 	rq_publish(&w->rq);
 }
 
-/* A queue whose WQEs are of `segs` buffers. */
-static struct world *chains_make(uint32_t cnt, uint32_t segs)
+/* A queue whose WQEs are of `segs` buffers, and a spill if spill is one. */
+static struct world *queue_make(uint32_t cnt, uint32_t segs, struct rq_spill *spill)
 {
 	struct world *w = calloc(1, sizeof(*w));
 	struct mlx5_want want = {
-		.tx_wre = 64, .rx_wre = cnt, .rx_segs = segs, .ask_every = 64, .compress = true};
+		.tx_wre = 64,
+		.rx_wre = cnt,
+		.rx_segs = spill ? segs : segs - 1,
+		.ask_every = 64,
+		.compress = true,
+	};
 	struct mlx5_objects *o;
 
 	assert_int_equal(memory_init(&w->memory, PAGES_ANON, CHUNK, cnt * segs + 64, 1), 0);
@@ -71,9 +76,16 @@ static struct world *chains_make(uint32_t cnt, uint32_t segs)
 	assert_int_equal(mlx5_objects_open(NULL, &o), 0);
 	w->s = soft;
 	assert_int_equal(o->ops->start(o, &want), 0);
-	assert_int_equal(rq_init(&w->rq, &o->qp, &o->rx_cq, o->lkey, segs), 0);
+	if (spill)
+		*spill = (struct rq_spill){w->memory.spill, MEMORY_SPILL};
+	assert_int_equal(rq_init(&w->rq, &o->qp, &o->rx_cq, o->lkey, segs, spill), 0);
 	fill(w);
 	return w;
+}
+
+static struct world *chains_make(uint32_t cnt, uint32_t segs)
+{
+	return queue_make(cnt, segs, NULL);
 }
 
 static struct world *world_make(uint32_t cnt)
@@ -205,6 +217,42 @@ static void a_frame_longer_than_its_buffers_breaks_the_queue(void **state)
 	world_free(w);
 }
 
+/* Alone, and in sessions; the frames before and behind it are whole. */
+static void a_frame_that_spills_costs_itself_alone(void **state)
+{
+	static uint8_t frame[2 * CHUNK + MEMORY_SPILL];
+	struct rq_spill spill;
+	struct buf *b;
+
+	(void)state;
+	for (unsigned i = 0; i < 12; i++) {
+		uint32_t segs = 1 + i % 2, room = segs * CHUNK;
+		uint32_t len = i % 3 ? room + 1 + i : room + MEMORY_SPILL;
+		struct world *w;
+
+		soft_config.zip_max = i / 2 % 2 ? 5 : 0;
+		w = queue_make(16, segs, &spill);
+		for (unsigned n = 0; n < 100; n++) {
+			assert_true(soft_receive(w->s, frame, 60 + n));
+			assert_true(soft_receive(w->s, frame, len));
+			assert_true(soft_receive(w->s, frame, room));
+			mdev_rq_flush(&w->s->rq);
+			assert_int_equal(rq_take(&w->rq, &b), RX_FRAME);
+			assert_int_equal(b->total, 60 + n);
+			buf_free(b);
+			assert_int_equal(rq_take(&w->rq, &b), RX_LONG);
+			assert_int_equal(rq_take(&w->rq, &b), RX_FRAME);
+			assert_int_equal(b->total, room);
+			buf_free(b);
+			assert_int_equal(rq_take(&w->rq, &b), RX_NONE);
+			cq_publish(&w->rq.cq);
+			fill(w);
+		}
+		assert_int_equal(w->s->dev.complaints, 0);
+		world_free(w);
+	}
+}
+
 static void a_session_of_long_frames(void **state)
 {
 	static uint8_t frame[3 * CHUNK];
@@ -243,7 +291,7 @@ static void a_longer_receive_wqe_ends_its_list(void **state)
 	qp.rq.buf = wqes;
 	qp.rq.stride = 64;
 	qp.rq.wqe_cnt = 4;
-	assert_int_equal(rq_init(&rq, &qp, &w->s->o.rx_cq, 0xaabb, 1), 0);
+	assert_int_equal(rq_init(&rq, &qp, &w->s->o.rx_cq, 0xaabb, 1, NULL), 0);
 	rq_post(&rq, pool_get(&w->memory.rx, CHUNK));
 	rq_post(&rq, pool_get(&w->memory.rx, CHUNK));
 	assert_memory_equal(wqes + 64 + 16, end, 16);
@@ -626,7 +674,7 @@ static void queues_that_cannot_be_driven_are_refused(void **state)
 			cq.cqe_size = 256;
 			break;
 		}
-		assert_int_equal(rq_init(&rq, &qp, &cq, 1, 1), -EINVAL);
+		assert_int_equal(rq_init(&rq, &qp, &cq, 1, 1, NULL), -EINVAL);
 	}
 	world_free(w);
 }
@@ -641,6 +689,7 @@ int main(void)
 		cmocka_unit_test_teardown(a_frame_longer_than_its_buffers_breaks_the_queue,
 					  restore),
 		cmocka_unit_test_teardown(a_session_of_long_frames, restore),
+		cmocka_unit_test_teardown(a_frame_that_spills_costs_itself_alone, restore),
 		cmocka_unit_test_teardown(a_longer_receive_wqe_ends_its_list, restore),
 		cmocka_unit_test_teardown(a_completion_byte_by_byte, restore),
 		cmocka_unit_test_teardown(a_solicited_completion_is_a_completion, restore),

@@ -19,7 +19,7 @@ struct mlx5_want {
 	void *base; /* what the device may read and write */
 	size_t bytes;
 	uint32_t tx_wre, rx_wre; /* descriptors */
-	uint32_t rx_segs; /* buffers of a receive descriptor */
+	uint32_t rx_segs; /* buffers of a receive descriptor, which has one segment more */
 	/* of a receive descriptor, and bytes of each, both powers of two; 0: no striding queue */
 	uint32_t strides, stride;
 	uint32_t max_inline; /* bytes in a send descriptor */

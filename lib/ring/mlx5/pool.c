@@ -40,10 +40,11 @@ int memory_init_two(struct mlx5_memory *m, enum pages_type type, uint32_t rx_chu
 	memset(m, 0, sizeof(*m));
 	m->chunk = tx_chunk;
 	m->rx_chunk = rx_chunk;
-	m->bytes = (size_t)num_rx * rx_chunk + (size_t)num_tx * tx_chunk + 64;
+	m->bytes = (size_t)num_rx * rx_chunk + (size_t)num_tx * tx_chunk + MEMORY_SPILL;
 	m->base = pages_map(type, &m->bytes);
 	if (!m->base)
 		return -errno;
+	m->spill = m->base + (size_t)num_rx * rx_chunk + (size_t)num_tx * tx_chunk;
 	m->bufs = aligned_alloc(64, (n * sizeof(*m->bufs) + 63) & ~(size_t)63);
 	if (!m->bufs) {
 		memory_fini(m);

@@ -17,8 +17,11 @@ struct mlx5_pool {
 	uint32_t num_free, num;
 };
 
+#define MEMORY_SPILL 16384u /* more than the MTU of any card's port */
+
 struct mlx5_memory {
 	uint8_t *base;
+	uint8_t *spill; /* MEMORY_SPILL bytes behind all chunks (queue.h) */
 	size_t bytes;
 	struct buf *bufs;
 	uint32_t chunk, rx_chunk; /* bytes of each of the two */

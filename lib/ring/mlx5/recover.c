@@ -83,6 +83,7 @@ int mlx5_queues_init(struct mlx5_ring *m)
 		.dm_bytes = o->dm_bytes,
 		.dm_lkey = o->dm_lkey,
 	};
+	const struct rq_spill spill = {.at = m->memory.spill, .len = MEMORY_SPILL};
 	struct mlx5_view *v = view_free(m);
 	struct sq sq;
 	int err;
@@ -90,7 +91,7 @@ int mlx5_queues_init(struct mlx5_ring *m)
 	if (m->want.strides)
 		err = strq_init(&m->rq, &o->rwq, &o->rx_cq, o->lkey, &m->slabs);
 	else
-		err = rq_init(&m->rq, &o->qp, &o->rx_cq, o->lkey, m->want.rx_segs);
+		err = rq_init(&m->rq, &o->qp, &o->rx_cq, o->lkey, m->want.rx_segs, &spill);
 	if (!err)
 		err = sq_init(&sq, &o->qp, &o->tx_cq, &config);
 	if (err) {

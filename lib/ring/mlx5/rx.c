@@ -131,6 +131,14 @@ static void poll_end(struct mlx5_ring *m, unsigned got, enum rx_result res)
 	m->slow = m->armed || m->rx_short || m->tagged;
 }
 
+/* A frame was longer than its buffers. True. */
+static __attribute__((noinline)) bool count_long(struct mlx5_ring *m, unsigned *got)
+{
+	++*got;
+	mlx5_stat_add(&m->counters.rx_drop_invalid, 1);
+	return true;
+}
+
 /* Nearly always there is nothing else. */
 static inline bool poll_more(const struct mlx5_ring *m)
 {
@@ -146,15 +154,17 @@ poll_by(struct mlx5_ring *m, struct buf **pkts, unsigned max,
 	uint64_t bytes = 0;
 	struct buf *b;
 
-	while (got < max && (res = take(&m->rq, &b)) == RX_FRAME) {
-		__builtin_prefetch(b->data);
-		got++;
-		bytes += b->total;
-		if (__builtin_expect(m->care, 0))
-			b = take_care(m, b);
-		pkts[n] = b;
-		n += b != NULL;
-	}
+	do {
+		while (got < max && (res = take(&m->rq, &b)) == RX_FRAME) {
+			__builtin_prefetch(b->data);
+			got++;
+			bytes += b->total;
+			if (__builtin_expect(m->care, 0))
+				b = take_care(m, b);
+			pkts[n] = b;
+			n += b != NULL;
+		}
+	} while (__builtin_expect(got < max && res == RX_LONG, 0) && count_long(m, &got));
 	if (got) {
 		cq_publish(&m->rq.cq);
 		mlx5_stat_add(&m->counters.rx_packets, got);

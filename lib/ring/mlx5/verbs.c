@@ -274,7 +274,7 @@ static int queues_make(struct verbs *v, const struct mlx5_want *want)
 				.max_send_wr = want->tx_wre,
 				.max_recv_wr = want->strides ? 0 : want->rx_wre,
 				.max_send_sge = 1,
-				.max_recv_sge = want->strides ? 0 : want->rx_segs,
+				.max_recv_sge = want->strides ? 0 : want->rx_segs + 1,
 				.max_inline_data =
 					want->max_inline ? want->max_inline + INLINE_MORE : 0,
 			},

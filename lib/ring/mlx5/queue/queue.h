@@ -256,7 +256,18 @@ static inline struct buf *sq_slot(struct sq *q, uint32_t room)
 enum rx_result {
 	RX_NONE, /* nothing has come */
 	RX_FRAME,
+	RX_LONG, /* one that is lost: it was longer than its buffers (struct rq_spill) */
 	RX_BROKEN, /* the device reported an error, or what cannot be: nothing moves any more */
+};
+
+/*
+ * Where the device writes what of a frame has no room in its buffers, of all frames to the same
+ * place, which nobody reads. Without it such a frame is an error that ends the queue, and the MTU
+ * of others on the wire may be larger than ours.
+ */
+struct rq_spill {
+	const void *at;
+	uint32_t len;
 };
 
 struct rq {
@@ -268,6 +279,7 @@ struct rq {
 	uint32_t cnt, stride; /* a power of two; in data segments */
 	uint32_t segs; /* buffers of a WQE, which a long frame fills one after the other */
 	uint32_t pi, ci; /* buffers given to the device, and got back, in total */
+	uint32_t spill; /* bytes of a WQE behind its buffers */
 	__be32 lkey;
 	/* A compressed session. */
 	struct mini_cqe minis[MINI_CQES];
@@ -286,13 +298,21 @@ struct rq {
 	uint32_t at; /* the next one of `slab`; strides: there is none */
 };
 
-/* 0, -EINVAL, -ENOMEM. segs: buffers of a WQE, which has room for so many. */
+/*
+ * 0, -EINVAL, -ENOMEM. segs: buffers of a WQE, which has room for so many, and one more segment if
+ * there is a spill (NULL: none).
+ */
 int rq_init(struct rq *q, const struct mlx5dv_qp *qp, const struct mlx5dv_cq *cq, uint32_t lkey,
-	    uint32_t segs);
+	    uint32_t segs, const struct rq_spill *spill);
 /* As sq_fini(). */
 void rq_fini(struct rq *q);
 /* Ends the use of the queue; RX_BROKEN. */
 enum rx_result rq_break(struct rq *q);
+/*
+ * The completion c is of a single frame that its buffers have no room for: RX_LONG, they are given
+ * back, or rq_break().
+ */
+enum rx_result rq_take_long(struct rq *q, const struct mlx5_cqe64 *c);
 /* Any completion that rq_take() does not know at sight. */
 enum rx_result rq_take_odd(struct rq *q, struct buf **out);
 
@@ -377,7 +397,7 @@ static inline enum rx_result rq_take_plain(struct rq *q, const struct mlx5_cqe64
 	*out = rq_pop(q, be16toh(c->wqe_counter),
 		      be32toh(__atomic_load_n(&c->byte_cnt, __ATOMIC_RELAXED)), cqe_flags(c));
 	if (__builtin_expect(!*out, 0))
-		return rq_break(q);
+		return rq_take_long(q, c);
 	q->cq.ci++;
 	return RX_FRAME;
 }

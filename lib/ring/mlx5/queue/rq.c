@@ -7,16 +7,16 @@
 #include "ring/mlx5/queue/strides.h"
 
 int rq_init(struct rq *q, const struct mlx5dv_qp *qp, const struct mlx5dv_cq *cq, uint32_t lkey,
-	    uint32_t segs)
+	    uint32_t segs, const struct rq_spill *spill)
 {
 	const uint32_t seg = sizeof(struct mlx5_wqe_data_seg);
-	uint32_t cnt = qp->rq.wqe_cnt;
+	uint32_t cnt = qp->rq.wqe_cnt, all = segs + (spill != NULL);
 	int err;
 
 	memset(q, 0, sizeof(*q));
 	/* Of 32768 and less a 16-bit counter names one place among those posted. */
 	if (!qp->rq.buf || !qp->dbrec || !cnt || cnt > 32768 || (cnt & (cnt - 1)) || !segs ||
-	    qp->rq.stride < seg * segs || qp->rq.stride % seg)
+	    qp->rq.stride < seg * all || qp->rq.stride % seg)
 		return -EINVAL;
 	err = cq_init(&q->cq, cq);
 	if (err)
@@ -27,6 +27,7 @@ int rq_init(struct rq *q, const struct mlx5dv_qp *qp, const struct mlx5dv_cq *cq
 	q->cnt = cnt;
 	q->stride = qp->rq.stride / seg;
 	q->segs = segs;
+	q->spill = spill ? spill->len : 0;
 	q->odd = segs > 1;
 	q->dbrec = qp->dbrec;
 	q->bufs = calloc(cnt, sizeof(*q->bufs));
@@ -37,8 +38,13 @@ int rq_init(struct rq *q, const struct mlx5dv_qp *qp, const struct mlx5dv_cq *cq
 
 		for (uint32_t k = 0; k < segs; k++)
 			d[k].lkey = htobe32(lkey);
-		if (q->stride > segs) /* the list ends behind them */
-			d[segs] = (struct mlx5_wqe_data_seg){.lkey = htobe32(MLX5_INVALID_LKEY)};
+		if (spill)
+			d[segs] = (struct mlx5_wqe_data_seg){
+				.byte_count = htobe32(spill->len),
+				.lkey = htobe32(lkey),
+				.addr = htobe64((uint64_t)(uintptr_t)spill->at)};
+		if (q->stride > all) /* the list ends behind them */
+			d[all] = (struct mlx5_wqe_data_seg){.lkey = htobe32(MLX5_INVALID_LKEY)};
 	}
 	return 0;
 }
@@ -100,6 +106,28 @@ enum rx_result rq_break(struct rq *q)
 	return RX_BROKEN;
 }
 
+/* The next WQE's frame spilled: its buffers go back. False: it had room, or cannot be. */
+static bool pop_long(struct rq *q, uint16_t counter, uint32_t len)
+{
+	struct buf *b = q->bufs[q->ci & (q->cnt - 1)];
+
+	if (counter != (uint16_t)q->ci || q->ci == q->pi || len <= b->room * q->segs ||
+	    len - b->room * q->segs > q->spill)
+		return false;
+	q->ci++;
+	buf_free(b);
+	return true;
+}
+
+enum rx_result rq_take_long(struct rq *q, const struct mlx5_cqe64 *c)
+{
+	if (!pop_long(q, be16toh(c->wqe_counter),
+		      be32toh(__atomic_load_n(&c->byte_cnt, __ATOMIC_RELAXED))))
+		return rq_break(q);
+	q->cq.ci++;
+	return RX_LONG;
+}
+
 /*
  * Starts a session: the completions of several frames that differ in length only, in the places
  * that they would have had.
@@ -123,13 +151,14 @@ static bool zip_open(struct rq *q, const struct mlx5_cqe64 *title)
 static enum rx_result zip_next(struct rq *q, struct buf **out)
 {
 	struct mlx5_cqe64 *place = cq_at(&q->cq, q->cq.ci);
+	uint32_t len;
 
 	/* The other arrays stand in the places of their own first ones. */
 	if (q->zip_at && q->zip_at % MINI_CQES == 0)
 		memcpy(q->minis, place, sizeof(q->minis));
-	*out = pop(q, (uint16_t)q->ci, be32toh(q->minis[q->zip_at % MINI_CQES].byte_cnt),
-		   q->zip_flags);
-	if (!*out)
+	len = be32toh(q->minis[q->zip_at % MINI_CQES].byte_cnt);
+	*out = pop(q, (uint16_t)q->ci, len, q->zip_flags);
+	if (!*out && !pop_long(q, (uint16_t)q->ci, len))
 		return rq_break(q);
 	/*
 	 * The device has left what it wrote in the lap before, or an array: neither may look like a
@@ -140,7 +169,7 @@ static enum rx_result zip_next(struct rq *q, struct buf **out)
 	q->zip_at++;
 	q->zip_left--;
 	q->odd = q->zip_left || q->segs > 1;
-	return RX_FRAME;
+	return *out ? RX_FRAME : RX_LONG;
 }
 
 /*
@@ -154,7 +183,7 @@ static enum rx_result take_one(struct rq *q, const struct mlx5_cqe64 *c, struct 
 	*out = pop(q, be16toh(c->wqe_counter),
 		   be32toh(__atomic_load_n(&c->byte_cnt, __ATOMIC_RELAXED)), cqe_flags(c));
 	if (!*out)
-		return rq_break(q);
+		return rq_take_long(q, c);
 	q->cq.ci++;
 	return RX_FRAME;
 }
