@@ -29,6 +29,8 @@ static uint8_t place[2048];
 static struct buf frame;
 static unsigned shorts, posts;
 static bool takes_fast_path, exact_room;
+static int kicked; /* what the kick says */
+static unsigned full; /* so often there is no buffer */
 
 static void buf_back(struct buf_pool *pool, struct buf *b)
 {
@@ -59,6 +61,10 @@ static struct buf *tx_alloc(struct ring *r, uint32_t room)
 {
 	(void)r;
 	assert_owned();
+	if (full) {
+		full--;
+		return NULL;
+	}
 	frame = (struct buf){
 		.data = place, .room = exact_room ? room : sizeof(place), .refs = 1, .pool = &pool};
 	return &frame;
@@ -76,7 +82,7 @@ static int post(struct ring *r, struct buf *b)
 static int kick(struct ring *r)
 {
 	(void)r;
-	return 0;
+	return kicked;
 }
 
 /* A socket that has sent to `to`, once. */
@@ -92,7 +98,8 @@ static int setup(void **state)
 	memset(&sock, 0, sizeof(sock));
 	memset(&stats, 0, sizeof(stats));
 	memset(dsts, 0, sizeof(dsts));
-	shorts = posts = 0;
+	shorts = posts = full = 0;
+	kicked = 0;
 	takes_fast_path = true;
 	exact_room = false;
 	ops = (struct ring_ops){
@@ -117,12 +124,17 @@ static int setup(void **state)
 	return 0;
 }
 
-static ssize_t send_to(size_t len)
+static ssize_t send_by(size_t len, int flags)
 {
 	static const uint8_t data[1472];
 
-	return udp_sendto(&sock.v, data, len, vfd_call(-1, 0), (const struct sockaddr *)&to,
+	return udp_sendto(&sock.v, data, len, vfd_call(-1, flags), (const struct sockaddr *)&to,
 			  sizeof(to));
+}
+
+static ssize_t send_to(size_t len)
+{
+	return send_by(len, 0);
 }
 
 static void the_next_one_takes_the_fast_path(void **state)
@@ -180,6 +192,49 @@ static void a_place_with_just_the_room_is_enough(void **state)
 	assert_int_equal(posts, 1);
 }
 
+/*
+ * The device is behind: the program waits, and its datagram stays behind those before it. (Here the
+ * kernel's socket would say EBADF.)
+ */
+static void a_blocking_send_waits_for_room(void **state)
+{
+	(void)state;
+	takes_fast_path = false;
+	full = 1000;
+	assert_int_equal(send_to(64), 64);
+	assert_int_equal(full, 0);
+	assert_int_equal(posts, 1);
+	assert_int_equal(atomic_load(&st.lock.owner), 0);
+}
+
+/* Its frames will not leave: the kernel says what it says of the interface. */
+static void an_interface_that_is_down_is_not_waited_for(void **state)
+{
+	(void)state;
+	takes_fast_path = false;
+	full = 1000000;
+	kicked = -ENETDOWN;
+	assert_int_equal(send_to(64), -1);
+	assert_int_equal(errno, EBADF);
+	assert_in_range(full, 999000, 1000000);
+}
+
+/* Nothing here tells it when to try again: the kernel has it. */
+static void one_that_must_not_block_is_the_kernels(void **state)
+{
+	(void)state;
+	takes_fast_path = false;
+	full = 1000;
+	assert_int_equal(send_by(64, MSG_DONTWAIT), -1);
+	assert_int_equal(errno, EBADF);
+	assert_int_equal(posts, 0);
+	sock.o.nonblock = true;
+	full = 1000;
+	assert_int_equal(send_to(64), -1);
+	assert_int_equal(posts, 0);
+	assert_in_range(full, 1, 1000);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -188,6 +243,9 @@ int main(void)
 				       setup),
 		cmocka_unit_test_setup(each_datagram_takes_one_identification, setup),
 		cmocka_unit_test_setup(a_place_with_just_the_room_is_enough, setup),
+		cmocka_unit_test_setup(a_blocking_send_waits_for_room, setup),
+		cmocka_unit_test_setup(an_interface_that_is_down_is_not_waited_for, setup),
+		cmocka_unit_test_setup(one_that_must_not_block_is_the_kernels, setup),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

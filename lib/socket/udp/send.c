@@ -21,6 +21,14 @@
  */
 #define BURST_MIN 3u
 
+/*
+ * How a full ring is waited for: so often at once, then with a pause each. A queue that stands
+ * still for a second or two is no queue: the kernel sends then.
+ */
+#define ROOM_TRIES 64u
+#define ROOM_PAUSES 20000u
+#define ROOM_PAUSE_NS 50000u
+
 _Atomic uint32_t udp_tick;
 _Atomic uint32_t udp_kernel_sends;
 
@@ -31,24 +39,43 @@ enum tx_result {
 	TX_RESOLVE, /* no remembered destination fits */
 };
 
-/*
- * A transmit buffer when all are in flight: the device is made to work. The lock is held, given up
- * meanwhile.
- */
-static struct buf *tx_buf_wait(struct stack *st, uint32_t room)
+/* A call that waits for room, as in the kernel for room in the socket's buffer. */
+static bool may_sleep(const struct udp_sock *s, const struct udp_tx *t)
 {
+	return !(t->flags & MSG_DONTWAIT) &&
+	       !atomic_load_explicit(&s->o.nonblock, memory_order_relaxed);
+}
+
+/*
+ * The ring was full, as in so many tries before: the device is made to work. The lock is held,
+ * given up meanwhile. False: no more tries, or the stack has another ring or none.
+ */
+static bool make_room(const struct udp_sock *s, struct stack *st, const struct udp_tx *t,
+		      unsigned tries)
+{
+	bool sleeps = tries >= ROOM_TRIES, lost;
 	struct ring *r = st->ring;
+
+	if (sleeps && (tries >= ROOM_TRIES + ROOM_PAUSES || !may_sleep(s, t)))
+		return false;
+	lock_drop(&st->lock);
+	/* What is in the ring of an interface that is down does not leave. */
+	lost = ring_kick(r) && sleeps;
+	if (sleeps && !lost)
+		clock_sleep_ns(ROOM_PAUSE_NS);
+	lock_take(&st->lock);
+	return !lost && atomic_load_explicit(&st->open, memory_order_relaxed) && st->ring == r;
+}
+
+/* A transmit buffer when all are in flight. As make_room(). */
+static struct buf *tx_buf_wait(const struct udp_sock *s, struct stack *st, const struct udp_tx *t,
+			       uint32_t room)
+{
 	struct buf *b = NULL;
 
-	ring_burst_end(r);
-	for (unsigned tries = 0; !b && tries < 64; tries++) {
-		lock_drop(&st->lock);
-		ring_kick(r);
-		lock_take(&st->lock);
-		if (!atomic_load_explicit(&st->open, memory_order_relaxed) || st->ring != r)
-			return NULL;
-		b = ring_tx_alloc(r, room);
-	}
+	ring_burst_end(st->ring);
+	for (unsigned tries = 0; !b && make_room(s, st, t, tries); tries++)
+		b = ring_tx_alloc(st->ring, room);
 	return b;
 }
 
@@ -63,7 +90,7 @@ post(struct udp_sock *s, struct stack *st, struct udp_dst *d, const struct udp_t
 		return TX_KERNEL; /* it fragments, or says EMSGSIZE */
 	b = ring_tx_alloc(st->ring, room);
 	if (__builtin_expect(!b, 0)) {
-		b = tx_buf_wait(st, room);
+		b = tx_buf_wait(s, st, t, room);
 		/* Another thread may have put another destination in d's place meanwhile. */
 		if (b && (atomic_load_explicit(&d->st, memory_order_relaxed) != st ||
 			  !udp_dst_good(s, d, t))) {
@@ -104,7 +131,8 @@ static inline enum tx_result post_in_burst(struct udp_sock *s, struct stack *st,
  * UDP_SEGMENT: one frame that is cut behind the ring. The lock is held, and given up where that is
  * a system call.
  */
-static enum tx_result send_gso(struct stack *st, struct udp_dst *d, const struct udp_tx *t)
+static enum tx_result send_gso(const struct udp_sock *s, struct stack *st, struct udp_dst *d,
+			       const struct udp_tx *t)
 {
 	struct iovec iov[UDP_BURST_IOV + 1];
 	struct ring_gso g = {
@@ -128,11 +156,15 @@ static enum tx_result send_gso(struct stack *st, struct udp_dst *d, const struct
 	d->hdr.ip_id += (uint16_t)((t->len - 1) / t->gso_size);
 	iov[0] = (struct iovec){.iov_base = hdr, .iov_len = d->hdr.len};
 	memcpy(iov + 1, t->iov, (size_t)t->iovcnt * sizeof(*iov));
-	if (!ring->caps.gso_locked)
-		lock_drop(&st->lock);
-	err = ring->ops->send_gso(ring, iov, t->iovcnt + 1, &g);
-	if (!ring->caps.gso_locked)
-		lock_take(&st->lock);
+	for (unsigned tries = 0;; tries++) {
+		if (!ring->caps.gso_locked)
+			lock_drop(&st->lock);
+		err = ring->ops->send_gso(ring, iov, t->iovcnt + 1, &g);
+		if (!ring->caps.gso_locked)
+			lock_take(&st->lock);
+		if (err != -EAGAIN || st->ring != ring || !make_room(s, st, t, tries))
+			break;
+	}
 	return err ? TX_KERNEL : TX_SENT;
 }
 
@@ -181,7 +213,7 @@ try_send(struct udp_sock *s, const struct udp_tx *t, struct stack **out)
 	if (res != TX_DONE)
 		return res;
 	st = atomic_load_explicit(&d->st, memory_order_relaxed);
-	res = t->gso_size && t->len > t->gso_size ? send_gso(st, d, t) : post(s, st, d, t);
+	res = t->gso_size && t->len > t->gso_size ? send_gso(s, st, d, t) : post(s, st, d, t);
 	lock_drop(&st->lock);
 	*out = st;
 	return res;
@@ -229,6 +261,7 @@ static inline bool eligible(struct udp_sock *s, struct udp_tx *t, int flags)
 	if (__builtin_expect(atomic_load_explicit(&s->v.os_events, memory_order_relaxed) & EPOLLERR,
 			     0))
 		return false;
+	t->flags = flags;
 	if (!t->addr) {
 		if (!s->connected)
 			return false;
@@ -423,7 +456,7 @@ static unsigned send_burst(struct udp_sock *s, struct mmsghdr *msgs, unsigned n,
 		whole.iovcnt = tr.iovcnt;
 		whole.len = tr.len;
 		whole.gso_size = (uint32_t)t.len;
-		res = send_gso(st, d, &whole);
+		res = send_gso(s, st, d, &whole);
 	}
 	lock_drop(&st->lock);
 	if (res != TX_SENT)

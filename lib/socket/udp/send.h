@@ -16,6 +16,7 @@ struct udp_tx {
 	const struct sockaddr *addr; /* NULL: the connected peer */
 	socklen_t alen;
 	uint32_t gso_size;
+	int flags; /* of the call */
 };
 
 /* Flags that change nothing for a datagram that leaves at once. */
