@@ -100,6 +100,9 @@ struct vfd_ops {
 	/* May be NULL, all of them; they keep errno. */
 	/* A number of v is about to be closed or replaced by the kernel, not by ops->close. */
 	void (*leaving)(struct vfd *v);
+	/* May be NULL: v->os_fd has changed; waits for who may use the number that it was. No lock
+	 * held. */
+	void (*renumbered)(struct vfd *v);
 	/* A use that has no operation here: dup, epoll_ctl, what libc does by itself. */
 	void (*touch)(struct vfd *v);
 	/*
@@ -132,6 +135,12 @@ struct vfd {
 	const struct vfd_ops *ops;
 	enum vfd_kind kind;
 	_Atomic uint8_t shadow; /* enum vfd_shadow; vfd_shadow_changed() after a change */
+	/*
+	 * The program has closed its last number, and calls go on: os_fd is one of our own, which
+	 * names the object until they are over. Changed under vfd_table_lock.
+	 */
+	_Atomic bool parked;
+	_Atomic uint16_t calls; /* how many hold it (struct vfd_hold) */
 	/* How many fds of this process name the object. Changed under vfd_table_lock. */
 	_Atomic uint32_t nfds;
 	/*
@@ -250,6 +259,41 @@ void vfd_unkeep(int fd, struct vfd *kept);
  * they are.
  */
 bool vfd_exchange(int fd, const struct vfd *from, struct vfd *to);
+/*
+ * A call that waits holds its object, as the kernel's holds the file: what close() leaves of an
+ * object that is held goes when the last call lets go of it. Such a call reaches it by v->os_fd
+ * from then on. On the stack of the call.
+ */
+struct vfd_hold {
+	struct vfd *v;
+	struct vfd_hold *outer; /* of the same thread */
+};
+/* No lock held, for both. */
+void vfd_hold(struct vfd_hold *h, struct vfd *v);
+/*
+ * hold: a struct vfd_hold, as pthread_cleanup_push() wants it. It may close the object, and then
+ * waits as close() (SO_LINGER). Keeps errno.
+ */
+void vfd_let_go(void *hold);
+/* A number that names v, which the caller holds and has found under fd: fd, if it still does. */
+static inline int vfd_held_fd(struct vfd *v, int fd)
+{
+	return __builtin_expect(vfd_get(fd) == v, 1)
+		       ? fd
+		       : atomic_load_explicit(&v->os_fd, memory_order_acquire);
+}
+/*
+ * Around a function of the program's that runs in the middle of a call (a signal's handler), and
+ * may never come back (longjmp()): this thread's calls hold nothing meanwhile. As in the kernel,
+ * where a handler runs when the call has ended, and the call is made anew.
+ */
+struct vfd_hold *vfd_holds_pause(void);
+void vfd_holds_resume(struct vfd_hold *paused);
+/*
+ * Before the kernel closes or replaces fd, or vfd_close() does: if it is the last number of an
+ * object that calls hold, the object gets one that only they know. errno is kept.
+ */
+void vfd_park(int fd);
 /*
  * fd was or will be closed by the kernel without close() (exec, close_range): forget it, run
  * ops->close semantics without closing the number.

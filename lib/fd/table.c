@@ -165,6 +165,7 @@ int vfd_install(int fd, struct vfd *v)
 	vfd_forget(fd); /* closed behind our back: stdio, a bare system call */
 	table_lock(&old);
 	v->nfds = 0;
+	v->parked = false;
 	atomic_store_explicit(&v->os_fd, fd, memory_order_relaxed);
 	slot_fill(fd, v);
 	table_unlock(&old);
@@ -227,6 +228,8 @@ int vfd_close(int fd)
 	 */
 	if (v->nfds > 1 && v->ops->leaving)
 		v->ops->leaving(v);
+	if (__builtin_expect(atomic_load_explicit(&v->calls, memory_order_relaxed), 0))
+		vfd_park(fd);
 	cancel = quiet_begin();
 	table_lock(&old);
 	v = slot(fd);
@@ -246,6 +249,127 @@ int vfd_close(int fd)
 	quiet_end(cancel);
 	wait_after_close();
 	return ret;
+}
+
+/* Lock held. fd is the last number of v, which calls hold. */
+static bool is_to_park(const struct vfd *v, int fd)
+{
+	return v && slot(fd) == v && v->nfds == 1 && !v->parked && !vfd_is_closing(v) && v->calls;
+}
+
+/* The calls of a parked v are over: what close() has left to do. */
+static void unpark(struct vfd *v)
+{
+	int fd, cancel = quiet_begin();
+	bool parked, last = false;
+	sigset_t old;
+
+	table_lock(&old);
+	fd = atomic_load_explicit(&v->os_fd, memory_order_relaxed);
+	/* Several may have seen that they are; and others may have come with a new life of v. */
+	parked = v->parked && !v->calls && slot(fd) == v;
+	if (parked) {
+		v->parked = false;
+		atomic_store_explicit(&vfd_table[fd], &vfd_closing, memory_order_release);
+		last = unname(v, fd);
+	}
+	table_unlock(&old);
+	if (last)
+		end(v, fd);
+	else if (parked)
+		vfd_release(fd);
+	quiet_end(cancel);
+	wait_after_close();
+}
+
+/* v, which fd names, has the number `own`, too. False: not needed any more. */
+static bool park(struct vfd *v, int fd, int own)
+{
+	sigset_t old;
+	bool needed;
+
+	table_lock(&old);
+	needed = is_to_park(v, fd);
+	if (needed) {
+		slot_fill(own, v);
+		atomic_store_explicit(&v->os_fd, own, memory_order_release);
+		v->parked = true;
+	}
+	table_unlock(&old);
+	return needed;
+}
+
+void vfd_park(int fd)
+{
+	struct vfd *v = vfd_get(fd);
+	int own, cancel, err = errno;
+
+	/* A call that begins from here on has come too late. */
+	if (!v || !is_to_park(v, fd))
+		return;
+	cancel = quiet_begin();
+	own = own_fd_copy(fd);
+	/* Without a descriptor for it the calls end now. */
+	if (own >= 0 && ((unsigned)own >= VFD_MAX || !park(v, fd, own))) {
+		own_fd_close(own);
+		own = -1;
+	}
+	if (own >= 0 && v->ops->renumbered)
+		v->ops->renumbered(v);
+	quiet_end(cancel);
+	if (own >= 0 && !v->calls)
+		unpark(v);
+	errno = err;
+}
+
+/* What this thread's calls hold; the innermost first. */
+static __thread struct vfd_hold *holds __attribute__((tls_model("initial-exec")));
+
+void vfd_hold(struct vfd_hold *h, struct vfd *v)
+{
+	lock_enter();
+	h->v = v;
+	h->outer = holds;
+	holds = h;
+	atomic_fetch_add(&v->calls, 1);
+	lock_leave();
+}
+
+static void drop(struct vfd *v)
+{
+	int err = errno;
+
+	if (atomic_fetch_sub(&v->calls, 1) == 1 && __builtin_expect(v->parked, 0))
+		unpark(v);
+	errno = err;
+}
+
+void vfd_let_go(void *hold)
+{
+	struct vfd_hold *h = hold;
+
+	lock_enter();
+	holds = h->outer;
+	lock_leave();
+	drop(h->v);
+}
+
+struct vfd_hold *vfd_holds_pause(void)
+{
+	struct vfd_hold *paused = holds;
+
+	holds = NULL;
+	for (struct vfd_hold *h = paused; h; h = h->outer)
+		drop(h->v);
+	return paused;
+}
+
+void vfd_holds_resume(struct vfd_hold *paused)
+{
+	/* What has been closed meanwhile the call finds closed. */
+	for (struct vfd_hold *h = paused; h; h = h->outer)
+		atomic_fetch_add(&h->v->calls, 1);
+	holds = paused;
 }
 
 void vfd_forget(int fd)
@@ -382,7 +506,7 @@ void vfd_fork_prepare(void)
 	for (int fd = 0; fd < vfd_limit(); fd++) {
 		struct vfd *v = slot(fd);
 
-		if (v && v->ops->forking &&
+		if (v && v->ops->forking && !v->parked &&
 		    atomic_load_explicit(&v->os_fd, memory_order_relaxed) == fd)
 			v->ops->forking(v);
 	}
@@ -400,7 +524,7 @@ static struct vfd *inherited(int fd)
 {
 	struct vfd *v = slot(fd);
 
-	return v && v->ops->inherited ? v->ops->inherited(v) : NULL;
+	return v && v->ops->inherited && !own_fd_is(fd) ? v->ops->inherited(v) : NULL;
 }
 
 void vfd_fork_child(void)
@@ -412,9 +536,11 @@ void vfd_fork_child(void)
 	for (int fd = 0; fd < limit; fd++) {
 		struct vfd *was = slot(fd), *v = inherited(fd);
 
-		/* Kept for a connection that is not the child's. */
+		/* Kept for a connection that is not the child's, or for calls that are not. */
 		if (vfd_is_closing(was) && was != &vfd_closing)
 			raw.close(fd);
+		else if (was && was->parked && own_fd_is(fd))
+			own_fd_close(fd);
 		if (v)
 			v->nfds = 0;
 		atomic_store_explicit(&vfd_table[fd], v, memory_order_relaxed);

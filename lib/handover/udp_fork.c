@@ -107,6 +107,9 @@ void udp_inherit(const struct udp_sock *parents, int fd)
 	_Atomic uint8_t *parent = owners[HANDOVER_FORK_DEPTH - 1].claims;
 	struct udp_sock *s;
 
+	/* The child has no number of it. */
+	if (parents->v.parked)
+		return;
 	/* The parent has not claimed it itself: the claim is on the same owner. */
 	if (!parents->inherited_claim && (!parent || parents->id >= CLAIMS))
 		return;

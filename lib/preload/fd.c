@@ -44,6 +44,8 @@ static void leaving(int fd)
 
 	if (unlikely(v && v->ops->leaving))
 		v->ops->leaving(v);
+	if (unlikely(v))
+		vfd_park(fd);
 }
 
 /* fd is the library's, and nobody's in the eyes of the program. */
@@ -70,7 +72,7 @@ static void forget_range(unsigned first, unsigned last)
 	if (!limit)
 		return;
 	for (unsigned fd = first; fd <= last; fd++) {
-		if (!vfd_get((int)fd))
+		if (!vfd_get((int)fd) || own_fd_is((int)fd))
 			continue;
 		leaving((int)fd);
 		vfd_forget((int)fd);

@@ -16,9 +16,9 @@ families = pytest.mark.parametrize("family", FAMILIES)
 LINGER0 = struct.pack("ii", 1, 0)
 
 
-def run(net, family, preload, steps, role):
+def run(net, family, preload, steps, role, env=None):
     """Steps with the application in net.a. role "client": its s is connected to the peer's; "server": accepted from it."""
-    with App(net.a, preload, family) as app, contextlib.ExitStack() as stack:
+    with App(net.a, preload, family, env) as app, contextlib.ExitStack() as stack:
         app.do(HELPERS)
         fam = socket.AF_INET if family == "4" else socket.AF_INET6
         if role == "client":

@@ -195,9 +195,9 @@ void tcp_sock_wait_init(struct tcp_sock *s, struct tcp_sock_wait *w, uint32_t wa
 	(void)s, (void)w, (void)want, (void)timeout_ns;
 }
 
-int tcp_sock_wait_more(struct tcp_sock *s, int fd, struct tcp_sock_wait *w)
+int tcp_sock_wait_more(struct tcp_sock *s, struct tcp_sock_wait *w)
 {
-	(void)s, (void)fd, (void)w;
+	(void)s, (void)w;
 	return -EBADF;
 }
 

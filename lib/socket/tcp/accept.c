@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
@@ -386,10 +387,43 @@ static int accept_once(struct tcp_sock *s, int fd, struct sockaddr *addr, sockle
 	return bad && new >= 0 ? bad : new;
 }
 
+/* The rest of a blocking call whose first look found nobody. As accept_once(). */
+static int accept_slow(struct tcp_sock *s, int fd, struct sockaddr *addr, socklen_t *len, int flags)
+{
+	struct tcp_sock_wait w;
+	int new;
+
+	tcp_sock_wait_init(s, &w, EPOLLIN | EPOLLERR | EPOLLHUP, s->rcvtimeo_ns);
+	do {
+		fd = vfd_held_fd(&s->v, fd);
+		if (tcp_sock_mode(s) != TCP_SOCK_LISTEN) { /* shut down meanwhile */
+			new = PROGRAM_FD(libc.accept4(fd, addr, len, flags));
+			return new < 0 ? -errno : new;
+		}
+		new = accept_once(s, fd, addr, len, flags);
+		if (new != -EAGAIN)
+			return new;
+		new = tcp_sock_wait_more(s, &w);
+	} while (!new);
+	return new;
+}
+
+/* As accept_slow(); close() of another thread waits for its end. */
+static int accept_held(struct tcp_sock *s, int fd, struct sockaddr *addr, socklen_t *len, int flags)
+{
+	struct vfd_hold hold;
+	int new;
+
+	vfd_hold(&hold, &s->v);
+	pthread_cleanup_push(vfd_let_go, &hold);
+	new = accept_slow(s, fd, addr, len, flags);
+	pthread_cleanup_pop(1);
+	return new;
+}
+
 int tcp_sock_accept4(struct vfd *v, int fd, struct sockaddr *addr, socklen_t *len, int flags)
 {
 	struct tcp_sock *s = tcp_sock_of(v);
-	struct tcp_sock_wait w;
 	int new;
 
 	if (tcp_sock_mode(s) == TCP_SOCK_CONN) {
@@ -399,18 +433,11 @@ int tcp_sock_accept4(struct vfd *v, int fd, struct sockaddr *addr, socklen_t *le
 	if (tcp_sock_mode(s) != TCP_SOCK_LISTEN || (flags & ~(SOCK_NONBLOCK | SOCK_CLOEXEC)))
 		return PROGRAM_FD(libc.accept4(fd, addr, len, flags));
 	tcp_sock_waited(v);
-	tcp_sock_wait_init(s, &w, EPOLLIN | EPOLLERR | EPOLLHUP, s->rcvtimeo_ns);
-	for (;;) {
-		if (tcp_sock_mode(s) != TCP_SOCK_LISTEN) /* shut down meanwhile */
-			return PROGRAM_FD(libc.accept4(fd, addr, len, flags));
-		new = accept_once(s, fd, addr, len, flags);
-		if (new >= 0)
-			return new;
-		if (new == -EAGAIN && !s->nonblock)
-			new = tcp_sock_wait_more(s, fd, &w);
-		if (new)
-			break;
-	}
+	new = accept_once(s, fd, addr, len, flags);
+	if (new == -EAGAIN && !s->nonblock)
+		new = accept_held(s, fd, addr, len, flags);
+	if (new >= 0)
+		return new;
 	errno = -new;
 	return -1;
 }

@@ -51,12 +51,14 @@ static bool look(void *arg)
 	return has_come(l->s, l->w);
 }
 
-static int sleep_once(struct tcp_sock *s, int fd, struct tcp_sock_wait *w)
+static int sleep_once(struct tcp_sock *s, struct tcp_sock_wait *w)
 {
 	struct wait_look l = {.s = s, .w = w};
 	/* Only a listener's kernel socket can have something of interest. */
-	int err = wait_call_sleep(&w->call, &s->v, tcp_sock_mode(s) == TCP_SOCK_LISTEN ? fd : -1,
-				  look, &l);
+	int fd = tcp_sock_mode(s) == TCP_SOCK_LISTEN
+			 ? atomic_load_explicit(&s->v.os_fd, memory_order_acquire)
+			 : -1;
+	int err = wait_call_sleep(&w->call, &s->v, fd, look, &l);
 
 	if (err > 0) {
 		atomic_fetch_or_explicit(&s->v.os_events, EPOLLIN, memory_order_release);
@@ -85,7 +87,7 @@ static void poll_once(struct tcp_sock *s, const struct tcp_sock_wait *w)
 	lock_drop(&st->lock);
 }
 
-static int wait_until_come(struct tcp_sock *s, int fd, struct tcp_sock_wait *w)
+static int wait_until_come(struct tcp_sock *s, struct tcp_sock_wait *w)
 {
 	for (;;) {
 		int err;
@@ -104,7 +106,7 @@ static int wait_until_come(struct tcp_sock *s, int fd, struct tcp_sock_wait *w)
 			return 0;
 		err = wait_call_spun(&w->call);
 		if (err > 0)
-			err = sleep_once(s, fd, w);
+			err = sleep_once(s, w);
 		if (err)
 			return err;
 	}
@@ -119,9 +121,9 @@ static void count(struct tcp_sock *s, const struct tcp_sock_wait *w, bool came)
 		stats_add(&s->stats->rx_poll_hit, came);
 }
 
-int tcp_sock_wait_more(struct tcp_sock *s, int fd, struct tcp_sock_wait *w)
+int tcp_sock_wait_more(struct tcp_sock *s, struct tcp_sock_wait *w)
 {
-	int err = wait_until_come(s, fd, w);
+	int err = wait_until_come(s, w);
 
 	if (w->want & EPOLLIN)
 		count(s, w, !err);

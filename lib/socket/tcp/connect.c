@@ -4,6 +4,7 @@
  */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <pthread.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>
@@ -416,7 +417,7 @@ void tcp_sock_disconnect(struct tcp_sock *s)
 	vfd_notify(&s->v, EPOLLIN | EPOLLOUT | EPOLLHUP);
 }
 
-static int wait_connected(struct tcp_sock *s, int fd, uint32_t gen)
+static int wait_connected(struct tcp_sock *s, uint32_t gen)
 {
 	struct tcp_sock_wait w;
 	int err;
@@ -426,7 +427,7 @@ static int wait_connected(struct tcp_sock *s, int fd, uint32_t gen)
 	if (atomic_load_explicit(&s->gen, memory_order_acquire) != gen)
 		return -EBADF;
 	while ((err = progress(s)) == -EINPROGRESS) {
-		err = tcp_sock_wait_more(s, fd, &w);
+		err = tcp_sock_wait_more(s, &w);
 		if (err)
 			return err == -EAGAIN ? -EINPROGRESS : err; /* SO_SNDTIMEO */
 	}
@@ -437,10 +438,9 @@ static int wait_connected(struct tcp_sock *s, int fd, uint32_t gen)
  * Waits for a begun connection if the socket is a blocking one. As connect(), pending: the errno
  * while it is not decided. gen: of s when the connection was begun, under the lock.
  */
-static int conclude(struct tcp_sock *s, struct vfd *v, int fd, uint32_t gen, bool nonblock,
-		    int pending)
+static int conclude(struct tcp_sock *s, int fd, uint32_t gen, bool nonblock, int pending)
 {
-	int err = nonblock ? progress(s) : wait_connected(s, fd, gen), cancel;
+	int err = nonblock ? progress(s) : wait_connected(s, gen), cancel;
 	bool ours;
 
 	if (err == -EINPROGRESS)
@@ -456,17 +456,30 @@ static int conclude(struct tcp_sock *s, struct vfd *v, int fd, uint32_t gen, boo
 	if (ours) {
 		tcp_sock_disconnect(s);
 		/* The port is free from here on; getsockname() goes on telling it. */
-		tcp_sock_shadow_renew(s, fd);
+		tcp_sock_shadow_renew(s, vfd_held_fd(&s->v, fd));
 	}
 	tcp_sock_unlock(s, cancel);
 	if (ours)
-		vfd_shadow_changed(v);
+		vfd_shadow_changed(&s->v);
+	return err;
+}
+
+/* As conclude(); close() of another thread waits for its end. */
+static int conclude_held(struct tcp_sock *s, int fd, uint32_t gen, bool nonblock, int pending)
+{
+	struct vfd_hold hold;
+	int err;
+
+	vfd_hold(&hold, &s->v);
+	pthread_cleanup_push(vfd_let_go, &hold);
+	err = conclude(s, fd, gen, nonblock, pending);
+	pthread_cleanup_pop(1);
 	return err;
 }
 
 /* connect() on a socket that has a connection; s->lock is held and dropped here. */
-static int connect_again(struct tcp_sock *s, struct vfd *v, int fd, const struct sockaddr *addr,
-			 socklen_t len, int cancel)
+static int connect_again(struct tcp_sock *s, int fd, const struct sockaddr *addr, socklen_t len,
+			 int cancel)
 {
 	uint32_t gen = atomic_load_explicit(&s->gen, memory_order_relaxed);
 	bool done = s->connected;
@@ -474,11 +487,11 @@ static int connect_again(struct tcp_sock *s, struct vfd *v, int fd, const struct
 	if (addr && len >= sizeof(sa_family_t) && addr->sa_family == AF_UNSPEC) {
 		tcp_sock_disconnect(s);
 		tcp_sock_unlock(s, cancel);
-		vfd_shadow_changed(v);
+		vfd_shadow_changed(&s->v);
 		return 0;
 	}
 	tcp_sock_unlock(s, cancel);
-	return done ? -EISCONN : conclude(s, v, fd, gen, s->nonblock, -EALREADY);
+	return done ? -EISCONN : conclude_held(s, fd, gen, s->nonblock, -EALREADY);
 }
 
 /*
@@ -536,7 +549,7 @@ int tcp_sock_connect(struct vfd *v, int fd, const struct sockaddr *addr, socklen
 		return libc.connect(fd, addr, len);
 	gen = atomic_load_explicit(&s->gen, memory_order_relaxed);
 	if (tcp_sock_mode(s) == TCP_SOCK_CONN) {
-		ret = connect_again(s, v, fd, addr, len, cancel);
+		ret = connect_again(s, fd, addr, len, cancel);
 	} else if (tcp_sock_mode(s) == TCP_SOCK_LISTEN) {
 		return connect_listener(s, fd, addr, len, cancel);
 	} else if (!addr || len < sizeof(sa_family_t) || addr->sa_family == AF_UNSPEC) {
@@ -557,7 +570,7 @@ int tcp_sock_connect(struct vfd *v, int fd, const struct sockaddr *addr, socklen
 		/* However fast the answer is: the call that begins it does not wait for it. */
 		if (!ret && !o.waits)
 			ret = s->nonblock ? -EINPROGRESS
-					  : conclude(s, v, fd, gen, false, -EINPROGRESS);
+					  : conclude_held(s, fd, gen, false, -EINPROGRESS);
 	}
 	if (ret < 0)
 		errno = -ret;
@@ -587,7 +600,7 @@ int tcp_sock_connect_with(struct tcp_sock *s, int fd, const struct sockaddr *add
 	if (!ret)
 		ret = s->nonblock || (o->flags & MSG_DONTWAIT)
 			      ? -EINPROGRESS
-			      : conclude(s, &s->v, fd, gen, false, -EINPROGRESS);
+			      : conclude_held(s, fd, gen, false, -EINPROGRESS);
 	return ret;
 }
 
@@ -617,11 +630,11 @@ int tcp_sock_connect_again(struct tcp_sock *s, int fd, bool nonblock)
 	tcp_sock_unlock(s, cancel);
 	if (told)
 		return -EISCONN;
-	return conclude(s, &s->v, fd, gen, nonblock, -EALREADY);
+	return conclude_held(s, fd, gen, nonblock, -EALREADY);
 }
 
 int tcp_sock_connect_rest(struct tcp_sock *s, int fd)
 {
-	return conclude(s, &s->v, fd, atomic_load_explicit(&s->gen, memory_order_acquire),
-			s->nonblock, -EINPROGRESS);
+	return conclude_held(s, fd, atomic_load_explicit(&s->gen, memory_order_acquire),
+			     s->nonblock, -EINPROGRESS);
 }

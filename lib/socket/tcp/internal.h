@@ -514,6 +514,6 @@ void tcp_sock_wait_init(struct tcp_sock *s, struct tcp_sock_wait *w, uint32_t wa
  * kernel socket has something (a listener's). 0: look again; -EAGAIN: the deadline; -EINTR; -EBADF:
  * closed meanwhile.
  */
-int tcp_sock_wait_more(struct tcp_sock *s, int fd, struct tcp_sock_wait *w);
+int tcp_sock_wait_more(struct tcp_sock *s, struct tcp_sock_wait *w);
 
 #endif

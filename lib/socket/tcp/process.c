@@ -157,7 +157,7 @@ static void inherit(struct tcp_sock *parents, void *arg)
 	/* Ours is a copy, which would keep the port when the parent gives it back. */
 	if (parents->port_fd >= 0)
 		own_fd_close(parents->port_fd);
-	if (parents->closed || tcp_sock_mode(parents) == TCP_SOCK_CONN)
+	if (parents->closed || parents->v.parked || tcp_sock_mode(parents) == TCP_SOCK_CONN)
 		return;
 	s = tcp_sock_new(fd, parents->domain);
 	if (!s)

@@ -2,6 +2,7 @@
 /* Reading from a connection. */
 #include <errno.h>
 #include <limits.h>
+#include <pthread.h>
 #include <linux/tcp.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -19,8 +20,9 @@
 
 /*
  * The connection has gone to the kernel meanwhile, and nothing was read before: the call is libc's.
+ * No errno of a connection.
  */
-#define GONE_TO_KERNEL (-2)
+#define GONE_TO_KERNEL (-ENOENT)
 
 static ssize_t fail(struct tcp_sock *s, int err)
 {
@@ -182,7 +184,7 @@ static size_t low_water(const struct tcp_sock *s, size_t len, int flags)
  * The rest of a call whose first look brought `got` bytes, less than it waits for. A peeking one
  * starts over each time, as more arrives behind what was seen.
  */
-static ssize_t recv_slow(struct tcp_sock *s, int fd, const struct iovec *iov, int cnt, size_t low,
+static ssize_t recv_slow(struct tcp_sock *s, const struct iovec *iov, int cnt, size_t low,
 			 size_t got, int flags)
 {
 	bool peek = flags & MSG_PEEK;
@@ -201,7 +203,7 @@ static ssize_t recv_slow(struct tcp_sock *s, int fd, const struct iovec *iov, in
 			n = take_more(s, part, tcp_sock_iov_part(iov, cnt, got, part), flags, 0);
 		if (n == -EAGAIN) {
 			w.behind = peek ? (uint32_t)got : 0;
-			err = tcp_sock_wait_more(s, fd, &w);
+			err = tcp_sock_wait_more(s, &w);
 			/* Who wants none has waited once, whatever for (tcp_recvmsg_locked()). */
 			if (err)
 				return got || !low ? (ssize_t)got : err;
@@ -213,6 +215,30 @@ static ssize_t recv_slow(struct tcp_sock *s, int fd, const struct iovec *iov, in
 		if (got >= low)
 			return (ssize_t)got;
 	}
+}
+
+/* n, or what it means that s is the kernel's by now. */
+static ssize_t told(const struct tcp_sock *s, ssize_t n)
+{
+	return n < 0 && tcp_sock_mode(s) != TCP_SOCK_CONN ? GONE_TO_KERNEL : n;
+}
+
+/* As recv_slow(); close() of another thread waits for its end. */
+static __attribute__((noinline)) ssize_t recv_held(struct tcp_sock *s, int fd,
+						   const struct iovec *iov, int cnt, size_t low,
+						   size_t got, int flags)
+{
+	struct vfd_hold hold;
+	ssize_t n;
+
+	vfd_hold(&hold, &s->v);
+	pthread_cleanup_push(vfd_let_go, &hold);
+	n = told(s, recv_slow(s, iov, cnt, low, got, flags));
+	/* The number may be another socket's by now. */
+	if (n == GONE_TO_KERNEL && vfd_get(fd) != &s->v)
+		n = -EBADF;
+	pthread_cleanup_pop(1);
+	return n;
 }
 
 static ssize_t receive(struct tcp_sock *s, int fd, const struct iovec *iov, int cnt, size_t len,
@@ -234,11 +260,11 @@ static ssize_t receive(struct tcp_sock *s, int fd, const struct iovec *iov, int 
 	low = low_water(s, len, flags);
 	if (__builtin_expect(
 		    (n == -EAGAIN || (n > 0 && (size_t)n < low)) && wait && !(flags & MSG_OOB), 0))
-		n = recv_slow(s, fd, iov, cnt, low, n > 0 ? (size_t)n : 0, flags);
-	if (n < 0 && tcp_sock_mode(s) == TCP_SOCK_CONN)
-		return fail(s, (int)-n);
+		n = recv_held(s, fd, iov, cnt, low, n > 0 ? (size_t)n : 0, flags);
+	else
+		n = told(s, n);
 	if (n < 0)
-		return GONE_TO_KERNEL;
+		return n == GONE_TO_KERNEL ? n : fail(s, (int)-n);
 	if (!(flags & MSG_PEEK)) {
 		stats_add(&s->stats->rx.packets, 1);
 		stats_add(&s->stats->rx.bytes, (uint64_t)n);

@@ -687,6 +687,15 @@ static void leaving(struct vfd *v)
 	handover->leaving(v);
 }
 
+/* Whoever has s->lock may be using the number. */
+static void renumbered(struct vfd *v)
+{
+	struct tcp_sock *s = tcp_sock_of(v);
+	int cancel = tcp_sock_lock(s);
+
+	tcp_sock_unlock(s, cancel);
+}
+
 static void forking(struct vfd *v)
 {
 	handover->forking(v);
@@ -719,6 +728,7 @@ const struct vfd_ops tcp_sock_ops = {
 	.touch = touch,
 	.share = share,
 	.leaving = leaving,
+	.renumbered = renumbered,
 	.forking = forking,
 	.inherited = inherited,
 };

@@ -2,6 +2,7 @@
 /* Writing to a connection. */
 #include <errno.h>
 #include <limits.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/uio.h>
@@ -127,7 +128,7 @@ static ssize_t send_slow(struct tcp_sock *s, int fd, const struct iovec *iov, in
 		here = tcp_sock_iov_len(part, (size_t)num);
 		n = put(s, part, num, part_flags(flags, done + here >= len), done);
 		if (n == -EPIPE && tcp_sock_mode(s) != TCP_SOCK_CONN)
-			return send_by_kernel(fd, iov, cnt, len, done, flags);
+			return send_by_kernel(vfd_held_fd(&s->v, fd), iov, cnt, len, done, flags);
 		if (n < 0 && n != -EAGAIN)
 			return done ? (ssize_t)done : n;
 		if (n > 0) {
@@ -136,10 +137,25 @@ static ssize_t send_slow(struct tcp_sock *s, int fd, const struct iovec *iov, in
 				return (ssize_t)done;
 			continue;
 		}
-		err = tcp_sock_wait_more(s, fd, &w);
+		err = tcp_sock_wait_more(s, &w);
 		if (err)
 			return done ? (ssize_t)done : err;
 	}
+}
+
+/* As send_slow(); close() of another thread waits for its end. */
+static __attribute__((noinline)) ssize_t send_held(struct tcp_sock *s, int fd,
+						   const struct iovec *iov, int cnt, size_t len,
+						   size_t done, int flags)
+{
+	struct vfd_hold hold;
+	ssize_t n;
+
+	vfd_hold(&hold, &s->v);
+	pthread_cleanup_push(vfd_let_go, &hold);
+	n = send_slow(s, fd, iov, cnt, len, done, flags);
+	pthread_cleanup_pop(1);
+	return n;
 }
 
 /* What a call ends with: n as send_slow() has it. As send(). */
@@ -170,7 +186,7 @@ static ssize_t transmit(struct tcp_sock *s, int fd, const struct iovec *iov, int
 	if (__builtin_expect(n == -EPIPE && tcp_sock_mode(s) != TCP_SOCK_CONN, 0))
 		n = send_by_kernel(fd, iov, cnt, len, 0, flags);
 	else if (__builtin_expect((n == -EAGAIN || (n >= 0 && (size_t)n < len)) && wait, 0))
-		n = send_slow(s, fd, iov, cnt, len, n > 0 ? (size_t)n : 0, flags);
+		n = send_held(s, fd, iov, cnt, len, n > 0 ? (size_t)n : 0, flags);
 	return result(s, n, flags);
 }
 
@@ -238,7 +254,7 @@ static ssize_t fast_open(struct tcp_sock *s, int fd, const struct msghdr *msg, i
 	if (o.taken < 0)
 		o.taken = 0;
 	if (!err && wait && (size_t)o.taken < len)
-		o.taken = send_slow(s, fd, msg->msg_iov, (int)msg->msg_iovlen, len, (size_t)o.taken,
+		o.taken = send_held(s, fd, msg->msg_iov, (int)msg->msg_iovlen, len, (size_t)o.taken,
 				    flags);
 	if (o.taken > 0 && flags & MSG_ZEROCOPY)
 		tcp_sock_zerocopy_done(s, gen);

@@ -180,8 +180,7 @@ static ssize_t look(struct tcp_sock *s, const struct zcopy *z, bool force, bool 
 }
 
 /* Waits until look() has something. As it. */
-static ssize_t receive(struct tcp_sock *s, int fd, const struct zcopy *z, int flags, bool force,
-		       bool *copy)
+static ssize_t receive(struct tcp_sock *s, const struct zcopy *z, int flags, bool force, bool *copy)
 {
 	bool wait = !s->nonblock && !(flags & MSG_DONTWAIT);
 	ssize_t n = look(s, z, force, copy);
@@ -194,7 +193,7 @@ static ssize_t receive(struct tcp_sock *s, int fd, const struct zcopy *z, int fl
 		return n;
 	tcp_sock_wait_init(s, &w, EPOLLIN | EPOLLRDHUP | EPOLLERR | EPOLLHUP, s->rcvtimeo_ns);
 	while (n == -EAGAIN) {
-		err = tcp_sock_wait_more(s, fd, &w);
+		err = tcp_sock_wait_more(s, &w);
 		if (err)
 			return err;
 		n = look(s, z, force, copy);
@@ -212,7 +211,7 @@ ssize_t tcp_sock_recv_zcopy(struct vfd *v, int fd, struct zcopy *z)
 	*z->flags &= ~MSG_VMA_ZCOPY;
 	if (tcp_sock_mode(s) != TCP_SOCK_CONN || (flags & ~(MSG_DONTWAIT | MSG_NOSIGNAL)))
 		return plain(s, fd, z, flags);
-	n = receive(s, fd, z, flags, force, &copy);
+	n = receive(s, z, flags, force, &copy);
 	if (copy)
 		return plain(s, fd, z, flags);
 	if (n < 0) {

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -422,13 +423,14 @@ wait_ready(struct udp_sock *s, int fd, struct msghdr *msg, int flags, ssize_t *n
 	 * Closed since the caller found it: a closing that came before wait_call_init() would not
 	 * be noticed later.
 	 */
-	if (vfd_get(fd) != &s->v) {
+	if (vfd_get(vfd_held_fd(&s->v, fd)) != &s->v) {
 		*n = fail(s, EBADF);
 		return NULL;
 	}
 	for (;;) {
 		struct udp_att *att;
 
+		fd = vfd_held_fd(&s->v, fd);
 		/*
 		 * An error goes before the data, as in the kernel. Data of the two ways takes
 		 * turns: neither starves the other.
@@ -487,11 +489,30 @@ struct udp_att *udp_ready(struct udp_sock *s, int fd, struct msghdr *msg, int fl
 	return att ? att : wait_ready(s, fd, msg, flags, n);
 }
 
+/*
+ * The rest of udp_recvmsg() when the first look found nothing; close() of another thread waits for
+ * its end.
+ */
+static __attribute__((noinline)) ssize_t recvmsg_held(struct udp_sock *s, int fd,
+						      struct msghdr *msg, int flags)
+{
+	struct vfd_hold hold;
+	struct udp_att *att;
+	ssize_t n;
+
+	vfd_hold(&hold, &s->v);
+	pthread_cleanup_push(vfd_let_go, &hold);
+	att = wait_ready(s, fd, msg, flags, &n);
+	if (att)
+		n = udp_deliver(s, att, msg, flags);
+	pthread_cleanup_pop(1);
+	return n;
+}
+
 ssize_t udp_recvmsg(struct vfd *v, int fd, struct msghdr *msg, int flags)
 {
 	struct udp_sock *s = udp_of(v);
 	struct udp_att *att;
-	ssize_t n;
 
 	/*
 	 * The error queue is the kernel socket's, as are the errors; flags unknown to UDP are
@@ -502,18 +523,15 @@ ssize_t udp_recvmsg(struct vfd *v, int fd, struct msghdr *msg, int flags)
 		return libc.recvmsg(fd, msg, flags);
 	}
 	att = first_look(s);
-	if (!att)
-		att = wait_ready(s, fd, msg, flags, &n);
-	return att ? udp_deliver(s, att, msg, flags) : n;
+	return att ? udp_deliver(s, att, msg, flags) : recvmsg_held(s, fd, msg, flags);
 }
 
 /*
  * recvfrom() by way of a msghdr: *att is what to deliver plainly, or NULL and the result is
  * returned.
  */
-static __attribute__((noinline)) ssize_t recvfrom_msg(struct udp_sock *s, int fd, struct iovec *iov,
-						      int flags, struct sockaddr *addr,
-						      socklen_t *alen, struct udp_att **att)
+static ssize_t recvfrom_msg(struct udp_sock *s, int fd, struct iovec *iov, int flags,
+			    struct sockaddr *addr, socklen_t *alen, struct udp_att **att)
 {
 	struct msghdr msg = {
 		.msg_name = addr,
@@ -533,6 +551,24 @@ static __attribute__((noinline)) ssize_t recvfrom_msg(struct udp_sock *s, int fd
 	return n;
 }
 
+/* As recvmsg_held(), of recvfrom(). */
+static __attribute__((noinline)) ssize_t recvfrom_held(struct udp_sock *s, int fd,
+						       struct iovec *iov, int flags,
+						       struct sockaddr *addr, socklen_t *alen)
+{
+	struct vfd_hold hold;
+	struct udp_att *att;
+	ssize_t n;
+
+	vfd_hold(&hold, &s->v);
+	pthread_cleanup_push(vfd_let_go, &hold);
+	n = recvfrom_msg(s, fd, iov, flags, addr, alen, &att);
+	if (att)
+		n = deliver_plain(s, att, iov->iov_base, iov->iov_len, addr, alen);
+	pthread_cleanup_pop(1);
+	return n;
+}
+
 ssize_t udp_recvfrom_any(struct udp_sock *s, int fd, void *buf, size_t len, int flags,
 			 struct sockaddr *addr, socklen_t *alen)
 {
@@ -541,17 +577,12 @@ ssize_t udp_recvfrom_any(struct udp_sock *s, int fd, void *buf, size_t len, int 
 
 	if (__builtin_expect(!(flags & ~UDP_RX_FLAGS), 1))
 		att = first_look(s);
-	if (!att) {
-		ssize_t n = recvfrom_msg(s, fd, &iov, flags, addr, alen, &att);
-
-		if (!att)
-			return n;
-	}
-	return deliver_plain(s, att, buf, len, addr, alen);
+	return att ? deliver_plain(s, att, buf, len, addr, alen)
+		   : recvfrom_held(s, fd, &iov, flags, addr, alen);
 }
 
-int udp_recvmmsg(struct vfd *v, int fd, struct mmsghdr *msgs, unsigned n, int flags,
-		 struct timespec *timeout)
+static int recv_several(struct vfd *v, int fd, struct mmsghdr *msgs, unsigned n, int flags,
+			struct timespec *timeout)
 {
 	uint64_t end = 0;
 	unsigned got;
@@ -590,6 +621,30 @@ int udp_recvmmsg(struct vfd *v, int fd, struct mmsghdr *msgs, unsigned n, int fl
 		}
 	}
 	return got || !n ? (int)got : -1;
+}
+
+/* As udp_recvmmsg(); close() of another thread waits for its end. */
+static int recvmmsg_held(struct vfd *v, int fd, struct mmsghdr *msgs, unsigned n, int flags,
+			 struct timespec *timeout)
+{
+	struct vfd_hold hold;
+	int got;
+
+	vfd_hold(&hold, v);
+	pthread_cleanup_push(vfd_let_go, &hold);
+	got = recv_several(v, fd, msgs, n, flags, timeout);
+	pthread_cleanup_pop(1);
+	return got;
+}
+
+int udp_recvmmsg(struct vfd *v, int fd, struct mmsghdr *msgs, unsigned n, int flags,
+		 struct timespec *timeout)
+{
+	bool waits = !udp_of(v)->o.nonblock && !(flags & (MSG_DONTWAIT | MSG_WAITFORONE));
+
+	/* Who waits for several waits between them, too; one is held where it waits. */
+	return waits && n > 1 ? recvmmsg_held(v, fd, msgs, n, flags, timeout)
+			      : recv_several(v, fd, msgs, n, flags, timeout);
 }
 
 /*
