@@ -140,7 +140,7 @@ struct vfd {
 	 * names the object until they are over. Changed under vfd_table_lock.
 	 */
 	_Atomic bool parked;
-	_Atomic uint16_t calls; /* how many hold it (struct vfd_hold) */
+	_Atomic uint16_t calls; /* how many threads hold it (vfd_hold()) */
 	/* How many fds of this process name the object. Changed under vfd_table_lock. */
 	_Atomic uint32_t nfds;
 	/*
@@ -262,19 +262,22 @@ bool vfd_exchange(int fd, const struct vfd *from, struct vfd *to);
 /*
  * A call that waits holds its object, as the kernel's holds the file: what close() leaves of an
  * object that is held goes when the last call lets go of it. Such a call reaches it by v->os_fd
- * from then on. On the stack of the call.
+ * from then on. What a thread that ends (pthread_cancel()) has not let go of is let go of for it.
  */
-struct vfd_hold {
+struct vfd_held {
 	struct vfd *v;
-	struct vfd_hold *outer; /* of the same thread */
+	unsigned depth; /* calls within one another, all of them of v */
 };
-/* No lock held, for both. */
-void vfd_hold(struct vfd_hold *h, struct vfd *v);
 /*
- * hold: a struct vfd_hold, as pthread_cleanup_push() wants it. It may close the object, and then
- * waits as close() (SO_LINGER). Keeps errno.
+ * False: fd names v no more, and the call has no object (EBADF). Who asks for v's generation first
+ * and then holds it sees by that whether a close() that had begun before ends it all the same. No
+ * lock held, nor for the next.
  */
-void vfd_let_go(void *hold);
+bool vfd_hold(struct vfd *v, int fd);
+/* It may close the object, and then waits as close() (SO_LINGER). Keeps errno. */
+void vfd_let_go(void);
+/* This thread holds v. */
+bool vfd_holds(const struct vfd *v);
 /* A number that names v, which the caller holds and has found under fd: fd, if it still does. */
 static inline int vfd_held_fd(struct vfd *v, int fd)
 {
@@ -287,8 +290,8 @@ static inline int vfd_held_fd(struct vfd *v, int fd)
  * may never come back (longjmp()): this thread's calls hold nothing meanwhile. As in the kernel,
  * where a handler runs when the call has ended, and the call is made anew.
  */
-struct vfd_hold *vfd_holds_pause(void);
-void vfd_holds_resume(struct vfd_hold *paused);
+struct vfd_held vfd_hold_pause(void);
+void vfd_hold_resume(struct vfd_held paused);
 /*
  * Before the kernel closes or replaces fd, or vfd_close() does: if it is the last number of an
  * object that calls hold, the object gets one that only they know. errno is kept.

@@ -257,7 +257,7 @@ static bool is_to_park(const struct vfd *v, int fd)
 	return v && slot(fd) == v && v->nfds == 1 && !v->parked && !vfd_is_closing(v) && v->calls;
 }
 
-/* The calls of a parked v are over: what close() has left to do. */
+/* The calls of a parked v are over: what close() has left to do but for wait_after_close(). */
 static void unpark(struct vfd *v)
 {
 	int fd, cancel = quiet_begin();
@@ -279,7 +279,6 @@ static void unpark(struct vfd *v)
 	else if (parked)
 		vfd_release(fd);
 	quiet_end(cancel);
-	wait_after_close();
 }
 
 /* v, which fd names, has the number `own`, too. False: not needed any more. */
@@ -319,57 +318,107 @@ void vfd_park(int fd)
 	quiet_end(cancel);
 	if (own >= 0 && !v->calls)
 		unpark(v);
+	wait_after_close();
 	errno = err;
 }
 
-/* What this thread's calls hold; the innermost first. */
-static __thread struct vfd_hold *holds __attribute__((tls_model("initial-exec")));
+/* What this thread's calls hold; nothing at depth 0. */
+static __thread struct vfd_held held __attribute__((tls_model("initial-exec")));
+static __thread bool held_is_watched __attribute__((tls_model("initial-exec")));
+static pthread_key_t held_key;
 
-void vfd_hold(struct vfd_hold *h, struct vfd *v)
-{
-	lock_enter();
-	h->v = v;
-	h->outer = holds;
-	holds = h;
-	atomic_fetch_add(&v->calls, 1);
-	lock_leave();
-}
-
+/* The last call of a thread lets go of v. A handler of this thread waits until it is over. */
 static void drop(struct vfd *v)
 {
-	int err = errno;
+	int err;
 
-	if (atomic_fetch_sub(&v->calls, 1) == 1 && __builtin_expect(v->parked, 0))
-		unpark(v);
+	if (atomic_fetch_sub(&v->calls, 1) != 1 || __builtin_expect(!v->parked, 1))
+		return;
+	err = errno;
+	unpark(v);
 	errno = err;
 }
 
-void vfd_let_go(void *hold)
+void vfd_let_go(void)
 {
-	struct vfd_hold *h = hold;
-
 	lock_enter();
-	holds = h->outer;
+	if (!--held.depth)
+		drop(held.v);
 	lock_leave();
-	drop(h->v);
+	wait_after_close();
 }
 
-struct vfd_hold *vfd_holds_pause(void)
+static void thread_ends(void *arg)
 {
-	struct vfd_hold *paused = holds;
+	(void)arg;
+	if (!held.depth)
+		return;
+	held.depth = 1;
+	vfd_let_go();
+}
 
-	holds = NULL;
-	for (struct vfd_hold *h = paused; h; h = h->outer)
-		drop(h->v);
+static void held_key_make(void)
+{
+	/* Without a key a thread that is cancelled keeps what it holds. */
+	if (pthread_key_create(&held_key, thread_ends))
+		log_warn("no thread-specific key is left: a socket that is closed while a thread "
+			 "waits in it stays open if that thread is cancelled");
+}
+
+/* Once for each thread: it lets go at its end. */
+static __attribute__((noinline, cold)) void watch_held(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	pthread_once(&once, held_key_make);
+	pthread_setspecific(held_key, &held);
+	held_is_watched = true;
+}
+
+bool vfd_hold(struct vfd *v, int fd)
+{
+	lock_enter();
+	if (__builtin_expect(!held_is_watched, 0))
+		watch_held();
+	if (!held.depth++) {
+		held.v = v;
+		atomic_fetch_add(&v->calls, 1);
+	}
+	lock_leave();
+	/* Who is held by a call around this one needs no number. */
+	if (__builtin_expect(vfd_get(fd) == v || held.depth > 1, 1))
+		return true;
+	vfd_let_go();
+	return false;
+}
+
+bool vfd_holds(const struct vfd *v)
+{
+	return held.depth && held.v == v;
+}
+
+struct vfd_held vfd_hold_pause(void)
+{
+	struct vfd_held paused;
+
+	lock_enter();
+	paused = held;
+	held.depth = 0;
+	if (paused.depth)
+		drop(paused.v);
+	lock_leave();
+	wait_after_close();
 	return paused;
 }
 
-void vfd_holds_resume(struct vfd_hold *paused)
+void vfd_hold_resume(struct vfd_held paused)
 {
 	/* What has been closed meanwhile the call finds closed. */
-	for (struct vfd_hold *h = paused; h; h = h->outer)
-		atomic_fetch_add(&h->v->calls, 1);
-	holds = paused;
+	lock_enter();
+	if (paused.depth)
+		atomic_fetch_add(&paused.v->calls, 1);
+	held = paused;
+	lock_leave();
 }
 
 void vfd_forget(int fd)
@@ -446,6 +495,7 @@ bool vfd_disown(struct vfd *v)
 {
 	void (*leave)(struct vfd *) = atomic_load_explicit(&vfd_watch_os, memory_order_acquire);
 	bool owned = false;
+	int parked = -1;
 	sigset_t old;
 
 	/*
@@ -459,8 +509,14 @@ bool vfd_disown(struct vfd *v)
 		v->nfds--;
 		slot_clear(fd);
 		owned = true;
+		/* Only calls knew it, which end now. */
+		if (v->parked && own_fd_is(fd))
+			parked = fd;
 	}
+	v->parked = false;
 	table_unlock(&old);
+	if (parked >= 0)
+		own_fd_close(parked);
 	/* Those that took it in meanwhile; from here on none can. */
 	if (owned)
 		tell_sets(v, leave);
@@ -541,6 +597,9 @@ void vfd_fork_child(void)
 			raw.close(fd);
 		else if (was && was->parked && own_fd_is(fd))
 			own_fd_close(fd);
+		/* The calls of other threads are not the child's; this one's are paused. */
+		if (was && !vfd_is_closing(was))
+			atomic_store_explicit(&was->calls, 0, memory_order_relaxed);
 		if (v)
 			v->nfds = 0;
 		atomic_store_explicit(&vfd_table[fd], v, memory_order_relaxed);

@@ -49,8 +49,8 @@ static int recv_many(struct vfd *v, int fd, struct mmsghdr *msgs, unsigned n, in
 		}
 	}
 	while (got < n) {
-		ssize_t len =
-			message_recv_checked(v, fd, &msgs[got].msg_hdr, flags & ~MSG_WAITFORONE);
+		ssize_t len = message_recv_checked(v, vfd_holds(v) ? vfd_held_fd(v, fd) : fd,
+						   &msgs[got].msg_hdr, flags & ~MSG_WAITFORONE);
 
 		if (len < 0)
 			return got ? (int)got : -1;
@@ -63,6 +63,24 @@ static int recv_many(struct vfd *v, int fd, struct mmsghdr *msgs, unsigned n, in
 			break;
 	}
 	return (int)got;
+}
+
+/*
+ * As recv_many(). One that waits for each message is one call: close() of another thread waits for
+ * its end, between two messages, too.
+ */
+static int recv_many_held(struct vfd *v, int fd, struct mmsghdr *msgs, unsigned n, int flags,
+			  struct timespec *timeout)
+{
+	int got;
+
+	if (n == 1 || (flags & (MSG_DONTWAIT | MSG_WAITFORONE)))
+		return recv_many(v, fd, msgs, n, flags, timeout);
+	if (!vfd_hold(v, fd))
+		return fail(EBADF);
+	got = recv_many(v, fd, msgs, n, flags, timeout);
+	vfd_let_go();
+	return got;
 }
 
 static int send_many(struct vfd *v, int fd, struct mmsghdr *msgs, unsigned n, int flags)
@@ -132,7 +150,7 @@ PRELOAD int recvmmsg(int fd, struct mmsghdr *msgs, unsigned n, int flags, struct
 		return CANCELLABLE(first_bad(v, fd, msgs, flags, message_recv_checked));
 	if (v->ops->recvmmsg)
 		return CANCELLABLE(v->ops->recvmmsg(v, fd, msgs, n, flags, timeout));
-	return CANCELLABLE(recv_many(v, fd, msgs, n, flags, timeout));
+	return CANCELLABLE(recv_many_held(v, fd, msgs, n, flags, timeout));
 }
 
 PRELOAD int sendmmsg(int fd, struct mmsghdr *msgs, unsigned n, int flags)

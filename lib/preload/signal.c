@@ -173,49 +173,49 @@ bool signal_touched(int sig, void *context)
 static void plain_entry3(int sig, siginfo_t *info, void *context)
 {
 	int inside = libc_internal > 0;
-	struct vfd_hold *holds;
+	struct vfd_held held;
 
 	(void)info;
 	if (signal_touched(sig, context) || signal_defer(sig, NULL))
 		return;
 	begin(sig);
-	holds = vfd_holds_pause();
+	held = vfd_hold_pause();
 	handlers_inside += inside;
 	atomic_load_explicit(&actions[sig].plain, memory_order_acquire)(sig);
 	handlers_inside -= inside;
-	vfd_holds_resume(holds);
+	vfd_hold_resume(held);
 }
 #define plain_entry ((sighandler_t)(void (*)(void))plain_entry3)
 #else
 static void plain_entry(int sig)
 {
 	int inside = libc_internal > 0;
-	struct vfd_hold *holds;
+	struct vfd_held held;
 
 	if (signal_defer(sig, NULL))
 		return;
 	begin(sig);
-	holds = vfd_holds_pause();
+	held = vfd_hold_pause();
 	handlers_inside += inside;
 	atomic_load_explicit(&actions[sig].plain, memory_order_acquire)(sig);
 	handlers_inside -= inside;
-	vfd_holds_resume(holds);
+	vfd_hold_resume(held);
 }
 #endif
 
 static void info_entry(int sig, siginfo_t *info, void *context)
 {
 	int inside = libc_internal > 0;
-	struct vfd_hold *holds;
+	struct vfd_held held;
 
 	if (signal_touched(sig, context) || signal_defer(sig, info))
 		return;
 	begin(sig);
-	holds = vfd_holds_pause();
+	held = vfd_hold_pause();
 	handlers_inside += inside;
 	atomic_load_explicit(&actions[sig].info, memory_order_acquire)(sig, info, context);
 	handlers_inside -= inside;
-	vfd_holds_resume(holds);
+	vfd_hold_resume(held);
 }
 
 static bool is_function(sighandler_t h)

@@ -18,7 +18,7 @@ vma_recv_callback_retval_t sock_show(const struct sock_frame *f, struct vma_info
 	struct sockaddr_storage src = {0}, dst = {0};
 	struct iovec iov[SOCK_SHOW_PIECES];
 	vma_recv_callback_retval_t ret;
-	struct vfd_hold *holds;
+	struct vfd_held held;
 	size_t n = 0;
 
 	info.struct_sz = sizeof(info);
@@ -30,8 +30,8 @@ vma_recv_callback_retval_t sock_show(const struct sock_frame *f, struct vma_info
 	sock_addr_put(f->domain, f->dst, f->dport, f->scope, &dst);
 	for (const struct buf *b = f->b; b && n < SOCK_SHOW_PIECES; b = b->frag)
 		iov[n++] = (struct iovec){.iov_base = b->data, .iov_len = b->len};
-	holds = vfd_holds_pause();
+	held = vfd_hold_pause();
 	ret = fn(f->fd, n, iov, &info, context);
-	vfd_holds_resume(holds);
+	vfd_hold_resume(held);
 	return ret;
 }

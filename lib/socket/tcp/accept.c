@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <pthread.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
@@ -388,12 +387,11 @@ static int accept_once(struct tcp_sock *s, int fd, struct sockaddr *addr, sockle
 }
 
 /* The rest of a blocking call whose first look found nobody. As accept_once(). */
-static int accept_slow(struct tcp_sock *s, int fd, struct sockaddr *addr, socklen_t *len, int flags)
+static int accept_slow(struct tcp_sock *s, int fd, struct sockaddr *addr, socklen_t *len, int flags,
+		       struct tcp_sock_wait *w)
 {
-	struct tcp_sock_wait w;
 	int new;
 
-	tcp_sock_wait_init(s, &w, EPOLLIN | EPOLLERR | EPOLLHUP, s->rcvtimeo_ns);
 	do {
 		fd = vfd_held_fd(&s->v, fd);
 		if (tcp_sock_mode(s) != TCP_SOCK_LISTEN) { /* shut down meanwhile */
@@ -403,7 +401,7 @@ static int accept_slow(struct tcp_sock *s, int fd, struct sockaddr *addr, sockle
 		new = accept_once(s, fd, addr, len, flags);
 		if (new != -EAGAIN)
 			return new;
-		new = tcp_sock_wait_more(s, &w);
+		new = tcp_sock_wait_more(s, w);
 	} while (!new);
 	return new;
 }
@@ -411,13 +409,14 @@ static int accept_slow(struct tcp_sock *s, int fd, struct sockaddr *addr, sockle
 /* As accept_slow(); close() of another thread waits for its end. */
 static int accept_held(struct tcp_sock *s, int fd, struct sockaddr *addr, socklen_t *len, int flags)
 {
-	struct vfd_hold hold;
+	struct tcp_sock_wait w;
 	int new;
 
-	vfd_hold(&hold, &s->v);
-	pthread_cleanup_push(vfd_let_go, &hold);
-	new = accept_slow(s, fd, addr, len, flags);
-	pthread_cleanup_pop(1);
+	tcp_sock_wait_init(s, &w, EPOLLIN | EPOLLERR | EPOLLHUP, s->rcvtimeo_ns);
+	if (!vfd_hold(&s->v, fd))
+		return -EBADF;
+	new = accept_slow(s, fd, addr, len, flags, &w);
+	vfd_let_go();
 	return new;
 }
 

@@ -4,7 +4,6 @@
  */
 #include <arpa/inet.h>
 #include <errno.h>
-#include <pthread.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>
@@ -467,13 +466,12 @@ static int conclude(struct tcp_sock *s, int fd, uint32_t gen, bool nonblock, int
 /* As conclude(); close() of another thread waits for its end. */
 static int conclude_held(struct tcp_sock *s, int fd, uint32_t gen, bool nonblock, int pending)
 {
-	struct vfd_hold hold;
 	int err;
 
-	vfd_hold(&hold, &s->v);
-	pthread_cleanup_push(vfd_let_go, &hold);
+	if (!vfd_hold(&s->v, fd))
+		return -EBADF;
 	err = conclude(s, fd, gen, nonblock, pending);
-	pthread_cleanup_pop(1);
+	vfd_let_go();
 	return err;
 }
 

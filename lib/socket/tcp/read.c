@@ -2,7 +2,6 @@
 /* Reading from a connection. */
 #include <errno.h>
 #include <limits.h>
-#include <pthread.h>
 #include <linux/tcp.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -185,15 +184,13 @@ static size_t low_water(const struct tcp_sock *s, size_t len, int flags)
  * starts over each time, as more arrives behind what was seen.
  */
 static ssize_t recv_slow(struct tcp_sock *s, const struct iovec *iov, int cnt, size_t low,
-			 size_t got, int flags)
+			 size_t got, int flags, struct tcp_sock_wait *w)
 {
 	bool peek = flags & MSG_PEEK;
 	struct iovec part[TCP_SOCK_IOVS];
-	struct tcp_sock_wait w;
 	ssize_t n;
 	int err;
 
-	tcp_sock_wait_init(s, &w, RX_EVENTS, s->rcvtimeo_ns);
 	for (;;) {
 		if (!got)
 			n = take(s, iov, cnt, flags);
@@ -202,8 +199,8 @@ static ssize_t recv_slow(struct tcp_sock *s, const struct iovec *iov, int cnt, s
 		else
 			n = take_more(s, part, tcp_sock_iov_part(iov, cnt, got, part), flags, 0);
 		if (n == -EAGAIN) {
-			w.behind = peek ? (uint32_t)got : 0;
-			err = tcp_sock_wait_more(s, &w);
+			w->behind = peek ? (uint32_t)got : 0;
+			err = tcp_sock_wait_more(s, w);
 			/* Who wants none has waited once, whatever for (tcp_recvmsg_locked()). */
 			if (err)
 				return got || !low ? (ssize_t)got : err;
@@ -228,16 +225,17 @@ static __attribute__((noinline)) ssize_t recv_held(struct tcp_sock *s, int fd,
 						   const struct iovec *iov, int cnt, size_t low,
 						   size_t got, int flags)
 {
-	struct vfd_hold hold;
+	struct tcp_sock_wait w;
 	ssize_t n;
 
-	vfd_hold(&hold, &s->v);
-	pthread_cleanup_push(vfd_let_go, &hold);
-	n = told(s, recv_slow(s, iov, cnt, low, got, flags));
+	tcp_sock_wait_init(s, &w, RX_EVENTS, s->rcvtimeo_ns);
+	if (!vfd_hold(&s->v, fd))
+		return got ? (ssize_t)got : -EBADF;
+	n = told(s, recv_slow(s, iov, cnt, low, got, flags, &w));
 	/* The number may be another socket's by now. */
 	if (n == GONE_TO_KERNEL && vfd_get(fd) != &s->v)
 		n = -EBADF;
-	pthread_cleanup_pop(1);
+	vfd_let_go();
 	return n;
 }
 

@@ -2,7 +2,6 @@
 /* Writing to a connection. */
 #include <errno.h>
 #include <limits.h>
-#include <pthread.h>
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/uio.h>
@@ -114,15 +113,13 @@ static ssize_t send_by_kernel(int fd, const struct iovec *iov, int cnt, size_t l
 
 /* The rest of a blocking call of which `done` of len bytes are in. */
 static ssize_t send_slow(struct tcp_sock *s, int fd, const struct iovec *iov, int cnt, size_t len,
-			 size_t done, int flags)
+			 size_t done, int flags, struct tcp_sock_wait *w)
 {
 	struct iovec part[TCP_SOCK_IOVS];
-	struct tcp_sock_wait w;
 	size_t here;
 	ssize_t n;
 	int err, num;
 
-	tcp_sock_wait_init(s, &w, TX_EVENTS, s->sndtimeo_ns);
 	for (;;) {
 		num = tcp_sock_iov_part(iov, cnt, done, part);
 		here = tcp_sock_iov_len(part, (size_t)num);
@@ -137,7 +134,7 @@ static ssize_t send_slow(struct tcp_sock *s, int fd, const struct iovec *iov, in
 				return (ssize_t)done;
 			continue;
 		}
-		err = tcp_sock_wait_more(s, &w);
+		err = tcp_sock_wait_more(s, w);
 		if (err)
 			return done ? (ssize_t)done : err;
 	}
@@ -148,13 +145,14 @@ static __attribute__((noinline)) ssize_t send_held(struct tcp_sock *s, int fd,
 						   const struct iovec *iov, int cnt, size_t len,
 						   size_t done, int flags)
 {
-	struct vfd_hold hold;
+	struct tcp_sock_wait w;
 	ssize_t n;
 
-	vfd_hold(&hold, &s->v);
-	pthread_cleanup_push(vfd_let_go, &hold);
-	n = send_slow(s, fd, iov, cnt, len, done, flags);
-	pthread_cleanup_pop(1);
+	tcp_sock_wait_init(s, &w, TX_EVENTS, s->sndtimeo_ns);
+	if (!vfd_hold(&s->v, fd))
+		return done ? (ssize_t)done : -EBADF;
+	n = send_slow(s, fd, iov, cnt, len, done, flags, &w);
+	vfd_let_go();
 	return n;
 }
 

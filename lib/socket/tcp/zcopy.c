@@ -179,26 +179,40 @@ static ssize_t look(struct tcp_sock *s, const struct zcopy *z, bool force, bool 
 	return n;
 }
 
-/* Waits until look() has something. As it. */
-static ssize_t receive(struct tcp_sock *s, const struct zcopy *z, int flags, bool force, bool *copy)
+/*
+ * Waits until look() has something. As it; close() of another thread waits for its end. What is to
+ * be copied after all the caller asks for by the number.
+ */
+static ssize_t receive_held(struct tcp_sock *s, int fd, const struct zcopy *z, bool force,
+			    bool *copy)
+{
+	struct tcp_sock_wait w;
+	ssize_t n;
+
+	tcp_sock_wait_init(s, &w, EPOLLIN | EPOLLRDHUP | EPOLLERR | EPOLLHUP, s->rcvtimeo_ns);
+	if (!vfd_hold(&s->v, fd))
+		return -EBADF;
+	do {
+		n = tcp_sock_wait_more(s, &w);
+		if (!n)
+			n = look(s, z, force, copy);
+		else
+			break;
+	} while (n == -EAGAIN);
+	vfd_let_go();
+	return n;
+}
+
+/* As look(), and waits if the call does. */
+static ssize_t receive(struct tcp_sock *s, int fd, const struct zcopy *z, int flags, bool force,
+		       bool *copy)
 {
 	bool wait = !s->nonblock && !(flags & MSG_DONTWAIT);
 	ssize_t n = look(s, z, force, copy);
-	struct tcp_sock_wait w;
-	int err;
 
 	if (n == -EAGAIN && stacks_show_due())
 		n = stacks_show() ? look(s, z, force, copy) : -EINTR;
-	if (n != -EAGAIN || !wait)
-		return n;
-	tcp_sock_wait_init(s, &w, EPOLLIN | EPOLLRDHUP | EPOLLERR | EPOLLHUP, s->rcvtimeo_ns);
-	while (n == -EAGAIN) {
-		err = tcp_sock_wait_more(s, &w);
-		if (err)
-			return err;
-		n = look(s, z, force, copy);
-	}
-	return n;
+	return n == -EAGAIN && wait ? receive_held(s, fd, z, force, copy) : n;
 }
 
 ssize_t tcp_sock_recv_zcopy(struct vfd *v, int fd, struct zcopy *z)
@@ -211,7 +225,7 @@ ssize_t tcp_sock_recv_zcopy(struct vfd *v, int fd, struct zcopy *z)
 	*z->flags &= ~MSG_VMA_ZCOPY;
 	if (tcp_sock_mode(s) != TCP_SOCK_CONN || (flags & ~(MSG_DONTWAIT | MSG_NOSIGNAL)))
 		return plain(s, fd, z, flags);
-	n = receive(s, z, flags, force, &copy);
+	n = receive(s, fd, z, flags, force, &copy);
 	if (copy)
 		return plain(s, fd, z, flags);
 	if (n < 0) {

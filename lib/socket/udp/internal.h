@@ -275,11 +275,17 @@ bool udp_lend(struct udp_sock *s, struct udp_att *att, struct stack *st, struct 
 void udp_held_too_long(const struct udp_sock *s);
 
 /* recv.c */
+static inline bool udp_is_nonblock(const struct udp_sock *s, int flags)
+{
+	return s->o.nonblock || (flags & MSG_DONTWAIT);
+}
 /*
  * Waits as recvmsg() does for something to read: the attachment whose head it is, its stack locked;
- * or NULL, and *n is what recvmsg() returns, msg filled by the kernel socket.
+ * or NULL, and *n is what recvmsg() returns, msg filled by the kernel socket. gen: of s, before the
+ * caller held it, if it does.
  */
-struct udp_att *udp_ready(struct udp_sock *s, int fd, struct msghdr *msg, int flags, ssize_t *n);
+struct udp_att *udp_ready(struct udp_sock *s, int fd, uint32_t gen, struct msghdr *msg, int flags,
+			  ssize_t *n);
 /* Hands the head of att to the user and unlocks its stack. Returns what recvmsg() returns. */
 ssize_t udp_deliver(struct udp_sock *s, struct udp_att *att, struct msghdr *msg, int flags);
 /* The sender's address, cut to *len bytes; *len becomes its whole length. */

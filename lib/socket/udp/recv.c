@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -398,15 +397,17 @@ static void count_wait(struct udp_sock *s, const struct wait_call *w, bool came)
 /*
  * When the first look found nothing, or something unusual: the attachment whose head is to be
  * delivered, its stack locked; or NULL, and *n is what recvmsg() returns, msg filled by the kernel
- * socket.
+ * socket. gen: of s, before the caller held it, if it does.
  */
 static __attribute__((noinline)) struct udp_att *
-wait_ready(struct udp_sock *s, int fd, struct msghdr *msg, int flags, ssize_t *n)
+wait_ready(struct udp_sock *s, int fd, uint32_t gen, struct msghdr *msg, int flags, ssize_t *n)
 {
-	bool nonblock = s->o.nonblock || (flags & MSG_DONTWAIT);
+	bool nonblock = udp_is_nonblock(s, flags), holds = vfd_holds(&s->v);
 	struct wait_call w;
 	int err;
 
+	if (holds)
+		fd = vfd_held_fd(&s->v, fd);
 	udp_begin(s, fd);
 	if (!atomic_load_explicit(&s->natt, memory_order_acquire) &&
 	    (s->in_kernel || s->kernel_rx)) {
@@ -419,18 +420,17 @@ wait_ready(struct udp_sock *s, int fd, struct msghdr *msg, int flags, ssize_t *n
 		       atomic_load_explicit(&s->natt, memory_order_relaxed) ? params.rx_poll
 									    : params.rx_poll_init,
 		       &s->spin);
-	/*
-	 * Closed since the caller found it: a closing that came before wait_call_init() would not
-	 * be noticed later.
-	 */
-	if (vfd_get(vfd_held_fd(&s->v, fd)) != &s->v) {
+	/* Closed since the caller found it: from here on another s would be taken for it. */
+	w.gen = gen;
+	if (wait_call_closed(&w) || (!holds && vfd_get(fd) != &s->v)) {
 		*n = fail(s, EBADF);
 		return NULL;
 	}
 	for (;;) {
 		struct udp_att *att;
 
-		fd = vfd_held_fd(&s->v, fd);
+		if (holds)
+			fd = vfd_held_fd(&s->v, fd);
 		/*
 		 * An error goes before the data, as in the kernel. Data of the two ways takes
 		 * turns: neither starves the other.
@@ -482,30 +482,33 @@ static inline struct udp_att *first_look(struct udp_sock *s)
 	return find_ready(s);
 }
 
-struct udp_att *udp_ready(struct udp_sock *s, int fd, struct msghdr *msg, int flags, ssize_t *n)
+struct udp_att *udp_ready(struct udp_sock *s, int fd, uint32_t gen, struct msghdr *msg, int flags,
+			  ssize_t *n)
 {
 	struct udp_att *att = first_look(s);
 
-	return att ? att : wait_ready(s, fd, msg, flags, n);
+	return att ? att : wait_ready(s, fd, gen, msg, flags, n);
 }
 
 /*
  * The rest of udp_recvmsg() when the first look found nothing; close() of another thread waits for
- * its end.
+ * the end of a call that waits.
  */
-static __attribute__((noinline)) ssize_t recvmsg_held(struct udp_sock *s, int fd,
+static __attribute__((noinline)) ssize_t recvmsg_slow(struct udp_sock *s, int fd,
 						      struct msghdr *msg, int flags)
 {
-	struct vfd_hold hold;
+	uint32_t gen = atomic_load_explicit(&s->gen, memory_order_acquire);
+	bool holds = !udp_is_nonblock(s, flags);
 	struct udp_att *att;
 	ssize_t n;
 
-	vfd_hold(&hold, &s->v);
-	pthread_cleanup_push(vfd_let_go, &hold);
-	att = wait_ready(s, fd, msg, flags, &n);
+	if (holds && !vfd_hold(&s->v, fd))
+		return fail(s, EBADF);
+	att = wait_ready(s, fd, gen, msg, flags, &n);
 	if (att)
 		n = udp_deliver(s, att, msg, flags);
-	pthread_cleanup_pop(1);
+	if (holds)
+		vfd_let_go();
 	return n;
 }
 
@@ -523,14 +526,14 @@ ssize_t udp_recvmsg(struct vfd *v, int fd, struct msghdr *msg, int flags)
 		return libc.recvmsg(fd, msg, flags);
 	}
 	att = first_look(s);
-	return att ? udp_deliver(s, att, msg, flags) : recvmsg_held(s, fd, msg, flags);
+	return att ? udp_deliver(s, att, msg, flags) : recvmsg_slow(s, fd, msg, flags);
 }
 
 /*
  * recvfrom() by way of a msghdr: *att is what to deliver plainly, or NULL and the result is
  * returned.
  */
-static ssize_t recvfrom_msg(struct udp_sock *s, int fd, struct iovec *iov, int flags,
+static ssize_t recvfrom_msg(struct udp_sock *s, int fd, uint32_t gen, struct iovec *iov, int flags,
 			    struct sockaddr *addr, socklen_t *alen, struct udp_att **att)
 {
 	struct msghdr msg = {
@@ -545,27 +548,29 @@ static ssize_t recvfrom_msg(struct udp_sock *s, int fd, struct iovec *iov, int f
 	if (flags & ~UDP_RX_FLAGS)
 		n = udp_recvmsg(&s->v, fd, &msg, flags);
 	else
-		*att = wait_ready(s, fd, &msg, flags, &n);
+		*att = wait_ready(s, fd, gen, &msg, flags, &n);
 	if (!*att && n >= 0 && addr && alen)
 		*alen = msg.msg_namelen;
 	return n;
 }
 
-/* As recvmsg_held(), of recvfrom(). */
-static __attribute__((noinline)) ssize_t recvfrom_held(struct udp_sock *s, int fd,
+/* As recvmsg_slow(), of recvfrom(). */
+static __attribute__((noinline)) ssize_t recvfrom_slow(struct udp_sock *s, int fd,
 						       struct iovec *iov, int flags,
 						       struct sockaddr *addr, socklen_t *alen)
 {
-	struct vfd_hold hold;
+	uint32_t gen = atomic_load_explicit(&s->gen, memory_order_acquire);
+	bool holds = !udp_is_nonblock(s, flags);
 	struct udp_att *att;
 	ssize_t n;
 
-	vfd_hold(&hold, &s->v);
-	pthread_cleanup_push(vfd_let_go, &hold);
-	n = recvfrom_msg(s, fd, iov, flags, addr, alen, &att);
+	if (holds && !vfd_hold(&s->v, fd))
+		return fail(s, EBADF);
+	n = recvfrom_msg(s, fd, gen, iov, flags, addr, alen, &att);
 	if (att)
 		n = deliver_plain(s, att, iov->iov_base, iov->iov_len, addr, alen);
-	pthread_cleanup_pop(1);
+	if (holds)
+		vfd_let_go();
 	return n;
 }
 
@@ -578,7 +583,7 @@ ssize_t udp_recvfrom_any(struct udp_sock *s, int fd, void *buf, size_t len, int 
 	if (__builtin_expect(!(flags & ~UDP_RX_FLAGS), 1))
 		att = first_look(s);
 	return att ? deliver_plain(s, att, buf, len, addr, alen)
-		   : recvfrom_held(s, fd, &iov, flags, addr, alen);
+		   : recvfrom_slow(s, fd, &iov, flags, addr, alen);
 }
 
 static int recv_several(struct vfd *v, int fd, struct mmsghdr *msgs, unsigned n, int flags,
@@ -598,7 +603,8 @@ static int recv_several(struct vfd *v, int fd, struct mmsghdr *msgs, unsigned n,
 	if (n > UIO_MAXIOV)
 		n = UIO_MAXIOV;
 	for (got = 0; got < n; got++) {
-		ssize_t len = udp_recvmsg(v, fd, &msgs[got].msg_hdr, flags & ~MSG_WAITFORONE);
+		ssize_t len = udp_recvmsg(v, vfd_holds(v) ? vfd_held_fd(v, fd) : fd,
+					  &msgs[got].msg_hdr, flags & ~MSG_WAITFORONE);
 
 		if (len < 0)
 			break;
@@ -627,13 +633,12 @@ static int recv_several(struct vfd *v, int fd, struct mmsghdr *msgs, unsigned n,
 static int recvmmsg_held(struct vfd *v, int fd, struct mmsghdr *msgs, unsigned n, int flags,
 			 struct timespec *timeout)
 {
-	struct vfd_hold hold;
 	int got;
 
-	vfd_hold(&hold, v);
-	pthread_cleanup_push(vfd_let_go, &hold);
+	if (!vfd_hold(v, fd))
+		return (int)fail(udp_of(v), EBADF);
 	got = recv_several(v, fd, msgs, n, flags, timeout);
-	pthread_cleanup_pop(1);
+	vfd_let_go();
 	return got;
 }
 

@@ -153,7 +153,7 @@ static ssize_t no_room(struct udp_att *att)
 }
 
 /* What has not come as the usual datagram does. flags: recvfrom()'s own. */
-static __attribute__((noinline)) ssize_t receive(struct vfd *v, int fd, struct zcopy *z, int flags)
+static ssize_t receive(struct vfd *v, int fd, uint32_t gen, struct zcopy *z, int flags)
 {
 	struct udp_sock *s = udp_of(v);
 	struct iovec iov = {.iov_base = z->buf, .iov_len = z->len};
@@ -168,7 +168,7 @@ static __attribute__((noinline)) ssize_t receive(struct vfd *v, int fd, struct z
 	if (flags & ~UDP_RX_FLAGS) {
 		n = udp_recvmsg(v, fd, &msg, flags);
 	} else {
-		att = udp_ready(s, fd, &msg, flags, &n);
+		att = udp_ready(s, fd, gen, &msg, flags, &n);
 		if (att) {
 			n = try_give(s, att, z, &taken);
 			if (taken)
@@ -183,6 +183,24 @@ static __attribute__((noinline)) ssize_t receive(struct vfd *v, int fd, struct z
 	return n;
 }
 
+/* As receive(); close() of another thread waits for the end of a call that waits. */
+static __attribute__((noinline)) ssize_t receive_slow(struct vfd *v, int fd, struct zcopy *z,
+						      int flags)
+{
+	uint32_t gen = atomic_load_explicit(&udp_of(v)->gen, memory_order_acquire);
+	bool holds = !udp_is_nonblock(udp_of(v), flags);
+	ssize_t n;
+
+	if (holds && !vfd_hold(v, fd)) {
+		errno = EBADF;
+		return -1;
+	}
+	n = receive(v, fd, gen, z, flags);
+	if (holds)
+		vfd_let_go();
+	return n;
+}
+
 ssize_t udp_recv_zcopy(struct vfd *v, int fd, struct zcopy *z)
 {
 	int flags = *z->flags & ~(MSG_VMA_ZCOPY_FORCE | MSG_VMA_ZCOPY);
@@ -191,5 +209,5 @@ ssize_t udp_recv_zcopy(struct vfd *v, int fd, struct zcopy *z)
 	*z->flags &= ~MSG_VMA_ZCOPY;
 	if (!(flags & ~UDP_RX_FLAGS) && udp_give_frame(udp_of(v), flags, z, &n))
 		return n;
-	return receive(v, fd, z, flags);
+	return receive_slow(v, fd, z, flags);
 }

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""What happens to a thread, or to a number, while the thread waits in a call: the same as with the kernel's sockets."""
+
+import select
+import socket
+import subprocess
+
+import pytest
+
+PORT = 7502
+# What the peer does ("?": it says what it sees), and what the program is let go on by (".").
+SCRIPTS = {
+    "recv": ["close", "?", ".", "send", ".", "recv", "end"],
+    "epoll": ["close", "end", ".", ".", "epoll_wait"],
+    "cancel": ["close", "?", ".", "cancelled", "end", "."],
+    "handler ends the thread": ["ended", "?", ".", "close", "end", "."],
+    "handler jumps": ["left", "?", ".", "close", "end", "."],
+    "handler closes": ["ended", "end", ".", "close", "."],
+    "handler returns": ["?", ".", "close", "?", "send", "recv", "end", "."],
+    "number reused": ["the same number", "?", "other", "send", ".", "the other", "end", "."],
+    "fork": ["close", "?", ".", ".", "the child is over", "?", "send", "recv", "end", "."],
+}
+
+
+def seen(peer, end):
+    """What a peer has been told: at once, or until there is something."""
+    if not end and not select.select([peer], [], [], 0)[0]:
+        return "nothing"
+    try:
+        return peer.recv(10)
+    except ConnectionError as e:
+        return type(e).__name__
+
+
+def run(net, library, preload, what):
+    with net.b.socket(socket.AF_INET, socket.SOCK_STREAM, timeout=20) as lst:
+        lst.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        lst.bind((net.b.ip4, PORT))
+        lst.listen(8)
+        p = net.a.popen([library.helpers / "held_calls", what, net.b.ip4, PORT], preload=preload,
+                        env={"VMA_TRACELEVEL": "ERROR", "VMA_RX_POLL": "0"}, stdin=subprocess.PIPE)
+        peers, saw = [lst.accept()[0]], []
+        for step in SCRIPTS[what]:
+            if step == ".":
+                p.popen.stdin.write(b".")
+                p.popen.stdin.flush()
+            elif step in ("?", "end"):
+                saw.append((step, seen(peers[0], step == "end")))
+            elif step == "send":
+                peers[0].sendall(b"late")
+            elif step == "other":
+                peers.append(lst.accept()[0])
+                peers[1].sendall(b"another")
+            else:
+                p.wait_text(step)
+        assert p.wait(30) == 0, p.text
+        for peer in peers:
+            peer.close()
+        return saw, sorted(p.text.splitlines())
+
+
+@pytest.mark.parametrize("what", SCRIPTS)
+def test_a_call_is_inside(unet, library, what):
+    kernel, ours = run(unet, library, False, what), run(unet, library, True, what)
+    print(kernel)
+    assert ours == kernel
