@@ -140,7 +140,7 @@ struct vfd {
 	 * names the object until they are over. Changed under vfd_table_lock.
 	 */
 	_Atomic bool parked;
-	_Atomic uint16_t calls; /* how many threads hold it (vfd_hold()) */
+	_Atomic uint16_t calls; /* how many hold it (vfd_hold(), vfd_ref()) */
 	/* How many fds of this process name the object. Changed under vfd_table_lock. */
 	_Atomic uint32_t nfds;
 	/*
@@ -276,6 +276,15 @@ struct vfd_held {
 bool vfd_hold(struct vfd *v, int fd);
 /* It may close the object, and then waits as close() (SO_LINGER). Keeps errno. */
 void vfd_let_go(void);
+/*
+ * The same of what is held beside that (poll() of many), for as long as no handler of this thread
+ * can run: vfd_unref() follows. What was closed before is seen afterwards. Keep errno.
+ */
+static inline void vfd_ref(struct vfd *v)
+{
+	atomic_fetch_add(&v->calls, 1);
+}
+void vfd_unref(struct vfd *v);
 /* This thread holds v. */
 bool vfd_holds(const struct vfd *v);
 /* A number that names v, which the caller holds and has found under fd: fd, if it still does. */

@@ -339,6 +339,12 @@ static void drop(struct vfd *v)
 	errno = err;
 }
 
+void vfd_unref(struct vfd *v)
+{
+	drop(v);
+	wait_after_close();
+}
+
 void vfd_let_go(void)
 {
 	lock_enter();

@@ -2,11 +2,13 @@
 #include "iomux/pollset.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 
 #include "iomux/epoll.h"
 #include "runtime/runtime.h"
 #include "config/config.h"
+#include "stack/stack.h"
 
 /* A shadow socket is always writable: what it says of that is not asked. */
 #define OUT_BITS (POLLOUT | POLLWRNORM | POLLWRBAND)
@@ -86,14 +88,37 @@ bool pollset_add(struct pollset *s, int fd, uint32_t events, uint32_t accept)
 	return true;
 }
 
+/* The number of entry i, one of ours. */
+static int number(const struct pollset *s, unsigned i)
+{
+	int fd = s->kernel[i].fd;
+
+	return fd < 0 ? ~fd : fd;
+}
+
+/* Entry i has been closed since it was added; what has gone to the kernel has not. */
+static bool is_closed(const struct pollset *s, unsigned i)
+{
+	int fd = number(s, i);
+
+	return __builtin_expect(vfd_get(fd) != s->entries[i].v, 0) && raw.fcntl(fd, F_GETFD) < 0;
+}
+
+/* As poll() and select() of the kernel: the one has a bit for it, the other calls it ready. */
+static uint32_t closed_events(const struct pollset *s, unsigned i)
+{
+	return s->bad_fd_fails ? s->entries[i].accept : POLLNVAL;
+}
+
 /* Returns how many of ours are ready, or -EBADF. */
 static int look_user(struct pollset *s)
 {
 	int ready = 0;
 
 	for (unsigned j = 0; j < s->ours; j++) {
-		struct pollset_entry *e = &s->entries[s->index[j]];
-		uint32_t events = e->v->ops->events(e->v);
+		unsigned i = s->index[j];
+		struct pollset_entry *e = &s->entries[i];
+		uint32_t events = is_closed(s, i) ? closed_events(s, i) : e->v->ops->events(e->v);
 
 		if (events & POLLNVAL && s->bad_fd_fails) /* vfd_closing */
 			return -EBADF;
@@ -136,7 +161,8 @@ static int fold_kernel(struct pollset *s)
 		struct pollset_entry *e = &s->entries[i];
 		uint32_t events = (unsigned short)s->kernel[i].revents;
 
-		if (s->kernel[i].fd < 0)
+		/* What look_user() says of a number that was closed is enough. */
+		if (s->kernel[i].fd < 0 || (events & POLLNVAL && e->v && is_closed(s, i)))
 			events = 0;
 		if (events & POLLNVAL && s->bad_fd_fails)
 			return -EBADF;
@@ -208,15 +234,28 @@ static int pollset_look(struct mux *m, enum mux_look how)
 	return look_kernel(s);
 }
 
+static struct vfd *watched_vfd(const struct pollset *s, unsigned j)
+{
+	return s->entries[s->index[j]].v;
+}
+
 static void pollset_unwatch(struct mux *m, bool look_follows)
 {
 	struct pollset *s = (struct pollset *)m;
+	unsigned n = s->watched;
+	bool closed = false;
 
-	(void)look_follows; /* every watcher of a socket is woken */
-	while (s->watched) {
-		s->watched--;
-		wait_watch_del(s->entries[s->index[s->watched]].v, &s->watches[s->watched]);
+	for (unsigned j = 0; j < n; j++) {
+		wait_watch_del(watched_vfd(s, j), &s->watches[j]);
+		closed |= watched_vfd(s, j)->parked;
 	}
+	s->watched = 0;
+	/* What has woken us has come before the end of what was closed meanwhile. */
+	if (closed && look_follows)
+		stacks_poll();
+	for (unsigned j = 0; j < n; j++)
+		if (watched_vfd(s, j)->kind != VFD_EPOLL)
+			vfd_unref(watched_vfd(s, j));
 }
 
 static void pollset_watch(struct mux *m)
@@ -225,7 +264,12 @@ static void pollset_watch(struct mux *m)
 
 	/* Without an eventfd wait_sleep() looks again by itself, so that is no reason to fail. */
 	for (unsigned j = 0; j < s->ours; j++) {
-		wait_watch_add(s->entries[s->index[j]].v, &s->watches[j]);
+		struct vfd *v = watched_vfd(s, j);
+
+		/* Closed meanwhile it stays until the sleep is over, as the kernel's. */
+		if (v->kind != VFD_EPOLL)
+			vfd_ref(v);
+		wait_watch_add(v, &s->watches[j]);
 		s->watched++;
 	}
 	/* Who goes from here on wakes us. */

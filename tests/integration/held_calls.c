@@ -80,10 +80,10 @@ static void begin(void *(*fn)(void *arg))
 		strcpy(was, now);
 		if (tid)
 			where(now, sizeof(now));
-	} while (strcmp(was, now) || (strncmp(now, "7 ", 2) && strncmp(now, "23 ", 3) &&
-				      strncmp(now, "45 ", 3) && strncmp(now, "232 ", 4) &&
-				      strncmp(now, "270 ", 4) && strncmp(now, "271 ", 4) &&
-				      strncmp(now, "281 ", 4)));
+	} while (strcmp(was, now) ||
+		 (strncmp(now, "7 ", 2) && strncmp(now, "23 ", 3) && strncmp(now, "45 ", 3) &&
+		  strncmp(now, "232 ", 4) && strncmp(now, "270 ", 4) && strncmp(now, "271 ", 4) &&
+		  strncmp(now, "281 ", 4)));
 }
 
 static void *receives(void *arg)
@@ -107,21 +107,32 @@ static void *receives_or_leaves(void *arg)
 	return arg;
 }
 
-static void *polls(void *arg)
+static void polls_for(int msec)
 {
 	struct pollfd p = {.fd = s, .events = POLLIN};
 	int n;
 
 	tid = gettid();
-	n = poll(&p, 1, 5000);
+	n = poll(&p, 1, msec);
 	say("poll", n);
 	say("revents", p.revents);
+}
+
+static void *polls(void *arg)
+{
+	polls_for(60000);
+	return arg;
+}
+
+static void *polls_shortly(void *arg)
+{
+	polls_for(2000);
 	return arg;
 }
 
 static void *selects(void *arg)
 {
-	struct timeval tv = {5, 0};
+	struct timeval tv = {60, 0};
 	fd_set in;
 	int n;
 
@@ -141,6 +152,29 @@ static void *waits_in_a_set(void *arg)
 	epoll_ctl(set, EPOLL_CTL_ADD, s, &ev);
 	tid = gettid();
 	say("epoll_wait", epoll_wait(set, &ev, 1, 2000));
+	return arg;
+}
+
+/* Where the call that was left had its variables stands something else. */
+static __attribute__((noinline)) void overwrite(void)
+{
+	volatile char text[60000];
+
+	for (size_t i = 0; i < sizeof(text); i++)
+		text[i] = 0x5a;
+}
+
+static void *polls_or_leaves(void *arg)
+{
+	char text[100];
+
+	if (!sigsetjmp(out, 1))
+		return polls(arg);
+	overwrite();
+	say("left", 0);
+	say("recv", recv(s, text, sizeof(text), 0));
+	for (;;)
+		pause();
 	return arg;
 }
 
@@ -269,6 +303,8 @@ int main(int argc, char **argv)
 		closed_inside(receives);
 	else if (!strcmp(what, "poll"))
 		closed_inside(polls);
+	else if (!strcmp(what, "poll, nothing comes"))
+		closed_inside(polls_shortly);
 	else if (!strcmp(what, "select"))
 		closed_inside(selects);
 	else if (!strcmp(what, "epoll"))
@@ -279,6 +315,8 @@ int main(int argc, char **argv)
 		handled(receives, ends_thread, true);
 	else if (!strcmp(what, "handler jumps"))
 		handled(receives_or_leaves, jumps, false);
+	else if (!strcmp(what, "handler jumps out of poll"))
+		handled(polls_or_leaves, jumps, false);
 	else if (!strcmp(what, "handler closes"))
 		handled(receives, closes, true);
 	else if (!strcmp(what, "handler returns"))

@@ -8,6 +8,7 @@ import socket
 import pytest
 
 from differential import differential
+from netns import wait_for
 from test_tcp_both import PORT
 from test_tcp_calls import LINGER0, run
 
@@ -47,6 +48,11 @@ class Inside:
         return self.value
 room = ctypes.create_string_buffer(1 << 20)
 def got(n): return room.raw[:n]
+def messages(n):
+    many = (Mmsghdr * n)()
+    for m in many:
+        m.hdr.iov = ctypes.pointer(Iovec(ctypes.addressof(room), 100)); m.hdr.iovlen = 1
+    return many
 """
 
 
@@ -122,6 +128,21 @@ def test_recv_waits_for_all(unet, env):
         the_end(app, peer)
         app("got(10)")
     compare(unet, env, steps, "server")
+
+
+@ways
+def test_recvmmsg_goes_on_between_its_messages(unet, env):
+    def steps(app, peer):
+        closed_inside(app, peer, "'recvmmsg', n, (many := messages(2)), 2, 0, None")
+        peer.sendall(b"late")
+        app("t.is_over()")
+        app.note("the peer, meanwhile", nothing_yet(peer))
+        # The second one waits for what comes behind the first one.
+        wait_for(lambda: app.ask("many[0].len") == 4, 10, "the first message")
+        peer.sendall(b"later")
+        the_end(app, peer)
+        app("[m.len for m in many]")
+    compare(unet, env, steps)
 
 
 @ways
@@ -208,11 +229,7 @@ def test_connect_goes_on_until_it_stands(unet, env):
 def test_a_datagram_socket_goes_on(unet, env, call, what):
     def steps(app, peer):
         app.do(THREADS)
-        app.do("""
-msgs = (Mmsghdr * 2)()
-for m in msgs:
-    m.hdr.iov = ctypes.pointer(Iovec(ctypes.addressof(room), 100)); m.hdr.iovlen = 1
-""")
+        app.do("msgs = messages(2)")
         app.do("s = udp(7000); n = s.detach()")
         app.do(f"t = Inside({call})")
         app("os.close(n)")

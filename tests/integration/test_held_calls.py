@@ -11,10 +11,14 @@ PORT = 7502
 # What the peer does ("?": it says what it sees), and what the program is let go on by (".").
 SCRIPTS = {
     "recv": ["close", "?", ".", "send", ".", "recv", "end"],
+    "poll": ["close", "?", ".", "send", ".", "revents", "end"],
+    "select": ["close", "?", ".", "send", ".", "select", "end"],
+    "poll, nothing comes": ["close", "?", ".", ".", "revents", "end"],
     "epoll": ["close", "end", ".", ".", "epoll_wait"],
     "cancel": ["close", "?", ".", "cancelled", "end", "."],
     "handler ends the thread": ["ended", "?", ".", "close", "end", "."],
     "handler jumps": ["left", "?", ".", "close", "end", "."],
+    "handler jumps out of poll": ["left", "send", "recv 4", "?", ".", "close", "end", "."],
     "handler closes": ["ended", "end", ".", "close", "."],
     "handler returns": ["?", ".", "close", "?", "send", "recv", "end", "."],
     "number reused": ["the same number", "?", "other", "send", ".", "the other", "end", "."],
