@@ -52,6 +52,8 @@ struct ring_caps {
 	 * nothing
 	 */
 	bool takes_all;
+	/* what this host sends to a group may come back by the device's own loop */
+	bool hears_itself;
 	bool rx_stamp; /* poll_stamped() is there, and the device has a clock */
 	/*
 	 * a flow that several rings of the interface ask for is divided among them by its remote

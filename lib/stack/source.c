@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Which packets the kernel would not take in because of their addresses (martians): nobody on the
- * wire may pose as this host. For IPv4 the kernel is asked once for each pair of addresses; for
- * IPv6 it only looks at the addresses themselves.
+ * wire may pose as this host, nor the card. For IPv4 the kernel is asked once for each pair of
+ * addresses; for IPv6 it only looks at the addresses themselves.
  */
 #include "stack/internal.h"
 
@@ -48,6 +48,17 @@ static bool ok_v6(const struct stack *st, const struct buf_meta *m)
 	       !(IN6_IS_ADDR_MULTICAST(&m->dst) && scope == 1);
 }
 
+/*
+ * A datagram to a group that this host has sent: the kernel has given it to members here, if it
+ * was to be looped. A card whose device two programs have open loops it once more (mlx5_ib,
+ * local loop-back).
+ */
+static bool is_echo(const struct stack *st, const struct buf_meta *m)
+{
+	return m->multicast && st->ring->caps.hears_itself &&
+	       net_addr_is_local(&m->src, st->ifindex);
+}
+
 static uint32_t now_seconds(void)
 {
 	struct timespec ts;
@@ -62,6 +73,8 @@ bool stack_source_ok_slow(struct stack *st, const struct buf_meta *m)
 	struct stack_source *e;
 	int martian;
 
+	if (is_echo(st, m))
+		return false;
 	if (m->family != AF_INET)
 		return ok_v6(st, m);
 	memcpy(&src, &m->src.s6_addr[12], sizeof(src));

@@ -473,6 +473,7 @@ static int ring_make(int ifindex, struct ring **out, const char **what)
 	m->ring.caps.rx_csum = true;
 	m->ring.caps.port_blocks = true;
 	m->ring.caps.takes_all = true;
+	m->ring.caps.hears_itself = true;
 	m->ring.caps.groups_by_mac = params.eth_mc_l2_only_rules;
 	m->ring.caps.rx_stamp = m->clock.kind != CLOCK_NONE;
 	log_debug("ring/mlx5: %s: %u WQEBBs to send, %u buffers to receive, frames up to %u bytes",
