@@ -284,6 +284,7 @@ static void stack_fds(struct wait_own *own)
 
 int wait_signals_hold(void)
 {
+	bool earlier = lock_thread.deferred; /* inside a handler that could not be put off */
 	int before, evfd;
 
 	/*
@@ -295,6 +296,9 @@ int wait_signals_hold(void)
 	before = signals_bell;
 	/* Without an eventfd the thread looks again each millisecond. */
 	signals_bell = evfd < 0 ? 0 : evfd;
+	/* Put off before there was a bell. */
+	if (lock_thread.deferred && !earlier)
+		signals_came();
 	return before;
 }
 
@@ -380,9 +384,6 @@ int wait_sleep(struct pollfd *user, unsigned n, uint64_t deadline_ns, const sigs
 	unsigned total = n, rings;
 
 	perturb_wake();
-	/* Put off before there was a bell to ring. */
-	if (lock_thread.deferred)
-		return 0;
 	stack_fds(own);
 	if (n + 1 + own->nfds > WAIT_SMALL) {
 		p = heap = malloc((n + 1 + (size_t)own->nfds) * sizeof(*p));
