@@ -201,11 +201,14 @@ static int epwait_look(struct mux *m, enum mux_look how)
 		if (n)
 			return n;
 	}
-	/* A program that polls with zero timeouts pays for the shadow sockets only now and then. */
-	if (how == LOOK_FIRST && m->zero && !kernel_fds &&
+	/*
+	 * The sleep asks for the shadow sockets. A program that polls with zero timeouts pays for
+	 * them only now and then.
+	 */
+	if (how == LOOK_FIRST && !kernel_fds &&
 	    !atomic_load_explicit(&s->shadow_hot, memory_order_relaxed) &&
 	    !atomic_load(&s->num_ready) &&
-	    may_skip(&s->zeros_since_kernel, params.select_poll_os_ratio))
+	    (!m->zero || may_skip(&s->zeros_since_kernel, params.select_poll_os_ratio)))
 		return 0;
 	return look_both(w);
 }

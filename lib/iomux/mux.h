@@ -17,7 +17,7 @@
 
 enum mux_look {
 	LOOK_USER, /* offloaded fds only: no system call */
-	/* offloaded fds; the kernel too unless the look before it already answers the call */
+	/* offloaded fds; the kernel too unless that answers the call, or the sleep asks it */
 	LOOK_FIRST,
 	LOOK_KERNEL, /* both */
 };

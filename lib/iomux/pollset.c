@@ -214,14 +214,14 @@ static int look_kernel(struct pollset *s)
 
 /*
  * The kernel need not be asked this time: an offloaded one is ready, or only shadow sockets are
- * there, and it had its turn lately.
+ * there, and it is asked by the sleep, or had its turn lately.
  */
 static bool first_suffices(const struct pollset *s, int ready)
 {
 	if (ready)
 		return mux_may_skip(&hits_since_kernel[list_of(s)], mux_skip_os(s->plain));
-	return !s->plain && s->mux.zero &&
-	       mux_may_skip(&zeros_since_kernel, params.select_poll_os_ratio);
+	return !s->plain &&
+	       (!s->mux.zero || mux_may_skip(&zeros_since_kernel, params.select_poll_os_ratio));
 }
 
 static int pollset_look(struct mux *m, enum mux_look how)

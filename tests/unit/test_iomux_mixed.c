@@ -481,9 +481,62 @@ static void a_set_without_the_kernels_costs_no_system_call(void **state)
 	print_message("    10 calls: the kernel is asked %u times, then never\n", served);
 }
 
+static int counting_poll(struct pollfd *p, nfds_t n, int msec)
+{
+	asked++;
+	return real.poll(p, n, msec);
+}
+
+/* The packet comes when the caller has gone to sleep. */
+static int arriving_ppoll(struct pollfd *p, nfds_t n, const struct timespec *t,
+			  const sigset_t *mask)
+{
+	static const uint64_t one = 1;
+
+	asked++;
+	assert_int_equal(write(ring_fd, &one, sizeof(one)), sizeof(one));
+	return real.ppoll(p, n, t, mask);
+}
+
+/* The sleep asks for the shadow socket, and nothing does so before. */
+static void a_wait_that_sleeps_asks_the_kernel_once(void **state)
+{
+	struct pollfd p = {.fd = fake.fd, .events = POLLIN};
+	struct epoll_event ev;
+	fd_set rd;
+
+	(void)state;
+	ring_fd = eventfd(0, EFD_NONBLOCK | EFD_SEMAPHORE);
+	ring_owner = &fake;
+	atomic_fetch_add(&ring_generation, 1);
+	assert_int_equal(add(set, fake.fd, EPOLLIN, 0), 0);
+	libc.epoll_wait = raw.epoll_wait = counting_epoll_wait;
+	raw.poll = counting_poll;
+	libc.ppoll = arriving_ppoll;
+	for (int how = 0; how < 3; how++) {
+		FD_ZERO(&rd);
+		FD_SET(fake.fd, &rd);
+		asked = 0;
+		if (how == 0)
+			assert_int_equal(iomux_poll(&p, 1, NULL, NULL), 1);
+		else if (how == 1)
+			assert_int_equal(iomux_select(fake.fd + 1, &rd, NULL, NULL, NULL, NULL), 1);
+		else
+			assert_int_equal(iomux_epoll_wait(set, &ev, 1, NULL, NULL), 1);
+		assert_int_equal(asked, 1);
+		fake_take(&fake);
+	}
+	close(ring_fd);
+	ring_fd = -1;
+	atomic_fetch_add(&ring_generation, 1);
+	print_message("    poll, select, epoll_wait\n");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(a_wait_that_sleeps_asks_the_kernel_once, setup,
+						teardown),
 		cmocka_unit_test_setup_teardown(a_socket_that_comes_under_a_waiter_has_its_own_data,
 						setup, teardown),
 		cmocka_unit_test_setup_teardown(a_socket_that_lives_on_elsewhere_has_its_own_data,
