@@ -200,8 +200,25 @@ PRELOAD int dup2(int oldfd, int newfd)
 }
 PRELOAD_ALIAS(__dup2, dup2);
 
+/*
+ * A library under us puts one of ours in another's place. Where ours stand, above the program's
+ * limit, the kernel takes no number.
+ */
+static int dup3_own(int oldfd, int newfd, int flags)
+{
+	int ret = libc.dup3(oldfd, newfd, flags);
+
+	if (ret < 0 && errno == EBADF && own_fd_room_begin()) {
+		ret = libc.dup3(oldfd, newfd, flags);
+		own_fd_room_end();
+	}
+	return ret;
+}
+
 PRELOAD int dup3(int oldfd, int newfd, int flags)
 {
+	if (from_library())
+		return dup3_own(oldfd, newfd, flags);
 	if (is_closed(oldfd) || is_hidden(newfd))
 		return fail(EBADF);
 	replacing(oldfd, newfd);
