@@ -19,7 +19,6 @@
 pthread_mutex_t stacks_mutex = PTHREAD_MUTEX_INITIALIZER;
 _Atomic uint32_t stacks_changes;
 struct lock stack_flows_lock;
-_Atomic bool stacks_wished;
 
 static struct {
 	int ifindex;
