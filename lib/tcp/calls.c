@@ -86,6 +86,25 @@ int tcp_connect(struct tcp_stack *ts, const struct tcp_tuple *tuple, const struc
 	return 0;
 }
 
+void tcp_hold_syn(struct tcp_conn *c)
+{
+	c->syn_held = true;
+}
+
+bool tcp_syn_is_held(const struct tcp_conn *c)
+{
+	return c->syn_held;
+}
+
+void tcp_let_syn_go(struct tcp_conn *c)
+{
+	if (!c->syn_held)
+		return;
+	c->syn_held = false;
+	tcp_path_anew(c);
+	tcp_mark_dirty(c);
+}
+
 /* A FIN behind all data, where one is still to be sent. */
 static void queue_fin(struct tcp_conn *c)
 {

@@ -293,6 +293,13 @@ void tcp_icmp(struct tcp_stack *ts, const struct tcp_tuple *tuple, uint32_t seq,
 int tcp_connect(struct tcp_stack *ts, const struct tcp_tuple *tuple, const struct tcp_opts *opts,
 		void *user, uint64_t now, struct tcp_conn **out);
 /*
+ * What tcp_connect() has just made has no path yet: before the flush. Its SYN does not leave, and
+ * no time runs, until tcp_let_syn_go(): at the next flush, by the path as it is then.
+ */
+void tcp_hold_syn(struct tcp_conn *c);
+bool tcp_syn_is_held(const struct tcp_conn *c);
+void tcp_let_syn_go(struct tcp_conn *c);
+/*
  * Fast Open (RFC 7413) of what tcp_connect() has just made, before the flush. Without memory for it
  * the handshake is an ordinary one.
  */

@@ -667,7 +667,7 @@ struct tcp_conn {
 	uint8_t retries;
 	uint8_t rack_reo_steps, rack_persist;
 	bool rack_dsack_seen, rack_reord, rack_advanced;
-	bool tlp_retrans;
+	bool tlp_retrans : 1, syn_held : 1; /* syn_held: SYN_SENT, tcp_hold_syn() */
 	bool pace_waits; /* data waits for pace_next */
 	bool rate_app_limited; /* the last rate is one of a program that had no more to send */
 	uint8_t spends : 2; /* enum tcp_spends, since spent_since */
@@ -1101,7 +1101,7 @@ static inline bool tcp_syn_to_come(const struct tcp_conn *c)
 /* The SYN (or, when the peer's came first, the SYN|ACK) found no room in the queue yet. */
 static inline bool tcp_syn_unsent(const struct tcp_conn *c)
 {
-	return tcp_syn_to_come(c) && !c->fo_waits;
+	return tcp_syn_to_come(c) && !c->fo_waits && !c->syn_held;
 }
 /* RST of a connection (RST|ACK at snd_nxt). */
 void tcp_send_rst(struct tcp_conn *c);
@@ -1119,6 +1119,8 @@ void tcp_window_update(struct tcp_conn *c);
  * options of every segment.
  */
 void tcp_sync_mss(struct tcp_conn *c);
+/* Before the SYN has left: what was asked of env.path() is asked again. */
+void tcp_path_anew(struct tcp_conn *c);
 /*
  * Room in the send buffer that is worth waking somebody: a third is free, TCP_NOTSENT_LOWAT
  * (send.c).

@@ -59,6 +59,16 @@ void tcp_sync_mss(struct tcp_conn *c)
 	c->gso_len = c->max_gso > mss ? c->max_gso - c->max_gso % mss : mss;
 }
 
+void tcp_path_anew(struct tcp_conn *c)
+{
+	uint32_t head = ip_len(c) + 20;
+
+	c->pmtu = 0;
+	tcp_sync_mss(c);
+	if (c->pmtu > head + TCP_MSS_MIN && c->advmss > c->pmtu - head)
+		c->advmss = c->pmtu - head;
+}
+
 uint32_t tcp_mss(const struct tcp_conn *c)
 {
 	return c->mss;

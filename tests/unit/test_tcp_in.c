@@ -57,6 +57,76 @@ static void test_full_queue_sends_later(void **state)
 	end();
 }
 
+static uint32_t path_mtu, path_gso;
+
+static void path_is(void *ctx, const struct tcp_tuple *tuple, uint32_t *mtu, uint32_t *max_gso)
+{
+	(void)ctx;
+	(void)tuple;
+	*mtu = path_mtu;
+	*max_gso = path_gso;
+}
+
+/* Nothing is known of the path before the SYN is let go. */
+static void test_a_held_syn(void **state)
+{
+	(void)state;
+	struct tcp_tuple u = tuple_of(RPORT);
+	const struct seg *s;
+
+	setup();
+	t.env.path = path_is;
+	path_mtu = 9000;
+	path_gso = 0;
+	start();
+	assert_int_equal(tcp_connect(t.ts, &u, &t.o, &t.user, t.now, &t.c), 0);
+	tcp_hold_syn(t.c);
+	tcp_flush(t.ts, t.now);
+	pass(200 * SEC);
+	silent();
+	assert_int_equal(tcp_conn_state(t.c), TCPS_SYN_SENT);
+	assert_int_equal(tcp_ready(t.c), 0);
+	assert_int_equal(tcp_next_timer(t.ts), WHEEL_NEVER);
+	/* What Fast Open's calls say does not count. */
+	tcp_fast_open_go(t.c);
+	tcp_flush(t.ts, t.now);
+	silent();
+
+	path_mtu = 1500;
+	path_gso = 60000;
+	tcp_let_syn_go(t.c);
+	tcp_flush(t.ts, t.now);
+	s = sent_is(TCPHDR_SYN, 0, 0);
+	assert_int_equal(s->mss, 1460);
+	silent();
+	/* Its time begins now. */
+	pass(900 * MS);
+	silent();
+	pass(200 * MS);
+	sent_is(TCPHDR_SYN, 0, 0);
+	peer(.flags = TCPHDR_SYN | TCPHDR_ACK, .ack = 1, .mss = 1460);
+	sent_is(TCPHDR_ACK, 1, 1);
+	assert_int_equal(tcp_conn_state(t.c), TCPS_ESTABLISHED);
+	assert_true(t.c->gso_len > 50000);
+	end();
+}
+
+static void test_a_held_syn_is_given_up(void **state)
+{
+	(void)state;
+	struct tcp_tuple u = tuple_of(RPORT);
+
+	setup();
+	start();
+	assert_int_equal(tcp_connect(t.ts, &u, &t.o, &t.user, t.now, &t.c), 0);
+	tcp_hold_syn(t.c);
+	tcp_flush(t.ts, t.now);
+	user_close();
+	silent();
+	assert_int_equal(t.gone, 1);
+	end();
+}
+
 static void test_refused(void **state)
 {
 	(void)state;
@@ -748,6 +818,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_active_open),
 		cmocka_unit_test(test_full_queue_sends_later),
+		cmocka_unit_test(test_a_held_syn),
+		cmocka_unit_test(test_a_held_syn_is_given_up),
 		cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_simultaneous_open),
 		cmocka_unit_test(test_simultaneous_open_reset),

@@ -67,6 +67,9 @@ static void crossed(struct tcp_conn *c, struct tcp_rx *rx)
 
 void tcp_syn_sent_input(struct tcp_conn *c, struct tcp_rx *rx)
 {
+	/* It has no path yet: whatever this is, it comes again. */
+	if (c->syn_held)
+		return;
 	if ((rx->flags & TCPHDR_ACK) && !ack_ok(c, rx)) {
 		tcp_reply_rst(c->ts, &c->node.tuple, rx);
 		return;
