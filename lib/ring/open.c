@@ -109,6 +109,12 @@ void ring_several_begin(void)
 	share_several_begin();
 }
 
+bool ring_blocks_likely(int ifindex)
+{
+	return (params.ring_type == RING_TYPE_AUTO || params.ring_type == RING_TYPE_MLX5) &&
+	       mlx5_ring_likely(ifindex);
+}
+
 void ring_forked(void)
 {
 	share_forked();

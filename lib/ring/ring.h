@@ -263,6 +263,11 @@ int ring_open(int ifindex, struct ring **out);
  */
 int ring_open_more(const struct ring *first, struct ring **out);
 /*
+ * Will the ring of the interface have caps.port_blocks? As far as can be told before it is open,
+ * without waiting. No lock of a stack's is held.
+ */
+bool ring_blocks_likely(int ifindex);
+/*
  * The child of a fork(), after it has closed what it has of its parent's rings: locks that another
  * thread may have held are free.
  */

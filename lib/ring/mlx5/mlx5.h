@@ -7,6 +7,8 @@
 
 /* 0 or the errors of ring_open(); -EOPNOTSUPP: not such a card, or not usable. */
 int mlx5_ring_open(int ifindex, struct ring **out);
+/* Such a card is there, as far as can be told before its queues are made. */
+bool mlx5_ring_likely(int ifindex);
 /* As ring_open_more(): queues, memory and rules of its own. */
 int mlx5_ring_more(const struct ring *first, struct ring **out);
 

@@ -119,5 +119,7 @@ struct mlx5_objects {
  * negative errno, logged.
  */
 int mlx5_objects_open(const struct ring_port *port, struct mlx5_objects **out);
+/* Whether it is likely that there is one: nothing is opened or loaded. */
+bool mlx5_objects_likely(const char *ifname);
 
 #endif

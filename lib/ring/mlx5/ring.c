@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "net/net.h"
 #include "ring/mlx5/ring_int.h"
 #include "ring/mlx5/rule.h"
 #include "ring/port.h"
@@ -511,6 +512,18 @@ int mlx5_ring_open(int ifindex, struct ring **out)
 			 params.ring_type == RING_TYPE_AUTO ? ": AF_XDP is used" : "");
 	}
 	return err;
+}
+
+bool mlx5_ring_likely(int ifindex)
+{
+	struct ring_port device;
+	struct net_link link;
+
+	if (mlx5_lost_lately(ifindex) || net_link_get(ifindex, &link))
+		return false;
+	memcpy(device.ifname, link.name, sizeof(device.ifname));
+	(void)mlx5_vlan_of(ifindex, &device);
+	return mlx5_objects_likely(device.ifname);
 }
 
 int mlx5_ring_more(const struct ring *first, struct ring **out)

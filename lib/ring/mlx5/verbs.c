@@ -771,6 +771,13 @@ static int port_check(struct verbs *v)
 	return 0;
 }
 
+bool mlx5_objects_likely(const char *ifname)
+{
+	char name[IBV_SYSFS_NAME_MAX];
+
+	return device_name(SYS, ifname, name, sizeof(name));
+}
+
 int mlx5_objects_open(const struct ring_port *port, struct mlx5_objects **out)
 {
 	char name[IBV_SYSFS_NAME_MAX];
