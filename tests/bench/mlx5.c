@@ -291,7 +291,10 @@ static void open_tcp(void)
 	if (fd < 0 || setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)) ||
 	    (connect(fd, (struct sockaddr *)&peer, sizeof(peer)) && errno != EINPROGRESS))
 		die("connect");
-	if (!soft)
+	/* The library's internal thread opens it. */
+	for (unsigned i = 0; i < 10000 && !soft_started(); i++)
+		usleep(1000);
+	if (!soft_started())
 		die("the connection is not on the card");
 	p.fd = fd;
 	soft->sent = sent;

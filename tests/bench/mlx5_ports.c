@@ -167,7 +167,10 @@ static int open_one(uint16_t *port)
 	ret = connect(fd, (struct sockaddr *)&peer, sizeof(peer));
 	connect_ns += now_ns() - start;
 	check(fd >= 0 && (!ret || errno == EINPROGRESS), "connect()", 0);
-	check(soft != NULL, "the connection is on the card", 0);
+	/* The library's internal thread opens it, if this is the first. */
+	for (unsigned i = 0; i < 10000 && !soft_started(); i++)
+		usleep(1000);
+	check(soft_started(), "the connection is on the card", 0);
 	soft->sent = sent;
 	for (unsigned i = 0; i < 2000 && !syn_port; i++) {
 		soft_run(soft, ~0u);

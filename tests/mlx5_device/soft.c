@@ -218,6 +218,7 @@ static int soft_start(struct mlx5_objects *o, const struct mlx5_want *want)
 		s->o.dm_lkey = DM_LKEY;
 	}
 	queues_make(s);
+	s->started = true;
 	return 0;
 }
 
@@ -418,7 +419,7 @@ int mlx5_objects_open(const struct ring_port *port, struct mlx5_objects **out)
 		abort();
 	uar_clear(s);
 	s->next = soft;
-	soft = s;
+	__atomic_store_n(&soft, s, __ATOMIC_RELEASE);
 	*out = &s->o;
 	return 0;
 }
@@ -427,6 +428,13 @@ bool mlx5_objects_likely(const char *ifname)
 {
 	(void)ifname;
 	return true;
+}
+
+bool soft_started(void)
+{
+	const struct soft *s = __atomic_load_n(&soft, __ATOMIC_ACQUIRE);
+
+	return s && s->started;
 }
 
 /* Was the register written, and more than its first word? */

@@ -48,6 +48,7 @@ struct soft {
 	uint8_t *dm;
 	struct vma_flow_key *rules; /* that are there, [flows] */
 	unsigned flows, flows_made; /* flows_made: so far */
+	_Atomic bool started; /* its queues are there: soft_run() and soft_receive() may come */
 	unsigned renewals;
 	unsigned readdressed;
 	uint8_t mac[6]; /* as it was last told */
@@ -65,6 +66,8 @@ struct soft {
 
 /* The device that was opened last, NULL: none is open. */
 extern struct soft *soft;
+/* Another thread is opening it, maybe: that is done. */
+bool soft_started(void);
 
 /* Looks at the doorbells and executes up to max WQEs; returns how many. */
 unsigned soft_run(struct soft *s, unsigned max);
