@@ -5,6 +5,7 @@
  * kernel's.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/tcp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -279,12 +280,50 @@ void tcp_sock_leave_engine(struct tcp_sock *s, struct stack *st, uint64_t now)
 	mark_moved(s, now);
 }
 
+/* connect() of a kernel socket, begun. 0 or negative errno. */
+static int begin_there(int fd, const struct sockaddr_storage *to, socklen_t len)
+{
+	int flags = raw.fcntl(fd, F_GETFL), err = 0;
+	bool blocks = flags >= 0 && !(flags & O_NONBLOCK);
+
+	if (blocks)
+		(void)raw.fcntl(fd, F_SETFL, flags | O_NONBLOCK);
+	/* Who has been told EINPROGRESS waits for a handshake, not to send something. */
+	(void)set(fd, IPPROTO_TCP, TCP_FASTOPEN_CONNECT, 0);
+	if (raw.connect(fd, (const struct sockaddr *)to, len) && errno != EINPROGRESS)
+		err = -errno;
+	if (blocks)
+		(void)raw.fcntl(fd, F_SETFL, flags);
+	return err;
+}
+
+/* The SYN of s has not left: the kernel makes the connection, from the same port. st is locked. */
+static void move_held(struct tcp_sock *s, struct stack *st, int fd, uint64_t now)
+{
+	struct sockaddr_storage to;
+	socklen_t len = sizeof(to);
+	int err;
+
+	tcp_sock_addr_put(s, true, (struct sockaddr *)&to, &len);
+	tcp_sock_opts_to_kernel(s, fd, tcp_get_opts(s->c));
+	tcp_sock_opts_sync(s, fd);
+	tcp_sock_leave_engine(s, st, now);
+	err = begin_there(fd, &to, len);
+	/* As if its SYN had failed: nobody waits in a call to be told now. */
+	if (err)
+		atomic_store_explicit(&s->pending_error, (uint16_t)-err, memory_order_relaxed);
+}
+
 /* The connection of s, st locked, is moved. The caller answers who has claimed it. */
 static int move(struct tcp_sock *s, struct stack *st, int fd, uint64_t now)
 {
 	int reuse = get(fd, SOL_SOCKET, SO_REUSEADDR), err;
 	struct tcp_image im;
 
+	if (tcp_syn_is_held(s->c)) {
+		move_held(s, st, fd, now);
+		return 0;
+	}
 	err = tcp_export(s->c, &im);
 	if (!err)
 		err = tcp_sock_hold_segments(s, st, fd);
@@ -498,7 +537,7 @@ static void leave_stack(struct tcp_sock *s, void *arg)
 	if (tcp_sock_mode(s) != TCP_SOCK_CONN ||
 	    atomic_load_explicit(&s->st, memory_order_acquire) != arg)
 		return;
-	if (tcp_sock_to_kernel_now(s, "the steering program was taken off the interface") &&
+	if (tcp_sock_to_kernel_now(s, "its interface's packets are the kernel's") &&
 	    tcp_sock_orphan_to_kernel(s))
 		(void)tcp_sock_time_wait_to_kernel(s, &time_waits);
 }

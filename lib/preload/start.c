@@ -213,6 +213,7 @@ void library_preopen(uid_t uid)
 	/* As for a new socket: nobody may meet the library half started. */
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
 	lock_enter();
+	stacks_open_coming();
 	tcp_sock_preopen();
 	udp_preopen();
 	if (uid != (uid_t)-1)

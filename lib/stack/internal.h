@@ -11,7 +11,9 @@
 #define STACK_BATCH_MAX 128u
 
 #pragma GCC visibility push(hidden)
-extern pthread_mutex_t stacks_mutex; /* opening and closing */
+/* who opens a ring; before the next, which is never held for as long as that takes */
+extern pthread_mutex_t stacks_opening;
+extern pthread_mutex_t stacks_mutex; /* which stacks there are, their rings, and refusals */
 /* filled from the front, emptied by fork() only. Written under the mutex */
 extern struct stack *_Atomic stacks[STACKS_MAX];
 extern _Atomic unsigned num_stacks;
@@ -32,6 +34,19 @@ int stack_sources_init(struct stack *st, int ifindex, uint32_t seed);
  * The stack's lock is held.
  */
 bool stack_source_ok_slow(struct stack *st, const struct buf_meta *m);
+/*
+ * coming.c: what stands in the place of st's ring on the interface until that is opened; what is
+ * likely of it, it says. st is not open.
+ */
+struct ring *stack_no_ring(struct stack *st, int ifindex);
+/*
+ * The internal thread opens what is to come, and looks for it after stacks_mutex, which is held, is
+ * free. 0 or negative errno.
+ */
+int stack_opener_ask(void);
+void stack_opener_forked(void);
+/* The ring of an open stack is gone, or will never be: its users are told. The worker only. */
+void stack_vanished(struct stack *st);
 /* An interface that has refused is asked again by the next who wants it. */
 void stacks_forgive(int ifindex);
 /* An interface whose ring is of no use is not asked for another one for a while. */

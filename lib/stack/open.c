@@ -16,6 +16,7 @@
 /* An interface that refused is asked again after this time, not for every socket. */
 #define RETRY_SECONDS 5
 
+pthread_mutex_t stacks_opening = PTHREAD_MUTEX_INITIALIZER;
 pthread_mutex_t stacks_mutex = PTHREAD_MUTEX_INITIALIZER;
 _Atomic uint32_t stacks_changes;
 struct lock stack_flows_lock;
@@ -39,6 +40,19 @@ uint32_t stacks_generation(void)
 	return atomic_load_explicit(&stacks_changes, memory_order_acquire);
 }
 
+/* Sockets may have it; what is refused is about to go. */
+static bool is_open(const struct stack *st)
+{
+	return atomic_load_explicit(&st->open, memory_order_acquire) && !stack_refused(st);
+}
+
+static bool has_ring(const struct stack *st)
+{
+	enum stack_ring state = stack_ring_state(st);
+
+	return state == STACK_RING_THERE || state == STACK_RING_CAME;
+}
+
 /* The open stacks of an interface. Returns how many. */
 static unsigned stacks_on(int ifindex, struct stack *on[STACKS_MAX])
 {
@@ -47,7 +61,7 @@ static unsigned stacks_on(int ifindex, struct stack *on[STACKS_MAX])
 	for (unsigned i = 0; i < n; i++) {
 		struct stack *st = atomic_load_explicit(&stacks[i], memory_order_relaxed);
 
-		if (atomic_load_explicit(&st->open, memory_order_acquire) && st->ifindex == ifindex)
+		if (is_open(st) && st->ifindex == ifindex)
 			on[found++] = st;
 	}
 	return found;
@@ -67,8 +81,7 @@ static struct stack *stack_find(int ifindex, uint64_t key)
 	for (unsigned i = 0; i < n; i++) {
 		struct stack *st = atomic_load_explicit(&stacks[i], memory_order_relaxed);
 
-		if (atomic_load_explicit(&st->open, memory_order_acquire) &&
-		    st->ifindex == ifindex &&
+		if (is_open(st) && st->ifindex == ifindex &&
 		    atomic_load_explicit(&st->key, memory_order_relaxed) == key)
 			return st;
 	}
@@ -221,7 +234,17 @@ void stack_udp_changed(struct stack *st)
 			      memory_order_relaxed);
 }
 
-/* Makes a stack on an opened ring and enters it. stacks_mutex is held. */
+/* What vma_stats says of the ring. */
+static void show_ring(struct stack *st)
+{
+	memcpy(st->stats->ifname, st->ring->ifname, sizeof(st->stats->ifname));
+	strcpy(st->stats->type, strcmp(st->ring->ops->name, "mlx5") ? "RING_XDP" : "RING_ETH");
+}
+
+/*
+ * Makes a stack on an opened ring, or (NULL) one whose ring is to come, and enters it. stacks_mutex
+ * is held.
+ */
 static struct stack *stack_new(struct ring *ring, int ifindex, uint64_t key)
 {
 	unsigned n = atomic_load_explicit(&num_stacks, memory_order_relaxed);
@@ -241,14 +264,19 @@ static struct stack *stack_new(struct ring *ring, int ifindex, uint64_t key)
 		st = calloc(1, sizeof(*st));
 	if (!st)
 		return NULL;
+	if (!ring)
+		ring = stack_no_ring(st, ifindex);
 	lock_class(&st->lock, "stack.lock");
 	lock_take(&st->lock);
 	if (stack_sources_init(st, ifindex, (uint32_t)(seed >> 32))) {
 		lock_drop(&st->lock);
 		return NULL;
 	}
-	st->ring = ring;
 	st->ifindex = ifindex;
+	st->ring = ring;
+	atomic_store_explicit(&st->ring_state,
+			      ring == &st->no_ring ? STACK_RING_COMES : STACK_RING_THERE,
+			      memory_order_relaxed);
 	atomic_store_explicit(&st->key, key, memory_order_relaxed);
 	/* Its former users leave by themselves. */
 	if (atomic_exchange_explicit(&st->sends, false, memory_order_relaxed))
@@ -260,8 +288,7 @@ static struct stack *stack_new(struct ring *ring, int ifindex, uint64_t key)
 	atomic_store_explicit(&st->named, 0, memory_order_relaxed);
 	lock_drop(&st->lock);
 	st->stats->ifindex = ifindex;
-	memcpy(st->stats->ifname, ring->ifname, sizeof(st->stats->ifname));
-	strcpy(st->stats->type, strcmp(ring->ops->name, "mlx5") ? "RING_XDP" : "RING_ETH");
+	show_ring(st);
 	__atomic_store_n(&st->stats->enabled, 1, __ATOMIC_RELEASE);
 	__atomic_store_n(&st->cq_stats->enabled, 1, __ATOMIC_RELEASE);
 	atomic_store_explicit(&st->open, true, memory_order_release);
@@ -273,11 +300,30 @@ static struct stack *stack_new(struct ring *ring, int ifindex, uint64_t key)
 	return st;
 }
 
-/* A stack on a ring that has just been opened; NULL: there is no room. stacks_mutex is held. */
+/* The ring of st, which was to come. stacks_mutex is held. */
+static struct stack *stack_ring_put(struct stack *st, struct ring *ring)
+{
+	lock_take(&st->lock);
+	__atomic_store_n(&st->ring, ring, __ATOMIC_RELEASE);
+	atomic_store_explicit(&st->ring_state, STACK_RING_CAME, memory_order_release);
+	show_ring(st);
+	lock_drop(&st->lock);
+	atomic_fetch_add_explicit(&stacks_changes, 1, memory_order_release);
+	return st;
+}
+
+/*
+ * The stack on a ring that has just been opened: the one that waits for it, or a new one; NULL:
+ * there is no room. stacks_mutex is held.
+ */
 static struct stack *stack_on_ring(struct ring *ring, int ifindex, uint64_t key)
 {
-	struct stack *st = stacks_timers_start(ring) ? NULL : stack_new(ring, ifindex, key);
+	struct stack *st = stack_find(ifindex, key);
 
+	if (stacks_timers_start(ring))
+		st = NULL;
+	else
+		st = st ? stack_ring_put(st, ring) : stack_new(ring, ifindex, key);
 	if (!st)
 		ring->ops->close(ring);
 	/* It does not know of this one. */
@@ -331,45 +377,93 @@ static struct stack *pick(struct stack *const on[], unsigned n, uint64_t key)
 	return st ? st : on[at];
 }
 
-static struct stack *stack_open(int ifindex, uint64_t key)
+/*
+ * The stack for a key, if there is one with a ring, or one to share. stacks_mutex is held, and
+ * stacks_opening.
+ */
+static struct stack *stack_there(int ifindex, uint64_t key)
 {
 	struct stack *on[STACKS_MAX], *st = stack_find(ifindex, key);
-	unsigned n = stacks_on(ifindex, on);
-	struct ring *ring;
-	int err;
+	unsigned n;
 
 	if (st)
+		return has_ring(st) ? st : NULL;
+	n = stacks_on(ifindex, on);
+	return n ? pick(on, n, key) : NULL;
+}
+
+/* stacks_opening is held: connect()s that do not wait go on meanwhile. */
+static struct stack *stack_open(int ifindex, uint64_t key)
+{
+	struct ring *ring;
+	struct stack *st;
+	bool refused;
+	int err;
+
+	pthread_mutex_lock(&stacks_mutex);
+	st = stack_there(ifindex, key);
+	refused = !st && refused_lately(ifindex, false);
+	pthread_mutex_unlock(&stacks_mutex);
+	if (st || refused)
 		return st;
-	if (n)
-		return pick(on, n, key);
-	if (refused_lately(ifindex, false))
-		return NULL;
 	err = ring_open(ifindex, &ring);
-	if (err) {
+	pthread_mutex_lock(&stacks_mutex);
+	if (err)
 		remember_refusal(ifindex, false);
-		if (err == -EBUSY)
-			stack_owner_wait(ifindex);
+	else
+		st = stack_on_ring(ring, ifindex, key);
+	pthread_mutex_unlock(&stacks_mutex);
+	if (err == -EBUSY)
+		stack_owner_wait(ifindex);
+	return st;
+}
+
+/* The stack for a key that is there, and has a ring or need not, used once more. NULL: none is. */
+static struct stack *use(int ifindex, uint64_t key, bool (*fits)(const struct stack *st))
+{
+	struct stack *st = stack_find(ifindex, key);
+
+	if (!st || !fits(st))
 		return NULL;
-	}
-	return stack_on_ring(ring, ifindex, key);
+	/* First a user, then the look: pick() does it the other way round. */
+	stack_users(st, 1);
+	if (stack_find(ifindex, key) == st)
+		return st;
+	stack_put(st);
+	return NULL;
 }
 
 struct stack *stack_get(int ifindex, uint64_t key)
 {
-	struct stack *st = stack_find(ifindex, key);
+	struct stack *st = use(ifindex, key, has_ring);
 
-	if (st) {
-		/* First a user, then the look: pick() does it the other way round. */
-		stack_users(st, 1);
-		if (stack_find(ifindex, key) == st)
-			return st;
-		stack_put(st);
-	}
-	if (!stack_wanted(ifindex))
-		return NULL;
-	pthread_mutex_lock(&stacks_mutex);
+	if (st || !stack_wanted(ifindex))
+		return st;
+	pthread_mutex_lock(&stacks_opening);
 	libc_internal_begin();
 	st = stack_open(ifindex, key);
+	if (st)
+		stack_users(st, 1);
+	libc_internal_end();
+	pthread_mutex_unlock(&stacks_opening);
+	return st;
+}
+
+struct stack *stack_get_soon(int ifindex, uint64_t key)
+{
+	struct stack *st;
+
+	/* Who shares whose ring is known when it is open. */
+	if (stacks_several())
+		return stack_get(ifindex, key);
+	st = use(ifindex, key, is_open);
+	if (st || !stack_wanted(ifindex))
+		return st;
+	pthread_mutex_lock(&stacks_mutex);
+	libc_internal_begin();
+	st = stack_find(ifindex, key);
+	if (!st && !refused_lately(ifindex, false) && !stack_opener_ask())
+		st = stack_new(NULL, ifindex, key);
 	if (st)
 		stack_users(st, 1);
 	libc_internal_end();
@@ -391,6 +485,7 @@ void stacks_table_forked(void)
 {
 	unsigned n = atomic_load_explicit(&num_stacks, memory_order_relaxed);
 
+	pthread_mutex_init(&stacks_opening, NULL);
 	pthread_mutex_init(&stacks_mutex, NULL);
 	atomic_store(&stack_flows_lock.owner, 0);
 	for (unsigned i = 0; i < n; i++)

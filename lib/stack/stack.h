@@ -7,8 +7,8 @@
  *
  * Every packet: receive.c, source.c; held.c for those that the program keeps, show.c for its
  * callbacks, due.c for its completions; every send: round.c. When a socket attaches: open.c, key.c,
- * flow.c, port_claim.c. Rare or by the internal thread: upkeep.c, rest.c, publish.c, owner.c,
- * users.c, ring_fd.c.
+ * flow.c, port_claim.c. Rare or by the internal thread: coming.c, upkeep.c, rest.c, publish.c,
+ * owner.c, users.c, ring_fd.c.
  */
 #ifndef STACK_STACK_H
 #define STACK_STACK_H
@@ -56,13 +56,24 @@ struct stack_source {
 
 #define STACK_SOURCE_BITS 14
 
+/*
+ * How far the ring of a stack is. One that comes is opened by the internal thread, or by who cannot
+ * go on without it; the stack is open meanwhile, for connections that begin when it is there.
+ */
+enum stack_ring {
+	STACK_RING_THERE,
+	STACK_RING_COMES,
+	STACK_RING_CAME, /* it is there, and the internal thread has not told anybody yet */
+	STACK_RING_REFUSED, /* it cannot be opened: the stack is about to be closed */
+};
+
 /* Memory of a stack is never given back before the process ends: a pointer to one stays good. */
 struct stack {
 	struct lock lock; /* all below, the ring and the queues of attached sockets */
 	_Atomic bool open;
 	/* closed, but sockets are still being taken off: not to be reused. The stacks' mutex */
 	bool leaving;
-	struct ring *ring;
+	struct ring *ring; /* while it comes: no_ring */
 	int ifindex;
 	bool is_loopback;
 	/* 1 << STACK_SOURCE_BITS of them, and what they are found by, odd */
@@ -100,6 +111,8 @@ struct stack {
 	_Atomic bool has_rounds;
 	struct stack_due *due, **due_tail; /* due.h */
 	_Atomic int named; /* ring_fd.c: by this number less 1; 0: the program does not know it */
+	_Atomic uint8_t ring_state; /* enum stack_ring; changes under the lock */
+	struct ring no_ring;
 };
 
 /* What a protocol whose sockets live in stacks is told. All are there; its sockets' locks are its
@@ -152,6 +165,11 @@ struct stack_timed_ops {
 	void (*figures)(void);
 	/* Segments that st has sent again, ever. The lock is held. */
 	uint64_t (*retransmits)(const struct stack *st);
+	/*
+	 * The ring is there that was still to come: what was begun meanwhile goes on. The worker,
+	 * no lock held.
+	 */
+	void (*ring_came)(struct stack *st);
 };
 
 /* Once, before the first stack is opened; the tables stay where they are. */
@@ -169,7 +187,34 @@ extern const struct stack_timed_ops *stack_timed_ops __attribute__((visibility("
  * lock may be held.
  */
 struct stack *stack_get(int ifindex, uint64_t key);
-/* The same for one that only sends there; it is not to be put. */
+/*
+ * The same for who may not wait: the ring may be still to come (stack_ring_comes()), or be refused
+ * before it is there (stack_refused()); then struct stack_user_ops.cut_off and gone() follow. With
+ * several rings for an interface it is stack_get().
+ */
+struct stack *stack_get_soon(int ifindex, uint64_t key);
+static inline enum stack_ring stack_ring_state(const struct stack *st)
+{
+	return (enum stack_ring)atomic_load_explicit(&st->ring_state, memory_order_acquire);
+}
+/* For who does not hold the lock: what is there may take the place of what was not. */
+static inline struct ring *stack_ring(const struct stack *st)
+{
+	return __atomic_load_n(&st->ring, __ATOMIC_ACQUIRE);
+}
+/* Nothing can be sent yet; the lock is held. */
+static inline bool stack_ring_comes(const struct stack *st)
+{
+	return stack_ring_state(st) == STACK_RING_COMES;
+}
+/* Nothing is to be begun there; the lock is held. */
+static inline bool stack_refused(const struct stack *st)
+{
+	return stack_ring_state(st) == STACK_RING_REFUSED;
+}
+/* Rings that are still to come are opened now, by this thread, which holds no lock. */
+void stacks_open_coming(void);
+/* stack_get() for one that only sends there; it is not to be put. */
 struct stack *stack_get_sender(int ifindex, uint64_t key);
 /* A stack of an interface if one is open. */
 struct stack *stack_any(int ifindex);

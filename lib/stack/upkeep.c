@@ -173,7 +173,7 @@ static struct ring *stack_shut(struct stack *st)
 	return st->ring;
 }
 
-static void stack_vanished(struct stack *st)
+void stack_vanished(struct stack *st)
 {
 	struct ring *ring;
 
@@ -187,7 +187,9 @@ static void stack_vanished(struct stack *st)
 	if (ring) {
 		stats_ring_put(st->stats);
 		stats_cq_put(st->cq_stats);
-		retire(ring); /* the mutex is held: a fork() finds it here or in its stack */
+		/* the mutex is held: a fork() finds it here or in its stack */
+		if (ring != &st->no_ring)
+			retire(ring);
 	}
 	st->leaving = true;
 	lock_drop(&st->lock);
@@ -208,7 +210,7 @@ static bool upkeep(struct stack *st)
 	 * Without the lock, which is in the way of packets: a ring outlives its stack's end by
 	 * seconds.
 	 */
-	if (!atomic_load_explicit(&st->open, memory_order_acquire) || !st->ring->ops->upkeep)
+	if (!atomic_load_explicit(&st->open, memory_order_acquire) || !stack_ring(st)->ops->upkeep)
 		return false;
 	lock_take(&st->lock);
 	if (atomic_load_explicit(&st->open, memory_order_relaxed) && st->ring->ops->upkeep)
@@ -386,6 +388,7 @@ void stacks_stop(void)
 void stacks_fork_prepare(void)
 {
 	stack_round_end();
+	pthread_mutex_lock(&stacks_opening);
 	pthread_mutex_lock(&stacks_mutex);
 	ring_fork_prepare();
 }
@@ -394,6 +397,7 @@ void stacks_fork_parent(void)
 {
 	ring_fork_end();
 	pthread_mutex_unlock(&stacks_mutex);
+	pthread_mutex_unlock(&stacks_opening);
 }
 
 void stacks_forked(void)
@@ -413,6 +417,7 @@ void stacks_forked(void)
 	retired_forked();
 	ring_forked();
 	stacks_table_forked();
+	stack_opener_forked();
 	stack_owners_forked();
 	port_claims_forked();
 	stack_keys_forked();

@@ -68,6 +68,7 @@ static const struct stack_timed_ops nobody_timed = {
 	.neighbours_changed = nothing,
 	.figures = nothing,
 	.retransmits = never_sent_again,
+	.ring_came = nothing_gone,
 };
 
 const struct stack_user_ops *stack_udp_ops = &nobody;

@@ -182,6 +182,10 @@ void worker_pause(void)
 {
 }
 
+void stacks_open_coming(void)
+{
+}
+
 void stacks_fork_prepare(void)
 {
 }

@@ -71,6 +71,7 @@ static int sleep_once(struct tcp_sock *s, struct tcp_sock_wait *w)
 static void poll_once(struct tcp_sock *s, const struct tcp_sock_wait *w)
 {
 	struct stack *st = atomic_load_explicit(&s->st, memory_order_relaxed);
+	const struct ring *ring;
 
 	if (!st) {
 		stacks_poll();
@@ -79,7 +80,8 @@ static void poll_once(struct tcp_sock *s, const struct tcp_sock_wait *w)
 	if (!atomic_load_explicit(&st->open, memory_order_acquire))
 		return;
 	/* A ring outlives its stack's end by seconds, so this look needs no lock. */
-	if (w->call.polls % WAIT_POLLS_PER_CLOCK && !st->ring->ops->pending(st->ring))
+	ring = stack_ring(st);
+	if (w->call.polls % WAIT_POLLS_PER_CLOCK && !ring->ops->pending(ring))
 		return;
 	if (!lock_try(&st->lock))
 		return; /* whoever holds it polls */

@@ -95,6 +95,8 @@ struct target {
 	uint32_t scope;
 	bool v4;
 	struct net_route route;
+	/* stack_get(), or for who does not wait stack_get_soon() */
+	struct stack *(*get)(int ifindex, uint64_t key);
 	struct stack *st;
 };
 
@@ -137,7 +139,7 @@ static bool has_name(struct stack *st, void *arg)
  */
 static void choose_stack(const struct tcp_sock *s, struct target *t)
 {
-	t->st = stack_get(t->route.oif, tcp_sock_key_rx(s, &t->src));
+	t->st = t->get(t->route.oif, tcp_sock_key_rx(s, &t->src));
 	if (t->st && t->sport && stacks_several())
 		(void)stacks_any_on(t->route.oif, has_name, t);
 }
@@ -216,7 +218,7 @@ static int open_conn(struct tcp_sock *s, int fd, struct stack *st, struct tcp_so
 	s->in_engine = true;
 	stack_users(st, 1);
 	if (s->on_block && !tcp_sock_block_stands(s, st))
-		s->on_block = false;
+		tcp_sock_block_put(s, st);
 	if (!s->on_block) {
 		tcp_sock_key(&s->tuple, true, &key);
 		err = st->ring->ops->flow_add(st->ring, &key, &info);
@@ -227,7 +229,10 @@ static int open_conn(struct tcp_sock *s, int fd, struct stack *st, struct tcp_so
 		s->has_own_rule = true;
 	}
 	tcp_sock_opts_begin(s, fd, now);
-	if (o->fast_open)
+	/* Without a cookie, as before the first one has come: data go after the handshake. */
+	if (stack_ring_comes(st))
+		tcp_hold_syn(s->c);
+	else if (o->fast_open)
 		tcp_sock_fast_open_begin(s, o, now);
 	tcp_sock_kmod_add(s, fd);
 	return 0;
@@ -241,7 +246,7 @@ static int begin(struct tcp_sock *s, int fd, struct stack *st, struct tcp_sock_o
 
 	tcp_sock_told_forget(s);
 	lock_take(&st->lock);
-	if (!atomic_load_explicit(&st->open, memory_order_relaxed)) {
+	if (!atomic_load_explicit(&st->open, memory_order_relaxed) || stack_refused(st)) {
 		lock_drop(&st->lock);
 		return 1;
 	}
@@ -332,7 +337,8 @@ static int start_on(struct tcp_sock *s, int fd, const struct target *t, struct t
 static int start(struct tcp_sock *s, int fd, const struct sockaddr *addr, socklen_t len,
 		 struct tcp_sock_opening *o)
 {
-	struct target t = {.scope = 0};
+	bool waits = !s->nonblock && !(o->flags & MSG_DONTWAIT);
+	struct target t = {.get = waits ? stack_get : stack_get_soon};
 	int err;
 
 	if (!offloadable(s, fd, addr, len, &t))
@@ -353,15 +359,18 @@ static int start(struct tcp_sock *s, int fd, const struct sockaddr *addr, sockle
 	return err;
 }
 
-/* How far a begun connection is. 0: established, -EINPROGRESS, or why it failed. */
+/*
+ * How far a begun connection is. 0: established, -EINPROGRESS, or why it failed; 1: it has gone to
+ * the kernel, which knows.
+ */
 static int progress(struct tcp_sock *s)
 {
 	struct stack *st = tcp_sock_conn_look(s);
 	enum tcp_state state;
 	int err = 0;
 
-	if (!st && s->in_kernel) /* established ones may have gone to the kernel meanwhile */
-		return 0;
+	if (!st && s->in_kernel && !atomic_load_explicit(&s->pending_error, memory_order_relaxed))
+		return 1;
 	if (!st) {
 		err = tcp_sock_pending_error_take(s);
 		return err ? -err : -ECONNABORTED;
@@ -435,7 +444,8 @@ static int wait_connected(struct tcp_sock *s, uint32_t gen)
 
 /*
  * Waits for a begun connection if the socket is a blocking one. As connect(), pending: the errno
- * while it is not decided. gen: of s when the connection was begun, under the lock.
+ * while it is not decided; 1: it has gone to the kernel. gen: of s when the connection was begun,
+ * under the lock.
  */
 static int conclude(struct tcp_sock *s, int fd, uint32_t gen, bool nonblock, int pending)
 {
@@ -444,7 +454,7 @@ static int conclude(struct tcp_sock *s, int fd, uint32_t gen, bool nonblock, int
 
 	if (err == -EINPROGRESS)
 		return pending;
-	if (err == -EINTR || err == -EBADF)
+	if (err == -EINTR || err == -EBADF || err > 0)
 		return err;
 	cancel = tcp_sock_lock(s);
 	/* Closed meanwhile, it may be another socket by now. */
@@ -475,7 +485,17 @@ static int conclude_held(struct tcp_sock *s, int fd, uint32_t gen, bool nonblock
 	return err;
 }
 
-/* connect() on a socket that has a connection; s->lock is held and dropped here. */
+/*
+ * connect() of a connection that has gone to the kernel: established, or before its SYN had left.
+ */
+static int ask_kernel(int fd, const struct sockaddr *addr, socklen_t len)
+{
+	int ret = libc.connect(fd, addr, len);
+
+	return ret && errno == EISCONN ? 0 : ret;
+}
+
+/* connect() on a socket that has a connection; s->lock is held and dropped here. As conclude(). */
 static int connect_again(struct tcp_sock *s, int fd, const struct sockaddr *addr, socklen_t len,
 			 int cancel)
 {
@@ -570,9 +590,19 @@ int tcp_sock_connect(struct vfd *v, int fd, const struct sockaddr *addr, socklen
 			ret = s->nonblock ? -EINPROGRESS
 					  : conclude_held(s, fd, gen, false, -EINPROGRESS);
 	}
+	if (ret > 0)
+		return ask_kernel(fd, addr, len);
 	if (ret < 0)
 		errno = -ret;
 	return ret < 0 ? -1 : 0;
+}
+
+/* As conclude(), for who sends next: that the kernel answers as well. */
+static int conclude_to_send(struct tcp_sock *s, int fd, uint32_t gen, bool nonblock, int pending)
+{
+	int ret = conclude_held(s, fd, gen, nonblock, pending);
+
+	return ret > 0 ? 0 : ret;
 }
 
 int tcp_sock_connect_with(struct tcp_sock *s, int fd, const struct sockaddr *addr, socklen_t len,
@@ -598,8 +628,60 @@ int tcp_sock_connect_with(struct tcp_sock *s, int fd, const struct sockaddr *add
 	if (!ret)
 		ret = s->nonblock || (o->flags & MSG_DONTWAIT)
 			      ? -EINPROGRESS
-			      : conclude_held(s, fd, gen, false, -EINPROGRESS);
+			      : conclude_to_send(s, fd, gen, false, -EINPROGRESS);
 	return ret;
+}
+
+/* --- the ring was still to come */
+
+/* fn of tcp_sock_each(): the connection of s on the stack begins. Its lock is held. */
+static void begin_held(struct tcp_sock *s, void *arg)
+{
+	struct stack *st = arg;
+	struct vma_flow_info info = {
+		.pid = (uint32_t)getpid(),
+		.fd = (uint32_t)atomic_load_explicit(&s->v.os_fd, memory_order_relaxed)};
+	struct vma_flow_key key;
+
+	if (atomic_load_explicit(&s->st, memory_order_relaxed) != st || !s->c ||
+	    !tcp_syn_is_held(s->c))
+		return;
+	tcp_sock_key(&s->tuple, true, &key);
+	if (!s->on_block)
+		s->has_own_rule = !st->ring->ops->flow_add(st->ring, &key, &info);
+	if (s->on_block || s->has_own_rule)
+		tcp_let_syn_go(s->c);
+	/* Who sleeps does not know of the ring. */
+	vfd_notify(&s->v, EPOLLOUT);
+}
+
+/* The same, of one that has got no rule: the kernel is to do it. No lock is held. */
+static void leave_held(struct tcp_sock *s, void *arg)
+{
+	struct stack *st = arg;
+	bool held;
+
+	if (atomic_load_explicit(&s->st, memory_order_relaxed) != st)
+		return;
+	lock_take(&st->lock);
+	held = atomic_load_explicit(&s->st, memory_order_relaxed) == st && s->c &&
+	       tcp_syn_is_held(s->c);
+	lock_drop(&st->lock);
+	if (held)
+		tcp_sock_handover_held(s);
+}
+
+void tcp_sock_ring_came(struct stack *st)
+{
+	lock_take(&st->lock);
+	if (st->tcp && atomic_load_explicit(&st->open, memory_order_relaxed)) {
+		tcp_sock_ring_watch(st);
+		tcp_sock_blocks_came(st);
+		tcp_sock_each(begin_held, st);
+	}
+	tcp_sock_unlock_stack(st, tcp_sock_now_us());
+	tcp_sock_each(leave_held, st);
+	tcp_sock_sleep_hint();
 }
 
 /* The SYN waits for data. */
@@ -628,11 +710,11 @@ int tcp_sock_connect_again(struct tcp_sock *s, int fd, bool nonblock)
 	tcp_sock_unlock(s, cancel);
 	if (told)
 		return -EISCONN;
-	return conclude_held(s, fd, gen, nonblock, -EALREADY);
+	return conclude_to_send(s, fd, gen, nonblock, -EALREADY);
 }
 
 int tcp_sock_connect_rest(struct tcp_sock *s, int fd)
 {
-	return conclude_held(s, fd, atomic_load_explicit(&s->gen, memory_order_acquire),
-			     s->nonblock, -EINPROGRESS);
+	return conclude_to_send(s, fd, atomic_load_explicit(&s->gen, memory_order_acquire),
+				s->nonblock, -EINPROGRESS);
 }

@@ -21,8 +21,6 @@
 /* VMA_TCP_CTL_THREAD */
 enum { CTL_OFF, CTL_WAKEUP, CTL_BY_TIMER };
 
-static void watch_ring(struct stack *st);
-
 static int timer_fd = -1;
 /* When timer_fd goes off, us; WHEEL_NEVER-like UINT64_MAX: not armed. */
 static _Atomic uint64_t timer_armed = UINT64_MAX;
@@ -212,8 +210,7 @@ struct tcp_sock_stack *tcp_sock_stack_get(struct stack *st)
 	t->next_timer_us = UINT64_MAX;
 	t->awaiting_tail = &t->awaiting;
 	st->tcp = t;
-	if (params.tcp_ctl_thread == CTL_WAKEUP)
-		watch_ring(st);
+	tcp_sock_ring_watch(st);
 	return t;
 }
 
@@ -436,12 +433,14 @@ static void ring_readable(int fd, uint32_t events, void *arg)
 }
 
 /* The ring's fds outlive their stack's end by seconds; epoll forgets them when they are closed. */
-static void watch_ring(struct stack *st)
+void tcp_sock_ring_watch(struct stack *st)
 {
-	int fds[STACKS_WAIT_FDS_MAX];
-	unsigned n = st->ring->ops->wait_fds(st->ring, fds, STACKS_WAIT_FDS_MAX);
-	int err = 0;
+	int fds[STACKS_WAIT_FDS_MAX], err = 0;
+	unsigned n;
 
+	if (params.tcp_ctl_thread != CTL_WAKEUP)
+		return;
+	n = st->ring->ops->wait_fds(st->ring, fds, STACKS_WAIT_FDS_MAX);
 	for (unsigned i = 0; i < n && !err; i++)
 		err = worker_fd_add(fds[i], EPOLLIN | EPOLLET, ring_readable, st);
 	if (err)

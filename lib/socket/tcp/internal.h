@@ -38,6 +38,8 @@ static inline uint32_t tcp_sock_conn_gen(const struct tcp_sock *s)
 	return atomic_load_explicit(&s->gen, memory_order_relaxed) +
 	       ((uint32_t)atomic_load_explicit(&s->conns, memory_order_relaxed) << 16);
 }
+/* The ring of a stack with TCP is there; st->lock is held. */
+void tcp_sock_ring_watch(struct stack *st);
 int tcp_sock_timers_start(void);
 /* The tick of VMA_TCP_TIMER_RESOLUTION_MSEC. 0 or negative errno. */
 int tcp_sock_tick_start(void);
@@ -218,8 +220,16 @@ void tcp_sock_port_keeps_forked(void);
  * is held.
  */
 bool tcp_sock_block_take(struct tcp_sock *s, int fd, struct stack *st);
-/* The block of s, which is on_block, stands; st->lock is held. */
+/*
+ * The block of s, which is on_block, has its rule, or will have it when the ring has come; st->lock
+ * is held.
+ */
 bool tcp_sock_block_stands(const struct tcp_sock *s, struct stack *st);
+/*
+ * The ring is there that was still to come: blocks get their rules. A connection whose block cannot
+ * have one, and whose SYN is held therefore, is on_block no more. st->lock is held.
+ */
+void tcp_sock_blocks_came(struct stack *st);
 /* s, which is on_block, needs its port no more; st->lock is held. */
 void tcp_sock_block_put(struct tcp_sock *s, struct stack *st);
 /* The kernel may have a connection of the port; no lock of a stack is held. */
@@ -266,6 +276,8 @@ void tcp_sock_figures_peak(struct tcp_sock *s);
 /* struct stack_timed_ops */
 uint64_t tcp_sock_retransmits(const struct stack *st);
 void tcp_sock_figures_forked(void);
+/* struct stack_timed_ops */
+void tcp_sock_ring_came(struct stack *st);
 /* TCP state, and both addresses, as vma_stats shows them. */
 void tcp_sock_show_state(struct tcp_sock *s, enum tcp_state state);
 void tcp_sock_show_addresses(struct tcp_sock *s);
@@ -283,6 +295,7 @@ void tcp_sock_listen_over(struct tcp_sock *s);
 /* listen.c */
 void tcp_sock_atts_forked(void);
 /* sock.c: struct tcp_sock_handover */
+void tcp_sock_handover_held(struct tcp_sock *s);
 bool tcp_sock_listener_claim(struct tcp_sock *s, bool *given);
 void tcp_sock_listener_waited(struct tcp_sock *s);
 int tcp_sock_given_take(struct tcp_sock *s, bool *more);

@@ -41,6 +41,7 @@ struct block {
 	ino_t inode; /* of fd: who closes the numbers of others makes it another file's */
 	int fd; /* whoever closes it frees the ports */
 	uint32_t users, idle; /* idle: seconds without any */
+	bool stands; /* its rule is there; false: the stack's ring is still to come */
 	bool shared; /* the kernel has a connection of one of the ports */
 };
 
@@ -143,9 +144,22 @@ static ino_t inode_of(int fd)
 
 /* --- blocks, their stack locked */
 
+/* The rule of b is there, or can be had when the ring has come. */
+static bool stands(struct block *b, struct stack *st)
+{
+	struct vma_flow_info info = {.pid = (uint32_t)getpid(), .fd = (uint32_t)b->fd};
+
+	if (stack_ring_comes(st))
+		return true;
+	if (!b->stands)
+		b->stands = st->ring->caps.port_blocks &&
+			    !st->ring->ops->flow_add(st->ring, &b->key, &info);
+	return b->stands;
+}
+
 static void release(struct block *b, struct stack *st)
 {
-	if (atomic_load_explicit(&st->open, memory_order_relaxed))
+	if (b->stands && atomic_load_explicit(&st->open, memory_order_relaxed))
 		st->ring->ops->flow_del(st->ring, &b->key);
 	/* The rule first. */
 	if (inode_of(b->fd) == b->inode)
@@ -198,9 +212,8 @@ static struct block *block_new(struct stack *st)
 /* Takes fd. True: the block stands. */
 static bool add(struct stack *st, const struct tcp_tuple *t, uint16_t port, unsigned bits, int fd)
 {
-	struct vma_flow_info info = {.pid = (uint32_t)getpid(), .fd = (uint32_t)fd};
 	struct block *b;
-	int err = -ENOSPC;
+	bool ok = false;
 
 	lock_take(&st->lock);
 	b = atomic_load_explicit(&st->open, memory_order_relaxed) ? block_new(st) : NULL;
@@ -212,15 +225,15 @@ static bool add(struct stack *st, const struct tcp_tuple *t, uint16_t port, unsi
 		b->fd = fd;
 		b->inode = inode_of(fd);
 		b->users = b->idle = 0;
-		b->shared = false;
-		err = st->ring->ops->flow_add(st->ring, &b->key, &info);
-		if (err)
+		b->stands = b->shared = false;
+		ok = stands(b, st);
+		if (!ok)
 			atomic_store_explicit(&b->st, NULL, memory_order_release);
 	}
 	lock_drop(&st->lock);
-	if (err)
+	if (!ok)
 		own_fd_close(fd);
-	return !err;
+	return ok;
 }
 
 /*
@@ -357,7 +370,32 @@ bool tcp_sock_block_take(struct tcp_sock *s, int fd, struct stack *st)
 
 bool tcp_sock_block_stands(const struct tcp_sock *s, struct stack *st)
 {
-	return find(st, &s->tuple) != NULL;
+	struct block *b = find(st, &s->tuple);
+
+	return b && stands(b, st);
+}
+
+/* fn of tcp_sock_each(): s, whose SYN is held, is on the block no more. */
+static void leave(struct tcp_sock *s, void *arg)
+{
+	const struct block *b = arg;
+
+	if (atomic_load_explicit(&s->st, memory_order_relaxed) ==
+		    atomic_load_explicit(&b->st, memory_order_relaxed) &&
+	    s->in_engine && s->on_block && has(b, &s->tuple))
+		s->on_block = false;
+}
+
+void tcp_sock_blocks_came(struct stack *st)
+{
+	for (unsigned i = 0; i < BLOCKS_MAX; i++) {
+		struct block *b = &blocks[i];
+
+		if (atomic_load_explicit(&b->st, memory_order_relaxed) != st || stands(b, st))
+			continue;
+		tcp_sock_each(leave, b);
+		release(b, st);
+	}
 }
 
 void tcp_sock_block_put(struct tcp_sock *s, struct stack *st)

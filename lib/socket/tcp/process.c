@@ -126,6 +126,7 @@ static const struct stack_timed_ops timed_ops = {
 	.neighbours_changed = tcp_sock_neighbours_changed,
 	.figures = tcp_sock_figures_look,
 	.retransmits = tcp_sock_retransmits,
+	.ring_came = tcp_sock_ring_came,
 };
 
 int tcp_sock_start(int (*begin)(void))

@@ -637,6 +637,11 @@ bool tcp_sock_handover_rests(void)
 	return handover->rests();
 }
 
+void tcp_sock_handover_held(struct tcp_sock *s)
+{
+	handover->share(&s->v, "its ring has no room for another rule");
+}
+
 void tcp_sock_listener_waited(struct tcp_sock *s)
 {
 	handover->listener_waits(s);
