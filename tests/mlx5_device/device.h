@@ -112,6 +112,7 @@ struct mdev_rq {
 /* Where things are in a frame; 0: not there. */
 struct mdev_where {
 	u32 l3, l4, end;
+	u32 type; /* the Ethernet type, behind a tag */
 	u8 family, proto; /* 4 or 6 */
 	bool vlan, fragment;
 };

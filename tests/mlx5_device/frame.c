@@ -8,8 +8,10 @@ void mdev_find(const u8 *f, u32 len, struct mdev_where *w)
 
 	memset(w, 0, sizeof(*w));
 	w->vlan = len >= 18 && get16(f + 12) == 0x8100;
-	if (w->vlan)
+	/* A provider's tag (802.1ad) is looked behind, too. */
+	if (w->vlan || (len >= 18 && get16(f + 12) == 0x88a8))
 		at = 18;
+	w->type = at - 2;
 	if (len < at + 20)
 		return;
 	if (get16(f + at - 2) == 0x0800 && f[at] >> 4 == 4) {

@@ -683,6 +683,59 @@ def test_without_a_conversion_the_kernel_stamps(net):
     assert count(net.a, "rx_frames") == 0
 
 
+# Posts to a queue pair in the error state, which is legal: it comes back flushed.
+RING_IN_ERROR = r"""
+#include <errno.h>
+#include <infiniband/verbs.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+int main(int argc, char **argv)
+{
+	int n = 0;
+	struct ibv_device **list = ibv_get_device_list(&n);
+	struct ibv_context *c = NULL;
+
+	for (int i = 0; i < n; i++)
+		if (!strcmp(ibv_get_device_name(list[i]), argv[1]))
+			c = ibv_open_device(list[i]);
+	static char frame[4096] __attribute__((aligned(4096)));
+	struct ibv_pd *pd = ibv_alloc_pd(c);
+	struct ibv_mr *mr = ibv_reg_mr(pd, frame, sizeof(frame), IBV_ACCESS_LOCAL_WRITE);
+	struct ibv_cq *cq = ibv_create_cq(c, 16, NULL, NULL, 0);
+	struct ibv_qp_init_attr init = {.send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RAW_PACKET,
+					.cap = {4, 4, 1, 1, 0}, .sq_sig_all = 1};
+	struct ibv_qp *qp = ibv_create_qp(pd, &init);
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1};
+	int err = ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PORT);
+	for (int s = IBV_QPS_RTR; s <= IBV_QPS_RTS; s++) {
+		attr.qp_state = s;
+		err |= ibv_modify_qp(qp, &attr, IBV_QP_STATE);
+	}
+	attr.qp_state = IBV_QPS_ERR;
+	err |= ibv_modify_qp(qp, &attr, IBV_QP_STATE);
+	struct ibv_sge sge = {(uintptr_t)frame, 60, mr->lkey};
+	struct ibv_send_wr wr = {.wr_id = 7, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND}, *bad;
+	err |= ibv_post_send(qp, &wr, &bad);
+	struct ibv_wc wc;
+	for (int i = 0; !err && i < 3000 && ibv_poll_cq(cq, 1, &wc) == 0; i++)
+		usleep(10000);
+	printf("error %d, completion %s\n", err, ibv_wc_status_str(wc.status));
+	return 0;
+}
+"""
+
+
+def test_a_queue_pair_in_error_may_be_rung(net, tmp_path):
+    source, program = tmp_path / "ring.c", tmp_path / "ring"
+    source.write_text(RING_IN_ERROR)
+    subprocess.run(["cc", "-o", program, source, "-libverbs"], check=True)
+    device = os.listdir(f"/sys/devices/platform/mlx5_device.{net.a.card.number}/infiniband")[0]
+    said = net.a.run([str(program), device]).text
+    assert "error 0, completion Work Request Flushed Error" in said, said
+
+
 def test_a_program_that_is_killed_leaves_nothing(net):
     client = udp(net, "a", 2000)
     wait_for(lambda: count(net.a, "rx_frames") > 20, 20, "datagrams")
@@ -747,6 +800,7 @@ def test_each_thread_has_its_ring(net, kind, packets):
         return [(r["type"], r["rx_packets"] >= packets, r["tx_packets"] >= packets) for r in shown]
 
     wait_for(lambda: rings() == [("RING_ETH", True, True)] * 2, what="both threads' packets in the figures, each at its own ring")
+    assert net.b.card["vectors"] == 3, "each ring's interrupts come by another vector"
     client.popen.stdin.write(b"\n")
     client.popen.stdin.flush()
     assert client.wait(60) == 0 and server.popen.poll() is None, client.text

@@ -55,6 +55,7 @@ struct card_counts {
 	u32 sessions; /* compressed completions */
 	u32 qps, wqs, rules; /* that are there */
 	u32 rules_made;
+	u32 vectors; /* bits: those by which completion queues were asked to tell of something */
 };
 
 struct card {
@@ -79,6 +80,7 @@ struct card {
 	ktime_t ptp_due; /* when the latter is written again */
 	struct sk_buff_head out; /* frames to leave when the lock is dropped */
 	u32 next_qpn, next_cqn;
+	u32 contexts; /* that user space has open */
 	struct card_faults faults;
 	struct card_counts counts;
 };
@@ -115,6 +117,7 @@ struct card_cq {
 	/* Moderation: an event waits for so many completions, or so many microseconds. */
 	u16 count, period;
 	bool compressed; /* asked for when it was made */
+	int vector;
 	bool waiting;
 	u32 told; /* producer index when it began to wait */
 	ktime_t due;
@@ -234,6 +237,7 @@ int wq_table_destroy(struct ib_rwq_ind_table *ib);
 int wq_qp_make(struct card_qp *qp, struct ib_qp_init_attr *attr, struct ib_udata *udata);
 
 /* flow.c */
+void flow_loop(struct card *card, const u8 *frame, u32 len);
 struct ib_flow *flow_create(struct ib_qp *qp, struct ib_flow_attr *attr, struct ib_udata *udata);
 int flow_destroy(struct ib_flow *flow);
 bool flow_receive(struct card *card, const u8 *frame, u32 len);

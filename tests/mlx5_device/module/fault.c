@@ -87,4 +87,6 @@ void fault_files(struct card *card, struct dentry *root)
 	debugfs_create_u32("wqs", 0400, dir, &counts->wqs);
 	debugfs_create_u32("rules", 0400, dir, &counts->rules);
 	debugfs_create_u32("rules_made", 0400, dir, &counts->rules_made);
+	debugfs_create_u32("contexts", 0400, dir, &card->contexts);
+	debugfs_create_u32("vectors", 0400, dir, &counts->vectors);
 }

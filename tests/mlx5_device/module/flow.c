@@ -200,7 +200,7 @@ static void key_make(struct flow_key *key, const u8 *frame, u32 len)
 	memcpy(key->dst_mac, frame, 6);
 	memcpy(key->src_mac, frame + 6, 6);
 	mdev_find(frame, len, &w);
-	memcpy(key->type, frame + (w.vlan ? 16 : 12), 2);
+	memcpy(key->type, frame + w.type, 2);
 	if (w.vlan)
 		memcpy(key->vlan, frame + 14, 2);
 	if (!w.l3)
@@ -283,4 +283,14 @@ bool flow_receive(struct card *card, const u8 *frame, u32 len)
 			taken = r;
 	}
 	return taken;
+}
+
+/*
+ * A frame leaves this card. As the kernel's driver sets cards up: with two contexts open what is
+ * sent to a group comes to the card's own rules, too, whoever has sent it. The lock is held.
+ */
+void flow_loop(struct card *card, const u8 *frame, u32 len)
+{
+	if (card->contexts >= 2 && len >= ETH_HLEN && is_multicast_ether_addr(frame))
+		flow_receive(card, frame, len);
 }

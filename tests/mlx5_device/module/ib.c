@@ -115,6 +115,13 @@ static void firmware_text(struct ib_device *ib, char *text)
 		 FIRMWARE_SUB);
 }
 
+static void count_context(struct card *card, int more)
+{
+	spin_lock_bh(&card->lock);
+	card->contexts += more;
+	spin_unlock_bh(&card->lock);
+}
+
 static int alloc_ucontext(struct ib_ucontext *context, struct ib_udata *udata)
 {
 	struct mlx5_ib_alloc_ucontext_resp answer = {
@@ -140,6 +147,7 @@ static int alloc_ucontext(struct ib_ucontext *context, struct ib_udata *udata)
 		.num_uars_per_page = 1,
 	};
 	struct mlx5_ib_alloc_ucontext_req_v2 want = {};
+	int err;
 
 	if (ib_copy_from_udata(&want, udata, min(udata->inlen, sizeof(want))))
 		return -EFAULT;
@@ -147,11 +155,15 @@ static int alloc_ucontext(struct ib_ucontext *context, struct ib_udata *udata)
 	if (!(want.lib_caps & MLX5_LIB_CAP_DYN_UAR) || !want.max_cqe_version)
 		return -EINVAL;
 	answer.response_length = min(udata->outlen, sizeof(answer));
-	return ib_copy_to_udata(udata, &answer, answer.response_length);
+	err = ib_copy_to_udata(udata, &answer, answer.response_length);
+	if (!err)
+		count_context(card_of(context->device), 1);
+	return err;
 }
 
 static void dealloc_ucontext(struct ib_ucontext *context)
 {
+	count_context(card_of(context->device), -1);
 }
 
 static void disassociate(struct ib_ucontext *context)

@@ -46,6 +46,9 @@ static netdev_tx_t port_xmit(struct sk_buff *skb, struct net_device *ndev)
 	ndev->stats.tx_packets++;
 	ndev->stats.tx_bytes += skb->len;
 	skb_tx_timestamp(skb);
+	spin_lock_bh(&port->card->lock);
+	flow_loop(port->card, skb->data, skb->len);
+	spin_unlock_bh(&port->card->lock);
 	port_deliver(port->card->peer, skb);
 	return NETDEV_TX_OK;
 }

@@ -56,6 +56,7 @@ int queues_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr, str
 		.size = want.cqe_size,
 	};
 	cq->compressed = want.cqe_comp_en;
+	cq->vector = attr->comp_vector;
 	ibcq->cqe = entries - 1;
 
 	spin_lock_bh(&card->lock);

@@ -27,6 +27,7 @@ static void arm(struct card *card, u64 value)
 	card->counts.arms++;
 	list_for_each_entry(cq, &card->cqs, of_card) {
 		if (cq->q.cqn == cqn) {
+			card->counts.vectors |= BIT(cq->vector);
 			mdev_cq_arm(&cq->q, (u8 *)&value);
 			return;
 		}
@@ -44,10 +45,13 @@ static void ring(struct card *card, const struct uar *uar, u64 value)
 		card->faults.drop_doorbells--;
 		return;
 	}
-	if (!qp || qp->uar != uar->id || qp->state != IB_QPS_RTS)
+	if (!qp || qp->uar != uar->id)
 		mdev_complain(&card->dev, "a doorbell names a queue pair that is not of its page",
 			      qpn, uar->id);
-	else
+	else if (qp->state < IB_QPS_RTS)
+		mdev_complain(&card->dev, "a doorbell is of a queue pair that does not send yet",
+			      qpn, qp->state);
+	else /* in an error state, too: what was posted comes back flushed */
 		mdev_sq_doorbell(&qp->sq, (u8 *)&value, false);
 }
 
@@ -184,6 +188,7 @@ static void run(struct card *card)
 			card_cq_tell(card, cq);
 	}
 	skb_queue_splice_init(&card->out, &out);
+	skb_queue_walk(&out, skb) flow_loop(card, skb->data, skb->len);
 	spin_unlock_bh(&card->lock);
 	while ((skb = __skb_dequeue(&out))) {
 		if (netif_running(card->ndev) && netif_carrier_ok(card->ndev))
