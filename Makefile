@@ -124,6 +124,10 @@ ifneq ($(MAKECMDGOALS),clean)
 $(shell mkdir -p $(B); echo '$(FLAGS_NOW)' | cmp -s - $(B)/.flags || echo '$(FLAGS_NOW)' > $(B)/.flags)
 endif
 
+# What programs and tests may be using meanwhile gets its name when it is whole: -o $(NEW) ... $(PUT)
+NEW = $@.new
+PUT = && mv $@.new $@
+
 # --- the steering programs
 
 $(B)/bpf/%.bpf.o: bpf/%.bpf.c
@@ -163,7 +167,7 @@ SO_OBJ := $(PRELOAD_OBJ) $(if $(CAN_LTO),$(B)/core.o,$(CORE_OBJ))
 $(B)/libvma.so: $(SO_OBJ) $(MAP) $(B)/.flags
 	$(call say,LINK)
 	$(Q)$(CC) -shared $(SAN) $(LDFLAGS_ALL) $(if $(SAN),,-Wl,-z,defs) -Wl,-z,nodelete -Wl,-soname,libvma.so \
-		$(if $(MAP),-Wl$(comma)--version-script=$(MAP)) -o $@ $(SO_OBJ) -Wl,--as-needed $(LIBS)
+		$(if $(MAP),-Wl$(comma)--version-script=$(MAP)) -o $(NEW) $(SO_OBJ) -Wl,--as-needed $(LIBS) $(PUT)
 
 # Everything but the libc entry points: for the unit tests and the tools, which take what they need.
 # The list of members is a prerequisite too: a source that went away must leave the archive.
@@ -176,7 +180,7 @@ endif
 
 $(B)/vma_stats: $(STATS_OBJ) $(B)/libcore.a
 	$(call say,LINK)
-	$(Q)$(CC) $(SAN) $(LDFLAGS_ALL) -o $@ $(STATS_OBJ) $(B)/libcore.a -Wl,--as-needed $(LIBS)
+	$(Q)$(CC) $(SAN) $(LDFLAGS_ALL) -o $(NEW) $(STATS_OBJ) $(B)/libcore.a -Wl,--as-needed $(LIBS) $(PUT)
 
 $(B)/gen_man: tools/gen_man.c $(B)/.flags
 	$(call say,CC)
@@ -193,7 +197,7 @@ $(B)/tests/unit/%: tests/unit/%.c $(B)/libcore.a $(B)/.flags | $(SKEL)
 	@mkdir -p $(@D)
 	$(call say,TEST)
 	$(Q)$(CC) $(CPPFLAGS_ALL) -Itests/unit $(CFLAGS_ALL) $(SAN) -MMD -MP -MF $@.d -MT $@ $(LDFLAGS_ALL) \
-		-o $@ $< $(B)/libcore.a -Wl,--as-needed -lcmocka $(LIBS) -lm
+		-o $(NEW) $< $(B)/libcore.a -Wl,--as-needed -lcmocka $(LIBS) -lm $(PUT)
 
 # These count the engine's steps: lib/tcp and lib/proto once more, with a call at each basic block.
 STEPS_OBJ := $(patsubst %.c,$(B)/steps/%.o,$(sort $(shell find lib/tcp lib/proto -name '*.c')))
@@ -206,7 +210,7 @@ $(B)/tests/unit/test_tcp_hostile_%: tests/unit/test_tcp_hostile_%.c $(STEPS_OBJ)
 	@mkdir -p $(@D)
 	$(call say,TEST)
 	$(Q)$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) $(SAN) -MMD -MP -MF $@.d -MT $@ $(LDFLAGS_ALL) \
-		-o $@ $< $(STEPS_OBJ) $(B)/libcore.a -Wl,--as-needed -lcmocka $(LIBS) -lm
+		-o $(NEW) $< $(STEPS_OBJ) $(B)/libcore.a -Wl,--as-needed -lcmocka $(LIBS) -lm $(PUT)
 
 # These run the mlx5 ring on a device in software.
 MLX5_DEVICE_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard tests/mlx5_device/*.c))
@@ -219,7 +223,7 @@ $(B)/tests/unit/test_mlx5_%: tests/unit/test_mlx5_%.c $(MLX5_DEVICE_OBJ) $(B)/li
 	@mkdir -p $(@D)
 	$(call say,TEST)
 	$(Q)$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) $(SAN) -MMD -MP -MF $@.d -MT $@ $(LDFLAGS_ALL) \
-		-o $@ $< $(MLX5_DEVICE_OBJ) $(B)/libcore.a -Wl,--as-needed -lcmocka $(LIBS) -lm
+		-o $(NEW) $< $(MLX5_DEVICE_OBJ) $(B)/libcore.a -Wl,--as-needed -lcmocka $(LIBS) -lm $(PUT)
 
 $(B)/tests/sim/%.o $(B)/tests/conform/%.o: $(B)/.flags
 
@@ -230,28 +234,28 @@ $(B)/tests/%.o: tests/%.c
 
 $(SIM): $(SIM_SRC:%.c=$(B)/%.o) $(B)/libcore.a
 	$(call say,TEST)
-	$(Q)$(CC) $(SAN) $(LDFLAGS_ALL) -o $@ $(SIM_SRC:%.c=$(B)/%.o) $(B)/libcore.a -Wl,--as-needed $(LIBS) -lm
+	$(Q)$(CC) $(SAN) $(LDFLAGS_ALL) -o $(NEW) $(SIM_SRC:%.c=$(B)/%.o) $(B)/libcore.a -Wl,--as-needed $(LIBS) -lm $(PUT)
 
 $(CONFORM): $(CONFORM_SRC:%.c=$(B)/%.o) $(B)/libcore.a
 	$(call say,TEST)
-	$(Q)$(CC) $(SAN) $(LDFLAGS_ALL) -o $@ $(CONFORM_SRC:%.c=$(B)/%.o) $(B)/libcore.a -Wl,--as-needed $(LIBS) -lm
+	$(Q)$(CC) $(SAN) $(LDFLAGS_ALL) -o $(NEW) $(CONFORM_SRC:%.c=$(B)/%.o) $(B)/libcore.a -Wl,--as-needed $(LIBS) -lm $(PUT)
 
 $(B)/tests/integration/%: tests/integration/%.c $(B)/libcore.a $(B)/.flags | $(SKEL)
 	@mkdir -p $(@D)
 	$(call say,TEST)
 	$(Q)$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) $(SAN) -MMD -MP -MF $@.d -MT $@ $(LDFLAGS_ALL) \
-		-o $@ $< $(B)/libcore.a -Wl,--as-needed $(LIBS) -lm -luring
+		-o $(NEW) $< $(B)/libcore.a -Wl,--as-needed $(LIBS) -lm -luring $(PUT)
 
 $(B)/tests/vm/%: tests/vm/%.c $(B)/.flags
 	@mkdir -p $(@D)
 	$(call say,TEST)
-	$(Q)$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) $(SAN) -MMD -MP -MF $@.d -MT $@ $(LDFLAGS_ALL) -o $@ $<
+	$(Q)$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) $(SAN) -MMD -MP -MF $@.d -MT $@ $(LDFLAGS_ALL) -o $(NEW) $< $(PUT)
 
 $(B)/bench/bin/%: tests/bench/%.c $(B)/libcore.a $(B)/.flags | $(SKEL)
 	@mkdir -p $(@D)
 	$(call say,BENCH)
 	$(Q)$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) -MMD -MP -MF $@.d -MT $@ $(LDFLAGS_ALL) \
-		-o $@ $< $(B)/libcore.a -Wl,--as-needed $(LIBS) -lm
+		-o $(NEW) $< $(B)/libcore.a -Wl,--as-needed $(LIBS) -lm $(PUT)
 
 # The whole library in one program, with the device in software in the place of the verbs objects.
 MLX5_CORE_OBJ := $(filter-out %/ring/mlx5/verbs.o,$(CORE_OBJ))
@@ -265,7 +269,7 @@ $(addprefix $(B)/bench/bin/,mlx5 mlx5_ports mlx5_rings): $(B)/bench/bin/%: tests
 	@mkdir -p $(@D)
 	$(call say,BENCH)
 	$(Q)$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) -MMD -MP -MF $@.d -MT $@ $(LDFLAGS_ALL) \
-		-o $@ $< $(B)/bench/mlx5_core.o $(PRELOAD_OBJ) $(MLX5_DEVICE_OBJ) -Wl,--as-needed $(LIBS) -lm
+		-o $(NEW) $< $(B)/bench/mlx5_core.o $(PRELOAD_OBJ) $(MLX5_DEVICE_OBJ) -Wl,--as-needed $(LIBS) -lm $(PUT)
 
 # libFuzzer is clang's; the library is compiled once more for it, with coverage.
 FUZZ_SAN := address,undefined

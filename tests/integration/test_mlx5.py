@@ -2,11 +2,8 @@
 """The whole library on mlx5 queues in memory (tests/bench/mlx5.c): the card is the descriptor checker, in the same process."""
 
 import json
-import subprocess
 
 import pytest
-
-from netns import ROOT
 
 MLX5 = {"VMA_RING_TYPE": "mlx5"}
 # Answers each datagram but those that the library's first look at the neighbour made the kernel send.
@@ -23,21 +20,22 @@ while True:
 """
 
 
-def made(name):
-    done = subprocess.run(["make", "-s", "-C", ROOT, f"build/bench/bin/{name}"], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return ROOT / "build/bench/bin" / name
+def built(library, name):
+    """make here, with other flags than the tree's, would build the library anew under the tests that run beside."""
+    program = library.build / "bench" / "bin" / name
+    assert program.exists(), f"there is no {program}: run make bench-bin"
+    return program
 
 
 @pytest.fixture
 def program(library):
-    return made("mlx5")
+    return built(library, "mlx5")
 
 
 @pytest.fixture
 def rings(library, make_net):
     """Runs mlx5_rings on one of two hosts with a ring for each thread, or as `logic` says: what each ring had, and the log."""
-    program, net = made("mlx5_rings"), make_net()
+    program, net = built(library, "mlx5_rings"), make_net()
 
     def run(what, *args, logic=20, **env):
         done = net.a.run([program, what, net.a.ip4, net.b.ip4, *args], timeout=120,
@@ -51,7 +49,7 @@ def rings(library, make_net):
 @pytest.fixture
 def ports(library, make_net):
     """Runs mlx5_ports on one of two hosts: what it prints, and the log."""
-    program, net = made("mlx5_ports"), make_net()
+    program, net = built(library, "mlx5_ports"), make_net()
 
     def run(*args, env=None, prefix=(), sysctl=None):
         for name, value in (sysctl or {}).items():
