@@ -95,7 +95,9 @@ SIM_SRC := $(wildcard tests/sim/*.c)
 CONFORM := $(B)/tests/conform/conform
 CONFORM_SRC := $(wildcard tests/conform/*.c) tests/sim/seg.c tests/sim/segq_check.c
 # stats_writer has a table of libc's functions of its own, which the checker of the locks would need.
-HELPERS := $(patsubst tests/integration/%.c,$(B)/tests/integration/%,$(filter-out $(if $(CHECK_LOCKS),%/stats_writer.c),$(shell find tests/integration -name '*.c')))
+# exits is preloaded into the tests' programs.
+HELPERS := $(patsubst tests/integration/%.c,$(B)/tests/integration/%,$(filter-out %/exits.c $(if $(CHECK_LOCKS),%/stats_writer.c),$(shell find tests/integration -name '*.c'))) \
+	$(B)/tests/integration/exits.so
 VM_BIN := $(patsubst tests/vm/%.c,$(B)/tests/vm/%,$(wildcard tests/vm/*.c))
 BENCH_BIN := $(patsubst tests/bench/%.c,$(B)/bench/bin/%,$(wildcard tests/bench/*.c))
 FUZZ := $(patsubst tests/fuzz/%.c,$(B)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
@@ -245,6 +247,11 @@ $(B)/tests/integration/%: tests/integration/%.c $(B)/libcore.a $(B)/.flags | $(S
 	$(call say,TEST)
 	$(Q)$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) $(SAN) -MMD -MP -MF $@.d -MT $@ $(LDFLAGS_ALL) \
 		-o $(NEW) $< $(B)/libcore.a -Wl,--as-needed $(LIBS) -lm -luring $(PUT)
+
+$(B)/tests/integration/exits.so: tests/integration/exits.c $(B)/.flags
+	@mkdir -p $(@D)
+	$(call say,TEST)
+	$(Q)$(CC) $(CFLAGS_ALL) -D_GNU_SOURCE= -fPIC -shared -o $(NEW) $< $(PUT)
 
 $(B)/tests/vm/%: tests/vm/%.c $(B)/.flags
 	@mkdir -p $(@D)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """
-What a test has left behind: processes, namespaces, steering maps, descriptors of its own. Not the steering program, pins and
-statistics of a process that was killed or ended by _exit() or exec(): the next owner clears them away, and the namespace's end.
+What a test has left behind: processes, namespaces, steering programs and their pins, statistics, files, descriptors of its own.
+Of what a process leaves only if it ended by exit(), as exits.c tells: after a signal, _exit() or exec() the next owner clears its
+steering away, or the namespace's end does.
 """
 
 import collections
@@ -42,7 +43,23 @@ def of_host(host):
     if not os.path.exists(f"/run/netns/{host.name}"):
         return []
     left = gone(lambda: [name_of(pid) for pid in ip("netns", "pids", host.name).split()])
+    ended = exited(host.net.tmp)
+    if ended and steers(host):
+        left += gone(lambda: maps(ended))
+    left += [str(f) for pid in ended for f in host.net.tmp.glob(f"vmastat.{pid}")]
     return [f"{host.name}: {what}" for what in left]
+
+
+def exited(tmp):
+    """The processes, children too, that have ended by exit(); without those whose number another one has by now."""
+    pids = {int(f.suffix[1:]) for f in tmp.glob("exited.*")}
+    return {pid for pid in pids if not os.path.exists(f"/proc/{pid}")}
+
+
+def steers(host):
+    """Somebody's steering program or its pins are there."""
+    pins = pathlib.Path(f"/sys/fs/bpf/vma/netns-{os.stat(f'/run/netns/{host.name}').st_ino}")
+    return pins.exists() or "xdp" in ip("-n", host.name, "link")
 
 
 def descriptors():
@@ -57,7 +74,7 @@ def descriptors():
 
 
 def maps(pids):
-    """Steering maps of those processes, which have ended; their namespaces are gone."""
+    """Steering maps of those processes, which have ended: a program on an interface, a pin, or somebody else has them."""
     listed = subprocess.run(["bpftool", "-j", "map", "list"], capture_output=True, text=True)
     found = []
     for m in json.loads(listed.stdout or "[]"):
@@ -71,6 +88,12 @@ def maps(pids):
             if owner in pids:
                 found.append(f"map vma_owner {m['id']} of process {owner}")
     return found
+
+
+def files(pids):
+    """What the library writes where it is not told to write elsewhere, of those processes."""
+    numbers = {str(pid) for pid in pids}
+    return [str(f) for d in ("/tmp", "/dev/shm") for f in pathlib.Path(d).glob("*vma*") if numbers & set(f.name.split("."))]
 
 
 class Worker:
@@ -100,5 +123,5 @@ class Worker:
             gc.collect()
         left += [f"descriptor of the test: {link}" for link in gone(lambda: list(descriptors() - self.descriptors), 1)]
         if self.pids:
-            left += gone(lambda: maps(self.pids), 20)
+            left += gone(lambda: maps(self.pids), 20) + files(self.pids)
         return left

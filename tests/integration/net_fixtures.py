@@ -95,6 +95,7 @@ def library(pytestconfig):
     lib = Library(pathlib.Path(build).resolve(), sanitize)
     if not lib.path.exists():
         pytest.exit(f"there is no {lib.path}: run make{MAKE_ARGUMENT[sanitize]}", returncode=1)
+    lib.after = [lib.helpers / "exits.so"]
     return lib
 
 

@@ -77,7 +77,7 @@ class Library:
         self.vma_stats = self.build / "vma_stats"
         # Of each worker of pytest-xdist: what is found there belongs to the test that just ran.
         self.reports = self.build / "reports" / os.environ.get("PYTEST_XDIST_WORKER", "main")
-        self.before = []
+        self.before, self.after = [], []  # what is preloaded besides
         if sanitize:
             if sanitize == "address":
                 self.before = [self._runtime("libasan.so"), self._runtime("libubsan.so")]
@@ -99,7 +99,7 @@ class Library:
         return {"TSAN_OPTIONS": f"log_path={self.reports / 'report'}:log_exe_name=1:history_size=7:suppressions={known}"}
 
     def environment(self):
-        env = {"LD_PRELOAD": " ".join([*self.before, str(self.path)])}
+        env = {"LD_PRELOAD": " ".join([*self.before, str(self.path), *map(str, self.after)])}
         log = self.reports / "report"
         if self.sanitize == "locks":
             env["LOCK_CHECK_REPORTS"] = str(self.reports)
@@ -220,7 +220,7 @@ class Host:
         full.update(self.net.library.helper_environment())
         if preload:
             full.update(self.net.library.environment())
-            full["VMA_STATS_SHMEM_DIR"] = str(self.net.tmp)
+            full["VMA_STATS_SHMEM_DIR"] = full["TEST_EXITS"] = str(self.net.tmp)  # exits.c
             # Whole suites under other parameters: TEST_VMA="VMA_RING_ALLOCATION_LOGIC_RX=20 ..."
             full.update(word.split("=", 1) for word in os.environ.get("TEST_VMA", "").split())
         full.update({k: str(v) for k, v in (env or {}).items()})

@@ -6,6 +6,8 @@ import signal
 import socket
 import subprocess
 
+import pytest
+
 import leftovers
 from netns import ip, remove_namespace, wait_for
 
@@ -67,3 +69,36 @@ def test_the_steering_map_of_a_process_is_found(net):
     client.close()
     assert server.wait() == 0
     assert leftovers.gone(lambda: leftovers.maps({server.pid})) == []
+
+
+ENDS = {
+    "exit": ("", True),
+    "_exit": ("import os; os._exit(0)", False),
+    "exec": ("import os; os.execlp('true', 'true')", False),
+    "signal": ("import os; os.kill(os.getpid(), 9)", False),
+    "without-rights": ("import ctypes, struct; assert ctypes.CDLL(None).capset(struct.pack('Ii', 0x20080522, 0), bytes(24)) == 0", False),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_what_ended_by_exit_says_so(net, end):
+    """And what it leaves is found: while it runs it looks like one that has not cleared away."""
+    last_words, says = ENDS[end]
+    server = net.a.python(SERVER + last_words, preload=True)
+    server.wait_text("ready")
+    with net.b.socket() as client, pytest.MonkeyPatch.context() as m:
+        client.sendto(b"1", (net.a.ip4, 7030))
+        wait_for(lambda: leftovers.maps({server.pid}), what="the map of a process that runs")
+        m.setattr(leftovers, "ENDING", 0.1)
+        m.setattr(leftovers, "exited", lambda tmp: {server.pid})
+        left = leftovers.of_host(net.a)
+        assert [word for word in ("process", "map vma_owner", "vmastat") if any(word in what for what in left)] == [
+            "process", "map vma_owner", "vmastat"], left
+
+        def ended():
+            client.sendto(b"2", (net.a.ip4, 7030))
+            return not server.alive()
+
+        wait_for(ended, 10)
+    assert leftovers.exited(net.tmp) == ({server.pid} if says else set())
+    print(f"{end}: {'looked at' if says else 'passed over'}")
