@@ -13,7 +13,7 @@
 /* A shadow socket is always writable: what it says of that is not asked. */
 #define OUT_BITS (POLLOUT | POLLWRNORM | POLLWRBAND)
 /* For how many lists of descriptors a thread counts; two that share a counter share the looks. */
-#define LISTS_BITS 4
+#define LISTS_BITS 3
 #define LISTS (1 << LISTS_BITS)
 
 /*
