@@ -69,9 +69,9 @@ int extra_deregister_memory(int fd, void *addr, size_t len)
 
 static int moderate(struct ring *r, const struct vma_cq_moderation_attr *to)
 {
-	return r->ops->moderate ? r->ops->moderate(r, to->cq_moderation_count,
-						   to->cq_moderation_period_usec)
-				: -EOPNOTSUPP;
+	return r->ops->moderate
+		       ? r->ops->moderate(r, to->cq_moderation_count, to->cq_moderation_period_usec)
+		       : -EOPNOTSUPP;
 }
 
 #define MODIFY_MASK (VMA_MODIFY_RING_CQ_MODERATION | VMA_MODIFY_RING_CQ_ARM)

@@ -98,7 +98,8 @@ static void a_socket_is_a_line(struct kunit *test)
 {
 	static const char who[] = "fd 5 proto udp state - local 10.0.0.1:53 remote [fd00::2]:1000 ";
 	static const char counts[] = "rx_packets 1 rx_bytes 2 tx_packets 3 tx_bytes 4 ";
-	static const char rest[] = "rx_drop_packets 5 rx_ready_bytes 6 tx_ready_bytes 7 tx_retransmits 8 ";
+	static const char rest[] =
+		"rx_drop_packets 5 rx_ready_bytes 6 tx_ready_bytes 7 tx_retransmits 8 ";
 	size_t at = strlen(who);
 	char *line = kunit_kzalloc(test, VMA_SOCKET_LINE, GFP_KERNEL);
 
