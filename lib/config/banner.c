@@ -38,12 +38,55 @@ static void cmd_line(char *out, size_t size)
 	out[len] = '\0';
 }
 
+static bool is_leap(int year)
+{
+	return !(year % 4) && (year % 100 || !(year % 400));
+}
+
+/* The day that is so many after 1970-01-01; tm_mday, tm_mon, tm_year. */
+static void day_of(int days, struct tm *tm)
+{
+	static const int of_month[12] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
+	int year = 1970, month = 0, n;
+
+	for (; days >= (n = 365 + is_leap(year)); year++)
+		days -= n;
+	for (; days >= (n = of_month[month] + (month == 1 && is_leap(year))); month++)
+		days -= n;
+	tm->tm_mday = days + 1;
+	tm->tm_mon = month;
+	tm->tm_year = year - 1900;
+}
+
+/*
+ * The time of day as a line: local time, or in a copy of a process UTC. libc's lock of the time
+ * zone, which gmtime_r() takes as well, is not renewed by fork().
+ */
+static void clock_line(char out[96])
+{
+	static const char day[7][4] = {"Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"};
+	static const char month[12][4] = {"Jan", "Feb", "Mar", "Apr", "May", "Jun",
+					  "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
+	time_t now = time(NULL);
+	bool utc = process_is_copy();
+	struct tm tm = {.tm_hour = (int)(now / 3600 % 24),
+			.tm_min = (int)(now / 60 % 60),
+			.tm_sec = (int)(now % 60),
+			.tm_wday = (int)((now / 86400 + 4) % 7)};
+
+	if (utc)
+		day_of((int)(now / 86400), &tm);
+	else if (!localtime_r(&now, &tm))
+		tm = (struct tm){.tm_mday = 1, .tm_year = 70, .tm_wday = 4};
+	snprintf(out, 96, "%s %s %2d %02d:%02d:%02d %d%s", day[tm.tm_wday], month[tm.tm_mon],
+		 tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec, tm.tm_year + 1900,
+		 utc ? " UTC" : "");
+}
+
 static void header(void)
 {
-	char text[1024], when[64] = "";
-	time_t now = time(NULL);
+	char text[1024], when[96];
 	struct utsname uts;
-	struct tm tm;
 
 	log_info(DASHES);
 	log_info("VMA_VERSION: %s Release built on %s %s", VMA_LIBRARY_VERSION, __DATE__, __TIME__);
@@ -52,8 +95,7 @@ static void header(void)
 #endif
 	cmd_line(text, sizeof(text));
 	log_info("Cmd Line: %s", text);
-	if (localtime_r(&now, &tm))
-		strftime(when, sizeof(when), "%a %b %e %H:%M:%S %Y", &tm);
+	clock_line(when);
 	log_info("Current Time: %s", when);
 	log_info("Pid: %5u", (unsigned)getpid());
 	if (!uname(&uts)) {

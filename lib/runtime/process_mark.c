@@ -5,12 +5,23 @@
 #include <unistd.h>
 
 static _Atomic uint32_t forks; /* from the process that has loaded the library to this one */
+static pid_t loaded_by;
+
+__attribute__((constructor)) static void note_pid(void)
+{
+	loaded_by = getpid();
+}
 
 uint64_t process_mark(void)
 {
 	/* The pid, too: of a process that was made behind our back nobody has counted. */
 	return (uint64_t)atomic_load_explicit(&forks, memory_order_relaxed) << 32 |
 	       (uint32_t)getpid();
+}
+
+bool process_is_copy(void)
+{
+	return atomic_load_explicit(&forks, memory_order_relaxed) || getpid() != loaded_by;
 }
 
 void process_mark_forked(void)

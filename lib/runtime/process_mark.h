@@ -6,10 +6,16 @@
 #ifndef RUNTIME_PROCESS_MARK_H
 #define RUNTIME_PROCESS_MARK_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Not 0, and of a child another one than its parent's, however it was made. */
 uint64_t process_mark(void);
+/*
+ * This process was made by fork() or clone(), not by exec(): locks of libc's that it does not renew
+ * in a child (that of the time zone) may be held for ever by a thread of the parent.
+ */
+bool process_is_copy(void);
 /* The child of a fork(), before any room looks. */
 void process_mark_forked(void);
 

@@ -11,10 +11,14 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 
 #include "params_env.h"
 #include "runtime/libc.h"
+#include "runtime/process_mark.h"
 #include "config/params.h"
 #include "config/params_table.h"
 #include "vma/version.h"
@@ -522,6 +526,39 @@ static void processor_sets(void **state)
 	assert_string_equal(params.internal_thread_affinity, "-1");
 }
 
+static time_t wall_clock;
+
+/* Instead of libc's, for banner.c. */
+time_t time(time_t *to)
+{
+	if (to)
+		*to = wall_clock;
+	return wall_clock;
+}
+
+/* A child of fork() does not ask libc for the time: UTC, and of every day the right one. */
+static void the_banner_of_a_copy_says_utc(void **state)
+{
+	static const time_t days[] = {0, 951782400, 951868800, 1709164800, 1735603200, 4107542400};
+	char line[96], when[64];
+	struct tm tm;
+
+	(void)state;
+	load("VMA_RX_POLL=-1");
+	process_mark_forked();
+	for (unsigned i = 0; i < sizeof(days) / sizeof(*days); i++) {
+		wall_clock = days[i] + 3661 * (time_t)i;
+		capture_clear();
+		params_banner();
+		gmtime_r(&wall_clock, &tm);
+		strftime(when, sizeof(when), "%a %b %e %H:%M:%S %Y", &tm);
+		snprintf(line, sizeof(line), "\n VMA INFO: Current Time: %s UTC\n", when);
+		print_message("    %s\n", when);
+		assert_true(captured_has(line));
+	}
+	wall_clock = 0;
+}
+
 static void the_banner_at_info(void **state)
 {
 	(void)state;
@@ -628,6 +665,7 @@ int main(void)
 		cmocka_unit_test(parameters_demand_of_one_another),
 		cmocka_unit_test(texts),
 		cmocka_unit_test(processor_sets),
+		cmocka_unit_test(the_banner_of_a_copy_says_utc),
 		cmocka_unit_test(the_banner_at_info),
 		cmocka_unit_test(the_banner_at_details_and_at_warn),
 		cmocka_unit_test(loading_twice_and_in_a_child),
