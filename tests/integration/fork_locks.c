@@ -29,7 +29,8 @@ static void *tell_time(void *unused)
 	return NULL;
 }
 
-/* Not setlocale(): strerror() waits for that, and libbpf asks it for words whenever it is called. */
+/* Not setlocale(): strerror() waits for that, and libbpf asks it for words whenever it is called.
+ */
 static void *change_environment(void *unused)
 {
 	(void)unused;
@@ -71,7 +72,8 @@ static int child(const struct sockaddr_in *to, int sends)
 
 int main(int argc, char **argv)
 {
-	static void *(*const busy[])(void *) = {tell_time, tell_time, change_environment, open_files};
+	static void *(*const busy[])(void *) = {tell_time, tell_time, change_environment,
+						open_files};
 	struct sockaddr_in to = {.sin_family = AF_INET};
 	int children, status;
 	pthread_t id;

@@ -67,13 +67,11 @@ static void where(char *text, size_t room)
 		fclose(f);
 }
 
-/* A thread in fn, which sleeps there when this returns. */
-static void begin(void *(*fn)(void *arg))
+/* Until the thread sleeps in a call. */
+static void asleep(void)
 {
 	char was[256] = "", now[256] = "";
 
-	tid = 0;
-	pthread_create(&inside, NULL, fn, NULL);
 	/* poll(), select(), recvfrom(), epoll_wait(), ppoll(): the same one at two looks. */
 	do {
 		usleep(20000);
@@ -84,6 +82,14 @@ static void begin(void *(*fn)(void *arg))
 		 (strncmp(now, "7 ", 2) && strncmp(now, "23 ", 3) && strncmp(now, "45 ", 3) &&
 		  strncmp(now, "232 ", 4) && strncmp(now, "270 ", 4) && strncmp(now, "271 ", 4) &&
 		  strncmp(now, "281 ", 4)));
+}
+
+/* A thread in fn, which sleeps there when this returns. */
+static void begin(void *(*fn)(void *arg))
+{
+	tid = 0;
+	pthread_create(&inside, NULL, fn, NULL);
+	asleep();
 }
 
 static void *receives(void *arg)
@@ -202,9 +208,12 @@ static void closes(int sig)
 	close(s);
 }
 
+static volatile sig_atomic_t returned;
+
 static void returns(int sig)
 {
 	(void)sig;
+	returned = 1;
 }
 
 /* close() in the middle of fn's call. */
@@ -237,6 +246,12 @@ static void handled(void *(*fn)(void *arg), void (*handler)(int), bool ends)
 	if (ends) {
 		pthread_join(inside, NULL);
 		say("ended", 0);
+	}
+	/* The call has begun anew: only then it has the socket when that is closed. */
+	if (handler == returns) {
+		while (!returned)
+			usleep(1000);
+		asleep();
 	}
 	told();
 	say("close", close(s));

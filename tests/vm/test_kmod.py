@@ -156,7 +156,7 @@ def test_it_can_be_unloaded_and_loaded_again():
     rmmod()
     assert not SYSFS.exists() and not os.path.exists("/dev/vma")
     insmod()
-    assert (SYSFS / "version").read_text().split()[1:] == ["abi", "1", "stats", "2"]
+    assert (SYSFS / "version").read_text().split()[1:] == ["abi", "1", "stats", "3"]
 
 
 def test_a_process_opens_it_once_at_a_time():
@@ -196,9 +196,9 @@ def test_the_statistics_pages_are_read_however_they_are_written():
         pages[:] = random.Random(seed).randbytes(d.stats_bytes) if seed else b"\xff" * d.stats_bytes
         assert (mine / "pages").read_bytes() == pages[:]
         sockets, rings = (mine / "sockets").read_bytes(), (mine / "rings").read_bytes()
-        assert len(sockets) % 384 == 0 and len(rings) % 896 == 0
+        assert len(sockets) % 512 == 0 and len(rings) % 896 == 0
         assert all(line.startswith(b"fd ") for line in sockets.splitlines())
-        assert len(sockets.splitlines()) == len(sockets) // 384
+        assert len(sockets.splitlines()) == len(sockets) // 512
         sums(), sums(mine / "stats")
     fails(errno.EINVAL, d.map, d.stats_bytes + 4096, MAP_STATS)
     pages.close()
