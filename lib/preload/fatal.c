@@ -48,7 +48,7 @@ static void fatal_entry(int sig, siginfo_t *info, void *context)
 	sigset_t all;
 	int err = errno;
 
-	if (signal_touched(sig, context) || signal_defer(sig, info))
+	if (signal_touched(sig, context) || signal_defer(sig, info, context))
 		return;
 	sigfillset(&all); /* until this returns */
 	pthread_sigmask(SIG_BLOCK, &all, NULL);

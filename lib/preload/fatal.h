@@ -26,7 +26,7 @@ void fatal_again(int sig);
  * signal.c: true when the thread holds a lock of the library: the signal comes again when it holds
  * none.
  */
-bool signal_defer(int sig, const siginfo_t *info);
+bool signal_defer(int sig, const siginfo_t *info, void *context);
 /* In the child of a fork(): the other threads have none that wait. */
 void signal_forked(void);
 

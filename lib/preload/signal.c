@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #include "preload/fatal.h"
@@ -37,6 +38,9 @@ static struct {
 #define DEFERRED_MAX 16
 struct deferred {
 	_Atomic bool taken;
+	/* More came: they wait in the kernel, blocked, until the thread has its own mask again. */
+	bool blocked;
+	sigset_t mask;
 	siginfo_t info[DEFERRED_MAX];
 };
 /*
@@ -85,12 +89,53 @@ void signal_forked(void)
 			atomic_store_explicit(&deferred_pool[i].taken, false, memory_order_relaxed);
 }
 
-/* True: the handler is not to run now. info may be NULL. */
-bool signal_defer(int sig, const siginfo_t *info)
+/* To this thread, as info describes it. */
+static void send_again(siginfo_t *info)
 {
-	struct deferred *d;
-	int n;
+	int sig = info->si_signo;
 
+	if (libc_raw(SYS_rt_tgsigqueueinfo, getpid(), lock_self(), sig, (long)(uintptr_t)info, 0,
+		     0) < 0)
+		libc_raw(SYS_tgkill, getpid(), lock_self(), sig, 0, 0, 0);
+}
+
+/* The kernel's set in context: shorter than libc's, whose rest is not there. */
+#define KERNEL_MASK ((_NSIG - 1) / 8)
+
+/*
+ * There is no more room, and a handler that left for good (siglongjmp()) would leave a lock and
+ * watches behind: the signal goes back to the kernel, and no other one interrupts what context
+ * holds before deferred_send(). Where that is another handler of ours it comes again at once, to
+ * what that one interrupted.
+ */
+static void leave_to_kernel(struct deferred *d, siginfo_t info, ucontext_t *context)
+{
+	sigset_t all, before;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, NULL); /* until this handler returns */
+	for (int sig = 1; sig < _NSIG; sig++)
+		if (synchronous(sig))
+			sigdelset(&all, sig);
+	sigemptyset(&before);
+	memcpy(&before, &context->uc_sigmask, KERNEL_MASK);
+	sigorset(&all, &all, &before);
+	/* Else ppoll() let it in by a mask of its own, and the thread's is known. */
+	if (memcmp(&all, &before, KERNEL_MASK) != 0)
+		d->mask = before;
+	d->blocked = true;
+	memcpy(&context->uc_sigmask, &all, KERNEL_MASK);
+	send_again(&info);
+}
+
+/* True: the handler is not to run now. info and context, of what is interrupted, may be NULL. */
+bool signal_defer(int sig, const siginfo_t *info, void *context)
+{
+	siginfo_t what = info ? *info : (siginfo_t){.si_code = SI_TKILL};
+	struct deferred *d;
+	int n, err = errno;
+
+	what.si_signo = sig;
 	if (likely(!lock_thread.depth) || synchronous(sig) ||
 	    atomic_load_explicit(&actions[sig].once, memory_order_relaxed))
 		return false;
@@ -101,13 +146,13 @@ bool signal_defer(int sig, const siginfo_t *info)
 	n = __atomic_fetch_add(&deferred_num, 1, __ATOMIC_RELAXED);
 	if (n >= DEFERRED_MAX) {
 		__atomic_fetch_sub(&deferred_num, 1, __ATOMIC_RELAXED);
-		return false;
+		if (!context)
+			return false;
+		leave_to_kernel(d, what, context);
+		errno = err;
+		return true;
 	}
-	if (info)
-		d->info[n] = *info;
-	else
-		d->info[n] = (siginfo_t){.si_signo = sig, .si_code = SI_TKILL};
-	d->info[n].si_signo = sig;
+	d->info[n] = what;
 	lock_thread.deferred = true;
 	signals_came();
 	return true;
@@ -123,17 +168,16 @@ static void deferred_send(void)
 	sigfillset(&all);
 	pthread_sigmask(SIG_BLOCK, &all, &old);
 	d = atomic_load_explicit(&deferred, memory_order_relaxed);
-	for (int i = 0; i < deferred_num; i++) {
-		int sig = d->info[i].si_signo;
-
-		if (libc_raw(SYS_rt_tgsigqueueinfo, getpid(), lock_self(), sig,
-			     (long)(uintptr_t)&d->info[i], 0, 0) < 0)
-			libc_raw(SYS_tgkill, getpid(), lock_self(), sig, 0, 0, 0);
-	}
+	for (int i = 0; i < deferred_num; i++)
+		send_again(&d->info[i]);
 	deferred_num = 0;
 	atomic_store_explicit(&deferred, NULL, memory_order_relaxed);
-	if (d)
+	if (d) {
+		if (d->blocked)
+			old = d->mask;
+		d->blocked = false;
 		atomic_store_explicit(&d->taken, false, memory_order_release);
+	}
 	lock_thread.deferred = false;
 	errno = err;
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
@@ -176,7 +220,7 @@ static void plain_entry3(int sig, siginfo_t *info, void *context)
 	struct vfd_held held;
 
 	(void)info;
-	if (signal_touched(sig, context) || signal_defer(sig, NULL))
+	if (signal_touched(sig, context) || signal_defer(sig, NULL, context))
 		return;
 	begin(sig);
 	held = vfd_hold_pause();
@@ -192,7 +236,7 @@ static void plain_entry(int sig)
 	int inside = libc_internal > 0;
 	struct vfd_held held;
 
-	if (signal_defer(sig, NULL))
+	if (signal_defer(sig, NULL, NULL))
 		return;
 	begin(sig);
 	held = vfd_hold_pause();
@@ -208,7 +252,7 @@ static void info_entry(int sig, siginfo_t *info, void *context)
 	int inside = libc_internal > 0;
 	struct vfd_held held;
 
-	if (signal_touched(sig, context) || signal_defer(sig, info))
+	if (signal_touched(sig, context) || signal_defer(sig, info, context))
 		return;
 	begin(sig);
 	held = vfd_hold_pause();

@@ -289,9 +289,13 @@ static void *shoot(void *arg)
 	unsigned seed = 3;
 
 	while (!over) {
+		/* More at once than the library has room for. */
+		int n = rand_r(&seed) % 32 ? 1 : 40;
+
 		/* A real-time signal is queued: each runs its handler once. */
-		if (pthread_sigqueue(waiter, storm_sig, v) == 0)
-			sent++;
+		while (n-- > 0)
+			if (pthread_sigqueue(waiter, storm_sig, v) == 0)
+				sent++;
 		usleep((useconds_t)(rand_r(&seed) % 4 ? rand_r(&seed) % 100 : 0));
 	}
 	return arg;
