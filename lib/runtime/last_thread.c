@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "runtime/log.h"
+#include "runtime/process_mark.h"
 #include "runtime/text_file.h"
 
 /* set in the main thread: the destructor runs when that ends other than by exit() */
@@ -72,7 +73,7 @@ static void main_ends(void *value)
 
 __attribute__((constructor)) static void watch_main(void)
 {
-	have_key = gettid() == getpid() && !pthread_key_create(&key, main_ends);
+	have_key = gettid() == process_loaded_by() && !pthread_key_create(&key, main_ends);
 	if (have_key)
 		pthread_setspecific(key, &key);
 }

@@ -7,9 +7,16 @@
 static _Atomic uint32_t forks; /* from the process that has loaded the library to this one */
 static pid_t loaded_by;
 
+pid_t process_loaded_by(void)
+{
+	if (!loaded_by)
+		loaded_by = getpid();
+	return loaded_by;
+}
+
 __attribute__((constructor)) static void note_pid(void)
 {
-	loaded_by = getpid();
+	process_loaded_by();
 }
 
 uint64_t process_mark(void)

@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 /* Not 0, and of a child another one than its parent's, however it was made. */
 uint64_t process_mark(void);
@@ -16,6 +17,9 @@ uint64_t process_mark(void);
  * in a child (that of the time zone) may be held for ever by a thread of the parent.
  */
 bool process_is_copy(void);
+/* The pid of the process that has loaded the library, of which this one may be a copy. For
+ * constructors. */
+pid_t process_loaded_by(void);
 /* The child of a fork(), before any room looks. */
 void process_mark_forked(void);
 
