@@ -146,25 +146,6 @@ static void env_event(void *ctx, void *user, uint32_t ev)
 	vfd_notify(&s->v, bits);
 }
 
-static void *env_alloc(void *ctx, size_t size)
-{
-	(void)ctx;
-	return calloc(1, size);
-}
-
-static void *env_alloc_raw(void *ctx, size_t size)
-{
-	(void)ctx;
-	return malloc(size);
-}
-
-static void env_free(void *ctx, void *p, size_t size)
-{
-	(void)ctx;
-	(void)size;
-	free(p);
-}
-
 static void config(const struct stack *st, struct tcp_cfg *cfg)
 {
 	struct net_link link;
@@ -184,9 +165,9 @@ struct tcp_sock_stack *tcp_sock_stack_get(struct stack *st)
 		.output_dummy = tcp_sock_output_dummy,
 		.event = env_event,
 		.queued = tcp_sock_kmod_queued,
-		.alloc = env_alloc,
-		.alloc_raw = env_alloc_raw,
-		.free = env_free,
+		.alloc = tcp_sock_mem_alloc,
+		.alloc_raw = tcp_sock_mem_raw,
+		.free = tcp_sock_mem_free,
 		.path = tcp_sock_env_path,
 		.route = tcp_sock_env_route,
 		.is_others = tcp_sock_env_kernels,

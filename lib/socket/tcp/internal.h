@@ -156,6 +156,16 @@ static inline bool tcp_sock_path_good(const struct tcp_sock_path *p, uint32_t ne
 	return p->valid && p->net_gen == net_gen && p->neigh_gen == neigh_gen;
 }
 
+/*
+ * memory.c: the engine's alloc(), alloc_raw() and free(), ctx its struct stack. A piece is given
+ * back with the size that it was asked for.
+ */
+void *tcp_sock_mem_alloc(void *ctx, size_t size);
+void *tcp_sock_mem_raw(void *ctx, size_t size);
+void tcp_sock_mem_free(void *ctx, void *piece, size_t size);
+/* t is about to be freed, and its engine is. */
+void tcp_sock_pieces_free(struct tcp_sock_stack *t);
+
 /* transmit.c: the engine's output() and path(); st->lock is held */
 int tcp_sock_output(void *ctx, const struct tcp_tx *tx);
 int tcp_sock_output_dummy(void *ctx, const struct tcp_tx *tx);

@@ -102,6 +102,7 @@ static void stack_gone(struct stack *st)
 			tcp_sock_kmod_unqueue(t->queued);
 		tcp_stack_free(t->ts);
 		free(t->cache);
+		tcp_sock_pieces_free(t);
 		free(t);
 	}
 	lock_drop(&st->lock);

@@ -5,10 +5,9 @@
  * them packets (struct stack_user_ops, struct stack_timed_ops), the room of handovers gives their
  * connections to the kernel.
  *
- * Every segment: read.c, write.c, env.c, transmit.c, path.c, and blocking.c for who waits; show.c,
- * told.c and zcopy.c for programs of the Extra API. Each
- * connection: connect.c, local_port.c, listen.c, accept.c, sock.c, module.c. Rare: sockopt.c,
- * options.c and option_*.c,
+ * Every segment: read.c, write.c, env.c, memory.c, transmit.c, path.c, and blocking.c for who
+ * waits; show.c, told.c and zcopy.c for programs of the Extra API. Each connection: connect.c,
+ * local_port.c, listen.c, accept.c, sock.c, module.c. Rare: sockopt.c, options.c and option_*.c,
  * ioctl.c, error_queue.c, icmp_errors.c, shadow.c, port_block.c and rule_suspend.c (a card's
  * rules), process.c, preopen.c, sysctl.c.
  */
@@ -239,6 +238,12 @@ struct tcp_sock_awaiting;
 struct tcp_sock_unaccepted;
 
 /* TCP in one stack. Belongs to the stack's lock. */
+#define TCP_SOCK_SIZES 8u
+struct tcp_sock_pieces {
+	void *first; /* begins with the next one's address */
+	unsigned num;
+};
+
 struct tcp_sock_stack {
 	struct tcp_stack *ts;
 	struct stack *st;
@@ -256,6 +261,7 @@ struct tcp_sock_stack {
 	struct tcp_sock_path_cache *paths_first, *paths_last;
 	uint32_t seconds; /* the clock of their rest */
 	struct tcp_sock_unaccepted *unaccepted;
+	struct tcp_sock_pieces pieces[TCP_SOCK_SIZES]; /* memory.c: given back, by size */
 };
 
 static inline struct tcp_sock *tcp_sock_of(struct vfd *v)
