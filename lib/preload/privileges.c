@@ -6,7 +6,9 @@
  */
 #include "preload/preload.h"
 
+#include <stdarg.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -74,30 +76,39 @@ PRELOAD int setresuid(uid_t ruid, uid_t euid, uid_t suid)
 	return libc.setresuid(ruid, euid, suid);
 }
 
-/* What decides whether a thread may change its user and its groups. */
-#define USER_AND_GROUPS (CAPS_BIT(CAP_SETUID) | CAPS_BIT(CAP_SETGID))
+/* What the internal thread works with. */
+#define OWN_WORK                                                                                   \
+	(CAPS_BIT(CAP_NET_ADMIN) | CAPS_BIT(CAP_NET_RAW) | CAPS_BIT(CAP_IPC_LOCK) |                \
+	 CAPS_BIT(CAP_SYS_ADMIN) | CAPS_BIT(CAP_BPF) | CAPS_BIT(CAP_PERFMON))
 
-/* On the internal thread. */
+/*
+ * Capabilities are a thread's, but setuid(), setgroups() and the like are done in every thread by
+ * libc, which aborts when one of them is refused what another one may, or the other way round: the
+ * internal thread may what the program may who calls capset() or prctl(). What it needs itself it
+ * keeps.
+ */
+static void internal_thread_does(void (*fn)(void *arg), void *arg)
+{
+	if (from_library() || handlers_inside)
+		return;
+	libc_internal_begin();
+	(void)worker_run(fn, arg);
+	libc_internal_end();
+}
+
 static void follow(void *arg)
 {
-	int err = caps_follow(arg, USER_AND_GROUPS);
+	int err = caps_follow(arg, ~OWN_WORK);
 
 	if (err)
 		log_debug("capset() of the internal thread: %s", strerror(-err));
 }
 
-/*
- * Capabilities are a thread's, but setuid(), setgroups() and the like are done in every thread by
- * libc, which aborts when one of them is refused what another one may: the internal thread may no
- * more than who called capset(). What it needs itself it keeps.
- */
-static void internal_thread_follows(void)
+static void capabilities_changed(void)
 {
 	struct caps own = caps_own();
 
-	libc_internal_begin();
-	(void)worker_run(follow, &own);
-	libc_internal_end();
+	internal_thread_does(follow, &own);
 }
 
 PRELOAD int capset(void *header, const void *data)
@@ -109,8 +120,44 @@ PRELOAD int capset(void *header, const void *data)
 	if (d && memory_ends(d, sizeof(*d)) && (d->effective & NEEDED) != NEEDED)
 		privileges_ending((uid_t)-1);
 	ret = libc.capset(header, data);
-	if (!ret && !from_library() && !handlers_inside)
-		KEEPING_ERRNO(internal_thread_follows());
+	if (!ret)
+		KEEPING_ERRNO(capabilities_changed());
+	return ret;
+}
+
+struct prctl_args {
+	int option;
+	unsigned long a, b, c, d;
+};
+
+static int do_prctl(const struct prctl_args *x)
+{
+	return (int)libc_raw(SYS_prctl, x->option, (long)x->a, (long)x->b, (long)x->c, (long)x->d,
+			     0);
+}
+
+static void prctl_too(void *arg)
+{
+	if (do_prctl(arg))
+		log_debug("prctl() of the internal thread: %s", strerror(errno));
+}
+
+/* What a change of the user leaves of a thread's capabilities is each thread's own affair, too. */
+PRELOAD int prctl(int option, ...)
+{
+	struct prctl_args x = {.option = option};
+	va_list ap;
+	int ret;
+
+	va_start(ap, option);
+	x.a = va_arg(ap, unsigned long);
+	x.b = va_arg(ap, unsigned long);
+	x.c = va_arg(ap, unsigned long);
+	x.d = va_arg(ap, unsigned long);
+	va_end(ap);
+	ret = do_prctl(&x);
+	if (!ret && (option == PR_SET_KEEPCAPS || option == PR_SET_SECUREBITS))
+		KEEPING_ERRNO(internal_thread_does(prctl_too, &x));
 	return ret;
 }
 

@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/select.h>
 #include <sys/sendfile.h>
@@ -334,6 +335,8 @@ static long user_call(const struct args *x, bool *known)
 		return pass(x);
 	case SYS_capset:
 		return capset((void *)x->a, (const void *)x->b);
+	case SYS_prctl:
+		return prctl((int)x->a, x->b, x->c, x->d, x->e);
 	case SYS_unshare:
 		return unshare((int)x->a);
 	case SYS_setns:

@@ -39,7 +39,7 @@ int caps_follow(const struct caps *other, uint64_t mask)
 	struct caps own = caps_own();
 
 	own.permitted &= ~mask | other->permitted;
-	own.effective = (own.effective & ~mask) | (own.permitted & other->effective & mask);
+	own.effective = (own.effective & ~mask) | (own.permitted & other->effective);
 	for (unsigned i = 0; i < _LINUX_CAPABILITY_U32S_3; i++) {
 		d[i].effective = (uint32_t)(own.effective >> (32 * i));
 		d[i].permitted = (uint32_t)(own.permitted >> (32 * i));

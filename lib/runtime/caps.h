@@ -21,8 +21,8 @@ struct caps {
 struct caps caps_own(void);
 /*
  * Of those in mask, this thread keeps what `other` has: effective what is effective there,
- * permitted what is permitted there. It gets nothing that it was not permitted. 0 or negative
- * errno.
+ * permitted what is permitted there. Of the others it keeps what it has, and what is effective
+ * there becomes so. It gets nothing that it was not permitted. 0 or negative errno.
  */
 int caps_follow(const struct caps *other, uint64_t mask);
 /*

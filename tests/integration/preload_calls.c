@@ -19,6 +19,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/select.h>
 #include <sys/sendfile.h>
@@ -908,6 +909,10 @@ static void user_forms(void)
 	CHILD(_exit(chroot("/tmp") || access("/etc/passwd", F_OK) == 0));
 	TRY(chroot("/nowhere"));
 	TRY(capset(NULL, NULL));
+	CHILD(_exit(prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0) || prctl(PR_GET_KEEPCAPS, 0, 0, 0, 0) != 1 ||
+		    (int)syscall(SYS_prctl, PR_SET_KEEPCAPS, 0, 0, 0, 0) ||
+		    prctl(PR_GET_KEEPCAPS, 0, 0, 0, 0)));
+	TRY(prctl(PR_SET_KEEPCAPS, 2, 0, 0, 0));
 }
 
 static void overflow_forms(int rx)

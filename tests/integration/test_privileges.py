@@ -230,6 +230,41 @@ def test_a_capability_is_given_away_in_every_thread(net, keep, how):
     print(said[1][1])
 
 
+# It keeps capabilities when it becomes another user, and then does what they are for. Last: what other threads may besides the
+# library's work (CAP_NET_ADMIN, CAP_NET_RAW, CAP_IPC_LOCK, CAP_SYS_ADMIN, CAP_PERFMON, CAP_BPF).
+KEPT = """
+import ctypes, os, pathlib, socket, struct
+s = socket.socket()
+libc = ctypes.CDLL(None, use_errno=True)
+prctl = libc.prctl if how == "libc" else lambda *x: libc.syscall(157, *x)
+def capset(word):
+    assert libc.capset(struct.pack("Ii", 0x20080522, 0), struct.pack("6I", word, word, 0, 0, 0, 0)) == 0
+assert prctl(*option, 0, 0, 0) == 0
+os.setresuid(65534, 65534, 65534)
+capset(1 << 6 | 1 << 7)
+os.setgroups([1, 2])
+os.setgid(12)
+os.setuid(7)
+capset(0)
+own = 1 << 12 | 1 << 13 | 1 << 14 | 1 << 21 | 1 << 38 | 1 << 39
+may = [int(line.split()[1], 16) & ~own for task in pathlib.Path("/proc/self/task").iterdir()
+       for line in (task / "status").read_text().splitlines() if line.startswith("CapPrm")]
+print(os.getresuid(), os.getresgid(), os.getgroups(), any(may))
+"""
+
+
+@pytest.mark.parametrize("how", ["libc", "syscall"])
+@pytest.mark.parametrize("option", ["8, 1", "28, 1 << 2"], ids=["PR_SET_KEEPCAPS", "PR_SET_SECUREBITS"])
+def test_capabilities_are_kept_in_every_thread(net, option, how):
+    """Else libc aborts when the internal thread is refused what the program may."""
+    said = []
+    for preload in (False, True):
+        run = net.a.popen(["/usr/bin/python3", "-c", f"option, how = ({option}), '{how}'" + KEPT], preload=preload, env={"VMA_TRACELEVEL": "ERROR"})
+        said.append((run.wait(), run.text))
+    print(said)
+    assert said[0] == said[1] == (0, "(7, 7, 7) (12, 12, 12) [1, 2] False\n"), said
+
+
 # In a mount namespace of its own; what a user may set is set.
 SET_UID = """
 mount --bind $1/etc /etc && echo $2 >/etc/ld.so.preload
