@@ -133,7 +133,8 @@ struct vfd_watch {
 
 struct vfd {
 	const struct vfd_ops *ops;
-	enum vfd_kind kind;
+	uint8_t kind; /* enum vfd_kind */
+	_Atomic bool has_turn; /* one of those that hold it (vfd_turn_take()) */
 	_Atomic uint8_t shadow; /* enum vfd_shadow; vfd_shadow_changed() after a change */
 	/*
 	 * The program has closed its last number, and calls go on: os_fd is one of our own, which
@@ -267,6 +268,7 @@ bool vfd_exchange(int fd, const struct vfd *from, struct vfd *to);
 struct vfd_held {
 	struct vfd *v;
 	unsigned depth; /* calls within one another, all of them of v */
+	bool turn; /* vfd_turn_take() */
 };
 /*
  * False: fd names v no more, and the call has no object (EBADF). Who asks for v's generation first
@@ -301,6 +303,16 @@ static inline int vfd_held_fd(struct vfd *v, int fd)
  */
 struct vfd_held vfd_hold_pause(void);
 void vfd_hold_resume(struct vfd_held paused);
+/*
+ * One at a time of the calls that hold v, in all processes that have its kernel socket, however
+ * they have got it: true until vfd_turn_end(), the end of the hold, or a handler of the program's.
+ * False: it is another one's turn.
+ */
+bool vfd_turn_take(struct vfd *v);
+void vfd_turn_end(void);
+/* turn.c: the same of who may be any thread */
+bool vfd_turn_begin(struct vfd *v);
+void vfd_turn_over(struct vfd *v);
 /*
  * Before the kernel closes or replaces fd, or vfd_close() does: if it is the last number of an
  * object that calls hold, the object gets one that only they know. errno is kept.

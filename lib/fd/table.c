@@ -345,11 +345,38 @@ void vfd_unref(struct vfd *v)
 	wait_after_close();
 }
 
+static void turn_end(struct vfd_held *h)
+{
+	if (!h->turn)
+		return;
+	h->turn = false;
+	vfd_turn_over(h->v);
+}
+
+bool vfd_turn_take(struct vfd *v)
+{
+	bool mine;
+
+	lock_enter();
+	mine = held.turn = vfd_turn_begin(v);
+	lock_leave();
+	return mine;
+}
+
+void vfd_turn_end(void)
+{
+	lock_enter();
+	turn_end(&held);
+	lock_leave();
+}
+
 void vfd_let_go(void)
 {
 	lock_enter();
-	if (!--held.depth)
+	if (!--held.depth) {
+		turn_end(&held);
 		drop(held.v);
+	}
 	lock_leave();
 	wait_after_close();
 }
@@ -408,6 +435,7 @@ struct vfd_held vfd_hold_pause(void)
 	struct vfd_held paused;
 
 	lock_enter();
+	turn_end(&held);
 	paused = held;
 	held.depth = 0;
 	if (paused.depth)
@@ -604,8 +632,10 @@ void vfd_fork_child(void)
 		else if (was && was->parked && own_fd_is(fd))
 			own_fd_close(fd);
 		/* The calls of other threads are not the child's; this one's are paused. */
-		if (was && !vfd_is_closing(was))
+		if (was && !vfd_is_closing(was)) {
 			atomic_store_explicit(&was->calls, 0, memory_order_relaxed);
+			atomic_store_explicit(&was->has_turn, false, memory_order_relaxed);
+		}
 		if (v)
 			v->nfds = 0;
 		atomic_store_explicit(&vfd_table[fd], v, memory_order_relaxed);

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """Listeners and datagram sockets that several processes have: whoever waits for one is served, whoever waited first."""
 
+import contextlib
 import fcntl
 import os
+import pathlib
 import signal
 import socket
 import struct
+import subprocess
 
 import pytest
 
@@ -785,3 +788,71 @@ def test_a_stranger_with_the_name_of_a_child_that_has_died_gets_no_client(net):
             assert "got []" in stranger.text
             app.do("serve(l, 1, b'parent')")
             assert c.recv(100) == b"parent client"
+
+
+# A thread that accepts, and a program without the library that has the listener, too: it takes one client when it is told to.
+WITH_A_STRANGER = """
+import os, socket, subprocess, sys, threading
+l = socket.create_server(("0.0.0.0", 7041))
+os.set_inheritable(l.fileno(), True)
+stranger = subprocess.Popen([sys.executable, "-u", "-c", f'''
+import os, select, socket
+l = socket.socket(fileno={l.fileno()})
+print("stranger", "libvma" in open("/proc/self/maps").read())
+input()
+print("stranger has", l.accept()[0].recv(99))
+'''], stdin=subprocess.PIPE, close_fds=False, env={k: v for k, v in os.environ.items() if k != "LD_PRELOAD"})
+def accepts():
+    print("thread", threading.get_native_id())
+    print("accepted", l.accept()[0].recv(99))
+thread = threading.Thread(target=accepts)
+thread.start()
+sys.stdin.readline()
+stranger.stdin.write(b"\\n")
+stranger.stdin.close()
+stranger.wait()
+sys.stdin.readline()
+l.listen(7)
+print("the listener is free")
+thread.join()
+"""
+
+
+@contextlib.contextmanager
+def delayed(thread):
+    """strace on the thread, which has its next accept4() wait two seconds before it begins."""
+    delay = ["-e", "trace=accept4", "-e", "inject=accept4:delay_enter=2000000:when=1"]
+    strace = subprocess.Popen(["strace", "-p", str(thread), *delay], stderr=subprocess.PIPE)
+    with strace.stderr:
+        try:
+            assert b"attached" in strace.stderr.readline()
+            yield strace
+        finally:
+            strace.kill()
+            strace.wait()
+
+
+def test_a_stranger_takes_the_client_that_was_seen(net):
+    """Between poll() and accept4(), as strace sees to it: who sleeps in the kernel's accept4() then holds no lock."""
+    read, write = os.pipe()
+    app = net.a.python(WITH_A_STRANGER, preload=True, stdin=read)
+    os.close(read)
+    thread = int(app.wait_text(r"^thread (\d+)").group(1))
+    app.wait_text("^stranger False")
+    with delayed(thread) as strace, net.b.socket(kind=socket.SOCK_STREAM) as first, net.b.socket(kind=socket.SOCK_STREAM) as second:
+        first.connect((net.a.ip4, 7041))
+        first.sendall(b"first")
+        assert strace.stderr.read(len("accept4")) == b"accept4"
+        strace.send_signal(signal.SIGSTOP)  # so the call does not begin before the client has gone
+        os.write(write, b"\n")
+        app.wait_text("^stranger has b'first'")
+        strace.send_signal(signal.SIGCONT)
+        status = pathlib.Path(f"/proc/{app.pid}/task/{thread}/status")
+        wait_for(lambda: "\nState:\tS" in status.read_text(), 20, "the thread to sleep in accept4()")
+        os.write(write, b"\n")
+        os.close(write)
+        app.wait_text("^the listener is free")
+        second.connect((net.a.ip4, 7041))
+        second.sendall(b"second")
+        app.wait_text("^accepted b'second'")
+        assert app.wait() == 0, app.text

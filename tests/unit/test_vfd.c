@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -454,6 +455,71 @@ static void a_removed_watch_is_never_called(void **state)
 	assert_null(t.vfd.watches);
 }
 
+static void *turn_kept(void *arg)
+{
+	struct thing *t = arg;
+
+	assert_true(vfd_hold(&t->vfd, t->vfd.os_fd) && vfd_turn_take(&t->vfd));
+	return NULL;
+}
+
+static void a_turn_ends_with_the_call_with_its_thread_and_when_a_handler_runs(void **state)
+{
+	struct vfd_held paused;
+	pthread_t thread;
+	struct thing t;
+	int fd = new_fd();
+
+	(void)state;
+	thing_init(&t);
+	thing_install(&t, fd);
+	assert_true(vfd_hold(&t.vfd, fd));
+	assert_true(vfd_turn_take(&t.vfd));
+	assert_false(vfd_turn_begin(&t.vfd)); /* any other thread */
+	paused = vfd_hold_pause();
+	assert_true(vfd_turn_begin(&t.vfd));
+	vfd_hold_resume(paused);
+	vfd_turn_end(); /* it is another one's by now */
+	assert_false(vfd_turn_take(&t.vfd));
+	vfd_turn_over(&t.vfd);
+	assert_true(vfd_turn_take(&t.vfd));
+	vfd_let_go();
+	pthread_create(&thread, NULL, turn_kept, &t);
+	pthread_join(thread, NULL);
+	assert_true(vfd_turn_begin(&t.vfd));
+	vfd_turn_over(&t.vfd);
+	assert_int_equal(vfd_close(fd), 0);
+	assert_int_equal(t.closed, 1);
+}
+
+static void a_turn_is_one_processs_until_that_ends(void **state)
+{
+	int fd = new_fd(), said[2], status;
+	struct thing t;
+	pid_t child;
+	char c;
+
+	(void)state;
+	thing_init(&t);
+	thing_install(&t, fd);
+	assert_int_equal(pipe(said), 0);
+	child = fork();
+	if (!child) {
+		if (vfd_turn_begin(&t.vfd) && write(said[1], "!", 1) == 1)
+			pause();
+		_exit(1);
+	}
+	assert_int_equal(read(said[0], &c, 1), 1);
+	assert_false(vfd_turn_begin(&t.vfd));
+	kill(child, SIGKILL);
+	waitpid(child, &status, 0);
+	assert_true(vfd_turn_begin(&t.vfd));
+	vfd_turn_over(&t.vfd);
+	assert_int_equal(vfd_close(fd), 0);
+	close(said[0]);
+	close(said[1]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -470,6 +536,8 @@ int main(void)
 		cmocka_unit_test(every_watch_hears_until_it_is_removed),
 		cmocka_unit_test(threads_that_make_copy_close_and_look_up_never_mix_numbers),
 		cmocka_unit_test(a_removed_watch_is_never_called),
+		cmocka_unit_test(a_turn_ends_with_the_call_with_its_thread_and_when_a_handler_runs),
+		cmocka_unit_test(a_turn_is_one_processs_until_that_ends),
 	};
 
 	libc_load();

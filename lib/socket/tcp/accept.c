@@ -189,71 +189,7 @@ static bool came_meanwhile(struct tcp_sock *s)
 	return true;
 }
 
-/* The byte of a listener's kernel socket that os_turn_take() locks. */
-#define OS_TURN_AT 0x766d61
-
-static int os_turn(int fd, short type)
-{
-	struct flock turn = {
-		.l_type = type, .l_whence = SEEK_SET, .l_start = OS_TURN_AT, .l_len = 1};
-
-	return raw.fcntl(fd, F_SETLK, &turn) ? -errno : 0;
-}
-
-/*
- * Other processes may have the listener, and O_NONBLOCK is common to all of them: if one took the
- * client between our poll() and accept4(), we would sleep in accept4() with s->lock held. So one
- * process at a time does both. A record lock (fcntl(2)) on the socket keeps the others out, however
- * they have got it, and ends with its process. False: it is another one's turn.
- */
-static bool os_turn_take(int fd)
-{
-	int err = os_turn(fd, F_WRLCK);
-
-	/* Where a socket cannot be locked we go without. */
-	return err != -EAGAIN && err != -EACCES;
-}
-
-/* accept4() of a socket that would block, if there is somebody to accept. */
-static int accept_at_once(int fd, struct sockaddr *addr, socklen_t *len, int flags)
-{
-	struct pollfd p = {.fd = fd, .events = POLLIN};
-	int new = -EAGAIN;
-
-	if (!os_turn_take(fd))
-		return -EBUSY;
-	if (raw.poll(&p, 1, 0) > 0) {
-		new = PROGRAM_FD(raw.accept4(fd, addr, len, flags));
-		new = new < 0 ? -errno : new;
-	}
-	(void)os_turn(fd, F_UNLCK);
-	return new;
-}
-
-/*
- * From the kernel's queue, without waiting; s->lock is held, so no other thread of ours takes it
- * away between.
- */
-static int accept_os(struct tcp_sock *s, int fd, struct sockaddr *addr, socklen_t *len, int flags)
-{
-	int new;
-
-	if (!atomic_load_explicit(&s->v.os_events, memory_order_acquire))
-		return -EAGAIN;
-	atomic_store_explicit(&s->v.os_events, 0, memory_order_release);
-	if (s->nonblock) {
-		new = PROGRAM_FD(raw.accept4(fd, addr, len, flags));
-		new = new < 0 ? -errno : new;
-	} else {
-		new = accept_at_once(fd, addr, len, flags);
-	}
-	/* There may be more; or no number for it, say: it waits there still. */
-	if (new != -EAGAIN)
-		atomic_fetch_or_explicit(&s->v.os_events, EPOLLIN, memory_order_release);
-	return new == -EBUSY ? -EAGAIN : new;
-}
-
-/* One that its former owner had accepted from the wire, as accept_os(). s->lock is held. */
+/* One that its former owner had accepted from the wire, without waiting. s->lock is held. */
 static int accept_given(struct tcp_sock *s, struct sockaddr *addr, socklen_t *len, int flags)
 {
 	/* First the number, as in accept_ours(). */
@@ -345,7 +281,8 @@ bool tcp_sock_accept_told(void *object, uint32_t gen)
 	return new >= 0;
 }
 
-static int accept_once(struct tcp_sock *s, int fd, struct sockaddr *addr, socklen_t *len, int flags)
+/* What the rings have brought. As accept4(), without waiting; negative errno. */
+static int accept_here(struct tcp_sock *s, int fd, struct sockaddr *addr, socklen_t *len, int flags)
 {
 	struct tcp_sock *made = NULL;
 	int cancel, new, bad = 0;
@@ -368,8 +305,6 @@ static int accept_once(struct tcp_sock *s, int fd, struct sockaddr *addr, sockle
 		atomic_fetch_or_explicit(&s->hint, EPOLLIN, memory_order_relaxed);
 	if (made && addr)
 		bad = tcp_sock_addr_put(made, true, addr, len);
-	else if (new == -EAGAIN)
-		new = accept_os(s, fd, addr, len, flags);
 	libc_internal_end();
 	lock_drop(&s->lock);
 	if (made)
@@ -386,7 +321,73 @@ static int accept_once(struct tcp_sock *s, int fd, struct sockaddr *addr, sockle
 	return bad && new >= 0 ? bad : new;
 }
 
-/* The rest of a blocking call whose first look found nobody. As accept_once(). */
+static bool os_waits(int fd)
+{
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+
+	return raw.poll(&p, 1, 0) > 0;
+}
+
+/* accept4() of the kernel socket; negative errno. */
+static int accept_plain(struct tcp_sock *s, int fd, struct sockaddr *addr, socklen_t *len,
+			int flags)
+{
+	int new = PROGRAM_FD(libc.accept4(fd, addr, len, flags));
+
+	(void)s;
+	return new < 0 ? -errno : new;
+}
+
+/*
+ * The same of a socket that would block, and that the caller holds: if there is somebody to accept.
+ * Others may accept, too, and O_NONBLOCK is common to all who have it: if one took the client
+ * between our poll() and accept4(), we would sleep there and not see what the rings bring. So one
+ * at a time does both. A process without the library knows of no turns: where that one is faster
+ * we sleep until the kernel's next client, with no lock. -EBUSY: it is another one's turn.
+ */
+static int accept_in_turn(struct tcp_sock *s, int fd, struct sockaddr *addr, socklen_t *len,
+			  int flags)
+{
+	int new = -EAGAIN;
+
+	if (!os_waits(fd))
+		return -EAGAIN;
+	if (!vfd_turn_take(&s->v))
+		return -EBUSY;
+	if (os_waits(fd))
+		new = accept_plain(s, fd, addr, len, flags);
+	vfd_turn_end();
+	return new;
+}
+
+typedef int (*os_accept)(struct tcp_sock *s, int fd, struct sockaddr *addr, socklen_t *len,
+			 int flags);
+
+/* From the kernel's queue, as accept_here(). */
+static int accept_os(os_accept how, struct tcp_sock *s, int fd, struct sockaddr *addr,
+		     socklen_t *len, int flags)
+{
+	int new;
+
+	if (!atomic_load_explicit(&s->v.os_events, memory_order_acquire))
+		return -EAGAIN;
+	new = how(s, fd, addr, len, flags);
+	if (new == -EAGAIN) {
+		/* What comes from now on the worker tells anew. */
+		atomic_store(&s->v.os_events, 0);
+		new = how(s, fd, addr, len, flags);
+		if (new != -EAGAIN) {
+			/* There may be more, and another thread has seen the 0. */
+			atomic_fetch_or(&s->v.os_events, EPOLLIN);
+			vfd_notify(&s->v, EPOLLIN);
+		}
+	}
+	if (new >= 0)
+		vfd_forget(new); /* a number that was closed behind our back */
+	return new == -EBUSY ? -EAGAIN : new;
+}
+
+/* The rest of a blocking call whose first look found nobody. As accept_here(). */
 static int accept_slow(struct tcp_sock *s, int fd, struct sockaddr *addr, socklen_t *len, int flags,
 		       struct tcp_sock_wait *w)
 {
@@ -398,7 +399,9 @@ static int accept_slow(struct tcp_sock *s, int fd, struct sockaddr *addr, sockle
 			new = PROGRAM_FD(libc.accept4(fd, addr, len, flags));
 			return new < 0 ? -errno : new;
 		}
-		new = accept_once(s, fd, addr, len, flags);
+		new = accept_here(s, fd, addr, len, flags);
+		if (new == -EAGAIN)
+			new = accept_os(accept_in_turn, s, fd, addr, len, flags);
 		if (new != -EAGAIN)
 			return new;
 		new = tcp_sock_wait_more(s, w);
@@ -432,9 +435,10 @@ int tcp_sock_accept4(struct vfd *v, int fd, struct sockaddr *addr, socklen_t *le
 	if (tcp_sock_mode(s) != TCP_SOCK_LISTEN || (flags & ~(SOCK_NONBLOCK | SOCK_CLOEXEC)))
 		return PROGRAM_FD(libc.accept4(fd, addr, len, flags));
 	tcp_sock_waited(v);
-	new = accept_once(s, fd, addr, len, flags);
-	if (new == -EAGAIN && !s->nonblock)
-		new = accept_held(s, fd, addr, len, flags);
+	new = accept_here(s, fd, addr, len, flags);
+	if (new == -EAGAIN)
+		new = s->nonblock ? accept_os(accept_plain, s, fd, addr, len, flags)
+				  : accept_held(s, fd, addr, len, flags);
 	if (new >= 0)
 		return new;
 	errno = -new;
