@@ -80,8 +80,8 @@ struct ring_port {
 int port_open(int ifindex, struct ring_port **out);
 /*
  * Puts the steering program in front of the n bound XSKs (fds in queue order), which are ring 0.
- * The caller holds every queue. 0, -EEXIST (a foreign program) or another negative errno, logged;
- * the port can then be closed or attached again.
+ * The caller holds every queue. 0, -EEXIST (a foreign program), -EACCES (a capability is missing)
+ * or another negative errno, logged; the port can then be closed or attached again.
  */
 int port_attach(struct ring_port *p, const int *xsk_fds, unsigned n);
 /*

@@ -555,13 +555,15 @@ static int attach(struct ring_port *p, const int *xsk_fds, unsigned n)
 		return err;
 	err = program_load(p);
 	if (err) {
-		log_at(p->mode == PORT_NATIVE ? LOG_DEBUG : LOG_WARN,
+		caps_missing(CAPS_BIT(CAP_NET_ADMIN) | CAPS_BIT(CAP_BPF) | CAPS_BIT(CAP_PERFMON),
+			     missing, sizeof(missing));
+		/* Without a right no other mode is left to try, whatever the error was. */
+		log_at(p->mode == PORT_NATIVE && !*missing ? LOG_DEBUG : LOG_WARN,
 		       "ring/xdp: %s: cannot attach the steering program: %s%s", p->ifname,
-		       strerror(-err),
-		       caps_missing(CAPS_BIT(CAP_NET_ADMIN) | CAPS_BIT(CAP_BPF) |
-					    CAPS_BIT(CAP_PERFMON),
-				    missing, sizeof(missing)));
-		return err == -EBUSY ? -EEXIST : err;
+		       strerror(-err), missing);
+		if (err == -EBUSY)
+			return -EEXIST;
+		return *missing ? -EACCES : err;
 	}
 	p->flows_fd = bpf_map__fd(p->skel->maps.flows);
 	p->ports_fd = bpf_map__fd(p->skel->maps.ports);

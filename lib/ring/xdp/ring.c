@@ -194,7 +194,7 @@ static int take_port(struct xdp_ring *x)
 	x->port->take_gso_bursts = x->gso_bursts;
 	x->port->frags = x->sg;
 	err = port_attach(x->port, fds, xdp_wait_fds(&x->ring, fds, PORT_MAX_QUEUES));
-	if (err && err != -EEXIST && !x->sg)
+	if (err && err != -EEXIST && err != -EACCES && !x->sg)
 		log_warn("ring/xdp: %s: driver %s has no native XDP for an MTU of %u (%s), and "
 			 "this kernel (before 6.6) no "
 			 "AF_XDP for merged packets: sockets stay with the kernel",
@@ -301,7 +301,8 @@ static int ring_first(int ifindex, unsigned rings, struct ring **out)
 	if (err)
 		goto err_umem;
 	err = take_port(x);
-	if (err && err != -EEXIST && err != -EBUSY && port->mode == PORT_NATIVE && x->sg) {
+	if (err && err != -EEXIST && err != -EBUSY && err != -EACCES && port->mode == PORT_NATIVE &&
+	    x->sg) {
 		log_info("ring/xdp: %s: driver %s has no usable native XDP: generic mode is tried",
 			 port->ifname, port->driver);
 		port->mode = PORT_GENERIC;
