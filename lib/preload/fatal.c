@@ -76,23 +76,14 @@ void fatal_instead(int sig, struct sigaction *act)
 	act->sa_flags &= ~(int)SA_RESETHAND; /* it may have to come again */
 }
 
-void fatal_again(int sig)
+static void instead_of_default(int sig)
 {
 	struct sigaction now;
 
-	/* The handler that was called once may be set again by now. */
 	if (libc.sigaction(sig, NULL, &now) || now.sa_handler != SIG_DFL)
 		return;
 	fatal_instead(sig, &now);
 	libc.sigaction(sig, &now, NULL);
-}
-
-void fatal_hide(struct sigaction *old)
-{
-	if (!(old->sa_flags & SA_SIGINFO) || old->sa_sigaction != fatal_entry)
-		return;
-	old->sa_handler = SIG_DFL;
-	old->sa_flags &= ~(SA_SIGINFO | SA_ONSTACK);
 }
 
 void fatal_start(void)
@@ -100,6 +91,6 @@ void fatal_start(void)
 	atomic_store(&started, true);
 	for (int sig = 1; sig < _NSIG; sig++) {
 		if (ends_process(sig))
-			fatal_again(sig);
+			instead_of_default(sig);
 	}
 }

@@ -11,17 +11,10 @@
 
 /* From here on it is so, for what stands at SIG_DFL now or later. */
 void fatal_start(void);
-/* The application is told SIG_DFL where the kernel has our handler. */
-void fatal_hide(struct sigaction *old);
+/* It is what the kernel has where the application has said SIG_DFL. */
 bool fatal_is(sighandler_t h);
 /* What the kernel gets for *act, whose handler is SIG_DFL. */
 void fatal_instead(int sig, struct sigaction *act);
-/*
- * sig stands at SIG_DFL, if nobody has changed it since, and sigaction() did not pass here
- * (SA_RESETHAND, libc's signal()).
- */
-void fatal_again(int sig);
-
 /*
  * signal.c: true when the thread holds a lock of the library: the signal comes again when it holds
  * none.

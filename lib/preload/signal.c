@@ -18,6 +18,25 @@
 
 typedef void (*info_handler_t)(int, siginfo_t *, void *);
 
+/* What the kernel calls in place of the application's handlers. */
+static void info_entry(int sig, siginfo_t *info, void *context);
+#if defined(__x86_64__)
+static void plain_entry3(int sig, siginfo_t *info, void *context);
+#define plain_entry ((sighandler_t)(void (*)(void))plain_entry3)
+#else
+static void plain_entry(int sig);
+#endif
+
+/*
+ * A handler for one time (SA_RESETHAND). The kernel would forget it before we know whether it may
+ * run now, so it has no such flag from us, and begin() does that.
+ */
+enum once {
+	ONCE_NOT,
+	ONCE_ARMED,
+	ONCE_SPENT, /* the next one meets SIG_DFL, as soon as the kernel has heard */
+};
+
 /*
  * The application's handlers, one array for each form: while sigaction() changes the form, a signal
  * still finds the handler that belongs to the form which the kernel has. Written by whoever calls
@@ -26,10 +45,17 @@ typedef void (*info_handler_t)(int, siginfo_t *, void *);
 static struct {
 	_Atomic(sighandler_t) plain;
 	_Atomic(info_handler_t) info;
-	_Atomic bool restart;
-	/* SA_RESETHAND: the kernel has forgotten the handler by the time it runs */
-	_Atomic bool once;
+	_Atomic int flags; /* as the application gave them */
+	_Atomic int dfl_flags; /* the same of SIG_DFL */
+	_Atomic bool interrupts; /* siginterrupt(): signal() installs without SA_RESTART */
+	_Atomic uint8_t once; /* enum once */
 } actions[_NSIG];
+
+/*
+ * Who sets or spends a handler for one time. No handler of this thread runs meanwhile but of what
+ * it raises itself.
+ */
+static _Atomic bool once_busy;
 
 /*
  * Signals that came while this thread held a lock of the library: they are sent to it again when it
@@ -87,6 +113,7 @@ void signal_forked(void)
 	for (unsigned i = 0; i < DEFERRED_THREADS; i++)
 		if (&deferred_pool[i] != mine)
 			atomic_store_explicit(&deferred_pool[i].taken, false, memory_order_relaxed);
+	atomic_store_explicit(&once_busy, false, memory_order_relaxed);
 }
 
 /* To this thread, as info describes it. */
@@ -128,16 +155,22 @@ static void leave_to_kernel(struct deferred *d, siginfo_t info, ucontext_t *cont
 	send_again(&info);
 }
 
+static siginfo_t described(int sig, const siginfo_t *info)
+{
+	siginfo_t what = info ? *info : (siginfo_t){.si_code = SI_TKILL};
+
+	what.si_signo = sig;
+	return what;
+}
+
 /* True: the handler is not to run now. info and context, of what is interrupted, may be NULL. */
 bool signal_defer(int sig, const siginfo_t *info, void *context)
 {
-	siginfo_t what = info ? *info : (siginfo_t){.si_code = SI_TKILL};
+	siginfo_t what = described(sig, info);
 	struct deferred *d;
 	int n, err = errno;
 
-	what.si_signo = sig;
-	if (likely(!lock_thread.depth) || synchronous(sig) ||
-	    atomic_load_explicit(&actions[sig].once, memory_order_relaxed))
+	if (likely(!lock_thread.depth) || synchronous(sig))
 		return false;
 	d = deferred_get();
 	if (!d)
@@ -191,75 +224,140 @@ __attribute__((constructor)) static void deferred_init(void)
 
 __thread int handlers_inside __attribute__((tls_model("initial-exec")));
 
-/* The application's handler is about to run. Keeps errno. */
-static void begin(int sig)
+static void once_take(void)
+{
+	lock_enter();
+	while (atomic_exchange_explicit(&once_busy, true, memory_order_acquire))
+		clock_sleep_ns(1000);
+}
+
+static void once_drop(void)
+{
+	atomic_store_explicit(&once_busy, false, memory_order_release);
+	lock_leave();
+}
+
+static bool is_plain_entry(const struct sigaction *act)
+{
+	return !(act->sa_flags & SA_SIGINFO) && act->sa_handler == plain_entry;
+}
+
+static bool is_info_entry(const struct sigaction *act)
+{
+	return (act->sa_flags & SA_SIGINFO) && act->sa_sigaction == info_entry;
+}
+
+/* SIG_DFL, as sigaction(2) has it after a handler for one time; nobody has changed it since. */
+static void reset(int sig)
+{
+	struct sigaction now;
+
+	if (libc.sigaction(sig, NULL, &now) || !(is_plain_entry(&now) || is_info_entry(&now)))
+		return;
+	atomic_store(&actions[sig].dfl_flags, atomic_load(&actions[sig].flags));
+	now.sa_handler = SIG_DFL;
+	fatal_instead(sig, &now);
+	libc.sigaction(sig, &now, NULL);
+}
+
+/* False: another thread was faster, and this signal is not the handler's any more. */
+static bool spend(int sig)
+{
+	uint8_t armed = ONCE_ARMED;
+	bool mine;
+
+	once_take();
+	mine = atomic_compare_exchange_strong(&actions[sig].once, &armed, ONCE_SPENT);
+	if (mine)
+		reset(sig);
+	once_drop();
+	return mine || armed == ONCE_NOT;
+}
+
+/*
+ * The application's handler is about to run. Keeps errno. False: it is not to, but what stands in
+ * its place by now.
+ */
+static bool begin(int sig, const siginfo_t *info)
 {
 	int err = errno;
 
+	if (unlikely(atomic_load_explicit(&actions[sig].once, memory_order_relaxed)) &&
+	    !spend(sig)) {
+		siginfo_t again = described(sig, info);
+
+		send_again(&again);
+		errno = err;
+		return false;
+	}
 	signals_handled++;
-	if (!atomic_load_explicit(&actions[sig].restart, memory_order_relaxed))
+	if (!(atomic_load_explicit(&actions[sig].flags, memory_order_relaxed) & SA_RESTART))
 		signals_interrupting++;
 	signals_came();
-	if (unlikely(atomic_exchange_explicit(&actions[sig].once, false, memory_order_relaxed)))
-		fatal_again(sig);
 	errno = err;
+	return true;
 }
 
 bool signal_touched(int sig, void *context)
 {
-	return unlikely(sig == SIGSEGV || sig == SIGBUS) &&
-	       !atomic_load_explicit(&actions[sig].once, memory_order_relaxed) &&
-	       memory_recover(context);
+	return unlikely(sig == SIGSEGV || sig == SIGBUS) && context && memory_recover(context);
+}
+
+/* What the thread was in the middle of when the application's handler began. */
+struct interrupted {
+	int inside;
+	struct vfd_held held;
+};
+
+/* info and context may be NULL. False: the handler does not run. */
+static bool enter(int sig, const siginfo_t *info, void *context, struct interrupted *what)
+{
+	if (signal_touched(sig, context) || signal_defer(sig, info, context) || !begin(sig, info))
+		return false;
+	what->inside = libc_internal > 0;
+	what->held = vfd_hold_pause();
+	handlers_inside += what->inside;
+	return true;
+}
+
+static void leave(const struct interrupted *what)
+{
+	handlers_inside -= what->inside;
+	vfd_hold_resume(what->held);
+}
+
+static void call_plain(int sig, void *context)
+{
+	struct interrupted what;
+
+	if (!enter(sig, NULL, context, &what))
+		return;
+	atomic_load_explicit(&actions[sig].plain, memory_order_acquire)(sig);
+	leave(&what);
 }
 
 #if defined(__x86_64__)
-/* The kernel gives all three to any handler. */
+/* The kernel gives all three to any handler, but info says nothing. */
 static void plain_entry3(int sig, siginfo_t *info, void *context)
 {
-	int inside = libc_internal > 0;
-	struct vfd_held held;
-
 	(void)info;
-	if (signal_touched(sig, context) || signal_defer(sig, NULL, context))
-		return;
-	begin(sig);
-	held = vfd_hold_pause();
-	handlers_inside += inside;
-	atomic_load_explicit(&actions[sig].plain, memory_order_acquire)(sig);
-	handlers_inside -= inside;
-	vfd_hold_resume(held);
+	call_plain(sig, context);
 }
-#define plain_entry ((sighandler_t)(void (*)(void))plain_entry3)
 #else
 static void plain_entry(int sig)
 {
-	int inside = libc_internal > 0;
-	struct vfd_held held;
-
-	if (signal_defer(sig, NULL, NULL))
-		return;
-	begin(sig);
-	held = vfd_hold_pause();
-	handlers_inside += inside;
-	atomic_load_explicit(&actions[sig].plain, memory_order_acquire)(sig);
-	handlers_inside -= inside;
-	vfd_hold_resume(held);
+	call_plain(sig, NULL);
 }
 #endif
 
 static void info_entry(int sig, siginfo_t *info, void *context)
 {
-	int inside = libc_internal > 0;
-	struct vfd_held held;
+	struct interrupted what;
 
-	if (signal_touched(sig, context) || signal_defer(sig, info, context))
+	if (!enter(sig, info, context, &what))
 		return;
-	begin(sig);
-	held = vfd_hold_pause();
-	handlers_inside += inside;
 	atomic_load_explicit(&actions[sig].info, memory_order_acquire)(sig, info, context);
-	handlers_inside -= inside;
-	vfd_hold_resume(held);
+	leave(&what);
 }
 
 static bool is_function(sighandler_t h)
@@ -267,99 +365,152 @@ static bool is_function(sighandler_t h)
 	return h != SIG_DFL && h != SIG_IGN && h != SIG_ERR;
 }
 
-/* What the kernel said, in the application's terms. */
-static void translate(struct sigaction *old, sighandler_t plain, info_handler_t info)
+/* What the application has said of a signal; of SIG_DFL only the flags. */
+struct said {
+	sighandler_t plain;
+	info_handler_t info;
+	int flags, dfl_flags;
+	uint8_t once;
+};
+
+static struct said said_of(int sig)
 {
-	fatal_hide(old);
-	if (old->sa_flags & SA_SIGINFO) {
-		if (old->sa_sigaction == info_entry)
-			old->sa_sigaction = info;
-	} else if (old->sa_handler == plain_entry) {
-		old->sa_handler = plain;
+	return (struct said){.plain = atomic_load(&actions[sig].plain),
+			     .info = atomic_load(&actions[sig].info),
+			     .flags = atomic_load(&actions[sig].flags),
+			     .dfl_flags = atomic_load(&actions[sig].dfl_flags),
+			     .once = atomic_load(&actions[sig].once)};
+}
+
+static void say(int sig, const struct said *what)
+{
+	atomic_store(&actions[sig].flags, what->flags);
+	atomic_store(&actions[sig].dfl_flags, what->dfl_flags);
+	atomic_store(&actions[sig].once, what->once);
+	atomic_store(&actions[sig].info, what->info);
+	atomic_store(&actions[sig].plain, what->plain);
+}
+
+/* What the application sees in our place, and which of its flags the kernel does not have so. */
+#define FLAGS_OF_OURS (SA_RESETHAND | SA_SIGINFO | SA_ONSTACK)
+
+/* What the kernel said, in the application's terms. */
+static void translate(struct sigaction *old, const struct said *said)
+{
+	int flags = said->flags;
+
+	if (fatal_is(old->sa_handler)) {
+		old->sa_handler = SIG_DFL;
+		flags = said->dfl_flags;
+	} else if (is_info_entry(old)) {
+		old->sa_sigaction = said->info;
+	} else if (is_plain_entry(old)) {
+		old->sa_handler = said->plain;
+	} else {
+		return;
 	}
+	old->sa_flags = (old->sa_flags & ~FLAGS_OF_OURS) | (flags & FLAGS_OF_OURS);
+}
+
+/* The application says *act; what the kernel is to get is in its place afterwards. */
+static void take_over(int sig, struct sigaction *act)
+{
+	struct said said = said_of(sig);
+
+	if (is_function(act->sa_handler)) {
+		said.flags = act->sa_flags;
+		said.once = act->sa_flags & SA_RESETHAND ? ONCE_ARMED : ONCE_NOT;
+		act->sa_flags &= ~(int)SA_RESETHAND;
+		if (act->sa_flags & SA_SIGINFO) {
+			said.info = act->sa_sigaction;
+			act->sa_sigaction = info_entry;
+		} else {
+			said.plain = act->sa_handler;
+			act->sa_handler = plain_entry;
+		}
+	} else if (act->sa_handler == SIG_DFL) {
+		said.dfl_flags = act->sa_flags;
+		fatal_instead(sig, act);
+	}
+	say(sig, &said);
+}
+
+/* As sigaction(); *old has room. */
+static int change(int sig, struct sigaction *act, struct sigaction *old)
+{
+	struct said before = said_of(sig);
+	int ret;
+
+	take_over(sig, act);
+	ret = libc.sigaction(sig, act, old);
+	if (ret < 0)
+		say(sig, &before);
+	else
+		translate(old, &before);
+	return ret;
+}
+
+/* The same where a handler for one time comes or goes. */
+static int change_once(int sig, struct sigaction *act, struct sigaction *old)
+{
+	int ret;
+
+	once_take();
+	ret = change(sig, act, old);
+	once_drop();
+	return ret;
+}
+
+static int ask(int sig, struct sigaction *old)
+{
+	int ret = libc.sigaction(sig, NULL, old);
+	struct said said = said_of(sig);
+
+	if (ret == 0)
+		translate(old, &said);
+	return ret;
 }
 
 PRELOAD int sigaction(int sig, const struct sigaction *act, struct sigaction *old)
 {
-	struct sigaction new;
-	sighandler_t plain;
-	info_handler_t info;
-	bool restart;
+	struct sigaction new, was;
 	int ret;
 
-	if (sig <= 0 || sig >= _NSIG)
+	if (sig <= 0 || sig >= _NSIG || (!act && !old))
 		return libc.sigaction(sig, act, old);
-	plain = atomic_load(&actions[sig].plain);
-	info = atomic_load(&actions[sig].info);
-	restart = atomic_load(&actions[sig].restart);
 	if (act) {
 		memcpy(&new, act, sizeof(new)); /* act may be old */
-		if (is_function(act->sa_handler)) {
-			atomic_store(&actions[sig].restart, (act->sa_flags & SA_RESTART) != 0);
-			atomic_store(&actions[sig].once, (act->sa_flags & SA_RESETHAND) != 0);
-			if (act->sa_flags & SA_SIGINFO) {
-				atomic_store(&actions[sig].info, act->sa_sigaction);
-				new.sa_sigaction = info_entry;
-			} else {
-				atomic_store(&actions[sig].plain, act->sa_handler);
-				new.sa_handler = plain_entry;
-			}
-		} else if (act->sa_handler == SIG_DFL) {
-			fatal_instead(sig, &new);
-		}
+		ret = new.sa_flags &SA_RESETHAND || atomic_load(&actions[sig].once) == ONCE_ARMED
+			      ? change_once(sig, &new, &was)
+			      : change(sig, &new, &was);
+	} else {
+		ret = ask(sig, &was);
 	}
-	ret = libc.sigaction(sig, act ? &new : NULL, old);
-	if (ret < 0) {
-		atomic_store(&actions[sig].plain, plain);
-		atomic_store(&actions[sig].info, info);
-		atomic_store(&actions[sig].restart, restart);
-	} else if (old) {
-		translate(old, plain, info);
-	}
+	if (ret == 0 && old)
+		memcpy(old, &was, sizeof(was));
 	return ret;
 }
 PRELOAD_ALIAS(__sigaction, sigaction);
 
 PRELOAD sighandler_t signal(int sig, sighandler_t handler)
 {
-	sighandler_t plain, old;
-	info_handler_t info;
-	struct sigaction now;
+	struct sigaction act = {.sa_handler = handler}, old;
 
 	if (sig <= 0 || sig >= _NSIG || handler == SIG_ERR)
 		return libc.signal(sig, handler);
-	plain = atomic_load(&actions[sig].plain);
-	info = atomic_load(&actions[sig].info);
-	if (is_function(handler)) {
-		atomic_store(&actions[sig].plain, handler);
-		atomic_store(&actions[sig].once, false);
-		old = libc.signal(sig, plain_entry);
-		/*
-		 * libc decides whether calls are restarted: siginterrupt() may have said no before.
-		 */
-		if (old != SIG_ERR && libc.sigaction(sig, NULL, &now) == 0)
-			atomic_store(&actions[sig].restart, (now.sa_flags & SA_RESTART) != 0);
-	} else {
-		old = libc.signal(sig, handler);
-		if (handler == SIG_DFL && old != SIG_ERR)
-			fatal_again(sig);
-	}
-	if (old == SIG_ERR)
-		atomic_store(&actions[sig].plain, plain);
-	else if (fatal_is(old))
-		old = SIG_DFL;
-	else if (old == plain_entry)
-		old = plain;
-	else if ((void (*)(void))old == (void (*)(void))info_entry)
-		old = (sighandler_t)(void (*)(void))info;
-	return old;
+	sigaddset(&act.sa_mask, sig);
+	act.sa_flags = atomic_load(&actions[sig].interrupts) ? 0 : SA_RESTART;
+	return sigaction(sig, &act, &old) ? SIG_ERR : old.sa_handler;
 }
 
 PRELOAD int siginterrupt(int sig, int interrupt)
 {
-	int ret = libc.siginterrupt(sig, interrupt);
+	struct sigaction act;
 
-	if (ret == 0)
-		atomic_store(&actions[sig].restart, !interrupt);
-	return ret;
+	if (sigaction(sig, NULL, &act))
+		return -1;
+	atomic_store(&actions[sig].interrupts, interrupt != 0);
+	act.sa_flags &= ~SA_RESTART;
+	act.sa_flags |= interrupt ? 0 : SA_RESTART;
+	return sigaction(sig, &act, NULL);
 }

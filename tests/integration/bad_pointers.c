@@ -205,13 +205,14 @@ static void handler(int sig)
 }
 
 /* The program's own handler has its faults. */
-static void own_handler(void)
+static void own_handler(int flags)
 {
-	struct sigaction act = {.sa_handler = handler, .sa_flags = SA_RESTART}, old;
+	struct sigaction act = {.sa_handler = handler, .sa_flags = flags}, old;
 	pid_t pid = getpid();
 
 	what = "own handler";
 	bad = (void *)8;
+	handled = 0;
 	sigaction(SIGSEGV, &act, &old);
 	TRY(send(fd, bad, 4, 0));
 	TRY(recv(fd, bad, 4, 0));
@@ -245,7 +246,8 @@ int main(int argc, char **argv)
 	poll(&(struct pollfd){.fd = u, .events = POLLIN}, 1, 10);
 	all("udp", u);
 	all("tcp", t);
-	own_handler();
+	own_handler(SA_RESTART);
+	own_handler((int)SA_RESETHAND);
 	printf("%u probes\n", probes);
 	return 0;
 }

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * signal_gap gap|storm ADDRESS PEER PORT
+ * signal_gap gap|storm|kernel ADDRESS PEER PORT
  *
  * Signals for a thread that waits for a datagram, of which PEER's port echoes each. Built once more
  * as a library (-DINTERPOSER) this file is a ppoll() which raises a signal in its own thread before
  * it asks the kernel: what it is preloaded behind believes to be asleep, and is not yet.
  *
- * gap: each kind of wait gets its signal there. storm: another thread sends signals at random.
- * What a call may answer is what the kernel's says (signal(7)); who sleeps on is killed by alarm().
+ * gap: each kind of wait gets its signal there. storm: another thread sends signals at random;
+ * before that, what a handler for one time (SA_RESETHAND) is. What a call may answer is what the
+ * kernel's says (signal(7)); who sleeps on is killed by alarm().
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -57,6 +58,7 @@ int ppoll(struct pollfd *p, nfds_t n, const struct timespec *t, const sigset_t *
 #include <sys/select.h>
 #include <sys/socket.h>
 #include <sys/time.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define CHECK(what) ((what) ? (void)0 : failed(#what, __LINE__))
@@ -250,6 +252,8 @@ static void gap(void)
 		handle(0);
 		works();
 		one_leave(load);
+		handle(SA_RESETHAND);
+		one_leave(load);
 		printf("%s: interrupted, restarted, left\n", how_name[how]);
 	}
 	how = PPOLL;
@@ -273,11 +277,14 @@ static pthread_t waiter;
 static _Atomic bool over;
 static _Atomic unsigned sent;
 static int storm_sig;
-static volatile sig_atomic_t got, in_call, interrupts;
+static volatile sig_atomic_t got, in_call, interrupts, storm_flags;
+
+static void storm_handle(int flags);
 
 static void counted(int sig)
 {
 	(void)sig;
+	storm_handle(storm_flags);
 	got++;
 	if (in_call && leaves && got % 8 == 0)
 		siglongjmp(jump, 1);
@@ -306,6 +313,7 @@ static void storm_handle(int flags)
 	struct sigaction act = {.sa_handler = counted, .sa_flags = flags};
 
 	sigemptyset(&act.sa_mask);
+	storm_flags = flags;
 	CHECK(!sigaction(storm_sig, &act, NULL));
 }
 
@@ -327,7 +335,65 @@ static void storm_wait(int flags)
 	}
 }
 
-static void storm(void)
+static void stands(sighandler_t what, int flags)
+{
+	struct sigaction now;
+
+	CHECK(!sigaction(SIGUSR1, NULL, &now));
+	CHECK(now.sa_handler == what);
+	CHECK((now.sa_flags & (int)(SA_RESETHAND | SA_RESTART | SA_ONSTACK | SA_SIGINFO)) == flags);
+}
+
+/* How a child ends that gets sig twice. */
+static int twice(int sig, int flags)
+{
+	struct sigaction act = {.sa_handler = handler, .sa_flags = flags};
+	int status;
+	pid_t child = fork();
+
+	if (!child) {
+		int before = ran;
+
+		CHECK(!sigaction(sig, &act, NULL));
+		raise(sig);
+		CHECK(ran == before + 1);
+		raise(sig);
+		_exit(7);
+	}
+	CHECK(waitpid(child, &status, 0) == child);
+	return status;
+}
+
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations" /* siginterrupt() */
+/* What sigaction() says of a handler for one time, and what comes after it. */
+static void once(void)
+{
+	handle(SA_RESETHAND | SA_RESTART);
+	stands(handler, SA_RESETHAND | SA_RESTART);
+	raise(SIGUSR1);
+	stands(SIG_DFL, SA_RESETHAND | SA_RESTART);
+	handle(SA_RESETHAND | SA_ONSTACK);
+	CHECK(!siginterrupt(SIGUSR1, 0));
+	stands(handler, SA_RESETHAND | SA_RESTART | SA_ONSTACK);
+	CHECK(signal(SIGUSR1, SIG_DFL) == handler);
+	stands(SIG_DFL, SA_RESTART);
+	CHECK(signal(SIGUSR1, handler) == SIG_DFL);
+	stands(handler, SA_RESTART);
+	CHECK(!siginterrupt(SIGUSR1, 1) && signal(SIGUSR1, handler) == handler);
+	stands(handler, 0);
+	CHECK(!siginterrupt(SIGUSR1, 0));
+	handle(SA_RESETHAND | SA_NODEFER);
+	CHECK(signal(SIGUSR1, SIG_IGN) == handler);
+	raise(SIGUSR1);
+	stands(SIG_IGN, SA_RESTART);
+	CHECK(WTERMSIG(twice(SIGUSR1, SA_RESETHAND)) == SIGUSR1);
+	CHECK(WTERMSIG(twice(SIGSEGV, SA_RESETHAND)) == SIGSEGV);
+	CHECK(WTERMSIG(twice(SIGUSR1, SA_RESETHAND | SA_NODEFER)) == SIGUSR1);
+	CHECK(WEXITSTATUS(twice(SIGCHLD, SA_RESETHAND)) == 7);
+	printf("once is once\n");
+}
+
+static void storm(int once_too)
 {
 	pthread_t thread;
 	int kinds[NUM_HOW] = {0};
@@ -339,6 +405,9 @@ static void storm(void)
 	for (volatile unsigned i = 0; i < ROUNDS; i++) {
 		static unsigned seed = 7;
 		int flags = rand_r(&seed) % 2 ? SA_RESTART : 0;
+
+		/* The handler sets it anew. */
+		flags |= rand_r(&seed) % 2 ? once_too : 0;
 
 		how = rand_r(&seed) % NUM_HOW;
 		leaves = rand_r(&seed) % 4 == 0;
@@ -371,10 +440,13 @@ int main(int argc, char **argv)
 	CHECK(!setsockopt(timed_fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)));
 	epfd = epoll_create1(0);
 	CHECK(!epoll_ctl(epfd, EPOLL_CTL_ADD, fd, &ev));
-	if (!strcmp(argv[1], "gap"))
+	if (!strcmp(argv[1], "gap")) {
 		gap();
-	else
-		storm();
+	} else {
+		works();
+		once();
+		storm(strcmp(argv[1], "kernel") ? (int)SA_RESETHAND : 0);
+	}
 	return 0;
 }
 #endif

@@ -48,4 +48,4 @@ def test_signals_at_any_time(unet, poll):
 
 
 def test_what_the_kernel_says_of_the_same(unet):
-    assert "each handled once" in run(unet, "storm", preload=False)
+    assert "each handled once" in run(unet, "kernel", preload=False)
