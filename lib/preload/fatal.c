@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "runtime/runtime.h"
@@ -41,6 +42,63 @@ static bool comes_again(int sig, const siginfo_t *info)
 	       (sig == SIGSEGV || sig == SIGBUS || sig == SIGFPE || sig == SIGILL);
 }
 
+/*
+ * A signal that came while its thread was inside the library is put off. That is a moment, but a
+ * thread that is never done must not make a process that only SIGKILL ends: the kernel sends the
+ * signal once more after so many seconds, and then it is not put off.
+ */
+#define INSIST_S 2
+
+static _Atomic int put_off; /* the signal; 0: none waits */
+static _Atomic uint64_t put_off_ns; /* since when */
+static _Atomic int insists; /* the kernel's timer, + 1; 0: there is none */
+
+static bool waits_too_long(void)
+{
+	return atomic_load(&put_off) &&
+	       clock_monotonic_ns() - atomic_load(&put_off_ns) >= INSIST_S * 1000000000ull;
+}
+
+/* No thread and no memory of the process is needed for it. */
+static void insist(int sig)
+{
+	struct itimerspec when = {.it_value.tv_sec = INSIST_S, .it_interval.tv_sec = 1};
+	struct sigevent what = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = sig};
+	int timer;
+
+	if (atomic_load(&put_off))
+		return;
+	atomic_store(&put_off_ns, clock_monotonic_ns());
+	if (atomic_exchange(&put_off, sig) ||
+	    libc_raw(SYS_timer_create, CLOCK_MONOTONIC, (long)(uintptr_t)&what,
+		     (long)(uintptr_t)&timer, 0, 0, 0))
+		return;
+	libc_raw(SYS_timer_settime, timer, 0, (long)(uintptr_t)&when, 0, 0, 0);
+	atomic_store(&insists, timer + 1);
+}
+
+static void insist_no_more(void)
+{
+	int timer = atomic_exchange(&insists, 0);
+
+	if (timer)
+		libc_raw(SYS_timer_delete, timer - 1, 0, 0, 0, 0, 0);
+	atomic_store(&put_off, 0);
+}
+
+void fatal_no_more(int sig)
+{
+	if (atomic_load(&put_off) == sig)
+		insist_no_more();
+}
+
+void fatal_forked(void)
+{
+	/* The timer is the parent's. */
+	atomic_store(&insists, 0);
+	atomic_store(&put_off, 0);
+}
+
 /* Whatever waits for the process sees that this signal has ended it, a debugger sees where. */
 static void fatal_entry(int sig, siginfo_t *info, void *context)
 {
@@ -48,8 +106,14 @@ static void fatal_entry(int sig, siginfo_t *info, void *context)
 	sigset_t all;
 	int err = errno;
 
-	if (signal_touched(sig, context) || signal_defer(sig, info, context))
+	if (signal_touched(sig, context))
 		return;
+	if (!waits_too_long() && signal_defer(sig, info, context)) {
+		insist(sig);
+		errno = err;
+		return;
+	}
+	insist_no_more();
 	sigfillset(&all); /* until this returns */
 	pthread_sigmask(SIG_BLOCK, &all, NULL);
 	handover_at_end();

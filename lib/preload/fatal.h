@@ -15,6 +15,10 @@ void fatal_start(void);
 bool fatal_is(sighandler_t h);
 /* What the kernel gets for *act, whose handler is SIG_DFL. */
 void fatal_instead(int sig, struct sigaction *act);
+/* The program has another use for sig: one that was put off is not to come again by itself. */
+void fatal_no_more(int sig);
+/* In the child of a fork(). */
+void fatal_forked(void);
 /*
  * signal.c: true when the thread holds a lock of the library: the signal comes again when it holds
  * none.

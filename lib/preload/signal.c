@@ -114,6 +114,7 @@ void signal_forked(void)
 		if (&deferred_pool[i] != mine)
 			atomic_store_explicit(&deferred_pool[i].taken, false, memory_order_relaxed);
 	atomic_store_explicit(&once_busy, false, memory_order_relaxed);
+	fatal_forked();
 }
 
 /* To this thread, as info describes it. */
@@ -417,6 +418,8 @@ static void take_over(int sig, struct sigaction *act)
 {
 	struct said said = said_of(sig);
 
+	if (act->sa_handler != SIG_DFL)
+		fatal_no_more(sig);
 	if (is_function(act->sa_handler)) {
 		said.flags = act->sa_flags;
 		said.once = act->sa_flags & SA_RESETHAND ? ONCE_ARMED : ONCE_NOT;

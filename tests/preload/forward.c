@@ -314,6 +314,11 @@ void clock_sleep_ns(uint64_t ns)
 	(void)ns;
 }
 
+uint64_t clock_monotonic_ns(void)
+{
+	return 0;
+}
+
 bool extra_offloads_here(void)
 {
 	return true;
