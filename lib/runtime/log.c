@@ -103,6 +103,7 @@ void log_to_stderr(void)
 
 void log_to_syslog(void)
 {
+	log_syslog_open();
 	dest_set(DEST_SYSLOG);
 }
 

@@ -2,7 +2,12 @@
 #ifndef RUNTIME_LOG_SYSLOG_H
 #define RUNTIME_LOG_SYSLOG_H
 
-/* level: enum log_level. Not for signal handlers. */
+/* Where syslogd listens. */
+extern const char *log_syslog_path;
+
+/* Before the first line. */
+void log_syslog_open(void);
+/* level: enum log_level. Any lock may be held. */
 void log_syslog_write(int level, const char *text);
 
 #endif

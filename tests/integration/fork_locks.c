@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <syslog.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -57,6 +58,15 @@ static void *open_files(void *unused)
 	return NULL;
 }
 
+/* As the library does itself, whose log goes there. */
+static void *log_lines(void *unused)
+{
+	(void)unused;
+	for (;;)
+		syslog(LOG_USER | LOG_DEBUG, "fork_locks");
+	return NULL;
+}
+
 static int child(const struct sockaddr_in *to, int sends)
 {
 	int fd;
@@ -73,7 +83,7 @@ static int child(const struct sockaddr_in *to, int sends)
 int main(int argc, char **argv)
 {
 	static void *(*const busy[])(void *) = {tell_time, tell_time, change_environment,
-						open_files};
+						open_files, log_lines};
 	struct sockaddr_in to = {.sin_family = AF_INET};
 	int children, status;
 	pthread_t id;

@@ -11,10 +11,20 @@ from netns import wait_for
 CHILDREN = 100
 
 
-@pytest.mark.parametrize("ours", [False, True], ids=["kernel", "ours"])
-def test_a_child_waits_for_no_lock_of_its_parents_threads(net, ours):
-    process = net.a.popen([net.library.helpers / "fork_locks", CHILDREN, net.b.ip4, 7100], ours)
+def run(net, ours, env):
+    process = net.a.popen([net.library.helpers / "fork_locks", CHILDREN, net.b.ip4, 7100], ours, env)
     wait_for(lambda: not process.alive(), 300, f"the end of {process}")
     assert process.wait() == 0, f"{process}:\n{process.text[-2000:]}"
     print(process.text)
     assert f"{CHILDREN} children have ended" in process.text
+
+
+@pytest.mark.parametrize("ours", [False, True], ids=["kernel", "ours"])
+def test_a_child_waits_for_no_lock_of_its_parents_threads(net, ours):
+    run(net, ours, {})
+
+
+def test_a_child_whose_log_goes_to_syslog(net, tmp_path):
+    rules = tmp_path / "libvma.conf"
+    rules.write_text("log destination syslog\n")
+    run(net, True, {"VMA_CONFIG_FILE": str(rules), "VMA_TRACELEVEL": "DEBUG"})

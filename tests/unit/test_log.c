@@ -12,9 +12,12 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 #include "log_capture.h"
 #include "runtime/libc.h"
+#include "runtime/log_syslog.h"
 #include "runtime/own_fd.h"
 
 static void a_line_has_module_level_and_text(void **state)
@@ -333,21 +336,63 @@ static void colours_on_a_terminal_only(void **state)
 	assert_string_equal(captured(), " VMA ERROR: e\n");
 }
 
-/*
- * What syslogd makes of it cannot be seen here; that the other destinations fall silent and come
- * back can.
- */
+/* A line as syslogd gets it. */
+static const char *syslogged(int fd)
+{
+	static char line[4096];
+	ssize_t n = recv(fd, line, sizeof(line) - 1, MSG_DONTWAIT);
+
+	line[n < 0 ? 0 : n] = '\0';
+	return line;
+}
+
+static int syslogd(const char *path)
+{
+	struct sockaddr_un at = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_DGRAM, 0);
+
+	snprintf(at.sun_path, sizeof(at.sun_path), "%s", path);
+	unlink(path);
+	assert_int_equal(bind(fd, (struct sockaddr *)&at, sizeof(at)), 0);
+	return fd;
+}
+
+/* The others fall silent meanwhile. */
 static void syslog_takes_the_lines(void **state)
 {
+	const char *dev_log = log_syslog_path;
+	char path[] = "/tmp/test_log.XXXXXX";
+	int fd;
+
 	(void)state;
+	assert_non_null(mkdtemp(path));
+	assert_int_equal(chdir(path), 0);
+	log_syslog_path = "log";
+	fd = syslogd(log_syslog_path);
 	capture_at(LOG_INFO);
 	log_to_syslog();
 	log_debug("below the level");
-	log_info("a line of the unit test test_log");
+	log_info("one %d", 1);
+	assert_string_equal(syslogged(fd), "<14>test_log:  VMA INFO: one 1");
+	log_error("two");
+	assert_string_equal(syslogged(fd), "<11>test_log:  VMA ERROR: two");
+	assert_string_equal(syslogged(fd), "");
+	/* It is started anew, and then it does not read: nobody waits for it for long. */
+	close(fd);
+	log_info("lost");
+	fd = syslogd(log_syslog_path);
+	for (int i = 0; i < 2000; i++)
+		log_info("%d", i);
+	assert_string_equal(syslogged(fd), "<14>test_log:  VMA INFO: 0");
 	assert_int_equal(captured_lines(), 0);
 	assert_int_equal(log_to_file(capture_path), 0);
 	log_info("back");
 	assert_string_equal(captured(), " VMA INFO: back\n");
+	close(fd);
+	unlink("log");
+	assert_int_equal(chdir("/"), 0);
+	assert_int_equal(rmdir(path), 0);
+	log_syslog_path = dev_log;
 }
 
 #define THREADS 4
