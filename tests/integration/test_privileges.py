@@ -4,6 +4,7 @@
 import contextlib
 import os
 import shutil
+import signal
 import socket
 import tempfile
 
@@ -291,3 +292,87 @@ def test_a_set_uid_program_does_not_obey_who_starts_it(net, library):
     lines = [line.replace(directory, "DIR") for line in text.splitlines()]
     assert lines[:2] == ["0", "DIR/log"], text  # of root's own it is obeyed
     assert lines[2] == "0" and sum("No such file" in line for line in lines[3:]) == 2, text
+
+
+# A daemon that takes a port below 1024 as root, becomes another user, and goes on with it. What it may is the kernel's matter.
+LOW_PORT = """
+import ctypes, errno, os, socket, struct
+libc = ctypes.CDLL(None, use_errno=True)
+def tell(what, call):
+    try: call(); print(what, "done")
+    except OSError as e: print(what, errno.errorcode[e.errno])
+def unconnect(s):
+    if libc.connect(s.fileno(), struct.pack("H14x", 0), 16):
+        e = ctypes.get_errno(); raise OSError(e, os.strerror(e))
+def serve():
+    c, _ = l.accept()
+    c.sendall(c.recv(100))
+    return c
+l = socket.socket(); l.setsockopt(1, 2, 1); l.bind(("0.0.0.0", port)); l.listen(5)
+r = socket.socket(); r.setsockopt(1, 2, 1); r.bind(("0.0.0.0", port + 900))
+print("ready")
+first = serve()
+os.setresuid(65534, 65534, 65534)
+def another():
+    with socket.socket() as s: s.bind(("0.0.0.0", port))
+tell("another", another)
+tell("listen", lambda: l.listen(7))
+tell("shutdown", lambda: l.shutdown(socket.SHUT_RDWR))
+tell("listen anew", lambda: l.listen(7))
+print("ready"); serve().close()
+tell("unconnect", lambda: unconnect(l))
+tell("listen again", lambda: l.listen(7))
+print("ready"); serve().close()
+tell("reserved port refused", lambda: r.connect((peer, 7999)))
+print(r.getsockname()[1] - port)
+tell("reserved port", lambda: r.connect((peer, 7998)))
+print(r.getsockname()[1] - port); print(r.recv(100))
+tell("unconnect", lambda: unconnect(r))
+print(r.getsockname()[1] - port)
+tell("reserved port again", lambda: r.connect((peer, 7997)))
+print(r.getsockname()[1] - port); print(r.recv(100))
+l.close()
+print("closed")
+"""
+
+
+HELLO = """
+import signal, socket, sys
+listeners = [socket.create_server((sys.argv[1], port)) for port in (7998, 7997)]
+print("ready")
+clients = []
+for l in listeners:
+    clients.append(l.accept()[0])
+    clients[-1].sendall(b"hello")
+signal.pause()
+"""
+
+
+def low_port(net, port, preload):
+    """What it says, and which clients the kernel has served."""
+    hello = net.b.python(HELLO, args=(net.b.ip4,))
+    hello.wait_text("^ready")
+    app = net.a.python(f"peer, port = '{net.b.ip4}', {port}" + LOW_PORT, preload=preload, env={"VMA_TRACELEVEL": "ERROR"})
+    echoes = []
+    with contextlib.ExitStack() as stack:
+        for nth in range(1, 4):
+            app.wait_text("(?s)(ready.*){%d}" % nth)
+            wait_for(lambda: not preload or xdp(net.a), 20, "the ring")
+            c = stack.enter_context(net.b.socket(kind=socket.SOCK_STREAM))
+            c.settimeout(20)
+            if preload:
+                stack.enter_context(net.a.tcp_bypassed())
+            c.connect((net.a.ip4, port))
+            c.sendall(b"echo")
+            echoes.append(c.recv(100))
+        app.wait_text("^closed")
+    ended = app.wait()
+    hello.kill(signal.SIGKILL)
+    hello.wait()
+    return echoes, ended, app.text
+
+
+def test_a_low_port_without_its_capability(net):
+    plain, ours = low_port(net, 80, False), low_port(net, 81, True)
+    print(*plain, sep="\n")
+    assert plain == ours
