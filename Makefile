@@ -298,7 +298,9 @@ $(B)/fuzz/libcore.a: $(FUZZ_OBJ) $(B)/.core
 $(B)/fuzz/fuzz_%: tests/fuzz/fuzz_%.c $(B)/fuzz/libcore.a
 	$(call say,FUZZ)
 	$(Q)$(FUZZ_CC) -Itests/fuzz -fsanitize=$(FUZZ_SAN) -MMD -MP -MF $@.d -MT $@ -c -o $@.o $<
-	$(Q)$(FUZZ_CC) -fsanitize=fuzzer,$(FUZZ_SAN) -o $@ $@.o $(B)/fuzz/libcore.a -Wl,--as-needed $(LIBS) -lm
+	$(Q)$(FUZZ_CC) -fsanitize=fuzzer,$(FUZZ_SAN) -o $@ $@.o $(filter %.o,$^) $(B)/fuzz/libcore.a -Wl,--as-needed $(LIBS) -lm
+
+$(B)/fuzz/fuzz_http: $(B)/fuzz/obj/tools/vma_stats/request.o
 
 # --- what a person runs
 

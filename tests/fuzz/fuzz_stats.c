@@ -2,7 +2,7 @@
 /*
  * What vma_stats maps: the bytes are patches of an otherwise good file (so that the fuzzer gets
  * past the header), or, if the first byte is odd, the whole file. What snapshot_take() accepts is
- * shown in every view and as deltas.
+ * shown in every view, as deltas and as metrics.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -15,6 +15,7 @@
 #undef SCREEN_LINES
 #include "../../tools/vma_stats/view_full.c"
 #include "../../tools/vma_stats/view_json.c"
+#include "../../tools/vma_stats/prometheus.c"
 
 #define SOCKETS 3
 #define FILE_BYTES (sizeof(struct vma_stats_header) + SOCKETS * sizeof(struct vma_stats_socket))
@@ -73,6 +74,15 @@ static void patch(uint8_t *file, const uint8_t *data, size_t size)
 	}
 }
 
+static void show_metrics(struct snapshot *s, FILE *f, const struct options *o)
+{
+	struct process process = {.pid = 1, .readable = true, .snap = *s};
+	struct processes all = {.process = &process, .n = 1};
+
+	snapshot_sum(&process.sum, s);
+	prometheus_print(f, &all, o);
+}
+
 static void show(struct snapshot *s, FILE *f)
 {
 	struct options o = {.view = VIEW_BASIC};
@@ -91,6 +101,7 @@ static void show(struct snapshot *s, FILE *f)
 	view_groups(f, s, &o);
 	view_netstat_heading(f);
 	view_netstat(f, s, &o);
+	show_metrics(s, f, &o);
 	if (snapshot_clone(&later, s))
 		return;
 	snapshot_delta(&later, s, 3);

@@ -1,28 +1,32 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The 64-bit fields of the blocks by name. */
+/* The fields of the blocks by name, and what they are. */
 #include <stddef.h>
 
 #include "snapshot.h"
 
-#define COUNTER(type, field)                                                                       \
+#define COUNTER(type, field, help)                                                                 \
 	{                                                                                          \
-#field, offsetof(struct type, field), true                                         \
+#field, offsetof(struct type, field), true, help                                   \
 	}
-#define GAUGE(type, field)                                                                         \
+#define GAUGE(type, field, help)                                                                   \
 	{                                                                                          \
-#field, offsetof(struct type, field), false                                        \
+#field, offsetof(struct type, field), false, help                                  \
 	}
-#define PART(part, field)                                                                          \
+#define PART(part, field, help)                                                                    \
 	{                                                                                          \
-#field, offsetof(struct vma_stats_socket, part.field), true                        \
+#field, offsetof(struct vma_stats_socket, part.field), true, help                  \
 	}
+/* The help of the two paths' fields is one: metrics tell the paths apart by a label. */
 #define PARTS(part)                                                                                \
-	PART(part, packets), PART(part, bytes), PART(part, eagain), PART(part, errors),            \
-		PART(part, os_packets), PART(part, os_bytes), PART(part, os_eagain),               \
-		PART(part, os_errors)
+	PART(part, packets, "Packets that programs sent or received."),                            \
+		PART(part, bytes, "Bytes that programs sent or received."),                        \
+		PART(part, eagain, "Calls that would have blocked."),                              \
+		PART(part, errors, "Calls that failed."), PART(part, os_packets, NULL),            \
+		PART(part, os_bytes, NULL), PART(part, os_eagain, NULL),                           \
+		PART(part, os_errors, NULL)
 #define END                                                                                        \
 	{                                                                                          \
-		NULL, 0, false                                                                     \
+		NULL, 0, false, NULL                                                               \
 	}
 
 /*
@@ -32,106 +36,120 @@
 const struct field socket_counters[VMA_STATS_SOCKET_COUNTERS] = {
 	PARTS(rx),
 	PARTS(tx),
-	COUNTER(vma_stats_socket, rx_poll_hit),
-	COUNTER(vma_stats_socket, rx_poll_miss),
-	COUNTER(vma_stats_socket, rx_poll_os_hit),
-	COUNTER(vma_stats_socket, rx_drop_packets),
-	COUNTER(vma_stats_socket, rx_drop_bytes),
-	COUNTER(vma_stats_socket, rx_ring_migrations),
-	COUNTER(vma_stats_socket, tx_ring_migrations),
-	COUNTER(vma_stats_socket, tx_retransmits),
-	COUNTER(vma_stats_socket, tx_dummy),
+	COUNTER(vma_stats_socket, rx_poll_hit, "Waits to receive that ended without a sleep."),
+	COUNTER(vma_stats_socket, rx_poll_miss, "Waits to receive that slept."),
+	COUNTER(vma_stats_socket, rx_poll_os_hit,
+		"Waits to receive that ended with what came through the kernel."),
+	COUNTER(vma_stats_socket, rx_drop_packets,
+		"Packets dropped because the receive queue was full."),
+	COUNTER(vma_stats_socket, rx_drop_bytes,
+		"Bytes dropped because the receive queue was full."),
+	COUNTER(vma_stats_socket, rx_ring_migrations, "Moves to another ring for receiving."),
+	COUNTER(vma_stats_socket, tx_ring_migrations, "Moves to another ring for sending."),
+	COUNTER(vma_stats_socket, tx_retransmits, "TCP segments sent again."),
+	COUNTER(vma_stats_socket, tx_dummy, "Dummy messages, which warm the way and are not sent."),
 };
 
 const struct field socket_gauges[] = {
-	GAUGE(vma_stats_socket, rx_ready_packets),     GAUGE(vma_stats_socket, rx_ready_bytes),
-	GAUGE(vma_stats_socket, rx_ready_packets_max), GAUGE(vma_stats_socket, rx_ready_bytes_max),
-	GAUGE(vma_stats_socket, rx_ready_limit),       GAUGE(vma_stats_socket, rx_zcopy_buffers),
-	GAUGE(vma_stats_socket, tx_ready_bytes),       END,
+	GAUGE(vma_stats_socket, rx_ready_packets,
+	      "Packets that wait for the program; of a listener the clients that wait for "
+	      "accept()."),
+	GAUGE(vma_stats_socket, rx_ready_bytes, "Bytes that wait for the program."),
+	GAUGE(vma_stats_socket, rx_ready_packets_max, "Most packets that ever waited."),
+	GAUGE(vma_stats_socket, rx_ready_bytes_max, "Most bytes that ever waited."),
+	GAUGE(vma_stats_socket, rx_ready_limit, "Bytes that may wait."),
+	GAUGE(vma_stats_socket, rx_zcopy_buffers,
+	      "Buffers that the program holds from receiving without a copy."),
+	GAUGE(vma_stats_socket, tx_ready_bytes, "Bytes that wait to be sent or acknowledged."),
+	END,
 };
 
-#define TCP(field)                                                                                 \
+#define TCP(field, help)                                                                           \
 	{                                                                                          \
-#field, offsetof(struct vma_stats_tcp, field), false                               \
+#field, offsetof(struct vma_stats_tcp, field), false, help                         \
 	}
 
+/* Without a help are those that make no metric: sequence numbers, and what a counter has already.
+ */
 const struct field tcp_fields[] = {
-	TCP(mss),
-	TCP(advmss),
-	TCP(wscale),
-	TCP(snd_wscale),
-	TCP(rcv_wscale),
-	TCP(rcv_nxt),
-	TCP(rcv_wup),
-	TCP(rcv_wnd),
-	TCP(snd_una),
-	TCP(snd_nxt),
-	TCP(snd_wnd),
-	TCP(snd_wnd_max),
-	TCP(snd_wl1),
-	TCP(write_seq),
-	TCP(cwnd),
-	TCP(ssthresh),
-	TCP(unacked),
-	TCP(sacked),
-	TCP(lost),
-	TCP(rto_us),
-	TCP(srtt_us),
-	TCP(rttvar_us),
-	TCP(retries),
-	TCP(retransmits),
-	TCP(rcvbuf),
-	TCP(rcvbuf_used),
-	TCP(sndbuf),
-	TCP(sndbuf_used),
-	TCP(reordered_bytes),
-	TCP(flags),
+	TCP(mss, "Bytes in a full segment."),
+	TCP(advmss, "Bytes in a full segment that the peer was told."),
+	TCP(wscale, "1 if both sides scale their windows."),
+	TCP(snd_wscale, "Shift of the windows that the peer tells."),
+	TCP(rcv_wscale, "Shift of the windows that the peer is told."),
+	TCP(rcv_nxt, NULL),
+	TCP(rcv_wup, NULL),
+	TCP(rcv_wnd, "Receive window in bytes."),
+	TCP(snd_una, NULL),
+	TCP(snd_nxt, NULL),
+	TCP(snd_wnd, "Send window in bytes."),
+	TCP(snd_wnd_max, "Largest send window in bytes."),
+	TCP(snd_wl1, NULL),
+	TCP(write_seq, NULL),
+	TCP(cwnd, "Congestion window in segments."),
+	TCP(ssthresh, "Slow start threshold in segments."),
+	TCP(unacked, "Segments sent and not acknowledged."),
+	TCP(sacked, "Of them those that the peer has told it has."),
+	TCP(lost, "Of them those that are taken for lost."),
+	TCP(rto_us, "Retransmission time-out."),
+	TCP(srtt_us, "Smoothed round trip time; 0: not measured yet."),
+	TCP(rttvar_us, "Variation of the round trip time."),
+	TCP(retries, "Times that the oldest segment was sent again."),
+	TCP(retransmits, NULL),
+	TCP(rcvbuf, "Receive buffer in bytes."),
+	TCP(rcvbuf_used, "Memory used of the receive buffer."),
+	TCP(sndbuf, "Send buffer in bytes."),
+	TCP(sndbuf_used, "Memory used of the send buffer."),
+	TCP(reordered_bytes, "Memory of what waits for a gap to close."),
+	TCP(flags, NULL),
 	END,
 };
 
 const struct field ring_fields[] = {
-	COUNTER(vma_stats_ring, rx_packets),
-	COUNTER(vma_stats_ring, rx_bytes),
-	COUNTER(vma_stats_ring, tx_packets),
-	COUNTER(vma_stats_ring, tx_bytes),
-	COUNTER(vma_stats_ring, tx_gso_frames),
-	COUNTER(vma_stats_ring, rx_drop_no_buf),
-	COUNTER(vma_stats_ring, rx_drop_invalid),
-	COUNTER(vma_stats_ring, tx_drop_oversize),
-	COUNTER(vma_stats_ring, tx_full),
-	COUNTER(vma_stats_ring, kicks),
-	COUNTER(vma_stats_ring, interrupts_requested),
-	COUNTER(vma_stats_ring, interrupts_received),
-	COUNTER(vma_stats_ring, retransmits),
-	COUNTER(vma_stats_ring, drop_malformed),
-	COUNTER(vma_stats_ring, drop_checksum),
-	COUNTER(vma_stats_ring, drop_no_socket),
-	COUNTER(vma_stats_ring, drop_other),
-	GAUGE(vma_stats_ring, moderation_frames),
-	GAUGE(vma_stats_ring, moderation_usec),
+	COUNTER(vma_stats_ring, rx_packets, "Packets received."),
+	COUNTER(vma_stats_ring, rx_bytes, "Bytes received."),
+	COUNTER(vma_stats_ring, tx_packets, "Packets sent."),
+	COUNTER(vma_stats_ring, tx_bytes, "Bytes sent."),
+	COUNTER(vma_stats_ring, tx_gso_frames, "Bursts of packets sent as one frame."),
+	COUNTER(vma_stats_ring, rx_drop_no_buf, "Packets dropped for want of a buffer."),
+	COUNTER(vma_stats_ring, rx_drop_invalid,
+		"Frames dropped because their descriptors were not right."),
+	COUNTER(vma_stats_ring, tx_drop_oversize,
+		"Packets refused because they were longer than the MTU."),
+	COUNTER(vma_stats_ring, tx_full, "Packets for which there was no room to send."),
+	COUNTER(vma_stats_ring, kicks, "System calls made to send."),
+	COUNTER(vma_stats_ring, interrupts_requested, "Times that a thread slept on the ring."),
+	COUNTER(vma_stats_ring, interrupts_received, "Times that the ring woke a thread."),
+	COUNTER(vma_stats_ring, retransmits, "TCP segments sent again."),
+	COUNTER(vma_stats_ring, drop_malformed, "Packets dropped because they were malformed."),
+	COUNTER(vma_stats_ring, drop_checksum, "Packets dropped because of their checksum."),
+	COUNTER(vma_stats_ring, drop_no_socket, "Packets dropped because no socket wanted them."),
+	COUNTER(vma_stats_ring, drop_other, "Packets dropped for other reasons."),
+	GAUGE(vma_stats_ring, moderation_frames, "Frames that an interrupt waits for."),
+	GAUGE(vma_stats_ring, moderation_usec, "Time that an interrupt waits."),
 	END,
 };
 
 const struct field cq_fields[] = {
-	COUNTER(vma_stats_cq, drops),
-	GAUGE(vma_stats_cq, queue_len),
-	GAUGE(vma_stats_cq, drained_max),
-	GAUGE(vma_stats_cq, pool_len),
+	COUNTER(vma_stats_cq, drops, "Packets dropped."),
+	GAUGE(vma_stats_cq, queue_len, "Packets that wait in the queue."),
+	GAUGE(vma_stats_cq, drained_max, "Most packets taken from the queue at once."),
+	GAUGE(vma_stats_cq, pool_len, "Buffers of the queue that are free."),
 	END,
 };
 
 const struct field pool_fields[] = {
-	GAUGE(vma_stats_pool, size),
-	COUNTER(vma_stats_pool, no_buffers),
+	GAUGE(vma_stats_pool, size, "Buffers of the pool that are free."),
+	COUNTER(vma_stats_pool, no_buffers, "Times that the pool was empty."),
 	END,
 };
 
 const struct field iomux_fields[] = {
-	COUNTER(vma_stats_iomux, ready_os),
-	COUNTER(vma_stats_iomux, ready_offloaded),
-	COUNTER(vma_stats_iomux, poll_hit),
-	COUNTER(vma_stats_iomux, poll_miss),
-	COUNTER(vma_stats_iomux, timeouts),
-	COUNTER(vma_stats_iomux, errors),
+	COUNTER(vma_stats_iomux, ready_os, "Descriptors of the kernel found ready."),
+	COUNTER(vma_stats_iomux, ready_offloaded, "Offloaded descriptors found ready."),
+	COUNTER(vma_stats_iomux, poll_hit, "Waits that ended without a sleep."),
+	COUNTER(vma_stats_iomux, poll_miss, "Waits that found nothing before a sleep."),
+	COUNTER(vma_stats_iomux, timeouts, "Calls that timed out."),
+	COUNTER(vma_stats_iomux, errors, "Calls that failed."),
 	END,
 };

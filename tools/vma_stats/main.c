@@ -13,19 +13,11 @@
 
 #include "choice.h"
 #include "control.h"
+#include "listen.h"
 #include "say.h"
 #include "source.h"
+#include "stop.h"
 #include "view.h"
-
-static volatile sig_atomic_t interrupted;
-
-static void on_interrupt(int signal)
-{
-	(void)signal;
-	interrupted = 1;
-}
-
-/* ---- showing */
 
 /* Waits; true when the process has ended. */
 static bool wait_ended(int pidfd, int pid, unsigned seconds)
@@ -35,7 +27,7 @@ static bool wait_ended(int pidfd, int pid, unsigned seconds)
 	long left = (long)seconds * 1000;
 
 	clock_gettime(CLOCK_MONOTONIC, &start);
-	while (left >= 0 && !interrupted) {
+	while (left >= 0 && !stop_asked()) {
 		/* A negative fd only waits. */
 		if (poll(&p, 1, (int)left) > 0)
 			return true;
@@ -99,7 +91,7 @@ static int cycles(const struct options *o, struct source *src, int pidfd)
 			return complain(why);
 		ended = wait_ended(pidfd, src->pid, o->interval);
 	}
-	for (unsigned n = 1; !interrupted && !ended; n++) {
+	for (unsigned n = 1; !stop_asked() && !ended; n++) {
 		if (cycle_take(o, src, &before, &shown, why)) {
 			snapshot_free(&before);
 			return complain(why);
@@ -111,7 +103,7 @@ static int cycles(const struct options *o, struct source *src, int pidfd)
 		ended = wait_ended(pidfd, src->pid, o->interval);
 	}
 	snapshot_free(&before);
-	if (interrupted)
+	if (stop_asked())
 		say(o, "Got Ctrl-C (interrupted by user)");
 	else if (ended)
 		say(o, "Proccess %d ended - exiting", src->pid);
@@ -192,10 +184,13 @@ static int one_process(const struct options *o)
 
 int main(int argc, char **argv)
 {
-	struct sigaction interrupt = {.sa_handler = on_interrupt};
 	struct options o;
 
 	options_parse(&o, argc, argv);
-	sigaction(SIGINT, &interrupt, NULL);
+	stop_on(SIGINT);
+	if (o.listen)
+		return listen_serve(&o);
+	if (o.prometheus)
+		return listen_print(&o);
 	return o.view == VIEW_NETSTAT && !control_asked(&o) ? netstat(&o) : one_process(&o);
 }

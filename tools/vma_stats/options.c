@@ -9,6 +9,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "control.h"
 #include "source.h"
 #include "vma/version.h"
 
@@ -59,6 +60,9 @@ static void usage(FILE *f, const char *self)
 		"  -D, --details_level=<level>\tSet VMA log detail level to <level>(0 <= level <= "
 		"3)\n"
 		"      --json\t\t\tPrint one JSON object each cycle\n"
+		"      --prometheus\t\tPrint the metrics of all processes in Prometheus' text "
+		"format\n"
+		"      --listen=<address:port>\tServe them by HTTP, as in 127.0.0.1:9100\n"
 		"  -V, --version\t\t\tPrint version\n"
 		"  -h, --help\t\t\tPrint this help message\n",
 		self);
@@ -160,6 +164,12 @@ static bool parse_view(struct options *o, int c)
 	case 'j':
 		o->json = true;
 		break;
+	case 'P':
+		o->prometheus = true;
+		break;
+	case 'L':
+		o->listen = optarg;
+		break;
 	default:
 		return false;
 	}
@@ -214,6 +224,25 @@ static void parse_one(struct options *o, int c, int argc, char **argv)
 	}
 }
 
+/* What cannot be asked for at once. */
+static void check(const struct options *o)
+{
+	const char *outputs[] = {
+		o->json ? "--json" : NULL,
+		o->prometheus ? "--prometheus" : NULL,
+		o->listen ? "--listen" : NULL,
+	};
+	const char *one = NULL;
+
+	for (size_t i = 0; i < sizeof(outputs) / sizeof(outputs[0]); i++) {
+		if (one && outputs[i])
+			mistake(one, outputs[i], "choose one of them");
+		one = outputs[i] ? outputs[i] : one;
+	}
+	if ((o->prometheus || o->listen) && control_asked(o))
+		mistake(one, "-z, -l, -D or -S", "these two need a call each");
+}
+
 void options_parse(struct options *o, int argc, char **argv)
 {
 	static const struct option table[] = {
@@ -232,6 +261,8 @@ void options_parse(struct options *o, int argc, char **argv)
 		{"fd_dump", required_argument, NULL, 'S'},
 		{"details_level", required_argument, NULL, 'D'},
 		{"json", no_argument, NULL, 'j'},
+		{"prometheus", no_argument, NULL, 'P'},
+		{"listen", required_argument, NULL, 'L'},
 		{"version", no_argument, NULL, 'V'},
 		{"help", no_argument, NULL, 'h'},
 		{NULL, 0, NULL, 0},
@@ -249,6 +280,7 @@ void options_parse(struct options *o, int argc, char **argv)
 	while ((c = getopt_long(argc, argv, "+p:k:n:fFi:c:v:d:s:zl:S:D:Vh", table, NULL)) != -1)
 		if (!parse_view(o, c))
 			parse_one(o, c, argc, argv);
+	check(o);
 	if (optind < argc)
 		mistake("argument", argv[optind], "no such option; see vma_stats -h");
 }

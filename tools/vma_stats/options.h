@@ -17,7 +17,8 @@ struct fd_range {
 struct options {
 	int pid; /* 0: find it */
 	const char *dir, *name; /* dir NULL: the kernel module's sysfs, then the usual directory */
-	bool forbid_clean, zero, json;
+	bool forbid_clean, zero, json, prometheus, live;
+	const char *listen; /* NULL, or where: address and port */
 	bool deltas;
 	bool shows; /* a view was asked for: not only control words */
 	unsigned interval, cycles;

@@ -5,7 +5,7 @@
 
 #include "options.h"
 
-/* On standard output, unless that is a program's (--json, --prometheus). */
+/* On standard output, unless that is a program's (--json). */
 void say(const struct options *o, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* What went wrong. Returns 1, the exit status. */
 int complain(const char *why);

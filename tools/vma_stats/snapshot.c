@@ -100,6 +100,20 @@ int snapshot_take(struct snapshot *s, const void *bytes, size_t size, char why[W
 	return 0;
 }
 
+void snapshot_sum(struct vma_stats_socket *sum, const struct snapshot *s)
+{
+	memset(sum, 0, sizeof(*sum));
+	for (unsigned c = 0; c < VMA_STATS_SOCKET_COUNTERS; c++) {
+		const struct field *f = &socket_counters[c];
+		__u64 *total = field_of(sum, f);
+
+		*total = *field_of((void *)&s->h.closed_sockets, f);
+		/* A socket that is not enabled is zero. */
+		for (unsigned i = 0; i < s->h.max_sockets; i++)
+			*total += *field_of(&s->sockets[i], f);
+	}
+}
+
 int snapshot_clone(struct snapshot *to, const struct snapshot *from)
 {
 	*to = *from;

@@ -27,6 +27,8 @@ struct snapshot {
 int snapshot_take(struct snapshot *s, const void *bytes, size_t size, char why[WHY_LEN]);
 /* now := (now - before) / seconds for everything that counts; what shows a present state stays. */
 void snapshot_delta(struct snapshot *now, const struct snapshot *before, unsigned seconds);
+/* The counters of all sockets, of those that were closed too; the other fields are 0. */
+void snapshot_sum(struct vma_stats_socket *sum, const struct snapshot *s);
 /* 0, or -1 without memory. */
 int snapshot_clone(struct snapshot *to, const struct snapshot *from);
 void snapshot_free(struct snapshot *s);
@@ -37,6 +39,7 @@ struct field {
 	const char *name;
 	size_t offset;
 	bool counts; /* only grows */
+	const char *help; /* of the metric; NULL: makes none of its own */
 };
 
 extern const struct field socket_counters[VMA_STATS_SOCKET_COUNTERS];
