@@ -11,6 +11,7 @@ import subprocess
 
 import pytest
 
+import schema
 from netns import PATIENCE, wait_for
 from stats_tool import (HEADER_SIZE, MAGIC, MAX_SOCKETS, PID, RELEASE, ROOT, SOCKET_SIZE, VERSION, Writer, directory, popen, programs,  # noqa: F401
                         scribble, tool, writer)
@@ -212,6 +213,39 @@ def test_json_has_every_field_of_the_layout(writer, tool):
                 if name and not name.startswith("reserved") and name not in (
                         "enabled", "base", "magic", "header_size", "socket_size", "release", "num_groups"):
                     assert name in got, f"{struct_name}.{name} is not in the JSON"
+
+
+def by_schema(result):
+    """The objects, each as docs/vma_stats.schema.json says."""
+    rules = json.loads((ROOT / "docs/vma_stats.schema.json").read_text())
+    objects = json_of(result)
+    for o in objects:
+        assert not schema.mistakes(o, rules, rules)
+    return objects
+
+
+def test_json_is_as_the_schema_says(writer, tool):
+    by_schema(tool("--json", "-c", 2, "-d", 2))
+    one, = by_schema(tool("--json", "-c", 1))
+    assert len(one["sockets"]) == 3 and one["rings"] and one["epoll"], "nothing of the schema was left out"
+    by_schema(tool("--json", "-v", 5))
+    # Whatever stands in the pages.
+    scribble(writer.path, 32, b"\xff" * (writer.path.stat().st_size - 32))
+    assert len(by_schema(tool("--json", "-c", 1))[0]["sockets"]) == 4
+
+
+def test_the_schema_finds_mistakes(writer, tool):
+    rules = json.loads((ROOT / "docs/vma_stats.schema.json").read_text())
+
+    def with_(change):
+        one = json_of(tool("--json", "-c", 1))[0]
+        change(one)
+        return schema.mistakes(one, rules, rules)
+    assert with_(lambda o: o.pop("pid")) == ["$: pid is missing"]
+    assert with_(lambda o: o["rings"][0].update(new=1)) == ["$.rings[0]: new is not in the schema"]
+    assert with_(lambda o: o["sockets"][1]["tcp"].update(mss=-1)) == ["$.sockets[1].tcp.mss: -1 is less than 0"]
+    assert with_(lambda o: o["sockets"][0]["rx"].update(bytes=True)) == ["$.sockets[0].rx.bytes: True is no integer"]
+    assert with_(lambda o: o["sockets"][2].update(state="OPEN"))[0].startswith("$.sockets[2].state: 'OPEN' is none of")
 
 
 def test_zeroing_hides_what_was_and_loses_nothing(writer, tool):
