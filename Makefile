@@ -182,7 +182,7 @@ endif
 
 $(B)/vma_stats: $(STATS_OBJ) $(B)/libcore.a
 	$(call say,LINK)
-	$(Q)$(CC) $(SAN) $(LDFLAGS_ALL) -o $(NEW) $(STATS_OBJ) $(B)/libcore.a -Wl,--as-needed $(LIBS) $(PUT)
+	$(Q)$(CC) $(SAN) $(LDFLAGS_ALL) -o $(NEW) $(STATS_OBJ) $(B)/libcore.a -Wl,--as-needed -lncursesw -ltinfo $(LIBS) $(PUT)
 
 $(B)/gen_man: tools/gen_man.c $(B)/.flags
 	$(call say,CC)

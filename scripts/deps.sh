@@ -11,6 +11,7 @@ packages=(
 	libxdp-dev libbpf-dev bpftool # AF_XDP and the steering program
 	libibverbs-dev ibverbs-providers ibverbs-utils # the descriptors of mlx5, and who opens its device
 	libnl-3-dev libnl-route-3-dev # the kernel's routes and neighbours
+	libncurses-dev # the live view of vma_stats
 	g++ pkg-config # programs that use the Extra API
 	libcmocka-dev python3-pytest python3-pytest-xdist python3-scapy # tests; xdist: side by side
 	sockperf iperf3 # measuring

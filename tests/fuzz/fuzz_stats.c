@@ -2,7 +2,7 @@
 /*
  * What vma_stats maps: the bytes are patches of an otherwise good file (so that the fuzzer gets
  * past the header), or, if the first byte is odd, the whole file. What snapshot_take() accepts is
- * shown in every view, as deltas and as metrics.
+ * shown in every view, as deltas, as metrics and in the live view.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -16,6 +16,13 @@
 #include "../../tools/vma_stats/view_full.c"
 #include "../../tools/vma_stats/view_json.c"
 #include "../../tools/vma_stats/prometheus.c"
+#include "../../tools/vma_stats/live_spark.c"
+#include "../../tools/vma_stats/live_page.c"
+#include "../../tools/vma_stats/live_watch.c"
+#include "../../tools/vma_stats/live_columns.c"
+#include "../../tools/vma_stats/live_rows.c"
+#include "../../tools/vma_stats/live_draw.c"
+#include "../../tools/vma_stats/live_keys.c"
 
 #define SOCKETS 3
 #define FILE_BYTES (sizeof(struct vma_stats_header) + SOCKETS * sizeof(struct vma_stats_socket))
@@ -74,13 +81,81 @@ static void patch(uint8_t *file, const uint8_t *data, size_t size)
 	}
 }
 
+/* tools/vma_stats/processes.c would look for files: the only process is the one made up. */
+static const struct snapshot *made_up;
+
+int processes_take(struct processes *all, const struct options *o)
+{
+	(void)o;
+	all->process = calloc(1, sizeof(*all->process));
+	if (!all->process || snapshot_clone(&all->process->snap, made_up))
+		abort();
+	all->process->pid = 1;
+	all->process->readable = true;
+	snapshot_sum(&all->process->sum, made_up);
+	all->n = 1;
+	return 0;
+}
+
+void processes_free(struct processes *all)
+{
+	for (unsigned i = 0; i < all->n; i++)
+		snapshot_free(&all->process[i].snap);
+	free(all->process);
+	*all = (struct processes){.process = NULL};
+}
+
+/* Of tools/vma_stats/control.c: nothing is written here. */
+int control_zero(const struct options *o, int pid, char why[WHY_LEN])
+{
+	(void)o;
+	snprintf(why, WHY_LEN, "%d", pid);
+	return -1;
+}
+
 static void show_metrics(struct snapshot *s, FILE *f, const struct options *o)
 {
-	struct process process = {.pid = 1, .readable = true, .snap = *s};
-	struct processes all = {.process = &process, .n = 1};
+	struct processes all;
 
-	snapshot_sum(&process.sum, s);
+	made_up = s;
+	processes_take(&all, o);
 	prometheus_print(f, &all, o);
+	processes_free(&all);
+}
+
+/* What a terminal would get: ASCII, as spark_text() is asked for. */
+static void check_page(const struct page *p)
+{
+	for (unsigned i = 0; i < p->rows; i++) {
+		if (strlen(p->line[i].text) > p->columns)
+			abort();
+		for (const char *c = p->line[i].text; *c; c++)
+			if (*c < 0x20 || *c > 0x7e)
+				abort();
+	}
+}
+
+/* All levels, in several sizes. */
+static void show_live(struct snapshot *s, const struct options *o)
+{
+	static const int keys[] = {
+		's', LIVE_KEY_DOWN, LIVE_KEY_ENTER, 't', 'S', LIVE_KEY_END,
+		'z', 'y',	    LIVE_KEY_ENTER, 'G', 'i', 'q',
+	};
+	static struct page p;
+	struct live l = {.o = o, .interval = 1};
+	struct watch w = {.seconds = 0};
+
+	made_up = s;
+	for (unsigned i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+		if (i < 3)
+			watch_take(&w, o);
+		page_clear(&p, i & 1 ? 24 : 5, i & 2 ? 80 : 300);
+		live_draw(&p, &l, &w);
+		check_page(&p);
+		live_key(&l, &w, keys[i]);
+	}
+	watch_free(&w);
 }
 
 static void show(struct snapshot *s, FILE *f)
@@ -102,6 +177,7 @@ static void show(struct snapshot *s, FILE *f)
 	view_netstat_heading(f);
 	view_netstat(f, s, &o);
 	show_metrics(s, f, &o);
+	show_live(s, &o);
 	if (snapshot_clone(&later, s))
 		return;
 	snapshot_delta(&later, s, 3);

@@ -23,7 +23,7 @@ def programs(tmp_path_factory):
 
     def build(out):
         for name, sources in (("vma_stats", tool + lib), ("stats_writer", ["tests/integration/stats_writer.c"])):
-            subprocess.run(["gcc", *flags.split(), "-o", out / name, *sources, "-lpthread", "-ldl"], cwd=ROOT, check=True)
+            subprocess.run(["gcc", *flags.split(), "-o", out / name, *sources, "-lpthread", "-ldl", "-lncursesw", "-ltinfo"], cwd=ROOT, check=True)
     return made_once(tmp_path_factory, "vma_stats", build)
 
 

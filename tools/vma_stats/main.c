@@ -14,6 +14,7 @@
 #include "choice.h"
 #include "control.h"
 #include "listen.h"
+#include "live.h"
 #include "say.h"
 #include "source.h"
 #include "stop.h"
@@ -192,5 +193,10 @@ int main(int argc, char **argv)
 		return listen_serve(&o);
 	if (o.prometheus)
 		return listen_print(&o);
+	/* Without a terminal that can do it, text as in a pipe. */
+	if ((o.live || argc == 1) && !live_run(&o))
+		return 0;
+	if (o.live)
+		return complain("--live needs a terminal that can move its cursor");
 	return o.view == VIEW_NETSTAT && !control_asked(&o) ? netstat(&o) : one_process(&o);
 }

@@ -60,6 +60,8 @@ static void usage(FILE *f, const char *self)
 		"  -D, --details_level=<level>\tSet VMA log detail level to <level>(0 <= level <= "
 		"3)\n"
 		"      --json\t\t\tPrint one JSON object each cycle\n"
+		"      --live\t\t\tShow all processes on the whole screen (without options on a "
+		"terminal)\n"
 		"      --prometheus\t\tPrint the metrics of all processes in Prometheus' text "
 		"format\n"
 		"      --listen=<address:port>\tServe them by HTTP, as in 127.0.0.1:9100\n"
@@ -164,6 +166,9 @@ static bool parse_view(struct options *o, int c)
 	case 'j':
 		o->json = true;
 		break;
+	case 'T':
+		o->live = true;
+		break;
 	case 'P':
 		o->prometheus = true;
 		break;
@@ -229,6 +234,7 @@ static void check(const struct options *o)
 {
 	const char *outputs[] = {
 		o->json ? "--json" : NULL,
+		o->live ? "--live" : NULL,
 		o->prometheus ? "--prometheus" : NULL,
 		o->listen ? "--listen" : NULL,
 	};
@@ -239,7 +245,7 @@ static void check(const struct options *o)
 			mistake(one, outputs[i], "choose one of them");
 		one = outputs[i] ? outputs[i] : one;
 	}
-	if ((o->prometheus || o->listen) && control_asked(o))
+	if ((o->prometheus || o->listen || o->live) && control_asked(o))
 		mistake(one, "-z, -l, -D or -S", "these two need a call each");
 }
 
@@ -261,6 +267,7 @@ void options_parse(struct options *o, int argc, char **argv)
 		{"fd_dump", required_argument, NULL, 'S'},
 		{"details_level", required_argument, NULL, 'D'},
 		{"json", no_argument, NULL, 'j'},
+		{"live", no_argument, NULL, 'T'},
 		{"prometheus", no_argument, NULL, 'P'},
 		{"listen", required_argument, NULL, 'L'},
 		{"version", no_argument, NULL, 'V'},
