@@ -4,6 +4,7 @@
 import pytest
 
 from differential import App
+from netns import ip, wait_for
 from test_tcp_both import HELPERS, PORT
 
 
@@ -38,3 +39,25 @@ def test_the_local_side_of_a_rule(net, tmp_path, kind, role):
     for rule, expected in cases.items():
         print(f"{rule!r}: offloaded {expected}")
         assert offloaded(net.b, tmp_path, rule, kind) is expected, rule
+
+
+def test_a_listener_that_a_rule_leaves_to_the_kernel_stays_there(net, tmp_path):
+    """Also when the host gets further addresses."""
+    net.neighbours()
+    conf = tmp_path / "libvma.conf"
+    conf.write_text("application-id * *\nuse os tcp_server *:*\n")
+    with App(net.a, True, env={"VMA_CONFIG_FILE": conf}) as app, net.b.socket() as peer:
+        app.do("l = socket.create_server((ANY, 7000)); await_ready(l, timeout=0.01); u = udp(7000, ANY); u.setblocking(False)")
+        for address in ("10.77.0.5", "10.77.0.6"):  # with the second one the first was followed everywhere
+            ip("-n", net.a.name, "addr", "add", f"{address}/24", "dev", net.a.dev)
+
+            def follows():
+                before = net.a.counters()["UdpInDatagrams"]
+                peer.sendto(b"x", (address, 7000))
+                return app.do("await_ready(u) and u.recv(10)") == b"x" and net.a.counters()["UdpInDatagrams"] == before
+            wait_for(follows, 10, "the library knows of the address")
+        before = net.a.counters()["TcpPassiveOpens"]
+        with net.b.socket(kind=1) as c:
+            c.connect((net.a.ip4, 7000))
+            app.do("l.accept()[0].close()")
+        assert net.a.counters()["TcpPassiveOpens"] == before + 1

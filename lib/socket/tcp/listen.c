@@ -392,7 +392,7 @@ static bool attach_all(struct tcp_sock *s, int fd)
 	struct tcp_opts o;
 	bool any = false;
 
-	if (!bound_to(s, fd, &spec))
+	if (rules_want_os(fd) || !bound_to(s, fd, &spec))
 		return false;
 	tcp_sock_opts_read(s, fd, &o);
 	for (unsigned i = 0; i < n && i < STACKS_MAX; i++)
@@ -470,7 +470,7 @@ void tcp_sock_waited(struct vfd *v)
 	s->unconn.given = given;
 	fd = atomic_load_explicit(&v->os_fd, memory_order_relaxed);
 	s->v6only = s->domain == AF_INET6 && opt_get_int(fd, IPPROTO_IPV6, IPV6_V6ONLY, 0);
-	if (!s->unconn.no_offload && !s->unconn.elsewhere && !rules_want_os(fd))
+	if (!s->unconn.no_offload && !s->unconn.elsewhere)
 		attach_all(s, fd);
 	if (!worker_fd_add(fd, EPOLLIN | EPOLLET, os_event, s))
 		s->worker_fd = fd;
