@@ -17,6 +17,12 @@
 	{                                                                                          \
 		"socket_" #side "_" #field, offsetof(struct vma_stats_socket, side.field)          \
 	}
+#define WAITS(field)                                                                               \
+	{                                                                                          \
+		"socket_" #field, offsetof(struct vma_stats_socket, waits.field)                   \
+	}
+#define SLEPT(constant, name, text)                                                                \
+	{"socket_slept_" name, offsetof(struct vma_stats_socket, waits.why[VMA_SLEPT_##constant])},
 #define RING(field)                                                                                \
 	{                                                                                          \
 		"ring_" #field, offsetof(struct vma_stats_ring, field)                             \
@@ -27,21 +33,21 @@ struct field {
 	size_t offset; /* of a u64 */
 };
 
-static const struct field socket_fields[] = {
-	SIDE(rx, packets),	    SIDE(rx, bytes),
-	SIDE(rx, eagain),	    SIDE(rx, errors),
-	SIDE(rx, os_packets),	    SIDE(rx, os_bytes),
-	SIDE(rx, os_eagain),	    SIDE(rx, os_errors),
-	SIDE(tx, packets),	    SIDE(tx, bytes),
-	SIDE(tx, eagain),	    SIDE(tx, errors),
-	SIDE(tx, os_packets),	    SIDE(tx, os_bytes),
-	SIDE(tx, os_eagain),	    SIDE(tx, os_errors),
-	SOCKET(rx_poll_hit),	    SOCKET(rx_poll_miss),
-	SOCKET(rx_poll_os_hit),	    SOCKET(rx_drop_packets),
-	SOCKET(rx_drop_bytes),	    SOCKET(rx_ring_migrations),
-	SOCKET(tx_ring_migrations), SOCKET(tx_retransmits),
-	SOCKET(tx_dummy),
-};
+static const struct field socket_fields[] = {SIDE(rx, packets),		 SIDE(rx, bytes),
+					     SIDE(rx, eagain),		 SIDE(rx, errors),
+					     SIDE(rx, os_packets),	 SIDE(rx, os_bytes),
+					     SIDE(rx, os_eagain),	 SIDE(rx, os_errors),
+					     SIDE(tx, packets),		 SIDE(tx, bytes),
+					     SIDE(tx, eagain),		 SIDE(tx, errors),
+					     SIDE(tx, os_packets),	 SIDE(tx, os_bytes),
+					     SIDE(tx, os_eagain),	 SIDE(tx, os_errors),
+					     SOCKET(rx_poll_hit),	 SOCKET(rx_poll_miss),
+					     SOCKET(rx_poll_os_hit),	 SOCKET(rx_drop_packets),
+					     SOCKET(rx_drop_bytes),	 SOCKET(rx_ring_migrations),
+					     SOCKET(tx_ring_migrations), SOCKET(tx_retransmits),
+					     SOCKET(tx_dummy),		 WAITS(spun),
+					     WAITS(spun_in_vain),	 WAITS(slept),
+					     VMA_SLEPT_LIST(SLEPT)};
 
 static const struct field ring_fields[] = {
 	RING(rx_packets),
@@ -183,6 +189,19 @@ static const char *state_name(u8 proto, u8 state)
 	return proto == IPPROTO_TCP && state < ARRAY_SIZE(names) ? names[state] : "-";
 }
 
+#define WHY_NAME(constant, name, text) name,
+
+/* Why the kernel serves it, or a part of it; "-": it does not. The names are in their order. */
+static const char *why_name(const struct vma_stats_socket *s)
+{
+	static const char *const names[VMA_WHYS] = {"-", VMA_WHY_LIST(WHY_NAME)};
+	u32 i, reason = 0;
+
+	for (i = 0; i < VMA_WHY_PATHS && !reason; i++)
+		reason = READ_ONCE(s->why[i].reason);
+	return reason < VMA_WHYS ? names[reason] : "-";
+}
+
 /**
  * vma_text_socket - a socket's line, VMA_SOCKET_LINE bytes with the newline
  * @line: to be filled; NULL: only the answer is wanted
@@ -216,8 +235,8 @@ bool vma_text_socket(char *line, const struct vma_area *stats, u32 n)
 			 " rx_drop_packets %llu rx_ready_bytes %llu tx_ready_bytes %llu",
 			 READ_ONCE(s->rx_drop_packets), READ_ONCE(s->rx_ready_bytes),
 			 READ_ONCE(s->tx_ready_bytes));
-	len += scnprintf(line + len, max - len, " tx_retransmits %llu",
-			 READ_ONCE(s->tx_retransmits));
+	len += scnprintf(line + len, max - len, " tx_retransmits %llu why %s",
+			 READ_ONCE(s->tx_retransmits), why_name(s));
 	finish(line, len, max);
 	return true;
 }

@@ -225,7 +225,7 @@ long vma_dev_call(struct vma_session *s, unsigned int cmd, union vma_arg *arg);
 
 /* ---- text.c, sysfs.c: /sys/kernel/vma */
 
-#define VMA_SUMS 42
+#define VMA_SUMS 53
 #define VMA_SOCKET_LINE 512
 #define VMA_RING_LINE 896
 

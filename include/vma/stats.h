@@ -18,7 +18,7 @@
 
 #define VMA_STATS_MAGIC 0x74617453414d5601ull
 /* Raised with every change of a struct below; a tool of another version says so and exits. */
-#define VMA_STATS_VERSION 3u
+#define VMA_STATS_VERSION 4u
 
 /* The file is not longer than for this many sockets, whatever VMA_STATS_FD_NUM says. */
 #define VMA_STATS_SOCKETS_MAX 1024
@@ -47,8 +47,34 @@ enum vma_stats_state { /* TCP states of RFC 9293, in the order of view 5 */
 		       VMA_STATE_TIME_WAIT,
 };
 
+/* Why a wait for a socket or a set slept: constant, name, text. New ones come last. */
+#define VMA_SLEPT_LIST(X)                                                                          \
+	X(SETTING, "setting", "VMA_RX_POLL or VMA_SELECT_POLL says so")                            \
+	X(WINDOW, "window", "it lasted longer than a spin")                                        \
+	X(LONG, "long", "its waits have been too long for any spin")                               \
+	X(SHARED, "shared", "somebody else wants the processor")                                   \
+	X(BUDGET, "budget", "the thread's spins have brought too little")                          \
+	X(CROWD, "crowd", "enough threads spin already")                                           \
+	X(QUOTA, "quota", "half of the control group's processor time is used")                    \
+	X(KERNEL, "kernel", "the set has nothing that is offloaded")
+
+enum vma_slept {
+#define VMA_SLEPT_ENUM(constant, name, text) VMA_SLEPT_##constant,
+	VMA_SLEPT_LIST(VMA_SLEPT_ENUM)
+#undef VMA_SLEPT_ENUM
+		VMA_SLEPTS
+};
+
+/* Waits that did not find at once what they waited for. */
+struct vma_stats_waits {
+	__u64 spun; /* it came while the thread spun */
+	__u64 spun_in_vain; /* spun, and slept or gave up all the same */
+	__u64 slept;
+	__u64 why[VMA_SLEPTS]; /* slept, by reason */
+};
+
 /* In the order of the socket's 64-bit counters that only grow (tools/vma_stats/fields.c). */
-#define VMA_STATS_SOCKET_COUNTERS 25
+#define VMA_STATS_SOCKET_COUNTERS (28 + VMA_SLEPTS)
 struct vma_stats_base {
 	__u32 generation, reserved;
 	__u64 counter[VMA_STATS_SOCKET_COUNTERS];
@@ -79,6 +105,66 @@ struct vma_stats_tcp {
 #define VMA_STATS_TCP_NODELAY 0x8u
 #define VMA_STATS_TCP_CORK 0x10u
 
+/*
+ * Why the kernel serves a socket, or a part of its calls: constant, name, text. New ones come last.
+ * The detail is what the comment says, else 0.
+ */
+#define VMA_WHY_LIST(X)                                                                            \
+	X(RULE, "rule", "a rule of VMA_CONFIG_FILE")                                               \
+	/* level << 16 | option */                                                                 \
+	X(OPTION, "option", "a socket option that user space does not have")                       \
+	X(ASYNC, "async", "O_ASYNC")                                                               \
+	X(MEMBERSHIP, "membership", "a multicast membership that user space does not follow")      \
+	X(STAMPS, "stamps", "time stamps that only the kernel can give")                           \
+	X(SHARED_PORT, "shared-port", "another process's socket shares the port")                  \
+	X(FORK, "fork", "another process has it, too, since fork()")                               \
+	X(PASSED, "passed", "another program has it, too")                                         \
+	X(IO_URING, "io-uring", "io_uring works on it")                                            \
+	X(STDIO, "stdio", "libc reads and writes it by itself")                                    \
+	X(RING_GONE, "ring-gone", "its ring is gone")                                              \
+	X(LOCAL, "local", "the address is this host's own")                                        \
+	X(ADDRESS, "address", "no address that user space can serve")                              \
+	X(GROUP_CONNECTED, "group-connected", "bound to a multicast group, and connected")         \
+	X(LONG_ADDRESS, "long-address", "an address that is longer than its family's")             \
+	X(MULTICAST_LOOP, "multicast-loop", "multicast that this host may want to hear, too")      \
+	X(BROADCAST, "broadcast", "a broadcast")                                                   \
+	X(ROUTE, "route", "no route to another host")                                              \
+	X(NEIGHBOUR, "neighbour", "the neighbour's address is not known yet")                      \
+	X(NOT_ETHERNET, "not-ethernet", "the interface is not Ethernet")                           \
+	X(SLAVE, "slave", "the interface is part of a bond or a bridge")                           \
+	X(DOWN, "down", "the interface is down")                                                   \
+	X(OWNER, "owner", "another process has the interface's queues")                            \
+	/* its number */                                                                           \
+	X(CAPABILITY, "capability", "a capability is missing")                                     \
+	/* errno */                                                                                \
+	X(NO_RING, "no-ring", "the interface gives no queues")                                     \
+	/* errno */                                                                                \
+	X(STEERING, "steering", "the steering rule cannot be set")                                 \
+	X(MTU, "mtu", "the MTU leaves no room for the headers")                                    \
+	X(FRAGMENT, "fragment", "a datagram that must be sent in fragments")                       \
+	X(SEGMENTS, "segments", "UDP_SEGMENT that the ring cannot cut")                            \
+	X(RING_FULL, "ring-full", "the ring was full")                                             \
+	/* the flags */                                                                            \
+	X(FLAGS, "flags", "a flag of the call that user space does not have")                      \
+	X(CORKED, "corked", "MSG_MORE or UDP_CORK")                                                \
+	X(ANCILLARY, "ancillary", "ancillary data that user space does not have")
+
+enum vma_why {
+	VMA_WHY_NONE,
+#define VMA_WHY_ENUM(constant, name, text) VMA_WHY_##constant,
+	VMA_WHY_LIST(VMA_WHY_ENUM)
+#undef VMA_WHY_ENUM
+		VMA_WHYS
+};
+
+/* Of what: all of the socket; what it receives, or accepts; what it sends, or connects to. */
+enum vma_why_path { VMA_WHY_SOCKET, VMA_WHY_RX, VMA_WHY_TX, VMA_WHY_PATHS };
+
+struct vma_stats_why {
+	__u32 reason; /* enum vma_why, the latest one; VMA_WHY_NONE: it is offloaded, or not used */
+	__s32 detail;
+};
+
 struct vma_stats_socket {
 	__u32 enabled; /* 0: free; written last at creation, first at removal */
 	__s32 fd;
@@ -100,11 +186,14 @@ struct vma_stats_socket {
 	__u64 rx_zcopy_buffers;
 	__u64 rx_ring_migrations, tx_ring_migrations;
 	__u64 tx_retransmits, tx_dummy, tx_ready_bytes;
+	struct vma_stats_waits waits;
 	__u32 num_groups;
 	/* counts the sockets that this block has had: a base belongs to one of them */
 	__u32 generation;
 	struct vma_addr groups[VMA_STATS_GROUPS];
 	struct vma_stats_tcp tcp; /* TCP */
+	struct vma_stats_why why[VMA_WHY_PATHS]; /* by path */
+	__u64 why_ever; /* a bit for each reason that it has had, 1 << enum vma_why */
 	struct vma_stats_base base; /* written by the tool */
 };
 
@@ -137,6 +226,7 @@ struct vma_stats_iomux {
 	__s32 epfd; /* -1 for select and poll */
 	__u32 tid, polling_cpu; /* percent */
 	__u64 ready_os, ready_offloaded, poll_hit, poll_miss, timeouts, errors;
+	struct vma_stats_waits waits;
 };
 
 /* dump_fd when nothing is asked for; 0 asks for all sockets. */

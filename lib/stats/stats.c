@@ -145,6 +145,7 @@ static void socket_closed(const struct vma_stats_socket *s)
 	ADD_WORDS(sum, s, rx, rx_poll_os_hit);
 	ADD_WORDS(sum, s, rx_drop_packets, rx_drop_bytes);
 	ADD_WORDS(sum, s, rx_ring_migrations, tx_dummy);
+	ADD_WORDS(sum, s, waits.spun, waits.why[VMA_SLEPTS - 1]);
 }
 
 void stats_socket_put(struct vma_stats_socket *s)

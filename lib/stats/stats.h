@@ -52,6 +52,23 @@ int stats_socket_slot(const struct vma_stats_socket *s);
 /* Until the second call no block becomes another socket's. Nothing but stores in between. */
 void stats_blocks_hold(void);
 void stats_blocks_drop(void);
+/*
+ * why.c: the kernel serves this path of fd's socket, and why, or (VMA_WHY_NONE) it does not: kept
+ * in s (NULL: it has no block). The first time that s has it it is counted for the process, and
+ * said at DETAILS.
+ */
+void stats_why(struct vma_stats_socket *s, int fd, enum vma_why_path path,
+	       struct vma_stats_why why);
+#define STATS_WHY(constant) ((struct vma_stats_why){.reason = VMA_WHY_##constant})
+/* Of an option of setsockopt(). */
+static inline struct vma_stats_why stats_why_option(int level, int opt)
+{
+	return (struct vma_stats_why){VMA_WHY_OPTION, level << 16 | (opt & 0xffff)};
+}
+/* In a child of fork(): its own are counted. */
+void stats_whys_forked(void);
+/* At the end of the process: a line at INFO for each reason that a socket had. */
+void stats_why_summary(void);
 /* At the socket's close, still filled in: with VMA_STATS_FILE its text is written there. */
 void stats_socket_put(struct vma_stats_socket *s);
 struct vma_stats_ring *stats_ring_get(void);
@@ -80,6 +97,15 @@ const char *stats_addr_text(char text[STATS_ADDR_TEXT], const struct vma_addr *a
 			    int port);
 /* Of an enum vma_stats_state, as netstat(8) names it; "" for anything else. */
 const char *stats_state_name(unsigned state);
+/* "rule", "local"; "" for VMA_WHY_NONE and what is none. */
+const char *stats_why_name(unsigned reason);
+#define STATS_WHY_TEXT 160
+/* In words, with its detail. Returns text. */
+const char *stats_why_text(char text[STATS_WHY_TEXT], const struct vma_stats_why *why);
+/* The first path that has a reason; NULL: none has. */
+const struct vma_stats_why *stats_why_first(const struct vma_stats_socket *s);
+/* A line, when it counts anything. suffix as below. */
+void stats_waits_print(FILE *f, const struct vma_stats_waits *w, const char *suffix);
 /* The view-3 block of one socket. suffix is "/s" behind rates, else "". */
 void stats_socket_print(FILE *f, const struct vma_stats_socket *s, const char *suffix);
 void stats_socket_dump(FILE *f, const struct vma_stats_socket *s);

@@ -5,6 +5,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
@@ -76,6 +77,97 @@ const char *stats_state_name(unsigned state)
 	return state < sizeof(names) / sizeof(names[0]) ? names[state] : "";
 }
 
+#define WHY_NAME(constant, name, text) [VMA_WHY_##constant] = name,
+#define WHY_TEXT(constant, name, text) [VMA_WHY_##constant] = text,
+static const char *const why_names[VMA_WHYS] = {VMA_WHY_LIST(WHY_NAME)};
+static const char *const why_texts[VMA_WHYS] = {VMA_WHY_LIST(WHY_TEXT)};
+#undef WHY_NAME
+#undef WHY_TEXT
+
+const char *stats_why_name(unsigned reason)
+{
+	return reason && reason < VMA_WHYS ? why_names[reason] : "";
+}
+
+/* Of those that a ring needs. */
+static const char *capability_name(int capability)
+{
+	switch (capability) {
+	case CAP_NET_RAW:
+		return "CAP_NET_RAW";
+	case CAP_NET_ADMIN:
+		return "CAP_NET_ADMIN";
+	case CAP_BPF:
+		return "CAP_BPF";
+	default:
+		return "?";
+	}
+}
+
+const char *stats_why_text(char text[STATS_WHY_TEXT], const struct vma_stats_why *w)
+{
+	const char *what = w->reason && w->reason < VMA_WHYS ? why_texts[w->reason] : "";
+
+	if (!w->detail)
+		snprintf(text, STATS_WHY_TEXT, "%s", what);
+	else if (w->reason == VMA_WHY_OPTION)
+		snprintf(text, STATS_WHY_TEXT, "%s (level %d, option %d)", what, w->detail >> 16,
+			 w->detail & 0xffff);
+	else if (w->reason == VMA_WHY_CAPABILITY)
+		snprintf(text, STATS_WHY_TEXT, "%s (%s)", what, capability_name(w->detail));
+	else if (w->reason == VMA_WHY_FLAGS)
+		snprintf(text, STATS_WHY_TEXT, "%s (0x%x)", what, (unsigned)w->detail);
+	else if (w->reason == VMA_WHY_NO_RING || w->reason == VMA_WHY_STEERING)
+		snprintf(text, STATS_WHY_TEXT, "%s (%s)", what, strerrordesc_np(w->detail) ?: "?");
+	else
+		snprintf(text, STATS_WHY_TEXT, "%s", what);
+	return text;
+}
+
+const struct vma_stats_why *stats_why_first(const struct vma_stats_socket *s)
+{
+	for (unsigned i = 0; i < VMA_WHY_PATHS; i++) {
+		if (*stats_why_name(s->why[i].reason))
+			return &s->why[i];
+	}
+	return NULL;
+}
+
+/* A line for each part that the kernel serves. */
+static void print_why(FILE *f, const struct vma_stats_socket *s)
+{
+	static const char *const parts[VMA_WHY_PATHS] = {
+		[VMA_WHY_SOCKET] = "all", [VMA_WHY_RX] = "receives", [VMA_WHY_TX] = "sends"};
+	char text[STATS_WHY_TEXT];
+
+	for (unsigned i = 0; i < VMA_WHY_PATHS; i++) {
+		if (*stats_why_name(s->why[i].reason))
+			fprintf(f, "- By the kernel = [%s: %s]\n", parts[i],
+				stats_why_text(text, &s->why[i]));
+	}
+}
+
+#define SLEPT_NAME(constant, name, text) [VMA_SLEPT_##constant] = name,
+static const char *const slept_names[VMA_SLEPTS] = {VMA_SLEPT_LIST(SLEPT_NAME)};
+#undef SLEPT_NAME
+
+void stats_waits_print(FILE *f, const struct vma_stats_waits *w, const char *suffix)
+{
+	const char *before = " (";
+
+	if (!w->spun && !w->spun_in_vain && !w->slept)
+		return;
+	fprintf(f, "Waits%s: %llu / %llu / %llu [spun/in vain/slept]", suffix, N(w->spun),
+		N(w->spun_in_vain), N(w->slept));
+	for (unsigned i = 0; i < VMA_SLEPTS; i++) {
+		if (!w->why[i])
+			continue;
+		fprintf(f, "%s%s %llu", before, slept_names[i], N(w->why[i]));
+		before = ", ";
+	}
+	fputs(*before == ',' ? ")\n" : "\n", f);
+}
+
 static void print_identity(FILE *f, const struct vma_stats_socket *s)
 {
 	unsigned groups = s->num_groups < VMA_STATS_GROUPS ? s->num_groups : VMA_STATS_GROUPS;
@@ -102,6 +194,7 @@ static void print_identity(FILE *f, const struct vma_stats_socket *s)
 	for (unsigned i = 0; i < groups; i++)
 		fprintf(f, "- Member of = [%s]\n",
 			stats_addr_text(text, &s->groups[i], s->family, -1));
+	print_why(f, s);
 	if (s->rx_tid || s->tx_tid)
 		fprintf(f, "- Thread Id Rx: %5u, Tx: %5u\n", s->rx_tid, s->tx_tid);
 }
@@ -150,6 +243,7 @@ void stats_socket_print(FILE *f, const struct vma_stats_socket *s, const char *s
 	if (s->rx_poll_hit || s->rx_poll_miss)
 		fprintf(f, "Rx poll: %llu / %llu (%2.2f%%) [miss/hit]\n", N(s->rx_poll_miss),
 			N(s->rx_poll_hit), percent(s->rx_poll_hit, s->rx_poll_miss));
+	stats_waits_print(f, &s->waits, suffix);
 	if (s->rx_ring_migrations || s->tx_ring_migrations)
 		fprintf(f, "Ring migrations Rx: %llu, Tx: %llu\n", N(s->rx_ring_migrations),
 			N(s->tx_ring_migrations));

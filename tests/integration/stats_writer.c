@@ -82,6 +82,11 @@ static void make_udp(void)
 	udp->tx = (struct vma_stats_counters){10, 20480, 0, 0, 0, 0, 0, 0};
 	udp->rx_poll_hit = 300;
 	udp->rx_poll_miss = 100;
+	udp->waits.spun = 290;
+	udp->waits.spun_in_vain = 30;
+	udp->waits.slept = 100;
+	udp->waits.why[VMA_SLEPT_WINDOW] = 30;
+	udp->waits.why[VMA_SLEPT_QUOTA] = 70;
 	udp->rx_ready_packets = 1;
 	udp->rx_ready_bytes = 1470;
 	udp->rx_ready_packets_max = 16;
@@ -110,6 +115,8 @@ static void make_tcp(void)
 	tcp->tx = (struct vma_stats_counters){5000000000, 5120000000000, 0, 0, 0, 0, 0, 0};
 	tcp->tx_retransmits = 9;
 	tcp->tx_ready_bytes = 55;
+	tcp->why[VMA_WHY_TX] = (struct vma_stats_why){VMA_WHY_FLAGS, 0x40};
+	tcp->why_ever = 1ull << VMA_WHY_FLAGS | 1ull << VMA_WHY_RULE;
 	tcp->num_groups = 0;
 }
 

@@ -62,6 +62,7 @@ UDP_FULL = (
     "Rx byte: cur 1470 / max 23520 / dropped 700 / limit 16777216\n"
     "Rx pkt : cur 1 / max 16 / dropped 7\n"
     "Rx poll: 100 / 300 (75.00%) [miss/hit]\n"
+    "Waits: 290 / 30 / 100 [spun/in vain/slept] (window 30, quota 70)\n"
     + RULE)
 
 FULL = (
@@ -70,6 +71,7 @@ FULL = (
     "- TCP, Non-blocked\n"
     "- Local Address   = [[2001:db8::1]:44522]\n"
     "- Foreign Address = [[2001:db8::2]:6666]\n"
+    "- By the kernel = [sends: a flag of the call that user space does not have (0x40)]\n"
     "Tx Offload: 5000000000 / 5000000000 / 0 / 0 [kilobytes/packets/eagains/errors]\n"
     "Retransmissions: 9\n" + RULE + RULE +
     "\tFd=[16]\n"
@@ -105,14 +107,14 @@ FULL = (
     "No buffers error:    3    \n" + RULE)
 
 NETSTAT_HEADING = ("Proto Offloaded Recv-Q               Send-Q               Local Address          "
-                   "Foreign Address       State       Inode      PID/Program name\n")
+                   "Foreign Address       State       Inode      PID/Program name     By the kernel\n")
 
 
 def netstat_rows(pid):
     return (f"udp   Yes       1470                 0                    0.0.0.0:11111          "
             f"0.0.0.0:*                         1001       {pid}/stats_writer\n"
             f"tcp   Yes       0                    55                   [2001:db8::1]:44522    "
-            f"[2001:db8::2]:6666    ESTABLISHED 1002       {pid}/stats_writer\n")
+            f"[2001:db8::2]:6666    ESTABLISHED 1002       {f'{pid}/stats_writer':20} flags\n")
 
 
 def test_view_1_is_the_reference_text(writer, tool):
@@ -200,6 +202,9 @@ def test_json_has_every_field_of_the_layout(writer, tool):
     assert (tcp["local"], tcp["local_port"], tcp["state"]) == ("2001:db8::1", 44522, "ESTABLISHED")
     assert tcp["tx"]["bytes"] == 5120000000000
     assert one["select"]["ready_os"] == 15185 and one["epoll"][0]["epfd"] == 7
+    assert udp["waits"]["slept_window"] == 30 and udp["waits"]["spun_in_vain"] == 30 and udp["why_ever"] == []
+    assert tcp["why"]["tx"] == {"reason": "flags", "detail": 0x40} and tcp["why"]["rx"]["reason"] == ""
+    assert tcp["why_ever"] == ["rule", "flags"]
     # Every member of the structs stands under its own name.
     layout = (ROOT / "include/vma/stats.h").read_text()
     for struct_name, got in (("socket", udp), ("ring", one["rings"][0]), ("cq", one["cqs"][0]),

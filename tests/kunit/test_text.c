@@ -56,6 +56,7 @@ static void sums_are_of_the_blocks_in_use(struct kunit *test)
 		sockets()[i].rx.packets = 10;
 		sockets()[i].tx.bytes = 1000;
 		sockets()[i].tx_dummy = 1;
+		sockets()[i].waits.why[VMA_SLEPT_KERNEL] = 3;
 	}
 	header()->rings[15].enabled = 1;
 	header()->rings[15].rx_packets = 5;
@@ -70,6 +71,7 @@ static void sums_are_of_the_blocks_in_use(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, number(text, "socket_rx_packets"), 54);
 	KUNIT_EXPECT_EQ(test, number(text, "socket_tx_bytes"), 4000);
 	KUNIT_EXPECT_EQ(test, number(text, "socket_tx_dummy"), 4);
+	KUNIT_EXPECT_EQ(test, number(text, "socket_slept_kernel"), 12);
 	KUNIT_EXPECT_EQ(test, number(text, "socket_rx_bytes"), 0);
 	KUNIT_EXPECT_EQ(test, number(text, "ring_rx_packets"), 10);
 	KUNIT_EXPECT_EQ(test, number(text, "ring_drop_other"), 28);
@@ -99,7 +101,7 @@ static void a_socket_is_a_line(struct kunit *test)
 	static const char who[] = "fd 5 proto udp state - local 10.0.0.1:53 remote [fd00::2]:1000 ";
 	static const char counts[] = "rx_packets 1 rx_bytes 2 tx_packets 3 tx_bytes 4 ";
 	static const char rest[] =
-		"rx_drop_packets 5 rx_ready_bytes 6 tx_ready_bytes 7 tx_retransmits 8 ";
+		"rx_drop_packets 5 rx_ready_bytes 6 tx_ready_bytes 7 tx_retransmits 8 why rule ";
 	size_t at = strlen(who);
 	char *line = kunit_kzalloc(test, VMA_SOCKET_LINE, GFP_KERNEL);
 
@@ -119,6 +121,7 @@ static void a_socket_is_a_line(struct kunit *test)
 		.rx_ready_bytes = 6,
 		.tx_ready_bytes = 7,
 		.tx_retransmits = 8,
+		.why = {[VMA_WHY_TX] = {.reason = VMA_WHY_RULE}},
 	};
 	KUNIT_EXPECT_TRUE(test, vma_text_socket(line, &pages, 2));
 	KUNIT_EXPECT_EQ(test, strncmp(line, who, at), 0);

@@ -24,6 +24,16 @@
 		PART(part, errors, "Calls that failed."), PART(part, os_packets, NULL),            \
 		PART(part, os_bytes, NULL), PART(part, os_eagain, NULL),                           \
 		PART(part, os_errors, NULL)
+/* Those of waits stand in sockets and in sets. */
+#define WAITS(type, field, name, help)                                                             \
+	{                                                                                          \
+		name, offsetof(struct type, waits.field), true, help                               \
+	}
+#define SLEPT(text) "Sleeps because " text "."
+#define SLEPT_SOCKET(constant, name, text)                                                         \
+	WAITS(vma_stats_socket, why[VMA_SLEPT_##constant], "slept_" name, SLEPT(text)),
+#define SLEPT_IOMUX(constant, name, text)                                                          \
+	WAITS(vma_stats_iomux, why[VMA_SLEPT_##constant], "slept_" name, SLEPT(text)),
 #define END                                                                                        \
 	{                                                                                          \
 		NULL, 0, false, NULL                                                               \
@@ -48,7 +58,10 @@ const struct field socket_counters[VMA_STATS_SOCKET_COUNTERS] = {
 	COUNTER(vma_stats_socket, tx_ring_migrations, "Moves to another ring for sending."),
 	COUNTER(vma_stats_socket, tx_retransmits, "TCP segments sent again."),
 	COUNTER(vma_stats_socket, tx_dummy, "Dummy messages, which warm the way and are not sent."),
-};
+	WAITS(vma_stats_socket, spun, "spun", "Waits that ended while the thread spun."),
+	WAITS(vma_stats_socket, spun_in_vain, "spun_in_vain", "Waits that spun and then slept."),
+	WAITS(vma_stats_socket, slept, "slept", "Waits that slept."),
+	VMA_SLEPT_LIST(SLEPT_SOCKET)};
 
 const struct field socket_gauges[] = {
 	GAUGE(vma_stats_socket, rx_ready_packets,
@@ -144,12 +157,15 @@ const struct field pool_fields[] = {
 	END,
 };
 
-const struct field iomux_fields[] = {
+const struct field iomux_fields[IOMUX_FIELDS + 1] = {
 	COUNTER(vma_stats_iomux, ready_os, "Descriptors of the kernel found ready."),
 	COUNTER(vma_stats_iomux, ready_offloaded, "Offloaded descriptors found ready."),
 	COUNTER(vma_stats_iomux, poll_hit, "Waits that ended without a sleep."),
 	COUNTER(vma_stats_iomux, poll_miss, "Waits that found nothing before a sleep."),
 	COUNTER(vma_stats_iomux, timeouts, "Calls that timed out."),
 	COUNTER(vma_stats_iomux, errors, "Calls that failed."),
-	END,
+	WAITS(vma_stats_iomux, spun, "spun", "Waits that ended while the thread spun."),
+	WAITS(vma_stats_iomux, spun_in_vain, "spun_in_vain", "Waits that spun and then slept."),
+	WAITS(vma_stats_iomux, slept, "slept", "Waits that slept."),
+	VMA_SLEPT_LIST(SLEPT_IOMUX) END,
 };

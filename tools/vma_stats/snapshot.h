@@ -43,8 +43,12 @@ struct field {
 };
 
 extern const struct field socket_counters[VMA_STATS_SOCKET_COUNTERS];
+/* Those of struct vma_stats_waits are the last of the sockets' counters, and of the sets' fields.
+ */
+#define WAIT_FIELDS (3 + VMA_SLEPTS)
+#define IOMUX_FIELDS (6 + WAIT_FIELDS)
 extern const struct field socket_gauges[], ring_fields[], cq_fields[], pool_fields[],
-	iomux_fields[], tcp_fields[]; /* end: name NULL */
+	iomux_fields[IOMUX_FIELDS + 1], tcp_fields[]; /* end: name NULL */
 
 static inline __u64 *field_of(void *block, const struct field *f)
 {

@@ -227,9 +227,22 @@ static void netstat_address(FILE *f, const struct vma_addr *a, int family, int p
 
 void view_netstat_heading(FILE *f)
 {
-	fprintf(f, "%-5s %-9s %-20s %-20s %-22s %-21s %-11s %-10s %s", "Proto", "Offloaded",
+	fprintf(f, "%-5s %-9s %-20s %-20s %-22s %-21s %-11s %-10s %-20s %s\n", "Proto", "Offloaded",
 		"Recv-Q", "Send-Q", "Local Address", "Foreign Address", "State", "Inode",
-		"PID/Program name\n");
+		"PID/Program name", "By the kernel");
+}
+
+/* The end of a row: a socket that is offloaded has nothing in the last column. */
+static void program_and_reason(FILE *f, const struct snapshot *s, const struct vma_stats_socket *k)
+{
+	const struct vma_stats_why *why = stats_why_first(k);
+	char program[96];
+
+	snprintf(program, sizeof(program), "%u/%s", s->h.pid, s->h.program);
+	if (why)
+		fprintf(f, "%-20s %s\n", program, stats_why_name(why->reason));
+	else
+		fprintf(f, "%s\n", program);
 }
 
 /* Bytes; of a listener the clients that wait for accept(), as netstat(8) has it. */
@@ -257,7 +270,7 @@ void view_netstat(FILE *f, const struct snapshot *s, const struct options *o)
 		netstat_address(f, &k->local, k->family, k->local_port);
 		fputs("  ", f);
 		netstat_address(f, &k->remote, k->family, k->remote_port);
-		fprintf(f, " %-11s %-10llu %u/%s\n", view_state(k), N(k->inode), s->h.pid,
-			s->h.program);
+		fprintf(f, " %-11s %-10llu ", view_state(k), N(k->inode));
+		program_and_reason(f, s, k);
 	}
 }

@@ -36,6 +36,7 @@ static void full_iomux(FILE *f, const struct vma_stats_iomux *m, const char *nam
 	if (m->poll_hit || m->poll_miss)
 		fprintf(f, "Polls [miss/hit]%s: %llu / %llu (%2.2f%%)\n", suffix, N(m->poll_miss),
 			N(m->poll_hit), view_percent(m->poll_hit, m->poll_miss));
+	stats_waits_print(f, &m->waits, suffix);
 	if (m->timeouts)
 		fprintf(f, "Timeouts%s: %llu\n", suffix, N(m->timeouts));
 	if (m->errors)

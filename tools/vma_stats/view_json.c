@@ -27,26 +27,30 @@ static void numbers(FILE *f, const char *comma, const void *block, const struct 
 	}
 }
 
-/* Eight counters of one direction. */
-static void direction(FILE *f, const char *name, const struct vma_stats_socket *s,
-		      const struct field *first)
+/* An object of n counters. */
+static void object(FILE *f, const char *name, const void *block, const struct field *first,
+		   unsigned n)
 {
 	fprintf(f, "\"%s\":{", name);
-	for (unsigned i = 0; i < 8; i++)
+	for (unsigned i = 0; i < n; i++)
 		fprintf(f, "%s\"%s\":%llu", i ? "," : "", first[i].name,
-			N(*field_of((void *)s, &first[i])));
+			N(*field_of((void *)block, &first[i])));
 	fputc('}', f);
 }
 
 /* All that only grows. */
 static void counters(FILE *f, const struct vma_stats_socket *s)
 {
-	direction(f, "rx", s, &socket_counters[0]);
+	const unsigned waits = VMA_STATS_SOCKET_COUNTERS - WAIT_FIELDS;
+
+	object(f, "rx", s, &socket_counters[0], 8);
 	fputc(',', f);
-	direction(f, "tx", s, &socket_counters[8]);
-	for (unsigned i = 16; i < VMA_STATS_SOCKET_COUNTERS; i++)
+	object(f, "tx", s, &socket_counters[8], 8);
+	for (unsigned i = 16; i < waits; i++)
 		fprintf(f, ",\"%s\":%llu", socket_counters[i].name,
 			N(*field_of((void *)s, &socket_counters[i])));
+	fputc(',', f);
+	object(f, "waits", s, &socket_counters[waits], WAIT_FIELDS);
 }
 
 static void address(FILE *f, const char *name, const struct vma_addr *a, int family)
@@ -54,6 +58,27 @@ static void address(FILE *f, const char *name, const struct vma_addr *a, int fam
 	char host[STATS_ADDR_TEXT];
 
 	fprintf(f, ",\"%s\":\"%s\"", name, stats_addr_text(host, a, family, -1));
+}
+
+/* What the kernel serves, and why, by part; and all the reasons that there ever were. */
+static void why(FILE *f, const struct vma_stats_socket *s)
+{
+	static const char *const parts[VMA_WHY_PATHS] = {
+		[VMA_WHY_SOCKET] = "socket", [VMA_WHY_RX] = "rx", [VMA_WHY_TX] = "tx"};
+	const char *comma = "";
+
+	fputs(",\"why\":{", f);
+	for (unsigned i = 0; i < VMA_WHY_PATHS; i++)
+		fprintf(f, "%s\"%s\":{\"reason\":\"%s\",\"detail\":%d}", i ? "," : "", parts[i],
+			stats_why_name(s->why[i].reason), s->why[i].detail);
+	fputs("},\"why_ever\":[", f);
+	for (unsigned i = 1; i < VMA_WHYS; i++) {
+		if (!(s->why_ever & 1ull << i))
+			continue;
+		fprintf(f, "%s\"%s\"", comma, stats_why_name(i));
+		comma = ",";
+	}
+	fputc(']', f);
 }
 
 static void tcp(FILE *f, const struct vma_stats_socket *s)
@@ -96,6 +121,7 @@ static void one_socket(FILE *f, const struct vma_stats_socket *s)
 	counters(f, s);
 	numbers(f, ",", s, socket_gauges);
 	tcp(f, s);
+	why(f, s);
 	fputs(",\"groups\":[", f);
 	for (unsigned i = 0; i < s->num_groups; i++)
 		fprintf(f, "%s\"%s\"", i ? "," : "",
@@ -107,7 +133,11 @@ static void iomux(FILE *f, const struct vma_stats_iomux *m)
 {
 	fprintf(f, "{\"enabled\":%s,\"epfd\":%d,\"tid\":%u,\"polling_cpu\":%u",
 		m->enabled ? "true" : "false", m->epfd, m->tid, m->polling_cpu);
-	numbers(f, ",", m, iomux_fields);
+	for (unsigned i = 0; i < IOMUX_FIELDS - WAIT_FIELDS; i++)
+		fprintf(f, ",\"%s\":%llu", iomux_fields[i].name,
+			N(*field_of((void *)m, &iomux_fields[i])));
+	fputc(',', f);
+	object(f, "waits", m, &iomux_fields[IOMUX_FIELDS - WAIT_FIELDS], WAIT_FIELDS);
 	fputc('}', f);
 }
 
