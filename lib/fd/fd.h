@@ -23,6 +23,7 @@
 
 #include "mellanox/vma_extra.h"
 #include "runtime/runtime.h"
+#include "vma/stats.h"
 
 /*
  * fds at or above this number are never offloaded. The table is .bss: untouched pages cost nothing.
@@ -95,8 +96,8 @@ struct vfd_ops {
 	 * NULL.
 	 */
 	void (*waited)(struct vfd *v);
-	/* May be NULL: another process is to have it, too; it keeps errno. why: for the log. */
-	void (*share)(struct vfd *v, const char *why);
+	/* May be NULL: another process is to have it, too, and why; it keeps errno. */
+	void (*share)(struct vfd *v, struct vma_stats_why why);
 	/* May be NULL, all of them; they keep errno. */
 	/* A number of v is about to be closed or replaced by the kernel, not by ops->close. */
 	void (*leaving)(struct vfd *v);

@@ -49,7 +49,7 @@ static void leave_one(struct tcp_sock *s, void *arg)
 	if (tcp_sock_mode(s) != TCP_SOCK_CONN)
 		return;
 	/* Each looks, with the lock, whether the user has closed it. */
-	if (tcp_sock_to_kernel_now(s, "the process ends") && tcp_sock_orphan_to_kernel(s))
+	if (tcp_sock_to_kernel_now(s, STATS_WHY(NONE)) && tcp_sock_orphan_to_kernel(s))
 		(void)tcp_sock_time_wait_to_kernel(s, time_waits);
 }
 
@@ -72,7 +72,7 @@ static void leave_listener(struct tcp_sock *s, void *arg)
 	(void)arg;
 	atomic_fetch_add(&steps, 1);
 	if (tcp_sock_mode(s) == TCP_SOCK_LISTEN && !lock_mine(&s->lock))
-		tcp_sock_listener_share(s);
+		tcp_sock_listener_share(s, STATS_WHY(NONE));
 }
 
 static void close_one(struct tcp_sock *s, void *arg)

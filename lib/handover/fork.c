@@ -223,7 +223,7 @@ static void not_taken(struct tcp_sock *s)
 /* While the connection's receive callback runs the claim stands: the child asks again. */
 static void answer_claim(struct tcp_sock *s)
 {
-	int err = tcp_sock_to_kernel(s, "a child process uses it");
+	int err = tcp_sock_to_kernel(s, STATS_WHY(FORK));
 
 	if (err && err != -EBUSY)
 		not_taken(s);
@@ -328,7 +328,7 @@ static void beyond(struct tcp_sock *s, void *arg)
 {
 	(void)arg;
 	if (s->id >= CLAIM_WORDS)
-		(void)tcp_sock_to_kernel(s, "fork()");
+		(void)tcp_sock_to_kernel(s, STATS_WHY(FORK));
 }
 
 bool handover_fork_begin(struct handover_fork *f)

@@ -241,7 +241,7 @@ static void inherited_touch(struct vfd *v)
 	claim(inherited_of(v));
 }
 
-static void inherited_share(struct vfd *v, const char *why)
+static void inherited_share(struct vfd *v, struct vma_stats_why why)
 {
 	(void)why;
 	claim(inherited_of(v));

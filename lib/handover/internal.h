@@ -17,9 +17,9 @@
  * has a frame of it, whoever runs that moves it then; other negative errno: the kernel did not take
  * it, and it stays here.
  */
-int tcp_sock_to_kernel(struct tcp_sock *s, const char *why);
+int tcp_sock_to_kernel(struct tcp_sock *s, struct vma_stats_why why);
 /* The same, whatever its callback has: that goes to nobody. */
-int tcp_sock_to_kernel_now(struct tcp_sock *s, const char *why);
+int tcp_sock_to_kernel_now(struct tcp_sock *s, struct vma_stats_why why);
 /* struct tcp_sock_handover */
 void tcp_sock_decided(struct tcp_sock *s);
 /*
@@ -43,7 +43,7 @@ void tcp_sock_leave_engine(struct tcp_sock *s, struct stack *st, uint64_t now);
 void tcp_sock_stack_to_kernel(struct stack *st);
 /* Whether this process may do any of it now. */
 bool tcp_sock_to_kernel_allowed(void);
-void tcp_sock_share(struct vfd *v, const char *why);
+void tcp_sock_share(struct vfd *v, struct vma_stats_why why);
 void tcp_sock_leaving(struct vfd *v);
 /* exit.c: the internal thread runs. 0 or negative errno. */
 int exit_start(void);
@@ -84,7 +84,7 @@ bool tcp_sock_parents_claim(const struct tcp_sock *parents, struct claim_ref *ou
 /* s, wanted by a child, is the kernel's; what waits to be accepted goes to the taker. */
 void tcp_sock_listener_give(struct tcp_sock *s, uint64_t taker);
 /* Another process is to have s, too: the kernel's, with what waits in its queue, if it can be. */
-void tcp_sock_listener_share(struct tcp_sock *s);
+void tcp_sock_listener_share(struct tcp_sock *s, struct vma_stats_why why);
 /* In a child: another program will have s, which the parent had waited for. All wait alike then. */
 void tcp_sock_listener_leave(struct tcp_sock *s);
 void tcp_sock_listeners_forked(void);

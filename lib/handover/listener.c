@@ -210,7 +210,7 @@ static int take_first(struct tcp_sock *s, struct implant *im, int *fds, unsigned
 		err = implant_anew(im, tcp_sock_of(v));
 	if (!err || err == -ECONNRESET)
 		vfd_close(fd);
-	else if (v && !tcp_sock_to_kernel(tcp_sock_of(v), "a child process accepts it"))
+	else if (v && !tcp_sock_to_kernel(tcp_sock_of(v), STATS_WHY(FORK)))
 		fds[(*n)++] = fd;
 	else
 		vfd_close(fd); /* it is over, or logged */
@@ -305,34 +305,38 @@ static void give_all(struct tcp_sock *s, uint64_t taker)
 }
 
 /* True: it had been waited on here, and its queue may hold something. */
-static bool stop_listening(struct tcp_sock *s)
+static bool stop_listening(struct tcp_sock *s, struct vma_stats_why why)
 {
 	int cancel = tcp_sock_lock(s);
 	bool had = s->unconn.atts && !s->unconn.elsewhere;
 
 	tcp_sock_listen_to_kernel(s);
+	if (why.reason)
+		stats_why(tcp_sock_shown(s),
+			  atomic_load_explicit(&s->v.os_fd, memory_order_relaxed), VMA_WHY_SOCKET,
+			  why);
 	tcp_sock_unlock(s, cancel);
 	return had;
 }
 
 void tcp_sock_listener_give(struct tcp_sock *s, uint64_t taker)
 {
-	if (stop_listening(s))
+	if (stop_listening(s, STATS_WHY(FORK)))
 		log_debug("fd %d listens in the kernel from now on: a child process waits for it",
 			  atomic_load_explicit(&s->v.os_fd, memory_order_relaxed));
 	give_all(s, taker);
 }
 
-void tcp_sock_listener_share(struct tcp_sock *s)
+void tcp_sock_listener_share(struct tcp_sock *s, struct vma_stats_why why)
 {
-	if (stop_listening(s))
+	if (stop_listening(s, why))
 		give_all(s, TAKER_NONE);
 }
 
 void tcp_sock_listener_closing(struct tcp_sock *s)
 {
 	if (s->unconn.inherited || tcp_sock_has_copies(s))
-		tcp_sock_listener_share(s);
+		tcp_sock_listener_share(s, STATS_WHY(FORK));
 }
 
 /* --- several processes wait for it, and the packets come to this one */

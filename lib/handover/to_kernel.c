@@ -341,13 +341,14 @@ static int move(struct tcp_sock *s, struct stack *st, int fd, uint64_t now)
 }
 
 /* waits: says what keeps the connection here for now; st->lock is held. As tcp_sock_to_kernel(). */
-static int hand_over(struct tcp_sock *s, const char *why,
+static int hand_over(struct tcp_sock *s, struct vma_stats_why why,
 		     bool (*waits)(struct tcp_sock *s, uint64_t now))
 {
 	int fd = atomic_load_explicit(&s->v.os_fd, memory_order_relaxed), err = -ENOTCONN,
 	    cancel = tcp_sock_lock(s);
 	struct stack *st = tcp_sock_mode(s) == TCP_SOCK_CONN ? tcp_sock_conn_lock(s) : NULL;
 	uint64_t now = tcp_sock_now_us(), claim = tcp_sock_claim_of(s);
+	char text[STATS_WHY_TEXT];
 
 	libc_internal_begin();
 	if (st) {
@@ -363,6 +364,10 @@ static int hand_over(struct tcp_sock *s, const char *why,
 		/* Whoever waits looks again, at the kernel. */
 		atomic_fetch_or_explicit(&s->hint, EPOLLIN | EPOLLOUT | EPOLLRDHUP,
 					 memory_order_release);
+		if (why.reason)
+			stats_why(tcp_sock_shown(s), fd, VMA_WHY_SOCKET, why);
+		else
+			log_debug("fd %d goes on through the kernel: the process ends", fd);
 	}
 	libc_internal_end();
 	tcp_sock_unlock(s, cancel);
@@ -371,14 +376,14 @@ static int hand_over(struct tcp_sock *s, const char *why,
 		/* Not before: to the child's next step the sets here know the kernel socket. */
 		tcp_sock_claim_in_kernel(s, claim);
 		vfd_notify(&s->v, EPOLLIN | EPOLLOUT | EPOLLRDHUP);
-		log_debug("fd %d goes on through the kernel: %s", fd, why);
 	} else if (err != -ENOTCONN && err != -EOPNOTSUPP && err != -EBUSY) {
-		log_warn("fd %d cannot be handed to the kernel (%s): %s", fd, why, strerror(-err));
+		log_warn("fd %d cannot be handed to the kernel (%s): %s", fd,
+			 stats_why_text(text, &why), strerror(-err));
 	}
 	return err;
 }
 
-int tcp_sock_to_kernel(struct tcp_sock *s, const char *why)
+int tcp_sock_to_kernel(struct tcp_sock *s, struct vma_stats_why why)
 {
 	return hand_over(s, why, tcp_sock_show_awaited);
 }
@@ -390,14 +395,14 @@ static bool waits_for_nothing(struct tcp_sock *s, uint64_t now)
 	return false;
 }
 
-int tcp_sock_to_kernel_now(struct tcp_sock *s, const char *why)
+int tcp_sock_to_kernel_now(struct tcp_sock *s, struct vma_stats_why why)
 {
 	return hand_over(s, why, waits_for_nothing);
 }
 
 void tcp_sock_decided(struct tcp_sock *s)
 {
-	(void)tcp_sock_to_kernel(s, "its receive callback has decided");
+	(void)tcp_sock_to_kernel(s, STATS_WHY(FORK));
 }
 
 bool tcp_sock_to_kernel_allowed(void)
@@ -537,8 +542,7 @@ static void leave_stack(struct tcp_sock *s, void *arg)
 	if (tcp_sock_mode(s) != TCP_SOCK_CONN ||
 	    atomic_load_explicit(&s->st, memory_order_acquire) != arg)
 		return;
-	if (tcp_sock_to_kernel_now(s, "its interface's packets are the kernel's") &&
-	    tcp_sock_orphan_to_kernel(s))
+	if (tcp_sock_to_kernel_now(s, STATS_WHY(RING_GONE)) && tcp_sock_orphan_to_kernel(s))
 		(void)tcp_sock_time_wait_to_kernel(s, &time_waits);
 }
 
@@ -547,7 +551,7 @@ void tcp_sock_stack_to_kernel(struct stack *st)
 	tcp_sock_each(leave_stack, st);
 }
 
-static void share_conn(struct tcp_sock *s, const char *why)
+static void share_conn(struct tcp_sock *s, struct vma_stats_why why)
 {
 	uint64_t until = tcp_sock_now_us() + DECIDES_US;
 	int err;
@@ -559,14 +563,14 @@ static void share_conn(struct tcp_sock *s, const char *why)
 		(void)tcp_sock_to_kernel_now(s, why);
 }
 
-void tcp_sock_share(struct vfd *v, const char *why)
+void tcp_sock_share(struct vfd *v, struct vma_stats_why why)
 {
 	struct tcp_sock *s = tcp_sock_of(v);
 	int err = errno;
 
 	if (tcp_sock_mode(s) == TCP_SOCK_LISTEN) {
 		tcp_sock_listener_leave(s);
-		tcp_sock_listener_share(s);
+		tcp_sock_listener_share(s, why);
 	} else {
 		share_conn(s, why);
 	}
@@ -579,6 +583,6 @@ void tcp_sock_leaving(struct vfd *v)
 	int err = errno;
 
 	if (tcp_sock_mode(s) == TCP_SOCK_CONN && tcp_sock_has_copies(s))
-		(void)tcp_sock_to_kernel_now(s, "closed here, but not by every process");
+		(void)tcp_sock_to_kernel_now(s, STATS_WHY(PASSED));
 	errno = err;
 }

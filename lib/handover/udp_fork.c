@@ -34,8 +34,7 @@ static void to_kernel_if_claimed(struct udp_sock *s, void *arg)
 	(void)arg;
 	if (s->id >= CLAIMS || !atomic_exchange_explicit(&claims[s->id], 0, memory_order_acquire))
 		return;
-	udp_to_kernel(s, atomic_load_explicit(&s->v.os_fd, memory_order_relaxed),
-		      "a child process receives on it");
+	udp_to_kernel(s, atomic_load_explicit(&s->v.os_fd, memory_order_relaxed), STATS_WHY(FORK));
 	udp_replay_queued(s);
 }
 

@@ -139,7 +139,7 @@ static void copied(int fd)
 	struct vfd *v = fd < STDIO_FDS ? vfd_get(fd) : NULL;
 
 	if (unlikely(v && v->ops->share))
-		v->ops->share(v, "it is standard input or output");
+		v->ops->share(v, STATS_WHY(STDIO));
 }
 
 /* newfd is the kernel's copy of oldfd. Returns newfd. */

@@ -337,7 +337,7 @@ void message_give_rights(const struct msghdr *msg)
 			memcpy(&fd, CMSG_DATA(c) + at, sizeof(fd));
 			given = vfd_get(fd);
 			if (given && given->ops->share)
-				given->ops->share(given, "SCM_RIGHTS");
+				given->ops->share(given, STATS_WHY(PASSED));
 		}
 	}
 }

@@ -16,6 +16,7 @@
 #include <errno.h>
 
 #include "runtime/runtime.h"
+#include "stats/stats.h"
 #include "fd/fd.h"
 
 /* An entry point: visible, and named in libvma.map. */

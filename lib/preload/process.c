@@ -27,7 +27,7 @@ static __thread bool claimable __attribute__((tls_model("initial-exec")));
  * What another process will have, too, goes to the kernel, which counts who has it. all: also what
  * closes on exec.
  */
-static void share(int last, bool all, const char *why)
+static void share(int last, bool all, struct vma_stats_why why)
 {
 	for (int fd = 0; fd < vfd_limit() && fd <= last; fd++) {
 		struct vfd *v = vfd_get(fd);
@@ -39,7 +39,7 @@ static void share(int last, bool all, const char *why)
 
 static void fork_prepare(void)
 {
-	share(claimable ? FD_STDIO_MAX : INT_MAX, true, "fork()");
+	share(claimable ? FD_STDIO_MAX : INT_MAX, true, STATS_WHY(FORK));
 	worker_pause();
 	stacks_fork_prepare();
 	vfd_fork_prepare(); /* before the next: signals are blocked from here on */
@@ -141,7 +141,7 @@ static void exec_prepare(void)
 	handover_at_exec(); /* also what is closed and not over */
 	if (likely(table_empty()))
 		return;
-	share(INT_MAX, false, "exec()");
+	share(INT_MAX, false, STATS_WHY(PASSED));
 	exec_note();
 }
 
@@ -150,7 +150,7 @@ static void spawn_prepare(bool actions)
 {
 	if (likely(table_empty()))
 		return;
-	share(INT_MAX, actions, "posix_spawn()");
+	share(INT_MAX, actions, STATS_WHY(PASSED));
 	exec_note();
 }
 

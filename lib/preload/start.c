@@ -244,6 +244,7 @@ void library_forked_child(void)
 	net_forked();
 	kmod_forked();
 	stats_forked();
+	stats_whys_forked();
 	stacks_forked();
 	handover_forked();
 	atomic_store_explicit(&state, STATE_NEW, memory_order_relaxed);
@@ -256,6 +257,7 @@ __attribute__((destructor)) static void library_stop(void)
 	if (atomic_load_explicit(&state, memory_order_acquire) == STATE_NEW)
 		return;
 	libc_internal_begin();
+	stats_why_summary();
 	handover_at_end();
 	worker_stop();
 	handover_stop();

@@ -8,23 +8,23 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-static void leave_to_libc(int fd, const char *why)
+static void leave_to_libc(int fd)
 {
 	struct vfd *v = vfd_get(fd);
 
 	if (unlikely(v && v->ops->share))
-		KEEPING_ERRNO(v->ops->share(v, why));
+		KEEPING_ERRNO(v->ops->share(v, STATS_WHY(STDIO)));
 }
 
 PRELOAD FILE *fdopen(int fd, const char *mode)
 {
-	leave_to_libc(fd, "fdopen()");
+	leave_to_libc(fd);
 	return libc.fdopen(fd, mode);
 }
 
 PRELOAD int vdprintf(int fd, const char *fmt, va_list ap)
 {
-	leave_to_libc(fd, "dprintf()");
+	leave_to_libc(fd);
 	return libc.vdprintf(fd, fmt, ap);
 }
 
@@ -41,7 +41,7 @@ PRELOAD int dprintf(int fd, const char *fmt, ...)
 
 PRELOAD int __vdprintf_chk(int fd, int flag, const char *fmt, va_list ap)
 {
-	leave_to_libc(fd, "dprintf()");
+	leave_to_libc(fd);
 	return libc.__vdprintf_chk(fd, flag, fmt, ap);
 }
 

@@ -23,8 +23,6 @@
 #include "preload/preload.h"
 #include "runtime/runtime.h"
 
-#define WHY "io_uring"
-
 _Atomic bool uring_raw;
 
 /* The head of liburing's struct io_uring, which is its ABI (liburing.so.2). */
@@ -48,7 +46,7 @@ static void to_kernel(int fd)
 	struct vfd *v = vfd_get(fd);
 
 	if (v && v->ops->share)
-		KEEPING_ERRNO(v->ops->share(v, WHY));
+		KEEPING_ERRNO(v->ops->share(v, STATS_WHY(IO_URING)));
 }
 
 static void look_at(const struct io_uring_sqe *e)

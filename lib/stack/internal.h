@@ -51,6 +51,8 @@ void stack_vanished(struct stack *st);
 void stacks_forgive(int ifindex);
 /* An interface whose ring is of no use is not asked for another one for a while. */
 void stacks_refuse(int ifindex);
+/* Why the last opening of a first ring there was refused, negative errno; 0: none was. */
+int stack_last_refusal(int ifindex);
 /* The child of a fork() begins without any stack, ... */
 void stacks_table_forked(void);
 /* ... with statistics of its own, */

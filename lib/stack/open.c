@@ -23,6 +23,7 @@ struct lock stack_flows_lock;
 
 static struct {
 	int ifindex;
+	int err; /* why */
 	bool further; /* it has a ring, another one was refused */
 	time_t until;
 } refused[STACKS_MAX]; /* stacks_mutex */
@@ -181,7 +182,7 @@ static bool refused_lately(int ifindex, bool further)
 	return false;
 }
 
-static void remember_refusal(int ifindex, bool further)
+static void remember_refusal(int ifindex, bool further, int err)
 {
 	unsigned oldest = 0;
 
@@ -195,7 +196,21 @@ static void remember_refusal(int ifindex, bool further)
 	}
 	refused[oldest].ifindex = ifindex;
 	refused[oldest].further = further;
+	refused[oldest].err = err;
 	refused[oldest].until = now_seconds() + RETRY_SECONDS;
+}
+
+int stack_last_refusal(int ifindex)
+{
+	int err = 0;
+
+	pthread_mutex_lock(&stacks_mutex);
+	for (unsigned i = 0; i < STACKS_MAX; i++) {
+		if (refused[i].ifindex == ifindex && !refused[i].further)
+			err = refused[i].err;
+	}
+	pthread_mutex_unlock(&stacks_mutex);
+	return err;
 }
 
 void stacks_forgive(int ifindex)
@@ -211,7 +226,7 @@ void stacks_forgive(int ifindex)
 void stacks_refuse(int ifindex)
 {
 	pthread_mutex_lock(&stacks_mutex);
-	remember_refusal(ifindex, false);
+	remember_refusal(ifindex, false, -ENETDOWN);
 	pthread_mutex_unlock(&stacks_mutex);
 }
 
@@ -348,7 +363,7 @@ static struct stack *open_further(const struct stack *first, uint64_t key)
 	if (err) {
 		static _Atomic bool told;
 
-		remember_refusal(first->ifindex, true);
+		remember_refusal(first->ifindex, true, err);
 		log_at(atomic_exchange(&told, true) ? LOG_DEBUG : LOG_WARN,
 		       "%s: no further ring (%s): sockets that should have one of their own "
 		       "(VMA_RING_ALLOCATION_LOGIC_*) share those that there are",
@@ -409,7 +424,7 @@ static struct stack *stack_open(int ifindex, uint64_t key)
 	err = ring_open(ifindex, &ring);
 	pthread_mutex_lock(&stacks_mutex);
 	if (err)
-		remember_refusal(ifindex, false);
+		remember_refusal(ifindex, false, err);
 	else
 		st = stack_on_ring(ring, ifindex, key);
 	pthread_mutex_unlock(&stacks_mutex);

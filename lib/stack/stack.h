@@ -216,6 +216,13 @@ static inline bool stack_refused(const struct stack *st)
 void stacks_open_coming(void);
 /* stack_get() for one that only sends there; it is not to be put. */
 struct stack *stack_get_sender(int ifindex, uint64_t key);
+/* why.c: why stack_get() has just said NULL. No stack's lock held. */
+struct vma_stats_why stack_why_not(int ifindex);
+/*
+ * Why no interface (bound_if: not this one) brings the packets of a socket that is bound to local,
+ * :: any. As stack_why_not().
+ */
+struct vma_stats_why stack_why_unserved(const struct in6_addr *local, int bound_if);
 /* A stack of an interface if one is open. */
 struct stack *stack_any(int ifindex);
 /* The program has said that interfaces are to have several. For ever. */

@@ -340,6 +340,7 @@ def test_bpftool_vma_stats_and_sysfs_agree_with_the_traffic(net):
     assert ring["rx_bytes"] == ring["tx_bytes"] == stats["ring_rx_bytes"] == stats["ring_tx_bytes"] == frames
     line, = (mine / "sockets").read_text().splitlines()
     assert f"fd {udp['fd']} proto udp" in line and ":7403 remote " in line and " rx_packets 100 " in line
+    assert line.split()[-2:] == ["why", "-"]
     flow, = steered(net, 7403)
     assert flow["formatted"]["value"]["pid"] == server.pid and flow["formatted"]["value"]["fd"] == udp["fd"]
     assert flow["formatted"]["key"]["proto"] == socket.IPPROTO_UDP
@@ -552,3 +553,11 @@ def test_it_is_loaded_and_unloaded_200_times_under_load(net):
     say(f"200 times loaded and unloaded: {met} processes met it, unloading was refused {refused} times")
     assert met >= 20 and refused > 0
     load.stop()
+
+
+def test_why_the_kernel_sends_stands_in_the_module_s_text(net):
+    code = "import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.sendto(b'x', ('%s', 7409)); print('sent', flush=True); input()"
+    p = net.b.python(code % net.b.ip4, True, stdin=subprocess.PIPE)
+    p.wait_text("^sent")
+    line, = (SYSFS / "process" / str(p.pid) / "sockets").read_text().splitlines()
+    assert line.split()[-2:] == ["why", "local"], line

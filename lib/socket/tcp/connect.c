@@ -54,7 +54,7 @@ void tcp_sock_key(const struct tcp_tuple *t, bool exact, struct vma_flow_key *ke
 	key->remote_port = t->rport;
 }
 
-void tcp_sock_show_state(struct tcp_sock *s, enum tcp_state state)
+void tcp_sock_show_state_in(struct vma_stats_socket *b, enum tcp_state state)
 {
 	static const uint8_t shown[] = {
 		[TCPS_ESTABLISHED] = VMA_STATE_ESTABLISHED,
@@ -71,7 +71,12 @@ void tcp_sock_show_state(struct tcp_sock *s, enum tcp_state state)
 	};
 
 	if (state < sizeof(shown))
-		__atomic_store_n(&s->stats->state, shown[state], __ATOMIC_RELAXED);
+		__atomic_store_n(&b->state, shown[state], __ATOMIC_RELAXED);
+}
+
+void tcp_sock_show_state(struct tcp_sock *s, enum tcp_state state)
+{
+	tcp_sock_show_state_in(s->stats, state);
 }
 
 void tcp_sock_show_addresses(struct tcp_sock *s)
@@ -156,42 +161,70 @@ static bool rules_want_os(const struct target *t, const struct sockaddr *to)
 	return rules_match(RULE_TCP_CLIENT, to, (struct sockaddr *)&local) == RULE_OS;
 }
 
-/* True when user space can and may make this connection; fills t. */
-static bool offloadable(struct tcp_sock *s, int fd, const struct sockaddr *addr, socklen_t len,
-			struct target *t)
+/* Who is to be connected to, and from where; fills t. VMA_WHY_NONE, or why user space does not. */
+static enum vma_why get_addresses(struct tcp_sock *s, int fd, const struct sockaddr *addr,
+				  socklen_t len, struct target *t)
 {
-	if (s->unconn.no_offload || !sock_addr_get(addr, len, &t->dst, &t->dport, &t->scope) ||
-	    !t->dport)
-		return false;
+	if (!sock_addr_get(addr, len, &t->dst, &t->dport, &t->scope) || !t->dport)
+		return VMA_WHY_ADDRESS;
 	t->v4 = IN6_IS_ADDR_V4MAPPED(&t->dst);
 	if (addr->sa_family != s->domain && !(s->domain == AF_INET6 && t->v4))
-		return false;
+		return VMA_WHY_ADDRESS;
 	if (s->domain == AF_INET && !t->v4)
-		return false;
+		return VMA_WHY_ADDRESS;
 	if (IN6_IS_ADDR_UNSPECIFIED(&t->dst) || sock_addr_is_multicast(&t->dst) ||
 	    net_addr_is_broadcast(&t->dst) ||
 	    (t->v4 && !memcmp(&t->dst.s6_addr[12], "\0\0\0\0", 4)))
-		return false;
+		return VMA_WHY_ADDRESS;
 	/* An earlier connect() has left its port, too. */
 	if (s->bound || s->tuple.lport)
 		learn_local(fd, t);
 	if (!IN6_IS_ADDR_UNSPECIFIED(&t->src) && IN6_IS_ADDR_V4MAPPED(&t->src) != t->v4)
-		return false;
+		return VMA_WHY_ADDRESS;
+	return VMA_WHY_NONE;
+}
+
+/* The way there; fills t. As get_addresses(). */
+static enum vma_why get_route(struct tcp_sock *s, struct target *t)
+{
 	/* What the kernel cannot route it says itself, with its own errno. */
 	if (tcp_sock_route(s, &t->src, &t->dst, IN6_IS_ADDR_LINKLOCAL(&t->dst) ? (int)t->scope : 0,
 			   &t->route))
-		return false;
-	if (t->route.type == NET_ROUTE_LOCAL ? !params.offload_loopback
-					     : t->route.type != NET_ROUTE_UNICAST)
-		return false;
+		return VMA_WHY_ROUTE;
+	if (t->route.type == NET_ROUTE_LOCAL && !params.offload_loopback)
+		return VMA_WHY_LOCAL;
+	if (t->route.type != NET_ROUTE_LOCAL && t->route.type != NET_ROUTE_UNICAST)
+		return VMA_WHY_ROUTE;
 	if (IN6_IS_ADDR_UNSPECIFIED(&t->src))
 		t->src = t->route.prefsrc;
 	if (IN6_IS_ADDR_UNSPECIFIED(&t->src) || IN6_IS_ADDR_V4MAPPED(&t->src) != t->v4)
+		return VMA_WHY_ADDRESS;
+	return VMA_WHY_NONE;
+}
+
+/* True when user space can and may make this connection; fills t. Else vma_stats shows why. */
+static bool offloadable(struct tcp_sock *s, int fd, const struct sockaddr *addr, socklen_t len,
+			struct target *t)
+{
+	struct vma_stats_why why;
+
+	if (s->unconn.no_offload)
 		return false;
-	if (rules_want_os(t, addr))
-		return false;
-	choose_stack(s, t);
-	return t->st != NULL;
+	why = (struct vma_stats_why){.reason = get_addresses(s, fd, addr, len, t)};
+	if (!why.reason)
+		why.reason = get_route(s, t);
+	if (!why.reason && rules_want_os(t, addr))
+		why.reason = VMA_WHY_RULE;
+	if (!why.reason) {
+		choose_stack(s, t);
+		if (t->st) {
+			stats_why(tcp_sock_shown(s), fd, VMA_WHY_TX, STATS_WHY(NONE));
+			return true;
+		}
+		why = stack_why_not(t->route.oif);
+	}
+	stats_why(tcp_sock_shown(s), fd, VMA_WHY_TX, why);
+	return false;
 }
 
 /* The engine's part and the steering rule; st->lock is held. 0 or negative errno. */
@@ -248,6 +281,7 @@ static int begin(struct tcp_sock *s, int fd, struct stack *st, struct tcp_sock_o
 	lock_take(&st->lock);
 	if (!atomic_load_explicit(&st->open, memory_order_relaxed) || stack_refused(st)) {
 		lock_drop(&st->lock);
+		stats_why(tcp_sock_shown(s), fd, VMA_WHY_TX, STATS_WHY(RING_GONE));
 		return 1;
 	}
 	atomic_store_explicit(&s->st, st, memory_order_release);
@@ -354,6 +388,8 @@ static int start(struct tcp_sock *s, int fd, const struct sockaddr *addr, sockle
 	stack_put(t.st);
 	if (err == -ENOSPC || err == -ENOMEM) {
 		log_debug("fd %d: connect() is left to the kernel: %s", fd, strerror(-err));
+		stats_why(tcp_sock_shown(s), fd, VMA_WHY_TX,
+			  (struct vma_stats_why){VMA_WHY_STEERING, -err});
 		return 1;
 	}
 	return err;
@@ -581,7 +617,7 @@ int tcp_sock_connect(struct vfd *v, int fd, const struct sockaddr *addr, socklen
 		tcp_sock_unlock(s, cancel);
 		if (ret > 0) {
 			/* The kernel's connection has no object of ours. */
-			tcp_sock_release(s);
+			tcp_sock_release_shown(s);
 			return libc.connect(fd, addr, len);
 		}
 		vfd_shadow_changed(v);
@@ -622,7 +658,7 @@ int tcp_sock_connect_with(struct tcp_sock *s, int fd, const struct sockaddr *add
 	ret = connect_first(s, fd, addr, len, o);
 	tcp_sock_unlock(s, cancel);
 	if (ret > 0)
-		tcp_sock_release(s);
+		tcp_sock_release_shown(s);
 	else
 		vfd_shadow_changed(&s->v);
 	if (!ret)

@@ -36,9 +36,12 @@ static void slot_note(struct tcp_sock *s, int slot)
 
 void tcp_sock_stats_begin(struct tcp_sock *s, int fd)
 {
-	struct vma_stats_socket *b = stats_socket_if_shown(fd);
-	int slot = b ? stats_socket_slot(b) : -1;
+	struct vma_stats_socket *b;
+	int slot;
 
+	tcp_sock_left_forget(fd);
+	b = stats_socket_if_shown(fd);
+	slot = b ? stats_socket_slot(b) : -1;
 	s->stats = b ? b : &tcp_sock_no_stats[s->id % TCP_SOCK_NO_STATS];
 	if (!b)
 		return;
@@ -54,6 +57,15 @@ void tcp_sock_stats_end(struct tcp_sock *s)
 
 	s->stats = &tcp_sock_no_stats[s->id % TCP_SOCK_NO_STATS];
 	stats_socket_put(b);
+}
+
+void tcp_sock_stats_leave(struct tcp_sock *s)
+{
+	struct vma_stats_socket *b = tcp_sock_shown(s);
+
+	s->stats = &tcp_sock_no_stats[s->id % TCP_SOCK_NO_STATS];
+	if (b)
+		tcp_sock_left_add(b);
 }
 
 static void peak(__u64 *most, __u64 now)
@@ -213,6 +225,7 @@ void tcp_sock_figures_look(void)
 		if (b && stats_socket_slot(b) == (int)i)
 			look(s, b);
 	}
+	tcp_sock_left_look();
 }
 
 uint64_t tcp_sock_retransmits(const struct stack *st)
@@ -224,4 +237,5 @@ void tcp_sock_figures_forked(void)
 {
 	memset(shown, 0, sizeof(shown));
 	num_shown = 0;
+	tcp_sock_left_forked();
 }

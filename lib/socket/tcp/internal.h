@@ -290,6 +290,15 @@ void tcp_sock_figures_forked(void);
 void tcp_sock_ring_came(struct stack *st);
 /* TCP state, and both addresses, as vma_stats shows them. */
 void tcp_sock_show_state(struct tcp_sock *s, enum tcp_state state);
+void tcp_sock_show_state_in(struct vma_stats_socket *b, enum tcp_state state);
+
+/* left.c: a block whose connection is the kernel's, and whose number is open; it is given away. */
+void tcp_sock_left_add(struct vma_stats_socket *b);
+/* The number is another socket's. */
+void tcp_sock_left_forget(int fd);
+/* What the kernel says of them now; those whose numbers are closed go. The internal thread. */
+void tcp_sock_left_look(void);
+void tcp_sock_left_forked(void);
 void tcp_sock_show_addresses(struct tcp_sock *s);
 
 /*

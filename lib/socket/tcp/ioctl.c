@@ -93,8 +93,10 @@ static void leave_to_kernel(struct tcp_sock *s, int fd)
 
 	if (!tcp_sock_lock_live(s, fd, &cancel))
 		return;
-	if (tcp_sock_mode(s) != TCP_SOCK_CONN)
+	if (tcp_sock_mode(s) != TCP_SOCK_CONN) {
 		s->unconn.no_offload = true;
+		stats_why(tcp_sock_shown(s), fd, VMA_WHY_SOCKET, STATS_WHY(ASYNC));
+	}
 	tcp_sock_unlock(s, cancel);
 }
 

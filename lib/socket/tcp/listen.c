@@ -340,10 +340,10 @@ static int attach_parts(const struct attaching *a, const struct vma_flow_key *ke
 
 /*
  * Attaches to one interface, or follows its addresses. s->lock is held. True: packets come from
- * there.
+ * there; else *why may say why not.
  */
 static bool attach_one(struct tcp_sock *s, int fd, int ifindex, const struct tcp_listen_spec *spec,
-		       const struct tcp_opts *o)
+		       const struct tcp_opts *o, struct vma_stats_why *why)
 {
 	struct attaching a = {.s = s, .fd = fd, .ifindex = ifindex, .spec = spec, .o = o};
 	struct vma_flow_key keys[ADDRS_MAX];
@@ -359,8 +359,10 @@ static bool attach_one(struct tcp_sock *s, int fd, int ifindex, const struct tcp
 		return false;
 	}
 	a.chosen = chosen_get(s, ifindex, spec);
-	if (!a.chosen)
+	if (!a.chosen) {
+		*why = stack_why_not(ifindex);
 		return false;
+	}
 	lock_take(&stack_flows_lock);
 	err = attach_parts(&a, keys, num);
 	lock_drop(&stack_flows_lock);
@@ -369,6 +371,8 @@ static bool attach_one(struct tcp_sock *s, int fd, int ifindex, const struct tcp
 		log_warn("fd %d, TCP port %u on interface %d: the steering rule cannot be set "
 			 "(%s): its connections go through the kernel",
 			 fd, spec->port, ifindex, strerror(-err));
+	if (err)
+		*why = (struct vma_stats_why){VMA_WHY_STEERING, -err};
 	return !err;
 }
 
@@ -390,15 +394,25 @@ static bool attach_all(struct tcp_sock *s, int fd)
 	unsigned n = net_link_list(links, STACKS_MAX);
 	struct tcp_listen_spec spec;
 	struct tcp_opts o;
+	struct vma_stats_why why = STATS_WHY(NONE);
 	bool any = false;
 
-	if (rules_want_os(fd) || !bound_to(s, fd, &spec))
+	if (rules_want_os(fd)) {
+		stats_why(tcp_sock_shown(s), fd, VMA_WHY_RX, STATS_WHY(RULE));
+		return false;
+	}
+	if (!bound_to(s, fd, &spec))
 		return false;
 	tcp_sock_opts_read(s, fd, &o);
 	for (unsigned i = 0; i < n && i < STACKS_MAX; i++)
-		any = attach_one(s, fd, links[i], &spec, &o) || any;
+		any = attach_one(s, fd, links[i], &spec, &o, &why) || any;
 	tcp_sock_fast_open_listen(s);
 	show(s, &spec, any);
+	if (any)
+		why = STATS_WHY(NONE);
+	else if (!why.reason)
+		why = stack_why_unserved(&spec.local, s->bound_if);
+	stats_why(tcp_sock_shown(s), fd, VMA_WHY_RX, why);
 	return any;
 }
 
@@ -467,6 +481,9 @@ void tcp_sock_waited(struct vfd *v)
 	libc_internal_begin();
 	s->unconn.attached = true;
 	s->unconn.no_offload = s->unconn.no_offload || kernel;
+	if (kernel)
+		stats_why(tcp_sock_shown(s), atomic_load_explicit(&v->os_fd, memory_order_relaxed),
+			  VMA_WHY_SOCKET, STATS_WHY(FORK));
 	s->unconn.given = given;
 	fd = atomic_load_explicit(&v->os_fd, memory_order_relaxed);
 	s->v6only = s->domain == AF_INET6 && opt_get_int(fd, IPPROTO_IPV6, IPV6_V6ONLY, 0);

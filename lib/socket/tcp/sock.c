@@ -188,17 +188,27 @@ static void held_over(const struct tcp_sock *s)
 		stack_held_orphan(s);
 }
 
-void tcp_sock_release(struct tcp_sock *s)
+static void release(struct tcp_sock *s, void (*stats_end)(struct tcp_sock *s))
 {
 	lock_enter(); /* no handler while the statistics' mutex is held */
 	if (vfd_disown(&s->v)) { /* else close() was faster, and has freed it */
 		atomic_fetch_add_explicit(&s->gen, 1, memory_order_release);
-		tcp_sock_stats_end(s);
+		stats_end(s);
 		tcp_sock_told_forget(s);
 		held_over(s);
 		tcp_sock_free(s);
 	}
 	lock_leave();
+}
+
+void tcp_sock_release(struct tcp_sock *s)
+{
+	release(s, tcp_sock_stats_end);
+}
+
+void tcp_sock_release_shown(struct tcp_sock *s)
+{
+	release(s, tcp_sock_stats_leave);
 }
 
 /* Those of b's slab and of the older ones. */
@@ -639,7 +649,7 @@ bool tcp_sock_handover_rests(void)
 
 void tcp_sock_handover_held(struct tcp_sock *s)
 {
-	handover->share(&s->v, "its ring has no room for another rule");
+	handover->share(&s->v, (struct vma_stats_why){VMA_WHY_STEERING, ENOSPC});
 }
 
 void tcp_sock_listener_waited(struct tcp_sock *s)
@@ -672,7 +682,7 @@ void tcp_sock_handover_decided(struct tcp_sock *s)
 	handover->decided(s);
 }
 
-static void share(struct vfd *v, const char *why)
+static void share(struct vfd *v, struct vma_stats_why why)
 {
 	handover->share(v, why);
 }

@@ -338,6 +338,8 @@ static inline void tcp_sock_show_offloaded(struct tcp_sock *s, bool offloaded)
 
 /* figures.c: what vma_stats shows. s's block is shown no more. */
 void tcp_sock_stats_end(struct tcp_sock *s);
+/* The same, of a number that goes on as a connection of the kernel's: it is shown still. */
+void tcp_sock_stats_leave(struct tcp_sock *s);
 /* s's connection is about to leave it, or has: what it had is shown no more. st->lock is held. */
 void tcp_sock_figures_end(struct tcp_sock *s);
 /* The same of every connection now. No lock held. */
@@ -351,6 +353,8 @@ void tcp_sock_free(struct tcp_sock *s);
  * the caller has set given_up under s's, and so is the only one.
  */
 void tcp_sock_release(struct tcp_sock *s);
+/* The same; vma_stats goes on to show the number, while it is what it was. */
+void tcp_sock_release_shown(struct tcp_sock *s);
 /* Runs fn for every object in use (closed ones that live on too); no lock held. */
 void tcp_sock_each(void (*fn)(struct tcp_sock *s, void *arg), void *arg);
 
@@ -450,7 +454,7 @@ int tcp_sock_header(struct vfd *v, uint8_t *hdr);
  * made. share, leaving, forking and inherited are vfd_ops'.
  */
 struct tcp_sock_handover {
-	void (*share)(struct vfd *v, const char *why);
+	void (*share)(struct vfd *v, struct vma_stats_why why);
 	void (*leaving)(struct vfd *v);
 	void (*forking)(struct vfd *v);
 	struct vfd *(*inherited)(struct vfd *v);

@@ -286,7 +286,7 @@ static int set_on_conn(struct vfd *v, const struct opt_row *r, int level, int op
 		return -1;
 	if (ruling == STAYS)
 		return 1;
-	v->ops->share(v, "a socket option that user space does not have");
+	v->ops->share(v, stats_why_option(level, opt));
 	if (tcp_sock_mode(s) != TCP_SOCK_CONN)
 		return 1;
 	errno = ENOPROTOOPT; /* no privilege for it, or not yet established */
@@ -373,7 +373,12 @@ int tcp_sock_setsockopt(struct vfd *v, int fd, int level, int opt, const void *v
 	ret = libc.setsockopt(fd, level, opt, val, len);
 	libc_internal_begin();
 	if (!ret) {
+		bool was_ours = !s->unconn.no_offload;
+
 		follow(s, fd, r, val, len);
+		if (was_ours && s->unconn.no_offload)
+			stats_why(tcp_sock_shown(s), fd, VMA_WHY_SOCKET,
+				  stats_why_option(level, opt));
 		errno = was;
 	}
 	libc_internal_end();
@@ -507,7 +512,7 @@ int tcp_sock_getsockopt(struct vfd *v, int fd, int level, int opt, void *val, so
 	if (!r || !val || !len)
 		return libc.getsockopt(fd, level, opt, val, len);
 	if (r->kind == OPT_ASK_KERNEL && tcp_sock_mode(s) == TCP_SOCK_CONN)
-		v->ops->share(v, "a question that only the kernel can answer");
+		v->ops->share(v, stats_why_option(level, opt));
 	if (tcp_sock_mode(s) == TCP_SOCK_CONN && tcp_sock_opt_ask(s, fd, r, val, len, &ret))
 		return ret;
 	if (!asked_here(r))

@@ -102,11 +102,11 @@ bool udp_kernel_has(int fd)
 	return libc_raw(SYS_ppoll, (long)(uintptr_t)&os, 1, (long)(uintptr_t)&at_once, 0, 0, 0) > 0;
 }
 
-void udp_to_kernel(struct udp_sock *s, int fd, const char *why)
+void udp_to_kernel(struct udp_sock *s, int fd, struct vma_stats_why why)
 {
 	if (atomic_exchange_explicit(&s->in_kernel, true, memory_order_acq_rel))
 		return;
-	log_debug("fd %d goes on through the kernel: %s", fd, why);
+	stats_why(s->stats, fd, VMA_WHY_SOCKET, why);
 	/* What the kernel gets from here on is younger than what is queued here. */
 	if (s->early && !udp_kernel_has(fd))
 		atomic_store_explicit(&s->early, false, memory_order_relaxed);
@@ -515,11 +515,24 @@ void udp_follow_key(struct udp_sock *s, int fd)
 	udp_prune(s);
 }
 
+/* No interface brings packets of s; failed: negative errno of a steering rule, or 0. */
+static struct vma_stats_why why_none(const struct udp_sock *s, int failed)
+{
+	if (s->kernel_rx)
+		return STATS_WHY(RULE);
+	if (s->shared)
+		return STATS_WHY(SHARED_PORT);
+	if (failed)
+		return (struct vma_stats_why){VMA_WHY_STEERING, -failed};
+	return udp_keys_why_none(s);
+}
+
 void udp_attach(struct udp_sock *s, int fd)
 {
 	int links[STACKS_MAX];
 	unsigned n = net_link_list(links, STACKS_MAX);
 	bool any = false;
+	int failed = 0;
 
 	/*
 	 * Closed by another thread while this one was on its way here: what is attached now would
@@ -541,11 +554,13 @@ void udp_attach(struct udp_sock *s, int fd)
 		int err = attach_one(s, fd, links[i]);
 
 		any = any || err > 0;
+		failed = err < 0 ? err : failed;
 	}
 	s->stats->offloaded = any;
+	stats_why(s->stats, fd, VMA_WHY_RX, any ? STATS_WHY(NONE) : why_none(s, failed));
 	/* Found out now, if the option was set before. */
 	if (!udp_stamps_here(s))
-		udp_to_kernel(s, fd, "an interface whose time stamps only the kernel can give");
+		udp_to_kernel(s, fd, STATS_WHY(STAMPS));
 	/* What came before the rules stood waits in the kernel socket. */
 	atomic_store_explicit(&s->os_countdown, 1, memory_order_relaxed);
 }

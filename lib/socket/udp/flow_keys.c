@@ -47,23 +47,33 @@ static bool of_any_peer(const struct udp_sock *s, int ifindex)
 	return st && st->ring->caps.port_blocks;
 }
 
+/* The way to the peer of connect(). VMA_WHY_NONE, or why there is none. */
+static enum vma_why peer_route(const struct udp_sock *s, struct in6_addr *peer, uint16_t *rport,
+			       struct net_route *route)
+{
+	struct net_route_query q = {.mark = s->o.mark, .oif = s->o.bound_if, .src = s->local};
+	uint32_t scope;
+
+	if (!sock_addr_get((const struct sockaddr *)&s->peer, s->peer_len, peer, rport, &scope) ||
+	    sock_addr_is_multicast(peer))
+		return VMA_WHY_ADDRESS;
+	if (sock_addr_is_multicast(&s->local))
+		return VMA_WHY_GROUP_CONNECTED;
+	q.dst = *peer;
+	if (scope && IN6_IS_ADDR_LINKLOCAL(peer))
+		q.oif = (int)scope;
+	return net_route_get(&q, route) ? VMA_WHY_ROUTE : VMA_WHY_NONE;
+}
+
 /* Packets of the peer come in where the route to it goes out; elsewhere the kernel takes them. */
 static void connected_keys(const struct udp_sock *s, int ifindex, bool loopback,
 			   struct udp_keys *keys)
 {
-	struct net_route_query q = {.mark = s->o.mark, .oif = s->o.bound_if};
 	struct net_route route;
-	uint32_t scope;
+	struct in6_addr peer;
 	uint16_t rport;
 
-	if (!sock_addr_get((const struct sockaddr *)&s->peer, s->peer_len, &q.dst, &rport,
-			   &scope) ||
-	    sock_addr_is_multicast(&q.dst))
-		return;
-	if (scope && IN6_IS_ADDR_LINKLOCAL(&q.dst))
-		q.oif = (int)scope;
-	q.src = s->local;
-	if (net_route_get(&q, &route))
+	if (peer_route(s, &peer, &rport, &route))
 		return;
 	if (route.type == NET_ROUTE_LOCAL ? !loopback
 					  : route.type != NET_ROUTE_UNICAST || route.oif != ifindex)
@@ -71,7 +81,7 @@ static void connected_keys(const struct udp_sock *s, int ifindex, bool loopback,
 	if (of_any_peer(s, ifindex))
 		add(keys, s, &s->local, NULL, 0);
 	else
-		add(keys, s, &s->local, &q.dst, rport);
+		add(keys, s, &s->local, &peer, rport);
 }
 
 static void address_keys(const struct udp_sock *s, int ifindex, bool loopback,
@@ -115,4 +125,32 @@ void udp_keys_make(const struct udp_sock *s, int ifindex, struct udp_keys *keys)
 	if (!sock_addr_is_multicast(&s->local))
 		address_keys(s, ifindex, loopback, keys);
 	group_keys(s, ifindex, keys);
+}
+
+static struct vma_stats_why why_not_peer(const struct udp_sock *s)
+{
+	struct vma_stats_why why = {0};
+	struct net_route route;
+	struct in6_addr peer;
+	uint16_t rport;
+
+	why.reason = peer_route(s, &peer, &rport, &route);
+	if (why.reason)
+		return why;
+	if (route.type == NET_ROUTE_LOCAL)
+		return STATS_WHY(LOCAL);
+	return route.type == NET_ROUTE_UNICAST ? stack_why_not(route.oif) : STATS_WHY(ROUTE);
+}
+
+struct vma_stats_why udp_keys_why_none(const struct udp_sock *s)
+{
+	if (s->connected)
+		return why_not_peer(s);
+	if (!sock_addr_is_multicast(&s->local))
+		return stack_why_unserved(&s->local, s->o.bound_if);
+	for (unsigned i = 0; i < s->num_groups; i++) {
+		if (!stack_any(s->groups[i].ifindex))
+			return stack_why_not(s->groups[i].ifindex);
+	}
+	return STATS_WHY(NONE);
 }

@@ -15,5 +15,10 @@ struct udp_keys {
  * kernel's. s->lock is held.
  */
 void udp_keys_make(const struct udp_sock *s, int ifindex, struct udp_keys *keys);
+/*
+ * Why no interface brings packets of s. VMA_WHY_NONE: it is to have none (a group that it is no
+ * member of). s->lock is held.
+ */
+struct vma_stats_why udp_keys_why_none(const struct udp_sock *s);
 
 #endif

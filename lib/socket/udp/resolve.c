@@ -11,9 +11,9 @@
 #include "config/config.h"
 #include "socket/udp/send.h"
 
-/* The route's answer for this socket's options; false: the kernel socket must send. */
-static bool find_route(struct udp_sock *s, struct net_route_query *q, uint32_t scope, bool v4,
-		       struct net_route *r)
+/* The route's answer for this socket's options, or why the kernel socket must send. */
+static enum vma_why find_route(struct udp_sock *s, struct net_route_query *q, uint32_t scope,
+			       bool v4, struct net_route *r)
 {
 	bool multicast = sock_addr_is_multicast(&q->dst);
 
@@ -27,15 +27,16 @@ static bool find_route(struct udp_sock *s, struct net_route_query *q, uint32_t s
 		q->oif = v4 ? s->o.mc_if : s->o.mc_if6;
 	if (multicast && (v4 ? s->o.mc_loop : s->o.mc_loop6))
 		/* who listens on this host is the kernel's knowledge: it makes the copies */
-		return false;
+		return VMA_WHY_MULTICAST_LOOP;
 	if (v4 && net_addr_is_broadcast(&q->dst))
-		return false;
+		return VMA_WHY_BROADCAST;
 	if (net_route_get(q, r))
-		return false;
+		return VMA_WHY_ROUTE;
 	if (r->type == NET_ROUTE_LOCAL)
-		return params.offload_loopback;
-	return r->type == (multicast ? NET_ROUTE_MULTICAST : NET_ROUTE_UNICAST) ||
-	       (multicast && r->type == NET_ROUTE_UNICAST);
+		return params.offload_loopback ? VMA_WHY_NONE : VMA_WHY_LOCAL;
+	if (r->type == NET_ROUTE_UNICAST || (multicast && r->type == NET_ROUTE_MULTICAST))
+		return VMA_WHY_NONE;
+	return VMA_WHY_ROUTE;
 }
 
 /* The MAC that frames for dst go to; false when only the kernel can find out. */
@@ -71,8 +72,9 @@ static bool rules_want_os(const struct udp_sock *s, const struct udp_tx *t)
 	return rules_match(RULE_UDP_SENDER, t->addr, NULL) == RULE_OS;
 }
 
-/* Fills d (but for st); returns the stack, or NULL when the kernel must send. */
-static struct stack *resolve(struct udp_sock *s, const struct udp_tx *t, struct udp_dst *d)
+/* Fills d (but for st); returns the stack, or NULL when the kernel must send, and why. */
+static struct stack *resolve(struct udp_sock *s, const struct udp_tx *t, struct udp_dst *d,
+			     struct vma_stats_why *why)
 {
 	struct net_route_query q = {.oif = 0};
 	struct udp_hdr_spec spec = {.family = AF_INET};
@@ -91,12 +93,19 @@ static struct stack *resolve(struct udp_sock *s, const struct udp_tx *t, struct 
 	v4 = IN6_IS_ADDR_V4MAPPED(&q.dst);
 	if (v4 ? s->domain == AF_INET6 && s->o.v6only : s->domain == AF_INET)
 		return NULL;
-	if (IN6_IS_ADDR_UNSPECIFIED(&q.dst) || rules_want_os(s, t) ||
-	    !find_route(s, &q, scope, v4, &r))
+	if (IN6_IS_ADDR_UNSPECIFIED(&q.dst))
 		return NULL;
-	if (net_link_get(r.oif, &link) || !(st = udp_sender(s, r.oif)) ||
-	    !find_mac(d, &r, &q.dst, &link, spec.dmac))
+	why->reason = rules_want_os(s, t) ? VMA_WHY_RULE : find_route(s, &q, scope, v4, &r);
+	if (why->reason)
 		return NULL;
+	if (net_link_get(r.oif, &link) || !(st = udp_sender(s, r.oif))) {
+		*why = stack_why_not(r.oif);
+		return NULL;
+	}
+	why->reason = VMA_WHY_NEIGHBOUR;
+	if (!find_mac(d, &r, &q.dst, &link, spec.dmac))
+		return NULL;
+	why->reason = VMA_WHY_ADDRESS;
 	memcpy(spec.smac, link.mac, 6);
 	spec.family = v4 ? AF_INET : AF_INET6;
 	spec.src = IN6_IS_ADDR_UNSPECIFIED(&s->local) || sock_addr_is_multicast(&s->local)
@@ -119,6 +128,7 @@ static struct stack *resolve(struct udp_sock *s, const struct udp_tx *t, struct 
 	mtu = r.mtu && r.mtu < link.mtu ? r.mtu : link.mtu;
 	if (params.mtu > 0 && (uint32_t)params.mtu < mtu)
 		mtu = (uint32_t)params.mtu;
+	why->reason = VMA_WHY_MTU;
 	if (mtu + 14u < d->hdr.len)
 		return NULL;
 	d->max_payload = mtu + 14u - d->hdr.len;
@@ -164,13 +174,16 @@ static void publish(const struct udp_sock *s, struct udp_dst *to, const struct u
 
 bool udp_resolve(struct udp_sock *s, int fd, const struct udp_tx *t)
 {
+	struct vma_stats_why why = STATS_WHY(ADDRESS);
 	struct udp_dst d = {.stale = false};
 	struct udp_dst *dsts;
 	struct stack *st = NULL;
 	int cancel;
 
-	if (t->alen > sizeof(d.key))
+	if (t->alen > sizeof(d.key)) {
+		udp_why(s, fd, VMA_WHY_TX, VMA_WHY_LONG_ADDRESS);
 		return false;
+	}
 	if (lock_mine(&s->lock))
 		return false;
 	udp_begin(s, fd);
@@ -187,9 +200,12 @@ bool udp_resolve(struct udp_sock *s, int fd, const struct udp_tx *t)
 		atomic_store_explicit(&s->dsts, dsts, memory_order_release);
 	}
 	if (dsts && !udp_autobind(s, fd))
-		st = resolve(s, t, &d);
-	if (st)
+		st = resolve(s, t, &d, &why);
+	if (st) {
 		publish(s, udp_dst_slot(dsts, t->addr, t->alen), &d, st);
+		why = STATS_WHY(NONE);
+	}
+	stats_why(s->stats, fd, VMA_WHY_TX, why);
 	libc_internal_end();
 	udp_unlock(s, cancel);
 	return st != NULL;

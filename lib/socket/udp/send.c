@@ -79,6 +79,14 @@ static struct buf *tx_buf_wait(const struct udp_sock *s, struct stack *st, const
 	return b;
 }
 
+/* This one the kernel sends, and why. */
+static __attribute__((noinline, cold)) enum tx_result by_kernel_why(struct udp_sock *s,
+								    enum vma_why reason)
+{
+	udp_why(s, atomic_load_explicit(&s->v.os_fd, memory_order_relaxed), VMA_WHY_TX, reason);
+	return TX_KERNEL;
+}
+
 /* The lock is held and d is good. */
 static inline __attribute__((always_inline)) enum tx_result
 post(struct udp_sock *s, struct stack *st, struct udp_dst *d, const struct udp_tx *t)
@@ -87,7 +95,7 @@ post(struct udp_sock *s, struct stack *st, struct udp_dst *d, const struct udp_t
 	struct buf *b;
 
 	if (t->len > d->max_payload)
-		return TX_KERNEL; /* it fragments, or says EMSGSIZE */
+		return by_kernel_why(s, VMA_WHY_FRAGMENT); /* it fragments, or says EMSGSIZE */
 	b = ring_tx_alloc(st->ring, room);
 	if (__builtin_expect(!b, 0)) {
 		b = tx_buf_wait(s, st, t, room);
@@ -101,13 +109,13 @@ post(struct udp_sock *s, struct stack *st, struct udp_dst *d, const struct udp_t
 	/* Header and payload: the ring lets 64 bytes be written in any case. */
 	if (!b || b->room < room) {
 		buf_free(b);
-		return TX_KERNEL;
+		return by_kernel_why(s, b ? VMA_WHY_FRAGMENT : VMA_WHY_RING_FULL);
 	}
 	b->len = b->total =
 		udp_frame_for(st->ring, &d->hdr, b->data, t->iov, t->iovcnt, (uint32_t)t->len);
 	if (ring_post(st->ring, b)) {
 		buf_free(b);
-		return TX_KERNEL;
+		return by_kernel_why(s, VMA_WHY_RING_FULL);
 	}
 	return TX_DONE;
 }
@@ -213,7 +221,13 @@ try_send(struct udp_sock *s, const struct udp_tx *t, struct stack **out)
 	if (res != TX_DONE)
 		return res;
 	st = atomic_load_explicit(&d->st, memory_order_relaxed);
-	res = t->gso_size && t->len > t->gso_size ? send_gso(s, st, d, t) : post(s, st, d, t);
+	if (t->gso_size && t->len > t->gso_size) {
+		res = send_gso(s, st, d, t);
+		if (res == TX_KERNEL)
+			by_kernel_why(s, VMA_WHY_SEGMENTS);
+	} else {
+		res = post(s, st, d, t);
+	}
 	lock_drop(&st->lock);
 	*out = st;
 	return res;
@@ -315,6 +329,29 @@ static void count_os(struct udp_sock *s, ssize_t n, int flags)
 	errno = err;
 }
 
+/*
+ * Of a call, not of its destination (udp_resolve()) or its length: why the kernel sends it; msg:
+ * NULL, or what may have ancillary data.
+ */
+static __attribute__((noinline)) void note_why(struct udp_sock *s, int fd, const struct msghdr *msg,
+					       int flags)
+{
+	struct vma_stats_why why = {0};
+	uint32_t gso_size;
+
+	if (atomic_load_explicit(&s->in_kernel, memory_order_relaxed) ||
+	    atomic_load_explicit(&s->shut_wr, memory_order_relaxed))
+		return;
+	if (atomic_load_explicit(&s->corked, memory_order_relaxed) || (flags & MSG_MORE))
+		why.reason = VMA_WHY_CORKED;
+	else if (flags & ~UDP_TX_FLAGS)
+		why = (struct vma_stats_why){VMA_WHY_FLAGS, flags & ~UDP_TX_FLAGS};
+	else if (msg && msg->msg_control && msg->msg_controllen && !udp_cmsg_tx(msg, &gso_size))
+		why.reason = VMA_WHY_ANCILLARY;
+	if (why.reason)
+		stats_why(s->stats, fd, VMA_WHY_TX, why);
+}
+
 ssize_t udp_sendto_any(struct udp_sock *s, int fd, const void *buf, size_t len, int flags,
 		       const struct sockaddr *addr, socklen_t alen)
 {
@@ -341,6 +378,7 @@ ssize_t udp_sendto_any(struct udp_sock *s, int fd, const void *buf, size_t len, 
 	}
 	if (__builtin_expect(flags & VMA_SND_FLAGS_DUMMY, 0))
 		return udp_send_dummy(s, fd, &t, flags);
+	note_why(s, fd, NULL, flags);
 	by_kernel(s);
 	n = libc.sendto(fd, buf, len, flags, addr, alen);
 	count_os(s, n, flags);
@@ -397,6 +435,7 @@ static enum tx_result send_msg(struct udp_sock *s, int fd, const struct msghdr *
 		*n = udp_send_dummy(s, fd, &t, flags);
 		return res;
 	}
+	note_why(s, fd, msg, flags);
 	by_kernel(s);
 	*n = libc.sendmsg(fd, msg, flags);
 	count_os(s, *n, flags);

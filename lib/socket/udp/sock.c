@@ -267,7 +267,7 @@ static int udp_close(struct vfd *v, int fd)
 }
 
 /* Another process is to have it, which can wait for the kernel socket only. */
-static void udp_share(struct vfd *v, const char *why)
+static void udp_share(struct vfd *v, struct vma_stats_why why)
 {
 	struct udp_sock *s = udp_of(v);
 	int err = errno, cancel;

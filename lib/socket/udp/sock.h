@@ -296,11 +296,15 @@ void udp_forked(void (*inherit)(const struct udp_sock *parents, int fd));
 void udp_each(void (*fn)(struct udp_sock *s, void *arg), void *arg);
 /* A socket object that is in no table yet; NULL when out of memory. */
 struct udp_sock *udp_sock_new(int fd, int domain);
+/* Why the kernel serves a part of s. */
+static inline void udp_why(struct udp_sock *s, int fd, enum vma_why_path path, enum vma_why reason)
+{
+	stats_why(s->stats, fd, path, (struct vma_stats_why){.reason = reason});
+}
 /*
- * Hands s to the kernel for good; queued datagrams stay readable. why is for the log. s->lock is
- * held.
+ * Hands s to the kernel for good; queued datagrams stay readable. s->lock is held.
  */
-void udp_to_kernel(struct udp_sock *s, int fd, const char *why);
+void udp_to_kernel(struct udp_sock *s, int fd, struct vma_stats_why why);
 /*
  * After that, no lock held: other sockets of its port (0: of any) may leave it the packets that are
  * its own. A look asks the kernel for each port.

@@ -407,8 +407,7 @@ int udp_setsockopt(struct vfd *v, int fd, int level, int opt, const void *val, s
 	switch (kind) {
 	case OPT_MEMBERSHIP:
 		if (!udp_membership(s, level, opt, val, len))
-			udp_to_kernel(s, fd,
-				      "a multicast membership that user space does not follow");
+			udp_to_kernel(s, fd, STATS_WHY(MEMBERSHIP));
 		else
 			udp_attach(s, fd);
 		break;
@@ -440,7 +439,7 @@ int udp_setsockopt(struct vfd *v, int fd, int level, int opt, const void *val, s
 		 */
 		if (level == SOL_SOCKET && opt == SO_MAX_PACING_RATE && get_rate(fd) == PACING_NONE)
 			break;
-		udp_to_kernel(s, fd, "a socket option that user space does not have");
+		udp_to_kernel(s, fd, stats_why_option(level, opt));
 	}
 	libc_internal_end();
 	udp_unlock(s, cancel);
@@ -540,7 +539,7 @@ int udp_fcntl(struct vfd *v, int fd, int cmd, long arg)
 		s->stats->blocking = !s->o.nonblock;
 		/* SIGIO comes from the kernel socket: it must see the packets. */
 		if ((arg & O_ASYNC) && udp_lock_live(s, fd, &cancel)) {
-			udp_to_kernel(s, fd, "O_ASYNC");
+			udp_to_kernel(s, fd, STATS_WHY(ASYNC));
 			udp_unlock(s, cancel);
 		}
 	}

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Why a socket gets no stack: for vma_stats, after stack_get() has said no. Rare. */
+#include "stack/internal.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "net/net.h"
+#include "runtime/runtime.h"
+
+#define ADDRS_MAX 64
+
+/* A ring could not be opened for want of a right: which. */
+static struct vma_stats_why missing_right(int err)
+{
+	static const int needed[] = {CAP_NET_RAW, CAP_NET_ADMIN, CAP_BPF};
+
+	for (unsigned i = 0; i < sizeof(needed) / sizeof(needed[0]); i++) {
+		if (!caps_have(CAPS_BIT(needed[i])) &&
+		    !(needed[i] == CAP_BPF && caps_have(CAPS_BIT(CAP_SYS_ADMIN))))
+			return (struct vma_stats_why){VMA_WHY_CAPABILITY, needed[i]};
+	}
+	return (struct vma_stats_why){VMA_WHY_NO_RING, -err};
+}
+
+/* What opening its ring has come to. */
+static struct vma_stats_why refusal(int ifindex)
+{
+	int err = stack_last_refusal(ifindex);
+
+	if (err == -EBUSY)
+		return STATS_WHY(OWNER);
+	if (err == -EPERM || err == -EACCES)
+		return missing_right(err);
+	return (struct vma_stats_why){VMA_WHY_NO_RING, -err};
+}
+
+struct vma_stats_why stack_why_not(int ifindex)
+{
+	struct net_link link;
+
+	if (net_link_get(ifindex, &link))
+		return STATS_WHY(DOWN);
+	if (link.kind == NET_LINK_LOOPBACK && !params.offload_loopback)
+		return STATS_WHY(LOCAL);
+	if (link.kind == NET_LINK_OTHER)
+		return STATS_WHY(NOT_ETHERNET);
+	if (link.master)
+		return STATS_WHY(SLAVE);
+	if (!link.up)
+		return STATS_WHY(DOWN);
+	return refusal(ifindex);
+}
+
+static bool has_address(int ifindex, const struct in6_addr *addr)
+{
+	struct in6_addr addrs[ADDRS_MAX];
+	unsigned n = net_addr_list(ifindex, addrs, ADDRS_MAX);
+
+	for (unsigned i = 0; i < n && i < ADDRS_MAX; i++) {
+		if (!memcmp(&addrs[i], addr, sizeof(*addr)))
+			return true;
+	}
+	return false;
+}
+
+struct vma_stats_why stack_why_unserved(const struct in6_addr *local, int bound_if)
+{
+	struct vma_stats_why why = STATS_WHY(ADDRESS);
+	bool any = IN6_IS_ADDR_UNSPECIFIED(local);
+	int links[STACKS_MAX];
+	unsigned n = net_link_list(links, STACKS_MAX);
+
+	for (unsigned i = 0; i < n && i < STACKS_MAX; i++) {
+		if (bound_if ? links[i] != bound_if : !any && !has_address(links[i], local))
+			continue;
+		/* Its rules, not its ring, leave this socket out. */
+		if (stack_any(links[i]))
+			continue;
+		why = stack_why_not(links[i]);
+		/* An interface to others tells more. */
+		if (why.reason != VMA_WHY_LOCAL)
+			break;
+	}
+	return why;
+}
