@@ -279,14 +279,25 @@ static int first_spin(struct mux *m, struct spin *sp, uint64_t start, uint64_t d
 	return r;
 }
 
+/* A wait that began with `first`, which spinning found, and ended with r. */
+static void count(struct mux *m, const struct spin *sp, int first, int r)
+{
+	bool adaptive = params.select_poll == POLL_ADAPTIVE;
+	bool spun = m->spin && (adaptive ? sp->until_ns > sp->began_ns : params.select_poll);
+	enum vma_slept why = adaptive ? sp->why : VMA_SLEPT_SETTING;
+
+	wait_count(&m->stats->waits, spun, !first, r > 0, m->spin ? why : VMA_SLEPT_KERNEL);
+}
+
 static int mux_wait(struct mux *m, const struct timespec *timeout, uint32_t handled)
 {
 	uint64_t start = clock_monotonic_ns(), deadline_ns = mux_deadline(timeout, start);
 	struct spin sp = {.memory = NULL};
-	int r = 0;
+	int first = 0, r;
 
 	if (m->spin)
-		r = first_spin(m, &sp, start, deadline_ns, handled);
+		first = first_spin(m, &sp, start, deadline_ns, handled);
+	r = first;
 	stats_add(r ? &m->stats->poll_hit : &m->stats->poll_miss, 1);
 	while (!r) {
 		r = mux_sleep(m, deadline_ns, handled);
@@ -298,6 +309,7 @@ static int mux_wait(struct mux *m, const struct timespec *timeout, uint32_t hand
 			r = late ? late : r;
 		}
 	}
+	count(m, &sp, first, r);
 	spin_end(&sp, r > 0);
 	wait_over();
 	return r;

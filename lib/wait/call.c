@@ -22,7 +22,7 @@ void wait_call_init(struct wait_call *w, const _Atomic uint32_t *gen, uint64_t t
 	w->deadline_ns = timeout_ns ? clock_monotonic_ns() + timeout_ns : 0;
 	w->polls_left = polls;
 	w->polls = 0;
-	w->slept = false;
+	w->spun = w->slept = false;
 	w->memory = memory;
 	w->spin.memory = NULL;
 }
@@ -77,7 +77,18 @@ int wait_call_spun(struct wait_call *w)
 	}
 	if (params.rx_poll_yield && w->polls % (uint32_t)params.rx_poll_yield == 0)
 		sched_yield();
-	return spun_enough(w);
+	if (spun_enough(w))
+		return 1;
+	/* One poll is none: VMA_RX_POLL=0 has it, too. */
+	w->spun = w->spun || w->polls_left == POLL_ADAPTIVE || w->polls > 1;
+	return 0;
+}
+
+void wait_call_count(const struct wait_call *w, bool came, struct vma_stats_waits *to)
+{
+	if (w->polls)
+		wait_count(to, w->spun, w->slept, came,
+			   w->polls_left == POLL_ADAPTIVE ? w->spin.why : VMA_SLEPT_SETTING);
 }
 
 void wait_call_end(struct wait_call *w, bool came)
@@ -85,7 +96,7 @@ void wait_call_end(struct wait_call *w, bool came)
 	spin_end(&w->spin, came);
 	if (w->slept)
 		wait_over();
-	w->slept = false;
+	w->spun = w->slept = false;
 	w->polls = 0;
 }
 

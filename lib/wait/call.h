@@ -25,7 +25,7 @@ struct wait_call {
 	const _Atomic uint32_t *gen_now;
 	uint32_t gen;
 	uint32_t polls;
-	bool slept;
+	bool spun, slept;
 	/* before it sleeps; -1: for ever, POLL_ADAPTIVE: as spin says */
 	int64_t polls_left;
 	struct spin_memory *memory;
@@ -47,6 +47,8 @@ static inline bool wait_call_closed(const struct wait_call *w)
  * held (a cancellation point).
  */
 int wait_call_spun(struct wait_call *w);
+/* What came of the wait, for vma_stats: before wait_call_end(). */
+void wait_call_count(const struct wait_call *w, bool came, struct vma_stats_waits *to);
 /* The wait is over: what it waited for came, or not. The next poll begins another. */
 void wait_call_end(struct wait_call *w, bool came);
 /*

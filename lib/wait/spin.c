@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "runtime/runtime.h"
+#include "stats/stats.h"
 
 /*
  * The figures: a sleep with its wake-up costs 5 to 50 us, by the machine, and two programs that
@@ -154,6 +155,18 @@ static uint64_t window_ns(unsigned level)
 	return level == LEVEL_NONE ? 0 : WINDOW_MOST_NS >> (LEVEL_MOST - level);
 }
 
+/* Why a thread does not spin at now_ns, if it does not; VMA_SLEPTS: it does. */
+static enum vma_slept kept_from(const struct wait_spins *self, uint64_t window, uint64_t now_ns)
+{
+	if (!window)
+		return VMA_SLEPT_LONG;
+	if (now_ns < self->shared_until_ns)
+		return VMA_SLEPT_SHARED;
+	if (self->poor)
+		return VMA_SLEPT_BUDGET;
+	return quota_near(now_ns) ? VMA_SLEPT_QUOTA : VMA_SLEPTS;
+}
+
 bool spin_begin(struct spin *sp, struct spin_memory *memory, uint64_t now_ns)
 {
 	struct wait_spins *self = &wait_own()->spins;
@@ -166,9 +179,11 @@ bool spin_begin(struct spin *sp, struct spin_memory *memory, uint64_t now_ns)
 			    .looked_ns = now_ns,
 			    .until_ns = now_ns,
 			    .yield_ns = now_ns + YIELD_EVERY_NS};
-	sp->stopped = !window || now_ns < self->shared_until_ns || self->poor || quota_near(now_ns);
+	sp->why = kept_from(self, window, now_ns);
+	sp->stopped = sp->why != VMA_SLEPTS;
 	if (sp->stopped)
 		return false;
+	sp->why = VMA_SLEPT_WINDOW;
 	sp->until_ns += window;
 	return true;
 }
@@ -181,14 +196,17 @@ static bool yield(struct spin *sp, uint64_t now_ns)
 {
 	uint64_t after;
 
-	if (quota_near(now_ns) || !place_stamp(now_ns))
+	sp->why = quota_near(now_ns) ? VMA_SLEPT_QUOTA : VMA_SLEPT_CROWD;
+	if (sp->why == VMA_SLEPT_QUOTA || !place_stamp(now_ns))
 		return false;
+	sp->why = VMA_SLEPT_SHARED;
 	libc_raw(SYS_sched_yield, 0, 0, 0, 0, 0, 0);
 	after = clock_monotonic_ns();
 	if (after - now_ns > YIELD_LATE_NS) {
 		shared(after, after - now_ns);
 		return false;
 	}
+	sp->why = VMA_SLEPT_WINDOW;
 	sp->looked_ns = after;
 	sp->yield_ns = after + YIELD_EVERY_NS;
 	return true;
@@ -200,6 +218,7 @@ bool spin_goes_on(struct spin *sp, uint64_t now_ns)
 
 	if (gap > GAP_NS) {
 		shared(now_ns, gap); /* it has not spun in there */
+		sp->why = VMA_SLEPT_SHARED;
 		sp->stopped = true;
 		return false;
 	}
@@ -242,4 +261,14 @@ void spin_end(struct spin *sp, bool came)
 	if (level != was)
 		atomic_store_explicit(&sp->memory->level, (uint8_t)level, memory_order_relaxed);
 	sp->memory = NULL;
+}
+
+void wait_count(struct vma_stats_waits *to, bool spun, bool slept, bool came, enum vma_slept why)
+{
+	if (slept) {
+		stats_add(&to->slept, 1);
+		stats_add(&to->why[why], 1);
+	}
+	if (spun)
+		stats_add(slept || !came ? &to->spun_in_vain : &to->spun, 1);
 }

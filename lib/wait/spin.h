@@ -22,6 +22,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "vma/stats.h"
+
 /*
  * Of one socket or set, zeroed at its beginning. Threads that wait for it at the same time may lose
  * each other's lessons, no more.
@@ -37,6 +39,7 @@ struct spin {
 	uint64_t looked_ns; /* when it was seen running last */
 	uint64_t yield_ns; /* when it looks whether somebody wants the processor */
 	bool stopped; /* it sleeps, or should */
+	enum vma_slept why; /* it does, if it does */
 };
 
 /* Empty polls between two calls of spin_goes_on(): about a microsecond. */
@@ -51,5 +54,10 @@ bool spin_goes_on(struct spin *sp, uint64_t now_ns);
  * Nothing when it had not begun.
  */
 void spin_end(struct spin *sp, bool came);
+/*
+ * For vma_stats: a wait that found nothing at once has spun, or slept (why), or both; what it
+ * waited for came, or did not.
+ */
+void wait_count(struct vma_stats_waits *to, bool spun, bool slept, bool came, enum vma_slept why);
 
 #endif

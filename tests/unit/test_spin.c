@@ -29,12 +29,14 @@
 
 static struct spin_memory memory;
 
-/* A wait that began so long ago and slept to its end. False: it would not have spun. */
-static bool long_wait(uint64_t ago_ns)
+/* A wait that began so long ago and slept to its end. False: it would not have spun; *why. */
+static bool long_wait(uint64_t ago_ns, enum vma_slept *why)
 {
 	struct spin sp;
 	uint64_t began = clock_monotonic_ns() - ago_ns;
 	bool spins = spin_begin(&sp, &memory, began);
+
+	*why = sp.why;
 
 	sp.stopped = true;
 	spin_end(&sp, true);
@@ -57,14 +59,16 @@ static void short_wait(void)
 
 static void *long_waits(void *arg)
 {
+	enum vma_slept why;
 	unsigned n = 0;
 
 	(void)arg;
 	while (memory.level != 1) {
-		long_wait(1000 * MS);
+		long_wait(1000 * MS, &why);
 		CHECK(++n < 10);
 	}
-	CHECK(!long_wait(1000 * MS));
+	CHECK(!long_wait(1000 * MS, &why));
+	CHECK(why == VMA_SLEPT_LONG);
 	print_message("    no spin after %u waits of a second\n", n);
 	for (n = 0; n < 3; n++)
 		short_wait();
@@ -73,8 +77,8 @@ static void *long_waits(void *arg)
 	return NULL;
 }
 
-/* Spins to the end of its window, in steps in which nobody took the processor. */
-static bool vain_spin(uint64_t *now)
+/* Spins to the end of its window, in steps in which nobody took the processor; *why it ends. */
+static bool vain_spin(uint64_t *now, enum vma_slept *why)
 {
 	struct spin sp;
 	bool spins = spin_begin(&sp, &memory, *now);
@@ -85,6 +89,7 @@ static bool vain_spin(uint64_t *now)
 		sp.yield_ns = UINT64_MAX;
 		(void)spin_goes_on(&sp, *now);
 	}
+	*why = sp.why;
 	spin_end(&sp, false);
 	memory.level = 3;
 	return spins;
@@ -93,22 +98,25 @@ static bool vain_spin(uint64_t *now)
 static void *budget(void *arg)
 {
 	uint64_t now = clock_monotonic_ns() - 1000 * MS, began = now;
+	enum vma_slept why;
 	unsigned spins = 0;
 
 	(void)arg;
 	memory.level = 3;
-	while (vain_spin(&now)) {
+	while (vain_spin(&now, &why)) {
+		CHECK(why == VMA_SLEPT_WINDOW);
 		spins++;
 		CHECK(spins < 1000);
 	}
 	print_message("    %u spins in vain, %llu us, then none\n", spins,
 		      (unsigned long long)((now - began) / US));
 	CHECK(spins >= 20);
+	CHECK(why == VMA_SLEPT_BUDGET);
 	/* 1/32 of the time: after 10 ms there are 300 us, too little to begin; after 20 enough. */
 	now += 10 * MS;
-	CHECK(!vain_spin(&now));
+	CHECK(!vain_spin(&now, &why));
 	now += 10 * MS;
-	CHECK(vain_spin(&now));
+	CHECK(vain_spin(&now, &why));
 	return NULL;
 }
 
@@ -123,10 +131,12 @@ static void *neighbour(void *arg)
 		CHECK(spin_begin(&sp, &memory, now));
 		CHECK(spin_goes_on(&sp, now + 1 * US));
 		CHECK(!spin_goes_on(&sp, now + 3 * MS)); /* somebody's slice */
+		CHECK(sp.why == VMA_SLEPT_SHARED);
 		spin_end(&sp, true);
 		now += 3 * MS;
 		memory.level = 0;
 		CHECK(!spin_begin(&sp, &memory, now + for_ns - 1 * US));
+		CHECK(sp.why == VMA_SLEPT_SHARED);
 		now += for_ns;
 		print_message("    the processor lost for 3 ms: no spin for %llu ms\n",
 			      (unsigned long long)(for_ns / MS));
@@ -153,6 +163,7 @@ static void *late_yield(void *arg)
 	CHECK(spin_goes_on(&sp, now + 9 * US));
 	/* sched_yield() comes back 3 ms later. */
 	CHECK(!spin_goes_on(&sp, now + 11 * US));
+	CHECK(sp.why == VMA_SLEPT_SHARED);
 	memory.level = 0;
 	CHECK(!spin_begin(&sp, &memory, clock_monotonic_ns()));
 	return NULL;
@@ -218,6 +229,23 @@ static void *places(void *arg)
 	return NULL;
 }
 
+static void *counts(void *arg)
+{
+	struct vma_stats_waits w = {0};
+
+	(void)arg;
+	wait_count(&w, true, false, true, VMA_SLEPT_WINDOW);
+	CHECK(w.spun == 1 && !w.spun_in_vain && !w.slept && !w.why[VMA_SLEPT_WINDOW]);
+	wait_count(&w, true, true, true, VMA_SLEPT_WINDOW);
+	CHECK(w.spun == 1 && w.spun_in_vain == 1 && w.slept == 1 && w.why[VMA_SLEPT_WINDOW] == 1);
+	wait_count(&w, false, true, true, VMA_SLEPT_QUOTA);
+	CHECK(w.spun_in_vain == 1 && w.slept == 2 && w.why[VMA_SLEPT_QUOTA] == 1);
+	/* A signal or a deadline while it spun. */
+	wait_count(&w, true, false, false, VMA_SLEPT_WINDOW);
+	CHECK(w.spun == 1 && w.spun_in_vain == 2 && w.slept == 2);
+	return NULL;
+}
+
 static void alone(void **state)
 {
 	void *(*const *test)(void *) = (void *(*const *)(void *)) * state;
@@ -233,7 +261,7 @@ static void alone(void **state)
 
 int main(void)
 {
-	static void *(*fns[])(void *) = {long_waits, budget, neighbour, late_yield, places};
+	static void *(*fns[])(void *) = {long_waits, budget, neighbour, late_yield, places, counts};
 	const struct CMUnitTest tests[] = {
 		{"waits that last lower the spin to none, short ones raise it", alone, NULL, NULL,
 		 &fns[0]},
@@ -241,6 +269,7 @@ int main(void)
 		{"who shares its processor spins more and more rarely", alone, NULL, NULL, &fns[2]},
 		{"a late yield is a neighbour", alone, NULL, NULL, &fns[3]},
 		{"fewer threads spin than there are processors", alone, NULL, NULL, &fns[4]},
+		{"what a wait did is counted", alone, NULL, NULL, &fns[5]},
 	};
 
 	libc_load();

@@ -129,6 +129,7 @@ int tcp_sock_wait_more(struct tcp_sock *s, struct tcp_sock_wait *w)
 
 	if (w->want & EPOLLIN)
 		count(s, w, !err);
+	wait_call_count(&w->call, !err, &s->stats->waits);
 	wait_call_end(&w->call, !err);
 	return err;
 }

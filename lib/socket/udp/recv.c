@@ -392,6 +392,7 @@ static void count_wait(struct udp_sock *s, const struct wait_call *w, bool came)
 		stats_add(&s->stats->rx_poll_miss, 1);
 	else
 		stats_add(&s->stats->rx_poll_hit, came && w->polls);
+	wait_call_count(w, came, &s->stats->waits);
 }
 
 /*
