@@ -61,13 +61,19 @@ struct vma_port_owner {
 	__u64 start_time; /* clock ticks since boot, field 22 of /proc/<pid>/stat */
 };
 
-/* What the steering program counts, for each CPU. */
+/* What the steering program and the guard behind it count, for each CPU. */
 struct vma_steer_counters {
 	/*
 	 * UDP superframes of a registered flow that user space cannot take apart, left to the
 	 * kernel
 	 */
 	__u64 passed_gso;
+	/*
+	 * TCP segments of flows in user space that came past the steering program, held back from
+	 * the kernel: fragments; with a VLAN tag; behind IP options or extension headers; such as
+	 * it takes otherwise, while it was off the interface or in a queue without XSK.
+	 */
+	__u64 held_fragment, held_tagged, held_headers, held_plain;
 };
 
 /*

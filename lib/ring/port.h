@@ -12,10 +12,12 @@
 #include <limits.h>
 #include <linux/ethtool.h>
 #include <net/if.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "ring/xdp/guard.h"
 #include "vma/flow.h"
 
 #define PORT_MAX_QUEUES 64
@@ -72,6 +74,9 @@ struct ring_port {
 	struct port_flows
 		*flows; /* [VMA_PORT_INDEX_MAX]: what is in the table for each local port */
 	char pin_dir[PATH_MAX]; /* "": not pinned */
+
+	_Atomic bool has_tcp; /* a TCP flow was added once; never cleared */
+	struct guard guard; /* the worker's, and port_close()'s after it */
 };
 
 /*
@@ -90,6 +95,11 @@ int port_attach(struct ring_port *p, const int *xsk_fds, unsigned n);
  * another negative errno, logged. One thread.
  */
 int port_program_changed(struct ring_port *p, uint32_t id);
+/*
+ * Now and then: once there is a TCP flow, what comes past the steering program is kept from the
+ * kernel. The worker; no lock of a stack's is held.
+ */
+void port_guard(struct ring_port *p);
 /* Tells the program of a further ring's n XSKs (fds in queue order). 0 or negative errno. */
 int port_add_ring(struct ring_port *p, unsigned ring, const int *xsk_fds, unsigned n);
 /* Detaches and unpins (not in a forked child), frees. p may be NULL. */

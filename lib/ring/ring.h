@@ -7,8 +7,8 @@
  * owns the ring unless they say otherwise. Errors are negative errno.
  *
  * xdp/ is AF_XDP on any interface. Every packet: rx.c, tx.c, gso.c. When rings and rules come and
- * go: ring.c, port.c, xsk.c, umem.c, share.c, pin.c, flow.c. mlx5/ is a ConnectX queue pair. Every
- * packet: rx.c, tx.c and queue/. Rare: the other files.
+ * go: ring.c, port.c, xsk.c, umem.c, share.c, pin.c, flow.c, guard.c. mlx5/ is a ConnectX queue
+ * pair. Every packet: rx.c, tx.c and queue/. Rare: the other files.
  */
 #ifndef RING_RING_H
 #define RING_RING_H
@@ -216,6 +216,11 @@ struct ring_ops {
 	 * front of the ring.
 	 */
 	int (*program_changed)(struct ring *r, uint32_t id);
+	/*
+	 * Now and then: the kernel is kept from answering TCP segments of the ring's flows that
+	 * reach it all the same. The worker only, without the lock. NULL: none do.
+	 */
+	void (*guard)(struct ring *r);
 	/*
 	 * What the program asks of its device (vma_extra(3)). NULL, all: it has nothing of the
 	 * kind. Readers are woken after so many packets, or so long after the first, from now on;

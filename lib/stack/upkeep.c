@@ -126,12 +126,27 @@ static void sync_stats(void)
 	stack_timed_ops->figures();
 }
 
+/* Without the lock, for which packets wait. A ring outlives its stack's end by seconds. */
+static void guard_rings(void)
+{
+	unsigned n = atomic_load_explicit(&num_stacks, memory_order_acquire);
+
+	for (unsigned i = 0; i < n; i++) {
+		struct stack *st = atomic_load_explicit(&stacks[i], memory_order_relaxed);
+		struct ring *ring = stack_ring(st);
+
+		if (atomic_load_explicit(&st->open, memory_order_acquire) && ring->ops->guard)
+			ring->ops->guard(ring);
+	}
+}
+
 /*
  * What is for a process without a ring as well. While there is one, ten times a second, with the
  * tick that is there for it.
  */
 static void control(void)
 {
+	guard_rings();
 	stats_control(NULL);
 	last_thread_look();
 }

@@ -181,6 +181,8 @@ int port_flow_add(struct ring_port *p, unsigned ring, const struct vma_flow_key 
 		return flow_share(p, ring, key);
 	if (err)
 		return err;
+	if (key->proto == IPPROTO_TCP)
+		atomic_store_explicit(&p->has_tcp, true, memory_order_relaxed);
 	err = port_count(p, key, NULL, &is);
 	if (err)
 		port_flow_del(p, ring, key);

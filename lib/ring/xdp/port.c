@@ -17,6 +17,7 @@
 #include <xdp/libxdp.h>
 
 #include "ring/ring.h"
+#include "kmod/kmod.h"
 #include "ring/xdp/kernel_types.h"
 #include "ring/xdp/pin.h"
 #include "runtime/runtime.h"
@@ -163,6 +164,7 @@ int port_open(int ifindex, struct ring_port **out)
 		return -ENOMEM;
 	p->ifindex = ifindex;
 	p->link_fd = -1;
+	p->guard = GUARD_NONE;
 	p->pid = getpid();
 	p->opener = process_mark();
 	err = probe(p);
@@ -503,6 +505,10 @@ static void detach(struct ring_port *p)
 	bool ours = p->opener == process_mark();
 	int err;
 
+	if (ours)
+		guard_close(&p->guard);
+	else
+		guard_forked(&p->guard);
 	if (p->prog && ours) {
 		err = xdp_program__detach(p->prog, p->ifindex, attach_mode(p), 0);
 		if (err && !detach_by_netlink(p))
@@ -636,6 +642,20 @@ int port_program_changed(struct ring_port *p, uint32_t id)
 		note_program(p);
 	ring_bpf_end();
 	return err;
+}
+
+void port_guard(struct ring_port *p)
+{
+	if (p->guard.tried || !atomic_load_explicit(&p->has_tcp, memory_order_relaxed))
+		return;
+	/* The module hands in what reaches the kernel. */
+	if (kmod_fallback_fd() >= 0) {
+		p->guard.tried = true;
+		return;
+	}
+	ring_bpf_begin();
+	guard_open(&p->guard, p->ifindex, p->ifname, p->skel);
+	ring_bpf_end();
 }
 
 int port_attach(struct ring_port *p, const int *xsk_fds, unsigned n)

@@ -74,6 +74,11 @@ static int xdp_program_changed(struct ring *r, uint32_t id)
 	return port_program_changed(xdp_ring(r)->port, id);
 }
 
+static void xdp_guard(struct ring *r)
+{
+	port_guard(xdp_ring(r)->port);
+}
+
 /* What no other ring shares with this one. */
 static void ring_free(struct xdp_ring *x)
 {
@@ -155,6 +160,7 @@ static const struct ring_ops xdp_ops = {
 	.port_quiet = xdp_port_quiet,
 	.link_changed = xdp_link_changed,
 	.program_changed = xdp_program_changed,
+	.guard = xdp_guard,
 	.gauges = xdp_gauges,
 };
 

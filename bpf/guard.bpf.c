@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The guard behind the steering: at the interface's tc ingress it holds back the TCP segments of
+ * flows that live in user space, and that have come past the steering program all the same:
+ * fragments, headers that it does not read, tagged ones, those of a queue that has no XSK, those
+ * that come while the program is off the interface. The kernel knows no such connection and would
+ * say RST. What is held back the peer sends again. Datagrams pass: the shadow socket takes them.
+ *
+ * A segment of the kernel's costs one parse and one array lookup (`ports`).
+ */
+#include <linux/if_ether.h>
+#include <linux/in.h>
+#include <linux/ip.h>
+#include <linux/ipv6.h>
+#include <linux/pkt_cls.h>
+#include "flow_table.h"
+
+#define PACKET_HOST 0 /* __sk_buff.pkt_type: the interface's own MAC */
+#define VLAN_VID_MASK 0xfff
+#define IP_OFFSET 0x1fff
+#define IP_MORE 0x2000
+#define IPV6_FRAGMENT_OFFSET 0xfff8
+#define IPV6_HEADERS_MAX 6 /* extension headers that are looked at */
+#define FLAGS_UNKNOWN 0
+
+/* TCP's header in a packet: where it is and how it got there. */
+struct place {
+	__u32 at; /* 0: there is none */
+	bool fragment; /* the first one: of the others nobody knows whose they are */
+	bool headers; /* options or extension headers in front of it */
+};
+
+struct ext_header {
+	__u8 next, len;
+	__be16 offset; /* a fragment's */
+};
+
+/* The first len bytes can be read directly. False: the packet has no so many. */
+static __always_inline bool reach(struct __sk_buff *skb, __u32 len)
+{
+	if ((void *)(long)skb->data + len <= (void *)(long)skb->data_end)
+		return true;
+	return !bpf_skb_pull_data(skb, len) &&
+	       (void *)(long)skb->data + len <= (void *)(long)skb->data_end;
+}
+
+static __always_inline struct place place_v4(const struct iphdr *ip)
+{
+	struct place p = {};
+
+	if (ip->protocol != IPPROTO_TCP || ip->frag_off & bpf_htons(IP_OFFSET))
+		return p;
+	p.at = ETH_HLEN + ip->ihl * 4u;
+	p.fragment = ip->frag_off & bpf_htons(IP_MORE);
+	p.headers = ip->ihl != 5;
+	return p;
+}
+
+static __always_inline bool is_extension(__u8 next)
+{
+	return next == IPPROTO_HOPOPTS || next == IPPROTO_ROUTING || next == IPPROTO_DSTOPTS ||
+	       next == IPPROTO_FRAGMENT;
+}
+
+/* Behind extension headers, of which `next` is the first. */
+static __always_inline struct place place_behind(struct __sk_buff *skb, __u8 next)
+{
+	struct place p = {.at = ETH_HLEN + sizeof(struct ipv6hdr)}, none = {};
+	struct ext_header h;
+
+	for (int i = 0; i < IPV6_HEADERS_MAX && is_extension(next); i++) {
+		if (bpf_skb_load_bytes(skb, p.at, &h, sizeof(h)))
+			return none;
+		if (next == IPPROTO_FRAGMENT) {
+			if (h.offset & bpf_htons(IPV6_FRAGMENT_OFFSET))
+				return none;
+			p.fragment = true;
+			p.at += 8;
+		} else {
+			p.headers = true;
+			p.at += 8 + h.len * 8u;
+		}
+		next = h.next;
+	}
+	return next == IPPROTO_TCP ? p : none;
+}
+
+/* Its reason, counted; see struct vma_steer_counters. */
+static __always_inline int hold(const struct place *p, bool tagged)
+{
+	__u32 zero = 0;
+	struct vma_steer_counters *c = bpf_map_lookup_elem(&counters, &zero);
+
+	if (!c)
+		return TC_ACT_SHOT;
+	if (p->fragment)
+		c->held_fragment++;
+	else if (tagged)
+		c->held_tagged++;
+	else if (p->headers)
+		c->held_headers++;
+	else
+		c->held_plain++;
+	return TC_ACT_SHOT;
+}
+
+/*
+ * Its owner lives: the rule's ring has a socket. That of a process that has died without a word has
+ * none, and the kernel is to tell its peers.
+ */
+static __always_inline bool is_alive(const struct vma_flow_info *f)
+{
+	__u32 slot = f->ring[0] * VMA_XSK_QUEUES;
+
+	return bpf_map_lookup_elem(&xsks, &slot);
+}
+
+/*
+ * The flow's, if user space has it: that of a connection, or of a listener, to whose port the
+ * kernel may have connections, too. To a listener's one a SYN may go: the kernel's listener answers
+ * it, and the connection is the kernel's. In a VLAN, whose interface may be in another network
+ * namespace, a listener's addresses may be somebody else's.
+ */
+static __always_inline bool is_held(struct __sk_buff *skb, const struct vma_port *port,
+				    struct vma_flow_key *key, const struct tcp_start *t, bool v4)
+{
+	bool tagged = skb->vlan_present && skb->vlan_tci & VLAN_VID_MASK;
+	struct vma_addr remote = key->remote;
+	struct vma_flow_info *info;
+
+	info = bpf_map_lookup_elem(&flows, key);
+	if (info)
+		return is_alive(info);
+	if (!(port->flags & VMA_PORT_3TUPLE) || tagged || opens(t->flags))
+		return false;
+	__builtin_memset(&key->remote, 0, sizeof(key->remote));
+	key->remote_port = 0;
+	info = bpf_map_lookup_elem(&flows, key);
+	return info && is_alive(info) &&
+	       !kernel_has(skb, &t->ports, &remote.byte[v4 ? 12 : 0], &key->local.byte[v4 ? 12 : 0],
+			   v4);
+}
+
+static __always_inline int judge(struct __sk_buff *skb, const struct place *p, const void *src,
+				 const void *dst, bool v4)
+{
+	struct tcp_start t = {.flags = FLAGS_UNKNOWN};
+	struct vma_flow_key key = {.proto = IPPROTO_TCP};
+	struct vma_port *port;
+	__u32 index;
+
+	/* Of a fragment no more than the ports need be there. */
+	if (!p->at || (bpf_skb_load_bytes(skb, p->at, &t, sizeof(t)) &&
+		       bpf_skb_load_bytes(skb, p->at, &t, sizeof(t.ports))))
+		return TC_ACT_UNSPEC;
+	index = VMA_PORT_INDEX_TCP + bpf_ntohs(t.ports.dest);
+	port = bpf_map_lookup_elem(&ports, &index);
+	if (!port || !port->flags)
+		return TC_ACT_UNSPEC;
+	addr_load(&key.local, dst, v4);
+	addr_load(&key.remote, src, v4);
+	key.local_port = bpf_ntohs(t.ports.dest);
+	key.remote_port = bpf_ntohs(t.ports.source);
+	return is_held(skb, port, &key, &t, v4) ? hold(p, skb->vlan_present) : TC_ACT_UNSPEC;
+}
+
+/* TC_ACT_UNSPEC: whoever else has a program there, else the kernel. */
+SEC("tc")
+int guard(struct __sk_buff *skb)
+{
+	struct iphdr *ip;
+	struct ipv6hdr *ip6;
+	struct place p;
+	__u8 addrs[32];
+
+	if (skb->pkt_type != PACKET_HOST)
+		return TC_ACT_UNSPEC;
+	if (skb->protocol == bpf_htons(ETH_P_IP)) {
+		if (!reach(skb, ETH_HLEN + sizeof(*ip)))
+			return TC_ACT_UNSPEC;
+		ip = (void *)(long)skb->data + ETH_HLEN;
+		if ((void *)(ip + 1) > (void *)(long)skb->data_end)
+			return TC_ACT_UNSPEC;
+		p = place_v4(ip);
+		return judge(skb, &p, &ip->saddr, &ip->daddr, true);
+	}
+	if (skb->protocol != bpf_htons(ETH_P_IPV6) || !reach(skb, ETH_HLEN + sizeof(*ip6)))
+		return TC_ACT_UNSPEC;
+	ip6 = (void *)(long)skb->data + ETH_HLEN;
+	if ((void *)(ip6 + 1) > (void *)(long)skb->data_end)
+		return TC_ACT_UNSPEC;
+	if (ip6->nexthdr != IPPROTO_TCP && !is_extension(ip6->nexthdr))
+		return TC_ACT_UNSPEC;
+	__builtin_memcpy(addrs, &ip6->saddr, sizeof(addrs));
+	p = place_behind(skb, ip6->nexthdr);
+	return judge(skb, &p, addrs, addrs + 16, false);
+}
+
+char _license[] SEC("license") = "Dual BSD/GPL";

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "ring/xdp/guard.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <linux/pkt_sched.h>
+#include <netlink/netlink.h>
+#include <netlink/route/classifier.h>
+#include <string.h>
+
+#include "guard.skel.h"
+#include "runtime/runtime.h"
+#include "vma/steer.h"
+#include "steer.skel.h"
+
+#define TCX_INGRESS ((enum bpf_attach_type)46) /* BPF_TCX_INGRESS, since 6.6 */
+/* Of the filter: one that nobody else is likely to have, in front of those without one. */
+#define FILTER_PRIORITY 761u
+#define FILTER_HANDLE 1u
+
+/* The guard looks at the steering program's own maps. 0 or negative errno. */
+static int load(struct guard_bpf *skel, const struct steer_bpf *steer)
+{
+	const struct {
+		struct bpf_map *ours, *theirs;
+	} maps[] = {
+		{skel->maps.flows, steer->maps.flows},
+		{skel->maps.ports, steer->maps.ports},
+		{skel->maps.xsks, steer->maps.xsks},
+		{skel->maps.counters, steer->maps.counters},
+	};
+	int err = 0;
+
+	for (unsigned i = 0; !err && i < sizeof(maps) / sizeof(maps[0]); i++)
+		err = bpf_map__reuse_fd(maps[i].ours, bpf_map__fd(maps[i].theirs));
+	return err ? err : guard_bpf__load(skel);
+}
+
+static int filter_attach(struct guard *g, int ifindex, int prog_fd)
+{
+	LIBBPF_OPTS(bpf_tc_hook, hook, .ifindex = ifindex, .attach_point = BPF_TC_INGRESS);
+	LIBBPF_OPTS(bpf_tc_opts, opts, .prog_fd = prog_fd, .handle = FILTER_HANDLE,
+		    .priority = FILTER_PRIORITY, .flags = BPF_TC_F_REPLACE);
+	int err = bpf_tc_hook_create(&hook);
+
+	if (err && err != -EEXIST)
+		return err;
+	g->own_qdisc = !err;
+	err = bpf_tc_attach(&hook, &opts);
+	if (!err)
+		g->filter_on = ifindex;
+	return err;
+}
+
+static bool has_filters(struct nl_sock *nl, int ifindex, uint32_t minor)
+{
+	struct nl_cache *filters;
+	bool has;
+
+	/* Who cannot tell takes nothing away. */
+	if (rtnl_cls_alloc_cache(nl, ifindex, TC_H_MAKE(TC_H_CLSACT, minor), &filters))
+		return true;
+	has = !nl_cache_is_empty(filters);
+	nl_cache_free(filters);
+	return has;
+}
+
+/* Somebody else has put filters to the queueing discipline that we had made. */
+static bool others_there(int ifindex)
+{
+	struct nl_sock *nl = nl_socket_alloc();
+	bool others = !nl || nl_connect(nl, NETLINK_ROUTE) ||
+		      has_filters(nl, ifindex, TC_H_MIN_INGRESS) ||
+		      has_filters(nl, ifindex, TC_H_MIN_EGRESS);
+
+	nl_socket_free(nl);
+	return others;
+}
+
+static void filter_detach(const struct guard *g)
+{
+	LIBBPF_OPTS(bpf_tc_hook, hook, .ifindex = g->filter_on, .attach_point = BPF_TC_INGRESS);
+	LIBBPF_OPTS(bpf_tc_opts, opts, .handle = FILTER_HANDLE, .priority = FILTER_PRIORITY);
+	int err = bpf_tc_detach(&hook, &opts);
+
+	if (!err && g->own_qdisc && !others_there(g->filter_on)) {
+		hook.attach_point = BPF_TC_INGRESS | BPF_TC_EGRESS;
+		err = bpf_tc_hook_destroy(&hook);
+	}
+	if (err)
+		log_debug("ring/xdp: tc filter of interface %d: %s", g->filter_on, strerror(-err));
+}
+
+static int attach(struct guard *g, int ifindex, int prog_fd)
+{
+	g->link_fd = bpf_link_create(prog_fd, ifindex, TCX_INGRESS, NULL);
+	if (g->link_fd >= 0)
+		return 0;
+	g->link_fd = -1;
+	return filter_attach(g, ifindex, prog_fd);
+}
+
+void guard_open(struct guard *g, int ifindex, const char *ifname, const struct steer_bpf *steer)
+{
+	struct guard_bpf *skel = guard_bpf__open();
+	int err = skel ? load(skel, steer) : -errno;
+
+	g->tried = true;
+	if (!err)
+		err = attach(g, ifindex, bpf_program__fd(skel->progs.guard));
+	/* What it is attached to holds the program. */
+	guard_bpf__destroy(skel);
+	if (err)
+		log_details("ring/xdp: %s: what comes past the steering program of TCP connections "
+			    "reaches the kernel, which resets them: %s",
+			    ifname, strerror(-err));
+}
+
+void guard_close(struct guard *g)
+{
+	if (g->filter_on)
+		filter_detach(g);
+	guard_forked(g);
+}
+
+void guard_forked(struct guard *g)
+{
+	if (g->link_fd >= 0)
+		own_fd_close(g->link_fd);
+	*g = GUARD_NONE;
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The guard behind a port's steering program (bpf/guard.bpf.c): it keeps from the kernel what has
+ * come past that of TCP flows in user space. It hangs on a descriptor (tcx, Linux 6.6), else it is
+ * a filter of the interface's clsact queueing discipline. The filter of a process that was killed
+ * stays: it lets everything pass, and the next owner's takes its place.
+ */
+#ifndef RING_XDP_GUARD_H
+#define RING_XDP_GUARD_H
+
+#include <stdbool.h>
+
+struct steer_bpf;
+
+struct guard {
+	bool tried; /* guard_open() was called */
+	int link_fd; /* -1: none */
+	int filter_on; /* ifindex; 0: no filter */
+	bool own_qdisc; /* the interface had no clsact before */
+};
+
+#define GUARD_NONE ((struct guard){.link_fd = -1})
+
+/*
+ * Puts the guard in front of the kernel, on the interface of a loaded steering program. libbpf is
+ * entered. Once; without it everything is as before, and the log says so.
+ */
+void guard_open(struct guard *g, int ifindex, const char *ifname, const struct steer_bpf *steer);
+/* Takes it away. libbpf is entered. */
+void guard_close(struct guard *g);
+/* A forked child's copy of the descriptor. */
+void guard_forked(struct guard *g);
+
+#endif
