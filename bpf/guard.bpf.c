@@ -22,6 +22,23 @@
 #define IPV6_FRAGMENT_OFFSET 0xfff8
 #define IPV6_HEADERS_MAX 6 /* extension headers that are looked at */
 #define FLAGS_UNKNOWN 0
+/* A flow of which segments are held again after this: not the rest of one burst, but sent again. */
+#define AGAIN_MIN_NS 150000000ull
+#define AGAIN_MAX_NS 180000000000ull /* TCP sends again within two minutes */
+
+/* When a segment of the flow was held first, or was told of last. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1024);
+	__type(key, struct vma_flow_key);
+	__type(value, __u64);
+} held_at SEC(".maps");
+
+/* The flows that the kernel is to have. */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, VMA_STRAYS_BYTES);
+} strays SEC(".maps");
 
 /* TCP's header in a packet: where it is and how it got there. */
 struct place {
@@ -85,12 +102,25 @@ static __always_inline struct place place_behind(struct __sk_buff *skb, __u8 nex
 	return next == IPPROTO_TCP ? p : none;
 }
 
+/* A flow that would stand still is told of: the kernel can read what the steering cannot. */
+static __always_inline void tell(const struct vma_flow_key *key)
+{
+	__u64 now = bpf_ktime_get_ns(), *at = bpf_map_lookup_elem(&held_at, key);
+
+	if (at && now - *at < AGAIN_MIN_NS)
+		return;
+	if (at && now - *at < AGAIN_MAX_NS)
+		bpf_ringbuf_output(&strays, (void *)key, sizeof(*key), BPF_RB_NO_WAKEUP);
+	bpf_map_update_elem(&held_at, key, &now, BPF_ANY);
+}
+
 /* Its reason, counted; see struct vma_steer_counters. */
-static __always_inline int hold(const struct place *p, bool tagged)
+static __always_inline int hold(const struct place *p, const struct vma_flow_key *key, bool tagged)
 {
 	__u32 zero = 0;
 	struct vma_steer_counters *c = bpf_map_lookup_elem(&counters, &zero);
 
+	tell(key);
 	if (!c)
 		return TC_ACT_SHOT;
 	if (p->fragment)
@@ -122,10 +152,11 @@ static __always_inline bool is_alive(const struct vma_flow_info *f)
  * namespace, a listener's addresses may be somebody else's.
  */
 static __always_inline bool is_held(struct __sk_buff *skb, const struct vma_port *port,
-				    struct vma_flow_key *key, const struct tcp_start *t, bool v4)
+				    const struct vma_flow_key *key, const struct tcp_start *t,
+				    bool v4)
 {
 	bool tagged = skb->vlan_present && skb->vlan_tci & VLAN_VID_MASK;
-	struct vma_addr remote = key->remote;
+	struct vma_flow_key listener = *key;
 	struct vma_flow_info *info;
 
 	info = bpf_map_lookup_elem(&flows, key);
@@ -133,12 +164,12 @@ static __always_inline bool is_held(struct __sk_buff *skb, const struct vma_port
 		return is_alive(info);
 	if (!(port->flags & VMA_PORT_3TUPLE) || tagged || opens(t->flags))
 		return false;
-	__builtin_memset(&key->remote, 0, sizeof(key->remote));
-	key->remote_port = 0;
-	info = bpf_map_lookup_elem(&flows, key);
+	__builtin_memset(&listener.remote, 0, sizeof(listener.remote));
+	listener.remote_port = 0;
+	info = bpf_map_lookup_elem(&flows, &listener);
 	return info && is_alive(info) &&
-	       !kernel_has(skb, &t->ports, &remote.byte[v4 ? 12 : 0], &key->local.byte[v4 ? 12 : 0],
-			   v4);
+	       !kernel_has(skb, &t->ports, &key->remote.byte[v4 ? 12 : 0],
+			   &key->local.byte[v4 ? 12 : 0], v4);
 }
 
 static __always_inline int judge(struct __sk_buff *skb, const struct place *p, const void *src,
@@ -161,7 +192,9 @@ static __always_inline int judge(struct __sk_buff *skb, const struct place *p, c
 	addr_load(&key.remote, src, v4);
 	key.local_port = bpf_ntohs(t.ports.dest);
 	key.remote_port = bpf_ntohs(t.ports.source);
-	return is_held(skb, port, &key, &t, v4) ? hold(p, skb->vlan_present) : TC_ACT_UNSPEC;
+	if (!is_held(skb, port, &key, &t, v4))
+		return TC_ACT_UNSPEC;
+	return hold(p, &key, skb->vlan_present);
 }
 
 /* TC_ACT_UNSPEC: whoever else has a program there, else the kernel. */

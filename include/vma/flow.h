@@ -77,6 +77,12 @@ struct vma_steer_counters {
 };
 
 /*
+ * The ring buffer by which the guard names flows whose segments it holds back again and again, each
+ * by its exact key. What finds no room is told again.
+ */
+#define VMA_STRAYS_BYTES 4096
+
+/*
  * A GSO burst: UDP datagrams of one size behind one set of headers, the last one may be shorter.
  * The steering program writes this directly in front of the frame, as XDP metadata, and the kernel
  * copies both to the XSK. In front of any other frame stands whatever the memory held, so the

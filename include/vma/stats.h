@@ -122,6 +122,7 @@ struct vma_stats_tcp {
 	X(IO_URING, "io-uring", "io_uring works on it")                                            \
 	X(STDIO, "stdio", "libc reads and writes it by itself")                                    \
 	X(RING_GONE, "ring-gone", "its ring is gone")                                              \
+	X(STRAY, "stray", "what its peer sends does not come by the ring")                         \
 	X(LOCAL, "local", "the address is this host's own")                                        \
 	X(ADDRESS, "address", "no address that user space can serve")                              \
 	X(GROUP_CONNECTED, "group-connected", "bound to a multicast group, and connected")         \

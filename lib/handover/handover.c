@@ -22,6 +22,7 @@ static const struct tcp_sock_handover tcp_ops = {
 	.rests = tcp_sock_listeners_rest,
 	.second = tcp_sock_claims_look,
 	.cut_off = tcp_sock_stack_to_kernel,
+	.strays = tcp_sock_strays_to_kernel,
 	.decided = tcp_sock_decided,
 };
 

@@ -41,6 +41,8 @@ int tcp_sock_hold_segments(struct tcp_sock *s, struct stack *st, int fd);
 void tcp_sock_leave_engine(struct tcp_sock *s, struct stack *st, uint64_t now);
 /* All that one stack has. The internal thread only. */
 void tcp_sock_stack_to_kernel(struct stack *st);
+/* The connection with this exact key. The internal thread only. */
+void tcp_sock_strays_to_kernel(const struct vma_flow_key *key);
 /* Whether this process may do any of it now. */
 bool tcp_sock_to_kernel_allowed(void);
 void tcp_sock_share(struct vfd *v, struct vma_stats_why why);

@@ -551,6 +551,34 @@ void tcp_sock_stack_to_kernel(struct stack *st)
 	tcp_sock_each(leave_stack, st);
 }
 
+static bool has_key(struct tcp_sock *s, const struct vma_flow_key *key)
+{
+	struct stack *st = tcp_sock_mode(s) == TCP_SOCK_CONN ? tcp_sock_conn_lock(s) : NULL;
+	struct vma_flow_key ours;
+	bool same;
+
+	if (!st)
+		return false;
+	tcp_sock_key(&s->tuple, true, &ours);
+	same = !memcmp(&ours, key, sizeof(ours));
+	lock_drop(&st->lock);
+	return same;
+}
+
+static void leave_strays(struct tcp_sock *s, void *arg)
+{
+	if (has_key(s, arg) &&
+	    tcp_sock_to_kernel(s, STATS_WHY(STRAY)) == -ENOTCONN)
+		(void)tcp_sock_orphan_to_kernel(s);
+}
+
+void tcp_sock_strays_to_kernel(const struct vma_flow_key *key)
+{
+	struct vma_flow_key k = *key;
+
+	tcp_sock_each(leave_strays, &k);
+}
+
 static void share_conn(struct tcp_sock *s, struct vma_stats_why why)
 {
 	uint64_t until = tcp_sock_now_us() + DECIDES_US;

@@ -97,9 +97,9 @@ int port_attach(struct ring_port *p, const int *xsk_fds, unsigned n);
 int port_program_changed(struct ring_port *p, uint32_t id);
 /*
  * Now and then: once there is a TCP flow, what comes past the steering program is kept from the
- * kernel. The worker; no lock of a stack's is held.
+ * kernel; fn gets the flows of which that goes on. The worker; no lock of a stack's is held.
  */
-void port_guard(struct ring_port *p);
+void port_guard(struct ring_port *p, void (*fn)(const struct vma_flow_key *key));
 /* Tells the program of a further ring's n XSKs (fds in queue order). 0 or negative errno. */
 int port_add_ring(struct ring_port *p, unsigned ring, const int *xsk_fds, unsigned n);
 /* Detaches and unpins (not in a forked child), frees. p may be NULL. */

@@ -218,9 +218,10 @@ struct ring_ops {
 	int (*program_changed)(struct ring *r, uint32_t id);
 	/*
 	 * Now and then: the kernel is kept from answering TCP segments of the ring's flows that
-	 * reach it all the same. The worker only, without the lock. NULL: none do.
+	 * reach it all the same; fn gets the connections that would stand still so. The worker
+	 * only, without the lock. NULL: none do.
 	 */
-	void (*guard)(struct ring *r);
+	void (*guard)(struct ring *r, void (*fn)(const struct vma_flow_key *key));
 	/*
 	 * What the program asks of its device (vma_extra(3)). NULL, all: it has nothing of the
 	 * kind. Readers are woken after so many packets, or so long after the first, from now on;

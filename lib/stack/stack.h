@@ -132,6 +132,11 @@ struct stack_user_ops {
 	 * No lock held.
 	 */
 	void (*cut_off)(struct stack *st);
+	/*
+	 * What the peer of this connection sends does not come by a ring, whoever has it: the
+	 * kernel is to have it. The worker, no lock held. NULL: the kernel's sockets take it.
+	 */
+	void (*strays)(const struct vma_flow_key *key);
 	/* Addresses, links or rings have changed: sockets look where they belong. No lock held. */
 	void (*addresses_changed)(void);
 	/*

@@ -136,7 +136,7 @@ static void guard_rings(void)
 		struct ring *ring = stack_ring(st);
 
 		if (atomic_load_explicit(&st->open, memory_order_acquire) && ring->ops->guard)
-			ring->ops->guard(ring);
+			ring->ops->guard(ring, stack_tcp_ops->strays);
 	}
 }
 

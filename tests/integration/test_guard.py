@@ -283,3 +283,51 @@ def test_a_program_without_tcp_has_none(net):
             s.sendto(b"x", (net.b.ip4, 7600))
             s.recv(100)
     assert not has_link(u) and FILTER not in filters(net.b)
+
+
+def options_v4(s):
+    s.setsockopt(socket.IPPROTO_IP, socket.IP_OPTIONS, b"\x01\x01\x01\x00")
+
+
+def options_v6(s):
+    s.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_DSTOPTS, b"\x00\x00\x01\x04\x00\x00\x00\x00")
+
+
+ALWAYS = {"IP options": (socket.AF_INET, options_v4), "a destination options header": (socket.AF_INET6, options_v6)}
+
+
+@pytest.mark.parametrize("way", ALWAYS)
+def test_a_peer_of_which_nothing_comes_by_the_ring_any_more(net, server, way):
+    """The connection goes to the kernel, which reads everything, with what both had said."""
+    family, set_options = ALWAYS[way]
+    with connect(net, family) as s, never_reset(net.a, net.b):
+        echoed(s, 7, 10_000)
+        set_options(s)
+        echoed(s, 8, 1_000_000)
+        assert net.b.run(["ss", "-Htn", "sport = :7500"]).text.count("ESTAB") == 1
+        print(f"{way}: held back: {held(server)}")
+    with connect(net) as s, net.b.tcp_bypassed(at_most=4):
+        echoed(s, 9, 10_000)
+
+
+CLIENT = """
+import socket, time
+s = socket.create_connection(("10.77.0.1", 7501))
+while d := s.recv(65536): s.sendall(d)
+"""
+
+
+def test_the_same_of_a_connection_that_we_have_made(net):
+    net.neighbours()
+    with net.a.socket(kind=socket.SOCK_STREAM, timeout=20) as listener:
+        listener.bind((net.a.ip4, 7501))
+        listener.listen()
+        client = net.b.python(CLIENT, True)
+        s = listener.accept()[0]
+        s.settimeout(60)
+        with s, never_reset(net.a, net.b):
+            echoed(s, 10, 10_000)
+            wait_for(lambda: has_link(client) or FILTER in filters(net.b), what="the guard")
+            options_v4(s)
+            echoed(s, 11, 1_000_000)
+            assert net.b.run(["ss", "-Htn", "dport = :7501"]).text.count("ESTAB") == 1

@@ -101,20 +101,40 @@ static int attach(struct guard *g, int ifindex, int prog_fd)
 	return filter_attach(g, ifindex, prog_fd);
 }
 
+static int stray(void *arg, void *data, size_t len)
+{
+	const struct guard *g = arg;
+
+	if (len >= sizeof(struct vma_flow_key))
+		g->fn(data);
+	return 0;
+}
+
 void guard_open(struct guard *g, int ifindex, const char *ifname, const struct steer_bpf *steer)
 {
 	struct guard_bpf *skel = guard_bpf__open();
 	int err = skel ? load(skel, steer) : -errno;
 
 	g->tried = true;
-	if (!err)
+	if (!err) {
+		/* Without it the flows that it would name stand still. */
+		g->strays = ring_buffer__new(bpf_map__fd(skel->maps.strays), stray, g, NULL);
 		err = attach(g, ifindex, bpf_program__fd(skel->progs.guard));
+	}
 	/* What it is attached to holds the program. */
 	guard_bpf__destroy(skel);
 	if (err)
 		log_details("ring/xdp: %s: what comes past the steering program of TCP connections "
 			    "reaches the kernel, which resets them: %s",
 			    ifname, strerror(-err));
+}
+
+void guard_strays(struct guard *g, guard_stray_fn fn)
+{
+	if (!g->strays)
+		return;
+	g->fn = fn;
+	ring_buffer__consume(g->strays);
 }
 
 void guard_close(struct guard *g)
@@ -128,5 +148,6 @@ void guard_forked(struct guard *g)
 {
 	if (g->link_fd >= 0)
 		own_fd_close(g->link_fd);
+	ring_buffer__free(g->strays);
 	*g = GUARD_NONE;
 }

@@ -10,13 +10,20 @@
 
 #include <stdbool.h>
 
+#include "vma/flow.h"
+
+struct ring_buffer;
 struct steer_bpf;
+
+typedef void (*guard_stray_fn)(const struct vma_flow_key *key);
 
 struct guard {
 	bool tried; /* guard_open() was called */
 	int link_fd; /* -1: none */
 	int filter_on; /* ifindex; 0: no filter */
 	bool own_qdisc; /* the interface had no clsact before */
+	struct ring_buffer *strays; /* NULL: none */
+	guard_stray_fn fn; /* during guard_strays() */
 };
 
 #define GUARD_NONE ((struct guard){.link_fd = -1})
@@ -26,6 +33,8 @@ struct guard {
  * entered. Once; without it everything is as before, and the log says so.
  */
 void guard_open(struct guard *g, int ifindex, const char *ifname, const struct steer_bpf *steer);
+/* Names the flows of which it has held back segments again and again, since the last call. */
+void guard_strays(struct guard *g, guard_stray_fn fn);
 /* Takes it away. libbpf is entered. */
 void guard_close(struct guard *g);
 /* A forked child's copy of the descriptor. */

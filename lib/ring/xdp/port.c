@@ -644,15 +644,15 @@ int port_program_changed(struct ring_port *p, uint32_t id)
 	return err;
 }
 
-void port_guard(struct ring_port *p)
+void port_guard(struct ring_port *p, void (*fn)(const struct vma_flow_key *key))
 {
-	if (p->guard.tried || !atomic_load_explicit(&p->has_tcp, memory_order_relaxed))
-		return;
-	/* The module hands in what reaches the kernel. */
-	if (kmod_fallback_fd() >= 0) {
-		p->guard.tried = true;
+	if (p->guard.tried) {
+		guard_strays(&p->guard, fn);
 		return;
 	}
+	/* The module hands in what reaches the kernel. */
+	if (!atomic_load_explicit(&p->has_tcp, memory_order_relaxed) || kmod_fallback_fd() >= 0)
+		return;
 	ring_bpf_begin();
 	guard_open(&p->guard, p->ifindex, p->ifname, p->skel);
 	ring_bpf_end();

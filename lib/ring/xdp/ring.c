@@ -74,9 +74,9 @@ static int xdp_program_changed(struct ring *r, uint32_t id)
 	return port_program_changed(xdp_ring(r)->port, id);
 }
 
-static void xdp_guard(struct ring *r)
+static void xdp_guard(struct ring *r, void (*fn)(const struct vma_flow_key *key))
 {
-	port_guard(xdp_ring(r)->port);
+	port_guard(xdp_ring(r)->port, fn);
 }
 
 /* What no other ring shares with this one. */

@@ -114,6 +114,7 @@ static const struct stack_user_ops user_ops = {
 	.input = tcp_sock_input,
 	.gone = stack_gone,
 	.cut_off = tcp_sock_handover_cut_off,
+	.strays = tcp_sock_handover_strays,
 	.addresses_changed = addresses_changed,
 	.show = tcp_sock_show,
 };

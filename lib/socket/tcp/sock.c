@@ -677,6 +677,11 @@ void tcp_sock_handover_cut_off(struct stack *st)
 	handover->cut_off(st);
 }
 
+void tcp_sock_handover_strays(const struct vma_flow_key *key)
+{
+	handover->strays(key);
+}
+
 void tcp_sock_handover_decided(struct tcp_sock *s)
 {
 	handover->decided(s);

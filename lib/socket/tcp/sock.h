@@ -487,6 +487,8 @@ struct tcp_sock_handover {
 	bool (*rests)(void);
 	/* struct stack_user_ops.cut_off */
 	void (*cut_off)(struct stack *st);
+	/* struct stack_user_ops.strays */
+	void (*strays)(const struct vma_flow_key *key);
 	/* After tcp_sock_show_awaited(): no frame of s is with its callback now. No lock held. */
 	void (*decided)(struct tcp_sock *s);
 };
@@ -495,6 +497,7 @@ void tcp_sock_handover_second(void);
 void tcp_sock_handover_tick(void);
 bool tcp_sock_handover_rests(void);
 void tcp_sock_handover_cut_off(struct stack *st);
+void tcp_sock_handover_strays(const struct vma_flow_key *key);
 void tcp_sock_handover_decided(struct tcp_sock *s);
 /*
  * show.c; st->lock is held. The connection of s is to go to the kernel. True: not now, a frame of
