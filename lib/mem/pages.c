@@ -2,9 +2,13 @@
 #include "mem/pages.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdatomic.h>
+#include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "kmod/kmod.h"
 #include "runtime/runtime.h"
@@ -15,20 +19,57 @@
  * Shared, so that a fork() copies no page on write: the kernel keeps writing to the pages that it
  * pinned, and whichever process got the copy would see nothing of it.
  */
-static void *map(size_t bytes, int flags)
+static void *map(size_t bytes, int flags, int fd)
 {
-	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | flags, -1,
-		       0);
+	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | flags, fd, 0);
 
 	if (p == MAP_FAILED)
 		return NULL;
 	return p;
 }
 
-static void *map_huge(size_t *bytes)
+/* Who has it cannot make it smaller: another one's access would end that process. */
+static int file_make(size_t bytes, unsigned flags)
+{
+	int fd = OWN_FD((int)libc_raw(SYS_memfd_create, (long)(uintptr_t) "vma-port",
+				      MFD_CLOEXEC | MFD_ALLOW_SEALING | flags, 0, 0, 0, 0));
+
+	if (fd < 0)
+		return -1;
+	if (ftruncate(fd, (off_t)bytes) ||
+	    libc.fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)) {
+		own_fd_close(fd);
+		return -1;
+	}
+	return fd;
+}
+
+static void *map_file(size_t bytes, unsigned flags, int *fd)
+{
+	void *p;
+
+	*fd = file_make(bytes, flags);
+	if (*fd < 0)
+		return NULL;
+	p = map(bytes, 0, *fd);
+	if (!p) {
+		own_fd_close(*fd);
+		*fd = -1;
+	}
+	return p;
+}
+
+/* Of ordinary pages; fd as get()'s. */
+static void *map_plain(size_t bytes, int *fd)
+{
+	return fd ? map_file(bytes, 0, fd) : map(bytes, MAP_ANONYMOUS, -1);
+}
+
+static void *map_huge(size_t *bytes, int *fd)
 {
 	size_t rounded = (*bytes + HUGE_PAGE - 1) & ~(HUGE_PAGE - 1);
-	void *p = map(rounded, MAP_HUGETLB);
+	void *p = fd ? map_file(rounded, MFD_HUGETLB, fd)
+		     : map(rounded, MAP_ANONYMOUS | MAP_HUGETLB, -1);
 
 	if (p) {
 		*bytes = rounded;
@@ -68,27 +109,49 @@ static void warn_no_huge(void)
 /* who has mapped last: a child closes what it inherits before it opens anything */
 static _Atomic uint64_t owner; /* process_mark() */
 
-void *pages_map(enum pages_type type, size_t *bytes)
+/* The kernel module's is so by itself, and rdma-core does it to what it registers. */
+static void keep_from_children(void *p, size_t bytes)
+{
+	atomic_store(&owner, process_mark());
+	if (p && madvise(p, bytes, MADV_DONTFORK))
+		log_debug("%zu MiB go along with a fork(): %s", bytes >> 20, strerror(errno));
+}
+
+/* fd: where the descriptor goes; NULL: none is wanted. */
+static void *get(enum pages_type type, size_t *bytes, int *fd)
 {
 	void *p = NULL;
 
 	if (type == PAGES_HUGE)
-		p = map_huge(bytes);
+		p = map_huge(bytes, fd);
 	if (!p && type != PAGES_ANON)
 		p = map_pinned(type == PAGES_HUGE ? VMA_KMOD_MEM_HUGE : VMA_KMOD_MEM_CONTIG, bytes);
 	if (!p && type == PAGES_CONTIG)
-		p = map_huge(bytes);
+		p = map_huge(bytes, fd);
 	if (!p && type == PAGES_HUGE)
 		warn_no_huge();
 	if (!p)
-		p = map(*bytes, 0);
-	atomic_store(&owner, process_mark());
-	/*
-	 * The kernel module's is so by itself, and rdma-core does it to what it registers where it
-	 * has to.
-	 */
-	if (p && madvise(p, *bytes, MADV_DONTFORK))
-		log_debug("%zu MiB go along with a fork(): %s", *bytes >> 20, strerror(errno));
+		p = map_plain(*bytes, fd);
+	keep_from_children(p, *bytes);
+	return p;
+}
+
+void *pages_map(enum pages_type type, size_t *bytes)
+{
+	return get(type, bytes, NULL);
+}
+
+void *pages_map_shared(enum pages_type type, size_t *bytes, int *fd)
+{
+	*fd = -1;
+	return get(type, bytes, fd);
+}
+
+void *pages_map_fd(int fd, size_t bytes)
+{
+	void *p = map(bytes, 0, fd);
+
+	keep_from_children(p, bytes);
 	return p;
 }
 

@@ -14,7 +14,14 @@ enum pages_type { PAGES_ANON, PAGES_CONTIG, PAGES_HUGE };
  */
 void *pages_map(enum pages_type type, size_t *bytes);
 /*
- * All of what pages_map() gave. Nothing in a child, where something else may be at its place by
+ * As pages_map(), memory that another process can map by *fd, which is the caller's to close. -1:
+ * it is the kernel module's, and nobody else can.
+ */
+void *pages_map_shared(enum pages_type type, size_t *bytes, int *fd);
+/* The whole of such memory, of `bytes`, by its fd. NULL and errno. */
+void *pages_map_fd(int fd, size_t bytes);
+/*
+ * All of what these gave. Nothing in a child, where something else may be at its place by
  * now.
  */
 void pages_unmap(void *p, size_t bytes);

@@ -11,6 +11,8 @@
 #include <cmocka.h>
 
 #include "mem/pages.h"
+#include "runtime/libc.h"
+#include "runtime/own_fd.h"
 
 /* What the child's allocator may do: use the addresses that the parent's memory has. */
 static int child(void *p, size_t bytes)
@@ -44,10 +46,29 @@ static void a_child_has_none_of_it_and_loses_nothing_of_its_own(void **state)
 	assert_int_equal(msync(p, bytes, MS_ASYNC), -1);
 }
 
+static void what_is_shared_can_be_mapped_and_not_made_smaller(void **state)
+{
+	size_t bytes = 1 << 20;
+	int fd;
+	uint8_t *p = pages_map_shared(PAGES_ANON, &bytes, &fd), *again;
+
+	(void)state;
+	assert_non_null(p);
+	again = pages_map_fd(fd, bytes);
+	assert_non_null(again);
+	p[bytes - 1] = 7;
+	assert_int_equal(again[bytes - 1], 7);
+	assert_int_equal(ftruncate(fd, 0), -1);
+	pages_unmap(again, bytes);
+	pages_unmap(p, bytes);
+	own_fd_close(fd);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_child_has_none_of_it_and_loses_nothing_of_its_own),
+		cmocka_unit_test(what_is_shared_can_be_mapped_and_not_made_smaller),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
