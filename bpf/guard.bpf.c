@@ -26,6 +26,9 @@
 #define AGAIN_MIN_NS 150000000ull
 #define AGAIN_MAX_NS 180000000000ull /* TCP sends again within two minutes */
 
+/* Flows of other rows are another process's, which has a guard for them. */
+const volatile __u32 own_row = VMA_ROWS_ALL;
+
 /* When a segment of the flow was held first, or was told of last. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -135,13 +138,15 @@ static __always_inline int hold(const struct place *p, const struct vma_flow_key
 }
 
 /*
- * Its owner lives: the rule's ring has a socket. That of a process that has died without a word has
+ * It is ours, and its owner lives: the rule's ring has a socket. That of a process that has died without a word has
  * none, and the kernel is to tell its peers.
  */
-static __always_inline bool is_alive(const struct vma_flow_info *f)
+static __always_inline bool is_ours(const struct vma_flow_info *f)
 {
 	__u32 slot = f->ring[0] * VMA_XSK_QUEUES;
 
+	if (own_row != VMA_ROWS_ALL && f->ring[0] != own_row)
+		return false;
 	return bpf_map_lookup_elem(&xsks, &slot);
 }
 
@@ -161,13 +166,13 @@ static __always_inline bool is_held(struct __sk_buff *skb, const struct vma_port
 
 	info = bpf_map_lookup_elem(&flows, key);
 	if (info)
-		return is_alive(info);
+		return is_ours(info);
 	if (!(port->flags & VMA_PORT_3TUPLE) || tagged || opens(t->flags))
 		return false;
 	__builtin_memset(&listener.remote, 0, sizeof(listener.remote));
 	listener.remote_port = 0;
 	info = bpf_map_lookup_elem(&flows, &listener);
-	return info && is_alive(info) &&
+	return info && is_ours(info) &&
 	       !kernel_has(skb, &t->ports, &key->remote.byte[v4 ? 12 : 0],
 			   &key->local.byte[v4 ? 12 : 0], v4);
 }

@@ -32,9 +32,9 @@
 #define SKB_GSO_UDP_L4 (1u << 17)
 
 /*
- * The program itself reads nothing here: another process finds the owner's name through it. steer()
- * mentions it, so that the map is the program's before it is attached: its owner may be killed
- * right after that.
+ * The program itself reads nothing in these two: another process finds the owner's name through it.
+ * steer() mentions them, so that the maps are the program's before it is attached: its owner may be
+ * killed right after that.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -42,6 +42,13 @@ struct {
 	__type(key, __u32);
 	__type(value, struct vma_port_owner);
 } vma_owner SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct vma_port_pool);
+} vma_pool SEC(".maps");
 
 /*
  * The interface's MAC in its low 48 bits, in packet order; 0: take every packet. Written by the
@@ -225,7 +232,8 @@ int steer(struct xdp_md *ctx)
 	__u8 proto;
 
 	/* Never: the verifier takes it out. */
-	if (generic_mode > 1 && !bpf_map_lookup_elem(&vma_owner, &zero))
+	if (generic_mode > 1 &&
+	    (!bpf_map_lookup_elem(&vma_owner, &zero) || !bpf_map_lookup_elem(&vma_pool, &zero)))
 		return XDP_ABORTED;
 	/* The shortest packet of interest: Ethernet, IPv4, two ports. */
 	if ((void *)(ip + 1) + sizeof(struct l4_ports) > end)

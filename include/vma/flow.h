@@ -61,6 +61,17 @@ struct vma_port_owner {
 	__u64 start_time; /* clock ticks since boot, field 22 of /proc/<pid>/stat */
 };
 
+/*
+ * Where that process has what others of its user may join (lib/ring/xdp/member.c): the number of a
+ * descriptor. Beside vma_port_owner, which other versions of the library read, too.
+ */
+struct vma_port_pool {
+	__s32 fd; /* -1: it has nothing */
+	__u32 uid;
+};
+
+#define VMA_ROWS_ALL 0xffffffffu /* of the XSKs' table; else the number of one row */
+
 /* What the steering program and the guard behind it count, for each CPU. */
 struct vma_steer_counters {
 	/*

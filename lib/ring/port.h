@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The port: what this process owns of an interface. Under AF_XDP these are the interface's own
- * queues and the steering program in front of them. Who binds the queues owns the port: the kernel
- * gives a queue to one socket only, and takes it back when its process dies, however it dies. So
- * the ring binds first, and a steering program that port_attach() then still finds belongs to
- * nobody alive.
+ * The port: what this process owns of an interface, perhaps with others of its user. Under AF_XDP
+ * these are the interface's own queues and the steering program in front of them. Who binds the
+ * queues owns the port: the kernel gives a queue to the sockets of one UMEM only, and takes it back
+ * when their last process dies, however it dies. So the ring binds first, and a steering program
+ * that port_attach() then still finds belongs to nobody alive.
  */
 #ifndef RING_PORT_H
 #define RING_PORT_H
@@ -42,6 +42,22 @@ struct port_flows {
 	bool quiet; /* TCP: the kernel has no connection on the port (port_quiet()) */
 };
 
+/*
+ * What another process needs to have the port, too: descriptors of the steering program and of its
+ * maps.
+ */
+enum port_descriptor {
+	PORT_FLOWS,
+	PORT_PORTS,
+	PORT_XSKS,
+	PORT_COUNTERS,
+	PORT_OWNER,
+	PORT_POOL,
+	PORT_MEMORY,
+	PORT_PROGRAM,
+	PORT_DESCRIPTORS,
+};
+
 struct ring_port {
 	/* Filled by port_open(). */
 	int ifindex;
@@ -60,6 +76,16 @@ struct ring_port {
 	/* Set by the caller before port_attach(). */
 	bool frags; /* the XSKs take frames of several chunks */
 	bool take_gso_bursts; /* GSO bursts of datagrams are wanted (generic mode) */
+	/*
+	 * [VMA_PORT_INDEX_MAX]: what is in the table for each local port. NULL: memory of the
+	 * port's own.
+	 */
+	struct port_flows *flows;
+	/*
+	 * One more than the place in flows that is being changed, 0: none. In memory that outlives
+	 * this process where flows are; else NULL.
+	 */
+	uint32_t *flow_busy;
 
 	/* Filled by port_attach(). */
 	struct steer_bpf *skel;
@@ -70,11 +96,13 @@ struct ring_port {
 	uint32_t prog_id; /* what was on the interface when we last looked: ours, or its dispatcher
 			   */
 	volatile uint64_t *local_mac; /* in the program's memory */
-	int flows_fd, ports_fd;
-	struct port_flows
-		*flows; /* [VMA_PORT_INDEX_MAX]: what is in the table for each local port */
+	int fd[PORT_DESCRIPTORS]; /* of a port that was joined our own, else the skeleton's */
+	bool own_flows;
+	/* Other processes have the port, too: nothing is taken off the interface. */
+	bool others;
 	char pin_dir[PATH_MAX]; /* "": not pinned */
 
+	uint32_t row; /* the only one of the XSKs' table that is ours, or VMA_ROWS_ALL */
 	_Atomic bool has_tcp; /* a TCP flow was added once; never cleared */
 	struct guard guard; /* the worker's, and port_close()'s after it */
 };
@@ -100,6 +128,24 @@ int port_program_changed(struct ring_port *p, uint32_t id);
  * kernel; fn gets the flows of which that goes on. The worker; no lock of a stack's is held.
  */
 void port_guard(struct ring_port *p, void (*fn)(const struct vma_flow_key *key));
+/*
+ * In place of port_attach(), where another process has the program attached: takes over fd[],
+ * descriptors by enum port_descriptor. 0 or negative errno, then they are the caller's.
+ */
+int port_enter(struct ring_port *p, const int fd[PORT_DESCRIPTORS]);
+/*
+ * Where those of our user find a pool to join, in the process with this pid and start time; -1:
+ * nowhere.
+ */
+int port_publish(struct ring_port *p, pid_t pid, uint64_t start_time, int pool_fd);
+/* The process that has published one. -ENOENT: there is none. */
+struct port_public {
+	struct vma_port_owner owner;
+	struct vma_port_pool pool;
+};
+int port_public_find(int ifindex, struct port_public *out);
+/* The ring's XSKs get no more packets. */
+void port_remove_ring(struct ring_port *p, unsigned ring);
 /* Tells the program of a further ring's n XSKs (fds in queue order). 0 or negative errno. */
 int port_add_ring(struct ring_port *p, unsigned ring, const int *xsk_fds, unsigned n);
 /* Detaches and unpins (not in a forked child), frees. p may be NULL. */
@@ -113,6 +159,10 @@ void port_close(struct ring_port *p);
  */
 int port_flow_add(struct ring_port *p, unsigned ring, const struct vma_flow_key *key,
 		  const struct vma_flow_info *info);
+/* All flows of a ring that has gone. */
+void port_flows_drop(struct ring_port *p, unsigned ring);
+/* Makes right what a process that was killed has left half changed (flow_busy). */
+void port_flows_recount(struct ring_port *p);
 /* 0 or -ENOENT. */
 int port_flow_del(struct ring_port *p, unsigned ring, const struct vma_flow_key *key);
 /*

@@ -7,8 +7,8 @@
  * owns the ring unless they say otherwise. Errors are negative errno.
  *
  * xdp/ is AF_XDP on any interface. Every packet: rx.c, tx.c, gso.c. When rings and rules come and
- * go: ring.c, port.c, xsk.c, umem.c, share.c, pin.c, flow.c, guard.c. mlx5/ is a ConnectX queue
- * pair. Every packet: rx.c, tx.c and queue/. Rare: the other files.
+ * go: ring.c, port.c, xsk.c, umem.c, share.c, pool.c, member.c, pin.c, flow.c, guard.c. mlx5/ is a
+ * ConnectX queue pair. Every packet: rx.c, tx.c and queue/. Rare: the other files.
  */
 #ifndef RING_RING_H
 #define RING_RING_H

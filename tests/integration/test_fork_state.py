@@ -120,7 +120,7 @@ LIBC.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t] + [ctypes.c_int] * 3 + [
 def shared_maps():
     for line in open('/proc/self/maps'):
         f = line.split()
-        if 's' in f[1] and '/dev/zero' in line:
+        if 's' in f[1] and ('/dev/zero' in line or 'memfd:vma-port' in line):
             a, b = (int(x, 16) for x in f[0].split('-'))
             if b - a >= 1 << 20: yield a, b - a
 def on_the_other(maps):

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Two programs on one interface: the first has its queues, the second the kernel's sockets, until the first has ended."""
+"""
+Two programs on one interface, where the first cannot be joined (test_members.py) because it may want several rings: it has the queues,
+the second the kernel's sockets, until the first has ended.
+"""
 
 import os
 import pathlib
@@ -10,6 +13,7 @@ import pytest
 from differential import PEER_PORT, App
 from netns import PYTHON, wait_for
 
+ALONE = {"VMA_RING_ALLOCATION_LOGIC_RX": 20}
 IN_KERNEL = ("UdpInDatagrams", "UdpOutDatagrams")
 
 
@@ -22,6 +26,12 @@ def by_the_kernel(net, app, peer):
     assert peer.recv(10) == b"from"
     after = net.a.counters()
     return any(before[n] != after[n] for n in IN_KERNEL)
+
+
+def has_queues(app):
+    """They are opened when a socket is waited for."""
+    app.do("s = udp(7000); s.setblocking(False)")
+    assert app.ask("s.recv(10)") == ("OSError", "EAGAIN")
 
 
 def connect_and_echo(net, app):
@@ -37,7 +47,7 @@ def connect_and_echo(net, app):
 
 @pytest.fixture
 def first(net):
-    app = App(net.a, True)
+    app = App(net.a, True, env=ALONE)
     yield app
     app.close()
 
@@ -47,8 +57,9 @@ def first(net):
 def test_what_the_kernel_had_comes_to_the_queues_when_their_owner(net, first, how, address):
     with App(net.a, True) as second:
         peer = second.peer_socket()
-        first.do("s = udp(7000)")
+        has_queues(first)
         second.do(f"u = udp(7001, {address}); l = socket.create_server(({address}, 7002))")
+        by_the_kernel(net, second, peer)
         assert by_the_kernel(net, second, peer), "the first should have the queues, or this tests nothing"
         connect_and_echo(net, second)
         if how == "ends":
@@ -81,11 +92,12 @@ def test_an_owner_of_another_pid_namespace_is_waited_for_once(net):
     """Nothing tells its end: who tried again and again would hold the lock that rings are opened under."""
     pid = number_of_nobody()
     owner = net.a.popen(["unshare", "--pid", "--fork", "--kill-child", "sh", "-c", 'echo $1 >/proc/sys/kernel/ns_last_pid; shift; "$@"; exit', "sh",
-                         pid - 1, PYTHON, "-c", OWNER, net.a.ip4, net.b.ip4], preload=True)
+                         pid - 1, PYTHON, "-c", OWNER, net.a.ip4, net.b.ip4], preload=True, env=ALONE)
     owner.wait_text(f"^owner {pid}$")
     with App(net.a, True, env={"VMA_TRACELEVEL": "DEBUG"}) as second:
         peer = second.peer_socket()
         second.do("u = udp(7001)")
+        by_the_kernel(net, second, peer)
         assert by_the_kernel(net, second, peer), "the first should have the queues, or this tests nothing"
         wait_for(lambda: f"the end of process {pid} cannot be waited for: No such process" in second.text, 10, "the second look")
         assert second.text.count("has ended: sockets follow") == 1

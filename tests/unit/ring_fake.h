@@ -45,7 +45,7 @@ static inline int fake_setup(void **state, uint32_t fill)
 	fake_side(&f->s->fill, &f->index[2], f->fill, fill);
 	fake_side(&f->s->tx, &f->index[4], f->tx, SIZE);
 	fake_side(&f->s->comp, &f->index[6], f->comp, SIZE);
-	f->s->missing = fill;
+	f->s->missing = f->s->supply = fill;
 	f->s->refill_at = 32;
 	assert_int_equal(umem_init(&f->x->umem, PAGES_ANON, 1), 0);
 	rx_init(f->x, 1000);

@@ -85,7 +85,7 @@ static int port_tell(struct ring_port *p, uint32_t index, const struct vma_port 
 
 	if (!memcmp(old, &new, sizeof(new)))
 		return 0;
-	err = bpf_map_update_elem(p->ports_fd, &index, &new, BPF_ANY);
+	err = bpf_map_update_elem(p->fd[PORT_PORTS], &index, &new, BPF_ANY);
 	if (err)
 		log_error("ring/xdp: %s: bpf_map_update_elem(ports, %u): %s", p->ifname, index,
 			  strerror(-err));
@@ -122,10 +122,24 @@ void port_quiet(struct ring_port *p, uint16_t local_port, bool quiet)
 	(void)port_tell(p, index, &old);
 }
 
+/* Until the end the totals of the flow's port may not be what the table holds. */
+static void change_begin(struct ring_port *p, const struct vma_flow_key *key)
+{
+	if (p->flow_busy)
+		__atomic_store_n(p->flow_busy, port_index(key) + 1, __ATOMIC_RELEASE);
+}
+
+static int change_end(struct ring_port *p, int err)
+{
+	if (p->flow_busy)
+		__atomic_store_n(p->flow_busy, 0, __ATOMIC_RELEASE);
+	return err;
+}
+
 static int flow_write(struct ring_port *p, const struct vma_flow_key *key,
 		      const struct vma_flow_info *info, uint64_t flags)
 {
-	int err = bpf_map_update_elem(p->flows_fd, key, info, flags);
+	int err = bpf_map_update_elem(p->fd[PORT_FLOWS], key, info, flags);
 
 	if (err ==
 	    -E2BIG) /* the table is full: the socket's to say, once for the thousands that follow */
@@ -150,9 +164,12 @@ static int flow_share(struct ring_port *p, unsigned ring, const struct vma_flow_
 	struct vma_flow_info was, is;
 	int err;
 
+	if (p->flow_busy) /* the other ring is another process's */
+		return -EEXIST;
+
 	if ((key->proto == IPPROTO_TCP && key_is_exact(key)) || ring_flow_of_group(key) ||
-	    bpf_map_lookup_elem(p->flows_fd, key, &was) || was.num_rings > VMA_FLOW_RINGS_MAX ||
-	    ring_index(&was, ring) >= 0)
+	    bpf_map_lookup_elem(p->fd[PORT_FLOWS], key, &was) ||
+	    was.num_rings > VMA_FLOW_RINGS_MAX || ring_index(&was, ring) >= 0)
 		return -EEXIST;
 	if (was.num_rings == VMA_FLOW_RINGS_MAX)
 		return -ENOSPC;
@@ -170,8 +187,31 @@ static int flow_share(struct ring_port *p, unsigned ring, const struct vma_flow_
 	return err;
 }
 
-int port_flow_add(struct ring_port *p, unsigned ring, const struct vma_flow_key *key,
-		  const struct vma_flow_info *info)
+static int flow_del(struct ring_port *p, unsigned ring, const struct vma_flow_key *key)
+{
+	struct vma_flow_info was, is;
+	int err = bpf_map_lookup_elem(p->fd[PORT_FLOWS], key, &was), i;
+
+	if (err)
+		return err;
+	i = was.num_rings <= VMA_FLOW_RINGS_MAX ? ring_index(&was, ring) : -1;
+	if (i < 0)
+		return -ENOENT;
+	if (was.num_rings == 1) {
+		err = bpf_map_delete_elem(p->fd[PORT_FLOWS], key);
+		if (!err)
+			port_count(p, key, &was, NULL);
+		return err;
+	}
+	is = was;
+	is.ring[i] = is.ring[--is.num_rings];
+	is.ring[is.num_rings] = 0;
+	err = flow_write(p, key, &is, BPF_EXIST);
+	return err ? err : port_count(p, key, &was, &is);
+}
+
+static int flow_add(struct ring_port *p, unsigned ring, const struct vma_flow_key *key,
+		    const struct vma_flow_info *info)
 {
 	struct vma_flow_info is = {
 		.pid = info->pid, .fd = info->fd, .num_rings = 1, .ring = {(uint8_t)ring}};
@@ -185,29 +225,71 @@ int port_flow_add(struct ring_port *p, unsigned ring, const struct vma_flow_key 
 		atomic_store_explicit(&p->has_tcp, true, memory_order_relaxed);
 	err = port_count(p, key, NULL, &is);
 	if (err)
-		port_flow_del(p, ring, key);
+		flow_del(p, ring, key);
 	return err;
+}
+
+int port_flow_add(struct ring_port *p, unsigned ring, const struct vma_flow_key *key,
+		  const struct vma_flow_info *info)
+{
+	change_begin(p, key);
+	return change_end(p, flow_add(p, ring, key, info));
 }
 
 int port_flow_del(struct ring_port *p, unsigned ring, const struct vma_flow_key *key)
 {
-	struct vma_flow_info was, is;
-	int err = bpf_map_lookup_elem(p->flows_fd, key, &was), i;
+	change_begin(p, key);
+	return change_end(p, flow_del(p, ring, key));
+}
 
-	if (err)
-		return err;
-	i = was.num_rings <= VMA_FLOW_RINGS_MAX ? ring_index(&was, ring) : -1;
-	if (i < 0)
-		return -ENOENT;
-	if (was.num_rings == 1) {
-		err = bpf_map_delete_elem(p->flows_fd, key);
-		if (!err)
-			port_count(p, key, &was, NULL);
-		return err;
+/* Calls fn for each flow in the table, which may delete it. The caller alone changes the table. */
+static void flows_each(struct ring_port *p,
+		       void (*fn)(struct ring_port *p, const struct vma_flow_key *key,
+				  const struct vma_flow_info *info, uint32_t arg),
+		       uint32_t arg)
+{
+	struct vma_flow_key key, next;
+	struct vma_flow_info info;
+	int err = bpf_map_get_next_key(p->fd[PORT_FLOWS], NULL, &next);
+
+	while (!err) {
+		key = next;
+		err = bpf_map_get_next_key(p->fd[PORT_FLOWS], &key, &next);
+		if (!bpf_map_lookup_elem(p->fd[PORT_FLOWS], &key, &info) &&
+		    info.num_rings <= VMA_FLOW_RINGS_MAX)
+			fn(p, &key, &info, arg);
 	}
-	is = was;
-	is.ring[i] = is.ring[--is.num_rings];
-	is.ring[is.num_rings] = 0;
-	err = flow_write(p, key, &is, BPF_EXIST);
-	return err ? err : port_count(p, key, &was, &is);
+}
+
+static void drop_if(struct ring_port *p, const struct vma_flow_key *key,
+		    const struct vma_flow_info *info, uint32_t ring)
+{
+	if (ring_index(info, ring) >= 0)
+		(void)port_flow_del(p, ring, key);
+}
+
+void port_flows_drop(struct ring_port *p, unsigned ring)
+{
+	flows_each(p, drop_if, ring);
+}
+
+static void count_if(struct ring_port *p, const struct vma_flow_key *key,
+		     const struct vma_flow_info *info, uint32_t index)
+{
+	if (port_index(key) == index)
+		count(&p->flows[index], key, info, 1);
+}
+
+void port_flows_recount(struct ring_port *p)
+{
+	const struct vma_port unlike = {.flags = UINT32_MAX};
+	uint32_t index;
+
+	if (!p->flow_busy || !*p->flow_busy || *p->flow_busy > VMA_PORT_INDEX_MAX)
+		return;
+	index = *p->flow_busy - 1;
+	p->flows[index] = (struct port_flows){0};
+	flows_each(p, count_if, index);
+	(void)port_tell(p, index, &unlike);
+	*p->flow_busy = 0;
 }

@@ -12,35 +12,36 @@
 #include "guard.skel.h"
 #include "runtime/runtime.h"
 #include "vma/steer.h"
-#include "steer.skel.h"
 
 #define TCX_INGRESS ((enum bpf_attach_type)46) /* BPF_TCX_INGRESS, since 6.6 */
 /* Of the filter: one that nobody else is likely to have, in front of those without one. */
 #define FILTER_PRIORITY 761u
-#define FILTER_HANDLE 1u
+#define FILTER_HANDLE 1u /* and one more for each row behind the first */
 
 /* The guard looks at the steering program's own maps. 0 or negative errno. */
-static int load(struct guard_bpf *skel, const struct steer_bpf *steer)
+static int load(struct guard_bpf *skel, const struct guard_maps *theirs)
 {
 	const struct {
-		struct bpf_map *ours, *theirs;
+		struct bpf_map *ours;
+		int fd;
 	} maps[] = {
-		{skel->maps.flows, steer->maps.flows},
-		{skel->maps.ports, steer->maps.ports},
-		{skel->maps.xsks, steer->maps.xsks},
-		{skel->maps.counters, steer->maps.counters},
+		{skel->maps.flows, theirs->flows},
+		{skel->maps.ports, theirs->ports},
+		{skel->maps.xsks, theirs->xsks},
+		{skel->maps.counters, theirs->counters},
 	};
 	int err = 0;
 
+	skel->rodata->own_row = theirs->row;
 	for (unsigned i = 0; !err && i < sizeof(maps) / sizeof(maps[0]); i++)
-		err = bpf_map__reuse_fd(maps[i].ours, bpf_map__fd(maps[i].theirs));
+		err = bpf_map__reuse_fd(maps[i].ours, maps[i].fd);
 	return err ? err : guard_bpf__load(skel);
 }
 
 static int filter_attach(struct guard *g, int ifindex, int prog_fd)
 {
 	LIBBPF_OPTS(bpf_tc_hook, hook, .ifindex = ifindex, .attach_point = BPF_TC_INGRESS);
-	LIBBPF_OPTS(bpf_tc_opts, opts, .prog_fd = prog_fd, .handle = FILTER_HANDLE,
+	LIBBPF_OPTS(bpf_tc_opts, opts, .prog_fd = prog_fd, .handle = g->handle,
 		    .priority = FILTER_PRIORITY, .flags = BPF_TC_F_REPLACE);
 	int err = bpf_tc_hook_create(&hook);
 
@@ -81,7 +82,7 @@ static bool others_there(int ifindex)
 static void filter_detach(const struct guard *g)
 {
 	LIBBPF_OPTS(bpf_tc_hook, hook, .ifindex = g->filter_on, .attach_point = BPF_TC_INGRESS);
-	LIBBPF_OPTS(bpf_tc_opts, opts, .handle = FILTER_HANDLE, .priority = FILTER_PRIORITY);
+	LIBBPF_OPTS(bpf_tc_opts, opts, .handle = g->handle, .priority = FILTER_PRIORITY);
 	int err = bpf_tc_detach(&hook, &opts);
 
 	if (!err && g->own_qdisc && !others_there(g->filter_on)) {
@@ -110,12 +111,13 @@ static int stray(void *arg, void *data, size_t len)
 	return 0;
 }
 
-void guard_open(struct guard *g, int ifindex, const char *ifname, const struct steer_bpf *steer)
+void guard_open(struct guard *g, int ifindex, const char *ifname, const struct guard_maps *maps)
 {
 	struct guard_bpf *skel = guard_bpf__open();
-	int err = skel ? load(skel, steer) : -errno;
+	int err = skel ? load(skel, maps) : -errno;
 
 	g->tried = true;
+	g->handle = FILTER_HANDLE + (maps->row == VMA_ROWS_ALL ? 0 : maps->row);
 	if (!err) {
 		/* Without it the flows that it would name stand still. */
 		g->strays = ring_buffer__new(bpf_map__fd(skel->maps.strays), stray, g, NULL);

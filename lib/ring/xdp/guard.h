@@ -9,18 +9,25 @@
 #define RING_XDP_GUARD_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "vma/flow.h"
 
 struct ring_buffer;
-struct steer_bpf;
 
 typedef void (*guard_stray_fn)(const struct vma_flow_key *key);
+
+/* Descriptors of the steering program's maps, and which flows are ours: those of this row. */
+struct guard_maps {
+	int flows, ports, xsks, counters;
+	uint32_t row; /* VMA_ROWS_ALL: no other process has any */
+};
 
 struct guard {
 	bool tried; /* guard_open() was called */
 	int link_fd; /* -1: none */
 	int filter_on; /* ifindex; 0: no filter */
+	uint32_t handle; /* of the filter */
 	bool own_qdisc; /* the interface had no clsact before */
 	struct ring_buffer *strays; /* NULL: none */
 	guard_stray_fn fn; /* during guard_strays() */
@@ -29,10 +36,10 @@ struct guard {
 #define GUARD_NONE ((struct guard){.link_fd = -1})
 
 /*
- * Puts the guard in front of the kernel, on the interface of a loaded steering program. libbpf is
- * entered. Once; without it everything is as before, and the log says so.
+ * Puts the guard in front of the kernel, on the interface of an attached steering program. Each
+ * process that has flows there has a guard of its own, for these. libbpf is entered. Once; without it everything is as before, and the log says so.
  */
-void guard_open(struct guard *g, int ifindex, const char *ifname, const struct steer_bpf *steer);
+void guard_open(struct guard *g, int ifindex, const char *ifname, const struct guard_maps *maps);
 /* Names the flows of which it has held back segments again and again, since the last call. */
 void guard_strays(struct guard *g, guard_stray_fn fn);
 /* Takes it away. libbpf is entered. */

@@ -160,6 +160,54 @@ static bool in_first_netns(const struct stat *ours)
 					      : ours->st_ino == first.st_ino;
 }
 
+static bool same_map(int a, int b)
+{
+	struct bpf_map_info x = {0}, y = {0};
+	uint32_t len = sizeof(x);
+
+	if (bpf_obj_get_info_by_fd(a, &x, &len))
+		return false;
+	len = sizeof(y);
+	return !bpf_obj_get_info_by_fd(b, &y, &len) && x.id == y.id;
+}
+
+/* Are these pins those of the port whose owner map that is? */
+static bool pins_of(const char *dir, int owner_fd)
+{
+	char path[PATH_MAX];
+	bool same;
+	int fd;
+
+	if (snprintf(path, sizeof(path), "%s/owner", dir) >= (int)sizeof(path))
+		return false;
+	fd = bpf_obj_get(path);
+	if (fd < 0)
+		return false;
+	same = same_map(fd, owner_fd);
+	own_fd_close(fd);
+	return same;
+}
+
+int pins_dir(const char *ifname, int owner_fd, char *dir, size_t size)
+{
+	struct stat ours;
+
+	if (stat("/proc/thread-self/ns/net", &ours))
+		return -errno;
+	for (size_t i = 0; i < sizeof(bpffs_places) / sizeof(bpffs_places[0]); i++) {
+		if (!is_bpffs(bpffs_places[i]))
+			continue;
+		if (in_first_netns(&ours))
+			snprintf(dir, size, "%s/vma/%s", bpffs_places[i], ifname);
+		else
+			snprintf(dir, size, "%s/vma/netns-%lu/%s", bpffs_places[i],
+				 (unsigned long)ours.st_ino, ifname);
+		if (pins_of(dir, owner_fd))
+			return 0;
+	}
+	return -ENOENT;
+}
+
 /* dir = the directory for ifname in this thread's network namespace, made with its parents. */
 static int pin_dir_make(const char *ifname, char *dir, size_t size)
 {

@@ -21,6 +21,11 @@ struct pin {
  * here; or another negative errno.
  */
 int pins_make(const char *ifname, const struct pin *pins, unsigned n, char *dir, size_t size);
+/*
+ * dir = where another process has pinned for ifname, if the map that it calls owner is owner_fd's.
+ * 0; -ENOENT: nowhere that is seen from here.
+ */
+int pins_dir(const char *ifname, int owner_fd, char *dir, size_t size);
 /* Removes dir with its pins. */
 void pins_remove(const char *dir);
 /* The start time of a process (field 22 of /proc/<pid>/stat), 0 when there is no such process. */

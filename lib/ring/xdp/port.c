@@ -164,7 +164,10 @@ int port_open(int ifindex, struct ring_port **out)
 		return -ENOMEM;
 	p->ifindex = ifindex;
 	p->link_fd = -1;
+	p->row = VMA_ROWS_ALL;
 	p->guard = GUARD_NONE;
+	for (unsigned i = 0; i < PORT_DESCRIPTORS; i++)
+		p->fd[i] = -1;
 	p->pid = getpid();
 	p->opener = process_mark();
 	err = probe(p);
@@ -178,8 +181,8 @@ int port_open(int ifindex, struct ring_port **out)
 
 /* ------------------------------------------------------------------ who sits there */
 
-/* Reads the owner that our steering program names. -ENOENT: prog is not one of ours. */
-static int steer_owner(int prog_fd, struct vma_port_owner *o)
+/* Reads what the program's map of that name holds. -ENOENT: it has no such map. */
+static int map_read(int prog_fd, const char *name, void *value, uint32_t size)
 {
 	uint32_t ids[16] = {0}, zero = 0;
 	struct bpf_prog_info info = {.nr_map_ids = 16, .map_ids = (uintptr_t)ids};
@@ -197,14 +200,20 @@ static int steer_owner(int prog_fd, struct vma_port_owner *o)
 			continue;
 		len = sizeof(map);
 		err = bpf_obj_get_info_by_fd(fd, &map, &len);
-		if (!err && !strcmp(map.name, "vma_owner") && map.value_size == sizeof(*o)) {
-			err = bpf_map_lookup_elem(fd, &zero, o);
+		if (!err && !strcmp(map.name, name) && map.value_size == size) {
+			err = bpf_map_lookup_elem(fd, &zero, value);
 			own_fd_close(fd);
 			return err;
 		}
 		own_fd_close(fd);
 	}
 	return -ENOENT;
+}
+
+/* Reads the owner that our steering program names. -ENOENT: prog is not one of ours. */
+static int steer_owner(int prog_fd, struct vma_port_owner *o)
+{
+	return map_read(prog_fd, "vma_owner", o, sizeof(*o));
 }
 
 /*
@@ -244,6 +253,22 @@ pid_t port_owner_pid(int ifindex)
 	xdp_multiprog__close(mp);
 	ring_bpf_end();
 	return (pid_t)o.pid;
+}
+
+int port_public_find(int ifindex, struct port_public *out)
+{
+	struct xdp_multiprog *mp;
+	struct xdp_program *prog;
+	int err = -ENOENT;
+
+	ring_bpf_begin();
+	mp = multiprog_get(ifindex);
+	prog = mp ? steer_find(mp, &out->owner) : NULL;
+	if (prog)
+		err = map_read(xdp_program__fd(prog), "vma_pool", &out->pool, sizeof(out->pool));
+	xdp_multiprog__close(mp);
+	ring_bpf_end();
+	return !err && out->pool.fd >= 0 ? 0 : -ENOENT;
 }
 
 static int foreign_program(const struct ring_port *p, struct xdp_multiprog *mp)
@@ -437,16 +462,18 @@ static int program_load(struct ring_port *p)
 	return err;
 }
 
-static int owner_write(struct ring_port *p)
+int port_publish(struct ring_port *p, pid_t pid, uint64_t start_time, int pool_fd)
 {
 	struct vma_port_owner o = {
-		.pid = (uint32_t)p->pid,
+		.pid = (uint32_t)pid,
 		.ifindex = (uint32_t)p->ifindex,
-		.start_time = process_start_time((unsigned)p->pid),
+		.start_time = start_time,
 	};
+	struct vma_port_pool pool = {.fd = pool_fd, .uid = geteuid()};
 	uint32_t zero = 0;
+	int err = bpf_map_update_elem(p->fd[PORT_POOL], &zero, &pool, BPF_ANY);
 
-	return bpf_map_update_elem(bpf_map__fd(p->skel->maps.vma_owner), &zero, &o, BPF_ANY);
+	return err ? err : bpf_map_update_elem(p->fd[PORT_OWNER], &zero, &o, BPF_ANY);
 }
 
 static int memory_map(struct ring_port *p)
@@ -454,26 +481,29 @@ static int memory_map(struct ring_port *p)
 	void *m;
 
 	m = mmap(NULL, (size_t)sysconf(_SC_PAGESIZE), PROT_READ | PROT_WRITE, MAP_SHARED,
-		 bpf_map__fd(p->skel->maps.bss), 0);
+		 p->fd[PORT_MEMORY], 0);
 	if (m == MAP_FAILED)
 		return -errno;
 	p->local_mac = (volatile uint64_t *)&((struct steer_bpf__bss *)m)->local_mac;
+	if (p->flows)
+		return 0;
 	m = mmap(NULL, FLOWS_BYTES, PROT_READ | PROT_WRITE,
 		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (m == MAP_FAILED)
 		return -errno;
 	p->flows = m;
+	p->own_flows = true;
 	return 0;
 }
 
 static void maps_pin(struct ring_port *p)
 {
 	const struct pin pins[] = {
-		{"owner", bpf_map__fd(p->skel->maps.vma_owner)},
-		{"flows", p->flows_fd},
-		{"ports", p->ports_fd},
-		{"xsks", bpf_map__fd(p->skel->maps.xsks)},
-		{"counters", bpf_map__fd(p->skel->maps.counters)},
+		{"owner", p->fd[PORT_OWNER]},
+		{"flows", p->fd[PORT_FLOWS]},
+		{"ports", p->fd[PORT_PORTS]},
+		{"xsks", p->fd[PORT_XSKS]},
+		{"counters", p->fd[PORT_COUNTERS]},
 	};
 	int err = pins_make(p->ifname, pins, sizeof(pins) / sizeof(pins[0]), p->pin_dir,
 			    sizeof(p->pin_dir));
@@ -499,13 +529,23 @@ static int detach_by_netlink(const struct ring_port *p)
 	return bpf_xdp_detach(p->ifindex, (uint32_t)mode_flags(p), &opts);
 }
 
+/* What port_enter() took over. */
+static void descriptors_close(struct ring_port *p)
+{
+	for (unsigned i = 0; i < PORT_DESCRIPTORS; i++)
+		if (!p->skel && p->fd[i] >= 0)
+			own_fd_close(p->fd[i]);
+	for (unsigned i = 0; i < PORT_DESCRIPTORS; i++)
+		p->fd[i] = -1;
+}
+
 /* Undoes what program_load(), memory_map() and maps_pin() have done so far. */
 static void detach(struct ring_port *p)
 {
-	bool ours = p->opener == process_mark();
+	bool ours = p->opener == process_mark() && !p->others;
 	int err;
 
-	if (ours)
+	if (p->opener == process_mark())
 		guard_close(&p->guard);
 	else
 		guard_forked(&p->guard);
@@ -529,11 +569,14 @@ static void detach(struct ring_port *p)
 	if (p->local_mac)
 		munmap((void *)((uintptr_t)p->local_mac & ~((uintptr_t)sysconf(_SC_PAGESIZE) - 1)),
 		       (size_t)sysconf(_SC_PAGESIZE));
-	if (p->flows)
+	if (p->own_flows) {
 		munmap(p->flows, FLOWS_BYTES);
+		p->flows = NULL;
+		p->own_flows = false;
+	}
+	descriptors_close(p);
 	program_drop(p);
 	p->local_mac = NULL;
-	p->flows = NULL;
 }
 
 int port_add_ring(struct ring_port *p, unsigned ring, const int *xsk_fds, unsigned n)
@@ -545,10 +588,30 @@ int port_add_ring(struct ring_port *p, unsigned ring, const int *xsk_fds, unsign
 	for (uint32_t i = 0; !err && i < n; i++) {
 		uint32_t slot = ring * VMA_XSK_QUEUES + i;
 
-		err = bpf_map_update_elem(bpf_map__fd(p->skel->maps.xsks), &slot, &xsk_fds[i],
-					  BPF_ANY);
+		err = bpf_map_update_elem(p->fd[PORT_XSKS], &slot, &xsk_fds[i], BPF_ANY);
 	}
 	return err;
+}
+
+void port_remove_ring(struct ring_port *p, unsigned ring)
+{
+	for (uint32_t i = 0; ring < VMA_XSK_RINGS && i < p->num_queues; i++) {
+		uint32_t slot = ring * VMA_XSK_QUEUES + i;
+
+		(void)bpf_map_delete_elem(p->fd[PORT_XSKS], &slot);
+	}
+}
+
+static void descriptors_of_skeleton(struct ring_port *p)
+{
+	p->fd[PORT_FLOWS] = bpf_map__fd(p->skel->maps.flows);
+	p->fd[PORT_PORTS] = bpf_map__fd(p->skel->maps.ports);
+	p->fd[PORT_XSKS] = bpf_map__fd(p->skel->maps.xsks);
+	p->fd[PORT_COUNTERS] = bpf_map__fd(p->skel->maps.counters);
+	p->fd[PORT_OWNER] = bpf_map__fd(p->skel->maps.vma_owner);
+	p->fd[PORT_POOL] = bpf_map__fd(p->skel->maps.vma_pool);
+	p->fd[PORT_MEMORY] = bpf_map__fd(p->skel->maps.bss);
+	p->fd[PORT_PROGRAM] = program_fd(p);
 }
 
 static int attach(struct ring_port *p, const int *xsk_fds, unsigned n)
@@ -571,9 +634,8 @@ static int attach(struct ring_port *p, const int *xsk_fds, unsigned n)
 			return -EEXIST;
 		return *missing ? -EACCES : err;
 	}
-	p->flows_fd = bpf_map__fd(p->skel->maps.flows);
-	p->ports_fd = bpf_map__fd(p->skel->maps.ports);
-	err = owner_write(p);
+	descriptors_of_skeleton(p);
+	err = port_publish(p, p->pid, process_start_time((unsigned)p->pid), -1);
 	if (!err)
 		err = memory_map(p);
 	if (!err)
@@ -589,6 +651,46 @@ static int attach(struct ring_port *p, const int *xsk_fds, unsigned n)
 	return 0;
 }
 
+/* Where the pins are, as far as they can be seen from here. */
+static void pins_find(struct ring_port *p)
+{
+	if (pins_dir(p->ifname, p->fd[PORT_OWNER], p->pin_dir, sizeof(p->pin_dir)))
+		p->pin_dir[0] = '\0';
+}
+
+static int enter(struct ring_port *p, const int fd[PORT_DESCRIPTORS])
+{
+	int err;
+
+	p->prog = xdp_program__from_fd(fd[PORT_PROGRAM]);
+	err = (int)libxdp_get_error(p->prog);
+	if (err) {
+		p->prog = NULL;
+		return err;
+	}
+	memcpy(p->fd, fd, sizeof(p->fd));
+	err = memory_map(p);
+	if (err) {
+		for (unsigned i = 0; i < PORT_DESCRIPTORS; i++)
+			p->fd[i] = -1;
+		return err;
+	}
+	note_program(p);
+	pins_find(p);
+	return 0;
+}
+
+int port_enter(struct ring_port *p, const int fd[PORT_DESCRIPTORS])
+{
+	int err;
+
+	p->others = true;
+	ring_bpf_begin();
+	err = enter(p, fd);
+	ring_bpf_end();
+	return err;
+}
+
 /*
  * True: the packets come by our program, perhaps through a dispatcher. False: they do not; *err: a
  * foreign one sits there.
@@ -596,8 +698,10 @@ static int attach(struct ring_port *p, const int *xsk_fds, unsigned n)
 static bool program_stands(const struct ring_port *p, int *err)
 {
 	struct xdp_multiprog *mp = multiprog_get(p->ifindex);
-	struct vma_port_owner o = {0};
-	bool stands = mp && steer_find(mp, &o) && o.pid == (uint32_t)p->pid;
+	struct vma_port_owner o = {0}, ours = {0};
+	uint32_t zero = 0;
+	bool stands = mp && steer_find(mp, &o) &&
+		      !bpf_map_lookup_elem(p->fd[PORT_OWNER], &zero, &ours) && o.pid == ours.pid;
 
 	*err = !stands && mp && xdp_multiprog__is_legacy(mp) ? foreign_program(p, mp) : 0;
 	xdp_multiprog__close(mp);
@@ -646,6 +750,14 @@ int port_program_changed(struct ring_port *p, uint32_t id)
 
 void port_guard(struct ring_port *p, void (*fn)(const struct vma_flow_key *key))
 {
+	const struct guard_maps maps = {
+		.flows = p->fd[PORT_FLOWS],
+		.ports = p->fd[PORT_PORTS],
+		.xsks = p->fd[PORT_XSKS],
+		.counters = p->fd[PORT_COUNTERS],
+		.row = p->row,
+	};
+
 	if (p->guard.tried) {
 		guard_strays(&p->guard, fn);
 		return;
@@ -654,7 +766,7 @@ void port_guard(struct ring_port *p, void (*fn)(const struct vma_flow_key *key))
 	if (!atomic_load_explicit(&p->has_tcp, memory_order_relaxed) || kmod_fallback_fd() >= 0)
 		return;
 	ring_bpf_begin();
-	guard_open(&p->guard, p->ifindex, p->ifname, p->skel);
+	guard_open(&p->guard, p->ifindex, p->ifname, &maps);
 	ring_bpf_end();
 }
 

@@ -8,17 +8,21 @@
 #include "runtime/runtime.h"
 #include "config/config.h"
 
-/* The port is the share's, and each ring has its stack's lock only. */
+/* The port is the share's or the pool's, and each ring has its stack's lock only. */
 static void port_lock(struct xdp_ring *x)
 {
 	if (x->share)
 		lock_take(&x->share->flows);
+	else if (x->pool)
+		pool_port_lock(x);
 }
 
 static void port_unlock(struct xdp_ring *x)
 {
 	if (x->share)
 		lock_drop(&x->share->flows);
+	else if (x->pool)
+		pool_port_unlock(x);
 }
 
 static int xdp_flow_add(struct ring *r, const struct vma_flow_key *key,
@@ -28,7 +32,10 @@ static int xdp_flow_add(struct ring *r, const struct vma_flow_key *key,
 	int err;
 
 	port_lock(x);
-	err = port_flow_add(x->port, x->index, key, info);
+	err = port_flow_add(x->port, x->row, key, info);
+	/* It may be one's who was killed just now. */
+	if (err == -EEXIST && member_flows_drop(x))
+		err = port_flow_add(x->port, x->row, key, info);
 	port_unlock(x);
 	return err;
 }
@@ -39,7 +46,7 @@ static int xdp_flow_del(struct ring *r, const struct vma_flow_key *key)
 	int err;
 
 	port_lock(x);
-	err = port_flow_del(x->port, x->index, key);
+	err = port_flow_del(x->port, x->row, key);
 	port_unlock(x);
 	return err;
 }
@@ -71,7 +78,13 @@ static void xdp_link_changed(struct ring *r, uint32_t mtu, const uint8_t mac[6])
 
 static int xdp_program_changed(struct ring *r, uint32_t id)
 {
-	return port_program_changed(xdp_ring(r)->port, id);
+	struct xdp_ring *x = xdp_ring(r);
+	int err;
+
+	port_lock(x);
+	err = port_program_changed(x->port, id);
+	port_unlock(x);
+	return err;
 }
 
 static void xdp_guard(struct ring *r, void (*fn)(const struct vma_flow_key *key))
@@ -86,7 +99,16 @@ static void ring_free(struct xdp_ring *x)
 	if (x->gso_fd >= 0)
 		own_fd_close(x->gso_fd);
 	umem_fini(&x->umem);
+	pool_unmap(x->pool);
 	free(x);
+}
+
+/* The port is what all the members have. */
+static void members_leave(struct xdp_ring *x)
+{
+	if (x->member)
+		x->port->others = member_leave(x);
+	port_close(x->port);
 }
 
 /*
@@ -100,7 +122,10 @@ static void xdp_close(struct ring *r)
 
 	libc_internal_begin();
 	if (!sh) {
-		port_close(x->port);
+		if (x->port)
+			members_leave(x);
+		if (x->member)
+			member_free(x);
 		ring_free(x);
 	} else if (share_close(x)) {
 		port_close(x->port);
@@ -128,7 +153,9 @@ static void xdp_leave(struct ring *r)
 	struct xdp_ring *x = xdp_ring(r);
 
 	libc_internal_begin();
-	if (!x->share || share_leave(x))
+	if (!x->share)
+		members_leave(x);
+	else if (share_leave(x))
 		port_close(x->port);
 	x->port = NULL;
 	libc_internal_end();
@@ -223,6 +250,8 @@ static struct xdp_ring *ring_new(struct ring_port *port)
 		(struct ring){.ops = &xdp_ops, .counters = &x->counters, .ifindex = port->ifindex};
 	memcpy(x->ring.ifname, port->ifname, sizeof(x->ring.ifname));
 	x->gso_fd = -1;
+	for (unsigned i = 0; i < x->num_queues; i++)
+		x->xsk[i].fd = -1;
 	return x;
 }
 
@@ -255,6 +284,7 @@ static int ring_join(struct xdp_share *sh, struct ring **out)
 		return -ENOMEM;
 	x->share = sh;
 	x->index = sh->num;
+	x->row = x->index;
 	x->zerocopy = first->zerocopy;
 	x->sg = first->sg;
 	x->gso_bursts = first->gso_bursts;
@@ -300,7 +330,9 @@ static int ring_first(int ifindex, unsigned rings, struct ring **out)
 		err = -ENOMEM;
 		goto err_port;
 	}
-	err = umem_init(&x->umem, (enum pages_type)params.mem_alloc_type, rings);
+	err = rings > 1 || member_begin(x)
+		      ? umem_init(&x->umem, (enum pages_type)params.mem_alloc_type, rings)
+		      : 0;
 	if (err)
 		goto err_ring;
 	err = rings > 1 ? share_begin(x, rings) : 0;
@@ -317,6 +349,8 @@ static int ring_first(int ifindex, unsigned rings, struct ring **out)
 	if (err)
 		goto err_share;
 	ring_ready(x);
+	if (x->member)
+		member_publish(x);
 	*out = &x->ring;
 	return 0;
 
@@ -324,7 +358,12 @@ err_share:
 	if (x->share)
 		share_free(x->share);
 err_umem:
+	port_close(port);
+	port = NULL;
+	if (x->member)
+		member_free(x);
 	umem_fini(&x->umem);
+	pool_unmap(x->pool);
 err_ring:
 	free(x);
 err_port:
@@ -332,9 +371,55 @@ err_port:
 	return err;
 }
 
+/* Beside another process of our user that has the queues. -ENOENT: there is none. */
+static int ring_beside(int ifindex, struct ring **out)
+{
+	struct member_door door;
+	struct ring_port *port;
+	struct xdp_ring *x;
+	int err;
+
+	err = member_door_find(ifindex, &door);
+	if (err == -ENOENT)
+		return err;
+	if (err)
+		goto err_door;
+	err = port_open(ifindex, &port);
+	if (err)
+		goto err_door;
+	x = ring_new(port);
+	err = x ? member_enter(x, &door) : -ENOMEM;
+	if (err)
+		goto err_port;
+	member_door_close(&door);
+	ring_ready(x);
+	*out = &x->ring;
+	return 0;
+
+err_port:
+	port_close(port);
+	if (x)
+		ring_free(x);
+err_door:
+	log_debug("ring/xdp: interface %d cannot be shared with process %d: %s", ifindex,
+		  (int)door.pid, strerror(-err));
+	member_door_close(&door);
+	return err;
+}
+
+/* Who wants several rings has no use for others' queues: see share.h. */
 int xdp_ring_open(int ifindex, struct ring **out)
 {
-	return ring_first(ifindex, share_rings_wanted(), out);
+	unsigned rings = share_rings_wanted();
+	int err;
+
+	if (rings == 1 && !ring_beside(ifindex, out))
+		return 0;
+	err = ring_first(ifindex, rings, out);
+	/* The one that had the queues was ending, and another has taken its place. */
+	if (err == -EBUSY && rings == 1 && !ring_beside(ifindex, out))
+		return 0;
+	return err;
 }
 
 int xdp_ring_more(const struct ring *first, struct ring **out)

@@ -51,8 +51,7 @@ static __attribute__((noinline)) void supply_judge(struct xsk *s)
 	if (s->keep_full)
 		s->keep_full--;
 	else
-		supply_hold_back(s, bulk && s->fill.size > SUPPLY_BULK ? s->fill.size - SUPPLY_BULK
-								       : 0);
+		supply_hold_back(s, bulk && s->supply > SUPPLY_BULK ? s->supply - SUPPLY_BULK : 0);
 }
 
 /* Has the kernel nearly run dry? Then it gets all there is. */
@@ -101,10 +100,13 @@ void rx_refill(struct xdp_ring *x, struct xsk *s)
 	}
 	if (f->head - s->judged >= SUPPLY_JUDGED)
 		supply_judge(s);
+	if (s->held_back && pool_others(x->pool))
+		supply_hold_back(s, 0); /* they may need it */
 	if (s->held_back)
 		supply_look(s);
 	if (s->missing > s->held_back)
-		s->missing -= rx_supply(x, f, s->missing - s->held_back);
+		s->missing -= x->pool ? pool_supply(x, s, s->missing - s->held_back)
+				      : rx_supply(x, f, s->missing - s->held_back);
 	if (__builtin_expect(x->zerocopy, 0))
 		rx_tell(s, f);
 }
@@ -128,9 +130,16 @@ static inline int32_t chunks_ours(const struct xdp_ring *x)
 	return (int32_t)(x->umem.rx_free.num + x->filled);
 }
 
+void rx_low(struct xdp_ring *x)
+{
+	x->chunks_low = pool_others(x->pool) ? x->part - POOL_HELD_MAX : x->part / CHUNKS_LOW_PART;
+}
+
 void rx_init(struct xdp_ring *x, uint32_t heap_bufs_max)
 {
-	x->chunks_low = x->umem.rx_free.num / CHUNKS_LOW_PART;
+	x->part = x->joined ? POOL_RX_SPARE : x->umem.rx_free.num;
+	x->filled = x->part - x->umem.rx_free.num;
+	rx_low(x);
 	x->heap_pool.free = heap_buf_free;
 	x->heap_bufs_max = heap_bufs_max;
 	x->rx_flags = x->port->is_virtual ? BUF_CSUM_PARTIAL_OK : 0;
@@ -251,6 +260,7 @@ static void desc_invalid(struct xdp_ring *x, struct xsk *s, const struct xdp_des
 /* b becomes the len received bytes at addr, the caller's. The kernel has one chunk less. */
 static inline void take(struct xdp_ring *x, struct buf *b, uint64_t addr, uint32_t len)
 {
+	umem_buf_take(&x->umem, b, addr);
 	b->frag = NULL;
 	b->data = x->umem.base + addr;
 	b->len = len;
@@ -260,6 +270,7 @@ static inline void take(struct xdp_ring *x, struct buf *b, uint64_t addr, uint32
 	b->gso_size = 0;
 	b->gso_count = 0;
 	x->filled--;
+	chunk_owner_set(&x->umem, (uint32_t)(addr >> UMEM_CHUNK_SHIFT), x->umem.me);
 }
 
 /*

@@ -20,8 +20,9 @@ void tx_done(struct xdp_ring *x, uint64_t addr)
 {
 	struct buf *b = umem_desc_buf(&x->umem, addr, 0);
 
-	if (!b)
+	if (!b || !b->refs)
 		return;
+	chunk_sent(&x->umem, (uint32_t)(b->addr >> UMEM_CHUNK_SHIFT));
 	if (b->refs > 1) { /* somebody keeps it to send it again */
 		b->refs--;
 		return;
@@ -38,6 +39,10 @@ void tx_reclaim(struct xdp_ring *x)
 	x->tx_credit = RECLAIM_EVERY;
 	if (__builtin_expect(x->share != NULL, 0)) {
 		share_reclaim(x);
+		return;
+	}
+	if (x->pool) {
+		pool_reclaim(x);
 		return;
 	}
 	/* acquire: the entries up to the producer index must be read after it */
@@ -70,6 +75,7 @@ struct buf *xdp_tx_alloc(struct ring *r, uint32_t room)
 		}
 	}
 	b = &x->umem.bufs[index];
+	umem_buf_take(&x->umem, b, (uint64_t)index << UMEM_CHUNK_SHIFT);
 	b->frag = NULL;
 	b->data = x->umem.base + b->addr;
 	b->len = 0;
@@ -132,6 +138,13 @@ static inline int tx_publish(struct xdp_ring *x, struct xsk_ring *t, uint32_t by
 	return 0;
 }
 
+static inline void chunk_posted(struct xdp_ring *x, const struct buf *b)
+{
+	uint32_t index = (uint32_t)(b->addr >> UMEM_CHUNK_SHIFT);
+
+	chunk_owner_set(&x->umem, index, chunk_owner(&x->umem, index) + 1);
+}
+
 /* A frame in several pieces, or one that is refused. */
 static __attribute__((noinline)) int post_chain(struct xdp_ring *x, const struct buf *b)
 {
@@ -150,6 +163,7 @@ static __attribute__((noinline)) int post_chain(struct xdp_ring *x, const struct
 	if (err)
 		return err;
 	for (; b; b = b->frag) {
+		chunk_posted(x, b);
 		t->desc[t->head++ & t->mask] = (struct xdp_desc){
 			.addr = (uint64_t)(b->data - x->umem.base),
 			.len = b->len,
@@ -169,6 +183,7 @@ int xdp_post(struct ring *r, struct buf *b)
 		return post_chain(x, b);
 	if (__builtin_expect(t->head - t->seen == t->size, 0) && tx_room(x, t, 1))
 		return -ENOBUFS;
+	chunk_posted(x, b);
 	t->desc[t->head++ & t->mask] = (struct xdp_desc){.addr = addr, .len = b->len};
 	return tx_publish(x, t, b->len);
 }

@@ -37,15 +37,50 @@ struct umem {
 	struct buf_pool pool; /* first: pool->free finds the umem */
 	uint8_t *base;
 	/*
-	 * [num_chunks]; each ring has its own for all of them: it uses those of the chunks that it
-	 * has
+	 * [num_chunks]; each ring has its own for all of them, and uses those of the chunks that it
+	 * has. All of one is zero until the chunk is used for the first time.
 	 */
 	struct buf *bufs;
 	/* chunks [0, num_rx) are for receiving, the others for transmitting */
 	uint32_t num_rx, num_chunks;
 	struct chunk_stack rx_free, tx_free;
 	size_t bytes; /* of the mapping; 0: it is another ring's */
+	/*
+	 * [num_chunks]: whose a chunk is (OWNER_*), and how often it is posted and not yet sent. Of
+	 * a chunk of ours we alone write it. In a pool's memory, where others read it when we die.
+	 */
+	uint32_t *owner;
+	uint32_t me; /* our OWNER_OF(); 0: no pool's, and what stands in owner matters to nobody */
+	void *own_words; /* owner's memory where it is no pool's */
 };
+
+/* For receiving: the kernel's. For transmitting: free in the pool. */
+#define OWNER_NOBODY 0u
+#define OWNER_SHIFT 16
+#define OWNER_POSTED 0xffffu
+#define OWNER_OF(member) (((member) + 1u) << OWNER_SHIFT)
+/* The dead one's: it is free when the kernel has sent it. */
+#define OWNER_DEAD (0xffffu << OWNER_SHIFT)
+
+static inline uint32_t chunk_owner(const struct umem *u, uint32_t index)
+{
+	return __atomic_load_n(&u->owner[index], __ATOMIC_RELAXED);
+}
+
+/* release: what was done to the chunk before counts when we are killed after it */
+static inline void chunk_owner_set(struct umem *u, uint32_t index, uint32_t word)
+{
+	__atomic_store_n(&u->owner[index], word, __ATOMIC_RELEASE);
+}
+
+/* One of the posts of a chunk is over. */
+static inline void chunk_sent(struct umem *u, uint32_t index)
+{
+	uint32_t word = chunk_owner(u, index);
+
+	if (word & OWNER_POSTED)
+		chunk_owner_set(u, index, word - 1);
+}
 
 /* A UMEM for so many rings; u is the first one's. 0 or negative errno. */
 int umem_init(struct umem *u, enum pages_type type, unsigned rings);
@@ -54,6 +89,18 @@ int umem_init(struct umem *u, enum pages_type type, unsigned rings);
  * negative errno.
  */
 int umem_join(struct umem *u, const struct umem *first, unsigned k);
+/*
+ * The UMEM that `base` is, for a pool's member: with none of its chunks. The owner words are the
+ * pool's. 0 or negative errno, then base is the caller's.
+ */
+int umem_enter(struct umem *u, void *base, size_t bytes, uint32_t num_rx, uint32_t num_chunks);
+/* The buffer of a chunk that we have now. */
+static inline void umem_buf_take(struct umem *u, struct buf *b, uint64_t chunk)
+{
+	b->pool = &u->pool;
+	b->addr = chunk & ~(uint64_t)(UMEM_CHUNK - 1);
+}
+
 /* The ring that transmits with chunk `index`. */
 static inline unsigned umem_tx_owner(const struct umem *u, uint32_t index)
 {

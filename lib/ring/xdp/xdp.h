@@ -11,6 +11,8 @@
 
 #include "ring/port.h"
 #include "ring/ring.h"
+#include "ring/xdp/member.h"
+#include "ring/xdp/pool.h"
 #include "ring/xdp/share.h"
 #include "ring/xdp/umem.h"
 
@@ -50,6 +52,7 @@ struct xsk {
 	int fd; /* -1: closed */
 	uint32_t missing; /* chunks that may still be put into the fill ring */
 	uint32_t refill_at; /* that many of them are worth a refill */
+	uint32_t supply; /* the chunks that are in the fill ring when nobody else has any */
 	struct xsk_ring rx, fill;
 	struct buf *chain_head, *chain_tail; /* a frame whose last descriptors have not come yet */
 	uint32_t chain_len; /* descriptors in it */
@@ -73,6 +76,12 @@ struct xdp_ring {
 	 */
 	struct xdp_share *share;
 	unsigned index; /* number in the share */
+	/* NULL: no other process can join; else the fill and completion rings are every member's */
+	struct pool *pool;
+	struct member *member;
+	bool joined; /* the queues were another process's before */
+	unsigned row; /* in the steering program's table: number in the share, or in the pool */
+	uint32_t tx_held; /* chunks for transmitting that are ours; of a pool */
 	/* Receive, under the stack lock. */
 	uint32_t num_queues;
 	uint32_t next_queue; /* where the next poll() starts */
@@ -81,6 +90,7 @@ struct xdp_ring {
 	 * part on
 	 */
 	uint32_t filled;
+	uint32_t part; /* as many chunks for receiving as we count as ours at the beginning */
 	uint32_t chunks_low;
 	uint32_t heap_bufs, heap_bufs_max; /* received frames copied out of the UMEM */
 	struct buf_pool heap_pool; /* counts them */
@@ -127,6 +137,12 @@ static inline void stat_add(uint64_t *c, uint64_t n)
  */
 int xsk_open_all(struct xdp_ring *x, unsigned *queue);
 void xsk_close_all(struct xdp_ring *x);
+/*
+ * The receive or (where = XDP_PGOFF_TX_RING) transmit ring of another process's socket, with so
+ * many entries. 0 or negative errno.
+ */
+int xsk_map_other(struct xsk_ring *r, int fd, uint32_t entries, off_t where);
+void xsk_unmap_other(struct xsk_ring *r);
 
 /* Puts up to n free chunks into the fill ring f. Returns how many. */
 uint32_t rx_supply(struct xdp_ring *x, struct xsk_ring *f, uint32_t n);
@@ -134,6 +150,8 @@ uint32_t rx_supply(struct xdp_ring *x, struct xsk_ring *f, uint32_t n);
 void rx_tell(const struct xsk *s, const struct xsk_ring *f);
 /* The kernel has transmitted from chunk `index` of ours, or sent back what it does not name. */
 void tx_done(struct xdp_ring *x, uint64_t addr);
+/* Says how few chunks are few: that depends on whether others need them. */
+void rx_low(struct xdp_ring *x);
 /* Fills the fill rings for the first time. */
 void rx_init(struct xdp_ring *x, uint32_t heap_bufs_max);
 void rx_refill(struct xdp_ring *x, struct xsk *s);

@@ -116,6 +116,20 @@ static uint32_t power_of_two(uint32_t n)
 	return p;
 }
 
+/* A ring with other sockets' fill and completion rings. */
+static bool is_further(const struct xdp_ring *x)
+{
+	return x->index || x->joined;
+}
+
+/* The chunks for receiving that a ring's entries are counted by. */
+static uint32_t rx_chunks(const struct xdp_ring *x)
+{
+	if (x->joined)
+		return POOL_RX_SPARE;
+	return x->index ? UMEM_RX_MORE : UMEM_RX_CHUNKS;
+}
+
 struct sizes {
 	uint32_t rx, tx; /* of the socket's own rings; tx 0: none */
 	uint32_t fill, comp; /* 0: another socket has made them */
@@ -124,16 +138,23 @@ struct sizes {
 static struct sizes sizes_of(const struct xdp_ring *x, const struct xsk *s)
 {
 	bool transmits = s == x->xsk;
-	struct sizes z = {.rx = rx_entries(x, x->index ? UMEM_RX_MORE : UMEM_RX_CHUNKS),
+	struct sizes z = {.rx = rx_entries(x, rx_chunks(x)),
 			  .tx = transmits ? ring_size(params.tx_wre, RING_MAX) : 0};
 
-	if (x->index)
+	if (is_further(x))
 		return z;
 	z.fill = z.rx;
 	/*
 	 * A chunk that is posted waits in the completion ring: there must be room for all of them.
 	 */
 	z.comp = transmits ? RING_MAX : RING_MIN;
+	if (x->pool) {
+		/* what the dead had goes to any queue */
+		z.fill = power_of_two(x->umem.num_rx / x->num_queues * 3 / 2);
+		x->pool->fill_entries = z.fill;
+		if (transmits)
+			x->pool->comp_entries = z.comp;
+	}
 	if (x->share) {
 		z.fill = power_of_two(z.rx + (x->share->max - 1) * rx_entries(x, UMEM_RX_MORE));
 		if (transmits)
@@ -167,7 +188,7 @@ static int make_rings(struct xdp_ring *x, struct xsk *s)
 		log_error("ring/xdp: %s: mmap of a ring: %s", x->ring.ifname, strerror(-err));
 		return err;
 	}
-	if (!z.fill) {
+	if (x->index) {
 		/*
 		 * For the guesses of rx_idle() and pending(); map is NULL, so that it is not
 		 * unmapped twice.
@@ -177,7 +198,8 @@ static int make_rings(struct xdp_ring *x, struct xsk *s)
 		lock_drop(&x->share->supply);
 		s->fill.map = NULL;
 	}
-	s->missing = z.rx;
+	s->supply = x->pool ? x->umem.num_rx / x->num_queues : z.rx;
+	s->missing = x->joined ? 0 : s->supply;
 	s->refill_at = z.rx / 4 < REFILL_BATCH ? z.rx / 4 : REFILL_BATCH;
 	return 0;
 }
@@ -188,6 +210,16 @@ static bool has_owner(int ifindex)
 	pid_t pid = port_owner_pid(ifindex);
 
 	return pid && (libc_raw(SYS_kill, pid, 0, 0, 0, 0, 0) == 0 || errno != ESRCH);
+}
+
+/* Whose UMEM s has, and, of a further ring, whose fill and completion rings. */
+static int shared_fd(const struct xdp_ring *x, const struct xsk *s)
+{
+	unsigned queue = (unsigned)(s - x->xsk);
+
+	if (x->joined)
+		return member_host_xsk(x, queue);
+	return x->index ? x->share->ring[0]->xsk[queue].fd : x->xsk[0].fd;
 }
 
 static int try_bind(struct xdp_ring *x, struct xsk *s, uint16_t flags)
@@ -205,8 +237,7 @@ static int try_bind(struct xdp_ring *x, struct xsk *s, uint16_t flags)
 	 * those of the queue's first socket.
 	 */
 	if (flags & XDP_SHARED_UMEM)
-		a.sxdp_shared_umem_fd =
-			(uint32_t)(x->index ? x->share->ring[0]->xsk[s - x->xsk].fd : x->xsk[0].fd);
+		a.sxdp_shared_umem_fd = (uint32_t)shared_fd(x, s);
 	for (int left = RETRIES(BUSY_RETRY_MS);; left--) {
 		if (libc.bind(s->fd, (struct sockaddr *)&a, sizeof(a)) == 0)
 			return 0;
@@ -244,9 +275,45 @@ static int bind_first(struct xdp_ring *x, struct xsk *s)
 	return err;
 }
 
+/* The fill and completion rings of a bound socket are those of its queue. */
+static int map_queue(struct xdp_ring *x, struct xsk *s)
+{
+	const struct pool *p = x->pool;
+	struct xdp_mmap_offsets o;
+	socklen_t len = sizeof(o);
+	int err;
+
+	if (libc.getsockopt(s->fd, SOL_XDP, XDP_MMAP_OFFSETS, &o, &len))
+		return -errno;
+	err = map_ring(&s->fill, s->fd, &o.fr, p->fill_entries, sizeof(uint64_t),
+		       (off_t)XDP_UMEM_PGOFF_FILL_RING);
+	if (!err && s == x->xsk)
+		err = map_ring(&s->comp, s->fd, &o.cr, p->comp_entries, sizeof(uint64_t),
+			       (off_t)XDP_UMEM_PGOFF_COMPLETION_RING);
+	return err;
+}
+
+int xsk_map_other(struct xsk_ring *r, int fd, uint32_t entries, off_t where)
+{
+	struct xdp_mmap_offsets o;
+	socklen_t len = sizeof(o);
+
+	if (!entries || entries > RING_MAX || entries & (entries - 1))
+		return -EINVAL;
+	if (libc.getsockopt(fd, SOL_XDP, XDP_MMAP_OFFSETS, &o, &len))
+		return -errno;
+	return map_ring(r, fd, where == XDP_PGOFF_TX_RING ? &o.tx : &o.rx, entries,
+			sizeof(struct xdp_desc), where);
+}
+
+void xsk_unmap_other(struct xsk_ring *r)
+{
+	unmap_ring(r);
+}
+
 static int xsk_open(struct xdp_ring *x, struct xsk *s)
 {
-	bool sends = s == x->xsk, first = sends && !x->index;
+	bool sends = s == x->xsk, first = sends && !is_further(x);
 	int err, size = 8 << 20;
 	char missing[64];
 
@@ -254,7 +321,7 @@ static int xsk_open(struct xdp_ring *x, struct xsk *s)
 	if (s->fd < 0) {
 		err = -errno;
 		s->fd = -1;
-		log_at(x->index ? LOG_DEBUG : LOG_WARN,
+		log_at(is_further(x) ? LOG_DEBUG : LOG_WARN,
 		       "ring/xdp: %s: socket(AF_XDP): %s%s: sockets stay with the kernel",
 		       x->ring.ifname, strerror(-err),
 		       caps_missing(CAPS_BIT(CAP_NET_RAW), missing, sizeof(missing)));
@@ -269,8 +336,10 @@ static int xsk_open(struct xdp_ring *x, struct xsk *s)
 	if (err)
 		return err;
 	err = first ? bind_first(x, s) : try_bind(x, s, XDP_SHARED_UMEM);
+	if (!err && x->joined)
+		err = map_queue(x, s);
 	if (err && err != -EBUSY)
-		log_at(x->index ? LOG_DEBUG : LOG_WARN,
+		log_at(is_further(x) ? LOG_DEBUG : LOG_WARN,
 		       "ring/xdp: %s: bind of queue %u: %s: sockets stay with the kernel",
 		       x->ring.ifname, (unsigned)(s - x->xsk), strerror(-err));
 	return err;
@@ -299,8 +368,6 @@ int xsk_open_all(struct xdp_ring *x, unsigned *queue)
 {
 	int err;
 
-	for (unsigned i = 0; i < x->num_queues; i++)
-		x->xsk[i].fd = -1;
 	for (unsigned i = 0; i < x->num_queues; i++) {
 		err = xsk_open(x, &x->xsk[i]);
 		if (err) {

@@ -1,0 +1,695 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "ring/xdp/member.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/membarrier.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "ring/xdp/pin.h"
+#include "ring/xdp/xdp.h"
+#include "runtime/runtime.h"
+
+/* Another member, as we know it. The port's lock. */
+struct watch {
+	struct xdp_ring *x;
+	unsigned slot;
+	uint64_t start_time;
+	int life; /* -1: not known any more */
+	int xsk[]; /* of each queue; -1: not known */
+};
+
+struct member {
+	uint64_t mark; /* process_mark(): a forked child has nothing to do with others */
+	unsigned host; /* through whom we came */
+	bool entered; /* the others know us */
+	int pool_fd, umem_fd;
+	int life[2], hello[2];
+	struct watch *watch[POOL_MEMBERS];
+};
+
+/* What a new one sends with its descriptors: life's, then its sockets'. */
+struct hello {
+	uint32_t slot;
+	uint64_t start_time;
+};
+
+#define HELLO_FDS_MAX (1 + PORT_MAX_QUEUES)
+
+static struct pool_member *me(const struct xdp_ring *x)
+{
+	return &x->pool->member[x->row];
+}
+
+static int fetch(int pidfd, int fd)
+{
+	return OWN_FD((int)libc_raw(SYS_pidfd_getfd, pidfd, fd, 0, 0, 0, 0));
+}
+
+static void fd_close(int *fd)
+{
+	if (*fd >= 0)
+		own_fd_close(*fd);
+	*fd = -1;
+}
+
+/* ------------------------------------------------------------------ whether one lives */
+
+static bool is_readable(int fd)
+{
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+
+	return raw.poll(&p, 1, 0) > 0;
+}
+
+/* A descriptor of the process that had this pid at that time; -1: it has ended. */
+static int process_open(pid_t pid, uint64_t start_time)
+{
+	int fd = OWN_FD((int)libc_raw(SYS_pidfd_open, pid, 0, 0, 0, 0, 0));
+
+	if (fd >= 0 && (process_start_time((unsigned)pid) != start_time || is_readable(fd)))
+		fd_close(&fd);
+	return fd;
+}
+
+/* The port's lock is held. */
+static bool lives(const struct xdp_ring *x, unsigned slot)
+{
+	const struct pool_member *m = &x->pool->member[slot];
+	const struct watch *w = x->member->watch[slot];
+	int fd;
+
+	if (w && w->life >= 0 && w->start_time == m->start_time)
+		return !is_readable(w->life);
+	fd = process_open((pid_t)m->pid, m->start_time);
+	if (fd < 0)
+		return false;
+	own_fd_close(fd);
+	return true;
+}
+
+/* ------------------------------------------------------------------ the end of one */
+
+static void watch_close(const struct xdp_ring *x, struct watch *w)
+{
+	fd_close(&w->life);
+	for (unsigned i = 0; i < x->num_queues; i++)
+		fd_close(&w->xsk[i]);
+}
+
+/* No packet goes to it any more, and who comes next finds us. The port's lock is held. */
+static void flows_bury(struct xdp_ring *x, unsigned slot)
+{
+	struct pool_member *m = &x->pool->member[slot];
+
+	port_remove_ring(x->port, slot);
+	port_flows_drop(x->port, slot);
+	if (m->state == POOL_MEMBER)
+		__atomic_fetch_sub(&x->pool->num_members, 1, __ATOMIC_RELAXED);
+	m->state = POOL_BURIED;
+	(void)port_publish(x->port, (pid_t)me(x)->pid, me(x)->start_time, x->member->pool_fd);
+	log_debug("ring/xdp: %s: process %u, which had the queues, too, has ended", x->ring.ifname,
+		  m->pid);
+}
+
+static bool is_to_bury(const struct xdp_ring *x, unsigned slot)
+{
+	const struct pool_member *m = &x->pool->member[slot];
+
+	return me(x)->state == POOL_MEMBER && slot != x->row &&
+	       (m->state == POOL_MEMBER || m->state == POOL_LEFT);
+}
+
+bool member_flows_drop(struct xdp_ring *x)
+{
+	bool any = false;
+
+	for (unsigned i = 0; x->member && x->member->entered && i < POOL_MEMBERS; i++) {
+		if (!is_to_bury(x, i) || lives(x, i))
+			continue;
+		flows_bury(x, i);
+		any = true;
+	}
+	return any;
+}
+
+/* The port's lock is held. */
+static void chunks_bury(struct xdp_ring *x, const struct watch *w)
+{
+	const struct pool_member *m = &x->pool->member[w->slot];
+	struct xsk_ring rx[PORT_MAX_QUEUES] = {0}, tx = {0};
+
+	for (unsigned i = 0; i < x->num_queues; i++)
+		if (xsk_map_other(&rx[i], w->xsk[i], m->rx_entries, XDP_PGOFF_RX_RING))
+			log_debug("ring/xdp: %s: what process %u had not read is lost to the pool",
+				  x->ring.ifname, m->pid);
+	(void)xsk_map_other(&tx, w->xsk[0], m->tx_entries, XDP_PGOFF_TX_RING);
+	pool_bury(x, w->slot, rx, &tx);
+	for (unsigned i = 0; i < x->num_queues; i++)
+		xsk_unmap_other(&rx[i]);
+	xsk_unmap_other(&tx);
+}
+
+/* A member has ended: each of the others sees it, and one of them does each step. */
+static void ended(int fd, uint32_t events, void *arg)
+{
+	struct watch *w = arg;
+	struct xdp_ring *x = w->x;
+	struct pool_member *m = &x->pool->member[w->slot];
+
+	(void)events;
+	pool_port_lock(x);
+	if (is_to_bury(x, w->slot) && m->start_time == w->start_time)
+		flows_bury(x, w->slot);
+	pool_port_unlock(x);
+	/* Who was about to give it a packet has done so: its receive rings stay as they are. */
+	(void)libc_raw(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0, 0, 0, 0);
+	pool_port_lock(x);
+	if (m->state == POOL_BURIED && m->start_time == w->start_time) {
+		chunks_bury(x, w);
+		m->state = POOL_FREE;
+	}
+	worker_fd_del(fd, w);
+	watch_close(x, w);
+	pool_port_unlock(x);
+}
+
+/* ------------------------------------------------------------------ knowing one */
+
+/* An unused one for that slot. NULL: no memory. The port's lock is held. */
+static struct watch *watch_for(struct xdp_ring *x, unsigned slot)
+{
+	struct watch *w = x->member->watch[slot];
+
+	if (w && w->life >= 0) {
+		/* Another has already buried it. */
+		worker_fd_del(w->life, w);
+		watch_close(x, w);
+	}
+	if (!w)
+		w = malloc(sizeof(*w) + x->num_queues * sizeof(w->xsk[0]));
+	if (!w)
+		return NULL;
+	*w = (struct watch){.x = x, .slot = slot, .life = -1};
+	for (unsigned i = 0; i < x->num_queues; i++)
+		w->xsk[i] = -1;
+	x->member->watch[slot] = w;
+	return w;
+}
+
+/*
+ * fds: of life and of the sockets, which are w's from now on. Once: the file is the dead one's and
+ * every member's, so no close() of ours takes it out of the worker's set.
+ */
+static int watch_begin(struct watch *w, uint64_t start_time, const int *fds)
+{
+	int err;
+
+	w->start_time = start_time;
+	w->life = fds[0];
+	memcpy(w->xsk, fds + 1, w->x->num_queues * sizeof(*fds));
+	err = worker_fd_add(w->life, EPOLLIN | EPOLLONESHOT, ended, w);
+	if (err)
+		watch_close(w->x, w);
+	return err;
+}
+
+static void fds_close(int *fds, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++)
+		fd_close(&fds[i]);
+}
+
+/* The descriptors that came with a message. Returns how many. */
+static unsigned fds_of(struct msghdr *msg, int fds[HELLO_FDS_MAX])
+{
+	struct cmsghdr *c = CMSG_FIRSTHDR(msg);
+	unsigned n;
+
+	if (!c || c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+		return 0;
+	n = (unsigned)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+	memcpy(fds, CMSG_DATA(c), n * sizeof(int));
+	for (unsigned i = 0; i < n; i++) {
+		own_fd_begin();
+		fds[i] = own_fd_adopt(fds[i]);
+		own_fd_end();
+	}
+	return n;
+}
+
+/* False: nothing more is there. */
+static bool hello_read(struct xdp_ring *x)
+{
+	union {
+		struct cmsghdr align;
+		char room[CMSG_SPACE(HELLO_FDS_MAX * sizeof(int))];
+	} control;
+	struct hello h = {0};
+	struct iovec v = {&h, sizeof(h)};
+	struct msghdr msg = {.msg_iov = &v,
+			     .msg_iovlen = 1,
+			     .msg_control = &control,
+			     .msg_controllen = sizeof(control)};
+	int fds[HELLO_FDS_MAX];
+	struct watch *w = NULL;
+	ssize_t got = raw.recvmsg(x->member->hello[0], &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	unsigned n = got > 0 ? fds_of(&msg, fds) : 0;
+
+	if (got <= 0)
+		return false;
+	if (got == sizeof(h) && n == 1 + x->num_queues && h.slot < POOL_MEMBERS &&
+	    h.slot != x->row) {
+		pool_port_lock(x);
+		w = watch_for(x, h.slot);
+		if (w)
+			(void)watch_begin(w, h.start_time, fds);
+		pool_port_unlock(x);
+	}
+	if (!w)
+		fds_close(fds, n);
+	return true;
+}
+
+static void hellos_read(int fd, uint32_t events, void *arg)
+{
+	(void)fd;
+	(void)events;
+	while (hello_read(arg))
+		;
+}
+
+/* Sends our descriptors: the other has them even if we are killed before it looks. */
+static int hello_send(const struct xdp_ring *x, int to)
+{
+	union {
+		struct cmsghdr align;
+		char room[CMSG_SPACE(HELLO_FDS_MAX * sizeof(int))];
+	} control = {0};
+	struct hello h = {.slot = x->row, .start_time = me(x)->start_time};
+	struct iovec v = {&h, sizeof(h)};
+	const size_t n = 1 + x->num_queues;
+	struct msghdr msg = {.msg_iov = &v,
+			     .msg_iovlen = 1,
+			     .msg_control = &control,
+			     .msg_controllen = CMSG_SPACE(n * sizeof(int))};
+	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+	int fds[HELLO_FDS_MAX] = {x->member->life[0]};
+
+	for (unsigned i = 0; i < x->num_queues; i++)
+		fds[1 + i] = x->xsk[i].fd;
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = SCM_RIGHTS;
+	c->cmsg_len = CMSG_LEN(n * sizeof(int));
+	memcpy(CMSG_DATA(c), fds, n * sizeof(int));
+	return raw.sendmsg(to, &msg, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -errno : 0;
+}
+
+/* ------------------------------------------------------------------ being one */
+
+static struct member *member_new(void)
+{
+	struct member *m = calloc(1, sizeof(*m));
+
+	if (!m)
+		return NULL;
+	m->mark = process_mark();
+	m->pool_fd = m->umem_fd = -1;
+	m->life[0] = m->life[1] = m->hello[0] = m->hello[1] = -1;
+	return m;
+}
+
+/* How others find us and see our end. 0 or negative errno. */
+static int bell_make(struct xdp_ring *x)
+{
+	struct member *m = x->member;
+
+	if (!OWN_FD_PAIR(libc.pipe2(m->life, O_CLOEXEC | O_NONBLOCK), m->life) ||
+	    !OWN_FD_PAIR(libc.socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, m->hello),
+			 m->hello))
+		return -errno;
+	return worker_fd_add(m->hello[0], EPOLLIN, hellos_read, x);
+}
+
+/* Says in the pool who x is. The port's lock is held. */
+static void describe(struct xdp_ring *x)
+{
+	struct pool_member *m = me(x);
+
+	m->pid = (uint32_t)getpid();
+	m->start_time = process_start_time(m->pid);
+	m->fd[POOL_FD_POOL] = x->member->pool_fd;
+	m->fd[POOL_FD_UMEM] = x->member->umem_fd;
+	m->fd[POOL_FD_LIFE] = x->member->life[0];
+	m->fd[POOL_FD_HELLO] = x->member->hello[1];
+	for (unsigned i = 0; i < PORT_DESCRIPTORS; i++)
+		m->fd[POOL_FD_PORT + i] = x->port->fd[i];
+	for (unsigned i = 0; i < x->num_queues; i++)
+		m->xsk[i] = x->xsk[i].fd;
+	m->rx_entries = x->xsk[0].rx.size;
+	m->tx_entries = x->xsk[0].tx.size;
+}
+
+static void enter_done(struct xdp_ring *x)
+{
+	me(x)->state = POOL_MEMBER;
+	__atomic_fetch_add(&x->pool->num_members, 1, __ATOMIC_RELAXED);
+	x->member->entered = true;
+}
+
+int member_begin(struct xdp_ring *x)
+{
+	struct member *m = member_new();
+	int err = m ? pool_make(x, &m->pool_fd, &m->umem_fd) : -ENOMEM;
+
+	if (err) {
+		log_debug("ring/xdp: %s: no memory that others can share: %s", x->ring.ifname,
+			  strerror(-err));
+		free(m);
+		return err;
+	}
+	x->member = m;
+	x->pool->num_queues = x->num_queues;
+	x->port->flows = x->pool->flows;
+	x->port->flow_busy = &x->pool->flow_busy;
+	x->port->row = x->row;
+	return 0;
+}
+
+void member_publish(struct xdp_ring *x)
+{
+	struct member *m = x->member;
+
+	/*
+	 * A driver that takes frames from the UMEM itself has a queue of them that nobody sees;
+	 * what hangs on a descriptor (port.c) cannot be found.
+	 */
+	if (x->zerocopy || m->umem_fd < 0 || !x->port->prog || bell_make(x))
+		return;
+	pool_port_lock(x);
+	x->pool->mode = x->port->mode;
+	x->pool->sg = x->sg;
+	x->pool->gso_bursts = x->gso_bursts;
+	describe(x);
+	enter_done(x);
+	(void)port_publish(x->port, (pid_t)me(x)->pid, me(x)->start_time, m->pool_fd);
+	pool_port_unlock(x);
+}
+
+/* ------------------------------------------------------------------ joining */
+
+static int door_open(struct member_door *d)
+{
+	char path[32];
+	struct stat st;
+
+	d->pidfd = process_open(d->pid, d->start_time);
+	if (d->pidfd < 0)
+		return -ESRCH;
+	snprintf(path, sizeof(path), "/proc/%d", (int)d->pid);
+	if (stat(path, &st) || st.st_uid != geteuid())
+		return -EPERM;
+	return 0;
+}
+
+int member_door_find(int ifindex, struct member_door *d)
+{
+	struct port_public pub;
+	int err;
+
+	*d = (struct member_door){.pidfd = -1, .pool_fd = -1};
+	err = port_public_find(ifindex, &pub);
+	if (err || (pid_t)pub.owner.pid == getpid())
+		return -ENOENT;
+	d->pid = (pid_t)pub.owner.pid;
+	d->start_time = pub.owner.start_time;
+	err = pub.pool.uid == geteuid() ? door_open(d) : -EPERM;
+	if (err)
+		return err;
+	d->pool_fd = fetch(d->pidfd, pub.pool.fd);
+	if (d->pool_fd < 0)
+		return -errno;
+	d->pool = pool_map(d->pool_fd);
+	return d->pool ? 0 : -EPROTO;
+}
+
+void member_door_close(struct member_door *d)
+{
+	fd_close(&d->pidfd);
+	fd_close(&d->pool_fd);
+	pool_unmap(d->pool);
+	d->pool = NULL;
+}
+
+int member_host_xsk(const struct xdp_ring *x, unsigned queue)
+{
+	return x->member->watch[x->member->host]->xsk[queue];
+}
+
+static int slot_find(const struct pool *p, const struct member_door *d, unsigned *host,
+		     unsigned *slot)
+{
+	*host = *slot = POOL_MEMBERS;
+	for (unsigned i = POOL_MEMBERS; i-- > 0;) {
+		const struct pool_member *m = &p->member[i];
+
+		if (m->state == POOL_FREE)
+			*slot = i;
+		if (m->state == POOL_MEMBER && m->pid == (uint32_t)d->pid &&
+		    m->start_time == d->start_time)
+			*host = i;
+	}
+	if (p->closing || *host == POOL_MEMBERS)
+		return -EAGAIN;
+	return *slot == POOL_MEMBERS ? -ENOSPC : 0;
+}
+
+/* Knows the member in the slot, by what its process has. 0 or negative errno. */
+static int watch_fetch(struct xdp_ring *x, unsigned slot, int pidfd)
+{
+	const struct pool_member *m = &x->pool->member[slot];
+	int fds[HELLO_FDS_MAX];
+	struct watch *w;
+
+	fds[0] = fetch(pidfd, m->fd[POOL_FD_LIFE]);
+	for (unsigned i = 0; i < x->num_queues; i++)
+		fds[1 + i] = fetch(pidfd, m->xsk[i]);
+	for (unsigned i = 0; i < 1 + x->num_queues; i++) {
+		if (fds[i] < 0) {
+			fds_close(fds, 1 + x->num_queues);
+			return -EPERM;
+		}
+	}
+	w = watch_for(x, slot);
+	if (!w) {
+		fds_close(fds, 1 + x->num_queues);
+		return -ENOMEM;
+	}
+	return watch_begin(w, m->start_time, fds);
+}
+
+/* The host's UMEM. */
+static int umem_fetch(struct xdp_ring *x, int pidfd)
+{
+	const struct pool_member *host = &x->pool->member[x->member->host];
+	size_t bytes = x->pool->umem_bytes;
+	struct stat st;
+	void *base;
+	int err, fd = fetch(pidfd, host->fd[POOL_FD_UMEM]);
+
+	x->member->umem_fd = fd;
+	if (fd < 0)
+		return -errno;
+	if (fstat(fd, &st) || bytes < (size_t)POOL_CHUNKS * UMEM_CHUNK ||
+	    bytes > (size_t)st.st_size)
+		return -EPROTO;
+	base = pages_map_fd(fd, bytes);
+	if (!base)
+		return -errno;
+	err = umem_enter(&x->umem, base, bytes, POOL_RX_CHUNKS, POOL_CHUNKS);
+	if (err) {
+		pages_unmap(base, bytes);
+		return err;
+	}
+	x->umem.owner = x->pool->owner;
+	x->umem.me = OWNER_OF(x->row);
+	return 0;
+}
+
+static int port_fetch(struct xdp_ring *x, int pidfd)
+{
+	const struct pool_member *host = &x->pool->member[x->member->host];
+	int err = 0, fd[PORT_DESCRIPTORS];
+
+	for (unsigned i = 0; i < PORT_DESCRIPTORS; i++) {
+		fd[i] = fetch(pidfd, host->fd[POOL_FD_PORT + i]);
+		if (fd[i] < 0)
+			err = -EPERM;
+	}
+	x->port->mode = x->pool->mode == PORT_GENERIC ? PORT_GENERIC : PORT_NATIVE;
+	x->port->frags = x->sg;
+	x->port->take_gso_bursts = x->gso_bursts;
+	x->port->flows = x->pool->flows;
+	x->port->flow_busy = &x->pool->flow_busy;
+	if (!err)
+		err = port_enter(x->port, fd);
+	if (err)
+		fds_close(fd, PORT_DESCRIPTORS);
+	else
+		port_flows_recount(x->port); /* the lock's last holder may have died with it */
+	return err;
+}
+
+/* Knows all the others, and has them know x. */
+static void greet(struct xdp_ring *x)
+{
+	for (unsigned i = 0; i < POOL_MEMBERS; i++) {
+		const struct pool_member *m = &x->pool->member[i];
+		int pidfd, to;
+
+		if (m->state != POOL_MEMBER || i == x->row)
+			continue;
+		pidfd = process_open((pid_t)m->pid, m->start_time);
+		if (pidfd < 0) /* the others will see it */
+			continue;
+		if (i != x->member->host)
+			(void)watch_fetch(x, i, pidfd);
+		to = fetch(pidfd, m->fd[POOL_FD_HELLO]);
+		if (to < 0 || hello_send(x, to))
+			log_debug("ring/xdp: %s: process %u does not know of us", x->ring.ifname,
+				  m->pid);
+		fd_close(&to);
+		own_fd_close(pidfd);
+	}
+}
+
+/* The port's lock is held. */
+static int enter(struct xdp_ring *x, struct member_door *d)
+{
+	int err, fds[PORT_MAX_QUEUES];
+	unsigned queue = 0;
+
+	err = slot_find(x->pool, d, &x->member->host, &x->row);
+	if (!err &&
+	    (x->pool->num_queues != x->num_queues || x->pool->fill_entries > POOL_CHUNKS * 2 ||
+	     x->pool->comp_entries > POOL_CHUNKS * 2))
+		err = -EPROTO;
+	if (err)
+		return err;
+	me(x)->state = POOL_ENTERING;
+	x->port->row = x->row;
+	x->sg = x->pool->sg;
+	x->gso_bursts = x->pool->gso_bursts;
+	if ((err = umem_fetch(x, d->pidfd)) || (err = port_fetch(x, d->pidfd)) ||
+	    (err = watch_fetch(x, x->member->host, d->pidfd)) || (err = bell_make(x)) ||
+	    (err = xsk_open_all(x, &queue)))
+		return err;
+	err = port_add_ring(x->port, x->row, fds, xdp_wait_fds(&x->ring, fds, PORT_MAX_QUEUES));
+	if (err)
+		return err;
+	describe(x);
+	greet(x);
+	enter_done(x);
+	return 0;
+}
+
+int member_enter(struct xdp_ring *x, struct member_door *d)
+{
+	int err;
+
+	x->member = member_new();
+	if (!x->member)
+		return -ENOMEM;
+	x->joined = true;
+	x->pool = d->pool;
+	x->member->pool_fd = d->pool_fd;
+	d->pool = NULL;
+	d->pool_fd = -1;
+	pool_port_lock(x);
+	err = enter(x, d);
+	if (err && x->row < POOL_MEMBERS && me(x)->state == POOL_ENTERING)
+		me(x)->state = POOL_FREE;
+	pool_port_unlock(x);
+	if (err)
+		member_free(x);
+	return err;
+}
+
+/* ------------------------------------------------------------------ leaving */
+
+/* Who comes next finds another. False: there is none. The port's lock is held. */
+static bool hand_on(struct xdp_ring *x)
+{
+	for (unsigned i = 0; i < POOL_MEMBERS; i++) {
+		const struct pool_member *m = &x->pool->member[i];
+
+		if (m->state != POOL_MEMBER || !lives(x, i))
+			continue;
+		(void)port_publish(x->port, (pid_t)m->pid, m->start_time, m->fd[POOL_FD_POOL]);
+		return true;
+	}
+	return false;
+}
+
+bool member_leave(struct xdp_ring *x)
+{
+	bool others;
+
+	if (x->member->mark != process_mark())
+		return true;
+	if (!x->member->entered)
+		return false;
+	pool_port_lock(x);
+	me(x)->state = POOL_LEFT;
+	__atomic_fetch_sub(&x->pool->num_members, 1, __ATOMIC_RELAXED);
+	others = hand_on(x);
+	if (others) {
+		port_remove_ring(x->port, x->row);
+		port_flows_drop(x->port, x->row);
+	} else {
+		x->pool->closing = 1;
+	}
+	pool_port_unlock(x);
+	return others;
+}
+
+/* Waits for a callback under way. */
+static void watch_end(struct xdp_ring *x, struct watch *w)
+{
+	int life;
+
+	pool_port_lock(x);
+	life = w->life;
+	pool_port_unlock(x);
+	if (life >= 0)
+		worker_fd_del(life, w);
+}
+
+void member_free(struct xdp_ring *x)
+{
+	struct member *m = x->member;
+	bool ours = m->mark == process_mark();
+
+	if (ours && m->hello[0] >= 0)
+		worker_fd_del(m->hello[0], x);
+	for (unsigned i = 0; i < POOL_MEMBERS; i++) {
+		if (!m->watch[i])
+			continue;
+		if (ours)
+			watch_end(x, m->watch[i]);
+		watch_close(x, m->watch[i]);
+		free(m->watch[i]);
+	}
+	fds_close(m->life, 2);
+	fds_close(m->hello, 2);
+	fd_close(&m->pool_fd);
+	fd_close(&m->umem_fd);
+	free(m);
+	x->member = NULL;
+}

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * What the members of a port have in common, in memory that all of them map: who they are, whose
+ * each chunk of the UMEM is, the flow totals, and two locks. A member is a process of one user with
+ * a socket of its own on each queue (member.c); the fill and completion rings are everybody's.
+ *
+ * Any member may be killed at any instruction. So each change of who has a chunk is one store, or
+ * can be finished or undone by whoever takes the lock next; and what a member reads here is checked
+ * before it is an index.
+ */
+#ifndef RING_XDP_POOL_H
+#define RING_XDP_POOL_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "ring/port.h"
+#include "ring/xdp/umem.h"
+
+#define POOL_MEMBERS VMA_XSK_RINGS
+/*
+ * What an unread receive ring of the first member cannot take. The ring of a further one has as
+ * many entries.
+ */
+#define POOL_RX_SPARE 512u
+#define POOL_RX_CHUNKS (UMEM_RX_CHUNKS + POOL_RX_SPARE)
+/* A member has at most UMEM_TX_CHUNKS of these. */
+#define POOL_TX_CHUNKS (UMEM_TX_CHUNKS + 256u)
+#define POOL_CHUNKS (POOL_RX_CHUNKS + POOL_TX_CHUNKS)
+/* With more received frames in its hands a member that is not alone copies them out. */
+#define POOL_HELD_MAX 256u
+#define POOL_BACK_MAX 4096u
+
+enum pool_state {
+	POOL_FREE,
+	POOL_ENTERING, /* under the port's lock; when that is free, it died there */
+	POOL_MEMBER,
+	POOL_LEFT, /* it has said so; what it has is taken back when it has ended */
+	POOL_BURIED, /* its flows are gone, its chunks are still to be fetched */
+};
+
+/* Numbers of a member's descriptors; pidfd_getfd() fetches them. */
+enum pool_fd {
+	POOL_FD_POOL,
+	POOL_FD_UMEM,
+	POOL_FD_LIFE, /* the reading end of a pipe: it ends with the member, or at its exec() */
+	POOL_FD_HELLO, /* where a new member sends its own */
+	POOL_FD_PORT, /* as port_descriptors() has them */
+	POOL_FDS = POOL_FD_PORT + PORT_DESCRIPTORS,
+};
+
+/* Written under the port's lock. */
+struct pool_member {
+	uint32_t state; /* enum pool_state */
+	uint32_t pid;
+	uint64_t start_time;
+	int32_t fd[POOL_FDS];
+	int32_t xsk[PORT_MAX_QUEUES];
+	uint32_t rx_entries, tx_entries; /* of its sockets' rings */
+};
+
+/* Chunks that the kernel has sent and somebody else found in the completion ring. */
+struct pool_back {
+	/*
+	 * How many, and (upper half) one more than the place in the completion ring of the last
+	 * one: in one store, so that nobody enters it again.
+	 */
+	uint64_t state;
+	uint32_t index[POOL_BACK_MAX];
+};
+
+struct pool {
+	uint32_t magic, size; /* of this struct: another version's is not joined */
+	/* Written before anybody else comes. */
+	uint32_t mode; /* enum port_mode */
+	uint32_t sg, gso_bursts;
+	uint32_t num_queues;
+	uint32_t fill_entries, comp_entries;
+	uint64_t umem_bytes;
+
+	/* Who they are, the flow table and its totals, the port itself. */
+	pthread_mutex_t port_lock;
+	uint32_t closing; /* the last one has left */
+	uint32_t num_members; /* read without the lock, too */
+	uint32_t flow_busy; /* ring_port.flow_busy */
+	struct pool_member member[POOL_MEMBERS];
+
+	/* Chunks, fill and completion rings. Taken after the port's. */
+	pthread_mutex_t lock;
+	uint32_t fill_head[PORT_MAX_QUEUES]; /* what will be the producer index */
+	uint32_t tx_num;
+	uint32_t tx_free[POOL_TX_CHUNKS];
+	uint32_t owner[POOL_CHUNKS]; /* umem.owner */
+	struct pool_back back[POOL_MEMBERS];
+
+	struct port_flows flows[VMA_PORT_INDEX_MAX];
+};
+
+struct xdp_ring;
+struct xsk;
+struct xsk_ring;
+
+/* A new one, with the UMEM of x that lies at *umem_fd. 0 or negative errno. */
+int pool_make(struct xdp_ring *x, int *pool_fd, int *umem_fd);
+/* Another process's. NULL: it is none, or another version's. */
+struct pool *pool_map(int fd);
+void pool_unmap(struct pool *p);
+
+/* The port's lock. If its last holder died with it, the flow totals are made right. */
+void pool_port_lock(struct xdp_ring *x);
+void pool_port_unlock(struct xdp_ring *x);
+
+/* Are there other members? It may be wrong for a moment. p may be NULL. */
+static inline bool pool_others(const struct pool *p)
+{
+	return __builtin_expect(p != NULL, 1) &&
+	       __atomic_load_n(&p->num_members, __ATOMIC_RELAXED) > 1;
+}
+
+/* As rx_supply(). */
+uint32_t pool_supply(struct xdp_ring *x, struct xsk *s, uint32_t n);
+/* As tx_reclaim(). */
+void pool_reclaim(struct xdp_ring *x);
+/*
+ * What the dead member had goes back: rx[], tx are its sockets' rings, those of num_queues queues.
+ * One without a map is not known.
+ */
+void pool_bury(struct xdp_ring *x, unsigned member, const struct xsk_ring *rx,
+	       const struct xsk_ring *tx);
+
+#endif

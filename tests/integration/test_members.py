@@ -1,0 +1,283 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Several processes of one user on one interface, each with its own sockets on the queues: lib/ring/xdp/member.c.
+
+    net.a  echoing programs [ veth-a ] ---- [ veth-b ]  kernel sockets of the test  net.b
+"""
+
+import contextlib
+import json
+import os
+import pathlib
+import random
+import re
+import select
+import socket
+import subprocess
+import threading
+import time
+
+import pytest
+
+from differential import App
+from netns import PATIENCE, ip, wait_for
+
+ECHO = """
+import signal, socket, sys, threading
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+me = (sys.argv[1], int(sys.argv[2]))
+u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+u.bind(me)
+l = socket.create_server(me, backlog=100, reuse_port=False)
+def datagrams():
+    while True:
+        data, peer = u.recvfrom(65536)
+        u.sendto(data, peer)
+def stream(c):
+    try:
+        while data := c.recv(65536): c.sendall(data)
+    except OSError: pass
+    c.close()
+threading.Thread(target=datagrams, daemon=True).start()
+print("ready", flush=True)
+while True:
+    c, _ = l.accept()
+    threading.Thread(target=stream, args=(c,), daemon=True).start()
+"""
+
+
+class Member:
+    """A process that echoes datagrams and streams on its port."""
+
+    def __init__(self, net, port):
+        self.net, self.port, self.at = net, port, (net.a.ip4, port)
+        self.start()
+
+    def start(self):
+        self.process = self.net.a.python(ECHO, True, args=(self.net.a.ip4, self.port))
+        self.process.wait_text("^ready$")
+        wait_for(lambda: not self.passes_the_kernel(), 20, f"the queues for port {self.port}")
+
+    def passes_the_kernel(self):
+        """A datagram there and back, and a connection: does one of them go by the kernel's sockets?"""
+        def count():
+            c = self.net.a.counters()
+            return c["UdpOutDatagrams"], c["TcpPassiveOpens"]
+
+        before = count()
+        with self.net.b.socket(timeout=1) as u:
+            u.sendto(b"there", self.at)
+            if not select.select([u], [], [], 0.2)[0]:
+                return True
+            assert u.recv(100) == b"there"
+        with self.net.b.socket(kind=socket.SOCK_STREAM) as c:
+            c.connect(self.at)
+            c.sendall(b"and back")
+            assert c.recv(100) == b"and back"
+        return count() != before
+
+    def kill(self):
+        self.process.popen.kill()
+        self.process.popen.wait()
+
+
+class Stream(threading.Thread):
+    """A seeded stream to a member, whose echo is compared byte by byte. Ends with stop(), or with the member."""
+
+    def __init__(self, member, seed):
+        super().__init__(daemon=True)
+        self.random, self.bytes, self.wrong, self.ending = random.Random(seed), 0, None, threading.Event()
+        self.sock = member.net.b.socket(kind=socket.SOCK_STREAM, timeout=10)
+        self.sock.connect(member.at)
+        self.start()
+
+    def run(self):
+        try:
+            while not self.ending.is_set():
+                self.block(self.random.randbytes(self.random.randrange(1, 100000)))
+        except OSError as e:
+            self.wrong = self.wrong or f"after {self.bytes} bytes: {e}"
+        self.sock.close()
+
+    def block(self, data):
+        sender = threading.Thread(target=self.sock.sendall, args=(data,), daemon=True)
+        sender.start()
+        at = 0
+        while at < len(data):
+            got = self.sock.recv(65536)
+            if got != data[at:at + len(got)] or not got:
+                raise OSError(f"at {at} of {len(data)} came {got[:20]!r}, sent was {data[at:at + 20]!r}")
+            at += len(got)
+        sender.join()
+        self.bytes += at
+
+    def moves(self):
+        before = self.bytes
+        wait_for(lambda: self.bytes > before or self.wrong, 20, "a block of the stream")
+        assert not self.wrong, self.wrong
+
+    def abandon(self):
+        """The member has been killed."""
+        with contextlib.suppress(OSError):
+            self.sock.shutdown(socket.SHUT_RDWR)
+        self.join(20 * PATIENCE)
+
+    def stop(self):
+        self.ending.set()
+        self.join(20 * PATIENCE)
+        assert not self.wrong, self.wrong
+
+
+@pytest.fixture
+def members(net):
+    net.neighbours(v6=False)
+    yield lambda *ports: [Member(net, port) for port in ports]
+
+
+def look(member, *how):
+    """Where the pool's chunks are."""
+    program = member.net.library.build / "tests/integration/pool_look"
+    if not program.exists():
+        program = member.net.library.helpers / "pool_look"
+    out = subprocess.run([program, str(member.process.pid), *how], capture_output=True, text=True, timeout=20)
+    return json.loads(out.stdout) if out.stdout else {}
+
+
+def nothing_is_lost(member, count):
+    """Each chunk of the pool is somewhere, and only the living have some. The kernel keeps one of each queue that a full ring refused."""
+    def all_there():
+        p = look(member)
+        return (p["members"] == count and 0 <= p["rx"] - p["fill"] - p["rx_held"] <= p["queues"] and p["tx_dead"] == 0
+                and p["tx_free"] + p["tx_held"] == p["tx"])
+    try:
+        wait_for(all_there, 20, "the chunks of the dead")
+    except AssertionError as e:
+        raise AssertionError(f"{e}: {look(member)}") from e
+
+
+def flows_of(member):
+    """{pid} of the flow table."""
+    for fd in pathlib.Path(f"/proc/{member.process.pid}/fdinfo").iterdir():
+        try:
+            text = fd.read_text()
+        except OSError:
+            continue
+        if "map_type:\t1\n" in text and "max_entries:\t65536\n" in text:
+            number = re.search(r"map_id:\t(\d+)", text)[1]
+            dump = subprocess.run(["bpftool", "-j", "map", "dump", "id", number], capture_output=True, text=True, check=True).stdout
+            return {e["formatted"]["value"]["pid"] for e in json.loads(dump)}
+    raise AssertionError("no flow table")
+
+
+def test_all_processes_have_the_queues(net, members):
+    several = members(7001, 7002, 7003)
+    assert flows_of(several[0]) == {m.process.pid for m in several}
+    with net.a.bypassed(), net.a.tcp_bypassed():
+        streams = [Stream(m, m.port) for m in several]
+        for s in streams:
+            s.moves()
+        for s in streams:
+            s.stop()
+    nothing_is_lost(several[1], 3)
+
+
+@pytest.mark.net(queues=4)
+def test_several_queues_are_shared_too(net, members):
+    several = members(7001, 7002)
+    streams = [Stream(m, 10 * m.port + k) for m in several for k in range(4)]
+    for s in streams:
+        s.moves()
+    several[0].kill()
+    for s in streams[4:]:
+        s.moves()
+        s.stop()
+    for s in streams[:4]:
+        s.abandon()
+    nothing_is_lost(several[1], 1)
+
+
+@pytest.mark.parametrize("killed", [0, 2], ids=["the first", "a further one"])
+def test_survivors_lose_nothing_when_one_is_killed(net, members, killed):
+    """Again and again, at any moment of its streams; it comes back each time."""
+    several = members(7001, 7002, 7003)
+    victim = several.pop(killed)
+    streams = [Stream(m, m.port) for m in several]
+    pause = random.Random(17)
+    for i in range(6):
+        doomed = [Stream(victim, 100 * i + k) for k in range(3)]
+        doomed[0].moves()
+        time.sleep(pause.random() / 10)
+        victim.kill()
+        for s in streams:
+            s.moves()
+        wait_for(lambda: victim.process.pid not in flows_of(several[0]), 10, "the flows of the dead to go")
+        for s in doomed:
+            s.abandon()
+        victim.start()
+    for s in streams:
+        s.stop()
+    assert flows_of(several[0]) == {m.process.pid for m in (victim, *several)}
+    nothing_is_lost(several[0], 3)
+
+
+def test_each_can_be_killed_until_the_last_leaves_nothing(net, members):
+    several = members(7001, 7002, 7003)
+    for m in several[:2]:
+        m.kill()
+        assert not several[2].passes_the_kernel()
+    nothing_is_lost(several[2], 1)
+    several[2].process.stop()
+    assert "xdp" not in ip("-n", net.a.name, "link", "show", net.a.dev)
+
+
+def test_what_one_had_not_read_comes_back(net, members):
+    first, second = members(7001, 7002)
+    os.kill(second.process.pid, 19)  # SIGSTOP
+    with net.b.socket() as peer:
+        for i in range(5000):
+            peer.sendto(b"unread", second.at)
+    assert not first.passes_the_kernel(), "who reads nothing has taken what the others need"
+    second.kill()
+    nothing_is_lost(first, 1)
+
+
+@pytest.mark.parametrize("which", ["pool", "port"])
+def test_who_is_killed_with_a_lock_stops_nobody(net, members, which):
+    first, second = members(7001, 7002)
+    look(second, which)
+    streams = [Stream(m, m.port) for m in (first, second)]
+    for s in streams:
+        s.moves()
+    for s in streams:
+        s.stop()
+    nothing_is_lost(first, 2)
+
+
+def test_a_process_of_another_user_stays_with_the_kernel(net, members):
+    first, = members(7001)
+    with App(net.a, True, env={"VMA_TRACELEVEL": "WARN"}) as other:
+        other.do("os.seteuid(65534)")
+        other.do("u = udp(7002)")
+        with net.b.socket() as peer:
+            peer.sendto(b"x", other.at(7002))
+            assert other.do("u.recvfrom(10)")[0] == b"x"
+        assert look(first)["members"] == 1
+
+
+def resident(pid):
+    return int(re.search(r"VmRSS:\s+(\d+)", pathlib.Path(f"/proc/{pid}/status").read_text())[1])
+
+
+def test_another_idle_member_costs_little(net, members):
+    if net.library.sanitize:
+        pytest.skip("a sanitizer's own memory is larger")
+    first, = members(7001)
+    with App(net.a, True) as second:
+        second.do("l = socket.create_server(('127.0.0.1', 7009)); l.close()")  # the library has started
+        before = resident(second.pid)
+        second.do("u = udp(7002)")
+        with net.b.socket() as peer:
+            peer.sendto(b"x", second.at(7002))
+            second.do("u.recvfrom(10)")
+        wait_for(lambda: look(first)["members"] == 2, 10, "the second member")
+        print(f"{resident(second.pid) - before} KiB")
+        assert resident(second.pid) - before <= 1024
