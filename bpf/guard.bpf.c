@@ -138,8 +138,8 @@ static __always_inline int hold(const struct place *p, const struct vma_flow_key
 }
 
 /*
- * It is ours, and its owner lives: the rule's ring has a socket. That of a process that has died without a word has
- * none, and the kernel is to tell its peers.
+ * It is ours, and its owner lives: the rule's ring has a socket. That of a process that has died
+ * without a word has none, and the kernel is to tell its peers.
  */
 static __always_inline bool is_ours(const struct vma_flow_info *f)
 {

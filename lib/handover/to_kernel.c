@@ -567,8 +567,7 @@ static bool has_key(struct tcp_sock *s, const struct vma_flow_key *key)
 
 static void leave_strays(struct tcp_sock *s, void *arg)
 {
-	if (has_key(s, arg) &&
-	    tcp_sock_to_kernel(s, STATS_WHY(STRAY)) == -ENOTCONN)
+	if (has_key(s, arg) && tcp_sock_to_kernel(s, STATS_WHY(STRAY)) == -ENOTCONN)
 		(void)tcp_sock_orphan_to_kernel(s);
 }
 

@@ -128,7 +128,8 @@ def test_a_process_ends_with_packets_in_its_hands(unet, protocol, way):
     with (datagrams if protocol == "udp" else stream)(unet) as (a, b):
         b.do("p.sendto(b'x' * 100, to)" if protocol == "udp" else "p.send(b'x' * 100)")
         a.do("kept = zcopy(s)")
-        a.start(f"callback(s, lambda data, info: {way}); p = select.poll(); p.register(s, select.POLLIN); p.poll(5000)")
+        a.do(f"callback(s, lambda data, info: {way}); p = select.poll()")
+        a.start("p.register(s, select.POLLIN); p.poll(5000)")
         b.do("p.sendto(b'x' * 100, to)" if protocol == "udp" else "p.send(b'x' * 100)")
         with pytest.raises(AssertionError, match="ended with"):
             a.answer()

@@ -5,8 +5,8 @@
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <linux/pkt_sched.h>
+#include <linux/rtnetlink.h>
 #include <netlink/netlink.h>
-#include <netlink/route/classifier.h>
 #include <string.h>
 
 #include "guard.skel.h"
@@ -54,17 +54,27 @@ static int filter_attach(struct guard *g, int ifindex, int prog_fd)
 	return err;
 }
 
+static int one_filter(struct nl_msg *msg, void *any)
+{
+	(void)msg;
+	*(bool *)any = true;
+	return NL_SKIP;
+}
+
+/* By libnl-3 alone: libnl-route-3 would read a file at each program's start. */
 static bool has_filters(struct nl_sock *nl, int ifindex, uint32_t minor)
 {
-	struct nl_cache *filters;
-	bool has;
+	struct tcmsg t = {
+		.tcm_family = AF_UNSPEC,
+		.tcm_ifindex = ifindex,
+		.tcm_parent = TC_H_MAKE(TC_H_CLSACT, minor),
+	};
+	bool has = false;
 
+	nl_socket_modify_cb(nl, NL_CB_VALID, NL_CB_CUSTOM, one_filter, &has);
 	/* Who cannot tell takes nothing away. */
-	if (rtnl_cls_alloc_cache(nl, ifindex, TC_H_MAKE(TC_H_CLSACT, minor), &filters))
-		return true;
-	has = !nl_cache_is_empty(filters);
-	nl_cache_free(filters);
-	return has;
+	return nl_send_simple(nl, RTM_GETTFILTER, NLM_F_DUMP, &t, sizeof(t)) < 0 ||
+	       nl_recvmsgs_default(nl) < 0 || has;
 }
 
 /* Somebody else has put filters to the queueing discipline that we had made. */

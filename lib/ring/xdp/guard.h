@@ -37,7 +37,8 @@ struct guard {
 
 /*
  * Puts the guard in front of the kernel, on the interface of an attached steering program. Each
- * process that has flows there has a guard of its own, for these. libbpf is entered. Once; without it everything is as before, and the log says so.
+ * process that has flows there has a guard of its own, for these. libbpf is entered. Once; without
+ * it everything is as before, and the log says so.
  */
 void guard_open(struct guard *g, int ifindex, const char *ifname, const struct guard_maps *maps);
 /* Names the flows of which it has held back segments again and again, since the last call. */

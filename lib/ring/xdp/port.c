@@ -499,10 +499,8 @@ static int memory_map(struct ring_port *p)
 static void maps_pin(struct ring_port *p)
 {
 	const struct pin pins[] = {
-		{"owner", p->fd[PORT_OWNER]},
-		{"flows", p->fd[PORT_FLOWS]},
-		{"ports", p->fd[PORT_PORTS]},
-		{"xsks", p->fd[PORT_XSKS]},
+		{"owner", p->fd[PORT_OWNER]},	    {"flows", p->fd[PORT_FLOWS]},
+		{"ports", p->fd[PORT_PORTS]},	    {"xsks", p->fd[PORT_XSKS]},
 		{"counters", p->fd[PORT_COUNTERS]},
 	};
 	int err = pins_make(p->ifname, pins, sizeof(pins) / sizeof(pins[0]), p->pin_dir,
