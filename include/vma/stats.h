@@ -126,7 +126,6 @@ struct vma_stats_tcp {
 	X(LOCAL, "local", "the address is this host's own")                                        \
 	X(ADDRESS, "address", "no address that user space can serve")                              \
 	X(GROUP_CONNECTED, "group-connected", "bound to a multicast group, and connected")         \
-	X(LONG_ADDRESS, "long-address", "an address that is longer than its family's")             \
 	X(MULTICAST_LOOP, "multicast-loop", "multicast that this host may want to hear, too")      \
 	X(BROADCAST, "broadcast", "a broadcast")                                                   \
 	X(ROUTE, "route", "no route to another host")                                              \

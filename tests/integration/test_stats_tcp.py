@@ -2,12 +2,15 @@
 """What vma_stats shows of TCP sockets: the same as the program's own TCP_INFO, and as what it did."""
 
 import json
+import re
 import subprocess
 
 import pytest
 
+import exposition
 from differential import App
 from netns import ip, wait_for
+from screen import Terminal
 from test_tcp_both import HELPERS, PORT, connected
 
 INFO = """
@@ -62,6 +65,37 @@ def test_queues_and_figures_are_the_program_s_own(net):
         for name in ("mss", "cwnd", "ssthresh", "retransmits"):
             assert full["tcp"][name] == own[name], (name, full["tcp"], own)
         assert full["tcp"]["write_seq"] - full["tcp"]["snd_una"] & 0xffffffff == full["tx_ready_bytes"]
+
+
+def test_metrics_and_the_live_view_show_the_connection(net):
+    with connected(net, "4", True, False) as (server, client):
+        server.do(INFO)
+        fd = server.do("s.fileno()")
+        client.do("[s.send(b'x' * 1000) for i in range(30)]")
+        one(server, fd, lambda s: s["rx_ready_bytes"] == 30000)
+        assert server.do("len(exactly(s, 30000))") == 30000
+        read = one(server, fd, lambda s: s["rx_ready_bytes"] == 0)
+        metrics = exposition.parse(tool(server, "--prometheus"))
+        me = {"pid": str(server.pid), "fd": str(fd)}
+        rx = {"direction": "rx", "path": "offloaded"}
+        assert metrics["vma_socket_bytes_total"].value(**rx, **me) == read["rx"]["bytes"] == 30000
+        assert metrics["vma_process_bytes_total"].value(pid=str(server.pid), **rx) == 30000
+        assert metrics["vma_tcp_mss"].value(**me) == server.do("info()")["mss"]
+        peer = "%s:%d" % server.do("s.getpeername()")
+        assert metrics["vma_socket_info"].value(remote=peer, state="ESTABLISHED", offloaded="true", **me) == 1
+        live = Terminal([net.library.vma_stats, "--live", "-k", net.tmp, "-p", server.pid])
+        try:
+            live.wait(f"\n{server.pid:>7} ")
+            live.type("\r")
+            live.wait(lambda text: re.search(rf"^ *{fd} tcp ESTABLISHED {re.escape(peer)} ", text, re.M), f"fd {fd}")
+            live.wait("▁")
+            client.do("s.send(b'x' * 1000)")
+            assert server.do("len(exactly(s, 1000))") == 1000
+            live.wait("█")
+            live.type("q")
+            assert live.ended() == 0 and live.restored()
+        finally:
+            live.close()
 
 
 def test_netstat_lists_connections_and_listeners(net):

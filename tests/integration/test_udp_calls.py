@@ -393,3 +393,20 @@ def test_the_ring_has_carried_it(unet):
         wait_for(lambda: ring()[0] >= 50 and ring()[1] >= 50 and max(ring()[2:]) <= 1, 3,
                  "50 in and 50 out at the ring, none of them at the kernel socket", 0.1)
         peer.close()
+
+
+@families
+def test_an_address_may_have_more_bytes_than_its_family(unet, family):
+    """As of a struct sockaddr_storage; what stands behind it is not read."""
+    unet.neighbours()
+    with App(unet.a, True, family) as app:
+        peer = app.peer_socket()
+        to = f"(PEER, {PEER_PORT})"
+        app.do(f"s = udp(7000); s.sendto(b'resolve', {to})")
+        peer.recv(10)
+        with unet.a.bypassed():
+            for n in (29, 100, 128):
+                app.do(f"a = bytes(sockaddr({to})); call('sendto', s.fileno(), b'{n}', len(b'{n}'), 0, a + os.urandom({n} - len(a)), {n})")
+                assert peer.recv(10) == b"%d" % n
+        assert app.ask("call('sendto', s.fileno(), b'x', 1, 0, a + bytes(129 - len(a)), 129)") == ("OSError", "EINVAL")
+        peer.close()

@@ -195,6 +195,19 @@ def test_resizing(writer, live):
     t.wait("LOCAL")
 
 
+def test_resizing_answers_no_question(writer, live, tool):
+    t = live()
+    for key, asked in (("?", "Any key goes back"), ("z", "y or n"), ("n/x", "Show only rows with: x_")):
+        t.type(key)
+        t.wait(asked)
+        t.resize(30, 90)
+        t.wait(lambda text: asked in text.split("\n")[-1] and text.count("\n") == 29, f"{asked} on the last line")
+        t.resize(24, 80)
+        t.type("x" if key == "?" else "")
+    t.type("\r")
+    t.wait("nothing has the text of the filter")
+
+
 def test_long_lists_scroll(programs, directory, live):
     w = Writer(programs, directory, 64)
     data = w.path.read_bytes()

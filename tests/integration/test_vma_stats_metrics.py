@@ -249,22 +249,18 @@ def test_half_requests_keep_nobody_from_an_answer(writer, server):
 
 def test_clients_that_do_not_read_keep_nobody_from_an_answer(programs, directory, server):
     """Their answers are longer than what the sockets' buffers take."""
-    writers = [Writer(programs, directory, 1024) for _ in range(2)]
-    for w in writers:
-        data = w.path.read_bytes()
-        size = struct.unpack_from("<II", data, 12)
-        block = data[size[0]:size[0] + size[1]]
-        scribble(w.path, size[0], block * 1024)
     with contextlib.ExitStack() as all_:
-        for _ in range(50):
+        w = Writer(programs, directory, 1024)
+        all_.callback(w.end)
+        header, size = struct.unpack_from("<II", w.path.read_bytes(), 12)
+        scribble(w.path, header, w.path.read_bytes()[header:header + size] * 1024)
+        for _ in range(5):
             s = all_.enter_context(socket.socket())
             s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
             s.connect(server.at)
             s.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
         status, _, text = server.get()
-        assert status == 200 and len(exposition.parse(text)["vma_socket_info"].samples) == 2048
-    for w in writers:
-        w.end()
+        assert status == 200 and text.count("\nvma_socket_info{") == 1024
 
 
 def test_clients_that_go_leave_nothing(server):

@@ -45,8 +45,10 @@ static void take_keys(struct live *l, const struct watch *w)
 {
 	int key;
 
+	/* A negative one is none of ours, or a new size. */
 	while (!l->quit && (key = terminal_key()))
-		live_key(l, w, key);
+		if (key > 0)
+			live_key(l, w, key);
 }
 
 static void live_loop(struct page *p, struct live *l, struct watch *w)

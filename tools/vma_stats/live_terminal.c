@@ -139,6 +139,10 @@ int terminal_key(void)
 		return LIVE_KEY_BACK;
 	case 0x1b:
 		return LIVE_KEY_ESCAPE;
+	case KEY_RESIZE:
+		/* The terminal may have moved what was on it: all of it is drawn anew. */
+		clearok(curscr, TRUE);
+		return -1;
 	default:
 		return c >= ' ' && c < 0x7f ? c : -1;
 	}

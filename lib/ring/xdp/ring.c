@@ -266,7 +266,7 @@ static void ring_ready(struct xdp_ring *x)
 	if (x->share)
 		share_enter(x);
 	log_debug("ring/xdp: %s: ring %u: driver %s, %u queues, %s mode%s%s, frames up to %u bytes",
-		  x->port->ifname, x->index, x->port->driver, x->num_queues,
+		  x->port->ifname, x->row, x->port->driver, x->num_queues,
 		  x->port->mode == PORT_GENERIC ? "generic" : "native",
 		  x->zerocopy ? ", zero-copy" : "", x->sg ? ", multi-buffer" : "",
 		  x->ring.caps.max_frame);

@@ -125,24 +125,31 @@ static int tx_room(struct xdp_ring *x, struct xsk_ring *t, uint32_t n)
 	return -ENOBUFS;
 }
 
-/* The descriptors are written: the kernel gets them. */
-static inline int tx_publish(struct xdp_ring *x, struct xsk_ring *t, uint32_t bytes)
-{
-	/*
-	 * release: the kernel must see descriptor and frame before the index that gives them to it
-	 */
-	__atomic_store_n(t->producer, t->head, __ATOMIC_RELEASE);
-	atomic_store_explicit(&x->unsent, 1, memory_order_relaxed);
-	stat_add(&x->counters.tx_packets, 1);
-	stat_add(&x->counters.tx_bytes, bytes);
-	return 0;
-}
-
+/*
+ * Notes that b waits to be sent. Only when it is in the ring: what a killed process has counted and
+ * not entered nobody would ever find.
+ */
 static inline void chunk_posted(struct xdp_ring *x, const struct buf *b)
 {
 	uint32_t index = (uint32_t)(b->addr >> UMEM_CHUNK_SHIFT);
 
 	chunk_owner_set(&x->umem, index, chunk_owner(&x->umem, index) + 1);
+}
+
+/* The descriptors of b are written: the kernel gets them. */
+static inline int tx_publish(struct xdp_ring *x, struct xsk_ring *t, const struct buf *b,
+			     uint32_t bytes)
+{
+	/*
+	 * release: the kernel must see descriptor and frame before the index that gives them to it
+	 */
+	__atomic_store_n(t->producer, t->head, __ATOMIC_RELEASE);
+	for (; b; b = b->frag)
+		chunk_posted(x, b);
+	atomic_store_explicit(&x->unsent, 1, memory_order_relaxed);
+	stat_add(&x->counters.tx_packets, 1);
+	stat_add(&x->counters.tx_bytes, bytes);
+	return 0;
 }
 
 /* A frame in several pieces, or one that is refused. */
@@ -162,15 +169,14 @@ static __attribute__((noinline)) int post_chain(struct xdp_ring *x, const struct
 	err = tx_room(x, t, n);
 	if (err)
 		return err;
-	for (; b; b = b->frag) {
-		chunk_posted(x, b);
+	for (const struct buf *p = b; p; p = p->frag) {
 		t->desc[t->head++ & t->mask] = (struct xdp_desc){
-			.addr = (uint64_t)(b->data - x->umem.base),
-			.len = b->len,
-			.options = b->frag ? XDP_PKT_CONTD : 0,
+			.addr = (uint64_t)(p->data - x->umem.base),
+			.len = p->len,
+			.options = p->frag ? XDP_PKT_CONTD : 0,
 		};
 	}
-	return tx_publish(x, t, bytes);
+	return tx_publish(x, t, b, bytes);
 }
 
 int xdp_post(struct ring *r, struct buf *b)
@@ -183,9 +189,8 @@ int xdp_post(struct ring *r, struct buf *b)
 		return post_chain(x, b);
 	if (__builtin_expect(t->head - t->seen == t->size, 0) && tx_room(x, t, 1))
 		return -ENOBUFS;
-	chunk_posted(x, b);
 	t->desc[t->head++ & t->mask] = (struct xdp_desc){.addr = addr, .len = b->len};
-	return tx_publish(x, t, b->len);
+	return tx_publish(x, t, b, b->len);
 }
 
 /* True when the kernel has read every posted descriptor. Any thread. */

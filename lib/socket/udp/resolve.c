@@ -180,10 +180,6 @@ bool udp_resolve(struct udp_sock *s, int fd, const struct udp_tx *t)
 	struct stack *st = NULL;
 	int cancel;
 
-	if (t->alen > sizeof(d.key)) {
-		udp_why(s, fd, VMA_WHY_TX, VMA_WHY_LONG_ADDRESS);
-		return false;
-	}
 	if (lock_mine(&s->lock))
 		return false;
 	udp_begin(s, fd);

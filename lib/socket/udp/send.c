@@ -259,6 +259,18 @@ send_one(struct udp_sock *s, int fd, const struct udp_tx *t, struct stack **out)
 	return __builtin_expect(res == TX_RESOLVE, 0) ? send_resolved(s, fd, t, out) : res;
 }
 
+/* What the kernel reads of an address of so many bytes: what is behind its family's may be
+ * anything.
+ */
+static inline socklen_t own_len(const struct sockaddr *addr, socklen_t len)
+{
+	socklen_t own = sizeof(struct sockaddr_in6);
+
+	if (len >= sizeof(struct sockaddr_in) && addr->sa_family == AF_INET)
+		own = sizeof(struct sockaddr_in);
+	return len < own ? len : own;
+}
+
 /* True when nothing about the socket or the call keeps it out of user space. Completes t. */
 static inline bool eligible(struct udp_sock *s, struct udp_tx *t, int flags)
 {
@@ -281,6 +293,10 @@ static inline bool eligible(struct udp_sock *s, struct udp_tx *t, int flags)
 			return false;
 		t->addr = (const struct sockaddr *)&s->peer;
 		t->alen = s->peer_len;
+	} else if (__builtin_expect(t->alen != sizeof(struct sockaddr_in), 0)) {
+		if (t->alen > sizeof(struct sockaddr_storage))
+			return false; /* EINVAL */
+		t->alen = own_len(t->addr, t->alen);
 	}
 	return true;
 }
