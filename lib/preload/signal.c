@@ -506,6 +506,36 @@ PRELOAD sighandler_t signal(int sig, sighandler_t handler)
 	return sigaction(sig, &act, &old) ? SIG_ERR : old.sa_handler;
 }
 
+PRELOAD_ALIAS(bsd_signal, signal);
+PRELOAD_ALIAS(ssignal, signal);
+
+/* signal() of a program that is compiled for X/Open alone. */
+PRELOAD sighandler_t sysv_signal(int sig, sighandler_t handler)
+{
+	struct sigaction act = {.sa_handler = handler,
+				.sa_flags = (int)SA_RESETHAND | SA_NODEFER | SA_INTERRUPT},
+			 old;
+
+	if (handler != SIG_ERR)
+		return sigaction(sig, &act, &old) ? SIG_ERR : old.sa_handler;
+	errno = EINVAL;
+	return SIG_ERR;
+}
+PRELOAD_ALIAS(__sysv_signal, sysv_signal);
+
+PRELOAD sighandler_t sigset(int sig, sighandler_t disposition)
+{
+	struct sigaction act = {.sa_handler = disposition}, old;
+	const bool holds = disposition == SIG_HOLD;
+	sigset_t one, blocked;
+
+	sigemptyset(&one);
+	if (sigaddset(&one, sig) || sigaction(sig, holds ? NULL : &act, &old))
+		return SIG_ERR;
+	pthread_sigmask(holds ? SIG_BLOCK : SIG_UNBLOCK, &one, &blocked);
+	return sigismember(&blocked, sig) ? SIG_HOLD : old.sa_handler;
+}
+
 PRELOAD int siginterrupt(int sig, int interrupt)
 {
 	struct sigaction act;

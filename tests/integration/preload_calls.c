@@ -740,6 +740,35 @@ static void signal_forms(void)
 	SEEN("default %d handled %d", old.sa_handler == SIG_DFL, handled);
 }
 
+/* What other standards call signal(). */
+extern sighandler_t bsd_signal(int sig, sighandler_t handler);
+
+static void other_signals(void)
+{
+	struct sigaction now;
+
+	kind = "other signals";
+	TRY(sysv_signal(SIGUSR2, plain_handler) == SIG_DFL);
+	TRY(sigaction(SIGUSR2, NULL, &now));
+	SEEN("mine %d flags %x", now.sa_handler == plain_handler, now.sa_flags & (int)~0x04000000);
+	raise(SIGUSR2);
+	TRY(__sysv_signal(SIGUSR2, plain_handler) == SIG_DFL);
+	SEEN("handled %d", handled);
+	TRY(ssignal(SIGUSR2, plain_handler) == plain_handler);
+	TRY(bsd_signal(SIGUSR2, plain_handler) == plain_handler);
+	TRY(sigset(SIGUSR2, SIG_HOLD) == plain_handler);
+	raise(SIGUSR2);
+	SEEN("handled %d", handled);
+	TRY(sigset(SIGUSR2, SIG_HOLD) == SIG_HOLD);
+	TRY(sigset(SIGUSR2, plain_handler) == SIG_HOLD);
+	SEEN("handled %d", handled);
+	TRY(sigset(SIGUSR2, SIG_IGN) == plain_handler);
+	TRY(sigset(SIGKILL, plain_handler) == SIG_ERR);
+	TRY(sysv_signal(SIGUSR2, SIG_ERR) == SIG_ERR);
+	TRY(sysv_signal(99, plain_handler) == SIG_ERR);
+	TRY(sysv_signal(SIGUSR2, SIG_DFL) == SIG_IGN);
+}
+
 /* --- processes. What a child prints and returns is compared too. */
 
 static void reap(const char *what, pid_t pid)
@@ -1057,6 +1086,7 @@ int main(int argc, char **argv)
 	udp(AF_INET6, "udp6");
 	tcp();
 	signal_forms();
+	other_signals();
 	thread_forms();
 	exec_forms();
 	user_forms();
