@@ -75,11 +75,14 @@ static int owner_fd(const _Atomic uint8_t *claim)
 
 void udp_raise_claim(struct udp_sock *s)
 {
-	int fd = owner_fd(s->inherited_claim);
+	_Atomic uint8_t *claim = atomic_exchange(&s->inherited_claim, NULL);
 	uint64_t one = 1;
+	int fd;
 
-	atomic_store_explicit(s->inherited_claim, 1, memory_order_release);
-	s->inherited_claim = NULL;
+	if (!claim) /* another thread was faster */
+		return;
+	fd = owner_fd(claim);
+	atomic_store_explicit(claim, 1, memory_order_release);
 	if (raw.write(fd, &one, sizeof(one)) != sizeof(one))
 		log_debug("claim of an inherited socket: write(eventfd): %s", strerror(errno));
 }
@@ -104,22 +107,22 @@ void udp_claims_forked(void)
 void udp_inherit(const struct udp_sock *parents, int fd)
 {
 	_Atomic uint8_t *parent = owners[HANDOVER_FORK_DEPTH - 1].claims;
+	_Atomic uint8_t *claim = atomic_load(&parents->inherited_claim);
 	struct udp_sock *s;
 
 	/* The child has no number of it. */
 	if (parents->v.parked)
 		return;
 	/* The parent has not claimed it itself: the claim is on the same owner. */
-	if (!parents->inherited_claim && (!parent || parents->id >= CLAIMS))
+	if (!claim && (!parent || parents->id >= CLAIMS))
 		return;
 	s = udp_sock_new(fd, parents->domain);
 	if (!s)
 		return;
 	s->in_kernel = true;
-	s->inherited_claim =
-		parents->inherited_claim ? parents->inherited_claim : &parent[parents->id];
+	atomic_store(&s->inherited_claim, claim ? claim : &parent[parents->id]);
 	if (vfd_install(fd, &s->v)) {
-		s->inherited_claim = NULL;
+		atomic_store(&s->inherited_claim, NULL);
 		return;
 	}
 	atomic_store_explicit(&s->in_use, true, memory_order_release);

@@ -238,3 +238,8 @@ def test_a_process_without_sockets_forks_again_and_again(net):
     """Nothing of the library has begun in it: no lock of a fork() is left in the child."""
     net.a.run(["sh", "-c", "(echo $( (true; echo $(true) ) | cat ) )"], preload=True)
     net.a.run(["/usr/bin/python3", "-c", "import os\nfor _ in range(5):\n if os.fork(): os.wait(); os._exit(0)"], preload=True)
+
+
+def test_two_threads_of_a_child_use_what_it_has_inherited(net):
+    """A socket is claimed from the parent once."""
+    assert "all children have ended" in net.a.run([net.library.helpers / "claim_race", 5, net.a.ip4], preload=True, timeout=120).text

@@ -351,7 +351,8 @@ void udp_groups_free(struct udp_sock *s);
  */
 static inline void udp_claim(struct udp_sock *s)
 {
-	if (__builtin_expect(s->inherited_claim != NULL, 0))
+	if (__builtin_expect(
+		    atomic_load_explicit(&s->inherited_claim, memory_order_relaxed) != NULL, 0))
 		udp_claim_raise(s);
 }
 

@@ -39,6 +39,9 @@ static struct udp_sock *sock_alloc(void)
 		s = calloc(1, sizeof(*s));
 		if (s) {
 			lock_class(&s->lock, "udp_sock.lock");
+			/* For ever: a thread may still be inside a former life. */
+			s->v.ops = &udp_ops;
+			s->v.kind = VFD_UDP;
 			s->id = next_id++;
 			s->next = all_socks;
 			all_socks = s;
@@ -79,7 +82,7 @@ static void name_stats(struct udp_sock *s, int fd)
 	s->stats->rx_ready_limit = s->o.rcvbuf;
 	s->stats->fd = fd;
 	s->inode = fstat(fd, &st) ? 0 : st.st_ino;
-	s->stats->inode = s->inode;
+	stats_set(&s->stats->inode, s->inode);
 	__atomic_store_n(&s->stats->enabled, 1, __ATOMIC_RELEASE);
 }
 
@@ -89,8 +92,6 @@ struct udp_sock *udp_sock_new(int fd, int domain)
 
 	if (!s)
 		return NULL;
-	s->v.ops = &udp_ops;
-	s->v.kind = VFD_UDP;
 	s->domain = domain;
 	s->begun = s->early = s->in_kernel = s->shut_rd = s->shut_wr = s->corked = false;
 	s->bound = s->connected = s->kernel_rx = s->shared = false;
@@ -108,7 +109,7 @@ struct udp_sock *udp_sock_new(int fd, int domain)
 	s->v.os_events = 0;
 	s->os_countdown = 1;
 	s->worker_fd = -1;
-	s->inherited_claim = NULL;
+	atomic_store_explicit(&s->inherited_claim, NULL, memory_order_relaxed);
 	s->cb = (struct udp_callback){0};
 	told_user_data_clear(&s->user_data);
 	s->has_held = false;
@@ -371,7 +372,7 @@ void udp_forked(void (*inherit)(const struct udp_sock *parents, int fd))
 	udp_sharing_forked();
 	for (s = parents; s; s = s->next) {
 		if (atomic_load_explicit(&s->in_use, memory_order_relaxed) &&
-		    (s->inherited_claim ||
+		    (atomic_load(&s->inherited_claim) ||
 		     !atomic_load_explicit(&s->in_kernel, memory_order_relaxed)))
 			inherit(s, atomic_load_explicit(&s->v.os_fd, memory_order_relaxed));
 	}

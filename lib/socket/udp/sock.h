@@ -210,9 +210,10 @@ struct udp_sock {
 	int worker_fd; /* -1: the worker does not watch the kernel socket */
 	unsigned id; /* index into the claims (handover/udp_fork.c) */
 	/*
-	 * inherited by fork(): the claim to raise before receiving; NULL otherwise or when raised
+	 * inherited by fork(): the claim to raise before receiving; NULL otherwise or when a thread
+	 * has taken it to raise it
 	 */
-	_Atomic uint8_t *inherited_claim;
+	_Atomic uint8_t *_Atomic inherited_claim;
 	struct udp_callback cb; /* as in its attachments; lock */
 	struct told_user_data user_data;
 	/* frames of it are, or were, in the program's hands (zcopy.c) */
