@@ -288,7 +288,7 @@ static struct stack *stack_new(struct ring *ring, int ifindex, uint64_t key)
 		return NULL;
 	}
 	st->ifindex = ifindex;
-	st->ring = ring;
+	__atomic_store_n(&st->ring, ring, __ATOMIC_RELEASE);
 	atomic_store_explicit(&st->ring_state,
 			      ring == &st->no_ring ? STACK_RING_COMES : STACK_RING_THERE,
 			      memory_order_relaxed);

@@ -44,7 +44,7 @@ static bool of_any_peer(const struct udp_sock *s, int ifindex)
 					 ? stack_any(ifindex)
 					 : NULL;
 
-	return st && st->ring->caps.port_blocks;
+	return st && stack_ring(st)->caps.port_blocks;
 }
 
 /* The way to the peer of connect(). VMA_WHY_NONE, or why there is none. */
