@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
+enum xdp_way { XDP_WAY_AUTO, XDP_WAY_GENERIC, XDP_WAY_NATIVE, XDP_WAY_ZEROCOPY };
 enum ring_type { RING_TYPE_AUTO, RING_TYPE_MLX5, RING_TYPE_XDP, RING_TYPE_NONE };
 
 /* VMA_SPEC: the profiles' numbers are those that the variable accepts too, where it has one. */

@@ -68,6 +68,14 @@ static const struct param_word words_ring_type[] = {
 	{0, NULL},
 };
 
+static const struct param_word words_xdp_mode[] = {
+	{XDP_WAY_AUTO, "auto"},
+	{XDP_WAY_GENERIC, "generic"},
+	{XDP_WAY_NATIVE, "native"},
+	{XDP_WAY_ZEROCOPY, "zerocopy"},
+	{0, NULL},
+};
+
 static const struct param_word words_ring_logic[] = {
 	{0, "Ring per interface"},
 	{1, "Ring per IP"},

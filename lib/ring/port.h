@@ -29,6 +29,9 @@ enum port_mode {
 	PORT_NATIVE, /* XDP in the driver */
 };
 
+/* How the XSKs may be bound. */
+enum port_bind { BIND_ANY, BIND_COPY, BIND_ZEROCOPY };
+
 /*
  * The flows with one local port. The xors are over the IPv4 ones: with one left, they are that
  * flow.
@@ -64,8 +67,7 @@ struct ring_port {
 	char ifname[IF_NAMESIZE];
 	char driver[ETHTOOL_BUSINFO_LEN];
 	bool loopback;
-	bool is_virtual; /* may hand over partial checksums */
-	enum port_mode mode;
+	bool is_virtual; /* its driver has no bus */
 	uint32_t mtu;
 	uint8_t mac[6];
 	unsigned num_queues; /* receive queues in use, at least 1, at most PORT_MAX_QUEUES */
@@ -74,6 +76,9 @@ struct ring_port {
 	uint64_t opener; /* its process_mark(): a forked child detaches nothing */
 
 	/* Set by the caller before port_attach(). */
+	enum port_mode mode;
+	enum port_bind bind;
+	const char *why; /* that mode */
 	bool frags; /* the XSKs take frames of several chunks */
 	bool take_gso_bursts; /* GSO bursts of datagrams are wanted (generic mode) */
 	/*

@@ -55,8 +55,7 @@ void gso_open(struct xdp_ring *x)
 	 * that gives XSKs no GSO bursts would part them again at a peer of ours on this host: a
 	 * burst to the kernel's socket, a single frame to the XSK.
 	 */
-	x->ring.caps.gso_in_order =
-		x->gso_bursts && x->port->is_virtual && !x->zerocopy && x->port->num_tx_queues == 1;
+	x->ring.caps.gso_in_order = x->gso_bursts && !x->zerocopy && x->port->num_tx_queues == 1;
 }
 
 static uint8_t gso_type(const struct ring_gso *g)

@@ -95,12 +95,6 @@ static int ethtool(int fd, struct ifreq *ifr, void *cmd)
 	return libc.ioctl(fd, SIOCETHTOOL, ifr);
 }
 
-/* Drivers without a bus are virtual; virtio has one, and still hands partial checksums over. */
-static bool driver_is_virtual(const struct ethtool_drvinfo *d)
-{
-	return !strncmp(d->driver, "virtio", 6) || !strchr(d->bus_info, ':');
-}
-
 static void probe_driver(struct ring_port *p, int fd, struct ifreq *ifr)
 {
 	struct ethtool_drvinfo drv = {.cmd = ETHTOOL_GDRVINFO};
@@ -109,9 +103,8 @@ static void probe_driver(struct ring_port *p, int fd, struct ifreq *ifr)
 	p->is_virtual = true;
 	if (ethtool(fd, ifr, &drv) == 0) {
 		snprintf(p->driver, sizeof(p->driver), "%s", drv.driver);
-		p->is_virtual = driver_is_virtual(&drv);
+		p->is_virtual = !strchr(drv.bus_info, ':');
 	}
-	p->mode = p->is_virtual ? PORT_GENERIC : PORT_NATIVE;
 	p->num_queues = 1;
 	if (ethtool(fd, ifr, &ch) == 0 && ch.rx_count + ch.combined_count > 0) {
 		p->num_queues = ch.rx_count + ch.combined_count;
@@ -624,8 +617,9 @@ static int attach(struct ring_port *p, const int *xsk_fds, unsigned n)
 	if (err) {
 		caps_missing(CAPS_BIT(CAP_NET_ADMIN) | CAPS_BIT(CAP_BPF) | CAPS_BIT(CAP_PERFMON),
 			     missing, sizeof(missing));
-		/* Without a right no other mode is left to try, whatever the error was. */
-		log_at(p->mode == PORT_NATIVE && !*missing ? LOG_DEBUG : LOG_WARN,
+		/* Generic mode may follow; without a right none is left, whatever the error was. */
+		log_at(p->mode == PORT_NATIVE && p->bind == BIND_ANY && !*missing ? LOG_DEBUG
+										  : LOG_WARN,
 		       "ring/xdp: %s: cannot attach the steering program: %s%s", p->ifname,
 		       strerror(-err), missing);
 		if (err == -EBUSY)

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ring/xdp/mode.h"
 #include "ring/xdp/xdp.h"
 #include "runtime/runtime.h"
 #include "config/config.h"
@@ -221,13 +222,15 @@ static int take_port(struct xdp_ring *x)
 	 * be lost, and generic mode sees it merged: TCP from a kernel peer would crawl from one
 	 * timeout to the next. In a driver nothing is merged yet.
 	 */
-	if (!x->sg)
+	if (!x->sg && x->port->mode == PORT_GENERIC && x->port->bind == BIND_ANY) {
 		x->port->mode = PORT_NATIVE;
+		x->port->why = "AF_XDP of this kernel (before 6.6) takes no merged packets";
+	}
 	x->gso_bursts = x->sg && x->port->mode == PORT_GENERIC;
 	x->port->take_gso_bursts = x->gso_bursts;
 	x->port->frags = x->sg;
 	err = port_attach(x->port, fds, xdp_wait_fds(&x->ring, fds, PORT_MAX_QUEUES));
-	if (err && err != -EEXIST && err != -EACCES && !x->sg)
+	if (err && err != -EEXIST && err != -EACCES && !x->sg && !x->zerocopy)
 		log_warn("ring/xdp: %s: driver %s has no native XDP for an MTU of %u (%s), and "
 			 "this kernel (before 6.6) no "
 			 "AF_XDP for merged packets: sockets stay with the kernel",
@@ -325,6 +328,7 @@ static int ring_first(int ifindex, unsigned rings, struct ring **out)
 	err = port_open(ifindex, &port);
 	if (err)
 		return err;
+	mode_choose(port);
 	x = ring_new(port);
 	if (!x) {
 		err = -ENOMEM;
@@ -340,10 +344,11 @@ static int ring_first(int ifindex, unsigned rings, struct ring **out)
 		goto err_umem;
 	err = take_port(x);
 	if (err && err != -EEXIST && err != -EBUSY && err != -EACCES && port->mode == PORT_NATIVE &&
-	    x->sg) {
+	    port->bind == BIND_ANY && (x->sg || x->zerocopy)) {
 		log_info("ring/xdp: %s: driver %s has no usable native XDP: generic mode is tried",
 			 port->ifname, port->driver);
 		port->mode = PORT_GENERIC;
+		port->why = "native mode failed";
 		err = take_port(x);
 	}
 	if (err)
@@ -351,6 +356,11 @@ static int ring_first(int ifindex, unsigned rings, struct ring **out)
 	ring_ready(x);
 	if (x->member)
 		member_publish(x);
+	log_details("ring/xdp: %s (%s): %s mode: %s", port->ifname, port->driver,
+		    x->zerocopy			 ? "zero-copy"
+		    : port->mode == PORT_GENERIC ? "generic"
+						 : "native",
+		    port->why);
 	*out = &x->ring;
 	return 0;
 

@@ -258,8 +258,9 @@ static int bind_first(struct xdp_ring *x, struct xsk *s)
 {
 	static const uint16_t native[] = {XDP_ZEROCOPY | XDP_USE_SG, XDP_ZEROCOPY,
 					  XDP_COPY | XDP_USE_SG, XDP_COPY};
-	const uint16_t *mode = x->port->mode == PORT_NATIVE ? native : native + 2,
-		       *end = native + 4;
+	bool may_zerocopy = x->port->mode == PORT_NATIVE && x->port->bind != BIND_COPY;
+	const uint16_t *mode = may_zerocopy ? native : native + 2,
+		       *end = x->port->bind == BIND_ZEROCOPY ? native + 2 : native + 4;
 	int err = -EINVAL;
 
 	for (; mode < end; mode++) {
@@ -311,6 +312,21 @@ void xsk_unmap_other(struct xsk_ring *r)
 	unmap_ring(r);
 }
 
+/* The bind of s failed: says why. Returns what the caller is told. */
+static int bind_refused(const struct xdp_ring *x, const struct xsk *s, int err)
+{
+	if (x->port->bind == BIND_ZEROCOPY && (err == -EINVAL || err == -EOPNOTSUPP)) {
+		log_warn("ring/xdp: %s: driver %s has no zero-copy (VMA_XDP_MODE=zerocopy): "
+			 "sockets stay with the kernel",
+			 x->ring.ifname, x->port->driver);
+		return -EINVAL;
+	}
+	log_at(is_further(x) ? LOG_DEBUG : LOG_WARN,
+	       "ring/xdp: %s: bind of queue %u: %s: sockets stay with the kernel", x->ring.ifname,
+	       (unsigned)(s - x->xsk), strerror(-err));
+	return err;
+}
+
 static int xsk_open(struct xdp_ring *x, struct xsk *s)
 {
 	bool sends = s == x->xsk, first = sends && !is_further(x);
@@ -338,11 +354,7 @@ static int xsk_open(struct xdp_ring *x, struct xsk *s)
 	err = first ? bind_first(x, s) : try_bind(x, s, XDP_SHARED_UMEM);
 	if (!err && x->joined)
 		err = map_queue(x, s);
-	if (err && err != -EBUSY)
-		log_at(is_further(x) ? LOG_DEBUG : LOG_WARN,
-		       "ring/xdp: %s: bind of queue %u: %s: sockets stay with the kernel",
-		       x->ring.ifname, (unsigned)(s - x->xsk), strerror(-err));
-	return err;
+	return err && err != -EBUSY ? bind_refused(x, s, err) : err;
 }
 
 static void xsk_close(struct xsk *s)

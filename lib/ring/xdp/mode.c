@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "ring/xdp/mode.h"
+
+#include <errno.h>
+#include <linux/ethtool.h>
+#include <linux/genetlink.h>
+#include <linux/sockios.h>
+#include <netlink/attr.h>
+#include <netlink/msg.h>
+#include <netlink/netlink.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+
+#include "config/config.h"
+#include "runtime/runtime.h"
+
+/* The netlink family "netdev" (linux/netdev.h), since 6.3. */
+#define NETDEV_DEV_GET 1
+#define NETDEV_DEV_IFINDEX 1
+#define NETDEV_DEV_XDP_FEATURES 3
+#define XDP_HAS_BASIC 1u
+#define XDP_HAS_REDIRECT 2u
+#define XDP_HAS_ZEROCOPY 8u
+#define XDP_NATIVE (XDP_HAS_BASIC | XDP_HAS_REDIRECT)
+
+/* --- what netlink says */
+
+/* An attribute of a reply of generic netlink. */
+struct reply {
+	int attr;
+	bool come;
+	uint64_t value;
+};
+
+static int take(struct nl_msg *msg, void *arg)
+{
+	struct nlmsghdr *h = nlmsg_hdr(msg);
+	struct reply *r = arg;
+	struct nlattr *a = nlmsg_find_attr(h, GENL_HDRLEN, r->attr);
+
+	if (!a)
+		return NL_OK;
+	r->come = true;
+	memcpy(&r->value, nla_data(a),
+	       (size_t)nla_len(a) < sizeof(r->value) ? (size_t)nla_len(a) : sizeof(r->value));
+	return NL_OK;
+}
+
+/* Sends msg and has the attribute of the reply in r. False: there was none. Frees msg. */
+static bool ask(struct nl_sock *nl, struct nl_msg *msg, struct reply *r)
+{
+	int err = msg ? nl_socket_modify_cb(nl, NL_CB_VALID, NL_CB_CUSTOM, take, r) : -1;
+
+	if (!err)
+		err = nl_send_auto(nl, msg);
+	if (err >= 0)
+		err = nl_recvmsgs_default(nl);
+	if (err >= 0 && r->come)
+		nl_wait_for_ack(nl);
+	nlmsg_free(msg);
+	return r->come;
+}
+
+/* A request, to be completed by one attribute; NULL: no memory. */
+static struct nl_msg *request(int family, uint8_t cmd, int attr, const void *data, int len)
+{
+	struct genlmsghdr h = {.cmd = cmd, .version = 1};
+	struct nl_msg *msg = nlmsg_alloc_simple(family, NLM_F_REQUEST);
+
+	if (msg &&
+	    (nlmsg_append(msg, &h, sizeof(h), NLMSG_ALIGNTO) || nla_put(msg, attr, len, data))) {
+		nlmsg_free(msg);
+		msg = NULL;
+	}
+	return msg;
+}
+
+/* False: the kernel does not know such questions, or not the interface. */
+static bool features_get(int ifindex, uint64_t *features)
+{
+	static const char family[] = "netdev";
+	struct reply id = {.attr = CTRL_ATTR_FAMILY_ID}, r = {.attr = NETDEV_DEV_XDP_FEATURES};
+	struct nl_sock *nl = nl_socket_alloc();
+	bool ok = nl && !nl_connect(nl, NETLINK_GENERIC) &&
+		  ask(nl,
+		      request(GENL_ID_CTRL, CTRL_CMD_GETFAMILY, CTRL_ATTR_FAMILY_NAME, family,
+			      sizeof(family)),
+		      &id) &&
+		  ask(nl,
+		      request((int)id.value, NETDEV_DEV_GET, NETDEV_DEV_IFINDEX, &ifindex,
+			      sizeof(uint32_t)),
+		      &r);
+
+	nl_socket_free(nl);
+	*features = r.value;
+	return ok;
+}
+
+/* --- what ethtool says */
+
+static bool ethtool(int fd, const struct ring_port *p, void *cmd)
+{
+	struct ifreq ifr = {.ifr_data = cmd};
+
+	memcpy(ifr.ifr_name, p->ifname, sizeof(ifr.ifr_name));
+	return libc.ioctl(fd, SIOCETHTOOL, &ifr) == 0;
+}
+
+/* The names of the interface's offloads, the caller's to free; NULL: cannot be told. */
+static struct ethtool_gstrings *offload_names(int fd, const struct ring_port *p)
+{
+	struct {
+		struct ethtool_sset_info h;
+		uint32_t len;
+	} set = {.h = {.cmd = ETHTOOL_GSSET_INFO, .sset_mask = 1ull << ETH_SS_FEATURES}};
+	struct ethtool_gstrings *names;
+
+	if (!ethtool(fd, p, &set) || !set.h.sset_mask)
+		return NULL;
+	names = calloc(1, sizeof(*names) + (size_t)set.len * ETH_GSTRING_LEN);
+	if (!names)
+		return NULL;
+	names->cmd = ETHTOOL_GSTRINGS;
+	names->string_set = ETH_SS_FEATURES;
+	names->len = set.len;
+	if (ethtool(fd, p, names))
+		return names;
+	free(names);
+	return NULL;
+}
+
+static bool is_on(int fd, const struct ring_port *p, const struct ethtool_gstrings *names,
+		  const char *name)
+{
+	uint32_t blocks = (names->len + 31) / 32, i = 0;
+	struct ethtool_gfeatures *f = calloc(1, sizeof(*f) + blocks * sizeof(f->features[0]));
+	bool on;
+
+	while (i < names->len && strncmp((const char *)names->data + (size_t)i * ETH_GSTRING_LEN,
+					 name, ETH_GSTRING_LEN))
+		i++;
+	if (f) {
+		f->cmd = ETHTOOL_GFEATURES;
+		f->size = blocks;
+	}
+	on = f && i < names->len && ethtool(fd, p, f) && f->features[i / 32].active >> i % 32 & 1;
+	free(f);
+	return on;
+}
+
+/*
+ * The device merges segments itself, or has its host leave them in one piece. Native mode would
+ * switch that off, for the kernel's own flows, too.
+ */
+static bool merges(const struct ring_port *p)
+{
+	int fd = OWN_FD(libc.socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+	struct ethtool_gstrings *names = fd < 0 ? NULL : offload_names(fd, p);
+	bool on = names && (is_on(fd, p, names, "rx-gro-hw") || is_on(fd, p, names, "rx-lro"));
+
+	free(names);
+	if (fd >= 0)
+		own_fd_close(fd);
+	return on;
+}
+
+/* --- the choice */
+
+static void set(struct ring_port *p, enum port_mode mode, const char *why)
+{
+	p->mode = mode;
+	p->why = why;
+}
+
+static void choose(struct ring_port *p)
+{
+	uint64_t features;
+	bool known = features_get(p->ifindex, &features);
+
+	if (known && features & XDP_HAS_ZEROCOPY)
+		set(p, PORT_NATIVE, "the driver has zero-copy");
+	else if (p->is_virtual)
+		set(p, PORT_GENERIC,
+		    "native mode of a virtual device costs the kernel's own flows more");
+	else if (known && (features & XDP_NATIVE) != XDP_NATIVE)
+		set(p, PORT_GENERIC, "the driver has no native mode");
+	else if (merges(p))
+		set(p, PORT_GENERIC, "native mode would end what the device merges");
+	else
+		set(p, PORT_NATIVE, known ? "the driver has it" : "to be tried");
+}
+
+void mode_choose(struct ring_port *p)
+{
+	static const enum port_bind binds[] = {[XDP_WAY_AUTO] = BIND_ANY,
+					       [XDP_WAY_GENERIC] = BIND_COPY,
+					       [XDP_WAY_NATIVE] = BIND_COPY,
+					       [XDP_WAY_ZEROCOPY] = BIND_ZEROCOPY};
+
+	p->bind = binds[params.xdp_mode];
+	if (params.xdp_mode == XDP_WAY_AUTO)
+		choose(p);
+	else
+		set(p, params.xdp_mode == XDP_WAY_GENERIC ? PORT_GENERIC : PORT_NATIVE,
+		    "VMA_XDP_MODE says so");
+}

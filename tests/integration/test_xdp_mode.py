@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""VMA_XDP_MODE: how the steering program and the XSKs stand to the driver, and what is said where that cannot be."""
+
+import re
+import socket
+
+import pytest
+
+from netns import KERNEL, ip, wait_for
+
+ECHO = """
+import socket
+l = socket.create_server(("", 7500))
+print("ready", flush=True)
+while True:
+    s, _ = l.accept()
+    while d := s.recv(65536): s.sendall(d)
+    s.close()
+"""
+
+
+def attached(host):
+    """How a program is attached to the host's interface, in the words of ip: xdp (in the driver), xdpgeneric; None."""
+    found = re.search(r" (xdp\w*) ", ip("-n", host.name, "link", "show", host.dev))
+    return found and found.group(1)
+
+
+def echoes(net, mode, until):
+    """An echo of ours in net.b with the mode, once it has said so: 200 KB come back."""
+    net.neighbours()
+    server = net.b.python(ECHO, True, env={"VMA_XDP_MODE": mode, "VMA_TRACELEVEL": "DETAILS"} if mode else {"VMA_TRACELEVEL": "DETAILS"})
+    server.wait_text(until)
+    data = bytes(range(256)) * 800
+    with net.a.socket(kind=socket.SOCK_STREAM, timeout=20) as s:
+        s.connect((net.b.ip4, 7500))
+        s.sendall(data[:100])
+        back = s.recv(100)
+        s.sendall(data[100:])
+        while len(back) < len(data):
+            back += s.recv(65536)
+    assert back == data
+    return server
+
+
+@pytest.mark.multi_buffer
+@pytest.mark.parametrize("mode", ["auto", None, "generic"])
+def test_a_virtual_device_gets_the_generic_mode(net, mode):
+    with net.b.tcp_bypassed(at_most=10, opens=1):
+        server = echoes(net, mode, "generic mode: ")
+    assert attached(net.b) == "xdpgeneric"
+    why = "VMA_XDP_MODE says so" if mode == "generic" else "native mode of a virtual device costs the kernel's own flows more"
+    assert f"{net.b.dev} (veth): generic mode: {why}" in server.text, server.text
+
+
+def test_native_mode_where_it_is_asked_for(net):
+    with net.b.tcp_bypassed(at_most=10, opens=1):
+        server = echoes(net, "native", "native mode: ")
+    assert attached(net.b) == "xdp"
+    assert f"{net.b.dev} (veth): native mode: VMA_XDP_MODE says so" in server.text, server.text
+
+
+def test_zero_copy_that_the_driver_does_not_have(net):
+    """One line, and the kernel serves."""
+    server = echoes(net, "zerocopy", "no zero-copy")
+    assert not attached(net.b)
+    lines = [line for line in server.text.splitlines() if "ring" in line.lower() and net.b.dev in line]
+    assert len(lines) == 1 and "driver veth has no zero-copy (VMA_XDP_MODE=zerocopy): sockets stay with the kernel" in lines[0], server.text
+    assert net.b.counters()["TcpPassiveOpens"] >= 1
+
+
+def test_native_mode_that_the_driver_does_not_have(net, tmp_path):
+    """A bridge has none: generic mode is not taken in its place."""
+    ip("-n", net.b.name, "link", "add", "br0", "type", "bridge")
+    ip("-n", net.b.name, "addr", "flush", "dev", net.b.dev)
+    ip("-n", net.b.name, "link", "set", net.b.dev, "master", "br0")
+    ip("-n", net.b.name, "addr", "add", f"{net.b.ip4}/24", "dev", "br0")
+    ip("-n", net.b.name, "link", "set", "br0", "up")
+    server = net.b.python(ECHO, True, env={"VMA_XDP_MODE": "native"})
+    server.wait_text("^ready")
+
+    def answers():
+        with net.a.socket(kind=socket.SOCK_STREAM, timeout=2) as s:
+            s.connect((net.b.ip4, 7500))
+            s.sendall(b"x")
+            return s.recv(10) == b"x"
+
+    server.wait_text("br0: cannot attach the steering program")
+    wait_for(answers, 20, "an echo")
+    assert "generic mode is tried" not in server.text, server.text
