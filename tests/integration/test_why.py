@@ -51,7 +51,8 @@ def service_address(stack, net, tmp):
 
 
 def another_owner(stack, net, tmp):
-    first = stack.enter_context(App(net.a, True))
+    """One that cannot be joined, because it may want several rings."""
+    first = stack.enter_context(App(net.a, True, env={"VMA_RING_ALLOCATION_LOGIC_RX": "20"}))
     first.do("s = udp(7001); await_ready(s, timeout=0.01)")
 
 
