@@ -28,12 +28,12 @@ static int epoll_new(int epfd)
 
 PRELOAD int epoll_create(int size)
 {
-	return epoll_new(FD_NEW(libc.epoll_create(size)));
+	return epoll_new(SOCKET_NEW(libc.epoll_create(size)));
 }
 
 PRELOAD int epoll_create1(int flags)
 {
-	return epoll_new(FD_NEW(libc.epoll_create1(flags)));
+	return epoll_new(SOCKET_NEW(libc.epoll_create1(flags)));
 }
 
 PRELOAD int epoll_ctl(int epfd, int op, int fd, struct epoll_event *ev)

@@ -162,12 +162,21 @@ static bool is_closed(int fd)
 	return unlikely(vfd_is_closing(vfd_get(fd))) || is_hidden(fd);
 }
 
+/*
+ * A socket's copy has the lowest number, as it. Of a file not: where the library had that one for a
+ * moment the copy would be closed, and with it the process's record locks would go.
+ */
+static int dup_lowest(int fd)
+{
+	return vfd_get(fd) ? PROGRAM_FD(libc.dup(fd)) : libc.dup(fd);
+}
+
 PRELOAD int dup(int fd)
 {
 	if (is_closed(fd))
 		return fail(EBADF);
 	copying(fd);
-	return from_library() ? OWN_FD(libc.dup(fd)) : dup_done(fd, libc.dup(fd));
+	return from_library() ? OWN_FD(libc.dup(fd)) : dup_done(fd, dup_lowest(fd));
 }
 
 /* Before dup2(): what newfd names is closed by it. */
@@ -301,10 +310,15 @@ PRELOAD int creat64(const char *path, mode_t mode)
 	return FD_NEW(libc.creat64(path, mode));
 }
 
-static int fresh_pair(int ret, int *fds)
+/* over: own_fd_over before they were made. They have the lowest numbers, as of PROGRAM_FD(). */
+static int fresh_pair(int ret, int *fds, uint32_t over)
 {
 	if (ret)
 		return ret;
+	if (unlikely(atomic_load(&own_fd_begun) != over)) {
+		fds[0] = own_fd_lowest(fds[0]);
+		fds[1] = own_fd_lowest(fds[1]);
+	}
 	fd_fresh(fds[0]);
 	fd_fresh(fds[1]);
 	return 0;
@@ -312,7 +326,11 @@ static int fresh_pair(int ret, int *fds)
 
 /* FD_NEW() of a call that makes two, in fds. */
 #define PAIR_NEW(call, fds)                                                                        \
-	(from_library() ? (OWN_FD_PAIR(call, fds) ? 0 : -1) : fresh_pair(call, fds))
+	({                                                                                         \
+		uint32_t over_ = atomic_load(&own_fd_over);                                        \
+                                                                                                   \
+		from_library() ? (OWN_FD_PAIR(call, fds) ? 0 : -1) : fresh_pair(call, fds, over_); \
+	})
 
 PRELOAD int pipe(int fds[2])
 {

@@ -92,7 +92,7 @@ static inline bool from_library(void)
 
 /* What call, one of libc's, gives: the program's new fd, or one of our own. */
 #define FD_NEW(call) (from_library() ? OWN_FD(call) : fd_fresh(call))
-/* The same of a socket, whose number a program may count on. */
+/* The same of what is no file (own_fd.h): a program may count on its number. */
 #define SOCKET_NEW(call) (from_library() ? OWN_FD(call) : fd_fresh(PROGRAM_FD(call)))
 
 static inline int fail(int err)

@@ -220,24 +220,37 @@ int own_fd_copy(int fd)
 	return copy;
 }
 
+/* A copy of fd at the lowest free number, or -1. */
+static int copy_lowest(int fd)
+{
+	int flags = (int)libc_raw(SYS_fcntl, fd, F_GETFD, 0, 0, 0, 0);
+
+	return (int)libc_raw(SYS_fcntl, fd, flags & FD_CLOEXEC ? F_DUPFD_CLOEXEC : F_DUPFD, 0, 0, 0,
+			     0);
+}
+
 int own_fd_lowest(int fd)
 {
-	int err = errno, flags, copy;
+	int err = errno, copy, looks = 0;
+	uint32_t begun;
 
 	if (fd < 0)
 		return fd;
-	for (int i = 0; i < LOOKS_MOST && atomic_load(&own_fd_begun) != atomic_load(&own_fd_over);
-	     i++)
-		clock_sleep_ns(LOOK_NS);
-	flags = (int)libc_raw(SYS_fcntl, fd, F_GETFD, 0, 0, 0, 0);
-	copy = (int)libc_raw(SYS_fcntl, fd, flags & FD_CLOEXEC ? F_DUPFD_CLOEXEC : F_DUPFD, 0, 0, 0,
-			     0);
-	if (copy >= 0 && copy < fd) {
-		raw_close(fd);
-		fd = copy;
-	} else if (copy >= 0) {
-		raw_close(copy);
-	}
+	/* Again, where an OWN_FD() began after the look: it may have had the number. */
+	do {
+		begun = atomic_load(&own_fd_begun);
+		if (begun != atomic_load(&own_fd_over)) {
+			clock_sleep_ns(LOOK_NS);
+			continue;
+		}
+		copy = copy_lowest(fd);
+		if (copy >= 0)
+			raw_close(copy < fd ? fd : copy);
+		if (copy >= 0 && copy < fd)
+			fd = copy;
+		if (begun == atomic_load(&own_fd_begun))
+			break;
+	} while (++looks < LOOKS_MOST);
 	errno = err;
 	return fd;
 }

@@ -83,8 +83,9 @@ static inline void own_fd_end(void)
 	})
 
 /*
- * The socket that call makes for the program. It has the lowest free number, as the program may
- * count on, also when the library had that one for a moment. -1 and errno as call.
+ * The socket, pipe or set that call makes for the program. It has the lowest free number, as the
+ * program may count on, also when the library had that one for a moment. Not of a file: a copy is
+ * closed, and with it the process's record locks would go. -1 and errno as call.
  */
 #define PROGRAM_FD(call)                                                                           \
 	({                                                                                         \
@@ -95,7 +96,7 @@ static inline void own_fd_end(void)
 			program_fd_ = own_fd_lowest(program_fd_);                                  \
 		program_fd_;                                                                       \
 	})
-/* fd, a socket that nobody knows yet, under the lowest free number. -1 as it is. errno stays. */
+/* fd, one that nobody knows yet, under the lowest free number. -1 as it is. errno stays. */
 int own_fd_lowest(int fd);
 
 /*

@@ -226,8 +226,8 @@ def test_asked_by_one_that_waits_now(net):
 
 @contextlib.contextmanager
 def queues_taken(net):
-    """Another process has the interface: no ring can be opened."""
-    with App(net.a, True) as first:
+    """Another process has the interface, and cannot be joined, because it may want several rings: no ring can be opened."""
+    with App(net.a, True, env={"VMA_RING_ALLOCATION_LOGIC_RX": "20"}) as first:
         first.do("u = udp(7000); u.setblocking(False); select.poll().register(u); r = select.select([u], [], [], 0)")
         wait_for(lambda: has_ring(net), 10, "the first has the queues")
         yield

@@ -278,9 +278,8 @@ def resident(pid):
     return int(re.search(r"VmRSS:\s+(\d+)", pathlib.Path(f"/proc/{pid}/status").read_text())[1])
 
 
+@pytest.mark.no_sanitize  # whose own memory is larger
 def test_another_idle_member_costs_little(net, members):
-    if net.library.sanitize:
-        pytest.skip("a sanitizer's own memory is larger")
     first, = members(7001)
     with App(net.a, True) as second:
         second.do("l = socket.create_server(('127.0.0.1', 7009)); l.close()")  # the library has started

@@ -31,6 +31,11 @@ def echoes(net, mode, until):
     server = net.b.python(ECHO, True, env={"VMA_XDP_MODE": mode, "VMA_TRACELEVEL": "DETAILS"} if mode else {"VMA_TRACELEVEL": "DETAILS"})
     server.wait_text(until)
     data = bytes(range(256)) * 800
+    # The first client may come before the rule; when it is answered the rule stands.
+    with net.a.socket(kind=socket.SOCK_STREAM, timeout=20) as s:
+        s.connect((net.b.ip4, 7500))
+        s.sendall(b"x")
+        assert s.recv(1) == b"x"
     with net.a.socket(kind=socket.SOCK_STREAM, timeout=20) as s:
         s.connect((net.b.ip4, 7500))
         s.sendall(data[:100])
@@ -45,7 +50,7 @@ def echoes(net, mode, until):
 @pytest.mark.multi_buffer
 @pytest.mark.parametrize("mode", ["auto", None, "generic"])
 def test_a_virtual_device_gets_the_generic_mode(net, mode):
-    with net.b.tcp_bypassed(at_most=10, opens=1):
+    with net.b.tcp_bypassed(at_most=20, opens=1):
         server = echoes(net, mode, "generic mode: ")
     assert attached(net.b) == "xdpgeneric"
     why = "VMA_XDP_MODE says so" if mode == "generic" else "native mode of a virtual device costs the kernel's own flows more"
@@ -53,7 +58,7 @@ def test_a_virtual_device_gets_the_generic_mode(net, mode):
 
 
 def test_native_mode_where_it_is_asked_for(net):
-    with net.b.tcp_bypassed(at_most=10, opens=1):
+    with net.b.tcp_bypassed(at_most=20, opens=1):
         server = echoes(net, "native", "native mode: ")
     assert attached(net.b) == "xdp"
     assert f"{net.b.dev} (veth): native mode: VMA_XDP_MODE says so" in server.text, server.text

@@ -112,20 +112,22 @@ static bool ethtool(int fd, const struct ring_port *p, void *cmd)
 /* The names of the interface's offloads, the caller's to free; NULL: cannot be told. */
 static struct ethtool_gstrings *offload_names(int fd, const struct ring_port *p)
 {
-	struct {
+	union {
 		struct ethtool_sset_info h;
-		uint32_t len;
+		uint8_t room[sizeof(struct ethtool_sset_info) + sizeof(uint32_t)];
 	} set = {.h = {.cmd = ETHTOOL_GSSET_INFO, .sset_mask = 1ull << ETH_SS_FEATURES}};
 	struct ethtool_gstrings *names;
+	uint32_t len;
 
 	if (!ethtool(fd, p, &set) || !set.h.sset_mask)
 		return NULL;
-	names = calloc(1, sizeof(*names) + (size_t)set.len * ETH_GSTRING_LEN);
+	memcpy(&len, set.room + sizeof(set.h), sizeof(len));
+	names = calloc(1, sizeof(*names) + (size_t)len * ETH_GSTRING_LEN);
 	if (!names)
 		return NULL;
 	names->cmd = ETHTOOL_GSTRINGS;
 	names->string_set = ETH_SS_FEATURES;
-	names->len = set.len;
+	names->len = len;
 	if (ethtool(fd, p, names))
 		return names;
 	free(names);
