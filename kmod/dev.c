@@ -7,6 +7,8 @@
 #include <linux/net.h>
 #include <linux/nsproxy.h>
 #include <linux/poll.h>
+#include <linux/random.h>
+#include <linux/siphash.h>
 #include <linux/uaccess.h>
 
 #include "vma.h"
@@ -16,6 +18,7 @@ static_assert(sizeof(struct vma_kmod_setup) == 64);
 static_assert(sizeof(struct vma_kmod_conn) == 56);
 static_assert(sizeof(struct vma_kmod_unconn) == 8);
 static_assert(sizeof(struct vma_kmod_region) == 40);
+static_assert(sizeof(struct vma_kmod_secret) == 32);
 static_assert(sizeof(struct vma_kmod_slot) == 16);
 static_assert(sizeof(struct vma_kmod_ring) == 144);
 static_assert(sizeof(struct vma_kmod_record) == 16);
@@ -66,6 +69,7 @@ int vma_dev_arg_size(unsigned int cmd)
 	case VMA_KMOD_CONN:
 	case VMA_KMOD_UNCONN:
 	case VMA_KMOD_REGION:
+	case VMA_KMOD_SECRET:
 		return _IOC_SIZE(cmd);
 	default:
 		return -ENOTTY;
@@ -94,6 +98,25 @@ static int call_conn(struct vma_session *s, struct vma_kmod_conn *arg)
 	return err;
 }
 
+/* Written before there is a device. */
+static siphash_key_t secret;
+
+/*
+ * A network namespace has its own, as it has its own addresses: a container's root is not told what
+ * the host's connections are made from.
+ */
+static int call_secret(struct vma_kmod_secret *arg)
+{
+	u64 net = current->nsproxy->net_ns->net_cookie;
+	unsigned int i;
+
+	if (!capable(CAP_NET_RAW))
+		return -EPERM;
+	for (i = 0; i < ARRAY_SIZE(arg->words); i++)
+		arg->words[i] = siphash_2u64(net, i, &secret);
+	return 0;
+}
+
 /**
  * vma_dev_call - one ioctl
  * @s: the file's session
@@ -119,6 +142,8 @@ long vma_dev_call(struct vma_session *s, unsigned int cmd, union vma_arg *arg)
 		return vma_session_unconn(s, &arg->unconn);
 	case VMA_KMOD_REGION:
 		return vma_session_region(s, &arg->region);
+	case VMA_KMOD_SECRET:
+		return call_secret(&arg->secret);
 	default:
 		return -ENOTTY;
 	}
@@ -183,6 +208,7 @@ static struct miscdevice device = {
 
 int vma_dev_init(void)
 {
+	get_random_bytes(&secret, sizeof(secret));
 	return misc_register(&device);
 }
 

@@ -2,6 +2,7 @@
 /* Pinned memory in physically contiguous blocks, counted against RLIMIT_MEMLOCK as AF_XDP's is. */
 #include <linux/bits.h>
 #include <linux/capability.h>
+#include <linux/cred.h>
 #include <linux/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/sched/user.h>
@@ -41,22 +42,22 @@ static int charge(struct vma_region *r)
 
 	if (capable(CAP_IPC_LOCK))
 		return 0;
-	r->user = get_uid(current_user());
-	err = vma_region_charge(r->user, vma_region_pages(r), limit);
+	r->cred = get_current_cred();
+	err = vma_region_charge(r->cred->user, vma_region_pages(r), limit);
 	if (err) {
-		free_uid(r->user);
-		r->user = NULL;
+		put_cred(r->cred);
+		r->cred = NULL;
 	}
 	return err;
 }
 
 static void uncharge(struct vma_region *r)
 {
-	if (!r->user)
+	if (!r->cred)
 		return;
-	atomic_long_sub(vma_region_pages(r), &r->user->locked_vm);
-	free_uid(r->user);
-	r->user = NULL;
+	atomic_long_sub(vma_region_pages(r), &r->cred->user->locked_vm);
+	put_cred(r->cred);
+	r->cred = NULL;
 }
 
 static struct page *block_alloc(unsigned int order, int node)

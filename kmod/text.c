@@ -164,14 +164,20 @@ static const char *clean(char to[16], const char from[16])
 	return i ? to : "-";
 }
 
-static int address(char *to, size_t size, const struct vma_addr *from, u16 port)
+/* Columns: what is longest of its kind fits, so that the lines of all blocks line up. */
+#define NUMBER "%-20llu"
+#define ADDRESS 48 /* with its end */
+
+static const char *address(char to[ADDRESS], const struct vma_addr *from, u16 port)
 {
 	struct in6_addr a;
 
 	memcpy(&a, from, sizeof(a));
 	if (ipv6_addr_v4mapped(&a))
-		return scnprintf(to, size, "%pI4:%u", &a.s6_addr32[3], port);
-	return scnprintf(to, size, "[%pI6c]:%u", &a, port);
+		scnprintf(to, ADDRESS, "%pI4:%u", &a.s6_addr32[3], port);
+	else
+		scnprintf(to, ADDRESS, "[%pI6c]:%u", &a, port);
+	return to;
 }
 
 /* As netstat(8) names it; "-" for what has none. */
@@ -216,26 +222,29 @@ bool vma_text_socket(char *line, const struct vma_area *stats, u32 n)
 	int max = VMA_SOCKET_LINE, len;
 	bool used = READ_ONCE(s->enabled);
 	u8 proto = READ_ONCE(s->proto);
+	char local[ADDRESS], remote[ADDRESS];
 
 	if (!used || !line)
 		return used;
-	len = scnprintf(line, max, "fd %d proto %s state %s local ", READ_ONCE(s->fd),
+	len = scnprintf(line, max, "fd %-11d proto %-3s state %-11s local %-47s remote %-47s",
+			READ_ONCE(s->fd),
 			proto == IPPROTO_TCP   ? "tcp"
 			: proto == IPPROTO_UDP ? "udp"
 					       : "?",
-			state_name(proto, READ_ONCE(s->state)));
-	len += address(line + len, max - len, &s->local, READ_ONCE(s->local_port));
-	len += scnprintf(line + len, max - len, " remote ");
-	len += address(line + len, max - len, &s->remote, READ_ONCE(s->remote_port));
+			state_name(proto, READ_ONCE(s->state)),
+			address(local, &s->local, READ_ONCE(s->local_port)),
+			address(remote, &s->remote, READ_ONCE(s->remote_port)));
 	len += scnprintf(line + len, max - len,
-			 " rx_packets %llu rx_bytes %llu tx_packets %llu tx_bytes %llu",
+			 " rx_packets " NUMBER " rx_bytes " NUMBER " tx_packets " NUMBER
+			 " tx_bytes " NUMBER,
 			 READ_ONCE(s->rx.packets), READ_ONCE(s->rx.bytes), READ_ONCE(s->tx.packets),
 			 READ_ONCE(s->tx.bytes));
 	len += scnprintf(line + len, max - len,
-			 " rx_drop_packets %llu rx_ready_bytes %llu tx_ready_bytes %llu",
+			 " rx_drop_packets " NUMBER " rx_ready_bytes " NUMBER
+			 " tx_ready_bytes " NUMBER,
 			 READ_ONCE(s->rx_drop_packets), READ_ONCE(s->rx_ready_bytes),
 			 READ_ONCE(s->tx_ready_bytes));
-	len += scnprintf(line + len, max - len, " tx_retransmits %llu why %s",
+	len += scnprintf(line + len, max - len, " tx_retransmits " NUMBER " why %s",
 			 READ_ONCE(s->tx_retransmits), why_name(s));
 	finish(line, len, max);
 	return true;
@@ -252,10 +261,10 @@ bool vma_text_ring(char *line, const struct vma_area *stats, u32 n)
 
 	if (!used || !line)
 		return used;
-	len = scnprintf(line, max, "ifname %s ifindex %d type %s", clean(name, r->ifname),
+	len = scnprintf(line, max, "ifname %-15s ifindex %-11d type %-15s", clean(name, r->ifname),
 			READ_ONCE(r->ifindex), clean(type, r->type));
 	for (i = 0; i < ARRAY_SIZE(ring_fields); i++)
-		len += scnprintf(line + len, max - len, " %s %llu",
+		len += scnprintf(line + len, max - len, " %s " NUMBER,
 				 ring_fields[i].name + strlen("ring_"), value(r, &ring_fields[i]));
 	finish(line, len, max);
 	return true;

@@ -160,7 +160,11 @@ struct vma_region {
 	struct page **blocks;
 	unsigned long num;
 	unsigned int order; /* of each block */
-	struct user_struct *user; /* whose locked pages count them; NULL: nobody's */
+	/*
+	 * Whose user's locked pages count them; NULL: nobody's. Modules of 6.1.0-50 have no
+	 * free_uid().
+	 */
+	const struct cred *cred;
 	unsigned int id, maps; /* the session's: its place there, mappings now (session.lock) */
 };
 
@@ -216,6 +220,7 @@ union vma_arg {
 	struct vma_kmod_conn conn;
 	struct vma_kmod_unconn unconn;
 	struct vma_kmod_region region;
+	struct vma_kmod_secret secret;
 };
 
 int vma_dev_init(void);

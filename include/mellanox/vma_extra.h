@@ -30,13 +30,14 @@
 /* A flag of send() and its like: everything is done but that something leaves. */
 #define VMA_SND_FLAGS_DUMMY MSG_SYN
 
-/* ioctl() of the table: cmsg_type at level SOL_SOCKET, and the data of it. */
+/* ioctl() of the table, before the first socket: cmsg_type at level SOL_SOCKET, and the data of it.
+ */
 enum { CMSG_VMA_IOCTL_USER_ALLOC = 2900 };
 
 enum { VMA_IOCTL_USER_ALLOC_FLAG_TX = (1 << 0), VMA_IOCTL_USER_ALLOC_FLAG_RX = (1 << 1) };
 
 struct __attribute__((packed)) vma_cmsg_ioctl_user_alloc_t {
-	uint8_t flags; /* VMA_IOCTL_USER_ALLOC_FLAG_*: which pools */
+	uint8_t flags; /* VMA_IOCTL_USER_ALLOC_FLAG_*: which pools; here each stands for both */
 	void *(*memalloc)(size_t);
 	void (*memfree)(void *);
 };
@@ -79,6 +80,41 @@ struct __attribute__((packed)) vma_packets_t {
 	size_t n_packet_num;
 	struct vma_packet_t pkts[];
 };
+
+/* --- names of libvma 6.6, for programs that are compiled anew: the layout is that of 9.8 */
+
+typedef vma_recv_callback_retval_t vma_rcv_callback_retval_t;
+typedef vma_recv_callback_t vma_rcv_callback_t;
+
+/* What recvfrom_zcopy() leaves, as 6.6 saw it: the one packet of a struct vma_packets_t. */
+typedef struct vma_datagram_t {
+	size_t n_packet_num; /* 1 */
+	void *datagram_id;
+	size_t sz_iov;
+	struct iovec iov[];
+} vma_datagram_t;
+
+/* Fills pkts with what free_packets() is to have of each of the ids; returns pkts. */
+static inline struct vma_packet_t *vma_packets_of_datagrams(void *pkts, void *const *ids,
+							    size_t count)
+{
+	char *at = (char *)pkts;
+
+	for (; count; count--, at += sizeof(struct vma_packet_t))
+		((struct vma_packet_t *)at)->packet_id = *ids++;
+	return (struct vma_packet_t *)pkts;
+}
+
+/*
+ * api->free_datagrams(s, ids, count): frees what stands in an array of ids (void **). Takes 16
+ * bytes of the stack for each, and looks at its arguments more than once. A program that has a
+ * function of this name says #undef free_datagrams.
+ */
+#define free_datagrams(s, ids, count)                                                              \
+	free_packets(s,                                                                            \
+		     vma_packets_of_datagrams(                                                     \
+			     __builtin_alloca((count) * sizeof(struct vma_packet_t)), ids, count), \
+		     count)
 
 /* --- SocketXtreme */
 
@@ -279,7 +315,10 @@ typedef enum {
 
 /* All return -1 and set errno when they fail. The order of the members never changes. */
 struct __attribute__((packed)) vma_api_t {
-	int (*register_recv_callback)(int s, vma_recv_callback_t callback, void *context);
+	union {
+		int (*register_recv_callback)(int s, vma_recv_callback_t callback, void *context);
+		int (*register_rcv_callback)(int s, vma_rcv_callback_t callback, void *context);
+	};
 	int (*recvfrom_zcopy)(int s, void *buf, size_t len, int *flags, struct sockaddr *from,
 			      socklen_t *fromlen);
 	int (*free_packets)(int s, struct vma_packet_t *pkts, size_t count);

@@ -66,7 +66,9 @@ struct vma_port_owner {
  * descriptor. Beside vma_port_owner, which other versions of the library read, too.
  */
 struct vma_port_pool {
-	__s32 fd; /* -1: it has nothing */
+	__s32 fd; /* or one of these: */
+#define VMA_PORT_POOL_NONE -1
+#define VMA_PORT_POOL_COMING -2 /* in some milliseconds; if it is killed before, it is gone */
 	__u32 uid;
 };
 
@@ -96,8 +98,8 @@ struct vma_steer_counters {
 /*
  * A GSO burst: UDP datagrams of one size behind one set of headers, the last one may be shorter.
  * The steering program writes this directly in front of the frame, as XDP metadata, and the kernel
- * copies both to the XSK. In front of any other frame stands whatever the memory held, so the
- * reader wipes the magic.
+ * copies both to the XSK. In front of any other frame the program writes zeroes once there has been
+ * a burst.
  */
 struct vma_gso_burst {
 	__u32 magic;

@@ -117,11 +117,21 @@ struct vma_kmod_region {
 	__u64 reserved;
 };
 
+/*
+ * What the sequence numbers of all processes in the caller's network namespace are made from,
+ * whoever's they are: drawn when the module was loaded. EPERM: without CAP_NET_RAW in the initial
+ * user namespace. Who has that can see and forge the namespace's packets anyway.
+ */
+struct vma_kmod_secret {
+	__u64 words[4]; /* answer */
+};
+
 #define VMA_KMOD_IOC 0xB7
 #define VMA_KMOD_SETUP _IOWR(VMA_KMOD_IOC, 0, struct vma_kmod_setup)
 #define VMA_KMOD_CONN _IOWR(VMA_KMOD_IOC, 1, struct vma_kmod_conn)
 #define VMA_KMOD_UNCONN _IOW(VMA_KMOD_IOC, 2, struct vma_kmod_unconn)
 #define VMA_KMOD_REGION _IOWR(VMA_KMOD_IOC, 3, struct vma_kmod_region)
+#define VMA_KMOD_SECRET _IOR(VMA_KMOD_IOC, 4, struct vma_kmod_secret)
 
 /*
  * The fallback ring: this head, and VMA_KMOD_RING_DATA bytes from the mapping's beginning the data.

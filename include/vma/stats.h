@@ -18,7 +18,7 @@
 
 #define VMA_STATS_MAGIC 0x74617453414d5601ull
 /* Raised with every change of a struct below; a tool of another version says so and exits. */
-#define VMA_STATS_VERSION 4u
+#define VMA_STATS_VERSION 5u
 
 /* The file is not longer than for this many sockets, whatever VMA_STATS_FD_NUM says. */
 #define VMA_STATS_SOCKETS_MAX 1024
@@ -97,6 +97,10 @@ struct vma_stats_tcp {
 		sndbuf_used; /* SO_RCVBUF and memory used of it; send too */
 	__u32 reordered_bytes; /* memory of what waits for a gap to close */
 	__u32 flags; /* VMA_STATS_TCP_* */
+	__u32 rcv_wnd_max; /* no receive window is larger as things are */
+	__u32 rtime_us; /* until the retransmission timer ends, 0: it does not run */
+	/* bytes of the oldest transmission that is not acknowledged; where the newest one begins */
+	__u32 unacked_first_len, unacked_last_seq;
 };
 
 #define VMA_STATS_TCP_TIMESTAMPS 0x1u
@@ -147,7 +151,8 @@ struct vma_stats_tcp {
 	/* the flags */                                                                            \
 	X(FLAGS, "flags", "a flag of the call that user space does not have")                      \
 	X(CORKED, "corked", "MSG_MORE or UDP_CORK")                                                \
-	X(ANCILLARY, "ancillary", "ancillary data that user space does not have")
+	X(ANCILLARY, "ancillary", "ancillary data that user space does not have")                  \
+	X(SEVERAL_WAYS, "several-ways", "connections to the address may come by several interfaces")
 
 enum vma_why {
 	VMA_WHY_NONE,
@@ -172,7 +177,8 @@ struct vma_stats_socket {
 	__u8 family; /* AF_INET or AF_INET6 */
 	__u8 proto; /* IPPROTO_TCP or IPPROTO_UDP */
 	__u8 state; /* enum vma_stats_state, TCP only */
-	__u8 offloaded, blocking, mc_loop, reserved[2];
+	__u8 offloaded, blocking, mc_loop;
+	__u8 rx_by_user, tx_by_user; /* its ring is one by a user id: rx_ring_user, tx_ring_user */
 	struct vma_addr local, remote; /* v4-mapped for IPv4 */
 	__u16 local_port, remote_port;
 	__s32 mc_if; /* ifindex of IP_MULTICAST_IF */
@@ -194,6 +200,7 @@ struct vma_stats_socket {
 	struct vma_stats_tcp tcp; /* TCP */
 	struct vma_stats_why why[VMA_WHY_PATHS]; /* by path */
 	__u64 why_ever; /* a bit for each reason that it has had, 1 << enum vma_why */
+	__u32 rx_ring_user, tx_ring_user;
 	struct vma_stats_base base; /* written by the tool */
 };
 
@@ -207,8 +214,11 @@ struct vma_stats_ring {
 	__u64 interrupts_requested, interrupts_received, retransmits;
 	/* Packets that the protocol core refused, by reason. */
 	__u64 drop_malformed, drop_checksum, drop_no_socket, drop_other;
+	/* What was sent from the device's memory; packets for which that had no room. */
+	__u64 dev_mem_bytes, dev_mem_packets, dev_mem_oob;
 	/* An interrupt waits for so many frames, or so long; both 0: for nothing. */
 	__u64 moderation_frames, moderation_usec;
+	__u64 dev_mem_alloc; /* bytes of the device's memory to send from (VMA_RING_DEV_MEM_TX) */
 };
 
 struct vma_stats_cq {
@@ -249,6 +259,17 @@ struct vma_stats_header {
 	 * them each 100 ms.
 	 */
 	__s32 log_level, log_details, dump_fd, dump_fd_level;
+	/*
+	 * vma_stats capture (vma/capture.h): a number that the tool chose, 0: none, written after
+	 * the two others. Bytes; the library cuts them to what it allows.
+	 */
+	__u32 capture, capture_snap, capture_bytes;
+	/*
+	 * The library's answer to the number capture_is: the memfd's descriptor in its process (-1:
+	 * none), or why there is none, errno.
+	 */
+	__u32 capture_is;
+	__s32 capture_fd, capture_error;
 	struct vma_stats_ring rings[VMA_STATS_RINGS];
 	struct vma_stats_cq cqs[VMA_STATS_CQS];
 	struct vma_stats_pool pools[VMA_STATS_POOLS];
