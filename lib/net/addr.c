@@ -238,6 +238,7 @@ bool net_addr_is_broadcast(const struct in6_addr *addr)
 struct addr_list {
 	struct in6_addr *out;
 	uint32_t ifindex;
+	bool (*left_out)(const struct in6_addr *addr); /* NULL: none are */
 	unsigned max;
 	unsigned count;
 };
@@ -249,19 +250,70 @@ static bool addr_collect(const void *rec, void *arg)
 
 	if (r->role != ADDR_LOCAL || !r->usable || (list->ifindex && r->ifindex != list->ifindex))
 		return true;
+	if (list->left_out && list->left_out(&r->addr))
+		return true;
 	if (list->count < list->max)
 		list->out[list->count] = r->addr;
 	list->count++;
 	return true;
 }
 
-unsigned net_addr_list(int ifindex, struct in6_addr *out, unsigned max)
+static unsigned addr_collect_all(struct addr_list *list)
 {
-	struct addr_list list = {out, (uint32_t)ifindex, max, 0};
 	sigset_t old;
 
 	net_table_lock(&addrs, &old);
-	net_table_each(&addrs, addr_collect, &list);
+	net_table_each(&addrs, addr_collect, list);
 	net_table_unlock(&addrs, &old);
-	return list.count;
+	return list->count;
+}
+
+unsigned net_addr_list(int ifindex, struct in6_addr *out, unsigned max)
+{
+	struct addr_list list = {.out = out, .ifindex = (uint32_t)ifindex, .max = max};
+
+	return addr_collect_all(&list);
+}
+
+struct addr_search {
+	uint32_t ifindex;
+	bool found;
+};
+
+/* As the kernel's ipv6_get_lladdr() chooses one to ask from. */
+static bool addr_asks(const void *rec, void *arg)
+{
+	const struct addr_rec *r = rec;
+	struct addr_search *s = arg;
+
+	s->found = r->ifindex == s->ifindex && r->role == ADDR_LOCAL &&
+		   IN6_IS_ADDR_LINKLOCAL(&r->addr) &&
+		   !(r->flags & (IFA_F_TENTATIVE | IFA_F_OPTIMISTIC));
+	return !s->found;
+}
+
+bool addr_link_local_is_there(int ifindex)
+{
+	struct addr_search s = {.ifindex = (uint32_t)ifindex};
+	sigset_t old;
+
+	net_table_lock(&addrs, &old);
+	net_table_each(&addrs, addr_asks, &s);
+	net_table_unlock(&addrs, &old);
+	return s.found;
+}
+
+static bool only_here(const struct in6_addr *addr)
+{
+	return is_loopback_v4(addr) || IN6_IS_ADDR_LOOPBACK(addr) || IN6_IS_ADDR_LINKLOCAL(addr);
+}
+
+unsigned net_addr_service_list(struct in6_addr *out, unsigned max)
+{
+	struct addr_list list = {.out = out,
+				 .ifindex = (uint32_t)link_loopback(),
+				 .left_out = only_here,
+				 .max = max};
+
+	return list.ifindex ? addr_collect_all(&list) : 0;
 }

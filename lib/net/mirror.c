@@ -49,7 +49,7 @@ static struct {
 	uint64_t epoch;
 	bool incomplete;
 	bool settle;
-	struct pending pending;
+	struct net_pending pending;
 } m = {.lock = PTHREAD_MUTEX_INITIALIZER, .epoll_fd = -1, .timer_fd = -1};
 
 static const int groups[] = {
@@ -322,6 +322,7 @@ static void teardown(void)
 	int ep = atomic_exchange(&m.epoll_fd, -1);
 
 	atomic_store(&m.started, false);
+	group_stop();
 	martian_stop();
 	neigh_stop();
 	route_stop();
@@ -428,6 +429,7 @@ void net_forked(void)
 	route_forked();
 	neigh_forked();
 	martian_forked();
+	group_forked();
 	pthread_mutex_init(&m.lock, NULL);
 	listeners_forked();
 	atomic_store(&m.started, false);
@@ -502,7 +504,7 @@ static void events_input(void)
 
 void net_process(void)
 {
-	struct pending told = {0};
+	struct net_pending told = {0};
 	sigset_t old;
 
 	mirror_lock(&old);

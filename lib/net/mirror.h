@@ -53,6 +53,8 @@ void addr_sweep(uint64_t epoch);
 void neigh_sweep(uint64_t epoch);
 /* The interface is gone and everything on it. */
 void addr_link_gone(int ifindex);
+/* The interface has a link-local IPv6 address that is not tentative. */
+bool addr_link_local_is_there(int ifindex);
 void neigh_link_gone(int ifindex);
 
 /* Open and close their own sockets. */
@@ -64,12 +66,14 @@ int neigh_start(void);
 void neigh_stop(void);
 int martian_start(void);
 void martian_stop(void);
+void group_stop(void); /* opened by the first question */
 
 void link_forked(void);
 void addr_forked(void);
 void route_forked(void);
 void neigh_forked(void);
 void martian_forked(void);
+void group_forked(void);
 
 /* The ifindex of the loopback interface. */
 int link_loopback(void);

@@ -212,8 +212,9 @@ static bool request_due(const struct neigh_rec *key, unsigned kind, uint32_t mse
 }
 
 /*
- * What is left to a process without CAP_NET_ADMIN: an empty datagram to the neighbour's discard
- * port. The kernel sends it, and so asks for the neighbour or confirms it.
+ * What is left to a process without CAP_NET_ADMIN, and where the kernel cannot ask by itself: an
+ * empty datagram to the neighbour's discard port. The kernel sends it, and so asks for the
+ * neighbour or confirms it.
  */
 static void nudge(int ifindex, const struct in6_addr *addr)
 {
@@ -290,6 +291,25 @@ static void request(int ifindex, const struct in6_addr *addr, uint16_t flags, ui
 }
 
 /*
+ * Asked to by netlink, the kernel solicits an IPv6 neighbour from the interface's link-local
+ * address, and without one, or while that is tentative, it sends nothing. With a packet to send it
+ * takes that one's source address.
+ */
+static bool kernel_asks(int ifindex, const struct in6_addr *addr)
+{
+	return IN6_IS_ADDR_V4MAPPED(addr) || addr_link_local_is_there(ifindex);
+}
+
+static void ask(int ifindex, const struct in6_addr *addr, uint16_t flags, uint16_t state,
+		uint8_t ndm_flags)
+{
+	if (kernel_asks(ifindex, addr))
+		request(ifindex, addr, flags, state, ndm_flags);
+	else
+		nudge(ifindex, addr);
+}
+
+/*
  * NUD_PROBE makes the kernel ask the neighbour, unicast; the entry stays valid meanwhile. Only an
  * entry that is stale is touched: a permanent one would become one that expires.
  */
@@ -302,7 +322,7 @@ bool net_neigh_confirm(int ifindex, const struct in6_addr *addr)
 		return true;
 	if (!request_due(&r, 0, (uint32_t)params.neigh_uc_arp_delay_msec))
 		return false;
-	request(ifindex, addr, 0, NUD_PROBE, 0);
+	ask(ifindex, addr, 0, NUD_PROBE, 0);
 	return true;
 }
 
@@ -311,7 +331,7 @@ void net_neigh_resolve(int ifindex, const struct in6_addr *addr)
 	struct neigh_rec r = {.addr = *addr, .ifindex = (uint32_t)ifindex};
 
 	if (atomic_load(&confirm_fd) >= 0 && request_due(&r, 1, RESOLVE_MSEC))
-		request(ifindex, addr, NLM_F_CREATE, NUD_NONE, NTF_USE);
+		ask(ifindex, addr, NLM_F_CREATE, NUD_NONE, NTF_USE);
 }
 
 void net_multicast_mac(const struct in6_addr *group, uint8_t mac[NET_MAC_LEN])

@@ -7,8 +7,10 @@
  * none blocks on the network. Used by rings, stacks and sockets.
  *
  * Every sent packet compares generations (net_generations(), inline). Look-ups (hash.c and the file
- * of each table; martian.c) follow only when one has changed or a destination or a source is new;
- * events (mirror.c, notify.c) come on the internal thread.
+ * of each table: link.c, addr.c, neigh.c, route.c; martian.c) follow only when one has changed or a
+ * destination or a source is new, and membership.c when one goes to a group that this host would
+ * hear, too; events (mirror.c, notify.c) come on the internal thread. diag.c asks for other
+ * processes' sockets.
  */
 #ifndef NET_NET_H
 #define NET_NET_H
@@ -146,6 +148,11 @@ int net_addr_ifindex(const struct in6_addr *addr);
  * out), returns how many there are.
  */
 unsigned net_addr_list(int ifindex, struct in6_addr *addrs, unsigned max);
+/*
+ * The same of the loopback interface's addresses that packets may come in for from elsewhere:
+ * service addresses, which routers have routes to. Not 127.0.0.0/8, ::1 and link-local ones.
+ */
+unsigned net_addr_service_list(struct in6_addr *addrs, unsigned max);
 /* True when addr is an IPv4 broadcast address of an interface, or 255.255.255.255. */
 bool net_addr_is_broadcast(const struct in6_addr *addr);
 /*
@@ -197,6 +204,12 @@ bool net_neigh_confirm(int ifindex, const struct in6_addr *addr);
  * the answer comes as NET_EVENT_NEIGH. Never blocks.
  */
 void net_neigh_resolve(int ifindex, const struct in6_addr *addr);
+/*
+ * No socket of this host would get a copy of what is sent to the group by the interface now. False
+ * also when the kernel cannot tell: before Linux 6.15, or because members have just come and gone.
+ * A system call; the answer is for one datagram. Call inside libc_internal.
+ */
+bool net_group_is_quiet(int ifindex, const struct in6_addr *group);
 /* Derives the multicast MAC (RFC 1112, RFC 2464). */
 void net_multicast_mac(const struct in6_addr *group, uint8_t mac[NET_MAC_LEN]);
 

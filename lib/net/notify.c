@@ -17,7 +17,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct net_listener listeners[LISTENERS_MAX];
 static unsigned count;
 
-void pending_add(struct pending *p, enum net_event ev, int ifindex)
+void pending_add(struct net_pending *p, enum net_event ev, int ifindex)
 {
 	if (p->all[ev])
 		return;
@@ -44,7 +44,7 @@ int net_listen(net_listener fn, void *arg)
 	return err;
 }
 
-void listeners_tell(const struct pending *p)
+void listeners_tell(const struct net_pending *p)
 {
 	struct net_listener copy[LISTENERS_MAX];
 	unsigned n;

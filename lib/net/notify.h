@@ -12,7 +12,7 @@
  */
 #define PENDING_MAX 64
 
-struct pending {
+struct net_pending {
 	unsigned count;
 	bool all[NET_EVENT_NEIGH + 1]; /* of any interface */
 	struct pending_change {
@@ -22,9 +22,9 @@ struct pending {
 };
 
 /* The same change twice is told once. ifindex 0: of any interface. */
-void pending_add(struct pending *p, enum net_event ev, int ifindex);
+void pending_add(struct net_pending *p, enum net_event ev, int ifindex);
 /* Calls the listeners. No lock is held. */
-void listeners_tell(const struct pending *p);
+void listeners_tell(const struct net_pending *p);
 void listeners_clear(void);
 void listeners_forked(void);
 

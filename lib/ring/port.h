@@ -80,6 +80,7 @@ struct ring_port {
 	enum port_bind bind;
 	const char *why; /* that mode */
 	bool frags; /* the XSKs take frames of several chunks */
+	bool pool_follows; /* others may join soon: port_publish() */
 	bool take_gso_bursts; /* GSO bursts of datagrams are wanted (generic mode) */
 	/*
 	 * [VMA_PORT_INDEX_MAX]: what is in the table for each local port. NULL: memory of the
@@ -109,7 +110,7 @@ struct ring_port {
 
 	uint32_t row; /* the only one of the XSKs' table that is ours, or VMA_ROWS_ALL */
 	_Atomic bool has_tcp; /* a TCP flow was added once; never cleared */
-	struct guard guard; /* the worker's, and port_close()'s after it */
+	struct xdp_guard guard; /* the worker's, and port_close()'s after it */
 };
 
 /*
@@ -139,11 +140,12 @@ void port_guard(struct ring_port *p, void (*fn)(const struct vma_flow_key *key))
  */
 int port_enter(struct ring_port *p, const int fd[PORT_DESCRIPTORS]);
 /*
- * Where those of our user find a pool to join, in the process with this pid and start time; -1:
+ * Where those of the user find a pool to join, in the process with this pid and start time; -1:
  * nowhere.
  */
-int port_publish(struct ring_port *p, pid_t pid, uint64_t start_time, int pool_fd);
-/* The process that has published one. -ENOENT: there is none. */
+int port_publish(struct ring_port *p, pid_t pid, uint64_t start_time,
+		 const struct vma_port_pool *pool);
+/* The process that has published one. -ENOENT: there is none; -EAGAIN: it will do so soon. */
 struct port_public {
 	struct vma_port_owner owner;
 	struct vma_port_pool pool;

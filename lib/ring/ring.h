@@ -6,9 +6,10 @@
  * ring_caps; nobody above asks for the device's name. All functions need the lock of the stack that
  * owns the ring unless they say otherwise. Errors are negative errno.
  *
- * xdp/ is AF_XDP on any interface. Every packet: rx.c, tx.c, gso.c. When rings and rules come and
- * go: ring.c, port.c, xsk.c, umem.c, share.c, pool.c, member.c, pin.c, flow.c, guard.c. mlx5/ is a
- * ConnectX queue pair. Every packet: rx.c, tx.c and queue/. Rare: the other files.
+ * backends.c chooses, when a ring is opened; bond.c says what of bonds. frame_log.c is the log of
+ * frames. xdp/ is AF_XDP on any interface (xdp/xdp.h), mlx5/ a
+ * ConnectX queue pair (mlx5/mlx5.h). Every packet: rx.c and tx.c of either, xdp/gso.c, mlx5/queue/.
+ * captured.c stands in front of either while vma_stats captures.
  */
 #ifndef RING_RING_H
 #define RING_RING_H
@@ -21,6 +22,7 @@
 #include <sys/uio.h>
 
 #include "mem/mem.h"
+#include "runtime/runtime.h"
 #include "vma/flow.h"
 
 struct ring;
@@ -92,6 +94,11 @@ struct ring_gauges {
 	uint32_t rx_queued; /* received frames that poll() has not taken */
 	/* An interrupt waits for so many frames, or so long, us; both 0: for nothing. */
 	uint32_t moderation_frames, moderation_usec;
+	/*
+	 * Bytes of the device's own memory, to send from. In total: what was; packets for which it
+	 * had no room.
+	 */
+	uint64_t dev_mem_alloc, dev_mem_packets, dev_mem_bytes, dev_mem_oob;
 };
 
 /* A frame that the kernel or the device cuts into segments of gso_size payload bytes. */
@@ -176,8 +183,8 @@ struct ring_ops {
 	void (*burst_end)(struct ring *r);
 	/*
 	 * Transmits at once, by the path for large frames, after what was posted; iov[0] starts
-	 * with the headers. 0, or negative errno and nothing was transmitted (-EBUSY: what was
-	 * posted has not left yet, -EAGAIN: full). Needs no lock but where caps.gso_locked.
+	 * with the headers. 0, or negative errno and nothing was transmitted (-EAGAIN: full, or
+	 * what was posted has not left yet). Needs no lock but where caps.gso_locked.
 	 */
 	int (*send_gso)(struct ring *r, const struct iovec *iov, int iovcnt,
 			const struct ring_gso *g);
@@ -217,6 +224,17 @@ struct ring_ops {
 	 */
 	int (*program_changed)(struct ring *r, uint32_t id);
 	/*
+	 * The process becomes another user. 0: the ring may stay; negative errno: it has what that
+	 * user may not see, and is to be closed, part() included. The worker only, without the
+	 * lock. NULL, both: it has nothing of other processes.
+	 */
+	int (*user_changes)(struct ring *r, uid_t uid);
+	/*
+	 * The ring, which is closed later, has nothing of others any more from now on. A thread may
+	 * be inside kick().
+	 */
+	void (*part)(struct ring *r);
+	/*
 	 * Now and then: the kernel is kept from answering TCP segments of the ring's flows that
 	 * reach it all the same; fn gets the connections that would stand still so. The worker
 	 * only, without the lock. NULL: none do.
@@ -246,6 +264,7 @@ struct ring {
 	/* frames of its memory that the program has in its hands: it is not closed meanwhile */
 	_Atomic unsigned held;
 	char ifname[16];
+	struct ring_capture *capture; /* NULL: it has never been captured */
 };
 
 struct ring_port;
@@ -255,6 +274,12 @@ struct ring_port;
  * VMA_RING_ALLOCATION_LOGIC_RX and _TX say. (The memory of AF_XDP rings is made with the first.)
  */
 void ring_several_begin(void);
+
+/*
+ * Rings that are opened from now on are shared with that user's processes, whom this one is about
+ * to become; (uid_t)-1: with those of who it is.
+ */
+void ring_user_to_be(uid_t uid);
 
 /*
  * Opens the ring of the type that the interface and VMA_RING_TYPE allow.
@@ -301,6 +326,22 @@ int ring_kernel_calls(struct bpf_program *prog);
  */
 pid_t port_owner_pid(int ifindex);
 
+/*
+ * From now on each frame of the ring goes to stats_capture_keep(), too; no more. Without memory
+ * nothing changes. The stack lock, or nobody has the ring yet.
+ */
+void ring_capture_begin(struct ring *r);
+void ring_capture_end(struct ring *r);
+bool ring_captured(const struct ring *r);
+/* ops->close(), and what the ring was captured by. */
+void ring_close(struct ring *r);
+
+/* For who does not hold the stack lock: a capture that begins or ends changes them. */
+static inline const struct ring_ops *ring_ops(const struct ring *r)
+{
+	return __atomic_load_n(&r->ops, __ATOMIC_ACQUIRE);
+}
+
 /* A flow of a multicast group. */
 static inline bool ring_flow_of_group(const struct vma_flow_key *key)
 {
@@ -320,9 +361,45 @@ static inline uint32_t ring_flow_hash(const struct vma_flow_key *key)
 	return hash;
 }
 
+/*
+ * frame_log.c: what has come, what is about to be posted, what is about to be sent by send_gso(),
+ * in the log. The inline functions below ask for the level themselves.
+ */
+__attribute__((cold)) void ring_frames_log(const struct ring *r, struct buf *const *pkts,
+					   unsigned n);
+__attribute__((cold)) void ring_sent_log(const struct ring *r, const struct buf *b);
+__attribute__((cold)) void ring_gso_log(const struct ring *r, const struct iovec *iov, int iovcnt);
+
 static inline unsigned ring_poll(struct ring *r, struct buf **pkts, unsigned max)
 {
-	return r->ops->poll(r, pkts, max);
+	unsigned n = r->ops->poll(r, pkts, max);
+
+	if (log_enabled(LOG_FINER))
+		ring_frames_log(r, pkts, n);
+	return n;
+}
+
+static inline unsigned ring_poll_stamped(struct ring *r, struct buf **pkts, unsigned max)
+{
+	unsigned n = r->ops->poll_stamped(r, pkts, max);
+
+	if (log_enabled(LOG_FINER))
+		ring_frames_log(r, pkts, n);
+	return n;
+}
+
+static inline int ring_send_gso(struct ring *r, const struct iovec *iov, int iovcnt,
+				const struct ring_gso *g)
+{
+	if (log_enabled(LOG_FINER))
+		ring_gso_log(r, iov, iovcnt);
+	return ring_ops(r)->send_gso(r, iov, iovcnt, g);
+}
+
+/* No frame is to be shown: send_short() and burst_add(), which have no buffer, may be used. */
+static inline bool ring_frames_unlogged(void)
+{
+	return !log_enabled(LOG_FINER);
 }
 
 static inline struct buf *ring_tx_alloc(struct ring *r, uint32_t room)
@@ -332,12 +409,14 @@ static inline struct buf *ring_tx_alloc(struct ring *r, uint32_t room)
 
 static inline int ring_post(struct ring *r, struct buf *b)
 {
+	if (log_enabled(LOG_FINER))
+		ring_sent_log(r, b);
 	return r->ops->post(r, b);
 }
 
 static inline int ring_kick(struct ring *r)
 {
-	return r->ops->kick(r);
+	return ring_ops(r)->kick(r);
 }
 
 static inline void ring_burst_begin(struct ring *r)

@@ -27,7 +27,7 @@ void stack_due_del(struct stack *st, struct stack_due *d)
 }
 
 unsigned stack_tell(struct stack *st, struct vma_completion_t *to, unsigned max,
-		    struct stack_told *told)
+		    struct stack_completions *told)
 {
 	unsigned n = 0;
 

@@ -16,7 +16,7 @@
 struct stack;
 
 /* One look of the program's. */
-struct stack_told {
+struct stack_completions {
 	struct vma_completion_t *at; /* where the next completion goes */
 	/*
 	 * Not NULL: it is to be called, no lock held, before anything else is told. object's memory
@@ -37,7 +37,8 @@ enum stack_tells {
 struct stack_due {
 	struct stack_due *next, **pprev;
 	struct stack *_Atomic st; /* in whose list it is; NULL: none. Changes under its lock */
-	enum stack_tells (*tell)(struct stack *st, struct stack_due *d, struct stack_told *told);
+	enum stack_tells (*tell)(struct stack *st, struct stack_due *d,
+				 struct stack_completions *told);
 };
 
 /* d, which may be there already, has something to tell. */
@@ -46,6 +47,6 @@ void stack_due_add(struct stack *st, struct stack_due *d);
 void stack_due_del(struct stack *st, struct stack_due *d);
 /* Has those that are due tell at most max completions; how many they were. */
 unsigned stack_tell(struct stack *st, struct vma_completion_t *to, unsigned max,
-		    struct stack_told *told);
+		    struct stack_completions *told);
 
 #endif

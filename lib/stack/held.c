@@ -68,12 +68,15 @@ place_new(const struct stack_held *frame)
 	*h = *frame;
 	h->gen = gen;
 	h->ring = frame->st->ring;
+	stats_add(h->count, 1);
 	atomic_fetch_add_explicit(&h->ring->held, 1, memory_order_relaxed);
 	return h;
 }
 
 static void place_free(struct stack_held *h)
 {
+	if (h->owner)
+		stats_add(h->count, -1ull);
 	h->b = NULL;
 	h->next_free = first_free;
 	first_free = (uint32_t)(h - places);

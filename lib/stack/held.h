@@ -7,6 +7,7 @@
 #ifndef STACK_HELD_H
 #define STACK_HELD_H
 
+#include <linux/types.h>
 #include <stdint.h>
 
 #include "mellanox/vma_extra.h"
@@ -29,6 +30,7 @@ struct stack_held {
 	 */
 	void (*back)(const struct stack_held *h);
 	void *account;
+	__u64 *count; /* how many the owner has, among its statistics; as long as it is open */
 	uint32_t account_gen;
 	uint32_t charge;
 	uint32_t gen; /* another one for each frame that has had this place */
@@ -37,8 +39,8 @@ struct stack_held {
 };
 
 /*
- * The frame in *h (b, st, owner, back, account, account_gen, charge, shown) goes to the program:
- * what names it there. NULL: there are too many. st->lock is held.
+ * The frame in *h (b, st, owner, back, account, account_gen, count, charge, shown) goes to the
+ * program: what names it there. NULL: there are too many. st->lock is held.
  */
 void *stack_hold(const struct stack_held *h);
 /* The callback has ended: the program keeps the frame. st->lock is held. */

@@ -35,8 +35,8 @@ int stack_sources_init(struct stack *st, int ifindex, uint32_t seed);
  */
 bool stack_source_ok_slow(struct stack *st, const struct buf_meta *m);
 /*
- * coming.c: what stands in the place of st's ring on the interface until that is opened; what is
- * likely of it, it says. st is not open.
+ * async_open.c: what stands in the place of st's ring on the interface until that is opened; what
+ * is likely of it, it says. st is not open.
  */
 struct ring *stack_no_ring(struct stack *st, int ifindex);
 /*

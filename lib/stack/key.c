@@ -100,9 +100,9 @@ uint64_t stack_key_by(int logic, const struct stack_client *c)
 }
 
 /* Keys of different profiles differ in bits that no logic uses. */
-uint64_t stack_key_wished(stack_wish w, int otherwise, const struct stack_client *c)
+uint64_t stack_key_by_attr(stack_ring_attr w, int otherwise, const struct stack_client *c)
 {
-	int logic = stack_wish_logic(w, otherwise);
+	int logic = stack_ring_attr_logic(w, otherwise);
 	uint64_t profile = (w >> 40) % STACK_PROFILES, user = (uint32_t)w;
 
 	return (logic == STACK_BY_USER ? KEY(STACK_BY_USER, user + 1) : stack_key_by(logic, c)) ^

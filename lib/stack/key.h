@@ -17,7 +17,7 @@ enum stack_logic {
 	STACK_BY_IF = 0,
 	STACK_BY_IP = 1,
 	STACK_BY_SOCKET = 10,
-	STACK_BY_USER = 11, /* by a wish only */
+	STACK_BY_USER = 11, /* by an attribute only */
 	STACK_BY_THREAD = 20,
 	STACK_BY_CORE = 30,
 	STACK_BY_CORE_PINNED = 31,
@@ -40,22 +40,29 @@ uint64_t stack_key_by(int logic, const struct stack_client *c);
  * What a socket has said of its ring, in one word, which others may read while it changes; 0:
  * nothing.
  */
-typedef uint64_t stack_wish;
+typedef uint64_t stack_ring_attr;
 
 /* profile: 0, or below STACK_PROFILES: rings of its own; user: of STACK_BY_USER */
 #define STACK_PROFILES 8u
-static inline stack_wish stack_wish_make(enum stack_logic logic, uint8_t profile, uint32_t user)
+static inline stack_ring_attr stack_ring_attr_make(enum stack_logic logic, uint8_t profile,
+						   uint32_t user)
 {
 	return 1ull << 48 | (uint64_t)profile << 40 | (uint64_t)logic << 32 | user;
 }
 
-static inline int stack_wish_logic(stack_wish w, int otherwise)
+static inline int stack_ring_attr_logic(stack_ring_attr w, int otherwise)
 {
 	return w ? (int)(w >> 32 & 0xff) : otherwise;
 }
 
-/* As stack_key_by() of who has this wish; `otherwise` is the logic of those who have none. */
-uint64_t stack_key_wished(stack_wish w, int otherwise, const struct stack_client *c);
+/* A ring by a user id, which is its low word. */
+static inline bool stack_ring_attr_by_user(stack_ring_attr w)
+{
+	return stack_ring_attr_logic(w, 0) == STACK_BY_USER;
+}
+
+/* As stack_key_by() of who has this attribute; `otherwise` is the logic of those who have none. */
+uint64_t stack_key_by_attr(stack_ring_attr w, int otherwise, const struct stack_client *c);
 
 /* Does the key that this logic gives depend on who calls, and on the processor? */
 static inline bool stack_logic_by_core(int logic)

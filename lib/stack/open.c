@@ -166,10 +166,10 @@ bool stack_wanted(int ifindex)
 	return link.kind != NET_LINK_OTHER && !link.master;
 }
 
-void stacks_wish(void)
+void stacks_set_ring_attr(void)
 {
 	ring_several_begin();
-	atomic_store_explicit(&stacks_wished, true, memory_order_release);
+	atomic_store_explicit(&stacks_have_ring_attr, true, memory_order_release);
 }
 
 static bool refused_lately(int ifindex, bool further)
@@ -327,6 +327,15 @@ static struct stack *stack_ring_put(struct stack *st, struct ring *ring)
 	return st;
 }
 
+/* The internal thread by its packets. */
+static void woken_by(struct stack *st)
+{
+	lock_take(&st->lock);
+	if (atomic_load_explicit(&st->open, memory_order_relaxed))
+		stack_watch(st, "VMA_INTERNAL_THREAD_ARM_CQ=1");
+	lock_drop(&st->lock);
+}
+
 /*
  * The stack on a ring that has just been opened: the one that waits for it, or a new one; NULL:
  * there is no room. stacks_mutex is held.
@@ -335,12 +344,17 @@ static struct stack *stack_on_ring(struct ring *ring, int ifindex, uint64_t key)
 {
 	struct stack *st = stack_find(ifindex, key);
 
+	/* Its first packets, too. */
+	if (stats_capture_on())
+		ring_capture_begin(ring);
 	if (stacks_timers_start(ring))
 		st = NULL;
 	else
 		st = st ? stack_ring_put(st, ring) : stack_new(ring, ifindex, key);
 	if (!st)
-		ring->ops->close(ring);
+		ring_close(ring);
+	else if (params.internal_thread_arm_cq)
+		woken_by(st);
 	/* It does not know of this one. */
 	stacks_used_resting();
 	return st;

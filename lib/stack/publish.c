@@ -34,6 +34,10 @@ void stack_publish_gauges(struct stack *st, struct stack_pools *sums)
 	stats_set(&st->cq_stats->pool_len, g.rx_free);
 	stats_set(&st->stats->moderation_frames, g.moderation_frames);
 	stats_set(&st->stats->moderation_usec, g.moderation_usec);
+	stats_set(&st->stats->dev_mem_alloc, g.dev_mem_alloc);
+	stats_set(&st->stats->dev_mem_packets, g.dev_mem_packets);
+	stats_set(&st->stats->dev_mem_bytes, g.dev_mem_bytes);
+	stats_set(&st->stats->dev_mem_oob, g.dev_mem_oob);
 	sums->rx_free += g.rx_free;
 	sums->tx_free += g.tx_free;
 	sums->rx_missing += c->rx_drop_no_buf;

@@ -89,7 +89,7 @@ static __attribute__((noinline)) unsigned poll_stamped(struct ring *r, struct bu
 						       unsigned max, uint64_t wanted, uint64_t *now)
 {
 	bool device = wanted >= STACK_STAMP_DEVICE && r->caps.rx_stamp;
-	unsigned n = device ? r->ops->poll_stamped(r, pkts, max) : ring_poll(r, pkts, max);
+	unsigned n = device ? ring_poll_stamped(r, pkts, max) : ring_poll(r, pkts, max);
 
 	if (n && wanted % STACK_STAMP_DEVICE)
 		*now = realtime_ns();

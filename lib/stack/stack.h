@@ -5,10 +5,12 @@
  * waits poll it, the internal thread looks after it. What a protocol does with a packet or with an
  * interface that goes it registers here (struct stack_user_ops): a stack knows no socket.
  *
- * Every packet: receive.c, source.c; held.c for those that the program keeps, show.c for its
- * callbacks, due.c for its completions; every send: round.c. When a socket attaches: open.c, key.c,
- * flow.c, port_claim.c. Rare or by the internal thread: coming.c, upkeep.c, rest.c, publish.c,
- * owner.c, users.c, ring_fd.c.
+ * Every packet: receive.c, source.c; held.c for those that the program keeps, callbacks.c for
+ * its callbacks, due.c for its completions; every send: round.c. When a socket attaches: registry.c
+ * (the table of stacks), open.c, key.c, addrs.c, flow.c, port_claim.c, and refusal.c where it gets
+ * none.
+ * Rare or by the internal thread: async_open.c, upkeep.c, rest.c, publish.c, owner.c, users.c,
+ * ring_fd.c, watch.c.
  */
 #ifndef STACK_STACK_H
 #define STACK_STACK_H
@@ -218,10 +220,10 @@ static inline bool stack_refused(const struct stack *st)
 	return stack_ring_state(st) == STACK_RING_REFUSED;
 }
 /* Rings that are still to come are opened now, by this thread, which holds no lock. */
-void stacks_open_coming(void);
+void stacks_open_pending(void);
 /* stack_get() for one that only sends there; it is not to be put. */
 struct stack *stack_get_sender(int ifindex, uint64_t key);
-/* why.c: why stack_get() has just said NULL. No stack's lock held. */
+/* refusal.c: why stack_get() has just said NULL. No stack's lock held. */
 struct vma_stats_why stack_why_not(int ifindex);
 /*
  * Why no interface (bound_if: not this one) brings the packets of a socket that is bound to local,
@@ -231,14 +233,14 @@ struct vma_stats_why stack_why_unserved(const struct in6_addr *local, int bound_
 /* A stack of an interface if one is open. */
 struct stack *stack_any(int ifindex);
 /* The program has said that interfaces are to have several. For ever. */
-extern _Atomic bool stacks_wished __attribute__((visibility("hidden")));
-/* It says so, before it gets the stack of a socket with a wish. */
-void stacks_wish(void);
+extern _Atomic bool stacks_have_ring_attr __attribute__((visibility("hidden")));
+/* It says so, before it gets the stack of a socket with an attribute of its own. */
+void stacks_set_ring_attr(void);
 /* Interfaces may have several: VMA_RING_ALLOCATION_LOGIC_RX or _TX says so, or the program. */
 static inline bool stacks_several(void)
 {
 	return params.ring_allocation_logic_rx || params.ring_allocation_logic_tx ||
-	       atomic_load_explicit(&stacks_wished, memory_order_acquire);
+	       atomic_load_explicit(&stacks_have_ring_attr, memory_order_acquire);
 }
 
 /* The sockets that use st change by n. */
@@ -267,6 +269,24 @@ struct stack *stack_groups_owner(int ifindex);
 extern struct lock stack_flows_lock __attribute__((visibility("hidden")));
 /* True when the kind and state of the interface allow a stack. */
 bool stack_wanted(int ifindex);
+
+/* --- addrs.c: whom an interface brings packets for. No stack's lock held. */
+
+#define STACK_ADDRS_MAX 64
+/*
+ * Up to max addresses that it brings packets for: its own, and the service addresses that stand on
+ * the loopback interface (net_addr_service_list()); of the loopback interface itself all of the
+ * host. Returns how many.
+ */
+unsigned stack_addrs(int ifindex, struct in6_addr *addrs, unsigned max);
+/*
+ * The same, of those for which packets of one peer keep to this interface: a connection lives in
+ * one stack. Routers may send those for a service address by whichever interface there is.
+ */
+unsigned stack_addrs_lasting(int ifindex, struct in6_addr *addrs, unsigned max);
+/* A service address that stack_addrs_lasting() has left out, as there are several interfaces. */
+bool stack_by_several_ways(const struct in6_addr *local);
+
 /*
  * Runs fn for the open stacks of an interface, their lock held, until it says true; returns whether
  * it did.
@@ -287,7 +307,7 @@ struct stack *stack_of_ring_fd(int fd);
 static inline bool stack_pending(struct stack *st)
 {
 	return atomic_load_explicit(&st->open, memory_order_relaxed) &&
-	       st->ring->ops->pending(st->ring);
+	       ring_ops(st->ring)->pending(st->ring);
 }
 
 /*
@@ -390,6 +410,11 @@ void stack_publish_pools(const struct stack_pools *sums);
 #define STACK_STAMP_DEVICE (1ull << 32)
 /* delta: a difference of sums of these. */
 void stack_timestamps(uint64_t delta);
+/*
+ * The internal thread is woken by each packet of st's ring, from here on. st is open and locked;
+ * why: the parameter that wants it.
+ */
+void stack_watch(struct stack *st, const char *why);
 /* Starts the worker's part (drain, link events); stops everything: rings closed, rules gone. */
 int stacks_start(void);
 void stacks_stop(void);
@@ -398,6 +423,19 @@ void stacks_stop(void);
  * worker only.
  */
 void stacks_follow(void);
+/*
+ * The process becomes this user: rings with what that one may not see are given up. The worker
+ * only.
+ */
+void stacks_user_changes(uid_t uid);
+/* False: stacks_user_changes() has nothing to look at. */
+bool stacks_user_matters(void);
+/*
+ * Rings that are opened from now on are for this user, whom the process is about to become;
+ * (uid_t)-1: for who it is. None is being opened for another one when it returns. Not from the
+ * worker, nor from a signal handler that interrupted the library.
+ */
+void stacks_user_to_be(uid_t uid);
 /*
  * Another process has left the interface's queues: sockets look for a ring again. The worker only.
  */

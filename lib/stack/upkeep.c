@@ -89,7 +89,7 @@ static bool retired_tick(void)
 			continue;
 		/* First: who forks meanwhile shall not close it in the child a second time. */
 		retired[i].ring = NULL;
-		ring->ops->close(ring);
+		ring_close(ring);
 	}
 	return more;
 }
@@ -102,7 +102,7 @@ static void retired_forked(void)
 
 		retired[i].ring = NULL;
 		if (ring)
-			ring->ops->close(ring);
+			ring_close(ring);
 	}
 }
 
@@ -135,9 +135,31 @@ static void guard_rings(void)
 		struct stack *st = atomic_load_explicit(&stacks[i], memory_order_relaxed);
 		struct ring *ring = stack_ring(st);
 
-		if (atomic_load_explicit(&st->open, memory_order_acquire) && ring->ops->guard)
-			ring->ops->guard(ring, stack_tcp_ops->strays);
+		if (atomic_load_explicit(&st->open, memory_order_acquire) && ring_ops(ring)->guard)
+			ring_ops(ring)->guard(ring, stack_tcp_ops->strays);
 	}
+}
+
+/* vma_stats captures, or no more. */
+static void capture(void)
+{
+	bool on = stats_capture_follow();
+	unsigned n = atomic_load_explicit(&num_stacks, memory_order_acquire);
+
+	for (unsigned i = 0; i < n; i++) {
+		struct stack *st = atomic_load_explicit(&stacks[i], memory_order_relaxed);
+
+		if (!atomic_load_explicit(&st->open, memory_order_acquire) ||
+		    ring_captured(stack_ring(st)) == on)
+			continue;
+		lock_take(&st->lock);
+		if (on)
+			ring_capture_begin(st->ring);
+		else
+			ring_capture_end(st->ring);
+		lock_drop(&st->lock);
+	}
+	stats_capture_show();
 }
 
 /*
@@ -148,6 +170,7 @@ static void control(void)
 {
 	guard_rings();
 	stats_control(NULL);
+	capture();
 	last_thread_look();
 }
 
@@ -225,7 +248,8 @@ static bool upkeep(struct stack *st)
 	 * Without the lock, which is in the way of packets: a ring outlives its stack's end by
 	 * seconds.
 	 */
-	if (!atomic_load_explicit(&st->open, memory_order_acquire) || !stack_ring(st)->ops->upkeep)
+	if (!atomic_load_explicit(&st->open, memory_order_acquire) ||
+	    !ring_ops(stack_ring(st))->upkeep)
 		return false;
 	lock_take(&st->lock);
 	if (atomic_load_explicit(&st->open, memory_order_relaxed) && st->ring->ops->upkeep)
@@ -246,6 +270,47 @@ static void stack_cut_off(struct stack *st)
 	stack_tcp_ops->cut_off(st);
 	stack_udp_ops->cut_off(st);
 	stack_vanished(st);
+}
+
+void stacks_user_to_be(uid_t uid)
+{
+	ring_user_to_be(uid);
+	pthread_mutex_lock(&stacks_opening);
+	pthread_mutex_unlock(&stacks_opening);
+}
+
+bool stacks_user_matters(void)
+{
+	unsigned n = atomic_load_explicit(&num_stacks, memory_order_acquire);
+
+	for (unsigned i = 0; i < n; i++) {
+		struct stack *st = atomic_load_explicit(&stacks[i], memory_order_relaxed);
+
+		if (atomic_load_explicit(&st->open, memory_order_acquire) &&
+		    stack_ring(st)->ops->user_changes)
+			return true;
+	}
+	return false;
+}
+
+void stacks_user_changes(uid_t uid)
+{
+	unsigned n = atomic_load_explicit(&num_stacks, memory_order_acquire);
+
+	for (unsigned i = 0; i < n; i++) {
+		struct stack *st = atomic_load_explicit(&stacks[i], memory_order_relaxed);
+		struct ring *ring = stack_ring(st);
+
+		if (!atomic_load_explicit(&st->open, memory_order_acquire) ||
+		    !ring->ops->user_changes || !ring->ops->user_changes(ring, uid))
+			continue;
+		log_warn("%s: other processes of this user share the queues, and the process "
+			 "becomes user %u: its sockets go to the kernel",
+			 ring->ifname, (unsigned)uid);
+		stack_cut_off(st);
+		ring->ops->part(ring);
+	}
+	stacks_follow();
 }
 
 static void follow_link(struct stack *st)
@@ -427,7 +492,7 @@ void stacks_forked(void)
 		 * has died.
 		 */
 		if (st->open)
-			st->ring->ops->close(st->ring);
+			ring_close(st->ring);
 	}
 	retired_forked();
 	ring_forked();

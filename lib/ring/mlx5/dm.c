@@ -3,6 +3,12 @@
 
 #define WORD 8u
 
+/* Under the stack lock; the statistics read it. */
+static void stat_step(uint64_t *c, uint64_t n)
+{
+	__atomic_store_n(c, *c + n, __ATOMIC_RELAXED);
+}
+
 /* So many bytes in one piece; false: there are not so many. */
 static bool take(struct sq_dm *m, uint32_t bytes)
 {
@@ -24,8 +30,12 @@ bool dm_put(struct sq_dm *m, const uint8_t *data, uint32_t len, uint32_t *offset
 {
 	uint32_t bytes = (len + WORD - 1) & ~(WORD - 1);
 
-	if (!take(m, bytes))
+	if (!take(m, bytes)) {
+		stat_step(&m->oob, 1);
 		return false;
+	}
+	stat_step(&m->packets, 1);
+	stat_step(&m->bytes, len);
 	*offset = m->at;
 	/* In whole words, as the bus takes them. */
 	for (uint32_t i = 0; i < bytes; i += WORD) {

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ring/mlx5/ring_int.h"
+#include "ring/mlx5/internal.h"
 #include "ring/mlx5/rule.h"
 
 struct mlx5_group_rule {

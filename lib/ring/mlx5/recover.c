@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* New queues after an error, and devices that went. */
-#include "ring/mlx5/ring_int.h"
+#include "ring/mlx5/internal.h"
 
 #include <sched.h>
 #include <stdatomic.h>
@@ -99,6 +99,9 @@ int mlx5_queues_init(struct mlx5_ring *m)
 		return err;
 	}
 	/* In one piece, and last: other threads may be about to kick. */
+	sq.dm.packets = m->sq.dm.packets;
+	sq.dm.bytes = m->sq.dm.bytes;
+	sq.dm.oob = m->sq.dm.oob;
 	m->sq = sq;
 	v->cq = m->rq.cq;
 	view_show(m, v);

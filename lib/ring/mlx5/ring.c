@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "net/net.h"
-#include "ring/mlx5/ring_int.h"
+#include "ring/mlx5/internal.h"
 #include "ring/mlx5/rule.h"
 #include "ring/port.h"
 #include "runtime/runtime.h"
@@ -106,6 +106,10 @@ static void mlx5_gauges(const struct ring *r, struct ring_gauges *g)
 		.rx_queued = mlx5_pending(r),
 		.moderation_frames = m->moderated ? m->moderation.count : 0,
 		.moderation_usec = m->moderated ? m->moderation.usec : 0,
+		.dev_mem_alloc = m->sq.dm.size,
+		.dev_mem_packets = __atomic_load_n(&m->sq.dm.packets, __ATOMIC_RELAXED),
+		.dev_mem_bytes = __atomic_load_n(&m->sq.dm.bytes, __ATOMIC_RELAXED),
+		.dev_mem_oob = __atomic_load_n(&m->sq.dm.oob, __ATOMIC_RELAXED),
 	};
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* What the ring receives. */
-#include "ring/mlx5/ring_int.h"
+#include "ring/mlx5/internal.h"
 
 #include <stddef.h>
 #include <string.h>
@@ -58,7 +58,7 @@ void mlx5_heap_buf_free(struct buf_pool *pool, struct buf *b)
 	struct mlx5_ring *m =
 		(struct mlx5_ring *)((char *)pool - offsetof(struct mlx5_ring, heap_pool));
 
-	m->heap_bufs--;
+	buf_copy_end();
 	m->heap_origin->free(m->heap_origin, b);
 }
 
@@ -66,10 +66,14 @@ void mlx5_heap_buf_free(struct buf_pool *pool, struct buf *b)
  * When users hold so many chunks that the receive queue could run dry, the frame moves to the heap.
  * Returns the frame to hand out, NULL when it had to be dropped.
  */
-static __attribute__((noinline)) struct buf *spare_chunk(struct mlx5_ring *m, struct buf *b)
+static __attribute__((noinline)) struct buf *move_to_heap(struct mlx5_ring *m, struct buf *b)
 {
-	struct buf *c = m->heap_bufs < m->heap_bufs_max ? buf_heap_alloc(b->total) : NULL;
+	bool may = buf_copy_begin(m->heap_bufs_max);
+	struct buf *c = may ? buf_heap_alloc(b->total) : NULL;
 	uint32_t at = 0;
+
+	if (may && !c)
+		buf_copy_end();
 
 	if (c) {
 		for (const struct buf *f = b; f; at += f->len, f = f->frag)
@@ -79,7 +83,6 @@ static __attribute__((noinline)) struct buf *spare_chunk(struct mlx5_ring *m, st
 		c->hw_ns = b->hw_ns;
 		m->heap_origin = c->pool;
 		c->pool = &m->heap_pool;
-		m->heap_bufs++;
 	} else if (mlx5_rx_ours(m) >= m->rx_reserve || !params.cq_keep_qp_full) {
 		return b;
 	} else {
@@ -114,7 +117,7 @@ static struct buf *take_care(struct mlx5_ring *m, struct buf *b)
 		buf_free(b);
 		return NULL;
 	}
-	return m->rx_short ? spare_chunk(m, b) : b;
+	return m->rx_short ? move_to_heap(m, b) : b;
 }
 
 /* What else there is to do once frames have been taken, or not. */
@@ -139,6 +142,16 @@ static __attribute__((noinline)) bool count_long(struct mlx5_ring *m, unsigned *
 	return true;
 }
 
+/* Of the buffer that the device writes to next. */
+static __attribute__((noinline)) void prefetch_next(const struct rq *rq)
+{
+	const struct buf *b =
+		rq->slabs || rq->ci == rq->pi ? NULL : rq->bufs[rq->ci & (rq->cnt - 1)];
+
+	if (b)
+		prefetch_bytes(b->data, params.rx_prefetch_bytes_before_poll);
+}
+
 /* Nearly always there is nothing else. */
 static inline bool poll_more(const struct mlx5_ring *m)
 {
@@ -156,7 +169,7 @@ poll_by(struct mlx5_ring *m, struct buf **pkts, unsigned max,
 
 	do {
 		while (got < max && (res = take(&m->rq, &b)) == RX_FRAME) {
-			__builtin_prefetch(b->data);
+			prefetch_bytes(b->data, params.rx_prefetch_bytes);
 			got++;
 			bytes += b->total;
 			if (__builtin_expect(m->care, 0))
@@ -170,6 +183,8 @@ poll_by(struct mlx5_ring *m, struct buf **pkts, unsigned max,
 		mlx5_stat_add(&m->counters.rx_packets, got);
 		mlx5_stat_add(&m->counters.rx_bytes, bytes);
 	}
+	if (__builtin_expect(!got && params.rx_prefetch_bytes_before_poll, 0))
+		prefetch_next(&m->rq);
 	if (__builtin_expect(res == RX_BROKEN || m->sq.broken || poll_more(m), 0))
 		poll_end(m, got, res);
 	return n;

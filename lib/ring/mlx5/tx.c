@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* What the ring sends. */
-#include "ring/mlx5/ring_int.h"
+#include "ring/mlx5/internal.h"
 
 #include <errno.h>
 #include <net/ethernet.h>

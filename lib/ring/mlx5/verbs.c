@@ -84,11 +84,10 @@ static void warn_bond(const char *ifname)
 	if (!strcmp(warned, ifname))
 		return;
 	snprintf(warned, sizeof(warned), "%s", ifname);
-	log_warn("*****************************************************************************");
-	log_warn("* Bond %s will not be offloaded by its devices' own queues.", ifname);
-	log_warn("* Bonds of RDMA devices, RoCE LAG among them, are not supported; AF_XDP is");
-	log_warn("* tried on the bond instead.");
-	log_warn("*****************************************************************************");
+	log_box("Bond %s will not be offloaded by its devices' own queues.\n"
+		"Bonds of RDMA devices, RoCE LAG among them, are not supported; AF_XDP is\n"
+		"tried on the bond instead.",
+		ifname);
 }
 
 /* As warn_bond(). */
@@ -140,12 +139,11 @@ static int failed(struct verbs *v, const char *what, int err)
 /* As the manual has it. */
 static void warn_no_permission(const struct verbs *v)
 {
-	log_warn("*****************************************************************************");
-	log_warn("* Interface %s will not be offloaded by its device's own queues.", v->ifname);
-	log_warn("* Offloaded resources are restricted to root or user with CAP_NET_RAW");
-	log_warn("* privileges. Read the CAP_NET_RAW and root access section in the VMA's");
-	log_warn("* User Manual for more information.");
-	log_warn("*****************************************************************************");
+	log_box("Interface %s will not be offloaded by its device's own queues.\n"
+		"Offloaded resources are restricted to root or user with CAP_NET_RAW\n"
+		"privileges. Read the CAP_NET_RAW and root access section in the VMA's\n"
+		"User Manual for more information.",
+		v->ifname);
 }
 
 static int qp_start(struct verbs *v)

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "net/net.h"
-#include "ring/mlx5/ring_int.h"
+#include "ring/mlx5/internal.h"
 
 #define MACS 12u /* bytes in front of a tag */
 #define TAG 4u

@@ -135,6 +135,7 @@ int xdp_send_gso(struct ring *r, const struct iovec *iov, int iovcnt, const stru
 	struct iovec v[GSO_MAX_IOV + 1];
 	struct msghdr m = {.msg_iov = v};
 	size_t total = 0;
+	int err;
 
 	if (x->gso_fd < 0)
 		return -EOPNOTSUPP;
@@ -155,8 +156,9 @@ int xdp_send_gso(struct ring *r, const struct iovec *iov, int iovcnt, const stru
 	}
 	if (gso_paused(x))
 		return -EAGAIN;
-	if (!tx_flush(x) && !x->zerocopy)
-		return -EBUSY;
+	err = tx_flush(x);
+	if (err && !x->zerocopy)
+		return err;
 	/* Not libc's sendmsg(): that is a cancellation point (see xdp_kick()). */
 	if (libc_raw(SYS_sendmsg, x->gso_fd, (long)(uintptr_t)&m, MSG_DONTWAIT, 0, 0, 0) < 0)
 		return gso_failed(x, errno, &h, total);

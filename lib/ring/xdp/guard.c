@@ -19,7 +19,7 @@
 #define FILTER_HANDLE 1u /* and one more for each row behind the first */
 
 /* The guard looks at the steering program's own maps. 0 or negative errno. */
-static int load(struct guard_bpf *skel, const struct guard_maps *theirs)
+static int load(struct guard_bpf *skel, const struct xdp_guard_maps *theirs)
 {
 	const struct {
 		struct bpf_map *ours;
@@ -38,7 +38,7 @@ static int load(struct guard_bpf *skel, const struct guard_maps *theirs)
 	return err ? err : guard_bpf__load(skel);
 }
 
-static int filter_attach(struct guard *g, int ifindex, int prog_fd)
+static int filter_attach(struct xdp_guard *g, int ifindex, int prog_fd)
 {
 	LIBBPF_OPTS(bpf_tc_hook, hook, .ifindex = ifindex, .attach_point = BPF_TC_INGRESS);
 	LIBBPF_OPTS(bpf_tc_opts, opts, .prog_fd = prog_fd, .handle = g->handle,
@@ -89,7 +89,7 @@ static bool others_there(int ifindex)
 	return others;
 }
 
-static void filter_detach(const struct guard *g)
+static void filter_detach(const struct xdp_guard *g)
 {
 	LIBBPF_OPTS(bpf_tc_hook, hook, .ifindex = g->filter_on, .attach_point = BPF_TC_INGRESS);
 	LIBBPF_OPTS(bpf_tc_opts, opts, .handle = g->handle, .priority = FILTER_PRIORITY);
@@ -103,7 +103,7 @@ static void filter_detach(const struct guard *g)
 		log_debug("ring/xdp: tc filter of interface %d: %s", g->filter_on, strerror(-err));
 }
 
-static int attach(struct guard *g, int ifindex, int prog_fd)
+static int attach(struct xdp_guard *g, int ifindex, int prog_fd)
 {
 	g->link_fd = bpf_link_create(prog_fd, ifindex, TCX_INGRESS, NULL);
 	if (g->link_fd >= 0)
@@ -114,14 +114,15 @@ static int attach(struct guard *g, int ifindex, int prog_fd)
 
 static int stray(void *arg, void *data, size_t len)
 {
-	const struct guard *g = arg;
+	const struct xdp_guard *g = arg;
 
 	if (len >= sizeof(struct vma_flow_key))
 		g->fn(data);
 	return 0;
 }
 
-void guard_open(struct guard *g, int ifindex, const char *ifname, const struct guard_maps *maps)
+void guard_open(struct xdp_guard *g, int ifindex, const char *ifname,
+		const struct xdp_guard_maps *maps)
 {
 	struct guard_bpf *skel = guard_bpf__open();
 	int err = skel ? load(skel, maps) : -errno;
@@ -141,7 +142,7 @@ void guard_open(struct guard *g, int ifindex, const char *ifname, const struct g
 			    ifname, strerror(-err));
 }
 
-void guard_strays(struct guard *g, guard_stray_fn fn)
+void guard_strays(struct xdp_guard *g, guard_stray_fn fn)
 {
 	if (!g->strays)
 		return;
@@ -149,14 +150,14 @@ void guard_strays(struct guard *g, guard_stray_fn fn)
 	ring_buffer__consume(g->strays);
 }
 
-void guard_close(struct guard *g)
+void guard_close(struct xdp_guard *g)
 {
 	if (g->filter_on)
 		filter_detach(g);
 	guard_forked(g);
 }
 
-void guard_forked(struct guard *g)
+void guard_forked(struct xdp_guard *g)
 {
 	if (g->link_fd >= 0)
 		own_fd_close(g->link_fd);

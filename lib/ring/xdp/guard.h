@@ -18,12 +18,12 @@ struct ring_buffer;
 typedef void (*guard_stray_fn)(const struct vma_flow_key *key);
 
 /* Descriptors of the steering program's maps, and which flows are ours: those of this row. */
-struct guard_maps {
+struct xdp_guard_maps {
 	int flows, ports, xsks, counters;
 	uint32_t row; /* VMA_ROWS_ALL: no other process has any */
 };
 
-struct guard {
+struct xdp_guard {
 	bool tried; /* guard_open() was called */
 	int link_fd; /* -1: none */
 	int filter_on; /* ifindex; 0: no filter */
@@ -33,19 +33,20 @@ struct guard {
 	guard_stray_fn fn; /* during guard_strays() */
 };
 
-#define GUARD_NONE ((struct guard){.link_fd = -1})
+#define GUARD_NONE ((struct xdp_guard){.link_fd = -1})
 
 /*
  * Puts the guard in front of the kernel, on the interface of an attached steering program. Each
  * process that has flows there has a guard of its own, for these. libbpf is entered. Once; without
  * it everything is as before, and the log says so.
  */
-void guard_open(struct guard *g, int ifindex, const char *ifname, const struct guard_maps *maps);
+void guard_open(struct xdp_guard *g, int ifindex, const char *ifname,
+		const struct xdp_guard_maps *maps);
 /* Names the flows of which it has held back segments again and again, since the last call. */
-void guard_strays(struct guard *g, guard_stray_fn fn);
+void guard_strays(struct xdp_guard *g, guard_stray_fn fn);
 /* Takes it away. libbpf is entered. */
-void guard_close(struct guard *g);
+void guard_close(struct xdp_guard *g);
 /* A forked child's copy of the descriptor. */
-void guard_forked(struct guard *g);
+void guard_forked(struct xdp_guard *g);
 
 #endif

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/membarrier.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +21,7 @@
 struct watch {
 	struct xdp_ring *x;
 	unsigned slot;
-	uint64_t start_time;
+	uint32_t generation; /* a process may leave, and come again in the same slot */
 	int life; /* -1: not known any more */
 	int xsk[]; /* of each queue; -1: not known */
 };
@@ -36,8 +37,7 @@ struct member {
 
 /* What a new one sends with its descriptors: life's, then its sockets'. */
 struct hello {
-	uint32_t slot;
-	uint64_t start_time;
+	uint32_t slot, generation;
 };
 
 #define HELLO_FDS_MAX (1 + PORT_MAX_QUEUES)
@@ -85,13 +85,28 @@ static bool lives(const struct xdp_ring *x, unsigned slot)
 	const struct watch *w = x->member->watch[slot];
 	int fd;
 
-	if (w && w->life >= 0 && w->start_time == m->start_time)
+	if (w && w->life >= 0 && w->generation == m->generation)
 		return !is_readable(w->life);
 	fd = process_open((pid_t)m->pid, m->start_time);
 	if (fd < 0)
 		return false;
 	own_fd_close(fd);
 	return true;
+}
+
+/*
+ * Who comes next finds the member in that slot. As of the pool's user, whatever we are now. The
+ * port's lock is held.
+ */
+static void publish(struct xdp_ring *x, unsigned slot)
+{
+	const struct pool_member *m = &x->pool->member[slot];
+	const struct vma_port_pool pool = {
+		.fd = x->pool->closing ? VMA_PORT_POOL_NONE : m->fd[POOL_FD_POOL],
+		.uid = x->pool->uid,
+	};
+
+	(void)port_publish(x->port, (pid_t)m->pid, m->start_time, &pool);
 }
 
 /* ------------------------------------------------------------------ the end of one */
@@ -113,7 +128,7 @@ static void flows_bury(struct xdp_ring *x, unsigned slot)
 	if (m->state == POOL_MEMBER)
 		__atomic_fetch_sub(&x->pool->num_members, 1, __ATOMIC_RELAXED);
 	m->state = POOL_BURIED;
-	(void)port_publish(x->port, (pid_t)me(x)->pid, me(x)->start_time, x->member->pool_fd);
+	publish(x, x->row);
 	log_debug("ring/xdp: %s: process %u, which had the queues, too, has ended", x->ring.ifname,
 		  m->pid);
 }
@@ -149,11 +164,24 @@ static void chunks_bury(struct xdp_ring *x, const struct watch *w)
 		if (xsk_map_other(&rx[i], w->xsk[i], m->rx_entries, XDP_PGOFF_RX_RING))
 			log_debug("ring/xdp: %s: what process %u had not read is lost to the pool",
 				  x->ring.ifname, m->pid);
-	(void)xsk_map_other(&tx, w->xsk[0], m->tx_entries, XDP_PGOFF_TX_RING);
+	/* Else nothing counts as unsent: a chunk too few is better than one in two hands. */
+	if (xsk_flush_other(w->xsk[0]))
+		(void)xsk_map_other(&tx, w->xsk[0], m->tx_entries, XDP_PGOFF_TX_RING);
 	pool_bury(x, w->slot, rx, &tx);
 	for (unsigned i = 0; i < x->num_queues; i++)
 		xsk_unmap_other(&rx[i]);
 	xsk_unmap_other(&tx);
+}
+
+/* Longer than the kernel is at a batch of packets. */
+#define PACKETS_END_NS 50000000
+
+/* Who was about to give the dead one a packet has done so: its receive rings stay as they are. */
+static void packets_end(void)
+{
+	/* EINVAL on a kernel with processors that have no tick (nohz_full) */
+	if (libc_raw(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0, 0, 0, 0) < 0)
+		clock_sleep_ns(PACKETS_END_NS);
 }
 
 /* A member has ended: each of the others sees it, and one of them does each step. */
@@ -165,13 +193,14 @@ static void ended(int fd, uint32_t events, void *arg)
 
 	(void)events;
 	pool_port_lock(x);
-	if (is_to_bury(x, w->slot) && m->start_time == w->start_time)
+	if (is_to_bury(x, w->slot) && m->generation == w->generation)
 		flows_bury(x, w->slot);
 	pool_port_unlock(x);
-	/* Who was about to give it a packet has done so: its receive rings stay as they are. */
-	(void)libc_raw(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0, 0, 0, 0);
+	packets_end();
 	pool_port_lock(x);
-	if (m->state == POOL_BURIED && m->start_time == w->start_time) {
+	/* Who has left meanwhile has no say in the pool any more. */
+	if (me(x)->state == POOL_MEMBER && m->state == POOL_BURIED &&
+	    m->generation == w->generation) {
 		chunks_bury(x, w);
 		m->state = POOL_FREE;
 	}
@@ -207,11 +236,11 @@ static struct watch *watch_for(struct xdp_ring *x, unsigned slot)
  * fds: of life and of the sockets, which are w's from now on. Once: the file is the dead one's and
  * every member's, so no close() of ours takes it out of the worker's set.
  */
-static int watch_begin(struct watch *w, uint64_t start_time, const int *fds)
+static int watch_begin(struct watch *w, uint32_t generation, const int *fds)
 {
 	int err;
 
-	w->start_time = start_time;
+	w->generation = generation;
 	w->life = fds[0];
 	memcpy(w->xsk, fds + 1, w->x->num_queues * sizeof(*fds));
 	err = worker_fd_add(w->life, EPOLLIN | EPOLLONESHOT, ended, w);
@@ -257,7 +286,7 @@ static bool hello_read(struct xdp_ring *x)
 			     .msg_iovlen = 1,
 			     .msg_control = &control,
 			     .msg_controllen = sizeof(control)};
-	int fds[HELLO_FDS_MAX];
+	int fds[HELLO_FDS_MAX] = {0};
 	struct watch *w = NULL;
 	ssize_t got = raw.recvmsg(x->member->hello[0], &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 	unsigned n = got > 0 ? fds_of(&msg, fds) : 0;
@@ -269,7 +298,7 @@ static bool hello_read(struct xdp_ring *x)
 		pool_port_lock(x);
 		w = watch_for(x, h.slot);
 		if (w)
-			(void)watch_begin(w, h.start_time, fds);
+			(void)watch_begin(w, h.generation, fds);
 		pool_port_unlock(x);
 	}
 	if (!w)
@@ -292,7 +321,7 @@ static int hello_send(const struct xdp_ring *x, int to)
 		struct cmsghdr align;
 		char room[CMSG_SPACE(HELLO_FDS_MAX * sizeof(int))];
 	} control = {0};
-	struct hello h = {.slot = x->row, .start_time = me(x)->start_time};
+	struct hello h = {.slot = x->row, .generation = me(x)->generation};
 	struct iovec v = {&h, sizeof(h)};
 	const size_t n = 1 + x->num_queues;
 	struct msghdr msg = {.msg_iov = &v,
@@ -342,6 +371,7 @@ static void describe(struct xdp_ring *x)
 {
 	struct pool_member *m = me(x);
 
+	m->generation++;
 	m->pid = (uint32_t)getpid();
 	m->start_time = process_start_time(m->pid);
 	m->fd[POOL_FD_POOL] = x->member->pool_fd;
@@ -379,31 +409,59 @@ int member_begin(struct xdp_ring *x)
 	x->port->flows = x->pool->flows;
 	x->port->flow_busy = &x->pool->flow_busy;
 	x->port->row = x->row;
+	x->port->pool_follows = true;
 	return 0;
+}
+
+/* Nobody shall wait for it. */
+static void publish_none(struct xdp_ring *x)
+{
+	const struct vma_port_pool none = {.fd = VMA_PORT_POOL_NONE};
+
+	(void)port_publish(x->port, getpid(), process_start_time((unsigned)getpid()), &none);
 }
 
 void member_publish(struct xdp_ring *x)
 {
-	struct member *m = x->member;
-
 	/*
 	 * A driver that takes frames from the UMEM itself has a queue of them that nobody sees;
 	 * what hangs on a descriptor (port.c) cannot be found.
 	 */
-	if (x->zerocopy || m->umem_fd < 0 || !x->port->prog || bell_make(x))
+	if (x->zerocopy || x->member->umem_fd < 0 || !x->port->prog || !share_allowed() ||
+	    bell_make(x)) {
+		publish_none(x);
 		return;
+	}
 	pool_port_lock(x);
 	x->pool->mode = x->port->mode;
 	x->pool->sg = x->sg;
 	x->pool->gso_bursts = x->gso_bursts;
 	describe(x);
 	enter_done(x);
-	(void)port_publish(x->port, (pid_t)me(x)->pid, me(x)->start_time, m->pool_fd);
+	publish(x, x->row);
 	pool_port_unlock(x);
 }
 
 /* ------------------------------------------------------------------ joining */
 
+/* The uid, and above it the pid of the process that it holds for; 0: none. */
+static _Atomic uint64_t user_to_be;
+
+void member_user_to_be(uid_t uid)
+{
+	uint64_t pid = (uint32_t)getpid();
+
+	atomic_store(&user_to_be, uid == (uid_t)-1 ? 0 : pid << 32 | uid);
+}
+
+uid_t member_user(void)
+{
+	uint64_t u = atomic_load(&user_to_be);
+
+	return u >> 32 == (uint32_t)getpid() ? (uid_t)u : geteuid();
+}
+
+/* Who is about to become the pool's user may be at either end: he was as the other is now. */
 static int door_open(struct member_door *d)
 {
 	char path[32];
@@ -413,9 +471,18 @@ static int door_open(struct member_door *d)
 	if (d->pidfd < 0)
 		return -ESRCH;
 	snprintf(path, sizeof(path), "/proc/%d", (int)d->pid);
-	if (stat(path, &st) || st.st_uid != geteuid())
+	if (stat(path, &st) || (st.st_uid != geteuid() && st.st_uid != member_user()))
 		return -EPERM;
 	return 0;
+}
+
+static bool has_ended(const struct member_door *d)
+{
+	int fd = process_open(d->pid, d->start_time);
+
+	if (fd >= 0)
+		own_fd_close(fd);
+	return fd < 0;
 }
 
 int member_door_find(int ifindex, struct member_door *d)
@@ -425,11 +492,13 @@ int member_door_find(int ifindex, struct member_door *d)
 
 	*d = (struct member_door){.pidfd = -1, .pool_fd = -1};
 	err = port_public_find(ifindex, &pub);
-	if (err || (pid_t)pub.owner.pid == getpid())
+	if ((err && err != -EAGAIN) || (pid_t)pub.owner.pid == getpid())
 		return -ENOENT;
 	d->pid = (pid_t)pub.owner.pid;
 	d->start_time = pub.owner.start_time;
-	err = pub.pool.uid == geteuid() ? door_open(d) : -EPERM;
+	if (err)
+		return has_ended(d) ? -ENOENT : -EAGAIN;
+	err = pub.pool.uid == member_user() ? door_open(d) : -EPERM;
 	if (err)
 		return err;
 	d->pool_fd = fetch(d->pidfd, pub.pool.fd);
@@ -465,7 +534,9 @@ static int slot_find(const struct pool *p, const struct member_door *d, unsigned
 		    m->start_time == d->start_time)
 			*host = i;
 	}
-	if (p->closing || *host == POOL_MEMBERS)
+	if (p->closing)
+		return -EPERM;
+	if (*host == POOL_MEMBERS) /* another stands in the map by now */
 		return -EAGAIN;
 	return *slot == POOL_MEMBERS ? -ENOSPC : 0;
 }
@@ -491,7 +562,7 @@ static int watch_fetch(struct xdp_ring *x, unsigned slot, int pidfd)
 		fds_close(fds, 1 + x->num_queues);
 		return -ENOMEM;
 	}
-	return watch_begin(w, m->start_time, fds);
+	return watch_begin(w, m->generation, fds);
 }
 
 /* The host's UMEM. */
@@ -507,7 +578,7 @@ static int umem_fetch(struct xdp_ring *x, int pidfd)
 	if (fd < 0)
 		return -errno;
 	if (fstat(fd, &st) || bytes < (size_t)POOL_CHUNKS * UMEM_CHUNK ||
-	    bytes > (size_t)st.st_size)
+	    bytes > (size_t)st.st_size || !(libc.fcntl(fd, F_GET_SEALS) & F_SEAL_SHRINK))
 		return -EPROTO;
 	base = pages_map_fd(fd, bytes);
 	if (!base)
@@ -569,6 +640,11 @@ static void greet(struct xdp_ring *x)
 	}
 }
 
+static bool are_entries(uint32_t n)
+{
+	return n && n <= POOL_CHUNKS * 2 && !(n & (n - 1));
+}
+
 /* The port's lock is held. */
 static int enter(struct xdp_ring *x, struct member_door *d)
 {
@@ -576,12 +652,13 @@ static int enter(struct xdp_ring *x, struct member_door *d)
 	unsigned queue = 0;
 
 	err = slot_find(x->pool, d, &x->member->host, &x->row);
-	if (!err &&
-	    (x->pool->num_queues != x->num_queues || x->pool->fill_entries > POOL_CHUNKS * 2 ||
-	     x->pool->comp_entries > POOL_CHUNKS * 2))
-		err = -EPROTO;
 	if (err)
 		return err;
+	x->fill_entries = x->pool->fill_entries;
+	x->comp_entries = x->pool->comp_entries;
+	if (x->pool->num_queues != x->num_queues || !are_entries(x->fill_entries) ||
+	    !are_entries(x->comp_entries))
+		return -EPROTO;
 	me(x)->state = POOL_ENTERING;
 	x->port->row = x->row;
 	x->sg = x->pool->sg;
@@ -595,6 +672,7 @@ static int enter(struct xdp_ring *x, struct member_door *d)
 		return err;
 	describe(x);
 	greet(x);
+	x->pool->shared = 1;
 	enter_done(x);
 	return 0;
 }
@@ -631,7 +709,7 @@ static bool hand_on(struct xdp_ring *x)
 
 		if (m->state != POOL_MEMBER || !lives(x, i))
 			continue;
-		(void)port_publish(x->port, (pid_t)m->pid, m->start_time, m->fd[POOL_FD_POOL]);
+		publish(x, i);
 		return true;
 	}
 	return false;
@@ -657,6 +735,23 @@ bool member_leave(struct xdp_ring *x)
 	}
 	pool_port_unlock(x);
 	return others;
+}
+
+int member_user_changes(struct xdp_ring *x, uid_t uid)
+{
+	int err = 0;
+
+	if (!x->member->entered || uid == (uid_t)x->pool->uid)
+		return 0;
+	pool_port_lock(x);
+	if (x->pool->shared) {
+		err = -EPERM;
+	} else {
+		x->pool->closing = 1;
+		publish(x, x->row);
+	}
+	pool_port_unlock(x);
+	return err;
 }
 
 /* Waits for a callback under way. */

@@ -15,6 +15,14 @@
 struct pool;
 struct xdp_ring;
 
+/*
+ * Pools that are made or joined from now on are that user's, whom the process is about to become;
+ * (uid_t)-1: of who it is. A forked child is who it is.
+ */
+void member_user_to_be(uid_t uid);
+/* Whose pools those are. */
+uid_t member_user(void);
+
 /* The one to join through. */
 struct member_door {
 	pid_t pid;
@@ -24,8 +32,8 @@ struct member_door {
 };
 
 /*
- * -ENOENT: nobody has the interface's queues; another negative errno: who has them cannot be
- * joined.
+ * -ENOENT: nobody has the interface's queues; -EAGAIN: who has them can be joined in a moment;
+ * another negative errno: he cannot be joined.
  */
 int member_door_find(int ifindex, struct member_door *d);
 void member_door_close(struct member_door *d);
@@ -56,6 +64,11 @@ bool member_flows_drop(struct xdp_ring *x);
  * child.
  */
 bool member_leave(struct xdp_ring *x);
+/*
+ * The process becomes this user. 0: x is its own and stays so, nobody of another user joins.
+ * -EPERM: x has others' packets in its memory, which the new user may not see.
+ */
+int member_user_changes(struct xdp_ring *x, uid_t uid);
 /* What x has of it but pool and UMEM. A forked child closes its copies. */
 void member_free(struct xdp_ring *x);
 

@@ -21,9 +21,6 @@
 #define NETDEV_DEV_GET 1
 #define NETDEV_DEV_IFINDEX 1
 #define NETDEV_DEV_XDP_FEATURES 3
-#define XDP_HAS_BASIC 1u
-#define XDP_HAS_REDIRECT 2u
-#define XDP_HAS_ZEROCOPY 8u
 #define XDP_NATIVE (XDP_HAS_BASIC | XDP_HAS_REDIRECT)
 
 /* --- what netlink says */
@@ -177,35 +174,71 @@ static void set(struct ring_port *p, enum port_mode mode, const char *why)
 	p->why = why;
 }
 
-static void choose(struct ring_port *p)
+void mode_pick(struct ring_port *p, const struct mode_facts *f)
 {
-	uint64_t features;
-	bool known = features_get(p->ifindex, &features);
-
-	if (known && features & XDP_HAS_ZEROCOPY)
+	if (f->is_known && f->features & XDP_HAS_ZEROCOPY)
 		set(p, PORT_NATIVE, "the driver has zero-copy");
 	else if (p->is_virtual)
 		set(p, PORT_GENERIC,
 		    "native mode of a virtual device costs the kernel's own flows more");
-	else if (known && (features & XDP_NATIVE) != XDP_NATIVE)
+	else if (f->is_known && (f->features & XDP_NATIVE) != XDP_NATIVE)
 		set(p, PORT_GENERIC, "the driver has no native mode");
-	else if (merges(p))
+	else if (f->merges)
 		set(p, PORT_GENERIC, "native mode would end what the device merges");
 	else
-		set(p, PORT_NATIVE, known ? "the driver has it" : "to be tried");
+		set(p, PORT_NATIVE, f->is_known ? "the driver has it" : "to be tried");
+}
+
+bool mode_partial_sums(const struct ring_port *p)
+{
+	/* Virtual ones that have a bus. */
+	static const char *const hosts[] = {"virtio_net", "vmxnet3"};
+
+	for (unsigned i = 0; i < sizeof(hosts) / sizeof(hosts[0]); i++)
+		if (!strcmp(p->driver, hosts[i]))
+			return true;
+	return p->mode == PORT_GENERIC || p->is_virtual;
+}
+
+static struct mode_facts facts_get(const struct ring_port *p)
+{
+	struct mode_facts f = {.merges = !p->is_virtual && merges(p)};
+
+	f.is_known = features_get(p->ifindex, &f.features);
+	return f;
+}
+
+void mode_pick_without_zerocopy(struct ring_port *p, const struct mode_facts *f)
+{
+	struct mode_facts none = *f;
+
+	none.features &= ~(uint64_t)XDP_HAS_ZEROCOPY;
+	mode_pick(p, &none);
+}
+
+void mode_zerocopy_refused(struct ring_port *p)
+{
+	struct mode_facts f = facts_get(p);
+
+	if (f.is_known && f.features & XDP_HAS_ZEROCOPY)
+		mode_pick_without_zerocopy(p, &f);
 }
 
 void mode_choose(struct ring_port *p)
 {
-	static const enum port_bind binds[] = {[XDP_WAY_AUTO] = BIND_ANY,
-					       [XDP_WAY_GENERIC] = BIND_COPY,
-					       [XDP_WAY_NATIVE] = BIND_COPY,
-					       [XDP_WAY_ZEROCOPY] = BIND_ZEROCOPY};
+	static const enum port_bind binds[] = {[PARAM_XDP_AUTO] = BIND_ANY,
+					       [PARAM_XDP_GENERIC] = BIND_COPY,
+					       [PARAM_XDP_NATIVE] = BIND_COPY,
+					       [PARAM_XDP_ZEROCOPY] = BIND_ZEROCOPY};
+
+	struct mode_facts f;
 
 	p->bind = binds[params.xdp_mode];
-	if (params.xdp_mode == XDP_WAY_AUTO)
-		choose(p);
-	else
-		set(p, params.xdp_mode == XDP_WAY_GENERIC ? PORT_GENERIC : PORT_NATIVE,
+	if (params.xdp_mode == PARAM_XDP_AUTO) {
+		f = facts_get(p);
+		mode_pick(p, &f);
+	} else {
+		set(p, params.xdp_mode == PARAM_XDP_GENERIC ? PORT_GENERIC : PORT_NATIVE,
 		    "VMA_XDP_MODE says so");
+	}
 }

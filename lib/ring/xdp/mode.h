@@ -9,7 +9,33 @@
 
 #include "ring/port.h"
 
-/* Sets p->mode, bind and why. */
+/* What the kernel says that a driver has (linux/netdev.h's NETDEV_XDP_ACT_*), since 6.3. */
+#define XDP_HAS_BASIC 1u
+#define XDP_HAS_REDIRECT 2u
+#define XDP_HAS_ZEROCOPY 8u
+
+struct mode_facts {
+	bool is_known; /* features: the kernel has told them */
+	uint64_t features; /* XDP_HAS_* */
+	bool merges; /* the device, or its host, merges what is received */
+};
+
+/* Sets p->mode, bind and why: asks the kernel, unless VMA_XDP_MODE says it. */
 void mode_choose(struct ring_port *p);
+/* Sets p->mode and why by what is known of the driver; p->is_virtual is set. */
+void mode_pick(struct ring_port *p, const struct mode_facts *f);
+/* The same as if the driver had no zero-copy. */
+void mode_pick_without_zerocopy(struct ring_port *p, const struct mode_facts *f);
+/*
+ * The driver has refused the zero-copy that it says it has (virtio-net does so where its host maps
+ * no memory): sets p->mode and why as if it had none.
+ */
+void mode_zerocopy_refused(struct ring_port *p);
+/*
+ * May a good frame have a checksum over the pseudo-header only? What this host or a virtual
+ * machine's host sends has, and what GRO has merged in front of generic mode; what a driver takes
+ * off a wire has not.
+ */
+bool mode_partial_sums(const struct ring_port *p);
 
 #endif

@@ -233,7 +233,7 @@ static int pin_dir_make(const char *ifname, char *dir, size_t size)
 	return mkdir(dir, 0700) ? -errno : 0;
 }
 
-int pins_make(const char *ifname, const struct pin *pins, unsigned n, char *dir, size_t size)
+int pins_make(const char *ifname, const struct xdp_pin *pins, unsigned n, char *dir, size_t size)
 {
 	char path[PATH_MAX + 32];
 	int err;

@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct pin {
+struct xdp_pin {
 	const char *name;
 	int fd;
 };
@@ -20,7 +20,7 @@ struct pin {
  * processes left for other interfaces. dir (size bytes) gets the directory. 0, -ENOENT: no bpffs
  * here; or another negative errno.
  */
-int pins_make(const char *ifname, const struct pin *pins, unsigned n, char *dir, size_t size);
+int pins_make(const char *ifname, const struct xdp_pin *pins, unsigned n, char *dir, size_t size);
 /*
  * dir = where another process has pinned for ifname, if the map that it calls owner is owner_fd's.
  * 0; -ENOENT: nowhere that is seen from here.

@@ -6,15 +6,19 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "config/config.h"
+#include "ring/xdp/member.h"
 #include "ring/xdp/xdp.h"
 #include "runtime/runtime.h"
 
 #define POOL_MAGIC 0x6c6f6f70u
-/* Free chunks for transmitting that a member keeps, and with how many it gives some back. */
+/* Free chunks for transmitting that a member keeps at most. */
 #define TX_KEPT 64u
-#define TX_KEPT_MAX 128u
+#define TX_KEPT_MIN 4u
+/* Chunks whose owner has died are wiped, so many of them with the lock held: 256 KiB. */
+#define BURY_BATCH 64u
 
 /* ------------------------------------------------------------------ the memory */
 
@@ -38,7 +42,7 @@ static void locks_name(struct pool *p)
 
 static void umem_take_all(struct xdp_ring *x)
 {
-	struct umem *u = &x->umem;
+	struct xdp_umem *u = &x->umem;
 
 	for (uint32_t i = u->num_chunks; i-- > 0;) {
 		if (i < u->num_rx) {
@@ -64,8 +68,10 @@ int pool_make(struct xdp_ring *x, int *pool_fd, int *umem_fd)
 	if (err)
 		goto err_base;
 	p->magic = POOL_MAGIC;
+	p->layout = POOL_LAYOUT;
 	p->size = sizeof(*p);
 	p->umem_bytes = umem_bytes;
+	p->uid = member_user();
 	lock_init(&p->port_lock);
 	lock_init(&p->lock);
 	locks_name(p);
@@ -94,7 +100,7 @@ struct pool *pool_map(int fd)
 	    !(libc.fcntl(fd, F_GET_SEALS) & F_SEAL_SHRINK))
 		return NULL;
 	p = pages_map_fd(fd, sizeof(*p));
-	if (p && (p->magic != POOL_MAGIC || p->size != sizeof(*p))) {
+	if (p && (p->magic != POOL_MAGIC || p->layout != POOL_LAYOUT || p->size != sizeof(*p))) {
 		pages_unmap(p, sizeof(*p));
 		p = NULL;
 	}
@@ -127,6 +133,16 @@ static void drop(pthread_mutex_t *m)
 	lock_leave();
 }
 
+/* One that was killed while it came or went has changed its state and not this, or not yet. */
+static void members_recount(struct pool *p)
+{
+	uint32_t n = 0;
+
+	for (unsigned i = 0; i < POOL_MEMBERS; i++)
+		n += p->member[i].state == POOL_MEMBER;
+	__atomic_store_n(&p->num_members, n, __ATOMIC_RELAXED);
+}
+
 void pool_port_lock(struct xdp_ring *x)
 {
 	struct pool *p = x->pool;
@@ -136,6 +152,7 @@ void pool_port_lock(struct xdp_ring *x)
 	for (unsigned i = 0; i < POOL_MEMBERS; i++)
 		if (p->member[i].state == POOL_ENTERING)
 			p->member[i].state = POOL_FREE;
+	members_recount(p);
 	if (x->port)
 		port_flows_recount(x->port);
 }
@@ -147,12 +164,12 @@ void pool_port_unlock(struct xdp_ring *x)
 
 /* ------------------------------------------------------------------ chunks; the lock is held */
 
-static bool is_rx(const struct umem *u, uint32_t index)
+static bool is_rx(const struct xdp_umem *u, uint32_t index)
 {
 	return index < u->num_rx;
 }
 
-static bool is_tx(const struct umem *u, uint32_t index)
+static bool is_tx(const struct xdp_umem *u, uint32_t index)
 {
 	return index >= u->num_rx && index < u->num_chunks;
 }
@@ -261,21 +278,6 @@ static void pool_unlock(struct xdp_ring *x)
 	drop(&x->pool->lock);
 }
 
-uint32_t pool_supply(struct xdp_ring *x, struct xsk *s, uint32_t n)
-{
-	uint32_t room, index, done = 0;
-
-	pool_lock(x);
-	room = fill_begin(x, s);
-	for (; done < n && done < room && chunk_pop(&x->umem.rx_free, &index); done++)
-		fill_put(x, s, index);
-	s->fill.head = fill_end(x, s);
-	pool_unlock(x);
-	x->filled += done;
-	rx_low(x);
-	return done;
-}
-
 /* ------------------------------------------------------------------ what was sent */
 
 /* The chunk at place `at` of the completion ring is the member's. */
@@ -307,12 +309,20 @@ static void back_drop(struct pool_back *b)
 	__atomic_store_n(&b->state, b->state - 1, __ATOMIC_RELEASE);
 }
 
+/* Nothing of what it held is seen by who gets the chunk next. */
+static void chunk_wipe(struct xdp_ring *x, uint32_t index)
+{
+	memset(x->umem.base + ((size_t)index << UMEM_CHUNK_SHIFT), 0, UMEM_CHUNK);
+}
+
 /* The kernel has sent a chunk that nobody has any more. */
 static void dead_sent(struct xdp_ring *x, uint32_t index)
 {
 	chunk_sent(&x->umem, index);
-	if (!(chunk_owner(&x->umem, index) & OWNER_POSTED))
-		tx_push(x, index);
+	if (chunk_owner(&x->umem, index) & OWNER_POSTED)
+		return;
+	chunk_wipe(x, index);
+	tx_push(x, index);
 }
 
 /* Whom the chunks that have been sent are given to. */
@@ -363,23 +373,48 @@ static void fetch_back(struct xdp_ring *x)
 			tx_done(x, (uint64_t)index << UMEM_CHUNK_SHIFT);
 }
 
+/*
+ * Free chunks that one of so many members keeps. What all of them have kept, who came when, is less
+ * than POOL_TX_CHUNKS even if none gives some back.
+ */
+static uint32_t tx_kept(const struct pool *p)
+{
+	uint32_t members = __atomic_load_n(&p->num_members, __ATOMIC_RELAXED), n = TX_KEPT;
+
+	while (n > TX_KEPT_MIN && n * members > POOL_TX_CHUNKS / 4)
+		n /= 2;
+	return n;
+}
+
+static void tx_give_back(struct xdp_ring *x, uint32_t kept)
+{
+	uint32_t index;
+
+	while (x->umem.tx_free.num > kept && chunk_pop(&x->umem.tx_free, &index)) {
+		tx_push(x, index);
+		x->tx_held--;
+	}
+}
+
+/* Is more free than is kept, and others may need it? Not for a few. */
+static void tx_surplus(struct xdp_ring *x, uint32_t kept)
+{
+	if (x->umem.tx_free.num > 2 * kept && pool_others(x->pool))
+		tx_give_back(x, kept);
+}
+
 /* Some to have at once; what is more is for the others. */
 static void tx_balance(struct xdp_ring *x)
 {
 	struct chunk_stack *s = &x->umem.tx_free;
-	uint32_t index;
+	uint32_t index, kept = tx_kept(x->pool);
 
-	while (s->num < TX_KEPT && x->tx_held < UMEM_TX_CHUNKS && tx_pop(x, &index)) {
+	while (s->num < kept && x->tx_held < UMEM_TX_CHUNKS && tx_pop(x, &index)) {
 		chunk_owner_set(&x->umem, index, x->umem.me);
 		chunk_push(s, index);
 		x->tx_held++;
 	}
-	if (s->num <= TX_KEPT_MAX || !pool_others(x->pool))
-		return;
-	while (s->num > TX_KEPT && chunk_pop(s, &index)) {
-		tx_push(x, index);
-		x->tx_held--;
-	}
+	tx_surplus(x, kept);
 }
 
 void pool_reclaim(struct xdp_ring *x)
@@ -391,92 +426,159 @@ void pool_reclaim(struct xdp_ring *x)
 	pool_unlock(x);
 }
 
+void pool_rest(struct xdp_ring *x)
+{
+	if (x->tx_held <= POOL_TX_RESTING || !pool_others(x->pool))
+		return;
+	pool_lock(x);
+	hand_out(x, FINDER_SENDS);
+	fetch_back(x);
+	tx_give_back(x, POOL_TX_RESTING);
+	pool_unlock(x);
+}
+
+uint32_t pool_supply(struct xdp_ring *x, struct xsk *s, uint32_t n)
+{
+	uint32_t room, index, done = 0;
+
+	pool_lock(x);
+	room = fill_begin(x, s);
+	for (; done < n && done < room && chunk_pop(&x->umem.rx_free, &index); done++)
+		fill_put(x, s, index);
+	s->fill.head = fill_end(x, s);
+	/* who only receives does not come by tx_balance() */
+	tx_surplus(x, tx_kept(x->pool));
+	pool_unlock(x);
+	x->filled += done;
+	rx_low(x);
+	return done;
+}
+
 /* ------------------------------------------------------------------ what the dead had */
 
-/* What it had not read becomes the member's, so that all of it is found in one way. */
+/*
+ * What it had not read becomes the member's, so that all of it is found in one way. Place by place:
+ * should we be killed, who comes next takes none that another has by then.
+ */
 static void unread_take(struct xdp_ring *x, uint32_t word, const struct xsk_ring *r)
 {
 	uint32_t at = __atomic_load_n(r->consumer, __ATOMIC_RELAXED),
 		 end = __atomic_load_n(r->producer, __ATOMIC_ACQUIRE);
 
-	for (; end - at && end - at <= r->size; at++) {
+	if (end - at > r->size)
+		return;
+	while (at != end) {
 		uint64_t index = r->desc[at & r->mask].addr >> UMEM_CHUNK_SHIFT;
 
-		if (index < x->umem.num_rx &&
-		    chunk_owner(&x->umem, (uint32_t)index) == OWNER_NOBODY)
-			chunk_owner_set(&x->umem, (uint32_t)index, word);
+		/* Another may just take it: see rx_contended(). */
+		if (index < x->umem.num_rx)
+			(void)chunk_owner_take(&x->umem, (uint32_t)index, word);
+		__atomic_store_n(r->consumer, ++at, __ATOMIC_RELEASE);
 	}
 }
 
+/* Of the posts of each chunk for transmitting, how many are over. */
+struct posts {
+	uint16_t over[POOL_TX_CHUNKS];
+};
+
+static void post_over(const struct xdp_ring *x, struct posts *posts, uint64_t index)
+{
+	if (index < x->umem.num_chunks && is_tx(&x->umem, (uint32_t)index))
+		posts->over[index - x->umem.num_rx]++;
+}
+
 /* What the kernel has not taken from it for sending will not be sent. */
-static void unsent_forget(struct xdp_ring *x, uint32_t word, const struct xsk_ring *r)
+static void posts_unsent(const struct xdp_ring *x, struct posts *posts, const struct xsk_ring *r)
 {
 	uint32_t at = __atomic_load_n(r->consumer, __ATOMIC_ACQUIRE),
 		 end = __atomic_load_n(r->producer, __ATOMIC_RELAXED);
 
-	for (; end - at && end - at <= r->size; at++) {
-		uint64_t index = r->desc[at & r->mask].addr >> UMEM_CHUNK_SHIFT;
+	for (; end - at && end - at <= r->size; at++)
+		post_over(x, posts, r->desc[at & r->mask].addr >> UMEM_CHUNK_SHIFT);
+}
 
-		if (index < x->umem.num_chunks &&
-		    (chunk_owner(&x->umem, (uint32_t)index) & ~OWNER_POSTED) == word)
-			chunk_sent(&x->umem, (uint32_t)index);
+/* What has been sent, and it had not fetched. */
+static void posts_back(const struct xdp_ring *x, struct posts *posts, const struct pool_back *b)
+{
+	uint32_t num = (uint32_t)b->state;
+
+	for (uint32_t i = 0; i < num && num <= POOL_BACK_MAX; i++)
+		post_over(x, posts, b->index[i]);
+}
+
+/*
+ * Each chunk for transmitting becomes a dead one's with what the kernel still has to send, in one
+ * store: who buries once more counts the same, for what is left.
+ */
+static void tx_orphan(struct xdp_ring *x, uint32_t word, const struct posts *posts)
+{
+	for (uint32_t i = x->umem.num_rx; i < x->umem.num_chunks; i++) {
+		uint32_t is = chunk_owner(&x->umem, i), over = posts->over[i - x->umem.num_rx],
+			 posted = is & OWNER_POSTED;
+
+		if ((is & ~OWNER_POSTED) == word)
+			chunk_owner_set(&x->umem, i,
+					OWNER_DEAD | (posted > over ? posted - over : 0));
 	}
 }
 
+/* To the queue that has the least: none shall run dry while the dead's chunks come to another. */
 static void rx_return(struct xdp_ring *x, uint32_t index)
 {
+	const struct xsk *to = NULL;
+	uint32_t most = 0, room;
+
 	for (uint32_t i = 0; i < x->num_queues; i++) {
-		const struct xsk *s = &x->xsk[i];
-
-		if (!fill_begin(x, s))
+		room = fill_begin(x, &x->xsk[i]);
+		if (room <= most)
 			continue;
-		fill_put(x, s, index);
-		fill_end(x, s);
-		return;
+		most = room;
+		to = &x->xsk[i];
 	}
+	if (!to)
+		return;
+	fill_put(x, to, index);
+	fill_end(x, to);
 }
 
-/* Nothing of what it held is seen by who gets the chunk next. */
-static void chunk_wipe(struct xdp_ring *x, uint32_t index)
+/* Those of a few chunks that the dead had, or that the kernel has sent. */
+static void chunks_bury(struct xdp_ring *x, uint32_t first, uint32_t word)
 {
-	memset(x->umem.base + ((size_t)index << UMEM_CHUNK_SHIFT), 0, UMEM_CHUNK);
-}
+	for (uint32_t i = first; i < first + BURY_BATCH && i < x->umem.num_chunks; i++) {
+		uint32_t is = chunk_owner(&x->umem, i);
 
-static void chunk_bury(struct xdp_ring *x, uint32_t index, uint32_t word)
-{
-	uint32_t is = chunk_owner(&x->umem, index);
-
-	if ((is & ~OWNER_POSTED) != word)
-		return;
-	if (is_tx(&x->umem, index) && is & OWNER_POSTED) {
-		chunk_owner_set(&x->umem, index, OWNER_DEAD | (is & OWNER_POSTED));
-		return;
+		if (is != (is_rx(&x->umem, i) ? word : OWNER_DEAD))
+			continue;
+		chunk_wipe(x, i);
+		if (is_rx(&x->umem, i))
+			rx_return(x, i);
+		else
+			tx_push(x, i);
 	}
-	chunk_wipe(x, index);
-	if (is_rx(&x->umem, index))
-		rx_return(x, index);
-	else
-		tx_push(x, index);
 }
 
 void pool_bury(struct xdp_ring *x, unsigned member, const struct xsk_ring *rx,
 	       const struct xsk_ring *tx)
 {
 	struct pool_back *b = &x->pool->back[member];
-	uint32_t index, word = OWNER_OF(member);
+	uint32_t word = OWNER_OF(member);
+	struct posts posts = {0};
 
 	pool_lock(x);
+	hand_out(x, FINDER_BURIES);
 	for (uint32_t i = 0; i < x->num_queues; i++)
 		if (rx[i].map)
 			unread_take(x, word, &rx[i]);
 	if (tx->map)
-		unsent_forget(x, word, tx);
-	for (; back_last(b, &index); back_drop(b))
-		if (is_tx(&x->umem, index) &&
-		    (chunk_owner(&x->umem, index) & ~OWNER_POSTED) == word)
-			chunk_sent(&x->umem, index);
-	for (index = 0; index < x->umem.num_chunks; index++)
-		chunk_bury(x, index, word);
-	hand_out(x, FINDER_BURIES);
+		posts_unsent(x, &posts, tx);
+	posts_back(x, &posts, b);
+	tx_orphan(x, word, &posts);
+	__atomic_store_n(&b->state, 0, __ATOMIC_RELEASE);
 	pool_unlock(x);
+	for (uint32_t i = 0; i < x->umem.num_chunks; i += BURY_BATCH) {
+		pool_lock(x);
+		chunks_bury(x, i, word);
+		pool_unlock(x);
+	}
 }

@@ -28,9 +28,16 @@
 /* A member has at most UMEM_TX_CHUNKS of these. */
 #define POOL_TX_CHUNKS (UMEM_TX_CHUNKS + 256u)
 #define POOL_CHUNKS (POOL_RX_CHUNKS + POOL_TX_CHUNKS)
+/*
+ * With so many chunks for transmitting a member may rest: if all do, half of them are left to who
+ * sends.
+ */
+#define POOL_TX_RESTING (POOL_TX_CHUNKS / 2 / POOL_MEMBERS)
 /* With more received frames in its hands a member that is not alone copies them out. */
 #define POOL_HELD_MAX 256u
 #define POOL_BACK_MAX 4096u
+/* Another number when the meaning of something in the pool changes, even if its size stays. */
+#define POOL_LAYOUT 1u
 
 enum pool_state {
 	POOL_FREE,
@@ -54,6 +61,7 @@ enum pool_fd {
 struct pool_member {
 	uint32_t state; /* enum pool_state */
 	uint32_t pid;
+	uint32_t generation; /* of those who have had the slot, one after the other */
 	uint64_t start_time;
 	int32_t fd[POOL_FDS];
 	int32_t xsk[PORT_MAX_QUEUES];
@@ -71,17 +79,19 @@ struct pool_back {
 };
 
 struct pool {
-	uint32_t magic, size; /* of this struct: another version's is not joined */
+	uint32_t magic, layout, size; /* another version's is not joined */
 	/* Written before anybody else comes. */
 	uint32_t mode; /* enum port_mode */
 	uint32_t sg, gso_bursts;
 	uint32_t num_queues;
 	uint32_t fill_entries, comp_entries;
 	uint64_t umem_bytes;
+	uint32_t uid; /* the others are, or are about to be, of that user */
 
 	/* Who they are, the flow table and its totals, the port itself. */
 	pthread_mutex_t port_lock;
-	uint32_t closing; /* the last one has left */
+	uint32_t closing; /* nobody may come: the last one has left, or is another user's now */
+	uint32_t shared; /* somebody has joined once: there may be packets of several processes */
 	uint32_t num_members; /* read without the lock, too */
 	uint32_t flow_busy; /* ring_port.flow_busy */
 	struct pool_member member[POOL_MEMBERS];
@@ -122,6 +132,8 @@ static inline bool pool_others(const struct pool *p)
 uint32_t pool_supply(struct xdp_ring *x, struct xsk *s, uint32_t n);
 /* As tx_reclaim(). */
 void pool_reclaim(struct xdp_ring *x);
+/* x rests: of what it has for transmitting others get what is free. */
+void pool_rest(struct xdp_ring *x);
 /*
  * What the dead member had goes back: rx[], tx are its sockets' rings, those of num_queues queues.
  * One without a map is not known.

@@ -261,7 +261,9 @@ int port_public_find(int ifindex, struct port_public *out)
 		err = map_read(xdp_program__fd(prog), "vma_pool", &out->pool, sizeof(out->pool));
 	xdp_multiprog__close(mp);
 	ring_bpf_end();
-	return !err && out->pool.fd >= 0 ? 0 : -ENOENT;
+	if (err || out->pool.fd == VMA_PORT_POOL_NONE)
+		return -ENOENT;
+	return out->pool.fd == VMA_PORT_POOL_COMING ? -EAGAIN : 0;
 }
 
 static int foreign_program(const struct ring_port *p, struct xdp_multiprog *mp)
@@ -455,16 +457,16 @@ static int program_load(struct ring_port *p)
 	return err;
 }
 
-int port_publish(struct ring_port *p, pid_t pid, uint64_t start_time, int pool_fd)
+int port_publish(struct ring_port *p, pid_t pid, uint64_t start_time,
+		 const struct vma_port_pool *pool)
 {
 	struct vma_port_owner o = {
 		.pid = (uint32_t)pid,
 		.ifindex = (uint32_t)p->ifindex,
 		.start_time = start_time,
 	};
-	struct vma_port_pool pool = {.fd = pool_fd, .uid = geteuid()};
 	uint32_t zero = 0;
-	int err = bpf_map_update_elem(p->fd[PORT_POOL], &zero, &pool, BPF_ANY);
+	int err = bpf_map_update_elem(p->fd[PORT_POOL], &zero, pool, BPF_ANY);
 
 	return err ? err : bpf_map_update_elem(p->fd[PORT_OWNER], &zero, &o, BPF_ANY);
 }
@@ -491,7 +493,7 @@ static int memory_map(struct ring_port *p)
 
 static void maps_pin(struct ring_port *p)
 {
-	const struct pin pins[] = {
+	const struct xdp_pin pins[] = {
 		{"owner", p->fd[PORT_OWNER]},	    {"flows", p->fd[PORT_FLOWS]},
 		{"ports", p->fd[PORT_PORTS]},	    {"xsks", p->fd[PORT_XSKS]},
 		{"counters", p->fd[PORT_COUNTERS]},
@@ -607,6 +609,8 @@ static void descriptors_of_skeleton(struct ring_port *p)
 
 static int attach(struct ring_port *p, const int *xsk_fds, unsigned n)
 {
+	const struct vma_port_pool none = {.fd = p->pool_follows ? VMA_PORT_POOL_COMING
+								 : VMA_PORT_POOL_NONE};
 	char missing[128];
 	int err;
 
@@ -627,7 +631,7 @@ static int attach(struct ring_port *p, const int *xsk_fds, unsigned n)
 		return *missing ? -EACCES : err;
 	}
 	descriptors_of_skeleton(p);
-	err = port_publish(p, p->pid, process_start_time((unsigned)p->pid), -1);
+	err = port_publish(p, p->pid, process_start_time((unsigned)p->pid), &none);
 	if (!err)
 		err = memory_map(p);
 	if (!err)
@@ -742,7 +746,7 @@ int port_program_changed(struct ring_port *p, uint32_t id)
 
 void port_guard(struct ring_port *p, void (*fn)(const struct vma_flow_key *key))
 {
-	const struct guard_maps maps = {
+	const struct xdp_guard_maps maps = {
 		.flows = p->fd[PORT_FLOWS],
 		.ports = p->fd[PORT_PORTS],
 		.xsks = p->fd[PORT_XSKS],

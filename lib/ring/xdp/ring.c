@@ -162,6 +162,38 @@ static void xdp_leave(struct ring *r)
 	libc_internal_end();
 }
 
+static int xdp_user_changes(struct ring *r, uid_t uid)
+{
+	struct xdp_ring *x = xdp_ring(r);
+
+	return x->member ? member_user_changes(x, uid) : 0;
+}
+
+static void tell_unparted(const struct ring *r, const char *what, int err)
+{
+	if (err)
+		log_error("ring/xdp: %s: other processes share the queues, and %s stays in reach "
+			  "of the new user (%s): restart this program",
+			  r->ifname, what, strerror(-err));
+}
+
+static void xdp_part(struct ring *r)
+{
+	struct xdp_ring *x = xdp_ring(r);
+	int memory, sockets, pool;
+
+	libc_internal_begin();
+	memory = umem_part(&x->umem);
+	xdp_leave(r);
+	member_free(x);
+	sockets = xsk_part_all(x);
+	pool = pages_replace(x->pool, sizeof(*x->pool), NULL);
+	libc_internal_end();
+	tell_unparted(r, "the memory of their packets", memory);
+	tell_unparted(r, "a socket of their queues", sockets);
+	tell_unparted(r, "the list of them", pool);
+}
+
 /* AF_XDP has no descriptor that does nothing. */
 static int xdp_dummy(struct ring *r, struct buf *b)
 {
@@ -188,35 +220,43 @@ static const struct ring_ops xdp_ops = {
 	.port_quiet = xdp_port_quiet,
 	.link_changed = xdp_link_changed,
 	.program_changed = xdp_program_changed,
+	.user_changes = xdp_user_changes,
+	.part = xdp_part,
 	.guard = xdp_guard,
 	.gauges = xdp_gauges,
 };
 
-static void log_busy(struct xdp_ring *x, unsigned queue)
+/* A queue that somebody else has. */
+struct busy {
+	unsigned queue;
+	char ifname[IF_NAMESIZE];
+};
+
+static void log_busy(const struct busy *b, int ifindex)
 {
-	pid_t pid = port_owner_pid(x->ring.ifindex);
+	pid_t pid = port_owner_pid(ifindex);
 
 	if (pid)
 		log_warn("ring/xdp: queue %u of %s belongs to process %d: sockets stay with the "
 			 "kernel until it ends",
-			 queue, x->ring.ifname, (int)pid);
+			 b->queue, b->ifname, (int)pid);
 	else
 		log_warn("ring/xdp: queue %u of %s belongs to another AF_XDP program: sockets stay "
 			 "with the kernel",
-			 queue, x->ring.ifname);
+			 b->queue, b->ifname);
 }
 
 /* Takes the queues, then puts the program in front of them: see port.h for why in this order. */
-static int take_port(struct xdp_ring *x)
+static int take_port(struct xdp_ring *x, struct busy *busy)
 {
 	int err, fds[PORT_MAX_QUEUES];
-	unsigned queue = 0;
 
-	err = xsk_open_all(x, &queue);
-	if (err == -EBUSY)
-		log_busy(x, queue);
+	memcpy(busy->ifname, x->ring.ifname, sizeof(busy->ifname));
+	err = xsk_open_all(x, &busy->queue);
 	if (err)
 		return err;
+	if (!x->zerocopy && x->port->mode == PORT_NATIVE && x->port->bind == BIND_ANY)
+		mode_zerocopy_refused(x->port);
 	/*
 	 * Without frames of several chunks (Linux before 6.6) what the peer or GRO has merged would
 	 * be lost, and generic mode sees it merged: TCP from a kernel peer would crawl from one
@@ -318,8 +358,17 @@ err_ring:
 	return err;
 }
 
-/* The first ring of the interface. */
-static int ring_first(int ifindex, unsigned rings, struct ring **out)
+/*
+ * Who wants several rings has no use for others' queues (share.h), and who has given an allocator
+ * wants no others' memory.
+ */
+static bool shares_nothing(unsigned rings)
+{
+	return rings > 1 || allocator_is_there();
+}
+
+/* The first ring of the interface. -EBUSY, which is not logged: somebody else has a queue. */
+static int ring_first(int ifindex, unsigned rings, struct busy *busy, struct ring **out)
 {
 	struct xdp_ring *x;
 	struct ring_port *port;
@@ -334,7 +383,7 @@ static int ring_first(int ifindex, unsigned rings, struct ring **out)
 		err = -ENOMEM;
 		goto err_port;
 	}
-	err = rings > 1 || member_begin(x)
+	err = shares_nothing(rings) || member_begin(x)
 		      ? umem_init(&x->umem, (enum pages_type)params.mem_alloc_type, rings)
 		      : 0;
 	if (err)
@@ -342,25 +391,25 @@ static int ring_first(int ifindex, unsigned rings, struct ring **out)
 	err = rings > 1 ? share_begin(x, rings) : 0;
 	if (err)
 		goto err_umem;
-	err = take_port(x);
+	err = take_port(x, busy);
 	if (err && err != -EEXIST && err != -EBUSY && err != -EACCES && port->mode == PORT_NATIVE &&
 	    port->bind == BIND_ANY && (x->sg || x->zerocopy)) {
 		log_info("ring/xdp: %s: driver %s has no usable native XDP: generic mode is tried",
 			 port->ifname, port->driver);
 		port->mode = PORT_GENERIC;
 		port->why = "native mode failed";
-		err = take_port(x);
+		err = take_port(x, busy);
 	}
 	if (err)
 		goto err_share;
 	ring_ready(x);
 	if (x->member)
 		member_publish(x);
-	log_details("ring/xdp: %s (%s): %s mode: %s", port->ifname, port->driver,
-		    x->zerocopy			 ? "zero-copy"
-		    : port->mode == PORT_GENERIC ? "generic"
-						 : "native",
-		    port->why);
+	log_info("ring/xdp: %s (%s): %s mode: %s", port->ifname, port->driver,
+		 x->zerocopy		      ? "zero-copy"
+		 : port->mode == PORT_GENERIC ? "generic"
+					      : "native",
+		 port->why);
 	*out = &x->ring;
 	return 0;
 
@@ -381,7 +430,9 @@ err_port:
 	return err;
 }
 
-/* Beside another process of our user that has the queues. -ENOENT: there is none. */
+/*
+ * Beside another process of our user that has the queues. -ENOENT: there is none; -EAGAIN: not yet.
+ */
 static int ring_beside(int ifindex, struct ring **out)
 {
 	struct member_door door;
@@ -390,7 +441,7 @@ static int ring_beside(int ifindex, struct ring **out)
 	int err;
 
 	err = member_door_find(ifindex, &door);
-	if (err == -ENOENT)
+	if (err == -ENOENT || err == -EAGAIN)
 		return err;
 	if (err)
 		goto err_door;
@@ -417,18 +468,42 @@ err_door:
 	return err;
 }
 
-/* Who wants several rings has no use for others' queues: see share.h. */
+/* A server's processes start together: one of them opens the queues meanwhile. */
+#define COMING_NS 2000000000ull
+#define COMING_PAUSE_NS 1000000ull
+#define COMING_PAUSE_MAX_NS 20000000ull
+
+/* deadline: of clock_monotonic_ns(). */
+static int ring_beside_soon(int ifindex, uint64_t deadline, struct ring **out)
+{
+	uint64_t pause = COMING_PAUSE_NS;
+	int err = ring_beside(ifindex, out);
+
+	while (err == -EAGAIN && clock_monotonic_ns() < deadline) {
+		clock_sleep_ns(pause);
+		pause = pause * 2 < COMING_PAUSE_MAX_NS ? pause * 2 : COMING_PAUSE_MAX_NS;
+		err = ring_beside(ifindex, out);
+	}
+	return err;
+}
+
 int xdp_ring_open(int ifindex, struct ring **out)
 {
+	uint64_t deadline = clock_monotonic_ns() + COMING_NS;
 	unsigned rings = share_rings_wanted();
+	bool beside = !shares_nothing(rings);
+	struct busy busy = {0};
 	int err;
 
-	if (rings == 1 && !ring_beside(ifindex, out))
+	if (beside && !ring_beside_soon(ifindex, deadline, out))
 		return 0;
-	err = ring_first(ifindex, rings, out);
-	/* The one that had the queues was ending, and another has taken its place. */
-	if (err == -EBUSY && rings == 1 && !ring_beside(ifindex, out))
+	err = ring_first(ifindex, rings, &busy, out);
+	if (err != -EBUSY)
+		return err;
+	/* The one that had the queues was ending, or another has them only now. */
+	if (beside && !ring_beside_soon(ifindex, deadline, out))
 		return 0;
+	log_busy(&busy, ifindex);
 	return err;
 }
 

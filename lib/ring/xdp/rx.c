@@ -3,6 +3,9 @@
 #include <errno.h>
 #include <string.h>
 
+#include "config/config.h"
+#include "mem/mem.h"
+#include "ring/xdp/mode.h"
 #include "ring/xdp/xdp.h"
 #include "runtime/runtime.h"
 
@@ -69,14 +72,32 @@ uint32_t rx_supply(struct xdp_ring *x, struct xsk_ring *f, uint32_t n)
 {
 	uint32_t index, done = 0;
 
-	for (; done < n && chunk_pop(&x->umem.rx_free, &index);
-	     done++) /* pending() looks without the lock */
+	for (; done < n && chunk_pop(&x->umem.rx_free, &index); done++) {
+		if (x->share)
+			chunk_owner_set(&x->umem, index, OWNER_NOBODY);
+		/* pending() looks without the lock */
 		__atomic_store_n(&f->addr[f->head++ & f->mask], (uint64_t)index << UMEM_CHUNK_SHIFT,
 				 __ATOMIC_RELAXED);
+	}
 	x->filled += done;
 	/* release: the kernel must see the entries before the index that gives them to it */
 	__atomic_store_n(f->producer, f->head, __ATOMIC_RELEASE);
 	return done;
+}
+
+/*
+ * Some drivers (i40e) set the flag and do not look again: what is in the fill ring by then would
+ * wait for a refill, which a ring that gets nothing never has. For who polls: one load.
+ */
+static inline void rx_tell_again(const struct xsk *s)
+{
+	const struct xsk_ring *f = &s->fill;
+
+	if (__builtin_expect(__atomic_load_n(f->flags, __ATOMIC_RELAXED) & XDP_RING_NEED_WAKEUP,
+			     0) &&
+	    __atomic_load_n(f->consumer, __ATOMIC_RELAXED) !=
+		    __atomic_load_n(f->producer, __ATOMIC_RELAXED))
+		rx_tell(s, f);
 }
 
 /* Not inline: GCC's ThreadSanitizer would complain of the fence there. */
@@ -117,7 +138,7 @@ static void heap_buf_free(struct buf_pool *pool, struct buf *b)
 	struct xdp_ring *x =
 		(struct xdp_ring *)((char *)pool - offsetof(struct xdp_ring, heap_pool));
 
-	x->heap_bufs--;
+	buf_copy_end();
 	x->heap_origin->free(x->heap_origin, b);
 }
 
@@ -135,35 +156,44 @@ void rx_low(struct xdp_ring *x)
 	x->chunks_low = pool_others(x->pool) ? x->part - POOL_HELD_MAX : x->part / CHUNKS_LOW_PART;
 }
 
+/*
+ * Generic mode takes chunks from a fill ring under a lock of the receiving socket, before Linux
+ * 6.15: two sockets of one queue may get the same one. Who has it first keeps it.
+ */
+static inline bool rx_contended(const struct xdp_ring *x)
+{
+	return x->generic && (x->share || pool_others(x->pool));
+}
+
 void rx_init(struct xdp_ring *x, uint32_t heap_bufs_max)
 {
+	x->generic = x->port->mode == PORT_GENERIC;
 	x->part = x->joined ? POOL_RX_SPARE : x->umem.rx_free.num;
 	x->filled = x->part - x->umem.rx_free.num;
 	rx_low(x);
 	x->heap_pool.free = heap_buf_free;
 	x->heap_bufs_max = heap_bufs_max;
-	/*
-	 * What a virtual machine's host or this host sends, and what GRO has merged in front of
-	 * generic mode, has a sum over the pseudo-header only; no driver says which frames. (Of
-	 * damaged frames one in 65,536 has that by chance.)
-	 */
-	x->rx_flags = BUF_CSUM_PARTIAL_OK;
+	/* No driver says which frames. Of damaged ones one in 65,536 has such a sum by chance. */
+	x->rx_flags = mode_partial_sums(x->port) ? BUF_CSUM_PARTIAL_OK : 0;
 	for (unsigned i = 0; i < x->num_queues; i++)
 		rx_refill(x, &x->xsk[i]);
 }
 
 /*
- * A copy of b on the heap, or NULL: no memory, or VMA_RX_BUFS copies exist. b stays the caller's.
+ * A copy of b on the heap, or NULL: no memory, or the process has VMA_RX_BUFS copies. b stays the
+ * caller's.
  */
 static struct buf *copy_out(struct xdp_ring *x, const struct buf *b)
 {
 	struct buf *c;
 
-	if (x->heap_bufs >= x->heap_bufs_max)
+	if (!buf_copy_begin(x->heap_bufs_max))
 		return NULL;
 	c = buf_heap_alloc(b->len);
-	if (!c)
+	if (!c) {
+		buf_copy_end();
 		return NULL;
+	}
 	memcpy(c->data, b->data, b->len);
 	c->len = b->len;
 	c->total = b->total;
@@ -172,7 +202,6 @@ static struct buf *copy_out(struct xdp_ring *x, const struct buf *b)
 	c->gso_count = b->gso_count;
 	x->heap_origin = c->pool;
 	c->pool = &x->heap_pool;
-	x->heap_bufs++;
 	return c;
 }
 
@@ -180,7 +209,7 @@ static struct buf *copy_out(struct xdp_ring *x, const struct buf *b)
  * When users hold so many chunks that the fill rings could run dry, the frame moves to the heap.
  * Returns the frame to hand out, NULL when it had to be dropped.
  */
-static struct buf *spare_chunks(struct xdp_ring *x, struct buf *b)
+static struct buf *move_to_heap(struct xdp_ring *x, struct buf *b)
 {
 	int32_t ours = chunks_ours(x);
 	struct buf *head = NULL, **tail = &head, *c, *from;
@@ -254,7 +283,6 @@ static void desc_invalid(struct xdp_ring *x, struct xsk *s, const struct xdp_des
 
 	log_debug("ring/xdp: %s: descriptor addr %#llx len %u lies outside the UMEM's free chunks",
 		  x->ring.ifname, (unsigned long long)d->addr, d->len);
-	x->filled--; /* the chunk is lost */
 	if (s->chain_head)
 		chain_drop(x, s);
 	else if (!s->chain_bad)
@@ -289,8 +317,8 @@ static inline bool gso_burst_marked(const struct xdp_ring *x, uint64_t addr)
 }
 
 /*
- * Reads the mark and wipes it: the steering program writes there for GSO bursts only, so the next
- * frame in this chunk would seem to be one.
+ * Reads the mark and wipes it: for a frame that has no room in front of it the steering program
+ * cannot write that it is none.
  */
 static void gso_burst_take(struct xdp_ring *x, struct buf *b, const struct xdp_desc *d)
 {
@@ -334,11 +362,19 @@ static __attribute__((noinline)) struct buf *take_odd(struct xdp_ring *x, struct
 	struct buf *b = umem_desc_buf(&x->umem, d->addr, d->len);
 
 	if (!b || b->refs) {
+		x->filled -= !b; /* the chunk is lost; one that we have was counted when it came */
+		desc_invalid(x, s, d);
+		return NULL;
+	}
+	if (rx_contended(x) &&
+	    !chunk_owner_take(&x->umem, (uint32_t)(d->addr >> UMEM_CHUNK_SHIFT), x->umem.me)) {
+		x->filled--; /* the kernel has left out another one, which is lost */
 		desc_invalid(x, s, d);
 		return NULL;
 	}
 	take(x, b, d->addr, d->len);
-	if (gso_burst_marked(x, d->addr))
+	/* Of a frame's parts the first one is marked. */
+	if (!s->chain_head && !s->chain_bad && gso_burst_marked(x, d->addr))
 		gso_burst_take(x, b, d);
 	if ((d->options & XDP_PKT_CONTD) || s->chain_head || s->chain_bad) {
 		b = chain_add(x, s, b, d->options & XDP_PKT_CONTD);
@@ -349,7 +385,7 @@ static __attribute__((noinline)) struct buf *take_odd(struct xdp_ring *x, struct
 		return NULL;
 	if (b->total >= MERGED_MIN && !b->gso_size)
 		s->merged += b->total;
-	return chunks_ours(x) < (int32_t)x->chunks_low ? spare_chunks(x, b) : b;
+	return chunks_ours(x) < (int32_t)x->chunks_low ? move_to_heap(x, b) : b;
 }
 
 /*
@@ -369,8 +405,13 @@ static unsigned rx_idle(struct xdp_ring *x, struct xsk *s)
 
 	__builtin_prefetch(b, 1);
 	__builtin_prefetch((const uint8_t *)b + 64, 1);
+	if (__builtin_expect(params.rx_prefetch_bytes_before_poll, 0))
+		prefetch_bytes(x->umem.base + chunk + XDP_HEADROOM,
+			       params.rx_prefetch_bytes_before_poll);
 	if (__builtin_expect(s->missing >= s->refill_at && x->umem.rx_free.num, 0))
 		rx_refill(x, s);
+	if (__builtin_expect(x->zerocopy, 0))
+		rx_tell_again(s);
 	return 0;
 }
 
@@ -391,10 +432,11 @@ static inline __attribute__((always_inline)) unsigned rx_queue(struct xdp_ring *
 	}
 	start = head;
 	/*
-	 * False: no larger frame has begun, and there are chunks enough even if none of this batch
-	 * is given back.
+	 * False: no larger frame has begun, there are chunks enough even if none of this batch is
+	 * given back, and nobody else can be given the same ones.
 	 */
-	odd = s->chain_head || s->chain_bad || chunks_ours(x) < (int32_t)(x->chunks_low + max);
+	odd = s->chain_head || s->chain_bad || chunks_ours(x) < (int32_t)(x->chunks_low + max) ||
+	      rx_contended(x);
 	for (; n < max && head != r->seen; head++) {
 		/*
 		 * Each word is read once: another process could change it. One by one: a copy of
@@ -476,8 +518,7 @@ static inline void prefetch_frame(const struct xdp_ring *x, const struct xsk *s,
 	__builtin_prefetch(
 		/* the mark of a GSO burst is looked for there */
 		frame - sizeof(struct vma_gso_burst));
-	__builtin_prefetch(frame);
-	__builtin_prefetch(frame + 64);
+	prefetch_bytes(frame, params.rx_prefetch_bytes);
 }
 
 bool xdp_pending(const struct ring *ring)
@@ -540,11 +581,15 @@ bool xdp_arm(struct ring *ring)
 
 		if (s->missing && x->umem.rx_free.num)
 			rx_refill(x, s);
+		if (__builtin_expect(x->zerocopy, 0))
+			rx_tell_again(s);
 		if (s->rx.head != __atomic_load_n(s->rx.producer, __ATOMIC_ACQUIRE))
 			waiting = true;
 	}
 	if (waiting)
 		return true;
+	if (x->pool)
+		pool_rest(x);
 	x->armed = true;
 	stat_add(&x->counters.interrupts_requested, 1);
 	return false;

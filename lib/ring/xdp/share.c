@@ -3,7 +3,9 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <sys/utsname.h>
 
 #include "ring/xdp/xdp.h"
 #include "config/config.h"
@@ -20,10 +22,36 @@ void share_several_begin(void)
 	atomic_store(&several, true);
 }
 
+bool share_completions_good(const char *release)
+{
+	unsigned major, minor;
+
+	/* cf24f5a5feea came with 6.6, 30f241fcf52a with 6.17 */
+	return sscanf(release, "%u.%u", &major, &minor) != 2 || major != 6 || minor < 6 ||
+	       minor > 16;
+}
+
+bool share_allowed(void)
+{
+	static _Atomic bool said;
+	struct utsname u;
+
+	if (uname(&u) || share_completions_good(u.release))
+		return true;
+	if (!atomic_exchange(&said, true))
+		log_info("ring/xdp: Linux %s cannot have an interface's queues shared (6.17 can): "
+			 "other processes' sockets on it stay with the kernel, and this one has "
+			 "one ring",
+			 u.release);
+	return false;
+}
+
 unsigned share_rings_wanted(void)
 {
 	if (!params.ring_allocation_logic_rx && !params.ring_allocation_logic_tx &&
 	    !atomic_load(&several))
+		return 1;
+	if (!share_allowed())
 		return 1;
 	if (params.ring_limit_per_interface <= 0)
 		return SHARE_RINGS_DEFAULT;

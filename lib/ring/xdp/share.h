@@ -10,6 +10,7 @@
 #ifndef RING_XDP_SHARE_H
 #define RING_XDP_SHARE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "ring/xdp/umem.h"
@@ -21,6 +22,15 @@
  * all is locked from the beginning.
  */
 #define SHARE_RINGS_DEFAULT 8u
+
+/*
+ * Can the sockets of one queue share its completion ring on a kernel of that release
+ * ("6.12.48+deb13")? Linux 6.6 to 6.16 reports chunks as sent that another socket has just posted:
+ * they would be written anew before they have left.
+ */
+bool share_completions_good(const char *release);
+/* The same of this kernel; if not, the log says so, once. */
+bool share_allowed(void);
 
 struct xdp_ring;
 struct xsk;

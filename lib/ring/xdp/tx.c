@@ -146,7 +146,8 @@ static inline int tx_publish(struct xdp_ring *x, struct xsk_ring *t, const struc
 	__atomic_store_n(t->producer, t->head, __ATOMIC_RELEASE);
 	for (; b; b = b->frag)
 		chunk_posted(x, b);
-	atomic_store_explicit(&x->unsent, 1, memory_order_relaxed);
+	/* release: whose kick() reads it sees the producer index, so its call takes this frame */
+	atomic_store_explicit(&x->unsent, 1, memory_order_release);
 	stat_add(&x->counters.tx_packets, 1);
 	stat_add(&x->counters.tx_bytes, bytes);
 	return 0;
@@ -202,11 +203,14 @@ static bool tx_empty(const struct xdp_ring *x)
 	       __atomic_load_n(t->producer, __ATOMIC_ACQUIRE);
 }
 
-bool tx_flush(struct xdp_ring *x)
+int tx_flush(struct xdp_ring *x)
 {
+	int err = xdp_kick(&x->ring);
+
 	/* That is not enough: another thread that took the kick over may still be at it. */
-	xdp_kick(&x->ring);
-	return tx_empty(x);
+	if (!err && !tx_empty(x))
+		err = -EAGAIN;
+	return err;
 }
 
 int xdp_kick(struct ring *r)
@@ -218,10 +222,10 @@ int xdp_kick(struct ring *r)
 	if (!atomic_load_explicit(&x->unsent, memory_order_relaxed))
 		return 0;
 	/*
-	 * Before the call: what another thread posts from now on is that thread's to kick. The call
-	 * is the barrier.
+	 * Before the call, and before the device's index is read: what another thread posts from
+	 * now on is that thread's to kick. acquire: what was posted until now is this call's.
 	 */
-	atomic_store_explicit(&x->unsent, 0, memory_order_relaxed);
+	(void)atomic_exchange_explicit(&x->unsent, 0, memory_order_acq_rel);
 	if (x->zerocopy) {
 		/*
 		 * The driver sets the flag and looks at the ring once more; so we publish, then

@@ -33,7 +33,7 @@ int chunk_stack_init(struct chunk_stack *s, uint32_t first, uint32_t n, uint32_t
 #define UMEM_RX_MORE 1024u
 #define UMEM_TX_MORE 256u
 
-struct umem {
+struct xdp_umem {
 	struct buf_pool pool; /* first: pool->free finds the umem */
 	uint8_t *base;
 	/*
@@ -47,11 +47,13 @@ struct umem {
 	size_t bytes; /* of the mapping; 0: it is another ring's */
 	/*
 	 * [num_chunks]: whose a chunk is (OWNER_*), and how often it is posted and not yet sent. Of
-	 * a chunk of ours we alone write it. In a pool's memory, where others read it when we die.
+	 * a chunk of ours we alone write it. In a pool's memory, where others read it when we die;
+	 * of a share all rings' is the first one's.
 	 */
 	uint32_t *owner;
-	uint32_t me; /* our OWNER_OF(); 0: no pool's, and what stands in owner matters to nobody */
-	void *own_words; /* owner's memory where it is no pool's */
+	/* our OWNER_OF(); 0: neither a pool's nor a share's, and owner matters to nobody */
+	uint32_t me;
+	void *own_words; /* owner's memory where it is ours */
 };
 
 /* For receiving: the kernel's. For transmitting: free in the pool. */
@@ -62,19 +64,28 @@ struct umem {
 /* The dead one's: it is free when the kernel has sent it. */
 #define OWNER_DEAD (0xffffu << OWNER_SHIFT)
 
-static inline uint32_t chunk_owner(const struct umem *u, uint32_t index)
+static inline uint32_t chunk_owner(const struct xdp_umem *u, uint32_t index)
 {
 	return __atomic_load_n(&u->owner[index], __ATOMIC_RELAXED);
 }
 
 /* release: what was done to the chunk before counts when we are killed after it */
-static inline void chunk_owner_set(struct umem *u, uint32_t index, uint32_t word)
+static inline void chunk_owner_set(struct xdp_umem *u, uint32_t index, uint32_t word)
 {
 	__atomic_store_n(&u->owner[index], word, __ATOMIC_RELEASE);
 }
 
+/* A chunk that is nobody's becomes that owner's. False: somebody has it. */
+static inline bool chunk_owner_take(struct xdp_umem *u, uint32_t index, uint32_t word)
+{
+	uint32_t nobody = OWNER_NOBODY;
+
+	return __atomic_compare_exchange_n(&u->owner[index], &nobody, word, false, __ATOMIC_ACQ_REL,
+					   __ATOMIC_RELAXED);
+}
+
 /* One of the posts of a chunk is over. */
-static inline void chunk_sent(struct umem *u, uint32_t index)
+static inline void chunk_sent(struct xdp_umem *u, uint32_t index)
 {
 	uint32_t word = chunk_owner(u, index);
 
@@ -83,33 +94,38 @@ static inline void chunk_sent(struct umem *u, uint32_t index)
 }
 
 /* A UMEM for so many rings; u is the first one's. 0 or negative errno. */
-int umem_init(struct umem *u, enum pages_type type, unsigned rings);
+int umem_init(struct xdp_umem *u, enum pages_type type, unsigned rings);
 /*
  * Ring number k, above 0, on the first one's memory, with the chunks that are its part. 0 or
  * negative errno.
  */
-int umem_join(struct umem *u, const struct umem *first, unsigned k);
+int umem_join(struct xdp_umem *u, const struct xdp_umem *first, unsigned k);
 /*
  * The UMEM that `base` is, for a pool's member: with none of its chunks. The owner words are the
  * pool's. 0 or negative errno, then base is the caller's.
  */
-int umem_enter(struct umem *u, void *base, size_t bytes, uint32_t num_rx, uint32_t num_chunks);
+int umem_enter(struct xdp_umem *u, void *base, size_t bytes, uint32_t num_rx, uint32_t num_chunks);
 /* The buffer of a chunk that we have now. */
-static inline void umem_buf_take(struct umem *u, struct buf *b, uint64_t chunk)
+static inline void umem_buf_take(struct xdp_umem *u, struct buf *b, uint64_t chunk)
 {
 	b->pool = &u->pool;
 	b->addr = chunk & ~(uint64_t)(UMEM_CHUNK - 1);
 }
 
 /* The ring that transmits with chunk `index`. */
-static inline unsigned umem_tx_owner(const struct umem *u, uint32_t index)
+static inline unsigned umem_tx_owner(const struct xdp_umem *u, uint32_t index)
 {
 	uint32_t i = index - u->num_rx;
 
 	return i < UMEM_TX_CHUNKS ? 0 : 1 + (i - UMEM_TX_CHUNKS) / UMEM_TX_MORE;
 }
 
-void umem_fini(struct umem *u);
+/*
+ * The memory is others' no more: in its place is a copy of the chunks that u has, or, with a line
+ * in the log, zeroes. 0; negative errno: it is still there.
+ */
+int umem_part(struct xdp_umem *u);
+void umem_fini(struct xdp_umem *u);
 
 /* False when all chunks are there already: a chunk was given back twice. */
 static inline bool chunk_push(struct chunk_stack *s, uint32_t index)
@@ -128,7 +144,7 @@ static inline bool chunk_pop(struct chunk_stack *s, uint32_t *index)
 	return true;
 }
 
-static inline void umem_chunk_free(struct umem *u, uint32_t index)
+static inline void umem_chunk_free(struct xdp_umem *u, uint32_t index)
 {
 	chunk_push(index < u->num_rx ? &u->rx_free : &u->tx_free, index);
 }
@@ -137,7 +153,7 @@ static inline void umem_chunk_free(struct umem *u, uint32_t index)
  * The buffer that a descriptor of the kernel names, or NULL when [addr, addr + len) does not lie in
  * one chunk of ours.
  */
-static inline struct buf *umem_desc_buf(const struct umem *u, uint64_t addr, uint32_t len)
+static inline struct buf *umem_desc_buf(const struct xdp_umem *u, uint64_t addr, uint32_t len)
 {
 	uint64_t index = addr >> UMEM_CHUNK_SHIFT;
 

@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The AF_XDP ring's insides, shared by its files: xsk.c (sockets), ring.c (receive, life), tx.c,
- * gso.c.
+ * The ring on AF_XDP, on any interface: its insides, shared by its files. Of others only backends.c
+ * includes it; the rest goes by struct ring_ops.
+ *
+ * Every packet: rx.c, tx.c, gso.c. When rings and rules come and go: ring.c, xsk.c (sockets),
+ * port.c, mode.c, umem.c, share.c, pool.c and member.c (several processes), flow_table.c, pin.c,
+ * guard.c, kernel_types.c.
  */
 #ifndef RING_XDP_XDP_H
 #define RING_XDP_XDP_H
@@ -69,7 +73,7 @@ struct xdp_ring {
 	struct ring ring;
 	struct ring_counters counters;
 	struct ring_port *port; /* of a ring after the first: the first one's */
-	struct umem umem;
+	struct xdp_umem umem;
 	/*
 	 * NULL: the interface can have this ring only, which has the fill and completion rings for
 	 * itself.
@@ -80,6 +84,7 @@ struct xdp_ring {
 	struct pool *pool;
 	struct member *member;
 	bool joined; /* the queues were another process's before */
+	uint32_t fill_entries, comp_entries; /* of its queues' rings, checked */
 	unsigned row; /* in the steering program's table: number in the share, or in the pool */
 	uint32_t tx_held; /* chunks for transmitting that are ours; of a pool */
 	/* Receive, under the stack lock. */
@@ -92,11 +97,12 @@ struct xdp_ring {
 	uint32_t filled;
 	uint32_t part; /* as many chunks for receiving as we count as ours at the beginning */
 	uint32_t chunks_low;
-	uint32_t heap_bufs, heap_bufs_max; /* received frames copied out of the UMEM */
+	uint32_t heap_bufs_max; /* VMA_RX_BUFS; see buf_copy_begin() */
 	struct buf_pool heap_pool; /* counts them */
 	struct buf_pool *heap_origin; /* where their memory goes */
 	uint8_t rx_flags; /* buf.flags of every frame */
 	bool armed;
+	bool generic; /* the kernel receives on several processors at once: see rx_contended() */
 	/* Transmit, under the stack lock but for kick(). */
 	uint32_t tx_credit; /* buffers to hand out before the completion ring is looked at again */
 	bool zerocopy;
@@ -138,11 +144,22 @@ static inline void stat_add(uint64_t *c, uint64_t n)
 int xsk_open_all(struct xdp_ring *x, unsigned *queue);
 void xsk_close_all(struct xdp_ring *x);
 /*
+ * The sockets, which are closed later, are something harmless from now on, for who is inside
+ * kick(). 0, or the first negative errno: the rest is done all the same.
+ */
+int xsk_part_all(struct xdp_ring *x);
+/*
  * The receive or (where = XDP_PGOFF_TX_RING) transmit ring of another process's socket, with so
  * many entries. 0 or negative errno.
  */
 int xsk_map_other(struct xsk_ring *r, int fd, uint32_t entries, off_t where);
 void xsk_unmap_other(struct xsk_ring *r);
+/*
+ * Has the kernel send what another process, which has ended, has posted on its socket. True: the
+ * consumer index of the transmit ring says what it has taken. Before Linux 6.17 that lags behind
+ * by what the kernel has looked at and not sent.
+ */
+bool xsk_flush_other(int fd);
 
 /* Puts up to n free chunks into the fill ring f. Returns how many. */
 uint32_t rx_supply(struct xdp_ring *x, struct xsk_ring *f, uint32_t n);
@@ -165,8 +182,11 @@ void tx_reclaim(struct xdp_ring *x);
 struct buf *xdp_tx_alloc(struct ring *r, uint32_t room);
 int xdp_post(struct ring *r, struct buf *b);
 int xdp_kick(struct ring *r);
-/* Has what was posted transmitted; true when the kernel has taken all of it. Any thread. */
-bool tx_flush(struct xdp_ring *x);
+/*
+ * Has what was posted transmitted. 0: the kernel has taken all of it; -EAGAIN: not yet, as with a
+ * full ring; or the errors of kick(). Any thread.
+ */
+int tx_flush(struct xdp_ring *x);
 
 /* Sets ring.caps.max_gso and gso_fd; without the kernel's help both stay "none". */
 void gso_open(struct xdp_ring *x);

@@ -4,8 +4,11 @@
  * Documentation/networking/af_xdp.rst.
  */
 #include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -26,6 +29,8 @@
 /* One that nobody steers packets to is being closed: on a busy machine that takes longer. */
 #define CLOSING_RETRY_MS 1000
 #define BUSY_RETRY_NS 500000
+/* Calls that empty a transmit ring: the kernel sends 32 frames in each. */
+#define FLUSH_MAX (2 * RING_MAX / 32)
 #define RETRIES(ms) ((ms) * (1000000 / BUSY_RETRY_NS))
 
 static uint32_t ring_size(long wanted, uint32_t max)
@@ -72,6 +77,28 @@ static void unmap_ring(struct xsk_ring *r)
 	memset(r, 0, sizeof(*r));
 }
 
+static void warn_memlock(const char *ifname, unsigned long long mib)
+{
+	struct rlimit limit = {0};
+
+	(void)libc.getrlimit(RLIMIT_MEMLOCK, &limit);
+	log_box("Your current max locked memory is: %llu. Please change it to unlimited.\n"
+		"Set this user's default to `ulimit -l unlimited`, or grant CAP_IPC_LOCK.\n"
+		"Interface %s will not be offloaded: the kernel does not let %llu MiB be locked.",
+		(unsigned long long)limit.rlim_cur, ifname, mib);
+}
+
+/* As the manual has it. */
+static void warn_no_permission(const char *ifname)
+{
+	log_box("Interface %s will not be offloaded.\n"
+		"Offloaded resources are restricted to root or user with CAP_NET_RAW privileges.\n"
+		"Remedy: run as root, or grant the capabilities that libvma(7) names, for example\n"
+		"by AmbientCapabilities= of systemd or setpriv(1). A program with setcap(8) needs\n"
+		"chmod u+s of libvma.so as well: see SETCAP PROGRAMS in libvma(7).",
+		ifname);
+}
+
 static int register_umem(struct xdp_ring *x, int fd)
 {
 	struct xdp_umem_reg reg = {
@@ -85,9 +112,7 @@ static int register_umem(struct xdp_ring *x, int fd)
 		return 0;
 	err = -errno;
 	if (err == -ENOBUFS || err == -ENOMEM)
-		log_warn("ring/xdp: %s: the kernel does not let %llu MiB be locked: raise 'ulimit "
-			 "-l' or grant CAP_IPC_LOCK",
-			 x->ring.ifname, (unsigned long long)reg.len >> 20);
+		warn_memlock(x->ring.ifname, (unsigned long long)reg.len >> 20);
 	else
 		log_error("ring/xdp: %s: setsockopt(XDP_UMEM_REG): %s", x->ring.ifname,
 			  strerror(-err));
@@ -163,8 +188,20 @@ static struct sizes sizes_of(const struct xdp_ring *x, const struct xsk *s)
 	return z;
 }
 
+/* A size that the user has set and does not get is said once. */
+static void size_said(const struct xdp_ring *x, const char *variable, const int *wanted,
+		      uint32_t size, _Atomic bool *said)
+{
+	if ((uint32_t)*wanted == size || !params_given(wanted) || atomic_exchange(said, true))
+		return;
+	log_warn("%s=%d is %u on %s: with AF_XDP it is a power of two, %u at most for all queues "
+		 "of an interface together",
+		 variable, *wanted, size, x->ring.ifname, RING_MAX);
+}
+
 static int make_rings(struct xdp_ring *x, struct xsk *s)
 {
+	static _Atomic bool rx_said, tx_said;
 	const struct sizes z = sizes_of(x, s);
 	struct xdp_mmap_offsets o;
 	socklen_t len = sizeof(o);
@@ -176,6 +213,9 @@ static int make_rings(struct xdp_ring *x, struct xsk *s)
 	    (err = set_size(x, fd, XDP_RX_RING, "XDP_RX_RING", z.rx)) ||
 	    (z.tx && (err = set_size(x, fd, XDP_TX_RING, "XDP_TX_RING", z.tx))))
 		return err;
+	size_said(x, "VMA_RX_WRE", &params.rx_wre, z.rx, &rx_said);
+	if (z.tx)
+		size_said(x, "VMA_TX_WRE", &params.tx_wre, z.tx, &tx_said);
 	if (libc.getsockopt(fd, SOL_XDP, XDP_MMAP_OFFSETS, &o, &len))
 		return -errno;
 	if ((z.fill && (err = map_ring(&s->fill, fd, &o.fr, z.fill, sizeof(uint64_t),
@@ -259,7 +299,12 @@ static int bind_first(struct xdp_ring *x, struct xsk *s)
 	static const uint16_t native[] = {XDP_ZEROCOPY | XDP_USE_SG, XDP_ZEROCOPY,
 					  XDP_COPY | XDP_USE_SG, XDP_COPY};
 	bool may_zerocopy = x->port->mode == PORT_NATIVE && x->port->bind != BIND_COPY;
-	const uint16_t *mode = may_zerocopy ? native : native + 2,
+	/*
+	 * Not with frames of several chunks where rings share a queue: their chunks together are
+	 * more than a receive ring's entries (see supply_bound()).
+	 */
+	const uint16_t *zerocopy = x->share ? native + 1 : native,
+		       *mode = may_zerocopy ? zerocopy : native + 2,
 		       *end = x->port->bind == BIND_ZEROCOPY ? native + 2 : native + 4;
 	int err = -EINVAL;
 
@@ -279,17 +324,16 @@ static int bind_first(struct xdp_ring *x, struct xsk *s)
 /* The fill and completion rings of a bound socket are those of its queue. */
 static int map_queue(struct xdp_ring *x, struct xsk *s)
 {
-	const struct pool *p = x->pool;
 	struct xdp_mmap_offsets o;
 	socklen_t len = sizeof(o);
 	int err;
 
 	if (libc.getsockopt(s->fd, SOL_XDP, XDP_MMAP_OFFSETS, &o, &len))
 		return -errno;
-	err = map_ring(&s->fill, s->fd, &o.fr, p->fill_entries, sizeof(uint64_t),
+	err = map_ring(&s->fill, s->fd, &o.fr, x->fill_entries, sizeof(uint64_t),
 		       (off_t)XDP_UMEM_PGOFF_FILL_RING);
 	if (!err && s == x->xsk)
-		err = map_ring(&s->comp, s->fd, &o.cr, p->comp_entries, sizeof(uint64_t),
+		err = map_ring(&s->comp, s->fd, &o.cr, x->comp_entries, sizeof(uint64_t),
 			       (off_t)XDP_UMEM_PGOFF_COMPLETION_RING);
 	return err;
 }
@@ -312,6 +356,18 @@ void xsk_unmap_other(struct xsk_ring *r)
 	unmap_ring(r);
 }
 
+bool xsk_flush_other(int fd)
+{
+	for (unsigned i = 0; i < FLUSH_MAX; i++) {
+		if (libc_raw(SYS_sendto, fd, 0, 0, MSG_DONTWAIT, 0, 0) >= 0)
+			return true;
+		if (errno != EAGAIN && errno != EBUSY && errno != ENOBUFS && errno != EINTR)
+			return false;
+		sched_yield();
+	}
+	return false;
+}
+
 /* The bind of s failed: says why. Returns what the caller is told. */
 static int bind_refused(const struct xdp_ring *x, const struct xsk *s, int err)
 {
@@ -327,20 +383,36 @@ static int bind_refused(const struct xdp_ring *x, const struct xsk *s, int err)
 	return err;
 }
 
+/*
+ * With zero-copy the kernel (6.6 and newer) frees a frame of several chunks whose end finds the
+ * receive ring full, though its head stands there already: the chunk would be the kernel's and
+ * ours. So the ring has room for all that the kernel can have.
+ */
+static void supply_bound(struct xsk *s)
+{
+	if (s->supply > s->rx.size)
+		s->supply = s->rx.size;
+	if (s->missing > s->rx.size)
+		s->missing = s->rx.size;
+}
+
 static int xsk_open(struct xdp_ring *x, struct xsk *s)
 {
 	bool sends = s == x->xsk, first = sends && !is_further(x);
 	int err, size = 8 << 20;
-	char missing[64];
+	char text[64];
+	const char *missing;
 
 	s->fd = OWN_FD(libc.socket(AF_XDP, SOCK_RAW | SOCK_CLOEXEC, 0));
 	if (s->fd < 0) {
 		err = -errno;
 		s->fd = -1;
+		missing = caps_missing(CAPS_BIT(CAP_NET_RAW), text, sizeof(text));
 		log_at(is_further(x) ? LOG_DEBUG : LOG_WARN,
 		       "ring/xdp: %s: socket(AF_XDP): %s%s: sockets stay with the kernel",
-		       x->ring.ifname, strerror(-err),
-		       caps_missing(CAPS_BIT(CAP_NET_RAW), missing, sizeof(missing)));
+		       x->ring.ifname, strerror(-err), missing);
+		if (*missing && !is_further(x))
+			warn_no_permission(x->ring.ifname);
 		return err;
 	}
 	/* A batch must not end at the send buffer's limit; without the privilege it may. */
@@ -352,6 +424,8 @@ static int xsk_open(struct xdp_ring *x, struct xsk *s)
 	if (err)
 		return err;
 	err = first ? bind_first(x, s) : try_bind(x, s, XDP_SHARED_UMEM);
+	if (!err && x->zerocopy)
+		supply_bound(s);
 	if (!err && x->joined)
 		err = map_queue(x, s);
 	return err && err != -EBUSY ? bind_refused(x, s, err) : err;
@@ -374,6 +448,45 @@ void xsk_close_all(struct xdp_ring *x)
 	/* The first one holds the UMEM. */
 	for (unsigned i = x->num_queues; i-- > 0;)
 		xsk_close(&x->xsk[i]);
+}
+
+static int ring_part(const struct xsk_ring *r)
+{
+	return r->map ? pages_replace(r->map, r->map_len, NULL) : 0;
+}
+
+/* The number stays taken. */
+static int fd_part(int fd, int dummy)
+{
+	return fd >= 0 && own_fd_dup3(dummy, fd, O_CLOEXEC) < 0 ? -errno : 0;
+}
+
+static int first_error(const int *errs, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++)
+		if (errs[i])
+			return errs[i];
+	return 0;
+}
+
+static int xsk_part(const struct xsk *s, int dummy)
+{
+	const int errs[] = {fd_part(s->fd, dummy), ring_part(&s->rx), ring_part(&s->fill),
+			    ring_part(&s->tx), ring_part(&s->comp)};
+
+	return first_error(errs, sizeof(errs) / sizeof(errs[0]));
+}
+
+int xsk_part_all(struct xdp_ring *x)
+{
+	int errs[PORT_MAX_QUEUES + 1], dummy = own_eventfd(0);
+
+	for (unsigned i = 0; i < x->num_queues; i++)
+		errs[i] = xsk_part(&x->xsk[i], dummy);
+	errs[x->num_queues] = fd_part(x->gso_fd, dummy);
+	if (dummy >= 0)
+		own_fd_close(dummy);
+	return first_error(errs, x->num_queues + 1);
 }
 
 int xsk_open_all(struct xdp_ring *x, unsigned *queue)

@@ -77,21 +77,21 @@ static __attribute__((noinline)) void wqe_close(struct sq *q)
 
 void sq_burst_begin(struct sq *q)
 {
-	if (!q->mpw.able || q->mpw.on || q->broken)
+	if (!q->mpw.able || q->mpw.is_on || q->broken)
 		return;
 	/* Nothing makes a WQE of its own meanwhile: sq_slot() and sq_send() find no room. */
 	q->mpw.slot_room = q->slot_room;
 	q->slot_room = 0;
-	q->mpw.on = true;
+	q->mpw.is_on = true;
 	q->mpw.units = q->mpw.units_max = 0;
 }
 
 void sq_burst_end(struct sq *q)
 {
-	if (!q->mpw.on)
+	if (!q->mpw.is_on)
 		return;
 	wqe_close(q);
-	q->mpw.on = false;
+	q->mpw.is_on = false;
 	if (!q->broken)
 		q->slot_room = q->mpw.slot_room;
 }
@@ -102,7 +102,7 @@ uint8_t *sq_burst_add(struct sq *q, uint32_t len)
 	struct mlx5_wqe_inl_data_seg *in;
 	struct sq_mpw *m = &q->mpw;
 
-	if (!m->on || len > m->slot_room || len <= SQ_INLINE_HEADER)
+	if (!m->is_on || len > m->slot_room || len <= SQ_INLINE_HEADER)
 		return NULL;
 	if (m->units + units > m->units_max) {
 		wqe_close(q);

@@ -6,7 +6,7 @@
 #ifndef RING_MLX5_QUEUE_MPW_H
 #define RING_MLX5_QUEUE_MPW_H
 
-#include "ring/mlx5/queue/send.h"
+#include "ring/mlx5/queue/wqe.h"
 
 /* Nothing where the device cannot, or a burst is on. */
 void sq_burst_begin(struct sq *q);

@@ -107,12 +107,14 @@ struct sq_dm {
 	/* bytes given out, with those left out at the end, and got back, in total */
 	uint32_t pi, ci;
 	__be32 lkey; /* its addresses are offsets */
+	/* Frames that were put there, their bytes, and frames for which there was no room. */
+	uint64_t packets, bytes, oob;
 };
 
 /* A burst (mpw.h): what is known of the WQE that it is filling. */
 struct sq_mpw {
 	bool able; /* the device knows such WQEs */
-	bool on;
+	bool is_on;
 	/* of 16 bytes: written, and that there is room for; 0: no WQE is begun */
 	uint32_t units, units_max;
 	uint32_t frames;
@@ -288,7 +290,7 @@ struct rq {
 	uint8_t zip_flags;
 	bool broken;
 	/* broken, in the middle of a session, of several buffers for a WQE, or striding */
-	bool odd;
+	bool is_odd;
 	uint8_t syndrome, vendor_syndrome; /* as in struct sq */
 	/* A striding queue (strides.h), whose segs are 0: pi and ci count slabs. */
 	struct slabs *slabs; /* NULL: it is none */
@@ -413,7 +415,7 @@ static inline struct buf *rq_take_usual(struct rq *q)
 
 	if (__builtin_expect((cqe_op_own(c) ^ cq_owner(&q->cq, q->cq.ci)) != MLX5_CQE_RESP_SEND
 										     << 4 ||
-				     q->odd,
+				     q->is_odd,
 			     0))
 		return NULL;
 	/*
@@ -435,8 +437,9 @@ static inline enum rx_result rq_take(struct rq *q, struct buf **out)
 	const struct mlx5_cqe64 *c = cq_at(&q->cq, q->cq.ci);
 	uint8_t op_own = cqe_op_own(c);
 
-	if (__builtin_expect(
-		    (op_own ^ cq_owner(&q->cq, q->cq.ci)) != MLX5_CQE_RESP_SEND << 4 || q->odd, 0))
+	if (__builtin_expect((op_own ^ cq_owner(&q->cq, q->cq.ci)) != MLX5_CQE_RESP_SEND << 4 ||
+				     q->is_odd,
+			     0))
 		return rq_take_odd(q, out);
 	return rq_take_plain(q, c, out);
 }

@@ -28,7 +28,7 @@ int rq_init(struct rq *q, const struct mlx5dv_qp *qp, const struct mlx5dv_cq *cq
 	q->stride = qp->rq.stride / seg;
 	q->segs = segs;
 	q->spill = spill ? spill->len : 0;
-	q->odd = segs > 1;
+	q->is_odd = segs > 1;
 	q->dbrec = qp->dbrec;
 	q->bufs = calloc(cnt, sizeof(*q->bufs));
 	if (!q->bufs)
@@ -58,7 +58,7 @@ void rq_fini(struct rq *q)
 	free(q->bufs);
 	q->bufs = NULL;
 	q->cnt = q->pi = q->ci = q->zip_left = 0;
-	q->broken = q->odd = true;
+	q->broken = q->is_odd = true;
 	cq_mute(&q->cq);
 }
 
@@ -102,7 +102,7 @@ static struct buf *pop(struct rq *q, uint16_t counter, uint32_t len, uint8_t fla
 
 enum rx_result rq_break(struct rq *q)
 {
-	q->broken = q->odd = true;
+	q->broken = q->is_odd = true;
 	return RX_BROKEN;
 }
 
@@ -168,7 +168,7 @@ static enum rx_result zip_next(struct rq *q, struct buf **out)
 	q->cq.ci++;
 	q->zip_at++;
 	q->zip_left--;
-	q->odd = q->zip_left || q->segs > 1;
+	q->is_odd = q->zip_left || q->segs > 1;
 	return *out ? RX_FRAME : RX_LONG;
 }
 

@@ -86,7 +86,7 @@ void sq_fini(struct sq *q)
 {
 	for (; q->held && q->held_ci != q->held_pi; q->held_ci++)
 		buf_free(q->held[q->held_ci & q->mask]);
-	if (q->mpw.on)
+	if (q->mpw.is_on)
 		buf_free(q->mpw.held);
 	free(q->held);
 	free(q->marks);
@@ -95,7 +95,7 @@ void sq_fini(struct sq *q)
 	/* Nothing can be posted, nothing is left to be kicked. */
 	q->slot_room = q->run = 0;
 	q->broken = true;
-	q->mpw.on = false;
+	q->mpw.is_on = false;
 	cq_mute(&q->cq);
 	__atomic_store_n(&q->state.whole, 0, __ATOMIC_RELAXED);
 }
@@ -193,7 +193,7 @@ static __attribute__((noinline)) int post_pointer(struct sq *q, struct buf *b)
 	uint8_t *wqe;
 	bool asks;
 
-	if (q->mpw.on)
+	if (q->mpw.is_on)
 		return sq_burst_post(q, b);
 	if (!q->run && !sq_room(q, 1))
 		return -ENOBUFS;

@@ -65,7 +65,7 @@ int strq_init(struct rq *q, const struct mlx5dv_rwq *wq, const struct mlx5dv_cq 
 	int err;
 
 	memset(q, 0, sizeof(*q));
-	q->broken = q->odd = true;
+	q->broken = q->is_odd = true;
 	if (!wq->buf || !wq->dbrec || !cnt || cnt > 32768 || (cnt & (cnt - 1)) ||
 	    wq->stride != sizeof(struct strq_wqe))
 		return -EINVAL;

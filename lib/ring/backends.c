@@ -7,8 +7,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ring/bond.h"
 #include "ring/mlx5/mlx5.h"
 #include "ring/port.h"
+#include "ring/xdp/member.h"
 #include "ring/xdp/share.h"
 #include "ring/xdp/xdp.h"
 #include "runtime/runtime.h"
@@ -83,6 +85,9 @@ static int open_kind(int ifindex, struct ring **out)
 	port_close(port);
 	if (loopback && (err = loopback_check(ifname)))
 		return err;
+	err = bond_check(ifname);
+	if (err)
+		return err;
 	err = -EOPNOTSUPP;
 	for (unsigned i = 0; i < sizeof(kinds) / sizeof(kinds[0]) && err; i++)
 		if (params.ring_type == RING_TYPE_AUTO || params.ring_type == (int)kinds[i].type)
@@ -107,6 +112,11 @@ int ring_open(int ifindex, struct ring **out)
 void ring_several_begin(void)
 {
 	share_several_begin();
+}
+
+void ring_user_to_be(uid_t uid)
+{
+	member_user_to_be(uid);
 }
 
 bool ring_blocks_likely(int ifindex)

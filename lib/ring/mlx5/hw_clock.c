@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-#include "ring/mlx5/clock.h"
+#include "ring/mlx5/hw_clock.h"
 
 #include <string.h>
 #include <time.h>

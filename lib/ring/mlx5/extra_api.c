@@ -3,7 +3,7 @@
 #include <errno.h>
 
 #include "mellanox/vma_extra.h"
-#include "ring/mlx5/ring_int.h"
+#include "ring/mlx5/internal.h"
 
 int mlx5_moderate_by(struct ring *r, uint32_t packets, uint32_t usec)
 {

@@ -226,7 +226,7 @@ void stack_opener_forked(void)
 	ask_fd = -1;
 }
 
-void stacks_open_coming(void)
+void stacks_open_pending(void)
 {
 	unsigned n = atomic_load_explicit(&num_stacks, memory_order_acquire);
 

@@ -3,8 +3,8 @@
  * The inside of the ring, shared by ring.c, rx.c, tx.c and recover.c: for whoever holds the lock of
  * the stack that owns it, unless something else is said.
  */
-#ifndef RING_MLX5_RING_INT_H
-#define RING_MLX5_RING_INT_H
+#ifndef RING_MLX5_INTERNAL_H
+#define RING_MLX5_INTERNAL_H
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -12,11 +12,11 @@
 #include <sys/types.h>
 #include <time.h>
 
-#include "ring/mlx5/clock.h"
+#include "ring/mlx5/hw_clock.h"
 #include "ring/mlx5/moderation.h"
 #include "ring/mlx5/objects.h"
 #include "ring/mlx5/pool.h"
-#include "ring/mlx5/queue/send.h"
+#include "ring/mlx5/queue/wqe.h"
 #include "ring/mlx5/queue/strides.h"
 #include "ring/port.h"
 #include "ring/ring.h"
@@ -66,7 +66,7 @@ struct mlx5_ring {
 		};
 		uint32_t care; /* not 0: received frames need some; only read */
 	};
-	uint32_t heap_bufs, heap_bufs_max; /* received frames copied to the heap */
+	uint32_t heap_bufs_max; /* VMA_RX_BUFS; see buf_copy_begin() */
 	struct buf_pool heap_pool; /* counts them */
 	struct buf_pool *heap_origin; /* where their memory goes */
 	uint32_t arm_sn; /* events taken: the device ignores a request to tell that is older */
@@ -156,7 +156,7 @@ int mlx5_group_add(struct mlx5_ring *m, const struct vma_flow_key *flow);
 int mlx5_group_del(struct mlx5_ring *m, const struct vma_flow_key *flow);
 void mlx5_groups_free(struct mlx5_ring *m);
 
-/* asked.c: operations of the ring. */
+/* extra_api.c: operations of the ring. */
 int mlx5_moderate_by(struct ring *r, uint32_t packets, uint32_t usec);
 int mlx5_memory_add(struct ring *r, void *addr, size_t len, uint32_t *key);
 int mlx5_memory_del(struct ring *r, void *addr, size_t len);

@@ -2,8 +2,8 @@
 /*
  * How a WQE is written and rung for: what sq.c does one after the other, sq_send() does in one go.
  */
-#ifndef RING_MLX5_QUEUE_SEND_H
-#define RING_MLX5_QUEUE_SEND_H
+#ifndef RING_MLX5_QUEUE_WQE_H
+#define RING_MLX5_QUEUE_WQE_H
 
 #include <string.h>
 

@@ -3,8 +3,8 @@
  * The device's clock, and what is made of its time stamps (VMA_HW_TS_CONVERSION). For whoever holds
  * the lock of the stack that owns the ring.
  */
-#ifndef RING_MLX5_CLOCK_H
-#define RING_MLX5_CLOCK_H
+#ifndef RING_MLX5_HW_CLOCK_H
+#define RING_MLX5_HW_CLOCK_H
 
 #include <infiniband/mlx5dv.h>
 #include <stdbool.h>

@@ -8,16 +8,14 @@
 #include "net/net.h"
 #include "runtime/runtime.h"
 
-#define ADDRS_MAX 64
-
 /* A ring could not be opened for want of a right: which. */
 static struct vma_stats_why missing_right(int err)
 {
-	static const int needed[] = {CAP_NET_RAW, CAP_NET_ADMIN, CAP_BPF};
+	static const int needed[] = {CAP_NET_RAW, CAP_NET_ADMIN, CAP_BPF, CAP_PERFMON};
+	bool all = caps_have(CAPS_BIT(CAP_SYS_ADMIN)); /* in place of the last two */
 
 	for (unsigned i = 0; i < sizeof(needed) / sizeof(needed[0]); i++) {
-		if (!caps_have(CAPS_BIT(needed[i])) &&
-		    !(needed[i] == CAP_BPF && caps_have(CAPS_BIT(CAP_SYS_ADMIN))))
+		if (!caps_have(CAPS_BIT(needed[i])) && !(i >= 2 && all))
 			return (struct vma_stats_why){VMA_WHY_CAPABILITY, needed[i]};
 	}
 	return (struct vma_stats_why){VMA_WHY_NO_RING, -err};
@@ -32,6 +30,9 @@ static struct vma_stats_why refusal(int ifindex)
 		return STATS_WHY(OWNER);
 	if (err == -EPERM || err == -EACCES)
 		return missing_right(err);
+	/* What registering a ring's memory says beyond RLIMIT_MEMLOCK. */
+	if (err == -ENOBUFS && !caps_have(CAPS_BIT(CAP_IPC_LOCK)))
+		return (struct vma_stats_why){VMA_WHY_CAPABILITY, CAP_IPC_LOCK};
 	return (struct vma_stats_why){VMA_WHY_NO_RING, -err};
 }
 
@@ -54,10 +55,10 @@ struct vma_stats_why stack_why_not(int ifindex)
 
 static bool has_address(int ifindex, const struct in6_addr *addr)
 {
-	struct in6_addr addrs[ADDRS_MAX];
-	unsigned n = net_addr_list(ifindex, addrs, ADDRS_MAX);
+	struct in6_addr addrs[STACK_ADDRS_MAX];
+	unsigned n = stack_addrs(ifindex, addrs, STACK_ADDRS_MAX);
 
-	for (unsigned i = 0; i < n && i < ADDRS_MAX; i++) {
+	for (unsigned i = 0; i < n; i++) {
 		if (!memcmp(&addrs[i], addr, sizeof(*addr)))
 			return true;
 	}

@@ -3,4 +3,4 @@
 
 struct stack *_Atomic stacks[STACKS_MAX];
 _Atomic unsigned num_stacks;
-_Atomic bool stacks_wished;
+_Atomic bool stacks_have_ring_attr;

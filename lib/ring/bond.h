@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* What the manual says of bonds. */
+#ifndef RING_BOND_H
+#define RING_BOND_H
+
+/*
+ * The interface may have a ring: 0. -EOPNOTSUPP: it is a VLAN over a bond whose address follows its
+ * active device. That, and a bond of a mode that is not supported, are said in a box, once.
+ */
+int bond_check(const char *ifname);
+
+#endif
