@@ -120,7 +120,7 @@ static void clean_queue(struct tcp_conn *c, struct tcp_acking *a)
 		seg_acked(c, a, s);
 	if (s && seq_before(s->seq, c->snd_una))
 		front_acked(c, a, s);
-	if (c->aside && c->aside->probe.size && seq_geq(c->snd_una, c->aside->probe.end))
+	if (c->ext && c->ext->probe.size && seq_geq(c->snd_una, c->ext->probe.end))
 		tcp_mtu_probe_arrived(c);
 	if (seq_before(c->fack, c->snd_una))
 		c->fack = c->snd_una;
@@ -288,7 +288,7 @@ static void syn_acked(struct tcp_conn *c)
 	c->lsndtime = c->cwnd_stamp = c->ts->now;
 	c->ca_state = TCPCA_OPEN;
 	c->retrans_stamp = 0;
-	c->undo = c->frto = false;
+	c->can_undo = c->frto = false;
 	tcp_rto_over(c);
 	/* RFC 6298, 5.7: a SYN that was lost more than once leaves one segment. */
 	c->cc.cwnd = 0;
@@ -363,8 +363,8 @@ void tcp_ack_input(struct tcp_conn *c, const struct tcp_rx *rx)
 	if (a.flags & ACK_REARM)
 		tcp_rearm_rtx(c);
 	tcp_rate_finish(c, &a.rate);
-	if ((a.flags & ACK_ECE) && c->delivered != a.prior_delivered && tcp_aside(c))
-		c->aside->delivered_ce += c->delivered - a.prior_delivered;
+	if ((a.flags & ACK_ECE) && c->delivered != a.prior_delivered && tcp_conn_ext(c))
+		c->ext->delivered_ce += c->delivered - a.prior_delivered;
 	if (!syn)
 		control_congestion(c, &a);
 	if (a.flags & ACK_ADVANCED) {

@@ -63,9 +63,9 @@ struct tcp_route tcp_route_of(struct tcp_stack *ts, const struct tcp_tuple *tupl
 }
 
 /* Without memory the connection goes without. */
-static void route_aside(struct tcp_conn *c, const struct tcp_route *r)
+static void route_to_ext(struct tcp_conn *c, const struct tcp_route *r)
 {
-	struct tcp_aside *a = tcp_aside(c);
+	struct tcp_conn_ext *a = tcp_conn_ext(c);
 
 	if (!a)
 		return;
@@ -91,7 +91,7 @@ struct tcp_conn *tcp_conn_new(struct tcp_stack *ts, const struct tcp_tuple *tupl
 	r = tcp_route_of(ts, tuple, &c->o);
 	o = &c->o;
 	if (r.rto_min_us || r.initcwnd)
-		route_aside(c, &r);
+		route_to_ext(c, &r);
 	c->quickack = r.quickack;
 	c->mtu_locked = r.mtu_locked;
 	c->rcv_mss = TCP_MSS_DEFAULT; /* until the peer's SYN says more */
@@ -119,7 +119,7 @@ void tcp_conn_set_irs(struct tcp_conn *c, uint32_t irs)
 	c->rcv_nxt = c->rcv_wup = c->copied_seq = c->last_ack_sent = irs + 1;
 	/* A callback may be there before the peer is. */
 	if (c->shows)
-		c->aside->shown_seq = c->copied_seq;
+		c->ext->shown_seq = c->copied_seq;
 }
 
 uint16_t tcp_adv_mss(struct tcp_stack *ts, const struct tcp_tuple *tuple, const struct tcp_opts *o,
@@ -363,7 +363,7 @@ void tcp_conn_reap(struct tcp_stack *ts)
 		void *user = c->user;
 
 		ts->dead = c->next;
-		tcp_aside_drop(c);
+		tcp_conn_ext_drop(c);
 		tcp_free(ts, c, sizeof(*c));
 		if (user)
 			ts->env.event(ts->env.ctx, user, TCP_EV_GONE);

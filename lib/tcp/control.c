@@ -201,7 +201,7 @@ static int xmit_syn(struct tcp_conn *c, bool ack)
 		.tsval = tcp_ts_now(c),
 	};
 	uint32_t wnd = c->rcv_wnd;
-	struct tcp_fast_open *fo = c->aside ? c->aside->fast_open : NULL;
+	struct tcp_fast_open *fo = c->ext ? c->ext->fast_open : NULL;
 
 	if (c->snd_nxt != c->iss) /* RFC 7413, 4.1.3: repeated, it is an ordinary one */
 		fo = NULL;

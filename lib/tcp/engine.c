@@ -26,7 +26,7 @@ void tcp_cfg_default(struct tcp_cfg *cfg)
 	};
 }
 
-/* Frees a buf that recv_queue.c made: its storage is of env. */
+/* Frees a buf that queue/reassembly.c made: its storage is of env. */
 static void pool_free(struct buf_pool *pool, struct buf *b)
 {
 	struct tcp_stack *ts =

@@ -235,7 +235,8 @@ struct tcp_counters {
 /* --- the stack (engine.c) */
 
 /* A stack on memory of env; NULL when there is none. */
-struct tcp_stack *tcp_stack_new(const struct tcp_env *env, const struct tcp_cfg *cfg, uint64_t now);
+struct tcp_stack *tcp_stack_new(const struct tcp_env *env, const struct tcp_cfg *cfg,
+				uint64_t now_us);
 /* Frees everything, sends nothing, tells nobody. */
 void tcp_stack_free(struct tcp_stack *ts);
 const struct tcp_counters *tcp_stack_counters(const struct tcp_stack *ts);
@@ -247,20 +248,20 @@ unsigned tcp_stack_conns(const struct tcp_stack *ts);
  * length with the payload, meta says whence. Takes b. Answers may be sent at once; most wait for
  * tcp_flush().
  */
-void tcp_input(struct tcp_stack *ts, struct buf *b, uint64_t now);
+void tcp_input(struct tcp_stack *ts, struct buf *b, uint64_t now_us);
 /*
  * After a batch of input, and at the end of a socket call: sends what became due (acknowledgements,
  * data).
  */
-void tcp_flush(struct tcp_stack *ts, uint64_t now);
+void tcp_flush(struct tcp_stack *ts, uint64_t now_us);
 /* Runs the timers that are due; ends with a flush. */
-void tcp_run_timers(struct tcp_stack *ts, uint64_t now);
+void tcp_run_timers(struct tcp_stack *ts, uint64_t now_us);
 /* When tcp_run_timers() must be called next, WHEEL_NEVER: no need. */
 uint64_t tcp_next_timer(const struct tcp_stack *ts);
 /* output() can take segments again. */
-void tcp_tx_ready(struct tcp_stack *ts, uint64_t now);
+void tcp_tx_ready(struct tcp_stack *ts, uint64_t now_us);
 
-/* What each is for the user says tcp/mtu.c. */
+/* What each is for the user says tcp/mtu/path_mtu.c. */
 enum tcp_icmp {
 	/* no route: the back-off of what was lost meanwhile is taken back (RFC 6069) */
 	TCP_ICMP_UNREACH_NET,
@@ -282,7 +283,7 @@ enum tcp_icmp {
  * flight). mtu: for FRAG_NEEDED.
  */
 void tcp_icmp(struct tcp_stack *ts, const struct tcp_tuple *tuple, uint32_t seq, enum tcp_icmp kind,
-	      uint32_t mtu, uint64_t now);
+	      uint32_t mtu, uint64_t now_us);
 
 /* --- connections */
 
@@ -291,7 +292,7 @@ void tcp_icmp(struct tcp_stack *ts, const struct tcp_tuple *tuple, uint32_t seq,
  * use (a TIME_WAIT of it is taken over as RFC 6191 allows). -ENOMEM.
  */
 int tcp_connect(struct tcp_stack *ts, const struct tcp_tuple *tuple, const struct tcp_opts *opts,
-		void *user, uint64_t now, struct tcp_conn **out);
+		void *user, uint64_t now_us, struct tcp_conn **out);
 /*
  * What tcp_connect() has just made has no path yet: before the flush. Its SYN does not leave, and
  * no time runs, until tcp_let_syn_go(): at the next flush, by the path as it is then.
@@ -315,7 +316,7 @@ void tcp_fast_open_go(struct tcp_conn *c);
 /* True when a connection, an embryonic one or a TIME_WAIT has the tuple. */
 bool tcp_tuple_used(const struct tcp_stack *ts, const struct tcp_tuple *tuple);
 /* As it, but for a TIME_WAIT that tcp_connect() would take over. */
-bool tcp_tuple_taken(const struct tcp_stack *ts, const struct tcp_tuple *tuple, uint64_t now);
+bool tcp_tuple_taken(const struct tcp_stack *ts, const struct tcp_tuple *tuple, uint64_t now_us);
 /*
  * Runs fn, which must not call the engine, for each connection, half-open ones included and
  * TIME_WAITs left out.
@@ -327,7 +328,8 @@ void tcp_each_tuple(const struct tcp_stack *ts,
  * -EPIPE: the sending side is closed (the caller raises SIGPIPE); -ENOTCONN; the pending error
  * (taken). flags: MSG_MORE, MSG_EOR, MSG_OOB.
  */
-ssize_t tcp_send(struct tcp_conn *c, const struct iovec *iov, int iovcnt, int flags, uint64_t now);
+ssize_t tcp_send(struct tcp_conn *c, const struct iovec *iov, int iovcnt, int flags,
+		 uint64_t now_us);
 /*
  * Has env.output_dummy() do with these bytes what it would do if they were sent now; the connection
  * does not change. Their number. -EAGAIN: they would not leave at once, in one segment.
@@ -338,7 +340,8 @@ ssize_t tcp_send_dummy(const struct tcp_conn *c, const struct iovec *iov, int io
  * (taken; data that came before it is read first). flags: MSG_PEEK, MSG_TRUNC (discards), MSG_OOB
  * (-EINVAL: none).
  */
-ssize_t tcp_recv(struct tcp_conn *c, const struct iovec *iov, int iovcnt, int flags, uint64_t now);
+ssize_t tcp_recv(struct tcp_conn *c, const struct iovec *iov, int iovcnt, int flags,
+		 uint64_t now_us);
 /* A flag of tcp_recv(), none of Linux's: tcp_read_time() is to know when the last byte came. */
 #define TCP_RECV_TIME 0x1000000
 /* buf.time_ns of the last byte that the last call with TCP_RECV_TIME has given; 0: not known. */
@@ -353,11 +356,11 @@ uint32_t tcp_unread(const struct tcp_conn *c);
  */
 struct buf *tcp_take(struct tcp_conn *c, unsigned pieces);
 /* What was taken is the user's: the window follows. */
-void tcp_taken(struct tcp_conn *c, uint64_t now);
+void tcp_taken(struct tcp_conn *c, uint64_t now_us);
 /* It was not wanted, and can be read as before. */
 void tcp_put_back(struct tcp_conn *c, struct buf *b);
 /* charge: tcp_buf_charge() of what was taken, which is memory again. */
-void tcp_give_back(struct tcp_conn *c, uint32_t charge, uint64_t now);
+void tcp_give_back(struct tcp_conn *c, uint32_t charge, uint64_t now_us);
 /* What a frame occupies in a receive buffer, bytes. */
 uint32_t tcp_buf_charge(const struct buf *b);
 /* What was read with tcp_recv() occupies as much all the same, until tcp_give_back(). */
@@ -380,15 +383,15 @@ bool tcp_is_showing(const struct tcp_conn *c);
 /* As tcp_take() of that; tcp_put_back() lets it be read. */
 struct buf *tcp_take_unshown(struct tcp_conn *c, unsigned pieces);
 /* SHUT_RD, SHUT_WR or SHUT_RDWR. -ENOTCONN. */
-int tcp_shutdown(struct tcp_conn *c, int how, uint64_t now);
+int tcp_shutdown(struct tcp_conn *c, int how, uint64_t now_us);
 /*
  * The user lets go: FIN after the data, RST when data is unread or had been discarded (RFC
  * 2525, 2.17). The connection lives on by itself and user gets TCP_EV_GONE at the end (perhaps
  * within this call).
  */
-void tcp_close(struct tcp_conn *c, uint64_t now);
+void tcp_close(struct tcp_conn *c, uint64_t now_us);
 /* RST at once (SO_LINGER 0); then as tcp_close(). */
-void tcp_abort(struct tcp_conn *c, uint64_t now);
+void tcp_abort(struct tcp_conn *c, uint64_t now_us);
 void tcp_conn_set_user(struct tcp_conn *c, void *user);
 void *tcp_conn_user(const struct tcp_conn *c);
 const struct tcp_tuple *tcp_conn_tuple(const struct tcp_conn *c);
@@ -410,14 +413,14 @@ bool tcp_at_mark(const struct tcp_conn *c);
  * sends).
  */
 const struct tcp_opts *tcp_get_opts(const struct tcp_conn *c);
-void tcp_set_opts(struct tcp_conn *c, const struct tcp_opts *o, uint64_t now);
+void tcp_set_opts(struct tcp_conn *c, const struct tcp_opts *o, uint64_t now_us);
 /*
  * TCP_NODELAY is set, perhaps again: what a cork or MSG_MORE holds goes, what comes later is held
  * as before.
  */
-void tcp_push_held(struct tcp_conn *c, uint64_t now);
+void tcp_push_held(struct tcp_conn *c, uint64_t now_us);
 /* The path takes packets of this size now (route or link changed; ICMP comes by tcp_icmp()). */
-void tcp_mtu(struct tcp_conn *c, uint32_t mtu, uint64_t now);
+void tcp_mtu(struct tcp_conn *c, uint32_t mtu, uint64_t now_us);
 /* Largest payload of a segment as sent now (TCP_MAXSEG). */
 uint32_t tcp_mss(const struct tcp_conn *c);
 /* The window that may be offered now (TCP_WINDOW_CLAMP); never 0. */
@@ -426,7 +429,7 @@ uint32_t tcp_window_clamp(const struct tcp_conn *c);
  * TCP_QUICKACK: ACKs wait no more for our data (odd: until what is due now has gone, even: once),
  * or 0: they do. Not for ever: what follows decides anew.
  */
-void tcp_quickack(struct tcp_conn *c, int value, uint64_t now);
+void tcp_quickack(struct tcp_conn *c, int value, uint64_t now_us);
 bool tcp_is_quickack(const struct tcp_conn *c);
 /* Of the IP header that came with the ACK of our SYN|ACK; 0 in a connection that we began. */
 void tcp_conn_first(const struct tcp_conn *c, uint8_t *ttl, uint8_t *tos);
@@ -435,9 +438,9 @@ void tcp_conn_first(const struct tcp_conn *c, uint8_t *ttl, uint8_t *tos);
  * than the headers know, zeros behind what is known; returns the bytes filled.
  */
 #define TCP_INFO_BYTES 248u
-size_t tcp_fill_info(const struct tcp_conn *c, void *info, size_t len, uint64_t now);
+size_t tcp_fill_info(const struct tcp_conn *c, void *info, size_t len, uint64_t now_us);
 
-/* What vma_stats shows of c; figures.c */
+/* What vma_stats shows of c; conn_stats.c */
 struct vma_stats_tcp;
 void tcp_figures(const struct tcp_conn *c, struct vma_stats_tcp *f);
 /* Pieces, of as many frames at most, that wait to be read. */
@@ -485,7 +488,7 @@ uint32_t tcp_export_unacked(struct tcp_conn *c, uint32_t seq, void *to, uint32_t
  * the next flush. What the rings still hold for the tuple is dropped in silence for TCP_FORGET_US.
  */
 #define TCP_FORGET_US 1000000u
-void tcp_forget(struct tcp_conn *c, uint64_t now);
+void tcp_forget(struct tcp_conn *c, uint64_t now_us);
 
 /*
  * The same two for what is left of a connection that both sides, or the user, have ended: FIN_WAIT2
@@ -494,9 +497,9 @@ void tcp_forget(struct tcp_conn *c, uint64_t now);
  * gets TCP_EV_GONE later.
  */
 #define TCP_TW_FRESH_US 2000000u
-int tcp_export_time_wait(struct tcp_stack *ts, const struct tcp_tuple *tuple, uint64_t now,
+int tcp_export_time_wait(struct tcp_stack *ts, const struct tcp_tuple *tuple, uint64_t now_us,
 			 struct tcp_image *im);
-void tcp_forget_time_wait(struct tcp_stack *ts, const struct tcp_tuple *tuple, uint64_t now);
+void tcp_forget_time_wait(struct tcp_stack *ts, const struct tcp_tuple *tuple, uint64_t now_us);
 
 /* --- listeners */
 
@@ -544,6 +547,6 @@ unsigned tcp_accept_queued(const struct tcp_listener *l);
 /* Handshakes that are under way. */
 unsigned tcp_listen_requests(const struct tcp_listener *l);
 /* Embryonic and unaccepted connections are reset. */
-void tcp_listen_close(struct tcp_listener *l, uint64_t now);
+void tcp_listen_close(struct tcp_listener *l, uint64_t now_us);
 
 #endif

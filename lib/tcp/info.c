@@ -98,10 +98,10 @@ static void fill_counts(const struct tcp_conn *c, struct tcp_info *i)
 	i->tcpi_reord_seen = c->reord_seen;
 }
 
-/* Where a sender's time went, and what stands aside. */
+/* Where a sender's time went, and what few connections have. */
 static void fill_rare(const struct tcp_conn *c, union tcp_info_all *i, uint64_t now)
 {
-	const struct tcp_aside *a = c->aside;
+	const struct tcp_conn_ext *a = c->ext;
 	struct tcp_spent s;
 
 	tcp_spent(c, now, &s);

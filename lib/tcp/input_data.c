@@ -359,8 +359,8 @@ static void take_later(struct tcp_conn *c, struct tcp_rx *rx)
 	}
 	measure_mss(c, rx->len);
 	c->last_rcv_us = c->ts->now;
-	if (tcp_aside(c))
-		c->aside->rcv_ooopack++;
+	if (tcp_conn_ext(c))
+		c->ext->rcv_ooopack++;
 	tcp_ofo_add(c, rx);
 	/* Without SACK the sender counts the duplicates: each has its own, all with one window. */
 	if (!c->sack_ok) {

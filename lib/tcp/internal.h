@@ -8,7 +8,7 @@
 
 #include <stddef.h>
 
-#include "tcp/seqtree.h"
+#include "tcp/queue/seqtree.h"
 #include "proto/proto.h"
 #include "tcp/engine.h"
 #include "tcp/options.h"
@@ -242,8 +242,8 @@ bool tcp_hystart_rtt(struct tcp_hystart *h, const struct tcp_cc_rtt *rtt, uint32
 uint32_t tcp_cc_undo_cwnd(struct tcp_cc_state *s);
 
 /*
- * --- send_queue.c: the bytes that the user gave, from snd_una (or before) to write_seq: a rope of
- * blocks
+ * --- queue/send_buffer.c: the bytes that the user gave, from snd_una (or before) to write_seq: a
+ * rope of blocks
  */
 
 struct tcp_block;
@@ -278,8 +278,8 @@ void tcp_sndq_ack(struct tcp_sndq *q, const struct tcp_env *env, uint32_t seq);
 void tcp_sndq_clear(struct tcp_sndq *q, const struct tcp_env *env);
 
 /*
- * --- rtx_queue.c: what was sent and is not cumulatively acknowledged, in order of sequence: the
- * retransmission queue and the SACK scoreboard (RFC 6675) in one. The bytes are in the sndq.
+ * --- queue/scoreboard.c: what was sent and is not cumulatively acknowledged, in order of sequence:
+ * the retransmission queue and the SACK scoreboard (RFC 6675) in one. The bytes are in the sndq.
  */
 
 #define SEG_SYN 0x01u
@@ -360,8 +360,8 @@ void tcp_segq_pop(struct tcp_segq *q, const struct tcp_env *env);
 void tcp_segq_clear(struct tcp_segq *q, const struct tcp_env *env);
 
 /*
- * --- recv_queue.c: received and in order (rcvq), received and out of order (ofo): bufs with their
- * place in the stream
+ * --- queue/reassembly.c: received and in order (rcvq), received and out of order (ofo): bufs with
+ * their place in the stream
  */
 
 struct tcp_rcvq {
@@ -478,17 +478,17 @@ enum tcp_spends {
 			   */
 };
 
-/* mtu_probe.c; sizes of IP packets. */
+/* mtu/probe.c; sizes of IP packets. */
 struct tcp_mtu_probe {
 	uint64_t stamp; /* when the search began */
 	uint32_t low, high; /* gets through; the largest that may */
 	uint32_t size; /* of what is being tried, 0: nothing */
 	uint32_t start, end; /* its numbers */
-	bool on;
+	bool is_on;
 };
 
-/* aside.c: made when one of it is needed first. */
-struct tcp_aside {
+/* conn_ext.c: made when one of it is needed first. */
+struct tcp_conn_ext {
 	uint64_t bytes_retrans;
 	uint32_t rwnd_ms, sndbuf_ms; /* tcp_spends() */
 	uint32_t rcv_ooopack; /* segments behind a hole */
@@ -611,7 +611,7 @@ struct tcp_conn {
 	uint64_t pace_next; /* earliest time of the next transmission when paced */
 
 	/* Rare: identity, the handshake, the end. */
-	struct tcp_aside *aside; /* NULL: nothing of it was needed yet */
+	struct tcp_conn_ext *ext; /* NULL: nothing of it was needed yet */
 	struct tcp_conn *next, **pprev; /* the stack's list, or the listener's accept queue */
 	struct tcp_listener *l; /* accepted from it, but not by accept() yet */
 	/* whom output() refused; pprev is NULL: not on it */
@@ -622,7 +622,7 @@ struct tcp_conn {
 	bool reset_on_close; /* data was thrown away: close means RST */
 	bool wscale_ok;
 	bool urg_read : 1;
-	bool shows : 1; /* tcp_set_shows(); aside is there */
+	bool shows : 1; /* tcp_set_shows(); ext is there */
 	bool shows_end : 1; /* not any more when `showing` is over */
 	bool showing : 1; /* the user has what was to be shown, and has not decided */
 	uint8_t urg_byte;
@@ -656,12 +656,12 @@ struct tcp_conn {
 	/* of the last ACK that had any: need not be walked again */
 	struct tcp_sack_block sack_seen[TCP_SACK_MAX];
 	uint32_t high_seq; /* snd_nxt when the state was entered */
-	uint32_t undo_marker; /* valid while undo */
+	uint32_t undo_marker; /* valid while can_undo */
 	/* retransmissions that no D-SACK has called needless, -1: none was made */
 	int32_t undo_retrans;
 	uint32_t prr_delivered, prr_out; /* RFC 6937 */
 	uint32_t reordering;
-	bool undo;
+	bool can_undo;
 	bool frto; /* RFC 5682: the retransmission timeout may have been spurious */
 	/* frto_new, above: its step 2b: new data before retransmissions, at the next output */
 	uint8_t retries;
@@ -766,12 +766,12 @@ static inline struct tcp_conn *tcp_conn_of_timer(struct wheel_timer *t, size_t o
 
 static inline uint32_t tcp_min_rto(const struct tcp_conn *c)
 {
-	return c->aside && c->aside->rto_min_us ? c->aside->rto_min_us : c->ts->cfg.min_rto_us;
+	return c->ext && c->ext->rto_min_us ? c->ext->rto_min_us : c->ts->cfg.min_rto_us;
 }
 
 static inline uint32_t tcp_init_cwnd(const struct tcp_conn *c)
 {
-	return c->aside && c->aside->initcwnd ? c->aside->initcwnd : TCP_INIT_CWND;
+	return c->ext && c->ext->initcwnd ? c->ext->initcwnd : TCP_INIT_CWND;
 }
 
 /* Puts c on the flush list. */
@@ -858,12 +858,13 @@ void tcp_conn_reset(struct tcp_conn *c);
 /* mss, windows and buffers from what the handshake brought (both sides). */
 void tcp_conn_established(struct tcp_conn *c);
 
-/* --- aside.c */
+/* --- conn_ext.c */
 
-/* What stands aside, made if need be. NULL: no memory, or the connection is over. */
-struct tcp_aside *tcp_aside(struct tcp_conn *c);
+/* The part that few connections need, made if need be. NULL: no memory, or the connection is over.
+ */
+struct tcp_conn_ext *tcp_conn_ext(struct tcp_conn *c);
 /* The connection's memory goes. */
-void tcp_aside_drop(struct tcp_conn *c);
+void tcp_conn_ext_drop(struct tcp_conn *c);
 /* The sender's time goes to this from now on, or no more. */
 void tcp_spends(struct tcp_conn *c, enum tcp_spends what);
 void tcp_spends_no_more(struct tcp_conn *c, enum tcp_spends what);
@@ -908,7 +909,7 @@ static inline uint32_t tcp_rcv_window(const struct tcp_conn *c)
 
 	return seq_after(right, c->rcv_nxt) ? right - c->rcv_nxt : 0;
 }
-/* --- recv_queue.c, recv.c: the receive queues and the user's end of them */
+/* --- queue/reassembly.c, recv.c: the receive queues and the user's end of them */
 
 /* Whether rcvbuf takes b (which lies at seq); makes room of what may be dropped. */
 bool tcp_rcvq_admit(struct tcp_conn *c, const struct buf *b, uint32_t seq);

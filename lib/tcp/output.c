@@ -367,7 +367,7 @@ static void note_window(struct tcp_conn *c)
 /* Sends what the rules let go. 0, or -ENOBUFS. */
 static int send_data(struct tcp_conn *c)
 {
-	if (c->aside && tcp_unsent(c) && tcp_mtu_probe(c) == TCP_MTU_PROBE_WAITS)
+	if (c->ext && tcp_unsent(c) && tcp_mtu_probe(c) == TCP_MTU_PROBE_WAITS)
 		return 0;
 	while (tcp_unsent(c)) {
 		uint32_t left = c->write_seq - c->snd_nxt, flight = tcp_in_flight(c), len = 0;

@@ -80,7 +80,7 @@ static ssize_t recv_urgent(struct tcp_conn *c, struct sink *to, uint32_t len, in
 static uint32_t held_from(const struct tcp_conn *c, uint32_t seq)
 {
 	if (__builtin_expect(c->shows, 0))
-		return seq_after(c->aside->shown_seq, seq) ? c->aside->shown_seq - seq : 0;
+		return seq_after(c->ext->shown_seq, seq) ? c->ext->shown_seq - seq : 0;
 	return c->rcv_nxt - c->fin_rcvd - seq;
 }
 
@@ -96,7 +96,7 @@ uint32_t tcp_inq(const struct tcp_conn *c)
 
 bool tcp_is_held_back(const struct tcp_conn *c)
 {
-	return __builtin_expect(c->shows, 0) && c->rcv_nxt - c->fin_rcvd != c->aside->shown_seq;
+	return __builtin_expect(c->shows, 0) && c->rcv_nxt - c->fin_rcvd != c->ext->shown_seq;
 }
 
 /* Linux: tcp_stream_is_readable(). */
@@ -166,8 +166,8 @@ static void drop_read(struct tcp_conn *c)
 void tcp_skip_mark(struct tcp_conn *c)
 {
 	/* It is out of line: the callback is not asked for it. */
-	if (c->shows && c->aside->shown_seq == c->copied_seq)
-		c->aside->shown_seq++;
+	if (c->shows && c->ext->shown_seq == c->copied_seq)
+		c->ext->shown_seq++;
 	c->copied_seq++;
 	drop_read(c);
 }
@@ -407,11 +407,11 @@ void tcp_occupy(struct tcp_conn *c, uint32_t charge)
 
 int tcp_set_shows(struct tcp_conn *c, bool shows)
 {
-	if (shows && !tcp_aside(c))
+	if (shows && !tcp_conn_ext(c))
 		return -ENOMEM;
 	/* What has come so far may be read. */
 	if (shows && !c->shows)
-		c->aside->shown_seq = c->rcv_nxt - c->fin_rcvd;
+		c->ext->shown_seq = c->rcv_nxt - c->fin_rcvd;
 	/* What lies behind a frame that the callback has now is not read before it. */
 	c->shows_end = !shows && c->showing;
 	c->shows = shows || c->showing;
@@ -421,14 +421,14 @@ int tcp_set_shows(struct tcp_conn *c, bool shows)
 void tcp_show_unread(struct tcp_conn *c)
 {
 	if (c->shows)
-		c->aside->shown_seq = c->copied_seq;
+		c->ext->shown_seq = c->copied_seq;
 }
 
 bool tcp_unshown(const struct tcp_conn *c)
 {
 	return __builtin_expect(c->shows, 0) &&
-	       (c->showing || (c->copied_seq == c->aside->shown_seq &&
-			       c->rcv_nxt - c->fin_rcvd != c->copied_seq));
+	       (c->showing ||
+		(c->copied_seq == c->ext->shown_seq && c->rcv_nxt - c->fin_rcvd != c->copied_seq));
 }
 
 bool tcp_is_showing(const struct tcp_conn *c)
@@ -457,11 +457,11 @@ struct buf *tcp_take_unshown(struct tcp_conn *c, unsigned pieces)
 	}
 	if (!b) {
 		/* It cannot be shown as it is, so it can be read as it is. */
-		c->aside->shown_seq = c->rcv_nxt - c->fin_rcvd;
+		c->ext->shown_seq = c->rcv_nxt - c->fin_rcvd;
 		return NULL;
 	}
 	occupy(c, b);
-	c->aside->shown_seq = c->copied_seq;
+	c->ext->shown_seq = c->copied_seq;
 	c->showing = true;
 	return b;
 }

@@ -5,11 +5,12 @@
  * tcp_env. Its users are TCP sockets, the simulator, the fuzzers and the conformance tests. One
  * tcp_stack and everything in it belongs to one lock, held around every call.
  *
- * Every received segment: options.c, conn_table.c, input.c (header prediction), ack.c,
- * input_data.c, recv_queue.c, recv.c. Every sent one: send.c, send_queue.c, output.c, rtx_queue.c,
- * and cc/. Timers: timers.c. Rare: handshake/ (connections begin), recovery/ (segments are lost),
- * time_wait.c, control.c, mtu.c, mtu_probe.c, icmp.c, repair.c (a connection is handed to the
- * kernel), info.c, figures.c, aside.c, settings.c.
+ * Every received segment: engine.c (the way in), options.c, conn_table.c, input.c (header
+ * prediction), ack.c, rate.c, input_data.c, recv.c. Every sent one: send.c, output.c, frame.c, cc/.
+ * Both: queue/ (the send buffer, the retransmission queue, reassembly). Timers: timers.c. Each
+ * connection: calls.c, conn.c, handshake/ (how it begins), settings.c. Rare: recovery/ (segments
+ * are lost), time_wait.c, control.c, mtu/, icmp.c, repair.c (a connection is handed to the kernel),
+ * info.c, conn_stats.c, conn_ext.c.
  */
 #ifndef TCP_TCP_H
 #define TCP_TCP_H

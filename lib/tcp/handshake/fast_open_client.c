@@ -13,7 +13,7 @@ enum { FAIL_NONE, FAIL_NO_COOKIE, FAIL_NOT_ACKED, FAIL_RETRANSMITTED };
 
 void tcp_fast_open(struct tcp_conn *c, const struct tcp_fast_open_client *how)
 {
-	struct tcp_aside *a = tcp_aside(c);
+	struct tcp_conn_ext *a = tcp_conn_ext(c);
 	struct tcp_fast_open *fo = a ? tcp_alloc(c->ts, sizeof(*fo)) : NULL;
 
 	if (!fo)
@@ -38,7 +38,7 @@ void tcp_fast_open_go(struct tcp_conn *c)
 
 uint32_t tcp_fast_open_room(const struct tcp_conn *c)
 {
-	uint32_t peer = c->aside->fast_open->peer_mss, mss = peer ? peer : c->advmss;
+	uint32_t peer = c->ext->fast_open->peer_mss, mss = peer ? peer : c->advmss;
 
 	if (mss > c->mss)
 		mss = c->mss;
@@ -47,7 +47,7 @@ uint32_t tcp_fast_open_room(const struct tcp_conn *c)
 
 uint32_t tcp_fast_open_sent(const struct tcp_conn *c)
 {
-	return c->aside && c->aside->fast_open ? c->aside->fast_open->sent : 0;
+	return c->ext && c->ext->fast_open ? c->ext->fast_open->sent : 0;
 }
 
 static void tell(struct tcp_conn *c, const struct tcp_fast_open_news *news)
@@ -60,7 +60,7 @@ static void tell(struct tcp_conn *c, const struct tcp_fast_open_news *news)
 
 bool tcp_fast_open_answered(struct tcp_conn *c, const struct tcp_rx *rx)
 {
-	struct tcp_fast_open *fo = c->aside ? c->aside->fast_open : NULL;
+	struct tcp_fast_open *fo = c->ext ? c->ext->fast_open : NULL;
 	struct tcp_fast_open_news news = {.cookie = rx->fast_open, .mss = (uint16_t)c->peer_mss};
 
 	if (!fo)
@@ -90,6 +90,6 @@ void tcp_fast_open_timeout(struct tcp_conn *c)
 	struct tcp_fast_open_news news = {.cookie = {.len = -1}, .black_hole = true};
 
 	/* Linux: tcp_fastopen_active_detect_blackhole(). */
-	if (c->state == TCPS_SYN_SENT && c->aside && c->aside->fast_open && c->retries == 2)
+	if (c->state == TCPS_SYN_SENT && c->ext && c->ext->fast_open && c->retries == 2)
 		tell(c, &news);
 }

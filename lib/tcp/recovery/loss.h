@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * What the files of the sending side (tcp/output.c, retransmit.c, tcp/ack.c, sack.c, rack.c,
- * states.c, tcp/timers.c, tcp/mtu.c) share: transmissions, the scoreboard's arithmetic, and what an
- * acknowledgement was found to say.
+ * states.c, tcp/timers.c, tcp/mtu/path_mtu.c) share: transmissions, the scoreboard's arithmetic,
+ * and what an acknowledgement was found to say.
  */
 #ifndef TCP_RECOVERY_LOSS_H
 #define TCP_RECOVERY_LOSS_H
@@ -80,8 +80,8 @@ static inline const struct tcp_cc_ops *tcp_cc_of(const struct tcp_conn *c)
 /* The algorithm has just been begun anew: the route may say how. */
 static inline void tcp_first_cwnd(struct tcp_conn *c)
 {
-	if (c->aside && c->aside->initcwnd && c->o.cc != TCP_CC_NONE)
-		c->cc.cwnd = c->aside->initcwnd;
+	if (c->ext && c->ext->initcwnd && c->o.cc != TCP_CC_NONE)
+		c->cc.cwnd = c->ext->initcwnd;
 }
 
 static inline bool tcp_in_reduction(const struct tcp_conn *c)
@@ -258,7 +258,7 @@ void tcp_prr(struct tcp_conn *c, uint32_t delivered, uint32_t lost, bool advance
 void tcp_timed_out(struct tcp_conn *c);
 void tcp_arm_rtx(struct tcp_conn *c, enum tcp_pending what, uint64_t in_us);
 
-/* --- tcp/mtu.c */
+/* --- tcp/mtu/path_mtu.c */
 
 /*
  * The same large segment was lost again and again: a smaller size is tried (RFC 8899's black hole,
@@ -271,7 +271,7 @@ void tcp_mtu_black_hole(struct tcp_conn *c);
  */
 void tcp_mtu_recheck(struct tcp_conn *c);
 
-/* --- tcp/mtu_probe.c */
+/* --- tcp/mtu/probe.c */
 
 /* The handshake is complete: with tcp_mtu_probing 2 the search begins. Before tcp_sync_mss(). */
 void tcp_mtu_probe_start(struct tcp_conn *c);

@@ -13,7 +13,7 @@ uint32_t tcp_current_ssthresh(const struct tcp_conn *c)
 
 static void init_undo(struct tcp_conn *c)
 {
-	c->undo = true;
+	c->can_undo = true;
 	c->undo_marker = c->snd_una;
 	c->undo_retrans = (int32_t)c->segq.retrans_out;
 	if (c->tlp_out && c->tlp_retrans)
@@ -36,7 +36,7 @@ void tcp_init_reduction(struct tcp_conn *c)
 void tcp_end_reduction(struct tcp_conn *c)
 {
 	if (!tcp_cc_of(c)->control && c->cc.ssthresh < TCP_SSTHRESH_INFINITE &&
-	    (c->ca_state == TCPCA_CWR || c->undo)) {
+	    (c->ca_state == TCPCA_CWR || c->can_undo)) {
 		c->cc.cwnd = c->cc.ssthresh;
 		c->cwnd_stamp = c->ts->now;
 	}
@@ -87,7 +87,7 @@ void tcp_enter_cwr(struct tcp_conn *c)
 	c->cc.prior_ssthresh = 0;
 	if (c->ca_state >= TCPCA_CWR)
 		return;
-	c->undo = false;
+	c->can_undo = false;
 	tcp_init_reduction(c);
 	c->ca_state = TCPCA_CWR;
 	c->ts->n.ecn_reductions++;

@@ -60,8 +60,8 @@ static void resent(struct tcp_conn *c, struct tcp_seg *s, bool probe)
 	tcp_segq_mark(q, s, SEG_EVER_RETRANS | (probe ? 0 : SEG_RETRANS), 0);
 	c->total_retrans += s->pcount;
 	c->ts->n.retrans_segs += s->pcount;
-	if (tcp_aside(c))
-		c->aside->bytes_retrans += tcp_seg_payload(s);
+	if (tcp_conn_ext(c))
+		c->ext->bytes_retrans += tcp_seg_payload(s);
 	if (!c->retrans_stamp)
 		c->retrans_stamp = c->ts->now;
 	if (c->undo_retrans < 0)
@@ -78,8 +78,8 @@ int tcp_retransmit(struct tcp_conn *c, struct tcp_seg *s, uint32_t segs, bool pr
 	int err;
 
 	/* Nobody will know what became of a larger segment that is under way. */
-	if (c->aside)
-		c->aside->probe.size = 0;
+	if (c->ext)
+		c->ext->probe.size = 0;
 	if (s->mss > c->mss)
 		tcp_seg_resize(c, s, s->seq, c->mss);
 	payload = tcp_seg_payload(s);

@@ -27,7 +27,7 @@ static bool is_dsack(const struct tcp_conn *c, const struct tcp_rx *rx)
 /* Whether a D-SACK is of this undo's retransmissions, and could be true at all. */
 static bool of_undo(const struct tcp_conn *c, const struct tcp_sack_block *b)
 {
-	return c->undo && c->undo_retrans > 0 && seq_after(b->end, c->undo_marker);
+	return c->can_undo && c->undo_retrans > 0 && seq_after(b->end, c->undo_marker);
 }
 
 static void dsack_input(struct tcp_conn *c, struct tcp_acking *a)
@@ -198,6 +198,6 @@ void tcp_sack_input(struct tcp_conn *c, struct tcp_acking *a)
 	if (n)
 		remember(c, good, n);
 	/* In Loss all that is outstanding is marked, so what comes late there says nothing. */
-	if (a->has_reord && (c->ca_state != TCPCA_LOSS || c->undo))
+	if (a->has_reord && (c->ca_state != TCPCA_LOSS || c->can_undo))
 		tcp_saw_reordering(c, a->reord);
 }

@@ -102,7 +102,7 @@ static bool packet_delayed(const struct tcp_conn *c, const struct tcp_acking *a)
 
 static bool may_undo(const struct tcp_conn *c, const struct tcp_acking *a)
 {
-	return c->undo && (!c->undo_retrans || packet_delayed(c, a));
+	return c->can_undo && (!c->undo_retrans || packet_delayed(c, a));
 }
 
 static void undo_reduction(struct tcp_conn *c, bool unmark)
@@ -119,7 +119,7 @@ static void undo_reduction(struct tcp_conn *c, bool unmark)
 		}
 	}
 	c->cwnd_stamp = c->ts->now;
-	c->undo = false;
+	c->can_undo = false;
 	c->rack_advanced = true; /* what RACK had marked is judged again */
 	c->ts->n.undo++;
 }
@@ -154,7 +154,7 @@ static bool try_undo_recovery(struct tcp_conn *c, const struct tcp_acking *a)
 /* All retransmissions of this undo were needless. */
 static bool try_undo_dsack(struct tcp_conn *c)
 {
-	if (!c->undo || c->undo_retrans)
+	if (!c->can_undo || c->undo_retrans)
 		return false;
 	if (c->rack_persist < 16)
 		c->rack_persist++;
@@ -192,7 +192,7 @@ static void keep_open(struct tcp_conn *c)
 /* A partial acknowledgement in Recovery of what was late, not lost. True: nothing more to do. */
 static bool try_undo_partial(struct tcp_conn *c, const struct tcp_acking *a)
 {
-	if (!c->undo || !packet_delayed(c, a))
+	if (!c->can_undo || !packet_delayed(c, a))
 		return false;
 	tcp_saw_reordering(c, a->prior_una);
 	/* Retransmissions are out: their answers are awaited before anything is taken back. */
@@ -398,7 +398,7 @@ void tcp_lost_unpunished(struct tcp_conn *c)
 		c->high_seq = c->snd_nxt;
 		c->cc.ssthresh = tcp_current_ssthresh(c);
 		c->cc.prior_ssthresh = 0;
-		c->undo = false;
+		c->can_undo = false;
 		c->ca_state = TCPCA_LOSS;
 		c->frto = false;
 	}

@@ -103,7 +103,7 @@ static bool has_room(struct tcp_listener *l)
 
 void tcp_fast_open_over(struct tcp_conn *c)
 {
-	struct tcp_fast_open *fo = c->aside->fast_open;
+	struct tcp_fast_open *fo = c->ext->fast_open;
 
 	c->fo_child = false;
 	if (fo && fo->l)
@@ -122,13 +122,13 @@ void tcp_fast_open_complete(struct tcp_conn *c)
  */
 void tcp_fast_open_reset(struct tcp_conn *c)
 {
-	struct tcp_fast_open *fo = c->aside->fast_open;
+	struct tcp_fast_open *fo = c->ext->fast_open;
 	struct tcp_listener *l = fo ? fo->l : NULL;
 
 	if (!l || c->l)
 		return;
 	tcp_fast_open_over(c);
-	c->aside->fast_open = NULL;
+	c->ext->fast_open = NULL;
 	fo->l = l;
 	fo->until = c->ts->now + RESET_COUNTS_US;
 	list_add(l->fo_reset_tail, fo);
@@ -150,14 +150,14 @@ void tcp_fast_open_unlisten(struct tcp_listener *l)
 
 void tcp_fast_open_drop(struct tcp_conn *c)
 {
-	struct tcp_fast_open *fo = c->aside->fast_open;
+	struct tcp_fast_open *fo = c->ext->fast_open;
 
 	if (!fo)
 		return;
 	if (fo->l)
 		list_del(fo->l, fo);
 	tcp_free(c->ts, fo, sizeof(*fo));
-	c->aside->fast_open = NULL;
+	c->ext->fast_open = NULL;
 }
 
 /* --- the connection */
@@ -175,7 +175,7 @@ static struct tcp_conn *child_new(struct tcp_listener *l, const struct tcp_rx *r
 		return NULL;
 	tcp_req_fill(&r, l, rx, tuple);
 	c = tcp_req_child(&r, rx);
-	if (c && !tcp_aside(c)) {
+	if (c && !tcp_conn_ext(c)) {
 		ts->num_conns--;
 		tcp_free(ts, c, sizeof(*c));
 		c = NULL;
@@ -187,7 +187,7 @@ static struct tcp_conn *child_new(struct tcp_listener *l, const struct tcp_rx *r
 	fo->l = l;
 	list_add(&l->fo_open, fo);
 	l->fo_count++;
-	c->aside->fast_open = fo;
+	c->ext->fast_open = fo;
 	return c;
 }
 
@@ -238,7 +238,7 @@ static bool open_at_once(struct tcp_listener *l, struct tcp_rx *rx, const struct
 		l->ts->n.fast_open_passive_fail++;
 		return false;
 	}
-	c->aside->fast_open->cookie = *answer;
+	c->ext->fast_open->cookie = *answer;
 	child_begin(c, rx);
 	take_data(c, rx);
 	tcp_send_syn(c);

@@ -4,8 +4,8 @@
  * from neighbour to neighbour is cheap, and no order of insertions and look-ups, however ill it
  * means, costs more than O(log n) in the mean.
  */
-#ifndef TCP_SEQTREE_H
-#define TCP_SEQTREE_H
+#ifndef TCP_QUEUE_SEQTREE_H
+#define TCP_QUEUE_SEQTREE_H
 
 #include <stdint.h>
 

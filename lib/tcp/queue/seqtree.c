@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Top-down splaying (Sleator and Tarjan, Self-Adjusting Binary Search Trees, 1985, section 4). */
-#include "tcp/seqtree.h"
+#include "tcp/queue/seqtree.h"
 
 #include <stddef.h>
 

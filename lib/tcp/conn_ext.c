@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What few connections need stands aside, and is made when it is first needed. And what a sender
+ * What few connections need is a part of its own, made when it is first needed. And what a sender
  * spends its time on (TCP_INFO's busy_time and its like; Linux: tcp_chrono_*).
  */
 #include "tcp/recovery/loss.h"
 
-struct tcp_aside *tcp_aside(struct tcp_conn *c)
+struct tcp_conn_ext *tcp_conn_ext(struct tcp_conn *c)
 {
-	if (c->aside || c->closing)
-		return c->aside;
-	c->aside = tcp_alloc(c->ts, sizeof(*c->aside));
-	if (!c->aside)
+	if (c->ext || c->closing)
+		return c->ext;
+	c->ext = tcp_alloc(c->ts, sizeof(*c->ext));
+	if (!c->ext)
 		c->ts->n.no_memory++;
-	return c->aside;
+	return c->ext;
 }
 
 static uint32_t now_ms(const struct tcp_conn *c)
@@ -23,11 +23,11 @@ static uint32_t now_ms(const struct tcp_conn *c)
 static void spend_on(struct tcp_conn *c, uint8_t what)
 {
 	uint32_t now = now_ms(c), gone = now - c->spent_since;
-	struct tcp_aside *a;
+	struct tcp_conn_ext *a;
 
 	if (c->spends == TCP_SPENDS_BUSY) {
 		c->busy_ms += gone;
-	} else if (c->spends != TCP_SPENDS_NOT && (a = tcp_aside(c))) {
+	} else if (c->spends != TCP_SPENDS_NOT && (a = tcp_conn_ext(c))) {
 		if (c->spends == TCP_SPENDS_RWND)
 			a->rwnd_ms += gone;
 		else
@@ -61,8 +61,8 @@ void tcp_spent(const struct tcp_conn *c, uint64_t now, struct tcp_spent *s)
 {
 	uint32_t gone = (uint32_t)(now / 1000) - c->spent_since;
 
-	s->rwnd_ms = c->aside ? c->aside->rwnd_ms : 0;
-	s->sndbuf_ms = c->aside ? c->aside->sndbuf_ms : 0;
+	s->rwnd_ms = c->ext ? c->ext->rwnd_ms : 0;
+	s->sndbuf_ms = c->ext ? c->ext->sndbuf_ms : 0;
 	if (c->spends == TCP_SPENDS_RWND)
 		s->rwnd_ms += gone;
 	if (c->spends == TCP_SPENDS_SNDBUF)
@@ -72,20 +72,20 @@ void tcp_spent(const struct tcp_conn *c, uint64_t now, struct tcp_spent *s)
 		s->all_ms += gone;
 }
 
-void tcp_aside_drop(struct tcp_conn *c)
+void tcp_conn_ext_drop(struct tcp_conn *c)
 {
-	if (!c->aside)
+	if (!c->ext)
 		return;
 	tcp_fast_open_drop(c);
-	tcp_free(c->ts, c->aside, sizeof(*c->aside));
-	c->aside = NULL;
+	tcp_free(c->ts, c->ext, sizeof(*c->ext));
+	c->ext = NULL;
 }
 
 /* --- retransmission timeouts */
 
 void tcp_count_rto(struct tcp_conn *c)
 {
-	struct tcp_aside *a = tcp_aside(c);
+	struct tcp_conn_ext *a = tcp_conn_ext(c);
 
 	if (!a)
 		return;
@@ -98,7 +98,7 @@ void tcp_count_rto(struct tcp_conn *c)
 
 void tcp_rto_over(struct tcp_conn *c)
 {
-	struct tcp_aside *a = c->aside;
+	struct tcp_conn_ext *a = c->ext;
 
 	if (!a || !a->rto_since)
 		return;

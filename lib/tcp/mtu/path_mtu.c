@@ -38,11 +38,11 @@ void tcp_sync_mss(struct tcp_conn *c)
 		mss = c->peer_mss;
 	if (c->o.maxseg && mss > c->o.maxseg)
 		mss = c->o.maxseg;
-	if (c->aside && c->aside->probe.on) {
-		if (c->aside->probe.high > c->pmtu)
-			c->aside->probe.high = c->pmtu;
-		if (mss > c->aside->probe.low - head)
-			mss = c->aside->probe.low - head;
+	if (c->ext && c->ext->probe.is_on) {
+		if (c->ext->probe.high > c->pmtu)
+			c->ext->probe.high = c->pmtu;
+		if (mss > c->ext->probe.low - head)
+			mss = c->ext->probe.low - head;
 	}
 	/*
 	 * A segment that fills more than half of the largest window waits for the peer's delayed

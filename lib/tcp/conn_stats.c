@@ -12,8 +12,17 @@ static uint32_t flags(const struct tcp_conn *c)
 	       (c->o.cork ? VMA_STATS_TCP_CORK : 0);
 }
 
+static uint32_t rtime(const struct tcp_conn *c)
+{
+	uint64_t now = c->ts->now;
+
+	return wheel_armed(&c->rtx) && c->rtx.when_us > now ? (uint32_t)(c->rtx.when_us - now) : 0;
+}
+
 void tcp_figures(const struct tcp_conn *c, struct vma_stats_tcp *f)
 {
+	const struct tcp_seg *first = c->segq.head, *last = c->segq.tail;
+
 	*f = (struct vma_stats_tcp){
 		.mss = c->mss,
 		.advmss = c->advmss - (c->ts_ok ? 12 : 0),
@@ -45,6 +54,10 @@ void tcp_figures(const struct tcp_conn *c, struct vma_stats_tcp *f)
 		.sndbuf_used = c->sndq.charge,
 		.reordered_bytes = c->ofo_charge,
 		.flags = flags(c),
+		.rcv_wnd_max = c->window_clamp ? c->window_clamp : c->o.rcvbuf >> 1,
+		.rtime_us = rtime(c),
+		.unacked_first_len = first ? first->end_seq - first->seq : 0,
+		.unacked_last_seq = last ? last->seq : 0,
 	};
 }
 

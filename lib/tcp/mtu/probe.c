@@ -36,11 +36,11 @@ static uint32_t most(const struct tcp_conn *c)
 
 static void begin(struct tcp_conn *c)
 {
-	struct tcp_aside *a = tcp_aside(c);
+	struct tcp_conn_ext *a = tcp_conn_ext(c);
 
 	if (!a)
 		return;
-	a->probe.on = true;
+	a->probe.is_on = true;
 	a->probe.size = 0;
 	a->probe.low = packet_of(c, c->ts->cfg.base_mss);
 	a->probe.high = most(c);
@@ -58,17 +58,17 @@ void tcp_mtu_probe_smaller(struct tcp_conn *c)
 	const struct tcp_cfg *cfg = &c->ts->cfg;
 	uint32_t mss;
 
-	if (!c->aside || !c->aside->probe.on) {
+	if (!c->ext || !c->ext->probe.is_on) {
 		begin(c);
 	} else {
-		mss = payload_of(c, c->aside->probe.low) / 2;
+		mss = payload_of(c, c->ext->probe.low) / 2;
 		if (mss > cfg->base_mss)
 			mss = cfg->base_mss;
 		if (mss < cfg->mtu_probe_floor)
 			mss = cfg->mtu_probe_floor;
 		if (mss < TCP_MSS_MIN)
 			mss = TCP_MSS_MIN;
-		c->aside->probe.low = packet_of(c, mss);
+		c->ext->probe.low = packet_of(c, mss);
 	}
 	c->ts->n.mtu_black_holes++;
 	tcp_sync_mss(c);
@@ -77,7 +77,7 @@ void tcp_mtu_probe_smaller(struct tcp_conn *c)
 /* The search has ended long ago: the path may have changed. */
 static void search_again(struct tcp_conn *c)
 {
-	struct tcp_mtu_probe *p = &c->aside->probe;
+	struct tcp_mtu_probe *p = &c->ext->probe;
 
 	if (c->ts->now - p->stamp < (uint64_t)c->ts->cfg.probe_interval_s * 1000000)
 		return;
@@ -89,10 +89,10 @@ static void search_again(struct tcp_conn *c)
 /* Whether something is to be found out, and this is the time for it. */
 static bool wanted(struct tcp_conn *c)
 {
-	const struct tcp_mtu_probe *p = &c->aside->probe;
+	const struct tcp_mtu_probe *p = &c->ext->probe;
 
-	if (!p->on || p->size || c->ca_state != TCPCA_OPEN || c->cc.cwnd < LEAST_CWND || c->ofo ||
-	    c->dsack.start != c->dsack.end || c->snd_urg)
+	if (!p->is_on || p->size || c->ca_state != TCPCA_OPEN || c->cc.cwnd < LEAST_CWND ||
+	    c->ofo || c->dsack.start != c->dsack.end || c->snd_urg)
 		return false;
 	if (p->high > p->low && p->high - p->low >= c->ts->cfg.probe_threshold)
 		return true;
@@ -105,9 +105,9 @@ enum tcp_mtu_probing tcp_mtu_probe(struct tcp_conn *c)
 	uint32_t len, need, left = c->write_seq - c->snd_nxt, flight = tcp_in_flight(c);
 	struct tcp_mtu_probe *p;
 
-	if (!c->aside || !wanted(c))
+	if (!c->ext || !wanted(c))
 		return TCP_MTU_NO_PROBE;
-	p = &c->aside->probe;
+	p = &c->ext->probe;
 	len = payload_of(c, (p->high + p->low) / 2);
 	/* So many segments behind it that its loss is seen. */
 	need = len + (c->reordering + 1) * c->mss;
@@ -129,7 +129,7 @@ enum tcp_mtu_probing tcp_mtu_probe(struct tcp_conn *c)
 
 void tcp_mtu_probe_arrived(struct tcp_conn *c)
 {
-	struct tcp_mtu_probe *p = &c->aside->probe;
+	struct tcp_mtu_probe *p = &c->ext->probe;
 	uint64_t cwnd = (uint64_t)c->cc.cwnd * packet_of(c, c->mss) / p->size;
 
 	c->cc.prior_ssthresh = tcp_current_ssthresh(c);
@@ -144,7 +144,7 @@ void tcp_mtu_probe_arrived(struct tcp_conn *c)
 
 bool tcp_mtu_probe_lost(struct tcp_conn *c)
 {
-	struct tcp_mtu_probe *p = c->aside ? &c->aside->probe : NULL;
+	struct tcp_mtu_probe *p = c->ext ? &c->ext->probe : NULL;
 
 	if (!p || !p->size || c->snd_una != p->start || c->ca_state >= TCPCA_CWR)
 		return false;
