@@ -89,7 +89,8 @@ static void header(void)
 	struct utsname uts;
 
 	log_info(DASHES);
-	log_info("VMA_VERSION: %s Release built on %s %s", VMA_LIBRARY_VERSION, __DATE__, __TIME__);
+	/* One literal: strings(1) and grep find it in the file. */
+	log_info("VMA_VERSION: " VMA_LIBRARY_VERSION " Release built on " __DATE__ " " __TIME__);
 #ifdef VMA_GIT_HASH
 	log_info("Git: %s", VMA_GIT_HASH);
 #endif
@@ -145,4 +146,6 @@ void params_banner(void)
 	for (i = 0; i < param_rows_count; i++)
 		row_show(&param_rows[i]);
 	log_info(DASHES);
+	if (log_enabled(LOG_DEBUG))
+		log_high_level();
 }

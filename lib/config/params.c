@@ -207,6 +207,16 @@ static const struct param_row *row_named(const char *variable)
 	return NULL;
 }
 
+/* What the parameter of today gets for an old one's value. */
+static const char *value_today(const struct param_obsolete *o, const char *text)
+{
+	long long n;
+
+	if (!o->on || number_read(text, &n))
+		return text;
+	return n ? o->on : o->off;
+}
+
 /* Old names first, so that the name of today wins when both are set. */
 static void obsoletes_read(char *const *envp)
 {
@@ -217,9 +227,9 @@ static void obsoletes_read(char *const *envp)
 		text = env_find(envp, o->variable);
 		if (!text)
 			continue;
-		warn("%s is obsolete; use %s", o->variable, o->instead);
+		warn("%s is obsolete: %s", o->variable, o->instead);
 		if (o->takes)
-			int_read(row_named(o->takes), text);
+			int_read(row_named(o->takes), value_today(o, text));
 	}
 }
 
@@ -426,6 +436,16 @@ static void load(char *const *envp, bool with_warnings)
 	log_setup(&log);
 	if (with_warnings)
 		pass(envp, true);
+}
+
+bool params_given(const void *field)
+{
+	size_t offset = (size_t)((const char *)field - (const char *)&params);
+
+	for (unsigned i = 0; i < param_rows_count; i++)
+		if (param_rows[i].offset == offset)
+			return from_env[i];
+	return false;
 }
 
 void params_reload(char *const *envp)

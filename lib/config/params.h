@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
-enum xdp_way { XDP_WAY_AUTO, XDP_WAY_GENERIC, XDP_WAY_NATIVE, XDP_WAY_ZEROCOPY };
+enum param_xdp_mode { PARAM_XDP_AUTO, PARAM_XDP_GENERIC, PARAM_XDP_NATIVE, PARAM_XDP_ZEROCOPY };
 enum ring_type { RING_TYPE_AUTO, RING_TYPE_MLX5, RING_TYPE_XDP, RING_TYPE_NONE };
 
 /* VMA_SPEC: the profiles' numbers are those that the variable accepts too, where it has one. */
@@ -60,6 +60,11 @@ void params_load(char *const *envp);
  * The same without regard to earlier calls. For tests and fuzzing; not while another thread runs.
  */
 void params_reload(char *const *envp);
+/*
+ * True when the environment names the parameter whose field this is, whatever its value: a profile
+ * or a default is nobody's wish, and what becomes of it need not be said. Strings' fields, too.
+ */
+bool params_given(const void *field);
 /*
  * The banner and the parameter lines (values that differ from the default; all of them at DETAILS).
  */

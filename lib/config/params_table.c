@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "runtime/runtime.h"
+#include "vma/log_names.h"
 
 static const struct param_word words_none[] = {{0, NULL}};
 static const struct param_word words_bool[] = {{0, "Disabled"}, {1, "Enabled"}, {0, NULL}};
@@ -18,17 +19,9 @@ static const struct param_word words_cc[] = {{0, "NewReno"}, {1, "Cubic"}, {2, "
 static const struct param_word words_mem[] = {
 	{0, "Regular pages"}, {1, "Contig Pages"}, {2, "Huge Pages"}, {0, NULL}};
 
-static const struct param_word words_level[] = {
-	{LOG_NONE, "NONE"},	   {LOG_PANIC, "PANIC"},    {LOG_PANIC, "0"},
-	{LOG_ERROR, "ERROR"},	   {LOG_ERROR, "1"},	    {LOG_WARN, "WARNING"},
-	{LOG_WARN, "warn"},	   {LOG_WARN, "2"},	    {LOG_INFO, "INFO"},
-	{LOG_INFO, "information"}, {LOG_INFO, "3"},	    {LOG_DETAILS, "DETAILS"},
-	{LOG_DETAILS, "4"},	   {LOG_DEBUG, "DEBUG"},    {LOG_DEBUG, "5"},
-	{LOG_FINE, "FINE"},	   {LOG_FINE, "func"},	    {LOG_FINE, "6"},
-	{LOG_FINER, "FINER"},	   {LOG_FINER, "func+"},    {LOG_FINER, "funcall"},
-	{LOG_FINER, "func_all"},   {LOG_FINER, "func-all"}, {LOG_FINER, "7"},
-	{LOG_ALL, "ALL"},	   {LOG_ALL, "8"},	    {0, NULL},
-};
+#define LEVEL_WORD(level, name) {level, name},
+static const struct param_word words_level[] = {LOG_LEVEL_NAMES(LEVEL_WORD){0, NULL}};
+#undef LEVEL_WORD
 
 static const struct param_word words_spec[] = {
 	{SPEC_NONE, "none"},
@@ -69,10 +62,10 @@ static const struct param_word words_ring_type[] = {
 };
 
 static const struct param_word words_xdp_mode[] = {
-	{XDP_WAY_AUTO, "auto"},
-	{XDP_WAY_GENERIC, "generic"},
-	{XDP_WAY_NATIVE, "native"},
-	{XDP_WAY_ZEROCOPY, "zerocopy"},
+	{PARAM_XDP_AUTO, "auto"},
+	{PARAM_XDP_GENERIC, "generic"},
+	{PARAM_XDP_NATIVE, "native"},
+	{PARAM_XDP_ZEROCOPY, "zerocopy"},
 	{0, NULL},
 };
 
@@ -133,9 +126,13 @@ const struct param_row param_rows[] = {
 const unsigned param_rows_count = sizeof(param_rows) / sizeof(param_rows[0]);
 
 #define TAKES_rx_udp_poll_os_ratio "VMA_RX_UDP_POLL_OS_RATIO"
+#define TAKES_tx_max_inline "VMA_TX_MAX_INLINE"
+#define TAKES_progress_engine_wce_max "VMA_PROGRESS_ENGINE_WCE_MAX"
+#define TAKES_mem_alloc_type "VMA_MEM_ALLOC_TYPE"
 #define TAKES_NONE NULL
 const struct param_obsolete param_obsoletes[] = {
-#define OBSOLETE(var, field, instead) {var, TAKES_##field, instead},
+#define OBSOLETE(var, field, instead) {var, TAKES_##field, NULL, NULL, instead},
+#define OBSOLETE_SWITCH(var, field, off, on, instead) {var, TAKES_##field, off, on, instead},
 #include "config/parameters.def"
 };
 const unsigned param_obsoletes_count = sizeof(param_obsoletes) / sizeof(param_obsoletes[0]);
@@ -183,9 +180,7 @@ const char *param_effect_text(const struct param_row *row)
 {
 	static const char *const text[] = {
 		[READ] = "",
-		[NOT_YET] = "nothing reads it yet",
 		[NOT_ON_XDP] = "no effect on ring xdp",
-		[NOT_YET | NOT_ON_XDP] = "nothing reads it yet, no effect on ring xdp",
 		[NO_OBJECT] = "nothing to set here",
 	};
 

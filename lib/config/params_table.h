@@ -23,10 +23,9 @@ enum param_str {
 
 enum param_effect {
 	READ = 0,
-	NOT_YET = 1, /* nothing reads it: the banner and the man page say so */
-	NOT_ON_XDP = 2, /* it is about a ConnectX device only */
-	/* what it sizes or switches does not exist here; alone, and its text says why */
-	NO_OBJECT = 4,
+	NOT_ON_XDP = 1, /* it is about a ConnectX device only */
+	/* what it sizes or switches does not exist here, or is always so; its text says why */
+	NO_OBJECT = 2,
 };
 
 /*
@@ -56,7 +55,8 @@ extern const unsigned param_rows_count;
 struct param_obsolete {
 	const char *variable;
 	const char *takes; /* the variable that gets its value; NULL: none */
-	const char *instead;
+	const char *off, *on; /* not NULL: what that variable gets for 0, for any other number */
+	const char *instead; /* in words: what to use, or what is done without being asked */
 };
 
 extern const struct param_obsolete param_obsoletes[];

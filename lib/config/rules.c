@@ -30,7 +30,7 @@ static struct {
 	enum rule_log dest;
 	int min_level;
 	char file[PATH_MAX];
-} wish;
+} log_wanted;
 
 static void list_free(struct rule *r)
 {
@@ -48,7 +48,7 @@ void rules_free(void)
 
 	for (i = 0; i < ROLES; i++)
 		list_free(atomic_exchange(&heads[i], NULL));
-	memset(&wish, 0, sizeof(wish));
+	memset(&log_wanted, 0, sizeof(log_wanted));
 }
 
 static struct rule *rule_copy(const struct rule *rule)
@@ -101,11 +101,11 @@ static void use_take(struct parsing *p, const struct rule_statement *st)
 static void log_take(const struct rule_statement *st)
 {
 	if (st->log) {
-		wish.dest = st->log;
-		memcpy(wish.file, st->file, sizeof(wish.file));
+		log_wanted.dest = st->log;
+		memcpy(log_wanted.file, st->file, sizeof(log_wanted.file));
 	}
 	if (st->min_level)
-		wish.min_level = st->min_level;
+		log_wanted.min_level = st->min_level;
 }
 
 static void line_take(struct parsing *p, const char *line, size_t len, struct rule_statement *st)
@@ -289,11 +289,11 @@ static void log_follow(const char *path)
 {
 	int err = 0;
 
-	if (wish.min_level && !secure_getenv("VMA_TRACELEVEL"))
-		__atomic_store_n(&log_level_now, level_of(wish.min_level), __ATOMIC_RELAXED);
-	if (*params.log_file || !wish.dest)
+	if (log_wanted.min_level && !secure_getenv("VMA_TRACELEVEL"))
+		__atomic_store_n(&log_level_now, level_of(log_wanted.min_level), __ATOMIC_RELAXED);
+	if (*params.log_file || !log_wanted.dest)
 		return;
-	switch (wish.dest) {
+	switch (log_wanted.dest) {
 	case RULE_LOG_STDERR:
 		log_to_stderr();
 		return;
@@ -301,10 +301,10 @@ static void log_follow(const char *path)
 		log_to_syslog();
 		return;
 	case RULE_LOG_FILE:
-		err = log_to_file(wish.file);
+		err = log_to_file(log_wanted.file);
 		if (err)
 			log_warn("%s: cannot log to %s: %s; the log goes to standard error", path,
-				 wish.file, strerror(-err));
+				 log_wanted.file, strerror(-err));
 		return;
 	}
 }

@@ -64,14 +64,6 @@ static int dump_fd_stats(int fd, int level)
 	return 0;
 }
 
-/* Nothing can be asked for by it; vma_extra_supported_mask says so. */
-static int no_ioctl(void *cmsg, size_t len)
-{
-	(void)cmsg;
-	(void)len;
-	return extra_fail(EOPNOTSUPP);
-}
-
 static struct vma_api_t table = {
 	.register_recv_callback = register_recv_callback,
 	.recvfrom_zcopy = recvfrom_zcopy,
@@ -102,8 +94,8 @@ static struct vma_api_t table = {
 		VMA_EXTRA_API_GET_SOCKET_TX_RING_FD | VMA_EXTRA_API_GET_SOCKET_NETWORK_HEADER |
 		VMA_EXTRA_API_ADD_RING_PROFILE | VMA_EXTRA_API_GET_RING_DIRECT_DESCRIPTORS |
 		VMA_EXTRA_API_REGISTER_MEMORY_ON_RING | VMA_EXTRA_API_DEREGISTER_MEMORY_ON_RING |
-		VMA_EXTRA_API_MODIFY_RING,
-	.ioctl = no_ioctl,
+		VMA_EXTRA_API_MODIFY_RING | VMA_EXTRA_API_IOCTL,
+	.ioctl = extra_ioctl,
 };
 
 int extra_get_api(void *val, socklen_t *len)

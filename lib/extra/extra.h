@@ -4,8 +4,8 @@
  * what a socket does with them is in its own room (show.c and zcopy.c), and what the program holds
  * in the stacks' (held.c). preload gives the table out.
  *
- * Every packet of a program that uses it: api.c, xtreme.c. Rare: rings.c, card.c, options.c,
- * offload.c.
+ * Every packet of a program that uses it: api.c, xtreme.c. Rare: rings.c, card.c,
+ * private_options.c, user_memory.c, offload.c.
  */
 #ifndef EXTRA_EXTRA_H
 #define EXTRA_EXTRA_H

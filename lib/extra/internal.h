@@ -53,8 +53,11 @@ int extra_register_memory(int fd, void *addr, size_t len, uint32_t *key);
 int extra_deregister_memory(int fd, void *addr, size_t len);
 int extra_modify_ring(struct vma_modify_ring_attr *attr);
 
-/* options.c */
+/* private_options.c */
 int extra_add_ring_profile(struct vma_ring_type_attr *profile, int *key);
+
+/* user_memory.c */
+int extra_ioctl(void *cmsg_hdr, size_t cmsg_len);
 
 /* offload.c */
 int extra_thread_offload(int offload, pthread_t tid);

@@ -23,7 +23,7 @@ static int rings(int fd, int *fds, int max)
 	int n = extra_stacks(fd, sts, UDP_ATT_MAX), found = 0;
 
 	/* That of a connect() under way may be still to come. */
-	stacks_open_coming();
+	stacks_open_pending();
 	for (int i = 0; i < n && found < max; i++) {
 		int ring = stack_ring_fd(sts[i]);
 
@@ -57,7 +57,7 @@ int extra_tx_ring_fd(int fd, struct sockaddr *to, socklen_t tolen)
 		return extra_fail(EINVAL);
 	st = v->kind == VFD_UDP ? udp_tx_stack(v, fd, to, tolen) : tcp_sock_tx_stack(v);
 	/* That of a connect() under way may be still to come. */
-	stacks_open_coming();
+	stacks_open_pending();
 	if (st)
 		ring = stack_ring_fd(st);
 	return ring >= 0 ? ring : extra_fail(ENODATA);

@@ -17,7 +17,7 @@ static void told_unlock(struct stack *st)
 
 /* One look at an open ring, which is locked: what waits to be told, else what the ring has. */
 static unsigned look(struct stack *st, struct vma_completion_t *to, unsigned max,
-		     struct stack_told *told)
+		     struct stack_completions *told)
 {
 	unsigned n = stack_tell(st, to, max, told);
 
@@ -30,7 +30,7 @@ static unsigned look(struct stack *st, struct vma_completion_t *to, unsigned max
 /* At most max completions of st's ring; -EBADFD: it is closed. */
 static int tell(struct stack *st, struct vma_completion_t *to, unsigned max)
 {
-	struct stack_told told;
+	struct stack_completions told;
 	unsigned n = 0, got;
 
 	do {

@@ -9,11 +9,13 @@
  * that raced with close() reads a dead object, never foreign memory.
  *
  * Every call of the program: vfd_get(), inline; vfd_notify(), inline, when something has become
- * ready. Rare: table.c (open, dup, close, fork) and closing.c (numbers that are being closed).
+ * ready. Rare: table.c (open, dup, close, fork) and closing.c (numbers that are being
+ * closed), turn.c (threads and processes that accept from one listener take turns).
  */
 #ifndef FD_FD_H
 #define FD_FD_H
 
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -98,11 +100,19 @@ struct vfd_ops {
 	void (*waited)(struct vfd *v);
 	/* May be NULL: another process is to have it, too, and why; it keeps errno. */
 	void (*share)(struct vfd *v, struct vma_stats_why why);
+	/*
+	 * May be NULL: vfd_give(). Who is given what is nothing yet means to use it; a program that
+	 * is started (by system() between bind() and listen()) hardly ever does.
+	 */
+	void (*give)(struct vfd *v, struct vma_stats_why why);
 	/* May be NULL, all of them; they keep errno. */
 	/* A number of v is about to be closed or replaced by the kernel, not by ops->close. */
 	void (*leaving)(struct vfd *v);
-	/* May be NULL: v->os_fd has changed; waits for who may use the number that it was. No lock
-	 * held. */
+	/*
+	 * v->os_fd has changed, and the number that it was is about to be closed: waits for whoever
+	 * has read it under the object's lock. No lock held. Who has a worker or another thread use
+	 * os_fd has this operation.
+	 */
 	void (*renumbered)(struct vfd *v);
 	/* A use that has no operation here: dup, epoll_ctl, what libc does by itself. */
 	void (*touch)(struct vfd *v);
@@ -221,10 +231,23 @@ void vfd_wait_after_close(struct vfd *v, void (*wait)(struct vfd *v, uint64_t ar
 /* Enters v under fd (nfds becomes 1). -EMFILE when fd is beyond the table. */
 int vfd_install(int fd, struct vfd *v);
 /*
- * newfd names what oldfd names from now on (the kernel's dup has been done); what it named before
- * is closed as by vfd_forget(). False: oldfd is not ours, and so newfd is not.
+ * Around the kernel's dup() of oldfd, or onto a number of the table: no number gets another object
+ * meanwhile, and no handler runs. Close nothing else, and call nothing else of this room.
  */
-bool vfd_dup(int oldfd, int newfd);
+struct vfd_dup {
+	struct vfd *v;
+	sigset_t mask;
+	int cancel;
+};
+/* False and EBADF: oldfd is being closed, and vfd_dup_end() is not to be called. */
+bool vfd_dup_begin(struct vfd_dup *d, int oldfd);
+/* The same onto newfd: where another thread is closing that, its close() would take the copy. */
+bool vfd_dup_onto(struct vfd_dup *d, int oldfd, int newfd);
+/*
+ * newfd is the copy, and names what oldfd named at the begin; -1: the kernel has made none. What it
+ * named before is closed as by vfd_forget(). errno is kept.
+ */
+void vfd_dup_end(struct vfd_dup *d, int newfd);
 /*
  * Closes fd: takes it from its object first, then ops->close for the last fd of the object,
  * vfd_release() otherwise. Returns close()'s result; for an fd that is not ours it is
@@ -315,10 +338,24 @@ void vfd_turn_end(void);
 bool vfd_turn_begin(struct vfd *v);
 void vfd_turn_over(struct vfd *v);
 /*
- * Before the kernel closes or replaces fd, or vfd_close() does: if it is the last number of an
- * object that calls hold, the object gets one that only they know. errno is kept.
+ * Before the kernel closes or replaces fd, or vfd_close() does: v->os_fd is another number then,
+ * if there is one, and nobody uses fd by it. If it is the last one of an object that calls hold,
+ * the object gets one that only they know; if nobody holds it, ops->close waits instead. errno is
+ * kept.
  */
 void vfd_park(int fd);
+/*
+ * Somebody else uses v's kernel socket by itself from now on: another process (SCM_RIGHTS), libc's
+ * stdio, the kernel (io_uring). As ops->share, whatever v becomes.
+ */
+static inline void vfd_give(struct vfd *v, struct vma_stats_why why)
+{
+	if (v->ops->give)
+		v->ops->give(v, why);
+	else if (v->ops->share)
+		v->ops->share(v, why);
+}
+
 /*
  * fd was or will be closed by the kernel without close() (exec, close_range): forget it, run
  * ops->close semantics without closing the number.

@@ -12,6 +12,9 @@
 
 #include "runtime/runtime.h"
 
+/* Between two looks whether another thread's close() is over. */
+#define CLOSING_LOOK_NS 50000
+
 struct vfd *_Atomic vfd_table[VFD_MAX];
 _Atomic unsigned vfd_count;
 void (*_Atomic vfd_unwatch)(struct vfd *v);
@@ -64,15 +67,29 @@ static void slot_fill(int fd, struct vfd *v)
 	slot_replace(fd, v);
 }
 
-/* Lock held. Another number that names v, -1 if there is none. */
-static int slot_find(const struct vfd *v)
+/* Lock held. The first number from `from` on that names v, -1 if there is none. */
+static int slot_find_from(const struct vfd *v, int from)
 {
 	int limit = atomic_load_explicit(&table_limit, memory_order_relaxed);
 
-	for (int fd = 0; fd < limit; fd++)
+	for (int fd = from; fd < limit; fd++)
 		if (slot(fd) == v)
 			return fd;
 	return -1;
+}
+
+/* Lock held. A number that names v, -1 if there is none. */
+static int slot_find(const struct vfd *v)
+{
+	return slot_find_from(v, 0);
+}
+
+/* Lock held. A number that names v, but not that one; -1 if there is none. */
+static int slot_find_other(const struct vfd *v, int that)
+{
+	int fd = slot_find(v);
+
+	return fd == that ? slot_find_from(v, that + 1) : fd;
 }
 
 /* Lock held. fd is nobody's from now on. */
@@ -87,35 +104,24 @@ static void slot_clear(int fd)
 	atomic_store_explicit(&table_limit, limit, memory_order_relaxed);
 }
 
-/* Lock held. fd names v no more. True when it was v's last number: the caller ends the object. */
-static bool unname(struct vfd *v, int fd)
+/* What a number that names an object no more has left: gone() does the rest. */
+enum left {
+	LEFT_NOTHING, /* to be done */
+	LEFT_USERS, /* of the number: it was os_fd */
+	LEFT_OBJECT, /* it was the last one */
+};
+
+/* Lock held. fd names v no more. */
+static enum left unname(struct vfd *v, int fd)
 {
 	if (!v || vfd_is_closing(v))
-		return false;
+		return LEFT_NOTHING;
 	if (--v->nfds == 0)
-		return true;
-	if (atomic_load_explicit(&v->os_fd, memory_order_relaxed) == fd)
-		atomic_store_explicit(&v->os_fd, slot_find(v), memory_order_release);
-	return false;
-}
-
-/*
- * A stretch in which this thread neither runs a signal handler nor can be cancelled: nobody may see
- * a number half closed.
- */
-static int quiet_begin(void)
-{
-	int cancel;
-
-	lock_enter();
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
-	return cancel;
-}
-
-static void quiet_end(int cancel)
-{
-	lock_leave();
-	pthread_setcancelstate(cancel, NULL);
+		return LEFT_OBJECT;
+	if (atomic_load_explicit(&v->os_fd, memory_order_relaxed) != fd)
+		return LEFT_NOTHING;
+	atomic_store_explicit(&v->os_fd, slot_find(v), memory_order_release);
+	return LEFT_USERS;
 }
 
 /* What a close() of this thread waits for. */
@@ -156,6 +162,24 @@ static int end(struct vfd *v, int fd)
 	return fd < 0 ? 0 : vfd_release(fd);
 }
 
+/* No lock held. v->os_fd has changed: whoever has read the former number is done with it then. */
+static void wait_for_users(struct vfd *v)
+{
+	if (v->ops->renumbered)
+		v->ops->renumbered(v);
+}
+
+/* No lock held. After unname(v), which said so. fd, close()'s result: as end(). */
+static int gone(struct vfd *v, enum left left, int fd)
+{
+	if (left == LEFT_OBJECT)
+		return end(v, fd);
+	/* Once it is closed it may be a stranger's: a connection would be handed over to him. */
+	if (left == LEFT_USERS)
+		wait_for_users(v);
+	return fd < 0 ? 0 : vfd_release(fd);
+}
+
 int vfd_install(int fd, struct vfd *v)
 {
 	sigset_t old;
@@ -172,48 +196,64 @@ int vfd_install(int fd, struct vfd *v)
 	return 0;
 }
 
-bool vfd_dup(int oldfd, int newfd)
+bool vfd_dup_begin(struct vfd_dup *d, int oldfd)
 {
-	struct vfd *v, *before;
-	bool last = false;
-	sigset_t old;
-	int cancel;
+	d->cancel = lock_quiet_begin();
+	table_lock(&d->mask);
+	d->v = (unsigned)oldfd < VFD_MAX ? slot(oldfd) : NULL;
+	if (!vfd_is_closing(d->v))
+		return true;
+	table_unlock(&d->mask);
+	lock_quiet_end(d->cancel);
+	errno = EBADF;
+	return false;
+}
 
-	if (oldfd == newfd || (unsigned)newfd >= VFD_MAX)
-		return false;
-	if (!vfd_get(oldfd)) {
-		vfd_forget(newfd);
-		return false;
+bool vfd_dup_onto(struct vfd_dup *d, int oldfd, int newfd)
+{
+	while (vfd_dup_begin(d, oldfd)) {
+		if (vfd_get(newfd) != &vfd_closing)
+			return true;
+		table_unlock(&d->mask);
+		lock_quiet_end(d->cancel);
+		clock_sleep_ns(CLOSING_LOOK_NS);
 	}
-	cancel = quiet_begin();
-	table_lock(&old);
-	v = slot(oldfd); /* again, under the lock: it may have been closed meanwhile */
-	if (vfd_is_closing(v))
-		v = NULL;
-	before = slot(newfd);
-	if (before != v) {
-		/*
-		 * In one step, as the kernel does it: who looks finds the one object or the other.
-		 */
-		if (!v)
-			slot_clear(newfd);
-		else if (before)
-			slot_replace(newfd, v);
-		else
-			slot_fill(newfd, v);
-		last = unname(before, newfd);
-	}
-	table_unlock(&old);
-	if (last)
-		end(before, -1);
-	quiet_end(cancel);
+	return false;
+}
+
+/* Lock held. newfd names v from now on. What it has left of the object that it named before. */
+static enum left rename_to(int newfd, struct vfd *v)
+{
+	struct vfd *before = slot(newfd);
+
+	if (before == v)
+		return LEFT_NOTHING;
+	/* In one step, as the kernel does it: who looks finds the one object or the other. */
+	if (!v)
+		slot_clear(newfd);
+	else if (before)
+		slot_replace(newfd, v);
+	else
+		slot_fill(newfd, v);
+	return unname(before, newfd);
+}
+
+void vfd_dup_end(struct vfd_dup *d, int newfd)
+{
+	struct vfd *before = vfd_get(newfd);
+	enum left left = (unsigned)newfd < VFD_MAX ? rename_to(newfd, d->v) : LEFT_NOTHING;
+	int err = errno;
+
+	table_unlock(&d->mask);
+	gone(before, left, -1);
+	lock_quiet_end(d->cancel);
 	wait_after_close();
-	return v != NULL;
+	errno = err;
 }
 
 int vfd_close(int fd)
 {
-	bool last = false;
+	enum left left = LEFT_NOTHING;
 	struct vfd *v;
 	sigset_t old;
 	int ret, cancel;
@@ -230,23 +270,21 @@ int vfd_close(int fd)
 		v->ops->leaving(v);
 	if (__builtin_expect(atomic_load_explicit(&v->calls, memory_order_relaxed), 0))
 		vfd_park(fd);
-	cancel = quiet_begin();
+	cancel = lock_quiet_begin();
 	table_lock(&old);
 	v = slot(fd);
 	if (v && !vfd_is_closing(v)) {
 		atomic_store_explicit(&vfd_table[fd], &vfd_closing, memory_order_release);
-		last = unname(v, fd);
+		left = unname(v, fd);
 	}
 	table_unlock(&old);
 	if (vfd_is_closing(v)) {
 		errno = EBADF;
 		ret = -1;
-	} else if (last) {
-		ret = end(v, fd);
 	} else {
-		ret = v ? vfd_release(fd) : raw.close(fd);
+		ret = v ? gone(v, left, fd) : raw.close(fd);
 	}
-	quiet_end(cancel);
+	lock_quiet_end(cancel);
 	wait_after_close();
 	return ret;
 }
@@ -260,9 +298,10 @@ static bool is_to_park(const struct vfd *v, int fd)
 /* The calls of a parked v are over: what close() has left to do but for wait_after_close(). */
 static void unpark(struct vfd *v)
 {
-	int fd, cancel = quiet_begin();
-	bool parked, last = false;
+	int fd, cancel = lock_quiet_begin();
+	enum left left = LEFT_NOTHING;
 	sigset_t old;
+	bool parked;
 
 	table_lock(&old);
 	fd = atomic_load_explicit(&v->os_fd, memory_order_relaxed);
@@ -271,14 +310,12 @@ static void unpark(struct vfd *v)
 	if (parked) {
 		v->parked = false;
 		atomic_store_explicit(&vfd_table[fd], &vfd_closing, memory_order_release);
-		last = unname(v, fd);
+		left = unname(v, fd);
 	}
 	table_unlock(&old);
-	if (last)
-		end(v, fd);
-	else if (parked)
-		vfd_release(fd);
-	quiet_end(cancel);
+	if (parked)
+		gone(v, left, fd);
+	lock_quiet_end(cancel);
 }
 
 /* v, which fd names, has the number `own`, too. False: not needed any more. */
@@ -298,24 +335,49 @@ static bool park(struct vfd *v, int fd, int own)
 	return needed;
 }
 
+/* v, which fd names, is reached by another of its numbers from now on, if it has one. */
+static void renumber(struct vfd *v, int fd)
+{
+	int other = -1, cancel;
+	sigset_t old;
+
+	/* Most have one: nothing is looked for, which would be the whole table. */
+	if (v->nfds < 2)
+		return;
+	cancel = lock_quiet_begin();
+	table_lock(&old);
+	if (slot(fd) == v && atomic_load_explicit(&v->os_fd, memory_order_relaxed) == fd)
+		other = slot_find_other(v, fd);
+	if (other >= 0)
+		atomic_store_explicit(&v->os_fd, other, memory_order_release);
+	table_unlock(&old);
+	if (other >= 0)
+		wait_for_users(v);
+	lock_quiet_end(cancel);
+}
+
 void vfd_park(int fd)
 {
 	struct vfd *v = vfd_get(fd);
 	int own, cancel, err = errno;
 
-	/* A call that begins from here on has come too late. */
-	if (!v || !is_to_park(v, fd))
+	if (!v || vfd_is_closing(v))
 		return;
-	cancel = quiet_begin();
+	/* A call that begins from here on has come too late. */
+	if (!is_to_park(v, fd)) {
+		renumber(v, fd);
+		return;
+	}
+	cancel = lock_quiet_begin();
 	own = own_fd_copy(fd);
 	/* Without a descriptor for it the calls end now. */
 	if (own >= 0 && ((unsigned)own >= VFD_MAX || !park(v, fd, own))) {
 		own_fd_close(own);
 		own = -1;
 	}
-	if (own >= 0 && v->ops->renumbered)
-		v->ops->renumbered(v);
-	quiet_end(cancel);
+	if (own >= 0)
+		wait_for_users(v);
+	lock_quiet_end(cancel);
 	if (own >= 0 && !v->calls)
 		unpark(v);
 	wait_after_close();
@@ -457,23 +519,22 @@ void vfd_hold_resume(struct vfd_held paused)
 
 void vfd_forget(int fd)
 {
-	bool last;
+	enum left left;
 	struct vfd *v;
 	sigset_t old;
 	int cancel;
 
 	if (!vfd_get(fd))
 		return;
-	cancel = quiet_begin();
+	cancel = lock_quiet_begin();
 	table_lock(&old);
 	v = slot(fd);
 	if (v)
 		slot_clear(fd);
-	last = unname(v, fd);
+	left = unname(v, fd);
 	table_unlock(&old);
-	if (last)
-		end(v, -1);
-	quiet_end(cancel);
+	gone(v, left, -1);
+	lock_quiet_end(cancel);
 	wait_after_close();
 }
 
@@ -492,6 +553,15 @@ bool vfd_exchange(int fd, const struct vfd *from, struct vfd *to)
 	return same;
 }
 
+/*
+ * The kernel's number. ThreadSanitizer sees only libc's close(), and must of what libc's dup3() was
+ * for.
+ */
+static int close_number(int fd)
+{
+	return own_fd_is(fd) ? own_fd_close(fd) : raw.close(fd);
+}
+
 int vfd_release_plain(int fd)
 {
 	/*
@@ -500,14 +570,28 @@ int vfd_release_plain(int fd)
 	 * this close().
 	 */
 	(void)vfd_exchange(fd, &vfd_closing, NULL);
-	/* ThreadSanitizer sees only libc's close(), and must of what libc's dup3() was for. */
-	return own_fd_is(fd) ? own_fd_close(fd) : raw.close(fd);
+	return close_number(fd);
 }
 
 int vfd_release(int fd)
 {
+	bool own = own_fd_is(fd);
+	sigset_t old;
+	int ret = 0;
+
 	vfd_vacate(fd);
-	return vfd_release_plain(fd);
+	/*
+	 * In one step, or dup() would find nothing and copy what the number is vacated by. One of
+	 * ours nobody can copy, and it could not be vacated if it stands above the limit: its close
+	 * may linger (SO_LINGER), for which nobody else is to wait.
+	 */
+	table_lock(&old);
+	if ((unsigned)fd < VFD_MAX && slot(fd) == &vfd_closing)
+		slot_clear(fd);
+	if (!own)
+		ret = raw.close(fd);
+	table_unlock(&old);
+	return own ? own_fd_close(fd) : ret;
 }
 
 /* Runs one of iomux's hooks if anybody watches v. */
@@ -549,8 +633,10 @@ bool vfd_disown(struct vfd *v)
 	}
 	v->parked = false;
 	table_unlock(&old);
-	if (parked >= 0)
+	if (parked >= 0) {
+		wait_for_users(v);
 		own_fd_close(parked);
+	}
 	/* Those that took it in meanwhile; from here on none can. */
 	if (owned)
 		tell_sets(v, leave);
@@ -645,8 +731,10 @@ void vfd_fork_child(void)
 
 		if (!v)
 			continue;
-		if (!v->nfds++)
+		if (!v->nfds++) {
 			atomic_store_explicit(&v->os_fd, fd, memory_order_relaxed);
+			v->parked = false; /* the parent's: its number of ours has been closed */
+		}
 		used = fd + 1;
 		count++;
 	}

@@ -62,11 +62,12 @@ struct claims {
 	 * on the lower half.
 	 */
 	_Atomic uint64_t words[CLAIM_WORDS];
-	/* [id]: of a listener that is wanted, who gets what waits in its queue (listener.c) */
+	/* [id]: of a listener that is wanted, who gets what waits in its queue
+	 * (listener_to_kernel.c) */
 	_Atomic uint64_t takers[CLAIM_WORDS];
 	/*
 	 * [id]: who has waited for a listener for which the owner had not when it forked
-	 * (listener.c). Bits 63..32 as of words, 31..0 the process.
+	 * (listener_to_kernel.c). Bits 63..32 as of words, 31..0 the process.
 	 */
 	_Atomic uint64_t waiters[CLAIM_WORDS][CLAIM_WAITERS];
 };

@@ -4,9 +4,10 @@
  * kernel socket of its number by TCP_REPAIR (to_kernel.c, replay_fin.c); to a child of fork() that
  * uses it (fork.c is the owner's side, inherited.c the child's, claim.h what both share); at the
  * end of the process (exit.c). A datagram socket that a child reads goes to the kernel
- * (udp_fork.c), and so does a listener that a child waits for (listener.c).
+ * (udp_fork.c), and so does a listener that a child waits for (listener_to_kernel.c; implant.c has
+ * its clients enter the kernel's queue). replay.c gives the kernel what has come from the wire.
  *
- * It stands above the sockets and registers with them (tcp_sock_handover, udp_handover): nothing
+ * It stands above the sockets and registers with them (hooks.c): nothing
  * below knows it. preload calls what is here. No packet comes through this room.
  */
 #ifndef HANDOVER_HANDOVER_H

@@ -315,8 +315,7 @@ static int make_in_kernel(struct implant *im, const struct tcp_sock *s, const st
 
 int implant(struct implant *im, struct tcp_sock *s)
 {
-	int fd = atomic_load_explicit(&s->v.os_fd, memory_order_relaxed), err = -ENOTCONN,
-	    cancel = tcp_sock_lock(s);
+	int err = -ENOTCONN, cancel = tcp_sock_lock(s);
 	struct stack *st = tcp_sock_mode(s) == TCP_SOCK_CONN ? tcp_sock_conn_lock(s) : NULL;
 	uint64_t now = tcp_sock_now_us();
 	struct tcp_image c = {.state = TCPS_CLOSED};
@@ -327,7 +326,7 @@ int implant(struct implant *im, struct tcp_sock *s)
 	if (!err && !is_small(im, &c))
 		err = -EOPNOTSUPP;
 	if (!err)
-		err = tcp_sock_hold_segments(s, st, fd);
+		err = tcp_sock_hold_segments(s, st, tcp_sock_conn_fd(s));
 	if (!err)
 		err = make_in_kernel(im, s, &c);
 	if (!err)

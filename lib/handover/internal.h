@@ -46,6 +46,7 @@ void tcp_sock_strays_to_kernel(const struct vma_flow_key *key);
 /* Whether this process may do any of it now. */
 bool tcp_sock_to_kernel_allowed(void);
 void tcp_sock_share(struct vfd *v, struct vma_stats_why why);
+void tcp_sock_give(struct vfd *v, struct vma_stats_why why);
 void tcp_sock_leaving(struct vfd *v);
 /* exit.c: the internal thread runs. 0 or negative errno. */
 int exit_start(void);
@@ -82,7 +83,7 @@ enum claim_answer claim_wait(const struct claim_ref *r);
 bool tcp_sock_own_claim(const struct tcp_sock *s, struct claim_ref *out);
 /* In the child, of its parent's listener. False: the parent has no claims. */
 bool tcp_sock_parents_claim(const struct tcp_sock *parents, struct claim_ref *out);
-/* listener.c */
+/* listener_to_kernel.c */
 /* s, wanted by a child, is the kernel's; what waits to be accepted goes to the taker. */
 void tcp_sock_listener_give(struct tcp_sock *s, uint64_t taker);
 /* Another process is to have s, too: the kernel's, with what waits in its queue, if it can be. */
@@ -154,6 +155,8 @@ int replay_send(const struct replay *r, const struct replay_to *to, const struct
  * another process finds it, too; s->lock is held. What cannot be put there stays.
  */
 void udp_replay_queued(struct udp_sock *s);
+/* replay_fin.c: 0: tcp_sock_fin_replay() may send it; negative errno: no permission, no number. */
+int tcp_sock_fin_may_replay(const struct tcp_image *im);
 /*
  * replay_fin.c: gives the kernel socket that has im's connection the peer's FIN. 0 or
  * negative errno.
@@ -172,7 +175,7 @@ void udp_inherit(const struct udp_sock *parents, int fd);
 /* Of a socket that a child has inherited: the parent is to leave receiving to the kernel. */
 void udp_raise_claim(struct udp_sock *s);
 
-/* handover.c: the library runs in this process. */
+/* hooks.c: the library runs in this process. */
 bool handover_running(void);
 
 #endif

@@ -36,6 +36,15 @@ static int send_segment(const struct tcp_image *im, uint8_t flags, uint32_t ack)
 	return err;
 }
 
+int tcp_sock_fin_may_replay(const struct tcp_image *im)
+{
+	struct replay by = REPLAY_NONE;
+	int err = replay_open(&by, &im->tuple.local);
+
+	replay_close(&by);
+	return err;
+}
+
 int tcp_sock_fin_replay(const struct tcp_image *im)
 {
 	return send_segment(im, TCPHDR_FIN | TCPHDR_ACK, im->snd_una);

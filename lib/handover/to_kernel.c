@@ -16,10 +16,7 @@
 #include "handover/internal.h"
 #include "runtime/runtime.h"
 #include "config/config.h"
-
-#ifndef SO_BUF_LOCK
-#define SO_BUF_LOCK 72
-#endif
+#include "vma/sockopt_numbers.h"
 
 #define KERNEL_CLOSE 7 /* tcpi_state: TCP_CLOSE, which linux/tcp.h does not have */
 #define CHUNK 65536u
@@ -172,13 +169,21 @@ static int restore(struct tcp_sock *s, int fd, const struct tcp_image *im)
 	return err;
 }
 
-/* The kernel socket is nobody's connection again. In repair mode nothing is sent. */
-static void undo(int fd)
+static void disconnect(int fd)
 {
 	struct sockaddr any = {.sa_family = AF_UNSPEC};
 
 	(void)raw.connect(fd, &any, sizeof(any));
+}
+
+/* The kernel socket is nobody's connection again. In repair mode nothing is sent. */
+static void undo(int fd, int reuse)
+{
+	disconnect(fd);
 	(void)set(fd, IPPROTO_TCP, TCP_REPAIR, 0);
+	if (reuse) /* repair mode has cleared it */
+		(void)set(fd, SOL_SOCKET, SO_REUSEADDR, 1);
+	(void)get(fd, SOL_SOCKET, SO_ERROR);
 }
 
 /*
@@ -253,9 +258,13 @@ static void go_on(struct tcp_sock *s, int fd, const struct tcp_image *im, int re
 		err = fins(fd, im);
 	if (!err && im->shut_rd)
 		(void)libc.shutdown(fd, SHUT_RD);
-	if (err && !is_over(fd))
-		log_error("fd %d: a connection went to the kernel, but not all of it: %s", fd,
-			  strerror(-err));
+	/* Of a stream without its middle neither side may see the rest: both see ECONNRESET. */
+	if (err && !is_over(fd)) {
+		log_error("fd %d: a connection went to the kernel, but not all of it: %s: it is "
+			  "reset",
+			  fd, strerror(-err));
+		disconnect(fd);
+	}
 	/* Buffers that the user has not fixed grow by themselves again. */
 	(void)set(fd, SOL_SOCKET, SO_BUF_LOCK, 0);
 	tcp_sock_opts_to_kernel(s, fd, tcp_get_opts(s->c));
@@ -314,8 +323,7 @@ static void move_held(struct tcp_sock *s, struct stack *st, int fd, uint64_t now
 		atomic_store_explicit(&s->pending_error, (uint16_t)-err, memory_order_relaxed);
 }
 
-/* The connection of s, st locked, is moved. The caller answers who has claimed it. */
-static int move(struct tcp_sock *s, struct stack *st, int fd, uint64_t now)
+static int move_as_is(struct tcp_sock *s, struct stack *st, int fd, uint64_t now)
 {
 	int reuse = get(fd, SOL_SOCKET, SO_REUSEADDR), err;
 	struct tcp_image im;
@@ -325,13 +333,16 @@ static int move(struct tcp_sock *s, struct stack *st, int fd, uint64_t now)
 		return 0;
 	}
 	err = tcp_export(s->c, &im);
+	/* Afterwards there is no way back. */
+	if (!err && im.fin_rcvd)
+		err = tcp_sock_fin_may_replay(&im);
 	if (!err)
 		err = tcp_sock_hold_segments(s, st, fd);
 	if (err)
 		return err;
 	err = restore(s, fd, &im);
 	if (err) {
-		undo(fd);
+		undo(fd, reuse);
 		return err;
 	}
 	release_segments(s, st);
@@ -340,12 +351,24 @@ static int move(struct tcp_sock *s, struct stack *st, int fd, uint64_t now)
 	return 0;
 }
 
+/*
+ * The connection of s, st locked, is moved. The caller answers who has claimed it. TCP_REPAIR wants
+ * CAP_NET_ADMIN, which is not effective after seteuid().
+ */
+static int move(struct tcp_sock *s, struct stack *st, int fd, uint64_t now)
+{
+	struct caps_sets before = caps_raise(CAPS_BIT(CAP_NET_ADMIN));
+	int err = move_as_is(s, st, fd, now);
+
+	caps_lower(&before);
+	return err;
+}
+
 /* waits: says what keeps the connection here for now; st->lock is held. As tcp_sock_to_kernel(). */
 static int hand_over(struct tcp_sock *s, struct vma_stats_why why,
 		     bool (*waits)(struct tcp_sock *s, uint64_t now))
 {
-	int fd = atomic_load_explicit(&s->v.os_fd, memory_order_relaxed), err = -ENOTCONN,
-	    cancel = tcp_sock_lock(s);
+	int fd = -1, err = -ENOTCONN, cancel = tcp_sock_lock(s);
 	struct stack *st = tcp_sock_mode(s) == TCP_SOCK_CONN ? tcp_sock_conn_lock(s) : NULL;
 	uint64_t now = tcp_sock_now_us(), claim = tcp_sock_claim_of(s);
 	char text[STATS_WHY_TEXT];
@@ -355,8 +378,10 @@ static int hand_over(struct tcp_sock *s, struct vma_stats_why why,
 		/* What has arrived need not be sent again. */
 		if (atomic_load_explicit(&st->open, memory_order_relaxed))
 			stack_poll(st, (unsigned)params.cq_poll_batch_max);
-		if (s->c && !s->closed && atomic_load_explicit(&st->open, memory_order_relaxed))
+		if (s->c && !s->closed && atomic_load_explicit(&st->open, memory_order_relaxed)) {
+			fd = tcp_sock_conn_fd(s);
 			err = waits(s, now) ? -EBUSY : move(s, st, fd, now);
+		}
 		tcp_sock_unlock_stack(st, now);
 	}
 	if (!err) {
@@ -378,7 +403,8 @@ static int hand_over(struct tcp_sock *s, struct vma_stats_why why,
 		vfd_notify(&s->v, EPOLLIN | EPOLLOUT | EPOLLRDHUP);
 	} else if (err != -ENOTCONN && err != -EOPNOTSUPP && err != -EBUSY) {
 		log_warn("fd %d cannot be handed to the kernel (%s): %s", fd,
-			 stats_why_text(text, &why), strerror(-err));
+			 why.reason ? stats_why_text(text, &why) : "the process ends",
+			 strerror(-err));
 	}
 	return err;
 }
@@ -407,9 +433,11 @@ void tcp_sock_decided(struct tcp_sock *s)
 
 bool tcp_sock_to_kernel_allowed(void)
 {
+	struct caps_sets before = caps_raise(CAPS_BIT(CAP_NET_ADMIN));
 	int fd = OWN_FD(libc.socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
 	bool allowed = fd >= 0 && !set(fd, IPPROTO_TCP, TCP_REPAIR, 1);
 
+	caps_lower(&before);
 	if (fd >= 0)
 		own_fd_close(fd);
 	return allowed;
@@ -492,13 +520,16 @@ static int end_again(int fd, const struct tcp_image *im)
 static int move_time_wait(struct tcp_sock *s, struct stack *st, int fd, const struct tcp_image *im,
 			  uint64_t now)
 {
+	struct caps_sets before;
 	int err = tcp_sock_hold_segments(s, st, fd);
 
 	if (err)
 		return err;
+	before = caps_raise(CAPS_BIT(CAP_NET_ADMIN));
 	err = restore(s, fd, im);
 	if (!err)
 		err = end_again(fd, im);
+	caps_lower(&before);
 	release_segments(s, st);
 	if (!err)
 		tcp_forget_time_wait(st->tcp->ts, &s->tuple, now);
@@ -590,6 +621,23 @@ static void share_conn(struct tcp_sock *s, struct vma_stats_why why)
 		(void)tcp_sock_to_kernel_now(s, why);
 }
 
+/*
+ * What is nothing yet is the kernel's whatever it becomes: who else has it could not connect it,
+ * nor accept.
+ */
+static void give_new(struct tcp_sock *s, struct vma_stats_why why)
+{
+	int fd, cancel = tcp_sock_lock_fd(s, &fd);
+
+	if (tcp_sock_mode(s) == TCP_SOCK_KERNEL && !s->unconn.no_offload) {
+		s->unconn.no_offload = true;
+		libc_internal_begin();
+		stats_why(tcp_sock_shown(s), fd, VMA_WHY_SOCKET, why);
+		libc_internal_end();
+	}
+	tcp_sock_unlock(s, cancel);
+}
+
 void tcp_sock_share(struct vfd *v, struct vma_stats_why why)
 {
 	struct tcp_sock *s = tcp_sock_of(v);
@@ -602,6 +650,15 @@ void tcp_sock_share(struct vfd *v, struct vma_stats_why why)
 		share_conn(s, why);
 	}
 	errno = err;
+}
+
+void tcp_sock_give(struct vfd *v, struct vma_stats_why why)
+{
+	int err = errno;
+
+	give_new(tcp_sock_of(v), why);
+	errno = err;
+	tcp_sock_share(v, why);
 }
 
 void tcp_sock_leaving(struct vfd *v)

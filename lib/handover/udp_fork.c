@@ -110,8 +110,8 @@ void udp_inherit(const struct udp_sock *parents, int fd)
 	_Atomic uint8_t *claim = atomic_load(&parents->inherited_claim);
 	struct udp_sock *s;
 
-	/* The child has no number of it. */
-	if (parents->v.parked)
+	/* The child has no number of it; the one that it had may be another's already. */
+	if (!parents->v.nfds || parents->v.parked)
 		return;
 	/* The parent has not claimed it itself: the claim is on the same owner. */
 	if (!claim && (!parent || parents->id >= CLAIMS))
@@ -120,6 +120,8 @@ void udp_inherit(const struct udp_sock *parents, int fd)
 	if (!s)
 		return;
 	s->in_kernel = true;
+	/* Nothing comes but by the kernel: it is asked, also by calls that do not wait. */
+	atomic_store_explicit(&s->v.shadow, VFD_SHADOW_ALL, memory_order_relaxed);
 	atomic_store(&s->inherited_claim, claim ? claim : &parent[parents->id]);
 	if (vfd_install(fd, &s->v)) {
 		atomic_store(&s->inherited_claim, NULL);

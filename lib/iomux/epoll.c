@@ -318,6 +318,17 @@ static uint32_t epoll_events(struct vfd *v)
 	return events;
 }
 
+/* Whoever has the set's lock may be using the number. */
+static void epoll_renumbered(struct vfd *v)
+{
+	struct epset *s = (struct epset *)v;
+
+	if (lock_mine(&s->mtx)) /* a signal handler: that call of this thread goes on afterwards */
+		return;
+	epset_lock(s);
+	epset_unlock(s);
+}
+
 static void epoll_waited(struct vfd *v)
 {
 	epset_use((struct epset *)v);
@@ -334,6 +345,7 @@ static const struct vfd_ops epoll_ops = {
 	.close = epoll_close,
 	.events = epoll_events,
 	.waited = epoll_waited,
+	.renumbered = epoll_renumbered,
 };
 
 bool epoll_spins(struct vfd *v)
@@ -395,11 +407,18 @@ static void shadow_again(struct epset *s, struct epitem *it)
 		epset_ready(s, it, ~0u);
 }
 
-/* mtx held. The item goes, the kernel serves it as the user asked. */
+/*
+ * mtx held. The item goes, the kernel serves it as the user asked. To say that it is disarmed the
+ * kernel has no word: errors and hang-ups are told once at least, and to an item that stays.
+ */
 static void item_release(struct epset *s, struct epitem *it)
 {
 	int epfd = atomic_load(&s->vfd.os_fd), fd = it->fd;
+	bool armed = it->events & ~EP_PRIVATE;
 	struct epoll_event ev = {.events = it->events, .data = it->data};
+
+	if (!armed)
+		ev.data.u64 = epitem_tag(it);
 
 	if (vfd_get(fd) != it->v) /* closed, and perhaps another's by now: its copy is left */
 		fd = atomic_load(&it->v->os_fd);
@@ -408,7 +427,10 @@ static void item_release(struct epset *s, struct epitem *it)
 		log_error("epoll fd %d: leaving fd %d to the kernel: %s", epfd, fd,
 			  strerror(errno));
 	atomic_store_explicit(&s->kernel_fds, true, memory_order_relaxed);
-	epset_remove(s, it);
+	if (armed)
+		epset_remove(s, it);
+	else
+		epset_orphan(s, it);
 }
 
 /* True: the item still watches its object. */
@@ -421,9 +443,10 @@ static bool item_do(const struct item_ref *ref, void (*fn)(struct epset *s, stru
 		return true;
 	epset_lock(ref->set);
 	it = epitem_of(ref->set, ref->tag);
-	if (it)
+	/* Without an object: another thread has released it meanwhile. */
+	if (it && it->v)
 		fn(ref->set, it);
-	stays = it && epitem_of(ref->set, ref->tag);
+	stays = it && epitem_of(ref->set, ref->tag) && it->v;
 	epset_unlock(ref->set);
 	return stays;
 }
@@ -486,7 +509,7 @@ static bool ref_remove(const struct item_ref *ref)
 	}
 	epset_lock(ref->set);
 	it = epitem_of(ref->set, ref->tag);
-	if (it) {
+	if (it && it->v) {
 		forget_tag(ref->set, it);
 		epset_remove(ref->set, it);
 	}
@@ -514,9 +537,20 @@ static void leave_sets(struct vfd *v)
 			done &= ref_remove(&refs[i]);
 }
 
+/* Above 0 from fork_prepare() to the end of the fork(): a set that comes then is shared, too. */
+static _Atomic unsigned forks;
+
+static void share_sets(void)
+{
+	for (struct epset *s = epset_first(); s; s = s->all)
+		atomic_store(&s->tagged, true);
+}
+
 static void forked_child(void)
 {
+	atomic_store(&forks, 0);
 	epset_forked();
+	share_sets(); /* also one that another thread of the parent was closing */
 	for (struct epset *s = epset_first(); s; s = s->all) {
 		if (atomic_load(&s->stats))
 			atomic_store(&s->stats, stats_iomux_get(atomic_load(&s->vfd.os_fd)));
@@ -526,8 +560,13 @@ static void forked_child(void)
 /* The kernel's epolls are both processes' from now on, and either may add its sockets to them. */
 static void fork_prepare(void)
 {
-	for (struct epset *s = epset_first(); s; s = s->all)
-		atomic_store(&s->tagged, true);
+	atomic_fetch_add(&forks, 1);
+	share_sets();
+}
+
+static void forked_parent(void)
+{
+	atomic_fetch_sub(&forks, 1);
 }
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -541,7 +580,7 @@ static void first_set(void)
 	atomic_store_explicit(&vfd_unwatch, leave_sets, memory_order_release);
 	atomic_store_explicit(&vfd_rewatch, shadow_changed, memory_order_release);
 	atomic_store_explicit(&vfd_watch_os, leave_to_kernel, memory_order_release);
-	atfork_add(fork_prepare, NULL, forked_child);
+	atfork_add(fork_prepare, forked_parent, forked_child);
 }
 
 int iomux_epoll_created(int epfd)
@@ -557,6 +596,9 @@ int iomux_epoll_created(int epfd)
 		s->vfd.ops = &epoll_ops;
 		s->vfd.kind = VFD_EPOLL;
 	}
+	/* fork_prepare() sees the set, or this sees it. */
+	if (atomic_load(&forks))
+		atomic_store(&s->tagged, true);
 	r = vfd_install(epfd, &s->vfd);
 	if (r)
 		epset_free(s);

@@ -15,7 +15,7 @@
 #include <stdint.h>
 #include <sys/epoll.h>
 
-#include "iomux/mux.h"
+#include "iomux/wait_loop.h"
 #include "runtime/runtime.h"
 #include "stats/stats.h"
 #include "fd/fd.h"
@@ -30,7 +30,10 @@ struct epset;
 struct epitem {
 	struct vfd_watch watch;
 	struct epset *set; /* NULL: free. set->mtx */
-	/* NULL in the child of a fork(), but for another set: only the shadow socket is left */
+	/*
+	 * NULL: only the shadow socket is left (in the child of a fork(), but for another set; of
+	 * one that was disarmed when the kernel got it)
+	 */
 	struct vfd *v;
 	bool nested; /* v is another set */
 	bool in_kernel; /* the kernel's epoll watches the fd, too; mtx */
@@ -105,7 +108,7 @@ struct epset {
 	_Atomic bool kernel_turn; /* of odd room the kernel's fds have the larger part this time */
 	struct vma_stats_iomux *_Atomic stats; /* NULL until the first item; mtx */
 	struct mux_polling polling;
-	struct spin_memory spin;
+	struct wait_spin_memory spin;
 	struct epset *all; /* every set ever made; never shrinks */
 	struct epset *free; /* set_list_lock */
 };
@@ -145,6 +148,8 @@ static inline bool epset_has_kernel_fds(const struct epset *s)
 
 /* mtx held. Takes it out of every list, its watch too, and frees it. */
 void epset_remove(struct epset *s, struct epitem *it);
+/* mtx held. Its object leaves it, which is a socket; the kernel's epoll knows it by its tag. */
+void epset_orphan(struct epset *s, struct epitem *it);
 /*
  * Any thread. Puts it last in the ready list unless it stands there, or is disarmed, or wants none
  * of the events.

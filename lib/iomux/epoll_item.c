@@ -168,11 +168,11 @@ void epset_free(struct epset *s)
  */
 void epset_lock(struct epset *s)
 {
-	int state;
+	int state = lock_quiet_begin();
 
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
 	lock_take(&s->mtx);
 	s->cancel_state = state;
+	lock_leave();
 }
 
 /* mtx held. Items of objects that have no fd left. */
@@ -191,6 +191,7 @@ void epset_unlock(struct epset *s)
 {
 	int state = s->cancel_state;
 
+	lock_enter();
 	lock_drop(&s->mtx);
 	while (__builtin_expect(atomic_load_explicit(&s->reap, memory_order_relaxed), 0)) {
 		lock_take(&s->mtx);
@@ -198,7 +199,7 @@ void epset_unlock(struct epset *s)
 		reap(s);
 		lock_drop(&s->mtx);
 	}
-	pthread_setcancelstate(state, &state);
+	lock_quiet_end(state);
 }
 
 /* Makes by_fd reach fd. */
@@ -428,6 +429,20 @@ void epset_remove(struct epset *s, struct epitem *it)
 	leaf_drop(&s->lock);
 	atomic_fetch_sub(&s->num_items, 1);
 	epitem_free(it);
+}
+
+void epset_orphan(struct epset *s, struct epitem *it)
+{
+	struct epitem *before = epset_find(s, it->fd, NULL);
+
+	/* Its number has been closed, and nobody has seen that. */
+	if (before)
+		epset_remove(s, before);
+	vfd_watch_del(it->v, &it->watch);
+	it->v = NULL;
+	s->num_sockets--;
+	epitem_in_kernel(s, it, true);
+	epitem_served(s, it);
 }
 
 static void set_forked(struct epset *s)

@@ -5,7 +5,7 @@
 
 #include "iomux/epoll.h"
 #include "iomux/iomux.h"
-#include "iomux/mux.h"
+#include "iomux/wait_loop.h"
 #include "runtime/runtime.h"
 #include "config/config.h"
 #include "stack/stack.h"
@@ -235,7 +235,16 @@ static int epwait_woken(struct mux *m)
 	return look_both((struct epwait *)m);
 }
 
+/* And of sets in this one: they may have such. */
+static bool epwait_kernel_serves(const struct mux *m)
+{
+	const struct epwait *w = (const struct epwait *)m;
+
+	return atomic_load_explicit(&w->s->num_served, memory_order_relaxed);
+}
+
 static const struct mux_ops epwait_ops = {
+	.kernel_serves = epwait_kernel_serves,
 	.look = epwait_look,
 	.watch = epwait_watch,
 	.unwatch = epwait_unwatch,

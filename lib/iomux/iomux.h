@@ -4,8 +4,9 @@
  * these, for every call of that name; a call that involves no fd of ours goes straight to libc.
  * Results and errno as the libc functions.
  *
- * Every wait: mux.c, which looks, spins and sleeps, with epoll_wait.c, or pollset.c and poll.c or
- * select.c. Every event of a watched socket: epoll_item.c. Rare: epoll.c (sets made, fds added).
+ * Every wait: wait_loop.c, which looks, spins and sleeps, with epoll_wait.c, or pollset.c and
+ * poll.c or select.c. Every event of a watched socket: epoll_item.c. Rare: epoll.c (sets made, fds
+ * added).
  */
 #ifndef IOMUX_IOMUX_H
 #define IOMUX_IOMUX_H

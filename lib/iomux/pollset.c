@@ -285,7 +285,23 @@ static int pollset_woken(struct mux *m)
 	return ready < 0 ? ready : fold_kernel(s);
 }
 
+/* A set of epoll may have such. */
+static bool pollset_kernel_serves(const struct mux *m)
+{
+	const struct pollset *s = (const struct pollset *)m;
+
+	for (unsigned j = 0; j < s->ours; j++) {
+		const struct vfd *v = s->entries[s->index[j]].v;
+
+		if (v->kind == VFD_EPOLL ||
+		    atomic_load_explicit(&v->shadow, memory_order_relaxed) == VFD_SHADOW_ALL)
+			return true;
+	}
+	return false;
+}
+
 static const struct mux_ops pollset_ops = {
+	.kernel_serves = pollset_kernel_serves,
 	.look = pollset_look,
 	.watch = pollset_watch,
 	.unwatch = pollset_unwatch,

@@ -6,7 +6,7 @@
 #ifndef IOMUX_POLLSET_H
 #define IOMUX_POLLSET_H
 
-#include "iomux/mux.h"
+#include "iomux/wait_loop.h"
 #include "wait/wait.h"
 
 struct pollset_entry {

@@ -5,9 +5,9 @@
  * call here fails, and the caller does without it. Used by memory, statistics, rings and TCP
  * sockets.
  *
- * No packet goes through it. A connection's registration is one call when it begins and one when it
- * ends; in between its owner stores into its slot. Packets that reached the kernel instead of us
- * come back through fallback.c, which is rare.
+ * No packet goes through it. client.c has the device. A connection's registration is one call when
+ * it begins and one when it ends; in between its owner stores into its slot. Packets that reached
+ * the kernel instead of us come back through fallback.c, which is rare.
  */
 #ifndef KMOD_KMOD_H
 #define KMOD_KMOD_H
@@ -53,6 +53,12 @@ struct vma_kmod_slot *kmod_conn_add(int fd, const struct vma_flow_key *key);
 uint32_t kmod_slot_number(const struct vma_kmod_slot *slot);
 /* The flow is over, or somebody else's. slot may be NULL. */
 void kmod_conn_del(struct vma_kmod_slot *slot);
+
+/*
+ * What the module has for the sequence numbers of all processes. False: there is none, or this
+ * process may not know it.
+ */
+bool kmod_secret(uint64_t to[4]);
 
 /*
  * A packet of a registered flow that had reached the kernel, from its IP header on. Valid during

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 #include "mem/buf.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 
 static void heap_free(struct buf_pool *pool, struct buf *b)
@@ -27,6 +28,30 @@ struct buf *buf_heap_alloc(size_t room)
 		.refs = 1,
 	};
 	return b;
+}
+
+static _Atomic uint32_t copies;
+
+bool buf_copy_begin(uint32_t max)
+{
+	uint32_t n = atomic_load_explicit(&copies, memory_order_relaxed);
+
+	while (n < max) {
+		if (atomic_compare_exchange_weak_explicit(&copies, &n, n + 1, memory_order_relaxed,
+							  memory_order_relaxed))
+			return true;
+	}
+	return false;
+}
+
+void buf_copy_end(void)
+{
+	atomic_fetch_sub_explicit(&copies, 1, memory_order_relaxed);
+}
+
+uint32_t buf_copies(void)
+{
+	return atomic_load_explicit(&copies, memory_order_relaxed);
 }
 
 struct buf *buf_skip(struct buf *b, uint32_t n)

@@ -7,6 +7,7 @@
 #define MEM_BUF_H
 
 #include <netinet/in.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -96,5 +97,14 @@ struct buf *buf_skip(struct buf *b, uint32_t n);
 void buf_cut(struct buf *b, uint32_t n);
 /* A buffer on the heap with `room` bytes of storage and one reference; NULL when out of memory. */
 struct buf *buf_heap_alloc(size_t room);
+/*
+ * VMA_RX_BUFS: received frames that were copied to the heap because their ring is short of buffers,
+ * of all rings of the process. buf_copy_begin() counts one more, false: there are max already.
+ * buf_copy_end(): one is freed.
+ */
+bool buf_copy_begin(uint32_t max);
+void buf_copy_end(void);
+/* How many there are. */
+uint32_t buf_copies(void);
 
 #endif

@@ -5,12 +5,14 @@
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "kmod/kmod.h"
+#include "mem/allocator.h"
 #include "runtime/runtime.h"
 
 #define HUGE_PAGE (2ul << 20)
@@ -94,16 +96,27 @@ static void *map_pinned(enum vma_kmod_mem kind, size_t *bytes)
 	return p;
 }
 
-/* As the manual has it. */
-static void warn_no_huge(void)
+/* As the manual has it, with the numbers of this machine. */
+static void warn_no_huge(size_t bytes)
 {
-	log_warn("**************************************************************");
-	log_warn("* NO IMMEDIATE ACTION NEEDED!                                *");
-	log_warn("* Not enough hugepage resources for VMA memory allocation.   *");
-	log_warn("* VMA will continue working with regular memory allocation.  *");
-	log_warn("* Optional: another VMA_MEM_ALLOC_TYPE than 2, or more pages *");
-	log_warn("* in /proc/sys/vm/nr_hugepages and a restart.                *");
-	log_warn("**************************************************************");
+	size_t needed = (bytes + HUGE_PAGE - 1) / HUGE_PAGE;
+	char have[2][16];
+
+	text_file_read("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages", have[0], 16);
+	text_file_read("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", have[1], 16);
+	for (unsigned i = 0; i < 2; i++)
+		have[i][strcspn(have[i], "\n")] = '\0';
+	log_box("NO IMMEDIATE ACTION NEEDED!\n"
+		"Not enough hugepage resources for VMA memory allocation.\n"
+		"VMA will continue working with regular memory allocation.\n"
+		"%zu pages of 2 MiB are needed; %s of the %s there are free.\n"
+		"Optional: 1. Switch to a different memory allocation type\n"
+		"             (VMA_MEM_ALLOC_TYPE= 0 or 1)\n"
+		"          2. Restart process after increasing the number of hugepages:\n"
+		"             \"cat /proc/meminfo | grep -i HugePage\"\n"
+		"             \"echo %zu > /proc/sys/vm/nr_hugepages\"",
+		needed, *have[0] ? have[0] : "none", *have[1] ? have[1] : "0",
+		(size_t)strtoul(have[1], NULL, 10) + needed);
 }
 
 /* who has mapped last: a child closes what it inherits before it opens anything */
@@ -129,7 +142,7 @@ static void *get(enum pages_type type, size_t *bytes, int *fd)
 	if (!p && type == PAGES_CONTIG)
 		p = map_huge(bytes, fd);
 	if (!p && type == PAGES_HUGE)
-		warn_no_huge();
+		warn_no_huge(*bytes);
 	if (!p)
 		p = map_plain(*bytes, fd);
 	keep_from_children(p, *bytes);
@@ -138,7 +151,13 @@ static void *get(enum pages_type type, size_t *bytes, int *fd)
 
 void *pages_map(enum pages_type type, size_t *bytes)
 {
-	return get(type, bytes, NULL);
+	void *p;
+
+	if (!allocator_is_there())
+		return get(type, bytes, NULL);
+	p = allocator_map(bytes);
+	keep_from_children(p, *bytes);
+	return p;
 }
 
 void *pages_map_shared(enum pages_type type, size_t *bytes, int *fd)
@@ -157,6 +176,18 @@ void *pages_map_fd(int fd, size_t bytes)
 
 void pages_unmap(void *p, size_t bytes)
 {
-	if (atomic_load(&owner) == process_mark())
+	if (atomic_load(&owner) == process_mark() && !allocator_unmap(p))
 		munmap(p, bytes);
+}
+
+int pages_replace(void *p, size_t bytes, void *with)
+{
+	void *got = with ? mremap(with, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, p)
+			 : mmap(p, bytes, PROT_READ | PROT_WRITE,
+				MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+
+	if (got == MAP_FAILED)
+		return -errno;
+	keep_from_children(p, bytes);
+	return 0;
 }

@@ -9,13 +9,14 @@
 enum pages_type { PAGES_ANON, PAGES_CONTIG, PAGES_HUGE };
 
 /*
- * At least *bytes of zeroed memory, page-aligned, of a type if there is such memory, else of the
- * next best (the log says which). A child of fork() does not have it. NULL and errno.
+ * At least *bytes of zeroed memory, page-aligned: the program's allocator's (allocator.h) if there
+ * is one; else of a type if there is such memory, else of the next best (the log says which). A
+ * child of fork() does not have it. NULL and errno.
  */
 void *pages_map(enum pages_type type, size_t *bytes);
 /*
- * As pages_map(), memory that another process can map by *fd, which is the caller's to close. -1:
- * it is the kernel module's, and nobody else can.
+ * As pages_map() without an allocator, memory that another process can map by *fd, which is the
+ * caller's to close. -1: it is the kernel module's, and nobody else can.
  */
 void *pages_map_shared(enum pages_type type, size_t *bytes, int *fd);
 /* The whole of such memory, of `bytes`, by its fd. NULL and errno. */
@@ -25,5 +26,11 @@ void *pages_map_fd(int fd, size_t bytes);
  * now.
  */
 void pages_unmap(void *p, size_t bytes);
+/*
+ * Puts `with` (NULL: zeroes), memory of the program's own, in the place of what pages_map_shared()
+ * or pages_map_fd() gave: another thread may be reading there. `with` is gone then. 0 or negative
+ * errno.
+ */
+int pages_replace(void *p, size_t bytes, void *with);
 
 #endif

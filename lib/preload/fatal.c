@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "config/config.h"
 #include "runtime/runtime.h"
 #include "socket/tcp/sock.h"
 
@@ -99,6 +100,18 @@ void fatal_forked(void)
 	atomic_store(&put_off, 0);
 }
 
+void fatal_backtrace(int sig, const siginfo_t *info, const void *context)
+{
+	if (likely(sig != SIGSEGV) || !params.handle_sigsegv)
+		return;
+	/* Without a fault it is somebody's kill(). */
+	if (info && info->si_code > 0)
+		log_write(LOG_PANIC, "Segmentation fault (SIGSEGV) at address %p:", info->si_addr);
+	else
+		log_write(LOG_PANIC, "Segmentation fault (SIGSEGV):");
+	backtrace_log(LOG_PANIC, context);
+}
+
 /* Whatever waits for the process sees that this signal has ended it, a debugger sees where. */
 static void fatal_entry(int sig, siginfo_t *info, void *context)
 {
@@ -108,6 +121,7 @@ static void fatal_entry(int sig, siginfo_t *info, void *context)
 
 	if (signal_touched(sig, context))
 		return;
+	fatal_backtrace(sig, info, context);
 	if (!waits_too_long() && signal_defer(sig, info, context)) {
 		insist(sig);
 		errno = err;
@@ -152,6 +166,8 @@ static void instead_of_default(int sig)
 
 void fatal_start(void)
 {
+	if (params.handle_sigsegv)
+		backtrace_prepare();
 	atomic_store(&started, true);
 	for (int sig = 1; sig < _NSIG; sig++) {
 		if (ends_process(sig))

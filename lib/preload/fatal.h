@@ -20,6 +20,11 @@ void fatal_no_more(int sig);
 /* In the child of a fork(). */
 void fatal_forked(void);
 /*
+ * VMA_HANDLE_SIGSEGV: a segmentation fault has come, which nothing of the library's own has caused
+ * on purpose. info and context may be NULL. Keeps errno.
+ */
+void fatal_backtrace(int sig, const siginfo_t *info, const void *context);
+/*
  * signal.c: true when the thread holds a lock of the library: the signal comes again when it holds
  * none.
  */

@@ -7,6 +7,8 @@
 #include <stdarg.h>
 #include <unistd.h>
 
+#include "preload/trace.h"
+
 /* The argument after flags, which open() and its kin have with these flags only; 0 without. */
 #define MODE_AFTER(flags)                                                                          \
 	({                                                                                         \
@@ -37,15 +39,30 @@ static void copying(int fd)
 		KEEPING_ERRNO(v->ops->touch(v));
 }
 
-/* The kernel is going to close fd, by itself. */
-static void leaving(int fd)
+/*
+ * The kernel is going to close fd, by itself. Returns what left() wants. An object whose number
+ * other threads use is held: so it gets one of our own, if fd is its last, and left() closes that
+ * as close() does. A socket's port is kept by it, and a listener's clients are somebody's.
+ */
+static struct vfd *leaving(int fd)
 {
 	struct vfd *v = vfd_get(fd);
 
-	if (unlikely(v && v->ops->leaving))
+	if (likely(!v))
+		return NULL;
+	if (v->ops->leaving)
 		v->ops->leaving(v);
-	if (unlikely(v))
-		vfd_park(fd);
+	if (!v->ops->renumbered || !vfd_hold(v, fd))
+		v = NULL;
+	vfd_park(fd);
+	return v;
+}
+
+/* The table has forgotten the number. */
+static void left(struct vfd *v)
+{
+	if (unlikely(v != NULL))
+		vfd_let_go();
 }
 
 /* fd is the library's, and nobody's in the eyes of the program. */
@@ -54,11 +71,22 @@ static bool is_hidden(int fd)
 	return unlikely(own_fd_is(fd) && !from_library());
 }
 
-PRELOAD int close(int fd)
+static int do_close(int fd)
 {
 	if (unlikely(own_fd_is(fd)))
 		return from_library() ? own_fd_close(fd) : fail(EBADF);
 	return KEEP_ERRNO(vfd_close(fd));
+}
+
+PRELOAD int close(int fd)
+{
+	/* Which it was cannot be told afterwards. */
+	bool said = log_enabled(LOG_DEBUG) && !from_library() && trace_concerns(fd);
+	int ret = do_close(fd);
+
+	if (unlikely(said))
+		trace_line(LOG_DEBUG, ret, "close(%d)", fd);
+	return ret;
 }
 PRELOAD_ALIAS(__close, close);
 
@@ -72,14 +100,17 @@ static void forget_range(unsigned first, unsigned last)
 	if (!limit)
 		return;
 	for (unsigned fd = first; fd <= last; fd++) {
+		struct vfd *v;
+
 		if (!vfd_get((int)fd) || own_fd_is((int)fd))
 			continue;
-		leaving((int)fd);
+		v = leaving((int)fd);
 		vfd_forget((int)fd);
+		left(v);
 	}
 }
 
-/* Closes the numbers from first to last that are not the library's. */
+/* Closes the numbers from first to last but the library's, which stay as they are meanwhile. */
 static int close_others(unsigned first, unsigned last, int flags)
 {
 	unsigned own = own_fd_next(first);
@@ -96,13 +127,24 @@ static int close_others(unsigned first, unsigned last, int flags)
 	return ret || first > last ? ret : libc.close_range(first, last, flags);
 }
 
+static int close_programs(unsigned first, unsigned last, int flags)
+{
+	int ret;
+
+	/* What another thread opened for the library between look and close would go, too. */
+	own_fd_limit_lock();
+	ret = close_others(first, last, flags);
+	own_fd_limit_unlock();
+	return ret;
+}
+
 PRELOAD int close_range(unsigned first, unsigned last, int flags)
 {
 	/* What the kernel will refuse, and what only sets close-on-exec, closes nothing. */
 	if (first > last || flags & ~CLOSE_RANGE_UNSHARE)
 		return libc.close_range(first, last, flags);
 	KEEPING_ERRNO(forget_range(first, last));
-	return close_others(first, last, flags);
+	return close_programs(first, last, flags);
 }
 
 PRELOAD void closefrom(int low)
@@ -111,7 +153,7 @@ PRELOAD void closefrom(int low)
 
 	KEEPING_ERRNO(forget_range(first, ~0u));
 	/* libc's has other means where this one fails, and those know nothing of ours. */
-	if (close_others(first, ~0u, 0))
+	if (close_programs(first, ~0u, 0))
 		libc.closefrom(low);
 }
 
@@ -119,9 +161,10 @@ PRELOAD void closefrom(int low)
 static void stream_ends(FILE *f)
 {
 	int fd = fileno(f);
+	struct vfd *v = leaving(fd);
 
-	leaving(fd);
 	vfd_forget(fd);
+	left(v);
 }
 
 PRELOAD int fclose(FILE *f)
@@ -138,18 +181,33 @@ static void copied(int fd)
 {
 	struct vfd *v = fd < STDIO_FDS ? vfd_get(fd) : NULL;
 
-	if (unlikely(v && v->ops->share))
-		v->ops->share(v, STATS_WHY(STDIO));
+	if (unlikely(v))
+		vfd_give(v, STATS_WHY(STDIO));
 }
 
-/* newfd is the kernel's copy of oldfd. Returns newfd. */
-static int dup_done(int oldfd, int newfd)
+/*
+ * What call, the kernel's dup(), gives. One of the numbers is in the table: the entry is made in
+ * the same step, while no other thread can close the old one and get the number anew. begin begins
+ * dup_ by it.
+ */
+#define COPY_ENTERED(begin, call)                                                                  \
+	({                                                                                         \
+		struct vfd_dup dup_;                                                               \
+		int new_ = -1;                                                                     \
+                                                                                                   \
+		if (begin) {                                                                       \
+			new_ = (call);                                                             \
+			own_fd_lost(new_);                                                         \
+			vfd_dup_end(&dup_, new_);                                                  \
+		}                                                                                  \
+		new_;                                                                              \
+	})
+
+/* newfd, if it is not -1, is a copy of a socket. Returns newfd. */
+static int dup_done(int newfd)
 {
-	if (newfd < 0)
-		return newfd;
-	fd_fresh(newfd);
-	KEEPING_ERRNO(vfd_dup(oldfd, newfd));
-	KEEPING_ERRNO(copied(newfd));
+	if (newfd >= 0)
+		KEEPING_ERRNO(copied(newfd));
 	return newfd;
 }
 
@@ -171,88 +229,133 @@ static int dup_lowest(int fd)
 	return vfd_get(fd) ? PROGRAM_FD(libc.dup(fd)) : libc.dup(fd);
 }
 
-PRELOAD int dup(int fd)
+/* As F_DUPFD and F_DUPFD_CLOEXEC: from least on. */
+static int dupfd_lowest(int fd, int cmd, long least)
 {
+	return vfd_get(fd) ? PROGRAM_FD_FROM(libc.fcntl64(fd, cmd, least), (int)least)
+			   : libc.fcntl64(fd, cmd, least);
+}
+
+static int do_dup(int fd)
+{
+	const struct vfd *v = vfd_get(fd);
+
 	if (is_closed(fd))
 		return fail(EBADF);
 	copying(fd);
-	return from_library() ? OWN_FD(libc.dup(fd)) : dup_done(fd, dup_lowest(fd));
+	if (likely(!v) || from_library())
+		return FD_NEW(libc.dup(fd));
+	return dup_done(COPY_ENTERED(vfd_dup_begin(&dup_, fd), dup_lowest(fd)));
 }
 
-/* Before dup2(): what newfd names is closed by it. */
-static void replacing(int oldfd, int newfd)
+PRELOAD int dup(int fd)
 {
+	int ret = do_dup(fd);
+
+	TRACE_FD(fd, ret, "dup(%d)", fd);
+	return ret;
+}
+
+/* Before dup2(): what newfd names is closed by it. Returns what left() wants. */
+static struct vfd *replacing(int oldfd, int newfd)
+{
+	struct vfd *v = NULL;
+
 	copying(oldfd);
 	if (oldfd != newfd)
-		KEEPING_ERRNO(leaving(newfd));
+		KEEPING_ERRNO(v = leaving(newfd));
+	return v;
 }
 
-/*
- * The kernel has put oldfd's file under newfd in one step, so that number was never free: the table
- * follows. Returns newfd, or ret when the kernel refused.
- */
-static int dup_onto(int oldfd, int newfd, int ret)
+/* newfd was not in the table; what has come there meanwhile goes. Returns ret, dup2()'s. */
+static int dup_plain(int newfd, int ret)
 {
-	if (ret < 0)
-		return ret;
-	KEEPING_ERRNO(vfd_dup(oldfd, newfd));
-	KEEPING_ERRNO(copied(newfd));
+	if (ret >= 0)
+		KEEPING_ERRNO(vfd_forget(newfd));
 	return ret;
+}
+
+/* dup2() or dup3(), call. */
+#define COPIED_ONTO(oldfd, newfd, call)                                                            \
+	({                                                                                         \
+		bool ours_ = vfd_get(oldfd) || vfd_get(newfd);                                     \
+		struct vfd *left_ = replacing(oldfd, newfd);                                       \
+		int onto_ = unlikely(ours_)                                                        \
+				    ? COPY_ENTERED(vfd_dup_onto(&dup_, oldfd, newfd), call)        \
+				    : dup_plain(newfd, call);                                      \
+                                                                                                   \
+		KEEPING_ERRNO(left(left_));                                                        \
+		dup_done(onto_);                                                                   \
+	})
+
+static int do_dup2(int oldfd, int newfd)
+{
+	if (is_closed(oldfd) || is_hidden(newfd))
+		return fail(EBADF);
+	return COPIED_ONTO(oldfd, newfd, libc.dup2(oldfd, newfd));
 }
 
 PRELOAD int dup2(int oldfd, int newfd)
 {
-	if (is_closed(oldfd) || is_hidden(newfd))
-		return fail(EBADF);
-	replacing(oldfd, newfd);
-	return dup_onto(oldfd, newfd, libc.dup2(oldfd, newfd));
+	int ret = do_dup2(oldfd, newfd);
+
+	TRACE_FD(oldfd, ret, "dup2(%d, %d)", oldfd, newfd);
+	return ret;
 }
 PRELOAD_ALIAS(__dup2, dup2);
 
-/*
- * A library under us puts one of ours in another's place. Where ours stand, above the program's
- * limit, the kernel takes no number.
- */
-static int dup3_own(int oldfd, int newfd, int flags)
+static int do_dup3(int oldfd, int newfd, int flags)
 {
-	int ret = libc.dup3(oldfd, newfd, flags);
-
-	if (ret < 0 && errno == EBADF && own_fd_room_begin()) {
-		ret = libc.dup3(oldfd, newfd, flags);
-		own_fd_room_end();
-	}
-	return ret;
+	if (from_library())
+		return own_fd_dup3(oldfd, newfd, flags); /* in the place of one of ours */
+	if (is_closed(oldfd) || is_hidden(newfd))
+		return fail(EBADF);
+	return COPIED_ONTO(oldfd, newfd, libc.dup3(oldfd, newfd, flags));
 }
 
 PRELOAD int dup3(int oldfd, int newfd, int flags)
 {
-	if (from_library())
-		return dup3_own(oldfd, newfd, flags);
-	if (is_closed(oldfd) || is_hidden(newfd))
+	int ret = do_dup3(oldfd, newfd, flags);
+
+	TRACE_FD(oldfd, ret, "dup3(%d, %d, 0x%x)", oldfd, newfd, (unsigned)flags);
+	return ret;
+}
+
+static int do_dupfd(int fd, int cmd, long arg)
+{
+	const struct vfd *v = vfd_get(fd);
+
+	copying(fd);
+	if (likely(!v) || from_library())
+		return FD_NEW(libc.fcntl64(fd, cmd, arg));
+	return dup_done(COPY_ENTERED(vfd_dup_begin(&dup_, fd), dupfd_lowest(fd, cmd, arg)));
+}
+
+static int do_fcntl(int fd, int cmd, long arg)
+{
+	struct vfd *v = vfd_get(fd);
+
+	if (is_hidden(fd))
 		return fail(EBADF);
-	replacing(oldfd, newfd);
-	return dup_onto(oldfd, newfd, libc.dup3(oldfd, newfd, flags));
+	if ((cmd == F_DUPFD || cmd == F_DUPFD_CLOEXEC) && !is_closed(fd))
+		return do_dupfd(fd, cmd, arg);
+	if (likely(!v) || !v->ops->fcntl)
+		return libc.fcntl64(fd, cmd, arg);
+	return KEEP_ERRNO(v->ops->fcntl(v, fd, cmd, arg));
 }
 
 PRELOAD int fcntl(int fd, int cmd, ...)
 {
-	struct vfd *v = vfd_get(fd);
 	va_list ap;
 	long arg;
+	int ret;
 
 	va_start(ap, cmd);
 	arg = va_arg(ap, long);
 	va_end(ap);
-	if (is_hidden(fd))
-		return fail(EBADF);
-	if ((cmd == F_DUPFD || cmd == F_DUPFD_CLOEXEC) && !is_closed(fd)) {
-		copying(fd);
-		return from_library() ? OWN_FD(libc.fcntl64(fd, cmd, arg))
-				      : dup_done(fd, libc.fcntl64(fd, cmd, arg));
-	}
-	if (likely(!v) || !v->ops->fcntl)
-		return libc.fcntl64(fd, cmd, arg);
-	return KEEP_ERRNO(v->ops->fcntl(v, fd, cmd, arg));
+	ret = do_fcntl(fd, cmd, arg);
+	TRACE_FD(fd, ret, "fcntl(%d, %d, 0x%lx)", fd, cmd, (unsigned long)arg);
+	return ret;
 }
 PRELOAD_ALIAS(fcntl64, fcntl);
 PRELOAD_ALIAS(__fcntl, fcntl);
@@ -316,8 +419,8 @@ static int fresh_pair(int ret, int *fds, uint32_t over)
 	if (ret)
 		return ret;
 	if (unlikely(atomic_load(&own_fd_begun) != over)) {
-		fds[0] = own_fd_lowest(fds[0]);
-		fds[1] = own_fd_lowest(fds[1]);
+		fds[0] = own_fd_lowest(fds[0], 0);
+		fds[1] = own_fd_lowest(fds[1], 0);
 	}
 	fd_fresh(fds[0]);
 	fd_fresh(fds[1]);
@@ -343,7 +446,15 @@ PRELOAD int pipe2(int fds[2], int flags)
 	return PAIR_NEW(libc.pipe2(fds, flags), fds);
 }
 
-PRELOAD int socketpair(int domain, int type, int proto, int sv[2])
+static int do_socketpair(int domain, int type, int proto, int sv[2])
 {
 	return PAIR_NEW(libc.socketpair(domain, type, proto, sv), sv);
+}
+
+PRELOAD int socketpair(int domain, int type, int proto, int sv[2])
+{
+	int ret = do_socketpair(domain, type, proto, sv);
+
+	TRACE(ret, "socketpair(%s, %d)", TRACE_KIND(domain, type), proto);
+	return ret;
 }

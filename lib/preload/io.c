@@ -11,6 +11,7 @@
 #include "preload/memory.h"
 #include "preload/message.h"
 #include "preload/poll_calls.h"
+#include "preload/trace.h"
 
 /* Flags of preadv2 and pwritev2 that a socket takes; the others are refused by the kernel. */
 #define RWF_KNOWN (RWF_HIPRI | RWF_DSYNC | RWF_SYNC | RWF_NOWAIT | RWF_APPEND)
@@ -44,7 +45,7 @@ ssize_t message_sendmsg(struct vfd *v, int fd, const void *buf, size_t len, int 
 	return v->ops->sendmsg(v, fd, &msg, flags);
 }
 
-PRELOAD ssize_t read(int fd, void *buf, size_t len)
+PACKETS_BODY ssize_t do_read(int fd, void *buf, size_t len)
 {
 	struct vfd *v = vfd_get(fd);
 
@@ -57,9 +58,12 @@ PRELOAD ssize_t read(int fd, void *buf, size_t len)
 	if (!len)
 		return memory_data(buf, 0) ? 0 : fail(EFAULT);
 	if (unlikely(!memory_byte(buf)))
-		return CANCELLABLE(memory_bad_recv(v, fd, buf, 0));
+		return CANCELLABLE(memory_bad_recv(v, fd, buf, len, 0));
 	return CANCELLABLE(message_recv(v, fd, buf, len, 0, NULL, NULL));
 }
+
+PRELOAD_PACKETS(ssize_t, read, (int fd, void *buf, size_t len), (fd, buf, len),
+		"read(%d, %zu bytes)", fd, len)
 PRELOAD_ALIAS(__read, read);
 
 PRELOAD ssize_t __read_chk(int fd, void *buf, size_t len, size_t room)
@@ -69,7 +73,7 @@ PRELOAD ssize_t __read_chk(int fd, void *buf, size_t len, size_t room)
 	return read(fd, buf, len);
 }
 
-PRELOAD ssize_t write(int fd, const void *buf, size_t len)
+PACKETS_BODY ssize_t do_write(int fd, const void *buf, size_t len)
 {
 	struct vfd *v = vfd_get(fd);
 
@@ -79,6 +83,9 @@ PRELOAD ssize_t write(int fd, const void *buf, size_t len)
 		return CANCELLABLE(memory_bad_send(v, fd, buf, len, 0, NULL, 0));
 	return CANCELLABLE(message_send(v, fd, buf, len, 0, NULL, 0));
 }
+
+PRELOAD_PACKETS(ssize_t, write, (int fd, const void *buf, size_t len), (fd, buf, len),
+		"write(%d, %zu bytes)", fd, len)
 PRELOAD_ALIAS(__write, write);
 
 /* The bytes that iov holds, or -1 with the kernel's EINVAL. */
@@ -105,8 +112,10 @@ static ssize_t recv_part(struct vfd *v, int fd, struct msghdr *msg, int flags, i
 
 	if (good < 0)
 		return libc.recvmsg(fd, msg, flags);
+	if (memory_untouched(v, flags))
+		return v->ops->recvmsg(v, fd, msg, flags);
 	if (!good)
-		return memory_bad_recv(v, fd, NULL, flags);
+		return memory_bad_recv(v, fd, NULL, 1, flags);
 	part = *msg;
 	part.msg_iovlen = (size_t)good;
 	n = v->ops->recvmsg(v, fd, &part, flags);
@@ -175,7 +184,7 @@ static ssize_t vector_send(struct vfd *v, int fd, const struct iovec *iov, int n
 	return total > 0 ? CANCELLABLE(message_send_checked(v, fd, &msg, flags)) : total;
 }
 
-PRELOAD ssize_t readv(int fd, const struct iovec *iov, int n)
+PACKETS_BODY ssize_t do_readv(int fd, const struct iovec *iov, int n)
 {
 	struct vfd *v = vfd_get(fd);
 
@@ -184,7 +193,10 @@ PRELOAD ssize_t readv(int fd, const struct iovec *iov, int n)
 	return vector_recv(v, fd, iov, n, 0);
 }
 
-PRELOAD ssize_t writev(int fd, const struct iovec *iov, int n)
+PRELOAD_PACKETS(ssize_t, readv, (int fd, const struct iovec *iov, int n), (fd, iov, n),
+		"readv(%d, %d buffers)", fd, n)
+
+PACKETS_BODY ssize_t do_writev(int fd, const struct iovec *iov, int n)
 {
 	struct vfd *v = vfd_get(fd);
 
@@ -192,6 +204,9 @@ PRELOAD ssize_t writev(int fd, const struct iovec *iov, int n)
 		return libc.writev(fd, iov, n);
 	return vector_send(v, fd, iov, n, 0);
 }
+
+PRELOAD_PACKETS(ssize_t, writev, (int fd, const struct iovec *iov, int n), (fd, iov, n),
+		"writev(%d, %d buffers)", fd, n)
 
 /* A socket has no offset: the shadow socket gives the kernel's ESPIPE or EINVAL. */
 PRELOAD ssize_t preadv(int fd, const struct iovec *iov, int n, off_t off)
@@ -207,7 +222,7 @@ PRELOAD ssize_t pwritev(int fd, const struct iovec *iov, int n, off_t off)
 PRELOAD_ALIAS(pwritev64, pwritev);
 
 /* With offset -1 the v2 forms are readv() and writev() with flags. */
-PRELOAD ssize_t preadv2(int fd, const struct iovec *iov, int n, off_t off, int flags)
+PACKETS_BODY ssize_t do_preadv2(int fd, const struct iovec *iov, int n, off_t off, int flags)
 {
 	struct vfd *v = vfd_get(fd);
 
@@ -215,9 +230,13 @@ PRELOAD ssize_t preadv2(int fd, const struct iovec *iov, int n, off_t off, int f
 		return libc.preadv2(fd, iov, n, off, flags);
 	return vector_recv(v, fd, iov, n, flags & RWF_NOWAIT ? MSG_DONTWAIT : 0);
 }
+
+PRELOAD_PACKETS(ssize_t, preadv2, (int fd, const struct iovec *iov, int n, off_t off, int flags),
+		(fd, iov, n, off, flags), "preadv2(%d, %d buffers, flags 0x%x)", fd, n,
+		(unsigned)flags)
 PRELOAD_ALIAS(preadv64v2, preadv2);
 
-PRELOAD ssize_t pwritev2(int fd, const struct iovec *iov, int n, off_t off, int flags)
+PACKETS_BODY ssize_t do_pwritev2(int fd, const struct iovec *iov, int n, off_t off, int flags)
 {
 	struct vfd *v = vfd_get(fd);
 
@@ -225,18 +244,25 @@ PRELOAD ssize_t pwritev2(int fd, const struct iovec *iov, int n, off_t off, int 
 		return libc.pwritev2(fd, iov, n, off, flags);
 	return vector_send(v, fd, iov, n, flags & RWF_NOWAIT ? MSG_DONTWAIT : 0);
 }
+
+PRELOAD_PACKETS(ssize_t, pwritev2, (int fd, const struct iovec *iov, int n, off_t off, int flags),
+		(fd, iov, n, off, flags), "pwritev2(%d, %d buffers, flags 0x%x)", fd, n,
+		(unsigned)flags)
 PRELOAD_ALIAS(pwritev64v2, pwritev2);
 
-PRELOAD ssize_t recv(int fd, void *buf, size_t len, int flags)
+PACKETS_BODY ssize_t do_recv(int fd, void *buf, size_t len, int flags)
 {
 	struct vfd *v = vfd_get(fd);
 
 	if (likely(!v) || !v->ops->recvmsg)
 		return libc.recv(fd, buf, len, flags);
 	if (unlikely(len && !memory_byte(buf)))
-		return CANCELLABLE(memory_bad_recv(v, fd, buf, flags));
+		return CANCELLABLE(memory_bad_recv(v, fd, buf, len, flags));
 	return CANCELLABLE(message_recv(v, fd, buf, len, flags, NULL, NULL));
 }
+
+PRELOAD_PACKETS(ssize_t, recv, (int fd, void *buf, size_t len, int flags), (fd, buf, len, flags),
+		"recv(%d, %zu bytes, flags 0x%x)", fd, len, (unsigned)flags)
 
 PRELOAD ssize_t __recv_chk(int fd, void *buf, size_t len, size_t room, int flags)
 {
@@ -249,12 +275,12 @@ PRELOAD ssize_t __recv_chk(int fd, void *buf, size_t len, size_t room, int flags
 static ssize_t recv_bad(struct vfd *v, int fd, void *buf, size_t len, int flags)
 {
 	if (len && !memory_byte(buf))
-		return memory_bad_recv(v, fd, buf, flags);
+		return memory_bad_recv(v, fd, buf, len, flags);
 	return message_recv(v, fd, buf, len, flags, NULL, NULL) < 0 ? -1 : fail(EFAULT);
 }
 
-PRELOAD ssize_t recvfrom(int fd, void *buf, size_t len, int flags, __SOCKADDR_ARG addr,
-			 socklen_t *alen)
+PACKETS_BODY ssize_t do_recvfrom(int fd, void *buf, size_t len, int flags, __SOCKADDR_ARG addr,
+				 socklen_t *alen)
 {
 	struct vfd *v = vfd_get(fd);
 
@@ -270,6 +296,11 @@ PRELOAD ssize_t recvfrom(int fd, void *buf, size_t len, int flags, __SOCKADDR_AR
 	return CANCELLABLE(message_recvmsg(v, fd, buf, len, flags, addr.__sockaddr__, alen));
 }
 
+PRELOAD_PACKETS(ssize_t, recvfrom,
+		(int fd, void *buf, size_t len, int flags, __SOCKADDR_ARG addr, socklen_t *alen),
+		(fd, buf, len, flags, addr, alen), "recvfrom(%d, %zu bytes, flags 0x%x%s)", fd, len,
+		(unsigned)flags, TRACE_GOT(ret, addr.__sockaddr__, alen))
+
 PRELOAD ssize_t __recvfrom_chk(int fd, void *buf, size_t len, size_t room, int flags,
 			       __SOCKADDR_ARG addr, socklen_t *alen)
 {
@@ -279,7 +310,7 @@ PRELOAD ssize_t __recvfrom_chk(int fd, void *buf, size_t len, size_t room, int f
 	return recvfrom(fd, buf, len, flags, addr, alen);
 }
 
-PRELOAD ssize_t recvmsg(int fd, struct msghdr *msg, int flags)
+PACKETS_BODY ssize_t do_recvmsg(int fd, struct msghdr *msg, int flags)
 {
 	struct vfd *v = vfd_get(fd);
 
@@ -288,7 +319,11 @@ PRELOAD ssize_t recvmsg(int fd, struct msghdr *msg, int flags)
 	return CANCELLABLE(message_recv_checked(v, fd, msg, flags));
 }
 
-PRELOAD ssize_t send(int fd, const void *buf, size_t len, int flags)
+PRELOAD_PACKETS(ssize_t, recvmsg, (int fd, struct msghdr *msg, int flags), (fd, msg, flags),
+		"recvmsg(%d, flags 0x%x%s)", fd, (unsigned)flags,
+		ret < 0 ? "" : TRACE_GOT(ret, msg->msg_name, &msg->msg_namelen))
+
+PACKETS_BODY ssize_t do_send(int fd, const void *buf, size_t len, int flags)
 {
 	struct vfd *v = vfd_get(fd);
 
@@ -298,10 +333,13 @@ PRELOAD ssize_t send(int fd, const void *buf, size_t len, int flags)
 		return CANCELLABLE(memory_bad_send(v, fd, buf, len, flags, NULL, 0));
 	return CANCELLABLE(message_send(v, fd, buf, len, flags, NULL, 0));
 }
+
+PRELOAD_PACKETS(ssize_t, send, (int fd, const void *buf, size_t len, int flags),
+		(fd, buf, len, flags), "send(%d, %zu bytes, flags 0x%x)", fd, len, (unsigned)flags)
 PRELOAD_ALIAS(__send, send);
 
-PRELOAD ssize_t sendto(int fd, const void *buf, size_t len, int flags, __CONST_SOCKADDR_ARG addr,
-		       socklen_t alen)
+PACKETS_BODY ssize_t do_sendto(int fd, const void *buf, size_t len, int flags,
+			       __CONST_SOCKADDR_ARG addr, socklen_t alen)
 {
 	struct vfd *v = vfd_get(fd);
 
@@ -320,9 +358,17 @@ PRELOAD ssize_t sendto(int fd, const void *buf, size_t len, int flags, __CONST_S
 	return CANCELLABLE(message_sendmsg(v, fd, buf, len, flags, addr.__sockaddr__, alen));
 }
 
+PRELOAD_PACKETS(ssize_t, sendto,
+		(int fd, const void *buf, size_t len, int flags, __CONST_SOCKADDR_ARG addr,
+		 socklen_t alen),
+		(fd, buf, len, flags, addr, alen), "sendto(%d, %zu bytes, flags 0x%x, %s)", fd, len,
+		(unsigned)flags, TRACE_ADDR(addr.__sockaddr__, alen))
+
 void message_give_rights(const struct msghdr *msg)
 {
-	if (!msg->msg_control)
+	/* Else libc's call says EFAULT. */
+	if (!memory_ends(msg, sizeof(*msg)) || !msg->msg_control ||
+	    !memory_ends(msg->msg_control, msg->msg_controllen))
 		return;
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c;
 	     c = CMSG_NXTHDR((struct msghdr *)(uintptr_t)msg, c)) {
@@ -336,13 +382,13 @@ void message_give_rights(const struct msghdr *msg)
 		     at += sizeof(fd)) {
 			memcpy(&fd, CMSG_DATA(c) + at, sizeof(fd));
 			given = vfd_get(fd);
-			if (given && given->ops->share)
-				given->ops->share(given, STATS_WHY(PASSED));
+			if (given)
+				vfd_give(given, STATS_WHY(PASSED));
 		}
 	}
 }
 
-PRELOAD ssize_t sendmsg(int fd, const struct msghdr *msg, int flags)
+PACKETS_BODY ssize_t do_sendmsg(int fd, const struct msghdr *msg, int flags)
 {
 	struct vfd *v = vfd_get(fd);
 
@@ -353,3 +399,7 @@ PRELOAD ssize_t sendmsg(int fd, const struct msghdr *msg, int flags)
 	}
 	return CANCELLABLE(message_send_checked(v, fd, msg, flags));
 }
+
+PRELOAD_PACKETS(ssize_t, sendmsg, (int fd, const struct msghdr *msg, int flags), (fd, msg, flags),
+		"sendmsg(%d, flags 0x%x%s)", fd, (unsigned)flags,
+		ret < 0 ? "" : TRACE_GOT(ret, msg->msg_name, &msg->msg_namelen))

@@ -62,7 +62,7 @@ ssize_t memory_bad_send(struct vfd *v, int fd, const void *buf, size_t len, int 
 	return fail(EFAULT);
 }
 
-ssize_t memory_bad_recv(struct vfd *v, int fd, const void *buf, int flags)
+ssize_t memory_bad_recv(struct vfd *v, int fd, void *buf, size_t len, int flags)
 {
 	char byte;
 	struct iovec iov = {&byte, 1};
@@ -71,6 +71,10 @@ ssize_t memory_bad_recv(struct vfd *v, int fd, const void *buf, int flags)
 
 	if (!memory_data(buf, 0))
 		return fail(EFAULT);
+	if (memory_untouched(v, flags)) {
+		iov = (struct iovec){buf, len};
+		return v->ops->recvmsg(v, fd, &msg, flags);
+	}
 	/* As in the kernel: the datagram is lost, the stream keeps its bytes. */
 	n = v->ops->recvmsg(v, fd, &msg, v->kind == VFD_UDP ? flags : flags | MSG_PEEK);
 	return n > 0 ? fail(EFAULT) : n;

@@ -86,11 +86,17 @@ static inline bool memory_out(const void *val, const socklen_t *len)
 
 /*
  * What a call does when one of the above says no, or a vector holds more than there can be. As
- * send(2) and recv(2) of v: never with success, except for the end of a stream.
+ * send(2) and recv(2) of v: never with success, except for the end of a stream, and for what a
+ * stream throws away (memory_untouched()).
  */
 ssize_t memory_bad_send(struct vfd *v, int fd, const void *buf, size_t len, int flags,
 			const struct sockaddr *addr, socklen_t alen);
-ssize_t memory_bad_recv(struct vfd *v, int fd, const void *buf, int flags);
+ssize_t memory_bad_recv(struct vfd *v, int fd, void *buf, size_t len, int flags);
+/* recv() of v with these flags does not look at its buffer (tcp(7), MSG_TRUNC). */
+static inline bool memory_untouched(const struct vfd *v, int flags)
+{
+	return flags & MSG_TRUNC && v->kind == VFD_TCP;
+}
 
 /*
  * How many buffers of msg can be used from its first on; -1: the structure itself is bad, and the

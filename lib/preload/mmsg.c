@@ -9,6 +9,7 @@
 #include "preload/memory.h"
 #include "preload/message.h"
 #include "preload/poll_calls.h"
+#include "preload/trace.h"
 
 /* Takes what was slept since start from *left. False when nothing remains; *left is zero then. */
 static bool time_left(struct timespec *left, const struct timespec *end)
@@ -27,10 +28,13 @@ static bool time_left(struct timespec *left, const struct timespec *end)
 	return left->tv_sec || left->tv_nsec;
 }
 
-/*
- * recvmmsg(2), its known flaw included: the timeout is looked at only after each message. An error
- * that comes after the first message is not lost: the object reports it at the next call.
- */
+/* An error that is known waits for the next call, which has nothing else to give. */
+static bool error_waits(struct vfd *v)
+{
+	return v->ops->events && v->ops->events(v) & EPOLLERR;
+}
+
+/* recvmmsg(2), its known flaw included: the timeout is looked at only after each message. */
 static int recv_many(struct vfd *v, int fd, struct mmsghdr *msgs, unsigned n, int flags,
 		     struct timespec *timeout)
 {
@@ -55,6 +59,8 @@ static int recv_many(struct vfd *v, int fd, struct mmsghdr *msgs, unsigned n, in
 		if (len < 0)
 			return got ? (int)got : -1;
 		msgs[got++].msg_len = (unsigned)len;
+		if (error_waits(v))
+			break;
 		if (flags & MSG_WAITFORONE)
 			flags |= MSG_DONTWAIT;
 		if (timeout && !time_left(timeout, &end))
@@ -83,6 +89,19 @@ static int recv_many_held(struct vfd *v, int fd, struct mmsghdr *msgs, unsigned 
 	return got;
 }
 
+static size_t bytes_of(const struct msghdr *msg)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < msg->msg_iovlen; i++)
+		n += msg->msg_iov[i].iov_len;
+	return n;
+}
+
+/*
+ * What comes after a message of which a part was sent would stand in its place: only the last one
+ * may be short.
+ */
 static int send_many(struct vfd *v, int fd, struct mmsghdr *msgs, unsigned n, int flags)
 {
 	unsigned sent;
@@ -93,6 +112,8 @@ static int send_many(struct vfd *v, int fd, struct mmsghdr *msgs, unsigned n, in
 		if (len < 0)
 			return sent ? (int)sent : -1;
 		msgs[sent].msg_len = (unsigned)len;
+		if ((size_t)len < bytes_of(&msgs[sent].msg_hdr))
+			return (int)sent + 1;
 	}
 	return (int)sent;
 }
@@ -136,7 +157,8 @@ static ssize_t send_one(struct vfd *v, int fd, struct msghdr *msg, int flags)
 	return message_send_checked(v, fd, msg, flags);
 }
 
-PRELOAD int recvmmsg(int fd, struct mmsghdr *msgs, unsigned n, int flags, struct timespec *timeout)
+PACKETS_BODY int do_recvmmsg(int fd, struct mmsghdr *msgs, unsigned n, int flags,
+			     struct timespec *timeout)
 {
 	struct vfd *v = vfd_get(fd);
 
@@ -153,7 +175,12 @@ PRELOAD int recvmmsg(int fd, struct mmsghdr *msgs, unsigned n, int flags, struct
 	return CANCELLABLE(recv_many_held(v, fd, msgs, n, flags, timeout));
 }
 
-PRELOAD int sendmmsg(int fd, struct mmsghdr *msgs, unsigned n, int flags)
+PRELOAD_PACKETS(int, recvmmsg,
+		(int fd, struct mmsghdr *msgs, unsigned n, int flags, struct timespec *timeout),
+		(fd, msgs, n, flags, timeout), "recvmmsg(%d, %u messages, flags 0x%x)", fd, n,
+		(unsigned)flags)
+
+PACKETS_BODY int do_sendmmsg(int fd, struct mmsghdr *msgs, unsigned n, int flags)
 {
 	struct vfd *v = vfd_get(fd);
 
@@ -171,3 +198,7 @@ PRELOAD int sendmmsg(int fd, struct mmsghdr *msgs, unsigned n, int flags)
 		return CANCELLABLE(v->ops->sendmmsg(v, fd, msgs, n, flags));
 	return CANCELLABLE(send_many(v, fd, msgs, n, flags));
 }
+
+PRELOAD_PACKETS(int, sendmmsg, (int fd, struct mmsghdr *msgs, unsigned n, int flags),
+		(fd, msgs, n, flags), "sendmmsg(%d, %u messages, flags 0x%x)", fd, n,
+		(unsigned)flags)

@@ -11,6 +11,7 @@
 #include "iomux/iomux.h"
 #include "preload/memory.h"
 #include "preload/poll_calls.h"
+#include "preload/trace.h"
 
 /* The kernel refuses what it cannot read, and so much before it reads any. */
 static inline bool poll_readable(const struct pollfd *fds, nfds_t n)
@@ -23,7 +24,18 @@ static inline bool times_readable(const struct timespec *ts, const sigset_t *mas
 	return memory_optional(ts, sizeof(*ts)) && memory_optional(mask, _NSIG / 8);
 }
 
-PRELOAD int poll(struct pollfd *fds, nfds_t n, int msec)
+/* One of them is a socket, or another object of ours. */
+static bool poll_concerns(const struct pollfd *fds, nfds_t n)
+{
+	if (!poll_readable(fds, n))
+		return false;
+	for (nfds_t i = 0; i < n; i++)
+		if (trace_concerns(fds[i].fd))
+			return true;
+	return false;
+}
+
+PACKETS_BODY int do_poll(struct pollfd *fds, nfds_t n, int msec)
 {
 	struct timespec ts;
 
@@ -31,6 +43,9 @@ PRELOAD int poll(struct pollfd *fds, nfds_t n, int msec)
 		return libc.poll(fds, n, msec);
 	return CANCELLABLE(iomux_poll(fds, n, msec_timeout(msec, &ts), NULL));
 }
+
+PRELOAD_WAIT(poll, (struct pollfd * fds, nfds_t n, int msec), (fds, n, msec), poll_concerns(fds, n),
+	     "poll(%lu descriptors, %d ms)", n, msec)
 PRELOAD_ALIAS(__poll, poll);
 
 PRELOAD int __poll_chk(struct pollfd *fds, nfds_t n, int msec, size_t room)
@@ -40,12 +55,18 @@ PRELOAD int __poll_chk(struct pollfd *fds, nfds_t n, int msec, size_t room)
 	return poll(fds, n, msec);
 }
 
-PRELOAD int ppoll(struct pollfd *fds, nfds_t n, const struct timespec *ts, const sigset_t *mask)
+PACKETS_BODY int do_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *ts,
+			  const sigset_t *mask)
 {
 	if (likely(table_empty()) || !poll_readable(fds, n) || !times_readable(ts, mask))
 		return libc.ppoll(fds, n, ts, mask);
 	return CANCELLABLE(iomux_poll(fds, n, ts, mask));
 }
+
+PRELOAD_WAIT(ppoll,
+	     (struct pollfd * fds, nfds_t n, const struct timespec *ts, const sigset_t *mask),
+	     (fds, n, ts, mask), poll_concerns(fds, n), "ppoll(%lu descriptors, %s)", n,
+	     TRACE_TIMESPEC(ts))
 
 PRELOAD int __ppoll_chk(struct pollfd *fds, nfds_t n, const struct timespec *ts,
 			const sigset_t *mask, size_t room)
@@ -63,13 +84,35 @@ static bool sets_readable(int n, const fd_set *rd, const fd_set *wr, const fd_se
 	       memory_optional(ex, bytes);
 }
 
-PRELOAD int pselect(int n, fd_set *rd, fd_set *wr, fd_set *ex, const struct timespec *ts,
-		    const sigset_t *mask)
+static bool set_has(const fd_set *set, int fd)
+{
+	/* Not FD_ISSET(), which aborts at FD_SETSIZE: a program may have longer sets. */
+	return set && ((const unsigned long *)set)[fd / NFDBITS] >> fd % NFDBITS & 1;
+}
+
+static bool select_concerns(int n, const fd_set *rd, const fd_set *wr, const fd_set *ex)
+{
+	if (!sets_readable(n, rd, wr, ex))
+		return false;
+	for (int fd = 0; fd < n && fd < (int)VFD_MAX; fd++)
+		if ((set_has(rd, fd) || set_has(wr, fd) || set_has(ex, fd)) && trace_concerns(fd))
+			return true;
+	return false;
+}
+
+PACKETS_BODY int do_pselect(int n, fd_set *rd, fd_set *wr, fd_set *ex, const struct timespec *ts,
+			    const sigset_t *mask)
 {
 	if (likely(table_empty()) || !sets_readable(n, rd, wr, ex) || !times_readable(ts, mask))
 		return libc.pselect(n, rd, wr, ex, ts, mask);
 	return CANCELLABLE(iomux_select(n, rd, wr, ex, ts, mask));
 }
+
+PRELOAD_WAIT(pselect,
+	     (int n, fd_set *rd, fd_set *wr, fd_set *ex, const struct timespec *ts,
+	      const sigset_t *mask),
+	     (n, rd, wr, ex, ts, mask), select_concerns(n, rd, wr, ex),
+	     "pselect(descriptors below %d, %s)", n, TRACE_TIMESPEC(ts))
 
 /* Linux's select() leaves in tv what was not slept. */
 static void timeval_left(struct timeval *tv, const struct timespec *start,
@@ -104,11 +147,15 @@ static int select_ours(int n, fd_set *rd, fd_set *wr, fd_set *ex, struct timeval
 	return ret;
 }
 
-PRELOAD int select(int n, fd_set *rd, fd_set *wr, fd_set *ex, struct timeval *tv)
+PACKETS_BODY int do_select(int n, fd_set *rd, fd_set *wr, fd_set *ex, struct timeval *tv)
 {
 	if (likely(table_empty()) || !sets_readable(n, rd, wr, ex) ||
 	    !memory_optional(tv, sizeof(*tv)))
 		return libc.select(n, rd, wr, ex, tv);
 	return CANCELLABLE(select_ours(n, rd, wr, ex, tv));
 }
+
+PRELOAD_WAIT(select, (int n, fd_set *rd, fd_set *wr, fd_set *ex, struct timeval *tv),
+	     (n, rd, wr, ex, tv), select_concerns(n, rd, wr, ex),
+	     "select(descriptors below %d, %s)", n, TRACE_TIMEVAL(tv))
 PRELOAD_ALIAS(__select, select);

@@ -1,7 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * First include of every file here. The libc headers' own wrappers (fortify, 64-bit renames) are
- * switched off: these files define the functions that those wrap.
+ * The room of entry points: the functions of libc that the library stands in for. The program calls
+ * them, and nothing else does; they look the descriptor up and call the object's operations, or
+ * libc. This is the first include of every file here. The libc headers' own wrappers (fortify,
+ * 64-bit renames) are switched off: these files define the functions that those wrap.
+ *
+ * Every call with data: io.c, mmsg.c, transfer.c (sendfile, splice), syscall.c; memory.c looks at
+ * the pointers of the program. Every wait: poll_calls.c, epoll_calls.c. When descriptors come and
+ * go: fd.c, socket.c, stdio.c, uring.c, limits.c. Rare: start.c (the library starts and stops),
+ * process.c, clone.c, privileges.c, signal.c, fatal.c (signals that end the process), cancel.c,
+ * trace.c (calls in the log).
  */
 #ifndef PRELOAD_PRELOAD_H
 #define PRELOAD_PRELOAD_H

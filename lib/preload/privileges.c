@@ -18,6 +18,7 @@
 #include "preload/start.h"
 #include "preload/poll_calls.h"
 #include "socket/tcp/sock.h"
+#include "stack/stack.h"
 
 /*
  * What attaching to an interface asks for (a program without CAP_BPF may have CAP_SYS_ADMIN;
@@ -41,41 +42,6 @@ void privileges_ending(uid_t uid)
 	KEEPING_ERRNO(prepare(uid));
 }
 
-/*
- * A thread whose effective user is root and is to be euid loses its capabilities. all: what its
- * real and its saved user become as well; -1: who may come back keeps the statistics' file, as its
- * new user could cut it off under us.
- */
-static void user_changes(uid_t euid, uid_t all)
-{
-	if (euid != 0 && euid != (uid_t)-1)
-		privileges_ending(all);
-}
-
-PRELOAD int setuid(uid_t uid)
-{
-	user_changes(uid, uid);
-	return libc.setuid(uid);
-}
-
-PRELOAD int seteuid(uid_t euid)
-{
-	user_changes(euid, (uid_t)-1);
-	return libc.seteuid(euid);
-}
-
-PRELOAD int setreuid(uid_t ruid, uid_t euid)
-{
-	user_changes(euid, ruid == euid ? euid : (uid_t)-1);
-	return libc.setreuid(ruid, euid);
-}
-
-PRELOAD int setresuid(uid_t ruid, uid_t euid, uid_t suid)
-{
-	user_changes(euid, ruid == euid && suid == euid ? euid : (uid_t)-1);
-	return libc.setresuid(ruid, euid, suid);
-}
-
 /* What the internal thread works with. */
 #define OWN_WORK                                                                                   \
 	(CAPS_BIT(CAP_NET_ADMIN) | CAPS_BIT(CAP_NET_RAW) | CAPS_BIT(CAP_IPC_LOCK) |                \
@@ -87,13 +53,131 @@ PRELOAD int setresuid(uid_t ruid, uid_t euid, uid_t suid)
  * internal thread may what the program may who calls capset() or prctl(). What it needs itself it
  * keeps.
  */
-static void internal_thread_does(void (*fn)(void *arg), void *arg)
+static int internal_thread_does(void (*fn)(void *arg), void *arg)
 {
+	int err;
+
 	if (from_library() || handlers_inside)
-		return;
+		return 0;
 	libc_internal_begin();
-	(void)worker_run(fn, arg);
+	err = worker_run(fn, arg);
 	libc_internal_end();
+	return err == -ESRCH ? 0 : err; /* without the thread there is nothing to do */
+}
+
+/*
+ * A process may read the memory of another one of its user, and fetch its descriptors (ptrace(2)):
+ * that user's are not to get at what others of the old user have in common with us.
+ */
+static void user_leaves(void *arg)
+{
+	stacks_user_changes(*(uid_t *)arg);
+}
+
+static void leave_others(uid_t uid)
+{
+	int err = stacks_user_matters() ? internal_thread_does(user_leaves, &uid) : 0;
+
+	if (err)
+		log_error("user %u: other processes' packets may stay in reach of it (%s): restart "
+			  "this program",
+			  (unsigned)uid, strerror(-err));
+}
+
+static void user_to_be(uid_t uid)
+{
+	if (!from_library() && !handlers_inside)
+		stacks_user_to_be(uid);
+}
+
+/* What all three users are when these are set (-1: it stays). -1: they are not one and the same. */
+static uid_t all_of(uid_t ruid, uid_t euid, uid_t suid)
+{
+	uid_t real, effective, saved;
+
+	if (getresuid(&real, &effective, &saved) ||
+	    (!caps_have(CAPS_BIT(CAP_SETUID)) && euid != (uid_t)-1 && euid != real &&
+	     euid != effective && euid != saved))
+		return (uid_t)-1; /* the kernel will not have it */
+	real = ruid == (uid_t)-1 ? real : ruid;
+	effective = euid == (uid_t)-1 ? effective : euid;
+	saved = suid == (uid_t)-1 ? saved : suid;
+	return real == effective && effective == saved ? effective : (uid_t)-1;
+}
+
+/*
+ * A thread whose effective user is root and is to be euid loses its capabilities. all: what its
+ * real and its saved user become as well; -1: who may come back keeps the statistics' file, as its
+ * new user could cut it off under us.
+ */
+static void user_changes(uid_t euid, uid_t all)
+{
+	/* First: what is opened now, others who become this user may share. */
+	if (all != (uid_t)-1)
+		KEEPING_ERRNO(user_to_be(all));
+	if (euid != 0 && euid != (uid_t)-1)
+		privileges_ending(all);
+	if (all != (uid_t)-1)
+		KEEPING_ERRNO(leave_others(all));
+}
+
+static void user_stays(void)
+{
+	leave_others(geteuid());
+}
+
+/* After user_changes(); ret: of libc's call. Returns it. */
+static int user_changed(uid_t all, int ret)
+{
+	if (all == (uid_t)-1)
+		return ret;
+	KEEPING_ERRNO(user_to_be((uid_t)-1));
+	if (ret)
+		KEEPING_ERRNO(user_stays());
+	return ret;
+}
+
+PRELOAD int setuid(uid_t uid)
+{
+	uid_t all = all_of(uid, uid, uid);
+
+	user_changes(uid, all);
+	return user_changed(all, libc.setuid(uid));
+}
+
+PRELOAD int seteuid(uid_t euid)
+{
+	uid_t all = all_of((uid_t)-1, euid, (uid_t)-1);
+
+	user_changes(euid, all);
+	return user_changed(all, libc.seteuid(euid));
+}
+
+/* What setreuid() makes the saved user (-1: it stays). */
+static uid_t saved_by_setreuid(uid_t ruid, uid_t euid)
+{
+	uid_t real, effective, saved;
+
+	if (getresuid(&real, &effective, &saved) ||
+	    (ruid == (uid_t)-1 && (euid == (uid_t)-1 || euid == real)))
+		return (uid_t)-1;
+	return euid == (uid_t)-1 ? effective : euid;
+}
+
+PRELOAD int setreuid(uid_t ruid, uid_t euid)
+{
+	uid_t all = all_of(ruid, euid, saved_by_setreuid(ruid, euid));
+
+	user_changes(euid, all);
+	return user_changed(all, libc.setreuid(ruid, euid));
+}
+
+PRELOAD int setresuid(uid_t ruid, uid_t euid, uid_t suid)
+{
+	uid_t all = all_of(ruid, euid, suid);
+
+	user_changes(euid, all);
+	return user_changed(all, libc.setresuid(ruid, euid, suid));
 }
 
 static void follow(void *arg)
@@ -106,7 +190,7 @@ static void follow(void *arg)
 
 static void capabilities_changed(void)
 {
-	struct caps own = caps_own();
+	struct caps_sets own = caps_own();
 
 	internal_thread_does(follow, &own);
 }

@@ -2,6 +2,7 @@
 /* New processes and new programs, and the loading of this library itself. */
 #include "preload/preload.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
@@ -277,6 +278,44 @@ PRELOAD int posix_spawnp(pid_t *pid, const char *file, const posix_spawn_file_ac
 {
 	KEEPING_ERRNO(spawn_prepare(acts != NULL));
 	return SPAWNED(libc.posix_spawnp(pid, file, acts, attr, argv, envp));
+}
+
+typedef int pidfd_spawn_t(int *pidfd, const char *path, const posix_spawn_file_actions_t *acts,
+			  const posix_spawnattr_t *attr, char *const argv[], char *const envp[]);
+
+/*
+ * As glibc's pidfd_spawn() or pidfd_spawnp(), by name. Both came with 2.39, and the headers of an
+ * older one do not have them. Not in libc's table: dlsym() allocates for a name that it does not
+ * find, and the table may be filled inside malloc().
+ */
+static int pidfd_spawn_by(const char *name, int *pidfd, const char *path,
+			  const posix_spawn_file_actions_t *acts, const posix_spawnattr_t *attr,
+			  char *const argv[], char *const envp[])
+{
+	pidfd_spawn_t *fn = (pidfd_spawn_t *)dlsym(RTLD_NEXT, name);
+	int ret;
+
+	if (!fn)
+		return ENOSYS;
+	KEEPING_ERRNO(spawn_prepare(acts != NULL));
+	ret = SPAWNED(fn(pidfd, path, acts, attr, argv, envp));
+	if (ret == 0)
+		(void)fd_fresh(*pidfd);
+	return ret;
+}
+
+PRELOAD pidfd_spawn_t pidfd_spawn, pidfd_spawnp;
+
+int pidfd_spawn(int *pidfd, const char *path, const posix_spawn_file_actions_t *acts,
+		const posix_spawnattr_t *attr, char *const argv[], char *const envp[])
+{
+	return pidfd_spawn_by("pidfd_spawn", pidfd, path, acts, attr, argv, envp);
+}
+
+int pidfd_spawnp(int *pidfd, const char *file, const posix_spawn_file_actions_t *acts,
+		 const posix_spawnattr_t *attr, char *const argv[], char *const envp[])
+{
+	return pidfd_spawn_by("pidfd_spawnp", pidfd, file, acts, attr, argv, envp);
 }
 
 /* These two spawn a shell inside libc. */

@@ -14,6 +14,7 @@
 
 #include "preload/fatal.h"
 #include "preload/memory.h"
+#include "config/config.h"
 #include "runtime/runtime.h"
 
 typedef void (*info_handler_t)(int, siginfo_t *, void *);
@@ -276,6 +277,19 @@ static bool spend(int sig)
 }
 
 /*
+ * Calls that wait end with EINTR. At SIGINT with VMA_HANDLE_SIGINTR all do, as the original's: by
+ * signal(), with SA_RESTART, too.
+ */
+static bool interrupts(int sig)
+{
+	if (sig == SIGINT && params.handle_sigintr) {
+		log_debug("SIGINT: calls that wait end, and the program's handler runs");
+		return true;
+	}
+	return !(atomic_load_explicit(&actions[sig].flags, memory_order_relaxed) & SA_RESTART);
+}
+
+/*
  * The application's handler is about to run. Keeps errno. False: it is not to, but what stands in
  * its place by now.
  */
@@ -292,7 +306,7 @@ static bool begin(int sig, const siginfo_t *info)
 		return false;
 	}
 	signals_handled++;
-	if (!(atomic_load_explicit(&actions[sig].flags, memory_order_relaxed) & SA_RESTART))
+	if (interrupts(sig))
 		signals_interrupting++;
 	signals_came();
 	errno = err;
@@ -315,6 +329,7 @@ static bool enter(int sig, const siginfo_t *info, void *context, struct interrup
 {
 	if (signal_touched(sig, context) || signal_defer(sig, info, context) || !begin(sig, info))
 		return false;
+	fatal_backtrace(sig, info, context);
 	what->inside = libc_internal > 0;
 	what->held = vfd_hold_pause();
 	handlers_inside += what->inside;

@@ -13,8 +13,10 @@
 #include "preload/memory.h"
 #include "preload/message.h"
 #include "preload/start.h"
+#include "preload/trace.h"
 #include "preload/uring.h"
 #include "config/config.h"
+#include "mem/mem.h"
 #include "socket/socket.h"
 #include "socket/tcp/sock.h"
 #include "socket/udp/sock.h"
@@ -27,9 +29,9 @@ static void socket_offer(int fd, int domain, int type, int proto)
 {
 	int cancel;
 
+	allocator_settle();
 	/* Neither a signal handler nor a cancellation may meet the library half started. */
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
-	lock_enter();
+	cancel = lock_quiet_begin();
 	/* UDP-Lite, SCTP and ICMP echo sockets have these types, too: they stay with the kernel. */
 	if (library_start() == 0 && extra_offloads_here() && netns_is_ours(fd)) {
 		if ((type & 0xf) == SOCK_DGRAM && (proto == 0 || proto == IPPROTO_UDP))
@@ -37,11 +39,10 @@ static void socket_offer(int fd, int domain, int type, int proto)
 		else if ((type & 0xf) == SOCK_STREAM && (proto == 0 || proto == IPPROTO_TCP))
 			tcp_sock_socket_created(fd, domain, type, proto);
 	}
-	lock_leave();
-	pthread_setcancelstate(cancel, NULL);
+	lock_quiet_end(cancel);
 }
 
-PRELOAD int socket(int domain, int type, int proto)
+static int do_socket(int domain, int type, int proto)
 {
 	int fd = SOCKET_NEW(libc.socket(domain, type, proto));
 
@@ -51,7 +52,15 @@ PRELOAD int socket(int domain, int type, int proto)
 	return fd;
 }
 
-PRELOAD int bind(int fd, __CONST_SOCKADDR_ARG addr, socklen_t len)
+PRELOAD int socket(int domain, int type, int proto)
+{
+	int ret = do_socket(domain, type, proto);
+
+	TRACE(ret, "socket(%s, %d)", TRACE_KIND(domain, type), proto);
+	return ret;
+}
+
+static int do_bind(int fd, __CONST_SOCKADDR_ARG addr, socklen_t len)
 {
 	struct vfd *v = vfd_get(fd);
 
@@ -60,7 +69,15 @@ PRELOAD int bind(int fd, __CONST_SOCKADDR_ARG addr, socklen_t len)
 	return KEEP_ERRNO(v->ops->bind(v, fd, addr.__sockaddr__, len));
 }
 
-PRELOAD int connect(int fd, __CONST_SOCKADDR_ARG addr, socklen_t len)
+PRELOAD int bind(int fd, __CONST_SOCKADDR_ARG addr, socklen_t len)
+{
+	int ret = do_bind(fd, addr, len);
+
+	TRACE(ret, "bind(%d, %s)", fd, TRACE_ADDR(addr.__sockaddr__, len));
+	return ret;
+}
+
+static int do_connect(int fd, __CONST_SOCKADDR_ARG addr, socklen_t len)
 {
 	struct vfd *v = vfd_get(fd);
 
@@ -68,15 +85,31 @@ PRELOAD int connect(int fd, __CONST_SOCKADDR_ARG addr, socklen_t len)
 		return libc.connect(fd, addr.__sockaddr__, len);
 	return CANCELLABLE(v->ops->connect(v, fd, addr.__sockaddr__, len));
 }
+
+PRELOAD int connect(int fd, __CONST_SOCKADDR_ARG addr, socklen_t len)
+{
+	int ret = do_connect(fd, addr, len);
+
+	TRACE(ret, "connect(%d, %s)", fd, TRACE_ADDR(addr.__sockaddr__, len));
+	return ret;
+}
 PRELOAD_ALIAS(__connect, connect);
 
-PRELOAD int listen(int fd, int backlog)
+static int do_listen(int fd, int backlog)
 {
 	struct vfd *v = vfd_get(fd);
 
 	if (likely(!v) || !v->ops->listen)
 		return libc.listen(fd, backlog);
 	return KEEP_ERRNO(v->ops->listen(v, fd, backlog));
+}
+
+PRELOAD int listen(int fd, int backlog)
+{
+	int ret = do_listen(fd, backlog);
+
+	TRACE(ret, "listen(%d, %d)", fd, backlog);
+	return ret;
 }
 
 /* As accept4() of a connection whose address cannot be given: it is lost, as in the kernel. */
@@ -96,7 +129,7 @@ static bool name_fits(const struct sockaddr *addr, const socklen_t *len)
 	return !addr || memory_out(addr, len);
 }
 
-PRELOAD int accept(int fd, __SOCKADDR_ARG addr, socklen_t *len)
+static int do_accept(int fd, __SOCKADDR_ARG addr, socklen_t *len)
 {
 	struct vfd *v = vfd_get(fd);
 
@@ -107,7 +140,15 @@ PRELOAD int accept(int fd, __SOCKADDR_ARG addr, socklen_t *len)
 	return CANCELLABLE(v->ops->accept4(v, fd, addr.__sockaddr__, len, 0));
 }
 
-PRELOAD int accept4(int fd, __SOCKADDR_ARG addr, socklen_t *len, int flags)
+PRELOAD int accept(int fd, __SOCKADDR_ARG addr, socklen_t *len)
+{
+	int ret = do_accept(fd, addr, len);
+
+	TRACE(ret, "accept(%d%s)", fd, TRACE_GOT(ret, addr.__sockaddr__, len));
+	return ret;
+}
+
+static int do_accept4(int fd, __SOCKADDR_ARG addr, socklen_t *len, int flags)
 {
 	struct vfd *v = vfd_get(fd);
 
@@ -118,13 +159,34 @@ PRELOAD int accept4(int fd, __SOCKADDR_ARG addr, socklen_t *len, int flags)
 	return CANCELLABLE(v->ops->accept4(v, fd, addr.__sockaddr__, len, flags));
 }
 
-PRELOAD int shutdown(int fd, int how)
+PRELOAD int accept4(int fd, __SOCKADDR_ARG addr, socklen_t *len, int flags)
+{
+	int ret = do_accept4(fd, addr, len, flags);
+
+	TRACE(ret, "accept4(%d%s, flags 0x%x)", fd, TRACE_GOT(ret, addr.__sockaddr__, len),
+	      (unsigned)flags);
+	return ret;
+}
+
+static int do_shutdown(int fd, int how)
 {
 	struct vfd *v = vfd_get(fd);
 
 	if (likely(!v) || !v->ops->shutdown)
 		return libc.shutdown(fd, how);
 	return KEEP_ERRNO(v->ops->shutdown(v, fd, how));
+}
+
+PRELOAD int shutdown(int fd, int how)
+{
+	int ret = do_shutdown(fd, how);
+
+	TRACE(ret, "shutdown(%d, %s)", fd,
+	      how == SHUT_RD	 ? "SHUT_RD"
+	      : how == SHUT_WR	 ? "SHUT_WR"
+	      : how == SHUT_RDWR ? "SHUT_RDWR"
+				 : "?");
+	return ret;
 }
 
 /*
@@ -149,20 +211,30 @@ static int name_bad(int (*op)(struct vfd *v, int fd, struct sockaddr *addr, sock
 	return op(v, fd, (struct sockaddr *)&addr, &len) ? -1 : fail(EFAULT);
 }
 
-PRELOAD int getsockname(int fd, __SOCKADDR_ARG addr, socklen_t *len)
+static int do_getsockname(int fd, __SOCKADDR_ARG addr, socklen_t *len)
 {
 	struct vfd *v = vfd_get(fd);
 
-	if (likely(!v) || !v->ops->getsockname)
+	if (likely(!v))
+		return libc.getsockname(fd, addr.__sockaddr__, len);
+	if (unlikely(params.trigger_dummy_send_getsockname))
+		KEEPING_ERRNO(dummy_send(v, fd));
+	if (!v->ops->getsockname)
 		return libc.getsockname(fd, addr.__sockaddr__, len);
 	if (unlikely(!memory_out(addr.__sockaddr__, len)))
 		return KEEP_ERRNO(name_bad(v->ops->getsockname, v, fd));
-	if (unlikely(params.trigger_dummy_send_getsockname))
-		KEEPING_ERRNO(dummy_send(v, fd));
 	return KEEP_ERRNO(v->ops->getsockname(v, fd, addr.__sockaddr__, len));
 }
 
-PRELOAD int getpeername(int fd, __SOCKADDR_ARG addr, socklen_t *len)
+PRELOAD int getsockname(int fd, __SOCKADDR_ARG addr, socklen_t *len)
+{
+	int ret = do_getsockname(fd, addr, len);
+
+	TRACE(ret, "getsockname(%d%s)", fd, TRACE_GOT(ret, addr.__sockaddr__, len));
+	return ret;
+}
+
+static int do_getpeername(int fd, __SOCKADDR_ARG addr, socklen_t *len)
 {
 	struct vfd *v = vfd_get(fd);
 
@@ -171,6 +243,14 @@ PRELOAD int getpeername(int fd, __SOCKADDR_ARG addr, socklen_t *len)
 	if (unlikely(!memory_out(addr.__sockaddr__, len)))
 		return KEEP_ERRNO(name_bad(v->ops->getpeername, v, fd));
 	return KEEP_ERRNO(v->ops->getpeername(v, fd, addr.__sockaddr__, len));
+}
+
+PRELOAD int getpeername(int fd, __SOCKADDR_ARG addr, socklen_t *len)
+{
+	int ret = do_getpeername(fd, addr, len);
+
+	TRACE(ret, "getpeername(%d%s)", fd, TRACE_GOT(ret, addr.__sockaddr__, len));
+	return ret;
 }
 
 /*
@@ -210,15 +290,13 @@ static __attribute__((noinline)) int get_api(void *val, socklen_t *len)
 
 	if (!memory_out(val, len))
 		return fail(EFAULT);
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
-	lock_enter();
+	cancel = lock_quiet_begin();
 	library_start();
-	lock_leave();
-	pthread_setcancelstate(cancel, NULL);
+	lock_quiet_end(cancel);
 	return extra_get_api(val, len);
 }
 
-PRELOAD int getsockopt(int fd, int level, int opt, void *val, socklen_t *len)
+static int do_getsockopt(int fd, int level, int opt, void *val, socklen_t *len)
 {
 	struct vfd *v = vfd_get(fd);
 
@@ -233,7 +311,16 @@ PRELOAD int getsockopt(int fd, int level, int opt, void *val, socklen_t *len)
 	return KEEP_ERRNO(v->ops->getsockopt(v, fd, level, opt, val, len));
 }
 
-PRELOAD int setsockopt(int fd, int level, int opt, const void *val, socklen_t len)
+PRELOAD int getsockopt(int fd, int level, int opt, void *val, socklen_t *len)
+{
+	int ret = do_getsockopt(fd, level, opt, val, len);
+
+	TRACE(ret, "getsockopt(%d, %s%s)", fd, TRACE_OPTION(level, opt),
+	      TRACE_GOT_VALUE(ret, val, len));
+	return ret;
+}
+
+static int do_setsockopt(int fd, int level, int opt, const void *val, socklen_t len)
 {
 	struct vfd *v = vfd_get(fd);
 
@@ -244,6 +331,14 @@ PRELOAD int setsockopt(int fd, int level, int opt, const void *val, socklen_t le
 	if (unlikely(pacing_is_limit(level, opt, len)))
 		return KEEP_ERRNO(set_limit(v, fd, val, len));
 	return KEEP_ERRNO(v->ops->setsockopt(v, fd, level, opt, val, len));
+}
+
+PRELOAD int setsockopt(int fd, int level, int opt, const void *val, socklen_t len)
+{
+	int ret = do_setsockopt(fd, level, opt, val, len);
+
+	TRACE(ret, "setsockopt(%d, %s, %s)", fd, TRACE_OPTION(level, opt), TRACE_VALUE(val, len));
+	return ret;
 }
 
 /* What arg points to, for the requests that user space answers. */
@@ -266,16 +361,25 @@ static size_t ioctl_bytes(unsigned long req)
 	}
 }
 
-PRELOAD int ioctl(int fd, unsigned long req, ...)
+static int do_ioctl(int fd, unsigned long req, void *arg)
 {
 	struct vfd *v = vfd_get(fd);
+
+	if (likely(!v) || !v->ops->ioctl || !memory_ends(arg, ioctl_bytes(req)))
+		return libc.ioctl(fd, req, arg);
+	return KEEP_ERRNO(v->ops->ioctl(v, fd, req, arg));
+}
+
+PRELOAD int ioctl(int fd, unsigned long req, ...)
+{
 	va_list ap;
 	void *arg;
+	int ret;
 
 	va_start(ap, req);
 	arg = va_arg(ap, void *);
 	va_end(ap);
-	if (likely(!v) || !v->ops->ioctl || !memory_ends(arg, ioctl_bytes(req)))
-		return libc.ioctl(fd, req, arg);
-	return KEEP_ERRNO(v->ops->ioctl(v, fd, req, arg));
+	ret = do_ioctl(fd, req, arg);
+	TRACE_FD(fd, ret, "ioctl(%d, 0x%lx)", fd, req);
+	return ret;
 }

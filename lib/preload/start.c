@@ -200,8 +200,12 @@ static void begin_once(void)
 
 int library_start(void)
 {
-	if (__builtin_expect(atomic_load_explicit(&state, memory_order_acquire) == STATE_NEW, 0))
+	if (__builtin_expect(atomic_load_explicit(&state, memory_order_acquire) == STATE_NEW, 0)) {
 		alone(begin_once);
+		if (atomic_load_explicit(&state, memory_order_acquire) == STATE_OFF &&
+		    params.exception_handling == EXCEPTION_EXITS)
+			exit(EXIT_FAILURE);
+	}
 	return atomic_load_explicit(&state, memory_order_acquire) == STATE_RUNNING ? 0
 										   : -EOPNOTSUPP;
 }
@@ -211,15 +215,13 @@ void library_preopen(uid_t uid)
 	int cancel;
 
 	/* As for a new socket: nobody may meet the library half started. */
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
-	lock_enter();
-	stacks_open_coming();
+	cancel = lock_quiet_begin();
+	stacks_open_pending();
 	tcp_sock_preopen();
 	udp_preopen();
 	if (uid != (uid_t)-1)
 		stats_give(uid);
-	lock_leave();
-	pthread_setcancelstate(cancel, NULL);
+	lock_quiet_end(cancel);
 }
 
 bool library_has_begun(void)
@@ -262,6 +264,7 @@ __attribute__((destructor)) static void library_stop(void)
 	worker_stop();
 	handover_stop();
 	stacks_stop();
+	stats_log_end();
 	kmod_stop();
 	net_stop();
 	stats_stop();

@@ -12,8 +12,8 @@ static void leave_to_libc(int fd)
 {
 	struct vfd *v = vfd_get(fd);
 
-	if (unlikely(v && v->ops->share))
-		KEEPING_ERRNO(v->ops->share(v, STATS_WHY(STDIO)));
+	if (unlikely(v))
+		KEEPING_ERRNO(vfd_give(v, STATS_WHY(STDIO)));
 }
 
 PRELOAD FILE *fdopen(int fd, const char *mode)

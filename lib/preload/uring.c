@@ -45,8 +45,8 @@ static void to_kernel(int fd)
 {
 	struct vfd *v = vfd_get(fd);
 
-	if (v && v->ops->share)
-		KEEPING_ERRNO(v->ops->share(v, STATS_WHY(IO_URING)));
+	if (v)
+		KEEPING_ERRNO(vfd_give(v, STATS_WHY(IO_URING)));
 }
 
 static void look_at(const struct io_uring_sqe *e)

@@ -16,18 +16,18 @@ _Static_assert(WHEEL_SLOTS == 1u << DIGIT, "a slot is a digit");
 
 void wheel_init(struct wheel *w, uint64_t now)
 {
-	*w = (struct wheel){.now = now};
+	*w = (struct wheel){.now_us = now};
 }
 
 static void place(struct wheel *w, struct wheel_timer *t)
 {
-	uint64_t when = t->when_us < w->now ? w->now : t->when_us, differ = when ^ w->now;
+	uint64_t when = t->when_us < w->now_us ? w->now_us : t->when_us, differ = when ^ w->now_us;
 	unsigned level = differ ? (63u - (unsigned)__builtin_clzll(differ)) / DIGIT : 0;
 	unsigned slot;
 	struct wheel_timer **head;
 
 	if (level >= TOP) {
-		uint64_t here = w->now >> (TOP * DIGIT), there = when >> (TOP * DIGIT);
+		uint64_t here = w->now_us >> (TOP * DIGIT), there = when >> (TOP * DIGIT);
 
 		level = TOP;
 		if (there - here >= WHEEL_SLOTS)
@@ -90,10 +90,10 @@ static uint64_t first_slot(const struct wheel *w, unsigned *level, unsigned *slo
 			continue;
 		*level = l;
 		*slot = (unsigned)__builtin_ctzll(w->busy[l]);
-		return (w->now & above) | (uint64_t)*slot << (l * DIGIT);
+		return (w->now_us & above) | (uint64_t)*slot << (l * DIGIT);
 	}
 	if (w->busy[TOP]) {
-		uint64_t here = w->now >> (TOP * DIGIT), busy = w->busy[TOP];
+		uint64_t here = w->now_us >> (TOP * DIGIT), busy = w->busy[TOP];
 		unsigned turn = here % WHEEL_SLOTS, ahead;
 
 		/* The circle turned so that the present slot, never in use, is bit 0. */
@@ -131,7 +131,7 @@ struct wheel_timer *wheel_expire(struct wheel *w, uint64_t now)
 
 		if (begin > now || begin == WHEEL_NEVER)
 			break;
-		w->now = begin;
+		w->now_us = begin;
 		if (level == 0) {
 			struct wheel_timer *t = w->slot[0][slot];
 
@@ -140,8 +140,8 @@ struct wheel_timer *wheel_expire(struct wheel *w, uint64_t now)
 		}
 		cascade(w, level, slot);
 	}
-	if (w->now < now)
-		w->now = now;
+	if (w->now_us < now)
+		w->now_us = now;
 	return NULL;
 }
 

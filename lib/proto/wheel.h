@@ -27,7 +27,7 @@ struct wheel_timer {
 };
 
 struct wheel {
-	uint64_t now; /* of the last run, us */
+	uint64_t now_us; /* of the last run */
 	uint64_t busy[WHEEL_LEVELS]; /* bit per slot that holds a timer */
 	struct wheel_timer *slot[WHEEL_LEVELS][WHEEL_SLOTS];
 	uint64_t armed; /* how many timers */
@@ -38,16 +38,16 @@ static inline bool wheel_armed(const struct wheel_timer *t)
 	return t->pprev != NULL;
 }
 
-void wheel_init(struct wheel *w, uint64_t now);
-/* (Re)arms t for `when` (us); a time in the past fires at the next run. */
-void wheel_arm(struct wheel *w, struct wheel_timer *t, uint64_t when);
+void wheel_init(struct wheel *w, uint64_t now_us);
+/* (Re)arms t for `when_us`; a time in the past fires at the next run. */
+void wheel_arm(struct wheel *w, struct wheel_timer *t, uint64_t when_us);
 void wheel_cancel(struct wheel *w, struct wheel_timer *t);
 /*
- * Takes one timer that is due at `now` off the wheel; NULL when there is none. The caller loops;
+ * Takes one timer that is due at `now_us` off the wheel; NULL when there is none. The caller loops;
  * handlers may arm and cancel any timer in between (also ones that are due), and one armed for
- * `now` or earlier comes out in the same loop.
+ * `now_us` or earlier comes out in the same loop.
  */
-struct wheel_timer *wheel_expire(struct wheel *w, uint64_t now);
+struct wheel_timer *wheel_expire(struct wheel *w, uint64_t now_us);
 /*
  * A time at or before the earliest deadline (exact on the lowest level), WHEEL_NEVER when nothing
  * is armed. O(1).

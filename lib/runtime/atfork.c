@@ -5,7 +5,8 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdlib.h>
+
+#include "runtime/log.h"
 
 static struct {
 	void (*prepare)(void), (*parent)(void), (*child)(void);
@@ -18,13 +19,15 @@ void atfork_add(void (*prepare)(void), void (*parent)(void), void (*child)(void)
 {
 	unsigned i = atomic_fetch_add(&num, 1);
 
-	if (i >= ATFORK_MAX)
-		abort();
-	handlers[i].prepare = prepare;
-	handlers[i].parent = parent;
-	handlers[i].child = child;
-	atomic_store_explicit(&handlers[i].valid, true, memory_order_release);
-	pthread_atfork(prepare, parent, child);
+	if (i < ATFORK_MAX) {
+		handlers[i].prepare = prepare;
+		handlers[i].parent = parent;
+		handlers[i].child = child;
+		atomic_store_explicit(&handlers[i].valid, true, memory_order_release);
+		pthread_atfork(prepare, parent, child);
+	} else {
+		log_panic("more than %d parts of the library follow fork()", ATFORK_MAX);
+	}
 }
 
 static bool is_valid(unsigned i)

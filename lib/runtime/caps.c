@@ -3,9 +3,11 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/syscall.h>
 
 #include "runtime/libc.h"
+#include "runtime/log.h"
 
 static const struct {
 	int cap;
@@ -21,31 +23,68 @@ static uint64_t word(uint32_t low, uint32_t high)
 	return low | (uint64_t)high << 32;
 }
 
-struct caps caps_own(void)
+/* Version 3: d has _LINUX_CAPABILITY_U32S_3 of them. 0 or -1 and errno. */
+static int call(long nr, struct __user_cap_data_struct *d)
 {
 	struct __user_cap_header_struct h = {.version = _LINUX_CAPABILITY_VERSION_3};
-	struct __user_cap_data_struct d[_LINUX_CAPABILITY_U32S_3] = {{0}};
 
-	if (libc_raw(SYS_capget, (long)(uintptr_t)&h, (long)(uintptr_t)d, 0, 0, 0, 0))
-		return (struct caps){0};
-	return (struct caps){.effective = word(d[0].effective, d[1].effective),
-			     .permitted = word(d[0].permitted, d[1].permitted)};
+	return libc_raw(nr, (long)(uintptr_t)&h, (long)(uintptr_t)d, 0, 0, 0, 0) ? -1 : 0;
 }
 
-int caps_follow(const struct caps *other, uint64_t mask)
+struct caps_sets caps_own(void)
 {
-	struct __user_cap_header_struct h = {.version = _LINUX_CAPABILITY_VERSION_3};
 	struct __user_cap_data_struct d[_LINUX_CAPABILITY_U32S_3] = {{0}};
-	struct caps own = caps_own();
+
+	if (call(SYS_capget, d))
+		return (struct caps_sets){0};
+	return (struct caps_sets){.effective = word(d[0].effective, d[1].effective),
+				  .permitted = word(d[0].permitted, d[1].permitted)};
+}
+
+/* What is inheritable stays. 0 or negative errno. */
+static int become(const struct caps_sets *sets)
+{
+	struct __user_cap_data_struct d[_LINUX_CAPABILITY_U32S_3] = {{0}};
+
+	if (call(SYS_capget, d))
+		return -errno;
+	for (unsigned i = 0; i < _LINUX_CAPABILITY_U32S_3; i++) {
+		d[i].effective = (uint32_t)(sets->effective >> (32 * i));
+		d[i].permitted = (uint32_t)(sets->permitted >> (32 * i));
+	}
+	return call(SYS_capset, d) ? -errno : 0;
+}
+
+int caps_follow(const struct caps_sets *other, uint64_t mask)
+{
+	struct caps_sets own = caps_own();
 
 	own.permitted &= ~mask | other->permitted;
 	own.effective = (own.effective & ~mask) | (own.permitted & other->effective);
-	for (unsigned i = 0; i < _LINUX_CAPABILITY_U32S_3; i++) {
-		d[i].effective = (uint32_t)(own.effective >> (32 * i));
-		d[i].permitted = (uint32_t)(own.permitted >> (32 * i));
-	}
-	return libc_raw(SYS_capset, (long)(uintptr_t)&h, (long)(uintptr_t)d, 0, 0, 0, 0) ? -errno
-											 : 0;
+	return become(&own);
+}
+
+struct caps_sets caps_raise(uint64_t mask)
+{
+	struct caps_sets before = caps_own(), sets = before;
+
+	sets.effective |= sets.permitted & mask;
+	if (sets.effective != before.effective && become(&sets))
+		log_debug("capset(): %s", strerror(errno));
+	return before;
+}
+
+void caps_lower(const struct caps_sets *before)
+{
+	struct caps_sets own = caps_own();
+
+	if (own.effective == before->effective)
+		return;
+	own.effective = before->effective & own.permitted;
+	if (become(&own))
+		log_warn("capset(): %s: this thread keeps capabilities that the program has laid "
+			 "down",
+			 strerror(errno));
 }
 
 bool caps_have(uint64_t caps)

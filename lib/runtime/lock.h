@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The lock of a stack or a socket. VMA_THREAD_MODE: 0 and 1 spin, 2 futex, 3 spin + yield.
+ * The lock of a stack or a socket. VMA_THREAD_MODE: 2 is a futex, the others spin, then yield.
  * It knows its owner, so that a signal handler which interrupted the owner can see that it must not
  * wait.
  */
 #ifndef RUNTIME_LOCK_H
 #define RUNTIME_LOCK_H
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -86,6 +87,26 @@ static inline __attribute__((always_inline)) void lock_leave(void)
 	lock_depth_add(-1u);
 	if (__builtin_expect(lock_thread.deferred, 0) && !lock_thread.depth)
 		lock_deferred_fn();
+}
+
+/*
+ * From begin to end this thread neither runs a signal handler nor can be cancelled: nobody may see
+ * what is half done, or die with a lock held. Returns what the end wants. A handler never runs
+ * while only the cancelling is off: one that leaves by siglongjmp() would leave it so.
+ */
+static inline int lock_quiet_begin(void)
+{
+	int cancel;
+
+	lock_enter();
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+	return cancel;
+}
+
+static inline void lock_quiet_end(int cancel)
+{
+	pthread_setcancelstate(cancel, NULL);
+	lock_leave();
 }
 
 /* Never call when lock_mine() may be true. */

@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -303,4 +304,40 @@ void log_write(enum log_level level, const char *fmt, ...)
 	va_start(ap, fmt);
 	log_vwrite(level, fmt, ap);
 	va_end(ap);
+}
+
+void log_panic(const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	if (log_enabled(LOG_PANIC))
+		log_vwrite(LOG_PANIC, fmt, ap);
+	va_end(ap);
+	abort();
+}
+
+#define BOX "*****************************************************************************"
+
+void log_box(const char *fmt, ...)
+{
+	char text[LINE_MAX_BYTES], *at = text, *line;
+	va_list ap;
+
+	if (!log_enabled(LOG_WARN))
+		return;
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	log_write(LOG_WARN, BOX);
+	while ((line = strsep(&at, "\n")))
+		log_write(LOG_WARN, "* %s", line);
+	log_write(LOG_WARN, BOX);
+}
+
+void log_high_level(void)
+{
+	log_box("VMA is currently configured with high log level\n"
+		"Application performance will decrease in this log level!\n"
+		"This log level is recommended for debugging purposes only");
 }

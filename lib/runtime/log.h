@@ -54,6 +54,20 @@ void log_write(enum log_level level, const char *fmt, ...) __attribute__((format
 void log_vwrite(enum log_level level, const char *fmt, va_list ap)
 	__attribute__((format(printf, 2, 0)));
 
+/*
+ * The manual's frame around a warning: an asterisk before each line, and a line of asterisks around
+ * them all. The lines are separated by newlines.
+ */
+void log_box(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* The level is one that costs time (LOG_DEBUG and above): a box. */
+void log_high_level(void);
+
+/*
+ * What must never be: says so at LOG_PANIC and ends the process with SIGABRT. For mistakes of the
+ * library's own with which going on would do harm, not for what the system refuses.
+ */
+_Noreturn void log_panic(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
 #define log_enabled(level)                                                                         \
 	__builtin_expect((int)(level) <= __atomic_load_n(&log_level_now, __ATOMIC_RELAXED), 0)
 #define log_at(level, ...)                                                                         \

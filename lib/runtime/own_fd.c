@@ -197,10 +197,11 @@ int own_fd_adopt(int fd)
 {
 	int err = errno, number;
 
-	if (fd < 0 || own_fd_is(fd))
+	if (fd < 0)
 		return fd;
 	own_fd_limit_lock();
-	number = move(fd);
+	/* Under the lock: own_fd_close() frees a number before its entry goes. */
+	number = own_fd_is(fd) ? fd : move(fd);
 	if (number >= 0)
 		enter((unsigned)number);
 	own_fd_limit_unlock();
@@ -220,16 +221,16 @@ int own_fd_copy(int fd)
 	return copy;
 }
 
-/* A copy of fd at the lowest free number, or -1. */
-static int copy_lowest(int fd)
+/* A copy of fd at the lowest free number from least on, or -1. */
+static int copy_lowest(int fd, int least)
 {
 	int flags = (int)libc_raw(SYS_fcntl, fd, F_GETFD, 0, 0, 0, 0);
 
-	return (int)libc_raw(SYS_fcntl, fd, flags & FD_CLOEXEC ? F_DUPFD_CLOEXEC : F_DUPFD, 0, 0, 0,
-			     0);
+	return (int)libc_raw(SYS_fcntl, fd, flags & FD_CLOEXEC ? F_DUPFD_CLOEXEC : F_DUPFD, least,
+			     0, 0, 0);
 }
 
-int own_fd_lowest(int fd)
+int own_fd_lowest(int fd, int least)
 {
 	int err = errno, copy, looks = 0;
 	uint32_t begun;
@@ -243,7 +244,7 @@ int own_fd_lowest(int fd)
 			clock_sleep_ns(LOOK_NS);
 			continue;
 		}
-		copy = copy_lowest(fd);
+		copy = copy_lowest(fd, least);
 		if (copy >= 0)
 			raw_close(copy < fd ? fd : copy);
 		if (copy >= 0 && copy < fd)
@@ -363,4 +364,15 @@ void own_fd_room_end(void)
 	own_fd_limit_unlock();
 	pthread_setcancelstate(cancel, NULL);
 	errno = err;
+}
+
+int own_fd_dup3(int oldfd, int newfd, int flags)
+{
+	int ret = libc.dup3(oldfd, newfd, flags);
+
+	if (ret < 0 && errno == EBADF && own_fd_room_begin()) {
+		ret = libc.dup3(oldfd, newfd, flags);
+		own_fd_room_end();
+	}
+	return ret;
 }

@@ -87,17 +87,20 @@ static inline void own_fd_end(void)
  * program may count on, also when the library had that one for a moment. Not of a file: a copy is
  * closed, and with it the process's record locks would go. -1 and errno as call.
  */
-#define PROGRAM_FD(call)                                                                           \
+#define PROGRAM_FD(call) PROGRAM_FD_FROM(call, 0)
+/* The same of a call that gives the lowest free number from least on (F_DUPFD, fcntl(2)). */
+#define PROGRAM_FD_FROM(call, least)                                                               \
 	({                                                                                         \
 		uint32_t over_ = atomic_load(&own_fd_over);                                        \
 		int program_fd_ = (call);                                                          \
                                                                                                    \
 		if (__builtin_expect(atomic_load(&own_fd_begun) != over_, 0))                      \
-			program_fd_ = own_fd_lowest(program_fd_);                                  \
+			program_fd_ = own_fd_lowest(program_fd_, least);                           \
 		program_fd_;                                                                       \
 	})
-/* fd, one that nobody knows yet, under the lowest free number. -1 as it is. errno stays. */
-int own_fd_lowest(int fd);
+/* fd, one that nobody knows yet, under the lowest free number from least on. -1 as it is. errno
+ * stays. */
+int own_fd_lowest(int fd, int least);
 
 /*
  * fd, which was made just now, moved to a number of our own; fd is closed. A number below 0 is
@@ -132,7 +135,8 @@ void own_closedir(DIR *d);
 
 /*
  * OWN_FD() raises RLIMIT_NOFILE for a moment: who reads or sets it waits for the end of that. Also
- * around fork(). Nothing of this header is called in between.
+ * around fork(), and from the look which numbers are our own to closing the others. Of this header
+ * only own_fd_is() and own_fd_next() are called in between.
  */
 void own_fd_limit_lock(void);
 void own_fd_limit_unlock(void);
@@ -144,6 +148,12 @@ void own_fd_forked(void);
  */
 void own_fd_limit_keep(void);
 void own_fd_limit_unkeep(void);
+
+/*
+ * dup3(2) onto newfd, a number of ours. It stands above the soft limit as a rule, where the kernel
+ * takes no number.
+ */
+int own_fd_dup3(int oldfd, int newfd, int flags);
 
 /* OWN_FD()'s. From begin, if it returns true, to end other threads of the library wait. */
 bool own_fd_room_begin(void);

@@ -6,14 +6,16 @@
  * system call. It knows nothing above it: what the internal thread does is registered with it
  * (worker.h).
  *
- * Every call of the program: libc.h, lock.h, signals.h; clock.h where it waits. The log, the
- * internal thread, atfork.h, caps.h, own_fd.h, process_mark.h, text_file.h and the watch over the
- * last thread are rare.
+ * Every call of the program: libc.h, lock.h, signals.h; clock.h where it waits. Rare: log.h and
+ * log_syslog.h, backtrace.h, worker.h (the
+ * internal thread), own_fd.h, atfork.h, process_mark.h, caps.h, text_file.h, last_thread.h (ends
+ * the process with its last thread). lock_check.h is in debug builds only.
  */
 #ifndef RUNTIME_RUNTIME_H
 #define RUNTIME_RUNTIME_H
 
 #include "runtime/atfork.h"
+#include "runtime/backtrace.h"
 #include "runtime/caps.h"
 #include "runtime/clock.h"
 #include "runtime/last_thread.h"

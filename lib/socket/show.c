@@ -4,7 +4,7 @@
 #include <sys/uio.h>
 
 #include "fd/fd.h"
-#include "socket/addr.h"
+#include "socket/sockaddr.h"
 
 struct timespec sock_show_time(uint64_t ns)
 {

@@ -1,17 +1,22 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What TCP and UDP sockets share: addresses as a program writes them, SO_MAX_PACING_RATE, time
- * limits, and the Extra API: receiving without a copy, and the callback. The sockets themselves are
- * the inner rooms socket/tcp and socket/udp, each with a header of its own (sock.h).
+ * The room of what TCP and UDP sockets share: addresses as a program writes them,
+ * SO_MAX_PACING_RATE, time limits, and the Extra API. The sockets themselves are rooms of their
+ * own, socket/tcp and socket/udp, each with a header (sock.h). Used by these two, by handovers, and
+ * by what stands above them.
+ *
+ * Every call with an address: sockaddr.c; every wait with a limit: timeout.h. Programs of the Extra
+ * API: show.c (the receive callback), completion.c (SocketXtreme), zcopy.c (receiving without a
+ * copy). Rare: pacing.h.
  */
 #ifndef SOCKET_SOCKET_H
 #define SOCKET_SOCKET_H
 
-#include "socket/addr.h"
+#include "socket/sockaddr.h"
 #include "socket/pacing.h"
 #include "socket/show.h"
 #include "socket/timeout.h"
-#include "socket/told.h"
+#include "socket/completion.h"
 #include "socket/zcopy.h"
 
 #endif

@@ -69,6 +69,7 @@ struct stats_area *stats_area_get(void)
 	stats_area->bytes = bytes;
 	h = (struct vma_stats_header *)stats_area_pages(stats_area);
 	h->dump_fd = VMA_STATS_DUMP_NONE;
+	h->capture_fd = -1;
 	h->select.epfd = STATS_SELECT;
 	h->poll.epfd = STATS_SELECT;
 	return stats_area;
@@ -120,14 +121,13 @@ static void fill_header(struct vma_stats_header *h, unsigned max_sockets)
 	h->log_level = stats_followed.level;
 	h->log_details = stats_followed.details;
 	h->dump_fd = VMA_STATS_DUMP_NONE;
+	h->capture = h->capture_is = 0;
+	h->capture_fd = -1;
+	h->capture_error = 0;
 	h->magic = VMA_STATS_MAGIC;
 }
 
-/*
- * Every page of it exists afterwards: a full file system must fail here, not kill the program at a
- * counter. 0 or negative errno.
- */
-static int reserve(int fd, size_t bytes)
+int stats_reserve(int fd, size_t bytes)
 {
 	struct rlimit limit;
 
@@ -197,7 +197,7 @@ static int file_install(int fd, const char *temporary, const char *name, unsigne
 	/* 0644 whatever the umask: any user may read. */
 	if (fchmod(fd, 0644))
 		return *what = "fchmod", -errno;
-	err = reserve(fd, bytes);
+	err = stats_reserve(fd, bytes);
 	if (err)
 		return *what = "posix_fallocate", err;
 	p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -324,6 +324,7 @@ void stats_forked(void)
 
 	/* Another thread of the parent may have held it. */
 	pthread_mutex_init(&stats_mutex, NULL);
+	stats_capture_forked();
 	if (!inherited)
 		return;
 	if (shown_bytes)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Between area.c, which owns the pages and the file, and stats.c, which hands out the blocks in
+ * Between area.c, which owns the pages and the file, and blocks.c, which hands out the blocks in
  * them. Everything here is read and written with stats_mutex held.
  */
 #ifndef STATS_AREA_H
@@ -42,6 +42,13 @@ struct vma_stats_header *stats_header_get(void);
 struct stats_area *stats_area_of(const void *p);
 /* Header and sockets. */
 char *stats_area_pages(const struct stats_area *a);
+/*
+ * Every page of the file exists afterwards, which is so long: a full file system must fail here,
+ * not kill the program at a counter. 0 or negative errno.
+ */
+int stats_reserve(int fd, size_t bytes);
+/* In the child of a fork(): the capture is the parent's. */
+void stats_capture_forked(void);
 /* Is there a file that tools see? */
 bool stats_has_file(void);
 

@@ -4,16 +4,20 @@
  * out here; whoever holds one counts straight into it, without a call. Used by sockets, stacks,
  * rings and iomux.
  *
- * Every packet: a store into a block (stats_add() is inline). Everything in stats.c, area.c and
- * text.c is rare: a socket opens or ends, the process starts, forks or ends, a tool asks.
+ * Every packet: a store into a block (stats_add() is inline). Everything in blocks.c, area.c, why.c
+ * and text.c, with sockopt_names.c, is rare: a socket opens or ends, the process starts, forks or
+ * ends, a tool asks. While vma_stats captures, rings give their packets to capture.c; capture_fd.c
+ * finds their sockets.
  */
 #ifndef STATS_STATS_H
 #define STATS_STATS_H
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <sys/types.h>
+#include <sys/uio.h>
 
 #include "vma/stats.h"
 
@@ -44,7 +48,8 @@ void stats_forked(void);
  */
 struct vma_stats_socket *stats_socket_get(int fd);
 /*
- * The same, but NULL when nobody would ever see the block: not in the pages, and no VMA_STATS_FILE.
+ * The same, but NULL when nobody would ever see the block: not in the pages, no VMA_STATS_FILE, and
+ * no log of counters.
  */
 struct vma_stats_socket *stats_socket_if_shown(int fd);
 /* The place of s in the pages, below VMA_STATS_SOCKETS_MAX; -1: it has none. */
@@ -90,6 +95,45 @@ void stats_iomux_put(struct vma_stats_iomux *m);
  */
 void stats_control(void (*dump_fd)(int fd, int level));
 
+/* ---- vma_stats capture: capture.c */
+
+/*
+ * What vma_stats asks for is followed: true while packets are kept. The internal thread each 100
+ * ms, without locks: memory is made and given back here.
+ */
+bool stats_capture_follow(void);
+/* Are packets kept? Who opens a ring. */
+bool stats_capture_on(void);
+/* The internal thread, after that: all rings give their packets, so the tool may have them. */
+void stats_capture_show(void);
+
+/* A frame as the program's interface sees it. */
+struct stats_frame {
+	uint8_t direction; /* VMA_CAPTURE_IN or VMA_CAPTURE_OUT */
+	int ifindex;
+	const char *ifname;
+	uint64_t time_ns; /* CLOCK_REALTIME */
+	const struct iovec *iov; /* the first one has all headers */
+	int iovcnt;
+};
+/* A frame that is kept, and not shown yet. */
+struct stats_kept {
+	struct stats_capture *capture;
+	struct vma_capture_record *record;
+	uint64_t at;
+};
+
+/*
+ * Copies a frame, as much of it as the tool wants. Any thread, no lock. False: nobody captures, or
+ * it is one of those that are lost and counted. stats_capture_done() follows true, soon: until then
+ * the thread's signal handlers wait.
+ */
+bool stats_capture_keep(struct stats_kept *k, const struct stats_frame *f);
+/* The tool sees it. */
+void stats_capture_done(struct stats_kept *k);
+/* It has not left: the tool passes over it. */
+void stats_capture_void(struct stats_kept *k);
+
 /* Text: lib/stats/text.c, shared with vma_stats. The block may be live: it is copied first. */
 #define STATS_ADDR_TEXT 64
 /* "1.2.3.4:80" or "[::1]:80"; without a port (-1) "1.2.3.4" or "::1". Returns text. */
@@ -97,6 +141,12 @@ const char *stats_addr_text(char text[STATS_ADDR_TEXT], const struct vma_addr *a
 			    int port);
 /* Of an enum vma_stats_state, as netstat(8) names it; "" for anything else. */
 const char *stats_state_name(unsigned state);
+#define SOCKOPT_NAME 48
+/*
+ * What the C headers call a socket option: "SO_REUSEADDR"; of one that is not known "IPPROTO_TCP,
+ * option 99" or "level 7, option 1". Returns text.
+ */
+const char *sockopt_name(char text[SOCKOPT_NAME], int level, int opt);
 /* "rule", "local"; "" for VMA_WHY_NONE and what is none. */
 const char *stats_why_name(unsigned reason);
 #define STATS_WHY_TEXT 160
@@ -116,6 +166,13 @@ void stats_socket_dump(FILE *f, const struct vma_stats_socket *s);
 int stats_file_dump(const char *path, const struct vma_stats_socket *s);
 /* vma_stats -S: the socket's statistics through the log at level. */
 void stats_socket_log(int level, const struct vma_stats_socket *s);
+/*
+ * What a socket and a ring have counted, in the form of the manual, at LOG_DEBUG: when they close
+ * (stats.c), and of all that are left at the end of the process. Nothing of what was not used.
+ */
+void stats_socket_log_end(const struct vma_stats_socket *s);
+void stats_ring_log_end(const struct vma_stats_ring *r);
+void stats_log_end(void);
 /* The same of all blocks that are in use here under the number fd; 0: of all. */
 void stats_sockets_log(int fd, int level);
 /* One writer per word, a reader elsewhere: plain adds that the compiler may not tear. */

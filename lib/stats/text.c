@@ -99,6 +99,10 @@ static const char *capability_name(int capability)
 		return "CAP_NET_ADMIN";
 	case CAP_BPF:
 		return "CAP_BPF";
+	case CAP_PERFMON:
+		return "CAP_PERFMON";
+	case CAP_IPC_LOCK:
+		return "CAP_IPC_LOCK, or too little 'ulimit -l'";
 	default:
 		return "?";
 	}
@@ -107,12 +111,13 @@ static const char *capability_name(int capability)
 const char *stats_why_text(char text[STATS_WHY_TEXT], const struct vma_stats_why *w)
 {
 	const char *what = w->reason && w->reason < VMA_WHYS ? why_texts[w->reason] : "";
+	char option[SOCKOPT_NAME];
 
 	if (!w->detail)
 		snprintf(text, STATS_WHY_TEXT, "%s", what);
 	else if (w->reason == VMA_WHY_OPTION)
-		snprintf(text, STATS_WHY_TEXT, "%s (level %d, option %d)", what, w->detail >> 16,
-			 w->detail & 0xffff);
+		snprintf(text, STATS_WHY_TEXT, "%s (%s)", what,
+			 sockopt_name(option, w->detail >> 16, w->detail & 0xffff));
 	else if (w->reason == VMA_WHY_CAPABILITY)
 		snprintf(text, STATS_WHY_TEXT, "%s (%s)", what, capability_name(w->detail));
 	else if (w->reason == VMA_WHY_FLAGS)
@@ -197,6 +202,10 @@ static void print_identity(FILE *f, const struct vma_stats_socket *s)
 	print_why(f, s);
 	if (s->rx_tid || s->tx_tid)
 		fprintf(f, "- Thread Id Rx: %5u, Tx: %5u\n", s->rx_tid, s->tx_tid);
+	if (s->rx_by_user)
+		fprintf(f, "- RX: Ring User ID = %u\n", s->rx_ring_user);
+	if (s->tx_by_user)
+		fprintf(f, "- TX: Ring User ID = %u\n", s->tx_ring_user);
 }
 
 /* "Tx Offload" and "Tx OS info", or Rx. True if one was printed. */
@@ -327,36 +336,56 @@ int stats_file_dump(const char *path, const struct vma_stats_socket *s)
 static void log_windows(int level, const struct vma_stats_tcp *t)
 {
 	unsigned rcv = t->rcv_wscale & 15, snd = t->snd_wscale & 15;
+	unsigned left = t->rcv_wup + t->rcv_wnd - t->rcv_nxt; /* of what was told */
 
 	log_at(level, "Window scaling : %s, rcv_scale %u, snd_scale %u",
 	       t->wscale ? "ENABLED" : "DISABLED", t->rcv_wscale, t->snd_wscale);
-	log_at(level, "Receive window : rcv_wnd %u (%u), right_edge %u", t->rcv_wnd,
-	       t->rcv_wnd >> rcv, t->rcv_wup + t->rcv_wnd);
+	log_at(level,
+	       "Receive window : rcv_wnd %u (%u), rcv_ann_wnd %u (%u), rcv_wnd_max %u (%u), "
+	       "rcv_wnd_max_desired %u (%u)",
+	       t->rcv_wnd, t->rcv_wnd >> rcv, left, left >> rcv, t->rcv_wnd_max,
+	       t->rcv_wnd_max >> rcv, t->rcvbuf / 2, t->rcvbuf / 2 >> rcv);
 	log_at(level, "Send window : snd_wnd %u (%u), snd_wnd_max %u (%u)", t->snd_wnd,
 	       t->snd_wnd >> snd, t->snd_wnd_max, t->snd_wnd_max >> snd);
 	log_at(level, "Congestion : cwnd %u, cwnd_segments %u, ssthresh_segments %u",
 	       t->cwnd * t->mss, t->cwnd, t->ssthresh);
 }
 
+/* "NULL", or where a piece of the stream begins and ends. */
+static void log_piece(int level, const char *what, __u32 seq, __u32 len)
+{
+	if (len)
+		log_at(level, "%s : seqno %u, len %u, seqno + len %u", what, seq, len, seq + len);
+	else
+		log_at(level, "%s : NULL", what);
+}
+
+/*
+ * Each acknowledgement that is new tells the window, too: snd_wl2 of RFC 9293 is snd_una. Each
+ * transmission is timed: rtseq is the one that is answered next.
+ */
 static void log_numbers(int level, const struct vma_stats_tcp *t)
 {
+	__s32 unsent = (__s32)(t->write_seq - t->snd_nxt);
+
 	log_at(level, "Receiver data : rcv_nxt %u, rcv_ann_right_edge %u", t->rcv_nxt,
 	       t->rcv_wup + t->rcv_wnd);
-	log_at(level, "Sender data : snd_nxt %u, snd_wl1 %u, snd_una %u, write_seq %u", t->snd_nxt,
-	       t->snd_wl1, t->snd_una, t->write_seq);
-	log_at(level, "Send buffer : snd_buf %u, used %u",
-	       t->sndbuf > t->sndbuf_used ? t->sndbuf - t->sndbuf_used : 0, t->sndbuf_used);
-	log_at(level, "Retransmission : rto %u us, nrtx %u, total %u", t->rto_us, t->retries,
-	       t->retransmits);
-	log_at(level, "RTT variables : rttest %u us, rttvar %u us", t->srtt_us, t->rttvar_us);
-	if (t->write_seq != t->snd_nxt)
-		log_at(level, "First unsent : seqno %u, len %u", t->snd_nxt,
-		       t->write_seq - t->snd_nxt);
-	if (t->snd_una != t->snd_nxt)
-		log_at(level, "First unacked : seqno %u, len %u, segments %u, sacked %u, lost %u",
-		       t->snd_una, t->snd_nxt - t->snd_una, t->unacked, t->sacked, t->lost);
-	log_at(level, "Last unacked : seqno %u", t->snd_nxt);
-	log_at(level, "Acknowledge : lastack %u", t->snd_una);
+	log_at(level, "Sender data : snd_nxt %u, snd_wl1 %u, snd_wl2 %u, snd_una %u, write_seq %u",
+	       t->snd_nxt, t->snd_wl1, t->snd_una, t->snd_una, t->write_seq);
+	log_at(level, "Send buffer : snd_buf %u, max_snd_buff %u, used %u",
+	       t->sndbuf > t->sndbuf_used ? t->sndbuf - t->sndbuf_used : 0, t->sndbuf,
+	       t->sndbuf_used);
+	log_at(level, "Retransmission : rtime %u us, rto %u us, nrtx %u, total %u", t->rtime_us,
+	       t->rto_us, t->retries, t->retransmits);
+	log_at(level, "RTT variables : rttest %u us, rtseq %u, rttvar %u us", t->srtt_us,
+	       t->snd_una, t->rttvar_us);
+	/* A FIN that was sent has a number behind what was written. */
+	log_piece(level, "First unsent", t->snd_nxt, unsent > 0 ? (__u32)unsent : 0);
+	log_piece(level, "First unacked", t->snd_una, t->unacked_first_len);
+	log_piece(level, "Last unacked", t->unacked_last_seq,
+		  t->unacked_first_len ? t->snd_nxt - t->unacked_last_seq : 0);
+	log_at(level, "Acknowledge : lastack %u, segments %u, sacked %u, lost %u", t->snd_una,
+	       t->unacked, t->sacked, t->lost);
 }
 
 /* As the original names them. */
@@ -395,10 +424,10 @@ static void log_tcp(int level, const struct vma_stats_socket *s)
 	log_at(level, "Connection state : %s", connection_state(s->state));
 	if (!t->mss)
 		return; /* a listener, none yet, or the kernel's */
-	log_at(level, "Receive buffer : current %u, max %u, out of order %u", t->rcvbuf_used,
-	       t->rcvbuf, t->reordered_bytes);
-	log_at(level, "Rx lists size : ready %llu packets, %llu bytes", N(s->rx_ready_packets),
-	       N(s->rx_ready_bytes));
+	log_at(level, "Receive buffer : m_rcvbuff_current %u, m_rcvbuff_max %u, out of order %u",
+	       t->rcvbuf_used, t->rcvbuf, t->reordered_bytes);
+	log_at(level, "Rx lists size : m_rx_pkt_ready_list %llu, bytes %llu",
+	       N(s->rx_ready_packets), N(s->rx_ready_bytes));
 	log_at(level, "PCB state : %s", stats_state_name(s->state));
 	log_at(level, "PCB flags : 0x%x", t->flags);
 	log_at(level, "Segment size : mss %u, advtsd_mss %u", t->mss, t->advmss);
@@ -421,7 +450,8 @@ void stats_socket_log(int level, const struct vma_stats_socket *live)
 	log_at(level, "Protocol : PROTO_%s", proto_name(s->proto));
 	log_at(level, "Is closed : %s", s->enabled ? "false" : "true");
 	log_at(level, "Is blocking : %s", YES_NO(s->blocking));
-	log_at(level, "Rx reuse buffer pending : false");
+	/* A buffer goes back to its ring at once, unless the program holds it. */
+	log_at(level, "Rx reuse buffer pending : %s", YES_NO(s->rx_zcopy_buffers));
 	log_at(level, "Rx reuse buffer postponed : false");
 	log_at(level, "Is offloaded : %s", YES_NO(s->offloaded));
 	if (counted(s->tx.packets, s->tx.bytes, s->tx.eagain, s->tx.errors))
@@ -448,4 +478,57 @@ void stats_socket_log(int level, const struct vma_stats_socket *live)
 	if (s->proto == IPPROTO_TCP)
 		log_tcp(level, s);
 	log_at(level, "==================================================");
+	log_at(level, "==================================================");
+}
+
+/* "Tx Offload" and "Tx OS info", or Rx. */
+static void log_direction_end(int fd, const char *name, const struct vma_stats_counters *c)
+{
+	log_debug("[fd=%d] %s Offload: %llu KB / %llu / %llu [bytes/packets/errors]", fd, name,
+		  KB(c->bytes), N(c->packets), N(c->errors));
+	log_debug("[fd=%d] %s OS info: %llu KB / %llu / %llu [bytes/packets/errors]", fd, name,
+		  KB(c->os_bytes), N(c->os_packets), N(c->os_errors));
+}
+
+static bool direction_used(const struct vma_stats_counters *c)
+{
+	return counted(c->packets, c->bytes, c->eagain, c->errors) ||
+	       counted(c->os_packets, c->os_bytes, c->os_eagain, c->os_errors);
+}
+
+void stats_socket_log_end(const struct vma_stats_socket *live)
+{
+	struct vma_stats_socket copy, *s = &copy;
+
+	stats_copy_words(s, live, sizeof(struct vma_stats_socket));
+	if (direction_used(&s->tx))
+		log_direction_end(s->fd, "Tx", &s->tx);
+	if (!direction_used(&s->rx) && !s->rx_drop_packets)
+		return;
+	log_direction_end(s->fd, "Rx", &s->rx);
+	log_debug("[fd=%d] Rx byte: max %llu / dropped %llu (%2.2f%%) / limit %llu", s->fd,
+		  N(s->rx_ready_bytes_max), N(s->rx_drop_bytes),
+		  percent(s->rx_drop_bytes, s->rx.bytes), N(s->rx_ready_limit));
+	log_debug("[fd=%d] Rx pkt : max %llu / dropped %llu (%2.2f%%)", s->fd,
+		  N(s->rx_ready_packets_max), N(s->rx_drop_packets),
+		  percent(s->rx_drop_packets, s->rx.packets));
+	log_debug("[fd=%d] Rx poll: %llu / %llu (%2.2f%%) [miss/hit]", s->fd, N(s->rx_poll_miss),
+		  N(s->rx_poll_hit), percent(s->rx_poll_hit, s->rx_poll_miss));
+}
+
+void stats_ring_log_end(const struct vma_stats_ring *live)
+{
+	struct vma_stats_ring copy, *r = &copy;
+
+	stats_copy_words(r, live, sizeof(struct vma_stats_ring));
+	log_debug("[ring=%s %s] Rx: %llu KB / %llu / %llu [bytes/packets/dropped]", r->type,
+		  r->ifname, KB(r->rx_bytes), N(r->rx_packets),
+		  N(r->rx_drop_no_buf + r->rx_drop_invalid + r->drop_malformed + r->drop_checksum +
+		    r->drop_no_socket + r->drop_other));
+	log_debug("[ring=%s %s] Tx: %llu KB / %llu / %llu / %llu "
+		  "[bytes/packets/full/retransmissions]",
+		  r->type, r->ifname, KB(r->tx_bytes), N(r->tx_packets), N(r->tx_full),
+		  N(r->retransmits));
+	log_debug("[ring=%s %s] Interrupts: %llu / %llu [requested/received]", r->type, r->ifname,
+		  N(r->interrupts_requested), N(r->interrupts_received));
 }

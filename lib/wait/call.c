@@ -12,7 +12,7 @@
 #include "wait/call.h"
 
 void wait_call_init(struct wait_call *w, const _Atomic uint32_t *gen, uint64_t timeout_ns,
-		    int64_t polls, struct spin_memory *memory)
+		    int64_t polls, struct wait_spin_memory *memory)
 {
 	stack_round_look();
 	w->handled = signals_handled;

@@ -28,13 +28,13 @@ struct wait_call {
 	bool spun, slept;
 	/* before it sleeps; -1: for ever, POLL_ADAPTIVE: as spin says */
 	int64_t polls_left;
-	struct spin_memory *memory;
-	struct spin spin;
+	struct wait_spin_memory *memory;
+	struct wait_spin spin;
 };
 
 /* polls: of VMA_RX_POLL's kind. memory: the socket's. wait_call_end() when the wait is over. */
 void wait_call_init(struct wait_call *w, const _Atomic uint32_t *gen, uint64_t timeout_ns,
-		    int64_t polls, struct spin_memory *memory);
+		    int64_t polls, struct wait_spin_memory *memory);
 /* Has a signal ended the call? (With a timeout any handler does, else those without SA_RESTART.) */
 bool wait_call_interrupted(const struct wait_call *w);
 /* The object of the call has been closed since it began. */

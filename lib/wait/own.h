@@ -17,7 +17,7 @@ struct wait_spins {
 	/* What others have had of the processor while it spun, and since when that is summed up. */
 	uint64_t lost_ns, lost_since_ns;
 	int64_t budget_ns;
-	bool poor; /* used it up: it fills until there is enough for several tries in a row */
+	bool is_poor; /* used it up: it fills until there is enough for several tries in a row */
 	uint64_t filled_ns; /* when time was put into the budget last */
 	uint64_t stamp_ns; /* in its place among those that spin for longer */
 };

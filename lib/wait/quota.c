@@ -16,7 +16,7 @@
 #define PERIOD_MOST_US 1000000u /* the kernel's own bound */
 #define PATH_MOST 1024
 
-static struct quota limit;
+static struct wait_quota limit;
 /* The window in which use is counted now. Threads that race for it blur it, no more. */
 static _Atomic uint64_t window_ends_ns, used_before_ns, looked_ns;
 static _Atomic bool used_up;
@@ -132,7 +132,7 @@ static void read_line(const char *root, char *line, struct ratio *r)
 	}
 }
 
-struct quota quota_read(const char *root, unsigned ncpus)
+struct wait_quota quota_read(const char *root, unsigned ncpus)
 {
 	char path[PATH_MOST], text[4096], *rest = text, *line;
 	struct ratio r = {0};
@@ -142,13 +142,13 @@ struct quota quota_read(const char *root, unsigned ncpus)
 	while ((line = strsep(&rest, "\n")))
 		read_line(root, line, &r);
 	if (!r.quota_us || r.quota_us >= ncpus * r.period_us)
-		return (struct quota){0};
-	return (struct quota){r.quota_us * 1000, r.period_us * 1000};
+		return (struct wait_quota){0};
+	return (struct wait_quota){r.quota_us * 1000, r.period_us * 1000};
 }
 
 /* --- how much of it is used */
 
-void quota_set(struct quota q)
+void quota_set(struct wait_quota q)
 {
 	limit = q;
 	atomic_store(&window_ends_ns, 0);

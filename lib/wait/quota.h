@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct quota {
+struct wait_quota {
 	uint64_t cpu_ns; /* of all threads, in each period; 0: no limit */
 	uint64_t period_ns;
 };
@@ -19,9 +19,9 @@ struct quota {
  * The narrowest limit over this process, below the folder root ("" for the machine's own /proc and
  * /sys). A limit that the ncpus processors cannot use up is none.
  */
-struct quota quota_read(const char *root, unsigned ncpus);
+struct wait_quota quota_read(const char *root, unsigned ncpus);
 /* From now on, for all threads. Before the first wait: nothing is locked. */
-void quota_set(struct quota q);
+void quota_set(struct wait_quota q);
 /* At now_ns (CLOCK_MONOTONIC) half of what the period allows is used: no spin until it is over. */
 bool quota_near(uint64_t now_ns);
 

@@ -157,7 +157,9 @@ static void thread_ends(void *arg)
 
 	sleepers_woken();
 	wait_over();
-	own_fd_close(t->evfd);
+	/* 0: a child that has inherited the thread got none of its own. */
+	if (t->evfd)
+		own_fd_close(t->evfd);
 	t->evfd = 0;
 }
 

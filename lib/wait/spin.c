@@ -80,7 +80,7 @@ static void places_count(void)
 void wait_start(void)
 {
 	/* Of the process: its threads may be pinned, this one, too. */
-	struct quota q = quota_read("", processors(getpid()));
+	struct wait_quota q = quota_read("", processors(getpid()));
 
 	quota_set(q);
 	if (q.cpu_ns)
@@ -121,9 +121,9 @@ static void budget_fill(uint64_t now_ns)
 	if (self->budget_ns > BUDGET_MOST_NS)
 		self->budget_ns = BUDGET_MOST_NS;
 	if (self->budget_ns <= 0)
-		self->poor = true;
+		self->is_poor = true;
 	else if (self->budget_ns >= BUDGET_MOST_NS / 2)
-		self->poor = false;
+		self->is_poor = false;
 	self->filled_ns = now_ns;
 }
 
@@ -162,23 +162,23 @@ static enum vma_slept kept_from(const struct wait_spins *self, uint64_t window, 
 		return VMA_SLEPT_LONG;
 	if (now_ns < self->shared_until_ns)
 		return VMA_SLEPT_SHARED;
-	if (self->poor)
+	if (self->is_poor)
 		return VMA_SLEPT_BUDGET;
 	return quota_near(now_ns) ? VMA_SLEPT_QUOTA : VMA_SLEPTS;
 }
 
-bool spin_begin(struct spin *sp, struct spin_memory *memory, uint64_t now_ns)
+bool spin_begin(struct wait_spin *sp, struct wait_spin_memory *memory, uint64_t now_ns)
 {
 	struct wait_spins *self = &wait_own()->spins;
 	unsigned level = atomic_load_explicit(&memory->level, memory_order_relaxed);
 	uint64_t window = window_ns(level ? level : LEVEL_FIRST);
 
 	budget_fill(now_ns);
-	*sp = (struct spin){.memory = memory,
-			    .began_ns = now_ns,
-			    .looked_ns = now_ns,
-			    .until_ns = now_ns,
-			    .yield_ns = now_ns + YIELD_EVERY_NS};
+	*sp = (struct wait_spin){.memory = memory,
+				 .began_ns = now_ns,
+				 .looked_ns = now_ns,
+				 .until_ns = now_ns,
+				 .yield_ns = now_ns + YIELD_EVERY_NS};
 	sp->why = kept_from(self, window, now_ns);
 	sp->stopped = sp->why != VMA_SLEPTS;
 	if (sp->stopped)
@@ -192,7 +192,7 @@ bool spin_begin(struct spin *sp, struct spin_memory *memory, uint64_t now_ns)
  * Gives the processor to whoever waits for it. False: somebody did, enough threads spin, or the
  * process has used enough of the processor.
  */
-static bool yield(struct spin *sp, uint64_t now_ns)
+static bool yield(struct wait_spin *sp, uint64_t now_ns)
 {
 	uint64_t after;
 
@@ -212,7 +212,7 @@ static bool yield(struct spin *sp, uint64_t now_ns)
 	return true;
 }
 
-bool spin_goes_on(struct spin *sp, uint64_t now_ns)
+bool spin_goes_on(struct wait_spin *sp, uint64_t now_ns)
 {
 	uint64_t gap = now_ns - sp->looked_ns;
 
@@ -240,7 +240,7 @@ static unsigned level_after(unsigned level, uint64_t took_ns, bool slept)
 	return slept && level < LEVEL_MOST ? level + 1 : level;
 }
 
-void spin_end(struct spin *sp, bool came)
+void spin_end(struct wait_spin *sp, bool came)
 {
 	struct wait_spins *self;
 	unsigned was, level;

@@ -28,13 +28,13 @@
  * Of one socket or set, zeroed at its beginning. Threads that wait for it at the same time may lose
  * each other's lessons, no more.
  */
-struct spin_memory {
+struct wait_spin_memory {
 	_Atomic uint8_t level; /* how long the next spin is (spin.c); 0: nothing known yet */
 };
 
 /* One wait. */
-struct spin {
-	struct spin_memory *memory; /* NULL: the wait has not begun */
+struct wait_spin {
+	struct wait_spin_memory *memory; /* NULL: the wait has not begun */
 	uint64_t began_ns, until_ns;
 	uint64_t looked_ns; /* when it was seen running last */
 	uint64_t yield_ns; /* when it looks whether somebody wants the processor */
@@ -46,14 +46,14 @@ struct spin {
 #define SPIN_POLLS_PER_LOOK 16u
 
 /* A wait that found nothing begins at now_ns (CLOCK_MONOTONIC). False: sleep at once. */
-bool spin_begin(struct spin *sp, struct spin_memory *memory, uint64_t now_ns);
+bool spin_begin(struct wait_spin *sp, struct wait_spin_memory *memory, uint64_t now_ns);
 /* After each few empty polls, the clock just read: false when it is time to sleep. */
-bool spin_goes_on(struct spin *sp, uint64_t now_ns);
+bool spin_goes_on(struct wait_spin *sp, uint64_t now_ns);
 /*
  * The wait has ended: what it waited for came, or it did not (a timeout, a signal, an error).
  * Nothing when it had not begun.
  */
-void spin_end(struct spin *sp, bool came);
+void spin_end(struct wait_spin *sp, bool came);
 /*
  * For vma_stats: a wait that found nothing at once has spun, or slept (why), or both; what it
  * waited for came, or did not.

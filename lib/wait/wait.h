@@ -8,7 +8,9 @@
  * others (sleep.c). The order is always: watches added; stacks_arm(); readiness
  * looked at again; then wait_sleep() on {the eventfd, the stacks' fds, the shadow sockets' fds}.
  *
- * A call that finds data at once is never here. One that waits: call.c; one that sleeps: sleep.c.
+ * A call that finds data at once is never here. One that waits: call.c, spin.c (for how long it
+ * spins), quota.c (what the process may have of the processors), own.c (what the thread keeps); one
+ * that sleeps: sleep.c.
  */
 #ifndef WAIT_WAIT_H
 #define WAIT_WAIT_H

@@ -43,7 +43,7 @@ static struct tcp_conn *take_conn(struct tcp_sock *s, struct tcp_sock_att **out)
 
 /* Gives the connection its object; its stack is locked and dropped here. */
 static void wrap(struct tcp_sock *l, int lfd, const struct tcp_sock_att *att, struct tcp_conn *c,
-		 struct tcp_sock *s, int fd)
+		 struct tcp_sock *s)
 {
 	struct stack *st = att->st;
 	struct tcp_sock_queued *q = tcp_conn_user(c);
@@ -71,7 +71,6 @@ static void wrap(struct tcp_sock *l, int lfd, const struct tcp_sock_att *att, st
 	atomic_store_explicit(&s->in_use, true, memory_order_release);
 	tcp_sock_opts_begin(s, lfd, now);
 	tcp_sock_unlock_stack(st, now);
-	tcp_sock_opts_inherit(l, lfd, fd);
 }
 
 /* accept_ours() on fd, a kernel socket, which is closed if that fails. */
@@ -86,6 +85,11 @@ static int accept_on(struct tcp_sock *l, int lfd, int fd, int flags, struct tcp_
 		own_fd_close(fd);
 		return -ENOMEM;
 	}
+	/*
+	 * Before another thread can hand it to the kernel: SO_REUSEADDR ends what repair mode
+	 * allows bind().
+	 */
+	tcp_sock_opts_inherit(l, lfd, fd);
 	c = take_conn(l, &att);
 	if (!c) {
 		err = -EAGAIN;
@@ -93,7 +97,7 @@ static int accept_on(struct tcp_sock *l, int lfd, int fd, int flags, struct tcp_
 	}
 	s->nonblock = flags & SOCK_NONBLOCK;
 	tcp_sock_show_blocking(s);
-	wrap(l, lfd, att, c, s, fd);
+	wrap(l, lfd, att, c, s);
 	*out = s;
 	return fd;
 none:
@@ -217,8 +221,7 @@ static int accept_given(struct tcp_sock *s, struct sockaddr *addr, socklen_t *le
 
 int tcp_sock_accept_queued(struct tcp_sock *s)
 {
-	int fd = atomic_load_explicit(&s->v.os_fd, memory_order_relaxed), cancel = tcp_sock_lock(s),
-	    new = -EBADF;
+	int fd, cancel = tcp_sock_lock_fd(s, &fd), new = -EBADF;
 	struct tcp_sock *made = NULL;
 
 	lock_enter(); /* no handler before the new number is entered */
@@ -240,7 +243,7 @@ static void told_again(struct tcp_sock *s)
 	for (struct tcp_sock_att *att = s->unconn.atts; att; att = att->next) {
 		lock_take(&att->st->lock);
 		if (att->l && tcp_accept_queued(att->l))
-			tcp_sock_told_listener(att);
+			tcp_sock_completion_listener(att);
 		lock_drop(&att->st->lock);
 	}
 }
@@ -257,11 +260,10 @@ static int accept_unasked(struct tcp_sock *s, int fd, struct tcp_sock **made)
 	return new;
 }
 
-bool tcp_sock_accept_told(void *object, uint32_t gen)
+bool tcp_sock_accept_completion(void *object, uint32_t gen)
 {
 	struct tcp_sock *s = object, *made = NULL;
-	int fd = atomic_load_explicit(&s->v.os_fd, memory_order_relaxed), cancel = tcp_sock_lock(s),
-	    new = -EAGAIN;
+	int fd, cancel = tcp_sock_lock_fd(s, &fd), new = -EAGAIN;
 
 	lock_enter(); /* no handler before the new number is entered */
 	libc_internal_begin();
@@ -275,7 +277,7 @@ bool tcp_sock_accept_told(void *object, uint32_t gen)
 	if (made)
 		new = enter(made, new);
 	if (made && new >= 0)
-		tcp_sock_told_accepted(made, fd);
+		tcp_sock_completion_accepted(made, fd);
 	lock_leave();
 	pthread_setcancelstate(cancel, NULL);
 	return new >= 0;
@@ -310,7 +312,7 @@ static int accept_here(struct tcp_sock *s, int fd, struct sockaddr *addr, sockle
 	if (made)
 		new = enter(made, new);
 	if (made && new >= 0)
-		tcp_sock_told_accepted(made, fd);
+		tcp_sock_completion_accepted(made, fd);
 	else if (new >= 0)
 		vfd_forget(new); /* a number that was closed behind our back */
 	/* As in the kernel: there is no room for its address, and it goes. */

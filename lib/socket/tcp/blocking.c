@@ -81,7 +81,7 @@ static void poll_once(struct tcp_sock *s, const struct tcp_sock_wait *w)
 		return;
 	/* A ring outlives its stack's end by seconds, so this look needs no lock. */
 	ring = stack_ring(st);
-	if (w->call.polls % WAIT_POLLS_PER_CLOCK && !ring->ops->pending(ring))
+	if (w->call.polls % WAIT_POLLS_PER_CLOCK && !ring_ops(ring)->pending(ring))
 		return;
 	if (!lock_try(&st->lock))
 		return; /* whoever holds it polls */

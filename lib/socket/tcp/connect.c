@@ -13,7 +13,7 @@
 #include "config/config.h"
 #include "socket/socket.h"
 #include "socket/tcp/internal.h"
-#include "socket/tcp/options.h"
+#include "socket/tcp/option/rows.h"
 
 struct stack *tcp_sock_conn_lock(struct tcp_sock *s)
 {
@@ -23,7 +23,8 @@ struct stack *tcp_sock_conn_lock(struct tcp_sock *s)
 		return NULL;
 	lock_take(&st->lock);
 	atomic_store_explicit(&s->level, 0, memory_order_relaxed);
-	if (s->c)
+	/* Closed meanwhile, s may have become a connection of another stack. */
+	if (s->c && atomic_load_explicit(&s->st, memory_order_acquire) == st)
 		return st;
 	lock_drop(&st->lock);
 	return NULL;
@@ -277,7 +278,7 @@ static int begin(struct tcp_sock *s, int fd, struct stack *st, struct tcp_sock_o
 	uint64_t now = tcp_sock_now_us();
 	int err;
 
-	tcp_sock_told_forget(s);
+	tcp_sock_completion_forget(s);
 	lock_take(&st->lock);
 	if (!atomic_load_explicit(&st->open, memory_order_relaxed) || stack_refused(st)) {
 		lock_drop(&st->lock);

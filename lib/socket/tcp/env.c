@@ -57,7 +57,7 @@ void tcp_sock_port_give_back(struct tcp_sock *s)
 	int fd = s->port_fd;
 
 	tcp_sock_port_unhold(s);
-	/* First: a child that is forked here closes what it finds (process.c). */
+	/* First: a child that is forked here closes what it finds (lifecycle.c). */
 	s->port_fd = -1;
 	if (fd >= 0)
 		own_fd_close(fd);
@@ -94,15 +94,15 @@ void tcp_sock_conn_over(struct tcp_sock *s)
 }
 
 /* For programs of the Extra API: the callback is due, or a completion. */
-static __attribute__((noinline)) void set_aside(struct tcp_sock *s, struct tcp_sock_user *u,
-						uint32_t bits)
+static __attribute__((noinline)) void tell_extra(struct tcp_sock *s, struct tcp_sock_user *u,
+						 uint32_t bits)
 {
-	if (!(s->tells & TCP_SOCK_TOLD))
+	if (!(s->tells & TCP_SOCK_COMPLETIONS))
 		tcp_sock_unshown(s);
 	else if (u->kind == TCP_SOCK_USER_LISTENER)
-		tcp_sock_told_listener((struct tcp_sock_att *)u);
+		tcp_sock_completion_listener((struct tcp_sock_att *)u);
 	else
-		tcp_sock_told_event(s, bits);
+		tcp_sock_completion_event(s, bits);
 }
 
 static void env_event(void *ctx, void *user, uint32_t ev)
@@ -139,8 +139,8 @@ static void env_event(void *ctx, void *user, uint32_t ev)
 	atomic_store_explicit(&s->level, 0, memory_order_relaxed);
 	bits = tcp_sock_epoll_bits(ev);
 	atomic_fetch_or_explicit(&s->hint, bits, memory_order_release);
-	if (__builtin_expect(s->tells & TCP_SOCK_ASIDE, 0))
-		set_aside(s, u, bits);
+	if (__builtin_expect(s->tells & TCP_SOCK_TELLS_EXTRA, 0))
+		tell_extra(s, u, bits);
 	if (u->kind == TCP_SOCK_USER_CONN && s->c)
 		tcp_sock_show_state(s, tcp_conn_state(s->c));
 	vfd_notify(&s->v, bits);
@@ -397,36 +397,10 @@ static void tick(void *arg)
 	tcp_sock_handover_tick();
 }
 
-/*
- * VMA_TCP_CTL_THREAD=1: a packet has come; whoever polls has the lock, or has it taken in already.
- */
-static void ring_readable(int fd, uint32_t events, void *arg)
-{
-	struct stack *st = arg;
-
-	(void)fd;
-	(void)events;
-	if (!lock_try(&st->lock))
-		return;
-	if (atomic_load_explicit(&st->open, memory_order_relaxed))
-		stack_poll(st, (unsigned)params.cq_poll_batch_max);
-	lock_drop(&st->lock);
-}
-
-/* The ring's fds outlive their stack's end by seconds; epoll forgets them when they are closed. */
 void tcp_sock_ring_watch(struct stack *st)
 {
-	int fds[STACKS_WAIT_FDS_MAX], err = 0;
-	unsigned n;
-
-	if (params.tcp_ctl_thread != CTL_WAKEUP)
-		return;
-	n = st->ring->ops->wait_fds(st->ring, fds, STACKS_WAIT_FDS_MAX);
-	for (unsigned i = 0; i < n && !err; i++)
-		err = worker_fd_add(fds[i], EPOLLIN | EPOLLET, ring_readable, st);
-	if (err)
-		log_warn("VMA_TCP_CTL_THREAD=1: the internal thread cannot watch %s: %s",
-			 st->ring->ifname, strerror(-err));
+	if (params.tcp_ctl_thread == CTL_WAKEUP && !params.internal_thread_arm_cq)
+		stack_watch(st, "VMA_TCP_CTL_THREAD=1");
 }
 
 static void listen_tick(struct tcp_sock *s, void *arg)

@@ -11,7 +11,7 @@
 #include "proto/proto.h"
 #include "runtime/runtime.h"
 #include "socket/tcp/internal.h"
-#include "socket/tcp/options.h"
+#include "socket/tcp/option/rows.h"
 
 /* Bits of net.ipv4.tcp_fastopen (ip-sysctl). Its 0x400 is in what a listener's TCP_FASTOPEN says.
  */

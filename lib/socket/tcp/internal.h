@@ -157,8 +157,8 @@ static inline bool tcp_sock_path_good(const struct tcp_sock_path *p, uint32_t ne
 }
 
 /*
- * memory.c: the engine's alloc(), alloc_raw() and free(), ctx its struct stack. A piece is given
- * back with the size that it was asked for.
+ * engine_memory.c: the engine's alloc(), alloc_raw() and free(), ctx its struct stack. A piece is
+ * given back with the size that it was asked for.
  */
 void *tcp_sock_mem_alloc(void *ctx, size_t size);
 void *tcp_sock_mem_raw(void *ctx, size_t size);
@@ -175,7 +175,7 @@ void tcp_sock_env_route(void *ctx, const struct tcp_tuple *tuple, struct tcp_rou
 void tcp_sock_awaiting_check(struct tcp_sock_stack *t, uint64_t now);
 void tcp_sock_awaiting_free(struct tcp_sock_stack *t);
 
-/* local_port.c */
+/* port/local.c */
 /* Follows the kernel's settings for local ports. */
 void tcp_sock_ports_read(void);
 void tcp_sock_ports_forked(void);
@@ -190,7 +190,7 @@ uint64_t tcp_sock_ports_random(void);
 /* The first of 2^bits ports, its multiple, which a connect() may be given; 0: none was found. */
 uint16_t tcp_sock_ports_block(unsigned bits);
 
-/* port_hold.c */
+/* port/connected.c */
 /*
  * The connection of s, which the user has closed, is in TIME_WAIT or FIN_WAIT2: s->port_fd is kept
  * for as long. False: it is not, for there are too many. st->lock is held.
@@ -207,7 +207,7 @@ void tcp_sock_port_unhold(struct tcp_sock *s);
 bool tcp_sock_port_steal(uint16_t port);
 void tcp_sock_port_holds_forked(void);
 
-/* port_keep.c */
+/* port/accepted.c */
 /* What a listener is bound to, and what decides who else may be. */
 struct tcp_sock_port {
 	struct sockaddr_storage addr;
@@ -223,7 +223,7 @@ void tcp_sock_port_learn(const struct tcp_sock *s, int fd, struct tcp_sock_port 
 void tcp_sock_port_keep(const struct tcp_sock_port *p);
 void tcp_sock_port_keeps_forked(void);
 
-/* port_block.c */
+/* port/block.c */
 /*
  * Finds a local port for s (tuple.lport is filled in) that a rule of several ports takes already,
  * and binds its kernel socket to it: s->on_block. False: it is to have a rule of its own. s->lock
@@ -252,7 +252,7 @@ void tcp_sock_blocks_tick(void);
 void tcp_sock_blocks_gone(struct stack *st);
 void tcp_sock_blocks_forked(void);
 
-/* rule_suspend.c; a stack's lock is held */
+/* port/rule_suspend.c; a stack's lock is held */
 /*
  * Whoever lives on a listener's rule for this local side, which is about to go, gets a rule of his
  * own; connections that nobody has accepted, too.
@@ -275,7 +275,7 @@ void tcp_sock_disconnect(struct tcp_sock *s);
 int tcp_sock_connect(struct vfd *v, int fd, const struct sockaddr *addr, socklen_t len);
 /* The key of the ring that a connection from this address, or a listener, of s is to have. */
 uint64_t tcp_sock_key_rx(const struct tcp_sock *s, const struct in6_addr *local);
-/* figures.c; before s is in any table */
+/* sock_stats.c; before s is in any table */
 void tcp_sock_stats_begin(struct tcp_sock *s, int fd);
 /* b is to show a new connection; st->lock is held. */
 void tcp_sock_figures_begin(struct vma_stats_socket *b);
@@ -292,13 +292,14 @@ void tcp_sock_ring_came(struct stack *st);
 void tcp_sock_show_state(struct tcp_sock *s, enum tcp_state state);
 void tcp_sock_show_state_in(struct vma_stats_socket *b, enum tcp_state state);
 
-/* left.c: a block whose connection is the kernel's, and whose number is open; it is given away. */
-void tcp_sock_left_add(struct vma_stats_socket *b);
+/* kernel_conns.c: a block whose connection is the kernel's, and whose number is open; it is given
+ * away. */
+void tcp_sock_kernel_conn_add(struct vma_stats_socket *b);
 /* The number is another socket's. */
-void tcp_sock_left_forget(int fd);
+void tcp_sock_kernel_conn_forget(int fd);
 /* What the kernel says of them now; those whose numbers are closed go. The internal thread. */
-void tcp_sock_left_look(void);
-void tcp_sock_left_forked(void);
+void tcp_sock_kernel_conn_look(void);
+void tcp_sock_kernel_conn_forked(void);
 void tcp_sock_show_addresses(struct tcp_sock *s);
 
 /*
@@ -364,30 +365,31 @@ void tcp_sock_shows_begin(struct tcp_sock *s);
 bool tcp_sock_show(void);
 void tcp_sock_shows_forked(void);
 /*
- * told.c: SocketXtreme. The connection of s begins; EPOLL* events have come, of s or of a listener
- * in a stack. st->lock is held for these.
+ * completion.c: SocketXtreme. The connection of s begins; EPOLL* events have come, of s or of a
+ * listener in a stack. st->lock is held for these.
  */
-void tcp_sock_told_begin(struct tcp_sock *s);
-void tcp_sock_told_event(struct tcp_sock *s, uint32_t events);
-void tcp_sock_told_listener(struct tcp_sock_att *att);
+void tcp_sock_completion_begin(struct tcp_sock *s);
+void tcp_sock_completion_event(struct tcp_sock *s, uint32_t events);
+void tcp_sock_completion_listener(struct tcp_sock_att *att);
 /* The kernel has connections for the listener s: a completion is to say so. s->lock is held. */
-void tcp_sock_told_kernel(struct tcp_sock *s);
+void tcp_sock_completion_kernel(struct tcp_sock *s);
 /* The program has read s by a call: what lies behind that can be told now. */
-void tcp_sock_told_read(struct tcp_sock *s);
+void tcp_sock_completion_read(struct tcp_sock *s);
 /* The new connection s of the listener lfd is in the table. No lock is held. */
-void tcp_sock_told_accepted(struct tcp_sock *s, int lfd);
+void tcp_sock_completion_accepted(struct tcp_sock *s, int lfd);
 /*
  * s connects, or is no more: nothing of before is told. s->lock is held, or nobody else has s; no
  * stack's.
  */
-void tcp_sock_told_forget(struct tcp_sock *s);
-void tcp_sock_told_forked(void);
+void tcp_sock_completion_forget(struct tcp_sock *s);
+void tcp_sock_completion_forked(void);
 
-/* wish.c */
+/* option/ring_attr.c */
 /* A child's sockets have said nothing. */
-void tcp_sock_wishes_forked(void);
-/* accept.c: one connection of the listener s, if its gen is still that. As stack_told.first. */
-bool tcp_sock_accept_told(void *s, uint32_t gen);
+void tcp_sock_ring_attrs_forked(void);
+/* accept.c: one connection of the listener s, if its gen is still that. As stack_completions.first.
+ */
+bool tcp_sock_accept_completion(void *s, uint32_t gen);
 
 /* zcopy.c; st->lock is held */
 /* The same piece by piece (SocketXtreme). False: there are too many. */
@@ -441,13 +443,13 @@ static inline size_t tcp_sock_iov_len(const struct iovec *iov, size_t cnt)
 int tcp_sock_iov_part(const struct iovec *iov, int cnt, size_t skip,
 		      struct iovec part[TCP_SOCK_IOVS]);
 
-/* options.c */
+/* option/rows.c */
 /* TCP_CONGESTION's names, by enum tcp_cc. */
 extern const char *const tcp_sock_cc_names[TCP_CC_COUNT];
 /* NewReno for a name that the engine has not. */
 enum tcp_cc tcp_sock_cc_of(const char *name);
 
-/* sockopt.c */
+/* option/sockopt.c */
 int tcp_sock_setsockopt(struct vfd *v, int fd, int level, int opt, const void *val, socklen_t len);
 int tcp_sock_getsockopt(struct vfd *v, int fd, int level, int opt, void *val, socklen_t *len);
 /*
@@ -472,13 +474,13 @@ void tcp_sock_opts_keep(struct tcp_sock *s);
 /* to_fd gets what the user has set on from_fd, s's kernel socket. */
 void tcp_sock_opts_copy(const struct tcp_sock *s, int from_fd, int to_fd);
 
-/* option_ask.c */
-struct opt_row;
+/* option/query.c */
+struct tcp_opt_row;
 /*
  * getsockopt() of what the addresses and the handshake of s, a connection, answer. False: it is the
  * kernel socket's to answer.
  */
-bool tcp_sock_opt_ask(struct tcp_sock *s, int fd, const struct opt_row *r, void *val,
+bool tcp_sock_opt_ask(struct tcp_sock *s, int fd, const struct tcp_opt_row *r, void *val,
 		      socklen_t *len, int *ret);
 /* Gives `from` (n bytes) to the caller as getsockopt() does. 0 or -1 and errno. */
 int tcp_sock_opt_give(int level, void *val, socklen_t *len, const void *from, size_t n);

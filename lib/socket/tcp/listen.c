@@ -16,9 +16,7 @@
 #include "config/config.h"
 #include "socket/socket.h"
 #include "socket/tcp/internal.h"
-#include "socket/tcp/options.h"
-
-#define ADDRS_MAX 64
+#include "socket/tcp/option/rows.h"
 
 /* The worker's epoll saw a connection in the kernel's queue. */
 static void os_event(int fd, uint32_t events, void *arg)
@@ -90,15 +88,17 @@ static bool covers(const struct tcp_sock *s, int ifindex, const struct net_link 
 static unsigned make_keys(const struct tcp_sock *s, const struct tcp_listen_spec *spec, int ifindex,
 			  struct vma_flow_key *keys)
 {
-	struct in6_addr addrs[ADDRS_MAX];
+	struct in6_addr addrs[STACK_ADDRS_MAX];
 	struct net_link link;
 	unsigned n, num = 0;
 	bool any = IN6_IS_ADDR_UNSPECIFIED(&spec->local);
 
 	if (net_link_get(ifindex, &link) || !covers(s, ifindex, &link))
 		return 0;
-	n = net_addr_list(link.kind == NET_LINK_LOOPBACK ? 0 : ifindex, addrs, ADDRS_MAX);
-	for (unsigned i = 0; i < n && i < ADDRS_MAX; i++) {
+	/* What comes by another interface is not its connections' where it is bound to this one. */
+	n = s->bound_if ? stack_addrs(ifindex, addrs, STACK_ADDRS_MAX)
+			: stack_addrs_lasting(ifindex, addrs, STACK_ADDRS_MAX);
+	for (unsigned i = 0; i < n; i++) {
 		struct tcp_tuple t = {.local = addrs[i], .lport = spec->port};
 		bool v4 = IN6_IS_ADDR_V4MAPPED(&addrs[i]);
 
@@ -112,7 +112,7 @@ static unsigned make_keys(const struct tcp_sock *s, const struct tcp_listen_spec
 bool tcp_sock_covers(const struct tcp_sock *s, int ifindex)
 {
 	int fd = atomic_load_explicit(&s->v.os_fd, memory_order_relaxed);
-	struct vma_flow_key keys[ADDRS_MAX];
+	struct vma_flow_key keys[STACK_ADDRS_MAX];
 	struct tcp_listen_spec spec;
 
 	return !rules_want_os(fd) && bound_to(s, fd, &spec) &&
@@ -308,8 +308,8 @@ static struct stack *stack_for(const struct attaching *a, const struct vma_flow_
 /* The rules by their stacks. 0 or negative errno. */
 static int attach_parts(const struct attaching *a, const struct vma_flow_key *keys, unsigned num)
 {
-	struct vma_flow_key part[ADDRS_MAX];
-	struct stack *st[ADDRS_MAX];
+	struct vma_flow_key part[STACK_ADDRS_MAX];
+	struct stack *st[STACK_ADDRS_MAX];
 	int err = 0, one;
 
 	for (unsigned i = 0; i < num; i++)
@@ -333,7 +333,8 @@ static int attach_parts(const struct attaching *a, const struct vma_flow_key *ke
 				part[n++] = keys[k];
 		}
 		one = n ? attach_stack(a, st[i], part, n) : 0;
-		err = err ? err : one;
+		/* Any other error says more than that the port is shared. */
+		err = one && (!err || err == -EEXIST) ? one : err;
 	}
 	return err;
 }
@@ -346,7 +347,7 @@ static bool attach_one(struct tcp_sock *s, int fd, int ifindex, const struct tcp
 		       const struct tcp_opts *o, struct vma_stats_why *why)
 {
 	struct attaching a = {.s = s, .fd = fd, .ifindex = ifindex, .spec = spec, .o = o};
-	struct vma_flow_key keys[ADDRS_MAX];
+	struct vma_flow_key keys[STACK_ADDRS_MAX];
 	unsigned num = make_keys(s, spec, ifindex, keys);
 	int err;
 
@@ -367,12 +368,15 @@ static bool attach_one(struct tcp_sock *s, int fd, int ifindex, const struct tcp
 	err = attach_parts(&a, keys, num);
 	lock_drop(&stack_flows_lock);
 	stack_put(a.chosen);
-	if (err)
+	/* As of a prefork server's workers, one of which has the packets of all clients. */
+	if (err == -EEXIST) {
+		*why = STATS_WHY(SHARED_PORT);
+	} else if (err) {
 		log_warn("fd %d, TCP port %u on interface %d: the steering rule cannot be set "
 			 "(%s): its connections go through the kernel",
 			 fd, spec->port, ifindex, strerror(-err));
-	if (err)
 		*why = (struct vma_stats_why){VMA_WHY_STEERING, -err};
+	}
 	return !err;
 }
 
@@ -411,7 +415,9 @@ static bool attach_all(struct tcp_sock *s, int fd)
 	if (any)
 		why = STATS_WHY(NONE);
 	else if (!why.reason)
-		why = stack_why_unserved(&spec.local, s->bound_if);
+		why = !s->bound_if && stack_by_several_ways(&spec.local)
+			      ? STATS_WHY(SEVERAL_WAYS)
+			      : stack_why_unserved(&spec.local, s->bound_if);
 	stats_why(tcp_sock_shown(s), fd, VMA_WHY_RX, why);
 	return any;
 }
@@ -480,14 +486,15 @@ void tcp_sock_waited(struct vfd *v)
 	}
 	libc_internal_begin();
 	s->unconn.attached = true;
-	s->unconn.no_offload = s->unconn.no_offload || kernel;
+	/* The kernel's for good, so that no child's first wait takes the clients. */
+	s->unconn.no_offload = s->unconn.no_offload || kernel || s->unconn.elsewhere;
 	if (kernel)
 		stats_why(tcp_sock_shown(s), atomic_load_explicit(&v->os_fd, memory_order_relaxed),
 			  VMA_WHY_SOCKET, STATS_WHY(FORK));
 	s->unconn.given = given;
 	fd = atomic_load_explicit(&v->os_fd, memory_order_relaxed);
 	s->v6only = s->domain == AF_INET6 && opt_get_int(fd, IPPROTO_IPV6, IPV6_V6ONLY, 0);
-	if (!s->unconn.no_offload && !s->unconn.elsewhere)
+	if (!s->unconn.no_offload)
 		attach_all(s, fd);
 	if (!worker_fd_add(fd, EPOLLIN | EPOLLET, os_event, s))
 		s->worker_fd = fd;
@@ -539,8 +546,8 @@ void tcp_sock_listen_tick(struct tcp_sock *s)
 	 */
 	if (tcp_sock_mode(s) != TCP_SOCK_LISTEN || !lock_try(&s->lock))
 		return;
-	if ((s->tells & TCP_SOCK_TOLD) && (tcp_sock_listen_events(s) & EPOLLIN))
-		tcp_sock_told_kernel(s);
+	if ((s->tells & TCP_SOCK_COMPLETIONS) && (tcp_sock_listen_events(s) & EPOLLIN))
+		tcp_sock_completion_kernel(s);
 	if (s->unconn.is_quiet || !s->unconn.atts) {
 		lock_drop(&s->lock);
 		return;

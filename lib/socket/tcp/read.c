@@ -123,7 +123,7 @@ static ssize_t take(struct tcp_sock *s, const struct iovec *iov, int iovcnt, int
 		read_time_ns = n > 0 && !(flags & MSG_OOB) && tells_time(s) && s->c
 				       ? tcp_read_time(s->c)
 				       : 0;
-	if (__builtin_expect(s->tells & TCP_SOCK_ASIDE, 0))
+	if (__builtin_expect(s->tells & TCP_SOCK_TELLS_EXTRA, 0))
 		tcp_sock_unshown(s);
 	/* No urgent byte: there may be others. */
 	if (!(flags & MSG_OOB))
@@ -162,7 +162,7 @@ static ssize_t take_more(struct tcp_sock *s, const struct iovec *iov, int iovcnt
 			    : -EAGAIN;
 	if (n > 0 && __builtin_expect(s->tells, 0) && tells_time(s))
 		read_time_ns = tcp_read_time(s->c);
-	if (__builtin_expect(s->tells & TCP_SOCK_ASIDE, 0))
+	if (__builtin_expect(s->tells & TCP_SOCK_TELLS_EXTRA, 0))
 		tcp_sock_unshown(s);
 	/* What a peeking call has seen waits for a reader; it does not wait by the hint itself. */
 	if (!seen)

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * The secret behind initial sequence numbers and time stamp offsets (RFC 6528, RFC 7323): one for
- * all processes of a user, from one boot to the next. With secrets of their own a connection of one
- * process could begin below the numbers that the peer remembers, in TIME_WAIT, of another's from
- * the same port: its SYN would be refused, and come again after a second.
+ * all processes of a user or of the host, from one boot to the next. With secrets of their own a
+ * connection of one process could begin below the numbers that the peer remembers, in TIME_WAIT, of
+ * another's from the same port: its SYN would be refused, and come again after a second.
  *
- * It is a file in /dev/shm, which every user can make, whatever the privileges, in any network
- * namespace, and which is gone at the next boot. Only its owner can read it; whoever could read it
- * otherwise could foresee the numbers.
+ * Where vma.ko is loaded it is the module's, for processes of all users in a network namespace.
+ * Otherwise it is a file in /dev/shm, which every user can make, whatever the privileges, in any
+ * network namespace, and which is gone at the next boot. Only its owner can read it; whoever could
+ * read it otherwise could foresee the numbers.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -17,6 +18,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "kmod/kmod.h"
 #include "runtime/runtime.h"
 #include "socket/tcp/internal.h"
 
@@ -71,6 +73,10 @@ void tcp_sock_secret_read(void)
 	if (known)
 		return;
 	known = true;
+	if (kmod_secret(secret)) {
+		log_debug("tcp: sequence numbers are made from the kernel module's secret");
+		return;
+	}
 	snprintf(name, sizeof(name), NAME, (unsigned)geteuid());
 	err = file_get(name);
 	if (!err)

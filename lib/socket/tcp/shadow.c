@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * The kernel socket of a connection that was taken off. It is bound to the port that connect() has
- * chosen (local_port.c), which a socket cannot give back; the kernel's own sockets do, so a new one
+ * chosen (port/local.c), which a socket cannot give back; the kernel's own sockets do, so a new one
  * takes its place before it is used again.
  */
 #include <errno.h>

@@ -73,8 +73,8 @@ void tcp_sock_unshown(struct tcp_sock *s)
 {
 	struct tcp_show *e = show_of(s);
 
-	if (s->tells & TCP_SOCK_TOLD)
-		tcp_sock_told_read(s);
+	if (s->tells & TCP_SOCK_COMPLETIONS)
+		tcp_sock_completion_read(s);
 	if (!e || e->is_due || !s->c || !tcp_unshown(s->c))
 		return;
 	e->st = atomic_load_explicit(&s->st, memory_order_relaxed);
@@ -298,6 +298,7 @@ static vma_recv_callback_retval_t call(const struct shown *w)
 		.packet_id = w->id,
 		.socket_ready_queue_pkt_count = w->unread != 0,
 		.socket_ready_queue_byte_count = w->unread,
+		.hw_timestamp = completion_time(w->b),
 	};
 
 	return sock_show(&f, info, w->fn, w->context);

@@ -112,6 +112,8 @@ struct tcp_sock *tcp_sock_new(int fd, int domain)
 		return NULL;
 	atomic_store_explicit(&s->v.shadow, VFD_SHADOW_ALL, memory_order_relaxed);
 	atomic_store_explicit(&s->v.os_events, 0, memory_order_relaxed);
+	/* A hand-over may come before vfd_install(). */
+	atomic_store_explicit(&s->v.os_fd, fd, memory_order_relaxed);
 	s->user.kind = TCP_SOCK_USER_CONN;
 	atomic_store_explicit(&s->mode, TCP_SOCK_KERNEL, memory_order_relaxed);
 	s->domain = (uint8_t)domain;
@@ -138,7 +140,7 @@ struct tcp_sock *tcp_sock_new(int fd, int domain)
 	s->rcvlowat = 1;
 	s->linger_s = -1;
 	s->rcvtimeo_ns = s->sndtimeo_ns = 0;
-	s->tells = params.socketxtreme ? TCP_SOCK_TOLD : 0;
+	s->tells = params.socketxtreme ? TCP_SOCK_COMPLETIONS : 0;
 	atomic_store_explicit(&s->zc_next, 0, memory_order_relaxed);
 	atomic_store_explicit(&s->zc_told, 0, memory_order_relaxed);
 	s->mark = 0;
@@ -181,7 +183,10 @@ int tcp_sock_socket_created(int fd, int domain, int type, int protocol)
 	return 0;
 }
 
-/* Frames that the program keeps outlive s; its connection may have left for the kernel before. */
+/*
+ * Frames that the program keeps outlive s and its statistics; its connection may have left for the
+ * kernel before.
+ */
 static void held_over(const struct tcp_sock *s)
 {
 	if (atomic_load_explicit(&s->has_held, memory_order_relaxed))
@@ -193,9 +198,9 @@ static void release(struct tcp_sock *s, void (*stats_end)(struct tcp_sock *s))
 	lock_enter(); /* no handler while the statistics' mutex is held */
 	if (vfd_disown(&s->v)) { /* else close() was faster, and has freed it */
 		atomic_fetch_add_explicit(&s->gen, 1, memory_order_release);
-		stats_end(s);
-		tcp_sock_told_forget(s);
 		held_over(s);
+		stats_end(s);
+		tcp_sock_completion_forget(s);
 		tcp_sock_free(s);
 	}
 	lock_leave();
@@ -567,8 +572,9 @@ static int tcp_sock_close(struct vfd *v, int fd)
 	}
 	vfd_notify(v, EPOLLHUP);
 	tcp_sock_figures_last(s);
+	held_over(s); /* who gives a frame back counts it in the statistics */
 	tcp_sock_stats_end(s);
-	tcp_sock_told_forget(s);
+	tcp_sock_completion_forget(s);
 	if (tcp_sock_mode(s) == TCP_SOCK_CONN)
 		close_conn(s, fd);
 	else
@@ -609,6 +615,9 @@ static uint32_t tcp_sock_events(struct vfd *v)
 		if (ev & TCP_SOCK_LEVEL)
 			return (ev & ~TCP_SOCK_LEVEL) | tcp_sock_errq_events(s);
 		st = tcp_sock_conn_lock(s);
+		/* While this waited for the lock it has gone to the kernel. */
+		if (!st && tcp_sock_mode(s) != TCP_SOCK_CONN)
+			return pending_error(s);
 		if (!st)
 			return EPOLLIN | EPOLLRDNORM | EPOLLOUT | EPOLLWRNORM | EPOLLHUP |
 			       EPOLLRDHUP | pending_error(s) | tcp_sock_errq_events(s);
@@ -692,6 +701,11 @@ static void share(struct vfd *v, struct vma_stats_why why)
 	handover->share(v, why);
 }
 
+static void give(struct vfd *v, struct vma_stats_why why)
+{
+	handover->give(v, why);
+}
+
 /* Its parent's epoll set is waited on, which has what the parent had put there. */
 static void touch(struct vfd *v)
 {
@@ -711,8 +725,11 @@ static void leaving(struct vfd *v)
 static void renumbered(struct vfd *v)
 {
 	struct tcp_sock *s = tcp_sock_of(v);
-	int cancel = tcp_sock_lock(s);
+	int cancel;
 
+	if (lock_mine(&s->lock)) /* a signal handler: that call of this thread goes on afterwards */
+		return;
+	cancel = tcp_sock_lock(s);
 	tcp_sock_unlock(s, cancel);
 }
 
@@ -747,6 +764,7 @@ const struct vfd_ops tcp_sock_ops = {
 	.waited = tcp_sock_waited,
 	.touch = touch,
 	.share = share,
+	.give = give,
 	.leaving = leaving,
 	.renumbered = renumbered,
 	.forking = forking,

@@ -5,11 +5,11 @@
  * them packets (struct stack_user_ops, struct stack_timed_ops), the room of handovers gives their
  * connections to the kernel.
  *
- * Every segment: read.c, write.c, env.c, memory.c, transmit.c, path.c, and blocking.c for who
- * waits; show.c, told.c and zcopy.c for programs of the Extra API. Each connection: connect.c,
- * local_port.c, listen.c, accept.c, sock.c, module.c. Rare: sockopt.c, options.c and option_*.c,
- * ioctl.c, error_queue.c, icmp_errors.c, shadow.c, port_block.c and rule_suspend.c (a card's
- * rules), process.c, preopen.c, sysctl.c.
+ * Every segment: read.c, write.c, env.c, engine_memory.c, transmit.c, path.c, iov.c and cmsg.c, and
+ * blocking.c for who waits; show.c, completion.c and zcopy.c for programs of the Extra API. Each
+ * connection: connect.c, listen.c, accept.c, sock.c, module.c, port/ (local ports), sysctl.c and
+ * secret.c. Rare: option/ (setsockopt), ioctl.c, error_queue.c, fast_open.c, icmp_errors.c,
+ * shadow.c, lifecycle.c (start and fork), preopen.c; for vma_stats sock_stats.c and kernel_conns.c.
  */
 #ifndef SOCKET_TCP_SOCK_H
 #define SOCKET_TCP_SOCK_H
@@ -92,7 +92,7 @@ struct tcp_sock_att {
 /* What only a socket has that is not offloaded yet, or listens. */
 struct tcp_sock_unconnected {
 	struct tcp_sock_att *atts; /* s->lock; a listener's */
-	/* sockopt.c: bit n: row n was set by the user. Written under s->lock */
+	/* option/sockopt.c: bit n: row n was set by the user. Written under s->lock */
 	_Atomic uint64_t touched;
 	int backlog;
 	/* has been waited on: atts stand, or are being made. s->lock to change it */
@@ -110,7 +110,7 @@ struct tcp_sock_unconnected {
 	bool elsewhere : 1;
 };
 
-/* What getsockopt() still says of a connection that went with its interface (sockopt.c). */
+/* What getsockopt() still says of a connection that went with its interface (option/sockopt.c). */
 struct tcp_sock_kept_opts;
 
 /* The path of a socket that sends (path.c). Belongs to the stack's lock. */
@@ -128,10 +128,10 @@ struct tcp_sock_path_cache {
 #define TCP_SOCK_TELL_NEW 0x08u
 /* Among them: it has, or had, a receive callback (show.c). */
 #define TCP_SOCK_SHOWS 0x10u
-/* SocketXtreme: what happens is told by completions (told.c). */
-#define TCP_SOCK_TOLD 0x20u
+/* SocketXtreme: what happens is told by completions (completion.c). */
+#define TCP_SOCK_COMPLETIONS 0x20u
 /* Either: what arrives is kept apart before it can be read. */
-#define TCP_SOCK_ASIDE (TCP_SOCK_SHOWS | TCP_SOCK_TOLD)
+#define TCP_SOCK_TELLS_EXTRA (TCP_SOCK_SHOWS | TCP_SOCK_COMPLETIONS)
 
 /*
  * Four lines and a word, for which malloc() takes no more: the one that every call looks at, the
@@ -153,8 +153,8 @@ struct tcp_sock {
 	_Atomic bool has_held;
 	bool accepted; /* uses its listener's steering rule until that goes (has_own_rule) */
 	/*
-	 * on_block: uses the rule of a block of ports (port_block.c); counted: among the accepted
-	 * ones of its port (port_keep.c). st->lock
+	 * on_block: uses the rule of a block of ports (port/block.c); counted: among the accepted
+	 * ones of its port (port/accepted.c). st->lock
 	 */
 	bool has_own_rule : 1, on_block : 1, counted : 1;
 	/*
@@ -175,7 +175,7 @@ struct tcp_sock {
 	_Atomic bool has_status_flags; /* fcntl() has set status flags besides O_NONBLOCK */
 	_Atomic bool nonblock, zerocopy;
 	_Atomic bool in_use;
-	struct spin_memory spin; /* of its blocking calls */
+	struct wait_spin_memory spin; /* of its blocking calls */
 	_Atomic uint16_t pending_error; /* SO_ERROR of a connection of which c is NULL */
 	_Atomic uint16_t conns; /* connections that it has had, ever. st->lock */
 	uint32_t id; /* of the object, for ever */
@@ -261,7 +261,7 @@ struct tcp_sock_stack {
 	struct tcp_sock_path_cache *paths_first, *paths_last;
 	uint32_t seconds; /* the clock of their rest */
 	struct tcp_sock_unaccepted *unaccepted;
-	struct tcp_sock_pieces pieces[TCP_SOCK_SIZES]; /* memory.c: given back, by size */
+	struct tcp_sock_pieces pieces[TCP_SOCK_SIZES]; /* engine_memory.c: given back, by size */
 };
 
 static inline struct tcp_sock *tcp_sock_of(struct vfd *v)
@@ -336,7 +336,7 @@ static inline void tcp_sock_show_offloaded(struct tcp_sock *s, bool offloaded)
 		b->offloaded = offloaded;
 }
 
-/* figures.c: what vma_stats shows. s's block is shown no more. */
+/* sock_stats.c: what vma_stats shows. s's block is shown no more. */
 void tcp_sock_stats_end(struct tcp_sock *s);
 /* The same, of a number that goes on as a connection of the kernel's: it is shown still. */
 void tcp_sock_stats_leave(struct tcp_sock *s);
@@ -364,17 +364,18 @@ void tcp_sock_each(void (*fn)(struct tcp_sock *s, void *arg), void *arg);
  */
 static inline int tcp_sock_lock(struct tcp_sock *s)
 {
-	int cancel;
+	int cancel = lock_quiet_begin();
 
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
 	lock_take(&s->lock);
+	lock_leave();
 	return cancel;
 }
 
 static inline void tcp_sock_unlock(struct tcp_sock *s, int cancel)
 {
+	lock_enter();
 	lock_drop(&s->lock);
-	pthread_setcancelstate(cancel, NULL);
+	lock_quiet_end(cancel);
 }
 
 /*
@@ -390,6 +391,29 @@ static inline bool tcp_sock_lock_live(struct tcp_sock *s, int fd, int *cancel)
 		return true;
 	tcp_sock_unlock(s, *cancel);
 	return false;
+}
+
+/*
+ * As tcp_sock_lock() for who has no number: *fd is the kernel socket's, and stays it while s is
+ * locked, if s is still what the caller takes it for. Read before, it may be another socket's by
+ * now (vfd_close()). A connection's: tcp_sock_conn_fd().
+ */
+static inline int tcp_sock_lock_fd(struct tcp_sock *s, int *fd)
+{
+	int cancel = tcp_sock_lock(s);
+
+	*fd = atomic_load_explicit(&s->v.os_fd, memory_order_relaxed);
+	return cancel;
+}
+
+/*
+ * The number of the kernel socket of s's connection, which is not closed; s's and its stack's lock
+ * are held. s's alone says nothing: an object that was closed before becomes another connection,
+ * under another number, while somebody who has not seen that holds its lock (tcp_sock_new()).
+ */
+static inline int tcp_sock_conn_fd(const struct tcp_sock *s)
+{
+	return atomic_load_explicit(&s->v.os_fd, memory_order_relaxed);
 }
 
 /* --- for preload */
@@ -436,7 +460,7 @@ uint64_t tcp_sock_get_user_data(struct vfd *v, int fd);
  * SO_VMA_RING_ALLOC_LOGIC: the ring of the connection that s will make, or of those that it will
  * accept. 0 or negative errno; -EINVAL: it has one.
  */
-int tcp_sock_set_wish(struct vfd *v, int fd, stack_wish w);
+int tcp_sock_set_ring_attr(struct vfd *v, int fd, stack_ring_attr w);
 /* The stacks that it receives by, at most max. */
 unsigned tcp_sock_stacks(struct vfd *v, struct stack *sts[], unsigned max);
 /* The stack of its connection; NULL: it has none. */
@@ -451,10 +475,11 @@ int tcp_sock_header(struct vfd *v, uint8_t *hdr);
 
 /*
  * sock.c: what the room of handovers does for TCP sockets; it registers before the first socket is
- * made. share, leaving, forking and inherited are vfd_ops'.
+ * made. share, give, leaving, forking and inherited are vfd_ops'.
  */
 struct tcp_sock_handover {
 	void (*share)(struct vfd *v, struct vma_stats_why why);
+	void (*give)(struct vfd *v, struct vma_stats_why why);
 	void (*leaving)(struct vfd *v);
 	void (*forking)(struct vfd *v);
 	struct vfd *(*inherited)(struct vfd *v);

@@ -185,7 +185,7 @@ static int send_large(struct tcp_sock_stack *t, struct tcp_sock_path *p, const s
 		t->posted = false;
 		ring_kick(ring);
 	}
-	err = ring->ops->send_gso(ring, iov, tx->iovcnt + 1, &g);
+	err = ring_send_gso(ring, iov, tx->iovcnt + 1, &g);
 	return err == -EAGAIN ? -ENOBUFS : err;
 }
 

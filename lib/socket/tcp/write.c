@@ -27,8 +27,7 @@ static ssize_t left_error(struct tcp_sock *s)
  */
 static ssize_t opened(struct tcp_sock *s, ssize_t n, int flags)
 {
-	int fd = atomic_load_explicit(&s->v.os_fd, memory_order_relaxed), err = -EINPROGRESS,
-	    cancel = tcp_sock_lock(s);
+	int fd, err = -EINPROGRESS, cancel = tcp_sock_lock_fd(s, &fd);
 
 	/* From here on connect() tells how far it is, as in the kernel. */
 	if (tcp_sock_mode(s) == TCP_SOCK_CONN)

@@ -41,6 +41,7 @@ static inline struct stack_held held_of(struct tcp_sock *s, struct stack *st, st
 		.back = held_back,
 		.account = s,
 		.account_gen = tcp_sock_conn_gen(s),
+		.count = &s->stats->rx_zcopy_buffers,
 		.charge = tcp_buf_charge(b),
 		.shown = shown,
 	};
@@ -169,7 +170,7 @@ static ssize_t look(struct tcp_sock *s, const struct zcopy *z, bool force, bool 
 			n = give_copy(s, st, z, now);
 		*copy = !n;
 	}
-	if (s->c && (s->tells & TCP_SOCK_ASIDE))
+	if (s->c && (s->tells & TCP_SOCK_TELLS_EXTRA))
 		tcp_sock_unshown(s);
 	if (n == -EAGAIN)
 		tcp_sock_hint_clear(s, EPOLLIN | EPOLLRDNORM | EPOLLRDHUP | EPOLLPRI);
@@ -235,7 +236,6 @@ ssize_t tcp_sock_recv_zcopy(struct vfd *v, int fd, struct zcopy *z)
 	}
 	stats_add(&s->stats->rx.packets, n > 0);
 	stats_add(&s->stats->rx.bytes, (uint64_t)n);
-	stats_add(&s->stats->rx_zcopy_buffers, n > 0);
 	if (z->from)
 		(void)tcp_sock_addr_put(s, true, z->from, z->fromlen);
 	return n;

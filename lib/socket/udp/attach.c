@@ -108,8 +108,8 @@ void udp_to_kernel(struct udp_sock *s, int fd, struct vma_stats_why why)
 		return;
 	stats_why(s->stats, fd, VMA_WHY_SOCKET, why);
 	/* What the kernel gets from here on is younger than what is queued here. */
-	if (s->early && !udp_kernel_has(fd))
-		atomic_store_explicit(&s->early, false, memory_order_relaxed);
+	if (s->kernel_has_older && !udp_kernel_has(fd))
+		atomic_store_explicit(&s->kernel_has_older, false, memory_order_relaxed);
 	udp_unlist(s);
 	udp_port_forget(s->lport);
 	atomic_store_explicit(&s->os_countdown, 1, memory_order_relaxed);
@@ -152,7 +152,7 @@ static struct udp_att *att_get(struct udp_sock *s, struct stack *st)
 	att->listed = att->is_chosen = att->is_due = att->showing = false;
 	att->uses++;
 	att->cb = s->cb;
-	att->aside = s->cb.fn || params.socketxtreme;
+	att->queues_unshown = s->cb.fn || params.socketxtreme;
 	att->due.tell = udp_tell;
 	att->kernel_events = 0;
 	att->unshown = NULL;
@@ -609,9 +609,9 @@ static void begin(struct udp_sock *s, int fd)
 	libc_internal_end();
 	if (!udp_kernel_has(fd))
 		return;
-	atomic_store_explicit(&s->early, true, memory_order_relaxed);
+	atomic_store_explicit(&s->kernel_has_older, true, memory_order_relaxed);
 	atomic_fetch_or_explicit(&s->v.os_events, EPOLLIN, memory_order_release);
-	udp_told_kernel(s, EPOLLIN);
+	udp_completion_kernel(s, EPOLLIN);
 }
 
 /* fn of udp_each(): what one socket's rule brings may be another's of the port, bound beside it. */
@@ -628,10 +628,11 @@ void udp_begin_slow(struct udp_sock *s, int fd)
 
 	if (lock_mine(&s->lock))
 		return;
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+	cancel = lock_quiet_begin();
 	if (port && can_share(s))
 		udp_each(begin_on_port, &port);
 	lock_take(&s->lock);
+	lock_leave();
 	begin(s, fd);
 	udp_unlock(s, cancel);
 	errno = err;

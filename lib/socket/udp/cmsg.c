@@ -10,13 +10,7 @@
 #include <time.h>
 
 #include "net/net.h"
-
-#ifndef UDP_SEGMENT
-#define UDP_SEGMENT 103
-#endif
-#ifndef UDP_GRO
-#define UDP_GRO 104
-#endif
+#include "vma/sockopt_numbers.h"
 
 /* The control buffer as it fills up. */
 struct out {
@@ -193,19 +187,104 @@ void udp_cmsg_write(struct udp_sock *s, const struct buf *b, struct msghdr *msg)
 		msg->msg_flags |= MSG_CTRUNC;
 }
 
-bool udp_cmsg_tx(const struct msghdr *msg, uint32_t *gso_size)
+/* More than that the kernel may refuse for want of room (net.core.optmem_max). */
+#define CONTROL_MAX 1024u
+
+/* An int from lowest to 255. */
+static bool take_int(const struct cmsghdr *c, int lowest, int *out)
 {
-	struct msghdr m = *msg; /* CMSG_NXTHDR wants it writable */
-	struct cmsghdr *c;
+	if (c->cmsg_len != CMSG_LEN(sizeof(*out)))
+		return false;
+	memcpy(out, CMSG_DATA(c), sizeof(*out));
+	return *out >= lowest && *out <= 255;
+}
 
-	for (c = CMSG_FIRSTHDR(&m); c; c = CMSG_NXTHDR(&m, c)) {
-		uint16_t size;
+/* IP_TOS may be a byte, too. */
+static bool take_tos(const struct cmsghdr *c, int *out)
+{
+	if (c->cmsg_len != CMSG_LEN(sizeof(uint8_t)))
+		return take_int(c, 0, out);
+	*out = *CMSG_DATA(c);
+	return true;
+}
 
-		if (c->cmsg_level != SOL_UDP || c->cmsg_type != UDP_SEGMENT ||
-		    c->cmsg_len != CMSG_LEN(sizeof(size)))
+/* One that names no interface leaves what an earlier one has named. */
+static bool take_info4(const struct cmsghdr *c, struct udp_pktinfo *out)
+{
+	struct in_pktinfo info;
+
+	if (c->cmsg_len != CMSG_LEN(sizeof(info)))
+		return false;
+	memcpy(&info, CMSG_DATA(c), sizeof(info));
+	out->given = true;
+	if (info.ipi_ifindex)
+		out->ifindex = info.ipi_ifindex;
+	memset(&out->src, 0, sizeof(out->src));
+	memset(&out->src.s6_addr[10], 0xff, 2);
+	memcpy(&out->src.s6_addr[12], &info.ipi_spec_dst, 4);
+	return info.ipi_ifindex >= 0;
+}
+
+static bool take_info6(const struct cmsghdr *c, struct udp_pktinfo *out)
+{
+	struct in6_pktinfo info;
+
+	if (c->cmsg_len != CMSG_LEN(sizeof(info)) || out->given)
+		return false;
+	memcpy(&info, CMSG_DATA(c), sizeof(info));
+	out->given = true;
+	out->ifindex = (int)info.ipi6_ifindex;
+	out->src = info.ipi6_addr;
+	return out->ifindex >= 0;
+}
+
+/* False: it is none of ours, or the kernel would refuse it. */
+static bool take(const struct cmsghdr *c, struct udp_ctl *ctl, uint32_t *gso_size)
+{
+	uint16_t size;
+
+	if (c->cmsg_level == SOL_UDP && c->cmsg_type == UDP_SEGMENT) {
+		if (c->cmsg_len != CMSG_LEN(sizeof(size)))
 			return false;
 		memcpy(&size, CMSG_DATA(c), sizeof(size));
 		*gso_size = size;
+		return true;
 	}
-	return true;
+	ctl->given = true;
+	if (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_PKTINFO)
+		return take_info4(c, &ctl->info4);
+	if (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_TTL)
+		return take_int(c, 1, &ctl->ttl);
+	if (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_TOS)
+		return take_tos(c, &ctl->tos);
+	if (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_PKTINFO)
+		return take_info6(c, &ctl->info6);
+	if (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_HOPLIMIT)
+		return take_int(c, 0, &ctl->hops6);
+	if (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_TCLASS)
+		return take_int(c, 0, &ctl->tclass6);
+	return false;
+}
+
+bool udp_cmsg_tx(const struct msghdr *msg, struct udp_ctl *ctl, uint32_t *gso_size)
+{
+	const uint8_t *at = msg->msg_control;
+	size_t left = msg->msg_controllen, step;
+
+	*ctl = (struct udp_ctl)UDP_CTL_NONE;
+	if (left > CONTROL_MAX)
+		return false;
+	/* Not by CMSG_NXTHDR(): it ends where the kernel says EINVAL. */
+	while (left >= sizeof(struct cmsghdr)) {
+		const struct cmsghdr *c = (const struct cmsghdr *)at;
+
+		if (c->cmsg_len < sizeof(*c) || c->cmsg_len > left || !take(c, ctl, gso_size))
+			return false;
+		step = CMSG_ALIGN(c->cmsg_len);
+		if (step > left)
+			break;
+		at += step;
+		left -= step;
+	}
+	return !ctl->info4.given || !ctl->info6.given;
 }

@@ -16,10 +16,30 @@ static inline void udp_cmsg_put(struct udp_sock *s, const struct buf *b, struct 
 		msg->msg_controllen = 0;
 }
 
+/* IP_PKTINFO or IPV6_PKTINFO of a datagram to be sent. */
+struct udp_pktinfo {
+	bool given;
+	int ifindex; /* 0: by route */
+	struct in6_addr src; /* v4-mapped for IP_PKTINFO; 0.0.0.0, ::: by route or as bound */
+};
+
+/* What ancillary data says of one datagram, in place of the socket's options. -1: nothing. */
+struct udp_ctl {
+	bool given; /* any of the following */
+	int ttl, tos, hops6, tclass6;
+	struct udp_pktinfo info4, info6;
+};
+
+/* Nothing. */
+#define UDP_CTL_NONE                                                                               \
+	{                                                                                          \
+		.ttl = -1, .tos = -1, .hops6 = -1, .tclass6 = -1                                   \
+	}
+
 /*
- * Reads the ancillary data of a sendmsg(). True when it is UDP_SEGMENT only or empty: *gso_size is
- * set then if it was given. False: something that the kernel socket should do.
+ * Reads the ancillary data of a sendmsg() into c; *gso_size is set if it was given. False:
+ * something that the kernel socket should do, or refuse; nothing that is wrong passes.
  */
-bool udp_cmsg_tx(const struct msghdr *msg, uint32_t *gso_size);
+bool udp_cmsg_tx(const struct msghdr *msg, struct udp_ctl *c, uint32_t *gso_size);
 
 #endif

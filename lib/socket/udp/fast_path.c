@@ -158,7 +158,7 @@ ssize_t udp_sendto(struct vfd *v, const void *buf, size_t len, uint64_t call,
 	if (__builtin_expect(!good(s, d, st, addr, len), 0))
 		return send_changed(s, buf, len, call, addr, st);
 	r = st->ring;
-	if (__builtin_expect(!r->ops->send_short, 0))
+	if (__builtin_expect(!r->ops->send_short || !ring_frames_unlogged(), 0))
 		return send_by_buffer(s, buf, len, call, d, st);
 	udp_hdr_v4(&d->hdr, (uint32_t)len);
 	if (__builtin_expect(!r->ops->send_short(r, d->hdr.bytes, buf, (uint32_t)len), 0))
@@ -195,7 +195,7 @@ static void fast_path_update(struct udp_att *att, const struct stack *st)
 	    stack_logic_by_core(udp_logic_rx(atomic_load_explicit(&att->s, memory_order_relaxed))))
 		return;
 	if (!atomic_load_explicit(&st->open, memory_order_relaxed) || !st->ring->caps.rx_csum ||
-	    !att->listed || att->aside || b->family != AF_INET || b->bound_if ||
+	    !att->listed || att->queues_unshown || b->family != AF_INET || b->bound_if ||
 	    IN_MULTICAST(ntohl(local)) || !udp_demux_sole(&st->udp, b))
 		return;
 	att->fast_any = b->local_any;
@@ -348,7 +348,6 @@ static bool give_locked(struct udp_sock *s, struct udp_att *att, struct stack *s
 	atomic_store_explicit(&s->last_time_ns, UDP_UNSTAMPED, memory_order_relaxed);
 	stats_add(&s->stats->rx.packets, 1);
 	stats_add(&s->stats->rx.bytes, u.len);
-	stats_add(&s->stats->rx_zcopy_buffers, 1);
 	if (st->tcp)
 		stack_polled(st, 0);
 	lock_drop(&st->lock);

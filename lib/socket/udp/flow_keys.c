@@ -7,8 +7,6 @@
 #include "config/config.h"
 #include "stack/stack.h"
 
-#define ADDRS_MAX 64
-
 static void add(struct udp_keys *keys, const struct udp_sock *s, const struct in6_addr *local,
 		const struct in6_addr *remote, uint16_t rport)
 {
@@ -84,14 +82,13 @@ static void connected_keys(const struct udp_sock *s, int ifindex, bool loopback,
 		add(keys, s, &s->local, &peer, rport);
 }
 
-static void address_keys(const struct udp_sock *s, int ifindex, bool loopback,
-			 struct udp_keys *keys)
+static void address_keys(const struct udp_sock *s, int ifindex, struct udp_keys *keys)
 {
-	struct in6_addr addrs[ADDRS_MAX];
-	unsigned n = net_addr_list(loopback ? 0 : ifindex, addrs, ADDRS_MAX);
+	struct in6_addr addrs[STACK_ADDRS_MAX];
+	unsigned n = stack_addrs(ifindex, addrs, STACK_ADDRS_MAX);
 	bool any = IN6_IS_ADDR_UNSPECIFIED(&s->local);
 
-	for (unsigned i = 0; i < n && i < ADDRS_MAX; i++) {
+	for (unsigned i = 0; i < n; i++) {
 		if (any ? family_fits(s, &addrs[i]) : !memcmp(&addrs[i], &s->local, 16))
 			add(keys, s, &addrs[i], NULL, 0);
 	}
@@ -111,19 +108,17 @@ static void group_keys(const struct udp_sock *s, int ifindex, struct udp_keys *k
 void udp_keys_make(const struct udp_sock *s, int ifindex, struct udp_keys *keys)
 {
 	struct net_link link;
-	bool loopback;
 
 	keys->num = 0;
 	if ((s->o.bound_if && s->o.bound_if != ifindex) || !stack_wanted(ifindex) ||
 	    net_link_get(ifindex, &link))
 		return;
-	loopback = link.kind == NET_LINK_LOOPBACK;
 	if (s->connected) {
-		connected_keys(s, ifindex, loopback, keys);
+		connected_keys(s, ifindex, link.kind == NET_LINK_LOOPBACK, keys);
 		return;
 	}
 	if (!sock_addr_is_multicast(&s->local))
-		address_keys(s, ifindex, loopback, keys);
+		address_keys(s, ifindex, keys);
 	group_keys(s, ifindex, keys);
 }
 

@@ -63,11 +63,11 @@ static inline void queue_add(struct udp_sock *s, struct udp_att *att, struct buf
 }
 
 /* The same, but it cannot be read: the callback, or a completion, comes first. */
-static __attribute__((noinline)) void set_aside(struct udp_sock *s, struct udp_att *att,
-						struct buf *b)
+static __attribute__((noinline)) void queue_unshown(struct udp_sock *s, struct udp_att *att,
+						    struct buf *b)
 {
 	if (!att->cb.fn) {
-		udp_told_add(att, b);
+		udp_completion_add(att, b);
 		return;
 	}
 	udp_unshown_add(att, b);
@@ -88,8 +88,8 @@ static void enqueue(struct udp_att *att, struct buf *b)
 		}
 	}
 	att->charge += b->total + (uint64_t)n * UDP_CHARGE;
-	if (__builtin_expect(att->aside, 0)) {
-		set_aside(s, att, b);
+	if (__builtin_expect(att->queues_unshown, 0)) {
+		queue_unshown(s, att, b);
 		return;
 	}
 	queue_add(s, att, b, n);
@@ -203,6 +203,8 @@ static bool take_of(struct udp_sock *s, struct udp_att *att, uint8_t *room,
 		copy_first(b, len, room);
 		if (!fn(&b->meta, room, len, arg))
 			return false;
+		/* The worker, which would tell, may be who does this. */
+		atomic_fetch_or_explicit(&s->v.os_events, EPOLLIN, memory_order_release);
 		if (b->gso_size)
 			udp_burst_step(s, att);
 		else
@@ -219,6 +221,7 @@ void udp_take_queued(struct udp_sock *s,
 	uint8_t *room = n ? malloc(UDP_PAYLOAD_MAX) : NULL;
 	bool more = room != NULL;
 
+	atomic_fetch_add(&s->givings, 1);
 	for (unsigned i = 0; more && i < n; i++) {
 		struct stack *st = udp_att(s, i)->st;
 
@@ -228,6 +231,7 @@ void udp_take_queued(struct udp_sock *s,
 		more = take_of(s, udp_att(s, i), room, fn, arg);
 		lock_drop(&st->lock);
 	}
+	atomic_fetch_add(&s->givings, 1);
 	free(room);
 }
 

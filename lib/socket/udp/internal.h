@@ -33,17 +33,18 @@ static inline void udp_note_tid(__u32 *tid)
  */
 static inline int udp_lock(struct udp_sock *s)
 {
-	int cancel;
+	int cancel = lock_quiet_begin();
 
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
 	lock_take(&s->lock);
+	lock_leave();
 	return cancel;
 }
 
 static inline void udp_unlock(struct udp_sock *s, int cancel)
 {
+	lock_enter();
 	lock_drop(&s->lock);
-	pthread_setcancelstate(cancel, NULL);
+	lock_quiet_end(cancel);
 }
 
 /*
@@ -89,14 +90,14 @@ void udp_key_rx(struct udp_sock *s);
 /* How its ring is chosen: enum stack_logic. */
 static inline int udp_logic_rx(const struct udp_sock *s)
 {
-	return stack_wish_logic(atomic_load_explicit(&s->wish_rx, memory_order_relaxed),
-				params.ring_allocation_logic_rx);
+	return stack_ring_attr_logic(atomic_load_explicit(&s->ring_attr_rx, memory_order_relaxed),
+				     params.ring_allocation_logic_rx);
 }
 
 static inline int udp_logic_tx(const struct udp_sock *s)
 {
-	return stack_wish_logic(atomic_load_explicit(&s->wish_tx, memory_order_relaxed),
-				params.ring_allocation_logic_tx);
+	return stack_ring_attr_logic(atomic_load_explicit(&s->ring_attr_tx, memory_order_relaxed),
+				     params.ring_allocation_logic_tx);
 }
 
 /*
@@ -251,13 +252,13 @@ void udp_callback_set(struct udp_sock *s, struct udp_callback cb);
 bool udp_show(void);
 void udp_show_forked(void);
 
-/* told.c; the stack's lock is held */
+/* completion.c; the stack's lock is held */
 /* b, which is charged, waits to be told. */
-void udp_told_add(struct udp_att *att, struct buf *b);
+void udp_completion_add(struct udp_att *att, struct buf *b);
 /* struct stack_due.tell of an attachment */
-enum stack_tells udp_tell(struct stack *st, struct stack_due *d, struct stack_told *told);
+enum stack_tells udp_tell(struct stack *st, struct stack_due *d, struct stack_completions *told);
 /* The kernel socket has something (EPOLL*): a completion is to say so. No stack's lock is held. */
-void udp_told_kernel(struct udp_sock *s, uint32_t events);
+void udp_completion_kernel(struct udp_sock *s, uint32_t events);
 
 /* zcopy.c; the stack's lock is held */
 /*

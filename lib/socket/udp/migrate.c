@@ -33,16 +33,16 @@ void udp_moves_start(void)
 
 static uint64_t key_rx(const struct udp_sock *s)
 {
-	return stack_key_wished(atomic_load_explicit(&s->wish_rx, memory_order_relaxed),
-				params.ring_allocation_logic_rx,
-				&(struct stack_client){.local = s->local, .socket = s->id});
+	return stack_key_by_attr(atomic_load_explicit(&s->ring_attr_rx, memory_order_relaxed),
+				 params.ring_allocation_logic_rx,
+				 &(struct stack_client){.local = s->local, .socket = s->id});
 }
 
 static uint64_t key_tx(const struct udp_sock *s)
 {
-	return stack_key_wished(atomic_load_explicit(&s->wish_tx, memory_order_relaxed),
-				params.ring_allocation_logic_tx,
-				&(struct stack_client){.local = s->local, .socket = s->id});
+	return stack_key_by_attr(atomic_load_explicit(&s->ring_attr_tx, memory_order_relaxed),
+				 params.ring_allocation_logic_tx,
+				 &(struct stack_client){.local = s->local, .socket = s->id});
 }
 
 void udp_key_rx(struct udp_sock *s)
@@ -81,9 +81,11 @@ static void follow_tx(struct udp_sock *s)
 	atomic_fetch_add_explicit(&s->opt_gen, 1, memory_order_release);
 }
 
-static void wish_rx(struct udp_sock *s, int fd, stack_wish w)
+static void ring_attr_rx(struct udp_sock *s, int fd, stack_ring_attr w)
 {
-	atomic_store_explicit(&s->wish_rx, w, memory_order_relaxed);
+	atomic_store_explicit(&s->ring_attr_rx, w, memory_order_relaxed);
+	s->stats->rx_by_user = stack_ring_attr_by_user(w);
+	s->stats->rx_ring_user = (uint32_t)w;
 	moves_rx(udp_logic_rx(s));
 	/* Who says so before bind() has the ring of who binds. */
 	if (!s->lport)
@@ -93,15 +95,17 @@ static void wish_rx(struct udp_sock *s, int fd, stack_wish w)
 	follow_rx(s, fd);
 }
 
-static void wish_tx(struct udp_sock *s, stack_wish w)
+static void ring_attr_tx(struct udp_sock *s, stack_ring_attr w)
 {
-	atomic_store_explicit(&s->wish_tx, w, memory_order_relaxed);
+	atomic_store_explicit(&s->ring_attr_tx, w, memory_order_relaxed);
+	s->stats->tx_by_user = stack_ring_attr_by_user(w);
+	s->stats->tx_ring_user = (uint32_t)w;
 	moves_tx(udp_logic_tx(s));
 	s->tx_keyed = false;
 	follow_tx(s);
 }
 
-int udp_set_wish(struct vfd *v, int fd, bool rx, bool tx, stack_wish w)
+int udp_set_ring_attr(struct vfd *v, int fd, bool rx, bool tx, stack_ring_attr w)
 {
 	struct udp_sock *s = udp_of(v);
 	int cancel;
@@ -109,11 +113,11 @@ int udp_set_wish(struct vfd *v, int fd, bool rx, bool tx, stack_wish w)
 	if (!udp_lock_live(s, fd, &cancel))
 		return -EBADF;
 	libc_internal_begin();
-	stacks_wish();
+	stacks_set_ring_attr();
 	if (rx)
-		wish_rx(s, fd, w);
+		ring_attr_rx(s, fd, w);
 	if (tx)
-		wish_tx(s, w);
+		ring_attr_tx(s, w);
 	libc_internal_end();
 	udp_unlock(s, cancel);
 	return 0;

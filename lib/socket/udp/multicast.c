@@ -8,7 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/config.h"
 #include "net/net.h"
+#include "runtime/runtime.h"
 #include "socket/udp/internal.h"
 
 /* One membership request in one form. */
@@ -117,10 +119,10 @@ static bool parse(struct request *r, int level, int opt, const void *val, sockle
 		       : from_mreq_source(r, opt, val, len);
 }
 
-/* The interface that the kernel took for a request which named none. */
-static int chosen_if(const struct udp_sock *s, const struct request *r)
+/* The interface that the kernel took for a request which named none: it knows of no mark there. */
+static int chosen_if(const struct request *r)
 {
-	struct net_route_query q = {.dst = r->group, .mark = s->o.mark};
+	struct net_route_query q = {.dst = r->group};
 	struct net_route route;
 
 	if (r->ifindex)
@@ -237,7 +239,7 @@ bool udp_membership(struct udp_sock *s, int level, int opt, const void *val, soc
 
 	if (!parse(&r, level, opt, val, len))
 		return false;
-	ifindex = chosen_if(s, &r);
+	ifindex = chosen_if(&r);
 	if (!ifindex)
 		return false;
 	/*
@@ -253,6 +255,11 @@ bool udp_membership(struct udp_sock *s, int level, int opt, const void *val, soc
 	while (n)
 		lock_drop(&held[--n]->lock);
 	show(s);
+	if (params.wait_after_join_msec && (r.what == JOIN || r.what == JOIN_SOURCE)) {
+		atomic_store_explicit(&s->joined_ns, clock_monotonic_ns(), memory_order_relaxed);
+		/* The next send looks for its way anew, and there it waits. */
+		atomic_fetch_add_explicit(&s->opt_gen, 1, memory_order_release);
+	}
 	return ok;
 }
 

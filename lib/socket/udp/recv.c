@@ -24,6 +24,10 @@
  */
 #define OS_LOOK_SPAN 64u
 
+/* While what is queued goes to the kernel socket, which takes microseconds for each datagram. */
+#define GIVING_LOOK_NS 20000
+#define GIVING_LOOKS_MOST 5000
+
 /* --- out of the queue --- */
 
 /* True when att has something to be read; its stack is locked then. Polls the stack once. */
@@ -266,8 +270,8 @@ static ssize_t os_recv(struct udp_sock *s, int fd, struct msghdr *msg, int flags
 		stats_add(&s->stats->rx.os_errors, 1);
 		/* Datagrams may wait behind an error. */
 		atomic_fetch_or_explicit(&s->v.os_events, EPOLLIN, memory_order_release);
-	} else if (s->early) {
-		atomic_store_explicit(&s->early, false, memory_order_relaxed);
+	} else if (s->kernel_has_older) {
+		atomic_store_explicit(&s->kernel_has_older, false, memory_order_relaxed);
 	}
 	return n;
 }
@@ -280,7 +284,7 @@ static bool os_first(struct udp_sock *s)
 
 	if (__builtin_expect(!events, 1))
 		return false;
-	if (atomic_load_explicit(&s->early, memory_order_relaxed))
+	if (atomic_load_explicit(&s->kernel_has_older, memory_order_relaxed))
 		return true;
 	/* What came before the kernel got the socket is older; an error does not queue. */
 	if (atomic_load_explicit(&s->in_kernel, memory_order_relaxed))
@@ -379,7 +383,7 @@ static bool worth_polling(const struct udp_sock *s, const struct wait_call *w)
 			return true;
 		/* A ring outlives its stack's end by seconds, so this look needs no lock. */
 		if (atomic_load_explicit(&st->open, memory_order_acquire) &&
-		    st->ring->ops->pending(st->ring))
+		    ring_ops(st->ring)->pending(st->ring))
 			return true;
 	}
 	return false;
@@ -610,6 +614,11 @@ static int recv_several(struct vfd *v, int fd, struct mmsghdr *msgs, unsigned n,
 		if (len < 0)
 			break;
 		msgs[got].msg_len = (unsigned)len;
+		/* An error waits for the next call: this one has something to give. */
+		if (atomic_load_explicit(&v->os_events, memory_order_relaxed) & EPOLLERR) {
+			got++;
+			break;
+		}
 		if (flags & MSG_WAITFORONE)
 			flags |= MSG_DONTWAIT;
 		/*
@@ -673,18 +682,47 @@ static uint32_t os_ready(struct vfd *v)
 	return (uint32_t)os.revents & (EPOLLIN | EPOLLERR | EPOLLPRI);
 }
 
+static bool any_queued(const struct udp_sock *s)
+{
+	unsigned n = atomic_load_explicit(&s->natt, memory_order_acquire);
+
+	for (unsigned i = 0; i < n; i++) {
+		if (atomic_load_explicit(&udp_att(s, i)->queued, memory_order_acquire))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Datagrams wait here. While they go to the kernel socket one of them is still here and there
+ * already, where another process may have read it: the answer is given when they are there.
+ */
+static bool is_queued(const struct udp_sock *s)
+{
+	uint32_t givings;
+	bool queued;
+
+	for (unsigned looks = 0;; looks++) {
+		givings = atomic_load(&s->givings);
+		queued = any_queued(s);
+		if (__builtin_expect(!queued, 1))
+			return false;
+		if (__builtin_expect(!(givings & 1) && givings == atomic_load(&s->givings), 1) ||
+		    looks == GIVING_LOOKS_MOST)
+			return true;
+		clock_sleep_ns(GIVING_LOOK_NS); /* no cancellation point, as in os_ready() */
+	}
+}
+
 uint32_t udp_events(struct vfd *v)
 {
 	struct udp_sock *s = udp_of(v);
-	unsigned n = atomic_load_explicit(&s->natt, memory_order_acquire);
 	uint32_t ev;
 
 	udp_claim(s);
-	ev = os_ready(v) | EPOLLOUT | EPOLLWRNORM;
-	for (unsigned i = 0; i < n; i++) {
-		if (atomic_load_explicit(&udp_att(s, i)->queued, memory_order_acquire))
-			ev |= EPOLLIN | EPOLLRDNORM;
-	}
+	ev = is_queued(s) ? EPOLLIN | EPOLLRDNORM : 0;
+	/* In this order: what was on its way there has arrived. */
+	ev |= os_ready(v) | EPOLLOUT | EPOLLWRNORM;
 	if (atomic_load_explicit(&s->shut_rd, memory_order_acquire)) {
 		ev |= EPOLLIN | EPOLLRDNORM | EPOLLRDHUP;
 		if (atomic_load_explicit(&s->shut_wr, memory_order_acquire))

@@ -9,7 +9,6 @@
 #include "net/net.h"
 #include "runtime/runtime.h"
 #include "config/config.h"
-#include "socket/udp/cmsg.h"
 #include "socket/udp/send.h"
 
 #define GSO_SEGMENTS_MAX 64u /* UDP_MAX_SEGMENTS of every kernel that has UDP_SEGMENT */
@@ -36,6 +35,7 @@ enum tx_result {
 	TX_DONE, /* posted; the stack is to be kicked */
 	TX_SENT, /* transmitted, nothing to kick */
 	TX_KERNEL, /* the kernel socket must send it */
+	TX_AGAIN, /* dropped: the ring is full, and the program wants to be told */
 	TX_RESOLVE, /* no remembered destination fits */
 };
 
@@ -87,6 +87,18 @@ static __attribute__((noinline, cold)) enum tx_result by_kernel_why(struct udp_s
 	return TX_KERNEL;
 }
 
+/*
+ * The ring stays full. In its place the kernel sends; VMA_TX_NONBLOCKED_EAGAINS has a program that
+ * does not wait try again itself.
+ */
+static __attribute__((noinline, cold)) enum tx_result ring_full(struct udp_sock *s,
+								const struct udp_tx *t)
+{
+	if (params.tx_nonblocked_eagains && !may_sleep(s, t))
+		return TX_AGAIN;
+	return by_kernel_why(s, VMA_WHY_RING_FULL);
+}
+
 /* The lock is held and d is good. */
 static inline __attribute__((always_inline)) enum tx_result
 post(struct udp_sock *s, struct stack *st, struct udp_dst *d, const struct udp_tx *t)
@@ -107,15 +119,17 @@ post(struct udp_sock *s, struct stack *st, struct udp_dst *d, const struct udp_t
 		}
 	}
 	/* Header and payload: the ring lets 64 bytes be written in any case. */
-	if (!b || b->room < room) {
+	if (!b)
+		return ring_full(s, t);
+	if (b->room < room) {
 		buf_free(b);
-		return by_kernel_why(s, b ? VMA_WHY_FRAGMENT : VMA_WHY_RING_FULL);
+		return by_kernel_why(s, VMA_WHY_FRAGMENT);
 	}
 	b->len = b->total =
 		udp_frame_for(st->ring, &d->hdr, b->data, t->iov, t->iovcnt, (uint32_t)t->len);
 	if (ring_post(st->ring, b)) {
 		buf_free(b);
-		return by_kernel_why(s, VMA_WHY_RING_FULL);
+		return ring_full(s, t);
 	}
 	return TX_DONE;
 }
@@ -125,7 +139,7 @@ static inline enum tx_result post_in_burst(struct udp_sock *s, struct stack *st,
 					   const struct udp_tx *t)
 {
 	struct ring *r = st->ring;
-	uint8_t *at = r->ops->burst_add && t->len <= d->max_payload
+	uint8_t *at = r->ops->burst_add && t->len <= d->max_payload && ring_frames_unlogged()
 			      ? r->ops->burst_add(r, d->hdr.len + (uint32_t)t->len)
 			      : NULL;
 
@@ -137,7 +151,7 @@ static inline enum tx_result post_in_burst(struct udp_sock *s, struct stack *st,
 
 /*
  * UDP_SEGMENT: one frame that is cut behind the ring. The lock is held, and given up where that is
- * a system call.
+ * a system call. TX_AGAIN: the ring stays full.
  */
 static enum tx_result send_gso(const struct udp_sock *s, struct stack *st, struct udp_dst *d,
 			       const struct udp_tx *t)
@@ -167,12 +181,14 @@ static enum tx_result send_gso(const struct udp_sock *s, struct stack *st, struc
 	for (unsigned tries = 0;; tries++) {
 		if (!ring->caps.gso_locked)
 			lock_drop(&st->lock);
-		err = ring->ops->send_gso(ring, iov, t->iovcnt + 1, &g);
+		err = ring_send_gso(ring, iov, t->iovcnt + 1, &g);
 		if (!ring->caps.gso_locked)
 			lock_take(&st->lock);
 		if (err != -EAGAIN || st->ring != ring || !make_room(s, st, t, tries))
 			break;
 	}
+	if (err == -EAGAIN)
+		return TX_AGAIN;
 	return err ? TX_KERNEL : TX_SENT;
 }
 
@@ -208,6 +224,20 @@ dst_lock(struct udp_sock *s, const struct udp_tx *t, struct udp_dst **out)
 	return TX_DONE;
 }
 
+/* The lock is held and d is good. */
+static inline __attribute__((always_inline)) enum tx_result
+transmit(struct udp_sock *s, struct stack *st, struct udp_dst *d, const struct udp_tx *t)
+{
+	enum tx_result res;
+
+	if (!t->gso_size || t->len <= t->gso_size)
+		return post(s, st, d, t);
+	res = send_gso(s, st, d, t);
+	if (res == TX_AGAIN)
+		return ring_full(s, t);
+	return res == TX_KERNEL ? by_kernel_why(s, VMA_WHY_SEGMENTS) : res;
+}
+
 /*
  * The fast path: a remembered destination and a free buffer. On TX_DONE *out is the stack to kick.
  */
@@ -221,24 +251,47 @@ try_send(struct udp_sock *s, const struct udp_tx *t, struct stack **out)
 	if (res != TX_DONE)
 		return res;
 	st = atomic_load_explicit(&d->st, memory_order_relaxed);
-	if (t->gso_size && t->len > t->gso_size) {
-		res = send_gso(s, st, d, t);
-		if (res == TX_KERNEL)
-			by_kernel_why(s, VMA_WHY_SEGMENTS);
-	} else {
-		res = post(s, st, d, t);
-	}
+	res = transmit(s, st, d, t);
 	lock_drop(&st->lock);
 	*out = st;
 	return res;
+}
+
+/* As send_one(), for a datagram whose ancillary data says c: its destination is not remembered. */
+static __attribute__((noinline)) enum tx_result send_once(struct udp_sock *s, int fd,
+							  const struct udp_tx *t,
+							  const struct udp_ctl *c,
+							  struct stack **out)
+{
+	enum tx_result res = TX_RESOLVE;
+
+	/* Twice, as in send_resolved(). */
+	for (int i = 0; res == TX_RESOLVE && i < 2; i++) {
+		struct udp_dst d = {.stale = false};
+		struct stack *st;
+
+		if (!udp_resolve_once(s, fd, t, c, &d))
+			return TX_KERNEL;
+		st = atomic_load_explicit(&d.st, memory_order_relaxed);
+		if (!lock_get(&st->lock))
+			return TX_KERNEL;
+		if (atomic_load_explicit(&st->open, memory_order_relaxed) && udp_dst_good(s, &d, t))
+			res = transmit(s, st, &d, t);
+		lock_drop(&st->lock);
+		*out = st;
+	}
+	return res == TX_RESOLVE ? TX_KERNEL : res;
 }
 
 /* When no remembered destination fits. As send_one(). */
 static __attribute__((noinline)) enum tx_result
 send_resolved(struct udp_sock *s, int fd, const struct udp_tx *t, struct stack **out)
 {
+	static const struct udp_ctl none = UDP_CTL_NONE;
 	enum tx_result res = TX_RESOLVE;
 
+	if (udp_is_looped(s, t))
+		return send_once(s, fd, t, &none, out);
 	/*
 	 * Twice: the world may change between resolving and sending; after that the kernel decides.
 	 */
@@ -345,6 +398,11 @@ static void count_os(struct udp_sock *s, ssize_t n, int flags)
 	errno = err;
 }
 
+static inline bool has_control(const struct msghdr *msg)
+{
+	return msg->msg_control && msg->msg_controllen;
+}
+
 /*
  * Of a call, not of its destination (udp_resolve()) or its length: why the kernel sends it; msg:
  * NULL, or what may have ancillary data.
@@ -353,6 +411,7 @@ static __attribute__((noinline)) void note_why(struct udp_sock *s, int fd, const
 					       int flags)
 {
 	struct vma_stats_why why = {0};
+	struct udp_ctl c;
 	uint32_t gso_size;
 
 	if (atomic_load_explicit(&s->in_kernel, memory_order_relaxed) ||
@@ -362,10 +421,18 @@ static __attribute__((noinline)) void note_why(struct udp_sock *s, int fd, const
 		why.reason = VMA_WHY_CORKED;
 	else if (flags & ~UDP_TX_FLAGS)
 		why = (struct vma_stats_why){VMA_WHY_FLAGS, flags & ~UDP_TX_FLAGS};
-	else if (msg && msg->msg_control && msg->msg_controllen && !udp_cmsg_tx(msg, &gso_size))
+	else if (msg && has_control(msg) && !udp_cmsg_tx(msg, &c, &gso_size))
 		why.reason = VMA_WHY_ANCILLARY;
 	if (why.reason)
 		stats_why(s->stats, fd, VMA_WHY_TX, why);
+}
+
+/* What a call with TX_AGAIN returns. */
+static __attribute__((noinline, cold)) ssize_t refused(struct udp_sock *s)
+{
+	stats_add(&s->stats->tx.eagain, 1);
+	errno = EAGAIN;
+	return -1;
 }
 
 ssize_t udp_sendto_any(struct udp_sock *s, int fd, const void *buf, size_t len, int flags,
@@ -387,6 +454,8 @@ ssize_t udp_sendto_any(struct udp_sock *s, int fd, const void *buf, size_t len, 
 
 		if (__builtin_expect(res == TX_DONE, 1))
 			stack_round_sent(st, st->ring);
+		if (__builtin_expect(res == TX_AGAIN, 0))
+			return refused(s);
 		if (res != TX_KERNEL) {
 			udp_count_sent(s, len);
 			return (ssize_t)len;
@@ -401,7 +470,7 @@ ssize_t udp_sendto_any(struct udp_sock *s, int fd, const void *buf, size_t len, 
 	return n;
 }
 
-/* Prepares t from a msghdr; false when the kernel should look at it. */
+/* Prepares t from a msghdr but for ancillary data; false when the kernel should look at it. */
 static bool tx_of_msg(const struct udp_sock *s, const struct msghdr *msg, struct udp_tx *t)
 {
 	*t = (struct udp_tx){
@@ -418,7 +487,14 @@ static bool tx_of_msg(const struct udp_sock *s, const struct msghdr *msg, struct
 			return false;
 		t->len += msg->msg_iov[i].iov_len;
 	}
-	return !msg->msg_control || !msg->msg_controllen || udp_cmsg_tx(msg, &t->gso_size);
+	return true;
+}
+
+/* Its ancillary data. False as in tx_of_msg(). */
+static bool ctl_of_msg(const struct msghdr *msg, struct udp_tx *t, struct udp_ctl *c)
+{
+	c->given = false;
+	return !has_control(msg) || udp_cmsg_tx(msg, c, &t->gso_size);
 }
 
 /* One message; like send_one(), with the kernel's answer in *n when it had to send. */
@@ -427,10 +503,15 @@ static enum tx_result send_msg(struct udp_sock *s, int fd, const struct msghdr *
 {
 	enum tx_result res = TX_KERNEL;
 	struct stack *st = NULL;
+	struct udp_ctl c;
 	struct udp_tx t;
 
-	if (tx_of_msg(s, msg, &t) && eligible(s, &t, flags))
-		res = send_one(s, fd, &t, &st);
+	if (tx_of_msg(s, msg, &t) && ctl_of_msg(msg, &t, &c) && eligible(s, &t, flags))
+		res = c.given ? send_once(s, fd, &t, &c, &st) : send_one(s, fd, &t, &st);
+	if (__builtin_expect(res == TX_AGAIN, 0)) {
+		*n = refused(s);
+		return res;
+	}
 	if (res != TX_KERNEL) {
 		/*
 		 * Frames of another stack leave first: one kick a stack, and order is kept where it
@@ -498,8 +579,8 @@ static unsigned send_burst(struct udp_sock *s, struct mmsghdr *msgs, unsigned n,
 	struct stack *st;
 	enum tx_result res = TX_KERNEL;
 
-	if (n < BURST_MIN || !tx_of_msg(s, &msgs[0].msg_hdr, &t) || t.gso_size ||
-	    !eligible(s, &t, flags) || !bursts_pay(s, &t))
+	if (n < BURST_MIN || has_control(&msgs[0].msg_hdr) || !tx_of_msg(s, &msgs[0].msg_hdr, &t) ||
+	    t.gso_size || !eligible(s, &t, flags) || !bursts_pay(s, &t))
 		return 0;
 	udp_burst_gather(&tr, msgs, n < GSO_SEGMENTS_MAX ? n : GSO_SEGMENTS_MAX, &t);
 	if (tr.count < BURST_MIN || dst_lock(s, &t, &d) != TX_DONE)
@@ -539,8 +620,8 @@ static unsigned post_burst(struct udp_sock *s, struct mmsghdr *msgs, unsigned n,
 	unsigned sent;
 	struct udp_tx t;
 
-	if (!tx_of_msg(s, &msgs[0].msg_hdr, &t) || !eligible(s, &t, flags) || t.gso_size ||
-	    dst_lock(s, &t, &d) != TX_DONE)
+	if (has_control(&msgs[0].msg_hdr) || !tx_of_msg(s, &msgs[0].msg_hdr, &t) ||
+	    !eligible(s, &t, flags) || t.gso_size || dst_lock(s, &t, &d) != TX_DONE)
 		return 0;
 	st = atomic_load_explicit(&d->st, memory_order_relaxed);
 	if (n > 1)
@@ -554,7 +635,7 @@ static unsigned post_burst(struct udp_sock *s, struct mmsghdr *msgs, unsigned n,
 							  !memcmp(m->msg_name, d->key, t.alen)
 						: addr == (const struct sockaddr *)&s->peer;
 
-			if (!same || (m->msg_control && m->msg_controllen) || !tx_of_msg(s, m, &t))
+			if (!same || has_control(m) || !tx_of_msg(s, m, &t))
 				break;
 			t.addr = addr;
 			t.alen = d->key_len;

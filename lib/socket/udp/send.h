@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "net/net.h"
+#include "socket/udp/cmsg.h"
 #include "socket/udp/internal.h"
 
 /* What one datagram is; gathered once, read by every step. */
@@ -139,5 +140,13 @@ ssize_t udp_send_dummy(struct udp_sock *s, int fd, struct udp_tx *t, int flags);
 
 /* Finds out where t goes and remembers it. False: the kernel socket must send. No lock held. */
 bool udp_resolve(struct udp_sock *s, int fd, const struct udp_tx *t);
+/* It goes to a group that sockets of this host may hear, too. */
+bool udp_is_looped(const struct udp_sock *s, const struct udp_tx *t);
+/*
+ * The same for a datagram that wants what c says: d is for it alone and the caller's, d->st the
+ * stack.
+ */
+bool udp_resolve_once(struct udp_sock *s, int fd, const struct udp_tx *t, const struct udp_ctl *c,
+		      struct udp_dst *d);
 
 #endif

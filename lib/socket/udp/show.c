@@ -227,10 +227,9 @@ static vma_recv_callback_retval_t call(const struct show *w)
 			atomic_load_explicit(&w->att->queued, memory_order_relaxed),
 		.socket_ready_queue_byte_count =
 			(uint32_t)__atomic_load_n(&w->s->stats->rx_ready_bytes, __ATOMIC_RELAXED),
+		.hw_timestamp = completion_time(b),
 	};
 
-	if (b->flags & BUF_HW_TIME)
-		info.hw_timestamp = sock_show_time(b->hw_ns);
 	return sock_show(&f, info, w->cb.fn, w->cb.context);
 }
 
@@ -330,7 +329,7 @@ void udp_callback_set(struct udp_sock *s, struct udp_callback cb)
 
 		lock_take(&att->st->lock);
 		att->cb = cb;
-		att->aside = cb.fn != NULL;
+		att->queues_unshown = cb.fn != NULL;
 		if (!cb.fn)
 			unshown_release(att);
 		/* Until now the fast path may have passed the queue by. */

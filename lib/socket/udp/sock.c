@@ -67,7 +67,7 @@ static void os_event(int fd, uint32_t events, void *arg)
 
 	(void)fd;
 	atomic_fetch_or_explicit(&s->v.os_events, events, memory_order_acq_rel);
-	udp_told_kernel(s, events);
+	udp_completion_kernel(s, events);
 	vfd_notify(&s->v, events);
 }
 
@@ -93,25 +93,27 @@ struct udp_sock *udp_sock_new(int fd, int domain)
 	if (!s)
 		return NULL;
 	s->domain = domain;
-	s->begun = s->early = s->in_kernel = s->shut_rd = s->shut_wr = s->corked = false;
+	s->begun = s->kernel_has_older = s->in_kernel = s->shut_rd = s->shut_wr = s->corked = false;
 	s->bound = s->connected = s->kernel_rx = s->shared = false;
 	s->lport = 0;
 	s->peer_len = 0;
 	s->drops = 0;
+	s->joined_ns = 0;
 	s->dst_last = NULL;
 	s->keyed = s->tx_keyed = false;
 	s->key = s->tx_key = 0;
-	s->wish_rx = s->wish_tx = 0;
+	s->ring_attr_rx = s->ring_attr_tx = 0;
 	s->mover.accesses = s->tx_mover.accesses = 0;
 	s->mover.candidate = s->tx_mover.candidate = 0;
 	atomic_store_explicit(&s->last_time_ns, 0, memory_order_relaxed);
 	atomic_store_explicit(&s->spin.level, 0, memory_order_relaxed);
 	s->v.os_events = 0;
+	atomic_store_explicit(&s->v.shadow, VFD_SHADOW_IN, memory_order_relaxed);
 	s->os_countdown = 1;
 	s->worker_fd = -1;
 	atomic_store_explicit(&s->inherited_claim, NULL, memory_order_relaxed);
 	s->cb = (struct udp_callback){0};
-	told_user_data_clear(&s->user_data);
+	sock_user_data_clear(&s->user_data);
 	s->has_held = false;
 	atomic_store(&s->in_callback, false);
 	memset(&s->local, 0, sizeof(s->local));
@@ -215,8 +217,12 @@ static int udp_connect(struct vfd *v, int fd, const struct sockaddr *addr, sockl
 static int udp_shutdown(struct vfd *v, int fd, int how)
 {
 	struct udp_sock *s = udp_of(v);
-	int ret = libc.shutdown(fd, how), err = errno;
+	int ret, err, cancel;
 
+	if (!udp_lock_live(s, fd, &cancel))
+		return libc.shutdown(fd, how);
+	ret = libc.shutdown(fd, how);
+	err = errno;
 	/*
 	 * ENOTCONN is the answer of an unconnected socket, but the directions are shut all the
 	 * same.
@@ -228,6 +234,7 @@ static int udp_shutdown(struct vfd *v, int fd, int how)
 			atomic_store_explicit(&s->shut_wr, true, memory_order_release);
 		vfd_notify(v, EPOLLIN | EPOLLRDHUP | EPOLLHUP);
 	}
+	udp_unlock(s, cancel);
 	errno = err;
 	return ret;
 }
@@ -297,8 +304,21 @@ static void udp_touch(struct vfd *v)
 	errno = err;
 }
 
+/* Whoever has s->lock may be using the number. */
+static void udp_renumbered(struct vfd *v)
+{
+	struct udp_sock *s = udp_of(v);
+	int cancel;
+
+	if (lock_mine(&s->lock)) /* as TCP's: a signal handler */
+		return;
+	cancel = udp_lock(s);
+	udp_unlock(s, cancel);
+}
+
 static void udp_waited(struct vfd *v)
 {
+	udp_touch(v);
 	udp_begin(udp_of(v), atomic_load_explicit(&v->os_fd, memory_order_relaxed));
 }
 
@@ -397,4 +417,5 @@ const struct vfd_ops udp_ops = {
 	.waited = udp_waited,
 	.share = udp_share,
 	.touch = udp_touch,
+	.renumbered = udp_renumbered,
 };

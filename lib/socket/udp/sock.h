@@ -5,9 +5,9 @@
  * the kernel.
  *
  * Every datagram: send.c, recv.c, input.c, fast_path.c, gso_burst.c; cmsg.c where ancillary data
- * was asked for; show.c, told.c and zcopy.c for programs of the Extra API. When something changes:
- * sock.c, attach.c, flow_keys.c, resolve.c, sockopt.c, multicast.c, migrate.c, sharing.c. Rare:
- * dummy_send.c.
+ * was asked for; show.c, completion.c and zcopy.c for programs of the Extra API. When something
+ * changes: sock.c, attach.c, flow_keys.c, resolve.c, sockopt.c, multicast.c, migrate.c, sharing.c.
+ * Rare: dummy_send.c, send_ask.c (what the Extra API asks).
  */
 #ifndef SOCKET_UDP_SOCK_H
 #define SOCKET_UDP_SOCK_H
@@ -61,8 +61,9 @@ struct udp_att {
 	 * is_due: it counts in stacks_unshown. showing: a thread is in the callback. st->lock
 	 */
 	bool is_due, showing;
-	/* What comes waits in unshown: for the callback, or to be told by completions (told.c) */
-	bool aside;
+	/* What comes waits in unshown: for the callback, or to be told by completions
+	 * (completion.c) */
+	bool queues_unshown;
 	struct udp_callback cb;
 	struct buf *unshown, **unshown_tail;
 	/* of the charge, what the program holds; st->lock */
@@ -78,7 +79,7 @@ struct udp_att {
 	uint32_t fast_dst;
 	unsigned num_keys;
 	struct vma_flow_key *keys;
-	/* told.c; st->lock */
+	/* completion.c; st->lock */
 	struct stack_due due;
 	uint32_t kernel_events; /* of the kernel socket, EPOLL*, that are to be told */
 	struct udp_att *next_free;
@@ -171,8 +172,10 @@ struct udp_sock {
 	/* the program has waited for it, received or sent: udp_attach() may do something */
 	_Atomic bool begun;
 	/* what came before that waits in the kernel socket: older than all that the rings bring */
-	_Atomic bool early;
+	_Atomic bool kernel_has_older;
 	_Atomic bool kernel_rx; /* the rules leave receiving to the kernel */
+	/* odd while what is queued goes to the kernel socket (udp_take_queued()) */
+	_Atomic uint32_t givings;
 	/* another process's socket may want the same packets: both get them from the kernel */
 	_Atomic bool shared;
 	_Atomic uint32_t opt_gen; /* bumped when an option that prebuilt headers contain changes */
@@ -185,7 +188,7 @@ struct udp_sock {
 	/* udp_kernel_sends when the kernel socket was last looked at */
 	_Atomic uint32_t sends_seen;
 	_Atomic uint64_t drops; /* for SO_RXQ_OVFL */
-	struct spin_memory spin; /* of its blocking calls */
+	struct wait_spin_memory spin; /* of its blocking calls */
 	_Atomic bool os_turn; /* a hint: two readers at once only change whose turn it is */
 	/* SIOCGSTAMP, by whoever received last; UDP_UNSTAMPED: that datagram had none */
 	_Atomic uint64_t last_time_ns;
@@ -195,6 +198,8 @@ struct udp_sock {
 	struct sockaddr_storage peer;
 	socklen_t peer_len;
 	unsigned num_groups;
+	/* of the last join, ns; with VMA_WAIT_AFTER_JOIN_MSEC only. Under s->lock, read without */
+	_Atomic uint64_t joined_ns;
 	struct udp_group *groups;
 	struct vma_stats_socket *stats;
 	/*
@@ -204,7 +209,7 @@ struct udp_sock {
 	_Atomic bool keyed, tx_keyed;
 	_Atomic uint64_t key, tx_key;
 	/* what was said of them; read without lock */
-	_Atomic stack_wish wish_rx, wish_tx;
+	_Atomic stack_ring_attr ring_attr_rx, ring_attr_tx;
 	/* of any caller, without a lock: a race only blurs the count */
 	struct stack_mover mover, tx_mover;
 	int worker_fd; /* -1: the worker does not watch the kernel socket */
@@ -215,7 +220,7 @@ struct udp_sock {
 	 */
 	_Atomic uint8_t *_Atomic inherited_claim;
 	struct udp_callback cb; /* as in its attachments; lock */
-	struct told_user_data user_data;
+	struct sock_user_data user_data;
 	/* frames of it are, or were, in the program's hands (zcopy.c) */
 	_Atomic bool has_held;
 	bool in_shows; /* for ever; lock */
@@ -264,7 +269,7 @@ uint64_t udp_get_user_data(struct vfd *v, int fd);
  * SO_VMA_RING_ALLOC_LOGIC: whose rings it receives by (rx) and sends by (tx) from now on. 0 or
  * negative errno.
  */
-int udp_set_wish(struct vfd *v, int fd, bool rx, bool tx, stack_wish w);
+int udp_set_ring_attr(struct vfd *v, int fd, bool rx, bool tx, stack_ring_attr w);
 
 /* The stacks that it receives by, at most max. */
 unsigned udp_stacks(struct vfd *v, struct stack *sts[], unsigned max);
@@ -313,7 +318,8 @@ void udp_to_kernel(struct udp_sock *s, int fd, struct vma_stats_why why);
 void udp_sharing_look(uint16_t port);
 /*
  * Takes the queued datagrams out one after the other, until fn, which gets each with its stack
- * locked, says false: that one stays. s->lock is held.
+ * locked, says false: that one stays. fn brings it to the kernel socket, which is asked from then
+ * on. s->lock is held.
  */
 void udp_take_queued(struct udp_sock *s,
 		     bool (*fn)(const struct buf_meta *m, const void *data, size_t len, void *arg),

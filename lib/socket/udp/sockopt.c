@@ -23,23 +23,7 @@
 #include "config/config.h"
 #include "socket/socket.h"
 #include "socket/udp/internal.h"
-
-#ifndef UDP_SEGMENT
-#define UDP_SEGMENT 103
-#endif
-#ifndef UDP_GRO
-#define UDP_GRO 104
-#endif
-#ifndef SO_PREFER_BUSY_POLL
-#define SO_PREFER_BUSY_POLL 69
-#define SO_BUSY_POLL_BUDGET 70
-#endif
-#ifndef SO_BUF_LOCK
-#define SO_BUF_LOCK 72
-#endif
-#ifndef SO_RESERVE_MEM
-#define SO_RESERVE_MEM 73
-#endif
+#include "vma/sockopt_numbers.h"
 
 static int get_int(int fd, int level, int opt, int fallback)
 {
@@ -187,23 +171,35 @@ static int get_bound_if(int fd)
 	return get_int(fd, SOL_SOCKET, SO_BINDTOIFINDEX, 0);
 }
 
-/* IP_MULTICAST_IF as an interface; the address form of the option is looked up. */
+/*
+ * IP_MULTICAST_IF as an interface; the address form of the option is looked up. An IPv6 socket has
+ * it for IPv4's groups.
+ */
 static void mirror_mc_if(struct udp_sock *s, int fd)
 {
 	struct in_addr addr = {0};
 	socklen_t len = sizeof(addr);
 
+	s->o.mc_if = 0;
 	memset(&s->o.mc_if_addr, 0, sizeof(s->o.mc_if_addr));
-	/*
-	 * The kernel gives back the address only; that of an interface chosen by index is its own
-	 * to find.
-	 */
-	if (s->domain != AF_INET || libc.getsockopt(fd, IPPROTO_IP, IP_MULTICAST_IF, &addr, &len) ||
-	    !addr.s_addr)
+	if (libc.getsockopt(fd, IPPROTO_IP, IP_MULTICAST_IF, &addr, &len) || !addr.s_addr)
 		return;
 	s->o.mc_if_addr.s6_addr[10] = s->o.mc_if_addr.s6_addr[11] = 0xff;
 	memcpy(&s->o.mc_if_addr.s6_addr[12], &addr, 4);
 	s->o.mc_if = net_addr_ifindex(&s->o.mc_if_addr);
+}
+
+/* The option was set; the kernel does not tell the index, which counts before the address. */
+static void follow_mc_if(struct udp_sock *s, int fd, const void *val, socklen_t len)
+{
+	struct ip_mreqn m;
+
+	mirror_mc_if(s, fd);
+	if (len < sizeof(m))
+		return;
+	memcpy(&m, val, sizeof(m));
+	if (m.imr_ifindex)
+		s->o.mc_if = m.imr_ifindex;
 }
 
 static void mirror_socket_level(struct udp_sock *s, int fd)
@@ -272,7 +268,6 @@ static void mirror_ip_level(struct udp_sock *s, int fd)
 	s->o.recvttl = get_int(fd, IPPROTO_IP, IP_RECVTTL, 0);
 	s->o.recvtos = get_int(fd, IPPROTO_IP, IP_RECVTOS, 0);
 	s->o.origdst = get_int(fd, IPPROTO_IP, IP_RECVORIGDSTADDR, 0);
-	mirror_mc_if(s, fd);
 }
 
 static void mirror_ipv6_level(struct udp_sock *s, int fd)
@@ -327,6 +322,7 @@ void udp_opts_init(struct udp_sock *s, int fd)
 			libc.setsockopt(fd, IPPROTO_IPV6, IPV6_MULTICAST_LOOP, &off, sizeof(off));
 	}
 	s->o = defaults;
+	mirror_mc_if(s, fd);
 	mirror(s, fd, -1);
 	s->o.nonblock = flags >= 0 && (flags & O_NONBLOCK);
 }
@@ -367,24 +363,6 @@ static uint64_t get_rate(int fd)
 	return rate;
 }
 
-#define NO_VALUE INT64_MAX
-
-/* The option as a number, if it is one. errno stays. */
-static int64_t value_of(int fd, int level, int opt)
-{
-	int value = 0, err = errno;
-	socklen_t len = sizeof(value);
-	int64_t is = NO_VALUE;
-
-	/* One has SO_GET_FILTER's number, which counts in instructions; one is not told whole. */
-	if (level == SOL_SOCKET && (opt == SO_ATTACH_FILTER || opt == SO_MAX_PACING_RATE))
-		return is;
-	if (!libc.getsockopt(fd, level, opt, &value, &len) && len == sizeof(value))
-		is = value;
-	errno = err;
-	return is;
-}
-
 int udp_setsockopt(struct vfd *v, int fd, int level, int opt, const void *val, socklen_t len)
 {
 	struct udp_sock *s = udp_of(v);
@@ -392,12 +370,13 @@ int udp_setsockopt(struct vfd *v, int fd, int level, int opt, const void *val, s
 	int64_t was;
 	int ret, cancel;
 
-	was = kind == OPT_TO_KERNEL ? value_of(fd, level, opt) : 0;
+	was = kind == OPT_TO_KERNEL ? exception_value(fd, level, opt) : 0;
 	ret = libc.setsockopt(fd, level, opt, val, len);
 	if (ret || kind == OPT_KERNEL)
 		return ret;
 	/* Turned off what was not on, or on what is: nothing is new. */
-	if (kind == OPT_TO_KERNEL && was != NO_VALUE && value_of(fd, level, opt) == was)
+	if (kind == OPT_TO_KERNEL && was != OPTION_UNKNOWN &&
+	    exception_value(fd, level, opt) == was)
 		return 0;
 	if (!udp_lock_live(s, fd, &cancel))
 		return ret;
@@ -417,10 +396,9 @@ int udp_setsockopt(struct vfd *v, int fd, int level, int opt, const void *val, s
 		udp_attach(s, fd);
 		break;
 	case OPT_HEADER:
+		if (level == IPPROTO_IP && opt == IP_MULTICAST_IF)
+			follow_mc_if(s, fd, val, len);
 		mirror(s, fd, level);
-		if (level == IPPROTO_IP && opt == IP_MULTICAST_IF &&
-		    len >= sizeof(struct ip_mreqn) && ((const struct ip_mreqn *)val)->imr_ifindex)
-			s->o.mc_if = ((const struct ip_mreqn *)val)->imr_ifindex;
 		atomic_fetch_add_explicit(&s->opt_gen, 1, memory_order_release);
 		break;
 	case OPT_MIRROR:
@@ -439,7 +417,11 @@ int udp_setsockopt(struct vfd *v, int fd, int level, int opt, const void *val, s
 		 */
 		if (level == SOL_SOCKET && opt == SO_MAX_PACING_RATE && get_rate(fd) == PACING_NONE)
 			break;
-		udp_to_kernel(s, fd, stats_why_option(level, opt));
+		if (!atomic_load_explicit(&s->in_kernel, memory_order_relaxed) &&
+		    exception_refuses(fd, level, opt, was))
+			ret = -1;
+		else
+			udp_to_kernel(s, fd, stats_why_option(level, opt));
 	}
 	libc_internal_end();
 	udp_unlock(s, cancel);
@@ -501,22 +483,25 @@ static int give_stamp(struct udp_sock *s, int fd, unsigned long req, void *arg)
 int udp_ioctl(struct vfd *v, int fd, unsigned long req, void *arg)
 {
 	struct udp_sock *s = udp_of(v);
-	int ret, len;
+	int ret, len, cancel;
 
 	switch (req) {
 	case FIONREAD: /* = SIOCINQ: the size of the next datagram */
-		len = s->early && udp_kernel_has(fd) ? -1 : udp_first_len(s);
+		len = s->kernel_has_older && udp_kernel_has(fd) ? -1 : udp_first_len(s);
 		if (len < 0)
 			break;
 		memcpy(arg, &len, sizeof(len)); /* the kernel takes any alignment */
 		return 0;
 	case FIONBIO:
+		if (!udp_lock_live(s, fd, &cancel))
+			break;
 		ret = libc.ioctl(fd, req, arg);
 		if (!ret) {
 			memcpy(&len, arg, sizeof(len));
 			s->o.nonblock = len != 0;
 		}
 		s->stats->blocking = !s->o.nonblock;
+		udp_unlock(s, cancel);
 		return ret;
 	case SIOCGSTAMP_OLD:
 	case SIOCGSTAMPNS_OLD:
@@ -532,16 +517,18 @@ int udp_ioctl(struct vfd *v, int fd, unsigned long req, void *arg)
 int udp_fcntl(struct vfd *v, int fd, int cmd, long arg)
 {
 	struct udp_sock *s = udp_of(v);
-	int ret = libc.fcntl(fd, cmd, arg), cancel;
+	int ret, cancel;
 
-	if (!ret && cmd == F_SETFL) {
+	if (cmd != F_SETFL || !udp_lock_live(s, fd, &cancel))
+		return libc.fcntl(fd, cmd, arg);
+	ret = libc.fcntl(fd, cmd, arg);
+	if (!ret) {
 		s->o.nonblock = (arg & O_NONBLOCK) != 0;
 		s->stats->blocking = !s->o.nonblock;
 		/* SIGIO comes from the kernel socket: it must see the packets. */
-		if ((arg & O_ASYNC) && udp_lock_live(s, fd, &cancel)) {
+		if (arg & O_ASYNC)
 			udp_to_kernel(s, fd, STATS_WHY(ASYNC));
-			udp_unlock(s, cancel);
-		}
 	}
+	udp_unlock(s, cancel);
 	return ret;
 }

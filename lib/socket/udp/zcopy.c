@@ -30,6 +30,7 @@ static inline struct stack_held held_of(const struct udp_sock *s, struct udp_att
 		.back = held_back,
 		.account = att,
 		.account_gen = att->uses,
+		.count = &s->stats->rx_zcopy_buffers,
 		.charge = b->total + UDP_CHARGE,
 		.shown = shown,
 	};
@@ -98,7 +99,6 @@ static ssize_t give(struct udp_sock *s, struct udp_att *att, struct buf *b, void
 	udp_note_time(s, b);
 	stats_add(&s->stats->rx.packets, 1);
 	stats_add(&s->stats->rx.bytes, (uint64_t)n);
-	stats_add(&s->stats->rx_zcopy_buffers, 1);
 	lock_drop(&st->lock);
 	return n;
 }

@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "socket/addr.h"
+#include "socket/sockaddr.h"
 
 bool sock_addr_get(const struct sockaddr *sa, socklen_t len, struct in6_addr *addr, uint16_t *port,
 		   uint32_t *scope)

@@ -10,7 +10,7 @@
 
 #include "runtime/runtime.h"
 #include "socket/tcp/internal.h"
-#include "socket/tcp/options.h"
+#include "socket/tcp/option/rows.h"
 
 int tcp_sock_opt_give(int level, void *val, socklen_t *len, const void *from, size_t n)
 {
@@ -32,7 +32,7 @@ static int fail(int err)
 	return -1;
 }
 
-static int give_int(const struct opt_row *r, void *val, socklen_t *len, int x)
+static int give_int(const struct tcp_opt_row *r, void *val, socklen_t *len, int x)
 {
 	return tcp_sock_opt_give(r->level, val, len, &x, sizeof(x));
 }
@@ -106,7 +106,7 @@ static int give_pathmtu(void *val, socklen_t *len, uint32_t mtu)
 	return 0;
 }
 
-bool tcp_sock_opt_ask(struct tcp_sock *s, int fd, const struct opt_row *r, void *val,
+bool tcp_sock_opt_ask(struct tcp_sock *s, int fd, const struct tcp_opt_row *r, void *val,
 		      socklen_t *len, int *ret)
 {
 	enum tcp_state state = TCPS_CLOSED;

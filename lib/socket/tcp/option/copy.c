@@ -10,16 +10,16 @@
 
 #include "runtime/runtime.h"
 #include "socket/tcp/internal.h"
-#include "socket/tcp/options.h"
+#include "socket/tcp/option/rows.h"
 
-static bool touched(const struct tcp_sock *s, const struct opt_row *r)
+static bool touched(const struct tcp_sock *s, const struct tcp_opt_row *r)
 {
 	return s->unconn.touched & opt_row_bit(r);
 }
 
 void tcp_sock_opts_read(struct tcp_sock *s, int fd, struct tcp_opts *o)
 {
-	const struct opt_row *r;
+	const struct tcp_opt_row *r;
 
 	*o = tcp_sock_defaults;
 	for (size_t i = 0; (r = opt_row_at(i)); i++) {
@@ -43,7 +43,7 @@ void tcp_sock_fields_inherit(const struct tcp_sock *from, struct tcp_sock *to)
 }
 
 /* What one kernel socket has is set in the other, if that has it not. */
-static void copy(const struct opt_row *r, int from_fd, int to_fd)
+static void copy(const struct tcp_opt_row *r, int from_fd, int to_fd)
 {
 	uint8_t val[64] = {0}, has[64] = {0};
 	socklen_t len = sizeof(val), has_len = sizeof(has);
@@ -65,22 +65,22 @@ void tcp_sock_opts_begin(struct tcp_sock *s, int fd, uint64_t now)
 {
 	if (s->tells & TCP_SOCK_SHOWS)
 		tcp_sock_shows_begin(s);
-	if (s->tells & TCP_SOCK_TOLD)
-		tcp_sock_told_begin(s);
+	if (s->tells & TCP_SOCK_COMPLETIONS)
+		tcp_sock_completion_begin(s);
 	if (touched(s, opt_row_of(IPPROTO_TCP, TCP_QUICKACK)))
 		tcp_quickack(s->c, opt_get_int(fd, IPPROTO_TCP, TCP_QUICKACK, 1), now);
 }
 
 /* Who has another one is the kernel's for good: and SO_ATTACH_FILTER counts its length otherwise.
  */
-static bool copied(const struct opt_row *r)
+static bool copied(const struct tcp_opt_row *r)
 {
 	return r->kind != OPT_ASK && r->kind != OPT_ASK_ADDRESS && r->kind != OPT_ASK_KERNEL &&
 	       r->kind != OPT_MOVES;
 }
 
 /* The kernel begins anew with it in an accepted socket. */
-static bool is_anew(const struct opt_row *r)
+static bool is_anew(const struct tcp_opt_row *r)
 {
 	return opt_row_is(r, SOL_SOCKET, SO_PRIORITY) || opt_row_is(r, IPPROTO_TCP, TCP_FASTOPEN) ||
 	       opt_row_is(r, IPPROTO_TCP, TCP_FASTOPEN_KEY);
@@ -88,7 +88,7 @@ static bool is_anew(const struct opt_row *r)
 
 void tcp_sock_opts_inherit(const struct tcp_sock *from, int from_fd, int fd)
 {
-	const struct opt_row *r;
+	const struct tcp_opt_row *r;
 
 	/* What is read back from the kernel socket must be there; the engine answers for fields. */
 	for (size_t i = 0; (r = opt_row_at(i)); i++) {
@@ -99,7 +99,7 @@ void tcp_sock_opts_inherit(const struct tcp_sock *from, int from_fd, int fd)
 
 void tcp_sock_opts_copy(const struct tcp_sock *s, int from_fd, int to_fd)
 {
-	const struct opt_row *r;
+	const struct tcp_opt_row *r;
 
 	for (size_t i = 0; (r = opt_row_at(i)); i++) {
 		if (touched(s, r) && copied(r))
@@ -109,7 +109,7 @@ void tcp_sock_opts_copy(const struct tcp_sock *s, int from_fd, int to_fd)
 
 void tcp_sock_opts_to_kernel(const struct tcp_sock *s, int fd, const struct tcp_opts *o)
 {
-	const struct opt_row *r;
+	const struct tcp_opt_row *r;
 
 	for (size_t i = 0; (r = opt_row_at(i)); i++) {
 		/* VMA_TCP_NODELAY sets it, too */

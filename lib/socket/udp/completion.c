@@ -13,7 +13,7 @@
 
 /* --- st->lock is held for all of these */
 
-void udp_told_add(struct udp_att *att, struct buf *b)
+void udp_completion_add(struct udp_att *att, struct buf *b)
 {
 	b->next = NULL;
 	*att->unshown_tail = b;
@@ -42,7 +42,7 @@ static void put_back(struct udp_att *att, struct buf *b)
 static void fill(const struct udp_sock *s, struct vma_completion_t *c, uint64_t events)
 {
 	c->events = events;
-	c->user_data = told_user_data(&s->user_data,
+	c->user_data = sock_user_data(&s->user_data,
 				      atomic_load_explicit(&s->v.os_fd, memory_order_relaxed));
 	c->listen_fd = -1;
 }
@@ -61,7 +61,7 @@ static enum stack_tells tell_kernel(struct udp_att *att, struct vma_completion_t
 }
 
 /* struct stack_due.tell */
-enum stack_tells udp_tell(struct stack *st, struct stack_due *d, struct stack_told *told)
+enum stack_tells udp_tell(struct stack *st, struct stack_due *d, struct stack_completions *told)
 {
 	struct udp_att *att = (struct udp_att *)((char *)d - offsetof(struct udp_att, due));
 	struct udp_sock *s = atomic_load_explicit(&att->s, memory_order_relaxed);
@@ -76,11 +76,10 @@ enum stack_tells udp_tell(struct stack *st, struct stack_due *d, struct stack_to
 		return STACK_TELLS_NOT_NOW;
 	}
 	fill(s, c, VMA_SOCKETXTREME_PACKET);
-	c->packet.hw_timestamp = told_time(b);
-	told_src(&b->meta.src, b->meta.sport, &c->src);
+	c->packet.hw_timestamp = completion_time(b);
+	completion_src(&b->meta.src, b->meta.sport, &c->src);
 	stats_add(&s->stats->rx.packets, 1);
 	stats_add(&s->stats->rx.bytes, c->packet.total_len);
-	stats_add(&s->stats->rx_zcopy_buffers, 1);
 	if (att->unshown || att->kernel_events)
 		stack_due_add(st, d);
 	return STACK_TELLS;
@@ -88,7 +87,7 @@ enum stack_tells udp_tell(struct stack *st, struct stack_due *d, struct stack_to
 
 /* --- no stack's lock is held from here on */
 
-void udp_told_kernel(struct udp_sock *s, uint32_t events)
+void udp_completion_kernel(struct udp_sock *s, uint32_t events)
 {
 	struct udp_att *att;
 	struct stack *st;
@@ -113,12 +112,12 @@ int udp_set_user_data(struct vfd *v, int fd, uint64_t value)
 
 	if (!udp_lock_live(s, fd, &cancel))
 		return -EBADF;
-	told_user_data_set(&s->user_data, value);
+	sock_user_data_set(&s->user_data, value);
 	udp_unlock(s, cancel);
 	return 0;
 }
 
 uint64_t udp_get_user_data(struct vfd *v, int fd)
 {
-	return told_user_data(&udp_of(v)->user_data, fd);
+	return sock_user_data(&udp_of(v)->user_data, fd);
 }

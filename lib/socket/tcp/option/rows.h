@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The table of socket options (options.def) and what its rows do with a number; this folder's own.
+/* The table of socket options (rows.def) and what its rows do with a number; this folder's own.
  */
-#ifndef SOCKET_TCP_OPTIONS_H
-#define SOCKET_TCP_OPTIONS_H
+#ifndef SOCKET_TCP_OPTION_ROWS_H
+#define SOCKET_TCP_OPTION_ROWS_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -10,8 +10,8 @@
 
 #include "tcp/tcp.h"
 
-/* As options.def has them. */
-enum opt_kind {
+/* As rows.def has them. */
+enum tcp_opt_kind {
 	OPT_FIELD,
 	OPT_ENGINE,
 	OPT_SOCK,
@@ -25,9 +25,9 @@ enum opt_kind {
 	OPT_MOVES,
 };
 
-struct opt_row {
+struct tcp_opt_row {
 	int level, opt;
-	enum opt_kind kind;
+	enum tcp_opt_kind kind;
 	uint16_t off; /* OPT_FIELD: in tcp_opts */
 	uint8_t size; /* of the field there */
 	uint16_t scale; /* field = option * scale; 0: 1 */
@@ -36,21 +36,21 @@ struct opt_row {
 };
 
 /* The n-th row, NULL behind the last one; that of an option, NULL: none. */
-const struct opt_row *opt_row_at(size_t n);
-const struct opt_row *opt_row_of(int level, int opt);
+const struct tcp_opt_row *opt_row_at(size_t n);
+const struct tcp_opt_row *opt_row_of(int level, int opt);
 /* The row's bit of tcp_sock.unconn.touched: rare rows share one. */
-uint64_t opt_row_bit(const struct opt_row *r);
+uint64_t opt_row_bit(const struct tcp_opt_row *r);
 /* An option that the engine has, as the kernel numbers it. */
-bool opt_row_is(const struct opt_row *r, int level, int opt);
+bool opt_row_is(const struct tcp_opt_row *r, int level, int opt);
 /* It is the size of a buffer, which the kernel doubles when it is set; where it is read back. */
-bool opt_row_is_size(const struct opt_row *r);
-int opt_row_read(const struct opt_row *r);
+bool opt_row_is_size(const struct tcp_opt_row *r);
+int opt_row_read(const struct tcp_opt_row *r);
 
 /* A row's field in o; what the kernel's getsockopt() says of it. */
-void opt_field_put(struct tcp_opts *o, const struct opt_row *r, uint64_t v);
-uint64_t opt_field_get(const struct tcp_opts *o, const struct opt_row *r);
+void opt_field_put(struct tcp_opts *o, const struct tcp_opt_row *r, uint64_t v);
+uint64_t opt_field_get(const struct tcp_opts *o, const struct tcp_opt_row *r);
 /* Copies the row's option, OPT_FIELD or OPT_ENGINE, from the kernel socket into o. */
-void opt_mirror(const struct opt_row *r, int fd, struct tcp_opts *o);
+void opt_mirror(const struct tcp_opt_row *r, int fd, struct tcp_opts *o);
 /* An option of the kernel socket as a number. */
 int opt_get_int(int fd, int level, int opt, int fallback);
 /* 0 or negative errno. */

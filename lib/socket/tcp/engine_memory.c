@@ -72,7 +72,7 @@ void tcp_sock_pieces_free(struct tcp_sock_stack *t)
 		while (t->pieces[i].first) {
 			void *first = t->pieces[i].first;
 
-			memcpy(&t->pieces[i].first, first, sizeof(first));
+			memcpy(&t->pieces[i].first, first, sizeof(t->pieces[i].first));
 			free(first);
 		}
 	}

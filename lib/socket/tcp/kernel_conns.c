@@ -11,11 +11,11 @@
 #include "socket/tcp/internal.h"
 
 /* Further ones are not shown: those that are offloaded need blocks, too. */
-#define LEFT_MAX 32
+#define CONNS_MAX 32
 
 static struct lock lock;
-static struct vma_stats_socket *left[LEFT_MAX]; /* NULL: free. lock */
-static _Atomic unsigned num_left; /* written with the lock */
+static struct vma_stats_socket *conns[CONNS_MAX]; /* NULL: free. lock */
+static _Atomic unsigned num_conns; /* written with the lock */
 
 /* Its number is open and names the same file. */
 static bool is_there(const struct vma_stats_socket *b)
@@ -30,13 +30,13 @@ static bool enter(struct vma_stats_socket *b)
 	bool room = false;
 
 	lock_take(&lock);
-	for (unsigned i = 0; i < LEFT_MAX && !room; i++) {
-		room = !left[i];
+	for (unsigned i = 0; i < CONNS_MAX && !room; i++) {
+		room = !conns[i];
 		if (room)
-			left[i] = b;
+			conns[i] = b;
 	}
 	if (room)
-		atomic_fetch_add_explicit(&num_left, 1, memory_order_relaxed);
+		atomic_fetch_add_explicit(&num_conns, 1, memory_order_relaxed);
 	lock_drop(&lock);
 	return room;
 }
@@ -47,12 +47,12 @@ static struct vma_stats_socket *take(bool (*over)(const struct vma_stats_socket 
 	struct vma_stats_socket *b = NULL;
 
 	lock_take(&lock);
-	for (unsigned i = 0; i < LEFT_MAX && !b; i++) {
-		if (!left[i] || !over(left[i], fd))
+	for (unsigned i = 0; i < CONNS_MAX && !b; i++) {
+		if (!conns[i] || !over(conns[i], fd))
 			continue;
-		b = left[i];
-		left[i] = NULL;
-		atomic_fetch_sub_explicit(&num_left, 1, memory_order_relaxed);
+		b = conns[i];
+		conns[i] = NULL;
+		atomic_fetch_sub_explicit(&num_conns, 1, memory_order_relaxed);
 	}
 	lock_drop(&lock);
 	return b;
@@ -69,7 +69,7 @@ static bool is_over(const struct vma_stats_socket *b, int fd)
 	return !is_there(b);
 }
 
-void tcp_sock_left_add(struct vma_stats_socket *b)
+void tcp_sock_kernel_conn_add(struct vma_stats_socket *b)
 {
 	struct stat st;
 
@@ -82,11 +82,11 @@ void tcp_sock_left_add(struct vma_stats_socket *b)
 		stats_socket_put(b);
 }
 
-void tcp_sock_left_forget(int fd)
+void tcp_sock_kernel_conn_forget(int fd)
 {
 	struct vma_stats_socket *b;
 
-	if (!atomic_load_explicit(&num_left, memory_order_relaxed))
+	if (!atomic_load_explicit(&num_conns, memory_order_relaxed))
 		return;
 	b = take(has_number, fd);
 	if (b)
@@ -114,25 +114,25 @@ static void show(struct vma_stats_socket *b)
 	tcp_sock_show_state_in(b, state);
 }
 
-void tcp_sock_left_look(void)
+void tcp_sock_kernel_conn_look(void)
 {
 	struct vma_stats_socket *b;
 
-	if (!atomic_load_explicit(&num_left, memory_order_relaxed))
+	if (!atomic_load_explicit(&num_conns, memory_order_relaxed))
 		return;
 	while ((b = take(is_over, 0)))
 		stats_socket_put(b);
 	lock_take(&lock);
-	for (unsigned i = 0; i < LEFT_MAX; i++) {
-		if (left[i])
-			show(left[i]);
+	for (unsigned i = 0; i < CONNS_MAX; i++) {
+		if (conns[i])
+			show(conns[i]);
 	}
 	lock_drop(&lock);
 }
 
-void tcp_sock_left_forked(void)
+void tcp_sock_kernel_conn_forked(void)
 {
 	atomic_store(&lock.owner, 0);
-	memset(left, 0, sizeof(left));
-	num_left = 0;
+	memset(conns, 0, sizeof(conns));
+	num_conns = 0;
 }

@@ -8,6 +8,7 @@ static _Atomic bool running;
 
 static const struct tcp_sock_handover tcp_ops = {
 	.share = tcp_sock_share,
+	.give = tcp_sock_give,
 	.leaving = tcp_sock_leaving,
 	.forking = tcp_sock_forking,
 	.inherited = tcp_sock_inherited,

@@ -3,8 +3,8 @@
  * The loop that poll, select and epoll_wait share: look, spin by VMA_SELECT_POLL, then sleep. What
  * is looked at is the business of the three.
  */
-#ifndef IOMUX_MUX_H
-#define IOMUX_MUX_H
+#ifndef IOMUX_WAIT_LOOP_H
+#define IOMUX_WAIT_LOOP_H
 
 #include <poll.h>
 #include <signal.h>
@@ -38,6 +38,8 @@ struct mux_ops {
 	void (*unwatch)(struct mux *m, bool look_follows);
 	/* wait_sleep() over m->pfds said that some are ready. Returns as look(). */
 	int (*woken)(struct mux *m);
+	/* The kernel serves one that was offloaded, or may: only LOOK_KERNEL finds it ready. */
+	bool (*kernel_serves)(const struct mux *m);
 };
 
 /*
@@ -45,7 +47,7 @@ struct mux_ops {
  * VMA_CPU_USAGE_STATS
  */
 struct mux_polling {
-	_Atomic uint64_t since, spent;
+	_Atomic uint64_t since_ns, spent_ns;
 };
 
 struct mux {
@@ -63,7 +65,7 @@ struct mux {
 	bool zero_signals;
 	struct vma_stats_iomux *stats;
 	struct mux_polling *polling;
-	struct spin_memory *memory;
+	struct wait_spin_memory *memory;
 	const sigset_t *sigmask; /* the caller's, NULL: none */
 	sigset_t mask; /* the thread's own, while it sleeps by the caller's */
 	int bell, cancel_state; /* the thread's, while it sleeps */

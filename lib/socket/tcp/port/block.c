@@ -24,7 +24,7 @@
 #include "runtime/runtime.h"
 #include "socket/socket.h"
 #include "socket/tcp/internal.h"
-#include "socket/tcp/options.h"
+#include "socket/tcp/option/rows.h"
 
 #define BLOCKS_MAX 64u
 #define BITS_MAX 6u /* left has a bit for each port */

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-#include "socket/told.h"
+#include "socket/completion.h"
 
 #include <string.h>
 
-#include "socket/addr.h"
+#include "socket/sockaddr.h"
 #include "socket/show.h"
 
-void told_src(const struct in6_addr *addr, uint16_t port, struct sockaddr_in *to)
+void completion_src(const struct in6_addr *addr, uint16_t port, struct sockaddr_in *to)
 {
 	memset(to, 0, sizeof(*to));
 	to->sin_family = IN6_IS_ADDR_V4MAPPED(addr) ? AF_INET : AF_INET6;
@@ -15,7 +15,7 @@ void told_src(const struct in6_addr *addr, uint16_t port, struct sockaddr_in *to
 		memcpy(&to->sin_addr, &addr->s6_addr[12], sizeof(to->sin_addr));
 }
 
-struct timespec told_time(const struct buf *b)
+struct timespec completion_time(const struct buf *b)
 {
 	return sock_show_time(b->flags & BUF_HW_TIME ? b->hw_ns : 0);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* A sockaddr and what it says: a v4-mapped address and a port in host byte order. */
-#ifndef SOCKET_ADDR_H
-#define SOCKET_ADDR_H
+#ifndef SOCKET_SOCKADDR_H
+#define SOCKET_SOCKADDR_H
 
 #include <netinet/in.h>
 #include <stdbool.h>

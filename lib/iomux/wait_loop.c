@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-#include "iomux/mux.h"
+#include "iomux/wait_loop.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -11,10 +11,10 @@
 #include "wait/wait.h"
 
 /*
- * While spinning, signals that only the caller's mask lets through, and a kernel that the ratio
- * leaves out, are asked this often.
+ * While spinning, signals that only the caller's mask lets through are asked for this often; and
+ * the kernel, where the parameters say never, for what has gone to it.
  */
-#define SPIN_KERNEL_NS 100000ull
+#define SPIN_ASK_NS 100000ull
 
 /* How long those that pfds lacks are not asked while the thread sleeps. */
 #define MUTED_NS 10000000ull
@@ -24,7 +24,7 @@ static const struct timespec no_time;
 static struct vma_stats_iomux *_Atomic poll_stats, *_Atomic select_stats;
 static struct mux_polling poll_polling, select_polling;
 /* What a thread polls and selects is the same again, as a rule. */
-static __thread struct spin_memory poll_memory, select_memory;
+static __thread struct wait_spin_memory poll_memory, select_memory;
 static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 
 /* The child has statistics pages of its own. */
@@ -69,13 +69,13 @@ int mux_skip_os(bool kernel_fds)
 static void polling_note(struct mux *m, uint64_t from, uint64_t to)
 {
 	struct mux_polling *p = m->polling;
-	uint64_t since = atomic_load_explicit(&p->since, memory_order_relaxed), percent;
-	uint64_t spent =
-		atomic_fetch_add_explicit(&p->spent, to - from, memory_order_relaxed) + (to - from);
+	uint64_t since = atomic_load_explicit(&p->since_ns, memory_order_relaxed), percent;
+	uint64_t spent = atomic_fetch_add_explicit(&p->spent_ns, to - from, memory_order_relaxed) +
+			 (to - from);
 
-	if (to < since + 1000000000ull || !atomic_compare_exchange_strong(&p->since, &since, to))
+	if (to < since + 1000000000ull || !atomic_compare_exchange_strong(&p->since_ns, &since, to))
 		return;
-	atomic_store_explicit(&p->spent, 0, memory_order_relaxed);
+	atomic_store_explicit(&p->spent_ns, 0, memory_order_relaxed);
 	percent = spent * 100 / (to - since);
 	__atomic_store_n(&m->stats->polling_cpu, percent < 100 ? (uint32_t)percent : 100,
 			 __ATOMIC_RELAXED);
@@ -122,7 +122,7 @@ static uint64_t spin_until(uint64_t start, uint64_t deadline_ns)
  * Polls in user space until something is ready or it has been long enough (0). sp: NULL when
  * VMA_SELECT_POLL says how long that is.
  */
-static int mux_spin(struct mux *m, struct spin *sp, uint64_t start, uint64_t deadline_ns,
+static int mux_spin(struct mux *m, struct wait_spin *sp, uint64_t start, uint64_t deadline_ns,
 		    uint32_t handled)
 {
 	uint64_t end = spin_until(start, deadline_ns), now = start, asked = start;
@@ -148,10 +148,12 @@ static int mux_spin(struct mux *m, struct spin *sp, uint64_t start, uint64_t dea
 				return -EINTR;
 		}
 		now = clock_monotonic_ns();
-		if (now - asked < SPIN_KERNEL_NS)
+		if (now - asked < SPIN_ASK_NS)
 			continue;
 		asked = now;
-		r = ratio ? 0 : m->ops->look(m, LOOK_KERNEL);
+		/* As in the kernel's wait, which is one: without a limit nothing else may come. */
+		pthread_testcancel();
+		r = !ratio && m->ops->kernel_serves(m) ? m->ops->look(m, LOOK_KERNEL) : 0;
 		if (!r)
 			r = signals_look(handled, m->sigmask);
 		if (r)
@@ -265,7 +267,7 @@ static int mux_sleep(struct mux *m, uint64_t deadline_ns, uint32_t handled)
 }
 
 /* Before the first sleep. */
-static int first_spin(struct mux *m, struct spin *sp, uint64_t start, uint64_t deadline_ns,
+static int first_spin(struct mux *m, struct wait_spin *sp, uint64_t start, uint64_t deadline_ns,
 		      uint32_t handled)
 {
 	bool adaptive = params.select_poll == POLL_ADAPTIVE;
@@ -280,7 +282,7 @@ static int first_spin(struct mux *m, struct spin *sp, uint64_t start, uint64_t d
 }
 
 /* A wait that began with `first`, which spinning found, and ended with r. */
-static void count(struct mux *m, const struct spin *sp, int first, int r)
+static void count(struct mux *m, const struct wait_spin *sp, int first, int r)
 {
 	bool adaptive = params.select_poll == POLL_ADAPTIVE;
 	bool spun = m->spin && (adaptive ? sp->until_ns > sp->began_ns : params.select_poll);
@@ -292,7 +294,7 @@ static void count(struct mux *m, const struct spin *sp, int first, int r)
 static int mux_wait(struct mux *m, const struct timespec *timeout, uint32_t handled)
 {
 	uint64_t start = clock_monotonic_ns(), deadline_ns = mux_deadline(timeout, start);
-	struct spin sp = {.memory = NULL};
+	struct wait_spin sp = {.memory = NULL};
 	int first = 0, r;
 
 	if (m->spin)

@@ -81,7 +81,9 @@ static struct vma_stats_socket *socket_in_pages(int fd)
 
 struct vma_stats_socket *stats_socket_if_shown(int fd)
 {
-	return params.stats_file && *params.stats_file ? stats_socket_get(fd) : socket_in_pages(fd);
+	bool written = (params.stats_file && *params.stats_file) || log_enabled(LOG_DEBUG);
+
+	return written ? stats_socket_get(fd) : socket_in_pages(fd);
 }
 
 struct vma_stats_socket *stats_socket_get(int fd)
@@ -156,6 +158,8 @@ void stats_socket_put(struct vma_stats_socket *s)
 		return;
 	if (params.stats_file && *params.stats_file)
 		stats_file_dump(params.stats_file, s);
+	if (log_enabled(LOG_DEBUG))
+		stats_socket_log_end(s);
 	pthread_mutex_lock(&stats_mutex);
 	a = stats_area_of(s);
 	if (a) {
@@ -235,8 +239,10 @@ struct vma_stats_ring *stats_ring_get(void)
 void stats_ring_put(struct vma_stats_ring *r)
 {
 	if (r && r != &spill.ring) {
+		if (log_enabled(LOG_DEBUG))
+			stats_ring_log_end(r);
 		pthread_mutex_lock(&stats_mutex);
-		ADD_WORDS(&stats_header_get()->closed_rings, r, rx_packets, drop_other);
+		ADD_WORDS(&stats_header_get()->closed_rings, r, rx_packets, dev_mem_oob);
 		pthread_mutex_unlock(&stats_mutex);
 	}
 	BLOCK_PUT(r, struct vma_stats_ring, rings, rings, &spill.ring);
@@ -358,9 +364,46 @@ void stats_sockets_log(int fd, int level)
 		log_at(level, "fd %d: no statistics: it is not an offloaded socket", fd);
 }
 
+/* The block of ring i, copied out, if there is one. */
+static bool ring_copy(unsigned i, struct vma_stats_ring *to)
+{
+	bool is = false;
+
+	pthread_mutex_lock(&stats_mutex);
+	if (stats_area && stats_area->rings & 1u << i) {
+		stats_copy_words(to, &stats_header_get()->rings[i], sizeof(*to));
+		is = true;
+	}
+	pthread_mutex_unlock(&stats_mutex);
+	return is;
+}
+
+void stats_log_end(void)
+{
+	struct vma_stats_socket s;
+	struct vma_stats_ring r;
+
+	if (!log_enabled(LOG_DEBUG))
+		return;
+	for (unsigned i = 0; i < VMA_STATS_SOCKETS_MAX; i++)
+		if (slot_copy(i, 0, &s))
+			stats_socket_log_end(&s);
+	for (unsigned i = 0; i < VMA_STATS_RINGS; i++)
+		if (ring_copy(i, &r))
+			stats_ring_log_end(&r);
+}
+
+/* A tool may have asked for a level that costs. */
+static void warn_high_level(int before)
+{
+	if (before < LOG_DEBUG && log_enabled(LOG_DEBUG))
+		log_high_level();
+}
+
 void stats_control(void (*dump_fd)(int fd, int level))
 {
 	int fd = VMA_STATS_DUMP_NONE, level = LOG_INFO;
+	int before = __atomic_load_n(&log_level_now, __ATOMIC_RELAXED);
 
 	pthread_mutex_lock(&stats_mutex);
 	if (stats_has_file()) {
@@ -378,6 +421,7 @@ void stats_control(void (*dump_fd)(int fd, int level))
 		}
 	}
 	pthread_mutex_unlock(&stats_mutex);
+	warn_high_level(before);
 	if (fd < 0)
 		return;
 	if (level < LOG_PANIC || level > LOG_ALL)

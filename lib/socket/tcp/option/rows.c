@@ -4,91 +4,12 @@
  * socket, where the user sets and reads them, and tcp_opts.
  */
 #include <errno.h>
-#include <linux/tcp.h>
-#include <netinet/in.h>
 #include <string.h>
-#include <sys/socket.h>
 
 #include "runtime/runtime.h"
+#include "vma/sockopt_numbers.h"
 #include "socket/tcp/internal.h"
-#include "socket/tcp/options.h"
-
-/* Of kernels newer than the headers. */
-#ifndef SO_PREFER_BUSY_POLL
-#define SO_PREFER_BUSY_POLL 69
-#define SO_BUSY_POLL_BUDGET 70
-#endif
-#ifndef SO_NETNS_COOKIE
-#define SO_NETNS_COOKIE 71
-#endif
-#ifndef SO_BUF_LOCK
-#define SO_BUF_LOCK 72
-#endif
-#ifndef SOCK_SNDBUF_LOCK /* bits of it */
-#define SOCK_SNDBUF_LOCK 1
-#define SOCK_RCVBUF_LOCK 2
-#endif
-#ifndef SO_RESERVE_MEM
-#define SO_RESERVE_MEM 73
-#endif
-#ifndef SO_TXREHASH
-#define SO_TXREHASH 74
-#endif
-#ifndef SO_RCVMARK
-#define SO_RCVMARK 75
-#endif
-#ifndef SO_PASSPIDFD
-#define SO_PASSPIDFD 76
-#define SO_PEERPIDFD 77
-#endif
-#ifndef SO_DEVMEM_LINEAR
-#define SO_DEVMEM_LINEAR 78
-#define SO_DEVMEM_DMABUF 79
-#define SO_DEVMEM_DONTNEED 80
-#endif
-#ifndef SO_RCVPRIORITY
-#define SO_RCVPRIORITY 82
-#endif
-#ifndef SO_PASSRIGHTS
-#define SO_PASSRIGHTS 83
-#endif
-#ifndef TCP_AO_ADD_KEY
-#define TCP_AO_ADD_KEY 38
-#define TCP_AO_DEL_KEY 39
-#define TCP_AO_INFO 40
-#define TCP_AO_GET_KEYS 41
-#define TCP_AO_REPAIR 42
-#endif
-#ifndef TCP_IS_MPTCP
-#define TCP_IS_MPTCP 43
-#endif
-#ifndef TCP_RTO_MAX_MS
-#define TCP_RTO_MAX_MS 44
-#endif
-#ifndef TCP_RTO_MIN_US
-#define TCP_RTO_MIN_US 45
-#endif
-#ifndef TCP_DELACK_MAX_US
-#define TCP_DELACK_MAX_US 46
-#endif
-
-/* linux/in.h and linux/in6.h, which have these, cannot be had beside netinet/in.h. */
-#ifndef IP_LOCAL_PORT_RANGE
-#define IP_LOCAL_PORT_RANGE 51
-#endif
-#ifndef IP_PROTOCOL
-#define IP_PROTOCOL 52
-#endif
-#ifndef IPV6_FLOWINFO
-#define IPV6_FLOWINFO 11
-#endif
-#ifndef IPV6_FLOWLABEL_MGR
-#define IPV6_FLOWLABEL_MGR 32
-#define IPV6_FLOWINFO_SEND 33
-#endif
-#ifndef IPV6_USE_MIN_MTU
-#define IPV6_USE_MIN_MTU 63
-#endif
+#include "socket/tcp/option/rows.h"
 
 /* tcp_opts.notsent_lowat: "off" is the kernel's 0, and this its -1. */
 #define LOWAT_MAX (UINT32_MAX - 1)
@@ -108,20 +29,20 @@
 #define ROW_MOVES .kind = OPT_MOVES, .lo = 1, .hi = 0
 #define OPTION(at, name, done) {.level = (at), .opt = (name), ROW_##done},
 
-static const struct opt_row rows[] = {
-#include "socket/tcp/options.def"
+static const struct tcp_opt_row rows[] = {
+#include "socket/tcp/option/rows.def"
 };
 
 #define NUM_ROWS (sizeof(rows) / sizeof(rows[0]))
 #define OWN_BITS 56u
 #define SHARED_BITS 8u
 
-const struct opt_row *opt_row_at(size_t n)
+const struct tcp_opt_row *opt_row_at(size_t n)
 {
 	return n < NUM_ROWS ? &rows[n] : NULL;
 }
 
-const struct opt_row *opt_row_of(int level, int opt)
+const struct tcp_opt_row *opt_row_of(int level, int opt)
 {
 	for (size_t i = 0; i < NUM_ROWS; i++) {
 		if (rows[i].level == level && rows[i].opt == opt)
@@ -130,32 +51,32 @@ const struct opt_row *opt_row_of(int level, int opt)
 	return NULL;
 }
 
-uint64_t opt_row_bit(const struct opt_row *r)
+uint64_t opt_row_bit(const struct tcp_opt_row *r)
 {
 	size_t n = (size_t)(r - rows);
 
 	return 1ull << (n < OWN_BITS ? n : OWN_BITS + n % SHARED_BITS);
 }
 
-bool opt_row_is(const struct opt_row *r, int level, int opt)
+bool opt_row_is(const struct tcp_opt_row *r, int level, int opt)
 {
 	return r->level == level && r->opt == opt;
 }
 
-bool opt_row_is_size(const struct opt_row *r)
+bool opt_row_is_size(const struct tcp_opt_row *r)
 {
 	return r->kind == OPT_FIELD && (r->off == offsetof(struct tcp_opts, sndbuf) ||
 					r->off == offsetof(struct tcp_opts, rcvbuf));
 }
 
-int opt_row_read(const struct opt_row *r)
+int opt_row_read(const struct tcp_opt_row *r)
 {
 	if (!opt_row_is_size(r))
 		return r->opt;
 	return r->off == offsetof(struct tcp_opts, sndbuf) ? SO_SNDBUF : SO_RCVBUF;
 }
 
-void opt_field_put(struct tcp_opts *o, const struct opt_row *r, uint64_t v)
+void opt_field_put(struct tcp_opts *o, const struct tcp_opt_row *r, uint64_t v)
 {
 	uint8_t *at = (uint8_t *)o + r->off;
 
@@ -180,7 +101,7 @@ void opt_field_put(struct tcp_opts *o, const struct opt_row *r, uint64_t v)
 	}
 }
 
-uint64_t opt_field_get(const struct tcp_opts *o, const struct opt_row *r)
+uint64_t opt_field_get(const struct tcp_opts *o, const struct tcp_opt_row *r)
 {
 	const uint8_t *at = (const uint8_t *)o + r->off;
 	uint64_t v = 0;
@@ -209,7 +130,7 @@ enum tcp_cc tcp_sock_cc_of(const char *name)
 }
 
 /* TCP_CONGESTION, and which buffers are not tuned. */
-static void mirror_engine(const struct opt_row *r, int fd, struct tcp_opts *o)
+static void mirror_engine(const struct tcp_opt_row *r, int fd, struct tcp_opts *o)
 {
 	char name[16] = "";
 	socklen_t len = sizeof(name) - 1;
@@ -225,7 +146,7 @@ static void mirror_engine(const struct opt_row *r, int fd, struct tcp_opts *o)
 	o->rcvbuf_max = lock & SOCK_RCVBUF_LOCK ? o->rcvbuf : tcp_sock_defaults.rcvbuf_max;
 }
 
-void opt_mirror(const struct opt_row *r, int fd, struct tcp_opts *o)
+void opt_mirror(const struct tcp_opt_row *r, int fd, struct tcp_opts *o)
 {
 	uint64_t v = 0;
 	socklen_t len = opt_row_is(r, SOL_SOCKET, SO_MAX_PACING_RATE) ? 8 : 4;

@@ -3,7 +3,7 @@
  * setsockopt() and getsockopt(). The kernel socket is asked first and keeps every option, so errno
  * and what reads back are its own; what the engine knows is copied into the connection by reading
  * it back. What cannot be done here gives the socket to the kernel, with its connection
- * (options.def).
+ * (rows.def).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -19,7 +19,7 @@
 #include "config/config.h"
 #include "socket/socket.h"
 #include "socket/tcp/internal.h"
-#include "socket/tcp/options.h"
+#include "socket/tcp/option/rows.h"
 
 struct tcp_sock_kept_opts {
 	struct tcp_opts o;
@@ -54,7 +54,7 @@ static void mirror_stamps(struct tcp_sock *s, int fd)
 	     us = us_new || opt_get_int(fd, SOL_SOCKET, SO_TIMESTAMP_OLD, 0),
 	     ns = ns_new || opt_get_int(fd, SOL_SOCKET, SO_TIMESTAMPNS_OLD, 0);
 
-	s->tells = (uint8_t)((s->tells & (TCP_SOCK_TELL_INQ | TCP_SOCK_ASIDE)) |
+	s->tells = (uint8_t)((s->tells & (TCP_SOCK_TELL_INQ | TCP_SOCK_TELLS_EXTRA)) |
 			     (us ? TCP_SOCK_TELL_US : 0) | (ns ? TCP_SOCK_TELL_NS : 0) |
 			     (us_new || ns_new ? TCP_SOCK_TELL_NEW : 0));
 	if ((us || ns) && !atomic_exchange_explicit(&stamping, true, memory_order_relaxed))
@@ -109,7 +109,7 @@ static void mirror_sock(struct tcp_sock *s, int fd, int opt, const void *val)
 }
 
 /* The same of a connection that went with its interface. s->lock is held. */
-static void mirror_kept(struct tcp_sock *s, int fd, const struct opt_row *r)
+static void mirror_kept(struct tcp_sock *s, int fd, const struct tcp_opt_row *r)
 {
 	struct stack *st = atomic_load_explicit(&s->st, memory_order_acquire);
 
@@ -122,7 +122,7 @@ static void mirror_kept(struct tcp_sock *s, int fd, const struct opt_row *r)
 }
 
 /* The connection gets its options, of which r's was set. */
-static void set_opts(struct tcp_conn *c, const struct opt_row *r, const struct tcp_opts *o,
+static void set_opts(struct tcp_conn *c, const struct tcp_opt_row *r, const struct tcp_opts *o,
 		     uint64_t now)
 {
 	tcp_set_opts(c, o, now);
@@ -131,7 +131,7 @@ static void set_opts(struct tcp_conn *c, const struct opt_row *r, const struct t
 }
 
 /* What an offloaded connection or listener has of it changes now. s->lock is held. */
-static void apply(struct tcp_sock *s, int fd, const struct opt_row *r)
+static void apply(struct tcp_sock *s, int fd, const struct tcp_opt_row *r)
 {
 	struct stack *st;
 	struct tcp_opts o;
@@ -178,7 +178,7 @@ static const struct {
 	{IPPROTO_TCP, TCP_NOTSENT_LOWAT, 1, INT32_MAX},
 };
 
-static bool is_plain(const struct opt_row *r, int x)
+static bool is_plain(const struct tcp_opt_row *r, int x)
 {
 	for (size_t i = 0; i < sizeof(plain) / sizeof(plain[0]); i++) {
 		if (plain[i].level == r->level && plain[i].opt == r->opt)
@@ -191,7 +191,8 @@ static bool is_plain(const struct opt_row *r, int x)
  * Sets the option in the engine alone. False: it is not such a one, or there is no connection;
  * s->lock is held.
  */
-static bool set_here(struct tcp_sock *s, const struct opt_row *r, const void *val, socklen_t len)
+static bool set_here(struct tcp_sock *s, const struct tcp_opt_row *r, const void *val,
+		     socklen_t len)
 {
 	struct stack *st;
 	struct tcp_opts o;
@@ -214,7 +215,7 @@ static bool set_here(struct tcp_sock *s, const struct opt_row *r, const void *va
 }
 
 /* The kernel socket has it now: with this value user space does nothing differently. */
-static bool asleep(int fd, const struct opt_row *r)
+static bool asleep(int fd, const struct tcp_opt_row *r)
 {
 	int v = 0;
 	socklen_t len = sizeof(v);
@@ -231,8 +232,8 @@ enum ruling {
 
 /* What becomes of a connection by this option; r: its row, or NULL. A socket of the kernel tells.
  */
-static enum ruling rule_on(const struct tcp_sock *s, const struct opt_row *r, int level, int opt,
-			   const void *val, socklen_t len)
+static enum ruling rule_on(const struct tcp_sock *s, const struct tcp_opt_row *r, int level,
+			   int opt, const void *val, socklen_t len)
 {
 	int probe = OWN_FD(libc.socket(s->domain, SOCK_STREAM | SOCK_CLOEXEC, 0)), fd = probe, err;
 	enum ruling ruling = GOES;
@@ -253,13 +254,13 @@ static enum ruling rule_on(const struct tcp_sock *s, const struct opt_row *r, in
 }
 
 /* Options of IPv6 are none of an IPv4 socket's. */
-static const struct opt_row *row_for(const struct tcp_sock *s, int level, int opt)
+static const struct tcp_opt_row *row_for(const struct tcp_sock *s, int level, int opt)
 {
 	return level == IPPROTO_IPV6 && s->domain == AF_INET ? NULL : opt_row_of(level, opt);
 }
 
 /* A connection does not take every value that an idle socket takes. */
-static bool conn_rules(const struct opt_row *r)
+static bool conn_rules(const struct tcp_opt_row *r)
 {
 	return !r || r->kind == OPT_MOVES || r->kind == OPT_ASLEEP || r->kind == OPT_NO_CONN ||
 	       opt_row_is(r, IPPROTO_TCP, TCP_WINDOW_CLAMP);
@@ -269,8 +270,8 @@ static bool conn_rules(const struct opt_row *r)
  * setsockopt() on a connection, of what the engine does not do with every value; no lock is held.
  * 1: the kernel socket may have it, or has the connection now.
  */
-static int set_on_conn(struct vfd *v, const struct opt_row *r, int level, int opt, const void *val,
-		       socklen_t len)
+static int set_on_conn(struct vfd *v, const struct tcp_opt_row *r, int level, int opt,
+		       const void *val, socklen_t len)
 {
 	struct tcp_sock *s = tcp_sock_of(v);
 	enum ruling ruling;
@@ -286,6 +287,10 @@ static int set_on_conn(struct vfd *v, const struct opt_row *r, int level, int op
 		return -1;
 	if (ruling == STAYS)
 		return 1;
+	/* Only a probe has it so far. */
+	if (exception_refuses(atomic_load_explicit(&s->v.os_fd, memory_order_relaxed), level, opt,
+			      OPTION_UNKNOWN))
+		return -1;
 	v->ops->share(v, stats_why_option(level, opt));
 	if (tcp_sock_mode(s) != TCP_SOCK_CONN)
 		return 1;
@@ -312,15 +317,22 @@ static void set_quickack(struct tcp_sock *s, const void *val)
 }
 
 /* A listener's connections begin otherwise. */
-static bool is_fast_open(const struct opt_row *r)
+static bool is_fast_open(const struct tcp_opt_row *r)
 {
 	return opt_row_is(r, IPPROTO_TCP, TCP_FASTOPEN) ||
 	       opt_row_is(r, IPPROTO_TCP, TCP_FASTOPEN_KEY) ||
 	       opt_row_is(r, IPPROTO_TCP, TCP_FASTOPEN_NO_COOKIE);
 }
 
+/* With this option, which the kernel socket has taken, the kernel gets the socket. */
+static bool leaves(const struct tcp_sock *s, int fd, const struct tcp_opt_row *r, socklen_t len)
+{
+	return (!r || r->kind >= OPT_ASLEEP) && tcp_sock_mode(s) != TCP_SOCK_CONN && len &&
+	       !(r && asleep(fd, r));
+}
+
 /* The kernel socket has taken the option: what is done here follows. s->lock is held. */
-static void follow(struct tcp_sock *s, int fd, const struct opt_row *r, const void *val,
+static void follow(struct tcp_sock *s, int fd, const struct tcp_opt_row *r, const void *val,
 		   socklen_t len)
 {
 	if (r && opt_row_is(r, IPPROTO_TCP, TCP_MAXSEG) && zero(val))
@@ -330,7 +342,7 @@ static void follow(struct tcp_sock *s, int fd, const struct opt_row *r, const vo
 	if (r && is_fast_open(r) && tcp_sock_mode(s) == TCP_SOCK_LISTEN)
 		tcp_sock_fast_open_listen(s);
 	if (!r || r->kind >= OPT_ASLEEP) {
-		if (tcp_sock_mode(s) == TCP_SOCK_CONN || !len || (r && asleep(fd, r)))
+		if (!leaves(s, fd, r, len))
 			return;
 		s->unconn.no_offload = true;
 		/* Its connections would lack the option: the kernel takes them from now on. */
@@ -357,8 +369,9 @@ static void follow(struct tcp_sock *s, int fd, const struct opt_row *r, const vo
 int tcp_sock_setsockopt(struct vfd *v, int fd, int level, int opt, const void *val, socklen_t len)
 {
 	struct tcp_sock *s = tcp_sock_of(v);
-	const struct opt_row *r = row_for(s, level, opt);
+	const struct tcp_opt_row *r = row_for(s, level, opt);
 	int ret, cancel, was = errno;
+	int64_t value = OPTION_UNKNOWN;
 
 	if (tcp_sock_mode(s) == TCP_SOCK_CONN && conn_rules(r) &&
 	    set_on_conn(v, r, level, opt, val, len) < 0)
@@ -370,9 +383,14 @@ int tcp_sock_setsockopt(struct vfd *v, int fd, int level, int opt, const void *v
 		tcp_sock_unlock(s, cancel);
 		return 0;
 	}
+	if (params.exception_handling == EXCEPTION_FAILS)
+		value = exception_value(fd, level, opt);
 	ret = libc.setsockopt(fd, level, opt, val, len);
 	libc_internal_begin();
-	if (!ret) {
+	if (!ret && !s->unconn.no_offload && leaves(s, fd, r, len) &&
+	    exception_refuses(fd, level, opt, value)) {
+		ret = -1;
+	} else if (!ret) {
 		bool was_ours = !s->unconn.no_offload;
 
 		follow(s, fd, r, val, len);
@@ -439,7 +457,7 @@ static bool look_now(struct tcp_sock *s, struct tcp_sock_kept_opts *is)
 }
 
 /* What is no field of tcp_opts. */
-static bool number(const struct tcp_sock_kept_opts *is, const struct opt_row *r, int *x)
+static bool number(const struct tcp_sock_kept_opts *is, const struct tcp_opt_row *r, int *x)
 {
 	if (r->kind == OPT_ASK)
 		*x = (int)is->mtu;
@@ -455,7 +473,7 @@ static bool number(const struct tcp_sock_kept_opts *is, const struct opt_row *r,
 }
 
 /* An option that the engine knows better than the idle kernel socket. */
-static int get_from(const struct tcp_sock_kept_opts *is, const struct opt_row *r, void *val,
+static int get_from(const struct tcp_sock_kept_opts *is, const struct tcp_opt_row *r, void *val,
 		    socklen_t *len)
 {
 	char name[16] = "";
@@ -495,7 +513,7 @@ static int get_error(struct tcp_sock *s, int fd, void *val, socklen_t *len)
 }
 
 /* The engine knows it; SO_SNDBUFFORCE and its like are only set. */
-static bool asked_here(const struct opt_row *r)
+static bool asked_here(const struct tcp_opt_row *r)
 {
 	return (r->kind == OPT_FIELD && r->opt == opt_row_read(r)) || r->kind == OPT_ASK ||
 	       opt_row_is(r, IPPROTO_TCP, TCP_CONGESTION) ||
@@ -505,7 +523,7 @@ static bool asked_here(const struct opt_row *r)
 int tcp_sock_getsockopt(struct vfd *v, int fd, int level, int opt, void *val, socklen_t *len)
 {
 	struct tcp_sock *s = tcp_sock_of(v);
-	const struct opt_row *r = row_for(s, level, opt);
+	const struct tcp_opt_row *r = row_for(s, level, opt);
 	struct tcp_sock_kept_opts is;
 	int ret;
 

@@ -160,6 +160,9 @@ static void inherit(struct tcp_sock *parents, void *arg)
 	/* Ours is a copy, which would keep the port when the parent gives it back. */
 	if (parents->port_fd >= 0)
 		own_fd_close(parents->port_fd);
+	/* Without a number it is being closed, and what it had may be another's already. */
+	if (!parents->v.nfds)
+		return;
 	if (parents->closed || parents->v.parked || tcp_sock_mode(parents) == TCP_SOCK_CONN)
 		return;
 	s = tcp_sock_new(fd, parents->domain);
@@ -208,7 +211,7 @@ void tcp_sock_forked(void)
 	tcp_sock_atts_forked();
 	tcp_sock_fast_open_forked();
 	tcp_sock_shows_forked();
-	tcp_sock_told_forked();
-	tcp_sock_wishes_forked();
+	tcp_sock_completion_forked();
+	tcp_sock_ring_attrs_forked();
 	tcp_sock_list_forked(inherit);
 }

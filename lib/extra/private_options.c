@@ -49,7 +49,7 @@ int extra_add_ring_profile(struct vma_ring_type_attr *profile, int *key)
 	if (profile->ring_type != VMA_RING_PACKET)
 		return extra_fail(EINVAL);
 	/* Who asks for one will have rings by it: the first one of an interface is to know. */
-	stacks_wish();
+	stacks_set_ring_attr();
 	*key = PROFILE_PACKET;
 	return 0;
 }
@@ -84,7 +84,7 @@ static int set_ring_logic(int fd, const void *val, socklen_t len)
 	struct vfd *v = extra_socket(fd);
 	uint32_t profile = 0, user = 0;
 	bool rx, tx;
-	stack_wish w;
+	stack_ring_attr w;
 
 	if (!v)
 		return extra_fail(ENOPROTOOPT);
@@ -100,11 +100,11 @@ static int set_ring_logic(int fd, const void *val, socklen_t len)
 		return extra_fail(EINVAL);
 	rx = attr.comp_mask & VMA_RING_ALLOC_MASK_RING_INGRESS && attr.ingress;
 	tx = attr.comp_mask & VMA_RING_ALLOC_MASK_RING_ENGRESS && attr.engress;
-	w = stack_wish_make((enum stack_logic)attr.ring_alloc_logic, (uint8_t)profile, user);
+	w = stack_ring_attr_make((enum stack_logic)attr.ring_alloc_logic, (uint8_t)profile, user);
 	if (v->kind == VFD_UDP)
-		return extra_result(udp_set_wish(v, fd, rx, tx, w));
+		return extra_result(udp_set_ring_attr(v, fd, rx, tx, w));
 	/* A connection sends by the ring that it receives by. */
-	return rx ? extra_result(tcp_sock_set_wish(v, fd, w)) : 0;
+	return rx ? extra_result(tcp_sock_set_ring_attr(v, fd, w)) : 0;
 }
 
 /* --- for preload */

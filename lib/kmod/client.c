@@ -163,6 +163,16 @@ void kmod_conn_del(struct vma_kmod_slot *slot)
 		log_debug(DEVICE ": slot %u: %s", u.slot, strerror(-err));
 }
 
+bool kmod_secret(uint64_t to[4])
+{
+	struct vma_kmod_secret s;
+
+	if (device < 0 || call(VMA_KMOD_SECRET, &s))
+		return false;
+	memcpy(to, s.words, sizeof(s.words));
+	return true;
+}
+
 int kmod_fallback_fd(void)
 {
 	return ring.head ? device : -1;

@@ -39,7 +39,7 @@ void tcp_sock_stats_begin(struct tcp_sock *s, int fd)
 	struct vma_stats_socket *b;
 	int slot;
 
-	tcp_sock_left_forget(fd);
+	tcp_sock_kernel_conn_forget(fd);
 	b = stats_socket_if_shown(fd);
 	slot = b ? stats_socket_slot(b) : -1;
 	s->stats = b ? b : &tcp_sock_no_stats[s->id % TCP_SOCK_NO_STATS];
@@ -65,7 +65,7 @@ void tcp_sock_stats_leave(struct tcp_sock *s)
 
 	s->stats = &tcp_sock_no_stats[s->id % TCP_SOCK_NO_STATS];
 	if (b)
-		tcp_sock_left_add(b);
+		tcp_sock_kernel_conn_add(b);
 }
 
 static void peak(__u64 *most, __u64 now)
@@ -225,7 +225,7 @@ void tcp_sock_figures_look(void)
 		if (b && stats_socket_slot(b) == (int)i)
 			look(s, b);
 	}
-	tcp_sock_left_look();
+	tcp_sock_kernel_conn_look();
 }
 
 uint64_t tcp_sock_retransmits(const struct stack *st)
@@ -237,5 +237,5 @@ void tcp_sock_figures_forked(void)
 {
 	memset(shown, 0, sizeof(shown));
 	num_shown = 0;
-	tcp_sock_left_forked();
+	tcp_sock_kernel_conn_forked();
 }

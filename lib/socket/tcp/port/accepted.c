@@ -13,7 +13,7 @@
 #include "runtime/runtime.h"
 #include "socket/socket.h"
 #include "socket/tcp/internal.h"
-#include "socket/tcp/options.h"
+#include "socket/tcp/option/rows.h"
 
 struct kept {
 	struct kept *next;
