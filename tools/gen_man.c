@@ -7,6 +7,7 @@
 #include "../lib/config/params_table.c" /* NOLINT(bugprone-suspicious-include) */
 #include "../lib/config/profiles.c" /* NOLINT(bugprone-suspicious-include) */
 
+#include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
 
@@ -148,9 +149,15 @@ static void obsoletes(void)
 {
 	const struct param_obsolete *o;
 
-	printf(".SH OBSOLETE\n");
-	for (o = param_obsoletes; o < param_obsoletes + param_obsoletes_count; o++)
-		printf(".TP\n.B %s\nUse %s.\n", o->variable, o->instead);
+	printf(".SH OBSOLETE\n"
+	       "Names of old releases. Each gets a warning, which says what stands here. One that "
+	       "has a successor sets it, "
+	       "where that is not set itself.\n");
+	for (o = param_obsoletes; o < param_obsoletes + param_obsoletes_count; o++) {
+		printf(".TP\n.B %s\n%c", o->variable, toupper((unsigned char)o->instead[0]));
+		put(o->instead + 1);
+		printf(".\n");
+	}
 }
 
 int main(int argc, char **argv)
@@ -162,8 +169,6 @@ int main(int argc, char **argv)
 		parameter(&param_rows[i]);
 	profiles();
 	obsoletes();
-	printf(".SH FILES\n.TP\n.I /etc/libvma.conf\nThe rules, see\n.BR libvma.conf (5).\n"
-	       ".TP\n.I /tmp/vmastat.<pid>\nStatistics, read by\n.BR vma_stats (8).\n"
-	       ".SH SEE ALSO\n.BR libvma.conf (5),\n.BR vma_stats (8)\n");
+	printf(".SH SEE ALSO\n.BR libvma.conf (5),\n.BR vma_stats (8),\n.BR vma_extra (3)\n");
 	return ferror(stdout) || fflush(stdout) ? 1 : 0;
 }

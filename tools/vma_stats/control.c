@@ -12,8 +12,6 @@ static void zero(const struct options *o, struct source *src, const struct snaps
 	for (unsigned i = 0; i < snap->h.max_sockets; i++) {
 		const size_t socket = sizeof(snap->h) + i * sizeof(struct vma_stats_socket),
 			     base = socket + offsetof(struct vma_stats_socket, base);
-		/* As read a moment ago; the snapshot has subtracted the last base. */
-		const char *live = (const char *)src->map + socket;
 		__u32 generation = snap->sockets[i].generation;
 
 		if (!snap->sockets[i].enabled || !options_fd(o, snap->sockets[i].fd))
@@ -24,12 +22,12 @@ static void zero(const struct options *o, struct source *src, const struct snaps
 		 */
 		source_put32(src, base + offsetof(struct vma_stats_base, generation),
 			     generation - 1);
+		/* As they are now: the snapshot has subtracted the last base. */
 		for (unsigned c = 0; c < VMA_STATS_SOCKET_COUNTERS; c++)
-			source_put64(
-				src,
-				base + offsetof(struct vma_stats_base, counter) + c * sizeof(__u64),
-				__atomic_load_n((const __u64 *)(live + socket_counters[c].offset),
-						__ATOMIC_RELAXED));
+			source_put64(src,
+				     base + offsetof(struct vma_stats_base, counter) +
+					     c * sizeof(__u64),
+				     source_get64(src, socket + socket_counters[c].offset));
 		source_put32(src, base + offsetof(struct vma_stats_base, generation), generation);
 	}
 }

@@ -115,6 +115,10 @@ const struct field tcp_fields[] = {
 	TCP(sndbuf_used, "Memory used of the send buffer."),
 	TCP(reordered_bytes, "Memory of what waits for a gap to close."),
 	TCP(flags, NULL),
+	TCP(rcv_wnd_max, "Largest receive window in bytes, as things are."),
+	TCP(rtime_us, "Time until the retransmission timer ends; 0: it does not run."),
+	TCP(unacked_first_len, NULL),
+	TCP(unacked_last_seq, NULL),
 	END,
 };
 
@@ -140,6 +144,10 @@ const struct field ring_fields[] = {
 	COUNTER(vma_stats_ring, drop_other, "Packets dropped for other reasons."),
 	GAUGE(vma_stats_ring, moderation_frames, "Frames that an interrupt waits for."),
 	GAUGE(vma_stats_ring, moderation_usec, "Time that an interrupt waits."),
+	GAUGE(vma_stats_ring, dev_mem_alloc, "Bytes of the device's memory to send from."),
+	COUNTER(vma_stats_ring, dev_mem_bytes, "Bytes sent from the device's memory."),
+	COUNTER(vma_stats_ring, dev_mem_packets, "Packets sent from the device's memory."),
+	COUNTER(vma_stats_ring, dev_mem_oob, "Packets for which the device's memory had no room."),
 	END,
 };
 

@@ -191,6 +191,14 @@ static void cell_address(const struct live_row *r, char *text, size_t size)
 		cell_local(r, text, size);
 }
 
+/* What of it the kernel serves, and why: the first reason, as view 5 has it. */
+static void cell_why(const struct live_row *r, char *text, size_t size)
+{
+	const struct vma_stats_why *why = stats_why_first(live_socket(r));
+
+	snprintf(text, size, "%s", why ? stats_why_name(why->reason) : "");
+}
+
 static double cell_queue(const struct live_row *r, bool total)
 {
 	(void)total;
@@ -210,8 +218,8 @@ static double cell_window(const struct live_row *r, bool total)
 }
 
 /*
- * At 80 columns up to QUEUE. A new column stands where its worth is: what stands behind it, a
- * narrow terminal does not show.
+ * At 80 columns up to QUEUE, and why the kernel serves it in the line below. A new column stands
+ * where its worth is: what stands behind it, a narrow terminal does not show.
  */
 const struct live_column live_socket_columns[] = {
 	{"FD", "FD", 5, number_fd, cell_fd},
@@ -222,6 +230,7 @@ const struct live_column live_socket_columns[] = {
 	{"TX/s", "TX", 5, socket_tx, NULL},
 	{"OS/s", "OS", 5, socket_kernel, NULL},
 	{"QUEUE", "QUEUE", 5, cell_queue, NULL},
+	{"BY KERNEL", "BY KERNEL", -15, NULL, cell_why},
 	{"DRP/s", "DROP", 5, socket_drops, NULL},
 	{"RTR/s", "RETR", 5, socket_retransmits, NULL},
 	{"RXB/s", "RXB", 5, socket_rx_bytes, NULL},

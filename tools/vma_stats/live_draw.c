@@ -155,6 +155,7 @@ static void describe_process(const struct process *p, char *text, size_t size)
 
 static void describe_socket(const struct vma_stats_socket *s, char *text, size_t size)
 {
+	const struct vma_stats_why *why = stats_why_first(s);
 	char local[STATS_ADDR_TEXT], remote[STATS_ADDR_TEXT];
 	size_t at;
 
@@ -164,8 +165,9 @@ static void describe_socket(const struct vma_stats_socket *s, char *text, size_t
 		at += (size_t)snprintf(
 			text + at, size - at, " > %s",
 			stats_addr_text(remote, &s->remote, s->family, s->remote_port));
-	snprintf(text + at, size - at, "  %s, dropped %llu, sent again %llu, polls %.0f%%",
-		 s->offloaded ? "offloaded" : "not offloaded", N(s->rx_drop_packets),
+	snprintf(text + at, size - at, "  %s%s%s, dropped %llu, sent again %llu, polls %.0f%%",
+		 s->offloaded ? "offloaded" : "not offloaded", why ? ", by kernel: " : "",
+		 why ? stats_why_name(why->reason) : "", N(s->rx_drop_packets),
 		 N(s->tx_retransmits), view_percent(s->rx_poll_hit, s->rx_poll_miss));
 }
 
@@ -320,6 +322,7 @@ static void draw_help(struct page *p)
 		"RX TX: packets, RXB TXB: bytes that were offloaded. OS: packets by the kernel.",
 		"DRP: dropped, the queue was full. RTR: TCP segments sent again.",
 		"SPIN: share of the time that select, poll or epoll spins, in percent.",
+		"BY KERNEL: why the kernel serves a socket or a part of it (vma_stats(8)).",
 	};
 
 	for (unsigned i = 1; i + 1 < p->rows; i++)

@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "capture.h"
 #include "choice.h"
 #include "control.h"
 #include "listen.h"
@@ -187,8 +188,10 @@ int main(int argc, char **argv)
 {
 	struct options o;
 
-	options_parse(&o, argc, argv);
 	stop_on(SIGINT);
+	if (argc > 1 && !strcmp(argv[1], "capture"))
+		return capture(argc - 1, argv + 1);
+	options_parse(&o, argc, argv);
 	if (o.listen)
 		return listen_serve(&o);
 	if (o.prometheus)

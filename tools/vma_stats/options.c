@@ -10,18 +10,17 @@
 #include <strings.h>
 
 #include "control.h"
+#include "runtime/log.h"
 #include "source.h"
+#include "vma/log_names.h"
 #include "vma/version.h"
 
+#define LEVEL(level, name) {name, level},
 static const struct {
 	const char *name;
 	int level;
-} levels[] = {
-	{"none", -1},	 {"panic", 0},	     {"error", 1},   {"warn", 2},    {"warning", 2},
-	{"info", 3},	 {"information", 3}, {"details", 4}, {"debug", 5},   {"fine", 6},
-	{"func", 6},	 {"finer", 7},	     {"func+", 7},   {"funcall", 7}, {"all", 8},
-	{"func_all", 8}, {"func-all", 8},
-};
+} levels[] = {LOG_LEVEL_NAMES(LEVEL)};
+#undef LEVEL
 
 #define NUM_LEVELS (sizeof(levels) / sizeof(levels[0]))
 
@@ -31,6 +30,7 @@ static void usage(FILE *f, const char *self)
 		"\nVMA Statistics\n"
 		"Usage:\n"
 		"\t%s [-p pid] [-k directory] [-v view] [-d details] [-i interval] \n"
+		"\t%s capture [-p pid] [-i interface] [-w file] [filter]\n"
 		"Defaults:\n"
 		"\tfind_pid=enabled, directory=\"" SOURCE_DEFAULT_DIR
 		"\", view=1, details=1, interval=1, \n"
@@ -51,9 +51,9 @@ static void usage(FILE *f, const char *self)
 		"  -s, --sockets=<list|range>\tLog only sockets that match <list> or <range>, "
 		"format: 4-16 or 1,9 "
 		"(or combination)\n"
-		"  -z, --zero\t\t\tZero counters\n"
+		"  -z, --zero\t\t\tZero the sockets' counters\n"
 		"  -l, --log_level=<level>\tSet VMA log level to <level>(one of: "
-		"none/panic/error/warn/info/details/debug/fine/finer/all)\n"
+		"none/panic/error/warn/info/details/debug/fine/finer/all, or 0 to 7)\n"
 		"  -S, --fd_dump=<fd> [<level>]\tDump statistics for fd number <fd> using log "
 		"level <level>. Use 0 value "
 		"for all open fds\n"
@@ -67,7 +67,7 @@ static void usage(FILE *f, const char *self)
 		"      --listen=<address:port>\tServe them by HTTP, as in 127.0.0.1:9100\n"
 		"  -V, --version\t\t\tPrint version\n"
 		"  -h, --help\t\t\tPrint this help message\n",
-		self);
+		self, self);
 }
 
 static _Noreturn void mistake(const char *what, const char *value, const char *remedy)
@@ -90,16 +90,15 @@ static int number(const char *what, const char *text, int low, int high)
 	return (int)n;
 }
 
-/* Name or number. */
+/* Name or number, as VMA_TRACELEVEL takes them. */
 static int level(const char *what, const char *text)
 {
 	for (size_t i = 0; i < NUM_LEVELS; i++)
 		if (!strcasecmp(text, levels[i].name))
 			return levels[i].level;
-	if (strspn(text, "0123456789") == strlen(text) || text[0] == '-')
-		return number(what, text, -1, 8);
 	mistake(what, text,
-		"give one of none, panic, error, warn, info, details, debug, fine, finer, all");
+		"give one of none, panic, error, warn, info, details, debug, fine, finer, all, "
+		"or a number from 0 (panic) to 7 (all)");
 }
 
 const char *options_level_name(int wanted)
@@ -110,6 +109,21 @@ const char *options_level_name(int wanted)
 	return "?";
 }
 
+/* The number at *p, which moves behind it; false if there is none that fits. */
+static bool range_end(const char **p, int *out)
+{
+	char *end;
+	long n;
+
+	if (**p < '0' || **p > '9')
+		return false;
+	errno = 0;
+	n = strtol(*p, &end, 10);
+	*p = end;
+	*out = (int)n;
+	return !errno && n <= INT_MAX;
+}
+
 static void ranges(struct options *o, const char *text)
 {
 	static const char remedy[] =
@@ -118,24 +132,21 @@ static void ranges(struct options *o, const char *text)
 
 	for (;;) {
 		struct fd_range r;
-		char *end;
 
-		errno = 0;
-		if (*p < '0' || *p > '9' || o->num_ranges == FD_RANGES)
+		if (o->num_ranges == FD_RANGES || !range_end(&p, &r.first))
 			mistake("-s", text, remedy);
-		r.first = r.last = (int)strtol(p, &end, 10);
-		if (*end == '-') {
-			p = end + 1;
-			if (*p < '0' || *p > '9')
+		r.last = r.first;
+		if (*p == '-') {
+			p++;
+			if (!range_end(&p, &r.last))
 				mistake("-s", text, remedy);
-			r.last = (int)strtol(p, &end, 10);
 		}
-		if (errno || r.last < r.first || (*end && *end != ','))
+		if (r.last < r.first || (*p && *p != ','))
 			mistake("-s", text, remedy);
 		o->ranges[o->num_ranges++] = r;
-		if (!*end)
+		if (!*p)
 			return;
-		p = end + 1;
+		p++;
 	}
 }
 
@@ -288,6 +299,8 @@ void options_parse(struct options *o, int argc, char **argv)
 		if (!parse_view(o, c))
 			parse_one(o, c, argc, argv);
 	check(o);
+	/* These are shown once, and as JSON they do not call totals rates. */
+	o->deltas = o->deltas && o->view < VIEW_GROUPS;
 	if (optind < argc)
 		mistake("argument", argv[optind], "no such option; see vma_stats -h");
 }

@@ -250,6 +250,14 @@ int source_open(struct source *s, const char *dir, int pid, bool writable, char 
 	return err;
 }
 
+static sigjmp_buf bus_jump;
+
+static void on_bus(int signal)
+{
+	(void)signal;
+	siglongjmp(bus_jump, 1);
+}
+
 static void sysfs_put(struct source *s, size_t offset, const void *word, size_t size)
 {
 	if (pwrite(s->fd, word, size, (off_t)offset) != (ssize_t)size)
@@ -257,12 +265,56 @@ static void sysfs_put(struct source *s, size_t offset, const void *word, size_t 
 			strerror(errno));
 }
 
+static void store(void *at, __u64 value, size_t size)
+{
+	if (size == sizeof(__u32))
+		__atomic_store_n((__u32 *)at, (__u32)value, __ATOMIC_RELEASE);
+	else
+		__atomic_store_n((__u64 *)at, value, __ATOMIC_RELEASE);
+}
+
+/*
+ * By the mapping: the process must not see half a word. Its owner may cut the file before, and then
+ * nobody needs the word.
+ */
+static void file_put(struct source *s, size_t offset, __u64 value, size_t size)
+{
+	struct sigaction bus = {.sa_handler = on_bus}, old;
+
+	if (s->is_cut)
+		return;
+	sigaction(SIGBUS, &bus, &old);
+	if (!sigsetjmp(bus_jump, 1))
+		store((char *)s->map + offset, value, size);
+	else
+		s->is_cut = true;
+	sigaction(SIGBUS, &old, NULL);
+	if (s->is_cut)
+		fprintf(stderr, "vmastat: " PREFIX "%d cannot be written: it is truncated\n",
+			s->pid);
+}
+
+__u64 source_get64(struct source *s, size_t offset)
+{
+	const __u64 *at = (const __u64 *)((const char *)s->map + offset);
+	struct sigaction bus = {.sa_handler = on_bus}, old;
+	__u64 value = 0;
+
+	if (s->is_sysfs)
+		return *at;
+	sigaction(SIGBUS, &bus, &old);
+	if (!sigsetjmp(bus_jump, 1))
+		value = __atomic_load_n(at, __ATOMIC_RELAXED);
+	sigaction(SIGBUS, &old, NULL);
+	return value;
+}
+
 void source_put32(struct source *s, size_t offset, __u32 value)
 {
 	if (s->is_sysfs)
 		sysfs_put(s, offset, &value, sizeof(value));
 	else
-		__atomic_store_n((__u32 *)((char *)s->map + offset), value, __ATOMIC_RELEASE);
+		file_put(s, offset, value, sizeof(value));
 }
 
 void source_put64(struct source *s, size_t offset, __u64 value)
@@ -270,7 +322,7 @@ void source_put64(struct source *s, size_t offset, __u64 value)
 	if (s->is_sysfs)
 		sysfs_put(s, offset, &value, sizeof(value));
 	else
-		__atomic_store_n((__u64 *)((char *)s->map + offset), value, __ATOMIC_RELEASE);
+		file_put(s, offset, value, sizeof(value));
 }
 
 void source_close(struct source *s)
@@ -283,14 +335,6 @@ void source_close(struct source *s)
 		close(s->fd);
 	s->map = NULL;
 	s->fd = -1;
-}
-
-static sigjmp_buf bus_jump;
-
-static void on_bus(int signal)
-{
-	(void)signal;
-	siglongjmp(bus_jump, 1);
 }
 
 /* What is wrong with the pages, behind their name. */

@@ -18,6 +18,7 @@ struct source {
 	void *map;
 	size_t size;
 	bool is_sysfs;
+	bool is_cut; /* it could not be written any more, which has been said */
 };
 
 #define SOURCE_DEFAULT_DIR "/tmp/"
@@ -40,9 +41,14 @@ int source_open(struct source *s, const char *dir, int pid, bool writable, char 
  * meanwhile.
  */
 int source_read(struct source *s, struct snapshot *out, char why[WHY_LEN]);
-/* Writes a word of the pages of a source that was opened writable, after those written before. */
+/*
+ * Writes a word of the pages of a source that was opened writable, after those written before. A
+ * line where that fails, also because the file shrinks meanwhile.
+ */
 void source_put32(struct source *s, size_t offset, __u32 value);
 void source_put64(struct source *s, size_t offset, __u64 value);
+/* A word of them as it is now, of sysfs as it was read; 0 where the file has shrunk. */
+__u64 source_get64(struct source *s, size_t offset);
 void source_close(struct source *s);
 
 #endif

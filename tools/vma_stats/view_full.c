@@ -81,8 +81,14 @@ static void full_ring(FILE *f, unsigned i, const struct vma_stats_ring *r, const
 			"Interrupts:", N(r->interrupts_requested), N(r->interrupts_received),
 			suffix);
 	if (r->moderation_frames || r->moderation_usec)
-		fprintf(f, "%-20s %llu / %llu [frames/usec period]\n",
-			"Moderation:", N(r->moderation_frames), N(r->moderation_usec));
+		fprintf(f, "%-20s %llu / %llu [frames/usec period] %-3s\n",
+			"Moderation:", N(r->moderation_frames), N(r->moderation_usec), "");
+	if (r->dev_mem_alloc) {
+		number(f, "Dev Mem Alloc:", r->dev_mem_alloc);
+		fprintf(f, "%-20s %llu / %llu / %llu [kilobytes/packets/oob] %-3s\n",
+			"Dev Mem Stats:", KB(r->dev_mem_bytes), N(r->dev_mem_packets),
+			N(r->dev_mem_oob), suffix);
+	}
 	counter_used(f, "Kernel kicks:", r->kicks, suffix);
 	counter_used(f, "Tx GSO frames:", r->tx_gso_frames, suffix);
 	counter_used(f, "Tx queue full:", r->tx_full, suffix);

@@ -98,6 +98,14 @@ static void tcp(FILE *f, const struct vma_stats_socket *s)
 	fputc('}', f);
 }
 
+static void ring_user(FILE *f, const char *name, bool by_user, __u32 user)
+{
+	if (by_user)
+		fprintf(f, "\"%s\":%u,", name, user);
+	else
+		fprintf(f, "\"%s\":null,", name);
+}
+
 static void one_socket(FILE *f, const struct vma_stats_socket *s)
 {
 	char host[STATS_ADDR_TEXT];
@@ -118,6 +126,8 @@ static void one_socket(FILE *f, const struct vma_stats_socket *s)
 	address(f, "mc_if_addr", &s->mc_if_addr, s->family);
 	fprintf(f, ",\"rx_tid\":%u,\"tx_tid\":%u,\"generation\":%u,", s->rx_tid, s->tx_tid,
 		s->generation);
+	ring_user(f, "rx_ring_user", s->rx_by_user, s->rx_ring_user);
+	ring_user(f, "tx_ring_user", s->tx_by_user, s->tx_ring_user);
 	counters(f, s);
 	numbers(f, ",", s, socket_gauges);
 	tcp(f, s);
@@ -152,6 +162,11 @@ static void header(FILE *f, const struct vma_stats_header *h)
 		",\"max_sockets\":%u,\"log_level\":%d,\"log_details\":%d,\"dump_fd\":%d,\"dump_fd_"
 		"level\":%d",
 		h->max_sockets, h->log_level, h->log_details, h->dump_fd, h->dump_fd_level);
+	fprintf(f,
+		",\"capture\":%u,\"capture_snap\":%u,\"capture_bytes\":%u,\"capture_is\":%u,"
+		"\"capture_fd\":%d,\"capture_error\":%d",
+		h->capture, h->capture_snap, h->capture_bytes, h->capture_is, h->capture_fd,
+		h->capture_error);
 }
 
 static void rings(FILE *f, const struct vma_stats_header *h)
