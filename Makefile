@@ -5,8 +5,9 @@
 #   make test       before each commit (root)          ALL=1 every test, ONLY=step,step some, REPEAT=3, LOAD=2: scripts/test.sh
 #   make bench      [ONLY=name,glob*] (root)           make check   unit tests and symbols, no root
 #   make fuzz       [SECONDS_EACH=600] [ONLY=name]     make lint    make format
-#   make mutate     [ONLY=name,name] deliberate defects, each of which a test must find (root; half an hour)
-#   make install    [DESTDIR=] [PREFIX=/usr/local]     make clean
+#   make mutate     [ONLY=name,name] deliberate defects, each of which a test must find (root; ten minutes)
+#   make install    [DESTDIR=] [PREFIX=/usr/local] [LIBDIR=PREFIX/lib]     make clean
+#   make deb        packages for Debian 12 in build/deb (root installs what is missing for it)
 #   make kmod       vma.ko      make install-kmod [DESTDIR=]      make kunit [ONLY=filter] its tests, no root
 #   make vm         [ONLY=tests/vm/test_kmod.py] tests on Debian's own kernel in a virtual machine (root)
 #
@@ -20,6 +21,7 @@
 SHELL := /bin/bash
 
 PREFIX ?= /usr/local
+LIBDIR ?= $(PREFIX)/lib
 SYSCONFDIR ?= /etc
 SANITIZE ?=
 CHECK_LOCKS ?=
@@ -27,6 +29,8 @@ SECONDS_EACH ?= 600
 ONLY ?=
 comma := ,
 PYTHON ?= /usr/bin/python3
+# Finds libvma.so for LD_PRELOAD=libvma.so; not in every PATH of root's.
+LDCONFIG ?= /sbin/ldconfig
 CLANG ?= clang
 BPFTOOL ?= $(firstword $(wildcard /usr/sbin/bpftool /usr/bin/bpftool) bpftool)
 
@@ -43,7 +47,7 @@ BUILD ?= build/check
 CHECK_FLAGS := -include lib/runtime/lock_check.h
 # What lib/preload's functions hold is compared at their end; around fork() and clone() pairs of them hold locks between them.
 CHECK_PRELOAD := -finstrument-functions -finstrument-functions-exclude-file-list=lib/runtime,lib/fd,/usr/include \
-	-finstrument-functions-exclude-function-list=fork_prepare,fork_parent,forked_child,cloned_child
+	-finstrument-functions-exclude-function-list=fork_prepare,fork_parent,forked_child,cloned_child,once_take,once_drop
 endif
 ifeq ($(SANITIZE),)
 BUILD ?= build
@@ -95,8 +99,8 @@ SIM_SRC := $(wildcard tests/sim/*.c)
 CONFORM := $(B)/tests/conform/conform
 CONFORM_SRC := $(wildcard tests/conform/*.c) tests/sim/seg.c tests/sim/segq_check.c
 # stats_writer has a table of libc's functions of its own, which the checker of the locks would need.
-# exits is preloaded into the tests' programs.
-HELPERS := $(patsubst tests/integration/%.c,$(B)/tests/integration/%,$(filter-out %/exits.c $(if $(CHECK_LOCKS),%/stats_writer.c),$(shell find tests/integration -name '*.c'))) \
+# exits and counted_calls are preloaded into programs; a test makes the latter.
+HELPERS := $(patsubst tests/integration/%.c,$(B)/tests/integration/%,$(filter-out %/exits.c %/counted_calls.c $(if $(CHECK_LOCKS),%/stats_writer.c),$(shell find tests/integration -name '*.c'))) \
 	$(B)/tests/integration/exits.so
 VM_BIN := $(patsubst tests/vm/%.c,$(B)/tests/vm/%,$(wildcard tests/vm/*.c))
 BENCH_BIN := $(patsubst tests/bench/%.c,$(B)/bench/bin/%,$(wildcard tests/bench/*.c))
@@ -108,8 +112,8 @@ CONF := etc/libvma.conf
 DOCS := $(wildcard docs/*.3 docs/*.5 docs/*.8)
 HEADERS := $(wildcard include/mellanox/*.h)
 
-.PHONY: all lib demo test check bench install clean lint format fuzz \
-	mutate unit sim helpers vm-bin bench-bin fuzz-bin deps kmod mlx5-device kunit vm install-kmod
+.PHONY: all lib demo test check bench install install-docs clean lint format fuzz \
+	mutate unit sim helpers vm-bin bench-bin fuzz-bin deps kmod mlx5-device kunit vm install-kmod deb
 
 all: lib $(TOOLS) $(MAN)
 lib: $(B)/libvma.so
@@ -182,7 +186,7 @@ endif
 
 $(B)/vma_stats: $(STATS_OBJ) $(B)/libcore.a
 	$(call say,LINK)
-	$(Q)$(CC) $(SAN) $(LDFLAGS_ALL) -o $(NEW) $(STATS_OBJ) $(B)/libcore.a -Wl,--as-needed -lncursesw -ltinfo $(LIBS) $(PUT)
+	$(Q)$(CC) $(SAN) $(LDFLAGS_ALL) -o $(NEW) $(STATS_OBJ) $(B)/libcore.a -Wl,--as-needed -lncursesw -ltinfo -lpcap $(LIBS) $(PUT)
 
 $(B)/gen_man: tools/gen_man.c $(B)/.flags
 	$(call say,CC)
@@ -301,6 +305,7 @@ $(B)/fuzz/fuzz_%: tests/fuzz/fuzz_%.c $(B)/fuzz/libcore.a
 	$(Q)$(FUZZ_CC) -fsanitize=fuzzer,$(FUZZ_SAN) -o $@ $@.o $(filter %.o,$^) $(B)/fuzz/libcore.a -Wl,--as-needed $(LIBS) -lm
 
 $(B)/fuzz/fuzz_http: $(B)/fuzz/obj/tools/vma_stats/request.o
+$(B)/fuzz/fuzz_capture: $(patsubst %,$(B)/fuzz/obj/tools/vma_stats/%.o,capture_ring capture_text pcapng)
 
 # --- what a person runs
 
@@ -332,20 +337,36 @@ fuzz: fuzz-bin
 	@scripts/fuzz.sh $(B) $(SECONDS_EACH) $(ONLY)
 
 LIBRARY_VERSION = $(shell awk '/define VMA_LIBRARY_(MAJOR|MINOR|REVISION)/ { printf "%s%s", dot, $$3; dot = "." }' include/vma/version.h)
+LIBRARY_RELEASE = $(shell awk '/define VMA_LIBRARY_RELEASE/ { print $$3 }' include/vma/version.h)
+SHARE = $(DESTDIR)$(PREFIX)/share
 
-install: all
-	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(SYSCONFDIR) \
-		$(DESTDIR)$(PREFIX)/include/mellanox $(DESTDIR)$(PREFIX)/share/man/man3 $(DESTDIR)$(PREFIX)/share/man/man5 $(DESTDIR)$(PREFIX)/share/man/man7 $(DESTDIR)$(PREFIX)/share/man/man8
-	install -m 755 $(B)/libvma.so $(DESTDIR)$(PREFIX)/lib/libvma.so
+install: all install-docs
+	install -d $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(SYSCONFDIR) \
+		$(DESTDIR)$(PREFIX)/include/mellanox $(SHARE)/libvma $(SHARE)/bash-completion/completions
+	install -m 755 $(B)/libvma.so $(DESTDIR)$(LIBDIR)/libvma.so
 	install -m 755 $(B)/vma_stats $(DESTDIR)$(PREFIX)/bin/vma_stats
 	install -m 644 $(HEADERS) $(DESTDIR)$(PREFIX)/include/mellanox
-	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(LIBRARY_VERSION)|' etc/libvma.pc.in \
-		> $(DESTDIR)$(PREFIX)/lib/pkgconfig/libvma.pc
-	install -m 644 $(MAN) $(DESTDIR)$(PREFIX)/share/man/man7/libvma.7
-	for page in $(DOCS); do \
-		install -m 644 $$page $(DESTDIR)$(PREFIX)/share/man/man$${page##*.}/$${page##*/} || exit 1; \
-	done
+	sed 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@VERSION@|$(LIBRARY_VERSION)|' etc/libvma.pc.in \
+		> $(DESTDIR)$(LIBDIR)/pkgconfig/libvma.pc
+	install -m 644 docs/vma_stats.grafana.json docs/vma_stats.schema.json $(SHARE)/libvma
+	install -m 644 etc/vma_stats.bash $(SHARE)/bash-completion/completions/vma_stats
 	[ -e $(DESTDIR)$(SYSCONFDIR)/libvma.conf ] || install -m 644 $(CONF) $(DESTDIR)$(SYSCONFDIR)/libvma.conf
+	$(if $(DESTDIR),,[ "$$(id -u)" != 0 ] || $(LDCONFIG))
+
+install-docs: $(MAN)
+	install -d $(SHARE)/man/man3 $(SHARE)/man/man5 $(SHARE)/man/man7 $(SHARE)/man/man8 $(SHARE)/doc/libvma/docs
+	install -m 644 $(MAN) $(SHARE)/man/man7/libvma.7
+	for page in $(DOCS); do \
+		install -m 644 $$page $(SHARE)/man/man$${page##*.}/$${page##*/} || exit 1; \
+	done
+	install -m 644 README.md $(SHARE)/doc/libvma
+	install -m 644 docs/*.md docs/*.svg $(SHARE)/doc/libvma/docs
+	echo 'VMA_VERSION: $(LIBRARY_VERSION)-$(LIBRARY_RELEASE)' > $(SHARE)/doc/libvma/VMA_VERSION
+
+# In a copy: nothing of it stands in the tree, and nothing of the tree's build in it.
+deb:
+	@scripts/deps.sh deb
+	@scripts/deb.sh
 
 # --- the kernel module
 

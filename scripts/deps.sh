@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #
-# deps.sh [bench|programs]: installs the Debian packages that building and testing need; with bench, also those that only
-# `make bench` measures; with programs, those that tests/integration/programs runs. Does nothing, and asks no server, when all of them are there.
+# deps.sh [bench|programs|deb]: installs the Debian packages that building and testing need; with bench, also those that only
+# `make bench` measures; with programs, those that tests/integration/programs runs; with deb, those that `make deb` needs. Does nothing, and asks no server, when all of them are there.
 set -eu -o pipefail
 
 packages=(
@@ -12,6 +12,7 @@ packages=(
 	libibverbs-dev ibverbs-providers ibverbs-utils # the descriptors of mlx5, and who opens its device
 	libnl-3-dev libnl-route-3-dev # the kernel's routes and neighbours
 	libncurses-dev # the live view of vma_stats
+	libpcap-dev tshark # the filter of vma_stats capture, and who reads what it writes
 	g++ pkg-config # programs that use the Extra API
 	libcmocka-dev python3-pytest python3-pytest-xdist python3-scapy # tests; xdist: side by side
 	sockperf iperf3 # measuring
@@ -39,13 +40,22 @@ program_packages=(
 	lighttpd varnish squid tinyproxy microsocks gunicorn nodejs php8.2-fpm libfcgi-bin vsftpd stunnel4 # servers of files and pages
 	mosquitto mosquitto-clients nng-utils beanstalkd # messages
 	unbound knot nsd dnsmasq-base bind9-dnsutils # names
+	libnginx-mod-stream # datagrams through a proxy
+	erlang-base # an emulator that waits for sockets in its own way
 	snmpd snmp chrony tftpd-hpa tftp-hpa # datagrams
 	apache2-utils siege nghttp2-client wget axel aria2 lftp # who asks
 	iperf nuttcp ncat netcat-openbsd # streams
 )
+# What makes Debian packages, looks at them, and makes the bare system in which a test installs them.
+deb_packages=(
+	build-essential debhelper dh-dkms # debian/; the first is what dpkg-buildpackage asks for before it begins
+	lintian
+	mmdebstrap
+)
 case ${1:-} in
 bench) packages+=("${bench_packages[@]}") ;;
 programs) packages+=("${program_packages[@]}") ;;
+deb) packages+=("${deb_packages[@]}") ;;
 esac
 
 missing=()

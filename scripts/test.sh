@@ -20,7 +20,7 @@ ns_need_root
 only=${ONLY:-} all=${ALL:-} repeat=${REPEAT:-1} load=${LOAD:-0} workers=${WORKERS:-6}
 [ -n "$only" ] || case ${SANITIZE:-} in
 1) only=asan-build,asan-unit,asan-sim,asan-conform,asan-integration ;;
-thread) only=tsan-build,tsan-unit,tsan-sim,tsan-conform,tsan-threads ;;
+thread) only=tsan-build,tsan-unit,tsan-threads ;;
 esac
 # What the outer make was told is not for the makes below.
 unset MAKEFLAGS MFLAGS MAKEOVERRIDES MAKELEVEL SANITIZE BUILD ONLY ALL REPEAT LOAD WORKERS
@@ -37,16 +37,28 @@ build()
 	make -j"$(nproc)" -k "$@"
 }
 
-# integration [options]: kernel peers, real programs, namespaces; each test has its own, and waits more than it computes
+# integration [options]: kernel peers, real programs, namespaces; each test has its own, and waits more than it computes. Those
+# that measure run after the others, one at a time.
 integration()
 {
-	$python -m pytest tests/integration --ignore=tests/integration/programs -q -n "$workers" -p no:cacheprovider --tb=short --durations=40 -rs "$@"
+	local rc=0 options=(--ignore=tests/integration/programs --ignore=tests/integration/test_deb.py -q -p no:cacheprovider --tb=short --durations=40 -rs "$@")
+
+	$python -m pytest tests/integration -n "$workers" -m "not alone" "${options[@]}" || rc=1
+	$python -m pytest tests/integration -n 0 -m alone "${options[@]}" || rc=1
+	return $rc
 }
 
 # More programs of Debian's, whose packages are installed for this step only.
 programs()
 {
 	scripts/deps.sh programs && $python -m pytest tests/integration/programs -q -n "$workers" -p no:cacheprovider --tb=short --durations=10 -rs
+}
+
+# Debian packages, and a bare Debian in which they come and go; build/chroot keeps that one.
+# One of the tests downloads a compiler and a kernel's headers there: vma-dkms builds the module.
+deb()
+{
+	make deb && $python -m pytest tests/integration/test_deb.py -q -p no:cacheprovider --tb=short -rs
 }
 
 # sim build count: random exchanges, a part on each processor, and the narrow place; ends with what all of them say.
@@ -89,8 +101,8 @@ vm_mlx5()
 # Both ends the library's: what is not preloaded runs no code of ours.
 threads_with_tsan()
 {
-	$python -m pytest tests/integration/test_tcp_threads.py --tsan -q -n "$workers" -p no:cacheprovider --tb=short \
-		-k "both-ours or control or udp"
+	$python -m pytest tests/integration/test_{tcp_threads,chaos}.py --tsan -q -n "$workers" -p no:cacheprovider --tb=short \
+		-k "both-ours and not fork or control or udp"
 }
 
 # Threads that lose their processor at each lock and each wake-up, and locks that know their order (lib/runtime/lock_check.h).
@@ -105,6 +117,12 @@ chaos_with_locks()
 	CHAOS_CALLS=1500 $python -m pytest tests/integration/test_chaos.py --locks -q -n "$workers" -p no:cacheprovider --tb=short \
 		-k "ours or vanish"
 }
+# What takes minutes of it. Other lanes wait more than it does: it takes what they leave.
+tidy()
+{
+	build all && nice -n 5 scripts/lint.sh build cppcheck clang-tidy
+}
+
 export LOCK_CHECK_SEED=${LOCK_CHECK_SEED:-$RANDOM}
 # Of scripts/mutate's defects those that the unit tests find at once.
 quick_mutants=option-off-by-one,fold-without-second-carry,unlock-missing-on-error,watch-not-unlinked
@@ -114,10 +132,12 @@ quick_mutants=option-off-by-one,fold-without-second-carry,unlock-missing-on-erro
 
 # What the module and the mlx5 ring are for, in one machine of two minutes.
 smoke="goes_past_the_kernel or striding_queue or a_stream_to_a_kernel_peer or bpftool or peers_of_a_killed_process_are or forked_children_live"
+# The unit programs with several threads: in one thread there is no race to see (nor in sim and conform).
+mapfile -t threaded < <(grep -lE 'pthread_create|worker_|net_start' tests/unit/test_*.c | sed 's|.*/||; s|\.c$||')
 many=$([ -n "$all" ] && echo 3 || echo 1)
 
 # step lane when name command...: when is each (each time), few (without ALL=1) or all (with ALL=1 only). The lane `first`
-# ends before main and vm begin. What waits for nobody is beside, at a low priority: a cold kernel of KUnit's is minutes of work.
+# ends before main, vm and lint begin. What waits for nobody is beside, at a low priority: a cold kernel of KUnit's is minutes of work.
 plan()
 {
 	step first each build build all unit sim helpers vm-bin bench-bin
@@ -125,6 +145,8 @@ plan()
 	step vm few vm-smoke vm tests/vm -k "$smoke"
 	step vm all vm vm tests/vm
 	step vm all vm-mlx5 vm_mlx5
+	step lint all tidy tidy
+	step main each lint scripts/lint.sh build format width shell arrows cancel-points own-fds mutants
 	step main each unit scripts/check.sh build
 	step main each sim sim build 60000
 	step main each conform build/tests/conform/conform
@@ -133,10 +155,8 @@ plan()
 	step main each asan-unit scripts/check.sh build/asan
 	step main each asan-sim sim build/asan $((4000 * many))
 	step main each asan-conform build/asan/tests/conform/conform
-	step main each tsan-build build SANITIZE=thread all unit sim helpers
-	step main each tsan-unit scripts/check.sh build/tsan
-	step main each tsan-sim sim build/tsan $((2000 * many))
-	step main each tsan-conform build/tsan/tests/conform/conform
+	step main each tsan-build build SANITIZE=thread all helpers "${threaded[@]/#/build/tsan/tests/unit/}"
+	step main each tsan-unit scripts/check.sh build/tsan "${threaded[@]}"
 	step main each tsan-threads threads_with_tsan
 	step main each locks-build build CHECK_LOCKS=1 all unit helpers
 	step main each locks-unit scripts/check.sh build/check
@@ -149,6 +169,7 @@ plan()
 	step main all fuzz-build build fuzz-bin
 	step main all fuzz scripts/fuzz.sh build 10
 	step main all mutate env ONLY=$quick_mutants scripts/mutate
+	step main all deb deb
 	step main all clang build CC=clang BUILD=build/clang all unit
 }
 

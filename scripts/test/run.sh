@@ -4,7 +4,7 @@
 # run.sh, to be sourced by test.sh: runs the steps that plan() names and shows how far they are. Of test.sh it has logs, only,
 # all, repeat and load. A step leaves in build/test its NAME.log, and NAME.begun and NAME.end while this runs.
 
-lanes="beside first main vm"
+lanes="beside first main vm lint"
 passed=0 failed=0 skipped=0
 declare -A lane_of command_of reported expected_seconds expected_tests
 names=() children=()
@@ -148,31 +148,34 @@ show_progress()
 
 # --- what came of them
 
-# Adds up "12 passed, 1 failed, ..." of the last line that has such words; errors are failures.
+# Adds up "12 passed, 1 failed, ..." of the lines with which pytest ended, or else of the last line that has such words;
+# errors are failures.
 tally()
 {
-	local line words n
+	local lines words n
 
-	line=$(grep -E '[0-9]+ (passed|failed|error|skipped)' "$1" | tail -n 1)
+	lines=$(grep -E '^=* *[0-9]+ (passed|failed|errors?|skipped).* in [0-9.]+s' "$1")
+	[ -n "$lines" ] || lines=$(grep -E '[0-9]+ (passed|failed|error|skipped)' "$1" | tail -n 1)
 	while read -r n words; do
 		case $words in
 		passed) passed=$((passed + n)) ;;
 		failed | error | errors) failed=$((failed + n)) ;;
 		skipped) skipped=$((skipped + n)) ;;
 		esac
-	done < <(grep -oE '[0-9]+ (passed|failed|errors?|skipped)' <<<"$line")
+	done < <(grep -oE '[0-9]+ (passed|failed|errors?|skipped)' <<<"$lines")
 }
 
 # Counts what a step that has ended says of itself, or else the step, and shows its end if it failed.
 report()
 {
-	local name=$1 log=$logs/$1.log rc seconds before=$failed had=$((passed + failed + skipped))
+	local name=$1 log=$logs/$1.log rc seconds before=$failed had=$((passed + failed + skipped)) p=$passed s=$skipped said=""
 
 	read -r rc seconds <"$logs/$name.end"
 	reported[$name]=$rc
 	if grep -qE '^=* *[0-9]+ (passed|failed|errors?|skipped)' "$log"; then
 		tally "$log"
-		[ "$rc" -ne 0 ] && [ "$failed" -eq "$before" ] && [ "$skipped" -eq 0 ] && failed=$((failed + 1))
+		[ "$rc" -ne 0 ] && [ "$failed" -eq "$before" ] && [ "$skipped" -eq "$s" ] && failed=$((failed + 1))
+		said="$((passed - p)) passed, $((failed - before)) failed, $((skipped - s)) skipped"
 	elif [ "$rc" -eq 0 ]; then
 		passed=$((passed + 1))
 	else
@@ -180,8 +183,7 @@ report()
 	fi
 	[ "$rc" -ne 0 ] || { expected_seconds[$name]=$seconds expected_tests[$name]=$((passed + failed + skipped - had)); }
 	[ ! -t 1 ] || printf '\r\033[K'
-	printf '%-6s %-18s %4d s   %s\n' "$([ "$rc" -eq 0 ] && echo ok || echo FAILED)" "$name" "$seconds" \
-		"$(grep -E '[0-9]+ (passed|failed|skipped)' "$log" | tail -n 1 | sed 's/=//g; s/^ *//; s/ in [0-9].*//')"
+	printf '%-6s %-18s %4d s   %s\n' "$([ "$rc" -eq 0 ] && echo ok || echo FAILED)" "$name" "$seconds" "$said"
 	[ "$rc" -eq 0 ] || show_failure "$log"
 }
 
@@ -204,7 +206,7 @@ show_notes()
 	done | sort -rn | awk 'NR == 1 { print "\nthe slowest tests:" } NR <= 10 { t = $1; s = $2; $1 = $2 = ""; printf "    %8s  %-17s %s\n", t, s, substr($0, 3) }'
 	for name in "${names[@]}"; do
 		log=$logs/$name.log
-		grep -E '^SKIPPED |^ .*[1-9][0-9]* skipped' "$log" | sed "s/^ */skipped: $name: /"
+		grep '^SKIPPED ' "$log" | sed "s/^SKIPPED /skipped: $name: /"
 	done
 }
 
@@ -247,6 +249,7 @@ run_once()
 	follow "${children[-1]}"
 	start run_lane main
 	start run_lane vm
+	start run_lane lint
 	follow "${children[@]}"
 	for name in "${names[@]}"; do
 		[ -n "${reported[$name]:-}" ] || { echo "FAILED $name: it did not end"; failed=$((failed + 1)); }

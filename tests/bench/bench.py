@@ -456,8 +456,8 @@ NAMES = {f.__name__: f for f in (udp_pingpong, udp_pingpong_spin, udp_send, udp_
                                  passthrough, tcp_segment, tcp_memory, tcp_pingpong)}
 NAMES.update(tcp_messages=tcp_messages, tcp_connections=tcp_connections, redis_get=redis_get, redis_set=redis_set,
              tcp_bulk_send=tcp_bulk_send, tcp_bulk_receive=tcp_bulk_receive, tcp_loss=tcp_loss)
-NAMES.update({f"mlx5_{what}": mlx5(what) for what in ("udp_send", "udp_sendmmsg", "udp_receive", "udp_receive_1400", "udp_zcopy", "udp_zcopy_1400", "udp_xtreme", "tcp_send", "tcp_receive",
-                                                       "tcp_xtreme")})
+NAMES.update({f"mlx5_{what}": mlx5(what) for what in (
+    "udp_send", "udp_sendmmsg", "udp_receive", "udp_receive_1400", "udp_zcopy", "udp_zcopy_1400", "udp_xtreme", "tcp_send", "tcp_receive", "tcp_xtreme")})
 NAMES.update({f"mlx5_{what}_strq": mlx5(what, striding=True) for what in ("udp_receive", "tcp_receive")})
 
 

@@ -4,7 +4,11 @@
  * some never do. The kernels that have neither netem nor fq can be measured over it, and which
  * frame is lost depends on the seed alone: the nth of its direction, whoever sent it.
  *
- *   lossy_link DEVICE DEVICE DELAY_US LOSS_PPM SEED    prints "ready", at SIGTERM what it did
+ *   lossy_link DEVICE DEVICE DELAY_US LOSS_PPM SEED [MBIT]
+ *              prints "ready", at SIGTERM what it did
+ *
+ * With MBIT the wire is narrow, too: frames wait in front of it, for as long as the delay at most,
+ * and those that come then are dropped ("full").
  *
  * The frames are as long as the devices' peers sent them: switch their TSO off, or a loss takes 64
  * KiB.
@@ -45,8 +49,14 @@ struct direction {
 	int from, to;
 	uint64_t random;
 	uint64_t seen, lost, full, too_long, refused;
+	uint64_t idle_at; /* when all that came before has passed the narrow place */
 	uint32_t head, tail; /* frames tail .. head - 1 are on the way, in the order of due */
 	struct frame *slots;
+};
+
+struct wire {
+	uint64_t delay_ns, mbit; /* mbit 0: as fast as they come */
+	uint32_t loss_ppm;
 };
 
 static volatile sig_atomic_t ended;
@@ -105,9 +115,10 @@ static int open_device(const char *name)
 }
 
 /* Takes what has arrived; it is due after the delay, or lost. */
-static void take(struct direction *d, uint64_t delay_ns, uint32_t loss_ppm)
+static void take(struct direction *d, const struct wire *w)
 {
 	for (;;) {
+		uint64_t now = now_ns(), begin;
 		struct frame *f = &d->slots[d->head % SLOTS];
 		ssize_t n = recv(d->from, f->bytes, sizeof(f->bytes), MSG_TRUNC);
 
@@ -119,15 +130,18 @@ static void take(struct direction *d, uint64_t delay_ns, uint32_t loss_ppm)
 			d->too_long++;
 			continue;
 		}
-		if (d->seen++ >= SPARED && draw(&d->random) % 1000000 < loss_ppm) {
+		if (d->seen++ >= SPARED && draw(&d->random) % 1000000 < w->loss_ppm) {
 			d->lost++;
 			continue;
 		}
-		if (d->head - d->tail == SLOTS - 1) {
+		begin = d->idle_at > now ? d->idle_at : now;
+		if (d->head - d->tail == SLOTS - 1 || begin - now > w->delay_ns) {
 			d->full++;
 			continue;
 		}
-		f->due = now_ns() + delay_ns;
+		if (w->mbit)
+			d->idle_at = begin + (uint64_t)n * 8000 / w->mbit;
+		f->due = begin + w->delay_ns;
 		f->len = (uint32_t)n;
 		d->head++;
 	}
@@ -150,7 +164,7 @@ static uint64_t give(struct direction *d)
 	return UINT64_MAX;
 }
 
-static void relay(struct direction d[2], uint64_t delay_ns, uint32_t loss_ppm)
+static void relay(struct direction d[2], const struct wire *w)
 {
 	struct pollfd ready[2] = {{.fd = d[0].from, .events = POLLIN},
 				  {.fd = d[1].from, .events = POLLIN}};
@@ -162,7 +176,7 @@ static void relay(struct direction d[2], uint64_t delay_ns, uint32_t loss_ppm)
 		for (int i = 0; i < 2; i++) {
 			uint64_t next;
 
-			take(&d[i], delay_ns, loss_ppm);
+			take(&d[i], w);
 			next = give(&d[i]);
 			due = next < due ? next : due;
 		}
@@ -176,12 +190,16 @@ static void relay(struct direction d[2], uint64_t delay_ns, uint32_t loss_ppm)
 int main(int argc, char **argv)
 {
 	struct direction d[2] = {0};
+	struct wire w;
 	int fds[2];
 
-	if (argc != 6) {
-		fprintf(stderr, "usage: lossy_link DEVICE DEVICE DELAY_US LOSS_PPM SEED\n");
+	if (argc != 6 && argc != 7) {
+		fprintf(stderr, "usage: lossy_link DEVICE DEVICE DELAY_US LOSS_PPM SEED [MBIT]\n");
 		return 2;
 	}
+	w = (struct wire){.delay_ns = strtoull(argv[3], NULL, 0) * 1000,
+			  .loss_ppm = (uint32_t)strtoul(argv[4], NULL, 0),
+			  .mbit = argc > 6 ? strtoull(argv[6], NULL, 0) : 0};
 	signal(SIGTERM, end);
 	signal(SIGINT, end);
 	prctl(PR_SET_TIMERSLACK, 1ul);
@@ -200,7 +218,7 @@ int main(int argc, char **argv)
 	}
 	printf("ready\n");
 	fflush(stdout);
-	relay(d, strtoull(argv[3], NULL, 0) * 1000, (uint32_t)strtoul(argv[4], NULL, 0));
+	relay(d, &w);
 	for (int i = 0; i < 2; i++) {
 		printf("%s to %s: seen %llu lost %llu full %llu too-long %llu refused %llu\n",
 		       argv[1 + i], argv[2 - i], (unsigned long long)d[i].seen,

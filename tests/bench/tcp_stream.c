@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Some TCP streams side by side in one thread, CUBIC at the sender.
+ * Some TCP streams side by side in one thread.
  *
  *   tcp_stream recv ADDRESS PORT STREAMS
  *            takes so many connections to their ends, prints "goodput N": their Mbit/s summed
- *   tcp_stream send ADDRESS PORT STREAMS SECONDS
- *            prints what TCP_INFO says of each at the end
+ *   tcp_stream send ADDRESS PORT STREAMS SECONDS [CONTROL]
+ *            with that congestion control (cubic); prints what TCP_INFO says of each at the end
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -81,14 +81,14 @@ static void receive(const struct sockaddr_in *at)
 	printf("goodput %.3f\n", goodput);
 }
 
-static void transmit(const struct sockaddr_in *to, double seconds)
+static void transmit(const struct sockaddr_in *to, double seconds, const char *control)
 {
 	double end;
 
 	for (int i = 0; i < num_streams; i++) {
 		int s = socket(AF_INET, SOCK_STREAM, 0);
 
-		if (setsockopt(s, IPPROTO_TCP, TCP_CONGESTION, "cubic", 5))
+		if (setsockopt(s, IPPROTO_TCP, TCP_CONGESTION, control, (socklen_t)strlen(control)))
 			die("TCP_CONGESTION");
 		if (connect(s, (const struct sockaddr *)to, sizeof(*to)))
 			die("connect");
@@ -134,7 +134,7 @@ int main(int argc, char **argv)
 
 	if (argc < 5 || inet_pton(AF_INET, argv[2], &to.sin_addr) != 1) {
 		fprintf(stderr, "usage: tcp_stream recv ADDRESS PORT STREAMS | send ADDRESS PORT "
-				"STREAMS SECONDS\n");
+				"STREAMS SECONDS [CONTROL]\n");
 		return 2;
 	}
 	to.sin_port = htons((uint16_t)atoi(argv[3]));
@@ -144,6 +144,6 @@ int main(int argc, char **argv)
 	if (!strcmp(argv[1], "recv"))
 		receive(&to);
 	else
-		transmit(&to, argc > 5 ? atof(argv[5]) : 1.0);
+		transmit(&to, argc > 5 ? atof(argv[5]) : 1.0, argc > 6 ? argv[6] : "cubic");
 	return 0;
 }

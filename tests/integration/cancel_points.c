@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * cancel_points pending|races <own address> <peer address> <UDP port> <TCP port> [count]: threads
- * that are cancelled in calls on UDP sockets and connections. The peer echoes on both ports.
+ * cancel_points pending|waiting|races <own address> <peer address> <UDP port> <TCP port> [count]:
+ * threads that are cancelled in calls on UDP sockets and connections. The peer echoes on both
+ * ports.
  *
  * pending: the request is there before the call. Prints for each call whether it ended the thread.
+ * waiting: it comes while the call waits for what never comes; prints the same.
  * races: it comes at any time in a loop of calls; count threads.
  * After each thread the other sockets must go on: nothing that it held may have stayed taken.
  */
@@ -302,6 +304,111 @@ static void pending(void)
 	}
 }
 
+/* --- calls that wait until they are cancelled */
+
+static void w_recv(void)
+{
+	recv(t, buf, 10, 0);
+}
+static void w_peek(void)
+{
+	recv(t, buf, 10, MSG_PEEK | MSG_WAITALL);
+}
+static void w_recvfrom(void)
+{
+	recvfrom(u, buf, 10, 0, NULL, NULL);
+}
+static void w_recvmsg(void)
+{
+	recvmsg(u, &(struct msghdr){.msg_iov = &iov, .msg_iovlen = 1}, 0);
+}
+static void w_recvmmsg(void)
+{
+	struct mmsghdr m = {.msg_hdr = {.msg_iov = &iov, .msg_iovlen = 1}};
+
+	recvmmsg(u, &m, 1, 0, NULL);
+}
+static void w_poll(void)
+{
+	poll(&(struct pollfd){.fd = t, .events = POLLIN}, 1, -1);
+}
+static void w_ppoll(void)
+{
+	struct timespec hour = {3600, 0};
+
+	ppoll(&(struct pollfd){.fd = u, .events = POLLIN}, 1, &hour, NULL);
+}
+static void w_select(void)
+{
+	fd_set rd;
+
+	FD_ZERO(&rd);
+	FD_SET(u, &rd);
+	select(u + 1, &rd, NULL, NULL, NULL);
+}
+static void w_epoll_wait(void)
+{
+	struct epoll_event ev;
+
+	epoll_wait(ep, &ev, 1, -1);
+}
+/* The peer's echo is not read: both directions fill. */
+static void w_send(void)
+{
+	for (;;)
+		send(t, buf, sizeof(buf), 0);
+}
+
+/* The last one leaves a connection that is of no more use. */
+static const struct {
+	const char *name;
+	void (*call)(void);
+} waits[] = {
+	{"recv", w_recv},
+	{"recv, peek", w_peek},
+	{"read", c_read},
+	{"recvfrom", w_recvfrom},
+	{"recvmsg", w_recvmsg},
+	{"recvmmsg", w_recvmmsg},
+	{"accept", c_accept},
+	{"poll", w_poll},
+	{"ppoll", w_ppoll},
+	{"select", w_select},
+	{"epoll_wait", w_epoll_wait},
+	{"send", w_send},
+};
+
+static void *one_wait(void *arg)
+{
+	void (*const *call)(void) = arg;
+
+	(*call)();
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
+	return NULL;
+}
+
+static void waiting(void)
+{
+	struct timeval for_ever = {0};
+
+	CHECK(!setsockopt(u, SOL_SOCKET, SO_RCVTIMEO, &for_ever, sizeof(for_ever)));
+	CHECK(!fcntl(l, F_SETFL, 0));
+	for (unsigned i = 0; i < sizeof(waits) / sizeof(waits[0]); i++) {
+		pthread_t thread;
+		void *result;
+
+		now = waits[i].name;
+		CHECK(!pthread_create(&thread, NULL, one_wait, (void *)&waits[i].call));
+		/* Most are asleep, or spin, by then; for none may it matter. */
+		usleep(50000);
+		CHECK(!pthread_cancel(thread));
+		alarm(PATIENCE_S);
+		CHECK(!pthread_join(thread, &result));
+		printf("%s %s\n", now, result == PTHREAD_CANCELED ? "cancelled" : "returned");
+		goes_on();
+	}
+}
+
 /* --- the request at any time */
 
 static void *loop(void *arg)
@@ -364,6 +471,8 @@ int main(int argc, char **argv)
 	goes_on();
 	if (!strcmp(argv[1], "pending"))
 		pending();
+	else if (!strcmp(argv[1], "waiting"))
+		waiting();
 	else
 		races(argc > 6 ? (unsigned)atoi(argv[6]) : 100);
 	return 0;

@@ -3,118 +3,36 @@
  * Random calls from many threads on descriptors that they share. An ordinary program: it knows
  * nothing of the library.
  *
- *   chaos <seed> <calls of each thread> <threads> <own address> <peer's address> [fork] [cancel]
+ *   chaos <seed> <calls> <threads> <own IPv4> <peer's> <own IPv6> <peer's> [fork] [cancel]
  *
- * fork: some calls are a fork() whose child makes calls, too. cancel: threads are cancelled and
- * begun again. Ends with 0 when each call has returned, with a result and an errno that the kernel
- * gives, too; says what was wrong otherwise;
+ * Each thread makes so many calls, in both families. fork: some calls are a fork() whose child
+ * makes calls, too. cancel: threads are cancelled and begun again. Ends with 0 when each call has
+ * returned, with a result and an errno that the kernel gives, too; says what was wrong otherwise;
  * when a call does not return it says so and stays for the debugger. Nothing blocks for long:
- * descriptors have time limits before another thread sees them.
+ * descriptors have time limits before another thread sees them. What arrives chaos_data looks at.
  */
-#include <arpa/inet.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <pthread.h>
-#include <signal.h>
-#include <stdarg.h>
-#include <stdatomic.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/select.h>
-#include <sys/socket.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
-#define THREADS_MAX 64
+#include "chaos.h"
+
 #define SLOTS 48
 #define PORTS 6
 #define FIRST_PORT 9300
 #define ROOM 9000
-#define ERRNOS 200
-#define STUCK_S 60 /* no call may take longer; the longest time limit is a second */
 /* Upper half of what epoll is given; the lower half is a slot. */
 #define EPOLL_MAGIC 0x63680a0500000000ull
 
-struct thread {
-	pthread_t id;
-	unsigned number, seed;
-	unsigned left; /* calls */
-	_Atomic bool ended;
-	/* The call that it is in, NULL: none; since when. For the watch. */
-	const char *_Atomic call;
-	_Atomic int fd;
-	_Atomic long since_s;
-};
-
-struct op {
-	const char *name;
-	unsigned weight;
-	long (*fn)(struct thread *t, int fd);
-	bool no_fd;
-};
-
-static struct thread threads[THREADS_MAX];
-static unsigned num_threads;
-static in_addr_t own, peer;
-static bool with_fork, with_cancel;
+static bool with_fork;
 static _Atomic int slots[SLOTS];
-static _Atomic unsigned long done, good, errnos[ERRNOS];
-static _Atomic bool is_child;
-
-/* What a call on a socket, a set or a pipe may say. Not there: EFAULT, ENOSYS, EIO, EDEADLK, ... */
-static const int known[] = {
-	EAGAIN,	       EBADF,	    ENOTCONN,	  EPIPE,       ECONNRESET, ECONNREFUSED,
-	ECONNABORTED,  EINPROGRESS, EALREADY,	  EISCONN,     EINVAL,	   EADDRINUSE,
-	EADDRNOTAVAIL, ENETUNREACH, EHOSTUNREACH, ENETDOWN,    ETIMEDOUT,  EINTR,
-	EDESTADDRREQ,  EOPNOTSUPP,  EMSGSIZE,	  ENOPROTOOPT, ENOTSOCK,   ENODEV,
-	EEXIST,	       ENOENT,	    ELOOP,	  EPERM,       ENOTTY,	   ESPIPE,
-};
-
-static __attribute__((noreturn, format(printf, 1, 2))) void wrong(const char *format, ...)
-{
-	va_list ap;
-
-	va_start(ap, format);
-	fprintf(stderr, "chaos: ");
-	vfprintf(stderr, format, ap);
-	fprintf(stderr, "\n");
-	va_end(ap);
-	abort();
-}
-
-static unsigned any(struct thread *t, unsigned below)
-{
-	return (unsigned)rand_r(&t->seed) % below;
-}
-
-static long now_s(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return ts.tv_sec;
-}
 
 /* --- descriptors */
-
-/* Who may see it must not block on it for long. */
-static void limit(struct thread *t, int fd)
-{
-	struct timeval tv = {.tv_usec = 1000 + (int)any(t, 40000)};
-
-	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv));
-	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &tv, sizeof(tv));
-	if (any(t, 2))
-		fcntl(fd, F_SETFL, O_NONBLOCK);
-}
 
 /* Puts it where all threads find it; what was there is closed. errno is kept. */
 static void publish(struct thread *t, int fd)
@@ -127,16 +45,38 @@ static void publish(struct thread *t, int fd)
 	errno = err;
 }
 
-static struct sockaddr_in address(struct thread *t, in_addr_t ip)
+struct address {
+	struct sockaddr_storage a;
+	socklen_t len;
+};
+
+static struct address address(struct thread *t, int family, bool peers)
 {
-	return (struct sockaddr_in){.sin_family = AF_INET,
-				    .sin_addr.s_addr = ip,
-				    .sin_port = htons((uint16_t)(FIRST_PORT + any(t, PORTS)))};
+	struct address to;
+
+	to.len = host_address(&to.a, family, peers, (uint16_t)(FIRST_PORT + any(t, PORTS)));
+	return to;
+}
+
+static int any_family(struct thread *t)
+{
+	return any(t, 2) ? AF_INET6 : AF_INET;
+}
+
+/* An address of the socket's family, now and then of the other one. */
+static struct address address_for(struct thread *t, int fd, bool peers)
+{
+	int family = AF_INET;
+	socklen_t len = sizeof(family);
+
+	if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &len) || !any(t, 16))
+		family = any_family(t);
+	return address(t, family == AF_INET6 ? AF_INET6 : AF_INET, peers);
 }
 
 static long new_tcp(struct thread *t, int unused)
 {
-	int fd = socket(AF_INET, SOCK_STREAM, 0), one = 1;
+	int fd = socket(any_family(t), SOCK_STREAM, 0), one = 1;
 
 	(void)unused;
 	if (fd < 0)
@@ -149,7 +89,7 @@ static long new_tcp(struct thread *t, int unused)
 
 static long new_udp(struct thread *t, int unused)
 {
-	int fd = socket(AF_INET, SOCK_DGRAM, 0);
+	int fd = socket(any_family(t), SOCK_DGRAM, 0);
 
 	(void)unused;
 	if (fd < 0)
@@ -183,8 +123,8 @@ static long new_pipe(struct thread *t, int unused)
 
 static long new_listener(struct thread *t, int unused)
 {
-	struct sockaddr_in a = address(t, own);
-	int fd = socket(AF_INET, SOCK_STREAM, 0), one = 1;
+	struct address a = address(t, any_family(t), false);
+	int fd = socket(a.a.ss_family, SOCK_STREAM, 0), one = 1;
 	long r;
 
 	(void)unused;
@@ -192,7 +132,7 @@ static long new_listener(struct thread *t, int unused)
 		return -1;
 	limit(t, fd);
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-	r = bind(fd, (struct sockaddr *)&a, sizeof(a));
+	r = bind(fd, (struct sockaddr *)&a.a, a.len);
 	if (!r)
 		r = listen(fd, 16);
 	publish(t, fd);
@@ -202,15 +142,15 @@ static long new_listener(struct thread *t, int unused)
 /* The commonest life: most calls on it bring something. */
 static long new_connection(struct thread *t, int unused)
 {
-	struct sockaddr_in a = address(t, peer);
-	int fd = socket(AF_INET, SOCK_STREAM, 0);
+	struct address a = address(t, any_family(t), true);
+	int fd = socket(a.a.ss_family, SOCK_STREAM, 0);
 	long r;
 
 	(void)unused;
 	if (fd < 0)
 		return -1;
 	limit(t, fd);
-	r = connect(fd, (struct sockaddr *)&a, sizeof(a));
+	r = connect(fd, (struct sockaddr *)&a.a, a.len);
 	publish(t, fd);
 	return r;
 }
@@ -249,18 +189,22 @@ static long do_dup2(struct thread *t, int fd)
 
 static long do_bind(struct thread *t, int fd)
 {
-	struct sockaddr_in a = address(t, any(t, 4) ? own : INADDR_ANY);
+	struct address a = address_for(t, fd, false);
 
-	return bind(fd, (struct sockaddr *)&a, sizeof(a));
+	if (!any(t, 4) && a.a.ss_family == AF_INET)
+		((struct sockaddr_in *)&a.a)->sin_addr.s_addr = INADDR_ANY;
+	else if (!any(t, 4) && a.a.ss_family == AF_INET6)
+		((struct sockaddr_in6 *)&a.a)->sin6_addr = in6addr_any;
+	return bind(fd, (struct sockaddr *)&a.a, a.len);
 }
 
 static long do_connect(struct thread *t, int fd)
 {
-	struct sockaddr_in a = address(t, any(t, 8) ? peer : own);
+	struct address a = address_for(t, fd, any(t, 8));
 
 	if (!any(t, 16))
-		a.sin_family = AF_UNSPEC;
-	return connect(fd, (struct sockaddr *)&a, sizeof(a));
+		a.a.ss_family = AF_UNSPEC;
+	return connect(fd, (struct sockaddr *)&a.a, a.len);
 }
 
 static long do_listen(struct thread *t, int fd)
@@ -270,14 +214,15 @@ static long do_listen(struct thread *t, int fd)
 
 static long do_accept(struct thread *t, int fd)
 {
-	struct sockaddr_in a;
+	struct sockaddr_storage a;
 	socklen_t len = sizeof(a);
 	int got = accept4(fd, (struct sockaddr *)&a, &len, any(t, 2) ? SOCK_NONBLOCK : 0);
 
 	if (got < 0)
 		return -1;
-	if (len != sizeof(a) || a.sin_family != AF_INET)
-		wrong("accept(): a peer's address of %u bytes, family %d", len, a.sin_family);
+	if (!(a.ss_family == AF_INET && len == sizeof(struct sockaddr_in)) &&
+	    !(a.ss_family == AF_INET6 && len == sizeof(struct sockaddr_in6)))
+		wrong("accept(): a peer's address of %u bytes, family %d", len, a.ss_family);
 	limit(t, got);
 	publish(t, got);
 	return got;
@@ -298,10 +243,10 @@ static long do_send(struct thread *t, int fd)
 
 static long do_sendto(struct thread *t, int fd)
 {
-	struct sockaddr_in a = address(t, peer);
+	struct address a = address_for(t, fd, true);
 	char buf[1400] = {0};
 
-	return sendto(fd, buf, any(t, sizeof(buf)), MSG_NOSIGNAL, (struct sockaddr *)&a, sizeof(a));
+	return sendto(fd, buf, any(t, sizeof(buf)), MSG_NOSIGNAL, (struct sockaddr *)&a.a, a.len);
 }
 
 static long do_writev(struct thread *t, int fd)
@@ -329,7 +274,7 @@ static long do_recvmsg(struct thread *t, int fd)
 {
 	char buf[2][800], control[256];
 	struct iovec iov[2] = {{buf[0], any(t, 800)}, {buf[1], any(t, 800)}};
-	struct sockaddr_in a;
+	struct sockaddr_storage a;
 	struct msghdr m = {.msg_name = &a,
 			   .msg_namelen = sizeof(a),
 			   .msg_iov = iov,
@@ -367,6 +312,7 @@ static long do_setsockopt(struct thread *t, int fd)
 		{SOL_SOCKET, SO_REUSEPORT},  {SOL_SOCKET, SO_RCVLOWAT},
 		{SOL_SOCKET, SO_TIMESTAMP},  {SOL_SOCKET, SO_PRIORITY},
 		{IPPROTO_IP, IP_TOS},	     {IPPROTO_IP, IP_PKTINFO},
+		{IPPROTO_IPV6, IPV6_TCLASS}, {IPPROTO_IPV6, IPV6_V6ONLY},
 	};
 	const int *o = options[any(t, sizeof(options) / sizeof(options[0]))];
 	struct linger hard = {.l_onoff = (int)any(t, 2), .l_linger = (int)any(t, 2)};
@@ -396,7 +342,7 @@ static long do_getsockopt(struct thread *t, int fd)
 
 static long do_names(struct thread *t, int fd)
 {
-	struct sockaddr_in a;
+	struct sockaddr_storage a;
 	socklen_t len = sizeof(a);
 
 	return any(t, 2) ? getsockname(fd, (struct sockaddr *)&a, &len)
@@ -545,55 +491,14 @@ static const struct op ops[] = {
 
 /* --- threads */
 
-static void judge(const struct op *op, int fd, long r, int err)
-{
-	done++;
-	if (r >= 0) {
-		good++;
-		return;
-	}
-	for (unsigned i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
-		if (known[i] != err)
-			continue;
-		errnos[err]++;
-		return;
-	}
-	wrong("%s on fd %d: %s (errno %d)", op->name, fd, strerror(err), err);
-}
-
-static const struct op *choose(struct thread *t)
-{
-	unsigned sum = 0, at;
-
-	for (unsigned i = 0; i < OPS; i++)
-		sum += ops[i].weight;
-	at = any(t, sum);
-	for (unsigned i = 0; i < OPS; i++) {
-		if (at < ops[i].weight)
-			return &ops[i];
-		at -= ops[i].weight;
-	}
-	return &ops[0];
-}
-
 static void calls(struct thread *t)
 {
 	while (t->left) {
-		const struct op *op = choose(t);
+		const struct op *op = choose(t, ops, OPS);
 		int fd = op->no_fd ? -1 : slots[any(t, SLOTS)];
-		long r;
 
-		if (!op->no_fd && fd < 0)
-			continue;
-		t->left--;
-		t->fd = fd;
-		t->since_s = now_s();
-		t->call = op->name;
-		if (is_child)
-			alarm(STUCK_S); /* nobody watches it */
-		r = op->fn(t, fd);
-		judge(op, fd, r, errno);
-		t->call = NULL;
+		if (op->no_fd || fd >= 0)
+			make_call(t, op, fd);
 	}
 }
 
@@ -615,92 +520,21 @@ static void *run(void *arg)
 	return NULL;
 }
 
-static void begin(struct thread *t)
-{
-	t->ended = false;
-	if (pthread_create(&t->id, NULL, run, t))
-		wrong("pthread_create(): %s", strerror(errno));
-}
-
-/* Who started the program finds all threads as they stand. */
-static void look_after(struct thread *t)
-{
-	const char *call = t->call;
-
-	if (!call || now_s() - t->since_s <= STUCK_S)
-		return;
-	fprintf(stderr, "chaos: thread %u: %s on fd %d has not returned for %d s\n", t->number,
-		call, t->fd, STUCK_S);
-	for (;;)
-		pause();
-}
-
-/* Interrupts threads, cancels some, and sees that none is stuck, until all have made their calls.
- */
-static void watch(void)
-{
-	struct thread self = {.seed = threads[0].seed + 1};
-	unsigned running = num_threads;
-
-	while (running) {
-		running = 0;
-		usleep(2000);
-		for (unsigned i = 0; i < num_threads; i++) {
-			struct thread *t = &threads[i];
-
-			look_after(t);
-			running += !t->ended || t->left;
-			if (!t->ended && !any(&self, 8))
-				pthread_kill(t->id, SIGUSR1);
-			if (with_cancel && !any(&self, 40))
-				pthread_cancel(t->id);
-			if (t->ended && t->left) {
-				pthread_join(t->id, NULL);
-				begin(t);
-			}
-		}
-	}
-	for (unsigned i = 0; i < num_threads; i++)
-		pthread_join(threads[i].id, NULL);
-}
-
-static void interrupted(int sig)
-{
-	(void)sig;
-}
-
 int main(int argc, char **argv)
 {
-	struct sigaction act = {.sa_handler = interrupted};
+	bool with_cancel = false;
 
-	if (argc < 6)
-		wrong("chaos <seed> <calls> <threads> <own address> <peer's> [fork] [cancel]");
-	num_threads = (unsigned)atoi(argv[3]);
-	own = inet_addr(argv[4]);
-	peer = inet_addr(argv[5]);
-	for (int i = 6; i < argc; i++) {
+	read_arguments(argc, argv);
+	for (int i = FIRST_WORD; i < argc; i++) {
 		with_fork |= !strcmp(argv[i], "fork");
 		with_cancel |= !strcmp(argv[i], "cancel");
 	}
-	if (!num_threads || num_threads > THREADS_MAX)
-		wrong("%u threads: 1 to %d", num_threads, THREADS_MAX);
-	sigaction(SIGUSR1, &act, NULL);
-	signal(SIGPIPE, SIG_IGN);
 	for (unsigned i = 0; i < SLOTS; i++)
 		slots[i] = -1;
-	for (unsigned i = 0; i < num_threads; i++) {
-		threads[i].number = i;
-		threads[i].seed = (unsigned)atoi(argv[1]) * 1000 + i;
-		threads[i].left = (unsigned)atoi(argv[2]);
-		begin(&threads[i]);
-	}
-	watch();
+	run_all(run, with_cancel);
 	for (unsigned i = 0; i < SLOTS; i++)
 		if (slots[i] >= 0 && close(slots[i]))
 			wrong("close(%d) at the end: %s", slots[i], strerror(errno));
-	printf("%lu calls, %lu without an error\n", done, good);
-	for (int i = 0; i < ERRNOS; i++)
-		if (errnos[i])
-			printf("%s: %lu\n", strerrorname_np(i), errnos[i]);
+	print_sums();
 	return 0;
 }

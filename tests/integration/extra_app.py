@@ -216,7 +216,8 @@ def completions(fd, n=16, keep=False):
     for c in room[:api("socketxtreme_poll", fd, room, n, 0)]:
         pieces = chain(c.packet) if c.events & PACKET else []
         family, port = struct.unpack("=H", bytes(c.src[:2]))[0], struct.unpack("!H", bytes(c.src[2:4]))[0]
-        told.append({"events": c.events, "user": c.user_data, "src": (socket.inet_ntoa(bytes(c.src[4:8])), port) if family == socket.AF_INET else (family, port),
+        host = socket.inet_ntoa(bytes(c.src[4:8])) if family == socket.AF_INET else family
+        told.append({"events": c.events, "user": c.user_data, "src": (host, port),
                      "listen": c.listen_fd, "data": b"".join(d for _, d in pieces), "pieces": [at for at, _ in pieces],
                      "desc": Desc.from_buffer_copy(c.packet), "hw": c.packet.hw.sec})
         if pieces and not keep:

@@ -91,8 +91,8 @@ def maps(pids):
 
 
 def files(pids):
-    """What the library writes where it is not told to write elsewhere, of those processes."""
-    numbers = {str(pid) for pid in pids}
+    """What the library writes where it is not told to write elsewhere, of those processes, without those whose number is used again."""
+    numbers = {str(pid) for pid in pids if not os.path.exists(f"/proc/{pid}")}
     return [str(f) for d in ("/tmp", "/dev/shm") for f in pathlib.Path(d).glob("*vma*") if numbers & set(f.name.split("."))]
 
 

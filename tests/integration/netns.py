@@ -58,6 +58,15 @@ def made_once(tmp_path_factory, name, make):
     return directory
 
 
+def interposers(tmp_path_factory, *names):
+    """The directory with NAME.so, made of NAME.c with -DINTERPOSER: libraries that come between ours and libc."""
+    def make(directory):
+        for name in names:
+            subprocess.run(["gcc", "-shared", "-fPIC", "-DINTERPOSER", "-o", directory / f"{name}.so",
+                            ROOT / f"tests/integration/{name}.c"], check=True)
+    return made_once(tmp_path_factory, "-".join(names), make)
+
+
 # Of the threads that the build with CHECK_LOCKS=1 perturbs.
 SEED = os.environ.get("LOCK_CHECK_SEED") or str(random.randrange(1, 1 << 32))
 
@@ -430,10 +439,10 @@ class LossyNet(Net):
         self.neighbours(v6=False)
 
     @contextlib.contextmanager
-    def wire(self, rtt_ms, loss_percent, seed):
-        """The wire, for as long as the block runs; gives its Process, whose text tells at the end what was lost."""
+    def wire(self, rtt_ms, loss_percent, seed, mbit=0):
+        """The wire, for as long as the block runs; gives its Process, whose text tells at the end what was lost. mbit: 0 is any rate."""
         link = self.middle.popen([self.library.build / "bench" / "bin" / "lossy_link", "wire-a", "wire-b",
-                                  round(rtt_ms * 500), round(loss_percent * 10000), seed])
+                                  round(rtt_ms * 500), round(loss_percent * 10000), seed, mbit])
         try:
             link.wait_text("^ready$")
             yield link

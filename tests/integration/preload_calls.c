@@ -858,6 +858,14 @@ static int leaves(void *arg)
 	return 12;
 }
 
+/* glibc 2.39 has them. */
+int pidfd_spawn(int *pidfd, const char *path, const posix_spawn_file_actions_t *acts,
+		const posix_spawnattr_t *attr, char *const argv[], char *const env[])
+	__attribute__((weak));
+int pidfd_spawnp(int *pidfd, const char *file, const posix_spawn_file_actions_t *acts,
+		 const posix_spawnattr_t *attr, char *const argv[], char *const env[])
+	__attribute__((weak));
+
 static void exec_forms(void)
 {
 	static char stack[256 * 1024] __attribute__((aligned(16)));
@@ -912,6 +920,8 @@ static void exec_forms(void)
 	TRY(posix_spawnp(&pid, "sh", NULL, NULL, sh, env));
 	reap("posix_spawnp", pid);
 	TRY(posix_spawn(&pid, "/does/not/exist", NULL, NULL, sh, env));
+	TRY(!pidfd_spawn ? ENOSYS : pidfd_spawn(&fd, "/does/not/exist", NULL, NULL, sh, env));
+	TRY(!pidfd_spawnp ? ENOSYS : pidfd_spawnp(&fd, "/does/not/exist", NULL, NULL, sh, env));
 	close(fd);
 }
 

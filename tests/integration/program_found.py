@@ -94,6 +94,86 @@ FOUND = {
         c: send s0 10 0 0
         c! exit 0
         m: wait""",
+    "a listener was the kernel's because another process had been given it, and a child took its clients": """
+        m: socket s0 AF_INET SOCK_STREAM 0
+        m: bind s0 4A:0
+        m: listen s0 8
+        m: socketpair s1 s2 SOCK_STREAM
+        m: sendmsg s1 1 0 0 1 - s0
+        m: recvmsg s2 1 0 1 64 s3
+        p: connect x 4 0
+        m: accept s4 s0 0
+        m: fork 3 0
+        c: poll 0 s0:POLLIN
+        p: connect y 4 0
+        m: await 5000 s0:POLLIN
+        m: accept s5 s0 0
+        c! exit 0
+        m: wait""",
+    "the FIN of a connection that went to the kernel after seteuid() did not": """
+        p: listen x 4 0
+        m: socket s0 AF_INET SOCK_STREAM 0
+        m: connect s0 4B:0
+        p: accept x y
+        m: seteuid 65534
+        m: fork 3 0
+        p: close y
+        c: await 5000 s0:POLLRDHUP
+        c: recv s0 10 0
+        c! exit 0
+        m: wait""",
+    "datagrams that waited when their socket went to the kernel after seteuid() did not": """
+        p: udp x 4 0
+        m: socket s0 AF_INET SOCK_DGRAM 0
+        m: bind s0 4*:0
+        m: fork 3 0
+        m: seteuid 65534
+        p: sendto x 4 0 1000 194
+        m: await 5000 s0:POLLIN
+        m: recv s0 1200 0
+        p: sendto x 4 0 1200 291
+        c: await 5000 s0:POLLIN
+        c: recv s0 2000 0
+        c! exit 0
+        m: wait""",
+    "a listener was the library's although another process had been given its socket before": """
+        m: socket s0 AF_INET SOCK_STREAM 0
+        m: bind s0 4A:0
+        m: socketpair s1 s2 SOCK_STREAM
+        m: sendmsg s1 1 0 0 1 - s0
+        m: recvmsg s2 1 0 1 64 s3
+        m: listen s0 8
+        m: poll 0 s0:POLLIN
+        p: connect x 4 0
+        m: await 5000 s3:POLLIN
+        m: accept s4 s3 0""",
+    "a connection was the library's although another process had been given its socket before": """
+        p: listen x 4 0
+        m: socket s0 AF_INET SOCK_STREAM 0
+        m: socketpair s1 s2 SOCK_STREAM
+        m: sendmsg s1 1 0 0 1 - s0
+        m: recvmsg s2 1 0 1 64 s3
+        m: connect s0 4B:0
+        p: accept x y
+        m: send s3 10 0 0
+        p: recv y 10""",
+    "a child's poll() that does not wait was not told of a datagram": """
+        p: udp x 4 0
+        m: socket s0 AF_INET SOCK_DGRAM 0
+        m: connect s0 4B:0
+        m: send s0 3 0 0
+        p: recvfrom x
+        m: fork 3 0
+        p: reply x 12 97
+        c: await 5000 s0:POLLIN
+        c: recv s0 2000 0
+        c: poll 0 s0:POLLIN
+        p: reply x 1200 97
+        m: await 5000 s0:POLLIN
+        c: poll 0 s0:POLLIN
+        m: recv s0 2000 0
+        c! exit 0
+        m: wait""",
 }
 
 # A race: as often as one script has room for.

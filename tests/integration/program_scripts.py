@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """Scripts for whole_programs.py: script(seed) is what one program does, the same for the same seed."""
 
-from program_sockets import Sockets
+from program_sockets import FAMILIES, Sockets
 
 
 class Script(Sockets):
@@ -49,7 +49,7 @@ class Script(Sockets):
             self.do(actor, f"lasts {max(ms, 0)} " + {"recv": f"recv {word} 100 0", "recvmsg": f"recvmsg {word} 100 0 2 64",
                                              "recvmmsg": f"recvmmsg {word} 2 100 0 -1"}[wait])
             self.do(actor, f"settime {word} SO_RCVTIMEO 0 0")
-            s.reader = actor if s.kind == "udp" else None
+            s.used = True
         else:
             self.do(actor, f"lasts {ms} {wait}")
 
@@ -64,7 +64,7 @@ class Script(Sockets):
 
     def waits_meanwhile(self):
         """A thread waits before it comes."""
-        s = self.quiet(lambda s: "m" in s.owners and not s.nonblock and (s.reader in (None, "m")))
+        s = self.quiet(lambda s: "m" in s.owners and not s.nonblock)
         if not s or not self.threads:
             return
         t, n, word = self.one(self.threads), self.size(), f"s{s.slot}"
@@ -78,7 +78,7 @@ class Script(Sockets):
         self.lines.append(f"{t}<")
         if not wait.startswith(("recv", "read")):
             self.do(t, f"recv {word} 2000 0")
-        s.reader = "m"
+        s.used = True
 
     def accepts_meanwhile(self):
         listener = self.some(lambda s: s.kind == "listener" and not s.nonblock and s.owners == {"m"})
@@ -88,25 +88,74 @@ class Script(Sockets):
         if not s:
             return
         self.served_alone(listener, "m")
-        t, s.peer, s.connected = self.one(self.threads), self.name(), True
+        t, s.peer, s.connected, s.resets = self.one(self.threads), self.name(), True, listener.resets
         self.do(t, f"accept s{s.slot} s{listener.slot} 0", ">")
         self.peer(f"connect {s.peer} {listener.fam} {listener.port}")
         self.lines.append(f"{t}<")
 
     def is_cancelled(self):
-        s = self.quiet(lambda s: "m" in s.owners and not s.nonblock and (s.kind == "tcp" or s.reader in (None, "m")))
-        if not s or not self.threads:
-            return
-        t, word = self.one(self.threads), f"s{s.slot}"
-        self.do(t, self.one([f"recv {word} 10 0", f"read {word} 10", f"poll -1 {word}:POLLIN", f"select - 0 {word}:POLLIN",
-                             f"recvmsg {word} 10 0 1 0"]), ">")
+        s = self.quiet(lambda s: "m" in s.owners and not s.nonblock)
+        if s and self.threads:
+            word = f"s{s.slot}"
+            self.cancelled_in(self.one([f"recv {word} 10 0", f"read {word} 10", f"poll -1 {word}:POLLIN", f"select - 0 {word}:POLLIN",
+                                        f"recvmsg {word} 10 0 1 0"]))
+
+    def cancelled_in(self, call, *facts):
+        """facts: calls of another thread, after which this one waits."""
+        t = self.one(self.threads)
         number = {"t": 1, "u": 2}[t]
+        self.do(t, call, ">")
+        self.lines += [f"m: {fact}" for fact in facts]
         self.do("m", f"cancel {number}")
         self.do("m", f"join {number}")
         self.threads.discard(t)
 
+    def is_cancelled_accepting(self):
+        listener = self.some(lambda s: s.kind == "listener" and not s.nonblock and s.owners == {"m"})
+        if listener and self.threads:
+            self.served_alone(listener, "m")
+            self.cancelled_in(f"accept s31 s{listener.slot} 0")
+
+    def is_cancelled_in_epoll(self):
+        s = self.quiet(lambda s: s.owners == {"m"})
+        e = self.slot() if s and self.threads else None
+        if e is None:
+            return
+        self.do("m", f"epoll_create s{e} 0")
+        self.do("m", f"epoll_ctl s{e} EPOLL_CTL_ADD s{s.slot} EPOLLIN")
+        self.cancelled_in(f"epoll_wait s{e} 16 -1 {self.r.randint(0, 2)}")
+        self.do("m", f"close s{e}")
+        self.slots.insert(0, e)
+
+    def is_cancelled_connecting(self):
+        slot = self.slot() if self.threads and self.peer_ports else None
+        if slot is None:
+            return
+        fam, port = self.one("446m"), self.peer_ports.pop(0)
+        self.peer(f"full {self.name()} {fam} {port}")
+        self.do("m", f"socket s{slot} {FAMILIES[fam]} SOCK_STREAM 0")
+        self.cancelled_in(f"connect s{slot} {fam}B:{port}", f"await_state s{slot} 2")
+        self.do("m", self.one([f"poll 0 s{slot}:POLLIN|POLLOUT", f"send s{slot} 5 0 MSG_DONTWAIT", f"getpeername s{slot} 28",
+                               f"getsockopt s{slot} SOL_SOCKET SO_ERROR 4", f"tcp_state s{slot}"]))
+        self.do("m", f"close s{slot}")
+        self.slots.insert(0, slot)
+
+    def is_cancelled_sending(self):
+        """The peer has not read for a while, and the connection ends with that."""
+        s = self.quiet(lambda s: s.kind == "tcp" and s.owners == {"m"} and not s.nonblock and not s.shut and s.peer)
+        if not s or not self.threads:
+            return
+        word = f"s{s.slot}"
+        self.do("m", f"fill {word}")
+        self.cancelled_in(self.one([f"send {word} 3000 0 0", f"write {word} 10", f"writev {word} 9 0 3", f"sendmsg {word} 70000 0 0 2 -"]),
+                          f"poll 0 {word}:POLLOUT")
+        self.do("m", f"poll 0 {word}:POLLIN|POLLOUT")
+        self.peer(f"abort {s.peer}")
+        s.gone, s.peer, s.certain, s.out = "reset", None, False, 0
+        self.is_reset(s, "m")
+
     def is_interrupted(self):
-        s = self.quiet(lambda s: "m" in s.owners and not s.nonblock and (s.kind == "tcp" or s.reader in (None, "m")))
+        s = self.quiet(lambda s: "m" in s.owners and not s.nonblock)
         if not s or self.threads:
             return
         word = f"s{s.slot}"
@@ -157,7 +206,7 @@ class Script(Sockets):
 
     def epoll_by_two(self):
         """Two threads wait for the same set: with EPOLLONESHOT one of them is told, and after the next epoll_ctl() the other."""
-        s = self.quiet(lambda s: s.owners == {"m"} and s.reader in (None, "m"))
+        s = self.quiet(lambda s: s.owners == {"m"})
         e = self.slot() if s else None
         if e is None:
             return
@@ -172,7 +221,7 @@ class Script(Sockets):
         self.lines.append(f"m: epoll_ctl s{e} EPOLL_CTL_MOD s{s.slot} EPOLLIN|EPOLLONESHOT")
         self.lines.append("any t u")
         self.do("m", f"recv s{s.slot} 2000 0")
-        s.reader = "m"
+        s.used = True
         self.do("m", f"close s{e}")
         self.slots.insert(0, e)
 
@@ -195,10 +244,11 @@ class Script(Sockets):
             self.standard(s)
             self.slots.insert(0, slot)
             return
-        elif s.kind == "udp" and s.waiting or len(self.slots) < 4:
-            self.slots.insert(0, slot)  # what the giver had queued it alone can read
+        elif len(self.slots) < 4:
+            self.slots.insert(0, slot)
             return
         else:
+            self.keep_order(s, "m")
             a, b = self.slots[:2]
             self.do("m", f"socketpair s{a} s{b} {self.one(['SOCK_STREAM', 'SOCK_DGRAM'])}")
             self.do("m", f"sendmsg s{a} 1 0 0 1 - {old}")
@@ -215,8 +265,7 @@ class Script(Sockets):
 
     def standard(self, s):
         """It is descriptor 0, 1 or 2 for a while."""
-        if s.kind == "udp" and len(s.waiting) > 1:
-            return  # some may have come before the first call: the kernel has those, and gives them with what comes then (docs/limits.md)
+        self.keep_order(s, "m")
         number = self.one([0, 1, 2, 0, 50])
         self.do("m", f"dup2 s{s.slot} {number}")
         if s.connected and not s.shut and not s.gone and s.kind == "tcp":
@@ -240,7 +289,7 @@ class Script(Sockets):
             else:
                 self.do(actor, f"fcntl s{s.slot} F_SETFL {'O_NONBLOCK' if s.nonblock else '0'}")
             self.do(actor, f"fcntl s{s.slot} F_GETFL 0")
-            if s.nonblock and not s.waiting and s.certain and (s.kind == "tcp" or s.reader in (None, actor)):
+            if s.nonblock and not s.waiting and s.certain:
                 self.do(actor, f"recv s{s.slot} 10 0")
 
     def pipe(self):
@@ -288,6 +337,17 @@ class Script(Sockets):
             if not name.endswith("BUF"):
                 self.do(actor, f"getsockopt s{s.slot} {name} {self.one([4, 4, 4, 1, 16])}")
 
+    def lingers(self):
+        s = self.some(lambda s: s.kind in ("tcp", "listener") and not s.gone)
+        if s:
+            actor, (on, seconds) = self.owner(s), self.one([(1, 0), (1, 0), (0, 5), (1, 5)])
+            self.do(actor, f"linger s{s.slot} {on} {seconds}")
+            self.do(actor, f"getsockopt s{s.slot} SOL_SOCKET SO_LINGER 8")
+            s.resets = (on, seconds) == (1, 0)
+            if s.kind == "tcp" and self.r.random() < 0.3:
+                self.settle(s, actor)
+                self.close(s, actor)
+
     def wrong(self):
         """Calls that the socket is not made for, and some that are not made for sockets."""
         s = self.some(lambda s: s.certain and not s.gone and not s.waiting)
@@ -303,8 +363,6 @@ class Script(Sockets):
             calls += [f"listen {w} 5", f"accept s31 {w} 0", f"recv {w} 10 MSG_OOB|MSG_DONTWAIT", f"tcp_state {w}"]
             if not s.connected:
                 calls += [f"send {w} 5 0 0", f"shutdown {w} SHUT_RD", f"getpeername {w} 28", f"sendto {w} 5 0 0 4B:z", f"write {w} 5 0"]
-            if s.reader not in (None, actor):
-                return
         else:
             calls += [f"bind {w} {s.fam}A:z", f"accept s31 {w} 0" if s.kind == "tcp" else f"send {w} 5 0 0", f"tcp_state {w}" if not s.shut else
                       f"getsockname {w} 28"]
@@ -316,7 +374,7 @@ class Script(Sockets):
 
     def bad(self):
         s = self.some(lambda s: s.certain and not s.waiting and not s.gone)
-        if s and s.reader in (None, self.owner(s)) and s.owners == {"m"}:
+        if s and s.owners == {"m"}:
             self.do("m", f"bad s{s.slot} {self.r.randint(0, 3)} {self.one([i for i in range(17) if i not in (13, 14)])}")
 
     # --- processes and threads
@@ -333,14 +391,18 @@ class Script(Sockets):
             return
         parent = self.one(list(self.processes))
         self.close_what_is_over(parent)
+        for s in self.socks:
+            if parent in s.owners:
+                self.keep_order(s, parent)
+        if len(self.slots) > 4 and self.r.random() < 0.6:
+            self.channels[child] = a, b = self.slots.pop(0), self.slots.pop(0)
+            self.do(parent, f"socketpair s{a} s{b} {self.one(['SOCK_STREAM', 'SOCK_DGRAM'])}")
         number = {"c": 3, "d": 4}[child]
         self.do(parent, f"fork {number} {self.one([0, 0, 0, 1])}")
         self.processes[child] = parent
         for s in self.socks:
             if parent in s.owners:
                 s.owners.add(child)
-                if s.kind == "udp" and s.reader is None:
-                    s.reader = parent
                 s.shared |= s.kind == "listener" and not s.waited
 
     def close_what_is_over(self, actor):
@@ -380,25 +442,41 @@ class Script(Sockets):
         if not child:
             return
         for s in self.socks:
-            if child in s.owners:
-                self.drain(s, child)
+            if s.owners == {child}:
+                self.before_close(s)
         status = self.r.randint(0, 3)
         self.do(child, f"{self.one(['exit', '_exit'])} {status}", "!")
         parent = self.processes.pop(child)
         self.do(parent, "wait")
         self.ended.append(child)
+        for end in self.channels.pop(child, ()):
+            self.do(parent, f"close s{end}")
         for s in list(self.socks):
             if child in s.owners:
                 s.owners.discard(child)
                 self.is_closed(s)
 
-    def drain(self, s, reader):
-        """Datagrams that a process has queued and others could not read."""
-        if s.kind != "udp" or s.reader != reader:
+    def passes(self):
+        """A socket that the other has not: from parent to child or back (SCM_RIGHTS), which use it afterwards."""
+        child = self.one(sorted(self.channels))
+        if not child:
             return
-        while s.waiting:
-            self.receive_datagram(s, reader)
-        s.reader = None
+        ends = [(self.processes[child], self.channels[child][0]), (child, self.channels[child][1])]
+        (giver, out), (taker, into) = self.r.sample(ends, 2)
+        s = self.some(lambda s: giver in s.owners and taker not in s.owners and not s.gone and not s.sets)
+        if not s:
+            return
+        self.keep_order(s, giver)
+        self.do(giver, f"sendmsg s{out} 1 0 0 1 - s{s.slot}")
+        self.do(taker, f"recvmsg s{into} 1 {'MSG_CMSG_CLOEXEC' if s.cloexec else 0} 1 64 s{s.slot}")
+        s.owners.add(taker)
+        if self.r.random() < 0.3:
+            self.close(s, giver)
+
+    def becomes(self):
+        """Another user for a while: what needs a privilege then (connections that go to the kernel) is done by those that are kept."""
+        self.euid = 65534 - self.euid
+        self.do("m", f"seteuid {self.euid}")
 
     def executes(self):
         actor = self.one([c for c in "cd" if c in self.processes])
@@ -406,8 +484,7 @@ class Script(Sockets):
             return
         for s in self.socks:
             if actor in s.owners:
-                if s.kind == "udp" and s.waiting:
-                    self.drain(s, s.reader if s.reader in s.owners else actor)
+                self.keep_order(s, actor)
                 self.settle(s, actor)
         self.do(actor, "fcntl 908 F_GETFD 0")
         self.do(actor, "exec")
@@ -423,8 +500,8 @@ class Script(Sockets):
         if not child or len(self.processes) > 1 or len(self.ended) > 2:
             return
         for s in self.socks:
-            if s.kind == "udp" and s.waiting:
-                self.drain(s, "m")
+            if "m" in s.owners:
+                self.keep_order(s, "m")
             self.settle(s, "m")
         self.close_what_is_over("m")
         number = {"c": 3, "d": 4}[child]
@@ -438,9 +515,11 @@ class Script(Sockets):
 
     WEIGHTS = {"udp": 4, "tcp_connect": 4, "tcp_refused": 1, "listener": 2, "accept": 5, "send": 12, "arrives": 12, "receive": 12,
                "closes": 2, "shuts": 1, "peer_shuts": 1, "peer_aborts": 1, "peer_closes": 1, "look": 6, "times_out": 3, "bad_times": 1,
-               "waits_meanwhile": 3, "accepts_meanwhile": 1, "is_cancelled": 1, "is_interrupted": 1, "epoll": 2, "epoll_ctl": 6,
+               "waits_meanwhile": 3, "accepts_meanwhile": 1, "is_cancelled": 1, "is_cancelled_accepting": 1,
+               "is_cancelled_in_epoll": 1, "is_cancelled_connecting": 1, "is_cancelled_sending": 1, "is_interrupted": 1, "epoll": 2, "epoll_ctl": 6,
                "epoll_wait": 6, "epoll_by_two": 1, "accept_by_two": 1, "copies": 2, "flags": 2, "pipe": 1, "asks": 4, "option": 4,
-               "wrong": 4, "bad": 2, "thread": 1, "fork": 2, "child_ends": 1, "executes": 1, "starts_program": 1}
+               "wrong": 4, "bad": 2, "thread": 1, "fork": 2, "child_ends": 1, "executes": 1, "starts_program": 1,
+               "passes": 3, "becomes": 1, "lingers": 2, "sends_file": 2}
 
     def make(self):
         names = self.r.sample(sorted(self.WEIGHTS), self.r.randint(len(self.WEIGHTS) // 2, len(self.WEIGHTS)))

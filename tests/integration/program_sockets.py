@@ -22,7 +22,10 @@ class Sock:
         self.nonblock = False
         self.owners = set()  # processes that have it open
         self.maker = None  # the process that made it
-        self.reader = None  # UDP: who has received on it last; a listener: who alone is served (served_alone())
+        self.reader = None  # a listener: who alone is served (served_alone())
+        self.used = False  # UDP: somebody has sent or received
+        self.early = False  # UDP: it waited before that, or waits with what did
+        self.resets = False  # SO_LINGER with 0 s: close() is a reset
         self.waited = False  # a listener: somebody has waited for it
         self.shared = False  # a listener: nobody had when it came to have several owners
         self.gone = None  # "end" (the peer's FIN), "reset"
@@ -53,6 +56,8 @@ class Sockets:
         self.names = 0
         self.starts = 0
         self.epolls = {}  # slot: {sock: events}
+        self.euid = 0  # of the first process
+        self.channels = {}  # child: the slots of a socket pair, its parent's end first
 
     # --- lines
 
@@ -108,8 +113,7 @@ class Sockets:
 
     def may(self, actor, s):
         """It can be asked what there is: not where docs/limits.md says that another process alone is told."""
-        return actor in s.owners and not (s.reader not in (None, actor) and s.reader in s.owners and
-                                          (s.kind == "udp" and s.waiting or s.kind == "listener"))
+        return actor in s.owners and not (s.kind == "listener" and s.reader not in (None, actor) and s.reader in s.owners)
 
     def served_alone(self, s, actor):
         """Of several that share a listener for which nobody had waited before, the first is served (docs/limits.md)."""
@@ -122,10 +126,8 @@ class Sockets:
 
     def settle(self, s, actor):
         """What was sent to it has come."""
-        if s.certain:
+        if s.certain and not (s.kind == "udp" and s.waiting and len(s.owners) > 1):  # each process is told by a thread of its own
             return
-        if s.kind == "udp" and s.reader in s.owners:
-            actor = s.reader
         if s.kind == "tcp" and s.waiting:
             self.do(actor, f"await_bytes s{s.slot} {s.bytes}")
         elif s.waiting:
@@ -162,7 +164,7 @@ class Sockets:
         if s.port is None:  # the peer has to learn where it is
             self.do(actor, f"send s{s.slot} 3 0 0")
             self.peer(f"recvfrom {s.peer}")
-        s.reader = actor
+            s.used = True
 
     def tcp_connect(self):
         actor, fam = self.one(list(self.processes)), self.one("446m")
@@ -236,7 +238,7 @@ class Sockets:
         flags = self.one(["0", "0", "SOCK_NONBLOCK", "SOCK_CLOEXEC"])
         s.nonblock, s.cloexec = flags == "SOCK_NONBLOCK", flags == "SOCK_CLOEXEC"
         self.do(actor, f"accept s{s.slot} s{listener.slot} {flags}")
-        s.connected = True
+        s.connected, s.resets = True, listener.resets
 
     # --- data
 
@@ -264,12 +266,27 @@ class Sockets:
             self.do(actor, f"send s{s.slot} {n} {start} MSG_NOSIGNAL")
         else:
             self.do(actor, f"sendto s{s.slot} {n} {start} 0 {to}")
+        s.used = True
         if s.kind == "udp":
             self.peer(f"recvfrom {s.peer}")
         else:
             s.out += n
             if self.r.random() < 0.6:
                 self.peer_reads(s)
+
+    def sends_file(self):
+        """Into a connection, or out of it, without the program's memory."""
+        s = self.some(lambda s: s.kind == "tcp" and not s.gone and not s.nonblock and (s.waiting or not s.shut and s.out < 20000))
+        if not s:
+            return
+        actor, n = self.owner(s), self.one([1, 1000, self.r.randint(1, 20000)])
+        if s.waiting:
+            self.settle(s, actor)
+            self.do(actor, f"splice_in s{s.slot} {s.bytes}")
+            s.waiting = []
+        else:
+            self.do(actor, f"{self.one(['sendfile', 'splice_out'])} s{s.slot} {n} {self.start()}")
+            s.out += n
 
     def peer_reads(self, s):
         if s.out:
@@ -283,6 +300,7 @@ class Sockets:
         n = self.size()
         if s.kind == "tcp":
             n = self.one([n, n, self.r.randint(1, 12000)])
+        s.early |= s.kind == "udp" and not s.used
         self.sends(s, n)
         s.waiting.append(n)
         s.certain = False
@@ -318,8 +336,6 @@ class Sockets:
         s.waiting = [left] if left else []
 
     def receive_datagram(self, s, actor):
-        if s.reader and s.reader in s.owners:
-            actor = s.reader  # what the parent had queued it alone can read (docs/limits.md)
         n = self.one([2000, 2000, s.waiting[0], max(1, s.waiting[0] // 2)])
         if s.nonblock or self.r.random() < 0.5:
             self.do(actor, f"await 5000 s{s.slot}:POLLIN")
@@ -334,7 +350,13 @@ class Sockets:
                                  f"recvmmsg s{s.slot} 1 {n} 0 -1"]))
         s.waiting.pop(0)
         s.certain = not s.waiting
-        s.reader = actor
+        s.early &= bool(s.waiting)
+        s.used = True
+
+    def keep_order(self, s, actor):
+        """Before another process gets it: of what came before its first use and what came later the order is not kept (docs/limits.md)."""
+        while s.early and len(s.waiting) > 1:
+            self.receive_datagram(s, actor)
 
     # --- the end of a socket
 
@@ -344,10 +366,15 @@ class Sockets:
                 self.do("m", f"epoll_ctl s{e} EPOLL_CTL_DEL s{s.slot} 0")
                 self.epolls[e].pop(s, None)
             s.sets.clear()
-        self.drain(s, actor)
+        self.before_close(s)
         self.do(actor, f"close s{s.slot}")
         s.owners.discard(actor)
         self.is_closed(s)
+
+    def before_close(self, s):
+        """Where a reset follows, what was sent has arrived."""
+        if s.resets and not s.shut and s.peer:
+            self.peer_reads(s)
 
     def is_closed(self, s):
         if s.owners:
@@ -374,6 +401,8 @@ class Sockets:
             for s in list(self.socks):
                 self.close(s, "m")
             return
+        for s in self.socks:
+            self.before_close(s)
         self.do("m", self.one(["close_loop 3 900", "close_range 3 899 0", "close_loop 3 100"]))
         for s in list(self.socks):
             s.owners.clear()

@@ -18,12 +18,12 @@ def programs(tmp_path_factory):
     """Both programs under the address and undefined-behaviour sanitizers, whatever build is under test."""
     flags = "-D_GNU_SOURCE -std=gnu11 -O1 -g -Ilib -Iinclude -fsanitize=address,undefined -fno-sanitize-recover=undefined"
     tool = sorted(str(p) for p in (ROOT / "tools/vma_stats").glob("*.c"))
-    lib = [f"lib/{n}.c" for n in ("stats/text", "runtime/clock", "runtime/libc", "runtime/lock", "runtime/log", "runtime/log_syslog",
+    lib = [f"lib/{n}.c" for n in ("stats/text", "stats/sockopt_names", "runtime/clock", "runtime/libc", "runtime/lock", "runtime/log", "runtime/log_syslog",
                                    "runtime/own_fd")]
 
     def build(out):
         for name, sources in (("vma_stats", tool + lib), ("stats_writer", ["tests/integration/stats_writer.c"])):
-            subprocess.run(["gcc", *flags.split(), "-o", out / name, *sources, "-lpthread", "-ldl", "-lncursesw", "-ltinfo"], cwd=ROOT, check=True)
+            subprocess.run(["gcc", *flags.split(), "-o", out / name, *sources, "-lpthread", "-ldl", "-lncursesw", "-ltinfo", "-lpcap"], cwd=ROOT, check=True)
     return made_once(tmp_path_factory, "vma_stats", build)
 
 

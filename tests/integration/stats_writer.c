@@ -4,9 +4,10 @@
  * It says "ready", then obeys a word a line: add, control, log, file <path>, at_close <path>, close
  * <fd>, open <fd>, stop. Each is answered by a line.
  */
-#include "stats/stats.c"
+#include "stats/blocks.c"
 #include "stats/area.c"
 #include "stats/text.c"
+#include "stats/sockopt_names.c"
 
 /* Only these pieces of lib/ are here: the rest is stood in for. */
 struct libc_table libc, raw;
@@ -34,10 +35,18 @@ void own_fd_room_end(void)
 {
 }
 
+void stats_capture_forked(void)
+{
+}
+
 void *kmod_stats_map(size_t *bytes)
 {
 	*bytes = 0;
 	return NULL;
+}
+
+void log_high_level(void)
+{
 }
 
 void log_write(enum log_level level, const char *fmt, ...)
@@ -78,6 +87,9 @@ static void make_udp(void)
 	udp->local_port = 11111;
 	udp->rx_tid = 77;
 	udp->tx_tid = 78;
+	udp->rx_by_user = udp->tx_by_user = 1;
+	udp->rx_ring_user = 4000000000;
+	udp->tx_ring_user = 5;
 	udp->rx = (struct vma_stats_counters){786133, 1128530 * 1024, 1, 2, 3, 4096, 5, 6};
 	udp->tx = (struct vma_stats_counters){10, 20480, 0, 0, 0, 0, 0, 0};
 	udp->rx_poll_hit = 300;
@@ -146,6 +158,12 @@ static void make_rest(void)
 	ring = stats_ring_get();
 	snprintf(ring->type, sizeof(ring->type), "RING_XDP");
 	snprintf(ring->ifname, sizeof(ring->ifname), "veth0");
+	ring->moderation_frames = 10;
+	ring->moderation_usec = 181;
+	ring->dev_mem_alloc = 16384;
+	ring->dev_mem_bytes = 3 * 1024;
+	ring->dev_mem_packets = 12;
+	ring->dev_mem_oob = 2;
 	ring->rx_packets = 786133;
 	ring->rx_bytes = 1192953 * 1024;
 	ring->interrupts_requested = 786137;

@@ -2,8 +2,9 @@
 /*
  * TCP sockets used from many threads. An ordinary program: it knows nothing of the library.
  *
- *   tcp_threads accept|reuseport|epoll <own address> <port> <threads>
- *            serves echoes until SIGTERM, then says who accepted what
+ *   tcp_threads accept|reuseport|epoll|exec <own address> <port> <threads>
+ *            serves echoes until SIGTERM, then says who accepted what; exec: as accept, while one
+ *            more thread tries to become a program that there is not
  *   tcp_threads client <address> <port> <threads> <connections of each>
  *            each says a few things and wants to hear them again
  *   tcp_threads hammer|close|options <address> <port> <threads> <seconds>
@@ -45,7 +46,7 @@ static _Atomic unsigned long accepted[THREADS_MAX], echoed;
 
 static int listener(bool shared_port)
 {
-	int one = 1, fd = socket(AF_INET, SOCK_STREAM, 0);
+	int one = 1, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
 	CHECK(!setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)));
 	CHECK(!shared_port || !setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof(one)));
@@ -136,10 +137,22 @@ static void *epoll_worker(void *arg)
 	return NULL;
 }
 
+static void *executer(void *arg)
+{
+	char *const argv[] = {"nothing", NULL};
+	unsigned long n = 0;
+
+	for (; !stop; n++)
+		CHECK(execv("/nothing", argv) < 0 && errno == ENOENT);
+	*(unsigned long *)arg = n;
+	return NULL;
+}
+
 static void serve(const char *kind)
 {
-	bool by_epoll = !strcmp(kind, "epoll");
-	unsigned long all = 0;
+	bool by_epoll = !strcmp(kind, "epoll"), execs = !strcmp(kind, "exec");
+	unsigned long all = 0, programs = 0;
+	pthread_t execs_thread;
 	pthread_t t[THREADS_MAX];
 	sigset_t set;
 	int sig;
@@ -157,12 +170,18 @@ static void serve(const char *kind)
 	}
 	for (long i = 0; i < num_threads; i++)
 		CHECK(!pthread_create(&t[i], NULL, by_epoll ? epoll_worker : accepter, (void *)i));
+	CHECK(!execs || !pthread_create(&execs_thread, NULL, executer, &programs));
 	CHECK(!sigwait(&set, &sig));
+	stop = execs;
+	if (execs)
+		pthread_join(execs_thread, NULL);
 	for (int i = 0; i < num_threads; i++) {
 		all += accepted[i];
 		printf("thread %d accepted %lu\n", i, accepted[i]);
 	}
 	printf("all accepted %lu echoed %lu\n", all, echoed);
+	if (execs)
+		printf("%lu programs\n", programs);
 	fflush(stdout);
 	exit(0); /* threads sit in accept() */
 }

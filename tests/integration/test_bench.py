@@ -67,6 +67,7 @@ def test_a_row_as_people_run_it_and_one_beside_endless_loops(library, tmp_path):
     assert "| loaded_tcp_pingpong |" in written
 
 
+@pytest.mark.alone
 def test_an_endless_loop_is_not_counted(programs):
     """CPU time for each request is what the machine spent but for the loops."""
     import machine

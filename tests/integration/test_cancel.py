@@ -35,10 +35,10 @@ while True:
 """ % (TCP_PORT, UDP_PORT)
 
 
-def run(net, library, preload, *args):
+def run(net, library, preload, *args, env=None):
     net.b.python(ECHO, args=(net.b.ip4,)).wait_text("ready")
     argv = [library.helpers / "cancel_points", args[0], net.a.ip4, net.b.ip4, UDP_PORT, TCP_PORT, *args[1:]]
-    done = net.a.run(argv, preload=preload, env={"VMA_TRACELEVEL": "ERROR"}, check=False, timeout=60)
+    done = net.a.run(argv, preload=preload, env={"VMA_TRACELEVEL": "ERROR", **(env or {})}, check=False, timeout=60)
     print(done.text)
     assert done.popen.returncode == 0
     return done.text
@@ -46,6 +46,14 @@ def run(net, library, preload, *args):
 
 def test_a_pending_cancellation_ends_the_calls_that_it_ends_with_kernel_sockets(net, library):
     assert run(net, library, True, "pending") == run(net, library, False, "pending")
+
+
+@pytest.mark.parametrize("poll", [None, "-1", "0"])
+def test_a_call_that_waits_for_ever_is_cancelled_asleep_and_spinning(net, library, poll):
+    if library.sanitize:
+        return  # what ASan writes around the frames that a cancellation skips stays (tests/unit/test_iomux_races.c)
+    env = poll and {"VMA_RX_POLL": poll, "VMA_SELECT_POLL": poll}
+    assert run(net, library, True, "waiting", env=env) == run(net, library, False, "waiting")
 
 
 def test_threads_that_are_cancelled_anywhere_leave_nothing_taken(net, library):

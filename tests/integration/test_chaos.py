@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """
-Random calls from 16 threads on descriptors that they share, by the program chaos, which ends when a call does not return or
-says what no kernel socket says. Its peer is the same program on kernel sockets. Longer, by hand: CHAOS_CALLS=100000 CHAOS_SEED=7,
-also with --sanitize, --tsan and --locks.
+Random calls from 16 threads on descriptors that they share, in both families, by the program chaos, which ends when a call does not
+return or says what no kernel socket says. Its peer is the same program on kernel sockets. chaos_data does so on connections whose data is
+known, and ends when what arrives is not what was sent. Longer, by hand: CHAOS_CALLS=100000 CHAOS_SEED=7, also with --sanitize, --tsan
+and --locks.
 """
 
 import os
@@ -17,8 +18,9 @@ SEED = int(os.environ.get("CHAOS_SEED", 1))
 THREADS = 16
 
 
-def start(host, peer, ours, seed, *how):
-    return host.popen([host.net.library.helpers / "chaos", seed, CALLS, THREADS, host.ip4, peer.ip4, *how], ours)
+def start(host, peer, ours, seed, *how, program="chaos", calls=CALLS):
+    addresses = [host.ip4, peer.ip4, host.ip6, peer.ip6]
+    return host.popen([host.net.library.helpers / program, seed, calls, THREADS, *addresses, *how], ours)
 
 
 def ended(process):
@@ -55,3 +57,20 @@ def test_interfaces_that_vanish(net):
         if times >= 3:
             return
     raise AssertionError(f"{times} interfaces have vanished")
+
+
+@pytest.mark.parametrize("ours", ["kernel", "ours", "both-ours"])
+@pytest.mark.parametrize("how", [[], ["fork"]], ids=["threads", "fork"])
+def test_what_arrives_is_what_was_sent(net, ours, how):
+    net.neighbours()
+    both = [start(net.a, net.b, ours != "kernel", SEED, *how, program="chaos_data", calls=2 * CALLS),
+            start(net.b, net.a, ours == "both-ours", SEED + 1, *how, program="chaos_data", calls=2 * CALLS)]
+    for process in both:
+        ended(process)
+    text = "\n".join(process.text for process in both)
+    # How much of what one process receives is chance: on a busy machine the one family may be nearly all.
+    for family in (4, 6):
+        seen = [tuple(map(int, m)) for m in re.findall(rf"^IPv{family}: (\d+) bytes, (\d+) ends, (\d+) datagrams$", text, re.M)]
+        received, _, datagrams = map(sum, zip(*seen))
+        assert len(seen) == 2 and received and datagrams, text
+    assert sum(map(int, re.findall(r"(\d+) ends", text))) > 0

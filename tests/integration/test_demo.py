@@ -79,6 +79,37 @@ def test_the_scripts_without_root(script):
     assert len(lines) == 1 and "needs root" in lines[0], lines
 
 
+# In a mount namespace of its own, with layers above what `make install` writes to.
+INSTALLED = """set -e
+for dir in etc usr/local var; do
+    mkdir -p $1/$dir/{upper,work}
+    mount -t overlay overlay -o lowerdir=/$dir,upperdir=$1/$dir/upper,workdir=$1/$dir/work /$dir
+done
+make -C $2 -s -o all install
+mount -t tmpfs none /tmp
+LD_PRELOAD=libvma.so VMA_TRACELEVEL=info python3 -c 'import socket; socket.socket()'
+cat /usr/local/share/doc/libvma/VMA_VERSION
+"""
+
+
+@pytest.mark.no_sanitize
+def test_what_make_install_installs_is_found_by_its_name(library, tmp_path):
+    if library.build != ROOT / "build":
+        pytest.fail("make install takes what is in build/")
+    done = subprocess.run(["unshare", "--mount", "--net", "bash", "-c", INSTALLED, "bash", tmp_path, ROOT], capture_output=True, text=True,
+                          env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"})
+    print(done.stdout, done.stderr)
+    assert done.returncode == 0
+    assert "cannot be preloaded" not in done.stderr and re.search(r"VMA_VERSION: 10\.0\.0-0 Release built on", done.stderr)
+    assert done.stdout.endswith("VMA_VERSION: 10.0.0-0\n")
+
+
+@pytest.mark.no_sanitize
+def test_the_file_of_the_library_tells_its_version(library):
+    strings = subprocess.run(["strings", library.build / "libvma.so"], capture_output=True, text=True, check=True).stdout
+    assert re.search(r"^VMA_VERSION: 10\.0\.0-0 Release built on \w{3} [ \d]\d \d{4} [\d:]{8}$", strings, re.M)
+
+
 @pytest.mark.no_sanitize
 def test_install_puts_the_files_where_they_belong(library, tmp_path):
     if library.build != ROOT / "build":
@@ -89,3 +120,5 @@ def test_install_puts_the_files_where_they_belong(library, tmp_path):
     for file in ("usr/lib/libvma.so", "usr/bin/vma_stats", "usr/share/man/man7/libvma.7",
                  "usr/share/man/man5/libvma.conf.5", "usr/share/man/man8/vma_stats.8", "etc/libvma.conf"):
         assert (tmp_path / file).stat().st_size > 0
+    for file in ("vma_stats.grafana.json", "vma_stats.schema.json"):
+        assert (tmp_path / "usr/share/libvma" / file).read_text() == (ROOT / "docs" / file).read_text()

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """VMA_SND_FLAGS_DUMMY: a send that warms the caches and does not leave, whatever the socket is."""
 
+import json
+
 import pytest
 
 from differential import FAMILIES, App
@@ -61,8 +63,17 @@ def test_sockets_of_the_kernel_send_none_either(unet):
         assert a.ask("l.recv(10)") == ("OSError", "EAGAIN")
 
 
-def test_getsockname_sends_one_when_asked_to(unet):
-    with App(unet.a, True, env={"VMA_TRIGGER_DUMMY_SEND_GETSOCKNAME": "1"}) as a, App(unet.b, False) as b:
+def dummies(app, name):
+    """What vma_stats has counted of a socket of the program's."""
+    fd = app.do(f"{name}.fileno()")
+    sockets = json.loads(app.host.stats(app.popen, "--json", "-c", "1").splitlines()[-1])["sockets"]
+    return sum(s["tx_dummy"] for s in sockets if s["fd"] == fd)
+
+
+@pytest.mark.parametrize("asked", [0, 1])
+def test_getsockname_sends_one_when_asked_to(unet, asked):
+    unet.neighbours()
+    with App(unet.a, True, env={"VMA_TRIGGER_DUMMY_SEND_GETSOCKNAME": asked}) as a, App(unet.b, False) as b:
         b.do("s = udp(7000); s.settimeout(5); l = socket.create_server((ME, 7000))")
         a.do("s = udp(7001); s.connect((PEER, 7000)); s.send(b'resolve')")
         assert b.do("s.recv(300)") == b"resolve"
@@ -73,5 +84,11 @@ def test_getsockname_sends_one_when_asked_to(unet):
         assert a.do("t.getsockname()[0] == ME") is True
         a.do("t.send(b'first')")
         assert b.do("l.accept()[0].recv(300)") == b"first"
+        # It was made, and counted; once for each call.
+        before = {name: dummies(a, name) for name in "st"}
+        a.do("[x.getsockname() for x in (s, t, t, t)]")
+        made = {name: dummies(a, name) - before[name] for name in "st"}
+        print(before, made)
+        assert made == ({"s": 1, "t": 3} if asked else {"s": 0, "t": 0}) and (before["t"] > 0) == bool(asked)
         # Nobody hears of one that cannot be.
         assert a.do("udp().getsockname() == ('0.0.0.0', 0)") is True

@@ -5,6 +5,7 @@
 """
 
 import contextlib
+import json
 import time
 
 import pytest
@@ -68,18 +69,39 @@ def test_what_no_ring_can_do_says_so(unet):
     with apps(unet) as (a, _):
         a.do("s = udp(7000); ready(s); ring = ring_fds(s)[0]; room = ctypes.create_string_buffer(512)")
         for call in ("'get_ring_direct_descriptors', ring, room", "'register_memory_on_ring', ring, room, 512, room",
-                     "'deregister_memory_on_ring', ring, room, 512", "'vma_modify_ring', struct.pack('=IiII', 1, ring, 5, 7)",
-                     "'ioctl', None, 0"):
+                     "'deregister_memory_on_ring', ring, room, 512", "'vma_modify_ring', struct.pack('=IiII', 1, ring, 5, 7)"):
             assert a.ask(f"api({call})") == ("OSError", "ENOTSUP"), call  # the same number
         for call in ("'get_ring_direct_descriptors', s.fileno(), room", "'register_memory_on_ring', 99, room, 512, room",
                      "'deregister_memory_on_ring', -1, room, 512", "'vma_modify_ring', struct.pack('=IiII', 2, 0, 0, 0)"):
             assert a.ask(f"api({call})") == ("OSError", "EBADFD"), call
         for call in ("'register_recv_callback', 99, None, None", "'vma_add_ring_profile', None, None", "'vma_modify_ring', None",
                      "'get_ring_direct_descriptors', ring, None", "'register_memory_on_ring', ring, None, 0, None",
-                     "'vma_modify_ring', struct.pack('=IiII', 0, ring, 0, 0)", "'vma_modify_ring', struct.pack('=IiII', 4, ring, 0, 0)", "'free_packets', 99, None, 0",
+                     "'vma_modify_ring', struct.pack('=IiII', 0, ring, 0, 0)", "'vma_modify_ring', struct.pack('=IiII', 4, ring, 0, 0)",
+                     "'free_packets', 99, None, 0",
                      "'get_socket_rings_num', 99", "'get_socket_network_header', 99, None, None", "'add_conf_rule', b'nonsense'",
-                     "'add_conf_rule', None", "'thread_offload', 7, 0", "'dump_fd_stats', 99, 3"):
+                     "'add_conf_rule', None", "'ioctl', None, 0", "'thread_offload', 7, 0", "'dump_fd_stats', 99, 3"):
             assert a.ask(f"api({call})") == ("OSError", "EINVAL"), call
+
+
+NOT_HERE = {"SO_VMA_RING_USER_MEMORY": (2811, "struct.pack('=QQ', 1 << 40, 1 << 20)"), "SO_VMA_FLOW_TAG": (2820, "5"),
+            "SO_VMA_SHUTDOWN_RX": (2821, "1")}
+
+
+@pytest.mark.parametrize("kind", [datagrams, stream])
+@pytest.mark.parametrize("option", NOT_HERE)
+def test_private_options_that_no_socket_knows(unet, option, kind):
+    """ENOPROTOOPT, and the socket goes on by its ring as it was."""
+    number, value = NOT_HERE[option]
+    with kind(unet) as (a, b):
+        offloaded(a)
+        unet.neighbours()
+        assert a.ask(f"s.setsockopt(socket.SOL_SOCKET, {number}, {value})") == ("OSError", "ENOPROTOOPT")
+        assert a.ask(f"s.getsockopt(socket.SOL_SOCKET, {number}, 16)") == ("OSError", "ENOPROTOOPT")
+        with unet.a.bypassed(), unet.a.tcp_bypassed():
+            for _ in range(5):
+                b.do("p.send(b'on')" if kind is stream else "p.sendto(b'on', to)")
+                assert a.do("s.recv(10)") == b"on"
+        assert a.do("api('get_socket_rings_num', s.fileno())") == 1
 
 
 # --- a ring of a socket's own choice
@@ -290,6 +312,27 @@ def test_a_datagram_is_received_where_it_lies(unet, family):
         assert a.do("zcopy(s, socket.MSG_PEEK)[:2]") == (b"peeked", None)
         assert a.do("zcopy(s, ZCOPY_FORCE)[0]") == b"peeked"
         assert a.do("free(s, *[x[1] for x in got])") == 0
+
+
+def in_hand(unet, app):
+    """What vma_stats says that the sockets of the program have in its hands, as a list."""
+    shown = json.loads(unet.a.stats(app.popen, "--json", "-c", "1").splitlines()[-1])
+    return [s["rx_zcopy_buffers"] for s in shown["sockets"] if s["rx_zcopy_buffers"]]
+
+
+@pytest.mark.parametrize("proto", ["udp", "tcp"])
+def test_vma_stats_counts_what_the_program_holds(unet, proto):
+    """It rises with what is received and falls with what is given back."""
+    with (datagrams if proto == "udp" else stream)(unet) as (a, b):
+        a.do("got = []")
+        for n in range(5):
+            b.do("p.sendto(b'x', to)" if proto == "udp" else "p.send(b'x')")
+            a.do("got.append(zcopy(s, ZCOPY_FORCE))")
+        assert wait_for(lambda: in_hand(unet, a) == [5]), "five of one socket"
+        assert a.do("free(s, *[x[1] for x in got[:3]])") == 0
+        assert wait_for(lambda: in_hand(unet, a) == [2]), "two are left"
+        assert a.do("free(s, *[x[1] for x in got[3:]])") == 0
+        assert wait_for(lambda: not in_hand(unet, a)), "none"
 
 
 def test_who_keeps_all_gets_no_more_and_is_told_once(unet):
@@ -635,6 +678,38 @@ def test_rules_and_threads_say_what_is_offloaded(unet):
         assert rings("api('thread_offload', 1, threading.get_ident()); s = udp(7000)") == 1
         assert rings("api('add_conf_rule', b'use os udp_receiver *:7000'); s = udp(7000)") == 0
         assert rings("api('add_conf_rule', b'use vma udp_receiver *:7000'); s = udp(7000)") == 1
+
+
+def test_only_threads_that_say_so_have_offloaded_sockets(unet):
+    """VMA_OFFLOADED_SOCKETS=0; under the rules, as any."""
+    unet.neighbours()
+    with apps(unet, env={"VMA_OFFLOADED_SOCKETS": 0}) as (a, b):
+        a.do("import threading")
+        b.do("p = udp(7001); l = socket.create_server((ME, 7002))")
+
+        def rings(offload, kind):
+            """How many a new socket of kind has when it is in use, by a thread that has said offload (None: nothing)."""
+            if offload is not None:
+                a.do(f"api('thread_offload', {offload}, threading.get_ident())")
+            if kind == "udp":
+                a.do("s = udp(7000); s.settimeout(5); ready(s)")
+                b.do("p.sendto(b'x', (PEER, 7000))")
+            else:
+                a.do("s = socket.create_connection((PEER, 7002)); s.settimeout(5)")
+                b.do("c, _ = l.accept(); c.send(b'x')")
+            assert a.do("s.recv(10)") == b"x"
+            try:
+                return a.ask("api('get_socket_rings_num', s.fileno())")
+            finally:
+                a.do("s.close()")
+
+        not_ours = ("OSError", "EINVAL")
+        for kind in ("udp", "tcp"):
+            assert rings(None if kind == "udp" else 0, kind) == not_ours
+            assert rings(1, kind) == 1
+            assert rings(0, kind) == not_ours
+        a.do("api('add_conf_rule', b'use os udp_receiver *:7000')")
+        assert rings(1, "udp") == 0
 
 
 def test_statistics_go_to_the_log(unet):

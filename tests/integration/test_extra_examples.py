@@ -2,6 +2,7 @@
 """docs/examples: each compiles without a warning, has at most 120 lines, and does across two namespaces what it says."""
 
 import re
+import socket
 import subprocess
 
 import pytest
@@ -86,9 +87,38 @@ u.sendto(b'stop', PEER)
     assert re.search(r"\d+ packets, 5 connections, 5 ends", p.text)
 
 
-def test_market(net, programs):
+def test_rings(net, programs):
+    net.neighbours(v6=False)
+    p = ready(net.a.popen([programs / "rings", net.a.ip4, "7000", net.b.ip4], preload=True))
+    sender(net, f"u.bind(({net.b.ip4!r}, 7000)); u.sendto(b'wake up', PEER)")
+    assert p.popen.wait(20) == 0, p.text
+    print(p.text)
+    receives, sends = re.search(r"1 of 1 rings: receives by (\d+), sends by (\d+)", p.text).groups()
+    assert receives == sends
+    header = bytes.fromhex(re.search(r"header of 42 bytes: (\w+)", p.text)[1])
+    assert header[26:38] == socket.inet_aton(net.a.ip4) + socket.inet_aton(net.b.ip4) + (7000).to_bytes(2, "big") * 2
+    said = dict(re.findall(r"^(\w+_ring|get_ring_direct_descriptors): (.*)$", p.text, re.M))
+    assert set(said) == {"vma_modify_ring", "get_ring_direct_descriptors", "register_memory_on_ring", "deregister_memory_on_ring"}
+    assert set(said.values()) == {"Operation not supported"}  # of AF_XDP
+    assert "received: wake up" in p.text
+
+
+def test_control(net, programs):
+    p = ready(net.a.popen([programs / "control", net.a.ip4, "7000"], preload=True))
+    before = net.a.counters()["UdpInDatagrams"]
+    sender(net, "for port in (7000, 7001, 7002): u.sendto(b'to %d' % port, (PEER[0], port))")
+    assert p.popen.wait(20) == 0, p.text
+    print(p.text)
+    assert re.findall(r"^(\d+): (.*)$", p.text, re.M) == [("7000", "offloaded"), ("7001", "the kernel's"), ("7002", "the kernel's")]
+    assert re.findall(r"^(\d+) received: (.*)$", p.text, re.M) == [(str(i), f"to {i}") for i in (7000, 7001, 7002)]
+    assert net.a.counters()["UdpInDatagrams"] - before == 2
+    assert p.text.count("STATISTICS") == 1
+
+
+def market(net, programs, **how):
+    """Who brings the prices, and the time from a price to its order in microseconds; an exchange in net.b has had the orders."""
     exchange = net.b.popen(["/usr/bin/python3", "-uc", f"""
-import socket, threading
+import socket
 l = socket.create_server(({net.b.ip4!r}, 7001)); print("listening")
 c, _ = l.accept(); got = b''
 u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -102,8 +132,17 @@ while got.count(b'\\n') < 100:
 print(got.count(b'buy at '), 'orders', all(int(x.split()[-1]) < 100 for x in got.splitlines()))
 """])
     wait_for(lambda: "listening" in exchange.text)
-    p = net.a.popen([programs / "market", "239.1.1.1", "7000", net.a.ip4, net.b.ip4, "7001", "100"], preload=True)
+    p = net.a.popen([programs / "market", "239.1.1.1", "7000", net.a.ip4, net.b.ip4, "7001", "100"], **how)
     assert p.popen.wait(40) == 0, p.text
     assert exchange.popen.wait(20) == 0, exchange.text
     print(p.text, exchange.text)
-    assert "100 orders" in p.text and "100 orders True" in exchange.text
+    assert "100 orders True" in exchange.text
+    who, us = re.search(r"^(\w+): 100 orders, tick to trade (\d+\.\d) us$", p.text, re.M).groups()
+    return who, float(us)
+
+
+def test_market_on_the_library_and_on_the_kernel_s_sockets(net, programs):
+    ours, us = market(net, programs, preload=True)
+    kernels, kernel_us = market(net, programs)
+    print(f"tick to trade: {us} us, on the kernel's sockets {kernel_us} us")
+    assert (ours, kernels) == ("libvma", "kernel")

@@ -164,7 +164,8 @@ def test_random_calls_with_random_arguments(unet, seed):
             fd = rng.choice(["s.fileno()", "t.fileno()", "-1", "0", "999", "2**31 - 1"])
             k = rng.randrange(1000)
             call = rng.choice([
-                f"ids.append(zcopy(s, {rng.choice([0, 0x40, 0x01000000, 2, 0x20, 0x2000])} | socket.MSG_DONTWAIT, {rng.choice([0, 10, 40, 60, 4096])}, number={fd})[1])",
+                f"ids.append(zcopy(s, {rng.choice([0, 0x40, 0x01000000, 2, 0x20, 0x2000])} | socket.MSG_DONTWAIT, "
+                f"{rng.choice([0, 10, 40, 60, 4096])}, number={fd})[1])",
                 f"free(s, ids[{k} % len(ids)], number={fd})", f"free(s, ids[{k} % len(ids)], ids[{k} % len(ids)])",
                 f"callback(s, {rng.choice(['None', 'decide'])}, number={fd})", f"api('get_socket_rings_num', {fd})",
                 f"api('dump_fd_stats', {fd}, {rng.choice([5, 99, -5])})", f"api('get_socket_network_header', {fd}, None, None)",

@@ -133,13 +133,22 @@ def members(net):
     yield lambda *ports: [Member(net, port) for port in ports]
 
 
-def look(member, *how):
-    """Where the pool's chunks are."""
-    program = member.net.library.build / "tests/integration/pool_look"
+def helper(net, name, *args):
+    """What the program says, as JSON."""
+    program = net.library.build / "tests/integration" / name
     if not program.exists():
-        program = member.net.library.helpers / "pool_look"
-    out = subprocess.run([program, str(member.process.pid), *how], capture_output=True, text=True, timeout=20)
+        program = net.library.helpers / name
+    out = subprocess.run([program, *map(str, args)], capture_output=True, text=True, timeout=20)
     return json.loads(out.stdout) if out.stdout else {}
+
+
+def look_at(net, pid, *how):
+    """Where the chunks of the process's pool are."""
+    return helper(net, "pool_look", pid, *how)
+
+
+def look(member, *how):
+    return look_at(member.net, member.process.pid, *how)
 
 
 def nothing_is_lost(member, count):
@@ -155,8 +164,12 @@ def nothing_is_lost(member, count):
 
 
 def flows_of(member):
+    return flows_of_pid(member.process.pid)
+
+
+def flows_of_pid(pid):
     """{pid} of the flow table."""
-    for fd in pathlib.Path(f"/proc/{member.process.pid}/fdinfo").iterdir():
+    for fd in pathlib.Path(f"/proc/{pid}/fdinfo").iterdir():
         try:
             text = fd.read_text()
         except OSError:
@@ -193,6 +206,52 @@ def test_several_queues_are_shared_too(net, members):
     for s in streams[:4]:
         s.abandon()
     nothing_is_lost(several[1], 1)
+
+
+IDLE = """
+import os, signal, socket, sys
+ip, port, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+def echo(i):
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    u.bind((ip, port + i))
+    while True:
+        data, peer = u.recvfrom(100)
+        u.sendto(data, peer)
+pids = []
+for i in range(count):
+    pids.append(os.fork())
+    if not pids[-1]:
+        echo(i)
+def end(*_):
+    for p in pids: os.kill(p, signal.SIGKILL)
+    for p in pids: os.waitpid(p, 0)
+    sys.exit(0)
+signal.signal(signal.SIGTERM, end)
+print("pids", *pids, flush=True)
+while True: signal.pause()
+"""
+
+
+@pytest.mark.no_sanitize  # 64 processes
+def test_each_of_64_idle_members_can_send(net, members):
+    """They start together: one opens the queues, the others join as soon as they can."""
+    program = net.a.python(IDLE, True, args=(net.a.ip4, 7100, 64))
+    pids = program.wait_text("^pids (.*)$")[1].split()
+
+    def echoes(i):
+        with net.b.socket(timeout=1) as u:
+            u.sendto(b"there", (net.a.ip4, 7100 + i))
+            return bool(select.select([u], [], [], 0.5 * PATIENCE)[0]) and u.recv(100) == b"there"
+
+    wait_for(lambda: look_at(net, pids[0]).get("members") == 64, 60, "64 members")
+    for i in range(64):
+        wait_for(lambda: echoes(i), 20, f"an echo of member {i}")
+    before = net.a.counters()["UdpOutDatagrams"]
+    for i in (63, 0, 20):
+        assert echoes(i), i
+    assert net.a.counters()["UdpOutDatagrams"] == before, look_at(net, pids[0])
+    program.stop()
 
 
 @pytest.mark.parametrize("killed", [0, 2], ids=["the first", "a further one"])
@@ -272,6 +331,131 @@ def test_a_process_of_another_user_stays_with_the_kernel(net, members):
                 assert other.do("u.recvfrom(10)")[0] == b"x"
         assert look(first)["members"] == 1
         assert [f"belongs to process {first.process.pid}: sockets stay" in line for line in other.text.splitlines()] == [True], other.text
+
+
+BECOME_33 = "os.setgroups([]); os.setgid(33); os.setuid(33)"
+BECOME_33_BY_SETREUID = "os.setgroups([]); os.setgid(33); os.seteuid(33); os.setreuid(33, -1)"
+# There is no memory for a copy of the packets.
+BECOME_33_IN_NEED = f"""
+import resource
+size = int(open('/proc/self/statm').read().split()[0]) * 4096 + (4 << 20)
+resource.setrlimit(resource.RLIMIT_AS, (size, resource.RLIM_INFINITY))
+{BECOME_33}
+resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+"""
+# Whoever is of that user may look into the process; Yama's ptrace_scope 1 wants PR_SET_PTRACER.
+DUMPABLE = "ctypes.CDLL(None).prctl(4, 1); ctypes.CDLL(None).prctl(0x59616d61, -1)"
+
+
+def echoed(app, peer, port, text):
+    peer.sendto(text, app.at(port))
+    return app.do("u.recvfrom(100)")[0] == text
+
+
+@pytest.mark.parametrize("become", [BECOME_33, BECOME_33_BY_SETREUID, BECOME_33_IN_NEED], ids=["setuid", "setreuid", "no memory"])
+def test_a_member_that_becomes_another_user_takes_nothing_along(net, members, become):
+    """A program of its new user finds nothing of the queues that are root's; what it had open goes on."""
+    first, = members(7001)
+    with App(net.a, True, env={"VMA_TRACELEVEL": "WARN"}) as second, net.b.socket() as peer:
+        # As everywhere: the library's own numbers stand between the two limits.
+        second.do("import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (1024, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))")
+        second.do("u = udp(7002); l = socket.create_server((ME, 7002))")
+        assert echoed(second, peer, 7002, b"before")
+        wait_for(lambda: look(first)["members"] == 2, 10, "the second member")
+        second.do("select.select([l], [], [], 0)")  # the first wait: it is steered
+        with net.b.socket(kind=socket.SOCK_STREAM) as c:
+            second.start("c, _ = l.accept(); c.recv(100)")
+            c.connect(second.at(7002))
+            c.sendall(b"before")
+            second.answer()
+            second.do(become)
+            assert second.do("os.getresuid()") == (33, 33, 33)
+            second.do(DUMPABLE)
+            got = helper(net, "pool_thief", second.pid, 33)
+            print(got)
+            assert got.pop("fetched") > 0 and not any(got.values()), got
+            c.sendall(b"after")
+            assert second.do("c.recv(100)") == b"after"
+            second.do("c.sendall(b'and back')")
+            assert c.recv(100) == b"and back"
+        assert echoed(second, peer, 7002, b"after")
+        said = [line for line in second.text.splitlines() if "becomes user 33" in line]
+        assert len(said) == 1 and "its sockets go to the kernel" in said[0], second.text
+        assert ("no copy of the packets" in second.text) == (become == BECOME_33_IN_NEED), second.text
+        assert not first.passes_the_kernel()
+        nothing_is_lost(first, 1)
+
+
+@contextlib.contextmanager
+def workers(net, *ports):
+    """Processes of root that listen, and have no queues yet."""
+    with contextlib.ExitStack() as stack:
+        several = [stack.enter_context(App(net.a, True, env={"VMA_TRACELEVEL": "WARN"})) for _ in ports]
+        for app, port in zip(several, ports):
+            app.do(f"l = socket.create_server((ME, {port}))")
+        yield several
+
+
+def serves(net, app, port):
+    """A connection that the kernel of net.a knows nothing of."""
+    app.do("select.select([l], [], [], 0)")  # the first wait: it is steered
+    with net.a.tcp_bypassed(), net.b.socket(kind=socket.SOCK_STREAM) as c:
+        app.start("c, _ = l.accept(); c.sendall(c.recv(100))")
+        c.connect(app.at(port))
+        c.sendall(b"question")
+        app.answer()
+        assert c.recv(100) == b"question"
+
+
+def test_processes_that_become_another_user_together_share_the_queues(net):
+    """As a server's workers do; root's processes have no part in it."""
+    with workers(net, 7001, 7002) as several, App(net.a, True, env={"VMA_TRACELEVEL": "WARN"}) as roots, net.b.socket() as peer:
+        for app in several:
+            app.start(BECOME_33)
+        for app in several:
+            app.answer()
+        for app, port in zip(several, (7001, 7002)):
+            serves(net, app, port)
+            assert "go to the kernel" not in app.text and "stay with the kernel" not in app.text, app.text
+        roots.do("u = udp(7003)")
+        assert echoed(roots, peer, 7003, b"root's")
+        assert "sockets stay with the kernel" in roots.text
+        assert flows_of_pid(several[0].pid) == {app.pid for app in several}
+        assert look_at(net, several[0].pid)["members"] == 2
+
+
+# Every thread's setuid() fails from now on, with EPERM: a seccomp filter.
+REFUSE_SETUID = """
+code = [(0x20, 0, 0, 0), (0x15, 0, 1, 105), (6, 0, 0, 0x50001), (6, 0, 0, 0x7fff0000)]
+code = ctypes.create_string_buffer(b''.join(struct.pack('HBBI', *x) for x in code))
+call('syscall', 317, 1, 1, struct.pack('HxxxxxxQ', 4, ctypes.addressof(code)))
+"""
+
+
+def test_who_fails_to_become_another_user_leaves_those_who_have(net):
+    with workers(net, 7001, 7002) as (first, second):
+        first.do(BECOME_33)
+        second.do(REFUSE_SETUID)
+        assert second.ask(BECOME_33) == ("OSError", "EPERM")
+        assert second.do("os.getresuid()") == (0, 0, 0)
+        assert "user 0: its sockets go to the kernel" in second.text
+        serves(net, first, 7001)
+        wait_for(lambda: look_at(net, first.pid)["members"] == 1, 10, "the second member to leave")
+
+
+def test_who_becomes_another_user_alone_keeps_its_queues_for_itself(net, members):
+    with App(net.a, True, env={"VMA_TRACELEVEL": "WARN"}) as first, net.b.socket() as peer:
+        first.do("u = udp(7001)")
+        assert echoed(first, peer, 7001, b"before")
+        first.do(BECOME_33)
+        with net.a.bypassed():
+            assert echoed(first, peer, 7001, b"after")
+        with App(net.a, True, env={"VMA_TRACELEVEL": "WARN"}) as second:
+            second.do("u = udp(7002)")
+            assert echoed(second, peer, 7002, b"x")
+            assert f"belongs to process {first.pid}: sockets stay" in second.text
+        assert look_at(net, first.pid)["members"] == 1
+        assert "sockets go to the kernel" not in first.text
 
 
 def resident(pid):

@@ -2,8 +2,11 @@
 """The whole library on mlx5 queues in memory (tests/bench/mlx5.c): the card is the descriptor checker, in the same process."""
 
 import json
+import re
 
 import pytest
+
+from netns import wait_for
 
 MLX5 = {"VMA_RING_TYPE": "mlx5"}
 # Answers each datagram but those that the library's first look at the neighbour made the kernel send.
@@ -172,3 +175,21 @@ def test_groups_of_one_ethernet_address_come_once(rings, l2_only):
     """A rule of the address alone brings all of them: one ring has it."""
     had, _ = rings("groups", 3, VMA_ETH_MC_L2_ONLY_RULES=l2_only)
     assert [r["received"] for r in had] == ([150, 0] if l2_only else [50, 50, 50]), had
+
+
+@pytest.mark.no_sanitize
+@pytest.mark.parametrize("on, line", [(1, "Moderation:          30 / 70 [frames/usec period]"), (0, None)])
+def test_vma_stats_has_the_figures_of_the_moderation(make_net, program, on, line):
+    """Of a ring whose device can hold interrupts back; that holds none back has no such line."""
+    net = make_net()
+    moderation = {"VMA_CQ_MODERATION_ENABLE": on, "VMA_CQ_MODERATION_COUNT": 30, "VMA_CQ_MODERATION_PERIOD_USEC": 70}
+    process = net.a.popen([program, "udp_send", net.a.ip4, net.b.ip4, 100_000_000], env={**MLX5, **moderation, "VMA_STATS_SHMEM_DIR": net.tmp})
+    tool = [net.library.vma_stats, "-p", process.pid, "-k", net.tmp, "-v", "3", "-c", "1"]
+
+    def ring():
+        """What is shown of the ring once the pools are: their figures come last."""
+        assert process.alive(), process.text
+        return re.search(r"(\tRING_\w+=.*?\n)={54}.*BUFFER_POOL", net.a.run(tool, check=False).text, re.S)
+    shown = wait_for(ring, 30, "the ring in vma_stats", 0.05)[1]
+    print(shown)
+    assert (line in shown) if line else "Moderation" not in shown

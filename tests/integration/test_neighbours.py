@@ -70,3 +70,36 @@ def test_a_connection_finds_it(net):
         goes_stale(net.a, net.b.ip4)
         server.do("s.sendall(b'after')")
         assert client.do("exactly(s, 5)", 30) == b"after"
+
+
+def no_link_local(host, how):
+    """As an interface whose link-local address is not there, or not yet: duplicates are looked for."""
+    if how == "none":
+        host.run(["ip", "link", "set", host.dev, "addrgenmode", "none"])
+        host.run(["ip", "-6", "addr", "flush", "dev", host.dev, "scope", "link"])
+    else:
+        host.run(["sysctl", "-qw", f"net.ipv6.conf.{host.dev}.dad_transmits=600", f"net.ipv6.conf.{host.dev}.accept_dad=1"])
+        host.run(["ip", "-6", "addr", "flush", "dev", host.dev, "scope", "link"])
+        host.run(["ip", "-6", "addr", "add", "fe80::77/64", "dev", host.dev])
+    shown = ip("-n", host.name, "-6", "addr", "show", "dev", host.dev, "scope", "link")
+    assert ("tentative" in shown) if how == "tentative" else not shown, shown
+
+
+@pytest.mark.parametrize("how", ["none", "tentative"])
+@pytest.mark.parametrize("kind", ["tcp", "udp"])
+def test_without_a_link_local_address(net, kind, how):
+    """The kernel asks for the neighbour with the packet's own address; asked to by netlink it would ask with the link-local one."""
+    no_link_local(net.a, how)
+    impatient(net.a)
+    with net.b.socket(socket.AF_INET6, socket.SOCK_STREAM if kind == "tcp" else socket.SOCK_DGRAM, timeout=20) as peer:
+        peer.bind((net.b.ip6, 7001))
+        if kind == "tcp":
+            peer.listen()
+        with App(net.a, True, "6") as app, net.a.tcp_bypassed():
+            if kind == "tcp":
+                app.do("s = socket.create_connection((PEER, 7001), 20); s.sendall(b'x' * 1000)", 30)
+                with peer.accept()[0] as c:
+                    assert c.recv(1000, socket.MSG_WAITALL) == b"x" * 1000
+            else:
+                app.do("s = udp(7000); s.connect((PEER, 7001)); [s.send(b'%d' % i) for i in range(3)]")
+                assert [peer.recv(10) for _ in range(3)] == [b"0", b"1", b"2"]

@@ -31,12 +31,13 @@ def sh(command, check=True):
 
 
 def build(tmp_path_factory, sanitizer):
-    runtime = "lib/runtime/clock.c lib/runtime/libc.c lib/runtime/lock.c lib/runtime/log*.c lib/runtime/own_fd.c lib/config/param*.c lib/config/profiles.c"
+    runtime = "lib/runtime/clock.c lib/runtime/libc.c lib/runtime/lock.c lib/runtime/log*.c lib/runtime/own_fd.c lib/runtime/text_file.c"
+    config = "lib/config/param*.c lib/config/profiles.c"
 
     def compiled(directory):
         sh(f"cd {ROOT} && gcc -std=gnu11 -D_GNU_SOURCE -g -O1 -Wall -Wextra -Werror -fsanitize={sanitizer}"
            f" -fno-sanitize-recover=all -Ilib -Iinclude -I/usr/include/libnl3 -o {directory}/net_test tests/integration/net/net_test.c"
-           f" lib/net/*.c {runtime} -lnl-route-3 -lnl-3 -lpthread -ldl")
+           f" lib/net/*.c {runtime} {config} -lnl-route-3 -lnl-3 -lpthread -ldl")
     return made_once(tmp_path_factory, f"net-{sanitizer}", compiled) / "net_test"
 
 

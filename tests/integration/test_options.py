@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """Every socket option of the running kernel, on sockets in every state: result, errno, length and value are the kernel's.
 
-options_sweep.c sets and gets them all; lib/socket/tcp/options.def says what becomes of each, and is held to it.
+options_sweep.c sets and gets them all; lib/socket/tcp/option/rows.def says what becomes of each, and is held to it.
 """
 
 import pathlib
@@ -11,7 +11,7 @@ import pytest
 
 from netns import ROOT
 
-TABLE = ROOT / "lib" / "socket" / "tcp"
+TABLE = ROOT / "lib" / "socket" / "tcp" / "option"
 ROW = re.compile(r"^OPTION\((\w+), (\w+), (\w+)(?:\(([^)]*)\))?\)", re.M)
 LEVELS = {"SOL_SOCKET": 1, "IPPROTO_IP": 0, "IPPROTO_IPV6": 41, "IPPROTO_TCP": 6}
 HEADERS = ["asm-generic/socket.h", "linux/in.h", "linux/in6.h", "linux/tcp.h"]
@@ -24,8 +24,8 @@ ACCEPTED_DIFFERS = {(0, 33), (41, 17), (41, 18)}
 
 
 def numbers():
-    """Names of options and their numbers, from the headers and from what options.c knows of newer ones."""
-    text = "".join((pathlib.Path("/usr/include") / h).read_text() for h in HEADERS) + (TABLE / "options.c").read_text()
+    """Names of options and their numbers, from the headers and from what the library knows of newer ones."""
+    text = "".join((pathlib.Path("/usr/include") / h).read_text() for h in HEADERS) + (ROOT / "include/vma/sockopt_numbers.h").read_text()
     found = {m[1]: m[2] for m in re.finditer(r"^#define\s+((?:SO|IP|IPV6|TCP|MCAST)_\w+)\s+(\w+)", text, re.M)}
 
     def value(name):
@@ -39,7 +39,7 @@ def table():
     number = numbers()
     number.update(SO_TIMESTAMP_OLD=29, SO_TIMESTAMPNS_OLD=35, SO_TIMESTAMPING_OLD=37)
     rows = {}
-    for level, name, done, args in ROW.findall((TABLE / "options.def").read_text()):
+    for level, name, done, args in ROW.findall((TABLE / "rows.def").read_text()):
         assert number.get(name) is not None, f"{name} has no number"
         key = LEVELS[level], number[name]
         assert key not in rows, f"{name} has two rows"

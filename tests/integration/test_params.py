@@ -4,22 +4,23 @@ pages; and that the table says the truth about which parameters are read. The de
 
 import os
 import re
+import shutil
 import subprocess
 
 import pytest
 
 from netns import ROOT
+from test_why import TEXT
 
 DASHES = "-" * 75
 SOCKET = "import socket; socket.socket(socket.AF_INET, socket.SOCK_DGRAM)"
 
 
 def table():
-    """{field: (variable, the note in its entry)} as parameters.def has it."""
+    """{field: (variable, whether its entry says that there is nothing to set)} as parameters.def has it."""
     text = (ROOT / "lib/config/parameters.def").read_text()
     rows = re.findall(r'^PARAM_\w+\((\w+), "(\w+)",(.*?)"\)$', text, re.M | re.S)
-    notes = {"NOT_YET": "nothing reads it yet", "NO_OBJECT": "nothing to set here"}
-    return {field: (variable, next((n for effect, n in notes.items() if effect in rest), None)) for field, variable, rest in rows}
+    return {field: (variable, "NO_OBJECT" in rest) for field, variable, rest in rows}
 
 
 def log_of(net, code=SOCKET, **env):
@@ -47,6 +48,12 @@ def test_banner_has_the_form_of_the_original(unet):
     lines = [line for line in lines[first:] if "VMA INFO: Git: " not in line]
     for line, pattern in zip(lines, expected):
         assert re.fullmatch(" VMA INFO: " + pattern, line), f"{line!r} is not {pattern!r}"
+
+
+def test_the_system_is_named_at_debug(unet):
+    assert "System: " not in log_of(unet)
+    log = log_of(unet, VMA_TRACELEVEL="DEBUG")
+    assert re.search(rf"VMA DEBUG\s*: System: {re.escape(os.uname().release)}$", log, re.M), log
 
 
 def test_nothing_is_said_before_the_first_socket(unet):
@@ -89,6 +96,8 @@ def test_log_file_with_the_pid(unet, tmp_path):
     assert "VMA INFO" not in out
     text = (tmp_path / f"log.{out.strip()}").read_text()
     assert text.startswith(f" VMA INFO: {DASHES}\n") and "\033" not in text
+    assert re.search(rf"^ VMA INFO: Log File  +{tmp_path}/log\.\S+ +\[VMA_LOG_FILE\]$", text, re.M), text
+    assert "VMA_LOG_FILE" not in log_of(unet, code)
 
 
 def test_conf_file_errors_name_file_and_line(unet, tmp_path):
@@ -99,8 +108,24 @@ def test_conf_file_errors_name_file_and_line(unet, tmp_path):
     assert log.count("my.conf:") == 1
 
 
+def test_the_rules_of_etc_are_read_without_being_asked_for(unet, tmp_path):
+    """In a mount namespace of its own the program has another /etc, with little else in it."""
+    etc = tmp_path / "etc"
+    etc.mkdir()
+    for name in filter(os.path.exists, ("/etc/ld.so.cache", "/etc/ld.so.conf")):
+        shutil.copy(name, etc)
+    (etc / "libvma.conf").write_text("use os udp_sender *:7200\nuse os udp_conect *:53\n")
+    code = "import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n" \
+           f"for port in (7200, 7201): s.sendto(b'x', ('{unet.b.ip4}', port))"
+    own_etc = ["unshare", "--mount", "--propagation", "private", "sh", "-c", 'mount --bind "$0" /etc && exec "$@"', etc]
+    log = unet.a.run([*own_etc, "/usr/bin/python3", "-c", code], preload=True, env={"VMA_TRACELEVEL": "DETAILS"}).text
+    print(*[line for line in log.splitlines() if "libvma.conf" in line or "through the kernel" in line], sep="\n")
+    assert ' VMA WARNING: /etc/libvma.conf:2: "udp_conect" is not a role' in log
+    assert re.search(rf"fd \d+ sends through the kernel: {TEXT['rule']}$", log, re.M), log
+
+
 def test_the_table_says_the_truth_about_what_is_read():
-    """NOT_YET or NO_OBJECT exactly where no source outside the table's own files names the field."""
+    """NO_OBJECT exactly where no source outside the table's own files names the field."""
     own = {"params.c", "params.h", "config/params_table.c", "config/params_table.h", "spec.c", "banner.c"}
     # Read by params.c itself: the log's, the profile's, and the one that only sets two others.
     read = {"tracelevel", "log_details", "log_colors", "log_file", "spec", "select_poll_os_force"}
@@ -109,8 +134,8 @@ def test_the_table_says_the_truth_about_what_is_read():
             read.update(re.findall(r"\bparams\.(\w+)", source.read_text()))
     rows = table()
     assert len(rows) > 90
-    pretending = [v for f, (v, note) in rows.items() if not note and f not in read]
-    too_modest = [v for f, (v, note) in rows.items() if note and f in read]
+    pretending = [v for f, (v, idle) in rows.items() if not idle and f not in read]
+    too_modest = [v for f, (v, idle) in rows.items() if idle and f in read]
     assert not pretending, f"READ in parameters.def, but nothing reads {pretending}"
     assert not too_modest, f"not read in parameters.def, but something reads {too_modest}"
 
@@ -124,8 +149,7 @@ def test_man_pages_are_clean_and_complete(library, page):
         done = subprocess.run(["groff", "-man", "-Tascii", "-ww", "-z", path], capture_output=True, text=True)
         assert (done.returncode, done.stderr) == (0, "")
     if page == "libvma.7":
-        for variable, note in table().values():
+        for variable, idle in table().values():
             entry = text.split(f"\n.TP\n.B {variable}\n")[1].split("\n.TP\n")[0]
-            for text_of in ("nothing reads it yet", "nothing to set here"):
-                assert (text_of in entry) == (note == text_of), variable
+            assert ("nothing to set here" in entry) == idle, variable
             assert "Default: " in entry

@@ -7,13 +7,17 @@ so that the code for offloaded fds (messages, copies, splice, dup) is compared w
 """
 
 import difflib
+import json
 import os
 import pathlib
 import re
+import socket
+import shutil
 import subprocess
 
 import pytest
 
+from differential import differential
 from netns import PYTHON, ROOT, made_once
 
 HERE = pathlib.Path(__file__).parent
@@ -52,7 +56,7 @@ def calls(library, tmp_path):
 def forward(library, tmp_path_factory):
     """preload and its two tables before libc itself; returns the environment that preloads it."""
     core = [ROOT / "lib" / name for name in ("runtime/atfork.c", "runtime/libc.c", "runtime/signals.c", "runtime/lock.c",
-                                       "runtime/own_fd.c", "fd/table.c", "fd/closing.c", "fd/turn.c")]
+                                       "runtime/own_fd.c", "runtime/backtrace.c", "stats/sockopt_names.c", "fd/table.c", "fd/closing.c", "fd/turn.c")]
     entry = [f for f in sorted((ROOT / "lib" / "preload").glob("*.c")) if f.name != "start.c"]
     flags = ["-shared", "-fPIC", "-fvisibility=hidden", "-ftls-model=initial-exec", f"-Wl,--version-script={MAP}"]
     if not library.sanitize:
@@ -267,6 +271,30 @@ s.sendto(data.upper(), peer)
 """
 
 
+def test_a_raw_socket_is_the_kernels(unet):
+    """It answers as without the library, which does not know it."""
+    def steps(app, peer):
+        app("r = socket.socket(FAM, socket.SOCK_RAW, 253); r.settimeout(5); r.bind((ME, 0)); r.connect((PEER, 0))")
+        app("r.getsockname(), r.getsockopt(socket.SOL_SOCKET, socket.SO_TYPE)")
+        before = unet.a.counters()
+        with unet.b.socket(kind=socket.SOCK_RAW, proto=253) as other:
+            app("r.send(b'there')")
+            app.note("peer got", other.recv(100)[20:])
+            other.sendto(b"back", app.at(0))
+            app("await_ready(r), r.recv(100)[20:]")
+        now = unet.a.counters()
+        app.note("by the kernel", [now[name] > before[name] for name in ("IpOutRequests", "IpInDelivers")])
+        # An echo request and its reply.
+        app("p = socket.socket(FAM, socket.SOCK_RAW, socket.IPPROTO_ICMP); p.settimeout(5)")
+        app("p.sendto(bytes.fromhex('0800f7ff00000000'), (PEER, 0)), p.recv(100)[20:]")
+        if app.preload:
+            app.do("s = udp(7000); await_ready(s, timeout=0.01)")
+            shown = json.loads(unet.a.stats(app.popen, "--json", "-c", "1").splitlines()[-1])["sockets"]
+            assert [q["fd"] for q in shown] == [app.do("s.fileno()")], shown
+    answers = differential(unet, "4", steps)
+    assert answers["peer got"] == b"there" and answers["by the kernel"] == [True, True]
+
+
 def test_a_socket_goes_through_exec_and_spawn(net):
     """Bound in one program, served in its grandchild, which has it from the kernel."""
     program = net.a.popen([PYTHON, "-c", CHAIN, "0", net.a.ip4], preload=True, env={"CHAIN": CHAIN})
@@ -275,3 +303,20 @@ def test_a_socket_goes_through_exec_and_spawn(net):
     peer.sendto(b"hello", (net.a.ip4, 5555))
     assert peer.recv(100) == b"HELLO"
     assert program.wait() == 0
+
+
+@pytest.mark.no_sanitize
+@pytest.mark.parametrize("name, set_uid, said", [("/nowhere/libvma.so", False, True), ("{path}", False, False),
+                                                 ("libnowhere.so", True, True), ("{path}", True, False)])
+def test_what_ld_so_cannot_preload_it_says(library, tmp_path, name, set_uid, said):
+    """The program runs without the library then. Of a set-uid one a path is left out without a word, as libvma(7) has it."""
+    program = shutil.copy("/bin/true" if set_uid else "/bin/cat", tmp_path / "program")
+    if set_uid:
+        os.chown(program, 65534, 65534)
+        os.chmod(program, 0o4755)
+    name = name.format(path=library.path)
+    done = subprocess.run([program, "/proc/self/maps"], env={"LD_PRELOAD": name}, text=True, capture_output=True, timeout=20, check=True)
+    print(done.stderr)
+    message = f"ERROR: ld.so: object '{name}' from LD_PRELOAD cannot be preloaded (cannot open shared object file): ignored.\n"
+    assert done.stderr == (message if said else "")
+    assert set_uid or ("libvma" in done.stdout) is not said

@@ -3,6 +3,7 @@
 
 import contextlib
 import os
+import pathlib
 import shutil
 import signal
 import socket
@@ -100,6 +101,32 @@ def test_a_listener_is_served_afterwards(net, how):
         echo(net, app)
 
 
+@pytest.mark.parametrize("ends", [False, True], ids=["open", "FIN"])
+def test_a_connection_goes_to_the_kernel_while_no_capability_is_effective(net, ends):
+    """TCP_REPAIR needs one, and the peer's FIN, which is sent again, another: seteuid() leaves both permitted."""
+    with app_of(net) as app, net.b.socket(kind=socket.SOCK_STREAM) as c:
+        app.do("l = listener(); select.select([l], [], [], 0)")
+        app.start("s, _ = l.accept(); s.recv(100)")
+        with net.a.tcp_bypassed():
+            c.connect((net.a.ip4, PORT))
+            c.sendall(b"ours")
+            app.answer()
+            if ends:
+                c.sendall(b"passed on")
+                c.shutdown(socket.SHUT_WR)
+                app.do("p = select.poll(); p.register(s, select.POLLRDHUP); assert p.poll(10000)")
+        app.do("os.seteuid(65534)")
+        assert capable(app) == 0
+        app.do("a, b = socket.socketpair(); socket.send_fds(a, [b'x'], [s.fileno()])")
+        app.do("t = socket.socket(fileno=socket.recv_fds(b, 1, 1)[1][0])")
+        if not ends:
+            c.sendall(b"passed on")
+        assert app.do("t.recv(100)") == b"passed on"
+        if ends:
+            assert app.do("t.recv(100)") == b""
+        assert capable(app) == 0, "it has been given back"
+
+
 def test_a_socket_that_is_only_bound_is_served_afterwards(net):
     with app_of(net) as app:
         app.do(f"l = socket.socket(); l.bind((ANY, {PORT})); os.setuid(65534); l.listen(5); ready(l)")
@@ -181,12 +208,16 @@ def test_the_next_process_takes_the_interface_over(net):
     assert not xdp(net.a)
 
 
-def test_the_statistics_file_goes_with_its_process(net, tmp_path_factory):
-    directory = tmp_path_factory.mktemp("stats")
-    for d in [directory, *directory.parents]:
-        if not d.stat().st_mode & 0o005 == 0o005:  # pytest's directories are root's alone
-            os.chmod(d, d.stat().st_mode | 0o755)
-    os.chmod(directory, 0o1777)
+@pytest.fixture
+def open_directory():
+    """As /tmp: any user's. Not one of pytest's, which are root's alone again whenever another pytest begins."""
+    with tempfile.TemporaryDirectory() as directory:
+        os.chmod(directory, 0o1777)
+        yield pathlib.Path(directory)
+
+
+def test_the_statistics_file_goes_with_its_process(net, open_directory):
+    directory = open_directory
     with app_of(net, env={"VMA_STATS_SHMEM_DIR": directory}) as app:
         app.do("l = listener(); os.setuid(65534); ready(l)")
         pid = app.do("os.getpid()")
@@ -372,7 +403,14 @@ def low_port(net, port, preload):
     return echoes, ended, app.text
 
 
+def kernel_is_done(host):
+    """Nothing of the kernel's connections will be sent any more but what TIME_WAIT answers."""
+    return not host.run(["ss", "-Htan", "state", "connected", "exclude", "time-wait"]).text.strip()
+
+
 def test_a_low_port_without_its_capability(net):
-    plain, ours = low_port(net, 80, False), low_port(net, 81, True)
+    plain = low_port(net, 80, False)
+    wait_for(lambda: kernel_is_done(net.a) and kernel_is_done(net.b), 20, "the end of the kernel's connections")
+    ours = low_port(net, 81, True)
     print(*plain, sep="\n")
     assert plain == ours

@@ -473,10 +473,13 @@ def test_loopback_is_the_kernels_unless_asked_for(net, rings):
     assert ring("recv 1 1000")["recv"] == 1
 
 
-def test_without_privileges_one_line_says_what_is_missing(net, rings):
+def test_without_privileges_one_line_says_what_is_missing_and_a_box_the_remedy(net, rings):
     ring = rings(opened=False, unprivileged=True)
     assert ring(f"open {net.b.dev}")["error"] == "EPERM"
-    assert len(ring.log.splitlines()) == 1 and "CAP_NET_RAW" in ring.log
+    line, *box = ring.log.splitlines()
+    assert "(missing: CAP_NET_RAW)" in line
+    assert all(re.match(r" VMA WARNING: \*", text) for text in box), ring.log
+    assert "CAP_NET_RAW" in "".join(box)
 
 
 def test_no_ring_for_a_device_without_ethernet_header(net, rings):

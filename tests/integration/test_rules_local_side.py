@@ -1,15 +1,19 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""libvma.conf: a rule's local side holds for a client that is not bound, too: by the address that the kernel chooses for it."""
+"""
+libvma.conf: a rule's peer is the one that connect() names, and its local side holds for a client that is not bound, too: by the
+address that the kernel chooses for it.
+"""
 
 import pytest
 
 from differential import App
 from netns import ip, wait_for
 from test_tcp_both import HELPERS, PORT
+from test_why import reasons
 
 
 def offloaded(host, tmp_path, rule, kind):
-    """Whether what an unbound client sends goes past the kernel under the rule."""
+    """Whether what an unbound client sends goes past the kernel under the rule; vma_stats gives the rule as the reason."""
     conf = tmp_path / "libvma.conf"
     conf.write_text(f"application-id * *\n{rule}\n")
     peer = host.net.a.socket() if kind == "udp" else None
@@ -28,17 +32,37 @@ def offloaded(host, tmp_path, rule, kind):
             client.do(f"s = socket.socket(FAM, socket.SOCK_DGRAM); s.connect((PEER, {PORT})); s.send(b'x')")
             assert peer.recv(10) == b"x"
             sent = "UdpOutDatagrams"
-        return host.counters()[sent] == before[sent]
+        past = host.counters()[sent] == before[sent]
+        fd = client.do("s.fileno()")
+        wait_for(lambda: ("rule" in reasons(client, fd)[1]) is not past, 10, lambda: (past, reasons(client, fd)))
+        return past
 
 
-@pytest.mark.parametrize("kind, role", [("tcp", "tcp_client"), ("udp", "udp_connect")])
+ROLES = pytest.mark.parametrize("kind, role", [("tcp", "tcp_client"), ("udp", "udp_connect")])
+
+
+def decide(host, tmp_path, kind, cases):
+    for rule, expected in cases.items():
+        print(f"{rule!r}: offloaded {expected}")
+        assert offloaded(host, tmp_path, rule, kind) is expected, rule
+
+
+@ROLES
+def test_the_peer_that_a_rule_names(net, tmp_path, kind, role):
+    """By address and port, neither of them the client's own."""
+    net.neighbours()
+    server, client = net.a.ip4, net.b.ip4
+    decide(net.b, tmp_path, kind, {
+        f"use os {role} {server}:{PORT}": False, f"use os {role} {server}:{PORT + 1}": True, f"use os {role} {client}:{PORT}": True,
+        f"use os {role} 10.77.0.0/24:{PORT - 1}-{PORT}": False, f"use vma {role} {server}:{PORT}\nuse os {role} *:*": True})
+
+
+@ROLES
 def test_the_local_side_of_a_rule(net, tmp_path, kind, role):
     net.neighbours()
     cases = {f"use os {role} *:*:{net.b.ip4}:*": False, f"use os {role} *:*:10.77.0.9:*": True,
              f"use vma {role} *:*:{net.b.ip4}:*\nuse os {role} *:*": True, f"use os {role} *:*:10.77.0.0/24:*": False}
-    for rule, expected in cases.items():
-        print(f"{rule!r}: offloaded {expected}")
-        assert offloaded(net.b, tmp_path, rule, kind) is expected, rule
+    decide(net.b, tmp_path, kind, cases)
 
 
 def test_a_listener_that_a_rule_leaves_to_the_kernel_stays_there(net, tmp_path):

@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """A signal that comes between a thread's last look and its sleep, and signals at any time (signal_gap.c)."""
 
-import subprocess
-
 import pytest
 
-from netns import ROOT, made_once
+from netns import interposers
 
 PORT = 7310
 ECHO = """
@@ -21,10 +19,7 @@ while True:
 
 @pytest.fixture(scope="module")
 def interposer(tmp_path_factory):
-    def compiled(directory):
-        subprocess.run(["gcc", "-shared", "-fPIC", "-DINTERPOSER", "-o", directory / "gap.so",
-                        ROOT / "tests/integration/signal_gap.c"], check=True)
-    return made_once(tmp_path_factory, "signal_gap", compiled) / "gap.so"
+    return interposers(tmp_path_factory, "signal_gap") / "signal_gap.so"
 
 
 def run(net, what, *before, preload=True, **env):

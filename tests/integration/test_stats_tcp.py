@@ -165,17 +165,119 @@ def test_retransmissions_are_the_socket_s_and_the_ring_s(net):
         assert f"Retransmissions: {done['tx_retransmits']}\n" in tool(server, "-v", "3", "-c", "1")
 
 
-def test_a_dump_has_the_connection_s_state(net):
+DUMP = """
+============ DUMPING FD {fd} STATISTICS ============
+==================== SOCKET FD ===================
+Fd number : {fd}
+Bind info : {me}
+Connection info : {peer}
+Protocol : PROTO_TCP
+Is closed : false
+Is blocking : true
+Rx reuse buffer pending : false
+Rx reuse buffer postponed : false
+Is offloaded : true
+Tx Offload : 64 KB / {tx[packets]} / 0 / 0 [bytes/packets/eagains/errors]
+Rx Offload : 2 KB / {rx[packets]} / 0 / 0 [bytes/packets/eagains/errors]
+Rx byte : max {rx_ready_bytes_max} / dropped 0 (0.00%) / limit {rx_ready_limit}
+Rx pkt : max {rx_ready_packets_max} / dropped 0 (0.00%)
+Rx poll : {rx_poll_miss} / {rx_poll_hit} ({polls}%) [miss/hit]
+Socket state : TCP_SOCK_CONNECTED_RDWR
+Connection state : TCP_CONN_CONNECTED
+Receive buffer : m_rcvbuff_current {tcp[rcvbuf_used]}, m_rcvbuff_max {rx_ready_limit}, out of order 0
+Rx lists size : m_rx_pkt_ready_list 1, bytes 7
+PCB state : ESTABLISHED
+PCB flags : 0x{tcp[flags]:x}
+Segment size : mss {own[mss]}, advtsd_mss {own[mss]}
+Window scaling : ENABLED, rcv_scale {tcp[rcv_wscale]}, snd_scale {tcp[snd_wscale]}
+Receive window : rcv_wnd {rcv_wnd}, rcv_ann_wnd {rcv_ann_wnd}, rcv_wnd_max {rcv_wnd_max}, rcv_wnd_max_desired {desired}
+Send window : snd_wnd {snd_wnd}, snd_wnd_max {snd_wnd_max}
+Congestion : cwnd {bytes}, cwnd_segments {own[cwnd]}, ssthresh_segments {own[ssthresh]}
+Receiver data : rcv_nxt {tcp[rcv_nxt]}, rcv_ann_right_edge {right_edge}
+Sender data : snd_nxt {tcp[snd_nxt]}, snd_wl1 {tcp[snd_wl1]}, snd_wl2 {tcp[snd_una]}, snd_una {tcp[snd_una]}, write_seq {tcp[write_seq]}
+Send buffer : snd_buf {room}, max_snd_buff {tcp[sndbuf]}, used {tcp[sndbuf_used]}
+Retransmission : rtime {rtime} us, rto {own[rto_us]} us, nrtx {tcp[retries]}, total {own[retransmits]}
+RTT variables : rttest {own[srtt_us]} us, rtseq {tcp[snd_una]}, rttvar {tcp[rttvar_us]} us
+First unsent : {unsent}
+First unacked : {first}
+Last unacked : {last}
+Acknowledge : lastack {tcp[snd_una]}, segments {tcp[unacked]}, sacked {tcp[sacked]}, lost {tcp[lost]}
+==================================================
+==================================================
+""".strip().splitlines()
+
+
+def piece(seq, length):
+    return f"seqno {seq}, len {length}, seqno + len {seq + length & 0xffffffff}" if length else "NULL"
+
+
+def dump_of(app, fd, figures, rtime):
+    """What -S has to write of a connection with these figures."""
+    t, own = figures["tcp"], app.do("info()")
+    edge = t["rcv_wup"] + t["rcv_wnd"]
+    hits, misses = figures["rx_poll_hit"], figures["rx_poll_miss"]
+    scaled = lambda n, shift: f"{n} ({n >> shift})"
+    values = dict(
+        figures, fd=fd, own=own, me="%s:%d" % app.do("s.getsockname()"), peer="%s:%d" % app.do("s.getpeername()"), rtime=rtime,
+        polls=f"{100 * hits / (hits + misses) if hits + misses else 0:.2f}", bytes=own["cwnd"] * own["mss"], right_edge=edge & 0xffffffff,
+        rcv_wnd=scaled(t["rcv_wnd"], t["rcv_wscale"]), rcv_ann_wnd=scaled(edge - t["rcv_nxt"] & 0xffffffff, t["rcv_wscale"]),
+        rcv_wnd_max=scaled(t["rcv_wnd_max"], t["rcv_wscale"]), desired=scaled(t["rcvbuf"] // 2, t["rcv_wscale"]),
+        snd_wnd=scaled(t["snd_wnd"], t["snd_wscale"]), snd_wnd_max=scaled(t["snd_wnd_max"], t["snd_wscale"]),
+        room=t["sndbuf"] - t["sndbuf_used"], unsent=piece(t["snd_nxt"], t["write_seq"] - t["snd_nxt"] & 0xffffffff),
+        first=piece(t["snd_una"], t["unacked_first_len"]),
+        last=piece(t["unacked_last_seq"], t["snd_nxt"] - t["unacked_last_seq"] & 0xffffffff if t["unacked_first_len"] else 0))
+    return [line.format(**values) for line in DUMP]
+
+
+def dumped(app, fd):
+    """The lines that -S writes to the program's log, without what stands before each."""
+    begin, at = f"DUMPING FD {fd} STATISTICS", len(app.text)
+    tool(app, "-S", str(fd), "info")
+    text = wait_for(lambda: app.text[at:] if len(re.findall(r"={50}\n", app.text[at:])) == 2 else None, 10, "the dump in the log")
+    assert begin in text
+    return re.findall(r"VMA INFO\s*: (.*)", text)
+
+
+@pytest.mark.parametrize("way", ["acknowledged", "lost"])
+def test_every_line_of_a_dump(net, way):
+    """Of a connection that has all acknowledged, and of one whose peer does not hear: all that is on its way is in the dump."""
+    net.neighbours()
     with connected(net, "4", True, False, env={"VMA_TRACELEVEL": "INFO"}) as (server, client):
         server.do(INFO)
+        fd = server.do("s.fileno()")
+        client.do("s.send(b'x' * 2048)")
+        assert server.do("len(exactly(s, 2048))") == 2048
+        assert server.do("s.send(b'y' * 65536)") == 65536 == client.do("len(exactly(s, 65536))")
         client.do("s.send(b'seven b')")
-        one(server, server.do("s.fileno()"), lambda s: s["rx_ready_bytes"] == 7)
-        tool(server, "-S", str(server.do("s.fileno()")), "info")
-        text = wait_for(lambda: server.text if "Acknowledge" in server.text else None, 10, "the dump in the log")
-        own = server.do("info()")
-        for line in (r"Socket state : TCP_SOCK_CONNECTED_RDWR", "Connection state : TCP_CONN_CONNECTED", "PCB state : ESTABLISHED",
-                     f"Segment size : mss {own['mss']}, advtsd_mss ", "Window scaling : ENABLED", "Receive window : rcv_wnd ",
-                     "Rx lists size : ready 1 packets, 7 bytes", "Receive buffer : current ", "Send window : snd_wnd ",
-                     "Congestion : cwnd ", "Receiver data : rcv_nxt ", "Sender data : snd_nxt ", "Send buffer : snd_buf ",
-                     "Retransmission : rto ", "RTT variables : rttest ", "Rx reuse buffer pending : false"):
-            assert line in text, (line, text)
+        before = one(server, fd, lambda s: s["rx_ready_bytes"] == 7 and s["tx_ready_bytes"] == 0)
+        if way == "acknowledged":
+            lines, after = dumped(server, fd), one(server, fd, lambda s: True)
+            assert before["tcp"] == after["tcp"]
+            assert lines == dump_of(server, fd, before, 0)
+            return
+        deaf(net, "del")
+        try:
+            server.do("s.send(b'z' * 100)")
+            # By then each retransmission is half a second from the next.
+            seen = one(server, fd, lambda s: s["tcp"]["retries"] >= 3)
+            lines = wait_for(lambda: steady(server, fd), 20, "a dump between two retransmissions")
+        finally:
+            deaf(net, "add")
+        assert seen["tcp"]["unacked_first_len"] == 100 and "First unacked : NULL" not in lines
+
+
+def steady(app, fd):
+    """A dump before and after which the figures are the same, but for the time that the timer has left; else None."""
+    def figures():
+        s = one(app, fd, lambda s: True)
+        return {**s, "tcp": {**s["tcp"], "rtime_us": 0}}
+    before = figures()
+    lines = dumped(app, fd)
+    if figures() != before:
+        return None
+    left = [int(re.match(r"Retransmission : rtime (\d+) us", l).group(1)) for l in lines if l.startswith("Retransmission")]
+    assert left[0] > 0
+    want = dump_of(app, fd, before, left[0])
+    # The text has 64 KB of what was sent, 100 bytes do not show.
+    assert lines == want
+    return lines

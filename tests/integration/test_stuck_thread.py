@@ -2,19 +2,15 @@
 """A thread that never comes back from inside the library, where signals are put off (stuck_thread.c)."""
 
 import signal
-import subprocess
 
 import pytest
 
-from netns import ROOT, made_once
+from netns import interposers
 
 
 @pytest.fixture(scope="module")
 def stuck(tmp_path_factory):
-    def compiled(directory):
-        subprocess.run(["gcc", "-shared", "-fPIC", "-DINTERPOSER", "-o", directory / "stuck.so",
-                        ROOT / "tests/integration/stuck_thread.c"], check=True)
-    return made_once(tmp_path_factory, "stuck_thread", compiled) / "stuck.so"
+    return interposers(tmp_path_factory, "stuck_thread") / "stuck_thread.so"
 
 
 @pytest.mark.parametrize("how", ["SIGALRM", "SIGTERM", "SIGRTMIN"])

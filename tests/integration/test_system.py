@@ -30,7 +30,8 @@ perl -MSocket -e 'socket(S, PF_INET, SOCK_STREAM, 0) or die; print fileno(S), "\
 perl -e 'exec "id", "-un"'
 getent hosts localhost
 getent passwd nobody
-git init -q r && cd r && git -c user.name=n -c user.email=e commit -q --allow-empty -m m && git log --format=%s && cd .. && git clone -q r s && git -C s status -s
+git init -q r && cd r && git -c user.name=n -c user.email=e commit -q --allow-empty -m m && git log --format=%s \
+&& cd .. && git clone -q r s && git -C s status -s
 tar cf - /etc/hostname 2>/dev/null | tar tf -
 printf 'int main(void){return 42;}' >m.c && gcc m.c -o m && ./m
 printf 'all:\\n\\t@echo made\\n' >Makefile && make -s
@@ -39,8 +40,10 @@ curl -s http://127.0.0.1:1/
 curl -sS http://{peer}:1/
 git ls-remote http://{peer}:8088/none.git 2>&1 | sed -n 1p
 ssh -o BatchMode=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR -p 1 {peer} true
-ssh -o BatchMode=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR -i {keys}/id -p 8022 {peer} 'echo in; cat; exit 5' </etc/hostname
-GIT_SSH_COMMAND='ssh -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR -i {keys}/id -p 8022' git clone -q ssh://{peer}{keys}/repo.git t && git -C t log --format=%s
+ssh -o BatchMode=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR -i {keys}/id \
+-p 8022 {peer} 'echo in; cat; exit 5' </etc/hostname
+GIT_SSH_COMMAND='ssh -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR -i {keys}/id -p 8022' \
+git clone -q ssh://{peer}{keys}/repo.git t && git -C t log --format=%s
 su nobody -s /bin/sh -c 'id -un; curl -s http://127.0.0.1:1/; echo $?'
 setpriv --reuid nobody --clear-groups python3 -c 'import socket, os; s = socket.socket(); s.bind(("", 0)); s.listen(); print(os.getuid())'
 bwrap --ro-bind / / --unshare-net --dev /dev python3 -c 'import socket; s = socket.socket(); print(s.connect_ex(("10.1.1.1", 80)))'
@@ -107,7 +110,8 @@ END
         seq 100000 >n
         scp {ssh} -P 8022 n root@{peer}:$PWD/copy; echo $?
         scp {ssh} -P 8022 root@{peer}:$PWD/copy back; cmp n back; echo $?
-        printf 'get %s/copy again\\nrename %s/copy %s/third\\nls %s/nothing\\n' $PWD $PWD $PWD $PWD | sftp {ssh} -P 8022 -b - root@{peer} 2>&1 | grep -v "^sftp>"
+        printf 'get %s/copy again\\nrename %s/copy %s/third\\nls %s/nothing\\n' $PWD $PWD $PWD $PWD |
+            sftp {ssh} -P 8022 -b - root@{peer} 2>&1 | grep -v "^sftp>"
         cmp n again; ls""",
     "scp and sftp, in": """
         seq 100000 >n

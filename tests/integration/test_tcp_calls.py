@@ -62,6 +62,7 @@ def test_every_form_of_receiving(unet, family, role):
         for call in ("s.recv(100)", "s.recvfrom(100)", "s.recvmsg(100)", "rmsg(s)", "os.read(s.fileno(), 100)",
                      "os.readv(s.fileno(), [bytearray(2), bytearray(50)])", "s.recv(100, socket.MSG_PEEK), s.recv(100)",
                      "s.recv(2), s.recv(100)", "s.recv(2, socket.MSG_TRUNC), s.recv(100)",
+                     "call('recv', s.fileno(), None, 2, socket.MSG_TRUNC), s.recv(100)",
                      "(lambda b: (s.recv_into(b), bytes(b)))(bytearray(8))",
                      "(lambda a, b: (s.recvmsg_into([a, b]), bytes(a), bytes(b)))(bytearray(2), bytearray(8))",
                      "recvmmsg(s, 1)", "s.recv(5, socket.MSG_WAITALL)"):

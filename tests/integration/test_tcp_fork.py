@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """An established connection in a forked child, in a new program, in another process: the kernel goes on with it."""
 
+import subprocess
+
 import pytest
 
 from differential import CHILDREN
@@ -116,6 +118,56 @@ def test_spawned_program_has_the_connection(unet):
         client.do("s.sendall(b'through cat'); s.shutdown(socket.SHUT_WR)")
         assert client.do("exactly(s, 11) + s.recv(1)") == b"through cat"
         assert server.do("wait(pid)") == 0
+
+
+# Debian 12's libc has none.
+PIDFD_SPAWN = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <spawn.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+int pidfd_spawn(int *pidfd, const char *path, const posix_spawn_file_actions_t *acts, const posix_spawnattr_t *attr,
+		char *const argv[], char *const env[])
+{
+	__typeof__(posix_spawn) *spawn = dlsym(RTLD_NEXT, "posix_spawn");
+	pid_t pid;
+	int ret = spawn(&pid, path, acts, attr, argv, env);
+
+	if (!ret)
+		*pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+	return ret;
+}
+"""
+SPAWN = """
+import ctypes
+libc = ctypes.CDLL(None)
+acts, fd = ctypes.create_string_buffer(256), ctypes.c_int()
+libc.posix_spawn_file_actions_init(acts)
+for n in 0, 1: assert libc.posix_spawn_file_actions_adddup2(acts, s.fileno(), n) == 0
+argv = (ctypes.c_char_p * 2)(b'cat', None)
+assert libc.pidfd_spawn(ctypes.byref(fd), b'/bin/cat', acts, None, argv, argv) == 0
+s.close()
+"""
+
+
+@pytest.fixture
+def pidfd_spawn(unet, tmp_path):
+    (tmp_path / "spawn.c").write_text(PIDFD_SPAWN)
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", tmp_path / "spawn.so", tmp_path / "spawn.c"], check=True)
+    unet.library.after.append(tmp_path / "spawn.so")
+    yield
+    unet.library.after.pop()
+
+
+def test_a_program_that_is_spawned_with_a_pidfd_has_the_connection(unet, pidfd_spawn):
+    with connected(unet, "4", True, False) as (server, client):
+        server.do(WORKER)
+        server.do(SPAWN)
+        client.do("s.sendall(b'through cat'); s.shutdown(socket.SHUT_WR)")
+        assert client.do("exactly(s, 11) + s.recv(1)") == b"through cat"
+        assert server.do("os.waitid(os.P_PIDFD, fd.value, os.WEXITED).si_status") == 0
 
 
 def test_parent_ends_while_the_child_serves(unet):

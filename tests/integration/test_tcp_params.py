@@ -118,7 +118,7 @@ def assert_told(kernel):
     assert status(kernel) & os.O_NONBLOCK
 
 
-def test_what_was_set_without_a_system_call_goes_home_with_the_connection(unet):
+def test_what_was_set_without_a_system_call_goes_to_the_kernel_with_the_connection(unet):
     with connection(unet, {"VMA_AVOID_SYS_CALLS_ON_TCP_FD": 1}) as (app, peer):
         app.do(SET_BOTH)
         # A child's use of it moves it.
@@ -407,6 +407,36 @@ reader.start()
         assert app.do("got") == [1]
 
 
+def acknowledgements(net, peer, questions):
+    """How many segments without data come for so many questions, each of which the program answers."""
+    seen = 0
+    with net.b.entered():
+        wire = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x800))
+    with wire:
+        wire.bind((net.b.dev, 0))
+        wire.settimeout(0.5)
+        for i in range(questions):
+            peer.sendall(b"%4d" % i)
+            assert peer.recv(4, socket.MSG_WAITALL) == b"%4d" % i
+        with contextlib.suppress(TimeoutError):
+            while True:
+                frame = wire.recv(2048)
+                if frame[12:14] != b"\x08\x00" or frame[23] != socket.IPPROTO_TCP or frame[26:30] != socket.inet_aton(net.a.ip4):
+                    continue
+                length, head = struct.unpack("!H", frame[16:18])[0], (frame[14] & 15) * 4
+                seen += length == head + (frame[14 + head + 12] >> 4) * 4
+    return seen
+
+
 def test_quickack(unet):
-    with connection(unet, {"VMA_TCP_QUICKACK": 1}) as (app, _):
-        assert app.do(f"s.getsockopt({TCP}, {socket.TCP_QUICKACK})") == 1
+    """Each segment is acknowledged at once with it; without, the acknowledgement travels with the answer."""
+    unet.neighbours()
+    seen = {}
+    for quick in (0, 1):
+        with connection(unet, {"VMA_TCP_QUICKACK": quick}) as (app, peer):
+            peer.setsockopt(TCP, socket.TCP_NODELAY, 1)
+            assert app.do(f"s.getsockopt({TCP}, {socket.TCP_QUICKACK})") == 1
+            app.do("import threading\ndef answer():\n    while d := s.recv(4): s.send(d)\nthreading.Thread(target=answer, daemon=True).start()")
+            seen[quick] = acknowledgements(unet, peer, 100)
+    print(f"of 100 questions: {seen[0]} acknowledgements of their own, {seen[1]} with VMA_TCP_QUICKACK=1")
+    assert seen[1] >= 100 and seen[0] <= 50

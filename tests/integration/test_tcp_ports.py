@@ -56,6 +56,22 @@ def test_what_is_left_of_a_connection_has_its_port(net, ours, reuse, end):
 
 
 @ours
+@pytest.mark.parametrize("closing", ["os.dup2(0, n)", "os.closerange(n, n + 1)", "libc.syscall(436, n, n, 0)"],
+                         ids=["dup2", "close_range", "syscall"])
+def test_by_whatever_call_it_is_closed_a_connection_has_its_port(net, ours, closing):
+    with programs(net, ours) as (app, other, peer):
+        app.do("import ctypes; libc = ctypes.CDLL(None)")
+        app.do(f"s = socket.socket(); s.connect((PEER, {PORT})); n = s.detach()")
+        c, (_, port) = peer.accept()
+        app.do(closing)
+        assert c.recv(10) == b""
+        told = [x.do(f"tries({port}, {r})") for x in (app, other) for r in (0, 1)]
+        print(f"{closing}: bind() says {told}")
+        assert told == ["EADDRINUSE"] * 4
+        c.close()
+
+
+@ours
 @pytest.mark.parametrize("bound", [False, True])
 def test_a_refused_connection_gives_its_port_back(net, ours, bound):
     """getsockname() goes on telling it."""

@@ -81,6 +81,18 @@ def test_the_control_thread(net, mode):
         client(net, "hammer", True, 1, env=env)
 
 
+def test_handed_over_while_they_come_and_go(net):
+    """An exec() that fails leaves the connections of now with the kernel, and others come meanwhile: each goes to its own kernel
+    socket, also one that has got the memory of another that was closed. Of the library without that a run in three says that one
+    cannot be handed over, with --locks each run."""
+    each = 100 if net.library.sanitize else 500
+    with serving(net, "exec", True) as server:
+        client(net, "client", False, each, 2 * THREADS)
+    print(f"{sum(accepted(server))} accepted, {re.search(r'^(.*) programs', server.text, re.M).group(1)} times handed over")
+    assert sum(accepted(server)) == 2 * THREADS * each
+    assert "cannot be handed" not in server.text, server.text
+
+
 @pytest.mark.parametrize("what", ["threads", pytest.param("hammer", marks=pytest.mark.no_sanitize)])
 def test_udp_hammer(net, what):
     """The UDP sockets' share: test_udp_process.py has them in detail. "hammer" forks too, while other threads allocate: the child then

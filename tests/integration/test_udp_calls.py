@@ -369,6 +369,30 @@ def test_offloaded_traffic_passes_no_kernel_udp(unet):
             peer.close()
 
 
+def test_the_interface_counts_what_passes_the_kernel_by(unet):
+    """/sys/class/net/*/statistics has both ways of the datagrams that the kernel's UDP does not know."""
+    def counted():
+        text = unet.a.run(["sh", "-c", f"cd /sys/class/net/{unet.a.dev}/statistics; cat rx_packets tx_packets rx_bytes tx_bytes"]).text
+        return list(map(int, text.split()))
+    unet.neighbours()
+    with App(unet.a, True, "4") as app:
+        peer = app.peer_socket()
+        app.do("s = udp(7000); ready(s)")
+        app.do(f"s.sendto(b'first', (PEER, {PEER_PORT}))")
+        peer.recv(10)
+        before = counted()
+        with unet.a.bypassed():
+            for _ in range(50):
+                peer.sendto(b"x" * 1000, app.at(7000))
+                assert app.do("len(s.recv(2000))") == 1000
+                app.do(f"s.sendto(bytes(1000), (PEER, {PEER_PORT}))")
+                peer.recv(2000)
+        more = [now - then for now, then in zip(counted(), before)]
+        peer.close()
+    print(f"packets and bytes in and out: {more}")
+    assert min(more[:2]) >= 50 and min(more[2:]) >= 50 * 1000
+
+
 def test_the_ring_has_carried_it(unet):
     """vma_stats counts every datagram of the exchange at the XDP ring, none at the kernel socket."""
     with App(unet.a, True, "4") as app:

@@ -216,6 +216,28 @@ def test_killed_while_it_opens_leaves_the_interface_to_the_next(unet):
 
 
 @families
+def test_a_burst_that_found_no_room_leaves_nothing_behind(unet, family):
+    """The kernel has copied it into a chunk, finds the ring full and takes the chunk for the next frame."""
+    with App(unet.a, True, family) as app, app.peer_socket() as peer:
+        app.do("s = udp(7000); s.setsockopt(socket.SOL_SOCKET, 33, 8 << 20); ready(s)")
+        app.do("lengths = lambda: [len(d) for d in iter(take, None)]")
+        app.do("take = lambda: s.recv(100, socket.MSG_DONTWAIT) if select.select([s], [], [], 0.2)[0] else None")
+        app.popen.send_signal(signal.SIGSTOP)
+        peer.setsockopt(17, 103, 9)
+        for _ in range(8000):
+            peer.sendto(bytes(63), app.at(7000))
+        peer.setsockopt(17, 103, 0)
+        app.popen.send_signal(signal.SIGCONT)
+        got = app.do("lengths()", timeout=30)
+        print(f"{len(got)} of {7 * 8000} have found room")
+        assert set(got) == {9} and len(got) < 7 * 8000
+        for _ in range(30):
+            for _ in range(100):
+                peer.sendto(bytes(60), app.at(7000))
+            assert app.do("[len(s.recv(100)) for _ in range(100)]") == 100 * [60]
+
+
+@families
 def test_full_rate_in_all_sizes(unet, family):
     """Single datagrams, fragments and GSO bursts at full rate for two seconds: losses are allowed, damage and doubles are not."""
     with App(unet.a, True, family) as app:
@@ -233,8 +255,10 @@ while time.monotonic() < end:
         if r.random() < 0.2 and size <= 1452:
             k = r.randrange(2, 9)
             s.setsockopt(17, 103, size)
-            s.sendto(b"".join(make(n + i, size) for i in range(k)), to)
-            s.setsockopt(17, 103, 0)
+            try:
+                s.sendto(b"".join(make(n + i, size) for i in range(k)), to)
+            finally:  # else the next datagram would be cut as well
+                s.setsockopt(17, 103, 0)
             n += k
         else:
             s.sendto(make(n, size), to)

@@ -7,7 +7,7 @@ import struct
 import pytest
 
 from differential import App, differential
-from netns import wait_for
+from netns import ip, wait_for
 
 families = pytest.mark.parametrize("family", ["4", "6"])
 GROUP = {"4": "239.7.7.7", "6": "ff15::7:7"}
@@ -262,6 +262,35 @@ while True:
     multicast(unet, family, steps)
 
 
+def member_of_the_kernel(host, family):
+    """A socket of the test process on the host, in the group."""
+    s = host.socket(socket.AF_INET if family == "4" else socket.AF_INET6)
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    s.bind((GROUP[family], 7000))
+    if family == "4":
+        s.setsockopt(0, 35, socket.inet_aton(GROUP[family]) + socket.inet_aton(host.ip4))
+    else:
+        with host.entered():
+            s.setsockopt(41, 20, socket.inet_pton(socket.AF_INET6, GROUP[family]) + struct.pack("=I", socket.if_nametoindex(host.dev)))
+    return s
+
+
+@families
+def test_no_loop_back_where_the_parameter_says_so(unet, family):
+    """With VMA_TX_MC_LOOPBACK=0 members on the sender's host get nothing, until its socket wants them to."""
+    unet.neighbours()
+    with App(unet.a, True, family, env={"VMA_TX_MC_LOOPBACK": 0}) as app, member_of_the_kernel(unet.a, family) as beside, \
+            member_of_the_kernel(unet.b, family) as outside:
+        app.do(TOOLS)
+        app.do(f"s = udp(7003, ANY); t = udp(7000, ANY, (socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)); join(t, '{GROUP[family]}')")
+        app.do("s.setsockopt(LEVEL, 32 if V4 else 17, raw(ME) if V4 else IFX); t.settimeout(5)")
+        assert app.do("s.getsockopt(LEVEL, 34 if V4 else 19)") == 0
+        app.do(f"s.sendto(b'to others', ('{GROUP[family]}', 7000))")
+        assert outside.recv(100) == b"to others"
+        app.do(f"s.setsockopt(LEVEL, 34 if V4 else 19, 1); s.sendto(b'to all', ('{GROUP[family]}', 7000))")
+        assert (outside.recv(100), beside.recv(100), app.do("t.recv(100)")) == (b"to all",) * 3
+
+
 @families
 def test_the_kernel_program_joins_last(unet, family):
     """A kernel program that joins a group whose steering stands already gets its copies, too."""
@@ -320,3 +349,19 @@ def test_an_ipv6_socket_in_an_ipv4_group(unet):
         peer.sendto(b"left", ("239.7.7.7", 7000))
         app("await_ready(s, timeout=0.15)")
     differential(unet, "mapped", steps)
+
+
+def test_the_interface_of_a_group_does_not_depend_on_the_mark(net):
+    """Joined without an interface by a socket with SO_MARK: the kernel asks the routes without the mark."""
+    for words in ("link add d0 type veth peer d1", "link set d0 up", "rule add fwmark 5 lookup 100", "route add 239.0.0.0/8 dev d0 table 100",
+                  f"route add 239.0.0.0/8 dev {net.a.dev}"):
+        ip("-n", net.a.name, *words.split())
+    with App(net.a, True, "4") as app:
+        app.do(TOOLS + "s = udp(7000, ANY); s.setsockopt(socket.SOL_SOCKET, 36, 5)")
+        app.do(f"s.setsockopt(0, JOIN, raw('{GROUP['4']}') + bytes(4)); ready(s)")
+        with sender(app, net, "4") as peer:
+            peer.sendto(b"first", (GROUP["4"], 7000))
+            assert app.do("s.recv(10)") == b"first"
+            with net.a.bypassed():
+                peer.sendto(b"second", (GROUP["4"], 7000))
+                assert app.do("s.recv(10)") == b"second"

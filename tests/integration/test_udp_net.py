@@ -2,6 +2,9 @@
 """The network changes under a running program: neighbours, routes, addresses, links, MTU. And loopback."""
 
 import contextlib
+import os
+import re
+import signal
 import socket
 
 import pytest
@@ -434,5 +437,35 @@ def test_sockperf_in_sequence(make_net, sides):
     text = net.b.run(["sockperf", "ping-pong", "-i", net.a.ip4, "-t", 1, "-m", 1000, "--data-integrity"],
                      preload=both).text
     assert "dropped messages = 0; # duplicated messages = 0; # out-of-order messages = 0" in text, text
+    assert "== version #" in text and "---> percentile 50.000 = " in text, text
+    assert ("VMA_VERSION: " in text) == both, text
     assert "integrity test failed" not in text.lower(), text  # it ends at the first damaged one
     server.stop()
+
+
+@pytest.fixture
+def daemon(net):
+    """sockperf's server in the background."""
+    net.neighbours()
+    net.a.run(["sockperf", "server", "-i", net.a.ip4, "--daemonize"], preload=True)
+    net.a.wait_bound(11111)
+    pid, = map(int, ip("netns", "pids", net.a.name).split())
+    yield pid
+    os.kill(pid, signal.SIGTERM)
+    wait_for(lambda: not os.path.exists(f"/proc/{pid}"), 10, "the daemon's end")
+
+
+@pytest.mark.parametrize("mode", ["ping-pong", pytest.param("playback", marks=pytest.mark.no_sanitize)])
+def test_sockperf_s_daemon_and_what_asks_it(net, daemon, mode):
+    """A client that reads up to five at a time (--recv_looping_num), and one that plays a file."""
+    played = net.tmp / "played.csv"
+    played.write_text("".join(f"{1 + i / 1000:.6f}, {64 + i % 500}\n" for i in range(3000)))
+    options = {"ping-pong": ["-t", 1, "--nonblocked", "--recv_looping_num", 5], "playback": ["--data-file", played, "--reply-every", 5]}[mode]
+    with net.a.bypassed(at_most=20), net.b.bypassed(at_most=20):
+        text = net.b.run(["sockperf", mode, "-i", net.a.ip4, *options], preload=True).text
+    counts = re.search(r"\[Total Run\].*SentMessages=(\d+); ReceivedMessages=(\d+)", text)
+    assert counts and "# duplicated messages = 0; # out-of-order messages = 0" in text, text
+    sent, received = map(int, counts.groups())
+    print(f"{mode}: {sent} sent, {received} answers")
+    # The first and the last ones go with the server's start and the client's end.
+    assert (sent >= 500 and received >= 50) if mode == "playback" else received > 10, text

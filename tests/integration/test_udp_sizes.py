@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """Datagrams of every size in both directions, segmentation offload in both directions, three MTUs."""
 
+import socket
+
 import pytest
 
 from differential import FAMILIES, PEER_PORT, App, differential
+from netns import wait_for
 
 families = pytest.mark.parametrize("family", FAMILIES)
 SIZES = [0, 1, 2, 15, 16, 17, 18, 22, 31, 32, 33, 47, 63, 64, 65, 511,
@@ -35,6 +38,31 @@ def test_sizes(unet, family):
 @families
 def test_sizes_with_mtu(make_net, family, mtu):
     differential(make_net(mtu=mtu), family, every_size)
+
+
+def test_a_datagram_above_the_parameter_s_mtu_is_the_kernel_s(net):
+    """VMA_MTU=1000: in fragments only where the interface's own MTU of 1500 wants them."""
+    net.neighbours()
+    with App(net.a, True, env={"VMA_MTU": 1000}) as app, app.peer_socket() as peer, \
+            net.b.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x0800)) as wire:
+        wire.bind((net.b.dev, 0x0800))
+        app.do("s = udp(7000)")
+
+        def sent(n):
+            """(datagrams by the kernel, lengths of the packets) of one with n bytes."""
+            before = net.a.counters()["UdpOutDatagrams"]
+            app.do(f"s.sendto(b'{n}' + bytes({n} - len('{n}')), (PEER, {PEER_PORT}))")
+            assert len(peer.recv(70000)) == n
+            by_kernel, lengths = net.a.counters()["UdpOutDatagrams"] - before, []
+            while sum(lengths) - 20 * len(lengths) < n + 8:
+                frame = wire.recv(70000)
+                if frame[23] == socket.IPPROTO_UDP and frame[26:30] == socket.inet_aton(net.a.ip4):
+                    lengths.append(len(frame) - 14)
+            return by_kernel, lengths
+        wait_for(lambda: sent(100) == (0, [128]), 10, "a way past the kernel")
+        answers = [sent(n) for n in (972, 973, 1472, 1473)]
+        print(answers)
+        assert answers == [(0, [1000]), (1, [1001]), (1, [1500]), (1, [1500, 21])]
 
 
 @families

@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """vma_stats against a process with known statistics (stats_writer.c): exact text of every view, and bad files."""
 
+import contextlib
 import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import struct
 import subprocess
+import tempfile
 
 import pytest
 
@@ -56,6 +59,8 @@ UDP_FULL = (
     "- Member of = [224.7.7.7]\n"
     "- Member of = [224.4.1.3]\n"
     "- Thread Id Rx:    77, Tx:    78\n"
+    "- RX: Ring User ID = 4000000000\n"
+    "- TX: Ring User ID = 5\n"
     "Tx Offload: 20 / 10 / 0 / 0 [kilobytes/packets/eagains/errors]\n"
     "Rx Offload: 1128530 / 786133 / 1 / 2 [kilobytes/packets/eagains/errors]\n"
     "Rx OS info: 4 / 3 / 5 / 6 [kilobytes/packets/eagains/errors]\n"
@@ -98,6 +103,9 @@ FULL = (
     "Interface:           veth0\n"
     "Rx Offload:          1192953 / 786133 [kilobytes/packets]    \n"
     "Interrupts:          786137 / 78613 [requests/received]    \n"
+    "Moderation:          10 / 181 [frames/usec period]    \n"
+    "Dev Mem Alloc:       16384\n"
+    "Dev Mem Stats:       3 / 12 / 2 [kilobytes/packets/oob]    \n"
     "Rx checksum error:   4    \n" + RULE + RULE +
     "\tBUFFER_POOL(RX)=[0]\n"
     "Size:                168000\n"
@@ -117,13 +125,22 @@ def netstat_rows(pid):
             f"[2001:db8::2]:6666    ESTABLISHED 1002       {f'{pid}/stats_writer':20} flags\n")
 
 
-def test_view_1_is_the_reference_text(writer, tool):
-    assert body(tool("-c", 1), writer.pid) == BASIC
+@pytest.mark.parametrize("args", [(), ("-f",), ("-p", 1, "--find_pid"), ("-d", 1)], ids=str)
+def test_view_1_is_the_reference_text(writer, tool, args):
+    """Of the one process that there is, and in totals, whether that is said or not."""
+    assert body(tool("-c", 1, *args), writer.pid) == BASIC
 
 
 def test_view_2_is_the_reference_text(writer, tool):
     out = body(tool("-c", 1, "-v", 2, "-s", 14), writer.pid)
     assert [l for l in out.splitlines(True) if "Rx Ready" not in l] == MEDIUM.splitlines(True)
+
+
+@pytest.mark.parametrize("asked, shown", [("14,16", [14, 16]), ("15-16", [15, 16]), ("0-14,16-2147483647", [14, 16]), ("17", []),
+                                          pytest.param(",".join(map(str, range(16, 80))), [16], id="64")])
+def test_sockets_by_list_and_range(writer, tool, asked, shown):
+    assert [int(fd) for fd in re.findall(r"Fd=\[(\d+)\]", tool("-c", 1, "-v", 3, "-s", asked).stdout)] == shown
+    assert [s["fd"] for s in json_of(tool("--json", "-c", 1, "--sockets", asked))[0]["sockets"]] == shown
 
 
 def test_view_3_is_the_reference_text(writer, tool):
@@ -193,6 +210,14 @@ def json_of(result):
     return [json.loads(line) for line in result.stdout.splitlines()]
 
 
+@pytest.mark.parametrize("view", [4, 5])
+def test_json_does_not_call_totals_rates(writer, tool, view):
+    """Views 4 and 5 are shown once: there is no report before to compare with."""
+    totals, asked = json_of(tool("--json", "-v", view)), json_of(tool("--json", "-v", view, "-d", 2))
+    assert [one["deltas"] for one in totals + asked] == [False, False]
+    assert asked[0]["closed_sockets"] == totals[0]["closed_sockets"] and asked[0]["sockets"] == totals[0]["sockets"]
+
+
 def test_json_has_every_field_of_the_layout(writer, tool):
     one, two = json_of(tool("--json", "-c", 2))
     assert one["pid"] == writer.pid and one["program"] == "stats_writer" and one["deltas"] is False
@@ -216,7 +241,7 @@ def test_json_has_every_field_of_the_layout(writer, tool):
             for name in re.sub(r"^\s*(struct )?\w+\s", "", declaration.strip() + " ").split(","):
                 name = re.sub(r"\[.*", "", name).strip()
                 if name and not name.startswith("reserved") and name not in (
-                        "enabled", "base", "magic", "header_size", "socket_size", "release", "num_groups"):
+                        "enabled", "base", "magic", "header_size", "socket_size", "release", "num_groups", "rx_by_user", "tx_by_user"):
                     assert name in got, f"{struct_name}.{name} is not in the JSON"
 
 
@@ -273,10 +298,10 @@ def test_zeroing_hides_what_was_and_loses_nothing(writer, tool):
 
 def test_control_words_reach_the_library(writer, tool):
     r = tool("-l", "debug", "-D", 2, "-S", 14, "fine")
-    assert r.stdout.endswith("Dumping Fd 14 to VMA using log level = fine...\n")
+    assert r.stdout.endswith("Dumping Fd 14 to VMA using log level = FINE...\n")
     assert writer.say("control") == "dump 14 6 control level 5 details 2"
     assert writer.say("control") == "control level 5 details 2"
-    assert tool("-S", 0).stdout.endswith("Dumping all Fd's to VMA using log level = info...\n")
+    assert tool("-S", 0).stdout.endswith("Dumping all Fd's to VMA using log level = INFO...\n")
     assert writer.say("control") == "dump 0 3 control level 5 details 2"
 
 
@@ -340,6 +365,8 @@ def test_end_of_the_process_is_told_at_once(writer, programs, directory):
 
 def test_find_by_name_and_by_pid(writer, tool):
     tool("-n", "stats_writer", "-c", 1)
+    for option in (["-p", writer.pid], [f"--pid={writer.pid}"]):
+        assert body(tool(*option, "-v", 4), writer.pid)
     r = tool("-n", "nobody", "-c", 1, rc=1)
     assert r.stderr == "vmastat: Failed to identify process please provide pid of active proccess...\n"
     r = tool("-p", 1, "-c", 1, rc=1)
@@ -438,6 +465,34 @@ def test_the_file_is_readable_by_all_and_written_by_one(writer, programs, direct
     assert sorted(p.name for p in directory.iterdir()) == [writer.path.name]
 
 
+def test_another_user_reads_with_no_privilege(programs):
+    """One's own processes and root's: a file of a third user may be made up."""
+    with tempfile.TemporaryDirectory() as d, contextlib.ExitStack() as ends:
+        here, shm = pathlib.Path(d), pathlib.Path(d) / "shm"
+        here.chmod(0o755)
+        shm.mkdir()
+        shm.chmod(0o1777)  # as /dev/shm
+        for name in ("vma_stats", "stats_writer"):
+            shutil.copy(programs / name, here)
+        writers = {}
+        for uid in (0, 65533, 65534):
+            writers[uid] = Writer(here, shm, user=uid, group=uid, extra_groups=[])
+            ends.callback(writers[uid].end)
+        pids = {uid: w.pid for uid, w in writers.items()}
+
+        def asked(by, of, *args):
+            return subprocess.run([here / "vma_stats", "-k", shm, "-p", str(pids[of]), *args], text=True, capture_output=True, timeout=20,
+                                  user=by, group=by, extra_groups=[])
+        for by, of in ((65534, 65534), (65534, 0), (0, 65534), (0, 65533)):
+            assert body(asked(by, of, "-c", "1"), pids[of]) == BASIC, (by, of)
+        refused = asked(65534, 65533, "-c", "1")
+        assert refused.returncode == 1 and "belongs to user id 65533: run vma_stats as that user or as root" in refused.stderr
+        # What changes something is for the user of the process, and root.
+        assert asked(65534, 65534, "-z").returncode == 0
+        refused = asked(65534, 0, "-z")
+        assert refused.returncode == 1 and "cannot be opened for writing: Permission denied" in refused.stderr, refused
+
+
 def test_a_directory_that_is_missing_costs_one_line(programs, tmp_path):
     w = Writer(programs, tmp_path / "nothing")
     assert w.ready == "ready -2\n"
@@ -457,7 +512,7 @@ def test_stats_file_at_close_is_view_3(writer, tmp_path):
     assert not (tmp_path / "target").exists()
 
 
-@pytest.mark.parametrize("args", [("-v", "6"), ("-i", "0"), ("-s", "4-"), ("-s", "9-4"), ("-s", ","), ("-D", "4"),
+@pytest.mark.parametrize("args", [("-v", "6"), ("-i", "0"), ("-s", "4-"), ("-s", "9-4"), ("-s", ","), ("-s", "4294967310"), ("-D", "4"),
                                   ("-l", "loud"), ("-p", "x"), ("more",), ("-S", "-1")])
 def test_mistakes_are_named(tool, args):
     r = tool(*args, rc=1)
@@ -507,3 +562,35 @@ def test_a_process_that_shows_the_module_no_pages_is_shown_by_its_file(programs,
         assert shown.returncode == 0 and f"stats_writer with pid: {w.pid}\n" in shown.stdout + shown.stderr
     finally:
         w.end()
+
+
+COMPLETE = """source "$1"; shift
+COMP_WORDS=(vma_stats "$@"); COMP_CWORD=$#
+_vma_stats
+printf '%s\\n' "${COMPREPLY[@]}"
+"""
+
+
+def completed(*words):
+    """What bash offers for the last word."""
+    done = subprocess.run(["bash", "-c", COMPLETE, "bash", ROOT / "etc/vma_stats.bash", *map(str, words)], capture_output=True, text=True,
+                          check=True)
+    assert not done.stderr
+    return done.stdout.split()
+
+
+def test_completion_knows_every_option(tool):
+    said = re.findall(r"^  (?:(-\w), |    )(--\w+)(=?)", tool("--help").stdout, re.M)
+    assert len(said) > 15
+    offered = completed("")
+    for short, name, value in said:
+        assert (not short or short in offered) and name + value in offered, (short, name, offered)
+    assert completed("--pro") == ["--prometheus"] and "capture" in offered
+
+
+def test_completion_offers_values_and_processes(writer, tool, directory):
+    assert completed("-v", "") == list("12345") == completed("--view", "=", "")
+    assert completed("-l", "de") == ["details", "debug"] or completed("-l", "de") == ["debug", "details"]
+    assert str(writer.pid) in completed("-k", directory, "-p", "")
+    assert "stats_writer" in completed("-k", directory, "-n", "stats")
+    assert completed("capture", "-") == ["-p", "-i", "-w"] and "lo" in completed("capture", "-i", "")

@@ -81,7 +81,7 @@ def test_going_into_a_process_and_a_socket_and_back(writer, live):
     t = live()
     sockets_of(t, writer.pid)
     t.type(DOWN)
-    t.wait("[2001:db8::1]:44522 > [2001:db8::2]:6666  offloaded, dropped 0, sent again 9")
+    t.wait("[2001:db8::1]:44522 > [2001:db8::2]:6666  offloaded, by kernel: flags, ")
     t.type(ENTER)
     text = t.wait("- Foreign Address = [[2001:db8::2]:6666]")
     assert f"{writer.pid} stats_writer, fd 15" in text and "Retransmissions: 9" in text
@@ -145,6 +145,26 @@ def test_filtering(writer, live):
     t.type("/a very long text that does not end where the place for it ends\x1b")
     t.wait("Enter socket")
     assert fds(t.screen.text()) == [14, 15, 16]
+
+
+def test_why_the_kernel_serves_a_socket(writer, live):
+    """fd 15's sends go by the kernel for MSG_DONTWAIT: stats_writer.c says so. The others are without a reason."""
+    t = live()
+    sockets_of(t, writer.pid)
+    assert "by kernel" not in t.screen.text().split("\n")[-2]
+    t.type("/FLAGS\r")
+    assert fds(t.wait("/FLAGS ")) == [15]
+    assert "  offloaded, by kernel: flags, dropped 0" in t.screen.text().split("\n")[-2]
+    t.type(ENTER)
+    t.wait("By the kernel = [sends: a flag of the call that user space does not have")
+    t.type(ESCAPE)
+    t.wait("Enter socket")
+    t.type("/" + "\x7f" * 10 + "\r")
+    t.wait(lambda text: fds(text) == [14, 15, 16], "all rows")
+    t.resize(24, 92)
+    heading, *lines = t.wait("BY KERNEL").split("\n")[1:-2]
+    column = heading.index("BY KERNEL")
+    assert {line[:5].strip(): line[column:column + 16].strip() for line in lines if line} == {"14": "", "15": "flags", "16": ""}
 
 
 def test_zeroing(writer, live, tool):
@@ -357,7 +377,7 @@ def test_without_options_a_terminal_that_cannot_do_it_gets_text(writer, alone):
 
 # ---- docs/vma_stats.md
 
-CAPTURE = re.compile(r"(<!-- live: (\w+) -->\n```\n)(.*?)(```\n)", re.S)
+CAPTURE = re.compile(r"(<!-- live: (\w+) -->\n```text\n)(.*?)(```\n)", re.S)
 
 
 def alike(page):

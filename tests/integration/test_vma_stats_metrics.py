@@ -51,10 +51,11 @@ def test_every_field_is_a_metric_or_is_left_out_on_purpose(writer, tool):
     """tools/vma_stats/fields.c says what makes one; the JSON has all of them."""
     names = set(metrics(tool))
     got = json.loads(tool("--json", "-c", 1).stdout)
-    left_out = {"rcv_nxt", "rcv_wup", "snd_una", "snd_nxt", "snd_wl1", "write_seq", "retransmits", "flags"}
+    left_out = {"rcv_nxt", "rcv_wup", "snd_una", "snd_nxt", "snd_wl1", "write_seq", "retransmits", "flags",
+                "unacked_last_seq", "unacked_first_len"}
     assert all(f"vma_socket_{k}_total" in names for k in ("packets", "bytes", "eagain", "errors"))
     for prefix, block, not_fields in (("socket", got["sockets"][0], {"fd", "inode", "mc_if", "rx_tid", "tx_tid", "generation",
-                                                                     "local_port", "remote_port"}),
+                                                                     "local_port", "remote_port", "rx_ring_user", "tx_ring_user"}),
                                       ("tcp", got["sockets"][1]["tcp"], left_out), ("ring", got["rings"][0], {"index", "ifindex"}),
                                       ("cq", got["cqs"][0], {"index"}), ("pool", got["pools"][0], {"index"}),
                                       ("iomux", got["select"], {"epfd", "tid", "polling_cpu"})):

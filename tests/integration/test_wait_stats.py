@@ -48,26 +48,39 @@ def prepared(app, peer):
     return {"udp": u, "tcp": s, "poll": "poll", "epoll": ("epoll", e)}
 
 
+def one_wait(app, what, call, give, polls):
+    """A wait that ends by what give() gives; it has slept, or spun, as the number of polls says."""
+    def waited():
+        """As a rule it begins before what it waits for comes; whether it was counted."""
+        first = whole(waits(app, what))
+        app.start(call)
+        if polls == "0":
+            wait_for(lambda: open(f"/proc/{app.pid}/wchan").read() not in ("0", ""), 10, "it sleeps")
+        give()
+        assert app.answer() == b"x"
+        now = whole(waits(app, what))
+        more = {name: now[name] - first[name] for name in now if now[name] != first[name]}
+        return more in ({}, {"slept": 1, "slept_setting": 1} if polls == "0" else {"spun": 1}) and more
+    print(f"{call}, {polls} polls: {wait_for(waited, 20, 'the wait is counted')}")
+
+
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("polls", ["0", "-1"])
 def test_who_is_told_how_long_to_spin_does_so(net, way, polls):
     net.neighbours()
     with App(net.a, True, env={"VMA_RX_POLL": polls, "VMA_SELECT_POLL": polls}) as app, App(net.b, False) as peer:
         what = prepared(app, peer)[way]
-        def waited():
-            """One wait, which as a rule begins before what it waits for comes; whether it was counted."""
-            first = whole(waits(app, what))
-            app.start(WAYS[way])
-            if polls == "0":
-                wait_for(lambda: open(f"/proc/{app.pid}/wchan").read() not in ("0", ""), 10, "it sleeps")
-            peer.do(GIVE.get(way, "v.sendto(b'x', (PEER, 7000))"))
-            assert app.answer() == b"x"
-            now = whole(waits(app, what))
-            more = {name: now[name] - first[name] for name in now if now[name] != first[name]}
-            return more in ({}, {"slept": 1, "slept_setting": 1} if polls == "0" else {"spun": 1}) and more
-        print(f"{way}, {polls} polls: {wait_for(waited, 20, 'the wait is counted')}")
+        one_wait(app, what, WAYS[way], lambda: peer.do(GIVE.get(way, "v.sendto(b'x', (PEER, 7000))")), polls)
         text = tool(app, "-v", "3")
         assert "[spun/in vain/slept] (setting" in text if polls == "0" else "/ 0 / 0 [spun/in vain/slept]\n" in text, text
+
+
+@pytest.mark.parametrize("polls, others", [("0", "-1"), ("-1", "0")])
+def test_a_socket_without_a_ring_has_a_number_of_its_own(net, polls, others):
+    """VMA_RX_POLL_INIT: by lo only the kernel brings something."""
+    with App(net.a, True, env={"VMA_RX_POLL_INIT": polls, "VMA_RX_POLL": others}) as app, net.a.socket() as peer:
+        app.do("u = udp(7000, '127.0.0.1')")
+        one_wait(app, app.do("u.fileno()"), WAYS["udp"], lambda: peer.sendto(b"x", ("127.0.0.1", 7000)), polls)
 
 
 @pytest.mark.parametrize("way", ["udp", "tcp", "poll", "epoll"])

@@ -4,6 +4,7 @@
 import contextlib
 import json
 import re
+import socket
 import subprocess
 
 import pytest
@@ -46,8 +47,12 @@ def bridged(stack, net, tmp):
     ip("-n", net.a.name, "link", "set", net.a.dev, "master", "br0")
 
 
-def service_address(stack, net, tmp):
+def by_two_ways(stack, net, tmp):
     ip("-n", net.a.name, "addr", "add", "10.79.0.1/32", "dev", "lo")
+    ip("-n", net.a.name, "link", "add", "other", "type", "veth", "peer", "name", "end")
+    for dev in ("other", "end"):
+        ip("-n", net.a.name, "link", "set", dev, "up")
+    wait_for(lambda: " state UP " in ip("-n", net.a.name, "link", "show", "other"), what="the interfaces up")
 
 
 def another_owner(stack, net, tmp):
@@ -59,6 +64,18 @@ def another_owner(stack, net, tmp):
 def another_socket(stack, net, tmp):
     first = stack.enter_context(App(net.a, False))
     first.do("s = udp(7000, None, (socket.SOL_SOCKET, socket.SO_REUSEPORT, 1))")
+
+
+LISTENER = "s = socket.create_server((ME, 7000), reuse_port=True); await_ready(s, timeout=0.01)"
+
+
+def another_listener(stack, net, tmp):
+    """It has the packets of the port's clients."""
+    stack.enter_context(App(net.a, True)).do(LISTENER)
+
+
+def a_member(stack, net, tmp):
+    stack.enter_context(net.a.socket()).setsockopt(0, 35, socket.inet_aton("239.1.1.1") + socket.inet_aton(net.a.ip4))
 
 
 def down(stack, net, tmp):
@@ -79,6 +96,15 @@ def rule(text):
 
 SENDMSG = "s.sendmsg([b'x'], [({level}, {kind}, struct.pack('i', 1))], 0, (PEER, 7200))"
 NO_RIGHTS = "LIBC.capset(struct.pack('Ii', 0x20080522, 0), bytes(24))"
+CAP_IPC_LOCK, CAP_SYS_ADMIN, CAP_PERFMON = 14, 21, 38
+
+
+def without(*capabilities):
+    """The program gives these away."""
+    return (f"have = int(open('/proc/self/status').read().split('CapEff:')[1].split()[0], 16) & ~{sum(1 << c for c in capabilities)}; "
+            "LIBC.capset(struct.pack('Ii', 0x20080522, 0), struct.pack('6I', *[have & 0xffffffff] * 2, 0, *[have >> 32] * 2, 0))")
+
+
 CASES = {
     "rule": [
         Case("rx", WAITED.format("ME"), before=rule("use os udp_receiver *:*"), env={"VMA_CONFIG_FILE": "libvma.conf"}),
@@ -89,27 +115,29 @@ CASES = {
              env={"VMA_CONFIG_FILE": "libvma.conf"})],
     "option": [
         # Pacing: of UDP it is fq(8)'s, of TCP the engine's own.
-        Case("socket", UDP, "s.setsockopt(socket.SOL_SOCKET, 47, 1000000)", detail=" (level 1, option 47)"),
+        Case("socket", UDP, "s.setsockopt(socket.SOL_SOCKET, 47, 1000000)", detail=" (SO_MAX_PACING_RATE)"),
         Case("socket", "s = socket.socket()", "s.setsockopt(socket.SOL_SOCKET, 36, 7); s.setsockopt(socket.SOL_SOCKET, 26, "
              "struct.pack('HxxxxxxP', 1, ctypes.addressof(keep := ctypes.create_string_buffer(struct.pack('HBBI', 6, 0, 0, 65535)))))",
-             detail=" (level 1, option 26)")],
+             detail=" (SO_ATTACH_FILTER)")],
     "async": [Case("socket", line, "fcntl.fcntl(s, fcntl.F_SETFL, os.O_ASYNC)") for line in (UDP, "s = socket.socket()")],
     "stamps": [Case("socket", "s = udp(); s.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPING, 4 | 64)", "s.bind((ME, 7000)); await_ready(s, timeout=0.01)")],
-    "shared-port": [Case("rx", "s = udp(7000, None, (socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)); await_ready(s, timeout=0.01)", before=another_socket)],
+    "shared-port": [
+        Case("rx", "s = udp(7000, None, (socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)); await_ready(s, timeout=0.01)", before=another_socket),
+        Case("rx", LISTENER, before=another_listener)],
     "fork": [Case("socket", WAITED.format("ME"), "child = os.fork()\nif not child:\n    await_ready(s, timeout=30)\n    os._exit(0)",
                   end="os.kill(child, 9); os.waitpid(child, 0)")],
     "passed": [Case("socket", WAITED.format("ME"), "x, y = socket.socketpair(); socket.send_fds(x, [b'x'], [s.fileno()])")],
-    "stdio": [Case("socket", WAITED.format("ME"), "LIBC.fdopen(s.fileno(), b'r') and None")],
+    "stdio": [Case("socket", line, "LIBC.fdopen(s.fileno(), b'r') and None") for line in (WAITED.format("ME"), "s = socket.socket()")],
     "ring-gone": [Case("socket", "s = socket.socket(); s.connect((PEER, 7300))", after=another_program)],
     "local": [
         Case("tx", UDP, "s.sendto(b'x', (ME, 7200))"),
-        Case("rx", WAITED.format("'10.79.0.1'"), before=service_address),
-        Case("rx", "s = socket.create_server(('10.79.0.1', 7000)); await_ready(s, timeout=0.01)", before=service_address),
+        Case("rx", WAITED.format("'127.0.0.1'")),
+        Case("rx", "s = socket.create_server(('127.0.0.1', 7000)); await_ready(s, timeout=0.01)"),
         Case("rx", UDP + "; s.connect((ME, 7200)); await_ready(s, timeout=0.01)"),
         Case("tx", "s = socket.socket(); s.connect_ex((ME, 7000))")],
     "address": [Case("rx", UDP + "; s.connect(('239.1.1.1', 7200)); await_ready(s, timeout=0.01)")],
     "group-connected": [Case("rx", "s = udp(7000, '239.1.1.1'); s.connect((PEER, 7200)); await_ready(s, timeout=0.01)")],
-    "multicast-loop": [Case("tx", UDP, "s.sendto(b'x', ('239.1.1.1', 7200))")],
+    "multicast-loop": [Case("tx", UDP, "s.setsockopt(0, 32, bytes(4) + socket.inet_aton(ME)); s.sendto(b'x', ('239.1.1.1', 7200))", before=a_member)],
     "broadcast": [Case("tx", UDP, "s.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1); s.sendto(b'x', ('10.77.0.255', 7200))")],
     "route": [Case("tx", UDP, "s.sendto(b'x', ('192.0.2.1', 7200))")],
     "neighbour": [Case("tx", UDP, "s.sendto(b'x', ('10.77.0.9', 7200))")],
@@ -120,13 +148,18 @@ CASES = {
     "slave": [Case("rx", WAITED.format("ME"), before=bridged)],
     "down": [Case("rx", WAITED.format("ME"), before=down)],
     "owner": [Case("rx", WAITED.format("ME"), before=another_owner)],
-    "capability": [Case("rx", NO_RIGHTS, WAITED.format("ME"), detail=" (CAP_NET_RAW)")],
+    "capability": [
+        Case("rx", NO_RIGHTS, WAITED.format("ME"), detail=" (CAP_NET_RAW)"),
+        Case("rx", without(CAP_PERFMON, CAP_SYS_ADMIN), WAITED.format("ME"), detail=" (CAP_PERFMON)"),
+        Case("rx", "import resource; resource.setrlimit(resource.RLIMIT_MEMLOCK, (65536, 65536))", without(CAP_IPC_LOCK),
+             WAITED.format("ME"), detail=" (CAP_IPC_LOCK, or too little 'ulimit -l')")],
     "no-ring": [Case("rx", WAITED.format("ME"), env={"VMA_RING_TYPE": "mlx5"}, detail=" (Operation not supported)")],
     "mtu": [Case("tx", UDP, "s.sendto(b'x', (PEER, 7200))", env={"VMA_MTU": "20"})],
     "fragment": [Case("tx", UDP, "s.sendto(b'x' * 4000, (PEER, 7200))")],
     "segments": [Case("tx", UDP, "s.setsockopt(SOL_UDP, UDP_SEGMENT, 100); s.sendmsg([b'x' * 10] * 200, [], 0, (PEER, 7200))")],
     "flags": [Case("tx", UDP, "s.sendto(b'x', socket.MSG_DONTROUTE, (PEER, 7200))", detail=" (0x4)")],
     "corked": [Case("tx", UDP, "s.sendto(b'x', socket.MSG_MORE, (PEER, 7200))")],
+    "several-ways": [Case("rx", "s = socket.create_server(('10.79.0.1', 7000)); await_ready(s, timeout=0.01)", before=by_two_ways)],
     "ancillary": [Case("tx", UDP, SENDMSG.format(level="socket.SOL_SOCKET", kind=36))],
 }
 

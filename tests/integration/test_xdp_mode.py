@@ -28,7 +28,7 @@ def attached(host):
 def echoes(net, mode, until):
     """An echo of ours in net.b with the mode, once it has said so: 200 KB come back."""
     net.neighbours()
-    server = net.b.python(ECHO, True, env={"VMA_XDP_MODE": mode, "VMA_TRACELEVEL": "DETAILS"} if mode else {"VMA_TRACELEVEL": "DETAILS"})
+    server = net.b.python(ECHO, True, env={"VMA_XDP_MODE": mode} if mode else {})
     server.wait_text(until)
     data = bytes(range(256)) * 800
     # The first client may come before the rule; when it is answered the rule stands.

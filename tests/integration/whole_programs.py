@@ -93,6 +93,12 @@ class Peer:
     def listen(self, name, fam, port):
         self.new(name, fam, socket.SOCK_STREAM, port)[1].listen(16)
 
+    def full(self, name, fam, port):
+        """A listener that has no room for another client."""
+        fam, s = self.new(name, fam, socket.SOCK_STREAM, port)
+        s.listen(0)
+        self.new(f"{name}'s client", fam, socket.SOCK_STREAM)[1].connect(s.getsockname()[:2])
+
     def connect(self, name, fam, port):
         fam, s = self.new(name, fam, socket.SOCK_STREAM)
         s.connect((self.HOSTS[fam][0], self.base_own + int(port)))

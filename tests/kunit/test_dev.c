@@ -10,9 +10,10 @@ static void known_commands_have_their_size(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, vma_dev_arg_size(VMA_KMOD_CONN), sizeof(struct vma_kmod_conn));
 	KUNIT_EXPECT_EQ(test, vma_dev_arg_size(VMA_KMOD_UNCONN), sizeof(struct vma_kmod_unconn));
 	KUNIT_EXPECT_EQ(test, vma_dev_arg_size(VMA_KMOD_REGION), sizeof(struct vma_kmod_region));
+	KUNIT_EXPECT_EQ(test, vma_dev_arg_size(VMA_KMOD_SECRET), sizeof(struct vma_kmod_secret));
 }
 
-/* Of all commands with our letter, in every direction and size: only those four. */
+/* Of all commands with our letter, in every direction and size: only those five. */
 static void every_other_command_is_refused(struct kunit *test)
 {
 	int known = 0, dir, nr, size, n;
@@ -27,7 +28,7 @@ static void every_other_command_is_refused(struct kunit *test)
 				KUNIT_EXPECT_LE(test, n, (int)sizeof(union vma_arg));
 				known++;
 			}
-	KUNIT_EXPECT_EQ(test, known, 4);
+	KUNIT_EXPECT_EQ(test, known, 5);
 	KUNIT_EXPECT_EQ(test, vma_dev_arg_size(0), -ENOTTY);
 	KUNIT_EXPECT_EQ(test, vma_dev_arg_size(~0u), -ENOTTY);
 }
@@ -41,6 +42,7 @@ static void set_up_comes_first_and_from_the_owner(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, vma_dev_call(s, VMA_KMOD_CONN, &arg), -EBADF);
 	KUNIT_EXPECT_EQ(test, vma_dev_call(s, VMA_KMOD_UNCONN, &arg), -EBADF);
 	KUNIT_EXPECT_EQ(test, vma_dev_call(s, VMA_KMOD_REGION, &arg), -EBADF);
+	KUNIT_EXPECT_EQ(test, vma_dev_call(s, VMA_KMOD_SECRET, &arg), -EBADF);
 	KUNIT_EXPECT_EQ(test, vma_dev_call(s, VMA_KMOD_SETUP, &arg), -EPROTO);
 	arg.setup.version = VMA_KMOD_VERSION;
 	s->mm = (void *)8;
@@ -51,6 +53,7 @@ static void set_up_comes_first_and_from_the_owner(struct kunit *test)
 	memset(&arg, 0, sizeof(arg));
 	KUNIT_EXPECT_EQ(test, vma_dev_call(s, VMA_KMOD_REGION, &arg), -EINVAL);
 	KUNIT_EXPECT_EQ(test, vma_dev_call(s, VMA_KMOD_UNCONN, &arg), -ENOENT);
+	KUNIT_EXPECT_EQ(test, vma_dev_call(s, VMA_KMOD_SECRET, &arg), 0);
 	/* No such fd, and one that is none. */
 	arg.conn.fd = -1;
 	KUNIT_EXPECT_EQ(test, vma_dev_call(s, VMA_KMOD_CONN, &arg), -EBADF);

@@ -96,6 +96,17 @@ static void the_largest_numbers_fit(struct kunit *test)
 	KUNIT_EXPECT_NOT_NULL(test, strstr(text, "ring_drop_other 18446744073709551615\n"));
 }
 
+/* The line without what pads its columns. */
+static void squeeze(char *line)
+{
+	char *to = line, *from;
+
+	for (from = line; *from; from++)
+		if (*from != ' ' || to == line || to[-1] != ' ')
+			*to++ = *from;
+	*to = 0;
+}
+
 static void a_socket_is_a_line(struct kunit *test)
 {
 	static const char who[] = "fd 5 proto udp state - local 10.0.0.1:53 remote [fd00::2]:1000 ";
@@ -103,7 +114,7 @@ static void a_socket_is_a_line(struct kunit *test)
 	static const char rest[] =
 		"rx_drop_packets 5 rx_ready_bytes 6 tx_ready_bytes 7 tx_retransmits 8 why rule ";
 	size_t at = strlen(who);
-	char *line = kunit_kzalloc(test, VMA_SOCKET_LINE, GFP_KERNEL);
+	char *line = kunit_kzalloc(test, VMA_SOCKET_LINE + 1, GFP_KERNEL);
 
 	KUNIT_ASSERT_NOT_NULL(test, line);
 	KUNIT_EXPECT_FALSE(test, vma_text_socket(line, &pages, 2));
@@ -124,12 +135,13 @@ static void a_socket_is_a_line(struct kunit *test)
 		.why = {[VMA_WHY_TX] = {.reason = VMA_WHY_RULE}},
 	};
 	KUNIT_EXPECT_TRUE(test, vma_text_socket(line, &pages, 2));
+	KUNIT_EXPECT_EQ(test, line[VMA_SOCKET_LINE - 1], '\n');
+	KUNIT_EXPECT_EQ(test, strlen(line), VMA_SOCKET_LINE);
+	squeeze(line);
 	KUNIT_EXPECT_EQ(test, strncmp(line, who, at), 0);
 	KUNIT_EXPECT_EQ(test, strncmp(line + at, counts, strlen(counts)), 0);
 	at += strlen(counts);
 	KUNIT_EXPECT_EQ(test, strncmp(line + at, rest, strlen(rest)), 0);
-	KUNIT_EXPECT_EQ(test, line[VMA_SOCKET_LINE - 1], '\n');
-	KUNIT_EXPECT_NULL(test, memchr(line, 0, VMA_SOCKET_LINE));
 }
 
 /* Whatever stands there: printable, one line, of its width. */
@@ -172,13 +184,91 @@ static void scribbled_pages_make_lines_all_the_same(struct kunit *test)
 
 static void a_ring_without_a_name_has_a_dash(struct kunit *test)
 {
-	char *line = kunit_kzalloc(test, VMA_RING_LINE, GFP_KERNEL);
+	char *line = kunit_kzalloc(test, VMA_RING_LINE + 1, GFP_KERNEL);
 
 	KUNIT_ASSERT_NOT_NULL(test, line);
 	header()->rings[0].enabled = 1;
 	strcpy(header()->rings[0].type, "A B\n");
 	vma_text_ring(line, &pages, 0);
+	squeeze(line);
 	KUNIT_EXPECT_EQ(test, strncmp(line, "ifname - ifindex 0 type A?B? rx_packets 0 ", 42), 0);
+}
+
+/* Where a name begins in a line; -1 if it is not there. */
+static int column(const char *line, const char *name)
+{
+	const char *at = strstr(line, name);
+
+	return at ? at - line : -1;
+}
+
+static void a_tcp_socket_has_its_state_by_name(struct kunit *test)
+{
+	static const char *const names[] = {"CLOSED",	   "LISTEN",	 "SYN_SENT",   "SYN_RCVD",
+					    "ESTABLISHED", "FIN_WAIT_1", "FIN_WAIT_2", "CLOSE_WAIT",
+					    "CLOSING",	   "LAST_ACK",	 "TIME_WAIT",  "-"};
+	char *line = kunit_kzalloc(test, VMA_SOCKET_LINE + 1, GFP_KERNEL);
+	char want[32];
+	int i;
+
+	KUNIT_ASSERT_NOT_NULL(test, line);
+	sockets()[0].enabled = 1;
+	sockets()[0].proto = IPPROTO_TCP;
+	for (i = 0; i < ARRAY_SIZE(names); i++) {
+		sockets()[0].state = i;
+		KUNIT_EXPECT_TRUE(test, vma_text_socket(line, &pages, 0));
+		scnprintf(want, sizeof(want), " state %-11s local ", names[i]);
+		KUNIT_EXPECT_NOT_NULL(test, strstr(line, want));
+	}
+}
+
+/* The shortest and the longest of everything. */
+static void columns_line_up(struct kunit *test)
+{
+	static const char *const names[] = {" proto ",
+					    " state ",
+					    " local ",
+					    " remote ",
+					    " rx_packets ",
+					    " rx_bytes ",
+					    " tx_packets ",
+					    " tx_bytes ",
+					    " rx_drop_packets ",
+					    " rx_ready_bytes ",
+					    " tx_ready_bytes ",
+					    " tx_retransmits ",
+					    " why "};
+	static const char *const ring_names[] = {" ifindex ", " type ", " rx_bytes ",
+						 " drop_other "};
+	char *line[2];
+	int i;
+
+	for (i = 0; i < 2; i++) {
+		line[i] = kunit_kzalloc(test, VMA_RING_LINE + 1, GFP_KERNEL);
+		KUNIT_ASSERT_NOT_NULL(test, line[i]);
+	}
+	memset(&sockets()[1], 0xff, sizeof(sockets()[1]));
+	sockets()[1].fd = INT_MIN;
+	sockets()[1].proto = IPPROTO_TCP;
+	sockets()[1].state = VMA_STATE_ESTABLISHED;
+	sockets()[1].why[0].reason = VMA_WHY_GROUP_CONNECTED;
+	memset(&header()->rings[1], 0xff, sizeof(header()->rings[1]));
+	sockets()[0].enabled = 1;
+	header()->rings[0].enabled = 1;
+	for (i = 0; i < 2; i++)
+		KUNIT_EXPECT_TRUE(test, vma_text_socket(line[i], &pages, i));
+	for (i = 0; i < ARRAY_SIZE(names); i++) {
+		KUNIT_EXPECT_GT(test, column(line[0], names[i]), 0);
+		KUNIT_EXPECT_EQ(test, column(line[0], names[i]), column(line[1], names[i]));
+	}
+	KUNIT_EXPECT_NOT_NULL(test, strstr(line[1], " why group-connected "));
+	for (i = 0; i < 2; i++)
+		KUNIT_EXPECT_TRUE(test, vma_text_ring(line[i], &pages, i));
+	for (i = 0; i < ARRAY_SIZE(ring_names); i++) {
+		KUNIT_EXPECT_GT(test, column(line[0], ring_names[i]), 0);
+		KUNIT_EXPECT_EQ(test, column(line[0], ring_names[i]),
+				column(line[1], ring_names[i]));
+	}
 }
 
 /* Pieces of any size put together are the text. */
@@ -232,6 +322,8 @@ static struct kunit_case cases[] = {KUNIT_CASE(sums_are_of_the_blocks_in_use),
 				    KUNIT_CASE(a_socket_is_a_line),
 				    KUNIT_CASE(scribbled_pages_make_lines_all_the_same),
 				    KUNIT_CASE(a_ring_without_a_name_has_a_dash),
+				    KUNIT_CASE(a_tcp_socket_has_its_state_by_name),
+				    KUNIT_CASE(columns_line_up),
 				    KUNIT_CASE(pieces_make_the_whole),
 				    KUNIT_CASE(no_pages_are_no_text),
 				    {}};

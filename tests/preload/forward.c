@@ -17,6 +17,7 @@
 #include "extra/extra.h"
 #include "handover/handover.h"
 #include "iomux/iomux.h"
+#include "mem/allocator.h"
 #include "preload/start.h"
 #include "runtime/libc.h"
 #include "runtime/log.h"
@@ -39,6 +40,12 @@ void log_write(enum log_level level, const char *fmt, ...)
 	va_start(ap, fmt);
 	vfprintf(stderr, fmt, ap);
 	va_end(ap);
+}
+
+void log_panic(const char *fmt, ...)
+{
+	(void)fmt;
+	abort();
 }
 
 static ssize_t forward_recvmsg(struct vfd *v, int fd, struct msghdr *msg, int flags)
@@ -182,8 +189,23 @@ void worker_pause(void)
 {
 }
 
-void stacks_open_coming(void)
+void stacks_open_pending(void)
 {
+}
+
+void stacks_user_changes(uid_t uid)
+{
+	(void)uid;
+}
+
+bool stacks_user_matters(void)
+{
+	return false;
+}
+
+void stacks_user_to_be(uid_t uid)
+{
+	(void)uid;
 }
 
 void stacks_fork_prepare(void)
@@ -212,12 +234,12 @@ bool caps_have(uint64_t caps)
 	return true;
 }
 
-struct caps caps_own(void)
+struct caps_sets caps_own(void)
 {
-	return (struct caps){0};
+	return (struct caps_sets){0};
 }
 
-int caps_follow(const struct caps *other, uint64_t mask)
+int caps_follow(const struct caps_sets *other, uint64_t mask)
 {
 	(void)other;
 	(void)mask;
@@ -306,6 +328,10 @@ int extra_setsockopt(int fd, int opt, const void *val, socklen_t len)
 }
 
 void process_mark_forked(void)
+{
+}
+
+void allocator_settle(void)
 {
 }
 

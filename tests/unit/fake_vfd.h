@@ -23,6 +23,7 @@
 #include "runtime/libc.h"
 #include "stack/stack.h"
 #include "fd/fd.h"
+#include "vfd_dup.h"
 #include "wait/wait.h"
 
 struct fake {

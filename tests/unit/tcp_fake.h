@@ -54,7 +54,7 @@ void tcp_conn_done(struct tcp_conn *c, int err)
 	wheel_cancel(&ts->wheel, &c->pace);
 	tcp_segq_clear(&c->segq, &ts->env);
 	tcp_sndq_clear(&c->sndq, &ts->env);
-	tcp_aside_drop(c);
+	tcp_conn_ext_drop(c);
 	c->closing = true;
 	c->state = TCPS_CLOSED;
 	f.done = err;
@@ -95,7 +95,7 @@ uint32_t tcp_rcv_free(const struct tcp_conn *c)
 
 void tcp_fast_open_drop(struct tcp_conn *c)
 {
-	assert_null(c->aside->fast_open);
+	assert_null(c->ext->fast_open);
 }
 
 bool tcp_oow_allowed(struct tcp_stack *ts, uint64_t *stamp)

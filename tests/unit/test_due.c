@@ -30,7 +30,7 @@ static bool ask(void *object, uint32_t gen)
 	return true;
 }
 
-static enum stack_tells tell(struct stack *in, struct stack_due *d, struct stack_told *told)
+static enum stack_tells tell(struct stack *in, struct stack_due *d, struct stack_completions *told)
 {
 	struct teller *t = (struct teller *)d;
 
@@ -57,7 +57,7 @@ static int setup(void **state)
 }
 
 /* The completions are of these, in this order. */
-static void told_of(unsigned n, const struct teller *const want[])
+static void completion_of(unsigned n, const struct teller *const want[])
 {
 	for (unsigned i = 0; i < n; i++)
 		assert_int_equal(to[i].user_data, (uintptr_t)want[i]);
@@ -65,7 +65,7 @@ static void told_of(unsigned n, const struct teller *const want[])
 
 static void test_each_in_its_turn(void **state)
 {
-	struct stack_told told;
+	struct stack_completions told;
 
 	(void)state;
 	a.left = 3;
@@ -75,28 +75,28 @@ static void test_each_in_its_turn(void **state)
 	stack_due_add(&st, &a.due); /* is there already */
 	stack_due_add(&st, &c.due);
 	assert_int_equal(stack_tell(&st, to, 4, &told), 4);
-	told_of(4, (const struct teller *const[]){&a, &b, &c, &a});
+	completion_of(4, (const struct teller *const[]){&a, &b, &c, &a});
 	assert_int_equal(stack_tell(&st, to, 8, &told), 2);
-	told_of(2, (const struct teller *const[]){&b, &a});
+	completion_of(2, (const struct teller *const[]){&b, &a});
 	assert_null(st.due);
 	assert_int_equal(stack_tell(&st, to, 8, &told), 0);
 }
 
 static void test_who_has_nothing_takes_no_place(void **state)
 {
-	struct stack_told told;
+	struct stack_completions told;
 
 	(void)state;
 	a.left = 0;
 	stack_due_add(&st, &a.due);
 	stack_due_add(&st, &b.due);
 	assert_int_equal(stack_tell(&st, to, 1, &told), 1);
-	told_of(1, (const struct teller *const[]){&b});
+	completion_of(1, (const struct teller *const[]){&b});
 }
 
 static void test_who_leaves_is_not_told_of(void **state)
 {
-	struct stack_told told;
+	struct stack_completions told;
 
 	(void)state;
 	stack_due_add(&st, &a.due);
@@ -109,14 +109,14 @@ static void test_who_leaves_is_not_told_of(void **state)
 	/* The end of the list is where it should be. */
 	stack_due_add(&st, &b.due);
 	assert_int_equal(stack_tell(&st, to, 8, &told), 2);
-	told_of(2, (const struct teller *const[]){&a, &b});
+	completion_of(2, (const struct teller *const[]){&a, &b});
 	stack_due_add(&other_st, &c.due);
 	assert_int_equal(stack_tell(&other_st, to, 8, &told), 1);
 }
 
 static void test_a_full_program_is_told_later(void **state)
 {
-	struct stack_told told;
+	struct stack_completions told;
 
 	(void)state;
 	a.full = true;
@@ -125,12 +125,12 @@ static void test_a_full_program_is_told_later(void **state)
 	assert_int_equal(stack_tell(&st, to, 8, &told), 0);
 	a.full = false;
 	assert_int_equal(stack_tell(&st, to, 8, &told), 2);
-	told_of(2, (const struct teller *const[]){&b, &a});
+	completion_of(2, (const struct teller *const[]){&b, &a});
 }
 
 static void test_what_needs_no_lock_comes_first(void **state)
 {
-	struct stack_told told;
+	struct stack_completions told;
 
 	(void)state;
 	a.asks = true;
@@ -141,7 +141,7 @@ static void test_what_needs_no_lock_comes_first(void **state)
 	assert_int_equal(asked, 1);
 	assert_int_equal(stack_tell(&st, to, 8, &told), 1);
 	assert_null(told.first);
-	told_of(1, (const struct teller *const[]){&b});
+	completion_of(1, (const struct teller *const[]){&b});
 }
 
 int main(void)

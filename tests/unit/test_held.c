@@ -15,6 +15,7 @@
 static struct ring ring;
 static struct stack st = {.ring = &ring};
 static int owner, other, account;
+static __u64 count;
 static unsigned freed, backs;
 static uint64_t charge_back;
 
@@ -41,6 +42,7 @@ static void *hold(struct buf *b, bool shown)
 			       .owner = &owner,
 			       .back = back,
 			       .account = &account,
+			       .count = &count,
 			       .charge = 7,
 			       .shown = shown};
 
@@ -57,6 +59,7 @@ static int setup(void **state)
 	stack_held_forked();
 	atomic_store(&ring.held, 0);
 	freed = backs = 0;
+	count = 0;
 	charge_back = 0;
 	return 0;
 }
@@ -70,6 +73,7 @@ static void test_each_goes_back_once(void **state)
 	assert_non_null(x);
 	assert_ptr_not_equal(x, y);
 	assert_int_equal(ring.held, 2);
+	assert_int_equal(count, 2);
 	assert_int_equal(stack_held_free(x, &other), -ENOENT);
 	assert_int_equal(stack_held_free(x, NULL), -ENOENT);
 	assert_int_equal(stack_held_free(NULL, &owner), -ENOENT);
@@ -86,6 +90,7 @@ static void test_each_goes_back_once(void **state)
 	assert_int_equal(backs, 3);
 	assert_int_equal(charge_back, 21);
 	assert_int_equal(ring.held, 0);
+	assert_int_equal(count, 0);
 }
 
 static void test_what_a_callback_has_is_not_the_programs(void **state)
@@ -100,6 +105,7 @@ static void test_what_a_callback_has_is_not_the_programs(void **state)
 	stack_held_drop(y);
 	assert_int_equal(stack_held_free(y, &owner), -ENOENT);
 	assert_int_equal(freed, 1); /* the other one is the caller's */
+	assert_int_equal(count, 0);
 	assert_int_equal(ring.held, 0);
 }
 
@@ -112,8 +118,10 @@ static void test_of_a_closed_owner_anybody_frees(void **state)
 	stack_held_orphan(&other);
 	assert_int_equal(stack_held_free(x, NULL), -ENOENT);
 	stack_held_orphan(&owner);
+	count = 4711; /* another socket's by now */
 	assert_int_equal(stack_held_free(x, NULL), 0);
 	assert_int_equal(stack_held_free(y, &other), 0);
+	assert_int_equal(count, 4711);
 }
 
 static void test_so_many_and_no_more(void **state)
@@ -153,8 +161,12 @@ static uint32_t piece_charge(const struct buf *piece, bool first)
 /* A frame of n pieces of 10 bytes each. */
 static bool lend(struct buf *b, unsigned n, struct vma_packet_desc_t *p)
 {
-	struct stack_held h = {
-		.b = b, .st = &st, .owner = &owner, .back = back, .account = &account};
+	struct stack_held h = {.b = b,
+			       .st = &st,
+			       .owner = &owner,
+			       .back = back,
+			       .account = &account,
+			       .count = &count};
 
 	for (unsigned i = 0; i < n; i++) {
 		b[i] = (struct buf){.pool = &pool,

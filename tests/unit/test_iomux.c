@@ -252,6 +252,52 @@ static void oneshot_waits_for_mod(void **state)
 	print_message("    silent until MOD, errors included\n");
 }
 
+/*
+ * The kernel gets the socket: to its epoll an item is armed as soon as it is there, and tells a
+ * hang-up unasked. Beside it one that was the kernel's all the time.
+ */
+static void oneshot_waits_for_mod_when_the_kernel_has_got_it(void **state)
+{
+	int pair[2], theirs = epoll_create1(EPOLL_CLOEXEC);
+	struct epoll_event ev, want = {.events = EPOLLIN | EPOLLONESHOT, .data.u64 = 2};
+	unsigned told = 0;
+
+	(void)state;
+	assert_int_equal(socketpair(AF_UNIX, SOCK_DGRAM, 0, pair), 0);
+	assert_int_equal(real.epoll_ctl(theirs, EPOLL_CTL_ADD, pair[0], &want), 0);
+	ctl(set, EPOLL_CTL_ADD, fake.fd, want.events, 1);
+	fake_arrive(&fake);
+	assert_int_equal(send(pair[1], "x", 1, 0), 1);
+	assert_int_equal(wait_ms(set, &ev, 1, 0), 1);
+	assert_int_equal(real.epoll_wait(theirs, &ev, 1, 0), 1);
+	fake_take(&fake);
+	shutdown(pair[0], SHUT_RDWR);
+	shutdown(fake.fd, SHUT_RDWR);
+	assert_true(vfd_disown(&fake.vfd));
+	for (int i = 0; i < 3; i++) {
+		assert_int_equal(real.epoll_wait(theirs, &ev, 1, 0), 0);
+		told += wait_ms(set, &ev, 1, 0) != 0;
+	}
+	print_message("    told %u times while it was disarmed\n", told);
+	assert_int_equal(told, 0);
+	assert_int_equal(ctl(set, EPOLL_CTL_ADD, fake.fd, want.events, 3), -EEXIST);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(real.epoll_ctl(theirs, EPOLL_CTL_MOD, pair[0], &want), 0);
+		assert_int_equal(real.epoll_wait(theirs, &want, 1, 0), 1);
+		assert_int_equal(ctl(set, EPOLL_CTL_MOD, fake.fd, EPOLLIN | EPOLLONESHOT, 4), 0);
+		assert_int_equal(wait_ms(set, &ev, 1, 0), 1);
+		assert_int_equal(ev.events, want.events);
+		assert_int_equal(ev.data.u64, 4);
+		assert_int_equal(wait_ms(set, &ev, 1, 0), 0);
+		want.events = EPOLLIN | EPOLLONESHOT;
+	}
+	assert_int_equal(ctl(set, EPOLL_CTL_DEL, fake.fd, 0, 0), 0);
+	assert_int_equal(ctl(set, EPOLL_CTL_DEL, fake.fd, 0, 0), -ENOENT);
+	close(pair[0]);
+	close(pair[1]);
+	close(theirs);
+}
+
 static void errors_and_hang_ups_come_unasked(void **state)
 {
 	struct pollfd p = {.fd = fake.fd};
@@ -679,6 +725,82 @@ static void the_child_keeps_its_kernel_fds(void **state)
 	print_message("    pipe and shadow socket in the child, everything in the parent\n");
 }
 
+/*
+ * A set that another thread makes while fork() is on its way: the handlers of this room have run,
+ * those that stop the table not yet.
+ */
+static bool makes_late_set;
+static int late_set = -1;
+
+static void make_late_set(void)
+{
+	if (!makes_late_set)
+		return;
+	makes_late_set = false;
+	late_set = epoll_create1(0);
+	assert_int_equal(iomux_epoll_created(late_set), 0);
+}
+
+/* The other process's item says nothing here: no event, and above all not its tag. */
+static void no_tag_comes(bool child_adds)
+{
+	struct epoll_event ev[2];
+	int go[2], done[2], status;
+	char c;
+
+	assert_int_equal(pipe(go), 0);
+	assert_int_equal(pipe(done), 0);
+	makes_late_set = true;
+	pid_t pid = fork();
+	if (child_adds == !pid) {
+		struct fake own = {.fd = -1};
+
+		fake_open(&own);
+		if (send(own.peer, "x", 1, 0) != 1 ||
+		    ctl(late_set, EPOLL_CTL_ADD, own.fd, EPOLLIN, 1) || write(go[1], "x", 1) != 1 ||
+		    read(done[0], &c, 1) != 1)
+			_exit(1);
+		if (!pid)
+			_exit(0);
+		fake_shut(&own);
+	} else {
+		int n = read(go[0], &c, 1) == 1 ? wait_ms(late_set, ev, 2, 50) : -1;
+
+		if (write(done[1], "x", 1) != 1 || n) {
+			print_error("%d events, the first with data %#lx\n", n, ev[0].data.u64);
+			_exit(2);
+		}
+		if (!pid)
+			_exit(0);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	for (int i = 0; i < 2; i++) {
+		close(go[i]);
+		close(done[i]);
+	}
+}
+
+static void a_set_made_during_a_fork_is_known_to_be_shared(void **state)
+{
+	int sets[8], late;
+
+	(void)state;
+	/* More than there ever were: the memory of a former set was seen by the handler. */
+	for (int i = 0; i < 8; i++) {
+		sets[i] = epoll_create1(0);
+		assert_int_equal(iomux_epoll_created(sets[i]), 0);
+	}
+	no_tag_comes(false);
+	late = late_set;
+	no_tag_comes(true);
+	vfd_close(late);
+	vfd_close(late_set);
+	for (int i = 0; i < 8; i++)
+		vfd_close(sets[i]);
+	print_message("    the parent's item in the child, the child's in the parent: no event\n");
+}
+
 static void the_childs_sets_are_in_each_other_still(void **state)
 {
 	int outer = epoll_create1(0), status;
@@ -748,6 +870,7 @@ int main(void)
 		TEST(kernel_only_sets_are_passed_through),
 		TEST(edge_reports_each_arrival_once),
 		TEST(oneshot_waits_for_mod),
+		TEST(oneshot_waits_for_mod_when_the_kernel_has_got_it),
 		TEST(errors_and_hang_ups_come_unasked),
 		TEST(the_shadow_socket_counts),
 		TEST(mixed_sets_starve_nobody),
@@ -762,11 +885,13 @@ int main(void)
 		TEST(many_fds_and_large_select_sets),
 		TEST(the_child_keeps_its_kernel_fds),
 		TEST(the_childs_sets_are_in_each_other_still),
+		TEST(a_set_made_during_a_fork_is_known_to_be_shared),
 		TEST(waits_are_counted),
 	};
 
 	pthread_atfork(vfd_fork_prepare, vfd_fork_parent,
 		       vfd_fork_child); /* as preload does, before all others */
+	pthread_atfork(make_late_set, NULL, NULL);
 	libc_load();
 	real = libc;
 	libc.poll = raw.poll = counting_poll;

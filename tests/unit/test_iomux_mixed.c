@@ -532,6 +532,76 @@ static void a_wait_that_sleeps_asks_the_kernel_once(void **state)
 	print_message("    poll, select, epoll_wait\n");
 }
 
+/* --- how often the kernel is asked while a call spins */
+
+#define TURNS 12
+static unsigned long polls_at[TURNS + 1]; /* of the rings, when the kernel was asked */
+static int pipe_ends[2];
+
+/* The last of the turns finds something. */
+static void ask_noted(void)
+{
+	polls_at[asked] = atomic_load(&ring_polls);
+	if (++asked == TURNS + 1)
+		assert_int_equal(write(pipe_ends[1], "x", 1), 1);
+}
+
+static int noted_poll(struct pollfd *p, nfds_t n, int msec)
+{
+	ask_noted();
+	return real.poll(p, n, msec);
+}
+
+static int noted_epoll_wait(int epfd, struct epoll_event *ev, int max, int ms)
+{
+	ask_noted();
+	return real.epoll_wait(epfd, ev, max, ms);
+}
+
+static void the_kernel_is_asked_once_in_so_many_polls(void **state)
+{
+	static const int ratios[] = {1, 2, 10, 1000};
+
+	(void)state;
+	params.select_poll = -1;
+	for (unsigned k = 0; k < 3 * sizeof(ratios) / sizeof(ratios[0]); k++) {
+		struct pollfd p[2];
+		struct epoll_event ev;
+		fd_set rd;
+
+		assert_int_equal(pipe(pipe_ends), 0);
+		p[0] = (struct pollfd){.fd = fake.fd, .events = POLLIN};
+		p[1] = (struct pollfd){.fd = pipe_ends[0], .events = POLLIN};
+		FD_ZERO(&rd);
+		FD_SET(fake.fd, &rd);
+		FD_SET(pipe_ends[0], &rd);
+		params.select_poll_os_ratio = ratios[k / 3];
+		raw.poll = noted_poll;
+		raw.epoll_wait = noted_epoll_wait;
+		asked = 0;
+		if (k % 3 == 0) {
+			assert_int_equal(iomux_poll(p, 2, NULL, NULL), 1);
+		} else if (k % 3 == 1) {
+			assert_int_equal(iomux_select(64, &rd, NULL, NULL, NULL, NULL), 1);
+		} else {
+			if (k == 2)
+				assert_int_equal(add(set, fake.fd, EPOLLIN, 0), 0);
+			assert_int_equal(add(set, pipe_ends[0], EPOLLIN, USER_DATA), 0);
+			assert_int_equal(iomux_epoll_wait(set, &ev, 1, NULL, NULL), 1);
+			assert_int_equal(ev.data.u64, USER_DATA);
+		}
+		assert_int_equal(asked, TURNS + 1);
+		/* The first is the call's first look. */
+		for (unsigned i = 2; i <= TURNS; i++)
+			assert_int_equal(polls_at[i] - polls_at[i - 1], ratios[k / 3]);
+		close(pipe_ends[0]);
+		close(pipe_ends[1]);
+	}
+	params.select_poll = 0;
+	params.select_poll_os_ratio = 10;
+	print_message("    once in 1, 2, 10 and 1000 polls, %d times each\n", TURNS);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -555,6 +625,8 @@ int main(void)
 						teardown),
 		cmocka_unit_test_setup_teardown(a_set_without_the_kernels_costs_no_system_call,
 						setup, teardown),
+		cmocka_unit_test_setup_teardown(the_kernel_is_asked_once_in_so_many_polls, setup,
+						teardown),
 	};
 
 	libc_load();

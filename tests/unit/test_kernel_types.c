@@ -155,8 +155,11 @@ static void the_running_kernel_is_read_as_libbpf_reads_it(void **state)
 	int info, buff;
 
 	(void)state;
-	if (!b)
+	if (!b) {
+		print_message(
+			"    this kernel tells its types to nobody (CONFIG_DEBUG_INFO_BTF)\n");
 		skip();
+	}
 	info = btf__find_by_name_kind(b, "skb_shared_info", BTF_KIND_STRUCT);
 	buff = btf__find_by_name_kind(b, "xdp_buff", BTF_KIND_STRUCT);
 	assert_int_equal(kernel_types_get(&k), 0);

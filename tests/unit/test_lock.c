@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -81,6 +82,59 @@ static void everybody_has_a_turn(void **state)
 			pthread_join(threads[i], NULL);
 		assert_int_equal(lock.owner, 0);
 		print_message("    mode %d: %u turns\n", modes[m], THREADS * ROUNDS);
+	}
+	lock_mode = 1;
+}
+
+/* sched_yield() of the library, too */
+static _Atomic unsigned yields;
+
+int sched_yield(void)
+{
+	atomic_fetch_add(&yields, 1);
+	return (int)syscall(SYS_sched_yield);
+}
+
+static void *waiter(void *arg)
+{
+	lock_take(&lock);
+	lock_drop(&lock);
+	return arg;
+}
+
+static bool somebody_sleeps(void)
+{
+	return atomic_load(&lock.owner) & LOCK_WAITERS;
+}
+
+/* Longer than the spin. */
+static void how_a_thread_waits_for_a_lock(void **state)
+{
+	static const struct {
+		int mode;
+		bool sleeps;
+	} modes[] = {{1, false}, {2, true}, {3, false}};
+
+	(void)state;
+	for (unsigned m = 0; m < 3; m++) {
+		pthread_t thread;
+		unsigned before;
+
+		lock_mode = modes[m].mode;
+		lock_take(&lock);
+		before = atomic_load(&yields);
+		assert_int_equal(pthread_create(&thread, NULL, waiter, NULL), 0);
+		for (unsigned ms = 0; ms < STUCK_S * 1000 && !somebody_sleeps() &&
+				      atomic_load(&yields) - before < 100;
+		     ms++)
+			usleep(1000);
+		assert_int_equal(somebody_sleeps(), modes[m].sleeps);
+		assert_true(modes[m].sleeps || atomic_load(&yields) - before >= 100);
+		lock_drop(&lock);
+		pthread_join(thread, NULL);
+		assert_int_equal(lock.owner, 0);
+		print_message("    mode %d: %s\n", modes[m].mode,
+			      modes[m].sleeps ? "sleeps" : "gives the processor away");
 	}
 	lock_mode = 1;
 }
@@ -281,6 +335,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(everybody_has_a_turn),
+		cmocka_unit_test(how_a_thread_waits_for_a_lock),
 		cmocka_unit_test(what_is_held_is_refused),
 		cmocka_unit_test(what_waits_is_told_at_the_last_leave_only),
 #ifdef VMA_CHECK

@@ -10,9 +10,11 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "log_capture.h"
@@ -54,6 +56,39 @@ static void the_level_decides(void **state)
 			log_at(level, "line");
 		assert_int_equal(captured_lines(), at + 1);
 	}
+}
+
+/* log_panic() in a child: the signal that has ended it. */
+static int panic_at(enum log_level level)
+{
+	int status;
+	pid_t pid;
+
+	capture_at(level);
+	capture_clear();
+	pid = fork();
+	if (pid == 0) {
+		setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
+		signal(SIGABRT, SIG_DFL); /* the test program's own would go on */
+		log_panic("no %s is left", "way");
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFSIGNALED(status));
+	return WTERMSIG(status);
+}
+
+static void a_panic_is_the_last_line_and_ends_the_process_by_sigabrt(void **state)
+{
+	(void)state;
+	assert_int_equal(panic_at(LOG_PANIC), SIGABRT);
+	assert_string_equal(captured(), " VMA PANIC: no way is left\n");
+}
+
+static void a_panic_ends_the_process_also_where_nothing_is_logged(void **state)
+{
+	(void)state;
+	assert_int_equal(panic_at(LOG_NONE), SIGABRT);
+	assert_string_equal(captured(), "");
 }
 
 static void details_stand_in_front(void **state)
@@ -473,6 +508,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_line_has_module_level_and_text),
 		cmocka_unit_test(the_level_decides),
+		cmocka_unit_test(a_panic_is_the_last_line_and_ends_the_process_by_sigabrt),
+		cmocka_unit_test(a_panic_ends_the_process_also_where_nothing_is_logged),
 		cmocka_unit_test(details_stand_in_front),
 		cmocka_unit_test(what_a_stranger_says_stays_on_its_line),
 		cmocka_unit_test(errno_is_kept),

@@ -14,7 +14,7 @@
 #include <time.h>
 
 #include "../mlx5_device/soft.h"
-#include "ring/mlx5/clock.h"
+#include "ring/mlx5/hw_clock.h"
 #include "ring/mlx5/mlx5.h"
 #include "runtime/libc.h"
 #include "config/params.h"

@@ -121,6 +121,28 @@ static void a_wqe_that_points_into_the_device(void **state)
 	r->ops->close(r);
 }
 
+/* The original's does without its memory then. */
+static void a_device_without_blueflame_sends_from_its_memory(void **state)
+{
+	struct ring *r;
+
+	(void)state;
+	soft_config.bf_size = 0;
+	r = ring_make(4096, 4096);
+	for (unsigned i = 0; i < 20; i++) {
+		assert_int_equal(post(r, 500, i), 0);
+		assert_int_equal(free_buffers(r), 32);
+		for (uint32_t k = 18; !i && k < 500; k++)
+			assert_int_equal(soft->dm[k - 18], frame_byte(k, 0));
+		ring_kick(r);
+		assert_int_equal(soft_run(soft, 9), 1);
+	}
+	assert_int_equal(frames, 20);
+	assert_int_equal(wrong, 0);
+	assert_int_equal(soft->dev.complaints, 0);
+	r->ops->close(r);
+}
+
 static void a_full_memory_leaves_frames_where_they_are(void **state)
 {
 	struct ring *r = ring_make(1024, 1024);
@@ -242,6 +264,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(a_wqe_that_points_into_the_device, setup),
+		cmocka_unit_test_setup(a_device_without_blueflame_sends_from_its_memory, setup),
 		cmocka_unit_test_setup(a_full_memory_leaves_frames_where_they_are, setup),
 		cmocka_unit_test_setup(an_empty_memory_begins_at_its_start, setup),
 		cmocka_unit_test_setup(every_size_of_memory_goes_round, setup),

@@ -18,7 +18,7 @@
 #include "../mlx5_device/soft.h"
 #include "ring/mlx5/mlx5.h"
 #include "ring/mlx5/pool.h"
-#include "ring/mlx5/queue/send.h"
+#include "ring/mlx5/queue/wqe.h"
 #include "runtime/libc.h"
 #include "config/params.h"
 

@@ -287,7 +287,7 @@ static void laps(uint32_t bbs, uint32_t ask_every, uint32_t bf_size, uint32_t ma
 				break;
 		}
 		sq_burst_end(&w->sq);
-		assert_false(w->sq.mpw.on);
+		assert_false(w->sq.mpw.is_on);
 		if (rng & 0x20000)
 			post_alone(w, 60 + turns % 300);
 		sq_kick(&w->sq);
@@ -355,7 +355,7 @@ static void a_device_that_cannot_gets_one_frame_a_wqe(void **state)
 	soft_config.mpw = false;
 	w = world_make(64, 204, 64);
 	sq_burst_begin(&w->sq);
-	assert_false(w->sq.mpw.on);
+	assert_false(w->sq.mpw.is_on);
 	assert_null(sq_burst_add(&w->sq, 60));
 	post_alone(w, 60);
 	post_alone(w, 500);
@@ -433,7 +433,7 @@ static void a_large_frame_ends_the_burst_before_it(void **state)
 	memset(b->data, 0, 1000);
 	b->len = 1000;
 	assert_int_equal(sq_post_lso(&w->sq, header, 42, 1000, b, NULL), 0);
-	assert_false(w->sq.mpw.on);
+	assert_false(w->sq.mpw.is_on);
 	assert_null(sq_burst_add(&w->sq, 60));
 	sq_kick(&w->sq);
 	assert_int_equal(soft_run(soft, 1), 1);

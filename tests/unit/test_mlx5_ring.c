@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <endian.h>
 #include <errno.h>
 #include <net/if.h>
 #include <poll.h>
@@ -18,7 +19,7 @@
 #include "ring/mlx5/mlx5.h"
 #include "mellanox/vma_extra.h"
 #include "ring/mlx5/moderation.h"
-#include "ring/mlx5/ring_int.h"
+#include "ring/mlx5/internal.h"
 #include "runtime/libc.h"
 #include "runtime/lock.h"
 #include "config/params.h"
@@ -125,6 +126,49 @@ static void frames_go_both_ways(void **state)
 	assert_int_equal(r->counters->rx_packets, 200);
 	assert_int_equal(r->counters->tx_bytes, r->counters->rx_bytes);
 	assert_int_equal(soft->dev.complaints, 0);
+}
+
+/* Buffers that the device was told of so far. */
+static uint32_t given(void)
+{
+	uint32_t index;
+
+	memcpy(&index, soft->rq.dbrec, sizeof(index));
+	return be32toh(index);
+}
+
+static void buffers_are_given_back_so_many_at_a_time(void **state)
+{
+	static const struct {
+		int set;
+		uint32_t is;
+	} batches[] = {{1, 1}, {4, 4}, {8, 8}, {64, 16}}; /* half of the 32 places at most */
+	struct ring *r = *state;
+	int ifindex = r->ifindex;
+
+	for (unsigned k = 0; k < sizeof(batches) / sizeof(batches[0]); k++) {
+		uint32_t before, times = 0;
+
+		r->ops->close(r);
+		params.rx_wre_batching = batches[k].set;
+		assert_int_equal(mlx5_ring_open(ifindex, &r), 0);
+		*state = r;
+		before = given();
+		for (unsigned i = 0; i < 128; i++) {
+			struct buf *b[2];
+
+			receive(100, (uint8_t)i);
+			/* Who asks for one leaves it to the next. */
+			assert_int_equal(ring_poll(r, b, 2), 1);
+			buf_free(b[0]);
+			if (given() == before)
+				continue;
+			assert_int_equal(given() - before, batches[k].is);
+			before = given();
+			times++;
+		}
+		assert_int_equal(times, 128 / batches[k].is);
+	}
 }
 
 static struct soft *sent_by;
@@ -551,6 +595,25 @@ static void interrupts_are_held_back_as_the_parameters_say(void **state)
 	params.cq_moderation_enable = 0;
 }
 
+static void without_moderation_a_new_ring_holds_nothing_back(void **state)
+{
+	struct ring *r = *state;
+	int ifindex = r->ifindex;
+	struct ring_gauges g;
+
+	r->ops->close(r);
+	params.cq_moderation_enable = 0;
+	params.cq_moderation_count = 48;
+	params.cq_moderation_period_usec = 50;
+	assert_int_equal(mlx5_ring_open(ifindex, &r), 0);
+	*state = r;
+	assert_int_equal(soft->held_packets, 0);
+	assert_int_equal(soft->held_usec, 0);
+	r->ops->gauges(r, &g);
+	assert_int_equal(g.moderation_frames, 0);
+	assert_int_equal(g.moderation_usec, 0);
+}
+
 static void interrupts_are_held_back_as_the_program_says(void **state)
 {
 	struct ring *r = *state;
@@ -582,6 +645,32 @@ static void what_the_program_has_said_the_traffic_does_not_change(void **state)
 	c.interrupts_received = 1000;
 	assert_false(moderation_adapt(&m, &c, 1000));
 	assert_int_equal(m.count, 3);
+	params.cq_moderation_enable = 0;
+}
+
+static void without_an_interval_the_traffic_changes_nothing(void **state)
+{
+	struct ring_counters c = {0};
+	struct mlx5_moderation m;
+
+	(void)state;
+	params.cq_moderation_enable = 1;
+	params.cq_moderation_count = 8;
+	params.cq_moderation_period_usec = 50;
+	params.cq_aim_interrupts_rate_per_sec = 5000;
+	params.cq_aim_max_count = 560;
+	params.cq_aim_max_period_usec = 250;
+	for (int interval = 1; interval >= 0; interval--) {
+		params.cq_aim_interval_msec = interval;
+		moderation_init(&m, 0);
+		c.rx_packets = 1000000;
+		c.rx_bytes = 1500000000;
+		c.interrupts_received = 1000;
+		/* The same traffic, which an interval would have it follow. */
+		assert_int_equal(moderation_adapt(&m, &c, 1000), interval);
+	}
+	assert_int_equal(m.count, 8);
+	assert_int_equal(m.usec, 50);
 	params.cq_moderation_enable = 0;
 }
 
@@ -656,6 +745,30 @@ static void moderation_follows_the_traffic(void **state)
 	params.cq_moderation_enable = 0;
 	c.rx_packets += 2500000, c.interrupts_received += 1;
 	assert_false(moderation_adapt(&m, &c, 3000));
+}
+
+/* A stream that would have its interrupts 190 us apart. */
+static void no_interrupt_is_held_back_longer_than_set(void **state)
+{
+	const struct ring_counters bulk = {
+		.rx_packets = 25000, .rx_bytes = 25000 * 1514, .interrupts_received = 100};
+
+	(void)state;
+	params.cq_moderation_enable = 1;
+	params.rx_wre = 16000;
+	params.cq_aim_max_count = 560;
+	params.cq_aim_interval_msec = 250;
+	params.cq_aim_interrupts_rate_per_sec = 5000;
+	for (int most = 150; most <= 250; most += 40) {
+		struct mlx5_moderation m;
+
+		params.cq_aim_max_period_usec = most;
+		moderation_init(&m, 1000);
+		assert_true(moderation_adapt(&m, &bulk, 1250));
+		assert_int_equal(m.usec, most < 190 ? most : 190);
+		assert_int_equal(m.count, 20);
+	}
+	params.cq_moderation_enable = 0;
 }
 
 static void queues_that_the_device_gives_up_are_made_anew(void **state)
@@ -1216,6 +1329,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(frames_go_both_ways, setup, teardown),
+		cmocka_unit_test_setup_teardown(buffers_are_given_back_so_many_at_a_time, setup,
+						teardown),
 		cmocka_unit_test_setup_teardown(
 			each_ring_of_an_interface_has_queues_rules_and_counters_of_its_own, setup,
 			teardown),
@@ -1284,6 +1399,8 @@ int main(void)
 						setup, teardown),
 		cmocka_unit_test_setup_teardown(interrupts_are_held_back_as_the_parameters_say,
 						setup, teardown),
+		cmocka_unit_test_setup_teardown(without_moderation_a_new_ring_holds_nothing_back,
+						setup, teardown),
 		cmocka_unit_test_setup_teardown(interrupts_are_held_back_as_the_program_says, setup,
 						teardown),
 		cmocka_unit_test(what_the_program_has_said_the_traffic_does_not_change),
@@ -1292,6 +1409,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(a_program_sees_the_queues_where_the_device_has_them,
 						setup, teardown),
 		cmocka_unit_test(moderation_follows_the_traffic),
+		cmocka_unit_test(no_interrupt_is_held_back_longer_than_set),
+		cmocka_unit_test(without_an_interval_the_traffic_changes_nothing),
 		/* The last: there is no ring afterwards. */
 		cmocka_unit_test_setup(a_device_that_went_is_not_asked_again_at_once, setup),
 	};

@@ -16,7 +16,7 @@
 
 #include "../mlx5_device/soft.h"
 #include "ring/mlx5/pool.h"
-#include "ring/mlx5/queue/send.h"
+#include "ring/mlx5/queue/wqe.h"
 
 #define CHUNK 2048u
 

@@ -16,7 +16,7 @@
 
 #include "../mlx5_device/soft.h"
 #include "ring/mlx5/mlx5.h"
-#include "ring/mlx5/ring_int.h"
+#include "ring/mlx5/internal.h"
 #include "runtime/libc.h"
 #include "config/params.h"
 
@@ -61,7 +61,7 @@ static int teardown(void **state)
 
 	assert_int_equal(soft->dev.complaints, 0);
 	assert_int_equal(m->memory.rx.num_free, m->memory.rx.num);
-	assert_int_equal(m->heap_bufs, 0);
+	assert_int_equal(buf_copies(), 0);
 	r->ops->close(r);
 	assert_null(soft);
 	return 0;

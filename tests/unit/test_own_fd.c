@@ -11,6 +11,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 #include <cmocka.h>
@@ -58,6 +59,30 @@ static int socket_meanwhile(int type)
 	return fd;
 }
 
+static void a_number_above_the_limit_is_replaced(void **state)
+{
+	struct rlimit limit, low;
+	int own, with;
+
+	(void)state;
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	low = (struct rlimit){256, limit.rlim_max};
+	assert_true(limit.rlim_max > 256);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
+	own = own_eventfd(7);
+	with = own_eventfd(0);
+	assert_true(own >= 256);
+	assert_int_equal(libc.fcntl(own, F_SETFD, 0), 0);
+	assert_int_equal(own_fd_dup3(with, own, O_CLOEXEC), own);
+	assert_int_equal(libc.fcntl(own, F_GETFD), FD_CLOEXEC);
+	assert_true(own_fd_is(own));
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &low), 0);
+	assert_int_equal(low.rlim_cur, 256);
+	own_fd_close(own);
+	own_fd_close(with);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+}
+
 static void beside_the_library(int type, int fd_flags)
 {
 	int lowest = lowest_free(), own = -1, fd;
@@ -85,6 +110,19 @@ static void a_socket_has_the_lowest_number(void **state)
 	(void)state;
 	beside_the_library(SOCK_STREAM, 0);
 	beside_the_library(SOCK_DGRAM | SOCK_CLOEXEC, FD_CLOEXEC);
+}
+
+static void a_copy_has_the_lowest_number_from_the_one_asked_for(void **state)
+{
+	int fd = libc.socket(AF_INET, SOCK_DGRAM, 0), copy = libc.fcntl(fd, F_DUPFD, 205);
+
+	(void)state;
+	assert_int_equal(own_fd_lowest(copy, 200), 200);
+	assert_int_equal(own_fd_lowest(200, 200), 200);
+	assert_int_equal(libc.fcntl(205, F_GETFD), -1);
+	raw.close(200);
+	raw.close(fd);
+	print_message("    200 where the library had it for a moment, not the lowest of all\n");
 }
 
 static void what_fails_stays(void **state)
@@ -116,8 +154,10 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_socket_has_the_lowest_number),
+		cmocka_unit_test(a_copy_has_the_lowest_number_from_the_one_asked_for),
 		cmocka_unit_test(what_fails_stays),
 		cmocka_unit_test(a_child_waits_for_nobody),
+		cmocka_unit_test(a_number_above_the_limit_is_replaced),
 	};
 
 	return cmocka_run_group_tests(tests, real, NULL);

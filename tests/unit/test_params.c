@@ -337,14 +337,31 @@ static void words(void **state)
 		const char *text;
 		int level;
 	} levels[] = {
-		{"none", LOG_NONE},	   {"panic", LOG_PANIC},     {"error", LOG_ERROR},
-		{"warn", LOG_WARN},	   {"Warning", LOG_WARN},    {"INFO", LOG_INFO},
-		{"information", LOG_INFO}, {"details", LOG_DETAILS}, {"debug", LOG_DEBUG},
-		{"fine", LOG_FINE},	   {"func", LOG_FINE},	     {"finer", LOG_FINER},
-		{"func+", LOG_FINER},	   {"funcall", LOG_FINER},   {"func_all", LOG_FINER},
-		{"func-all", LOG_FINER},   {"all", LOG_ALL},	     {"0", LOG_PANIC},
-		{"1", LOG_ERROR},	   {"2", LOG_WARN},	     {"3", LOG_INFO},
-		{"4", LOG_DETAILS},	   {"5", LOG_DEBUG},	     {"6", LOG_FINE},
+		{"none", LOG_NONE},
+		{"panic", LOG_PANIC},
+		{"error", LOG_ERROR},
+		{"warn", LOG_WARN},
+		{"Warning", LOG_WARN},
+		{"INFO", LOG_INFO},
+		{"information", LOG_INFO},
+		{"details", LOG_DETAILS},
+		{"debug", LOG_DEBUG},
+		{"fine", LOG_FINE},
+		{"func", LOG_FINE},
+		{"finer", LOG_FINER},
+		{"func+", LOG_FINER},
+		{"funcall", LOG_FINER},
+		{"func_all", LOG_FINER},
+		{"func-all", LOG_FINER},
+		{"all", LOG_ALL},
+		{"0", LOG_PANIC},
+		{"1", LOG_ERROR},
+		{"2", LOG_WARN},
+		{"3", LOG_INFO},
+		{"4", LOG_DEBUG},
+		{"5", LOG_FINE},
+		{"6", LOG_FINER},
+		{"7", LOG_ALL},
 	};
 	static const char *const rings[] = {"auto", "mlx5", "xdp", "none"};
 	char env[64];
@@ -415,15 +432,60 @@ static void obsolete_names_still_work(void **state)
 	(void)state;
 	load("VMA_RX_POLL_OS_RATIO=7");
 	assert_int_equal(params.rx_udp_poll_os_ratio, 7);
-	assert_true(captured_has("VMA_RX_POLL_OS_RATIO is obsolete; use VMA_RX_UDP_POLL_OS_RATIO"));
+	assert_true(captured_has("VMA_RX_POLL_OS_RATIO is obsolete: use VMA_RX_UDP_POLL_OS_RATIO"));
 	load("VMA_RX_SKIP_OS=8");
 	assert_int_equal(params.rx_udp_poll_os_ratio, 8);
 	load("VMA_RX_SKIP_OS=8", "VMA_RX_UDP_POLL_OS_RATIO=9");
 	assert_int_equal(params.rx_udp_poll_os_ratio, 9);
+	load("VMA_MAX_INLINE=64");
+	assert_int_equal(params.tx_max_inline, 64);
+	load("VMA_CQ_DRAIN_WCE_MAX=511");
+	assert_int_equal(params.progress_engine_wce_max, 511);
 	load("VMA_HUGETBL=1");
 	assert_int_equal(captured_lines(), 1);
-	assert_true(captured_has("VMA_HUGETBL is obsolete; use VMA_MEM_ALLOC_TYPE=2"));
+	assert_true(captured_has("VMA_HUGETBL is obsolete: use VMA_MEM_ALLOC_TYPE=2"));
+	assert_int_equal(params.mem_alloc_type, 2);
+	load("VMA_HUGETLB=0");
+	assert_int_equal(params.mem_alloc_type, 0);
+	load("VMA_HUGETLB=1", "VMA_MEM_ALLOC_TYPE=1");
 	assert_int_equal(params.mem_alloc_type, 1);
+}
+
+/* What nothing reads has an excuse: its help says in its own words what is so here. */
+static void nothing_waits_to_be_read(void **state)
+{
+	unsigned excused = 0;
+
+	(void)state;
+	for (const struct param_row *r = param_rows; r < param_rows + param_rows_count; r++) {
+		if (r->effect & NO_OBJECT && !strcasestr(r->help, "here"))
+			fail_msg("%s: its help does not say what is so here", r->variable);
+		excused += !!(r->effect & NO_OBJECT);
+	}
+	printf("    %u have nothing to set here\n", excused);
+}
+
+static void an_old_name_without_a_successor_says_what_is_done_now(void **state)
+{
+	static const char *const names[] = {"VMA_WINDOW_SCALING=3",
+					    "VMA_TX_BACKLOG_MAX=100",
+					    "VMA_RX_SW_CSUM=1",
+					    "VMA_SELECT_POLL_YIELD=1",
+					    "VMA_SELECT_CQ_IRQ=0",
+					    "VMA_INTERNAL_THREAD_TCP_TIMER_HANDLING=1",
+					    "VMA_IPOIB=1",
+					    "VMA_IGMP=1",
+					    "VMA_SUPPRESS_IGMP_WARNING=1",
+					    "VMA_WAIT_AFTER_REREG_MSEC=500",
+					    "VMA_QP_LOGIC=1"};
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		load(names[i]);
+		assert_int_equal(captured_lines(), 1);
+		assert_true(captured_has(" is obsolete: "));
+		assert_false(captured_has("nearest"));
+	}
 }
 
 static void parameters_demand_of_one_another(void **state)
@@ -663,6 +725,8 @@ int main(void)
 		cmocka_unit_test(words),
 		cmocka_unit_test(unknown_names_get_the_nearest),
 		cmocka_unit_test(obsolete_names_still_work),
+		cmocka_unit_test(nothing_waits_to_be_read),
+		cmocka_unit_test(an_old_name_without_a_successor_says_what_is_done_now),
 		cmocka_unit_test(parameters_demand_of_one_another),
 		cmocka_unit_test(texts),
 		cmocka_unit_test(processor_sets),

@@ -22,12 +22,14 @@
 #define KILLS 300
 #define RING 512u
 #define DOOMED 1u
+#define MEMBERS 24u
 
 /* What both processes and the kernel see of the rings. */
 struct common {
-	uint32_t index[12]; /* producer and consumer of fill, comp, and each one's rx and tx */
+	uint32_t index[4 + 4 * MEMBERS]; /* producer and consumer of fill, comp, and each one's rx
+					    and tx */
 	uint64_t fill[4096], comp[2048];
-	struct xdp_desc rx[2][RING], tx[2][RING];
+	struct xdp_desc rx[MEMBERS][RING], tx[MEMBERS][RING];
 };
 
 struct world {
@@ -84,21 +86,36 @@ static int teardown(void **state)
 	return 0;
 }
 
-/* The member that will be killed: it receives, gives back and sends for ever. */
-static void doomed(struct world *w)
+/* A further member. */
+static struct xdp_ring *member_new(struct world *w, unsigned row)
 {
-	struct xdp_ring *x = ring_new(w, DOOMED);
+	struct xdp_ring *x = ring_new(w, row);
 	size_t bytes = (size_t)POOL_CHUNKS * UMEM_CHUNK;
-	struct buf *pkts[16], *b;
 
 	x->pool = pool_map(w->pool_fd);
 	if (!x->pool || umem_enter(&x->umem, pages_map_fd(w->umem_fd, bytes), bytes, POOL_RX_CHUNKS,
 				   POOL_CHUNKS))
 		_exit(1);
 	x->umem.owner = x->pool->owner;
-	x->umem.me = OWNER_OF(DOOMED);
+	x->umem.me = OWNER_OF(row);
 	x->joined = true;
 	rx_init(x, 1000);
+	return x;
+}
+
+static void member_end(struct xdp_ring *x)
+{
+	umem_fini(&x->umem);
+	pool_unmap(x->pool);
+	free(x);
+}
+
+/* The member that will be killed: it receives, gives back and sends for ever. */
+static void doomed(struct world *w)
+{
+	struct xdp_ring *x = member_new(w, DOOMED);
+	struct buf *pkts[16], *b;
+
 	for (;;) {
 		for (unsigned n = xdp_poll(&x->ring, pkts, 16); n-- > 0;)
 			buf_free(pkts[n]);
@@ -121,6 +138,18 @@ static void add(uint32_t *p)
 	__atomic_store_n(p, *p + 1, __ATOMIC_RELEASE);
 }
 
+/* What the member has posted is sent. */
+static void kernel_sends(struct common *c, unsigned row)
+{
+	uint32_t *tx = &c->index[6 + 4 * row];
+
+	while (load(&tx[0]) != tx[1] && c->index[2] - load(&c->index[3]) < 2048) {
+		c->comp[c->index[2] % 2048] = c->tx[row][tx[1] % RING].addr;
+		add(&tx[1]);
+		add(&c->index[2]);
+	}
+}
+
 /* A frame comes for the member, and one of its frames leaves. */
 static void kernel_step(struct common *c)
 {
@@ -139,7 +168,8 @@ static void kernel_step(struct common *c)
 	}
 }
 
-static void bury(struct world *w)
+/* x buries the doomed one, but does not look after what is its own then. */
+static void bury_by(struct world *w, struct xdp_ring *x)
 {
 	struct xsk_ring rx, tx;
 	uint32_t *index = &w->c->index[4 + 4 * DOOMED];
@@ -147,9 +177,14 @@ static void bury(struct world *w)
 	fake_side(&rx, index, w->c->rx[DOOMED], RING);
 	fake_side(&tx, index + 2, w->c->tx[DOOMED], RING);
 	rx.map = tx.map = w->c;
-	pool_bury(w->x, DOOMED, &rx, &tx);
+	pool_bury(x, DOOMED, &rx, &tx);
+}
+
+static void bury(struct world *w)
+{
+	bury_by(w, w->x);
 	pool_reclaim(w->x);
-	memset(index, 0, 4 * sizeof(*index));
+	memset(&w->c->index[4 + 4 * DOOMED], 0, 4 * sizeof(uint32_t));
 }
 
 static void each_chunk_is_in_one_place(struct world *w)
@@ -201,10 +236,340 @@ static void test_killed_at_any_instruction(void **state)
 	assert_true(w->c->index[2] > KILLS);
 }
 
+/* Frames that it has not read, some in its hands, some posted once or twice: then it ends. */
+static pid_t dies_with_much(struct world *w)
+{
+	pid_t pid = fork();
+
+	if (!pid) {
+		struct xdp_ring *x = member_new(w, DOOMED);
+		struct buf *pkts[16];
+
+		for (unsigned i = 0; i < 300; i++)
+			kernel_step(w->c);
+		(void)xdp_poll(&x->ring, pkts, 16);
+		for (unsigned i = 0; i < 60; i++) {
+			struct buf *b = xdp_tx_alloc(&x->ring, 60);
+
+			b->len = b->total = 60;
+			b->refs = 2;
+			memset(b->data, 0xda, 60);
+			(void)xdp_post(&x->ring, b);
+			if (i % 2)
+				(void)xdp_post(&x->ring, b);
+			if (i % 3)
+				kernel_step(w->c);
+		}
+		_exit(0);
+	}
+	return pid;
+}
+
+static void wait_for_end(pid_t pid)
+{
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+}
+
+/*
+ * The burier is killed at any time, and what is left is done by another one, while the kernel takes
+ * from the fill ring.
+ */
+static void test_who_buries_is_killed(void **state)
+{
+	struct world *w = *state;
+
+	srand(18);
+	for (unsigned i = 0; i < KILLS; i++) {
+		pid_t pid;
+
+		wait_for_end(dies_with_much(w));
+		pid = fork();
+		if (!pid) {
+			struct xdp_ring *x = member_new(w, DOOMED + 1);
+
+			bury_by(w, x);
+			_exit(0);
+		}
+		clock_nanosleep(CLOCK_MONOTONIC, 0, &(struct timespec){.tv_nsec = rand() % 3000000},
+				NULL);
+		kill(pid, SIGKILL);
+		wait_for_end(pid);
+		bury(w);
+		each_chunk_is_in_one_place(w);
+	}
+}
+
+static bool is_zero(const uint8_t *p, size_t n)
+{
+	return !*p && !memcmp(p, p + 1, n - 1);
+}
+
+/* What the kernel sends after the burial, too. */
+static void test_nothing_of_the_dead_is_seen(void **state)
+{
+	struct world *w = *state;
+	const struct pool *p = w->x->pool;
+
+	wait_for_end(dies_with_much(w));
+	/* the kernel has taken it all before, and says so after */
+	w->c->index[6 + 4 * DOOMED + 1] = w->c->index[6 + 4 * DOOMED];
+	bury_by(w, w->x);
+	for (uint32_t i = POOL_RX_CHUNKS; i < POOL_CHUNKS; i++)
+		for (uint32_t n = p->owner[i] & OWNER_POSTED;
+		     (p->owner[i] & ~OWNER_POSTED) == OWNER_DEAD && n; n--) {
+			w->c->comp[w->c->index[2] % 2048] = (uint64_t)i * UMEM_CHUNK;
+			add(&w->c->index[2]);
+		}
+	assert_int_not_equal(w->c->index[2], w->c->index[3]);
+	bury(w);
+	each_chunk_is_in_one_place(w);
+	for (uint32_t i = 0; i < POOL_CHUNKS; i++)
+		assert_true(is_zero(w->x->umem.base + (size_t)i * UMEM_CHUNK, UMEM_CHUNK));
+}
+
+static bool sends(struct world *w, struct xdp_ring *x)
+{
+	struct buf *b = xdp_tx_alloc(&x->ring, 60);
+
+	if (!b)
+		return false;
+	b->len = b->total = 60;
+	assert_int_equal(xdp_post(&x->ring, b), 0);
+	kernel_sends(w->c, x->row);
+	return true;
+}
+
+/* Each sends once when it has come; then the first and the last one once more. */
+static void each_can_send(struct world *w, bool rests)
+{
+	struct xdp_ring *x[MEMBERS] = {w->x};
+
+	for (unsigned i = 0; i < MEMBERS; i++) {
+		if (i)
+			x[i] = member_new(w, i);
+		w->x->pool->num_members = i + 1;
+		print_message("member %u, %u free\n", i, w->x->pool->tx_num);
+		assert_true(sends(w, x[i]));
+		if (rests)
+			xdp_arm(&x[i]->ring);
+	}
+	assert_true(sends(w, x[0]));
+	assert_true(sends(w, x[MEMBERS - 1]));
+	for (unsigned i = 1; i < MEMBERS; i++)
+		member_end(x[i]);
+}
+
+static void test_more_members_than_have_64_chunks_can_send(void **state)
+{
+	each_can_send(*state, true);
+}
+
+static void test_so_can_members_that_never_sleep(void **state)
+{
+	each_can_send(*state, false);
+}
+
+static void test_who_rests_keeps_little_of_what_it_had(void **state)
+{
+	struct world *w = *state;
+	struct xdp_ring *x = w->x;
+	uint32_t held;
+
+	for (unsigned i = 0; i < RING; i++) {
+		struct buf *b = xdp_tx_alloc(&x->ring, 60);
+
+		b->len = b->total = 60;
+		assert_int_equal(xdp_post(&x->ring, b), 0);
+	}
+	held = x->tx_held;
+	kernel_sends(w->c, x->row);
+	xdp_arm(&x->ring);
+	print_message("%u of %u chunks kept\n", x->tx_held, held);
+	assert_true(held >= RING);
+	assert_int_equal(x->tx_held, POOL_TX_RESTING);
+	assert_int_equal(x->pool->tx_num + x->umem.tx_free.num, POOL_TX_CHUNKS);
+}
+
+/* A frame for that member, in the chunk that stands at place `at` of the fill ring. */
+static void deliver(struct world *w, unsigned row, uint32_t at)
+{
+	uint32_t *rx = &w->c->index[4 + 4 * row];
+
+	w->c->rx[row][rx[0] % RING] = (struct xdp_desc){.addr = w->c->fill[at] + 256, .len = 100};
+	add(&rx[0]);
+}
+
+/* As the kernel before 6.15 may do it in generic mode, on two processors. */
+static void test_a_chunk_that_two_members_are_given_has_one_of_them(void **state)
+{
+	struct world *w = *state;
+	struct xdp_ring *second = member_new(w, 1);
+	struct buf *b, *none;
+
+	deliver(w, 0, 0);
+	deliver(w, 1, 0);
+	deliver(w, 1, 1);
+	w->c->index[1] = 2;
+	assert_int_equal(xdp_poll(&w->x->ring, &b, 1), 1);
+	assert_int_equal(w->x->umem.owner[w->c->fill[0] / UMEM_CHUNK], OWNER_OF(0));
+	assert_int_equal(xdp_poll(&second->ring, &none, 1), 1);
+	assert_ptr_equal(none->data, second->umem.base + w->c->fill[1] + 256);
+	assert_int_equal(second->counters.rx_drop_invalid, 1);
+	assert_int_equal(w->x->umem.owner[w->c->fill[0] / UMEM_CHUNK], OWNER_OF(0));
+	buf_free(none);
+	buf_free(b);
+	member_end(second);
+}
+
+static struct xdp_ring *ring_of_share(struct world *w, struct xdp_share *sh, unsigned index)
+{
+	struct xdp_ring *x = ring_new(w, index);
+
+	x->share = sh;
+	x->index = index;
+	sh->ring[index] = x;
+	assert_int_equal(index ? umem_join(&x->umem, &sh->ring[0]->umem, index)
+			       : umem_init(&x->umem, PAGES_ANON, 2),
+			 0);
+	x->xsk->missing = x->xsk->supply = 1024;
+	rx_init(x, 1000);
+	return x;
+}
+
+static void test_a_chunk_that_two_rings_of_a_process_are_given_has_one_of_them(void **state)
+{
+	struct world *w = *state;
+	struct xdp_share sh = {.max = 2, .num = 2};
+	struct xdp_ring *first, *second;
+	struct buf *b, *other;
+
+	memset(w->c->index, 0, sizeof(w->c->index));
+	first = ring_of_share(w, &sh, 0);
+	second = ring_of_share(w, &sh, 1);
+	deliver(w, 0, 0);
+	deliver(w, 1, 0);
+	assert_int_equal(xdp_poll(&first->ring, &b, 1), 1);
+	assert_int_equal(xdp_poll(&second->ring, &other, 1), 0);
+	assert_int_equal(second->counters.rx_drop_invalid, 1);
+	/* It goes round. */
+	buf_free(b);
+	rx_refill(first, first->xsk);
+	deliver(w, 1, w->c->index[0] - 1);
+	assert_int_equal(xdp_poll(&second->ring, &other, 1), 1);
+	buf_free(other);
+	umem_fini(&second->umem);
+	umem_fini(&first->umem);
+	free(second);
+	free(first);
+}
+
+#define QUEUES 4u
+#define BURIALS 100u
+
+/* The survivor, with several queues. */
+static struct xdp_ring *with_queues(struct world *w, uint32_t index[QUEUES][2])
+{
+	struct xdp_ring *x = calloc(1, sizeof(*x) + QUEUES * sizeof(struct xsk));
+
+	memcpy(x, w->x, sizeof(*x) + sizeof(struct xsk));
+	x->num_queues = QUEUES;
+	for (unsigned i = 0; i < QUEUES; i++)
+		fake_side(&x->xsk[i].fill, index[i],
+			  mmap(NULL, 4096 * sizeof(uint64_t), PROT_READ | PROT_WRITE,
+			       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0),
+			  4096);
+	return x;
+}
+
+static int32_t level(const uint32_t index[2])
+{
+	return (int32_t)(index[0] - index[1]);
+}
+
+static void test_the_chunks_of_the_dead_go_where_few_are(void **state)
+{
+	struct world *w = *state;
+	uint32_t index[QUEUES][2] = {0};
+	struct xdp_ring *x = with_queues(w, index);
+	struct xsk_ring none[QUEUES] = {0};
+
+	for (uint32_t i = 0; i < POOL_RX_CHUNKS; i++) {
+		uint32_t *f = index[i % QUEUES];
+
+		x->xsk[i % QUEUES].fill.addr[f[0]++ % 4096] = (uint64_t)i * UMEM_CHUNK;
+	}
+	for (unsigned n = 0; n < BURIALS; n++) {
+		for (unsigned k = 0; k < 64; k++) {
+			uint32_t *f = index[(n + k) % QUEUES];
+			uint64_t at = x->xsk[(n + k) % QUEUES].fill.addr[f[1]++ % 4096];
+
+			x->umem.owner[at / UMEM_CHUNK] = OWNER_OF(DOOMED);
+		}
+		pool_bury(x, DOOMED, none, none);
+	}
+	for (unsigned i = 0; i < QUEUES; i++) {
+		print_message("queue %u has %d\n", i, level(index[i]));
+		assert_true(level(index[i]) >= (int32_t)(POOL_RX_CHUNKS / QUEUES / 4));
+	}
+	for (unsigned i = 0; i < QUEUES; i++)
+		munmap(x->xsk[i].fill.addr, 4096 * sizeof(uint64_t));
+	free(x);
+}
+
+static void test_who_comes_or_goes_is_killed(void **state)
+{
+	struct world *w = *state;
+	struct pool *p = w->x->pool;
+	pid_t pid;
+
+	p->member[0].state = p->member[1].state = POOL_MEMBER;
+	p->member[2].state = POOL_ENTERING;
+	p->num_members = 3;
+	pid = fork();
+	if (!pid) {
+		struct xdp_ring *x = member_new(w, 2);
+
+		pool_port_lock(x);
+		_exit(0);
+	}
+	wait_for_end(pid);
+	pool_port_lock(w->x);
+	pool_port_unlock(w->x);
+	assert_int_equal(p->num_members, 2);
+	assert_int_equal(p->member[2].state, POOL_FREE);
+}
+
+static void test_a_pool_of_another_layout_is_not_joined(void **state)
+{
+	struct world *w = *state;
+
+	w->x->pool->layout++;
+	assert_null(pool_map(w->pool_fd));
+	w->x->pool->layout--;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_killed_at_any_instruction, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_who_buries_is_killed, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_nothing_of_the_dead_is_seen, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_more_members_than_have_64_chunks_can_send,
+						setup, teardown),
+		cmocka_unit_test_setup_teardown(test_so_can_members_that_never_sleep, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(test_who_rests_keeps_little_of_what_it_had, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(test_the_chunks_of_the_dead_go_where_few_are, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(
+			test_a_chunk_that_two_members_are_given_has_one_of_them, setup, teardown),
+		cmocka_unit_test_setup_teardown(
+			test_a_chunk_that_two_rings_of_a_process_are_given_has_one_of_them, setup,
+			teardown),
+		cmocka_unit_test_setup_teardown(test_who_comes_or_goes_is_killed, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_a_pool_of_another_layout_is_not_joined, setup,
+						teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

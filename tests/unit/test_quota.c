@@ -52,14 +52,14 @@ static int end(void **state)
 	char command[64];
 
 	(void)state;
-	quota_set((struct quota){0});
+	quota_set((struct wait_quota){0});
 	snprintf(command, sizeof(command), "rm -rf %s", root);
 	return system(command);
 }
 
 static void is(unsigned ncpus, unsigned quota_us, unsigned period_us)
 {
-	struct quota q = quota_read(root, ncpus);
+	struct wait_quota q = quota_read(root, ncpus);
 
 	assert_int_equal(q.cpu_ns, quota_us * 1000ull);
 	assert_int_equal(q.period_ns, period_us * 1000ull);
@@ -135,13 +135,13 @@ static unsigned until_near(void)
 
 static void a_process_near_its_limit_does_not_spin(void **state)
 {
-	struct spin_memory memory = {0};
-	struct spin sp;
+	struct wait_spin_memory memory = {0};
+	struct wait_spin sp;
 	uint64_t now;
 
 	(void)state;
 	/* A period that does not end meanwhile, on a busy machine either. */
-	quota_set((struct quota){.cpu_ns = 40 * MS, .period_ns = 1000000 * MS});
+	quota_set((struct wait_quota){.cpu_ns = 40 * MS, .period_ns = 1000000 * MS});
 	now = clock_monotonic_ns();
 	assert_true(spin_begin(&sp, &memory, now));
 	assert_true(spin_goes_on(&sp, now + 1000));
@@ -157,7 +157,7 @@ static void a_process_near_its_limit_does_not_spin(void **state)
 static void without_a_limit_it_is_never_near(void **state)
 {
 	(void)state;
-	quota_set((struct quota){0});
+	quota_set((struct wait_quota){0});
 	assert_false(quota_near(clock_monotonic_ns()));
 	assert_false(quota_near(UINT64_MAX));
 }

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "ring_fake.h"
+#include "stack/stack.h"
 
 static int setup(void **state)
 {
@@ -45,7 +46,7 @@ static void test_a_chunk_freed_last_is_taken_first(void **state)
 static void test_a_descriptor_outside_the_umem_names_no_buffer(void **state)
 {
 	struct fake *f = *state;
-	const struct umem *u = &f->x->umem;
+	const struct xdp_umem *u = &f->x->umem;
 	const uint64_t end = (uint64_t)UMEM_CHUNKS * UMEM_CHUNK;
 
 	assert_ptr_equal(umem_desc_buf(u, 0, 0), &u->bufs[0]);
@@ -96,6 +97,26 @@ static void test_received_chunks_go_back_to_the_fill_ring(void **state)
 	assert_int_equal(f->x->filled, UMEM_RX_CHUNKS);
 }
 
+/* A thread of the program, as VMA_CQ_POLL_BATCH_MAX says; the frames are nobody's. */
+static void test_a_poll_takes_no_more_than_is_set(void **state)
+{
+	static const struct ring_ops ops = {.poll = xdp_poll};
+	static const unsigned most[] = {1, 16, 3, 128}, taken[] = {1, 16, 3, 20};
+	struct fake *f = *state;
+	struct vma_stats_ring stats = {.drop_other = 0};
+	struct stack st = {.open = true, .ring = &f->x->ring, .stats = &stats};
+
+	f->x->ring.ops = &ops;
+	for (uint32_t i = 0; i < 40; i++)
+		deliver(f, i, 64, 0);
+	for (unsigned i = 0; i < 4; i++) {
+		params.cq_poll_batch_max = (int)most[i];
+		assert_int_equal(stack_poll_called(&st), taken[i]);
+	}
+	assert_int_equal(stack_poll_called(&st), 0);
+	assert_int_equal(stats.drop_other + stats.drop_malformed, 40);
+}
+
 static void test_a_chain_may_arrive_in_two_polls(void **state)
 {
 	struct fake *f = *state;
@@ -135,6 +156,8 @@ static void test_a_bad_descriptor_drops_its_frame_only(void **state)
 	assert_int_equal(f->x->counters.rx_drop_invalid, 2);
 	assert_int_equal(f->x->umem.rx_free.num, 3);
 	buf_free(pkts[0]);
+	/* One is lost: what named no chunk came in some chunk's place. */
+	assert_int_equal(f->x->umem.rx_free.num + f->x->filled, UMEM_RX_CHUNKS - 1);
 }
 
 static void test_an_endless_chain_is_dropped(void **state)
@@ -170,12 +193,34 @@ static void test_held_frames_move_to_the_heap_and_back(void **state)
 		heap += held[n]->pool == &f->x->heap_pool;
 	}
 	assert_in_range(heap, 200, 300);
-	assert_int_equal(f->x->heap_bufs, heap);
+	assert_int_equal(buf_copies(), heap);
 	while (n)
 		buf_free(held[--n]);
-	assert_int_equal(f->x->heap_bufs, 0);
+	assert_int_equal(buf_copies(), 0);
 	assert_int_equal(xdp_poll(&f->x->ring, &b, 1), 0);
 	assert_int_equal(f->x->umem.rx_free.num + f->x->filled, UMEM_RX_CHUNKS);
+}
+
+/* VMA_RX_BUFS is for the process: what other rings have copied is not there for this one. */
+static void test_copies_of_other_rings_count_too(void **state)
+{
+	struct fake *f = *state;
+	struct buf *held[UMEM_RX_CHUNKS];
+	uint32_t n = 0, heap = 0;
+
+	for (unsigned i = 0; i < 900; i++)
+		assert_true(buf_copy_begin(1000));
+	for (; n < 1800; n++) {
+		deliver(f, n, 64, 0);
+		assert_int_equal(xdp_poll(&f->x->ring, &held[n], 1), 1);
+		heap += held[n]->pool == &f->x->heap_pool;
+	}
+	assert_int_equal(heap, 100);
+	while (n)
+		buf_free(held[--n]);
+	assert_int_equal(buf_copies(), 900);
+	for (unsigned i = 0; i < 900; i++)
+		buf_copy_end();
 }
 
 static void test_posted_buffers_come_back_through_the_completion_ring(void **state)
@@ -430,10 +475,12 @@ int main(void)
 		TEST(a_descriptor_outside_the_umem_names_no_buffer),
 		TEST(every_chunk_for_receiving_is_given_to_the_kernel_once),
 		TEST(received_chunks_go_back_to_the_fill_ring),
+		TEST(a_poll_takes_no_more_than_is_set),
 		TEST(a_chain_may_arrive_in_two_polls),
 		TEST(a_bad_descriptor_drops_its_frame_only),
 		TEST(an_endless_chain_is_dropped),
 		TEST(held_frames_move_to_the_heap_and_back),
+		TEST(copies_of_other_rings_count_too),
 		TEST(posted_buffers_come_back_through_the_completion_ring),
 		TEST(post_refuses_what_must_not_be_sent),
 		TEST(a_full_transmit_ring_says_so_and_keeps_the_buffer_with_the_caller),

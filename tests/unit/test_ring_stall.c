@@ -89,6 +89,45 @@ static void test_what_has_left_is_not_waited_for(void **state)
 	assert_false(f->x->stalled);
 }
 
+/*
+ * Any other error has TCP count the segment as sent, and UDP send it by the kernel, ahead of the
+ * posted ones.
+ */
+static void test_a_large_frame_behind_unsent_ones_is_to_be_tried_again(void **state)
+{
+	uint8_t frame[42 + 3000] = {0};
+	struct iovec v = {frame, sizeof(frame)};
+	const struct ring_gso g = {.hdr_len = 42, .gso_size = 1000};
+	struct fake *f = *state;
+
+	f->x->ring.caps.max_gso = 65535;
+	f->x->gso_fd = device[1];
+	post(f);
+	/* Another thread has taken the kick over, and is not through yet. */
+	f->x->unsent = 0;
+	assert_int_equal(xdp_send_gso(&f->x->ring, &v, 1, &g), -EAGAIN);
+	assert_int_equal(f->x->counters.tx_gso_frames, 0);
+	f->index[5] = f->index[4];
+	assert_int_equal(xdp_send_gso(&f->x->ring, &v, 1, &g), 0);
+	assert_int_equal(f->x->counters.tx_gso_frames, 1);
+	/* One that does not get better soon is an error: nobody shall wait awake for it. */
+	post(f);
+	f->s->fd = -1;
+	assert_int_equal(xdp_send_gso(&f->x->ring, &v, 1, &g), -EBADF);
+}
+
+/* Its transmit ring's index says what has left only then. */
+static void test_what_a_dead_process_posted_is_sent_first(void **state)
+{
+	char byte;
+
+	(void)state;
+	assert_false(xsk_flush_other(device[0]));
+	assert_false(xsk_flush_other(-1));
+	assert_int_equal(recv(device[1], &byte, 1, MSG_DONTWAIT), 0);
+	assert_true(xsk_flush_other(device[0]));
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, teardown)
 
 int main(void)
@@ -97,6 +136,8 @@ int main(void)
 		TEST(nobody_waits_awake_for_a_device_that_stands_still),
 		TEST(nobody_sleeps_while_the_device_sends),
 		TEST(what_has_left_is_not_waited_for),
+		TEST(a_large_frame_behind_unsent_ones_is_to_be_tried_again),
+		TEST(what_a_dead_process_posted_is_sent_first),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,7 +7,12 @@
 
 #include <cmocka.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
+#include "config/config.h"
 #include "ring_fake.h"
 
 #define HALF (UMEM_RX_CHUNKS / 2)
@@ -138,6 +143,142 @@ static void test_a_small_ring_is_always_full(void **state)
 	assert_int_equal(f->s->held_back, 0);
 }
 
+/* Has the kernel been told that there are chunks? */
+static bool was_told(int fd)
+{
+	char byte;
+
+	return recv(fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK) < 0;
+}
+
+/* A driver that found no chunk sets the flag and does not look again, also when one came then. */
+static void test_a_driver_that_sleeps_is_told_of_chunks_by_who_polls(void **state)
+{
+	struct fake *f = *state;
+	uint32_t flags = XDP_RING_NEED_WAKEUP;
+	struct buf *b;
+	int device[2];
+
+	assert_int_equal(socketpair(AF_UNIX, SOCK_DGRAM, 0, device), 0);
+	f->s->fd = device[0];
+	f->s->fill.flags = &flags;
+	f->x->zerocopy = true;
+	assert_int_equal(send(device[1], "", 1, 0), 1);
+	assert_int_equal(xdp_poll(&f->x->ring, &b, 1), 0);
+	assert_true(was_told(device[0]));
+	assert_int_equal(send(device[1], "", 1, 0), 1);
+	assert_false(xdp_arm(&f->x->ring));
+	assert_true(was_told(device[0]));
+	/* It is awake, or there is nothing that it could be told of. */
+	assert_int_equal(send(device[1], "", 1, 0), 1);
+	flags = 0;
+	assert_int_equal(xdp_poll(&f->x->ring, &b, 1), 0);
+	flags = XDP_RING_NEED_WAKEUP;
+	f->index[3] = f->index[2];
+	assert_int_equal(xdp_poll(&f->x->ring, &b, 1), 0);
+	assert_false(was_told(device[0]));
+	close(device[0]);
+	close(device[1]);
+}
+
+/* The kernel's side of opening: a file that rings can be mapped of, and a bind that takes all. */
+static int fake_socket(int domain, int type, int protocol)
+{
+	(void)domain;
+	(void)type;
+	(void)protocol;
+	return memfd_create("xsk", 0);
+}
+
+static int fake_setsockopt(int fd, int level, int name, const void *value, socklen_t len)
+{
+	(void)fd;
+	(void)level;
+	(void)name;
+	(void)value;
+	(void)len;
+	return 0;
+}
+
+static int fake_getsockopt(int fd, int level, int name, void *value, socklen_t *len)
+{
+	(void)fd;
+	(void)level;
+	(void)name;
+	memset(value, 0, *len);
+	return 0;
+}
+
+static uint16_t bound;
+
+static int fake_bind(int fd, const struct sockaddr *addr, socklen_t len)
+{
+	(void)fd;
+	(void)len;
+	bound = ((const struct sockaddr_xdp *)addr)->sxdp_flags;
+	return 0;
+}
+
+/* A ring of the first process of a pool, or the first one of a share, as it is opened. */
+static struct xdp_ring *opened(struct pool *pool, struct xdp_share *share)
+{
+	static struct ring_port port;
+	const struct libc_table real = libc;
+	struct xdp_ring *x = calloc(1, sizeof(*x) + sizeof(struct xsk));
+	unsigned queue;
+
+	assert_non_null(x);
+	port = (struct ring_port){.mode = PORT_NATIVE};
+	params.rx_wre = params.tx_wre = UMEM_RX_CHUNKS;
+	x->num_queues = 1;
+	x->port = &port;
+	x->pool = pool;
+	x->share = share;
+	x->umem.num_rx = POOL_RX_CHUNKS;
+	x->umem.num_chunks = POOL_CHUNKS;
+	x->gso_fd = -1;
+	libc.socket = fake_socket;
+	libc.setsockopt = fake_setsockopt;
+	libc.getsockopt = fake_getsockopt;
+	libc.bind = fake_bind;
+	assert_int_equal(xsk_open_all(x, &queue), 0);
+	libc = real;
+	return x;
+}
+
+/* Else the kernel frees a frame of several chunks whose head is ours already. */
+static void test_what_zero_copy_can_bring_fits_the_receive_ring(void **state)
+{
+	struct pool *pool = calloc(1, sizeof(*pool));
+	struct xdp_ring *x = opened(pool, NULL);
+
+	(void)state;
+	assert_true(bound & XDP_ZEROCOPY);
+	assert_true(bound & XDP_USE_SG);
+	assert_int_equal(x->xsk[0].rx.size, UMEM_RX_CHUNKS);
+	assert_int_equal(x->xsk[0].supply, UMEM_RX_CHUNKS);
+	assert_int_equal(x->xsk[0].missing, UMEM_RX_CHUNKS);
+	xsk_close_all(x);
+	free(x);
+	free(pool);
+}
+
+/* Their chunks together do not fit one's receive ring: no frames of several chunks. */
+static void test_rings_of_a_share_take_frames_of_one_chunk_from_zero_copy(void **state)
+{
+	struct xdp_share *share = calloc(1, sizeof(*share));
+	struct xdp_ring *x;
+
+	(void)state;
+	share->max = 2;
+	x = opened(NULL, share);
+	assert_true(bound & XDP_ZEROCOPY);
+	assert_false(bound & XDP_USE_SG);
+	xsk_close_all(x);
+	free(x);
+	free(share);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -154,6 +295,14 @@ int main(void)
 			fake_teardown),
 		cmocka_unit_test_setup_teardown(test_a_small_ring_is_always_full, setup_small,
 						fake_teardown),
+		cmocka_unit_test_setup_teardown(
+			test_a_driver_that_sleeps_is_told_of_chunks_by_who_polls, setup,
+			fake_teardown),
+		cmocka_unit_test_setup_teardown(test_what_zero_copy_can_bring_fits_the_receive_ring,
+						setup, fake_teardown),
+		cmocka_unit_test_setup_teardown(
+			test_rings_of_a_share_take_frames_of_one_chunk_from_zero_copy, setup,
+			fake_teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -13,10 +13,13 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <pthread.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 
 #include "log_capture.h"
 #include "runtime/libc.h"
+#include "runtime/log_syslog.h"
 #include "config/params.h"
 #include "config/rules.h"
 #include "config/rule_line.h"
@@ -453,6 +456,58 @@ static void the_shipped_file_offloads_all_but_dns(void **state)
 	is_vma(RULE_TCP_SERVER, "0.0.0.0", 80);
 }
 
+/* Bytes that have come to fd, and takes them. */
+static ssize_t arrived(int fd)
+{
+	char line[200];
+
+	return recv(fd, line, sizeof(line), MSG_DONTWAIT);
+}
+
+/* Each word sends a line to one place, and to none of the others. */
+static void the_word_behind_destination_chooses_it(void **state)
+{
+	char dir[] = "/tmp/vma_test_dest.XXXXXX", conf[100], text[300], *words[3];
+	const char *dev_log = log_syslog_path;
+	struct sockaddr_un at = {.sun_family = AF_UNIX};
+	int daemon = socket(AF_UNIX, SOCK_DGRAM, 0), err[2], before = dup(STDERR_FILENO);
+	struct stat st;
+
+	(void)state;
+	assert_non_null(mkdtemp(dir));
+	snprintf(conf, sizeof(conf), "%s/conf", dir);
+	snprintf(at.sun_path, sizeof(at.sun_path), "%s/dev_log", dir);
+	snprintf(text, sizeof(text), "file %s/file", dir);
+	words[0] = "stderr", words[1] = "syslog", words[2] = strdup(text);
+	assert_int_equal(bind(daemon, (struct sockaddr *)&at, sizeof(at)), 0);
+	assert_int_equal(socketpair(AF_UNIX, SOCK_DGRAM, 0, err), 0);
+	log_syslog_path = at.sun_path;
+	params.log_file = "";
+	for (unsigned turn = 0; turn < 6; turn++) {
+		unsigned to = turn % 3;
+
+		snprintf(text, sizeof(text), "log min-level 8 destination %s\n", words[to]);
+		write_file(conf, text);
+		assert_int_equal(dup2(err[1], STDERR_FILENO), STDERR_FILENO);
+		rules_load(conf);
+		log_warn("a line");
+		assert_int_equal(dup2(before, STDERR_FILENO), STDERR_FILENO);
+		print_message("    %s\n", words[to]);
+		assert_int_equal(arrived(err[0]) > 0, to == 0);
+		assert_int_equal(arrived(daemon) > 0, to == 1);
+		snprintf(text, sizeof(text), "%s/file", dir);
+		assert_int_equal(!stat(text, &st) && st.st_size, to == 2);
+		unlink(text);
+	}
+	unlink(conf);
+	unlink(at.sun_path);
+	assert_int_equal(rmdir(dir), 0);
+	free(words[2]);
+	log_syslog_path = dev_log;
+	close(daemon), close(err[0]), close(err[1]), close(before);
+	capture_at(LOG_INFO);
+}
+
 static void the_log_statement_moves_the_log(void **state)
 {
 	char conf[] = "/tmp/vma_test_conf.XXXXXX", log[] = "/tmp/vma_test_dest.XXXXXX", text[200];
@@ -553,6 +608,7 @@ int main(void)
 		cmocka_unit_test(loading_a_file_and_having_none),
 		cmocka_unit_test(the_shipped_file_offloads_all_but_dns),
 		cmocka_unit_test(matching_while_rules_are_added),
+		cmocka_unit_test(the_word_behind_destination_chooses_it),
 		cmocka_unit_test(the_log_statement_moves_the_log),
 	};
 

@@ -27,12 +27,12 @@
 			pthread_exit((void *)(uintptr_t) #x);                                      \
 	} while (0)
 
-static struct spin_memory memory;
+static struct wait_spin_memory memory;
 
 /* A wait that began so long ago and slept to its end. False: it would not have spun; *why. */
 static bool long_wait(uint64_t ago_ns, enum vma_slept *why)
 {
-	struct spin sp;
+	struct wait_spin sp;
 	uint64_t began = clock_monotonic_ns() - ago_ns;
 	bool spins = spin_begin(&sp, &memory, began);
 
@@ -47,7 +47,7 @@ static bool long_wait(uint64_t ago_ns, enum vma_slept *why)
 static void short_wait(void)
 {
 	uint64_t before;
-	struct spin sp;
+	struct wait_spin sp;
 
 	do {
 		before = clock_monotonic_ns();
@@ -80,7 +80,7 @@ static void *long_waits(void *arg)
 /* Spins to the end of its window, in steps in which nobody took the processor; *why it ends. */
 static bool vain_spin(uint64_t *now, enum vma_slept *why)
 {
-	struct spin sp;
+	struct wait_spin sp;
 	bool spins = spin_begin(&sp, &memory, *now);
 
 	memory.level = 3; /* 13 us */
@@ -123,7 +123,7 @@ static void *budget(void *arg)
 static void *neighbour(void *arg)
 {
 	uint64_t now = clock_monotonic_ns() - 5000 * MS, for_ns = MS;
-	struct spin sp;
+	struct wait_spin sp;
 
 	(void)arg;
 	for (int i = 0; i < 5; i++, for_ns *= 2) {
@@ -155,7 +155,7 @@ static void *neighbour(void *arg)
 static void *late_yield(void *arg)
 {
 	uint64_t now = clock_monotonic_ns() - 3 * MS;
-	struct spin sp;
+	struct wait_spin sp;
 
 	(void)arg;
 	memory.level = 0;
@@ -174,9 +174,9 @@ static sem_t has_place, may_end;
 /* True: it spun beyond the moment in which it needs no place. */
 static bool spins_longer(void)
 {
-	struct spin_memory own = {0};
+	struct wait_spin_memory own = {0};
 	uint64_t now = clock_monotonic_ns();
-	struct spin sp;
+	struct wait_spin sp;
 
 	if (!spin_begin(&sp, &own, now))
 		return false; /* its last yield was late: somebody else uses the machine */

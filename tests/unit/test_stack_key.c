@@ -108,21 +108,21 @@ static void keys_of_different_logics_never_meet(void **state)
 static void a_wish_wins_and_a_profile_has_rings_of_its_own(void **state)
 {
 	struct stack_client a = client(1, 1), b = client(1, 2);
-	stack_wish user = stack_wish_make(STACK_BY_USER, 0, 0),
-		   other = stack_wish_make(STACK_BY_USER, 0, 1),
-		   common = stack_wish_make(STACK_BY_IF, 0, 0),
-		   apart = stack_wish_make(STACK_BY_IF, 1, 0);
+	stack_ring_attr user = stack_ring_attr_make(STACK_BY_USER, 0, 0),
+			other = stack_ring_attr_make(STACK_BY_USER, 0, 1),
+			common = stack_ring_attr_make(STACK_BY_IF, 0, 0),
+			apart = stack_ring_attr_make(STACK_BY_IF, 1, 0);
 
 	(void)state;
-	assert_true(stack_key_wished(0, STACK_BY_IP, &a) == stack_key_by(STACK_BY_IP, &a));
-	assert_int_equal(stack_key_wished(common, STACK_BY_IP, &a), 0);
-	assert_true(stack_key_wished(apart, STACK_BY_IF, &a) != 0);
-	assert_true(stack_key_wished(user, STACK_BY_IF, &a) ==
-		    stack_key_wished(user, STACK_BY_IP, &b));
-	assert_true(stack_key_wished(user, STACK_BY_IF, &a) !=
-		    stack_key_wished(other, STACK_BY_IF, &a));
-	assert_int_equal(stack_wish_logic(user, STACK_BY_IF), STACK_BY_USER);
-	assert_int_equal(stack_wish_logic(0, STACK_BY_CORE), STACK_BY_CORE);
+	assert_true(stack_key_by_attr(0, STACK_BY_IP, &a) == stack_key_by(STACK_BY_IP, &a));
+	assert_int_equal(stack_key_by_attr(common, STACK_BY_IP, &a), 0);
+	assert_true(stack_key_by_attr(apart, STACK_BY_IF, &a) != 0);
+	assert_true(stack_key_by_attr(user, STACK_BY_IF, &a) ==
+		    stack_key_by_attr(user, STACK_BY_IP, &b));
+	assert_true(stack_key_by_attr(user, STACK_BY_IF, &a) !=
+		    stack_key_by_attr(other, STACK_BY_IF, &a));
+	assert_int_equal(stack_ring_attr_logic(user, STACK_BY_IF), STACK_BY_USER);
+	assert_int_equal(stack_ring_attr_logic(0, STACK_BY_CORE), STACK_BY_CORE);
 }
 
 static void a_pinned_thread_has_one_processor_and_its_ring(void **state)

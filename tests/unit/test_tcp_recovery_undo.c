@@ -94,7 +94,7 @@ static void a_dsack_for_each_retransmission_undoes_the_reduction(void **state)
 	fake_ack(4000);
 	fake_pass(5 * MS);
 	fake_sack(4000, 0, 1000);
-	assert_int_equal(c->undo, false);
+	assert_int_equal(c->can_undo, false);
 	assert_int_equal(f.ts.n.undo, 1);
 	assert_true(c->cc.cwnd >= 10);
 	assert_true(c->cc.ssthresh >= 30);

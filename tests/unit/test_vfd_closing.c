@@ -302,6 +302,202 @@ static void every_way_of_closing_ends_the_watches(void **state)
 	wrong_close = 0;
 }
 
+/* --- who has read os_fd under the object's lock */
+
+static struct thing used;
+static pthread_mutex_t use_lock = PTHREAD_MUTEX_INITIALIZER; /* the object's */
+static _Atomic bool is_read, is_awaited, is_closed;
+
+static void awaited(struct vfd *v)
+{
+	assert_ptr_equal(v, &used.vfd);
+	is_awaited = true;
+	pthread_mutex_lock(&use_lock);
+	pthread_mutex_unlock(&use_lock);
+}
+
+static const struct vfd_ops used_ops = {.close = thing_close, .renumbered = awaited};
+
+/* The inode of the number that it has read, when the closer waits for it or is done. */
+static void *use_os_fd(void *arg)
+{
+	unsigned long inode;
+	int fd;
+
+	(void)arg;
+	pthread_mutex_lock(&use_lock);
+	fd = used.vfd.os_fd;
+	is_read = true;
+	while (!is_awaited && !is_closed)
+		sched_yield();
+	inode = inode_of(fd);
+	pthread_mutex_unlock(&use_lock);
+	return (void *)inode;
+}
+
+static int number, copy, other;
+
+static void by_close(void)
+{
+	assert_int_equal(vfd_close(number), 0);
+}
+
+/* As close_range() and fclose(): the kernel closes it behind that. */
+static void by_forget(void)
+{
+	vfd_forget(number);
+	assert_int_equal(libc.close(number), 0);
+}
+
+/* As dup2(), which closes it in the middle. */
+static void by_copy_onto_it(void)
+{
+	struct vfd_dup d;
+
+	vfd_park(number);
+	assert_true(vfd_dup_begin(&d, other));
+	vfd_dup_end(&d, libc.dup2(other, number));
+}
+
+/* The number that a call had it by, of which copies were made after its last one was closed. */
+static void by_the_end_of_a_call(void)
+{
+	vfd_let_go();
+}
+
+static void by_disowning(void)
+{
+	assert_true(vfd_disown(&used.vfd));
+}
+
+static const struct {
+	const char *what;
+	void (*close)(void);
+	bool parked; /* os_fd is a number of our own */
+} ways[] = {
+	{"close()", by_close, false},	    {"close_range()", by_forget, false},
+	{"dup2()", by_copy_onto_it, false}, {"the end of a call", by_the_end_of_a_call, true},
+	{"disowning", by_disowning, true},
+};
+
+static void open_used(bool parked)
+{
+	number = new_fd();
+	thing_init(&used);
+	used.vfd.ops = &used_ops;
+	thing_install(&used, number);
+	if (parked) {
+		assert_true(vfd_hold(&used.vfd, number));
+		vfd_park(number);
+		assert_true(used.vfd.parked);
+	}
+	copy = libc.dup(number);
+	assert_true(vfd_dup(number, copy));
+	assert_int_equal(used.vfd.os_fd == number, !parked);
+}
+
+static void close_used(bool held)
+{
+	if (held)
+		vfd_let_go();
+	vfd_close(number);
+	vfd_close(copy);
+	vfd_close(other);
+	assert_int_equal(vfd_count, 0);
+	wrong_close = 0;
+}
+
+/* Else a connection is handed over to whoever has got the number meanwhile. */
+static void a_number_is_closed_when_nobody_uses_it(void **state)
+{
+	struct thing stranger;
+	unsigned wrong = 0;
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
+		unsigned long inode;
+		pthread_t user;
+		void *found;
+
+		other = new_fd();
+		thing_init(&stranger);
+		thing_install(&stranger, other);
+		open_used(ways[i].parked);
+		inode = used.inode;
+		is_read = is_awaited = is_closed = false;
+		assert_int_equal(pthread_create(&user, NULL, use_os_fd, NULL), 0);
+		while (!is_read)
+			sched_yield();
+		ways[i].close();
+		is_closed = true;
+		pthread_join(user, &found);
+		printf("by %s: %s\n", ways[i].what,
+		       !found			       ? "closed under its user"
+		       : (unsigned long)found == inode ? "its user is waited for"
+						       : "a stranger's");
+		wrong += (unsigned long)found != inode;
+		close_used(ways[i].close == by_disowning);
+	}
+	assert_int_equal(wrong, 0);
+}
+
+/* --- dup2() onto a number that another thread is closing */
+
+static _Atomic bool copies, is_copied;
+
+static void *copy_onto_it(void *arg)
+{
+	struct vfd_dup d;
+
+	(void)arg;
+	copies = true;
+	assert_true(vfd_dup_onto(&d, other, number));
+	vfd_dup_end(&d, libc.dup2(other, number));
+	is_copied = true;
+	return NULL;
+}
+
+/* Gives it all the time to come between. */
+static int slow_close(struct vfd *v, int fd)
+{
+	pthread_t copier;
+
+	(void)v;
+	assert_int_equal(pthread_create(&copier, NULL, copy_onto_it, NULL), 0);
+	pthread_detach(copier);
+	while (!copies)
+		sched_yield();
+	for (int i = 0; i < 1000 && !is_copied; i++)
+		clock_sleep_ns(100000);
+	return vfd_release(fd);
+}
+
+static const struct vfd_ops slow_ops = {.close = slow_close};
+
+/* As the kernel does it: the one is closed, and then the number is the copy's. */
+static void a_copy_onto_a_number_that_is_being_closed_stays(void **state)
+{
+	struct thing stranger;
+
+	(void)state;
+	other = new_fd();
+	thing_init(&stranger);
+	thing_install(&stranger, other);
+	number = new_fd();
+	thing_init(&used);
+	used.vfd.ops = &slow_ops;
+	thing_install(&used, number);
+	assert_int_equal(vfd_close(number), 0);
+	while (!is_copied)
+		sched_yield();
+	assert_ptr_equal(vfd_get(number), &stranger.vfd);
+	assert_int_equal(inode_of(number), stranger.inode);
+	assert_int_equal(stranger.vfd.nfds, 2);
+	vfd_close(number);
+	vfd_close(other);
+	assert_int_equal(vfd_count, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -310,6 +506,8 @@ int main(void)
 		cmocka_unit_test(no_call_sleeps_on_a_socket_that_is_being_closed),
 		cmocka_unit_test(a_copy_onto_another_object_takes_its_place_at_once),
 		cmocka_unit_test(every_way_of_closing_ends_the_watches),
+		cmocka_unit_test(a_number_is_closed_when_nobody_uses_it),
+		cmocka_unit_test(a_copy_onto_a_number_that_is_being_closed_stays),
 	};
 
 	libc_load();

@@ -4,6 +4,7 @@
  * consumer adds its watch, looks, and sleeps. Thousands of hand-offs, one at a time; a sleep that
  * lasts to its deadline with something there was told of nothing.
  */
+#include <fcntl.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -14,6 +15,7 @@
 #include <cmocka.h>
 
 #include "fake_vfd.h"
+#include "runtime/atfork.h"
 #include "runtime/runtime.h"
 #include "wait/call.h"
 #include "wait/own.h"
@@ -21,7 +23,7 @@
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__) || defined(VMA_CHECK)
 #define ROUNDS 5000
 #else
-#define ROUNDS 50000
+#define ROUNDS 15000
 #endif
 #define DEADLINE_NS 10000000000ull
 
@@ -76,7 +78,7 @@ static void *producer(void *arg)
 	return NULL;
 }
 
-static struct spin_memory memory;
+static struct wait_spin_memory memory;
 
 static void take_one(int round)
 {
@@ -174,7 +176,7 @@ static void a_close_ends_the_sleep(void **state)
 
 static struct sleeper {
 	struct fake target;
-	struct spin_memory memory;
+	struct wait_spin_memory memory;
 	pthread_t thread;
 	_Atomic unsigned got;
 	_Atomic bool over;
@@ -381,6 +383,35 @@ static void a_thread_has_what_another_gave_back(void **state)
 	assert_non_null(own[1]);
 }
 
+/* Has waited before a fork(), and gets no descriptor after it. */
+static void *waits_in_vain(void *arg)
+{
+	struct rlimit before, none = {0, 0};
+
+	(void)arg;
+	assert_true(wait_evfd() > 0);
+	getrlimit(RLIMIT_NOFILE, &before);
+	none.rlim_max = before.rlim_max;
+	/* The child's, and what it is allowed: nothing, not even above that. */
+	atfork_child();
+	own_fd_limit_keep();
+	setrlimit(RLIMIT_NOFILE, &none);
+	assert_true(wait_evfd() < 0);
+	setrlimit(RLIMIT_NOFILE, &before);
+	own_fd_limit_unkeep();
+	return NULL;
+}
+
+static void a_thread_without_a_descriptor_closes_none(void **state)
+{
+	pthread_t t;
+
+	(void)state;
+	assert_int_equal(pthread_create(&t, NULL, waits_in_vain, NULL), 0);
+	pthread_join(t, NULL);
+	assert_true(fcntl(0, F_GETFD) >= 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -390,6 +421,7 @@ int main(void)
 		cmocka_unit_test(no_wakeup_is_missed),
 		cmocka_unit_test(a_close_ends_the_sleep),
 		cmocka_unit_test(one_sleeps_on_the_ring_for_all),
+		cmocka_unit_test(a_thread_without_a_descriptor_closes_none),
 	};
 
 	libc_load();

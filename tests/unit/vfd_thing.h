@@ -9,6 +9,7 @@
 
 #include "runtime/libc.h"
 #include "fd/fd.h"
+#include "vfd_dup.h"
 
 /* A vfd that knows which kernel object it is the front of. */
 struct thing {

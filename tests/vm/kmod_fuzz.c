@@ -182,7 +182,7 @@ static void do_unconn(void)
 static void do_junk(void)
 {
 	const unsigned long real[] = {VMA_KMOD_SETUP, VMA_KMOD_CONN, VMA_KMOD_UNCONN,
-				      VMA_KMOD_REGION};
+				      VMA_KMOD_REGION, VMA_KMOD_SECRET};
 	unsigned long number = _IOC(below(4), VMA_KMOD_IOC, below(6), below(128));
 	uint64_t words[32];
 	unsigned zeros = 1 + below(8);
@@ -190,7 +190,7 @@ static void do_junk(void)
 	if (one_in(4))
 		number = draw() & 0xffffffff;
 	else if (!one_in(3))
-		number = real[below(4)];
+		number = real[below(5)];
 	for (unsigned i = 0; i < 32; i++)
 		words[i] = one_in(zeros) ? draw() : 0;
 	count(JUNK, ioctl(dev, number, one_in(8) ? (void *)(uintptr_t)draw() : words));

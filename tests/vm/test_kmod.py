@@ -156,7 +156,7 @@ def test_it_can_be_unloaded_and_loaded_again():
     rmmod()
     assert not SYSFS.exists() and not os.path.exists("/dev/vma")
     insmod()
-    assert (SYSFS / "version").read_text().split()[1:] == ["abi", "1", "stats", "4"]
+    assert (SYSFS / "version").read_text().split()[1:] == ["abi", "1", "stats", "5"]
 
 
 def test_a_process_opens_it_once_at_a_time():

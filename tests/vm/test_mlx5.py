@@ -89,7 +89,8 @@ def wire(library, tmp_path_factory):
 def net(wire, request):
     """The two hosts, nothing broken and nothing running."""
     wire.neighbours()
-    wire.before = {h: {name: h.card[name] for name in ("tx_frames", "tx_wqes", "dm_reads", "rx_frames", "tx_errors", "rx_errors", "rules_made", "sessions")} for h in (wire.a, wire.b)}
+    counters = "tx_frames", "tx_wqes", "dm_reads", "rx_frames", "tx_errors", "rx_errors", "rules_made", "sessions"
+    wire.before = {h: {name: h.card[name] for name in counters} for h in (wire.a, wire.b)}
     complaints = wire.complained()
     try:
         yield wire
@@ -262,6 +263,23 @@ def test_messages_of_one_call_share_descriptors(net):
         assert b.do("[s.recv(2000) for _ in range(60)] == [bytes([i]) * (20 + i * 23 % 300 + i % 2) for i in range(60)]") is True
         assert count(net.a, "tx_frames") - frames == 60
         assert count(net.a, "tx_wqes") - wqes < 20
+
+
+@pytest.mark.parametrize("wanted", [1, 0])
+def test_without_vma_bf_the_doorbell_is_all_that_is_written(net, wanted):
+    """What the ring has of the device's registers is shown to the program: 96 bytes of its send queue, behind the first 16."""
+    with App(net.a, True, env={"VMA_BF": wanted}) as a, App(net.b, False) as b:
+        b.do("s = udp(7000)")
+        a.do("from extra_app import *; s = udp(7001); ready(s); s.sendto(b'first', (PEER, 7000))")
+        assert b.do("s.recv(2000)") == b"first"
+        a.do("room = ctypes.create_string_buffer(200); api('get_ring_direct_descriptors', ring_fds(s)[0], room)")
+        size = a.do("struct.unpack_from('I', room, 16 + 88)[0]")
+        print(f"BlueFlame registers of {size} bytes")
+        assert (size > 0) == wanted
+        frames = count(net.a, "tx_frames")
+        a.do("[s.sendto(bytes([k]) * (20 + k), (PEER, 7000)) and None for k in range(100)]")
+        assert b.do("[s.recv(2000) for k in range(100)] == [bytes([k]) * (20 + k) for k in range(100)]") is True
+        assert count(net.a, "tx_frames") - frames == 100
 
 
 @pytest.mark.parametrize("bytes_, there", [(16384, True), (1 << 20, False)])

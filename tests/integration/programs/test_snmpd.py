@@ -7,7 +7,8 @@ from serving import ended, start
 def test_a_walk(net):
     conf = net.tmp / "conf"
     conf.write_text("rocommunity public\nsysLocation here\n")
-    server = start(net, ["env", f"SNMP_PERSISTENT_DIR={net.tmp}", "snmpd", "-f", "-C", "-c", conf, "-Lf", net.tmp / "log", f"udp:{net.a.ip4}:1161"], 1161, "udp")
+    command = ["env", f"SNMP_PERSISTENT_DIR={net.tmp}", "snmpd", "-f", "-C", "-c", conf, "-Lf", net.tmp / "log", f"udp:{net.a.ip4}:1161"]
+    server = start(net, command, 1161, "udp")
     at = ["-v2c", "-c", "public", "-On", "-t", "5", f"{net.a.ip4}:1161"]
     net.b.run(["snmpget", *at, ".1.3.6.1.2.1.1.6.0"])
     net.neighbours()
