@@ -2,10 +2,9 @@
 /*
  * market <group> <port> <interface address> <exchange address> <exchange port> <orders>: a price
  * comes by multicast, is looked at in the receive callback, and an order leaves by TCP from there.
- * Prints the median time from the packet's stamp to the end of send(), in microseconds.
+ * Without the library recvmsg() brings it. Prints the median microseconds from stamp to order.
  *
- *   gcc -o market market.c && LD_PRELOAD=libvma.so ./market 239.1.1.1 7000 192.0.2.1 192.0.2.2 7001
- * 100
+ *   LD_PRELOAD=libvma.so ./market 239.1.1.1 7000 192.0.2.1 192.0.2.2 7001 100
  */
 #include <arpa/inet.h>
 #include <mellanox/vma_extra.h>
@@ -33,28 +32,45 @@ static void check(int ok, const char *what)
 }
 
 /* The message is "<price>"; whatever is below 100 is bought. */
-static vma_recv_callback_retval_t tick(int fd, size_t n, struct iovec iov[],
-				       struct vma_info_t *info, void *context)
+static void look(struct market *m, const struct iovec *message, struct timespec stamp)
 {
-	struct market *m = context;
 	struct timespec now;
-	char order[32];
+	char order[32] = "";
 	int len, price;
 
-	(void)fd;
-	if (n != 1 || iov[0].iov_len >= sizeof(order) || m->orders == m->wanted)
-		return VMA_PACKET_DROP;
-	memcpy(order, iov[0].iov_base, iov[0].iov_len);
-	order[iov[0].iov_len] = 0;
+	if (message->iov_len >= sizeof(order) || m->orders == m->wanted)
+		return;
+	memcpy(order, message->iov_base, message->iov_len);
 	price = atoi(order);
 	if (price >= 100)
-		return VMA_PACKET_DROP;
+		return;
 	len = snprintf(order, sizeof(order), "buy at %d\n", price);
 	check(send(m->exchange, order, (size_t)len, MSG_NOSIGNAL) == len, "send");
 	clock_gettime(CLOCK_REALTIME, &now);
-	m->us[m->orders++] = (double)(now.tv_sec - info->sw_timestamp.tv_sec) * 1e6 +
-			     (double)(now.tv_nsec - info->sw_timestamp.tv_nsec) / 1e3;
+	m->us[m->orders++] = (double)(now.tv_sec - stamp.tv_sec) * 1e6 +
+			     (double)(now.tv_nsec - stamp.tv_nsec) / 1e3;
+}
+
+static vma_recv_callback_retval_t tick(int fd, size_t n, struct iovec iov[],
+				       struct vma_info_t *info, void *context)
+{
+	(void)fd;
+	if (n == 1)
+		look(context, &iov[0], info->sw_timestamp);
 	return VMA_PACKET_DROP;
+}
+
+static void kernel_tick(int fd, struct market *m)
+{
+	char data[32], control[128];
+	struct iovec iov = {data, sizeof(data)};
+	struct msghdr msg = {NULL, 0, &iov, 1, control, sizeof(control), 0};
+	ssize_t n = recvmsg(fd, &msg, 0);
+	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+
+	check(n >= 0 && c && c->cmsg_type == SCM_TIMESTAMPNS, "recvmsg");
+	iov.iov_len = (size_t)n;
+	look(m, &iov, *(struct timespec *)CMSG_DATA(c));
 }
 
 static struct sockaddr_in address(const char *ip, const char *port)
@@ -67,9 +83,7 @@ static struct sockaddr_in address(const char *ip, const char *port)
 
 static int by_size(const void *a, const void *b)
 {
-	const double *x = a, *y = b;
-
-	return (*x > *y) - (*x < *y);
+	return *(const double *)a > *(const double *)b ? 1 : -1;
 }
 
 int main(int argc, char **argv)
@@ -78,13 +92,10 @@ int main(int argc, char **argv)
 	struct sockaddr_in prices, exchange;
 	static struct market m;
 	struct ip_mreq join;
-	struct pollfd p;
 	int fd, on = 1;
 
-	if (argc != 7 || !api) {
-		fprintf(stderr, argc != 7 ? "usage: market <group> <port> <interface address> "
-					    "<exchange address> <port> <orders>\n"
-					  : "market: libvma.so is not preloaded\n");
+	if (argc != 7) {
+		fprintf(stderr, "market: six arguments, as its first lines say\n");
 		return 2;
 	}
 	prices = address(argv[1], argv[2]);
@@ -95,17 +106,15 @@ int main(int argc, char **argv)
 	setsockopt(m.exchange, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 	fd = socket(AF_INET, SOCK_DGRAM, 0);
 	check(!bind(fd, (struct sockaddr *)&prices, sizeof(prices)), "bind");
-	join = (struct ip_mreq){.imr_multiaddr = prices.sin_addr};
-	check(inet_pton(AF_INET, argv[3], &join.imr_interface) == 1, argv[3]);
+	join = (struct ip_mreq){prices.sin_addr, address(argv[3], "0").sin_addr};
 	check(!setsockopt(fd, IPPROTO_IP, IP_ADD_MEMBERSHIP, &join, sizeof(join)), "join");
-	check(!api->register_recv_callback(fd, tick, &m), "register_recv_callback");
-	p = (struct pollfd){.fd = fd, .events = POLLIN};
-	poll(&p, 1, 0);
-	printf("ready\n");
-	fflush(stdout);
+	check(api ? !api->register_recv_callback(fd, tick, &m)
+		  : !setsockopt(fd, SOL_SOCKET, SO_TIMESTAMPNS, &on, sizeof(on)),
+	      "prices");
 	while (m.orders < m.wanted)
-		poll(&p, 1, 1000);
+		api ? (void)poll(&(struct pollfd){fd, POLLIN, 0}, 1, 1000) : kernel_tick(fd, &m);
 	qsort(m.us, m.orders, sizeof(m.us[0]), by_size);
-	printf("%u orders, tick to trade %.1f us\n", m.orders, m.us[m.orders / 2]);
+	printf("%s: %u orders, tick to trade %.1f us\n", api ? "libvma" : "kernel", m.orders,
+	       m.us[m.orders / 2]);
 	return 0;
 }
