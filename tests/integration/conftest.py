@@ -5,11 +5,12 @@ namespaces, and by a file in this process.
 """
 
 import signal
+import socket
 
 import pytest
 
 from leftovers import Worker, of_host
-from netns import Net
+from netns import Net, wait_for
 
 pytest_plugins = ["net_fixtures"]
 now = {}  # the file that runs, and what this process had at its beginning
@@ -19,6 +20,24 @@ def pytest_configure(config):
     config.leftovers_of = of_host
     # Under nohup it is ignored, and so it would be by the programs that tests end with it.
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+def pytest_sessionstart(session):
+    """The kernel begins to stamp some time after the first socket asks for it (a worker thread of the kernel's does it), and a
+    datagram that comes before has no stamp. So one socket asks as long as tests run, and its first stamp is waited for."""
+    s = session.config.stamped = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    s.bind(("127.0.0.1", 0))
+    s.setsockopt(socket.SOL_SOCKET, 37, 0x18)
+
+    def stamped():
+        s.sendto(b"x", s.getsockname())
+        return s.recvmsg(1, 200)[1]
+    wait_for(stamped, 10, "a stamp")
+
+
+def pytest_unconfigure(config):
+    if hasattr(config, "stamped"):
+        config.stamped.close()
 
 
 @pytest.hookimpl(tryfirst=True)
