@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <linux/close_range.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <unistd.h>
 
@@ -71,10 +72,29 @@ static bool is_hidden(int fd)
 	return unlikely(own_fd_is(fd) && !from_library());
 }
 
+/*
+ * No socket of ours. Perhaps no descriptor of the program's at all: a daemon closes all numbers.
+ * It can be cancelled before, as close(2), but not while numbers are barred.
+ */
+static int close_plain(int fd)
+{
+	int cancel, ret;
+
+	pthread_testcancel();
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+	own_fd_bar();
+	ret = libc.close(fd);
+	own_fd_unbar();
+	pthread_setcancelstate(cancel, NULL);
+	return ret;
+}
+
 static int do_close(int fd)
 {
 	if (unlikely(own_fd_is(fd)))
 		return from_library() ? own_fd_close(fd) : fail(EBADF);
+	if (!vfd_get(fd) && !from_library())
+		return close_plain(fd);
 	return KEEP_ERRNO(vfd_close(fd));
 }
 
@@ -132,9 +152,11 @@ static int close_programs(unsigned first, unsigned last, int flags)
 	int ret;
 
 	/* What another thread opened for the library between look and close would go, too. */
+	own_fd_bar();
 	own_fd_limit_lock();
 	ret = close_others(first, last, flags);
 	own_fd_limit_unlock();
+	own_fd_unbar();
 	return ret;
 }
 
@@ -267,6 +289,30 @@ static struct vfd *replacing(int oldfd, int newfd)
 	return v;
 }
 
+/*
+ * newfd may be free, and the library's for a moment: the kernel would say EBUSY, or replace that
+ * one and see the copy moved away instead.
+ */
+static int barred_dup2(int oldfd, int newfd)
+{
+	int ret;
+
+	own_fd_bar();
+	ret = libc.dup2(oldfd, newfd);
+	own_fd_unbar();
+	return ret;
+}
+
+static int barred_dup3(int oldfd, int newfd, int flags)
+{
+	int ret;
+
+	own_fd_bar();
+	ret = libc.dup3(oldfd, newfd, flags);
+	own_fd_unbar();
+	return ret;
+}
+
 /* newfd was not in the table; what has come there meanwhile goes. Returns ret, dup2()'s. */
 static int dup_plain(int newfd, int ret)
 {
@@ -292,7 +338,7 @@ static int do_dup2(int oldfd, int newfd)
 {
 	if (is_closed(oldfd) || is_hidden(newfd))
 		return fail(EBADF);
-	return COPIED_ONTO(oldfd, newfd, libc.dup2(oldfd, newfd));
+	return COPIED_ONTO(oldfd, newfd, barred_dup2(oldfd, newfd));
 }
 
 PRELOAD int dup2(int oldfd, int newfd)
@@ -310,7 +356,7 @@ static int do_dup3(int oldfd, int newfd, int flags)
 		return own_fd_dup3(oldfd, newfd, flags); /* in the place of one of ours */
 	if (is_closed(oldfd) || is_hidden(newfd))
 		return fail(EBADF);
-	return COPIED_ONTO(oldfd, newfd, libc.dup3(oldfd, newfd, flags));
+	return COPIED_ONTO(oldfd, newfd, barred_dup3(oldfd, newfd, flags));
 }
 
 PRELOAD int dup3(int oldfd, int newfd, int flags)

@@ -45,12 +45,14 @@ static void fork_prepare(void)
 	stacks_fork_prepare();
 	vfd_fork_prepare(); /* before the next: signals are blocked from here on */
 	worker_fork_prepare();
+	own_fd_bar(); /* the child would have a descriptor of ours that nobody there knows */
 	own_fd_limit_lock();
 }
 
 static void fork_parent(void)
 {
 	own_fd_limit_unlock();
+	own_fd_unbar();
 	worker_fork_parent();
 	vfd_fork_parent();
 	stacks_fork_parent();

@@ -28,9 +28,20 @@
 /* Of an OWN_FD() of another thread, which takes microseconds where nobody else runs: 500 ms. */
 #define LOOKS_MOST 5000
 #define LOOK_NS 100000
+/* Of OWN_FD(), while a number is closed, and of who closes. 50 ms: its data may be written first.
+ */
+#define LOOKS_BARRED 500
 
 _Atomic uint64_t own_fd_bits[OWN_FD_MAX / 64];
 _Atomic uint32_t own_fd_begun, own_fd_over;
+/* Threads between own_fd_bar() and own_fd_unbar(). */
+static _Atomic uint32_t barred;
+/* OWN_FD()s that wait for those. They come first: who closes all numbers has no pauses. */
+static _Atomic uint32_t held_up;
+/* This thread's of own_fd_begun: a handler does not wait for what it has interrupted. */
+static __thread uint32_t begun_here;
+/* Of this thread: it is one of barred. Also after a handler has left close() by siglongjmp(). */
+static __thread bool barring;
 
 /*
  * Guards every change of the entries, the closing of what is entered, and RLIMIT_NOFILE while it is
@@ -60,7 +71,69 @@ void own_fd_forked(void)
 {
 	limit_kept = 0; /* by threads that the child does not have */
 	atomic_store(&own_fd_over, atomic_load(&own_fd_begun));
+	atomic_store(&barred, 0);
+	atomic_store(&held_up, 0);
+	begun_here = 0;
+	barring = false;
 	own_fd_limit_unlock();
+}
+
+static void wait_for_the_bar(void)
+{
+	atomic_fetch_add(&held_up, 1);
+	for (int looks = 0; atomic_load(&barred) && looks < LOOKS_BARRED; looks++) {
+		atomic_fetch_add(&own_fd_over, 1);
+		clock_sleep_ns(LOOK_NS);
+		atomic_fetch_add(&own_fd_begun, 1);
+	}
+	atomic_fetch_sub(&held_up, 1);
+}
+
+/* The stores of both sides come before their loads: one of the two sees the other one. */
+void own_fd_begin(void)
+{
+	begun_here++;
+	atomic_fetch_add(&own_fd_begun, 1);
+	if (__builtin_expect(atomic_load(&barred) && !barring, 0))
+		wait_for_the_bar();
+}
+
+void own_fd_end(void)
+{
+	atomic_fetch_add(&own_fd_over, 1);
+	begun_here--;
+}
+
+/* Other threads are in none. over is read first: what ends between the two counts as being there.
+ */
+static bool others_are_out(void)
+{
+	uint32_t over = atomic_load(&own_fd_over);
+
+	return atomic_load(&own_fd_begun) - over == begun_here;
+}
+
+void own_fd_bar(void)
+{
+	int err = errno;
+
+	if (!barring) {
+		for (int looks = 0; atomic_load(&held_up) && looks < LOOKS_BARRED; looks++)
+			clock_sleep_ns(LOOK_NS);
+		barring = true;
+		atomic_fetch_add(&barred, 1);
+	}
+	for (int looks = 0; !others_are_out() && looks < LOOKS_MOST; looks++)
+		clock_sleep_ns(LOOK_NS);
+	errno = err;
+}
+
+void own_fd_unbar(void)
+{
+	if (!barring)
+		return;
+	barring = false;
+	atomic_fetch_sub(&barred, 1);
 }
 
 void own_fd_limit_keep(void)

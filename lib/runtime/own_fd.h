@@ -41,15 +41,16 @@ static inline bool own_fd_is(int fd)
  * Around what gives the library a number of the program's until own_fd_adopt() has moved it; and
  * around what opens and closes a file without our seeing it (fopen() of a library under us).
  */
-static inline void own_fd_begin(void)
-{
-	atomic_fetch_add(&own_fd_begun, 1);
-}
-
-static inline void own_fd_end(void)
-{
-	atomic_fetch_add(&own_fd_over, 1);
-}
+void own_fd_begin(void);
+void own_fd_end(void);
+/*
+ * Around a call of the program's that closes whatever stands under a number, be it nothing of the
+ * program's (a loop over all numbers, dup2(2) onto a free one), and around fork(): no OWN_FD() has
+ * such a number meanwhile. Where a program's call blocks, it holds up OWN_FD() for milliseconds at
+ * most. No OWN_FD() in between, no cancellation point.
+ */
+void own_fd_bar(void);
+void own_fd_unbar(void);
 
 /*
  * The descriptor that call (an expression which may run twice) makes, under a number of our own.

@@ -165,14 +165,9 @@ static void replace(int udp, int tcp)
 
 	strangers("before it");
 	for (int fd = 3; fd < NUMBERS; fd++) {
-		int got;
-
 		if (mine[fd])
 			continue;
-		/* A thread of the library's opens one just there (dup(2): EBUSY). */
-		while ((got = dup2(null, fd)) < 0 && errno == EBUSY)
-			;
-		if (got == fd) {
+		if (dup2(null, fd) == fd) {
 			done++;
 			last = fd;
 			close(fd);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * lib/runtime/own_fd.c: a socket of the program has the lowest free number, also when the library
- * makes a descriptor at the same time.
+ * makes a descriptor at the same time; and what the program closes is not the library's then.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -9,6 +9,8 @@
 #include <semaphore.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/resource.h>
@@ -16,8 +18,9 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "runtime/runtime.h"
+#include "runtime/clock.h"
 #include "runtime/own_fd.h"
+#include "runtime/runtime.h"
 
 static sem_t made, may_move;
 
@@ -133,6 +136,89 @@ static void what_fails_stays(void **state)
 	assert_int_equal(errno, EINVAL);
 }
 
+static _Atomic bool asks;
+
+static void *closes(void *arg)
+{
+	asks = true;
+	own_fd_bar();
+	*(bool *)arg = atomic_load(&own_fd_begun) == atomic_load(&own_fd_over);
+	own_fd_unbar();
+	return NULL;
+}
+
+static void who_closes_waits_for_the_library(void **state)
+{
+	pthread_t t, other;
+	bool alone = false;
+	int own = -1;
+
+	(void)state;
+	sem_init(&made, 0, 0);
+	sem_init(&may_move, 0, 0);
+	assert_int_equal(pthread_create(&t, NULL, library, &own), 0);
+	sem_wait(&made);
+	assert_int_equal(pthread_create(&other, NULL, closes, &alone), 0);
+	while (!asks)
+		sched_yield();
+	clock_sleep_ns(1000000); /* rather inside than not; right both ways */
+	sem_post(&may_move);
+	assert_int_equal(pthread_join(t, NULL), 0);
+	assert_int_equal(pthread_join(other, NULL), 0);
+	assert_true(alone);
+	own_fd_close(own);
+}
+
+static uint32_t over_before;
+static bool has_waited;
+
+static int looks_back(void)
+{
+	has_waited = atomic_load(&own_fd_over) != over_before;
+	return raw.open("/dev/null", O_RDONLY | O_CLOEXEC);
+}
+
+static void *library_looks_back(void *arg)
+{
+	*(int *)arg = OWN_FD(looks_back());
+	return NULL;
+}
+
+static void the_library_waits_for_who_closes(void **state)
+{
+	pthread_t t;
+	int own = -1;
+
+	(void)state;
+	own_fd_bar();
+	over_before = atomic_load(&own_fd_over);
+	assert_int_equal(pthread_create(&t, NULL, library_looks_back, &own), 0);
+	while (atomic_load(&own_fd_over) == over_before)
+		sched_yield();
+	own_fd_unbar();
+	assert_int_equal(pthread_join(t, NULL), 0);
+	assert_true(has_waited);
+	own_fd_close(own);
+	over_before = atomic_load(&own_fd_over);
+	own_fd_close(OWN_FD(looks_back()));
+	assert_false(has_waited);
+}
+
+/* A handler of the same thread: it would wait for itself. */
+static void nobody_waits_for_himself(void **state)
+{
+	(void)state;
+	own_fd_begin();
+	own_fd_bar();
+	own_fd_bar();
+	over_before = atomic_load(&own_fd_over);
+	own_fd_close(OWN_FD(looks_back()));
+	own_fd_unbar();
+	own_fd_unbar();
+	own_fd_end();
+	assert_false(has_waited);
+}
+
 /* The child has no thread that would end it. */
 static void a_child_waits_for_nobody(void **state)
 {
@@ -156,6 +242,9 @@ int main(void)
 		cmocka_unit_test(a_socket_has_the_lowest_number),
 		cmocka_unit_test(a_copy_has_the_lowest_number_from_the_one_asked_for),
 		cmocka_unit_test(what_fails_stays),
+		cmocka_unit_test(who_closes_waits_for_the_library),
+		cmocka_unit_test(the_library_waits_for_who_closes),
+		cmocka_unit_test(nobody_waits_for_himself),
 		cmocka_unit_test(a_child_waits_for_nobody),
 		cmocka_unit_test(a_number_above_the_limit_is_replaced),
 	};
