@@ -5,9 +5,11 @@ The program is put back where that can be. Where another one sits, the sockets g
 """
 
 import contextlib
+import fcntl
 import re
 import socket
 import subprocess
+import termios
 
 import pytest
 
@@ -62,9 +64,11 @@ def talk(net, app, c, u, offloaded):
             assert other.recv(100) == b"hello"
             app.answer()
             assert other.recv(100) == b""
-        # The peer has nothing left to acknowledge: a segment that comes while no program is there is the kernel's, which resets.
+        # The peer has nothing left to acknowledge, nor to send again: a segment that comes while no program is there is the
+        # kernel's, which resets.
         c.sendall(b"last")
         assert app.do("c.recv(100)") == b"last"
+        wait_for(lambda: fcntl.ioctl(c, termios.TIOCOUTQ, bytes(4)) == bytes(4), what="what was sent last to be acknowledged")
     print(f"{net.a.name}: {'offloaded' if offloaded else 'by the kernel'}: a connection, a listener and a datagram socket")
 
 
