@@ -258,7 +258,7 @@ static size_t prefix_put(char *out, size_t size, int level)
 	return len;
 }
 
-void log_vwrite(enum log_level level, const char *fmt, va_list ap)
+static void line_write(enum log_level level, const char *fmt, va_list ap)
 {
 	char line[LINE_MAX_BYTES];
 	/* Room for "...", the end of a colour and the newline. */
@@ -297,6 +297,65 @@ void log_vwrite(enum log_level level, const char *fmt, va_list ap)
 	errno = saved;
 }
 
+/* Of this thread, between log_news_begin() and log_news_end(). */
+static __thread struct log_told *told;
+
+void log_news_begin(struct log_told *t)
+{
+	told = t;
+}
+
+void log_news_end(void)
+{
+	told = NULL;
+}
+
+/* FNV-1a. Two lines with one hash: the second one is not said. */
+static uint32_t hash_of(const char *text)
+{
+	uint32_t hash = 2166136261u;
+
+	while (*text)
+		hash = (hash ^ (unsigned char)*text++) * 16777619u;
+	return hash;
+}
+
+static bool was_told(const char *line)
+{
+	const unsigned most = sizeof(told->lines) / sizeof(told->lines[0]);
+	uint32_t hash = hash_of(line);
+
+	for (unsigned i = 0; i < told->num && i < most; i++)
+		if (told->lines[i] == hash)
+			return true;
+	told->lines[told->num++ % most] = hash;
+	return false;
+}
+
+/* The level of a line that may have been said. */
+static enum log_level news_level(enum log_level level, const char *fmt, va_list ap)
+{
+	char line[LINE_MAX_BYTES];
+	int err = errno;
+	va_list copy;
+
+	if (level == LOG_PANIC || level >= LOG_DEBUG)
+		return level;
+	va_copy(copy, ap);
+	vsnprintf(line, sizeof(line), fmt, copy);
+	va_end(copy);
+	errno = err;
+	return was_told(line) ? LOG_DEBUG : level;
+}
+
+void log_vwrite(enum log_level level, const char *fmt, va_list ap)
+{
+	if (told)
+		level = news_level(level, fmt, ap);
+	if (log_enabled(level) || !told)
+		line_write(level, fmt, ap);
+}
+
 void log_write(enum log_level level, const char *fmt, ...)
 {
 	va_list ap;
@@ -322,6 +381,7 @@ void log_panic(const char *fmt, ...)
 void log_box(const char *fmt, ...)
 {
 	char text[LINE_MAX_BYTES], *at = text, *line;
+	struct log_told *news = told;
 	va_list ap;
 
 	if (!log_enabled(LOG_WARN))
@@ -329,10 +389,14 @@ void log_box(const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
+	if (told && was_told(text))
+		return;
+	told = NULL; /* its lines belong together */
 	log_write(LOG_WARN, BOX);
 	while ((line = strsep(&at, "\n")))
 		log_write(LOG_WARN, "* %s", line);
 	log_write(LOG_WARN, BOX);
+	told = news;
 }
 
 void log_high_level(void)

@@ -5,6 +5,7 @@
 
 #include <stdarg.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 enum log_level {
 	LOG_NONE = -1,
@@ -61,6 +62,20 @@ void log_vwrite(enum log_level level, const char *fmt, va_list ap)
 void log_box(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* The level is one that costs time (LOG_DEBUG and above): a box. */
 void log_high_level(void);
+
+/* Lines that have been said. All 0: none. */
+struct log_told {
+	uint32_t lines[32];
+	unsigned num;
+};
+
+/*
+ * For what is tried again and again: from begin to end a line of this thread's that told has is
+ * written at LOG_DEBUG only, and the others are entered there. The oldest are forgotten. told is
+ * the caller's, used by one thread at a time.
+ */
+void log_news_begin(struct log_told *told);
+void log_news_end(void);
 
 /*
  * What must never be: says so at LOG_PANIC and ends the process with SIGABRT. For mistakes of the

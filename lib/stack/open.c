@@ -28,6 +28,9 @@ static struct {
 	time_t until;
 } refused[STACKS_MAX]; /* stacks_mutex */
 
+/* What refused interfaces were refused for: said once, until one is taken. stacks_opening */
+static struct log_told refusals_told;
+
 static time_t now_seconds(void)
 {
 	struct timespec ts;
@@ -435,7 +438,11 @@ static struct stack *stack_open(int ifindex, uint64_t key)
 	pthread_mutex_unlock(&stacks_mutex);
 	if (st || refused)
 		return st;
+	log_news_begin(&refusals_told);
 	err = ring_open(ifindex, &ring);
+	log_news_end();
+	if (!err)
+		refusals_told = (struct log_told){0};
 	pthread_mutex_lock(&stacks_mutex);
 	if (err)
 		remember_refusal(ifindex, false, err);

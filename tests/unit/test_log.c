@@ -58,6 +58,38 @@ static void the_level_decides(void **state)
 	}
 }
 
+static void what_is_tried_again_is_said_once(void **state)
+{
+	struct log_told told = {0};
+
+	(void)state;
+	capture_at(LOG_INFO);
+	capture_clear();
+	for (int turn = 0; turn < 3; turn++) {
+		log_news_begin(&told);
+		log_warn("%s: cannot be had", "eth0");
+		log_info("%s: cannot be had", turn ? "eth0" : "eth1");
+		log_box("two\nlines");
+		log_news_end();
+	}
+	log_warn("%s: cannot be had", "eth0");
+	print_message("%s", captured());
+	/* Two lines, a box of four, and what is said outside. */
+	assert_int_equal(captured_lines(), 7);
+	capture_at(LOG_DEBUG);
+	capture_clear();
+	log_news_begin(&told);
+	log_warn("%s: cannot be had", "eth0");
+	log_news_end();
+	assert_string_equal(captured(), " VMA DEBUG: eth0: cannot be had\n");
+	told = (struct log_told){0};
+	log_news_begin(&told);
+	for (unsigned i = 0; i < 3 * sizeof(told.lines) / sizeof(told.lines[0]); i++)
+		log_info("line %u", i);
+	log_news_end();
+	assert_int_equal(captured_lines(), 1 + 3 * sizeof(told.lines) / sizeof(told.lines[0]));
+}
+
 /* log_panic() in a child: the signal that has ended it. */
 static int panic_at(enum log_level level)
 {
@@ -508,6 +540,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_line_has_module_level_and_text),
 		cmocka_unit_test(the_level_decides),
+		cmocka_unit_test(what_is_tried_again_is_said_once),
 		cmocka_unit_test(a_panic_is_the_last_line_and_ends_the_process_by_sigabrt),
 		cmocka_unit_test(a_panic_ends_the_process_also_where_nothing_is_logged),
 		cmocka_unit_test(details_stand_in_front),

@@ -66,6 +66,20 @@ static void zero_copy_that_is_refused_counts_as_none(void **state)
 }
 
 /* A frame whose sum is the pseudo-header's by chance, or by intent, is damaged. */
+static void a_bond_has_no_native_mode(void **state)
+{
+	struct ring_port p = {.driver = "bonding", .ifname = "bond0", .why = "so it is"};
+
+	(void)state;
+	p.mode = PORT_NATIVE;
+	assert_false(mode_receives(&p));
+	p.mode = PORT_GENERIC;
+	assert_true(mode_receives(&p));
+	strcpy(p.driver, "ixgbe");
+	p.mode = PORT_NATIVE;
+	assert_true(mode_receives(&p));
+}
+
 static void a_sum_over_the_pseudo_header_does_not_come_off_a_wire(void **state)
 {
 	static const struct {
@@ -116,6 +130,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_mode_follows_what_the_driver_has),
 		cmocka_unit_test(zero_copy_that_is_refused_counts_as_none),
+		cmocka_unit_test(a_bond_has_no_native_mode),
 		cmocka_unit_test(a_sum_over_the_pseudo_header_does_not_come_off_a_wire),
 		cmocka_unit_test(a_queue_is_not_shared_where_sent_chunks_are_told_too_early),
 	};

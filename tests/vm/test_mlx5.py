@@ -635,6 +635,69 @@ def test_a_vlan_goes_past_the_kernel(net, vlan, ours, kind):
     assert count(host, "tx_frames") >= 20 and count(host, "rx_frames") >= 20, server.text
 
 
+FORKING = """
+import os, signal, socket, sys
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+l = socket.create_server((sys.argv[1], 7000))
+kept = []
+while True:
+    s, _ = l.accept()
+    if os.fork() == 0:
+        l.close()
+        while d := s.recv(65536):
+            kept.append(bytearray(d))  # the child writes to its memory, and so does the parent
+            s.sendall(d)
+        os._exit(0)
+    s.close()
+    kept.append(bytearray(4 << 20))
+"""
+
+
+@pytest.mark.parametrize("fork", [1, 0], ids=["VMA_FORK=1", "VMA_FORK=0"])
+def test_children_of_who_has_a_card_serve_its_connections(net, fork):
+    """Three connections, each with a child of its own; the parent's queues go on."""
+    net.a.python(FORKING, True, [net.a.ip4], env={"VMA_TRACELEVEL": "INFO", "VMA_FORK": fork})
+    net.a.wait_bound(PORT, "tcp")
+    for turn in range(3):
+        before = net.a.card["rx_frames"]
+        whole(net.b.python(TCP_CLIENT, False, [net.a.ip4, 4]))
+        assert net.a.card["rx_frames"] > before, "the parent's listener is not on the card any more"
+
+
+@pytest.fixture
+def bond(net):
+    """A bond over each card."""
+    for host, address in ((net.a, "10.78.0.1"), (net.b, "10.78.0.2")):
+        ip("-n", host.name, "link", "add", "over", "type", "bond", "mode", "active-backup", "miimon", "100")
+        ip("-n", host.name, "link", "set", host.dev, "down")
+        ip("-n", host.name, "link", "set", host.dev, "master", "over")
+        ip("-n", host.name, "link", "set", "over", "up")
+        ip("-n", host.name, "addr", "add", f"{address}/24", "dev", "over")
+    for host in (net.a, net.b):
+        wait_for(lambda h=host: " state UP " in ip("-n", h.name, "link", "show", "over"), 20, "the bonds up")
+    yield "10.78.0.1"
+    for host in (net.a, net.b):
+        for process in host.processes:
+            process.stop(signal.SIGTERM, 2.0)
+        ip("-n", host.name, "link", "del", "over")
+    net.configure()
+    net.neighbours()
+
+
+@pytest.mark.parametrize("kind", ["udp", "tcp"])
+def test_a_bond_of_cards_is_served_by_af_xdp(net, bond, kind):
+    """Or by the kernel, where AF_XDP cannot; never by the queues of one card, which would miss what comes by the other."""
+    server = net.a.python(ECHO, True, [kind, bond], env={"VMA_TRACELEVEL": "INFO"})
+    net.a.wait_bound(PORT, kind)
+    client = net.b.python(UDP_CLIENT if kind == "udp" else TCP_CLIENT, False, [bond, 60 if kind == "udp" else 8])
+    if kind == "udp":
+        assert lost(client) == 0
+    else:
+        whole(client)
+    assert count(net.a, "rules_made") == count(net.a, "rx_frames") == 0
+    print(server.text)
+
+
 def test_compression_is_not_asked_for_by_default(net):
     net.a.card["compress"] = 8
     assert lost(udp(net, "a")) == 0

@@ -189,6 +189,16 @@ void mode_pick(struct ring_port *p, const struct mode_facts *f)
 		set(p, PORT_NATIVE, f->is_known ? "the driver has it" : "to be tried");
 }
 
+bool mode_receives(const struct ring_port *p)
+{
+	if (p->mode == PORT_GENERIC || strcmp(p->driver, "bonding"))
+		return true;
+	log_warn("ring/xdp: %s: in native mode (%s) a bond's frames come by the devices below it: "
+		 "sockets stay with the kernel",
+		 p->ifname, p->why);
+	return false;
+}
+
 bool mode_partial_sums(const struct ring_port *p)
 {
 	/* Virtual ones that have a bus. */

@@ -32,6 +32,12 @@ void mode_pick_without_zerocopy(struct ring_port *p, const struct mode_facts *f)
  */
 void mode_zerocopy_refused(struct ring_port *p);
 /*
+ * Do frames reach the interface's XSKs in p->mode? False is said in the log. In native mode those
+ * of a bond come by the devices below it, and an XSK takes its own device's only: they would be
+ * lost.
+ */
+bool mode_receives(const struct ring_port *p);
+/*
  * May a good frame have a checksum over the pseudo-header only? What this host or a virtual
  * machine's host sends has, and what GRO has merged in front of generic mode; what a driver takes
  * off a wire has not.

@@ -269,6 +269,10 @@ static int take_port(struct xdp_ring *x, struct busy *busy)
 	x->gso_bursts = x->sg && x->port->mode == PORT_GENERIC;
 	x->port->take_gso_bursts = x->gso_bursts;
 	x->port->frags = x->sg;
+	if (!mode_receives(x->port)) {
+		xsk_close_all(x);
+		return -EOPNOTSUPP;
+	}
 	err = port_attach(x->port, fds, xdp_wait_fds(&x->ring, fds, PORT_MAX_QUEUES));
 	if (err && err != -EEXIST && err != -EACCES && !x->sg && !x->zerocopy)
 		log_warn("ring/xdp: %s: driver %s has no native XDP for an MTU of %u (%s), and "
