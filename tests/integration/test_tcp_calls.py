@@ -379,6 +379,6 @@ def test_an_accept_queue_that_is_full(unet):
                 peers.append(p)
             app("time.sleep(0.3); None")
             app("l.setblocking(False); got = []")
-            app("for i in range(2): got.append(l.accept()[0])")
+            app("for i in range(2): await_ready(l); got.append(l.accept()[0])")
             app("len(got)")
     differential_tcp(unet, "4", steps, role=None)

@@ -434,9 +434,13 @@ def test_sockperf_in_sequence(make_net, sides):
             break
         # An answer that comes later than 50 ms after the end counts as dropped: the machine was busy.
         assert left, text
-    text = net.b.run(["sockperf", "ping-pong", "-i", net.a.ip4, "-t", 1, "-m", 1000, "--data-integrity"],
-                     preload=both).text
-    assert "dropped messages = 0; # duplicated messages = 0; # out-of-order messages = 0" in text, text
+    for left in (2, 1, 0):
+        text = net.b.run(["sockperf", "ping-pong", "-i", net.a.ip4, "-t", 1, "-m", 1000, "--data-integrity"],
+                         preload=both).text
+        assert "# duplicated messages = 0; # out-of-order messages = 0" in text, text
+        if "dropped messages = 0;" in text:
+            break
+        assert left, text
     assert "== version #" in text and "---> percentile 50.000 = " in text, text
     assert ("VMA_VERSION: " in text) == both, text
     assert "integrity test failed" not in text.lower(), text  # it ends at the first damaged one

@@ -296,6 +296,7 @@ for i in range(40):
 
 def test_the_second_process_has_the_queues_too(unet):
     """Two processes on one interface: both work, both ways, past the kernel, and nobody has anything to say of it."""
+    unet.neighbours()
     with App(unet.a, True, "4") as first:
         peer = first.peer_socket()
         first.do("s = udp(7000)")

@@ -94,7 +94,8 @@ def test_waits_that_are_too_long_for_any_spin_say_so(net, way):
         app.do(f"def turns():\n    for i in range(20):\n        try: {nothing}\n        except BlockingIOError: pass")
         app.do("turns()", 30)
         now = whole(waits(app, what))
-        assert now["slept"] - first["slept"] == 20 and now["slept_long"] - first["slept_long"] >= 10, now
+        # One that has no processor for 50 ms before it sleeps has waited long enough.
+        assert 16 <= now["slept"] - first["slept"] <= 20 and now["slept_long"] - first["slept_long"] >= 10, now
         # Six of them at most were not known to be long.
         assert now["spun_in_vain"] - first["spun_in_vain"] <= 6 and now["spun"] == first["spun"], now
 

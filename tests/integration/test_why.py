@@ -204,7 +204,8 @@ def test_the_reason_is_told(net, tmp_path, reason, case):
         row = wait_for(lambda: [r for r in tool(app, "-v", "5").splitlines() if f" {inode} " in r], 10, "the socket in view 5")[0]
         assert row.split()[-1] in [*reasons(app, fd)[0].values()] and row.split()[-1] in TEXT, row
         how = {"socket": "goes on", "rx": "receives", "tx": "sends"}[case.path]
-        assert f"VMA DETAILS: fd {fd} {how} through the kernel: {TEXT[reason]}{case.detail}\n" in app.text
+        line = f"VMA DETAILS: fd {fd} {how} through the kernel: {TEXT[reason]}{case.detail}\n"
+        wait_for(lambda: line in app.text, 10, lambda: f"{line} in {app.text}")
         if case.end:
             app.do(case.end)
         app.close()
