@@ -305,6 +305,13 @@ def test_control_words_reach_the_library(writer, tool):
     assert writer.say("control") == "dump 0 3 control level 5 details 2"
 
 
+def test_a_dump_at_no_level_is_a_mistake(writer, tool):
+    r = tool("-S", 14, "none", rc=1)
+    print(r.stderr)
+    assert "-S level 'none': nothing would be written; give one of panic, " in r.stderr
+    assert writer.say("control") == "control level 3 details 0", "nothing has been asked for"
+
+
 def test_a_dump_goes_to_the_log(writer, tool):
     tool("-S", 14)
     assert writer.say("log") == "log level 3 details 0"

@@ -101,6 +101,17 @@ static int level(const char *what, const char *text)
 		"or a number from 0 (panic) to 7 (all)");
 }
 
+static int dump_level(const char *text)
+{
+	int wanted = level("-S level", text);
+
+	if (wanted < 0)
+		mistake("-S level", text,
+			"nothing would be written; give one of panic, error, warn, info, details, "
+			"debug, fine, finer, all, or a number from 0 (panic) to 7 (all)");
+	return wanted;
+}
+
 const char *options_level_name(int wanted)
 {
 	for (size_t i = 0; i < NUM_LEVELS; i++)
@@ -226,7 +237,7 @@ static void parse_one(struct options *o, int c, int argc, char **argv)
 	case 'S':
 		o->dump_fd = number("-S", optarg, 0, INT_MAX);
 		if (optind < argc && argv[optind][0] != '-')
-			o->dump_level = level("-S level", argv[optind++]);
+			o->dump_level = dump_level(argv[optind++]);
 		break;
 	case 'V':
 		printf("vma_stats %s\n", VMA_LIBRARY_VERSION);
