@@ -25,6 +25,7 @@ with the library are all helpers of ours. With --locks the library is that of bu
 import os
 import pathlib
 import signal
+import tempfile
 
 import pytest
 
@@ -165,6 +166,14 @@ def unet(module_net, library, pytestconfig):
         pytest.fail("a sanitizer reported:\n" + "\n".join(reports), pytrace=False)
     if left:
         pytest.fail("left behind:\n" + "\n".join(left), pytrace=False)
+
+
+@pytest.fixture
+def open_directory():
+    """As /tmp: any user's. Not one of pytest's, which are root's alone again whenever another pytest begins."""
+    with tempfile.TemporaryDirectory() as directory:
+        os.chmod(directory, 0o1777)
+        yield pathlib.Path(directory)
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -27,11 +27,11 @@ while True:
 pytestmark = pytest.mark.no_sanitize  # the user cannot write where a sanitizer reports
 
 
-def service(net, capabilities):
+def service(net, capabilities, env=None):
     """The program as user nobody, with these and no others."""
     words = ",".join(f"+{c}" for c in capabilities)
     p = net.a.popen(["prlimit", "--memlock=8388608", "setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups",
-                     "--inh-caps", words, "--ambient-caps", words, PYTHON, "-u", "-c", ECHO], preload=True)
+                     "--inh-caps", words, "--ambient-caps", words, PYTHON, "-u", "-c", ECHO], preload=True, env=env)
     p.wait_text("^ready 65534")
     return p
 

@@ -14,6 +14,7 @@ import pytest
 
 from differential import FAMILIES, PEER_PORT, App
 from netns import wait_for
+from test_capabilities import NEEDED, offloaded, service
 
 families = pytest.mark.parametrize("family", FAMILIES)
 IN, OUT = "inbound", "outbound"
@@ -346,6 +347,33 @@ def test_another_user_is_refused(net):
         assert tool.wait() == 1
         assert re.search(rf"process {app.pid} is left out: .*vmastat.{app.pid} cannot be opened for writing: Permission denied", tool.text), tool.text
         assert not memory_of(app.pid)
+
+
+@pytest.mark.no_sanitize  # as test_capabilities.py, whose service this is
+def test_a_user_captures_his_own_process_with_its_capabilities(net, open_directory):
+    """ptrace(2)'s rule: who has fewer than the process may not look into it, and is told so."""
+    net.neighbours()
+    running = service(net, NEEDED, env={"VMA_STATS_SHMEM_DIR": open_directory})
+    wait_for(lambda: offloaded(net), 20, "the service is offloaded")
+
+    def capture(*rights):
+        return net.a.popen(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *rights, net.library.vma_stats, "capture",
+                            "-k", f"{open_directory}/", "-p", running.pid, "-c", 2])
+    refused = capture()
+    assert refused.wait() == 1
+    assert "Permission denied: it may more than this user; root, or a tool with the same capabilities" in refused.text
+    words = ",".join(f"+{c}" for c in NEEDED)
+
+    def captures():
+        tool = capture("--inh-caps", words, "--ambient-caps", words)
+        wait_for(lambda: "capturing process" in tool.text or not tool.alive(), 20, "the capture")
+        if not tool.alive():
+            assert "another vma_stats captures it" in tool.text or "is left out" in tool.text, tool.text
+            return None
+        return tool
+    tool = wait_for(captures, 30, "what the refused one has asked for is over")
+    assert offloaded(net)
+    assert tool.wait() == 0 and "2 packets captured, 2 received, 0 lost" in tool.text, tool.text
 
 
 def test_a_process_that_starts_meanwhile_is_taken_in(net):

@@ -3,7 +3,6 @@
 
 import contextlib
 import os
-import pathlib
 import shutil
 import signal
 import socket
@@ -206,14 +205,6 @@ def test_the_next_process_takes_the_interface_over(net):
         app.do("l = listener(); ready(l)")
         echo(net, app)
     assert not xdp(net.a)
-
-
-@pytest.fixture
-def open_directory():
-    """As /tmp: any user's. Not one of pytest's, which are root's alone again whenever another pytest begins."""
-    with tempfile.TemporaryDirectory() as directory:
-        os.chmod(directory, 0o1777)
-        yield pathlib.Path(directory)
 
 
 def test_the_statistics_file_goes_with_its_process(net, open_directory):

@@ -85,3 +85,39 @@ def test_a_listener_that_a_rule_leaves_to_the_kernel_stays_there(net, tmp_path):
             c.connect((net.a.ip4, 7000))
             app.do("l.accept()[0].close()")
         assert net.a.counters()["TcpPassiveOpens"] == before + 1
+
+
+@pytest.mark.parametrize("role, past", [("udp_receiver", True), ("udp_connect", False)])
+def test_a_connected_receiver_is_no_udp_receiver(net, tmp_path, role, past):
+    """What it receives goes by the rules for connected sockets, too, whatever it is bound to."""
+    net.neighbours()
+    conf = tmp_path / "libvma.conf"
+    conf.write_text(f"application-id * *\nuse os {role} *:*\n")
+    with App(net.a, True, env={"VMA_CONFIG_FILE": conf}) as app, net.b.socket() as peer:
+        peer.bind((net.b.ip4, 7001))
+        app.do(f"s = socket.socket(FAM, socket.SOCK_DGRAM); s.bind((ME, 7000)); s.connect(({net.b.ip4!r}, 7001)); s.settimeout(20)")
+
+        def goes_past():
+            before = net.a.counters()["UdpInDatagrams"]
+            peer.sendto(b"x", (net.a.ip4, 7000))
+            assert app.do("s.recv(10)") == b"x"
+            return net.a.counters()["UdpInDatagrams"] == before
+        wait_for(lambda: goes_past() is past, 10, f"offloaded: {past}")
+        assert ("rule" in reasons(app, app.do("s.fileno()"))[1]) is not past
+
+
+@pytest.mark.parametrize("address, past", [("0.0.0.0/0", True), ("10.77.0.1", True), ("0.0.0.0", True), ("[::]", False), ("[::]/0", False),
+                                           ("*", False)])
+def test_a_rule_for_a_listener_on_all_addresses_of_both_families(net, tmp_path, address, past):
+    """It has an IPv6 address, also for clients that come by IPv4."""
+    net.neighbours()
+    conf = tmp_path / "libvma.conf"
+    conf.write_text(f"application-id * *\nuse os tcp_server {address}:7000\n")
+    with App(net.a, True, env={"VMA_CONFIG_FILE": conf}) as app:
+        app.do("l = socket.socket(socket.AF_INET6, socket.SOCK_STREAM); l.bind(('::', 7000)); l.listen(); l.settimeout(20)")
+        app.do("await_ready(l, timeout=0.01)")
+        before = net.a.counters()["TcpPassiveOpens"]
+        with net.b.socket(kind=1) as c:
+            c.connect((net.a.ip4, 7000))
+            app.do("l.accept()[0].close()")
+        assert (net.a.counters()["TcpPassiveOpens"] == before) is past

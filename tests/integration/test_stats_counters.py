@@ -208,3 +208,54 @@ def test_of_tcp_only_offloaded_traffic_is_counted(net, ours):
         shown = re.search(rf"\tFd=\[{s['fd']}\]\n.*?={{54}}", tool(app, "-v", "3"), re.S)[0]
         print(shown)
         assert ("Rx and Tx where not active" in shown) is not ours
+
+
+# --- what has no place of its own
+
+def process_sum(app, name, **labels):
+    """vma_process_<name> of the metrics, with those labels."""
+    for line in tool_once(app, "--prometheus").splitlines():
+        if line.startswith(f"vma_process_{name}{{") and all(f'{k}="{v}"' in line for k, v in labels.items()):
+            return int(float(line.split()[-1]))
+    raise KeyError(name)
+
+
+def tool_once(app, *args):
+    net = app.host.net
+    return subprocess.run([net.library.vma_stats, "-k", net.tmp, "-p", str(app.pid), *args], capture_output=True, text=True,
+                          timeout=60, check=True).stdout
+
+
+def test_sockets_beyond_the_number_count_when_they_are_closed(net):
+    """VMA_STATS_FD_NUM=1: the second socket has no row."""
+    net.neighbours()
+    with App(net.a, True, env={"VMA_STATS_FD_NUM": 1}) as app, net.b.socket() as peer:
+        app.do("u = udp(7000); v = udp(7001)")
+        for _ in range(5):
+            for port, name in ((7000, "u"), (7001, "v")):
+                peer.sendto(b"x", (net.a.ip4, port))
+                app.do(f"{name}.recv(10)")
+        assert [s["local_port"] for s in figures(app)["sockets"]] == [7000]
+
+        def packets():
+            return sum(process_sum(app, "packets_total", direction="rx", path=path) for path in ("offloaded", "kernel"))
+        assert packets() == 5
+        app.do("v.close()")
+        wait_for(lambda: packets() == 10, 20, "all in the sums")
+
+
+@pytest.mark.parametrize("asked", [0, 1])
+def test_the_share_that_a_set_polls_is_computed_where_it_is_asked_for(net, asked):
+    """VMA_CPU_USAGE_STATS; 0 else, though the set polls as much."""
+    with App(net.a, True, env={"VMA_CPU_USAGE_STATS": asked, "VMA_SELECT_POLL": -1}) as app:
+        app.do("u = udp(7000); ready(u); e = select.epoll(); e.register(u, select.EPOLLIN)")
+        app.start("[e.poll(0.1) for _ in range(60)]")
+        shares = []
+
+        def looked():
+            shares.append(max((s["polling_cpu"] for s in figures(app)["epoll"]), default=0))
+            return shares[-1] > 0 if asked else len(shares) == 8
+        wait_for(looked, 20, lambda: f"a share, of {shares}", 0.3)
+        app.answer()
+        print(shares)
+        assert (max(shares) > 0) is bool(asked)

@@ -76,8 +76,11 @@ static int ring_of(struct capture_process *p, const struct vma_stats_header *h)
 	int fd = open_theirs(p->pid, h->capture_fd), err;
 
 	if (fd < 0) {
-		snprintf(p->why, WHY_LEN, "its descriptor %d cannot be opened: %s", h->capture_fd,
-			 strerror(errno));
+		snprintf(p->why, WHY_LEN, "its descriptor %d cannot be opened: %s%s", h->capture_fd,
+			 strerror(errno),
+			 errno == EACCES ? ": it may more than this user; root, or a tool with the "
+					   "same capabilities, may capture it"
+					 : "");
 		return -1;
 	}
 	err = capture_ring_open(&p->ring, fd, h->capture_is, p->why);
