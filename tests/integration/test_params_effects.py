@@ -315,6 +315,26 @@ def received(app):
     return sum(r["rx_packets"] for r in json.loads(tool(app, "--json", "-c", "1").splitlines()[-1])["rings"])
 
 
+@pytest.mark.parametrize("arm", [1, 0])
+def test_the_internal_thread_is_woken_also_while_a_thread_polls(net, arm):
+    """The thread spins until each datagram is there: nobody but the internal thread sleeps on the ring."""
+    net.neighbours()
+    with App(net.a, True, env={"VMA_INTERNAL_THREAD_ARM_CQ": arm, "VMA_RX_POLL": -1}) as app, net.b.socket() as peer:
+        app.do(READY + "; s.settimeout(None)")
+
+        def woken():
+            return sum(r["interrupts_received"] for r in json.loads(tool(app, "--json", "-c", "1").splitlines()[-1])["rings"])
+        before = woken()
+        app.start("len([s.recv(10) for _ in range(100)])")
+        for _ in range(100):
+            peer.sendto(b"x", (net.a.ip4, 7000))
+            time.sleep(0.003)
+        assert app.answer() == 100
+        times = woken() - before
+        print(f"{times} times")
+        assert times >= 10 if arm else times < 50
+
+
 @pytest.mark.parametrize("most", [1, 10000])
 def test_how_much_the_internal_thread_takes_at_a_time(net, most):
     """vma_stats shows the most that it ever took. The program does not look, and the interval leaves time for many to come."""
