@@ -147,7 +147,7 @@ def where(pid):
     for p in [pid, *children(pid)]:
         with contextlib.suppress(subprocess.TimeoutExpired):
             text += f"\n--- {p}\n" + subprocess.run(["gdb", "-p", str(p), "-batch", "-ex", "thread apply all bt 12"],
-                                                   capture_output=True, text=True, timeout=30).stdout[-12000:]
+                                                   capture_output=True, text=True, timeout=30 * PATIENCE).stdout[-12000:]
     return text
 
 

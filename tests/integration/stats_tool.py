@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from netns import made_once
+from netns import PATIENCE, made_once
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # Where the fields that the tests scribble on stand in struct vma_stats_header.
@@ -42,7 +42,7 @@ class Writer:
 
     def end(self):
         self.process.stdin.close()
-        assert self.process.wait(10) == 0, self.process.stderr.read()
+        assert self.process.wait(10 * PATIENCE) == 0, self.process.stderr.read()
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def writer(programs, directory):
 def tool(programs, directory):
     def run(*args, rc=0, first=True):
         r = subprocess.run([programs / "vma_stats", "-k", directory, *map(str, args)], text=True, capture_output=True,
-                           timeout=20)
+                           timeout=20 * PATIENCE)
         assert r.returncode == rc, (r.returncode, r.stdout, r.stderr)
         assert "Sanitizer" not in r.stderr and "runtime error" not in r.stderr, r.stderr
         return r

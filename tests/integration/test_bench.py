@@ -8,14 +8,14 @@ import types
 
 import pytest
 
-from netns import PYTHON, ROOT, wait_for
+from netns import PATIENCE, PYTHON, ROOT, wait_for
 
 KEYS = {"unit", "ours", "kernel", "floor", "vs_kernel", "vs_floor", "spread"}
 
 
 def bench(library, out, *options):
     return subprocess.run([PYTHON, ROOT / "tests/bench/bench.py", "--build", library.build, "--out", out, *options],
-                          capture_output=True, text=True, timeout=120)
+                          capture_output=True, text=True, timeout=120 * PATIENCE)
 
 
 @pytest.mark.no_sanitize

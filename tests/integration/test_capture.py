@@ -13,7 +13,7 @@ import subprocess
 import pytest
 
 from differential import FAMILIES, PEER_PORT, App
-from netns import wait_for
+from netns import PATIENCE, wait_for
 from test_capabilities import NEEDED, offloaded, service
 
 families = pytest.mark.parametrize("family", FAMILIES)
@@ -26,7 +26,7 @@ FIELDS = ["frame.packet_flags_direction", "ip.src", "ipv6.src", "udp.srcport", "
 def tshark(path, *args, fields=()):
     """What tshark prints of the file: it complains of nothing."""
     words = ["-T", "fields", *[w for f in fields for w in ("-e", f)]] if fields else []
-    r = subprocess.run(["tshark", "-n", "-r", path, *args, *words], text=True, capture_output=True, timeout=60)
+    r = subprocess.run(["tshark", "-n", "-r", path, *args, *words], text=True, capture_output=True, timeout=60 * PATIENCE)
     errors = [line for line in r.stderr.splitlines() if "Running as user" not in line]
     assert r.returncode == 0 and not errors, r.stderr
     return r.stdout
@@ -424,7 +424,7 @@ def test_bytes_that_are_no_packets_cost_the_tool_a_line(net):
     (["-w", "/nowhere/x"], "/nowhere/x cannot be written: No such file or directory"),
 ])
 def test_mistakes_get_a_line(library, args, text):
-    r = subprocess.run([library.vma_stats, "capture", *args], text=True, capture_output=True, timeout=20)
+    r = subprocess.run([library.vma_stats, "capture", *args], text=True, capture_output=True, timeout=20 * PATIENCE)
     assert r.returncode == 1 and r.stderr.startswith("vmastat: capture: ") and text in r.stderr, r.stderr
 
 
@@ -433,6 +433,6 @@ def test_a_process_that_is_not_there(library, tmp_path):
     with subprocess.Popen(["true"]) as ended:
         pass
     for pid in (ended.pid, os.getpid()):
-        r = subprocess.run([library.vma_stats, "capture", "-k", tmp_path, "-p", str(pid)], text=True, capture_output=True, timeout=20)
+        r = subprocess.run([library.vma_stats, "capture", "-k", tmp_path, "-p", str(pid)], text=True, capture_output=True, timeout=20 * PATIENCE)
         assert r.returncode == 1 and not r.stdout, r
         assert r.stderr == f"vmastat: process {pid} is left out: VMA statistics data for process id {pid} not found\n"

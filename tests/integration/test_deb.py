@@ -13,7 +13,7 @@ import subprocess
 
 import pytest
 
-from netns import ROOT
+from netns import PATIENCE, ROOT
 
 CACHE = ROOT / "build" / "chroot"
 VERSION = "10.0.0"
@@ -48,7 +48,7 @@ class Bare:
         """
         own = ["--mount", "--pid", "--fork", "--kill-child"] + ([] if network else ["--net"])
         done = subprocess.run(["unshare", *own, "bash", "-c", mounts, "bash", command], stdin=subprocess.DEVNULL, text=True,
-                              capture_output=True, timeout=1200,
+                              capture_output=True, timeout=1200 * PATIENCE,
                               env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive",
                                    **{k: v for k, v in os.environ.items() if k.lower().endswith("_proxy")}})
         if check:

@@ -138,7 +138,7 @@ def helper(net, name, *args):
     program = net.library.build / "tests/integration" / name
     if not program.exists():
         program = net.library.helpers / name
-    out = subprocess.run([program, *map(str, args)], capture_output=True, text=True, timeout=20)
+    out = subprocess.run([program, *map(str, args)], capture_output=True, text=True, timeout=20 * PATIENCE)
     return json.loads(out.stdout) if out.stdout else {}
 
 

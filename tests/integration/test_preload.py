@@ -18,7 +18,7 @@ import subprocess
 import pytest
 
 from differential import differential
-from netns import PYTHON, ROOT, made_once
+from netns import PATIENCE, PYTHON, ROOT, made_once
 
 HERE = pathlib.Path(__file__).parent
 MAP = ROOT / "lib" / "preload" / "libvma.map"
@@ -315,7 +315,7 @@ def test_what_ld_so_cannot_preload_it_says(library, tmp_path, name, set_uid, sai
         os.chown(program, 65534, 65534)
         os.chmod(program, 0o4755)
     name = name.format(path=library.path)
-    done = subprocess.run([program, "/proc/self/maps"], env={"LD_PRELOAD": name}, text=True, capture_output=True, timeout=20, check=True)
+    done = subprocess.run([program, "/proc/self/maps"], env={"LD_PRELOAD": name}, text=True, capture_output=True, timeout=20 * PATIENCE, check=True)
     print(done.stderr)
     message = f"ERROR: ld.so: object '{name}' from LD_PRELOAD cannot be preloaded (cannot open shared object file): ignored.\n"
     assert done.stderr == (message if said else "")

@@ -17,7 +17,7 @@ import subprocess
 
 import pytest
 
-from netns import KERNEL, ip, wait_for
+from netns import KERNEL, PATIENCE, ip, wait_for
 
 PORT = 9999
 UDP_SEGMENT = 103
@@ -66,7 +66,7 @@ class Ring:
     def end(self):
         with contextlib.suppress(BrokenPipeError):
             self.popen.stdin.close()
-        return self.popen.wait(10)
+        return self.popen.wait(10 * PATIENCE)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from differential import App
-from netns import wait_for
+from netns import PATIENCE, wait_for
 
 
 # In the program: threads that do what they are told.
@@ -52,7 +52,7 @@ class Rings(App):
     def stats(self):
         """What vma_stats shows, when the figures have been brought there (each 100 ms)."""
         out = subprocess.run([self.host.net.library.vma_stats, "-k", self.host.net.tmp, "-p", str(self.pid), "-c", "1", "--json"],
-                             capture_output=True, text=True, timeout=20, check=True).stdout
+                             capture_output=True, text=True, timeout=20 * PATIENCE, check=True).stdout
         return json.loads(out.splitlines()[-1])
 
     def rings(self):

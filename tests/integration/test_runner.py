@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from netns import ROOT
+from netns import PATIENCE, ROOT
 
 # What pytest, the unit programs and a plain command print.
 STEPS = r"""
@@ -41,7 +41,7 @@ def command(tmp_path):
 def run(tmp_path, command):
     """run(steps, **variables): the lines that it printed, and its exit status."""
     def run(steps, **variables):
-        done = subprocess.run(command(steps, **variables), cwd=tmp_path, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL)
+        done = subprocess.run(command(steps, **variables), cwd=tmp_path, capture_output=True, text=True, timeout=120 * PATIENCE, stdin=subprocess.DEVNULL)
         print(done.stdout + done.stderr)
         return (done.stdout + done.stderr).splitlines(), done.returncode
     return run
@@ -164,7 +164,7 @@ echo '[==========] Running 3 test(s).
 [  SKIPPED ] is_silent'
 """)
     program.chmod(0o755)
-    done = subprocess.run([ROOT / "scripts" / "check.sh", tmp_path, "test_some"], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([ROOT / "scripts" / "check.sh", tmp_path, "test_some"], capture_output=True, text=True, timeout=60 * PATIENCE)
     assert done.stdout.splitlines()[1:] == ["SKIPPED test_some: needs_a_card: there is no card here",
                                             "SKIPPED test_some: is_silent: no reason given", "1 passed, 0 failed, 2 skipped"]
     assert done.returncode == 1

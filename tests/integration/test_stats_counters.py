@@ -8,14 +8,14 @@ import subprocess
 import pytest
 
 from differential import App
-from netns import wait_for
+from netns import PATIENCE, wait_for
 from test_tcp_both import HELPERS
 
 
 def tool(app, *args):
     net = app.host.net
     return subprocess.run([net.library.vma_stats, "-k", net.tmp, "-p", str(app.pid), "-c", "1", *args],
-                          capture_output=True, text=True, timeout=20, check=True).stdout
+                          capture_output=True, text=True, timeout=20 * PATIENCE, check=True).stdout
 
 
 def figures(app):
@@ -223,7 +223,7 @@ def process_sum(app, name, **labels):
 def tool_once(app, *args):
     net = app.host.net
     return subprocess.run([net.library.vma_stats, "-k", net.tmp, "-p", str(app.pid), *args], capture_output=True, text=True,
-                          timeout=60, check=True).stdout
+                          timeout=60 * PATIENCE, check=True).stdout
 
 
 def test_sockets_beyond_the_number_count_when_they_are_closed(net):

@@ -9,7 +9,7 @@ import pytest
 
 import exposition
 from differential import App
-from netns import ip, wait_for
+from netns import PATIENCE, ip, wait_for
 from screen import Terminal
 from test_tcp_both import HELPERS, PORT, connected
 
@@ -29,7 +29,7 @@ def number(request):
 def tool(app, *args):
     net = app.host.net
     return subprocess.run([net.library.vma_stats, "-k", net.tmp, "-p", str(app.pid), *args],
-                          capture_output=True, text=True, timeout=20, check=True).stdout
+                          capture_output=True, text=True, timeout=20 * PATIENCE, check=True).stdout
 
 
 def sockets(app):

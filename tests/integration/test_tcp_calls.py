@@ -257,6 +257,8 @@ def test_timeouts(unet, role):
         app("s.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, tv(0.1)); None")
         app("timed(s.sendall, bytes(50 << 20))[0]")
         app("s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 10); None")
+        app("s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, tv(1)); None")
+        peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         peer.sendall(b"12345")
         app("s.recv(20)")
         peer.sendall(b"1234567890")

@@ -133,6 +133,7 @@ def test_the_low_water_mark(unet, role):
                "[ready(s), [len(x) for x in select.select([s], [], [], 0)]]")
         for n, flag in (("level", 0), ("edge", 1 << 31), ("once", 1 << 30)):
             app.do(f"e[{n!r}].register(s, 1 | 0x2000 | {flag})")
+        peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # a piece waits for no acknowledgement
         app(LOWAT.format(10))
         app("s.getsockopt(1, 18)")
         peer.sendall(b"12345")

@@ -488,7 +488,7 @@ def test_another_user_reads_with_no_privilege(programs):
         pids = {uid: w.pid for uid, w in writers.items()}
 
         def asked(by, of, *args):
-            return subprocess.run([here / "vma_stats", "-k", shm, "-p", str(pids[of]), *args], text=True, capture_output=True, timeout=20,
+            return subprocess.run([here / "vma_stats", "-k", shm, "-p", str(pids[of]), *args], text=True, capture_output=True, timeout=20 * PATIENCE,
                                   user=by, group=by, extra_groups=[])
         for by, of in ((65534, 65534), (65534, 0), (0, 65534), (0, 65533)):
             assert body(asked(by, of, "-c", "1"), pids[of]) == BASIC, (by, of)
@@ -546,7 +546,7 @@ def with_module(programs):
     """vma_stats of the process, whose pages the module would show as those of the file."""
     def run(pid, pages, view):
         argv = ["unshare", "--mount", "sh", "-c", MODULE, "sh", str(pid), pages, programs / "vma_stats", "-p", str(pid), "-v", str(view), "-c", "1"]
-        return subprocess.run(argv, text=True, capture_output=True, timeout=20)
+        return subprocess.run(argv, text=True, capture_output=True, timeout=20 * PATIENCE)
     return run
 
 

@@ -7,14 +7,14 @@ import subprocess
 import pytest
 
 from differential import App
-from netns import wait_for
+from netns import PATIENCE, wait_for
 from test_tcp_both import HELPERS
 
 
 def tool(app, *args):
     net = app.host.net
     return subprocess.run([net.library.vma_stats, "-k", net.tmp, "-p", str(app.pid), "-c", "1", *args],
-                          capture_output=True, text=True, timeout=20, check=True).stdout
+                          capture_output=True, text=True, timeout=20 * PATIENCE, check=True).stdout
 
 
 def waits(app, what):

@@ -10,7 +10,7 @@ import subprocess
 import pytest
 
 from differential import App
-from netns import ROOT, ip, wait_for
+from netns import PATIENCE, ROOT, ip, wait_for
 
 LIST = re.search(r"#define VMA_WHY_LIST.*?enum vma_why ", (ROOT / "include/vma/stats.h").read_text(), re.S).group(0)
 TEXT = dict(re.findall(r'X\(\w+, "([\w-]+)",\s*"([^"]+)"\)', LIST))
@@ -167,7 +167,7 @@ CASES = {
 def tool(app, *args):
     net = app.host.net
     return subprocess.run([net.library.vma_stats, "-k", net.tmp, "-p", str(app.pid), *args],
-                          capture_output=True, text=True, timeout=20, check=True).stdout
+                          capture_output=True, text=True, timeout=20 * PATIENCE, check=True).stdout
 
 
 def reasons(app, fd):
