@@ -28,6 +28,8 @@
 /* Of an OWN_FD() of another thread, which takes microseconds where nobody else runs: 500 ms. */
 #define LOOKS_MOST 5000
 #define LOOK_NS 100000
+/* That a socket is moved to a lower number. */
+#define LOWER_MOST 100
 /* Of OWN_FD(), while a number is closed, and of who closes. 50 ms: its data may be written first.
  */
 #define LOOKS_BARRED 500
@@ -113,6 +115,26 @@ static bool others_are_out(void)
 	return atomic_load(&own_fd_begun) - over == begun_here;
 }
 
+/*
+ * Until no other thread is in an OWN_FD(). Who was waited for in vain is not waited for again: a
+ * child that clone(2) made without our knowing has not got the thread that would end it.
+ */
+static void wait_for_others(void)
+{
+	static _Atomic uint64_t
+		in_vain; /* own_fd_over then, and a bit that says that there was one */
+	uint64_t now = 0;
+
+	for (int looks = 0; !others_are_out() && looks < LOOKS_MOST; looks++) {
+		now = 1ull << 32 | atomic_load(&own_fd_over);
+		if (now == atomic_load(&in_vain))
+			return;
+		clock_sleep_ns(LOOK_NS);
+	}
+	if (now && !others_are_out())
+		atomic_store(&in_vain, now);
+}
+
 void own_fd_bar(void)
 {
 	int err = errno;
@@ -123,8 +145,7 @@ void own_fd_bar(void)
 		barring = true;
 		atomic_fetch_add(&barred, 1);
 	}
-	for (int looks = 0; !others_are_out() && looks < LOOKS_MOST; looks++)
-		clock_sleep_ns(LOOK_NS);
+	wait_for_others();
 	errno = err;
 }
 
@@ -312,11 +333,8 @@ int own_fd_lowest(int fd, int least)
 		return fd;
 	/* Again, where an OWN_FD() began after the look: it may have had the number. */
 	do {
+		wait_for_others();
 		begun = atomic_load(&own_fd_begun);
-		if (begun != atomic_load(&own_fd_over)) {
-			clock_sleep_ns(LOOK_NS);
-			continue;
-		}
 		copy = copy_lowest(fd, least);
 		if (copy >= 0)
 			raw_close(copy < fd ? fd : copy);
@@ -324,7 +342,7 @@ int own_fd_lowest(int fd, int least)
 			fd = copy;
 		if (begun == atomic_load(&own_fd_begun))
 			break;
-	} while (++looks < LOOKS_MOST);
+	} while (++looks < LOWER_MOST);
 	errno = err;
 	return fd;
 }

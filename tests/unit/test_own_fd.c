@@ -219,6 +219,23 @@ static void nobody_waits_for_himself(void **state)
 	assert_false(has_waited);
 }
 
+/* As in a child of a clone(2) that we did not see. Each wait is half a second: 10,000 do not end.
+ */
+static void who_never_ends_is_waited_for_once(void **state)
+{
+	uint64_t begin = clock_monotonic_ns();
+
+	(void)state;
+	atomic_fetch_add(&own_fd_begun, 1);
+	for (int i = 0; i < 10000; i++) {
+		own_fd_bar();
+		own_fd_unbar();
+	}
+	print_message("    10,000 numbers closed in %llu ms\n",
+		      (unsigned long long)(clock_monotonic_ns() - begin) / 1000000);
+	atomic_fetch_add(&own_fd_over, 1);
+}
+
 /* The child has no thread that would end it. */
 static void a_child_waits_for_nobody(void **state)
 {
@@ -245,6 +262,7 @@ int main(void)
 		cmocka_unit_test(who_closes_waits_for_the_library),
 		cmocka_unit_test(the_library_waits_for_who_closes),
 		cmocka_unit_test(nobody_waits_for_himself),
+		cmocka_unit_test(who_never_ends_is_waited_for_once),
 		cmocka_unit_test(a_child_waits_for_nobody),
 		cmocka_unit_test(a_number_above_the_limit_is_replaced),
 	};
