@@ -353,7 +353,7 @@ class Script(Sockets):
         s = self.some(lambda s: s.certain and not s.gone and not s.waiting)
         if not s:
             return
-        actor, w = self.owner(s), f"s{s.slot}"
+        actor, w = self.changed_by(s), f"s{s.slot}"  # shutdown() of a socket that is not connected ends its receiving
         calls = ["socket s31 99 SOCK_STREAM 0", "socket s31 AF_INET 77 0", "socket s31 AF_INET SOCK_STREAM IPPROTO_UDP", "recv 77 10 0",
                  "send 77 1 0 0", "close 77", "dup s31 77", f"dup2 {w} -1", f"dup2 {w} 5000000", f"dup3 {w} {w} 0", "listen 0 1",
                  f"epoll_ctl {w} EPOLL_CTL_ADD 0 EPOLLIN", f"recv {w} 0 MSG_DONTWAIT", f"recv {w} 10 MSG_ERRQUEUE|MSG_DONTWAIT",
