@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "runtime/runtime.h"
+#include "runtime/tsan.h"
 #include "stats/area.h"
 #include "stats/capture_fd.h"
 #include "vma/capture.h"
@@ -330,6 +331,7 @@ static bool take(struct stats_capture *c, uint32_t size, uint64_t *at)
 			return false;
 	} while (!atomic_compare_exchange_weak_explicit(
 		&c->head, &head, head + size, memory_order_relaxed, memory_order_relaxed));
+	TSAN_ACQUIRE(c);
 	*at = head;
 	return true;
 }
@@ -393,9 +395,16 @@ not_kept:
 	return false;
 }
 
-void stats_capture_done(struct stats_kept *k)
+/* The tool may have the record from now on. Who gets the place next has the order from the tool. */
+static TSAN_UNSEEN void give(struct stats_kept *k)
 {
 	__atomic_store_n(&k->record->mark, k->at + 1, __ATOMIC_RELEASE);
+}
+
+void stats_capture_done(struct stats_kept *k)
+{
+	TSAN_RELEASE(k->capture);
+	give(k);
 	atomic_fetch_sub(&writers, 1);
 	lock_leave();
 }

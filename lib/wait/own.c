@@ -7,31 +7,18 @@
 #include <sys/syscall.h>
 
 #include "runtime/runtime.h"
+#include "runtime/tsan.h"
 
 static struct wait_own common;
 static pthread_key_t key;
 static bool key_valid;
 __thread struct wait_own *wait_own_now;
 
-/*
- * ThreadSanitizer knows nothing of the system calls below: that the memory which a thread gave back
- * is a new page when another gets it.
- */
-#ifdef __SANITIZE_THREAD__
-void __tsan_acquire(void *addr);
-void __tsan_release(void *addr);
-#define SEEN_NEW(p) __tsan_acquire(p)
-#define SEEN_GONE(p) __tsan_release(p)
-#else
-#define SEEN_NEW(p) ((void)0)
-#define SEEN_GONE(p) ((void)0)
-#endif
-
 /* The thread ends. What it waits for in other keys' destructors makes another one. */
 static void give_back(void *own)
 {
 	wait_own_now = NULL;
-	SEEN_GONE(own);
+	TSAN_RELEASE(own); /* the memory is a new page when another thread gets it */
 	libc_raw(SYS_munmap, (long)(uintptr_t)own, sizeof(struct wait_own), 0, 0, 0, 0);
 }
 
@@ -55,7 +42,7 @@ struct wait_own *wait_own_make(void)
 	errno = err;
 	if ((void *)own == MAP_FAILED)
 		return &common;
-	SEEN_NEW(own);
+	TSAN_ACQUIRE(own);
 	/* A handler of this thread may have been here since it looked. */
 	if (wait_own_now) {
 		libc_raw(SYS_munmap, p, sizeof(*own), 0, 0, 0, 0);
