@@ -72,7 +72,7 @@ static void kick(struct epset *s, int epfd)
 	struct epoll_event ev = {.events = EPOLLIN, .data.u64 = EPOLL_KICK_TAG};
 	int fd;
 
-	if (!atomic_load(&s->num_plain) || atomic_load(&s->kick_fd) >= 0)
+	if (!epset_plain(s) || atomic_load(&s->kick_fd) >= 0)
 		return;
 	atomic_store_explicit(&s->tagged, true, memory_order_relaxed);
 	fd = own_eventfd(1);
@@ -83,9 +83,10 @@ static void kick(struct epset *s, int epfd)
 			own_fd_close(fd);
 		return;
 	}
+	atomic_store(&s->kicked_ns, clock_monotonic_ns());
 	atomic_store(&s->kick_fd, fd);
 	/* The last of them may have left before it could see kick_fd. */
-	if (!atomic_load(&s->num_plain))
+	if (!epset_plain(s))
 		epset_unkick(s, epfd);
 }
 
@@ -272,7 +273,7 @@ static int epoll_close(struct vfd *v, int fd)
 	if (lock_mine(&s->mtx)) /* a signal handler: the set stays behind, empty for the kernel */
 		return fd < 0 ? 0 : vfd_release(fd);
 	epset_lock(s);
-	atomic_fetch_add(&s->generation, 1);
+	atomic_store(&s->plain, (uint64_t)(atomic_fetch_add(&s->generation, 1) + 1) << 32);
 	while (s->items)
 		epset_remove(s, s->items);
 	free(s->by_fd);

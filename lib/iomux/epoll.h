@@ -87,13 +87,17 @@ struct epset {
 	 */
 	_Atomic uint32_t num_ready;
 	_Atomic uint32_t num_items;
-	/* Threads that sleep in libc.epoll_wait because the set has (or had) no fds of ours. */
-	_Atomic uint32_t num_plain;
+	/*
+	 * Threads that sleep in libc.epoll_wait because the set has (or had) no fds of ours; above
+	 * them 32 bits of the generation: who slept in a set that was closed is none of the next.
+	 */
+	_Atomic uint64_t plain;
 	/*
 	 * An eventfd in the kernel's epoll that is always readable: it drives those threads out.
 	 * -1: none.
 	 */
 	_Atomic int kick_fd;
+	_Atomic uint64_t kicked_ns; /* when it was put there */
 	/*
 	 * The kernel's epoll was ever given a tag: set before it is. Without, all data is the
 	 * user's. Closing the set clears it: a thread that still waits compares the generation.
@@ -112,6 +116,12 @@ struct epset {
 	struct epset *all; /* every set ever made; never shrinks */
 	struct epset *free; /* set_list_lock */
 };
+
+/* How many threads sleep in libc.epoll_wait. */
+static inline uint32_t epset_plain(const struct epset *s)
+{
+	return (uint32_t)atomic_load(&s->plain);
+}
 
 /* epoll_item.c: items and sets */
 struct epset *epset_new(void);

@@ -2,6 +2,7 @@
 /* epoll_wait and its kin. */
 #include <errno.h>
 #include <limits.h>
+#include <pthread.h>
 
 #include "iomux/epoll.h"
 #include "iomux/iomux.h"
@@ -10,6 +11,9 @@
 #include "config/config.h"
 #include "stack/stack.h"
 #include "wait/wait.h"
+
+/* A thread that is driven out of its sleep in the kernel is gone by then. */
+#define KICK_NS 2000000000ull
 
 struct epwait {
 	struct mux mux;
@@ -150,11 +154,26 @@ static int kernel_room(struct epwait *w)
 	return w->max - (int)(ready < half ? ready : half);
 }
 
+/*
+ * Who was to be driven out has been for long. One that never says so has left its wait by
+ * siglongjmp() of a handler: nobody would sleep in this set any more.
+ */
+static void kick_given_up(struct epwait *w)
+{
+	struct epset *s = w->s;
+
+	if (atomic_load(&s->kick_fd) < 0 ||
+	    clock_monotonic_ns() - atomic_load(&s->kicked_ns) < KICK_NS)
+		return;
+	atomic_store(&s->plain, (uint64_t)atomic_load(&s->generation) << 32);
+	epset_unkick(s, w->epfd);
+}
+
 /* The kernel's events, then the offloaded ones. */
 static int look_both(struct epwait *w)
 {
 	struct epset *s = w->s;
-	int room = kernel_room(w), r, user;
+	int room = kernel_room(w), found, r, user;
 
 	if (!room) {
 		user = scan(w, 0);
@@ -164,10 +183,12 @@ static int look_both(struct epwait *w)
 	}
 	atomic_store_explicit(&s->hits_since_kernel, 0, memory_order_relaxed);
 	atomic_store_explicit(&s->zeros_since_kernel, 0, memory_order_relaxed);
-	r = raw.epoll_wait(w->epfd, w->evs, room, 0);
-	if (r < 0)
+	found = raw.epoll_wait(w->epfd, w->evs, room, 0);
+	if (found < 0)
 		return -errno;
-	r = epset_fold(s, w->evs, r);
+	r = epset_fold(s, w->evs, found);
+	if (found && !r)
+		kick_given_up(w);
 	if (r)
 		stats_add(&w->mux.stats->ready_os, (uint64_t)r);
 	user = scan(w, r);
@@ -283,21 +304,56 @@ static int wait_ours(struct epset *s, int epfd, struct epoll_event *evs, int max
 	return r;
 }
 
-static void plain_leave(struct epset *s, int epfd)
+/* A thread in wait_plain(). */
+struct plain {
+	struct epset *s;
+	int epfd;
+	uint32_t generation;
+};
+
+static void plain_enter(struct plain *p)
 {
-	if (atomic_fetch_sub(&s->num_plain, 1) == 1)
-		epset_unkick(s, epfd);
+	p->generation = (uint32_t)(atomic_fetch_add(&p->s->plain, 1) >> 32);
+}
+
+/* Also of a thread that is cancelled asleep. */
+static void plain_leave(void *arg)
+{
+	const struct plain *p = arg;
+	uint64_t was = atomic_load(&p->s->plain);
+
+	do {
+		if ((uint32_t)(was >> 32) != p->generation || !(uint32_t)was)
+			return; /* closed meanwhile, or given up by look_both() */
+	} while (!atomic_compare_exchange_weak(&p->s->plain, &was, was - 1));
+	if ((uint32_t)was == 1)
+		epset_unkick(p->s, p->epfd);
 }
 
 /*
  * Nothing but tags of items that are not here: they are on their way into the set, or a parent's,
  * whose socket stays ready for as long as it likes. -1 and EINTR: a signal ends the wait.
  */
-static int nap(const sigset_t *sigmask)
+static int nap(struct plain *p, const sigset_t *sigmask)
 {
 	static const struct timespec ms = {.tv_nsec = 1000000};
+	int r;
 
-	return libc.ppoll(NULL, 0, &ms, sigmask);
+	pthread_cleanup_push(plain_leave, p);
+	r = libc.ppoll(NULL, 0, &ms, sigmask);
+	pthread_cleanup_pop(0);
+	return r;
+}
+
+static int plain_sleep(struct plain *p, struct epoll_event *evs, int max,
+		       const struct timespec *timeout, const sigset_t *sigmask)
+{
+	int r;
+
+	pthread_cleanup_push(plain_leave, p);
+	r = kernel_wait(p->epfd, evs, max, timeout, sigmask);
+	pthread_cleanup_pop(0);
+	return r;
 }
 
 /*
@@ -308,15 +364,16 @@ static bool wait_plain(struct epset *s, uint32_t generation, int epfd, struct ep
 		       int max, const struct timespec *timeout, const sigset_t *sigmask,
 		       int *result)
 {
+	struct plain plain = {.s = s, .epfd = epfd};
 	bool done = true;
 	int r = 0, err;
 
-	atomic_fetch_add(&s->num_plain, 1);
+	plain_enter(&plain);
 	if (atomic_load(&s->num_items)) {
-		plain_leave(s, epfd);
+		plain_leave(&plain);
 		return false;
 	}
-	r = kernel_wait(epfd, evs, max, timeout, sigmask);
+	r = plain_sleep(&plain, evs, max, timeout, sigmask);
 	err = errno;
 	/*
 	 * Whatever num_items says: the kernel knows a tag before the set has its item, and after
@@ -325,13 +382,13 @@ static bool wait_plain(struct epset *s, uint32_t generation, int epfd, struct ep
 	if (r > 0 && (atomic_load(&s->tagged) || atomic_load(&s->generation) != generation)) {
 		r = epset_fold(s, evs, r);
 		done = r > 0;
-		if (!done && !atomic_load(&s->num_items) && nap(sigmask) < 0) {
+		if (!done && !atomic_load(&s->num_items) && nap(&plain, sigmask) < 0) {
 			err = errno;
 			r = -1;
 			done = true;
 		}
 	}
-	plain_leave(s, epfd);
+	plain_leave(&plain);
 	errno = err;
 	*result = r;
 	return done;

@@ -211,8 +211,12 @@ static int sleep_once(struct mux *m, uint64_t deadline_ns)
 	pthread_setcancelstate(m->cancel_state, NULL);
 	r = wait_sleep(m->pfds, m->npfds, until, m->sigmask);
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
-	if (r > 0)
-		return m->ops->woken(m);
+	if (r > 0) {
+		r = m->ops->woken(m);
+		/* What the kernel has may be nothing for the program, and stay: it ends all the
+		 * same. */
+		return r || !deadline_ns || clock_monotonic_ns() < deadline_ns ? r : -ETIMEDOUT;
+	}
 	if (r != -ETIMEDOUT || !m->muted)
 		return r;
 	r = m->ops->look(m, LOOK_KERNEL);

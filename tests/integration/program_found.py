@@ -54,6 +54,21 @@ FOUND = {
         m: shutdown s0 SHUT_WR
         p: rest y
         m: connect s0 4B:0""",
+    "a wait ran on past its time in a set in which a thread had been cancelled": """
+        p: listen x 4 0
+        m: epoll_create s0 0
+        m: socketpair s1 s2 SOCK_STREAM
+        m: epoll_ctl s0 EPOLL_CTL_ADD s1 EPOLLIN
+        m: thread 1
+        t: epoll_wait s0 16 -1 0 >
+        m: cancel 1
+        m: join 1
+        m: socket s3 AF_INET SOCK_STREAM 0
+        m: connect s3 4B:0
+        p: accept x y
+        m: epoll_ctl s0 EPOLL_CTL_ADD s3 EPOLLIN
+        m: epoll_wait s0 16 1 2
+        m: epoll_wait s0 16 30 0""",
     "the kernel did not learn that a connection was shut for reading": """
         p: listen x 4 0
         m: socket s0 AF_INET SOCK_STREAM 0
