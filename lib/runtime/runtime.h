@@ -9,7 +9,8 @@
  * Every call of the program: libc.h, lock.h, signals.h; clock.h where it waits. Rare: log.h and
  * log_syslog.h, backtrace.h, worker.h (the
  * internal thread), own_fd.h, atfork.h, process_mark.h, caps.h, text_file.h, last_thread.h (ends
- * the process with its last thread). lock_check.h is in debug builds only.
+ * the process with its last thread). lock_check.h is in debug builds only; tsan.h tells
+ * ThreadSanitizer what it cannot see.
  */
 #ifndef RUNTIME_RUNTIME_H
 #define RUNTIME_RUNTIME_H
@@ -26,6 +27,7 @@
 #include "runtime/process_mark.h"
 #include "runtime/signals.h"
 #include "runtime/text_file.h"
+#include "runtime/tsan.h"
 #include "runtime/worker.h"
 
 #endif

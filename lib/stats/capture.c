@@ -17,7 +17,6 @@
 #include <unistd.h>
 
 #include "runtime/runtime.h"
-#include "runtime/tsan.h"
 #include "stats/area.h"
 #include "stats/capture_fd.h"
 #include "vma/capture.h"

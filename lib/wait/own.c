@@ -7,7 +7,6 @@
 #include <sys/syscall.h>
 
 #include "runtime/runtime.h"
-#include "runtime/tsan.h"
 
 static struct wait_own common;
 static pthread_key_t key;

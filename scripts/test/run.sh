@@ -203,10 +203,26 @@ show_notes()
 
 	for name in "${names[@]}"; do
 		sed -nE "s/^([0-9.]+s) (call|setup|teardown) +([^ ].*)/\1 $name \3/p" "$logs/$name.log"
-	done | sort -rn | awk 'NR == 1 { print "\nthe slowest tests:" } NR <= 10 { t = $1; s = $2; $1 = $2 = ""; printf "    %8s  %-17s %s\n", t, s, substr($0, 3) }'
+	done | sort -rn | awk 'NR == 1 { print "\nthe slowest tests:" } NR <= 5 { t = $1; s = $2; $1 = $2 = ""; printf "    %8s  %-17s %s\n", t, s, substr($0, 3) }'
 	for name in "${names[@]}"; do
 		log=$logs/$name.log
 		grep '^SKIPPED ' "$log" | sed "s/^SKIPPED /skipped: $name: /"
+	done
+}
+
+# What failed, once more and short: of a long output CI keeps the beginning and the end.
+show_failed()
+{
+	local name log
+
+	for name in "${names[@]}"; do
+		log=$logs/$name.log
+		[ "${reported[$name]:-1}" -ne 0 ] || continue
+		printf '\nwhat failed in %s:\n' "$name"
+		{
+			grep -E '^ *(FAILED|ERROR) ' "$log" | head -n 6
+			grep -hE '^ *E  +[^ ]|^ *WARNING: |^SUMMARY: ' "$log" | head -n 6
+		} | cut -c 1-180 | sed 's/^ */    /'
 	done
 }
 
@@ -256,6 +272,7 @@ run_once()
 		rm -f "$logs/$name".{begun,end,ended}
 	done
 	show_notes
+	show_failed
 	write_times
 }
 

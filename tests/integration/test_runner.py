@@ -13,7 +13,8 @@ from netns import PATIENCE, ROOT
 # What pytest, the unit programs and a plain command print.
 STEPS = r"""
 pytest_passes() { echo '...  [100%]'; echo '0.40s call     test_a.py::test_slow'; echo '0.01s call     test_a.py::test_quick'; echo '3 passed in 0.41s'; }
-pytest_fails() { echo '.F  [100%]'; echo 'FAILED test_b.py::test_wrong - assert 0'; echo '1 failed, 1 passed in 0.20s'; return 1; }
+pytest_fails() { echo '.F  [100%]'; echo 'E   assert 0'; echo 'FAILED test_b.py::test_wrong - assert 0'; echo '1 failed, 1 passed in 0.20s'; return 1; }
+unit_fails() { echo '  FAILED  test_y   1 failed'; echo '      WARNING: ThreadSanitizer: data race'; echo '4 passed, 1 failed, 0 skipped'; return 1; }
 pytest_errs() { echo '1 passed, 2 errors in 0.20s'; return 1; }
 pytest_skips() { echo 'SKIPPED [1] test_c.py:7: no such device'; echo '2 passed, 1 skipped in 0.20s'; }
 pytest_twice() { echo '3 passed in 0.41s'; echo '=== 2 passed, 1 failed in 0.20s ==='; echo '4 passed in 0.20s'; return 1; }
@@ -79,6 +80,14 @@ def test_the_end_names_the_slowest_and_what_was_skipped_and_why(run):
     at = lines.index("the slowest tests:")
     assert [line.split() for line in lines[at + 1:at + 3]] == [["0.40s", "p", "test_a.py::test_slow"], ["0.01s", "p", "test_a.py::test_quick"]]
     assert "skipped: s: [1] test_c.py:7: no such device" in lines
+
+
+def test_what_failed_is_said_once_more_at_the_end(run):
+    lines, _ = run(["main each good pytest_passes", "main each bad pytest_fails", "main each worse unit_fails"])
+    at = lines.index("what failed in bad:")
+    assert lines[at:-2] == ["what failed in bad:", "    FAILED test_b.py::test_wrong - assert 0", "    E   assert 0", "",
+                            "what failed in worse:", "    FAILED  test_y   1 failed", "    WARNING: ThreadSanitizer: data race", ""]
+    assert "what failed in good:" not in lines
 
 
 def test_when_decides_which_steps_run(run):
