@@ -109,13 +109,21 @@ static struct implant *make(int listener)
 	return im;
 }
 
+/* Of them nothing is effective after seteuid(). */
+#define NEEDED                                                                                     \
+	(CAPS_BIT(CAP_NET_ADMIN) | CAPS_BIT(CAP_NET_RAW) | CAPS_BIT(CAP_SYS_ADMIN) |               \
+	 CAPS_BIT(CAP_BPF) | CAPS_BIT(CAP_PERFMON))
+
 /* 0, or negative errno: im is no more. */
 static int begin(struct implant *im)
 {
+	struct caps_sets before;
 	int err;
 
 	ring_bpf_begin();
+	before = caps_raise(NEEDED);
 	err = load(im);
+	caps_lower(&before);
 	if (err) {
 		destroy(im);
 	} else {
