@@ -75,6 +75,13 @@ static void leave_listener(struct tcp_sock *s, void *arg)
 		tcp_sock_listener_share(s, STATS_WHY(NONE));
 }
 
+static void leave_datagrams(struct udp_sock *s, void *arg)
+{
+	(void)arg;
+	atomic_fetch_add(&steps, 1);
+	udp_leave_to_children(s);
+}
+
 static void close_one(struct tcp_sock *s, void *arg)
 {
 	struct stack *st = tcp_sock_conn_lock(s);
@@ -174,6 +181,7 @@ static void work(int fd, uint32_t events, void *arg)
 	if (atomic_load(&ends)) {
 		tcp_sock_each(leave_listener, NULL);
 		tcp_sock_each(unlisten_one, NULL);
+		udp_each(leave_datagrams, NULL);
 		finish();
 	}
 	atomic_store(&served, calls);

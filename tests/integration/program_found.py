@@ -69,6 +69,45 @@ FOUND = {
         m: epoll_ctl s0 EPOLL_CTL_ADD s3 EPOLLIN
         m: epoll_wait s0 16 1 2
         m: epoll_wait s0 16 30 0""",
+    "who had seteuid() of another user could not leave late clients to its children": """
+        m: socket s0 AF_INET SOCK_STREAM 0
+        m: bind s0 4A:0
+        m: listen s0 8
+        m: fork 3 0
+        m: poll 0 s0:POLLIN
+        m: seteuid 65534
+        p: connect x 4 0
+        c: await 5000 s0:POLLIN
+        c: accept s1 s0 0
+        c! exit 0
+        m: wait""",
+    "datagrams were lost to a child when its parent closed the socket": """
+        m: socket s0 AF_INET6 SOCK_DGRAM 0
+        p: udp x m 1
+        m: bind s0 m*:1
+        m: fork 3 0
+        m: poll 0 s0:POLLIN
+        p: sendto x m 1 2 97
+        m: await 5000 s0:POLLIN
+        m: close s0
+        c: await 5000 s0:POLLIN
+        c: recv s0 100 0
+        c! exit 0
+        m: wait""",
+    "datagrams were lost to a child when its parent ended": """
+        p: udp x 4 1
+        m: fork 4 0
+        d: socket s0 AF_INET SOCK_DGRAM 0
+        d: bind s0 4A:1
+        d: poll 0 s0:POLLIN
+        d: fork 3 0
+        p: sendto x 4 1 5 97
+        d: await 5000 s0:POLLIN
+        d! exit 0
+        m: wait
+        c: await 5000 s0:POLLIN
+        c: recv s0 100 0
+        c! exit 0""",
     "the kernel did not learn that a connection was shut for reading": """
         p: listen x 4 0
         m: socket s0 AF_INET SOCK_STREAM 0

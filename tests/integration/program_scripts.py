@@ -338,7 +338,8 @@ class Script(Sockets):
                 self.do(actor, f"getsockopt s{s.slot} {name} {self.one([4, 4, 4, 1, 16])}")
 
     def lingers(self):
-        s = self.some(lambda s: s.kind in ("tcp", "listener") and not s.gone)
+        # Of a listener that several have, each accepts with the options that it has set (docs/limits.md).
+        s = self.some(lambda s: (s.kind == "tcp" or s.kind == "listener" and len(s.owners) == 1) and not s.gone)
         if s:
             actor, (on, seconds) = self.owner(s), self.one([(1, 0), (1, 0), (0, 5), (1, 5)])
             self.do(actor, f"linger s{s.slot} {on} {seconds}")

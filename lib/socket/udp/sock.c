@@ -114,7 +114,7 @@ struct udp_sock *udp_sock_new(int fd, int domain)
 	atomic_store_explicit(&s->inherited_claim, NULL, memory_order_relaxed);
 	s->cb = (struct udp_callback){0};
 	sock_user_data_clear(&s->user_data);
-	s->has_held = false;
+	s->has_held = s->copied = false;
 	atomic_store(&s->in_callback, false);
 	memset(&s->local, 0, sizeof(s->local));
 	s->stats = stats_socket_get(fd);
@@ -239,6 +239,39 @@ static int udp_shutdown(struct vfd *v, int fd, int how)
 	return ret;
 }
 
+/* The last packets on their way to s, whose rule is gone. */
+static void poll_once(const struct udp_sock *s)
+{
+	unsigned n = atomic_load_explicit(&s->natt, memory_order_relaxed);
+
+	for (unsigned i = 0; i < n; i++) {
+		struct stack *st = udp_att(s, i)->st;
+
+		if (lock_mine(&st->lock))
+			continue;
+		lock_take(&st->lock);
+		stack_poll_called(st);
+		lock_drop(&st->lock);
+	}
+}
+
+void udp_leave_to_children(struct udp_sock *s)
+{
+	if (!atomic_load_explicit(&s->copied, memory_order_relaxed) ||
+	    !atomic_load_explicit(&s->natt, memory_order_relaxed))
+		return;
+	libc_internal_begin();
+	udp_to_kernel(s, atomic_load_explicit(&s->v.os_fd, memory_order_relaxed), STATS_WHY(FORK));
+	poll_once(s);
+	udp_queue_leave(s);
+	libc_internal_end();
+}
+
+static void udp_forking(struct vfd *v)
+{
+	atomic_store_explicit(&udp_of(v)->copied, true, memory_order_relaxed);
+}
+
 static int udp_close(struct vfd *v, int fd)
 {
 	struct udp_sock *s = udp_of(v);
@@ -247,6 +280,7 @@ static int udp_close(struct vfd *v, int fd)
 	/* Neither a handler nor a cancellation may see it half closed. */
 	lock_enter();
 	cancel = udp_lock(s);
+	udp_leave_to_children(s);
 	atomic_store_explicit(&s->in_use, false, memory_order_release);
 	atomic_fetch_add_explicit(&s->gen, 1, memory_order_release);
 	/*
@@ -418,4 +452,5 @@ const struct vfd_ops udp_ops = {
 	.share = udp_share,
 	.touch = udp_touch,
 	.renumbered = udp_renumbered,
+	.forking = udp_forking,
 };

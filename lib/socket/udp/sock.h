@@ -223,6 +223,8 @@ struct udp_sock {
 	struct sock_user_data user_data;
 	/* frames of it are, or were, in the program's hands (zcopy.c) */
 	_Atomic bool has_held;
+	/* A child of fork() has had its numbers, too: what waits here may be read there. */
+	_Atomic bool copied;
 	bool in_shows; /* for ever; lock */
 	/* A thread runs the receive callback. Its attachments' datagrams wait for that. */
 	_Atomic bool in_callback;
@@ -316,6 +318,11 @@ void udp_to_kernel(struct udp_sock *s, int fd, struct vma_stats_why why);
  * its own. A look asks the kernel for each port.
  */
 void udp_sharing_look(uint16_t port);
+/*
+ * This process lets go of s, and a child of fork() may have it, too: what has come and nobody has
+ * read waits in the kernel socket from then on. Nothing when there was no fork(). s->lock is held.
+ */
+void udp_leave_to_children(struct udp_sock *s);
 /*
  * Takes the queued datagrams out one after the other, until fn, which gets each with its stack
  * locked, says false: that one stays. fn brings it to the kernel socket, which is asked from then
