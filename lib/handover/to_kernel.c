@@ -448,6 +448,7 @@ static int new_fd(const struct tcp_sock *s)
 {
 	int mark = (int)s->mark, ifindex = s->bound_if,
 	    fd = OWN_FD(libc.socket(s->domain, SOCK_STREAM | SOCK_CLOEXEC, 0));
+	struct caps_sets before;
 
 	if (fd < 0)
 		return -errno;
@@ -456,10 +457,12 @@ static int new_fd(const struct tcp_sock *s)
 	 * listener.
 	 */
 	(void)set(fd, SOL_SOCKET, SO_REUSEADDR, 1);
+	before = caps_raise(CAPS_BIT(CAP_NET_ADMIN) | CAPS_BIT(CAP_NET_RAW));
 	if (mark)
 		(void)set(fd, SOL_SOCKET, SO_MARK, mark);
 	if (ifindex)
 		(void)set(fd, SOL_SOCKET, SO_BINDTOIFINDEX, ifindex);
+	caps_lower(&before);
 	return fd;
 }
 

@@ -126,6 +126,20 @@ def test_a_connection_goes_to_the_kernel_while_no_capability_is_effective(net, e
         assert capable(app) == 0, "it has been given back"
 
 
+def test_what_it_leaves_to_the_kernel_keeps_its_mark_while_no_capability_is_effective(net):
+    """The peer reads nothing, so the connection outlives the process: its segments take the way that SO_MARK says."""
+    with net.b.socket(kind=socket.SOCK_STREAM) as c:
+        with app_of(net) as app:
+            app.do("l = listener(); l.setsockopt(socket.SOL_SOCKET, socket.SO_MARK, 7); select.select([l], [], [], 0)")
+            app.start("s, _ = l.accept(); s.setblocking(False)")
+            c.connect((net.a.ip4, PORT))
+            app.answer()
+            app.do("while select.select([], [s], [], 0.2)[1]: s.send(bytes(100000))")
+            app.do("os.seteuid(65534); s.close()")
+        text = net.a.run(["ss", "-tanoe", "state", "fin-wait-1"]).text
+        assert f"{net.a.ip4}:{PORT}" in text and "fwmark:0x7" in text, text
+
+
 def test_a_socket_that_is_only_bound_is_served_afterwards(net):
     with app_of(net) as app:
         app.do(f"l = socket.socket(); l.bind((ANY, {PORT})); os.setuid(65534); l.listen(5); ready(l)")
