@@ -638,6 +638,24 @@ static void do_readv(void)
 	say_room(b, n, CALL(readv(f, iov, pieces(iov, b, n, (int)num()))));
 }
 
+/*
+ * fd, which a message has brought, at the lowest free number: the library may have had that one for
+ * a moment (docs/limits.md, Descriptors).
+ */
+static int at_lowest(int fd)
+{
+	int low = (int)syscall(SYS_dup, fd);
+
+	if (low < 0 || low > fd) {
+		syscall(SYS_close, low);
+		return fd;
+	}
+	if (fcntl(fd, F_GETFD))
+		fcntl(low, F_SETFD, FD_CLOEXEC);
+	close(fd);
+	return low;
+}
+
 static void say_control(struct msghdr *m)
 {
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
@@ -648,6 +666,7 @@ static void say_control(struct msghdr *m)
 			int one;
 
 			memcpy(&one, CMSG_DATA(c) + sizeof(int) * i, sizeof(one));
+			one = at_lowest(one);
 			say(" fd %d", one);
 			if (more())
 				*slot() = one;
