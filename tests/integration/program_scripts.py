@@ -371,7 +371,9 @@ class Script(Sockets):
             calls += [f"connect {w} {s.fam}B:7", f"listen {w} 5", f"recv {w} 10 MSG_OOB|MSG_DONTWAIT", f"shutdown {w} 7"]
         if s.kind == "listener":
             calls += [f"recv {w} 5 0", f"connect {w} {s.fam}B:7", f"recvmsg {w} 10 0 1 10", f"listen {w} 3"]
-        self.do(actor, self.one(calls))
+        call = self.one(calls)
+        self.do(actor, call)
+        s.deaf = s.deaf or call.endswith("SHUT_RD")
 
     def bad(self):
         s = self.some(lambda s: s.certain and not s.waiting and not s.gone)

@@ -30,6 +30,7 @@ class Sock:
         self.shared = False  # a listener: nobody had when it came to have several owners
         self.gone = None  # "end" (the peer's FIN), "reset"
         self.shut = False  # our FIN
+        self.deaf = False  # UDP: shut for reading, so that nobody waits for what comes
         self.port = None
         self.connected = False
         self.cloexec = False
@@ -412,7 +413,7 @@ class Sockets:
 
     def quiet(self, test=lambda s: True):
         """A socket to which nothing is on its way."""
-        return self.some(lambda s: s.kind in ("udp", "tcp") and not s.waiting and s.certain and not s.gone and test(s))
+        return self.some(lambda s: s.kind in ("udp", "tcp") and not s.waiting and s.certain and not s.gone and not s.deaf and test(s))
 
     def shuts(self):
         s = self.some(lambda s: s.kind == "tcp" and not s.gone and not s.shut)
