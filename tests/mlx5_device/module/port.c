@@ -8,9 +8,51 @@
 
 #include "card.h"
 
+/* As net.core.netdev_max_backlog. */
+#define RECEIVED_MAX 1000
+
 struct port {
 	struct card *card;
+	struct napi_struct napi;
+	struct sk_buff_head received; /* for its kernel */
 };
+
+/*
+ * In the order of the wire, as a card: netif_rx() has a queue for each CPU, and the card's thread
+ * goes from one to another between two frames.
+ */
+static void receive(struct net_device *ndev, struct sk_buff *skb)
+{
+	struct port *port = netdev_priv(ndev);
+
+	if (skb_queue_len(&port->received) >= RECEIVED_MAX) {
+		ndev->stats.rx_dropped++;
+		kfree_skb(skb);
+		return;
+	}
+	if (__dev_forward_skb(ndev, skb))
+		return; /* it is freed */
+	skb_queue_tail(&port->received, skb);
+	local_bh_disable();
+	napi_schedule(&port->napi);
+	local_bh_enable();
+}
+
+static int port_poll(struct napi_struct *napi, int budget)
+{
+	struct port *port = container_of(napi, struct port, napi);
+	struct sk_buff *skb;
+	int n = 0;
+
+	while (n < budget && (skb = skb_dequeue(&port->received))) {
+		netif_receive_skb(skb);
+		n++;
+	}
+	/* One that came after the last look found it scheduled. */
+	if (n < budget && napi_complete_done(napi, n) && !skb_queue_empty(&port->received))
+		napi_schedule(napi);
+	return n;
+}
 
 /* A frame comes in over the wire. Consumes it. The caller holds no card's lock. */
 void port_deliver(struct card *card, struct sk_buff *skb)
@@ -32,7 +74,7 @@ void port_deliver(struct card *card, struct sk_buff *skb)
 	if (taken)
 		consume_skb(skb);
 	else
-		dev_forward_skb(card->ndev, skb);
+		receive(card->ndev, skb);
 }
 
 static netdev_tx_t port_xmit(struct sk_buff *skb, struct net_device *ndev)
@@ -93,8 +135,11 @@ static void wire_update(struct card *card, bool up, bool peer_up)
 
 static int port_open(struct net_device *ndev)
 {
-	struct card *card = ((struct port *)netdev_priv(ndev))->card;
+	struct port *port = netdev_priv(ndev);
+	struct card *card = port->card;
 
+	skb_queue_purge(&port->received);
+	napi_enable(&port->napi);
 	netif_start_queue(ndev);
 	wire_update(card, true, card->peer && netif_running(card->peer->ndev));
 	return 0;
@@ -102,9 +147,11 @@ static int port_open(struct net_device *ndev)
 
 static int port_stop(struct net_device *ndev)
 {
-	struct card *card = ((struct port *)netdev_priv(ndev))->card;
+	struct port *port = netdev_priv(ndev);
+	struct card *card = port->card;
 
 	netif_stop_queue(ndev);
+	napi_disable(&port->napi);
 	wire_update(card, false, false);
 	return 0;
 }
@@ -116,10 +163,18 @@ static const struct net_device_ops port_ops = {
 	.ndo_set_mac_address = eth_mac_addr,
 };
 
+static void port_free(struct net_device *ndev)
+{
+	struct port *port = netdev_priv(ndev);
+
+	skb_queue_purge(&port->received);
+}
+
 static void port_setup(struct net_device *ndev)
 {
 	ether_setup(ndev);
 	ndev->netdev_ops = &port_ops;
+	ndev->priv_destructor = port_free;
 	ndev->max_mtu = 9216;
 	/* As a card has them. On the wire all frames are whole and have their checksums. */
 	ndev->hw_features = NETIF_F_HW_CSUM | NETIF_F_SG;
@@ -139,6 +194,8 @@ struct net_device *port_make(struct card *card, unsigned int index)
 		return ERR_PTR(-ENOMEM);
 	port = netdev_priv(ndev);
 	port->card = card;
+	skb_queue_head_init(&port->received);
+	netif_napi_add(ndev, &port->napi, port_poll);
 	eth_hw_addr_set(ndev, mac);
 	SET_NETDEV_DEV(ndev, &card->pdev->dev);
 	netif_carrier_off(ndev);
