@@ -40,10 +40,13 @@ _Atomic uint32_t own_fd_begun, own_fd_over;
 static _Atomic uint32_t barred;
 /* OWN_FD()s that wait for those. They come first: who closes all numbers has no pauses. */
 static _Atomic uint32_t held_up;
-/* This thread's of own_fd_begun: a handler does not wait for what it has interrupted. */
-static __thread uint32_t begun_here;
-/* Of this thread: it is one of barred. Also after a handler has left close() by siglongjmp(). */
-static __thread bool barring;
+/* Of this thread. */
+static __thread struct {
+	/* of own_fd_begun: a handler does not wait for what it has interrupted */
+	uint16_t begun;
+	/* it is one of barred, also after a handler has left close() by siglongjmp() */
+	bool barring;
+} here;
 
 /*
  * Guards every change of the entries, the closing of what is entered, and RLIMIT_NOFILE while it is
@@ -75,8 +78,8 @@ void own_fd_forked(void)
 	atomic_store(&own_fd_over, atomic_load(&own_fd_begun));
 	atomic_store(&barred, 0);
 	atomic_store(&held_up, 0);
-	begun_here = 0;
-	barring = false;
+	here.begun = 0;
+	here.barring = false;
 	own_fd_limit_unlock();
 }
 
@@ -94,16 +97,16 @@ static void wait_for_the_bar(void)
 /* The stores of both sides come before their loads: one of the two sees the other one. */
 void own_fd_begin(void)
 {
-	begun_here++;
+	here.begun++;
 	atomic_fetch_add(&own_fd_begun, 1);
-	if (__builtin_expect(atomic_load(&barred) && !barring, 0))
+	if (__builtin_expect(atomic_load(&barred) && !here.barring, 0))
 		wait_for_the_bar();
 }
 
 void own_fd_end(void)
 {
 	atomic_fetch_add(&own_fd_over, 1);
-	begun_here--;
+	here.begun--;
 }
 
 /* Other threads are in none. over is read first: what ends between the two counts as being there.
@@ -112,7 +115,7 @@ static bool others_are_out(void)
 {
 	uint32_t over = atomic_load(&own_fd_over);
 
-	return atomic_load(&own_fd_begun) - over == begun_here;
+	return atomic_load(&own_fd_begun) - over == here.begun;
 }
 
 /*
@@ -139,10 +142,10 @@ void own_fd_bar(void)
 {
 	int err = errno;
 
-	if (!barring) {
+	if (!here.barring) {
 		for (int looks = 0; atomic_load(&held_up) && looks < LOOKS_BARRED; looks++)
 			clock_sleep_ns(LOOK_NS);
-		barring = true;
+		here.barring = true;
 		atomic_fetch_add(&barred, 1);
 	}
 	wait_for_others();
@@ -151,9 +154,9 @@ void own_fd_bar(void)
 
 void own_fd_unbar(void)
 {
-	if (!barring)
+	if (!here.barring)
 		return;
-	barring = false;
+	here.barring = false;
 	atomic_fetch_sub(&barred, 1);
 }
 
