@@ -41,7 +41,7 @@ build()
 # that measure run after the others, one at a time.
 integration()
 {
-	local rc=0 options=(--ignore=tests/integration/programs --ignore=tests/integration/test_deb.py -q -p no:cacheprovider --tb=short --durations=40 -rs "$@")
+	local rc=0 options=(--ignore=tests/integration/programs --ignore=tests/integration/test_deb.py -q -p no:cacheprovider --tb=short --durations=40 -rfEs "$@")
 
 	$python -m pytest tests/integration -n "$workers" -m "not alone" "${options[@]}" || rc=1
 	$python -m pytest tests/integration -n 0 -m alone "${options[@]}" || rc=1
@@ -51,14 +51,14 @@ integration()
 # More programs of Debian's, whose packages are installed for this step only.
 programs()
 {
-	scripts/deps.sh programs && $python -m pytest tests/integration/programs -q -n "$workers" -p no:cacheprovider --tb=short --durations=10 -rs
+	scripts/deps.sh programs && $python -m pytest tests/integration/programs -q -n "$workers" -p no:cacheprovider --tb=short --durations=10 -rfEs
 }
 
 # Debian packages, and a bare Debian in which they come and go; build/chroot keeps that one.
 # One of the tests downloads a compiler and a kernel's headers there: vma-dkms builds the module.
 deb()
 {
-	make deb && $python -m pytest tests/integration/test_deb.py -q -p no:cacheprovider --tb=short -rs
+	make deb && $python -m pytest tests/integration/test_deb.py -q -p no:cacheprovider --tb=short -rfEs
 }
 
 # sim build count: random exchanges, a part on each processor, and the narrow place; ends with what all of them say.
