@@ -8,6 +8,7 @@ import contextlib
 import ctypes
 import fcntl
 import itertools
+import json
 import os
 import pathlib
 import random
@@ -149,6 +150,12 @@ def where(pid):
             text += f"\n--- {p}\n" + subprocess.run(["gdb", "-p", str(p), "-batch", "-ex", "thread apply all bt 12"],
                                                    capture_output=True, text=True, timeout=30 * PATIENCE).stdout[-12000:]
     return text
+
+
+def bpftool(*words):
+    """What it answers. Nothing where what it was asked for is gone by now."""
+    done = subprocess.run(["bpftool", "-j", *words], capture_output=True, text=True)
+    return json.loads(done.stdout) if done.returncode == 0 else []
 
 
 class Process:
@@ -344,6 +351,24 @@ class Host:
     def wait_bound(self, port, proto="udp", timeout=10.0):
         """Until some socket is bound (UDP) or listens (TCP) on the port; the shadow socket tells so for ours."""
         wait_for(lambda: self.bound(port, proto), timeout, f"{proto} port {port} bound in {self.name}", 0.05)
+
+    def steered(self, port, proto="udp"):
+        """Packets for a socket on the port go to user space: the steering program's table says so."""
+        keys = [e["formatted"]["key"] for number in self._flow_tables() for e in bpftool("map", "dump", "id", str(number))]
+        return any(k["local_port"] == port and k["proto"] == (17 if proto == "udp" else 6) for k in keys)
+
+    def _flow_tables(self):
+        """The numbers of those that programs of this host have open."""
+        has = set()
+        for process in self.processes:
+            for info in pathlib.Path(f"/proc/{process.pid}/fdinfo").glob("*"):
+                with contextlib.suppress(OSError):
+                    has.update(re.findall(r"^map_id:\s*(\d+)", info.read_text(), re.M))
+        return [m["id"] for m in bpftool("map", "list") if str(m["id"]) in has and m.get("name") == "flows"] if has else []
+
+    def wait_steered(self, port, proto="udp", timeout=10.0):
+        """After wait_bound(): what comes from now on does not come by the kernel. The ring's program is there before its rules."""
+        wait_for(lambda: self.steered(port, proto), timeout, f"{proto} port {port} of {self.name} steered", 0.05)
 
     def stats(self, process, *options):
         """What vma_stats says about the process: with no options, its text of view 3."""

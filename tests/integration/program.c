@@ -640,12 +640,17 @@ static void do_readv(void)
 
 /*
  * fd, which a message has brought, at the lowest free number: the library may have had that one for
- * a moment (docs/limits.md, Descriptors).
+ * a moment (docs/limits.md, Descriptors), which is longer on a busy machine.
  */
 static int at_lowest(int fd)
 {
 	int low = (int)syscall(SYS_dup, fd);
 
+	for (int looks = 0; looks < 5 && (low < 0 || low > fd); looks++) {
+		syscall(SYS_close, low);
+		poll(NULL, 0, 1);
+		low = (int)syscall(SYS_dup, fd);
+	}
 	if (low < 0 || low > fd) {
 		syscall(SYS_close, low);
 		return fd;

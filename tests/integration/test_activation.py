@@ -42,7 +42,7 @@ def test_systemd_socket_activate(net, datagram, service):
     server = net.a.popen(["systemd-socket-activate", "-l", str(PORT), *options, PYTHON, "-c", (DATAGRAM if datagram else STREAM).format(fd=3)],
                          preload=True, env={"VMA_LOG_FILE": net.tmp / "log"})
     net.a.wait_bound(PORT, "udp" if datagram else "tcp")
-    wait_attached(net)
+    net.a.wait_steered(PORT, "udp" if datagram else "tcp")
     ask(net, datagram)
     assert server.wait() == 0, server.text
 
@@ -72,16 +72,11 @@ def test_inetd_waits(net, datagram, tmp_path):
     conf.write_text(f"{PORT} {'dgram udp' if datagram else 'stream tcp'} wait root {PYTHON} python3 {script}\n")
     net.a.popen(["inetd", "-d", "-i", conf], preload=True, env={"VMA_LOG_FILE": net.tmp / "log"})
     net.a.wait_bound(PORT, "udp" if datagram else "tcp")
-    wait_attached(net)
+    net.a.wait_steered(PORT, "udp" if datagram else "tcp")
     # Twice: it waits again when the service has ended.
     ask(net, datagram)
     ask(net, datagram)
     wait_for(lambda: not net.a.run(["pgrep", "-f", str(script)], check=False).text, what="the services' end")
-
-
-def wait_attached(net):
-    """The starter waits: what comes from now on comes by its ring."""
-    wait_for(lambda: "fd" in net.a.run(["bpftool", "-j", "map", "dump", "name", "flows"], check=False).text, what="its steering rule")
 
 
 def record(kind, content):

@@ -388,12 +388,15 @@ def low_port(net, port, preload):
     """What it says, and which clients the kernel has served."""
     hello = net.b.python(HELLO, args=(net.b.ip4,))
     hello.wait_text("^ready")
-    app = net.a.python(f"peer, port = '{net.b.ip4}', {port}" + LOW_PORT, preload=preload, env={"VMA_TRACELEVEL": "ERROR"})
+    log = net.tmp / f"log{port}"  # what it prints is compared
+    app = net.a.python(f"peer, port = '{net.b.ip4}', {port}" + LOW_PORT, preload=preload, env={"VMA_TRACELEVEL": "DEBUG", "VMA_LOG_FILE": log})
     echoes = []
     with contextlib.ExitStack() as stack:
+        stack.callback(lambda: preload and print(log.read_text()))
         for nth in range(1, 4):
             app.wait_text("(?s)(ready.*){%d}" % nth)
-            wait_for(lambda: not preload or xdp(net.a), 20, "the ring")
+            if preload:
+                net.a.wait_steered(port, "tcp")
             c = stack.enter_context(net.b.socket(kind=socket.SOCK_STREAM))
             c.settimeout(20)
             if preload:
