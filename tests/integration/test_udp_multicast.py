@@ -143,11 +143,11 @@ def test_setting_a_whole_filter(unet, family):
         peer_ip = unet.b.ip(int(family))
         app("s = udp(7000, ANY); s.setsockopt(LEVEL, 49 if V4 else 29, 0)")
         app(f"join(s, '{g}')")
-        for mode, sources in ((0, []), (1, [peer_ip]), (0, [peer_ip]), (1, [])):
+        for mode, sources, comes in ((0, [], True), (1, [peer_ip], True), (0, [peer_ip], False), (1, [], False)):
             app(f"s.setsockopt(LEVEL, 48, group_req('{g}') + struct.pack('=II', {mode}, {len(sources)}) + "
                 f"b''.join(ss(x) for x in {sources}))")
             peer.sendto(b"%d %d" % (mode, len(sources)), (g, 7000))
-            app("nothing(s)")
+            app("nothing(s, 5)" if comes else "nothing(s)")
     multicast(unet, family, steps)
 
 
