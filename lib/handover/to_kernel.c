@@ -457,6 +457,8 @@ static int new_fd(const struct tcp_sock *s)
 	 * listener.
 	 */
 	(void)set(fd, SOL_SOCKET, SO_REUSEADDR, 1);
+	if (!mark && !ifindex)
+		return fd;
 	before = caps_raise(CAPS_BIT(CAP_NET_ADMIN) | CAPS_BIT(CAP_NET_RAW));
 	if (mark)
 		(void)set(fd, SOL_SOCKET, SO_MARK, mark);

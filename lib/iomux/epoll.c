@@ -273,7 +273,8 @@ static int epoll_close(struct vfd *v, int fd)
 	if (lock_mine(&s->mtx)) /* a signal handler: the set stays behind, empty for the kernel */
 		return fd < 0 ? 0 : vfd_release(fd);
 	epset_lock(s);
-	atomic_store(&s->plain, (uint64_t)(atomic_fetch_add(&s->generation, 1) + 1) << 32);
+	atomic_fetch_add(&s->generation, 1);
+	epset_plain_anew(s);
 	while (s->items)
 		epset_remove(s, s->items);
 	free(s->by_fd);

@@ -123,6 +123,12 @@ static inline uint32_t epset_plain(const struct epset *s)
 	return (uint32_t)atomic_load(&s->plain);
 }
 
+/* Who does from now on is counted; who slept before is not. */
+static inline void epset_plain_anew(struct epset *s)
+{
+	atomic_store(&s->plain, (uint64_t)atomic_load(&s->generation) << 32);
+}
+
 /* epoll_item.c: items and sets */
 struct epset *epset_new(void);
 void epset_free(struct epset *s);

@@ -453,7 +453,7 @@ static void set_forked(struct epset *s)
 	atomic_store(&s->lock.owner, 0);
 	atomic_store(&s->vfd.watch_lock.owner, 0);
 	atomic_store(&s->vfd.watches, NULL);
-	atomic_store(&s->plain, (uint64_t)atomic_load(&s->generation) << 32);
+	epset_plain_anew(s);
 	atomic_store(&s->inherited, true);
 	s->waiters = NULL;
 	atomic_store(&s->num_waiters, 0);

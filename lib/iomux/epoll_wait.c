@@ -165,7 +165,7 @@ static void kick_given_up(struct epwait *w)
 	if (atomic_load(&s->kick_fd) < 0 ||
 	    clock_monotonic_ns() - atomic_load(&s->kicked_ns) < KICK_NS)
 		return;
-	atomic_store(&s->plain, (uint64_t)atomic_load(&s->generation) << 32);
+	epset_plain_anew(s);
 	epset_unkick(s, w->epfd);
 }
 
