@@ -48,9 +48,8 @@ static int port_poll(struct napi_struct *napi, int budget)
 		netif_receive_skb(skb);
 		n++;
 	}
-	/* One that came after the last look found it scheduled. */
-	if (n < budget && napi_complete_done(napi, n) && !skb_queue_empty(&port->received))
-		napi_schedule(napi);
+	if (n < budget)
+		napi_complete_done(napi, n); /* of one that comes meanwhile it knows */
 	return n;
 }
 
