@@ -187,7 +187,7 @@ report()
 	[ "$rc" -eq 0 ] || show_failure "$log"
 }
 
-# What failed, by name, then the end of the log: CI shows the first lines only. pytest's rows of dots tell nothing.
+# What failed, by name, then the end of the log: of a long output CI keeps little more. pytest's rows of dots tell nothing.
 show_failure()
 {
 	{

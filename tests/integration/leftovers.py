@@ -8,12 +8,10 @@ steering away, or the namespace's end does.
 import collections
 import contextlib
 import gc
-import json
 import os
 import pathlib
-import subprocess
 
-from netns import ip, wait_for
+from netns import bpftool, ip, wait_for
 
 
 ENDING = 5.0  # seconds that the end of a process may take
@@ -75,15 +73,13 @@ def descriptors():
 
 def maps(pids):
     """Steering maps of those processes, which have ended: a program on an interface, a pin, or somebody else has them."""
-    listed = subprocess.run(["bpftool", "-j", "map", "list"], capture_output=True, text=True)
     found = []
-    for m in json.loads(listed.stdout or "[]"):
+    for m in bpftool("map", "list") or []:
         if m.get("name") != "vma_owner":
             continue
-        dump = subprocess.run(["bpftool", "-j", "map", "lookup", "id", str(m["id"]), "key", "0", "0", "0", "0"],
-                              capture_output=True, text=True)
-        if dump.returncode == 0:
-            value = bytes(int(b, 16) for b in json.loads(dump.stdout)["value"])
+        entry = bpftool("map", "lookup", "id", str(m["id"]), "key", "0", "0", "0", "0")
+        if entry:
+            value = bytes(int(b, 16) for b in entry["value"])
             owner = int.from_bytes(value[:4], "little")
             if owner in pids:
                 found.append(f"map vma_owner {m['id']} of process {owner}")

@@ -152,10 +152,31 @@ def where(pid):
     return text
 
 
+def know(name, dev, address, peer, peer_dev):
+    """In the namespace the MAC of that address, the one of the peer's interface, is known for good."""
+    mac = ip("-n", peer, "-br", "link", "show", peer_dev).split()[2]
+    ip("-n", name, "neigh", "replace", address, "lladdr", mac, "dev", dev, "nud", "permanent")
+
+
 def bpftool(*words):
-    """What it answers. Nothing where what it was asked for is gone by now."""
+    """What it answers. None where what it was asked for is not there."""
     done = subprocess.run(["bpftool", "-j", *words], capture_output=True, text=True)
-    return json.loads(done.stdout) if done.returncode == 0 else []
+    return json.loads(done.stdout) if done.returncode == 0 else None
+
+
+def fdinfo(pid):
+    """What the kernel says of each of its descriptors. Nothing of a process that is gone."""
+    for info in pathlib.Path(f"/proc/{pid}/fdinfo").glob("*"):
+        with contextlib.suppress(OSError):
+            yield info.read_text()
+
+
+def flow_table(pid):
+    """The entries of the steering program's table, which the process has open. None: it has none."""
+    for text in fdinfo(pid):
+        if "map_type:\t1\n" in text and "max_entries:\t65536\n" in text:
+            return bpftool("map", "dump", "id", re.search(r"map_id:\t(\d+)", text)[1])
+    return None
 
 
 class Process:
@@ -354,17 +375,8 @@ class Host:
 
     def steered(self, port, proto="udp"):
         """Packets for a socket on the port go to user space: the steering program's table says so."""
-        keys = [e["formatted"]["key"] for number in self._flow_tables() for e in bpftool("map", "dump", "id", str(number))]
+        keys = [e["formatted"]["key"] for process in self.processes for e in flow_table(process.pid) or []]
         return any(k["local_port"] == port and k["proto"] == (17 if proto == "udp" else 6) for k in keys)
-
-    def _flow_tables(self):
-        """The numbers of those that programs of this host have open."""
-        has = set()
-        for process in self.processes:
-            for info in pathlib.Path(f"/proc/{process.pid}/fdinfo").glob("*"):
-                with contextlib.suppress(OSError):
-                    has.update(re.findall(r"^map_id:\s*(\d+)", info.read_text(), re.M))
-        return [m["id"] for m in bpftool("map", "list") if str(m["id"]) in has and m.get("name") == "flows"] if has else []
 
     def wait_steered(self, port, proto="udp", timeout=10.0):
         """After wait_bound(): what comes from now on does not come by the kernel. The ring's program is there before its rules."""
@@ -429,9 +441,8 @@ class Net:
     def neighbours(self, v6=True):
         """Both know the other's MAC for good: no datagram goes to the kernel for want of it."""
         for host, peer in ((self.a, self.b), (self.b, self.a)):
-            mac = ip("-n", peer.name, "-br", "link", "show", peer.dev).split()[2]
             for address in (peer.ip4, peer.ip6) if v6 else (peer.ip4,):
-                ip("-n", host.name, "neigh", "replace", address, "lladdr", mac, "dev", host.dev, "nud", "permanent")
+                know(host.name, host.dev, address, peer.name, peer.dev)
 
     def close(self):
         for host in (self.a, self.b):

@@ -644,16 +644,13 @@ static void do_readv(void)
  */
 static int at_lowest(int fd)
 {
-	int low = (int)syscall(SYS_dup, fd);
+	int low, looks = 0;
 
-	for (int looks = 0; looks < 5 && (low < 0 || low > fd); looks++) {
+	while ((low = (int)syscall(SYS_dup, fd)) < 0 || low > fd) {
 		syscall(SYS_close, low);
+		if (looks++ == 5)
+			return fd;
 		poll(NULL, 0, 1);
-		low = (int)syscall(SYS_dup, fd);
-	}
-	if (low < 0 || low > fd) {
-		syscall(SYS_close, low);
-		return fd;
 	}
 	if (fcntl(fd, F_GETFD))
 		fcntl(low, F_SETFD, FD_CLOEXEC);

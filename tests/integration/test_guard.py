@@ -5,9 +5,7 @@ connection, and says nothing all the same: the guard at the interface's tc ingre
 """
 
 import contextlib
-import json
 import os
-import pathlib
 import random
 import re
 import signal
@@ -18,7 +16,7 @@ import threading
 
 import pytest
 
-from netns import KERNEL, ip, wait_for
+from netns import KERNEL, bpftool, fdinfo, ip, wait_for
 
 SERVER = """
 import signal, socket, sys
@@ -44,23 +42,17 @@ assert not libc.prctl(38, 1, 0, 0, 0) and not libc.prctl(22, 2, program), "secco
 FILTER = "pref 761 bpf"
 
 
-def fdinfo(process):
-    for info in pathlib.Path(f"/proc/{process.pid}/fdinfo").iterdir():
-        with contextlib.suppress(OSError):
-            yield info.read_text()
-
-
 def held(process):
     """What the guard of the process has held back, by its reason."""
     # The steering's counters are its only map of an array for each CPU.
-    number = next(m.group(1) for m in (re.search(r"map_type:\t6\n(?:.*\n)*map_id:\t(\d+)", i) for i in fdinfo(process)) if m)
-    dump = subprocess.run(["bpftool", "-j", "map", "lookup", "id", number, "key", "0", "0", "0", "0"], capture_output=True, text=True)
-    cpus = [struct.unpack("<5Q", bytes(int(b, 16) for b in v["value"])) for v in json.loads(dump.stdout)["values"]]
+    number = next(m.group(1) for m in (re.search(r"map_type:\t6\n(?:.*\n)*map_id:\t(\d+)", i) for i in fdinfo(process.pid)) if m)
+    values = bpftool("map", "lookup", "id", number, "key", "0", "0", "0", "0")["values"]
+    cpus = [struct.unpack("<5Q", bytes(int(b, 16) for b in v["value"])) for v in values]
     return dict(zip(["fragment", "tagged", "headers", "plain"], [sum(c) for c in zip(*cpus)][1:]))
 
 
 def has_link(process):
-    return any("link_type:\ttcx" in i for i in fdinfo(process))
+    return any("link_type:\ttcx" in i for i in fdinfo(process.pid))
 
 
 def filters(host):

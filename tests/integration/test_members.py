@@ -19,7 +19,7 @@ import time
 import pytest
 
 from differential import App
-from netns import PATIENCE, ip, wait_for
+from netns import PATIENCE, flow_table, ip, wait_for
 
 ECHO = """
 import signal, socket, sys, threading
@@ -169,16 +169,9 @@ def flows_of(member):
 
 def flows_of_pid(pid):
     """{pid} of the flow table."""
-    for fd in pathlib.Path(f"/proc/{pid}/fdinfo").iterdir():
-        try:
-            text = fd.read_text()
-        except OSError:
-            continue
-        if "map_type:\t1\n" in text and "max_entries:\t65536\n" in text:
-            number = re.search(r"map_id:\t(\d+)", text)[1]
-            dump = subprocess.run(["bpftool", "-j", "map", "dump", "id", number], capture_output=True, text=True, check=True).stdout
-            return {e["formatted"]["value"]["pid"] for e in json.loads(dump)}
-    raise AssertionError("no flow table")
+    entries = flow_table(pid)
+    assert entries is not None, "no flow table"
+    return {e["formatted"]["value"]["pid"] for e in entries}
 
 
 def test_all_processes_have_the_queues(net, members):

@@ -7,7 +7,7 @@ its own host.
                                  netem towards a      netem towards b
 """
 
-from netns import Net, ip, remove_namespace, wait_for
+from netns import Net, ip, know, remove_namespace, wait_for
 
 
 class BadLine(Net):
@@ -28,15 +28,10 @@ class BadLine(Net):
             ip("-n", host.name, "link", "set", host.dev, "up")
             ip("-n", host.name, "route", "add", "default", "via", f"{network}.254")
             wait_for(lambda h=host: " state UP " in ip("-n", h.name, "link", "show", h.dev), what="the line up")
-            self._know(host.name, host.dev, f"{network}.254", self.router, towards)
-            self._know(self.router, towards, host.ip4, host.name, host.dev)
+            # ARP has no checksum: an answer that netem damages would be believed for longer than a connection is tried.
+            know(host.name, host.dev, f"{network}.254", self.router, towards)
+            know(self.router, towards, host.ip4, host.name, host.dev)
         ip("netns", "exec", self.router, "sysctl", "-qw", "net.ipv4.ip_forward=1")
-
-    @staticmethod
-    def _know(name, dev, address, peer, peer_dev):
-        """ARP has no checksum: an answer that netem damages would be believed for longer than a connection is tried."""
-        mac = ip("-n", peer, "-br", "link", "show", peer_dev).split()[2]
-        ip("-n", name, "neigh", "replace", address, "lladdr", mac, "dev", dev, "nud", "permanent")
 
     def line(self, *netem):
         """The words of tc-netem(8), for both directions: line("delay", "10ms", "loss", "1%")."""

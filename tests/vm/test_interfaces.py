@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from netns import ip, wait_for
+from netns import ip, know, wait_for
 from test_mlx5 import ECHO, PORT, TCP_CLIENT, UDP_CLIENT, lost, whole
 
 A, B = "10.78.0.1", "10.78.0.2"
@@ -22,8 +22,7 @@ def up(net, dev):
         ip("-n", host.name, "link", "set", dev, "up")
     for host, peer, address in ((net.a, net.b, B), (net.b, net.a, A)):
         wait_for(lambda h=host: " state UP " in ip("-n", h.name, "link", "show", dev), what="the interfaces up")
-        mac = ip("-n", peer.name, "-br", "link", "show", dev).split()[2]
-        ip("-n", host.name, "neigh", "replace", address, "lladdr", mac, "dev", dev, "nud", "permanent")
+        know(host.name, dev, address, peer.name, dev)
 
 
 def vlan(net):

@@ -17,7 +17,7 @@ import pytest
 
 from cards import CardNet, load, unload
 from differential import App
-from netns import ip, wait_for
+from netns import ip, know, wait_for
 
 PORT = 7000
 ECHO = """
@@ -609,8 +609,7 @@ def vlan(net):
         ip("-n", host.name, "link", "set", "tagged", "up")
     for host, peer, address in ((net.a, net.b, "10.78.0.2"), (net.b, net.a, "10.78.0.1")):
         wait_for(lambda h=host: " state UP " in ip("-n", h.name, "link", "show", "tagged"), what="the interfaces up")
-        mac = ip("-n", peer.name, "-br", "link", "show", "tagged").split()[2]
-        ip("-n", host.name, "neigh", "replace", address, "lladdr", mac, "dev", "tagged", "nud", "permanent")
+        know(host.name, "tagged", address, peer.name, "tagged")
     yield "10.78.0.1", "10.78.0.2"
     for host in (net.a, net.b):
         for process in host.processes:
