@@ -190,6 +190,41 @@ static void what_stays_here_is_there(void **state)
 	assert_true(answer & EPOLLIN);
 }
 
+/* What was in the queue when it was asked for, and whether the kernel had the socket already. */
+static unsigned left[2], num_left;
+static bool kernel_had[2];
+
+static bool take(const struct buf_meta *m, const void *data, size_t len, void *arg)
+{
+	(void)m;
+	(void)data;
+	(void)len;
+	(void)arg;
+	return true;
+}
+
+static void leave(struct udp_sock *s)
+{
+	assert_in_range(num_left, 0, 1);
+	left[num_left] = att.queued;
+	kernel_had[num_left++] = s->in_kernel;
+	udp_take_queued(s, take, NULL);
+}
+
+/* What comes while they go there is not to be before them. */
+static void what_waits_goes_before_the_kernel_has_the_socket(void **state)
+{
+	(void)state;
+	num_left = 0;
+	udp_queue_leave = leave;
+	udp_move_to_kernel(&sock, (struct vma_stats_why){0});
+	assert_int_equal(num_left, 2);
+	assert_int_equal(left[0], 2);
+	assert_false(kernel_had[0]);
+	assert_int_equal(left[1], 0);
+	assert_true(kernel_had[1]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -197,6 +232,8 @@ int main(void)
 						teardown),
 		cmocka_unit_test_setup_teardown(what_waits_in_the_kernel_is_there, setup, teardown),
 		cmocka_unit_test_setup_teardown(what_stays_here_is_there, setup, teardown),
+		cmocka_unit_test_setup_teardown(what_waits_goes_before_the_kernel_has_the_socket,
+						setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -251,6 +251,7 @@ static inline ssize_t deliver_plain(struct udp_sock *s, struct udp_att *att, voi
 static ssize_t os_recv(struct udp_sock *s, int fd, struct msghdr *msg, int flags)
 {
 	struct msghdr copy = *msg; /* recvmsg() writes to it even when it fails */
+	uint32_t givings = atomic_load(&s->givings);
 	ssize_t n;
 
 	/* The flag goes first: what arrives after it was read sets it again. */
@@ -270,7 +271,8 @@ static ssize_t os_recv(struct udp_sock *s, int fd, struct msghdr *msg, int flags
 		stats_add(&s->stats->rx.os_errors, 1);
 		/* Datagrams may wait behind an error. */
 		atomic_fetch_or_explicit(&s->v.os_events, EPOLLIN, memory_order_release);
-	} else if (s->kernel_has_older) {
+	} else if (s->kernel_has_older && !(givings & 1) && givings == atomic_load(&s->givings)) {
+		/* Not what the kernel gets while this looks. */
 		atomic_store_explicit(&s->kernel_has_older, false, memory_order_relaxed);
 	}
 	return n;

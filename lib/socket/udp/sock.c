@@ -239,7 +239,7 @@ static int udp_shutdown(struct vfd *v, int fd, int how)
 	return ret;
 }
 
-/* The last packets on their way to s, whose rule is gone. */
+/* The packets on their way to s. */
 static void poll_once(const struct udp_sock *s)
 {
 	unsigned n = atomic_load_explicit(&s->natt, memory_order_relaxed);
@@ -255,15 +255,27 @@ static void poll_once(const struct udp_sock *s)
 	}
 }
 
+void udp_move_to_kernel(struct udp_sock *s, struct vma_stats_why why)
+{
+	int fd = atomic_load_explicit(&s->v.os_fd, memory_order_relaxed);
+
+	/* Those that wait go first, while what comes still comes here, behind them. */
+	if (!atomic_load_explicit(&s->in_kernel, memory_order_relaxed)) {
+		poll_once(s);
+		udp_queue_leave(s);
+	}
+	udp_to_kernel(s, fd, why);
+	poll_once(s);
+	udp_queue_leave(s);
+}
+
 void udp_leave_to_children(struct udp_sock *s)
 {
 	if (!atomic_load_explicit(&s->copied, memory_order_relaxed) ||
 	    !atomic_load_explicit(&s->natt, memory_order_relaxed))
 		return;
 	libc_internal_begin();
-	udp_to_kernel(s, atomic_load_explicit(&s->v.os_fd, memory_order_relaxed), STATS_WHY(FORK));
-	poll_once(s);
-	udp_queue_leave(s);
+	udp_move_to_kernel(s, STATS_WHY(FORK));
 	libc_internal_end();
 }
 
@@ -320,8 +332,7 @@ static void udp_share(struct vfd *v, struct vma_stats_why why)
 	libc_internal_begin();
 	if (atomic_load_explicit(&s->in_use, memory_order_relaxed)) {
 		port = s->o.reuseaddr || s->o.reuseport ? s->lport : 0;
-		udp_to_kernel(s, atomic_load_explicit(&v->os_fd, memory_order_relaxed), why);
-		udp_queue_leave(s);
+		udp_move_to_kernel(s, why);
 	}
 	libc_internal_end();
 	udp_unlock(s, cancel);
@@ -369,6 +380,16 @@ void udp_each(void (*fn)(struct udp_sock *s, void *arg), void *arg)
 			fn(s, arg);
 		lock_drop(&s->lock);
 	}
+}
+
+unsigned udp_num_ids(void)
+{
+	unsigned n;
+
+	lock_take(&list_lock);
+	n = next_id;
+	lock_drop(&list_lock);
+	return n;
 }
 
 static int by_number(const void *a, const void *b)

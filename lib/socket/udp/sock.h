@@ -302,6 +302,8 @@ extern void (*udp_queue_leave)(struct udp_sock *s) __attribute__((visibility("hi
 void udp_forked(void (*inherit)(const struct udp_sock *parents, int fd));
 /* Runs fn for every live socket, its lock held. */
 void udp_each(void (*fn)(struct udp_sock *s, void *arg), void *arg);
+/* The ids of sockets that there have been are below this. */
+unsigned udp_num_ids(void);
 /* A socket object that is in no table yet; NULL when out of memory. */
 struct udp_sock *udp_sock_new(int fd, int domain);
 /* Why the kernel serves a part of s. */
@@ -313,6 +315,11 @@ static inline void udp_why(struct udp_sock *s, int fd, enum vma_why_path path, e
  * Hands s to the kernel for good; queued datagrams stay readable. s->lock is held.
  */
 void udp_to_kernel(struct udp_sock *s, int fd, struct vma_stats_why why);
+/*
+ * The same, and what is queued or on its way waits in the kernel socket, in its order, as far as
+ * that has room and can have it (replay.c).
+ */
+void udp_move_to_kernel(struct udp_sock *s, struct vma_stats_why why);
 /*
  * After that, no lock held: other sockets of its port (0: of any) may leave it the packets that are
  * its own. A look asks the kernel for each port.
