@@ -42,6 +42,16 @@ void tcp_sock_fields_inherit(const struct tcp_sock *from, struct tcp_sock *to)
 	to->unconn.touched = from->unconn.touched;
 }
 
+/* The kernel takes the time of SO_LINGER only together with on. */
+static void set_linger_time(int fd, const void *val)
+{
+	struct linger l;
+
+	memcpy(&l, val, sizeof(l));
+	l.l_onoff = 1;
+	(void)libc.setsockopt(fd, SOL_SOCKET, SO_LINGER, &l, sizeof(l));
+}
+
 /* What one kernel socket has is set in the other, if that has it not. */
 static void copy(const struct tcp_opt_row *r, int from_fd, int to_fd)
 {
@@ -58,6 +68,8 @@ static void copy(const struct tcp_opt_row *r, int from_fd, int to_fd)
 		x /= 2;
 		memcpy(val, &x, sizeof(x));
 	}
+	if (opt_row_is(r, SOL_SOCKET, SO_LINGER))
+		set_linger_time(to_fd, val);
 	(void)libc.setsockopt(to_fd, r->level, r->opt, val, len);
 }
 
