@@ -635,12 +635,25 @@ static struct claim_ref unclaimed(const struct tcp_sock *s)
 	return ref;
 }
 
+/* Who has it next, a program behind exec() perhaps, may wait as this process could. */
+static void enlist_next(const struct tcp_sock *s)
+{
+	const struct inherited_listener *l;
+
+	lock_take(&listeners_lock);
+	l = *find(s);
+	if (l && l->shared.claims)
+		enlist(&l->shared);
+	lock_drop(&listeners_lock);
+}
+
 void tcp_sock_listener_leave(struct tcp_sock *s)
 {
 	struct claim_ref ref = unclaimed(s);
 	struct inherited_listener *l;
 	int cancel;
 
+	enlist_next(s);
 	if (!ref.claims)
 		return;
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);

@@ -249,11 +249,14 @@ int iomux_epoll_ctl(int epfd, int op, int fd, struct epoll_event *ev)
 		errno = EDEADLK; /* a signal handler inside this thread's own epoll call */
 		return -1;
 	}
-	if (v && v->ops->waited && op != EPOLL_CTL_DEL)
+	if (v && v->ops->waited && op == EPOLL_CTL_ADD)
 		v->ops->waited(v);
 	epset_lock(s);
 	r = item_ctl(s, epfd, op, fd, v, ev, &notify);
 	epset_unlock(s);
+	/* Not of one that is not there: nobody waits then. */
+	if (!r && v && v->ops->waited && op == EPOLL_CTL_MOD)
+		v->ops->waited(v);
 	if (notify)
 		epset_notify(s);
 	if (r < 0) {

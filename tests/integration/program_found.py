@@ -228,6 +228,74 @@ FOUND = {
         m: recv s0 2000 0
         c! exit 0
         m: wait""",
+    "an accepted connection had not the time of its listener's SO_LINGER that is off": """
+        m: socket s0 AF_INET SOCK_STREAM 0
+        m: bind s0 4A:0
+        m: listen s0 1
+        m: linger s0 1 5
+        m: linger s0 0 7
+        m: poll 0 s0:POLLIN
+        p: connect x 4 0
+        m: accept s1 s0 0
+        m: getsockopt s1 SOL_SOCKET SO_LINGER 8
+        m: linger s1 0 9
+        m: getsockopt s1 SOL_SOCKET SO_LINGER 8""",
+    "EPOLL_CTL_MOD of a listener that is not in the set took its clients from a child": """
+        m: socket s0 AF_INET SOCK_STREAM 0
+        m: bind s0 4A:0
+        m: listen s0 32
+        m: epoll_create s1 0
+        m: fork 3 0
+        c: exec
+        m: epoll_ctl s1 EPOLL_CTL_MOD s0 EPOLLIN
+        p: connect x 4 0
+        c: await 5000 s0:POLLIN
+        c: accept s2 s0 0
+        p: connect y 4 0
+        c: await 5000 s0:POLLIN
+        c: accept s3 s0 0
+        c! exit 0
+        m: wait
+        p: rest x
+        p: rest y""",
+    "a program behind exec() did not get the clients of a listener that its parent waits for, too": """
+        m: socket s0 AF_INET SOCK_STREAM 0
+        m: bind s0 4A:0
+        m: listen s0 32
+        m: fork 3 0
+        c: exec
+        m: poll 0 s0:POLLIN
+        p: connect x 4 0
+        c: await 5000 s0:POLLIN
+        c: accept s2 s0 0
+        p: connect y 4 0
+        c: await 5000 s0:POLLIN
+        c: accept s3 s0 0
+        c! exit 0
+        m: wait
+        p: rest x
+        p: rest y""",
+    "a child's first call found nothing of what had come before": """
+        p: udp x 4 0
+        m: socket s0 AF_INET SOCK_DGRAM 0
+        m: bind s0 4A:0
+        m: connect s0 4B:0
+        m: send s0 3 0 0
+        p: recvfrom x
+        p: sendto x 4 0 12 97
+        p: sendto x 4 0 1200 98
+        p: sendto x 4 0 13 99
+        m: await 5000 s0:POLLIN
+        m: fork 3 0
+        c: recv s0 2000 MSG_DONTWAIT
+        p: sendto x 4 0 14 100
+        c: poll 0 s0:POLLIN
+        c: recv s0 2000 MSG_DONTWAIT
+        m: recv s0 2000 MSG_DONTWAIT
+        m: await 5000 s0:POLLIN
+        m: recv s0 2000 MSG_DONTWAIT
+        c! exit 0
+        m: wait""",
 }
 
 # A race: as often as one script has room for.

@@ -184,6 +184,8 @@ class Script(Sockets):
             events = "EPOLLIN|EPOLLOUT|EPOLLET"
         if s.kind == "listener" and "EPOLLIN" not in events:
             events = "EPOLLIN"  # as in look()
+        if s.kind == "udp" and len(s.waiting) > 1 and "EPOLLET" in events:
+            events = "EPOLLIN"  # whether the second has come is not known, which would be told, too
         self.settle(s, "m")
         self.do("m", f"epoll_ctl s{e} EPOLL_CTL_{op} s{s.slot} {events}")
         if op != "DEL" and (op == "ADD") == (s not in watched):
