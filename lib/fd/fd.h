@@ -389,11 +389,13 @@ void vfd_touch_all(void);
 /*
  * Around fork(): prepare blocks changes of the table; the child starts with what each object in it
  * names as inherited (vfd_ops.inherited) (its other fds are plain kernel fds, the objects are the
- * parent's and nothing of theirs is run or freed).
+ * parent's and nothing of theirs is run or freed). Signals are blocked from prepare on; in the child
+ * until done, which comes when all that a handler of ours may need knows that it is in a child.
  */
 void vfd_fork_prepare(void);
 void vfd_fork_parent(void);
 void vfd_fork_child(void);
+void vfd_fork_child_done(void);
 
 void vfd_watch_add(struct vfd *v, struct vfd_watch *w);
 /* After it returns, notify runs no more. */

@@ -705,7 +705,6 @@ static struct vfd *inherited(int fd)
 
 void vfd_fork_child(void)
 {
-	sigset_t old = fork_mask;
 	int limit = vfd_limit(), used = 0;
 	unsigned count = 0;
 
@@ -741,7 +740,12 @@ void vfd_fork_child(void)
 	atomic_store_explicit(&table_limit, used, memory_order_relaxed);
 	atomic_store_explicit(&vfd_count, count, memory_order_relaxed);
 	vfd_closing_forked();
-	table_unlock(&old);
+	pthread_mutex_unlock(&vfd_table_lock);
+}
+
+void vfd_fork_child_done(void)
+{
+	pthread_sigmask(SIG_SETMASK, &fork_mask, NULL);
 }
 
 void vfd_touch_all(void)

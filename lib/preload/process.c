@@ -66,6 +66,7 @@ static void forked_child(void)
 	stacks_fork_parent(); /* this thread took the lock */
 	vfd_fork_child();
 	library_forked_child();
+	vfd_fork_child_done();
 }
 
 /*

@@ -222,6 +222,20 @@ print(subprocess.run(["sh", "-c", "ls /proc/self/fd | wc -l"], capture_output=Tr
 v = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); v.bind(("127.0.0.1", 0))
 w = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); w.sendto(b"again", v.getsockname()); print(v.recv(10))
 '""",
+    # The signal waits when the child begins: it is met half forked, if it can be.
+    "killed children": r"""python3 -c "
+import os, signal, socket
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.bind((\"127.0.0.1\", 0))
+ends = set()
+for i in range(300):
+    pid = os.fork()
+    if not pid:
+        signal.pause(); os._exit(1)
+    os.kill(pid, signal.SIGTERM)
+    signal.alarm(20)
+    ends.add(os.waitpid(pid, 0)[1])
+print(ends)
+" """,
     "daemon": r"""sh -c 'python3 -c "
 import os, socket, sys
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.bind((\"127.0.0.1\", 0))

@@ -193,6 +193,7 @@ static void a_child_starts_with_an_empty_table(void **state)
 	pid = fork();
 	if (pid == 0) {
 		vfd_fork_child();
+		vfd_fork_child_done();
 		if (vfd_get(fd) || vfd_count || vfd_limit() || t.closed || !inode_of(fd))
 			_exit(1);
 		/* The lock is usable, and the signal mask is the old one. */
@@ -255,6 +256,7 @@ static void an_inherited_object_has_every_number_in_the_child(void **state)
 	pid = fork();
 	if (pid == 0) {
 		vfd_fork_child();
+		vfd_fork_child_done();
 		if (vfd_get(fd) != &u.vfd || vfd_get(copy) != &u.vfd || vfd_get(other) ||
 		    vfd_count != 2 || vfd_limit() != copy + 1)
 			_exit(1);

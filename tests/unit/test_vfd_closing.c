@@ -43,6 +43,7 @@ static int watched_close(struct vfd *v, int fd)
 	pid = fork();
 	if (pid == 0) {
 		vfd_fork_child();
+		vfd_fork_child_done();
 		_exit(vfd_get(fd) || vfd_count || vfd_limit());
 	}
 	vfd_fork_parent();
