@@ -32,15 +32,18 @@ struct vma_flow_key {
 };
 
 /*
- * The owner of a flow, for a dump, and the rings of that process that serve it: one of them, or
- * with SO_REUSEPORT several, of which a remote address and port always get the same one.
+ * The owner of a flow, for a dump, and the rings that serve it: one of that process, or several, of
+ * which a remote address and port always get the same one. Several have a flow with SO_REUSEPORT,
+ * and of a listener that processes share by fork(): pid and fd are the first one's then.
  */
 #define VMA_FLOW_RINGS_MAX 16 /* a power of two */
+#define VMA_FLOW_JOINT 1u /* of such a listener: the others may have it, too */
 struct vma_flow_info {
 	__u32 pid;
 	__u32 fd;
 	__u8 num_rings;
-	__u8 reserved[3];
+	__u8 flags; /* VMA_FLOW_JOINT */
+	__u8 reserved[2];
 	__u8 ring[VMA_FLOW_RINGS_MAX];
 };
 

@@ -388,7 +388,7 @@ void tcp_sock_listener_waits(struct tcp_sock *s)
 		l->shared = own;
 	if (l && l->shared.claims && !l->waits) {
 		enlist(&l->shared);
-		l->waits = true;
+		l->waits = s->unconn.is_joint = true;
 		atomic_fetch_add(&num_shared, 1);
 	}
 	lock_drop(&listeners_lock);

@@ -62,6 +62,8 @@ struct ring_caps {
 	 * sides
 	 */
 	bool spread;
+	/* so is a listener's among the rings of several processes that have it (VMA_FLOW_JOINT) */
+	bool joins;
 };
 
 /* 64-bit totals, written under the stack lock, read by the statistics. */

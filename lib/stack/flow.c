@@ -57,7 +57,9 @@ static void rule_end(struct stack *st, struct stack_flow *f)
 /* The ring gets the rule, if it takes it. 0 or negative errno. */
 static int rule_begin(struct stack *st, struct stack_flow *f, int fd)
 {
-	struct vma_flow_info info = {.pid = (uint32_t)getpid(), .fd = (uint32_t)fd};
+	struct vma_flow_info info = {.pid = (uint32_t)getpid(),
+				     .fd = (uint32_t)fd,
+				     .flags = f->is_joint ? VMA_FLOW_JOINT : 0};
 	int err = st->ring->ops->flow_add(st->ring, &f->key, &info);
 
 	f->suspended = err != 0;
@@ -84,7 +86,7 @@ unsigned stack_flow_users(struct stack *st, const struct vma_flow_key *key)
 	return f ? f->users : 0;
 }
 
-int stack_flow_add(struct stack *st, const struct vma_flow_key *key, int fd)
+static int add(struct stack *st, const struct vma_flow_key *key, int fd, bool joint)
 {
 	struct stack_flow **slot = flow_slot(st, key), *f = *slot;
 	int err = 0;
@@ -98,6 +100,7 @@ int stack_flow_add(struct stack *st, const struct vma_flow_key *key, int fd)
 		return -ENOMEM;
 	f->key = *key;
 	f->users = 1;
+	f->is_joint = joint;
 	f->suspended = takes_port(st, key) && others_first(f);
 	if (!f->suspended)
 		err = rule_begin(st, f, fd);
@@ -108,6 +111,16 @@ int stack_flow_add(struct stack *st, const struct vma_flow_key *key, int fd)
 	*slot = f;
 	st->group_flows += ring_flow_of_group(key);
 	return 0;
+}
+
+int stack_flow_add(struct stack *st, const struct vma_flow_key *key, int fd)
+{
+	return add(st, key, fd, false);
+}
+
+int stack_flow_join(struct stack *st, const struct vma_flow_key *key, int fd)
+{
+	return add(st, key, fd, true);
 }
 
 void stack_flow_del(struct stack *st, const struct vma_flow_key *key)

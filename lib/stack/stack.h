@@ -43,6 +43,7 @@ struct stack_flow {
 	bool suspended; /* the ring has no rule for it just now */
 	uint8_t trial; /* stack_flow_tried(): looks that are to come */
 	bool port_claimed; /* to the port (port_claim.h) */
+	bool is_joint; /* stack_flow_join() */
 };
 
 /*
@@ -368,6 +369,9 @@ void stack_udp_changed(struct stack *st);
  * port, or the kernel has a connection of it.
  */
 int stack_flow_add(struct stack *st, const struct vma_flow_key *key, int fd);
+/* The same of a listener that other processes have, too: they may share the rule (VMA_FLOW_JOINT).
+ */
+int stack_flow_join(struct stack *st, const struct vma_flow_key *key, int fd);
 void stack_flow_del(struct stack *st, const struct vma_flow_key *key);
 /* The ring has the rule. */
 bool stack_flow_stands(struct stack *st, const struct vma_flow_key *key);

@@ -124,6 +124,10 @@ struct tcp_env {
 	 */
 	void *(*alloc_raw)(void *ctx, size_t size);
 	/*
+	 * May be NULL: a handshake begins at the listener whose user this is; its answer follows.
+	 */
+	void (*begins)(void *ctx, void *listener, const struct tcp_tuple *tuple);
+	/*
 	 * May be NULL: c waits to be accepted now, from the listener whose user this is. Once for
 	 * each, and before any of its data but a SYN's; the one thing it may do to c is to give it
 	 * a user.

@@ -158,18 +158,19 @@ static int ring_index(const struct vma_flow_info *f, unsigned ring)
 	return -1;
 }
 
-/* Another ring has the flow already. */
-static int flow_share(struct ring_port *p, unsigned ring, const struct vma_flow_key *key)
+/* Another ring has the flow already. flags: of who wants it, too. */
+static int flow_share(struct ring_port *p, unsigned ring, const struct vma_flow_key *key,
+		      uint8_t flags)
 {
 	struct vma_flow_info was, is;
 	int err;
 
-	if (p->flow_busy) /* the other ring is another process's */
-		return -EEXIST;
-
 	if ((key->proto == IPPROTO_TCP && key_is_exact(key)) || ring_flow_of_group(key) ||
 	    bpf_map_lookup_elem(p->fd[PORT_FLOWS], key, &was) ||
 	    was.num_rings > VMA_FLOW_RINGS_MAX || ring_index(&was, ring) >= 0)
+		return -EEXIST;
+	/* The other ring is another process's. */
+	if (p->flow_busy && !(was.flags & flags & VMA_FLOW_JOINT))
 		return -EEXIST;
 	if (was.num_rings == VMA_FLOW_RINGS_MAX)
 		return -ENOSPC;
@@ -213,12 +214,15 @@ static int flow_del(struct ring_port *p, unsigned ring, const struct vma_flow_ke
 static int flow_add(struct ring_port *p, unsigned ring, const struct vma_flow_key *key,
 		    const struct vma_flow_info *info)
 {
-	struct vma_flow_info is = {
-		.pid = info->pid, .fd = info->fd, .num_rings = 1, .ring = {(uint8_t)ring}};
+	struct vma_flow_info is = {.pid = info->pid,
+				   .fd = info->fd,
+				   .flags = info->flags,
+				   .num_rings = 1,
+				   .ring = {(uint8_t)ring}};
 	int err = flow_write(p, key, &is, BPF_NOEXIST);
 
 	if (err == -EEXIST)
-		return flow_share(p, ring, key);
+		return flow_share(p, ring, key, info->flags);
 	if (err)
 		return err;
 	if (key->proto == IPPROTO_TCP)

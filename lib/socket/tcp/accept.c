@@ -61,7 +61,7 @@ static void wrap(struct tcp_sock *l, int lfd, const struct tcp_sock_att *att, st
 	atomic_store_explicit(&s->mode, TCP_SOCK_CONN, memory_order_release);
 	atomic_store_explicit(&s->v.shadow, VFD_SHADOW_NONE, memory_order_release);
 	s->connected = true;
-	if (att->spread)
+	if (tcp_sock_att_is_shared(att) && !s->has_own_rule)
 		tcp_sock_own_rule(s, st);
 	tcp_conn_set_user(c, &s->user);
 	tcp_sock_show_addresses(s);

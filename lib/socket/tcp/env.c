@@ -63,10 +63,20 @@ void tcp_sock_port_give_back(struct tcp_sock *s)
 		own_fd_close(fd);
 }
 
+static void drop_own_rule(struct tcp_sock *s, struct stack *st)
+{
+	struct vma_flow_key key;
+
+	if (s->has_own_rule && atomic_load_explicit(&st->open, memory_order_relaxed)) {
+		tcp_sock_key(&s->tuple, true, &key);
+		st->ring->ops->flow_del(st->ring, &key);
+	}
+	s->has_own_rule = false;
+}
+
 void tcp_sock_conn_over(struct tcp_sock *s)
 {
 	struct stack *st = atomic_load_explicit(&s->st, memory_order_relaxed);
-	struct vma_flow_key key;
 
 	s->c = NULL;
 	atomic_fetch_add_explicit(&s->conns, 1, memory_order_relaxed);
@@ -76,11 +86,7 @@ void tcp_sock_conn_over(struct tcp_sock *s)
 	tcp_sock_accepted_over(s);
 	s->in_engine = false;
 	atomic_store_explicit(&s->level, 0, memory_order_relaxed);
-	if (s->has_own_rule && atomic_load_explicit(&st->open, memory_order_relaxed)) {
-		tcp_sock_key(&s->tuple, true, &key);
-		st->ring->ops->flow_del(st->ring, &key);
-	}
-	s->has_own_rule = false;
+	drop_own_rule(s, st);
 	if (s->on_block)
 		tcp_sock_block_put(s, st);
 	if (st->tcp)
@@ -91,6 +97,22 @@ void tcp_sock_conn_over(struct tcp_sock *s)
 	s->kept = NULL;
 	if (s->closed && !s->in_close)
 		tcp_sock_free(s);
+}
+
+/*
+ * Where the listener's rule stands, nothing but the connection's own end needs one of its own. In
+ * TIME_WAIT there would be too many, and a new client of that name is to go to who listens.
+ */
+static void time_wait_rule(struct tcp_sock *s)
+{
+	struct stack *st = atomic_load_explicit(&s->st, memory_order_relaxed);
+	struct vma_flow_key key;
+
+	if (!s->accepted || !s->has_own_rule)
+		return;
+	tcp_sock_key(&s->tuple, false, &key);
+	if (stack_flow_stands(st, &key))
+		drop_own_rule(s, st);
 }
 
 /* For programs of the Extra API: the callback is due, or a completion. */
@@ -126,6 +148,7 @@ static void env_event(void *ctx, void *user, uint32_t ev)
 	}
 	if (ev & TCP_EV_TIME_WAIT) {
 		s->c = NULL;
+		time_wait_rule(s);
 		tcp_sock_kmod_del(s);
 		if (s->port_fd >= 0 && !tcp_sock_port_hold(s))
 			tcp_sock_port_give_back(s);
@@ -146,6 +169,23 @@ static void env_event(void *ctx, void *user, uint32_t ev)
 	vfd_notify(&s->v, bits);
 }
 
+static void env_begins(void *ctx, void *listener, const struct tcp_tuple *tuple)
+{
+	if (tcp_sock_att_is_shared(listener))
+		tcp_sock_unaccepted_rule(ctx, tuple);
+}
+
+static void env_queued(void *ctx, void *listener, struct tcp_conn *c)
+{
+	struct stack *st = ctx;
+
+	/* Of a cookie, or from the SYN on: it had no handshake here. */
+	if (tcp_sock_att_is_shared(listener) &&
+	    !tcp_sock_unaccepted_has(st->tcp, tcp_conn_tuple(c)))
+		tcp_sock_unaccepted_rule(st, tcp_conn_tuple(c));
+	tcp_sock_kmod_queued(st, listener, c);
+}
+
 static void config(const struct stack *st, struct tcp_cfg *cfg)
 {
 	struct net_link link;
@@ -164,7 +204,8 @@ struct tcp_sock_stack *tcp_sock_stack_get(struct stack *st)
 		.output = tcp_sock_output,
 		.output_dummy = tcp_sock_output_dummy,
 		.event = env_event,
-		.queued = tcp_sock_kmod_queued,
+		.begins = env_begins,
+		.queued = env_queued,
 		.alloc = tcp_sock_mem_alloc,
 		.alloc_raw = tcp_sock_mem_raw,
 		.free = tcp_sock_mem_free,

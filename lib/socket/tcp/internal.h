@@ -258,6 +258,10 @@ void tcp_sock_blocks_forked(void);
  * own; connections that nobody has accepted, too.
  */
 void tcp_sock_rules_of_own(struct stack *st, const struct tcp_tuple *at);
+/* A connection that nobody has accepted yet, maybe still a handshake, gets a rule of its own. */
+void tcp_sock_unaccepted_rule(struct stack *st, const struct tcp_tuple *tuple);
+/* It has one. */
+bool tcp_sock_unaccepted_has(struct tcp_sock_stack *t, const struct tcp_tuple *tuple);
 /* The connection has a rule of its own, which is the caller's from now on. */
 bool tcp_sock_unaccepted_take(struct tcp_sock_stack *t, const struct tcp_tuple *tuple);
 /* Once a second. */
@@ -509,7 +513,7 @@ int tcp_sock_shadow_name(const struct tcp_sock *s, int fd, struct sockaddr *addr
 /* The connection of fd is registered with the kernel module. */
 void tcp_sock_kmod_add(struct tcp_sock *s, int fd);
 /* tcp_env.queued: one that waits to be accepted is registered, too. */
-void tcp_sock_kmod_queued(void *ctx, void *listener, struct tcp_conn *c);
+void tcp_sock_kmod_queued(struct stack *st, struct tcp_sock_att *att, struct tcp_conn *c);
 /*
  * It was accepted from this listener: s has its registration. q: the user that it had; NULL: it has
  * none yet.

@@ -162,6 +162,11 @@ static struct tcp_sock_att *att_find(struct tcp_sock *s, const struct stack *st)
 	return att;
 }
 
+bool tcp_sock_att_is_shared(const struct tcp_sock_att *att)
+{
+	return att->spread || (att->s->unconn.is_joint && att->st->ring->caps.joins);
+}
+
 static bool is_one_of(const struct vma_flow_key *key, const struct vma_flow_key *keys, unsigned num)
 {
 	for (unsigned i = 0; i < num; i++) {
@@ -193,7 +198,8 @@ static int set_rules(struct tcp_sock_att *att, int fd, const struct vma_flow_key
 
 	/* The new ones first: what both have stays without a gap. */
 	for (; !err && done < num; done++) {
-		err = stack_flow_add(att->st, &keys[done], fd);
+		err = att->s->unconn.is_joint ? stack_flow_join(att->st, &keys[done], fd)
+					      : stack_flow_add(att->st, &keys[done], fd);
 		if (err)
 			break;
 		copy[done] = keys[done];
@@ -433,13 +439,18 @@ void tcp_sock_relisten(struct tcp_sock *s)
  * A handshake that began now would have no rule for its last segment. What has come so far is taken
  * in; the SYNs of the next moment come again, to the kernel.
  */
+#define LAST_LOOKS 64
+
 static void stop_engine(struct tcp_sock_att *att)
 {
 	struct stack *st = att->st;
 
 	lock_take(&st->lock);
 	if (att->l && atomic_load_explicit(&st->open, memory_order_relaxed)) {
-		stack_poll(st, (unsigned)params.cq_poll_batch_max);
+		for (unsigned i = 0; i < LAST_LOOKS; i++) {
+			if (!stack_poll(st, (unsigned)params.cq_poll_batch_max))
+				break;
+		}
 		tcp_listen_stop(att->l);
 	}
 	tcp_sock_unlock_stack(st, tcp_sock_now_us());
@@ -457,9 +468,13 @@ void tcp_sock_listen_to_kernel(struct tcp_sock *s)
 		return;
 	a.spec = &spec;
 	for (struct tcp_sock_att *att = s->unconn.atts; att; att = att->next) {
-		stop_engine(att);
+		/* Where others have the rule, too, they have the next clients at once. */
+		if (!s->unconn.is_joint)
+			stop_engine(att);
 		if (atomic_load_explicit(&att->st->open, memory_order_acquire))
 			(void)attach_stack(&a, att->st, NULL, 0);
+		if (s->unconn.is_joint)
+			stop_engine(att);
 	}
 	show(s, &spec, false);
 }
@@ -548,7 +563,8 @@ void tcp_sock_listen_tick(struct tcp_sock *s)
 		return;
 	if ((s->tells & TCP_SOCK_COMPLETIONS) && (tcp_sock_listen_events(s) & EPOLLIN))
 		tcp_sock_completion_kernel(s);
-	if (s->unconn.is_quiet || !s->unconn.atts) {
+	/* Of what others hand over nobody here hears. */
+	if (s->unconn.is_quiet || s->unconn.is_joint || !s->unconn.atts) {
 		lock_drop(&s->lock);
 		return;
 	}

@@ -94,10 +94,8 @@ void tcp_sock_kmod_del(struct tcp_sock *s)
  * is; no peer looks at ack
  */
 
-void tcp_sock_kmod_queued(void *ctx, void *listener, struct tcp_conn *c)
+void tcp_sock_kmod_queued(struct stack *st, struct tcp_sock_att *att, struct tcp_conn *c)
 {
-	struct stack *st = ctx;
-	struct tcp_sock_att *att = listener;
 	struct tcp_sock_queued *q = voucher >= 0 ? malloc(sizeof(*q)) : NULL;
 	int fd = atomic_load_explicit(&att->s->v.os_fd, memory_order_relaxed);
 

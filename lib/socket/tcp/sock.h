@@ -89,6 +89,12 @@ struct tcp_sock_att {
 	struct tcp_sock_att *next;
 };
 
+/*
+ * Other stacks, of this process or of others, may have its rules, too. Who comes and goes there
+ * changes which of them gets a segment: so each handshake has a rule of its own. st->lock is held.
+ */
+bool tcp_sock_att_is_shared(const struct tcp_sock_att *att);
+
 /* What only a socket has that is not offloaded yet, or listens. */
 struct tcp_sock_unconnected {
 	struct tcp_sock_att *atts; /* s->lock; a listener's */
@@ -108,6 +114,8 @@ struct tcp_sock_unconnected {
 	bool no_offload : 1;
 	/* another process has been given it, which may wait; a child of fork() asks anew */
 	bool elsewhere : 1;
+	/* processes have it by fork(), and wait for it: each with a part of its clients */
+	bool is_joint : 1;
 };
 
 /* What getsockopt() still says of a connection that went with its interface (option/sockopt.c). */

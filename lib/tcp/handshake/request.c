@@ -159,6 +159,8 @@ void tcp_listen_syn(struct tcp_listener *l, struct tcp_rx *rx, const struct tcp_
 	req_link(r);
 	tcp_table_add(&ts->table, &ts->env, &r->node);
 	req_arm(ts, r);
+	if (ts->env.begins)
+		ts->env.begins(ts->env.ctx, l->user, tuple);
 	tcp_send_synack(ts, r, 0, &answer);
 }
 

@@ -65,23 +65,30 @@ static void own_rule(struct tcp_sock *s, void *arg)
 		rule(a->st, &s->tuple, atomic_load_explicit(&s->v.os_fd, memory_order_relaxed));
 }
 
-/* What has no socket yet. */
-static void unaccepted_rule(const struct tcp_tuple *tuple, void *arg)
+void tcp_sock_unaccepted_rule(struct stack *st, const struct tcp_tuple *tuple)
 {
-	struct local_side *a = arg;
-	struct tcp_sock_stack *t = a->st->tcp;
+	struct tcp_sock_stack *t = st->tcp;
 	struct tcp_sock_unaccepted *l;
 
-	if (!same_side(tuple, &a->at) || !rule(a->st, tuple, -1))
+	if (!rule(st, tuple, -1))
 		return;
 	l = malloc(sizeof(*l));
 	if (!l) {
-		unrule(a->st, tuple);
+		unrule(st, tuple);
 		return;
 	}
 	l->tuple = *tuple;
 	l->next = t->unaccepted;
 	t->unaccepted = l;
+}
+
+/* What has no socket yet. */
+static void unaccepted_rule(const struct tcp_tuple *tuple, void *arg)
+{
+	struct local_side *a = arg;
+
+	if (same_side(tuple, &a->at))
+		tcp_sock_unaccepted_rule(a->st, tuple);
 }
 
 void tcp_sock_rules_of_own(struct stack *st, const struct tcp_tuple *at)
@@ -131,17 +138,31 @@ void tcp_sock_suspend_rules(struct stack *st, void *arg)
 	stack_flows_each(st, suspend_for_kernel, arg);
 }
 
+/* Where the entry of tuple is linked; of NULL: there is none. */
+static struct tcp_sock_unaccepted **find(struct tcp_sock_stack *t, const struct tcp_tuple *tuple)
+{
+	struct tcp_sock_unaccepted **p = &t->unaccepted;
+
+	while (*p && (!same_side(&(*p)->tuple, tuple) || (*p)->tuple.rport != tuple->rport ||
+		      memcmp(&(*p)->tuple.remote, &tuple->remote, 16) != 0))
+		p = &(*p)->next;
+	return p;
+}
+
+bool tcp_sock_unaccepted_has(struct tcp_sock_stack *t, const struct tcp_tuple *tuple)
+{
+	return *find(t, tuple) != NULL;
+}
+
 bool tcp_sock_unaccepted_take(struct tcp_sock_stack *t, const struct tcp_tuple *tuple)
 {
-	for (struct tcp_sock_unaccepted **p = &t->unaccepted, *l; (l = *p); p = &l->next) {
-		if (!same_side(&l->tuple, tuple) || l->tuple.rport != tuple->rport ||
-		    memcmp(&l->tuple.remote, &tuple->remote, 16))
-			continue;
-		*p = l->next;
-		free(l);
-		return true;
-	}
-	return false;
+	struct tcp_sock_unaccepted **p = find(t, tuple), *l = *p;
+
+	if (!l)
+		return false;
+	*p = l->next;
+	free(l);
+	return true;
 }
 
 /*
