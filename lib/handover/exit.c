@@ -245,9 +245,22 @@ static void leave_if_shared(struct tcp_sock *s, void *arg)
 		tcp_sock_leaving(&s->v);
 }
 
+/* Other processes go on with it when this one ends. */
+static void find_shared_listener(struct tcp_sock *s, void *arg)
+{
+	bool *any = arg;
+
+	*any = *any || (tcp_sock_mode(s) == TCP_SOCK_LISTEN && s->unconn.inherited);
+}
+
 void handover_before_rights_go(void)
 {
+	bool any = false;
+
 	tcp_sock_each(leave_if_shared, NULL);
+	tcp_sock_each(find_shared_listener, &any);
+	if (any)
+		implant_prepare();
 }
 
 int exit_start(void)

@@ -43,10 +43,13 @@ struct implant {
 	struct replay by;
 	uint32_t room; /* bytes that nobody has read */
 	uint32_t paused_ms; /* for all so far */
+	bool is_prepared; /* this process could not load another one */
 };
 
 /* Of all threads; between ring_bpf_begin() and its end. */
 static struct implant *implants;
+/* Loaded by implant_prepare(), and not in use. The same. */
+static struct implant *spare;
 
 /* Without them the kernel does not look at what the program says. */
 static bool syn_cookies(void)
@@ -79,34 +82,26 @@ static int load(struct implant *im)
 		err = implant_bpf__load(im->skel);
 	if (err)
 		return err;
-	im->link_fd = bpf_link_create(bpf_program__fd(im->skel->progs.implant), LOOPBACK_IFINDEX,
-				      TCX_INGRESS, NULL);
 	/* A family that the machine does not have has no clients either. */
 	(void)replay_open(&im->by, &(struct in6_addr)IN6ADDR_LOOPBACK_INIT);
 	(void)replay_open(&im->by,
 			  &(struct in6_addr){.s6_addr = {[10] = 0xff, 0xff, 127, 0, 0, 1}});
-	return im->link_fd < 0 ? im->link_fd : 0;
+	return 0;
+}
+
+static void detach(struct implant *im)
+{
+	if (im->link_fd >= 0)
+		own_fd_close(im->link_fd);
+	im->link_fd = -1;
 }
 
 static void destroy(struct implant *im)
 {
 	replay_close(&im->by);
-	if (im->link_fd >= 0)
-		own_fd_close(im->link_fd);
+	detach(im);
 	implant_bpf__destroy(im->skel);
 	free(im);
-}
-
-/* NULL: it cannot be done here, or no memory. */
-static struct implant *make(int listener)
-{
-	/* An offloaded loopback would take what is sent once more. */
-	bool can = syn_cookies() && !stack_any(LOOPBACK_IFINDEX);
-	struct implant *im = can ? malloc(sizeof(*im)) : NULL;
-
-	if (im)
-		*im = (struct implant){.link_fd = -1, .by = REPLAY_NONE, .room = room_of(listener)};
-	return im;
 }
 
 /* Of them nothing is effective after seteuid(). */
@@ -114,39 +109,83 @@ static struct implant *make(int listener)
 	(CAPS_BIT(CAP_NET_ADMIN) | CAPS_BIT(CAP_NET_RAW) | CAPS_BIT(CAP_SYS_ADMIN) |               \
 	 CAPS_BIT(CAP_BPF) | CAPS_BIT(CAP_PERFMON))
 
-/* 0, or negative errno: im is no more. */
-static int begin(struct implant *im)
+/* NULL and *err. */
+static struct implant *make(int *err)
 {
+	struct implant *im = malloc(sizeof(*im));
 	struct caps_sets before;
-	int err;
 
-	ring_bpf_begin();
+	*err = -ENOMEM;
+	if (!im)
+		return NULL;
+	*im = (struct implant){.link_fd = -1, .by = REPLAY_NONE};
 	before = caps_raise(NEEDED);
-	err = load(im);
+	*err = load(im);
 	caps_lower(&before);
-	if (err) {
+	if (!*err)
+		return im;
+	destroy(im);
+	return NULL;
+}
+
+/* Takes part in what comes by the loopback. 0 or negative errno. */
+static int attach(struct implant *im)
+{
+	struct caps_sets before = caps_raise(NEEDED);
+
+	im->link_fd = bpf_link_create(bpf_program__fd(im->skel->progs.implant), LOOPBACK_IFINDEX,
+				      TCX_INGRESS, NULL);
+	caps_lower(&before);
+	return im->link_fd < 0 ? im->link_fd : 0;
+}
+
+static void end(struct implant *im)
+{
+	detach(im);
+	if (im->is_prepared && !spare)
+		spare = im;
+	else
 		destroy(im);
-	} else {
-		im->next = implants;
-		implants = im;
+}
+
+/* NULL and *err. Between ring_bpf_begin() and its end. */
+static struct implant *begin(int listener, int *err)
+{
+	struct implant *im = spare ? spare : make(err);
+
+	if (im == spare)
+		spare = NULL;
+	if (!im)
+		return NULL;
+	*err = attach(im);
+	if (*err) {
+		end(im);
+		return NULL;
 	}
-	ring_bpf_end();
-	return err;
+	im->room = room_of(listener);
+	im->paused_ms = 0;
+	im->next = implants;
+	implants = im;
+	return im;
 }
 
 struct implant *implant_open(int listener)
 {
-	struct implant *im;
-	int err;
+	struct implant *im = NULL;
+	int err = 0;
 
 	libc_internal_begin();
-	im = make(listener);
-	err = im ? begin(im) : 0;
+	/* An offloaded loopback would take what is sent once more. */
+	if (syn_cookies() && !stack_any(LOOPBACK_IFINDEX)) {
+		ring_bpf_begin();
+		im = begin(listener, &err);
+		ring_bpf_end();
+	}
 	libc_internal_end();
 	if (err)
 		log_debug("connections that nobody has accepted cannot wait in the kernel: %s",
 			  strerror(-err));
-	return err ? NULL : im;
+	return im;
 }
 
 void implant_close(struct implant *im)
@@ -160,7 +199,21 @@ void implant_close(struct implant *im)
 	while (*at != im)
 		at = &(*at)->next;
 	*at = im->next;
-	destroy(im);
+	end(im);
+	ring_bpf_end();
+	libc_internal_end();
+}
+
+void implant_prepare(void)
+{
+	int err;
+
+	libc_internal_begin();
+	ring_bpf_begin();
+	if (!spare && syn_cookies())
+		spare = make(&err);
+	if (spare)
+		spare->is_prepared = true;
 	ring_bpf_end();
 	libc_internal_end();
 }
@@ -168,6 +221,9 @@ void implant_close(struct implant *im)
 void implants_forked(void)
 {
 	libc_internal_begin();
+	if (spare)
+		destroy(spare);
+	spare = NULL;
 	while (implants) {
 		struct implant *im = implants;
 

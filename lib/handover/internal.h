@@ -113,6 +113,8 @@ struct implant;
  * process, cannot.
  */
 struct implant *implant_open(int listener);
+/* Before this process loses the right to load one: implant_open() will not need it. */
+void implant_prepare(void);
 /* NULL: nothing. */
 void implant_close(struct implant *im);
 /* In a child, first: those that threads of its parent had open are closed. */

@@ -4,12 +4,14 @@
 import hashlib
 import os
 import re
+import shutil
 import signal
 import socket
+import threading
 
 import pytest
 
-from netns import PYTHON, children, wait_for
+from netns import PYTHON, children, flow_table, wait_for
 from test_tcp_programs import QUIET, attached, needs, offloaded
 
 PORT = 7500
@@ -337,3 +339,117 @@ def test_daemon(net, server_ours, client_ours, before, end):
         assert "Traceback" not in server.text, server.text
     finally:
         os.kill(int(re.search(r"^pid (\d+)$", server.text, re.M).group(1)), signal.SIGTERM)
+
+
+SHARES = f"""
+import os, socket, sys, threading
+l = socket.socket()
+l.bind(("0.0.0.0", {PORT}))
+l.listen(128)
+def work():
+    kept = []
+    while True:
+        kept.append(l.accept()[0])
+        kept[-1].sendall(b"%07d\\n" % os.getpid())
+for _ in range(3):
+    if not os.fork(): work()
+print("ready", flush=True)
+os.wait()
+"""
+
+
+@pytest.mark.parametrize("server_ours", [False, True], ids=["kernel", "ours"])
+def test_each_worker_has_its_part_of_the_clients(net, server_ours):
+    """... by its own rings, and one that is killed has no part any more."""
+    server = serving(net, SHARES, [], server_ours)
+    workers = children(server.pid)
+
+    def rings():
+        flows = [f["formatted"] for f in flow_table(workers[-1]) or []]
+        return [f["value"]["num_rings"] for f in flows if f["key"]["local_port"] == PORT and not f["key"]["remote_port"]]
+
+    def served_by(n):
+        clients, pids = [], []
+        for _ in range(n):
+            s = net.b.socket(kind=socket.SOCK_STREAM, timeout=10)
+            s.connect((net.a.ip4, PORT))
+            clients.append(s)
+        for s in clients:
+            pids.append(int(s.recv(100)))
+            s.close()
+        return set(pids)
+
+    if server_ours:
+        wait_for(lambda: rings() == [3], what="all three have the rule")
+        assert served_by(60) == set(workers)
+    else:
+        assert served_by(60) <= set(workers)
+    os.kill(workers[0], signal.SIGKILL)
+    if server_ours:
+        wait_for(lambda: rings() == [2], what="the killed one's part is the others'")
+        assert served_by(60) == set(workers[1:])
+    else:
+        assert served_by(60) <= set(workers)
+    server.kill(signal.SIGKILL)
+    for pid in workers[1:]:
+        os.kill(pid, signal.SIGKILL)
+
+
+NGINX = """
+daemon off; worker_processes 2; pid {dir}/pid; error_log {dir}/log; user www-data;
+events {{ worker_connections 768; }}
+http {{
+  access_log off; client_body_temp_path {dir}; proxy_temp_path {dir}; fastcgi_temp_path {dir}; uwsgi_temp_path {dir}; scgi_temp_path {dir};
+  server {{ listen {address}:{port}; root {dir}; }}
+}}
+"""
+
+
+@needs("nginx")
+@pytest.mark.parametrize("server_ours", [False, True], ids=["kernel", "ours"])
+def test_no_client_notices_that_nginx_reloads(net, server_ours, tmp_path):
+    """New workers, of another user, take the old ones' place again and again, while clients come."""
+    tmp_path.chmod(0o755)
+    for folder in tmp_path.parents:
+        if folder != folder.parent:
+            folder.chmod(folder.stat().st_mode | 0o5)
+    (tmp_path / "file").write_bytes(b"x" * 1000)
+    conf = tmp_path / "conf"
+    conf.write_text(NGINX.format(dir=tmp_path, address=net.a.ip4, port=PORT))
+    server = net.a.popen([shutil.which("nginx", path="/usr/sbin:/usr/bin"), "-c", conf], preload=server_ours, env=QUIET)
+    attached(net, PORT, server_ours)
+    wrong, done, over = [], [], threading.Event()
+
+    def ask_on():
+        while not over.is_set():
+            try:
+                with net.b.socket(kind=socket.SOCK_STREAM, timeout=20) as s:
+                    s.connect((net.a.ip4, PORT))
+                    s.sendall(b"GET /file HTTP/1.0\r\n\r\n")
+                    got = b""
+                    while more := s.recv(65536):
+                        got += more
+                if not got.endswith(b"\r\n\r\n" + b"x" * 1000):
+                    wrong.append(got[:100])
+            except OSError as e:
+                wrong.append(repr(e))
+            done.append(1)
+
+    threads = [threading.Thread(target=ask_on) for _ in range(6)]
+    for t in threads:
+        t.start()
+    try:
+        for _ in range(5):
+            before = set(children(server.pid))
+            asked = len(done)
+            server.kill(signal.SIGHUP)
+            wait_for(lambda: not before & set(children(server.pid)), what="new workers")
+            wait_for(lambda: len(done) > asked + 200, what="clients of the new workers")
+    finally:
+        over.set()
+        for t in threads:
+            t.join()
+    assert not wrong, f"{len(wrong)} of {len(done)}: {wrong[:5]}"
+    print(f"{len(done)} clients, five reloads")
+    server.kill(signal.SIGTERM)
+    assert server.wait() == 0, server.text
