@@ -37,7 +37,7 @@ struct vma_flow_key {
  * and of a listener that processes share by fork(): pid and fd are the first one's then.
  */
 #define VMA_FLOW_RINGS_MAX 16 /* a power of two */
-#define VMA_FLOW_JOINT 1u /* of such a listener: the others may have it, too */
+#define VMA_FLOW_JOINT 1u /* of such a listener: other processes may have it, too */
 struct vma_flow_info {
 	__u32 pid;
 	__u32 fd;

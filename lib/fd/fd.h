@@ -389,8 +389,9 @@ void vfd_touch_all(void);
 /*
  * Around fork(): prepare blocks changes of the table; the child starts with what each object in it
  * names as inherited (vfd_ops.inherited) (its other fds are plain kernel fds, the objects are the
- * parent's and nothing of theirs is run or freed). Signals are blocked from prepare on; in the child
- * until done, which comes when all that a handler of ours may need knows that it is in a child.
+ * parent's and nothing of theirs is run or freed). Signals are blocked from prepare on; in the
+ * child until done, which comes when all that a handler of ours may need knows that it is in a
+ * child.
  */
 void vfd_fork_prepare(void);
 void vfd_fork_parent(void);

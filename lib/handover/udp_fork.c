@@ -2,9 +2,9 @@
 /*
  * fork(): parent and child share the kernel socket, but the steering brings packets to the parent
  * alone. The child's first wish to receive raises a claim in shared memory; the parent's worker
- * then hands the socket to the kernel, and both read it there as ever. The child waits for that: what
- * has come is there to a call that does not wait, too. A child that only sends, or that only execs,
- * costs the parent nothing.
+ * then hands the socket to the kernel, and both read it there as ever. The child waits for that:
+ * what has come is there to a call that does not wait, too. A child that only sends, or that only
+ * execs, costs the parent nothing.
  */
 #include <errno.h>
 #include <linux/futex.h>

@@ -395,6 +395,45 @@ def test_each_worker_has_its_part_of_the_clients(net, server_ours):
         os.kill(pid, signal.SIGKILL)
 
 
+REUSES = f"""
+import os, socket
+l = socket.socket()
+l.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+l.bind(("0.0.0.0", {PORT}))
+l.listen(128)
+print("ready", flush=True)
+while True:
+    s, _ = l.accept()
+    s.sendall(b"%07d\\n" % os.getpid())
+    s.close()
+"""
+
+
+@pytest.mark.parametrize("server_ours", [False, True], ids=["kernel", "ours"])
+def test_processes_that_know_nothing_of_each_other_share_a_port(net, server_ours):
+    """SO_REUSEPORT: each has a part of the clients, and who ends leaves his to the others."""
+    servers = [serving(net, REUSES, [], server_ours) for _ in range(3)]
+
+    def rings():
+        flows = [f["formatted"] for f in flow_table(servers[0].pid) or []]
+        return [f["value"]["num_rings"] for f in flows if f["key"]["local_port"] == PORT and not f["key"]["remote_port"]]
+
+    def served_by(n):
+        pids = set()
+        for _ in range(n):
+            with net.b.socket(kind=socket.SOCK_STREAM, timeout=10) as s:
+                s.connect((net.a.ip4, PORT))
+                pids.add(int(s.recv(100)))
+        return pids
+
+    if server_ours:
+        wait_for(lambda: rings() == [3], what="all three have the rule")
+    assert served_by(100) == {s.pid for s in servers}
+    servers[2].kill(signal.SIGTERM)
+    servers[2].wait()
+    assert served_by(100) == {s.pid for s in servers[:2]}
+
+
 NGINX = """
 daemon off; worker_processes 2; pid {dir}/pid; error_log {dir}/log; user www-data;
 events {{ worker_connections 768; }}

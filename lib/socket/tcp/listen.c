@@ -413,6 +413,7 @@ static bool attach_all(struct tcp_sock *s, int fd)
 	}
 	if (!bound_to(s, fd, &spec))
 		return false;
+	s->unconn.is_joint = s->unconn.is_joint || spec.reuseport;
 	tcp_sock_opts_read(s, fd, &o);
 	for (unsigned i = 0; i < n && i < STACKS_MAX; i++)
 		any = attach_one(s, fd, links[i], &spec, &o, &why) || any;

@@ -114,7 +114,10 @@ struct tcp_sock_unconnected {
 	bool no_offload : 1;
 	/* another process has been given it, which may wait; a child of fork() asks anew */
 	bool elsewhere : 1;
-	/* processes have it by fork(), and wait for it: each with a part of its clients */
+	/*
+	 * processes have it by fork(), and wait for it, or may have others of its port by
+	 * SO_REUSEPORT: each with a part of the clients
+	 */
 	bool is_joint : 1;
 };
 

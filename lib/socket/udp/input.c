@@ -203,7 +203,8 @@ static bool take_of(struct udp_sock *s, struct udp_att *att, uint8_t *room,
 		copy_first(b, len, room);
 		if (!fn(&b->meta, room, len, arg))
 			return false;
-		/* Older than what stays here. The worker, which would tell, may be who does this. */
+		/* Older than what stays here. The worker, which would tell, may be who does this.
+		 */
 		atomic_store_explicit(&s->kernel_has_older, true, memory_order_relaxed);
 		atomic_fetch_or_explicit(&s->v.os_events, EPOLLIN, memory_order_release);
 		if (b->gso_size)
