@@ -164,7 +164,7 @@ static struct tcp_sock_att *att_find(struct tcp_sock *s, const struct stack *st)
 
 bool tcp_sock_att_is_shared(const struct tcp_sock_att *att)
 {
-	return att->spread || (att->s->unconn.is_joint && att->st->ring->caps.joins);
+	return att->spread || (att->is_joint && att->st->ring->caps.joins);
 }
 
 static bool is_one_of(const struct vma_flow_key *key, const struct vma_flow_key *keys, unsigned num)
@@ -291,6 +291,7 @@ static int attach_stack(const struct attaching *a, struct stack *st,
 		att = att_new(a->s, st, a->spec, a->o);
 	if (att) {
 		att->is_chosen = att->is_chosen || st == a->chosen;
+		att->is_joint = a->s->unconn.is_joint;
 		att->spread = stacks_several() && a->spec->reuseport && st->ring->caps.spread;
 		err = set_rules(att, a->fd, keys, num);
 	}

@@ -82,8 +82,11 @@ struct tcp_sock_att {
 	struct stack_due due; /* connections wait that nobody was told of. st->lock */
 	bool kernel_has; /* one that the kernel has is to be told of. st->lock */
 	bool is_chosen; /* st is the interface's that the listener's key has chosen. s->lock */
-	/* listeners in other stacks may share its rules: a connection has its own. s->lock */
-	bool spread;
+	/*
+	 * listeners in other stacks may share its rules, or listeners of other processes: a
+	 * connection has its own. Written under s->lock and st->lock
+	 */
+	bool spread, is_joint;
 	unsigned num_keys;
 	struct vma_flow_key *keys; /* its steering rules */
 	struct tcp_sock_att *next;
