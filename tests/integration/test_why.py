@@ -66,14 +66,6 @@ def another_socket(stack, net, tmp):
     first.do("s = udp(7000, None, (socket.SOL_SOCKET, socket.SO_REUSEPORT, 1))")
 
 
-LISTENER = "s = socket.create_server((ME, 7000), reuse_port=True); await_ready(s, timeout=0.01)"
-
-
-def another_listener(stack, net, tmp):
-    """It has the packets of the port's clients."""
-    stack.enter_context(App(net.a, True)).do(LISTENER)
-
-
 def a_member(stack, net, tmp):
     stack.enter_context(net.a.socket()).setsockopt(0, 35, socket.inet_aton("239.1.1.1") + socket.inet_aton(net.a.ip4))
 
@@ -122,8 +114,7 @@ CASES = {
     "async": [Case("socket", line, "fcntl.fcntl(s, fcntl.F_SETFL, os.O_ASYNC)") for line in (UDP, "s = socket.socket()")],
     "stamps": [Case("socket", "s = udp(); s.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPING, 4 | 64)", "s.bind((ME, 7000)); await_ready(s, timeout=0.01)")],
     "shared-port": [
-        Case("rx", "s = udp(7000, None, (socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)); await_ready(s, timeout=0.01)", before=another_socket),
-        Case("rx", LISTENER, before=another_listener)],
+        Case("rx", "s = udp(7000, None, (socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)); await_ready(s, timeout=0.01)", before=another_socket)],
     "fork": [Case("socket", WAITED.format("ME"), "child = os.fork()\nif not child:\n    await_ready(s, timeout=30)\n    os._exit(0)",
                   end="os.kill(child, 9); os.waitpid(child, 0)")],
     "passed": [Case("socket", WAITED.format("ME"), "x, y = socket.socketpair(); socket.send_fds(x, [b'x'], [s.fileno()])")],

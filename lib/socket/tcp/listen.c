@@ -375,7 +375,7 @@ static bool attach_one(struct tcp_sock *s, int fd, int ifindex, const struct tcp
 	err = attach_parts(&a, keys, num);
 	lock_drop(&stack_flows_lock);
 	stack_put(a.chosen);
-	/* As of a prefork server's workers, one of which has the packets of all clients. */
+	/* As of a prefork server's workers over a card: one has the packets of all clients. */
 	if (err == -EEXIST) {
 		*why = STATS_WHY(SHARED_PORT);
 	} else if (err) {

@@ -82,5 +82,5 @@ def test_proxy(net, workers, how):
     reasons = re.findall(r"fd \d+ (goes on|receives) through the kernel: (.*)", log)
     print("\n".join(f"{what}: {reason}" for what, reason in reasons))
     assert ("goes on", "another process has it, too, since fork()") in reasons, log
-    # Of the connections one worker has the packets of all clients, and the log does not complain of that.
+    # Of the connections each worker has its part, and the log does not complain of that.
     assert "cannot be set" not in log, log
