@@ -60,7 +60,8 @@ def test_interfaces_that_vanish(net):
 
 
 @pytest.mark.parametrize("ours", ["kernel", "ours", "both-ours"])
-@pytest.mark.parametrize("how", [[], ["fork"]], ids=["threads", "fork"])
+# libasan does not take its allocator's locks around fork(): on a busy machine two of five runs have a child that hangs in it.
+@pytest.mark.parametrize("how", [pytest.param([], id="threads"), pytest.param(["fork"], id="fork", marks=pytest.mark.no_asan)])
 def test_what_arrives_is_what_was_sent(net, ours, how):
     net.neighbours()
     both = [start(net.a, net.b, ours != "kernel", SEED, *how, program="chaos_data", calls=2 * CALLS),

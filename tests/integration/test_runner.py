@@ -14,6 +14,7 @@ from netns import PATIENCE, ROOT
 STEPS = r"""
 pytest_passes() { echo '...  [100%]'; echo '0.40s call     test_a.py::test_slow'; echo '0.01s call     test_a.py::test_quick'; echo '3 passed in 0.41s'; }
 pytest_fails() { echo '.F  [100%]'; echo 'E   assert 0'; echo 'FAILED test_b.py::test_wrong - assert 0'; echo '1 failed, 1 passed in 0.20s'; return 1; }
+pytest_talks() { echo 'E   AssertionError:'; for i in 1 2 3; do echo "E    VMA INFO: $i"; done; seq -f 'E   said %g' 1 20; echo '1 failed in 0.20s'; return 1; }
 unit_fails() { echo '  FAILED  test_y   1 failed'; echo '      WARNING: ThreadSanitizer: data race'; echo '4 passed, 1 failed, 0 skipped'; return 1; }
 pytest_errs() { echo '1 passed, 2 errors in 0.20s'; return 1; }
 pytest_skips() { echo 'SKIPPED [1] test_c.py:7: no such device'; echo '2 passed, 1 skipped in 0.20s'; }
@@ -88,6 +89,12 @@ def test_what_failed_is_said_once_more_at_the_end(run):
     assert lines[at:-2] == ["what failed in bad:", "    FAILED test_b.py::test_wrong - assert 0", "    E   assert 0", "",
                             "what failed in worse:", "    FAILED  test_y   1 failed", "    WARNING: ThreadSanitizer: data race", ""]
     assert "what failed in good:" not in lines
+
+
+def test_of_what_a_program_has_said_the_end_shows_begin_and_end(run):
+    lines, _ = run(["main each bad pytest_talks"])
+    said = [line.split("E   ")[1] for line in lines[lines.index("what failed in bad:") + 1:-2] if "E   " in line]
+    assert said == ["AssertionError:", *(f"said {i}" for i in (1, 2, 3, *range(13, 21)))]
 
 
 def test_when_decides_which_steps_run(run):

@@ -385,6 +385,8 @@ def test_each_worker_has_its_part_of_the_clients(net, server_ours):
     else:
         assert served_by(60) <= set(workers)
     os.kill(workers[0], signal.SIGKILL)
+    # Until it has ended it may accept a client that it does not serve.
+    wait_for(lambda: not os.path.exists(f"/proc/{workers[0]}"), what=f"the end of {workers[0]}")
     if server_ours:
         wait_for(lambda: rings() == [2], what="the killed one's part is the others'")
         assert served_by(60) == set(workers[1:])
