@@ -98,6 +98,15 @@ int tcp_sock_listener_given(struct tcp_sock *s, bool *more);
 void tcp_sock_listener_closing(struct tcp_sock *s);
 void tcp_sock_listener_waits(struct tcp_sock *s);
 void tcp_sock_listeners_tick(void);
+void tcp_sock_listeners_client(void);
+void tcp_sock_listener_accepted(struct tcp_sock *s);
+/* Clients that wait too long for this process go to others. True: some wait. */
+bool tcp_sock_listeners_look(void);
+/* client_timer.c. Before the first client; idempotent, and any thread's. */
+void client_timer_start(void);
+/* A client waits: tcp_sock_listeners_look() until none does. No lock of handovers is taken. */
+void client_timer_go(void);
+void client_timer_forked(void);
 bool tcp_sock_listeners_rest(void);
 void tcp_sock_listener_over(const struct tcp_sock *s);
 /* vfd_ops.inherited */

@@ -5,8 +5,10 @@
  * what its engine has accepted and nobody taken yet to the claimer: as kernel connections, by
  * SCM_RIGHTS. accept() hands those out first.
  *
- * One that it had not: the first child that waits has the packets. Who comes to it while it is busy
- * goes to the kernel's queue after LATE_US, where the other children wait.
+ * One that it had not: each process that waits for it has a part of the clients (AF_XDP), or the
+ * first one has all. Who finds it busy goes to the kernel's queue, where the others wait: after
+ * LATE_US where it watches the listener (epoll), and after AWAY_US where it does not even do that.
+ * Then it has its part by turns only (enum tcp_sock_part), until it seems to come back soon.
  */
 #include <errno.h>
 #include <linux/futex.h>
@@ -37,6 +39,12 @@
 #define TAKER_BACKLOG 16
 /* A client that has waited so long for this process goes to whoever accepts first. */
 #define LATE_US 200000
+/* ... of one that is in no call for it. */
+#define AWAY_US 10000
+/* Clients after which a process that has its part by turns is trusted again; then 4 times as many.
+ */
+#define TURNS 64u
+#define TURNS_MAX (1u << 20)
 #define RETRY_US 1000000
 #define LOOKS_MAX 64
 
@@ -49,7 +57,9 @@ static struct inherited_listener {
 	struct claim_ref shared; /* the one that nobody had waited for; claims NULL: none */
 	bool waits; /* for that */
 	const void *first; /* who waits to be accepted here, from first_us on */
-	uint64_t first_us;
+	uint64_t first_us, called_us; /* called_us: a call waited for it then */
+	uint8_t calls; /* s->unconn.calls then */
+	unsigned turns, turns_left; /* 0: it has its part always */
 	unsigned num; /* connections that are to be accepted */
 	int *fds;
 } * listeners;
@@ -393,6 +403,8 @@ void tcp_sock_listener_waits(struct tcp_sock *s)
 	}
 	lock_drop(&listeners_lock);
 	tcp_sock_unlock(s, cancel);
+	if (atomic_load_explicit(&num_shared, memory_order_relaxed))
+		client_timer_start();
 }
 
 /* As long as the kernel takes them: what it does not waits for this process. */
@@ -421,22 +433,66 @@ static bool hand_out(struct tcp_sock *s)
 	return true;
 }
 
-/* first has waited for LATE_US, and there is somebody else who may take it. */
-static bool is_late(const struct tcp_sock *s, const void *first, uint64_t now_us)
+enum lateness { NOT_LATE, LATE, AWAY };
+
+/* No thread of the program is in a call that waits for l->s, nor was one since l->called_us. */
+static bool is_away(struct inherited_listener *l, uint64_t now_us)
+{
+	uint8_t calls = atomic_load_explicit(&l->s->unconn.calls, memory_order_relaxed);
+
+	if (calls == l->calls && !atomic_load_explicit(&l->s->v.watches, memory_order_relaxed))
+		return true;
+	l->calls = calls;
+	l->called_us = now_us;
+	return false;
+}
+
+/* l->first waits since l->first_us; first_us may be to come, after a vain attempt. */
+static enum lateness lateness(struct inherited_listener *l, uint64_t now_us)
+{
+	bool away = is_away(l, now_us);
+	int64_t waits = (int64_t)(now_us - l->first_us);
+
+	if (waits < 0 || !others_wait(&l->shared))
+		return NOT_LATE;
+	if (away &&
+	    atomic_load_explicit(&l->s->unconn.part, memory_order_relaxed) == TCP_SOCK_PART_NONE)
+		return AWAY;
+	if (away && waits >= AWAY_US && (int64_t)(now_us - l->called_us) >= AWAY_US)
+		return AWAY;
+	return waits >= LATE_US ? LATE : NOT_LATE;
+}
+
+/* Whether first has waited for too long, and there is somebody else who may take it. */
+static enum lateness how_late(const struct tcp_sock *s, const void *first, uint64_t now_us)
 {
 	struct inherited_listener *l;
-	bool late = false;
+	enum lateness late = NOT_LATE;
 
 	lock_take(&listeners_lock);
 	l = *find(s);
 	if (l && l->first != first) {
 		l->first = first;
 		l->first_us = now_us;
-	} else if (l && first) {
-		late = (int64_t)(now_us - l->first_us) >= LATE_US && others_wait(&l->shared);
 	}
+	if (l && first)
+		late = lateness(l, now_us);
 	lock_drop(&listeners_lock);
 	return late;
+}
+
+/* A client of s waited in vain: s has its part by turns, for longer each time. */
+static void note_away(const struct tcp_sock *s)
+{
+	struct inherited_listener *l;
+
+	lock_take(&listeners_lock);
+	l = *find(s);
+	if (l && !l->turns_left) {
+		l->turns = !l->turns ? TURNS : l->turns < TURNS_MAX ? 4 * l->turns : l->turns;
+		l->turns_left = l->turns;
+	}
+	lock_drop(&listeners_lock);
 }
 
 static void note_tried(const struct tcp_sock *s, bool done, uint64_t now_us)
@@ -452,12 +508,24 @@ static void note_tried(const struct tcp_sock *s, bool done, uint64_t now_us)
 	lock_drop(&listeners_lock);
 }
 
-static void look_for_late(struct tcp_sock *s)
+/* True: a client waits. */
+static bool look_for_late(struct tcp_sock *s)
 {
 	uint64_t now = tcp_sock_now_us();
+	enum lateness late;
+	const void *first;
 
-	if (tcp_sock_mode(s) == TCP_SOCK_LISTEN && is_late(s, tcp_sock_first_client(s), now))
+	if (tcp_sock_mode(s) != TCP_SOCK_LISTEN)
+		return false;
+	first = tcp_sock_first_client(s);
+	late = how_late(s, first, now);
+	if (late == AWAY) {
+		note_away(s);
+		tcp_sock_listener_step_out(s);
+	}
+	if (late != NOT_LATE)
 		note_tried(s, hand_out(s), now);
+	return first != NULL;
 }
 
 /*
@@ -480,16 +548,57 @@ static unsigned some_that_wait(struct tcp_sock *some[], unsigned *at)
 	return n;
 }
 
-void tcp_sock_listeners_tick(void)
+bool tcp_sock_listeners_look(void)
 {
 	static unsigned at; /* where the last look ended; the internal thread's */
 	struct tcp_sock *some[LOOKS_MAX];
 	unsigned n = some_that_wait(some, &at);
+	bool any = n == LOOKS_MAX;
 
 	if (n < LOOKS_MAX)
 		at = 0;
 	for (unsigned i = 0; i < n; i++)
-		look_for_late(some[i]);
+		any |= look_for_late(some[i]);
+	return any;
+}
+
+void tcp_sock_listeners_tick(void)
+{
+	(void)tcp_sock_listeners_look();
+}
+
+void tcp_sock_listeners_client(void)
+{
+	if (atomic_load_explicit(&num_shared, memory_order_relaxed))
+		client_timer_go();
+}
+
+/* True: it seems to come back soon enough to have its part always. */
+static bool turn_ends(const struct tcp_sock *s)
+{
+	struct inherited_listener *l;
+	bool stays;
+
+	lock_take(&listeners_lock);
+	l = *find(s);
+	stays = !l || !l->turns_left || !--l->turns_left;
+	lock_drop(&listeners_lock);
+	return stays;
+}
+
+void tcp_sock_listener_accepted(struct tcp_sock *s)
+{
+	struct tcp_sock *some[LOOKS_MAX];
+	unsigned at = 0, n = some_that_wait(some, &at);
+
+	if (turn_ends(s))
+		tcp_sock_listener_stay(s);
+	/* It serves its client now, and waits at no other one either. */
+	for (unsigned i = 0; i < n; i++) {
+		if (atomic_load_explicit(&some[i]->unconn.part, memory_order_relaxed) ==
+		    TCP_SOCK_PART_NOW)
+			tcp_sock_listener_step_out(some[i]);
+	}
 }
 
 bool tcp_sock_listeners_rest(void)
@@ -513,6 +622,7 @@ void tcp_sock_listeners_forked(void)
 	atomic_store(&num_shared, 0);
 	for (struct inherited_listener *l = listeners; l; l = l->next)
 		l->waits = false;
+	client_timer_forked();
 }
 
 void tcp_sock_listener_inherited(struct tcp_sock *s, const struct tcp_sock *parents)

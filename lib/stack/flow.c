@@ -55,10 +55,10 @@ static void rule_end(struct stack *st, struct stack_flow *f)
 }
 
 /* The ring gets the rule, if it takes it. 0 or negative errno. */
-static int rule_begin(struct stack *st, struct stack_flow *f, int fd)
+static int rule_begin(struct stack *st, struct stack_flow *f)
 {
 	struct vma_flow_info info = {.pid = (uint32_t)getpid(),
-				     .fd = (uint32_t)fd,
+				     .fd = (uint32_t)f->fd,
 				     .flags = f->is_joint ? VMA_FLOW_JOINT : 0};
 	int err = st->ring->ops->flow_add(st->ring, &f->key, &info);
 
@@ -101,9 +101,10 @@ static int add(struct stack *st, const struct vma_flow_key *key, int fd, bool jo
 	f->key = *key;
 	f->users = 1;
 	f->is_joint = joint;
+	f->fd = fd;
 	f->suspended = takes_port(st, key) && others_first(f);
 	if (!f->suspended)
-		err = rule_begin(st, f, fd);
+		err = rule_begin(st, f);
 	if (err) {
 		flow_free(f);
 		return err;
@@ -143,6 +144,13 @@ bool stack_flow_stands(struct stack *st, const struct vma_flow_key *key)
 	return f && !f->suspended;
 }
 
+bool stack_flow_is_joint(struct stack *st, const struct vma_flow_key *key)
+{
+	const struct stack_flow *f = *flow_slot(st, key);
+
+	return f && f->is_joint;
+}
+
 bool stack_flow_on_trial(struct stack *st, const struct vma_flow_key *key)
 {
 	const struct stack_flow *f = *flow_slot(st, key);
@@ -177,7 +185,7 @@ void stack_flow_resume(struct stack *st, const struct vma_flow_key *key)
 	struct stack_flow *f = *flow_slot(st, key);
 
 	if (f)
-		(void)rule_begin(st, f, 0);
+		(void)rule_begin(st, f);
 }
 
 void stack_flows_each(struct stack *st,

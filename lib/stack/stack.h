@@ -44,6 +44,7 @@ struct stack_flow {
 	uint8_t trial; /* stack_flow_tried(): looks that are to come */
 	bool port_claimed; /* to the port (port_claim.h) */
 	bool is_joint; /* stack_flow_join() */
+	int fd; /* of the socket that has added it: who looks at the table sees it */
 };
 
 /*
@@ -375,6 +376,8 @@ int stack_flow_join(struct stack *st, const struct vma_flow_key *key, int fd);
 void stack_flow_del(struct stack *st, const struct vma_flow_key *key);
 /* The ring has the rule. */
 bool stack_flow_stands(struct stack *st, const struct vma_flow_key *key);
+/* By stack_flow_join(), standing or suspended. */
+bool stack_flow_is_joint(struct stack *st, const struct vma_flow_key *key);
 /* The port's segments may be ours, as far as other processes are concerned. */
 bool stack_flow_ours(struct stack *st, const struct vma_flow_key *key);
 /*

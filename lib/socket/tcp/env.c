@@ -111,7 +111,7 @@ static void time_wait_rule(struct tcp_sock *s)
 	if (!s->accepted || !s->has_own_rule)
 		return;
 	tcp_sock_key(&s->tuple, false, &key);
-	if (stack_flow_stands(st, &key))
+	if (stack_flow_stands(st, &key) || stack_flow_is_joint(st, &key))
 		drop_own_rule(s, st);
 }
 
@@ -184,6 +184,8 @@ static void env_queued(void *ctx, void *listener, struct tcp_conn *c)
 	    !tcp_sock_unaccepted_has(st->tcp, tcp_conn_tuple(c)))
 		tcp_sock_unaccepted_rule(st, tcp_conn_tuple(c));
 	tcp_sock_kmod_queued(st, listener, c);
+	if (((struct tcp_sock_att *)listener)->is_joint)
+		tcp_sock_handover_client();
 }
 
 static void config(const struct stack *st, struct tcp_cfg *cfg)

@@ -481,14 +481,106 @@ void tcp_sock_listen_to_kernel(struct tcp_sock *s)
 	show(s, &spec, false);
 }
 
+/* --- a part of the clients while a call waits for them */
+
+/* fn for each rule of s that no other socket of this process wants, too. s->lock is held. */
+static void own_rules(struct tcp_sock *s,
+		      void (*fn)(struct stack *st, const struct vma_flow_key *key))
+{
+	libc_internal_begin();
+	for (struct tcp_sock_att *att = s->unconn.atts; att; att = att->next) {
+		struct stack *st = att->st;
+
+		lock_take(&st->lock);
+		for (unsigned i = 0; i < att->num_keys && tcp_sock_att_is_shared(att) &&
+				     atomic_load_explicit(&st->open, memory_order_relaxed);
+		     i++) {
+			if (stack_flow_users(st, &att->keys[i]) == 1)
+				fn(st, &att->keys[i]);
+		}
+		lock_drop(&st->lock);
+	}
+	libc_internal_end();
+}
+
+static void rule_out(struct stack *st, const struct vma_flow_key *key)
+{
+	if (stack_flow_stands(st, key))
+		stack_flow_suspend(st, key);
+}
+
+static void rule_in(struct stack *st, const struct vma_flow_key *key)
+{
+	if (!stack_flow_stands(st, key))
+		stack_flow_resume(st, key);
+}
+
+static void set_part(struct tcp_sock *s, enum tcp_sock_part part)
+{
+	atomic_store_explicit(&s->unconn.part, part, memory_order_relaxed);
+}
+
+void tcp_sock_listener_step_out(struct tcp_sock *s)
+{
+	int cancel = tcp_sock_lock(s), err = errno;
+
+	if (atomic_load_explicit(&s->in_use, memory_order_relaxed) &&
+	    tcp_sock_mode(s) == TCP_SOCK_LISTEN && s->unconn.is_joint) {
+		set_part(s, TCP_SOCK_PART_NOW);
+		if (!atomic_load_explicit(&s->v.watches, memory_order_relaxed)) {
+			own_rules(s, rule_out);
+			set_part(s, TCP_SOCK_PART_NONE);
+		}
+	}
+	tcp_sock_unlock(s, cancel);
+	errno = err;
+}
+
+static enum tcp_sock_part part_of(const struct tcp_sock *s)
+{
+	return atomic_load_explicit(&s->unconn.part, memory_order_relaxed);
+}
+
+static void step_in(struct tcp_sock *s, enum tcp_sock_part part)
+{
+	int cancel = tcp_sock_lock(s), err = errno;
+
+	if (tcp_sock_mode(s) == TCP_SOCK_LISTEN && part_of(s) == TCP_SOCK_PART_NONE)
+		own_rules(s, rule_in);
+	if (part_of(s) != TCP_SOCK_PART_ALWAYS)
+		set_part(s, part);
+	tcp_sock_unlock(s, cancel);
+	errno = err;
+}
+
+void tcp_sock_listener_stay(struct tcp_sock *s)
+{
+	step_in(s, TCP_SOCK_PART_ALWAYS);
+}
+
+/* A call waits for s, and not for the first time. */
+static void waited_again(struct tcp_sock *s)
+{
+	uint8_t calls = atomic_load_explicit(&s->unconn.calls, memory_order_relaxed);
+
+	/* Of two at once one may not count. */
+	atomic_store_explicit(&s->unconn.calls, (uint8_t)(calls + 1), memory_order_relaxed);
+	if (__builtin_expect(part_of(s) == TCP_SOCK_PART_NONE, 0))
+		step_in(s, TCP_SOCK_PART_NOW);
+}
+
 void tcp_sock_waited(struct vfd *v)
 {
 	struct tcp_sock *s = tcp_sock_of(v);
 	bool kernel = false, given = false;
 	int cancel, fd;
 
-	if (__builtin_expect(tcp_sock_mode(s) != TCP_SOCK_LISTEN || s->unconn.attached, 1))
+	if (__builtin_expect(tcp_sock_mode(s) != TCP_SOCK_LISTEN, 1))
 		return;
+	if (s->unconn.attached) {
+		waited_again(s);
+		return;
+	}
 	if (tcp_sock_begin())
 		return; /* the library is off in this process */
 	if (s->unconn.waited_by_parent)
@@ -608,7 +700,7 @@ int tcp_sock_listen(struct vfd *v, int fd, int backlog)
 		errno = err;
 		return ret;
 	}
-	s->unconn.backlog = backlog < 0 || backlog > somaxconn ? somaxconn : backlog;
+	s->unconn.backlog = (uint16_t)(backlog < 0 || backlog > somaxconn ? somaxconn : backlog);
 	for (struct tcp_sock_att *att = s->unconn.atts; att; att = att->next) {
 		lock_take(&att->st->lock);
 		if (att->l)

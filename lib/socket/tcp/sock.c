@@ -691,6 +691,16 @@ void tcp_sock_handover_strays(const struct vma_flow_key *key)
 	handover->strays(key);
 }
 
+void tcp_sock_handover_client(void)
+{
+	handover->client();
+}
+
+void tcp_sock_handover_accepted(struct tcp_sock *s)
+{
+	handover->accepted(s);
+}
+
 void tcp_sock_handover_decided(struct tcp_sock *s)
 {
 	handover->decided(s);

@@ -98,12 +98,24 @@ struct tcp_sock_att {
  */
 bool tcp_sock_att_is_shared(const struct tcp_sock_att *att);
 
+/* Of a listener that is joint: when this process has a part of the clients. */
+enum tcp_sock_part {
+	TCP_SOCK_PART_ALWAYS,
+	/* while a call waits for them: none comes to a process that does something else */
+	TCP_SOCK_PART_NOW,
+	TCP_SOCK_PART_NONE, /* the same, and none waits: the rules are suspended */
+};
+
 /* What only a socket has that is not offloaded yet, or listens. */
 struct tcp_sock_unconnected {
 	struct tcp_sock_att *atts; /* s->lock; a listener's */
 	/* option/sockopt.c: bit n: row n was set by the user. Written under s->lock */
 	_Atomic uint64_t touched;
-	int backlog;
+	uint16_t backlog; /* net.core.somaxconn's default at most */
+	/* enum tcp_sock_part. s->lock to change it */
+	_Atomic uint8_t part;
+	/* calls that have waited for it, to be compared only */
+	_Atomic uint8_t calls;
 	/* has been waited on: atts stand, or are being made. s->lock to change it */
 	_Atomic bool attached;
 	/* connections from its former owner wait: accept() has them first. s->lock to change it */
@@ -520,6 +532,10 @@ struct tcp_sock_handover {
 	void (*listener_closing)(struct tcp_sock *s);
 	/* It has been waited for the first time; no lock held. */
 	void (*listener_waits)(struct tcp_sock *s);
+	/* A client waits for accept() at a listener that is joint. st->lock is held. */
+	void (*client)(void);
+	/* accept() has taken one, and s is not TCP_SOCK_PART_ALWAYS; no lock held. Keeps errno. */
+	void (*accepted)(struct tcp_sock *s);
 	/* Each VMA_TCP_TIMER_RESOLUTION_MSEC while there is a ring, on the internal thread. */
 	void (*tick)(void);
 	/* Nothing waits for that; the same thread. */
@@ -537,6 +553,8 @@ void tcp_sock_handover_tick(void);
 bool tcp_sock_handover_rests(void);
 void tcp_sock_handover_cut_off(struct stack *st);
 void tcp_sock_handover_strays(const struct vma_flow_key *key);
+void tcp_sock_handover_client(void);
+void tcp_sock_handover_accepted(struct tcp_sock *s);
 void tcp_sock_handover_decided(struct tcp_sock *s);
 /*
  * show.c; st->lock is held. The connection of s is to go to the kernel. True: not now, a frame of
@@ -551,6 +569,14 @@ void tcp_sock_show_left(struct tcp_sock *s);
  * on yet; what is in the engine's queue stays there, for accept(). s->lock is held.
  */
 void tcp_sock_listen_to_kernel(struct tcp_sock *s);
+/*
+ * listen.c: s leaves new clients to the other processes, or where none of them waits to the
+ * kernel's queue, until a call waits for it here: PART_NONE; PART_NOW while one does. What is in
+ * the engine's queue stays there. No lock held; errno is kept.
+ */
+void tcp_sock_listener_step_out(struct tcp_sock *s);
+/* PART_ALWAYS, as before the first tcp_sock_listener_step_out(). The same. */
+void tcp_sock_listener_stay(struct tcp_sock *s);
 /* accept.c: accept() of what is in the engine's queue. The new fd, in the table, or negative errno.
  */
 int tcp_sock_accept_queued(struct tcp_sock *s);
