@@ -114,6 +114,8 @@ struct vfd_ops {
 	 * os_fd has this operation.
 	 */
 	void (*renumbered)(struct vfd *v);
+	/* Of a set: a call waits in it just now. Adds to *calls how many have begun so far. */
+	bool (*is_waited_in)(struct vfd *v, uint32_t *calls);
 	/* A use that has no operation here: dup, epoll_ctl, what libc does by itself. */
 	void (*touch)(struct vfd *v);
 	/*
@@ -140,6 +142,7 @@ struct vfd_ops {
 struct vfd_watch {
 	struct vfd_watch *next, **pprev; /* v->watch_lock; pprev is NULL for the first */
 	void (*notify)(struct vfd_watch *w, uint32_t events);
+	struct vfd *set; /* whose it is; NULL: of a call that sleeps */
 };
 
 struct vfd {
@@ -402,6 +405,15 @@ void vfd_watch_add(struct vfd *v, struct vfd_watch *w);
 /* After it returns, notify runs no more. */
 void vfd_watch_del(struct vfd *v, struct vfd_watch *w);
 void vfd_notify_slow(struct vfd *v, uint32_t events);
+/*
+ * A call waits for v just now, by itself or in a set. Adds to *calls how many have begun to wait in
+ * the sets so far: who compares sees that there was one.
+ */
+bool vfd_is_waited_for(struct vfd *v, uint32_t *calls);
+/* The set has v, or has a set that has it. */
+bool vfd_is_in_set(struct vfd *v, const struct vfd *set);
+/* A call begins to wait in the set; NULL: nobody wants to know. No lock held. */
+extern void (*_Atomic vfd_set_waits)(struct vfd *set);
 
 /* Tells the watchers, if there are any, that events (EPOLL*) became true. */
 static inline void vfd_notify(struct vfd *v, uint32_t events)

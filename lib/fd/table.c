@@ -20,6 +20,7 @@ _Atomic unsigned vfd_count;
 void (*_Atomic vfd_unwatch)(struct vfd *v);
 void (*_Atomic vfd_rewatch)(struct vfd *v);
 void (*_Atomic vfd_watch_os)(struct vfd *v);
+void (*_Atomic vfd_set_waits)(struct vfd *set);
 
 /*
  * Guards every store to the table, nfds, and the high-water mark. Signals are blocked while it is
@@ -833,4 +834,28 @@ void vfd_notify_slow(struct vfd *v, uint32_t events)
 	}
 	watch_drop(v);
 	perturb_wake();
+}
+
+bool vfd_is_waited_for(struct vfd *v, uint32_t *calls)
+{
+	bool any = false;
+
+	watch_take(v);
+	for (struct vfd_watch *w = atomic_load_explicit(&v->watches, memory_order_relaxed); w;
+	     w = w->next)
+		any |= !w->set || w->set->ops->is_waited_in(w->set, calls);
+	watch_drop(v);
+	return any;
+}
+
+bool vfd_is_in_set(struct vfd *v, const struct vfd *set)
+{
+	bool found = false;
+
+	watch_take(v);
+	for (struct vfd_watch *w = atomic_load_explicit(&v->watches, memory_order_relaxed);
+	     w && !found; w = w->next)
+		found = w->set && (w->set == set || vfd_is_in_set(w->set, set));
+	watch_drop(v);
+	return found;
 }

@@ -5,8 +5,9 @@
  * uses it (fork.c is the owner's side, inherited.c the child's, claim.h what both share); at the
  * end of the process (exit.c). A datagram socket that a child reads goes to the kernel
  * (udp_fork.c), and so does a listener that a child waits for (listener_to_kernel.c; implant.c has
- * its clients enter the kernel's queue; client_timer.c: none of them waits long for a process that
- * is busy). replay.c gives the kernel what has come from the wire.
+ * its clients enter the kernel's queue; listener_parts.c and client_timer.c: where several wait,
+ * none of them waits long for one that is busy). replay.c gives the kernel what has come from the
+ * wire.
  *
  * It stands above the sockets and registers with them (hooks.c): nothing
  * below knows it. preload calls what is here. No packet comes through this room.

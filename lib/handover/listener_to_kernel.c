@@ -5,10 +5,7 @@
  * what its engine has accepted and nobody taken yet to the claimer: as kernel connections, by
  * SCM_RIGHTS. accept() hands those out first.
  *
- * One that it had not: each process that waits for it has a part of the clients (AF_XDP), or the
- * first one has all. Who finds it busy goes to the kernel's queue, where the others wait: after
- * LATE_US where it watches the listener (epoll), and after AWAY_US where it does not even do that.
- * Then it has its part by turns only (enum tcp_sock_part), until it seems to come back soon.
+ * One that it had not: listener_parts.c.
  */
 #include <errno.h>
 #include <linux/futex.h>
@@ -21,12 +18,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "handover/claim.h"
-#include "handover/internal.h"
+#include "handover/listener.h"
 #include "net/net.h"
-#include "runtime/runtime.h"
 
-#define GIVEN_MAX 250u /* in one message: SCM_MAX_FD is 253 */
 #define ASK_NS 20000000L /* the claim is repeated so often */
 /* Rounds of a millisecond in which handshakes that are under way may end. */
 #define LATE_ROUNDS 20
@@ -37,36 +31,14 @@
  */
 #define TAKER_NONE UINT64_MAX
 #define TAKER_BACKLOG 16
-/* A client that has waited so long for this process goes to whoever accepts first. */
-#define LATE_US 200000
-/* ... of one that is in no call for it. */
-#define AWAY_US 10000
-/* Clients after which a process that has its part by turns is trusted again; then 4 times as many.
- */
-#define TURNS 64u
-#define TURNS_MAX (1u << 20)
-#define RETRY_US 1000000
-#define LOOKS_MAX 64
 
 /* --- what a listener of this process has of its parent's, or of its own from before */
 
-static struct inherited_listener {
-	struct inherited_listener *next;
-	struct tcp_sock *s;
-	struct claim_ref ref; /* claims NULL: claimed */
-	struct claim_ref shared; /* the one that nobody had waited for; claims NULL: none */
-	bool waits; /* for that */
-	const void *first; /* who waits to be accepted here, from first_us on */
-	uint64_t first_us, called_us; /* called_us: a call waited for it then */
-	uint8_t calls; /* s->unconn.calls then */
-	unsigned turns, turns_left; /* 0: it has its part always */
-	unsigned num; /* connections that are to be accepted */
-	int *fds;
-} * listeners;
-static struct lock listeners_lock;
-static _Atomic unsigned num_shared; /* of which waits is set */
+struct inherited_listener *listeners;
+struct lock listeners_lock;
+_Atomic unsigned listeners_shared;
 
-static struct inherited_listener **find(const struct tcp_sock *s)
+struct inherited_listener **listener_find(const struct tcp_sock *s)
 {
 	struct inherited_listener **at = &listeners;
 
@@ -75,13 +47,9 @@ static struct inherited_listener **find(const struct tcp_sock *s)
 	return at;
 }
 
-/*
- * The entry of s, made when there is none; NULL: no memory. listeners_lock is held, and s->lock by
- * whoever must not make one for a socket that has been closed.
- */
-static struct inherited_listener *entry_of(struct tcp_sock *s)
+struct inherited_listener *listener_entry(struct tcp_sock *s)
 {
-	struct inherited_listener **at = find(s);
+	struct inherited_listener **at = listener_find(s);
 
 	if (!*at)
 		*at = calloc(1, sizeof(**at));
@@ -90,8 +58,7 @@ static struct inherited_listener *entry_of(struct tcp_sock *s)
 	return *at;
 }
 
-/* s is a listener still; s->lock is held. */
-static bool listens(const struct tcp_sock *s)
+bool listener_listens(const struct tcp_sock *s)
 {
 	return atomic_load_explicit(&s->in_use, memory_order_relaxed) &&
 	       tcp_sock_mode(s) == TCP_SOCK_LISTEN;
@@ -104,7 +71,7 @@ static void add(struct tcp_sock *s, const int *fds, unsigned n)
 	int *more;
 
 	lock_take(&listeners_lock);
-	l = entry_of(s);
+	l = listener_entry(s);
 	more = l ? realloc(l->fds, (l->num + n) * sizeof(int)) : NULL;
 	if (more) {
 		l->fds = more;
@@ -192,8 +159,7 @@ static int implant_anew(struct implant *im, struct tcp_sock *s)
 	return err;
 }
 
-/* As sk_acceptq_is_full(): of a listener these two are its queue's length and its limit. */
-static bool kernel_has_room(const struct tcp_sock *s)
+bool listener_kernel_has_room(const struct tcp_sock *s)
 {
 	int fd = atomic_load_explicit(&s->v.os_fd, memory_order_relaxed);
 	struct tcp_info i;
@@ -203,12 +169,7 @@ static bool kernel_has_room(const struct tcp_sock *s)
 	       i.tcpi_unacked <= i.tcpi_sacked;
 }
 
-/*
- * The connection of s that waits first enters the kernel's queue, if im is there and can; else it
- * is made the kernel's and put behind the *n in fds, or is over. implant()'s answer; -EAGAIN: none
- * waits.
- */
-static int take_first(struct tcp_sock *s, struct implant *im, int *fds, unsigned *n)
+int listener_take_first(struct tcp_sock *s, struct implant *im, int *fds, unsigned *n)
 {
 	int fd = tcp_sock_accept_queued(s), err = -EOPNOTSUPP;
 	struct vfd *v;
@@ -216,7 +177,7 @@ static int take_first(struct tcp_sock *s, struct implant *im, int *fds, unsigned
 	if (fd < 0)
 		return -EAGAIN;
 	v = vfd_get(fd);
-	if (v && im && kernel_has_room(s))
+	if (v && im && listener_kernel_has_room(s))
 		err = implant_anew(im, tcp_sock_of(v));
 	if (!err || err == -ECONNRESET)
 		vfd_close(fd);
@@ -242,8 +203,7 @@ static void release(int fd)
 	tcp_sock_release(c);
 }
 
-/* s stays this process's, and accepts what could not leave. */
-static void keep(struct tcp_sock *s, const int *fds, unsigned n)
+void listener_keep(struct tcp_sock *s, const int *fds, unsigned n)
 {
 	bool is_there;
 	int cancel;
@@ -253,7 +213,7 @@ static void keep(struct tcp_sock *s, const int *fds, unsigned n)
 	for (unsigned i = 0; i < n; i++)
 		release(fds[i]);
 	cancel = tcp_sock_lock(s);
-	is_there = listens(s);
+	is_there = listener_listens(s);
 	if (is_there) {
 		add(s, fds, n);
 		s->unconn.given = true;
@@ -271,10 +231,10 @@ static unsigned give_queued(struct tcp_sock *s, struct implant *im, int taker)
 	int fds[GIVEN_MAX], err;
 	unsigned n = 0;
 
-	while (n < GIVEN_MAX && take_first(s, im, fds, &n) != -EAGAIN)
+	while (n < GIVEN_MAX && listener_take_first(s, im, fds, &n) != -EAGAIN)
 		;
 	if (taker < 0) {
-		keep(s, fds, n);
+		listener_keep(s, fds, n);
 		return n;
 	}
 	err = n ? send_fds(fds, n, taker) : 0;
@@ -349,277 +309,13 @@ void tcp_sock_listener_closing(struct tcp_sock *s)
 		tcp_sock_listener_share(s, STATS_WHY(FORK));
 }
 
-/* --- several processes wait for it, and the packets come to this one */
-
-static void enlist(const struct claim_ref *r)
-{
-	uint64_t self = (uint64_t)r->gen << 32 | (uint32_t)getpid();
-
-	for (unsigned i = 0; i < CLAIM_WAITERS; i++) {
-		_Atomic uint64_t *at = &r->claims->waiters[r->id][i];
-		uint64_t w = atomic_load(at);
-
-		if (w == self)
-			return;
-		if (claim_gen(w) == r->gen && (int32_t)w && !claim_has_ended((int32_t)w))
-			continue;
-		if (atomic_compare_exchange_strong(at, &w, self))
-			return;
-	}
-}
-
-static bool others_wait(const struct claim_ref *r)
-{
-	for (unsigned i = 0; i < CLAIM_WAITERS; i++) {
-		uint64_t w = atomic_load(&r->claims->waiters[r->id][i]);
-
-		if (claim_gen(w) == r->gen && (int32_t)w && (int32_t)w != getpid() &&
-		    !claim_has_ended((int32_t)w))
-			return true;
-	}
-	return false;
-}
-
-void tcp_sock_listener_waits(struct tcp_sock *s)
-{
-	struct inherited_listener *l;
-	struct claim_ref own;
-	int cancel = tcp_sock_lock(s);
-	/* Who has forked before it waited: its children may wait, too. */
-	bool forked = !s->unconn.inherited && tcp_sock_own_claim(s, &own);
-
-	if (!listens(s)) {
-		tcp_sock_unlock(s, cancel);
-		return;
-	}
-	lock_take(&listeners_lock);
-	l = forked ? entry_of(s) : *find(s);
-	if (l && forked)
-		l->shared = own;
-	if (l && l->shared.claims && !l->waits) {
-		enlist(&l->shared);
-		l->waits = s->unconn.is_joint = true;
-		atomic_fetch_add(&num_shared, 1);
-	}
-	lock_drop(&listeners_lock);
-	tcp_sock_unlock(s, cancel);
-	if (atomic_load_explicit(&num_shared, memory_order_relaxed))
-		client_timer_start();
-}
-
-/* As long as the kernel takes them: what it does not waits for this process. */
-static void give_late(struct tcp_sock *s, struct implant *im)
-{
-	int fds[GIVEN_MAX], err = 0;
-	unsigned n = 0;
-
-	while (n < GIVEN_MAX && err != -EAGAIN && err != -ECONNABORTED && kernel_has_room(s))
-		err = take_first(s, im, fds, &n);
-	keep(s, fds, n);
-}
-
-/* What waits for accept() waits for all who have s. False: it cannot be done. */
-static bool hand_out(struct tcp_sock *s)
-{
-	struct implant *im;
-
-	if (!kernel_has_room(s))
-		return false;
-	im = implant_open(atomic_load_explicit(&s->v.os_fd, memory_order_relaxed));
-	if (!im)
-		return false;
-	give_late(s, im);
-	implant_close(im);
-	return true;
-}
-
-enum lateness { NOT_LATE, LATE, AWAY };
-
-/* No thread of the program is in a call that waits for l->s, nor was one since l->called_us. */
-static bool is_away(struct inherited_listener *l, uint64_t now_us)
-{
-	uint8_t calls = atomic_load_explicit(&l->s->unconn.calls, memory_order_relaxed);
-
-	if (calls == l->calls && !atomic_load_explicit(&l->s->v.watches, memory_order_relaxed))
-		return true;
-	l->calls = calls;
-	l->called_us = now_us;
-	return false;
-}
-
-/* l->first waits since l->first_us; first_us may be to come, after a vain attempt. */
-static enum lateness lateness(struct inherited_listener *l, uint64_t now_us)
-{
-	bool away = is_away(l, now_us);
-	int64_t waits = (int64_t)(now_us - l->first_us);
-
-	if (waits < 0 || !others_wait(&l->shared))
-		return NOT_LATE;
-	if (away &&
-	    atomic_load_explicit(&l->s->unconn.part, memory_order_relaxed) == TCP_SOCK_PART_NONE)
-		return AWAY;
-	if (away && waits >= AWAY_US && (int64_t)(now_us - l->called_us) >= AWAY_US)
-		return AWAY;
-	return waits >= LATE_US ? LATE : NOT_LATE;
-}
-
-/* Whether first has waited for too long, and there is somebody else who may take it. */
-static enum lateness how_late(const struct tcp_sock *s, const void *first, uint64_t now_us)
-{
-	struct inherited_listener *l;
-	enum lateness late = NOT_LATE;
-
-	lock_take(&listeners_lock);
-	l = *find(s);
-	if (l && l->first != first) {
-		l->first = first;
-		l->first_us = now_us;
-	}
-	if (l && first)
-		late = lateness(l, now_us);
-	lock_drop(&listeners_lock);
-	return late;
-}
-
-/* A client of s waited in vain: s has its part by turns, for longer each time. */
-static void note_away(const struct tcp_sock *s)
-{
-	struct inherited_listener *l;
-
-	lock_take(&listeners_lock);
-	l = *find(s);
-	if (l && !l->turns_left) {
-		l->turns = !l->turns ? TURNS : l->turns < TURNS_MAX ? 4 * l->turns : l->turns;
-		l->turns_left = l->turns;
-	}
-	lock_drop(&listeners_lock);
-}
-
-static void note_tried(const struct tcp_sock *s, bool done, uint64_t now_us)
-{
-	struct inherited_listener *l;
-
-	lock_take(&listeners_lock);
-	l = *find(s);
-	if (l && done)
-		l->first = NULL; /* the next one may have its memory */
-	else if (l)
-		l->first_us = now_us + RETRY_US;
-	lock_drop(&listeners_lock);
-}
-
-/* True: a client waits. */
-static bool look_for_late(struct tcp_sock *s)
-{
-	uint64_t now = tcp_sock_now_us();
-	enum lateness late;
-	const void *first;
-
-	if (tcp_sock_mode(s) != TCP_SOCK_LISTEN)
-		return false;
-	first = tcp_sock_first_client(s);
-	late = how_late(s, first, now);
-	if (late == AWAY) {
-		note_away(s);
-		tcp_sock_listener_step_out(s);
-	}
-	if (late != NOT_LATE)
-		note_tried(s, hand_out(s), now);
-	return first != NULL;
-}
-
-/*
- * LOOKS_MAX at most of those that wait, after the first *at of them, which becomes where it ends:
- * how many.
- */
-static unsigned some_that_wait(struct tcp_sock *some[], unsigned *at)
-{
-	unsigned n = 0, from = *at;
-
-	*at = 0;
-	if (!atomic_load_explicit(&num_shared, memory_order_relaxed))
-		return 0;
-	lock_take(&listeners_lock);
-	for (const struct inherited_listener *l = listeners; l && n < LOOKS_MAX; l = l->next) {
-		if (l->waits && (*at)++ >= from)
-			some[n++] = l->s;
-	}
-	lock_drop(&listeners_lock);
-	return n;
-}
-
-bool tcp_sock_listeners_look(void)
-{
-	static unsigned at; /* where the last look ended; the internal thread's */
-	struct tcp_sock *some[LOOKS_MAX];
-	unsigned n = some_that_wait(some, &at);
-	bool any = n == LOOKS_MAX;
-
-	if (n < LOOKS_MAX)
-		at = 0;
-	for (unsigned i = 0; i < n; i++)
-		any |= look_for_late(some[i]);
-	return any;
-}
-
-void tcp_sock_listeners_tick(void)
-{
-	(void)tcp_sock_listeners_look();
-}
-
-void tcp_sock_listeners_client(void)
-{
-	if (atomic_load_explicit(&num_shared, memory_order_relaxed))
-		client_timer_go();
-}
-
-/* True: it seems to come back soon enough to have its part always. */
-static bool turn_ends(const struct tcp_sock *s)
-{
-	struct inherited_listener *l;
-	bool stays;
-
-	lock_take(&listeners_lock);
-	l = *find(s);
-	stays = !l || !l->turns_left || !--l->turns_left;
-	lock_drop(&listeners_lock);
-	return stays;
-}
-
-void tcp_sock_listener_accepted(struct tcp_sock *s)
-{
-	struct tcp_sock *some[LOOKS_MAX];
-	unsigned at = 0, n = some_that_wait(some, &at);
-
-	if (turn_ends(s))
-		tcp_sock_listener_stay(s);
-	/* It serves its client now, and waits at no other one either. */
-	for (unsigned i = 0; i < n; i++) {
-		if (atomic_load_explicit(&some[i]->unconn.part, memory_order_relaxed) ==
-		    TCP_SOCK_PART_NOW)
-			tcp_sock_listener_step_out(some[i]);
-	}
-}
-
-bool tcp_sock_listeners_rest(void)
-{
-	struct tcp_sock *some[LOOKS_MAX];
-	unsigned at = 0, n = some_that_wait(some, &at);
-
-	for (unsigned i = 0; i < n && n < LOOKS_MAX; i++) {
-		if (tcp_sock_first_client(some[i]))
-			return false;
-	}
-	return n < LOOKS_MAX;
-}
-
 /* --- the child's side */
 
 void tcp_sock_listeners_forked(void)
 {
 	/* Entries of the parent's sockets serve tcp_sock_listener_inherited(), then rest. */
 	atomic_store(&listeners_lock.owner, 0);
-	atomic_store(&num_shared, 0);
+	atomic_store(&listeners_shared, 0);
 	for (struct inherited_listener *l = listeners; l; l = l->next)
 		l->waits = false;
 	client_timer_forked();
@@ -627,7 +323,7 @@ void tcp_sock_listeners_forked(void)
 
 void tcp_sock_listener_inherited(struct tcp_sock *s, const struct tcp_sock *parents)
 {
-	struct inherited_listener *was = *find(parents), *l = calloc(1, sizeof(*l));
+	struct inherited_listener *was = *listener_find(parents), *l = calloc(1, sizeof(*l));
 	bool known = l != NULL;
 
 	for (unsigned i = 0; was && i < was->num; i++)
@@ -738,7 +434,7 @@ static struct claim_ref unclaimed(const struct tcp_sock *s)
 	struct inherited_listener *l;
 
 	lock_take(&listeners_lock);
-	l = *find(s);
+	l = *listener_find(s);
 	if (l)
 		ref = l->ref;
 	lock_drop(&listeners_lock);
@@ -751,9 +447,9 @@ static void enlist_next(const struct tcp_sock *s)
 	const struct inherited_listener *l;
 
 	lock_take(&listeners_lock);
-	l = *find(s);
+	l = *listener_find(s);
 	if (l && l->shared.claims)
-		enlist(&l->shared);
+		listener_enlist(&l->shared);
 	lock_drop(&listeners_lock);
 }
 
@@ -771,7 +467,7 @@ void tcp_sock_listener_leave(struct tcp_sock *s)
 	(void)claim_wait(&ref);
 	pthread_setcancelstate(cancel, NULL);
 	lock_take(&listeners_lock);
-	l = *find(s);
+	l = *listener_find(s);
 	if (l)
 		l->ref.claims = NULL;
 	lock_drop(&listeners_lock);
@@ -798,7 +494,7 @@ bool tcp_sock_listener_wanted(struct tcp_sock *s, bool *given)
 	}
 	pthread_setcancelstate(cancel, NULL);
 	lock_take(&listeners_lock);
-	l = *find(s);
+	l = *listener_find(s);
 	if (l) {
 		l->ref.claims = NULL;
 		*given = l->num > 0;
@@ -813,7 +509,7 @@ int tcp_sock_listener_given(struct tcp_sock *s, bool *more)
 	int fd = -1;
 
 	lock_take(&listeners_lock);
-	l = *find(s);
+	l = *listener_find(s);
 	if (l && l->num) {
 		fd = l->fds[0];
 		memmove(l->fds, l->fds + 1, --l->num * sizeof(int));
@@ -828,12 +524,12 @@ void tcp_sock_listener_over(const struct tcp_sock *s)
 	struct inherited_listener **at, *l;
 
 	lock_take(&listeners_lock);
-	at = find(s);
+	at = listener_find(s);
 	l = *at;
 	if (l)
 		*at = l->next;
 	if (l && l->waits)
-		atomic_fetch_sub(&num_shared, 1);
+		atomic_fetch_sub(&listeners_shared, 1);
 	lock_drop(&listeners_lock);
 	for (unsigned i = 0; l && i < l->num; i++)
 		own_fd_close(l->fds[i]);

@@ -121,6 +121,7 @@ static int enter(struct epset *s, struct epitem *it, int epfd)
 	int r;
 
 	it->watch.notify = item_notify;
+	it->watch.set = &s->vfd;
 	/* Before the item: who sees one counts. */
 	if (!atomic_load_explicit(&s->stats, memory_order_relaxed))
 		atomic_store(&s->stats, stats_iomux_get(epfd));
@@ -336,7 +337,16 @@ static void epoll_renumbered(struct vfd *v)
 
 static void epoll_waited(struct vfd *v)
 {
-	epset_use((struct epset *)v);
+	epset_wait_begins((struct epset *)v);
+}
+
+static bool epoll_is_waited_in(struct vfd *v, uint32_t *calls)
+{
+	struct epset *s = (struct epset *)v;
+
+	*calls += atomic_load_explicit(&s->calls, memory_order_relaxed);
+	return atomic_load_explicit(&s->num_waiters, memory_order_relaxed) ||
+	       vfd_is_waited_for(v, calls);
 }
 
 /* The child of a fork() has the set under all its numbers; epset_forked() does the rest. */
@@ -350,6 +360,7 @@ static const struct vfd_ops epoll_ops = {
 	.close = epoll_close,
 	.events = epoll_events,
 	.waited = epoll_waited,
+	.is_waited_in = epoll_is_waited_in,
 	.renumbered = epoll_renumbered,
 };
 

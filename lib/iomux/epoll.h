@@ -81,6 +81,7 @@ struct epset {
 	struct epitem *ready_first, *ready_last;
 	struct epwaiter *waiters; /* the latest first: its cache is the warmest */
 	_Atomic uint32_t num_waiters; /* sequentially consistent against num_ready */
+	_Atomic uint32_t calls; /* that have begun to wait; of two at once one may not count */
 	/*
 	 * In the ready list, or being looked at. Sequentially consistent against vfd.watches and
 	 * num_waiters.
@@ -205,6 +206,18 @@ static inline void epset_use(struct epset *s)
 		atomic_store_explicit(&s->inherited, false, memory_order_relaxed);
 		vfd_touch_all();
 	}
+}
+
+/* A call begins to wait in the set. As epset_use(). */
+static inline void epset_wait_begins(struct epset *s)
+{
+	void (*tell)(struct vfd *) = atomic_load_explicit(&vfd_set_waits, memory_order_relaxed);
+	uint32_t calls = atomic_load_explicit(&s->calls, memory_order_relaxed);
+
+	epset_use(s);
+	atomic_store_explicit(&s->calls, calls + 1, memory_order_relaxed);
+	if (__builtin_expect(tell != NULL, 0))
+		tell(&s->vfd);
 }
 
 void epset_lock(struct epset *s);

@@ -418,7 +418,7 @@ int iomux_epoll_wait(int epfd, struct epoll_event *evs, int max, const struct ti
 	}
 	if (!s || max <= 0 || !mux_timeout_valid(timeout))
 		return kernel_wait(epfd, evs, max, timeout, sigmask);
-	epset_use(s);
+	epset_wait_begins(s);
 	if (lock_mine(&s->mtx)) {
 		errno = EINTR; /* a signal handler inside this thread's own epoll call */
 		return -1;

@@ -246,6 +246,7 @@ int wait_watch_add(struct vfd *v, struct wait_watch *w)
 
 	w->thread = fd < 0 ? NULL : &self;
 	w->watch.notify = wait_notify;
+	w->watch.set = NULL;
 	if (w->thread)
 		vfd_watch_add(v, &w->watch);
 	return fd < 0 ? fd : 0;

@@ -523,11 +523,12 @@ static void set_part(struct tcp_sock *s, enum tcp_sock_part part)
 void tcp_sock_listener_step_out(struct tcp_sock *s)
 {
 	int cancel = tcp_sock_lock(s), err = errno;
+	uint32_t calls = 0;
 
 	if (atomic_load_explicit(&s->in_use, memory_order_relaxed) &&
 	    tcp_sock_mode(s) == TCP_SOCK_LISTEN && s->unconn.is_joint) {
 		set_part(s, TCP_SOCK_PART_NOW);
-		if (!atomic_load_explicit(&s->v.watches, memory_order_relaxed)) {
+		if (!vfd_is_waited_for(&s->v, &calls)) {
 			own_rules(s, rule_out);
 			set_part(s, TCP_SOCK_PART_NONE);
 		}
