@@ -318,6 +318,7 @@ void tcp_sock_listeners_forked(void)
 	atomic_store(&listeners_shared, 0);
 	for (struct inherited_listener *l = listeners; l; l = l->next)
 		l->waits = false;
+	atomic_store(&vfd_set_waits, NULL);
 	client_timer_forked();
 }
 
