@@ -15,6 +15,8 @@
 #define LATE_US 200000
 /* ... of one that is in no call for it. */
 #define AWAY_US 10000
+/* ... where a set has it: an event loop comes back, and serves many until then. */
+#define AWAY_SET_US 100000
 /* Clients after which a process that has its part by turns is trusted again; then 4 times as many.
  */
 #define TURNS 64u
@@ -184,14 +186,15 @@ static bool is_away(struct inherited_listener *l, uint64_t now_us)
 static enum lateness lateness(struct inherited_listener *l, uint64_t now_us)
 {
 	bool away = is_away(l, now_us);
-	int64_t waits = (int64_t)(now_us - l->first_us);
+	bool in_set = atomic_load_explicit(&l->s->v.watches, memory_order_relaxed) != NULL;
+	int64_t waits = (int64_t)(now_us - l->first_us), limit = in_set ? AWAY_SET_US : AWAY_US;
 
 	if (waits < 0 || !others_wait(&l->shared))
 		return NOT_LATE;
 	if (away &&
 	    atomic_load_explicit(&l->s->unconn.part, memory_order_relaxed) == TCP_SOCK_PART_NONE)
 		return AWAY;
-	if (away && waits >= AWAY_US && (int64_t)(now_us - l->called_us) >= AWAY_US)
+	if (away && waits >= limit && (int64_t)(now_us - l->called_us) >= limit)
 		return AWAY;
 	return waits >= LATE_US ? LATE : NOT_LATE;
 }
