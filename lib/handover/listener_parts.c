@@ -127,11 +127,6 @@ static unsigned some_that_wait(struct tcp_sock *some[], unsigned *at)
 	return n;
 }
 
-static enum tcp_sock_part part_of(const struct tcp_sock *s)
-{
-	return atomic_load_explicit(&s->unconn.part, memory_order_relaxed);
-}
-
 /* True: a listener of this process is away, and one of its sets may have it. */
 static bool step_in_by_set(struct vfd *set)
 {
@@ -140,7 +135,7 @@ static bool step_in_by_set(struct vfd *set)
 	bool any = false;
 
 	for (unsigned i = 0; i < n; i++) {
-		if (part_of(some[i]) != TCP_SOCK_PART_NONE)
+		if (tcp_sock_part(some[i]) != TCP_SOCK_PART_NONE)
 			continue;
 		any = true;
 		if (set && vfd_is_in_set(&some[i]->v, set))
@@ -163,7 +158,7 @@ static void set_waits(struct vfd *set)
 static void step_out(struct tcp_sock *s)
 {
 	tcp_sock_listener_step_out(s);
-	if (part_of(s) == TCP_SOCK_PART_NONE)
+	if (tcp_sock_part(s) == TCP_SOCK_PART_NONE)
 		atomic_store(&vfd_set_waits, set_waits);
 }
 
@@ -311,7 +306,7 @@ void tcp_sock_listener_accepted(struct tcp_sock *s)
 		tcp_sock_listener_stay(s);
 	/* It serves its client now, and waits at no other one either. */
 	for (unsigned i = 0; i < n; i++) {
-		if (part_of(some[i]) == TCP_SOCK_PART_NOW)
+		if (tcp_sock_part(some[i]) == TCP_SOCK_PART_NOW)
 			step_out(some[i]);
 	}
 }

@@ -358,15 +358,17 @@ os.wait()
 """
 
 
+def rings_of(pids):
+    """Of each of the listener's rules, by how many rings its clients are divided. A process that has not waited yet cannot tell."""
+    flows = [f["formatted"] for f in next(filter(None, map(flow_table, pids)), [])]
+    return [f["value"]["num_rings"] for f in flows if f["key"]["local_port"] == PORT and not f["key"]["remote_port"]]
+
+
 @pytest.mark.parametrize("server_ours", [False, True], ids=["kernel", "ours"])
 def test_each_worker_has_its_part_of_the_clients(net, server_ours):
     """... by its own rings, and one that is killed has no part any more."""
     server = serving(net, SHARES, [], server_ours)
     workers = children(server.pid)
-
-    def rings():
-        flows = [f["formatted"] for f in flow_table(workers[-1]) or []]
-        return [f["value"]["num_rings"] for f in flows if f["key"]["local_port"] == PORT and not f["key"]["remote_port"]]
 
     def served_by(n):
         clients, pids = [], []
@@ -380,7 +382,7 @@ def test_each_worker_has_its_part_of_the_clients(net, server_ours):
         return set(pids)
 
     if server_ours:
-        wait_for(lambda: rings() == [3], what="all three have the rule")
+        wait_for(lambda: rings_of(workers[-1:]) == [3], what="all three have the rule")
         assert served_by(60) == set(workers)
     else:
         assert served_by(60) <= set(workers)
@@ -388,7 +390,7 @@ def test_each_worker_has_its_part_of_the_clients(net, server_ours):
     # Until it has ended it may accept a client that it does not serve.
     wait_for(lambda: not os.path.exists(f"/proc/{workers[0]}"), what=f"the end of {workers[0]}")
     if server_ours:
-        wait_for(lambda: rings() == [2], what="the killed one's part is the others'")
+        wait_for(lambda: rings_of(workers[-1:]) == [2], what="the killed one's part is the others'")
         assert served_by(60) == set(workers[1:])
     else:
         assert served_by(60) <= set(workers)
@@ -429,12 +431,6 @@ os.wait()
 """
 
 
-def rings_of(pids):
-    """By how many rings the listener's clients are divided; 0: the kernel has them. One that has not waited yet cannot tell."""
-    flows = [f["formatted"] for f in next(filter(None, map(flow_table, pids)), [])]
-    return sum(f["value"]["num_rings"] for f in flows if f["key"]["local_port"] == PORT and not f["key"]["remote_port"])
-
-
 @pytest.mark.parametrize("server_ours", [False, True], ids=["kernel", "ours"])
 @pytest.mark.parametrize("how", ["mutex", "accept", "epoll"])
 def test_no_client_waits_for_a_busy_worker(net, how, server_ours):
@@ -456,7 +452,7 @@ def test_no_client_waits_for_a_busy_worker(net, how, server_ours):
         return pid
 
     if server_ours:
-        wait_for(lambda: rings_of(workers) == (1 if how == "mutex" else 3), what="they wait")
+        wait_for(lambda: rings_of(workers) == [1 if how == "mutex" else 3], what="they wait")
     held = [client() for _ in range(2)]
     free = set(workers) - {pid for _, pid in held}
     assert len(free) == 1
@@ -465,7 +461,7 @@ def test_no_client_waits_for_a_busy_worker(net, how, server_ours):
     if server_ours:
         before = net.a.counters()["TcpPassiveOpens"]
         for _ in range(20):
-            wait_for(lambda: rings_of(workers) == 1, what="the free one waits, alone")
+            wait_for(lambda: rings_of(workers) == [1], what="the free one waits, alone")
             assert {ask()} == free
         opens = net.a.counters()["TcpPassiveOpens"] - before
         print(f"{opens} of 20 were the kernel's")
@@ -475,9 +471,9 @@ def test_no_client_waits_for_a_busy_worker(net, how, server_ours):
     if server_ours and how != "mutex":
         # Who comes back soon is trusted again: it has its part while it serves one, too.
         for _ in range(3000):
-            if rings_of(workers) == 3:
+            if rings_of(workers) == [3]:
                 s, _ = client()
-                if rings_of(workers) == 3:
+                if rings_of(workers) == [3]:
                     break
                 s.close()
             ask()
@@ -506,10 +502,6 @@ def test_processes_that_know_nothing_of_each_other_share_a_port(net, server_ours
     """SO_REUSEPORT: each has a part of the clients, and who ends leaves his to the others."""
     servers = [serving(net, REUSES, [], server_ours) for _ in range(3)]
 
-    def rings():
-        flows = [f["formatted"] for f in flow_table(servers[0].pid) or []]
-        return [f["value"]["num_rings"] for f in flows if f["key"]["local_port"] == PORT and not f["key"]["remote_port"]]
-
     def served_by(n):
         pids = set()
         for _ in range(n):
@@ -519,7 +511,7 @@ def test_processes_that_know_nothing_of_each_other_share_a_port(net, server_ours
         return pids
 
     if server_ours:
-        wait_for(lambda: rings() == [3], what="all three have the rule")
+        wait_for(lambda: rings_of([servers[0].pid]) == [3], what="all three have the rule")
     assert served_by(100) == {s.pid for s in servers}
     servers[2].kill(signal.SIGTERM)
     servers[2].wait()

@@ -442,9 +442,7 @@ int tcp_sock_accept4(struct vfd *v, int fd, struct sockaddr *addr, socklen_t *le
 		new = s->nonblock ? accept_os(accept_plain, s, fd, addr, len, flags)
 				  : accept_held(s, fd, addr, len, flags);
 	if (new >= 0) {
-		if (__builtin_expect(atomic_load_explicit(&s->unconn.part, memory_order_relaxed) !=
-					     TCP_SOCK_PART_ALWAYS,
-				     0))
+		if (__builtin_expect(tcp_sock_part(s) != TCP_SOCK_PART_ALWAYS, 0))
 			tcp_sock_handover_accepted(s);
 		return new;
 	}

@@ -537,18 +537,13 @@ void tcp_sock_listener_step_out(struct tcp_sock *s)
 	errno = err;
 }
 
-static enum tcp_sock_part part_of(const struct tcp_sock *s)
-{
-	return atomic_load_explicit(&s->unconn.part, memory_order_relaxed);
-}
-
 static void step_in(struct tcp_sock *s, enum tcp_sock_part part)
 {
 	int cancel = tcp_sock_lock(s), err = errno;
 
-	if (tcp_sock_mode(s) == TCP_SOCK_LISTEN && part_of(s) == TCP_SOCK_PART_NONE)
+	if (tcp_sock_mode(s) == TCP_SOCK_LISTEN && tcp_sock_part(s) == TCP_SOCK_PART_NONE)
 		own_rules(s, rule_in);
-	if (part_of(s) != TCP_SOCK_PART_ALWAYS)
+	if (tcp_sock_part(s) != TCP_SOCK_PART_ALWAYS)
 		set_part(s, part);
 	tcp_sock_unlock(s, cancel);
 	errno = err;
@@ -566,7 +561,7 @@ static void waited_again(struct tcp_sock *s)
 
 	/* Of two at once one may not count. */
 	atomic_store_explicit(&s->unconn.calls, (uint8_t)(calls + 1), memory_order_relaxed);
-	if (__builtin_expect(part_of(s) == TCP_SOCK_PART_NONE, 0))
+	if (__builtin_expect(tcp_sock_part(s) == TCP_SOCK_PART_NONE, 0))
 		step_in(s, TCP_SOCK_PART_NOW);
 }
 

@@ -257,6 +257,11 @@ struct tcp_sock {
 _Static_assert(sizeof(struct tcp_sock) == 264,
 	       "tcp_memory: with the engine's 1,096 and the tables' 150, 1,536 at most");
 
+static inline enum tcp_sock_part tcp_sock_part(const struct tcp_sock *s)
+{
+	return atomic_load_explicit(&s->unconn.part, memory_order_relaxed);
+}
+
 /* A segment whose neighbour is not known yet. */
 struct tcp_sock_awaiting;
 
