@@ -144,13 +144,6 @@ bool stack_flow_stands(struct stack *st, const struct vma_flow_key *key)
 	return f && !f->suspended;
 }
 
-bool stack_flow_is_joint(struct stack *st, const struct vma_flow_key *key)
-{
-	const struct stack_flow *f = *flow_slot(st, key);
-
-	return f && f->is_joint;
-}
-
 bool stack_flow_on_trial(struct stack *st, const struct vma_flow_key *key)
 {
 	const struct stack_flow *f = *flow_slot(st, key);

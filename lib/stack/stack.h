@@ -376,8 +376,6 @@ int stack_flow_join(struct stack *st, const struct vma_flow_key *key, int fd);
 void stack_flow_del(struct stack *st, const struct vma_flow_key *key);
 /* The ring has the rule. */
 bool stack_flow_stands(struct stack *st, const struct vma_flow_key *key);
-/* By stack_flow_join(), standing or suspended. */
-bool stack_flow_is_joint(struct stack *st, const struct vma_flow_key *key);
 /* The port's segments may be ours, as far as other processes are concerned. */
 bool stack_flow_ours(struct stack *st, const struct vma_flow_key *key);
 /*

@@ -32,27 +32,6 @@ bool tcp_tuple_taken(const struct tcp_stack *ts, const struct tcp_tuple *tuple, 
 	return n && (n->kind != TCP_KIND_TW || !may_follow(ts, (const struct tcp_tw *)n, now));
 }
 
-struct each {
-	void (*fn)(const struct tcp_tuple *tuple, void *arg);
-	void *arg;
-};
-
-static void each_node(const struct tcp_node *n, void *arg)
-{
-	const struct each *e = arg;
-
-	if (n->kind != TCP_KIND_TW)
-		e->fn(&n->tuple, e->arg);
-}
-
-void tcp_each_tuple(const struct tcp_stack *ts,
-		    void (*fn)(const struct tcp_tuple *tuple, void *arg), void *arg)
-{
-	struct each e = {.fn = fn, .arg = arg};
-
-	tcp_table_each(&ts->table, each_node, &e);
-}
-
 int tcp_connect(struct tcp_stack *ts, const struct tcp_tuple *tuple, const struct tcp_opts *opts,
 		void *user, uint64_t now, struct tcp_conn **out)
 {

@@ -242,6 +242,7 @@ static void conn_end(struct tcp_conn *c, struct tcp_node *next, int err)
 		tcp_table_replace(&ts->table, &c->node, next);
 	else
 		tcp_table_del(&ts->table, &c->node);
+	tcp_ended(ts, &c->node);
 	if (ts->last == c)
 		ts->last = NULL;
 	c->pending = TCP_PENDING_NONE;

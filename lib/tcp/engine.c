@@ -74,6 +74,12 @@ static void event_nowhere(void *ctx, void *user, uint32_t events)
 	(void)events;
 }
 
+static void ended_nowhere(void *ctx, const struct tcp_tuple *tuple)
+{
+	(void)ctx;
+	(void)tuple;
+}
+
 void tcp_stack_free(struct tcp_stack *ts)
 {
 	struct tcp_env env = ts->env;
@@ -81,6 +87,7 @@ void tcp_stack_free(struct tcp_stack *ts)
 	/* Nobody is told: what would be sent or said from here on goes nowhere. */
 	ts->env.output = output_nowhere;
 	ts->env.event = event_nowhere;
+	ts->env.ended = ended_nowhere;
 	for (unsigned i = 0; i < TCP_LISTEN_BUCKETS; i++)
 		while (ts->listeners[i])
 			tcp_listen_close(ts->listeners[i], ts->now);

@@ -124,9 +124,16 @@ struct tcp_env {
 	 */
 	void *(*alloc_raw)(void *ctx, size_t size);
 	/*
-	 * May be NULL: a handshake begins at the listener whose user this is; its answer follows.
+	 * May be NULL: a handshake begins at the listener whose user this is, and its answer
+	 * follows; 1: its end is to be told by ended(); 0: it is not. Negative errno: it is not
+	 * answered.
 	 */
-	void (*begins)(void *ctx, void *listener, const struct tcp_tuple *tuple);
+	int (*begins)(void *ctx, void *listener, const struct tcp_tuple *tuple);
+	/*
+	 * May be NULL if begins() never returns 1: the handshake, or the connection that has come
+	 * of it, has ended before tcp_ended_taken().
+	 */
+	void (*ended)(void *ctx, const struct tcp_tuple *tuple);
 	/*
 	 * May be NULL: c waits to be accepted now, from the listener whose user this is. Once for
 	 * each, and before any of its data but a SYN's; the one thing it may do to c is to give it
@@ -322,11 +329,13 @@ bool tcp_tuple_used(const struct tcp_stack *ts, const struct tcp_tuple *tuple);
 /* As it, but for a TIME_WAIT that tcp_connect() would take over. */
 bool tcp_tuple_taken(const struct tcp_stack *ts, const struct tcp_tuple *tuple, uint64_t now_us);
 /*
- * Runs fn, which must not call the engine, for each connection, half-open ones included and
- * TIME_WAITs left out.
+ * Runs fn, which must not call the engine, for each connection that waits to be accepted, half-open
+ * ones included, of which tcp_env.ended() is not to be called. True: it is from now on.
  */
-void tcp_each_tuple(const struct tcp_stack *ts,
-		    void (*fn)(const struct tcp_tuple *tuple, void *arg), void *arg);
+void tcp_each_unaccepted(struct tcp_stack *ts, bool (*fn)(const struct tcp_tuple *tuple, void *arg),
+			 void *arg);
+/* tcp_env.ended() is not called for c any more. True: it would have been. */
+bool tcp_ended_taken(struct tcp_conn *c);
 /*
  * Copies into the send buffer as much as there is room for; returns the bytes taken. -EAGAIN: none;
  * -EPIPE: the sending side is closed (the caller raises SIGPIPE); -ENOTCONN; the pending error
@@ -518,6 +527,7 @@ struct tcp_listen_spec {
 	bool v6only, reuseport;
 	bool mapped; /* an IPv6 socket bound to an IPv4 address, the family's AF_INET */
 	bool on_device; /* bound to the stack's interface: goes before those that are not */
+	bool joint; /* another stack with the same secret may have sent a SYN cookie for it */
 	int backlog;
 };
 int tcp_listen(struct tcp_stack *ts, const struct tcp_listen_spec *spec,

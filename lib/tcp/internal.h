@@ -63,6 +63,7 @@ struct tcp_node {
 	uint32_t hash;
 	uint8_t kind; /* enum tcp_kind */
 	uint8_t first_ttl, first_tos; /* connections: tcp_conn_first() */
+	bool tells_end; /* tcp_env.ended() is to be called */
 	struct tcp_tuple tuple;
 };
 
@@ -1049,6 +1050,10 @@ void tcp_listen_syn(struct tcp_listener *l, struct tcp_rx *rx, const struct tcp_
  */
 void tcp_req_input(struct tcp_req *r, struct tcp_rx *rx);
 void tcp_req_free(struct tcp_req *r);
+/* tcp_env.begins() for n, which stands for a handshake at l. False: it is not to be answered. */
+bool tcp_begins(const struct tcp_listener *l, struct tcp_node *n);
+/* tcp_env.ended(), if that is due. */
+void tcp_ended(struct tcp_stack *ts, struct tcp_node *n);
 void tcp_req_timer(struct tcp_req *r);
 /* An ACK without connection that reaches l: a cookie come back? */
 bool tcp_cookie_input(struct tcp_listener *l, struct tcp_rx *rx, const struct tcp_tuple *tuple);

@@ -2,14 +2,17 @@
 """Servers that are several processes: who accepts, who serves and who has begun it all are different ones."""
 
 import hashlib
+import json
 import os
 import re
 import shutil
 import signal
 import socket
 import threading
+import types
 
 import pytest
+from scapy.layers.inet import IP, TCP
 
 from netns import PYTHON, children, flow_table, wait_for
 from test_tcp_programs import QUIET, attached, needs, offloaded
@@ -351,23 +354,29 @@ def work():
     while True:
         kept.append(l.accept()[0])
         kept[-1].sendall(b"%07d\\n" % os.getpid())
-for _ in range(3):
+for _ in range(int(sys.argv[1])):
     if not os.fork(): work()
 print("ready", flush=True)
 os.wait()
 """
+MOST_RINGS = 16  # VMA_FLOW_RINGS_MAX
+
+
+def flows_of(pids):
+    """Those of the listener's port, its clients' among them."""
+    flows = [f["formatted"] for f in next(filter(None, map(flow_table, pids)), [])]
+    return [f for f in flows if f["key"]["local_port"] == PORT]
 
 
 def rings_of(pids):
     """Of each of the listener's rules, by how many rings its clients are divided. A process that has not waited yet cannot tell."""
-    flows = [f["formatted"] for f in next(filter(None, map(flow_table, pids)), [])]
-    return [f["value"]["num_rings"] for f in flows if f["key"]["local_port"] == PORT and not f["key"]["remote_port"]]
+    return [f["value"]["num_rings"] for f in flows_of(pids) if not f["key"]["remote_port"]]
 
 
 @pytest.mark.parametrize("server_ours", [False, True], ids=["kernel", "ours"])
 def test_each_worker_has_its_part_of_the_clients(net, server_ours):
     """... by its own rings, and one that is killed has no part any more."""
-    server = serving(net, SHARES, [], server_ours)
+    server = serving(net, SHARES, ["3"], server_ours)
     workers = children(server.pid)
 
     def served_by(n):
@@ -396,6 +405,51 @@ def test_each_worker_has_its_part_of_the_clients(net, server_ours):
         assert served_by(60) <= set(workers)
     server.kill(signal.SIGKILL)
     for pid in workers[1:]:
+        os.kill(pid, signal.SIGKILL)
+
+
+def test_a_worker_that_found_no_room_has_its_part_later(net):
+    """So many can share a rule. When some of them end, those that could not have their part without a word of the program's."""
+    server = serving(net, SHARES, [str(MOST_RINGS + 2)], True)
+    workers = children(server.pid)
+
+    def lacks(pid):
+        sockets = json.loads(net.a.stats(types.SimpleNamespace(pid=pid), "--json", "-c", "1").splitlines()[-1])["sockets"]
+        return any(s["why"]["rx"]["reason"] for s in sockets)
+
+    wait_for(lambda: all(flow_table(pid) is not None for pid in workers), what="all have begun to listen")
+    wait_for(lambda: sum(map(lacks, workers)) == 2, what="two have no part")
+    assert rings_of(workers[-1:]) == [MOST_RINGS]
+    left = sorted(workers, key=lacks)[-4:]
+    for pid in set(workers) - set(left):
+        os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: rings_of(left[-1:]) == [4], what="all that are left have the rule")
+    wait_for(lambda: not any(map(lacks, left)), what="vma_stats says so")
+    server.kill(signal.SIGKILL)
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+
+
+def test_handshakes_that_fail_leave_no_flows(net):
+    """The client's kernel answers the SYN|ACK by RST, since it has sent no SYN: the flow ends with the handshake."""
+    server = serving(net, SHARES, ["3"], True)
+    workers = children(server.pid)
+    wait_for(lambda: rings_of(workers[-1:]) == [3], what="all three have the rule")
+    syns = [bytes(TCP(bytes(IP(src=net.b.ip4, dst=net.a.ip4) / TCP(sport=port, dport=PORT, flags="S", seq=port))[20:]))
+            for port in range(2000, 6000)]
+    answered, most = net.b.counters()["TcpOutRsts"], 0
+    with net.b.socket(kind=socket.SOCK_RAW, proto=socket.IPPROTO_TCP) as raw:
+        for i, syn in enumerate(syns):
+            raw.sendto(syn, (net.a.ip4, 0))
+            if i % 500 == 499:
+                most = max(most, len(flows_of(workers[-1:])))
+    answered = net.b.counters()["TcpOutRsts"] - answered
+    print(f"{len(syns)} SYNs, {answered} of them answered before the last one; {most} flows at most")
+    assert answered > 500
+    assert most <= 3 * (128 + 2)  # each worker's backlog
+    wait_for(lambda: len(flows_of(workers[-1:])) == 1, what="the listener's rule alone is left")
+    server.kill(signal.SIGKILL)
+    for pid in workers:
         os.kill(pid, signal.SIGKILL)
 
 

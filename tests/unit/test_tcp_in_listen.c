@@ -547,6 +547,143 @@ static void test_what_is_others_is_not_answered(void **state)
 	end();
 }
 
+/* Which clients' handshakes have begun and not ended, by their ports. */
+static uint32_t begun;
+
+static int note_begins(void *ctx, void *listener, const struct tcp_tuple *tuple)
+{
+	(void)ctx;
+	assert_ptr_equal(listener, &t.luser);
+	assert_false(begun & 1u << tuple->rport);
+	if (tuple->rport == 9)
+		return -ENOSPC;
+	if (tuple->rport == 8)
+		return 0;
+	begun |= 1u << tuple->rport;
+	return 1;
+}
+
+static void note_ended(void *ctx, const struct tcp_tuple *tuple)
+{
+	(void)ctx;
+	assert_true(begun & 1u << tuple->rport);
+	begun &= ~(1u << tuple->rport);
+}
+
+static bool note_later(const struct tcp_tuple *tuple, void *arg)
+{
+	*(unsigned *)arg += tuple->rport;
+	begun |= 1u << tuple->rport;
+	return true;
+}
+
+static void start_noting(int backlog)
+{
+	setup();
+	t.env.begins = note_begins;
+	t.env.ended = note_ended;
+	begun = 0;
+	start();
+	listen_on(backlog);
+}
+
+static void test_a_handshake_that_may_not_begin_is_not_answered(void **state)
+{
+	(void)state;
+	start_noting(4);
+	syn_from(9);
+	silent();
+	assert_int_equal(n()->listen_drops, 1);
+	assert_int_equal(tcp_listen_requests(t.l), 0);
+	/* Nor by a cookie's answer. */
+	tcp_listen_backlog(t.l, 0);
+	syn_from(1);
+	sent();
+	syn_from(9);
+	sent_is(TCPHDR_SYN | TCPHDR_ACK, 0, 1);
+	peer(.flags = TCPHDR_ACK, .seq = 1, .ack = 1, .rport = 9);
+	silent();
+	assert_int_equal(tcp_accept_queued(t.l), 0);
+	end();
+}
+
+/* Told once for each, at once, whichever way it ends, and not of what is accepted. */
+static void test_the_end_of_what_has_begun_is_told(void **state)
+{
+	struct tcp_conn *c;
+
+	(void)state;
+	start_noting(8);
+	for (uint16_t port = 1; port <= 5; port++) {
+		syn_from(port);
+		sent();
+		assert_int_equal(begun, (1u << (port + 1)) - 2);
+		if (port >= 3)
+			peer(.flags = TCPHDR_ACK, .seq = 1, .ack = 1, .rport = port);
+	}
+	peer(.flags = TCPHDR_RST, .seq = 1, .rport = 1);
+	assert_int_equal(begun, 1u << 2 | 1u << 3 | 1u << 4 | 1u << 5);
+	c = tcp_accept(t.l);
+	assert_true(tcp_ended_taken(c));
+	assert_false(tcp_ended_taken(c));
+	tcp_abort(c, t.now);
+	tcp_flush(t.ts, t.now);
+	assert_true(begun & 1u << 3);
+	/* Reset before it is accepted. */
+	peer(.flags = TCPHDR_RST, .seq = 1, .rport = 4);
+	assert_int_equal(begun, 1u << 2 | 1u << 3 | 1u << 5);
+	tcp_listen_close(t.l, t.now);
+	tcp_flush(t.ts, t.now);
+	assert_int_equal(begun, 1u << 3);
+	end();
+}
+
+static void test_what_has_begun_untold_can_be_told_later(void **state)
+{
+	unsigned sum = 0;
+
+	(void)state;
+	start_noting(8);
+	connect_from(8);
+	t.env.begins = NULL;
+	syn_from(3);
+	tcp_each_unaccepted(t.ts, note_later, &sum);
+	assert_int_equal(sum, 8);
+	tcp_each_unaccepted(t.ts, note_later, &sum);
+	assert_int_equal(sum, 8);
+	tcp_listen_close(t.l, t.now);
+	tcp_flush(t.ts, t.now);
+	assert_int_equal(begun, 0);
+	end();
+}
+
+/* Another process has answered the SYN: its ACK is for whoever has the port now. */
+static void test_a_cookie_of_another_stack(void **state)
+{
+	uint32_t iss;
+
+	(void)state;
+	setup();
+	start();
+	listen_on(0);
+	syn_from(1);
+	syn_from(2);
+	iss = t.iss;
+	end();
+	for (unsigned joint = 0; joint < 2; joint++) {
+		struct tcp_listen_spec spec = {
+			.family = AF_INET, .port = LPORT, .backlog = 1, .joint = joint != 0};
+
+		setup();
+		start();
+		assert_int_equal(tcp_listen(t.ts, &spec, &t.o, &t.luser, &t.l), 0);
+		t.iss = iss;
+		peer(.flags = TCPHDR_ACK, .seq = 1, .ack = 1, .rport = 2);
+		assert_int_equal(tcp_accept_queued(t.l), joint);
+		end();
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -571,6 +708,10 @@ int main(void)
 		cmocka_unit_test(test_which_listener),
 		cmocka_unit_test(test_what_waits_has_a_user_already),
 		cmocka_unit_test(test_what_is_others_is_not_answered),
+		cmocka_unit_test(test_a_handshake_that_may_not_begin_is_not_answered),
+		cmocka_unit_test(test_the_end_of_what_has_begun_is_told),
+		cmocka_unit_test(test_what_has_begun_untold_can_be_told_later),
+		cmocka_unit_test(test_a_cookie_of_another_stack),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -165,9 +165,11 @@ static int flow_share(struct ring_port *p, unsigned ring, const struct vma_flow_
 	struct vma_flow_info was, is;
 	int err;
 
-	if ((key->proto == IPPROTO_TCP && key_is_exact(key)) || ring_flow_of_group(key) ||
-	    bpf_map_lookup_elem(p->fd[PORT_FLOWS], key, &was) ||
-	    was.num_rings > VMA_FLOW_RINGS_MAX || ring_index(&was, ring) >= 0)
+	if (bpf_map_lookup_elem(p->fd[PORT_FLOWS], key, &was) || was.num_rings > VMA_FLOW_RINGS_MAX)
+		return -EEXIST;
+	if (ring_index(&was, ring) >= 0)
+		return -EALREADY;
+	if ((key->proto == IPPROTO_TCP && key_is_exact(key)) || ring_flow_of_group(key))
 		return -EEXIST;
 	/* The other ring is another process's. */
 	if (p->flow_busy && !(was.flags & flags & VMA_FLOW_JOINT))

@@ -54,14 +54,16 @@ static void wrap(struct tcp_sock *l, int lfd, const struct tcp_sock_att *att, st
 	s->tuple = *tcp_conn_tuple(c);
 	s->c = c;
 	s->accepted = s->in_engine = true;
-	s->has_own_rule = tcp_sock_unaccepted_take(st->tcp, &s->tuple);
+	s->has_own_rule = tcp_ended_taken(c);
+	s->by_shared = tcp_sock_att_is_shared(att);
 	stack_users(st, 1);
 	tcp_sock_accepted(s);
 	atomic_store_explicit(&s->st, st, memory_order_release);
 	atomic_store_explicit(&s->mode, TCP_SOCK_CONN, memory_order_release);
 	atomic_store_explicit(&s->v.shadow, VFD_SHADOW_NONE, memory_order_release);
 	s->connected = true;
-	if (tcp_sock_att_is_shared(att) && !s->has_own_rule)
+	/* It came before the rule was shared. */
+	if (s->by_shared && !s->has_own_rule && !tcp_is_over(c))
 		tcp_sock_own_rule(s, st);
 	tcp_conn_set_user(c, &s->user);
 	tcp_sock_show_addresses(s);

@@ -111,7 +111,8 @@ static void time_wait_rule(struct tcp_sock *s)
 	if (!s->accepted || !s->has_own_rule)
 		return;
 	tcp_sock_key(&s->tuple, false, &key);
-	if (stack_flow_stands(st, &key) || stack_flow_is_joint(st, &key))
+	/* Of those that share it one may be gone while hundreds of thousands are in TIME_WAIT. */
+	if (s->by_shared || stack_flow_stands(st, &key))
 		drop_own_rule(s, st);
 }
 
@@ -169,20 +170,22 @@ static void env_event(void *ctx, void *user, uint32_t ev)
 	vfd_notify(&s->v, bits);
 }
 
-static void env_begins(void *ctx, void *listener, const struct tcp_tuple *tuple)
+static int env_begins(void *ctx, void *listener, const struct tcp_tuple *tuple)
 {
-	if (tcp_sock_att_is_shared(listener))
-		tcp_sock_unaccepted_rule(ctx, tuple);
+	struct tcp_sock_att *att = listener;
+	int err;
+
+	if (!tcp_sock_att_is_shared(att))
+		return 0;
+	err = tcp_sock_unaccepted_rule(ctx, tuple);
+	att->has_no_room = att->has_no_room || err == -ENOSPC;
+	return err ? err : 1;
 }
 
 static void env_queued(void *ctx, void *listener, struct tcp_conn *c)
 {
 	struct stack *st = ctx;
 
-	/* Of a cookie, or from the SYN on: it had no handshake here. */
-	if (tcp_sock_att_is_shared(listener) &&
-	    !tcp_sock_unaccepted_has(st->tcp, tcp_conn_tuple(c)))
-		tcp_sock_unaccepted_rule(st, tcp_conn_tuple(c));
 	tcp_sock_kmod_queued(st, listener, c);
 	if (((struct tcp_sock_att *)listener)->is_joint)
 		tcp_sock_handover_client();
@@ -207,6 +210,7 @@ struct tcp_sock_stack *tcp_sock_stack_get(struct stack *st)
 		.output_dummy = tcp_sock_output_dummy,
 		.event = env_event,
 		.begins = env_begins,
+		.ended = tcp_sock_env_ended,
 		.queued = env_queued,
 		.alloc = tcp_sock_mem_alloc,
 		.alloc_raw = tcp_sock_mem_raw,

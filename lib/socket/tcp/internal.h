@@ -258,17 +258,17 @@ void tcp_sock_blocks_forked(void);
  * own; connections that nobody has accepted, too.
  */
 void tcp_sock_rules_of_own(struct stack *st, const struct tcp_tuple *at);
-/* A connection that nobody has accepted yet, maybe still a handshake, gets a rule of its own. */
-void tcp_sock_unaccepted_rule(struct stack *st, const struct tcp_tuple *tuple);
-/* It has one. */
-bool tcp_sock_unaccepted_has(struct tcp_sock_stack *t, const struct tcp_tuple *tuple);
-/* The connection has a rule of its own, which is the caller's from now on. */
-bool tcp_sock_unaccepted_take(struct tcp_sock_stack *t, const struct tcp_tuple *tuple);
+/*
+ * A connection that nobody has accepted yet, maybe still a handshake, gets a rule of its own. 0 or
+ * negative errno.
+ */
+int tcp_sock_unaccepted_rule(struct stack *st, const struct tcp_tuple *tuple);
+/* The engine's ended(): that rule goes. */
+void tcp_sock_env_ended(void *ctx, const struct tcp_tuple *tuple);
 /* Once a second. */
 void tcp_sock_suspended_check(struct tcp_sock_stack *t);
 /* The engine's is_others(). */
 bool tcp_sock_env_kernels(void *ctx, const struct tcp_tuple *tuple, bool opens);
-void tcp_sock_unaccepted_free(struct tcp_sock_stack *t);
 
 /* connect.c */
 /*

@@ -97,7 +97,6 @@ static void stack_gone(struct stack *st)
 	st->tcp = NULL;
 	if (t) {
 		tcp_sock_awaiting_free(t);
-		tcp_sock_unaccepted_free(t);
 		while (t->queued)
 			tcp_sock_kmod_unqueue(t->queued);
 		tcp_stack_free(t->ts);

@@ -57,6 +57,7 @@ static bool bound_to(const struct tcp_sock *s, int fd, struct tcp_listen_spec *s
 	len = sizeof(on);
 	if (!libc.getsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, &len))
 		spec->reuseport = on;
+	spec->joint = s->unconn.is_joint || spec->reuseport;
 	spec->backlog = s->unconn.backlog;
 	return true;
 }
@@ -294,6 +295,7 @@ static int attach_stack(const struct attaching *a, struct stack *st,
 		att->is_joint = a->s->unconn.is_joint;
 		att->spread = stacks_several() && a->spec->reuseport && st->ring->caps.spread;
 		err = set_rules(att, a->fd, keys, num);
+		att->has_no_room = err == -ENOSPC && att->is_joint;
 	}
 	lock_drop(&st->lock);
 	return !att && num ? -ENODEV : err;
@@ -375,8 +377,11 @@ static bool attach_one(struct tcp_sock *s, int fd, int ifindex, const struct tcp
 	err = attach_parts(&a, keys, num);
 	lock_drop(&stack_flows_lock);
 	stack_put(a.chosen);
-	/* As of a prefork server's workers over a card: one has the packets of all clients. */
-	if (err == -EEXIST) {
+	/*
+	 * As of a prefork server's workers over a card: one has the packets of all clients. Or
+	 * there are more of them than can share a rule.
+	 */
+	if (err == -EEXIST || (err == -ENOSPC && s->unconn.is_joint)) {
 		*why = STATS_WHY(SHARED_PORT);
 	} else if (err) {
 		log_warn("fd %d, TCP port %u on interface %d: the steering rule cannot be set "
@@ -414,7 +419,7 @@ static bool attach_all(struct tcp_sock *s, int fd)
 	}
 	if (!bound_to(s, fd, &spec))
 		return false;
-	s->unconn.is_joint = s->unconn.is_joint || spec.reuseport;
+	s->unconn.is_joint = spec.joint;
 	tcp_sock_opts_read(s, fd, &o);
 	for (unsigned i = 0; i < n && i < STACKS_MAX; i++)
 		any = attach_one(s, fd, links[i], &spec, &o, &why) || any;
@@ -443,16 +448,21 @@ void tcp_sock_relisten(struct tcp_sock *s)
  */
 #define LAST_LOOKS 64
 
+static void poll_until_empty(struct stack *st)
+{
+	for (unsigned i = 0; i < LAST_LOOKS; i++) {
+		if (!stack_poll(st, (unsigned)params.cq_poll_batch_max))
+			break;
+	}
+}
+
 static void stop_engine(struct tcp_sock_att *att)
 {
 	struct stack *st = att->st;
 
 	lock_take(&st->lock);
 	if (att->l && atomic_load_explicit(&st->open, memory_order_relaxed)) {
-		for (unsigned i = 0; i < LAST_LOOKS; i++) {
-			if (!stack_poll(st, (unsigned)params.cq_poll_batch_max))
-				break;
-		}
+		poll_until_empty(st);
 		tcp_listen_stop(att->l);
 	}
 	tcp_sock_unlock_stack(st, tcp_sock_now_us());
@@ -642,6 +652,35 @@ static bool quieten(struct tcp_sock_att *att, uint16_t port)
 	return none;
 }
 
+/*
+ * The flow table was full, or the rule had as many processes as it can. Who lacks a rule of his own
+ * in it asks again. Who has one and finds no room for his clients leaves them to the kernel until
+ * the next second: their SYNs come again after one. s->lock is held.
+ */
+static void find_room(struct tcp_sock *s)
+{
+	static _Atomic bool told;
+	bool lacks = false, full = false;
+
+	for (struct tcp_sock_att *att = s->unconn.atts; att; att = att->next) {
+		lock_take(&att->st->lock);
+		if (att->has_no_room)
+			*(att->num_keys ? &full : &lacks) = true;
+		att->has_no_room = false;
+		lock_drop(&att->st->lock);
+	}
+	if (lacks)
+		tcp_sock_relisten(s);
+	if (full && !atomic_exchange(&told, true))
+		log_warn("fd %d: an interface has as many flows as it can: new clients come "
+			 "through the kernel until some of them end",
+			 atomic_load_explicit(&s->v.os_fd, memory_order_relaxed));
+	if (full)
+		own_rules(s, rule_out);
+	else if (tcp_sock_part(s) != TCP_SOCK_PART_NONE)
+		own_rules(s, rule_in);
+}
+
 void tcp_sock_listen_tick(struct tcp_sock *s)
 {
 	struct tcp_sock_att *att;
@@ -653,6 +692,8 @@ void tcp_sock_listen_tick(struct tcp_sock *s)
 		return;
 	if ((s->tells & TCP_SOCK_COMPLETIONS) && (tcp_sock_listen_events(s) & EPOLLIN))
 		tcp_sock_completion_kernel(s);
+	if (s->unconn.is_joint)
+		find_room(s);
 	/* Of what others hand over nobody here hears. */
 	if (s->unconn.is_quiet || s->unconn.is_joint || !s->unconn.atts) {
 		lock_drop(&s->lock);
@@ -782,6 +823,15 @@ void tcp_sock_listener_gone(struct tcp_sock *s, struct stack *st)
 	lock_drop(&s->lock);
 }
 
+/* SYNs that are here get no answer. */
+static void drop_last(struct tcp_sock_att *att)
+{
+	if (!att->l || !atomic_load_explicit(&att->st->open, memory_order_relaxed))
+		return;
+	tcp_listen_stop(att->l);
+	poll_until_empty(att->st);
+}
+
 static void att_leave(struct tcp_sock_att *att)
 {
 	struct stack *st = att->st;
@@ -789,23 +839,23 @@ static void att_leave(struct tcp_sock_att *att)
 	uint64_t now = tcp_sock_now_us();
 
 	lock_take(&st->lock);
+	if (att->num_keys && atomic_load_explicit(&st->open, memory_order_relaxed)) {
+		lv.port = att->keys[0].local_port;
+		tcp_sock_each(own_rule, &lv);
+	}
+	drop_keys(att);
+	/*
+	 * What the rules have brought so far is in the ring. Without the listener it is answered by
+	 * RST, as it should; but others may have the port, to whom the client's next SYN goes.
+	 */
+	if (att->is_joint)
+		drop_last(att);
 	if (att->l) {
 		tcp_listen_close(att->l, now);
 		stack_users(st, -1);
 	}
 	att->l = NULL;
 	stack_due_del(st, &att->due);
-	if (atomic_load_explicit(&st->open, memory_order_relaxed)) {
-		if (att->num_keys) {
-			lv.port = att->keys[0].local_port;
-			tcp_sock_each(own_rule, &lv);
-		}
-		/*
-		 * What the rules have brought so far is in the ring; without the listener it would
-		 * be answered by RST, as it should.
-		 */
-	}
-	drop_keys(att);
 	tcp_sock_unlock_stack(st, now);
 	att_free(att);
 }

@@ -120,8 +120,9 @@ struct tcp_sock *tcp_sock_new(int fd, int domain)
 	s->tuple.lport = 0;
 	s->port_bound = s->v6only = s->stale = false;
 	atomic_store_explicit(&s->pending_error, 0, memory_order_relaxed);
-	s->bound = s->accepted = s->has_own_rule = s->on_block = s->closed = s->in_close =
-		s->in_engine = s->connected = s->given_up = s->in_kernel = s->opts_deferred = false;
+	s->bound = s->accepted = s->has_own_rule = s->by_shared = s->on_block = s->closed =
+		s->in_close = s->in_engine = s->connected = s->given_up = s->in_kernel =
+			s->opts_deferred = false;
 	s->nonblock = s->zerocopy = s->has_status_flags = false;
 	atomic_store_explicit(&s->has_held, false, memory_order_relaxed);
 	atomic_store_explicit(&s->hint, 0, memory_order_relaxed);

@@ -87,6 +87,8 @@ struct tcp_sock_att {
 	 * connection has its own. Written under s->lock and st->lock
 	 */
 	bool spread, is_joint;
+	/* for its rules, or a connection's: asked for again each second. st->lock */
+	bool has_no_room;
 	unsigned num_keys;
 	struct vma_flow_key *keys; /* its steering rules */
 	struct tcp_sock_att *next;
@@ -180,9 +182,10 @@ struct tcp_sock {
 	bool accepted; /* uses its listener's steering rule until that goes (has_own_rule) */
 	/*
 	 * on_block: uses the rule of a block of ports (port/block.c); counted: among the accepted
-	 * ones of its port (port/accepted.c). st->lock
+	 * ones of its port (port/accepted.c); by_shared: other processes have its listener's rule,
+	 * too. st->lock
 	 */
-	bool has_own_rule : 1, on_block : 1, counted : 1;
+	bool has_own_rule : 1, on_block : 1, counted : 1, by_shared : 1;
 	/*
 	 * closed: out of the fd table; the object waits for TCP_EV_GONE. in_close: tcp_sock_close()
 	 * is at work: it releases, not the event. in_engine: the engine knows s: TCP_EV_GONE is
@@ -266,7 +269,6 @@ static inline enum tcp_sock_part tcp_sock_part(const struct tcp_sock *s)
 struct tcp_sock_awaiting;
 
 /* A connection that nobody has accepted yet, with a steering rule of its own. */
-struct tcp_sock_unaccepted;
 
 /* TCP in one stack. Belongs to the stack's lock. */
 #define TCP_SOCK_SIZES 8u
@@ -291,7 +293,6 @@ struct tcp_sock_stack {
 	/* Of sockets that have sent something lately. */
 	struct tcp_sock_path_cache *paths_first, *paths_last;
 	uint32_t seconds; /* the clock of their rest */
-	struct tcp_sock_unaccepted *unaccepted;
 	struct tcp_sock_pieces pieces[TCP_SOCK_SIZES]; /* engine_memory.c: given back, by size */
 };
 

@@ -162,7 +162,7 @@ void tcp_fast_open_drop(struct tcp_conn *c)
 
 /* --- the connection */
 
-/* In no table yet; its SYN is not answered. NULL: no memory. */
+/* In no table yet; its SYN is not answered. NULL: no memory, or tcp_env.begins() refuses. */
 static struct tcp_conn *child_new(struct tcp_listener *l, const struct tcp_rx *rx,
 				  const struct tcp_tuple *tuple)
 {
@@ -174,13 +174,14 @@ static struct tcp_conn *child_new(struct tcp_listener *l, const struct tcp_rx *r
 	if (!fo)
 		return NULL;
 	tcp_req_fill(&r, l, rx, tuple);
-	c = tcp_req_child(&r, rx);
+	c = tcp_begins(l, &r.node) ? tcp_req_child(&r, rx) : NULL;
 	if (c && !tcp_conn_ext(c)) {
 		ts->num_conns--;
 		tcp_free(ts, c, sizeof(*c));
 		c = NULL;
 	}
 	if (!c) {
+		tcp_ended(ts, &r.node);
 		tcp_free(ts, fo, sizeof(*fo));
 		return NULL;
 	}

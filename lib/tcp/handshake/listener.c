@@ -177,6 +177,28 @@ const struct tcp_conn *tcp_accept_first(const struct tcp_listener *l)
 	return l->accept_head;
 }
 
+static void each_of(struct tcp_listener *l, bool (*fn)(const struct tcp_tuple *tuple, void *arg),
+		    void *arg)
+{
+	for (struct tcp_req *r = l->reqs; r; r = r->next) {
+		if (!r->node.tells_end)
+			r->node.tells_end = fn(&r->node.tuple, arg);
+	}
+	for (struct tcp_conn *c = l->accept_head; c; c = c->next) {
+		if (!c->node.tells_end && !c->closing)
+			c->node.tells_end = fn(&c->node.tuple, arg);
+	}
+}
+
+void tcp_each_unaccepted(struct tcp_stack *ts, bool (*fn)(const struct tcp_tuple *tuple, void *arg),
+			 void *arg)
+{
+	for (unsigned i = 0; i < TCP_LISTEN_BUCKETS; i++) {
+		for (struct tcp_listener *l = ts->listeners[i]; l; l = l->next)
+			each_of(l, fn, arg);
+	}
+}
+
 unsigned tcp_accept_queued(const struct tcp_listener *l)
 {
 	return l->num_accept;

@@ -124,6 +124,31 @@ static void req_arm(struct tcp_stack *ts, struct tcp_req *r)
 	wheel_arm(&ts->wheel, &r->timer, ts->now + (in < TCP_RTO_MAX_US ? in : TCP_RTO_MAX_US));
 }
 
+bool tcp_begins(const struct tcp_listener *l, struct tcp_node *n)
+{
+	struct tcp_stack *ts = l->ts;
+	int ret = ts->env.begins ? ts->env.begins(ts->env.ctx, l->user, &n->tuple) : 0;
+
+	n->tells_end = ret > 0;
+	return ret >= 0;
+}
+
+void tcp_ended(struct tcp_stack *ts, struct tcp_node *n)
+{
+	if (!n->tells_end)
+		return;
+	n->tells_end = false;
+	ts->env.ended(ts->env.ctx, &n->tuple);
+}
+
+bool tcp_ended_taken(struct tcp_conn *c)
+{
+	bool was = c->node.tells_end;
+
+	c->node.tells_end = false;
+	return was;
+}
+
 void tcp_listen_syn(struct tcp_listener *l, struct tcp_rx *rx, const struct tcp_tuple *tuple)
 {
 	struct tcp_fast_open_cookie answer = {.len = -1};
@@ -155,12 +180,15 @@ void tcp_listen_syn(struct tcp_listener *l, struct tcp_rx *rx, const struct tcp_
 		return;
 	}
 	tcp_req_fill(r, l, rx, tuple);
+	if (!tcp_begins(l, &r->node)) {
+		ts->n.listen_drops++;
+		tcp_free(ts, r, sizeof(*r));
+		return;
+	}
 	r->iss = ts->reuse_isn ? ts->reuse_isn : tcp_isn(ts, tuple);
 	req_link(r);
 	tcp_table_add(&ts->table, &ts->env, &r->node);
 	req_arm(ts, r);
-	if (ts->env.begins)
-		ts->env.begins(ts->env.ctx, l->user, tuple);
 	tcp_send_synack(ts, r, 0, &answer);
 }
 
@@ -185,6 +213,7 @@ void tcp_req_free(struct tcp_req *r)
 
 	req_unlink(r);
 	tcp_table_del(&ts->table, &r->node);
+	tcp_ended(ts, &r->node);
 	tcp_free(ts, r, sizeof(*r));
 }
 
@@ -238,6 +267,7 @@ struct tcp_conn *tcp_req_child(const struct tcp_req *r, const struct tcp_rx *rx)
 		return NULL;
 	c->node.first_ttl = rx->ttl;
 	c->node.first_tos = rx->tos;
+	c->node.tells_end = r->node.tells_end;
 	c->o.defer_accept_s = 0; /* the listener's */
 	c->ts_ok = r->ts_ok;
 	c->sack_ok = r->sack_ok;

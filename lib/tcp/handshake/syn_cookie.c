@@ -115,8 +115,12 @@ bool tcp_cookie_input(struct tcp_listener *l, struct tcp_rx *rx, const struct tc
 	struct tcp_route route;
 	uint32_t data;
 
-	/* Not sent any lately: none can come back, and guessing is not even tried. */
-	if (!l->cookie_stamp || ts->now - l->cookie_stamp > (uint64_t)MAX_AGE * MINUTE_US)
+	/*
+	 * Not sent any lately: none can come back, and guessing is not even tried. Of another
+	 * process nobody knows that here.
+	 */
+	if (!l->spec.joint &&
+	    (!l->cookie_stamp || ts->now - l->cookie_stamp > (uint64_t)MAX_AGE * MINUTE_US))
 		return false;
 	data = cookie_data(ts, tuple, r.irs, r.iss);
 	if (data >= MSS_COUNT) {
@@ -138,6 +142,9 @@ bool tcp_cookie_input(struct tcp_listener *l, struct tcp_rx *rx, const struct tc
 	 * The peer believes that it is connected: its next segment tries again when there is no
 	 * room now.
 	 */
-	tcp_req_complete(&r, rx);
+	if (!tcp_begins(l, &r.node))
+		ts->n.listen_drops++;
+	else if (!tcp_req_complete(&r, rx))
+		tcp_ended(ts, &r.node);
 	return true;
 }

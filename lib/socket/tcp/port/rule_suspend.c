@@ -7,7 +7,6 @@
  */
 #include <errno.h>
 #include <netinet/in.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -15,19 +14,13 @@
 #include "runtime/runtime.h"
 #include "socket/tcp/internal.h"
 
-/* A connection that nobody has accepted, and its rule. */
-struct tcp_sock_unaccepted {
-	struct tcp_sock_unaccepted *next;
-	struct tcp_tuple tuple;
-};
-
 struct local_side {
 	struct stack *st;
 	struct tcp_tuple at; /* the local side */
 };
 
-/* A connection's own. False: it was there, or cannot be. */
-static bool rule(struct stack *st, const struct tcp_tuple *t, int fd)
+/* A connection's own. 0, also where it is there already, or negative errno. */
+static int rule(struct stack *st, const struct tcp_tuple *t, int fd)
 {
 	struct vma_flow_info info = {.pid = (uint32_t)getpid(), .fd = (uint32_t)fd};
 	struct vma_flow_key key;
@@ -35,18 +28,7 @@ static bool rule(struct stack *st, const struct tcp_tuple *t, int fd)
 
 	tcp_sock_key(t, true, &key);
 	err = st->ring->ops->flow_add(st->ring, &key, &info);
-	if (err && err != -EEXIST)
-		log_warn("TCP port %u: a connection loses its steering rule: %s", t->lport,
-			 strerror(-err));
-	return !err;
-}
-
-static void unrule(struct stack *st, const struct tcp_tuple *t)
-{
-	struct vma_flow_key key;
-
-	tcp_sock_key(t, true, &key);
-	st->ring->ops->flow_del(st->ring, &key);
+	return err == -EALREADY ? 0 : err;
 }
 
 static bool same_side(const struct tcp_tuple *a, const struct tcp_tuple *b)
@@ -54,41 +36,55 @@ static bool same_side(const struct tcp_tuple *a, const struct tcp_tuple *b)
 	return a->lport == b->lport && !memcmp(&a->local, &b->local, sizeof(a->local));
 }
 
+static void keeps_no_rule(const struct tcp_tuple *t, int err)
+{
+	if (err != -EEXIST)
+		log_warn("TCP port %u: a connection loses its steering rule: %s", t->lport,
+			 strerror(-err));
+}
+
 static void own_rule(struct tcp_sock *s, void *arg)
 {
 	struct local_side *a = arg;
+	int err;
 
 	if (atomic_load_explicit(&s->st, memory_order_relaxed) != a->st || !s->accepted ||
 	    s->has_own_rule || !s->c || !same_side(&s->tuple, &a->at))
 		return;
-	s->has_own_rule =
-		rule(a->st, &s->tuple, atomic_load_explicit(&s->v.os_fd, memory_order_relaxed));
+	err = rule(a->st, &s->tuple, atomic_load_explicit(&s->v.os_fd, memory_order_relaxed));
+	s->has_own_rule = !err;
+	if (err)
+		keeps_no_rule(&s->tuple, err);
 }
 
-void tcp_sock_unaccepted_rule(struct stack *st, const struct tcp_tuple *tuple)
+int tcp_sock_unaccepted_rule(struct stack *st, const struct tcp_tuple *tuple)
 {
-	struct tcp_sock_stack *t = st->tcp;
-	struct tcp_sock_unaccepted *l;
+	return rule(st, tuple, -1);
+}
 
-	if (!rule(st, tuple, -1))
+void tcp_sock_env_ended(void *ctx, const struct tcp_tuple *tuple)
+{
+	struct stack *st = ctx;
+	struct vma_flow_key key;
+
+	if (!atomic_load_explicit(&st->open, memory_order_relaxed))
 		return;
-	l = malloc(sizeof(*l));
-	if (!l) {
-		unrule(st, tuple);
-		return;
-	}
-	l->tuple = *tuple;
-	l->next = t->unaccepted;
-	t->unaccepted = l;
+	tcp_sock_key(tuple, true, &key);
+	st->ring->ops->flow_del(st->ring, &key);
 }
 
 /* What has no socket yet. */
-static void unaccepted_rule(const struct tcp_tuple *tuple, void *arg)
+static bool unaccepted_rule(const struct tcp_tuple *tuple, void *arg)
 {
 	struct local_side *a = arg;
+	int err;
 
-	if (same_side(tuple, &a->at))
-		tcp_sock_unaccepted_rule(a->st, tuple);
+	if (!same_side(tuple, &a->at))
+		return false;
+	err = rule(a->st, tuple, -1);
+	if (err)
+		keeps_no_rule(tuple, err);
+	return !err;
 }
 
 void tcp_sock_rules_of_own(struct stack *st, const struct tcp_tuple *at)
@@ -97,7 +93,7 @@ void tcp_sock_rules_of_own(struct stack *st, const struct tcp_tuple *at)
 
 	tcp_sock_each(own_rule, &a);
 	if (st->tcp)
-		tcp_each_tuple(st->tcp->ts, unaccepted_rule, &a);
+		tcp_each_unaccepted(st->tcp->ts, unaccepted_rule, &a);
 }
 
 static void suspend_rule(struct stack *st, const struct vma_flow_key *key,
@@ -138,33 +134,6 @@ void tcp_sock_suspend_rules(struct stack *st, void *arg)
 	stack_flows_each(st, suspend_for_kernel, arg);
 }
 
-/* Where the entry of tuple is linked; of NULL: there is none. */
-static struct tcp_sock_unaccepted **find(struct tcp_sock_stack *t, const struct tcp_tuple *tuple)
-{
-	struct tcp_sock_unaccepted **p = &t->unaccepted;
-
-	while (*p && (!same_side(&(*p)->tuple, tuple) || (*p)->tuple.rport != tuple->rport ||
-		      memcmp(&(*p)->tuple.remote, &tuple->remote, 16) != 0))
-		p = &(*p)->next;
-	return p;
-}
-
-bool tcp_sock_unaccepted_has(struct tcp_sock_stack *t, const struct tcp_tuple *tuple)
-{
-	return *find(t, tuple) != NULL;
-}
-
-bool tcp_sock_unaccepted_take(struct tcp_sock_stack *t, const struct tcp_tuple *tuple)
-{
-	struct tcp_sock_unaccepted **p = find(t, tuple), *l = *p;
-
-	if (!l)
-		return false;
-	*p = l->next;
-	free(l);
-	return true;
-}
-
 /*
  * While the rule is suspended, what the ring still brings of the port is the kernel's: a RST of
  * ours would end its connection, and a handshake that began here would go on there. While the rule
@@ -196,27 +165,6 @@ static void look(struct stack *st, const struct vma_flow_key *key, void *arg)
 
 void tcp_sock_suspended_check(struct tcp_sock_stack *t)
 {
-	struct tcp_sock_unaccepted **p = &t->unaccepted, *l;
-
-	while ((l = *p)) {
-		if (tcp_tuple_used(t->ts, &l->tuple)) {
-			p = &l->next;
-			continue;
-		}
-		unrule(t->st, &l->tuple);
-		*p = l->next;
-		free(l);
-	}
 	if (t->st->ring->caps.takes_all)
 		stack_flows_each(t->st, look, NULL);
-}
-
-void tcp_sock_unaccepted_free(struct tcp_sock_stack *t)
-{
-	while (t->unaccepted) {
-		struct tcp_sock_unaccepted *l = t->unaccepted;
-
-		t->unaccepted = l->next;
-		free(l);
-	}
 }
