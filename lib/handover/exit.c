@@ -23,6 +23,8 @@
 /* What a process that ends waits for its peers at most. */
 #define FINISH_US 10000000u
 #define LOOK_NS 10000000L
+/* For an answer to a SYN|ACK that process waits so long: the time after which it is sent again. */
+#define LAST_US 1000000u
 /*
  * A TIME_WAIT answers a FIN that comes again, nothing else; who leaves thousands behind shall not
  * end later for that (0.1 ms each).
@@ -72,7 +74,7 @@ static void leave_listener(struct tcp_sock *s, void *arg)
 	(void)arg;
 	atomic_fetch_add(&steps, 1);
 	if (tcp_sock_mode(s) == TCP_SOCK_LISTEN && !lock_mine(&s->lock))
-		tcp_sock_listener_share(s, STATS_WHY(NONE));
+		tcp_sock_listener_last_share(s);
 }
 
 static void leave_datagrams(struct udp_sock *s, void *arg)
@@ -137,6 +139,19 @@ static void poll_one(struct stack *st, void *arg)
 	st->ring->ops->kick(st->ring);
 }
 
+/* Handshakes with its listeners, which other processes have, too, may still end. */
+static void leave_last(void)
+{
+	uint64_t end = tcp_sock_now_us() + LAST_US;
+
+	stacks_each(poll_one, NULL);
+	while (listener_last_look() && tcp_sock_now_us() < end) {
+		atomic_fetch_add(&steps, 1);
+		clock_sleep_ns(1000000);
+		stacks_each(poll_one, NULL);
+	}
+}
+
 /* Until the peers have acknowledged everything, or nothing for too long. */
 static void finish(void)
 {
@@ -180,6 +195,7 @@ static void work(int fd, uint32_t events, void *arg)
 	}
 	if (atomic_load(&ends)) {
 		tcp_sock_each(leave_listener, NULL);
+		leave_last();
 		tcp_sock_each(unlisten_one, NULL);
 		udp_each(leave_datagrams, NULL);
 		finish();

@@ -48,8 +48,9 @@ struct implant {
 
 /* Of all threads; between ring_bpf_begin() and its end. */
 static struct implant *implants;
-/* Loaded by implant_prepare(), and not in use. The same. */
+/* Loaded by implant_prepare(), and not in use; it is. The same. */
 static struct implant *spare;
+static bool spare_in_use;
 
 /* Without them the kernel does not look at what the program says. */
 static bool syn_cookies(void)
@@ -142,10 +143,12 @@ static int attach(struct implant *im)
 static void end(struct implant *im)
 {
 	detach(im);
-	if (im->is_prepared && !spare)
+	if (im->is_prepared && !spare) {
 		spare = im;
-	else
+		spare_in_use = false;
+	} else {
 		destroy(im);
+	}
 }
 
 /* NULL and *err. Between ring_bpf_begin() and its end. */
@@ -153,8 +156,12 @@ static struct implant *begin(int listener, int *err)
 {
 	struct implant *im = spare ? spare : make(err);
 
-	if (im == spare)
+	if (im && im == spare) {
 		spare = NULL;
+		spare_in_use = true;
+	}
+	if (!im && spare_in_use)
+		*err = -EBUSY;
 	if (!im)
 		return NULL;
 	*err = attach(im);
@@ -169,10 +176,10 @@ static struct implant *begin(int listener, int *err)
 	return im;
 }
 
-struct implant *implant_open(int listener)
+int implant_open(int listener, struct implant **out)
 {
 	struct implant *im = NULL;
-	int err = 0;
+	int err = -EOPNOTSUPP;
 
 	libc_internal_begin();
 	/* An offloaded loopback would take what is sent once more. */
@@ -182,10 +189,13 @@ struct implant *implant_open(int listener)
 		ring_bpf_end();
 	}
 	libc_internal_end();
-	if (err)
+	*out = im;
+	if (im)
+		return 0;
+	if (err != -EBUSY && err != -EOPNOTSUPP)
 		log_debug("connections that nobody has accepted cannot wait in the kernel: %s",
 			  strerror(-err));
-	return im;
+	return err;
 }
 
 void implant_close(struct implant *im)
@@ -224,6 +234,7 @@ void implants_forked(void)
 	if (spare)
 		destroy(spare);
 	spare = NULL;
+	spare_in_use = false;
 	while (implants) {
 		struct implant *im = implants;
 

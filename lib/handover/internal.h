@@ -88,6 +88,8 @@ bool tcp_sock_parents_claim(const struct tcp_sock *parents, struct claim_ref *ou
 void tcp_sock_listener_give(struct tcp_sock *s, uint64_t taker);
 /* Another process is to have s, too: the kernel's, with what waits in its queue, if it can be. */
 void tcp_sock_listener_share(struct tcp_sock *s, struct vma_stats_why why);
+/* The same at the end of s in this process. */
+void tcp_sock_listener_last_share(struct tcp_sock *s);
 /* In a child: another program will have s, which the parent had waited for. All wait alike then. */
 void tcp_sock_listener_leave(struct tcp_sock *s);
 void tcp_sock_listeners_forked(void);
@@ -102,6 +104,13 @@ void tcp_sock_listeners_client(void);
 void tcp_sock_listener_accepted(struct tcp_sock *s);
 /* Clients that wait too long for this process go to others. True: some wait. */
 bool tcp_sock_listeners_look(void);
+/* listener_last.c */
+/* s closes: handshakes that are under way end without it. No lock held. */
+void listener_last_begin(struct tcp_sock *s);
+bool listener_last_any(void);
+/* On the internal thread. True: some are there still. */
+bool listener_last_look(void);
+void listener_last_forked(void);
 /* client_timer.c. Before the first client; idempotent, and any thread's. */
 void client_timer_start(void);
 /* A client waits: tcp_sock_listeners_look() until none does. No lock of handovers is taken. */
@@ -118,10 +127,11 @@ void tcp_sock_inherited_fork_end(const struct handover_fork *f, pid_t pid);
 /* implant.c */
 struct implant;
 /*
- * For what listener, a kernel socket, is to accept; implant_close()'s. NULL: this kernel, or this
- * process, cannot.
+ * For what listener, a kernel socket, is to accept; *im is implant_close()'s. 0; -EBUSY: another
+ * thread has the only one that this process can have; other negative errno: this kernel, or this
+ * process, cannot. *im is NULL then.
  */
-struct implant *implant_open(int listener);
+int implant_open(int listener, struct implant **im);
 /* Before this process loses the right to load one: implant_open() will not need it. */
 void implant_prepare(void);
 /* NULL: nothing. */

@@ -46,6 +46,8 @@ bool listener_kernel_has_room(const struct tcp_sock *s);
 int listener_take_first(struct tcp_sock *s, struct implant *im, int *fds, unsigned *n);
 /* s stays this process's, and accepts what could not leave. */
 void listener_keep(struct tcp_sock *s, const int *fds, unsigned n);
+/* What waits at s enters the kernel's queue; what cannot stays with s. How many those are. */
+unsigned listener_give_queued(struct tcp_sock *s, struct implant *im);
 /* Another process may wait for it from now on, or does: listener_parts.c. */
 void listener_enlist(const struct claim_ref *r);
 

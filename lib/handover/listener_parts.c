@@ -92,16 +92,17 @@ static void give_late(struct tcp_sock *s, struct implant *im)
 	listener_keep(s, fds, n);
 }
 
-/* What waits for accept() waits for all who have s. False: it cannot be done. */
+/* What waits for accept() waits for all who have s. False: it cannot be done soon. */
 static bool hand_out(struct tcp_sock *s)
 {
 	struct implant *im;
+	int err;
 
 	if (!listener_kernel_has_room(s))
 		return false;
-	im = implant_open(atomic_load_explicit(&s->v.os_fd, memory_order_relaxed));
-	if (!im)
-		return false;
+	err = implant_open(atomic_load_explicit(&s->v.os_fd, memory_order_relaxed), &im);
+	if (err)
+		return err == -EBUSY; /* the next look is soon enough */
 	give_late(s, im);
 	implant_close(im);
 	return true;
@@ -276,6 +277,7 @@ bool tcp_sock_listeners_look(void)
 void tcp_sock_listeners_tick(void)
 {
 	(void)tcp_sock_listeners_look();
+	(void)listener_last_look();
 }
 
 void tcp_sock_listeners_client(void)
@@ -320,5 +322,5 @@ bool tcp_sock_listeners_rest(void)
 		if (tcp_sock_first_client(some[i]))
 			return false;
 	}
-	return n < LOOKS_MAX;
+	return n < LOOKS_MAX && !listener_last_any();
 }

@@ -25,6 +25,7 @@
 /* Rounds of a millisecond in which handshakes that are under way may end. */
 #define LATE_ROUNDS 20
 #define LATE_ROUND_NS 1000000u
+#define TURN_ROUNDS 1000u
 /*
  * In claims.takers: bits 63..32 are the process, 31..0 the name of its socket. What waits stays the
  * owner's:
@@ -225,18 +226,25 @@ void listener_keep(struct tcp_sock *s, const int *fds, unsigned n)
 		vfd_notify(&s->v, EPOLLIN);
 }
 
-/* taker: taker_connect()'s; negative: none. */
-static unsigned give_queued(struct tcp_sock *s, struct implant *im, int taker)
+unsigned listener_give_queued(struct tcp_sock *s, struct implant *im)
+{
+	int fds[GIVEN_MAX];
+	unsigned n = 0;
+
+	while (n < GIVEN_MAX && listener_take_first(s, im, fds, &n) != -EAGAIN)
+		;
+	listener_keep(s, fds, n);
+	return n;
+}
+
+/* The same, but that what cannot goes to taker, which is taker_connect()'s. */
+static unsigned give_to(struct tcp_sock *s, struct implant *im, int taker)
 {
 	int fds[GIVEN_MAX], err;
 	unsigned n = 0;
 
 	while (n < GIVEN_MAX && listener_take_first(s, im, fds, &n) != -EAGAIN)
 		;
-	if (taker < 0) {
-		listener_keep(s, fds, n);
-		return n;
-	}
 	err = n ? send_fds(fds, n, taker) : 0;
 	if (err)
 		log_warn("%u connections that waited for accept() are lost: the process that "
@@ -245,6 +253,17 @@ static unsigned give_queued(struct tcp_sock *s, struct implant *im, int taker)
 	for (unsigned i = 0; i < n; i++)
 		vfd_close(fds[i]);
 	return n;
+}
+
+/* Another thread gives clients away; that takes less than a second. NULL: it cannot be done. */
+static struct implant *open_in_turn(const struct tcp_sock *s)
+{
+	int fd = atomic_load_explicit(&s->v.os_fd, memory_order_relaxed);
+	struct implant *im;
+
+	for (unsigned i = 0; implant_open(fd, &im) == -EBUSY && i < TURN_ROUNDS; i++)
+		clock_sleep_ns(LATE_ROUND_NS);
+	return im;
 }
 
 /*
@@ -259,14 +278,14 @@ static void give_all(struct tcp_sock *s, uint64_t taker)
 
 	if (!tcp_sock_clients(s))
 		return;
-	im = implant_open(atomic_load_explicit(&s->v.os_fd, memory_order_relaxed));
+	im = open_in_turn(s);
 	libc_internal_begin();
 	if (taker != TAKER_NONE)
 		to = taker_connect(taker);
 	libc_internal_end();
 	/* Nobody is there to take what cannot wait in the kernel: it stays with us. */
 	while (rounds-- && (im || to >= 0) && tcp_sock_clients(s)) {
-		if (!give_queued(s, im, to))
+		if (!(to >= 0 ? give_to(s, im, to) : listener_give_queued(s, im)))
 			clock_sleep_ns(LATE_ROUND_NS);
 	}
 	implant_close(im);
@@ -303,10 +322,29 @@ void tcp_sock_listener_share(struct tcp_sock *s, struct vma_stats_why why)
 		give_all(s, TAKER_NONE);
 }
 
+static bool others_have(const struct tcp_sock *s)
+{
+	return s->unconn.inherited || tcp_sock_has_copies(s);
+}
+
+void tcp_sock_listener_last_share(struct tcp_sock *s)
+{
+	struct implant *im;
+
+	(void)stop_listening(s, STATS_WHY(FORK));
+	im = tcp_sock_clients(s) ? open_in_turn(s) : NULL;
+	if (!im)
+		return;
+	(void)listener_give_queued(s, im);
+	implant_close(im);
+	if (others_have(s))
+		listener_last_begin(s);
+}
+
 void tcp_sock_listener_closing(struct tcp_sock *s)
 {
-	if (s->unconn.inherited || tcp_sock_has_copies(s))
-		tcp_sock_listener_share(s, STATS_WHY(FORK));
+	if (others_have(s))
+		tcp_sock_listener_last_share(s);
 }
 
 /* --- the child's side */
@@ -320,6 +358,7 @@ void tcp_sock_listeners_forked(void)
 		l->waits = false;
 	atomic_store(&vfd_set_waits, NULL);
 	client_timer_forked();
+	listener_last_forked();
 }
 
 void tcp_sock_listener_inherited(struct tcp_sock *s, const struct tcp_sock *parents)

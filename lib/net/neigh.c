@@ -240,28 +240,38 @@ static void nudge(int ifindex, const struct in6_addr *addr)
 	own_fd_close(fd);
 }
 
-/* True when the kernel's answer says that this process may not ask. */
-static bool refused(const char *answer, ssize_t len)
-{
-	const struct nlmsghdr *h = (const struct nlmsghdr *)answer;
-	const struct nlmsgerr *e = nlmsg_data(h);
+/* A request for one neighbour, without an address for it, so that none is overwritten. */
+struct neigh_req {
+	struct nlmsghdr h;
+	struct ndmsg nd;
+	struct nlattr attr;
+	uint8_t addr[16];
+};
 
-	return len >= (ssize_t)NLMSG_LENGTH(sizeof(*e)) && h->nlmsg_type == NLMSG_ERROR &&
-	       e->error == -EPERM;
+/* What the kernel answers: errno (0: it has not said), an entry's state (0: the same). */
+struct neigh_answer {
+	int err;
+	uint16_t state;
+};
+
+static void answer_read(const char *msg, ssize_t len, struct neigh_answer *a)
+{
+	const struct nlmsghdr *h = (const struct nlmsghdr *)msg;
+	const struct nlmsgerr *e = nlmsg_data(h);
+	const struct ndmsg *nd = nlmsg_data(h);
+
+	if (len >= (ssize_t)NLMSG_LENGTH(sizeof(*e)) && h->nlmsg_type == NLMSG_ERROR && e->error)
+		a->err = -e->error;
+	else if (len >= (ssize_t)NLMSG_LENGTH(sizeof(*nd)) && h->nlmsg_type == RTM_NEWNEIGH)
+		a->state = nd->ndm_state;
 }
 
-/* RTM_NEWNEIGH without an address, so that none is overwritten. */
-static void request(int ifindex, const struct in6_addr *addr, uint16_t flags, uint16_t state,
-		    uint8_t ndm_flags)
+static struct neigh_answer request(int ifindex, const struct in6_addr *addr, uint16_t type,
+				   uint16_t flags, uint16_t state, uint8_t ndm_flags)
 {
 	bool v4 = IN6_IS_ADDR_V4MAPPED(addr);
-	struct {
-		struct nlmsghdr h;
-		struct ndmsg nd;
-		struct nlattr attr;
-		uint8_t addr[16];
-	} req = {
-		.h = {.nlmsg_type = RTM_NEWNEIGH, .nlmsg_flags = NLM_F_REQUEST | flags},
+	struct neigh_req req = {
+		.h = {.nlmsg_type = type, .nlmsg_flags = NLM_F_REQUEST | flags},
 		.nd = {.ndm_family = v4 ? AF_INET : AF_INET6,
 		       .ndm_ifindex = ifindex,
 		       .ndm_state = state,
@@ -270,24 +280,20 @@ static void request(int ifindex, const struct in6_addr *addr, uint16_t flags, ui
 	};
 	struct sockaddr_nl kernel = {.nl_family = AF_NETLINK};
 	int fd = atomic_load(&confirm_fd), saved = errno;
-	_Alignas(struct nlmsghdr) char answer[256];
-	bool no = false;
+	_Alignas(struct nlmsghdr) char answer[512];
+	struct neigh_answer a = {0};
 	ssize_t n;
 
 	memcpy(req.addr, v4 ? &addr->s6_addr[12] : addr->s6_addr, v4 ? 4 : 16);
 	req.h.nlmsg_len = (uint32_t)(offsetof(typeof(req), addr) + (v4 ? 4 : 16));
 	if (raw.sendto(fd, &req, req.h.nlmsg_len, MSG_DONTWAIT, (struct sockaddr *)&kernel,
 		       sizeof(kernel)) < 0)
-		log_debug("net: sendto(netlink, RTM_NEWNEIGH) failed: %s", strerror(errno));
-	/*
-	 * No acknowledgement was asked for; an error is there at once. That the entry is gone is
-	 * left.
-	 */
+		log_debug("net: sendto(netlink, neighbour) failed: %s", strerror(errno));
+	/* No acknowledgement was asked for; an error, or an entry, is there at once. */
 	while ((n = raw.recv(fd, answer, sizeof(answer), MSG_DONTWAIT)) > 0)
-		no = no || refused(answer, n);
-	if (no)
-		nudge(ifindex, addr);
+		answer_read(answer, n, &a);
 	errno = saved;
+	return a;
 }
 
 /*
@@ -300,19 +306,20 @@ static bool kernel_asks(int ifindex, const struct in6_addr *addr)
 	return IN6_IS_ADDR_V4MAPPED(addr) || addr_link_local_is_there(ifindex);
 }
 
-static void ask(int ifindex, const struct in6_addr *addr, uint16_t flags, uint16_t state,
-		uint8_t ndm_flags)
-{
-	if (kernel_asks(ifindex, addr))
-		request(ifindex, addr, flags, state, ndm_flags);
-	else
-		nudge(ifindex, addr);
-}
-
 /*
  * NUD_PROBE makes the kernel ask the neighbour, unicast; the entry stays valid meanwhile. Only an
- * entry that is stale is touched: a permanent one would become one that expires.
+ * entry that is stale is touched: a permanent one would become one that expires. That it is gone is
+ * left. 0 or errno.
  */
+static int probe(int ifindex, const struct in6_addr *addr)
+{
+	struct neigh_answer a = request(ifindex, addr, RTM_GETNEIGH, 0, 0, 0);
+
+	if (a.err || !(a.state & NUD_STALE))
+		return a.err;
+	return request(ifindex, addr, RTM_NEWNEIGH, 0, NUD_PROBE, 0).err;
+}
+
 bool net_neigh_confirm(int ifindex, const struct in6_addr *addr)
 {
 	struct neigh_rec r = {.addr = *addr, .ifindex = (uint32_t)ifindex};
@@ -322,16 +329,37 @@ bool net_neigh_confirm(int ifindex, const struct in6_addr *addr)
 		return true;
 	if (!request_due(&r, 0, (uint32_t)params.neigh_uc_arp_delay_msec))
 		return false;
-	ask(ifindex, addr, 0, NUD_PROBE, 0);
+	if (!kernel_asks(ifindex, addr) || probe(ifindex, addr) == EPERM)
+		nudge(ifindex, addr);
 	return true;
+}
+
+/*
+ * NTF_USE makes the kernel ask. It also takes NUD_PERMANENT from an entry, which is lost then: one
+ * that somebody has set a moment ago, of which the mirror has not heard, is to be left as it is. 0
+ * or errno.
+ */
+static int use(int ifindex, const struct in6_addr *addr)
+{
+	struct neigh_answer a =
+		request(ifindex, addr, RTM_NEWNEIGH, NLM_F_CREATE | NLM_F_EXCL, NUD_NONE, NTF_USE);
+
+	if (a.err != EEXIST)
+		return a.err;
+	a = request(ifindex, addr, RTM_GETNEIGH, 0, 0, 0);
+	if (a.err || (a.state & NUD_USABLE))
+		return 0;
+	return request(ifindex, addr, RTM_NEWNEIGH, NLM_F_CREATE, NUD_NONE, NTF_USE).err;
 }
 
 void net_neigh_resolve(int ifindex, const struct in6_addr *addr)
 {
 	struct neigh_rec r = {.addr = *addr, .ifindex = (uint32_t)ifindex};
 
-	if (atomic_load(&confirm_fd) >= 0 && request_due(&r, 1, RESOLVE_MSEC))
-		ask(ifindex, addr, NLM_F_CREATE, NUD_NONE, NTF_USE);
+	if (atomic_load(&confirm_fd) < 0 || !request_due(&r, 1, RESOLVE_MSEC))
+		return;
+	if (!kernel_asks(ifindex, addr) || use(ifindex, addr) == EPERM)
+		nudge(ifindex, addr);
 }
 
 void net_multicast_mac(const struct in6_addr *group, uint8_t mac[NET_MAC_LEN])

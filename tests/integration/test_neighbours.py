@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """A neighbour that gets another MAC without a word, as after a failover: it is found again, as by the kernel."""
 
+import os
+import signal
 import socket
 
 import pytest
@@ -103,3 +105,22 @@ def test_without_a_link_local_address(net, kind, how):
             else:
                 app.do("s = udp(7000); s.connect((PEER, 7001)); [s.send(b'%d' % i) for i in range(3)]")
                 assert [peer.recv(10) for _ in range(3)] == [b"0", b"1", b"2"]
+
+
+def test_an_entry_that_was_set_a_moment_ago_stays(net):
+    """The program sends before the library has heard of it: what asks the kernel for the neighbour must not take the entry away."""
+    peers = [f"10.77.0.{100 + i}" for i in range(60)]
+    with App(net.a, True) as app:
+        app.do("s = udp(7000); await_ready(s, timeout=0.01)")
+        app.do("def ask(peer): t = socket.socket(); t.setblocking(False); t.connect_ex((peer, 7001)); s.sendto(b'x', (peer, 7001)); kept.append(t)")
+        app.do("kept = []")
+        for peer in peers:
+            os.kill(app.pid, signal.SIGSTOP)
+            ip("-n", net.a.name, "neigh", "replace", peer, "lladdr", MAC, "dev", net.a.dev, "nud", "permanent")
+            app.start(f"ask({peer!r})")
+            os.kill(app.pid, signal.SIGCONT)
+            app.answer()
+    entries = ip("-n", net.a.name, "neigh", "show", "dev", net.a.dev)
+    lost = [peer for peer in peers if f"{peer} lladdr {MAC} PERMANENT" not in entries]
+    print(f"{len(peers)} entries, {len(lost)} lost")
+    assert not lost

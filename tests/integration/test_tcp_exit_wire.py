@@ -21,6 +21,10 @@ ends = pytest.mark.parametrize("end, family", [("exit", "4"), ("SIGTERM", "6"), 
 closes = pytest.mark.parametrize("close", ["s.close()", "s.shutdown(socket.SHUT_WR)"], ids=["close", "shutdown"])
 
 
+class NoSegment(AssertionError):
+    """Such a one has not come in time."""
+
+
 class Wire:
     """net.a's end of the cable as a TCP of its own at an address that no kernel has. Numbers count from the SYNs."""
 
@@ -69,7 +73,7 @@ class Wire:
             assert "R" in what or "R" not in flags, (flags, seq, ack)
             if set(what) <= set(flags) and all(v == {"seq": seq, "ack": ack, "data": data}[k] for k, v in fields.items()):
                 return seq, ack, data
-        raise AssertionError(f"no segment {what} {fields}")
+        raise NoSegment(f"no segment {what} {fields}")
 
     def silent(self, seconds=0.3):
         """What comes is no reset."""

@@ -860,6 +860,45 @@ static void att_leave(struct tcp_sock_att *att)
 	att_free(att);
 }
 
+struct tcp_sock *tcp_sock_listener_split(struct tcp_sock *s)
+{
+	int fd = OWN_FD(libc.socket(s->domain, SOCK_STREAM | SOCK_CLOEXEC, 0)), cancel;
+	struct tcp_sock *own = fd < 0 ? NULL : tcp_sock_new(fd, s->domain);
+
+	if (!own) {
+		if (fd >= 0)
+			own_fd_close(fd);
+		return NULL;
+	}
+	tcp_sock_stats_end(own);
+	cancel = tcp_sock_lock(s);
+	tcp_sock_fields_inherit(s, own);
+	own->tells = 0;
+	own->unconn.attached = own->unconn.no_offload = own->unconn.elsewhere = true;
+	own->unconn.is_joint = s->unconn.is_joint;
+	for (struct tcp_sock_att *att = s->unconn.atts; att; att = att->next) {
+		lock_take(&att->st->lock);
+		att->s = own;
+		lock_drop(&att->st->lock);
+	}
+	own->unconn.atts = s->unconn.atts;
+	s->unconn.atts = NULL;
+	atomic_store_explicit(&own->mode, TCP_SOCK_LISTEN, memory_order_release);
+	atomic_store_explicit(&own->in_use, true, memory_order_release);
+	tcp_sock_unlock(s, cancel);
+	return own;
+}
+
+void tcp_sock_listener_end(struct tcp_sock *own)
+{
+	int cancel = tcp_sock_lock(own);
+
+	tcp_sock_unlisten(own);
+	own_fd_close(atomic_load_explicit(&own->v.os_fd, memory_order_relaxed));
+	tcp_sock_unlock(own, cancel);
+	tcp_sock_free(own);
+}
+
 void tcp_sock_unlisten(struct tcp_sock *s)
 {
 	struct tcp_sock_att *att;

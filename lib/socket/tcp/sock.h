@@ -576,6 +576,14 @@ void tcp_sock_show_left(struct tcp_sock *s);
  */
 void tcp_sock_listen_to_kernel(struct tcp_sock *s);
 /*
+ * What waits at s, and handshakes that are under way, become those of a listener that no program
+ * has and that takes no new clients: tcp_sock_listener_end()'s. s has none then. NULL: no memory,
+ * or no number. No lock held.
+ */
+struct tcp_sock *tcp_sock_listener_split(struct tcp_sock *s);
+/* What is left there is reset. */
+void tcp_sock_listener_end(struct tcp_sock *own);
+/*
  * listen.c: s leaves new clients to the other processes, or where none of them waits to the
  * kernel's queue, until a call waits for it here: PART_NONE; PART_NOW while one does. What is in
  * the engine's queue stays there. No lock held; errno is kept.
