@@ -5,7 +5,7 @@
  * uses it (fork.c is the owner's side, inherited.c the child's, claim.h what both share); at the
  * end of the process (exit.c). A datagram socket that a child reads goes to the kernel
  * (udp_fork.c), and so does a listener that a child waits for (listener_to_kernel.c; implant.c has
- * its clients enter the kernel's queue; listener_parts.c and client_timer.c: where several wait,
+ * its clients enter the kernel's queue; listener_parts.c: where several wait,
  * none of them waits long for one that is busy; listener_last.c: handshakes with one that ends).
  * replay.c gives the kernel what has come from the
  * wire.

@@ -111,11 +111,8 @@ bool listener_last_any(void);
 /* On the internal thread. True: some are there still. */
 bool listener_last_look(void);
 void listener_last_forked(void);
-/* client_timer.c. Before the first client; idempotent, and any thread's. */
-void client_timer_start(void);
-/* A client waits: tcp_sock_listeners_look() until none does. No lock of handovers is taken. */
-void client_timer_go(void);
-void client_timer_forked(void);
+/* listener_parts.c */
+void listener_parts_forked(void);
 bool tcp_sock_listeners_rest(void);
 void tcp_sock_listener_over(const struct tcp_sock *s);
 /* vfd_ops.inherited */

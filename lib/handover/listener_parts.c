@@ -7,6 +7,7 @@
  * until it seems to come back soon.
  */
 #include <errno.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "handover/listener.h"
@@ -22,6 +23,9 @@
 #define TURNS 64u
 #define TURNS_MAX (1u << 20)
 #define RETRY_US 1000000
+#define LOOK_MS 4
+/* Programming the timer anew costs more than so many looks. */
+#define LOOKS_IN_VAIN 50
 #define LOOKS_MAX 64
 
 void listener_enlist(const struct claim_ref *r)
@@ -53,6 +57,26 @@ static bool others_wait(const struct claim_ref *r)
 	return false;
 }
 
+/* While clients wait: the internal thread's ticks are too far apart for one whose process is busy.
+ */
+static struct look_timer timer =
+	LOOK_TIMER(tcp_sock_listeners_look, "clients that wait", LOOK_MS, LOOKS_IN_VAIN);
+
+static void start_looking(void)
+{
+	int err = look_timer_start(&timer);
+
+	if (err)
+		log_error("no timer for clients that wait for accept(), who wait longer "
+			  "therefore: %s",
+			  strerror(-err));
+}
+
+void listener_parts_forked(void)
+{
+	look_timer_forked(&timer);
+}
+
 void tcp_sock_listener_waits(struct tcp_sock *s)
 {
 	struct inherited_listener *l;
@@ -77,7 +101,7 @@ void tcp_sock_listener_waits(struct tcp_sock *s)
 	lock_drop(&listeners_lock);
 	tcp_sock_unlock(s, cancel);
 	if (atomic_load_explicit(&listeners_shared, memory_order_relaxed))
-		client_timer_start();
+		start_looking();
 }
 
 /* As long as the kernel takes them: what it does not waits for this process. */
@@ -283,7 +307,7 @@ void tcp_sock_listeners_tick(void)
 void tcp_sock_listeners_client(void)
 {
 	if (atomic_load_explicit(&listeners_shared, memory_order_relaxed))
-		client_timer_go();
+		look_timer_go(&timer); /* no lock of handovers is taken */
 }
 
 /* True: it seems to come back soon enough to have its part always. */

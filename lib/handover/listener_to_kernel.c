@@ -357,7 +357,7 @@ void tcp_sock_listeners_forked(void)
 	for (struct inherited_listener *l = listeners; l; l = l->next)
 		l->waits = false;
 	atomic_store(&vfd_set_waits, NULL);
-	client_timer_forked();
+	listener_parts_forked();
 	listener_last_forked();
 }
 

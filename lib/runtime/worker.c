@@ -490,3 +490,64 @@ void worker_forked(void)
 	w.running = w.stop = false;
 	w.forks = 0;
 }
+
+/* --- looks */
+
+static void look_timer_set(const struct look_timer *t, unsigned ms)
+{
+	struct itimerspec its = {.it_interval = {0, ms * 1000000L}, .it_value = {0, ms * 1000000L}};
+
+	if (timerfd_settime(atomic_load_explicit(&t->fd, memory_order_relaxed), 0, &its, NULL))
+		log_error("timerfd_settime of the timer of %s: %s", t->name, strerror(errno));
+}
+
+void look_timer_arm(struct look_timer *t)
+{
+	look_timer_set(t, t->ms);
+}
+
+static void look_due(int fd, uint32_t events, void *arg)
+{
+	struct look_timer *t = arg;
+	uint64_t times;
+
+	(void)events;
+	(void)!raw.read(fd, &times, sizeof(times));
+	t->vain = t->look() ? 0 : t->vain + 1;
+	if (t->vain < t->looks_in_vain)
+		return;
+	t->vain = 0;
+	look_timer_set(t, 0);
+	atomic_store(&t->armed, false);
+	/* What came before that has found the timer armed: one look more is for it. */
+	if (t->look())
+		look_timer_go(t);
+}
+
+int look_timer_start(struct look_timer *t)
+{
+	int fd, none = -1, err;
+
+	if (look_timer_runs(t))
+		return 0;
+	fd = OWN_FD(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+	if (fd < 0)
+		return -errno;
+	err = worker_fd_add(fd, EPOLLIN, look_due, t);
+	if (!err && atomic_compare_exchange_strong(&t->fd, &none, fd))
+		return 0;
+	if (!err)
+		worker_fd_del(fd, NULL);
+	own_fd_close(fd);
+	return err;
+}
+
+void look_timer_forked(struct look_timer *t)
+{
+	int fd = atomic_exchange(&t->fd, -1);
+
+	if (fd >= 0)
+		own_fd_close(fd);
+	atomic_store(&t->armed, false);
+	t->vain = 0;
+}

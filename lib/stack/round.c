@@ -1,11 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 #include "stack/round.h"
 
-#include <errno.h>
-#include <string.h>
-#include <sys/epoll.h>
-#include <sys/timerfd.h>
-
 #include "runtime/runtime.h"
 #include "config/config.h"
 #include "stack/internal.h"
@@ -25,23 +20,6 @@
 #define IDLE_TICKS 10
 
 __thread struct stack_round stack_round;
-
-/*
- * Goes off each STACK_ROUND_TICK_MS while there are rounds. Not armed for each of them: where a
- * timer is programmed by the host that costs 9 us (Linux 6.18 in a virtual machine; 0.5 us
- * for one that is far away).
- */
-static int timer_fd = -1;
-static _Atomic bool armed;
-static unsigned idle; /* worker only */
-
-static void timer_set(int ms)
-{
-	struct itimerspec its = {.it_interval = {0, ms * 1000000L}, .it_value = {0, ms * 1000000L}};
-
-	if (timerfd_settime(timer_fd, 0, &its, NULL))
-		log_error("timerfd_settime of the rounds' timer: %s", strerror(errno));
-}
 
 /*
  * First the mark, then the frames: who posts sets it after them, so what comes too late for this
@@ -87,49 +65,17 @@ static bool look(void)
 	return any;
 }
 
-static void tick(int fd, uint32_t events, void *arg)
-{
-	uint64_t ticks;
-
-	(void)events;
-	(void)arg;
-	(void)!raw.read(fd, &ticks, sizeof(ticks));
-	idle = look() ? 0 : idle + 1;
-	if (idle < IDLE_TICKS)
-		return;
-	idle = 0;
-	timer_set(0);
-	atomic_store(&armed, false);
-	/* Who marked its frames before that has found the timer armed: one tick more is for it. */
-	if (look() && !atomic_exchange(&armed, true))
-		timer_set(STACK_ROUND_TICK_MS);
-}
+static struct look_timer timer = LOOK_TIMER(look, "the rounds", STACK_ROUND_TICK_MS, IDLE_TICKS);
 
 int stack_rounds_start(void)
 {
-	int err;
-
-	if (!params.tx_coalesce || timer_fd >= 0)
-		return 0;
-	timer_fd = OWN_FD(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
-	if (timer_fd < 0)
-		return -errno;
-	err = worker_fd_add(timer_fd, EPOLLIN, tick, NULL);
-	if (err) {
-		own_fd_close(timer_fd);
-		timer_fd = -1;
-	}
-	return err;
+	return params.tx_coalesce ? look_timer_start(&timer) : 0;
 }
 
 void stack_rounds_forked(void)
 {
 	stack_round = (struct stack_round){0};
-	if (timer_fd >= 0)
-		own_fd_close(timer_fd);
-	timer_fd = -1;
-	atomic_store(&armed, false);
-	idle = 0;
+	look_timer_forked(&timer);
 }
 
 static uint32_t now_ms(void)
@@ -145,7 +91,7 @@ static bool rests(void)
 
 void stack_round_begin_busy(unsigned events)
 {
-	if (!params.tx_coalesce || timer_fd < 0)
+	if (!params.tx_coalesce || !look_timer_runs(&timer))
 		return;
 	if (stack_round.rest_ms && rests())
 		return;
@@ -209,8 +155,7 @@ static void begin(struct stack *st)
 	/* Whatever mark is there: one of before the frame was posted does not stand for it. */
 	atomic_store(&st->unkicked_since_ns, now);
 	atomic_store_explicit(&st->has_rounds, true, memory_order_relaxed);
-	if (!atomic_load(&armed) && !atomic_exchange(&armed, true))
-		timer_set(STACK_ROUND_TICK_MS);
+	look_timer_go(&timer);
 }
 
 /* It leaves with a later frame of the round. */
