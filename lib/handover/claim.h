@@ -105,6 +105,8 @@ static inline void claim_copy_add(_Atomic uint64_t *word)
 
 /* The process has ended, and its descriptors are closed. In doubt false. */
 bool claim_has_ended(int32_t pid);
+/* The owner, or one that it has forked, lives, and is not this process. */
+bool claim_others_live(const struct claims *c);
 /* Before a fork(): an entry for the child, or NULL: claim_lost() then. */
 struct claim_holder *claim_hold(struct claims *c);
 /* What was made until seq is held for ever. */

@@ -199,6 +199,8 @@ static void work(int fd, uint32_t events, void *arg)
 		tcp_sock_each(unlisten_one, NULL);
 		udp_each(leave_datagrams, NULL);
 		finish();
+	} else {
+		(void)listener_last_look();
 	}
 	atomic_store(&served, calls);
 	libc_raw(SYS_futex, (long)(uintptr_t)&served, FUTEX_WAKE_PRIVATE, INT32_MAX, 0, 0, 0);

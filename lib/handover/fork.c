@@ -59,6 +59,19 @@ static bool copied_since(struct claims *c, uint32_t born)
 	return held;
 }
 
+bool claim_others_live(const struct claims *c)
+{
+	pid_t self = getpid();
+	bool any = c->owner != self && !claim_has_ended(c->owner);
+
+	for (unsigned i = 0; i < CLAIM_HOLDERS && !any; i++) {
+		int32_t pid = atomic_load(&c->holders[i].pid);
+
+		any = pid == CLAIM_PENDING || (pid && pid != self && !claim_has_ended(pid));
+	}
+	return any;
+}
+
 struct claim_holder *claim_hold(struct claims *c)
 {
 	for (unsigned i = 0; i < CLAIM_HOLDERS; i++) {

@@ -50,17 +50,18 @@ void listener_last_begin(struct tcp_sock *s)
 	stacks_used();
 }
 
-/* False: it is over. */
+/* False: it is over. The kernel takes its clients no more: nobody listens, or the queue is full. */
 static bool goes_on(struct tcp_sock *s, uint64_t end_us)
 {
 	struct implant *im;
+	unsigned left = 0;
 
 	if (tcp_sock_first_client(s) &&
 	    !implant_open(atomic_load_explicit(&s->v.os_fd, memory_order_relaxed), &im)) {
-		(void)listener_give_queued(s, im);
+		left = listener_give_queued(s, im);
 		implant_close(im);
 	}
-	return tcp_sock_clients(s) && tcp_sock_now_us() < end_us;
+	return !left && tcp_sock_clients(s) && tcp_sock_now_us() < end_us;
 }
 
 /* The first one from at on that is over, taken out of the list. NULL: none is. */

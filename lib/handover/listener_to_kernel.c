@@ -322,22 +322,37 @@ void tcp_sock_listener_share(struct tcp_sock *s, struct vma_stats_why why)
 		give_all(s, TAKER_NONE);
 }
 
+/* They have, or had. */
 static bool others_have(const struct tcp_sock *s)
 {
 	return s->unconn.inherited || tcp_sock_has_copies(s);
+}
+
+/* A process that has s lives, as far as is known. */
+static bool others_live(const struct tcp_sock *s)
+{
+	const struct inherited_listener *l;
+	const struct claims *c = NULL;
+
+	lock_take(&listeners_lock);
+	l = *listener_find(s);
+	if (l)
+		c = l->shared.claims ? l->shared.claims : l->ref.claims;
+	lock_drop(&listeners_lock);
+	return (c && claim_others_live(c)) || tcp_sock_has_copies(s);
 }
 
 void tcp_sock_listener_last_share(struct tcp_sock *s)
 {
 	struct implant *im;
 
-	(void)stop_listening(s, STATS_WHY(FORK));
+	(void)stop_listening(s, others_have(s) ? STATS_WHY(FORK) : STATS_WHY(NONE));
 	im = tcp_sock_clients(s) ? open_in_turn(s) : NULL;
 	if (!im)
 		return;
 	(void)listener_give_queued(s, im);
 	implant_close(im);
-	if (others_have(s))
+	if (others_live(s))
 		listener_last_begin(s);
 }
 

@@ -32,6 +32,7 @@ TABLE_CHECK(struct neigh_rec, mac);
 
 static struct net_table neighs = TABLE_INIT(struct neigh_rec, mac, sizeof(struct in6_addr));
 static _Atomic int confirm_fd = -1;
+static struct lock confirm_lock; /* each reads the answer to its own request */
 /* High half: whose (hash), low half: when (ms). Written by any thread, by compare and exchange. */
 static _Atomic uint64_t confirmed[2][CONFIRM_SLOTS];
 
@@ -64,6 +65,7 @@ void neigh_stop(void)
 void neigh_forked(void)
 {
 	neigh_stop();
+	atomic_store(&confirm_lock.owner, 0);
 	net_table_forked(&neighs);
 }
 
@@ -286,12 +288,14 @@ static struct neigh_answer request(int ifindex, const struct in6_addr *addr, uin
 
 	memcpy(req.addr, v4 ? &addr->s6_addr[12] : addr->s6_addr, v4 ? 4 : 16);
 	req.h.nlmsg_len = (uint32_t)(offsetof(typeof(req), addr) + (v4 ? 4 : 16));
+	lock_take(&confirm_lock);
 	if (raw.sendto(fd, &req, req.h.nlmsg_len, MSG_DONTWAIT, (struct sockaddr *)&kernel,
 		       sizeof(kernel)) < 0)
 		log_debug("net: sendto(netlink, neighbour) failed: %s", strerror(errno));
 	/* No acknowledgement was asked for; an error, or an entry, is there at once. */
 	while ((n = raw.recv(fd, answer, sizeof(answer), MSG_DONTWAIT)) > 0)
 		answer_read(answer, n, &a);
+	lock_drop(&confirm_lock);
 	errno = saved;
 	return a;
 }

@@ -161,8 +161,8 @@ void port_close(struct ring_port *p);
 /*
  * The flow's packets go to the ring; where other rings have it already, to each of them those of
  * some of the remote sides. What has only one (TCP) and a group's flow cannot be shared so. 0,
- * -EALREADY: the ring has it; -EEXIST: for those, another one; -ENOSPC: the table is full, or too
- * many rings have it.
+ * -EALREADY: the ring has it; -EEXIST: for those, another one; -EUSERS: too many rings
+ * have it; -ENOSPC: the table is full.
  */
 int port_flow_add(struct ring_port *p, unsigned ring, const struct vma_flow_key *key,
 		  const struct vma_flow_info *info);

@@ -537,7 +537,7 @@ int look_timer_start(struct look_timer *t)
 	if (!err && atomic_compare_exchange_strong(&t->fd, &none, fd))
 		return 0;
 	if (!err)
-		worker_fd_del(fd, NULL);
+		worker_fd_del(fd, t);
 	own_fd_close(fd);
 	return err;
 }

@@ -684,6 +684,39 @@ static void test_a_cookie_of_another_stack(void **state)
 	}
 }
 
+/* Its port is another one's at once; with nobody else there what comes is dropped. */
+static void test_a_stopped_listener_stands_in_nobodys_way(void **state)
+{
+	struct tcp_listener *old;
+
+	(void)state;
+	for (unsigned reuseport = 0; reuseport < 2; reuseport++) {
+		struct tcp_listen_spec spec = {.local = tuple_of(0).local,
+					       .family = AF_INET,
+					       .port = LPORT,
+					       .backlog = 8,
+					       .reuseport = reuseport != 0};
+
+		setup();
+		start();
+		assert_int_equal(tcp_listen(t.ts, &spec, &t.o, &t.luser, &old), 0);
+		t.l = old;
+		syn_from(1);
+		sent_is(TCPHDR_SYN | TCPHDR_ACK, 0, 1);
+		tcp_listen_stop(old);
+		syn_from(2);
+		silent();
+		assert_int_equal(tcp_listen(t.ts, &spec, &t.o, &t.luser, &t.l), 0);
+		for (uint16_t port = 10; port < 15; port++) {
+			syn_from(port);
+			sent_is(TCPHDR_SYN | TCPHDR_ACK, 0, 1);
+		}
+		assert_int_equal(tcp_listen_requests(t.l), 5);
+		assert_int_equal(tcp_listen_requests(old), 1);
+		end();
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -712,6 +745,7 @@ int main(void)
 		cmocka_unit_test(test_the_end_of_what_has_begun_is_told),
 		cmocka_unit_test(test_what_has_begun_untold_can_be_told_later),
 		cmocka_unit_test(test_a_cookie_of_another_stack),
+		cmocka_unit_test(test_a_stopped_listener_stands_in_nobodys_way),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

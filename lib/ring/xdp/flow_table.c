@@ -175,7 +175,7 @@ static int flow_share(struct ring_port *p, unsigned ring, const struct vma_flow_
 	if (p->flow_busy && !(was.flags & flags & VMA_FLOW_JOINT))
 		return -EEXIST;
 	if (was.num_rings == VMA_FLOW_RINGS_MAX)
-		return -ENOSPC;
+		return -EUSERS;
 	is = was;
 	is.ring[is.num_rings++] = (uint8_t)ring;
 	/*

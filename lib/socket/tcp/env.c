@@ -86,6 +86,9 @@ void tcp_sock_conn_over(struct tcp_sock *s)
 	tcp_sock_accepted_over(s);
 	s->in_engine = false;
 	atomic_store_explicit(&s->level, 0, memory_order_relaxed);
+	/* The next connection of that name has begun: the rule is that one's. */
+	if (s->by_shared && st->tcp && tcp_tuple_used(st->tcp->ts, &s->tuple))
+		s->has_own_rule = false;
 	drop_own_rule(s, st);
 	if (s->on_block)
 		tcp_sock_block_put(s, st);

@@ -295,7 +295,7 @@ static int attach_stack(const struct attaching *a, struct stack *st,
 		att->is_joint = a->s->unconn.is_joint;
 		att->spread = stacks_several() && a->spec->reuseport && st->ring->caps.spread;
 		err = set_rules(att, a->fd, keys, num);
-		att->has_no_room = err == -ENOSPC && att->is_joint;
+		att->has_no_room = att->is_joint && (err == -ENOSPC || err == -EUSERS);
 	}
 	lock_drop(&st->lock);
 	return !att && num ? -ENODEV : err;
@@ -348,6 +348,14 @@ static int attach_parts(const struct attaching *a, const struct vma_flow_key *ke
 	return err;
 }
 
+/* find_room() does, each second; once is said. */
+static bool is_asked_again(const struct tcp_sock *s, int err)
+{
+	static _Atomic bool told;
+
+	return s->unconn.is_joint && err == -ENOSPC && atomic_exchange(&told, true);
+}
+
 /*
  * Attaches to one interface, or follows its addresses. s->lock is held. True: packets come from
  * there; else *why may say why not.
@@ -381,12 +389,14 @@ static bool attach_one(struct tcp_sock *s, int fd, int ifindex, const struct tcp
 	 * As of a prefork server's workers over a card: one has the packets of all clients. Or
 	 * there are more of them than can share a rule.
 	 */
-	if (err == -EEXIST || (err == -ENOSPC && s->unconn.is_joint)) {
+	if (err == -EEXIST || err == -EUSERS) {
 		*why = STATS_WHY(SHARED_PORT);
 	} else if (err) {
-		log_warn("fd %d, TCP port %u on interface %d: the steering rule cannot be set "
-			 "(%s): its connections go through the kernel",
-			 fd, spec->port, ifindex, strerror(-err));
+		if (!is_asked_again(s, err))
+			log_warn("fd %d, TCP port %u on interface %d: the steering rule cannot be "
+				 "set "
+				 "(%s): its connections go through the kernel",
+				 fd, spec->port, ifindex, strerror(-err));
 		*why = (struct vma_stats_why){VMA_WHY_STEERING, -err};
 	}
 	return !err;
@@ -860,10 +870,49 @@ static void att_leave(struct tcp_sock_att *att)
 	att_free(att);
 }
 
+/* Those of s whose stack is there name own from now on, and are taken from s: a list. */
+static struct tcp_sock_att *take_atts(struct tcp_sock *s, struct tcp_sock *own)
+{
+	struct tcp_sock_att **at = &s->unconn.atts, *list = NULL, *att;
+
+	while ((att = *at)) {
+		lock_take(&att->st->lock);
+		if (!att->l || !atomic_load_explicit(&att->st->open, memory_order_relaxed)) {
+			at = &att->next;
+			lock_drop(&att->st->lock);
+			continue;
+		}
+		att->s = own;
+		att->kernel_has = false;
+		stack_due_del(att->st, &att->due);
+		lock_drop(&att->st->lock);
+		*at = att->next;
+		att->next = list;
+		list = att;
+	}
+	return list;
+}
+
+/* own has them. Who takes a stack away may have looked at own before. */
+static void put_atts(struct tcp_sock *own, struct tcp_sock_att *list)
+{
+	int cancel = tcp_sock_lock(own);
+
+	own->unconn.atts = list;
+	for (struct tcp_sock_att *att = list; att; att = att->next) {
+		lock_take(&att->st->lock);
+		if (att->l && !atomic_load_explicit(&att->st->open, memory_order_relaxed))
+			att_gone(att);
+		lock_drop(&att->st->lock);
+	}
+	tcp_sock_unlock(own, cancel);
+}
+
 struct tcp_sock *tcp_sock_listener_split(struct tcp_sock *s)
 {
 	int fd = OWN_FD(libc.socket(s->domain, SOCK_STREAM | SOCK_CLOEXEC, 0)), cancel;
 	struct tcp_sock *own = fd < 0 ? NULL : tcp_sock_new(fd, s->domain);
+	struct tcp_sock_att *list;
 
 	if (!own) {
 		if (fd >= 0)
@@ -876,16 +925,11 @@ struct tcp_sock *tcp_sock_listener_split(struct tcp_sock *s)
 	own->tells = 0;
 	own->unconn.attached = own->unconn.no_offload = own->unconn.elsewhere = true;
 	own->unconn.is_joint = s->unconn.is_joint;
-	for (struct tcp_sock_att *att = s->unconn.atts; att; att = att->next) {
-		lock_take(&att->st->lock);
-		att->s = own;
-		lock_drop(&att->st->lock);
-	}
-	own->unconn.atts = s->unconn.atts;
-	s->unconn.atts = NULL;
 	atomic_store_explicit(&own->mode, TCP_SOCK_LISTEN, memory_order_release);
 	atomic_store_explicit(&own->in_use, true, memory_order_release);
+	list = take_atts(s, own);
 	tcp_sock_unlock(s, cancel);
+	put_atts(own, list);
 	return own;
 }
 

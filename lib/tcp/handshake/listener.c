@@ -38,7 +38,7 @@ static int score(const struct tcp_listener *l, const struct tcp_tuple *tuple)
 /* SO_REUSEPORT's groups are of one family, address and device (inet_reuseport_add_sock()). */
 static bool same_group(const struct tcp_listener *a, const struct tcp_listener *b)
 {
-	return b->spec.reuseport && a->spec.port == b->spec.port &&
+	return b->spec.reuseport && !b->stopped && a->spec.port == b->spec.port &&
 	       a->spec.family == b->spec.family && a->spec.mapped == b->spec.mapped &&
 	       a->spec.v6only == b->spec.v6only && a->spec.on_device == b->spec.on_device &&
 	       !memcmp(&a->spec.local, &b->spec.local, sizeof(a->spec.local));
@@ -70,7 +70,8 @@ static struct tcp_listener *best_bound(struct tcp_stack *ts, const struct tcp_tu
 	int high = 0;
 
 	for (struct tcp_listener *l = *bucket_of(ts, tuple->lport); l; l = l->next) {
-		if (!fits(l, tuple) || is_any(&l->spec.local) != any || score(l, tuple) <= high)
+		if (l->stopped || !fits(l, tuple) || is_any(&l->spec.local) != any ||
+		    score(l, tuple) <= high)
 			continue;
 		if (l->spec.reuseport)
 			return member(ts, l, tuple);
@@ -80,17 +81,29 @@ static struct tcp_listener *best_bound(struct tcp_stack *ts, const struct tcp_tu
 	return best;
 }
 
+/* Answers to its cookies may still come; what else comes is not answered. */
+static struct tcp_listener *stopped(struct tcp_stack *ts, const struct tcp_tuple *tuple)
+{
+	struct tcp_listener *l = *bucket_of(ts, tuple->lport);
+
+	while (l && !(l->stopped && fits(l, tuple)))
+		l = l->next;
+	return l;
+}
+
 struct tcp_listener *tcp_listener_find(struct tcp_stack *ts, const struct tcp_tuple *tuple)
 {
 	struct tcp_listener *l = best_bound(ts, tuple, false);
 
-	return l ? l : best_bound(ts, tuple, true);
+	if (!l)
+		l = best_bound(ts, tuple, true);
+	return l ? l : stopped(ts, tuple);
 }
 
 static bool taken(struct tcp_stack *ts, const struct tcp_listen_spec *spec)
 {
 	for (struct tcp_listener *l = *bucket_of(ts, spec->port); l; l = l->next)
-		if (l->spec.port == spec->port && l->spec.family == spec->family &&
+		if (!l->stopped && l->spec.port == spec->port && l->spec.family == spec->family &&
 		    !memcmp(&l->spec.local, &spec->local, sizeof(spec->local)) &&
 		    !(l->spec.reuseport && spec->reuseport))
 			return true;
