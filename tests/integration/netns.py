@@ -175,7 +175,9 @@ def flow_table(pid):
     """The entries of the steering program's table, which the process has open. None: it has none."""
     for text in fdinfo(pid):
         if "map_type:\t1\n" in text and "max_entries:\t65536\n" in text:
-            return bpftool("map", "dump", "id", re.search(r"map_id:\t(\d+)", text)[1])
+            entries = bpftool("map", "dump", "id", re.search(r"map_id:\t(\d+)", text)[1])
+            # One that goes while bpftool looks has an error instead of a value.
+            return entries and [e for e in entries if "formatted" in e]
     return None
 
 
