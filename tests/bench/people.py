@@ -19,7 +19,7 @@ import typing
 import machine
 import netns
 from programs import (BOTH, KERNEL, SERVER, SIDES, Dns, H2load, Haproxy, Iperf, Mariadb, Memcached, Nginx, Pgbench, Pingpong,
-                      Redis)
+                      Prefork, Redis)
 
 ROUNDS = 5
 PATIENCE = 30.0  # seconds for a client of one
@@ -59,6 +59,7 @@ ROWS = {
     "busy_memcached": Row(lambda binaries: {"": [Memcached(binaries)]}),
     "busy_nginx_1k": one(lambda: Nginx("1k")),
     "busy_nginx_close": one(lambda: Nginx("1k", "-H", "Connection: close")),
+    "prefork_connections": Row(lambda binaries: {"": [Prefork(binaries)]}),
     "busy_nginx_100k": one(lambda: Nginx("100k")),
     "busy_haproxy": one(Haproxy),
     "busy_pgbench_8": one(lambda: Pgbench(8)),

@@ -156,6 +156,28 @@ class Redis(Work):
         return Seen(columns[0], self.requests, columns[5] * 1e3)
 
 
+class Prefork(Work):
+    """Two forked workers accept at one listener, and serve one connection after the other; four processes ask."""
+
+    unit = "connections/s"
+
+    def __init__(self, binaries):
+        self.program = binaries / "tcp_conns"
+
+    def serve(self, net, side):
+        net.a.popen([self.program, "server", net.a.ip4, PORT, 2], side.server, QUIET)
+        wait_serving(net, PORT, side.server)
+
+    def ask(self, net, side):
+        return net.b.popen([self.program, "client", net.a.ip4, PORT, SECONDS, 4], side.client, QUIET)
+
+    def read(self, text, side):
+        rates = [float(rate) for rate in re.findall(r"^rate (\d+)$", text, re.M)]
+        if len(rates) != 4:
+            raise AssertionError(f"{len(rates)} of 4 clients have ended well:\n{text}")
+        return Seen(sum(rates), sum(rates) * SECONDS)
+
+
 class Memcached(Work):
     """Two threads on either side."""
 

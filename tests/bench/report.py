@@ -39,7 +39,7 @@ def never_slower(least):
             ("cpu_vs_kernel_server", ">=", 1.0))
 
 
-CLEARLY_FASTER = ("busy_redis_50", "busy_memcached", "busy_dns")
+CLEARLY_FASTER = ("busy_redis_50", "busy_memcached", "busy_dns", "prefork_connections")
 TAIL = (("p99_vs_kernel", ">=", 1.0), ("p99_vs_kernel_server", ">=", 1.0))
 
 WHAT = {
@@ -77,8 +77,9 @@ WHAT = {
     "busy_redis_500": "redis GET, 500 clients",
     "busy_redis_p16": "redis GET, 50 clients, pipeline of 16",
     "busy_memcached": "memcached GET of 100 B, 2 threads and 50 connections",
-    "busy_nginx_1k": "nginx, 1 KiB, wrk with 50 connections",
+    "busy_nginx_1k": "nginx with 2 workers, 1 KiB, wrk with 50 connections",
     "busy_nginx_close": "the same, a connection for each request",
+    "prefork_connections": "connect, one request, close; 2 forked workers, 4 clients",
     "busy_nginx_100k": "nginx, 100 KiB",
     "busy_haproxy": "haproxy in front of nginx, 1 KiB",
     "busy_pgbench_8": "PostgreSQL, `pgbench -S`, 8 clients",
