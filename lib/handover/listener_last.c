@@ -64,7 +64,7 @@ static bool goes_on(struct tcp_sock *s, uint64_t end_us)
 	return !left && tcp_sock_clients(s) && tcp_sock_now_us() < end_us;
 }
 
-/* The first one from at on that is over, taken out of the list. NULL: none is. */
+/* The first one that is over, taken out of the list. NULL: none is. */
 static struct last *take_over(void)
 {
 	struct last **at = &lasts, *l;

@@ -226,13 +226,21 @@ void listener_keep(struct tcp_sock *s, const int *fds, unsigned n)
 		vfd_notify(&s->v, EPOLLIN);
 }
 
-unsigned listener_give_queued(struct tcp_sock *s, struct implant *im)
+/* What waits at s enters the kernel's queue; what cannot is in fds then. How many those are. */
+static unsigned take_queued(struct tcp_sock *s, struct implant *im, int fds[GIVEN_MAX])
 {
-	int fds[GIVEN_MAX];
 	unsigned n = 0;
 
 	while (n < GIVEN_MAX && listener_take_first(s, im, fds, &n) != -EAGAIN)
 		;
+	return n;
+}
+
+unsigned listener_give_queued(struct tcp_sock *s, struct implant *im)
+{
+	int fds[GIVEN_MAX];
+	unsigned n = take_queued(s, im, fds);
+
 	listener_keep(s, fds, n);
 	return n;
 }
@@ -241,10 +249,8 @@ unsigned listener_give_queued(struct tcp_sock *s, struct implant *im)
 static unsigned give_to(struct tcp_sock *s, struct implant *im, int taker)
 {
 	int fds[GIVEN_MAX], err;
-	unsigned n = 0;
+	unsigned n = take_queued(s, im, fds);
 
-	while (n < GIVEN_MAX && listener_take_first(s, im, fds, &n) != -EAGAIN)
-		;
 	err = n ? send_fds(fds, n, taker) : 0;
 	if (err)
 		log_warn("%u connections that waited for accept() are lost: the process that "

@@ -8,9 +8,9 @@
  *
  * Every call of the program: libc.h, lock.h, signals.h; clock.h where it waits. Rare: log.h and
  * log_syslog.h, backtrace.h, worker.h (the
- * internal thread), own_fd.h, atfork.h, process_mark.h, caps.h, text_file.h,
- * last_thread.h (ends the process with its last thread). lock_check.h is in debug builds only;
- * tsan.h tells ThreadSanitizer what it cannot see.
+ * internal thread), own_fd.h, atfork.h, process_mark.h, caps.h, text_file.h, last_thread.h (ends
+ * the process with its last thread). lock_check.h is in debug builds only; tsan.h tells
+ * ThreadSanitizer what it cannot see.
  */
 #ifndef RUNTIME_RUNTIME_H
 #define RUNTIME_RUNTIME_H

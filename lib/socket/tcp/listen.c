@@ -394,8 +394,7 @@ static bool attach_one(struct tcp_sock *s, int fd, int ifindex, const struct tcp
 	} else if (err) {
 		if (!is_asked_again(s, err))
 			log_warn("fd %d, TCP port %u on interface %d: the steering rule cannot be "
-				 "set "
-				 "(%s): its connections go through the kernel",
+				 "set (%s): its connections go through the kernel",
 				 fd, spec->port, ifindex, strerror(-err));
 		*why = (struct vma_stats_why){VMA_WHY_STEERING, -err};
 	}
