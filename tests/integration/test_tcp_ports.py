@@ -117,6 +117,31 @@ def test_ports_of_time_waits_come_again(net, ours, reuse):
             wait_for(lambda: connects() == 0, 5, "a port that comes again")
 
 
+ONE = f'''
+import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (200, 200))
+def one():
+    s = socket.socket(); r = s.connect_ex((PEER, {PORT})); s.close(); return errno.errorcode.get(r, r)
+'''
+
+
+def test_time_waits_of_another_process_are_passed_by(net):
+    """
+    It may hold few of their ports, and the kernel calls the rest free. As long as there is one that nobody has in TIME_WAIT it
+    is found, and then the error is the kernel's.
+    """
+    net.a.run(["sysctl", "-qw", "net.ipv4.ip_local_port_range=40000 40127"])
+    with programs(net, True) as (first, _, peer), App(net.a, True) as second:
+        told = []
+        for app, times in ((first, 100), (second, 30)):
+            app.do(HELPERS + ONE)
+            for _ in range(times):
+                told.append(app.do("one()"))
+                if not told[-1]:
+                    peer.accept()[0].close()
+        print(f"128 ports; a program connects 100 times, then another one 30 times: {told.count(0)} connections, then {told[128:]}")
+        assert told == [0] * 128 + ["EADDRNOTAVAIL"] * 2
+
+
 def test_a_port_serves_two_peers(net):
     """A TIME_WAIT's port is the kernel's to give to nobody, but this process connects from it to another peer."""
     net.a.run(["sysctl", "-qw", "net.ipv4.ip_local_port_range=40000 40003"])

@@ -15,6 +15,8 @@
 #include "socket/tcp/internal.h"
 #include "socket/tcp/option/rows.h"
 
+#define GROWING_STEPS 12
+
 struct stack *tcp_sock_conn_lock(struct tcp_sock *s)
 {
 	struct stack *st = atomic_load_explicit(&s->st, memory_order_acquire);
@@ -258,7 +260,9 @@ static int open_conn(struct tcp_sock *s, int fd, struct stack *st, struct tcp_so
 		err = st->ring->ops->flow_add(st->ring, &key, &info);
 		if (err) {
 			tcp_abort(s->c, now);
-			return err;
+			/* Another process has it in TIME_WAIT, with a port that the kernel calls
+			 * free. */
+			return err == -EEXIST ? -EADDRNOTAVAIL : err;
 		}
 		s->has_own_rule = true;
 	}
@@ -363,7 +367,22 @@ static int start_on(struct tcp_sock *s, int fd, const struct target *t, struct t
 	return err;
 }
 
-#define START_TRIES 4
+/*
+ * As start_on(), where a port was chosen that another stack has in TIME_WAIT: with other ones,
+ * until all have been tried. The steps grow first: such ports come in long rows.
+ */
+static int start_elsewhere(struct tcp_sock *s, int fd, const struct target *t,
+			   struct tcp_sock_opening *o)
+{
+	int err = -EADDRNOTAVAIL;
+
+	for (unsigned n = 0; err == -EADDRNOTAVAIL && s->stale && n < tcp_sock_ports_num(); n++) {
+		tcp_sock_ports_skip(&s->tuple, n < GROWING_STEPS ? 1u << n : 0);
+		tcp_sock_shadow_renew(s, fd);
+		err = start_on(s, fd, t, o);
+	}
+	return err;
+}
 
 /*
  * Begins the connection in user space; s->lock is held. 0, 1: the kernel is to do it, or negative
@@ -382,10 +401,8 @@ static int start(struct tcp_sock *s, int fd, const struct sockaddr *addr, sockle
 	/* Before the kernel socket is bound to the address, which sets it. */
 	s->v6only = s->domain == AF_INET6 && opt_get_int(fd, IPPROTO_IPV6, IPV6_V6ONLY, 0);
 	err = start_on(s, fd, &t, o);
-	for (int i = 1; err == -EADDRNOTAVAIL && s->stale && !t.sport && i < START_TRIES; i++) {
-		tcp_sock_shadow_renew(s, fd);
-		err = start_on(s, fd, &t, o);
-	}
+	if (err == -EADDRNOTAVAIL && !t.sport)
+		err = start_elsewhere(s, fd, &t, o);
 	stack_put(t.st);
 	if (err == -ENOSPC || err == -ENOMEM) {
 		log_debug("fd %d: connect() is left to the kernel: %s", fd, strerror(-err));
