@@ -239,7 +239,6 @@ int vfd_install(int fd, struct vfd *v);
  */
 struct vfd_dup {
 	struct vfd *v;
-	sigset_t mask;
 	int cancel;
 };
 /* False and EBADF: oldfd is being closed, and vfd_dup_end() is not to be called. */
@@ -262,6 +261,8 @@ int vfd_close(int fd);
  * result.
  */
 int vfd_release(int fd);
+/* The same of a kernel socket whose close() neither lingers nor tells a peer. */
+int vfd_release_idle(int fd);
 /* The same where a thread that is still in a call on fd may be served by the kernel as before. */
 int vfd_release_plain(int fd);
 /*

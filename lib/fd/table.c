@@ -23,27 +23,24 @@ void (*_Atomic vfd_watch_os)(struct vfd *v);
 void (*_Atomic vfd_set_waits)(struct vfd *set);
 
 /*
- * Guards every store to the table, nfds, and the high-water mark. Signals are blocked while it is
- * held: a handler may close() or dup(). Not a struct lock, because it must hold even under
- * VMA_THREAD_MODE=0 (the worker closes too).
+ * Guards every store to the table, nfds, and the high-water mark. No handler runs while it is held:
+ * it may close() or dup(). Not a struct lock, because it must hold even under VMA_THREAD_MODE=0
+ * (the worker closes too).
  */
 static pthread_mutex_t vfd_table_lock = PTHREAD_MUTEX_INITIALIZER;
 /* Highest used number + 1. Written under the lock, read by anyone. */
 static _Atomic int table_limit;
 
-static void table_lock(sigset_t *old)
+static void table_lock(void)
 {
-	sigset_t all;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_BLOCK, &all, old);
+	lock_enter();
 	pthread_mutex_lock(&vfd_table_lock);
 }
 
-static void table_unlock(const sigset_t *old)
+static void table_unlock(void)
 {
 	pthread_mutex_unlock(&vfd_table_lock);
-	pthread_sigmask(SIG_SETMASK, old, NULL);
+	lock_leave();
 }
 
 static struct vfd *slot(int fd)
@@ -183,28 +180,26 @@ static int gone(struct vfd *v, enum left left, int fd)
 
 int vfd_install(int fd, struct vfd *v)
 {
-	sigset_t old;
-
 	if ((unsigned)fd >= VFD_MAX)
 		return -EMFILE;
 	vfd_forget(fd); /* closed behind our back: stdio, a bare system call */
-	table_lock(&old);
+	table_lock();
 	v->nfds = 0;
 	v->parked = false;
 	atomic_store_explicit(&v->os_fd, fd, memory_order_relaxed);
 	slot_fill(fd, v);
-	table_unlock(&old);
+	table_unlock();
 	return 0;
 }
 
 bool vfd_dup_begin(struct vfd_dup *d, int oldfd)
 {
 	d->cancel = lock_quiet_begin();
-	table_lock(&d->mask);
+	table_lock();
 	d->v = (unsigned)oldfd < VFD_MAX ? slot(oldfd) : NULL;
 	if (!vfd_is_closing(d->v))
 		return true;
-	table_unlock(&d->mask);
+	table_unlock();
 	lock_quiet_end(d->cancel);
 	errno = EBADF;
 	return false;
@@ -215,7 +210,7 @@ bool vfd_dup_onto(struct vfd_dup *d, int oldfd, int newfd)
 	while (vfd_dup_begin(d, oldfd)) {
 		if (vfd_get(newfd) != &vfd_closing)
 			return true;
-		table_unlock(&d->mask);
+		table_unlock();
 		lock_quiet_end(d->cancel);
 		clock_sleep_ns(CLOSING_LOOK_NS);
 	}
@@ -245,7 +240,7 @@ void vfd_dup_end(struct vfd_dup *d, int newfd)
 	enum left left = (unsigned)newfd < VFD_MAX ? rename_to(newfd, d->v) : LEFT_NOTHING;
 	int err = errno;
 
-	table_unlock(&d->mask);
+	table_unlock();
 	gone(before, left, -1);
 	lock_quiet_end(d->cancel);
 	wait_after_close();
@@ -256,7 +251,6 @@ int vfd_close(int fd)
 {
 	enum left left = LEFT_NOTHING;
 	struct vfd *v;
-	sigset_t old;
 	int ret, cancel;
 
 	v = vfd_get(fd);
@@ -272,13 +266,13 @@ int vfd_close(int fd)
 	if (__builtin_expect(atomic_load_explicit(&v->calls, memory_order_relaxed), 0))
 		vfd_park(fd);
 	cancel = lock_quiet_begin();
-	table_lock(&old);
+	table_lock();
 	v = slot(fd);
 	if (v && !vfd_is_closing(v)) {
 		atomic_store_explicit(&vfd_table[fd], &vfd_closing, memory_order_release);
 		left = unname(v, fd);
 	}
-	table_unlock(&old);
+	table_unlock();
 	if (vfd_is_closing(v)) {
 		errno = EBADF;
 		ret = -1;
@@ -301,10 +295,9 @@ static void unpark(struct vfd *v)
 {
 	int fd, cancel = lock_quiet_begin();
 	enum left left = LEFT_NOTHING;
-	sigset_t old;
 	bool parked;
 
-	table_lock(&old);
+	table_lock();
 	fd = atomic_load_explicit(&v->os_fd, memory_order_relaxed);
 	/* Several may have seen that they are; and others may have come with a new life of v. */
 	parked = v->parked && !v->calls && slot(fd) == v;
@@ -313,7 +306,7 @@ static void unpark(struct vfd *v)
 		atomic_store_explicit(&vfd_table[fd], &vfd_closing, memory_order_release);
 		left = unname(v, fd);
 	}
-	table_unlock(&old);
+	table_unlock();
 	if (parked)
 		gone(v, left, fd);
 	lock_quiet_end(cancel);
@@ -322,17 +315,16 @@ static void unpark(struct vfd *v)
 /* v, which fd names, has the number `own`, too. False: not needed any more. */
 static bool park(struct vfd *v, int fd, int own)
 {
-	sigset_t old;
 	bool needed;
 
-	table_lock(&old);
+	table_lock();
 	needed = is_to_park(v, fd);
 	if (needed) {
 		slot_fill(own, v);
 		atomic_store_explicit(&v->os_fd, own, memory_order_release);
 		v->parked = true;
 	}
-	table_unlock(&old);
+	table_unlock();
 	return needed;
 }
 
@@ -340,18 +332,17 @@ static bool park(struct vfd *v, int fd, int own)
 static void renumber(struct vfd *v, int fd)
 {
 	int other = -1, cancel;
-	sigset_t old;
 
 	/* Most have one: nothing is looked for, which would be the whole table. */
 	if (v->nfds < 2)
 		return;
 	cancel = lock_quiet_begin();
-	table_lock(&old);
+	table_lock();
 	if (slot(fd) == v && atomic_load_explicit(&v->os_fd, memory_order_relaxed) == fd)
 		other = slot_find_other(v, fd);
 	if (other >= 0)
 		atomic_store_explicit(&v->os_fd, other, memory_order_release);
-	table_unlock(&old);
+	table_unlock();
 	if (other >= 0)
 		wait_for_users(v);
 	lock_quiet_end(cancel);
@@ -522,18 +513,17 @@ void vfd_forget(int fd)
 {
 	enum left left;
 	struct vfd *v;
-	sigset_t old;
 	int cancel;
 
 	if (!vfd_get(fd))
 		return;
 	cancel = lock_quiet_begin();
-	table_lock(&old);
+	table_lock();
 	v = slot(fd);
 	if (v)
 		slot_clear(fd);
 	left = unname(v, fd);
-	table_unlock(&old);
+	table_unlock();
 	gone(v, left, -1);
 	lock_quiet_end(cancel);
 	wait_after_close();
@@ -541,16 +531,15 @@ void vfd_forget(int fd)
 
 bool vfd_exchange(int fd, const struct vfd *from, struct vfd *to)
 {
-	sigset_t old;
 	bool same;
 
-	table_lock(&old);
+	table_lock();
 	same = slot(fd) == from;
 	if (same && to)
 		atomic_store_explicit(&vfd_table[fd], to, memory_order_release);
 	else if (same)
 		slot_clear(fd);
-	table_unlock(&old);
+	table_unlock();
 	return same;
 }
 
@@ -574,25 +563,29 @@ int vfd_release_plain(int fd)
 	return close_number(fd);
 }
 
-int vfd_release(int fd)
+int vfd_release_idle(int fd)
 {
 	bool own = own_fd_is(fd);
-	sigset_t old;
 	int ret = 0;
 
-	vfd_vacate(fd);
 	/*
 	 * In one step, or dup() would find nothing and copy what the number is vacated by. One of
 	 * ours nobody can copy, and it could not be vacated if it stands above the limit: its close
 	 * may linger (SO_LINGER), for which nobody else is to wait.
 	 */
-	table_lock(&old);
+	table_lock();
 	if ((unsigned)fd < VFD_MAX && slot(fd) == &vfd_closing)
 		slot_clear(fd);
 	if (!own)
 		ret = raw.close(fd);
-	table_unlock(&old);
+	table_unlock();
 	return own ? own_fd_close(fd) : ret;
+}
+
+int vfd_release(int fd)
+{
+	vfd_vacate(fd);
+	return vfd_release_idle(fd);
 }
 
 /* Runs one of iomux's hooks if anybody watches v. */
@@ -615,7 +608,6 @@ bool vfd_disown(struct vfd *v)
 	void (*leave)(struct vfd *) = atomic_load_explicit(&vfd_watch_os, memory_order_acquire);
 	bool owned = false;
 	int parked = -1;
-	sigset_t old;
 
 	/*
 	 * While the numbers are still v's: who closes one takes v out of the sets first, and so
@@ -623,7 +615,7 @@ bool vfd_disown(struct vfd *v)
 	 */
 	tell_sets(v, leave);
 
-	table_lock(&old);
+	table_lock();
 	for (int fd = slot_find(v); fd >= 0; fd = slot_find(v)) {
 		v->nfds--;
 		slot_clear(fd);
@@ -633,7 +625,7 @@ bool vfd_disown(struct vfd *v)
 			parked = fd;
 	}
 	v->parked = false;
-	table_unlock(&old);
+	table_unlock();
 	if (parked >= 0) {
 		wait_for_users(v);
 		own_fd_close(parked);
@@ -647,9 +639,8 @@ bool vfd_disown(struct vfd *v)
 void vfd_replace_os(struct vfd *v, int newfd)
 {
 	int limit, flags, err = errno;
-	sigset_t old;
 
-	table_lock(&old);
+	table_lock();
 	limit = atomic_load_explicit(&table_limit, memory_order_relaxed);
 	for (int fd = 0; fd < limit; fd++) {
 		if (slot(fd) != v)
@@ -659,7 +650,7 @@ void vfd_replace_os(struct vfd *v, int newfd)
 		if (flags >= 0)
 			libc.dup3(newfd, fd, flags & FD_CLOEXEC ? O_CLOEXEC : 0);
 	}
-	table_unlock(&old);
+	table_unlock();
 	errno = err;
 }
 
@@ -676,9 +667,11 @@ static sigset_t fork_mask;
 
 void vfd_fork_prepare(void)
 {
-	sigset_t old;
+	sigset_t all, old;
 
-	table_lock(&old);
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, &old);
+	pthread_mutex_lock(&vfd_table_lock);
 	fork_mask = old; /* under the lock: one fork at a time */
 	for (int fd = 0; fd < vfd_limit(); fd++) {
 		struct vfd *v = slot(fd);
@@ -693,7 +686,8 @@ void vfd_fork_parent(void)
 {
 	sigset_t old = fork_mask;
 
-	table_unlock(&old);
+	pthread_mutex_unlock(&vfd_table_lock);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
 }
 
 /* What the child has under fd. */

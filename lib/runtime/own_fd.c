@@ -233,17 +233,25 @@ static unsigned first_number(const struct rlimit *l)
  */
 static bool limit_raise(const struct rlimit *l)
 {
-	rlim_t to = l->rlim_cur < l->rlim_max ? l->rlim_max : l->rlim_max + ROOM_ABOVE;
+	static bool refused; /* who has not got the capability does not get it back */
+	bool hard = l->rlim_cur == l->rlim_max;
+	rlim_t to = hard ? l->rlim_max + ROOM_ABOVE : l->rlim_max;
 	const struct rlimit raised = {to, to};
 
-	return !limit_kept && l->rlim_cur <= NUMBERS_FROM_MAX && limit_set(&raised);
+	if (limit_kept || l->rlim_cur > NUMBERS_FROM_MAX || (hard && refused))
+		return false;
+	if (limit_set(&raised))
+		return true;
+	refused |= hard;
+	return false;
 }
 
 /* Lock held. A copy of fd above the soft limit, or -1. */
 static int copy_above(int fd, const struct rlimit *l)
 {
 	bool raised = limit_raise(l);
-	int copy = copy_from(fd, first_number(l));
+	unsigned from = first_number(l);
+	int copy = raised || from < l->rlim_cur ? copy_from(fd, from) : -1;
 
 	if (raised)
 		limit_set(l);

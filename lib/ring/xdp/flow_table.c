@@ -190,11 +190,30 @@ static int flow_share(struct ring_port *p, unsigned ring, const struct vma_flow_
 	return err;
 }
 
+/* A flow that one ring has, and whose owner takes it away: with one call. */
+static int exact_del(struct ring_port *p, unsigned ring, const struct vma_flow_key *key)
+{
+	struct vma_flow_info was;
+	int err = bpf_map_lookup_and_delete_elem(p->fd[PORT_FLOWS], key, &was);
+
+	if (err)
+		return err;
+	if (was.num_rings == 1 && was.ring[0] == ring) {
+		port_count(p, key, &was, NULL);
+		return 0;
+	}
+	(void)flow_write(p, key, &was, BPF_NOEXIST);
+	return -ENOENT;
+}
+
 static int flow_del(struct ring_port *p, unsigned ring, const struct vma_flow_key *key)
 {
 	struct vma_flow_info was, is;
-	int err = bpf_map_lookup_elem(p->fd[PORT_FLOWS], key, &was), i;
+	int err, i;
 
+	if (key->proto == IPPROTO_TCP && key_is_exact(key))
+		return exact_del(p, ring, key);
+	err = bpf_map_lookup_elem(p->fd[PORT_FLOWS], key, &was);
 	if (err)
 		return err;
 	i = was.num_rings <= VMA_FLOW_RINGS_MAX ? ring_index(&was, ring) : -1;

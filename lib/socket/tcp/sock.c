@@ -498,9 +498,9 @@ static void close_conn(struct tcp_sock *s, int fd)
 		tcp_close(s->c, now);
 	/*
 	 * A client's port is the kernel socket's: it stays reserved while segments of ours carry
-	 * it.
+	 * it. An accepted one has its listener's (port/accepted.c).
 	 */
-	if (s->c && (s->has_own_rule || s->on_block) && fd >= 0)
+	if (s->c && !s->accepted && (s->has_own_rule || s->on_block) && fd >= 0)
 		s->port_fd = own_fd_copy(fd);
 	tcp_sock_unlock_stack(st, now);
 }
@@ -551,6 +551,20 @@ static int close_later(struct tcp_sock *s, int fd)
 	return 0;
 }
 
+/* The number's kernel socket was never connected: its close() waits for nothing. */
+static bool is_idle(const struct tcp_sock *s)
+{
+	return tcp_sock_mode(s) == TCP_SOCK_CONN &&
+	       atomic_load_explicit(&s->v.shadow, memory_order_relaxed) == VFD_SHADOW_NONE;
+}
+
+static int close_number(struct tcp_sock *s, int fd)
+{
+	if (params.deferred_close)
+		return close_later(s, fd);
+	return is_idle(s) ? vfd_release_idle(fd) : vfd_release(fd);
+}
+
 static int tcp_sock_close(struct vfd *v, int fd)
 {
 	struct tcp_sock *s = tcp_sock_of(v);
@@ -585,7 +599,7 @@ static int tcp_sock_close(struct vfd *v, int fd)
 	if (fd < 0)
 		ret = 0;
 	else
-		ret = params.deferred_close ? close_later(s, fd) : vfd_release(fd);
+		ret = close_number(s, fd);
 	err = errno;
 	tcp_sock_port_keep(&port);
 	linger_later(s);
