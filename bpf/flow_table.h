@@ -25,6 +25,7 @@ struct {
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, VMA_PORT_INDEX_MAX);
+	__uint(map_flags, BPF_F_MMAPABLE); /* the library writes it without system calls */
 	__type(key, __u32);
 	__type(value, struct vma_port);
 } ports SEC(".maps");

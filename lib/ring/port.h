@@ -61,6 +61,9 @@ enum port_descriptor {
 	PORT_DESCRIPTORS,
 };
 
+/* What is mapped counts as the process's memory: 64 KiB at a time. */
+#define PORT_WINDOW 4096u
+
 struct ring_port {
 	/* Filled by port_open(). */
 	int ifindex;
@@ -102,6 +105,8 @@ struct ring_port {
 	uint32_t prog_id; /* what was on the interface when we last looked: ours, or its dispatcher
 			   */
 	volatile uint64_t *local_mac; /* in the program's memory */
+	/* The map of that name, PORT_WINDOW entries each; NULL: not needed yet. */
+	struct vma_port *ports[VMA_PORT_INDEX_MAX / PORT_WINDOW];
 	int fd[PORT_DESCRIPTORS]; /* of a port that was joined our own, else the skeleton's */
 	bool own_flows;
 	/* Other processes have the port, too: nothing is taken off the interface. */
@@ -170,6 +175,8 @@ int port_flow_add(struct ring_port *p, unsigned ring, const struct vma_flow_key 
 void port_flows_drop(struct ring_port *p, unsigned ring);
 /* Makes right what a process that was killed has left half changed (flow_busy). */
 void port_flows_recount(struct ring_port *p);
+/* Gives back what the table needs of this process. */
+void port_flows_unmap(struct ring_port *p);
 /* 0 or -ENOENT. */
 int port_flow_del(struct ring_port *p, unsigned ring, const struct vma_flow_key *key);
 /*

@@ -5,10 +5,16 @@
 #include <netinet/in.h>
 #include <stdbool.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "ring/port.h"
 #include "ring/ring.h"
 #include "runtime/runtime.h"
+
+/* In the map that port_tell() writes, entries begin at multiples of 8 bytes. */
+_Static_assert(sizeof(struct vma_port) % 8 == 0, "struct vma_port");
+
+#define WINDOW_BYTES (PORT_WINDOW * sizeof(struct vma_port))
 
 static bool key_is_exact(const struct vma_flow_key *key)
 {
@@ -77,31 +83,70 @@ static struct vma_port port_value(const struct port_flows *f, uint32_t index)
 	return v;
 }
 
-/* Writes what the program is to know of the port, if that differs from old. */
-static int port_tell(struct ring_port *p, uint32_t index, const struct vma_port *old)
+/* The port's entry in the map; NULL: it cannot be mapped. */
+static struct vma_port *port_entry(struct ring_port *p, uint32_t index)
 {
-	struct vma_port new = port_value(&p->flows[index], index);
-	int err;
+	struct vma_port **window = &p->ports[index / PORT_WINDOW];
+	void *m;
 
-	if (!memcmp(old, &new, sizeof(new)))
-		return 0;
-	err = bpf_map_update_elem(p->fd[PORT_PORTS], &index, &new, BPF_ANY);
+	if (!*window) {
+		m = mmap(NULL, WINDOW_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, p->fd[PORT_PORTS],
+			 (off_t)(index / PORT_WINDOW * WINDOW_BYTES));
+		*window = m == MAP_FAILED ? NULL : m;
+	}
+	return *window ? *window + index % PORT_WINDOW : NULL;
+}
+
+void port_flows_unmap(struct ring_port *p)
+{
+	for (unsigned i = 0; i < VMA_PORT_INDEX_MAX / PORT_WINDOW; i++) {
+		if (p->ports[i])
+			munmap(p->ports[i], WINDOW_BYTES);
+		p->ports[i] = NULL;
+	}
+}
+
+static void port_tell_by_call(struct ring_port *p, uint32_t index, const struct vma_port *new)
+{
+	int err = bpf_map_update_elem(p->fd[PORT_PORTS], &index, new, BPF_ANY);
+
 	if (err)
 		log_error("ring/xdp: %s: bpf_map_update_elem(ports, %u): %s", p->ifname, index,
 			  strerror(-err));
-	return err;
+}
+
+/*
+ * Writes what the program is to know of the port. It reads at any time: the sole flow is not one
+ * while it is being changed.
+ */
+static void port_tell(struct ring_port *p, uint32_t index)
+{
+	struct vma_port new = port_value(&p->flows[index], index), *to = port_entry(p, index);
+
+	if (!to) {
+		port_tell_by_call(p, index, &new);
+		return;
+	}
+	if (!memcmp(to, &new, sizeof(new)))
+		return;
+	__atomic_store_n(&to->flags, new.flags & ~VMA_PORT_SOLE4, __ATOMIC_RELEASE);
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	to->local = new.local;
+	to->remote = new.remote;
+	to->remote_port = new.remote_port;
+	to->ring = new.ring;
+	__atomic_store_n(&to->flags, new.flags, __ATOMIC_RELEASE);
 }
 
 /*
  * The rings that have key were those of `was` and are those of `is` (either may be NULL: none).
  * Tells the program if that matters to it.
  */
-static int port_count(struct ring_port *p, const struct vma_flow_key *key,
-		      const struct vma_flow_info *was, const struct vma_flow_info *is)
+static void port_count(struct ring_port *p, const struct vma_flow_key *key,
+		       const struct vma_flow_info *was, const struct vma_flow_info *is)
 {
 	uint32_t index = port_index(key);
 	struct port_flows *f = &p->flows[index];
-	struct vma_port old = port_value(f, index);
 
 	if (was)
 		count(f, key, was, -1);
@@ -109,17 +154,15 @@ static int port_count(struct ring_port *p, const struct vma_flow_key *key,
 		count(f, key, is, 1);
 	if (!f->num_3tuple)
 		f->quiet = false; /* the next listener begins with not knowing */
-	return port_tell(p, index, &old);
+	port_tell(p, index);
 }
 
 void port_quiet(struct ring_port *p, uint16_t local_port, bool quiet)
 {
 	uint32_t index = VMA_PORT_INDEX_TCP + local_port;
-	struct vma_port old = port_value(&p->flows[index], index);
 
 	p->flows[index].quiet = quiet && p->flows[index].num_3tuple;
-	/* it has said why; the program then looks more often than it need */
-	(void)port_tell(p, index, &old);
+	port_tell(p, index);
 }
 
 /* Until the end the totals of the flow's port may not be what the table holds. */
@@ -182,11 +225,10 @@ static int flow_share(struct ring_port *p, unsigned ring, const struct vma_flow_
 	 * Before the program sees several: as the only flow of its port it would go to the first
 	 * ring only.
 	 */
-	err = port_count(p, key, &was, &is);
-	if (!err)
-		err = flow_write(p, key, &is, BPF_EXIST);
+	port_count(p, key, &was, &is);
+	err = flow_write(p, key, &is, BPF_EXIST);
 	if (err)
-		(void)port_count(p, key, &is, &was);
+		port_count(p, key, &is, &was);
 	return err;
 }
 
@@ -229,7 +271,9 @@ static int flow_del(struct ring_port *p, unsigned ring, const struct vma_flow_ke
 	is.ring[i] = is.ring[--is.num_rings];
 	is.ring[is.num_rings] = 0;
 	err = flow_write(p, key, &is, BPF_EXIST);
-	return err ? err : port_count(p, key, &was, &is);
+	if (!err)
+		port_count(p, key, &was, &is);
+	return err;
 }
 
 static int flow_add(struct ring_port *p, unsigned ring, const struct vma_flow_key *key,
@@ -248,10 +292,8 @@ static int flow_add(struct ring_port *p, unsigned ring, const struct vma_flow_ke
 		return err;
 	if (key->proto == IPPROTO_TCP)
 		atomic_store_explicit(&p->has_tcp, true, memory_order_relaxed);
-	err = port_count(p, key, NULL, &is);
-	if (err)
-		flow_del(p, ring, key);
-	return err;
+	port_count(p, key, NULL, &is);
+	return 0;
 }
 
 int port_flow_add(struct ring_port *p, unsigned ring, const struct vma_flow_key *key,
@@ -307,7 +349,6 @@ static void count_if(struct ring_port *p, const struct vma_flow_key *key,
 
 void port_flows_recount(struct ring_port *p)
 {
-	const struct vma_port unlike = {.flags = UINT32_MAX};
 	uint32_t index;
 
 	if (!p->flow_busy || !*p->flow_busy || *p->flow_busy > VMA_PORT_INDEX_MAX)
@@ -315,6 +356,6 @@ void port_flows_recount(struct ring_port *p)
 	index = *p->flow_busy - 1;
 	p->flows[index] = (struct port_flows){0};
 	flows_each(p, count_if, index);
-	(void)port_tell(p, index, &unlike);
+	port_tell(p, index);
 	*p->flow_busy = 0;
 }

@@ -562,6 +562,7 @@ static void detach(struct ring_port *p)
 	if (p->local_mac)
 		munmap((void *)((uintptr_t)p->local_mac & ~((uintptr_t)sysconf(_SC_PAGESIZE) - 1)),
 		       (size_t)sysconf(_SC_PAGESIZE));
+	port_flows_unmap(p);
 	if (p->own_flows) {
 		munmap(p->flows, FLOWS_BYTES);
 		p->flows = NULL;
