@@ -129,8 +129,8 @@ static void port_tell(struct ring_port *p, uint32_t index)
 	}
 	if (!memcmp(to, &new, sizeof(new)))
 		return;
-	__atomic_store_n(&to->flags, new.flags & ~VMA_PORT_SOLE4, __ATOMIC_RELEASE);
-	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	/* The stores below do not come before it. */
+	(void)__atomic_exchange_n(&to->flags, new.flags & ~VMA_PORT_SOLE4, __ATOMIC_SEQ_CST);
 	to->local = new.local;
 	to->remote = new.remote;
 	to->remote_port = new.remote_port;
