@@ -186,6 +186,27 @@ def test_all_processes_have_the_queues(net, members):
     nothing_is_lost(several[1], 3)
 
 
+def test_vma_stats_lists_who_has_an_interface(net, members):
+    """Those who share its queues stand together, apart from a process of another namespace."""
+    pids = sorted(m.process.pid for m in members(7001, 7002))
+    with App(net.b, True) as stranger:
+        stranger.do("u = udp(7003); u.settimeout(0.01)")
+
+        def lines():
+            stranger.do("try: u.recv(1)\nexcept TimeoutError: pass")
+            text = subprocess.run([net.library.vma_stats, "-k", net.tmp, "-v", "6"], capture_output=True, text=True, check=True).stdout
+            return [line.split() for line in text.splitlines()[1:]]
+
+        wait_for(lambda: len(lines()) == 3, 20, "three lines")
+        told = lines()
+        print("\n".join(map(" ".join, told)))
+        theirs = [[net.a.dev, str(os.stat(f"/proc/{pid}/ns/net").st_ino), "root", "1", str(pid)] for pid in pids]
+        its = [net.b.dev, str(os.stat(f"/proc/{stranger.pid}/ns/net").st_ino), "root", "1", str(stranger.pid)]
+        seen = [[*line[:4], line[6].split("/")[0]] for line in told]
+        assert seen == theirs + [its] if theirs[0][1] < its[1] else seen == [its, *theirs]
+        assert all(int(line[4]) > 0 for line in told if int(line[6].split("/")[0]) in pids)
+
+
 @pytest.mark.net(queues=4)
 def test_several_queues_are_shared_too(net, members):
     several = members(7001, 7002)

@@ -2,6 +2,7 @@
 """vma_stats against a process with known statistics (stats_writer.c): exact text of every view, and bad files."""
 
 import contextlib
+import getpass
 import json
 import os
 import pathlib
@@ -167,6 +168,24 @@ def test_view_5_shows_several_processes(writer, programs, directory, tool):
     other.end()
 
 
+def test_view_6_has_a_line_for_each_process_and_interface(writer, programs, directory, tool):
+    other = Writer(programs, directory)
+    pids = sorted((writer.pid, other.pid))
+    netns = os.stat("/proc/self/ns/net").st_ino
+    heading, *lines = tool("-v", 6).stdout.splitlines()
+    print("\n".join([heading, *lines]))
+    assert heading.split() == ["Interface", "Netns", "User", "Rings", "Rx", "packets", "Tx", "packets", "PID/Program", "name"]
+    rings = [ring for ring in json_of(tool("--json", "-c", 1, "-p", writer.pid))[0]["rings"]]
+    assert lines and [line.split() for line in lines] == [
+        [name, str(netns), getpass.getuser(), str(len(of)), str(sum(r["rx_packets"] for r in of)), str(sum(r["tx_packets"] for r in of)),
+         f"{pid}/stats_writer"]
+        for name, of in sorted((name, [r for r in rings if r["ifname"] == name]) for name in {r["ifname"] for r in rings}) for pid in pids]
+    assert len(tool("-v", 6, "-p", other.pid).stdout.splitlines()) == 1 + len(lines) / 2
+    other.end()
+    writer.end()
+    assert tool("-v", 6, rc=1).stderr.startswith("vmastat: Failed to identify process")
+
+
 def test_the_heading_comes_again_when_the_screen_is_full(writer, tool):
     # 2 heading lines, 9 a cycle: 11, 20, 29 - the fourth cycle begins a new screen.
     p = tool("-c", 3, "-i", 1)
@@ -210,9 +229,9 @@ def json_of(result):
     return [json.loads(line) for line in result.stdout.splitlines()]
 
 
-@pytest.mark.parametrize("view", [4, 5])
+@pytest.mark.parametrize("view", [4, 5, 6])
 def test_json_does_not_call_totals_rates(writer, tool, view):
-    """Views 4 and 5 are shown once: there is no report before to compare with."""
+    """Views 4 to 6 are shown once: there is no report before to compare with."""
     totals, asked = json_of(tool("--json", "-v", view)), json_of(tool("--json", "-v", view, "-d", 2))
     assert [one["deltas"] for one in totals + asked] == [False, False]
     assert asked[0]["closed_sockets"] == totals[0]["closed_sockets"] and asked[0]["sockets"] == totals[0]["sockets"]

@@ -130,6 +130,26 @@ static int once(const struct options *o, struct source *src)
 	return 0;
 }
 
+/* View 6. A process that cannot be read costs a line. 0 or 1. */
+static int members(const struct options *o)
+{
+	struct processes all;
+	int err = processes_take(&all, o);
+
+	if (err)
+		return complain(strerror(-err));
+	if (!all.n)
+		err = complain(
+			"Failed to identify process please provide pid of active proccess...");
+	for (unsigned i = 0; i < all.n; i++)
+		if (!all.process[i].readable)
+			err = complain(all.process[i].why);
+	if (view_members(stdout, &all))
+		err = complain("out of memory");
+	processes_free(&all);
+	return err;
+}
+
 /* View 5: all chosen processes. One that cannot be read costs a line, not the others' rows. */
 static int netstat(const struct options *o)
 {
@@ -201,5 +221,10 @@ int main(int argc, char **argv)
 		return 0;
 	if (o.live)
 		return complain("--live needs a terminal that can move its cursor");
-	return o.view == VIEW_NETSTAT && !control_asked(&o) ? netstat(&o) : one_process(&o);
+	if (control_asked(&o))
+		return one_process(&o);
+	/* As JSON a process has one form. */
+	if (o.view == VIEW_MEMBERS && !o.json)
+		return members(&o);
+	return o.view >= VIEW_NETSTAT ? netstat(&o) : one_process(&o);
 }

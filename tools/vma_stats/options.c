@@ -44,9 +44,9 @@ static void usage(FILE *f, const char *self)
 		"  -i, --interval=<n>\t\tPrint report every <n> seconds\n"
 		"  -c, --cycles=<n>\t\tDo <n> report print cycles and exit, use 0 value for "
 		"infinite (default)\n"
-		"  -v, --view=<1|2|3|4|5>\tSet view type: 1- basic info, 2- extra info, 3- full "
+		"  -v, --view=<1|2|3|4|5|6>\tSet view type: 1- basic info, 2- extra info, 3- full "
 		"info, "
-		"4- mc groups, 5- similar to 'netstat -tunaep'\n"
+		"4- mc groups, 5- similar to 'netstat -tunaep', 6- processes of each interface\n"
 		"  -d, --details=<1|2>\t\tSet details mode: 1- to see totals, 2- to see deltas\n"
 		"  -s, --sockets=<list|range>\tLog only sockets that match <list> or <range>, "
 		"format: 4-16 or 1,9 "
@@ -180,7 +180,7 @@ static bool parse_view(struct options *o, int c)
 		o->cycles = (unsigned)number("-c", optarg, 0, INT_MAX);
 		break;
 	case 'v':
-		o->view = (enum view)number("-v", optarg, VIEW_BASIC, VIEW_NETSTAT);
+		o->view = (enum view)number("-v", optarg, VIEW_BASIC, VIEW_MEMBERS);
 		break;
 	case 'd':
 		o->deltas = number("-d", optarg, 1, 2) == 2;

@@ -8,7 +8,7 @@
 #define FD_RANGES 64
 #define UNSET (-100)
 
-enum view { VIEW_BASIC = 1, VIEW_MEDIUM, VIEW_FULL, VIEW_GROUPS, VIEW_NETSTAT };
+enum view { VIEW_BASIC = 1, VIEW_MEDIUM, VIEW_FULL, VIEW_GROUPS, VIEW_NETSTAT, VIEW_MEMBERS };
 
 struct fd_range {
 	int first, last;

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "options.h"
+#include "processes.h"
 #include "snapshot.h"
 
 /*
@@ -20,6 +21,8 @@ void view_groups(FILE *f, const struct snapshot *s, const struct options *o);
 /* View 5: the heading, and the rows of one process. */
 void view_netstat_heading(FILE *f);
 void view_netstat(FILE *f, const struct snapshot *s, const struct options *o);
+/* View 6: of all processes. 0, or -1 without memory. */
+int view_members(FILE *f, const struct processes *all);
 /* One JSON object on one line. */
 void view_json(FILE *f, const struct snapshot *s, const struct options *o);
 
