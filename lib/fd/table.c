@@ -569,9 +569,9 @@ int vfd_release_idle(int fd)
 	int ret = 0;
 
 	/*
-	 * In one step, or dup() would find nothing and copy what the number is vacated by. One of
-	 * ours nobody can copy, and it could not be vacated if it stands above the limit: its close
-	 * may linger (SO_LINGER), for which nobody else is to wait.
+	 * In one step, or dup() would find nothing and copy what the kernel has there. One of ours
+	 * nobody can copy, and it could not be vacated if it stands above the limit: its close may
+	 * linger (SO_LINGER), for which nobody else is to wait.
 	 */
 	table_lock();
 	if ((unsigned)fd < VFD_MAX && slot(fd) == &vfd_closing)

@@ -129,6 +129,7 @@ static void user_stays(void)
 /* After user_changes(); ret: of libc's call. Returns it. */
 static int user_changed(uid_t all, int ret)
 {
+	own_fd_rights_changed();
 	if (all == (uid_t)-1)
 		return ret;
 	KEEPING_ERRNO(user_to_be((uid_t)-1));
@@ -192,6 +193,7 @@ static void capabilities_changed(void)
 {
 	struct caps_sets own = caps_own();
 
+	own_fd_rights_changed();
 	internal_thread_does(follow, &own);
 }
 

@@ -21,6 +21,7 @@ typedef void (*info_handler_t)(int, siginfo_t *, void *);
 
 /* What the kernel calls in place of the application's handlers. */
 static void info_entry(int sig, siginfo_t *info, void *context);
+static void plain_info_entry(int sig, siginfo_t *info, void *context);
 #if defined(__x86_64__)
 static void plain_entry3(int sig, siginfo_t *info, void *context);
 #define plain_entry ((sighandler_t)(void (*)(void))plain_entry3)
@@ -84,6 +85,12 @@ static bool synchronous(int sig)
 {
 	return sig == SIGSEGV || sig == SIGBUS || sig == SIGILL || sig == SIGFPE ||
 	       sig == SIGTRAP || sig == SIGSYS || sig == SIGABRT;
+}
+
+/* And it did: the kernel found it, or it is raise() or abort(). */
+static bool is_its_own(const siginfo_t *info)
+{
+	return !info || info->si_code > 0 || info->si_pid == getpid();
 }
 
 /* This thread's place for signals that wait; NULL: all are taken. */
@@ -172,7 +179,7 @@ bool signal_defer(int sig, const siginfo_t *info, void *context)
 	struct deferred *d;
 	int n, err = errno;
 
-	if (likely(!lock_thread.depth) || synchronous(sig))
+	if (likely(!lock_thread.depth) || (synchronous(sig) && is_its_own(info)))
 		return false;
 	d = deferred_get();
 	if (!d)
@@ -241,7 +248,9 @@ static void once_drop(void)
 
 static bool is_plain_entry(const struct sigaction *act)
 {
-	return !(act->sa_flags & SA_SIGINFO) && act->sa_handler == plain_entry;
+	if (act->sa_flags & SA_SIGINFO)
+		return act->sa_sigaction == plain_info_entry;
+	return act->sa_handler == plain_entry;
 }
 
 static bool is_info_entry(const struct sigaction *act)
@@ -342,11 +351,11 @@ static void leave(const struct interrupted *what)
 	vfd_hold_resume(what->held);
 }
 
-static void call_plain(int sig, void *context)
+static void call_plain(int sig, const siginfo_t *info, void *context)
 {
 	struct interrupted what;
 
-	if (!enter(sig, NULL, context, &what))
+	if (!enter(sig, info, context, &what))
 		return;
 	atomic_load_explicit(&actions[sig].plain, memory_order_acquire)(sig);
 	leave(&what);
@@ -357,14 +366,20 @@ static void call_plain(int sig, void *context)
 static void plain_entry3(int sig, siginfo_t *info, void *context)
 {
 	(void)info;
-	call_plain(sig, context);
+	call_plain(sig, NULL, context);
 }
 #else
 static void plain_entry(int sig)
 {
-	call_plain(sig, NULL);
+	call_plain(sig, NULL, NULL);
 }
 #endif
+
+/* Of the signals of which we must know where they come from. */
+static void plain_info_entry(int sig, siginfo_t *info, void *context)
+{
+	call_plain(sig, info, context);
+}
 
 static void info_entry(int sig, siginfo_t *info, void *context)
 {
@@ -428,6 +443,16 @@ static void translate(struct sigaction *old, const struct said *said)
 	old->sa_flags = (old->sa_flags & ~FLAGS_OF_OURS) | (flags & FLAGS_OF_OURS);
 }
 
+static void enter_plain(int sig, struct sigaction *act)
+{
+	if (synchronous(sig)) {
+		act->sa_sigaction = plain_info_entry;
+		act->sa_flags |= SA_SIGINFO;
+	} else {
+		act->sa_handler = plain_entry;
+	}
+}
+
 /* The application says *act; what the kernel is to get is in its place afterwards. */
 static void take_over(int sig, struct sigaction *act)
 {
@@ -444,7 +469,7 @@ static void take_over(int sig, struct sigaction *act)
 			act->sa_sigaction = info_entry;
 		} else {
 			said.plain = act->sa_handler;
-			act->sa_handler = plain_entry;
+			enter_plain(sig, act);
 		}
 	} else if (act->sa_handler == SIG_DFL) {
 		said.dfl_flags = act->sa_flags;

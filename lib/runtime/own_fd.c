@@ -56,6 +56,8 @@ static __thread struct {
 static pthread_mutex_t own_lock = PTHREAD_MUTEX_INITIALIZER;
 /* Threads between own_fd_limit_keep() and own_fd_limit_unkeep(). */
 static unsigned limit_kept;
+/* The hard limit could not be raised: not asked again until the process's rights change. */
+static bool refused;
 /* Of the thread between own_fd_room_begin() and own_fd_room_end(). */
 static struct rlimit room_before;
 static int room_cancel;
@@ -227,13 +229,19 @@ static unsigned first_number(const struct rlimit *l)
 	return l->rlim_cur < NUMBERS_FROM_MAX ? (unsigned)l->rlim_cur : NUMBERS_FROM_MAX;
 }
 
+void own_fd_rights_changed(void)
+{
+	own_fd_limit_lock();
+	refused = false;
+	own_fd_limit_unlock();
+}
+
 /*
  * Lock held. Raises the soft limit; false: there is no need, or no room. Where it is the hard one,
  * both are raised, which takes CAP_SYS_RESOURCE.
  */
 static bool limit_raise(const struct rlimit *l)
 {
-	static bool refused; /* who has not got the capability does not get it back */
 	bool hard = l->rlim_cur == l->rlim_max;
 	rlim_t to = hard ? l->rlim_max + ROOM_ABOVE : l->rlim_max;
 	const struct rlimit raised = {to, to};

@@ -149,6 +149,8 @@ void own_fd_forked(void);
  */
 void own_fd_limit_keep(void);
 void own_fd_limit_unkeep(void);
+/* The process may have got the right to raise the hard limit. */
+void own_fd_rights_changed(void);
 
 /*
  * dup3(2) onto newfd, a number of ours. It stands above the soft limit as a rule, where the kernel

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """A signal that comes between a thread's last look and its sleep, and signals at any time (signal_gap.c)."""
 
+import signal
+
 import pytest
 
 from netns import interposers
@@ -44,3 +46,12 @@ def test_signals_at_any_time(unet, poll):
 
 def test_what_the_kernel_says_of_the_same(unet):
     assert "each handled once" in run(unet, "kernel", preload=False)
+
+
+@pytest.mark.parametrize("name", ["SIGABRT", "SIGSEGV"])
+@pytest.mark.parametrize("preload", [False, True], ids=["kernel", "ours"])
+def test_another_process_sends_what_a_thread_causes_itself(unet, name, preload):
+    """It finds the thread inside a call of the library, and the handler makes one, too."""
+    text = unet.a.run([unet.library.helpers / "abort_close", int(signal.Signals[name]), 3000], preload, timeout=100).text
+    print(f"{name}: {text}")
+    assert "3000 signals handled" in text

@@ -539,6 +539,39 @@ static void test_who_comes_or_goes_is_killed(void **state)
 	assert_int_equal(p->member[2].state, POOL_FREE);
 }
 
+/* It may be one that comes or goes who learns of the death: without the table, or not any more. */
+static void test_a_change_half_done_waits_for_who_has_the_table(void **state)
+{
+	struct world *w = *state;
+	struct pool *p = w->x->pool;
+	pid_t pid = fork();
+
+	if (!pid) {
+		struct xdp_ring *x = member_new(w, 2);
+
+		pool_port_lock(x);
+		x->pool->flow_busy = 7001;
+		_exit(0);
+	}
+	wait_for_end(pid);
+	w->x->port = NULL;
+	pool_port_lock(w->x);
+	pool_port_unlock(w->x);
+	assert_int_equal(p->flow_busy, 7001);
+	w->x->port = &w->port;
+	memset(w->port.fd, -1, sizeof(w->port.fd)); /* an empty table */
+	w->port.flow_busy = &p->flow_busy;
+	w->port.flows = calloc(VMA_PORT_INDEX_MAX, sizeof(*w->port.flows));
+	assert_non_null(w->port.flows);
+	w->port.flows[7000].num_exact = 9;
+	pool_port_lock(w->x);
+	pool_port_unlock(w->x);
+	assert_int_equal(p->flow_busy, 0);
+	assert_int_equal(w->port.flows[7000].num_exact, 0);
+	free(w->port.flows);
+	w->port = (struct ring_port){.flows = NULL};
+}
+
 static void test_a_pool_of_another_layout_is_not_joined(void **state)
 {
 	struct world *w = *state;
@@ -568,6 +601,8 @@ int main(void)
 			test_a_chunk_that_two_rings_of_a_process_are_given_has_one_of_them, setup,
 			teardown),
 		cmocka_unit_test_setup_teardown(test_who_comes_or_goes_is_killed, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_a_change_half_done_waits_for_who_has_the_table,
+						setup, teardown),
 		cmocka_unit_test_setup_teardown(test_a_pool_of_another_layout_is_not_joined, setup,
 						teardown),
 	};

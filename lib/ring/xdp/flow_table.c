@@ -116,8 +116,8 @@ static void port_tell_by_call(struct ring_port *p, uint32_t index, const struct 
 }
 
 /*
- * Writes what the program is to know of the port. It reads at any time: the sole flow is not one
- * while it is being changed.
+ * Writes what the program is to know of the port. It reads at any time, first the flags: what they
+ * say of the sole flow is not changed while they say that there is one.
  */
 static void port_tell(struct ring_port *p, uint32_t index)
 {
@@ -129,12 +129,13 @@ static void port_tell(struct ring_port *p, uint32_t index)
 	}
 	if (!memcmp(to, &new, sizeof(new)))
 		return;
-	/* The stores below do not come before it. */
-	(void)__atomic_exchange_n(&to->flags, new.flags & ~VMA_PORT_SOLE4, __ATOMIC_SEQ_CST);
-	to->local = new.local;
-	to->remote = new.remote;
-	to->remote_port = new.remote_port;
-	to->ring = new.ring;
+	__atomic_store_n(&to->flags, new.flags & ~VMA_PORT_SOLE4, __ATOMIC_RELEASE);
+	if (!(new.flags &VMA_PORT_SOLE4))
+		return;
+	__atomic_store_n(&to->local, new.local, __ATOMIC_RELEASE);
+	__atomic_store_n(&to->remote, new.remote, __ATOMIC_RELEASE);
+	__atomic_store_n(&to->remote_port, new.remote_port, __ATOMIC_RELEASE);
+	__atomic_store_n(&to->ring, new.ring, __ATOMIC_RELEASE);
 	__atomic_store_n(&to->flags, new.flags, __ATOMIC_RELEASE);
 }
 

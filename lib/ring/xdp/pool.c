@@ -147,12 +147,13 @@ void pool_port_lock(struct xdp_ring *x)
 {
 	struct pool *p = x->pool;
 
-	if (!take(&p->port_lock))
-		return;
-	for (unsigned i = 0; i < POOL_MEMBERS; i++)
-		if (p->member[i].state == POOL_ENTERING)
-			p->member[i].state = POOL_FREE;
-	members_recount(p);
+	if (take(&p->port_lock)) {
+		for (unsigned i = 0; i < POOL_MEMBERS; i++)
+			if (p->member[i].state == POOL_ENTERING)
+				p->member[i].state = POOL_FREE;
+		members_recount(p);
+	}
+	/* Who was told of the death may not have had the port: one that comes, or goes. */
 	if (x->port)
 		port_flows_recount(x->port);
 }

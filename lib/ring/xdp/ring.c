@@ -125,6 +125,7 @@ static void xdp_close(struct ring *r)
 	if (!sh) {
 		if (x->port)
 			members_leave(x);
+		x->port = NULL;
 		if (x->member)
 			member_free(x);
 		ring_free(x);
