@@ -9,7 +9,7 @@ import time
 import pytest
 
 from differential import App
-from netns import wait_for
+from netns import flow_table, wait_for
 from test_tcp_both import HELPERS, PORT
 
 ours = pytest.mark.parametrize("ours", [False, True], ids=["kernel", "ours"])
@@ -124,22 +124,43 @@ def one():
 '''
 
 
-def test_time_waits_of_another_process_are_passed_by(net):
+def test_time_waits_without_their_port_take_nothing_from_others(net):
     """
-    It may hold few of their ports, and the kernel calls the rest free. As long as there is one that nobody has in TIME_WAIT it
-    is found, and then the error is the kernel's.
+    A process holds the ports of some TIME_WAITs; those of the rest the kernel gives to anybody: to another one with the library,
+    and to one without it, whose SYN must be answered.
     """
-    net.a.run(["sysctl", "-qw", "net.ipv4.ip_local_port_range=40000 40127"])
-    with programs(net, True) as (first, _, peer), App(net.a, True) as second:
+    net.a.run(["sysctl", "-qw", "net.ipv4.ip_local_port_range=40000 40255"])
+    with programs(net, True) as (first, plain, peer), App(net.a, True) as second:
         told = []
-        for app, times in ((first, 100), (second, 30)):
+        for app, times in ((first, 128), (second, 50), (plain, 50)):
             app.do(HELPERS + ONE)
             for _ in range(times):
                 told.append(app.do("one()"))
                 if not told[-1]:
                     peer.accept()[0].close()
-        print(f"128 ports; a program connects 100 times, then another one 30 times: {told.count(0)} connections, then {told[128:]}")
-        assert told == [0] * 128 + ["EADDRNOTAVAIL"] * 2
+        held = [app.do("len(os.listdir('/proc/self/fd'))") for app in (first, second)]
+        exact = [e for e in flow_table(first.pid) if e["formatted"]["key"]["remote_port"] == PORT]
+        print(f"256 ports; three programs connect 128, 50 and 50 times: {told.count(0)} connections; descriptors {held}, flows {len(exact)}")
+        assert told == [0] * 228 and 0 < len(exact) <= 2 * 200 // 8
+
+
+def test_a_connection_of_a_socket_that_was_accepted_has_its_port(net):
+    """accept(), connect(AF_UNSPEC), connect(): from then on it is a client like any other."""
+    with programs(net, True) as (app, other, peer):
+        app.do(f"l = socket.create_server((ME, {PORT}))")
+        with net.b.socket(kind=socket.SOCK_STREAM, timeout=5) as c:
+            app.do("import threading; got = []; t = threading.Thread(target=lambda: got.append(l.accept()[0])); t.start()")
+            c.connect((net.a.ip4, PORT))
+            app.do("t.join(); s = got[0]")
+        app.do("import ctypes; libc = ctypes.CDLL(None); assert libc.connect(s.fileno(), b'\\0' * 16, 16) == 0")
+        app.do(f"s.connect((PEER, {PORT}))")
+        c, (_, port) = peer.accept()
+        app.do("s.close()")
+        assert c.recv(10) == b""
+        told = [x.do(f"tries({port})") for x in (app, other)]
+        print(f"bind() to port {port} says {told}")
+        assert told == ["EADDRINUSE"] * 2
+        c.close()
 
 
 def test_a_port_serves_two_peers(net):

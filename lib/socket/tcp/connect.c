@@ -15,8 +15,6 @@
 #include "socket/tcp/internal.h"
 #include "socket/tcp/option/rows.h"
 
-#define GROWING_STEPS 12
-
 struct stack *tcp_sock_conn_lock(struct tcp_sock *s)
 {
 	struct stack *st = atomic_load_explicit(&s->st, memory_order_acquire);
@@ -367,22 +365,7 @@ static int start_on(struct tcp_sock *s, int fd, const struct target *t, struct t
 	return err;
 }
 
-/*
- * As start_on(), where a port was chosen that another stack has in TIME_WAIT: with other ones,
- * until all have been tried. The steps grow first: such ports come in long rows.
- */
-static int start_elsewhere(struct tcp_sock *s, int fd, const struct target *t,
-			   struct tcp_sock_opening *o)
-{
-	int err = -EADDRNOTAVAIL;
-
-	for (unsigned n = 0; err == -EADDRNOTAVAIL && s->stale && n < tcp_sock_ports_num(); n++) {
-		tcp_sock_ports_skip(&s->tuple, n < GROWING_STEPS ? 1u << n : 0);
-		tcp_sock_shadow_renew(s, fd);
-		err = start_on(s, fd, t, o);
-	}
-	return err;
-}
+#define START_TRIES 4
 
 /*
  * Begins the connection in user space; s->lock is held. 0, 1: the kernel is to do it, or negative
@@ -401,8 +384,11 @@ static int start(struct tcp_sock *s, int fd, const struct sockaddr *addr, sockle
 	/* Before the kernel socket is bound to the address, which sets it. */
 	s->v6only = s->domain == AF_INET6 && opt_get_int(fd, IPPROTO_IPV6, IPV6_V6ONLY, 0);
 	err = start_on(s, fd, &t, o);
-	if (err == -EADDRNOTAVAIL && !t.sport)
-		err = start_elsewhere(s, fd, &t, o);
+	for (int i = 1; err == -EADDRNOTAVAIL && !t.sport && i < START_TRIES; i++) {
+		if (!tcp_sock_shadow_renew(s, fd))
+			break;
+		err = start_on(s, fd, &t, o);
+	}
 	stack_put(t.st);
 	if (err == -ENOSPC || err == -ENOMEM) {
 		log_debug("fd %d: connect() is left to the kernel: %s", fd, strerror(-err));
@@ -469,7 +455,7 @@ void tcp_sock_disconnect(struct tcp_sock *s)
 		tcp_sock_unlock_stack(st, now);
 	}
 	s->stale = !s->port_bound;
-	s->connected = false;
+	s->connected = s->accepted = false;
 	atomic_store_explicit(&s->st, NULL, memory_order_relaxed);
 	atomic_store_explicit(&s->v.shadow, VFD_SHADOW_ALL, memory_order_relaxed);
 	atomic_store_explicit(&s->mode, TCP_SOCK_KERNEL, memory_order_release);

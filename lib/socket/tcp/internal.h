@@ -184,10 +184,6 @@ void tcp_sock_ports_forked(void);
  * negative errno as connect() says it.
  */
 int tcp_sock_port_take(int domain, int fd, struct stack *st, struct tcp_tuple *t);
-/* The next search for t's destination leaves so many ports out. */
-void tcp_sock_ports_skip(const struct tcp_tuple *t, uint32_t num);
-/* How many a search looks at. */
-uint32_t tcp_sock_ports_num(void);
 
 /* Random. */
 uint64_t tcp_sock_ports_random(void);
@@ -500,9 +496,9 @@ int tcp_sock_fcntl(struct vfd *v, int fd, int cmd, long arg);
 /* shadow.c */
 /*
  * Before s connects, listens or is bound again: a kernel socket that keeps an earlier connection's
- * port is replaced by a new one. s->lock is held; vfd_shadow_changed() follows.
+ * port is replaced by a new one. s->lock is held; vfd_shadow_changed() follows. False: it stays.
  */
-void tcp_sock_shadow_renew(struct tcp_sock *s, int fd);
+bool tcp_sock_shadow_renew(struct tcp_sock *s, int fd);
 /* The error that a connection has left, taken; 0: none. */
 static inline int tcp_sock_pending_error_take(struct tcp_sock *s)
 {

@@ -75,12 +75,12 @@ static int shadow_new(struct tcp_sock *s, int fd)
 	return err;
 }
 
-void tcp_sock_shadow_renew(struct tcp_sock *s, int fd)
+bool tcp_sock_shadow_renew(struct tcp_sock *s, int fd)
 {
 	int new, err = errno;
 
 	if (!s->stale)
-		return;
+		return false;
 	libc_internal_begin();
 	new = shadow_new(s, fd);
 	if (new >= 0) {
@@ -95,6 +95,7 @@ void tcp_sock_shadow_renew(struct tcp_sock *s, int fd)
 	s->stale = false;
 	libc_internal_end();
 	errno = err;
+	return new >= 0;
 }
 
 int tcp_sock_shadow_name(const struct tcp_sock *s, int fd, struct sockaddr *addr, socklen_t *len)
