@@ -139,9 +139,14 @@ def test_time_waits_without_their_port_take_nothing_from_others(net):
                 if not told[-1]:
                     peer.accept()[0].close()
         held = [app.do("len(os.listdir('/proc/self/fd'))") for app in (first, second)]
-        exact = [e for e in flow_table(first.pid) if e["formatted"]["key"]["remote_port"] == PORT]
-        print(f"256 ports; three programs connect 128, 50 and 50 times: {told.count(0)} connections; descriptors {held}, flows {len(exact)}")
-        assert told == [0] * 228 and 0 < len(exact) <= 2 * 200 // 8
+        print(f"256 ports; three programs connect 128, 50 and 50 times: {told.count(0)} connections; descriptors {held}")
+        assert told == [0] * 228
+
+        def flows():
+            return len([e for e in flow_table(first.pid) if e["formatted"]["key"]["remote_port"] == PORT])
+
+        # The last FINs of the peer may be on their way.
+        wait_for(lambda: 0 < flows() <= 2 * 200 // 8, 10, "flows of the ports that are held")
 
 
 def test_a_connection_of_a_socket_that_was_accepted_has_its_port(net):

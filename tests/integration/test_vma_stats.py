@@ -538,7 +538,7 @@ def test_stats_file_at_close_is_view_3(writer, tmp_path):
     assert not (tmp_path / "target").exists()
 
 
-@pytest.mark.parametrize("args", [("-v", "6"), ("-i", "0"), ("-s", "4-"), ("-s", "9-4"), ("-s", ","), ("-s", "4294967310"), ("-D", "4"),
+@pytest.mark.parametrize("args", [("-v", "7"), ("-i", "0"), ("-s", "4-"), ("-s", "9-4"), ("-s", ","), ("-s", "4294967310"), ("-D", "4"),
                                   ("-l", "loud"), ("-p", "x"), ("more",), ("-S", "-1")])
 def test_mistakes_are_named(tool, args):
     r = tool(*args, rc=1)

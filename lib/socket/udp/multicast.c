@@ -129,6 +129,8 @@ static int chosen_if(const struct request *r)
 		return r->ifindex;
 	if (!IN6_IS_ADDR_UNSPECIFIED(&r->if_addr))
 		return net_addr_ifindex(&r->if_addr);
+	/* It has looked just now: a change of the routes that we are yet to hear of counts. */
+	net_routes_expire();
 	return net_route_get(&q, &route) ? 0 : route.oif;
 }
 
