@@ -290,8 +290,7 @@ void tcp_conn_time_wait(struct tcp_conn *c, bool fin_wait2)
 	}
 	if (c->orphan) { /* it inherits the user to whom GONE must be said */
 		if (c->user)
-			c->ts->env.event(c->ts->env.ctx, c->user,
-					 fin_wait2 ? TCP_EV_FIN_WAIT2 : TCP_EV_TIME_WAIT);
+			c->ts->env.event(c->ts->env.ctx, c->user, TCP_EV_TIME_WAIT);
 		c->user = NULL;
 	} else {
 		tw->conn = c;

@@ -87,8 +87,6 @@ struct tcp_tx {
  * Comes without other events, after tcp_close().
  */
 #define TCP_EV_TIME_WAIT 0x100u
-/* The same, but that the peer's FIN is still to come; with it, TCP_EV_TIME_WAIT may come, too. */
-#define TCP_EV_FIN_WAIT2 0x200u
 
 /* What the route of a connection asks of it (ip-route(8)); 0: nothing. */
 struct tcp_route {

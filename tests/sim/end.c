@@ -121,7 +121,7 @@ void end_event(struct end *e, uint32_t events)
 		e->c = NULL;
 		return;
 	}
-	if ((events == TCP_EV_TIME_WAIT || events == TCP_EV_FIN_WAIT2) && e->closed)
+	if (events == TCP_EV_TIME_WAIT && e->closed)
 		return;
 	if (e->closed)
 		world_fail(e->w, "%s %u: event %x after close", side(e), e->index, events);

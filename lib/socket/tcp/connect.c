@@ -365,7 +365,11 @@ static int start_on(struct tcp_sock *s, int fd, const struct target *t, struct t
 	return err;
 }
 
-#define START_TRIES 4
+/*
+ * Of ports that another process has in TIME_WAIT, and the kernel calls free. They come in long
+ * rows: the steps grow.
+ */
+#define START_TRIES 16
 
 /*
  * Begins the connection in user space; s->lock is held. 0, 1: the kernel is to do it, or negative
@@ -387,6 +391,7 @@ static int start(struct tcp_sock *s, int fd, const struct sockaddr *addr, sockle
 	for (int i = 1; err == -EADDRNOTAVAIL && !t.sport && i < START_TRIES; i++) {
 		if (!tcp_sock_shadow_renew(s, fd))
 			break;
+		tcp_sock_ports_skip(&s->tuple, 1u << i);
 		err = start_on(s, fd, &t, o);
 	}
 	stack_put(t.st);

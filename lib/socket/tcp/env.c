@@ -131,22 +131,6 @@ static __attribute__((noinline)) void tell_extra(struct tcp_sock *s, struct tcp_
 		tcp_sock_completion_event(s, bits);
 }
 
-/* The user has closed s, and its connection waits. ev: TCP_EV_FIN_WAIT2, TCP_EV_TIME_WAIT. */
-static void waits(struct tcp_sock *s, uint32_t ev)
-{
-	s->c = NULL;
-	time_wait_rule(s);
-	tcp_sock_kmod_del(s);
-	if (s->port_fd >= 0 && !tcp_sock_port_hold(s))
-		tcp_sock_port_give_back(s);
-	/*
-	 * The kernel may give the port to anybody, who would not get what comes to it. As in the
-	 * kernel where there are too many: the peer's FIN, sent once more, is answered by a RST.
-	 */
-	if (ev & TCP_EV_TIME_WAIT && !s->accepted && s->port_fd < 0)
-		drop_own_rule(s, atomic_load_explicit(&s->st, memory_order_relaxed));
-}
-
 static void env_event(void *ctx, void *user, uint32_t ev)
 {
 	struct tcp_sock_user *u = user;
@@ -166,8 +150,12 @@ static void env_event(void *ctx, void *user, uint32_t ev)
 		tcp_sock_conn_over(s);
 		return;
 	}
-	if (ev & (TCP_EV_TIME_WAIT | TCP_EV_FIN_WAIT2)) {
-		waits(s, ev);
+	if (ev & TCP_EV_TIME_WAIT) {
+		s->c = NULL;
+		time_wait_rule(s);
+		tcp_sock_kmod_del(s);
+		if (s->port_fd >= 0 && !tcp_sock_port_hold(s))
+			tcp_sock_port_give_back(s);
 		return;
 	}
 	/* Reset: the port is free before the user closes, as in the kernel. */

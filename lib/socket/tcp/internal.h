@@ -184,6 +184,8 @@ void tcp_sock_ports_forked(void);
  * negative errno as connect() says it.
  */
 int tcp_sock_port_take(int domain, int fd, struct stack *st, struct tcp_tuple *t);
+/* The next search for t's destination leaves so many ports out. */
+void tcp_sock_ports_skip(const struct tcp_tuple *t, uint32_t num);
 
 /* Random. */
 uint64_t tcp_sock_ports_random(void);

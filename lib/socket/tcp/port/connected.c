@@ -40,8 +40,6 @@ bool tcp_sock_port_hold(struct tcp_sock *s)
 {
 	struct tcp_sock *none = NULL;
 
-	if (atomic_load_explicit(&holder[s->tuple.lport], memory_order_relaxed) == s)
-		return true;
 	/* The ports of a block are the block's. */
 	if (s->on_block || atomic_load_explicit(&num, memory_order_relaxed) >= tcp_sock_ports_max())
 		return false;

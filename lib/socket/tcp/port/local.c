@@ -125,6 +125,13 @@ static _Atomic uint32_t *search_of(const struct tcp_tuple *t, uint32_t *offset)
 	return &searched[hash % SEARCHES];
 }
 
+void tcp_sock_ports_skip(const struct tcp_tuple *t, uint32_t num)
+{
+	uint32_t offset;
+
+	atomic_fetch_add_explicit(search_of(t, &offset), num, memory_order_relaxed);
+}
+
 int tcp_sock_port_take(int domain, int fd, struct stack *st, struct tcp_tuple *t)
 {
 	uint32_t span = (uint32_t)(high - low) + 1, half = (span + 1) / 2, at, offset;
