@@ -175,7 +175,7 @@ def test_view_6_has_a_line_for_each_process_and_interface(writer, programs, dire
     heading, *lines = tool("-v", 6).stdout.splitlines()
     print("\n".join([heading, *lines]))
     assert heading.split() == ["Interface", "Netns", "User", "Rings", "Rx", "packets", "Tx", "packets", "PID/Program", "name"]
-    rings = [ring for ring in json_of(tool("--json", "-c", 1, "-p", writer.pid))[0]["rings"]]
+    rings = json_of(tool("--json", "-c", 1, "-p", writer.pid))[0]["rings"]
     assert lines and [line.split() for line in lines] == [
         [name, str(netns), getpass.getuser(), str(len(of)), str(sum(r["rx_packets"] for r in of)), str(sum(r["tx_packets"] for r in of)),
          f"{pid}/stats_writer"]

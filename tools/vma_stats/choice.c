@@ -52,12 +52,17 @@ int choice_pids(const struct options *o, int **pids)
 	return kept;
 }
 
+int choice_none(void)
+{
+	return complain("Failed to identify process please provide pid of active proccess...");
+}
+
 int choice_one(const struct options *o)
 {
 	int *pids, n = choice_pids(o, &pids), pid = n == 1 ? pids[0] : 0;
 
 	if (n >= 0 && n != 1) {
-		complain("Failed to identify process please provide pid of active proccess...");
+		choice_none();
 		for (int i = 0; i < n; i++)
 			fprintf(stderr, "vmastat: running: %d\n", pids[i]);
 	}

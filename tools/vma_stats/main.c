@@ -139,8 +139,7 @@ static int members(const struct options *o)
 	if (err)
 		return complain(strerror(-err));
 	if (!all.n)
-		err = complain(
-			"Failed to identify process please provide pid of active proccess...");
+		err = choice_none();
 	for (unsigned i = 0; i < all.n; i++)
 		if (!all.process[i].readable)
 			err = complain(all.process[i].why);
@@ -156,8 +155,7 @@ static int netstat(const struct options *o)
 	int *pids, n = choice_pids(o, &pids), err = n < 0;
 
 	if (!n)
-		err = complain(
-			"Failed to identify process please provide pid of active proccess...");
+		err = choice_none();
 	if (n > 0 && !o->json)
 		view_netstat_heading(stdout);
 	for (int i = 0; i < n; i++) {

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "processes.h"
 #include "view.h"
@@ -24,17 +23,14 @@ struct member {
 
 static void netns_text(char text[24], int pid)
 {
-	char path[40], link[40];
-	unsigned long inode;
-	ssize_t n;
+	struct stat st;
+	char path[40];
 
 	snprintf(path, sizeof(path), "/proc/%d/ns/net", pid);
-	n = readlink(path, link, sizeof(link) - 1);
-	link[n < 0 ? 0 : n] = '\0';
-	if (sscanf(link, "net:[%lu]", &inode) == 1)
-		snprintf(text, 24, "%lu", inode);
-	else
+	if (stat(path, &st))
 		strcpy(text, "-");
+	else
+		snprintf(text, 24, "%lu", st.st_ino);
 }
 
 static void user_text(char text[33], int pid)

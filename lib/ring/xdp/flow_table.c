@@ -122,15 +122,17 @@ static void port_tell_by_call(struct ring_port *p, uint32_t index, const struct 
 static void port_tell(struct ring_port *p, uint32_t index)
 {
 	struct vma_port new = port_value(&p->flows[index], index), *to = port_entry(p, index);
+	bool sole = new.flags &VMA_PORT_SOLE4;
 
 	if (!to) {
 		port_tell_by_call(p, index, &new);
 		return;
 	}
-	if (!memcmp(to, &new, sizeof(new)))
+	/* Without a sole flow only the flags say something. */
+	if (sole ? !memcmp(to, &new, sizeof(new)) : to->flags == new.flags)
 		return;
 	__atomic_store_n(&to->flags, new.flags & ~VMA_PORT_SOLE4, __ATOMIC_RELEASE);
-	if (!(new.flags &VMA_PORT_SOLE4))
+	if (!sole)
 		return;
 	__atomic_store_n(&to->local, new.local, __ATOMIC_RELEASE);
 	__atomic_store_n(&to->remote, new.remote, __ATOMIC_RELEASE);

@@ -37,7 +37,7 @@
 #define POOL_HELD_MAX 256u
 #define POOL_BACK_MAX 4096u
 /* Another number when the meaning of something in the pool changes, even if its size stays. */
-#define POOL_LAYOUT 2u
+#define POOL_LAYOUT 1u
 
 enum pool_state {
 	POOL_FREE,

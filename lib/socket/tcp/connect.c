@@ -258,8 +258,7 @@ static int open_conn(struct tcp_sock *s, int fd, struct stack *st, struct tcp_so
 		err = st->ring->ops->flow_add(st->ring, &key, &info);
 		if (err) {
 			tcp_abort(s->c, now);
-			/* Another process has it in TIME_WAIT, with a port that the kernel calls
-			 * free. */
+			/* Another process has it in TIME_WAIT; the kernel calls the port free. */
 			return err == -EEXIST ? -EADDRNOTAVAIL : err;
 		}
 		s->has_own_rule = true;
