@@ -39,8 +39,17 @@ def wait_for(fact, timeout=5.0, what=None, every=0.01):
         if value:
             return value
         if time.monotonic() > end:
-            raise AssertionError(f"not within {timeout} s: {what or fact}")
+            raise AssertionError(f"not within {timeout} s: {what() if callable(what) else what or fact}")
         time.sleep(every)
+
+
+# print() on an unbuffered file is a write() for each word and one for the end of the line: the lines of several processes mix.
+WHOLE_LINES = "import sys; sys.stdout.reconfigure(line_buffering=True, write_through=False)\n"
+
+
+def python_argv(source, *args):
+    """Runs the source text with Debian's Python; what it prints is in the file at once, each line in one piece."""
+    return [PYTHON, "-u", "-c", WHOLE_LINES + source, *args]
 
 
 def made_once(tmp_path_factory, name, make):
@@ -214,7 +223,7 @@ class Process:
             if not found and ended:
                 raise AssertionError(f"{self} ended without {pattern!r}:\n{self.text}")
             return found
-        return wait_for(look, timeout, f"{pattern!r} from {self}; it printed:\n{self.text}")
+        return wait_for(look, timeout, lambda: f"{pattern!r} from {self}; it printed:\n{self.text}")
 
     def kill(self, number):
         self.popen.send_signal(number)
@@ -292,7 +301,7 @@ class Host:
 
     def python(self, source, preload=False, args=(), **options):
         """Starts Python with the source text; a Process. Print with flush=True to be waited for."""
-        return self.popen([PYTHON, "-u", "-c", source, *args], preload, **options)
+        return self.popen(python_argv(source, *args), preload, **options)
 
     @contextlib.contextmanager
     def entered(self):

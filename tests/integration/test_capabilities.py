@@ -10,7 +10,7 @@ import signal
 
 import pytest
 
-from netns import PYTHON, ip, wait_for
+from netns import PYTHON, ip, python_argv, wait_for
 
 NEEDED = ["net_admin", "net_raw", "bpf", "perfmon", "ipc_lock"]
 ECHO = """
@@ -31,7 +31,7 @@ def service(net, capabilities, env=None):
     """The program as user nobody, with these and no others."""
     words = ",".join(f"+{c}" for c in capabilities)
     p = net.a.popen(["prlimit", "--memlock=8388608", "setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups",
-                     "--inh-caps", words, "--ambient-caps", words, PYTHON, "-u", "-c", ECHO], preload=True, env=env)
+                     "--inh-caps", words, "--ambient-caps", words, *python_argv(ECHO)], preload=True, env=env)
     p.wait_text("^ready 65534")
     return p
 

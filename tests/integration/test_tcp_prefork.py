@@ -17,7 +17,7 @@ import types
 import pytest
 from scapy.layers.inet import IP, TCP
 
-from netns import PYTHON, children, flow_table, wait_for
+from netns import PYTHON, WHOLE_LINES, children, flow_table, python_argv, wait_for
 from test_tcp_exit_wire import NoSegment, Wire
 from test_tcp_programs import QUIET, attached, needs, offloaded
 
@@ -260,7 +260,7 @@ def test_prefork(net, server_ours, client_ours, source, workers):
 def test_who_comes_too_late_for_a_client_of_the_kernels_serves_the_next(net, server_ours):
     """Several processes see the same client in the kernel's queue, and one gets it: the others do not sleep there."""
     slow = ["strace", "-f", "-o", net.tmp / "strace", "--trace=ppoll", "--inject=ppoll:delay_exit=100000"]
-    server = net.a.popen([*slow, PYTHON, "-u", "-c", BLOCKING, "3"], preload=server_ours, env=QUIET)
+    server = net.a.popen([*slow, *python_argv(BLOCKING, "3")], preload=server_ours, env=QUIET)
     server.wait_text("^ready$", 30)
     master = children(server.pid)[0]
 
@@ -299,8 +299,8 @@ def test_a_worker_is_replaced(net, server_ours, client_ours, how):
 @pytest.mark.parametrize("how", ["fork", "spawn"])
 def test_multiprocessing_passes_connections(net, server_ours, client_ours, how, tmp_path):
     script = tmp_path / "server.py"
-    script.write_text(PASSED)
-    server = net.a.popen(["/usr/bin/python3", "-u", script, how], preload=server_ours, env=QUIET)
+    script.write_text(WHOLE_LINES + PASSED)
+    server = net.a.popen([PYTHON, "-u", script, how], preload=server_ours, env=QUIET)
     server.wait_text("^ready$")
     ask(net, client_ours, 10)
     assert "Traceback" not in server.text, server.text
@@ -671,7 +671,7 @@ signal.pause()
 @pytest.mark.parametrize("how", ["close", "exit"])
 def test_a_handshake_of_a_worker_that_leaves_ends_with_the_others(net, how, server_ours):
     """... however long its client's answer takes: here 0.3 s, as from the other side of the world."""
-    server = net.b.popen([PYTHON, "-u", "-c", LEAVES, how], preload=server_ours, env=QUIET, stdin=subprocess.PIPE)
+    server = net.b.popen(python_argv(LEAVES, how), preload=server_ours, env=QUIET, stdin=subprocess.PIPE)
     server.wait_text("^ready$")
     server.wait_text("^has it$")
     first, second = children(server.pid)

@@ -35,18 +35,17 @@ static void netns_text(char text[24], int pid)
 
 static void user_text(char text[33], int pid)
 {
-	const struct passwd *pw;
+	struct passwd pw, *found = NULL;
+	char path[32], strings[1024];
 	struct stat st;
-	char path[32];
 
 	snprintf(path, sizeof(path), "/proc/%d", pid);
 	if (stat(path, &st)) {
 		strcpy(text, "-");
 		return;
 	}
-	pw = getpwuid(st.st_uid);
-	if (pw)
-		snprintf(text, 33, "%s", pw->pw_name);
+	if (!getpwuid_r(st.st_uid, &pw, strings, sizeof(strings), &found) && found)
+		snprintf(text, 33, "%s", pw.pw_name);
 	else
 		snprintf(text, 33, "%u", st.st_uid);
 }
