@@ -156,6 +156,11 @@ struct tcp_env {
 	 * for one of somebody else's, and is dropped without an answer.
 	 */
 	bool (*is_others)(void *ctx, const struct tcp_tuple *tuple, bool opens);
+	/*
+	 * May be NULL: never. The peer of user's TIME_WAIT answers a SYN that is not ours; true:
+	 * another program may have the local port by now. The TIME_WAIT ends, without a segment.
+	 */
+	bool (*may_be_others)(void *ctx, void *user);
 };
 
 /* See tcp_env.fast_open. */

@@ -173,6 +173,13 @@ static bool new_syn(const struct tcp_tw *tw, const struct tcp_rx *rx)
 	       (tw->ts_ok && rx->has_ts && seq_before(tw->ts_recent, rx->tsval));
 }
 
+/* The peer takes part in a handshake of the same name that somebody else on this host has begun. */
+static bool is_taken_over(struct tcp_stack *ts, const struct tcp_tw *tw, const struct tcp_rx *rx)
+{
+	return (rx->flags & (TCPHDR_SYN | TCPHDR_ACK | TCPHDR_RST)) == (TCPHDR_SYN | TCPHDR_ACK) &&
+	       tw->user && ts->env.may_be_others && ts->env.may_be_others(ts->env.ctx, tw->user);
+}
+
 bool tcp_tw_input(struct tcp_stack *ts, struct tcp_tw *tw, struct tcp_rx *rx)
 {
 	bool old = tw->ts_ok && tcp_paws_reject(ts->now, tw->ts_recent, tw->ts_recent_stamp, rx, 0);
@@ -198,6 +205,10 @@ bool tcp_tw_input(struct tcp_stack *ts, struct tcp_tw *tw, struct tcp_rx *rx)
 		ts->n.tw_recycled++;
 		tcp_tw_free(ts, tw);
 		return false;
+	}
+	if (is_taken_over(ts, tw, rx)) { /* comes again, and goes to who has asked for it */
+		tcp_tw_free(ts, tw);
+		return true;
 	}
 	ts->n.paws += old;
 	/* The peer's FIN again, as a rule: our ACK of it was lost, and the wait begins anew. */

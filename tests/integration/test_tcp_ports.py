@@ -139,6 +139,27 @@ def test_time_waits_of_another_process_are_passed_by(net):
         assert told == [0] * 130
 
 
+def test_who_gets_the_port_of_a_time_wait_gets_the_answers(net):
+    """A program without the library, at a port that the kernel calls free."""
+    net.a.run(["sysctl", "-qw", "net.ipv4.ip_local_port_range=40000 40255"])
+    with programs(net, True) as (app, other, peer):
+        app.do(HELPERS + ONE)
+        ports = []
+        for _ in range(60):
+            assert app.do("one()") == 0
+            c, (_, port) = peer.accept()
+            c.close()
+            ports.append(port)
+        other.do("s = socket.socket(); s.settimeout(20)")
+        free = [port for port in ports if other.do(f"tries({port})") is None]
+        print(f"60 connections, {len(free)} of their ports are free")
+        other.do(f"s.bind((ME, {free[0]})); s.connect((PEER, {PORT})); s.sendall(b'question')")
+        with peer.accept()[0] as c:
+            assert c.recv(100) == b"question"
+            c.sendall(b"answer")
+            assert other.do("s.recv(100)") == b"answer"
+
+
 def test_a_connection_of_a_socket_that_was_accepted_has_its_port(net):
     """accept(), connect(AF_UNSPEC), connect(): from then on it is a client like any other."""
     with programs(net, True) as (app, other, peer):

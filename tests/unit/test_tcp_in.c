@@ -744,6 +744,34 @@ static void test_time_wait_rst_and_active_reuse(void **state)
 	end();
 }
 
+static bool may_be_others(void *ctx, void *user)
+{
+	assert_null(ctx);
+	assert_ptr_equal(user, &t.user);
+	return t.lev;
+}
+
+static void test_time_wait_and_a_handshake_of_others(void **state)
+{
+	(void)state;
+	into_time_wait((struct seg){.mss = 1460, .ts = true, .tsval = 100});
+	t.ts->env.may_be_others = may_be_others;
+	t.lev = false;
+	peer(.flags = TCPHDR_SYN | TCPHDR_ACK, .seq = 7000, .ack = 900, .ts = true, .tsval = 300);
+	sent_is(TCPHDR_ACK, 2, 2);
+	t.lev = true;
+	/* A RST of whatever kind is none, nor is a FIN that comes again. */
+	peer(.flags = TCPHDR_SYN | TCPHDR_ACK | TCPHDR_RST, .seq = 7000, .ack = 900);
+	peer(.flags = TCPHDR_FIN | TCPHDR_ACK, .seq = 1, .ack = 2, .ts = true, .tsval = 300);
+	sent_is(TCPHDR_ACK, 2, 2);
+	assert_int_equal(t.ts->num_tw, 1);
+	peer(.flags = TCPHDR_SYN | TCPHDR_ACK, .seq = 7000, .ack = 900, .ts = true, .tsval = 300);
+	silent();
+	assert_int_equal(t.ts->num_tw, 0);
+	assert_int_equal(t.gone, 1);
+	end();
+}
+
 static void test_time_wait_bounded(void **state)
 {
 	(void)state;
@@ -850,6 +878,7 @@ int main(void)
 		cmocka_unit_test(test_time_wait_reuse_by_isn),
 		cmocka_unit_test(test_time_wait_reuse_by_time_stamp),
 		cmocka_unit_test(test_time_wait_rst_and_active_reuse),
+		cmocka_unit_test(test_time_wait_and_a_handshake_of_others),
 		cmocka_unit_test(test_time_wait_bounded),
 		cmocka_unit_test(test_user_holds_closed_connection_over_time_wait),
 		cmocka_unit_test(test_nothing_there),

@@ -173,6 +173,20 @@ static void env_event(void *ctx, void *user, uint32_t ev)
 	vfd_notify(&s->v, bits);
 }
 
+/* The port of a client whose user has closed: nothing holds it any more, and the kernel gives it
+ * away. */
+static bool env_may_be_others(void *ctx, void *user)
+{
+	const struct tcp_sock_user *u = user;
+	const struct tcp_sock *s;
+
+	(void)ctx;
+	if (u->kind != TCP_SOCK_USER_CONN)
+		return false;
+	s = tcp_sock_of_user(user);
+	return s->closed && !s->accepted && !s->on_block && s->port_fd < 0;
+}
+
 static int env_begins(void *ctx, void *listener, const struct tcp_tuple *tuple)
 {
 	struct tcp_sock_att *att = listener;
@@ -221,6 +235,7 @@ struct tcp_sock_stack *tcp_sock_stack_get(struct stack *st)
 		.path = tcp_sock_env_path,
 		.route = tcp_sock_env_route,
 		.is_others = tcp_sock_env_kernels,
+		.may_be_others = env_may_be_others,
 		.fast_open = tcp_sock_fast_open_news,
 	};
 	struct tcp_sock_stack *t = st->tcp;
