@@ -8,6 +8,7 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 
+#include "kmod/conns.h"
 #include "kmod/fallback.h"
 #include "runtime/runtime.h"
 
@@ -103,9 +104,20 @@ void kmod_stop(void)
 void kmod_forked(void)
 {
 	kmod_stop();
+	conns_forked();
 	slots = NULL;
 	ring.head = NULL;
 	stats_bytes = 0;
+}
+
+bool kmod_takes_conns(void)
+{
+	return device >= 0 || conns_wanted();
+}
+
+bool kmod_wants_seqs(void)
+{
+	return slots;
 }
 
 void *kmod_stats_map(size_t *bytes)
@@ -132,8 +144,15 @@ struct vma_kmod_slot *kmod_conn_add(int fd, const struct vma_flow_key *key)
 {
 	struct vma_kmod_conn c = {
 		.fd = fd, .flags = VMA_KMOD_CONN_RST | VMA_KMOD_CONN_FALLBACK, .key = *key};
-	int err = device < 0 ? -ENODEV : call(VMA_KMOD_CONN, &c);
+	struct vma_kmod_slot *slot;
+	int err;
 
+	if (device < 0) {
+		slot = conns_add(key);
+		errno = slot ? errno : ENODEV;
+		return slot;
+	}
+	err = call(VMA_KMOD_CONN, &c);
 	if (!err && c.slot >= SLOTS)
 		err = -EPROTO;
 	if (err) {
@@ -145,7 +164,7 @@ struct vma_kmod_slot *kmod_conn_add(int fd, const struct vma_flow_key *key)
 
 uint32_t kmod_slot_number(const struct vma_kmod_slot *slot)
 {
-	return (uint32_t)(slot - slots);
+	return conns_has(slot) ? conns_number(slot) : (uint32_t)(slot - slots);
 }
 
 void kmod_conn_del(struct vma_kmod_slot *slot)
@@ -155,6 +174,10 @@ void kmod_conn_del(struct vma_kmod_slot *slot)
 
 	if (!slot)
 		return;
+	if (conns_has(slot)) {
+		conns_del(slot);
+		return;
+	}
 	u = (struct vma_kmod_unconn){.slot = kmod_slot_number(slot)};
 	/* Whatever comes of the call, no reset of it is wanted. */
 	__atomic_store_n(&slot->live, 0, __ATOMIC_RELAXED);

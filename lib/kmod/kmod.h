@@ -2,12 +2,14 @@
 /*
  * The room of the kernel module's client: /dev/vma, where the module is loaded, and this process's
  * one open file of it. What the calls and pages mean stands in vma/kmod.h. Without the device every
- * call here fails, and the caller does without it. Used by memory, statistics, rings and TCP
- * sockets.
+ * call here fails, and the caller does without it; but connections are registered all the same
+ * where other processes share this one's queues (kmod_conns_fd()). Used by memory, statistics,
+ * rings and TCP sockets.
  *
  * No packet goes through it. client.c has the device. A connection's registration is one call when
  * it begins and one when it ends; in between its owner stores into its slot. Packets that reached
- * the kernel instead of us come back through fallback.c, which is rare.
+ * the kernel instead of us come back through fallback.c, which is rare. conns.c is the list for
+ * other processes.
  */
 #ifndef KMOD_KMOD_H
 #define KMOD_KMOD_H
@@ -49,10 +51,25 @@ void *kmod_region_map(enum vma_kmod_mem kind, size_t *bytes);
  * the caller's to keep current; NULL and errno.
  */
 struct vma_kmod_slot *kmod_conn_add(int fd, const struct vma_flow_key *key);
+/* Whether kmod_conn_add() may succeed. */
+bool kmod_takes_conns(void);
+/* Whether anybody reads seq and ack: the module does. */
+bool kmod_wants_seqs(void);
 /* Which of the VMA_KMOD_CONNS_MAX it is, as kmod_packet.slot says it. */
 uint32_t kmod_slot_number(const struct vma_kmod_slot *slot);
 /* The flow is over, or somebody else's. slot may be NULL. */
 void kmod_conn_del(struct vma_kmod_slot *slot);
+
+/*
+ * The descriptor of the list in which the connections stand that the module does not have, from now
+ * on. Others may get it. -1: there cannot be one.
+ */
+int kmod_conns_fd(void);
+/*
+ * The connections that another process's list has: an array, the caller's to free (NULL: none).
+ * Returns how many.
+ */
+unsigned kmod_conns_read(int fd, struct vma_flow_key **keys);
 
 /*
  * What the module has for the sequence numbers of all processes. False: there is none, or this

@@ -30,27 +30,11 @@ static void *map(size_t bytes, int flags, int fd)
 	return p;
 }
 
-/* Who has it cannot make it smaller: another one's access would end that process. */
-static int file_make(size_t bytes, unsigned flags)
-{
-	int fd = OWN_FD((int)libc_raw(SYS_memfd_create, (long)(uintptr_t) "vma-port",
-				      MFD_CLOEXEC | MFD_ALLOW_SEALING | flags, 0, 0, 0, 0));
-
-	if (fd < 0)
-		return -1;
-	if (ftruncate(fd, (off_t)bytes) ||
-	    libc.fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)) {
-		own_fd_close(fd);
-		return -1;
-	}
-	return fd;
-}
-
 static void *map_file(size_t bytes, unsigned flags, int *fd)
 {
 	void *p;
 
-	*fd = file_make(bytes, flags);
+	*fd = own_fd_memory("vma-port", bytes, flags);
 	if (*fd < 0)
 		return NULL;
 	p = map(bytes, 0, *fd);

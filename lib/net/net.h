@@ -10,7 +10,7 @@
  * of each table: link.c, addr.c, neigh.c, route.c; martian.c) follow only when one has changed or a
  * destination or a source is new, and membership.c when one goes to a group that this host would
  * hear, too; events (mirror.c, notify.c) come on the internal thread. diag.c asks for other
- * processes' sockets.
+ * processes' sockets; orphans.c tells peers of a process that was killed.
  */
 #ifndef NET_NET_H
 #define NET_NET_H
@@ -20,6 +20,8 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+
+#include "vma/flow.h"
 
 #define NET_MAC_LEN 6
 
@@ -183,6 +185,12 @@ int net_udp_inodes(uint16_t port, uint64_t *inodes, unsigned max);
  * or negative errno.
  */
 int net_tcp_conns(uint16_t port);
+/*
+ * These TCP flows, each with a remote side, were connections of a process that was killed: has
+ * their peers reset. ifindex: of link-local addresses. Wants CAP_NET_RAW. 0, or the first negative
+ * errno; the others are told all the same. Does not wait.
+ */
+int net_tcp_orphans(const struct vma_flow_key *keys, unsigned num, int ifindex);
 /*
  * Takes away what the kernel has left of a connection of that name that has ended (TIME_WAIT): as a
  * new SYN from there would. The caller knows that there is nothing else of that name. 0; -ENOENT:

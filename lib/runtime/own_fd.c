@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -387,6 +388,30 @@ int own_eventfd(unsigned count)
 {
 	return OWN_FD(
 		(int)libc_raw(SYS_eventfd2, (long)count, EFD_CLOEXEC | EFD_NONBLOCK, 0, 0, 0, 0));
+}
+
+int own_fd_memory(const char *name, size_t bytes, unsigned flags)
+{
+	int err, fd = OWN_FD((int)libc_raw(SYS_memfd_create, (long)(uintptr_t)name,
+					   MFD_CLOEXEC | MFD_ALLOW_SEALING | flags, 0, 0, 0, 0));
+
+	if (fd < 0)
+		return -1;
+	if (!ftruncate(fd, (off_t)bytes) &&
+	    !libc_raw(SYS_fcntl, fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL, 0, 0,
+		      0))
+		return fd;
+	err = errno;
+	own_fd_close(fd);
+	errno = err;
+	return -1;
+}
+
+bool own_fd_memory_is(int fd)
+{
+	long seals = libc_raw(SYS_fcntl, fd, F_GET_SEALS, 0, 0, 0, 0);
+
+	return seals >= 0 && seals & F_SEAL_SHRINK;
 }
 
 int own_fd_close(int fd)

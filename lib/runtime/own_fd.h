@@ -84,6 +84,14 @@ void own_fd_unbar(void);
 	})
 
 /*
+ * So many bytes of memory (memfd_create(2), flags besides), which nobody can make smaller: another
+ * one's access would end that process. -1 and errno.
+ */
+int own_fd_memory(const char *name, size_t bytes, unsigned flags);
+/* fd, which another process has made, is such memory. */
+bool own_fd_memory_is(int fd);
+
+/*
  * The socket, pipe or set that call makes for the program. It has the lowest free number, as the
  * program may count on, also when the library had that one for a moment. Not of a file: a copy is
  * closed, and with it the process's record locks would go. -1 and errno as call.

@@ -305,6 +305,43 @@ def test_each_can_be_killed_until_the_last_leaves_nothing(net, members):
     assert "xdp" not in ip("-n", net.a.name, "link", "show", net.a.dev)
 
 
+@pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6], ids=["v4", "v6"])
+def test_peers_of_a_killed_one_are_reset_by_the_others(net, members, family):
+    """At once, as with kernel sockets: they say nothing, and would never hear of it."""
+    members(7000)
+    me, peer = net.a.ip(family), net.b.ip(family)
+    app = App(net.a, True)
+    with app.popen.stdin, app.popen.stdout, net.b.socket(family, socket.SOCK_STREAM) as l, contextlib.ExitStack() as stack:
+        l.bind((peer, 7001))
+        l.listen()
+        app.do(f"import select, socket; l = socket.create_server(({me!r}, 7002), family={int(family)})")
+        idle = []
+        for _ in range(20):
+            app.do(f"open_.append(socket.create_connection(({peer!r}, 7001)))" if idle else
+                   f"open_ = [socket.create_connection(({peer!r}, 7001))]")
+            idle.append(stack.enter_context(l.accept()[0]))
+            c = stack.enter_context(net.b.socket(family, socket.SOCK_STREAM))
+            c.connect((me, 7002))
+            app.do("open_.append(l.accept()[0])")
+            idle.append(c)
+        c = stack.enter_context(net.b.socket(family, socket.SOCK_STREAM))
+        c.connect((me, 7002))
+        idle.append(c)  # which nobody accepts
+        assert app.do("len(select.select([l], [], [], 10)[0])") == 1
+        app.popen.kill()
+        app.popen.wait()
+        told = []
+        for c in idle:
+            c.settimeout(20 * PATIENCE)
+            try:
+                told.append(c.recv(1))
+            except ConnectionResetError:
+                told.append("reset")
+        print(f"{len(idle)} peers that only listened were told: {told}")
+        # The first ones, before the process had its queues, are the kernel's.
+        assert set(told) <= {"reset", b""} and told.count("reset") > 35
+
+
 def test_what_one_had_not_read_comes_back(net, members):
     first, second = members(7001, 7002)
     os.kill(second.process.pid, 19)  # SIGSTOP

@@ -13,6 +13,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "kmod/kmod.h"
+#include "net/net.h"
 #include "ring/xdp/pin.h"
 #include "ring/xdp/xdp.h"
 #include "runtime/runtime.h"
@@ -23,6 +25,7 @@ struct watch {
 	unsigned slot;
 	uint32_t generation; /* a process may leave, and come again in the same slot */
 	int life; /* -1: not known any more */
+	int conns; /* kmod_conns_fd() of it; -1: it has none */
 	int xsk[]; /* of each queue; -1: not known */
 };
 
@@ -35,12 +38,14 @@ struct member {
 	struct watch *watch[POOL_MEMBERS];
 };
 
-/* What a new one sends with its descriptors: life's, then its sockets'. */
+/* What a new one sends with its descriptors: life's, that of its connections, its sockets'. */
 struct hello {
 	uint32_t slot, generation;
 };
 
-#define HELLO_FDS_MAX (1 + PORT_MAX_QUEUES)
+/* Before the sockets. */
+#define HELLO_FDS 2u
+#define HELLO_FDS_MAX (HELLO_FDS + PORT_MAX_QUEUES)
 
 static struct pool_member *me(const struct xdp_ring *x)
 {
@@ -114,6 +119,7 @@ static void publish(struct xdp_ring *x, unsigned slot)
 static void watch_close(const struct xdp_ring *x, struct watch *w)
 {
 	fd_close(&w->life);
+	fd_close(&w->conns);
 	for (unsigned i = 0; i < x->num_queues; i++)
 		fd_close(&w->xsk[i]);
 }
@@ -184,12 +190,30 @@ static void packets_end(void)
 		clock_sleep_ns(PACKETS_END_NS);
 }
 
+/* Which connections process pid has had stands in the file. The worker, no lock held. */
+static void peers_tell(const struct xdp_ring *x, uint32_t pid, int conns)
+{
+	struct vma_flow_key *keys;
+	unsigned num = kmod_conns_read(conns, &keys);
+	int err;
+
+	if (num) {
+		err = net_tcp_orphans(keys, num, x->ring.ifindex);
+		log_debug("ring/xdp: %s: the peers of %u connections of process %u are told of "
+			  "its end: %s",
+			  x->ring.ifname, num, pid, strerror(-err));
+	}
+	free(keys);
+}
+
 /* A member has ended: each of the others sees it, and one of them does each step. */
 static void ended(int fd, uint32_t events, void *arg)
 {
 	struct watch *w = arg;
 	struct xdp_ring *x = w->x;
 	struct pool_member *m = &x->pool->member[w->slot];
+	uint32_t pid = 0;
+	int conns = -1;
 
 	(void)events;
 	pool_port_lock(x);
@@ -203,10 +227,16 @@ static void ended(int fd, uint32_t events, void *arg)
 	    m->generation == w->generation) {
 		chunks_bury(x, w);
 		m->state = POOL_FREE;
+		pid = m->pid;
+		conns = w->conns;
+		w->conns = -1;
 	}
 	worker_fd_del(fd, w);
 	watch_close(x, w);
 	pool_port_unlock(x);
+	if (conns >= 0)
+		peers_tell(x, pid, conns);
+	fd_close(&conns);
 }
 
 /* ------------------------------------------------------------------ knowing one */
@@ -225,7 +255,7 @@ static struct watch *watch_for(struct xdp_ring *x, unsigned slot)
 		w = malloc(sizeof(*w) + x->num_queues * sizeof(w->xsk[0]));
 	if (!w)
 		return NULL;
-	*w = (struct watch){.x = x, .slot = slot, .life = -1};
+	*w = (struct watch){.x = x, .slot = slot, .life = -1, .conns = -1};
 	for (unsigned i = 0; i < x->num_queues; i++)
 		w->xsk[i] = -1;
 	x->member->watch[slot] = w;
@@ -233,7 +263,7 @@ static struct watch *watch_for(struct xdp_ring *x, unsigned slot)
 }
 
 /*
- * fds: of life and of the sockets, which are w's from now on. Once: the file is the dead one's and
+ * fds: as struct hello has them, which are w's from now on. Once: the file is the dead one's and
  * every member's, so no close() of ours takes it out of the worker's set.
  */
 static int watch_begin(struct watch *w, uint32_t generation, const int *fds)
@@ -242,7 +272,8 @@ static int watch_begin(struct watch *w, uint32_t generation, const int *fds)
 
 	w->generation = generation;
 	w->life = fds[0];
-	memcpy(w->xsk, fds + 1, w->x->num_queues * sizeof(*fds));
+	w->conns = fds[1];
+	memcpy(w->xsk, fds + HELLO_FDS, w->x->num_queues * sizeof(*fds));
 	err = worker_fd_add(w->life, EPOLLIN | EPOLLONESHOT, ended, w);
 	if (err)
 		watch_close(w->x, w);
@@ -293,7 +324,7 @@ static bool hello_read(struct xdp_ring *x)
 
 	if (got <= 0)
 		return false;
-	if (got == sizeof(h) && n == 1 + x->num_queues && h.slot < POOL_MEMBERS &&
+	if (got == sizeof(h) && n == HELLO_FDS + x->num_queues && h.slot < POOL_MEMBERS &&
 	    h.slot != x->row) {
 		pool_port_lock(x);
 		w = watch_for(x, h.slot);
@@ -323,16 +354,16 @@ static int hello_send(const struct xdp_ring *x, int to)
 	} control = {0};
 	struct hello h = {.slot = x->row, .generation = me(x)->generation};
 	struct iovec v = {&h, sizeof(h)};
-	const size_t n = 1 + x->num_queues;
+	const size_t n = HELLO_FDS + x->num_queues;
 	struct msghdr msg = {.msg_iov = &v,
 			     .msg_iovlen = 1,
 			     .msg_control = &control,
 			     .msg_controllen = CMSG_SPACE(n * sizeof(int))};
 	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
-	int fds[HELLO_FDS_MAX] = {x->member->life[0]};
+	int fds[HELLO_FDS_MAX] = {x->member->life[0], kmod_conns_fd()};
 
 	for (unsigned i = 0; i < x->num_queues; i++)
-		fds[1 + i] = x->xsk[i].fd;
+		fds[HELLO_FDS + i] = x->xsk[i].fd;
 	c->cmsg_level = SOL_SOCKET;
 	c->cmsg_type = SCM_RIGHTS;
 	c->cmsg_len = CMSG_LEN(n * sizeof(int));
@@ -361,7 +392,8 @@ static int bell_make(struct xdp_ring *x)
 
 	if (!OWN_FD_PAIR(libc.pipe2(m->life, O_CLOEXEC | O_NONBLOCK), m->life) ||
 	    !OWN_FD_PAIR(libc.socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, m->hello),
-			 m->hello))
+			 m->hello) ||
+	    kmod_conns_fd() < 0)
 		return -errno;
 	return worker_fd_add(m->hello[0], EPOLLIN, hellos_read, x);
 }
@@ -378,6 +410,7 @@ static void describe(struct xdp_ring *x)
 	m->fd[POOL_FD_UMEM] = x->member->umem_fd;
 	m->fd[POOL_FD_LIFE] = x->member->life[0];
 	m->fd[POOL_FD_HELLO] = x->member->hello[1];
+	m->fd[POOL_FD_CONNS] = kmod_conns_fd();
 	for (unsigned i = 0; i < PORT_DESCRIPTORS; i++)
 		m->fd[POOL_FD_PORT + i] = x->port->fd[i];
 	for (unsigned i = 0; i < x->num_queues; i++)
@@ -549,17 +582,18 @@ static int watch_fetch(struct xdp_ring *x, unsigned slot, int pidfd)
 	struct watch *w;
 
 	fds[0] = fetch(pidfd, m->fd[POOL_FD_LIFE]);
+	fds[1] = fetch(pidfd, m->fd[POOL_FD_CONNS]);
 	for (unsigned i = 0; i < x->num_queues; i++)
-		fds[1 + i] = fetch(pidfd, m->xsk[i]);
-	for (unsigned i = 0; i < 1 + x->num_queues; i++) {
+		fds[HELLO_FDS + i] = fetch(pidfd, m->xsk[i]);
+	for (unsigned i = 0; i < HELLO_FDS + x->num_queues; i++) {
 		if (fds[i] < 0) {
-			fds_close(fds, 1 + x->num_queues);
+			fds_close(fds, HELLO_FDS + x->num_queues);
 			return -EPERM;
 		}
 	}
 	w = watch_for(x, slot);
 	if (!w) {
-		fds_close(fds, 1 + x->num_queues);
+		fds_close(fds, HELLO_FDS + x->num_queues);
 		return -ENOMEM;
 	}
 	return watch_begin(w, m->generation, fds);
@@ -578,7 +612,7 @@ static int umem_fetch(struct xdp_ring *x, int pidfd)
 	if (fd < 0)
 		return -errno;
 	if (fstat(fd, &st) || bytes < (size_t)POOL_CHUNKS * UMEM_CHUNK ||
-	    bytes > (size_t)st.st_size || !(libc.fcntl(fd, F_GET_SEALS) & F_SEAL_SHRINK))
+	    bytes > (size_t)st.st_size || !own_fd_memory_is(fd))
 		return -EPROTO;
 	base = pages_map_fd(fd, bytes);
 	if (!base)

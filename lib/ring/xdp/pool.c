@@ -96,8 +96,7 @@ struct pool *pool_map(int fd)
 	struct pool *p;
 	struct stat st;
 
-	if (fstat(fd, &st) || st.st_size != (off_t)sizeof(*p) ||
-	    !(libc.fcntl(fd, F_GET_SEALS) & F_SEAL_SHRINK))
+	if (fstat(fd, &st) || st.st_size != (off_t)sizeof(*p) || !own_fd_memory_is(fd))
 		return NULL;
 	p = pages_map_fd(fd, sizeof(*p));
 	if (p && (p->magic != POOL_MAGIC || p->layout != POOL_LAYOUT || p->size != sizeof(*p))) {

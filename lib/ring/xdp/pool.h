@@ -53,6 +53,7 @@ enum pool_fd {
 	POOL_FD_UMEM,
 	POOL_FD_LIFE, /* the reading end of a pipe: it ends with the member, or at its exec() */
 	POOL_FD_HELLO, /* where a new member sends its own */
+	POOL_FD_CONNS, /* its connections (kmod_conns_fd()) */
 	POOL_FD_PORT, /* as port_descriptors() has them */
 	POOL_FDS = POOL_FD_PORT + PORT_DESCRIPTORS,
 };

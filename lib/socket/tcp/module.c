@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Connections and the kernel module, where there is one: it resets those of a process that is
- * killed, and brings what of them has reached the kernel: reassembled fragments, packets with IP
- * options, packets by another interface.
+ * Connections and the kernel module: it resets those of a process that is killed (where there is
+ * none the other processes of the interface do), and brings what of them has reached the kernel:
+ * reassembled fragments, packets with IP options, packets by another interface.
  */
 #include <errno.h>
 #include <stdatomic.h>
@@ -96,7 +96,7 @@ void tcp_sock_kmod_del(struct tcp_sock *s)
 
 void tcp_sock_kmod_queued(struct stack *st, struct tcp_sock_att *att, struct tcp_conn *c)
 {
-	struct tcp_sock_queued *q = voucher >= 0 ? malloc(sizeof(*q)) : NULL;
+	struct tcp_sock_queued *q = kmod_takes_conns() ? malloc(sizeof(*q)) : NULL;
 	int fd = atomic_load_explicit(&att->s->v.os_fd, memory_order_relaxed);
 
 	if (!q)

@@ -283,7 +283,7 @@ int tcp_sock_output(void *ctx, const struct tcp_tx *tx)
 
 	if (!atomic_load_explicit(&st->open, memory_order_relaxed))
 		return -ENETDOWN;
-	if (s && s->slot)
+	if (s && s->slot && kmod_wants_seqs())
 		note(s->slot, tx);
 	p = path_of(st, tx, &err);
 	if (err == -EAGAIN)
