@@ -91,6 +91,8 @@ PRELOAD_OBJ := $(filter-out $(CORE_OBJ),$(LIB_OBJ))
 MAP := $(wildcard lib/preload/libvma.map)
 STATS_SRC := $(wildcard tools/vma_stats/*.c)
 STATS_OBJ := $(STATS_SRC:%.c=$(B)/obj/%.o)
+# The library's parts without the entry points.
+VMAD_OBJ := $(patsubst %.c,$(B)/obj/%.o,$(wildcard tools/vmad/*.c) lib/preload/parts.c)
 BPF_SRC := $(wildcard bpf/*.bpf.c)
 SKEL := $(BPF_SRC:bpf/%.bpf.c=$(B)/bpf/%.skel.h)
 UNIT := $(patsubst tests/unit/%.c,$(B)/tests/unit/%,$(wildcard tests/unit/test_*.c))
@@ -107,7 +109,7 @@ BENCH_BIN := $(patsubst tests/bench/%.c,$(B)/bench/bin/%,$(wildcard tests/bench/
 FUZZ := $(patsubst tests/fuzz/%.c,$(B)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 FUZZ_OBJ := $(CORE_SRC:%.c=$(B)/fuzz/obj/%.o)
 MAN := $(B)/libvma.7
-TOOLS := $(B)/vma_stats
+TOOLS := $(B)/vma_stats $(B)/vmad
 CONF := etc/libvma.conf
 DOCS := $(wildcard docs/*.3 docs/*.5 docs/*.8)
 HEADERS := $(wildcard include/mellanox/*.h)
@@ -187,6 +189,10 @@ endif
 $(B)/vma_stats: $(STATS_OBJ) $(B)/libcore.a
 	$(call say,LINK)
 	$(Q)$(CC) $(SAN) $(LDFLAGS_ALL) -o $(NEW) $(STATS_OBJ) $(B)/libcore.a -Wl,--as-needed -lncursesw -ltinfo -lpcap $(LIBS) $(PUT)
+
+$(B)/vmad: $(VMAD_OBJ) $(B)/libcore.a
+	$(call say,LINK)
+	$(Q)$(CC) $(SAN) $(LDFLAGS_ALL) -o $(NEW) $(VMAD_OBJ) $(B)/libcore.a $(LIBS) $(PUT)
 
 $(B)/gen_man: tools/gen_man.c $(B)/.flags
 	$(call say,CC)
@@ -342,9 +348,12 @@ SHARE = $(DESTDIR)$(PREFIX)/share
 
 install: all install-docs
 	install -d $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(SYSCONFDIR) \
+		$(DESTDIR)$(PREFIX)/sbin $(DESTDIR)$(PREFIX)/lib/systemd/system \
 		$(DESTDIR)$(PREFIX)/include/mellanox $(SHARE)/libvma $(SHARE)/bash-completion/completions
 	install -m 755 $(B)/libvma.so $(DESTDIR)$(LIBDIR)/libvma.so
 	install -m 755 $(B)/vma_stats $(DESTDIR)$(PREFIX)/bin/vma_stats
+	install -m 755 $(B)/vmad $(DESTDIR)$(PREFIX)/sbin/vmad
+	sed 's|@PREFIX@|$(PREFIX)|' etc/vmad@.service > $(DESTDIR)$(PREFIX)/lib/systemd/system/vmad@.service
 	install -m 644 $(HEADERS) $(DESTDIR)$(PREFIX)/include/mellanox
 	sed 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@VERSION@|$(LIBRARY_VERSION)|' etc/libvma.pc.in \
 		> $(DESTDIR)$(LIBDIR)/pkgconfig/libvma.pc
@@ -407,5 +416,5 @@ lint:
 format:
 	clang-format -i $$(git ls-files '*.c' '*.h')
 
--include $(B)/gen_man.d $(STEPS_OBJ:.o=.d) $(LIB_OBJ:.o=.d) $(STATS_OBJ:.o=.d) $(BPF_SRC:bpf/%.bpf.c=$(B)/bpf/%.bpf.d) \
+-include $(B)/gen_man.d $(STEPS_OBJ:.o=.d) $(LIB_OBJ:.o=.d) $(STATS_OBJ:.o=.d) $(VMAD_OBJ:.o=.d) $(BPF_SRC:bpf/%.bpf.c=$(B)/bpf/%.bpf.d) \
 	$(UNIT:=.d) $(MLX5_DEVICE_OBJ:.o=.d) $(SIM_SRC:%.c=$(B)/%.d) $(CONFORM_SRC:%.c=$(B)/%.d) $(HELPERS:=.d) $(VM_BIN:=.d) $(BENCH_BIN:=.d) $(FUZZ_OBJ:.o=.d) $(FUZZ:=.d)

@@ -8,13 +8,13 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <unistd.h>
 #include <sys/auxv.h>
 
 #include "handover/handover.h"
 #include "net/net.h"
 #include "preload/fatal.h"
+#include "preload/parts.h"
 #include "kmod/kmod.h"
 #include "runtime/runtime.h"
 #include "config/config.h"
@@ -36,42 +36,6 @@ static _Atomic int state;
  * may be there still
  */
 static _Atomic bool begun;
-
-static void net_readable(int fd, uint32_t events, void *arg)
-{
-	(void)fd;
-	(void)events;
-	(void)arg;
-	net_process();
-	stacks_follow();
-}
-
-/*
- * Everything that may fail; what has been started stays (it is idle) and is ended by
- * library_stop().
- */
-static int start_parts(void)
-{
-	int err;
-
-	wait_start();
-	kmod_start((unsigned)params.stats_fd_num);
-	err = stats_start(params.stats_shmem_dir, (unsigned)params.stats_fd_num);
-	if (err)
-		log_warn("no statistics in %s: %s", params.stats_shmem_dir, strerror(-err));
-	err = worker_start(params_worker_begins, (unsigned)params.timer_resolution_msec);
-	if (!err)
-		err = net_start();
-	if (!err)
-		err = worker_fd_add(net_fd(), EPOLLIN, net_readable, NULL);
-	if (!err)
-		err = handover_start();
-	if (!err)
-		err = udp_start();
-	if (!err)
-		err = tcp_sock_start(library_start);
-	return err ? err : stacks_start();
-}
 
 /*
  * Who preloads the library for one program, or sets a parameter of it, wants to hear from it. With
@@ -153,7 +117,7 @@ static void library_begin(void)
 		inherited_note();
 	}
 	banner_shown = true;
-	err = start_parts();
+	err = parts_start(library_start);
 	if (err)
 		log_error("nothing is offloaded in this process: start-up failed: %s",
 			  strerror(-err));
@@ -259,14 +223,6 @@ __attribute__((destructor)) static void library_stop(void)
 	if (atomic_load_explicit(&state, memory_order_acquire) == STATE_NEW)
 		return;
 	libc_internal_begin();
-	stats_why_summary();
-	handover_at_end();
-	worker_stop();
-	handover_stop();
-	stacks_stop();
-	stats_log_end();
-	kmod_stop();
-	net_stop();
-	stats_stop();
+	parts_stop();
 	libc_internal_end();
 }
