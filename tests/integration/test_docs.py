@@ -27,7 +27,7 @@ FENCE = re.compile(r"^(?:<!-- (\w+)[^\n]*-->\n)?```([^\n]*)\n(.*?)^```$", re.M |
 # What a block may be. The last three hold no commands.
 KINDS = ("sh", "console", "text", "promql")
 # Of each manual page the section whose .nf blocks are commands; None: it shows none (other tests below try what it shows).
-PAGES = {"vma_stats.8": "EXAMPLES", "libvma.7.in": "SETCAP PROGRAMS", "libvma.conf.5": None, "vma_extra.3": None}
+PAGES = {"vma_stats.8": "EXAMPLES", "vmad.8": None, "libvma.7.in": "SETCAP PROGRAMS", "libvma.conf.5": None, "vma_extra.3": None}
 
 
 def markdown_blocks():
@@ -204,8 +204,9 @@ class Machine:
         self.app.answer()
 
     def of_here(self, text):
-        """What a document says, for this machine: the process, the interface; and nobody sleeps for long."""
-        for theirs, ours in (("4711", str(self.app.pid)), ("eth0", self.net.a.dev), ("sleep 10", "sleep 0.1")):
+        """What a document says, for this machine: the process, the interface; and nobody sleeps for longer than an exchange."""
+        for theirs, ours in (("4711", str(self.app.pid)), ("eth0", self.net.a.dev),
+                             ("sleep 10", "until [ -e exchanged ]; do sleep 0.01; done")):
             text = text.replace(theirs, ours)
         return text
 
@@ -250,7 +251,9 @@ def test_a_command_does_what_its_document_says(machine, command):
         text = wait_for(lambda: metrics(machine), 20, "the metrics")
         assert re.search(rf'^vma_\w+\{{.*pid="{machine.app.pid}".*\}} ', text, re.M), text
     elif "; sleep" in command:
-        wait_for(lambda: not process.alive() or machine.exchange(), 30, process)
+        process.wait_text("Zero counters")
+        machine.exchange()
+        (machine.work / "exchanged").touch()
     if command in UNTIL:
         process.wait_text(machine.of_here(UNTIL[command]))
         process_ends(process)
