@@ -63,7 +63,7 @@ static _Atomic bool once_busy;
  * Signals that came while this thread held a lock of the library: they are sent to it again when it
  * holds none.
  */
-#define DEFERRED_MAX 16
+#define DEFERRED_MAX 32
 struct deferred {
 	_Atomic bool taken;
 	/* More came: they wait in the kernel, blocked, until the thread has its own mask again. */
@@ -172,6 +172,20 @@ static siginfo_t described(int sig, const siginfo_t *info)
 	return what;
 }
 
+/*
+ * One of these waits already: as with the kernel's own pending signals the second one is none
+ * (signal(7)). So room is short for real-time signals only.
+ */
+static bool waits_already(const struct deferred *d, int sig)
+{
+	int n = deferred_num < DEFERRED_MAX ? deferred_num : DEFERRED_MAX;
+
+	for (int i = 0; sig < SIGRTMIN && i < n; i++)
+		if (d->info[i].si_signo == sig)
+			return true;
+	return false;
+}
+
 /* True: the handler is not to run now. info and context, of what is interrupted, may be NULL. */
 bool signal_defer(int sig, const siginfo_t *info, void *context)
 {
@@ -184,6 +198,8 @@ bool signal_defer(int sig, const siginfo_t *info, void *context)
 	d = deferred_get();
 	if (!d)
 		return false;
+	if (waits_already(d, sig))
+		return true;
 	/* One step, because another signal may interrupt this one. */
 	n = __atomic_fetch_add(&deferred_num, 1, __ATOMIC_RELAXED);
 	if (n >= DEFERRED_MAX) {
@@ -210,8 +226,11 @@ static void deferred_send(void)
 	sigfillset(&all);
 	pthread_sigmask(SIG_BLOCK, &all, &old);
 	d = atomic_load_explicit(&deferred, memory_order_relaxed);
-	for (int i = 0; i < deferred_num; i++)
+	for (int i = 0; i < deferred_num; i++) {
 		send_again(&d->info[i]);
+		/* waits_already() may look at the place before the next one is written. */
+		d->info[i].si_signo = 0;
+	}
 	deferred_num = 0;
 	atomic_store_explicit(&deferred, NULL, memory_order_relaxed);
 	if (d) {
