@@ -40,15 +40,28 @@ static unsigned hash_bind(const struct udp_demux *d, const struct udp_bind *b)
 			    : hash_bound(d, b->lport);
 }
 
+/* The kernel puts these to the end (udp_lib_get_port()). */
+static bool stands_last(const struct udp_bind *b)
+{
+	return b->family == AF_INET6 && b->reuseport;
+}
+
+/*
+ * In the order of the kernel's chain: among equals without SO_REUSEPORT the last one bound
+ * receives, whenever each of them has come to this table.
+ */
+static bool stands_before(const struct udp_bind *a, const struct udp_bind *b)
+{
+	if (stands_last(a) != stands_last(b))
+		return stands_last(b);
+	return stands_last(b) ? a->order <= b->order : a->order > b->order;
+}
+
 void udp_demux_add(struct udp_demux *d, struct udp_bind *b)
 {
 	struct udp_bind **head = &d->bucket[hash_bind(d, b)];
 
-	/*
-	 * In front: among equals without SO_REUSEPORT the last one bound receives, as in the
-	 * kernel, which puts these to the end (udp_lib_get_port()).
-	 */
-	while (b->family == AF_INET6 && b->reuseport && *head)
+	while (*head && stands_before(*head, b))
 		head = &(*head)->next;
 	b->next = *head;
 	*head = b;

@@ -22,6 +22,7 @@ struct udp_bind {
 	bool v6only; /* AF_INET6: no IPv4 packets */
 	bool local_any, connected;
 	bool reuseport; /* SO_REUSEPORT: those of one address and device share by hash */
+	uint64_t order; /* of those bound to the port: the later, the higher */
 	int bound_if; /* SO_BINDTODEVICE: only packets of this interface; 0: any */
 };
 

@@ -31,7 +31,7 @@ def sh(command, check=True):
 
 
 def build(tmp_path_factory, sanitizer):
-    runtime = "lib/runtime/clock.c lib/runtime/libc.c lib/runtime/lock.c lib/runtime/log*.c lib/runtime/own_fd.c lib/runtime/text_file.c"
+    runtime = "lib/runtime/caps.c lib/runtime/clock.c lib/runtime/libc.c lib/runtime/lock.c lib/runtime/log*.c lib/runtime/own_fd.c lib/runtime/text_file.c"
     config = "lib/config/param*.c lib/config/profiles.c"
 
     def compiled(directory):

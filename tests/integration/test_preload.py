@@ -57,7 +57,7 @@ def forward(library, tmp_path_factory):
     """preload and its two tables before libc itself; returns the environment that preloads it."""
     core = [ROOT / "lib" / name for name in ("runtime/atfork.c", "runtime/libc.c", "runtime/signals.c", "runtime/lock.c",
                                        "runtime/own_fd.c", "runtime/backtrace.c", "stats/sockopt_names.c", "fd/table.c", "fd/closing.c", "fd/turn.c")]
-    entry = [f for f in sorted((ROOT / "lib" / "preload").glob("*.c")) if f.name != "start.c"]
+    entry = [f for f in sorted((ROOT / "lib" / "preload").glob("*.c")) if f.name not in ("start.c", "parts.c")]
     flags = ["-shared", "-fPIC", "-fvisibility=hidden", "-ftls-model=initial-exec", f"-Wl,--version-script={MAP}"]
     if not library.sanitize:
         flags.append("-Wl,-z,defs")  # what forward.c lacks is said here, not by the loader

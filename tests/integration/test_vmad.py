@@ -92,7 +92,8 @@ def test_an_interface_that_comes_back(net):
         p.wait_text("vmad0 has gone")
         make()
         wait_for(lambda: has_program(net, "vmad0"), 20, "its queues again")
-        assert p.text.count("keeps the queues of vmad0") == 2 and p.text.count(f"keeps the queues of {net.a.dev}") == 1
+        wait_for(lambda: p.text.count("keeps the queues of vmad0") == 2, 20, "it says so")
+        assert p.text.count(f"keeps the queues of {net.a.dev}") == 1
     assert not has_program(net, "vmad0")
     ip("-n", net.a.name, "link", "del", "vmad0")
 

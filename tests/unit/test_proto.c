@@ -465,6 +465,31 @@ static void families_and_v6only_keep_apart(void **state)
 	assert_ptr_equal(udp_demux_find(&demux, &v6), &six);
 }
 
+/* Of equals the last one bound, in whatever order they come to the table, leave it and come again.
+ */
+static void the_last_one_bound_receives(void **state)
+{
+	struct buf_meta m = meta("10.0.0.1", 9, "10.0.0.2", 53);
+	struct udp_bind b[3];
+
+	(void)state;
+	for (int i = 0; i < 3; i++) {
+		b[i] = bound(NULL, 53, NULL, 0);
+		b[i].order = (uint64_t)i;
+	}
+	for (int first = 0; first < 3; first++) {
+		udp_demux_init(&demux, 7);
+		for (int i = 0; i < 3; i++)
+			udp_demux_add(&demux, &b[(first + i) % 3]);
+		assert_ptr_equal(udp_demux_find(&demux, &m), &b[2]);
+		udp_demux_remove(&demux, &b[0]);
+		udp_demux_add(&demux, &b[0]);
+		assert_ptr_equal(udp_demux_find(&demux, &m), &b[2]);
+		udp_demux_remove(&demux, &b[2]);
+		assert_ptr_equal(udp_demux_find(&demux, &m), &b[1]);
+	}
+}
+
 static void reuseport_sockets_share_by_flow(void **state)
 {
 	struct udp_bind b[4];
@@ -528,6 +553,7 @@ int main(void)
 		cmocka_unit_test(identification_counts_only_without_df),
 		cmocka_unit_test(the_most_specific_socket_gets_the_datagram),
 		cmocka_unit_test(families_and_v6only_keep_apart),
+		cmocka_unit_test(the_last_one_bound_receives),
 		cmocka_unit_test(reuseport_sockets_share_by_flow),
 		cmocka_unit_test(every_match_of_a_multicast_is_visited_once),
 	};

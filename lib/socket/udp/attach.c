@@ -175,6 +175,7 @@ static void fill_bind(struct udp_sock *s, struct udp_bind *b)
 	b->local = s->local;
 	b->local_any = IN6_IS_ADDR_UNSPECIFIED(&s->local);
 	b->reuseport = s->o.reuseport;
+	b->order = s->bind_order;
 	b->bound_if = s->o.bound_if;
 	b->connected = s->connected && sock_addr_get((struct sockaddr *)&s->peer, s->peer_len,
 						     &b->remote, &b->rport, &scope);
@@ -565,8 +566,12 @@ void udp_attach(struct udp_sock *s, int fd)
 	atomic_store_explicit(&s->os_countdown, 1, memory_order_relaxed);
 }
 
+/* Of all binds of this process. */
+static _Atomic uint64_t binds;
+
 void udp_learn_local(struct udp_sock *s, int fd)
 {
+	const uint16_t before = s->lport;
 	struct sockaddr_storage ss;
 	socklen_t len = sizeof(ss);
 	uint32_t scope;
@@ -574,6 +579,8 @@ void udp_learn_local(struct udp_sock *s, int fd)
 	if (libc.getsockname(fd, (struct sockaddr *)&ss, &len) ||
 	    !sock_addr_get((struct sockaddr *)&ss, len, &s->local, &s->lport, &scope))
 		return;
+	if (!before)
+		s->bind_order = atomic_fetch_add_explicit(&binds, 1, memory_order_relaxed) + 1;
 	/* 0.0.0.0 is v4-mapped here; "any" has one form inside. */
 	if (IN6_IS_ADDR_V4MAPPED(&s->local) && !memcmp(&s->local.s6_addr[12], "\0\0\0\0", 4))
 		memset(&s->local, 0, sizeof(s->local));

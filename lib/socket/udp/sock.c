@@ -96,6 +96,7 @@ struct udp_sock *udp_sock_new(int fd, int domain)
 	s->begun = s->kernel_has_older = s->in_kernel = s->shut_rd = s->shut_wr = s->corked = false;
 	s->bound = s->connected = s->kernel_rx = s->shared = false;
 	s->lport = 0;
+	s->bind_order = 0;
 	s->peer_len = 0;
 	s->drops = 0;
 	s->joined_ns = 0;

@@ -195,6 +195,7 @@ struct udp_sock {
 	struct udp_opts o;
 	struct in6_addr local; /* as bound; :: any */
 	uint16_t lport; /* host order, 0: not bound */
+	uint64_t bind_order; /* udp_bind.order */
 	struct sockaddr_storage peer;
 	socklen_t peer_len;
 	unsigned num_groups;
