@@ -188,7 +188,7 @@ int net_tcp_conns(uint16_t port);
 /*
  * These TCP flows, each with a remote side, were connections of a process that was killed: has
  * their peers reset. ifindex: of link-local addresses. Wants CAP_NET_RAW. 0, or the first negative
- * errno; the others are told all the same. Does not wait.
+ * errno (-EPERM: none is told); the others are told all the same. 100 ms at most, besides the work.
  */
 int net_tcp_orphans(const struct vma_flow_key *keys, unsigned num, int ifindex);
 /*

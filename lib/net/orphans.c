@@ -5,9 +5,11 @@
  * connection and answers with the RST that the peer believes (RFC 5961, 3.2).
  */
 #include <errno.h>
+#include <limits.h>
 #include <netinet/ip.h>
 #include <netinet/ip6.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/syscall.h>
@@ -16,13 +18,20 @@
 #include "runtime/runtime.h"
 
 #define TTL 64
+#define SEND_ROOM (2 << 20)
+/* While the device's queue, or a neighbour that is asked for, holds what was sent. */
+#define FULL_MSEC 10
+#define FULL_MOST 10
 
 /* It wants CAP_NET_RAW, which is not effective after seteuid(). A descriptor or negative errno. */
 static int raw_socket(int family)
 {
-	struct caps_sets before = caps_raise(CAPS_BIT(CAP_NET_RAW));
+	struct caps_sets before = caps_raise(CAPS_BIT(CAP_NET_RAW) | CAPS_BIT(CAP_NET_ADMIN));
+	const int room = SEND_ROOM;
 	int fd = OWN_FD(libc.socket(family, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_RAW)), err = -errno;
 
+	if (fd >= 0) /* two thousand segments; without CAP_NET_ADMIN some two hundred */
+		(void)libc.setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &room, sizeof(room));
 	caps_lower(&before);
 	return fd < 0 ? err : fd;
 }
@@ -91,6 +100,9 @@ static int ask6(int fd, const struct vma_flow_key *key, int ifindex, struct tcph
 	return raw.sendmsg(fd, &msg, MSG_DONTWAIT) < 0 ? -errno : 0;
 }
 
+/* No errno. */
+#define UNOPENED INT_MIN
+
 static int ask(int fd[2], const struct vma_flow_key *key, int ifindex)
 {
 	bool v4 = is_v4(key);
@@ -103,19 +115,34 @@ static int ask(int fd[2], const struct vma_flow_key *key, int ifindex)
 	if (libc_raw(SYS_getrandom, (long)(uintptr_t)&h.seq, sizeof(h.seq), GRND_NONBLOCK, 0, 0,
 		     0) != sizeof(h.seq))
 		h.seq = 0;
-	if (fd[v4] == -1)
+	if (fd[v4] == UNOPENED)
 		fd[v4] = raw_socket(v4 ? AF_INET : AF_INET6);
 	if (fd[v4] < 0)
 		return fd[v4];
 	return v4 ? ask4(fd[v4], key, &h) : ask6(fd[v4], key, ifindex, &h);
 }
 
+/* Where there is no room it waits: at most for 100 ms, all of them together. */
+static int ask_in_time(int fd[2], const struct vma_flow_key *key, int ifindex, unsigned *waits)
+{
+	struct pollfd p = {.events = POLLOUT};
+	int err = ask(fd, key, ifindex);
+
+	while (err == -EAGAIN && (*waits)++ < FULL_MOST) {
+		p.fd = fd[is_v4(key)];
+		(void)raw.poll(&p, 1, FULL_MSEC);
+		err = ask(fd, key, ifindex);
+	}
+	return err;
+}
+
 int net_tcp_orphans(const struct vma_flow_key *keys, unsigned num, int ifindex)
 {
-	int fd[2] = {-1, -1}, err = 0;
+	int fd[2] = {UNOPENED, UNOPENED}, err = 0;
+	unsigned waits = 0;
 
 	for (unsigned i = 0; i < num; i++) {
-		int said = ask(fd, &keys[i], ifindex);
+		int said = ask_in_time(fd, &keys[i], ifindex, &waits);
 
 		err = err ? err : said;
 	}

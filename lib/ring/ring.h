@@ -62,7 +62,10 @@ struct ring_caps {
 	 * sides
 	 */
 	bool spread;
-	/* so is a listener's among the rings of several processes that have it (VMA_FLOW_JOINT) */
+	/*
+	 * other processes of the user have the interface's queues, too, or may; a listener's flow
+	 * is then divided among those that have it (VMA_FLOW_JOINT)
+	 */
 	bool joins;
 };
 

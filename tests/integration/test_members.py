@@ -342,6 +342,31 @@ def test_peers_of_a_killed_one_are_reset_by_the_others(net, members, family):
         assert set(told) <= {"reset", b""} and told.count("reset") > 35
 
 
+def test_peers_are_told_by_one_who_may(net, members):
+    """Of the two that stay one has laid its rights down: whichever of them sees the end first."""
+    members(7000)
+    for _ in range(8):
+        with App(net.a, True) as powerless:
+            powerless.do("import ctypes; u = udp(7003); u.setblocking(False)")
+            with net.b.socket() as first:
+                def comes():
+                    first.sendto(b"x", (net.a.ip4, 7003))
+                    return powerless.ask("u.recv(10)") == b"x"
+                wait_for(comes, 10, "a datagram")
+            app = App(net.a, True)
+            with app.popen.stdin, app.popen.stdout, net.b.socket(kind=socket.SOCK_STREAM, timeout=20 * PATIENCE) as c:
+                app.do("l = socket.create_server((ME, 7002)); l.listen(5)")
+                app.start("s = l.accept()[0]")
+                wait_for(lambda: any(e["formatted"]["key"]["local_port"] == 7002 for e in flow_table(app.pid) or []), 10, "the listener's flow")
+                c.connect((net.a.ip4, 7002))
+                app.answer()
+                powerless.do("import struct; assert ctypes.CDLL(None).capset(struct.pack('Ii', 0x20080522, 0), bytes(24)) == 0")
+                app.popen.kill()
+                app.popen.wait()
+                with pytest.raises(ConnectionResetError):
+                    c.recv(1)
+
+
 def test_what_one_had_not_read_comes_back(net, members):
     first, second = members(7001, 7002)
     os.kill(second.process.pid, 19)  # SIGSTOP

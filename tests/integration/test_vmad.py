@@ -64,7 +64,7 @@ def test_the_peer_of_a_killed_program_is_reset(net, ours):
                 wait_for(comes, 10, "a datagram")
             app.do("l = socket.create_server((ME, 7002))")
             app.start("s = l.accept()[0]")
-            wait_for(lambda: any(e["formatted"]["key"]["local_port"] == 7002 for e in flow_table(app.pid)), 10, "the listener's flow")
+            wait_for(lambda: any(e["formatted"]["key"]["local_port"] == 7002 for e in flow_table(app.pid) or []), 10, "the listener's flow")
             peer.do(f"c = socket.create_connection(({net.a.ip4!r}, 7002)); c.settimeout({20 * PATIENCE})")
             app.answer()
             peer.do("c.sendall(b'a question')")
@@ -138,3 +138,30 @@ def test_without_rights(net):
     assert f"the queues of {net.a.dev} cannot be had" in p.text
 
 
+
+
+@pytest.mark.parametrize("env", [{"VMA_RING_ALLOCATION_LOGIC_RX": 20}], ids=["several rings of a process"])
+def test_where_queues_cannot_be_shared_it_refuses(net, env):
+    """Else the programs, of which one would have them, all stayed with the kernel."""
+    p = net.a.run([net.library.build / "vmad", "--console", net.a.dev], env=env, check=False)
+    print(p.text)
+    assert p.wait() == 1 and f"the queues of {net.a.dev} cannot be shared here" in p.text
+    assert not has_program(net, net.a.dev)
+
+
+def test_without_a_right_that_sharing_needs_it_refuses(net):
+    """The five capabilities of a program alone are not enough (libxdp's dispatcher)."""
+    p = net.a.run(["setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin", net.library.build / "vmad", "--console", net.a.dev],
+                  check=False)
+    print(p.text)
+    assert p.wait() == 1 and f"the queues of {net.a.dev} cannot be shared here" in p.text
+    assert not has_program(net, net.a.dev)
+
+
+def test_who_has_started_it_may_be_gone(net):
+    """And its standard descriptors closed: what is opened later does not get their numbers."""
+    net.a.run(["bash", "-c", f"exec <&- >&- 2>&-; exec {net.library.build}/vmad {net.a.dev}"])
+    assert has_program(net, net.a.dev)
+    [pid] = [int(pid) for pid in net.a.run(["pgrep", "-f", f"^{net.library.build}/vmad {net.a.dev}$"]).text.split()]
+    net.a.run(["kill", pid])
+    wait_for(lambda: not has_program(net, net.a.dev), 10, "its end")

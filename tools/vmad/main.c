@@ -5,6 +5,7 @@
  * (lib/ring/xdp/member.c).
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <net/if.h>
 #include <signal.h>
 #include <stdio.h>
@@ -23,7 +24,9 @@
 /* An interface that is wanted. */
 struct wanted {
 	const char *name;
+	int ifindex;
 	struct stack *st; /* NULL: it is not there just now */
+	bool is_unshared; /* its queues are one process's here */
 };
 
 /* Nobody listens here. */
@@ -43,19 +46,33 @@ static int library_begin(const struct options *o)
 	return parts_start(begin_nothing);
 }
 
+/* Else every program would stay with the kernel that has them without us. */
+static bool can_be_shared(struct stack *st)
+{
+	bool joins;
+
+	lock_take(&st->lock);
+	joins = st->ring->caps.joins;
+	lock_drop(&st->lock);
+	return joins;
+}
+
 /* Has the interface's queues if it is there and can be had. */
 static bool is_kept(struct wanted *w)
 {
-	int ifindex;
-
-	if (w->st && atomic_load(&w->st->open))
+	if (w->st && atomic_load(&w->st->open) && w->st->ifindex == w->ifindex)
 		return true;
 	if (w->st) {
 		log_warn("vmad: %s has gone: its queues are opened again when it is back", w->name);
 		stack_put(w->st);
 	}
-	ifindex = (int)if_nametoindex(w->name);
-	w->st = ifindex ? stack_get(ifindex, 0) : NULL;
+	w->ifindex = (int)if_nametoindex(w->name);
+	w->st = w->ifindex ? stack_get(w->ifindex, 0) : NULL;
+	if (w->st && !can_be_shared(w->st)) {
+		w->is_unshared = true;
+		stack_put(w->st);
+		w->st = NULL;
+	}
 	if (w->st)
 		log_info("vmad: keeps the queues of %s", w->name);
 	return w->st;
@@ -71,6 +88,13 @@ static void complain(const struct wanted *w)
 		fprintf(stderr, "vmad: there is no interface %s; see ip link\n", w->name);
 		return;
 	}
+	if (w->is_unshared) {
+		fprintf(stderr,
+			"vmad: the queues of %s cannot be shared here, and programs do better "
+			"without vmad; see WHERE IT CANNOT BE in vmad(8)\n",
+			w->name);
+		return;
+	}
 	why = stack_why_not(ifindex);
 	fprintf(stderr, "vmad: the queues of %s cannot be had: %s\n", w->name,
 		stats_why_text(text, &why));
@@ -80,10 +104,27 @@ static int keep(struct wanted *w, unsigned n, const sigset_t *ends)
 {
 	const struct timespec second = {.tv_sec = 1};
 
-	while (sigtimedwait(ends, NULL, &second) < 0)
-		for (unsigned i = 0; i < n; i++)
-			(void)is_kept(&w[i]);
+	while (sigtimedwait(ends, NULL, &second) < 0) {
+		for (unsigned i = 0; i < n; i++) {
+			if (is_kept(&w[i]) || !w[i].is_unshared)
+				continue;
+			log_error("vmad: the queues of %s cannot be shared any more", w[i].name);
+			return -EBUSY;
+		}
+	}
 	return 0;
+}
+
+/* What it opens later does not get the numbers of the standard ones. */
+static void standard_fds(void)
+{
+	int fd;
+
+	do
+		fd = open("/dev/null", O_RDWR);
+	while (fd >= 0 && fd <= STDERR_FILENO);
+	if (fd >= 0)
+		close(fd);
 }
 
 /* Where a parent waits for it (-1: none does), it is told that all is there, and is gone then. */
@@ -146,7 +187,7 @@ static int run(const struct options *o, int parent)
 	}
 	if (!err) {
 		is_ready(parent);
-		keep(w, o->num, &ends);
+		err = keep(w, o->num, &ends);
 	}
 	parts_stop();
 	free(w);
@@ -158,6 +199,8 @@ int main(int argc, char **argv)
 	struct options o;
 	int status;
 
+	standard_fds();
+	signal(SIGPIPE, SIG_IGN);
 	if (!options_read(argc, argv, &o, &status))
 		return status;
 	return run(&o, o.console ? -1 : background());

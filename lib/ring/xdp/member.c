@@ -190,20 +190,39 @@ static void packets_end(void)
 		clock_sleep_ns(PACKETS_END_NS);
 }
 
-/* Which connections process pid has had stands in the file. The worker, no lock held. */
-static void peers_tell(const struct xdp_ring *x, uint32_t pid, int conns)
+/* False: this process may not. */
+static bool peers_told(const struct xdp_ring *x, const struct watch *w)
 {
 	struct vma_flow_key *keys;
-	unsigned num = kmod_conns_read(conns, &keys);
-	int err;
+	unsigned num = kmod_conns_read(w->conns, &keys);
+	int err = num ? net_tcp_orphans(keys, num, x->ring.ifindex) : 0;
 
-	if (num) {
-		err = net_tcp_orphans(keys, num, x->ring.ifindex);
-		log_debug("ring/xdp: %s: the peers of %u connections of process %u are told of "
-			  "its end: %s",
-			  x->ring.ifname, num, pid, strerror(-err));
-	}
+	if (num)
+		log_debug("ring/xdp: %s: the peers of %u connections of a process that was killed "
+			  "are told of its end: %s",
+			  x->ring.ifname, num, strerror(-err));
 	free(keys);
+	return err != -EPERM;
+}
+
+/*
+ * By one who may: a process that has laid its rights down may be the first one here, and take the
+ * chunks. Before that is said to be done, as it may be killed; what is told twice does no harm.
+ */
+static void peers_tell(struct xdp_ring *x, const struct watch *w)
+{
+	struct pool_member *m = &x->pool->member[w->slot];
+	bool done;
+
+	pool_port_lock(x);
+	done = m->generation == w->generation && m->told == w->generation;
+	pool_port_unlock(x);
+	if (done || w->conns < 0 || !peers_told(x, w))
+		return;
+	pool_port_lock(x);
+	if (m->generation == w->generation)
+		m->told = w->generation;
+	pool_port_unlock(x);
 }
 
 /* A member has ended: each of the others sees it, and one of them does each step. */
@@ -212,8 +231,6 @@ static void ended(int fd, uint32_t events, void *arg)
 	struct watch *w = arg;
 	struct xdp_ring *x = w->x;
 	struct pool_member *m = &x->pool->member[w->slot];
-	uint32_t pid = 0;
-	int conns = -1;
 
 	(void)events;
 	pool_port_lock(x);
@@ -221,22 +238,17 @@ static void ended(int fd, uint32_t events, void *arg)
 		flows_bury(x, w->slot);
 	pool_port_unlock(x);
 	packets_end();
+	peers_tell(x, w);
 	pool_port_lock(x);
 	/* Who has left meanwhile has no say in the pool any more. */
 	if (me(x)->state == POOL_MEMBER && m->state == POOL_BURIED &&
 	    m->generation == w->generation) {
 		chunks_bury(x, w);
 		m->state = POOL_FREE;
-		pid = m->pid;
-		conns = w->conns;
-		w->conns = -1;
 	}
 	worker_fd_del(fd, w);
 	watch_close(x, w);
 	pool_port_unlock(x);
-	if (conns >= 0)
-		peers_tell(x, pid, conns);
-	fd_close(&conns);
 }
 
 /* ------------------------------------------------------------------ knowing one */
@@ -424,6 +436,7 @@ static void enter_done(struct xdp_ring *x)
 	me(x)->state = POOL_MEMBER;
 	__atomic_fetch_add(&x->pool->num_members, 1, __ATOMIC_RELAXED);
 	x->member->entered = true;
+	x->ring.caps.joins = true;
 }
 
 int member_begin(struct xdp_ring *x)

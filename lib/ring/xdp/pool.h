@@ -63,6 +63,7 @@ struct pool_member {
 	uint32_t state; /* enum pool_state */
 	uint32_t pid;
 	uint32_t generation; /* of those who have had the slot, one after the other */
+	uint32_t told; /* generation of the last one whose peers were told of its end */
 	uint64_t start_time;
 	int32_t fd[POOL_FDS];
 	int32_t xsk[PORT_MAX_QUEUES];

@@ -309,7 +309,6 @@ static void ring_ready(struct xdp_ring *x)
 	set_mtu(x, x->port->mtu);
 	x->ring.caps.max_rx_frame = x->sg ? ETH_HEADER + 65535 : UMEM_CHUNK - XDP_HEADROOM;
 	x->ring.caps.spread = x->share != NULL;
-	x->ring.caps.joins = x->pool != NULL;
 	gso_open(x);
 	rx_init(x, (uint32_t)params.rx_bufs);
 	if (x->share)
