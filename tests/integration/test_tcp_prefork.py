@@ -19,7 +19,7 @@ from scapy.layers.inet import IP, TCP
 
 from netns import PYTHON, WHOLE_LINES, children, flow_table, python_argv, wait_for
 from test_tcp_exit_wire import NoSegment, Wire
-from test_tcp_programs import QUIET, attached, needs, offloaded
+from test_tcp_programs import QUIET, attached, mostly_offloaded, needs, offloaded
 
 PORT = 7500
 PAIRS = pytest.mark.parametrize("server_ours, client_ours", [
@@ -235,19 +235,6 @@ def ask(net, client_ours, count, **options):
     assert f"done {4 * count} []" in client.text, client.text
 
 
-def ask_until_offloaded(net, server_ours, client_ours, late):
-    """How many wait for a busy worker, and are the kernel's, is the machine's to say: again, until most of a round are not."""
-    for tries in range(5):
-        try:
-            with offloaded(net, server_ours, client_ours, late=late):
-                ask(net, client_ours, 10)
-            return
-        except AssertionError as e:
-            if tries == 4 or not late or "by the kernel" not in str(e):
-                raise
-            print(f"once more: {e}")
-
-
 def serving(net, source, args, server_ours):
     server = net.a.python(source, server_ours, args, env=QUIET)
     server.wait_text("^ready$")
@@ -260,7 +247,7 @@ def serving(net, source, args, server_ours):
 def test_prefork(net, server_ours, client_ours, source, workers):
     server = serving(net, source, [str(workers)], server_ours)
     attached(net, PORT, server_ours)
-    ask_until_offloaded(net, server_ours, client_ours, 20 if workers > 1 else 0)
+    mostly_offloaded(net, server_ours, client_ours, 20 if workers > 1 else 0, lambda: ask(net, client_ours, 10))
     server.kill(signal.SIGTERM)
     assert server.wait() == 0, server.text
     assert "lost" not in server.text
@@ -303,7 +290,7 @@ def test_a_worker_is_replaced(net, server_ours, client_ours, how):
         os.kill(int(pid), how)
         server.wait_text(f"^lost {pid} ")
     attached(net, PORT, server_ours)
-    ask_until_offloaded(net, server_ours, client_ours, 20)
+    mostly_offloaded(net, server_ours, client_ours, 20, lambda: ask(net, client_ours, 10))
 
 
 @PAIRS

@@ -57,6 +57,19 @@ def offloaded(net, server_ours, client_ours, opens=0, late=0):
         yield
 
 
+def mostly_offloaded(net, server_ours, client_ours, late, ask):
+    """How many wait for a busy process, and are the kernel's, is the machine's to say: ask() again, until most of a round are not."""
+    for tries in range(5):
+        try:
+            with offloaded(net, server_ours, client_ours, late=late):
+                ask()
+            return
+        except AssertionError as e:
+            if tries == 4 or not late or "the kernel" not in str(e):
+                raise
+            print(f"once more: {e}")
+
+
 def needs(*programs):
     """Left out where a program is not installed; scripts/deps.sh installs all of them."""
     missing = [p for p in programs if not shutil.which(p, path=os.environ["PATH"] + ":/usr/sbin")]
@@ -172,10 +185,12 @@ def wrk(net, workers, server_ours, client_ours):
     for 200 ms, which are the kernel's then (docs/limits.md).
     """
     at_once = 40
-    with offloaded(net, server_ours, client_ours, late=at_once if workers > 1 else 0):
+
+    def ask():
         for extra in ([], ["-H", "Connection: close"]):
             out = net.b.run(["wrk", "-t2", f"-c{at_once}", "-d1", *extra, f"http://{net.a.ip4}:8080/small"], preload=client_ours).text
             assert re.search(r"Requests/sec", out) and "Socket errors" not in out and "Non-2xx" not in out, out
+    mostly_offloaded(net, server_ours, client_ours, at_once if workers > 1 else 0, ask)
 
 
 @needs("nginx", "curl", "wrk")
