@@ -5,6 +5,7 @@
 """
 
 import contextlib
+import pathlib
 import re
 
 import pytest
@@ -29,6 +30,12 @@ def vmad(net, *options):
 
 def has_program(net, dev):
     return "xdp" in ip("-n", net.a.name, "link", "show", dev)
+
+
+def in_background(net):
+    """Its processes in this namespace: other tests have theirs."""
+    argv = f"{net.library.build}/vmad\0{net.a.dev}\0"
+    return [int(pid) for pid in ip("netns", "pids", net.a.name).split() if pathlib.Path(f"/proc/{pid}/cmdline").read_text() == argv]
 
 
 def test_programs_join_it_and_the_queues_stay(net):
@@ -102,7 +109,7 @@ def test_in_the_background(net):
     """Who starts it goes on when the queues are there."""
     start = net.a.run([net.library.build / "vmad", net.a.dev], env=QUIET)
     assert has_program(net, net.a.dev), start.text
-    pids = [int(pid) for pid in net.a.run(["pgrep", "-f", f"^{net.library.build}/vmad {net.a.dev}$"]).text.split()]
+    pids = in_background(net)
     print(f"vmad is process {pids}")
     assert len(pids) == 1
     net.a.run(["kill", pids[0]])
@@ -162,6 +169,6 @@ def test_who_has_started_it_may_be_gone(net):
     """And its standard descriptors closed: what is opened later does not get their numbers."""
     net.a.run(["bash", "-c", f"exec <&- >&- 2>&-; exec {net.library.build}/vmad {net.a.dev}"])
     assert has_program(net, net.a.dev)
-    [pid] = [int(pid) for pid in net.a.run(["pgrep", "-f", f"^{net.library.build}/vmad {net.a.dev}$"]).text.split()]
+    [pid] = in_background(net)
     net.a.run(["kill", pid])
     wait_for(lambda: not has_program(net, net.a.dev), 10, "its end")
