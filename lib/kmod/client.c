@@ -149,7 +149,8 @@ struct vma_kmod_slot *kmod_conn_add(int fd, const struct vma_flow_key *key)
 
 	if (device < 0) {
 		slot = conns_add(key);
-		errno = slot ? errno : ENODEV;
+		if (!slot)
+			errno = ENODEV;
 		return slot;
 	}
 	err = call(VMA_KMOD_CONN, &c);

@@ -145,8 +145,6 @@ def test_without_rights(net):
     assert f"the queues of {net.a.dev} cannot be had" in p.text
 
 
-
-
 @pytest.mark.parametrize("env", [{"VMA_RING_ALLOCATION_LOGIC_RX": 20}], ids=["several rings of a process"])
 def test_where_queues_cannot_be_shared_it_refuses(net, env):
     """Else the programs, of which one would have them, all stayed with the kernel."""

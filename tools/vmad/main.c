@@ -24,7 +24,7 @@
 /* An interface that is wanted. */
 struct wanted {
 	const char *name;
-	int ifindex;
+	int ifindex; /* when it was looked for last; 0: there was none */
 	struct stack *st; /* NULL: it is not there just now */
 	bool is_unshared; /* its queues are one process's here */
 };
@@ -81,10 +81,9 @@ static bool is_kept(struct wanted *w)
 static void complain(const struct wanted *w)
 {
 	char text[STATS_WHY_TEXT];
-	int ifindex = (int)if_nametoindex(w->name);
 	struct vma_stats_why why;
 
-	if (!ifindex) {
+	if (!w->ifindex) {
 		fprintf(stderr, "vmad: there is no interface %s; see ip link\n", w->name);
 		return;
 	}
@@ -95,7 +94,7 @@ static void complain(const struct wanted *w)
 			w->name);
 		return;
 	}
-	why = stack_why_not(ifindex);
+	why = stack_why_not(w->ifindex);
 	fprintf(stderr, "vmad: the queues of %s cannot be had: %s\n", w->name,
 		stats_why_text(text, &why));
 }

@@ -3,11 +3,10 @@
 
 #include <getopt.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "vma/version.h"
 
-/* The original's, which have nothing to do here. */
+/* Options without a letter. */
 enum { CONSOLE = 256, NOTIFY_DIR, FORCE_RST, VERSION };
 
 static const struct option names[] = {
@@ -36,9 +35,9 @@ static void help(void)
 	       "--notify-dir are taken, and change nothing.\n");
 }
 
-static int wrong(const char *what, const char *value)
+static int wrong(const char *what)
 {
-	fprintf(stderr, "vmad: %s%s; see vmad --help\n", what, value);
+	fprintf(stderr, "vmad: %s; see vmad --help\n", what);
 	return 2;
 }
 
@@ -71,15 +70,15 @@ bool options_read(int argc, char **argv, struct options *o, int *status)
 			puts("vmad " VMA_LIBRARY_VERSION);
 			return false;
 		case '?':
-			*status = wrong("see above", "");
+			*status = wrong("see above");
 			return false;
-		default:
+		default: /* the original's */
 			fprintf(stderr, "vmad: --%s changes nothing here\n", name_of(c));
 		}
 	}
 	o->interfaces = argv + optind;
 	o->num = (unsigned)(argc - optind);
 	if (!o->num)
-		*status = wrong("no interface is named: vmad eth0", "");
+		*status = wrong("no interface is named: vmad eth0");
 	return o->num;
 }
