@@ -14,6 +14,7 @@
 #include <sys/uio.h>
 
 #include "handover/internal.h"
+#include "net/net.h"
 #include "proto/proto.h"
 #include "runtime/runtime.h"
 
@@ -43,24 +44,15 @@ uint16_t replay_csum(const struct replay_to *to, const struct iovec *iov, size_t
 	return (uint16_t)~csum_fold(sum);
 }
 
-/* It wants CAP_NET_RAW, which is not effective after seteuid(). -1 and errno. */
-static int raw_socket(int family)
-{
-	struct caps_sets before = caps_raise(CAPS_BIT(CAP_NET_RAW));
-	int fd = OWN_FD(libc.socket(family, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_RAW)), err = errno;
-
-	caps_lower(&before);
-	errno = err;
-	return fd;
-}
-
 int replay_open(struct replay *r, const struct in6_addr *dst)
 {
 	int *fd = is_v4(dst) ? &r->fd4 : &r->fd6;
+	int open = *fd >= 0 ? *fd : net_raw_socket(is_v4(dst) ? AF_INET : AF_INET6);
 
-	if (*fd < 0)
-		*fd = raw_socket(is_v4(dst) ? AF_INET : AF_INET6);
-	return *fd < 0 ? -errno : 0;
+	if (open < 0)
+		return open;
+	*fd = open;
+	return 0;
 }
 
 void replay_close(struct replay *r)

@@ -186,6 +186,11 @@ int net_udp_inodes(uint16_t port, uint64_t *inodes, unsigned max);
  */
 int net_tcp_conns(uint16_t port);
 /*
+ * A descriptor of the library's own that sends what has its IP header already, and receives
+ * nothing. Wants CAP_NET_RAW, permitted: it is not effective after seteuid(). Or negative errno.
+ */
+int net_raw_socket(int family);
+/*
  * These TCP flows, each with a remote side, were connections of a process that was killed: has
  * their peers reset. ifindex: of link-local addresses. Wants CAP_NET_RAW. 0, or the first negative
  * errno (-EPERM: none is told); the others are told all the same. 100 ms at most, besides the work.

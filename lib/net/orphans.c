@@ -23,17 +23,26 @@
 #define FULL_MSEC 10
 #define FULL_MOST 10
 
-/* It wants CAP_NET_RAW, which is not effective after seteuid(). A descriptor or negative errno. */
-static int raw_socket(int family)
+int net_raw_socket(int family)
 {
-	struct caps_sets before = caps_raise(CAPS_BIT(CAP_NET_RAW) | CAPS_BIT(CAP_NET_ADMIN));
-	const int room = SEND_ROOM;
+	struct caps_sets before = caps_raise(CAPS_BIT(CAP_NET_RAW));
 	int fd = OWN_FD(libc.socket(family, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_RAW)), err = -errno;
 
-	if (fd >= 0) /* two thousand segments; without CAP_NET_ADMIN some two hundred */
-		(void)libc.setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &room, sizeof(room));
 	caps_lower(&before);
 	return fd < 0 ? err : fd;
+}
+
+/* For two thousand segments; without CAP_NET_ADMIN there is room for some two hundred. */
+static int roomy_socket(int family)
+{
+	struct caps_sets before = caps_raise(CAPS_BIT(CAP_NET_ADMIN));
+	const int room = SEND_ROOM;
+	int fd = net_raw_socket(family);
+
+	if (fd >= 0)
+		(void)libc.setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &room, sizeof(room));
+	caps_lower(&before);
+	return fd;
 }
 
 static uint32_t sum16(uint32_t sum, const void *p, size_t len)
@@ -116,7 +125,7 @@ static int ask(int fd[2], const struct vma_flow_key *key, int ifindex)
 		     0) != sizeof(h.seq))
 		h.seq = 0;
 	if (fd[v4] == UNOPENED)
-		fd[v4] = raw_socket(v4 ? AF_INET : AF_INET6);
+		fd[v4] = roomy_socket(v4 ? AF_INET : AF_INET6);
 	if (fd[v4] < 0)
 		return fd[v4];
 	return v4 ? ask4(fd[v4], key, &h) : ask6(fd[v4], key, ifindex, &h);

@@ -2,7 +2,6 @@
 #include "ring/xdp/pool.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
