@@ -245,15 +245,32 @@ static bool is_over(int fd)
 	       info.tcpi_state == KERNEL_CLOSE;
 }
 
-/* Out of repair mode; what was not sent yet is sent, and the FINs are where they were. */
-static void go_on(struct tcp_sock *s, int fd, const struct tcp_image *im, int reuse)
+/*
+ * Out of repair mode; what was not sent yet is sent. A RST that came meanwhile would be told to us
+ * and then to nobody: the peer's segments are held until afterwards.
+ */
+static int send_rest(const struct tcp_sock *s, int fd, const struct tcp_image *im)
 {
-	int err = set(fd, IPPROTO_TCP, TCP_REPAIR, 0);
+	int err = set(fd, IPPROTO_TCP, TCP_REPAIR, TCP_REPAIR_OFF_NO_WP);
 
+	return err ? err : fill(s->c, fd, false, im->snd_nxt, im->write_seq);
+}
+
+/* What the peer says next is what it said while nobody listened: it is sent a probe. */
+static int ask_peer(int fd)
+{
+	int err = set(fd, IPPROTO_TCP, TCP_REPAIR, TCP_REPAIR_ON);
+
+	return err ? err : set(fd, IPPROTO_TCP, TCP_REPAIR, TCP_REPAIR_OFF);
+}
+
+/* The peer is heard again, and the FINs are where they were. err: of what was done before. */
+static void go_on(struct tcp_sock *s, int fd, const struct tcp_image *im, int reuse, int err)
+{
+	if (!err)
+		err = ask_peer(fd);
 	if (reuse)
 		(void)set(fd, SOL_SOCKET, SO_REUSEADDR, 1); /* repair mode has cleared it */
-	if (!err)
-		err = fill(s->c, fd, false, im->snd_nxt, im->write_seq);
 	if (!err)
 		err = fins(fd, im);
 	if (!err && im->shut_rd)
@@ -345,8 +362,9 @@ static int move_as_is(struct tcp_sock *s, struct stack *st, int fd, uint64_t now
 		undo(fd, reuse);
 		return err;
 	}
+	err = send_rest(s, fd, &im);
 	release_segments(s, st);
-	go_on(s, fd, &im, reuse);
+	go_on(s, fd, &im, reuse, err);
 	mark_moved(s, now);
 	return 0;
 }

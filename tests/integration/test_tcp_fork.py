@@ -220,3 +220,23 @@ def test_connection_is_passed_to_another_process(unet, send):
         client.do("s.sendall(b'abc')")
         assert client.do("exactly(s, 3) + s.recv(1)") == b"cba"
         assert server.do("wait(pid)") == 0
+
+
+@families
+@pytest.mark.parametrize("ours", [False, True], ids=["kernel", "ours"])
+def test_a_reset_that_meets_the_hand_over_is_told(unet, family, ours):
+    """The peer has gone without a word (TCP_REPAIR), and answers the kernel's first segment with a RST: recv() says so, and not the end."""
+    with connected(unet, family, ours, False) as (server, client):
+        server.do(WORKER)
+        client.do("s.sendall(b'unread')")
+        server.do("import time; ready(s); s.setblocking(False)")
+        # More than the peer's window and all that the kernel would send at once: the rest has not left.
+        server.do("try:\n while True: s.send(bytes(1 << 20))\nexcept BlockingIOError: s.setblocking(True)")
+        server.do("import errno; r, w = os.pipe(); answer, answered = os.pipe()")
+        server.do("def told():\n os.read(r, 1); got = s.recv(100)\n try: return got, s.recv(100)\n"
+                  " except OSError as e: return got, errno.errorcode[e.errno]")
+        server.do("pid = child(lambda: os.write(answered, repr(told()).encode()))")
+        client.do("s.setsockopt(socket.IPPROTO_TCP, 19, 1); s.close()")
+        server.do("os.write(w, b'x')")
+        assert server.do("os.read(answer, 100)", 20) == b"(b'unread', 'ECONNRESET')"
+        assert server.do("wait(pid)", 20) == 0
