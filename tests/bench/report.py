@@ -155,7 +155,7 @@ def line(name, row, seconds):
 
 
 def table(results):
-    """The table of docs/bench.md: the pinned rows."""
+    """The table of docs/bench.md: the pinned rows; "" when there are none."""
     lines = ["| name | what | unit | kernel | libvma.so | floor | vs kernel | vs floor |",
              "| --- | --- | --- | ---: | ---: | ---: | ---: | ---: |"]
     for name, row in results.items():
@@ -163,7 +163,7 @@ def table(results):
             lines.append("| " + " | ".join([
                 name, WHAT.get(name, ""), row["unit"], *(cell(row[k]) for k in ("kernel", "ours", "floor")),
                 times(row["vs_kernel"]), times(row["vs_floor"])]) + " |")
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines) + "\n" if len(lines) > 2 else ""
 
 
 def people_table(results):
@@ -224,14 +224,14 @@ HEADLINES = {
 
 
 def headlines(results):
-    """The table of README.md."""
+    """The table of README.md; "" when nothing of it was measured."""
     lines = ["| | unit | kernel | libvma.so | better by |", "| --- | --- | ---: | ---: | ---: |"]
     for name, words in HEADLINES.items():
         if name in results:
             row = results[name]
             lines.append(f"| {words} | {row['unit']} | {cell(row['kernel'])} | {cell(row['ours'])} | "
                          f"**{row['vs_kernel']:.2f}** |")
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines) + "\n" if len(lines) > 2 else ""
 
 
 # Those of its second table.
@@ -239,7 +239,6 @@ PEOPLE = {
     "busy_redis_50": "redis GET, 50 clients",
     "busy_nginx_1k": "nginx, 1 KiB",
     "busy_iperf_8": "iperf3, 8 streams, the worse way",
-    "busy_udp_pingpong": "UDP, half a round trip",
     "loaded_redis_50": "redis, an endless loop on each core beside",
 }
 

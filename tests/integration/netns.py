@@ -185,8 +185,8 @@ def flow_table(pid):
     for text in fdinfo(pid):
         if "map_type:\t1\n" in text and "max_entries:\t65536\n" in text:
             entries = bpftool("map", "dump", "id", re.search(r"map_id:\t(\d+)", text)[1])
-            # One that goes while bpftool looks has an error instead of a value.
-            return entries and [e for e in entries if "formatted" in e]
+            # One that goes while bpftool looks has an error instead of a value, and bpftool begins again behind it: what it has shown comes twice.
+            return entries and list({str(e["formatted"]["key"]): e for e in entries if "formatted" in e}.values())
     return None
 
 
