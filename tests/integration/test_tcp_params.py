@@ -65,14 +65,15 @@ SET_HERE = [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1), (socket.SOL_SOCKET, soc
 @pytest.mark.parametrize("avoid", [0, 1])
 @pytest.mark.parametrize("level, opt, value", SET_HERE)
 def test_avoid_sys_calls(unet, avoid, level, opt, value):
-    """Set and read back in the program; the kernel's socket hears of it only without the parameter."""
+    """Set and read back in the program; the kernel's socket hears of it only without the parameter, and of what servers change all the time
+    not then either."""
     with connection(unet, {"VMA_AVOID_SYS_CALLS_ON_TCP_FD": avoid}, "server") as (app, _):
         with shadow(app, app.do("s.fileno()")) as kernel:
             before = kernel.getsockopt(level, opt)
             assert before != value
             app.do(f"s.setsockopt({level}, {opt}, {value})")
             assert app.do(f"s.getsockopt({level}, {opt})") == value
-            assert kernel.getsockopt(level, opt) == (before if avoid else value)
+            assert kernel.getsockopt(level, opt) == (before if avoid or opt in (socket.TCP_NODELAY, socket.TCP_CORK) else value)
 
 
 def status(s):

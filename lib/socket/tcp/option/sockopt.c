@@ -163,14 +163,18 @@ static void apply(struct tcp_sock *s, int fd, const struct tcp_opt_row *r)
 	tcp_sock_unlock_stack(st, now);
 }
 
-/* VMA_AVOID_SYS_CALLS_ON_TCP_FD: what the kernel would take without a word, and would only keep. */
+/*
+ * What the kernel would take without a word, and would only keep. First those that programs change
+ * for each message; the others are for VMA_AVOID_SYS_CALLS_ON_TCP_FD.
+ */
+#define PLAIN_ALWAYS 2
 static const struct {
 	int level, opt, min, max;
 } plain[] = {
+	{IPPROTO_TCP, TCP_CORK, 0, 1},
+	{IPPROTO_TCP, TCP_NODELAY, 0, 1},
 	{SOL_SOCKET, SO_KEEPALIVE, 0, 1},
 	{SOL_SOCKET, SO_OOBINLINE, 0, 1},
-	{IPPROTO_TCP, TCP_NODELAY, 0, 1},
-	{IPPROTO_TCP, TCP_CORK, 0, 1},
 	{IPPROTO_TCP, TCP_KEEPIDLE, 1, INT16_MAX},
 	{IPPROTO_TCP, TCP_KEEPINTVL, 1, INT16_MAX},
 	{IPPROTO_TCP, TCP_KEEPCNT, 1, INT8_MAX},
@@ -180,7 +184,10 @@ static const struct {
 
 static bool is_plain(const struct tcp_opt_row *r, int x)
 {
-	for (size_t i = 0; i < sizeof(plain) / sizeof(plain[0]); i++) {
+	size_t n = params.avoid_sys_calls_on_tcp_fd ? sizeof(plain) / sizeof(plain[0])
+						    : PLAIN_ALWAYS;
+
+	for (size_t i = 0; i < n; i++) {
 		if (plain[i].level == r->level && plain[i].opt == r->opt)
 			return x >= plain[i].min && x <= plain[i].max;
 	}
@@ -208,7 +215,8 @@ static bool set_here(struct tcp_sock *s, const struct tcp_opt_row *r, const void
 	o = *tcp_get_opts(s->c);
 	opt_field_put(&o, r, (uint64_t)x);
 	set_opts(s->c, r, &o, now);
-	tcp_sock_unlock_stack(st, now);
+	/* What TCP_CORK held leaves with the answers to the other events of the last wait. */
+	tcp_sock_unlock_stack_in_round(st, now);
 	s->unconn.touched |= opt_row_bit(r); /* it goes along with the connection */
 	s->opts_deferred = true;
 	return true;
@@ -379,7 +387,7 @@ int tcp_sock_setsockopt(struct vfd *v, int fd, int level, int opt, const void *v
 	errno = was;
 	if (!tcp_sock_lock_live(s, fd, &cancel))
 		return libc.setsockopt(fd, level, opt, val, len);
-	if (params.avoid_sys_calls_on_tcp_fd && r && set_here(s, r, val, len)) {
+	if (r && set_here(s, r, val, len)) {
 		tcp_sock_unlock(s, cancel);
 		return 0;
 	}
@@ -554,7 +562,7 @@ void tcp_sock_opts_sync(struct tcp_sock *s, int fd)
 	s->opts_deferred = false;
 	if (o)
 		tcp_sock_opts_to_kernel(s, fd, o);
-	flags = raw.fcntl(fd, F_GETFL);
+	flags = params.avoid_sys_calls_on_tcp_fd ? raw.fcntl(fd, F_GETFL) : -1;
 	if (flags >= 0)
 		(void)raw.fcntl(fd, F_SETFL,
 				s->nonblock ? flags | O_NONBLOCK : flags & ~O_NONBLOCK);
