@@ -47,12 +47,8 @@ static void leaf_take(struct lock *l)
 
 static void leaf_drop(struct lock *l)
 {
-	if (__builtin_expect(lock_mode == 2, 0)) {
-		lock_drop(l);
-		return;
-	}
 	lock_dropped(l);
-	atomic_store_explicit(&l->owner, 0, memory_order_release);
+	lock_clear(l);
 	lock_leave();
 }
 

@@ -2,14 +2,16 @@
 #include "runtime/lock.h"
 
 #include <linux/futex.h>
-#include <sched.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "runtime/libc.h"
 
 /* Tries before the holder is assumed to be off its CPU. */
-#define SPINS_BEFORE_YIELD 200
+#define SPINS_BEFORE_SLEEP 200
+/* The spinning modes give a lock back without looking and writing at once: a mark may be missed. */
+#define SLEEP_NS 200000L
 
 __thread struct lock_thread lock_thread;
 
@@ -31,21 +33,27 @@ void lock_thread_forked(void)
 	lock_tid_init();
 }
 
-/* Marks the word, so that the holder wakes us, and sleeps while it stays as it is. */
+/*
+ * Marks the word, so that the holder wakes us, and sleeps while it stays as it is. sched_yield()
+ * would let all others run first that wait for this processor, the holder among the last; one of a
+ * real-time class would have none of the others run at all.
+ */
 static void sleep_on(struct lock *l, uint32_t seen)
 {
+	struct timespec most = {0, SLEEP_NS};
 	uint32_t marked = seen | LOCK_WAITERS;
 
 	if (seen == marked ||
 	    atomic_compare_exchange_strong_explicit(&l->owner, &seen, marked, memory_order_relaxed,
 						    memory_order_relaxed))
-		libc_raw(SYS_futex, (long)(uintptr_t)&l->owner, FUTEX_WAIT_PRIVATE, marked, 0, 0,
-			 0);
+		libc_raw(SYS_futex, (long)(uintptr_t)&l->owner, FUTEX_WAIT_PRIVATE, marked,
+			 lock_mode == 2 ? 0 : (long)(uintptr_t)&most, 0, 0);
 }
 
 void lock_slow(struct lock *l, uint32_t me)
 {
 	unsigned spins = 0;
+	bool slept = false;
 
 	for (;;) {
 		uint32_t seen = atomic_load_explicit(&l->owner, memory_order_relaxed);
@@ -55,7 +63,7 @@ void lock_slow(struct lock *l, uint32_t me)
 			 * Having slept, others may sleep too: keep the mark, one wake-up too many
 			 * does no harm.
 			 */
-			uint32_t mine = lock_mode == 2 && spins ? me | LOCK_WAITERS : me;
+			uint32_t mine = slept ? me | LOCK_WAITERS : me;
 
 			if (atomic_compare_exchange_weak_explicit(&l->owner, &seen, mine,
 								  memory_order_acquire,
@@ -63,12 +71,12 @@ void lock_slow(struct lock *l, uint32_t me)
 				return;
 			continue;
 		}
-		if (++spins < SPINS_BEFORE_YIELD)
+		if (++spins < SPINS_BEFORE_SLEEP) {
 			cpu_relax();
-		else if (lock_mode == 2)
-			sleep_on(l, seen);
-		else
-			sched_yield();
+			continue;
+		}
+		sleep_on(l, seen);
+		slept = true;
 	}
 }
 
@@ -89,7 +97,6 @@ bool lock_get_slow(struct lock *l, uint32_t me)
 
 void lock_drop_slow(struct lock *l)
 {
-	if (lock_mode == 2 &&
-	    (atomic_exchange_explicit(&l->owner, 0, memory_order_release) & LOCK_WAITERS))
+	if (atomic_exchange_explicit(&l->owner, 0, memory_order_release) & LOCK_WAITERS)
 		lock_wake(l);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The lock of a stack or a socket. VMA_THREAD_MODE: 2 is a futex, the others spin, then yield.
- * It knows its owner, so that a signal handler which interrupted the owner can see that it must not
- * wait.
+ * The lock of a stack or a socket. Who waits for it spins, then sleeps (a futex). VMA_THREAD_MODE:
+ * 2 always wakes the sleeper, the others nearly always, and give the lock back for less. It knows
+ * its owner, so that a signal handler which interrupted the owner can see that it must not wait.
  */
 #ifndef RUNTIME_LOCK_H
 #define RUNTIME_LOCK_H
@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 struct lock {
-	_Atomic uint32_t owner; /* thread id, bit 31: someone sleeps on it (mode 2); 0 free */
+	_Atomic uint32_t owner; /* thread id, bit 31: someone sleeps on it; 0 free */
 };
 
 #define LOCK_WAITERS 0x80000000u
@@ -170,16 +170,26 @@ static inline bool lock_try(struct lock *l)
 	return false;
 }
 
-/* lock_drop() in the modes 0 and 2. */
+/* What lock_clear() does in the modes 0 and 2, and where somebody sleeps. */
 void lock_drop_slow(struct lock *l);
 
-static inline __attribute__((always_inline)) void lock_drop(struct lock *l)
+/*
+ * The spinning modes are the odd ones. They do without an atomic instruction: who marks the word
+ * between the look and the store sleeps for its 0.2 ms.
+ */
+static inline __attribute__((always_inline)) void lock_clear(struct lock *l)
 {
-	/* The spinning modes are the odd ones. */
-	if (__builtin_expect(lock_mode & 1, 1))
+	if (__builtin_expect(lock_mode & 1, 1) &&
+	    __builtin_expect(
+		    !(atomic_load_explicit(&l->owner, memory_order_relaxed) & LOCK_WAITERS), 1))
 		atomic_store_explicit(&l->owner, 0, memory_order_release);
 	else
 		lock_drop_slow(l);
+}
+
+static inline __attribute__((always_inline)) void lock_drop(struct lock *l)
+{
+	lock_clear(l);
 	lock_leave();
 }
 

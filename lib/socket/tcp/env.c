@@ -480,6 +480,7 @@ static void rest(struct stack *st, void *arg)
 	if (!st->tcp)
 		return;
 	tcp_sock_paths_expire(st->tcp);
+	tcp_sock_pieces_expire(st->tcp);
 	tcp_sock_suspended_check(st->tcp);
 }
 

@@ -165,6 +165,8 @@ void *tcp_sock_mem_raw(void *ctx, size_t size);
 void tcp_sock_mem_free(void *ctx, void *piece, size_t size);
 /* t is about to be freed, and its engine is. */
 void tcp_sock_pieces_free(struct tcp_sock_stack *t);
+/* Once a second: what nobody has needed since goes back. */
+void tcp_sock_pieces_expire(struct tcp_sock_stack *t);
 
 /* transmit.c: the engine's output() and path(); st->lock is held */
 int tcp_sock_output(void *ctx, const struct tcp_tx *tx);

@@ -272,9 +272,11 @@ struct tcp_sock_awaiting;
 
 /* TCP in one stack. Belongs to the stack's lock. */
 #define TCP_SOCK_SIZES 8u
+#define TCP_SOCK_BLOCK_SIZES 6u
 struct tcp_sock_pieces {
 	void *first; /* begins with the next one's address */
 	unsigned num;
+	unsigned unused; /* of blocks: so many were there all the time since the last second */
 };
 
 struct tcp_sock_stack {
@@ -293,7 +295,9 @@ struct tcp_sock_stack {
 	/* Of sockets that have sent something lately. */
 	struct tcp_sock_path_cache *paths_first, *paths_last;
 	uint32_t seconds; /* the clock of their rest */
-	struct tcp_sock_pieces pieces[TCP_SOCK_SIZES]; /* engine_memory.c: given back, by size */
+	/* engine_memory.c: given back, by size */
+	struct tcp_sock_pieces pieces[TCP_SOCK_SIZES], blocks[TCP_SOCK_BLOCK_SIZES];
+	size_t blocks_bytes; /* that blocks hold */
 };
 
 static inline struct tcp_sock *tcp_sock_of(struct vfd *v)

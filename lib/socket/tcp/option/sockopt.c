@@ -184,8 +184,8 @@ static const struct {
 
 static bool is_plain(const struct tcp_opt_row *r, int x)
 {
-	size_t n = params.avoid_sys_calls_on_tcp_fd ? sizeof(plain) / sizeof(plain[0])
-						    : PLAIN_ALWAYS;
+	size_t n =
+		params.avoid_sys_calls_on_tcp_fd ? sizeof(plain) / sizeof(plain[0]) : PLAIN_ALWAYS;
 
 	for (size_t i = 0; i < n; i++) {
 		if (plain[i].level == r->level && plain[i].opt == r->opt)
