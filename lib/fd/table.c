@@ -779,7 +779,7 @@ static void watch_take(struct vfd *v)
 static void watch_drop(struct vfd *v)
 {
 	lock_dropped(&v->watch_lock);
-	/* Whoever takes it by lock_take() may sleep on it (VMA_THREAD_MODE=2). */
+	/* Whoever takes it by lock_take() may sleep on it. */
 	if (atomic_exchange_explicit(&v->watch_lock.owner, 0, memory_order_release) & LOCK_WAITERS)
 		lock_wake(&v->watch_lock);
 	lock_leave();

@@ -117,11 +117,12 @@ static int set_options(int fd, const struct tcp_image *im)
 	return im->ts_ok ? set(fd, IPPROTO_TCP, TCP_TIMESTAMP, (int)im->tsval) : 0;
 }
 
-static int set_window(int fd, const struct tcp_image *im)
+/* snd_wnd: what may be in flight, in bytes. */
+static int set_window(int fd, const struct tcp_image *im, uint32_t snd_wnd)
 {
 	struct tcp_repair_window w = {
 		.snd_wl1 = im->snd_wl1,
-		.snd_wnd = im->snd_wnd,
+		.snd_wnd = snd_wnd,
 		.max_window = im->max_wnd,
 		.rcv_wnd = im->rcv_wnd,
 		.rcv_wup = im->rcv_wup,
@@ -163,7 +164,7 @@ static int restore(struct tcp_sock *s, int fd, const struct tcp_image *im)
 	if (!err)
 		err = fill(s->c, fd, false, im->snd_una, im->snd_nxt);
 	if (!err)
-		err = set_window(fd, im);
+		err = set_window(fd, im, im->snd_wnd);
 	if (!err)
 		err = set(fd, IPPROTO_TCP, TCP_REPAIR_QUEUE, TCP_NO_QUEUE);
 	return err;
@@ -246,29 +247,44 @@ static bool is_over(int fd)
 }
 
 /*
- * Out of repair mode; what was not sent yet is sent. A RST that came meanwhile would be told to us
- * and then to nobody: the peer's segments are held until afterwards.
+ * What was not sent yet goes into the kernel's queue while the peer's segments are held: of a RST
+ * send() would be told, and then nobody. Nothing leaves, since the window is shut meanwhile: an
+ * answer would be lost. Repair mode, before and after.
  */
-static int send_rest(const struct tcp_sock *s, int fd, const struct tcp_image *im)
+static int queue_rest(const struct tcp_sock *s, int fd, const struct tcp_image *im)
 {
-	int err = set(fd, IPPROTO_TCP, TCP_REPAIR, TCP_REPAIR_OFF_NO_WP);
+	int err = set_window(fd, im, 0);
 
-	return err ? err : fill(s->c, fd, false, im->snd_nxt, im->write_seq);
+	if (!err && tcp_get_opts(s->c)->cork)
+		err = set(fd, IPPROTO_TCP, TCP_CORK, 1);
+	if (!err)
+		err = set(fd, IPPROTO_TCP, TCP_REPAIR, TCP_REPAIR_OFF_NO_WP);
+	if (!err)
+		err = fill(s->c, fd, false, im->snd_nxt, im->write_seq);
+	if (!err)
+		err = set(fd, IPPROTO_TCP, TCP_REPAIR, TCP_REPAIR_ON);
+	return err ? err : set_window(fd, im, im->snd_wnd);
 }
 
-/* What the peer says next is what it said while nobody listened: it is sent a probe. */
-static int ask_peer(int fd)
+/*
+ * Out of repair mode, by a probe: the peer says again what nobody has heard. The rest leaves now,
+ * and not with the answer; under a cork only full segments of it may, which the answer lets go.
+ */
+static int speak(const struct tcp_sock *s, int fd, const struct tcp_image *im)
 {
-	int err = set(fd, IPPROTO_TCP, TCP_REPAIR, TCP_REPAIR_ON);
+	int err = set(fd, IPPROTO_TCP, TCP_REPAIR, TCP_REPAIR_OFF);
 
-	return err ? err : set(fd, IPPROTO_TCP, TCP_REPAIR, TCP_REPAIR_OFF);
+	if (!err && im->snd_nxt != im->write_seq && !tcp_get_opts(s->c)->cork)
+		err = set(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+	return err;
 }
 
-/* The peer is heard again, and the FINs are where they were. err: of what was done before. */
+/* The peer is heard again, and the FINs are where they were. err: of queue_rest(). */
 static void go_on(struct tcp_sock *s, int fd, const struct tcp_image *im, int reuse, int err)
 {
-	if (!err)
-		err = ask_peer(fd);
+	int spoke = speak(s, fd, im);
+
+	err = err ? err : spoke;
 	if (reuse)
 		(void)set(fd, SOL_SOCKET, SO_REUSEADDR, 1); /* repair mode has cleared it */
 	if (!err)
@@ -285,7 +301,7 @@ static void go_on(struct tcp_sock *s, int fd, const struct tcp_image *im, int re
 	/* Buffers that the user has not fixed grow by themselves again. */
 	(void)set(fd, SOL_SOCKET, SO_BUF_LOCK, 0);
 	tcp_sock_opts_to_kernel(s, fd, tcp_get_opts(s->c));
-	tcp_sock_opts_sync(s, fd);
+	tcp_sock_flags_sync(s, fd);
 }
 
 /* st->lock is held. */
@@ -332,7 +348,7 @@ static void move_held(struct tcp_sock *s, struct stack *st, int fd, uint64_t now
 
 	tcp_sock_addr_put(s, true, (struct sockaddr *)&to, &len);
 	tcp_sock_opts_to_kernel(s, fd, tcp_get_opts(s->c));
-	tcp_sock_opts_sync(s, fd);
+	tcp_sock_flags_sync(s, fd);
 	tcp_sock_leave_engine(s, st, now);
 	err = begin_there(fd, &to, len);
 	/* As if its SYN had failed: nobody waits in a call to be told now. */
@@ -362,7 +378,8 @@ static int move_as_is(struct tcp_sock *s, struct stack *st, int fd, uint64_t now
 		undo(fd, reuse);
 		return err;
 	}
-	err = send_rest(s, fd, &im);
+	if (im.snd_nxt != im.write_seq)
+		err = queue_rest(s, fd, &im);
 	release_segments(s, st);
 	go_on(s, fd, &im, reuse, err);
 	mark_moved(s, now);
@@ -399,6 +416,9 @@ static int hand_over(struct tcp_sock *s, struct vma_stats_why why,
 		if (s->c && !s->closed && atomic_load_explicit(&st->open, memory_order_relaxed)) {
 			fd = tcp_sock_conn_fd(s);
 			err = waits(s, now) ? -EBUSY : move(s, st, fd, now);
+			/* Whoever has the kernel socket besides is left alone with it. */
+			if (err == -EOPNOTSUPP)
+				tcp_sock_opts_sync(s, fd);
 		}
 		tcp_sock_unlock_stack(st, now);
 	}

@@ -10,8 +10,6 @@
 
 /* Tries before the holder is assumed to be off its CPU. */
 #define SPINS_BEFORE_SLEEP 200
-/* The spinning modes give a lock back without looking and writing at once: a mark may be missed. */
-#define SLEEP_NS 200000L
 
 __thread struct lock_thread lock_thread;
 
@@ -21,6 +19,8 @@ static void nothing(void)
 
 void (*lock_deferred_fn)(void) = nothing;
 int lock_mode = 1;
+/* The spinning modes give a lock back without looking and writing at once: a mark may be missed. */
+struct timespec lock_sleep_most = {0, 200000};
 
 uint32_t lock_tid_init(void)
 {
@@ -40,14 +40,14 @@ void lock_thread_forked(void)
  */
 static void sleep_on(struct lock *l, uint32_t seen)
 {
-	struct timespec most = {0, SLEEP_NS};
 	uint32_t marked = seen | LOCK_WAITERS;
 
 	if (seen == marked ||
 	    atomic_compare_exchange_strong_explicit(&l->owner, &seen, marked, memory_order_relaxed,
 						    memory_order_relaxed))
 		libc_raw(SYS_futex, (long)(uintptr_t)&l->owner, FUTEX_WAIT_PRIVATE, marked,
-			 lock_mode == 2 ? 0 : (long)(uintptr_t)&most, 0, 0);
+			 lock_mode == 2 ? 0 : (long)(uintptr_t)&lock_sleep_most, 0, 0);
+	lock_thread.sleeps++;
 }
 
 void lock_slow(struct lock *l, uint32_t me)
@@ -77,6 +77,7 @@ void lock_slow(struct lock *l, uint32_t me)
 		}
 		sleep_on(l, seen);
 		slept = true;
+		spins = 0; /* who takes it again and again may have it already */
 	}
 }
 

@@ -178,6 +178,7 @@ bool spin_begin(struct wait_spin *sp, struct wait_spin_memory *memory, uint64_t 
 				 .began_ns = now_ns,
 				 .looked_ns = now_ns,
 				 .until_ns = now_ns,
+				 .lock_sleeps = lock_thread.sleeps,
 				 .yield_ns = now_ns + YIELD_EVERY_NS};
 	sp->why = kept_from(self, window, now_ns);
 	sp->stopped = sp->why != VMA_SLEPTS;
@@ -216,6 +217,11 @@ bool spin_goes_on(struct wait_spin *sp, uint64_t now_ns)
 {
 	uint64_t gap = now_ns - sp->looked_ns;
 
+	/* A sleep for a lock says nothing of the processor. */
+	if (__builtin_expect(sp->lock_sleeps != lock_thread.sleeps, 0)) {
+		sp->lock_sleeps = lock_thread.sleeps;
+		gap = 0;
+	}
 	if (gap > GAP_NS) {
 		shared(now_ns, gap); /* it has not spun in there */
 		sp->why = VMA_SLEPT_SHARED;

@@ -38,6 +38,7 @@ struct wait_spin {
 	uint64_t began_ns, until_ns;
 	uint64_t looked_ns; /* when it was seen running last */
 	uint64_t yield_ns; /* when it looks whether somebody wants the processor */
+	uint32_t lock_sleeps; /* lock_thread.sleeps then */
 	bool stopped; /* it sleeps, or should */
 	enum vma_slept why; /* it does, if it does */
 };

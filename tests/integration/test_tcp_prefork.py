@@ -436,13 +436,18 @@ def test_a_worker_that_found_no_room_has_its_part_later(net):
 @contextlib.contextmanager
 def stopped(pids):
     """What bpftool shows of a table that changes meanwhile was never there at one time."""
-    for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
-    tasks = [task for pid in pids for task in pathlib.Path(f"/proc/{pid}/task").iterdir()]
-    wait_for(lambda: all(re.search(r"^State:\tT", (task / "status").read_text(), re.M) for task in tasks), what="all have stopped")
-    yield
-    for pid in pids:
-        os.kill(pid, signal.SIGCONT)
+    def all_stopped():
+        tasks = [task for pid in pids for task in pathlib.Path(f"/proc/{pid}/task").iterdir()]
+        return all(re.search(r"^State:\tT", (task / "status").read_text(), re.M) for task in tasks)
+
+    try:
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        wait_for(all_stopped, what="all have stopped")
+        yield
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
 
 
 def test_handshakes_that_fail_leave_no_flows(net):

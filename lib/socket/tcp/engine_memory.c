@@ -16,6 +16,7 @@
 #define BLOCK_LEAST 1024u
 #define BLOCK_MOST (BLOCK_LEAST << (TCP_SOCK_BLOCK_SIZES - 1))
 #define BLOCKS_BYTES_MAX (4u << 20) /* of all sizes that stay */
+#define EXPIRE_MOST 128u /* of one size, in a second: the stack's lock is held */
 
 /*
  * The stack is open, and who asks holds its lock. With AddressSanitizer nothing stays: what is used
@@ -125,14 +126,32 @@ void tcp_sock_mem_free(void *ctx, void *piece, size_t size)
 		push(p, piece);
 }
 
+/* All behind the first `keep`: those that came last are the ones that the cache still has. */
+static void *cut_behind(struct tcp_sock_pieces *p, unsigned keep)
+{
+	void **at = &p->first, *rest;
+
+	for (unsigned i = 0; i < keep; i++)
+		at = *at;
+	rest = *at;
+	*at = NULL;
+	p->num = keep;
+	return rest;
+}
+
 void tcp_sock_pieces_expire(struct tcp_sock_stack *t)
 {
 	for (unsigned i = 0; i < TCP_SOCK_BLOCK_SIZES; i++) {
 		struct tcp_sock_pieces *p = &t->blocks[i];
+		unsigned n = p->unused < EXPIRE_MOST ? p->unused : EXPIRE_MOST;
+		void *block = n ? cut_behind(p, p->num - n) : NULL;
 
-		for (; p->unused; p->unused--) {
-			free(pop(p));
-			t->blocks_bytes -= BLOCK_LEAST << i;
+		t->blocks_bytes -= n * (size_t)(BLOCK_LEAST << i);
+		while (block) {
+			void *next = *(void **)block;
+
+			free(block);
+			block = next;
 		}
 		p->unused = p->num;
 	}

@@ -199,7 +199,10 @@ struct tcp_sock {
 	 * connection that is no more. lock
 	 */
 	bool connected : 1, given_up : 1, stale : 1;
-	/* the kernel socket lacks options or O_NONBLOCK (VMA_AVOID_SYS_CALLS_ON_TCP_FD). lock */
+	/*
+	 * the kernel socket lacks TCP_CORK or TCP_NODELAY, or with VMA_AVOID_SYS_CALLS_ON_TCP_FD
+	 * other options or O_NONBLOCK. lock
+	 */
 	bool opts_deferred;
 	_Atomic bool has_status_flags; /* fcntl() has set status flags besides O_NONBLOCK */
 	_Atomic bool nonblock, zerocopy;
@@ -650,9 +653,11 @@ void tcp_sock_kmod_del(struct tcp_sock *s);
  * connection from now on.
  */
 void tcp_sock_opts_to_kernel(const struct tcp_sock *s, int fd, const struct tcp_opts *o);
+/* O_NONBLOCK, if the kernel was not told to avoid the call; the options are with it. s's lock is
+ * held. */
+void tcp_sock_flags_sync(struct tcp_sock *s, int fd);
 /*
- * The same and O_NONBLOCK, if there is anything that the kernel was not told to avoid the call. s's
- * and its stack's lock are held.
+ * All that the kernel socket was not told to avoid the call. s's and its stack's lock are held.
  */
 void tcp_sock_opts_sync(struct tcp_sock *s, int fd);
 /* The kernel socket that has kept the port of a closed s goes; st->lock is held. */

@@ -630,13 +630,17 @@ static void begin_on_port(struct udp_sock *s, void *arg)
 
 void udp_begin_slow(struct udp_sock *s, int fd)
 {
-	uint16_t port = s->lport;
 	int err = errno, cancel;
+	uint16_t port;
 
 	if (lock_mine(&s->lock))
 		return;
 	cancel = lock_quiet_begin();
-	if (port && can_share(s))
+	/* Another thread may bind it. */
+	lock_take(&s->lock);
+	port = can_share(s) ? s->lport : 0;
+	lock_drop(&s->lock);
+	if (port)
 		udp_each(begin_on_port, &port);
 	lock_take(&s->lock);
 	lock_leave();

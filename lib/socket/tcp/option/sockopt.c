@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * setsockopt() and getsockopt(). The kernel socket is asked first and keeps every option, so errno
- * and what reads back are its own; what the engine knows is copied into the connection by reading
- * it back. What cannot be done here gives the socket to the kernel, with its connection
- * (rows.def).
+ * setsockopt() and getsockopt(). The kernel socket is asked first and keeps every option but those
+ * that programs change for each message (`plain`), so errno and what reads back are its own; what
+ * the engine knows is copied into the connection by reading it back. What cannot be done here gives
+ * the socket to the kernel, with its connection (rows.def).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -182,12 +182,14 @@ static const struct {
 	{IPPROTO_TCP, TCP_NOTSENT_LOWAT, 1, INT32_MAX},
 };
 
+static size_t num_plain(void)
+{
+	return params.avoid_sys_calls_on_tcp_fd ? sizeof(plain) / sizeof(plain[0]) : PLAIN_ALWAYS;
+}
+
 static bool is_plain(const struct tcp_opt_row *r, int x)
 {
-	size_t n =
-		params.avoid_sys_calls_on_tcp_fd ? sizeof(plain) / sizeof(plain[0]) : PLAIN_ALWAYS;
-
-	for (size_t i = 0; i < n; i++) {
+	for (size_t i = 0; i < num_plain(); i++) {
 		if (plain[i].level == r->level && plain[i].opt == r->opt)
 			return x >= plain[i].min && x <= plain[i].max;
 	}
@@ -550,20 +552,28 @@ int tcp_sock_getsockopt(struct vfd *v, int fd, int level, int opt, void *val, so
 	return get_from(&is, r, val, len);
 }
 
+void tcp_sock_flags_sync(struct tcp_sock *s, int fd)
+{
+	int flags =
+		s->opts_deferred && params.avoid_sys_calls_on_tcp_fd ? raw.fcntl(fd, F_GETFL) : -1;
+
+	s->opts_deferred = false;
+	if (flags >= 0)
+		(void)raw.fcntl(fd, F_SETFL,
+				s->nonblock ? flags | O_NONBLOCK : flags & ~O_NONBLOCK);
+}
+
 void tcp_sock_opts_sync(struct tcp_sock *s, int fd)
 {
 	const struct tcp_opts *o = s->c		  ? tcp_get_opts(s->c)
 				   : s->kept_opts ? &s->kept_opts->o
 						  : NULL;
-	int flags;
 
-	if (!s->opts_deferred)
-		return;
-	s->opts_deferred = false;
-	if (o)
-		tcp_sock_opts_to_kernel(s, fd, o);
-	flags = params.avoid_sys_calls_on_tcp_fd ? raw.fcntl(fd, F_GETFL) : -1;
-	if (flags >= 0)
-		(void)raw.fcntl(fd, F_SETFL,
-				s->nonblock ? flags | O_NONBLOCK : flags & ~O_NONBLOCK);
+	for (size_t i = 0; o && s->opts_deferred && i < num_plain(); i++) {
+		const struct tcp_opt_row *r = opt_row_of(plain[i].level, plain[i].opt);
+
+		if (s->unconn.touched & opt_row_bit(r))
+			(void)opt_set_int(fd, r->level, r->opt, (int)opt_field_get(o, r));
+	}
+	tcp_sock_flags_sync(s, fd);
 }
