@@ -152,6 +152,24 @@ static void *neighbour(void *arg)
 	return NULL;
 }
 
+/* Whatever the processor does meanwhile. */
+static void *sleep_for_a_lock(void *arg)
+{
+	uint64_t now = clock_monotonic_ns() - 5000 * MS;
+	struct wait_spin sp;
+
+	(void)arg;
+	memory.level = 0; /* 51 us */
+	CHECK(spin_begin(&sp, &memory, now));
+	sp.yield_ns = UINT64_MAX;
+	lock_thread.sleeps++;
+	CHECK(spin_goes_on(&sp, now + 40 * US));
+	CHECK(!spin_goes_on(&sp, now + 80 * US));
+	CHECK(sp.why == VMA_SLEPT_SHARED);
+	spin_end(&sp, true);
+	return NULL;
+}
+
 static void *late_yield(void *arg)
 {
 	uint64_t now = clock_monotonic_ns() - 3 * MS;
@@ -261,15 +279,17 @@ static void alone(void **state)
 
 int main(void)
 {
-	static void *(*fns[])(void *) = {long_waits, budget, neighbour, late_yield, places, counts};
+	static void *(*fns[])(void *) = {long_waits, budget, neighbour, sleep_for_a_lock,
+					 late_yield, places, counts};
 	const struct CMUnitTest tests[] = {
 		{"waits that last lower the spin to none, short ones raise it", alone, NULL, NULL,
 		 &fns[0]},
 		{"a budget bounds what is spun in vain", alone, NULL, NULL, &fns[1]},
 		{"who shares its processor spins more and more rarely", alone, NULL, NULL, &fns[2]},
-		{"a late yield is a neighbour", alone, NULL, NULL, &fns[3]},
-		{"fewer threads spin than there are processors", alone, NULL, NULL, &fns[4]},
-		{"what a wait did is counted", alone, NULL, NULL, &fns[5]},
+		{"a sleep for a lock is no neighbour", alone, NULL, NULL, &fns[3]},
+		{"a late yield is a neighbour", alone, NULL, NULL, &fns[4]},
+		{"fewer threads spin than there are processors", alone, NULL, NULL, &fns[5]},
+		{"what a wait did is counted", alone, NULL, NULL, &fns[6]},
 	};
 
 	libc_load();

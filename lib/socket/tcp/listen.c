@@ -789,13 +789,16 @@ void tcp_sock_own_rule(struct tcp_sock *c, struct stack *st)
 			c->tuple.lport, strerror(-err));
 }
 
-/* fn of tcp_sock_each(): the listener leaves. st->lock is held. */
+/*
+ * fn of tcp_sock_each(): the listener leaves. st->lock is held; what else has no connection here any
+ * more may be changing.
+ */
 static void own_rule(struct tcp_sock *c, void *arg)
 {
 	const struct leaving *lv = arg;
 
 	if (params.tcp_3t_rules || atomic_load_explicit(&c->st, memory_order_relaxed) != lv->st ||
-	    !c->accepted || c->has_own_rule || !c->c || c->tuple.lport != lv->port)
+	    !c->c || !c->accepted || c->has_own_rule || c->tuple.lport != lv->port)
 		return;
 	tcp_sock_own_rule(c, lv->st);
 }

@@ -364,7 +364,7 @@ static inline void tcp_sock_show_blocking(struct tcp_sock *s)
 	struct vma_stats_socket *b = tcp_sock_shown(s);
 
 	if (b)
-		b->blocking = !s->nonblock;
+		__atomic_store_n(&b->blocking, !s->nonblock, __ATOMIC_RELAXED);
 }
 
 static inline void tcp_sock_show_offloaded(struct tcp_sock *s, bool offloaded)

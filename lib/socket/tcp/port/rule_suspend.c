@@ -48,8 +48,8 @@ static void own_rule(struct tcp_sock *s, void *arg)
 	struct local_side *a = arg;
 	int err;
 
-	if (atomic_load_explicit(&s->st, memory_order_relaxed) != a->st || !s->accepted ||
-	    s->has_own_rule || !s->c || !same_side(&s->tuple, &a->at))
+	if (atomic_load_explicit(&s->st, memory_order_relaxed) != a->st || !s->c || !s->accepted ||
+	    s->has_own_rule || !same_side(&s->tuple, &a->at))
 		return;
 	err = rule(a->st, &s->tuple, atomic_load_explicit(&s->v.os_fd, memory_order_relaxed));
 	s->has_own_rule = !err;
