@@ -790,8 +790,8 @@ void tcp_sock_own_rule(struct tcp_sock *c, struct stack *st)
 }
 
 /*
- * fn of tcp_sock_each(): the listener leaves. st->lock is held; what else has no connection here any
- * more may be changing.
+ * fn of tcp_sock_each(): the listener leaves. st->lock is held; what else has no connection here
+ * any more may be changing.
  */
 static void own_rule(struct tcp_sock *c, void *arg)
 {
