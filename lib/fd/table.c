@@ -753,43 +753,11 @@ void vfd_touch_all(void)
 	}
 }
 
-/*
- * Always a real lock, under VMA_THREAD_MODE=0 too: the one thread that is promised there is the
- * application's, and the worker notifies besides. Held for a few instructions, so the rare loser
- * sleeps a moment rather than in a futex (never only yields: a real-time loser would keep the
- * holder from running).
- */
-static void watch_take(struct vfd *v)
-{
-	uint32_t free = 0, me = lock_self();
-
-	lock_wanted(&v->watch_lock);
-	lock_enter();
-	for (unsigned tries = 1; !atomic_compare_exchange_weak_explicit(
-		     &v->watch_lock.owner, &free, me, memory_order_acquire, memory_order_relaxed);
-	     tries++) {
-		free = 0;
-		if (tries % 256 == 0)
-			clock_sleep_ns(
-				20000); /* no cancellation point: a stack's lock may be held */
-	}
-	lock_taken(&v->watch_lock);
-}
-
-static void watch_drop(struct vfd *v)
-{
-	lock_dropped(&v->watch_lock);
-	/* Whoever takes it by lock_take() may sleep on it. */
-	if (atomic_exchange_explicit(&v->watch_lock.owner, 0, memory_order_release) & LOCK_WAITERS)
-		lock_wake(&v->watch_lock);
-	lock_leave();
-}
-
 void vfd_watch_add(struct vfd *v, struct vfd_watch *w)
 {
 	struct vfd_watch *first;
 
-	watch_take(v);
+	lock_take(&v->watch_lock);
 	first = atomic_load_explicit(&v->watches, memory_order_relaxed);
 	w->next = first;
 	w->pprev = NULL; /* the head */
@@ -800,19 +768,19 @@ void vfd_watch_add(struct vfd *v, struct vfd_watch *w)
 	 * again, sees the event.
 	 */
 	atomic_store_explicit(&v->watches, w, memory_order_seq_cst);
-	watch_drop(v);
+	lock_drop(&v->watch_lock);
 }
 
 void vfd_watch_del(struct vfd *v, struct vfd_watch *w)
 {
-	watch_take(v);
+	lock_take(&v->watch_lock);
 	if (w->next)
 		w->next->pprev = w->pprev;
 	if (w->pprev)
 		*w->pprev = w->next;
 	else
 		atomic_store_explicit(&v->watches, w->next, memory_order_relaxed);
-	watch_drop(v);
+	lock_drop(&v->watch_lock);
 	w->next = NULL;
 	w->pprev = NULL;
 }
@@ -821,12 +789,12 @@ void vfd_notify_slow(struct vfd *v, uint32_t events)
 {
 	struct vfd_watch *w, *next;
 
-	watch_take(v);
+	lock_take(&v->watch_lock);
 	for (w = atomic_load_explicit(&v->watches, memory_order_relaxed); w; w = next) {
 		next = w->next;
 		w->notify(w, events);
 	}
-	watch_drop(v);
+	lock_drop(&v->watch_lock);
 	perturb_wake();
 }
 
@@ -834,11 +802,11 @@ bool vfd_is_waited_for(struct vfd *v, uint32_t *calls)
 {
 	bool any = false;
 
-	watch_take(v);
+	lock_take(&v->watch_lock);
 	for (struct vfd_watch *w = atomic_load_explicit(&v->watches, memory_order_relaxed); w;
 	     w = w->next)
 		any |= !w->set || w->set->ops->is_waited_in(w->set, calls);
-	watch_drop(v);
+	lock_drop(&v->watch_lock);
 	return any;
 }
 
@@ -846,10 +814,10 @@ bool vfd_is_in_set(struct vfd *v, const struct vfd *set)
 {
 	bool found = false;
 
-	watch_take(v);
+	lock_take(&v->watch_lock);
 	for (struct vfd_watch *w = atomic_load_explicit(&v->watches, memory_order_relaxed);
 	     w && !found; w = w->next)
 		found = w->set && (w->set == set || vfd_is_in_set(w->set, set));
-	watch_drop(v);
+	lock_drop(&v->watch_lock);
 	return found;
 }

@@ -31,27 +31,6 @@ static struct lock set_list_lock;
 static struct epset *_Atomic all_sets;
 static struct epset *free_sets;
 
-static void leaf_take(struct lock *l)
-{
-	uint32_t unlocked = 0, me = lock_self();
-
-	lock_wanted(l);
-	lock_enter();
-	if (__builtin_expect(!atomic_compare_exchange_strong_explicit(&l->owner, &unlocked, me,
-								      memory_order_acquire,
-								      memory_order_relaxed),
-			     0))
-		lock_slow(l, me);
-	lock_taken(l);
-}
-
-static void leaf_drop(struct lock *l)
-{
-	lock_dropped(l);
-	lock_clear(l);
-	lock_leave();
-}
-
 static bool chunk_new(void)
 {
 	struct epitem *c = num_chunks < CHUNKS_MAX ? calloc(CHUNK, sizeof(*c)) : NULL;
@@ -295,14 +274,14 @@ uint32_t epitem_peek(const struct epitem *it)
 
 void epitem_arm(struct epset *s, struct epitem *it, uint32_t events)
 {
-	leaf_take(&s->lock);
+	lock_take(&s->lock);
 	it->events = events;
-	leaf_drop(&s->lock);
+	lock_drop(&s->lock);
 }
 
 void epset_ready(struct epset *s, struct epitem *it, uint32_t events)
 {
-	leaf_take(&s->lock);
+	lock_take(&s->lock);
 	if (!it->ready && wanted(it) & events) {
 		it->ready = true;
 		it->ready_next = NULL;
@@ -314,18 +293,18 @@ void epset_ready(struct epset *s, struct epitem *it, uint32_t events)
 		s->ready_last = it;
 		atomic_fetch_add(&s->num_ready, 1);
 	}
-	leaf_drop(&s->lock);
+	lock_drop(&s->lock);
 }
 
 struct epitem *epset_pop(struct epset *s)
 {
 	struct epitem *it;
 
-	leaf_take(&s->lock);
+	lock_take(&s->lock);
 	it = s->ready_first;
 	if (it)
 		ready_unlink(s, it);
-	leaf_drop(&s->lock);
+	lock_drop(&s->lock);
 	return it;
 }
 
@@ -340,7 +319,7 @@ void epset_wake(struct epset *s)
 
 	if (!atomic_load(&s->num_waiters) || !atomic_load(&s->num_ready))
 		return;
-	leaf_take(&s->lock);
+	lock_take(&s->lock);
 	w = s->waiters;
 	while (w && w->woken)
 		w = w->next;
@@ -352,15 +331,15 @@ void epset_wake(struct epset *s)
 		w->woken = true;
 		wait_wake(w->thread);
 	}
-	leaf_drop(&s->lock);
+	lock_drop(&s->lock);
 }
 
 void epset_wake_all(struct epset *s)
 {
-	leaf_take(&s->lock);
+	lock_take(&s->lock);
 	for (struct epwaiter *w = s->waiters; w; w = w->next)
 		wait_wake(w->thread);
-	leaf_drop(&s->lock);
+	lock_drop(&s->lock);
 }
 
 void epset_notify(struct epset *s)
@@ -375,26 +354,26 @@ void epset_waiter_add(struct epset *s, struct epwaiter *w)
 	w->thread = wait_thread_self();
 	if (!w->thread) /* wait_sleep() looks again by itself */
 		return;
-	leaf_take(&s->lock);
+	lock_take(&s->lock);
 	w->next = s->waiters;
 	w->pprev = &s->waiters;
 	if (w->next)
 		w->next->pprev = &w->next;
 	s->waiters = w;
 	atomic_fetch_add(&s->num_waiters, 1);
-	leaf_drop(&s->lock);
+	lock_drop(&s->lock);
 }
 
 void epset_waiter_del(struct epset *s, struct epwaiter *w)
 {
 	if (!w->thread)
 		return;
-	leaf_take(&s->lock);
+	lock_take(&s->lock);
 	*w->pprev = w->next;
 	if (w->next)
 		w->next->pprev = w->pprev;
 	atomic_fetch_sub(&s->num_waiters, 1);
-	leaf_drop(&s->lock);
+	lock_drop(&s->lock);
 	w->thread = NULL;
 }
 
@@ -417,12 +396,12 @@ void epset_remove(struct epset *s, struct epitem *it)
 	/* From here on nobody puts it into the ready list any more. */
 	if (it->v)
 		vfd_watch_del(it->v, &it->watch);
-	leaf_take(&s->lock);
+	lock_take(&s->lock);
 	if (it->ready) {
 		ready_unlink(s, it);
 		atomic_fetch_sub(&s->num_ready, 1);
 	}
-	leaf_drop(&s->lock);
+	lock_drop(&s->lock);
 	atomic_fetch_sub(&s->num_items, 1);
 	epitem_free(it);
 }

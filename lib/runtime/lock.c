@@ -81,7 +81,7 @@ void lock_slow(struct lock *l, uint32_t me)
 	}
 }
 
-void lock_wake(struct lock *l)
+static void lock_wake(struct lock *l)
 {
 	libc_raw(SYS_futex, (long)(uintptr_t)&l->owner, FUTEX_WAKE_PRIVATE, 1, 0, 0, 0);
 }

@@ -48,15 +48,11 @@ extern __thread struct lock_thread lock_thread
 	__attribute__((tls_model("initial-exec"), visibility("hidden")));
 uint32_t lock_tid_init(void);
 void lock_thread_forked(void);
-/*
- * 0: no locks, for a process without the internal thread (tests). Written once before any lock is
- * taken.
- */
+/* 1 to 3, as VMA_THREAD_MODE has it. Written once before any lock is taken. */
 extern int lock_mode __attribute__((visibility("hidden")));
 /* After so long who sleeps looks again, in the modes that may miss a mark; tests write it. */
 extern struct timespec lock_sleep_most __attribute__((visibility("hidden")));
 void lock_slow(struct lock *l, uint32_t me);
-void lock_wake(struct lock *l);
 
 static inline uint32_t lock_self(void)
 {
@@ -119,8 +115,6 @@ static inline void lock_take(struct lock *l)
 	uint32_t free = 0, me;
 
 	lock_enter();
-	if (lock_mode == 0)
-		return;
 	me = lock_self();
 	if (__builtin_expect(!atomic_compare_exchange_strong_explicit(&l->owner, &free, me,
 								      memory_order_acquire,
@@ -140,8 +134,6 @@ static inline bool lock_get(struct lock *l)
 	uint32_t free = 0, me;
 
 	lock_enter();
-	if (__builtin_expect(lock_mode == 0, 0))
-		return true;
 	me = lock_self();
 	if (__builtin_expect(atomic_compare_exchange_strong_explicit(&l->owner, &free, me,
 								     memory_order_acquire,
@@ -166,22 +158,21 @@ static inline bool lock_try(struct lock *l)
 	uint32_t free = 0;
 
 	lock_enter();
-	if (lock_mode == 0 ||
-	    atomic_compare_exchange_strong_explicit(&l->owner, &free, lock_self(),
+	if (atomic_compare_exchange_strong_explicit(&l->owner, &free, lock_self(),
 						    memory_order_acquire, memory_order_relaxed))
 		return true;
 	lock_leave();
 	return false;
 }
 
-/* What lock_clear() does in the modes 0 and 2, and where somebody sleeps. */
+/* What lock_drop() does in mode 2, and where somebody sleeps. */
 void lock_drop_slow(struct lock *l);
 
 /*
  * The spinning modes are the odd ones. They do without an atomic instruction: who marks the word
  * between the look and the time when others see the store sleeps for its 0.2 ms.
  */
-static inline __attribute__((always_inline)) void lock_clear(struct lock *l)
+static inline __attribute__((always_inline)) void lock_drop(struct lock *l)
 {
 	if (__builtin_expect(lock_mode & 1, 1) &&
 	    __builtin_expect(
@@ -189,11 +180,6 @@ static inline __attribute__((always_inline)) void lock_clear(struct lock *l)
 		atomic_store_explicit(&l->owner, 0, memory_order_release);
 	else
 		lock_drop_slow(l);
-}
-
-static inline __attribute__((always_inline)) void lock_drop(struct lock *l)
-{
-	lock_clear(l);
 	lock_leave();
 }
 
@@ -210,9 +196,7 @@ static inline bool lock_mine(struct lock *l)
 #ifndef VMA_CHECK
 /* What lock_check.h does in the build with CHECK_LOCKS=1; nothing in this one. */
 #define lock_class(l, name) ((void)0) /* l is known by this name; said when l is made */
-#define lock_wanted(l) ((void)0) /* code that takes l by its own instructions begins to */
-#define lock_taken(l) ((void)0) /* it has l */
-#define lock_dropped(l) ((void)0) /* it is about to give l back */
+#define lock_dropped(l) ((void)0) /* code that gives l back by its own instructions is about to */
 #define lock_check_none(what) ((void)0) /* at the end of `what` no lock is held */
 #define perturb_wake() ((void)0) /* before and after a wake-up: another thread may do anything */
 #endif

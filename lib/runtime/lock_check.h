@@ -105,8 +105,6 @@ int lock_check_mutex_init(pthread_mutex_t *m, const pthread_mutexattr_t *attr);
 #define lock_get_now(l, me) lock_check_get_now(l, me, LOCK_SITE(l))
 #define lock_try(l) lock_check_try(l, LOCK_SITE(l))
 #define lock_drop(l) lock_check_drop(l, LOCK_SITE(l))
-#define lock_wanted(l) lock_check_wants(l, LOCK_SITE(l), false)
-#define lock_taken(l) lock_check_has(l, LOCK_SITE(l), false)
 #define lock_dropped(l) lock_check_drops(l, LOCK_SITE(l))
 #define pthread_mutex_lock(m) lock_check_mutex_lock(m, LOCK_SITE(m))
 #define pthread_mutex_unlock(m) lock_check_mutex_unlock(m, LOCK_SITE(m))

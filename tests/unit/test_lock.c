@@ -140,7 +140,7 @@ static void who_waits_for_long_sleeps(void **state)
 	lock_sleep_most = most;
 }
 
-/* The store of lock_clear() between whose look and itself somebody marks the word. */
+/* The store of lock_drop() between whose look and itself somebody marks the word. */
 static void a_mark_that_was_missed_holds_nobody(void **state)
 {
 	pthread_t thread;

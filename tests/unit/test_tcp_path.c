@@ -7,7 +7,6 @@
 
 #include <cmocka.h>
 
-#include "runtime/lock.h"
 #include "socket/tcp/internal.h"
 
 #define REST 10 /* seconds, as socket/tcp/path.c has it */
@@ -96,6 +95,5 @@ int main(void)
 		cmocka_unit_test_teardown(a_connection_that_is_over_has_none, forget),
 	};
 
-	lock_mode = 0;
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -433,7 +433,6 @@ static void a_removed_watch_is_never_called(void **state)
 	unsigned late = 0;
 
 	(void)state;
-	lock_mode = 0; /* one application thread is promised; the worker notifies all the same */
 	thing_init(&t);
 	atomic_store(&stop, false);
 	assert_int_equal(pthread_create(&notifier, NULL, notify_all_the_time, &t), 0);

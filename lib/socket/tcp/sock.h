@@ -653,8 +653,10 @@ void tcp_sock_kmod_del(struct tcp_sock *s);
  * connection from now on.
  */
 void tcp_sock_opts_to_kernel(const struct tcp_sock *s, int fd, const struct tcp_opts *o);
-/* O_NONBLOCK, if the kernel was not told to avoid the call; the options are with it. s's lock is
- * held. */
+/*
+ * O_NONBLOCK, if the kernel was not told to avoid the call; the options are with it. s's lock is
+ * held.
+ */
 void tcp_sock_flags_sync(struct tcp_sock *s, int fd);
 /*
  * All that the kernel socket was not told to avoid the call. s's and its stack's lock are held.
