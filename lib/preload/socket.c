@@ -324,7 +324,8 @@ static int do_setsockopt(int fd, int level, int opt, const void *val, socklen_t 
 {
 	struct vfd *v = vfd_get(fd);
 
-	if (likely(!v) || !v->ops->setsockopt || !memory_ends(val, len))
+	/* The kernel reads the length as an int, and refuses a negative one. */
+	if (likely(!v) || !v->ops->setsockopt || len > INT32_MAX || !memory_ends(val, len))
 		return libc.setsockopt(fd, level, opt, val, len);
 	if (unlikely(extra_is_option(level, opt)))
 		return KEEP_ERRNO(extra_setsockopt(fd, opt, val, len));

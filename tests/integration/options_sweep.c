@@ -26,6 +26,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -40,12 +41,22 @@ static int domain;
 static struct sockaddr_storage me, peer;
 static socklen_t addr_len;
 static int ask_peer; /* 'c': connect to MY_PORT; 'd': and send a byte */
+static char *plenty; /* 1, and the 4 GiB behind it can be read, too */
 static int standing = -1; /* the listener behind "accepted" */
 
 static void die(const char *what)
 {
 	fprintf(stderr, "%s: %s\n", what, strerror(errno));
 	exit(1);
+}
+
+static void plenty_map(void)
+{
+	plenty = mmap(NULL, (size_t)UINT32_MAX + 1, PROT_READ | PROT_WRITE,
+		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (plenty == MAP_FAILED)
+		die("mmap() of 4 GiB");
+	*plenty = 1;
 }
 
 static void address(struct sockaddr_storage *ss, const char *text, int port)
@@ -344,7 +355,7 @@ static const struct value {
 	{"8bytes", 8, "\1\0\0\0\1\0\0\0", -1, 0},
 	{"16bytes", 16, "\1\0\0\0\0\0\0\0\0\0\0\0\0\0\0", -1, 0},
 	{"64zeroes", 64, (const char[64]){0}, -1, 0},
-	{"minus-length", (socklen_t)-1, "\1\0\0\0", -1, 0},
+	{"minus-length", (socklen_t)-1, NULL, -1, 0},
 	{"off", 4, "\0\0\0\0", -1, 0},
 	{"minus-microseconds", 16, "\0\0\0\0\0\0\0\0\377\377\377\377\377\377\377\377", SOL_SOCKET,
 	 20},
@@ -373,7 +384,7 @@ static bool one_value(int fd, int level, int opt, const struct value *v)
 	int ret, from = fd;
 
 	errno = 0;
-	ret = setsockopt(fd, level, opt, v->data, v->len);
+	ret = setsockopt(fd, level, opt, v->data ? v->data : plenty, v->len);
 	printf(" | %s:", v->name);
 	if (ret) {
 		printf(" e%d", errno);
@@ -453,6 +464,7 @@ int main(int argc, char **argv)
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	fam = argv[2];
 	state = argv[3];
+	plenty_map();
 	domain = strcmp(fam, "4") ? AF_INET6 : AF_INET;
 	address(&me, argv[4], 0);
 	address(&peer, argv[5], PEER_PORT);
