@@ -180,6 +180,8 @@ int tcp_sock_fin_may_replay(const struct tcp_image *im);
  * negative errno.
  */
 int tcp_sock_fin_replay(const struct tcp_image *im);
+/* Its RST, behind the FIN where that is in: whatever there was ends. 0 or negative errno. */
+int tcp_sock_rst_replay(const struct tcp_image *im);
 /* Its acknowledgement of our FIN, with its own FIN where that is in. 0 or negative errno. */
 int tcp_sock_fin_acked(const struct tcp_image *im);
 

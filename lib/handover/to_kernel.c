@@ -26,6 +26,9 @@
  */
 #define DECIDES_NS 200000
 #define DECIDES_US 3000000u
+/* What we send to a kernel socket arrives so soon, or not at all. */
+#define ARRIVES_NS 100000
+#define ARRIVES_TRIES 2000
 #define OPT_MSS 2u /* TCPOPT_* as TCP_REPAIR_OPTIONS wants them */
 #define OPT_WSCALE 3u
 #define OPT_SACK 4u
@@ -279,6 +282,15 @@ static int speak(const struct tcp_sock *s, int fd, const struct tcp_image *im)
 	return err;
 }
 
+/* The kernel socket has the connection: what the program has set of it holds there. */
+static void settle(struct tcp_sock *s, int fd)
+{
+	/* Buffers that the user has not fixed grow by themselves again. */
+	(void)set(fd, SOL_SOCKET, SO_BUF_LOCK, 0);
+	tcp_sock_opts_to_kernel(s, fd, tcp_get_opts(s->c));
+	tcp_sock_flags_sync(s, fd);
+}
+
 /* The peer is heard again, and the FINs are where they were. err: of queue_rest(). */
 static void go_on(struct tcp_sock *s, int fd, const struct tcp_image *im, int reuse, int err)
 {
@@ -298,14 +310,11 @@ static void go_on(struct tcp_sock *s, int fd, const struct tcp_image *im, int re
 			  fd, strerror(-err));
 		disconnect(fd);
 	}
-	/* Buffers that the user has not fixed grow by themselves again. */
-	(void)set(fd, SOL_SOCKET, SO_BUF_LOCK, 0);
-	tcp_sock_opts_to_kernel(s, fd, tcp_get_opts(s->c));
-	tcp_sock_flags_sync(s, fd);
+	settle(s, fd);
 }
 
-/* st->lock is held. */
-static void mark_moved(struct tcp_sock *s, uint64_t now)
+/* st->lock is held. The caller has the engine forget the connection. */
+static void mark_moved(struct tcp_sock *s)
 {
 	s->in_kernel = s->unconn.no_offload = true;
 	tcp_sock_figures_end(s);
@@ -313,13 +322,13 @@ static void mark_moved(struct tcp_sock *s, uint64_t now)
 	atomic_store_explicit(&s->v.shadow, VFD_SHADOW_ALL, memory_order_release);
 	atomic_store_explicit(&s->mode, TCP_SOCK_KERNEL, memory_order_release);
 	tcp_sock_kmod_del(s);
-	tcp_forget(s->c, now);
 }
 
 void tcp_sock_leave_engine(struct tcp_sock *s, struct stack *st, uint64_t now)
 {
 	release_segments(s, st);
-	mark_moved(s, now);
+	mark_moved(s);
+	tcp_forget(s->c, now);
 }
 
 /* connect() of a kernel socket, begun. 0 or negative errno. */
@@ -356,11 +365,75 @@ static void move_held(struct tcp_sock *s, struct stack *st, int fd, uint64_t now
 		atomic_store_explicit(&s->pending_error, (uint16_t)-err, memory_order_relaxed);
 }
 
+static int wait_until_over(int fd)
+{
+	for (unsigned i = 0; i < ARRIVES_TRIES; i++) {
+		if (is_over(fd))
+			return 0;
+		clock_sleep_ns(ARRIVES_NS);
+	}
+	return -ETIMEDOUT;
+}
+
+/*
+ * The kernel's connection, restored and in repair mode, ends as im's has: by FINs where there were
+ * some, and by a RST in any case. After FINs both ways that is no error, and the RST leaves none.
+ */
+static int end_there(int fd, const struct tcp_image *im)
+{
+	int err = 0;
+
+	if (im->fin_queued) /* in repair mode it is not sent */
+		err = set(fd, IPPROTO_TCP, TCP_REPAIR_QUEUE, TCP_SEND_QUEUE);
+	if (!err && im->fin_queued && libc.shutdown(fd, SHUT_WR))
+		err = -errno;
+	if (!err)
+		err = set(fd, IPPROTO_TCP, TCP_REPAIR, TCP_REPAIR_OFF_NO_WP);
+	if (!err && im->fin_rcvd)
+		err = tcp_sock_fin_replay(im);
+	if (!err)
+		err = tcp_sock_rst_replay(im);
+	if (!err)
+		err = wait_until_over(fd);
+	if (!err && !im->so_error)
+		(void)get(fd, SOL_SOCKET, SO_ERROR);
+	return err;
+}
+
+/* One that has ended: whoever has it besides reads what had come, and is told of the end. */
+static int move_ended(struct tcp_sock *s, int fd, uint64_t now)
+{
+	int reuse = get(fd, SOL_SOCKET, SO_REUSEADDR), err;
+	struct tcp_image im;
+
+	err = tcp_export_ended(s->c, &im);
+	if (err)
+		return err;
+	err = restore(s, fd, &im);
+	if (!err)
+		err = end_there(fd, &im);
+	if (err) {
+		undo(fd, reuse);
+		return err;
+	}
+	if (reuse)
+		(void)set(fd, SOL_SOCKET, SO_REUSEADDR, 1); /* repair mode has cleared it */
+	settle(s, fd);
+	mark_moved(s);
+	/* A TIME_WAIT that stays says nothing to s. */
+	tcp_conn_set_user(s->c, NULL);
+	tcp_abort(s->c, now);
+	tcp_sock_conn_over(s);
+	return 0;
+}
+
 static int move_as_is(struct tcp_sock *s, struct stack *st, int fd, uint64_t now)
 {
 	int reuse = get(fd, SOL_SOCKET, SO_REUSEADDR), err;
 	struct tcp_image im;
 
+	if (tcp_conn_state(s->c) == TCPS_CLOSED)
+		return move_ended(s, fd, now);
 	if (tcp_syn_is_held(s->c)) {
 		move_held(s, st, fd, now);
 		return 0;
@@ -382,7 +455,8 @@ static int move_as_is(struct tcp_sock *s, struct stack *st, int fd, uint64_t now
 		err = queue_rest(s, fd, &im);
 	release_segments(s, st);
 	go_on(s, fd, &im, reuse, err);
-	mark_moved(s, now);
+	mark_moved(s);
+	tcp_forget(s->c, now);
 	return 0;
 }
 

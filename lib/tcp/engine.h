@@ -475,6 +475,7 @@ struct tcp_image {
 	bool ts_ok, sack_ok, wscale_ok;
 	uint8_t snd_wscale, rcv_wscale;
 	uint16_t peer_mss; /* what the peer's SYN said */
+	uint16_t so_error; /* has ended by it, and nobody was told yet (positive errno) */
 	uint32_t tsval; /* the next segment's time stamp, milliseconds */
 	uint32_t ts_recent; /* the peer's last one */
 	/*
@@ -495,6 +496,11 @@ struct tcp_image {
  * Urgent data becomes plain data; what came out of order is left out: the peer has kept it.
  */
 int tcp_export(const struct tcp_conn *c, struct tcp_image *im);
+/*
+ * The same of one that has ended, both ways or by an error, and that the user has not closed: what
+ * was received can still be read. -EOPNOTSUPP: it has not ended, or never had a peer.
+ */
+int tcp_export_ended(const struct tcp_conn *c, struct tcp_image *im);
 /*
  * Copies n bytes from seq on, which must lie within the picture's receive or send queue. Returns n,
  * or less: not there.

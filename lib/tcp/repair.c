@@ -22,10 +22,8 @@ static bool can_leave(const struct tcp_conn *c)
 	}
 }
 
-int tcp_export(const struct tcp_conn *c, struct tcp_image *im)
+static void image_of(const struct tcp_conn *c, struct tcp_image *im)
 {
-	if (!can_leave(c))
-		return -EOPNOTSUPP;
 	memset(im, 0, sizeof(*im));
 	im->tuple = c->node.tuple;
 	im->state = c->state;
@@ -63,6 +61,26 @@ int tcp_export(const struct tcp_conn *c, struct tcp_image *im)
 		im->rcv_wnd += im->rcv_wup - im->rcv_nxt;
 		im->rcv_wup = im->rcv_nxt;
 	}
+}
+
+int tcp_export(const struct tcp_conn *c, struct tcp_image *im)
+{
+	if (!can_leave(c))
+		return -EOPNOTSUPP;
+	image_of(c, im);
+	return 0;
+}
+
+int tcp_export_ended(const struct tcp_conn *c, struct tcp_image *im)
+{
+	bool peer_has_answered = c->irs || c->rcv_nxt;
+
+	if (c->state != TCPS_CLOSED || !peer_has_answered)
+		return -EOPNOTSUPP;
+	image_of(c, im);
+	im->so_error = c->so_error;
+	/* The send queue went with the end. */
+	im->snd_una = im->snd_nxt = im->write_seq;
 	return 0;
 }
 

@@ -281,3 +281,73 @@ def test_a_child_sees_what_was_set_before(unet, family, ours, option):
         server.do(f"t.setsockopt(6, socket.{option}, 1); ready(t)")
         server.do(f"pid = child(lambda: os._exit(t.getsockopt(6, socket.{option}) != 0))")
         assert server.do("wait(pid)") == 1
+
+
+# How a connection with unread data has ended before another process has it: what each side does, in turn. RST: SO_LINGER 0.
+RST = "import struct; s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 0)); s.close()"
+ENDS = {
+    "reset": [("client", RST)],
+    "reset-and-told": [("client", RST), ("server", "ended(); s.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)")],
+    "fin-reset": [("client", "s.shutdown(socket.SHUT_WR)"), ("server", "state(8)"), ("client", RST)],
+    "our-fin-reset": [("server", "s.shutdown(socket.SHUT_WR)"), ("client", "s.recv(1)"), ("server", "state(5)"), ("client", RST)],
+    "their-fin-first": [("client", "s.shutdown(socket.SHUT_WR)"), ("server", "state(8); s.shutdown(socket.SHUT_WR)"), ("client", "s.recv(1)")],
+    "our-fin-first": [("server", "s.shutdown(socket.SHUT_WR)"), ("client", "s.recv(1); s.shutdown(socket.SHUT_WR)")],
+}
+LOOK = """
+import errno, time
+def state(n):
+    while s.getsockopt(6, socket.TCP_INFO, 1)[0] != n: time.sleep(.01)
+def ended(): state(7)
+def said(f):
+    try: return f()
+    except OSError as e: return errno.errorcode[e.errno]
+def look(s, error_first):
+    e = lambda: errno.errorcode.get(s.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR), 0)
+    p = select.poll(); p.register(s, 0x2017)
+    seen = [p.poll(0)[0][1], s.getsockopt(6, socket.TCP_INFO, 1)[0], said(s.getpeername)] + [e()] * error_first
+    return seen + [said(lambda: s.recv(4)), said(lambda: s.recv(100)), said(lambda: s.recv(100)), e(), said(lambda: s.recv(100)),
+                   said(lambda: s.send(b'x')), said(lambda: s.shutdown(socket.SHUT_WR))]
+def look_at(n, error_first):
+    os.read(r, 1)
+    os.write(answered, repr(look(socket.socket(fileno=os.dup(n)), error_first)).encode())
+def take(error_first):
+    os.read(r, 1)
+    m, fds, f, a = socket.recv_fds(w2, 10, 1)
+    os.write(answered, repr(look(socket.socket(fileno=fds[0]), error_first)).encode())
+import select
+r, w = os.pipe(); answer, answered = os.pipe(); u2, w2 = socket.socketpair()
+"""
+
+
+def after_the_end(unet, family, ours, how, where, error_first):
+    """What another process sees of a connection that has ended before it had it."""
+    with connected(unet, family, ours, False) as (server, client):
+        server.do(WORKER)
+        server.do(LOOK)
+        if where == "child":
+            server.do(f"pid = child(lambda: look_at(s.fileno(), {error_first}))")
+        elif where == "passed":
+            server.do(f"pid = child(lambda: (s.close(), take({error_first})))")
+        client.do("s.sendall(b'unread')")
+        server.do("ready(s)")
+        for who, does in ENDS[how]:
+            (client if who == "client" else server).do(does)
+        server.do("ended()")
+        if where == "late-child":
+            server.do(f"pid = child(lambda: look_at(s.fileno(), {error_first})); s.close()")
+        elif where == "passed":
+            server.do("socket.send_fds(u2, [b'x'], [s.fileno()]); s.close()")
+        server.do("os.write(w, b'x')")
+        text = server.do("os.read(answer, 1000)", 20)
+        assert server.do("wait(pid)", 20) == 0
+        return text
+
+
+@pytest.mark.parametrize("where", ["child", "late-child", "passed"])
+@pytest.mark.parametrize("how", ENDS)
+@pytest.mark.parametrize("family", ["4", "6"])
+def test_what_had_come_before_the_end_is_read_in_another_process(unet, family, how, where):
+    for error_first in (False, True):
+        kernel, ours = (after_the_end(unet, family, ours, how, where, error_first) for ours in (False, True))
+        assert b"b'unre', b'ad'" in kernel and ours == kernel
+        print(kernel)

@@ -43,6 +43,37 @@ static void test_queues_and_numbers(void **state)
 	end();
 }
 
+static void test_what_an_ended_one_has_left(void **state)
+{
+	(void)state;
+	struct tcp_image im;
+	struct iovec iov = {.iov_base = "answer", .iov_len = 6};
+	char to[32] = "";
+
+	setup();
+	start();
+	accepted_plain();
+	peer(.flags = TCPHDR_ACK, .seq = 1, .ack = 1, .data = "unread");
+	assert_int_equal(tcp_send(t.c, &iov, 1, 0, t.now), 6);
+	tcp_flush(t.ts, t.now);
+	assert_int_equal(tcp_export_ended(t.c, &im), -EOPNOTSUPP); /* it lives */
+	peer(.flags = TCPHDR_RST, .seq = 7);
+
+	assert_int_equal(tcp_export(t.c, &im), -EOPNOTSUPP);
+	assert_int_equal(tcp_export_ended(t.c, &im), 0);
+	assert_int_equal(im.so_error, ECONNRESET);
+	assert_int_equal(im.rcv_nxt - PEER_ISN, 7);
+	assert_int_equal(im.copied_seq - PEER_ISN, 1);
+	assert_int_equal(im.snd_una - t.iss, 7); /* what was not acknowledged is gone */
+	assert_int_equal(im.write_seq - t.iss, 7);
+	assert_int_equal(tcp_export_received(t.c, im.copied_seq, to, 6), 6);
+	assert_memory_equal(to, "unread", 6);
+	assert_int_equal(tcp_error(t.c), ECONNRESET);
+	assert_int_equal(tcp_export_ended(t.c, &im), 0);
+	assert_int_equal(im.so_error, 0);
+	end();
+}
+
 static void test_fins_are_not_counted(void **state)
 {
 	(void)state;
@@ -145,6 +176,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_queues_and_numbers),
+		cmocka_unit_test(test_what_an_ended_one_has_left),
 		cmocka_unit_test(test_fins_are_not_counted),
 		cmocka_unit_test(test_leaves_in_silence),
 		cmocka_unit_test(test_what_is_left_of_an_end),

@@ -27,11 +27,6 @@ struct tcp_sock_stack *tcp_sock_stack_get(struct stack *st);
 void tcp_sock_kick(struct tcp_sock_stack *t);
 /* EPOLL* for TCP_EV_*. */
 uint32_t tcp_sock_epoll_bits(uint32_t ev);
-/*
- * The engine is done with s; st->lock is held. Frees what the connection had; s itself when it is
- * closed.
- */
-void tcp_sock_conn_over(struct tcp_sock *s);
 /* Another number for each connection that the object ever has. st->lock is held. */
 static inline uint32_t tcp_sock_conn_gen(const struct tcp_sock *s)
 {

@@ -646,6 +646,11 @@ void tcp_sock_unlock_stack(struct stack *st, uint64_t now);
 /* The same, in the middle of a thread's round (stack/round.h): the last kick may come later. */
 void tcp_sock_unlock_stack_in_round(struct stack *st, uint64_t now);
 void tcp_sock_key(const struct tcp_tuple *t, bool exact, struct vma_flow_key *key);
+/*
+ * The engine is done with s; st->lock is held. Frees what the connection had; s itself when it is
+ * closed.
+ */
+void tcp_sock_conn_over(struct tcp_sock *s);
 /* It is over, or the kernel's. */
 void tcp_sock_kmod_del(struct tcp_sock *s);
 /*
