@@ -82,7 +82,7 @@ def one(r):
     s.close()
     if got != wanted:
         same = len(os.path.commonprefix([got, wanted]))
-        raise ValueError(f"{name}: {len(got)} of {len(wanted)} bytes came, {same} of them right: {got[same:same + 40]}")
+        raise ValueError(f"{{name}}: {{len(got)}} of {{len(wanted)}} bytes came, {{same}} of them right: {{got[same:same + 40]}}")
 def run(seed):
     global done
     r = random.Random(seed)
