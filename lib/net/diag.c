@@ -67,13 +67,11 @@ static int dump(struct nl_sock *sock, uint8_t family, uint8_t proto, uint32_t st
 }
 
 /* 0 or negative errno. */
-static int connect_diag(struct nl_sock *sock)
+static int connect_limited(struct nl_sock *sock, int protocol)
 {
 	const struct timeval limit = {.tv_sec = ANSWER_SEC};
 
-	if (!sock)
-		return -ENOMEM;
-	if (nl_connect(sock, NETLINK_SOCK_DIAG))
+	if (nl_connect(sock, protocol))
 		return -EIO;
 	return libc.setsockopt(nl_socket_get_fd(sock), SOL_SOCKET, SO_RCVTIMEO, &limit,
 			       sizeof(limit))
@@ -81,12 +79,22 @@ static int connect_diag(struct nl_sock *sock)
 		       : 0;
 }
 
+int net_netlink(int protocol, struct nl_sock **out)
+{
+	struct nl_sock *sock = nl_socket_alloc();
+	int err = sock ? connect_limited(sock, protocol) : -ENOMEM;
+
+	if (err && sock)
+		nl_socket_free(sock);
+	*out = err ? NULL : sock;
+	return err;
+}
+
 /* diag_end() takes *sock, whatever came of it. 0 or negative errno. */
 static int diag_begin(struct nl_sock **sock)
 {
 	libc_internal_begin();
-	*sock = nl_socket_alloc();
-	return connect_diag(*sock);
+	return net_netlink(NETLINK_SOCK_DIAG, sock);
 }
 
 static void diag_end(struct nl_sock *sock)

@@ -10,7 +10,8 @@
  * of each table: link.c, addr.c, neigh.c, route.c; martian.c) follow only when one has changed or a
  * destination or a source is new, and membership.c when one goes to a group that this host would
  * hear, too; events (mirror.c, notify.c) come on the internal thread. diag.c asks for other
- * processes' sockets; orphans.c tells peers of a process that was killed.
+ * processes' sockets, and opens what asks other questions; orphans.c tells peers of a process that
+ * was killed.
  */
 #ifndef NET_NET_H
 #define NET_NET_H
@@ -185,6 +186,13 @@ int net_udp_inodes(uint16_t port, uint64_t *inodes, unsigned max);
  * or negative errno.
  */
 int net_tcp_conns(uint16_t port);
+/*
+ * A netlink socket for questions, whose answers are waited for two seconds at most: the kernel may
+ * be slow to begin one, and callers have locks. *out is nl_socket_free()'s; NULL on error. 0 or
+ * negative errno.
+ */
+struct nl_sock;
+int net_netlink(int protocol, struct nl_sock **out);
 /*
  * A descriptor of the library's own that sends what has its IP header already, and receives
  * nothing. Wants CAP_NET_RAW, permitted: it is not effective after seteuid(). Or negative errno.

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "guard.skel.h"
+#include "net/net.h"
 #include "runtime/runtime.h"
 #include "vma/steer.h"
 
@@ -80,11 +81,13 @@ static bool has_filters(struct nl_sock *nl, int ifindex, uint32_t minor)
 /* Somebody else has put filters to the queueing discipline that we had made. */
 static bool others_there(int ifindex)
 {
-	struct nl_sock *nl = nl_socket_alloc();
-	bool others = !nl || nl_connect(nl, NETLINK_ROUTE) ||
-		      has_filters(nl, ifindex, TC_H_MIN_INGRESS) ||
-		      has_filters(nl, ifindex, TC_H_MIN_EGRESS);
+	struct nl_sock *nl;
+	bool others;
 
+	if (net_netlink(NETLINK_ROUTE, &nl))
+		return true;
+	others = has_filters(nl, ifindex, TC_H_MIN_INGRESS) ||
+		 has_filters(nl, ifindex, TC_H_MIN_EGRESS);
 	nl_socket_free(nl);
 	return others;
 }

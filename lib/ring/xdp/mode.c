@@ -15,6 +15,7 @@
 #include <sys/socket.h>
 
 #include "config/config.h"
+#include "net/net.h"
 #include "runtime/runtime.h"
 
 /* The netlink family "netdev" (linux/netdev.h), since 6.3. */
@@ -80,17 +81,19 @@ static bool features_get(int ifindex, uint64_t *features)
 {
 	static const char family[] = "netdev";
 	struct reply id = {.attr = CTRL_ATTR_FAMILY_ID}, r = {.attr = NETDEV_DEV_XDP_FEATURES};
-	struct nl_sock *nl = nl_socket_alloc();
-	bool ok = nl && !nl_connect(nl, NETLINK_GENERIC) &&
-		  ask(nl,
-		      request(GENL_ID_CTRL, CTRL_CMD_GETFAMILY, CTRL_ATTR_FAMILY_NAME, family,
-			      sizeof(family)),
-		      &id) &&
-		  ask(nl,
-		      request((int)id.value, NETDEV_DEV_GET, NETDEV_DEV_IFINDEX, &ifindex,
-			      sizeof(uint32_t)),
-		      &r);
+	struct nl_sock *nl;
+	bool ok;
 
+	if (net_netlink(NETLINK_GENERIC, &nl))
+		return false;
+	ok = ask(nl,
+		 request(GENL_ID_CTRL, CTRL_CMD_GETFAMILY, CTRL_ATTR_FAMILY_NAME, family,
+			 sizeof(family)),
+		 &id) &&
+	     ask(nl,
+		 request((int)id.value, NETDEV_DEV_GET, NETDEV_DEV_IFINDEX, &ifindex,
+			 sizeof(uint32_t)),
+		 &r);
 	nl_socket_free(nl);
 	*features = r.value;
 	return ok;
