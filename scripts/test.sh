@@ -84,7 +84,7 @@ sim()
 # On Debian's own kernel, with the module. vm [options of pytest]
 vm()
 {
-	make kmod mlx5-device && scripts/vm -t 3000 -m 6144 "$@" --tb=short --durations=25
+	make kmod mlx5-device && scripts/vm -t 4500 -m 6144 "$@" --tb=short --durations=25
 }
 
 # ring/mlx5 on the mlx5 device in software there: a part that is a matter of minutes; tests/vm/test_mlx5.py has kernel peers. All (hours):
