@@ -18,7 +18,7 @@
 
 #define VMA_STATS_MAGIC 0x74617453414d5601ull
 /* Raised with every change of a struct below; a tool of another version says so and exits. */
-#define VMA_STATS_VERSION 5u
+#define VMA_STATS_VERSION 6u
 
 /* The file is not longer than for this many sockets, whatever VMA_STATS_FD_NUM says. */
 #define VMA_STATS_SOCKETS_MAX 1024
@@ -209,6 +209,7 @@ struct vma_stats_ring {
 	__s32 ifindex;
 	char type[16]; /* "RING_XDP", "RING_ETH" */
 	char ifname[16];
+	char mode[16]; /* AF_XDP's: "zero-copy", "native", "generic"; "": it has none */
 	__u64 rx_packets, rx_bytes, tx_packets, tx_bytes, tx_gso_frames;
 	__u64 rx_drop_no_buf, rx_drop_invalid, tx_drop_oversize, tx_full, kicks;
 	__u64 interrupts_requested, interrupts_received, retransmits;

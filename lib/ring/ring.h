@@ -269,6 +269,8 @@ struct ring {
 	/* frames of its memory that the program has in its hands: it is not closed meanwhile */
 	_Atomic unsigned held;
 	char ifname[16];
+	const char
+		*mode; /* of several that its device has, the one it is in; NULL: there are none */
 	struct ring_capture *capture; /* NULL: it has never been captured */
 };
 

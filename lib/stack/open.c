@@ -3,6 +3,7 @@
 #include "stack/internal.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -256,6 +257,8 @@ void stack_udp_changed(struct stack *st)
 static void show_ring(struct stack *st)
 {
 	memcpy(st->stats->ifname, st->ring->ifname, sizeof(st->stats->ifname));
+	snprintf(st->stats->mode, sizeof(st->stats->mode), "%s",
+		 st->ring->mode ? st->ring->mode : "");
 	strcpy(st->stats->type, strcmp(st->ring->ops->name, "mlx5") ? "RING_XDP" : "RING_ETH");
 }
 

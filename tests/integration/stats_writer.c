@@ -165,6 +165,7 @@ static void make_rest(void)
 	ring = stats_ring_get();
 	snprintf(ring->type, sizeof(ring->type), "RING_XDP");
 	snprintf(ring->ifname, sizeof(ring->ifname), "veth0");
+	snprintf(ring->mode, sizeof(ring->mode), "native");
 	ring->moderation_frames = 10;
 	ring->moderation_usec = 181;
 	ring->dev_mem_alloc = 16384;

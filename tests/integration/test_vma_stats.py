@@ -102,6 +102,7 @@ FULL = (
     "Buffer pool size:    500\n" + RULE + RULE +
     "\tRING_XDP=[0]\n"
     "Interface:           veth0\n"
+    "Mode:                native\n"
     "Rx Offload:          1192953 / 786133 [kilobytes/packets]    \n"
     "Interrupts:          786137 / 78613 [requests/received]    \n"
     "Moderation:          10 / 181 [frames/usec period]    \n"

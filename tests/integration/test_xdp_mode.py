@@ -2,6 +2,7 @@
 """VMA_XDP_MODE: how the steering program and the XSKs stand to the driver, and what is said where that cannot be."""
 
 import contextlib
+import json
 import re
 import socket
 
@@ -48,12 +49,21 @@ def echoes(net, mode, until):
     return server
 
 
+def shown(net, server):
+    """The mode of its ring, as vma_stats has it, in words and in JSON."""
+    line = next(x for x in net.b.stats(server, "--json", "-c", "1").splitlines() if x.startswith("{"))
+    ring, = (r for r in json.loads(line)["rings"] if r["ifname"] == net.b.dev)
+    assert re.search(rf"^Mode: +{ring['mode']}$", net.b.stats(server, "-v", "3", "-c", "1"), re.M)
+    return ring["mode"]
+
+
 @pytest.mark.multi_buffer
 @pytest.mark.parametrize("mode", ["auto", None, "generic"])
 def test_a_virtual_device_gets_the_generic_mode(net, mode):
     with net.b.tcp_bypassed(at_most=20, opens=1):
         server = echoes(net, mode, "generic mode: ")
     assert attached(net.b) == "xdpgeneric"
+    assert shown(net, server) == "generic"
     why = "VMA_XDP_MODE says so" if mode == "generic" else "native mode of a virtual device costs the kernel's own flows more"
     assert f"{net.b.dev} (veth): generic mode: {why}" in server.text, server.text
 
@@ -62,6 +72,7 @@ def test_native_mode_where_it_is_asked_for(net):
     with net.b.tcp_bypassed(at_most=20, opens=1):
         server = echoes(net, "native", "native mode: ")
     assert attached(net.b) == "xdp"
+    assert shown(net, server) == "native"
     assert f"{net.b.dev} (veth): native mode: VMA_XDP_MODE says so" in server.text, server.text
 
 

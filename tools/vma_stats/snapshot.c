@@ -55,6 +55,7 @@ static void header_clean(struct vma_stats_header *h)
 	for (unsigned i = 0; i < VMA_STATS_RINGS; i++) {
 		clean_text(h->rings[i].type, sizeof(h->rings[i].type));
 		clean_text(h->rings[i].ifname, sizeof(h->rings[i].ifname));
+		clean_text(h->rings[i].mode, sizeof(h->rings[i].mode));
 	}
 }
 

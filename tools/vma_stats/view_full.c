@@ -69,6 +69,8 @@ static void full_ring(FILE *f, unsigned i, const struct vma_stats_ring *r, const
 	fprintf(f, "\t%s=[%u]\n", r->type[0] ? r->type : "RING", i);
 	if (r->ifname[0])
 		fprintf(f, "%-20s %s\n", "Interface:", r->ifname);
+	if (r->mode[0])
+		fprintf(f, "%-20s %s\n", "Mode:", r->mode);
 	if (r->tx_packets || r->tx_bytes)
 		fprintf(f, "%-20s %llu / %llu [kilobytes/packets] %-3s\n",
 			"Tx Offload:", KB(r->tx_bytes), N(r->tx_packets), suffix);

@@ -183,6 +183,8 @@ static void rings(FILE *f, const struct vma_stats_header *h)
 		text(f, "type", r->type);
 		fputc(',', f);
 		text(f, "ifname", r->ifname);
+		fputc(',', f);
+		text(f, "mode", r->mode);
 		numbers(f, ",", r, ring_fields);
 		fputc('}', f);
 		comma = ",";

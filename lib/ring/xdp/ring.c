@@ -410,10 +410,10 @@ static int ring_first(int ifindex, unsigned rings, struct busy *busy, struct rin
 	ring_ready(x);
 	if (x->member)
 		member_publish(x);
-	log_info("ring/xdp: %s (%s): %s mode: %s", port->ifname, port->driver,
-		 x->zerocopy		      ? "zero-copy"
-		 : port->mode == PORT_GENERIC ? "generic"
-					      : "native",
+	x->ring.mode = x->zerocopy		    ? "zero-copy"
+		       : port->mode == PORT_GENERIC ? "generic"
+						    : "native";
+	log_info("ring/xdp: %s (%s): %s mode: %s", port->ifname, port->driver, x->ring.mode,
 		 port->why);
 	*out = &x->ring;
 	return 0;
