@@ -46,12 +46,15 @@ static _Atomic uint32_t steps; /* what it has done: who waits sees that it goes 
 static void leave_one(struct tcp_sock *s, void *arg)
 {
 	unsigned *time_waits = arg;
+	int err;
 
 	atomic_fetch_add(&steps, 1);
 	if (tcp_sock_mode(s) != TCP_SOCK_CONN)
 		return;
+	err = atomic_load(&ends) ? tcp_sock_to_kernel_last(s)
+				 : tcp_sock_to_kernel_now(s, STATS_WHY(NONE));
 	/* Each looks, with the lock, whether the user has closed it. */
-	if (tcp_sock_to_kernel_now(s, STATS_WHY(NONE)) && tcp_sock_orphan_to_kernel(s))
+	if (err && tcp_sock_orphan_to_kernel(s))
 		(void)tcp_sock_time_wait_to_kernel(s, time_waits);
 }
 

@@ -20,6 +20,8 @@
 int tcp_sock_to_kernel(struct tcp_sock *s, struct vma_stats_why why);
 /* The same, whatever its callback has: that goes to nobody. */
 int tcp_sock_to_kernel_now(struct tcp_sock *s, struct vma_stats_why why);
+/* The same at the end of the process: -EBUSY, it is over, and nobody else has it. */
+int tcp_sock_to_kernel_last(struct tcp_sock *s);
 /* struct tcp_sock_handover */
 void tcp_sock_decided(struct tcp_sock *s);
 /*

@@ -365,19 +365,42 @@ static void move_held(struct tcp_sock *s, struct stack *st, int fd, uint64_t now
 		atomic_store_explicit(&s->pending_error, (uint16_t)-err, memory_order_relaxed);
 }
 
+/*
+ * The kernel ends what both sides have ended: a FIN in repair mode is not sent, but counts as sent.
+ */
+static int end_again(int fd, const struct tcp_image *im, int reuse)
+{
+	int err = set(fd, IPPROTO_TCP, TCP_REPAIR_QUEUE, TCP_SEND_QUEUE);
+
+	if (!err && libc.shutdown(fd, SHUT_WR))
+		err = -errno;
+	if (!err)
+		err = set(fd, IPPROTO_TCP, TCP_REPAIR, 0);
+	if (reuse) /* repair mode has cleared it */
+		(void)set(fd, SOL_SOCKET, SO_REUSEADDR, 1);
+	return err ? err : tcp_sock_fin_acked(im);
+}
+
+/* Where a firewall takes it each would cost the time: it is waited for in vain once. */
 static int wait_until_over(int fd)
 {
+	static _Atomic bool in_vain;
+
 	for (unsigned i = 0; i < ARRIVES_TRIES; i++) {
 		if (is_over(fd))
 			return 0;
+		if (atomic_load_explicit(&in_vain, memory_order_relaxed))
+			break;
 		clock_sleep_ns(ARRIVES_NS);
 	}
+	atomic_store_explicit(&in_vain, true, memory_order_relaxed);
 	return -ETIMEDOUT;
 }
 
 /*
- * The kernel's connection, restored and in repair mode, ends as im's has: by FINs where there were
- * some, and by a RST in any case. After FINs both ways that is no error, and the RST leaves none.
+ * The kernel's connection, restored and in repair mode, ends as im's has, of which no TIME_WAIT is
+ * left: by FINs where there were some, and by a RST in any case. After FINs both ways that is no
+ * error, and the RST leaves none.
  */
 static int end_there(int fd, const struct tcp_image *im)
 {
@@ -400,31 +423,69 @@ static int end_there(int fd, const struct tcp_image *im)
 	return err;
 }
 
-/* One that has ended: whoever has it besides reads what had come, and is told of the end. */
-static int move_ended(struct tcp_sock *s, int fd, uint64_t now)
+/* What has ended in fd: its end is the kernel's now, and nothing of it stays here. */
+static void leave_ended(struct tcp_sock *s, int fd, int reuse, uint64_t now)
 {
-	int reuse = get(fd, SOL_SOCKET, SO_REUSEADDR), err;
-	struct tcp_image im;
-
-	err = tcp_export_ended(s->c, &im);
-	if (err)
-		return err;
-	err = restore(s, fd, &im);
-	if (!err)
-		err = end_there(fd, &im);
-	if (err) {
-		undo(fd, reuse);
-		return err;
-	}
 	if (reuse)
 		(void)set(fd, SOL_SOCKET, SO_REUSEADDR, 1); /* repair mode has cleared it */
 	settle(s, fd);
 	mark_moved(s);
-	/* A TIME_WAIT that stays says nothing to s. */
 	tcp_conn_set_user(s->c, NULL);
 	tcp_abort(s->c, now);
 	tcp_sock_conn_over(s);
+}
+
+/* The peer knows of the end, or nobody will ask. */
+static int move_over(struct tcp_sock *s, int fd, const struct tcp_image *im, uint64_t now)
+{
+	int reuse = get(fd, SOL_SOCKET, SO_REUSEADDR), err = restore(s, fd, im);
+
+	if (!err)
+		err = end_there(fd, im);
+	if (err) {
+		(void)set(fd, IPPROTO_TCP, TCP_REPAIR, TCP_REPAIR_ON); /* not a word to the peer */
+		undo(fd, reuse);
+		return err;
+	}
+	leave_ended(s, fd, reuse, now);
 	return 0;
+}
+
+/* The peer's FIN may come again: the kernel has the TIME_WAIT, too. */
+static int move_with_time_wait(struct tcp_sock *s, struct stack *st, int fd,
+			       const struct tcp_image *im, uint64_t now)
+{
+	int reuse = get(fd, SOL_SOCKET, SO_REUSEADDR), err = tcp_sock_hold_segments(s, st, fd);
+
+	if (err)
+		return err;
+	err = restore(s, fd, im);
+	if (!err)
+		err = end_again(fd, im, reuse);
+	if (err) {
+		(void)set(fd, IPPROTO_TCP, TCP_REPAIR, TCP_REPAIR_ON); /* not a word to the peer */
+		undo(fd, reuse);
+		return err;
+	}
+	release_segments(s, st);
+	tcp_forget_time_wait(st->tcp->ts, &s->tuple, now);
+	leave_ended(s, fd, reuse, now);
+	return 0;
+}
+
+/* One that has ended: whoever has it besides reads what had come, and is told of the end. */
+static int move_ended(struct tcp_sock *s, struct stack *st, int fd, uint64_t now)
+{
+	struct tcp_image im;
+	int err = tcp_export_ended(s->c, &im);
+
+	/* Afterwards it would be a connection that lives. */
+	if (!err)
+		err = tcp_sock_fin_may_replay(&im);
+	if (err)
+		return err;
+	return tcp_is_over(s->c) ? move_over(s, fd, &im, now)
+				 : move_with_time_wait(s, st, fd, &im, now);
 }
 
 static int move_as_is(struct tcp_sock *s, struct stack *st, int fd, uint64_t now)
@@ -433,7 +494,7 @@ static int move_as_is(struct tcp_sock *s, struct stack *st, int fd, uint64_t now
 	struct tcp_image im;
 
 	if (tcp_conn_state(s->c) == TCPS_CLOSED)
-		return move_ended(s, fd, now);
+		return move_ended(s, st, fd, now);
 	if (tcp_syn_is_held(s->c)) {
 		move_held(s, st, fd, now);
 		return 0;
@@ -538,6 +599,17 @@ int tcp_sock_to_kernel_now(struct tcp_sock *s, struct vma_stats_why why)
 	return hand_over(s, why, waits_for_nothing);
 }
 
+static bool is_over_for_all(struct tcp_sock *s, uint64_t now)
+{
+	(void)now;
+	return tcp_conn_state(s->c) == TCPS_CLOSED && !tcp_sock_has_copies(s);
+}
+
+int tcp_sock_to_kernel_last(struct tcp_sock *s)
+{
+	return hand_over(s, STATS_WHY(NONE), is_over_for_all);
+}
+
 void tcp_sock_decided(struct tcp_sock *s)
 {
 	(void)tcp_sock_to_kernel(s, STATS_WHY(FORK));
@@ -618,21 +690,6 @@ int tcp_sock_orphan_to_kernel(struct tcp_sock *s)
 	return err;
 }
 
-/*
- * The kernel ends what both sides have ended: a FIN in repair mode is not sent, but counts as sent.
- */
-static int end_again(int fd, const struct tcp_image *im)
-{
-	int err = set(fd, IPPROTO_TCP, TCP_REPAIR_QUEUE, TCP_SEND_QUEUE);
-
-	if (!err && libc.shutdown(fd, SHUT_WR))
-		err = -errno;
-	if (!err)
-		err = set(fd, IPPROTO_TCP, TCP_REPAIR, 0);
-	(void)set(fd, SOL_SOCKET, SO_REUSEADDR, 1); /* repair mode has cleared it */
-	return err ? err : tcp_sock_fin_acked(im);
-}
-
 /* What is left of the connection of s, st locked, is moved to fd. */
 static int move_time_wait(struct tcp_sock *s, struct stack *st, int fd, const struct tcp_image *im,
 			  uint64_t now)
@@ -645,7 +702,7 @@ static int move_time_wait(struct tcp_sock *s, struct stack *st, int fd, const st
 	before = caps_raise(CAPS_BIT(CAP_NET_ADMIN));
 	err = restore(s, fd, im);
 	if (!err)
-		err = end_again(fd, im);
+		err = end_again(fd, im, true);
 	caps_lower(&before);
 	release_segments(s, st);
 	if (!err)

@@ -187,9 +187,9 @@ int net_udp_inodes(uint16_t port, uint64_t *inodes, unsigned max);
  */
 int net_tcp_conns(uint16_t port);
 /*
- * A netlink socket for questions, whose answers are waited for two seconds at most: the kernel may
- * be slow to begin one, and callers have locks. *out is nl_socket_free()'s; NULL on error. 0 or
- * negative errno.
+ * A netlink socket for questions, whose answers are waited for two seconds at most: one that was
+ * lost comes never, and callers have locks. (The kernel works on some while the question is sent.)
+ * *out is nl_socket_free()'s; NULL on error. 0 or negative errno.
  */
 struct nl_sock;
 int net_netlink(int protocol, struct nl_sock **out);

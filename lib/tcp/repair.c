@@ -75,7 +75,7 @@ int tcp_export_ended(const struct tcp_conn *c, struct tcp_image *im)
 {
 	bool peer_has_answered = c->irs || c->rcv_nxt;
 
-	if (c->state != TCPS_CLOSED || !peer_has_answered)
+	if (c->state != TCPS_CLOSED || c->orphan || !peer_has_answered)
 		return -EOPNOTSUPP;
 	image_of(c, im);
 	im->so_error = c->so_error;

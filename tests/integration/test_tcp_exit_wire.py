@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from differential import App
+from differential import CHILDREN, App
 from test_tcp_exit import finish, ours, prepare
 
 logging.getLogger("scapy").setLevel(logging.ERROR)
@@ -211,4 +211,22 @@ def test_time_wait(unet, ours, end, family, close):
         wire.silent()
         wire.send("FA", 4, seq=3)
         wire.expect("A", seq=4, ack=4)
+        wire.silent()
+
+
+@ours
+@pytest.mark.parametrize("family", ["4", "6"])
+def test_time_wait_that_a_child_has_used(unet, ours, family):
+    """It reads what nobody had read, and the peer's FIN that comes again is answered."""
+    with connected(unet, family, ours) as (app, wire):
+        app.do(CHILDREN)
+        app.do("s.shutdown(socket.SHUT_WR)")
+        wire.expect("F", seq=3)
+        wire.send("FA", 4, b"unread")
+        wire.expect("A", seq=4, ack=10)
+        assert app.do("wait(child(lambda: os._exit(s.recv(100) + s.recv(100) != b'unread')))") == 0
+        assert app.do("s.getsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR)") == 0
+        wire.silent()
+        wire.send("FA", 4, seq=9)
+        wire.expect("A", seq=4, ack=10)
         wire.silent()

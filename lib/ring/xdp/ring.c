@@ -309,15 +309,16 @@ static void ring_ready(struct xdp_ring *x)
 	set_mtu(x, x->port->mtu);
 	x->ring.caps.max_rx_frame = x->sg ? ETH_HEADER + 65535 : UMEM_CHUNK - XDP_HEADROOM;
 	x->ring.caps.spread = x->share != NULL;
+	x->ring.mode = x->zerocopy		       ? "zero-copy"
+		       : x->port->mode == PORT_GENERIC ? "generic"
+						       : "native";
 	gso_open(x);
 	rx_init(x, (uint32_t)params.rx_bufs);
 	if (x->share)
 		share_enter(x);
-	log_debug("ring/xdp: %s: ring %u: driver %s, %u queues, %s mode%s%s, frames up to %u bytes",
-		  x->port->ifname, x->row, x->port->driver, x->num_queues,
-		  x->port->mode == PORT_GENERIC ? "generic" : "native",
-		  x->zerocopy ? ", zero-copy" : "", x->sg ? ", multi-buffer" : "",
-		  x->ring.caps.max_frame);
+	log_debug("ring/xdp: %s: ring %u: driver %s, %u queues, %s mode%s, frames up to %u bytes",
+		  x->port->ifname, x->row, x->port->driver, x->num_queues, x->ring.mode,
+		  x->sg ? ", multi-buffer" : "", x->ring.caps.max_frame);
 }
 
 /* A further ring on the queues that the first one has. */
@@ -410,9 +411,6 @@ static int ring_first(int ifindex, unsigned rings, struct busy *busy, struct rin
 	ring_ready(x);
 	if (x->member)
 		member_publish(x);
-	x->ring.mode = x->zerocopy		    ? "zero-copy"
-		       : port->mode == PORT_GENERIC ? "generic"
-						    : "native";
 	log_info("ring/xdp: %s (%s): %s mode: %s", port->ifname, port->driver, x->ring.mode,
 		 port->why);
 	*out = &x->ring;

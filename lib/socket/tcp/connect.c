@@ -451,6 +451,8 @@ void tcp_sock_disconnect(struct tcp_sock *s)
 			&s->pending_error,
 			(uint16_t)(was_open(tcp_conn_state(s->c)) ? ECONNRESET : tcp_error(s->c)),
 			memory_order_relaxed);
+		if (tcp_conn_state(s->c) == TCPS_CLOSED && !tcp_is_over(s->c))
+			tcp_sock_time_wait_rule(s);
 		/* A TIME_WAIT that stays would say TCP_EV_GONE to whatever s is then. */
 		tcp_conn_set_user(s->c, NULL);
 		tcp_sock_figures_end(s);

@@ -102,11 +102,7 @@ void tcp_sock_conn_over(struct tcp_sock *s)
 		tcp_sock_free(s);
 }
 
-/*
- * Where the listener's rule stands, nothing but the connection's own end needs one of its own. In
- * TIME_WAIT there would be too many, and a new client of that name is to go to who listens.
- */
-static void time_wait_rule(struct tcp_sock *s)
+void tcp_sock_time_wait_rule(struct tcp_sock *s)
 {
 	struct stack *st = atomic_load_explicit(&s->st, memory_order_relaxed);
 	struct vma_flow_key key;
@@ -152,7 +148,7 @@ static void env_event(void *ctx, void *user, uint32_t ev)
 	}
 	if (ev & TCP_EV_TIME_WAIT) {
 		s->c = NULL;
-		time_wait_rule(s);
+		tcp_sock_time_wait_rule(s);
 		tcp_sock_kmod_del(s);
 		if (s->port_fd >= 0 && !tcp_sock_port_hold(s))
 			tcp_sock_port_give_back(s);

@@ -27,6 +27,12 @@ struct tcp_sock_stack *tcp_sock_stack_get(struct stack *st);
 void tcp_sock_kick(struct tcp_sock_stack *t);
 /* EPOLL* for TCP_EV_*. */
 uint32_t tcp_sock_epoll_bits(uint32_t ev);
+/*
+ * s's connection is a TIME_WAIT now. Where the listener's rule stands, nothing but the connection's
+ * own end needs one of its own. In TIME_WAIT there would be too many, and a new client of that name
+ * is to go to who listens. st->lock is held.
+ */
+void tcp_sock_time_wait_rule(struct tcp_sock *s);
 /* Another number for each connection that the object ever has. st->lock is held. */
 static inline uint32_t tcp_sock_conn_gen(const struct tcp_sock *s)
 {
