@@ -42,6 +42,7 @@ static struct {
 	pthread_cond_t idle;
 	pthread_t thread;
 	bool running, begun, stop;
+	bool left; /* worker_stop() has waited in vain: nobody joins it */
 	pid_t pid; /* whose thread it is */
 	void (*begin)(void);
 	unsigned step_ms;
@@ -413,7 +414,7 @@ void worker_stop(void)
 	uint64_t one = 1;
 
 	pthread_mutex_lock(&w.lock);
-	if (!w.running) {
+	if (!w.running || w.left) {
 		pthread_mutex_unlock(&w.lock);
 		return;
 	}
@@ -427,8 +428,11 @@ void worker_stop(void)
 	 */
 	clock_gettime(CLOCK_REALTIME, &until);
 	until.tv_sec++;
-	if (pthread_timedjoin_np(w.thread, NULL, &until))
+	if (pthread_timedjoin_np(w.thread, NULL, &until)) {
+		w.left = true;
+		pthread_detach(w.thread);
 		return;
+	}
 	worker_forked();
 }
 
@@ -487,7 +491,7 @@ void worker_forked(void)
 	if (w.wakefd >= 0)
 		own_fd_close(w.wakefd);
 	w.epfd = w.wakefd = w.busy_fd = -1;
-	w.running = w.stop = false;
+	w.running = w.stop = w.left = false;
 	w.forks = 0;
 }
 

@@ -43,18 +43,29 @@ static bool long_wait(uint64_t ago_ns, enum vma_slept *why)
 	return spins;
 }
 
-/* A wait whose event came soon after it slept. */
-static void short_wait(void)
+/* A wait whose event came soon after it slept. False: another program had the processor meanwhile.
+ */
+static bool short_wait(void)
 {
-	uint64_t before;
+	uint64_t before = clock_monotonic_ns();
 	struct wait_spin sp;
 
-	do {
-		before = clock_monotonic_ns();
-		(void)spin_begin(&sp, &memory, before);
-		sp.stopped = true;
-		spin_end(&sp, true);
-	} while (clock_monotonic_ns() - before > WINDOW_NS);
+	(void)spin_begin(&sp, &memory, before);
+	sp.stopped = true;
+	spin_end(&sp, true);
+	return clock_monotonic_ns() - before <= WINDOW_NS;
+}
+
+/* So many of them, one after the other, from level on. */
+static void short_waits(unsigned level, unsigned num)
+{
+	unsigned n = 0;
+
+	while (n < num) {
+		if (!n)
+			memory.level = level;
+		n = short_wait() ? n + 1 : 0;
+	}
 }
 
 static void *long_waits(void *arg)
@@ -70,8 +81,7 @@ static void *long_waits(void *arg)
 	CHECK(!long_wait(1000 * MS, &why));
 	CHECK(why == VMA_SLEPT_LONG);
 	print_message("    no spin after %u waits of a second\n", n);
-	for (n = 0; n < 3; n++)
-		short_wait();
+	short_waits(memory.level, 3);
 	CHECK(memory.level == 4);
 	print_message("    three short ones: it spins again\n");
 	return NULL;
