@@ -28,7 +28,8 @@
 #define DECIDES_US 3000000u
 /* What we send to a kernel socket arrives so soon, or not at all. */
 #define ARRIVES_NS 100000
-#define ARRIVES_TRIES 2000
+#define ARRIVES_TRIES 2000u
+#define ARRIVES_AGAIN 50u /* where the last one did not */
 #define OPT_MSS 2u /* TCPOPT_* as TCP_REPAIR_OPTIONS wants them */
 #define OPT_WSCALE 3u
 #define OPT_SACK 4u
@@ -381,20 +382,19 @@ static int end_again(int fd, const struct tcp_image *im, int reuse)
 	return err ? err : tcp_sock_fin_acked(im);
 }
 
-/* Where a firewall takes it each would cost the time: it is waited for in vain once. */
+/* Where a firewall takes what ends it, each would cost the time: it is waited for in vain once. */
 static int wait_until_over(int fd)
 {
-	static _Atomic bool in_vain;
+	static _Atomic unsigned tries = ARRIVES_TRIES;
+	unsigned most = atomic_load_explicit(&tries, memory_order_relaxed);
+	bool over = is_over(fd);
 
-	for (unsigned i = 0; i < ARRIVES_TRIES; i++) {
-		if (is_over(fd))
-			return 0;
-		if (atomic_load_explicit(&in_vain, memory_order_relaxed))
-			break;
+	for (unsigned i = 0; i < most && !over; i++) {
 		clock_sleep_ns(ARRIVES_NS);
+		over = is_over(fd);
 	}
-	atomic_store_explicit(&in_vain, true, memory_order_relaxed);
-	return -ETIMEDOUT;
+	atomic_store_explicit(&tries, over ? ARRIVES_TRIES : ARRIVES_AGAIN, memory_order_relaxed);
+	return over ? 0 : -ETIMEDOUT;
 }
 
 /*
@@ -467,6 +467,7 @@ static int move_with_time_wait(struct tcp_sock *s, struct stack *st, int fd,
 		undo(fd, reuse);
 		return err;
 	}
+	(void)wait_until_over(fd); /* or the peer says its FIN again */
 	release_segments(s, st);
 	tcp_forget_time_wait(st->tcp->ts, &s->tuple, now);
 	leave_ended(s, fd, reuse, now);
