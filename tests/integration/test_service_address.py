@@ -147,6 +147,8 @@ def test_a_connection_from_the_host_is_the_kernel_s_at_the_same_time(router, fam
                     client.sendall(word)
                     app.do(f"held[{i}].sendall(held[{i}].recv(100) + b'!')")
                     assert client.recv(100) == word + b"!"
+            # The host's own client acknowledges late, and through the kernel.
+            wait_for(lambda: app.do("held[1].getsockopt(6, socket.TCP_INFO, 28)[24:]") == bytes(4), 10, "tcpi_unacked 0")
             with router.a.tcp_bypassed():
                 peer.sendall(b"last")
                 assert app.do("held[0].recv(100)") == b"last"
