@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""What the tests ask for stands in net_fixtures.py, that nothing is left behind in leftover_hooks.py; tests/vm has both, too."""
+"""What the tests ask for stands in net_fixtures.py, which tests/vm has, too; that nothing is left behind in leftover_hooks.py."""
 
 import signal
 import socket
