@@ -184,6 +184,7 @@ static void disconnect(int fd)
 /* The kernel socket is nobody's connection again. In repair mode nothing is sent. */
 static void undo(int fd, int reuse)
 {
+	(void)set(fd, IPPROTO_TCP, TCP_REPAIR, TCP_REPAIR_ON);
 	disconnect(fd);
 	(void)set(fd, IPPROTO_TCP, TCP_REPAIR, 0);
 	if (reuse) /* repair mode has cleared it */
@@ -366,15 +367,19 @@ static void move_held(struct tcp_sock *s, struct stack *st, int fd, uint64_t now
 		atomic_store_explicit(&s->pending_error, (uint16_t)-err, memory_order_relaxed);
 }
 
-/*
- * The kernel ends what both sides have ended: a FIN in repair mode is not sent, but counts as sent.
- */
-static int end_again(int fd, const struct tcp_image *im, int reuse)
+/* Our FIN: in repair mode it is not sent, but counts as sent. */
+static int fin_unsent(int fd)
 {
 	int err = set(fd, IPPROTO_TCP, TCP_REPAIR_QUEUE, TCP_SEND_QUEUE);
 
-	if (!err && libc.shutdown(fd, SHUT_WR))
-		err = -errno;
+	return !err && libc.shutdown(fd, SHUT_WR) ? -errno : err;
+}
+
+/* The kernel ends what both sides have ended. */
+static int end_again(int fd, const struct tcp_image *im, int reuse)
+{
+	int err = fin_unsent(fd);
+
 	if (!err)
 		err = set(fd, IPPROTO_TCP, TCP_REPAIR, 0);
 	if (reuse) /* repair mode has cleared it */
@@ -404,12 +409,8 @@ static int wait_until_over(int fd)
  */
 static int end_there(int fd, const struct tcp_image *im)
 {
-	int err = 0;
+	int err = im->fin_queued ? fin_unsent(fd) : 0;
 
-	if (im->fin_queued) /* in repair mode it is not sent */
-		err = set(fd, IPPROTO_TCP, TCP_REPAIR_QUEUE, TCP_SEND_QUEUE);
-	if (!err && im->fin_queued && libc.shutdown(fd, SHUT_WR))
-		err = -errno;
 	if (!err)
 		err = set(fd, IPPROTO_TCP, TCP_REPAIR, TCP_REPAIR_OFF_NO_WP);
 	if (!err && im->fin_rcvd)
@@ -424,10 +425,8 @@ static int end_there(int fd, const struct tcp_image *im)
 }
 
 /* What has ended in fd: its end is the kernel's now, and nothing of it stays here. */
-static void leave_ended(struct tcp_sock *s, int fd, int reuse, uint64_t now)
+static void leave_ended(struct tcp_sock *s, int fd, uint64_t now)
 {
-	if (reuse)
-		(void)set(fd, SOL_SOCKET, SO_REUSEADDR, 1); /* repair mode has cleared it */
 	settle(s, fd);
 	mark_moved(s);
 	tcp_conn_set_user(s->c, NULL);
@@ -443,11 +442,12 @@ static int move_over(struct tcp_sock *s, int fd, const struct tcp_image *im, uin
 	if (!err)
 		err = end_there(fd, im);
 	if (err) {
-		(void)set(fd, IPPROTO_TCP, TCP_REPAIR, TCP_REPAIR_ON); /* not a word to the peer */
 		undo(fd, reuse);
 		return err;
 	}
-	leave_ended(s, fd, reuse, now);
+	if (reuse)
+		(void)set(fd, SOL_SOCKET, SO_REUSEADDR, 1); /* repair mode has cleared it */
+	leave_ended(s, fd, now);
 	return 0;
 }
 
@@ -463,14 +463,13 @@ static int move_with_time_wait(struct tcp_sock *s, struct stack *st, int fd,
 	if (!err)
 		err = end_again(fd, im, reuse);
 	if (err) {
-		(void)set(fd, IPPROTO_TCP, TCP_REPAIR, TCP_REPAIR_ON); /* not a word to the peer */
 		undo(fd, reuse);
 		return err;
 	}
 	(void)wait_until_over(fd); /* or the peer says its FIN again */
 	release_segments(s, st);
 	tcp_forget_time_wait(st->tcp->ts, &s->tuple, now);
-	leave_ended(s, fd, reuse, now);
+	leave_ended(s, fd, now);
 	return 0;
 }
 
@@ -491,8 +490,8 @@ static int move_ended(struct tcp_sock *s, struct stack *st, int fd, uint64_t now
 
 static int move_as_is(struct tcp_sock *s, struct stack *st, int fd, uint64_t now)
 {
-	int reuse = get(fd, SOL_SOCKET, SO_REUSEADDR), err;
 	struct tcp_image im;
+	int reuse, err;
 
 	if (tcp_conn_state(s->c) == TCPS_CLOSED)
 		return move_ended(s, st, fd, now);
@@ -500,6 +499,7 @@ static int move_as_is(struct tcp_sock *s, struct stack *st, int fd, uint64_t now
 		move_held(s, st, fd, now);
 		return 0;
 	}
+	reuse = get(fd, SOL_SOCKET, SO_REUSEADDR);
 	err = tcp_export(s->c, &im);
 	/* Afterwards there is no way back. */
 	if (!err && im.fin_rcvd)
