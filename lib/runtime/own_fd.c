@@ -455,9 +455,9 @@ int own_fclose(FILE *f)
 	return libc.fclose(f);
 }
 
-DIR *own_opendir(const char *path)
+DIR *own_opendir(int at, const char *path)
 {
-	int fd = OWN_FD(raw.open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)), err;
+	int fd = OWN_FD(raw.openat(at, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)), err;
 	DIR *d = fd < 0 ? NULL : fdopendir(fd);
 
 	if (!d && fd >= 0) {

@@ -134,12 +134,12 @@ void own_fd_lost(int fd);
 unsigned own_fd_next(unsigned from);
 
 /*
- * fopen() and opendir() under numbers of our own. mode as fopen()'s, with "e". NULL and errno. Both
- * are closed by the function beside them only.
+ * fopen() and opendir() (path seen from the directory at, or AT_FDCWD) under numbers of our own.
+ * mode as fopen()'s, with "e". NULL and errno. Both are closed by the function beside them only.
  */
 FILE *own_fopen(const char *path, const char *mode);
 int own_fclose(FILE *f);
-DIR *own_opendir(const char *path);
+DIR *own_opendir(int at, const char *path);
 void own_closedir(DIR *d);
 
 /*

@@ -15,7 +15,7 @@ import sys
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "integration"))
-pytest_plugins = ["net_fixtures"]
+pytest_plugins = ["net_fixtures", "leftover_hooks"]
 
 from vma_ko import insmod, rmmod  # noqa: E402 (in the directory above)
 

@@ -240,6 +240,8 @@ def test_a_process_that_ends_resets_its_connections(death):
     before = sums()
     pid = child(inside)
     keeper, = struct.unpack("=i", os.read(ready, 4))
+    os.close(ready)
+    os.close(tell)
     if death == "kill":
         os.kill(pid, signal.SIGKILL)
     if death == "oom":
