@@ -102,7 +102,7 @@ vm_mlx5()
 threads_with_tsan()
 {
 	$python -m pytest tests/integration/test_{tcp_threads,chaos}.py --tsan -q -n "$workers" -p no:cacheprovider --tb=short \
-		-k "both-ours and not fork or control or udp"
+		-k "both-ours and not fork or threads-ours or control or udp"
 }
 
 # Threads that lose their processor at each lock and each wake-up, and locks that know their order (lib/runtime/lock_check.h).

@@ -116,7 +116,7 @@ class Library:
         # A handler's call closes what the call that it interrupts has held: that one is never inside malloc() then.
         # A suppression goes by the stacks of both sides: of one that its thread has forgotten meanwhile nothing is known.
         known = ROOT / "tests" / "integration" / "tsan.supp"
-        return {"TSAN_OPTIONS": f"log_path={self.reports / 'report'}:log_exe_name=1:history_size=7:report_signal_unsafe=0:suppressions={known}"}
+        return {"TSAN_OPTIONS": f"log_path={self.reports / 'report'}:log_exe_name=1:history_size=7:io_sync=0:report_signal_unsafe=0:suppressions={known}"}
 
     def environment(self):
         env = {"LD_PRELOAD": " ".join([*self.before, str(self.path), *map(str, self.after)])}

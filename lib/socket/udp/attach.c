@@ -166,6 +166,8 @@ static struct udp_att *att_get(struct udp_sock *s, struct stack *st)
 
 static void fill_bind(struct udp_sock *s, struct udp_bind *b)
 {
+	union udp_addr peer;
+	socklen_t len = udp_peer_get(s, &peer);
 	uint32_t scope;
 
 	memset(b, 0, sizeof(*b));
@@ -177,8 +179,7 @@ static void fill_bind(struct udp_sock *s, struct udp_bind *b)
 	b->reuseport = s->o.reuseport;
 	b->order = s->bind_order;
 	b->bound_if = s->o.bound_if;
-	b->connected = s->connected && sock_addr_get((struct sockaddr *)&s->peer, s->peer_len,
-						     &b->remote, &b->rport, &scope);
+	b->connected = s->connected && sock_addr_get(&peer.sa, len, &b->remote, &b->rport, &scope);
 }
 
 static bool same_bind(const struct udp_bind *a, const struct udp_bind *b)
@@ -270,12 +271,15 @@ static bool rules_want_os(const struct udp_sock *s)
 {
 	struct sockaddr_storage local;
 	socklen_t len = sizeof(local);
+	union udp_addr peer;
 
 	if (libc.getsockname(s->v.os_fd, (struct sockaddr *)&local, &len))
 		return true;
-	if (s->connected)
-		return rules_match(RULE_UDP_CONNECT, (const struct sockaddr *)&s->peer,
-				   (struct sockaddr *)&local) == RULE_OS;
+	if (s->connected) {
+		udp_peer_get(s, &peer);
+		return rules_match(RULE_UDP_CONNECT, &peer.sa, (struct sockaddr *)&local) ==
+		       RULE_OS;
+	}
 	return rules_match(RULE_UDP_RECEIVER, (struct sockaddr *)&local, NULL) == RULE_OS;
 }
 

@@ -50,10 +50,11 @@ static enum vma_why peer_route(const struct udp_sock *s, struct in6_addr *peer, 
 			       struct net_route *route)
 {
 	struct net_route_query q = {.mark = s->o.mark, .oif = s->o.bound_if, .src = s->local};
+	union udp_addr a;
+	socklen_t len = udp_peer_get(s, &a);
 	uint32_t scope;
 
-	if (!sock_addr_get((const struct sockaddr *)&s->peer, s->peer_len, peer, rport, &scope) ||
-	    sock_addr_is_multicast(peer))
+	if (!sock_addr_get(&a.sa, len, peer, rport, &scope) || sock_addr_is_multicast(peer))
 		return VMA_WHY_ADDRESS;
 	if (sock_addr_is_multicast(&s->local))
 		return VMA_WHY_GROUP_CONNECTED;

@@ -87,6 +87,14 @@ extern _Atomic bool udp_moves_tx __attribute__((visibility("hidden")));
 void udp_moves_start(void);
 /* The first time s gets the key of the ring that it receives by. s->lock is held. */
 void udp_key_rx(struct udp_sock *s);
+/* The peer of connect(), as struct udp_peer says; its length. Any thread. */
+static inline socklen_t udp_peer_get(const struct udp_sock *s, union udp_addr *a)
+{
+	for (unsigned i = 0; i < sizeof(a->word) / sizeof(a->word[0]); i++)
+		a->word[i] = atomic_load_explicit(&s->peer.word[i], memory_order_acquire);
+	return atomic_load_explicit(&s->peer.len, memory_order_acquire);
+}
+
 /* How its ring is chosen: enum stack_logic. */
 static inline int udp_logic_rx(const struct udp_sock *s)
 {

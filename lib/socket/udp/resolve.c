@@ -141,7 +141,7 @@ static bool rules_want_os(const struct udp_sock *s, const struct udp_tx *t)
 	struct sockaddr_in6 local = {
 		.sin6_family = AF_INET6, .sin6_port = htons(s->lport), .sin6_addr = s->local};
 
-	if (s->connected && t->addr == (const struct sockaddr *)&s->peer)
+	if (t->to_peer)
 		return rules_match(RULE_UDP_CONNECT, t->addr, (struct sockaddr *)&local) == RULE_OS;
 	return rules_match(RULE_UDP_SENDER, t->addr, NULL) == RULE_OS;
 }
@@ -297,7 +297,7 @@ static void wait_after_join(const struct udp_sock *s, const struct udp_tx *t)
 }
 
 /* Locks s for finding where t goes. False: nothing is locked, and the kernel must send. */
-static bool begin(struct udp_sock *s, int fd, const struct udp_tx *t, int *cancel)
+static bool begin(struct udp_sock *s, int fd, struct udp_tx *t, int *cancel)
 {
 	if (__builtin_expect(params.wait_after_join_msec, 0))
 		wait_after_join(s, t);
@@ -310,6 +310,8 @@ static bool begin(struct udp_sock *s, int fd, const struct udp_tx *t, int *cance
 		/* closed by another thread: the kernel says what there is to say about fd */
 		return false;
 	}
+	if (t->to_peer) /* it may have changed since */
+		t->alen = udp_peer_get(s, &t->peer);
 	libc_internal_begin();
 	return true;
 }
@@ -321,7 +323,7 @@ static void end(struct udp_sock *s, int fd, int cancel, struct vma_stats_why why
 	udp_unlock(s, cancel);
 }
 
-bool udp_resolve(struct udp_sock *s, int fd, const struct udp_tx *t)
+bool udp_resolve(struct udp_sock *s, int fd, struct udp_tx *t)
 {
 	struct vma_stats_why why = STATS_WHY(ADDRESS);
 	struct udp_dst d = {.stale = false};
@@ -358,7 +360,7 @@ static uint16_t once_ids(const struct udp_tx *t)
 	return atomic_fetch_add_explicit(&next, (uint16_t)n, memory_order_relaxed);
 }
 
-bool udp_resolve_once(struct udp_sock *s, int fd, const struct udp_tx *t, const struct udp_ctl *c,
+bool udp_resolve_once(struct udp_sock *s, int fd, struct udp_tx *t, const struct udp_ctl *c,
 		      struct udp_dst *d)
 {
 	struct vma_stats_why why = STATS_WHY(ADDRESS);

@@ -258,10 +258,8 @@ try_send(struct udp_sock *s, const struct udp_tx *t, struct stack **out)
 }
 
 /* As send_one(), for a datagram whose ancillary data says c: its destination is not remembered. */
-static __attribute__((noinline)) enum tx_result send_once(struct udp_sock *s, int fd,
-							  const struct udp_tx *t,
-							  const struct udp_ctl *c,
-							  struct stack **out)
+static __attribute__((noinline)) enum tx_result
+send_once(struct udp_sock *s, int fd, struct udp_tx *t, const struct udp_ctl *c, struct stack **out)
 {
 	enum tx_result res = TX_RESOLVE;
 
@@ -284,8 +282,8 @@ static __attribute__((noinline)) enum tx_result send_once(struct udp_sock *s, in
 }
 
 /* When no remembered destination fits. As send_one(). */
-static __attribute__((noinline)) enum tx_result
-send_resolved(struct udp_sock *s, int fd, const struct udp_tx *t, struct stack **out)
+static __attribute__((noinline)) enum tx_result send_resolved(struct udp_sock *s, int fd,
+							      struct udp_tx *t, struct stack **out)
 {
 	static const struct udp_ctl none = UDP_CTL_NONE;
 	enum tx_result res = TX_RESOLVE;
@@ -305,7 +303,7 @@ send_resolved(struct udp_sock *s, int fd, const struct udp_tx *t, struct stack *
 
 /* Sends one datagram in user space if that is possible. TX_DONE: *out wants a kick. */
 static inline __attribute__((always_inline)) enum tx_result
-send_one(struct udp_sock *s, int fd, const struct udp_tx *t, struct stack **out)
+send_one(struct udp_sock *s, int fd, struct udp_tx *t, struct stack **out)
 {
 	enum tx_result res = try_send(s, t, out);
 
@@ -344,8 +342,9 @@ static inline bool eligible(struct udp_sock *s, struct udp_tx *t, int flags)
 	if (!t->addr) {
 		if (!s->connected)
 			return false;
-		t->addr = (const struct sockaddr *)&s->peer;
-		t->alen = s->peer_len;
+		t->alen = udp_peer_get(s, &t->peer);
+		t->addr = &t->peer.sa;
+		t->to_peer = true;
 	} else if (__builtin_expect(t->alen != sizeof(struct sockaddr_in), 0)) {
 		if (t->alen > sizeof(struct sockaddr_storage))
 			return false; /* EINVAL */
@@ -619,10 +618,12 @@ static unsigned post_burst(struct udp_sock *s, struct mmsghdr *msgs, unsigned n,
 	uint64_t bytes = 0;
 	unsigned sent;
 	struct udp_tx t;
+	bool to_peer;
 
 	if (has_control(&msgs[0].msg_hdr) || !tx_of_msg(s, &msgs[0].msg_hdr, &t) ||
 	    !eligible(s, &t, flags) || t.gso_size || dst_lock(s, &t, &d) != TX_DONE)
 		return 0;
+	to_peer = t.to_peer;
 	st = atomic_load_explicit(&d->st, memory_order_relaxed);
 	if (n > 1)
 		ring_burst_begin(st->ring);
@@ -630,14 +631,13 @@ static unsigned post_burst(struct udp_sock *s, struct mmsghdr *msgs, unsigned n,
 		const struct msghdr *m = &msgs[sent].msg_hdr;
 
 		if (sent) {
-			const struct sockaddr *addr = t.addr;
-			bool same = m->msg_name ? m->msg_namelen == t.alen &&
-							  !memcmp(m->msg_name, d->key, t.alen)
-						: addr == (const struct sockaddr *)&s->peer;
+			bool same = m->msg_name ? m->msg_namelen == d->key_len &&
+							  !memcmp(m->msg_name, d->key, d->key_len)
+						: to_peer;
 
 			if (!same || has_control(m) || !tx_of_msg(s, m, &t))
 				break;
-			t.addr = addr;
+			t.addr = (const struct sockaddr *)d->key;
 			t.alen = d->key_len;
 		}
 		if (post_in_burst(s, st, d, &t) != TX_DONE)

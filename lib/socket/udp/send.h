@@ -14,10 +14,12 @@ struct udp_tx {
 	const struct iovec *iov;
 	int iovcnt;
 	size_t len;
-	const struct sockaddr *addr; /* NULL: the connected peer */
+	const struct sockaddr *addr; /* NULL: the connected peer, to be read */
 	socklen_t alen;
+	bool to_peer; /* addr is peer */
 	uint32_t gso_size;
 	int flags; /* of the call */
+	union udp_addr peer;
 };
 
 /* Flags that change nothing for a datagram that leaves at once. */
@@ -139,14 +141,14 @@ struct udp_dst *udp_tx_lock(struct udp_sock *s, int fd, struct udp_tx *t, int fl
 ssize_t udp_send_dummy(struct udp_sock *s, int fd, struct udp_tx *t, int flags);
 
 /* Finds out where t goes and remembers it. False: the kernel socket must send. No lock held. */
-bool udp_resolve(struct udp_sock *s, int fd, const struct udp_tx *t);
+bool udp_resolve(struct udp_sock *s, int fd, struct udp_tx *t);
 /* It goes to a group that sockets of this host may hear, too. */
 bool udp_is_looped(const struct udp_sock *s, const struct udp_tx *t);
 /*
  * The same for a datagram that wants what c says: d is for it alone and the caller's, d->st the
  * stack.
  */
-bool udp_resolve_once(struct udp_sock *s, int fd, const struct udp_tx *t, const struct udp_ctl *c,
+bool udp_resolve_once(struct udp_sock *s, int fd, struct udp_tx *t, const struct udp_ctl *c,
 		      struct udp_dst *d);
 
 #endif

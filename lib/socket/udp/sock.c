@@ -97,7 +97,7 @@ struct udp_sock *udp_sock_new(int fd, int domain)
 	s->bound = s->connected = s->kernel_rx = s->shared = false;
 	s->lport = 0;
 	s->bind_order = 0;
-	s->peer_len = 0;
+	atomic_store_explicit(&s->peer.len, 0, memory_order_relaxed);
 	s->drops = 0;
 	s->joined_ns = 0;
 	s->dst_last = NULL;
@@ -174,6 +174,31 @@ static int udp_bind(struct vfd *v, int fd, const struct sockaddr *addr, socklen_
 	return ret;
 }
 
+/* The kernel's word for who the peer is; none of what goes by a remembered destination meanwhile.
+ */
+static void learn_peer(struct udp_sock *s, int fd)
+{
+	union udp_addr a = {.word = {0}};
+	socklen_t len = sizeof(a);
+	struct in6_addr peer = {0};
+	uint16_t port = 0;
+	uint32_t scope;
+	bool connected = !libc.getpeername(fd, &a.sa, &len);
+
+	if (!connected)
+		len = 0;
+	atomic_fetch_add_explicit(&s->opt_gen, 1, memory_order_seq_cst);
+	for (unsigned i = 0; i < sizeof(a.word) / sizeof(a.word[0]); i++)
+		atomic_store_explicit(&s->peer.word[i], a.word[i], memory_order_release);
+	atomic_store_explicit(&s->peer.len, len, memory_order_release);
+	s->connected = connected;
+	atomic_fetch_add_explicit(&s->opt_gen, 1, memory_order_release);
+	if (connected)
+		sock_addr_get(&a.sa, len, &peer, &port, &scope);
+	memcpy(s->stats->remote.byte, &peer, 16);
+	s->stats->remote_port = port;
+}
+
 static int udp_connect(struct vfd *v, int fd, const struct sockaddr *addr, socklen_t len)
 {
 	struct udp_sock *s = udp_of(v);
@@ -188,21 +213,7 @@ static int udp_connect(struct vfd *v, int fd, const struct sockaddr *addr, sockl
 	 * must not be read here.
 	 */
 	if (!ret || (err != EFAULT && err != EINVAL && addr->sa_family == AF_UNSPEC)) {
-		s->peer_len = sizeof(s->peer);
-		s->connected = !libc.getpeername(fd, (struct sockaddr *)&s->peer, &s->peer_len);
-		if (!s->connected)
-			s->peer_len = 0;
-		memset(&s->stats->remote, 0, sizeof(s->stats->remote));
-		s->stats->remote_port = 0;
-		if (s->connected) {
-			struct in6_addr peer;
-			uint32_t scope;
-
-			sock_addr_get((struct sockaddr *)&s->peer, s->peer_len, &peer,
-				      &s->stats->remote_port, &scope);
-			memcpy(s->stats->remote.byte, &peer, 16);
-		}
-		atomic_fetch_add_explicit(&s->opt_gen, 1, memory_order_release);
+		learn_peer(s, fd);
 		udp_learn_local(s, fd);
 		libc_internal_begin();
 		if (!s->lport) /* the port went with the peer */

@@ -150,13 +150,29 @@ struct udp_opts {
 	_Atomic uint64_t rcvtimeo_ns; /* 0: for ever */
 };
 
+union udp_addr {
+	struct sockaddr sa;
+	struct sockaddr_in6 in6; /* the longest */
+	uint64_t word[4];
+};
+
+/*
+ * An address that senders read without the lock (udp_peer_get()), perhaps while it changes: who
+ * writes bumps opt_gen before and after, and who sends by it compares opt_gen later, or takes the
+ * lock and reads it again.
+ */
+struct udp_peer {
+	_Atomic uint64_t word[4];
+	_Atomic socklen_t len;
+};
+
 #define UDP_UNSTAMPED 1u
 
 struct udp_sock {
 	struct vfd v; /* first */
 	_Atomic uint32_t gen; /* bumped at close: whoever still is inside a call sees it */
 	struct lock lock; /* bind, connect, options, attaching; taken before any stack lock */
-	int domain;
+	_Atomic int domain;
 	uint64_t inode; /* of the kernel socket */
 	union {
 		struct {
@@ -196,13 +212,12 @@ struct udp_sock {
 	struct in6_addr local; /* as bound; :: any */
 	uint16_t lport; /* host order, 0: not bound */
 	uint64_t bind_order; /* udp_bind.order */
-	struct sockaddr_storage peer;
-	socklen_t peer_len;
+	struct udp_peer peer; /* of connect() */
 	unsigned num_groups;
 	/* of the last join, ns; with VMA_WAIT_AFTER_JOIN_MSEC only. Under s->lock, read without */
 	_Atomic uint64_t joined_ns;
 	struct udp_group *groups;
-	struct vma_stats_socket *stats;
+	struct vma_stats_socket *_Atomic stats; /* of a former life for who is still in it */
 	/*
 	 * Whose rings it receives and sends with (stack/key.h); as of the first time. Written under
 	 * lock

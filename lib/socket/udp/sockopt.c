@@ -310,10 +310,21 @@ static void mirror(struct udp_sock *s, int fd, int level)
 	stats_set(&s->stats->rx_ready_limit, s->o.rcvbuf);
 }
 
+/* What mirror() does not read of a new socket. One by one: who is in a former life still reads. */
+static void opts_reset(struct udp_opts *o)
+{
+	o->stamp_ever = o->any_cmsg = o->rcv_at_once = false;
+	o->stamping = 0;
+	o->v6only = o->mc_loop6 = o->mc_all6 = false;
+	o->pktinfo6 = o->recvhoplimit = o->recvtclass = o->origdst6 = false;
+	o->tclass6 = 0;
+	o->hops6 = 64;
+	o->mc_hops6 = 1;
+	o->mc_if6 = 0;
+}
+
 void udp_opts_init(struct udp_sock *s, int fd)
 {
-	static const struct udp_opts defaults = {
-		.ttl = 64, .hops6 = 64, .mc_hops6 = 1, .mc_ttl = 1};
 	int flags = raw.fcntl(fd, F_GETFL), off = 0;
 
 	if (!params.tx_mc_loopback) {
@@ -321,7 +332,7 @@ void udp_opts_init(struct udp_sock *s, int fd)
 		if (s->domain == AF_INET6)
 			libc.setsockopt(fd, IPPROTO_IPV6, IPV6_MULTICAST_LOOP, &off, sizeof(off));
 	}
-	s->o = defaults;
+	opts_reset(&s->o);
 	mirror_mc_if(s, fd);
 	mirror(s, fd, -1);
 	s->o.nonblock = flags >= 0 && (flags & O_NONBLOCK);
