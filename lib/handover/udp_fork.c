@@ -185,6 +185,7 @@ void udp_inherit(const struct udp_sock *parents, int fd)
 	s = udp_sock_new(fd, parents->domain);
 	if (!s)
 		return;
+	udp_opts_mirror_all(s, fd);
 	s->in_kernel = true;
 	/* Nothing comes but by the kernel: it is asked, also by calls that do not wait. */
 	atomic_store_explicit(&s->v.shadow, VFD_SHADOW_ALL, memory_order_relaxed);

@@ -332,7 +332,7 @@ extern _Atomic uint32_t udp_tick __attribute__((visibility("hidden")));
 /* Datagrams that this process has sent through kernel sockets of ours. */
 extern _Atomic uint32_t udp_kernel_sends __attribute__((visibility("hidden")));
 
-/* sockopt.c */
+/* sockopt.c, option_copies.c */
 int udp_setsockopt(struct vfd *v, int fd, int level, int opt, const void *val, socklen_t len);
 int udp_getsockopt(struct vfd *v, int fd, int level, int opt, void *val, socklen_t *len);
 int udp_ioctl(struct vfd *v, int fd, unsigned long req, void *arg);
@@ -344,8 +344,15 @@ void udp_stamping(struct udp_sock *s);
  * held.
  */
 bool udp_stamps_here(const struct udp_sock *s);
-/* Reads all mirrored options from the new kernel socket. */
+/* The options that user space copies: of a new kernel socket. */
 void udp_opts_init(struct udp_sock *s, int fd);
+/* One that was set. The socket's lock is held. */
+void udp_opts_mirror(struct udp_sock *s, int fd, int level, int opt);
+/*
+ * IP_MULTICAST_IF was set to val: the kernel does not tell the index, which counts before the
+ * address.
+ */
+void udp_opts_mc_if(struct udp_sock *s, const void *val, socklen_t len);
 
 /* multicast.c */
 /* Follows a successful membership option. s->lock is held. False: the kernel must have s. */

@@ -6,8 +6,8 @@
  *
  * Every datagram: send.c, recv.c, input.c, fast_path.c, gso_burst.c; cmsg.c where ancillary data
  * was asked for; show.c, completion.c and zcopy.c for programs of the Extra API. When something
- * changes: sock.c, attach.c, flow_keys.c, resolve.c, sockopt.c, multicast.c, migrate.c, sharing.c.
- * Rare: dummy_send.c, send_ask.c (what the Extra API asks).
+ * changes: sock.c, attach.c, flow_keys.c, resolve.c, sockopt.c, option_copies.c, multicast.c,
+ * migrate.c, sharing.c. Rare: dummy_send.c, send_ask.c (what the Extra API asks).
  */
 #ifndef SOCKET_UDP_SOCK_H
 #define SOCKET_UDP_SOCK_H
@@ -322,6 +322,8 @@ void udp_each(void (*fn)(struct udp_sock *s, void *arg), void *arg);
 unsigned udp_num_ids(void);
 /* A socket object that is in no table yet; NULL when out of memory. */
 struct udp_sock *udp_sock_new(int fd, int domain);
+/* Copies the options of a kernel socket that is not new to its new object. */
+void udp_opts_mirror_all(struct udp_sock *s, int fd);
 /* Why the kernel serves a part of s. */
 static inline void udp_why(struct udp_sock *s, int fd, enum vma_why_path path, enum vma_why reason)
 {

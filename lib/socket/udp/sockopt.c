@@ -25,20 +25,12 @@
 #include "socket/udp/internal.h"
 #include "vma/sockopt_numbers.h"
 
-static int get_int(int fd, int level, int opt, int fallback)
-{
-	int value = 0;
-	socklen_t len = sizeof(value);
-
-	return libc.getsockopt(fd, level, opt, &value, &len) ? fallback : value;
-}
-
 /* Kinds of option by what user space does after the kernel has accepted it. */
 enum opt_kind {
 	OPT_TO_KERNEL, /* unknown, or not done in user space: the kernel gets the socket */
 	/* concerns only the kernel's part, or nothing that user space does differently */
 	OPT_KERNEL,
-	OPT_MIRROR, /* read back by mirror() */
+	OPT_MIRROR, /* read back: option_copies.c */
 	OPT_HEADER, /* the same, and prebuilt headers are void */
 	OPT_ATTACH, /* the same, and rules and stacks follow */
 	OPT_MEMBERSHIP, /* multicast.c */
@@ -153,191 +145,6 @@ static enum opt_kind kind_of(int level, int opt)
 	return OPT_TO_KERNEL;
 }
 
-/* ns; 0: for ever */
-static uint64_t get_timeout(const struct udp_sock *s, int fd)
-{
-	struct timeval tv = {0};
-	socklen_t len = sizeof(tv);
-
-	if (s->o.rcv_at_once)
-		return 1;
-	if (libc.getsockopt(fd, SOL_SOCKET, SO_RCVTIMEO_OLD, &tv, &len))
-		return 0;
-	return (uint64_t)tv.tv_sec * 1000000000u + (uint64_t)tv.tv_usec * 1000u;
-}
-
-static int get_bound_if(int fd)
-{
-	return get_int(fd, SOL_SOCKET, SO_BINDTOIFINDEX, 0);
-}
-
-/*
- * IP_MULTICAST_IF as an interface; the address form of the option is looked up. An IPv6 socket has
- * it for IPv4's groups.
- */
-static void mirror_mc_if(struct udp_sock *s, int fd)
-{
-	struct in_addr addr = {0};
-	socklen_t len = sizeof(addr);
-
-	s->o.mc_if = 0;
-	memset(&s->o.mc_if_addr, 0, sizeof(s->o.mc_if_addr));
-	if (libc.getsockopt(fd, IPPROTO_IP, IP_MULTICAST_IF, &addr, &len) || !addr.s_addr)
-		return;
-	s->o.mc_if_addr.s6_addr[10] = s->o.mc_if_addr.s6_addr[11] = 0xff;
-	memcpy(&s->o.mc_if_addr.s6_addr[12], &addr, 4);
-	s->o.mc_if = net_addr_ifindex(&s->o.mc_if_addr);
-}
-
-/* The option was set; the kernel does not tell the index, which counts before the address. */
-static void follow_mc_if(struct udp_sock *s, int fd, const void *val, socklen_t len)
-{
-	struct ip_mreqn m;
-
-	mirror_mc_if(s, fd);
-	if (len < sizeof(m))
-		return;
-	memcpy(&m, val, sizeof(m));
-	if (m.imr_ifindex)
-		s->o.mc_if = m.imr_ifindex;
-}
-
-static void mirror_socket_level(struct udp_sock *s, int fd)
-{
-	int rcvbuf = get_int(fd, SOL_SOCKET, SO_RCVBUF, 212992);
-
-	s->o.rcvbuf = (uint64_t)(rcvbuf > params.rx_bytes_min ? rcvbuf : params.rx_bytes_min);
-	s->o.rcvtimeo_ns = get_timeout(s, fd);
-	s->o.broadcast = get_int(fd, SOL_SOCKET, SO_BROADCAST, 0);
-	s->o.reuseport = get_int(fd, SOL_SOCKET, SO_REUSEPORT, 0);
-	s->o.reuseaddr = get_int(fd, SOL_SOCKET, SO_REUSEADDR, 0);
-	s->o.rxq_ovfl = get_int(fd, SOL_SOCKET, SO_RXQ_OVFL, 0);
-	s->o.mark = (uint32_t)get_int(fd, SOL_SOCKET, SO_MARK, 0);
-	s->o.bound_if = get_bound_if(fd);
-	s->o.gso_size = (uint32_t)get_int(fd, IPPROTO_UDP, UDP_SEGMENT, 0);
-	s->o.gro = get_int(fd, IPPROTO_UDP, UDP_GRO, 0);
-}
-
-void udp_stamping(struct udp_sock *s)
-{
-	uint64_t wanted =
-		s->o.stamp_ever || s->cb.fn || (s->o.timestamping & SOF_TIMESTAMPING_RX_SOFTWARE)
-			? STACK_STAMP_SOFTWARE
-			: 0;
-
-	/*
-	 * What is asked of a card by ioctl(SIOCSHWTSTAMP) under the kernel, by any process, is
-	 * asked of ours by who wants to be told.
-	 */
-	if (s->o.timestamping & SOF_TIMESTAMPING_RAW_HARDWARE)
-		wanted += STACK_STAMP_DEVICE;
-	stack_timestamps(wanted - s->o.stamping);
-	s->o.stamping = wanted;
-}
-
-static void mirror_timestamps(struct udp_sock *s, int fd)
-{
-	/*
-	 * The kernel answers for the form that was set: SO_TIMESTAMPNS hides SO_TIMESTAMP, as it
-	 * does when sending.
-	 */
-	s->o.timestamp_ns = get_int(fd, SOL_SOCKET, SO_TIMESTAMPNS_OLD, 0) ||
-			    get_int(fd, SOL_SOCKET, SO_TIMESTAMPNS_NEW, 0);
-	s->o.timestamp = get_int(fd, SOL_SOCKET, SO_TIMESTAMP_OLD, 0) ||
-			 get_int(fd, SOL_SOCKET, SO_TIMESTAMP_NEW, 0);
-	s->o.ts_new = get_int(fd, SOL_SOCKET, SO_TIMESTAMPNS_NEW, 0) ||
-		      get_int(fd, SOL_SOCKET, SO_TIMESTAMP_NEW, 0) ||
-		      get_int(fd, SOL_SOCKET, SO_TIMESTAMPING_NEW, 0);
-	s->o.timestamping = (uint32_t)get_int(fd, SOL_SOCKET, SO_TIMESTAMPING_OLD, 0);
-	if (s->o.timestamp || s->o.timestamp_ns)
-		s->o.stamp_ever = true;
-	udp_stamping(s);
-}
-
-static void mirror_ip_level(struct udp_sock *s, int fd)
-{
-	int pmtu = get_int(fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_WANT);
-
-	s->o.ttl = (uint8_t)get_int(fd, IPPROTO_IP, IP_TTL, 64);
-	s->o.tos = (uint8_t)get_int(fd, IPPROTO_IP, IP_TOS, 0);
-	s->o.df = pmtu == IP_PMTUDISC_WANT || pmtu == IP_PMTUDISC_DO || pmtu == IP_PMTUDISC_PROBE;
-	s->o.mc_ttl = (uint8_t)get_int(fd, IPPROTO_IP, IP_MULTICAST_TTL, 1);
-	s->o.mc_loop = get_int(fd, IPPROTO_IP, IP_MULTICAST_LOOP, 1);
-	s->o.mc_all = get_int(fd, IPPROTO_IP, IP_MULTICAST_ALL, 1);
-	s->o.pktinfo = get_int(fd, IPPROTO_IP, IP_PKTINFO, 0);
-	s->o.recvttl = get_int(fd, IPPROTO_IP, IP_RECVTTL, 0);
-	s->o.recvtos = get_int(fd, IPPROTO_IP, IP_RECVTOS, 0);
-	s->o.origdst = get_int(fd, IPPROTO_IP, IP_RECVORIGDSTADDR, 0);
-}
-
-static void mirror_ipv6_level(struct udp_sock *s, int fd)
-{
-	int hops;
-
-	if (s->domain != AF_INET6)
-		return;
-	s->o.v6only = get_int(fd, IPPROTO_IPV6, IPV6_V6ONLY, 0);
-	s->o.hops6 = (uint8_t)get_int(fd, IPPROTO_IPV6, IPV6_UNICAST_HOPS, 64);
-	hops = get_int(fd, IPPROTO_IPV6, IPV6_MULTICAST_HOPS, 1);
-	s->o.mc_hops6 = (uint8_t)(hops < 0 ? 1 : hops);
-	s->o.mc_if6 = get_int(fd, IPPROTO_IPV6, IPV6_MULTICAST_IF, 0);
-	s->o.mc_loop6 = get_int(fd, IPPROTO_IPV6, IPV6_MULTICAST_LOOP, 1);
-	s->o.mc_all6 = get_int(fd, IPPROTO_IPV6, IPV6_MULTICAST_ALL, 1);
-	s->o.tclass6 = (uint8_t)get_int(fd, IPPROTO_IPV6, IPV6_TCLASS, 0);
-	s->o.pktinfo6 = get_int(fd, IPPROTO_IPV6, IPV6_RECVPKTINFO, 0);
-	s->o.recvhoplimit = get_int(fd, IPPROTO_IPV6, IPV6_RECVHOPLIMIT, 0);
-	s->o.recvtclass = get_int(fd, IPPROTO_IPV6, IPV6_RECVTCLASS, 0);
-	s->o.origdst6 = get_int(fd, IPPROTO_IPV6, IPV6_RECVORIGDSTADDR, 0);
-}
-
-/* Copies all options of one level, or of every level when level is -1. */
-static void mirror(struct udp_sock *s, int fd, int level)
-{
-	if (level == -1 || level == SOL_SOCKET || level == IPPROTO_UDP)
-		mirror_socket_level(s, fd);
-	if (level == -1 || level == SOL_SOCKET)
-		mirror_timestamps(s, fd);
-	if (level == -1 || level == IPPROTO_IP)
-		mirror_ip_level(s, fd);
-	if (level == -1 || level == IPPROTO_IPV6)
-		mirror_ipv6_level(s, fd);
-	s->o.any_cmsg = s->o.gro || s->o.timestamp || s->o.timestamp_ns || s->o.timestamping ||
-			s->o.rxq_ovfl || s->o.pktinfo || s->o.recvttl || s->o.recvtos ||
-			s->o.origdst || s->o.pktinfo6 || s->o.recvhoplimit || s->o.recvtclass ||
-			s->o.origdst6;
-	s->stats->mc_loop = s->o.mc_loop;
-	s->stats->mc_if = s->o.mc_if;
-	stats_set(&s->stats->rx_ready_limit, s->o.rcvbuf);
-}
-
-/* What mirror() does not read of a new socket. One by one: who is in a former life still reads. */
-static void opts_reset(struct udp_opts *o)
-{
-	o->stamp_ever = o->any_cmsg = o->rcv_at_once = false;
-	o->stamping = 0;
-	o->v6only = o->mc_loop6 = o->mc_all6 = false;
-	o->pktinfo6 = o->recvhoplimit = o->recvtclass = o->origdst6 = false;
-	o->tclass6 = 0;
-	o->hops6 = 64;
-	o->mc_hops6 = 1;
-	o->mc_if6 = 0;
-}
-
-void udp_opts_init(struct udp_sock *s, int fd)
-{
-	int flags = raw.fcntl(fd, F_GETFL), off = 0;
-
-	if (!params.tx_mc_loopback) {
-		libc.setsockopt(fd, IPPROTO_IP, IP_MULTICAST_LOOP, &off, sizeof(off));
-		if (s->domain == AF_INET6)
-			libc.setsockopt(fd, IPPROTO_IPV6, IPV6_MULTICAST_LOOP, &off, sizeof(off));
-	}
-	opts_reset(&s->o);
-	mirror_mc_if(s, fd);
-	mirror(s, fd, -1);
-	s->o.nonblock = flags >= 0 && (flags & O_NONBLOCK);
-}
-
 bool udp_stamps_here(const struct udp_sock *s)
 {
 	const uint32_t device = SOF_TIMESTAMPING_RX_HARDWARE | SOF_TIMESTAMPING_RAW_HARDWARE;
@@ -360,7 +167,7 @@ bool udp_stamps_here(const struct udp_sock *s)
  */
 static bool timestamping_done_here(struct udp_sock *s, int fd)
 {
-	mirror(s, fd, SOL_SOCKET);
+	udp_opts_mirror(s, fd, SOL_SOCKET, SO_TIMESTAMPING_OLD);
 	return udp_stamps_here(s);
 }
 
@@ -402,18 +209,18 @@ int udp_setsockopt(struct vfd *v, int fd, int level, int opt, const void *val, s
 			udp_attach(s, fd);
 		break;
 	case OPT_ATTACH:
-		mirror(s, fd, level);
+		udp_opts_mirror(s, fd, level, opt);
 		atomic_fetch_add_explicit(&s->opt_gen, 1, memory_order_release);
 		udp_attach(s, fd);
 		break;
 	case OPT_HEADER:
+		udp_opts_mirror(s, fd, level, opt);
 		if (level == IPPROTO_IP && opt == IP_MULTICAST_IF)
-			follow_mc_if(s, fd, val, len);
-		mirror(s, fd, level);
+			udp_opts_mc_if(s, val, len);
 		atomic_fetch_add_explicit(&s->opt_gen, 1, memory_order_release);
 		break;
 	case OPT_MIRROR:
-		mirror(s, fd, level);
+		udp_opts_mirror(s, fd, level, opt);
 		/* UDP_SEGMENT is one: its socket's destinations are not for the fast path. */
 		atomic_fetch_add_explicit(&s->opt_gen, 1, memory_order_release);
 		break;
