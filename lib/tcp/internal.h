@@ -22,6 +22,7 @@
 #define TCP_DUPTHRESH 3u
 #define TCP_RTO_MAX_US 120000000u
 #define TCP_RTO_INIT_US 1000000u
+#define TCP_TIMEOUT_MIN_US 2000u /* Linux: two ticks */
 #define TCP_QUICKACKS 16u
 
 /* --- options.c: the second gate; whoever is behind it reads no raw bytes */

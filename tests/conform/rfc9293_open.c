@@ -80,6 +80,24 @@ static void rfc9293_3_10_7_3_wrong_ack_in_syn_sent_is_reset(void)
 	equal(state(), TCPS_SYN_SENT);
 }
 
+/* The peer's TIME_WAIT of an earlier life of the port ends by our RST; the SYN follows it at once,
+ * as Linux's does. */
+static void linux_the_syn_follows_the_rst_of_a_wrong_ack_at_once(void)
+{
+	connecting();
+	out("S", 0, ANY, 0);
+	in("A", 5, 77, 0);
+	out("R", 77, ANY, 0);
+	out_after(2, "S", 0, ANY, 0);
+	/* Who goes on so is not answered by more SYNs than one a second. */
+	in("A", 5, 77, 0);
+	out("R", 77, ANY, 0);
+	out_after(1000, "S", 0, ANY, 0);
+	in("SA", 0, 1, 0);
+	out("A", 1, 1, 0);
+	equal(state(), TCPS_ESTABLISHED);
+}
+
 static void rfc9293_3_10_7_3_syn_ack_with_wrong_ack_is_reset(void)
 {
 	connecting();
@@ -595,6 +613,7 @@ const struct conform_case cases_rfc9293_open[] = {
 	CASE(rfc9293_3_5_simultaneous_open_ends_with_the_peers_syn_ack),
 	CASE(rfc9293_3_5_simultaneous_open_repeats_its_syn_ack),
 	CASE(rfc9293_3_10_7_3_wrong_ack_in_syn_sent_is_reset),
+	CASE(linux_the_syn_follows_the_rst_of_a_wrong_ack_at_once),
 	CASE(rfc9293_3_10_7_3_syn_ack_with_wrong_ack_is_reset),
 	CASE(rfc9293_3_10_7_4_a_rst_ends_a_simultaneous_open),
 	CASE(rfc9293_3_10_7_3_acceptable_rst_refuses),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* SYN_SENT (RFC 9293, 3.10.7.3): the answer to our SYN, or the peer's own SYN crossing it. */
-#include "tcp/internal.h"
+#include "tcp/recovery/loss.h"
 
 /* What the peer's SYN offers and we had offered too. */
 static void negotiate(struct tcp_conn *c, const struct tcp_rx *rx)
@@ -23,15 +23,28 @@ static void negotiate(struct tcp_conn *c, const struct tcp_rx *rx)
 	c->snd_wl1 = rx->seq;
 }
 
-/* First: an ACK must be of our SYN, its time stamp echo one that we sent. */
-static bool ack_ok(const struct tcp_conn *c, const struct tcp_rx *rx)
+static bool acks_our_syn(const struct tcp_conn *c, const struct tcp_rx *rx)
 {
-	if (!seq_after(rx->ack, c->snd_una) ||
-	    seq_after(rx->ack, c->snd_nxt + tcp_fast_open_sent(c)))
-		return false;
-	if (rx->has_ts && rx->tsecr && c->o.timestamps)
-		return !seq_after(rx->tsecr, tcp_ts_now(c));
-	return true;
+	return seq_after(rx->ack, c->snd_una) &&
+	       !seq_after(rx->ack, c->snd_nxt + tcp_fast_open_sent(c));
+}
+
+/* The time stamp that it echoes is one that we have sent. */
+static bool echoes_us(const struct tcp_conn *c, const struct tcp_rx *rx)
+{
+	return !rx->has_ts || !rx->tsecr || !c->o.timestamps ||
+	       !seq_after(rx->tsecr, tcp_ts_now(c));
+}
+
+/*
+ * Its ACK is of another connection's numbers: the peer has one from this port still, a TIME_WAIT
+ * perhaps. What it is answered with ends that, and the SYN follows close behind, as Linux's does.
+ */
+static void mistaken(struct tcp_conn *c, struct tcp_rx *rx)
+{
+	tcp_reply_rst(c->ts, &c->node.tuple, rx);
+	if (!c->retries && c->snd_nxt != c->iss)
+		tcp_arm_rtx(c, TCP_PENDING_RTO, TCP_TIMEOUT_MIN_US);
 }
 
 static void answered(struct tcp_conn *c, struct tcp_rx *rx)
@@ -70,7 +83,11 @@ void tcp_syn_sent_input(struct tcp_conn *c, struct tcp_rx *rx)
 	/* It has no path yet: whatever this is, it comes again. */
 	if (c->syn_held)
 		return;
-	if ((rx->flags & TCPHDR_ACK) && !ack_ok(c, rx)) {
+	if ((rx->flags & TCPHDR_ACK) && !acks_our_syn(c, rx)) {
+		mistaken(c, rx);
+		return;
+	}
+	if ((rx->flags & TCPHDR_ACK) && !echoes_us(c, rx)) {
 		tcp_reply_rst(c->ts, &c->node.tuple, rx);
 		return;
 	}

@@ -5,7 +5,6 @@
 #define PERSIST 16 /* recoveries that a widened window lasts */
 /* looked at for the reordering timer: it runs again for those behind them */
 #define EARLY_MAX 32u
-#define TLP_SLACK_US 2000u /* Linux: TCP_TIMEOUT_MIN_US */
 
 /* (t1, seq1) was sent after (t2, seq2). */
 static bool sent_after(uint64_t t1, uint32_t seq1, uint64_t t2, uint32_t seq2)
@@ -156,7 +155,7 @@ bool tcp_tlp_arm(struct tcp_conn *c)
 	/* 7.2: two round trips, and the peer's delayed ACK when there is only one segment. */
 	if (c->rtt.srtt_us)
 		pto = (c->rtt.srtt_us >> 2) +
-		      (c->segq.packets_out == 1 ? tcp_min_rto(c) : TLP_SLACK_US);
+		      (c->segq.packets_out == 1 ? tcp_min_rto(c) : TCP_TIMEOUT_MIN_US);
 	due = c->segq.head->sent_us + tcp_rto(c);
 	if (due <= c->ts->now)
 		return false;
