@@ -19,6 +19,7 @@ packages=(
 	redis-server redis-tools memcached nginx-light haproxy curl wrk socat # programs that the TCP tests run
 	openssh-server openssh-client bubblewrap git perl cron rsync # a system with the library in /etc/ld.so.preload
 	systemd openbsd-inetd php-fpm # services that are started when a client comes
+	dbus libpam-systemd # with them systemd starts as the first process of a namespace
 	strace # what a start asks of the kernel
 	liburing-dev # a program with io_uring
 	python3-matplotlib # the plot

@@ -202,6 +202,20 @@ static int dump(struct nl_sock *sk, const struct request *r)
 	return err < 0 ? err : nl_recvmsgs(sk, m.cb);
 }
 
+/* mirror_sock_open() has failed: says why; negative errno. */
+static int no_socket(void)
+{
+	int err = -errno;
+
+	if (err == -EAFNOSUPPORT)
+		log_warn("net: this process may have no netlink socket "
+			 "(systemd: RestrictAddressFamilies= wants AF_NETLINK, AF_PACKET and "
+			 "AF_XDP)");
+	else
+		log_error("net: socket(AF_NETLINK) failed: %s", strerror(-err));
+	return err;
+}
+
 /*
  * Reads everything anew. 0, or negative errno: the tables hold what was read so far and the old
  * rest.
@@ -216,11 +230,8 @@ static int resync_once(void)
 	struct nl_sock *sk = mirror_sock_open();
 	int err = 0;
 
-	if (!sk) {
-		err = -errno;
-		log_error("net: socket(AF_NETLINK) failed: %s", strerror(errno));
-		return err;
-	}
+	if (!sk)
+		return no_socket();
 	m.epoch++;
 	m.incomplete = false;
 	for (unsigned i = 0; i < sizeof(requests) / sizeof(requests[0]) && !err; i++)
@@ -266,14 +277,11 @@ static void settle_later(void)
 
 static int events_open(void)
 {
-	int size = EVENT_RCVBUF, fd, err;
+	int size = EVENT_RCVBUF, fd;
 
 	m.events = mirror_sock_open();
-	if (!m.events) {
-		err = -errno;
-		log_error("net: socket(AF_NETLINK) failed: %s", strerror(errno));
-		return err;
-	}
+	if (!m.events)
+		return no_socket();
 	fd = nl_socket_get_fd(m.events);
 	/*
 	 * FORCE needs CAP_NET_ADMIN; without it rmem_max is the limit, and an overrun only costs a

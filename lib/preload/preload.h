@@ -7,9 +7,9 @@
  *
  * Every call with data: io.c, mmsg.c, transfer.c (sendfile, splice), syscall.c; memory.c looks at
  * the pointers of the program. Every wait: poll_calls.c, epoll_calls.c. When descriptors come and
- * go: fd.c, socket.c, stdio.c, uring.c, limits.c. Rare: start.c and parts.c (the library starts and
- * stops), process.c, clone.c, privileges.c, signal.c, fatal.c (signals that end the process),
- * cancel.c, trace.c (calls in the log).
+ * go: fd.c, socket.c, stdio.c, uring.c. Rare: start.c, sandbox.c and parts.c (the library
+ * starts and stops), process.c, clone.c, privileges.c, signal.c, fatal.c (signals that end the
+ * process), cancel.c, trace.c (calls in the log).
  */
 #ifndef PRELOAD_PRELOAD_H
 #define PRELOAD_PRELOAD_H

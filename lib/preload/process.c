@@ -9,6 +9,8 @@
 #include <spawn.h>
 #include <stdarg.h>
 #include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "handover/handover.h"
@@ -351,3 +353,49 @@ __attribute__((constructor(102))) static void register_quick_exit(void)
 		log_warn("at_quick_exit: no memory: quick_exit() will not close connections as the "
 			 "kernel does");
 }
+
+/*
+ * --- RLIMIT_NOFILE of this process, which the library raises for a moment when it makes a
+ * descriptor of its own (runtime/own_fd.h): who reads or sets it comes before that or after it.
+ */
+
+NO_SANITIZERS static int limit_call(pid_t pid, __rlimit_resource_t what, const struct rlimit *new,
+				    struct rlimit *old)
+{
+	return (int)libc_raw(SYS_prlimit64, pid, (long)what, (long)(uintptr_t) new,
+			     (long)(uintptr_t)old, 0, 0);
+}
+
+/* Of RLIMIT_NOFILE of this process. */
+static int limit_call_alone(const struct rlimit *new, struct rlimit *old)
+{
+	int ret, err;
+
+	own_fd_limit_lock();
+	ret = limit_call(0, RLIMIT_NOFILE, new, old);
+	err = errno;
+	own_fd_limit_unlock();
+	errno = err;
+	return ret;
+}
+
+NO_SANITIZERS PRELOAD int prlimit(pid_t pid, __rlimit_resource_t what, const struct rlimit *new,
+				  struct rlimit *old)
+{
+	if (what == RLIMIT_NOFILE && (!pid || pid == getpid()))
+		return limit_call_alone(new, old);
+	return limit_call(pid, what, new, old);
+}
+PRELOAD_ALIAS(prlimit64, prlimit);
+
+NO_SANITIZERS PRELOAD int getrlimit(__rlimit_resource_t what, struct rlimit *limit)
+{
+	return prlimit(0, what, NULL, limit);
+}
+PRELOAD_ALIAS(getrlimit64, getrlimit);
+
+NO_SANITIZERS PRELOAD int setrlimit(__rlimit_resource_t what, const struct rlimit *limit)
+{
+	return prlimit(0, what, limit, NULL);
+}
+PRELOAD_ALIAS(setrlimit64, setrlimit);

@@ -102,6 +102,39 @@ static void configure(void)
 	atomic_store_explicit(&configured, true, memory_order_release);
 }
 
+/*
+ * 0 or negative errno, which is said: as an error only where it is one, as who keeps a service
+ * small did not ask for us in it.
+ */
+static int parts_begin(void)
+{
+	unsigned few = own_fd_too_few();
+	const char *forbidden;
+	int err;
+
+	if (few) {
+		log_warn(
+			"nothing is offloaded in this process: it may have %u descriptors, and the "
+			"library wants a limit of %u (RLIMIT_NOFILE, systemd: LimitNOFILE=)",
+			few, OWN_FD_LEAST);
+		return -EMFILE;
+	}
+	forbidden = sandbox_forbids();
+	if (forbidden) {
+		log_warn("nothing is offloaded in this process: its seccomp filter ends who calls "
+			 "%s(2) (systemd: SystemCallFilter=)",
+			 forbidden);
+		return -EPERM;
+	}
+	err = parts_start(library_start);
+	if (err == -EAFNOSUPPORT)
+		log_warn("nothing is offloaded in this process");
+	else if (err)
+		log_error("nothing is offloaded in this process: start-up failed: %s",
+			  strerror(-err));
+	return err;
+}
+
 /* What has been said once need not be said by every forked child. */
 static bool banner_shown;
 
@@ -117,11 +150,8 @@ static void library_begin(void)
 		inherited_note();
 	}
 	banner_shown = true;
-	err = parts_start(library_start);
-	if (err)
-		log_error("nothing is offloaded in this process: start-up failed: %s",
-			  strerror(-err));
-	else
+	err = parts_begin();
+	if (!err)
 		fatal_start();
 	atomic_store_explicit(&state, err ? STATE_OFF : STATE_RUNNING, memory_order_release);
 }

@@ -34,6 +34,12 @@ bool library_has_begun(void);
 void library_forked_child(void);
 
 /*
+ * The name of a system call of the library's by which a seccomp filter would end this process;
+ * NULL: none. Makes a process to find out, where there is a filter.
+ */
+const char *sandbox_forbids(void);
+
+/*
  * The process is about to give its privileges away and to become uid (-1: not known): what its
  * sockets will need is opened. Opens nothing, and starts nothing, for a process without such
  * sockets.

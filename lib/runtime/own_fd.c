@@ -255,6 +255,23 @@ static bool limit_raise(const struct rlimit *l)
 	return false;
 }
 
+unsigned own_fd_too_few(void)
+{
+	bool above = false;
+	struct rlimit l;
+
+	own_fd_limit_lock();
+	if (limit_get(&l) && l.rlim_cur < OWN_FD_LEAST && l.rlim_cur == l.rlim_max) {
+		above = limit_raise(&l);
+		if (above)
+			limit_set(&l);
+	} else {
+		above = true;
+	}
+	own_fd_limit_unlock();
+	return above ? 0 : (unsigned)l.rlim_cur;
+}
+
 /* Lock held. A copy of fd above the soft limit, or -1. */
 static int copy_above(int fd, const struct rlimit *l)
 {

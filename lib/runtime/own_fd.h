@@ -37,6 +37,14 @@ static inline bool own_fd_is(int fd)
 		       1;
 }
 
+/* Of a limit below this some thirty descriptors of ours are too large a part. */
+#define OWN_FD_LEAST 256u
+/*
+ * 0: there are numbers that the program never gets, or enough of those that it gets. Else its
+ * limit, of which we should have to take a part that it notices.
+ */
+unsigned own_fd_too_few(void);
+
 /*
  * Around what gives the library a number of the program's until own_fd_adopt() has moved it; and
  * around what opens and closes a file without our seeing it (fopen() of a library under us).

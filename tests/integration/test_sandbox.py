@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""A seccomp filter that ends who makes a system call which the library makes and the program does not (sandbox.c)."""
+
+import re
+import shutil
+import signal
+
+import pytest
+
+from netns import PYTHON, ROOT, flow_table, python_argv, wait_for
+
+TABLE = re.findall(r"^\tCALL\((\w+),", (ROOT / "lib/preload/sandbox.c").read_text(), re.M)
+NUMBERS = dict(re.findall(r"^#define __NR_(\w+) (\d+)$", open("/usr/include/x86_64-linux-gnu/asm/unistd_64.h").read(), re.M))
+# Runs a program under a filter that ends who makes the call of that number (-1: none).
+FILTERED = """
+import ctypes, os, struct, sys
+code = [(0x20, 0, 0, 0), (0x15, 0, 1, int(sys.argv[1]) & 0xffffffff), (0x06, 0, 0, 0x80000000), (0x06, 0, 0, 0x7fff0000)]
+filter = b"".join(struct.pack("HBBI", *c) for c in code)
+libc = ctypes.CDLL(None, use_errno=True)
+kept = ctypes.create_string_buffer(filter, len(filter))
+program = struct.pack("HxxxxxxQ", len(code), ctypes.addressof(kept))
+assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, program, 0, 0) == 0, ctypes.get_errno()
+if sys.argv[2]:
+    os.environ["LD_PRELOAD"] = sys.argv[2]
+os.execvp(sys.argv[3], sys.argv[3:])
+"""
+# What a small server does: it asks, and is asked.
+PROGRAM = """
+import socket, sys
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.bind((sys.argv[1], 0))
+s.sendto(b"x", s.getsockname())
+print(s.recv(9))
+l = socket.create_server((sys.argv[1], 0))
+c = socket.create_connection(l.getsockname())
+a, _ = l.accept()
+a.send(b"y")
+print(c.recv(9))
+"""
+pytestmark = pytest.mark.no_sanitize
+
+
+def start(host, number, program, ours, **options):
+    return host.popen([PYTHON, "-c", FILTERED, number, host.net.library.path if ours else "", *program], **options)
+
+
+def test_nobody_ends_by_a_call_of_the_library(net):
+    """Each call that the library makes and the program need not: whoever lives without the library lives with it."""
+    net.neighbours()
+    program = [*python_argv(PROGRAM, net.a.ip4)]
+    # Without those of Python's own, of the library's loading, and of what it takes to find out.
+    names = sorted({*TABLE} - {"read", "write", "openat", "munmap", "newfstatat", "rt_sigaction", "getpid", "gettid", "clone", "wait4", "prctl"})
+    alive, wrong = 0, []
+    for at in range(0, len(names), 8):
+        both = {name: [start(net.a, NUMBERS[name], program, ours, env={"VMA_TRACELEVEL": "WARNING"}) for ours in (False, True)] for name in names[at:at + 8]}
+        for name, (plain, ours) in both.items():
+            statuses = plain.wait(), ours.wait()
+            alive += statuses == (0, 0)
+            if statuses[0] not in (0, -signal.SIGSYS) or statuses[0] != statuses[1] or \
+                    (not statuses[0] and re.findall("^b'.'$", ours.text, re.M) != ["b'x'", "b'y'"]):
+                wrong.append(f"{name}: without the library {statuses[0]}, with it {statuses[1]}: {ours.text[-500:]}")
+    assert not wrong, "\n".join(wrong)
+    print(f"{len(names)} calls; without them {alive} programs live, each with the library, too")
+    assert alive > 30
+
+
+def test_a_filter_that_lets_us_is_none(net):
+    """The sockets of a process in a container, where there is always one."""
+    net.neighbours()
+    server = start(net.a, NUMBERS["reboot"], python_argv("""
+import socket
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.bind(("", 7000))
+print("ready", flush=True)
+while True:
+    print(s.recvfrom(9), flush=True)
+"""), True)
+    server.wait_text("^ready")
+    with net.b.socket() as peer:
+        def known():
+            peer.sendto(b"x", (net.a.ip4, 7000))
+            return flow_table(server.pid)
+        wait_for(known, what=f"a rule of {server}: {server.text}")
+
+
+def test_why_nothing_is_offloaded_is_said(net):
+    """To who asked for the library; who has it in every program reads what the program says."""
+    program = python_argv(PROGRAM, "127.0.0.1")
+    asked = start(net.a, NUMBERS["bpf"], program, True)
+    assert asked.wait() == 0
+    assert re.search(r"WARNING: nothing is offloaded in this process: its seccomp filter ends who calls bpf\(2\)", asked.text), asked.text
+    few = net.a.popen(["bash", "-c", 'ulimit -n 64; exec "$@"', "-", "env", f"LD_PRELOAD={net.library.path}", *program])
+    assert few.wait() == 0
+    print(asked.text, few.text)
+
+
+@pytest.mark.skipif(not shutil.which("strace"), reason="not installed: strace")
+def test_the_table_has_all_calls_that_the_library_adds(net):
+    """Of a program that serves, asks and forks, over queues."""
+    net.neighbours()
+    program = """
+import os, select, socket, sys, time
+u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+u.bind((sys.argv[1], 7001))
+l = socket.create_server((sys.argv[1], 7002))
+e = select.epoll()
+e.register(l, select.EPOLLIN)
+print("ready", flush=True)
+e.poll()
+c, _ = l.accept()
+c.sendall(c.recv(9) * 50000)
+u.sendto(b"x", c.getpeername())
+if not os.fork():
+    c.sendall(b"of the child")
+    os._exit(0)
+os.wait()
+select.poll().poll(1200)
+c.close()
+"""
+    calls = []
+    for ours in (False, True):
+        out = net.tmp / f"calls-{ours}"
+        library = ["-E", f"LD_PRELOAD={net.library.path}"] if ours else []
+        server = net.a.popen(["strace", "-f", "-o", out, *library, *python_argv(program, net.a.ip4)])
+        server.wait_text("^ready")
+        with net.b.entered():
+            peer = net.b.socket(kind=1)
+        with peer:
+            peer.connect((net.a.ip4, 7002))
+            peer.sendall(b"2")
+            while peer.recv(65536):
+                pass
+        assert server.wait(60) == 0, server.text
+        calls.append({m[1] for line in out.read_text().splitlines() if (m := re.match(r"\d+ +(\w+)\(", line))})
+    plain, with_it = calls
+    added = with_it - plain
+    print(f"added: {sorted(added)}")
+    assert "bpf" in added
+    assert added <= {*TABLE, "exit"}, sorted(added - {*TABLE})  # the last one of the child that tries them
