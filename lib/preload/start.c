@@ -102,28 +102,39 @@ static void configure(void)
 	atomic_store_explicit(&configured, true, memory_order_release);
 }
 
+/* What has been said once need not be said by every forked child. */
+static bool banner_shown;
+
+/* Why nothing may be started; NULL: it may. */
+static const char *too_little_room(void)
+{
+	static char text[128];
+	unsigned few = own_fd_too_few();
+
+	if (!few)
+		return NULL;
+	snprintf(text, sizeof(text),
+		 "it may have %u descriptors, and the library wants a limit of %u (RLIMIT_NOFILE, "
+		 "systemd: LimitNOFILE=)",
+		 few, OWN_FD_LEAST);
+	return text;
+}
+
 /*
  * 0 or negative errno, which is said: as an error only where it is one, as who keeps a service
  * small did not ask for us in it.
  */
-static int parts_begin(void)
+static int parts_begin(const char *forbidden)
 {
-	unsigned few = own_fd_too_few();
-	const char *forbidden;
+	static bool said; /* forked children need not say it again */
 	int err;
 
-	if (few) {
-		log_warn(
-			"nothing is offloaded in this process: it may have %u descriptors, and the "
-			"library wants a limit of %u (RLIMIT_NOFILE, systemd: LimitNOFILE=)",
-			few, OWN_FD_LEAST);
-		return -EMFILE;
-	}
-	forbidden = sandbox_forbids();
+	if (!forbidden)
+		forbidden = too_little_room();
 	if (forbidden) {
-		log_warn("nothing is offloaded in this process: its seccomp filter ends who calls "
-			 "%s(2) (systemd: SystemCallFilter=)",
-			 forbidden);
+		if (!said)
+			log_warn("nothing is offloaded in this process: %s", forbidden);
+		said = true;
 		return -EPERM;
 	}
 	err = parts_start(library_start);
@@ -135,22 +146,21 @@ static int parts_begin(void)
 	return err;
 }
 
-/* What has been said once need not be said by every forked child. */
-static bool banner_shown;
-
 /* start_lock held. */
 static void library_begin(void)
 {
+	/* Before any call that the program has not made. */
+	const char *forbidden = sandbox_forbids();
 	int err;
 
 	configure();
-	if (!banner_shown) {
+	if (!banner_shown && !forbidden) {
 		params_banner();
 		rules_load(params.config_file);
 		inherited_note();
 	}
+	err = parts_begin(forbidden);
 	banner_shown = true;
-	err = parts_begin();
 	if (!err)
 		fatal_start();
 	atomic_store_explicit(&state, err ? STATE_OFF : STATE_RUNNING, memory_order_release);

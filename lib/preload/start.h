@@ -34,8 +34,8 @@ bool library_has_begun(void);
 void library_forked_child(void);
 
 /*
- * The name of a system call of the library's by which a seccomp filter would end this process;
- * NULL: none. Makes a process to find out, where there is a filter.
+ * Why a seccomp filter would end this process by a call of the library's; NULL: it would not. Makes
+ * a child to find out, where there is a filter. One thread at a time.
  */
 const char *sandbox_forbids(void);
 

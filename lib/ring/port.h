@@ -9,6 +9,7 @@
 #ifndef RING_PORT_H
 #define RING_PORT_H
 
+#include <limits.h>
 #include <linux/ethtool.h>
 #include <net/if.h>
 #include <stdatomic.h>
@@ -17,7 +18,6 @@
 #include <sys/types.h>
 
 #include "ring/xdp/guard.h"
-#include "ring/xdp/pin.h"
 #include "vma/flow.h"
 
 #define PORT_MAX_QUEUES 64
@@ -111,7 +111,7 @@ struct ring_port {
 	bool own_flows;
 	/* Other processes have the port, too: nothing is taken off the interface. */
 	bool others;
-	struct xdp_pins pins;
+	char pin_dir[PATH_MAX]; /* "": not pinned */
 
 	uint32_t row; /* the only one of the XSKs' table that is ours, or VMA_ROWS_ALL */
 	_Atomic bool has_tcp; /* a TCP flow was added once; never cleared */

@@ -257,19 +257,20 @@ static bool limit_raise(const struct rlimit *l)
 
 unsigned own_fd_too_few(void)
 {
-	bool above = false;
+	unsigned few = 0;
 	struct rlimit l;
 
 	own_fd_limit_lock();
-	if (limit_get(&l) && l.rlim_cur < OWN_FD_LEAST && l.rlim_cur == l.rlim_max) {
-		above = limit_raise(&l);
-		if (above)
+	/* Another thread that forks keeps the limit: nobody can tell now. */
+	if (limit_get(&l) && !limit_kept && l.rlim_cur < OWN_FD_LEAST &&
+	    l.rlim_max - l.rlim_cur < OWN_FDS_USUAL) {
+		if (l.rlim_cur == l.rlim_max && limit_raise(&l))
 			limit_set(&l);
-	} else {
-		above = true;
+		else
+			few = (unsigned)l.rlim_cur;
 	}
 	own_fd_limit_unlock();
-	return above ? 0 : (unsigned)l.rlim_cur;
+	return few;
 }
 
 /* Lock held. A copy of fd above the soft limit, or -1. */
@@ -472,9 +473,9 @@ int own_fclose(FILE *f)
 	return libc.fclose(f);
 }
 
-DIR *own_opendir(int at, const char *path)
+DIR *own_opendir(const char *path)
 {
-	int fd = OWN_FD(raw.openat(at, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)), err;
+	int fd = OWN_FD(raw.open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)), err;
 	DIR *d = fd < 0 ? NULL : fdopendir(fd);
 
 	if (!d && fd >= 0) {

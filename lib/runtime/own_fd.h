@@ -39,6 +39,8 @@ static inline bool own_fd_is(int fd)
 
 /* Of a limit below this some thirty descriptors of ours are too large a part. */
 #define OWN_FD_LEAST 256u
+/* Which have room above the soft limit if the hard one is so much higher. */
+#define OWN_FDS_USUAL 64u
 /*
  * 0: there are numbers that the program never gets, or enough of those that it gets. Else its
  * limit, of which we should have to take a part that it notices.
@@ -142,12 +144,12 @@ void own_fd_lost(int fd);
 unsigned own_fd_next(unsigned from);
 
 /*
- * fopen() and opendir() (path seen from the directory at, or AT_FDCWD) under numbers of our own.
- * mode as fopen()'s, with "e". NULL and errno. Both are closed by the function beside them only.
+ * fopen() and opendir() under numbers of our own. mode as fopen()'s, with "e". NULL and errno. Both
+ * are closed by the function beside them only.
  */
 FILE *own_fopen(const char *path, const char *mode);
 int own_fclose(FILE *f);
-DIR *own_opendir(int at, const char *path);
+DIR *own_opendir(const char *path);
 void own_closedir(DIR *d);
 
 /*

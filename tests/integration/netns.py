@@ -510,11 +510,9 @@ def remove_namespace(name):
     for pid in ip("netns", "pids", name).split():
         with contextlib.suppress(ProcessLookupError):
             os.kill(int(pid), signal.SIGKILL)
-    pins = pathlib.Path(f"/sys/fs/bpf/vma/netns-{os.stat(f'/run/netns/{name}').st_ino}")
+    # The host's bpffs outlives the namespace: what killed processes pinned in it is the next owner's to remove, who may do so just now.
+    shutil.rmtree(f"/sys/fs/bpf/vma/netns-{os.stat(f'/run/netns/{name}').st_ino}", ignore_errors=True)
     ip("netns", "delete", name)
-    # The host's bpffs outlives the namespace: what killed processes pinned in it is the next owner's to remove.
-    if pins.exists():
-        shutil.rmtree(pins)
 
 
 def remove_stale():

@@ -115,7 +115,7 @@ static void cmd_open(const char *ifname)
 	printf("{\"open\": 0, \"queues\": %u, \"sg\": %d, \"zerocopy\": %d, \"ms\": %.1f, "
 	       "\"pins\": \"%s\"}\n",
 	       xdp_ring(ring)->num_queues, xdp_ring(ring)->sg, xdp_ring(ring)->zerocopy,
-	       now_ms() - t0, xdp_ring(ring)->port->pins.dir);
+	       now_ms() - t0, xdp_ring(ring)->port->pin_dir);
 }
 
 static void cmd_flow(char **a, int n)

@@ -118,7 +118,7 @@ def test_ports_of_time_waits_come_again(net, ours, reuse):
 
 
 ONE = f'''
-import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (200, 200))
+import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
 def one():
     s = socket.socket(); r = s.connect_ex((PEER, {PORT})); s.close(); return errno.errorcode.get(r, r)
 '''

@@ -2,7 +2,6 @@
 #include "ring/mlx5/device.h"
 
 #include <dirent.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <net/if.h>
 #include <stdio.h>
@@ -38,7 +37,7 @@ bool device_name(const char *sys, const char *ifname, char *name, size_t size)
 	DIR *dir;
 
 	snprintf(path, sizeof(path), "%s/class/net/%s/device/infiniband", sys, ifname);
-	dir = own_opendir(AT_FDCWD, path);
+	dir = own_opendir(path);
 	if (!dir)
 		return false;
 	while (!found && (e = readdir(dir)))

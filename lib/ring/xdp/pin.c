@@ -70,68 +70,35 @@ uint64_t process_start_time(unsigned pid)
 	return p && sscanf(p, " %lu", &start) == 1 ? start : 0;
 }
 
-/* Removes dir, seen from at (AT_FDCWD: dir is a whole path), with its pins. */
-static void dir_remove(int at, const char *dir)
+static void dir_remove(const char *dir)
 {
 	struct dirent *e;
-	DIR *d = own_opendir(at, dir);
+	DIR *d = own_opendir(dir);
 
-	if (!d) {
-		if (errno != ENOENT)
-			log_debug("ring/xdp: open %s: %s", dir, strerror(errno));
+	if (!d)
 		return;
-	}
 	while ((e = readdir(d)))
 		if (e->d_name[0] != '.' && unlinkat(dirfd(d), e->d_name, 0))
 			log_debug("ring/xdp: unlink %s/%s: %s", dir, e->d_name, strerror(errno));
 	own_closedir(d);
-	if (unlinkat(at, dir, AT_REMOVEDIR))
+	if (rmdir(dir))
 		log_debug("ring/xdp: rmdir %s: %s", dir, strerror(errno));
 }
 
-/* The part of dir below <bpffs>/vma: [netns-<inode>/]<ifname>. */
-static const char *below_top(const char *dir)
-{
-	const char *name = strrchr(dir, '/');
-	const char *netns = name ? memrchr(dir, '/', (size_t)(name - dir)) : NULL;
-
-	return netns && !strncmp(netns, "/netns-", 7) ? netns + 1 : name + 1;
-}
-
-void pins_remove(const struct xdp_pins *p)
+void pins_remove(const char *dir)
 {
 	char parent[PATH_MAX];
 	char *slash;
 
-	if (p->top_fd < 0)
+	dir_remove(dir);
+	snprintf(parent, sizeof(parent), "%s", dir);
+	slash = strrchr(parent, '/');
+	if (!slash)
 		return;
-	snprintf(parent, sizeof(parent), "%s", below_top(p->dir));
-	dir_remove(p->top_fd, parent);
-	slash = strchr(parent, '/');
-	if (slash) {
-		*slash = '\0';
-		/* Succeeds when this was the last interface in it. */
-		unlinkat(p->top_fd, parent, AT_REMOVEDIR);
-	}
-}
-
-void pins_close(struct xdp_pins *p)
-{
-	p->dir[0] = '\0';
-	if (p->top_fd >= 0)
-		own_fd_close(p->top_fd);
-	p->top_fd = -1;
-}
-
-/* Holds the directory that p->dir is in. */
-static int top_open(struct xdp_pins *p)
-{
-	char top[PATH_MAX];
-	int len = (int)(below_top(p->dir) - p->dir) - 1;
-
-	snprintf(top, sizeof(top), "%.*s", len, p->dir);
-	p->top_fd = OWN_FD(raw.open(top, O_PATH | O_DIRECTORY | O_CLOEXEC));
-	return p->top_fd < 0 ? -errno : 0;
+	*slash = '\0';
+	slash = strrchr(parent, '/');
+	if (slash && !strncmp(slash, "/netns-", 7))
+		rmdir(parent); /* succeeds when this was the last interface in it */
 }
 
 /*
@@ -160,7 +127,7 @@ static void sweep(const char *dir, bool descend)
 {
 	char path[PATH_MAX];
 	struct dirent *e;
-	DIR *d = own_opendir(AT_FDCWD, dir);
+	DIR *d = own_opendir(dir);
 
 	if (!d)
 		return;
@@ -173,7 +140,7 @@ static void sweep(const char *dir, bool descend)
 			rmdir(path); /* succeeds when nothing is left in it */
 		} else if (is_orphan(path)) {
 			log_debug("ring/xdp: %s: its process has gone: removed", path);
-			dir_remove(AT_FDCWD, path);
+			dir_remove(path);
 		}
 	}
 	own_closedir(d);
@@ -221,26 +188,24 @@ static bool pins_of(const char *dir, int owner_fd)
 	return same;
 }
 
-void pins_find(struct xdp_pins *p, const char *ifname, int owner_fd)
+int pins_dir(const char *ifname, int owner_fd, char *dir, size_t size)
 {
 	struct stat ours;
 
-	if (stat("/proc/thread-self/ns/net", &ours)) {
-		log_debug("ring/xdp: stat /proc/thread-self/ns/net: %s", strerror(errno));
-		return;
-	}
+	if (stat("/proc/thread-self/ns/net", &ours))
+		return -errno;
 	for (size_t i = 0; i < sizeof(bpffs_places) / sizeof(bpffs_places[0]); i++) {
 		if (!is_bpffs(bpffs_places[i]))
 			continue;
 		if (in_first_netns(&ours))
-			snprintf(p->dir, sizeof(p->dir), "%s/vma/%s", bpffs_places[i], ifname);
+			snprintf(dir, size, "%s/vma/%s", bpffs_places[i], ifname);
 		else
-			snprintf(p->dir, sizeof(p->dir), "%s/vma/netns-%lu/%s", bpffs_places[i],
+			snprintf(dir, size, "%s/vma/netns-%lu/%s", bpffs_places[i],
 				 (unsigned long)ours.st_ino, ifname);
-		if (pins_of(p->dir, owner_fd) && !top_open(p))
-			return;
+		if (pins_of(dir, owner_fd))
+			return 0;
 	}
-	p->dir[0] = '\0';
+	return -ENOENT;
 }
 
 /* dir = the directory for ifname in this thread's network namespace, made with its parents. */
@@ -264,37 +229,31 @@ static int pin_dir_make(const char *ifname, char *dir, size_t size)
 			return -errno;
 	}
 	snprintf(dir + n, size - (size_t)n, "/%s", ifname);
-	dir_remove(AT_FDCWD, dir);
+	dir_remove(dir);
 	return mkdir(dir, 0700) ? -errno : 0;
 }
 
-/* Makes the pins in p->dir. */
-static int pin_all(struct xdp_pins *p, const struct xdp_pin *pins, unsigned n)
+int pins_make(const char *ifname, const struct xdp_pin *pins, unsigned n, char *dir, size_t size)
 {
 	char path[PATH_MAX + 32];
-	int err = top_open(p);
+	int err;
 
-	for (unsigned i = 0; !err && i < n; i++) {
-		snprintf(path, sizeof(path), "%s/%s", p->dir, pins[i].name);
-		err = bpf_obj_pin(pins[i].fd, path);
-		if (err)
-			log_debug("ring/xdp: pin %s: %s", path, strerror(-err));
-	}
-	return err;
-}
-
-int pins_make(struct xdp_pins *p, const char *ifname, const struct xdp_pin *pins, unsigned n)
-{
-	int err = pin_dir_make(ifname, p->dir, sizeof(p->dir));
-
+	err = pin_dir_make(ifname, dir, size);
 	if (err == -ENOENT) /* no bpffs, or another process removed the empty parent meanwhile */
-		err = pin_dir_make(ifname, p->dir, sizeof(p->dir));
-	if (!err) {
-		err = pin_all(p, pins, n);
-		if (err)
-			pins_remove(p);
+		err = pin_dir_make(ifname, dir, size);
+	if (err) {
+		dir[0] = '\0';
+		return err;
 	}
-	if (err)
-		pins_close(p);
-	return err;
+	for (unsigned i = 0; i < n; i++) {
+		snprintf(path, sizeof(path), "%s/%s", dir, pins[i].name);
+		err = bpf_obj_pin(pins[i].fd, path);
+		if (err) {
+			log_debug("ring/xdp: pin %s: %s", path, strerror(-err));
+			pins_remove(dir);
+			dir[0] = '\0';
+			return err;
+		}
+	}
+	return 0;
 }

@@ -157,7 +157,6 @@ int port_open(int ifindex, struct ring_port **out)
 		return -ENOMEM;
 	p->ifindex = ifindex;
 	p->link_fd = -1;
-	p->pins.top_fd = -1;
 	p->row = VMA_ROWS_ALL;
 	p->guard = GUARD_NONE;
 	for (unsigned i = 0; i < PORT_DESCRIPTORS; i++)
@@ -499,7 +498,8 @@ static void maps_pin(struct ring_port *p)
 		{"ports", p->fd[PORT_PORTS]},	    {"xsks", p->fd[PORT_XSKS]},
 		{"counters", p->fd[PORT_COUNTERS]},
 	};
-	int err = pins_make(&p->pins, p->ifname, pins, sizeof(pins) / sizeof(pins[0]));
+	int err = pins_make(p->ifname, pins, sizeof(pins) / sizeof(pins[0]), p->pin_dir,
+			    sizeof(p->pin_dir));
 
 	if (err == -ENOENT)
 		log_info(
@@ -508,7 +508,7 @@ static void maps_pin(struct ring_port *p)
 	else if (err)
 		log_info("ring/xdp: %s: the maps are not pinned: %s", p->ifname, strerror(-err));
 	else
-		log_debug("ring/xdp: %s: maps pinned in %s", p->ifname, p->pins.dir);
+		log_debug("ring/xdp: %s: maps pinned in %s", p->ifname, p->pin_dir);
 }
 
 /*
@@ -556,9 +556,9 @@ static void detach(struct ring_port *p)
 		if (err && p->local_mac)
 			__atomic_store_n(p->local_mac, 1ull << 48, __ATOMIC_RELAXED);
 	}
-	if (ours)
-		pins_remove(&p->pins);
-	pins_close(&p->pins);
+	if (p->pin_dir[0] && ours)
+		pins_remove(p->pin_dir);
+	p->pin_dir[0] = '\0';
 	if (p->local_mac)
 		munmap((void *)((uintptr_t)p->local_mac & ~((uintptr_t)sysconf(_SC_PAGESIZE) - 1)),
 		       (size_t)sysconf(_SC_PAGESIZE));
@@ -648,6 +648,13 @@ static int attach(struct ring_port *p, const int *xsk_fds, unsigned n)
 	return 0;
 }
 
+/* Where the pins are, as far as they can be seen from here. */
+static void pins_find(struct ring_port *p)
+{
+	if (pins_dir(p->ifname, p->fd[PORT_OWNER], p->pin_dir, sizeof(p->pin_dir)))
+		p->pin_dir[0] = '\0';
+}
+
 static int enter(struct ring_port *p, const int fd[PORT_DESCRIPTORS])
 {
 	int err;
@@ -666,7 +673,7 @@ static int enter(struct ring_port *p, const int fd[PORT_DESCRIPTORS])
 		return err;
 	}
 	note_program(p);
-	pins_find(&p->pins, p->ifname, p->fd[PORT_OWNER]);
+	pins_find(p);
 	return 0;
 }
 

@@ -311,7 +311,7 @@ static bool begin(struct udp_sock *s, int fd, struct udp_tx *t, int *cancel)
 		return false;
 	}
 	if (t->to_peer) /* it may have changed since */
-		t->alen = udp_peer_get(s, &t->peer);
+		t->alen = udp_tx_peer(s, t);
 	libc_internal_begin();
 	return true;
 }

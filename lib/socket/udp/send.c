@@ -342,7 +342,7 @@ static inline bool eligible(struct udp_sock *s, struct udp_tx *t, int flags)
 	if (!t->addr) {
 		if (!s->connected)
 			return false;
-		t->alen = udp_peer_get(s, &t->peer);
+		t->alen = udp_tx_peer(s, t);
 		t->addr = &t->peer.sa;
 		t->to_peer = true;
 	} else if (__builtin_expect(t->alen != sizeof(struct sockaddr_in), 0)) {
@@ -618,12 +618,17 @@ static unsigned post_burst(struct udp_sock *s, struct mmsghdr *msgs, unsigned n,
 	uint64_t bytes = 0;
 	unsigned sent;
 	struct udp_tx t;
+	union udp_addr to;
+	socklen_t to_len;
 	bool to_peer;
 
 	if (has_control(&msgs[0].msg_hdr) || !tx_of_msg(s, &msgs[0].msg_hdr, &t) ||
 	    !eligible(s, &t, flags) || t.gso_size || dst_lock(s, &t, &d) != TX_DONE)
 		return 0;
+	/* post() may wait for room without the lock, and find another destination in d's place. */
 	to_peer = t.to_peer;
+	to_len = d->key_len;
+	memcpy(&to, d->key, to_len);
 	st = atomic_load_explicit(&d->st, memory_order_relaxed);
 	if (n > 1)
 		ring_burst_begin(st->ring);
@@ -631,14 +636,14 @@ static unsigned post_burst(struct udp_sock *s, struct mmsghdr *msgs, unsigned n,
 		const struct msghdr *m = &msgs[sent].msg_hdr;
 
 		if (sent) {
-			bool same = m->msg_name ? m->msg_namelen == d->key_len &&
-							  !memcmp(m->msg_name, d->key, d->key_len)
+			bool same = m->msg_name ? m->msg_namelen == to_len &&
+							  !memcmp(m->msg_name, &to, to_len)
 						: to_peer;
 
 			if (!same || has_control(m) || !tx_of_msg(s, m, &t))
 				break;
-			t.addr = (const struct sockaddr *)d->key;
-			t.alen = d->key_len;
+			t.addr = &to.sa;
+			t.alen = to_len;
 		}
 		if (post_in_burst(s, st, d, &t) != TX_DONE)
 			break;

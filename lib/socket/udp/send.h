@@ -19,8 +19,16 @@ struct udp_tx {
 	bool to_peer; /* addr is peer */
 	uint32_t gso_size;
 	int flags; /* of the call */
+	uint32_t peer_gen; /* opt_gen before peer was read */
 	union udp_addr peer;
 };
+
+/* Reads the connected peer into t; its length. */
+static inline socklen_t udp_tx_peer(const struct udp_sock *s, struct udp_tx *t)
+{
+	t->peer_gen = atomic_load_explicit(&s->opt_gen, memory_order_acquire);
+	return udp_peer_get(s, &t->peer);
+}
 
 /* Flags that change nothing for a datagram that leaves at once. */
 #define UDP_TX_FLAGS (MSG_DONTWAIT | MSG_NOSIGNAL | MSG_CONFIRM | MSG_EOR)
@@ -85,6 +93,7 @@ static inline bool udp_dst_good(const struct udp_sock *s, const struct udp_dst *
 	return d->key_len == t->alen && same_bytes(d->key, t->addr, t->alen) &&
 	       d->gens == net_generations() &&
 	       d->opt_gen == atomic_load_explicit(&s->opt_gen, memory_order_relaxed) &&
+	       (!t->to_peer || d->opt_gen == t->peer_gen) &&
 	       (t->len <= SMALL_PAYLOAD ||
 		d->tick == atomic_load_explicit(&udp_tick, memory_order_relaxed));
 }

@@ -158,8 +158,8 @@ union udp_addr {
 
 /*
  * An address that senders read without the lock (udp_peer_get()), perhaps while it changes: who
- * writes bumps opt_gen before and after, and who sends by it compares opt_gen later, or takes the
- * lock and reads it again.
+ * writes bumps opt_gen before and after, no destination is remembered in between, and who sends
+ * takes one only that has the opt_gen from before the reading; or takes the lock and reads again.
  */
 struct udp_peer {
 	_Atomic uint64_t word[4];
