@@ -1,15 +1,29 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #
-# boot.sh directory [library]: systemd as the first process of namespaces that the caller has made (unshare -mpfuiC), on a
-# copy of this system's files that lasts as long as it (an overlay of the directory); library: in its /etc/ld.so.preload.
+# boot.sh directory [library]: systemd as the first process of namespaces of its own, on a copy of this system's files that
+# lasts as long as it (an overlay of the directory); library: in its /etc/ld.so.preload. The caller has made a namespace of
+# mounts (unshare -m). `boot.sh directory --end` removes the control group afterwards.
 set -eu
 
 work=$1 library=${2:-}
 root=$work/root
 
-mount --make-rprivate /
-mount -t tmpfs tmpfs "$work"
+# In a control group of its own: two that begin at the same one take each other's.
+if [ $$ != 1 ]; then
+	mount --make-rprivate /
+	mount -t tmpfs tmpfs "$work"
+	mkdir "$work/groups"
+	mount -t cgroup2 cgroup2 "$work/groups"
+	group=$work/groups/$CONTROL_GROUP
+	if [ "$library" = --end ]; then
+		exec find "$group" -depth -type d -exec rmdir {} +
+	fi
+	mkdir "$group"
+	echo $$ >"$group/cgroup.procs"
+	exec unshare -pfuiC --kill-child "$0" "$@"
+fi
+umount "$work/groups"
 mkdir "$work"/{upper,work,root}
 mount -t overlay -o "lowerdir=/,upperdir=$work/upper,workdir=$work/work" overlay "$root"
 mount -t proc proc "$root/proc"
@@ -26,6 +40,7 @@ mount -t tmpfs tmpfs "$root/dev/shm"
 ln -s pts/ptmx "$root/dev/ptmx"
 ln -s /proc/self/fd "$root/dev/fd"
 mount -t tmpfs -o mode=755 tmpfs "$root/run"
+mount -t tmpfs -o mode=1777 tmpfs "$root/tmp"
 
 # A new machine: nothing of what the packages of this one start but what is asked for here.
 echo 0123456789abcdef0123456789abcdef >"$root/etc/machine-id"

@@ -4,10 +4,12 @@ A Debian system that has the library in /etc/ld.so.preload starts, serves and en
 namespaces of its own (boot.sh), with services that their packages brought, some of which may make few system calls only.
 """
 
+import contextlib
 import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 
 import pytest
@@ -65,9 +67,11 @@ QUESTIONS = {
     "for i in {1..400}; do systemctl is-active -q gone || break; sleep 0.05; done; systemctl show -P Result gone",
     "networkd": "networkctl --no-legend --no-pager list lo",
     "logged": "logger -t here 'a line'; journalctl -q --sync; journalctl -q -t here -o cat",
-    "units": "systemctl list-units --plain --no-legend --no-pager --type=service,socket,timer,target | awk '{print $1, $2, $3, $4}' | grep -v '^user\\|^run-' | sort",
+    "units": "systemctl list-units --plain --no-legend --no-pager --type=service,socket,timer,target | awk '{print $1, $2, $3, $4}' | "
+    "grep -v '^user\\|^run-' | sort",
     "nobody has more than it had": "for s in nginx redis-server cron ssh; do systemctl show -P ExecMainStatus $s; done",
 }
+BOOT = ROOT / "tests/integration/boot.sh"
 HAPROXY = """
 defaults
     mode http
@@ -95,14 +99,15 @@ class System:
 
     def __init__(self, host, peer, library):
         self.host = host
-        work = host.net.tmp / "boot"
+        self.work = work = host.net.tmp / "boot"
         files = self._files(pathlib.Path(f"{work}.files"))
         work.mkdir(exist_ok=True)
         self.words = {"{peer}": f"nsenter --net={'/proc/1/ns/net' if peer is host else '/peer'}", "{own}": host.ip4 if peer is not host else "127.0.0.1",
                       "{ssh}": SSH.format(id="/root/.ssh/id")}
         self.peer = peer
+        self.env = {"SERVICES": SERVICES, "CONTROL_GROUP": f"{host.name}-boot"}
         assert files.is_dir()
-        self.process = host.popen(["unshare", "-mpfuiC", "--kill-child", ROOT / "tests/integration/boot.sh", work, *library], env={"SERVICES": SERVICES})
+        self.process = host.popen(["unshare", "-m", BOOT, work, *library], env=self.env)
         self.init = wait_for(self._init, 20, f"systemd as the first process: {self.process}")
 
     @staticmethod
@@ -125,8 +130,9 @@ class System:
 
     def _init(self):
         for child in pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split():
-            if pathlib.Path(f"/proc/{child}/comm").read_text() == "systemd\n":
-                return int(child)
+            with contextlib.suppress(FileNotFoundError):
+                if pathlib.Path(f"/proc/{child}/comm").read_text() == "systemd\n":
+                    return int(child)
         assert self.process.alive(), self.process.text
         return None
 
@@ -146,8 +152,8 @@ class System:
         lines = set()
         for line in self.ask("journalctl -q -b --no-pager -o short").splitlines():
             found = re.match(r"\w+ +\d+ [\d:]+ \S+ ([^:\[]+)(?:\[\d+\])?: (.*)", line)
-            # What the first process says of each unit is lost until journald is there.
-            if found and (found[1] != "systemd" or re.search("(?i)fail|error|kill|time.?out|refus|cannot|denied", found[2])):
+            # What systemd says of each unit depends on when, and is lost until journald is there; but not what went wrong.
+            if found and (not re.match(r"\(?systemd|dbus-daemon", found[1]) or re.search("(?i)fail|error|kill|time.?out|refus|cannot|denied", found[2])):
                 lines.add(f"{found[1]}: {normal(found[2])}")
         return lines
 
@@ -155,6 +161,11 @@ class System:
         """systemctl poweroff; how the first process has ended."""
         self.ask("systemctl poweroff")
         return self.process.wait(60)
+
+    def clear(self):
+        """However it has ended."""
+        self.process.stop(signal.SIGKILL)
+        self.host.run(["unshare", "-m", BOOT, self.work, "--end"], env=self.env)
 
 
 def normal(text):
@@ -166,10 +177,13 @@ def normal(text):
 def whole(host, peer, library, between=lambda system: None):
     """The life of a system: the answers to all questions, what was logged, how it ended."""
     system = System(host, peer, library)
-    answers = {name: system.ask(question) for name, question in QUESTIONS.items()}
-    between(system)
-    journal = system.journal()
-    return answers, journal, system.end()
+    try:
+        answers = {name: system.ask(question) for name, question in QUESTIONS.items()}
+        between(system)
+        journal = system.journal()
+        return answers, journal, system.end()
+    finally:
+        system.clear()
 
 
 def small_service_is_offloaded(system, net):
