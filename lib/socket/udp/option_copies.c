@@ -237,8 +237,10 @@ void udp_opts_mc_if(struct udp_sock *s, const void *val, socklen_t len)
 	if (len < sizeof(m))
 		return;
 	memcpy(&m, val, sizeof(m));
-	if (m.imr_ifindex)
-		s->stats->mc_if = s->o.mc_if = m.imr_ifindex;
+	if (!m.imr_ifindex)
+		return;
+	s->o.mc_if = m.imr_ifindex;
+	s->stats->mc_if = m.imr_ifindex;
 }
 
 static void no_loopback(struct udp_sock *s, int fd)
