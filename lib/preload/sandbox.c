@@ -131,8 +131,10 @@ static const struct tried tried[] = {
 /* In the child: it has the parent's memory as it was, and makes system calls only. */
 NO_SANITIZERS _Noreturn static void try_all(volatile unsigned *at)
 {
-	/* SIGSYS, by the filter, is its end, without a core of the program's and without a handler.
-	 * (The kernel's struct sigaction begins with the handler, and is 32 bytes long.) */
+	/*
+	 * SIGSYS, by the filter, is its end, without a core of the program's and without a handler.
+	 * (The kernel's struct sigaction begins with the handler, and is 32 bytes long.)
+	 */
 	const uint64_t by_default[4] = {0};
 
 	libc_raw(SYS_prctl, PR_SET_DUMPABLE, 0, 0, 0, 0, 0);
@@ -148,19 +150,13 @@ NO_SANITIZERS _Noreturn static void try_all(volatile unsigned *at)
 	__builtin_trap();
 }
 
-static int raw_stat(const char *path, struct stat *st)
-{
-	return (int)libc_raw(SYS_newfstatat, AT_FDCWD, (long)(uintptr_t)path, (long)(uintptr_t)st,
-			     0, 0, 0);
-}
-
 /* A child would be the first process of a namespace, which ends with it. */
 static bool would_begin_a_namespace(void)
 {
 	struct stat own, childrens;
 
-	return !raw_stat("/proc/thread-self/ns/pid", &own) &&
-	       !raw_stat("/proc/thread-self/ns/pid_for_children", &childrens) &&
+	return !stat("/proc/thread-self/ns/pid", &own) &&
+	       !stat("/proc/thread-self/ns/pid_for_children", &childrens) &&
 	       own.st_ino != childrens.st_ino;
 }
 

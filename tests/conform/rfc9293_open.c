@@ -80,8 +80,10 @@ static void rfc9293_3_10_7_3_wrong_ack_in_syn_sent_is_reset(void)
 	equal(state(), TCPS_SYN_SENT);
 }
 
-/* The peer's TIME_WAIT of an earlier life of the port ends by our RST; the SYN follows it at once,
- * as Linux's does. */
+/*
+ * The peer's TIME_WAIT of an earlier life of the port ends by our RST; the SYN follows it at once,
+ * as Linux's does.
+ */
 static void linux_the_syn_follows_the_rst_of_a_wrong_ack_at_once(void)
 {
 	connecting();

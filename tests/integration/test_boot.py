@@ -15,6 +15,7 @@ import subprocess
 import pytest
 
 from netns import ROOT, flow_table, ip, wait_for
+from test_system import SSH
 
 SERVICES = "cron nginx ssh redis-server memcached haproxy systemd-networkd"
 # What a service may do that systemd keeps small; the default answer to any other call is the end of the process.
@@ -89,8 +90,6 @@ UPPER = {
 # What differs from boot to boot.
 VARIES = [(r"\b\d[\d.]*(?=(min|ms|us|s|M|K|B)\b)", "N"), (r"\d+", "N"), (r"0x[0-9a-fA-F]+", "N"), (r"[0-9a-f]{8,}", "ID"),
           (r"run-\w+", "run"), (r"N(\.N)+", "N"), (r" (consumed|Consumed).*", "")]
-SSH = "-q -o BatchMode=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -i {id}"
-
 pytestmark = [pytest.mark.no_sanitize, pytest.mark.skipif(not os.path.exists("/lib/systemd/systemd"), reason="not installed: systemd")]
 
 
@@ -99,22 +98,22 @@ class System:
 
     def __init__(self, host, peer, library):
         self.host = host
-        self.work = work = host.net.tmp / "boot"
-        files = self._files(pathlib.Path(f"{work}.files"))
-        work.mkdir(exist_ok=True)
-        self.words = {"{peer}": f"nsenter --net={'/proc/1/ns/net' if peer is host else '/peer'}", "{own}": host.ip4 if peer is not host else "127.0.0.1",
-                      "{ssh}": SSH.format(id="/root/.ssh/id")}
+        self.work = host.net.tmp / "boot"
+        self._files(pathlib.Path(f"{self.work}.files"))
+        self.work.mkdir(exist_ok=True)
+        # The namespace of the peer is known by name outside only: ask() opens it.
+        self.words = {"{peer}": "nsenter --net=/proc/self/fd/9", "{own}": host.ip4 if peer is not host else "127.0.0.1",
+                      "{ssh}": SSH.format(keys="/root/.ssh")}
         self.peer = peer
         self.env = {"SERVICES": SERVICES, "CONTROL_GROUP": f"{host.name}-boot"}
-        assert files.is_dir()
-        self.process = host.popen(["unshare", "-m", BOOT, work, *library], env=self.env)
+        self.process = host.popen(["unshare", "-m", BOOT, self.work, *library], env=self.env)
         self.init = wait_for(self._init, 20, f"systemd as the first process: {self.process}")
 
     @staticmethod
     def _files(files):
         """What the new system has besides."""
         if files.exists():
-            return files
+            return
         for directory in ("var/www/html", "etc/haproxy", "root/.ssh", "etc/cron.d", "etc/systemd/system"):
             (files / directory).mkdir(parents=True)
         (files / "var/www/html/index.txt").write_text("".join(f"{n}\n" for n in range(200000)))
@@ -126,7 +125,6 @@ class System:
         shutil.copy(files / "root/.ssh/id.pub", files / "root/.ssh/authorized_keys")
         for directory in ("root", "root/.ssh"):
             (files / directory).chmod(0o700)
-        return files
 
     def _init(self):
         for child in pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split():
@@ -139,11 +137,9 @@ class System:
     def ask(self, command, timeout=60):
         for word, text in self.words.items():
             command = command.replace(word, text)
-        peer = f"exec 9</run/netns/{self.peer.name}; " if "/peer" in command else ""
-        # The namespace of the peer is known by name outside only.
-        command = command.replace("--net=/peer", "--net=/proc/self/fd/9")
-        run = self.host.run(["bash", "-c", peer + 'exec nsenter -t "$0" -m -p -u -i -C -n timeout -k 1 50 bash -c "$1"', self.init, command], timeout=timeout,
-                            check=False, env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LANG": "C"})
+        enter = f'exec 9</run/netns/{self.peer.name}; exec nsenter -t "$0" -m -p -u -i -C -n timeout -k 1 50 bash -c "$1"'
+        run = self.host.run(["bash", "-c", enter, self.init, command], timeout=timeout, check=False,
+                            env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LANG": "C"})
         return re.sub(r"after \d+ ms", "after a while", f"{run.wait()}: {run.text}")  # curl's errors
 
     def journal(self):

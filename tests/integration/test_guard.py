@@ -16,7 +16,7 @@ import threading
 
 import pytest
 
-from netns import KERNEL, bpftool, fdinfo, ip, wait_for
+from netns import KERNEL, SECCOMP, bpftool, fdinfo, ip, wait_for
 
 SERVER = """
 import signal, socket, sys
@@ -30,15 +30,7 @@ while True:
 """
 
 # As on a kernel without tcx (before Linux 6.6): seccomp refuses BPF_LINK_CREATE.
-NO_LINKS = """
-import ctypes, struct
-# Of the bpf() system call (321) the command (args[0]) 28: EINVAL. Else it is allowed.
-steps = [(0x20, 0, 0, 0), (0x15, 0, 3, 321), (0x20, 0, 0, 16), (0x15, 0, 1, 28), (6, 0, 0, 0x50016), (6, 0, 0, 0x7fff0000)]
-code = ctypes.create_string_buffer(b"".join(struct.pack("<HBBI", *step) for step in steps))
-program = ctypes.create_string_buffer(struct.pack("<H6xQ", len(steps), ctypes.addressof(code)))
-libc = ctypes.CDLL(None)
-assert not libc.prctl(38, 1, 0, 0, 0) and not libc.prctl(22, 2, program), "seccomp"
-"""
+NO_LINKS = SECCOMP + "seccomp(321, 0x50016, command=28)\n"  # bpf(2), EINVAL
 FILTER = "pref 761 bpf"
 
 

@@ -19,7 +19,7 @@ import time
 import pytest
 
 from differential import App
-from netns import PATIENCE, flow_table, ip, wait_for
+from netns import PATIENCE, SECCOMP, flow_table, ip, wait_for
 
 ECHO = """
 import signal, socket, sys, threading
@@ -504,11 +504,7 @@ def test_processes_that_become_another_user_together_share_the_queues(net):
 
 
 # Every thread's setuid() fails from now on, with EPERM: a seccomp filter.
-REFUSE_SETUID = """
-code = [(0x20, 0, 0, 0), (0x15, 0, 1, 105), (6, 0, 0, 0x50001), (6, 0, 0, 0x7fff0000)]
-code = ctypes.create_string_buffer(b''.join(struct.pack('HBBI', *x) for x in code))
-call('syscall', 317, 1, 1, struct.pack('HxxxxxxQ', 4, ctypes.addressof(code)))
-"""
+REFUSE_SETUID = SECCOMP + "seccomp(105, 0x50001, flags=1)\n"
 
 
 def test_who_fails_to_become_another_user_leaves_those_who_have(net):

@@ -8,23 +8,19 @@ import signal
 
 import pytest
 
-from netns import PYTHON, ROOT, flow_table, python_argv, wait_for
+from netns import PYTHON, ROOT, SECCOMP, flow_table, python_argv, wait_for
 
 TABLE = re.findall(r"^\tCALL\((\w+),", (ROOT / "lib/preload/sandbox.c").read_text(), re.M)
 HEADER = pathlib.Path("/usr/include/x86_64-linux-gnu/asm/unistd_64.h")
 NUMBERS = dict(re.findall(r"^#define __NR_(\w+) (\d+)$", HEADER.read_text(), re.M))
-# Runs a program under a filter that ends who makes the call of that number (-1: none).
-FILTERED = """
-import ctypes, os, struct, sys
-code = [(0x20, 0, 0, 0), (0x15, 0, 1, int(sys.argv[1]) & 0xffffffff), (0x06, 0, 0, int(os.environ.get("ANSWER", "0x80000000"), 0)), (0x06, 0, 0, 0x7fff0000)]
-filter = b"".join(struct.pack("HBBI", *c) for c in code)
-libc = ctypes.CDLL(None, use_errno=True)
-kept = ctypes.create_string_buffer(filter, len(filter))
-program = struct.pack("HxxxxxxQ", len(code), ctypes.addressof(kept))
-assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, program, 0, 0) == 0, ctypes.get_errno()
-if sys.argv[2]:
-    os.environ["LD_PRELOAD"] = sys.argv[2]
-os.execvp(sys.argv[3], sys.argv[3:])
+KILL, ERROR = 0x80000000, 0x50001  # EPERM
+# Runs a program under a filter that has an answer to the call of that number.
+FILTERED = SECCOMP + """
+import os, sys
+seccomp(int(sys.argv[1]), int(sys.argv[2]))
+if sys.argv[3]:
+    os.environ["LD_PRELOAD"] = sys.argv[3]
+os.execvp(sys.argv[4], sys.argv[4:])
 """
 # What a small server does: it asks, and is asked.
 PROGRAM = """
@@ -42,8 +38,8 @@ print(c.recv(9))
 pytestmark = pytest.mark.no_sanitize
 
 
-def start(host, number, program, ours, **options):
-    return host.popen([PYTHON, "-c", FILTERED, number, host.net.library.path if ours else "", *program], **options)
+def start(host, number, program, ours, answer=KILL):
+    return host.popen([PYTHON, "-c", FILTERED, number, answer, host.net.library.path if ours else "", *program])
 
 
 def test_nobody_ends_by_a_call_of_the_library(net):
@@ -101,17 +97,15 @@ def test_why_nothing_is_offloaded_is_said(net):
 
 def test_an_answer_to_exit_ends_the_child_too(net):
     """A filter that has exit_group(2) alone, and an error for the rest: the child that tries the calls does not go on for ever."""
-    p = start(net.a, NUMBERS["exit"], python_argv(PROGRAM, "127.0.0.1"), True, env={"ANSWER": "0x00050001"})
+    p = start(net.a, NUMBERS["exit"], python_argv(PROGRAM, "127.0.0.1"), True, ERROR)
     assert p.wait() == 0, p.text
     assert re.findall("^b'.'$", p.text, re.M) == ["b'x'", "b'y'"], p.text
 
 
 def test_a_forked_child_does_not_look_again(net):
     """And says nothing again; more filters it looks at."""
-    more = FILTERED[:FILTERED.index("if sys.argv[2]")].replace("int(sys.argv[1])", NUMBERS["bpf"]).replace("import ctypes, os, struct, sys", "")
-    program = python_argv(f"""
-import ctypes, os, socket, struct, sys
-sys.argv[1:] = ["0"]
+    program = python_argv(SECCOMP + f"""
+import os, socket
 def ask():
     s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     s.bind(("127.0.0.1", 0)); s.sendto(b"x", s.getsockname()); assert s.recv(9) == b"x"
@@ -120,13 +114,13 @@ for again in range(2):
     pid = os.fork()
     if not pid:
         if again:
-            exec({more!r})
+            seccomp({NUMBERS["bpf"]}, {KILL})
         ask()
         os._exit(0)
     assert os.waitpid(pid, 0)[1] == 0
 """)
     out = net.tmp / "calls"
-    p = net.a.popen(["strace", "-f", "-e", "trace=clone", "-o", out, PYTHON, "-c", FILTERED, NUMBERS["reboot"], net.library.path, *program])
+    p = net.a.popen(["strace", "-f", "-e", "trace=clone", "-o", out, PYTHON, "-c", FILTERED, NUMBERS["reboot"], KILL, net.library.path, *program])
     assert p.wait() == 0, p.text
     assert len(re.findall(r"clone\(child_stack=NULL, flags=0\)", out.read_text())) == 2, out.read_text()
     assert len(re.findall("nothing is offloaded", p.text)) == 1, p.text

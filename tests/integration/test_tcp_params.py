@@ -13,7 +13,7 @@ import time
 import pytest
 
 from differential import App
-from netns import ip, wait_for
+from netns import SECCOMP, ip, wait_for
 from test_tcp_both import HELPERS, PORT
 
 LIBC = ctypes.CDLL(None, use_errno=True)
@@ -381,19 +381,15 @@ def test_polling_before_sleeping(unet, polls):
 def test_polling_yields(unet, every):
     """sched_yield() raises SIGSYS: a filter (seccomp) of the reading thread alone."""
     with connection(unet, {"VMA_RX_POLL": -1, "VMA_RX_POLL_YIELD": every}) as (app, peer):
-        app.do("""
-import ctypes, os, select, signal, struct, threading
+        app.do(SECCOMP + """
+import os, select, signal, threading
 pipe, wakeup = os.pipe2(os.O_NONBLOCK)
 signal.signal(signal.SIGSYS, lambda *_: None)
 signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
 def yields(seconds): return bool(select.select([pipe], [], [], seconds)[0] and os.read(pipe, 1 << 20))
-code = b''.join(struct.pack('HBBI', *i) for i in ((0x20, 0, 0, 0), (0x15, 0, 1, 24), (6, 0, 0, 0x30000), (6, 0, 0, 0x7fff0000)))
-buf = ctypes.create_string_buffer(code)
-prog = ctypes.create_string_buffer(struct.pack('HxxxxxxQ', 4, ctypes.addressof(buf)))
-libc = ctypes.CDLL(None)
 got = []
 def reads():
-    assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, ctypes.c_void_p(ctypes.addressof(prog))) == 0
+    seccomp(24, 0x30000)
     got.append(len(s.recv(1)))
 reader = threading.Thread(target=reads)
 reader.start()

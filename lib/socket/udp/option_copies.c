@@ -24,19 +24,6 @@ static int get_int(int fd, int level, int opt, int fallback)
 	return libc.getsockopt(fd, level, opt, &value, &len) ? fallback : value;
 }
 
-/* ns; 0: for ever */
-static uint64_t get_timeout(const struct udp_sock *s, int fd)
-{
-	struct timeval tv = {0};
-	socklen_t len = sizeof(tv);
-
-	if (s->o.rcv_at_once)
-		return 1;
-	if (libc.getsockopt(fd, SOL_SOCKET, SO_RCVTIMEO_OLD, &tv, &len))
-		return 0;
-	return (uint64_t)tv.tv_sec * 1000000000u + (uint64_t)tv.tv_usec * 1000u;
-}
-
 /*
  * IP_MULTICAST_IF as an interface; the address form of the option is looked up. An IPv6 socket has
  * it for IPv4's groups.
@@ -101,7 +88,16 @@ static void read_rcvbuf(struct udp_sock *s, int fd)
 
 static void read_rcvtimeo(struct udp_sock *s, int fd)
 {
-	s->o.rcvtimeo_ns = get_timeout(s, fd);
+	struct timeval tv = {0};
+	socklen_t len = sizeof(tv);
+
+	if (s->o.rcv_at_once) {
+		s->o.rcvtimeo_ns = 1;
+		return;
+	}
+	if (libc.getsockopt(fd, SOL_SOCKET, SO_RCVTIMEO_OLD, &tv, &len))
+		tv = (struct timeval){0};
+	s->o.rcvtimeo_ns = (uint64_t)tv.tv_sec * 1000000000u + (uint64_t)tv.tv_usec * 1000u;
 }
 
 static void read_df(struct udp_sock *s, int fd)

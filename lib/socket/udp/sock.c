@@ -174,8 +174,7 @@ static int udp_bind(struct vfd *v, int fd, const struct sockaddr *addr, socklen_
 	return ret;
 }
 
-/* The kernel's word for who the peer is; none of what goes by a remembered destination meanwhile.
- */
+/* The kernel's word for who the peer is. Nothing goes by a remembered destination meanwhile. */
 static void learn_peer(struct udp_sock *s, int fd)
 {
 	union udp_addr a = {.word = {0}};
