@@ -17,6 +17,7 @@ import shlex
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import threading
 import time
@@ -24,6 +25,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PYTHON = "/usr/bin/python3"
 CLONE_NEWNET = 0x40000000
+SIOCGIFHWADDR, RTF_LOCAL = 0x8927, 0x80000000
 KERNEL = tuple(int(n) for n in os.uname().release.split("-")[0].split(".")[:2])
 # By how much everything may take longer than on a machine of its own: an emulated processor is slow (scripts/vm).
 PATIENCE = float(os.environ.get("TEST_PATIENCE", 1))
@@ -64,8 +66,11 @@ def seccomp(number, answer, command=None, flags=0):
 
 
 def python_argv(source, *args):
-    """Runs the source text with Debian's Python; what it prints is in the file at once, each line in one piece."""
-    return [PYTHON, "-u", "-c", WHOLE_LINES + source, *args]
+    """
+    Runs the source text with Debian's Python; what it prints is in the file at once, each line in one piece. Without what packages bring
+    (-S): half of the start goes there, and there are thousands.
+    """
+    return [PYTHON, "-S", "-u", "-c", WHOLE_LINES + source, *args]
 
 
 def made_once(tmp_path_factory, name, make):
@@ -386,6 +391,18 @@ class Host:
         assert segments <= at_most, f"{self.name}: passed the kernel's TCP stack: {seen}"
         assert seen["TcpActiveOpens"] + seen["TcpPassiveOpens"] <= opens, f"{self.name}: made by the kernel: {seen}"
 
+    def mac(self):
+        """Of its interface."""
+        with self.socket(kind=socket.SOCK_DGRAM) as s:
+            return fcntl.ioctl(s, SIOCGIFHWADDR, struct.pack("16s24x", self.dev.encode()))[18:24].hex(":")
+
+    def receives_at_ip6(self):
+        """ip has left the address to a work queue of the kernel's, which makes the local route: until then a datagram is dropped."""
+        with self.entered():
+            routes = pathlib.Path("/proc/thread-self/net/ipv6_route").read_text()
+        address = socket.inet_pton(socket.AF_INET6, self.ip6).hex()
+        return any(line.startswith(f"{address} 80 ") and int(line.split()[8], 16) & RTF_LOCAL for line in routes.splitlines())
+
     def interface_packets(self):
         """(received, sent) by the interface."""
         base = self.run(["cat", "/proc/net/dev"]).text
@@ -439,37 +456,34 @@ class Net:
             raise
 
     def _make(self):
-        a, b = self.a, self.b
-        ip("netns", "add", a.name)
-        ip("netns", "add", b.name)
+        ip_batch([f"netns add {host.name}" for host in (self.a, self.b)])
         self.link()
 
     def link(self):
         """The veth pair, also anew when one end of it was deleted."""
         a, b = self.a, self.b
-        pair = ["mtu", self.mtu, "numrxqueues", self.queues, "numtxqueues", self.queues]
-        ip("-n", a.name, "link", "add", a.dev, *pair, "type", "veth",
-           "peer", "name", b.dev, *pair, "netns", b.name)
-        self.configure()
+        pair = f"mtu {self.mtu} numrxqueues {self.queues} numtxqueues {self.queues}"
+        self._configure([f"link add {a.dev} {pair} type veth peer name {b.dev} {pair} netns {b.name}"])
 
     def configure(self):
         """Addresses for the interfaces that are there."""
-        a, b = self.a, self.b
-        for host in (a, b):
-            ip("-n", host.name, "addr", "add", f"{host.ip4}/24", "dev", host.dev)
-            ip("-n", host.name, "addr", "add", f"{host.ip6}/64", "dev", host.dev, "nodad")
-            ip("-n", host.name, "link", "set", "lo", "up")
-            ip("-n", host.name, "link", "set", host.dev, "up")
+        self._configure([])
+
+    def _configure(self, first):
+        for host, before in ((self.a, first), (self.b, [])):
+            ip_batch([*before, f"addr add {host.ip4}/24 dev {host.dev}", f"addr add {host.ip6}/64 dev {host.dev} nodad",
+                      "link set lo up", f"link set {host.dev} up"], host.name)
         # Not LOWER_UP: that the carrier is there the kernel works out later, and an interface that does not run is not offloaded.
-        for host in (a, b):
+        for host in (self.a, self.b):
             wait_for(lambda h=host: " state UP " in ip("-n", h.name, "link", "show", h.dev), what="the interfaces up")
-            _address_is_there(["-n", host.name, f"{host.ip6}/64", "dev", host.dev])
+            wait_for(host.receives_at_ip6, what=f"{host.ip6} on {host.dev} of {host.name}")
 
     def neighbours(self, v6=True):
         """Both know the other's MAC for good: no datagram goes to the kernel for want of it."""
         for host, peer in ((self.a, self.b), (self.b, self.a)):
-            for address in (peer.ip4, peer.ip6) if v6 else (peer.ip4,):
-                know(host.name, host.dev, address, peer.name, peer.dev)
+            mac = peer.mac()
+            ip_batch([f"neigh replace {address} lladdr {mac} dev {host.dev} nud permanent"
+                      for address in ((peer.ip4, peer.ip6) if v6 else (peer.ip4,))], host.name)
 
     def close(self):
         for host in (self.a, self.b):
@@ -519,13 +533,22 @@ class LossyNet(Net):
             remove_namespace(self.middle.name)
 
 
+def pids_in(name):
+    """The processes of the namespace, as `ip netns pids`."""
+    namespace = os.stat(f"/run/netns/{name}")
+    for pid in filter(str.isdecimal, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            if os.path.samestat(os.stat(f"/proc/{pid}/ns/net"), namespace):
+                yield int(pid)
+
+
 def remove_namespace(name):
     """Ends what runs in it and removes it; nothing when there is none of that name."""
     if not os.path.exists(f"/run/netns/{name}"):
         return
-    for pid in ip("netns", "pids", name).split():
+    for pid in pids_in(name):
         with contextlib.suppress(ProcessLookupError):
-            os.kill(int(pid), signal.SIGKILL)
+            os.kill(pid, signal.SIGKILL)
     # The host's bpffs outlives the namespace: what killed processes pinned in it is the next owner's to remove, who may do so just now.
     shutil.rmtree(f"/sys/fs/bpf/vma/netns-{os.stat(f'/run/netns/{name}').st_ino}", ignore_errors=True)
     ip("netns", "delete", name)
@@ -537,6 +560,13 @@ def remove_stale():
         found = re.match(r"vma-it-(\d+)-\d+[abc]\b", line)
         if found and not os.path.exists(f"/proc/{found.group(1)}"):
             remove_namespace(found.group(0))
+
+
+def ip_batch(lines, name=None):
+    """Those commands of iproute2's in one process, in the namespace of that name: thousands of tests make theirs."""
+    done = subprocess.run(["ip", *(["-n", name] if name else []), "-batch", "-"], input="\n".join(lines) + "\n", capture_output=True, text=True)
+    if done.returncode != 0:
+        raise AssertionError(f"ip, in {name}: {lines}: {done.stderr.strip()}")
 
 
 def ip(*args):
