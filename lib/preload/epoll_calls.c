@@ -20,7 +20,7 @@
  */
 static int epoll_new(int epfd)
 {
-	if (epfd >= 0 && !libc_internal) {
+	if (epfd >= 0 && !libc_internal && !library_has_left()) {
 		library_configure();
 		KEEPING_ERRNO(iomux_epoll_created(epfd));
 	}

@@ -241,6 +241,8 @@ PRELOAD int prctl(int option, ...)
 	x.c = va_arg(ap, unsigned long);
 	x.d = va_arg(ap, unsigned long);
 	va_end(ap);
+	if (option == PR_SET_SECCOMP)
+		sandbox_filter_comes(SYS_prctl, option, (long)x.a, (long)x.b);
 	ret = do_prctl(&x);
 	if (!ret && (option == PR_SET_KEEPCAPS || option == PR_SET_SECUREBITS))
 		KEEPING_ERRNO(internal_thread_does(prctl_too, &x));

@@ -42,6 +42,8 @@ static void share(int last, bool all, struct vma_stats_why why)
 
 static void fork_prepare(void)
 {
+	if (library_has_left())
+		return;
 	share(claimable ? FD_STDIO_MAX : INT_MAX, true, STATS_WHY(FORK));
 	worker_pause();
 	stacks_fork_prepare();
@@ -53,6 +55,8 @@ static void fork_prepare(void)
 
 static void fork_parent(void)
 {
+	if (library_has_left())
+		return;
 	own_fd_limit_unlock();
 	own_fd_unbar();
 	worker_fork_parent();
@@ -64,6 +68,10 @@ static void forked_child(void)
 {
 	process_mark_forked();
 	own_fd_forked();
+	if (library_has_left()) {
+		library_forked_child();
+		return;
+	}
 	worker_fork_child();
 	stacks_fork_parent(); /* this thread took the lock */
 	vfd_fork_child();

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * A seccomp filter that this process was started with (systemd's SystemCallFilter=, whose usual
- * answer is SIGSYS): it lets the program make its calls, and may end whoever makes ours. Nothing
- * tells what is in a filter. So a child of our own makes each call first, with arguments by which
- * it does nothing.
+ * A seccomp filter, which this process was started with (systemd's SystemCallFilter=, whose usual
+ * answer is SIGSYS) or which the program makes for itself (libseccomp): it lets the program make
+ * its calls, and may end whoever makes ours, or refuse them. Nothing tells what is in a filter. So
+ * a child of our own makes each call first, with arguments by which it does nothing.
  */
 #include "preload/preload.h"
 
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/bpf.h>
+#include <linux/seccomp.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -128,9 +129,49 @@ static const struct tried tried[] = {
 
 #define TRIED (sizeof(tried) / sizeof(tried[0]))
 
-/* In the child: it has the parent's memory as it was, and makes system calls only. */
-NO_SANITIZERS _Noreturn static void try_all(volatile unsigned *at)
+/* What the child says, in memory that both have. */
+struct trial {
+	volatile unsigned at; /* the call that it makes */
+	volatile unsigned
+		other; /* this one is answered another way with the filter; TRIED: none is */
+	volatile bool no_filter; /* the kernel does not take it */
+};
+
+/* As errno; 0 is success. */
+NO_SANITIZERS static void answers_of(struct trial *t, int answers[TRIED])
 {
+	for (unsigned i = 0; i < TRIED; i++) {
+		t->at = i;
+		answers[i] = libc_raw(tried[i].nr, tried[i].a, tried[i].b, tried[i].c, 0, 0, 0) < 0
+				     ? errno
+				     : 0;
+	}
+}
+
+/* Each call, with f as well as before it. */
+NO_SANITIZERS static void try_with(struct trial *t, const struct filter_call *f)
+{
+	int before[TRIED], now[TRIED];
+
+	answers_of(t, before);
+	if (libc_raw(f->nr, f->a, f->b, f->c, 0, 0, 0) < 0) {
+		t->no_filter = true;
+		return;
+	}
+	answers_of(t, now);
+	for (unsigned i = 0; i < TRIED && t->other == TRIED; i++) {
+		if (now[i] != before[i])
+			t->other = i;
+	}
+}
+
+/*
+ * In the child: it has the parent's memory as it was, and makes system calls only. f: NULL, the
+ * filters are there.
+ */
+NO_SANITIZERS _Noreturn static void try_all(struct trial *t, const struct filter_call *f)
+{
+	int answers[TRIED];
 	/*
 	 * SIGSYS, by the filter, is its end, without a core of the program's and without a handler.
 	 * (The kernel's struct sigaction begins with the handler, and is 32 bytes long.)
@@ -139,11 +180,11 @@ NO_SANITIZERS _Noreturn static void try_all(volatile unsigned *at)
 
 	libc_raw(SYS_prctl, PR_SET_DUMPABLE, 0, 0, 0, 0, 0);
 	libc_raw(SYS_rt_sigaction, SIGSYS, (long)(uintptr_t)by_default, 0, sizeof(uint64_t), 0, 0);
-	for (unsigned i = 0; i < TRIED; i++) {
-		*at = i;
-		libc_raw(tried[i].nr, tried[i].a, tried[i].b, tried[i].c, 0, 0, 0);
-	}
-	*at = TRIED;
+	if (f)
+		try_with(t, f);
+	else
+		answers_of(t, answers);
+	t->at = TRIED;
 	/* A thread's end, as ours has one; an answer instead is none. */
 	libc_raw(SYS_exit, 0, 0, 0, 0, 0, 0);
 	libc_raw(SYS_exit_group, 0, 0, 0, 0, 0, 0);
@@ -160,32 +201,57 @@ static bool would_begin_a_namespace(void)
 	       own.st_ino != childrens.st_ino;
 }
 
-/* What the child has found: the reason to stay away in text, or "". */
-NO_SANITIZERS static void look(volatile unsigned *at, char *text, size_t size)
+/* The child's end, in *status. False and errno: there is none to be had. */
+NO_SANITIZERS static bool tried_by_child(struct trial *t, const struct filter_call *f, int *status)
 {
-	int status = 0;
 	/* No signal tells of its end, and no wait() of the program's finds it. */
 	long pid = libc_raw(SYS_clone, 0, 0, 0, 0, 0, 0), ended = -1;
 
 	if (!pid)
-		try_all(at);
+		try_all(t, f);
 	while (pid > 0 && ended < 0) {
-		ended = libc_raw(SYS_wait4, pid, (long)(uintptr_t)&status, __WALL, 0, 0, 0);
+		ended = libc_raw(SYS_wait4, pid, (long)(uintptr_t)status, __WALL, 0, 0, 0);
 		if (ended < 0 && errno != EINTR)
 			break;
 	}
-	if (ended < 0)
+	return ended > 0;
+}
+
+/* The reason to stay away, in text, or "". */
+static void look(struct trial *t, const struct filter_call *f, char *text, size_t size)
+{
+	int status = 0;
+
+	t->other = TRIED;
+	if (!tried_by_child(t, f, &status))
 		snprintf(text, size,
 			 "it has a seccomp filter, and no child can look what that allows: %s",
 			 strerror(errno));
 	else if (WIFSIGNALED(status) && WTERMSIG(status) == SIGSYS)
 		snprintf(text, size,
 			 "its seccomp filter ends who calls %s(2) (systemd: SystemCallFilter=)",
-			 *at < TRIED ? tried[*at].name : "exit");
-	else if (*at < TRIED)
+			 t->at < TRIED ? tried[t->at].name : "exit");
+	else if (t->at < TRIED)
 		snprintf(text, size,
 			 "it has a seccomp filter, and the child that was to look what "
 			 "that allows was killed");
+	else if (t->other < TRIED && !t->no_filter)
+		snprintf(text, size, "its seccomp filter refuses %s(2)", tried[t->other].name);
+}
+
+/* The same, with the memory that it takes. */
+static void find_out(const struct filter_call *f, char *text, size_t size)
+{
+	struct trial *t =
+		mmap(NULL, sizeof(*t), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	if (t == MAP_FAILED || would_begin_a_namespace())
+		snprintf(text, size,
+			 "it has a seccomp filter, and no child can look what that allows");
+	else
+		look(t, f, text, size);
+	if (t != MAP_FAILED)
+		munmap(t, sizeof(*t));
 }
 
 /* How many filters there are; 0: it cannot be told (before Linux 5.9). */
@@ -208,27 +274,55 @@ static unsigned num_filters(void)
 	return line && sscanf(line, "Seccomp_filters: %u", &n) == 1 ? n : 0;
 }
 
-const char *sandbox_forbids(void)
+/* The filters that there are have been looked at, or one that the program makes now is to be. */
+static bool is_looked_at(const struct filter_call *f)
+{
+	static unsigned allowed;
+	unsigned n;
+
+	if (f)
+		return false;
+	if (libc_raw(SYS_prctl, PR_GET_SECCOMP, 0, 0, 0, 0, 0) <= 0)
+		return true;
+	n = num_filters();
+	if (n && n == allowed)
+		return true;
+	allowed = n;
+	return false;
+}
+
+const char *sandbox_forbids(const struct filter_call *filter)
 {
 	/* A child of fork() has the parent's filters, and perhaps more. */
 	static char text[160];
-	static unsigned allowed;
-	unsigned *at, n;
 
-	if (text[0] || libc_raw(SYS_prctl, PR_GET_SECCOMP, 0, 0, 0, 0, 0) <= 0)
-		return text[0] ? text : NULL;
-	n = num_filters();
-	if (n && n == allowed)
-		return NULL;
-	at = mmap(NULL, sizeof(*at), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (at == MAP_FAILED || would_begin_a_namespace())
-		snprintf(text, sizeof(text),
-			 "it has a seccomp filter, and no child can look what "
-			 "that allows");
-	else
-		look(at, text, sizeof(text));
-	if (at != MAP_FAILED)
-		munmap(at, sizeof(*at));
-	allowed = n;
+	if (!text[0] && !is_looked_at(filter))
+		find_out(filter, text, sizeof(text));
 	return text[0] ? text : NULL;
+}
+
+/*
+ * Nobody answers for a listener of the child's (SECCOMP_RET_USER_NOTIF), and its one thread is all
+ * of its threads.
+ */
+static struct filter_call alone_with(long nr, long a, long b, long c)
+{
+	const unsigned long others = SECCOMP_FILTER_FLAG_NEW_LISTENER | SECCOMP_FILTER_FLAG_TSYNC |
+				     SECCOMP_FILTER_FLAG_TSYNC_ESRCH |
+				     SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;
+	bool by_flags = nr == SYS_seccomp && a == SECCOMP_SET_MODE_FILTER;
+
+	return (struct filter_call){nr, a, by_flags ? b & ~(long)others : b, c};
+}
+
+void sandbox_filter_comes(long nr, long a, long b, long c)
+{
+	const struct filter_call filter = alone_with(nr, a, b, c);
+
+	/* libseccomp asks so what there is. */
+	bool asks = nr == SYS_seccomp && a != SECCOMP_SET_MODE_STRICT &&
+		    (a != SECCOMP_SET_MODE_FILTER || !c);
+
+	if (!from_library() && !asks)
+		KEEPING_ERRNO(library_filter_comes(&filter));
 }

@@ -15,6 +15,7 @@
 #include "net/net.h"
 #include "preload/fatal.h"
 #include "preload/parts.h"
+#include "preload/poll_calls.h"
 #include "kmod/kmod.h"
 #include "runtime/runtime.h"
 #include "config/config.h"
@@ -27,7 +28,7 @@
 /* Descriptors below it are looked at. */
 #define INHERITED_MAX 64
 
-enum state { STATE_NEW, STATE_RUNNING, STATE_OFF };
+enum state { STATE_NEW, STATE_RUNNING, STATE_OFF, STATE_LEFT };
 
 static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic int state;
@@ -150,7 +151,7 @@ static int parts_begin(const char *forbidden)
 static void library_begin(void)
 {
 	/* Before any call that the program has not made. */
-	const char *forbidden = sandbox_forbids();
+	const char *forbidden = sandbox_forbids(NULL);
 	int err;
 
 	configure();
@@ -166,22 +167,23 @@ static void library_begin(void)
 	atomic_store_explicit(&state, err ? STATE_OFF : STATE_RUNNING, memory_order_release);
 }
 
-/* Runs begin, one thread at a time. errno stays. */
-static void alone(void (*begin)(void))
+/* Runs fn, one thread at a time. errno stays. */
+static void alone(void (*fn)(const void *arg), const void *arg)
 {
 	int saved = errno;
 
 	libc_internal_begin();
 	atomic_store(&begun, true);
 	pthread_mutex_lock(&start_lock);
-	begin();
+	fn(arg);
 	pthread_mutex_unlock(&start_lock);
 	libc_internal_end();
 	errno = saved;
 }
 
-static void configure_once(void)
+static void configure_once(const void *arg)
 {
+	(void)arg;
 	if (!atomic_load_explicit(&configured, memory_order_relaxed))
 		configure();
 }
@@ -192,12 +194,13 @@ void library_configure(void)
 		return;
 	/* A signal handler would wait for start_lock for ever. */
 	lock_enter();
-	alone(configure_once);
+	alone(configure_once, NULL);
 	lock_leave();
 }
 
-static void begin_once(void)
+static void begin_once(const void *arg)
 {
+	(void)arg;
 	if (atomic_load_explicit(&state, memory_order_relaxed) == STATE_NEW)
 		library_begin();
 }
@@ -205,13 +208,82 @@ static void begin_once(void)
 int library_start(void)
 {
 	if (__builtin_expect(atomic_load_explicit(&state, memory_order_acquire) == STATE_NEW, 0)) {
-		alone(begin_once);
+		alone(begin_once, NULL);
 		if (atomic_load_explicit(&state, memory_order_acquire) == STATE_OFF &&
 		    params.exception_handling == EXCEPTION_EXITS)
 			exit(EXIT_FAILURE);
 	}
 	return atomic_load_explicit(&state, memory_order_acquire) == STATE_RUNNING ? 0
 										   : -EOPNOTSUPP;
+}
+
+/* A thread of the program may be inside kick(), which holds no lock: never for so long. */
+#define KICK_NS 2000000000L
+
+static void give_all(void *arg)
+{
+	(void)arg;
+	handover_leave();
+}
+
+static void close_rings(void *arg)
+{
+	(void)arg;
+	stacks_retired_end();
+}
+
+/* start_lock held. */
+static void leave(void)
+{
+	/* First: no new socket is ours. */
+	bool runs = atomic_exchange(&state, STATE_LEFT) == STATE_RUNNING;
+
+	if (!runs || worker_run(give_all, NULL)) {
+		handover_leave();
+		return;
+	}
+	if (!last_thread_is_only_one())
+		clock_sleep_ns(KICK_NS);
+	(void)worker_run(close_rings, NULL);
+	parts_stop();
+}
+
+/* Of the parent's, perhaps, which the child has not used yet. */
+static bool has_sockets(void)
+{
+	bool any = atomic_load_explicit(&state, memory_order_acquire) == STATE_RUNNING;
+
+	for (int fd = 0; !any && !table_empty() && fd < vfd_limit(); fd++) {
+		const struct vfd *v = vfd_get(fd);
+
+		any = v && (v->kind == VFD_TCP || v->kind == VFD_UDP);
+	}
+	return any;
+}
+
+/* filter: of sandbox_forbids(). */
+static void leave_if_forbidden(const void *filter)
+{
+	const char *forbidden = has_sockets() ? sandbox_forbids(filter) : NULL;
+
+	if (!forbidden)
+		return;
+	log_warn("nothing is offloaded in this process any more: %s", forbidden);
+	leave();
+}
+
+bool library_has_left(void)
+{
+	return atomic_load_explicit(&state, memory_order_relaxed) == STATE_LEFT;
+}
+
+void library_filter_comes(const struct filter_call *filter)
+{
+	if (!has_sockets())
+		return;
+	lock_enter(); /* as in library_configure() */
+	alone(leave_if_forbidden, filter);
+	lock_leave();
 }
 
 void library_preopen(uid_t uid)
@@ -241,7 +313,7 @@ void library_forked_child(void)
 	log_forked();
 	/* Not `state`: another thread may have been starting the library. */
 	/* A process that has only inherited sockets hands them down, too. */
-	if (!atomic_load(&begun))
+	if (!atomic_load(&begun) || library_has_left())
 		return;
 	libc_internal = 0; /* as the parent had it at this instant */
 	libc_internal_begin();
@@ -260,7 +332,9 @@ void library_forked_child(void)
 /* exit() and dlclose: steering ends here, so that no packet is sent to queues that nobody reads. */
 __attribute__((destructor)) static void library_stop(void)
 {
-	if (atomic_load_explicit(&state, memory_order_acquire) == STATE_NEW)
+	int is = atomic_load_explicit(&state, memory_order_acquire);
+
+	if (is == STATE_NEW || is == STATE_LEFT)
 		return;
 	libc_internal_begin();
 	parts_stop();

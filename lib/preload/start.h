@@ -26,6 +26,18 @@ void library_configure(void);
  */
 bool library_has_begun(void);
 
+/* The system call by which a program gives itself a seccomp filter: prctl(2), seccomp(2). */
+struct filter_call {
+	long nr, a, b, c;
+};
+
+/*
+ * Before that call: where the filter forbids what the library does, it leaves the process, which
+ * goes on. Its sockets are the kernel's, its rings and its threads are gone. From any thread of the
+ * program. Keeps errno.
+ */
+void library_filter_comes(const struct filter_call *filter);
+
 /*
  * In the child of a fork(), before the application's own code runs there. The fd table is empty
  * already; forgets rings, threads and locks of the parent without touching what both share. A later
@@ -34,10 +46,21 @@ bool library_has_begun(void);
 void library_forked_child(void);
 
 /*
- * Why a seccomp filter would end this process by a call of the library's; NULL: it would not. Makes
- * a child to find out, where there is a filter. One thread at a time.
+ * It has left: no more of it is there than these functions, which make the calls that libc's own
+ * make. So it is in children of fork(), too, which have the filter.
  */
-const char *sandbox_forbids(void);
+bool library_has_left(void);
+
+/*
+ * Why the library cannot be in this process with the seccomp filters that there are, or with
+ * another one; NULL: it can. A filter that is there may refuse its calls, but not end the process;
+ * one that comes (filter, else NULL) may do neither, as the library is in the middle of its work.
+ * Makes a child to find out, where there is a filter. One thread at a time.
+ */
+const char *sandbox_forbids(const struct filter_call *filter);
+
+/* The program makes such a call next (it may be for something else). Keeps errno. */
+void sandbox_filter_comes(long nr, long a, long b, long c);
 
 /*
  * The process is about to give its privileges away and to become uid (-1: not known): what its

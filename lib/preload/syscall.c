@@ -27,6 +27,7 @@
 #include "preload/clone.h"
 #include "preload/privileges.h"
 #include "preload/memory.h"
+#include "preload/start.h"
 #include "preload/uring.h"
 #include "preload/poll_calls.h"
 #include "socket/tcp/sock.h"
@@ -335,6 +336,9 @@ static long user_call(const struct args *x, bool *known)
 		return pass(x);
 	case SYS_capset:
 		return capset((void *)x->a, (const void *)x->b);
+	case SYS_seccomp:
+		sandbox_filter_comes(x->nr, x->a, x->b, x->c);
+		return pass(x);
 	case SYS_prctl:
 		return prctl((int)x->a, x->b, x->c, x->d, x->e);
 	case SYS_unshare:
@@ -363,7 +367,8 @@ PRELOAD long syscall(long nr, ...)
 	va_end(ap);
 	if (nr == SYS_exit_group)
 		handover_at_end();
-	if (nr == SYS_futex) /* by far the most frequent number of those that are none of ours */
+	/* by far the most frequent number of those that are none of ours */
+	if (nr == SYS_futex || library_has_left())
 		return pass(&x);
 	for (unsigned i = 0; i < sizeof(families) / sizeof(*families); i++) {
 		bool known = true;

@@ -21,14 +21,10 @@ static _Atomic bool main_over;
 static sigset_t main_mask; /* written before it */
 static bool ending; /* worker only */
 
-/*
- * The main thread is a zombie (its destructors may take long), and besides it there is only the one
- * that asks.
- */
-static bool alone(void)
+/* The state of the main thread, and how many threads there are. False: it cannot be told. */
+static bool look(char *state, int *threads)
 {
-	char text[1024], *at, state = 0;
-	int threads = 0;
+	char text[1024], *at;
 
 	text_file_read("/proc/self/stat", text, sizeof(text));
 	/*
@@ -36,10 +32,28 @@ static bool alone(void)
 	 * of threads field 20.
 	 */
 	at = strrchr(text, ')');
-	return at &&
-	       sscanf(at, ") %c%*s%*s%*s%*s%*s%*s%*s%*s%*s%*s%*s%*s%*s%*s%*s%*s%d", &state,
-		      &threads) == 2 &&
-	       state == 'Z' && threads == 2;
+	return at && sscanf(at, ") %c%*s%*s%*s%*s%*s%*s%*s%*s%*s%*s%*s%*s%*s%*s%*s%*s%d", state,
+			    threads) == 2;
+}
+
+/*
+ * The main thread is a zombie (its destructors may take long), and besides it there is only the one
+ * that asks.
+ */
+static bool alone(void)
+{
+	char state;
+	int threads;
+
+	return look(&state, &threads) && state == 'Z' && threads == 2;
+}
+
+bool last_thread_is_only_one(void)
+{
+	char state;
+	int threads;
+
+	return look(&state, &threads) && threads == 2;
 }
 
 /* exit() joins the worker, so it is not the worker's to call. */

@@ -429,6 +429,13 @@ void stacks_stop(void);
  */
 void stacks_follow(void);
 /*
+ * The library leaves the process: the kernel has all that the stacks had, and their rings are gone
+ * after stacks_retired_end(). The worker only.
+ */
+void stacks_leave(void);
+/* Closes the rings of stacks that are gone. No thread is inside kick(). The worker only. */
+void stacks_retired_end(void);
+/*
  * The process becomes this user: rings with what that one may not see are given up. The worker
  * only.
  */

@@ -94,6 +94,13 @@ static bool retired_tick(void)
 	return more;
 }
 
+void stacks_retired_end(void)
+{
+	for (unsigned i = 0; i < STACKS_MAX; i++)
+		retired[i].ticks = 1;
+	(void)retired_tick();
+}
+
 /* Closing has no side effects on the parent: what is left is our copies. */
 static void retired_forked(void)
 {
@@ -270,6 +277,18 @@ static void stack_cut_off(struct stack *st)
 	stack_tcp_ops->cut_off(st);
 	stack_udp_ops->cut_off(st);
 	stack_vanished(st);
+}
+
+void stacks_leave(void)
+{
+	unsigned n = atomic_load_explicit(&num_stacks, memory_order_acquire);
+
+	for (unsigned i = 0; i < n; i++) {
+		struct stack *st = atomic_load_explicit(&stacks[i], memory_order_relaxed);
+
+		if (atomic_load_explicit(&st->open, memory_order_acquire))
+			stack_cut_off(st);
+	}
 }
 
 void stacks_user_to_be(uid_t uid)

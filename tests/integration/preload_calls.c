@@ -2,11 +2,14 @@
 /*
  * Calls every function that libvma.so intercepts, on pipes, files and sockets, and prints each
  * result with its errno. test_preload.py compares what it prints with and without the library. No
- * fd number is printed: the library has fds of its own. preload_calls file-to-use
+ * fd number is printed: the library has fds of its own. preload_calls file-to-use; with SANDBOX in
+ * the environment the program makes itself a seccomp filter first.
  */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
@@ -14,6 +17,7 @@
 #include <signal.h>
 #include <spawn.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -1075,11 +1079,34 @@ static void tcp(void)
 	close(l);
 }
 
+/* A program that has had sockets gives itself a filter that ends who calls bpf(2). */
+static void sandbox(void)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_bpf, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog prog = {sizeof(code) / sizeof(code[0]), code};
+	struct sockaddr_in lo = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	int fd = socket(AF_INET, SOCK_DGRAM, 0);
+
+	if (fd < 0 || bind(fd, (struct sockaddr *)&lo, sizeof(lo)) ||
+	    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
+	    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog) || close(fd))
+		perror("sandbox");
+	kind = "sandbox";
+	TRY(prctl(PR_GET_SECCOMP));
+}
+
 int main(int argc, char **argv)
 {
 	int fds[2];
 
 	signal(SIGPIPE, SIG_IGN);
+	if (getenv("SANDBOX"))
+		sandbox();
 	if (argc != 2) {
 		fprintf(stderr, "usage: preload_calls file-to-use\n");
 		return 2;

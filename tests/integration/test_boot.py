@@ -17,7 +17,7 @@ import pytest
 from netns import ROOT, flow_table, ip, wait_for
 from test_system import SSH
 
-SERVICES = "cron nginx ssh redis-server memcached haproxy systemd-networkd"
+SERVICES = "cron nginx ssh redis-server memcached haproxy systemd-networkd chrony"
 # What a service may do that systemd keeps small; the default answer to any other call is the end of the process.
 HARD = """
 DynamicUser=yes ProtectSystem=strict PrivateTmp=yes NoNewPrivileges=yes SystemCallFilter=@system-service RestrictNamespaces=yes
@@ -26,6 +26,9 @@ MemoryDenyWriteExecute=yes LockPersonality=yes ProtectKernelTunables=yes Private
 TALK = "import socket; a = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); a.bind(('127.0.0.1', 0)); a.sendto(b'x', a.getsockname()); " \
     "print(a.recv(9)); l = socket.create_server(('', 0)); s = socket.create_connection(('127.0.0.1', l.getsockname()[1])); " \
     "l.accept()[0].send(b'y'); print(s.recv(9))"
+
+ASK_TIME = "import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.settimeout(20); s.connect(('{own}', 123)); " \
+    "s.send(bytes([0x23]) + bytes(47)); print(len(s.recv(99)))"
 
 
 def talking(*properties):
@@ -66,6 +69,8 @@ QUESTIONS = {
     "for i in {1..400}; do [ -e /root/timer ] && break; sleep 0.05; done; cat /root/timer",
     "a unit that is killed": "systemd-run -q --unit gone -p Restart=no sleep 1000; systemctl kill -s KILL gone; "
     "for i in {1..400}; do systemctl is-active -q gone || break; sleep 0.05; done; systemctl show -P Result gone",
+    # It gives itself a seccomp filter.
+    "chrony": f'{{peer}} /usr/bin/python3 -c "{ASK_TIME}"; chronyc -n serverstats | grep -c NTP; systemctl show -P ActiveState chrony',
     "networkd": "networkctl --no-legend --no-pager list lo",
     "logged": "logger -t here 'a line'; journalctl -q --sync; journalctl -q -t here -o cat",
     "units": "systemctl list-units --plain --no-legend --no-pager --type=service,socket,timer,target | awk '{print $1, $2, $3, $4}' | "
@@ -118,6 +123,11 @@ class System:
             (files / directory).mkdir(parents=True)
         (files / "var/www/html/index.txt").write_text("".join(f"{n}\n" for n in range(200000)))
         (files / "etc/haproxy/haproxy.cfg").write_text(HAPROXY)
+        for directory in ("default", "chrony"):
+            (files / "etc" / directory).mkdir()
+        (files / "etc/chrony/chrony.conf").write_text("local stratum 3\nallow all\n")
+        # Debian's, but that it leaves the clock alone.
+        (files / "etc/default/chrony").write_text('DAEMON_OPTS="-F 1 -x"\n')
         (files / "etc/cron.d/once").write_text("@reboot root echo \"as $(id -un)\" >/root/cron.new; mv /root/cron.new /root/cron\n")
         for name, text in UPPER.items():
             (files / "etc/systemd/system" / name).write_text(text)

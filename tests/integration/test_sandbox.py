@@ -5,6 +5,8 @@ import pathlib
 import re
 import shutil
 import signal
+import socket
+import subprocess
 
 import pytest
 
@@ -169,3 +171,119 @@ c.close()
     print(f"added: {sorted(added)}")
     assert "bpf" in added
     assert added <= {*TABLE, "exit", "restart_syscall"}, sorted(added - {*TABLE})  # the last one of the child that tries them
+
+
+# Serves datagrams, connections and one that waits for accept(); then it gives itself a filter, and goes on.
+ITS_OWN = SECCOMP + """
+import os, select, socket, sys, threading, time
+address, way = sys.argv[1], sys.argv[2]
+u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+u.bind((address, 7001))
+l = socket.create_server((address, 7002))
+e = select.epoll()
+for s in (u, l):
+    e.register(s, select.EPOLLIN)
+print("ready", flush=True)
+assert e.poll() == [(l.fileno(), select.EPOLLIN)]
+c, _ = l.accept()
+e.register(c, select.EPOLLIN | select.EPOLLOUT)
+c.sendall(b"a" * 100_000)
+assert c.recv(1) == b"1"
+print("filter", sys.stdin.readline(), flush=True)
+go_on = threading.Event()
+if way == "threads":
+    threading.Thread(target=go_on.wait).start()
+seccomp(321, 0x80000000 if way != "refused" else 0x50001, flags=1 if way == "threads" else 0)
+print("tasks", len(os.listdir("/proc/self/task")), flush=True)
+go_on.set()
+assert e.poll(0)
+assert c.recv(3) == b"234"
+c.sendall(b"b" * 100_000)
+n, _ = l.accept()
+n.sendall(n.recv(9))
+datagram, peer = u.recvfrom(9)
+u.sendto(datagram, peer)
+new, _ = l.accept()
+new.sendall(new.recv(9))
+print("done", sys.stdin.readline(), flush=True)
+"""
+
+
+@pytest.mark.parametrize("way", ["killed", "refused", "threads"])
+def test_the_library_leaves_before_a_filter_of_the_programs_own(net, way):
+    """What comes before, meanwhile and afterwards is there, in its order, and the interface is as if the library had never been there."""
+    net.neighbours()
+    server = net.a.python(ITS_OWN, preload=True, args=(net.a.ip4, way), stdin=subprocess.PIPE)
+
+    def says():
+        server.popen.stdin.write(b"\n")
+        server.popen.stdin.flush()
+
+    server.wait_text("^ready")
+    with net.b.entered():
+        peers = [socket.socket(socket.AF_INET, socket.SOCK_STREAM) for _ in range(3)]
+        asker = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    first, waits, late = peers
+    first.connect((net.a.ip4, 7002))
+    first.sendall(b"1")
+    wait_for(lambda: flow_table(server.pid), what="a rule")
+    first.sendall(b"234")
+    waits.connect((net.a.ip4, 7002))
+    waits.sendall(b"waits")
+    asker.sendto(b"datagram", (net.a.ip4, 7001))
+    says()
+    server.wait_text("^tasks")
+    # The program's own: the library's is gone.
+    assert re.search(r"^tasks (\d)", server.text, re.M)[1] == ("2" if way == "threads" else "1"), server.text
+    assert "nothing is offloaded in this process any more: its seccomp filter " + \
+        ("refuses bpf(2)" if way == "refused" else "ends who calls bpf(2)") in server.text, server.text
+    assert not flow_table(server.pid) and "xdp" not in net.a.run(["ip", "link", "show", net.a.dev]).text
+    received = b""
+    while len(received) < 200_000:
+        received += first.recv(65536)
+    assert received == b"a" * 100_000 + b"b" * 100_000
+    assert waits.recv(9) == b"waits"
+    assert asker.recv(9) == b"datagram"
+    late.connect((net.a.ip4, 7002))
+    late.sendall(b"late")
+    assert late.recv(9) == b"late"
+    says()
+    assert server.wait() == 0, server.text
+    for s in (*peers, asker):
+        s.close()
+    print(server.text)
+
+
+def between_results(text):
+    """What preload_calls prints, and the system calls before each line of it. Of its main thread."""
+    made, results = set(), []
+    for line in text.splitlines():
+        if m := re.match(r'write\(1, "(.*)\\n"', line):
+            results.append((m[1], made))
+            made = set()
+        elif m := re.match(r"(\w+)\(", line):
+            made.add(m[1])
+    return results
+
+
+@pytest.mark.skipif(not shutil.which("strace"), reason="not installed: strace")
+def test_who_has_a_filter_makes_libcs_calls_alone(net):
+    """Of every function that the library stands in for: a filter that allows libc's calls allows what is made."""
+    data = net.tmp / "data"
+    data.write_bytes(bytes(i * 31 % 251 for i in range(20000)))
+    both = []
+    for ours in (False, True):
+        out = net.tmp / f"calls-{ours}"
+        library = ["-E", f"LD_PRELOAD={net.library.path}"] if ours else []
+        program = net.a.run(["strace", "-o", out, "-s", "200", *library, net.library.helpers / "preload_calls", data], env={"SANDBOX": "1"}, timeout=100)
+        results = between_results(out.read_text())
+        start = next(i for i, (said, _) in enumerate(results) if said.startswith("sandbox"))
+        both.append(results[start + 1:])
+    assert "nothing is offloaded in this process any more" in program.text
+    plain, ours = both
+    assert [said for said, _ in plain] == [said for said, _ in ours]
+    # Who sets a handler has the one, and whether there is something to wait for (futex) is a matter of threads.
+    added = [f"{said}: {sorted(b - a)}" for (said, a), (_, b) in zip(plain, ours) if b - a - {"rt_sigaction", "futex"}]
+    print(f"{len(plain)} results")
+    assert not added, f"{len(added)}:\n" + "\n".join(added)
+    assert len(plain) > 1000

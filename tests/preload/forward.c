@@ -258,6 +258,16 @@ int net_fd(void)
 	return -1;
 }
 
+bool library_has_left(void)
+{
+	return false;
+}
+
+void library_filter_comes(const struct filter_call *filter)
+{
+	(void)filter;
+}
+
 void library_preopen(uid_t uid)
 {
 	(void)uid;
