@@ -132,7 +132,7 @@ static void count_or_release(struct tcp_sock *s, void *arg)
 	lock_drop(&st->lock);
 }
 
-static void poll_one(struct stack *st, void *arg)
+void handover_poll(struct stack *st, void *arg)
 {
 	(void)arg;
 	if (!st->tcp)
@@ -147,11 +147,11 @@ static void leave_last(void)
 {
 	uint64_t end = tcp_sock_now_us() + LAST_US;
 
-	stacks_each(poll_one, NULL);
+	stacks_each(handover_poll, NULL);
 	while (listener_last_look() && tcp_sock_now_us() < end) {
 		atomic_fetch_add(&steps, 1);
 		clock_sleep_ns(1000000);
-		stacks_each(poll_one, NULL);
+		stacks_each(handover_poll, NULL);
 	}
 }
 
@@ -164,7 +164,7 @@ static void finish(void)
 	tcp_sock_each(close_one, NULL);
 	for (;;) {
 		left = (struct unfinished){0};
-		stacks_each(poll_one, NULL);
+		stacks_each(handover_poll, NULL);
 		tcp_sock_each(count_or_release, &left);
 		atomic_fetch_add(&steps, 1);
 		now = tcp_sock_now_us();

@@ -334,6 +334,22 @@ static struct claims *claims_get(void)
 	return c;
 }
 
+void tcp_sock_claims_end(void)
+{
+	struct claims *c = atomic_load_explicit(&mine, memory_order_acquire);
+	struct tcp_sock *s;
+
+	for (uint32_t id = 0; c && id < CLAIM_WORDS && (s = tcp_sock_numbered(id)); id++)
+		answer(&c->words[id], atomic_load(&c->words[id]),
+		       tcp_sock_mode(s) == TCP_SOCK_CONN ? CLAIM_GONE : CLAIM_IN_KERNEL);
+	if (wake_fd < 0)
+		return;
+	/* Who asks later is refused. */
+	worker_fd_del(wake_fd, NULL);
+	own_fd_close(wake_fd);
+	wake_fd = -1;
+}
+
 /* --- fork() */
 
 /* Nobody could claim it. */

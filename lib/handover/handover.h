@@ -46,9 +46,10 @@ void handover_before_rights_go(void);
 /* --- leave.c */
 
 /*
- * The kernel gets all that the library has, for good: no descriptor is in the table afterwards but
- * those of connections that cannot go there, which are over (ECONNABORTED). On the internal thread,
- * where there is one; no new socket is offloaded any more.
+ * The kernel gets all that the library has, for good, and the rings go. No socket is in the table
+ * afterwards but those of which something is still to be told: connections that could not go there
+ * (ECONNABORTED), and connections that wait for accept() and could not enter the kernel's queue;
+ * and those that a call holds. On the internal thread, where there is one.
  */
 void handover_leave(void);
 

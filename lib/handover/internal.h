@@ -50,9 +50,13 @@ bool tcp_sock_to_kernel_allowed(void);
 void tcp_sock_share(struct vfd *v, struct vma_stats_why why);
 void tcp_sock_give(struct vfd *v, struct vma_stats_why why);
 void tcp_sock_leaving(struct vfd *v);
+/* to_kernel.c: from now on a connection in SYN_SENT goes there, too. */
+void tcp_sock_syns_to_kernel(void);
 /* exit.c: the internal thread runs. 0 or negative errno. */
 int exit_start(void);
 void exit_off(void);
+/* stacks_each(): st's packets, and what leaves in answer. */
+void handover_poll(struct stack *st, void *arg);
 /* fork.c */
 /* A new connection's object: children know nothing of it. */
 void tcp_sock_claim_new(struct tcp_sock *s);
@@ -71,6 +75,11 @@ void tcp_sock_forking(struct vfd *v);
 /* Answers the claims there are; also once a second, for children that cannot wake this process. */
 void tcp_sock_claims_look(void);
 void tcp_sock_claims_forked(void);
+/*
+ * All that could go to the kernel is there, and this process answers no more: whoever claims
+ * something goes on with the kernel's socket. The internal thread's.
+ */
+void tcp_sock_claims_end(void);
 /* This process's; NULL: none. */
 struct claims *tcp_sock_claims(void);
 /* inherited.c */

@@ -350,7 +350,22 @@ static int begin_there(int fd, const struct sockaddr_storage *to, socklen_t len)
 	return err;
 }
 
-/* The SYN of s has not left: the kernel makes the connection, from the same port. st is locked. */
+/* The library leaves: the kernel connects anew where nobody has answered a SYN. */
+static _Atomic bool syns_move;
+
+void tcp_sock_syns_to_kernel(void)
+{
+	atomic_store(&syns_move, true);
+}
+
+static bool is_unanswered(const struct tcp_conn *c)
+{
+	return tcp_syn_is_held(c) ||
+	       (atomic_load(&syns_move) && tcp_conn_state(c) == TCPS_SYN_SENT);
+}
+
+/* The SYN of s counts for nothing: the kernel makes the connection, from the same port. st is
+ * locked. */
 static void move_held(struct tcp_sock *s, struct stack *st, int fd, uint64_t now)
 {
 	struct sockaddr_storage to;
@@ -495,7 +510,7 @@ static int move_as_is(struct tcp_sock *s, struct stack *st, int fd, uint64_t now
 
 	if (tcp_conn_state(s->c) == TCPS_CLOSED)
 		return move_ended(s, st, fd, now);
-	if (tcp_syn_is_held(s->c)) {
+	if (is_unanswered(s->c)) {
 		move_held(s, st, fd, now);
 		return 0;
 	}

@@ -620,3 +620,16 @@ int iomux_epoll_created(int epfd)
 		epset_free(s);
 	return r;
 }
+
+bool iomux_epoll_leave(int epfd)
+{
+	struct epset *s = epset_of(epfd);
+	bool empty;
+
+	if (!s)
+		return false;
+	epset_lock(s);
+	empty = !s->items;
+	epset_unlock(s);
+	return empty && vfd_disown(&s->vfd);
+}

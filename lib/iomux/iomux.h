@@ -12,6 +12,7 @@
 #define IOMUX_IOMUX_H
 
 #include <poll.h>
+#include <stdbool.h>
 #include <signal.h>
 #include <stdint.h>
 #include <sys/epoll.h>
@@ -32,6 +33,11 @@ int iomux_select(int nfds, fd_set *rd, fd_set *wr, fd_set *ex, const struct time
  * the fd stays plain).
  */
 int iomux_epoll_created(int epfd);
+/*
+ * The library leaves: a set in which nothing is left that only we can tell of is the kernel's.
+ * True: it was there, and is not any more.
+ */
+bool iomux_epoll_leave(int epfd);
 int iomux_epoll_ctl(int epfd, int op, int fd, struct epoll_event *ev);
 int iomux_epoll_wait(int epfd, struct epoll_event *evs, int max, const struct timespec *timeout,
 		     const sigset_t *sigmask);

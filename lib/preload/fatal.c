@@ -174,3 +174,18 @@ void fatal_start(void)
 			instead_of_default(sig);
 	}
 }
+
+void fatal_stop(void)
+{
+	struct sigaction now;
+
+	atomic_store(&started, false);
+	for (int sig = 1; sig < _NSIG; sig++) {
+		if (!ends_process(sig) || libc.sigaction(sig, NULL, &now) ||
+		    !fatal_is(now.sa_handler))
+			continue;
+		now.sa_handler = SIG_DFL;
+		now.sa_flags &= ~(SA_SIGINFO | SA_ONSTACK);
+		libc.sigaction(sig, &now, NULL);
+	}
+}

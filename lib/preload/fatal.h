@@ -11,6 +11,8 @@
 
 /* From here on it is so, for what stands at SIG_DFL now or later. */
 void fatal_start(void);
+/* From here on SIG_DFL is the kernel's own. */
+void fatal_stop(void);
 /* It is what the kernel has where the application has said SIG_DFL. */
 bool fatal_is(sighandler_t h);
 /* What the kernel gets for *act, whose handler is SIG_DFL. */

@@ -40,9 +40,13 @@ static void share(int last, bool all, struct vma_stats_why why)
 	}
 }
 
+/* This thread has locked all that the child is to find unlocked: not where the library has left. */
+static __thread bool prepared __attribute__((tls_model("initial-exec")));
+
 static void fork_prepare(void)
 {
-	if (library_has_left())
+	prepared = !library_has_left();
+	if (!prepared)
 		return;
 	share(claimable ? FD_STDIO_MAX : INT_MAX, true, STATS_WHY(FORK));
 	worker_pause();
@@ -55,7 +59,7 @@ static void fork_prepare(void)
 
 static void fork_parent(void)
 {
-	if (library_has_left())
+	if (!prepared)
 		return;
 	own_fd_limit_unlock();
 	own_fd_unbar();
@@ -67,11 +71,12 @@ static void fork_parent(void)
 static void forked_child(void)
 {
 	process_mark_forked();
-	own_fd_forked();
-	if (library_has_left()) {
+	if (!prepared) {
+		own_fd_forked_unprepared();
 		library_forked_child();
 		return;
 	}
+	own_fd_forked();
 	worker_fork_child();
 	stacks_fork_parent(); /* this thread took the lock */
 	vfd_fork_child();

@@ -16,6 +16,7 @@
 #include "preload/fatal.h"
 #include "preload/parts.h"
 #include "preload/poll_calls.h"
+#include "iomux/iomux.h"
 #include "kmod/kmod.h"
 #include "runtime/runtime.h"
 #include "config/config.h"
@@ -28,7 +29,13 @@
 /* Descriptors below it are looked at. */
 #define INHERITED_MAX 64
 
-enum state { STATE_NEW, STATE_RUNNING, STATE_OFF, STATE_LEFT };
+enum state {
+	STATE_NEW,
+	STATE_RUNNING,
+	STATE_OFF,
+	STATE_LEAVING, /* no new socket is ours, and what is goes */
+	STATE_LEFT,
+};
 
 static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic int state;
@@ -232,28 +239,51 @@ static void close_rings(void *arg)
 	stacks_retired_end();
 }
 
+/* What is the internal thread's to do. Where it cannot be asked it is ended, and nobody's. */
+static void in_its_place(void (*fn)(void *arg))
+{
+	if (!worker_run(fn, NULL))
+		return;
+	worker_stop();
+	fn(NULL);
+}
+
+/* The sets have nothing of ours any more, as a rule; of those in one another the inner ones first.
+ */
+static void leave_sets(void)
+{
+	bool more = true;
+
+	while (more) {
+		more = false;
+		for (int fd = 0; fd < vfd_limit(); fd++)
+			more = iomux_epoll_leave(fd) || more;
+	}
+}
+
 /* start_lock held. */
 static void leave(void)
 {
-	/* First: no new socket is ours. */
-	bool runs = atomic_exchange(&state, STATE_LEFT) == STATE_RUNNING;
+	bool runs = atomic_exchange(&state, STATE_LEAVING) == STATE_RUNNING;
 
-	if (!runs || worker_run(give_all, NULL)) {
-		handover_leave();
-		return;
-	}
-	if (!last_thread_is_only_one())
+	in_its_place(give_all);
+	leave_sets();
+	if (runs && !last_thread_is_only_one())
 		clock_sleep_ns(KICK_NS);
-	(void)worker_run(close_rings, NULL);
-	parts_stop();
+	in_its_place(close_rings);
+	if (runs)
+		parts_stop();
+	fatal_stop();
+	atomic_store(&state, STATE_LEFT);
 }
 
 /* Of the parent's, perhaps, which the child has not used yet. */
 static bool has_sockets(void)
 {
-	bool any = atomic_load_explicit(&state, memory_order_acquire) == STATE_RUNNING;
+	int is = atomic_load_explicit(&state, memory_order_acquire);
+	bool any = is == STATE_RUNNING;
 
-	for (int fd = 0; !any && !table_empty() && fd < vfd_limit(); fd++) {
+	for (int fd = 0; is == STATE_NEW && !any && !table_empty() && fd < vfd_limit(); fd++) {
 		const struct vfd *v = vfd_get(fd);
 
 		any = v && (v->kind == VFD_TCP || v->kind == VFD_UDP);

@@ -368,7 +368,7 @@ PRELOAD long syscall(long nr, ...)
 	if (nr == SYS_exit_group)
 		handover_at_end();
 	/* by far the most frequent number of those that are none of ours */
-	if (nr == SYS_futex || library_has_left())
+	if (nr == SYS_futex || (library_has_left() && table_empty()))
 		return pass(&x);
 	for (unsigned i = 0; i < sizeof(families) / sizeof(*families); i++) {
 		bool known = true;

@@ -75,15 +75,27 @@ void own_fd_limit_unlock(void)
 	lock_leave();
 }
 
-void own_fd_forked(void)
+/* What threads had begun that the child does not have. */
+static void forget_threads(void)
 {
-	limit_kept = 0; /* by threads that the child does not have */
+	limit_kept = 0;
 	atomic_store(&own_fd_over, atomic_load(&own_fd_begun));
 	atomic_store(&barred, 0);
 	atomic_store(&held_up, 0);
 	here.begun = 0;
 	here.barring = false;
+}
+
+void own_fd_forked(void)
+{
+	forget_threads();
 	own_fd_limit_unlock();
+}
+
+void own_fd_forked_unprepared(void)
+{
+	forget_threads();
+	pthread_mutex_init(&own_lock, NULL);
 }
 
 static void wait_for_the_bar(void)

@@ -161,6 +161,8 @@ void own_fd_limit_lock(void);
 void own_fd_limit_unlock(void);
 /* own_fd_limit_unlock() of the child. */
 void own_fd_forked(void);
+/* In the child of a thread that had not locked it, as others may have. */
+void own_fd_forked_unprepared(void);
 /*
  * From keep to unkeep nobody raises it: a process that is being made here gets it as it is. For
  * what takes long; OWN_FD() works meanwhile, with lower numbers.

@@ -408,6 +408,24 @@ int worker_start(void (*begin)(void), unsigned step_ms)
 	return err;
 }
 
+/* The thread is gone. */
+static void forget(void)
+{
+	for (unsigned i = 0; i < w.num_slots; i++) {
+		if (w.slots[i].fd >= 0 && w.slots[i].timer_fn)
+			own_fd_close(w.slots[i].fd);
+	}
+	free(w.slots);
+	w.slots = NULL;
+	w.num_slots = 0;
+	if (w.epfd >= 0)
+		own_fd_close(w.epfd);
+	if (w.wakefd >= 0)
+		own_fd_close(w.wakefd);
+	w.epfd = w.wakefd = w.busy_fd = -1;
+	w.running = w.stop = w.left = false;
+}
+
 void worker_stop(void)
 {
 	struct timespec until;
@@ -433,7 +451,11 @@ void worker_stop(void)
 		pthread_detach(w.thread);
 		return;
 	}
-	worker_forked();
+	/* Other threads may be adding what they do not know to be in vain. */
+	pthread_mutex_lock(&w.lock);
+	forget();
+	pthread_cond_broadcast(&w.idle);
+	pthread_mutex_unlock(&w.lock);
 }
 
 void worker_pause(void)
@@ -479,19 +501,7 @@ void worker_forked(void)
 	/* After a fork the lock is the parent's, and its waiters do not exist here. */
 	pthread_mutex_init(&w.lock, NULL);
 	pthread_cond_init(&w.idle, NULL);
-	for (unsigned i = 0; i < w.num_slots; i++) {
-		if (w.slots[i].fd >= 0 && w.slots[i].timer_fn)
-			own_fd_close(w.slots[i].fd);
-	}
-	free(w.slots);
-	w.slots = NULL;
-	w.num_slots = 0;
-	if (w.epfd >= 0)
-		own_fd_close(w.epfd);
-	if (w.wakefd >= 0)
-		own_fd_close(w.wakefd);
-	w.epfd = w.wakefd = w.busy_fd = -1;
-	w.running = w.stop = w.left = false;
+	forget();
 	w.forks = 0;
 }
 

@@ -47,6 +47,8 @@ int stack_opener_ask(void);
 void stack_opener_forked(void);
 /* The ring of an open stack is gone, or will never be: its users are told. The worker only. */
 void stack_vanished(struct stack *st);
+/* open.c: none is opened from now on. No lock held. */
+void stacks_no_more(void);
 /* An interface that has refused is asked again by the next who wants it. */
 void stacks_forgive(int ifindex);
 /* An interface whose ring is of no use is not asked for another one for a while. */

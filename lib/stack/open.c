@@ -158,11 +158,22 @@ void stacks_each(void (*fn)(struct stack *st, void *arg), void *arg)
 	}
 }
 
+static _Atomic bool no_more;
+
+void stacks_no_more(void)
+{
+	/* None is being opened afterwards. */
+	atomic_store(&no_more, true);
+	pthread_mutex_lock(&stacks_opening);
+	pthread_mutex_unlock(&stacks_opening);
+}
+
 bool stack_wanted(int ifindex)
 {
 	struct net_link link;
 
-	if (params.ring_type == RING_TYPE_NONE || net_link_get(ifindex, &link) || !link.up)
+	if (params.ring_type == RING_TYPE_NONE || atomic_load(&no_more) ||
+	    net_link_get(ifindex, &link) || !link.up)
 		return false;
 	if (link.kind == NET_LINK_LOOPBACK)
 		return params.offload_loopback;
@@ -480,7 +491,7 @@ struct stack *stack_get(int ifindex, uint64_t key)
 		return st;
 	pthread_mutex_lock(&stacks_opening);
 	libc_internal_begin();
-	st = stack_open(ifindex, key);
+	st = atomic_load(&no_more) ? NULL : stack_open(ifindex, key);
 	if (st)
 		stack_users(st, 1);
 	libc_internal_end();
@@ -524,6 +535,7 @@ void stacks_table_forked(void)
 {
 	unsigned n = atomic_load_explicit(&num_stacks, memory_order_relaxed);
 
+	atomic_store(&no_more, false);
 	pthread_mutex_init(&stacks_opening, NULL);
 	pthread_mutex_init(&stacks_mutex, NULL);
 	atomic_store(&stack_flows_lock.owner, 0);

@@ -96,8 +96,14 @@ static bool retired_tick(void)
 
 void stacks_retired_end(void)
 {
-	for (unsigned i = 0; i < STACKS_MAX; i++)
+	for (unsigned i = 0; i < STACKS_MAX; i++) {
+		struct ring *ring = retired[i].ring;
+
 		retired[i].ticks = 1;
+		/* The program still has frames of its memory. */
+		if (ring && atomic_load_explicit(&ring->held, memory_order_acquire))
+			ring->ops->leave(ring);
+	}
 	(void)retired_tick();
 }
 
@@ -281,7 +287,10 @@ static void stack_cut_off(struct stack *st)
 
 void stacks_leave(void)
 {
-	unsigned n = atomic_load_explicit(&num_stacks, memory_order_acquire);
+	unsigned n;
+
+	stacks_no_more();
+	n = atomic_load_explicit(&num_stacks, memory_order_acquire);
 
 	for (unsigned i = 0; i < n; i++) {
 		struct stack *st = atomic_load_explicit(&stacks[i], memory_order_relaxed);

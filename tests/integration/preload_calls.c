@@ -1105,8 +1105,10 @@ int main(int argc, char **argv)
 	int fds[2];
 
 	signal(SIGPIPE, SIG_IGN);
-	if (getenv("SANDBOX"))
+	if (getenv("SANDBOX")) {
+		setvbuf(stdout, NULL, _IOLBF, 0); /* strace sees each result by itself */
 		sandbox();
+	}
 	if (argc != 2) {
 		fprintf(stderr, "usage: preload_calls file-to-use\n");
 		return 2;

@@ -14,7 +14,7 @@ import subprocess
 
 import pytest
 
-from netns import ROOT, flow_table, ip, wait_for
+from netns import KERNEL, ROOT, flow_table, ip, wait_for
 from test_system import SSH
 
 SERVICES = "cron nginx ssh redis-server memcached haproxy systemd-networkd chrony"
@@ -222,7 +222,7 @@ def test_a_system_boots_serves_and_ends_as_without_the_library(net, interface):
         pids = ip("netns", "pids", net.a.name).split()
         have = [pid for pid in pids if "libvma.so" in pathlib.Path(f"/proc/{pid}/maps").read_text()]
         seen.extend([len(have), "xdp" in ip("-n", net.a.name, "link")])
-        if interface == "offloaded":
+        if interface == "offloaded" and KERNEL >= (6, 17):  # nginx has a ring, and others may share it
             small_service_is_offloaded(system, net)
 
     ours, said_too, status_too = whole(net.a, peer, [net.library.path], look)
