@@ -50,6 +50,7 @@ bool handover_running(void)
 
 void handover_stop(void)
 {
+	running = false;
 	exit_off();
 }
 

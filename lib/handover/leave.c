@@ -51,19 +51,38 @@ static void give(struct vfd *v)
 		vfd_give(v, STATS_WHY(RING_GONE));
 }
 
+static void leave_it(struct tcp_sock *s)
+{
+	int cancel = tcp_sock_lock(s);
+
+	s->unconn.no_offload = true;
+	tcp_sock_unlock(s, cancel);
+}
+
 /* A handshake that is under way may end meanwhile, and then the kernel takes its connection. */
 static void give_late(struct tcp_sock *s, void *arg)
 {
 	bool *more = arg;
+	int err;
 
-	if (tcp_sock_mode(s) == TCP_SOCK_CONN) {
-		if (tcp_sock_to_kernel_now(s, STATS_WHY(RING_GONE)) == -EOPNOTSUPP)
+	if (tcp_sock_mode(s) == TCP_SOCK_CONN && !s->unconn.no_offload) {
+		err = tcp_sock_to_kernel_now(s, STATS_WHY(RING_GONE));
+		if (err == -EOPNOTSUPP)
 			*more = true;
-	} else if (tcp_sock_mode(s) == TCP_SOCK_LISTEN && tcp_sock_clients(s)) {
-		/* Those that cannot enter the kernel's queue: accept() finds them all the same. */
-		listener_give_queued(s, NULL);
+		else if (err)
+			leave_it(s); /* it will not be taken the next time either */
+	} else if (tcp_sock_mode(s) == TCP_SOCK_LISTEN && s->v.nfds && tcp_sock_clients(s)) {
+		listener_give_late(s);
 		*more = *more || tcp_sock_clients(s);
 	}
+}
+
+/* Those that cannot enter the kernel's queue: accept() finds them all the same. */
+static void keep_clients(struct tcp_sock *s, void *arg)
+{
+	(void)arg;
+	if (tcp_sock_mode(s) == TCP_SOCK_LISTEN && s->v.nfds && tcp_sock_clients(s))
+		(void)listener_give_queued(s, NULL);
 }
 
 static void give_what_is_left(void)
@@ -72,8 +91,8 @@ static void give_what_is_left(void)
 	bool more = true;
 
 	while (more && tcp_sock_now_us() < end) {
-		more = false;
 		stacks_each(handover_poll, NULL);
+		more = listener_last_look();
 		tcp_sock_each(give_late, &more);
 		if (more)
 			clock_sleep_ns(LOOK_NS);
@@ -81,6 +100,7 @@ static void give_what_is_left(void)
 	/* Nobody has answered. */
 	tcp_sock_syns_to_kernel();
 	tcp_sock_each(give_late, &more);
+	tcp_sock_each(keep_clients, NULL);
 }
 
 /* Something of it is told by the object alone. */
@@ -92,6 +112,9 @@ static bool is_still_asked(struct tcp_sock *s)
 		   atomic_load_explicit(&s->pending_error, memory_order_relaxed);
 
 	s->unconn.no_offload = true;
+	/* Nobody watches the kernel's queue for it any more: accept() asks. */
+	if (tcp_sock_mode(s) == TCP_SOCK_LISTEN)
+		__atomic_store_n(&s->worker_fd, -1, __ATOMIC_RELAXED);
 	tcp_sock_unlock(s, cancel);
 	return yes;
 }

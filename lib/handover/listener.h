@@ -48,6 +48,8 @@ int listener_take_first(struct tcp_sock *s, struct implant *im, int *fds, unsign
 void listener_keep(struct tcp_sock *s, const int *fds, unsigned n);
 /* What waits at s enters the kernel's queue; what cannot stays with s. How many those are. */
 unsigned listener_give_queued(struct tcp_sock *s, struct implant *im);
+/* The same of a handshake that has ended since, as far as it can enter the kernel's queue. */
+void listener_give_late(struct tcp_sock *s);
 /* Another process may wait for it from now on, or does: listener_parts.c. */
 void listener_enlist(const struct claim_ref *r);
 

@@ -272,6 +272,15 @@ static struct implant *open_in_turn(const struct tcp_sock *s)
 	return im;
 }
 
+void listener_give_late(struct tcp_sock *s)
+{
+	struct implant *im = open_in_turn(s);
+
+	if (im)
+		(void)listener_give_queued(s, im);
+	implant_close(im);
+}
+
 /*
  * s, whose new connections are the kernel's by now, gives what waits in its queue; handshakes that
  * are under way may end meanwhile.

@@ -361,7 +361,7 @@ void tcp_sock_syns_to_kernel(void)
 static bool is_unanswered(const struct tcp_conn *c)
 {
 	return tcp_syn_is_held(c) ||
-	       (atomic_load(&syns_move) && tcp_conn_state(c) == TCPS_SYN_SENT);
+	       (atomic_load(&syns_move) && tcp_conn_state(c) == TCPS_SYN_SENT && !tcp_outq(c));
 }
 
 /* The SYN of s counts for nothing: the kernel makes the connection, from the same port. st is

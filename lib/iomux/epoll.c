@@ -192,6 +192,17 @@ static int item_add(struct epset *s, int epfd, int fd, struct vfd *v, const stru
 	return libc.epoll_ctl(epfd, EPOLL_CTL_ADD, fd, &shadow) ? -errno : 0;
 }
 
+static _Atomic bool leaving; /* iomux_epoll_leave() */
+
+/* mtx held. The socket has gone to the kernel, disarmed; now that is told what the user wants. */
+static int rearm_in_kernel(struct epset *s, int epfd, struct epitem *it, struct epoll_event *ev)
+{
+	if (libc.epoll_ctl(epfd, EPOLL_CTL_MOD, it->fd, ev))
+		return -errno;
+	epset_remove(s, it);
+	return 0;
+}
+
 /* mtx held. */
 static int item_ctl(struct epset *s, int epfd, int op, int fd, struct vfd *v,
 		    struct epoll_event *ev, bool *notify)
@@ -212,6 +223,8 @@ static int item_ctl(struct epset *s, int epfd, int op, int fd, struct vfd *v,
 			epset_remove(s, it);
 		return r;
 	}
+	if (!it->v && atomic_load_explicit(&leaving, memory_order_relaxed))
+		return rearm_in_kernel(s, epfd, it, ev);
 	shadow = shadow_event(it, ev->events);
 	/* The kernel does not know the item as the user asked. */
 	if ((it->events | ev->events) & EPOLLEXCLUSIVE)
@@ -260,6 +273,8 @@ int iomux_epoll_ctl(int epfd, int op, int fd, struct epoll_event *ev)
 		v->ops->waited(v);
 	if (notify)
 		epset_notify(s);
+	if (atomic_load_explicit(&leaving, memory_order_relaxed))
+		(void)iomux_epoll_leave(epfd);
 	if (r < 0) {
 		errno = -r;
 		return -1;
@@ -626,6 +641,7 @@ bool iomux_epoll_leave(int epfd)
 	struct epset *s = epset_of(epfd);
 	bool empty;
 
+	atomic_store_explicit(&leaving, true, memory_order_relaxed);
 	if (!s)
 		return false;
 	epset_lock(s);

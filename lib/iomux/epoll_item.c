@@ -415,7 +415,11 @@ void epset_orphan(struct epset *s, struct epitem *it)
 		epset_remove(s, before);
 	vfd_watch_del(it->v, &it->watch);
 	it->v = NULL;
-	s->num_sockets--;
+	if (it->nested)
+		s->num_nested--;
+	else
+		s->num_sockets--;
+	it->nested = false;
 	epitem_in_kernel(s, it, true);
 	epitem_served(s, it);
 }

@@ -11,6 +11,7 @@
 #include "iomux/iomux.h"
 #include "preload/memory.h"
 #include "preload/poll_calls.h"
+#include "preload/start.h"
 #include "preload/trace.h"
 
 /* The kernel refuses what it cannot read, and so much before it reads any. */
@@ -39,7 +40,8 @@ PACKETS_BODY int do_poll(struct pollfd *fds, nfds_t n, int msec)
 {
 	struct timespec ts;
 
-	if (likely(table_empty()) || !poll_readable(fds, n))
+	if (likely(table_empty()) || !poll_readable(fds, n) ||
+	    (library_has_left() && !poll_concerns(fds, n)))
 		return libc.poll(fds, n, msec);
 	return CANCELLABLE(iomux_poll(fds, n, msec_timeout(msec, &ts), NULL));
 }

@@ -239,13 +239,23 @@ static void close_rings(void *arg)
 	stacks_retired_end();
 }
 
-/* What is the internal thread's to do. Where it cannot be asked it is ended, and nobody's. */
-static void in_its_place(void (*fn)(void *arg))
+/* What is the internal thread's to do. False: it cannot be asked, and has been ended. */
+static bool in_its_place(void (*fn)(void *arg))
 {
 	if (!worker_run(fn, NULL))
-		return;
+		return true;
 	worker_stop();
 	fn(NULL);
+	return false;
+}
+
+static void wait_for_kicks(void)
+{
+	uint64_t now = clock_monotonic_ns(), end = now + KICK_NS;
+
+	/* A signal ends a sleep. */
+	for (; now < end; now = clock_monotonic_ns())
+		clock_sleep_ns((long)(end - now));
 }
 
 /* The sets have nothing of ours any more, as a rule; of those in one another the inner ones first.
@@ -264,13 +274,13 @@ static void leave_sets(void)
 /* start_lock held. */
 static void leave(void)
 {
-	bool runs = atomic_exchange(&state, STATE_LEAVING) == STATE_RUNNING;
+	bool runs = atomic_exchange(&state, STATE_LEAVING) == STATE_RUNNING,
+	     there = in_its_place(give_all);
 
-	in_its_place(give_all);
 	leave_sets();
-	if (runs && !last_thread_is_only_one())
-		clock_sleep_ns(KICK_NS);
-	in_its_place(close_rings);
+	if (runs && !(there && last_thread_is_only_one()))
+		wait_for_kicks();
+	(void)in_its_place(close_rings);
 	if (runs)
 		parts_stop();
 	fatal_stop();
@@ -278,12 +288,13 @@ static void leave(void)
 }
 
 /* Of the parent's, perhaps, which the child has not used yet. */
-static bool has_sockets(void)
+static bool has_sockets(int is)
 {
-	int is = atomic_load_explicit(&state, memory_order_acquire);
-	bool any = is == STATE_RUNNING;
+	bool any = is == STATE_RUNNING || is == STATE_LEAVING;
 
-	for (int fd = 0; is == STATE_NEW && !any && !table_empty() && fd < vfd_limit(); fd++) {
+	if (is == STATE_LEFT)
+		return false;
+	for (int fd = 0; !any && !table_empty() && fd < vfd_limit(); fd++) {
 		const struct vfd *v = vfd_get(fd);
 
 		any = v && (v->kind == VFD_TCP || v->kind == VFD_UDP);
@@ -294,7 +305,7 @@ static bool has_sockets(void)
 /* filter: of sandbox_forbids(). */
 static void leave_if_forbidden(const void *filter)
 {
-	const char *forbidden = has_sockets() ? sandbox_forbids(filter) : NULL;
+	const char *forbidden = has_sockets(atomic_load(&state)) ? sandbox_forbids(filter) : NULL;
 
 	if (!forbidden)
 		return;
@@ -309,11 +320,14 @@ bool library_has_left(void)
 
 void library_filter_comes(const struct filter_call *filter)
 {
-	if (!has_sockets())
+	int cancel;
+
+	/* Who finds another thread leaving waits until it has. */
+	if (!has_sockets(atomic_load(&state)))
 		return;
-	lock_enter(); /* as in library_configure() */
+	cancel = lock_quiet_begin();
 	alone(leave_if_forbidden, filter);
-	lock_leave();
+	lock_quiet_end(cancel);
 }
 
 void library_preopen(uid_t uid)
@@ -367,6 +381,9 @@ __attribute__((destructor)) static void library_stop(void)
 	if (is == STATE_NEW || is == STATE_LEFT)
 		return;
 	libc_internal_begin();
-	parts_stop();
+	if (is == STATE_LEAVING) /* another thread stops the parts */
+		handover_at_end();
+	else
+		parts_stop();
 	libc_internal_end();
 }

@@ -430,6 +430,7 @@ void worker_stop(void)
 {
 	struct timespec until;
 	uint64_t one = 1;
+	int cancel;
 
 	pthread_mutex_lock(&w.lock);
 	if (!w.running || w.left) {
@@ -451,11 +452,14 @@ void worker_stop(void)
 		pthread_detach(w.thread);
 		return;
 	}
-	/* Other threads may be adding what they do not know to be in vain. */
+	/* Other threads may be adding what they do not know to be in vain. No handler: it may, too.
+	 */
+	cancel = lock_quiet_begin();
 	pthread_mutex_lock(&w.lock);
 	forget();
 	pthread_cond_broadcast(&w.idle);
 	pthread_mutex_unlock(&w.lock);
+	lock_quiet_end(cancel);
 }
 
 void worker_pause(void)

@@ -50,17 +50,18 @@ WHOLE_LINES = "import sys; sys.stdout.reconfigure(line_buffering=True, write_thr
 
 
 # seccomp(): from now on the calling thread (flags 1: every thread) has that answer (SECCOMP_RET_*) to the system call of that number,
-# command: where that is its first argument.
+# command: where that is its first argument. By libc's own syscall(): the library would leave the process where its calls are refused
+# (sandbox.c); libc=None is the program's, that of the library.
 SECCOMP = """
 import ctypes, struct
-def seccomp(number, answer, command=None, flags=0):
+def seccomp(number, answer, command=None, flags=0, libc="libc.so.6"):
     steps = [(0x20, 0, 0, 0), (0x15, 0, 1, number)]
     if command is not None:
         steps = [(0x20, 0, 0, 0), (0x15, 0, 3, number), (0x20, 0, 0, 16), (0x15, 0, 1, command)]
     steps += [(0x06, 0, 0, answer), (0x06, 0, 0, 0x7fff0000)]
     code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in steps))
     program = ctypes.create_string_buffer(struct.pack("HxxxxxxQ", len(steps), ctypes.addressof(code)))
-    libc = ctypes.CDLL(None, use_errno=True)
+    libc = ctypes.CDLL(libc, use_errno=True)
     assert not libc.prctl(38, 1, 0, 0, 0) and not libc.syscall(317, 1, flags, program), ("seccomp", ctypes.get_errno())
 """
 

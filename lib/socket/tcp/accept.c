@@ -373,7 +373,9 @@ static int accept_os(os_accept how, struct tcp_sock *s, int fd, struct sockaddr 
 {
 	int new;
 
-	if (!atomic_load_explicit(&s->v.os_events, memory_order_acquire))
+	/* The worker says when to ask, if it watches. */
+	if (!atomic_load_explicit(&s->v.os_events, memory_order_acquire) &&
+	    __atomic_load_n(&s->worker_fd, __ATOMIC_RELAXED) >= 0)
 		return -EAGAIN;
 	new = how(s, fd, addr, len, flags);
 	if (new == -EAGAIN) {

@@ -621,7 +621,7 @@ void tcp_sock_waited(struct vfd *v)
 	if (!s->unconn.no_offload)
 		attach_all(s, fd);
 	if (!worker_fd_add(fd, EPOLLIN | EPOLLET, os_event, s))
-		s->worker_fd = fd;
+		__atomic_store_n(&s->worker_fd, fd, __ATOMIC_RELAXED);
 	/* What the kernel has queued so far. */
 	atomic_fetch_or_explicit(&v->os_events, EPOLLIN, memory_order_release);
 	atomic_store_explicit(&v->shadow, VFD_SHADOW_IN, memory_order_release);
@@ -951,7 +951,7 @@ void tcp_sock_unlisten(struct tcp_sock *s)
 
 	if (s->worker_fd >= 0)
 		worker_fd_del(s->worker_fd, s);
-	s->worker_fd = -1;
+	__atomic_store_n(&s->worker_fd, -1, __ATOMIC_RELAXED);
 	while ((att = s->unconn.atts)) {
 		s->unconn.atts = att->next;
 		att_leave(att);
