@@ -59,6 +59,12 @@ static void leave_it(struct tcp_sock *s)
 	tcp_sock_unlock(s, cancel);
 }
 
+/* Not of one that goes on without a number: listener_last_look() gives those. */
+static bool has_clients(struct tcp_sock *s)
+{
+	return tcp_sock_mode(s) == TCP_SOCK_LISTEN && s->v.nfds && tcp_sock_clients(s);
+}
+
 /* A handshake that is under way may end meanwhile, and then the kernel takes its connection. */
 static void give_late(struct tcp_sock *s, void *arg)
 {
@@ -71,7 +77,7 @@ static void give_late(struct tcp_sock *s, void *arg)
 			*more = true;
 		else if (err)
 			leave_it(s); /* it will not be taken the next time either */
-	} else if (tcp_sock_mode(s) == TCP_SOCK_LISTEN && s->v.nfds && tcp_sock_clients(s)) {
+	} else if (has_clients(s)) {
 		listener_give_late(s);
 		*more = *more || tcp_sock_clients(s);
 	}
@@ -81,7 +87,7 @@ static void give_late(struct tcp_sock *s, void *arg)
 static void keep_clients(struct tcp_sock *s, void *arg)
 {
 	(void)arg;
-	if (tcp_sock_mode(s) == TCP_SOCK_LISTEN && s->v.nfds && tcp_sock_clients(s))
+	if (has_clients(s))
 		(void)listener_give_queued(s, NULL);
 }
 

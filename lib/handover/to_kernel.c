@@ -364,8 +364,10 @@ static bool is_unanswered(const struct tcp_conn *c)
 	       (atomic_load(&syns_move) && tcp_conn_state(c) == TCPS_SYN_SENT && !tcp_outq(c));
 }
 
-/* The SYN of s counts for nothing: the kernel makes the connection, from the same port. st is
- * locked. */
+/*
+ * The SYN of s counts for nothing: the kernel makes the connection, from the same port. st is
+ * locked.
+ */
 static void move_held(struct tcp_sock *s, struct stack *st, int fd, uint64_t now)
 {
 	struct sockaddr_storage to;

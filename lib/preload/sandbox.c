@@ -141,9 +141,8 @@ static const struct tried tried[] = {
 /* What the child says, in memory that both have. */
 struct trial {
 	volatile unsigned at; /* the call that it makes */
-	volatile unsigned
-		other; /* this one is answered another way with the filter; TRIED: none is */
-	volatile bool no_filter; /* the kernel does not take it */
+	/* answered another way with the filter; TRIED: none is, or the kernel does not take it */
+	volatile unsigned other;
 };
 
 /* As errno; 0 is success. */
@@ -169,10 +168,8 @@ NO_SANITIZERS static void try_with(struct trial *t, const struct filter_call *f)
 	int before[TRIED], now[TRIED];
 
 	answers_of(t, before);
-	if (libc_raw(f->nr, f->a, f->b, f->c, 0, 0, 0) < 0) {
-		t->no_filter = true;
+	if (libc_raw(f->nr, f->a, f->b, f->c, 0, 0, 0) < 0)
 		return;
-	}
 	answers_of(t, now);
 	for (unsigned i = 0; i < TRIED && t->other == TRIED; i++) {
 		if (now[i] != before[i] && !(now[i] == ENOSYS && has_an_older_one(tried[i].nr)))
@@ -250,7 +247,7 @@ static void look(struct trial *t, const struct filter_call *f, char *text, size_
 		snprintf(text, size,
 			 "it has a seccomp filter, and the child that was to look what "
 			 "that allows was killed");
-	else if (t->other < TRIED && !t->no_filter)
+	else if (t->other < TRIED)
 		snprintf(text, size, "its seccomp filter refuses %s(2)", tried[t->other].name);
 }
 
@@ -289,14 +286,12 @@ static unsigned num_filters(void)
 	return line && sscanf(line, "Seccomp_filters: %u", &n) == 1 ? n : 0;
 }
 
-/* The filters that there are have been looked at, or one that the program makes now is to be. */
-static bool is_looked_at(const struct filter_call *f)
+/* The filters that there are have been looked at. */
+static bool are_looked_at(void)
 {
 	static unsigned allowed;
 	unsigned n;
 
-	if (f)
-		return false;
 	if (libc_raw(SYS_prctl, PR_GET_SECCOMP, 0, 0, 0, 0, 0) <= 0)
 		return true;
 	n = num_filters();
@@ -311,7 +306,7 @@ const char *sandbox_forbids(const struct filter_call *filter)
 	/* A child of fork() has the parent's filters, and perhaps more. */
 	static char text[160];
 
-	if (!text[0] && !is_looked_at(filter))
+	if (!text[0] && (filter || !are_looked_at()))
 		find_out(filter, text, sizeof(text));
 	return text[0] ? text : NULL;
 }

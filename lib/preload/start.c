@@ -258,8 +258,7 @@ static void wait_for_kicks(void)
 		clock_sleep_ns((long)(end - now));
 }
 
-/* The sets have nothing of ours any more, as a rule; of those in one another the inner ones first.
- */
+/* They have nothing of ours any more, as a rule; of those in one another the inner ones first. */
 static void leave_sets(void)
 {
 	bool more = true;

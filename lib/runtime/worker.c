@@ -452,7 +452,9 @@ void worker_stop(void)
 		pthread_detach(w.thread);
 		return;
 	}
-	/* Other threads may be adding what they do not know to be in vain. No handler: it may, too.
+	/*
+	 * Other threads may be adding what they do not know to be in vain. A handler that does so
+	 * would wait for its own thread.
 	 */
 	cancel = lock_quiet_begin();
 	pthread_mutex_lock(&w.lock);

@@ -291,7 +291,6 @@ void stacks_leave(void)
 
 	stacks_no_more();
 	n = atomic_load_explicit(&num_stacks, memory_order_acquire);
-
 	for (unsigned i = 0; i < n; i++) {
 		struct stack *st = atomic_load_explicit(&stacks[i], memory_order_relaxed);
 

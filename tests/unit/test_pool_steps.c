@@ -66,12 +66,6 @@ static void rests(struct world *w, struct xdp_ring *x)
 	pool_rest(x);
 }
 
-/* Of another one, which had much. */
-static void buries(struct world *w, struct xdp_ring *x)
-{
-	bury_by(w, x);
-}
-
 /* Of one act: the rest of a burial is the same for each chunk. */
 #define INSTRUCTIONS 40000u
 
@@ -83,9 +77,9 @@ struct act {
 };
 
 static const struct act acts[] = {
-	{"receives", receives, DOOMED, 1},  {"sends", sends, DOOMED, 1},
-	{"reclaims", reclaims, DOOMED, 1},  {"rests", rests, DOOMED, 1},
-	{"buries", buries, DOOMED + 1, 53},
+	{"receives", receives, DOOMED, 1},   {"sends", sends, DOOMED, 1},
+	{"reclaims", reclaims, DOOMED, 1},   {"rests", rests, DOOMED, 1},
+	{"buries", bury_by, DOOMED + 1, 53},
 };
 
 /* The traced one: it stops before the act and after it. */
