@@ -17,7 +17,8 @@ packages=(
 	libcmocka-dev python3-pytest python3-pytest-xdist python3-scapy # tests; xdist: side by side
 	sockperf iperf3 # measuring
 	redis-server redis-tools memcached nginx-light haproxy curl wrk socat # programs that the TCP tests run
-	openssh-server openssh-client bubblewrap git perl cron rsync # a system with the library in /etc/ld.so.preload
+	openssh-server openssh-client bubblewrap git perl cron rsync chrony # a system with the library in /etc/ld.so.preload
+	libmicrohttpd12 # what systemd-journal-remote (below) needs there
 	systemd openbsd-inetd php-fpm # services that are started when a client comes
 	dbus libpam-systemd # with them systemd starts as the first process of a namespace
 	strace # what a start asks of the kernel
@@ -29,6 +30,9 @@ packages=(
 	qemu-system-x86 busybox-static kmod # the virtual machine of scripts/vm
 )
 
+# Parts of that system which would change this machine: it stays as it is, they are unpacked where the system is made (boot.sh).
+unpacked=(systemd-resolved systemd-timesyncd systemd-journal-remote)
+unpacked_dir=/var/cache/vma-system
 # Large programs that nothing but the benchmarks runs.
 bench_packages=(
 	postgresql # pgbench comes with it
@@ -43,7 +47,7 @@ program_packages=(
 	unbound knot nsd dnsmasq-base bind9-dnsutils # names
 	libnginx-mod-stream # datagrams through a proxy
 	erlang-base # an emulator that waits for sockets in its own way
-	snmpd snmp chrony tftpd-hpa tftp-hpa # datagrams
+	snmpd snmp tftpd-hpa tftp-hpa # datagrams
 	apache2-utils siege nghttp2-client wget axel aria2 lftp # who asks
 	iperf nuttcp ncat netcat-openbsd # streams
 )
@@ -59,18 +63,24 @@ programs) packages+=("${program_packages[@]}") ;;
 deb) packages+=("${deb_packages[@]}") ;;
 esac
 
-missing=()
+missing=() download=()
 for p in "${packages[@]}"; do
 	status=$(dpkg-query -W -f '${db:Status-Status}' "$p" 2>/dev/null || true)
 	[ "$status" = installed ] || missing+=("$p")
 done
-[ ${#missing[@]} -eq 0 ] && exit 0
+# Of the release of this machine's systemd, whose libraries they share.
+release_of() { sed 's/-.*//'; }
+for p in "${unpacked[@]}"; do
+	have=$(dpkg-deb -f "$unpacked_dir/$p.deb" Version 2>/dev/null | release_of || true)
+	[ -n "$have" ] && [ "$have" = "$(dpkg-query -W -f '${Version}' systemd 2>/dev/null | release_of)" ] || download+=("$p")
+done
+[ ${#missing[@]} -gt 0 ] || [ ${#download[@]} -gt 0 ] || exit 0
 
 if [ "$(id -u)" != 0 ]; then
-	echo "deps: these packages are missing and only root can install them: ${missing[*]}" >&2
+	echo "deps: these packages are missing and only root can install them: ${missing[*]} ${download[*]}" >&2
 	exit 1
 fi
-echo "deps: installing ${missing[*]}"
+echo "deps: installing ${missing[*]} ${download[*]}"
 log=$(mktemp)
 policy=/usr/sbin/policy-rc.d
 [ -e "$policy" ] && policy=$log.policy
@@ -80,7 +90,18 @@ export DEBIAN_FRONTEND=noninteractive
 printf '#!/bin/sh\nexit 101\n' >"$policy"
 chmod 755 "$policy"
 # The package lists of a fresh machine may be empty or old: read them again only if they do not serve.
-install() { apt-get install -y -qq --no-install-recommends "${missing[@]}" >"$log" 2>&1; }
+install()
+{
+	local dir
+
+	{
+		[ ${#missing[@]} -eq 0 ] || apt-get install -y -qq --no-install-recommends "${missing[@]}" || return 1
+		for p in "${download[@]}"; do
+			dir=$(mktemp -d) && (cd "$dir" && apt-get download -qq "$p") && mkdir -p "$unpacked_dir" &&
+				mv "$dir/$p"_*.deb "$unpacked_dir/$p.deb" && rmdir "$dir" || return 1
+		done
+	} >"$log" 2>&1
+}
 if ! install; then
 	apt-get update -qq >"$log" 2>&1 || { cat "$log" >&2; echo "deps: apt-get update failed" >&2; exit 1; }
 	install || { cat "$log" >&2; echo "deps: apt-get install failed" >&2; exit 1; }

@@ -42,6 +42,12 @@ ln -s /proc/self/fd "$root/dev/fd"
 mount -t tmpfs -o mode=755 tmpfs "$root/run"
 mount -t tmpfs -o mode=1777 tmpfs "$root/tmp"
 
+# Parts of systemd that this machine does not have, and their users.
+for package in /var/cache/vma-system/*.deb; do
+	dpkg-deb --fsys-tarfile "$package" | tar -x --keep-directory-symlink -C "$root"
+done
+chroot "$root" systemd-sysusers
+
 # A new machine: nothing of what the packages of this one start but what is asked for here.
 echo 0123456789abcdef0123456789abcdef >"$root/etc/machine-id"
 rm -rf "$root"/etc/systemd/system/*.wants "$root"/etc/rc?.d "$root"/var/log/journal

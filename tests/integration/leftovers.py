@@ -10,6 +10,7 @@ import contextlib
 import gc
 import os
 import pathlib
+import time
 
 from netns import bpftool, ip, wait_for
 
@@ -86,10 +87,18 @@ def maps(pids):
     return found
 
 
-def files(pids):
-    """What the library writes where it is not told to write elsewhere, of those processes, without those whose number is used again."""
+def files(pids, since):
+    """
+    What the library has written, where it is not told to write elsewhere, of those processes, without those whose number is used again.
+    since: time.time() before the first of them. An older file is another process's, which was killed and had the same number.
+    """
     numbers = {str(pid) for pid in pids if not os.path.exists(f"/proc/{pid}")}
-    return [str(f) for d in ("/tmp", "/dev/shm") for f in pathlib.Path(d).glob("*vma*") if numbers & set(f.name.split("."))]
+    found = []
+    for f in (f for d in ("/tmp", "/dev/shm") for f in pathlib.Path(d).glob("*vma*") if numbers & set(f.name.split("."))):
+        with contextlib.suppress(FileNotFoundError):
+            if f.stat().st_ctime >= since:
+                found.append(str(f))
+    return found
 
 
 class Worker:
@@ -102,6 +111,8 @@ class Worker:
         self.namespaces = set(self._namespaces())
         self.pids = pids
         self.pids.clear()
+        # The clock of files is the kernel's tick, which may be some milliseconds behind.
+        self.since = time.time() - 1
 
     @staticmethod
     def _children():
@@ -119,5 +130,5 @@ class Worker:
             gc.collect()
         left += [f"descriptor of the test: {link}" for link in gone(lambda: list(descriptors() - self.descriptors), 1)]
         if self.pids:
-            left += gone(lambda: maps(self.pids), 20) + files(self.pids)
+            left += gone(lambda: maps(self.pids), 20) + files(self.pids, self.since)
         return left

@@ -46,6 +46,7 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "multi_buffer: for kernels that hand AF_XDP frames of several chunks (6.6)")
     config.addinivalue_line("markers", "no_asan: left out with --sanitize, because libasan cannot do it; --locks and --tsan can")
     config.addinivalue_line("markers", "alone: measures; scripts/test.sh runs it after the others, with nothing beside it")
+    config.addinivalue_line("markers", "whole: takes long for what another step of ALL=1, or another case of the same test, sees too: ALL=1 runs it")
     config.addinivalue_line("markers", "no_sanitize: left out with --sanitize, because it measures time or because libasan cannot do it")
 
 

@@ -171,6 +171,13 @@ def children(pid):
     return []
 
 
+def proc(pid, name):
+    """The text of /proc/PID/name; "" when the process has ended, which one of somebody else's may do at any time."""
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        return pathlib.Path(f"/proc/{pid}/{name}").read_text()
+    return ""
+
+
 def where(pid):
     """Where its threads and those of its children stand, if there is a debugger to tell."""
     if not shutil.which("gdb"):

@@ -18,6 +18,7 @@ def bench(library, out, *options):
                           capture_output=True, text=True, timeout=120 * PATIENCE)
 
 
+@pytest.mark.whole
 @pytest.mark.no_sanitize
 def test_a_short_bench_yields_well_formed_results(library, tmp_path):
     done = bench(library, tmp_path, "--budget", "1", "--only", "udp_pingpong,udp_send,rss_idle,passthrough")

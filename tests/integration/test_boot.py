@@ -4,7 +4,6 @@ A Debian system that has the library in /etc/ld.so.preload starts, serves and en
 namespaces of its own (boot.sh), with services that their packages brought, some of which may make few system calls only.
 """
 
-import contextlib
 import os
 import pathlib
 import re
@@ -14,10 +13,10 @@ import subprocess
 
 import pytest
 
-from netns import KERNEL, ROOT, flow_table, ip, wait_for
+from netns import KERNEL, PYTHON, ROOT, flow_table, ip, proc, wait_for
 from test_system import SSH
 
-SERVICES = "cron nginx ssh redis-server memcached haproxy systemd-networkd chrony"
+SERVICES = "cron nginx ssh redis-server memcached haproxy systemd-networkd chrony systemd-resolved systemd-timesyncd"
 # What a service may do that systemd keeps small; the default answer to any other call is the end of the process.
 HARD = """
 DynamicUser=yes ProtectSystem=strict PrivateTmp=yes NoNewPrivileges=yes SystemCallFilter=@system-service RestrictNamespaces=yes
@@ -71,6 +70,14 @@ QUESTIONS = {
     "for i in {1..400}; do systemctl is-active -q gone || break; sleep 0.05; done; systemctl show -P Result gone",
     # It gives itself a seccomp filter.
     "chrony": f'{{peer}} /usr/bin/python3 -c "{ASK_TIME}"; chronyc -n serverstats | grep -c NTP; systemctl show -P ActiveState chrony',
+    # Three that systemd lets make few system calls.
+    "names": "resolvectl query -4 --legend=no one.test; resolvectl query --legend=no many.test | sort | sha256sum; resolvectl query absent.test",
+    "names by the stub": "getent ahostsv4 one.test; getent ahostsv4 many.test | wc -l; getent hosts absent.test; echo $?",
+    "time": "[ {own} = 127.0.0.1 ] || for i in {1..400}; do timedatectl show-timesync | grep -q NTPMessage && break; sleep 0.05; done; "
+    "timedatectl show-timesync | grep -o 'ServerAddress=.*\\|Mode=[0-9]*\\|Stratum=[0-9]*'",
+    "a journal from elsewhere": "logger -t far 'a line from far away'; journalctl -q --sync; "
+    "{peer} timeout 50 /lib/systemd/systemd-journal-upload -u http://{own}:19532 --follow=no; echo $?; "
+    "for i in {1..400}; do journalctl -q -D /var/log/journal/remote -t far -o cat 2>/dev/null | grep . && break; sleep 0.05; done",
     "networkd": "networkctl --no-legend --no-pager list lo",
     "logged": "logger -t here 'a line'; journalctl -q --sync; journalctl -q -t here -o cat",
     "units": "systemctl list-units --plain --no-legend --no-pager --type=service,socket,timer,target | awk '{print $1, $2, $3, $4}' | "
@@ -92,6 +99,16 @@ UPPER = {
     "upper.socket": "[Socket]\nListenStream=127.0.0.1:8082\nAccept=yes\n",
     "upper@.service": "[Service]\nStandardInput=socket\nExecStart=/usr/bin/tr a-z A-Z\n",
 }
+# Of systemd's own services. The clock is this machine's, too: who sets it may not.
+SETTINGS = {
+    "resolved.conf.d/upstream.conf": "[Resolve]\nDNS={upstream}\nFallbackDNS=\n",
+    "timesyncd.conf.d/upstream.conf": "[Time]\nNTP={upstream}\n",
+    "system/systemd-timesyncd.service.d/clock.conf": "[Unit]\nConditionCapability=\nConditionVirtualization=\n"
+    "[Service]\nAmbientCapabilities=\nCapabilityBoundingSet=CAP_CHOWN\n",
+    "system/systemd-journal-remote.service.d/plain.conf": "[Service]\nExecStart=\n"
+    "ExecStart=/lib/systemd/systemd-journal-remote --listen-http=-3 --output=/var/log/journal/remote/\n",
+    "system/multi-user.target.d/remote.conf": "[Unit]\nWants=systemd-journal-remote.socket\n",
+}
 # What differs from boot to boot.
 VARIES = [(r"\b\d[\d.]*(?=(min|ms|us|s|M|K|B)\b)", "N"), (r"\d+", "N"), (r"0x[0-9a-fA-F]+", "N"), (r"[0-9a-f]{8,}", "ID"),
           (r"run-\w+", "run"), (r"N(\.N)+", "N"), (r" (consumed|Consumed).*", "")]
@@ -104,7 +121,7 @@ class System:
     def __init__(self, host, peer, library):
         self.host = host
         self.work = host.net.tmp / "boot"
-        self._files(pathlib.Path(f"{self.work}.files"))
+        self._files(pathlib.Path(f"{self.work}.files"), peer.ip4 if peer is not host else "127.0.0.1")
         self.work.mkdir(exist_ok=True)
         # The namespace of the peer is known by name outside only: ask() opens it.
         self.words = {"{peer}": "nsenter --net=/proc/self/fd/9", "{own}": host.ip4 if peer is not host else "127.0.0.1",
@@ -115,7 +132,7 @@ class System:
         self.init = wait_for(self._init, 20, f"systemd as the first process: {self.process}")
 
     @staticmethod
-    def _files(files):
+    def _files(files, upstream):
         """What the new system has besides."""
         if files.exists():
             return
@@ -125,6 +142,10 @@ class System:
         (files / "etc/haproxy/haproxy.cfg").write_text(HAPROXY)
         for directory in ("default", "chrony"):
             (files / "etc" / directory).mkdir()
+        (files / "etc/resolv.conf").write_text("nameserver 127.0.0.53\n")
+        for name, text in SETTINGS.items():
+            (files / "etc/systemd" / name).parent.mkdir(parents=True, exist_ok=True)
+            (files / "etc/systemd" / name).write_text(text.replace("{upstream}", upstream))
         (files / "etc/chrony/chrony.conf").write_text("local stratum 3\nallow all\n")
         # Debian's, but that it leaves the clock alone.
         (files / "etc/default/chrony").write_text('DAEMON_OPTS="-F 1 -x"\n')
@@ -138,9 +159,8 @@ class System:
 
     def _init(self):
         for child in pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split():
-            with contextlib.suppress(FileNotFoundError):
-                if pathlib.Path(f"/proc/{child}/comm").read_text() == "systemd\n":
-                    return int(child)
+            if proc(child, "comm") == "systemd\n":
+                return int(child)
         assert self.process.alive(), self.process.text
         return None
 
@@ -201,26 +221,29 @@ def small_service_is_offloaded(system, net):
     def rules():
         with net.b.socket() as peer:
             peer.sendto(b"x", (net.a.ip4, 7000))
-        pids = [pid for pid in ip("netns", "pids", net.a.name).split() if b"7000" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()]
+        pids = [pid for pid in ip("netns", "pids", net.a.name).split() if "7000" in proc(pid, "cmdline")]
         return [pid for pid in pids if flow_table(pid)]
 
     wait_for(rules, what=lambda: f"a rule of the small service: {system.ask('journalctl -q -u small --no-pager -o cat')}")
     assert system.ask("systemctl stop small; systemctl show -P Result small") == "0: success\n"
 
 
-@pytest.mark.parametrize("interface", ["none", "offloaded"])
+@pytest.mark.parametrize("interface", [pytest.param("none", marks=pytest.mark.whole), "offloaded"])
 def test_a_system_boots_serves_and_ends_as_without_the_library(net, interface):
     peer = net.b
     if interface == "none":
         net.a.run(["ip", "link", "del", net.a.dev])
         peer = net.a
+    # Without an interface the time is what the system's own chrony says.
+    words = ["127.0.0.1"] if interface == "none" else [net.b.ip4, "time"]
+    peer.popen([PYTHON, ROOT / "tests/integration/upstream.py", *words]).wait_text("serving")
     plain, said, status = whole(net.a, peer, [])
     seen = []
 
     def look(system):
         """Each process has the library, the interface is offloaded, and a service with what docs/limits.md asks for is, too."""
         pids = ip("netns", "pids", net.a.name).split()
-        have = [pid for pid in pids if "libvma.so" in pathlib.Path(f"/proc/{pid}/maps").read_text()]
+        have = [pid for pid in pids if "libvma.so" in proc(pid, "maps")]
         seen.extend([len(have), "xdp" in ip("-n", net.a.name, "link")])
         if interface == "offloaded" and KERNEL >= (6, 17):  # nginx has a ring, and others may share it
             small_service_is_offloaded(system, net)

@@ -52,6 +52,7 @@ def test_an_interrupted_demo_leaves_nothing(library, number):
     assert not namespaces(mine)
 
 
+@pytest.mark.whole
 @pytest.mark.no_sanitize
 def test_two_demos_at_once_do_not_collide(library):
     both = [demo(library), demo(library)]

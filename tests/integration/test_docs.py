@@ -242,7 +242,8 @@ def capturing(machine, process):
 ON_A_TERMINAL = ["vma_stats", "vma_stats capture -w - tcp port 80 | tshark -r -"]
 
 
-@pytest.mark.parametrize("command", [c for c in COMMANDS if c in RUN and c not in ON_A_TERMINAL])
+@pytest.mark.parametrize("command", [pytest.param(c, marks=[pytest.mark.whole] * (c == "make -C kmod"))
+                                     for c in COMMANDS if c in RUN and c not in ON_A_TERMINAL])
 def test_a_command_does_what_its_document_says(machine, command):
     process = machine.net.a.popen(machine.argv(command))
     if "capture" in command:

@@ -2,9 +2,11 @@
 """What conftest.py looks for after the tests is found when it is there."""
 
 import os
+import pathlib
 import signal
 import socket
 import subprocess
+import time
 
 import pytest
 
@@ -69,6 +71,21 @@ def test_the_steering_map_of_a_process_is_found(net):
     client.close()
     assert server.wait() == 0
     assert leftovers.gone(lambda: leftovers.maps({server.pid})) == []
+
+
+def test_statistics_of_a_killed_process_are_found_once():
+    """Numbers of processes come again: what was there before is not what the next of that number has left."""
+    child = subprocess.Popen(["true"])
+    child.wait()
+    before = time.time() - 1
+    file = pathlib.Path(f"/tmp/vmastat.{child.pid}")
+    file.touch()
+    try:
+        assert leftovers.files({child.pid}, before) == [str(file)]
+        assert leftovers.files({child.pid}, file.stat().st_ctime + 1) == []
+        assert leftovers.files({os.getpid()}, before) == []
+    finally:
+        file.unlink()
 
 
 ENDS = {

@@ -283,7 +283,7 @@ def serve(host, peer, keys, words):
 
 
 @pytest.mark.no_sanitize
-@pytest.mark.parametrize("interface", ["none", "offloaded"])
+@pytest.mark.parametrize("interface", [pytest.param("none", marks=pytest.mark.whole), "offloaded"])
 def test_every_program_does_what_it_did(net, keys, interface):
     peer = net.b
     if interface == "none":

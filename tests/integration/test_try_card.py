@@ -40,6 +40,7 @@ def tried(net, status):
     return out.read_text()
 
 
+@pytest.mark.whole
 def test_a_report_of_a_card(net):
     peer = net.b.popen([TOOL, "--peer", net.b.ip4])
     peer.wait_text("serving on")

@@ -5,13 +5,12 @@
 """
 
 import contextlib
-import pathlib
 import re
 
 import pytest
 
 from differential import App
-from netns import PATIENCE, flow_table, ip, wait_for
+from netns import PATIENCE, flow_table, ip, proc, wait_for
 from test_members import look_at
 
 QUIET = {"VMA_TRACELEVEL": "WARN"}
@@ -35,7 +34,7 @@ def has_program(net, dev):
 def in_background(net):
     """Its processes in this namespace: other tests have theirs."""
     argv = f"{net.library.build}/vmad\0{net.a.dev}\0"
-    return [int(pid) for pid in ip("netns", "pids", net.a.name).split() if pathlib.Path(f"/proc/{pid}/cmdline").read_text() == argv]
+    return [int(pid) for pid in ip("netns", "pids", net.a.name).split() if proc(pid, "cmdline") == argv]
 
 
 def test_programs_join_it_and_the_queues_stay(net):
