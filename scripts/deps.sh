@@ -69,7 +69,7 @@ for p in "${packages[@]}"; do
 	[ "$status" = installed ] || missing+=("$p")
 done
 # Of the release of this machine's systemd, whose libraries they share.
-release_of() { sed 's/-.*//'; }
+release_of() { sed 's/[.-].*//'; }
 for p in "${unpacked[@]}"; do
 	have=$(dpkg-deb -f "$unpacked_dir/$p.deb" Version 2>/dev/null | release_of || true)
 	[ -n "$have" ] && [ "$have" = "$(dpkg-query -W -f '${Version}' systemd 2>/dev/null | release_of)" ] || download+=("$p")

@@ -362,7 +362,7 @@ def passthrough(bench):
 
 
 def mlx5(what, striding=False):
-    """Nanoseconds, and instructions where valgrind is, of one call of 64 bytes on mlx5 queues in memory: no card is needed."""
+    """Nanoseconds, and instructions where valgrind is, of one call (of 64 bytes if the name does not say how many) on mlx5 queues in memory: no card is needed."""
     env = {"VMA_RING_TYPE": "mlx5", "VMA_THREAD_MODE": "0", "VMA_TRACELEVEL": "1", "VMA_STRQ": int(striding),
            "VMA_SOCKETXTREME": int("xtreme" in what)}
 
@@ -378,7 +378,8 @@ def mlx5(what, striding=False):
         out["instructions"] = None
         if shutil.which("valgrind"):
             # From the entry point on. Of TCP's there are other calls.
-            entry = {"udp_send": "sendto", "udp_sendmmsg": "sendmmsg", "udp_receive": "recvfrom"}.get(what, "measured_call")
+            entry = {"udp_send": "sendto", "udp_sendmmsg": "sendmmsg", "udp_receive": "recvfrom",
+                     "udp_send_1400": "sendto", "udp_receive_1400": "recvfrom"}.get(what, "measured_call")
             tool = ("valgrind", "--tool=callgrind", f"--toggle-collect={entry}", "--callgrind-out-file=/dev/null")
             text, seen = run(bench, 4000, tool)
             for _ in range(4):
@@ -457,7 +458,8 @@ NAMES = {f.__name__: f for f in (udp_pingpong, udp_pingpong_spin, udp_send, udp_
 NAMES.update(tcp_messages=tcp_messages, tcp_connections=tcp_connections, redis_get=redis_get, redis_set=redis_set,
              tcp_bulk_send=tcp_bulk_send, tcp_bulk_receive=tcp_bulk_receive, tcp_loss=tcp_loss)
 NAMES.update({f"mlx5_{what}": mlx5(what) for what in (
-    "udp_send", "udp_sendmmsg", "udp_receive", "udp_receive_1400", "udp_zcopy", "udp_zcopy_1400", "udp_xtreme", "tcp_send", "tcp_receive", "tcp_xtreme")})
+    "udp_send", "udp_send_1400", "udp_sendmmsg", "udp_receive", "udp_receive_1400", "udp_zcopy", "udp_zcopy_1400", "udp_callback", "udp_xtreme",
+    "udp_loop", "udp_loop_xtreme", "tcp_send", "tcp_send_1400", "tcp_receive", "tcp_receive_1400", "tcp_xtreme")})
 NAMES.update({f"mlx5_{what}_strq": mlx5(what, striding=True) for what in ("udp_receive", "tcp_receive")})
 
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * mlx5 what own-address peer-address calls: one UDP send, one burst of them, one UDP receive, with
- * a copy or without, or one TCP segment each way, through the whole library on mlx5 queues in plain
+ * a copy or without, one round of an event loop over 16 sockets, one burst of datagrams that a
+ * callback takes, or one TCP segment each way, through the whole library on mlx5 queues in plain
  * memory. The card is tests/mlx5_device, and it runs between the calls, never in them; the peer is
  * this program, on the other side of the card. `check` sends and receives datagrams of every length
  * instead, `gone` takes the card away, and `tcp_full` gives it a small queue. The one call that
@@ -20,6 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <linux/sockios.h>
+#include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <time.h>
@@ -35,6 +37,7 @@
 #define PEER_PORT 7002
 #define WARM_UP 300u
 #define BURST 64u
+#define LOOP 16u /* sockets of an event loop */
 
 struct frame {
 	struct ethhdr eth;
@@ -47,7 +50,7 @@ struct frame {
 		struct {
 			struct tcphdr th;
 			uint8_t options[20];
-			uint8_t tcp_data[PAYLOAD];
+			uint8_t tcp_data[UDP_MAX];
 		};
 	};
 } __attribute__((packed));
@@ -177,6 +180,9 @@ static int ring;
 static uint32_t payload = PAYLOAD; /* of a datagram that is measured */
 static struct vma_api_t *api;
 static struct mmsghdr msgs[BURST];
+static bool loop, callback;
+static int loop_set;
+static unsigned called;
 
 /* A datagram where it lies, and back. */
 static ssize_t receive_zcopy(void)
@@ -209,23 +215,102 @@ static ssize_t receive_xtreme(void)
 	return api->socketxtreme_free_vma_packets(&c.packet, 1) ? -1 : c.packet.total_len;
 }
 
+/* A datagram to each of the sockets. */
+static void peer_round(void)
+{
+	struct sockaddr_in first = own;
+
+	for (unsigned i = 0; i < LOOP; i++) {
+		own.sin_port = htons((uint16_t)(PORT + i));
+		peer_udp(payload);
+	}
+	own = first;
+}
+
+static void open_loop(void)
+{
+	struct sockaddr_in a = own;
+	struct epoll_event e = {.events = EPOLLIN, .data.fd = fd};
+
+	loop_set = epoll_create1(0);
+	for (unsigned i = 0;; i++) {
+		if (epoll_ctl(loop_set, EPOLL_CTL_ADD, e.data.fd, &e))
+			die("epoll_ctl");
+		if (i == LOOP - 1)
+			return;
+		a.sin_port = htons((uint16_t)(PORT + i + 1));
+		e.data.fd = socket(AF_INET, SOCK_DGRAM, 0);
+		if (e.data.fd < 0 || bind(e.data.fd, (struct sockaddr *)&a, sizeof(a)))
+			die("bind");
+		recv(e.data.fd, data, sizeof(data), MSG_DONTWAIT); /* opens what bind() does not */
+	}
+}
+
+/* A round of the loop, as epoll has it: who has something, then each. */
+static ssize_t round_epoll(void)
+{
+	struct epoll_event got[LOOP];
+
+	if (epoll_wait(loop_set, got, LOOP, 0) != (int)LOOP)
+		return -1;
+	for (unsigned i = 0; i < LOOP; i++)
+		if (recv(got[i].data.fd, data, payload, 0) != (ssize_t)payload)
+			return -1;
+	return payload;
+}
+
+/* And as SocketXtreme has it: one call says which sockets, and has their datagrams. */
+static ssize_t round_xtreme(void)
+{
+	struct vma_completion_t c[LOOP];
+
+	if (api->socketxtreme_poll(ring, c, LOOP, 0) != (int)LOOP)
+		return -1;
+	for (unsigned i = 0; i < LOOP; i++)
+		if (c[i].packet.total_len != payload ||
+		    api->socketxtreme_free_vma_packets(&c[i].packet, 1))
+			return -1;
+	return payload;
+}
+
+static vma_recv_callback_retval_t refuse(int s, size_t n, struct iovec iov[],
+					 struct vma_info_t *info, void *context)
+{
+	(void)s, (void)n, (void)iov, (void)info, (void)context;
+	called++;
+	return VMA_PACKET_DROP;
+}
+
+/* All that has come goes to the callback, which takes nothing. */
+static ssize_t receive_by_callback(void)
+{
+	for (called = 0; called < BURST;)
+		if (recv(fd, data, sizeof(data), MSG_DONTWAIT) >= 0 || errno != EAGAIN)
+			return -1;
+	return payload;
+}
+
 /* The call that is measured. */
 static __attribute__((noinline)) ssize_t measured_call(void)
 {
 	struct sockaddr_in from;
 	socklen_t len = sizeof(from);
 
+	if (callback)
+		return receive_by_callback();
+	if (loop)
+		return xtreme ? round_xtreme() : round_epoll();
 	if (xtreme)
 		return receive_xtreme();
 	if (stream)
-		return receives ? recv(fd, data, PAYLOAD, 0) : send(fd, data, PAYLOAD, 0);
+		return receives ? recv(fd, data, payload, 0) : send(fd, data, payload, 0);
 	if (burst)
 		return sendmmsg(fd, msgs, BURST, 0) == (int)BURST ? (ssize_t)PAYLOAD : -1;
 	if (zcopy)
 		return receive_zcopy();
 	if (receives)
 		return recvfrom(fd, data, payload, 0, (struct sockaddr *)&from, &len);
-	return sendto(fd, data, PAYLOAD, 0, (struct sockaddr *)&peer, sizeof(peer));
+	return sendto(fd, data, payload, 0, (struct sockaddr *)&peer, sizeof(peer));
 }
 
 /* The card does what was asked of it, and the TCP peer acknowledges. */
@@ -624,8 +709,13 @@ static uint32_t one(void)
 {
 	uint64_t start;
 
-	if (receives && stream)
-		peer_tcp(false, PAYLOAD);
+	if (loop)
+		peer_round();
+	else if (callback)
+		for (unsigned i = 0; i < BURST; i++)
+			peer_udp(payload);
+	else if (receives && stream)
+		peer_tcp(false, payload);
 	else if (receives)
 		peer_udp(payload);
 	start = now_ns();
@@ -642,16 +732,19 @@ int main(int argc, char **argv)
 	uint64_t gens;
 
 	if (argc != 5)
-		return fprintf(stderr,
-			       "mlx5 "
-			       "udp_send|udp_sendmmsg|udp_receive|udp_receive_1400|udp_zcopy|"
-			       "udp_zcopy_1400|udp_xtreme|tcp_send|tcp_receive|tcp_xtreme|"
-			       "check|gone|tcp_full|tcp_full_lso own peer calls\n"),
+		return fprintf(stderr, "mlx5 "
+				       "udp_send|udp_send_1400|udp_sendmmsg|udp_receive|"
+				       "udp_receive_1400|udp_zcopy|udp_zcopy_1400|udp_callback|"
+				       "udp_xtreme|udp_loop|udp_loop_xtreme|tcp_send|tcp_send_1400|"
+				       "tcp_receive|tcp_receive_1400|tcp_xtreme|"
+				       "check|gone|tcp_full|tcp_full_lso own peer calls\n"),
 		       2;
 	stream = !strncmp(argv[1], "tcp", 3);
 	zcopy = strstr(argv[1], "zcopy") != NULL;
 	xtreme = strstr(argv[1], "xtreme") != NULL;
-	receives = zcopy || xtreme || strstr(argv[1], "receive") != NULL;
+	loop = strstr(argv[1], "loop") != NULL;
+	callback = strstr(argv[1], "callback") != NULL;
+	receives = zcopy || xtreme || loop || callback || strstr(argv[1], "receive") != NULL;
 	if (strstr(argv[1], "_1400"))
 		payload = 1400;
 	api = vma_get_api();
@@ -678,8 +771,12 @@ int main(int argc, char **argv)
 		open_tcp();
 	else
 		open_udp();
+	if (loop)
+		open_loop();
 	if (xtreme)
 		open_ring();
+	if (callback && api->register_recv_callback(fd, refuse, NULL))
+		die("register_recv_callback");
 	for (unsigned i = 0; i < BURST; i++) {
 		static struct iovec iov = {data, PAYLOAD};
 

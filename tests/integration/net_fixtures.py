@@ -30,6 +30,7 @@ import tempfile
 import pytest
 
 from cards import CardNet
+from few import left_out
 from netns import KERNEL, ROOT, SEED, Library, Net, remove_stale
 
 
@@ -38,6 +39,7 @@ def pytest_addoption(parser):
     parser.addoption("--tsan", action="store_true", help="library and helpers with ThreadSanitizer, of build/tsan")
     parser.addoption("--locks", action="store_true", help="the library of build/check, whose locks watch themselves")
     parser.addoption("--mlx5", action="store_true", help="in place of the veth pair two cards of the mlx5 device in software (scripts/vm)")
+    parser.addoption("--few", type=int, metavar="PART", help="what `make test` runs without ALL=1 (few.py)")
     parser.addoption("--build", default=None, help="the build directory (build, or build/asan with --sanitize)")
 
 
@@ -46,7 +48,7 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "multi_buffer: for kernels that hand AF_XDP frames of several chunks (6.6)")
     config.addinivalue_line("markers", "no_asan: left out with --sanitize, because libasan cannot do it; --locks and --tsan can")
     config.addinivalue_line("markers", "alone: measures; scripts/test.sh runs it after the others, with nothing beside it")
-    config.addinivalue_line("markers", "whole: takes long for what another step of ALL=1, or another case of the same test, sees too: ALL=1 runs it")
+    config.addinivalue_line("markers", "whole: takes long for what another step of ALL=1, or another case of the same test, sees too (few.py)")
     config.addinivalue_line("markers", "no_sanitize: left out with --sanitize, because it measures time or because libasan cannot do it")
 
 
@@ -64,6 +66,8 @@ def pytest_collection_modifyitems(config, items):
         # What does not preload the library does the same in both runs.
         out = [i for i in items if i.get_closest_marker("no_sanitize") or i.get_closest_marker("no_asan") or "library" not in i.fixturenames]
         deselect(config, items, out)
+    if config.getoption("--few") is not None:
+        deselect(config, items, left_out(items, config.getoption("--few")))
 
 
 def pytest_sessionstart(session):
