@@ -362,7 +362,7 @@ def passthrough(bench):
 
 
 def mlx5(what, striding=False):
-    """Nanoseconds, and instructions where valgrind is, of one call (of 64 bytes if the name does not say how many) on mlx5 queues in memory: no card is needed."""
+    """Nanoseconds, and instructions where valgrind is, of one call on mlx5 queues in memory (no card is needed): of 64 bytes unless the name says."""
     env = {"VMA_RING_TYPE": "mlx5", "VMA_THREAD_MODE": "0", "VMA_TRACELEVEL": "1", "VMA_STRQ": int(striding),
            "VMA_SOCKETXTREME": int("xtreme" in what)}
 

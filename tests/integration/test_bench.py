@@ -45,6 +45,7 @@ def programs(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "tests" / "bench")
 
 
+@pytest.mark.whole
 @pytest.mark.no_sanitize
 def test_a_row_as_people_run_it_and_one_beside_endless_loops(library, tmp_path):
     done = bench(library, tmp_path, "--rounds", "1", "--only", "busy_udp_*,loaded_tcp_pingpong")

@@ -25,17 +25,17 @@ def run(items, part):
 
 def test_each_case_runs_in_one_part_or_in_all():
     many = [Item(f"t.py::test_many[{end}-{family}]") for end in ("both", "ours", "kernel") for family in (4, 6)]
-    items = [Item("t.py::test_one"), *[Item(f"t.py::test_three[{n}]") for n in range(3)], *many]
+    items = [Item("t.py::test_one"), *[Item(f"t.py::test_two[{n}]") for n in range(2)], *many]
     parts = [run(items, part) for part in range(5, 5 + PARTS)]
     print(*parts, sep="\n")
     for names in parts:
-        assert names[:4] == [i.nodeid for i in items[:4]]
-        assert 1 <= len(names[4:]) < len(many)
+        assert names[:3] == [i.nodeid for i in items[:3]]
+        assert 1 <= len(names[3:]) < len(many)
     assert sorted({n for names in parts for n in names}) == sorted(i.nodeid for i in items)
 
 
 def test_a_test_with_many_cases_is_never_left_out_as_a_whole():
-    for n in range(4, 40):
+    for n in range(3, 40):
         for part in range(PARTS):
             assert run([Item(f"t.py::test_{n}[{i}]") for i in range(n)], part), (n, part)
 
@@ -53,4 +53,6 @@ def test_pytest_does_it():
         return {line for line in done.stdout.splitlines() if "::" in line}
 
     left = names() - names("--few=1")
-    assert left == {"tests/integration/test_demo.py::test_two_demos_at_once_do_not_collide"}
+    print(*sorted(left), sep="\n")
+    assert {n for n in left if "[" not in n} == {"tests/integration/test_demo.py::test_two_demos_at_once_do_not_collide"}
+    assert any("[" in n for n in left)

@@ -59,6 +59,7 @@ def test_a_report_of_a_card(net):
             assert float(kernel) > 0 and float(ours) > 0
 
 
+@pytest.mark.whole
 def test_what_is_wrong_is_found(net):
     net.b.python(FLIPS, args=(net.b.ip4,)).wait_text("serving")
     text = tried(net, 1)
