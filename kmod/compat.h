@@ -4,6 +4,7 @@
 #define VMA_COMPAT_H
 
 #include <linux/gfp.h>
+#include <linux/kobject.h>
 #include <linux/mm.h>
 #include <linux/mmzone.h>
 #include <linux/version.h>
@@ -14,6 +15,22 @@ static inline void vm_flags_set(struct vm_area_struct *vma, vm_flags_t flags)
 {
 	vma->vm_flags |= flags;
 }
+#endif
+
+/* struct kobj_type.get_ownership() has this. */
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 2, 0)
+#define vma_owned_kobject struct kobject
+#else
+#define vma_owned_kobject const struct kobject
+#endif
+
+/* The largest order that the page allocator knows. */
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 4, 0)
+#define VMA_ORDER_MAX (MAX_ORDER - 1)
+#elif LINUX_VERSION_CODE < KERNEL_VERSION(6, 8, 0)
+#define VMA_ORDER_MAX MAX_ORDER
+#else
+#define VMA_ORDER_MAX MAX_PAGE_ORDER
 #endif
 
 /* The pages [pfn, end), emptied of what can be moved, a reference each; 0 or negative errno. */

@@ -196,7 +196,6 @@ static const struct file_operations fops = {
 	.compat_ioctl = compat_ptr_ioctl,
 	.mmap = mmap,
 	.poll = poll,
-	.llseek = no_llseek,
 };
 
 static struct miscdevice device = {

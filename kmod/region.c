@@ -165,7 +165,7 @@ struct vma_region *vma_region_alloc(struct vma_kmod_region *arg)
 	if (!r)
 		return ERR_PTR(-ENOMEM);
 	if (arg->kind == VMA_KMOD_MEM_CONTIG) {
-		order = min_t(unsigned int, get_order(arg->bytes), MAX_ORDER - 1);
+		order = min_t(unsigned int, get_order(arg->bytes), VMA_ORDER_MAX);
 		least = min_t(unsigned int, order, PAGE_ALLOC_COSTLY_ORDER);
 	} else if (arg->kind == VMA_KMOD_MEM_GIGA) {
 		order = VMA_GIGA_ORDER;

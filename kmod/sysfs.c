@@ -5,6 +5,7 @@
 #include <linux/kobject.h>
 #include <linux/sysfs.h>
 
+#include "compat.h"
 #include "vma.h"
 #include "vma/version.h"
 
@@ -32,7 +33,7 @@ static const struct attribute_group root_group = {.attrs = root_attrs};
 
 /* ---- process/<pid> */
 
-static struct vma_session *session_of(struct kobject *kobj)
+static struct vma_session *session_of(const struct kobject *kobj)
 {
 	return container_of(kobj, struct vma_session, kobj);
 }
@@ -112,7 +113,7 @@ static void process_release(struct kobject *kobj)
 	vma_session_free(session_of(kobj));
 }
 
-static void process_ownership(struct kobject *kobj, kuid_t *uid, kgid_t *gid)
+static void process_ownership(vma_owned_kobject *kobj, kuid_t *uid, kgid_t *gid)
 {
 	const struct vma_session *s = session_of(kobj);
 

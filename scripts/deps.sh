@@ -24,7 +24,7 @@ packages=(
 	strace # what a start asks of the kernel
 	liburing-dev # a program with io_uring
 	python3-matplotlib # the plot
-	linux-headers-amd64 sparse # the kernel module
+	linux-headers-amd64 sparse pahole # the kernel module; pahole: what the headers of newer kernels call
 	linux-source-6.1 xz-utils make python3 flex bison bc # User Mode Linux for its tests
 	iproute2 ethtool tcpdump procps util-linux # namespaces and what is seen in them
 	qemu-system-x86 busybox-static kmod # the virtual machine of scripts/vm

@@ -168,6 +168,7 @@ plan()
 	step main all programs programs
 	step main all asan-integration integration --sanitize
 	step main all kmod scripts/kmod.sh
+	step main all kmod-6.12 scripts/kmod.sh 6.12
 	step main all fuzz-build build fuzz-bin
 	step main all fuzz scripts/fuzz.sh build 10
 	step main all mutate env ONLY=$quick_mutants scripts/mutate

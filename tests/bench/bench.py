@@ -187,6 +187,17 @@ class Bench:
         receiver, _ = self.floor("recv", "send", "-s", 1.5, "-b", batch)
         return receiver["pps"]
 
+    def extra_pingpong(self):
+        """Half a round trip by the Extra API."""
+        a, b = self.net.a, self.net.b
+        server = a.popen([self.bin / "extra_pingpong", "server", a.ip4, PORT], True, cpu=0)
+        a.wait_bound(PORT)
+        done = json.loads(b.run([self.bin / "extra_pingpong", "client", a.ip4, PORT, 100000], True, cpu=1).text.splitlines()[-1])
+        server.stop()
+        if done["copied"]:
+            raise AssertionError(f"extra_pingpong: {done['copied']} answers came by the kernel")
+        return done["median"]
+
     # --- one way
 
     def blast(self, preload, batch):
@@ -246,6 +257,16 @@ def udp_pingpong_spin(bench):
     return result("microseconds", bench.rounds(name, {
         "kernel": lambda: bench.sockperf(name, "kernel", False, ["--nonblocked"]),
         "ours": lambda: bench.sockperf(name, "ours", True),
+    }), better_high=False)
+
+
+def extra_pingpong(bench):
+    """A callback that answers, and an answer that is not copied."""
+    name = "extra_pingpong"
+    return result("microseconds", bench.rounds(name, {
+        "kernel": lambda: bench.sockperf(name, "kernel", False, ["--nonblocked"]),
+        "ours": bench.extra_pingpong,
+        **bench.floor_side(lambda: bench.floor_pingpong(name)),
     }), better_high=False)
 
 
@@ -453,7 +474,7 @@ def tcp_memory(bench):
     return row
 
 
-NAMES = {f.__name__: f for f in (udp_pingpong, udp_pingpong_spin, udp_send, udp_sendmmsg, bystander, rss_idle,
+NAMES = {f.__name__: f for f in (udp_pingpong, udp_pingpong_spin, extra_pingpong, udp_send, udp_sendmmsg, bystander, rss_idle,
                                  passthrough, tcp_segment, tcp_memory, tcp_pingpong)}
 NAMES.update(tcp_messages=tcp_messages, tcp_connections=tcp_connections, redis_get=redis_get, redis_set=redis_set,
              tcp_bulk_send=tcp_bulk_send, tcp_bulk_receive=tcp_bulk_receive, tcp_loss=tcp_loss)

@@ -28,6 +28,7 @@ TO_REACH = {
     "tcp_bulk_send": (("vs_kernel", ">=", 0.9),),
     "tcp_bulk_receive": (("vs_kernel", ">=", 1.0),),
     "tcp_loss": (("vs_kernel", ">=", 1.0),),
+    "extra_pingpong": (("vs_floor", ">=", 0.97),),
     "mlx5_udp_send": (("instructions", "<=", 250.0),),
     "mlx5_udp_receive": (("instructions", "<=", 300.0),),
 }
@@ -47,6 +48,7 @@ WHAT = {
     "udp_pingpong_spin": "the same; kernel sockets that spin (`--nonblocked`)",
     "udp_send": "64 B, one `sendto()` a message, received",
     "udp_sendmmsg": "64 B, `sendmmsg()` of 32, received",
+    "extra_pingpong": "the same by the Extra API: a callback answers, the answer is not copied",
     "bystander": "iperf3 of kernel programs beside an offloaded process",
     "rss_idle": "resident memory added by the library, one idle socket",
     "tcp_segment": "the TCP engine, one segment in order; to 1,000,000 connections",

@@ -101,6 +101,11 @@ def files(pids, since):
     return found
 
 
+def modes():
+    """Of directories that all programs of the machine share: (path, mode)."""
+    return {(path, oct(os.stat(path).st_mode)) for path in ("/", "/tmp", "/dev/shm", "/run", "/etc")}
+
+
 class Worker:
     """What this process of pytest has at the beginning of a file."""
 
@@ -108,6 +113,7 @@ class Worker:
         """pids: of all programs with the library, a set that grows."""
         self.descriptors = descriptors()
         self.children = set(self._children())
+        self.modes = modes()
         self.namespaces = set(self._namespaces())
         self.pids = pids
         self.pids.clear()
@@ -125,6 +131,7 @@ class Worker:
 
     def left(self):
         left = [f"namespace {n}" for n in set(self._namespaces()) - self.namespaces]
+        left += [f"{path} has the mode {mode}" for path, mode in modes() - self.modes]
         left += gone(lambda: [name_of(p) for p in set(self._children()) - self.children])
         if descriptors() - self.descriptors:
             gc.collect()

@@ -73,6 +73,15 @@ def test_the_steering_map_of_a_process_is_found(net):
     assert leftovers.gone(lambda: leftovers.maps({server.pid})) == []
 
 
+def test_a_directory_of_all_programs_keeps_its_mode(monkeypatch):
+    worker = leftovers.Worker(set())
+    before = leftovers.modes()
+    monkeypatch.setattr(leftovers, "modes", lambda: {(path, "0o40755" if path == "/tmp" else mode) for path, mode in before})
+    left = worker.left()
+    print(left)
+    assert left == ["/tmp has the mode 0o40755"] and worker.modes == before
+
+
 def test_statistics_of_a_killed_process_are_found_once():
     """Numbers of processes come again: what was there before is not what the next of that number has left."""
     child = subprocess.Popen(["true"])

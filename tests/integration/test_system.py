@@ -163,7 +163,7 @@ END
         ask redis-benchmark -h {own} -p 8379 -q -n 2000 -t set | grep -c 'requests per second'
         down""",
     "postgresql": """
-        chown nobody .; chmod 755 ..
+        chown nobody .; chmod 755 .
         PATH=$PATH:$(echo /usr/lib/postgresql/*/bin)
         as='setpriv --reuid nobody --regid nogroup --clear-groups'
         $as initdb -D data -A trust -U me -N >/dev/null; echo $?

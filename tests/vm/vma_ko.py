@@ -7,7 +7,7 @@ import os
 import pathlib
 import subprocess
 
-from netns import ROOT, wait_for
+from netns import KERNEL, ROOT, wait_for
 
 KO = pathlib.Path("/tmp/vma.ko")
 SYS_FINIT_MODULE, SYS_DELETE_MODULE = 313, 176
@@ -15,9 +15,15 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 SYSFS = pathlib.Path("/sys/kernel/vma")
 
 
+def built():
+    """For the kernel that runs: scripts/kmod.sh makes it for one of the backports, make kmod for this release's own."""
+    of_backports = ROOT / f"build/kmod-{KERNEL[0]}.{KERNEL[1]}/vma.ko"
+    return ROOT / "kmod/vma.ko" if KERNEL[:2] == (6, 1) else of_backports
+
+
 def insmod():
     if not KO.exists():  # without its debugging information: an emulated processor reads that for long
-        subprocess.run(["objcopy", "-g", ROOT / "kmod" / "vma.ko", KO], check=True)
+        subprocess.run(["objcopy", "-g", built(), KO], check=True)
     with open(KO, "rb") as ko:
         if LIBC.syscall(SYS_FINIT_MODULE, ko.fileno(), b"", 0):
             raise OSError(ctypes.get_errno(), "insmod vma.ko")
