@@ -687,6 +687,44 @@ pid = child(run)
         unet.a.run(["sysctl", "-qw", "net.ipv4.tcp_syncookies=1", "net.ipv4.tcp_timestamps=1"])
 
 
+@families
+def test_a_given_connection_that_was_reset_has_its_name(unet, family):
+    """getpeername() knows none then; accept() tells it all the same."""
+    def steps(app, peer):
+        app.do(SERVE)
+        app.do("l = tcp(); ready(l)")
+        c = unet.b.socket(10 if family == "6" else 2, 1, timeout=10)
+        c.bind((unet.b.ip(int(family)), 7777))
+        c.connect(app.at(7000))
+        c.sendall(b"x")
+        app("await_ready(l)")
+        app.do("""
+r, w = os.pipe()
+waits, reset = gate(), gate()
+def run():
+    ready(l, 10000)
+    open_gate(waits)
+    opened(reset)
+    s, n = ctypes.create_string_buffer(28), ctypes.c_int(28)
+    t = socket.socket(fileno=call('accept4', l.fileno(), s, ctypes.byref(n), 0))
+    os.write(w, repr((s.raw[:n.value], n.value, t.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR))).encode())
+pid = child(run)
+opened(waits)
+""")
+        c.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        c.close()
+        app.do("open_gate(reset)")
+        app("os.read(r, 1000)")
+        app("wait(pid)")
+
+    # So the kernel's listener cannot have it (REFUSED), and the child gets it from its parent.
+    unet.a.run(["sysctl", "-qw", "net.ipv4.tcp_syncookies=0"])
+    try:
+        differential(unet, family, steps)
+    finally:
+        unet.a.run(["sysctl", "-qw", "net.ipv4.tcp_syncookies=1"])
+
+
 def unsent(s):
     """Bytes that the peer has not acknowledged (SIOCOUTQ)."""
     return struct.unpack("i", fcntl.ioctl(s, 0x5411, b"\0" * 4))[0]

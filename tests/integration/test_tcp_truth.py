@@ -173,6 +173,29 @@ def test_a_reset_is_in_the_answer(unet, look):
     as_the_kernel(unet, steps, NOBODY_ELSE)
 
 
+@pytest.mark.parametrize("how", ["reset", "closed", "shut down", "on the way"])
+def test_the_peers_name_when_there_is_none(unet, how):
+    """SO_PEERNAME (28) has it longer than getpeername(), and earlier. The port is the kernel's choice on the way only."""
+    def steps(app, peer):
+        if how == "reset":
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER0)
+        if how in ("reset", "closed"):
+            peer.close()
+            app("until(lambda: s.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1) in (b'\x07', b'\x08'))")
+        if how == "shut down":
+            app("s.shutdown(socket.SHUT_RDWR)")
+            peer.close()
+            app("until(lambda: error(s.getpeername))")
+        if how == "on the way":
+            app.do("t = socket.socket(); t.setblocking(False)")
+            app(f"t.connect_ex(('{unet.b.ip4[:-1]}99', 9))")
+        for size in (0, 4, 8, 16, 17):
+            app(f"s.getsockopt(socket.SOL_SOCKET, 28, {size}) if {size} else 0")
+            app(f"t.getsockopt(socket.SOL_SOCKET, 28, {size}) if {size} and 't' in globals() else 0")
+        app("socket.socket().getsockopt(socket.SOL_SOCKET, 28, 16)")
+    as_the_kernel(unet, steps, NOBODY_ELSE)
+
+
 def test_a_connect_that_does_not_wait(unet):
     def steps(app, _):
         with unet.b.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:

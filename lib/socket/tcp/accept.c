@@ -212,13 +212,13 @@ static int accept_given(struct tcp_sock *s, struct sockaddr *addr, socklen_t *le
 	}
 	(void)libc.dup3(own, new, flags & SOCK_CLOEXEC ? O_CLOEXEC : 0);
 	own_fd_close(own);
-	if (libc.ioctl(new, FIONBIO, &(int){!!(flags & SOCK_NONBLOCK)}) ||
-	    (addr && libc.getpeername(new, addr, len) && errno != ENOTCONN)) {
-		err = -errno;
-		raw.close(new);
-		return err;
-	}
-	return new;
+	err = libc.ioctl(new, FIONBIO, &(int){!!(flags & SOCK_NONBLOCK)}) ? -errno : 0;
+	if (!err && addr)
+		err = tcp_sock_kernel_peer(new, s->domain, addr, len);
+	if (!err)
+		return new;
+	raw.close(new);
+	return err == -ENOTCONN ? -ECONNABORTED : err;
 }
 
 int tcp_sock_accept_queued(struct tcp_sock *s)

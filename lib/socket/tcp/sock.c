@@ -413,6 +413,31 @@ static int tcp_sock_getsockname(struct vfd *v, int fd, struct sockaddr *addr, so
 	return ret;
 }
 
+int tcp_sock_kernel_peer(int fd, int domain, struct sockaddr *addr, socklen_t *len)
+{
+	struct sockaddr_storage ss;
+	socklen_t full =
+		domain == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
+
+	if (libc.getsockopt(fd, SOL_SOCKET, SO_PEERNAME, &ss, &full))
+		return -errno;
+	return sock_addr_give(&ss, full, addr, len);
+}
+
+int tcp_sock_peer(struct tcp_sock *s, int fd, struct sockaddr *addr, socklen_t *len)
+{
+	int err, cancel;
+
+	if (!tcp_sock_lock_live(s, fd, &cancel))
+		return -EBADF;
+	if (tcp_sock_mode(s) == TCP_SOCK_CONN)
+		err = tcp_sock_addr_put(s, true, addr, len);
+	else
+		err = tcp_sock_kernel_peer(fd, s->domain, addr, len);
+	tcp_sock_unlock(s, cancel);
+	return err;
+}
+
 static bool has_peer(struct tcp_sock *s)
 {
 	struct stack *st = tcp_sock_conn_look(s);

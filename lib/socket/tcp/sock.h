@@ -615,6 +615,13 @@ struct tcp_sock *tcp_sock_numbered(uint32_t id);
 /* sock.c: as accept() and getpeername() give it. */
 int tcp_sock_addr_put(const struct tcp_sock *s, bool remote, struct sockaddr *addr, socklen_t *len);
 /*
+ * The peer's name as accept() and SO_PEERNAME have it: also of a connection that it has reset, or
+ * that is not made yet, of which getpeername() says ENOTCONN. The second one of a kernel socket. 0
+ * or negative errno.
+ */
+int tcp_sock_peer(struct tcp_sock *s, int fd, struct sockaddr *addr, socklen_t *len);
+int tcp_sock_kernel_peer(int fd, int domain, struct sockaddr *addr, socklen_t *len);
+/*
  * A connection of this local side goes to the kernel: a listener's rule must not take its segments.
  */
 void tcp_sock_suspend_rule(const struct tcp_tuple *at, struct stack *st);

@@ -42,11 +42,13 @@ static int give_peer(struct tcp_sock *s, int fd, void *val, const socklen_t *len
 {
 	struct sockaddr_storage ss;
 	socklen_t full = sizeof(ss);
+	int err;
 
 	if (*len > INT32_MAX)
 		return fail(EINVAL);
-	if (s->v.ops->getpeername(&s->v, fd, (struct sockaddr *)&ss, &full))
-		return -1;
+	err = tcp_sock_peer(s, fd, (struct sockaddr *)&ss, &full);
+	if (err)
+		return fail(-err);
 	if (full < *len)
 		return fail(EINVAL);
 	memcpy(val, &ss, *len);
