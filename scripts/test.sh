@@ -38,12 +38,12 @@ build()
 }
 
 # integration [options]: kernel peers, real programs, namespaces; each test has its own, and waits more than it computes. Those
-# that measure run after the others, one at a time. Without ALL=1 a part of them (few.py), which is another one for the next commit.
+# that measure run after the others, one at a time. Without ALL=1 a part of them (few.py).
 integration()
 {
 	local rc=0 options=(--ignore=tests/integration/programs --ignore=tests/integration/test_deb.py -q -p no:cacheprovider --tb=short --durations=40 -rfEs "$@")
 
-	[ -n "$all" ] || options+=("--few=$(git rev-list --count HEAD 2>/dev/null || echo 0)")
+	[ -n "$all" ] || options+=("--few=$part")
 	$python -m pytest tests/integration -n "$workers" -m "not alone" "${options[@]}" || rc=1
 	$python -m pytest tests/integration -n 0 -m alone "${options[@]}" || rc=1
 	return $rc
@@ -137,6 +137,8 @@ smoke="$smoke or forked_children_live and [fork]"
 # The unit programs with several threads: in one thread there is no race to see (nor in sim and conform).
 mapfile -t threaded < <(grep -lE 'pthread_create|worker_|net_start' tests/unit/test_*.c | sed 's|.*/||; s|\.c$||')
 many=$([ -n "$all" ] && echo 3 || echo 1)
+# Of few.py's: each commit has another one than the one before it.
+part=$(git rev-list --count HEAD 2>/dev/null || echo 0)
 
 # step lane when name command...: when is each (each time), few (without ALL=1) or all (with ALL=1 only). The lane `first`
 # ends before main, vm and lint begin. What waits for nobody is beside, at a low priority: a cold kernel of KUnit's is minutes of work.
@@ -166,7 +168,7 @@ plan()
 	step main each integration integration
 	step main all locks-chaos chaos_with_locks
 	step main all programs programs
-	step main all asan-integration integration --sanitize
+	step main all asan-integration integration --sanitize "--few=$part"
 	step main all kmod scripts/kmod.sh
 	step main all kmod-6.12 scripts/kmod.sh 6.12
 	step main all fuzz-build build fuzz-bin
