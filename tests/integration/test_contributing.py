@@ -136,7 +136,7 @@ def test_gdb_breaks_at_a_function_that_there_is():
 
 def test_each_step_is_in_the_tables_and_no_other():
     shown = set()
-    for cell in re.findall(r"^\| ([a-z][\w, -]*?) \| (?:first|main|vm|lint|beside) \|", TEXT, re.M):
+    for cell in re.findall(r"^\| ([a-z][\w., -]*?) \| (?:first|main|vm|lint|beside) \|", TEXT, re.M):
         first, *more = cell.split(", ")
         shown |= {first, *(first.split("-")[0] + m if m.startswith("-") else m for m in more)}
     print(sorted(shown))
