@@ -50,7 +50,7 @@ chroot "$root" systemd-sysusers
 
 # A new machine: nothing of what the packages of this one start but what is asked for here.
 echo 0123456789abcdef0123456789abcdef >"$root/etc/machine-id"
-rm -rf "$root"/etc/systemd/system/*.wants "$root"/etc/rc?.d "$root"/var/log/journal
+rm -rf "$root"/etc/systemd/system/*.wants "$root"/etc/rc?.d "$root"/etc/crontab "$root"/etc/cron.*/* "$root"/var/log/journal
 wants=$root/etc/systemd/system/multi-user.target.wants
 mkdir -p "$wants"
 for unit in $SERVICES; do

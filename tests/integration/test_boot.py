@@ -178,8 +178,10 @@ class System:
         lines = set()
         for line in self.ask("journalctl -q -b --no-pager -o short").splitlines():
             found = re.match(r"\w+ +\d+ [\d:]+ \S+ ([^:\[]+)(?:\[\d+\])?: (.*)", line)
-            # What systemd says of each unit depends on when, and is lost until journald is there; but not what went wrong.
-            if found and (not re.match(r"\(?systemd|dbus-daemon", found[1]) or re.search("(?i)fail|error|kill|time.?out|refus|cannot|denied", found[2])):
+            # What systemd says of each unit, and (sd-pam) of a session, depends on when, and is lost until journald is there; but not
+            # what went wrong.
+            when = found and re.match(r"\(?systemd|\(sd-pam|dbus-daemon", found[1])
+            if found and (not when or re.search("(?i)fail|error|kill|time.?out|refus|cannot|denied", found[2])):
                 lines.add(f"{found[1]}: {normal(found[2])}")
         return lines
 
