@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 # shellcheck shell=bash disable=SC2154 # what the caller sets
 #
-# backports.sh, to be sourced: kernels of this release's backports. Their list is read aside, and what comes of them is unpacked
-# in $cache: nothing of this machine's configuration changes, and nothing is installed. The caller has cache and fail.
+# backports.sh, to be sourced: packages that are unpacked in $cache and not installed, of this release or of its backports, whose
+# list is read aside: nothing of this machine's configuration changes. The caller has cache and fail.
 
 # The lists of packages that apt-get and apt-cache read: the machine's, or the backports' alone.
 apt_options=()
@@ -38,12 +38,35 @@ backports_release()
 	fi
 }
 
-# packages_download directory package...: what apt_options say, into the directory; its log there tells what went wrong.
-packages_download()
+# backports_choose 6.12: apt reads the backports, and $release is what backports_release says.
+backports_choose()
 {
-	local dir=$1
+	backports_read
+	release=$(backports_release "$1")
+	[ -n "$release" ] || fail "there is no Linux $1 for amd64 in the backports"
+}
 
-	shift
-	(cd "$dir" && { apt-get "${apt_options[@]}" download -qq "$@" ||
-		{ apt-get "${apt_options[@]}" update -qq && apt-get "${apt_options[@]}" download -qq "$@"; }; }) >"$dir/log" 2>&1
+# cache_fetch name unpack remedy package...: $cache/<name> has what `unpack downloads directory` puts into the directory.
+cache_fetch()
+{
+	local name=$1 unpack=$2 remedy=$3 work
+
+	shift 3
+	[ -e "$cache/$name" ] && return
+	mkdir -p "$cache"
+	work=$(mktemp -d "$cache/fetch.XXXXXX") || fail "cannot write in $cache"
+	if ! (cd "$work" && { apt-get "${apt_options[@]}" download -qq "$@" ||
+		{ apt-get "${apt_options[@]}" update -qq && apt-get "${apt_options[@]}" download -qq "$@"; }; }) >"$work/log" 2>&1; then
+		cat "$work/log" >&2
+		rm -rf "$work"
+		fail "apt-get cannot download $1, and there is none in $cache (older than the archive's: $remedy)"
+	fi
+	mkdir "$work/unpacked"
+	if ! "$unpack" "$work" "$work/unpacked"; then
+		rm -rf "$work"
+		fail "$1 cannot be unpacked"
+	fi
+	# The last step, and one step: a cache is whole or is not there. Another run may have been faster.
+	mv -T "$work/unpacked" "$cache/$name" 2>/dev/null || [ -e "$cache/$name" ] || fail "cannot write $cache/$name"
+	rm -rf "$work"
 }

@@ -20,25 +20,15 @@ fail()
 	exit 1
 }
 
-# headers_fetch release: $cache/headers-<release> has the packages' /usr.
-headers_fetch()
+# headers_unpack downloads directory: the packages' /usr.
+# shellcheck disable=SC2317 # cache_fetch calls it
+headers_unpack()
 {
-	local work package
+	local package
 
-	[ -e "$cache/headers-$1" ] && return
-	mkdir -p "$cache"
-	work=$(mktemp -d "$cache/fetch.XXXXXX")
-	if ! packages_download "$work" "linux-headers-$1" "linux-headers-${1%-amd64}-common" "linux-kbuild-${1%-amd64}"; then
-		cat "$work/log" >&2
-		rm -rf "$work"
-		fail "apt-get cannot download linux-headers-$1 (older than the archive's: remove $cache/linux-$1)"
-	fi
-	mkdir "$work/headers"
-	for package in "$work"/*.deb; do
-		dpkg-deb -x "$package" "$work/headers"
+	for package in "$1"/*.deb; do
+		dpkg-deb -x "$package" "$2" || return 1
 	done
-	mv -T "$work/headers" "$cache/headers-$1"
-	rm -rf "$work"
 }
 
 # build [make's words]
@@ -60,10 +50,9 @@ build_of_backports()
 {
 	# shellcheck source=scripts/backports.sh
 	. scripts/backports.sh
-	backports_read
-	release=$(backports_release "$1")
-	[ -n "$release" ] || fail "there is no Linux $1 for amd64 in the backports"
-	headers_fetch "$release"
+	backports_choose "$1"
+	cache_fetch "headers-$release" headers_unpack "remove $cache/linux-$release" \
+		"linux-headers-$release" "linux-headers-${release%-amd64}-common" "linux-kbuild-${release%-amd64}"
 	export -f build
 	export tmp log release
 	unshare -m bash -euc "mount -t overlay -o lowerdir='$cache/headers-$release/usr:/usr' overlay /usr; build KDIR=/usr/src/linux-headers-\$release"

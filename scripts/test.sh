@@ -38,12 +38,12 @@ build()
 }
 
 # integration [options]: kernel peers, real programs, namespaces; each test has its own, and waits more than it computes. Those
-# that measure run after the others, one at a time. Without ALL=1 a part of them (few.py).
+# that measure run after the others, one at a time. All of them with ALL=1, in the plain build; else a part (few.py).
 integration()
 {
 	local rc=0 options=(--ignore=tests/integration/programs --ignore=tests/integration/test_deb.py -q -p no:cacheprovider --tb=short --durations=40 -rfEs "$@")
 
-	[ -n "$all" ] || options+=("--few=$part")
+	{ [ -n "$all" ] && [ $# -eq 0 ]; } || options+=("--few=$part")
 	$python -m pytest tests/integration -n "$workers" -m "not alone" "${options[@]}" || rc=1
 	$python -m pytest tests/integration -n 0 -m alone "${options[@]}" || rc=1
 	return $rc
@@ -168,7 +168,7 @@ plan()
 	step main each integration integration
 	step main all locks-chaos chaos_with_locks
 	step main all programs programs
-	step main all asan-integration integration --sanitize "--few=$part"
+	step main all asan-integration integration --sanitize
 	step main all kmod scripts/kmod.sh
 	step main all kmod-6.12 scripts/kmod.sh 6.12
 	step main all fuzz-build build fuzz-bin

@@ -16,6 +16,7 @@
 #include <sys/socket.h>
 #include <time.h>
 
+#include "clock.h"
 #include "mellanox/vma_extra.h"
 
 #define PAYLOAD 64
@@ -77,14 +78,6 @@ static int receive(void)
 			return 0;
 	} while (n < 0 && errno == EAGAIN && time(NULL) < until);
 	return -1;
-}
-
-static uint64_t now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
 static int by_size(const void *a, const void *b)

@@ -27,6 +27,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "../mlx5_device/soft.h"
 #include "mellanox/vma_extra.h"
 #include "net/net.h"
@@ -687,14 +688,6 @@ static void check_gone(void)
 	      "a datagram without the device", 13);
 	n = recv(fd, data, PAYLOAD, 0);
 	check(n == 6 && !memcmp(data, "answer", 6), "its answer", (uint32_t)n);
-}
-
-static uint64_t now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
 static int by_size(const void *a, const void *b)

@@ -29,6 +29,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "../mlx5_device/soft.h"
 
 #define PEER_PORT 7002
@@ -141,14 +142,6 @@ static bool steered_udp(uint32_t peer_port)
 	key.proto = IPPROTO_UDP;
 	key.remote_port = (uint16_t)peer_port;
 	return soft_steers(soft, &key);
-}
-
-static uint64_t now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
 static uint64_t connect_ns; /* that connect() took, all but the first together */

@@ -64,11 +64,6 @@ def answers(net, port):
         return False
 
 
-def asked(net, port):
-    """Asks for a page, which the proxy has from behind it; nothing."""
-    net.b.run(["curl", "-s", "-m", "5", "-o", "/dev/null", f"http://{net.a.ip4}:{port}/1k"], check=False)
-
-
 def offloaded(fact):
     """
     Waits until a server takes packets past the kernel: it begins with that when it first waits for one. Where it never does, the
@@ -313,7 +308,13 @@ class Haproxy(Work):
         wait_serving(net, PORT, side.server)
         # Its other interface has queues when it has first been used, which is not what is measured (docs/limits.md).
         if side.server:
-            offloaded(lambda: "xdp" in netns.ip("-n", net.a.name, "link", "show", "veth-ac") or asked(net, PORT))
+            offloaded(lambda: self._has_queues_behind(net))
+
+    @staticmethod
+    def _has_queues_behind(net):
+        """After a page that comes from there."""
+        net.b.run(["curl", "-s", "-m", "5", "-o", "/dev/null", f"http://{net.a.ip4}:{PORT}/1k"], check=False)
+        return "xdp" in netns.ip("-n", net.a.name, "link", "show", "veth-ac")
 
     def ask(self, net, side):
         return start_wrk(net, side, "1k")

@@ -12,7 +12,7 @@ import os
 import pathlib
 import time
 
-from netns import bpftool, ip, wait_for
+from netns import bpftool, children, ip, proc, wait_for
 
 
 ENDING = 5.0  # seconds that the end of a process may take
@@ -32,9 +32,7 @@ def gone(fact, timeout=None):
 
 
 def name_of(pid):
-    with contextlib.suppress(OSError):
-        return f"process {pid} ({pathlib.Path(f'/proc/{pid}/cmdline').read_text().replace(chr(0), ' ').strip() or '?'})"
-    return f"process {pid}"
+    return f"process {pid} ({proc(pid, 'cmdline').replace(chr(0), ' ').strip() or '?'})"
 
 
 def of_host(host):
@@ -112,7 +110,7 @@ class Worker:
     def __init__(self, pids):
         """pids: of all programs with the library, a set that grows."""
         self.descriptors = descriptors()
-        self.children = set(self._children())
+        self.children = set(children(os.getpid()))
         self.modes = modes()
         self.namespaces = set(self._namespaces())
         self.pids = pids
@@ -121,18 +119,13 @@ class Worker:
         self.since = time.time() - 1
 
     @staticmethod
-    def _children():
-        return [pid for task in os.listdir("/proc/self/task")
-                for pid in pathlib.Path(f"/proc/self/task/{task}/children").read_text().split()]
-
-    @staticmethod
     def _namespaces():
         return [n.name for n in pathlib.Path("/run/netns").glob(f"vma-it-{os.getpid()}-*")]
 
     def left(self):
         left = [f"namespace {n}" for n in set(self._namespaces()) - self.namespaces]
         left += [f"{path} has the mode {mode}" for path, mode in modes() - self.modes]
-        left += gone(lambda: [name_of(p) for p in set(self._children()) - self.children])
+        left += gone(lambda: [name_of(p) for p in set(children(os.getpid())) - self.children])
         if descriptors() - self.descriptors:
             gc.collect()
         left += [f"descriptor of the test: {link}" for link in gone(lambda: list(descriptors() - self.descriptors), 1)]

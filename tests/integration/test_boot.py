@@ -13,7 +13,7 @@ import subprocess
 
 import pytest
 
-from netns import KERNEL, PYTHON, ROOT, flow_table, ip, proc, wait_for
+from netns import KERNEL, PYTHON, ROOT, children, flow_table, ip, proc, wait_for
 from test_system import SSH
 
 SERVICES = "cron nginx ssh redis-server memcached haproxy systemd-networkd chrony systemd-resolved systemd-timesyncd"
@@ -158,9 +158,9 @@ class System:
             (files / directory).chmod(0o700)
 
     def _init(self):
-        for child in pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split():
+        for child in children(self.process.pid):
             if proc(child, "comm") == "systemd\n":
-                return int(child)
+                return child
         assert self.process.alive(), self.process.text
         return None
 
@@ -180,8 +180,8 @@ class System:
             found = re.match(r"\w+ +\d+ [\d:]+ \S+ ([^:\[]+)(?:\[\d+\])?: (.*)", line)
             # What systemd says of each unit, and (sd-pam) of a session, depends on when, and is lost until journald is there; but not
             # what went wrong.
-            when = found and re.match(r"\(?systemd|\(sd-pam|dbus-daemon", found[1])
-            if found and (not when or re.search("(?i)fail|error|kill|time.?out|refus|cannot|denied", found[2])):
+            by_chance = found and re.match(r"\(?systemd|\(sd-pam|dbus-daemon", found[1])
+            if found and (not by_chance or re.search("(?i)fail|error|kill|time.?out|refus|cannot|denied", found[2])):
                 lines.add(f"{found[1]}: {normal(found[2])}")
         return lines
 

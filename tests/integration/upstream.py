@@ -14,7 +14,7 @@ A, IN, TRUNCATED, NO_SUCH_NAME = 1, 1, 0x0200, 3
 UNIX_TO_NTP = 2208988800  # seconds
 
 
-def answer(query, fits):
+def answer(query, datagram):
     number, flags = struct.unpack_from("!HH", query)
     end = query.index(b"\0", 12) + 5
     question = query[12:end]
@@ -23,7 +23,7 @@ def answer(query, fits):
     addresses = [] if kind != A else range(60) if name.startswith(b"many") else [0]
     if name.startswith(b"absent"):
         addresses, flags = [], flags | NO_SUCH_NAME
-    if len(addresses) > 1 and fits:
+    if len(addresses) > 1 and datagram:
         addresses, flags = [], flags | TRUNCATED
     records = b"".join(struct.pack("!HHHIH4B", 0xC00C, A, IN, 60, 4, 192, 0, 2, n + 1) for n in addresses)
     return struct.pack("!HHHHHH", number, flags, 1, len(addresses), 0, 0) + question + records
@@ -32,13 +32,13 @@ def answer(query, fits):
 class Names(socketserver.BaseRequestHandler):
     def handle(self):
         query, s = self.request
-        s.sendto(answer(query, True), self.client_address)
+        s.sendto(answer(query, datagram=True), self.client_address)
 
 
 class NamesByTcp(socketserver.StreamRequestHandler):
     def handle(self):
         while header := self.rfile.read(2):
-            reply = answer(self.rfile.read(int.from_bytes(header, "big")), False)
+            reply = answer(self.rfile.read(int.from_bytes(header, "big")), datagram=False)
             self.wfile.write(struct.pack("!H", len(reply)) + reply)
 
 

@@ -17,8 +17,7 @@ SYSFS = pathlib.Path("/sys/kernel/vma")
 
 def built():
     """For the kernel that runs: scripts/kmod.sh makes it for one of the backports, make kmod for this release's own."""
-    of_backports = ROOT / f"build/kmod-{KERNEL[0]}.{KERNEL[1]}/vma.ko"
-    return ROOT / "kmod/vma.ko" if KERNEL[:2] == (6, 1) else of_backports
+    return ROOT / ("kmod/vma.ko" if KERNEL == (6, 1) else "build/kmod-{}.{}/vma.ko".format(*KERNEL))
 
 
 def insmod():
