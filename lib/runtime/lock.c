@@ -18,6 +18,7 @@ static void nothing(void)
 }
 
 void (*lock_deferred_fn)(void) = nothing;
+void (*lock_after_fn)(void) = nothing;
 int lock_mode = 1;
 /* The spinning modes give a lock back without looking and writing at once: a mark may be missed. */
 struct timespec lock_sleep_most = {0, 200000};
@@ -96,8 +97,17 @@ bool lock_get_slow(struct lock *l, uint32_t me)
 	return true;
 }
 
+void lock_after(struct lock *l)
+{
+	atomic_fetch_or_explicit(&l->owner, LOCK_AFTER, memory_order_relaxed);
+}
+
 void lock_drop_slow(struct lock *l)
 {
-	if (atomic_exchange_explicit(&l->owner, 0, memory_order_release) & LOCK_WAITERS)
+	uint32_t was = atomic_exchange_explicit(&l->owner, 0, memory_order_release);
+
+	if (was & LOCK_WAITERS)
 		lock_wake(l);
+	if (was & LOCK_AFTER)
+		lock_after_fn();
 }

@@ -14,10 +14,12 @@
 #include <time.h>
 
 struct lock {
-	_Atomic uint32_t owner; /* thread id, bit 31: someone sleeps on it; 0 free */
+	_Atomic uint32_t owner; /* thread id, and the two below; 0 free */
 };
 
-#define LOCK_WAITERS 0x80000000u
+#define LOCK_WAITERS 0x80000000u /* someone sleeps on it */
+#define LOCK_AFTER 0x40000000u /* its owner has something to do when it has given it back */
+#define LOCK_MARKS (LOCK_WAITERS | LOCK_AFTER) /* no thread id is so large */
 
 /* Between two looks of a thread that spins: the other hardware thread of this core has it for a
  * moment. */
@@ -42,6 +44,11 @@ struct lock_thread {
 	/* Set by a signal that waits; lock_leave() then calls lock_deferred_fn. */
 	volatile bool deferred;
 	uint32_t sleeps; /* for locks, ever */
+	/*
+	 * Held, and what this thread does under it had better wait for its end, if it can: a system
+	 * call keeps all others waiting, and may cost the processor as well. NULL: no such lock.
+	 */
+	struct lock *busy;
 };
 
 extern __thread struct lock_thread lock_thread
@@ -165,8 +172,13 @@ static inline bool lock_try(struct lock *l)
 	return false;
 }
 
-/* What lock_drop() does in mode 2, and where somebody sleeps. */
+/* What lock_drop() does in mode 2, and where there is a mark. */
 void lock_drop_slow(struct lock *l);
+/*
+ * This thread has l: after the drop it calls lock_after_fn, still with its signal handlers put off.
+ */
+void lock_after(struct lock *l);
+extern void (*lock_after_fn)(void) __attribute__((visibility("hidden")));
 
 /*
  * The spinning modes are the odd ones. They do without an atomic instruction: who marks the word
@@ -175,8 +187,8 @@ void lock_drop_slow(struct lock *l);
 static inline __attribute__((always_inline)) void lock_drop(struct lock *l)
 {
 	if (__builtin_expect(lock_mode & 1, 1) &&
-	    __builtin_expect(
-		    !(atomic_load_explicit(&l->owner, memory_order_relaxed) & LOCK_WAITERS), 1))
+	    __builtin_expect(!(atomic_load_explicit(&l->owner, memory_order_relaxed) & LOCK_MARKS),
+			     1))
 		atomic_store_explicit(&l->owner, 0, memory_order_release);
 	else
 		lock_drop_slow(l);
@@ -189,8 +201,7 @@ static inline __attribute__((always_inline)) void lock_drop(struct lock *l)
  */
 static inline bool lock_mine(struct lock *l)
 {
-	return (atomic_load_explicit(&l->owner, memory_order_relaxed) & ~LOCK_WAITERS) ==
-	       lock_self();
+	return (atomic_load_explicit(&l->owner, memory_order_relaxed) & ~LOCK_MARKS) == lock_self();
 }
 
 #ifndef VMA_CHECK

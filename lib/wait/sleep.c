@@ -29,6 +29,12 @@ struct wait_thread {
 	 */
 	_Atomic uint32_t pending;
 	/*
+	 * How many have set pending and have yet to write, or are at it: before that it cannot end.
+	 * wake_next: in the list of such a one.
+	 */
+	_Atomic uint32_t wakers;
+	struct wait_thread *wake_next;
+	/*
 	 * Where it stands among the sleepers. chosen: it was woken to lead, and has not slept
 	 * since.
 	 */
@@ -52,6 +58,8 @@ static struct {
 } sleepers = {.last = &sleepers.first};
 
 static __thread struct wait_thread self;
+/* Whom this thread wakes when it has given a lock back (lock_thread.busy), in order. */
+static __thread struct wait_thread *wakes, *wakes_last;
 static pthread_key_t key;
 static bool key_valid;
 static _Atomic uint32_t fork_count;
@@ -65,6 +73,9 @@ static void forked_child(void)
 	sleepers.leader = sleepers.first = NULL;
 	sleepers.last = &sleepers.first;
 	self.leads = self.follows = self.chosen = false;
+	/* Of threads that the child does not have. */
+	atomic_store_explicit(&self.wakers, 0, memory_order_relaxed);
+	wakes = NULL;
 	signals_bell = 0;
 }
 
@@ -116,6 +127,54 @@ static bool sleepers_enter(int evfd, uint32_t generation)
 	return on_rings;
 }
 
+/*
+ * Pairs with the exchange in drain(): who finds 1 here knows that the sleeper will look again after
+ * it. True: it is the caller's to wake t, which stays until then.
+ */
+static bool wake_claim(struct wait_thread *t)
+{
+	perturb_wake();
+	if (atomic_exchange(&t->pending, 1))
+		return false;
+	atomic_fetch_add_explicit(&t->wakers, 1, memory_order_relaxed);
+	return true;
+}
+
+/* Not libc's write(): that is a cancellation point, and locks may be held here. */
+static void wake_now(struct wait_thread *t)
+{
+	uint64_t one = 1;
+	int fd = t->evfd;
+
+	/* None: the program has closed it, and the thread knows. */
+	if (fd && libc_raw(SYS_write, fd, (long)(uintptr_t)&one, sizeof(one), 0, 0, 0) < 0 &&
+	    errno != EAGAIN)
+		log_error("write(eventfd %d) to wake a waiting thread: %s", fd, strerror(errno));
+	atomic_fetch_sub_explicit(&t->wakers, 1, memory_order_release);
+}
+
+/* lock_after_fn */
+static void wake_all(void)
+{
+	struct wait_thread *t;
+
+	while ((t = wakes)) {
+		wakes = t->wake_next;
+		wake_now(t);
+	}
+}
+
+static void wake_later(struct wait_thread *t, struct lock *busy)
+{
+	t->wake_next = NULL;
+	if (wakes)
+		wakes_last->wake_next = t;
+	else
+		wakes = t;
+	wakes_last = t;
+	lock_after(busy);
+}
+
 /* Awake: nobody has to choose it. A leader stays one, as it may sleep again. */
 static void sleepers_woken(void)
 {
@@ -129,19 +188,24 @@ static void sleepers_woken(void)
 
 static void choose_next(void)
 {
-	struct wait_thread *next;
+	struct wait_thread *next = NULL;
 
 	lock_take(&sleepers.lock);
 	if (self.leads)
 		sleepers.leader = NULL;
-	if (!sleepers.leader && (next = sleepers.first)) {
+	if (!sleepers.leader)
+		next = sleepers.first;
+	if (next) {
 		follower_del(next);
 		next->chosen = true;
 		/* Before it can end: who ends waits for this lock. */
-		wait_wake(next);
+		if (!wake_claim(next))
+			next = NULL;
 	}
 	self.leads = self.chosen = false;
 	lock_drop(&sleepers.lock);
+	if (next)
+		wake_now(next);
 }
 
 void wait_over(void)
@@ -153,10 +217,13 @@ void wait_over(void)
 
 static void thread_ends(void *arg)
 {
+	static const struct timespec a_moment = {.tv_nsec = 50000};
 	struct wait_thread *t = arg;
 
 	sleepers_woken();
 	wait_over();
+	while (atomic_load_explicit(&t->wakers, memory_order_acquire))
+		libc_raw(SYS_nanosleep, (long)(uintptr_t)&a_moment, 0, 0, 0, 0, 0);
 	/* 0: a child that has inherited the thread got none of its own. */
 	if (t->evfd)
 		own_fd_close(t->evfd);
@@ -167,6 +234,7 @@ static void thread_ends(void *arg)
 __attribute__((constructor)) static void key_make(void)
 {
 	key_valid = pthread_key_create(&key, thread_ends) == 0;
+	lock_after_fn = wake_all;
 	atfork_add(NULL, NULL, forked_child);
 }
 
@@ -213,25 +281,16 @@ struct wait_thread *wait_thread_self(void)
 
 void wait_wake(struct wait_thread *t)
 {
-	uint64_t one = 1;
-
 	/*
 	 * Its own doing (stacks_arm() brought a packet): it is awake, and looks again before it
 	 * sleeps.
 	 */
-	if (t == &self)
+	if (t == &self || !wake_claim(t))
 		return;
-	perturb_wake();
-	/*
-	 * Pairs with the exchange in drain(): who finds 1 here knows that the sleeper will look
-	 * again after it. Not libc's write(): that is a cancellation point, and locks are held
-	 * here.
-	 */
-	if (atomic_exchange(&t->pending, 1) == 0 &&
-	    libc_raw(SYS_write, t->evfd, (long)(uintptr_t)&one, sizeof(one), 0, 0, 0) < 0 &&
-	    errno != EAGAIN)
-		log_error("write(eventfd %d) to wake a waiting thread: %s", t->evfd,
-			  strerror(errno));
+	if (lock_thread.busy)
+		wake_later(t, lock_thread.busy);
+	else
+		wake_now(t);
 }
 
 static void wait_notify(struct vfd_watch *w, uint32_t events)

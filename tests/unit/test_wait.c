@@ -33,9 +33,10 @@ static _Atomic int turn; /* odd: the producer's */
 static unsigned slept;
 static int how;
 
-enum { BY_OBJECT, BY_RING, BY_THREAD, NUM_HOW };
+enum { BY_OBJECT, BY_RING, BY_THREAD, BY_BUSY, NUM_HOW };
 static const char *const how_name[] = {"the object is told", "a ring has a packet",
-				       "the thread is told"};
+				       "the thread is told", "the object is told under a lock"};
+static struct lock busy;
 
 static struct wait_thread *consumer;
 
@@ -55,6 +56,13 @@ static void give(void)
 		return;
 	case BY_RING:
 		assert(write(ring_fd, &one, sizeof(one)) == sizeof(one));
+		return;
+	case BY_BUSY:
+		lock_take(&busy);
+		lock_thread.busy = &busy;
+		fake_arrive(&target);
+		lock_thread.busy = NULL;
+		lock_drop(&busy);
 		return;
 	default:
 		atomic_fetch_add(&target.packets, 1);
@@ -412,6 +420,60 @@ static void a_thread_without_a_descriptor_closes_none(void **state)
 	assert_true(fcntl(0, F_GETFD) >= 0);
 }
 
+static struct wait_thread *_Atomic sleeper;
+static _Atomic int sleeper_evfd;
+static _Atomic bool may_end;
+
+static void *sleeps_and_ends(void *arg)
+{
+	(void)arg;
+	atomic_store(&sleeper_evfd, wait_evfd());
+	atomic_store(&sleeper, wait_thread_self());
+	while (!atomic_load(&may_end))
+		sched_yield();
+	return NULL;
+}
+
+static bool told(int evfd)
+{
+	struct pollfd p = {.fd = evfd, .events = POLLIN};
+
+	return poll(&p, 1, 0) == 1 && p.revents == POLLIN;
+}
+
+/* Nobody is woken while the lock is held, and who is to be woken does not end before that. */
+static void who_holds_a_lock_wakes_after_it(void **state)
+{
+	pthread_t thread;
+	int evfd;
+
+	(void)state;
+	atomic_store(&sleeper, NULL);
+	assert_int_equal(pthread_create(&thread, NULL, sleeps_and_ends, NULL), 0);
+	while (!atomic_load(&sleeper))
+		sched_yield();
+	evfd = atomic_load(&sleeper_evfd);
+	lock_take(&busy);
+	lock_thread.busy = &busy;
+	wait_wake(atomic_load(&sleeper));
+	wait_wake(atomic_load(&sleeper));
+	lock_thread.busy = NULL;
+	assert_false(told(evfd));
+	atomic_store(&may_end, true);
+	for (int i = 0; i < 2000; i++) {
+		assert_true(fcntl(evfd, F_GETFD) >= 0);
+		sched_yield();
+	}
+	/* The same file, which the thread closes as soon as it is told. */
+	evfd = dup(evfd);
+	assert_true(evfd >= 0);
+	lock_drop(&busy);
+	assert_true(told(evfd));
+	assert_int_equal(pthread_join(thread, NULL), 0);
+	close(evfd);
+	printf("    a thread was woken when the lock was free, and ended after that\n");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -421,6 +483,7 @@ int main(void)
 		cmocka_unit_test(no_wakeup_is_missed),
 		cmocka_unit_test(a_close_ends_the_sleep),
 		cmocka_unit_test(one_sleeps_on_the_ring_for_all),
+		cmocka_unit_test(who_holds_a_lock_wakes_after_it),
 		cmocka_unit_test(a_thread_without_a_descriptor_closes_none),
 	};
 
