@@ -129,8 +129,8 @@ static void sync_stats(void)
 
 		lock_take(&st->lock);
 		if (atomic_load_explicit(&st->open, memory_order_relaxed)) {
-			stack_publish(st);
 			stack_publish_gauges(st, &sums);
+			stack_publish(st);
 		}
 		lock_drop(&st->lock);
 	}

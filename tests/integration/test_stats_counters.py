@@ -2,7 +2,9 @@
 """What vma_stats counts of a program that runs: its waits, its rings' queues and buffers, its groups, and what was dropped."""
 
 import json
+import os
 import re
+import signal
 import subprocess
 
 import pytest
@@ -134,6 +136,23 @@ def test_what_is_drained_and_what_finds_no_buffer_is_counted(net):
         dropped = f["cqs"][0]["drops"]
         assert re.search(rf"^Packets dropped: +{dropped} *$", text, re.M) and re.search(rf"^No buffers error: +{dropped} *$", text, re.M), text
         print(f"{sent} datagrams, {dropped} dropped, at most {f['cqs'][0]['drained_max']} at a time drained")
+
+
+def test_what_the_kernel_has_no_buffer_for_is_counted(net):
+    """The program is stopped, and more datagrams come than its ring has buffers."""
+    net.neighbours()
+    with App(net.a, True) as app, net.b.socket() as peer:
+        app.do("u = udp(7000); u.setsockopt(socket.SOL_SOCKET, 33, 1 << 26); ready(u)")  # SO_RCVBUFFORCE
+        os.kill(app.pid, signal.SIGSTOP)
+        try:
+            for _ in range(3000):
+                peer.sendto(b"x", (net.a.ip4, 7000))
+        finally:
+            os.kill(app.pid, signal.SIGCONT)
+        f = seen(app, lambda f: the_socket(app, f)["rx_ready_packets"] + f["cqs"][0]["drops"] == 3000, "each one is held or dropped")
+        queue(f)
+        assert f["cqs"][0]["drops"] >= 3000 - 2048
+        print(f"{f['cqs'][0]['drops']} of 3000 datagrams dropped")
 
 
 def test_interrupts_of_an_xdp_ring_are_counted(net):

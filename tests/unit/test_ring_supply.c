@@ -29,6 +29,8 @@ static int setup_small(void **state)
 	return fake_setup(state, HALF);
 }
 
+static uint16_t port; /* of the frames' stream */
+
 /* One frame of so many pieces arrives, is polled and given back. */
 static void frame(struct fake *f, uint32_t pieces, uint32_t burst)
 {
@@ -42,6 +44,10 @@ static void frame(struct fake *f, uint32_t pieces, uint32_t burst)
 				(struct vma_gso_burst){.magic = VMA_GSO_BURST_MAGIC,
 						       .size = (uint16_t)(pieces * PIECE / burst),
 						       .count = (uint16_t)burst};
+		if (!i) {
+			f->x->umem.base[addr + 14] = 0x45;
+			memcpy(f->x->umem.base + addr + 34, &port, sizeof(port));
+		}
 		f->rx[f->index[0]++ & f->s->rx.mask] =
 			(struct xdp_desc){addr, PIECE, i + 1 < pieces ? XDP_PKT_CONTD : 0};
 	}
@@ -132,6 +138,58 @@ static void test_a_kernel_that_runs_dry_gets_everything_for_a_while(void **state
 	assert_int_equal(supply(f), UMEM_RX_CHUNKS);
 	frames(f, 3000, LARGEST);
 	assert_int_equal(supply(f), HALF);
+}
+
+static void test_each_streams_frames_count(void **state)
+{
+	struct fake *f = *state;
+
+	for (unsigned i = 0; i < 400; i++) {
+		port = (uint16_t)(i % 2);
+		frames(f, 1, LARGEST);
+	}
+	assert_int_equal(supply(f), HALF);
+	for (unsigned i = 0; i < 400; i++) {
+		port = (uint16_t)(i % 40);
+		frames(f, 1, LARGEST);
+	}
+	port = 0;
+	assert_int_equal(supply(f), UMEM_RX_CHUNKS);
+}
+
+/* As the kernel would have it at a refill, with so many chunks of those that it had under way. */
+static void under_way(struct fake *f, uint32_t chunks)
+{
+	uint32_t consumer = f->index[3];
+
+	f->index[3] = f->index[2] - (f->s->supply - f->s->held_back - chunks);
+	rx_refill(f->x, f->s);
+	f->index[3] = consumer;
+}
+
+static void test_many_streams_have_the_whole_ring(void **state)
+{
+	struct fake *f = *state;
+
+	/* More than the half would do for, now and then: it is not even tried. */
+	for (unsigned i = 0; i < 300; i++) {
+		frames(f, 60, LARGEST);
+		under_way(f, HALF - 100);
+		assert_int_equal(f->s->held_back, 0);
+	}
+	assert_int_equal(supply(f), UMEM_RX_CHUNKS);
+	/* They have become few, */
+	frames(f, 64 * 61 + 200, LARGEST);
+	assert_int_equal(supply(f), HALF);
+	/* and are many now and then: the half is tried more and more rarely. */
+	for (uint32_t wait = 1; wait <= 16; wait *= 2) {
+		under_way(f, HALF - 100);
+		assert_int_equal(f->s->held_back, 0);
+		frames(f, wait * 64 * 60, LARGEST);
+		assert_int_equal(f->s->held_back, 0);
+		frames(f, wait * 64 + 200, LARGEST);
+		assert_int_equal(f->s->held_back, UMEM_RX_CHUNKS - HALF);
+	}
 }
 
 static void test_a_small_ring_is_always_full(void **state)
@@ -293,6 +351,10 @@ int main(void)
 		cmocka_unit_test_setup_teardown(
 			test_a_kernel_that_runs_dry_gets_everything_for_a_while, setup,
 			fake_teardown),
+		cmocka_unit_test_setup_teardown(test_each_streams_frames_count, setup,
+						fake_teardown),
+		cmocka_unit_test_setup_teardown(test_many_streams_have_the_whole_ring, setup,
+						fake_teardown),
 		cmocka_unit_test_setup_teardown(test_a_small_ring_is_always_full, setup_small,
 						fake_teardown),
 		cmocka_unit_test_setup_teardown(

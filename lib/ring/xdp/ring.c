@@ -139,15 +139,31 @@ static void xdp_close(struct ring *r)
 	libc_internal_end();
 }
 
+/* Frames for the socket that the kernel has dropped. */
+static uint64_t missed(int fd)
+{
+	struct xdp_statistics s = {0};
+	socklen_t len = sizeof(s);
+
+	/* Before Linux 5.9 it tells the first member only. */
+	return libc.getsockopt(fd, SOL_XDP, XDP_STATISTICS, &s, &len)
+		       ? 0
+		       : s.rx_dropped + s.rx_ring_full;
+}
+
 static void xdp_gauges(const struct ring *r, struct ring_gauges *g)
 {
 	const struct xdp_ring *x = (const struct xdp_ring *)r;
+	uint64_t sum = 0;
 
 	*g = (struct ring_gauges){.rx_free = x->umem.rx_free.num + x->filled,
 				  .tx_free = x->umem.tx_free.num};
 	for (uint32_t i = 0; i < x->num_queues; i++)
 		g->rx_queued += __atomic_load_n(x->xsk[i].rx.producer, __ATOMIC_RELAXED) -
 				x->xsk[i].rx.head;
+	for (uint32_t i = 0; i < x->num_queues; i++)
+		sum += missed(x->xsk[i].fd);
+	r->counters->rx_missed = sum;
 }
 
 static void xdp_leave(struct ring *r)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Reception: from the XSKs' rings to chains of struct buf, and the fill rings' supply. */
 #include <errno.h>
+#include <net/ethernet.h>
 #include <string.h>
 
 #include "config/config.h"
@@ -21,22 +22,28 @@
  * The kernel takes the chunks of a fill ring in turn, and a stream of merged segments goes through
  * a full ring of them thousands of times a second: 8 MiB, of which it finds nothing in a cache of
  * this processor or of its own. While such frames are most of what comes, half of the ring stays
- * empty. That is still more than a TCP's window of them; datagrams, which no window bounds, have
- * the whole ring.
+ * empty. That is still more than a TCP's window of them, but not than those of many: for more
+ * than a few streams, and where more than three quarters of the half were under way, the ring is
+ * full. So it is for datagrams, which no window bounds.
  */
 #define SUPPLY_BULK (UMEM_RX_CHUNKS / 2)
+#define SUPPLY_STREAMS 4
+#define SUPPLY_BULK_TAKEN (SUPPLY_BULK / 4 * 3)
 /* Chunks from one judgement to the next. */
 #define SUPPLY_JUDGED 1024u
 /*
- * Judgements that are left out after the kernel had nearly emptied the half: a reader that stays
- * away for long.
+ * Judgements that are left out after that: a reader that stays away for long. Twice as many each
+ * time that the half was too little, for frames may be lost then, and a TCP that loses all that it
+ * has under way waits for 200 ms.
  */
 #define SUPPLY_KEEP_FULL 64u
+#define SUPPLY_KEEP_FULL_MOST (1u << 20)
 /*
  * No datagram that is not marked as a GSO burst, and no frame of the usual MTUs, is so large: it is
  * merged TCP segments.
  */
 #define MERGED_MIN 16384u
+#define STREAM_HASH 0x9e3779b1u
 
 static void supply_hold_back(struct xsk *s, uint32_t n)
 {
@@ -44,28 +51,49 @@ static void supply_hold_back(struct xsk *s, uint32_t n)
 	s->held_back = n;
 }
 
+/* Which streams there are, by their ports: two may look like one. */
+static void merged_note(struct xsk *s, const struct buf *b)
+{
+	const uint8_t *ip = b->data + ETH_HLEN, *tcp = ip + (*ip >> 4 == 6 ? 40 : 20);
+	uint32_t ports;
+
+	s->merged += b->total;
+	if (b->len < ETH_HLEN + 40 + sizeof(ports))
+		return;
+	memcpy(&ports, tcp, sizeof(ports));
+	s->streams |= 1u << (ports * STREAM_HASH >> 27);
+}
+
 /* How much of the ring is filled, by what came since the last time. */
 static __attribute__((noinline)) void supply_judge(struct xsk *s)
 {
-	bool bulk = s->merged >= SUPPLY_JUDGED * 3ull / 4 * (UMEM_CHUNK - XDP_HEADROOM);
+	bool bulk = s->merged >= SUPPLY_JUDGED * 3ull / 4 * (UMEM_CHUNK - XDP_HEADROOM) &&
+		    __builtin_popcount(s->streams) <= SUPPLY_STREAMS;
 
 	s->judged = s->fill.head;
-	s->merged = 0;
+	s->merged = s->streams = 0;
 	if (s->keep_full)
 		s->keep_full--;
 	else
 		supply_hold_back(s, bulk && s->supply > SUPPLY_BULK ? s->supply - SUPPLY_BULK : 0);
 }
 
-/* Has the kernel nearly run dry? Then it gets all there is. */
+/* Has the kernel nearly run dry, or would it have with half of the ring? It gets all there is. */
 static __attribute__((noinline)) void supply_look(struct xsk *s)
 {
 	uint32_t left = s->fill.head - __atomic_load_n(s->fill.consumer, __ATOMIC_RELAXED);
+	uint32_t next = s->keep_full_next ? s->keep_full_next : SUPPLY_KEEP_FULL;
 
-	if (left >= SUPPLY_BULK / 4)
+	/* At first more is left than the half. */
+	if (left + SUPPLY_BULK_TAKEN >= s->supply - s->held_back)
 		return;
-	supply_hold_back(s, 0);
-	s->keep_full = SUPPLY_KEEP_FULL;
+	if (s->held_back) {
+		supply_hold_back(s, 0);
+		s->keep_full = next;
+		s->keep_full_next = next < SUPPLY_KEEP_FULL_MOST ? 2 * next : next;
+	} else if (s->keep_full < SUPPLY_KEEP_FULL) {
+		s->keep_full = SUPPLY_KEEP_FULL;
+	}
 }
 
 uint32_t rx_supply(struct xdp_ring *x, struct xsk_ring *f, uint32_t n)
@@ -123,7 +151,7 @@ void rx_refill(struct xdp_ring *x, struct xsk *s)
 		supply_judge(s);
 	if (s->held_back && pool_others(x->pool))
 		supply_hold_back(s, 0); /* they may need it */
-	if (s->held_back)
+	if (s->held_back || s->merged)
 		supply_look(s);
 	if (s->missing > s->held_back)
 		s->missing -= x->pool ? pool_supply(x, s, s->missing - s->held_back)
@@ -384,7 +412,7 @@ static __attribute__((noinline)) struct buf *take_odd(struct xdp_ring *x, struct
 	if (b->gso_size && !gso_burst_check(x, b))
 		return NULL;
 	if (b->total >= MERGED_MIN && !b->gso_size)
-		s->merged += b->total;
+		merged_note(s, b);
 	return chunks_ours(x) < (int32_t)x->chunks_low ? move_to_heap(x, b) : b;
 }
 

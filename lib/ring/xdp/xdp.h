@@ -66,7 +66,9 @@ struct xsk {
 	uint32_t held_back; /* of `missing`, as many as are not refilled */
 	uint32_t judged; /* fill.head when that was judged last */
 	uint32_t keep_full; /* times that it is not judged again */
-	uint64_t merged; /* bytes in large frames since then */
+	uint32_t keep_full_next; /* so many the next time that half was too little */
+	uint32_t streams; /* that large frames since then were of: a bit each, by a hash */
+	uint64_t merged; /* bytes in them */
 };
 
 struct xdp_ring {

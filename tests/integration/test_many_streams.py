@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Answers of many connections at once: the ring has room for all of them, and what it had no room for is counted."""
+
+import json
+import os
+import signal
+import socket
+import struct
+import threading
+
+import pytest
+
+from differential import App
+from netns import wait_for
+
+STREAMS = 45
+ANSWER = 100 * 1024
+ROUNDS = 60
+CONNECTIONS = f"""
+def connect(port):
+    global socks
+    socks = [socket.create_connection((PEER, port)) for _ in range({STREAMS})]
+def ask(): [s.send(b'?') for s in socks]
+def take():
+    for s in socks:
+        left = {ANSWER}
+        while left: left -= len(s.recv(left))
+def rounds(n):
+    for _ in range(n): ask(); take()
+"""
+
+
+def ring(app):
+    """Its figures, which the library brings there each 100 ms."""
+    return json.loads(app.host.stats(app.popen, "--json", "-c", "1").splitlines()[-1])["rings"][0]
+
+
+class Server:
+    """Kernel sockets: ANSWER bytes for each byte that comes."""
+
+    def __init__(self, host):
+        self.listener = host.socket(kind=socket.SOCK_STREAM)
+        self.listener.bind((host.ip4, 8000))
+        self.listener.listen(STREAMS)
+        self.connections = []
+        self.go = threading.Event()
+        self.go.set()
+
+    def accept(self):
+        for _ in range(STREAMS):
+            connection = self.listener.accept()[0]
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 * ANSWER)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"reno")  # not paced
+            self.connections.append(connection)
+            threading.Thread(target=self.answer, args=(connection,), daemon=True).start()
+
+    def answer(self, connection):
+        while connection.recv(1):
+            self.go.wait()
+            connection.sendall(bytes(ANSWER))
+
+    def under_way(self):
+        """Segments that nobody has acknowledged, of each connection (tcpi_unacked)."""
+        return [struct.unpack_from("I", c.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104), 24)[0] for c in self.connections]
+
+
+@pytest.mark.net(mtu=9000)  # so that no frame is so short that it wastes most of its buffers
+def test_the_answers_of_many_connections_find_room_in_the_ring(net):
+    """
+    After rounds in which nothing else came the program stops, and the answers of all connections are on their way at once:
+    4.6 MB, which fit the ring's 8 MiB. Who lost one would wait for a retransmission, 200 ms at the least.
+    """
+    net.neighbours()
+    net.b.run(["sysctl", "-qw", "net.ipv4.tcp_slow_start_after_idle=0"])
+    server = Server(net.b)
+    with App(net.a, True) as app:
+        app.do(CONNECTIONS)
+        acceptor = threading.Thread(target=server.accept, daemon=True)
+        acceptor.start()
+        app.do("connect(8000)")
+        acceptor.join()
+        app.do(f"rounds({ROUNDS})")
+        retransmitted = net.b.counters()["TcpRetransSegs"]
+        server.go.clear()
+        app.do("ask()")
+        os.kill(app.pid, signal.SIGSTOP)
+        try:
+            server.go.set()
+            most = wait_for(lambda: (lambda n: min(n) >= ANSWER // 9000 and sum(n))(server.under_way()), 20, "all answers under way")
+        finally:
+            os.kill(app.pid, signal.SIGCONT)
+        app.do("take()")
+        packets = ring(app)["rx_packets"]
+        app.do("rounds(1)")
+        now = wait_for(lambda: (lambda r: r["rx_packets"] > packets and r)(ring(app)), 10, "figures of now")
+        print(f"{most} segments at once, {now['rx_drop_no_buf']} frames dropped, "
+              f"{net.b.counters()['TcpRetransSegs'] - retransmitted} segments sent again")
+        assert now["rx_drop_no_buf"] == 0
