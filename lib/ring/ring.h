@@ -81,7 +81,8 @@ struct ring_counters {
 	/* GSO bursts of datagrams (buf.gso_size); each of their datagrams is one of rx_packets */
 	uint64_t rx_gso_frames;
 	uint64_t rx_drop_no_buf; /* the fill ring could not be refilled */
-	/* The kernel found no buffer, or no room in the receive queue; as gauges() has seen last. */
+	/* The kernel found no buffer, or no room in the receive queue; as gauges() has seen last.
+	 */
 	uint64_t rx_missed;
 	/*
 	 * a descriptor outside the UMEM, an unfinished chain, a GSO burst whose marked size does
