@@ -488,6 +488,8 @@ struct vfd_held vfd_hold_pause(void)
 {
 	struct vfd_held paused;
 
+	if (!held.depth && !held.turn)
+		return (struct vfd_held){0};
 	lock_enter();
 	turn_end(&held);
 	paused = held;
@@ -501,10 +503,11 @@ struct vfd_held vfd_hold_pause(void)
 
 void vfd_hold_resume(struct vfd_held paused)
 {
+	if (!paused.depth)
+		return;
 	/* What has been closed meanwhile the call finds closed. */
 	lock_enter();
-	if (paused.depth)
-		atomic_fetch_add(&paused.v->calls, 1);
+	atomic_fetch_add(&paused.v->calls, 1);
 	held = paused;
 	lock_leave();
 }

@@ -23,10 +23,10 @@ struct sock_frame {
 
 struct timespec sock_show_time(uint64_t ns);
 /*
- * Runs the callback, which may end its thread. info has what the protocol knows besides: packet_id,
- * the queue's counts, the device's time stamp.
+ * Runs the callback, which may end its thread. *info has what the protocol knows besides:
+ * packet_id, the queue's counts, the device's time stamp; the rest is filled in.
  */
-vma_recv_callback_retval_t sock_show(const struct sock_frame *f, struct vma_info_t info,
+vma_recv_callback_retval_t sock_show(const struct sock_frame *f, struct vma_info_t *info,
 				     vma_recv_callback_t fn, void *context);
 
 #endif

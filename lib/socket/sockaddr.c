@@ -32,7 +32,7 @@ bool sock_addr_get(const struct sockaddr *sa, socklen_t len, struct in6_addr *ad
 }
 
 socklen_t sock_addr_put(int domain, const struct in6_addr *addr, uint16_t port, uint32_t scope,
-			struct sockaddr_storage *out)
+			void *out)
 {
 	if (domain == AF_INET) {
 		struct sockaddr_in in = {.sin_family = AF_INET, .sin_port = htons(port)};

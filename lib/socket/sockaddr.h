@@ -14,9 +14,12 @@
  */
 bool sock_addr_get(const struct sockaddr *sa, socklen_t len, struct in6_addr *addr, uint16_t *port,
 		   uint32_t *scope);
-/* Writes the address in the form that a socket of `domain` gives; returns its length. */
+/*
+ * Writes the address in the form that a socket of `domain` gives, a sockaddr_in or a sockaddr_in6;
+ * returns its length.
+ */
 socklen_t sock_addr_put(int domain, const struct in6_addr *addr, uint16_t port, uint32_t scope,
-			struct sockaddr_storage *out);
+			void *out);
 
 /*
  * Gives the `full` bytes of ss to the caller of accept(), getpeername() and their like, as the

@@ -301,18 +301,24 @@ static vma_recv_callback_retval_t call(const struct shown *w)
 		.hw_timestamp = completion_time(w->b),
 	};
 
-	return sock_show(&f, info, w->fn, w->context);
+	return sock_show(&f, &info, w->fn, w->context);
 }
 
-/* As show_end(), after the callback; its thread may end in it. */
-static bool show_one(struct shown *w)
+/*
+ * All that w's connection has waiting; its stack is locked. Where the lock is dropped for the
+ * callback, and nowhere else, the thread may end. False: see show_end().
+ */
+static bool show_waiting(struct shown *w)
 {
-	vma_recv_callback_retval_t ret;
+	bool here = true;
 
 	pthread_cleanup_push(show_broken, w);
-	ret = call(w);
+	while (here && show_next(w)) {
+		tcp_sock_unlock_stack(w->st, tcp_sock_now_us());
+		here = show_end(w, call(w));
+	}
 	pthread_cleanup_pop(0);
-	return show_end(w, ret);
+	return here;
 }
 
 /* All that waits for e's callback. False: see show_end(). */
@@ -324,11 +330,8 @@ static bool show_all(struct tcp_show *e)
 		return true; /* a signal handler in the middle of a call */
 	due_end(e);
 	w.gen = tcp_sock_conn_gen(e->s);
-	while (show_next(&w)) {
-		tcp_sock_unlock_stack(w.st, tcp_sock_now_us());
-		if (!show_one(&w))
-			return false;
-	}
+	if (!show_waiting(&w))
+		return false;
 	show_pause(&w);
 	return true;
 }

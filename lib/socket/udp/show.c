@@ -230,32 +230,27 @@ static vma_recv_callback_retval_t call(const struct show *w)
 		.hw_timestamp = completion_time(b),
 	};
 
-	return sock_show(&f, info, w->cb.fn, w->cb.context);
+	return sock_show(&f, &info, w->cb.fn, w->cb.context);
 }
 
-/* As show_end(), after the callback; its thread may end in it. */
-static bool show_one(struct show *w)
-{
-	vma_recv_callback_retval_t ret;
-
-	pthread_cleanup_push(show_broken, w);
-	ret = call(w);
-	pthread_cleanup_pop(0);
-	return show_end(w, ret);
-}
-
-/* All that waits in w->att; its stack is locked. False: see show_end(). */
+/*
+ * All that waits in w->att; its stack is locked. Where the lock is dropped for the callback, and
+ * nowhere else, the thread may end. False: see show_end().
+ */
 static bool show_waiting(struct show *w)
 {
-	while (show_next(w)) {
+	bool here = true;
+
+	pthread_cleanup_push(show_broken, w);
+	while (here && show_next(w)) {
 		w->att->showing = true;
 		lock_drop(&w->st->lock);
-		if (!show_one(w))
-			return false;
-		if (is_alive(w))
+		here = show_end(w, call(w));
+		if (here && is_alive(w))
 			w->att->showing = false;
 	}
-	return true;
+	pthread_cleanup_pop(0);
+	return here;
 }
 
 /*
