@@ -81,9 +81,7 @@ struct ring_counters {
 	/* GSO bursts of datagrams (buf.gso_size); each of their datagrams is one of rx_packets */
 	uint64_t rx_gso_frames;
 	uint64_t rx_drop_no_buf; /* the fill ring could not be refilled */
-	/* The kernel found no buffer, or no room in the receive queue; as gauges() has seen last.
-	 */
-	uint64_t rx_missed;
+	uint64_t rx_missed; /* what missed() has said last; the stack writes it */
 	/*
 	 * a descriptor outside the UMEM, an unfinished chain, a GSO burst whose marked size does
 	 * not fit the frame
@@ -211,7 +209,13 @@ struct ring_ops {
 	 * which 3-tuple flows must leave it.
 	 */
 	void (*port_quiet)(struct ring *r, uint16_t local_port, bool quiet);
-	void (*gauges)(const struct ring *r, struct ring_gauges *g); /* counters.rx_missed, too */
+	void (*gauges)(const struct ring *r, struct ring_gauges *g);
+	/*
+	 * Frames that never reached the receive queue, ever: the kernel found no buffer for them,
+	 * or no room. It is asked, so no lock is held. 0: not known. NULL: such a ring counts them
+	 * itself.
+	 */
+	uint64_t (*missed)(const struct ring *r);
 	/*
 	 * What is to be done now and then, by the worker only. -ENODEV: the device is gone, the
 	 * ring must be closed; else 0. NULL: nothing is.

@@ -99,6 +99,7 @@ bool lock_get_slow(struct lock *l, uint32_t me)
 
 void lock_after(struct lock *l)
 {
+	lock_thread.put_off = false;
 	atomic_fetch_or_explicit(&l->owner, LOCK_AFTER, memory_order_relaxed);
 }
 

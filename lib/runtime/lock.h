@@ -43,12 +43,12 @@ struct lock_thread {
 	volatile uint32_t depth;
 	/* Set by a signal that waits; lock_leave() then calls lock_deferred_fn. */
 	volatile bool deferred;
-	uint32_t sleeps; /* for locks, ever */
 	/*
-	 * Held, and what this thread does under it had better wait for its end, if it can: a system
-	 * call keeps all others waiting, and may cost the processor as well. NULL: no such lock.
+	 * Between lock_busy_begin() and lock_busy_end(): what had better wait for the end of a lock
+	 * can. put_off: something does.
 	 */
-	struct lock *busy;
+	bool busy, put_off;
+	uint32_t sleeps; /* for locks, ever */
 };
 
 extern __thread struct lock_thread lock_thread
@@ -175,9 +175,24 @@ static inline bool lock_try(struct lock *l)
 /* What lock_drop() does in mode 2, and where there is a mark. */
 void lock_drop_slow(struct lock *l);
 /*
- * This thread has l: after the drop it calls lock_after_fn, still with its signal handlers put off.
+ * From begin to end this thread has a lock, l, for which others wait, and the processor that it
+ * runs on may be wanted: whom it would wake it wakes after the drop, if it can. It says put_off,
+ * and lock_after_fn is called then, still with the signal handlers put off.
  */
+static inline void lock_busy_begin(void)
+{
+	lock_thread.busy = true;
+}
+
 void lock_after(struct lock *l);
+
+static inline void lock_busy_end(struct lock *l)
+{
+	lock_thread.busy = false;
+	if (__builtin_expect(lock_thread.put_off, 0))
+		lock_after(l);
+}
+
 extern void (*lock_after_fn)(void) __attribute__((visibility("hidden")));
 
 /*

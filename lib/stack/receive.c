@@ -78,10 +78,10 @@ void stack_input(struct stack *st, struct buf *b)
 {
 	uint64_t mono_us = 0;
 
-	lock_thread.busy = &st->lock;
+	lock_busy_begin();
 	input(st, b, 0, &mono_us);
 	stack_polled(st, mono_us);
-	lock_thread.busy = NULL;
+	lock_busy_end(&st->lock);
 }
 
 /*
@@ -112,11 +112,11 @@ unsigned stack_poll(struct stack *st, unsigned max)
 	else
 		n = poll_stamped(st->ring, pkts, max, wanted, &now);
 	/* Whom the packets are for is woken when the lock is free. */
-	lock_thread.busy = &st->lock;
+	lock_busy_begin();
 	for (unsigned i = 0; i < n; i++)
 		input(st, pkts[i], now, &mono_us);
 	stack_polled(st, mono_us);
-	lock_thread.busy = NULL;
+	lock_busy_end(&st->lock);
 	if (n)
 		stacks_used();
 	return n;

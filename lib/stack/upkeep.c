@@ -119,6 +119,14 @@ static void retired_forked(void)
 	}
 }
 
+/* Without the lock: while the kernel sends for another thread it lets nobody ask. */
+static uint64_t missed(const struct stack *st, const struct ring *ring)
+{
+	if (!atomic_load_explicit(&st->open, memory_order_acquire) || !ring_ops(ring)->missed)
+		return 0;
+	return ring_ops(ring)->missed(ring);
+}
+
 static void sync_stats(void)
 {
 	struct stack_pools sums = {0};
@@ -126,11 +134,15 @@ static void sync_stats(void)
 
 	for (unsigned i = 0; i < n; i++) {
 		struct stack *st = atomic_load_explicit(&stacks[i], memory_order_relaxed);
+		struct ring *ring = stack_ring(st);
+		uint64_t now = missed(st, ring);
 
 		lock_take(&st->lock);
 		if (atomic_load_explicit(&st->open, memory_order_relaxed)) {
-			stack_publish_gauges(st, &sums);
+			if (st->ring == ring && now > ring->counters->rx_missed)
+				ring->counters->rx_missed = now;
 			stack_publish(st);
+			stack_publish_gauges(st, &sums);
 		}
 		lock_drop(&st->lock);
 	}

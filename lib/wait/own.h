@@ -22,8 +22,18 @@ struct wait_spins {
 	uint64_t stamp_ns; /* in its place among those that spin for longer */
 };
 
+/* Wake-ups that a thread may put off; further ones it does at once. */
+#define WAIT_PUT_OFF_MAX 64u
+struct wait_thread;
+
 struct wait_own {
 	struct wait_spins spins;
+	/*
+	 * sleep.c: whom this thread wakes when it has given a lock back (lock_busy_begin()), in
+	 * order. One may be there twice.
+	 */
+	unsigned num_wakes;
+	struct wait_thread *wakes[WAIT_PUT_OFF_MAX];
 	/* sleep.c: the stacks' fds as of fds_generation */
 	bool fds_valid;
 	uint32_t fds_generation;

@@ -19,6 +19,8 @@
 #define WAIT_SMALL 160
 /* How long a thread that could get no eventfd sleeps before it looks again. */
 #define WAIT_BLIND_NS 1000000ull
+/* How often a thread that ends looks whether all that are about to wake it have done so. */
+#define ENDS_LOOK_NS 50000u
 
 struct wait_thread {
 	int evfd; /* 0: none yet (own_fd.h gives no standard descriptor) */
@@ -27,13 +29,10 @@ struct wait_thread {
 	 * Set by whoever wakes the thread, so that a burst costs one write(); cleared after the
 	 * eventfd was drained.
 	 */
-	_Atomic uint32_t pending;
-	/*
-	 * How many have set pending and have yet to write, or are at it: before that it cannot end.
-	 * wake_next: in the list of such a one.
-	 */
-	_Atomic uint32_t wakers;
-	struct wait_thread *wake_next;
+	_Atomic uint16_t pending;
+	/* Threads that have yet to write to evfd, or are at it. It ends when there are none. */
+	_Atomic uint16_t wakers;
+	bool waits_for_wakers; /* at its end, as pthread_setspecific() has not failed */
 	/*
 	 * Where it stands among the sleepers. chosen: it was woken to lead, and has not slept
 	 * since.
@@ -58,8 +57,6 @@ static struct {
 } sleepers = {.last = &sleepers.first};
 
 static __thread struct wait_thread self;
-/* Whom this thread wakes when it has given a lock back (lock_thread.busy), in order. */
-static __thread struct wait_thread *wakes, *wakes_last;
 static pthread_key_t key;
 static bool key_valid;
 static _Atomic uint32_t fork_count;
@@ -75,7 +72,9 @@ static void forked_child(void)
 	self.leads = self.follows = self.chosen = false;
 	/* Of threads that the child does not have. */
 	atomic_store_explicit(&self.wakers, 0, memory_order_relaxed);
-	wakes = NULL;
+	if (wait_own_now)
+		wait_own_now->num_wakes = 0;
+	lock_thread.busy = lock_thread.put_off = false;
 	signals_bell = 0;
 }
 
@@ -156,23 +155,29 @@ static void wake_now(struct wait_thread *t)
 /* lock_after_fn */
 static void wake_all(void)
 {
-	struct wait_thread *t;
+	struct wait_own *own = wait_own_now;
+	int err = errno;
 
-	while ((t = wakes)) {
-		wakes = t->wake_next;
-		wake_now(t);
-	}
+	if (!own)
+		return; /* a second lock with the mark */
+	for (unsigned i = 0; i < own->num_wakes; i++)
+		wake_now(own->wakes[i]);
+	own->num_wakes = 0;
+	errno = err;
 }
 
-static void wake_later(struct wait_thread *t, struct lock *busy)
+/* When this thread gives its lock back, if there is room to remember that. */
+static void wake_later(struct wait_thread *t)
 {
-	t->wake_next = NULL;
-	if (wakes)
-		wakes_last->wake_next = t;
-	else
-		wakes = t;
-	wakes_last = t;
-	lock_after(busy);
+	struct wait_own *own = wait_own();
+
+	if (!wait_own_is(own) || own->num_wakes == WAIT_PUT_OFF_MAX) {
+		wake_now(t);
+		return;
+	}
+	own->wakes[own->num_wakes] = t;
+	own->num_wakes++;
+	lock_thread.put_off = true;
 }
 
 /* Awake: nobody has to choose it. A leader stays one, as it may sleep again. */
@@ -198,9 +203,13 @@ static void choose_next(void)
 	if (next) {
 		follower_del(next);
 		next->chosen = true;
-		/* Before it can end: who ends waits for this lock. */
-		if (!wake_claim(next))
+		/* Also where another thread is about to: nobody sleeps on the rings until then. */
+		atomic_exchange(&next->pending, 1);
+		atomic_fetch_add_explicit(&next->wakers, 1, memory_order_relaxed);
+		if (!next->waits_for_wakers) {
+			wake_now(next); /* who ends waits for this lock */
 			next = NULL;
+		}
 	}
 	self.leads = self.chosen = false;
 	lock_drop(&sleepers.lock);
@@ -217,13 +226,12 @@ void wait_over(void)
 
 static void thread_ends(void *arg)
 {
-	static const struct timespec a_moment = {.tv_nsec = 50000};
 	struct wait_thread *t = arg;
 
 	sleepers_woken();
 	wait_over();
 	while (atomic_load_explicit(&t->wakers, memory_order_acquire))
-		libc_raw(SYS_nanosleep, (long)(uintptr_t)&a_moment, 0, 0, 0, 0, 0);
+		clock_sleep_ns(ENDS_LOOK_NS);
 	/* 0: a child that has inherited the thread got none of its own. */
 	if (t->evfd)
 		own_fd_close(t->evfd);
@@ -269,8 +277,7 @@ int wait_evfd(void)
 	self.evfd = fd;
 	self.forks = forks;
 	atomic_store(&self.pending, 0);
-	if (key_valid)
-		pthread_setspecific(key, &self);
+	self.waits_for_wakers = key_valid && !pthread_setspecific(key, &self);
 	return fd;
 }
 
@@ -287,8 +294,8 @@ void wait_wake(struct wait_thread *t)
 	 */
 	if (t == &self || !wake_claim(t))
 		return;
-	if (lock_thread.busy)
-		wake_later(t, lock_thread.busy);
+	if (lock_thread.busy && t->waits_for_wakers)
+		wake_later(t);
 	else
 		wake_now(t);
 }

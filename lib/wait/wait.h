@@ -39,7 +39,10 @@ int wait_watch_add(struct vfd *v, struct wait_watch *w);
 void wait_watch_del(struct vfd *v, struct wait_watch *w);
 /* The calling thread, for wait_wake(); NULL when it can have no eventfd. */
 struct wait_thread *wait_thread_self(void);
-/* Ends t's wait_sleep(), this one or its next. The caller knows that the thread has not ended. */
+/*
+ * Ends t's wait_sleep(), this one or its next; under a busy lock (lock_busy_begin()) when that is
+ * dropped. The caller knows that the thread has not ended, and it does not before that.
+ */
 void wait_wake(struct wait_thread *t);
 /*
  * The wait in which this thread slept is over: another one sleeps on the rings for all. To be

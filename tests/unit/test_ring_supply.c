@@ -190,6 +190,9 @@ static void test_many_streams_have_the_whole_ring(void **state)
 		frames(f, wait * 64 + 200, LARGEST);
 		assert_int_equal(f->s->held_back, UMEM_RX_CHUNKS - HALF);
 	}
+	/* After good times it is tried soon again. */
+	frames(f, 2 * 64 * 64 * 60, LARGEST);
+	assert_int_equal(f->s->keep_full_next, 64);
 }
 
 static void test_a_small_ring_is_always_full(void **state)

@@ -59,9 +59,9 @@ static void give(void)
 		return;
 	case BY_BUSY:
 		lock_take(&busy);
-		lock_thread.busy = &busy;
+		lock_busy_begin();
 		fake_arrive(&target);
-		lock_thread.busy = NULL;
+		lock_busy_end(&busy);
 		lock_drop(&busy);
 		return;
 	default:
@@ -454,10 +454,10 @@ static void who_holds_a_lock_wakes_after_it(void **state)
 		sched_yield();
 	evfd = atomic_load(&sleeper_evfd);
 	lock_take(&busy);
-	lock_thread.busy = &busy;
+	lock_busy_begin();
 	wait_wake(atomic_load(&sleeper));
 	wait_wake(atomic_load(&sleeper));
-	lock_thread.busy = NULL;
+	lock_busy_end(&busy);
 	assert_false(told(evfd));
 	atomic_store(&may_end, true);
 	for (int i = 0; i < 2000; i++) {
@@ -474,6 +474,68 @@ static void who_holds_a_lock_wakes_after_it(void **state)
 	printf("    a thread was woken when the lock was free, and ended after that\n");
 }
 
+static _Atomic unsigned drained;
+
+/* Counts the times that it was woken, by whatever. */
+static void *sleeps_and_counts(void *arg)
+{
+	(void)arg;
+	atomic_store(&sleeper_evfd, wait_evfd());
+	atomic_store(&sleeper, wait_thread_self());
+	while (!atomic_load(&may_end)) {
+		if (!wait_sleep(NULL, 0, 0, NULL))
+			atomic_fetch_add(&drained, 1);
+	}
+	return NULL;
+}
+
+static pthread_t start(void *(*fn)(void *), struct wait_thread **t)
+{
+	pthread_t thread;
+
+	atomic_store(&sleeper, NULL);
+	assert_int_equal(pthread_create(&thread, NULL, fn, NULL), 0);
+	while (!(*t = atomic_load(&sleeper)))
+		sched_yield();
+	return thread;
+}
+
+/*
+ * Something else, as a signal's bell, wakes the first one in between: it is to be woken twice then,
+ * and the other one is not forgotten.
+ */
+static void one_may_be_woken_twice_for_a_lock(void **state)
+{
+	static const uint64_t one = 1;
+	struct wait_thread *first, *second;
+	pthread_t threads[2];
+	int evfd;
+
+	(void)state;
+	atomic_store(&may_end, false);
+	atomic_store(&drained, 0);
+	threads[0] = start(sleeps_and_counts, &first);
+	evfd = atomic_load(&sleeper_evfd);
+	threads[1] = start(sleeps_and_ends, &second);
+	lock_take(&busy);
+	lock_busy_begin();
+	wait_wake(first);
+	wait_wake(second);
+	assert_int_equal(write(evfd, &one, sizeof(one)), sizeof(one));
+	while (!atomic_load(&drained))
+		sched_yield();
+	wait_wake(first);
+	wait_wake(second);
+	lock_busy_end(&busy);
+	evfd = atomic_load(&sleeper_evfd);
+	assert_false(told(evfd));
+	atomic_store(&may_end, true);
+	lock_drop(&busy);
+	for (unsigned i = 0; i < 2; i++)
+		assert_int_equal(pthread_join(threads[i], NULL), 0);
+	printf("    two wake-ups of one thread and one of another for one lock\n");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -484,6 +546,7 @@ int main(void)
 		cmocka_unit_test(a_close_ends_the_sleep),
 		cmocka_unit_test(one_sleeps_on_the_ring_for_all),
 		cmocka_unit_test(who_holds_a_lock_wakes_after_it),
+		cmocka_unit_test(one_may_be_woken_twice_for_a_lock),
 		cmocka_unit_test(a_thread_without_a_descriptor_closes_none),
 	};
 

@@ -139,31 +139,35 @@ static void xdp_close(struct ring *r)
 	libc_internal_end();
 }
 
-/* Frames for the socket that the kernel has dropped. */
-static uint64_t missed(int fd)
-{
-	struct xdp_statistics s = {0};
-	socklen_t len = sizeof(s);
-
-	/* Before Linux 5.9 it tells the first member only. */
-	return libc.getsockopt(fd, SOL_XDP, XDP_STATISTICS, &s, &len)
-		       ? 0
-		       : s.rx_dropped + s.rx_ring_full;
-}
-
 static void xdp_gauges(const struct ring *r, struct ring_gauges *g)
 {
 	const struct xdp_ring *x = (const struct xdp_ring *)r;
-	uint64_t sum = 0;
 
 	*g = (struct ring_gauges){.rx_free = x->umem.rx_free.num + x->filled,
 				  .tx_free = x->umem.tx_free.num};
 	for (uint32_t i = 0; i < x->num_queues; i++)
 		g->rx_queued += __atomic_load_n(x->xsk[i].rx.producer, __ATOMIC_RELAXED) -
 				x->xsk[i].rx.head;
-	for (uint32_t i = 0; i < x->num_queues; i++)
-		sum += missed(x->xsk[i].fd);
-	r->counters->rx_missed = sum;
+}
+
+/*
+ * In copy mode. A zero-copy driver that has no buffer drops in the device, and the interface's
+ * counters say so. Linux before 5.9 tells the first members only, of which one is enough.
+ */
+static uint64_t xdp_missed(const struct ring *r)
+{
+	const struct xdp_ring *x = (const struct xdp_ring *)r;
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < x->num_queues; i++) {
+		struct xdp_statistics s = {0};
+		socklen_t len = sizeof(s);
+
+		if (libc.getsockopt(x->xsk[i].fd, SOL_XDP, XDP_STATISTICS, &s, &len))
+			return 0;
+		sum += s.rx_dropped + s.rx_ring_full;
+	}
+	return sum;
 }
 
 static void xdp_leave(struct ring *r)
@@ -241,6 +245,7 @@ static const struct ring_ops xdp_ops = {
 	.part = xdp_part,
 	.guard = xdp_guard,
 	.gauges = xdp_gauges,
+	.missed = xdp_missed,
 };
 
 /* A queue that somebody else has. */

@@ -23,8 +23,8 @@
  * a full ring of them thousands of times a second: 8 MiB, of which it finds nothing in a cache of
  * this processor or of its own. While such frames are most of what comes, half of the ring stays
  * empty. That is still more than a TCP's window of them, but not than those of many: for more
- * than a few streams, and where more than three quarters of the half were under way, the ring is
- * full. So it is for datagrams, which no window bounds.
+ * than a few streams, and where more than three quarters of the half were under way or unread, the
+ * ring is full. So it is for datagrams, which no window bounds.
  */
 #define SUPPLY_BULK (UMEM_RX_CHUNKS / 2)
 #define SUPPLY_STREAMS 4
@@ -32,9 +32,9 @@
 /* Chunks from one judgement to the next. */
 #define SUPPLY_JUDGED 1024u
 /*
- * Judgements that are left out after that: a reader that stays away for long. Twice as many each
- * time that the half was too little, for frames may be lost then, and a TCP that loses all that it
- * has under way waits for 200 ms.
+ * Judgements that are left out after that was too little: a reader that stays away for long. Twice
+ * as many each time, for frames may be lost then, and a TCP that loses all that it has under way
+ * waits for 200 ms; half as many again after that many good ones.
  */
 #define SUPPLY_KEEP_FULL 64u
 #define SUPPLY_KEEP_FULL_MOST (1u << 20)
@@ -51,15 +51,16 @@ static void supply_hold_back(struct xsk *s, uint32_t n)
 	s->held_back = n;
 }
 
-/* Which streams there are, by their ports: two may look like one. */
+/* Which streams there are, by their ports: two may look like one, and with options in front too. */
 static void merged_note(struct xsk *s, const struct buf *b)
 {
-	const uint8_t *ip = b->data + ETH_HLEN, *tcp = ip + (*ip >> 4 == 6 ? 40 : 20);
+	const uint8_t *ip = b->data + ETH_HLEN, *tcp;
 	uint32_t ports;
 
 	s->merged += b->total;
 	if (b->len < ETH_HLEN + 40 + sizeof(ports))
 		return;
+	tcp = ip + (*ip >> 4 == 6 ? 40 : 20);
 	memcpy(&ports, tcp, sizeof(ports));
 	s->streams |= 1u << (ports * STREAM_HASH >> 27);
 }
@@ -72,10 +73,16 @@ static __attribute__((noinline)) void supply_judge(struct xsk *s)
 
 	s->judged = s->fill.head;
 	s->merged = s->streams = 0;
-	if (s->keep_full)
+	if (s->keep_full) {
 		s->keep_full--;
-	else
-		supply_hold_back(s, bulk && s->supply > SUPPLY_BULK ? s->supply - SUPPLY_BULK : 0);
+		return;
+	}
+	if (s->held_back && s->keep_full_next > SUPPLY_KEEP_FULL &&
+	    ++s->calm >= s->keep_full_next) {
+		s->keep_full_next /= 2;
+		s->calm = 0;
+	}
+	supply_hold_back(s, bulk && s->supply > SUPPLY_BULK ? s->supply - SUPPLY_BULK : 0);
 }
 
 /* Has the kernel nearly run dry, or would it have with half of the ring? It gets all there is. */
@@ -84,12 +91,13 @@ static __attribute__((noinline)) void supply_look(struct xsk *s)
 	uint32_t left = s->fill.head - __atomic_load_n(s->fill.consumer, __ATOMIC_RELAXED);
 	uint32_t next = s->keep_full_next ? s->keep_full_next : SUPPLY_KEEP_FULL;
 
-	/* At first more is left than the half. */
+	/* Just after the half was chosen there is still more. */
 	if (left + SUPPLY_BULK_TAKEN >= s->supply - s->held_back)
 		return;
 	if (s->held_back) {
 		supply_hold_back(s, 0);
 		s->keep_full = next;
+		s->calm = 0;
 		s->keep_full_next = next < SUPPLY_KEEP_FULL_MOST ? 2 * next : next;
 	} else if (s->keep_full < SUPPLY_KEEP_FULL) {
 		s->keep_full = SUPPLY_KEEP_FULL;
@@ -151,7 +159,8 @@ void rx_refill(struct xdp_ring *x, struct xsk *s)
 		supply_judge(s);
 	if (s->held_back && pool_others(x->pool))
 		supply_hold_back(s, 0); /* they may need it */
-	if (s->held_back || s->merged)
+	/* What others of a pool have taken would look like ours. */
+	if ((s->held_back || s->merged) && !pool_others(x->pool))
 		supply_look(s);
 	if (s->missing > s->held_back)
 		s->missing -= x->pool ? pool_supply(x, s, s->missing - s->held_back)

@@ -67,6 +67,7 @@ struct xsk {
 	uint32_t judged; /* fill.head when that was judged last */
 	uint32_t keep_full; /* times that it is not judged again */
 	uint32_t keep_full_next; /* so many the next time that half was too little */
+	uint32_t calm; /* judgements since that number was changed */
 	uint32_t streams; /* that large frames since then were of: a bit each, by a hash */
 	uint64_t merged; /* bytes in them */
 };
