@@ -488,8 +488,10 @@ struct vfd_held vfd_hold_pause(void)
 {
 	struct vfd_held paused;
 
-	if (!held.depth && !held.turn)
+	if (!held.depth && !held.turn) {
+		wait_after_close();
 		return (struct vfd_held){0};
+	}
 	lock_enter();
 	turn_end(&held);
 	paused = held;

@@ -119,12 +119,19 @@ static void retired_forked(void)
 	}
 }
 
-/* Without the lock: while the kernel sends for another thread it lets nobody ask. */
-static uint64_t missed(const struct stack *st, const struct ring *ring)
+/*
+ * Without the lock; NULL: st is closed. A ring outlives its stack's end by seconds, so it is asked
+ * for when the stack was seen open: that of a stack which has closed long ago is gone.
+ */
+static struct ring *open_ring(const struct stack *st)
 {
-	if (!atomic_load_explicit(&st->open, memory_order_acquire) || !ring_ops(ring)->missed)
-		return 0;
-	return ring_ops(ring)->missed(ring);
+	return atomic_load_explicit(&st->open, memory_order_acquire) ? stack_ring(st) : NULL;
+}
+
+/* Without the lock: while the kernel sends for another thread it lets nobody ask. */
+static uint64_t missed(const struct ring *ring)
+{
+	return ring && ring_ops(ring)->missed ? ring_ops(ring)->missed(ring) : 0;
 }
 
 static void sync_stats(void)
@@ -134,8 +141,8 @@ static void sync_stats(void)
 
 	for (unsigned i = 0; i < n; i++) {
 		struct stack *st = atomic_load_explicit(&stacks[i], memory_order_relaxed);
-		struct ring *ring = stack_ring(st);
-		uint64_t now = missed(st, ring);
+		struct ring *ring = open_ring(st);
+		uint64_t now = missed(ring);
 
 		lock_take(&st->lock);
 		if (atomic_load_explicit(&st->open, memory_order_relaxed)) {
@@ -158,9 +165,9 @@ static void guard_rings(void)
 
 	for (unsigned i = 0; i < n; i++) {
 		struct stack *st = atomic_load_explicit(&stacks[i], memory_order_relaxed);
-		struct ring *ring = stack_ring(st);
+		struct ring *ring = open_ring(st);
 
-		if (atomic_load_explicit(&st->open, memory_order_acquire) && ring_ops(ring)->guard)
+		if (ring && ring_ops(ring)->guard)
 			ring_ops(ring)->guard(ring, stack_tcp_ops->strays);
 	}
 }
@@ -338,10 +345,9 @@ void stacks_user_changes(uid_t uid)
 
 	for (unsigned i = 0; i < n; i++) {
 		struct stack *st = atomic_load_explicit(&stacks[i], memory_order_relaxed);
-		struct ring *ring = stack_ring(st);
+		struct ring *ring = open_ring(st);
 
-		if (!atomic_load_explicit(&st->open, memory_order_acquire) ||
-		    !ring->ops->user_changes || !ring->ops->user_changes(ring, uid))
+		if (!ring || !ring->ops->user_changes || !ring->ops->user_changes(ring, uid))
 			continue;
 		log_warn("%s: other processes of this user share the queues, and the process "
 			 "becomes user %u: its sockets go to the kernel",

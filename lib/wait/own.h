@@ -32,7 +32,7 @@ struct wait_own {
 	 * sleep.c: whom this thread wakes when it has given a lock back (lock_busy_begin()), in
 	 * order. One may be there twice.
 	 */
-	unsigned num_wakes;
+	unsigned num_wakes, num_woken;
 	struct wait_thread *wakes[WAIT_PUT_OFF_MAX];
 	/* sleep.c: the stacks' fds as of fds_generation */
 	bool fds_valid;

@@ -22,8 +22,14 @@
 /* How often a thread that ends looks whether all that are about to wake it have done so. */
 #define ENDS_LOOK_NS 50000u
 
+enum wait_end {
+	END_UNSEEN, /* pthread_setspecific() has failed */
+	END_WAITS, /* thread_ends() will wait for who is about to wake it */
+	END_BEHIND, /* it may go on for a while, in destructors of the program's */
+};
+
 struct wait_thread {
-	int evfd; /* 0: none yet (own_fd.h gives no standard descriptor) */
+	_Atomic int evfd; /* 0: none yet (own_fd.h gives no standard descriptor) */
 	uint32_t forks; /* fork_count when evfd was made */
 	/*
 	 * Set by whoever wakes the thread, so that a burst costs one write(); cleared after the
@@ -32,7 +38,7 @@ struct wait_thread {
 	_Atomic uint16_t pending;
 	/* Threads that have yet to write to evfd, or are at it. It ends when there are none. */
 	_Atomic uint16_t wakers;
-	bool waits_for_wakers; /* at its end, as pthread_setspecific() has not failed */
+	uint8_t end; /* enum wait_end */
 	/*
 	 * Where it stands among the sleepers. chosen: it was woken to lead, and has not slept
 	 * since.
@@ -49,7 +55,7 @@ struct wait_thread {
  * chooses the next.
  */
 static struct {
-	struct lock lock; /* held for a few instructions, nothing is called under it */
+	struct lock lock; /* held for a few instructions, as a rule nothing is called under it */
 	struct wait_thread *leader;
 	uint32_t generation; /* of the fds that it sleeps on */
 	/* The longest sleeper first: it may be one that has nothing else to do. */
@@ -73,7 +79,7 @@ static void forked_child(void)
 	/* Of threads that the child does not have. */
 	atomic_store_explicit(&self.wakers, 0, memory_order_relaxed);
 	if (wait_own_now)
-		wait_own_now->num_wakes = 0;
+		wait_own_now->num_wakes = wait_own_now->num_woken = 0;
 	lock_thread.busy = lock_thread.put_off = false;
 	signals_bell = 0;
 }
@@ -160,18 +166,20 @@ static void wake_all(void)
 
 	if (!own)
 		return; /* a second lock with the mark */
-	for (unsigned i = 0; i < own->num_wakes; i++)
-		wake_now(own->wakes[i]);
-	own->num_wakes = 0;
+	/* One by one: a handler that could not be put off may come here in between. */
+	while (own->num_woken < own->num_wakes)
+		wake_now(own->wakes[own->num_woken++]);
+	own->num_wakes = own->num_woken = 0;
 	errno = err;
 }
 
 /* When this thread gives its lock back, if there is room to remember that. */
 static void wake_later(struct wait_thread *t)
 {
-	struct wait_own *own = wait_own();
+	struct wait_own *own = wait_own_now;
 
-	if (!wait_own_is(own) || own->num_wakes == WAIT_PUT_OFF_MAX) {
+	/* None: it has never waited. To make one here might be to call malloc() under locks. */
+	if (!own || own->num_wakes == WAIT_PUT_OFF_MAX) {
 		wake_now(t);
 		return;
 	}
@@ -206,7 +214,7 @@ static void choose_next(void)
 		/* Also where another thread is about to: nobody sleeps on the rings until then. */
 		atomic_exchange(&next->pending, 1);
 		atomic_fetch_add_explicit(&next->wakers, 1, memory_order_relaxed);
-		if (!next->waits_for_wakers) {
+		if (next->end != END_WAITS) {
 			wake_now(next); /* who ends waits for this lock */
 			next = NULL;
 		}
@@ -230,6 +238,7 @@ static void thread_ends(void *arg)
 
 	sleepers_woken();
 	wait_over();
+	t->end = END_BEHIND;
 	while (atomic_load_explicit(&t->wakers, memory_order_acquire))
 		clock_sleep_ns(ENDS_LOOK_NS);
 	/* 0: a child that has inherited the thread got none of its own. */
@@ -277,7 +286,8 @@ int wait_evfd(void)
 	self.evfd = fd;
 	self.forks = forks;
 	atomic_store(&self.pending, 0);
-	self.waits_for_wakers = key_valid && !pthread_setspecific(key, &self);
+	if (key_valid && !pthread_setspecific(key, &self) && self.end != END_BEHIND)
+		self.end = END_WAITS;
 	return fd;
 }
 
@@ -294,7 +304,7 @@ void wait_wake(struct wait_thread *t)
 	 */
 	if (t == &self || !wake_claim(t))
 		return;
-	if (lock_thread.busy && t->waits_for_wakers)
+	if (lock_thread.busy && t->end == END_WAITS)
 		wake_later(t);
 	else
 		wake_now(t);

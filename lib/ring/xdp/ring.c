@@ -152,7 +152,8 @@ static void xdp_gauges(const struct ring *r, struct ring_gauges *g)
 
 /*
  * In copy mode. A zero-copy driver that has no buffer drops in the device, and the interface's
- * counters say so. Linux before 5.9 tells the first members only, of which one is enough.
+ * counters say so. Linux before 5.9 tells the first members only, of which one is enough; before
+ * 6.6 a frame that does not fit a buffer is among them.
  */
 static uint64_t xdp_missed(const struct ring *r)
 {

@@ -305,20 +305,17 @@ static vma_recv_callback_retval_t call(const struct shown *w)
 }
 
 /*
- * All that w's connection has waiting; its stack is locked. Where the lock is dropped for the
- * callback, and nowhere else, the thread may end. False: see show_end().
+ * As show_end(), after the callback; its thread may end in it. The handler stands around nothing
+ * else: one of the program's may leave by siglongjmp() where a lock is dropped.
  */
-static bool show_waiting(struct shown *w)
+static bool show_one(struct shown *w)
 {
-	bool here = true;
+	vma_recv_callback_retval_t ret;
 
 	pthread_cleanup_push(show_broken, w);
-	while (here && show_next(w)) {
-		tcp_sock_unlock_stack(w->st, tcp_sock_now_us());
-		here = show_end(w, call(w));
-	}
+	ret = call(w);
 	pthread_cleanup_pop(0);
-	return here;
+	return show_end(w, ret);
 }
 
 /* All that waits for e's callback. False: see show_end(). */
@@ -330,8 +327,11 @@ static bool show_all(struct tcp_show *e)
 		return true; /* a signal handler in the middle of a call */
 	due_end(e);
 	w.gen = tcp_sock_conn_gen(e->s);
-	if (!show_waiting(&w))
-		return false;
+	while (show_next(&w)) {
+		tcp_sock_unlock_stack(w.st, tcp_sock_now_us());
+		if (!show_one(&w))
+			return false;
+	}
 	show_pause(&w);
 	return true;
 }

@@ -234,23 +234,31 @@ static vma_recv_callback_retval_t call(const struct show *w)
 }
 
 /*
- * All that waits in w->att; its stack is locked. Where the lock is dropped for the callback, and
- * nowhere else, the thread may end. False: see show_end().
+ * As show_end(), after the callback; its thread may end in it. The handler stands around nothing
+ * else: one of the program's may leave by siglongjmp() where a lock is dropped.
  */
-static bool show_waiting(struct show *w)
+static bool show_one(struct show *w)
 {
-	bool here = true;
+	vma_recv_callback_retval_t ret;
 
 	pthread_cleanup_push(show_broken, w);
-	while (here && show_next(w)) {
+	ret = call(w);
+	pthread_cleanup_pop(0);
+	return show_end(w, ret);
+}
+
+/* All that waits in w->att; its stack is locked. False: see show_end(). */
+static bool show_waiting(struct show *w)
+{
+	while (show_next(w)) {
 		w->att->showing = true;
 		lock_drop(&w->st->lock);
-		here = show_end(w, call(w));
-		if (here && is_alive(w))
+		if (!show_one(w))
+			return false;
+		if (is_alive(w))
 			w->att->showing = false;
 	}
-	pthread_cleanup_pop(0);
-	return here;
+	return true;
 }
 
 /*
