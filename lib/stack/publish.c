@@ -2,6 +2,12 @@
 /* A stack's figures where vma_stats sees them. */
 #include "stack/internal.h"
 
+/* Frames that were dropped for want of a buffer, by us and by the kernel. */
+static uint64_t without_buffer(const struct ring_counters *c)
+{
+	return c->rx_drop_no_buf + c->rx_missed;
+}
+
 void stack_publish(struct stack *st)
 {
 	const struct ring_counters *c = st->ring->counters;
@@ -13,7 +19,7 @@ void stack_publish(struct stack *st)
 		  c->tx_packets + __atomic_load_n(&c->tx_gso_packets, __ATOMIC_RELAXED));
 	stats_set(&s->tx_bytes, c->tx_bytes + __atomic_load_n(&c->tx_gso_bytes, __ATOMIC_RELAXED));
 	stats_set(&s->tx_gso_frames, __atomic_load_n(&c->tx_gso_frames, __ATOMIC_RELAXED));
-	stats_set(&s->rx_drop_no_buf, c->rx_drop_no_buf + c->rx_missed);
+	stats_set(&s->rx_drop_no_buf, without_buffer(c));
 	stats_set(&s->rx_drop_invalid, c->rx_drop_invalid);
 	stats_set(&s->tx_drop_oversize, c->tx_drop_oversize);
 	stats_set(&s->tx_full, c->tx_full);
@@ -29,7 +35,7 @@ void stack_publish_gauges(struct stack *st, struct stack_pools *sums)
 	struct ring_gauges g;
 
 	st->ring->ops->gauges(st->ring, &g);
-	stats_set(&st->cq_stats->drops, c->rx_drop_no_buf + c->rx_missed);
+	stats_set(&st->cq_stats->drops, without_buffer(c));
 	stats_set(&st->cq_stats->queue_len, g.rx_queued);
 	stats_set(&st->cq_stats->pool_len, g.rx_free);
 	stats_set(&st->stats->moderation_frames, g.moderation_frames);
@@ -40,7 +46,7 @@ void stack_publish_gauges(struct stack *st, struct stack_pools *sums)
 	stats_set(&st->stats->dev_mem_oob, g.dev_mem_oob);
 	sums->rx_free += g.rx_free;
 	sums->tx_free += g.tx_free;
-	sums->rx_missing += c->rx_drop_no_buf + c->rx_missed;
+	sums->rx_missing += without_buffer(c);
 	sums->tx_missing += c->tx_full;
 }
 

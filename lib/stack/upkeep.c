@@ -180,9 +180,9 @@ static void capture(void)
 
 	for (unsigned i = 0; i < n; i++) {
 		struct stack *st = atomic_load_explicit(&stacks[i], memory_order_relaxed);
+		const struct ring *ring = open_ring(st);
 
-		if (!atomic_load_explicit(&st->open, memory_order_acquire) ||
-		    ring_captured(stack_ring(st)) == on)
+		if (!ring || ring_captured(ring) == on)
 			continue;
 		lock_take(&st->lock);
 		if (on)

@@ -164,8 +164,6 @@ static void wake_all(void)
 	struct wait_own *own = wait_own_now;
 	int err = errno;
 
-	if (!own)
-		return; /* a second lock with the mark */
 	/* One by one: a handler that could not be put off may come here in between. */
 	while (own->num_woken < own->num_wakes)
 		wake_now(own->wakes[own->num_woken++]);
@@ -212,8 +210,8 @@ static void choose_next(void)
 		follower_del(next);
 		next->chosen = true;
 		/* Also where another thread is about to: nobody sleeps on the rings until then. */
-		atomic_exchange(&next->pending, 1);
-		atomic_fetch_add_explicit(&next->wakers, 1, memory_order_relaxed);
+		if (!wake_claim(next))
+			atomic_fetch_add_explicit(&next->wakers, 1, memory_order_relaxed);
 		if (next->end != END_WAITS) {
 			wake_now(next); /* who ends waits for this lock */
 			next = NULL;

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """Answers of many connections at once: the ring has room for all of them, and what it had no room for is counted."""
 
-import json
 import os
 import signal
 import socket
@@ -12,6 +11,7 @@ import pytest
 
 from differential import App
 from netns import wait_for
+from test_stats_counters import figures, seen
 
 STREAMS = 45
 ANSWER = 100 * 1024
@@ -28,11 +28,6 @@ def take():
 def rounds(n):
     for _ in range(n): ask(); take()
 """
-
-
-def ring(app):
-    """Its figures, which the library brings there each 100 ms."""
-    return json.loads(app.host.stats(app.popen, "--json", "-c", "1").splitlines()[-1])["rings"][0]
 
 
 class Server:
@@ -60,8 +55,9 @@ class Server:
             connection.sendall(bytes(ANSWER))
 
     def under_way(self):
-        """Segments that nobody has acknowledged, of each connection (tcpi_unacked)."""
-        return [struct.unpack_from("I", c.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104), 24)[0] for c in self.connections]
+        """Segments that nobody has acknowledged (tcpi_unacked), when each connection's answer is: until then 0."""
+        unacked = [struct.unpack_from("I", c.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104), 24)[0] for c in self.connections]
+        return sum(unacked) if min(unacked) >= ANSWER // 9000 else 0
 
 
 @pytest.mark.net(mtu=9000)  # so that no frame is so short that it wastes most of its buffers
@@ -86,13 +82,13 @@ def test_the_answers_of_many_connections_find_room_in_the_ring(net):
         os.kill(app.pid, signal.SIGSTOP)
         try:
             server.go.set()
-            most = wait_for(lambda: (lambda n: min(n) >= ANSWER // 9000 and sum(n))(server.under_way()), 20, "all answers under way")
+            most = wait_for(server.under_way, 20, "all answers under way")
         finally:
             os.kill(app.pid, signal.SIGCONT)
         app.do("take()")
-        packets = ring(app)["rx_packets"]
+        packets = figures(app)["rings"][0]["rx_packets"]
         app.do("rounds(1)")
-        now = wait_for(lambda: (lambda r: r["rx_packets"] > packets and r)(ring(app)), 10, "figures of now")
+        now = seen(app, lambda f: f["rings"][0]["rx_packets"] > packets, "figures of now")["rings"][0]
         print(f"{most} segments at once, {now['rx_drop_no_buf']} frames dropped, "
               f"{net.b.counters()['TcpRetransSegs'] - retransmitted} segments sent again")
         assert now["rx_drop_no_buf"] == 0

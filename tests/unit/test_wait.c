@@ -75,6 +75,7 @@ static void *producer(void *arg)
 	unsigned seed = 11;
 
 	(void)arg;
+	(void)wait_own(); /* puts wake-ups off */
 	for (int i = 0; i < ROUNDS; i++) {
 		while (!(atomic_load(&turn) & 1))
 			sched_yield();
@@ -441,22 +442,32 @@ static bool told(int evfd)
 	return poll(&p, 1, 0) == 1 && p.revents == POLLIN;
 }
 
+static pthread_t start(void *(*fn)(void *), struct wait_thread **t)
+{
+	pthread_t thread;
+
+	atomic_store(&sleeper, NULL);
+	assert_int_equal(pthread_create(&thread, NULL, fn, NULL), 0);
+	while (!(*t = atomic_load(&sleeper)))
+		sched_yield();
+	return thread;
+}
+
 /* Nobody is woken while the lock is held, and who is to be woken does not end before that. */
 static void who_holds_a_lock_wakes_after_it(void **state)
 {
+	struct wait_thread *t;
 	pthread_t thread;
 	int evfd;
 
 	(void)state;
-	atomic_store(&sleeper, NULL);
-	assert_int_equal(pthread_create(&thread, NULL, sleeps_and_ends, NULL), 0);
-	while (!atomic_load(&sleeper))
-		sched_yield();
+	(void)wait_own(); /* puts wake-ups off */
+	thread = start(sleeps_and_ends, &t);
 	evfd = atomic_load(&sleeper_evfd);
 	lock_take(&busy);
 	lock_busy_begin();
-	wait_wake(atomic_load(&sleeper));
-	wait_wake(atomic_load(&sleeper));
+	wait_wake(t);
+	wait_wake(t);
 	lock_busy_end(&busy);
 	assert_false(told(evfd));
 	atomic_store(&may_end, true);
@@ -489,17 +500,6 @@ static void *sleeps_and_counts(void *arg)
 	return NULL;
 }
 
-static pthread_t start(void *(*fn)(void *), struct wait_thread **t)
-{
-	pthread_t thread;
-
-	atomic_store(&sleeper, NULL);
-	assert_int_equal(pthread_create(&thread, NULL, fn, NULL), 0);
-	while (!(*t = atomic_load(&sleeper)))
-		sched_yield();
-	return thread;
-}
-
 /*
  * Something else, as a signal's bell, wakes the first one in between: it is to be woken twice then,
  * and the other one is not forgotten.
@@ -512,6 +512,7 @@ static void one_may_be_woken_twice_for_a_lock(void **state)
 	int evfd;
 
 	(void)state;
+	(void)wait_own();
 	atomic_store(&may_end, false);
 	atomic_store(&drained, 0);
 	threads[0] = start(sleeps_and_counts, &first);

@@ -32,9 +32,9 @@
 /* Chunks from one judgement to the next. */
 #define SUPPLY_JUDGED 1024u
 /*
- * Judgements that are left out after that was too little: a reader that stays away for long. Twice
- * as many each time, for frames may be lost then, and a TCP that loses all that it has under way
- * waits for 200 ms; half as many again after that many good ones.
+ * Judgements that are left out after the half was too little: a reader that stays away for long.
+ * Twice as many each time, for frames may be lost then, and a TCP that loses all that it has under
+ * way waits for 200 ms; half as many again after that many good ones.
  */
 #define SUPPLY_KEEP_FULL 64u
 #define SUPPLY_KEEP_FULL_MOST (1u << 20)
