@@ -222,7 +222,8 @@ show_failed()
 		{
 			grep -E '^ *(FAILED|ERROR) ' "$log" | head -n 6
 			# A program's output begins with the library's banner, and ends with what was wrong.
-			grep -hE '^ *E  +[^ ]|^ *WARNING: |^SUMMARY: ' "$log" | grep -vE '^ *E  +VMA INFO: ' |
+			grep -hE '^ *E  +[^ ]|^ *(WARNING|ERROR|SUMMARY): |^ *\[ +ERROR +\] ' "$log" |
+				grep -vE '^ *E  +VMA INFO: ' |
 				awk '{ line[NR] = $0 } END { for (i = 1; i <= NR; i++) if (i <= 4 || i > NR - 8) print line[i] }'
 		} | cut -c 1-180 | sed 's/^ */    /'
 	done

@@ -6,7 +6,6 @@
  */
 #include <pthread.h>
 #include <sched.h>
-#include <semaphore.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -184,76 +183,72 @@ static void *late_yield(void *arg)
 {
 	uint64_t now = clock_monotonic_ns() - 3 * MS;
 	struct wait_spin sp;
+	uint64_t back;
 
 	(void)arg;
 	memory.level = 0;
 	CHECK(spin_begin(&sp, &memory, now));
 	CHECK(spin_goes_on(&sp, now + 9 * US));
-	/* sched_yield() comes back 3 ms later. */
+	/* sched_yield() comes back 3 ms later, after this moment. */
+	back = clock_monotonic_ns();
 	CHECK(!spin_goes_on(&sp, now + 11 * US));
 	CHECK(sp.why == VMA_SLEPT_SHARED);
 	memory.level = 0;
-	CHECK(!spin_begin(&sp, &memory, clock_monotonic_ns()));
+	CHECK(!spin_begin(&sp, &memory, back + 1 * MS - 1));
+	CHECK(sp.why == VMA_SLEPT_SHARED);
+	CHECK(spin_begin(&sp, &memory, clock_monotonic_ns() + 1 * MS));
 	return NULL;
 }
 
-static sem_t has_place, may_end;
+/* Somebody who looks for a place at this time. */
+struct spinner {
+	uint64_t now;
+	bool found;
+};
 
-/* True: it spun beyond the moment in which it needs no place. */
-static bool spins_longer(void)
+/*
+ * Of a thread that has not spun yet: does it find a place when it spins longer? Whether its yield
+ * is late is another question, and the machine's.
+ */
+static void *look_for_place(void *arg)
 {
 	struct wait_spin_memory own = {0};
-	uint64_t now = clock_monotonic_ns();
+	struct spinner *s = arg;
 	struct wait_spin sp;
 
-	if (!spin_begin(&sp, &own, now))
-		return false; /* its last yield was late: somebody else uses the machine */
-	sp.yield_ns = now;
-	return spin_goes_on(&sp, clock_monotonic_ns());
+	if (!spin_begin(&sp, &own, s->now))
+		return NULL;
+	sp.yield_ns = s->now;
+	(void)spin_goes_on(&sp, s->now);
+	s->found = sp.why != VMA_SLEPT_CROWD;
+	return NULL;
 }
 
-static void *first_spinner(void *arg)
+static bool finds_place(uint64_t now)
 {
-	bool *spun = arg;
+	struct spinner s = {.now = now};
+	pthread_t t;
 
-	/* A late yield on a busy machine is another reason to stop. */
-	for (int i = 0; i < 1000 && !*spun; i++)
-		*spun = spins_longer();
-	sem_post(&has_place);
-	sem_wait(&may_end);
-	return NULL;
+	pthread_create(&t, NULL, look_for_place, &s);
+	pthread_join(t, NULL);
+	return s.found;
 }
 
 static void *places(void *arg)
 {
-	uint64_t before;
-	pthread_t other;
-	bool first = false, second;
+	uint64_t now = clock_monotonic_ns();
 	cpu_set_t two;
 
 	(void)arg;
 	sched_getaffinity(0, sizeof(two), &two);
 	if (CPU_COUNT(&two) > 2)
 		return NULL; /* a place for each of these two */
-	sem_init(&has_place, 0, 0);
-	sem_init(&may_end, 0, 0);
-	before = clock_monotonic_ns();
-	pthread_create(&other, NULL, first_spinner, &first);
-	sem_wait(&has_place);
-	second = spins_longer();
-	/* The place is kept for 50 us: who was slower has not seen it. */
-	if (first && clock_monotonic_ns() - before < 50 * US)
-		CHECK(!second);
-	sem_post(&may_end);
-	pthread_join(other, NULL);
-	/* It has ended: its place is free again. */
-	clock_sleep_ns(1 * MS);
-	first = false;
-	for (int i = 0; i < 1000 && !first; i++) {
-		clock_sleep_ns(1 * MS);
-		first = spins_longer();
-	}
-	CHECK(first);
+	CHECK(finds_place(now));
+	print_message("    the only place is taken for 50 us\n");
+	CHECK(!finds_place(now + 1));
+	CHECK(!finds_place(now + 50 * US - 1));
+	/* Its thread has ended, and gave nothing back. */
+	CHECK(finds_place(now + 50 * US));
 	return NULL;
 }
 
