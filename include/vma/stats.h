@@ -152,7 +152,9 @@ struct vma_stats_tcp {
 	X(FLAGS, "flags", "a flag of the call that user space does not have")                      \
 	X(CORKED, "corked", "MSG_MORE or UDP_CORK")                                                \
 	X(ANCILLARY, "ancillary", "ancillary data that user space does not have")                  \
-	X(SEVERAL_WAYS, "several-ways", "connections to the address may come by several interfaces")
+	X(SEVERAL_WAYS, "several-ways",                                                            \
+	  "connections to the address may come by several interfaces")                             \
+	X(CROWD, "many-threads", "more threads wait than there are processors")
 
 enum vma_why {
 	VMA_WHY_NONE,

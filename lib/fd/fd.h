@@ -42,6 +42,7 @@ enum vfd_shadow {
 };
 
 struct vfd;
+struct wait_spin_memory;
 
 /*
  * Results and errno as the libc function of that name. The fd is passed because several fds (dup)
@@ -98,6 +99,13 @@ struct vfd_ops {
 	 * NULL.
 	 */
 	void (*waited)(struct vfd *v);
+	/*
+	 * May be NULL, both. What threads remember that wait for v alone; NULL: what they wait for
+	 * is no connection's. One is about to sleep, as one of many (wait_is_crowded()), and holds
+	 * v: true if the kernel serves v from now on.
+	 */
+	struct wait_spin_memory *(*alone)(struct vfd *v);
+	bool (*crowded)(struct vfd *v);
 	/* May be NULL: another process is to have it, too, and why; it keeps errno. */
 	void (*share)(struct vfd *v, struct vma_stats_why why);
 	/*
@@ -155,6 +163,7 @@ struct vfd {
 	 * names the object until they are over. Changed under vfd_table_lock.
 	 */
 	_Atomic bool parked;
+	_Atomic bool kernels; /* the kernel serves it until its end: see vfd_get_ours() */
 	_Atomic uint16_t calls; /* how many hold it (vfd_hold(), vfd_ref()) */
 	/* How many fds of this process name the object. Changed under vfd_table_lock. */
 	_Atomic uint32_t nfds;
@@ -223,6 +232,17 @@ static inline struct vfd *vfd_get(int fd)
 	if (__builtin_expect((unsigned)fd >= VFD_MAX, 0))
 		return NULL;
 	return atomic_load_explicit(&vfd_table[fd], memory_order_acquire);
+}
+
+/*
+ * What poll() and select() have to ask here: NULL for what is the kernel's alone, though it is in
+ * the table still.
+ */
+static inline struct vfd *vfd_get_ours(int fd)
+{
+	struct vfd *v = vfd_get(fd);
+
+	return v && !atomic_load_explicit(&v->kernels, memory_order_acquire) ? v : NULL;
 }
 
 /*

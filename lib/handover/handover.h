@@ -3,11 +3,12 @@
  * The room of handovers: how a socket changes hands. An established TCP connection goes to the
  * kernel socket of its number by TCP_REPAIR (to_kernel.c, replay_fin.c); to a child of fork() that
  * uses it (fork.c is the owner's side, inherited.c the child's, claim.h what both share); at the
- * end of the process (exit.c); where the library leaves before that (leave.c). A datagram socket
- * that a child reads goes to the kernel (udp_fork.c), and so does a listener that a child waits for
- * (listener_to_kernel.c; implant.c has its clients enter the kernel's queue; listener_parts.c:
- * where several wait, none of them waits long for one that is busy; listener_last.c: handshakes
- * with one that ends). replay.c gives the kernel what has come from the wire.
+ * end of the process (exit.c); where the library leaves before that (leave.c); where its thread is
+ * one of a crowd that sleeps (crowd.c). A datagram socket that a child reads goes to the kernel
+ * (udp_fork.c), and so does a listener that a child waits for (listener_to_kernel.c; implant.c has
+ * its clients enter the kernel's queue; listener_parts.c: where several wait, none of them waits
+ * long for one that is busy; listener_last.c: handshakes with one that ends). replay.c gives the
+ * kernel what has come from the wire.
  *
  * It stands above the sockets and registers with them (hooks.c): nothing
  * below knows it. preload calls what is here. No packet comes through this room.

@@ -27,6 +27,7 @@ static const struct tcp_sock_handover tcp_ops = {
 	.cut_off = tcp_sock_stack_to_kernel,
 	.strays = tcp_sock_strays_to_kernel,
 	.decided = tcp_sock_decided,
+	.crowded = tcp_sock_crowded,
 };
 
 int handover_start(void)

@@ -19,6 +19,9 @@
  */
 int tcp_sock_to_kernel(struct tcp_sock *s, struct vma_stats_why why);
 /* The same, whatever its callback has: that goes to nobody. */
+/* The same; -EBUSY where stays(s, now) says so. s's lock and its stack's are held for that. */
+int tcp_sock_to_kernel_unless(struct tcp_sock *s, struct vma_stats_why why,
+			      bool (*stays)(struct tcp_sock *s, uint64_t now));
 int tcp_sock_to_kernel_now(struct tcp_sock *s, struct vma_stats_why why);
 /* The same at the end of the process: -EBUSY, it is over, and nobody else has it. */
 int tcp_sock_to_kernel_last(struct tcp_sock *s);
@@ -50,6 +53,8 @@ bool tcp_sock_to_kernel_allowed(void);
 void tcp_sock_share(struct vfd *v, struct vma_stats_why why);
 void tcp_sock_give(struct vfd *v, struct vma_stats_why why);
 void tcp_sock_leaving(struct vfd *v);
+/* crowd.c: struct tcp_sock_handover */
+bool tcp_sock_crowded(struct tcp_sock *s);
 /* to_kernel.c: from now on a connection in SYN_SENT goes there, too. */
 void tcp_sock_syns_to_kernel(void);
 /* exit.c: the internal thread runs. 0 or negative errno. */

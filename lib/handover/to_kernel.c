@@ -552,6 +552,13 @@ static int move(struct tcp_sock *s, struct stack *st, int fd, uint64_t now)
 	return err;
 }
 
+/* What poll() says of a connection of the kernel's: sends without a copy, an error of connect(). */
+static bool is_still_told_here(const struct tcp_sock *s)
+{
+	return atomic_load(&s->zc_told) != atomic_load(&s->zc_next) ||
+	       atomic_load_explicit(&s->pending_error, memory_order_relaxed);
+}
+
 /* waits: says what keeps the connection here for now; st->lock is held. As tcp_sock_to_kernel(). */
 static int hand_over(struct tcp_sock *s, struct vma_stats_why why,
 		     bool (*waits)(struct tcp_sock *s, uint64_t now))
@@ -577,6 +584,7 @@ static int hand_over(struct tcp_sock *s, struct vma_stats_why why,
 	}
 	if (!err) {
 		atomic_store_explicit(&s->st, NULL, memory_order_release);
+		atomic_store_explicit(&s->v.kernels, !is_still_told_here(s), memory_order_release);
 		/* Whoever waits looks again, at the kernel. */
 		atomic_fetch_or_explicit(&s->hint, EPOLLIN | EPOLLOUT | EPOLLRDHUP,
 					 memory_order_release);
@@ -593,9 +601,10 @@ static int hand_over(struct tcp_sock *s, struct vma_stats_why why,
 		tcp_sock_claim_in_kernel(s, claim);
 		vfd_notify(&s->v, EPOLLIN | EPOLLOUT | EPOLLRDHUP);
 	} else if (err != -ENOTCONN && err != -EOPNOTSUPP && err != -EBUSY) {
-		log_warn("fd %d cannot be handed to the kernel (%s): %s", fd,
-			 why.reason ? stats_why_text(text, &why) : "the process ends",
-			 strerror(-err));
+		log_at(why.reason == VMA_WHY_CROWD ? LOG_DEBUG : LOG_WARN,
+		       "fd %d cannot be handed to the kernel (%s): %s", fd,
+		       why.reason ? stats_why_text(text, &why) : "the process ends",
+		       strerror(-err));
 	}
 	return err;
 }
@@ -603,6 +612,12 @@ static int hand_over(struct tcp_sock *s, struct vma_stats_why why,
 int tcp_sock_to_kernel(struct tcp_sock *s, struct vma_stats_why why)
 {
 	return hand_over(s, why, tcp_sock_show_awaited);
+}
+
+int tcp_sock_to_kernel_unless(struct tcp_sock *s, struct vma_stats_why why,
+			      bool (*stays)(struct tcp_sock *s, uint64_t now))
+{
+	return hand_over(s, why, stays);
 }
 
 static bool waits_for_nothing(struct tcp_sock *s, uint64_t now)

@@ -124,7 +124,7 @@ struct epset *epset_new(void)
 	lock_drop(&set_list_lock);
 	if (s) {
 		atomic_store_explicit(&s->inherited, false, memory_order_relaxed);
-		atomic_store_explicit(&s->spin.level, 0, memory_order_relaxed);
+		atomic_store_explicit(&s->spin.seen, 0, memory_order_relaxed);
 	}
 	return s;
 }

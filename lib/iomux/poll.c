@@ -18,7 +18,7 @@ static unsigned count_ours(const struct pollfd *fds, nfds_t n)
 	unsigned ours = 0;
 
 	for (nfds_t i = 0; i < n; i++)
-		ours += fds[i].fd >= 0 && vfd_get(fds[i].fd) != NULL;
+		ours += fds[i].fd >= 0 && vfd_get_ours(fds[i].fd) != NULL;
 	return ours;
 }
 

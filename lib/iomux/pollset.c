@@ -61,7 +61,7 @@ static struct pollfd shadow_ask(struct vfd *v, int fd, uint32_t events)
 
 bool pollset_add(struct pollset *s, int fd, uint32_t events, uint32_t accept)
 {
-	struct vfd *v = fd >= 0 ? vfd_get(fd) : NULL;
+	struct vfd *v = fd >= 0 ? vfd_get_ours(fd) : NULL;
 	unsigned i = s->n++;
 
 	s->entries[i] = (struct pollset_entry){.v = v, .accept = accept};
@@ -300,7 +300,33 @@ static bool pollset_kernel_serves(const struct mux *m)
 	return false;
 }
 
+/* As a recv() that waits would: a close() meanwhile is nothing to it. */
+static bool pollset_leaves(struct mux *m)
+{
+	struct pollset *s = (struct pollset *)m;
+	struct vfd *v = watched_vfd(s, 0);
+	bool left;
+
+	if (!vfd_hold(v, number(s, s->index[0])))
+		return false;
+	left = v->ops->crowded(v);
+	vfd_let_go();
+	return left;
+}
+
+/* What a thread that waits for one connection remembers is the connection's. */
+static void remember_alone(struct pollset *s)
+{
+	struct vfd *v = s->n == 1 && s->ours == 1 ? watched_vfd(s, 0) : NULL;
+	struct wait_spin_memory *memory = v && v->ops->alone ? v->ops->alone(v) : NULL;
+
+	s->mux.alone = memory != NULL;
+	if (memory)
+		s->mux.memory = memory;
+}
+
 static const struct mux_ops pollset_ops = {
+	.leaves = pollset_leaves,
 	.kernel_serves = pollset_kernel_serves,
 	.look = pollset_look,
 	.watch = pollset_watch,
@@ -310,6 +336,7 @@ static const struct mux_ops pollset_ops = {
 
 int pollset_run(struct pollset *s, const struct timespec *timeout, const sigset_t *sigmask)
 {
+	remember_alone(s);
 	s->mux.ops = &pollset_ops;
 	s->mux.pfds = s->kernel;
 	s->mux.npfds = s->n;

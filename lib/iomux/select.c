@@ -60,7 +60,7 @@ static unsigned count(const struct sets *s, unsigned *ours)
 	for (int w = 0; w < num_words(s); w++) {
 		for (unsigned long any = word(s, w); any; any &= any - 1) {
 			n++;
-			*ours += vfd_get(w * WORD_BITS + __builtin_ctzl(any)) != NULL;
+			*ours += vfd_get_ours(w * WORD_BITS + __builtin_ctzl(any)) != NULL;
 		}
 	}
 	return n;

@@ -209,7 +209,8 @@ static int sleep_once(struct mux *m, uint64_t deadline_ns)
 		until = deadline_ns && deadline_ns < until ? deadline_ns : until;
 	}
 	pthread_setcancelstate(m->cancel_state, NULL);
-	r = wait_sleep(m->pfds, m->npfds, until, m->sigmask);
+	r = m->alone ? wait_sleep_alone(m->pfds, m->npfds, until, m->sigmask)
+		     : wait_sleep(m->pfds, m->npfds, until, m->sigmask);
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
 	if (r > 0) {
 		r = m->ops->woken(m);
@@ -349,6 +350,8 @@ int mux_run(struct mux *m, const struct timespec *timeout, const sigset_t *sigma
 	m->zero = timeout && !timeout->tv_sec && !timeout->tv_nsec;
 	stacks_poll();
 	r = stacks_show() ? m->ops->look(m, LOOK_FIRST) : -EINTR;
+	if (!r && m->alone && !m->zero && wait_is_crowded(m->memory) && m->ops->leaves(m))
+		return -EAGAIN;
 	if (r > 0)
 		stats_add(&m->stats->poll_hit, 1);
 	else if (!r && m->zero)

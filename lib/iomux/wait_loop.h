@@ -40,6 +40,8 @@ struct mux_ops {
 	int (*woken)(struct mux *m);
 	/* The kernel serves one that was offloaded, or may: only LOOK_KERNEL finds it ready. */
 	bool (*kernel_serves)(const struct mux *m);
+	/* It waits alone, and in a crowd. True: the kernel serves the connection now. */
+	bool (*leaves)(struct mux *m);
 };
 
 /*
@@ -66,6 +68,7 @@ struct mux {
 	struct vma_stats_iomux *stats;
 	struct mux_polling *polling;
 	struct wait_spin_memory *memory;
+	bool alone; /* it waits for one connection, whose the memory is */
 	const sigset_t *sigmask; /* the caller's, NULL: none */
 	sigset_t mask; /* the thread's own, while it sleeps by the caller's */
 	int bell, cancel_state; /* the thread's, while it sleeps */
@@ -95,7 +98,7 @@ static inline bool mux_may_skip(int *calls, int limit)
 
 /*
  * The timeout is valid or NULL. Returns the result of the call, 0 at the timeout, or negative
- * errno.
+ * errno. -EAGAIN: no time has passed, and what m waits for is the kernel's alone now.
  */
 int mux_run(struct mux *m, const struct timespec *timeout, const sigset_t *sigmask);
 

@@ -56,6 +56,11 @@ struct ring_caps {
 	bool takes_all;
 	/* what this host sends to a group may come back by the device's own loop */
 	bool hears_itself;
+	/*
+	 * a frame comes the way of the kernel's own (XDP generic): who sleeps is woken no sooner
+	 * than by a kernel socket
+	 */
+	bool kernels_way;
 	bool rx_stamp; /* poll_stamped() is there, and the device has a clock */
 	/*
 	 * a flow that several rings of the interface ask for is divided among them by its remote

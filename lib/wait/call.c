@@ -115,7 +115,8 @@ static void sleep_end(void *arg)
 	wait_signals_let(sl->bell);
 }
 
-int wait_call_sleep(struct wait_call *w, struct vfd *v, int os_fd, bool (*look)(void *arg),
+static int sleep_by(int (*sleep)(struct pollfd *, unsigned, uint64_t, const sigset_t *),
+		    struct wait_call *w, struct vfd *v, int os_fd, bool (*look)(void *arg),
 		    void *arg)
 {
 	struct pollfd os = {.fd = os_fd, .events = POLLIN};
@@ -135,10 +136,21 @@ int wait_call_sleep(struct wait_call *w, struct vfd *v, int os_fd, bool (*look)(
 	else if (wait_call_closed(w) || stacks_arm() || look(arg))
 		err = 0; /* a close() before the watch stood has woken nobody */
 	else
-		err = wait_sleep(&os, 1, w->deadline_ns, NULL);
+		err = sleep(&os, 1, w->deadline_ns, NULL);
 	pthread_cleanup_pop(1);
 	/* ppoll is ended by every signal; the call that it stands for only by some. */
 	if (err == -EINTR && !wait_call_interrupted(w) && signals_handled != w->handled)
 		return 0;
 	return err == -ETIMEDOUT ? -EAGAIN : err;
+}
+
+int wait_call_sleep(struct wait_call *w, struct vfd *v, int os_fd, bool (*look)(void *arg),
+		    void *arg)
+{
+	return sleep_by(wait_sleep, w, v, os_fd, look, arg);
+}
+
+int wait_call_sleep_alone(struct wait_call *w, struct vfd *v, bool (*look)(void *arg), void *arg)
+{
+	return sleep_by(wait_sleep_alone, w, v, -1, look, arg);
 }

@@ -58,5 +58,7 @@ void wait_call_end(struct wait_call *w, bool came);
  */
 int wait_call_sleep(struct wait_call *w, struct vfd *v, int os_fd, bool (*look)(void *arg),
 		    void *arg);
+/* The same to receive from a TCP connection, which no kernel socket serves. */
+int wait_call_sleep_alone(struct wait_call *w, struct vfd *v, bool (*look)(void *arg), void *arg);
 
 #endif

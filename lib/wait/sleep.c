@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Sleeping without missing a wake-up: one eventfd for each thread that ever slept. */
 #include "wait/own.h"
+#include "wait/spin.h"
 #include "wait/wait.h"
 
 #include <errno.h>
@@ -45,6 +46,7 @@ struct wait_thread {
 	 */
 	bool leads, follows; /* leads: only its thread; the others under sleepers.lock */
 	bool chosen;
+	bool alone, crowded; /* wait_alone(), wait_crowded(); alone changes under sleepers.lock */
 	struct wait_thread *next, **at; /* follows: in their list */
 };
 
@@ -60,6 +62,7 @@ static struct {
 	uint32_t generation; /* of the fds that it sleeps on */
 	/* The longest sleeper first: it may be one that has nothing else to do. */
 	struct wait_thread *first, **last;
+	unsigned alone; /* of that list, those that wait for one connection */
 } sleepers = {.last = &sleepers.first};
 
 static __thread struct wait_thread self;
@@ -75,7 +78,8 @@ static void forked_child(void)
 	sleepers.lock = (struct lock){0};
 	sleepers.leader = sleepers.first = NULL;
 	sleepers.last = &sleepers.first;
-	self.leads = self.follows = self.chosen = false;
+	sleepers.alone = 0;
+	self.leads = self.follows = self.chosen = self.crowded = false;
 	/* Of threads that the child does not have. */
 	atomic_store_explicit(&self.wakers, 0, memory_order_relaxed);
 	if (wait_own_now)
@@ -91,6 +95,7 @@ static void follower_add(struct wait_thread *t)
 	t->at = sleepers.last;
 	*sleepers.last = t;
 	sleepers.last = &t->next;
+	sleepers.alone += t->alone;
 }
 
 static void follower_del(struct wait_thread *t)
@@ -100,6 +105,7 @@ static void follower_del(struct wait_thread *t)
 		t->next->at = t->at;
 	else
 		sleepers.last = t->at;
+	sleepers.alone -= t->alone;
 	t->follows = false;
 }
 
@@ -108,10 +114,11 @@ static void follower_del(struct wait_thread *t)
  * or because the leader does not know of the latest ones. Each on its own where nobody could wake
  * it, and where threads have rings of their own.
  */
-static bool sleepers_enter(int evfd, uint32_t generation)
+static bool sleepers_enter(int evfd, uint32_t generation, bool alone)
 {
-	bool on_rings;
+	bool on_rings, lasts = alone && wait_crowd_lasts(clock_monotonic_ns());
 
+	self.crowded = false;
 	if (evfd < 0 || !key_valid || stacks_several())
 		return true;
 	lock_take(&sleepers.lock);
@@ -119,6 +126,7 @@ static bool sleepers_enter(int evfd, uint32_t generation)
 	/* A handler has left its last sleep for good (siglongjmp()). */
 	if (self.follows)
 		follower_del(&self);
+	self.alone = alone;
 	if (!sleepers.leader) {
 		sleepers.leader = &self;
 		self.leads = true;
@@ -127,6 +135,7 @@ static bool sleepers_enter(int evfd, uint32_t generation)
 		sleepers.generation = generation;
 	else
 		follower_add(&self);
+	self.crowded = !self.leads && alone && (lasts || sleepers.alone > wait_processors());
 	on_rings = self.leads || sleepers.generation != generation;
 	lock_drop(&sleepers.lock);
 	return on_rings;
@@ -225,9 +234,15 @@ static void choose_next(void)
 
 void wait_over(void)
 {
+	self.crowded = false;
 	/* Nobody chooses a thread that has woken. */
 	if (self.leads || self.chosen)
 		choose_next();
+}
+
+bool wait_crowded(void)
+{
+	return self.crowded;
 }
 
 static void thread_ends(void *arg)
@@ -452,7 +467,8 @@ static int extras_look(const struct pollfd *p, unsigned n)
 	return ready;
 }
 
-int wait_sleep(struct pollfd *user, unsigned n, uint64_t deadline_ns, const sigset_t *sigmask)
+static int sleep_for(struct pollfd *user, unsigned n, uint64_t deadline_ns, const sigset_t *sigmask,
+		     bool alone)
 {
 	struct pollfd small[WAIT_SMALL], *p = small, *heap = NULL;
 	int evfd = wait_evfd(), r, extra;
@@ -471,7 +487,7 @@ int wait_sleep(struct pollfd *user, unsigned n, uint64_t deadline_ns, const sigs
 		memcpy(p, user, n * sizeof(*p));
 	if (evfd >= 0)
 		p[total++] = (struct pollfd){.fd = evfd, .events = POLLIN};
-	rings = sleepers_enter(evfd, own->fds_generation) ? own->nfds : 0;
+	rings = sleepers_enter(evfd, own->fds_generation, alone) ? own->nfds : 0;
 	for (unsigned i = 0; i < rings; i++)
 		p[total++] = (struct pollfd){.fd = own->fds[i], .events = POLLIN};
 	if (evfd < 0 || !own->fds_valid) {
@@ -493,4 +509,14 @@ int wait_sleep(struct pollfd *user, unsigned n, uint64_t deadline_ns, const sigs
 	}
 	free(heap);
 	return r;
+}
+
+int wait_sleep(struct pollfd *user, unsigned n, uint64_t deadline_ns, const sigset_t *sigmask)
+{
+	return sleep_for(user, n, deadline_ns, sigmask, false);
+}
+
+int wait_sleep_alone(struct pollfd *user, unsigned n, uint64_t deadline_ns, const sigset_t *sigmask)
+{
+	return sleep_for(user, n, deadline_ns, sigmask, true);
 }

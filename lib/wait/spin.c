@@ -4,6 +4,7 @@
 #include "wait/spin.h"
 #include "wait/wait.h"
 
+#include <limits.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stddef.h>
@@ -49,15 +50,30 @@ enum spin_level {
 #define PLACE_STALE_NS 50000u
 
 /*
+ * A crowded wait counts one, any other takes away CROWDED_LESS; at CROWDED_ENOUGH the kernel had
+ * better serve the socket.
+ */
+#define CROWDED_ENOUGH 31u
+#define CROWDED_LESS 4u
+/* Of a crowd that the kernel serves more and more of, the last ones belong to it as well. */
+#define CROWD_LASTS_NS 10000000000ull
+/* Of wait_spin_memory.seen. */
+#define LEVEL_BITS 3u
+#define LEVEL_MASK ((1u << LEVEL_BITS) - 1)
+
+/*
  * Who spins for longer than a moment stamps one with each yield. Nobody has to give it back, so
  * neither a fork() nor a cancelled thread leaves one taken.
  */
 static _Atomic uint64_t places[PLACES_MOST];
 static unsigned num_places;
+/* Of the process, by wait_start(). */
+static _Atomic unsigned num_processors = UINT_MAX;
+static _Atomic uint64_t crowd_until_ns;
 static pthread_once_t places_once = PTHREAD_ONCE_INIT;
 
-/* Those that the thread (0: this one) may run on; 2 where that cannot be said. */
-static unsigned processors(pid_t thread)
+/* Those that the thread (0: this one) may run on; 0 where that cannot be said. */
+static unsigned allowed(pid_t thread)
 {
 	cpu_set_t set;
 
@@ -65,7 +81,27 @@ static unsigned processors(pid_t thread)
 	if (libc_raw(SYS_sched_getaffinity, thread, sizeof(set), (long)(uintptr_t)&set, 0, 0, 0) >
 	    0)
 		return (unsigned)CPU_COUNT(&set);
-	return 2;
+	return 0;
+}
+
+/* The same; 2 where that cannot be said. */
+static unsigned processors(pid_t thread)
+{
+	unsigned n = allowed(thread);
+
+	return n ? n : 2;
+}
+
+/*
+ * What wait_processors() says. A program that has pinned itself to one processor may have threads
+ * on others.
+ */
+static void processors_note(void)
+{
+	unsigned first = allowed(getpid()), self = allowed(0), n = first > self ? first : self;
+
+	atomic_store_explicit(&num_processors, first && self && n > 1 ? n : UINT_MAX,
+			      memory_order_relaxed);
 }
 
 /* One less than there are processors: somebody may have to run for what is waited for. */
@@ -82,6 +118,7 @@ void wait_start(void)
 	/* Of the process: its threads may be pinned, this one, too. */
 	struct wait_quota q = quota_read("", processors(getpid()));
 
+	processors_note();
 	quota_set(q);
 	if (q.cpu_ns)
 		log_debug("the control group allows %u us of processor time in %u us: waits spin "
@@ -170,7 +207,7 @@ static enum vma_slept kept_from(const struct wait_spins *self, uint64_t window, 
 bool spin_begin(struct wait_spin *sp, struct wait_spin_memory *memory, uint64_t now_ns)
 {
 	struct wait_spins *self = &wait_own()->spins;
-	unsigned level = atomic_load_explicit(&memory->level, memory_order_relaxed);
+	unsigned level = atomic_load_explicit(&memory->seen, memory_order_relaxed) & LEVEL_MASK;
 	uint64_t window = window_ns(level ? level : LEVEL_FIRST);
 
 	budget_fill(now_ns);
@@ -246,10 +283,40 @@ static unsigned level_after(unsigned level, uint64_t took_ns, bool slept)
 	return slept && level < LEVEL_MOST ? level + 1 : level;
 }
 
+unsigned wait_processors(void)
+{
+	return atomic_load_explicit(&num_processors, memory_order_relaxed);
+}
+
+bool wait_is_crowded(struct wait_spin_memory *memory)
+{
+	unsigned seen = atomic_load_explicit(&memory->seen, memory_order_relaxed);
+
+	if (seen >> LEVEL_BITS < CROWDED_ENOUGH)
+		return false;
+	atomic_store_explicit(&memory->seen, (uint8_t)(seen & LEVEL_MASK), memory_order_relaxed);
+	atomic_store_explicit(&crowd_until_ns, clock_monotonic_ns() + CROWD_LASTS_NS,
+			      memory_order_relaxed);
+	return true;
+}
+
+bool wait_crowd_lasts(uint64_t now_ns)
+{
+	return now_ns < atomic_load_explicit(&crowd_until_ns, memory_order_relaxed);
+}
+
+/* How crowded it was, after a wait that slept, or did not. */
+static unsigned crowded_after(unsigned was, bool slept)
+{
+	if (slept && wait_crowded())
+		return was < CROWDED_ENOUGH ? was + 1 : was;
+	return was > CROWDED_LESS ? was - CROWDED_LESS : 0;
+}
+
 void spin_end(struct wait_spin *sp, bool came)
 {
 	struct wait_spins *self;
-	unsigned was, level;
+	unsigned was, is;
 	uint64_t took;
 
 	if (!sp->memory)
@@ -262,10 +329,12 @@ void spin_end(struct wait_spin *sp, bool came)
 		took = UINT64_MAX;
 	else
 		took = (sp->stopped ? clock_monotonic_ns() : sp->looked_ns) - sp->began_ns;
-	was = atomic_load_explicit(&sp->memory->level, memory_order_relaxed);
-	level = level_after(was, took, sp->stopped);
-	if (level != was)
-		atomic_store_explicit(&sp->memory->level, (uint8_t)level, memory_order_relaxed);
+	was = atomic_load_explicit(&sp->memory->seen, memory_order_relaxed);
+	is = level_after(was & LEVEL_MASK, took, sp->stopped) |
+	     (came ? crowded_after(was >> LEVEL_BITS, sp->stopped) : was >> LEVEL_BITS)
+		     << LEVEL_BITS;
+	if (is != was)
+		atomic_store_explicit(&sp->memory->seen, (uint8_t)is, memory_order_relaxed);
 	sp->memory = NULL;
 }
 

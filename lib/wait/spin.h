@@ -29,7 +29,9 @@
  * each other's lessons, no more.
  */
 struct wait_spin_memory {
-	_Atomic uint8_t level; /* how long the next spin is (spin.c); 0: nothing known yet */
+	/* How long the next spin is, and how crowded its waits were (spin.c); 0: nothing known yet.
+	 */
+	_Atomic uint8_t seen;
 };
 
 /* One wait. */
@@ -55,6 +57,15 @@ bool spin_goes_on(struct wait_spin *sp, uint64_t now_ns);
  * Nothing when it had not begun.
  */
 void spin_end(struct wait_spin *sp, bool came);
+/* The processors that the process may run on; UINT_MAX: more than can be told. */
+unsigned wait_processors(void);
+/*
+ * True, once: of its last waits more than four in five slept in a crowd (wait_crowded()). Then it
+ * is counted anew.
+ */
+bool wait_is_crowded(struct wait_spin_memory *memory);
+/* wait_is_crowded() has been true not long ago. */
+bool wait_crowd_lasts(uint64_t now_ns);
 /*
  * For vma_stats: a wait that found nothing at once has spun, or slept (why), or both; what it
  * waited for came, or did not.

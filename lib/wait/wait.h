@@ -63,5 +63,14 @@ void wait_signals_let(int before);
  * -ETIMEDOUT, -EINTR or another negative errno. sigmask as for ppoll, may be NULL.
  */
 int wait_sleep(struct pollfd *user, unsigned n, uint64_t deadline_ns, const sigset_t *sigmask);
+/* The same of a thread that waits for one TCP connection and nothing else. */
+int wait_sleep_alone(struct pollfd *user, unsigned n, uint64_t deadline_ns,
+		     const sigset_t *sigmask);
+/*
+ * In this wait, which is not over, the thread slept in a crowd: its last sleep was a
+ * wait_sleep_alone(), more threads were in theirs than there are processors, or a few seconds ago,
+ * and another thread slept on the rings for it.
+ */
+bool wait_crowded(void);
 
 #endif

@@ -66,7 +66,9 @@ QUESTIONS = {
     "a socket's unit": "systemctl start upper.socket; echo line | socat -t 9 - TCP:127.0.0.1:8082",
     "a timer": "systemd-run -q --on-active=0.1 --timer-property=AccuracySec=1ms sh -c 'echo due >/root/timer'; "
     "for i in {1..400}; do [ -e /root/timer ] && break; sleep 0.05; done; cat /root/timer",
-    "a unit that is killed": "systemd-run -q --unit gone -p Restart=no sleep 1000; systemctl kill -s KILL gone; "
+    "a unit that is killed": "systemd-run -q --unit gone -p Restart=no sleep 1000; "
+    # The log names what it kills: before its exec() the process has another name.
+    "for i in {1..400}; do [ $(< /proc/$(systemctl show -P MainPID gone)/comm) = sleep ] && break; sleep 0.05; done; systemctl kill -s KILL gone; "
     "for i in {1..400}; do systemctl is-active -q gone || break; sleep 0.05; done; systemctl show -P Result gone",
     # It gives itself a seccomp filter.
     "chrony": f'{{peer}} /usr/bin/python3 -c "{ASK_TIME}"; chronyc -n serverstats | grep -c NTP; systemctl show -P ActiveState chrony',

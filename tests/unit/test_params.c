@@ -132,6 +132,7 @@ static const struct {
 	{"VMA_STRQ", "0"},
 	{"VMA_OFFLOAD_LOOPBACK", "0"},
 	{"VMA_TX_COALESCE", "1"},
+	{"VMA_CROWD_TO_KERNEL", "1"},
 };
 
 static void every_default(void **state)

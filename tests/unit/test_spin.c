@@ -62,7 +62,7 @@ static void short_waits(unsigned level, unsigned num)
 
 	while (n < num) {
 		if (!n)
-			memory.level = level;
+			memory.seen = level;
 		n = short_wait() ? n + 1 : 0;
 	}
 }
@@ -73,15 +73,15 @@ static void *long_waits(void *arg)
 	unsigned n = 0;
 
 	(void)arg;
-	while (memory.level != 1) {
+	while (memory.seen != 1) {
 		long_wait(1000 * MS, &why);
 		CHECK(++n < 10);
 	}
 	CHECK(!long_wait(1000 * MS, &why));
 	CHECK(why == VMA_SLEPT_LONG);
 	print_message("    no spin after %u waits of a second\n", n);
-	short_waits(memory.level, 3);
-	CHECK(memory.level == 4);
+	short_waits(memory.seen, 3);
+	CHECK(memory.seen == 4);
 	print_message("    three short ones: it spins again\n");
 	return NULL;
 }
@@ -92,7 +92,7 @@ static bool vain_spin(uint64_t *now, enum vma_slept *why)
 	struct wait_spin sp;
 	bool spins = spin_begin(&sp, &memory, *now);
 
-	memory.level = 3; /* 13 us */
+	memory.seen = 3; /* 13 us */
 	while (!sp.stopped) {
 		*now += 5 * US;
 		sp.yield_ns = UINT64_MAX;
@@ -100,7 +100,7 @@ static bool vain_spin(uint64_t *now, enum vma_slept *why)
 	}
 	*why = sp.why;
 	spin_end(&sp, false);
-	memory.level = 3;
+	memory.seen = 3;
 	return spins;
 }
 
@@ -111,7 +111,7 @@ static void *budget(void *arg)
 	unsigned spins = 0;
 
 	(void)arg;
-	memory.level = 3;
+	memory.seen = 3;
 	while (vain_spin(&now, &why)) {
 		CHECK(why == VMA_SLEPT_WINDOW);
 		spins++;
@@ -136,14 +136,14 @@ static void *neighbour(void *arg)
 
 	(void)arg;
 	for (int i = 0; i < 5; i++, for_ns *= 2) {
-		memory.level = 0;
+		memory.seen = 0;
 		CHECK(spin_begin(&sp, &memory, now));
 		CHECK(spin_goes_on(&sp, now + 1 * US));
 		CHECK(!spin_goes_on(&sp, now + 3 * MS)); /* somebody's slice */
 		CHECK(sp.why == VMA_SLEPT_SHARED);
 		spin_end(&sp, true);
 		now += 3 * MS;
-		memory.level = 0;
+		memory.seen = 0;
 		CHECK(!spin_begin(&sp, &memory, now + for_ns - 1 * US));
 		CHECK(sp.why == VMA_SLEPT_SHARED);
 		now += for_ns;
@@ -152,11 +152,11 @@ static void *neighbour(void *arg)
 	}
 	/* Alone for long, then 0.3 ms lost: that is no neighbour. */
 	now += 1000 * MS;
-	memory.level = 0;
+	memory.seen = 0;
 	CHECK(spin_begin(&sp, &memory, now));
 	CHECK(!spin_goes_on(&sp, now + 300 * US));
 	spin_end(&sp, true);
-	memory.level = 0;
+	memory.seen = 0;
 	CHECK(spin_begin(&sp, &memory, now + 301 * US));
 	return NULL;
 }
@@ -168,7 +168,7 @@ static void *sleep_for_a_lock(void *arg)
 	struct wait_spin sp;
 
 	(void)arg;
-	memory.level = 0; /* 51 us */
+	memory.seen = 0; /* 51 us */
 	CHECK(spin_begin(&sp, &memory, now));
 	sp.yield_ns = UINT64_MAX;
 	lock_thread.sleeps++;
@@ -186,14 +186,14 @@ static void *late_yield(void *arg)
 	uint64_t back;
 
 	(void)arg;
-	memory.level = 0;
+	memory.seen = 0;
 	CHECK(spin_begin(&sp, &memory, now));
 	CHECK(spin_goes_on(&sp, now + 9 * US));
 	/* sched_yield() comes back 3 ms later, after this moment. */
 	back = clock_monotonic_ns();
 	CHECK(!spin_goes_on(&sp, now + 11 * US));
 	CHECK(sp.why == VMA_SLEPT_SHARED);
-	memory.level = 0;
+	memory.seen = 0;
 	CHECK(!spin_begin(&sp, &memory, back + 1 * MS - 1));
 	CHECK(sp.why == VMA_SLEPT_SHARED);
 	CHECK(spin_begin(&sp, &memory, clock_monotonic_ns() + 1 * MS));
@@ -275,7 +275,7 @@ static void alone(void **state)
 	void *wrong;
 	pthread_t t;
 
-	memory.level = 0;
+	memory.seen = 0;
 	assert_int_equal(pthread_create(&t, NULL, *test, NULL), 0);
 	pthread_join(t, &wrong);
 	if (wrong)

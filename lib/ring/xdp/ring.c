@@ -331,6 +331,7 @@ static void ring_ready(struct xdp_ring *x)
 	set_mtu(x, x->port->mtu);
 	x->ring.caps.max_rx_frame = x->sg ? ETH_HEADER + 65535 : UMEM_CHUNK - XDP_HEADROOM;
 	x->ring.caps.spread = x->share != NULL;
+	x->ring.caps.kernels_way = x->port->mode == PORT_GENERIC;
 	x->ring.mode = x->zerocopy		       ? "zero-copy"
 		       : x->port->mode == PORT_GENERIC ? "generic"
 						       : "native";

@@ -220,6 +220,13 @@ static ssize_t told(const struct tcp_sock *s, ssize_t n)
 	return n < 0 && tcp_sock_mode(s) != TCP_SOCK_CONN ? GONE_TO_KERNEL : n;
 }
 
+/* The kernel goes on with the call: it is a wait, before which what was posted leaves. */
+static ssize_t leave(void)
+{
+	stack_round_end();
+	return GONE_TO_KERNEL;
+}
+
 /* As recv_slow(); close() of another thread waits for its end. */
 static __attribute__((noinline)) ssize_t recv_held(struct tcp_sock *s, int fd,
 						   const struct iovec *iov, int cnt, size_t low,
@@ -231,7 +238,10 @@ static __attribute__((noinline)) ssize_t recv_held(struct tcp_sock *s, int fd,
 	tcp_sock_wait_init(s, &w, RX_EVENTS, s->rcvtimeo_ns);
 	if (!vfd_hold(&s->v, fd))
 		return got ? (ssize_t)got : -EBADF;
-	n = told(s, recv_slow(s, iov, cnt, low, got, flags, &w));
+	if (!got && wait_is_crowded(&s->spin) && tcp_sock_handover_crowded(s))
+		n = leave();
+	else
+		n = told(s, recv_slow(s, iov, cnt, low, got, flags, &w));
 	/* The number may be another socket's by now. */
 	if (n == GONE_TO_KERNEL && vfd_get(fd) != &s->v)
 		n = -EBADF;

@@ -112,6 +112,7 @@ struct tcp_sock *tcp_sock_new(int fd, int domain)
 		return NULL;
 	atomic_store_explicit(&s->v.shadow, VFD_SHADOW_ALL, memory_order_relaxed);
 	atomic_store_explicit(&s->v.os_events, 0, memory_order_relaxed);
+	atomic_store_explicit(&s->v.kernels, false, memory_order_relaxed);
 	/* A hand-over may come before vfd_install(). */
 	atomic_store_explicit(&s->v.os_fd, fd, memory_order_relaxed);
 	s->user.kind = TCP_SOCK_USER_CONN;
@@ -126,7 +127,7 @@ struct tcp_sock *tcp_sock_new(int fd, int domain)
 	s->nonblock = s->zerocopy = s->has_status_flags = false;
 	atomic_store_explicit(&s->has_held, false, memory_order_relaxed);
 	atomic_store_explicit(&s->hint, 0, memory_order_relaxed);
-	atomic_store_explicit(&s->spin.level, 0, memory_order_relaxed);
+	atomic_store_explicit(&s->spin.seen, 0, memory_order_relaxed);
 	atomic_store_explicit(&s->level, 0, memory_order_relaxed);
 	atomic_store_explicit(&s->st, NULL, memory_order_relaxed);
 	/*
@@ -696,6 +697,11 @@ bool tcp_sock_handover_rests(void)
 	return handover->rests();
 }
 
+bool tcp_sock_handover_crowded(struct tcp_sock *s)
+{
+	return handover->crowded(s);
+}
+
 void tcp_sock_handover_held(struct tcp_sock *s)
 {
 	handover->share(&s->v, (struct vma_stats_why){VMA_WHY_STEERING, ENOSPC});
@@ -749,6 +755,18 @@ void tcp_sock_handover_decided(struct tcp_sock *s)
 static void share(struct vfd *v, struct vma_stats_why why)
 {
 	handover->share(v, why);
+}
+
+static struct wait_spin_memory *alone(struct vfd *v)
+{
+	struct tcp_sock *s = tcp_sock_of(v);
+
+	return tcp_sock_mode(s) == TCP_SOCK_CONN ? &s->spin : NULL;
+}
+
+static bool crowded(struct vfd *v)
+{
+	return handover->crowded(tcp_sock_of(v));
 }
 
 static void give(struct vfd *v, struct vma_stats_why why)
@@ -813,6 +831,8 @@ const struct vfd_ops tcp_sock_ops = {
 	.events = tcp_sock_events,
 	.waited = tcp_sock_waited,
 	.touch = touch,
+	.alone = alone,
+	.crowded = crowded,
 	.share = share,
 	.give = give,
 	.leaving = leaving,

@@ -517,6 +517,8 @@ int tcp_sock_header(struct vfd *v, uint8_t *hdr);
  * made. share, give, leaving, forking and inherited are vfd_ops'.
  */
 struct tcp_sock_handover {
+	/* vfd_ops.crowded, of a connection */
+	bool (*crowded)(struct tcp_sock *s);
 	void (*share)(struct vfd *v, struct vma_stats_why why);
 	void (*give)(struct vfd *v, struct vma_stats_why why);
 	void (*leaving)(struct vfd *v);
@@ -562,6 +564,7 @@ struct tcp_sock_handover {
 };
 void tcp_sock_handover_register(const struct tcp_sock_handover *h);
 void tcp_sock_handover_second(void);
+bool tcp_sock_handover_crowded(struct tcp_sock *s);
 void tcp_sock_handover_tick(void);
 bool tcp_sock_handover_rests(void);
 void tcp_sock_handover_cut_off(struct stack *st);

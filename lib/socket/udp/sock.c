@@ -107,7 +107,7 @@ struct udp_sock *udp_sock_new(int fd, int domain)
 	s->mover.accesses = s->tx_mover.accesses = 0;
 	s->mover.candidate = s->tx_mover.candidate = 0;
 	atomic_store_explicit(&s->last_time_ns, 0, memory_order_relaxed);
-	atomic_store_explicit(&s->spin.level, 0, memory_order_relaxed);
+	atomic_store_explicit(&s->spin.seen, 0, memory_order_relaxed);
 	s->v.os_events = 0;
 	atomic_store_explicit(&s->v.shadow, VFD_SHADOW_IN, memory_order_relaxed);
 	s->os_countdown = 1;
