@@ -51,9 +51,10 @@ enum spin_level {
 
 /*
  * A crowded wait counts one, any other takes away CROWDED_LESS; at CROWDED_ENOUGH the kernel had
- * better serve the socket.
+ * better serve the socket, at CROWDED_SOON where it has others of the crowd.
  */
 #define CROWDED_ENOUGH 31u
+#define CROWDED_SOON 8u
 #define CROWDED_LESS 4u
 /* Of a crowd that the kernel serves more and more of, the last ones belong to it as well. */
 #define CROWD_LASTS_NS 10000000000ull
@@ -288,21 +289,24 @@ unsigned wait_processors(void)
 	return atomic_load_explicit(&num_processors, memory_order_relaxed);
 }
 
-bool wait_is_crowded(struct wait_spin_memory *memory)
-{
-	unsigned seen = atomic_load_explicit(&memory->seen, memory_order_relaxed);
-
-	if (seen >> LEVEL_BITS < CROWDED_ENOUGH)
-		return false;
-	atomic_store_explicit(&memory->seen, (uint8_t)(seen & LEVEL_MASK), memory_order_relaxed);
-	atomic_store_explicit(&crowd_until_ns, clock_monotonic_ns() + CROWD_LASTS_NS,
-			      memory_order_relaxed);
-	return true;
-}
-
 bool wait_crowd_lasts(uint64_t now_ns)
 {
 	return now_ns < atomic_load_explicit(&crowd_until_ns, memory_order_relaxed);
+}
+
+bool wait_is_crowded(struct wait_spin_memory *memory)
+{
+	unsigned seen = atomic_load_explicit(&memory->seen, memory_order_relaxed);
+	uint64_t now;
+
+	if (__builtin_expect(seen >> LEVEL_BITS < CROWDED_SOON, 1))
+		return false;
+	now = clock_monotonic_ns();
+	if (seen >> LEVEL_BITS < CROWDED_ENOUGH && !wait_crowd_lasts(now))
+		return false;
+	atomic_store_explicit(&memory->seen, (uint8_t)(seen & LEVEL_MASK), memory_order_relaxed);
+	atomic_store_explicit(&crowd_until_ns, now + CROWD_LASTS_NS, memory_order_relaxed);
+	return true;
 }
 
 /* How crowded it was, after a wait that slept, or did not. */
