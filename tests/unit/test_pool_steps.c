@@ -10,12 +10,9 @@
 
 #include <cmocka.h>
 #include <linux/futex.h>
-#include <sched.h>
-#include <signal.h>
-#include <sys/ptrace.h>
-#include <sys/wait.h>
 
 #include "pool_world.h"
+#include "steps.h"
 
 /* In what one member finds before: frames to read, some sent, some on their way. */
 static void busy(struct world *w, struct xdp_ring *x)
@@ -89,12 +86,9 @@ static _Noreturn void member(struct world *w, const struct act *a)
 
 	if (a->row == DOOMED)
 		busy(w, x);
-	if (ptrace(PTRACE_TRACEME, 0, NULL, NULL))
-		_exit(2);
-	raise(SIGSTOP);
+	traced_begin();
 	a->does(w, x);
-	raise(SIGSTOP);
-	_exit(0);
+	traced_end();
 }
 
 /* As the kernel leaves the locks of who has ended (robust_list). */
@@ -191,23 +185,6 @@ static bool survives(struct world *w, const struct copy *is, pid_t pid)
 	return status == 0;
 }
 
-/* False: it has come to the end of its act. */
-static bool step(pid_t pid, unsigned each)
-{
-	int status;
-
-	for (unsigned i = 0; i < each; i++) {
-		assert_int_equal(ptrace(PTRACE_SINGLESTEP, pid, NULL, NULL), 0);
-		assert_int_equal(waitpid(pid, &status, 0), pid);
-		assert_true(WIFSTOPPED(status));
-		if (WSTOPSIG(status) == SIGTRAP)
-			continue;
-		assert_int_equal(WSTOPSIG(status), SIGSTOP);
-		return false;
-	}
-	return true;
-}
-
 /* What another one leaves that is to be buried. */
 static void one_dies(struct world *w)
 {
@@ -228,7 +205,6 @@ static void act_by_steps(struct world *w, const struct act *a)
 {
 	struct copy *is = calloc(1, sizeof(*is));
 	unsigned steps = 0, states = 0;
-	int status;
 	pid_t pid;
 
 	assert_non_null(is);
@@ -237,8 +213,7 @@ static void act_by_steps(struct world *w, const struct act *a)
 	pid = fork();
 	if (!pid)
 		member(w, a);
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_true(WIFSTOPPED(status) && WSTOPSIG(status) == SIGSTOP);
+	steps_begin(pid);
 	send_in_advance(w); /* others may find what has been sent */
 	do {
 		bool differs = copy_now(is, w);
@@ -252,24 +227,10 @@ static void act_by_steps(struct world *w, const struct act *a)
 	} while (steps * a->each < INSTRUCTIONS && step(pid, a->each));
 	print_message("%s: killed at %u places, %u instructions apart, in %u states\n", a->name,
 		      steps, a->each, states);
-	kill(pid, SIGKILL);
-	assert_int_equal(waitpid(pid, NULL, 0), pid);
+	steps_end(pid);
 	free(is);
 	/* It did something. */
 	assert_true(states > 5);
-}
-
-/* Who steps and who is stepped take turns: on one processor that costs a fifth. Returns where the
- * process may run. */
-static cpu_set_t stay_here(void)
-{
-	cpu_set_t here, before;
-
-	assert_int_equal(sched_getaffinity(0, sizeof(before), &before), 0);
-	CPU_ZERO(&here);
-	CPU_SET(sched_getcpu(), &here);
-	assert_int_equal(sched_setaffinity(0, sizeof(here), &here), 0);
-	return before;
 }
 
 static void test_killed_at_each_instruction(void **state)
