@@ -13,47 +13,62 @@
 #include "socket/tcp/sock.h"
 #include "stack/stack.h"
 
-/* TCP_REPAIR may be used; asked once. */
-enum allowed { ALLOWED_UNKNOWN, ALLOWED, ALLOWED_NOT };
-static _Atomic int allowed;
+/* After so many that the kernel did not take, for want of a right or of memory, none is tried. */
+#define REFUSALS_MAX 16u
+static _Atomic unsigned refusals;
+static _Atomic bool allowed; /* TCP_REPAIR; asked until it has been once */
 
 static bool may_go(void)
 {
-	int a = atomic_load_explicit(&allowed, memory_order_relaxed), cancel;
+	int cancel;
+	bool yes;
 
-	if (a == ALLOWED_UNKNOWN) {
-		cancel = lock_quiet_begin();
-		libc_internal_begin();
-		a = tcp_sock_to_kernel_allowed() ? ALLOWED : ALLOWED_NOT;
-		libc_internal_end();
-		lock_quiet_end(cancel);
-		atomic_store_explicit(&allowed, a, memory_order_relaxed);
-	}
-	return a == ALLOWED;
+	if (atomic_load_explicit(&refusals, memory_order_relaxed) >= REFUSALS_MAX)
+		return false;
+	if (atomic_load_explicit(&allowed, memory_order_relaxed))
+		return true;
+	cancel = lock_quiet_begin();
+	libc_internal_begin();
+	yes = tcp_sock_to_kernel_allowed();
+	libc_internal_end();
+	lock_quiet_end(cancel);
+	atomic_store_explicit(&allowed, yes, memory_order_relaxed);
+	if (!yes)
+		atomic_fetch_add_explicit(&refusals, 1, memory_order_relaxed);
+	return yes;
 }
 
 /*
- * Its packets come no sooner here than by the kernel, and nothing waits to be read. The caller, who
- * holds it, is the only one: another call may be half done. What only the library has (the Extra
- * API), or numbers otherwise than the kernel (sends without a copy), is not used.
+ * Where its packets come no sooner here than by the kernel. Not if the program uses what only the
+ * library has (the Extra API, whose callbacks run in waits that come this way) or numbers otherwise
+ * than the kernel (sends without a copy); nor if another call may be half done. The caller holds s.
+ * A look without locks, at a ring that outlives its stack by seconds.
  */
-static bool stays(struct tcp_sock *s, uint64_t now)
+static bool may_suit(struct tcp_sock *s)
 {
 	const struct stack *st = atomic_load_explicit(&s->st, memory_order_relaxed);
 
-	return !st->ring->caps.kernels_way || tcp_conn_state(s->c) != TCPS_ESTABLISHED ||
-	       tcp_unread(s->c) || atomic_load(&s->v.calls) > 1 || s->zerocopy || s->has_held ||
-	       s->tells & TCP_SOCK_TELLS_EXTRA || tcp_sock_show_awaited(s, now);
+	return st && stack_ring(st)->caps.kernels_way && atomic_load(&s->v.calls) <= 1 &&
+	       !s->zerocopy && !s->has_held && !(s->tells & TCP_SOCK_TELLS_EXTRA) &&
+	       !atomic_load_explicit(&stacks_have_callbacks, memory_order_relaxed);
+}
+
+/* What is unsent goes over where there is no way back any more: without it there is one. */
+static bool stays(struct tcp_sock *s, uint64_t now)
+{
+	(void)now;
+	return !may_suit(s) || tcp_conn_state(s->c) != TCPS_ESTABLISHED || tcp_unread(s->c) ||
+	       tcp_outq_unsent(s->c);
 }
 
 bool tcp_sock_crowded(struct tcp_sock *s)
 {
 	int before = errno, err = -EBUSY;
 
-	if (params.crowd_to_kernel && may_go())
+	if (params.crowd_to_kernel && may_suit(s) && may_go())
 		err = tcp_sock_to_kernel_unless(s, STATS_WHY(CROWD), stays);
-	if (err == -EPERM || err == -EACCES)
-		atomic_store_explicit(&allowed, ALLOWED_NOT, memory_order_relaxed);
+	if (err && err != -EBUSY && err != -ENOTCONN && err != -EOPNOTSUPP)
+		atomic_fetch_add_explicit(&refusals, 1, memory_order_relaxed);
 	errno = before;
 	return !err;
 }

@@ -18,10 +18,10 @@
  * it, and it stays here.
  */
 int tcp_sock_to_kernel(struct tcp_sock *s, struct vma_stats_why why);
-/* The same, whatever its callback has: that goes to nobody. */
 /* The same; -EBUSY where stays(s, now) says so. s's lock and its stack's are held for that. */
 int tcp_sock_to_kernel_unless(struct tcp_sock *s, struct vma_stats_why why,
 			      bool (*stays)(struct tcp_sock *s, uint64_t now));
+/* The same, whatever its callback has: that goes to nobody. */
 int tcp_sock_to_kernel_now(struct tcp_sock *s, struct vma_stats_why why);
 /* The same at the end of the process: -EBUSY, it is over, and nobody else has it. */
 int tcp_sock_to_kernel_last(struct tcp_sock *s);

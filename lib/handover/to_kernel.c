@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "socket/socket.h"
@@ -55,10 +57,19 @@ static int set_seq(int fd, int queue, uint32_t seq)
 	return err ? err : set(fd, IPPROTO_TCP, TCP_QUEUE_SEQ, (int)seq);
 }
 
+/* Not malloc(), which a handler that calls recv() may have interrupted. NULL: no memory. */
+static uint8_t *room_make(void)
+{
+	void *p = (void *)(uintptr_t)libc_raw(SYS_mmap, 0, CHUNK, PROT_READ | PROT_WRITE,
+					      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	return p == MAP_FAILED ? NULL : p;
+}
+
 /* [seq, end) of one of the engine's queues into the kernel's. */
 static int fill(struct tcp_conn *c, int fd, bool received, uint32_t seq, uint32_t end)
 {
-	uint8_t *room = seq == end ? NULL : malloc(CHUNK);
+	uint8_t *room = seq == end ? NULL : room_make();
 	int err = seq == end || room ? 0 : -ENOMEM;
 
 	while (!err && seq != end) {
@@ -76,7 +87,8 @@ static int fill(struct tcp_conn *c, int fd, bool received, uint32_t seq, uint32_
 		else
 			seq += (uint32_t)sent;
 	}
-	free(room);
+	if (room)
+		libc_raw(SYS_munmap, (long)(uintptr_t)room, CHUNK, 0, 0, 0, 0);
 	return err;
 }
 

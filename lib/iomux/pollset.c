@@ -309,15 +309,17 @@ static bool pollset_leaves(struct mux *m)
 
 	if (!vfd_hold(v, number(s, s->index[0])))
 		return false;
-	left = v->ops->crowded(v);
+	left = vfd_holds(v) && v->ops->crowded(v);
 	vfd_let_go();
 	return left;
 }
 
-/* What a thread that waits for one connection remembers is the connection's. */
+/* What a thread that waits to receive from one connection remembers is the connection's. */
 static void remember_alone(struct pollset *s)
 {
-	struct vfd *v = s->n == 1 && s->ours == 1 ? watched_vfd(s, 0) : NULL;
+	bool one =
+		s->n == 1 && s->ours == 1 && s->entries[s->index[0]].accept & (POLLIN | POLLRDNORM);
+	struct vfd *v = one ? watched_vfd(s, 0) : NULL;
 	struct wait_spin_memory *memory = v && v->ops->alone ? v->ops->alone(v) : NULL;
 
 	s->mux.alone = memory != NULL;

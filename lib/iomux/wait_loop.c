@@ -340,6 +340,14 @@ static int mux_wait_or_free(struct mux *m, const struct timespec *timeout, uint3
 	return r;
 }
 
+static bool leaves(struct mux *m)
+{
+	bool left = m->ops->leaves(m);
+
+	wait_crowd_left(m->memory, left);
+	return left;
+}
+
 int mux_run(struct mux *m, const struct timespec *timeout, const sigset_t *sigmask)
 {
 	uint32_t handled = signals_handled;
@@ -350,8 +358,12 @@ int mux_run(struct mux *m, const struct timespec *timeout, const sigset_t *sigma
 	m->zero = timeout && !timeout->tv_sec && !timeout->tv_nsec;
 	stacks_poll();
 	r = stacks_show() ? m->ops->look(m, LOOK_FIRST) : -EINTR;
-	if (!r && m->alone && !m->zero && wait_is_crowded(m->memory) && m->ops->leaves(m))
-		return -EAGAIN;
+	if (!r && m->alone && !m->zero && wait_is_crowded(m->memory) && leaves(m)) {
+		/* A handler that came meanwhile ends the call. */
+		if (signals_handled == handled)
+			return -EAGAIN;
+		r = -EINTR;
+	}
 	if (r > 0)
 		stats_add(&m->stats->poll_hit, 1);
 	else if (!r && m->zero)

@@ -5,6 +5,7 @@
 #include <errno.h>
 
 _Atomic unsigned stacks_unshown;
+_Atomic bool stacks_have_callbacks;
 __thread bool stack_showing;
 
 bool stacks_show_slow(void)

@@ -475,6 +475,8 @@ unsigned stacks_poll(void);
  * they can be read. Changes with a stack's lock held.
  */
 extern _Atomic unsigned stacks_unshown __attribute__((visibility("hidden")));
+/* A receive callback was set once: it runs in calls of the program that come this way. */
+extern _Atomic bool stacks_have_callbacks __attribute__((visibility("hidden")));
 /* This thread is inside such a callback: it runs no other. */
 extern __thread bool stack_showing __attribute__((tls_model("initial-exec"), visibility("hidden")));
 bool stacks_show_slow(void);

@@ -46,7 +46,8 @@ struct wait_thread {
 	 */
 	bool leads, follows; /* leads: only its thread; the others under sleepers.lock */
 	bool chosen;
-	bool alone, crowded; /* wait_alone(), wait_crowded(); alone changes under sleepers.lock */
+	bool alone,
+		crowded; /* wait_sleep_alone(), wait_crowded(); alone changes under sleepers.lock */
 	struct wait_thread *next, **at; /* follows: in their list */
 };
 

@@ -61,6 +61,8 @@ enum spin_level {
 /* Of wait_spin_memory.seen. */
 #define LEVEL_BITS 3u
 #define LEVEL_MASK ((1u << LEVEL_BITS) - 1)
+_Static_assert(LEVEL_MOST <= LEVEL_MASK && CROWDED_ENOUGH << LEVEL_BITS <= UINT8_MAX,
+	       "struct wait_spin_memory has room for both");
 
 /*
  * Who spins for longer than a moment stamps one with each yield. Nobody has to give it back, so
@@ -294,19 +296,24 @@ bool wait_crowd_lasts(uint64_t now_ns)
 	return now_ns < atomic_load_explicit(&crowd_until_ns, memory_order_relaxed);
 }
 
-bool wait_is_crowded(struct wait_spin_memory *memory)
+bool wait_is_crowded(const struct wait_spin_memory *memory)
+{
+	unsigned crowded = atomic_load_explicit(&memory->seen, memory_order_relaxed) >> LEVEL_BITS;
+
+	if (__builtin_expect(crowded < CROWDED_SOON, 1))
+		return false;
+	return crowded >= CROWDED_ENOUGH || wait_crowd_lasts(clock_monotonic_ns());
+}
+
+void wait_crowd_left(struct wait_spin_memory *memory, bool went)
 {
 	unsigned seen = atomic_load_explicit(&memory->seen, memory_order_relaxed);
-	uint64_t now;
 
-	if (__builtin_expect(seen >> LEVEL_BITS < CROWDED_SOON, 1))
-		return false;
-	now = clock_monotonic_ns();
-	if (seen >> LEVEL_BITS < CROWDED_ENOUGH && !wait_crowd_lasts(now))
-		return false;
 	atomic_store_explicit(&memory->seen, (uint8_t)(seen & LEVEL_MASK), memory_order_relaxed);
-	atomic_store_explicit(&crowd_until_ns, now + CROWD_LASTS_NS, memory_order_relaxed);
-	return true;
+	/* Those that go because others went do not make it last: it ends with the crowd. */
+	if (went && seen >> LEVEL_BITS >= CROWDED_ENOUGH)
+		atomic_store_explicit(&crowd_until_ns, clock_monotonic_ns() + CROWD_LASTS_NS,
+				      memory_order_relaxed);
 }
 
 /* How crowded it was, after a wait that slept, or did not. */

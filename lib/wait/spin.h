@@ -59,12 +59,14 @@ bool spin_goes_on(struct wait_spin *sp, uint64_t now_ns);
 void spin_end(struct wait_spin *sp, bool came);
 /* The processors that the process may run on; UINT_MAX: more than can be told. */
 unsigned wait_processors(void);
+/* Of its last waits more than four in five slept in a crowd (wait_crowded()). */
+bool wait_is_crowded(const struct wait_spin_memory *memory);
 /*
- * True, once: of its last waits more than four in five slept in a crowd (wait_crowded()). Then it
- * is counted anew.
+ * Where that was so: the kernel serves the socket now, or (went false) cannot. It is counted anew;
+ * and where one of a full crowd went, fewer waits are enough for others for a while.
  */
-bool wait_is_crowded(struct wait_spin_memory *memory);
-/* wait_is_crowded() has been true not long ago. */
+void wait_crowd_left(struct wait_spin_memory *memory, bool went);
+/* Such a while. */
 bool wait_crowd_lasts(uint64_t now_ns);
 /*
  * For vma_stats: a wait that found nothing at once has spun, or slept (why), or both; what it

@@ -33,6 +33,7 @@ static inline void steps_begin(pid_t pid)
 
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_true(WIFSTOPPED(status) && WSTOPSIG(status) == SIGSTOP);
+	assert_int_equal(ptrace(PTRACE_SETOPTIONS, pid, NULL, PTRACE_O_EXITKILL), 0);
 }
 
 /* So many instructions further. False: it has come to the end. */

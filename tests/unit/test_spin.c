@@ -252,6 +252,38 @@ static void *places(void *arg)
 	return NULL;
 }
 
+/* As spin.c has it: the spin's level below, how crowded it was above. */
+#define SEEN(crowded) ((crowded) << 3 | 3u)
+#define LASTS (10000 * MS)
+
+static void *crowd(void *arg)
+{
+	uint64_t after;
+
+	(void)arg;
+	memory.seen = SEEN(30u);
+	CHECK(!wait_is_crowded(&memory));
+	memory.seen = SEEN(31u);
+	CHECK(wait_is_crowded(&memory));
+	wait_crowd_left(&memory, false);
+	CHECK(memory.seen == SEEN(0u));
+	CHECK(!wait_crowd_lasts(clock_monotonic_ns()));
+	memory.seen = SEEN(31u);
+	wait_crowd_left(&memory, true);
+	after = clock_monotonic_ns();
+	CHECK(wait_crowd_lasts(after));
+	CHECK(!wait_crowd_lasts(after + LASTS));
+	print_message("    one of a crowd went: for ten seconds others go sooner\n");
+	memory.seen = SEEN(7u);
+	CHECK(!wait_is_crowded(&memory));
+	memory.seen = SEEN(8u);
+	CHECK(wait_is_crowded(&memory));
+	/* That makes it last no longer. */
+	wait_crowd_left(&memory, true);
+	CHECK(!wait_crowd_lasts(after + LASTS));
+	return NULL;
+}
+
 static void *counts(void *arg)
 {
 	struct vma_stats_waits w = {0};
@@ -285,7 +317,7 @@ static void alone(void **state)
 int main(void)
 {
 	static void *(*fns[])(void *) = {long_waits, budget, neighbour, sleep_for_a_lock,
-					 late_yield, places, counts};
+					 late_yield, places, counts,	crowd};
 	const struct CMUnitTest tests[] = {
 		{"waits that last lower the spin to none, short ones raise it", alone, NULL, NULL,
 		 &fns[0]},
@@ -295,6 +327,7 @@ int main(void)
 		{"a late yield is a neighbour", alone, NULL, NULL, &fns[4]},
 		{"fewer threads spin than there are processors", alone, NULL, NULL, &fns[5]},
 		{"what a wait did is counted", alone, NULL, NULL, &fns[6]},
+		{"a crowd lasts as long as it is one", alone, NULL, NULL, &fns[7]},
 	};
 
 	libc_load();

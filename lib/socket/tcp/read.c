@@ -220,11 +220,17 @@ static ssize_t told(const struct tcp_sock *s, ssize_t n)
 	return n < 0 && tcp_sock_mode(s) != TCP_SOCK_CONN ? GONE_TO_KERNEL : n;
 }
 
-/* The kernel goes on with the call: it is a wait, before which what was posted leaves. */
-static ssize_t leave(void)
+/* Its wait is one of a crowd. 0: it goes on here; GONE_TO_KERNEL, or another negative errno. */
+static ssize_t leave_crowd(struct tcp_sock *s, const struct tcp_sock_wait *w)
 {
+	bool left;
+
 	stack_round_end();
-	return GONE_TO_KERNEL;
+	left = tcp_sock_handover_crowded(s);
+	wait_crowd_left(&s->spin, left);
+	if (!left)
+		return 0;
+	return wait_call_interrupted(&w->call) ? -EINTR : GONE_TO_KERNEL;
 }
 
 /* As recv_slow(); close() of another thread waits for its end. */
@@ -238,9 +244,8 @@ static __attribute__((noinline)) ssize_t recv_held(struct tcp_sock *s, int fd,
 	tcp_sock_wait_init(s, &w, RX_EVENTS, s->rcvtimeo_ns);
 	if (!vfd_hold(&s->v, fd))
 		return got ? (ssize_t)got : -EBADF;
-	if (!got && wait_is_crowded(&s->spin) && tcp_sock_handover_crowded(s))
-		n = leave();
-	else
+	n = !got && wait_is_crowded(&s->spin) ? leave_crowd(s, &w) : 0;
+	if (!n)
 		n = told(s, recv_slow(s, iov, cnt, low, got, flags, &w));
 	/* The number may be another socket's by now. */
 	if (n == GONE_TO_KERNEL && vfd_get(fd) != &s->v)

@@ -395,6 +395,7 @@ static int set(struct tcp_sock *s, vma_recv_callback_t fn, void *context)
 		e->context = context;
 		e->gen = atomic_load_explicit(&s->gen, memory_order_relaxed);
 		atomic_fetch_or_explicit(&s->tells, TCP_SOCK_SHOWS, memory_order_release);
+		atomic_store_explicit(&stacks_have_callbacks, true, memory_order_relaxed);
 	}
 	if (st) {
 		/* What waited for a callback that is no more can be read. */

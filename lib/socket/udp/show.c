@@ -351,6 +351,7 @@ int udp_set_callback(struct vfd *v, int fd, vma_recv_callback_t fn, void *contex
 	if (fn && atomic_load_explicit(&s->in_kernel, memory_order_relaxed))
 		err = -EINVAL;
 	if (!err) {
+		atomic_store_explicit(&stacks_have_callbacks, true, memory_order_relaxed);
 		if (fn)
 			shows_add(s);
 		udp_callback_set(s, (struct udp_callback){.fn = fn, .context = context});
