@@ -41,13 +41,11 @@ struct wait_thread {
 	_Atomic uint16_t wakers;
 	uint8_t end; /* enum wait_end */
 	/*
-	 * Where it stands among the sleepers. chosen: it was woken to lead, and has not slept
-	 * since.
+	 * Where it stands among the sleepers, and whether it is one of wait_sleep_alone(). chosen:
+	 * it was woken to lead, and has not slept since. sleepers.lock
 	 */
-	bool leads, follows; /* leads: only its thread; the others under sleepers.lock */
-	bool chosen;
-	bool alone,
-		crowded; /* wait_sleep_alone(), wait_crowded(); alone changes under sleepers.lock */
+	bool chosen, follows : 1, alone : 1;
+	bool leads : 1, crowded : 1; /* it leads; wait_crowded(). Only its thread */
 	struct wait_thread *next, **at; /* follows: in their list */
 };
 
