@@ -41,10 +41,11 @@ struct wait_thread {
 	_Atomic uint16_t wakers;
 	uint8_t end; /* enum wait_end */
 	/*
-	 * Where it stands among the sleepers, and whether it is one of wait_sleep_alone(). chosen:
-	 * it was woken to lead, and has not slept since. sleepers.lock
+	 * Where it stands among the sleepers, and whether it is one of wait_sleep_alone().
+	 * sleepers.lock; `chosen` stands where no bits of the two kinds share a byte.
 	 */
-	bool chosen, follows : 1, alone : 1;
+	bool follows : 1, alone : 1;
+	bool chosen; /* it was woken to lead, and has not slept since */
 	bool leads : 1, crowded : 1; /* it leads; wait_crowded(). Only its thread */
 	struct wait_thread *next, **at; /* follows: in their list */
 };
