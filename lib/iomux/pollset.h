@@ -48,9 +48,7 @@ int pollset_init(struct pollset *s, struct pollset_room *room, unsigned n, unsig
  * ours than were counted.
  */
 bool pollset_add(struct pollset *s, int fd, uint32_t events, uint32_t accept);
-/*
- * As mux_run(). -EBADF only with bad_fd_fails; -EAGAIN: is to be counted anew.
- */
+/* As mux_run(). -EBADF only with bad_fd_fails; -EAGAIN: what is ours is to be counted anew. */
 int pollset_run(struct pollset *s, const struct timespec *timeout, const sigset_t *sigmask);
 void pollset_free(struct pollset *s);
 

@@ -116,7 +116,7 @@ static void follower_del(struct wait_thread *t)
  */
 static bool sleepers_enter(int evfd, uint32_t generation, bool alone)
 {
-	bool on_rings, lasts = alone && wait_crowd_lasts(clock_monotonic_ns());
+	bool on_rings, many;
 
 	self.crowded = false;
 	if (evfd < 0 || !key_valid || stacks_several())
@@ -135,9 +135,11 @@ static bool sleepers_enter(int evfd, uint32_t generation, bool alone)
 		sleepers.generation = generation;
 	else
 		follower_add(&self);
-	self.crowded = !self.leads && alone && (lasts || sleepers.alone > wait_processors());
+	many = sleepers.alone > wait_processors();
 	on_rings = self.leads || sleepers.generation != generation;
 	lock_drop(&sleepers.lock);
+	if (alone && !self.leads)
+		self.crowded = many || wait_crowd_lasts(clock_monotonic_ns());
 	return on_rings;
 }
 

@@ -76,7 +76,7 @@ static _Atomic uint64_t crowd_until_ns;
 static pthread_once_t places_once = PTHREAD_ONCE_INIT;
 
 /* Those that the thread (0: this one) may run on; 0 where that cannot be said. */
-static unsigned allowed(pid_t thread)
+static unsigned processors(pid_t thread)
 {
 	cpu_set_t set;
 
@@ -87,21 +87,13 @@ static unsigned allowed(pid_t thread)
 	return 0;
 }
 
-/* The same; 2 where that cannot be said. */
-static unsigned processors(pid_t thread)
-{
-	unsigned n = allowed(thread);
-
-	return n ? n : 2;
-}
-
 /*
- * What wait_processors() says. A program that has pinned itself to one processor may have threads
- * on others.
+ * What wait_processors() says, where the first thread may run on so many. A program that has pinned
+ * itself to one processor may have threads on others.
  */
-static void processors_note(void)
+static void processors_note(unsigned first)
 {
-	unsigned first = allowed(getpid()), self = allowed(0), n = first > self ? first : self;
+	unsigned self = processors(0), n = first > self ? first : self;
 
 	atomic_store_explicit(&num_processors, first && self && n > 1 ? n : UINT_MAX,
 			      memory_order_relaxed);
@@ -119,9 +111,10 @@ static void places_count(void)
 void wait_start(void)
 {
 	/* Of the process: its threads may be pinned, this one, too. */
-	struct wait_quota q = quota_read("", processors(getpid()));
+	unsigned first = processors(getpid());
+	struct wait_quota q = quota_read("", first ? first : 2);
 
-	processors_note();
+	processors_note(first);
 	quota_set(q);
 	if (q.cpu_ns)
 		log_debug("the control group allows %u us of processor time in %u us: waits spin "

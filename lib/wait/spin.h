@@ -29,8 +29,7 @@
  * each other's lessons, no more.
  */
 struct wait_spin_memory {
-	/* How long the next spin is, and how crowded its waits were (spin.c); 0: nothing known yet.
-	 */
+	/* How long the next spin is, and how crowded waits were (spin.c); 0: nothing known. */
 	_Atomic uint8_t seen;
 };
 

@@ -9,7 +9,6 @@ import json
 import os
 import random
 import socket
-import subprocess
 import threading
 
 import pytest
@@ -101,9 +100,7 @@ class Clients:
 
 def served_by(app):
     """How many connections are offloaded, and why others are not: {"": 3, "many-threads": 5}."""
-    net = app.host.net
-    said = subprocess.run([net.library.vma_stats, "-k", net.tmp, "-p", str(app.pid), "--json", "-c", "1"],
-                          capture_output=True, text=True, timeout=20 * PATIENCE, check=True).stdout
+    said = app.host.stats(app.popen, "--json", "-c", "1")
     fds = set(app.do("[c.fileno() for c in conns]"))
     return collections.Counter(s["why"]["socket"]["reason"] for s in json.loads(said.splitlines()[-1])["sockets"] if s["fd"] in fds)
 

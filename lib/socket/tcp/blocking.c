@@ -54,16 +54,15 @@ static bool look(void *arg)
 static int sleep_once(struct tcp_sock *s, struct tcp_sock_wait *w)
 {
 	struct wait_look l = {.s = s, .w = w};
+	/* Only a listener's kernel socket can have something of interest. */
+	int fd = tcp_sock_mode(s) == TCP_SOCK_LISTEN
+			 ? atomic_load_explicit(&s->v.os_fd, memory_order_acquire)
+			 : -1;
 	int err;
 
 	if (tcp_sock_mode(s) == TCP_SOCK_CONN && w->want & EPOLLIN)
 		return wait_call_sleep_alone(&w->call, &s->v, look, &l);
-	/* Only a listener's kernel socket can have something of interest. */
-	err = wait_call_sleep(&w->call, &s->v,
-			      tcp_sock_mode(s) == TCP_SOCK_LISTEN
-				      ? atomic_load_explicit(&s->v.os_fd, memory_order_acquire)
-				      : -1,
-			      look, &l);
+	err = wait_call_sleep(&w->call, &s->v, fd, look, &l);
 	if (err > 0) {
 		atomic_fetch_or_explicit(&s->v.os_events, EPOLLIN, memory_order_release);
 		err = 0;
