@@ -14,7 +14,7 @@ packages=(
 	libncurses-dev # the live view of vma_stats
 	libpcap-dev tshark # the filter of vma_stats capture, and who reads what it writes
 	g++ pkg-config # programs that use the Extra API
-	libcmocka-dev python3-pytest python3-pytest-xdist python3-scapy # tests; xdist: side by side
+	libcmocka-dev python3-pytest python3-pytest-xdist python3-pytest-timeout python3-scapy # tests; xdist: side by side; timeout: none for ever
 	sockperf iperf3 # measuring
 	redis-server redis-tools memcached nginx-light haproxy curl wrk socat # programs that the TCP tests run
 	openssh-server openssh-client bubblewrap git perl cron rsync chrony # a system with the library in /etc/ld.so.preload

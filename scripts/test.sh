@@ -27,6 +27,8 @@ unset MAKEFLAGS MFLAGS MAKEOVERRIDES MAKELEVEL SANITIZE BUILD ONLY ALL REPEAT LO
 python=/usr/bin/python3
 # A wait that ends well ends at once; one that fails may be that of a machine with other work.
 export TEST_PATIENCE=${TEST_PATIENCE:-3}
+# A test that hangs ends, fails and says where it was: else the whole is over with it, and nobody knows which it was.
+export PYTEST_TIMEOUT=1500
 export UBSAN_OPTIONS=print_stacktrace=1
 export TSAN_OPTIONS=halt_on_error=1
 logs=build/test

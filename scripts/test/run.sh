@@ -213,7 +213,7 @@ show_notes()
 # What failed, once more and short: of a long output CI keeps the beginning and the end.
 show_failed()
 {
-	local name log
+	local name log said
 
 	for name in "${names[@]}"; do
 		log=$logs/$name.log
@@ -222,9 +222,11 @@ show_failed()
 		{
 			grep -E '^ *(FAILED|ERROR) ' "$log" | head -n 6
 			# A program's output begins with the library's banner, and ends with what was wrong.
-			grep -hE '^ *E  +[^ ]|^ *(WARNING|ERROR|SUMMARY): |^ *\[ +ERROR +\] ' "$log" |
-				grep -vE '^ *E  +VMA INFO: ' |
-				awk '{ line[NR] = $0 } END { for (i = 1; i <= NR; i++) if (i <= 4 || i > NR - 8) print line[i] }'
+			said=$(grep -hE '^ *E  +[^ ]|^ *(WARNING|ERROR|SUMMARY): |^ *\[ +ERROR +\] ' "$log" |
+				grep -vE '^ *E  +VMA INFO: ')
+			# Who was ended, or is no test, has such lines as it has.
+			[ -n "$said" ] || said=$(tail -n 12 "$log")
+			awk '{ line[NR] = $0 } END { for (i = 1; i <= NR; i++) if (i <= 4 || i > NR - 8) print line[i] }' <<<"$said"
 		} | cut -c 1-180 | sed 's/^ */    /'
 	done
 }

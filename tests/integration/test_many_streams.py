@@ -54,10 +54,22 @@ class Server:
             self.go.wait()
             connection.sendall(bytes(ANSWER))
 
+    def tcp_info(self, offset):
+        """One figure of struct tcp_info (linux/tcp.h) of each connection."""
+        return [struct.unpack_from("I", c.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104), offset)[0] for c in self.connections]
+
+    def of_an_answer(self):
+        """The full segments of an answer, by tcpi_snd_mss; Nagle keeps the rest."""
+        return ANSWER // min(self.tcp_info(16))
+
+    def can_send_at_once(self):
+        """Each congestion window (tcpi_snd_cwnd) has room for an answer; on a busy machine one has been made small before."""
+        return min(self.tcp_info(80)) >= self.of_an_answer()
+
     def under_way(self):
         """Segments that nobody has acknowledged (tcpi_unacked), when each connection's answer is: until then 0."""
-        unacked = [struct.unpack_from("I", c.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104), 24)[0] for c in self.connections]
-        return sum(unacked) if min(unacked) >= ANSWER // 9000 else 0
+        unacked = self.tcp_info(24)
+        return sum(unacked) if min(unacked) >= self.of_an_answer() else 0
 
 
 @pytest.mark.net(mtu=9000)  # so that no frame is so short that it wastes most of its buffers
@@ -76,6 +88,7 @@ def test_the_answers_of_many_connections_find_room_in_the_ring(net):
         app.do("connect(8000)")
         acceptor.join()
         app.do(f"rounds({ROUNDS})")
+        wait_for(lambda: app.do("rounds(1)") or server.can_send_at_once(), 60, "congestion windows as large as an answer")
         retransmitted = net.b.counters()["TcpRetransSegs"]
         server.go.clear()
         app.do("ask()")
