@@ -115,7 +115,7 @@ DOCS := $(wildcard docs/*.3 docs/*.5 docs/*.8)
 HEADERS := $(wildcard include/mellanox/*.h)
 
 .PHONY: all lib demo test check bench install install-docs clean lint format fuzz \
-	mutate unit sim helpers vm-bin bench-bin fuzz-bin deps kmod mlx5-device kunit vm install-kmod deb
+	mutate unit sim helpers vm-bin bench-bin fuzz-bin deps kmod mlx5-device kunit vm install-kmod deb debian13
 
 all: lib $(TOOLS) $(MAN)
 lib: $(B)/libvma.so
@@ -388,6 +388,10 @@ mlx5-device:
 
 kunit:
 	@scripts/kunit.sh $(ONLY)
+
+# The tests that need no other kernel, in a system of that release.
+debian13:
+	@scripts/debian13.sh
 
 vm:
 	@scripts/deps.sh

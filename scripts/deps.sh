@@ -57,6 +57,13 @@ deb_packages=(
 	lintian
 	mmdebstrap
 )
+# What Debian 13 calls otherwise.
+declare -A names_of_13=(
+	[libclang-rt-14-dev]=libclang-rt-19-dev
+	[libmicrohttpd12]=libmicrohttpd12t64
+	[linux-source-6.1]=linux-source-6.12
+	[php8.2-fpm]=php8.4-fpm
+)
 case ${1:-} in
 bench) packages+=("${bench_packages[@]}") ;;
 programs) packages+=("${program_packages[@]}") ;;
@@ -64,7 +71,9 @@ deb) packages+=("${deb_packages[@]}") ;;
 esac
 
 missing=() download=()
+[ "$(sed -n 's/^VERSION_ID="\([0-9]*\).*/\1/p' /etc/os-release)" = 12 ] && names_of_13=()
 for p in "${packages[@]}"; do
+	p=${names_of_13[$p]-$p}
 	status=$(dpkg-query -W -f '${db:Status-Status}' "$p" 2>/dev/null || true)
 	[ "$status" = installed ] || missing+=("$p")
 done

@@ -1,14 +1,16 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #
-# kunit.sh [filter]: builds the module and tests/kunit into User Mode Linux, from Debian's linux-source-6.1 and with the
+# kunit.sh [filter]: builds the module and tests/kunit into User Mode Linux, from Debian's linux-source and with the
 # kernel's own kunit.py, and runs it; ends with "N passed, N failed". The kernel tree and what is built stay in
 # VMA_KUNIT_CACHE (/var/cache/vma-kunit, else below XDG_CACHE_HOME), by version of the source and by configuration.
 set -eu -o pipefail
 
 cd "$(dirname "$0")/.."
-archive=/usr/src/linux-source-6.1.tar.xz
-version=$(dpkg-query -W -f '${Version}' linux-source-6.1)
+source=$(dpkg-query -W -f '${db:Status-Status} ${Package}\n' 'linux-source-6.*' 2>/dev/null | sed -n 's/^installed //p' | sort -V | head -n 1)
+[ -n "$source" ] || { echo "kunit: there is no linux-source: run scripts/deps.sh" >&2; exit 1; }
+archive=/usr/src/$source.tar.xz
+version=$(dpkg-query -W -f '${Version}' "$source")
 cache=${VMA_KUNIT_CACHE:-/var/cache/vma-kunit}
 mkdir -p "$cache" 2>/dev/null && [ -w "$cache" ] || cache=${XDG_CACHE_HOME:-$HOME/.cache}/vma-kunit
 tree=$cache/$version/linux
