@@ -246,15 +246,18 @@ void tcp_sock_claims_look(void)
 {
 	struct claims *c = atomic_load_explicit(&mine, memory_order_acquire);
 	struct tcp_sock *s;
+	uint64_t claim;
 
 	/* The words first: claims are few, sockets may be many. */
 	for (uint32_t id = 0; c && id < CLAIM_WORDS && (s = tcp_sock_numbered(id)); id++) {
 		if (claim_state(atomic_load_explicit(&c->words[id], memory_order_acquire)) !=
 		    CLAIM_WANTED)
 			continue;
-		if (tcp_sock_mode(s) == TCP_SOCK_LISTEN) {
+		claim = tcp_sock_claim_of(s);
+		/* After the claim, which is of the listener then if this is one. */
+		if (!tcp_sock_given_up(s) && tcp_sock_mode(s) == TCP_SOCK_LISTEN) {
 			tcp_sock_listener_give(s, atomic_load(&c->takers[id]));
-			tcp_sock_claim_in_kernel(s, tcp_sock_claim_of(s));
+			tcp_sock_claim_in_kernel(s, claim);
 			continue;
 		}
 		answer_claim(s);

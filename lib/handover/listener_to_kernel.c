@@ -61,7 +61,7 @@ struct inherited_listener *listener_entry(struct tcp_sock *s)
 
 bool listener_listens(const struct tcp_sock *s)
 {
-	return atomic_load_explicit(&s->in_use, memory_order_relaxed) &&
+	return !tcp_sock_given_up(s) && atomic_load_explicit(&s->in_use, memory_order_relaxed) &&
 	       tcp_sock_mode(s) == TCP_SOCK_LISTEN;
 }
 
@@ -199,7 +199,7 @@ static void release(int fd)
 	if (!c)
 		return;
 	cancel = tcp_sock_lock(c);
-	c->given_up = true;
+	atomic_store_explicit(&c->given_up, true, memory_order_relaxed);
 	tcp_sock_unlock(c, cancel);
 	tcp_sock_release(c);
 }
@@ -308,12 +308,20 @@ static void give_all(struct tcp_sock *s, uint64_t taker)
 		own_fd_close(to);
 }
 
-/* True: it had been waited on here, and its queue may hold something. */
+/*
+ * True: it had been waited on here, and its queue may hold something. Not of what was closed
+ * meanwhile, or is another socket by now.
+ */
 static bool stop_listening(struct tcp_sock *s, struct vma_stats_why why)
 {
 	int cancel = tcp_sock_lock(s);
-	bool had = s->unconn.atts && !s->unconn.elsewhere;
+	bool had;
 
+	if (!listener_listens(s)) {
+		tcp_sock_unlock(s, cancel);
+		return false;
+	}
+	had = s->unconn.atts && !s->unconn.elsewhere;
 	tcp_sock_listen_to_kernel(s);
 	if (why.reason)
 		stats_why(tcp_sock_shown(s),

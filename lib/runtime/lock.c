@@ -19,7 +19,7 @@ static void nothing(void)
 
 void (*lock_deferred_fn)(void) = nothing;
 void (*lock_after_fn)(void) = nothing;
-int lock_mode = 1;
+_Atomic int lock_mode = 1;
 /* The spinning modes give a lock back without looking and writing at once: a mark may be missed. */
 struct timespec lock_sleep_most = {0, 200000};
 
@@ -47,7 +47,10 @@ static void sleep_on(struct lock *l, uint32_t seen)
 	    atomic_compare_exchange_strong_explicit(&l->owner, &seen, marked, memory_order_relaxed,
 						    memory_order_relaxed))
 		libc_raw(SYS_futex, (long)(uintptr_t)&l->owner, FUTEX_WAIT_PRIVATE, marked,
-			 lock_mode == 2 ? 0 : (long)(uintptr_t)&lock_sleep_most, 0, 0);
+			 atomic_load_explicit(&lock_mode, memory_order_relaxed) == 2
+				 ? 0
+				 : (long)(uintptr_t)&lock_sleep_most,
+			 0, 0);
 	lock_thread.sleeps++;
 }
 

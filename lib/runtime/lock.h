@@ -56,7 +56,7 @@ extern __thread struct lock_thread lock_thread
 uint32_t lock_tid_init(void);
 void lock_thread_forked(void);
 /* 1 to 3, as VMA_THREAD_MODE has it. Written once before any lock is taken. */
-extern int lock_mode __attribute__((visibility("hidden")));
+extern _Atomic int lock_mode __attribute__((visibility("hidden")));
 /* After so long who sleeps looks again, in the modes that may miss a mark; tests write it. */
 extern struct timespec lock_sleep_most __attribute__((visibility("hidden")));
 void lock_slow(struct lock *l, uint32_t me);
@@ -201,7 +201,7 @@ extern void (*lock_after_fn)(void) __attribute__((visibility("hidden")));
  */
 static inline __attribute__((always_inline)) void lock_drop(struct lock *l)
 {
-	if (__builtin_expect(lock_mode & 1, 1) &&
+	if (__builtin_expect(atomic_load_explicit(&lock_mode, memory_order_relaxed) & 1, 1) &&
 	    __builtin_expect(!(atomic_load_explicit(&l->owner, memory_order_relaxed) & LOCK_MARKS),
 			     1))
 		atomic_store_explicit(&l->owner, 0, memory_order_release);

@@ -7,12 +7,13 @@
  *
  * Every call with an address: sockaddr.c; every wait with a limit: timeout.h. Programs of the Extra
  * API: show.c (the receive callback), completion.c (SocketXtreme), zcopy.c (receiving without a
- * copy). Rare: pacing.h.
+ * copy). Rare: pacing.h, inode.h.
  */
 #ifndef SOCKET_SOCKET_H
 #define SOCKET_SOCKET_H
 
 #include "socket/sockaddr.h"
+#include "socket/inode.h"
 #include "socket/pacing.h"
 #include "socket/show.h"
 #include "socket/timeout.h"

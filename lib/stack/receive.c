@@ -194,7 +194,8 @@ bool stacks_arm(void)
 	/* What another thread has taken off a ring may be this one's to show. */
 	if (stacks_show_due())
 		again = true;
-	if (!again)
+	/* Before there is one, another thread may be registering who has timers. */
+	if (!again && n)
 		stack_timed_ops->sleep_hint();
 	return again;
 }

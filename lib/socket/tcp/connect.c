@@ -598,7 +598,7 @@ static int connect_first(struct tcp_sock *s, int fd, const struct sockaddr *addr
 	/* A program that was told so writes: that makes the SYN leave. */
 	if (!ret && o->waits)
 		s->connected = true;
-	s->given_up = ret > 0;
+	atomic_store_explicit(&s->given_up, ret > 0, memory_order_relaxed);
 	return ret;
 }
 

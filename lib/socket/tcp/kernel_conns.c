@@ -5,7 +5,6 @@
  */
 #include <netinet/tcp.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "socket/socket.h"
 #include "socket/tcp/internal.h"
@@ -20,9 +19,7 @@ static _Atomic unsigned num_conns; /* written with the lock */
 /* Its number is open and names the same file. */
 static bool is_there(const struct vma_stats_socket *b)
 {
-	struct stat st;
-
-	return !fstat(b->fd, &st) && (uint64_t)st.st_ino == b->inode;
+	return sock_inode(b->fd) == b->inode;
 }
 
 static bool enter(struct vma_stats_socket *b)
@@ -71,13 +68,13 @@ static bool is_over(const struct vma_stats_socket *b, int fd)
 
 void tcp_sock_kernel_conn_add(struct vma_stats_socket *b)
 {
-	struct stat st;
+	uint64_t inode = sock_inode(b->fd);
 
-	if (!b->why_ever || fstat(b->fd, &st)) {
+	if (!b->why_ever || !inode) {
 		stats_socket_put(b);
 		return;
 	}
-	stats_set(&b->inode, st.st_ino);
+	stats_set(&b->inode, inode);
 	if (!enter(b))
 		stats_socket_put(b);
 }

@@ -446,6 +446,8 @@ static bool attach_all(struct tcp_sock *s, int fd)
 
 void tcp_sock_relisten(struct tcp_sock *s)
 {
+	if (tcp_sock_given_up(s))
+		return;
 	if (tcp_sock_mode(s) == TCP_SOCK_LISTEN && s->unconn.attached && !s->unconn.no_offload &&
 	    !s->unconn.elsewhere)
 		attach_all(s, atomic_load_explicit(&s->v.os_fd, memory_order_relaxed));
@@ -603,7 +605,7 @@ void tcp_sock_waited(struct vfd *v)
 	else
 		tcp_sock_listener_waited(s);
 	cancel = tcp_sock_lock(s);
-	if (tcp_sock_mode(s) != TCP_SOCK_LISTEN || s->unconn.attached || s->given_up ||
+	if (tcp_sock_given_up(s) || tcp_sock_mode(s) != TCP_SOCK_LISTEN || s->unconn.attached ||
 	    !atomic_load_explicit(&s->in_use, memory_order_relaxed)) {
 		tcp_sock_unlock(s, cancel);
 		return;
@@ -699,6 +701,10 @@ void tcp_sock_listen_tick(struct tcp_sock *s)
 	 */
 	if (tcp_sock_mode(s) != TCP_SOCK_LISTEN || !lock_try(&s->lock))
 		return;
+	if (tcp_sock_given_up(s)) {
+		lock_drop(&s->lock);
+		return;
+	}
 	if ((s->tells & TCP_SOCK_COMPLETIONS) && (tcp_sock_listen_events(s) & EPOLLIN))
 		tcp_sock_completion_kernel(s);
 	if (s->unconn.is_joint)
@@ -828,7 +834,7 @@ void tcp_sock_listener_gone(struct tcp_sock *s, struct stack *st)
 
 	lock_take(&s->lock);
 	lock_take(&st->lock);
-	att = att_find(s, st);
+	att = tcp_sock_given_up(s) ? NULL : att_find(s, st);
 	if (att)
 		att_gone(att);
 	lock_drop(&st->lock);

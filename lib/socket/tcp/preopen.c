@@ -13,7 +13,8 @@
  */
 static bool wants(const struct tcp_sock *s)
 {
-	if (s->unconn.attached || s->unconn.waited_by_parent || s->unconn.no_offload)
+	if (tcp_sock_given_up(s) || s->unconn.attached || s->unconn.waited_by_parent ||
+	    s->unconn.no_offload)
 		return false;
 	return tcp_sock_mode(s) == TCP_SOCK_LISTEN ||
 	       (tcp_sock_mode(s) == TCP_SOCK_KERNEL && s->bound);

@@ -32,6 +32,21 @@ static struct tcp_sock *free_socks, **free_tail = &free_socks;
 /* Before the first socket is made, and for good. */
 static const struct tcp_sock_handover *handover;
 
+#ifdef VMA_CHECK
+/* By id. What was given back twice would be two sockets at a time. */
+static _Atomic bool rests[TCP_SOCK_NUMBERED];
+
+static void check_rests(const struct tcp_sock *s, bool is)
+{
+	if (s->id >= TCP_SOCK_NUMBERED || atomic_exchange(&rests[s->id], is) != is)
+		return;
+	log_error("socket object %u is %s twice", s->id, is ? "given back" : "taken");
+	__builtin_trap();
+}
+#else
+#define check_rests(s, is) ((void)0)
+#endif
+
 static struct slab *slab_new(void)
 {
 	struct slab *b = aligned_alloc(_Alignof(struct slab), sizeof(*b));
@@ -74,6 +89,7 @@ static struct tcp_sock *sock_alloc(void)
 		free_socks = s->next_free;
 		if (!free_socks)
 			free_tail = &free_socks;
+		check_rests(s, false);
 	} else {
 		s = sock_fresh();
 	}
@@ -97,19 +113,19 @@ void tcp_sock_free(struct tcp_sock *s)
 	/* linger() knows by it that s is another's. */
 	atomic_fetch_add_explicit(&s->gen, 1, memory_order_release);
 	atomic_store_explicit(&s->in_use, false, memory_order_release);
+	/* Of one that was in no table, too. */
+	atomic_store_explicit(&s->given_up, true, memory_order_relaxed);
 	lock_take(&list_lock);
+	check_rests(s, true);
 	s->next_free = NULL;
 	*free_tail = s;
 	free_tail = &s->next_free;
 	lock_drop(&list_lock);
 }
 
-struct tcp_sock *tcp_sock_new(int fd, int domain)
+/* What a socket has that is new. */
+static void make_new(struct tcp_sock *s, int fd, int domain)
 {
-	struct tcp_sock *s = sock_alloc();
-
-	if (!s)
-		return NULL;
 	atomic_store_explicit(&s->v.shadow, VFD_SHADOW_ALL, memory_order_relaxed);
 	atomic_store_explicit(&s->v.os_events, 0, memory_order_relaxed);
 	atomic_store_explicit(&s->v.kernels, false, memory_order_relaxed);
@@ -122,8 +138,7 @@ struct tcp_sock *tcp_sock_new(int fd, int domain)
 	s->port_bound = s->v6only = s->stale = false;
 	atomic_store_explicit(&s->pending_error, 0, memory_order_relaxed);
 	s->bound = s->accepted = s->has_own_rule = s->by_shared = s->on_block = s->closed =
-		s->in_close = s->in_engine = s->connected = s->given_up = s->in_kernel =
-			s->opts_deferred = false;
+		s->in_close = s->in_engine = s->connected = s->in_kernel = s->opts_deferred = false;
 	s->nonblock = s->zerocopy = s->has_status_flags = false;
 	atomic_store_explicit(&s->has_held, false, memory_order_relaxed);
 	atomic_store_explicit(&s->hint, 0, memory_order_relaxed);
@@ -148,6 +163,17 @@ struct tcp_sock *tcp_sock_new(int fd, int domain)
 	s->mark = 0;
 	s->bound_if = 0;
 	memset(&s->unconn, 0, sizeof(s->unconn));
+}
+
+struct tcp_sock *tcp_sock_new(int fd, int domain)
+{
+	struct tcp_sock *s = sock_alloc();
+
+	if (!s)
+		return NULL;
+	make_new(s, fd, domain);
+	/* The last: who finds this finds all of the new one. */
+	atomic_store_explicit(&s->given_up, false, memory_order_release);
 	if (handover)
 		handover->made(s);
 	tcp_sock_stats_begin(s, fd);
@@ -250,6 +276,9 @@ void tcp_sock_list_forked(void (*fn)(struct tcp_sock *parents, void *arg))
 	atomic_store(&list_lock.owner, 0);
 	slabs = NULL;
 	free_socks = NULL;
+#ifdef VMA_CHECK
+	memset(rests, 0, sizeof(rests));
+#endif
 	next_id = 0;
 	free_tail = &free_socks;
 	each_of(parents, fn, NULL);
@@ -606,6 +635,8 @@ static int tcp_sock_close(struct vfd *v, int fd)
 	lock_enter();
 	cancel = tcp_sock_lock(s);
 	atomic_fetch_add_explicit(&s->gen, 1, memory_order_release);
+	/* From here on nobody begins anything with it who finds it among all, or has it still. */
+	atomic_store_explicit(&s->given_up, true, memory_order_relaxed);
 	if (tcp_sock_mode(s) == TCP_SOCK_LISTEN) {
 		if (fd >= 0)
 			tcp_sock_port_learn(s, fd, &port);

@@ -194,16 +194,17 @@ struct tcp_sock {
 	bool closed : 1, in_close : 1, in_engine : 1;
 	bool in_kernel; /* the kernel has taken the connection over (handover/to_kernel.c) */
 	/*
-	 * connected: connect() has said so, and the next one is EISCONN. given_up: somebody is
-	 * about to release it, the kernel's for good. stale: the kernel socket keeps the port of a
-	 * connection that is no more. lock
+	 * connected: connect() has said so, and the next one is EISCONN. stale: the kernel socket
+	 * keeps the port of a connection that is no more. opts_deferred: it lacks TCP_CORK or
+	 * TCP_NODELAY, or with VMA_AVOID_SYS_CALLS_ON_TCP_FD other options or O_NONBLOCK. lock
 	 */
-	bool connected : 1, given_up : 1, stale : 1;
+	bool connected : 1, stale : 1, opts_deferred : 1;
 	/*
-	 * the kernel socket lacks TCP_CORK or TCP_NODELAY, or with VMA_AVOID_SYS_CALLS_ON_TCP_FD
-	 * other options or O_NONBLOCK. lock
+	 * Somebody is about to release it, the kernel's for good, or it is closed, until it is
+	 * another socket. Set under lock while somebody else may have it. Who has found the object
+	 * among all, and may find another's, reads it first.
 	 */
-	bool opts_deferred;
+	_Atomic bool given_up;
 	_Atomic bool has_status_flags; /* fcntl() has set status flags besides O_NONBLOCK */
 	_Atomic bool nonblock, zerocopy;
 	_Atomic bool in_use;
@@ -262,6 +263,11 @@ struct tcp_sock {
 
 _Static_assert(sizeof(struct tcp_sock) == 264,
 	       "tcp_memory: with the engine's 1,096 and the tables' 150, 1,536 at most");
+
+static inline bool tcp_sock_given_up(const struct tcp_sock *s)
+{
+	return atomic_load_explicit(&s->given_up, memory_order_acquire);
+}
 
 static inline enum tcp_sock_part tcp_sock_part(const struct tcp_sock *s)
 {
@@ -426,7 +432,7 @@ static inline void tcp_sock_unlock(struct tcp_sock *s, int cancel)
 static inline bool tcp_sock_lock_live(struct tcp_sock *s, int fd, int *cancel)
 {
 	*cancel = tcp_sock_lock(s);
-	if (__builtin_expect(vfd_get(fd) == &s->v && !s->given_up, 1))
+	if (__builtin_expect(vfd_get(fd) == &s->v && !tcp_sock_given_up(s), 1))
 		return true;
 	tcp_sock_unlock(s, *cancel);
 	return false;

@@ -6,8 +6,8 @@
  */
 #include <netinet/in.h>
 #include <string.h>
-#include <sys/stat.h>
 
+#include "socket/socket.h"
 #include "socket/tcp/internal.h"
 #include "stats/stats.h"
 
@@ -172,7 +172,8 @@ static void look_listener(struct tcp_sock *s, struct vma_stats_socket *b)
 
 	if (!lock_try(&s->lock))
 		return;
-	for (struct tcp_sock_att *att = s->unconn.atts; att; att = att->next) {
+	for (struct tcp_sock_att *att = tcp_sock_given_up(s) ? NULL : s->unconn.atts; att;
+	     att = att->next) {
 		lock_take(&att->st->lock);
 		if (att->l && atomic_load_explicit(&att->st->open, memory_order_relaxed))
 			n += tcp_accept_queued(att->l);
@@ -192,14 +193,12 @@ static void look_inode(struct tcp_sock *s, struct vma_stats_socket *b)
 {
 	int fd = atomic_load_explicit(&s->v.os_fd, memory_order_relaxed);
 	uint32_t gen = atomic_load_explicit(&s->gen, memory_order_acquire);
-	struct stat st;
+	uint64_t inode = vfd_get(fd) == &s->v ? sock_inode(fd) : 0;
 
-	if (vfd_get(fd) != &s->v || fstat(fd, &st))
-		return;
 	/* The number is its own before and after. */
-	if (vfd_get(fd) == &s->v && atomic_load_explicit(&s->gen, memory_order_acquire) == gen &&
-	    block_hold(s, b)) {
-		stats_set(&b->inode, st.st_ino);
+	if (inode && vfd_get(fd) == &s->v &&
+	    atomic_load_explicit(&s->gen, memory_order_acquire) == gen && block_hold(s, b)) {
+		stats_set(&b->inode, inode);
 		stats_blocks_drop();
 	}
 }

@@ -16,7 +16,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -135,13 +134,6 @@ static int keep(const struct tcp_tuple *t, uint32_t ifindex, uint16_t port, unsi
 	return err ? err : pair[1];
 }
 
-static ino_t inode_of(int fd)
-{
-	struct stat st;
-
-	return fstat(fd, &st) ? 0 : st.st_ino;
-}
-
 /* --- blocks, their stack locked */
 
 /* The rule of b is there, or can be had when the ring has come. */
@@ -162,7 +154,7 @@ static void release(struct block *b, struct stack *st)
 	if (b->stands && atomic_load_explicit(&st->open, memory_order_relaxed))
 		st->ring->ops->flow_del(st->ring, &b->key);
 	/* The rule first. */
-	if (inode_of(b->fd) == b->inode)
+	if (sock_inode(b->fd) == b->inode)
 		own_fd_close(b->fd);
 	atomic_store_explicit(&b->st, NULL, memory_order_release);
 }
@@ -223,7 +215,7 @@ static bool add(struct stack *st, const struct tcp_tuple *t, uint16_t port, unsi
 		b->key.port_bits = (uint8_t)bits;
 		b->left = UINT64_MAX >> (64 - (1u << bits));
 		b->fd = fd;
-		b->inode = inode_of(fd);
+		b->inode = sock_inode(fd);
 		b->users = b->idle = 0;
 		b->stands = b->shared = false;
 		ok = stands(b, st);
@@ -456,7 +448,7 @@ bool tcp_sock_blocks_deferred(void)
 /* st->lock is held. */
 static void tick(struct block *b, struct stack *st)
 {
-	if (inode_of(b->fd) != b->inode)
+	if (sock_inode(b->fd) != b->inode)
 		split(b, st); /* the ports are anybody's */
 	else if (!b->users && ++b->idle >= IDLE_SECONDS)
 		release(b, st);
@@ -492,7 +484,7 @@ void tcp_sock_blocks_forked(void)
 	 */
 	for (unsigned i = 0; i < BLOCKS_MAX; i++) {
 		if (atomic_load_explicit(&blocks[i].st, memory_order_relaxed) &&
-		    inode_of(blocks[i].fd) == blocks[i].inode)
+		    sock_inode(blocks[i].fd) == blocks[i].inode)
 			own_fd_close(blocks[i].fd);
 		atomic_store_explicit(&blocks[i].st, NULL, memory_order_relaxed);
 	}
