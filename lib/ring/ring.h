@@ -157,6 +157,8 @@ struct ring_ops {
 	 * before the next one is asked for.
 	 */
 	struct buf *(*tx_alloc)(struct ring *r, uint32_t room);
+	/* post() would refuse a frame, as far as is known without having the device work. */
+	bool (*tx_full)(struct ring *r);
 	/*
 	 * Sends a short frame at once, RING_SHORT_HEADER bytes at hdr (48 can be read there) and
 	 * len at data: as tx_alloc(), post() and kick(). The device writes the checksums. False:

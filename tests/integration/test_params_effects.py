@@ -4,6 +4,7 @@
 import json
 import os
 import re
+import socket
 import time
 
 import pytest
@@ -176,6 +177,57 @@ def test_a_full_queue_and_a_socket_that_does_not_wait(net, eagains):
         else:
             assert refused is None
             wait_for(lambda: "ring-full" in reasons(app, fd)[1], 10, lambda: reasons(app, fd))
+
+
+WRITABLE = """
+import select, threading
+e = select.epoll(); e.register(s, select.EPOLLOUT | select.EPOLLET)
+p = select.poll(); p.register(s, select.POLLOUT)
+"""
+WAYS_TO_WAIT = {"epoll": "e.poll({seconds})", "poll": "p.poll({seconds} * 1000)", "select": "select.select([], [s], [], {seconds})[1]"}
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="numbers of system calls")
+@pytest.mark.parametrize("way", WAYS_TO_WAIT)
+def test_a_full_queue_cannot_be_written_to(net, way):
+    """As long as the device stands still, for all threads."""
+    net.neighbours()
+    with App(net.a, True, env={"VMA_TX_NONBLOCKED_EAGAINS": 1}) as app:
+        app.do("s = udp(7000); s.setblocking(False); s.sendto(b'x', (PEER, 7200))" + FLOOD + WRITABLE)
+        assert app.do(f"len({WAYS_TO_WAIT[way].format(seconds=5)})") == 1, "it can be written to before"
+        app.do(DEVICE_STANDS_STILL.replace("syscall(317, 1, 0, fprog)", "syscall(317, 1, 1, fprog)"))
+        assert app.do("flood()", timeout=60) is not None
+        for _ in range(20):  # without a sleep: ppoll() on an XSK has the kernel send, too
+            assert app.do(f"len({WAYS_TO_WAIT[way].format(seconds=0)})") == 0
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="numbers of system calls")
+@pytest.mark.parametrize("way", WAYS_TO_WAIT)
+@pytest.mark.parametrize("env", [{}, {"VMA_TX_WRE": 128}], ids=["buffers", "descriptors"])
+def test_a_full_queue_that_has_room_again_is_told(net, env, way):
+    """The sending thread alone cannot make the device work; the internal thread can. Nothing is lost, nothing overtakes."""
+    net.neighbours()
+    with App(net.a, True, env={"VMA_TX_NONBLOCKED_EAGAINS": 1, **env}) as app, net.b.socket() as peer:
+        peer.setsockopt(socket.SOL_SOCKET, 33, 1 << 23)  # SO_RCVBUFFORCE
+        peer.bind((net.b.ip4, 7200))
+        app.do("s = udp(7000); s.setblocking(False); s.sendto(b'0', (PEER, 7200))" + WRITABLE)
+        app.do(f"len({WAYS_TO_WAIT[way].format(seconds=5)})")
+        app.do("waits = 0\n" + DEVICE_STANDS_STILL)
+        app.do(f"""
+def send_all(n):
+    global waits
+    for i in range(1, n):
+        while True:
+            try: s.sendto(b'%d' % i, (PEER, 7200)); break
+            except BlockingIOError:
+                waits += 1
+                assert {WAYS_TO_WAIT[way].format(seconds=10)}, "never told"
+""")
+        app.do("send_all(6000)", timeout=60)
+        print(f"{app.do('waits')} times the queue was full")
+        assert app.do("waits") > 0
+        assert [int(peer.recv(10)) for _ in range(6000)] == list(range(6000))
+        assert "ring-full" not in reasons(app, app.do("s.fileno()"))[1]
 
 
 # sendmsg() with MSG_DONTWAIT; the library's questions to the kernel have no flag.

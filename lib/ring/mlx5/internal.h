@@ -139,6 +139,7 @@ void mlx5_heap_buf_free(struct buf_pool *pool, struct buf *b);
 
 /* tx.c: operations of the ring. kick() has no lock. */
 struct buf *mlx5_tx_alloc(struct ring *r, uint32_t room);
+bool mlx5_tx_full(struct ring *r);
 int mlx5_post(struct ring *r, struct buf *b);
 int mlx5_dummy(struct ring *r, struct buf *b);
 int mlx5_kick(struct ring *r);

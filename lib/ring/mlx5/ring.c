@@ -282,6 +282,7 @@ static const struct ring_ops mlx5_ops = {
 	.tx_alloc = mlx5_tx_alloc,
 	.send_short = mlx5_send_short,
 	.post = mlx5_post,
+	.tx_full = mlx5_tx_full,
 	.dummy = mlx5_dummy,
 	.kick = mlx5_kick,
 	.burst_begin = mlx5_burst_begin,

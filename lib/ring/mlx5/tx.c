@@ -41,6 +41,13 @@ struct buf *mlx5_tx_alloc(struct ring *r, uint32_t room)
 	return __builtin_expect(b != NULL, 1) ? b : pool_alloc(m);
 }
 
+bool mlx5_tx_full(struct ring *r)
+{
+	struct sq *q = &mlx5_ring(r)->sq;
+
+	return !q->run && !sq_room(q, 1);
+}
+
 void mlx5_burst_begin(struct ring *r)
 {
 	sq_burst_begin(&mlx5_ring(r)->sq);

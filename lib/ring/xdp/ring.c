@@ -232,6 +232,7 @@ static const struct ring_ops xdp_ops = {
 	.pending = xdp_pending,
 	.tx_alloc = xdp_tx_alloc,
 	.post = xdp_post,
+	.tx_full = xdp_tx_full,
 	.dummy = xdp_dummy,
 	.kick = xdp_kick,
 	.send_gso = xdp_send_gso,

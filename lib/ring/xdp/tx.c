@@ -86,6 +86,13 @@ struct buf *xdp_tx_alloc(struct ring *r, uint32_t room)
 	return b;
 }
 
+bool xdp_tx_full(struct ring *r)
+{
+	struct xsk_ring *t = &xdp_ring(r)->xsk[0].tx;
+
+	return t->head - __atomic_load_n(t->consumer, __ATOMIC_ACQUIRE) == t->size;
+}
+
 /* The offset of b's bytes in the UMEM; false when they do not lie in b's own chunk. */
 static inline bool piece_ok(const struct xdp_ring *x, const struct buf *b, uint64_t *addr)
 {

@@ -183,6 +183,7 @@ bool xdp_arm(struct ring *r);
 /* Moves the transmitted chunks back to the free stack. */
 void tx_reclaim(struct xdp_ring *x);
 struct buf *xdp_tx_alloc(struct ring *r, uint32_t room);
+bool xdp_tx_full(struct ring *r);
 int xdp_post(struct ring *r, struct buf *b);
 int xdp_kick(struct ring *r);
 /*

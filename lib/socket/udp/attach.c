@@ -796,6 +796,8 @@ int udp_start(void)
 {
 	int id = worker_timer_add(1000, tick, NULL);
 
+	if (id >= 0 && params.tx_nonblocked_eagains)
+		udp_full_queues_start();
 	stack_register_udp(&user_ops);
 	udp_moves_start();
 	return id < 0 ? id : 0;

@@ -176,6 +176,10 @@ bool udp_port_shared(uint16_t port);
 /* A socket of ours has left the port: the next one asks. */
 void udp_port_forget(uint16_t port);
 void udp_sharing_forked(void);
+/* full_queue.c: a send of s was refused, as the queue of its ring is full. No lock held. */
+void udp_tx_refused(struct udp_sock *s);
+void udp_full_queues_start(void);
+void udp_full_queues_forked(void);
 
 /* attach.c; s->lock is held for all of these but the last */
 /* Reads from the kernel what s is bound to now. */

@@ -724,7 +724,10 @@ uint32_t udp_events(struct vfd *v)
 	udp_claim(s);
 	ev = is_queued(s) ? EPOLLIN | EPOLLRDNORM : 0;
 	/* In this order: what was on its way there has arrived. */
-	ev |= os_ready(v) | EPOLLOUT | EPOLLWRNORM;
+	ev |= os_ready(v);
+	if (!atomic_load(&s->tx_refused) ||
+	    atomic_load_explicit(&s->in_kernel, memory_order_relaxed))
+		ev |= EPOLLOUT | EPOLLWRNORM;
 	if (atomic_load_explicit(&s->shut_rd, memory_order_acquire)) {
 		ev |= EPOLLIN | EPOLLRDNORM | EPOLLRDHUP;
 		if (atomic_load_explicit(&s->shut_wr, memory_order_acquire))

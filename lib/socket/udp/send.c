@@ -91,11 +91,13 @@ static __attribute__((noinline, cold)) enum tx_result by_kernel_why(struct udp_s
  * The ring stays full. In its place the kernel sends; VMA_TX_NONBLOCKED_EAGAINS has a program that
  * does not wait try again itself.
  */
-static __attribute__((noinline, cold)) enum tx_result ring_full(struct udp_sock *s,
-								const struct udp_tx *t)
+static __attribute__((noinline, cold)) enum tx_result
+ring_full(struct udp_sock *s, struct stack *st, const struct udp_tx *t)
 {
-	if (params.tx_nonblocked_eagains && !may_sleep(s, t))
+	if (params.tx_nonblocked_eagains && !may_sleep(s, t)) {
+		atomic_store_explicit(&s->refused_by, st, memory_order_relaxed);
 		return TX_AGAIN;
+	}
 	return by_kernel_why(s, VMA_WHY_RING_FULL);
 }
 
@@ -120,7 +122,7 @@ post(struct udp_sock *s, struct stack *st, struct udp_dst *d, const struct udp_t
 	}
 	/* Header and payload: the ring lets 64 bytes be written in any case. */
 	if (!b)
-		return ring_full(s, t);
+		return ring_full(s, st, t);
 	if (b->room < room) {
 		buf_free(b);
 		return by_kernel_why(s, VMA_WHY_FRAGMENT);
@@ -129,7 +131,7 @@ post(struct udp_sock *s, struct stack *st, struct udp_dst *d, const struct udp_t
 		udp_frame_for(st->ring, &d->hdr, b->data, t->iov, t->iovcnt, (uint32_t)t->len);
 	if (ring_post(st->ring, b)) {
 		buf_free(b);
-		return ring_full(s, t);
+		return ring_full(s, st, t);
 	}
 	return TX_DONE;
 }
@@ -234,7 +236,7 @@ transmit(struct udp_sock *s, struct stack *st, struct udp_dst *d, const struct u
 		return post(s, st, d, t);
 	res = send_gso(s, st, d, t);
 	if (res == TX_AGAIN)
-		return ring_full(s, t);
+		return ring_full(s, st, t);
 	return res == TX_KERNEL ? by_kernel_why(s, VMA_WHY_SEGMENTS) : res;
 }
 
@@ -430,6 +432,7 @@ static __attribute__((noinline)) void note_why(struct udp_sock *s, int fd, const
 static __attribute__((noinline, cold)) ssize_t refused(struct udp_sock *s)
 {
 	stats_add(&s->stats->tx.eagain, 1);
+	udp_tx_refused(s);
 	errno = EAGAIN;
 	return -1;
 }

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/stat.h>
 
 #include "net/net.h"
 #include "runtime/runtime.h"
@@ -73,15 +72,13 @@ static void os_event(int fd, uint32_t events, void *arg)
 
 static void name_stats(struct udp_sock *s, int fd)
 {
-	struct stat st;
-
 	s->stats->family = (uint8_t)s->domain;
 	s->stats->proto = IPPROTO_UDP;
 	s->stats->blocking = !s->o.nonblock;
 	s->stats->mc_loop = s->o.mc_loop;
 	s->stats->rx_ready_limit = s->o.rcvbuf;
 	s->stats->fd = fd;
-	s->inode = fstat(fd, &st) ? 0 : st.st_ino;
+	s->inode = sock_inode(fd);
 	stats_set(&s->stats->inode, s->inode);
 	__atomic_store_n(&s->stats->enabled, 1, __ATOMIC_RELEASE);
 }
@@ -456,6 +453,7 @@ void udp_forked(void (*inherit)(const struct udp_sock *parents, int fd))
 	udp_atts_forked();
 	udp_show_forked();
 	udp_sharing_forked();
+	udp_full_queues_forked();
 	for (s = parents; s; s = s->next) {
 		if (atomic_load_explicit(&s->in_use, memory_order_relaxed) &&
 		    (atomic_load(&s->inherited_claim) ||

@@ -7,7 +7,7 @@
  * Every datagram: send.c, recv.c, input.c, fast_path.c, gso_burst.c; cmsg.c where ancillary data
  * was asked for; show.c, completion.c and zcopy.c for programs of the Extra API. When something
  * changes: sock.c, attach.c, flow_keys.c, resolve.c, sockopt.c, option_copies.c, multicast.c,
- * migrate.c, sharing.c. Rare: dummy_send.c, send_ask.c (what the Extra API asks).
+ * migrate.c, sharing.c. Rare: full_queue.c, dummy_send.c, send_ask.c (what the Extra API asks).
  */
 #ifndef SOCKET_UDP_SOCK_H
 #define SOCKET_UDP_SOCK_H
@@ -245,6 +245,10 @@ struct udp_sock {
 	/* A thread runs the receive callback. Its attachments' datagrams wait for that. */
 	_Atomic bool in_callback;
 	struct udp_sock *shows_next; /* show.c's list */
+	/* A send was refused by that stack (full_queue.c); in the list while tx_refused is set. */
+	_Atomic bool tx_refused;
+	struct stack *_Atomic refused_by;
+	struct udp_sock *refused_next;
 	struct udp_sock *next, *next_free; /* sock.c's lists */
 	_Atomic bool in_use;
 };
