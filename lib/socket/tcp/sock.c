@@ -152,7 +152,8 @@ static void make_new(struct tcp_sock *s, int fd, int domain)
 	if (s->c)
 		s->c = NULL;
 	s->slot = NULL;
-	s->port_fd = s->worker_fd = -1;
+	s->port_fd = -1;
+	__atomic_store_n(&s->worker_fd, -1, __ATOMIC_RELAXED);
 	s->kept = NULL;
 	s->rcvlowat = 1;
 	s->linger_s = -1;

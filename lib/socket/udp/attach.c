@@ -578,11 +578,13 @@ void udp_learn_local(struct udp_sock *s, int fd)
 	const uint16_t before = s->lport;
 	struct sockaddr_storage ss;
 	socklen_t len = sizeof(ss);
+	uint16_t port;
 	uint32_t scope;
 
 	if (libc.getsockname(fd, (struct sockaddr *)&ss, &len) ||
-	    !sock_addr_get((struct sockaddr *)&ss, len, &s->local, &s->lport, &scope))
+	    !sock_addr_get((struct sockaddr *)&ss, len, &s->local, &port, &scope))
 		return;
+	atomic_store_explicit(&s->lport, port, memory_order_relaxed);
 	if (!before)
 		s->bind_order = atomic_fetch_add_explicit(&binds, 1, memory_order_relaxed) + 1;
 	/* 0.0.0.0 is v4-mapped here; "any" has one form inside. */

@@ -92,7 +92,7 @@ struct udp_sock *udp_sock_new(int fd, int domain)
 	s->domain = domain;
 	s->begun = s->kernel_has_older = s->in_kernel = s->shut_rd = s->shut_wr = s->corked = false;
 	s->bound = s->connected = s->kernel_rx = s->shared = false;
-	s->lport = 0;
+	atomic_store_explicit(&s->lport, 0, memory_order_relaxed);
 	s->bind_order = 0;
 	atomic_store_explicit(&s->peer.len, 0, memory_order_relaxed);
 	s->drops = 0;
@@ -429,7 +429,8 @@ bool udp_port_has_begun(uint16_t port)
 
 	lock_take(&list_lock);
 	for (s = all_socks; s; s = s->next) {
-		if (s->lport == port && atomic_load_explicit(&s->begun, memory_order_relaxed) &&
+		if (atomic_load_explicit(&s->lport, memory_order_relaxed) == port &&
+		    atomic_load_explicit(&s->begun, memory_order_relaxed) &&
 		    atomic_load_explicit(&s->in_use, memory_order_acquire))
 			break;
 	}

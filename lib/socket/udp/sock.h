@@ -210,7 +210,7 @@ struct udp_sock {
 	_Atomic uint64_t last_time_ns;
 	struct udp_opts o;
 	struct in6_addr local; /* as bound; :: any */
-	uint16_t lport; /* host order, 0: not bound */
+	_Atomic uint16_t lport; /* host order, 0: not bound. lock; others look without it */
 	uint64_t bind_order; /* udp_bind.order */
 	struct udp_peer peer; /* of connect() */
 	unsigned num_groups;
