@@ -591,18 +591,16 @@ static void *signal_later(void *arg)
 
 static int interrupted_wait(int how, const sigset_t *mask)
 {
-	struct timespec t = ms(3000);
+	struct timespec t = ms(60000);
 	struct pollfd p = {.fd = fake.fd, .events = POLLIN};
 	struct epoll_event ev;
 	pthread_t thread;
 	int sig = SIGUSR1, r;
-	uint64_t start;
 	fd_set rd;
 
 	FD_ZERO(&rd);
 	FD_SET(fake.fd, &rd);
 	sleeper = pthread_self();
-	start = clock_monotonic_ns();
 	pthread_create(&thread, NULL, signal_later, &sig);
 	if (how == 0)
 		r = iomux_poll(&p, 1, &t, mask);
@@ -611,7 +609,6 @@ static int interrupted_wait(int how, const sigset_t *mask)
 	else
 		r = iomux_epoll_wait(set, &ev, 1, &t, mask);
 	r = r < 0 ? -errno : r;
-	assert_true(clock_monotonic_ns() - start < 1000 * MS);
 	pthread_join(thread, NULL);
 	return r;
 }
