@@ -7,16 +7,25 @@
 # The lists of packages that apt-get and apt-cache read: the machine's, or the backports' alone.
 apt_options=()
 
+codename=$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)
+
+# The machine's own mirror, where apt tells it.
+machine_mirror()
+{
+	local mirror
+
+	# shellcheck disable=SC2016 # apt-get's own names
+	mirror=$(apt-get indextargets --format '$(REPO_URI)' "Codename: $codename" | head -n 1)
+	echo "${mirror:-http://deb.debian.org/debian}"
+}
+
 # Makes apt read the backports of this release, from the machine's own mirror.
 backports_read()
 {
-	local lists=$cache/backports mirror codename key=/usr/share/keyrings/debian-archive-keyring.gpg
+	local lists=$cache/backports key=/usr/share/keyrings/debian-archive-keyring.gpg
 
-	codename=$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)
-	# shellcheck disable=SC2016 # apt-get's own names
-	mirror=$(apt-get indextargets --format '$(REPO_URI)' "Codename: $codename" | head -n 1)
 	mkdir -p "$lists/lists/partial" "$lists/cache" || fail "cannot write in $cache"
-	echo "deb [signed-by=$key] ${mirror:-http://deb.debian.org/debian} $codename-backports main" >"$lists/list"
+	echo "deb [signed-by=$key] $(machine_mirror) $codename-backports main" >"$lists/list"
 	apt_options=(-o Dir::Etc::SourceList="$lists/list" -o Dir::Etc::SourceParts=- -o Dir::State::Lists="$lists/lists"
 		-o Dir::Cache="$lists/cache" -o APT::Sandbox::User=root)
 }

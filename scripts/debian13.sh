@@ -9,6 +9,8 @@ set -eu -o pipefail
 here=$(realpath "$(dirname "$0")")
 cache=${VMA_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/vma}
 root=$cache/debian13
+# shellcheck source=scripts/backports.sh
+. "$here/backports.sh"
 steps=unit,sim,conform,clang,fuzz-build,fuzz,differential,asan-build,asan-unit
 
 [ "$(id -u)" = 0 ] || { echo "debian13: this needs root: it makes a system of its own and changes its root directory" >&2; exit 1; }
@@ -18,7 +20,7 @@ if [ ! -e "$root" ]; then
 	echo "debian13: making $root"
 	mkdir -p "$cache"
 	rm -rf "$root.new"
-	mmdebstrap --quiet --variant=minbase --skip=cleanup/apt trixie "$root.new" http://deb.debian.org/debian
+	mmdebstrap --quiet --variant=minbase --skip=cleanup/apt trixie "$root.new" "$(machine_mirror)"
 	mv "$root.new" "$root"
 fi
 

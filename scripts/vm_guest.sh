@@ -22,7 +22,7 @@ read -r seconds </vm/seconds
 # Everything takes longer here.
 export TEST_PATIENCE=8
 # As by Ctrl-C, at which pytest says what has failed so far.
-timeout -s INT -k 60 "$seconds" bash /vm/command
+timeout -s INT -k 30 "$seconds" bash /vm/command
 status=$?
 # It did not end at the first word.
 [ $status != 137 ] || status=124

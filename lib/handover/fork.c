@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "handover/internal.h"
+#include "handover/listener.h"
 #include "runtime/runtime.h"
 #include "handover/claim.h"
 
@@ -255,7 +256,7 @@ void tcp_sock_claims_look(void)
 			continue;
 		claim = tcp_sock_claim_of(s);
 		/* After the claim, which is of the listener then if this is one. */
-		if (!tcp_sock_given_up(s) && tcp_sock_mode(s) == TCP_SOCK_LISTEN) {
+		if (listener_listens(s)) {
 			tcp_sock_listener_give(s, atomic_load(&c->takers[id]));
 			tcp_sock_claim_in_kernel(s, claim);
 			continue;

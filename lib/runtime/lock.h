@@ -55,7 +55,7 @@ extern __thread struct lock_thread lock_thread
 	__attribute__((tls_model("initial-exec"), visibility("hidden")));
 uint32_t lock_tid_init(void);
 void lock_thread_forked(void);
-/* 1 to 3, as VMA_THREAD_MODE has it. Written once before any lock is taken. */
+/* 1 to 3, as VMA_THREAD_MODE has it. Written once, by who makes the process's first socket. */
 extern _Atomic int lock_mode __attribute__((visibility("hidden")));
 /* After so long who sleeps looks again, in the modes that may miss a mark; tests write it. */
 extern struct timespec lock_sleep_most __attribute__((visibility("hidden")));

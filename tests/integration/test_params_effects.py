@@ -180,7 +180,7 @@ def test_a_full_queue_and_a_socket_that_does_not_wait(net, eagains):
 
 
 WRITABLE = """
-import select, threading
+import select
 e = select.epoll(); e.register(s, select.EPOLLOUT | select.EPOLLET)
 p = select.poll(); p.register(s, select.POLLOUT)
 """

@@ -68,9 +68,9 @@ static bool is_over(const struct vma_stats_socket *b, int fd)
 
 void tcp_sock_kernel_conn_add(struct vma_stats_socket *b)
 {
-	uint64_t inode = sock_inode(b->fd);
+	uint64_t inode = b->why_ever ? sock_inode(b->fd) : 0;
 
-	if (!b->why_ever || !inode) {
+	if (!inode) {
 		stats_socket_put(b);
 		return;
 	}

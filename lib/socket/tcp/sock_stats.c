@@ -168,12 +168,13 @@ static void look_conn(struct tcp_sock *s, struct vma_stats_socket *b)
 /* Clients that wait for accept(). Not when the socket is busy: who is may wait for this thread. */
 static void look_listener(struct tcp_sock *s, struct vma_stats_socket *b)
 {
+	struct tcp_sock_att *att;
 	unsigned n = 0;
 
 	if (!lock_try(&s->lock))
 		return;
-	for (struct tcp_sock_att *att = tcp_sock_given_up(s) ? NULL : s->unconn.atts; att;
-	     att = att->next) {
+	att = tcp_sock_given_up(s) ? NULL : s->unconn.atts;
+	for (; att; att = att->next) {
 		lock_take(&att->st->lock);
 		if (att->l && atomic_load_explicit(&att->st->open, memory_order_relaxed))
 			n += tcp_accept_queued(att->l);
