@@ -36,23 +36,34 @@ def programs(net, ours, env=None):
         yield app, other, peer
 
 
+def left_of_a_connection(net, app, other, peer, reuse, end):
+    """What bind() to its port says: (in the process that had it, in another one), each without SO_REUSEADDR and with it."""
+    app.do(f"s = socket.socket(); s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, {reuse}); s.connect((PEER, {PORT}))")
+    c, (_, port) = peer.accept()
+    app.do("s.close()")
+    assert c.recv(10) == b""
+    if end == "time-wait":
+        c.close()
+        wait_for(lambda: not net.b.run(["ss", "-Htna", f"sport = :{PORT} and dport = :{port}"]).text, what="the peer's end")
+    told = [[x.do(f"tries({port}, {r})") for r in (0, 1)] for x in (app, other)]
+    print(f"{end}, SO_REUSEADDR {reuse}: bind() says {told}")
+    c.close()
+    return told
+
+
 @ours
 @pytest.mark.parametrize("reuse", [0, 1])
 @pytest.mark.parametrize("end", ["fin-wait-2", "time-wait"])
 def test_what_is_left_of_a_connection_has_its_port(net, ours, reuse, end):
+    has_it = ["EADDRINUSE", None if reuse else "EADDRINUSE"]
     with programs(net, ours) as (app, other, peer):
-        app.do(f"s = socket.socket(); s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, {reuse}); s.connect((PEER, {PORT}))")
-        c, (_, port) = peer.accept()
-        app.do("s.close()")
-        assert c.recv(10) == b""
-        if end == "time-wait":
-            c.close()
-            wait_for(lambda: not net.b.run(["ss", "-Htna", f"sport = :{PORT} and dport = :{port}"]).text, what="the peer's end")
-        for x in (app, other):
-            told = [x.do(f"tries({port}, {r})") for r in (0, 1)]
-            print(f"{end}, SO_REUSEADDR {reuse}: bind() says {told}")
-            assert told == ["EADDRINUSE", None if reuse else "EADDRINUSE"]
-        c.close()
+        for _ in range(10):
+            before = net.b.counters()["TcpOutRsts"]
+            told = left_of_a_connection(net, app, other, peer, reuse, end)
+            # On a busy machine a FIN may be sent twice; the RST that answers its second ACK ends a TIME_WAIT (RFC 1337).
+            if end == "fin-wait-2" or net.b.counters()["TcpOutRsts"] == before:
+                break
+        assert told == [has_it, has_it]
 
 
 @ours

@@ -2,9 +2,10 @@
 /*
  * kmod_load libvma.so address port: one preloaded program after the other, each with a connection
  * to an echo server there and some traffic on it, until it is killed or ends. Never two at once:
- * between them nobody has /dev/vma open.
+ * between them nobody has /dev/vma open. After SIGUSR1 none begins until SIGUSR2.
  */
 #include <arpa/inet.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,12 +63,51 @@ static int life(const char *address, const char *port, unsigned number)
 static void begin(char **argv, unsigned number)
 {
 	char text[16];
+	sigset_t none;
 
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	snprintf(text, sizeof(text), "%u", number);
 	setenv("LD_PRELOAD", argv[1], 1);
 	execl(argv[0], argv[0], "-", argv[2], argv[3], text, NULL);
 	_exit(1);
+}
+
+static volatile sig_atomic_t paused;
+
+static void on_signal(int number)
+{
+	paused = number == SIGUSR1;
+}
+
+/* Both signals are blocked but here. */
+static void wait_for_leave(void)
+{
+	sigset_t none;
+
+	sigemptyset(&none);
+	usleep(PAUSE_US);
+	do {
+		struct timespec now = {0};
+
+		ppoll(NULL, 0, &now, &none); /* lets in what has come */
+		if (paused)
+			sigsuspend(&none);
+	} while (paused);
+}
+
+static void take_signals(void)
+{
+	const struct sigaction sa = {.sa_handler = on_signal};
+	sigset_t both;
+
+	sigemptyset(&both);
+	sigaddset(&both, SIGUSR1);
+	sigaddset(&both, SIGUSR2);
+	sigprocmask(SIG_BLOCK, &both, NULL);
+	sigaction(SIGUSR1, &sa, NULL);
+	sigaction(SIGUSR2, &sa, NULL);
 }
 
 int main(int argc, char **argv)
@@ -80,6 +120,7 @@ int main(int argc, char **argv)
 		fputs("usage: kmod_load libvma.so address port\n", stderr);
 		return 2;
 	}
+	take_signals();
 	for (unsigned n = 0;; n++) {
 		pid_t pid = fork();
 
@@ -91,6 +132,6 @@ int main(int argc, char **argv)
 			printf("life %u: %x\n", n, (unsigned)status);
 			return 1;
 		}
-		usleep(PAUSE_US);
+		wait_for_leave();
 	}
 }
