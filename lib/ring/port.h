@@ -128,6 +128,14 @@ int port_open(int ifindex, struct ring_port **out);
  * or another negative errno, logged; the port can then be closed or attached again.
  */
 int port_attach(struct ring_port *p, const int *xsk_fds, unsigned n);
+/* The reverse; the port can then be closed or attached again. */
+void port_detach(struct ring_port *p);
+/*
+ * Receive queues of the interface beyond num_queues: some drivers (virtio_net, where the host has
+ * more than are in use) make one for each processor when a program comes in native mode, and the
+ * device spreads packets over them. 0: none, or they cannot be told.
+ */
+unsigned port_new_queues(const struct ring_port *p);
 /*
  * The interface is said to have another XDP program (its id, 0: none): looks whether the packets
  * still come by ours, and puts it back if they do not. 0; -EEXIST: a foreign one sits there;

@@ -779,17 +779,39 @@ int port_attach(struct ring_port *p, const int *xsk_fds, unsigned n)
 	return err;
 }
 
+void port_detach(struct ring_port *p)
+{
+	ring_bpf_begin();
+	detach(p);
+	ring_bpf_end();
+}
+
+unsigned port_new_queues(const struct ring_port *p)
+{
+	struct ethtool_channels ch = {.cmd = ETHTOOL_GCHANNELS};
+	struct ifreq ifr = {0};
+	int fd = OWN_FD(libc.socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+	unsigned now = 0;
+
+	if (fd < 0 || p->num_queues == PORT_MAX_QUEUES)
+		goto out;
+	memcpy(ifr.ifr_name, p->ifname, sizeof(ifr.ifr_name));
+	if (ethtool(fd, &ifr, &ch) == 0)
+		now = ch.rx_count + ch.combined_count;
+out:
+	if (fd >= 0)
+		own_fd_close(fd);
+	return now > p->num_queues ? now - p->num_queues : 0;
+}
+
 void port_close(struct ring_port *p)
 {
 	if (!p)
 		return;
-	if (p->opener == process_mark()) {
-		ring_bpf_begin();
-		detach(p);
-		ring_bpf_end();
-	} else {
+	if (p->opener == process_mark())
+		port_detach(p);
+	else
 		detach(p); /* a child: no other thread is there */
-	}
 	free(p);
 }
 

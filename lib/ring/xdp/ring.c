@@ -270,6 +270,25 @@ static void log_busy(const struct busy *b, int ifindex)
 			 b->queue, b->ifname);
 }
 
+/* It is in native mode, and generic mode serves as well on this kernel: merged packets, too. */
+static bool may_be_generic(const struct xdp_ring *x)
+{
+	return x->port->mode == PORT_NATIVE && x->port->bind == BIND_ANY && (x->sg || x->zerocopy);
+}
+
+/* With the program on it the driver has receive queues that nobody listens to. */
+static bool has_new_queues(const struct xdp_ring *x)
+{
+	unsigned more = x->port->mode == PORT_NATIVE ? port_new_queues(x->port) : 0;
+
+	if (more)
+		log_info("ring/xdp: %s: in native mode driver %s makes %u receive queues more: "
+			 "what comes there goes by the kernel, unless all are in use before "
+			 "(ethtool -L)",
+			 x->port->ifname, x->port->driver, more);
+	return more;
+}
+
 /* Takes the queues, then puts the program in front of them: see port.h for why in this order. */
 static int take_port(struct xdp_ring *x, struct busy *busy)
 {
@@ -298,6 +317,10 @@ static int take_port(struct xdp_ring *x, struct busy *busy)
 		return -EOPNOTSUPP;
 	}
 	err = port_attach(x->port, fds, xdp_wait_fds(&x->ring, fds, PORT_MAX_QUEUES));
+	if (!err && has_new_queues(x) && may_be_generic(x)) {
+		port_detach(x->port);
+		err = -EOPNOTSUPP;
+	}
 	if (err && err != -EEXIST && err != -EACCES && !x->sg && !x->zerocopy)
 		log_warn("ring/xdp: %s: driver %s has no native XDP for an MTU of %u (%s), and "
 			 "this kernel (before 6.6) no "
@@ -422,8 +445,7 @@ static int ring_first(int ifindex, unsigned rings, struct busy *busy, struct rin
 	if (err)
 		goto err_umem;
 	err = take_port(x, busy);
-	if (err && err != -EEXIST && err != -EBUSY && err != -EACCES && port->mode == PORT_NATIVE &&
-	    port->bind == BIND_ANY && (x->sg || x->zerocopy)) {
+	if (err && err != -EEXIST && err != -EBUSY && err != -EACCES && may_be_generic(x)) {
 		log_info("ring/xdp: %s: driver %s has no usable native XDP: generic mode is tried",
 			 port->ifname, port->driver);
 		port->mode = PORT_GENERIC;

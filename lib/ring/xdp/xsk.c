@@ -147,6 +147,11 @@ static bool is_further(const struct xdp_ring *x)
 	return x->index || x->joined;
 }
 
+static bool may_zerocopy(const struct xdp_ring *x)
+{
+	return x->port->mode == PORT_NATIVE && x->port->bind != BIND_COPY;
+}
+
 /* The chunks for receiving that a ring's entries are counted by. */
 static uint32_t rx_chunks(const struct xdp_ring *x)
 {
@@ -184,6 +189,13 @@ static struct sizes sizes_of(const struct xdp_ring *x, const struct xsk *s)
 		z.fill = power_of_two(z.rx + (x->share->max - 1) * rx_entries(x, UMEM_RX_MORE));
 		if (transmits)
 			z.comp = power_of_two(x->umem.num_chunks - x->umem.num_rx + RING_MAX);
+		/*
+		 * With zero-copy the kernel takes the frames of all sockets into an array that has
+		 * the first one's entries, and does not look where that ends (6.18). No more than
+		 * the completion ring has.
+		 */
+		if (transmits && may_zerocopy(x))
+			z.tx = z.comp;
 	}
 	return z;
 }
@@ -215,7 +227,8 @@ static int make_rings(struct xdp_ring *x, struct xsk *s)
 		return err;
 	size_said(x, "VMA_RX_WRE", &params.rx_wre, z.rx, &rx_said);
 	if (z.tx)
-		size_said(x, "VMA_TX_WRE", &params.tx_wre, z.tx, &tx_said);
+		size_said(x, "VMA_TX_WRE", &params.tx_wre, ring_size(params.tx_wre, RING_MAX),
+			  &tx_said);
 	if (libc.getsockopt(fd, SOL_XDP, XDP_MMAP_OFFSETS, &o, &len))
 		return -errno;
 	if ((z.fill && (err = map_ring(&s->fill, fd, &o.fr, z.fill, sizeof(uint64_t),
@@ -298,13 +311,12 @@ static int bind_first(struct xdp_ring *x, struct xsk *s)
 {
 	static const uint16_t native[] = {XDP_ZEROCOPY | XDP_USE_SG, XDP_ZEROCOPY,
 					  XDP_COPY | XDP_USE_SG, XDP_COPY};
-	bool may_zerocopy = x->port->mode == PORT_NATIVE && x->port->bind != BIND_COPY;
 	/*
 	 * Not with frames of several chunks where rings share a queue: their chunks together are
 	 * more than a receive ring's entries (see supply_bound()).
 	 */
 	const uint16_t *zerocopy = x->share ? native + 1 : native,
-		       *mode = may_zerocopy ? zerocopy : native + 2,
+		       *mode = may_zerocopy(x) ? zerocopy : native + 2,
 		       *end = x->port->bind == BIND_ZEROCOPY ? native + 2 : native + 4;
 	int err = -EINVAL;
 
