@@ -393,10 +393,16 @@ kunit:
 debian13:
 	@scripts/debian13.sh
 
+# With NIC or KERNEL: emulated cards on those kernels, as in `make vm NIC=virtio4,igb KERNEL=6.12,6.18`.
+CARDS = virtio$(comma)virtio4$(comma)e1000e$(comma)vmxnet3$(comma)igb
 vm:
 	@scripts/deps.sh
 	@$(MAKE) --no-print-directory all helpers vm-bin kmod mlx5-device
+ifneq ($(NIC)$(KERNEL),)
+	@scripts/vm_matrix $(or $(NIC),$(CARDS)) $(or $(KERNEL),6.1$(comma)6.12)
+else
 	@scripts/vm -t 2400 -m 6144 $(or $(subst $(comma), ,$(ONLY)),tests/vm)
+endif
 
 # The sources where dkms looks for them; it builds them for the kernel that runs.
 KMOD_VERSION := $(shell sed -n 's/^PACKAGE_VERSION="\(.*\)"/\1/p' kmod/dkms.conf)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 # shellcheck shell=bash disable=SC2154 # what the caller sets
 #
-# backports.sh, to be sourced: packages that are unpacked in $cache and not installed, of this release or of its backports, whose
-# list is read aside: nothing of this machine's configuration changes. The caller has cache and fail.
+# backports.sh, to be sourced: packages that are unpacked in $cache and not installed, of this release, its backports or those of
+# Debian 13, whose lists are read aside: nothing of this machine's configuration changes. The caller has cache and fail.
 
 # The lists of packages that apt-get and apt-cache read: the machine's, or the backports' alone.
 apt_options=()
@@ -19,13 +19,14 @@ machine_mirror()
 	echo "${mirror:-http://deb.debian.org/debian}"
 }
 
-# Makes apt read the backports of this release, from the machine's own mirror.
+# backports_read [bookworm]: apt reads that release's backports, from the machine's own mirror.
 backports_read()
 {
-	local lists=$cache/backports key=/usr/share/keyrings/debian-archive-keyring.gpg
+	local of=${1:-$codename} key=/usr/share/keyrings/debian-archive-keyring.gpg
+	local lists=$cache/backports-$of
 
 	mkdir -p "$lists/lists/partial" "$lists/cache" || fail "cannot write in $cache"
-	echo "deb [signed-by=$key] $(machine_mirror) $codename-backports main" >"$lists/list"
+	echo "deb [signed-by=$key] $(machine_mirror) $of-backports main" >"$lists/list"
 	apt_options=(-o Dir::Etc::SourceList="$lists/list" -o Dir::Etc::SourceParts=- -o Dir::State::Lists="$lists/lists"
 		-o Dir::Cache="$lists/cache" -o APT::Sandbox::User=root)
 }
@@ -47,12 +48,17 @@ backports_release()
 	fi
 }
 
-# backports_choose 6.12: apt reads the backports, and $release is what backports_release says.
+# backports_choose 6.12: apt reads the first backports that have that version, and $release is what backports_release says.
 backports_choose()
 {
-	backports_read
-	release=$(backports_release "$1")
-	[ -n "$release" ] || fail "there is no Linux $1 for amd64 in the backports"
+	local of
+
+	for of in "$codename" trixie; do
+		backports_read "$of"
+		release=$(backports_release "$1")
+		[ -z "$release" ] || return 0
+	done
+	fail "there is no Linux $1 for amd64 in the backports of $codename and trixie"
 }
 
 # cache_fetch name unpack remedy package...: $cache/<name> has what `unpack downloads directory` puts into the directory.

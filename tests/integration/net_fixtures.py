@@ -13,7 +13,8 @@ A test asks for `net`; @pytest.mark.net(mtu=9000, queues=4) changes the pair. `m
 With -n 6 (pytest-xdist) six tests run at a time, each in namespaces of its own; `unet` is one for each file and worker then.
 
 With --mlx5, in the guest of scripts/vm, the wire joins two cards of tests/mlx5_device in place of veths, with the same names:
-the library serves them by ring/mlx5. What a card complains of fails the test.
+the library serves them by ring/mlx5. What a card complains of fails the test. With --nic CARD, in the guest of scripts/vm -n CARD, it
+joins two emulated cards with the kernel's own driver.
 
 With --sanitize the library of build/asan is preloaded, after the sanitizers' own, and whatever a sanitizer reports
 in any process fails the test in which it happened. Tests marked no_sanitize (most measure time) are left out then,
@@ -29,6 +30,7 @@ import tempfile
 
 import pytest
 
+import nics
 from cards import CardNet
 from few import left_out
 from netns import KERNEL, ROOT, SEED, Library, Net, remove_stale
@@ -39,6 +41,7 @@ def pytest_addoption(parser):
     parser.addoption("--tsan", action="store_true", help="library and helpers with ThreadSanitizer, of build/tsan")
     parser.addoption("--locks", action="store_true", help="the library of build/check, whose locks watch themselves")
     parser.addoption("--mlx5", action="store_true", help="in place of the veth pair two cards of the mlx5 device in software (scripts/vm)")
+    parser.addoption("--nic", metavar="CARD", help="in place of the veth pair two emulated cards of that kind (scripts/vm -n)")
     parser.addoption("--few", type=int, metavar="PART", help="what `make test` runs without ALL=1 (few.py)")
     parser.addoption("--build", default=None, help="the build directory (build, or build/asan with --sanitize)")
 
@@ -107,6 +110,8 @@ def library(pytestconfig):
 
 
 def net_kind(config):
+    if config.getoption("--nic"):
+        return nics.kind_of_net(config.getoption("--nic"))
     return CardNet if config.getoption("--mlx5") else Net
 
 

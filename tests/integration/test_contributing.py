@@ -89,7 +89,13 @@ def look_script(program, words):
         assert all(f"lint_{w.replace('-', '_')}()" in text for w in words[1:]), words
     elif program == "scripts/vm":
         # Collected in the machine only.
-        assert words[1] == "-k" and re.search(rf"^def test_\w*{words[2]}", (ROOT / words[0]).read_text(), re.M), words
+        at = next(i for i, w in enumerate(words) if w.startswith("tests/"))
+        own, (file, option, value) = words[:at], words[at:]
+        assert set(own[::2]) <= {f"-{letter}" for letter in re.search(r"getopts ([a-z:]+)", (ROOT / program).read_text())[1] if letter != ":"}, own
+        if option == "-k":
+            assert re.search(rf"^def test_\w*{value}", (ROOT / file).read_text(), re.M), words
+        else:
+            assert f'"{option}"' in (ROOT / "tests/integration/net_fixtures.py").read_text() and (ROOT / file).is_file(), words
     else:
         assert not words or words == ["--list"], words
 

@@ -7,28 +7,12 @@ import time
 
 import pytest
 
-from netns import ip, know, wait_for
+from netns import ip, wait_for
+from overlays import A, up, vlan
 from test_mlx5 import ECHO, PORT, TCP_CLIENT, UDP_CLIENT, lost, whole
 
-A, B = "10.78.0.1", "10.78.0.2"
 BOTH = pytest.mark.parametrize("ours", ["a", "b"])
 KINDS = pytest.mark.parametrize("kind", ["udp", "tcp"])
-
-
-def up(net, dev):
-    """The two hosts' interfaces of that name get A and B; each knows the other one's address."""
-    for host, address in ((net.a, A), (net.b, B)):
-        ip("-n", host.name, "addr", "add", f"{address}/24", "dev", dev)
-        ip("-n", host.name, "link", "set", dev, "up")
-    for host, peer, address in ((net.a, net.b, B), (net.b, net.a, A)):
-        wait_for(lambda h=host: " state UP " in ip("-n", h.name, "link", "show", dev), what="the interfaces up")
-        know(host.name, dev, address, peer.name, dev)
-
-
-def vlan(net):
-    for host in (net.a, net.b):
-        ip("-n", host.name, "link", "add", "link", host.dev, "name", "over", "type", "vlan", "id", "5")
-    up(net, "over")
 
 
 def bond(net):

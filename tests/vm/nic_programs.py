@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Programs on hosts with emulated cards (integration/nics.py), and what they say."""
+
+import contextlib
+import re
+
+from netns import ip, wait_for
+from test_mlx5 import ECHO, PORT, TCP_CLIENT, UDP_CLIENT
+
+INFO = {"VMA_TRACELEVEL": "INFO", "VMA_LOG_COLORS": "0"}
+# Behind a program's text: it does not end when it is done.
+STAYS = "\nimport time\nwhile True: time.sleep(1)\n"
+
+
+def settled(net):
+    """The interfaces are up and know each other."""
+    for host in (net.a, net.b):
+        wait_for(lambda h=host: " state UP " in ip("-n", h.name, "link", "show", h.dev), 10, "the interfaces up")
+    net.neighbours()
+
+
+def chosen(process):
+    """What the log says of the interface: in which mode it is served, or why not."""
+    return re.findall(r"^.*?(ring/xdp: .*)$", process.text, re.M)
+
+
+def refused(process):
+    return [line for line in chosen(process) if "stay with the kernel" in line]
+
+
+def served(process):
+    """In a word, for the table of scripts/vm_matrix."""
+    return "the kernel" if refused(process) else re.search(r": (\S+) mode", " ".join(chosen(process)))[1]
+
+
+def serves(host, kind, ours, address):
+    """A program that echoes."""
+    server = host.python(ECHO, ours, [kind, address], env=INFO)
+    host.wait_bound(PORT, kind)
+    return server
+
+
+def asks(host, kind, ours, address, count):
+    """A program that looks at each answer, of which none is missing."""
+    client = host.python((UDP_CLIENT if kind == "udp" else TCP_CLIENT) + STAYS, ours, [address, count], env=INFO)
+    found = client.wait_text(r"^(lost \d+|whole)$", 120)
+    assert found[1] in ("lost 0", "whole"), client.text
+    return client
+
+
+def offloaded(host, kind, process):
+    """Proves that the process's traffic does not come by the kernel; of one that was refused that it is said once."""
+    said = refused(process)
+    if said:
+        assert len(said) == 1, said
+        return contextlib.nullcontext()
+    return host.bypassed(4) if kind == "udp" else host.tcp_bypassed(4)
