@@ -229,6 +229,14 @@ void mode_pick_without_zerocopy(struct ring_port *p, const struct mode_facts *f)
 	mode_pick(p, &none);
 }
 
+bool mode_takes_zerocopy(const struct ring_port *p)
+{
+	uint64_t features;
+
+	return p->mode == PORT_NATIVE && p->bind != BIND_COPY &&
+	       features_get(p->ifindex, &features) && features & XDP_HAS_ZEROCOPY;
+}
+
 void mode_zerocopy_refused(struct ring_port *p)
 {
 	struct mode_facts f = facts_get(p);

@@ -26,6 +26,8 @@ void mode_choose(struct ring_port *p);
 void mode_pick(struct ring_port *p, const struct mode_facts *f);
 /* The same as if the driver had no zero-copy. */
 void mode_pick_without_zerocopy(struct ring_port *p, const struct mode_facts *f);
+/* Would zero-copy be taken of the interface's driver? It is what keeps processes from sharing. */
+bool mode_takes_zerocopy(const struct ring_port *p);
 /*
  * The driver has refused the zero-copy that it says it has (virtio-net does so where its host maps
  * no memory): sets p->mode and why as if it had none.

@@ -254,6 +254,7 @@ static const struct ring_ops xdp_ops = {
 struct busy {
 	unsigned queue;
 	char ifname[IF_NAMESIZE];
+	bool zerocopy; /* for which it may be */
 };
 
 static void log_busy(const struct busy *b, int ifindex)
@@ -262,8 +263,11 @@ static void log_busy(const struct busy *b, int ifindex)
 
 	if (pid)
 		log_warn("ring/xdp: queue %u of %s belongs to process %d: sockets stay with the "
-			 "kernel until it ends",
-			 b->queue, b->ifname, (int)pid);
+			 "kernel until it ends%s",
+			 b->queue, b->ifname, (int)pid,
+			 b->zerocopy ? " (zero-copy is for one process; with "
+				       "VMA_XDP_MODE=native processes share the queues)"
+				     : "");
 	else
 		log_warn("ring/xdp: queue %u of %s belongs to another AF_XDP program: sockets stay "
 			 "with the kernel",
@@ -296,6 +300,8 @@ static int take_port(struct xdp_ring *x, struct busy *busy)
 
 	memcpy(busy->ifname, x->ring.ifname, sizeof(busy->ifname));
 	err = xsk_open_all(x, &busy->queue);
+	if (err == -EBUSY)
+		busy->zerocopy = mode_takes_zerocopy(x->port);
 	if (err)
 		return err;
 	if (!x->zerocopy && x->port->mode == PORT_NATIVE && x->port->bind == BIND_ANY)
