@@ -96,6 +96,11 @@ class NicNet(Net):
         self.configure()
 
     def close(self):
+        for host in (self.a, self.b):
+            host.close()
+            # What a killed program has left there outlives the namespace with the card.
+            for how in ("xdp", "xdpgeneric"):
+                subprocess.run(["ip", "-n", host.name, "link", "set", host.dev, how, "off"], stderr=subprocess.DEVNULL)
         super().close()
         for host in (self.a, self.b):
             if hasattr(host, "nic"):
