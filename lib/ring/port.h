@@ -130,6 +130,8 @@ int port_open(int ifindex, struct ring_port **out);
 int port_attach(struct ring_port *p, const int *xsk_fds, unsigned n);
 /* The reverse; the port can then be closed or attached again. */
 void port_detach(struct ring_port *p);
+/* Has the interface a carrier? True, too, where that cannot be told. */
+bool port_has_carrier(const struct ring_port *p);
 /*
  * Receive queues of the interface beyond num_queues: some drivers (virtio_net, where the host has
  * more than are in use) make one for each processor when a program comes in native mode, and the

@@ -95,12 +95,16 @@ class NicNet(Net):
             self.plug(host)
         self.configure()
 
+    @staticmethod
+    def take_programs_off(host):
+        """What a killed program has left on the card, which outlives the namespace."""
+        for how in ("xdp", "xdpgeneric"):
+            subprocess.run(["ip", "-n", host.name, "link", "set", host.dev, how, "off"], stderr=subprocess.DEVNULL)
+
     def close(self):
         for host in (self.a, self.b):
             host.close()
-            # What a killed program has left there outlives the namespace with the card.
-            for how in ("xdp", "xdpgeneric"):
-                subprocess.run(["ip", "-n", host.name, "link", "set", host.dev, how, "off"], stderr=subprocess.DEVNULL)
+            self.take_programs_off(host)
         super().close()
         for host in (self.a, self.b):
             if hasattr(host, "nic"):

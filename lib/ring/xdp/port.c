@@ -613,6 +613,7 @@ static int attach(struct ring_port *p, const int *xsk_fds, unsigned n)
 	const struct vma_port_pool none = {.fd = p->pool_follows ? VMA_PORT_POOL_COMING
 								 : VMA_PORT_POOL_NONE};
 	char missing[128];
+	bool last;
 	int err;
 
 	err = make_room(p);
@@ -623,10 +624,11 @@ static int attach(struct ring_port *p, const int *xsk_fds, unsigned n)
 		caps_missing(CAPS_BIT(CAP_NET_ADMIN) | CAPS_BIT(CAP_BPF) | CAPS_BIT(CAP_PERFMON),
 			     missing, sizeof(missing));
 		/* Generic mode may follow; without a right none is left, whatever the error was. */
-		log_at(p->mode == PORT_NATIVE && p->bind == BIND_ANY && !*missing ? LOG_DEBUG
-										  : LOG_WARN,
-		       "ring/xdp: %s: cannot attach the steering program: %s%s", p->ifname,
-		       strerror(-err), missing);
+		last = p->mode != PORT_NATIVE || p->bind != BIND_ANY || *missing;
+		log_at(last ? LOG_WARN : LOG_DEBUG,
+		       "ring/xdp: %s: cannot attach the steering program%s: %s%s%s", p->ifname,
+		       p->bind == BIND_ANY ? "" : " as VMA_XDP_MODE says", strerror(-err), missing,
+		       last ? ": sockets stay with the kernel" : "");
 		if (err == -EBUSY)
 			return -EEXIST;
 		return *missing ? -EACCES : err;
@@ -786,21 +788,35 @@ void port_detach(struct ring_port *p)
 	ring_bpf_end();
 }
 
+/* One question about an interface that is open. */
+static bool ethtool_once(const struct ring_port *p, void *cmd)
+{
+	struct ifreq ifr = {0};
+	int fd = OWN_FD(libc.socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+	bool ok;
+
+	if (fd < 0)
+		return false;
+	memcpy(ifr.ifr_name, p->ifname, sizeof(ifr.ifr_name));
+	ok = ethtool(fd, &ifr, cmd) == 0;
+	own_fd_close(fd);
+	return ok;
+}
+
+bool port_has_carrier(const struct ring_port *p)
+{
+	struct ethtool_value link = {.cmd = ETHTOOL_GLINK};
+
+	return !ethtool_once(p, &link) || link.data;
+}
+
 unsigned port_new_queues(const struct ring_port *p)
 {
 	struct ethtool_channels ch = {.cmd = ETHTOOL_GCHANNELS};
-	struct ifreq ifr = {0};
-	int fd = OWN_FD(libc.socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
 	unsigned now = 0;
 
-	if (fd < 0 || p->num_queues == PORT_MAX_QUEUES)
-		goto out;
-	memcpy(ifr.ifr_name, p->ifname, sizeof(ifr.ifr_name));
-	if (ethtool(fd, &ifr, &ch) == 0)
+	if (p->num_queues < PORT_MAX_QUEUES && ethtool_once(p, &ch))
 		now = ch.rx_count + ch.combined_count;
-out:
-	if (fd >= 0)
-		own_fd_close(fd);
 	return now > p->num_queues ? now - p->num_queues : 0;
 }
 

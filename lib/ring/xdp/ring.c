@@ -293,10 +293,31 @@ static bool has_new_queues(const struct xdp_ring *x)
 	return more;
 }
 
+#define CARRIER_MS 5000u
+
+/*
+ * Many drivers begin anew when a program comes, and what is sent meanwhile is lost: the datagram
+ * for which the ring is opened, as a rule. had: before the program came.
+ */
+static void wait_for_carrier(const struct xdp_ring *x, bool had)
+{
+	unsigned ms = 0;
+
+	if (x->port->mode != PORT_NATIVE || !had)
+		return;
+	for (; ms < CARRIER_MS && !port_has_carrier(x->port); ms++)
+		clock_sleep_ns(1000000);
+	if (ms)
+		log_info("ring/xdp: %s: driver %s took the carrier away for %u ms when the "
+			 "program came",
+			 x->port->ifname, x->port->driver, ms);
+}
+
 /* Takes the queues, then puts the program in front of them: see port.h for why in this order. */
 static int take_port(struct xdp_ring *x, struct busy *busy)
 {
 	int err, fds[PORT_MAX_QUEUES];
+	bool had_carrier;
 
 	memcpy(busy->ifname, x->ring.ifname, sizeof(busy->ifname));
 	err = xsk_open_all(x, &busy->queue);
@@ -322,7 +343,10 @@ static int take_port(struct xdp_ring *x, struct busy *busy)
 		xsk_close_all(x);
 		return -EOPNOTSUPP;
 	}
+	had_carrier = port_has_carrier(x->port);
 	err = port_attach(x->port, fds, xdp_wait_fds(&x->ring, fds, PORT_MAX_QUEUES));
+	if (!err)
+		wait_for_carrier(x, had_carrier);
 	if (!err && has_new_queues(x) && may_be_generic(x)) {
 		port_detach(x->port);
 		err = -EOPNOTSUPP;
