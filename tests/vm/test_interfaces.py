@@ -25,7 +25,7 @@ def bond(net):
             ip("-n", host.name, "link", "set", member, "master", "over")
             ip("-n", host.name, "link", "set", member, "up")
         ip("-n", host.name, "link", "set", "over", "type", "bond", "active_slave", host.dev)
-    up(net, "over")
+    up(net)
 
 
 # What GRO has merged AF_XDP takes since then, and in generic mode, which is all that these have, it comes so.
