@@ -31,13 +31,13 @@ backports_read()
 		-o Dir::Cache="$lists/cache" -o APT::Sandbox::User=root)
 }
 
-# backports_release 6.12: prints the newest release of that version; one of which the cache has the kernel (linux-) or the headers
-# (headers-) comes before one of the backports, so that the two fit.
+# backports_release 6.12 12: prints the newest release of that version in the backports of that Debian, which stands in its name; one of
+# which the cache has the kernel (linux-) or the headers (headers-) comes before one of the archive's, so that the two fit.
 backports_release()
 {
 	local there
 
-	there=$(find "$cache" -maxdepth 1 -name "linux-$1.*-amd64" -o -maxdepth 1 -name "headers-$1.*-amd64" 2>/dev/null | sort -V | tail -n 1)
+	there=$(find "$cache" -maxdepth 1 \( -name "linux-$1.*+deb$2-amd64" -o -name "headers-$1.*+deb$2-amd64" \) 2>/dev/null | sort -V | tail -n 1)
 	if [ -n "$there" ]; then
 		there=${there##*/}
 		echo "${there#*-}"
@@ -51,14 +51,15 @@ backports_release()
 # backports_choose 6.12: apt reads the first backports that have that version, and $release is what backports_release says.
 backports_choose()
 {
-	local of
+	local of number
 
-	for of in "$codename" trixie; do
+	for of in bookworm:12 trixie:13; do
+		number=${of#*:} of=${of%:*}
 		backports_read "$of"
-		release=$(backports_release "$1")
+		release=$(backports_release "$1" "$number")
 		[ -z "$release" ] || return 0
 	done
-	fail "there is no Linux $1 for amd64 in the backports of $codename and trixie"
+	fail "there is no Linux $1 for amd64 in the backports of Debian 12 and 13"
 }
 
 # cache_fetch name unpack remedy package...: $cache/<name> has what `unpack downloads directory` puts into the directory.
