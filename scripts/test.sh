@@ -101,12 +101,6 @@ vm_mlx5()
 		--mlx5 --tb=short --durations=8 -k "$both or $forks"
 }
 
-# Zero-copy: virtio-net with four queues on a kernel that has it. A part; all of it, and the other cards: make vm NIC=... KERNEL=...
-vm_cards()
-{
-	scripts/vm -k 6.18 -n virtio4 -o build/vm-cards -m 3072 -t 1800 tests/vm/test_nics.py --tb=short --durations=8 -k "$cards"
-}
-
 # Both ends the library's: what is not preloaded runs no code of ours.
 threads_with_tsan()
 {
@@ -143,7 +137,6 @@ quick_mutants=option-off-by-one,fold-without-second-carry,unlock-missing-on-erro
 smoke="past_the_kernel and not b] and not udp-a] or tcp_by_a_striding_queue or a_stream_to_a_kernel_peer or bpftool or the_peers_of_a_killed"
 smoke="$smoke or forked_children_live and [fork]"
 no_cards=(--ignore=tests/vm/test_nics.py --ignore=tests/vm/test_nics_over.py)
-cards="echoes and ours-kernel or a_stream and ours-ours or queues_of_its_own or link_down or number_of_queues or driver_leaves or several_rings"
 # The unit programs with several threads: in one thread there is no race to see (nor in sim and conform).
 mapfile -t threaded < <(grep -lE 'pthread_create|worker_|net_start' tests/unit/test_*.c | sed 's|.*/||; s|\.c$||')
 many=$([ -n "$all" ] && echo 3 || echo 1)
@@ -158,7 +151,6 @@ plan()
 	step beside each kunit nice -n 5 scripts/kunit.sh
 	step vm few vm-smoke vm tests/vm "${no_cards[@]}" -k "$smoke"
 	step vm all vm vm tests/vm "${no_cards[@]}"
-	step vm all vm-cards vm_cards
 	step vm all vm-mlx5 vm_mlx5
 	step lint all tidy tidy
 	step main each lint scripts/lint.sh build format width shell arrows cancel-points own-fds mutants

@@ -168,7 +168,7 @@ def test_a_driver_that_makes_queues_of_its_own(net):
     host.run(["ethtool", "-L", host.dev, "combined", "2"])
     try:
         server = serves(host, "udp", True, host.ip4)
-        asks(net.b, "udp", False, host.ip4, 1)
+        begins(net, "udp", False)
         host.wait_steered(PORT, "udp", 20)
         with host.bypassed():
             for _ in range(16):
@@ -347,6 +347,7 @@ def test_the_driver_leaves_the_card_and_comes_back(wire):
     asks(net.b, "tcp", False, host.ip4, 2)
     first.stop()
     second = serves(host, "udp", True, host.ip4)
+    begins(net, "udp", False)
     asks(net.b, "udp", False, host.ip4, 2)
     assert served(second) == before
     print(net.kind, *chosen(second), sep="\n")
