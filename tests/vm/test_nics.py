@@ -121,8 +121,7 @@ def begins(net, kind, ours):
     sends meanwhile is lost. What the one sends that makes the ring is not: it waits for the carrier.
     """
     client = asks(net.b, kind, ours, net.a.ip4, 1, resets=True)
-    for host in (net.a, net.b):
-        wait_for(lambda h=host: " state UP " in ip("-n", h.name, "link", "show", h.dev), 20, "the interfaces up")
+    settled(net)
     if kind == "udp":
         client.stop()  # the next one has the queues, where they are not shared
 

@@ -233,8 +233,8 @@ bool mode_takes_zerocopy(const struct ring_port *p)
 {
 	uint64_t features;
 
-	return p->mode == PORT_NATIVE && p->bind != BIND_COPY &&
-	       features_get(p->ifindex, &features) && features & XDP_HAS_ZEROCOPY;
+	return mode_may_zerocopy(p) && features_get(p->ifindex, &features) &&
+	       features & XDP_HAS_ZEROCOPY;
 }
 
 void mode_zerocopy_refused(struct ring_port *p)

@@ -26,6 +26,12 @@ void mode_choose(struct ring_port *p);
 void mode_pick(struct ring_port *p, const struct mode_facts *f);
 /* The same as if the driver had no zero-copy. */
 void mode_pick_without_zerocopy(struct ring_port *p, const struct mode_facts *f);
+/* The mode allows zero-copy, whether the driver has it or not. */
+static inline bool mode_may_zerocopy(const struct ring_port *p)
+{
+	return p->mode == PORT_NATIVE && p->bind != BIND_COPY;
+}
+
 /* Would zero-copy be taken of the interface's driver? It is what keeps processes from sharing. */
 bool mode_takes_zerocopy(const struct ring_port *p);
 /*

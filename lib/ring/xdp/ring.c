@@ -297,14 +297,12 @@ static bool has_new_queues(const struct xdp_ring *x)
 
 /*
  * Many drivers begin anew when a program comes, and what is sent meanwhile is lost: the datagram
- * for which the ring is opened, as a rule. had: before the program came.
+ * for which the ring is opened, as a rule.
  */
-static void wait_for_carrier(const struct xdp_ring *x, bool had)
+static void wait_for_carrier(const struct xdp_ring *x)
 {
 	unsigned ms = 0;
 
-	if (x->port->mode != PORT_NATIVE || !had)
-		return;
 	for (; ms < CARRIER_MS && !port_has_carrier(x->port); ms++)
 		clock_sleep_ns(1000000);
 	if (ms)
@@ -343,10 +341,10 @@ static int take_port(struct xdp_ring *x, struct busy *busy)
 		xsk_close_all(x);
 		return -EOPNOTSUPP;
 	}
-	had_carrier = port_has_carrier(x->port);
+	had_carrier = x->port->mode == PORT_NATIVE && port_has_carrier(x->port);
 	err = port_attach(x->port, fds, xdp_wait_fds(&x->ring, fds, PORT_MAX_QUEUES));
-	if (!err)
-		wait_for_carrier(x, had_carrier);
+	if (!err && had_carrier)
+		wait_for_carrier(x);
 	if (!err && has_new_queues(x) && may_be_generic(x)) {
 		port_detach(x->port);
 		err = -EOPNOTSUPP;

@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "ring/xdp/mode.h"
 #include "ring/xdp/xdp.h"
 #include "runtime/runtime.h"
 #include "config/config.h"
@@ -147,11 +148,6 @@ static bool is_further(const struct xdp_ring *x)
 	return x->index || x->joined;
 }
 
-static bool may_zerocopy(const struct xdp_ring *x)
-{
-	return x->port->mode == PORT_NATIVE && x->port->bind != BIND_COPY;
-}
-
 /* The chunks for receiving that a ring's entries are counted by. */
 static uint32_t rx_chunks(const struct xdp_ring *x)
 {
@@ -194,7 +190,7 @@ static struct sizes sizes_of(const struct xdp_ring *x, const struct xsk *s)
 		 * the first one's entries, and does not look where that ends (6.18). No more than
 		 * the completion ring has.
 		 */
-		if (transmits && may_zerocopy(x))
+		if (transmits && mode_may_zerocopy(x->port))
 			z.tx = z.comp;
 	}
 	return z;
@@ -316,7 +312,7 @@ static int bind_first(struct xdp_ring *x, struct xsk *s)
 	 * more than a receive ring's entries (see supply_bound()).
 	 */
 	const uint16_t *zerocopy = x->share ? native + 1 : native,
-		       *mode = may_zerocopy(x) ? zerocopy : native + 2,
+		       *mode = mode_may_zerocopy(x->port) ? zerocopy : native + 2,
 		       *end = x->port->bind == BIND_ZEROCOPY ? native + 2 : native + 4;
 	int err = -EINVAL;
 
