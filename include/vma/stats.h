@@ -154,7 +154,8 @@ struct vma_stats_tcp {
 	X(ANCILLARY, "ancillary", "ancillary data that user space does not have")                  \
 	X(SEVERAL_WAYS, "several-ways",                                                            \
 	  "connections to the address may come by several interfaces")                             \
-	X(CROWD, "many-threads", "more threads wait than there are processors")
+	X(CROWD, "many-threads", "more threads wait than there are processors")                    \
+	X(QUEUES, "queues", "packets come by receive queues that the program does not have")
 
 enum vma_why {
 	VMA_WHY_NONE,

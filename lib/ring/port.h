@@ -74,6 +74,7 @@ struct ring_port {
 	uint32_t mtu;
 	uint8_t mac[6];
 	unsigned num_queues; /* receive queues in use, at least 1, at most PORT_MAX_QUEUES */
+	bool has_more_queues; /* it has more receive queues than that */
 	unsigned num_tx_queues; /* 0: the driver does not tell */
 	pid_t pid; /* who opened it */
 	uint64_t opener; /* its process_mark(): a forked child detaches nothing */

@@ -243,6 +243,11 @@ struct ring_ops {
 	 */
 	int (*program_changed)(struct ring *r, uint32_t id);
 	/*
+	 * So many receive queues are in use: sets has_more_queues. The worker only. NULL: the
+	 * device gives the ring its packets from any of them.
+	 */
+	void (*queues_changed)(struct ring *r, unsigned num_queues);
+	/*
 	 * The process becomes another user. 0: the ring may stay; negative errno: it has what that
 	 * user may not see, and is to be closed, part() included. The worker only, without the
 	 * lock. NULL, both: it has nothing of other processes.
@@ -282,6 +287,11 @@ struct ring {
 	int ifindex;
 	/* frames of its memory that the program has in its hands: it is not closed meanwhile */
 	_Atomic unsigned held;
+	/*
+	 * the interface has receive queues that are not the ring's, and the answer to a SYN may
+	 * come there
+	 */
+	_Atomic bool has_more_queues;
 	char ifname[16];
 	const char
 		*mode; /* of several that its device has, the one it is in; NULL: there are none */

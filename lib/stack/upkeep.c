@@ -373,6 +373,8 @@ static void follow_link(struct stack *st)
 	if (open)
 		st->ring->ops->link_changed(st->ring, link.mtu, link.mac);
 	lock_drop(&st->lock);
+	if (open && st->ring->ops->queues_changed)
+		st->ring->ops->queues_changed(st->ring, link.num_rx_queues);
 	/* Without the lock, for which packets wait: another thread may have libbpf for long. */
 	if (open && st->ring->ops->program_changed)
 		err = st->ring->ops->program_changed(st->ring, link.xdp_prog);

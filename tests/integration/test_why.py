@@ -21,6 +21,7 @@ EXCUSED = {
     "steering": "a table of 65,536 rules would have to be full, or a card's",
     "ring-full": "a device would have to stand still for a second: test_udp_load.py has it, without a look at the reason",
     "many-threads": "test_crowd.py: a crowd of threads with a connection each",
+    "queues": "test_queues_later.py: an interface that gets more queues",
     "io-uring": "test_uring.py has a program of its own for it",
 }
 

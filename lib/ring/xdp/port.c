@@ -112,9 +112,11 @@ static void probe_driver(struct ring_port *p, int fd, struct ifreq *ifr)
 	}
 	if (p->num_queues > PORT_MAX_QUEUES) {
 		log_warn("ring/xdp: %s has %u receive queues, %u are used: packets of the others "
-			 "take the kernel's way",
+			 "take the kernel's way, and so do connections that the program begins. "
+			 "With no more than these (ethtool -L) all are served",
 			 p->ifname, p->num_queues, PORT_MAX_QUEUES);
 		p->num_queues = PORT_MAX_QUEUES;
+		p->has_more_queues = true;
 	}
 }
 

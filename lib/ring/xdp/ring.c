@@ -88,6 +88,19 @@ static int xdp_program_changed(struct ring *r, uint32_t id)
 	return err;
 }
 
+/* An interface may have more than a port takes from the beginning. */
+static void xdp_queues_changed(struct ring *r, unsigned num_queues)
+{
+	bool more = num_queues > xdp_ring(r)->num_queues;
+
+	if (atomic_exchange_explicit(&r->has_more_queues, more, memory_order_relaxed) || !more)
+		return;
+	log_warn("ring/xdp: %s has %u receive queues now, and this program listens on %u: what "
+		 "comes on the others takes the kernel's way, and new connections that the "
+		 "program begins do. Restart it to have all",
+		 r->ifname, num_queues, xdp_ring(r)->num_queues);
+}
+
 static void xdp_guard(struct ring *r, void (*fn)(const struct vma_flow_key *key))
 {
 	port_guard(xdp_ring(r)->port, fn);
@@ -243,6 +256,7 @@ static const struct ring_ops xdp_ops = {
 	.port_quiet = xdp_port_quiet,
 	.link_changed = xdp_link_changed,
 	.program_changed = xdp_program_changed,
+	.queues_changed = xdp_queues_changed,
 	.user_changes = xdp_user_changes,
 	.part = xdp_part,
 	.guard = xdp_guard,
@@ -384,6 +398,7 @@ static void ring_ready(struct xdp_ring *x)
 	x->ring.caps.max_rx_frame = x->sg ? ETH_HEADER + 65535 : UMEM_CHUNK - XDP_HEADROOM;
 	x->ring.caps.spread = x->share != NULL;
 	x->ring.caps.kernels_way = x->port->mode == PORT_GENERIC;
+	atomic_init(&x->ring.has_more_queues, x->port->has_more_queues);
 	x->ring.mode = x->zerocopy		       ? "zero-copy"
 		       : x->port->mode == PORT_GENERIC ? "generic"
 						       : "native";

@@ -203,6 +203,12 @@ static enum vma_why get_route(struct tcp_sock *s, struct target *t)
 	return VMA_WHY_NONE;
 }
 
+/* The answer would be held back there, and each try would take a second. */
+static bool has_has_more_queues(const struct stack *st)
+{
+	return atomic_load_explicit(&stack_ring(st)->has_more_queues, memory_order_relaxed);
+}
+
 /* True when user space can and may make this connection; fills t. Else vma_stats shows why. */
 static bool offloadable(struct tcp_sock *s, int fd, const struct sockaddr *addr, socklen_t len,
 			struct target *t)
@@ -218,14 +224,14 @@ static bool offloadable(struct tcp_sock *s, int fd, const struct sockaddr *addr,
 		why.reason = VMA_WHY_RULE;
 	if (!why.reason) {
 		choose_stack(s, t);
-		if (t->st) {
-			stats_why(tcp_sock_shown(s), fd, VMA_WHY_TX, STATS_WHY(NONE));
-			return true;
-		}
-		why = stack_why_not(t->route.oif);
+		why = t->st ? STATS_WHY(NONE) : stack_why_not(t->route.oif);
+	}
+	if (!why.reason && has_has_more_queues(t->st)) {
+		stack_put(t->st);
+		why.reason = VMA_WHY_QUEUES;
 	}
 	stats_why(tcp_sock_shown(s), fd, VMA_WHY_TX, why);
-	return false;
+	return !why.reason;
 }
 
 /* The engine's part and the steering rule; st->lock is held. 0 or negative errno. */
