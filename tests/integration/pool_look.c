@@ -103,7 +103,8 @@ int main(int argc, char **argv)
 		for (uint32_t q = 0; m->pid == (uint32_t)atoi(argv[1]) && q < p->num_queues; q++)
 			fill += fill_level(pidfd, m->xsk[q]);
 	}
-	printf("{\"members\": %u, \"queues\": %u, \"fill\": %u, ", members, p->num_queues, fill);
+	printf("{\"members\": %u, \"queues\": %u, \"zerocopy\": %u, \"fill\": %u, ", members,
+	       p->num_queues, p->zerocopy, fill);
 	owners(p);
 	printf(", \"rx\": %u, \"tx\": %u}\n", POOL_RX_CHUNKS, POOL_TX_CHUNKS);
 	return 0;

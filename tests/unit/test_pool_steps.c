@@ -22,7 +22,9 @@ static void busy(struct world *w, struct xdp_ring *x)
 	for (unsigned i = 0; i < 40; i++) {
 		if (i % 3 == 0 && (b = xdp_tx_alloc(&x->ring, 60))) {
 			b->len = b->total = 60;
-			(void)xdp_post(&x->ring, b);
+			b->refs = 1 + i % 2;
+			for (unsigned n = b->refs; n-- > 0;)
+				(void)xdp_post(&x->ring, b);
 		}
 		kernel_step(w->c);
 	}
@@ -71,19 +73,33 @@ struct act {
 	void (*does)(struct world *w, struct xdp_ring *x);
 	unsigned row; /* who does it */
 	unsigned each; /* so many instructions are one step: where there are very many */
+	bool zerocopy; /* the driver goes on to send what the dead one has posted */
 };
 
 static const struct act acts[] = {
-	{"receives", receives, DOOMED, 1},   {"sends", sends, DOOMED, 1},
-	{"reclaims", reclaims, DOOMED, 1},   {"rests", rests, DOOMED, 1},
-	{"buries", bury_by, DOOMED + 1, 53},
+	{"receives", receives, DOOMED, 1, false},
+	{"sends", sends, DOOMED, 1, false},
+	{"reclaims", reclaims, DOOMED, 1, false},
+	{"rests", rests, DOOMED, 1, false},
+	{"buries", bury_by, DOOMED + 1, 53, false},
+	{"sends with zero-copy", sends, DOOMED, 1, true},
+	{"receives with zero-copy", receives, DOOMED, 1, true},
+	{"reclaims with zero-copy", reclaims, DOOMED, 1, true},
+	{"buries with zero-copy", bury_by, DOOMED + 1, 53, true},
 };
+
+static void zerocopy_begin(struct xdp_ring *x, bool zerocopy)
+{
+	x->zerocopy = zerocopy;
+	x->posting = zerocopy ? &x->pool->member[x->row].posting : NULL;
+}
 
 /* The traced one: it stops before the act and after it. */
 static _Noreturn void member(struct world *w, const struct act *a)
 {
 	struct xdp_ring *x = member_new(w, a->row);
 
+	zerocopy_begin(x, a->zerocopy);
 	if (a->row == DOOMED)
 		busy(w, x);
 	traced_begin();
@@ -160,6 +176,31 @@ static unsigned chunks_used(const struct world *w)
 	return n;
 }
 
+/* Does nobody get a chunk that the driver will read? */
+static bool posted_stay(const struct world *w)
+{
+	const uint32_t *tx = &w->c->index[6 + 4 * DOOMED];
+	uint32_t seen[POOL_CHUNKS];
+
+	chunk_places(w, seen);
+	for (uint32_t at = tx[1]; at != tx[0]; at++)
+		if (seen[w->c->tx[DOOMED][at % RING].addr / UMEM_CHUNK])
+			return false;
+	return true;
+}
+
+/* The driver sends what is left, and says so after the first burial. */
+static bool drains(struct world *w)
+{
+	bool good;
+
+	bury_by(w, w->x);
+	good = posted_stay(w);
+	kernel_sends(w->c, DOOMED);
+	bury(w);
+	return good;
+}
+
 /* True: with the member dead here, what it had is found by the survivor. */
 static bool survives(struct world *w, const struct copy *is, pid_t pid)
 {
@@ -172,7 +213,10 @@ static bool survives(struct world *w, const struct copy *is, pid_t pid)
 		map_again(w);
 		owner_dies(&w->x->pool->lock, pid);
 		owner_dies(&w->x->pool->port_lock, pid);
-		bury(w);
+		if (w->x->zerocopy && !drains(w))
+			_exit(1);
+		if (!w->x->zerocopy)
+			bury(w);
 		if (chunks_used(w) != IN_FLIGHT)
 			_exit(1);
 		kernel_sends(w->c, 0);
@@ -186,19 +230,22 @@ static bool survives(struct world *w, const struct copy *is, pid_t pid)
 }
 
 /* What another one leaves that is to be buried. */
-static void one_dies(struct world *w)
+static void one_dies(struct world *w, bool zerocopy)
 {
+	int status = -1;
 	pid_t pid = fork();
 
 	if (!pid) {
 		struct xdp_ring *x = member_new(w, DOOMED);
 
+		zerocopy_begin(x, zerocopy);
 		busy(w, x);
 		receives(w, x);
 		busy(w, x);
 		_exit(0);
 	}
-	assert_int_equal(waitpid(pid, NULL, 0), pid);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
 }
 
 static void act_by_steps(struct world *w, const struct act *a)
@@ -208,8 +255,9 @@ static void act_by_steps(struct world *w, const struct act *a)
 	pid_t pid;
 
 	assert_non_null(is);
+	w->x->zerocopy = a->zerocopy;
 	if (a->row != DOOMED)
-		one_dies(w);
+		one_dies(w, a->zerocopy);
 	pid = fork();
 	if (!pid)
 		member(w, a);

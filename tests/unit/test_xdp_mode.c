@@ -65,6 +65,28 @@ static void zero_copy_that_is_refused_counts_as_none(void **state)
 	assert_string_equal(p.why, "the driver has it");
 }
 
+static void zero_copy_is_shared_where_nobody_waits_for_another(void **state)
+{
+	static const struct {
+		const char *driver;
+		bool waits;
+	} all[] = {{"i40e", true},	  {"ice", true},  {"ixgbe", true}, {"idpf", true},
+		   {"virtio_net", false}, {"igc", false}, {"", false},	   {"i40evf", false}};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+		struct ring_port p = {.mode = PORT_NATIVE, .mtu = 1500};
+
+		strcpy(p.driver, all[i].driver);
+		print_message("%s\n", p.driver);
+		assert_int_equal(mode_shares_zerocopy(&p), !all[i].waits);
+		p.mtu = 3822;
+		assert_int_equal(mode_shares_zerocopy(&p), !all[i].waits);
+		p.mtu = 3823;
+		assert_false(mode_shares_zerocopy(&p));
+	}
+}
+
 /* A frame whose sum is the pseudo-header's by chance, or by intent, is damaged. */
 static void a_bond_has_no_native_mode(void **state)
 {
@@ -131,6 +153,7 @@ int main(void)
 		cmocka_unit_test(the_mode_follows_what_the_driver_has),
 		cmocka_unit_test(zero_copy_that_is_refused_counts_as_none),
 		cmocka_unit_test(a_bond_has_no_native_mode),
+		cmocka_unit_test(zero_copy_is_shared_where_nobody_waits_for_another),
 		cmocka_unit_test(a_sum_over_the_pseudo_header_does_not_come_off_a_wire),
 		cmocka_unit_test(a_queue_is_not_shared_where_sent_chunks_are_told_too_early),
 	};

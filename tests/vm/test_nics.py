@@ -182,7 +182,7 @@ def test_a_driver_that_makes_queues_of_its_own(net):
 
 @pytest.mark.parametrize("mode", ["auto", "native"])
 def test_a_second_process(net, mode):
-    """It shares the queues (Linux 6.17 and newer). In zero-copy mode they are the first one's, and the log says what helps."""
+    """It shares the queues (Linux 6.17 and newer)."""
     env = {**INFO, "VMA_XDP_MODE": mode}
     first = net.a.python(ECHO, True, ["udp", net.a.ip4], env=env)
     net.a.wait_bound(PORT, "udp")
@@ -195,13 +195,27 @@ def test_a_second_process(net, mode):
     print(net.kind, *chosen(first), *chosen(second), sep="\n")
     if refused(first):  # which no second one changes
         assert said
-    elif served(first) == "zero-copy":
-        assert len(said) == 1 and "with VMA_XDP_MODE=native processes share the queues" in said[0], said
     elif KERNEL >= (6, 17):
         assert not said
         with net.a.bypassed(), net.a.tcp_bypassed():
             for kind in ("udp", "tcp"):
                 asks(net.b, kind, False, net.a.ip4, 8)
+
+
+@pytest.mark.net(mtu=9000)
+def test_a_second_process_and_an_mtu_for_which_a_buffer_is_too_small(net):
+    """In zero-copy mode the first one has the queues for itself; the second one's log says what helps."""
+    first = net.a.python(ECHO, True, ["udp", net.a.ip4], env=INFO)
+    net.a.wait_bound(PORT, "udp")
+    begins(net, "udp", False)
+    second = net.a.python(ECHO, True, ["tcp", net.a.ip4], env=INFO)
+    net.a.wait_bound(PORT, "tcp")
+    for kind in ("udp", "tcp"):
+        asks(net.b, kind, False, net.a.ip4, 2)
+    said = refused(second)
+    print(net.kind, *chosen(first), *said, sep="\n")
+    if not refused(first) and served(first) == "zero-copy":
+        assert len(said) == 1 and "with VMA_XDP_MODE=native processes share the queues" in said[0], said
 
 
 # Eight threads, each with a socket and so with a ring of its own.

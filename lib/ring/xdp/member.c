@@ -11,6 +11,7 @@
 #include <sys/epoll.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include "kmod/kmod.h"
@@ -26,6 +27,7 @@ struct watch {
 	uint32_t generation; /* a process may leave, and come again in the same slot */
 	int life; /* -1: not known any more */
 	int conns; /* kmod_conns_fd() of it; -1: it has none */
+	bool is_draining; /* it is dead, and what the driver sends of it is to be fetched */
 	int xsk[]; /* of each queue; -1: not known */
 };
 
@@ -35,6 +37,8 @@ struct member {
 	bool entered; /* the others know us */
 	int pool_fd, umem_fd;
 	int life[2], hello[2];
+	int drain_fd; /* a timer; -1: nothing had to be drained yet */
+	unsigned drain_ms; /* from one look to the next */
 	struct watch *watch[POOL_MEMBERS];
 };
 
@@ -160,23 +164,58 @@ bool member_flows_drop(struct xdp_ring *x)
 	return any;
 }
 
-/* The port's lock is held. */
-static void chunks_bury(struct xdp_ring *x, const struct watch *w)
+static bool is_empty(const struct xsk_ring *r)
 {
-	const struct pool_member *m = &x->pool->member[w->slot];
+	return __atomic_load_n(r->consumer, __ATOMIC_ACQUIRE) ==
+	       __atomic_load_n(r->producer, __ATOMIC_RELAXED);
+}
+
+/*
+ * The transmit ring of the dead one, after the kernel has been told to send what is there. False:
+ * it cannot be had, and is needed. In copy mode nothing counts as unsent then: a chunk too few is
+ * better than one in two hands.
+ */
+static bool tx_of_dead(struct xdp_ring *x, const struct watch *w, struct xsk_ring *tx)
+{
+	bool told = xsk_flush_other(w->xsk[0]);
+	int err = -EAGAIN;
+
+	if (told || x->zerocopy)
+		err = xsk_map_other(tx, w->xsk[0], x->pool->member[w->slot].tx_entries,
+				    XDP_PGOFF_TX_RING);
+	return !err || !x->zerocopy;
+}
+
+/* A driver that has run dry sleeps. */
+static void fills_tell(const struct xdp_ring *x)
+{
+	for (unsigned i = 0; x->zerocopy && i < x->num_queues; i++)
+		rx_tell(&x->xsk[i], &x->xsk[i].fill);
+}
+
+/*
+ * The port's lock is held. True: the slot is free. With zero-copy it is not before the driver has
+ * taken all that the dead one has posted, for which its socket stays open.
+ */
+static bool chunks_bury(struct xdp_ring *x, const struct watch *w)
+{
+	struct pool_member *m = &x->pool->member[w->slot];
 	struct xsk_ring rx[PORT_MAX_QUEUES] = {0}, tx = {0};
 
 	for (unsigned i = 0; i < x->num_queues; i++)
 		if (xsk_map_other(&rx[i], w->xsk[i], m->rx_entries, XDP_PGOFF_RX_RING))
 			log_debug("ring/xdp: %s: what process %u had not read is lost to the pool",
 				  x->ring.ifname, m->pid);
-	/* Else nothing counts as unsent: a chunk too few is better than one in two hands. */
-	if (xsk_flush_other(w->xsk[0]))
-		(void)xsk_map_other(&tx, w->xsk[0], m->tx_entries, XDP_PGOFF_TX_RING);
-	pool_bury(x, w->slot, rx, &tx);
+	if (tx_of_dead(x, w, &tx)) {
+		pool_bury(x, w->slot, rx, &tx);
+		fills_tell(x);
+		if (!x->zerocopy || is_empty(&tx))
+			m->state = POOL_FREE;
+	}
 	for (unsigned i = 0; i < x->num_queues; i++)
 		xsk_unmap_other(&rx[i]);
 	xsk_unmap_other(&tx);
+	return m->state == POOL_FREE;
 }
 
 /* Longer than the kernel is at a batch of packets. */
@@ -225,6 +264,104 @@ static void peers_tell(struct xdp_ring *x, const struct watch *w)
 	pool_port_unlock(x);
 }
 
+/* ------------------------------------------------------------------ zero-copy: draining */
+
+/* As long as the link is down a driver sends nothing. */
+#define DRAIN_MS 50u
+#define DRAIN_MAX_MS 1600u
+
+/*
+ * Who has left meanwhile has no say in the pool any more; another may have done it. The port's lock
+ * is held.
+ */
+static bool has_chunks_to_bury(const struct xdp_ring *x, const struct watch *w)
+{
+	const struct pool_member *m = &x->pool->member[w->slot];
+
+	return me(x)->state == POOL_MEMBER && m->state == POOL_BURIED &&
+	       m->generation == w->generation;
+}
+
+/* ms 0: not any more. */
+static void drain_after(const struct xdp_ring *x, unsigned ms)
+{
+	const struct itimerspec t = {
+		.it_value = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L}};
+
+	if (timerfd_settime(x->member->drain_fd, 0, &t, NULL))
+		log_warn("ring/xdp: %s: timerfd_settime(): %s: chunks of ended processes are lost",
+			 x->ring.ifname, strerror(errno));
+}
+
+/* The driver has been told, and what it has sent is fetched. The port's lock is held. */
+static bool has_drained(struct xdp_ring *x, const struct watch *w)
+{
+	struct xsk_ring tx = {0};
+	bool empty = tx_of_dead(x, w, &tx) && is_empty(&tx);
+
+	xsk_unmap_other(&tx);
+	return empty;
+}
+
+/* The port's lock is held. True: that is over. */
+static bool drain(struct xdp_ring *x, const struct watch *w)
+{
+	return !has_chunks_to_bury(x, w) || (has_drained(x, w) && chunks_bury(x, w));
+}
+
+static void drain_all(int fd, uint32_t events, void *arg)
+{
+	struct xdp_ring *x = arg;
+	struct member *m = x->member;
+	bool more = false;
+
+	(void)fd;
+	(void)events;
+	drain_after(x, 0); /* it is readable no more */
+	pool_port_lock(x);
+	for (unsigned i = 0; i < POOL_MEMBERS; i++) {
+		struct watch *w = m->watch[i];
+
+		if (!w || !w->is_draining)
+			continue;
+		w->is_draining = !drain(x, w);
+		if (w->is_draining)
+			more = true;
+		else
+			watch_close(x, w);
+	}
+	/* What the driver has sent since nobody may fetch for long. */
+	if (me(x)->state == POOL_MEMBER)
+		pool_fetch(x);
+	m->drain_ms = m->drain_ms * 2 < DRAIN_MAX_MS ? m->drain_ms * 2 : DRAIN_MAX_MS;
+	if (more)
+		drain_after(x, m->drain_ms);
+	pool_port_unlock(x);
+}
+
+/* The port's lock is held. */
+static void drain_begin(struct xdp_ring *x, struct watch *w)
+{
+	struct member *m = x->member;
+	int err = 0;
+
+	if (m->drain_fd < 0) {
+		m->drain_fd = OWN_FD(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+		err = m->drain_fd < 0 ? -errno : worker_fd_add(m->drain_fd, EPOLLIN, drain_all, x);
+	}
+	if (err) {
+		fd_close(&m->drain_fd);
+		log_warn("ring/xdp: %s: no timer (%s): chunks of process %u are lost to the pool",
+			 x->ring.ifname, strerror(-err), x->pool->member[w->slot].pid);
+		return;
+	}
+	w->is_draining = true;
+	m->drain_ms = DRAIN_MS;
+	drain_after(x, m->drain_ms);
+}
+
+/* ------------------------------------------------------------------ the end of one, seen */
+
 /* A member has ended: each of the others sees it, and one of them does each step. */
 static void ended(int fd, uint32_t events, void *arg)
 {
@@ -240,14 +377,15 @@ static void ended(int fd, uint32_t events, void *arg)
 	packets_end();
 	peers_tell(x, w);
 	pool_port_lock(x);
-	/* Who has left meanwhile has no say in the pool any more. */
-	if (me(x)->state == POOL_MEMBER && m->state == POOL_BURIED &&
-	    m->generation == w->generation) {
-		chunks_bury(x, w);
-		m->state = POOL_FREE;
+	if (has_chunks_to_bury(x, w)) {
+		(void)chunks_bury(x, w);
+		if (x->zerocopy)
+			drain_begin(x, w);
 	}
 	worker_fd_del(fd, w);
-	watch_close(x, w);
+	fd_close(&w->life);
+	if (!w->is_draining)
+		watch_close(x, w);
 	pool_port_unlock(x);
 }
 
@@ -258,11 +396,11 @@ static struct watch *watch_for(struct xdp_ring *x, unsigned slot)
 {
 	struct watch *w = x->member->watch[slot];
 
-	if (w && w->life >= 0) {
-		/* Another has already buried it. */
+	/* Another has already buried it. */
+	if (w && w->life >= 0)
 		worker_fd_del(w->life, w);
+	if (w)
 		watch_close(x, w);
-	}
 	if (!w)
 		w = malloc(sizeof(*w) + x->num_queues * sizeof(w->xsk[0]));
 	if (!w)
@@ -393,7 +531,7 @@ static struct member *member_new(void)
 		return NULL;
 	m->mark = process_mark();
 	m->pool_fd = m->umem_fd = -1;
-	m->life[0] = m->life[1] = m->hello[0] = m->hello[1] = -1;
+	m->life[0] = m->life[1] = m->hello[0] = m->hello[1] = m->drain_fd = -1;
 	return m;
 }
 
@@ -429,6 +567,8 @@ static void describe(struct xdp_ring *x)
 		m->xsk[i] = x->xsk[i].fd;
 	m->rx_entries = x->xsk[0].rx.size;
 	m->tx_entries = x->xsk[0].tx.size;
+	m->posting = 0;
+	x->posting = x->zerocopy ? &m->posting : NULL;
 }
 
 static void enter_done(struct xdp_ring *x)
@@ -459,6 +599,11 @@ int member_begin(struct xdp_ring *x)
 	return 0;
 }
 
+bool member_may_share(const struct xdp_ring *x)
+{
+	return x->member && x->member->umem_fd >= 0 && share_allowed();
+}
+
 /* Nobody shall wait for it. */
 static void publish_none(struct xdp_ring *x)
 {
@@ -469,18 +614,16 @@ static void publish_none(struct xdp_ring *x)
 
 void member_publish(struct xdp_ring *x)
 {
-	/*
-	 * A driver that takes frames from the UMEM itself has a queue of them that nobody sees;
-	 * what hangs on a descriptor (port.c) cannot be found.
-	 */
-	if (x->zerocopy || x->member->umem_fd < 0 || !x->port->prog || !share_allowed() ||
-	    bell_make(x)) {
+	/* What hangs on a descriptor (port.c) cannot be found. */
+	if ((x->zerocopy && (x->sg || x->zerocopy_alone)) || !member_may_share(x) ||
+	    !x->port->prog || bell_make(x)) {
 		publish_none(x);
 		return;
 	}
 	pool_port_lock(x);
 	x->pool->mode = x->port->mode;
 	x->pool->sg = x->sg;
+	x->pool->zerocopy = x->zerocopy;
 	x->pool->gso_bursts = x->gso_bursts;
 	describe(x);
 	enter_done(x);
@@ -709,6 +852,7 @@ static int enter(struct xdp_ring *x, struct member_door *d)
 	me(x)->state = POOL_ENTERING;
 	x->port->row = x->row;
 	x->sg = x->pool->sg;
+	x->zerocopy = x->pool->zerocopy;
 	x->gso_bursts = x->pool->gso_bursts;
 	if ((err = umem_fetch(x, d->pidfd)) || (err = port_fetch(x, d->pidfd)) ||
 	    (err = watch_fetch(x, x->member->host, d->pidfd)) || (err = bell_make(x)) ||
@@ -820,11 +964,18 @@ void member_free(struct xdp_ring *x)
 
 	if (ours && m->hello[0] >= 0)
 		worker_fd_del(m->hello[0], x);
+	for (unsigned i = 0; ours && i < POOL_MEMBERS; i++)
+		if (m->watch[i])
+			watch_end(x, m->watch[i]);
+	/* They were the ones that set it. */
+	if (ours && m->drain_fd >= 0) {
+		worker_fd_del(m->drain_fd, x);
+		drain_after(x, 0); /* a forked child may have it still */
+	}
+	fd_close(&m->drain_fd);
 	for (unsigned i = 0; i < POOL_MEMBERS; i++) {
 		if (!m->watch[i])
 			continue;
-		if (ours)
-			watch_end(x, m->watch[i]);
 		watch_close(x, m->watch[i]);
 		free(m->watch[i]);
 	}

@@ -46,6 +46,8 @@ int member_enter(struct xdp_ring *x, struct member_door *d);
 /* The socket of the queue that the one at the door has. */
 int member_host_xsk(const struct xdp_ring *x, unsigned queue);
 
+/* Before x is bound: will others be able to join? What comes after may still prevent it. */
+bool member_may_share(const struct xdp_ring *x);
 /*
  * A pool of x's own, with UMEM, that others may join later. 0 or negative errno: there cannot be
  * one here, and x has nothing of it.

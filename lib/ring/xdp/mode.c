@@ -16,6 +16,7 @@
 
 #include "config/config.h"
 #include "net/net.h"
+#include "ring/xdp/xdp.h"
 #include "runtime/runtime.h"
 
 /* The netlink family "netdev" (linux/netdev.h), since 6.3. */
@@ -202,15 +203,33 @@ bool mode_receives(const struct ring_port *p)
 	return false;
 }
 
+static bool is_one_of(const struct ring_port *p, const char *const *drivers, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++)
+		if (!strcmp(p->driver, drivers[i]))
+			return true;
+	return false;
+}
+
 bool mode_partial_sums(const struct ring_port *p)
 {
 	/* Virtual ones that have a bus. */
 	static const char *const hosts[] = {"virtio_net", "vmxnet3"};
 
-	for (unsigned i = 0; i < sizeof(hosts) / sizeof(hosts[0]); i++)
-		if (!strcmp(p->driver, hosts[i]))
-			return true;
-	return p->mode == PORT_GENERIC || p->is_virtual;
+	return p->mode == PORT_GENERIC || p->is_virtual ||
+	       is_one_of(p, hosts, sizeof(hosts) / sizeof(hosts[0]));
+}
+
+bool mode_shares_zerocopy(const struct ring_port *p)
+{
+	/*
+	 * By their sources (Linux 5.19 to 6.18): they wait where programs wake them
+	 * (XDP_USE_NEED_WAKEUP), and poll for ever where they do not and chunks are few.
+	 */
+	static const char *const waiting[] = {"i40e", "ice", "idpf", "ixgbe"};
+
+	return p->mtu + ETH_HLEN + VLAN_HEADER <= UMEM_CHUNK - XDP_HEADROOM &&
+	       !is_one_of(p, waiting, sizeof(waiting) / sizeof(waiting[0]));
 }
 
 static struct mode_facts facts_get(const struct ring_port *p)

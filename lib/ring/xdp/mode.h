@@ -32,8 +32,14 @@ static inline bool mode_may_zerocopy(const struct ring_port *p)
 	return p->mode == PORT_NATIVE && p->bind != BIND_COPY;
 }
 
-/* Would zero-copy be taken of the interface's driver? It is what keeps processes from sharing. */
+/* Would zero-copy be taken of the interface's driver? */
 bool mode_takes_zerocopy(const struct ring_port *p);
+/*
+ * In zero-copy mode other processes can have the queues, too. Not where their frames need several
+ * buffers, nor with a driver that waits for a program whose receive ring is full: all others of the
+ * queue would wait with it.
+ */
+bool mode_shares_zerocopy(const struct ring_port *p);
 /*
  * The driver has refused the zero-copy that it says it has (virtio-net does so where its host maps
  * no memory): sets p->mode and why as if it had none.

@@ -263,10 +263,55 @@ static void fill_finish(struct xdp_ring *x, const struct xsk *s)
 	fill_end(x, s);
 }
 
+/* The chunk that a POSTING() is of. False: there is none. */
+static bool posting_chunk(const struct xdp_ring *x, uint64_t posting, uint32_t *index)
+{
+	*index = (uint32_t)(posting & 0xffff) - 1;
+	return posting & 0xffff && is_tx(&x->umem, *index);
+}
+
+static uint32_t chunk_posts(const struct xdp_ring *x, uint32_t index)
+{
+	return chunk_owner(&x->umem, index) & OWNER_POSTED;
+}
+
+/*
+ * One post of the chunk is about to be taken off, which is told at that place. Should we be killed
+ * before we have moved on from there, who comes next would take off another one, and the chunk be
+ * free too early. Of the last post there is no other.
+ */
+static void posts_note(struct xdp_ring *x, uint64_t *word, uint32_t at, uint32_t index)
+{
+	uint32_t posted = chunk_posts(x, index);
+
+	if (posted > 1)
+		__atomic_store_n(word, POSTING(at, posted, index), __ATOMIC_RELAXED);
+}
+
+/* Its writer was killed after it had taken the post off. */
+static bool posts_are_less(const struct xdp_ring *x, uint64_t posting, uint32_t at)
+{
+	uint32_t index;
+
+	return posting_chunk(x, posting, &index) &&
+	       posting == POSTING(at, chunk_posts(x, index) + 1, index);
+}
+
+/* It has done with the place in the completion ring at which it was. */
+static void hand_out_finish(struct xdp_ring *x)
+{
+	const struct xsk_ring *c = &x->xsk[0].comp;
+	uint32_t at = __atomic_load_n(c->consumer, __ATOMIC_RELAXED);
+
+	if (posts_are_less(x, x->pool->handing, at))
+		__atomic_store_n(c->consumer, at + 1, __ATOMIC_RELEASE);
+}
+
 static void pool_lock(struct xdp_ring *x)
 {
 	if (!take(&x->pool->lock))
 		return;
+	hand_out_finish(x);
 	for (uint32_t i = 0; i < x->num_queues; i++)
 		fill_finish(x, &x->xsk[i]);
 	tx_find_free(x);
@@ -334,6 +379,7 @@ static void sent(struct xdp_ring *x, enum finder finder, uint32_t at, uint32_t i
 {
 	uint32_t word = chunk_owner(&x->umem, index) & ~OWNER_POSTED;
 
+	posts_note(x, &x->pool->handing, at, index);
 	if (word == x->umem.me && finder == FINDER_SENDS)
 		tx_done(x, (uint64_t)index << UMEM_CHUNK_SHIFT);
 	else if (word == OWNER_DEAD)
@@ -366,10 +412,14 @@ static void fetch_back(struct xdp_ring *x)
 	struct pool_back *b = &x->pool->back[x->row];
 	uint32_t index;
 
-	for (; back_last(b, &index); back_drop(b))
-		if (is_tx(&x->umem, index) &&
-		    (chunk_owner(&x->umem, index) & ~OWNER_POSTED) == x->umem.me)
-			tx_done(x, (uint64_t)index << UMEM_CHUNK_SHIFT);
+	for (; back_last(b, &index); back_drop(b)) {
+		if (!is_tx(&x->umem, index) ||
+		    (chunk_owner(&x->umem, index) & ~OWNER_POSTED) != x->umem.me)
+			continue;
+		posts_note(x, &b->fetching, (uint32_t)b->state, index);
+		tx_done(x, (uint64_t)index << UMEM_CHUNK_SHIFT);
+	}
+	__atomic_store_n(&b->fetching, 0, __ATOMIC_RELEASE);
 }
 
 /*
@@ -425,6 +475,13 @@ void pool_reclaim(struct xdp_ring *x)
 	pool_unlock(x);
 }
 
+void pool_fetch(struct xdp_ring *x)
+{
+	pool_lock(x);
+	hand_out(x, FINDER_BURIES);
+	pool_unlock(x);
+}
+
 void pool_rest(struct xdp_ring *x)
 {
 	if (x->tx_held <= POOL_TX_RESTING || !pool_others(x->pool))
@@ -476,9 +533,9 @@ static void unread_take(struct xdp_ring *x, uint32_t word, const struct xsk_ring
 	}
 }
 
-/* Of the posts of each chunk for transmitting, how many are over. */
+/* Of the posts of each chunk for transmitting, how many are over; -1: one was not counted. */
 struct posts {
-	uint16_t over[POOL_TX_CHUNKS];
+	int16_t over[POOL_TX_CHUNKS];
 };
 
 static void post_over(const struct xdp_ring *x, struct posts *posts, uint64_t index)
@@ -497,11 +554,23 @@ static void posts_unsent(const struct xdp_ring *x, struct posts *posts, const st
 		post_over(x, posts, r->desc[at & r->mask].addr >> UMEM_CHUNK_SHIFT);
 }
 
+/* It was killed between giving a frame to the driver and counting it. */
+static void post_uncounted(const struct xdp_ring *x, struct posts *posts, uint64_t posting,
+			   const struct xsk_ring *r)
+{
+	uint32_t head = __atomic_load_n(r->producer, __ATOMIC_RELAXED), index;
+
+	if (posting_chunk(x, posting, &index) &&
+	    posting == POSTING(head, chunk_posts(x, index), index))
+		posts->over[index - x->umem.num_rx]--;
+}
+
 /* What has been sent, and it had not fetched. */
 static void posts_back(const struct xdp_ring *x, struct posts *posts, const struct pool_back *b)
 {
 	uint32_t num = (uint32_t)b->state;
 
+	num -= posts_are_less(x, b->fetching, num);
 	for (uint32_t i = 0; i < num && num <= POOL_BACK_MAX; i++)
 		post_over(x, posts, b->index[i]);
 }
@@ -513,12 +582,11 @@ static void posts_back(const struct xdp_ring *x, struct posts *posts, const stru
 static void tx_orphan(struct xdp_ring *x, uint32_t word, const struct posts *posts)
 {
 	for (uint32_t i = x->umem.num_rx; i < x->umem.num_chunks; i++) {
-		uint32_t is = chunk_owner(&x->umem, i), over = posts->over[i - x->umem.num_rx],
-			 posted = is & OWNER_POSTED;
+		uint32_t is = chunk_owner(&x->umem, i);
+		int32_t left = (int32_t)(is & OWNER_POSTED) - posts->over[i - x->umem.num_rx];
 
 		if ((is & ~OWNER_POSTED) == word)
-			chunk_owner_set(&x->umem, i,
-					OWNER_DEAD | (posted > over ? posted - over : 0));
+			chunk_owner_set(&x->umem, i, OWNER_DEAD | (left > 0 ? (uint32_t)left : 0));
 	}
 }
 
@@ -569,11 +637,14 @@ void pool_bury(struct xdp_ring *x, unsigned member, const struct xsk_ring *rx,
 	for (uint32_t i = 0; i < x->num_queues; i++)
 		if (rx[i].map)
 			unread_take(x, word, &rx[i]);
-	if (tx->map)
+	if (tx->map && x->zerocopy)
+		post_uncounted(x, &posts, x->pool->member[member].posting, tx);
+	else if (tx->map)
 		posts_unsent(x, &posts, tx);
 	posts_back(x, &posts, b);
 	tx_orphan(x, word, &posts);
 	__atomic_store_n(&b->state, 0, __ATOMIC_RELEASE);
+	__atomic_store_n(&b->fetching, 0, __ATOMIC_RELEASE);
 	pool_unlock(x);
 	for (uint32_t i = 0; i < x->umem.num_chunks; i += BURY_BATCH) {
 		pool_lock(x);

@@ -37,7 +37,7 @@
 #define POOL_HELD_MAX 256u
 #define POOL_BACK_MAX 4096u
 /* Another number when the meaning of something in the pool changes, even if its size stays. */
-#define POOL_LAYOUT 1u
+#define POOL_LAYOUT 2u
 
 enum pool_state {
 	POOL_FREE,
@@ -68,7 +68,21 @@ struct pool_member {
 	int32_t fd[POOL_FDS];
 	int32_t xsk[PORT_MAX_QUEUES];
 	uint32_t rx_entries, tx_entries; /* of its sockets' rings */
+	/*
+	 * What it just posts: POSTING() of the producer index that gives it to the driver.
+	 * Zero-copy only; written without a lock.
+	 */
+	uint64_t posting;
 };
+
+/*
+ * A chunk with `posted` posts that are not over, of which the number is just being changed, and the
+ * place in a ring that belongs to it: who is killed then may have moved on in the ring and not
+ * changed the number, or the other way round. 0: none.
+ */
+#define POSTING(at, posted, index)                                                                 \
+	((uint64_t)(at) << 32 | (uint64_t)(posted) << 16 | ((uint64_t)(index) + 1))
+_Static_assert(POOL_CHUNKS < 65535, "POSTING() has 16 bits for a chunk");
 
 /* Chunks that the kernel has sent and somebody else found in the completion ring. */
 struct pool_back {
@@ -77,6 +91,8 @@ struct pool_back {
 	 * one: in one store, so that nobody enters it again.
 	 */
 	uint64_t state;
+	/* The one that its member is at: POSTING() of how many there are. See hand_out(). */
+	uint64_t fetching;
 	uint32_t index[POOL_BACK_MAX];
 };
 
@@ -84,7 +100,7 @@ struct pool {
 	uint32_t magic, layout, size; /* another version's is not joined */
 	/* Written before anybody else comes. */
 	uint32_t mode; /* enum port_mode */
-	uint32_t sg, gso_bursts;
+	uint32_t sg, gso_bursts, zerocopy;
 	uint32_t num_queues;
 	uint32_t fill_entries, comp_entries;
 	uint64_t umem_bytes;
@@ -101,6 +117,7 @@ struct pool {
 	/* Chunks, fill and completion rings. Taken after the port's. */
 	pthread_mutex_t lock;
 	uint32_t fill_head[PORT_MAX_QUEUES]; /* what will be the producer index */
+	uint64_t handing; /* POSTING() of a place in the completion ring: see hand_out() */
 	uint32_t tx_num;
 	uint32_t tx_free[POOL_TX_CHUNKS];
 	uint32_t owner[POOL_CHUNKS]; /* umem.owner */
@@ -134,11 +151,15 @@ static inline bool pool_others(const struct pool *p)
 uint32_t pool_supply(struct xdp_ring *x, struct xsk *s, uint32_t n);
 /* As tx_reclaim(). */
 void pool_reclaim(struct xdp_ring *x);
+/* What the kernel has sent is given to whom it belongs, or, of the dead, to all. */
+void pool_fetch(struct xdp_ring *x);
 /* x rests: of what it has for transmitting others get what is free. */
 void pool_rest(struct xdp_ring *x);
 /*
  * What the dead member had goes back: rx[], tx are its sockets' rings, those of num_queues queues.
- * One without a map is not known.
+ * One without a map is not known. In copy mode what stands in tx will not be sent. With zero-copy
+ * it will, if the socket stays open for so long: tx is known there, and once more when it is empty
+ * what has been sent meanwhile goes back.
  */
 void pool_bury(struct xdp_ring *x, unsigned member, const struct xsk_ring *rx,
 	       const struct xsk_ring *tx);

@@ -279,8 +279,9 @@ static void log_busy(const struct busy *b, int ifindex)
 		log_warn("ring/xdp: queue %u of %s belongs to process %d: sockets stay with the "
 			 "kernel until it ends%s",
 			 b->queue, b->ifname, (int)pid,
-			 b->zerocopy ? " (zero-copy is for one process; with "
-				       "VMA_XDP_MODE=native processes share the queues)"
+			 b->zerocopy ? " (with this driver or an MTU above 3822 zero-copy is for "
+				       "one process; with VMA_XDP_MODE=native processes share the "
+				       "queues)"
 				     : "");
 	else
 		log_warn("ring/xdp: queue %u of %s belongs to another AF_XDP program: sockets stay "
@@ -292,6 +293,12 @@ static void log_busy(const struct busy *b, int ifindex)
 static bool may_be_generic(const struct xdp_ring *x)
 {
 	return x->port->mode == PORT_NATIVE && x->port->bind == BIND_ANY && (x->sg || x->zerocopy);
+}
+
+/* It takes a program for frames of several chunks, perhaps; then no other process can come. */
+static bool may_be_alone(const struct xdp_ring *x)
+{
+	return x->member && !x->zerocopy_alone && x->zerocopy && !x->sg;
 }
 
 /* With the program on it the driver has receive queues that nobody listens to. */
@@ -325,6 +332,12 @@ static void wait_for_carrier(const struct xdp_ring *x)
 			 x->port->ifname, x->port->driver, ms);
 }
 
+/* By the driver. */
+static bool is_refused(int err)
+{
+	return err && err != -EEXIST && err != -EBUSY && err != -EACCES;
+}
+
 /* Takes the queues, then puts the program in front of them: see port.h for why in this order. */
 static int take_port(struct xdp_ring *x, struct busy *busy)
 {
@@ -334,7 +347,7 @@ static int take_port(struct xdp_ring *x, struct busy *busy)
 	memcpy(busy->ifname, x->ring.ifname, sizeof(busy->ifname));
 	err = xsk_open_all(x, &busy->queue);
 	if (err == -EBUSY)
-		busy->zerocopy = mode_takes_zerocopy(x->port);
+		busy->zerocopy = mode_takes_zerocopy(x->port) && !mode_shares_zerocopy(x->port);
 	if (err)
 		return err;
 	if (!x->zerocopy && x->port->mode == PORT_NATIVE && x->port->bind == BIND_ANY)
@@ -359,10 +372,12 @@ static int take_port(struct xdp_ring *x, struct busy *busy)
 	err = port_attach(x->port, fds, xdp_wait_fds(&x->ring, fds, PORT_MAX_QUEUES));
 	if (!err && had_carrier)
 		wait_for_carrier(x);
-	if (!err && has_new_queues(x) && may_be_generic(x)) {
-		port_detach(x->port);
-		err = -EOPNOTSUPP;
+	if (!err && has_new_queues(x)) {
+		x->port->has_more_queues = !may_be_generic(x);
+		err = may_be_generic(x) ? -ECHRNG : 0;
 	}
+	if (err == -ECHRNG)
+		port_detach(x->port);
 	if (err && err != -EEXIST && err != -EACCES && !x->sg && !x->zerocopy)
 		log_warn("ring/xdp: %s: driver %s has no native XDP for an MTU of %u (%s), and "
 			 "this kernel (before 6.6) no "
@@ -487,8 +502,13 @@ static int ring_first(int ifindex, unsigned rings, struct busy *busy, struct rin
 	err = rings > 1 ? share_begin(x, rings) : 0;
 	if (err)
 		goto err_umem;
+	x->zerocopy_alone = !mode_shares_zerocopy(port);
 	err = take_port(x, busy);
-	if (err && err != -EEXIST && err != -EBUSY && err != -EACCES && may_be_generic(x)) {
+	if (is_refused(err) && err != -ECHRNG && may_be_alone(x)) {
+		x->zerocopy_alone = true;
+		err = take_port(x, busy);
+	}
+	if (is_refused(err) && may_be_generic(x)) {
 		log_info("ring/xdp: %s: driver %s has no usable native XDP: generic mode is tried",
 			 port->ifname, port->driver);
 		port->mode = PORT_GENERIC;

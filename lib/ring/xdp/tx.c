@@ -143,16 +143,30 @@ static inline void chunk_posted(struct xdp_ring *x, const struct buf *b)
 	chunk_owner_set(&x->umem, index, chunk_owner(&x->umem, index) + 1);
 }
 
+/* Others may come: then b is in one piece. The next index belongs to the descriptor of it. */
+static inline void posting_begin(struct xdp_ring *x, const struct xsk_ring *t, const struct buf *b)
+{
+	uint32_t index = (uint32_t)(b->addr >> UMEM_CHUNK_SHIFT);
+
+	__atomic_store_n(x->posting,
+			 POSTING(t->head, chunk_owner(&x->umem, index) & OWNER_POSTED, index),
+			 __ATOMIC_RELAXED);
+}
+
 /* The descriptors of b are written: the kernel gets them. */
 static inline int tx_publish(struct xdp_ring *x, struct xsk_ring *t, const struct buf *b,
 			     uint32_t bytes)
 {
+	if (__builtin_expect(x->posting != NULL, 0))
+		posting_begin(x, t, b);
 	/*
 	 * release: the kernel must see descriptor and frame before the index that gives them to it
 	 */
 	__atomic_store_n(t->producer, t->head, __ATOMIC_RELEASE);
 	for (; b; b = b->frag)
 		chunk_posted(x, b);
+	if (__builtin_expect(x->posting != NULL, 0))
+		__atomic_store_n(x->posting, 0, __ATOMIC_RELEASE);
 	/* release: whose kick() reads it sees the producer index, so its call takes this frame */
 	atomic_store_explicit(&x->unsent, 1, memory_order_release);
 	stat_add(&x->counters.tx_packets, 1);

@@ -29,6 +29,7 @@
 #endif
 
 #define ETH_HEADER 14u
+#define VLAN_HEADER 4u
 #define XDP_HEADROOM 256u /* the kernel's XDP_PACKET_HEADROOM, in front of a received frame */
 
 /*
@@ -110,6 +111,7 @@ struct xdp_ring {
 	uint32_t tx_credit; /* buffers to hand out before the completion ring is looked at again */
 	bool zerocopy;
 	bool sg;
+	bool zerocopy_alone; /* no other process can come where it is zero-copy */
 	bool gso_bursts; /* the steering program marks them */
 	_Atomic uint32_t
 		/* 1: frames were posted since the last kick() took over. Set by post(), cleared by
@@ -119,6 +121,8 @@ struct xdp_ring {
 		/* 1: kick() gave up with frames left. Set and cleared by kick(), read by poll() */
 		stalled;
 	uint32_t done_seen; /* comp.producer at the last arm(); the stack lock */
+	/* NULL, or, with zero-copy and others, where it says what it posts: see POSTING() */
+	uint64_t *posting;
 	int gso_fd; /* AF_PACKET, -1: none */
 	/* gso_fd goes past the queueing discipline; cleared once, by any thread */
 	_Atomic bool gso_bypass;

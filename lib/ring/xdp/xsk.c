@@ -156,6 +156,12 @@ static uint32_t rx_chunks(const struct xdp_ring *x)
 	return x->index ? UMEM_RX_MORE : UMEM_RX_CHUNKS;
 }
 
+/* With zero-copy: other sockets on its queues, of this process or of others. */
+static bool zerocopy_is_shared(const struct xdp_ring *x)
+{
+	return x->share || (member_may_share(x) && !x->zerocopy_alone);
+}
+
 struct sizes {
 	uint32_t rx, tx; /* of the socket's own rings; tx 0: none */
 	uint32_t fill, comp; /* 0: another socket has made them */
@@ -185,14 +191,14 @@ static struct sizes sizes_of(const struct xdp_ring *x, const struct xsk *s)
 		z.fill = power_of_two(z.rx + (x->share->max - 1) * rx_entries(x, UMEM_RX_MORE));
 		if (transmits)
 			z.comp = power_of_two(x->umem.num_chunks - x->umem.num_rx + RING_MAX);
-		/*
-		 * With zero-copy the kernel takes the frames of all sockets into an array that has
-		 * the first one's entries, and does not look where that ends (6.18). No more than
-		 * the completion ring has.
-		 */
-		if (transmits && mode_may_zerocopy(x->port))
-			z.tx = z.comp;
 	}
+	/*
+	 * With zero-copy the kernel takes the frames of all sockets into an array that has the
+	 * first one's entries, and does not look where that ends (6.18). No more than the
+	 * completion ring has.
+	 */
+	if (transmits && zerocopy_is_shared(x) && mode_may_zerocopy(x->port))
+		z.tx = z.comp;
 	return z;
 }
 
@@ -308,10 +314,10 @@ static int bind_first(struct xdp_ring *x, struct xsk *s)
 	static const uint16_t native[] = {XDP_ZEROCOPY | XDP_USE_SG, XDP_ZEROCOPY,
 					  XDP_COPY | XDP_USE_SG, XDP_COPY};
 	/*
-	 * Not with frames of several chunks where rings share a queue: their chunks together are
+	 * Not with frames of several chunks where sockets share a queue: their chunks together are
 	 * more than a receive ring's entries (see supply_bound()).
 	 */
-	const uint16_t *zerocopy = x->share ? native + 1 : native,
+	const uint16_t *zerocopy = zerocopy_is_shared(x) ? native + 1 : native,
 		       *mode = mode_may_zerocopy(x->port) ? zerocopy : native + 2,
 		       *end = x->port->bind == BIND_ZEROCOPY ? native + 2 : native + 4;
 	int err = -EINVAL;
@@ -432,7 +438,7 @@ static int xsk_open(struct xdp_ring *x, struct xsk *s)
 	if (err)
 		return err;
 	err = first ? bind_first(x, s) : try_bind(x, s, XDP_SHARED_UMEM);
-	if (!err && x->zerocopy)
+	if (!err && x->zerocopy && x->sg)
 		supply_bound(s);
 	if (!err && x->joined)
 		err = map_queue(x, s);
