@@ -249,6 +249,9 @@ void link_input(struct nlmsghdr *h, uint64_t epoch)
 		link_remove(ifi->ifi_index);
 		return;
 	}
+	/* A wireless interface's events (IFLA_WIRELESS: a scan, say) have the name, and no more. */
+	if (tb[IFLA_WIRELESS] || !tb[IFLA_MTU])
+		return;
 	memset(&r, 0, sizeof(r));
 	r.ifindex = (uint64_t)ifi->ifi_index;
 	r.epoch = epoch;

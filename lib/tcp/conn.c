@@ -106,9 +106,7 @@ struct tcp_conn *tcp_conn_new(struct tcp_stack *ts, const struct tcp_tuple *tupl
 	c->advmss = tcp_adv_mss(ts, tuple, o, &r);
 	c->ts_off = tcp_ts_offset(ts, tuple);
 	c->rcv_wnd = c->rcv_ssthresh = tcp_initial_window(o, c->advmss, r.initrwnd);
-	c->window_clamp = o->rcvbuf / 2;
-	if (o->window_clamp && o->window_clamp < c->window_clamp)
-		c->window_clamp = o->window_clamp;
+	tcp_clamp_by_rcvbuf(c);
 	ts->num_conns++;
 	return c;
 }

@@ -23,6 +23,8 @@ void tcp_cfg_default(struct tcp_cfg *cfg)
 		.mtu_probe_floor = 48,
 		.probe_interval_s = 600,
 		.probe_threshold = 8,
+		.syn_retries = TCP_SYN_RETRIES,
+		.synack_retries = TCP_SYNACK_RETRIES,
 	};
 }
 

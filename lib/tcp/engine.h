@@ -221,6 +221,8 @@ struct tcp_cfg {
 	/* Linux's tcp_mtu_probing, tcp_base_mss, tcp_mtu_probe_floor,
 	 * tcp_probe_{interval,threshold} */
 	uint32_t mtu_probing, base_mss, mtu_probe_floor, probe_interval_s, probe_threshold;
+	uint32_t syn_retries, synack_retries; /* Linux's tcp_syn_retries, tcp_synack_retries */
+	bool keep_cwnd; /* over pauses (Linux's tcp_slow_start_after_idle is 0) */
 };
 
 void tcp_cfg_default(struct tcp_cfg *cfg); /* all but the secret */

@@ -1126,6 +1126,8 @@ void tcp_window_update(struct tcp_conn *c);
  * options of every segment.
  */
 void tcp_sync_mss(struct tcp_conn *c);
+/* window_clamp is what the receive buffer, and the user, allow. */
+void tcp_clamp_by_rcvbuf(struct tcp_conn *c);
 /* Before the SYN has left: what was asked of env.path() is asked again. */
 void tcp_path_anew(struct tcp_conn *c);
 /*

@@ -403,7 +403,7 @@ static void restart_after_idle(struct tcp_conn *c)
 	uint32_t rto = c->rtt.rto_us, cwnd = c->cc.cwnd;
 	uint32_t floor = cwnd < tcp_init_cwnd(c) ? cwnd : tcp_init_cwnd(c);
 
-	if (idle <= rto || c->o.cc == TCP_CC_NONE)
+	if (idle <= rto || c->o.cc == TCP_CC_NONE || c->ts->cfg.keep_cwnd)
 		return;
 	c->cc.ssthresh = tcp_current_ssthresh(c);
 	tcp_cc_of(c)->reset(&c->cc);
@@ -471,7 +471,7 @@ static void validate_cwnd(struct tcp_conn *c)
 	if (c->nospace && !tcp_unsent(c) &&
 	    (c->state == TCPS_ESTABLISHED || c->state == TCPS_CLOSE_WAIT))
 		tcp_spends(c, TCP_SPENDS_SNDBUF);
-	if (c->ts->now - c->cwnd_stamp >= c->rtt.rto_us)
+	if (c->ts->now - c->cwnd_stamp >= c->rtt.rto_us && !c->ts->cfg.keep_cwnd)
 		application_limited(c);
 }
 

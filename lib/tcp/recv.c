@@ -226,9 +226,7 @@ static void space_adjust(struct tcp_conn *c)
 			wnd = c->o.rcvbuf_max / 2;
 		if (2 * wnd > c->o.rcvbuf) {
 			c->o.rcvbuf = (uint32_t)(2 * wnd);
-			c->window_clamp = (uint32_t)wnd;
-			if (c->o.window_clamp && c->o.window_clamp < c->window_clamp)
-				c->window_clamp = c->o.window_clamp;
+			tcp_clamp_by_rcvbuf(c);
 		}
 		c->rcvq_space = copied;
 	}

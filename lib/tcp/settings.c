@@ -32,6 +32,14 @@ const struct tcp_opts *tcp_get_opts(const struct tcp_conn *c)
 	return &c->o;
 }
 
+/* The window is half of the buffer at most, and what the user allows. */
+void tcp_clamp_by_rcvbuf(struct tcp_conn *c)
+{
+	c->window_clamp = c->o.rcvbuf / 2;
+	if (c->o.window_clamp && c->o.window_clamp < c->window_clamp)
+		c->window_clamp = c->o.window_clamp;
+}
+
 /* As much must fit (Linux: tcp_set_rcvlowat()). */
 static void change_lowat(struct tcp_conn *c)
 {
@@ -41,9 +49,7 @@ static void change_lowat(struct tcp_conn *c)
 		want = c->o.rcvbuf_max;
 	if (want > c->o.rcvbuf) {
 		c->o.rcvbuf = want;
-		c->window_clamp = want / 2;
-		if (c->o.window_clamp && c->o.window_clamp < c->window_clamp)
-			c->window_clamp = c->o.window_clamp;
+		tcp_clamp_by_rcvbuf(c);
 	}
 }
 
@@ -109,6 +115,9 @@ void tcp_set_opts(struct tcp_conn *c, const struct tcp_opts *o, uint64_t now)
 		tcp_keep_start(c);
 	if (o->quickack && !was.quickack && c->ack_needed)
 		c->ack_needed = 2;
+	/* A larger buffer is for a larger window; a smaller one keeps what was promised. */
+	if (o->rcvbuf > was.rcvbuf)
+		tcp_clamp_by_rcvbuf(c);
 	if (o->window_clamp != was.window_clamp)
 		change_clamp(c, o->window_clamp);
 	if (o->rcvlowat != was.rcvlowat)

@@ -15,6 +15,7 @@
 #include <linux/if_addr.h>
 #include <linux/neighbour.h>
 #include <linux/rtnetlink.h>
+#include <net/if_arp.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -506,6 +507,39 @@ static void a_prefix_of_no_length_has_the_broadcast_of_all(void **state)
 	assert_false(is_local("10.8.0.1"));
 }
 
+/* A scan of a wireless interface is told so (wireless_send_event()). */
+static void an_event_with_the_name_alone_changes_no_interface(void **state)
+{
+	static const uint8_t mac[] = {2, 0, 0, 0, 0, 7}, event[8] = {0};
+	const struct ifinfomsg ifi = {.ifi_family = AF_UNSPEC,
+				      .ifi_type = ARPHRD_ETHER,
+				      .ifi_index = 79,
+				      .ifi_flags = IFF_UP | IFF_RUNNING};
+	uint32_t mtu = 1500;
+	struct net_link was, is;
+	struct message m;
+	struct nlmsghdr *h = message(&m, RTM_NEWLINK, &ifi, sizeof(ifi));
+
+	(void)state;
+	put(h, IFLA_IFNAME, "wlan7", 6);
+	put(h, IFLA_MTU, &mtu, sizeof(mtu));
+	put(h, IFLA_ADDRESS, mac, sizeof(mac));
+	link_input(h, 1);
+	assert_int_equal(net_link_get(79, &was), 0);
+	assert_int_equal(was.mtu, 1500);
+	h = message(&m, RTM_NEWLINK, &ifi, sizeof(ifi));
+	put(h, IFLA_IFNAME, "wlan7", 6);
+	put(h, IFLA_WIRELESS, event, sizeof(event));
+	link_input(h, 1);
+	h = message(&m, RTM_NEWLINK, &ifi, sizeof(ifi));
+	link_input(h, 1);
+	assert_int_equal(net_link_get(79, &is), 0);
+	assert_memory_equal(&was, &is, sizeof(is));
+	h->nlmsg_type = RTM_DELLINK;
+	link_input(h, 1);
+	assert_int_equal(net_link_get(79, &is), -ENODEV);
+}
+
 static void malformed_messages_change_nothing(void **state)
 {
 	uint32_t gen = net_generation(), neigh_gen = net_neigh_generation();
@@ -664,6 +698,7 @@ int main(void)
 		cmocka_unit_test(the_peer_of_a_point_to_point_link_is_not_local),
 		cmocka_unit_test(tentative_addresses_count_once_they_are_not),
 		cmocka_unit_test(a_prefix_of_no_length_has_the_broadcast_of_all),
+		cmocka_unit_test(an_event_with_the_name_alone_changes_no_interface),
 		cmocka_unit_test(malformed_messages_change_nothing),
 		cmocka_unit_test(an_answer_becomes_a_route),
 	};

@@ -585,6 +585,24 @@ static void idle_restart_halves_the_window_for_each_rto(void **state)
 	fake_close();
 }
 
+/* Linux's tcp_slow_start_after_idle is 0. */
+static void a_pause_costs_nothing_where_the_host_says_so(void **state)
+{
+	struct tcp_conn *c = fake_open(10 * MS);
+
+	(void)state;
+	f.ts.cfg.keep_cwnd = true;
+	c->cc.cwnd = 100;
+	for (unsigned i = 0; i < 5; i++) {
+		fake_send(100);
+		fake_pass(10 * MS);
+		fake_ack(c->snd_nxt);
+		fake_pass(30 * (uint64_t)c->rtt.rto_us);
+	}
+	assert_int_equal(c->cc.cwnd, 100);
+	fake_close();
+}
+
 static void a_window_that_is_not_used_does_not_grow(void **state)
 {
 	struct tcp_conn *c = fake_open(10 * MS);
@@ -633,6 +651,7 @@ int main(void)
 		cmocka_unit_test(pacing_that_woke_late_catches_up),
 		cmocka_unit_test(what_had_nothing_to_send_is_not_caught_up),
 		cmocka_unit_test(idle_restart_halves_the_window_for_each_rto),
+		cmocka_unit_test(a_pause_costs_nothing_where_the_host_says_so),
 		cmocka_unit_test(a_window_that_is_not_used_does_not_grow),
 	};
 

@@ -159,6 +159,52 @@ static void unreachable_ends_a_handshake_but_not_a_connection(void **state)
 	close_with_table();
 }
 
+/* Any address or link that changes on the host has the interface's MTU told once more. */
+static void the_interfaces_mtu_does_not_undo_what_a_router_said(void **state)
+{
+	struct tcp_conn *c = fake_open(10 * MS);
+
+	(void)state;
+	c->pmtu = 1500;
+	tcp_sync_mss(c);
+	fake_send(2920);
+	expect_sent(0, 1460);
+	expect_sent(1460, 1460);
+	icmp(0, TCP_ICMP_FRAG_NEEDED, 1400);
+	assert_int_equal(c->mss, 1360);
+	tcp_mtu(c, 1500, f.ts.now);
+	assert_int_equal(c->mss, 1360);
+	/* A smaller one counts. */
+	tcp_mtu(c, 1300, f.ts.now);
+	assert_int_equal(c->mss, 1260);
+	/* And may grow again, since no router has said it. */
+	tcp_mtu(c, 1500, f.ts.now);
+	assert_int_equal(c->mss, 1460);
+	close_with_table();
+}
+
+static void a_larger_buffer_is_for_a_larger_window(void **state)
+{
+	struct tcp_conn *c = fake_open(10 * MS);
+	struct tcp_opts o = *tcp_get_opts(c);
+
+	(void)state;
+	o.rcvbuf = o.rcvbuf_max = 4 << 20;
+	tcp_set_opts(c, &o, f.ts.now);
+	assert_int_equal(tcp_window_clamp(c), 2 << 20);
+	/* What was told stays told. */
+	o.rcvbuf = o.rcvbuf_max = 1 << 20;
+	tcp_set_opts(c, &o, f.ts.now);
+	assert_int_equal(tcp_window_clamp(c), 2 << 20);
+	/* TCP_WINDOW_CLAMP is the user's. */
+	o.window_clamp = 100000;
+	tcp_set_opts(c, &o, f.ts.now);
+	o.rcvbuf = o.rcvbuf_max = 8 << 20;
+	tcp_set_opts(c, &o, f.ts.now);
+	assert_int_equal(tcp_window_clamp(c), 100000);
+	fake_close();
+}
+
 static void a_black_hole_is_found_by_smaller_segments(void **state)
 {
 	struct tcp_conn *c;
@@ -387,6 +433,8 @@ int main(void)
 		cmocka_unit_test(a_tiny_maxseg_leaves_room_for_options),
 		cmocka_unit_test(icmp_of_what_is_not_in_flight_is_ignored),
 		cmocka_unit_test(unreachable_ends_a_handshake_but_not_a_connection),
+		cmocka_unit_test(the_interfaces_mtu_does_not_undo_what_a_router_said),
+		cmocka_unit_test(a_larger_buffer_is_for_a_larger_window),
 		cmocka_unit_test(a_black_hole_is_found_by_smaller_segments),
 		cmocka_unit_test(the_window_told_never_shrinks),
 		cmocka_unit_test(reading_tells_a_window_that_opened),

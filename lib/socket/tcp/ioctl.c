@@ -61,6 +61,38 @@ static int ioctl_nonblock(struct tcp_sock *s, int fd, void *arg)
 	return ret;
 }
 
+/* SIGIO, and SIGURG of who has an owner, come from the kernel's socket: it must see the packets. */
+static void leave_to_kernel(struct tcp_sock *s, int fd)
+{
+	bool is_conn;
+	int cancel;
+
+	if (!tcp_sock_lock_live(s, fd, &cancel))
+		return;
+	is_conn = tcp_sock_mode(s) == TCP_SOCK_CONN;
+	if (!is_conn) {
+		s->unconn.no_offload = true;
+		stats_why(tcp_sock_shown(s), fd, VMA_WHY_SOCKET, STATS_WHY(ASYNC));
+	}
+	if (tcp_sock_mode(s) == TCP_SOCK_LISTEN)
+		tcp_sock_unlisten(s);
+	tcp_sock_unlock(s, cancel);
+	if (is_conn)
+		s->v.ops->share(&s->v, STATS_WHY(ASYNC));
+}
+
+static int ioctl_signals(struct tcp_sock *s, int fd, unsigned long req, void *arg)
+{
+	int x, ret = libc.ioctl(fd, req, arg);
+
+	if (ret)
+		return ret;
+	memcpy(&x, arg, sizeof(x)); /* the kernel has read it */
+	if (x)
+		leave_to_kernel(s, fd);
+	return 0;
+}
+
 int tcp_sock_ioctl(struct vfd *v, int fd, unsigned long req, void *arg)
 {
 	struct tcp_sock *s = tcp_sock_of(v);
@@ -69,6 +101,8 @@ int tcp_sock_ioctl(struct vfd *v, int fd, unsigned long req, void *arg)
 
 	if (req == FIONBIO)
 		return ioctl_nonblock(s, fd, arg);
+	if (req == FIOASYNC || req == FIOSETOWN || req == SIOCSPGRP)
+		return ioctl_signals(s, fd, req, arg);
 	if (tcp_sock_mode(s) != TCP_SOCK_CONN ||
 	    (req != FIONREAD && req != SIOCOUTQ && req != SIOCOUTQNSD && req != SIOCATMARK))
 		return libc.ioctl(fd, req, arg);
@@ -86,20 +120,6 @@ int tcp_sock_ioctl(struct vfd *v, int fd, unsigned long req, void *arg)
 	return 0;
 }
 
-/* If it has no connection yet. */
-static void leave_to_kernel(struct tcp_sock *s, int fd)
-{
-	int cancel;
-
-	if (!tcp_sock_lock_live(s, fd, &cancel))
-		return;
-	if (tcp_sock_mode(s) != TCP_SOCK_CONN) {
-		s->unconn.no_offload = true;
-		stats_why(tcp_sock_shown(s), fd, VMA_WHY_SOCKET, STATS_WHY(ASYNC));
-	}
-	tcp_sock_unlock(s, cancel);
-}
-
 int tcp_sock_fcntl(struct vfd *v, int fd, int cmd, long arg)
 {
 	struct tcp_sock *s = tcp_sock_of(v);
@@ -115,9 +135,10 @@ int tcp_sock_fcntl(struct vfd *v, int fd, int cmd, long arg)
 		set_nonblock(s, arg & O_NONBLOCK);
 		if (arg & ~(long)(O_NONBLOCK | O_ACCMODE))
 			s->has_status_flags = true;
-		/* SIGIO comes from the kernel's socket. */
 		if (arg & O_ASYNC)
 			leave_to_kernel(s, fd);
 	}
+	if (!ret && ((cmd == F_SETOWN && arg) || cmd == F_SETOWN_EX))
+		leave_to_kernel(s, fd);
 	return ret;
 }

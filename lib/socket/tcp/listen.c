@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <limits.h>
+#include <linux/tcp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -725,10 +726,20 @@ void tcp_sock_listen_tick(struct tcp_sock *s)
 	lock_drop(&s->lock);
 }
 
+/* What the kernel has made of the backlog, by net.core.somaxconn. */
+static uint16_t backlog_of(int fd, int backlog)
+{
+	struct tcp_info i = {.tcpi_sacked = backlog < 0 ? SOMAXCONN : (uint32_t)backlog};
+	socklen_t len = sizeof(i);
+
+	(void)libc.getsockopt(fd, IPPROTO_TCP, TCP_INFO, &i, &len);
+	return i.tcpi_sacked < UINT16_MAX ? (uint16_t)i.tcpi_sacked : UINT16_MAX;
+}
+
 int tcp_sock_listen(struct vfd *v, int fd, int backlog)
 {
 	struct tcp_sock *s = tcp_sock_of(v);
-	int cancel, ret, err, somaxconn = 4096;
+	int cancel, ret, err;
 	bool renewed;
 
 	if (!tcp_sock_lock_live(s, fd, &cancel))
@@ -752,7 +763,7 @@ int tcp_sock_listen(struct vfd *v, int fd, int backlog)
 		errno = err;
 		return ret;
 	}
-	s->unconn.backlog = (uint16_t)(backlog < 0 || backlog > somaxconn ? somaxconn : backlog);
+	s->unconn.backlog = backlog_of(fd, backlog);
 	for (struct tcp_sock_att *att = s->unconn.atts; att; att = att->next) {
 		lock_take(&att->st->lock);
 		if (att->l)

@@ -113,7 +113,7 @@ struct tcp_sock_unconnected {
 	struct tcp_sock_att *atts; /* s->lock; a listener's */
 	/* option/sockopt.c: bit n: row n was set by the user. Written under s->lock */
 	_Atomic uint64_t touched;
-	uint16_t backlog; /* net.core.somaxconn's default at most */
+	uint16_t backlog; /* net.core.somaxconn at most */
 	/* enum tcp_sock_part. s->lock to change it */
 	_Atomic uint8_t part;
 	/* calls that have waited for it, to be compared only */

@@ -90,6 +90,9 @@ static void read_cfg(void)
 	net_cfg.probe_interval_s =
 		(uint32_t)sysctl1("tcp_probe_interval", net_cfg.probe_interval_s);
 	net_cfg.probe_threshold = (uint32_t)sysctl1("tcp_probe_threshold", net_cfg.probe_threshold);
+	net_cfg.syn_retries = tcp_sock_defaults.syn_retries;
+	net_cfg.synack_retries = (uint32_t)sysctl1("tcp_synack_retries", net_cfg.synack_retries);
+	net_cfg.keep_cwnd = sysctl1("tcp_slow_start_after_idle", 1) == 0;
 }
 
 uint32_t tcp_sock_tw_reuse_us(bool loopback)

@@ -321,6 +321,16 @@ int udp_ioctl(struct vfd *v, int fd, unsigned long req, void *arg)
 		s->stats->blocking = !s->o.nonblock;
 		udp_unlock(s, cancel);
 		return ret;
+	case FIOASYNC:
+		if (!udp_lock_live(s, fd, &cancel))
+			break;
+		ret = libc.ioctl(fd, req, arg);
+		if (!ret)
+			memcpy(&len, arg, sizeof(len));
+		if (!ret && len)
+			udp_to_kernel(s, fd, STATS_WHY(ASYNC));
+		udp_unlock(s, cancel);
+		return ret;
 	case SIOCGSTAMP_OLD:
 	case SIOCGSTAMPNS_OLD:
 	case SIOCGSTAMP_NEW:

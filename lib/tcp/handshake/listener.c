@@ -3,9 +3,8 @@
 #include "tcp/internal.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <string.h>
-
-#define BACKLOG_MAX 4096 /* Linux: somaxconn */
 
 static struct tcp_listener **bucket_of(struct tcp_stack *ts, uint16_t port)
 {
@@ -143,7 +142,7 @@ int tcp_listen(struct tcp_stack *ts, const struct tcp_listen_spec *spec,
 void tcp_listen_backlog(struct tcp_listener *l, int backlog)
 {
 	/* A negative one is a large one, as in the kernel, which compares unsigned. */
-	l->spec.backlog = backlog < 0 || backlog > BACKLOG_MAX ? BACKLOG_MAX : backlog;
+	l->spec.backlog = backlog < 0 ? INT_MAX : backlog;
 }
 
 void tcp_listen_stop(struct tcp_listener *l)

@@ -236,7 +236,9 @@ void tcp_req_timer(struct tcp_req *r)
 {
 	struct tcp_stack *ts = r->l->ts;
 	const struct tcp_opts *o = &r->l->o;
-	unsigned max = o->syn_retries == TCP_SYN_RETRIES ? TCP_SYNACK_RETRIES : o->syn_retries;
+	/* The listener's TCP_SYNCNT, if it was set. */
+	unsigned max =
+		o->syn_retries == ts->cfg.syn_retries ? ts->cfg.synack_retries : o->syn_retries;
 	unsigned defer = defer_retries(o);
 
 	/*

@@ -95,6 +95,9 @@ void tcp_mtu(struct tcp_conn *c, uint32_t mtu, uint64_t now)
 	c->ts->now = now;
 	if (c->closing || c->state == TCPS_CLOSED || mtu == c->pmtu)
 		return;
+	/* The interface's says nothing of what a router has told; tcp_mtu_recheck() asks again. */
+	if (mtu > c->pmtu && c->mtu_stamp)
+		return;
 	c->mtu_stamp = 0;
 	if (mtu < c->pmtu)
 		c->ts->n.pmtu_reduced++;
