@@ -69,4 +69,3 @@ def test_the_backlog_is_the_programs_and_the_hosts(net, somaxconn, backlog, room
     said = client.wait_text(r"^(\d+) sent, the next one: (.*)$", 60)
     assert int(said[1]) == min(room + 1, 4200)
     assert said[2] in (("nothing more",) if room >= 4200 else ("no connection", "no ACK")), client.text
-    assert room < 4200 or net.b.counters()["TcpRetransSegs"] == 0
