@@ -272,11 +272,13 @@ static const struct mux_ops epwait_ops = {
 	.woken = epwait_woken,
 };
 
+/* handled: signals_handled when the call began. */
 static int wait_ours(struct epset *s, int epfd, struct epoll_event *evs, int max,
-		     const struct timespec *timeout, const sigset_t *sigmask)
+		     const struct timespec *timeout, const sigset_t *sigmask, uint32_t handled)
 {
 	struct epwait w = {
 		.mux = {.ops = &epwait_ops,
+			.handled = handled,
 			.npfds = 1,
 			.stats = atomic_load(&s->stats),
 			.polling = &s->polling,
@@ -408,6 +410,7 @@ int iomux_epoll_wait(int epfd, struct epoll_event *evs, int max, const struct ti
 	struct timespec left;
 	/* Read before the number is known to be open: a close from then on changes it. */
 	uint32_t generation = s ? atomic_load(&s->generation) : 0;
+	uint32_t handled = signals_handled;
 	uint64_t deadline_ns = 0;
 	int r;
 
@@ -424,7 +427,7 @@ int iomux_epoll_wait(int epfd, struct epoll_event *evs, int max, const struct ti
 		return -1;
 	}
 	if (atomic_load(&s->num_items))
-		return wait_ours(s, epfd, evs, max, timeout, sigmask);
+		return wait_ours(s, epfd, evs, max, timeout, sigmask, handled);
 	if (timeout && (timeout->tv_sec || timeout->tv_nsec))
 		deadline_ns = mux_deadline(timeout, clock_monotonic_ns());
 	while (!wait_plain(s, generation, epfd, evs, max, timeout, sigmask, &r)) {
@@ -433,7 +436,7 @@ int iomux_epoll_wait(int epfd, struct epoll_event *evs, int max, const struct ti
 			timeout = &left;
 		}
 		if (atomic_load(&s->num_items))
-			return wait_ours(s, epfd, evs, max, timeout, sigmask);
+			return wait_ours(s, epfd, evs, max, timeout, sigmask, handled);
 		/* Tags that stay ready must not keep the call beyond its time. */
 		if (timeout && !timeout->tv_sec && !timeout->tv_nsec)
 			return 0;

@@ -30,14 +30,16 @@ static bool too_many(nfds_t n)
 						       n > limit.rlim_cur));
 }
 
+/* handled: signals_handled when the call began. */
 static int poll_ours(struct pollfd *fds, unsigned n, unsigned ours, const struct timespec *timeout,
-		     const sigset_t *sigmask)
+		     const sigset_t *sigmask, uint32_t handled)
 {
 	struct pollset_room room;
 	struct pollset s;
 	int r = pollset_init(&s, &room, n, ours);
 
 	mux_stats(&s.mux, STATS_POLL);
+	s.mux.handled = handled;
 	for (unsigned i = 0; !r && i < n; i++) {
 		uint32_t events = (unsigned short)fds[i].events;
 
@@ -56,6 +58,7 @@ static int poll_ours(struct pollfd *fds, unsigned n, unsigned ours, const struct
 int iomux_poll(struct pollfd *fds, nfds_t n, const struct timespec *timeout,
 	       const sigset_t *sigmask)
 {
+	uint32_t handled = signals_handled;
 	int r;
 
 	stack_round_end();
@@ -66,7 +69,7 @@ int iomux_poll(struct pollfd *fds, nfds_t n, const struct timespec *timeout,
 
 		if (!ours)
 			return libc.ppoll(fds, n, timeout, sigmask);
-		r = poll_ours(fds, (unsigned)n, ours, timeout, sigmask);
+		r = poll_ours(fds, (unsigned)n, ours, timeout, sigmask, handled);
 	} while (r == -EAGAIN);
 	if (r < 0) {
 		errno = -r;

@@ -159,14 +159,17 @@ static int fill(struct pollset *p, const struct sets *s, bool open_only)
 	return 0;
 }
 
+/* handled: signals_handled when the call began. */
 static int select_ours(const struct sets *s, unsigned n, unsigned ours,
-		       const struct timespec *timeout, const sigset_t *sigmask, bool open_only)
+		       const struct timespec *timeout, const sigset_t *sigmask, uint32_t handled,
+		       bool open_only)
 {
 	struct pollset_room room;
 	struct pollset p;
 	int r = pollset_init(&p, &room, n, ours);
 
 	mux_stats(&p.mux, STATS_SELECT);
+	p.mux.handled = handled;
 	if (!r)
 		r = fill(&p, s, open_only);
 	if (!r) {
@@ -183,6 +186,7 @@ int iomux_select(int nfds, fd_set *rd, fd_set *wr, fd_set *ex, const struct time
 		 const sigset_t *sigmask)
 {
 	struct sets s = {(unsigned long *)rd, (unsigned long *)wr, (unsigned long *)ex, nfds};
+	uint32_t handled = signals_handled;
 	bool open_only = false;
 	int r;
 
@@ -194,7 +198,7 @@ int iomux_select(int nfds, fd_set *rd, fd_set *wr, fd_set *ex, const struct time
 
 		if (!ours)
 			return libc.pselect(nfds, rd, wr, ex, timeout, sigmask);
-		r = select_ours(&s, n, ours, timeout, sigmask, open_only);
+		r = select_ours(&s, n, ours, timeout, sigmask, handled, open_only);
 		/* EBADF comes from the first look, before any time has passed. */
 		if (r == -EBADF && !open_only && !kernel_says_bad(&s)) {
 			open_only = true;

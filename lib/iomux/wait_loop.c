@@ -350,7 +350,7 @@ static bool leaves(struct mux *m)
 
 int mux_run(struct mux *m, const struct timespec *timeout, const sigset_t *sigmask)
 {
-	uint32_t handled = signals_handled;
+	uint32_t handled = m->handled;
 	int r;
 
 	m->sigmask = sigmask;

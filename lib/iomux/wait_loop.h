@@ -60,6 +60,8 @@ struct mux {
 	/* pfds lacks some that would end each sleep for nothing: LOOK_KERNEL asks for them, too */
 	bool muted;
 	bool zero; /* zero timeout: set by mux_run() before the first look */
+	/* signals_handled when the call began: a ring that it opens puts handlers off */
+	uint32_t handled;
 	/*
 	 * poll and select look for signals under the caller's mask even with a zero timeout,
 	 * epoll_pwait does not.

@@ -27,6 +27,17 @@ void wait_call_init(struct wait_call *w, const _Atomic uint32_t *gen, uint64_t t
 	w->spin.memory = NULL;
 }
 
+struct wait_signals wait_signals_now(void)
+{
+	return (struct wait_signals){signals_handled, signals_interrupting};
+}
+
+void wait_call_since(struct wait_call *w, const struct wait_signals *begin)
+{
+	w->handled = begin->handled;
+	w->interrupting = begin->interrupting;
+}
+
 bool wait_call_interrupted(const struct wait_call *w)
 {
 	return signals_interrupting != w->interrupting ||

@@ -32,6 +32,17 @@ struct wait_call {
 	struct wait_spin spin;
 };
 
+/* The thread's signal counters when a call begins. */
+struct wait_signals {
+	uint32_t handled, interrupting;
+};
+struct wait_signals wait_signals_now(void);
+/*
+ * The call began then: before it opened a ring, for one, which handlers wait for. What they would
+ * have ended ends.
+ */
+void wait_call_since(struct wait_call *w, const struct wait_signals *begin);
+
 /* polls: of VMA_RX_POLL's kind. memory: the socket's. wait_call_end() when the wait is over. */
 void wait_call_init(struct wait_call *w, const _Atomic uint32_t *gen, uint64_t timeout_ns,
 		    int64_t polls, struct wait_spin_memory *memory);

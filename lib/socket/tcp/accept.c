@@ -416,12 +416,14 @@ static int accept_slow(struct tcp_sock *s, int fd, struct sockaddr *addr, sockle
 }
 
 /* As accept_slow(); close() of another thread waits for its end. */
-static int accept_held(struct tcp_sock *s, int fd, struct sockaddr *addr, socklen_t *len, int flags)
+static int accept_held(struct tcp_sock *s, int fd, struct sockaddr *addr, socklen_t *len, int flags,
+		       const struct wait_signals *begin)
 {
 	struct tcp_sock_wait w;
 	int new;
 
 	tcp_sock_wait_init(s, &w, EPOLLIN | EPOLLERR | EPOLLHUP, s->rcvtimeo_ns);
+	wait_call_since(&w.call, begin);
 	if (!vfd_hold(&s->v, fd))
 		return -EBADF;
 	new = accept_slow(s, fd, addr, len, flags, &w);
@@ -432,6 +434,7 @@ static int accept_held(struct tcp_sock *s, int fd, struct sockaddr *addr, sockle
 int tcp_sock_accept4(struct vfd *v, int fd, struct sockaddr *addr, socklen_t *len, int flags)
 {
 	struct tcp_sock *s = tcp_sock_of(v);
+	struct wait_signals begin = wait_signals_now();
 	int new;
 
 	if (tcp_sock_mode(s) == TCP_SOCK_CONN) {
@@ -444,7 +447,7 @@ int tcp_sock_accept4(struct vfd *v, int fd, struct sockaddr *addr, socklen_t *le
 	new = accept_here(s, fd, addr, len, flags);
 	if (new == -EAGAIN)
 		new = s->nonblock ? accept_os(accept_plain, s, fd, addr, len, flags)
-				  : accept_held(s, fd, addr, len, flags);
+				  : accept_held(s, fd, addr, len, flags, &begin);
 	if (new >= 0) {
 		if (__builtin_expect(tcp_sock_part(s) != TCP_SOCK_PART_ALWAYS, 0))
 			tcp_sock_handover_accepted(s);

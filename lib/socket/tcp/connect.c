@@ -477,14 +477,21 @@ void tcp_sock_disconnect(struct tcp_sock *s)
 	vfd_notify(&s->v, EPOLLIN | EPOLLOUT | EPOLLHUP);
 }
 
-static int wait_connected(struct tcp_sock *s, uint32_t gen)
+/* A call that has begun a connection, or waits for it. */
+struct connecting {
+	uint32_t gen; /* of s, under the lock */
+	struct wait_signals begin; /* of the call */
+};
+
+static int wait_connected(struct tcp_sock *s, const struct connecting *call)
 {
 	struct tcp_sock_wait w;
 	int err;
 
 	tcp_sock_wait_init(s, &w, EPOLLOUT | EPOLLERR | EPOLLHUP, s->sndtimeo_ns);
+	wait_call_since(&w.call, &call->begin);
 	/* What is closed from here on the waiting sees. */
-	if (atomic_load_explicit(&s->gen, memory_order_acquire) != gen)
+	if (atomic_load_explicit(&s->gen, memory_order_acquire) != call->gen)
 		return -EBADF;
 	while ((err = progress(s)) == -EINPROGRESS) {
 		err = tcp_sock_wait_more(s, &w);
@@ -496,12 +503,12 @@ static int wait_connected(struct tcp_sock *s, uint32_t gen)
 
 /*
  * Waits for a begun connection if the socket is a blocking one. As connect(), pending: the errno
- * while it is not decided; 1: it has gone to the kernel. gen: of s when the connection was begun,
- * under the lock.
+ * while it is not decided; 1: it has gone to the kernel.
  */
-static int conclude(struct tcp_sock *s, int fd, uint32_t gen, bool nonblock, int pending)
+static int conclude(struct tcp_sock *s, int fd, const struct connecting *call, bool nonblock,
+		    int pending)
 {
-	int err = nonblock ? progress(s) : wait_connected(s, gen), cancel;
+	int err = nonblock ? progress(s) : wait_connected(s, call), cancel;
 	bool ours;
 
 	if (err == -EINPROGRESS)
@@ -510,7 +517,7 @@ static int conclude(struct tcp_sock *s, int fd, uint32_t gen, bool nonblock, int
 		return err;
 	cancel = tcp_sock_lock(s);
 	/* Closed meanwhile, it may be another socket by now. */
-	ours = atomic_load_explicit(&s->gen, memory_order_relaxed) == gen;
+	ours = atomic_load_explicit(&s->gen, memory_order_relaxed) == call->gen;
 	if (ours && !err)
 		s->connected = true;
 	ours = ours && err && tcp_sock_mode(s) == TCP_SOCK_CONN;
@@ -526,13 +533,14 @@ static int conclude(struct tcp_sock *s, int fd, uint32_t gen, bool nonblock, int
 }
 
 /* As conclude(); close() of another thread waits for its end. */
-static int conclude_held(struct tcp_sock *s, int fd, uint32_t gen, bool nonblock, int pending)
+static int conclude_held(struct tcp_sock *s, int fd, const struct connecting *call, bool nonblock,
+			 int pending)
 {
 	int err;
 
 	if (!vfd_hold(&s->v, fd))
 		return -EBADF;
-	err = conclude(s, fd, gen, nonblock, pending);
+	err = conclude(s, fd, call, nonblock, pending);
 	vfd_let_go();
 	return err;
 }
@@ -551,7 +559,10 @@ static int ask_kernel(int fd, const struct sockaddr *addr, socklen_t len)
 static int connect_again(struct tcp_sock *s, int fd, const struct sockaddr *addr, socklen_t len,
 			 int cancel)
 {
-	uint32_t gen = atomic_load_explicit(&s->gen, memory_order_relaxed);
+	struct connecting call = {
+		.gen = atomic_load_explicit(&s->gen, memory_order_relaxed),
+		.begin = wait_signals_now(),
+	};
 	bool done = s->connected;
 
 	if (addr && len >= sizeof(sa_family_t) && addr->sa_family == AF_UNSPEC) {
@@ -561,7 +572,7 @@ static int connect_again(struct tcp_sock *s, int fd, const struct sockaddr *addr
 		return 0;
 	}
 	tcp_sock_unlock(s, cancel);
-	return done ? -EISCONN : conclude_held(s, fd, gen, s->nonblock, -EALREADY);
+	return done ? -EISCONN : conclude_held(s, fd, &call, s->nonblock, -EALREADY);
 }
 
 /*
@@ -612,12 +623,12 @@ int tcp_sock_connect(struct vfd *v, int fd, const struct sockaddr *addr, socklen
 {
 	struct tcp_sock *s = tcp_sock_of(v);
 	struct tcp_sock_opening o = {.iovcnt = 0};
-	uint32_t gen;
+	struct connecting call = {.begin = wait_signals_now()};
 	int cancel, ret;
 
 	if (!tcp_sock_lock_live(s, fd, &cancel))
 		return libc.connect(fd, addr, len);
-	gen = atomic_load_explicit(&s->gen, memory_order_relaxed);
+	call.gen = atomic_load_explicit(&s->gen, memory_order_relaxed);
 	if (tcp_sock_mode(s) == TCP_SOCK_CONN) {
 		ret = connect_again(s, fd, addr, len, cancel);
 	} else if (tcp_sock_mode(s) == TCP_SOCK_LISTEN) {
@@ -640,7 +651,7 @@ int tcp_sock_connect(struct vfd *v, int fd, const struct sockaddr *addr, socklen
 		/* However fast the answer is: the call that begins it does not wait for it. */
 		if (!ret && !o.waits)
 			ret = s->nonblock ? -EINPROGRESS
-					  : conclude_held(s, fd, gen, false, -EINPROGRESS);
+					  : conclude_held(s, fd, &call, false, -EINPROGRESS);
 	}
 	if (ret > 0)
 		return ask_kernel(fd, addr, len);
@@ -650,9 +661,10 @@ int tcp_sock_connect(struct vfd *v, int fd, const struct sockaddr *addr, socklen
 }
 
 /* As conclude(), for who sends next: that the kernel answers as well. */
-static int conclude_to_send(struct tcp_sock *s, int fd, uint32_t gen, bool nonblock, int pending)
+static int conclude_to_send(struct tcp_sock *s, int fd, const struct connecting *call,
+			    bool nonblock, int pending)
 {
-	int ret = conclude_held(s, fd, gen, nonblock, pending);
+	int ret = conclude_held(s, fd, call, nonblock, pending);
 
 	return ret > 0 ? 0 : ret;
 }
@@ -660,12 +672,12 @@ static int conclude_to_send(struct tcp_sock *s, int fd, uint32_t gen, bool nonbl
 int tcp_sock_connect_with(struct tcp_sock *s, int fd, const struct sockaddr *addr, socklen_t len,
 			  struct tcp_sock_opening *o)
 {
+	struct connecting call = {.begin = wait_signals_now()};
 	int cancel, ret = 1;
-	uint32_t gen;
 
 	if (!tcp_sock_lock_live(s, fd, &cancel))
 		return 1;
-	gen = atomic_load_explicit(&s->gen, memory_order_relaxed);
+	call.gen = atomic_load_explicit(&s->gen, memory_order_relaxed);
 	/* Another thread was faster: the caller looks again. */
 	if (tcp_sock_mode(s) != TCP_SOCK_KERNEL) {
 		tcp_sock_unlock(s, cancel);
@@ -680,7 +692,7 @@ int tcp_sock_connect_with(struct tcp_sock *s, int fd, const struct sockaddr *add
 	if (!ret)
 		ret = s->nonblock || (o->flags & MSG_DONTWAIT)
 			      ? -EINPROGRESS
-			      : conclude_to_send(s, fd, gen, false, -EINPROGRESS);
+			      : conclude_to_send(s, fd, &call, false, -EINPROGRESS);
 	return ret;
 }
 
@@ -749,7 +761,7 @@ static bool waits(struct tcp_sock *s)
 
 int tcp_sock_connect_again(struct tcp_sock *s, int fd, bool nonblock)
 {
-	uint32_t gen;
+	struct connecting call = {.begin = wait_signals_now()};
 	int cancel;
 	bool told;
 
@@ -757,16 +769,20 @@ int tcp_sock_connect_again(struct tcp_sock *s, int fd, bool nonblock)
 		return 0;
 	if (!tcp_sock_lock_live(s, fd, &cancel))
 		return -EBADF;
-	gen = atomic_load_explicit(&s->gen, memory_order_relaxed);
+	call.gen = atomic_load_explicit(&s->gen, memory_order_relaxed);
 	told = s->connected;
 	tcp_sock_unlock(s, cancel);
 	if (told)
 		return -EISCONN;
-	return conclude_to_send(s, fd, gen, nonblock, -EALREADY);
+	return conclude_to_send(s, fd, &call, nonblock, -EALREADY);
 }
 
 int tcp_sock_connect_rest(struct tcp_sock *s, int fd)
 {
-	return conclude_to_send(s, fd, atomic_load_explicit(&s->gen, memory_order_acquire),
-				s->nonblock, -EINPROGRESS);
+	struct connecting call = {
+		.gen = atomic_load_explicit(&s->gen, memory_order_acquire),
+		.begin = wait_signals_now(),
+	};
+
+	return conclude_to_send(s, fd, &call, s->nonblock, -EINPROGRESS);
 }

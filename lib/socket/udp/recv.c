@@ -401,6 +401,16 @@ static void count_wait(struct udp_sock *s, const struct wait_call *w, bool came)
 	wait_call_count(w, came, &s->stats->waits);
 }
 
+/* As a blocking recvmsg() that a handler may have interrupted already. */
+static ssize_t recv_interrupted(int fd, struct msghdr *msg, int flags)
+{
+	ssize_t n = raw.recvmsg(fd, msg, flags | MSG_DONTWAIT);
+
+	if (n < 0 && errno == EAGAIN)
+		errno = EINTR;
+	return n;
+}
+
 /*
  * When the first look found nothing, or something unusual: the attachment whose head is to be
  * delivered, its stack locked; or NULL, and *n is what recvmsg() returns, msg filled by the kernel
@@ -410,6 +420,7 @@ static __attribute__((noinline)) struct udp_att *
 wait_ready(struct udp_sock *s, int fd, uint32_t gen, struct msghdr *msg, int flags, ssize_t *n)
 {
 	bool nonblock = udp_is_nonblock(s, flags), holds = vfd_holds(&s->v);
+	struct wait_signals begin = wait_signals_now();
 	struct wait_call w;
 	int err;
 
@@ -420,13 +431,16 @@ wait_ready(struct udp_sock *s, int fd, uint32_t gen, struct msghdr *msg, int fla
 	    (s->in_kernel || s->kernel_rx)) {
 		/* Nothing can come but by the kernel, and its own blocking is the best there is. */
 		udp_claim(s);
-		*n = libc.recvmsg(fd, msg, flags);
+		*n = nonblock || signals_interrupting == begin.interrupting
+			     ? libc.recvmsg(fd, msg, flags)
+			     : recv_interrupted(fd, msg, flags);
 		return NULL;
 	}
 	wait_call_init(&w, &s->gen, s->o.rcvtimeo_ns,
 		       atomic_load_explicit(&s->natt, memory_order_relaxed) ? params.rx_poll
 									    : params.rx_poll_init,
 		       &s->spin);
+	wait_call_since(&w, &begin);
 	/* Closed since the caller found it: from here on another s would be taken for it. */
 	w.gen = gen;
 	if (wait_call_closed(&w) || (!holds && vfd_get(fd) != &s->v)) {
