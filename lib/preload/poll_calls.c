@@ -2,9 +2,13 @@
 /* poll and select in all their forms. With an empty fd table they are libc's. */
 #include "preload/preload.h"
 
+#include <dirent.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <sys/select.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <time.h>
 
@@ -78,6 +82,49 @@ PRELOAD int __ppoll_chk(struct pollfd *fds, nfds_t n, const struct timespec *ts,
 	return ppoll(fds, n, ts, mask);
 }
 
+/* One more than the highest descriptor that the program has. */
+static int program_fds_end(void)
+{
+	int dir = (int)libc_raw(SYS_openat, AT_FDCWD, (long)(uintptr_t) "/proc/self/fd",
+				O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0, 0, 0);
+	_Alignas(struct dirent64) char room[4096];
+	int end = 0;
+	long got;
+
+	while (dir >= 0 && (got = libc_raw(SYS_getdents64, dir, (long)(uintptr_t)room, sizeof(room),
+					   0, 0, 0)) > 0) {
+		for (long at = 0; at < got;) {
+			const struct dirent64 *e = (const void *)(room + at);
+			int fd = atoi(e->d_name);
+
+			if (fd >= end && !own_fd_is(fd))
+				end = fd + 1;
+			at += e->d_reclen;
+		}
+	}
+	if (dir >= 0)
+		libc_raw(SYS_close, dir, 0, 0, 0, 0, 0);
+	return end;
+}
+
+/*
+ * The kernel looks at no more bits than its table has entries, which are as many as the highest
+ * descriptor needs. So programs may say getdtablesize() with an fd_set of FD_SETSIZE. Ours make the
+ * table longer.
+ */
+static int nfds_looked_at(int n)
+{
+	int end, most = FD_SETSIZE, err = errno;
+
+	if (likely(n <= most))
+		return n;
+	end = program_fds_end();
+	while (most < end)
+		most *= 2;
+	errno = err;
+	return n < most ? n : most;
+}
+
 static bool sets_readable(int n, const fd_set *rd, const fd_set *wr, const fd_set *ex)
 {
 	size_t bytes = n <= 0 ? 0 : ((size_t)n + NFDBITS - 1) / NFDBITS * sizeof(fd_mask);
@@ -105,6 +152,7 @@ static bool select_concerns(int n, const fd_set *rd, const fd_set *wr, const fd_
 PACKETS_BODY int do_pselect(int n, fd_set *rd, fd_set *wr, fd_set *ex, const struct timespec *ts,
 			    const sigset_t *mask)
 {
+	n = nfds_looked_at(n);
 	if (likely(table_empty()) || !sets_readable(n, rd, wr, ex) || !times_readable(ts, mask))
 		return libc.pselect(n, rd, wr, ex, ts, mask);
 	return CANCELLABLE(iomux_select(n, rd, wr, ex, ts, mask));
@@ -120,15 +168,9 @@ PRELOAD_WAIT(pselect,
 static void timeval_left(struct timeval *tv, const struct timespec *start,
 			 const struct timespec *wanted)
 {
-	struct timespec now;
-	int64_t left;
+	struct timespec left = time_not_slept(start, wanted);
 
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	left = (int64_t)(wanted->tv_sec - (now.tv_sec - start->tv_sec)) * 1000000 +
-	       (wanted->tv_nsec - (now.tv_nsec - start->tv_nsec)) / 1000;
-	if (left < 0)
-		left = 0;
-	*tv = (struct timeval){left / 1000000, left % 1000000};
+	*tv = (struct timeval){left.tv_sec, left.tv_nsec / 1000};
 }
 
 static int select_ours(int n, fd_set *rd, fd_set *wr, fd_set *ex, struct timeval *tv)
@@ -151,6 +193,7 @@ static int select_ours(int n, fd_set *rd, fd_set *wr, fd_set *ex, struct timeval
 
 PACKETS_BODY int do_select(int n, fd_set *rd, fd_set *wr, fd_set *ex, struct timeval *tv)
 {
+	n = nfds_looked_at(n);
 	if (likely(table_empty()) || !sets_readable(n, rd, wr, ex) ||
 	    !memory_optional(tv, sizeof(*tv)))
 		return libc.select(n, rd, wr, ex, tv);

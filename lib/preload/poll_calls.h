@@ -13,6 +13,25 @@ static inline bool table_empty(void)
 	return atomic_load_explicit(&vfd_count, memory_order_relaxed) == 0;
 }
 
+/* What is left of `wanted`, of a call that began at start (CLOCK_MONOTONIC). */
+static inline struct timespec time_not_slept(const struct timespec *start,
+					     const struct timespec *wanted)
+{
+	struct timespec now, left;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	left.tv_sec = wanted->tv_sec - (now.tv_sec - start->tv_sec);
+	left.tv_nsec = wanted->tv_nsec - (now.tv_nsec - start->tv_nsec);
+	if (left.tv_nsec < 0) {
+		left.tv_sec--;
+		left.tv_nsec += 1000000000;
+	} else if (left.tv_nsec >= 1000000000) {
+		left.tv_sec++;
+		left.tv_nsec -= 1000000000;
+	}
+	return left.tv_sec < 0 ? (struct timespec){0} : left;
+}
+
 /* poll()'s milliseconds: below 0 is for ever, and then NULL. */
 static inline const struct timespec *msec_timeout(int msec, struct timespec *ts)
 {

@@ -61,15 +61,7 @@ static bool mask_readable(long mask)
 /* What ppoll and pselect6 leave in *ts: what was not slept. */
 static void timespec_left(struct timespec *ts, const struct timespec *start)
 {
-	struct timespec now;
-	int64_t left;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	left = (int64_t)(ts->tv_sec - (now.tv_sec - start->tv_sec)) * 1000000000 + ts->tv_nsec -
-	       (now.tv_nsec - start->tv_nsec);
-	if (left < 0)
-		left = 0;
-	*ts = (struct timespec){left / 1000000000, left % 1000000000};
+	*ts = time_not_slept(start, ts);
 }
 
 static long sys_ppoll(const struct args *x)
@@ -343,6 +335,11 @@ static long user_call(const struct args *x, bool *known)
 		return prctl((int)x->a, x->b, x->c, x->d, x->e);
 	case SYS_unshare:
 		return unshare((int)x->a);
+	case SYS_execve:
+		return execve((const char *)x->a, (char *const *)x->b, (char *const *)x->c);
+	case SYS_execveat:
+		return execveat((int)x->a, (const char *)x->b, (char *const *)x->c,
+				(char *const *)x->d, (int)x->e);
 	case SYS_setns:
 		return setns((int)x->a, (int)x->b);
 	}

@@ -153,7 +153,7 @@ def look(member, *how):
 
 def receive_descriptors(host):
     """Of each queue of the device."""
-    now = host.run(["ethtool", "-g", host.dev]).split("Current hardware settings:")[1]
+    now = host.run(["ethtool", "-g", host.dev]).text.split("Current hardware settings:")[1]
     return int(re.search(r"^RX:\s+(\d+)", now, re.M)[1])
 
 

@@ -584,6 +584,8 @@ void udp_learn_local(struct udp_sock *s, int fd)
 	if (libc.getsockname(fd, (struct sockaddr *)&ss, &len) ||
 	    !sock_addr_get((struct sockaddr *)&ss, len, &s->local, &port, &scope))
 		return;
+	/* An address with a scope sets it, and connect() to AF_UNSPEC ends it. */
+	udp_opts_mirror(s, fd, SOL_SOCKET, SO_BINDTOIFINDEX);
 	atomic_store_explicit(&s->lport, port, memory_order_relaxed);
 	if (!before)
 		s->bind_order = atomic_fetch_add_explicit(&binds, 1, memory_order_relaxed) + 1;

@@ -322,7 +322,7 @@ int udp_recvmmsg(struct vfd *v, int fd, struct mmsghdr *msgs, unsigned n, int fl
 		 struct timespec *timeout);
 uint32_t udp_events(struct vfd *v);
 /* Bytes of the first datagram waiting here, or -1 when none waits. */
-int udp_first_len(struct udp_sock *s);
+int udp_first_len(struct udp_sock *s, int fd);
 /* attach.c: a datagram waits in the kernel socket. */
 bool udp_kernel_has(int fd);
 

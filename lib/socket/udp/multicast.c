@@ -198,6 +198,9 @@ static bool apply(struct udp_sock *s, const struct request *r, int ifindex)
 	case JOIN_SOURCE:
 		if (!g)
 			g = group_new(s, &r->group, ifindex, false);
+		/* Nothing was excluded: from now on only the named ones come (ip_mc_source()). */
+		if (g && g->exclude && !g->num_sources)
+			g->exclude = false;
 		return g && source_add(g, &r->source);
 	case LEAVE_SOURCE:
 		if (g)

@@ -56,16 +56,42 @@ static inline bool att_ready(struct udp_sock *s, struct udp_att *att)
  */
 static inline struct udp_att *find_ready(struct udp_sock *s)
 {
-	unsigned n = atomic_load_explicit(&s->natt, memory_order_acquire);
+	unsigned n = atomic_load_explicit(&s->natt, memory_order_acquire), i = 0;
 
-	for (unsigned i = 0; i < n; i++) {
+	if (__builtin_expect(n > 1, 0))
+		i = atomic_load_explicit(&s->att_turn, memory_order_relaxed);
+	for (unsigned left = n; left; left--, i++) {
+		struct udp_att *att;
+
+		if (i >= n)
+			i = 0;
 		/* once: another thread may have s move to another ring */
-		struct udp_att *att = udp_att(s, i);
-
-		if (att_ready(s, att))
+		att = udp_att(s, i);
+		if (att_ready(s, att)) {
+			/* A turn is over when the datagram is taken: att_taken(). */
+			if (__builtin_expect(n > 1, 0))
+				atomic_store_explicit(&s->att_turn, (uint8_t)i,
+						      memory_order_relaxed);
 			return att;
+		}
 	}
 	return NULL;
+}
+
+/* The next ring's turn: one that gets more than is read would starve the others. */
+static inline void att_taken(struct udp_sock *s)
+{
+	if (__builtin_expect(atomic_load_explicit(&s->natt, memory_order_relaxed) > 1, 0))
+		atomic_fetch_add_explicit(&s->att_turn, 1, memory_order_relaxed);
+}
+
+/*
+ * Who has just given a datagram leaves the turn to the other; who has shown one keeps it, so that
+ * the next call gets what this one has told of.
+ */
+static void turn_after(struct udp_sock *s, bool by_kernel, int flags)
+{
+	atomic_store_explicit(&s->os_turn, by_kernel == !!(flags & MSG_PEEK), memory_order_relaxed);
 }
 
 /* Copies the first `left` bytes of b's payload into iov; returns the bytes copied. */
@@ -164,6 +190,7 @@ static inline void delivered(struct udp_sock *s, struct buf *b)
 	stats_add(&s->stats->rx.packets, 1);
 	stats_add(&s->stats->rx.bytes, b->total);
 	buf_free(b);
+	att_taken(s);
 }
 
 /* As udp_deliver(), for a burst: its first datagram, or with UDP_GRO all of it. */
@@ -188,6 +215,9 @@ static __attribute__((noinline)) ssize_t deliver_burst(struct udp_sock *s, struc
 			buf_free(udp_dequeue(s, att));
 		else
 			udp_burst_step(s, att);
+		att_taken(s);
+	} else {
+		turn_after(s, false, flags);
 	}
 	lock_drop(&st->lock);
 	return (ssize_t)(flags & MSG_TRUNC ? total : n);
@@ -209,10 +239,12 @@ ssize_t udp_deliver(struct udp_sock *s, struct udp_att *att, struct msghdr *msg,
 	if (msg->msg_name)
 		put_name(s, &b->meta, msg->msg_name, &msg->msg_namelen);
 	udp_cmsg_put(s, b, msg);
-	if (flags & MSG_PEEK)
+	if (flags & MSG_PEEK) {
 		note_time(s, b);
-	else
+		turn_after(s, false, flags);
+	} else {
 		delivered(s, b);
+	}
 	lock_drop(&st->lock);
 	return (ssize_t)(flags & MSG_TRUNC ? total : n);
 }
@@ -282,7 +314,6 @@ static ssize_t os_recv(struct udp_sock *s, int fd, struct msghdr *msg, int flags
 static bool os_first(struct udp_sock *s)
 {
 	uint32_t events = atomic_load_explicit(&s->v.os_events, memory_order_relaxed);
-	bool turn;
 
 	if (__builtin_expect(!events, 1))
 		return false;
@@ -291,10 +322,7 @@ static bool os_first(struct udp_sock *s)
 	/* What came before the kernel got the socket is older; an error does not queue. */
 	if (atomic_load_explicit(&s->in_kernel, memory_order_relaxed))
 		return events & EPOLLERR;
-	/* Readers that do it at once may both have the turn, or neither: the next call has. */
-	turn = !atomic_load_explicit(&s->os_turn, memory_order_relaxed);
-	atomic_store_explicit(&s->os_turn, turn, memory_order_relaxed);
-	return turn || (events & EPOLLERR);
+	return atomic_load_explicit(&s->os_turn, memory_order_relaxed) || (events & EPOLLERR);
 }
 
 /* Is it time to look at the kernel socket? */
@@ -458,6 +486,8 @@ wait_ready(struct udp_sock *s, int fd, uint32_t gen, struct msghdr *msg, int fla
 		 */
 		if (os_first(s)) {
 			*n = os_recv(s, fd, msg, flags | MSG_DONTWAIT);
+			if (*n >= 0)
+				turn_after(s, true, flags);
 			if (*n >= 0 || errno != EAGAIN)
 				break;
 		}
@@ -470,12 +500,15 @@ wait_ready(struct udp_sock *s, int fd, uint32_t gen, struct msghdr *msg, int fla
 			att = find_ready(s);
 		}
 		if (att) {
+			turn_after(s, false, flags);
 			count_wait(s, &w, true);
 			wait_call_end(&w, true);
 			return att;
 		}
 		if (os_due(s) || (nonblock && os_unseen(s))) {
 			*n = os_recv(s, fd, msg, flags | MSG_DONTWAIT);
+			if (*n >= 0)
+				turn_after(s, true, flags);
 			if (*n >= 0 || errno != EAGAIN)
 				break;
 		}
@@ -741,7 +774,7 @@ uint32_t udp_events(struct vfd *v)
 	ev |= os_ready(v);
 	if (!atomic_load(&s->tx_refused) ||
 	    atomic_load_explicit(&s->in_kernel, memory_order_relaxed))
-		ev |= EPOLLOUT | EPOLLWRNORM;
+		ev |= EPOLLOUT | EPOLLWRNORM | EPOLLWRBAND;
 	if (atomic_load_explicit(&s->shut_rd, memory_order_acquire)) {
 		ev |= EPOLLIN | EPOLLRDNORM | EPOLLRDHUP;
 		if (atomic_load_explicit(&s->shut_wr, memory_order_acquire))
@@ -750,14 +783,18 @@ uint32_t udp_events(struct vfd *v)
 	return ev;
 }
 
-int udp_first_len(struct udp_sock *s)
+int udp_first_len(struct udp_sock *s, int fd)
 {
-	struct udp_att *att = find_ready(s);
+	struct udp_att *att;
 	const struct buf *b;
 	int len;
 
+	if (os_first(s) && udp_kernel_has(fd))
+		return -1;
+	att = find_ready(s);
 	if (!att)
 		return -1;
+	turn_after(s, false, MSG_PEEK);
 	b = att->head;
 	len = (int)(b->gso_size && !s->o.gro ? b->gso_size : b->total);
 	lock_drop(&atomic_load_explicit(&att->st, memory_order_relaxed)->lock);

@@ -205,7 +205,12 @@ struct udp_sock {
 	_Atomic uint32_t sends_seen;
 	_Atomic uint64_t drops; /* for SO_RXQ_OVFL */
 	struct wait_spin_memory spin; /* of its blocking calls */
-	_Atomic bool os_turn; /* a hint: two readers at once only change whose turn it is */
+	/*
+	 * Whose turn it is where several have something: the kernel socket's; which attachment's.
+	 * Hints: two readers at once only change them
+	 */
+	_Atomic bool os_turn;
+	_Atomic uint8_t att_turn;
 	/* SIOCGSTAMP, by whoever received last; UDP_UNSTAMPED: that datagram had none */
 	_Atomic uint64_t last_time_ns;
 	struct udp_opts o;

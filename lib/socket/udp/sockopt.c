@@ -305,7 +305,7 @@ int udp_ioctl(struct vfd *v, int fd, unsigned long req, void *arg)
 
 	switch (req) {
 	case FIONREAD: /* = SIOCINQ: the size of the next datagram */
-		len = s->kernel_has_older && udp_kernel_has(fd) ? -1 : udp_first_len(s);
+		len = udp_first_len(s, fd);
 		if (len < 0)
 			break;
 		memcpy(arg, &len, sizeof(len)); /* the kernel takes any alignment */
