@@ -6,6 +6,7 @@
 #include "net/mirror.h"
 
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <errno.h>
 #include <linux/ethtool.h>
 #include <linux/if_arp.h>
@@ -13,6 +14,8 @@
 #include <linux/rtnetlink.h>
 #include <linux/sockios.h>
 #include <stddef.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/ioctl.h>
 
 #include "net/hash.h"
@@ -57,6 +60,22 @@ void link_forked(void)
 	atomic_store(&loopback, 0);
 }
 
+unsigned net_rx_queues_shown(const char *ifname)
+{
+	char path[sizeof("/sys/class/net//queues") + IF_NAMESIZE];
+	struct dirent *e;
+	unsigned n = 0;
+	DIR *d;
+
+	snprintf(path, sizeof(path), "/sys/class/net/%s/queues", ifname);
+	d = own_opendir(path);
+	while (d && (e = readdir(d)))
+		n += !strncmp(e->d_name, "rx-", 3);
+	if (d)
+		own_closedir(d);
+	return n;
+}
+
 /* False when the driver does not answer: not every device has these calls. */
 static bool ethtool(const char *name, void *cmd)
 {
@@ -84,11 +103,10 @@ static void driver_name(struct net_link *l)
 static void queues_in_use(struct net_link *l)
 {
 	struct ethtool_channels ch = {.cmd = ETHTOOL_GCHANNELS};
-	unsigned used;
+	unsigned used = ethtool(l->name, &ch) ? ch.rx_count + ch.combined_count : 0;
 
-	if (!ethtool(l->name, &ch))
-		return;
-	used = ch.rx_count + ch.combined_count;
+	if (!used && l->num_rx_queues > 1)
+		used = net_rx_queues_shown(l->name);
 	if (used && (used < l->num_rx_queues || !l->num_rx_queues))
 		l->num_rx_queues = used;
 }

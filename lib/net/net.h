@@ -137,6 +137,11 @@ static inline uint64_t net_generations(void)
 
 /* 0, or -ENODEV. */
 int net_link_get(int ifindex, struct net_link *out);
+/*
+ * The receive queues that sysfs shows, of a device whose driver does not tell (a bond's); 0: it
+ * shows none.
+ */
+unsigned net_rx_queues_shown(const char *ifname);
 /* Fills up to max ifindexes of all known links, returns how many there are in total. */
 unsigned net_link_list(int *ifindexes, unsigned max);
 /*

@@ -85,8 +85,8 @@ PRELOAD int __ppoll_chk(struct pollfd *fds, nfds_t n, const struct timespec *ts,
 /* One more than the highest descriptor that the program has. */
 static int program_fds_end(void)
 {
-	int dir = (int)libc_raw(SYS_openat, AT_FDCWD, (long)(uintptr_t) "/proc/self/fd",
-				O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0, 0, 0);
+	int dir = OWN_FD((int)libc_raw(SYS_openat, AT_FDCWD, (long)(uintptr_t) "/proc/self/fd",
+				       O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0, 0, 0));
 	_Alignas(struct dirent64) char room[4096];
 	int end = 0;
 	long got;
@@ -103,7 +103,7 @@ static int program_fds_end(void)
 		}
 	}
 	if (dir >= 0)
-		libc_raw(SYS_close, dir, 0, 0, 0, 0, 0);
+		own_fd_close(dir);
 	return end;
 }
 

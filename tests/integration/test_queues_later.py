@@ -12,7 +12,7 @@ import threading
 
 import pytest
 
-from netns import wait_for
+from netns import ip, wait_for
 from test_guard import has_link
 
 ECHO = """
@@ -133,3 +133,26 @@ def test_a_client_connects(net):
     reasons = [s["why"].get("tx", {}).get("reason") for s in json.loads(stats.splitlines()[-1])["sockets"]]
     assert reasons.count("queues") == 16, reasons
     assert (resets(net.a), resets(net.b)) == begun
+
+
+@pytest.mark.net(queues=4)
+def test_an_interface_whose_driver_tells_no_queues(net):
+    """As a bond's: frames keep the queue that they had below it. Here it is a bridge, which is made with several."""
+    host = net.a
+    ip("-n", host.name, "link", "add", "br0", "numrxqueues", "4", "type", "bridge")
+    ip("-n", host.name, "addr", "flush", "dev", host.dev)
+    ip("-n", host.name, "link", "set", host.dev, "master", "br0")
+    ip("-n", host.name, "addr", "add", f"{host.ip4}/24", "dev", "br0")
+    ip("-n", host.name, "link", "set", "br0", "address", "02:00:00:00:00:0a", "up")
+    ip("-n", net.b.name, "neigh", "replace", host.ip4, "lladdr", "02:00:00:00:00:0a", "dev", net.b.dev, "nud", "permanent")
+    wait_for(lambda: " state UP " in ip("-n", host.name, "link", "show", "br0"), 20, "the bridge up")
+    ip("-n", host.name, "neigh", "replace", net.b.ip4, "lladdr", net.b.mac(), "dev", "br0", "nud", "permanent")
+    server = host.python(ECHO, True, [host.ip4])
+    server.wait_text("^ready$")
+    host.wait_steered(7000, "tcp", 20)
+    with host.tcp_bypassed():
+        for _ in range(32):
+            with net.b.socket(kind=socket.SOCK_STREAM, timeout=20) as c:
+                c.connect((host.ip4, 7000))
+                echoes(c, b"there and back" * 100)
+    server.stop()

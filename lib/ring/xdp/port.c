@@ -18,6 +18,7 @@
 
 #include "ring/ring.h"
 #include "kmod/kmod.h"
+#include "net/net.h"
 #include "ring/xdp/kernel_types.h"
 #include "ring/xdp/pin.h"
 #include "runtime/runtime.h"
@@ -105,11 +106,15 @@ static void probe_driver(struct ring_port *p, int fd, struct ifreq *ifr)
 		snprintf(p->driver, sizeof(p->driver), "%s", drv.driver);
 		p->is_virtual = !strchr(drv.bus_info, ':');
 	}
-	p->num_queues = 1;
-	if (ethtool(fd, ifr, &ch) == 0 && ch.rx_count + ch.combined_count > 0) {
+	if (ethtool(fd, ifr, &ch) == 0) {
 		p->num_queues = ch.rx_count + ch.combined_count;
 		p->num_tx_queues = ch.tx_count + ch.combined_count;
 	}
+	/* Frames keep the queue that they had below a bond. */
+	if (!p->num_queues)
+		p->num_queues = net_rx_queues_shown(p->ifname);
+	if (!p->num_queues)
+		p->num_queues = 1;
 	if (p->num_queues > PORT_MAX_QUEUES) {
 		log_warn("ring/xdp: %s has %u receive queues, %u are used: packets of the others "
 			 "take the kernel's way, and so do connections that the program begins. "
