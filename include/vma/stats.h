@@ -155,7 +155,8 @@ struct vma_stats_tcp {
 	X(SEVERAL_WAYS, "several-ways",                                                            \
 	  "connections to the address may come by several interfaces")                             \
 	X(CROWD, "many-threads", "more threads wait than there are processors")                    \
-	X(QUEUES, "queues", "packets come by receive queues that the program does not have")
+	X(QUEUES, "queues", "packets come by receive queues that the program does not have")       \
+	X(OTHER_WAY, "other-interface", "what it sends leaves by another interface")
 
 enum vma_why {
 	VMA_WHY_NONE,

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """The metrics of ip-route(8) that TCP follows: a connection over such a route, of the kernel and of the library."""
 
+import json
 import socket
 import struct
 import threading
 
 import pytest
 
-from netns import ip
+from netns import ip, wait_for
 from test_tcp_truth import as_the_kernel
 
 # Offsets in struct tcp_info.
@@ -67,3 +68,85 @@ def test_the_paths_mtu_is_probed_for(net):
         reader.join()
     net.a.run(["sysctl", "-qw", "net.ipv4.tcp_mtu_probing=2"])
     as_the_kernel(net, steps)
+
+
+ECHO = """
+import socket, sys
+l = socket.create_server((sys.argv[1], 7000))
+print("listens", flush=True)
+while True:
+    c, _ = l.accept()
+    while data := c.recv(65536): c.sendall(data)
+    c.close()
+"""
+FAR, LAST = "10.99.0.9", "10.79.0"
+
+
+@pytest.fixture
+def two_ways(net):
+    """net.a and net.b have a second wire; a host behind net.b, and none of net.a's neighbours, is far."""
+    a, b = net.a, net.b
+    ip("-n", a.name, "link", "add", "second", "type", "veth", "peer", "name", "second", "netns", b.name)
+    for host, last in ((a, 1), (b, 2)):
+        ip("-n", host.name, "addr", "add", f"{LAST}.{last}/24", "dev", "second")
+        ip("-n", host.name, "link", "set", "second", "up")
+        for dev in (host.dev, "second", "all"):
+            host.run(["sysctl", "-qw", f"net.ipv4.conf.{dev}.rp_filter=0"])
+    ip("-n", b.name, "addr", "add", f"{FAR}/32", "dev", "lo")
+    wait_for(lambda: all(" state UP " in ip("-n", h.name, "link", "show", "second") for h in (a, b)), 20, "the second wire")
+    net.neighbours(v6=False)
+    return net
+
+
+def by_second(net):
+    return ip("-n", net.b.name, "-s", "-j", "link", "show", "second")
+
+
+def echoes(c, data):
+    sender = threading.Thread(target=c.sendall, args=(data,), daemon=True)
+    sender.start()
+    got = b""
+    while len(got) < len(data):
+        got += c.recv(65536)
+    sender.join()
+    assert got == data
+
+
+def received_by_second(net):
+    return json.loads(by_second(net))[0]["stats64"]["rx"]["packets"]
+
+
+@pytest.mark.parametrize("ours", [True, False], ids=["ours", "kernel"])
+def test_the_reply_leaves_by_another_interface(two_ways, ours):
+    """A host with two uplinks and one default route."""
+    net = two_ways
+    ip("-n", net.a.name, "route", "add", "default", "via", f"{LAST}.2", "dev", "second")
+    server = net.a.python(ECHO, ours, [net.a.ip4])
+    server.wait_text("^listens$")
+    if ours:
+        net.a.wait_steered(7000, "tcp", 20)
+    before = received_by_second(net)
+    for _ in range(3):
+        with net.b.socket(kind=socket.SOCK_STREAM, timeout=20) as c:
+            c.bind((FAR, 0))
+            c.connect((net.a.ip4, 7000))
+            echoes(c, b"there and back" * 20000)
+    assert received_by_second(net) > before + 20
+
+
+@pytest.mark.parametrize("ours", [True, False], ids=["ours", "kernel"])
+def test_the_route_of_a_connection_moves_to_another_interface(two_ways, ours):
+    net = two_ways
+    ip("-n", net.a.name, "route", "add", f"{FAR}/32", "via", net.b.ip4, "dev", net.a.dev)
+    server = net.a.python(ECHO, ours, [net.a.ip4])
+    server.wait_text("^listens$")
+    if ours:
+        net.a.wait_steered(7000, "tcp", 20)
+    with net.b.socket(kind=socket.SOCK_STREAM, timeout=20) as c:
+        c.bind((FAR, 0))
+        c.connect((net.a.ip4, 7000))
+        echoes(c, b"one way" * 20000)
+        ip("-n", net.a.name, "route", "replace", f"{FAR}/32", "via", f"{LAST}.2", "dev", "second")
+        before = received_by_second(net)
+        echoes(c, b"the other" * 20000)
+        assert received_by_second(net) > before

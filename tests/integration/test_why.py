@@ -22,6 +22,7 @@ EXCUSED = {
     "ring-full": "a device would have to stand still for a second: test_udp_load.py has it, without a look at the reason",
     "many-threads": "test_crowd.py: a crowd of threads with a connection each",
     "queues": "test_queues_later.py: an interface that gets more queues",
+    "other-interface": "test_tcp_route.py: a reply whose route leaves by another interface",
     "io-uring": "test_uring.py has a program of its own for it",
 }
 

@@ -480,9 +480,28 @@ static void rest(struct stack *st, void *arg)
 	tcp_sock_suspended_check(st->tcp);
 }
 
+_Atomic bool tcp_sock_some_by_another;
+
+static void leave_by_another(struct tcp_sock *s, void *arg)
+{
+	struct stack *st = tcp_sock_mode(s) == TCP_SOCK_CONN ? tcp_sock_conn_lock(s) : NULL;
+	bool leaves;
+
+	(void)arg;
+	if (!st)
+		return;
+	leaves = s->by_another;
+	s->by_another = false;
+	lock_drop(&st->lock);
+	if (leaves)
+		s->v.ops->share(&s->v, STATS_WHY(OTHER_WAY));
+}
+
 static void second(void *arg)
 {
 	(void)arg;
+	if (atomic_exchange_explicit(&tcp_sock_some_by_another, false, memory_order_relaxed))
+		tcp_sock_each(leave_by_another, NULL);
 	stacks_each(rest, NULL);
 	tcp_sock_each(listen_tick, NULL);
 	tcp_sock_blocks_tick();

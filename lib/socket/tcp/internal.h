@@ -126,12 +126,14 @@ void tcp_sock_icmp_forked(void);
 struct net_route;
 int tcp_sock_route(const struct tcp_sock *s, const struct in6_addr *src, const struct in6_addr *dst,
 		   int oif, struct net_route *r);
+/* Some have tcp_sock.by_another. */
+extern _Atomic bool tcp_sock_some_by_another __attribute__((visibility("hidden")));
 /*
  * Makes p fit the tuple on st. 0; -EAGAIN: the neighbour is being looked for; other negative errno:
  * no way.
  */
-int tcp_sock_path_make(struct stack *st, const struct tcp_tuple *t, uint32_t mark, uint8_t ttl,
-		       struct tcp_sock_path *p);
+int tcp_sock_path_make(struct stack *st, const struct tcp_tuple *t, int bound_if, uint32_t mark,
+		       uint8_t ttl, struct tcp_sock_path *p);
 /* The path of a socket that has none, or not used it in this second. NULL: no memory. */
 struct tcp_sock_path *tcp_sock_path_get_slow(struct tcp_sock_stack *t, struct tcp_sock *s);
 /* The same for any. */

@@ -44,8 +44,33 @@ static int find_mac(struct tcp_sock_path *p, const struct net_route *r, const st
 	return 0;
 }
 
-int tcp_sock_path_make(struct stack *st, const struct tcp_tuple *t, uint32_t mark, uint8_t ttl,
-		       struct tcp_sock_path *p)
+static bool has_gateway(const struct net_route *r)
+{
+	return !IN6_IS_ADDR_UNSPECIFIED(&r->gateway);
+}
+
+/*
+ * The kernel's route, by the stack's interface where there is one: of several that are as good, it
+ * is the one that the peer came by. Asked for an interface without one, the kernel takes the peer
+ * for a neighbour there (IPv4), or has none (IPv6). Then the segment leaves where any would.
+ */
+static int route_of(struct net_route_query *q, bool is_bound, struct net_route *r)
+{
+	struct net_route any;
+	int err = net_route_get(q, r);
+
+	if (is_bound || IN6_IS_ADDR_LINKLOCAL(&q->dst) || (!err && has_gateway(r)))
+		return err;
+	q->oif = 0;
+	if (!net_route_get(q, &any) && any.type == NET_ROUTE_UNICAST) {
+		*r = any;
+		err = 0;
+	}
+	return err;
+}
+
+int tcp_sock_path_make(struct stack *st, const struct tcp_tuple *t, int bound_if, uint32_t mark,
+		       uint8_t ttl, struct tcp_sock_path *p)
 {
 	struct net_route_query q = {
 		.dst = t->remote, .src = t->local, .oif = st->ifindex, .mark = mark};
@@ -58,23 +83,24 @@ int tcp_sock_path_make(struct stack *st, const struct tcp_tuple *t, uint32_t mar
 	struct net_link link;
 	int err;
 
-	p->valid = false;
-	p->stale = false;
+	p->valid = p->stale = p->by_another = false;
 	p->net_gen = net_generation();
 	p->neigh_gen = net_neigh_generation();
 	libc_internal_begin();
-	err = net_route_get(&q, &r);
+	err = route_of(&q, bound_if, &r);
 	if (!err &&
 	    (r.type == NET_ROUTE_LOCAL ? !params.offload_loopback : r.type != NET_ROUTE_UNICAST))
 		err = -EHOSTUNREACH;
-	if (!err && (r.oif != st->ifindex || net_link_get(r.oif, &link)))
+	if (!err && net_link_get(r.oif, &link))
 		err = -ENETUNREACH;
+	p->by_another = !err && r.oif != st->ifindex;
 	if (!err) {
 		spec.df = !r.metrics.mtu_locked;
 		p->mtu = r.mtu && r.mtu < link.mtu ? r.mtu : link.mtu;
 		if (params.mtu > 0 && (uint32_t)params.mtu < p->mtu)
 			p->mtu = (uint32_t)params.mtu;
-		err = find_mac(p, &r, &t->remote, &link, spec.dmac);
+		if (!p->by_another)
+			err = find_mac(p, &r, &t->remote, &link, spec.dmac);
 	}
 	libc_internal_end();
 	if (err)

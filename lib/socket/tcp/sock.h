@@ -66,6 +66,7 @@ struct tcp_sock_path {
 	uint32_t net_gen, neigh_gen;
 	bool valid; /* the header is good for these generations */
 	bool stale; /* the neighbour wants to be confirmed */
+	bool by_another; /* the route leaves by another interface: the kernel sends */
 	uint32_t mtu;
 	struct in6_addr next_hop;
 	struct tcp_frame_hdr hdr;
@@ -183,9 +184,9 @@ struct tcp_sock {
 	/*
 	 * on_block: uses the rule of a block of ports (port/block.c); counted: among the accepted
 	 * ones of its port (port/accepted.c); by_shared: other processes have its listener's rule,
-	 * too. st->lock
+	 * too; by_another: tcp_sock_path.by_another, and the kernel is to have it. st->lock
 	 */
-	bool has_own_rule : 1, on_block : 1, counted : 1, by_shared : 1;
+	bool has_own_rule : 1, on_block : 1, counted : 1, by_shared : 1, by_another : 1;
 	/*
 	 * closed: out of the fd table; the object waits for TCP_EV_GONE. in_close: tcp_sock_close()
 	 * is at work: it releases, not the event. in_engine: the engine knows s: TCP_EV_GONE is

@@ -5,6 +5,8 @@
  */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <net/ethernet.h>
+#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,6 +67,16 @@ static struct tcp_sock_path *cached_path(struct tcp_sock_stack *t, const struct 
 	return &c->path;
 }
 
+/* The interface that the segment's socket, or its listener, is bound to. */
+static int bound_if(const struct tcp_tx *tx, const struct tcp_sock *s)
+{
+	const struct tcp_sock_user *u = tx->user;
+
+	if (!s && u && u->kind == TCP_SOCK_USER_LISTENER)
+		s = ((const struct tcp_sock_att *)u)->s; /* its first member */
+	return s ? s->bound_if : 0;
+}
+
 /* The way of a segment. NULL and *err: none. */
 static struct tcp_sock_path *path_of(struct stack *st, const struct tcp_tx *tx, int *err)
 {
@@ -75,7 +87,8 @@ static struct tcp_sock_path *path_of(struct stack *st, const struct tcp_tx *tx, 
 	*err = p ? 0 : -ENOMEM;
 	if (p &&
 	    __builtin_expect(!tcp_sock_path_good(p, net_generation(), net_neigh_generation()), 0))
-		*err = tcp_sock_path_make(st, tx->tuple, s ? s->mark : 0, tx->ttl, p);
+		*err = tcp_sock_path_make(st, tx->tuple, bound_if(tx, s), s ? s->mark : 0, tx->ttl,
+					  p);
 	if (*err)
 		return NULL;
 	if (__builtin_expect(p->stale, 0))
@@ -96,9 +109,11 @@ void tcp_sock_env_path(void *ctx, const struct tcp_tuple *tuple, uint32_t *mtu, 
 	if (!tcp_sock_path_good(p, net_generation(), net_neigh_generation()))
 		p->mtu = 0;
 	if (!p->mtu)
-		(void)tcp_sock_path_make(st, tuple, 0, 0, p);
+		(void)tcp_sock_path_make(st, tuple, 0, 0, 0, p);
 	if (p->mtu && p->mtu < *mtu)
 		*mtu = p->mtu;
+	if (p->by_another)
+		*max_gso = 0;
 }
 
 void tcp_sock_env_route(void *ctx, const struct tcp_tuple *tuple, struct tcp_route *r)
@@ -226,6 +241,44 @@ static int send_small(struct tcp_sock_stack *t, struct tcp_sock_path *p, const s
 	return 0;
 }
 
+/*
+ * The route leaves by another interface, which the kernel has. It sends this segment, and is to
+ * have the connection. What is larger than a segment counts as lost on the way: it is the kernel's
+ * to send soon.
+ */
+static int send_by_kernel(struct tcp_sock_path *p, const struct tcp_tx *tx)
+{
+	bool v4 = tx->tuple->family == AF_INET;
+	struct sockaddr_in to4 = {.sin_family = AF_INET};
+	struct sockaddr_in6 to6 = {.sin6_family = AF_INET6, .sin6_addr = tx->tuple->remote};
+	struct tcp_sock *s = sock_of(tx);
+	uint8_t *frame;
+	uint32_t len;
+	int fd, err = 0;
+
+	if (s) {
+		s->by_another = true;
+		atomic_store_explicit(&tcp_sock_some_by_another, true, memory_order_relaxed);
+	}
+	if (tx->len > tx->mss)
+		return 0;
+	frame = malloc(TCP_FRAME_HDR_MAX + tx->len);
+	fd = frame ? net_raw_socket(tx->tuple->family) : -ENOMEM;
+	if (fd < 0) {
+		free(frame);
+		return fd;
+	}
+	len = tcp_frame(&p->hdr, frame, tx);
+	memcpy(&to4.sin_addr, &tx->tuple->remote.s6_addr[12], sizeof(to4.sin_addr));
+	if (raw.sendto(fd, frame + ETHER_HDR_LEN, len - ETHER_HDR_LEN, MSG_DONTWAIT | MSG_NOSIGNAL,
+		       v4 ? (const void *)&to4 : (const void *)&to6,
+		       v4 ? sizeof(to4) : sizeof(to6)) < 0)
+		err = -errno;
+	own_fd_close(fd);
+	free(frame);
+	return err;
+}
+
 /* A segment goes all the way but for the wire. 0, or it did not get to the ring. */
 int tcp_sock_output_dummy(void *ctx, const struct tcp_tx *tx)
 {
@@ -238,7 +291,7 @@ int tcp_sock_output_dummy(void *ctx, const struct tcp_tx *tx)
 	if (!atomic_load_explicit(&st->open, memory_order_relaxed))
 		return -ENETDOWN;
 	p = path_of(st, tx, &err);
-	if (err)
+	if (err || p->by_another)
 		return err;
 	b = frame_buf(ring, p, tx, &err);
 	if (!b)
@@ -290,6 +343,8 @@ int tcp_sock_output(void *ctx, const struct tcp_tx *tx)
 		return hold(t, tx);
 	if (err)
 		return err;
+	if (__builtin_expect(p->by_another, 0))
+		return send_by_kernel(p, tx);
 	err = tx->len > tx->mss ? send_large(t, p, tx) : send_small(t, p, tx);
 	if (err == -ENOBUFS)
 		t->blocked = true;
@@ -325,8 +380,9 @@ void tcp_sock_awaiting_check(struct tcp_sock_stack *t, uint64_t now)
 			t->num_awaiting++;
 			continue;
 		}
-		if (p)
-			(void)send_small(t, p, &h->tx); /* a loss, if it fails */
+		if (p) /* a loss, if it fails */
+			(void)(p->by_another ? send_by_kernel(p, &h->tx)
+					     : send_small(t, p, &h->tx));
 		else
 			give_up(t, h, now);
 		free(h);

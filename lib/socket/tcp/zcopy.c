@@ -283,7 +283,8 @@ int tcp_sock_header(struct vfd *v, uint8_t *hdr)
 
 	if (!st)
 		return n;
-	if (!tcp_sock_path_make(st, &s->tuple, s->mark, tcp_get_opts(s->c)->ttl, &p)) {
+	if (!tcp_sock_path_make(st, &s->tuple, s->bound_if, s->mark, tcp_get_opts(s->c)->ttl, &p) &&
+	    !p.by_another) {
 		memcpy(hdr, p.hdr.bytes, p.hdr.len);
 		n = p.hdr.len;
 	}
