@@ -67,12 +67,14 @@ unsigned net_rx_queues_shown(const char *ifname)
 	unsigned n = 0;
 	DIR *d;
 
+	libc_internal_begin(); /* readdir() may be a cancellation point */
 	snprintf(path, sizeof(path), "/sys/class/net/%s/queues", ifname);
 	d = own_opendir(path);
 	while (d && (e = readdir(d)))
 		n += !strncmp(e->d_name, "rx-", 3);
 	if (d)
 		own_closedir(d);
+	libc_internal_end();
 	return n;
 }
 

@@ -789,7 +789,7 @@ int udp_first_len(struct udp_sock *s, int fd)
 	const struct buf *b;
 	int len;
 
-	if (os_first(s) && udp_kernel_has(fd))
+	if ((s->kernel_has_older || os_first(s)) && udp_kernel_has(fd))
 		return -1;
 	att = find_ready(s);
 	if (!att)
