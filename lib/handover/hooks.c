@@ -26,6 +26,7 @@ static const struct tcp_sock_handover tcp_ops = {
 	.second = tcp_sock_claims_look,
 	.cut_off = tcp_sock_stack_to_kernel,
 	.strays = tcp_sock_strays_to_kernel,
+	.leave = tcp_sock_leave,
 	.decided = tcp_sock_decided,
 	.crowded = tcp_sock_crowded,
 };

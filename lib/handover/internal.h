@@ -48,6 +48,8 @@ void tcp_sock_leave_engine(struct tcp_sock *s, struct stack *st, uint64_t now);
 void tcp_sock_stack_to_kernel(struct stack *st);
 /* The connection with this exact key. The internal thread only. */
 void tcp_sock_strays_to_kernel(const struct vma_flow_key *key);
+/* The connection, if that may be now. The internal thread only. */
+void tcp_sock_leave(struct tcp_sock *s, struct vma_stats_why why);
 /* Whether this process may do any of it now. */
 bool tcp_sock_to_kernel_allowed(void);
 void tcp_sock_share(struct vfd *v, struct vma_stats_why why);

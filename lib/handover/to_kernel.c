@@ -814,10 +814,22 @@ static bool has_key(struct tcp_sock *s, const struct vma_flow_key *key)
 	return same;
 }
 
+static void leave(struct tcp_sock *s, struct vma_stats_why why)
+{
+	if (tcp_sock_to_kernel(s, why) == -ENOTCONN)
+		(void)tcp_sock_orphan_to_kernel(s);
+}
+
+void tcp_sock_leave(struct tcp_sock *s, struct vma_stats_why why)
+{
+	if (tcp_sock_to_kernel_allowed())
+		leave(s, why);
+}
+
 static void leave_strays(struct tcp_sock *s, void *arg)
 {
-	if (has_key(s, arg) && tcp_sock_to_kernel(s, STATS_WHY(STRAY)) == -ENOTCONN)
-		(void)tcp_sock_orphan_to_kernel(s);
+	if (has_key(s, arg))
+		leave(s, STATS_WHY(STRAY));
 }
 
 void tcp_sock_strays_to_kernel(const struct vma_flow_key *key)

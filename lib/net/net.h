@@ -80,6 +80,8 @@ struct net_route {
 	struct in6_addr prefsrc;
 	uint32_t mtu; /* route metric or the link's MTU */
 	bool multipath; /* more than one next hop: the kernel chose one */
+	/* no route by the interface that was asked for: IPv4 takes dst for a neighbour there */
+	bool is_assumed;
 	struct net_metrics metrics;
 };
 

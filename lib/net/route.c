@@ -340,8 +340,10 @@ static int route_fetch(struct route_rec *r)
 		r->route.mtu = link.mtu;
 	if (r->route.type == NET_ROUTE_UNICAST) {
 		fib = *r;
-		if (!ask(&fib, true) && !fib.err)
+		err = ask(&fib, true);
+		if (!err && !fib.err)
 			r->route.multipath = fib.route.multipath;
+		r->route.is_assumed = !err && fib.err && r->q.oif;
 	}
 	return 0;
 }

@@ -4,6 +4,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -82,14 +83,14 @@ PRELOAD int __ppoll_chk(struct pollfd *fds, nfds_t n, const struct timespec *ts,
 	return ppoll(fds, n, ts, mask);
 }
 
-/* One more than the highest descriptor that the program has. */
+/* One more than the highest descriptor that the program has; INT_MAX: cannot be told. */
 static int program_fds_end(void)
 {
 	int dir = OWN_FD((int)libc_raw(SYS_openat, AT_FDCWD, (long)(uintptr_t) "/proc/self/fd",
 				       O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0, 0, 0));
 	_Alignas(struct dirent64) char room[4096];
 	int end = 0;
-	long got;
+	long got = -1;
 
 	while (dir >= 0 && (got = libc_raw(SYS_getdents64, dir, (long)(uintptr_t)room, sizeof(room),
 					   0, 0, 0)) > 0) {
@@ -104,7 +105,7 @@ static int program_fds_end(void)
 	}
 	if (dir >= 0)
 		own_fd_close(dir);
-	return end;
+	return got < 0 ? INT_MAX : end;
 }
 
 /*
@@ -114,15 +115,16 @@ static int program_fds_end(void)
  */
 static int nfds_looked_at(int n)
 {
-	int end, most = FD_SETSIZE, err = errno;
+	long most = FD_SETSIZE;
+	int end, err = errno;
 
 	if (likely(n <= most))
 		return n;
 	end = program_fds_end();
-	while (most < end)
-		most *= 2;
 	errno = err;
-	return n < most ? n : most;
+	while (most < end && most < n)
+		most *= 2;
+	return n < most ? n : (int)most;
 }
 
 static bool sets_readable(int n, const fd_set *rd, const fd_set *wr, const fd_set *ex)

@@ -426,6 +426,9 @@ int tcp_error(struct tcp_conn *c);
 uint32_t tcp_inq(const struct tcp_conn *c);
 uint32_t tcp_outq(const struct tcp_conn *c);
 uint32_t tcp_outq_unsent(const struct tcp_conn *c);
+/* 1: our FIN follows the data, and is not acknowledged; not sent. (Linux counts it among them.) */
+uint32_t tcp_fin_unacked(const struct tcp_conn *c);
+uint32_t tcp_fin_unsent(const struct tcp_conn *c);
 /* SIOCATMARK. */
 bool tcp_at_mark(const struct tcp_conn *c);
 /*

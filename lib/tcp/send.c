@@ -65,6 +65,16 @@ uint32_t tcp_outq(const struct tcp_conn *c)
 	return c->sndq.len;
 }
 
+uint32_t tcp_fin_unacked(const struct tcp_conn *c)
+{
+	return c->fin_queued && !c->fin_acked && c->state != TCPS_CLOSED;
+}
+
+uint32_t tcp_fin_unsent(const struct tcp_conn *c)
+{
+	return tcp_fin_unacked(c) && !c->fin_sent;
+}
+
 uint32_t tcp_outq_unsent(const struct tcp_conn *c)
 {
 	if (c->fin_sent || c->state == TCPS_CLOSED)

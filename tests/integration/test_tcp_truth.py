@@ -8,6 +8,7 @@ import struct
 import pytest
 
 from differential import App
+from netns import ip
 from test_tcp_both import HELPERS, PORT
 
 EXTRA = """
@@ -144,7 +145,27 @@ def test_splice_and_sendfile_refuse(unet):
 
 # The internal thread looks at no ring: what a call says it has seen by itself.
 NOBODY_ELSE = {"VMA_PROGRESS_ENGINE_INTERVAL": 0}
-FIONREAD, SIOCOUTQ, SIOCATMARK = 0x541B, 0x5411, 0x8905
+def test_a_fin_that_is_not_acknowledged_counts_as_sent_data(unet):
+    """A program may wait for SIOCOUTQ to be 0 before it closes without lingering."""
+    a, b = unet.a, unet.b
+
+    def answer_at(mac):
+        for address in (a.ip4, a.ip6):
+            ip("-n", b.name, "neigh", "replace", address, "lladdr", mac, "dev", b.dev, "nud", "permanent")
+
+    def steps(app, peer):
+        app("s.send(b'x' * 10)")
+        assert peer.recv(100) == b"x" * 10
+        app(f"until(lambda: number(s, {SIOCOUTQ}) == 0)")
+        answer_at("02:00:00:00:00:99")
+        app("s.shutdown(socket.SHUT_WR)")
+        app(f"number(s, {SIOCOUTQ}), number(s, {SIOCOUTQNSD})")
+        answer_at(a.mac())
+        app(f"until(lambda: number(s, {SIOCOUTQ}) == 0)")
+    as_the_kernel(unet, steps)
+
+
+FIONREAD, SIOCOUTQ, SIOCOUTQNSD, SIOCATMARK = 0x541B, 0x5411, 0x894B, 0x8905
 
 
 def test_what_arrived_is_in_the_answer(unet):

@@ -79,6 +79,7 @@ void tcp_sock_conn_over(struct tcp_sock *s)
 	struct stack *st = atomic_load_explicit(&s->st, memory_order_relaxed);
 
 	s->c = NULL;
+	s->by_another = false;
 	atomic_fetch_add_explicit(&s->conns, 1, memory_order_relaxed);
 	tcp_sock_kmod_del(s);
 	if (s->in_engine)
@@ -494,7 +495,7 @@ static void leave_by_another(struct tcp_sock *s, void *arg)
 	s->by_another = false;
 	lock_drop(&st->lock);
 	if (leaves)
-		s->v.ops->share(&s->v, STATS_WHY(OTHER_WAY));
+		tcp_sock_handover_leave(s, STATS_WHY(OTHER_WAY));
 }
 
 static void second(void *arg)

@@ -64,20 +64,19 @@ static int ioctl_nonblock(struct tcp_sock *s, int fd, void *arg)
 /* SIGIO, and SIGURG of who has an owner, come from the kernel's socket: it must see the packets. */
 static void leave_to_kernel(struct tcp_sock *s, int fd)
 {
-	bool is_conn;
+	bool is_new;
 	int cancel;
 
 	if (!tcp_sock_lock_live(s, fd, &cancel))
 		return;
-	is_conn = tcp_sock_mode(s) == TCP_SOCK_CONN;
-	if (!is_conn) {
+	if (tcp_sock_mode(s) != TCP_SOCK_CONN) {
 		s->unconn.no_offload = true;
 		stats_why(tcp_sock_shown(s), fd, VMA_WHY_SOCKET, STATS_WHY(ASYNC));
 	}
-	if (tcp_sock_mode(s) == TCP_SOCK_LISTEN)
-		tcp_sock_unlisten(s);
+	is_new = tcp_sock_mode(s) == TCP_SOCK_KERNEL;
 	tcp_sock_unlock(s, cancel);
-	if (is_conn)
+	/* With who waits for accept(). */
+	if (!is_new)
 		s->v.ops->share(&s->v, STATS_WHY(ASYNC));
 }
 
@@ -109,9 +108,9 @@ int tcp_sock_ioctl(struct vfd *v, int fd, unsigned long req, void *arg)
 	st = tcp_sock_conn_look(s);
 	if (st) {
 		x = (int)(req == FIONREAD     ? tcp_inq(s->c)
-			  : req == SIOCOUTQ   ? tcp_outq(s->c)
+			  : req == SIOCOUTQ   ? tcp_outq(s->c) + tcp_fin_unacked(s->c)
 			  : req == SIOCATMARK ? tcp_at_mark(s->c)
-					      : tcp_outq_unsent(s->c));
+					      : tcp_outq_unsent(s->c) + tcp_fin_unsent(s->c));
 		lock_drop(&st->lock);
 	} else if (tcp_sock_mode(s) != TCP_SOCK_CONN) {
 		return libc.ioctl(fd, req, arg); /* it has gone to the kernel meanwhile */

@@ -44,22 +44,16 @@ static int find_mac(struct tcp_sock_path *p, const struct net_route *r, const st
 	return 0;
 }
 
-static bool has_gateway(const struct net_route *r)
-{
-	return !IN6_IS_ADDR_UNSPECIFIED(&r->gateway);
-}
-
 /*
  * The kernel's route, by the stack's interface where there is one: of several that are as good, it
- * is the one that the peer came by. Asked for an interface without one, the kernel takes the peer
- * for a neighbour there (IPv4), or has none (IPv6). Then the segment leaves where any would.
+ * is the one that the peer came by. If there is none, the segment leaves where any would.
  */
 static int route_of(struct net_route_query *q, bool is_bound, struct net_route *r)
 {
 	struct net_route any;
 	int err = net_route_get(q, r);
 
-	if (is_bound || IN6_IS_ADDR_LINKLOCAL(&q->dst) || (!err && has_gateway(r)))
+	if (is_bound || IN6_IS_ADDR_LINKLOCAL(&q->dst) || (!err && !r->is_assumed))
 		return err;
 	q->oif = 0;
 	if (!net_route_get(q, &any) && any.type == NET_ROUTE_UNICAST) {
@@ -94,6 +88,7 @@ int tcp_sock_path_make(struct stack *st, const struct tcp_tuple *t, int bound_if
 	if (!err && net_link_get(r.oif, &link))
 		err = -ENETUNREACH;
 	p->by_another = !err && r.oif != st->ifindex;
+	p->oif = r.oif;
 	if (!err) {
 		spec.df = !r.metrics.mtu_locked;
 		p->mtu = r.mtu && r.mtu < link.mtu ? r.mtu : link.mtu;

@@ -137,8 +137,9 @@ static void make_new(struct tcp_sock *s, int fd, int domain)
 	s->tuple.lport = 0;
 	s->port_bound = s->v6only = s->stale = false;
 	atomic_store_explicit(&s->pending_error, 0, memory_order_relaxed);
-	s->bound = s->accepted = s->has_own_rule = s->by_shared = s->on_block = s->closed =
-		s->in_close = s->in_engine = s->connected = s->in_kernel = s->opts_deferred = false;
+	s->bound = s->accepted = s->has_own_rule = s->by_shared = s->on_block = s->by_another =
+		s->closed = s->in_close = s->in_engine = s->connected = s->in_kernel =
+			s->opts_deferred = false;
 	s->nonblock = s->zerocopy = s->has_status_flags = false;
 	atomic_store_explicit(&s->has_held, false, memory_order_relaxed);
 	atomic_store_explicit(&s->hint, 0, memory_order_relaxed);
@@ -767,6 +768,11 @@ void tcp_sock_handover_cut_off(struct stack *st)
 void tcp_sock_handover_strays(const struct vma_flow_key *key)
 {
 	handover->strays(key);
+}
+
+void tcp_sock_handover_leave(struct tcp_sock *s, struct vma_stats_why why)
+{
+	handover->leave(s, why);
 }
 
 void tcp_sock_handover_client(void)

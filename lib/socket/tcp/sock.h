@@ -66,7 +66,8 @@ struct tcp_sock_path {
 	uint32_t net_gen, neigh_gen;
 	bool valid; /* the header is good for these generations */
 	bool stale; /* the neighbour wants to be confirmed */
-	bool by_another; /* the route leaves by another interface: the kernel sends */
+	bool by_another; /* the route leaves by another interface, oif: the kernel sends */
+	int oif;
 	uint32_t mtu;
 	struct in6_addr next_hop;
 	struct tcp_frame_hdr hdr;
@@ -566,6 +567,8 @@ struct tcp_sock_handover {
 	void (*cut_off)(struct stack *st);
 	/* struct stack_user_ops.strays */
 	void (*strays)(const struct vma_flow_key *key);
+	/* The kernel gets the connection, if it may now. The internal thread, no lock held. */
+	void (*leave)(struct tcp_sock *s, struct vma_stats_why why);
 	/* After tcp_sock_show_awaited(): no frame of s is with its callback now. No lock held. */
 	void (*decided)(struct tcp_sock *s);
 };
@@ -576,6 +579,7 @@ void tcp_sock_handover_tick(void);
 bool tcp_sock_handover_rests(void);
 void tcp_sock_handover_cut_off(struct stack *st);
 void tcp_sock_handover_strays(const struct vma_flow_key *key);
+void tcp_sock_handover_leave(struct tcp_sock *s, struct vma_stats_why why);
 void tcp_sock_handover_client(void);
 void tcp_sock_handover_accepted(struct tcp_sock *s);
 void tcp_sock_handover_decided(struct tcp_sock *s);

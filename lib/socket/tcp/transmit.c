@@ -85,8 +85,11 @@ static struct tcp_sock_path *path_of(struct stack *st, const struct tcp_tx *tx, 
 		s ? tcp_sock_path_get(st->tcp, s) : cached_path(st->tcp, tx->tuple);
 
 	*err = p ? 0 : -ENOMEM;
+	/* A path that is kept by the addresses does not know who is bound to the interface. */
 	if (p &&
-	    __builtin_expect(!tcp_sock_path_good(p, net_generation(), net_neigh_generation()), 0))
+	    __builtin_expect(!tcp_sock_path_good(p, net_generation(), net_neigh_generation()) ||
+				     (p->by_another && !s),
+			     0))
 		*err = tcp_sock_path_make(st, tx->tuple, bound_if(tx, s), s ? s->mark : 0, tx->ttl,
 					  p);
 	if (*err)
@@ -241,6 +244,21 @@ static int send_small(struct tcp_sock_stack *t, struct tcp_sock_path *p, const s
 	return 0;
 }
 
+/* The route that was found had the source and the mark, too, by which the kernel would not ask. */
+static int raw_socket_on(int oif, int family)
+{
+	static _Atomic bool said;
+	int fd = net_raw_socket(family);
+
+	if (fd >= 0)
+		(void)libc.setsockopt(fd, SOL_SOCKET, SO_BINDTOIFINDEX, &oif, sizeof(oif));
+	else if (!atomic_exchange(&said, true))
+		log_warn("TCP replies whose route leaves by another interface than the peer came "
+			 "by cannot be sent: socket(SOCK_RAW): %s",
+			 strerror(-fd));
+	return fd;
+}
+
 /*
  * The route leaves by another interface, which the kernel has. It sends this segment, and is to
  * have the connection. What is larger than a segment counts as lost on the way: it is the kernel's
@@ -262,18 +280,19 @@ static int send_by_kernel(struct tcp_sock_path *p, const struct tcp_tx *tx)
 	}
 	if (tx->len > tx->mss)
 		return 0;
-	frame = malloc(TCP_FRAME_HDR_MAX + tx->len);
-	fd = frame ? net_raw_socket(tx->tuple->family) : -ENOMEM;
-	if (fd < 0) {
-		free(frame);
-		return fd;
+	fd = raw_socket_on(p->oif, tx->tuple->family);
+	frame = fd < 0 ? NULL : malloc(TCP_FRAME_HDR_MAX + tx->len);
+	if (!frame) {
+		if (fd >= 0)
+			own_fd_close(fd);
+		return fd < 0 ? fd : -ENOMEM;
 	}
 	len = tcp_frame(&p->hdr, frame, tx);
 	memcpy(&to4.sin_addr, &tx->tuple->remote.s6_addr[12], sizeof(to4.sin_addr));
 	if (raw.sendto(fd, frame + ETHER_HDR_LEN, len - ETHER_HDR_LEN, MSG_DONTWAIT | MSG_NOSIGNAL,
 		       v4 ? (const void *)&to4 : (const void *)&to6,
 		       v4 ? sizeof(to4) : sizeof(to6)) < 0)
-		err = -errno;
+		err = -EHOSTUNREACH; /* lost on the way; the ring has room */
 	own_fd_close(fd);
 	free(frame);
 	return err;

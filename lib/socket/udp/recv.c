@@ -350,6 +350,7 @@ static bool os_due(struct udp_sock *s)
 static bool os_unseen(const struct udp_sock *s)
 {
 	return !atomic_load_explicit(&s->natt, memory_order_acquire) ||
+	       atomic_load_explicit(&s->in_kernel, memory_order_relaxed) ||
 	       atomic_load_explicit(&s->sends_seen, memory_order_relaxed) !=
 		       atomic_load_explicit(&udp_kernel_sends, memory_order_acquire);
 }
@@ -789,8 +790,10 @@ int udp_first_len(struct udp_sock *s, int fd)
 	const struct buf *b;
 	int len;
 
-	if ((s->kernel_has_older || os_first(s)) && udp_kernel_has(fd))
+	if ((s->kernel_has_older || os_first(s)) && udp_kernel_has(fd)) {
+		turn_after(s, true, MSG_PEEK);
 		return -1;
+	}
 	att = find_ready(s);
 	if (!att)
 		return -1;
