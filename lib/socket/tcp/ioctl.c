@@ -64,20 +64,26 @@ static int ioctl_nonblock(struct tcp_sock *s, int fd, void *arg)
 /* SIGIO, and SIGURG of who has an owner, come from the kernel's socket: it must see the packets. */
 static void leave_to_kernel(struct tcp_sock *s, int fd)
 {
-	bool is_new;
+	enum tcp_sock_mode mode;
 	int cancel;
 
 	if (!tcp_sock_lock_live(s, fd, &cancel))
 		return;
-	if (tcp_sock_mode(s) != TCP_SOCK_CONN) {
+	mode = tcp_sock_mode(s);
+	if (mode != TCP_SOCK_CONN) {
 		s->unconn.no_offload = true;
 		stats_why(tcp_sock_shown(s), fd, VMA_WHY_SOCKET, STATS_WHY(ASYNC));
 	}
-	is_new = tcp_sock_mode(s) == TCP_SOCK_KERNEL;
 	tcp_sock_unlock(s, cancel);
 	/* With who waits for accept(). */
-	if (!is_new)
+	if (mode != TCP_SOCK_KERNEL)
 		s->v.ops->share(&s->v, STATS_WHY(ASYNC));
+	if (mode != TCP_SOCK_LISTEN || !tcp_sock_lock_live(s, fd, &cancel))
+		return;
+	/* A ring that is still to come brings it nobody. */
+	if (tcp_sock_mode(s) == TCP_SOCK_LISTEN)
+		tcp_sock_unlisten(s);
+	tcp_sock_unlock(s, cancel);
 }
 
 static int ioctl_signals(struct tcp_sock *s, int fd, unsigned long req, void *arg)
