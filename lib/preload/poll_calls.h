@@ -29,7 +29,9 @@ static inline struct timespec time_not_slept(const struct timespec *start,
 		left.tv_sec++;
 		left.tv_nsec -= 1000000000;
 	}
-	return left.tv_sec < 0 ? (struct timespec){0} : left;
+	if (left.tv_sec < 0)
+		left.tv_sec = left.tv_nsec = 0;
+	return left;
 }
 
 /* poll()'s milliseconds: below 0 is for ever, and then NULL. */

@@ -21,7 +21,7 @@
 struct common {
 	uint32_t index[4 + 4 * MEMBERS]; /* producer and consumer of fill, comp, and each one's rx
 					    and tx */
-	uint32_t flags; /* of the fill and transmit rings: nobody is to be woken */
+	uint32_t fill_flags, tx_flags; /* nobody is to be woken */
 	uint64_t fill[4096], comp[2048];
 	struct xdp_desc rx[MEMBERS][RING], tx[MEMBERS][RING];
 };
@@ -49,7 +49,8 @@ static inline struct xdp_ring *ring_new(struct world *w, unsigned row)
 	fake_side(&s->comp, &c->index[2], c->comp, 2048);
 	fake_side(&s->rx, &c->index[4 + 4 * row], c->rx[row], RING);
 	fake_side(&s->tx, &c->index[6 + 4 * row], c->tx[row], RING);
-	s->fill.flags = s->tx.flags = &c->flags;
+	s->fill.flags = &c->fill_flags;
+	s->tx.flags = &c->tx_flags;
 	return x;
 }
 
