@@ -20,7 +20,17 @@
  * Offloaded answers of this thread since the kernel was last asked, by the list of descriptors, and
  * zero-timeout calls without any.
  */
-static __thread int hits_since_kernel[LISTS], zeros_since_kernel;
+static __thread uint16_t hits_since_kernel[LISTS], zeros_since_kernel;
+
+/* mux_may_skip() for them: two bytes each, of the little that a thread has. */
+static bool may_skip(uint16_t *calls, int limit)
+{
+	int n = *calls;
+	bool skip = mux_may_skip(&n, limit < UINT16_MAX ? limit : UINT16_MAX);
+
+	*calls = (uint16_t)n;
+	return skip;
+}
 
 int pollset_init(struct pollset *s, struct pollset_room *room, unsigned n, unsigned ours)
 {
@@ -219,9 +229,9 @@ static int look_kernel(struct pollset *s)
 static bool first_suffices(const struct pollset *s, int ready)
 {
 	if (ready)
-		return mux_may_skip(&hits_since_kernel[list_of(s)], mux_skip_os(s->plain));
+		return may_skip(&hits_since_kernel[list_of(s)], mux_skip_os(s->plain));
 	return !s->plain &&
-	       (!s->mux.zero || mux_may_skip(&zeros_since_kernel, params.select_poll_os_ratio));
+	       (!s->mux.zero || may_skip(&zeros_since_kernel, params.select_poll_os_ratio));
 }
 
 static int pollset_look(struct mux *m, enum mux_look how)
