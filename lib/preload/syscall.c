@@ -58,12 +58,6 @@ static bool mask_readable(long mask)
 	return memory_ends((const void *)mask, KERNEL_SIGSET);
 }
 
-/* What ppoll and pselect6 leave in *ts: what was not slept. */
-static void timespec_left(struct timespec *ts, const struct timespec *start)
-{
-	*ts = time_not_slept(start, ts);
-}
-
 static long sys_ppoll(const struct args *x)
 {
 	struct timespec start, *ts = (struct timespec *)x->c;
@@ -76,7 +70,7 @@ static long sys_ppoll(const struct args *x)
 	clock_gettime(CLOCK_MONOTONIC, &start);
 	ret = ppoll((struct pollfd *)x->a, (nfds_t)x->b, ts, mask_of(x->d, &mask));
 	if (ts && (ret >= 0 || errno == EINTR))
-		timespec_left(ts, &start);
+		*ts = time_not_slept(&start, ts);
 	return ret;
 }
 
@@ -100,7 +94,7 @@ static long sys_pselect6(const struct args *x)
 	ret = pselect((int)x->a, (fd_set *)x->b, (fd_set *)x->c, (fd_set *)x->d, ts,
 		      mask_of(sig.mask, &mask));
 	if (ts && (ret >= 0 || errno == EINTR))
-		timespec_left(ts, &start);
+		*ts = time_not_slept(&start, ts);
 	return ret;
 }
 

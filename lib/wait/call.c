@@ -15,8 +15,7 @@ void wait_call_init(struct wait_call *w, const _Atomic uint32_t *gen, uint64_t t
 		    int64_t polls, struct wait_spin_memory *memory)
 {
 	stack_round_look();
-	w->handled = signals_handled;
-	w->interrupting = signals_interrupting;
+	w->begin = wait_signals_now();
 	w->gen_now = gen;
 	w->gen = atomic_load_explicit(gen, memory_order_relaxed);
 	w->deadline_ns = timeout_ns ? clock_monotonic_ns() + timeout_ns : 0;
@@ -34,14 +33,13 @@ struct wait_signals wait_signals_now(void)
 
 void wait_call_since(struct wait_call *w, const struct wait_signals *begin)
 {
-	w->handled = begin->handled;
-	w->interrupting = begin->interrupting;
+	w->begin = *begin;
 }
 
 bool wait_call_interrupted(const struct wait_call *w)
 {
-	return signals_interrupting != w->interrupting ||
-	       (w->deadline_ns && signals_handled != w->handled);
+	return signals_interrupting != w->begin.interrupting ||
+	       (w->deadline_ns && signals_handled != w->begin.handled);
 }
 
 /* Is it time to sleep? */
@@ -150,7 +148,7 @@ static int sleep_by(int (*sleep)(struct pollfd *, unsigned, uint64_t, const sigs
 		err = sleep(&os, 1, w->deadline_ns, NULL);
 	pthread_cleanup_pop(1);
 	/* ppoll is ended by every signal; the call that it stands for only by some. */
-	if (err == -EINTR && !wait_call_interrupted(w) && signals_handled != w->handled)
+	if (err == -EINTR && !wait_call_interrupted(w) && signals_handled != w->begin.handled)
 		return 0;
 	return err == -ETIMEDOUT ? -EAGAIN : err;
 }

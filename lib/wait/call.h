@@ -18,9 +18,14 @@
  */
 #define WAIT_POLLS_PER_CLOCK 64u
 
+/* The thread's signal counters when a call begins. */
+struct wait_signals {
+	uint32_t handled, interrupting;
+};
+
 struct wait_call {
 	uint64_t deadline_ns; /* CLOCK_MONOTONIC ns, 0: none */
-	uint32_t handled, interrupting; /* signal counters at the start */
+	struct wait_signals begin; /* of the call */
 	/* the object's generation: closed when it is no longer gen */
 	const _Atomic uint32_t *gen_now;
 	uint32_t gen;
@@ -32,10 +37,6 @@ struct wait_call {
 	struct wait_spin spin;
 };
 
-/* The thread's signal counters when a call begins. */
-struct wait_signals {
-	uint32_t handled, interrupting;
-};
 struct wait_signals wait_signals_now(void);
 /*
  * The call began then: before it opened a ring, for one, which handlers wait for. What they would

@@ -14,26 +14,7 @@ import pytest
 
 from netns import ip, wait_for
 from test_guard import has_link
-
-ECHO = """
-import socket, sys, threading
-u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-u.bind((sys.argv[1], 7000))
-l = socket.create_server((sys.argv[1], 7000), backlog=100)
-def datagrams():
-    while True:
-        data, peer = u.recvfrom(65536)
-        u.sendto(data, peer)
-def stream(c):
-    while data := c.recv(65536): c.sendall(data)
-    c.close()
-threading.Thread(target=datagrams, daemon=True).start()
-print("ready", flush=True)
-while True:
-    c, _ = l.accept()
-    threading.Thread(target=stream, args=(c,), daemon=True).start()
-"""
-
+from test_members import ECHO
 
 def resets(host):
     return host.counters()["TcpOutRsts"]
@@ -55,7 +36,7 @@ def echoes(c, data):
 def test_connections_and_datagrams_go_on(net):
     at = (net.a.ip4, 7000)
     net.a.run(["ethtool", "-L", net.a.dev, "rx", "1", "tx", "1"])
-    server = net.a.python(ECHO, True, [net.a.ip4])
+    server = net.a.python(ECHO, True, [net.a.ip4, 7000])
     server.wait_text("^ready$")
     net.neighbours(v6=False)
 
@@ -115,7 +96,7 @@ def test_a_client_connects(net):
     """The kernel's sockets do it from then on: an answer on a new queue would be held back, and each try would take a second."""
     net.a.run(["ethtool", "-L", net.a.dev, "rx", "1", "tx", "1"])
     net.neighbours(v6=False)
-    server = net.b.python(ECHO.replace("7000", "7001"), False, [net.b.ip4])
+    server = net.b.python(ECHO, False, [net.b.ip4, 7001])
     server.wait_text("^ready$")
     client = net.a.python(CLIENT, True, [net.b.ip4], stdin=subprocess.PIPE)
     client.wait_text("^first$")
@@ -147,7 +128,7 @@ def test_an_interface_whose_driver_tells_no_queues(net):
     ip("-n", net.b.name, "neigh", "replace", host.ip4, "lladdr", "02:00:00:00:00:0a", "dev", net.b.dev, "nud", "permanent")
     wait_for(lambda: " state UP " in ip("-n", host.name, "link", "show", "br0"), 20, "the bridge up")
     ip("-n", host.name, "neigh", "replace", net.b.ip4, "lladdr", net.b.mac(), "dev", "br0", "nud", "permanent")
-    server = host.python(ECHO, True, [host.ip4])
+    server = host.python(ECHO, True, [host.ip4, 7000])
     server.wait_text("^ready$")
     host.wait_steered(7000, "tcp", 20)
     with host.tcp_bypassed():

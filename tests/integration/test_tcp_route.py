@@ -9,6 +9,7 @@ import threading
 import pytest
 
 from netns import ip, wait_for
+from test_queues_later import echoes
 from test_tcp_truth import as_the_kernel
 
 # Offsets in struct tcp_info.
@@ -98,22 +99,8 @@ def two_ways(net):
     return net
 
 
-def by_second(net):
-    return ip("-n", net.b.name, "-s", "-j", "link", "show", "second")
-
-
-def echoes(c, data):
-    sender = threading.Thread(target=c.sendall, args=(data,), daemon=True)
-    sender.start()
-    got = b""
-    while len(got) < len(data):
-        got += c.recv(65536)
-    sender.join()
-    assert got == data
-
-
 def received_by_second(net):
-    return json.loads(by_second(net))[0]["stats64"]["rx"]["packets"]
+    return json.loads(ip("-n", net.b.name, "-s", "-j", "link", "show", "second"))[0]["stats64"]["rx"]["packets"]
 
 
 @pytest.mark.parametrize("ours", [True, False], ids=["ours", "kernel"])

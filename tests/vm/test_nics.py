@@ -180,10 +180,8 @@ def test_a_driver_that_makes_queues_of_its_own(net):
         host.run(["ethtool", "-L", host.dev, "combined", "4"])
 
 
-@pytest.mark.parametrize("mode", ["auto", "native"])
-def test_a_second_process(net, mode):
-    """It shares the queues (Linux 6.17 and newer)."""
-    env = {**INFO, "VMA_XDP_MODE": mode}
+def two_programs(net, env):
+    """One of datagrams and one of connections, which have answered. The first has made the ring."""
     first = net.a.python(ECHO, True, ["udp", net.a.ip4], env=env)
     net.a.wait_bound(PORT, "udp")
     begins(net, "udp", False)
@@ -191,6 +189,14 @@ def test_a_second_process(net, mode):
     net.a.wait_bound(PORT, "tcp")
     for kind in ("udp", "tcp"):
         asks(net.b, kind, False, net.a.ip4, 2)
+    return first, second
+
+
+@pytest.mark.parametrize("mode", ["auto", "native"])
+def test_a_second_process(net, mode):
+    """It shares the queues (Linux 6.17 and newer)."""
+    env = {**INFO, "VMA_XDP_MODE": mode}
+    first, second = two_programs(net, env)
     said = refused(second)
     print(net.kind, *chosen(first), *chosen(second), sep="\n")
     if refused(first):  # which no second one changes
@@ -217,13 +223,7 @@ def test_a_second_process_and_an_mtu_for_which_a_buffer_is_too_small(net):
 
 
 def a_second_process_stays_with_the_kernel(net):
-    first = net.a.python(ECHO, True, ["udp", net.a.ip4], env=INFO)
-    net.a.wait_bound(PORT, "udp")
-    begins(net, "udp", False)
-    second = net.a.python(ECHO, True, ["tcp", net.a.ip4], env=INFO)
-    net.a.wait_bound(PORT, "tcp")
-    for kind in ("udp", "tcp"):
-        asks(net.b, kind, False, net.a.ip4, 2)
+    first, second = two_programs(net, INFO)
     said = refused(second)
     print(net.kind, *chosen(first), *said, sep="\n")
     if not refused(first) and served(first) == "zero-copy":

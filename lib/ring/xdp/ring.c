@@ -373,11 +373,13 @@ static int take_port(struct xdp_ring *x, struct busy *busy)
 	if (!err && had_carrier)
 		wait_for_carrier(x);
 	if (!err && has_new_queues(x)) {
-		x->port->has_more_queues = !may_be_generic(x);
-		err = may_be_generic(x) ? -ECHRNG : 0;
+		if (may_be_generic(x)) {
+			port_detach(x->port);
+			err = -ECHRNG;
+		} else {
+			x->port->has_more_queues = true;
+		}
 	}
-	if (err == -ECHRNG)
-		port_detach(x->port);
 	if (err && err != -EEXIST && err != -EACCES && !x->sg && !x->zerocopy)
 		log_warn("ring/xdp: %s: driver %s has no native XDP for an MTU of %u (%s), and "
 			 "this kernel (before 6.6) no "

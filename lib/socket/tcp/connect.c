@@ -204,7 +204,7 @@ static enum vma_why get_route(struct tcp_sock *s, struct target *t)
 }
 
 /* The answer would be held back there, and each try would take a second. */
-static bool has_has_more_queues(const struct stack *st)
+static bool has_more_queues(const struct stack *st)
 {
 	return atomic_load_explicit(&stack_ring(st)->has_more_queues, memory_order_relaxed);
 }
@@ -226,7 +226,7 @@ static bool offloadable(struct tcp_sock *s, int fd, const struct sockaddr *addr,
 		choose_stack(s, t);
 		why = t->st ? STATS_WHY(NONE) : stack_why_not(t->route.oif);
 	}
-	if (!why.reason && has_has_more_queues(t->st)) {
+	if (!why.reason && has_more_queues(t->st)) {
 		stack_put(t->st);
 		why.reason = VMA_WHY_QUEUES;
 	}

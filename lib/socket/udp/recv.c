@@ -293,6 +293,7 @@ static ssize_t os_recv(struct udp_sock *s, int fd, struct msghdr *msg, int flags
 			      memory_order_relaxed);
 	n = libc.recvmsg(fd, &copy, flags);
 	if (n >= 0) {
+		turn_after(s, true, flags);
 		*msg = copy;
 		atomic_fetch_or_explicit(&s->v.os_events, EPOLLIN,
 					 memory_order_release); /* there may be more */
@@ -487,8 +488,6 @@ wait_ready(struct udp_sock *s, int fd, uint32_t gen, struct msghdr *msg, int fla
 		 */
 		if (os_first(s)) {
 			*n = os_recv(s, fd, msg, flags | MSG_DONTWAIT);
-			if (*n >= 0)
-				turn_after(s, true, flags);
 			if (*n >= 0 || errno != EAGAIN)
 				break;
 		}
@@ -508,8 +507,6 @@ wait_ready(struct udp_sock *s, int fd, uint32_t gen, struct msghdr *msg, int fla
 		}
 		if (os_due(s) || (nonblock && os_unseen(s))) {
 			*n = os_recv(s, fd, msg, flags | MSG_DONTWAIT);
-			if (*n >= 0)
-				turn_after(s, true, flags);
 			if (*n >= 0 || errno != EAGAIN)
 				break;
 		}
