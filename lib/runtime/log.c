@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -36,11 +37,17 @@ static _Atomic int file_fd = -1;
 static atomic_flag reopening = ATOMIC_FLAG_INIT;
 static uint64_t start_ns;
 /*
- * What stood behind the descriptor when it was taken, so that a program which reuses the number
- * gets no log lines into it. Whoever sees a half-changed pair opens the file once too often.
+ * What stood behind the file's descriptor when it was opened, so that a program which reuses the
+ * number gets no log lines into it. Whoever sees a half-changed pair opens the file once too often.
  */
 static _Atomic dev_t known_dev;
 static _Atomic ino_t known_ino;
+/* Number 2 as it was when the library was loaded, by log_stderr_note(). */
+static struct {
+	bool is_open;
+	dev_t dev;
+	ino_t ino;
+} at_load;
 
 static const char *const level_names[] = {"PANIC", "ERROR", "WARNING", "INFO", "DETAILS",
 					  "DEBUG", "FINE",  "FINER",   "ALL"};
@@ -74,8 +81,6 @@ static void colors_choose(void)
 static void dest_set(enum log_dest to)
 {
 	dest = to;
-	if (to == DEST_STDERR)
-		remember(STDERR_FILENO);
 	colors_choose();
 }
 
@@ -127,18 +132,45 @@ void log_setup(const struct log_config *c)
 	errno = saved;
 }
 
+__attribute__((constructor)) void log_stderr_note(void)
+{
+	struct stat st;
+
+	at_load.is_open = !fstat(STDERR_FILENO, &st);
+	if (at_load.is_open) {
+		at_load.dev = st.st_dev;
+		at_load.ino = st.st_ino;
+	}
+}
+
 /*
- * The descriptor to write to, or -1. A socket at number 2 that was not there before is the
- * program's own data; any other change of number 2 is a redirection that it wants.
+ * What has come to number 2 since then is a redirection, not what the program keeps its data in: a
+ * terminal, /dev/null, a file that is appended to, or a pipe, if it is no number that was free.
  */
+static bool is_redirection(const struct stat *st)
+{
+	int saved = errno;
+	bool is = false;
+
+	if (S_ISCHR(st->st_mode))
+		is = st->st_rdev == makedev(1, 3) || isatty(STDERR_FILENO);
+	else if (S_ISREG(st->st_mode))
+		is = libc_raw(SYS_fcntl, STDERR_FILENO, F_GETFL, 0, 0, 0, 0) & O_APPEND;
+	else if (S_ISFIFO(st->st_mode))
+		is = at_load.is_open;
+	errno = saved;
+	return is;
+}
+
+/* The descriptor to write to, or -1. */
 static int stderr_fd(mode_t *mode)
 {
 	struct stat st;
 
 	if (fstat(STDERR_FILENO, &st))
 		return -1;
-	if (S_ISSOCK(st.st_mode) && (known_dev || known_ino) &&
-	    (st.st_dev != known_dev || st.st_ino != known_ino))
+	if (!(at_load.is_open && st.st_dev == at_load.dev && st.st_ino == at_load.ino) &&
+	    !is_redirection(&st))
 		return -1;
 	*mode = st.st_mode;
 	return STDERR_FILENO;

@@ -39,6 +39,11 @@ struct log_config {
  * standard error, and said so.
  */
 void log_setup(const struct log_config *c);
+/*
+ * What stands at number 2 now is standard error. What the program opens there later may be its
+ * data: of that only a redirection gets lines. Called when the library is loaded.
+ */
+void log_stderr_note(void);
 /* The child of a fork(): the log is its parent's. */
 void log_forked(void);
 /* Later changes of mind (libvma.conf). 0 or negative errno, then nothing has changed. */

@@ -219,10 +219,12 @@ static void a_line_is_one_write(void **state)
 	(void)state;
 	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, sv), 0);
 	real = stderr_swap(sv[1]);
-	log_setup(&c); /* it was a socket from the start, as under systemd */
+	log_stderr_note(); /* it was a socket from the start, as under systemd */
+	log_setup(&c);
 	log_info("one");
 	log_error("two");
 	stderr_back(real);
+	log_stderr_note();
 	n = recv(sv[0], buf, sizeof(buf), MSG_DONTWAIT);
 	assert_true(n > 10 && buf[n - 1] == '\n');
 	assert_non_null(memmem(buf, (size_t)n, "INFO: one\n", 10));
@@ -244,15 +246,82 @@ static void no_line_goes_into_a_socket_of_the_program(void **state)
 	(void)state;
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, sv), 0);
 	real = stderr_swap(null);
+	log_stderr_note();
 	log_setup(&c);
 	assert_int_equal(dup2(sv[1], 2), 2);
 	log_error("secret");
+	/* Before anything was logged, too. */
+	log_setup(&c);
+	log_error("secret");
 	stderr_back(real);
+	log_stderr_note();
 	assert_int_equal(recv(sv[0], buf, sizeof(buf), MSG_DONTWAIT), -1);
 	assert_int_equal(errno, EAGAIN);
 	close(sv[0]);
 	close(sv[1]);
 	close(null);
+}
+
+/* What is logged when a file that is opened so stands at number 2, which was open before or not. */
+static size_t logged_into(int flags, bool was_open)
+{
+	struct log_config c = {.level = LOG_INFO, .file = ""};
+	char path[] = "/tmp/test_log.XXXXXX";
+	int made = mkstemp(path), fd = open(path, flags | O_CLOEXEC), real;
+	struct stat st;
+
+	assert_true(made >= 0 && fd >= 0);
+	real = dup(2);
+	if (!was_open)
+		close(2);
+	log_stderr_note();
+	assert_int_equal(dup2(fd, 2), 2);
+	log_setup(&c);
+	log_error("said");
+	stderr_back(real);
+	log_stderr_note();
+	assert_int_equal(fstat(fd, &st), 0);
+	close(made);
+	close(fd);
+	unlink(path);
+	return (size_t)st.st_size;
+}
+
+static void no_line_goes_into_a_file_of_the_program(void **state)
+{
+	(void)state;
+	for (int was_open = 0; was_open < 2; was_open++) {
+		assert_int_equal(logged_into(O_RDWR, was_open), 0);
+		assert_int_equal(logged_into(O_WRONLY, was_open), 0);
+		assert_int_equal(logged_into(O_WRONLY | O_APPEND, was_open),
+				 strlen(" VMA ERROR: said\n"));
+	}
+}
+
+/* A pipe at a number that was free may be the program's; one in place of standard error is not. */
+static void a_pipe_is_a_redirection_where_there_was_standard_error(void **state)
+{
+	struct log_config c = {.level = LOG_INFO, .file = ""};
+	int p[2], real = dup(2);
+	char buf[100];
+
+	(void)state;
+	for (int was_open = 0; was_open < 2; was_open++) {
+		assert_int_equal(pipe2(p, O_NONBLOCK | O_CLOEXEC), 0);
+		if (!was_open)
+			close(2);
+		log_stderr_note();
+		assert_int_equal(dup2(p[1], 2), 2);
+		log_setup(&c);
+		log_error("said");
+		assert_int_equal(dup2(real, 2), 2);
+		assert_int_equal(read(p[0], buf, sizeof(buf)),
+				 was_open ? (int)strlen(" VMA ERROR: said\n") : -1);
+		close(p[0]);
+		close(p[1]);
+	}
+	close(real);
+	log_stderr_note();
 }
 
 static void a_closed_stderr_is_no_trouble(void **state)
@@ -548,6 +617,8 @@ int main(void)
 		cmocka_unit_test(errno_is_kept),
 		cmocka_unit_test(a_line_is_one_write),
 		cmocka_unit_test(no_line_goes_into_a_socket_of_the_program),
+		cmocka_unit_test(no_line_goes_into_a_file_of_the_program),
+		cmocka_unit_test(a_pipe_is_a_redirection_where_there_was_standard_error),
 		cmocka_unit_test(a_closed_stderr_is_no_trouble),
 		cmocka_unit_test(no_sigpipe_when_the_reader_is_gone),
 		cmocka_unit_test(a_file_is_appended_to),

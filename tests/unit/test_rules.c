@@ -489,9 +489,11 @@ static void the_word_behind_destination_chooses_it(void **state)
 		snprintf(text, sizeof(text), "log min-level 8 destination %s\n", words[to]);
 		write_file(conf, text);
 		assert_int_equal(dup2(err[1], STDERR_FILENO), STDERR_FILENO);
+		log_stderr_note();
 		rules_load(conf);
 		log_warn("a line");
 		assert_int_equal(dup2(before, STDERR_FILENO), STDERR_FILENO);
+		log_stderr_note();
 		print_message("    %s\n", words[to]);
 		assert_int_equal(arrived(err[0]) > 0, to == 0);
 		assert_int_equal(arrived(daemon) > 0, to == 1);
