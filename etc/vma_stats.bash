@@ -39,7 +39,7 @@ _vma_stats_values()
 	case $1 in
 	-p | --pid) _vma_stats_pids "$dir" ;;
 	-n | --name) _vma_stats_names "$dir" ;;
-	-v | --view) echo 1 2 3 4 5 ;;
+	-v | --view) echo 1 2 3 4 5 6 ;;
 	-d | --details) echo 1 2 ;;
 	-D | --details_level) echo 0 1 2 3 ;;
 	-l | --log_level) echo none panic error warn info details debug fine finer all ;;

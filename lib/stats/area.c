@@ -194,8 +194,11 @@ static int file_install(int fd, const char *temporary, const char *name, unsigne
 
 	if (!a)
 		return *what = "mmap", -ENOMEM;
-	/* 0644 whatever the umask: any user may read. */
-	if (fchmod(fd, 0644))
+	/*
+	 * 0644 whatever the umask: any user may read. Sticky: who cleans /tmp of what is old
+	 * (tmpfiles.d(5)) leaves it alone.
+	 */
+	if (fchmod(fd, S_ISVTX | 0644))
 		return *what = "fchmod", -errno;
 	err = stats_reserve(fd, bytes);
 	if (err)

@@ -153,6 +153,7 @@ static void socket_closed(const struct vma_stats_socket *s)
 void stats_socket_put(struct vma_stats_socket *s)
 {
 	struct stats_area *a;
+	__u32 *moves;
 
 	if (!s || s == &spill.socket)
 		return;
@@ -161,7 +162,10 @@ void stats_socket_put(struct vma_stats_socket *s)
 	if (log_enabled(LOG_DEBUG))
 		stats_socket_log_end(s);
 	pthread_mutex_lock(&stats_mutex);
+	moves = &stats_header_get()->closed_sockets.generation;
 	a = stats_area_of(s);
+	__atomic_store_n(moves, *moves + 1, __ATOMIC_RELAXED);
+	atomic_thread_fence(memory_order_release);
 	if (a) {
 		size_t i = (size_t)(s - area_sockets(a));
 
@@ -169,6 +173,7 @@ void stats_socket_put(struct vma_stats_socket *s)
 		a->sockets[i / 64] &= ~(1ull << i % 64);
 	}
 	socket_closed(s);
+	__atomic_store_n(moves, *moves + 1, __ATOMIC_RELEASE);
 	pthread_mutex_unlock(&stats_mutex);
 	if (!a)
 		free(s);

@@ -206,7 +206,7 @@ static inline void stats_copy_words(void *to, const void *from, size_t bytes)
 	const __u64 *f = (const __u64 *)from;
 
 	for (size_t i = 0; i < bytes / sizeof(*t); i++)
-		__atomic_store_n(&t[i], __atomic_load_n(&f[i], __ATOMIC_RELAXED), __ATOMIC_RELAXED);
+		__atomic_store_n(&t[i], __atomic_load_n(&f[i], __ATOMIC_ACQUIRE), __ATOMIC_RELAXED);
 }
 
 #endif

@@ -485,9 +485,9 @@ def test_links_and_foreign_files_are_refused(writer, tool, directory, programs):
 
 
 def test_the_file_is_readable_by_all_and_written_by_one(writer, programs, directory):
-    assert writer.path.stat().st_mode & 0o7777 == 0o644
+    assert writer.path.stat().st_mode & 0o7777 == 0o1644
     w = Writer(programs, directory, preexec_fn=lambda: os.umask(0o077))
-    assert w.path.stat().st_mode & 0o7777 == 0o644
+    assert w.path.stat().st_mode & 0o7777 == 0o1644
     w.end()
     assert sorted(p.name for p in directory.iterdir()) == [writer.path.name]
 
@@ -616,7 +616,7 @@ def test_completion_knows_every_option(tool):
 
 
 def test_completion_offers_values_and_processes(writer, tool, directory):
-    assert completed("-v", "") == list("12345") == completed("--view", "=", "")
+    assert completed("-v", "") == list("123456") == completed("--view", "=", "")
     assert completed("-l", "de") == ["details", "debug"] or completed("-l", "de") == ["debug", "details"]
     assert str(writer.pid) in completed("-k", directory, "-p", "")
     assert "stats_writer" in completed("-k", directory, "-n", "stats")

@@ -372,7 +372,7 @@ static void the_file_is_made_safely(void **state)
 	umask(022);
 	assert_int_equal(lstat(path, &st), 0);
 	assert_true(S_ISREG(st.st_mode));
-	assert_int_equal(st.st_mode & 07777, 0644);
+	assert_int_equal(st.st_mode & 07777, 01644);
 	assert_int_equal(stat(victim, &st), 0);
 	assert_int_equal(st.st_size, 8);
 	unlink(victim);

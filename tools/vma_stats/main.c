@@ -42,7 +42,17 @@ static bool wait_ended(int pidfd, int pid, unsigned seconds)
 	return kill(pid, 0) && errno == ESRCH;
 }
 
-static void show(const struct options *o, const struct snapshot *snap, unsigned *lines)
+/* What was printed is out. 0, or 1 with a line that says why not. */
+static int printed(void)
+{
+	errno = 0;
+	if (!fflush(stdout) && !ferror(stdout))
+		return 0;
+	return complain(errno ? strerror(errno) : "standard output cannot be written");
+}
+
+/* 0 or 1. */
+static int show(const struct options *o, const struct snapshot *snap, unsigned *lines)
 {
 	if (o->json) {
 		view_json(stdout, snap, o);
@@ -53,7 +63,7 @@ static void show(const struct options *o, const struct snapshot *snap, unsigned 
 	} else {
 		view_table(stdout, snap, o, lines);
 	}
-	fflush(stdout);
+	return printed();
 }
 
 /*
@@ -87,6 +97,7 @@ static int cycles(const struct options *o, struct source *src, int pidfd)
 	bool ended = false;
 	char why[WHY_LEN];
 	unsigned lines = 0;
+	int err = 0;
 
 	if (o->deltas) {
 		if (source_read(src, &before, why))
@@ -98,9 +109,9 @@ static int cycles(const struct options *o, struct source *src, int pidfd)
 			snapshot_free(&before);
 			return complain(why);
 		}
-		show(o, &shown, &lines);
+		err = show(o, &shown, &lines);
 		snapshot_free(&shown);
-		if (o->cycles && n == o->cycles)
+		if (err || (o->cycles && n == o->cycles))
 			break;
 		ended = wait_ended(pidfd, src->pid, o->interval);
 	}
@@ -109,7 +120,7 @@ static int cycles(const struct options *o, struct source *src, int pidfd)
 		say(o, "Got Ctrl-C (interrupted by user)");
 	else if (ended)
 		say(o, "Proccess %d ended - exiting", src->pid);
-	return 0;
+	return err;
 }
 
 /* Views 4 and 5 are shown once. 0 or 1. */
@@ -127,7 +138,7 @@ static int once(const struct options *o, struct source *src)
 	else
 		view_netstat(stdout, &snap, o);
 	snapshot_free(&snap);
-	return 0;
+	return printed();
 }
 
 /* View 6. A process that cannot be read costs a line. 0 or 1. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 #include "snapshot.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -77,6 +78,28 @@ static void socket_clean(struct vma_stats_socket *s)
 	}
 }
 
+/* Looks of which each found that a socket had closed meanwhile. */
+#define LOOKS_MAX 100
+
+/* Whether what the open and the closed sockets have counted is of one moment: see closed_sockets.
+ */
+static void counts_take(struct snapshot *s, const void *bytes)
+{
+	const char *from = bytes;
+	const __u32 *moves = &((const struct vma_stats_header *)bytes)->closed_sockets.generation;
+	const size_t closed = offsetof(struct vma_stats_header, closed_sockets);
+
+	for (unsigned i = 0; i < LOOKS_MAX; i++) {
+		__u32 before = __atomic_load_n(moves, __ATOMIC_ACQUIRE);
+
+		stats_copy_words(&s->h.closed_sockets, from + closed, SOCKET_BYTES);
+		stats_copy_words(s->sockets, from + sizeof(s->h), s->h.max_sockets * SOCKET_BYTES);
+		/* stats_copy_words() acquires each word: this comes after them. */
+		if (before % 2 == 0 && __atomic_load_n(moves, __ATOMIC_RELAXED) == before)
+			return;
+	}
+}
+
 int snapshot_take(struct snapshot *s, const void *bytes, size_t size, char why[WHY_LEN])
 {
 	memset(s, 0, sizeof(*s));
@@ -93,8 +116,7 @@ int snapshot_take(struct snapshot *s, const void *bytes, size_t size, char why[W
 		snprintf(why, WHY_LEN, "cannot be read: out of memory");
 		return -1;
 	}
-	stats_copy_words(s->sockets, (const char *)bytes + sizeof(s->h),
-			 s->h.max_sockets * SOCKET_BYTES);
+	counts_take(s, bytes);
 	header_clean(&s->h);
 	for (unsigned i = 0; i < s->h.max_sockets; i++)
 		socket_clean(&s->sockets[i]);
@@ -109,9 +131,17 @@ void snapshot_sum(struct vma_stats_socket *sum, const struct snapshot *s)
 		__u64 *total = field_of(sum, f);
 
 		*total = *field_of((void *)&s->h.closed_sockets, f);
-		/* A socket that is not enabled is zero. */
-		for (unsigned i = 0; i < s->h.max_sockets; i++)
+		/*
+		 * A socket that is not enabled is zero. What was zeroed by a tool is counted: it
+		 * will be in the sum of the closed ones.
+		 */
+		for (unsigned i = 0; i < s->h.max_sockets; i++) {
+			const struct vma_stats_socket *one = &s->sockets[i];
+
 			*total += *field_of(&s->sockets[i], f);
+			if (one->base.generation == one->generation)
+				*total += one->base.counter[c];
+		}
 	}
 }
 

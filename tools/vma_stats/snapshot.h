@@ -21,13 +21,17 @@ struct snapshot {
 };
 
 /*
- * bytes: 8-aligned. 0, or -1 with the reason in why. The base of each socket is subtracted. s needs
- * snapshot_free() after 0.
+ * bytes: 8-aligned. 0, or -1 with the reason in why. The base of each socket is subtracted. No
+ * count of a socket that closes meanwhile is missing, nor there twice. s needs snapshot_free()
+ * after 0.
  */
 int snapshot_take(struct snapshot *s, const void *bytes, size_t size, char why[WHY_LEN]);
 /* now := (now - before) / seconds for everything that counts; what shows a present state stays. */
 void snapshot_delta(struct snapshot *now, const struct snapshot *before, unsigned seconds);
-/* The counters of all sockets, of those that were closed too; the other fields are 0. */
+/*
+ * The counters of all sockets, of those that were closed too, whatever was zeroed: they only grow.
+ * The other fields are 0.
+ */
 void snapshot_sum(struct vma_stats_socket *sum, const struct snapshot *s);
 /* 0, or -1 without memory. */
 int snapshot_clone(struct snapshot *to, const struct snapshot *from);
