@@ -5,6 +5,7 @@
 """
 
 import contextlib
+import pathlib
 import re
 
 import pytest
@@ -144,12 +145,13 @@ def test_without_rights(net):
     assert f"the queues of {net.a.dev} cannot be had" in p.text
 
 
+@pytest.mark.parametrize("how", [["--console"], []], ids=["console", "background"])
 @pytest.mark.parametrize("env", [{"VMA_RING_ALLOCATION_LOGIC_RX": 20}], ids=["several rings of a process"])
-def test_where_queues_cannot_be_shared_it_refuses(net, env):
-    """Else the programs, of which one would have them, all stayed with the kernel."""
-    p = net.a.run([net.library.build / "vmad", "--console", net.a.dev], env=env, check=False)
+def test_where_queues_cannot_be_shared_it_refuses(net, env, how):
+    """Else the programs, of which one would have them, all stayed with the kernel. By a status of its own: systemd does not start it again."""
+    p = net.a.run([net.library.build / "vmad", *how, net.a.dev], env=env, check=False)
     print(p.text)
-    assert p.wait() == 1 and f"the queues of {net.a.dev} cannot be shared here" in p.text
+    assert p.wait() == 3 and f"the queues of {net.a.dev} cannot be shared here" in p.text
     assert not has_program(net, net.a.dev)
 
 
@@ -158,8 +160,13 @@ def test_without_a_right_that_sharing_needs_it_refuses(net):
     p = net.a.run(["setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin", net.library.build / "vmad", "--console", net.a.dev],
                   check=False)
     print(p.text)
-    assert p.wait() == 1 and f"the queues of {net.a.dev} cannot be shared here" in p.text
+    assert p.wait() == 3 and f"the queues of {net.a.dev} cannot be shared here" in p.text
     assert not has_program(net, net.a.dev)
+
+
+def test_the_service_is_not_started_again_where_queues_cannot_be_shared():
+    unit = (pathlib.Path(__file__).resolve().parents[2] / "etc/vmad@.service").read_text()
+    assert "\nRestart=on-failure\n" in unit and "\nRestartPreventExitStatus=3\n" in unit
 
 
 def test_who_has_started_it_may_be_gone(net):

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -20,6 +21,9 @@
 #include "runtime/runtime.h"
 #include "stack/stack.h"
 #include "stats/stats.h"
+
+/* The exit status where queues cannot be shared: to start it again would change nothing. */
+#define STATUS_UNSHARED 3
 
 /* An interface that is wanted. */
 struct wanted {
@@ -129,7 +133,7 @@ static void standard_fds(void)
 /* Where a parent waits for it (-1: none does), it is told that all is there, and is gone then. */
 static int background(void)
 {
-	int pipe_fd[2];
+	int pipe_fd[2], status;
 	char ok = 0;
 	pid_t pid;
 
@@ -139,7 +143,10 @@ static int background(void)
 	}
 	if (pid) {
 		close(pipe_fd[1]);
-		_exit(read(pipe_fd[0], &ok, 1) == 1 ? 0 : 1);
+		if (read(pipe_fd[0], &ok, 1) == 1)
+			_exit(0);
+		_exit(waitpid(pid, &status, 0) == pid && WIFEXITED(status) ? WEXITSTATUS(status)
+									   : 1);
 	}
 	close(pipe_fd[0]);
 	setsid();
@@ -181,7 +188,7 @@ static int run(const struct options *o, int parent)
 		w[i].name = o->interfaces[i];
 		if (!is_kept(&w[i])) {
 			complain(&w[i]);
-			err = -ENODEV;
+			err = w[i].is_unshared ? -EBUSY : -ENODEV;
 		}
 	}
 	if (!err) {
@@ -190,7 +197,7 @@ static int run(const struct options *o, int parent)
 	}
 	parts_stop();
 	free(w);
-	return err ? 1 : 0;
+	return err == -EBUSY ? STATUS_UNSHARED : err ? 1 : 0;
 }
 
 int main(int argc, char **argv)
