@@ -6,7 +6,7 @@
 #   make bench      [ONLY=name,glob*] (root)           make check   unit tests and symbols, no root
 #   make fuzz       [SECONDS_EACH=600] [ONLY=name]     make lint    make format
 #   make mutate     [ONLY=name,name] deliberate defects, each of which a test must find (root; ten minutes)
-#   make install    [DESTDIR=] [PREFIX=/usr/local] [LIBDIR=PREFIX/lib]     make clean
+#   make install    [DESTDIR=] [PREFIX=/usr/local] [LIBDIR=PREFIX/lib]     make uninstall [the same]     make clean
 #   make deb        packages for Debian 12 in build/deb (root installs what is missing for it)
 #   make kmod       vma.ko      make install-kmod [DESTDIR=]      make kunit [ONLY=filter] its tests, no root
 #   make vm         [ONLY=tests/vm/test_kmod.py] tests on Debian's own kernel in a virtual machine (root)
@@ -114,7 +114,7 @@ CONF := etc/libvma.conf
 DOCS := $(wildcard docs/*.3 docs/*.5 docs/*.8)
 HEADERS := $(wildcard include/mellanox/*.h)
 
-.PHONY: all lib demo test check bench install install-docs clean lint format fuzz \
+.PHONY: all lib demo test check bench install install-docs uninstall clean lint format fuzz \
 	mutate unit sim helpers vm-bin bench-bin fuzz-bin deps kmod mlx5-device kunit vm install-kmod deb debian13
 
 all: lib $(TOOLS) $(MAN)
@@ -359,7 +359,19 @@ install: all install-docs
 		> $(DESTDIR)$(LIBDIR)/pkgconfig/libvma.pc
 	install -m 644 docs/vma_stats.grafana.json docs/vma_stats.schema.json $(SHARE)/libvma
 	install -m 644 etc/vma_stats.bash $(SHARE)/bash-completion/completions/vma_stats
-	[ -e $(DESTDIR)$(SYSCONFDIR)/libvma.conf ] || install -m 644 $(CONF) $(DESTDIR)$(SYSCONFDIR)/libvma.conf
+	[ -e $(DESTDIR)$(SYSCONFDIR)/libvma.conf ] || install -m 644 $(CONF) $(DESTDIR)$(SYSCONFDIR)/libvma.conf || \
+		{ [ -z '$(DESTDIR)' ] && [ "$$(id -u)" != 0 ] && \
+		echo 'install: $(SYSCONFDIR)/libvma.conf is not made: that is for root. Without it the built-in rule holds.'; }
+	$(if $(DESTDIR),,[ "$$(id -u)" != 0 ] || $(LDCONFIG))
+
+# All that `install` makes but libvma.conf, which may have been changed.
+uninstall:
+	rm -f $(DESTDIR)$(LIBDIR)/libvma.so $(DESTDIR)$(LIBDIR)/pkgconfig/libvma.pc $(DESTDIR)$(PREFIX)/bin/vma_stats \
+		$(DESTDIR)$(PREFIX)/sbin/vmad $(DESTDIR)$(PREFIX)/lib/systemd/system/vmad@.service \
+		$(addprefix $(DESTDIR)$(PREFIX)/include/mellanox/,$(notdir $(HEADERS))) \
+		$(SHARE)/bash-completion/completions/vma_stats $(SHARE)/man/man7/libvma.7 \
+		$(foreach page,$(DOCS),$(SHARE)/man/man$(lastword $(subst ., ,$(page)))/$(notdir $(page)))
+	rm -rf $(SHARE)/libvma $(SHARE)/doc/libvma
 	$(if $(DESTDIR),,[ "$$(id -u)" != 0 ] || $(LDCONFIG))
 
 install-docs: $(MAN)

@@ -2,6 +2,7 @@
 """What a stranger does first: the demo, make install, and all that without root."""
 
 import os
+import pathlib
 import re
 import signal
 import subprocess
@@ -123,3 +124,6 @@ def test_install_puts_the_files_where_they_belong(library, tmp_path):
         assert (tmp_path / file).stat().st_size > 0
     for file in ("vma_stats.grafana.json", "vma_stats.schema.json"):
         assert (tmp_path / "usr/share/libvma" / file).read_text() == (ROOT / "docs" / file).read_text()
+    subprocess.run(["make", "-C", ROOT, "-s", "uninstall", f"DESTDIR={tmp_path}", "PREFIX=/usr"], check=True,
+                   env={k: v for k, v in os.environ.items() if not k.startswith("MAKE") and k != "MFLAGS"})
+    assert [p.relative_to(tmp_path) for p in tmp_path.rglob("*") if not p.is_dir()] == [pathlib.Path("etc/libvma.conf")]

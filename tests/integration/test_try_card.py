@@ -30,10 +30,10 @@ while True:
 pytestmark = pytest.mark.no_sanitize  # it measures
 
 
-def tried(net, status):
+def tried(net, status, **env):
     """Its report; the library is the one that is under test."""
     out = net.tmp / "report.md"
-    done = net.a.run([TOOL, net.a.dev, net.b.ip4, "-o", out, "--seconds", 1, "--pairs", 1], env={"BUILD": str(net.library.build)},
+    done = net.a.run([TOOL, net.a.dev, net.b.ip4, "-o", out, "--seconds", 1, "--pairs", 1], env={"BUILD": str(net.library.build), **env},
                      timeout=240, check=False)
     print(done.text)
     assert done.popen.returncode == status, done.text
@@ -67,6 +67,35 @@ def test_what_is_wrong_is_found(net):
     assert text.count("the first wrong one is 70000") == 2
     for row in ROWS:
         assert re.search(rf"^\| {row} \| [\w/]* \| - \| - \| (sockperf ping-pong|iperf3) over kernel: .+ \|$", text, re.M), row
+
+
+@pytest.mark.whole
+def test_that_nothing_was_offloaded_is_not_well(net):
+    peer = net.b.popen([TOOL, "--peer", net.b.ip4])
+    peer.wait_text("serving on")
+    net.b.wait_bound(11111)
+    for port in (11111, 11112, 5201):
+        net.b.wait_bound(port, "tcp")
+    text = tried(net, 1, VMA_RING_TYPE="none")
+    assert text.splitlines()[-2:] == ["- **the library has left the interface to the kernel**", "- not well"]
+
+
+# The peer takes connections and sends nothing back.
+SILENT = """
+import socket, sys
+listener = socket.create_server((sys.argv[1], 11112))
+print("serving", flush=True)
+kept = [listener.accept() for _ in range(100)]
+"""
+
+
+def test_a_program_that_does_not_end_is_in_the_report(net, tmp_path):
+    """The line that says so takes the place of what it would have printed."""
+    net.b.python(SILENT, args=(net.b.ip4,)).wait_text("serving")
+    code = (f"import runpy, sys; t = runpy.run_path({str(TOOL)!r}, run_name='tool')\n"
+            f"print(t['Side']('kernel', {{}}).run(sys.executable, '-c', t['STREAM'], {net.b.ip4!r}, t['ECHO'], t['STREAM_BYTES'], t['SEED'], patience=2))")
+    done = net.a.python(code, env={"BUILD": str(net.library.build)})
+    assert done.wait() == 0 and re.search(r"^\(124, .*error: no end after 2 s", done.text), done.text
 
 
 @pytest.mark.parametrize("words, says", [
