@@ -35,7 +35,7 @@ void vma_conn_exit(void)
  * vma_conn_add - enters a flow
  * @sk: passed vma_owner_check(); a reference is taken
  * @key: the flow
- * @flags: VMA_KMOD_CONN_*
+ * @flags: VMA_KMOD_CONN_*, VMA_CONN_UNFILTERED
  * @by_net_raw: vma_owner_check() said -EPERM, CAP_NET_RAW helped
  * @session: whose it is
  * @slot: its slot there

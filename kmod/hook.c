@@ -74,21 +74,24 @@ int vma_hook_key(const struct sk_buff *skb, u8 family, struct vma_flow_key *key)
 	return family == NFPROTO_IPV4 ? key4(skb, key) : key6(skb, key);
 }
 
-/* Under RCU, in softirq or (loopback, a raw send) process context. */
-static unsigned int local_in(void *priv, struct sk_buff *skb, const struct nf_hook_state *state)
+/* Whose packet it is; NULL: the kernel's. Under RCU. */
+static struct vma_conn *conn_of(const struct sk_buff *skb, const struct nf_hook_state *state)
 {
 	struct vma_flow_key key;
 	struct vma_conn *c;
 
 	/* The hook stays when the last flow has gone. */
 	if (!atomic64_read(&vma_totals[VMA_TOTAL_CONNS]) || vma_hook_key(skb, state->pf, &key))
-		return NF_ACCEPT;
+		return NULL;
 	c = vma_conn_find(state->net, &key);
 	if (!c || !(c->flags & VMA_KMOD_CONN_FALLBACK) || !vma_owner_holds(c))
-		return NF_ACCEPT;
+		return NULL;
 	/* Handed over to the kernel, and not yet taken from the table. */
-	if (vma_kernel_has(state->net, &key, state->in->ifindex))
-		return NF_ACCEPT;
+	return vma_kernel_has(state->net, &key, state->in->ifindex) ? NULL : c;
+}
+
+static unsigned int give(struct vma_conn *c, struct sk_buff *skb)
+{
 	if (vma_ring_put(&c->session->ring, c->slot, skb)) {
 		vma_total_add(VMA_TOTAL_FALLBACK_DROPPED, 1);
 		return NF_DROP;
@@ -98,16 +101,47 @@ static unsigned int local_in(void *priv, struct sk_buff *skb, const struct nf_ho
 	return NF_STOLEN;
 }
 
-/* Behind the filter: what the host's firewall drops stays dropped. */
+/*
+ * The filter of a stateful firewall drops what comes of a flow by the kernel: that knows some
+ * packets of it at most, and no connection. All others come by the process's queues, which no
+ * filter sees. Under RCU, in softirq or (loopback, a raw send) process context; so is the next.
+ */
+static unsigned int in_front(void *priv, struct sk_buff *skb, const struct nf_hook_state *state)
+{
+	struct vma_conn *c = conn_of(skb, state);
+
+	return c && c->flags & VMA_CONN_UNFILTERED ? give(c, skb) : NF_ACCEPT;
+}
+
+/* Who could not see it otherwise gets what the host's firewall lets pass. */
+static unsigned int behind(void *priv, struct sk_buff *skb, const struct nf_hook_state *state)
+{
+	struct vma_conn *c = conn_of(skb, state);
+
+	return c ? give(c, skb) : NF_ACCEPT;
+}
+
 const struct nf_hook_ops vma_hook_ops[] = {
 	{
-		.hook = local_in,
+		.hook = in_front,
+		.pf = NFPROTO_IPV4,
+		.hooknum = NF_INET_LOCAL_IN,
+		.priority = NF_IP_PRI_FILTER - 1,
+	},
+	{
+		.hook = behind,
 		.pf = NFPROTO_IPV4,
 		.hooknum = NF_INET_LOCAL_IN,
 		.priority = NF_IP_PRI_FILTER + 1,
 	},
 	{
-		.hook = local_in,
+		.hook = in_front,
+		.pf = NFPROTO_IPV6,
+		.hooknum = NF_INET_LOCAL_IN,
+		.priority = NF_IP6_PRI_FILTER - 1,
+	},
+	{
+		.hook = behind,
 		.pf = NFPROTO_IPV6,
 		.hooknum = NF_INET_LOCAL_IN,
 		.priority = NF_IP6_PRI_FILTER + 1,

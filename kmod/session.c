@@ -194,7 +194,7 @@ static struct vma_kmod_slot *slot_of(const struct vma_session *s, u32 slot)
 }
 
 /* Lock held. */
-static int conn_enter(struct vma_session *s, struct sock *sk, struct vma_kmod_conn *arg,
+static int conn_enter(struct vma_session *s, struct sock *sk, struct vma_kmod_conn *arg, u32 flags,
 		      bool by_net_raw)
 {
 	u32 slot = find_first_zero_bit(s->slots_used, s->num_slots);
@@ -203,12 +203,12 @@ static int conn_enter(struct vma_session *s, struct sock *sk, struct vma_kmod_co
 
 	if (slot >= s->num_slots)
 		return -ENOSPC;
-	if (arg->flags & VMA_KMOD_CONN_FALLBACK)
+	if (flags & VMA_KMOD_CONN_FALLBACK)
 		err = vma_net_hook(sock_net(sk));
 	if (err)
 		return err;
 	memset(slot_of(s, slot), 0, sizeof(struct vma_kmod_slot));
-	c = vma_conn_add(sk, &arg->key, arg->flags, by_net_raw, s, slot);
+	c = vma_conn_add(sk, &arg->key, flags, by_net_raw, s, slot);
 	if (IS_ERR(c))
 		return PTR_ERR(c);
 	s->conns[slot] = c;
@@ -223,21 +223,23 @@ static int conn_enter(struct vma_session *s, struct sock *sk, struct vma_kmod_co
  * @s: the caller's session
  * @sk: the caller's socket of that fd, of the caller's network namespace
  * @arg: in and out
- * @by_net_raw: the caller has CAP_NET_RAW there
+ * @has_net_raw: the caller has CAP_NET_RAW there
  *
  * Return: as in vma/kmod.h.
  */
 int vma_session_conn(struct vma_session *s, struct sock *sk, struct vma_kmod_conn *arg,
-		     bool by_net_raw)
+		     bool has_net_raw)
 {
+	u32 flags = arg->flags | (has_net_raw ? VMA_CONN_UNFILTERED : 0);
 	int err = arg->slot || arg->reserved ? -EINVAL : vma_flow_check(&arg->key, arg->flags);
+	bool by_net_raw;
 
 	if (err)
 		return err;
 	err = vma_owner_check(sk, &arg->key);
-	if (err && (err != -EPERM || !by_net_raw))
-		return err;
 	by_net_raw = err == -EPERM;
+	if (err && (!by_net_raw || !has_net_raw))
+		return err;
 	err = vma_owner_local(sock_net(sk), &arg->key);
 	if (err)
 		return err;
@@ -247,7 +249,7 @@ int vma_session_conn(struct vma_session *s, struct sock *sk, struct vma_kmod_con
 	else if (arg->flags & VMA_KMOD_CONN_FALLBACK && !s->ring.size)
 		err = -EINVAL;
 	else
-		err = conn_enter(s, sk, arg, by_net_raw);
+		err = conn_enter(s, sk, arg, flags, by_net_raw);
 	mutex_unlock(&s->lock);
 	return err;
 }

@@ -82,6 +82,12 @@ struct vma_conn_key {
 	struct net *net; /* lives: sk holds it */
 };
 
+/*
+ * Beside VMA_KMOD_CONN_* in vma_conn.flags: who registered it had CAP_NET_RAW, by which a packet
+ * socket sees what a filter drops as well.
+ */
+#define VMA_CONN_UNFILTERED BIT(31)
+
 struct vma_conn {
 	struct rhash_head node;
 	struct vma_conn_key key;
@@ -204,7 +210,7 @@ struct vma_session *vma_session_open(void);
 bool vma_session_is_callers(const struct vma_session *s);
 int vma_session_setup(struct vma_session *s, struct vma_kmod_setup *arg);
 int vma_session_conn(struct vma_session *s, struct sock *sk, struct vma_kmod_conn *arg,
-		     bool by_net_raw);
+		     bool has_net_raw);
 int vma_session_unconn(struct vma_session *s, const struct vma_kmod_unconn *arg);
 int vma_session_region(struct vma_session *s, struct vma_kmod_region *arg);
 int vma_session_map(struct vma_session *s, struct vm_area_struct *vma);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* The fallback: which packets it takes on their way into the kernel, and which it leaves. */
+#include <linux/netfilter_ipv4.h>
 #include <linux/rcupdate.h>
 #include <net/tcp.h>
 #include <net/udp.h>
@@ -115,15 +116,20 @@ static void v6_too(struct kunit *test)
 
 /* ---- on the way */
 
-static int add(struct socket *sock, u8 proto, const char *remote, u16 rport)
+static int add_by(struct socket *sock, u8 proto, const char *remote, u16 rport, bool has_net_raw)
 {
 	struct vma_kmod_conn arg = {
 		.flags = VMA_KMOD_CONN_FALLBACK,
 		.key = help_key(proto, LOOPBACK, help_port(sock), remote, rport),
 	};
-	int err = vma_session_conn(s, sock->sk, &arg, false);
+	int err = vma_session_conn(s, sock->sk, &arg, has_net_raw);
 
 	return err ?: (int)arg.slot;
+}
+
+static int add(struct socket *sock, u8 proto, const char *remote, u16 rport)
+{
+	return add_by(sock, proto, remote, rport, false);
 }
 
 static void send(struct kunit *test, size_t bytes)
@@ -203,6 +209,34 @@ static void fragments_arrive_as_one(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, record()->len, 4028);
 }
 
+static unsigned int drop(void *priv, struct sk_buff *skb, const struct nf_hook_state *state)
+{
+	return NF_DROP;
+}
+
+static const struct nf_hook_ops filter = {
+	.hook = drop,
+	.pf = NFPROTO_IPV4,
+	.hooknum = NF_INET_LOCAL_IN,
+	.priority = NF_IP_PRI_FILTER,
+};
+
+static void what_the_filter_drops_gets_who_could_see_it(struct kunit *test)
+{
+	struct vma_kmod_unconn which = {};
+
+	KUNIT_ASSERT_EQ(test, nf_register_net_hook(&init_net, &filter), 0);
+	KUNIT_EXPECT_EQ(test, add(to, IPPROTO_UDP, "::", 0), 0);
+	send(test, 100);
+	KUNIT_EXPECT_EQ(test, s->ring.packets, 0);
+	KUNIT_EXPECT_EQ(test, vma_session_unconn(s, &which), 0);
+	KUNIT_EXPECT_EQ(test, add_by(to, IPPROTO_UDP, "::", 0, true), 0);
+	send(test, 100);
+	KUNIT_EXPECT_EQ(test, s->ring.packets, 1);
+	nf_unregister_net_hook(&init_net, &filter);
+	KUNIT_EXPECT_EQ(test, arrived(), 0);
+}
+
 static void a_full_ring_drops_and_counts(struct kunit *test)
 {
 	s64 dropped = atomic64_read(&vma_totals[VMA_TOTAL_FALLBACK_DROPPED]);
@@ -267,6 +301,7 @@ static struct kunit_case cases[] = {KUNIT_CASE(a_packets_flow_is_read),
 				    KUNIT_CASE(a_registered_flow_goes_to_its_process),
 				    KUNIT_CASE(another_remote_side_is_left_alone),
 				    KUNIT_CASE(fragments_arrive_as_one),
+				    KUNIT_CASE(what_the_filter_drops_gets_who_could_see_it),
 				    KUNIT_CASE(a_full_ring_drops_and_counts),
 				    KUNIT_CASE(a_port_given_away_is_left_alone),
 				    KUNIT_CASE(the_dead_get_nothing),

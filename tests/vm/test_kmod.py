@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """The kernel module as a program meets it: calls, mappings, sysfs, fork, exec and death."""
 
+import contextlib
 import ctypes
 import errno
 import fcntl
@@ -361,8 +362,46 @@ def test_locked_memory_is_limited():
     assert sums()["regions"] == 0
 
 
+def nft(family, kind, flags=0, *attributes):
+    """A message of nf_tables: attributes are (number, bytes), or (number, [attributes])."""
+    def packed(attribute):
+        number, value = attribute
+        if isinstance(value, list):
+            number, value = number | 0x8000, b"".join(map(packed, value))
+        return struct.pack("=HH", 4 + len(value), number) + value + bytes(-len(value) % 4)
+    body = struct.pack("=BBH", family, 0, 0) + b"".join(map(packed, attributes))
+    return struct.pack("=IHHII", 16 + len(body), 10 << 8 | kind, 1 | flags, 1, 0) + body
+
+
+def nft_do(message):
+    """One message, which must succeed (nf_tables takes batches only)."""
+    ends = [struct.pack("=IHHIIBB", 20, kind, 1, 1, 0, 0, 0) + struct.pack(">H", 10) for kind in (16, 17)]
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 12) as s:
+        s.settimeout(10)
+        s.send(ends[0] + message + ends[1])
+        _, kind, _, _, _, error = struct.unpack_from("=IHHIIi", s.recv(8192))
+    assert (kind, error) == (2, 0), f"nf_tables: {os.strerror(-error)}"
+
+
+@contextlib.contextmanager
+def input_drops(family):
+    """A firewall that lets nothing in: as a stateful one does with what belongs to no connection that the kernel knows."""
+    number = 2 if family == socket.AF_INET else 10  # NFPROTO_IPV4, NFPROTO_IPV6
+    name, ack, create = b"vma-it\0", 4, 0x400
+    subprocess.run(["modprobe", "nf_tables"], check=True)
+    nft_do(nft(number, 0, create | ack, (1, name)))
+    try:
+        # An input chain of priority "filter" whose policy is to drop.
+        hook = [(1, struct.pack(">I", 1)), (2, struct.pack(">i", 0))]
+        nft_do(nft(number, 3, create | ack, (1, name), (3, b"in\0"), (4, hook), (5, struct.pack(">I", 0)), (7, b"filter\0")))
+        yield
+    finally:
+        nft_do(nft(number, 2, ack, (1, name)))
+
+
+@pytest.mark.parametrize("firewall", [contextlib.nullcontext, input_drops], ids=["no firewall", "firewall"])
 @pytest.mark.parametrize("family, here", [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")])
-def test_fragments_arrive_in_the_ring(family, here):
+def test_fragments_arrive_in_the_ring(family, here, firewall):
     head = 28 if family == socket.AF_INET else 48
     d = Device(conns=1, ring=65536)
     ring = d.map(d.ring_bytes, MAP_RING)
@@ -372,8 +411,9 @@ def test_fragments_arrive_in_the_ring(family, here):
     s.setblocking(False)
     d.conn(s.fileno(), socket.IPPROTO_UDP, s.getsockname()[:2], ("::", 0), FALLBACK)
     data = random.Random(1).randbytes(6000)
-    c.sendto(data, s.getsockname())
-    wait_for(lambda: ring[:4] != bytes(4), what="the packet")
+    with firewall(family):
+        c.sendto(data, s.getsockname())
+        wait_for(lambda: ring[:4] != bytes(4), what="the packet")
     length, slot, _, _, _ = struct.unpack_from("=IIIHH", ring, 4096)
     assert length == 6000 + head and slot == 0
     assert ring[4096 + 16 + head:4096 + 16 + head + 6000] == data
