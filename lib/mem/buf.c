@@ -65,6 +65,7 @@ struct buf *buf_skip(struct buf *b, uint32_t n)
 		frag->time_ns = b->time_ns;
 		frag->hw_ns = b->hw_ns;
 		frag->flags = b->flags;
+		frag->seq = b->seq;
 		frag->meta = b->meta;
 		frag->gso_size = b->gso_size;
 		frag->gso_count = b->gso_count;

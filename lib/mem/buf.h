@@ -24,6 +24,7 @@ struct buf_pool {
 #define BUF_HW_TIME 0x04 /* hw_ns is the device's time of reception; else it is anything */
 /* device is virtual: an L4 field equal to the pseudo-header sum is complete */
 #define BUF_CSUM_PARTIAL_OK 0x02
+#define BUF_DROPS 0x08 /* seq is what its datagram socket had dropped when it was queued */
 
 /*
  * What the parser found; valid once proto has accepted the packet. Addresses are v4-mapped for
@@ -57,7 +58,7 @@ struct buf {
 	uint64_t addr; /* the ring's own: UMEM offset of the chunk */
 	/* Second line */
 	struct buf_meta meta;
-	uint32_t seq; /* of the first byte, while TCP holds it in a receive queue */
+	uint32_t seq; /* of the first byte, while TCP holds it in a receive queue; BUF_DROPS */
 	/*
 	 * A GSO burst, UDP datagrams of one size behind one set of headers: that size; the last one
 	 * may be shorter. 0: one datagram, or anything else. Received frames only, and only in the

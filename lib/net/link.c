@@ -305,32 +305,46 @@ int net_link_get(int ifindex, struct net_link *out)
 	return 0;
 }
 
-struct link_list {
-	int *out;
-	unsigned max;
-	unsigned count;
+struct link_batch {
+	struct net_link_walk *w;
+	int after;
 };
 
+/* Keeps the lowest numbers behind b->after, in their order. */
 static bool link_collect(const void *rec, void *arg)
 {
-	const struct link_rec *r = rec;
-	struct link_list *list = arg;
+	const struct link_batch *b = arg;
+	struct net_link_walk *w = b->w;
+	int ifindex = ((const struct link_rec *)rec)->link.ifindex;
+	unsigned at = w->num;
 
-	if (list->count < list->max)
-		list->out[list->count] = r->link.ifindex;
-	list->count++;
+	if (ifindex <= b->after)
+		return true;
+	while (at && w->ifindex[at - 1] > ifindex)
+		at--;
+	if (at == NET_LINK_BATCH)
+		return true;
+	if (w->num < NET_LINK_BATCH)
+		w->num++;
+	memmove(&w->ifindex[at + 1], &w->ifindex[at], (w->num - 1 - at) * sizeof(w->ifindex[0]));
+	w->ifindex[at] = ifindex;
 	return true;
 }
 
-unsigned net_link_list(int *ifindexes, unsigned max)
+int net_link_next(struct net_link_walk *w)
 {
-	struct link_list list = {ifindexes, max, 0};
+	struct link_batch b = {w, w->num ? w->ifindex[w->num - 1] : 0};
 	sigset_t old;
 
+	if (w->at < w->num)
+		return w->ifindex[w->at++];
+	if (w->num && w->num < NET_LINK_BATCH)
+		return 0;
+	w->at = w->num = 0;
 	net_table_lock(&links, &old);
-	net_table_each(&links, link_collect, &list);
+	net_table_each(&links, link_collect, &b);
 	net_table_unlock(&links, &old);
-	return list.count;
+	return w->num ? w->ifindex[w->at++] : 0;
 }
 
 int link_loopback(void)

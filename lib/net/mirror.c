@@ -6,6 +6,7 @@
 #include "net/mirror.h"
 
 #include <errno.h>
+#include <linux/fib_rules.h>
 #include <linux/rtnetlink.h>
 #include <netlink/netlink.h>
 #include <pthread.h>
@@ -49,6 +50,8 @@ static struct {
 	uint64_t epoch;
 	bool incomplete;
 	bool settle;
+	bool timer_runs;
+	bool rules_by_port; /* the dump has shown one */
 	struct net_pending pending;
 } m = {.lock = PTHREAD_MUTEX_INITIALIZER, .epoll_fd = -1, .timer_fd = -1};
 
@@ -146,6 +149,24 @@ static void route_input(struct nlmsghdr *h)
 	mirror_changed(NET_EVENT_ROUTE, oif);
 }
 
+/*
+ * Rules are not mirrored either, but for whether one looks at more than addresses. One that goes
+ * may not have been the only one: what is not so any more only costs questions, until everything is
+ * read anew.
+ */
+static void rule_input(struct nlmsghdr *h)
+{
+	struct nlattr *tb[FRA_MAX + 1];
+
+	if (h->nlmsg_type == RTM_NEWRULE &&
+	    nlmsg_parse(h, sizeof(struct fib_rule_hdr), tb, FRA_MAX, NULL) == 0 &&
+	    (tb[FRA_IP_PROTO] || tb[FRA_SPORT_RANGE] || tb[FRA_DPORT_RANGE])) {
+		m.rules_by_port = true;
+		routes_by_port(true);
+	}
+	mirror_changed(NET_EVENT_ROUTE, 0);
+}
+
 static int message(struct nl_msg *msg, void *arg)
 {
 	struct nlmsghdr *h = nlmsg_hdr(msg);
@@ -173,6 +194,8 @@ static int message(struct nl_msg *msg, void *arg)
 		break;
 	case RTM_NEWRULE:
 	case RTM_DELRULE:
+		rule_input(h);
+		break;
 	case RTM_NEWNEXTHOP:
 	case RTM_DELNEXTHOP:
 	case RTM_NEWNETCONF: /* rp_filter among others */
@@ -192,7 +215,7 @@ static int dump(struct nl_sock *sk, const struct request *r)
 {
 	struct {
 		struct nlmsghdr h;
-		struct ifinfomsg body; /* the longest of the three; all zeroes: of every family */
+		struct ifinfomsg body; /* the longest of them; all zeroes: of every family */
 	} req = {.h = {.nlmsg_len = (uint32_t)NLMSG_LENGTH(r->body),
 		       .nlmsg_type = r->type,
 		       .nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP}};
@@ -226,6 +249,7 @@ static int resync_once(void)
 		{RTM_GETLINK, sizeof(struct ifinfomsg)},
 		{RTM_GETADDR, sizeof(struct ifaddrmsg)},
 		{RTM_GETNEIGH, sizeof(struct ndmsg)},
+		{RTM_GETRULE, sizeof(struct fib_rule_hdr)},
 	};
 	struct nl_sock *sk = mirror_sock_open();
 	int err = 0;
@@ -233,9 +257,13 @@ static int resync_once(void)
 	if (!sk)
 		return no_socket();
 	m.epoch++;
-	m.incomplete = false;
-	for (unsigned i = 0; i < sizeof(requests) / sizeof(requests[0]) && !err; i++)
+	m.incomplete = m.rules_by_port = false;
+	for (unsigned i = 0; i < sizeof(requests) / sizeof(requests[0]) && !err; i++) {
 		err = dump(sk, &requests[i]);
+		/* A kernel without rules. */
+		if (requests[i].type == RTM_GETRULE && err == -NLE_OPNOTSUPP)
+			err = 0;
+	}
 	nl_socket_free(sk);
 	if (err) {
 		log_debug("net: dump: %s", nl_geterror(err));
@@ -246,6 +274,7 @@ static int resync_once(void)
 	link_sweep(m.epoch);
 	addr_sweep(m.epoch);
 	neigh_sweep(m.epoch);
+	routes_by_port(m.rules_by_port);
 	return 0;
 }
 
@@ -271,7 +300,8 @@ static void settle_later(void)
 	struct itimerspec when = {.it_value = {.tv_nsec = SETTLE_MSEC * 1000000L}};
 
 	m.settle = false;
-	if (timerfd_settime(m.timer_fd, 0, &when, NULL))
+	m.timer_runs = !timerfd_settime(m.timer_fd, 0, &when, NULL);
+	if (!m.timer_runs)
 		log_error("net: timerfd_settime(%d) failed: %s", m.timer_fd, strerror(errno));
 }
 
@@ -340,6 +370,7 @@ static void teardown(void)
 	if (m.timer_fd >= 0)
 		own_fd_close(m.timer_fd);
 	m.timer_fd = -1;
+	m.timer_runs = false;
 	sock_close(&m.events);
 	if (m.cb)
 		nl_cb_put(m.cb);
@@ -442,6 +473,7 @@ void net_forked(void)
 	listeners_forked();
 	atomic_store(&m.started, false);
 	m.timer_fd = -1;
+	m.timer_runs = false;
 	m.events = NULL;
 	m.cb = NULL;
 	memset(&m.pending, 0, sizeof(m.pending));
@@ -464,6 +496,7 @@ static void timer_input(void)
 
 	if (raw.read(m.timer_fd, &expirations, sizeof(expirations)) != sizeof(expirations))
 		return;
+	m.timer_runs = false;
 	if (m.incomplete) {
 		if (resync())
 			log_warn("net: reading the interfaces failed, trying again in %d ms",
@@ -508,6 +541,17 @@ static void events_input(void)
 	 */
 	events_discard(nl_socket_get_fd(m.events));
 	resync();
+}
+
+void net_path_mtu_changes(void)
+{
+	sigset_t old;
+
+	mirror_lock(&old);
+	/* One that is due is not put off: however often it is said, it comes. */
+	if (atomic_load(&m.started) && !m.timer_runs)
+		settle_later();
+	mirror_unlock(&old);
 }
 
 void net_process(void)

@@ -46,6 +46,8 @@ void neigh_input(struct nlmsghdr *h, uint64_t epoch);
  */
 bool route_parse(struct nlmsghdr *h, const struct net_route_query *q, struct net_route *route,
 		 int *err);
+/* What net_routes_by_port() says. Before the generation is bumped. */
+void routes_by_port(bool yes);
 
 /* Forgets what the dump of this epoch did not show. epoch 0: everything, telling no one. */
 void link_sweep(uint64_t epoch);

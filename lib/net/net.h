@@ -10,8 +10,8 @@
  * of each table: link.c, addr.c, neigh.c, route.c; martian.c) follow only when one has changed or a
  * destination or a source is new, and membership.c when one goes to a group that this host would
  * hear, too; events (mirror.c, notify.c) come on the internal thread. diag.c asks for other
- * processes' sockets, and opens what asks other questions; orphans.c tells peers of a process that
- * was killed.
+ * processes' sockets, and opens what asks other questions; policy.c asks for IPsec; cgroup.c for
+ * BPF programs, when the library starts; orphans.c tells peers of a process that was killed.
  */
 #ifndef NET_NET_H
 #define NET_NET_H
@@ -63,6 +63,10 @@ struct net_route_query {
 	int oif; /* 0: any */
 	uint32_t mark;
 	uint8_t tos;
+	/* IPPROTO_TCP or IPPROTO_UDP and the ports, host order, for rules that look at them; 0: not
+	   known */
+	uint8_t proto;
+	uint16_t sport, dport;
 };
 
 /* What a route asks of TCP (ip-route(8)); 0, empty: nothing. */
@@ -144,8 +148,16 @@ int net_link_get(int ifindex, struct net_link *out);
  * shows none.
  */
 unsigned net_rx_queues_shown(const char *ifname);
-/* Fills up to max ifindexes of all known links, returns how many there are in total. */
-unsigned net_link_list(int *ifindexes, unsigned max);
+/*
+ * A walk over all known links by ascending ifindex: all zero at first, then the next one at each
+ * call; 0: there are no more. No lock is held between the calls.
+ */
+#define NET_LINK_BATCH 64u
+struct net_link_walk {
+	unsigned at, num;
+	int ifindex[NET_LINK_BATCH];
+};
+int net_link_next(struct net_link_walk *w);
 /*
  * True when addr is one of this host's (any interface; link-local IPv6: ifindex must match unless
  * 0).
@@ -179,10 +191,20 @@ int net_route_get(const struct net_route_query *q, struct net_route *out);
  */
 int net_is_martian(int ifindex, uint32_t src, uint32_t dst);
 /*
+ * Some rule of this host looks at protocols or ports (ip-rule(8): ipproto, sport, dport): the same
+ * addresses may have several routes.
+ */
+bool net_routes_by_port(void);
+/*
  * Has routes asked for anew: a path MTU that the kernel learns from ICMP changes the answer and
  * bumps no generation.
  */
 void net_routes_expire(void);
+/*
+ * The kernel is about to learn such a path MTU: bumps the generation when it has, 100 ms later. The
+ * worker only.
+ */
+void net_path_mtu_changes(void);
 /*
  * The inode numbers of the host's UDP sockets (this network namespace) that are bound to the port,
  * both families: up to max of them. Returns how many there are, or negative errno.
@@ -193,6 +215,23 @@ int net_udp_inodes(uint16_t port, uint64_t *inodes, unsigned max);
  * or negative errno.
  */
 int net_tcp_conns(uint16_t port);
+/*
+ * The name of a BPF program's kind, of one that the process's control group has and that would not
+ * see what user space serves; NULL: it has none, or who has one cannot be asked (CAP_NET_ADMIN, and
+ * /sys/fs/cgroup). Needs no mirror. Call inside libc_internal.
+ */
+const char *net_cgroup_program(void);
+/*
+ * IPsec: this network namespace has policies for what comes in or leaves. False also when the
+ * kernel cannot be asked, which wants CAP_NET_ADMIN. Call inside libc_internal.
+ */
+bool net_policies_any(void);
+/*
+ * A descriptor of the library's own that becomes readable when policies change, or negative errno;
+ * and, when it is: true: one has come. The worker's.
+ */
+int net_policies_follow(void);
+bool net_policies_came(int fd);
 /*
  * A netlink socket for questions, whose answers are waited for two seconds at most: one that was
  * lost comes never, and callers have locks. (The kernel works on some while the question is sent.)

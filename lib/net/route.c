@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Routes are not mirrored: the kernel is asked, so that rules, marks, metrics and exceptions are
- * honoured, and the answer (errors too) is kept until the generation changes.
+ * honoured, and the answer (errors too) is kept until the generation changes. By the ports, too,
+ * while there is a rule that looks at them; else one answer serves all connections with a host.
  */
 #include "net/mirror.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <linux/rtnetlink.h>
 #include <netlink/netlink.h>
@@ -18,20 +20,22 @@
 #define REQUEST_MAX 256
 
 struct route_rec {
-	struct net_route_query q;
-	uint32_t reserved; /* 0 */
+	struct net_route_query q; /* its padding is 0 */
 	struct net_route route;
 	int32_t err;
 	uint32_t unused; /* 0 */
 	uint64_t gen;
 };
 TABLE_CHECK(struct route_rec, route);
+_Static_assert(sizeof(struct net_route_query) % 8 == 0, "nothing stands between it and the route");
 
 static struct net_table cache =
 	TABLE_INIT(struct route_rec, route, offsetof(struct route_rec, route));
 
 /* Counts net_routes_expire(): answers of an earlier epoch are asked for anew. */
 static _Atomic uint32_t epoch;
+
+static _Atomic bool by_port;
 
 /* Under the cache's lock. */
 static struct nl_sock *sock;
@@ -284,7 +288,10 @@ static struct nl_msg *request(const struct net_route_query *q, uint32_t flags)
 	    !put_addr(msg, RTA_DST, family, &q->dst) ||
 	    (src && !put_addr(msg, RTA_SRC, family, &q->src)) ||
 	    (q->oif && nla_put_u32(msg, RTA_OIF, (uint32_t)q->oif)) ||
-	    (q->mark && nla_put_u32(msg, RTA_MARK, q->mark))) {
+	    (q->mark && nla_put_u32(msg, RTA_MARK, q->mark)) ||
+	    (q->proto && nla_put_u8(msg, RTA_IP_PROTO, q->proto)) ||
+	    (q->sport && nla_put_u16(msg, RTA_SPORT, htons(q->sport))) ||
+	    (q->dport && nla_put_u16(msg, RTA_DPORT, htons(q->dport)))) {
 		nlmsg_free(msg);
 		return NULL;
 	}
@@ -362,6 +369,16 @@ void net_routes_expire(void)
 	atomic_fetch_add_explicit(&epoch, 1, memory_order_relaxed);
 }
 
+bool net_routes_by_port(void)
+{
+	return atomic_load_explicit(&by_port, memory_order_acquire);
+}
+
+void routes_by_port(bool yes)
+{
+	atomic_store_explicit(&by_port, yes, memory_order_release);
+}
+
 int net_route_get(const struct net_route_query *q, struct net_route *out)
 {
 	uint64_t gen = (uint64_t)atomic_load_explicit(&epoch, memory_order_relaxed) << 32 |
@@ -378,6 +395,12 @@ int net_route_get(const struct net_route_query *q, struct net_route *out)
 	r.q.oif = q->oif;
 	r.q.mark = q->mark;
 	r.q.tos = q->tos & 0xfc; /* ECN does not route */
+	/* After the generation: such a rule is known before its own. */
+	if (net_routes_by_port()) {
+		r.q.proto = q->proto;
+		r.q.sport = q->sport;
+		r.q.dport = q->dport;
+	}
 	if (!IN6_IS_ADDR_UNSPECIFIED(&r.q.src) &&
 	    IN6_IS_ADDR_V4MAPPED(&r.q.src) != IN6_IS_ADDR_V4MAPPED(&r.q.dst))
 		return -EINVAL;

@@ -38,6 +38,18 @@ static inline void map_v4(struct in6_addr *to, const void *v4)
 	memcpy(&to->s6_addr[8], low, 8);
 }
 
+/*
+ * Linux's BIG TCP (gso_ipv4_max_size, gro_ipv4_max_size above 65,536; Linux 6.3): merged segments
+ * that the 16 bits of the length have no room for say 0 there. Such a frame comes whole in generic
+ * mode, of a virtual device or after GRO, and ends where the packet does. 0: it is none.
+ */
+static uint32_t big_tcp_len(const struct buf *b, const struct iphdr *ip)
+{
+	uint32_t len = b->total - ETH_HLEN;
+
+	return !ip->tot_len && ip->protocol == IPPROTO_TCP && len > UINT16_MAX ? len : 0;
+}
+
 static enum pkt_result parse_v4(struct buf *b, struct l3 *l3)
 {
 	const uint8_t *p = b->data + ETH_HLEN;
@@ -48,8 +60,13 @@ static enum pkt_result parse_v4(struct buf *b, struct l3 *l3)
 		return PKT_MALFORMED;
 	memcpy(&ip, p, sizeof(ip));
 	total = ntohs(ip.tot_len);
-	if (ip.version != 4 || ip.ihl < 5 || total < ip.ihl * 4u || total > b->total - ETH_HLEN)
+	if (ip.version != 4 || ip.ihl < 5 || total > b->total - ETH_HLEN)
 		return PKT_MALFORMED;
+	if (__builtin_expect(total < ip.ihl * 4u, 0)) {
+		total = big_tcp_len(b, &ip);
+		if (!total)
+			return PKT_MALFORMED;
+	}
 	if (ip.ihl != 5 || (ip.frag_off & htons(IP_MF | IP_OFFMASK)))
 		return PKT_OTHER; /* the steering program leaves these to the kernel */
 	if (!(b->flags & BUF_CSUM_OK) && csum_fold(csum_ipv4_header(p)) != 0xffff)
@@ -203,7 +220,8 @@ static enum pkt_result parse_tcp(struct buf *b, struct l3 *l3)
 		return PKT_MALFORMED;
 	if (b->meta.multicast || !is_host(&b->meta.src, b->meta.family))
 		return PKT_OTHER;
-	l3->pseudo += htons((uint16_t)l3->l4_len);
+	/* Of 32 bits: it may be more than an IPv4 header can say. */
+	l3->pseudo += htonl(l3->l4_len);
 	if (!l4_checksum_ok(b, th.check, l3))
 		return PKT_BAD_CHECKSUM;
 	b->meta.sport = ntohs(th.source);

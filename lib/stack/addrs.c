@@ -53,14 +53,15 @@ static bool brings(int ifindex)
 	       (link.up || net_addr_list(ifindex, NULL, 0));
 }
 
-/* By how many interfaces other than this (0: none) packets come from elsewhere. */
+/* By how many interfaces other than this (0: none) packets come from elsewhere: 0, 1 or more. */
 static unsigned others(int ifindex)
 {
-	int links[STACKS_MAX];
-	unsigned n = at_most(net_link_list(links, STACKS_MAX), STACKS_MAX), num = 0;
+	struct net_link_walk links = {.num = 0};
+	unsigned num = 0;
+	int other;
 
-	for (unsigned i = 0; i < n; i++)
-		num += links[i] != ifindex && brings(links[i]);
+	while (num < 2 && (other = net_link_next(&links)))
+		num += other != ifindex && brings(other);
 	return num;
 }
 

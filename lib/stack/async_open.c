@@ -204,8 +204,13 @@ static void open_all(int fd, uint32_t events, void *arg)
 	own_fd_close(fd);
 	n = atomic_load_explicit(&num_stacks, memory_order_relaxed);
 	pthread_mutex_unlock(&stacks_mutex);
-	for (unsigned i = 0; i < n; i++)
-		come_or_go(atomic_load_explicit(&stacks[i], memory_order_relaxed));
+	for (unsigned i = 0; i < n; i++) {
+		struct stack *st = atomic_load_explicit(&stacks[i], memory_order_relaxed);
+
+		come_or_go(st);
+		stack_link_see(st);
+	}
+	stacks_follow();
 }
 
 int stack_opener_ask(void)

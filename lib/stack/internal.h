@@ -40,10 +40,12 @@ bool stack_source_ok_slow(struct stack *st, const struct buf_meta *m);
  */
 struct ring *stack_no_ring(struct stack *st, int ifindex);
 /*
- * The internal thread opens what is to come, and looks for it after stacks_mutex, which is held, is
- * free. 0 or negative errno.
+ * The internal thread opens what is to come, and follows interfaces that are unseen; it looks for
+ * both after stacks_mutex, which is held, is free. 0 or negative errno.
  */
 int stack_opener_ask(void);
+/* upkeep.c: follows st's interface if it is unseen. The worker only; then stacks_follow(). */
+void stack_link_see(struct stack *st);
 void stack_opener_forked(void);
 /* The ring of an open stack is gone, or will never be: its users are told. The worker only. */
 void stack_vanished(struct stack *st);
@@ -51,8 +53,22 @@ void stack_vanished(struct stack *st);
 void stacks_no_more(void);
 /* An interface that has refused is asked again by the next who wants it. */
 void stacks_forgive(int ifindex);
-/* An interface whose ring is of no use is not asked for another one for a while. */
-void stacks_refuse(int ifindex);
+/* For err an interface is not asked for a ring, or for another one, for a while. */
+void stacks_refuse(int ifindex, int err);
+/*
+ * The sockets of all rings go to the kernel, and for err no interface is asked for a while.
+ * Returns how many there were. The worker only, no lock held.
+ */
+unsigned stacks_cut_off(int err);
+/* Why an interface is refused: an errno that no ring gives. */
+#define STACK_IPSEC (-ENOKEY)
+/*
+ * ipsec.c: the kernel has IPsec policies, and no ring is to be opened; if not, those that come
+ * later end all. stacks_opening is held.
+ */
+bool stack_ipsec_is_used(void);
+/* Nobody follows them any more: in the child of a fork(), and when the worker has ended. */
+void stack_ipsec_end(void);
 /* Why the last opening of a first ring there was refused, negative errno; 0: none was. */
 int stack_last_refusal(int ifindex);
 /* The child of a fork() begins without any stack, ... */

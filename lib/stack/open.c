@@ -16,6 +16,8 @@
 
 /* An interface that refused is asked again after this time, not for every socket. */
 #define RETRY_SECONDS 5
+/* Of so many; of more the longest ago is asked sooner. */
+#define REFUSALS_MAX 1024
 
 pthread_mutex_t stacks_opening = PTHREAD_MUTEX_INITIALIZER;
 pthread_mutex_t stacks_mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -27,7 +29,8 @@ static struct {
 	int err; /* why */
 	bool further; /* it has a ring, another one was refused */
 	time_t until;
-} refused[STACKS_MAX]; /* stacks_mutex */
+} refused[REFUSALS_MAX]; /* from the front; stacks_mutex */
+static unsigned num_refused; /* places that are taken; stacks_mutex */
 
 /* What refused interfaces were refused for: said once, until one is taken. stacks_opening */
 static struct log_told refusals_told;
@@ -189,7 +192,7 @@ void stacks_set_ring_attr(void)
 
 static bool refused_lately(int ifindex, bool further)
 {
-	for (unsigned i = 0; i < STACKS_MAX; i++) {
+	for (unsigned i = 0; i < num_refused; i++) {
 		if (refused[i].ifindex == ifindex && refused[i].further == further &&
 		    refused[i].until > now_seconds())
 			return true;
@@ -199,20 +202,22 @@ static bool refused_lately(int ifindex, bool further)
 
 static void remember_refusal(int ifindex, bool further, int err)
 {
-	unsigned oldest = 0;
+	unsigned at = 0, oldest = 0;
 
-	for (unsigned i = 0; i < STACKS_MAX; i++) {
-		if (refused[i].ifindex == ifindex && refused[i].further == further) {
-			oldest = i;
+	for (; at < num_refused; at++) {
+		if (refused[at].ifindex == ifindex && refused[at].further == further)
 			break;
-		}
-		if (refused[i].until < refused[oldest].until)
-			oldest = i;
+		if (refused[at].until < refused[oldest].until)
+			oldest = at;
 	}
-	refused[oldest].ifindex = ifindex;
-	refused[oldest].further = further;
-	refused[oldest].err = err;
-	refused[oldest].until = now_seconds() + RETRY_SECONDS;
+	if (at == REFUSALS_MAX)
+		at = oldest;
+	else if (at == num_refused)
+		num_refused++;
+	refused[at].ifindex = ifindex;
+	refused[at].further = further;
+	refused[at].err = err;
+	refused[at].until = now_seconds() + RETRY_SECONDS;
 }
 
 int stack_last_refusal(int ifindex)
@@ -220,7 +225,7 @@ int stack_last_refusal(int ifindex)
 	int err = 0;
 
 	pthread_mutex_lock(&stacks_mutex);
-	for (unsigned i = 0; i < STACKS_MAX; i++) {
+	for (unsigned i = 0; i < num_refused; i++) {
 		if (refused[i].ifindex == ifindex && !refused[i].further)
 			err = refused[i].err;
 	}
@@ -231,17 +236,17 @@ int stack_last_refusal(int ifindex)
 void stacks_forgive(int ifindex)
 {
 	pthread_mutex_lock(&stacks_mutex);
-	for (unsigned i = 0; i < STACKS_MAX; i++) {
+	for (unsigned i = 0; i < num_refused; i++) {
 		if (refused[i].ifindex == ifindex)
 			refused[i].until = 0;
 	}
 	pthread_mutex_unlock(&stacks_mutex);
 }
 
-void stacks_refuse(int ifindex)
+void stacks_refuse(int ifindex, int err)
 {
 	pthread_mutex_lock(&stacks_mutex);
-	remember_refusal(ifindex, false, -ENETDOWN);
+	remember_refusal(ifindex, false, err);
 	pthread_mutex_unlock(&stacks_mutex);
 }
 
@@ -354,10 +359,23 @@ static void woken_by(struct stack *st)
 }
 
 /*
- * The stack on a ring that has just been opened: the one that waits for it, or a new one; NULL:
- * there is no room. stacks_mutex is held.
+ * What has happened to the interface since `gen` was told while st could not be found: the internal
+ * thread looks how it is now. st is open, stacks_mutex is held: see links_changed().
  */
-static struct stack *stack_on_ring(struct ring *ring, int ifindex, uint64_t key)
+static void look_later(struct stack *st, uint32_t gen)
+{
+	if (net_generation() == gen)
+		return;
+	atomic_store_explicit(&st->link_unseen, true, memory_order_relaxed);
+	if (stack_opener_ask())
+		log_debug("%s: what happened to it meanwhile is not looked at", st->ring->ifname);
+}
+
+/*
+ * The stack on a ring that has just been opened, since `gen`: the one that waits for it, or a new
+ * one; NULL: there is no room. stacks_mutex is held.
+ */
+static struct stack *stack_on_ring(struct ring *ring, int ifindex, uint64_t key, uint32_t gen)
 {
 	struct stack *st = stack_find(ifindex, key);
 
@@ -368,6 +386,8 @@ static struct stack *stack_on_ring(struct ring *ring, int ifindex, uint64_t key)
 		st = NULL;
 	else
 		st = st ? stack_ring_put(st, ring) : stack_new(ring, ifindex, key);
+	if (st)
+		look_later(st, gen);
 	if (!st)
 		ring_close(ring);
 	else if (params.internal_thread_arm_cq)
@@ -380,6 +400,7 @@ static struct stack *stack_on_ring(struct ring *ring, int ifindex, uint64_t key)
 /* A further ring of an interface for a key. NULL: refused. stacks_mutex is held. */
 static struct stack *open_further(const struct stack *first, uint64_t key)
 {
+	uint32_t gen = net_generation();
 	struct stack *st = NULL;
 	struct ring *ring;
 	int err;
@@ -388,7 +409,7 @@ static struct stack *open_further(const struct stack *first, uint64_t key)
 		return NULL;
 	err = ring_open_more(first->ring, &ring);
 	if (!err) {
-		st = stack_on_ring(ring, first->ifindex, key);
+		st = stack_on_ring(ring, first->ifindex, key, gen);
 		err = st ? 0 : -ENOSPC;
 	}
 	if (err) {
@@ -438,9 +459,34 @@ static struct stack *stack_there(int ifindex, uint64_t key)
 	return n ? pick(on, n, key) : NULL;
 }
 
+/*
+ * No stack has a place any more: the ring would be opened for nothing, and again for the next
+ * socket. stacks_mutex is held.
+ */
+static bool is_full(int ifindex, uint64_t key)
+{
+	unsigned n = atomic_load_explicit(&num_stacks, memory_order_relaxed);
+	static _Atomic bool told;
+
+	if (n < STACKS_MAX || stack_find(ifindex, key))
+		return false;
+	for (unsigned i = 0; i < n; i++) {
+		if (!atomic_load_explicit(&stacks[i]->open, memory_order_relaxed) &&
+		    !stacks[i]->leaving)
+			return false;
+	}
+	remember_refusal(ifindex, false, -ENOSPC);
+	if (!atomic_exchange(&told, true))
+		log_warn("interface %d: the process has %d rings already: sockets of further "
+			 "interfaces stay with the kernel",
+			 ifindex, STACKS_MAX);
+	return true;
+}
+
 /* stacks_opening is held: connect()s that do not wait go on meanwhile. */
 static struct stack *stack_open(int ifindex, uint64_t key)
 {
+	uint32_t gen = net_generation();
 	struct ring *ring;
 	struct stack *st;
 	bool refused;
@@ -448,12 +494,12 @@ static struct stack *stack_open(int ifindex, uint64_t key)
 
 	pthread_mutex_lock(&stacks_mutex);
 	st = stack_there(ifindex, key);
-	refused = !st && refused_lately(ifindex, false);
+	refused = !st && (refused_lately(ifindex, false) || is_full(ifindex, key));
 	pthread_mutex_unlock(&stacks_mutex);
 	if (st || refused)
 		return st;
 	log_news_begin(&refusals_told);
-	err = ring_open(ifindex, &ring);
+	err = stack_ipsec_is_used() ? STACK_IPSEC : ring_open(ifindex, &ring);
 	log_news_end();
 	if (!err)
 		refusals_told = (struct log_told){0};
@@ -461,7 +507,7 @@ static struct stack *stack_open(int ifindex, uint64_t key)
 	if (err)
 		remember_refusal(ifindex, false, err);
 	else
-		st = stack_on_ring(ring, ifindex, key);
+		st = stack_on_ring(ring, ifindex, key, gen);
 	pthread_mutex_unlock(&stacks_mutex);
 	if (err == -EBUSY)
 		stack_owner_wait(ifindex);
@@ -512,7 +558,7 @@ struct stack *stack_get_soon(int ifindex, uint64_t key)
 	pthread_mutex_lock(&stacks_mutex);
 	libc_internal_begin();
 	st = stack_find(ifindex, key);
-	if (!st && !refused_lately(ifindex, false) && !stack_opener_ask())
+	if (!st && !refused_lately(ifindex, false) && !is_full(ifindex, key) && !stack_opener_ask())
 		st = stack_new(NULL, ifindex, key);
 	if (st)
 		stack_users(st, 1);
@@ -542,6 +588,6 @@ void stacks_table_forked(void)
 	for (unsigned i = 0; i < n; i++)
 		stacks[i] = NULL;
 	num_stacks = 0;
-	memset(refused, 0, sizeof(refused));
+	num_refused = 0;
 	atomic_fetch_add_explicit(&stacks_changes, 1, memory_order_release);
 }

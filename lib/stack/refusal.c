@@ -28,6 +28,8 @@ static struct vma_stats_why refusal(int ifindex)
 
 	if (err == -EBUSY)
 		return STATS_WHY(OWNER);
+	if (err == STACK_IPSEC)
+		return STATS_WHY(IPSEC);
 	if (err == -EPERM || err == -EACCES)
 		return missing_right(err);
 	/* What registering a ring's memory says beyond RLIMIT_MEMLOCK. */
@@ -69,16 +71,16 @@ struct vma_stats_why stack_why_unserved(const struct in6_addr *local, int bound_
 {
 	struct vma_stats_why why = STATS_WHY(ADDRESS);
 	bool any = IN6_IS_ADDR_UNSPECIFIED(local);
-	int links[STACKS_MAX];
-	unsigned n = net_link_list(links, STACKS_MAX);
+	struct net_link_walk links = {.num = 0};
+	int ifindex;
 
-	for (unsigned i = 0; i < n && i < STACKS_MAX; i++) {
-		if (bound_if ? links[i] != bound_if : !any && !has_address(links[i], local))
+	while ((ifindex = net_link_next(&links))) {
+		if (bound_if ? ifindex != bound_if : !any && !has_address(ifindex, local))
 			continue;
 		/* Its rules, not its ring, leave this socket out. */
-		if (stack_any(links[i]))
+		if (stack_any(ifindex))
 			continue;
-		why = stack_why_not(links[i]);
+		why = stack_why_not(ifindex);
 		/* An interface to others tells more. */
 		if (why.reason != VMA_WHY_LOCAL)
 			break;

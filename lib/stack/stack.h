@@ -10,7 +10,7 @@
  * (the table of stacks), open.c, key.c, addrs.c, flow.c, port_claim.c, and refusal.c where it gets
  * none.
  * Rare or by the internal thread: async_open.c, upkeep.c, rest.c, publish.c, owner.c, users.c,
- * ring_fd.c, watch.c.
+ * ring_fd.c, watch.c, ipsec.c.
  */
 #ifndef STACK_STACK_H
 #define STACK_STACK_H
@@ -116,6 +116,8 @@ struct stack {
 	struct stack_due *due, **due_tail; /* due.h */
 	_Atomic int named; /* ring_fd.c: by this number less 1; 0: the program does not know it */
 	_Atomic uint8_t ring_state; /* enum stack_ring; changes under the lock */
+	/* events of the interface may have found no stack, while the ring was being opened */
+	_Atomic bool link_unseen;
 	struct ring no_ring;
 };
 
@@ -138,9 +140,10 @@ struct stack_user_ops {
 	void (*cut_off)(struct stack *st);
 	/*
 	 * What the peer of this connection sends does not come by a ring, whoever has it: the
-	 * kernel is to have it. The worker, no lock held. NULL: the kernel's sockets take it.
+	 * kernel is to have it, if it was the peer who sent that. The worker, no lock held. NULL:
+	 * the kernel's sockets take it.
 	 */
-	void (*strays)(const struct vma_flow_key *key);
+	void (*strays)(const struct vma_stray *stray);
 	/* Addresses, links or rings have changed: sockets look where they belong. No lock held. */
 	void (*addresses_changed)(void);
 	/*

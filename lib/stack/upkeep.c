@@ -57,7 +57,7 @@ static void drain(void *arg)
 static struct {
 	struct ring *ring;
 	unsigned ticks;
-} retired[STACKS_MAX]; /* worker only, and the child of a fork() before it has one */
+} retired[STACKS_MAX]; /* worker only; a child of a fork() before it has one, exit() after it */
 
 static void retire(struct ring *ring)
 {
@@ -105,6 +105,18 @@ void stacks_retired_end(void)
 			ring->ops->leave(ring);
 	}
 	(void)retired_tick();
+}
+
+/* The process ends: what its time has not come for yet is taken off its interface all the same. */
+static void retired_leave(void)
+{
+	for (unsigned i = 0; i < STACKS_MAX; i++) {
+		struct ring *ring = retired[i].ring;
+
+		retired[i].ring = NULL;
+		if (ring)
+			ring->ops->leave(ring);
+	}
 }
 
 /* Closing has no side effects on the parent: what is left is our copies. */
@@ -296,26 +308,33 @@ static bool upkeep(struct stack *st)
  * Its packets reach the kernel's sockets now, which know of no connection and answer with resets:
  * no time is to be lost.
  */
-static void stack_cut_off(struct stack *st)
+static void stack_cut_off(struct stack *st, int err)
 {
-	stacks_refuse(st->ifindex);
+	stacks_refuse(st->ifindex, err);
 	stack_tcp_ops->cut_off(st);
 	stack_udp_ops->cut_off(st);
 	stack_vanished(st);
 }
 
-void stacks_leave(void)
+unsigned stacks_cut_off(int err)
 {
-	unsigned n;
+	unsigned n = atomic_load_explicit(&num_stacks, memory_order_acquire), were_open = 0;
 
-	stacks_no_more();
-	n = atomic_load_explicit(&num_stacks, memory_order_acquire);
 	for (unsigned i = 0; i < n; i++) {
 		struct stack *st = atomic_load_explicit(&stacks[i], memory_order_relaxed);
 
-		if (atomic_load_explicit(&st->open, memory_order_acquire))
-			stack_cut_off(st);
+		if (!atomic_load_explicit(&st->open, memory_order_acquire))
+			continue;
+		stack_cut_off(st, err);
+		were_open++;
 	}
+	return were_open;
+}
+
+void stacks_leave(void)
+{
+	stacks_no_more();
+	(void)stacks_cut_off(-ENETDOWN);
 }
 
 void stacks_user_to_be(uid_t uid)
@@ -352,7 +371,7 @@ void stacks_user_changes(uid_t uid)
 		log_warn("%s: other processes of this user share the queues, and the process "
 			 "becomes user %u: its sockets go to the kernel",
 			 ring->ifname, (unsigned)uid);
-		stack_cut_off(st);
+		stack_cut_off(st, -ENETDOWN);
 		ring->ops->part(ring);
 	}
 	stacks_follow();
@@ -378,27 +397,49 @@ static void follow_link(struct stack *st)
 	/* Without the lock, for which packets wait: another thread may have libbpf for long. */
 	if (open && st->ring->ops->program_changed)
 		err = st->ring->ops->program_changed(st->ring, link.xdp_prog);
-	if (err)
-		stack_cut_off(st);
+	if (err == -ENODEV)
+		stack_vanished(st);
+	else if (err)
+		stack_cut_off(st, -ENETDOWN);
 }
 
 static bool attach_anew; /* worker only */
 
-/* ifindex 0: too much has changed to be told one by one. */
-static void net_changed(enum net_event ev, int ifindex, void *arg)
+void stack_link_see(struct stack *st)
 {
-	unsigned n = atomic_load_explicit(&num_stacks, memory_order_acquire);
+	if (!atomic_exchange_explicit(&st->link_unseen, false, memory_order_relaxed) ||
+	    !atomic_load_explicit(&st->open, memory_order_acquire))
+		return;
+	stacks_rest_end();
+	follow_link(st);
+	attach_anew = true;
+}
 
-	(void)arg;
-	if (ev == NET_EVENT_LINK)
-		stacks_rest_end();
-	for (unsigned i = 0; i < n && ev == NET_EVENT_LINK; i++) {
+/* As net_changed(). */
+static void links_changed(int ifindex)
+{
+	unsigned n;
+
+	stacks_rest_end();
+	/* Who enters a stack after this sees the new generation: see look_later(). */
+	pthread_mutex_lock(&stacks_mutex);
+	n = atomic_load_explicit(&num_stacks, memory_order_relaxed);
+	pthread_mutex_unlock(&stacks_mutex);
+	for (unsigned i = 0; i < n; i++) {
 		struct stack *st = atomic_load_explicit(&stacks[i], memory_order_relaxed);
 
 		if (atomic_load_explicit(&st->open, memory_order_acquire) &&
 		    (!ifindex || st->ifindex == ifindex))
 			follow_link(st);
 	}
+}
+
+/* ifindex 0: too much has changed to be told one by one. */
+static void net_changed(enum net_event ev, int ifindex, void *arg)
+{
+	(void)arg;
+	if (ev == NET_EVENT_LINK)
+		links_changed(ifindex);
 	if (ev == NET_EVENT_LINK || ev == NET_EVENT_ADDR)
 		attach_anew = true;
 	if (ev == NET_EVENT_NEIGH)
@@ -510,6 +551,8 @@ void stacks_stop(void)
 		if (ring)
 			ring->ops->leave(ring);
 	}
+	retired_leave();
+	stack_ipsec_end();
 }
 
 void stacks_fork_prepare(void)
@@ -545,6 +588,7 @@ void stacks_forked(void)
 	ring_forked();
 	stacks_table_forked();
 	stack_opener_forked();
+	stack_ipsec_end();
 	stack_owners_forked();
 	port_claims_forked();
 	stack_keys_forked();

@@ -14,7 +14,8 @@
 
 static void ask_everything(const struct nlmsghdr *h)
 {
-	int links[4], ifindex = 0;
+	struct net_link_walk links = {.num = 0};
+	int ifindex = 0, first;
 	struct in6_addr addr = {0}, addrs[4];
 	struct net_link link;
 	struct net_neigh neigh;
@@ -25,7 +26,8 @@ static void ask_everything(const struct nlmsghdr *h)
 	    (strnlen(link.name, sizeof(link.name)) == sizeof(link.name) ||
 	     strnlen(link.driver, sizeof(link.driver)) == sizeof(link.driver)))
 		abort();
-	if (net_link_list(links, 4) && net_link_get(links[0], &link))
+	first = net_link_next(&links);
+	if (first && net_link_get(first, &link))
 		abort();
 	if (net_addr_list(0, addrs, 4)) {
 		addr = addrs[0];

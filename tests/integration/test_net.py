@@ -37,7 +37,7 @@ def build(tmp_path_factory, sanitizer):
     def compiled(directory):
         sh(f"cd {ROOT} && gcc -std=gnu11 -D_GNU_SOURCE -g -O1 -Wall -Wextra -Werror -fsanitize={sanitizer}"
            f" -fno-sanitize-recover=all -Ilib -Iinclude -I/usr/include/libnl3 -o {directory}/net_test tests/integration/net/net_test.c"
-           f" lib/net/*.c {runtime} {config} -lnl-route-3 -lnl-3 -lpthread -ldl")
+           f" lib/net/*.c {runtime} {config} -lbpf -lnl-route-3 -lnl-3 -lpthread -ldl")
     return made_once(tmp_path_factory, f"net-{sanitizer}", compiled) / "net_test"
 
 
@@ -113,8 +113,8 @@ class Mirror:
         assert line, f"net_test died at {words}, exit {self.process.wait()}"
         return json.loads(line)
 
-    def route(self, dst, src="::", oif=0, mark=0, tos=0):
-        return self.ask("route", dst, src, oif, mark, tos)
+    def route(self, dst, src="::", oif=0, mark=0, tos=0, proto=0, sport=0, dport=0):
+        return self.ask("route", dst, src, oif, mark, tos, proto, sport, dport)
 
     def close(self):
         self.process.stdin.close()
@@ -447,6 +447,60 @@ def test_policy_rules_marks_tos_and_source_decide(names, mirror):
     assert mirror.route("8.8.8.8", tos=0x11)["gateway"] == "10.78.0.2", "ECN bits do not route"
     assert mirror.route("8.8.8.8")["gateway"] == "10.77.0.2"
     assert agrees(names, mirror, "8.8.8.8", "oif v1", oif=names.index[1])["oif"] == names.index[1]
+
+
+@pytest.mark.parametrize("v6", [False, True], ids=["4", "6"])
+def test_policy_rules_by_protocol_and_port_decide(names, mirror, v6):
+    """Of one host several routes then; without such a rule one answer is for all ports, which the kernel is asked for once."""
+    six, host, ways = ("-6", "2001:db8::1", ("fd77::2", "fd78::2")) if v6 else ("", "8.8.8.8", ("10.77.0.2", "10.78.0.2"))
+    names.ip(f"{six} route add default via {ways[0]}")
+    names.ip(f"{six} route add default via {ways[1]} table 100")
+    wait_for(lambda: mirror.route(host)["gateway"] == ways[0])
+    settle(mirror)
+
+    def way(proto, sport, dport):
+        got = mirror.route(host, proto=proto, sport=sport, dport=dport)
+        if proto:
+            name = {6: "tcp", 17: "udp"}[proto]
+            assert truth_route(names, host, f"ipproto {name} sport {sport} dport {dport}")["gateway"] == got["gateway"]
+        return ways.index(got["gateway"])
+    asked = mirror.state()["sends"]
+    assert [way(6, 5000 + i, 80) for i in range(20)] == [0] * 20
+    assert mirror.state()["sends"] - asked <= 2, "without such a rule ports make no difference"
+    bumped(mirror, lambda: names.ip(f"{six} rule add ipproto tcp dport 80 table 100"))
+    settle(mirror)
+    seen = [way(*flow) for flow in ((6, 5000, 80), (6, 5001, 80), (6, 5000, 81), (17, 5000, 80), (0, 0, 0))]
+    print(f"by dport 80 of TCP: {seen}")
+    assert seen == [1, 1, 0, 0, 0]
+    bumped(mirror, lambda: names.ip(f"{six} rule add ipproto udp sport 7000-7009 table 100"))
+    settle(mirror)
+    assert [way(17, port, 53) for port in (6999, 7000, 7009, 7010)] == [0, 1, 1, 0]
+    bumped(mirror, lambda: names.ip(f"{six} rule del ipproto tcp dport 80 table 100"))
+    settle(mirror)
+    assert way(6, 5000, 80) == 0 and way(17, 7000, 53) == 1
+
+
+def test_a_rule_by_port_from_before_the_start_is_known(names, asan):
+    names.ip("route add default via 10.77.0.2")
+    names.ip("route add default via 10.78.0.2 table 100")
+    names.ip("rule add dport 80 table 100")
+    m = started(names, asan)
+    try:
+        assert m.route("8.8.8.8", proto=6, dport=80)["gateway"] == "10.78.0.2"
+        assert m.route("8.8.8.8", proto=6, dport=81)["gateway"] == "10.77.0.2"
+        m.close()
+    finally:
+        m.kill()
+
+
+def test_each_of_many_links_is_there(names, mirror):
+    """More than one look at the table gives: none is left out, none is there twice."""
+    lines = "".join(f"link add many{i} type bridge\n" for i in range(200))
+    subprocess.run(["ip", "-n", names.a, "-batch", "-"], input=lines, text=True, check=True)
+    truth = sorted(link["ifindex"] for link in json.loads(names.ip("-j link show")))
+    wait_for(lambda: mirror.links() == truth, 10, lambda: f"{len(mirror.links())} of {len(truth)} links")
+    print(f"{len(truth)} links")
+    assert len(truth) > 200
 
 
 def test_a_source_that_is_not_ours_or_of_the_other_family_is_refused(names, mirror):

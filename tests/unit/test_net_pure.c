@@ -282,11 +282,12 @@ static void before_the_start_nothing_is_known(void **state)
 	struct net_route route;
 	struct net_neigh neigh;
 	struct net_link link;
+	struct net_link_walk links = {.num = 0};
 
 	(void)state;
 	assert_int_equal(net_fd(), -1);
 	assert_int_equal(net_link_get(1, &link), -ENODEV);
-	assert_int_equal(net_link_list(NULL, 0), 0);
+	assert_int_equal(net_link_next(&links), 0);
 	assert_int_equal(net_addr_list(0, NULL, 0), 0);
 	assert_int_equal(net_neigh_get(1, &a, &neigh), -ENOENT);
 	assert_int_equal(net_route_get(&q, &route), -ENETDOWN);
@@ -540,6 +541,41 @@ static void an_event_with_the_name_alone_changes_no_interface(void **state)
 	assert_int_equal(net_link_get(79, &is), -ENODEV);
 }
 
+/* The kernel's word that the interfaces 100 to 100 + n - 1 are there, or gone, in no order. */
+static void tell_links(int type, int n)
+{
+	const uint32_t mtu = 1500;
+
+	for (int i = 0; i < n; i++) {
+		const struct ifinfomsg ifi = {.ifi_family = AF_UNSPEC,
+					      .ifi_type = ARPHRD_NONE,
+					      .ifi_index = 100 + i * 7 % n};
+		struct message m;
+		struct nlmsghdr *h = message(&m, type, &ifi, sizeof(ifi));
+
+		put(h, IFLA_MTU, &mtu, sizeof(mtu));
+		link_input(h, 1);
+	}
+}
+
+static void a_walk_comes_to_each_link_once_and_in_order(void **state)
+{
+	/* tell_links() wants no multiple of 7. */
+	static const int numbers[] = {1, 62, 64, 65, 2 * 64, 200};
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+		struct net_link_walk links = {.num = 0};
+		int n = numbers[i];
+
+		tell_links(RTM_NEWLINK, n);
+		for (int k = 0; k < n; k++)
+			assert_int_equal(net_link_next(&links), 100 + k);
+		assert_int_equal(net_link_next(&links), 0);
+		tell_links(RTM_DELLINK, n);
+	}
+}
+
 static void malformed_messages_change_nothing(void **state)
 {
 	uint32_t gen = net_generation(), neigh_gen = net_neigh_generation();
@@ -699,6 +735,7 @@ int main(void)
 		cmocka_unit_test(tentative_addresses_count_once_they_are_not),
 		cmocka_unit_test(a_prefix_of_no_length_has_the_broadcast_of_all),
 		cmocka_unit_test(an_event_with_the_name_alone_changes_no_interface),
+		cmocka_unit_test(a_walk_comes_to_each_link_once_and_in_order),
 		cmocka_unit_test(malformed_messages_change_nothing),
 		cmocka_unit_test(an_answer_becomes_a_route),
 	};

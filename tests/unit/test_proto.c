@@ -352,6 +352,57 @@ static void impossible_lengths_are_malformed(void **state)
 	assert_int_equal(pkt_parse(&b), PKT_MALFORMED);
 }
 
+/* Merged segments as BIG TCP has them: a payload of so many bytes, the checksum complete. */
+static void build_big_tcp(struct buf *b, uint32_t len)
+{
+	const uint32_t l4_len = 20 + len;
+	uint32_t be = htonl(l4_len);
+	uint8_t *ip = frame + 14, *tcp = ip + 20;
+	uint16_t sum;
+
+	build(b, "10.0.0.1", "10.0.0.2", 0);
+	memset(ip + 2, 0, 2);
+	memset(ip + 10, 0, 2);
+	ip[9] = IPPROTO_TCP;
+	reference_fix(ip);
+	memset(tcp, 0, 20);
+	memcpy(tcp, (uint8_t[]){0x10, 0xe1, 0x04, 0xd2}, 4);
+	tcp[12] = 5 << 4;
+	tcp[13] = 0x10;
+	memcpy(tcp + 20, payload, len);
+	sum = csum_fold(
+		csum_add(csum_add(csum_add(htons(IPPROTO_TCP), ip + 12, 8), &be, 4), tcp, l4_len));
+	sum = (uint16_t)~sum;
+	memcpy(tcp + 16, &sum, 2);
+	b->len = b->total = 14 + 20 + l4_len;
+}
+
+static void merged_segments_may_be_longer_than_the_header_can_say(void **state)
+{
+	struct buf b;
+
+	(void)state;
+	for (uint32_t i = 0; i < sizeof(payload); i++)
+		payload[i] = (uint8_t)(i * 7 + i / 251);
+	for (uint32_t len = 65496; len < 65500; len++) {
+		build_big_tcp(&b, len);
+		assert_int_equal(pkt_parse(&b), PKT_TCP);
+		assert_int_equal(b.total, 20 + len);
+		assert_int_equal(b.meta.dport, 1234);
+		assert_memory_equal(b.data + 20, payload, len);
+	}
+	build_big_tcp(&b, 65600);
+	frame[14 + 40 + 65599] ^= 1;
+	assert_int_equal(pkt_parse(&b), PKT_BAD_CHECKSUM);
+	/* The header could have said the length of this one. */
+	build_big_tcp(&b, 65495);
+	assert_int_equal(pkt_parse(&b), PKT_MALFORMED);
+	build_big_tcp(&b, 65600);
+	frame[14 + 9] = IPPROTO_UDP;
+	assert_int_equal(pkt_parse(&b), PKT_MALFORMED);
+	memset(payload, 0, sizeof(payload));
+}
+
 static void the_checksum_zero_is_sent_as_ffff(void **state)
 {
 	struct udp_hdr_spec s = spec("10.0.0.1", "10.0.0.2");
@@ -549,6 +600,7 @@ int main(void)
 		cmocka_unit_test(a_tag_of_a_vlan_is_not),
 		cmocka_unit_test(padding_of_the_link_is_cut_off),
 		cmocka_unit_test(impossible_lengths_are_malformed),
+		cmocka_unit_test(merged_segments_may_be_longer_than_the_header_can_say),
 		cmocka_unit_test(the_checksum_zero_is_sent_as_ffff),
 		cmocka_unit_test(identification_counts_only_without_df),
 		cmocka_unit_test(the_most_specific_socket_gets_the_datagram),

@@ -20,7 +20,7 @@
 #include "runtime/libc.h"
 #include "config/params.h"
 
-#define ARGS_MAX 8
+#define ARGS_MAX 9
 #define LIST_MAX 256
 #define THREADS_MAX 8
 
@@ -57,13 +57,14 @@ static void listener(enum net_event ev, int ifindex, void *arg)
 	struct net_link link;
 	struct net_route route;
 	struct net_route_query q = {.dst = IN6ADDR_LOOPBACK_INIT};
+	struct net_link_walk links = {.num = 0};
 
 	(void)arg;
 	told[ev]++;
 	/* No lock is held: everything may be asked from here. */
 	net_link_get(ifindex, &link);
 	net_route_get(&q, &route);
-	net_link_list(NULL, 0);
+	net_link_next(&links);
 }
 
 static struct in6_addr addr_of(const char *text)
@@ -107,13 +108,14 @@ static void cmd_link(char **a)
 
 static void cmd_links(char **a)
 {
-	int list[LIST_MAX];
-	unsigned n = net_link_list(list, LIST_MAX);
+	struct net_link_walk links = {.num = 0};
+	const char *between = "";
+	int ifindex;
 
 	(void)a;
 	printf("[");
-	for (unsigned i = 0; i < n && i < LIST_MAX; i++)
-		printf("%s%d", i ? "," : "", list[i]);
+	for (; (ifindex = net_link_next(&links)); between = ",")
+		printf("%s%d", between, ifindex);
 	printf("]\n");
 }
 
@@ -158,6 +160,9 @@ static void cmd_route(char **a)
 		.oif = atoi(a[2]),
 		.mark = (uint32_t)strtoul(a[3], NULL, 0),
 		.tos = (uint8_t)strtoul(a[4], NULL, 0),
+		.proto = (uint8_t)strtoul(a[5] ? a[5] : "0", NULL, 0),
+		.sport = (uint16_t)strtoul(a[5] && a[6] ? a[6] : "0", NULL, 0),
+		.dport = (uint16_t)strtoul(a[5] && a[6] && a[7] ? a[7] : "0", NULL, 0),
 	};
 	struct net_route r = {0};
 	char gw[INET6_ADDRSTRLEN], src[INET6_ADDRSTRLEN];
@@ -328,10 +333,10 @@ static void *reader(void *arg)
 	struct net_link l;
 	struct net_route r;
 	struct net_neigh n;
-	int links[LIST_MAX];
 
 	(void)arg;
 	while (!readers_stop) {
+		struct net_link_walk links = {.num = 0};
 		uint32_t gen = net_generation();
 
 		if (net_link_get(reader_ifindex, &l) || l.ifindex != reader_ifindex ||
@@ -347,7 +352,8 @@ static void *reader(void *arg)
 			readers_wrong++;
 		if (++readers_done % 64 == 0) {
 			net_addr_list(0, list, LIST_MAX);
-			net_link_list(links, LIST_MAX);
+			while (net_link_next(&links))
+				;
 			net_addr_is_broadcast(&peer);
 			(void)net_neigh_confirm(reader_ifindex, &peer);
 		}
