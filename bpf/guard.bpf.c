@@ -22,6 +22,7 @@
 #define IPV6_FRAGMENT_OFFSET 0xfff8
 #define IPV6_HEADERS_MAX 6 /* extension headers that are looked at */
 #define FLAGS_UNKNOWN 0
+#define FRAGMENT_LEAST 8 /* of what is shorter the kernel makes nothing */
 /* A flow of which segments are held again after this: not the rest of one burst, but sent again. */
 #define AGAIN_MIN_NS 150000000ull
 #define AGAIN_MAX_NS 180000000000ull /* TCP sends again within two minutes */
@@ -106,24 +107,26 @@ static __always_inline struct place place_behind(struct __sk_buff *skb, __u8 nex
 }
 
 /* A flow that would stand still is told of: the kernel can read what the steering cannot. */
-static __always_inline void tell(const struct vma_flow_key *key)
+static __always_inline void tell(const struct vma_flow_key *key, __u32 seq)
 {
+	struct vma_stray stray = {.key = *key, .seq = seq};
 	__u64 now = bpf_ktime_get_ns(), *at = bpf_map_lookup_elem(&held_at, key);
 
 	if (at && now - *at < AGAIN_MIN_NS)
 		return;
 	if (at && now - *at < AGAIN_MAX_NS)
-		bpf_ringbuf_output(&strays, (void *)key, sizeof(*key), BPF_RB_NO_WAKEUP);
+		bpf_ringbuf_output(&strays, &stray, sizeof(stray), BPF_RB_NO_WAKEUP);
 	bpf_map_update_elem(&held_at, key, &now, BPF_ANY);
 }
 
 /* Its reason, counted; see struct vma_steer_counters. */
-static __always_inline int hold(const struct place *p, const struct vma_flow_key *key, bool tagged)
+static __always_inline int hold(const struct place *p, const struct vma_flow_key *key, __u32 seq,
+				bool tagged)
 {
 	__u32 zero = 0;
 	struct vma_steer_counters *c = bpf_map_lookup_elem(&counters, &zero);
 
-	tell(key);
+	tell(key, seq);
 	if (!c)
 		return TC_ACT_SHOT;
 	if (p->fragment)
@@ -185,9 +188,9 @@ static __always_inline int judge(struct __sk_buff *skb, const struct place *p, c
 	struct vma_port *port;
 	__u32 index;
 
-	/* Of a fragment no more than the ports need be there. */
+	/* A fragment has eight bytes at least: the ports and the number. */
 	if (!p->at || (bpf_skb_load_bytes(skb, p->at, &t, sizeof(t)) &&
-		       bpf_skb_load_bytes(skb, p->at, &t, sizeof(t.ports))))
+		       bpf_skb_load_bytes(skb, p->at, &t, FRAGMENT_LEAST)))
 		return TC_ACT_UNSPEC;
 	index = VMA_PORT_INDEX_TCP + bpf_ntohs(t.ports.dest);
 	port = bpf_map_lookup_elem(&ports, &index);
@@ -199,7 +202,7 @@ static __always_inline int judge(struct __sk_buff *skb, const struct place *p, c
 	key.remote_port = bpf_ntohs(t.ports.source);
 	if (!is_held(skb, port, &key, &t, v4))
 		return TC_ACT_UNSPEC;
-	return hold(p, &key, skb->vlan_present);
+	return hold(p, &key, bpf_ntohl(t.seq), skb->vlan_present);
 }
 
 /* TC_ACT_UNSPEC: whoever else has a program there, else the kernel. */

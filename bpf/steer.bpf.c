@@ -148,8 +148,9 @@ static __always_inline bool mark_gso_burst(struct xdp_md *ctx, __u16 size, __u32
 
 /*
  * A TCP segment for a listener's rule on a port where the kernel, too, may have connections
- * (accepted before the rule stood): true when this one is the kernel's. A SYN that opens is the
- * listener's.
+ * (accepted before the rule stood): true when this one is the kernel's. A SYN, too: of a client
+ * that has begun anew from its old port, or whose handshake the kernel has begun. Who made the
+ * answer to it must get the rest.
  */
 static __always_inline bool kernel_owns(struct xdp_md *ctx, const struct l4_ports *l4,
 					const void *src, const void *dst, bool v4)
@@ -158,7 +159,7 @@ static __always_inline bool kernel_owns(struct xdp_md *ctx, const struct l4_port
 
 	if ((void *)(t + 1) > (void *)(long)ctx->data_end)
 		return true;
-	return !opens(t->flags) && kernel_has(ctx, l4, src, dst, v4);
+	return kernel_has(ctx, l4, src, dst, v4);
 }
 
 /* One of the rings that share a flow, by the remote side. */

@@ -136,7 +136,6 @@ quick_mutants=option-off-by-one,fold-without-second-carry,unlock-missing-on-erro
 # What the module and the mlx5 ring are for, in one machine of two minutes; of two cases alike one.
 smoke="past_the_kernel and not b] and not udp-a] or tcp_by_a_striding_queue or a_stream_to_a_kernel_peer or bpftool or the_peers_of_a_killed"
 smoke="$smoke or forked_children_live and [fork]"
-no_cards=(--ignore=tests/vm/test_nics.py --ignore=tests/vm/test_nics_over.py)
 # The unit programs with several threads: in one thread there is no race to see (nor in sim and conform).
 mapfile -t threaded < <(grep -lE 'pthread_create|worker_|net_start' tests/unit/test_*.c | sed 's|.*/||; s|\.c$||')
 many=$([ -n "$all" ] && echo 3 || echo 1)
@@ -149,8 +148,8 @@ plan()
 {
 	step first each build build all unit sim helpers vm-bin bench-bin
 	step beside each kunit nice -n 5 scripts/kunit.sh
-	step vm few vm-smoke vm tests/vm "${no_cards[@]}" -k "$smoke"
-	step vm all vm vm tests/vm "${no_cards[@]}"
+	step vm few vm-smoke vm tests/vm --few-cards -k "$smoke"
+	step vm all vm vm tests/vm --few-cards
 	step vm all vm-mlx5 vm_mlx5
 	step lint all tidy tidy
 	step main each lint scripts/lint.sh build format width shell arrows cancel-points own-fds mutants

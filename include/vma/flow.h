@@ -93,10 +93,15 @@ struct vma_steer_counters {
 };
 
 /*
- * The ring buffer by which the guard names flows whose segments it holds back again and again, each
- * by its exact key. What finds no room is told again.
+ * The ring buffer by which the guard names flows whose segments it holds back again and again. What
+ * finds no room is told again.
  */
 #define VMA_STRAYS_BYTES 4096
+
+struct vma_stray {
+	struct vma_flow_key key; /* exact */
+	__u32 seq; /* of the latest segment, host order: anybody may have sent it */
+};
 
 /*
  * A GSO burst: UDP datagrams of one size behind one set of headers, the last one may be shorter.

@@ -2,8 +2,9 @@
 /*
  * The statistics pages <VMA_STATS_SHMEM_DIR>/vmastat.<pid>: written by the library, mapped
  * read-only by vma_stats (the few control words: read-write by the same user). One writer for each
- * word, 64-bit, relaxed stores; a reader may see one counter a moment before another, never half a
- * counter. Fixed-width types, no libc.
+ * word (but for `select` and `poll`, where threads that count at once may lose a count), 64-bit,
+ * relaxed stores; a reader may see one counter a moment before another, never half a counter.
+ * Fixed-width types, no libc.
  *
  *   header | socket[max_sockets]
  *
@@ -123,7 +124,7 @@ struct vma_stats_tcp {
 	X(SHARED_PORT, "shared-port", "another process's socket shares the port")                  \
 	X(FORK, "fork", "another process has it, too, since fork()")                               \
 	X(PASSED, "passed", "another program has it, too")                                         \
-	X(IO_URING, "io-uring", "io_uring works on it")                                            \
+	X(IO_URING, "io-uring", "io_uring or io_submit() works on it")                             \
 	X(STDIO, "stdio", "libc reads and writes it by itself")                                    \
 	X(RING_GONE, "ring-gone", "its ring is gone")                                              \
 	X(STRAY, "stray", "what its peer sends does not come by the ring")                         \
@@ -156,7 +157,8 @@ struct vma_stats_tcp {
 	  "connections to the address may come by several interfaces")                             \
 	X(CROWD, "many-threads", "more threads wait than there are processors")                    \
 	X(QUEUES, "queues", "packets come by receive queues that the program does not have")       \
-	X(OTHER_WAY, "other-interface", "what it sends leaves by another interface")
+	X(OTHER_WAY, "other-interface", "what it sends leaves by another interface")               \
+	X(IPSEC, "ipsec", "the host has IPsec policies, which only the kernel follows")
 
 enum vma_why {
 	VMA_WHY_NONE,
@@ -213,7 +215,9 @@ struct vma_stats_ring {
 	__s32 ifindex;
 	char type[16]; /* "RING_XDP", "RING_ETH" */
 	char ifname[16];
-	char mode[16]; /* AF_XDP's: "zero-copy", "native", "generic"; "": it has none */
+	/* AF_XDP's: "zero-copy", "native", "generic"; with VMA_XDP_BUSY_POLL "+poll"; "": it has
+	 * none */
+	char mode[16];
 	__u64 rx_packets, rx_bytes, tx_packets, tx_bytes, tx_gso_frames;
 	__u64 rx_drop_no_buf, rx_drop_invalid, tx_drop_oversize, tx_full, kicks;
 	__u64 interrupts_requested, interrupts_received, retransmits;
@@ -279,7 +283,10 @@ struct vma_stats_header {
 	struct vma_stats_cq cqs[VMA_STATS_CQS];
 	struct vma_stats_pool pools[VMA_STATS_POOLS];
 	struct vma_stats_iomux select, poll, epoll[VMA_STATS_EPOLLS];
-	/* The counters of those that are no more, added up; the other fields are 0. */
+	/*
+	 * The counters of those that are no more, added up. Of the other fields generation is odd
+	 * while those of a socket are moved here, and another one after it; the rest are 0.
+	 */
 	struct vma_stats_socket closed_sockets;
 	struct vma_stats_ring closed_rings;
 };

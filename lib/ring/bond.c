@@ -11,6 +11,7 @@
 /* As the driver numbers them (linux/if_bonding.h). */
 #define MODE_ACTIVE_BACKUP 1
 #define MODE_8023AD 4
+#define MODE_BALANCE_ALB 6
 #define FAIL_OVER_MAC_ACTIVE 1
 
 /* A small file of the interface; empty when it has none. */
@@ -60,6 +61,20 @@ static void mode_check(const char *ifname, int mode)
 			ifname, mode, mac, ifname);
 }
 
+/*
+ * Frames that are not for the interface's own address the steering leaves to the kernel, which in
+ * this mode tells each peer another one: that of a device below the bond. 0 or -EOPNOTSUPP.
+ */
+static int address_check(const char *ifname, int mode)
+{
+	if (mode != MODE_BALANCE_ALB)
+		return 0;
+	log_warn("ring: %s: a bond in mode \"balance-alb(#6)\" receives by the addresses of the "
+		 "devices below it: sockets stay with the kernel",
+		 ifname);
+	return -EOPNOTSUPP;
+}
+
 /* The interface under a VLAN; false: it is none. */
 static bool vlan_lower(const char *ifname, char lower[IF_NAMESIZE])
 {
@@ -81,10 +96,13 @@ int bond_check(const char *ifname)
 
 	if (mode >= 0) {
 		mode_check(ifname, mode);
-		return 0;
+		return address_check(ifname, mode);
 	}
-	if (!vlan_lower(ifname, lower) ||
-	    bond_setting(lower, "bonding/fail_over_mac") != FAIL_OVER_MAC_ACTIVE)
+	if (!vlan_lower(ifname, lower))
+		return 0;
+	if (address_check(ifname, bond_setting(lower, "bonding/mode")))
+		return -EOPNOTSUPP;
+	if (bond_setting(lower, "bonding/fail_over_mac") != FAIL_OVER_MAC_ACTIVE)
 		return 0;
 	if (is_news(warned, ifname))
 		log_box("%s: vlan over bond while fail_over_mac=1 is not offloaded.\n"

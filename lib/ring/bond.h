@@ -4,8 +4,9 @@
 #define RING_BOND_H
 
 /*
- * The interface may have a ring: 0. -EOPNOTSUPP: it is a VLAN over a bond whose address follows its
- * active device. That, and a bond of a mode that is not supported, are said in a box, once.
+ * The interface may have a ring: 0. -EOPNOTSUPP: it is a bond of mode balance-alb, or a VLAN over
+ * one, which the log says; or a VLAN over a bond whose address follows its active device. That, and
+ * a bond of a mode that is not supported, are said in a box, once.
  */
 int bond_check(const char *ifname);
 

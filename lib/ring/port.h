@@ -149,7 +149,7 @@ int port_program_changed(struct ring_port *p, uint32_t id);
  * Now and then: once there is a TCP flow, what comes past the steering program is kept from the
  * kernel; fn gets the flows of which that goes on. The worker; no lock of a stack's is held.
  */
-void port_guard(struct ring_port *p, void (*fn)(const struct vma_flow_key *key));
+void port_guard(struct ring_port *p, void (*fn)(const struct vma_stray *stray));
 /*
  * In place of port_attach(), where another process has the program attached: takes over fd[],
  * descriptors by enum port_descriptor. 0 or negative errno, then they are the caller's.
@@ -195,6 +195,8 @@ int port_flow_del(struct ring_port *p, unsigned ring, const struct vma_flow_key 
  * flows bring; until then: yes.
  */
 void port_quiet(struct ring_port *p, uint16_t local_port, bool quiet);
+/* The kernel may have got connections on any port: none is quiet until it is said again. */
+void port_unquiet(struct ring_port *p);
 /* Frames to another unicast MAC pass to the kernel. Any time, any thread. */
 void port_set_mac(struct ring_port *p, const uint8_t mac[6]);
 

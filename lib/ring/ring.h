@@ -67,6 +67,7 @@ struct ring_caps {
 	 * sides
 	 */
 	bool spread;
+	bool looks_itself; /* poll() has the driver look; pending() does not (VMA_XDP_BUSY_POLL) */
 	/*
 	 * other processes of the user have the interface's queues, too, or may; a listener's flow
 	 * is then divided among those that have it (VMA_FLOW_JOINT)
@@ -137,7 +138,7 @@ struct ring_ops {
 	void (*leave)(struct ring *r);
 	/*
 	 * Up to max received frames; the caller owns them. Never sleeps, makes no system call when
-	 * nothing is there.
+	 * nothing is there, unless VMA_XDP_BUSY_POLL asks for it.
 	 */
 	unsigned (*poll)(struct ring *r, struct buf **pkts, unsigned max);
 	/*
@@ -238,8 +239,8 @@ struct ring_ops {
 	/*
 	 * The XDP program on the interface is this one now (its id, 0: none), or was just now. 0:
 	 * the ring's packets come, maybe again; negative errno, logged: they come no more, the ring
-	 * is to be closed. The worker only, without the lock. NULL: no such program stands in
-	 * front of the ring.
+	 * is to be closed. -ENODEV: the interface is another one, as with upkeep(). The worker
+	 * only, without the lock. NULL: no such program stands in front of the ring.
 	 */
 	int (*program_changed)(struct ring *r, uint32_t id);
 	/*
@@ -263,7 +264,7 @@ struct ring_ops {
 	 * reach it all the same; fn gets the connections that would stand still so. The worker
 	 * only, without the lock. NULL: none do.
 	 */
-	void (*guard)(struct ring *r, void (*fn)(const struct vma_flow_key *key));
+	void (*guard)(struct ring *r, void (*fn)(const struct vma_stray *stray));
 	/*
 	 * What the program asks of its device (vma_extra(3)). NULL, all: it has nothing of the
 	 * kind. Readers are woken after so many packets, or so long after the first, from now on;

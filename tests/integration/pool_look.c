@@ -65,10 +65,10 @@ static void owners(const struct pool *p)
 {
 	uint32_t held = 0, sending = 0, dead = 0, sent = 0;
 
-	for (uint32_t i = 0; i < POOL_CHUNKS; i++) {
+	for (uint32_t i = 0; i < pool_chunks(p->num_queues); i++) {
 		uint32_t word = p->owner[i] & ~OWNER_POSTED;
 
-		if (i < POOL_RX_CHUNKS)
+		if (i < pool_rx_chunks(p->num_queues))
 			held += word != OWNER_NOBODY;
 		else if (word == OWNER_DEAD)
 			dead++;
@@ -106,6 +106,6 @@ int main(int argc, char **argv)
 	printf("{\"members\": %u, \"queues\": %u, \"zerocopy\": %u, \"fill\": %u, ", members,
 	       p->num_queues, p->zerocopy, fill);
 	owners(p);
-	printf(", \"rx\": %u, \"tx\": %u}\n", POOL_RX_CHUNKS, POOL_TX_CHUNKS);
+	printf(", \"rx\": %u, \"tx\": %u}\n", pool_rx_chunks(p->num_queues), POOL_TX_CHUNKS);
 	return 0;
 }

@@ -13,6 +13,7 @@ import socket
 import struct
 import subprocess
 import threading
+import time
 
 import pytest
 
@@ -117,9 +118,9 @@ def csum(data):
     return ~total & 0xffff
 
 
-def tcp(s, data=b"x" * 24):
+def tcp(s, data=b"x" * 24, seq=1):
     """Of the connection, as far as the kernel can tell; the sum is not right, which it would not look at before its RST."""
-    return struct.pack(">HHIIBBHHH", s.getsockname()[1], 7500, 1, 1, 0x50, 0x18, 500, 0, 0) + data
+    return struct.pack(">HHIIBBHHH", s.getsockname()[1], 7500, seq, 1, 0x50, 0x18, 500, 0, 0) + data
 
 
 def v4(s, payload, offset=0, options=b""):
@@ -135,10 +136,10 @@ def v6(s, payload, header):
     return 0x86dd, struct.pack(">IHBB", 6 << 28, len(header) + len(payload), 0 if header[0:1] == b"\x3c" else 44, 64) + src + dst + header + payload
 
 
-def summed(s, data=b"x" * 24):
+def summed(s, data=b"x" * 24, seq=1):
     """The same with the right sum."""
     family = s.family
-    plain = tcp(s, data)
+    plain = tcp(s, data, seq)
     src, dst = (socket.inet_pton(family, a[0]) for a in (s.getsockname(), s.getpeername()))
     pseudo = src + dst + struct.pack(">II", len(plain), socket.IPPROTO_TCP)
     sum_ = csum(pseudo + plain)
@@ -292,6 +293,43 @@ def test_a_peer_of_which_nothing_comes_by_the_ring_any_more(net, server, way):
         print(f"{way}: held back: {held(server)}")
     with connect(net) as s, net.b.tcp_bypassed(at_most=4):
         echoed(s, 9, 10_000)
+
+
+def kernels(net):
+    return net.b.run(["ss", "-Htn", "state", "established", "sport = :7500"]).text.count(":7500")
+
+
+def comes_again(net, server, s, seq):
+    """Somebody sends a segment with IP options; if it is not the first one the guard tells of it, as it is no part of a burst with that."""
+    time.sleep(0.2)
+    before = held(server)["headers"]
+    send_frames(net, [v4(s, summed(s, seq=seq), options=b"\x01\x01\x01\x00")])
+    wait_for(lambda: held(server)["headers"] > before, what="the segment to be held")
+
+
+def peers_next(s):
+    """The number of what s sends next: the kernel's own, by TCP_REPAIR."""
+    TCP_REPAIR, TCP_REPAIR_QUEUE, TCP_QUEUE_SEQ, SEND_QUEUE = 19, 20, 21, 2
+    s.setsockopt(socket.IPPROTO_TCP, TCP_REPAIR, 1)
+    s.setsockopt(socket.IPPROTO_TCP, TCP_REPAIR_QUEUE, SEND_QUEUE)
+    seq = s.getsockopt(socket.IPPROTO_TCP, TCP_QUEUE_SEQ) & 0xffffffff
+    s.setsockopt(socket.IPPROTO_TCP, TCP_REPAIR, -1)  # off, without a window probe
+    return seq
+
+
+def test_what_anybody_has_sent_does_not_take_a_connection_away(net, server):
+    """Only segments with numbers that the peer may have given send the connection to the kernel."""
+    with connect(net) as s, never_reset(net.b):
+        echoed(s, 12, 10_000)
+        seq = peers_next(s)
+        for _ in range(3):
+            comes_again(net, server, s, (seq + (1 << 31)) & 0xffffffff)
+        with net.b.tcp_bypassed():
+            echoed(s, 13, 10_000)
+        assert not kernels(net)
+        comes_again(net, server, s, peers_next(s))
+        wait_for(lambda: kernels(net) == 1, 20, "the connection at the kernel")
+        echoed(s, 14, 10_000)
 
 
 CLIENT = """

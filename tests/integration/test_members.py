@@ -219,9 +219,11 @@ def test_vma_stats_lists_who_has_an_interface(net, members):
         assert seen == theirs + [its] if theirs[0][1] < its[1] else seen == [its, *theirs]
 
 
-@pytest.mark.net(queues=4)
-def test_several_queues_are_shared_too(net, members):
+@pytest.mark.parametrize("queues", [pytest.param(n, marks=pytest.mark.net(queues=n)) for n in (4, 40)])
+def test_several_queues_are_shared_too(net, members, queues):
     several = members(7001, 7002)
+    pool = look_at(net, several[0].process.pid)
+    assert (pool["queues"], pool["rx"]) == (queues, max(2048, 256 * queues) + max(512, 64 * queues))
     streams = [Stream(m, 10 * m.port + k) for m in several for k in range(4)]
     for s in streams:
         s.moves()

@@ -422,6 +422,20 @@ def test_every_queue_is_served(net, rings, queues):
     assert ring("recv 192 3000")["recv"] == 192
 
 
+@pytest.mark.net(queues=40)
+def test_one_of_many_queues_takes_a_burst(net, rings):
+    """All of it comes by one queue, and nobody reads meanwhile."""
+    ring = rings(opened=False)
+    assert ring(f"open {net.b.dev}")["queues"] == 40
+    assert ring(f"flow add 4 udp {net.b.ip4} {PORT}")["flow"] == 0
+    peer = net.a.socket()
+    for _ in range(200):
+        peer.sendto(b"q", (net.b.ip4, PORT))
+    got = ring("recv 200 3000")["recv"]
+    print(f"{got} of 200")
+    assert got == 200
+
+
 def test_two_threads_open_two_interfaces_at_once(net, rings):
     ip("-n", net.b.name, "link", "add", "other0", "type", "veth", "peer", "name", "other1")
     ip("-n", net.b.name, "link", "set", "other0", "up")

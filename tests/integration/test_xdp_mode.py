@@ -5,6 +5,7 @@ import contextlib
 import json
 import re
 import socket
+import subprocess
 
 import pytest
 
@@ -27,10 +28,10 @@ def attached(host):
     return found and found.group(1)
 
 
-def echoes(net, mode, until, port=7500):
+def echoes(net, mode, until, port=7500, env=None):
     """An echo of ours in net.b with the mode, once it has said so: 200 KB come back."""
     net.neighbours()
-    server = net.b.python(ECHO.replace("7500", str(port)), True, env={"VMA_XDP_MODE": mode} if mode else {})
+    server = net.b.python(ECHO.replace("7500", str(port)), True, env={**({"VMA_XDP_MODE": mode} if mode else {}), **(env or {})})
     server.wait_text(until)
     data = bytes(range(256)) * 800
     # The first client may come before the rule; when it is answered the rule stands.
@@ -53,7 +54,7 @@ def shown(net, server):
     """The mode of its ring, as vma_stats has it, in words and in JSON."""
     line = next(x for x in net.b.stats(server, "--json", "-c", "1").splitlines() if x.startswith("{"))
     ring, = (r for r in json.loads(line)["rings"] if r["ifname"] == net.b.dev)
-    assert re.search(rf"^Mode: +{ring['mode']}$", net.b.stats(server, "-v", "3", "-c", "1"), re.M)
+    assert re.search(rf"^Mode: +{re.escape(ring['mode'])}$", net.b.stats(server, "-v", "3", "-c", "1"), re.M)
     return ring["mode"]
 
 
@@ -76,6 +77,33 @@ def test_native_mode_where_it_is_asked_for(net):
     assert attached(net.b) == "xdp"
     assert shown(net, server) == "native"
     assert f"{net.b.dev} (veth): native mode: VMA_XDP_MODE says so" in server.text, server.text
+
+
+BUSY = {"VMA_XDP_BUSY_POLL": 64, "VMA_RX_POLL": -1}  # the reader spins for ever
+
+
+def test_who_looks_in_vain_runs_the_driver(net, tmp_path):
+    """VMA_XDP_BUSY_POLL: a thread that spins has the driver look by a system call of its own; what comes is whole, and the mode says so."""
+    server = echoes(net, "native", "native[+]poll mode: ", env=BUSY)
+    assert shown(net, server) == "native+poll"
+    seen = tmp_path / "strace"
+    strace = subprocess.Popen(["strace", "-e", "trace=recvfrom", "-o", seen, "-p", str(server.pid)], stderr=subprocess.PIPE)
+    with strace.stderr:
+        try:
+            assert b"attached" in strace.stderr.readline()
+            looks = wait_for(lambda: len(re.findall(r"^recvfrom\(\d+, NULL, 0, MSG_DONTWAIT, NULL, NULL\) = 0$", seen.read_text(), re.M)) // 100,
+                             20, "a hundred looks")
+        finally:
+            strace.terminate()
+            strace.wait()
+    print(f"at least {looks * 100} looks")
+
+
+def test_there_is_no_driver_to_run(net):
+    """In generic mode: one line says so, and all is as without."""
+    server = echoes(net, "generic", "generic mode: ", env=BUSY)
+    assert shown(net, server) == "generic"
+    assert server.text.count(f"{net.b.dev}: VMA_XDP_BUSY_POLL=64 has no effect: it is for native and zero-copy mode") == 1, server.text
 
 
 def test_zero_copy_that_the_driver_does_not_have(net):

@@ -47,7 +47,7 @@ static inline int fake_setup(void **state, uint32_t fill)
 	fake_side(&f->s->comp, &f->index[6], f->comp, SIZE);
 	f->s->missing = f->s->supply = fill;
 	f->s->refill_at = 32;
-	assert_int_equal(umem_init(&f->x->umem, PAGES_ANON, 1), 0);
+	assert_int_equal(umem_init(&f->x->umem, PAGES_ANON, 1, 1), 0);
 	rx_init(f->x, 1000);
 	*state = f;
 	return 0;

@@ -261,7 +261,7 @@ static struct xdp_ring *ring_of_share(struct world *w, struct xdp_share *sh, uns
 	x->index = index;
 	sh->ring[index] = x;
 	assert_int_equal(index ? umem_join(&x->umem, &sh->ring[0]->umem, index)
-			       : umem_init(&x->umem, PAGES_ANON, 2),
+			       : umem_init(&x->umem, PAGES_ANON, 2, 1),
 			 0);
 	x->xsk->missing = x->xsk->supply = 1024;
 	rx_init(x, 1000);

@@ -15,11 +15,11 @@ BOTH = pytest.mark.parametrize("ours", ["a", "b"])
 KINDS = pytest.mark.parametrize("kind", ["udp", "tcp"])
 
 
-def bond(net):
-    """Two wires, of which one is in use."""
+def bond(net, mode="active-backup"):
+    """Two wires, of which one is in use, or one for each peer."""
     ip("-n", net.a.name, "link", "add", "second", "type", "veth", "peer", "name", "second", "netns", net.b.name)
     for host in (net.a, net.b):
-        ip("-n", host.name, "link", "add", "over", "type", "bond", "mode", "active-backup", "miimon", "100")
+        ip("-n", host.name, "link", "add", "over", "type", "bond", "mode", mode, "miimon", "100")
         for member in (host.dev, "second"):
             ip("-n", host.name, "link", "set", member, "down")
             ip("-n", host.name, "link", "set", member, "master", "over")
@@ -109,3 +109,12 @@ def test_a_bond_whose_wire_breaks(net, kind):
         assert lost(client, 120) < 100
     else:
         whole(client, 120)
+
+
+@KINDS
+def test_a_bond_that_receives_by_several_addresses_stays_with_the_kernel(net, kind):
+    bond(net, "balance-alb")
+    server = net.a.python(ECHO, True, [kind, A], env={"VMA_TRACELEVEL": "INFO"})
+    net.a.wait_bound(PORT, kind)
+    asks(net, kind, "a", 60 if kind == "udp" else 8)
+    assert server.text.count('a bond in mode "balance-alb(#6)" receives by the addresses of the devices below it') == 1, server.text

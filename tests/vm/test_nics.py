@@ -208,6 +208,32 @@ def test_a_second_process(net, mode):
                 asks(net.b, kind, False, net.a.ip4, 8)
 
 
+def fetched_by_threads(host):
+    """Packets that threads have fetched from the driver themselves, ever."""
+    with host.entered():
+        names, values = [line.split() for line in open("/proc/thread-self/net/netstat") if line.startswith("TcpExt:")]
+    return int(values[names.index("BusyPollRxPackets")])
+
+
+@pytest.mark.parametrize("busy", [0, 64])
+def test_who_looks_in_vain_runs_the_driver(net, busy):
+    """VMA_XDP_BUSY_POLL, in the modes that it is for: a thread that spins fetches packets itself, and none is missing."""
+    host = net.a
+    server = host.python(ECHO, True, ["udp", host.ip4], env={**INFO, "VMA_XDP_BUSY_POLL": busy, "VMA_RX_POLL": -1})
+    host.wait_bound(PORT, "udp")
+    begins(net, "udp", False)
+    print(net.kind, *chosen(server), sep="\n")
+    before = fetched_by_threads(host)
+    for _ in range(4):
+        asks(net.b, "udp", False, host.ip4, 200)
+    fetched = fetched_by_threads(host) - before
+    print(f"{fetched} of 800 packets and more were fetched by the thread that waits for them")
+    if busy and re.search(r"(native|zero-copy)[+]poll mode", server.text):
+        assert fetched > 0
+    else:
+        assert not fetched
+
+
 def test_a_second_process_and_an_mtu_for_which_a_buffer_is_too_small(net):
     """In zero-copy mode the first one has the queues for itself; the second one's log says what helps."""
     net.take_programs_off(net.a)

@@ -160,6 +160,20 @@ static void port_count(struct ring_port *p, const struct vma_flow_key *key,
 	port_tell(p, index);
 }
 
+static void unquiet(struct ring_port *p, uint32_t index)
+{
+	if (!p->flows[index].quiet)
+		return;
+	p->flows[index].quiet = false;
+	port_tell(p, index);
+}
+
+void port_unquiet(struct ring_port *p)
+{
+	for (uint32_t index = VMA_PORT_INDEX_TCP; index < VMA_PORT_INDEX_MAX; index++)
+		unquiet(p, index);
+}
+
 void port_quiet(struct ring_port *p, uint16_t local_port, bool quiet)
 {
 	uint32_t index = VMA_PORT_INDEX_TCP + local_port;
@@ -287,8 +301,15 @@ static int flow_add(struct ring_port *p, unsigned ring, const struct vma_flow_ke
 				   .flags = info->flags,
 				   .num_rings = 1,
 				   .ring = {(uint8_t)ring}};
-	int err = flow_write(p, key, &is, BPF_NOEXIST);
+	int err;
 
+	/*
+	 * A further listener on the port: the kernel may have connections of its address. Before
+	 * the flow is there.
+	 */
+	if (!key_is_exact(key))
+		unquiet(p, port_index(key));
+	err = flow_write(p, key, &is, BPF_NOEXIST);
 	if (err == -EEXIST)
 		return flow_share(p, ring, key, info->flags);
 	if (err)

@@ -15,6 +15,7 @@
 #include "vma/steer.h"
 
 #define TCX_INGRESS ((enum bpf_attach_type)46) /* BPF_TCX_INGRESS, since 6.6 */
+#define TCX_IN_FRONT (1u << 3) /* BPF_F_BEFORE */
 /* Of the filter: one that nobody else is likely to have, in front of those without one. */
 #define FILTER_PRIORITY 761u
 #define FILTER_HANDLE 1u /* and one more for each row behind the first */
@@ -108,7 +109,10 @@ static void filter_detach(const struct xdp_guard *g)
 
 static int attach(struct xdp_guard *g, int ifindex, int prog_fd)
 {
-	g->link_fd = bpf_link_create(prog_fd, ifindex, TCX_INGRESS, NULL);
+	/* In front: a program there may end the row (TCX_PASS). */
+	LIBBPF_OPTS(bpf_link_create_opts, opts, .flags = TCX_IN_FRONT);
+
+	g->link_fd = bpf_link_create(prog_fd, ifindex, TCX_INGRESS, &opts);
 	if (g->link_fd >= 0)
 		return 0;
 	g->link_fd = -1;
@@ -119,7 +123,7 @@ static int stray(void *arg, void *data, size_t len)
 {
 	const struct xdp_guard *g = arg;
 
-	if (len >= sizeof(struct vma_flow_key))
+	if (len >= sizeof(struct vma_stray))
 		g->fn(data);
 	return 0;
 }

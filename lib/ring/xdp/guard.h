@@ -15,7 +15,7 @@
 
 struct ring_buffer;
 
-typedef void (*guard_stray_fn)(const struct vma_flow_key *key);
+typedef void (*guard_stray_fn)(const struct vma_stray *stray);
 
 /* Descriptors of the steering program's maps, and which flows are ours: those of this row. */
 struct xdp_guard_maps {

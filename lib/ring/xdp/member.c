@@ -767,13 +767,14 @@ static int umem_fetch(struct xdp_ring *x, int pidfd)
 	x->member->umem_fd = fd;
 	if (fd < 0)
 		return -errno;
-	if (fstat(fd, &st) || bytes < (size_t)POOL_CHUNKS * UMEM_CHUNK ||
+	if (fstat(fd, &st) || bytes < (size_t)pool_chunks(x->num_queues) * UMEM_CHUNK ||
 	    bytes > (size_t)st.st_size || !own_fd_memory_is(fd))
 		return -EPROTO;
 	base = pages_map_fd(fd, bytes);
 	if (!base)
 		return -errno;
-	err = umem_enter(&x->umem, base, bytes, POOL_RX_CHUNKS, POOL_CHUNKS);
+	err = umem_enter(&x->umem, base, bytes, pool_rx_chunks(x->num_queues),
+			 pool_chunks(x->num_queues));
 	if (err) {
 		pages_unmap(base, bytes);
 		return err;

@@ -55,7 +55,8 @@ static void umem_take_all(struct xdp_ring *x)
 
 int pool_make(struct xdp_ring *x, int *pool_fd, int *umem_fd)
 {
-	size_t bytes = sizeof(struct pool), umem_bytes = (size_t)POOL_CHUNKS * UMEM_CHUNK;
+	uint32_t num_rx = pool_rx_chunks(x->num_queues), num = pool_chunks(x->num_queues);
+	size_t bytes = sizeof(struct pool), umem_bytes = (size_t)num * UMEM_CHUNK;
 	struct pool *p = pages_map_shared(PAGES_ANON, &bytes, pool_fd);
 	void *base;
 	int err;
@@ -63,7 +64,7 @@ int pool_make(struct xdp_ring *x, int *pool_fd, int *umem_fd)
 	if (!p)
 		return -errno;
 	base = pages_map_shared((enum pages_type)params.mem_alloc_type, &umem_bytes, umem_fd);
-	err = base ? umem_enter(&x->umem, base, umem_bytes, POOL_RX_CHUNKS, POOL_CHUNKS) : -errno;
+	err = base ? umem_enter(&x->umem, base, umem_bytes, num_rx, num) : -errno;
 	if (err)
 		goto err_base;
 	p->magic = POOL_MAGIC;

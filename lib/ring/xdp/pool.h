@@ -25,9 +25,12 @@
  */
 #define POOL_RX_SPARE 512u
 #define POOL_RX_CHUNKS (UMEM_RX_CHUNKS + POOL_RX_SPARE)
+/* Of more than eight queues: as UMEM_RX_QUEUE. */
+#define POOL_RX_SPARE_QUEUE 64u
 /* A member has at most UMEM_TX_CHUNKS of these. */
 #define POOL_TX_CHUNKS (UMEM_TX_CHUNKS + 256u)
 #define POOL_CHUNKS (POOL_RX_CHUNKS + POOL_TX_CHUNKS)
+#define POOL_CHUNKS_MAX (PORT_MAX_QUEUES * (UMEM_RX_QUEUE + POOL_RX_SPARE_QUEUE) + POOL_TX_CHUNKS)
 /*
  * With so many chunks for transmitting a member may rest: if all do, half of them are left to who
  * sends.
@@ -37,7 +40,7 @@
 #define POOL_HELD_MAX 256u
 #define POOL_BACK_MAX 4096u
 /* Another number when the meaning of something in the pool changes, even if its size stays. */
-#define POOL_LAYOUT 2u
+#define POOL_LAYOUT 3u
 
 enum pool_state {
 	POOL_FREE,
@@ -82,7 +85,8 @@ struct pool_member {
  */
 #define POSTING(at, posted, index)                                                                 \
 	((uint64_t)(at) << 32 | (uint64_t)(posted) << 16 | ((uint64_t)(index) + 1))
-_Static_assert(POOL_CHUNKS < 65535, "POSTING() has 16 bits for a chunk");
+_Static_assert(POOL_CHUNKS_MAX < 65535, "POSTING() has 16 bits for a chunk");
+_Static_assert(POOL_CHUNKS <= POOL_CHUNKS_MAX, "few queues have no more than many");
 
 /* Chunks that the kernel has sent and somebody else found in the completion ring. */
 struct pool_back {
@@ -120,7 +124,7 @@ struct pool {
 	uint64_t handing; /* POSTING() of a place in the completion ring: see hand_out() */
 	uint32_t tx_num;
 	uint32_t tx_free[POOL_TX_CHUNKS];
-	uint32_t owner[POOL_CHUNKS]; /* umem.owner */
+	uint32_t owner[POOL_CHUNKS_MAX]; /* umem.owner */
 	struct pool_back back[POOL_MEMBERS];
 
 	struct port_flows flows[VMA_PORT_INDEX_MAX];
@@ -129,6 +133,24 @@ struct pool {
 struct xdp_ring;
 struct xsk;
 struct xsk_ring;
+
+static inline uint32_t pool_rx_spare(unsigned queues)
+{
+	uint32_t n = queues * POOL_RX_SPARE_QUEUE;
+
+	return n > POOL_RX_SPARE ? n : POOL_RX_SPARE;
+}
+
+/* The chunks of a pool by its queues, of which all members have the same number. */
+static inline uint32_t pool_rx_chunks(unsigned queues)
+{
+	return umem_rx_chunks(queues) + pool_rx_spare(queues);
+}
+
+static inline uint32_t pool_chunks(unsigned queues)
+{
+	return pool_rx_chunks(queues) + POOL_TX_CHUNKS;
+}
 
 /* A new one, with the UMEM of x that lies at *umem_fd. 0 or negative errno. */
 int pool_make(struct xdp_ring *x, int *pool_fd, int *umem_fd);

@@ -740,12 +740,26 @@ static int program_restore(struct ring_port *p)
 	return err;
 }
 
+/* Ours is there. Nobody tells that a link has come: what was heard may be of before. */
+static bool is_there(const struct ring_port *p)
+{
+	uint32_t now = 0;
+	bool is;
+
+	ring_bpf_begin();
+	is = !bpf_xdp_query_id(p->ifindex, mode_flags(p), &now) && now && now == p->prog_id;
+	ring_bpf_end();
+	return is;
+}
+
 int port_program_changed(struct ring_port *p, uint32_t id)
 {
 	int err;
 
-	if (id == p->prog_id)
+	if (id == p->prog_id || is_there(p))
 		return 0;
+	/* While it was off the kernel may have accepted clients of any listener. */
+	port_unquiet(p);
 	ring_bpf_begin();
 	err = program_restore(p);
 	if (!err)
@@ -754,7 +768,7 @@ int port_program_changed(struct ring_port *p, uint32_t id)
 	return err;
 }
 
-void port_guard(struct ring_port *p, void (*fn)(const struct vma_flow_key *key))
+void port_guard(struct ring_port *p, void (*fn)(const struct vma_stray *stray))
 {
 	const struct xdp_guard_maps maps = {
 		.flows = p->fd[PORT_FLOWS],

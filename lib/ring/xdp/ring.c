@@ -82,6 +82,15 @@ static int xdp_program_changed(struct ring *r, uint32_t id)
 	struct xdp_ring *x = xdp_ring(r);
 	int err;
 
+	/*
+	 * Gone and there again before the worker has read of either: to it the interface is the
+	 * old one, and perhaps without a program.
+	 */
+	if (xsk_orphaned(&x->xsk[0])) {
+		/* It went with its interface: what has its place by now is another ring's. */
+		x->port->guard.filter_on = 0;
+		return -ENODEV;
+	}
 	port_lock(x);
 	err = port_program_changed(x->port, id);
 	port_unlock(x);
@@ -95,13 +104,18 @@ static void xdp_queues_changed(struct ring *r, unsigned num_queues)
 
 	if (atomic_exchange_explicit(&r->has_more_queues, more, memory_order_relaxed) || !more)
 		return;
+	/* Of what comes on the others the kernel makes connections, which may come by ours later.
+	 */
+	port_lock(xdp_ring(r));
+	port_unquiet(xdp_ring(r)->port);
+	port_unlock(xdp_ring(r));
 	log_warn("ring/xdp: %s has %u receive queues now, and this program listens on %u: what "
 		 "comes on the others takes the kernel's way, and new connections that the "
 		 "program begins do. Restart it to have all",
 		 r->ifname, num_queues, xdp_ring(r)->num_queues);
 }
 
-static void xdp_guard(struct ring *r, void (*fn)(const struct vma_flow_key *key))
+static void xdp_guard(struct ring *r, void (*fn)(const struct vma_stray *stray))
 {
 	port_guard(xdp_ring(r)->port, fn);
 }
@@ -408,6 +422,31 @@ static struct xdp_ring *ring_new(struct ring_port *port)
 	return x;
 }
 
+static const char *mode_name(const struct xdp_ring *x)
+{
+	if (x->zerocopy)
+		return x->busy_poll ? "zero-copy+poll" : "zero-copy";
+	if (x->port->mode == PORT_GENERIC)
+		return "generic";
+	return x->busy_poll ? "native+poll" : "native";
+}
+
+/* The program runs the driver where VMA_XDP_BUSY_POLL asks for it and there is one to run. */
+static void busy_poll_begin(struct xdp_ring *x)
+{
+	int err;
+
+	if (!params.xdp_busy_poll)
+		return;
+	err = x->port->mode == PORT_GENERIC ? -EOPNOTSUPP : xsk_busy_poll(x, params.xdp_busy_poll);
+	x->busy_poll = x->ring.caps.looks_itself = !err;
+	if (err && !x->index)
+		log_warn("ring/xdp: %s: VMA_XDP_BUSY_POLL=%d has no effect: %s", x->ring.ifname,
+			 params.xdp_busy_poll,
+			 x->port->mode == PORT_GENERIC ? "it is for native and zero-copy mode"
+						       : strerror(-err));
+}
+
 /* The sockets are bound and the steering knows them. */
 static void ring_ready(struct xdp_ring *x)
 {
@@ -416,9 +455,8 @@ static void ring_ready(struct xdp_ring *x)
 	x->ring.caps.spread = x->share != NULL;
 	x->ring.caps.kernels_way = x->port->mode == PORT_GENERIC;
 	atomic_init(&x->ring.has_more_queues, x->port->has_more_queues);
-	x->ring.mode = x->zerocopy		       ? "zero-copy"
-		       : x->port->mode == PORT_GENERIC ? "generic"
-						       : "native";
+	busy_poll_begin(x);
+	x->ring.mode = mode_name(x);
 	gso_open(x);
 	rx_init(x, (uint32_t)params.rx_bufs);
 	if (x->share)
@@ -497,7 +535,8 @@ static int ring_first(int ifindex, unsigned rings, struct busy *busy, struct rin
 		goto err_port;
 	}
 	err = shares_nothing(rings) || member_begin(x)
-		      ? umem_init(&x->umem, (enum pages_type)params.mem_alloc_type, rings)
+		      ? umem_init(&x->umem, (enum pages_type)params.mem_alloc_type, rings,
+				  x->num_queues)
 		      : 0;
 	if (err)
 		goto err_ring;

@@ -10,8 +10,11 @@
 #include "ring/xdp/xdp.h"
 #include "runtime/runtime.h"
 
-/* Descriptors of the largest frame (64 KiB in pieces of a chunk without its headroom), doubled. */
-#define CHAIN_MAX 64
+/*
+ * Descriptors of the largest frame, in pieces of a chunk without its headroom: 512 KiB, the
+ * kernel's GSO_MAX_SIZE, where an interface has BIG TCP (64 KiB elsewhere).
+ */
+#define CHAIN_MAX ((512u << 10) / (UMEM_CHUNK - XDP_HEADROOM) + 2)
 /*
  * Of this part of a ring's chunks, when no user holds them: with fewer, frames are copied to the
  * heap; with a quarter of that they are dropped if it fails.
@@ -205,7 +208,7 @@ static inline bool rx_contended(const struct xdp_ring *x)
 void rx_init(struct xdp_ring *x, uint32_t heap_bufs_max)
 {
 	x->generic = x->port->mode == PORT_GENERIC;
-	x->part = x->joined ? POOL_RX_SPARE : x->umem.rx_free.num;
+	x->part = x->joined ? pool_rx_spare(x->num_queues) : x->umem.rx_free.num;
 	x->filled = x->part - x->umem.rx_free.num;
 	rx_low(x);
 	x->heap_pool.free = heap_buf_free;
@@ -464,6 +467,10 @@ static inline __attribute__((always_inline)) unsigned rx_queue(struct xdp_ring *
 	if (head == r->seen) {
 		/* acquire: descriptors and frames up to the producer index must be read after it */
 		r->seen = __atomic_load_n(r->producer, __ATOMIC_ACQUIRE);
+		if (head == r->seen && __builtin_expect(x->busy_poll, 0)) {
+			xsk_drive(s);
+			r->seen = __atomic_load_n(r->producer, __ATOMIC_ACQUIRE);
+		}
 		if (head == r->seen)
 			return rx_idle(x, s);
 	}

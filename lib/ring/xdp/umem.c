@@ -50,10 +50,11 @@ static int own_words_init(struct xdp_umem *u)
 	return u->owner ? 0 : -ENOMEM;
 }
 
-int umem_init(struct xdp_umem *u, enum pages_type type, unsigned rings)
+int umem_init(struct xdp_umem *u, enum pages_type type, unsigned rings, unsigned queues)
 {
 	memset(u, 0, sizeof(*u));
-	u->num_rx = UMEM_RX_CHUNKS + (rings - 1) * UMEM_RX_MORE;
+	u->num_rx_first = umem_rx_chunks(queues);
+	u->num_rx = u->num_rx_first + (rings - 1) * UMEM_RX_MORE;
 	u->num_chunks = u->num_rx + UMEM_TX_CHUNKS + (rings - 1) * UMEM_TX_MORE;
 	u->bytes = (size_t)u->num_chunks * UMEM_CHUNK;
 	u->me = rings > 1 ? OWNER_OF(0) : OWNER_NOBODY;
@@ -61,7 +62,7 @@ int umem_init(struct xdp_umem *u, enum pages_type type, unsigned rings)
 	if (!u->base)
 		return -errno;
 	if (own_words_init(u) || bufs_init(u) ||
-	    chunk_stack_init(&u->rx_free, 0, UMEM_RX_CHUNKS, u->num_rx) ||
+	    chunk_stack_init(&u->rx_free, 0, u->num_rx_first, u->num_rx) ||
 	    chunk_stack_init(&u->tx_free, u->num_rx, UMEM_TX_CHUNKS, UMEM_TX_CHUNKS)) {
 		umem_fini(u);
 		return -ENOMEM;
@@ -71,7 +72,7 @@ int umem_init(struct xdp_umem *u, enum pages_type type, unsigned rings)
 
 int umem_join(struct xdp_umem *u, const struct xdp_umem *first, unsigned k)
 {
-	uint32_t rx = UMEM_RX_CHUNKS + (k - 1) * UMEM_RX_MORE,
+	uint32_t rx = first->num_rx_first + (k - 1) * UMEM_RX_MORE,
 		 tx = first->num_rx + UMEM_TX_CHUNKS + (k - 1) * UMEM_TX_MORE;
 
 	memset(u, 0, sizeof(*u));

@@ -16,8 +16,22 @@
 #define UMEM_CHUNK_SHIFT 12
 #define UMEM_CHUNK (1u << UMEM_CHUNK_SHIFT)
 #define UMEM_RX_CHUNKS 2048u
+/*
+ * Of more than eight queues each has so many of its own. A card sorts packets by their flow, so a
+ * burst of one comes by one queue, and what stands in the fill rings of the others is of no use to
+ * it.
+ */
+#define UMEM_RX_QUEUE 256u
 #define UMEM_TX_CHUNKS 1024u
 #define UMEM_CHUNKS (UMEM_RX_CHUNKS + UMEM_TX_CHUNKS)
+
+/* Of the first ring of an interface. */
+static inline uint32_t umem_rx_chunks(unsigned queues)
+{
+	uint32_t n = queues * UMEM_RX_QUEUE;
+
+	return n > UMEM_RX_CHUNKS ? n : UMEM_RX_CHUNKS;
+}
 
 /* Free chunks, the one freed last first: its lines are still in the cache. */
 struct chunk_stack {
@@ -53,6 +67,7 @@ struct xdp_umem {
 	uint32_t *owner;
 	/* our OWNER_OF(); 0: neither a pool's nor a share's, and owner matters to nobody */
 	uint32_t me;
+	uint32_t num_rx_first; /* of num_rx the first ring's, where several share the chunks */
 	void *own_words; /* owner's memory where it is ours */
 };
 
@@ -93,8 +108,8 @@ static inline void chunk_sent(struct xdp_umem *u, uint32_t index)
 		chunk_owner_set(u, index, word - 1);
 }
 
-/* A UMEM for so many rings; u is the first one's. 0 or negative errno. */
-int umem_init(struct xdp_umem *u, enum pages_type type, unsigned rings);
+/* A UMEM for so many rings of so many queues; u is the first one's. 0 or negative errno. */
+int umem_init(struct xdp_umem *u, enum pages_type type, unsigned rings, unsigned queues);
 /*
  * Ring number k, above 0, on the first one's memory, with the chunks that are its part. 0 or
  * negative errno.

@@ -111,6 +111,7 @@ struct xdp_ring {
 	uint32_t tx_credit; /* buffers to hand out before the completion ring is looked at again */
 	bool zerocopy;
 	bool sg;
+	bool busy_poll; /* who looks in vain runs the driver's poll routine */
 	bool zerocopy_alone; /* no other process can come where it is zero-copy */
 	bool gso_bursts; /* the steering program marks them */
 	_Atomic uint32_t
@@ -149,6 +150,13 @@ static inline void stat_add(uint64_t *c, uint64_t n)
  * negative errno.
  */
 int xsk_open_all(struct xdp_ring *x, unsigned *queue);
+/*
+ * From now on xsk_drive() has the driver hand over up to `budget` frames at a time: SO_BUSY_POLL of
+ * socket(7). The sockets are bound. 0 or negative errno.
+ */
+int xsk_busy_poll(struct xdp_ring *x, int budget);
+/* What the device has for the queue of s, as far as nobody else is fetching it, is in s then. */
+void xsk_drive(const struct xsk *s);
 void xsk_close_all(struct xdp_ring *x);
 /*
  * The sockets, which are closed later, are something harmless from now on, for who is inside
@@ -161,6 +169,11 @@ int xsk_part_all(struct xdp_ring *x);
  */
 int xsk_map_other(struct xsk_ring *r, int fd, uint32_t entries, off_t where);
 void xsk_unmap_other(struct xsk_ring *r);
+/*
+ * The interface that s was bound to was unregistered. One of its name and number may be there
+ * again, from which nothing comes to s.
+ */
+bool xsk_orphaned(const struct xsk *s);
 /*
  * Has the kernel send what another process, which has ended, has posted on its socket. True: the
  * consumer index of the transmit ring says what it has taken. Before Linux 6.17 that lags behind

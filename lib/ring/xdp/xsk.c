@@ -18,6 +18,13 @@
 #include "runtime/runtime.h"
 #include "config/config.h"
 
+/* Newer than libc's. */
+#ifndef SO_PREFER_BUSY_POLL
+#define SO_PREFER_BUSY_POLL 69
+#define SO_BUSY_POLL_BUDGET 70
+#endif
+#define BUSY_POLL_US 20 /* of one call; a call that does not wait looks once, whatever it says */
+
 #define RING_MAX 2048u
 #define RING_MIN 32u /* PORT_MAX_QUEUES of them share the chunks */
 /*
@@ -152,8 +159,8 @@ static bool is_further(const struct xdp_ring *x)
 static uint32_t rx_chunks(const struct xdp_ring *x)
 {
 	if (x->joined)
-		return POOL_RX_SPARE;
-	return x->index ? UMEM_RX_MORE : UMEM_RX_CHUNKS;
+		return pool_rx_spare(x->num_queues);
+	return x->index ? UMEM_RX_MORE : umem_rx_chunks(x->num_queues);
 }
 
 /* With zero-copy: other sockets on its queues, of this process or of others. */
@@ -204,13 +211,13 @@ static struct sizes sizes_of(const struct xdp_ring *x, const struct xsk *s)
 
 /* A size that the user has set and does not get is said once. */
 static void size_said(const struct xdp_ring *x, const char *variable, const int *wanted,
-		      uint32_t size, _Atomic bool *said)
+		      uint32_t size, uint32_t most, _Atomic bool *said)
 {
 	if ((uint32_t)*wanted == size || !params_given(wanted) || atomic_exchange(said, true))
 		return;
 	log_warn("%s=%d is %u on %s: with AF_XDP it is a power of two, %u at most for all queues "
 		 "of an interface together",
-		 variable, *wanted, size, x->ring.ifname, RING_MAX);
+		 variable, *wanted, size, x->ring.ifname, most);
 }
 
 static int make_rings(struct xdp_ring *x, struct xsk *s)
@@ -227,10 +234,10 @@ static int make_rings(struct xdp_ring *x, struct xsk *s)
 	    (err = set_size(x, fd, XDP_RX_RING, "XDP_RX_RING", z.rx)) ||
 	    (z.tx && (err = set_size(x, fd, XDP_TX_RING, "XDP_TX_RING", z.tx))))
 		return err;
-	size_said(x, "VMA_RX_WRE", &params.rx_wre, z.rx, &rx_said);
+	size_said(x, "VMA_RX_WRE", &params.rx_wre, z.rx, umem_rx_chunks(x->num_queues), &rx_said);
 	if (z.tx)
 		size_said(x, "VMA_TX_WRE", &params.tx_wre, ring_size(params.tx_wre, RING_MAX),
-			  &tx_said);
+			  RING_MAX, &tx_said);
 	if (libc.getsockopt(fd, SOL_XDP, XDP_MMAP_OFFSETS, &o, &len))
 		return -errno;
 	if ((z.fill && (err = map_ring(&s->fill, fd, &o.fr, z.fill, sizeof(uint64_t),
@@ -368,6 +375,34 @@ int xsk_map_other(struct xsk_ring *r, int fd, uint32_t entries, off_t where)
 void xsk_unmap_other(struct xsk_ring *r)
 {
 	unmap_ring(r);
+}
+
+int xsk_busy_poll(struct xdp_ring *x, int budget)
+{
+	/*
+	 * With zero-copy the kernel would no longer wake the driver to send, which a thread that
+	 * sends and does not look would wait for.
+	 */
+	const int values[][2] = {{SO_PREFER_BUSY_POLL, !x->zerocopy},
+				 {SO_BUSY_POLL_BUDGET, budget},
+				 {SO_BUSY_POLL, BUSY_POLL_US}};
+
+	for (unsigned q = 0; q < x->num_queues; q++)
+		for (unsigned i = 0; i < sizeof(values) / sizeof(values[0]); i++)
+			if (libc.setsockopt(x->xsk[q].fd, SOL_SOCKET, values[i][0], &values[i][1],
+					    sizeof(values[i][1])))
+				return -errno;
+	return 0;
+}
+
+void xsk_drive(const struct xsk *s)
+{
+	(void)libc_raw(SYS_recvfrom, s->fd, 0, 0, MSG_DONTWAIT, 0, 0);
+}
+
+bool xsk_orphaned(const struct xsk *s)
+{
+	return libc_raw(SYS_sendto, s->fd, 0, 0, MSG_DONTWAIT, 0, 0) < 0 && errno == ENXIO;
 }
 
 bool xsk_flush_other(int fd)
