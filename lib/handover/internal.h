@@ -46,8 +46,8 @@ int tcp_sock_hold_segments(struct tcp_sock *s, struct stack *st, int fd);
 void tcp_sock_leave_engine(struct tcp_sock *s, struct stack *st, uint64_t now);
 /* All that one stack has. The internal thread only. */
 void tcp_sock_stack_to_kernel(struct stack *st);
-/* The connection with this exact key. The internal thread only. */
-void tcp_sock_strays_to_kernel(const struct vma_flow_key *key);
+/* The connection of which that comes past the ring. The internal thread only. */
+void tcp_sock_strays_to_kernel(const struct vma_stray *stray);
 /* The connection, if that may be now. The internal thread only. */
 void tcp_sock_leave(struct tcp_sock *s, struct vma_stats_why why);
 /* Whether this process may do any of it now. */
@@ -129,6 +129,13 @@ bool listener_last_any(void);
 /* On the internal thread. True: some are there still. */
 bool listener_last_look(void);
 void listener_last_forked(void);
+/* listener_late.c */
+/* s, which the kernel has now, is to signal those whose handshake is under way. No lock held. */
+void listener_late_begin(struct tcp_sock *s);
+bool listener_late_any(void);
+/* On the internal thread. */
+void listener_late_look(void);
+void listener_late_forked(void);
 /* listener_parts.c */
 void listener_parts_forked(void);
 bool tcp_sock_listeners_rest(void);

@@ -302,6 +302,7 @@ void tcp_sock_listeners_tick(void)
 {
 	(void)tcp_sock_listeners_look();
 	(void)listener_last_look();
+	listener_late_look();
 }
 
 void tcp_sock_listeners_client(void)
@@ -346,5 +347,5 @@ bool tcp_sock_listeners_rest(void)
 		if (tcp_sock_first_client(some[i]))
 			return false;
 	}
-	return n < LOOKS_MAX && !listener_last_any();
+	return n < LOOKS_MAX && !listener_last_any() && !listener_late_any();
 }

@@ -341,8 +341,11 @@ void tcp_sock_listener_give(struct tcp_sock *s, uint64_t taker)
 
 void tcp_sock_listener_share(struct tcp_sock *s, struct vma_stats_why why)
 {
-	if (stop_listening(s, why))
-		give_all(s, TAKER_NONE);
+	if (!stop_listening(s, why))
+		return;
+	give_all(s, TAKER_NONE);
+	if (why.reason == VMA_WHY_ASYNC)
+		listener_late_begin(s);
 }
 
 /* They have, or had. */
@@ -397,6 +400,7 @@ void tcp_sock_listeners_forked(void)
 	atomic_store(&vfd_set_waits, NULL);
 	listener_parts_forked();
 	listener_last_forked();
+	listener_late_forked();
 }
 
 void tcp_sock_listener_inherited(struct tcp_sock *s, const struct tcp_sock *parents)

@@ -31,10 +31,16 @@
 #define ARRIVES_NS 100000
 #define ARRIVES_TRIES 2000u
 #define ARRIVES_AGAIN 50u /* where the last one did not */
+/* The kernel's TCP_MIN_MSS and MAX_TCP_WINDOW: between them lies a TCP_MAXSEG. */
+#define MAXSEG_LEAST 88
+#define MAXSEG_MOST 32767
+#define UNSCALED_WINDOW 65535
 #define OPT_MSS 2u /* TCPOPT_* as TCP_REPAIR_OPTIONS wants them */
 #define OPT_WSCALE 3u
 #define OPT_SACK 4u
 #define OPT_TS 8u
+
+#define CAPS_MOVE (CAPS_BIT(CAP_NET_ADMIN) | CAPS_BIT(CAP_NET_BIND_SERVICE))
 
 static int set(int fd, int level, int opt, int v)
 {
@@ -91,6 +97,53 @@ static int fill(struct tcp_conn *c, int fd, bool received, uint32_t seq, uint32_
 	return err;
 }
 
+/* TCP_MAXSEG, 0: the program has set none. */
+static uint16_t maxseg_of(const struct tcp_sock *s)
+{
+	return s->c ? tcp_get_opts(s->c)->maxseg : 0;
+}
+
+/* What the peer takes, and the program wants sent. */
+static uint16_t mss_of(const struct tcp_sock *s, const struct tcp_image *im)
+{
+	uint16_t users = maxseg_of(s);
+
+	return users && users < im->peer_mss ? users : im->peer_mss;
+}
+
+/*
+ * What the kernel takes from a SYN|ACK, and a connection in repair mode has none: without it it
+ * sends segments of 524 bytes for ever, and scales a window that the peer reads as it is. Before
+ * connect(); settle() sets what the user has set.
+ */
+static int set_limits(const struct tcp_sock *s, int fd, const struct tcp_image *im)
+{
+	int maxseg = mss_of(s, im);
+
+	if (!im->wscale_ok)
+		(void)set(fd, IPPROTO_TCP, TCP_WINDOW_CLAMP, UNSCALED_WINDOW);
+	if (maxseg > MAXSEG_MOST)
+		maxseg = MAXSEG_MOST;
+	return set(fd, IPPROTO_TCP, TCP_MAXSEG, maxseg > MAXSEG_LEAST ? maxseg : MAXSEG_LEAST);
+}
+
+/* A socket that is bound to no address would go on with the one that the routes say by now. */
+static int check_name(const struct tcp_sock *s, int fd)
+{
+	struct sockaddr_storage ss;
+	socklen_t len = sizeof(ss);
+	struct in6_addr addr;
+	uint32_t scope;
+	uint16_t port = 0;
+
+	if (libc.getsockname(fd, (struct sockaddr *)&ss, &len) ||
+	    !sock_addr_get((struct sockaddr *)&ss, len, &addr, &port, &scope))
+		return -errno;
+	return port == s->tuple.lport && !memcmp(&addr, &s->tuple.local, sizeof(addr))
+		       ? 0
+		       : -EADDRNOTAVAIL;
+}
+
 /* The kernel socket gets the two addresses; it may have the local port already (a client's). */
 static int name(const struct tcp_sock *s, int fd)
 {
@@ -111,10 +164,19 @@ static int name(const struct tcp_sock *s, int fd)
 	}
 	len = sizeof(ss);
 	tcp_sock_addr_put(s, true, (struct sockaddr *)&ss, &len);
-	return raw.connect(fd, (struct sockaddr *)&ss, len) ? -errno : 0;
+	return raw.connect(fd, (struct sockaddr *)&ss, len) ? -errno : check_name(s, fd);
 }
 
-static int set_options(int fd, const struct tcp_image *im)
+/*
+ * An odd number would mean that it counts microseconds (Linux 6.7). It may be a millisecond ahead,
+ * and must not be behind.
+ */
+static int set_timestamp(int fd, uint32_t tsval)
+{
+	return set(fd, IPPROTO_TCP, TCP_TIMESTAMP, (int)((tsval + 1) & ~1u));
+}
+
+static int set_options(const struct tcp_sock *s, int fd, const struct tcp_image *im)
 {
 	struct tcp_repair_opt o[4];
 	unsigned n = 0;
@@ -126,10 +188,10 @@ static int set_options(int fd, const struct tcp_image *im)
 						 im->snd_wscale | (uint32_t)im->rcv_wscale << 16};
 	if (im->ts_ok)
 		o[n++] = (struct tcp_repair_opt){OPT_TS, 0};
-	o[n++] = (struct tcp_repair_opt){OPT_MSS, im->peer_mss};
+	o[n++] = (struct tcp_repair_opt){OPT_MSS, mss_of(s, im)};
 	if (libc.setsockopt(fd, IPPROTO_TCP, TCP_REPAIR_OPTIONS, o, n * sizeof(o[0])))
 		return -errno;
-	return im->ts_ok ? set(fd, IPPROTO_TCP, TCP_TIMESTAMP, (int)im->tsval) : 0;
+	return im->ts_ok ? set_timestamp(fd, im->tsval) : 0;
 }
 
 /* snd_wnd: what may be in flight, in bytes. */
@@ -169,9 +231,14 @@ static int restore(struct tcp_sock *s, int fd, const struct tcp_image *im)
 	if (!err)
 		err = set_seq(fd, TCP_RECV_QUEUE, im->copied_seq);
 	if (!err)
-		err = name(s, fd);
+		err = set_limits(s, fd, im);
 	if (!err)
-		err = set_options(fd, im);
+		err = name(s, fd);
+	/* It has done what it was for; a user's own is set at the end. */
+	if (!err)
+		err = set(fd, IPPROTO_TCP, TCP_MAXSEG, 0);
+	if (!err)
+		err = set_options(s, fd, im);
 	if (!err)
 		err = fill(s->c, fd, true, im->copied_seq, im->rcv_nxt);
 	if (!err)
@@ -193,10 +260,11 @@ static void disconnect(int fd)
 }
 
 /* The kernel socket is nobody's connection again. In repair mode nothing is sent. */
-static void undo(int fd, int reuse)
+static void undo(const struct tcp_sock *s, int fd, int reuse)
 {
 	(void)set(fd, IPPROTO_TCP, TCP_REPAIR, TCP_REPAIR_ON);
 	disconnect(fd);
+	(void)set(fd, IPPROTO_TCP, TCP_MAXSEG, maxseg_of(s));
 	(void)set(fd, IPPROTO_TCP, TCP_REPAIR, 0);
 	if (reuse) /* repair mode has cleared it */
 		(void)set(fd, SOL_SOCKET, SO_REUSEADDR, 1);
@@ -304,12 +372,11 @@ static void settle(struct tcp_sock *s, int fd)
 	tcp_sock_flags_sync(s, fd);
 }
 
-/* The peer is heard again, and the FINs are where they were. err: of queue_rest(). */
-static void go_on(struct tcp_sock *s, int fd, const struct tcp_image *im, int reuse, int err)
+/* The peer is heard again, and the FINs are where they were. */
+static void go_on(struct tcp_sock *s, int fd, const struct tcp_image *im, int reuse)
 {
-	int spoke = speak(s, fd, im);
+	int err = speak(s, fd, im);
 
-	err = err ? err : spoke;
 	if (reuse)
 		(void)set(fd, SOL_SOCKET, SO_REUSEADDR, 1); /* repair mode has cleared it */
 	if (!err)
@@ -470,7 +537,7 @@ static int move_over(struct tcp_sock *s, int fd, const struct tcp_image *im, uin
 	if (!err)
 		err = end_there(fd, im);
 	if (err) {
-		undo(fd, reuse);
+		undo(s, fd, reuse);
 		return err;
 	}
 	if (reuse)
@@ -491,7 +558,7 @@ static int move_with_time_wait(struct tcp_sock *s, struct stack *st, int fd,
 	if (!err)
 		err = end_again(fd, im, reuse);
 	if (err) {
-		undo(fd, reuse);
+		undo(s, fd, reuse);
 		return err;
 	}
 	(void)wait_until_over(fd); /* or the peer says its FIN again */
@@ -537,30 +604,61 @@ static int move_as_is(struct tcp_sock *s, struct stack *st, int fd, uint64_t now
 	if (err)
 		return err;
 	err = restore(s, fd, &im);
+	if (!err && im.snd_nxt != im.write_seq)
+		err = queue_rest(s, fd, &im);
 	if (err) {
-		undo(fd, reuse);
+		undo(s, fd, reuse);
 		return err;
 	}
-	if (im.snd_nxt != im.write_seq)
-		err = queue_rest(s, fd, &im);
 	release_segments(s, st);
-	go_on(s, fd, &im, reuse, err);
+	go_on(s, fd, &im, reuse);
 	mark_moved(s);
 	tcp_forget(s->c, now);
 	return 0;
 }
 
 /*
- * The connection of s, st locked, is moved. The caller answers who has claimed it. TCP_REPAIR wants
- * CAP_NET_ADMIN, which is not effective after seteuid().
+ * The connection of s, st locked, is moved. The caller answers who has claimed it. What that takes
+ * is not effective after seteuid(): TCP_REPAIR wants CAP_NET_ADMIN, bind() to a low port the other.
  */
 static int move(struct tcp_sock *s, struct stack *st, int fd, uint64_t now)
 {
-	struct caps_sets before = caps_raise(CAPS_BIT(CAP_NET_ADMIN));
+	struct caps_sets before = caps_raise(CAPS_MOVE);
 	int err = move_as_is(s, st, fd, now);
 
 	caps_lower(&before);
 	return err;
+}
+
+/*
+ * A handshake that is under way cannot be moved, and who waits for its end waits in the kernel,
+ * which begins one of its own. As move().
+ */
+static int begin_anew(struct tcp_sock *s, struct stack *st, int fd, uint64_t now)
+{
+	if (!tcp_take_back_syn(s->c, now))
+		return -EOPNOTSUPP;
+	/* Before the kernel's SYN. */
+	st->tcp->posted = false;
+	ring_kick(st->ring);
+	move_held(s, st, fd, now);
+	return 0;
+}
+
+/* Who asks the kernel from now on would ask a socket that is none of the connection's. */
+static bool is_for_the_kernels_users(uint8_t why)
+{
+	return why == VMA_WHY_ASYNC || why == VMA_WHY_IO_URING || why == VMA_WHY_STDIO ||
+	       why == VMA_WHY_PASSED;
+}
+
+static int move_for(struct tcp_sock *s, struct stack *st, int fd, uint8_t why, uint64_t now)
+{
+	int err = move(s, st, fd, now);
+
+	if (err != -EOPNOTSUPP || !is_for_the_kernels_users(why))
+		return err;
+	return begin_anew(s, st, fd, now);
 }
 
 /* What poll() says of a connection of the kernel's: sends without a copy, an error of connect(). */
@@ -586,7 +684,7 @@ static int hand_over(struct tcp_sock *s, struct vma_stats_why why,
 			stack_poll(st, (unsigned)params.cq_poll_batch_max);
 		if (s->c && !s->closed && atomic_load_explicit(&st->open, memory_order_relaxed)) {
 			fd = tcp_sock_conn_fd(s);
-			err = waits(s, now) ? -EBUSY : move(s, st, fd, now);
+			err = waits(s, now) ? -EBUSY : move_for(s, st, fd, why.reason, now);
 			/* Whoever has the kernel socket besides is left alone with it. */
 			if (err == -EOPNOTSUPP)
 				tcp_sock_opts_sync(s, fd);
@@ -711,6 +809,16 @@ static int orphan_fd(struct tcp_sock *s)
 	return s->port_fd;
 }
 
+/*
+ * Of an accepted one: it may have SO_REUSEPORT from its listener, and the next one is not to be
+ * refused for it. When it is bound: before, the kernel would take the port for one that is shared.
+ */
+static void share_port(const struct tcp_sock *s, int fd)
+{
+	if (s->counted)
+		(void)set(fd, SOL_SOCKET, SO_REUSEPORT, 1);
+}
+
 int tcp_sock_orphan_to_kernel(struct tcp_sock *s)
 {
 	struct stack *st = tcp_sock_conn_lock(s);
@@ -723,8 +831,10 @@ int tcp_sock_orphan_to_kernel(struct tcp_sock *s)
 	if (s->closed && s->in_engine && atomic_load_explicit(&st->open, memory_order_relaxed)) {
 		fd = orphan_fd(s);
 		err = fd < 0 ? fd : move(s, st, fd, now);
-		if (!err)
+		if (!err) {
+			share_port(s, fd);
 			tcp_sock_claim_in_kernel(s, claim);
+		}
 	}
 	libc_internal_end();
 	/* Says TCP_EV_GONE: the kernel socket is closed, and the kernel goes on with the rest. */
@@ -743,10 +853,12 @@ static int move_time_wait(struct tcp_sock *s, struct stack *st, int fd, const st
 
 	if (err)
 		return err;
-	before = caps_raise(CAPS_BIT(CAP_NET_ADMIN));
+	before = caps_raise(CAPS_MOVE);
 	err = restore(s, fd, im);
-	if (!err)
+	if (!err) {
+		share_port(s, fd);
 		err = end_again(fd, im, true);
+	}
 	caps_lower(&before);
 	release_segments(s, st);
 	if (!err)
@@ -800,18 +912,19 @@ void tcp_sock_stack_to_kernel(struct stack *st)
 	tcp_sock_each(leave_stack, st);
 }
 
-static bool has_key(struct tcp_sock *s, const struct vma_flow_key *key)
+/* Anybody can send a segment by that name, few one with a number that the peer would give it. */
+static bool is_its(struct tcp_sock *s, const struct vma_stray *stray)
 {
 	struct stack *st = tcp_sock_mode(s) == TCP_SOCK_CONN ? tcp_sock_conn_lock(s) : NULL;
 	struct vma_flow_key ours;
-	bool same;
+	bool its;
 
 	if (!st)
 		return false;
 	tcp_sock_key(&s->tuple, true, &ours);
-	same = !memcmp(&ours, key, sizeof(ours));
+	its = !memcmp(&ours, &stray->key, sizeof(ours)) && tcp_seq_likely(s->c, stray->seq);
 	lock_drop(&st->lock);
-	return same;
+	return its;
 }
 
 static void leave(struct tcp_sock *s, struct vma_stats_why why)
@@ -828,15 +941,15 @@ void tcp_sock_leave(struct tcp_sock *s, struct vma_stats_why why)
 
 static void leave_strays(struct tcp_sock *s, void *arg)
 {
-	if (has_key(s, arg))
+	if (is_its(s, arg))
 		leave(s, STATS_WHY(STRAY));
 }
 
-void tcp_sock_strays_to_kernel(const struct vma_flow_key *key)
+void tcp_sock_strays_to_kernel(const struct vma_stray *stray)
 {
-	struct vma_flow_key k = *key;
+	struct vma_stray copy = *stray;
 
-	tcp_sock_each(leave_strays, &k);
+	tcp_sock_each(leave_strays, &copy);
 }
 
 static void share_conn(struct tcp_sock *s, struct vma_stats_why why)

@@ -397,6 +397,13 @@ void tcp_conn_seqs(const struct tcp_conn *c, uint32_t *snd_nxt, uint32_t *rcv_nx
 	*rcv_nxt = c->rcv_nxt;
 }
 
+bool tcp_seq_likely(const struct tcp_conn *c, uint32_t seq)
+{
+	/* What is sent again may begin before rcv_nxt, by less than the longest segment. */
+	return c->state == TCPS_SYN_SENT ||
+	       seq - c->rcv_nxt + UINT16_MAX <= UINT16_MAX + tcp_rcv_window(c);
+}
+
 enum tcp_state tcp_conn_state(const struct tcp_conn *c)
 {
 	return (enum tcp_state)c->state;

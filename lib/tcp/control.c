@@ -31,6 +31,19 @@ int tcp_xmit_bare(struct tcp_stack *ts, const struct tcp_tuple *tuple, void *use
 	return 0;
 }
 
+/* Neither SYNs nor what has no data is ECN-capable. */
+static uint8_t tos_of(const struct tcp_conn *c)
+{
+	return (uint8_t)(tcp_tos(&c->o, c->node.tuple.family) & ~3u);
+}
+
+/* tcp_xmit_bare() of a connection. */
+static int xmit_bare(const struct tcp_conn *c, const struct tcp_hdr_spec *h)
+{
+	return tcp_xmit_bare(c->ts, &c->node.tuple, tcp_tx_user(c), h, tos_of(c),
+			     tcp_ttl(&c->o, c->node.tuple.family));
+}
+
 /* --- the window */
 
 /*
@@ -174,8 +187,8 @@ static int xmit_syn_data(struct tcp_conn *c, struct tcp_fast_open *fo, const str
 		.iov = iov,
 		.len = c->sndq.len,
 		.mss = (uint16_t)c->mss,
-		.tos = (uint8_t)(c->o.tos & ~3u),
-		.ttl = c->o.ttl,
+		.tos = tos_of(c),
+		.ttl = tcp_ttl(&c->o, c->node.tuple.family),
 		.family = c->node.tuple.family,
 	};
 
@@ -230,8 +243,7 @@ static int xmit_syn(struct tcp_conn *c, bool ack)
 	c->segs_out++;
 	if (fo && !ack && c->sndq.len)
 		return xmit_syn_data(c, fo, &h);
-	return tcp_xmit_bare(c->ts, &c->node.tuple, c->user, &h, (uint8_t)(c->o.tos & ~3u),
-			     c->o.ttl);
+	return xmit_bare(c, &h);
 }
 
 void tcp_send_syn(struct tcp_conn *c)
@@ -284,8 +296,7 @@ void tcp_send_rst(struct tcp_conn *c)
 	};
 
 	/* Lost, or no room for it: the peer's next segment is answered with one. */
-	(void)tcp_xmit_bare(c->ts, &c->node.tuple, c->user, &h, (uint8_t)(c->o.tos & ~3u),
-			    c->o.ttl);
+	(void)xmit_bare(c, &h);
 }
 
 void tcp_reply_rst(struct tcp_stack *ts, const struct tcp_tuple *tuple, const struct tcp_rx *rx)

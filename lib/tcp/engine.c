@@ -25,6 +25,8 @@ void tcp_cfg_default(struct tcp_cfg *cfg)
 		.probe_threshold = 8,
 		.syn_retries = TCP_SYN_RETRIES,
 		.synack_retries = TCP_SYNACK_RETRIES,
+		.notsent_lowat = UINT32_MAX,
+		.syncookies = 1,
 	};
 }
 

@@ -53,7 +53,8 @@ struct tcp_tuple {
 /* One segment to be sent, valid during the call only. */
 struct tcp_tx {
 	/*
-	 * the connection's or listener's (tcp_conn_user()); NULL for an answer that belongs to none
+	 * the connection's (tcp_conn_user()), or where that has none yet its listener's; NULL for
+	 * an answer that belongs to neither
 	 */
 	void *user;
 	const struct tcp_tuple *tuple;
@@ -180,22 +181,24 @@ struct tcp_opts {
 	uint32_t sndbuf, rcvbuf; /* as SO_SNDBUF/SO_RCVBUF report them (twice what was asked) */
 	uint64_t pacing_rate; /* bytes/s, UINT64_MAX: none */
 	uint8_t cc; /* enum tcp_cc */
-	uint8_t tos, ttl;
-	bool nodelay, cork, quickack, keepalive, oobinline;
+	uint8_t tos, ttl; /* of IPv4; of IPv6 (class, hop limit): */
+	uint8_t tos6, ttl6;
+	bool nodelay, cork, quickack;
 	/* These not. */
 	uint32_t rcvbuf_max; /* auto-tuning grows to this; equal to rcvbuf: the user has fixed it */
 	uint32_t sndbuf_max;
 	uint32_t user_timeout_ms; /* TCP_USER_TIMEOUT, 0: by retries */
 	uint32_t keepidle_s, keepintvl_s;
 	uint32_t rcvlowat; /* SO_RCVLOWAT: poll()'s; 0 as 1 */
-	uint32_t notsent_lowat; /* TCP_NOTSENT_LOWAT, UINT32_MAX: off */
+	uint32_t notsent_lowat; /* TCP_NOTSENT_LOWAT, UINT32_MAX: the stack's */
 	uint32_t window_clamp; /* 0: none */
 	uint32_t linger2_ms; /* TCP_LINGER2: FIN_WAIT2 of a closed socket */
 	uint16_t maxseg; /* TCP_MAXSEG, 0: by the path */
 	uint16_t defer_accept_s;
 	uint8_t keepcnt;
 	uint8_t syn_retries, retries1, retries2;
-	bool timestamps, sack, wscale; /* offered and accepted */
+	bool keepalive, oobinline;
+	bool timestamps : 1, sack : 1, wscale : 1; /* offered and accepted */
 	bool ecn : 1, ecn_passive : 1; /* the same; accepted by a listener, not offered */
 };
 
@@ -222,6 +225,10 @@ struct tcp_cfg {
 	 * tcp_probe_{interval,threshold} */
 	uint32_t mtu_probing, base_mss, mtu_probe_floor, probe_interval_s, probe_threshold;
 	uint32_t syn_retries, synack_retries; /* Linux's tcp_syn_retries, tcp_synack_retries */
+	uint32_t notsent_lowat; /* Linux's tcp_notsent_lowat; UINT32_MAX: none */
+	/* Linux's tcp_syncookies: 0: never, 1: when the SYN queue is full, 2: for each SYN */
+	uint8_t syncookies;
+	bool abort_on_overflow; /* a full accept queue resets (Linux's tcp_abort_on_overflow) */
 	bool keep_cwnd; /* over pauses (Linux's tcp_slow_start_after_idle is 0) */
 };
 
@@ -418,6 +425,11 @@ const struct tcp_tuple *tcp_conn_tuple(const struct tcp_conn *c);
 enum tcp_state tcp_conn_state(const struct tcp_conn *c);
 /* What is sent next, and what is expected next: the numbers of a RST (RFC 9293, 3.5.2). */
 void tcp_conn_seqs(const struct tcp_conn *c, uint32_t *snd_nxt, uint32_t *rcv_nxt);
+/*
+ * A segment that begins there may be the peer's: what it sends next, or sends again. True also
+ * where nothing is known of its numbers yet (TCPS_SYN_SENT).
+ */
+bool tcp_seq_likely(const struct tcp_conn *c, uint32_t seq);
 /* TCP_EV_* that are true now (level): what poll() would say. */
 uint32_t tcp_ready(const struct tcp_conn *c);
 /* SO_ERROR: the pending error (positive errno) is returned and taken. */
@@ -529,6 +541,13 @@ void tcp_forget(struct tcp_conn *c, uint64_t now_us);
 int tcp_export_time_wait(struct tcp_stack *ts, const struct tcp_tuple *tuple, uint64_t now_us,
 			 struct tcp_image *im);
 void tcp_forget_time_wait(struct tcp_stack *ts, const struct tcp_tuple *tuple, uint64_t now_us);
+
+/*
+ * Our SYN was not answered, and another stack begins the same connection anew: whoever has got the
+ * SYN forgets it (if it has left, a RST leaves at once). False: it was, nothing has happened.
+ * tcp_forget() follows.
+ */
+bool tcp_take_back_syn(struct tcp_conn *c, uint64_t now_us);
 
 /* --- listeners */
 

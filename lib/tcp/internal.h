@@ -776,6 +776,23 @@ static inline uint32_t tcp_init_cwnd(const struct tcp_conn *c)
 	return c->ext && c->ext->initcwnd ? c->ext->initcwnd : TCP_INIT_CWND;
 }
 
+/* Of the IP header: IPv4 and IPv6 have options of their own. */
+static inline uint8_t tcp_tos(const struct tcp_opts *o, uint8_t family)
+{
+	return family == AF_INET6 ? o->tos6 : o->tos;
+}
+
+static inline uint8_t tcp_ttl(const struct tcp_opts *o, uint8_t family)
+{
+	return family == AF_INET6 ? o->ttl6 : o->ttl;
+}
+
+/* tcp_tx.user of its segments: until it is accepted its listener's, unless it has one. */
+static inline void *tcp_tx_user(const struct tcp_conn *c)
+{
+	return c->user || !c->l ? c->user : c->l->user;
+}
+
 /* Puts c on the flush list. */
 static inline void tcp_mark_dirty(struct tcp_conn *c)
 {
@@ -1066,6 +1083,11 @@ bool tcp_tw_input(struct tcp_stack *ts, struct tcp_tw *tw, struct tcp_rx *rx);
 void tcp_tw_free(struct tcp_stack *ts, struct tcp_tw *tw);
 /* A TIME_WAIT (or FIN_WAIT2) made from c, not in the table yet. NULL: no memory. */
 struct tcp_tw *tcp_tw_new(struct tcp_conn *c, bool fin_wait2);
+/*
+ * The same of one that somebody else goes on with: until then its segments are dropped without an
+ * answer. It is none of tcp_config.max_tw.
+ */
+struct tcp_tw *tcp_tw_mute(struct tcp_conn *c, uint64_t until);
 void tcp_tw_timer(struct tcp_stack *ts, struct tcp_tw *tw);
 struct tcp_listener *tcp_listener_find(struct tcp_stack *ts, const struct tcp_tuple *tuple);
 /* RFC 6528. */

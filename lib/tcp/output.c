@@ -77,7 +77,8 @@ static void say_urgent(const struct tcp_conn *c, struct tcp_hdr_spec *h)
 static uint8_t tos_of(const struct tcp_conn *c, const struct tcp_transmission *xmit)
 {
 	/* RFC 3168, 6.1.4, 6.1.5: neither pure ACKs nor retransmissions are ECN-capable. */
-	return (uint8_t)((c->o.tos & ~3u) | (c->ecn_ok && xmit->fresh && xmit->len ? 2u : 0u));
+	return (uint8_t)((tcp_tos(&c->o, c->node.tuple.family) & ~3u) |
+			 (c->ecn_ok && xmit->fresh && xmit->len ? 2u : 0u));
 }
 
 /* RFC 3168, 6.1.2 and 6.1.3. */
@@ -122,14 +123,14 @@ int tcp_xmit(struct tcp_conn *c, struct tcp_transmission *xmit)
 		.tsecr = c->ts_recent,
 	};
 	struct tcp_tx tx = {
-		.user = c->user,
+		.user = tcp_tx_user(c),
 		.tuple = &c->node.tuple,
 		.hdr = hdr,
 		.iov = iov,
 		.len = xmit->len,
 		.mss = xmit->mss ? xmit->mss : (uint16_t)c->mss,
 		.tos = tos_of(c, xmit),
-		.ttl = c->o.ttl,
+		.ttl = tcp_ttl(&c->o, c->node.tuple.family),
 		.family = c->node.tuple.family,
 	};
 	unsigned fit = 0;

@@ -129,18 +129,35 @@ uint32_t tcp_export_unacked(struct tcp_conn *c, uint32_t seq, void *to, uint32_t
 	return done;
 }
 
+bool tcp_take_back_syn(struct tcp_conn *c, uint64_t now)
+{
+	struct tcp_hdr_spec h = {
+		.sport = c->node.tuple.lport,
+		.dport = c->node.tuple.rport,
+		.seq = c->iss + 1,
+		.flags = TCPHDR_RST,
+	};
+
+	/* What the program has given to a SYN may be the peer's already. */
+	if (c->state != TCPS_SYN_SENT || c->closing || c->sndq.len)
+		return false;
+	/* The peer knows of nothing. */
+	if (tcp_syn_to_come(c))
+		return true;
+	c->ts->now = now;
+	/* Lost: the peer's answer is reset by whoever gets it, and the next SYN comes again. */
+	(void)tcp_xmit_bare(c->ts, &c->node.tuple, c->user, &h, 0,
+			    tcp_ttl(&c->o, c->node.tuple.family));
+	return true;
+}
+
 void tcp_forget(struct tcp_conn *c, uint64_t now)
 {
 	struct tcp_stack *ts = c->ts;
 	struct tcp_tw *tw;
 
 	ts->now = now;
-	tw = tcp_tw_new(c, false);
-	if (tw) {
-		tw->mute = true;
-		tw->user = NULL;
-		wheel_arm(&ts->wheel, &tw->timer, now + TCP_FORGET_US);
-	}
+	tw = tcp_tw_mute(c, now + TCP_FORGET_US);
 	tcp_conn_release(c);
 	tcp_conn_replace(c, tw ? &tw->node : NULL);
 }

@@ -14,11 +14,19 @@ static uint64_t may_leave(const struct tcp_conn *c)
 	return cwnd < wnd ? cwnd : wnd;
 }
 
+/* Linux: tcp_notsent_lowat(). UINT32_MAX: nothing bounds what is not sent. */
+static uint32_t lowat_of(const struct tcp_conn *c)
+{
+	uint32_t own = c->o.notsent_lowat;
+
+	return own == UINT32_MAX ? c->ts->cfg.notsent_lowat : own;
+}
+
 /* Bytes that the send buffer takes now. TCP_NOTSENT_LOWAT bounds what one call leaves unsent. */
 static uint32_t room(const struct tcp_conn *c)
 {
 	uint32_t max = c->o.sndbuf > c->sndq.charge ? c->o.sndbuf - c->sndq.charge : 0;
-	uint32_t unsent = tcp_outq_unsent(c), lowat = c->o.notsent_lowat;
+	uint32_t unsent = tcp_outq_unsent(c), lowat = lowat_of(c);
 	uint64_t fits;
 
 	if (lowat == UINT32_MAX)
@@ -42,10 +50,9 @@ static uint32_t syn_room(struct tcp_conn *c)
 /* As Linux's sk_stream_is_writeable(): half of what is used is free. */
 bool tcp_writable(const struct tcp_conn *c)
 {
-	uint32_t used = c->sndq.charge;
+	uint32_t used = c->sndq.charge, lowat = lowat_of(c);
 
-	if (c->o.notsent_lowat != UINT32_MAX &&
-	    (uint64_t)tcp_outq_unsent(c) * 2 >= c->o.notsent_lowat)
+	if (lowat != UINT32_MAX && (uint64_t)tcp_outq_unsent(c) * 2 >= lowat)
 		return false;
 	return c->o.sndbuf > used && c->o.sndbuf - used >= used / 2;
 }
@@ -132,8 +139,8 @@ ssize_t tcp_send_dummy(const struct tcp_conn *c, const struct iovec *iov, int io
 		.iov = iov,
 		.iovcnt = iovcnt,
 		.mss = (uint16_t)c->mss,
-		.tos = c->o.tos,
-		.ttl = c->o.ttl,
+		.tos = tcp_tos(&c->o, c->node.tuple.family),
+		.ttl = tcp_ttl(&c->o, c->node.tuple.family),
 		.family = c->node.tuple.family,
 	};
 

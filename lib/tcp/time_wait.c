@@ -13,21 +13,33 @@ static void list_add(struct tcp_stack *ts, struct tcp_tw *tw)
 	tw->pprev = ts->tws_tail;
 	*tw->pprev = tw;
 	ts->tws_tail = &tw->next;
-	ts->num_tw++;
 }
 
-struct tcp_tw *tcp_tw_new(struct tcp_conn *c, bool fin_wait2)
+static void list_del(struct tcp_stack *ts, struct tcp_tw *tw)
+{
+	*tw->pprev = tw->next;
+	if (tw->next)
+		tw->next->pprev = tw->pprev;
+	else
+		ts->tws_tail = tw->pprev;
+}
+
+/* There is one. What somebody else goes on with is left for as long as that takes. */
+static struct tcp_tw *oldest(const struct tcp_stack *ts)
+{
+	struct tcp_tw *tw = ts->tws;
+
+	while (tw->mute)
+		tw = tw->next;
+	return tw;
+}
+
+/* What is left of c. The caller arms its timer. NULL: no memory. */
+static struct tcp_tw *tw_of(struct tcp_conn *c)
 {
 	struct tcp_stack *ts = c->ts;
-	struct tcp_tw *tw;
+	struct tcp_tw *tw = tcp_alloc(ts, sizeof(*tw));
 
-	if (!ts->cfg.max_tw)
-		return NULL;
-	while (ts->num_tw >= ts->cfg.max_tw) {
-		ts->n.tw_killed++;
-		tcp_tw_free(ts, ts->tws);
-	}
-	tw = tcp_alloc(ts, sizeof(*tw));
 	if (!tw) {
 		ts->n.no_memory++;
 		return NULL;
@@ -43,13 +55,44 @@ struct tcp_tw *tcp_tw_new(struct tcp_conn *c, bool fin_wait2)
 	tw->ts_recent = c->ts_recent;
 	tw->ts_recent_stamp = c->ts_recent_stamp;
 	tw->ts_off = c->ts_off;
-	tw->tos = c->o.tos;
-	tw->fin_wait2 = fin_wait2;
+	tw->tos = tcp_tos(&c->o, c->node.tuple.family);
 	tw->user = c->user;
+	return tw;
+}
+
+struct tcp_tw *tcp_tw_new(struct tcp_conn *c, bool fin_wait2)
+{
+	struct tcp_stack *ts = c->ts;
+	struct tcp_tw *tw;
+
+	if (!ts->cfg.max_tw)
+		return NULL;
+	while (ts->num_tw >= ts->cfg.max_tw) {
+		ts->n.tw_killed++;
+		tcp_tw_free(ts, oldest(ts));
+	}
+	tw = tw_of(c);
+	if (!tw)
+		return NULL;
+	tw->fin_wait2 = fin_wait2;
 	list_add(ts, tw);
+	ts->num_tw++;
 	ts->n.tw_created++;
 	wheel_arm(&ts->wheel, &tw->timer,
 		  ts->now + (fin_wait2 ? c->o.linger2_ms * 1000ull : ts->cfg.timewait_us));
+	return tw;
+}
+
+struct tcp_tw *tcp_tw_mute(struct tcp_conn *c, uint64_t until)
+{
+	struct tcp_tw *tw = tw_of(c);
+
+	if (!tw)
+		return NULL;
+	tw->mute = true;
+	tw->user = NULL;
+	list_add(c->ts, tw);
+	wheel_arm(&c->ts->wheel, &tw->timer, until);
 	return tw;
 }
 
@@ -58,12 +101,8 @@ void tcp_tw_free(struct tcp_stack *ts, struct tcp_tw *tw)
 	void *user = tw->user;
 
 	wheel_cancel(&ts->wheel, &tw->timer);
-	*tw->pprev = tw->next;
-	if (tw->next)
-		tw->next->pprev = tw->pprev;
-	else
-		ts->tws_tail = tw->pprev;
-	ts->num_tw--;
+	list_del(ts, tw);
+	ts->num_tw -= !tw->mute;
 	tcp_table_del(&ts->table, &tw->node);
 	if (tw->conn) { /* its user will have GONE from the connection */
 		tw->conn->tw = NULL;
@@ -82,12 +121,7 @@ void tcp_tw_timer(struct tcp_stack *ts, struct tcp_tw *tw)
 /* From the end of the list to its new place: the oldest stands first. */
 static void restart(struct tcp_stack *ts, struct tcp_tw *tw)
 {
-	*tw->pprev = tw->next;
-	if (tw->next)
-		tw->next->pprev = tw->pprev;
-	else
-		ts->tws_tail = tw->pprev;
-	ts->num_tw--;
+	list_del(ts, tw);
 	list_add(ts, tw);
 	wheel_arm(&ts->wheel, &tw->timer, ts->now + ts->cfg.timewait_us);
 }

@@ -140,6 +140,95 @@ def said(room=200):
     differential_tcp(unet, "4", steps, role=None)
 
 
+CLASS_AND_LIMIT = "[s.getsockopt(*o) for o in ((0, 1), (41, 67), (0, 2), (41, 16))]"
+
+
+@roles
+@pytest.mark.parametrize("family", ["6", "mapped"])
+def test_an_ipv6_socket_has_class_and_limit_of_each_family(unet, family, role):
+    """What one option has set the other one of the pair does not tell."""
+    def steps(app, _):
+        app(CLASS_AND_LIMIT)
+        for level, option, value in ((0, 1, 0x10), (41, 67, 0xb8), (0, 2, 33), (41, 16, 77), (41, 67, 0), (0, 2, 255)):
+            app(f"s.setsockopt({level}, {option}, {value})")
+            app(CLASS_AND_LIMIT)
+        if app.preload:
+            assert in_user_space(app)
+    differential_tcp(unet, family, steps, role)
+
+
+@pytest.mark.parametrize("client", [4, 6])
+def test_a_listener_of_both_families_gives_class_and_limit_of_each(unet, client):
+    def steps(app, _):
+        app.do("l = listener()")
+        app.do("for o in ((0, 1, 0x10), (41, 67, 0xb8), (0, 2, 33), (41, 16, 77)): l.setsockopt(*o)")
+        app.do("ready(l)")
+        with unet.b.socket(socket.AF_INET6 if client == 6 else socket.AF_INET, socket.SOCK_STREAM) as peer:
+            peer.connect((unet.a.ip(client), 7100))
+            app.do("s, _ = l.accept()")
+            app(CLASS_AND_LIMIT)
+            if app.preload:
+                assert in_user_space(app)
+    differential_tcp(unet, "6", steps, role=None)
+
+
+def test_a_listener_tells_how_many_wait(unet):
+    """TCP_INFO: tcpi_unacked and tcpi_sacked are the queue's length and its limit."""
+    def steps(app, _):
+        app.do("l = listener(7100, 7)")
+        app.do("def queue(room=248):\n    info = l.getsockopt(6, socket.TCP_INFO, room)\n"
+               "    return info[0], struct.unpack_from('II', info.ljust(32, b'\\0'), 24)")
+        app("queue()")
+        app.do("ready(l)")
+        peers = []
+        for n in range(1, 4):
+            peers.append(unet.b.socket(socket.AF_INET, socket.SOCK_STREAM))
+            peers[-1].connect((unet.a.ip4, 7100))
+            wait_for(lambda n=n: app.ask("queue()[1][0]") == n, what=f"{n} that wait")
+            app("queue()")
+        for room in (0, 1, 24, 26, 28, 30, 32):
+            app(f"len(l.getsockopt(6, socket.TCP_INFO, {room})) if {room} else None, queue({room} or 1)")
+        app.do("s, _ = l.accept()")
+        app("queue()")
+        if app.preload:
+            assert in_user_space(app)
+        for peer in peers:
+            peer.close()
+    differential_tcp(unet, "4", steps, role=None)
+
+
+@roles
+def test_icmp_errors_are_queued_by_the_kernel(unet, role):
+    """IP_RECVERR: the engine keeps no errors for MSG_ERRQUEUE, and they would not end a call."""
+    def steps(app, peer):
+        peer.sendall(b"before")
+        app("await_ready(s)")
+        app("s.setsockopt(0, 11, 0)")
+        if app.preload:
+            assert in_user_space(app)
+        app("s.setsockopt(0, 11, 1)")
+        if app.preload:
+            assert not in_user_space(app)
+        app("s.getsockopt(0, 11)")
+        app("s.recv(100), s.send(b'after')")
+        app.note("the peer", peer.recv(10))
+    differential_tcp(unet, "4", steps, role)
+
+
+def test_a_refused_connect_tells_the_error_queue_what_the_kernel_tells(net):
+    """As traceroute does it by connect(): an ICMP error, with who has sent it."""
+    net.b.run(["ip", "route", "add", "prohibit", "10.99.0.1/32"])
+    net.b.run(["sysctl", "-qw", "net.ipv4.ip_forward=1"])
+    net.a.run(["ip", "route", "add", "10.99.0.1/32", "via", net.b.ip4])
+
+    def steps(app, _):
+        app.do("s = socket.socket()")
+        app("s.setsockopt(0, 11, 1)")
+        app("s.connect(('10.99.0.1', 1))", timeout=30)
+        app("s.recvmsg(100, 200, socket.MSG_ERRQUEUE)[1]")
+    differential_tcp(net, "4", steps, role=None)
+
+
 @roles
 def test_minimum_ttl_is_kept_by_the_kernel(net, role):
     """GTSM of BGP (RFC 5082): segments from farther away are dropped, those of a neighbour pass; nothing is lost at the change."""

@@ -137,3 +137,75 @@ def test_the_route_of_a_connection_moves_to_another_interface(two_ways, ours):
         before = received_by_second(net)
         echoes(c, b"the other" * 20000)
         assert received_by_second(net) > before
+
+
+# Without CAP_NET_ADMIN (12) the connection cannot go to the kernel, which only sends each segment.
+POWERLESS = """
+import ctypes, socket, struct, sys
+l = socket.create_server((sys.argv[1], 7000))
+print("listens", flush=True)
+c, _ = l.accept()
+assert c.recv(100) == b"first"
+have = int(open("/proc/self/status").read().split("CapEff:")[1].split()[0], 16) & ~(1 << 12)
+words = [have & 0xffffffff] * 2 + [0] + [have >> 32] * 2 + [0]
+assert ctypes.CDLL(None).capset(struct.pack("Ii", 0x20080522, 0), struct.pack("6I", *words)) == 0
+c.sendall(b"powerless")
+left = int(sys.argv[2])
+while left:
+    data = c.recv(65536)
+    c.sendall(data)
+    left -= len(data)
+assert c.recv(1) == b"!"
+print("sent again:", struct.unpack_from("I", c.getsockopt(6, socket.TCP_INFO, 104), 100)[0], flush=True)
+"""
+
+
+def test_bursts_leave_by_another_interface(two_ways):
+    """Segment by segment, none of them lost: the ring would have cut a burst."""
+    net, size = two_ways, 2_000_000
+    ip("-n", net.a.name, "route", "add", f"{FAR}/32", "via", net.b.ip4, "dev", net.a.dev)
+    server = net.a.python(POWERLESS, True, [net.a.ip4, size])
+    server.wait_text("^listens$")
+    net.a.wait_steered(7000, "tcp", 20)
+    with net.b.socket(kind=socket.SOCK_STREAM, timeout=20) as c:
+        c.bind((FAR, 0))
+        c.connect((net.a.ip4, 7000))
+        c.sendall(b"first")
+        assert c.recv(100) == b"powerless"
+        ip("-n", net.a.name, "route", "replace", f"{FAR}/32", "via", f"{LAST}.2", "dev", "second")
+        before = received_by_second(net)
+        echoes(c, b"burst" * (size // 5))
+        c.sendall(b"!")
+        again = int(server.wait_text(r"^sent again: (\d+)$", 20)[1])
+    left = received_by_second(net) - before
+    print(f"{left} packets by the other interface, {again} of them once more")
+    assert left > size / 1460
+    assert again < left / 20
+
+
+MARKED = ECHO.replace("socket.create_server((sys.argv[1], 7000))", """socket.socket()
+l.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+l.setsockopt(socket.SOL_SOCKET, 36, 7)  # SO_MARK
+l.bind((sys.argv[1], 7000))
+l.listen(5)""")
+
+
+@pytest.mark.parametrize("ours", [True, False], ids=["ours", "kernel"])
+@pytest.mark.parametrize("way", ["its own", "another"])
+def test_a_listeners_mark_chooses_the_route_of_its_handshakes(two_ways, way, ours):
+    """ip-rule(8): there is no route to the client but for what has the mark."""
+    net = two_ways
+    route = ["via", net.b.ip4, "dev", net.a.dev] if way == "its own" else ["via", f"{LAST}.2", "dev", "second"]
+    ip("-n", net.a.name, "rule", "add", "fwmark", "7", "lookup", "107")
+    ip("-n", net.a.name, "route", "add", f"{FAR}/32", *route, "table", "107")
+    server = net.a.python(MARKED, ours, [net.a.ip4])
+    server.wait_text("^listens$")
+    if ours:
+        net.a.wait_steered(7000, "tcp", 20)
+    before = received_by_second(net)
+    for _ in range(3):
+        with net.b.socket(kind=socket.SOCK_STREAM, timeout=20) as c:
+            c.bind((FAR, 0))
+            c.connect((net.a.ip4, 7000))
+            echoes(c, b"there and back" * 20000)
+    assert (received_by_second(net) > before + 20) == (way == "another")

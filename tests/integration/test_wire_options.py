@@ -89,7 +89,7 @@ class Capture:
         with net.b.entered():
             self.raw = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
             self.raw.bind((net.b.dev, 3))
-        self.proto, self.kind = proto, b"\x08\x00" if family == "4" else b"\x86\xdd"
+        self.proto, self.kind = proto, b"\x86\xdd" if family == "6" else b"\x08\x00"
 
     def next(self, test=lambda seen: True):
         """The next frame of the program that test() takes."""
@@ -174,6 +174,13 @@ TCP_OPTIONS = [
     ("tclass", 41, 67, 0x48, "6", lambda syn, data: syn.tos == data.tos == 0x48),
     ("ttl", 0, 2, 33, "4", lambda syn, data: syn.ttl == data.ttl == 33),
     ("hops", 41, 16, 34, "6", lambda syn, data: syn.ttl == data.ttl == 34),
+    # An IPv6 socket has those of IPv4 as well, for the connections that it has with IPv4 addresses.
+    ("tos", 0, 1, 0x48, "mapped", lambda syn, data: syn.tos == data.tos == 0x48),
+    ("ttl", 0, 2, 33, "mapped", lambda syn, data: syn.ttl == data.ttl == 33),
+    ("tclass", 41, 67, 0x48, "mapped", lambda syn, data: syn.tos == data.tos == 0),
+    ("hops", 41, 16, 34, "mapped", lambda syn, data: syn.ttl == data.ttl == 64),
+    ("tos", 0, 1, 0x48, "6", lambda syn, data: syn.tos == data.tos == 0),
+    ("ttl", 0, 2, 33, "6", lambda syn, data: syn.ttl == data.ttl == 64),
     ("clamp", 6, 10, 4000, "4", lambda syn, data: syn.window <= 4000),
     ("small buffer", 1, 8, 20000, "4", lambda syn, data: syn.options[3] == 0),
 ]
@@ -203,6 +210,20 @@ def test_a_connections_options(unet, name, level, option, value, family, check):
     assert data.seq == (syn.seq + 1) % 2**32
     assert set(data.options) == {8}
     assert data.options[8][0] - syn.options[8][0] in range(0, 60000) and data.options[8][1]
+
+
+@pytest.mark.parametrize("client, tos, ttl", [("4", 0x48, 33), ("6", 0x28, 77)])
+def test_a_listener_answers_with_class_and_limit_of_the_clients_family(unet, client, tos, ttl):
+    with App(unet.a, True, "6") as app, capturing(unet, 6, client) as wire:
+        app.do(f"l = socket.socket(FAM, socket.SOCK_STREAM); l.setsockopt(1, 2, 1); l.bind(('::', {PORT})); l.listen(4)")
+        app.do("for o in ((0, 1, 0x48), (0, 2, 33), (41, 67, 0x28), (41, 16, 77)): l.setsockopt(*o)")
+        app.do("ready(l)")
+        with unet.b.socket(socket.AF_INET6 if client == "6" else socket.AF_INET, socket.SOCK_STREAM) as peer, unet.a.tcp_bypassed():
+            peer.connect((unet.a.ip(int(client)), PORT))
+            answer = wire.next(lambda s: s.flags & 0x12 == 0x12 and s.sport == PORT)
+            app.do("c, _ = l.accept(); c.sendall(b'the data')")
+            data = wire.next(lambda s: s.data == b"the data")
+    assert (answer.tos, answer.ttl, data.tos, data.ttl) == (tos, ttl, tos, ttl)
 
 
 @pytest.mark.parametrize("name, kind", [("tcp_timestamps", 8), ("tcp_sack", 4), ("tcp_window_scaling", 3)])

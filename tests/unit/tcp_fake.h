@@ -27,7 +27,7 @@ struct sent {
 	uint64_t when_us;
 	uint32_t seq, len, ack;
 	uint16_t mss, wnd, urg;
-	uint8_t flags, tos, options;
+	uint8_t flags, tos, ttl, options;
 };
 
 static struct {
@@ -130,6 +130,7 @@ static inline int fake_output(void *ctx, const struct tcp_tx *tx)
 		.urg = (uint16_t)(h[18] << 8 | h[19]),
 		.flags = h[13],
 		.tos = tx->tos,
+		.ttl = tx->ttl,
 		.options = (uint8_t)(tx->hdr_len - 20),
 	};
 	return 0;
@@ -203,6 +204,7 @@ static inline struct tcp_conn *fake_new(void)
 		.min_rto_us = 200 * MS,
 		.delack_min_us = 40 * MS,
 		.delack_max_us = 200 * MS,
+		.notsent_lowat = UINT32_MAX,
 	};
 	f.ts.now = 1000 * SEC;
 	f.ts.dirty_tail = &f.ts.dirty;

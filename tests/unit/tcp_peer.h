@@ -40,6 +40,7 @@ struct seg {
 	unsigned num_sacks;
 	struct tcp_sack_block sack[4]; /* relative */
 	uint16_t rport; /* 0: the usual one */
+	uint8_t tos, ttl; /* of what the stack sent */
 };
 
 #define PEER_TS 0x70000000u
@@ -96,6 +97,8 @@ static inline int peer_output(void *ctx, const struct tcp_tx *tx)
 		.shift = rx.wscale,
 		.num_sacks = rx.num_sacks,
 		.rport = tx->tuple->rport,
+		.tos = tx->tos,
+		.ttl = tx->ttl,
 	};
 	for (unsigned i = 0; i < rx.num_sacks; i++)
 		s->sack[i] = (struct tcp_sack_block){rx.sack[i].start - PEER_ISN,

@@ -329,6 +329,32 @@ static void test_syn_in_connection_challenged(void **state)
 	end();
 }
 
+/* What comes past the ring is the connection's only if its peer may have sent it. */
+static void test_numbers_that_the_peer_may_give(void **state)
+{
+	(void)state;
+	uint32_t window;
+
+	setup();
+	start();
+	connecting();
+	sent();
+	assert_true(tcp_seq_likely(t.c, 0) && tcp_seq_likely(t.c, 0x80000000u));
+	peer(.flags = TCPHDR_SYN | TCPHDR_ACK, .ack = 1);
+	assert_int_equal(tcp_conn_state(t.c), TCPS_ESTABLISHED);
+	window = tcp_rcv_window(t.c);
+	assert_true(window > 10000);
+	/* The next byte, a keep-alive's number, the last one, the longest that is sent again. */
+	assert_true(tcp_seq_likely(t.c, PEER_ISN + 1));
+	assert_true(tcp_seq_likely(t.c, PEER_ISN));
+	assert_true(tcp_seq_likely(t.c, PEER_ISN + 1 + window));
+	assert_true(tcp_seq_likely(t.c, PEER_ISN + 1 - UINT16_MAX));
+	assert_false(tcp_seq_likely(t.c, PEER_ISN + 2 + window));
+	assert_false(tcp_seq_likely(t.c, PEER_ISN - UINT16_MAX));
+	assert_false(tcp_seq_likely(t.c, PEER_ISN + 0x80000000u));
+	end();
+}
+
 static void test_ack_range(void **state)
 {
 	(void)state;
@@ -857,6 +883,7 @@ int main(void)
 		cmocka_unit_test(test_rst_with_the_fins_number_in_closing),
 		cmocka_unit_test(test_data_before_rst_is_read),
 		cmocka_unit_test(test_syn_in_connection_challenged),
+		cmocka_unit_test(test_numbers_that_the_peer_may_give),
 		cmocka_unit_test(test_ack_range),
 		cmocka_unit_test(test_out_of_window_answered),
 		cmocka_unit_test(test_paws),

@@ -71,6 +71,93 @@ static void test_overflow_leaves_the_connection_embryonic(void **state)
 	end();
 }
 
+/* net.ipv4.tcp_abort_on_overflow */
+static void test_overflow_resets_where_the_host_says_so(void **state)
+{
+	(void)state;
+	setup();
+	t.cfg.abort_on_overflow = true;
+	start();
+	listen_on(1);
+	syn_from(9);
+	sent();
+	uint32_t iss = t.iss;
+	connect_from(1);
+	connect_from(2);
+	silent();
+	t.iss = iss;
+	peer(.flags = TCPHDR_ACK, .seq = 1, .ack = 1, .rport = 9);
+	sent_is(TCPHDR_RST, 1, 0);
+	assert_int_equal(n()->listen_overflows, 1);
+	assert_int_equal(tcp_listen_requests(t.l), 0);
+	/* Nothing is left of it. */
+	assert_non_null(tcp_accept(t.l));
+	peer(.flags = TCPHDR_ACK, .seq = 1, .ack = 1, .rport = 9);
+	sent_is(TCPHDR_RST, 1, 0);
+	assert_int_equal(tcp_accept_queued(t.l), 1);
+	end();
+}
+
+/* net.ipv4.tcp_syncookies is 0: what the SYN queue does not hold is not answered. */
+static void test_without_cookies_a_full_queue_is_silent(void **state)
+{
+	(void)state;
+	setup();
+	t.cfg.syncookies = 0;
+	start();
+	listen_on(1);
+	syn_from(1);
+	syn_from(2);
+	sent();
+	sent();
+	for (uint16_t port = 3; port < 10; port++)
+		syn_from(port);
+	silent();
+	assert_int_equal(n()->syn_cookies_sent, 0);
+	assert_int_equal(n()->listen_drops, 7);
+	assert_int_equal(tcp_listen_requests(t.l), 2);
+	end();
+}
+
+/* It is 2: no SYN is kept. */
+static void test_cookies_for_each_syn(void **state)
+{
+	(void)state;
+	setup();
+	t.cfg.syncookies = 2;
+	start();
+	listen_on(8);
+	connect_from(1);
+	assert_int_equal(n()->syn_cookies_sent, 1);
+	assert_int_equal(n()->syn_cookies_recv, 1);
+	assert_int_equal(tcp_accept_queued(t.l), 1);
+	syn_from(2);
+	sent_is(TCPHDR_SYN | TCPHDR_ACK, 0, 1);
+	assert_int_equal(tcp_listen_requests(t.l), 0);
+	end();
+}
+
+static void test_answers_have_the_listeners_class_and_limit(void **state)
+{
+	const struct seg *s;
+
+	(void)state;
+	setup();
+	t.o.tos = 0x10;
+	t.o.ttl = 33;
+	t.o.tos6 = 0xb8;
+	t.o.ttl6 = 7;
+	start();
+	listen_on(0);
+	for (uint16_t port = 1; port <= 2; port++) { /* the second one by a cookie */
+		syn_from(port);
+		s = sent_is(TCPHDR_SYN | TCPHDR_ACK, 0, 1);
+		assert_int_equal(s->tos, 0x10);
+		assert_int_equal(s->ttl, 33);
+	}
+	end();
+}
+
 static void test_flood_costs_no_memory(void **state)
 {
 	(void)state;
@@ -722,6 +809,10 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_accept_queue_holds_backlog_and_one),
 		cmocka_unit_test(test_overflow_leaves_the_connection_embryonic),
+		cmocka_unit_test(test_overflow_resets_where_the_host_says_so),
+		cmocka_unit_test(test_without_cookies_a_full_queue_is_silent),
+		cmocka_unit_test(test_cookies_for_each_syn),
+		cmocka_unit_test(test_answers_have_the_listeners_class_and_limit),
 		cmocka_unit_test(test_flood_costs_no_memory),
 		cmocka_unit_test(test_cookie_with_time_stamps),
 		cmocka_unit_test(test_cookie_without_time_stamps),

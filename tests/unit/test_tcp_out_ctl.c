@@ -423,6 +423,31 @@ static void tcp_info_says_what_is(void **state)
 	fake_close();
 }
 
+/* An IPv6 socket has IP_TOS and IP_TTL, too: for IPv4. */
+static void each_family_has_its_own_class_and_limit(void **state)
+{
+	struct tcp_conn *c = fake_open(10 * MS);
+	struct sent *s;
+
+	(void)state;
+	c->o.tos = 0x10;
+	c->o.ttl = 33;
+	c->o.tos6 = 0xb8;
+	c->o.ttl6 = 7;
+	for (unsigned i = 0; i < 2; i++) {
+		c->node.tuple.family = i ? AF_INET6 : AF_INET;
+		fake_send(10);
+		s = expect_sent(i * 10, 10);
+		assert_int_equal(s->tos, i ? 0xb8 : 0x10);
+		assert_int_equal(s->ttl, i ? 7 : 33);
+		tcp_send_rst(c);
+		s = expect_sent((i + 1) * 10, 0);
+		assert_int_equal(s->tos, i ? 0xb8 : 0x10);
+		assert_int_equal(s->ttl, i ? 7 : 33);
+	}
+	fake_close();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -445,6 +470,7 @@ int main(void)
 		cmocka_unit_test(a_delayed_ack_goes_by_timer_and_data_carry_it),
 		cmocka_unit_test(ecn_reduces_once_a_window_and_says_so),
 		cmocka_unit_test(tcp_info_says_what_is),
+		cmocka_unit_test(each_family_has_its_own_class_and_limit),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -297,6 +297,27 @@ static void notsent_lowat_limits_what_is_not_sent(void **state)
 	fake_close();
 }
 
+/* net.ipv4.tcp_notsent_lowat, until the user says another one. */
+static void the_hosts_lowat_limits_who_has_set_none(void **state)
+{
+	struct tcp_conn *c = fake_open(10 * MS);
+
+	(void)state;
+	f.ts.cfg.notsent_lowat = 4000;
+	fake_send(14000);
+	assert_int_equal(tcp_outq_unsent(c), 4000);
+	assert_int_equal(fake_send_flags(100, 0), -EAGAIN);
+	assert_false(tcp_writable(c));
+	c->o.notsent_lowat = 9000;
+	assert_true(tcp_writable(c));
+	assert_int_equal(fake_send_flags(9000, 0), 5000);
+	c->o.notsent_lowat = UINT32_MAX;
+	assert_false(tcp_writable(c));
+	f.ts.cfg.notsent_lowat = UINT32_MAX;
+	assert_true(tcp_writable(c));
+	fake_close();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -314,6 +335,7 @@ int main(void)
 		cmocka_unit_test(the_peers_window_is_scaled_but_not_in_a_syn),
 		cmocka_unit_test(the_send_buffer_grows_with_the_window),
 		cmocka_unit_test(notsent_lowat_limits_what_is_not_sent),
+		cmocka_unit_test(the_hosts_lowat_limits_who_has_set_none),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -98,13 +98,13 @@ static void test_fins_are_not_counted(void **state)
 	end();
 }
 
-static void test_leaves_in_silence(void **state)
+static void leaves_in_silence(uint32_t max_tw)
 {
-	(void)state;
 	struct iovec iov = {.iov_base = "unacked", .iov_len = 7};
 
 	setup();
 	start();
+	t.ts->cfg.max_tw = max_tw;
 	accepted_plain();
 	assert_int_equal(tcp_send(t.c, &iov, 1, 0, t.now), 7);
 	tcp_flush(t.ts, t.now);
@@ -126,6 +126,18 @@ static void test_leaves_in_silence(void **state)
 	assert_int_equal(t.n, t.taken + 1); /* now it is nobody's, and a stranger's is answered */
 	t.taken = t.n;
 	end();
+}
+
+static void test_leaves_in_silence(void **state)
+{
+	(void)state;
+	leaves_in_silence(64);
+}
+
+static void test_leaves_in_silence_where_there_is_no_time_wait(void **state)
+{
+	(void)state;
+	leaves_in_silence(0);
 }
 
 /*
@@ -172,6 +184,47 @@ static void test_what_is_left_of_an_end(void **state)
 	end();
 }
 
+/* Another stack begins the handshake anew. */
+static void test_an_unanswered_syn_is_taken_back(void **state)
+{
+	(void)state;
+	struct tcp_tuple tuple = tuple_of(RPORT);
+
+	setup();
+	start();
+	assert_int_equal(tcp_connect(t.ts, &tuple, &t.o, &t.user, t.now, &t.c), 0);
+	assert_true(tcp_take_back_syn(t.c, t.now)); /* it has not left */
+	silent();
+	tcp_flush(t.ts, t.now);
+	sent_is(TCPHDR_SYN, 0, 0);
+	assert_true(tcp_take_back_syn(t.c, t.now));
+	sent_is(TCPHDR_RST, 1, 0);
+	tcp_forget(t.c, t.now);
+	tcp_flush(t.ts, t.now);
+	assert_int_equal(t.gone, 1);
+	/* The answer to it is the other stack's matter. */
+	peer(.flags = TCPHDR_SYN | TCPHDR_ACK, .seq = 0, .ack = 1, .mss = 1460);
+	silent();
+	end();
+}
+
+static void test_what_was_answered_is_not_taken_back(void **state)
+{
+	(void)state;
+	struct tcp_tuple tuple = tuple_of(RPORT);
+
+	setup();
+	start();
+	assert_int_equal(tcp_connect(t.ts, &tuple, &t.o, &t.user, t.now, &t.c), 0);
+	tcp_flush(t.ts, t.now);
+	sent_is(TCPHDR_SYN, 0, 0);
+	peer(.flags = TCPHDR_SYN | TCPHDR_ACK, .seq = 0, .ack = 1, .mss = 1460);
+	sent_is(TCPHDR_ACK, 1, 1);
+	assert_false(tcp_take_back_syn(t.c, t.now));
+	silent();
+	end();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -179,7 +232,10 @@ int main(void)
 		cmocka_unit_test(test_what_an_ended_one_has_left),
 		cmocka_unit_test(test_fins_are_not_counted),
 		cmocka_unit_test(test_leaves_in_silence),
+		cmocka_unit_test(test_leaves_in_silence_where_there_is_no_time_wait),
 		cmocka_unit_test(test_what_is_left_of_an_end),
+		cmocka_unit_test(test_an_unanswered_syn_is_taken_back),
+		cmocka_unit_test(test_what_was_answered_is_not_taken_back),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

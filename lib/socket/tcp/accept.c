@@ -6,7 +6,6 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
-#include <sys/syscall.h>
 
 #include "runtime/runtime.h"
 #include "config/config.h"
@@ -373,8 +372,9 @@ static int accept_os(os_accept how, struct tcp_sock *s, int fd, struct sockaddr 
 {
 	int new;
 
-	/* The worker says when to ask, if it watches. */
+	/* The worker says when to ask, if it watches. Who has SIGIO may be faster than it is. */
 	if (!atomic_load_explicit(&s->v.os_events, memory_order_acquire) &&
+	    !atomic_load_explicit(&s->has_status_flags, memory_order_relaxed) &&
 	    __atomic_load_n(&s->worker_fd, __ATOMIC_RELAXED) >= 0)
 		return -EAGAIN;
 	new = how(s, fd, addr, len, flags);
@@ -472,6 +472,29 @@ unsigned tcp_sock_clients(struct tcp_sock *s)
 	return n;
 }
 
+unsigned tcp_sock_accept_waits(struct tcp_sock *s)
+{
+	int cancel = tcp_sock_lock(s);
+	unsigned n = 0;
+
+	for (struct tcp_sock_att *att = s->unconn.atts; att; att = att->next) {
+		struct stack *st = att->st;
+
+		if (lock_mine(&st->lock))
+			continue;
+		lock_take(&st->lock);
+		if (att->l && atomic_load_explicit(&st->open, memory_order_relaxed)) {
+			/* What has come so far is in the answer. */
+			if (stack_pending(st))
+				stack_poll_called(st);
+			n += tcp_accept_queued(att->l);
+		}
+		lock_drop(&st->lock);
+	}
+	tcp_sock_unlock(s, cancel);
+	return n;
+}
+
 const void *tcp_sock_first_client(struct tcp_sock *s)
 {
 	const struct tcp_conn *first = NULL;
@@ -504,7 +527,6 @@ uint32_t tcp_sock_listen_events(struct tcp_sock *s)
 {
 	struct pollfd os = {.fd = atomic_load_explicit(&s->v.os_fd, memory_order_relaxed),
 			    .events = POLLIN};
-	struct timespec at_once = {0};
 	bool come = atomic_load_explicit(&s->hint, memory_order_acquire) & EPOLLIN;
 	uint32_t ev = s->unconn.given || (come && locked_queued(s)) ? EPOLLIN | EPOLLRDNORM : 0;
 
@@ -512,7 +534,7 @@ uint32_t tcp_sock_listen_events(struct tcp_sock *s)
 		return ev;
 	atomic_store_explicit(&s->v.os_events, 0, memory_order_release);
 	/* Not libc's poll(): that is a cancellation point, and an epoll set's lock may be held. */
-	if (libc_raw(SYS_ppoll, (long)(uintptr_t)&os, 1, (long)(uintptr_t)&at_once, 0, 0, 0) <= 0)
+	if (raw.poll(&os, 1, 0) <= 0)
 		return 0;
 	atomic_fetch_or_explicit(&s->v.os_events, (uint32_t)os.revents, memory_order_release);
 	return (uint32_t)os.revents & (EPOLLIN | EPOLLRDNORM | EPOLLERR | EPOLLHUP | EPOLLRDHUP);

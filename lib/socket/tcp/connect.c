@@ -162,6 +162,15 @@ static bool rules_want_os(const struct target *t, const struct sockaddr *to)
 	return rules_match(RULE_TCP_CLIENT, to, (struct sockaddr *)&local) == RULE_OS;
 }
 
+/* A link-local one by no interface, or by another than s is bound to: the kernel says so. */
+static bool is_by_none(const struct tcp_sock *s, const struct target *t)
+{
+	int bound_if = s->bound_if;
+
+	return IN6_IS_ADDR_LINKLOCAL(&t->dst) &&
+	       (bound_if ? t->scope && (int)t->scope != bound_if : !t->scope);
+}
+
 /* Who is to be connected to, and from where; fills t. VMA_WHY_NONE, or why user space does not. */
 static enum vma_why get_addresses(struct tcp_sock *s, int fd, const struct sockaddr *addr,
 				  socklen_t len, struct target *t)
@@ -174,7 +183,7 @@ static enum vma_why get_addresses(struct tcp_sock *s, int fd, const struct socka
 	if (s->domain == AF_INET && !t->v4)
 		return VMA_WHY_ADDRESS;
 	if (IN6_IS_ADDR_UNSPECIFIED(&t->dst) || sock_addr_is_multicast(&t->dst) ||
-	    net_addr_is_broadcast(&t->dst) ||
+	    net_addr_is_broadcast(&t->dst) || is_by_none(s, t) ||
 	    (t->v4 && !memcmp(&t->dst.s6_addr[12], "\0\0\0\0", 4)))
 		return VMA_WHY_ADDRESS;
 	/* An earlier connect() has left its port, too. */
@@ -188,9 +197,16 @@ static enum vma_why get_addresses(struct tcp_sock *s, int fd, const struct socka
 /* The way there; fills t. As get_addresses(). */
 static enum vma_why get_route(struct tcp_sock *s, struct target *t)
 {
+	struct net_route_query q = {
+		.dst = t->dst,
+		.src = t->src,
+		.oif = IN6_IS_ADDR_LINKLOCAL(&t->dst) ? (int)t->scope : 0,
+		.sport = t->sport,
+		.dport = t->dport,
+	};
+
 	/* What the kernel cannot route it says itself, with its own errno. */
-	if (tcp_sock_route(s, &t->src, &t->dst, IN6_IS_ADDR_LINKLOCAL(&t->dst) ? (int)t->scope : 0,
-			   &t->route))
+	if (tcp_sock_route(s, &q, &t->route))
 		return VMA_WHY_ROUTE;
 	if (t->route.type == NET_ROUTE_LOCAL && !params.offload_loopback)
 		return VMA_WHY_LOCAL;

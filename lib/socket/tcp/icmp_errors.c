@@ -2,7 +2,8 @@
 /*
  * ICMP errors about our segments: the kernel has no socket for them and drops them, so the internal
  * thread reads a copy of each from raw sockets. Without CAP_NET_RAW there are none, and connections
- * find out by their timers.
+ * find out by their timers. Of datagrams the kernel has a socket, but tells nobody what it learns
+ * of the path's MTU.
  */
 #include <errno.h>
 /* Before Linux's own, which have the same names and look whether they are there. */
@@ -10,9 +11,11 @@
 
 #include <linux/icmp.h>
 #include <netinet/icmp6.h>
+#include <netinet/ip.h>
 #include <string.h>
 #include <sys/epoll.h>
 
+#include "net/net.h"
 #include "tcp/tcp.h"
 #include "runtime/runtime.h"
 #include "socket/tcp/internal.h"
@@ -36,11 +39,32 @@ static void tell(struct stack *st, void *arg)
 	tcp_sock_kick(st->tcp);
 }
 
+/*
+ * A datagram has found a path that has no room for it. IPv6: each has for what is not asked for
+ * again every second in any case.
+ */
+static bool is_of_datagram_too_big(const uint8_t *p, size_t len, int family)
+{
+	const struct iphdr *ip = (const void *)p, *quote;
+	const struct icmphdr *icmp;
+	size_t hlen;
+
+	if (family != AF_INET || len < sizeof(*ip))
+		return false;
+	hlen = ip->ihl * 4u;
+	if (len < hlen + sizeof(*icmp) + sizeof(*quote))
+		return false;
+	icmp = (const void *)(p + hlen);
+	quote = (const void *)(icmp + 1);
+	return icmp->type == ICMP_DEST_UNREACH && icmp->code == ICMP_FRAG_NEEDED &&
+	       quote->protocol == IPPROTO_UDP;
+}
+
 static void readable(int fd, uint32_t events, void *arg)
 {
 	int family = fd == fds[0] ? AF_INET : AF_INET6;
 	struct icmp_tcp e;
-	uint8_t packet[1500];
+	_Alignas(4) uint8_t packet[1500];
 
 	(void)events;
 	(void)arg;
@@ -51,6 +75,8 @@ static void readable(int fd, uint32_t events, void *arg)
 			return;
 		if (icmp_tcp_parse(packet, (size_t)n, family, &e))
 			stacks_each(tell, &e);
+		else if (is_of_datagram_too_big(packet, (size_t)n, family))
+			net_path_mtu_changes();
 	}
 }
 

@@ -122,10 +122,13 @@ void tcp_sock_icmp_start(void);
 void tcp_sock_icmp_forked(void);
 
 /* path.c; st->lock is held but for the first */
-/* Route of dst from src (:: any) as s wants it. 0 or negative errno. */
+/*
+ * Route as s wants it; of q the caller fills addresses and ports, and the interface that the
+ * destination names. 0 or negative errno.
+ */
 struct net_route;
-int tcp_sock_route(const struct tcp_sock *s, const struct in6_addr *src, const struct in6_addr *dst,
-		   int oif, struct net_route *r);
+struct net_route_query;
+int tcp_sock_route(const struct tcp_sock *s, struct net_route_query *q, struct net_route *r);
 /* Some have tcp_sock.by_another. */
 extern _Atomic bool tcp_sock_some_by_another __attribute__((visibility("hidden")));
 /*
@@ -351,6 +354,8 @@ void tcp_sock_listen_tick(struct tcp_sock *s);
 
 /* accept.c */
 int tcp_sock_accept4(struct vfd *v, int fd, struct sockaddr *addr, socklen_t *len, int flags);
+/* How many wait in the engine for accept(). No lock held. */
+unsigned tcp_sock_accept_waits(struct tcp_sock *s);
 /* What poll() says of a listener. */
 uint32_t tcp_sock_listen_events(struct tcp_sock *s);
 /*

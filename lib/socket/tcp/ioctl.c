@@ -78,7 +78,13 @@ static void leave_to_kernel(struct tcp_sock *s, int fd)
 	/* With who waits for accept(). */
 	if (mode != TCP_SOCK_KERNEL)
 		s->v.ops->share(&s->v, STATS_WHY(ASYNC));
-	if (mode != TCP_SOCK_LISTEN || !tcp_sock_lock_live(s, fd, &cancel))
+	/* What has ended stays what it was: the socket's next connection is the kernel's. */
+	if (mode == TCP_SOCK_CONN && tcp_sock_lock_live(s, fd, &cancel)) {
+		s->unconn.no_offload = true;
+		tcp_sock_unlock(s, cancel);
+	}
+	/* Whose handshake is under way ends it in the engine. */
+	if (mode != TCP_SOCK_LISTEN || tcp_sock_clients(s) || !tcp_sock_lock_live(s, fd, &cancel))
 		return;
 	/* A ring that is still to come brings it nobody. */
 	if (tcp_sock_mode(s) == TCP_SOCK_LISTEN)
@@ -93,6 +99,8 @@ static int ioctl_signals(struct tcp_sock *s, int fd, unsigned long req, void *ar
 	if (ret)
 		return ret;
 	memcpy(&x, arg, sizeof(x)); /* the kernel has read it */
+	if (req == FIOASYNC && x)
+		s->has_status_flags = true;
 	if (x)
 		leave_to_kernel(s, fd);
 	return 0;

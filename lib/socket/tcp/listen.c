@@ -416,12 +416,12 @@ static void show(struct tcp_sock *s, const struct tcp_listen_spec *spec, bool of
 
 static bool attach_all(struct tcp_sock *s, int fd)
 {
-	int links[STACKS_MAX];
-	unsigned n = net_link_list(links, STACKS_MAX);
+	struct net_link_walk links = {.num = 0};
 	struct tcp_listen_spec spec;
 	struct tcp_opts o;
 	struct vma_stats_why why = STATS_WHY(NONE);
 	bool any = false;
+	int ifindex;
 
 	if (rules_want_os(fd)) {
 		stats_why(tcp_sock_shown(s), fd, VMA_WHY_RX, STATS_WHY(RULE));
@@ -431,8 +431,8 @@ static bool attach_all(struct tcp_sock *s, int fd)
 		return false;
 	s->unconn.is_joint = spec.joint;
 	tcp_sock_opts_read(s, fd, &o);
-	for (unsigned i = 0; i < n && i < STACKS_MAX; i++)
-		any = attach_one(s, fd, links[i], &spec, &o, &why) || any;
+	while ((ifindex = net_link_next(&links)))
+		any = attach_one(s, fd, ifindex, &spec, &o, &why) || any;
 	tcp_sock_fast_open_listen(s);
 	show(s, &spec, any);
 	if (any)
@@ -656,7 +656,9 @@ static bool quieten(struct tcp_sock_att *att, uint16_t port)
 	lock_take(&st->lock);
 	if (!st->tcp || !atomic_load_explicit(&st->open, memory_order_relaxed) ||
 	    /* The look-up would be off for the one that was handed over since. */
-	    st->tcp->to_kernel != before)
+	    st->tcp->to_kernel != before ||
+	    /* The kernel gets some of those that come. */
+	    atomic_load_explicit(&st->ring->has_more_queues, memory_order_relaxed))
 		none = false;
 	if (none)
 		st->ring->ops->port_quiet(st->ring, port, true);

@@ -102,6 +102,7 @@ void tcp_sock_kmod_queued(struct stack *st, struct tcp_sock_att *att, struct tcp
 	if (!q)
 		return;
 	q->user.kind = TCP_SOCK_USER_QUEUED;
+	q->att = att;
 	q->slot = enter_accepted(st, c, att->s, fd);
 	if (!q->slot) {
 		not_taken(fd);

@@ -15,13 +15,13 @@
  */
 #define PATH_IDLE_S 10u
 
-int tcp_sock_route(const struct tcp_sock *s, const struct in6_addr *src, const struct in6_addr *dst,
-		   int oif, struct net_route *r)
+int tcp_sock_route(const struct tcp_sock *s, struct net_route_query *q, struct net_route *r)
 {
-	struct net_route_query q = {
-		.dst = *dst, .src = *src, .oif = oif ? oif : s->bound_if, .mark = s->mark};
-
-	return net_route_get(&q, r);
+	q->proto = IPPROTO_TCP;
+	q->mark = s->mark;
+	if (!q->oif)
+		q->oif = s->bound_if;
+	return net_route_get(q, r);
 }
 
 /* The MAC that frames for dst go to. -EAGAIN: the kernel has been asked to find it. */
@@ -67,7 +67,14 @@ int tcp_sock_path_make(struct stack *st, const struct tcp_tuple *t, int bound_if
 		       uint8_t ttl, struct tcp_sock_path *p)
 {
 	struct net_route_query q = {
-		.dst = t->remote, .src = t->local, .oif = st->ifindex, .mark = mark};
+		.dst = t->remote,
+		.src = t->local,
+		.oif = st->ifindex,
+		.mark = mark,
+		.proto = IPPROTO_TCP,
+		.sport = t->lport,
+		.dport = t->rport,
+	};
 	struct tcp_frame_spec spec = {.family = t->family,
 				      .ttl = ttl ? ttl : 64,
 				      .df = true,

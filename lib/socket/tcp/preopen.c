@@ -22,25 +22,24 @@ static bool wants(const struct tcp_sock *s)
 
 static void open_for(struct tcp_sock *s, void *arg)
 {
-	int links[STACKS_MAX], cancel;
-	unsigned n;
+	struct net_link_walk links = {.num = 0};
+	int ifindex, cancel;
 
 	(void)arg;
 	if (!wants(s) || tcp_sock_begin())
 		return;
 	cancel = tcp_sock_lock(s);
 	libc_internal_begin();
-	n = wants(s) ? net_link_list(links, STACKS_MAX) : 0;
-	for (unsigned i = 0; i < n && i < STACKS_MAX; i++) {
-		struct stack *st = tcp_sock_covers(s, links[i])
-					   ? stack_get(links[i], tcp_sock_key_rx(s, &in6addr_any))
+	while (wants(s) && (ifindex = net_link_next(&links))) {
+		struct stack *st = tcp_sock_covers(s, ifindex)
+					   ? stack_get(ifindex, tcp_sock_key_rx(s, &in6addr_any))
 					   : NULL;
 
 		if (!st)
 			continue;
 		log_debug("interface %d is opened for fd %d before the process gives its "
 			  "privileges away",
-			  links[i], atomic_load_explicit(&s->v.os_fd, memory_order_relaxed));
+			  ifindex, atomic_load_explicit(&s->v.os_fd, memory_order_relaxed));
 		stack_put(st);
 	}
 	libc_internal_end();

@@ -115,7 +115,7 @@ static ssize_t take(struct tcp_sock *s, const struct iovec *iov, int iovcnt, int
 	if (stack_drain_due(st))
 		stack_poll_called(st);
 	n = recv_queued(s, iov, iovcnt, flags, now);
-	if (n == -EAGAIN && stack_pending(st)) {
+	if (n == -EAGAIN && (st->ring->caps.looks_itself || stack_pending(st))) {
 		stack_poll_called(st);
 		n = recv_queued(s, iov, iovcnt, flags, now);
 	}

@@ -55,6 +55,18 @@ static int bind_again(int fd, int new)
 	return 0;
 }
 
+/* Whom SIGIO goes to, and which signal it is; before O_ASYNC, which asks for both. */
+static void signals_again(int fd, int new)
+{
+	struct f_owner_ex owner;
+	int sig = raw.fcntl(fd, F_GETSIG);
+
+	if (!raw.fcntl(fd, F_GETOWN_EX, &owner) && owner.pid)
+		(void)raw.fcntl(new, F_SETOWN_EX, &owner);
+	if (sig > 0)
+		(void)raw.fcntl(new, F_SETSIG, sig);
+}
+
 /* A kernel socket as s's was before it was connected. Its number, or negative errno. */
 static int shadow_new(struct tcp_sock *s, int fd)
 {
@@ -66,8 +78,9 @@ static int shadow_new(struct tcp_sock *s, int fd)
 	if (params.tcp_nodelay)
 		(void)libc.setsockopt(new, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 	tcp_sock_opts_copy(s, fd, new);
+	signals_again(fd, new);
 	err = s->bound ? bind_again(fd, new) : 0;
-	if (!err && flags >= 0 && raw.fcntl(new, F_SETFL, flags))
+	if (!err && flags >= 0 && raw.fcntl(new, F_SETFL, flags & ~O_ASYNC))
 		err = -errno;
 	if (!err)
 		return new;
@@ -77,15 +90,19 @@ static int shadow_new(struct tcp_sock *s, int fd)
 
 bool tcp_sock_shadow_renew(struct tcp_sock *s, int fd)
 {
-	int new, err = errno;
+	int new, err = errno, flags;
 
 	if (!s->stale)
 		return false;
 	libc_internal_begin();
+	flags = raw.fcntl(fd, F_GETFL);
 	new = shadow_new(s, fd);
 	if (new >= 0) {
 		vfd_replace_os(&s->v, new);
 		own_fd_close(new);
+		/* By its own number, which the signal tells. */
+		if (flags >= 0 && flags & O_ASYNC)
+			(void)raw.fcntl(fd, F_SETFL, flags);
 	} else {
 		/* It goes on with the port that it has. */
 		tcp_sock_block_lost(&s->tuple);

@@ -12,6 +12,7 @@
 #include "runtime/runtime.h"
 #include "config/config.h"
 #include "socket/tcp/internal.h"
+#include "socket/tcp/option/rows.h"
 #include "socket/socket.h"
 #include "wait/wait.h"
 
@@ -297,12 +298,24 @@ static bool gave_port_back(struct tcp_sock *s)
 	return yes;
 }
 
-static int tcp_sock_bind(struct vfd *v, int fd, const struct sockaddr *addr, socklen_t len)
+/* The kernel socket has just been bound to addr. s->lock is held. */
+static void note_bound(struct tcp_sock *s, int fd, const struct sockaddr *addr, socklen_t len)
 {
-	struct tcp_sock *s = tcp_sock_of(v);
 	struct in6_addr ip;
 	uint16_t port;
 	uint32_t scope;
+	bool named = sock_addr_get(addr, len, &ip, &port, &scope);
+
+	s->bound = true;
+	s->port_bound = named && port;
+	/* To its interface, too: another one may have the same address. */
+	if (named && IN6_IS_ADDR_LINKLOCAL(&ip))
+		s->bound_if = opt_get_int(fd, SOL_SOCKET, SO_BINDTOIFINDEX, 0);
+}
+
+static int tcp_sock_bind(struct vfd *v, int fd, const struct sockaddr *addr, socklen_t len)
+{
+	struct tcp_sock *s = tcp_sock_of(v);
 	bool renewed;
 	int cancel, ret, err;
 
@@ -318,11 +331,9 @@ static int tcp_sock_bind(struct vfd *v, int fd, const struct sockaddr *addr, soc
 	renewed = s->stale;
 	tcp_sock_shadow_renew(s, fd);
 	ret = libc.bind(fd, addr, len);
-	if (!ret) {
-		s->bound = true;
-		s->port_bound = sock_addr_get(addr, len, &ip, &port, &scope) && port;
-	}
 	err = errno;
+	if (!ret)
+		note_bound(s, fd, addr, len);
 	tcp_sock_unlock(s, cancel);
 	if (renewed)
 		vfd_shadow_changed(v);
@@ -765,9 +776,9 @@ void tcp_sock_handover_cut_off(struct stack *st)
 	handover->cut_off(st);
 }
 
-void tcp_sock_handover_strays(const struct vma_flow_key *key)
+void tcp_sock_handover_strays(const struct vma_stray *stray)
 {
-	handover->strays(key);
+	handover->strays(stray);
 }
 
 void tcp_sock_handover_leave(struct tcp_sock *s, struct vma_stats_why why)

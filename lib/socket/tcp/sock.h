@@ -54,6 +54,7 @@ struct tcp_sock_user {
  */
 struct tcp_sock_queued {
 	struct tcp_sock_user user; /* first */
+	const struct tcp_sock_att *att; /* of its listener */
 	struct vma_kmod_slot *slot;
 	struct tcp_sock_queued *next, **pprev; /* tcp_sock_stack.queued */
 };
@@ -207,7 +208,7 @@ struct tcp_sock {
 	 * among all, and may find another's, reads it first.
 	 */
 	_Atomic bool given_up;
-	_Atomic bool has_status_flags; /* fcntl() has set status flags besides O_NONBLOCK */
+	_Atomic bool has_status_flags; /* the program has set status flags besides O_NONBLOCK */
 	_Atomic bool nonblock, zerocopy;
 	_Atomic bool in_use;
 	struct wait_spin_memory spin; /* of its blocking calls */
@@ -566,7 +567,7 @@ struct tcp_sock_handover {
 	/* struct stack_user_ops.cut_off */
 	void (*cut_off)(struct stack *st);
 	/* struct stack_user_ops.strays */
-	void (*strays)(const struct vma_flow_key *key);
+	void (*strays)(const struct vma_stray *stray);
 	/* The kernel gets the connection, if it may now. The internal thread, no lock held. */
 	void (*leave)(struct tcp_sock *s, struct vma_stats_why why);
 	/* After tcp_sock_show_awaited(): no frame of s is with its callback now. No lock held. */
@@ -578,7 +579,7 @@ bool tcp_sock_handover_crowded(struct tcp_sock *s);
 void tcp_sock_handover_tick(void);
 bool tcp_sock_handover_rests(void);
 void tcp_sock_handover_cut_off(struct stack *st);
-void tcp_sock_handover_strays(const struct vma_flow_key *key);
+void tcp_sock_handover_strays(const struct vma_stray *stray);
 void tcp_sock_handover_leave(struct tcp_sock *s, struct vma_stats_why why);
 void tcp_sock_handover_client(void);
 void tcp_sock_handover_accepted(struct tcp_sock *s);

@@ -11,6 +11,8 @@
 #include "runtime/runtime.h"
 #include "socket/tcp/internal.h"
 
+#define DEFAULT_TTL 64
+
 struct tcp_opts tcp_sock_defaults;
 
 /*
@@ -92,7 +94,21 @@ static void read_cfg(void)
 	net_cfg.probe_threshold = (uint32_t)sysctl1("tcp_probe_threshold", net_cfg.probe_threshold);
 	net_cfg.syn_retries = tcp_sock_defaults.syn_retries;
 	net_cfg.synack_retries = (uint32_t)sysctl1("tcp_synack_retries", net_cfg.synack_retries);
+	net_cfg.notsent_lowat = (uint32_t)sysctl1("tcp_notsent_lowat", net_cfg.notsent_lowat);
+	net_cfg.syncookies = (uint8_t)sysctl1("tcp_syncookies", net_cfg.syncookies);
+	net_cfg.abort_on_overflow = sysctl1("tcp_abort_on_overflow", 0) != 0;
 	net_cfg.keep_cwnd = sysctl1("tcp_slow_start_after_idle", 1) == 0;
+}
+
+/* What interfaces begin with. */
+static uint8_t hop_limit(void)
+{
+	char text[16] = "";
+	unsigned long v;
+
+	text_file_read("/proc/sys/net/ipv6/conf/default/hop_limit", text, sizeof(text));
+	v = strtoul(text, NULL, 10);
+	return v && v <= UINT8_MAX ? (uint8_t)v : DEFAULT_TTL;
 }
 
 uint32_t tcp_sock_tw_reuse_us(bool loopback)
@@ -145,7 +161,8 @@ void tcp_sock_sysctl_read(void)
 	o->retries1 = (uint8_t)sysctl1("tcp_retries1", o->retries1);
 	o->retries2 = (uint8_t)sysctl1("tcp_retries2", o->retries2);
 	o->linger2_ms = (uint32_t)sysctl1("tcp_fin_timeout", o->linger2_ms / 1000) * 1000;
-	o->ttl = (uint8_t)sysctl1("ip_default_ttl", 64);
+	o->ttl = (uint8_t)sysctl1("ip_default_ttl", DEFAULT_TTL);
+	o->ttl6 = hop_limit();
 	o->sack = sysctl1("tcp_sack", 1) != 0;
 	o->wscale = sysctl1("tcp_window_scaling", 1) != 0;
 	ecn = sysctl1("tcp_ecn", 2);

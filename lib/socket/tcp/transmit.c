@@ -23,9 +23,16 @@
 #define GSO_PAYLOAD_MAX (65535u - 40u - TCP_HDR_MAX)
 #define GSO_IOV_MAX 60
 
+/* What the route of a segment depends on besides its addresses. */
+struct route_key {
+	int bound_if;
+	uint32_t mark;
+};
+
 struct tcp_sock_awaiting {
 	struct tcp_sock_awaiting *next;
 	uint64_t since;
+	struct route_key key;
 	struct tcp_tuple tuple;
 	struct tcp_tx tx; /* hdr and iov point into this */
 	struct iovec iov;
@@ -35,6 +42,8 @@ struct tcp_sock_awaiting {
 
 struct tcp_sock_cached {
 	struct in6_addr local, remote;
+	uint16_t lport, rport; /* of the latest; they count where rules look at them */
+	uint32_t mark;
 	struct tcp_sock_path path;
 };
 
@@ -46,11 +55,33 @@ static struct tcp_sock *sock_of(const struct tcp_tx *tx)
 	return u && u->kind == TCP_SOCK_USER_CONN ? tcp_sock_of_user(u) : NULL;
 }
 
-/* The place for the path of a segment without a socket: by addresses, the latest wins. */
-static struct tcp_sock_path *cached_path(struct tcp_sock_stack *t, const struct tcp_tuple *tuple)
+/* Whose options its route follows: its own socket's, or of what is not accepted its listener's. */
+static const struct tcp_sock *routed_by(const struct tcp_tx *tx)
+{
+	const struct tcp_sock_user *u = tx->user;
+
+	if (!u)
+		return NULL;
+	if (u->kind == TCP_SOCK_USER_CONN)
+		return sock_of(tx);
+	return u->kind == TCP_SOCK_USER_LISTENER ? ((const struct tcp_sock_att *)u)->s
+						 : ((const struct tcp_sock_queued *)u)->att->s;
+}
+
+static struct route_key route_key_of(const struct tcp_tx *tx)
+{
+	const struct tcp_sock *s = routed_by(tx);
+
+	return s ? (struct route_key){.bound_if = s->bound_if, .mark = s->mark}
+		 : (struct route_key){0};
+}
+
+/* The place for the path of a segment without a socket: the latest of its name wins. */
+static struct tcp_sock_path *cached_path(struct tcp_sock_stack *t, const struct tcp_tuple *tuple,
+					 uint32_t mark)
 {
 	struct tcp_sock_cached *c;
-	uint32_t h = 0;
+	uint32_t h = mark;
 
 	if (!t->cache)
 		t->cache = calloc(CACHE_WAYS, sizeof(*t->cache));
@@ -59,50 +90,69 @@ static struct tcp_sock_path *cached_path(struct tcp_sock_stack *t, const struct 
 	for (int i = 0; i < 16; i++)
 		h = h * 31u + tuple->remote.s6_addr[i];
 	c = &t->cache[(h ^ h >> 7) % CACHE_WAYS];
-	if (memcmp(&c->local, &tuple->local, 16) || memcmp(&c->remote, &tuple->remote, 16)) {
+	if (c->mark != mark || memcmp(&c->local, &tuple->local, 16) ||
+	    memcmp(&c->remote, &tuple->remote, 16) ||
+	    (net_routes_by_port() && (c->lport != tuple->lport || c->rport != tuple->rport))) {
 		c->local = tuple->local;
 		c->remote = tuple->remote;
+		c->lport = tuple->lport;
+		c->rport = tuple->rport;
+		c->mark = mark;
 		c->path.valid = false;
 	}
 	return &c->path;
 }
 
-/* The interface that the segment's socket, or its listener, is bound to. */
-static int bound_if(const struct tcp_tx *tx, const struct tcp_sock *s)
+/* The way of a segment whose socket is not there, or not there any more. NULL and *err: none. */
+static struct tcp_sock_path *path_without(struct stack *st, const struct tcp_tx *tx,
+					  struct route_key key, int *err)
 {
-	const struct tcp_sock_user *u = tx->user;
-
-	if (!s && u && u->kind == TCP_SOCK_USER_LISTENER)
-		s = ((const struct tcp_sock_att *)u)->s; /* its first member */
-	return s ? s->bound_if : 0;
-}
-
-/* The way of a segment. NULL and *err: none. */
-static struct tcp_sock_path *path_of(struct stack *st, const struct tcp_tx *tx, int *err)
-{
-	struct tcp_sock *s = sock_of(tx);
-	struct tcp_sock_path *p =
-		s ? tcp_sock_path_get(st->tcp, s) : cached_path(st->tcp, tx->tuple);
+	struct tcp_sock_path *p = cached_path(st->tcp, tx->tuple, key.mark);
 
 	*err = p ? 0 : -ENOMEM;
 	/* A path that is kept by the addresses does not know who is bound to the interface. */
 	if (p &&
-	    __builtin_expect(!tcp_sock_path_good(p, net_generation(), net_neigh_generation()) ||
-				     (p->by_another && !s),
-			     0))
-		*err = tcp_sock_path_make(st, tx->tuple, bound_if(tx, s), s ? s->mark : 0, tx->ttl,
-					  p);
-	if (*err)
-		return NULL;
+	    (!tcp_sock_path_good(p, net_generation(), net_neigh_generation()) || p->by_another))
+		*err = tcp_sock_path_make(st, tx->tuple, key.bound_if, key.mark, tx->ttl, p);
+	return *err ? NULL : p;
+}
+
+/* The same of a segment of s. */
+static struct tcp_sock_path *path_of_sock(struct stack *st, const struct tcp_tx *tx,
+					  struct tcp_sock *s, int *err)
+{
+	struct tcp_sock_path *p = tcp_sock_path_get(st->tcp, s);
+
+	*err = p ? 0 : -ENOMEM;
+	if (p &&
+	    __builtin_expect(!tcp_sock_path_good(p, net_generation(), net_neigh_generation()), 0))
+		*err = tcp_sock_path_make(st, tx->tuple, s->bound_if, s->mark, tx->ttl, p);
+	return *err ? NULL : p;
+}
+
+static void confirm(struct stack *st, struct tcp_sock_path *p)
+{
 	if (__builtin_expect(p->stale, 0))
 		p->stale = !net_neigh_confirm(st->ifindex, &p->next_hop);
+}
+
+/* The way of any segment. NULL and *err: none. */
+static struct tcp_sock_path *path_of(struct stack *st, const struct tcp_tx *tx, int *err)
+{
+	struct tcp_sock *s = sock_of(tx);
+	struct tcp_sock_path *p = __builtin_expect(s != NULL, 1)
+					  ? path_of_sock(st, tx, s, err)
+					  : path_without(st, tx, route_key_of(tx), err);
+
+	if (p)
+		confirm(st, p);
 	return p;
 }
 
 void tcp_sock_env_path(void *ctx, const struct tcp_tuple *tuple, uint32_t *mtu, uint32_t *max_gso)
 {
 	struct stack *st = ctx;
-	struct tcp_sock_path *p = cached_path(st->tcp, tuple);
+	struct tcp_sock_path *p = cached_path(st->tcp, tuple, 0);
 
 	*mtu = st->ring->caps.max_frame - 14;
 	*max_gso = st->ring->caps.max_gso ? GSO_PAYLOAD_MAX : 0;
@@ -122,7 +172,14 @@ void tcp_sock_env_path(void *ctx, const struct tcp_tuple *tuple, uint32_t *mtu, 
 void tcp_sock_env_route(void *ctx, const struct tcp_tuple *tuple, struct tcp_route *r)
 {
 	struct stack *st = ctx;
-	struct net_route_query q = {.dst = tuple->remote, .src = tuple->local, .oif = st->ifindex};
+	struct net_route_query q = {
+		.dst = tuple->remote,
+		.src = tuple->local,
+		.oif = st->ifindex,
+		.proto = IPPROTO_TCP,
+		.sport = tuple->lport,
+		.dport = tuple->rport,
+	};
 	const struct net_metrics *m;
 	struct net_route route;
 	int err;
@@ -163,6 +220,7 @@ static int hold(struct tcp_sock_stack *t, const struct tcp_tx *tx)
 	h->next = NULL;
 	h->since = tcp_sock_now_us();
 	h->tuple = *tx->tuple;
+	h->key = route_key_of(tx);
 	h->tx = *tx;
 	h->tx.user = NULL; /* the socket may be gone by then */
 	h->tx.tuple = &h->tuple;
@@ -244,57 +302,136 @@ static int send_small(struct tcp_sock_stack *t, struct tcp_sock_path *p, const s
 	return 0;
 }
 
-/* The route that was found had the source and the mark, too, by which the kernel would not ask. */
-static int raw_socket_on(int oif, int family)
+/* The route that was found had the source, too, by which the kernel would not ask. */
+static int raw_socket_on(int oif, int family, uint32_t mark)
 {
 	static _Atomic bool said;
+	struct caps_sets before;
 	int fd = net_raw_socket(family);
 
-	if (fd >= 0)
-		(void)libc.setsockopt(fd, SOL_SOCKET, SO_BINDTOIFINDEX, &oif, sizeof(oif));
-	else if (!atomic_exchange(&said, true))
-		log_warn("TCP replies whose route leaves by another interface than the peer came "
-			 "by cannot be sent: socket(SOCK_RAW): %s",
-			 strerror(-fd));
+	if (fd < 0) {
+		if (!atomic_exchange(&said, true))
+			log_warn("TCP replies whose route leaves by another interface than the "
+				 "peer came by cannot be sent: socket(SOCK_RAW): %s",
+				 strerror(-fd));
+		return fd;
+	}
+	(void)libc.setsockopt(fd, SOL_SOCKET, SO_BINDTOIFINDEX, &oif, sizeof(oif));
+	if (mark) {
+		before = caps_raise(CAPS_BIT(CAP_NET_ADMIN) | CAPS_BIT(CAP_NET_RAW));
+		(void)libc.setsockopt(fd, SOL_SOCKET, SO_MARK, &mark, sizeof(mark));
+		caps_lower(&before);
+	}
 	return fd;
 }
 
-/*
- * The route leaves by another interface, which the kernel has. It sends this segment, and is to
- * have the connection. What is larger than a segment counts as lost on the way: it is the kernel's
- * to send soon.
- */
-static int send_by_kernel(struct tcp_sock_path *p, const struct tcp_tx *tx)
+static uint32_t word(const uint8_t *p)
+{
+	uint32_t v;
+
+	memcpy(&v, p, sizeof(v));
+	return ntohl(v);
+}
+
+/* A segment on its way by a raw socket. */
+struct raw_send {
+	int fd;
+	uint8_t *data; /* the whole payload, and behind it room for a frame */
+	uint8_t *frame;
+};
+
+/* 0 or negative errno. */
+static int raw_begin(struct raw_send *r, int oif, const struct tcp_tx *tx, uint32_t mark)
+{
+	uint8_t *to;
+
+	r->fd = raw_socket_on(oif, tx->tuple->family, mark);
+	if (r->fd < 0)
+		return r->fd;
+	r->data = to = malloc((size_t)tx->len + TCP_FRAME_HDR_MAX + tx->len);
+	if (!to) {
+		own_fd_close(r->fd);
+		return -ENOMEM;
+	}
+	r->frame = to + tx->len;
+	for (int i = 0; i < tx->iovcnt; to += tx->iov[i++].iov_len)
+		memcpy(to, tx->iov[i].iov_base, tx->iov[i].iov_len);
+	return 0;
+}
+
+static void raw_end(const struct raw_send *r)
+{
+	own_fd_close(r->fd);
+	free(r->data);
+}
+
+static int raw_send_one(const struct raw_send *r, struct tcp_sock_path *p, const struct tcp_tx *tx)
 {
 	bool v4 = tx->tuple->family == AF_INET;
 	struct sockaddr_in to4 = {.sin_family = AF_INET};
 	struct sockaddr_in6 to6 = {.sin6_family = AF_INET6, .sin6_addr = tx->tuple->remote};
+	uint32_t len = tcp_frame(&p->hdr, r->frame, tx);
+
+	memcpy(&to4.sin_addr, &tx->tuple->remote.s6_addr[12], sizeof(to4.sin_addr));
+	if (raw.sendto(r->fd, r->frame + ETHER_HDR_LEN, len - ETHER_HDR_LEN,
+		       MSG_DONTWAIT | MSG_NOSIGNAL, v4 ? (const void *)&to4 : (const void *)&to6,
+		       v4 ? sizeof(to4) : sizeof(to6)) < 0)
+		return -EHOSTUNREACH; /* lost on the way; the ring has room */
+	return 0;
+}
+
+/* The segment of tx, a super-segment perhaps, that begins with its byte `at`; hdr and iov: its. */
+static struct tcp_tx segment_at(const struct tcp_tx *tx, const struct raw_send *r, uint32_t at,
+				uint8_t hdr[TCP_HDR_MAX], struct iovec *iov)
+{
+	uint32_t seq = htonl(word(tx->hdr + 4) + at);
+	struct tcp_tx one = *tx;
+
+	if (tx->len - at > tx->mss)
+		one.len = tx->mss;
+	else
+		one.len = tx->len - at;
+	memcpy(hdr, tx->hdr, tx->hdr_len);
+	memcpy(hdr + 4, &seq, sizeof(seq));
+	/* As a device cuts it: the end's flags on the last, what is said once on the first. */
+	if (at + one.len < tx->len)
+		hdr[13] &= (uint8_t) ~(TCPHDR_FIN | TCPHDR_PSH);
+	if (at)
+		hdr[13] &= (uint8_t)~TCPHDR_CWR;
+	*iov = (struct iovec){.iov_base = r->data + at, .iov_len = one.len};
+	one.hdr = hdr;
+	one.iov = iov;
+	one.iovcnt = one.len ? 1 : 0;
+	return one;
+}
+
+/*
+ * The route leaves by another interface, which the kernel has. It sends this segment, and is to
+ * have the connection.
+ */
+static int send_by_kernel(struct tcp_sock_path *p, const struct tcp_tx *tx, uint32_t mark)
+{
 	struct tcp_sock *s = sock_of(tx);
-	uint8_t *frame;
-	uint32_t len;
-	int fd, err = 0;
+	struct raw_send r;
+	uint32_t at = 0;
+	int err;
 
 	if (s) {
 		s->by_another = true;
 		atomic_store_explicit(&tcp_sock_some_by_another, true, memory_order_relaxed);
 	}
-	if (tx->len > tx->mss)
-		return 0;
-	fd = raw_socket_on(p->oif, tx->tuple->family);
-	frame = fd < 0 ? NULL : malloc(TCP_FRAME_HDR_MAX + tx->len);
-	if (!frame) {
-		if (fd >= 0)
-			own_fd_close(fd);
-		return fd < 0 ? fd : -ENOMEM;
-	}
-	len = tcp_frame(&p->hdr, frame, tx);
-	memcpy(&to4.sin_addr, &tx->tuple->remote.s6_addr[12], sizeof(to4.sin_addr));
-	if (raw.sendto(fd, frame + ETHER_HDR_LEN, len - ETHER_HDR_LEN, MSG_DONTWAIT | MSG_NOSIGNAL,
-		       v4 ? (const void *)&to4 : (const void *)&to6,
-		       v4 ? sizeof(to4) : sizeof(to6)) < 0)
-		err = -EHOSTUNREACH; /* lost on the way; the ring has room */
-	own_fd_close(fd);
-	free(frame);
+	err = raw_begin(&r, p->oif, tx, mark);
+	if (err)
+		return err;
+	do {
+		uint8_t hdr[TCP_HDR_MAX];
+		struct iovec iov;
+		struct tcp_tx one = segment_at(tx, &r, at, hdr, &iov);
+
+		err = raw_send_one(&r, p, &one);
+		at += one.len;
+	} while (!err && at < tx->len);
+	raw_end(&r);
 	return err;
 }
 
@@ -321,14 +458,6 @@ int tcp_sock_output_dummy(void *ctx, const struct tcp_tx *tx)
 		buf_free(b);
 	st->tcp->posted = true;
 	return 0;
-}
-
-static uint32_t word(const uint8_t *p)
-{
-	uint32_t v;
-
-	memcpy(&v, p, sizeof(v));
-	return ntohl(v);
 }
 
 /* Whatever happens next, the kernel module knows where the connection stands. */
@@ -363,7 +492,7 @@ int tcp_sock_output(void *ctx, const struct tcp_tx *tx)
 	if (err)
 		return err;
 	if (__builtin_expect(p->by_another, 0))
-		return send_by_kernel(p, tx);
+		return send_by_kernel(p, tx, route_key_of(tx).mark);
 	err = tx->len > tx->mss ? send_large(t, p, tx) : send_small(t, p, tx);
 	if (err == -ENOBUFS)
 		t->blocked = true;
@@ -391,7 +520,7 @@ void tcp_sock_awaiting_check(struct tcp_sock_stack *t, uint64_t now)
 		int err;
 
 		next = h->next;
-		p = path_of(t->st, &h->tx, &err);
+		p = path_without(t->st, &h->tx, h->key, &err);
 		if (err == -EAGAIN && now < h->since + AWAITING_US) {
 			h->next = NULL;
 			*t->awaiting_tail = h;
@@ -399,11 +528,14 @@ void tcp_sock_awaiting_check(struct tcp_sock_stack *t, uint64_t now)
 			t->num_awaiting++;
 			continue;
 		}
-		if (p) /* a loss, if it fails */
-			(void)(p->by_another ? send_by_kernel(p, &h->tx)
+		if (p) {
+			confirm(t->st, p);
+			/* A loss, if it fails. */
+			(void)(p->by_another ? send_by_kernel(p, &h->tx, h->key.mark)
 					     : send_small(t, p, &h->tx));
-		else
+		} else {
 			give_up(t, h, now);
+		}
 		free(h);
 	}
 }

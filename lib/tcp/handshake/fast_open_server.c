@@ -242,6 +242,7 @@ static bool open_at_once(struct tcp_listener *l, struct tcp_rx *rx, const struct
 	c->ext->fast_open->cookie = *answer;
 	child_begin(c, rx);
 	take_data(c, rx);
+	c->l = l; /* the SYN|ACK goes by the listener's mark */
 	tcp_send_syn(c);
 	l->ts->n.fast_open_passive++;
 	tcp_accept_add(l, c);

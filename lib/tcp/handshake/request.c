@@ -80,7 +80,12 @@ void tcp_req_fill(struct tcp_req *r, struct tcp_listener *l, const struct tcp_rx
 									 : TCP_MSS_DEFAULT);
 	r->advmss = (uint16_t)mss;
 	r->rcv_wnd = (uint16_t)tcp_initial_window(o, mss - (r->ts_ok ? 12 : 0), route.initrwnd);
-	r->tos = o->tos;
+	r->tos = tcp_tos(o, tuple->family);
+}
+
+static uint8_t ttl_of(const struct tcp_req *r)
+{
+	return tcp_ttl(&r->l->o, r->node.tuple.family);
 }
 
 void tcp_send_synack(struct tcp_stack *ts, const struct tcp_req *r, uint32_t tsval,
@@ -104,7 +109,7 @@ void tcp_send_synack(struct tcp_stack *ts, const struct tcp_req *r, uint32_t tsv
 	};
 
 	/* Lost, or refused by a full queue: the peer or the timer asks for it again. */
-	tcp_xmit_bare(ts, &r->node.tuple, r->l->user, &h, r->tos, r->l->o.ttl);
+	tcp_xmit_bare(ts, &r->node.tuple, r->l->user, &h, r->tos, ttl_of(r));
 }
 
 static void req_link(struct tcp_req *r)
@@ -149,6 +154,27 @@ bool tcp_ended_taken(struct tcp_conn *c)
 	return was;
 }
 
+/* Linux: tcp_conn_request(). What follows a TIME_WAIT has a peer that is known to be there. */
+static bool keeps_no_more(const struct tcp_listener *l)
+{
+	return !l->ts->reuse_isn &&
+	       (l->num_reqs > (unsigned)l->spec.backlog || l->ts->cfg.syncookies == 2);
+}
+
+/* A SYN for which l keeps no embryo. */
+static void without_state(struct tcp_listener *l, const struct tcp_rx *rx,
+			  const struct tcp_tuple *tuple)
+{
+	struct tcp_req cookie = {0};
+
+	if (!l->ts->cfg.syncookies) {
+		l->ts->n.listen_drops++;
+		return;
+	}
+	tcp_req_fill(&cookie, l, rx, tuple);
+	tcp_cookie_syn(&cookie, rx);
+}
+
 void tcp_listen_syn(struct tcp_listener *l, struct tcp_rx *rx, const struct tcp_tuple *tuple)
 {
 	struct tcp_fast_open_cookie answer = {.len = -1};
@@ -164,11 +190,8 @@ void tcp_listen_syn(struct tcp_listener *l, struct tcp_rx *rx, const struct tcp_
 		ts->n.listen_drops++;
 		return;
 	}
-	if (l->num_reqs > (unsigned)l->spec.backlog && !ts->reuse_isn) {
-		struct tcp_req cookie = {0};
-
-		tcp_req_fill(&cookie, l, rx, tuple);
-		tcp_cookie_syn(&cookie, rx);
+	if (keeps_no_more(l)) {
+		without_state(l, rx, tuple);
 		return;
 	}
 	if (l->fast_open.qlen && tcp_fast_open_syn(l, rx, tuple, &answer))
@@ -357,7 +380,7 @@ static void req_ack(struct tcp_req *r, const struct tcp_rx *rx)
 	};
 
 	if (tcp_oow_answer(ts, &r->oow_ack, rx))
-		tcp_xmit_bare(ts, &r->node.tuple, r->l->user, &h, r->tos, r->l->o.ttl);
+		tcp_xmit_bare(ts, &r->node.tuple, r->l->user, &h, r->tos, ttl_of(r));
 }
 
 /* The SYN once more: so is our answer, but not for each of a flood. */
@@ -367,6 +390,19 @@ static void syn_again(struct tcp_req *r, const struct tcp_rx *rx)
 		r->ts_recent = rx->tsval;
 	if (tcp_oow_allowed(r->l->ts, &r->oow_ack))
 		tcp_send_synack(r->l->ts, r, 0, NULL);
+}
+
+/* There is no room for the connection, or no memory (Linux: tcp_check_req()). */
+static void req_overflow(struct tcp_req *r, const struct tcp_rx *rx)
+{
+	struct tcp_stack *ts = r->l->ts;
+
+	if (!ts->cfg.abort_on_overflow) {
+		r->acked = true;
+		return;
+	}
+	tcp_reply_rst(ts, &r->node.tuple, rx);
+	tcp_req_free(r);
 }
 
 void tcp_req_input(struct tcp_req *r, struct tcp_rx *rx)
@@ -417,5 +453,5 @@ void tcp_req_input(struct tcp_req *r, struct tcp_rx *rx)
 		return;
 	}
 	if (!tcp_req_complete(r, rx))
-		r->acked = true;
+		req_overflow(r, rx);
 }

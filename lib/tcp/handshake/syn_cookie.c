@@ -109,12 +109,17 @@ static bool ts_decode(struct tcp_req *r, const struct tcp_opts *o, const struct 
 bool tcp_cookie_input(struct tcp_listener *l, struct tcp_rx *rx, const struct tcp_tuple *tuple)
 {
 	struct tcp_stack *ts = l->ts;
-	struct tcp_req r = {
-		.l = l, .irs = rx->seq - 1, .iss = rx->ack - 1, .retries = 1, .tos = l->o.tos};
+	struct tcp_req r = {.l = l,
+			    .irs = rx->seq - 1,
+			    .iss = rx->ack - 1,
+			    .retries = 1,
+			    .tos = tcp_tos(&l->o, tuple->family)};
 	struct tcp_opts o = l->o;
 	struct tcp_route route;
 	uint32_t data;
 
+	if (!ts->cfg.syncookies)
+		return false;
 	/*
 	 * Not sent any lately: none can come back, and guessing is not even tried. Of another
 	 * process nobody knows that here.

@@ -11,7 +11,7 @@
 #include "socket/tcp/internal.h"
 #include "socket/tcp/option/rows.h"
 
-/* tcp_opts.notsent_lowat: "off" is the kernel's 0, and this its -1. */
+/* tcp_opts.notsent_lowat: "the stack's" is the kernel's 0, and this its -1. */
 #define LOWAT_MAX (UINT32_MAX - 1)
 
 #define ROW_FIELD(field, mul)                                                                      \

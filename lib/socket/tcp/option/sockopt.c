@@ -522,6 +522,25 @@ static int get_error(struct tcp_sock *s, int fd, void *val, socklen_t *len)
 	return tcp_sock_opt_give(SOL_SOCKET, val, len, &x, sizeof(x));
 }
 
+/*
+ * TCP_INFO of a listener: tcpi_unacked is how many wait for accept(). To those in the kernel's
+ * queue come those in ours. (tcpi_sacked, the backlog, is the same in both.)
+ */
+static int get_listen_info(struct tcp_sock *s, int fd, void *val, socklen_t *len)
+{
+	union {
+		struct tcp_info info;
+		uint8_t room[1024]; /* newer kernels know more */
+	} is;
+	socklen_t full = sizeof(is);
+	int ret = libc.getsockopt(fd, IPPROTO_TCP, TCP_INFO, &is, &full);
+
+	if (ret)
+		return ret;
+	is.info.tcpi_unacked += tcp_sock_accept_waits(s);
+	return tcp_sock_opt_give(IPPROTO_TCP, val, len, &is, full);
+}
+
 /* The engine knows it; SO_SNDBUFFORCE and its like are only set. */
 static bool asked_here(const struct tcp_opt_row *r)
 {
@@ -547,6 +566,8 @@ int tcp_sock_getsockopt(struct vfd *v, int fd, int level, int opt, void *val, so
 		return libc.getsockopt(fd, level, opt, val, len);
 	if (opt_row_is(r, SOL_SOCKET, SO_ERROR))
 		return get_error(s, fd, val, len);
+	if (opt_row_is(r, IPPROTO_TCP, TCP_INFO) && tcp_sock_mode(s) == TCP_SOCK_LISTEN)
+		return get_listen_info(s, fd, val, len);
 	if (!look_now(s, &is))
 		return libc.getsockopt(fd, level, opt, val, len);
 	return get_from(&is, r, val, len);
