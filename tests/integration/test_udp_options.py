@@ -269,6 +269,7 @@ def test_receive_buffer_limit_drops_and_counts(unet, family):
         numbers = app.do("[struct.unpack('i', d[:4])[0] for d, *_ in got]")
         assert 8 <= len(numbers) <= 17, "16384 bytes hold about 14 datagrams of 1000"
         assert numbers == list(range(len(numbers))), "the first stay, the later ones are dropped"
+        assert app.do("[anc for _, anc, *_ in got if anc]") == [], "nothing was missing before these"
         peer.sendto(b"after", app.at(7000))
         app.do("await_ready(s)")
         data, anc, _, _ = app.do("rmsg(s)")

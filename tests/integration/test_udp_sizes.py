@@ -2,6 +2,7 @@
 """Datagrams of every size in both directions, segmentation offload in both directions, three MTUs."""
 
 import socket
+import struct
 
 import pytest
 
@@ -63,6 +64,54 @@ def test_a_datagram_above_the_parameter_s_mtu_is_the_kernel_s(net):
         answers = [sent(n) for n in (972, 973, 1472, 1473)]
         print(answers)
         assert answers == [(0, [1000]), (1, [1001]), (1, [1500]), (1, [1500, 21])]
+
+
+def checksum(data):
+    total = sum(struct.unpack(f"!{len(data) // 2}H", data))
+    while total >> 16:
+        total = (total & 0xffff) + (total >> 16)
+    return ~total & 0xffff
+
+
+def too_big(net, mtu):
+    """A router on the way from net.a to net.b has no room for a datagram from port 7000 to PEER_PORT."""
+    src, dst = socket.inet_aton(net.a.ip4), socket.inet_aton(net.b.ip4)
+    quoted = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 1028, 1, 0x4000, 64, socket.IPPROTO_UDP, 0, src, dst) + struct.pack("!HHHH", 7000, PEER_PORT, 1008, 0)
+    message = struct.pack("!BBHHH", 3, 4, 0, 0, mtu) + quoted
+    with net.b.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP) as s:
+        s.sendto(message[:2] + struct.pack("!H", checksum(message)) + message[4:], (net.a.ip4, 0))
+
+
+@pytest.mark.parametrize("mtu", [600, 300], ids=["600", "locked"])
+def test_small_datagrams_follow_what_a_router_says_of_the_path(make_net, mtu):
+    """Below 552 the kernel lets routers cut what it sends into fragments: no DF."""
+    def facts(net, preload):
+        net.neighbours()
+        with App(net.a, preload) as app, app.peer_socket() as peer, \
+                net.b.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x0800)) as wire:
+            wire.bind((net.b.dev, 0x0800))
+            app.do("s = udp(7000)")
+
+            def sent(n):
+                """(datagrams by the kernel, (length, DF) of the packets) of one with n bytes."""
+                before = net.a.counters()["UdpOutDatagrams"]
+                app.do(f"s.sendto(b'{n}' + bytes({n} - len('{n}')), (PEER, {PEER_PORT}))")
+                assert len(peer.recv(70000)) == n
+                by_kernel, packets = net.a.counters()["UdpOutDatagrams"] - before, []
+                while sum(length - 20 for length, _ in packets) < n + 8:
+                    frame = wire.recv(70000)
+                    if frame[23] == socket.IPPROTO_UDP and frame[26:30] == socket.inet_aton(net.a.ip4):
+                        packets.append((len(frame) - 14, bool(frame[20] & 0x40)))
+                return by_kernel, packets
+            wait_for(lambda: sent(1000) == (int(not preload), [(1028, True)]), 10, "a datagram in one piece, ours past the kernel")
+            too_big(net, mtu)
+            wait_for(lambda: len(sent(1000)[1]) > 1, 10, "fragments")
+            by_kernel, small = sent(500)
+            assert by_kernel == int(not preload)
+            return sent(1000)[1], small
+    kernel, ours = facts(make_net(), False), facts(make_net(), True)
+    print(ours)
+    assert ours == kernel
 
 
 @families

@@ -12,7 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/syscall.h>
 
 #include "net/net.h"
 #include "runtime/runtime.h"
@@ -96,10 +95,9 @@ void udp_unlist(struct udp_sock *s)
 bool udp_kernel_has(int fd)
 {
 	struct pollfd os = {.fd = fd, .events = POLLIN};
-	struct timespec at_once = {0};
 
 	/* Not libc's: that is a cancellation point. */
-	return libc_raw(SYS_ppoll, (long)(uintptr_t)&os, 1, (long)(uintptr_t)&at_once, 0, 0, 0) > 0;
+	return raw.poll(&os, 1, 0) > 0;
 }
 
 void udp_to_kernel(struct udp_sock *s, int fd, struct vma_stats_why why)
@@ -283,19 +281,13 @@ static bool rules_want_os(const struct udp_sock *s)
 	return rules_match(RULE_UDP_RECEIVER, (struct sockaddr *)&local, NULL) == RULE_OS;
 }
 
-/* Another socket may be bound to the same address and port. */
-static bool can_share(const struct udp_sock *s)
-{
-	return s->o.reuseaddr || s->o.reuseport;
-}
-
 /*
  * A port opened to others by SO_REUSEADDR or SO_REUSEPORT, or a multicast group's: the steering
  * would take their packets. While somebody else has the port, the kernel distributes.
  */
 static bool shared_with_others(const struct udp_sock *s)
 {
-	return can_share(s) && udp_port_shared(s->lport);
+	return udp_can_share(s) && udp_port_shared(s->lport);
 }
 
 struct udp_att *udp_att_chosen(const struct udp_sock *s, int ifindex)
@@ -534,10 +526,9 @@ static struct vma_stats_why why_none(const struct udp_sock *s, int failed)
 
 void udp_attach(struct udp_sock *s, int fd)
 {
-	int links[STACKS_MAX];
-	unsigned n = net_link_list(links, STACKS_MAX);
+	struct net_link_walk links = {.num = 0};
+	int ifindex, failed = 0;
 	bool any = false;
-	int failed = 0;
 
 	/*
 	 * Closed by another thread while this one was on its way here: what is attached now would
@@ -551,12 +542,11 @@ void udp_attach(struct udp_sock *s, int fd)
 	/* The ring is that of who binds; only its opening waits. */
 	if (!s->begun)
 		return;
+	atomic_store_explicit(&s->stacks_seen, stacks_generation(), memory_order_relaxed);
 	s->kernel_rx = rules_want_os(s);
 	s->shared = shared_with_others(s);
-	if (n > STACKS_MAX)
-		n = STACKS_MAX;
-	for (unsigned i = 0; i < n; i++) {
-		int err = attach_one(s, fd, links[i]);
+	while ((ifindex = net_link_next(&links))) {
+		int err = attach_one(s, fd, ifindex);
 
 		any = any || err > 0;
 		failed = err < 0 ? err : failed;
@@ -632,34 +622,42 @@ static void begin(struct udp_sock *s, int fd)
 /* fn of udp_each(): what one socket's rule brings may be another's of the port, bound beside it. */
 static void begin_on_port(struct udp_sock *s, void *arg)
 {
-	if (s->lport == *(const uint16_t *)arg && can_share(s))
+	if (s->lport == *(const uint16_t *)arg && udp_can_share(s))
 		begin(s, s->v.os_fd);
 }
 
 void udp_begin_slow(struct udp_sock *s, int fd)
 {
 	int err = errno, cancel;
-	uint16_t port;
+	uint16_t port, divided;
 
 	if (lock_mine(&s->lock))
 		return;
 	cancel = lock_quiet_begin();
 	/* Another thread may bind it. */
 	lock_take(&s->lock);
-	port = can_share(s) ? s->lport : 0;
+	port = udp_can_share(s) ? s->lport : 0;
 	lock_drop(&s->lock);
 	if (port)
 		udp_each(begin_on_port, &port);
 	lock_take(&s->lock);
 	lock_leave();
 	begin(s, fd);
+	divided = s->in_kernel ? port : 0;
 	udp_unlock(s, cancel);
+	udp_port_divide(divided);
+	udp_port_joined(port);
 	errno = err;
+}
+
+static bool has_begun(const struct udp_sock *s)
+{
+	return atomic_load_explicit(&s->begun, memory_order_relaxed);
 }
 
 void udp_follow_port(struct udp_sock *s)
 {
-	if (s->lport && can_share(s) && udp_port_has_begun(s->lport))
+	if (s->lport && udp_can_share(s) && udp_port_any(s->lport, has_begun))
 		atomic_store_explicit(&s->begun, true, memory_order_relaxed);
 }
 
@@ -730,6 +728,64 @@ struct sharing_turn {
 	bool more;
 };
 
+/* It has a peer, and may belong on an interface that has got a stack since it was attached. */
+static bool lacks_stack(const struct udp_sock *s)
+{
+	return atomic_load_explicit(&s->connected, memory_order_relaxed) && has_begun(s) &&
+	       !atomic_load_explicit(&s->in_kernel, memory_order_relaxed) &&
+	       atomic_load_explicit(&s->stacks_seen, memory_order_relaxed) != stacks_generation();
+}
+
+/* fn of udp_each() */
+static void follow_stacks(struct udp_sock *s, void *arg)
+{
+	if (s->lport == *(const uint16_t *)arg && udp_can_share(s) && lacks_stack(s))
+		udp_attach(s, s->v.os_fd);
+}
+
+void udp_port_joined(uint16_t port)
+{
+	/* stacks_generation() when nobody was found: the walk goes through all sockets. */
+	static _Atomic uint32_t none_lacks;
+	uint32_t now = stacks_generation();
+	int err = errno, cancel;
+
+	if (!port || atomic_load_explicit(&none_lacks, memory_order_relaxed) == now)
+		return;
+	if (!udp_port_any(0, lacks_stack)) {
+		atomic_store_explicit(&none_lacks, now, memory_order_relaxed);
+		return;
+	}
+	/* No handler of the program's between two sockets: what it makes there would be ours. */
+	cancel = lock_quiet_begin();
+	libc_internal_begin();
+	udp_each(follow_stacks, &port);
+	libc_internal_end();
+	lock_quiet_end(cancel);
+	errno = err;
+}
+
+static bool is_alone(const struct udp_sock *s)
+{
+	return has_begun(s) && !atomic_load_explicit(&s->in_kernel, memory_order_relaxed) &&
+	       !atomic_load_explicit(&s->shared, memory_order_relaxed);
+}
+
+void udp_port_divide(uint16_t port)
+{
+	int err = errno, cancel;
+
+	if (!port || !udp_port_any(port, is_alone))
+		return;
+	udp_port_forget(port);
+	cancel = lock_quiet_begin();
+	libc_internal_begin();
+	udp_sharing_look(port);
+	libc_internal_end();
+	lock_quiet_end(cancel);
+	errno = err;
+}
+
 /* Somebody has come to share the port, or has left it alone again. */
 static void follow_sharing(struct udp_sock *s, void *arg)
 {
@@ -749,11 +805,12 @@ static void follow_sharing(struct udp_sock *s, void *arg)
 	}
 	turn->left--;
 	shared = shared_with_others(s);
-	if (shared == s->shared)
+	if (shared != s->shared)
+		log_debug("fd %d, port %u: %s", s->v.os_fd, s->lport,
+			  shared ? "another process shares the port: received by the kernel"
+				 : "the port is ours alone again");
+	else if (!lacks_stack(s))
 		return;
-	log_debug("fd %d, port %u: %s", s->v.os_fd, s->lport,
-		  shared ? "another process shares the port: received by the kernel"
-			 : "the port is ours alone again");
 	udp_attach(s, s->v.os_fd);
 }
 

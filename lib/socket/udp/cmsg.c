@@ -165,12 +165,8 @@ void udp_cmsg_write(struct udp_sock *s, const struct buf *b, struct msghdr *msg)
 	struct out o = {.at = msg->msg_control, .room = msg->msg_control ? msg->msg_controllen : 0};
 
 	put_timestamps(s, &o, b);
-	if (s->o.rxq_ovfl) {
-		uint32_t drops = (uint32_t)atomic_load_explicit(&s->drops, memory_order_relaxed);
-
-		if (drops)
-			put(&o, SOL_SOCKET, SO_RXQ_OVFL, &drops, sizeof(drops));
-	}
+	if (s->o.rxq_ovfl && (b->flags & BUF_DROPS) && b->seq)
+		put(&o, SOL_SOCKET, SO_RXQ_OVFL, &b->seq, sizeof(b->seq));
 	if (s->o.gro && b->gso_size) {
 		int size = b->gso_size;
 

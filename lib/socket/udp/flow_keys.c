@@ -38,9 +38,8 @@ static bool family_fits(const struct udp_sock *s, const struct in6_addr *addr)
  */
 static bool of_any_peer(const struct udp_sock *s, int ifindex)
 {
-	const struct stack *st = params.udp_3t_rules && !s->o.reuseaddr && !s->o.reuseport
-					 ? stack_any(ifindex)
-					 : NULL;
+	const struct stack *st =
+		params.udp_3t_rules && !udp_can_share(s) ? stack_any(ifindex) : NULL;
 
 	return st && stack_ring(st)->caps.port_blocks;
 }
@@ -49,7 +48,11 @@ static bool of_any_peer(const struct udp_sock *s, int ifindex)
 static enum vma_why peer_route(const struct udp_sock *s, struct in6_addr *peer, uint16_t *rport,
 			       struct net_route *route)
 {
-	struct net_route_query q = {.mark = s->o.mark, .oif = s->o.bound_if, .src = s->local};
+	struct net_route_query q = {.mark = s->o.mark,
+				    .oif = s->o.bound_if,
+				    .src = s->local,
+				    .proto = IPPROTO_UDP,
+				    .sport = s->lport};
 	union udp_addr a;
 	socklen_t len = udp_peer_get(s, &a);
 	uint32_t scope;
@@ -59,12 +62,40 @@ static enum vma_why peer_route(const struct udp_sock *s, struct in6_addr *peer, 
 	if (sock_addr_is_multicast(&s->local))
 		return VMA_WHY_GROUP_CONNECTED;
 	q.dst = *peer;
+	q.dport = *rport;
 	if (scope && IN6_IS_ADDR_LINKLOCAL(peer))
 		q.oif = (int)scope;
 	return net_route_get(&q, route) ? VMA_WHY_ROUTE : VMA_WHY_NONE;
 }
 
-/* Packets of the peer come in where the route to it goes out; elsewhere the kernel takes them. */
+static bool has_address(int ifindex, const struct in6_addr *addr)
+{
+	struct in6_addr addrs[STACK_ADDRS_MAX];
+	unsigned n = stack_addrs(ifindex, addrs, STACK_ADDRS_MAX);
+
+	for (unsigned i = 0; i < n; i++) {
+		if (!memcmp(&addrs[i], addr, sizeof(*addr)))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Packets of the peer come in where the route to it goes out; elsewhere the kernel takes them. But
+ * where the port may be another socket's, too, which is bound and not connected, its rule would
+ * bring them on any interface of the address, and to it.
+ */
+static bool comes_by(const struct udp_sock *s, const struct net_route *route, int ifindex,
+		     bool loopback)
+{
+	if (route->type == NET_ROUTE_LOCAL)
+		return loopback;
+	if (route->type != NET_ROUTE_UNICAST)
+		return false;
+	return route->oif == ifindex || (!loopback && udp_can_share(s) && stack_any(ifindex) &&
+					 has_address(ifindex, &s->local));
+}
+
 static void connected_keys(const struct udp_sock *s, int ifindex, bool loopback,
 			   struct udp_keys *keys)
 {
@@ -72,10 +103,7 @@ static void connected_keys(const struct udp_sock *s, int ifindex, bool loopback,
 	struct in6_addr peer;
 	uint16_t rport;
 
-	if (peer_route(s, &peer, &rport, &route))
-		return;
-	if (route.type == NET_ROUTE_LOCAL ? !loopback
-					  : route.type != NET_ROUTE_UNICAST || route.oif != ifindex)
+	if (peer_route(s, &peer, &rport, &route) || !comes_by(s, &route, ifindex, loopback))
 		return;
 	if (of_any_peer(s, ifindex))
 		add(keys, s, &s->local, NULL, 0);

@@ -75,11 +75,20 @@ static __attribute__((noinline)) void queue_unshown(struct udp_sock *s, struct u
 	vfd_notify(&s->v, EPOLLIN | EPOLLRDNORM);
 }
 
+/* For SO_RXQ_OVFL, which is to say where in the queue something is missing. */
+static void note_drops(const struct udp_sock *s, struct buf *b)
+{
+	b->seq = (uint32_t)atomic_load_explicit(&s->drops, memory_order_relaxed);
+	b->flags |= BUF_DROPS;
+}
+
 static void enqueue(struct udp_att *att, struct buf *b)
 {
 	struct udp_sock *s = atomic_load_explicit(&att->s, memory_order_relaxed);
 	unsigned n = udp_count(b);
 
+	if (__builtin_expect(s->o.rxq_ovfl, 0))
+		note_drops(s, b);
 	if (__builtin_expect(att->charge + b->total + (uint64_t)n * UDP_CHARGE > s->o.rcvbuf, 0)) {
 		n = admit_some(s, att, b, n);
 		if (!n) {
@@ -134,6 +143,7 @@ struct buf *udp_copy_of(const struct buf *b, uint32_t n)
 	c->time_ns = b->time_ns;
 	c->hw_ns = b->hw_ns;
 	c->flags = b->flags;
+	c->seq = b->seq;
 	c->len = c->total = n;
 	copy_first(b, n, c->data);
 	return c;

@@ -80,6 +80,12 @@ static inline struct stack *udp_att_stack(const struct udp_att *att)
 	return atomic_load_explicit(&att->st, memory_order_acquire);
 }
 
+/* Another socket may be bound to the same address and port. */
+static inline bool udp_can_share(const struct udp_sock *s)
+{
+	return s->o.reuseaddr || s->o.reuseport;
+}
+
 /* migrate.c */
 /* A logic by which a socket may follow its callers from ring to ring. */
 extern _Atomic bool udp_moves_rx __attribute__((visibility("hidden")));
@@ -161,8 +167,8 @@ static inline void udp_begin(struct udp_sock *s, int fd)
 
 /* After a bind(), s->lock held: s begins if another socket of its port has. */
 void udp_follow_port(struct udp_sock *s);
-/* A socket of this process on the port has begun. */
-bool udp_port_has_begun(uint16_t port);
+/* One of this process's sockets on the port is such. No s->lock is needed, nor taken. */
+bool udp_port_any(uint16_t port, bool (*is)(const struct udp_sock *s));
 /*
  * True when one of these inodes (each once) is none of this process's offloaded sockets: another
  * process's, or one that the kernel has for good. Sorts them.
@@ -181,6 +187,17 @@ void udp_tx_refused(struct udp_sock *s);
 void udp_full_queues_start(void);
 void udp_full_queues_forked(void);
 
+/*
+ * attach.c, for these two: port is that of a socket whose port others may have, too (0: of none);
+ * no lock is held, errno is kept.
+ */
+/* The kernel has got it, or it is the kernel's and has come to the port: others leave it its share.
+ */
+void udp_port_divide(uint16_t port);
+/*
+ * It has come to interfaces, and has no peer: those that have one keep their peers' packets there.
+ */
+void udp_port_joined(uint16_t port);
 /* attach.c; s->lock is held for all of these but the last */
 /* Reads from the kernel what s is bound to now. */
 void udp_learn_local(struct udp_sock *s, int fd);

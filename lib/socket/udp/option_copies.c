@@ -104,7 +104,8 @@ static void read_df(struct udp_sock *s, int fd)
 {
 	int pmtu = get_int(fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_WANT);
 
-	s->o.df = pmtu == IP_PMTUDISC_WANT || pmtu == IP_PMTUDISC_DO || pmtu == IP_PMTUDISC_PROBE;
+	s->o.df_always = pmtu == IP_PMTUDISC_DO || pmtu == IP_PMTUDISC_PROBE;
+	s->o.df = s->o.df_always || pmtu == IP_PMTUDISC_WANT;
 }
 
 static void read_mc_hops6(struct udp_sock *s, int fd)

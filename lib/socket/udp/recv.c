@@ -7,7 +7,6 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <time.h>
 
 #include "mem/mem.h"
@@ -649,7 +648,10 @@ static int recv_several(struct vfd *v, int fd, struct mmsghdr *msgs, unsigned n,
 			errno = EINVAL;
 			return -1;
 		}
-		end = clock_monotonic_ns() + (uint64_t)timeout->tv_sec * 1000000000u +
+		/* A hundred years are for ever. */
+		end = clock_monotonic_ns() +
+		      (timeout->tv_sec < 3155760000 ? (uint64_t)timeout->tv_sec : 3155760000u) *
+			      1000000000u +
 		      (uint64_t)timeout->tv_nsec;
 	}
 	if (n > UIO_MAXIOV)
@@ -716,17 +718,16 @@ int udp_recvmmsg(struct vfd *v, int fd, struct mmsghdr *msgs, unsigned n, int fl
 static uint32_t os_ready(struct vfd *v)
 {
 	struct pollfd os = {.fd = atomic_load_explicit(&v->os_fd, memory_order_relaxed),
-			    .events = POLLIN | POLLPRI};
-	struct timespec at_once = {0};
+			    .events = POLLIN | POLLRDNORM | POLLPRI};
 
 	if (__builtin_expect(!atomic_load_explicit(&v->os_events, memory_order_acquire), 1))
 		return 0;
 	atomic_store_explicit(&v->os_events, 0, memory_order_release);
 	/* Not libc's poll(): that is a cancellation point, and an epoll set's lock may be held. */
-	if (libc_raw(SYS_ppoll, (long)(uintptr_t)&os, 1, (long)(uintptr_t)&at_once, 0, 0, 0) <= 0)
+	if (raw.poll(&os, 1, 0) <= 0)
 		return 0;
 	atomic_fetch_or_explicit(&v->os_events, (uint32_t)os.revents, memory_order_release);
-	return (uint32_t)os.revents & (EPOLLIN | EPOLLERR | EPOLLPRI);
+	return (uint32_t)os.revents & (EPOLLIN | EPOLLRDNORM | EPOLLERR | EPOLLPRI);
 }
 
 static bool any_queued(const struct udp_sock *s)

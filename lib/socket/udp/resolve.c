@@ -33,6 +33,8 @@ static bool make_query(const struct udp_sock *s, const struct udp_ctl *c, uint32
 	struct net_link link;
 
 	q->src = s->local;
+	q->proto = IPPROTO_UDP;
+	q->sport = s->lport;
 	q->mark = s->o.mark;
 	if (v4)
 		q->tos = c && c->tos >= 0 ? (uint8_t)c->tos : s->o.tos;
@@ -219,6 +221,7 @@ static struct stack *resolve(struct udp_sock *s, const struct udp_tx *t, const s
 	v4 = IN6_IS_ADDR_V4MAPPED(&q.dst);
 	if (v4 ? s->domain == AF_INET6 && s->o.v6only : s->domain == AF_INET)
 		return NULL;
+	q.dport = spec.dport;
 	if (IN6_IS_ADDR_UNSPECIFIED(&q.dst) || !make_query(s, c, scope, v4, &q))
 		return NULL;
 	why->reason = rules_want_os(s, t) ? VMA_WHY_RULE : find_route(s, c, &q, v4, &r);
@@ -237,7 +240,7 @@ static struct stack *resolve(struct udp_sock *s, const struct udp_tx *t, const s
 	if (!find_source(s, &q, &r, v4, &spec))
 		return NULL;
 	spec.sport = s->lport;
-	spec.df = s->o.df;
+	spec.df = s->o.df_always || (s->o.df && !r.metrics.mtu_locked);
 	find_fields(s, c, v4, &spec);
 	udp_hdr_init(&d->hdr, &spec);
 	why->reason = VMA_WHY_MTU;

@@ -33,8 +33,9 @@ static inline socklen_t udp_tx_peer(const struct udp_sock *s, struct udp_tx *t)
 /* Flags that change nothing for a datagram that leaves at once. */
 #define UDP_TX_FLAGS (MSG_DONTWAIT | MSG_NOSIGNAL | MSG_CONFIRM | MSG_EOR)
 /*
- * Payloads above this ask for the path's MTU again each second: an ICMP "too big" tells only the
- * kernel.
+ * Payloads above this, and such as were too large when it was asked for, ask for the path's MTU
+ * again each second: an ICMP "too big" tells only the kernel. Few paths have no room for less, and
+ * none of IPv6: the internal thread looks for such a message of IPv4 (net_path_mtu_changes()).
  */
 #define SMALL_PAYLOAD 1200u
 
@@ -94,7 +95,7 @@ static inline bool udp_dst_good(const struct udp_sock *s, const struct udp_dst *
 	       d->gens == net_generations() &&
 	       d->opt_gen == atomic_load_explicit(&s->opt_gen, memory_order_relaxed) &&
 	       (!t->to_peer || d->opt_gen == t->peer_gen) &&
-	       (t->len <= SMALL_PAYLOAD ||
+	       ((t->len <= SMALL_PAYLOAD && t->len <= d->max_payload) ||
 		d->tick == atomic_load_explicit(&udp_tick, memory_order_relaxed));
 }
 

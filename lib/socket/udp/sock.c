@@ -94,6 +94,7 @@ struct udp_sock *udp_sock_new(int fd, int domain)
 	s->bound = s->connected = s->kernel_rx = s->shared = false;
 	atomic_store_explicit(&s->lport, 0, memory_order_relaxed);
 	s->bind_order = 0;
+	s->stacks_seen = 0;
 	atomic_store_explicit(&s->peer.len, 0, memory_order_relaxed);
 	s->drops = 0;
 	s->joined_ns = 0;
@@ -154,6 +155,7 @@ int udp_socket_created(int fd, int domain, int type, int protocol)
 static int udp_bind(struct vfd *v, int fd, const struct sockaddr *addr, socklen_t len)
 {
 	struct udp_sock *s = udp_of(v);
+	uint16_t joined = 0, divided = 0;
 	int ret, cancel;
 
 	if (!udp_lock_live(s, fd, &cancel))
@@ -166,8 +168,12 @@ static int udp_bind(struct vfd *v, int fd, const struct sockaddr *addr, socklen_
 		udp_follow_port(s);
 		udp_attach(s, fd);
 		libc_internal_end();
+		joined = udp_can_share(s) ? s->lport : 0;
+		divided = s->in_kernel ? joined : 0;
 	}
 	udp_unlock(s, cancel);
+	udp_port_divide(divided);
+	udp_port_joined(joined);
 	return ret;
 }
 
@@ -198,6 +204,7 @@ static void learn_peer(struct udp_sock *s, int fd)
 static int udp_connect(struct vfd *v, int fd, const struct sockaddr *addr, socklen_t len)
 {
 	struct udp_sock *s = udp_of(v);
+	uint16_t joined = 0;
 	int ret, err, cancel;
 
 	if (!udp_lock_live(s, fd, &cancel))
@@ -216,8 +223,10 @@ static int udp_connect(struct vfd *v, int fd, const struct sockaddr *addr, sockl
 			udp_unlist(s);
 		udp_attach(s, fd);
 		libc_internal_end();
+		joined = !s->connected && udp_can_share(s) ? s->lport : 0;
 	}
 	udp_unlock(s, cancel);
+	udp_port_joined(joined);
 	errno = err;
 	return ret;
 }
@@ -339,7 +348,7 @@ static void udp_share(struct vfd *v, struct vma_stats_why why)
 	cancel = udp_lock(s);
 	libc_internal_begin();
 	if (atomic_load_explicit(&s->in_use, memory_order_relaxed)) {
-		port = s->o.reuseaddr || s->o.reuseport ? s->lport : 0;
+		port = udp_can_share(s) ? s->lport : 0;
 		udp_move_to_kernel(s, why);
 	}
 	libc_internal_end();
@@ -423,15 +432,14 @@ bool udp_inodes_foreign(uint64_t *inodes, unsigned n)
 	return ours < n;
 }
 
-bool udp_port_has_begun(uint16_t port)
+bool udp_port_any(uint16_t port, bool (*is)(const struct udp_sock *s))
 {
 	struct udp_sock *s;
 
 	lock_take(&list_lock);
 	for (s = all_socks; s; s = s->next) {
-		if (atomic_load_explicit(&s->lport, memory_order_relaxed) == port &&
-		    atomic_load_explicit(&s->begun, memory_order_relaxed) &&
-		    atomic_load_explicit(&s->in_use, memory_order_acquire))
+		if ((!port || atomic_load_explicit(&s->lport, memory_order_relaxed) == port) &&
+		    is(s) && atomic_load_explicit(&s->in_use, memory_order_acquire))
 			break;
 	}
 	lock_drop(&list_lock);

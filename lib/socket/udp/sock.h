@@ -123,7 +123,8 @@ struct udp_group {
 struct udp_opts {
 	_Atomic bool nonblock, broadcast, reuseport, reuseaddr, v6only;
 	_Atomic bool mc_loop, mc_all, mc_loop6, mc_all6;
-	_Atomic bool df; /* IP_MTU_DISCOVER asks for DF */
+	/* IP_MTU_DISCOVER asks for DF; also where the path's MTU is locked */
+	_Atomic bool df, df_always;
 	/* SO_TIMESTAMP*, the latter: the 64-bit struct */
 	_Atomic bool timestamp, timestamp_ns, ts_new;
 	/*
@@ -217,6 +218,8 @@ struct udp_sock {
 	struct in6_addr local; /* as bound; :: any */
 	_Atomic uint16_t lport; /* host order, 0: not bound. lock; others look without it */
 	uint64_t bind_order; /* udp_bind.order */
+	/* stacks_generation() when it was attached last. lock; others look without it */
+	_Atomic uint32_t stacks_seen;
 	struct udp_peer peer; /* of connect() */
 	unsigned num_groups;
 	/* of the last join, ns; with VMA_WAIT_AFTER_JOIN_MSEC only. Under s->lock, read without */

@@ -181,10 +181,30 @@ static uint64_t get_rate(int fd)
 	return rate;
 }
 
+/* SO_PEEK_OFF counts in what waits here, too. s->lock is held. */
+static void option_to_kernel(struct udp_sock *s, int fd, int level, int opt)
+{
+	if (level == SOL_SOCKET && opt == SO_PEEK_OFF)
+		udp_move_to_kernel(s, stats_why_option(level, opt));
+	else
+		udp_to_kernel(s, fd, stats_why_option(level, opt));
+}
+
+/*
+ * The port that s, whose lock is held, has gone to the kernel with since that was so; 0: with none
+ * that others of this process may have.
+ */
+static uint16_t port_left(const struct udp_sock *s, bool was_kernels)
+{
+	return !was_kernels && s->in_kernel && udp_can_share(s) ? s->lport : 0;
+}
+
 int udp_setsockopt(struct vfd *v, int fd, int level, int opt, const void *val, socklen_t len)
 {
 	struct udp_sock *s = udp_of(v);
 	enum opt_kind kind = kind_of(level, opt);
+	bool was_kernels;
+	uint16_t left;
 	int64_t was;
 	int ret, cancel;
 
@@ -198,6 +218,7 @@ int udp_setsockopt(struct vfd *v, int fd, int level, int opt, const void *val, s
 		return 0;
 	if (!udp_lock_live(s, fd, &cancel))
 		return ret;
+	was_kernels = s->in_kernel;
 	libc_internal_begin();
 	if (level == SOL_SOCKET && (opt == SO_RCVTIMEO_OLD || opt == SO_RCVTIMEO_NEW))
 		s->o.rcv_at_once = sock_timeout_at_once(val);
@@ -239,10 +260,12 @@ int udp_setsockopt(struct vfd *v, int fd, int level, int opt, const void *val, s
 		    exception_refuses(fd, level, opt, was))
 			ret = -1;
 		else
-			udp_to_kernel(s, fd, stats_why_option(level, opt));
+			option_to_kernel(s, fd, level, opt);
 	}
 	libc_internal_end();
+	left = port_left(s, was_kernels);
 	udp_unlock(s, cancel);
+	udp_port_divide(left);
 	return ret;
 }
 
@@ -302,6 +325,8 @@ int udp_ioctl(struct vfd *v, int fd, unsigned long req, void *arg)
 {
 	struct udp_sock *s = udp_of(v);
 	int ret, len, cancel;
+	bool was_kernels;
+	uint16_t left;
 
 	switch (req) {
 	case FIONREAD: /* = SIOCINQ: the size of the next datagram */
@@ -327,9 +352,12 @@ int udp_ioctl(struct vfd *v, int fd, unsigned long req, void *arg)
 		ret = libc.ioctl(fd, req, arg);
 		if (!ret)
 			memcpy(&len, arg, sizeof(len));
+		was_kernels = s->in_kernel;
 		if (!ret && len)
 			udp_to_kernel(s, fd, STATS_WHY(ASYNC));
+		left = port_left(s, was_kernels);
 		udp_unlock(s, cancel);
+		udp_port_divide(left);
 		return ret;
 	case SIOCGSTAMP_OLD:
 	case SIOCGSTAMPNS_OLD:
@@ -345,10 +373,13 @@ int udp_ioctl(struct vfd *v, int fd, unsigned long req, void *arg)
 int udp_fcntl(struct vfd *v, int fd, int cmd, long arg)
 {
 	struct udp_sock *s = udp_of(v);
+	bool was_kernels;
+	uint16_t left;
 	int ret, cancel;
 
 	if (cmd != F_SETFL || !udp_lock_live(s, fd, &cancel))
 		return libc.fcntl(fd, cmd, arg);
+	was_kernels = s->in_kernel;
 	ret = libc.fcntl(fd, cmd, arg);
 	if (!ret) {
 		s->o.nonblock = (arg & O_NONBLOCK) != 0;
@@ -357,6 +388,8 @@ int udp_fcntl(struct vfd *v, int fd, int cmd, long arg)
 		if (arg & O_ASYNC)
 			udp_to_kernel(s, fd, STATS_WHY(ASYNC));
 	}
+	left = port_left(s, was_kernels);
 	udp_unlock(s, cancel);
+	udp_port_divide(left);
 	return ret;
 }
