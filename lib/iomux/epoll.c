@@ -156,7 +156,7 @@ static int item_add(struct epset *s, int epfd, int fd, struct vfd *v, const stru
 	it->fd = fd;
 	it->nested = v->kind == VFD_EPOLL;
 	it->events = 0;
-	it->in_kernel = it->served = false;
+	it->in_kernel = it->served = it->given = false;
 	shadow = shadow_event(it, ev->events);
 	atomic_store_explicit(&s->tagged, true, memory_order_relaxed);
 	r = 0;
@@ -271,6 +271,8 @@ int iomux_epoll_ctl(int epfd, int op, int fd, struct epoll_event *ev)
 	/* Not of one that is not there: nobody waits then. */
 	if (!r && v && v->ops->waited && op == EPOLL_CTL_MOD)
 		v->ops->waited(v);
+	if (!r && v && op == EPOLL_CTL_ADD && atomic_load(&s->given))
+		vfd_give(v, STATS_WHY(PASSED));
 	if (notify)
 		epset_notify(s);
 	if (atomic_load_explicit(&leaving, memory_order_relaxed))
@@ -301,6 +303,7 @@ static int epoll_close(struct vfd *v, int fd)
 	s->by_fd_size = 0;
 	stats = atomic_exchange(&s->stats, NULL);
 	atomic_store(&s->kernel_fds, false);
+	atomic_store(&s->given, false);
 	plain = !atomic_exchange(&s->tagged, false);
 	atomic_store(&s->shadow_hot, false);
 	epset_unlock(s);
@@ -364,6 +367,41 @@ static bool epoll_is_waited_in(struct vfd *v, uint32_t *calls)
 	       vfd_is_waited_for(v, calls);
 }
 
+/* mtx held. Objects of the set that were not given before, at most CLOSE_BATCH. */
+static unsigned not_given(struct epset *s, struct vfd **objects)
+{
+	unsigned n = 0;
+
+	for (struct epitem *it = s->items; it && n < CLOSE_BATCH; it = it->next) {
+		if (!it->v || it->given)
+			continue;
+		it->given = true;
+		objects[n++] = it->v;
+	}
+	return n;
+}
+
+/*
+ * The kernel (io_uring) or another process asks the kernel's epoll by itself from now on. What
+ * comes into the set later goes to the kernel there, too.
+ */
+static void epoll_give(struct vfd *v, struct vma_stats_why why)
+{
+	struct epset *s = (struct epset *)v;
+	struct vfd *objects[CLOSE_BATCH];
+	unsigned n = 1;
+
+	if (lock_mine(&s->mtx) || atomic_exchange(&s->given, true))
+		return;
+	while (n) {
+		epset_lock(s);
+		n = not_given(s, objects);
+		epset_unlock(s);
+		for (unsigned i = 0; i < n; i++)
+			vfd_give(objects[i], why);
+	}
+}
+
 /* The child of a fork() has the set under all its numbers; epset_forked() does the rest. */
 static struct vfd *epoll_inherited(struct vfd *v)
 {
@@ -376,6 +414,7 @@ static const struct vfd_ops epoll_ops = {
 	.events = epoll_events,
 	.waited = epoll_waited,
 	.is_waited_in = epoll_is_waited_in,
+	.give = epoll_give,
 	.renumbered = epoll_renumbered,
 };
 

@@ -38,6 +38,7 @@ struct epitem {
 	bool nested; /* v is another set */
 	bool in_kernel; /* the kernel's epoll watches the fd, too; mtx */
 	bool served; /* and the kernel serves it for now, or it is another set; mtx */
+	bool given; /* epset.given has seen it; mtx */
 	bool ready; /* in the list; set->lock */
 	int fd;
 	uint32_t index, generation; /* the tag */
@@ -106,6 +107,8 @@ struct epset {
 	_Atomic bool tagged;
 	_Atomic bool kernel_fds; /* a kernel fd was ever added */
 	_Atomic bool inherited; /* made before a fork(), and not used in this process yet */
+	/* Others ask the kernel's epoll by themselves: what the set gets goes to the kernel. */
+	_Atomic bool given;
 	_Atomic unsigned num_in_kernel; /* items that the kernel's epoll knows; written under mtx */
 	_Atomic unsigned num_served; /* those of them that are like the kernel's fds; as above */
 	_Atomic bool shadow_hot; /* the last kernel look found a shadow socket ready */

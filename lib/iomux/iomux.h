@@ -19,6 +19,8 @@
 #include <sys/select.h>
 #include <time.h>
 
+/* The program has set RLIMIT_NOFILE, which bounds poll()'s entries. The limit's lock is held. */
+void iomux_limit_changed(void);
 /* timeout NULL: for ever. sigmask NULL: leave the mask. Like ppoll(2), timeout is not changed. */
 int iomux_poll(struct pollfd *fds, nfds_t n, const struct timespec *timeout,
 	       const sigset_t *sigmask);

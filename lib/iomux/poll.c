@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* poll() and ppoll() when at least one fd is ours. */
 #include <errno.h>
+#include <stdatomic.h>
 #include <sys/resource.h>
 
 #include "iomux/iomux.h"
@@ -9,9 +10,13 @@
 #include "stack/stack.h"
 
 /*
- * The kernel refuses more entries than RLIMIT_NOFILE; below this number the limit is not looked up.
+ * The kernel refuses more entries than RLIMIT_NOFILE. Up to this number the limit is looked up
+ * once, and again when the program has set it.
  */
 #define POLL_TRUSTED 256
+
+/* So many entries are surely taken; changed with the limit held (own_fd_limit_lock()). */
+static _Atomic unsigned trusted;
 
 static unsigned count_ours(const struct pollfd *fds, nfds_t n)
 {
@@ -22,12 +27,35 @@ static unsigned count_ours(const struct pollfd *fds, nfds_t n)
 	return ours;
 }
 
-static bool too_many(nfds_t n)
+void iomux_limit_changed(void)
+{
+	atomic_store_explicit(&trusted, 0, memory_order_relaxed);
+}
+
+/* The limit as the program has it, not raised for a descriptor of ours. */
+static __attribute__((noinline)) bool beyond_limit(nfds_t n)
+{
+	struct rlimit limit = {.rlim_cur = RLIM_INFINITY};
+
+	own_fd_limit_lock();
+	if (!raw.getrlimit(RLIMIT_NOFILE, &limit))
+		atomic_store_explicit(&trusted,
+				      limit.rlim_cur < POLL_TRUSTED ? (unsigned)limit.rlim_cur
+								    : POLL_TRUSTED,
+				      memory_order_relaxed);
+	own_fd_limit_unlock();
+	return n > limit.rlim_cur;
+}
+
+static inline bool too_many(nfds_t n)
 {
 	struct rlimit limit;
 
-	return n > POLL_TRUSTED && (n > UINT32_MAX || (libc.getrlimit(RLIMIT_NOFILE, &limit) == 0 &&
-						       n > limit.rlim_cur));
+	if (__builtin_expect(n <= atomic_load_explicit(&trusted, memory_order_relaxed), 1))
+		return false;
+	if (n <= POLL_TRUSTED)
+		return beyond_limit(n);
+	return n > UINT32_MAX || (raw.getrlimit(RLIMIT_NOFILE, &limit) == 0 && n > limit.rlim_cur);
 }
 
 /* handled: signals_handled when the call began. */

@@ -14,6 +14,7 @@
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -113,26 +114,104 @@ static int raw_same(int fd)
 	return RAW2(fcntl, fd, F_GETFD) < 0 ? -1 : fd;
 }
 
-static int raw_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *ts, const sigset_t *mask)
-{
-	struct timespec left; /* the kernel writes what is left; the caller's stays as it is */
+/* poll_sets: of descriptors above this nothing is known; the kernel's usual limit is a 16th. */
+#define SETS_MAX (1 << 24)
+#define SET_BITS (8 * (int)sizeof(unsigned long))
+/* Not the bands: select() would end for what nobody has asked for. */
+#define SETS_RD (POLLIN | POLLRDNORM)
+#define SETS_WR (POLLOUT | POLLWRNORM)
 
-	if (ts)
-		left = *ts;
-	return (int)RAW5(ppoll, fds, n, ts ? &left : NULL, mask, _NSIG / 8);
+bool poll_sets_know(const struct pollfd *p)
+{
+	return p->fd < 0 || p->events & SETS_RD;
 }
 
-static int raw_poll(struct pollfd *fds, nfds_t n, int msec)
+static void set_add(fd_set *set, int fd)
 {
-	struct timespec ts = {msec / 1000, (msec % 1000) * 1000000L};
+	((unsigned long *)set)[fd / SET_BITS] |= 1ul << fd % SET_BITS;
+}
 
-	return raw_ppoll(fds, n, msec < 0 ? NULL : &ts, NULL);
+static bool set_has(const fd_set *set, int fd)
+{
+	return ((const unsigned long *)set)[fd / SET_BITS] >> fd % SET_BITS & 1;
+}
+
+bool poll_sets_map(struct poll_sets *s, const struct pollfd *p, nfds_t n)
+{
+	char *at;
+
+	s->nfds = 0;
+	for (nfds_t i = 0; i < n; i++) {
+		if (p[i].fd >= s->nfds && p[i].fd < SETS_MAX)
+			s->nfds = p[i].fd + 1;
+	}
+	s->bytes = ((size_t)s->nfds / SET_BITS + 1) * sizeof(unsigned long);
+	at = (char *)(uintptr_t)libc_raw(SYS_mmap, 0, (long)(3 * s->bytes), PROT_READ | PROT_WRITE,
+					 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if ((void *)at == MAP_FAILED)
+		return false;
+	s->rd = (fd_set *)(void *)at;
+	s->wr = (fd_set *)(void *)(at + s->bytes);
+	s->ex = (fd_set *)(void *)(at + 2 * s->bytes);
+	for (nfds_t i = 0; i < n; i++) {
+		if (p[i].fd < 0 || p[i].fd >= s->nfds)
+			continue;
+		if (p[i].events & SETS_RD)
+			set_add(s->rd, p[i].fd);
+		if (p[i].events & SETS_WR)
+			set_add(s->wr, p[i].fd);
+		if (p[i].events & POLLPRI)
+			set_add(s->ex, p[i].fd);
+	}
+	return true;
+}
+
+static short events_of(const struct poll_sets *s, const struct pollfd *p)
+{
+	int ev = 0;
+
+	if (p->fd < 0 || p->fd >= s->nfds)
+		return 0;
+	if (set_has(s->rd, p->fd))
+		ev |= p->events & SETS_RD;
+	if (set_has(s->wr, p->fd))
+		ev |= p->events & SETS_WR;
+	if (set_has(s->ex, p->fd))
+		ev |= p->events & POLLPRI;
+	return (short)ev;
+}
+
+static short closed_events(const struct pollfd *p)
+{
+	return p->fd >= 0 && RAW2(fcntl, p->fd, F_GETFD) < 0 ? POLLNVAL : 0;
+}
+
+int poll_sets_answer(const struct poll_sets *s, struct pollfd *p, nfds_t n, int r)
+{
+	int ready = 0;
+
+	if (r < 0 && errno != EBADF)
+		return -1;
+	for (nfds_t i = 0; i < n; i++) {
+		p[i].revents = r < 0 ? closed_events(&p[i]) : events_of(s, &p[i]);
+		ready += p[i].revents != 0;
+	}
+	return ready;
+}
+
+void poll_sets_unmap(void *sets)
+{
+	const struct poll_sets *s = sets;
+	int err = errno;
+
+	RAW2(munmap, (uintptr_t)s->rd, 3 * s->bytes);
+	errno = err;
 }
 
 static int raw_pselect(int n, fd_set *rd, fd_set *wr, fd_set *ex, const struct timespec *ts,
 		       const sigset_t *mask)
 {
-	struct timespec left;
+	struct timespec left; /* the kernel writes what is left; the caller's stays as it is */
 	struct {
 		const sigset_t *mask;
 		size_t size;
@@ -141,6 +220,38 @@ static int raw_pselect(int n, fd_set *rd, fd_set *wr, fd_set *ex, const struct t
 	if (ts)
 		left = *ts;
 	return (int)RAW6(pselect6, n, rd, wr, ex, ts ? &left : NULL, &arg);
+}
+
+static int ppoll_by_sets(struct pollfd *fds, nfds_t n, const struct timespec *ts,
+			 const sigset_t *mask)
+{
+	struct poll_sets s;
+	int ret;
+
+	if (!poll_sets_map(&s, fds, n))
+		return -1;
+	ret = raw_pselect(s.nfds, s.rd, s.wr, s.ex, ts, mask);
+	ret = poll_sets_answer(&s, fds, n, ret);
+	poll_sets_unmap(&s);
+	return ret;
+}
+
+static int raw_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *ts, const sigset_t *mask)
+{
+	struct timespec left;
+	int ret;
+
+	if (ts)
+		left = *ts;
+	ret = (int)RAW5(ppoll, fds, n, ts ? &left : NULL, mask, _NSIG / 8);
+	return ret < 0 && errno == EINVAL ? ppoll_by_sets(fds, n, ts, mask) : ret;
+}
+
+static int raw_poll(struct pollfd *fds, nfds_t n, int msec)
+{
+	struct timespec ts = {msec / 1000, (msec % 1000) * 1000000L};
+
+	return raw_ppoll(fds, n, msec < 0 ? NULL : &ts, NULL);
 }
 
 static int raw_select(int n, fd_set *rd, fd_set *wr, fd_set *ex, struct timeval *tv)

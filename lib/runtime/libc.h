@@ -21,6 +21,9 @@
 #include <sys/uio.h>
 #include <time.h>
 
+struct aiocb;
+struct sockaddr_in;
+
 struct libc_table {
 #define LIBC_FN(ret, name, params, args, raw) ret(*name) params;
 #define LIBC_VARIADIC(ret, name, params, last, args, raw) ret(*name) params;
@@ -43,6 +46,26 @@ extern bool libc_loaded __attribute__((visibility("hidden")));
  * passed on, with nothing held. A thread that is cancelled in the middle would keep what it holds.
  */
 extern struct libc_table raw __attribute__((visibility("hidden")));
+
+/*
+ * What poll(2) is asked, as select(2)'s sets. poll() refuses more entries than RLIMIT_NOFILE, which
+ * a program may have set to 0 when it had opened all that it needs; select() looks at any. So raw's
+ * poll() and ppoll() have no such limit: without it they are poll()'s, with it they know POLLIN,
+ * POLLOUT, POLLPRI and their like, and POLLNVAL.
+ */
+struct poll_sets {
+	fd_set *rd, *wr, *ex; /* nfds bits each, in one mapping */
+	size_t bytes; /* of each */
+	int nfds;
+};
+/* select() can be asked for all that may be said of it. */
+bool poll_sets_know(const struct pollfd *p);
+/* Not by malloc(), which a signal handler may have interrupted. False: no memory (errno). */
+bool poll_sets_map(struct poll_sets *s, const struct pollfd *p, nfds_t n);
+/* select() of the sets has returned r: fills in revents. Returns as poll(). */
+int poll_sets_answer(const struct poll_sets *s, struct pollfd *p, nfds_t n, int r);
+/* Of a struct poll_sets. errno stays. */
+void poll_sets_unmap(void *sets);
 
 /*
  * Fills the table. Safe from any thread, any number of times, before constructors have run and

@@ -20,6 +20,8 @@
 #define WAIT_SMALL 160
 /* How long a thread that could get no eventfd sleeps before it looks again. */
 #define WAIT_BLIND_NS 1000000ull
+/* And one that sleeps by select(), which is not asked for all (sets_until()). */
+#define WAIT_UNKNOWN_NS 10000000ull
 /* How often a thread that ends looks whether all that are about to wake it have done so. */
 #define ENDS_LOOK_NS 50000u
 
@@ -434,19 +436,73 @@ static int ppoll_or_free(struct pollfd *p, unsigned n, const struct timespec *ti
 	return r;
 }
 
-static int sleep_until(struct pollfd *p, unsigned n, uint64_t deadline_ns, const sigset_t *sigmask,
-		       void *heap)
+/* Until the deadline; NULL: there is none. */
+static const struct timespec *time_left(uint64_t deadline_ns, struct timespec *ts)
 {
 	uint64_t now, left;
-	struct timespec ts;
 
 	if (!deadline_ns)
-		return ppoll_or_free(p, n, NULL, sigmask, heap);
+		return NULL;
 	now = clock_monotonic_ns();
 	left = deadline_ns > now ? deadline_ns - now : 0;
-	ts.tv_sec = (time_t)(left / 1000000000ull);
-	ts.tv_nsec = (long)(left % 1000000000ull);
-	return ppoll_or_free(p, n, &ts, sigmask, heap);
+	ts->tv_sec = (time_t)(left / 1000000000ull);
+	ts->tv_nsec = (long)(left % 1000000000ull);
+	return ts;
+}
+
+/* As ppoll_or_free(), and by libc for the same reason. */
+static int pselect_or_free(struct pollfd *p, unsigned n, const struct timespec *timeout,
+			   const sigset_t *sigmask, void *heap)
+{
+	struct poll_sets s;
+	bool bad;
+	int r;
+
+	if (!poll_sets_map(&s, p, n))
+		return -errno;
+	pthread_cleanup_push(cancelled_asleep, heap);
+	pthread_cleanup_push(poll_sets_unmap, &s);
+	r = libc.pselect(s.nfds, s.rd, s.wr, s.ex, timeout, sigmask);
+	bad = r < 0 && errno == EBADF;
+	r = poll_sets_answer(&s, p, n, r);
+	if (r < 0)
+		r = -errno;
+	else if (bad && !r)
+		r = 1; /* the number is another thread's by now: no time has passed */
+	pthread_cleanup_pop(1);
+	pthread_cleanup_pop(0);
+	return r;
+}
+
+/*
+ * ppoll() refuses what has more entries than RLIMIT_NOFILE. The program has asked for no more, or
+ * by a call that has no such limit; the last ones are ours. The first n are looked at by poll()
+ * when the sleep is over, as far as that takes them: it says more than select(). Returns how many
+ * are ready; also 1 where another thread was there before.
+ */
+static int sleep_by_sets(struct pollfd *p, unsigned n, unsigned total,
+			 const struct timespec *timeout, const sigset_t *sigmask, void *heap)
+{
+	int woken = pselect_or_free(p, total, timeout, sigmask, heap), ready = 0;
+
+	if (woken < 0)
+		return woken;
+	(void)raw.poll(p, n, 0);
+	for (unsigned i = 0; i < total; i++)
+		ready += p[i].revents != 0;
+	return woken && !ready ? 1 : ready;
+}
+
+/* When such a sleep ends at the latest: what select() does not know has to be looked at. */
+static uint64_t sets_until(const struct pollfd *p, unsigned n, uint64_t deadline_ns)
+{
+	uint64_t soon = clock_monotonic_ns() + WAIT_UNKNOWN_NS;
+
+	for (unsigned i = 0; i < n; i++) {
+		if (!poll_sets_know(&p[i]))
+			return !deadline_ns || soon < deadline_ns ? soon : deadline_ns;
+	}
+	return deadline_ns;
 }
 
 /* What the extra entries say. Returns how many of them are ready. */
@@ -477,6 +533,7 @@ static int sleep_for(struct pollfd *user, unsigned n, uint64_t deadline_ns, cons
 	struct wait_own *own = wait_own();
 	uint64_t until = deadline_ns;
 	unsigned total = n, rings;
+	struct timespec ts;
 
 	perturb_wake();
 	stack_fds(own);
@@ -497,7 +554,11 @@ static int sleep_for(struct pollfd *user, unsigned n, uint64_t deadline_ns, cons
 
 		until = !deadline_ns || soon < deadline_ns ? soon : deadline_ns;
 	}
-	r = sleep_until(p, total, until, sigmask, heap);
+	r = ppoll_or_free(p, total, time_left(until, &ts), sigmask, heap);
+	if (__builtin_expect(r == -EINVAL, 0)) {
+		until = sets_until(p, n, until);
+		r = sleep_by_sets(p, n, total, time_left(until, &ts), sigmask, heap);
+	}
 	sleepers_woken();
 	if (r == -EINTR && signals_bell < 0)
 		drain();

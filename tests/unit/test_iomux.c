@@ -17,6 +17,7 @@
 #include "fake_vfd.h"
 #include "config/params.h"
 #include "runtime/clock.h"
+#include "runtime/own_fd.h"
 #include "runtime/signals.h"
 #include "stats/stats.h"
 
@@ -28,7 +29,7 @@ static int set;
 
 /* Every kernel call that iomux makes, counted. */
 static unsigned long calls;
-static struct libc_table real;
+static struct libc_table real, real_raw;
 
 static int counting_poll(struct pollfd *p, nfds_t n, int ms)
 {
@@ -132,6 +133,98 @@ static void errors_are_the_kernels(void **state)
 	vfd_close(other);
 	free(many);
 	print_message("    EEXIST ENOENT EBADF EINVAL EPERM ELOOP, bad timeouts and counts\n");
+}
+
+/* As preload tells of setrlimit(). */
+static void limit_set(const struct rlimit *limit)
+{
+	own_fd_limit_lock();
+	setrlimit(RLIMIT_NOFILE, limit);
+	iomux_limit_changed();
+	own_fd_limit_unlock();
+}
+
+static void *arrives_soon(void *arg)
+{
+	usleep(5000);
+	fake_arrive(arg);
+	return NULL;
+}
+
+/* The errno of a call that is to fail. */
+static int errno_of(int ret)
+{
+	return ret < 0 ? errno : 0;
+}
+
+enum { BY_POLL, BY_SELECT, BY_EPOLL, NUM_WAYS };
+
+/* One wait for a packet that comes a little later; its result. */
+static int wait_by(int way)
+{
+	struct pollfd one = {.fd = fake.fd, .events = POLLIN};
+	const struct timespec long_time = ms(10000);
+	struct epoll_event ev;
+	pthread_t t;
+	fd_set rd;
+	int r;
+
+	assert(!pthread_create(&t, NULL, arrives_soon, &fake));
+	FD_ZERO(&rd);
+	FD_SET(fake.fd, &rd);
+	if (way == BY_POLL)
+		r = iomux_poll(&one, 1, &long_time, NULL);
+	else if (way == BY_SELECT)
+		r = iomux_select(fake.fd + 1, &rd, NULL, NULL, &long_time, NULL);
+	else
+		r = wait_ms(set, &ev, 1, 10000);
+	pthread_join(t, NULL);
+	fake_take(&fake);
+	return r;
+}
+
+/* The limit bounds what a program may ask of poll(), and nothing else. */
+static void a_low_limit_of_descriptors(void **state)
+{
+	struct pollfd two[2] = {{.fd = fake.fd, .events = POLLIN}, {.fd = -1}};
+	const struct timespec soon = ms(2);
+	int two_of_one, one_of_one, one_of_none, quiet, waits[2][NUM_WAYS];
+	struct rlimit before, limit;
+	struct epoll_event ev;
+
+	(void)state;
+	/* libc's has the limit, the library's own has not. */
+	raw.poll = real_raw.poll;
+	assert_true(wait_evfd() > 0);
+	assert_int_equal(ctl(set, EPOLL_CTL_ADD, fake.fd, EPOLLIN, 1), 0);
+	assert_int_equal(iomux_poll(two, 2, &zero, NULL), 0);
+	getrlimit(RLIMIT_NOFILE, &before);
+	limit = before;
+	limit.rlim_cur = 1;
+	limit_set(&limit);
+	two_of_one = errno_of(iomux_poll(two, 2, &zero, NULL));
+	one_of_one = iomux_poll(two, 1, &soon, NULL);
+	for (int way = 0; way < NUM_WAYS; way++)
+		waits[0][way] = wait_by(way);
+	limit.rlim_cur = 0;
+	limit_set(&limit);
+	one_of_none = errno_of(iomux_poll(two, 1, &zero, NULL));
+	quiet = wait_ms(set, &ev, 1, 2);
+	for (int way = BY_SELECT; way < NUM_WAYS; way++)
+		waits[1][way] = wait_by(way);
+	limit_set(&before);
+	raw.poll = counting_poll;
+	assert_int_equal(two_of_one, EINVAL);
+	assert_int_equal(one_of_one, 0);
+	assert_int_equal(one_of_none, EINVAL);
+	assert_int_equal(quiet, 0);
+	for (int way = 0; way < NUM_WAYS; way++) {
+		assert_int_equal(waits[0][way], 1);
+		if (way != BY_POLL)
+			assert_int_equal(waits[1][way], 1);
+	}
+	assert_int_equal(iomux_poll(two, 2, &zero, NULL), 0);
+	print_message("    EINVAL for 2 of 1 and for 1 of 0; waits end by a packet\n");
 }
 
 static void timeouts_are_never_early_and_mostly_punctual(void **state)
@@ -428,6 +521,51 @@ static void sets_nest(void **state)
 	close(pipefd[1]);
 	print_message("    an inner set's offloaded and kernel fds make the outer one ready, and "
 		      "poll and select\n");
+}
+
+#define GIVEN 20 /* more than a set looks at in one go */
+
+static void to_the_kernel(struct vfd *v, struct vma_stats_why why)
+{
+	(void)why;
+	assert_true(vfd_disown(v));
+}
+
+/* Another process has the kernel's set, or io_uring waits for it. */
+static void a_set_that_is_given_gives_what_it_has_and_gets(void **state)
+{
+	static const struct vfd_ops ops = {
+		.events = fake_events, .close = fake_close, .give = to_the_kernel};
+	static struct fake many[GIVEN];
+	struct epoll_event ev[GIVEN + 1];
+	int outer = epoll_create1(0);
+
+	(void)state;
+	assert_int_equal(iomux_epoll_created(outer), 0);
+	ctl(outer, EPOLL_CTL_ADD, set, EPOLLIN, 99);
+	for (unsigned i = 0; i < GIVEN; i++) {
+		fake_open(&many[i]);
+		many[i].vfd.ops = &ops;
+		if (i < GIVEN - 1)
+			ctl(set, EPOLL_CTL_ADD, many[i].fd, EPOLLIN, i);
+	}
+	vfd_give(vfd_get(outer), STATS_WHY(PASSED));
+	for (unsigned i = 0; i < GIVEN - 1; i++)
+		assert_null(vfd_get(many[i].fd));
+	assert_ptr_equal(vfd_get(many[GIVEN - 1].fd), &many[GIVEN - 1].vfd);
+	assert_int_equal(ctl(set, EPOLL_CTL_ADD, many[GIVEN - 1].fd, EPOLLIN, GIVEN - 1), 0);
+	assert_null(vfd_get(many[GIVEN - 1].fd));
+	assert_int_equal(real.epoll_wait(outer, ev, 1, 0), 0);
+	for (unsigned i = 0; i < GIVEN; i++)
+		assert_int_equal(send(many[i].peer, "x", 1, 0), 1);
+	assert_int_equal(real.epoll_wait(outer, ev, 1, 0), 1);
+	assert_int_equal(real.epoll_wait(set, ev, GIVEN + 1, 0), GIVEN);
+	for (unsigned i = 0; i < GIVEN; i++)
+		assert_true(ev[i].data.u64 < GIVEN);
+	for (unsigned i = 0; i < GIVEN; i++)
+		fake_shut(&many[i]);
+	vfd_close(outer);
+	print_message("    the kernel's set has all %d of the inner one, with their data\n", GIVEN);
 }
 
 static void close_removes_when_the_last_dup_is_gone(void **state)
@@ -862,6 +1000,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(errors_are_the_kernels),
+		TEST(a_low_limit_of_descriptors),
 		TEST(timeouts_are_never_early_and_mostly_punctual),
 		TEST(one_ready_socket_costs_no_system_call),
 		TEST(kernel_only_sets_are_passed_through),
@@ -872,6 +1011,7 @@ int main(void)
 		TEST(the_shadow_socket_counts),
 		TEST(mixed_sets_starve_nobody),
 		TEST(sets_nest),
+		TEST(a_set_that_is_given_gives_what_it_has_and_gets),
 		TEST(close_removes_when_the_last_dup_is_gone),
 		TEST(two_threads_that_close_the_last_two_numbers_empty_the_set),
 		TEST(a_number_that_goes_without_close_leaves_its_sets),
@@ -891,6 +1031,7 @@ int main(void)
 	pthread_atfork(make_late_set, NULL, NULL);
 	libc_load();
 	real = libc;
+	real_raw = raw;
 	libc.poll = raw.poll = counting_poll;
 	libc.ppoll = raw.ppoll = counting_ppoll;
 	libc.epoll_wait = raw.epoll_wait = counting_epoll_wait;

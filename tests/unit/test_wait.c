@@ -421,6 +421,97 @@ static void a_thread_without_a_descriptor_closes_none(void **state)
 	assert_true(fcntl(0, F_GETFD) >= 0);
 }
 
+/* What came of sleeps under a limit of descriptors. */
+struct answers {
+	int poll_says, at_the_deadline, of_data, of_a_ring, of_a_wake, of_a_closed_one;
+	int of_a_hang_up, asked;
+	short data, closed, hang_up;
+};
+
+static uint64_t later(void)
+{
+	return clock_monotonic_ns() + DEADLINE_NS;
+}
+
+/* RLIMIT_NOFILE is 0: poll() takes not even one entry. */
+static void sleep_under_none(struct answers *a, int fds[2])
+{
+	static const uint64_t one = 1;
+	struct pollfd p = {.fd = fds[0], .events = POLLIN};
+	uint64_t count;
+
+	a->poll_says = poll(&p, 1, 0) < 0 ? errno : 0;
+	a->at_the_deadline = wait_sleep(&p, 1, clock_monotonic_ns() + 1000000, NULL);
+	assert(write(fds[1], "x", 1) == 1);
+	a->of_data = wait_sleep(&p, 1, later(), NULL);
+	a->data = p.revents;
+	a->asked = raw.poll(&p, 1, 0) == 1 && p.revents == POLLIN;
+	assert(read(fds[0], &count, 1) == 1);
+	assert(write(ring_fd, &one, sizeof(one)) == sizeof(one));
+	a->of_a_ring = wait_sleep(&p, 1, later(), NULL);
+	assert(read(ring_fd, &count, sizeof(count)) == sizeof(count));
+	assert(write(wait_evfd(), &one, sizeof(one)) == sizeof(one));
+	a->of_a_wake = wait_sleep(&p, 1, later(), NULL);
+	p.fd = fds[1] + 1; /* was open, so the table reaches there */
+	a->of_a_closed_one = wait_sleep(&p, 1, later(), NULL);
+	a->closed = p.revents;
+	wait_over();
+}
+
+/* And 1: what poll() takes of the program's it says as ever. */
+static void sleep_under_one(struct answers *a, int fds[2])
+{
+	struct pollfd p = {.fd = fds[0]};
+
+	close(fds[1]);
+	do
+		a->of_a_hang_up = wait_sleep(&p, 1, later(), NULL);
+	while (!a->of_a_hang_up);
+	a->hang_up = p.revents;
+	wait_over();
+}
+
+static void a_sleep_has_no_limit_of_descriptors(void **state)
+{
+	struct rlimit before, few;
+	struct answers a = {0};
+	int fds[2], above;
+
+	(void)state;
+	assert_true(wait_evfd() > 0);
+	ring_fd = eventfd(0, EFD_NONBLOCK);
+	atomic_fetch_add(&ring_generation, 1);
+	assert_int_equal(pipe(fds), 0);
+	above = fcntl(fds[1], F_DUPFD, fds[1] + 1);
+	assert_int_equal(above, fds[1] + 1);
+	close(above);
+	getrlimit(RLIMIT_NOFILE, &before);
+	few = before;
+	few.rlim_cur = 0;
+	setrlimit(RLIMIT_NOFILE, &few);
+	sleep_under_none(&a, fds);
+	few.rlim_cur = 1;
+	setrlimit(RLIMIT_NOFILE, &few);
+	sleep_under_one(&a, fds);
+	setrlimit(RLIMIT_NOFILE, &before);
+	close(fds[0]);
+	close(ring_fd);
+	ring_fd = -1;
+	atomic_fetch_add(&ring_generation, 1);
+	assert_int_equal(a.poll_says, EINVAL);
+	assert_int_equal(a.at_the_deadline, -ETIMEDOUT);
+	assert_int_equal(a.of_data, 1);
+	assert_int_equal(a.data, POLLIN);
+	assert_true(a.asked);
+	assert_int_equal(a.of_a_ring, 0);
+	assert_int_equal(a.of_a_wake, 0);
+	assert_int_equal(a.of_a_closed_one, 1);
+	assert_int_equal(a.closed, POLLNVAL);
+	assert_int_equal(a.of_a_hang_up, 1);
+	assert_int_equal(a.hang_up, POLLHUP);
+	print_message("    data, a ring, a wake-up, a closed one, a hang-up, the deadline\n");
+}
+
 static struct wait_thread *_Atomic sleeper;
 static _Atomic int sleeper_evfd;
 static _Atomic bool may_end;
@@ -549,6 +640,7 @@ int main(void)
 		cmocka_unit_test(who_holds_a_lock_wakes_after_it),
 		cmocka_unit_test(one_may_be_woken_twice_for_a_lock),
 		cmocka_unit_test(a_thread_without_a_descriptor_closes_none),
+		cmocka_unit_test(a_sleep_has_no_limit_of_descriptors),
 	};
 
 	libc_load();
