@@ -78,7 +78,10 @@ long clone3_raw(const void *args, unsigned long size)
 {
 	struct clone_args copy;
 
-	if (size < CLONE_ARGS_MIN || size > sizeof(copy) || !memory_ends(args, size))
+	if (is_idle() || size < CLONE_ARGS_MIN || size > sizeof(copy))
+		return libc.syscall(SYS_clone3, args, size);
+	memory_touch_begin();
+	if (!memory_ends(args, size))
 		return libc.syscall(SYS_clone3, args, size);
 	memset(&copy, 0, sizeof(copy));
 	memcpy(&copy, args, size);

@@ -61,13 +61,21 @@ static const char *op_name(int op)
 				     : "?";
 }
 
+/* Also where only the kernel is going to look. */
+static bool event_fits(int op, const struct epoll_event *ev)
+{
+	return op == EPOLL_CTL_DEL || !memory_touchable() || memory_ends(ev, sizeof(*ev));
+}
+
 static int do_epoll_ctl(int epfd, int op, int fd, struct epoll_event *ev)
 {
 	struct vfd *v = vfd_get(fd);
 
 	if (unlikely(v && v->ops->touch))
 		v->ops->touch(v);
-	if (likely(!vfd_get(epfd)) || (op != EPOLL_CTL_DEL && !memory_ends(ev, sizeof(*ev))))
+	if (v)
+		memory_touch_begin();
+	if (likely(!vfd_get(epfd)) || !event_fits(op, ev))
 		return libc.epoll_ctl(epfd, op, fd, ev);
 	return KEEP_ERRNO(iomux_epoll_ctl(epfd, op, fd, ev));
 }
@@ -77,14 +85,19 @@ PRELOAD int epoll_ctl(int epfd, int op, int fd, struct epoll_event *ev)
 	int ret = do_epoll_ctl(epfd, op, fd, ev);
 
 	TRACE(ret, "epoll_ctl(%d, %s, %d, events 0x%x)", epfd, op_name(op), fd,
-	      op != EPOLL_CTL_DEL && memory_ends(ev, sizeof(*ev)) ? ev->events : 0);
+	      op != EPOLL_CTL_DEL && memory_touchable() && event_fits(op, ev) ? ev->events : 0);
 	return ret;
 }
 
 /* EFAULT is said at once, also of a wait in which nothing would come. */
 static inline bool events_fit(const struct epoll_event *evs, int max)
 {
-	return max <= 0 || memory_byte(evs);
+	return max <= 0 || !memory_touchable() || memory_byte(evs);
+}
+
+static inline bool mask_fits(const sigset_t *mask)
+{
+	return !memory_touchable() || memory_optional(mask, _NSIG / 8);
 }
 
 PACKETS_BODY int do_epoll_wait(int fd, struct epoll_event *evs, int max, int msec)
@@ -108,7 +121,7 @@ PACKETS_BODY int do_epoll_pwait(int fd, struct epoll_event *evs, int max, int ms
 
 	if (likely(!vfd_get(fd)))
 		return libc.epoll_pwait(fd, evs, max, msec, mask);
-	if (unlikely(!events_fit(evs, max) || !memory_optional(mask, _NSIG / 8)))
+	if (unlikely(!events_fit(evs, max) || !mask_fits(mask)))
 		return fail(EFAULT);
 	return CANCELLABLE(iomux_epoll_wait(fd, evs, max, msec_timeout(msec, &ts), mask));
 }
@@ -122,7 +135,9 @@ PACKETS_BODY int do_epoll_pwait2(int fd, struct epoll_event *evs, int max,
 {
 	if (likely(!vfd_get(fd)))
 		return libc.epoll_pwait2(fd, evs, max, ts, mask);
-	if (unlikely(!events_fit(evs, max) || !memory_optional(mask, _NSIG / 8) ||
+	if (ts)
+		memory_touch_begin();
+	if (unlikely(!events_fit(evs, max) || !mask_fits(mask) ||
 		     !memory_optional(ts, sizeof(*ts))))
 		return fail(EFAULT);
 	return CANCELLABLE(iomux_epoll_wait(fd, evs, max, ts, mask));

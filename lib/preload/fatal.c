@@ -15,7 +15,10 @@
 #include "runtime/runtime.h"
 #include "socket/tcp/sock.h"
 
-static _Atomic bool started;
+/* What is caught of what is at SIG_DFL. */
+enum caught { NOTHING, TOUCHES, ALL };
+static _Atomic int caught;
+_Atomic bool fatal_begun;
 
 /* SIG_DFL ends the process (signal(7)), and the kernel lets us catch it. */
 static bool ends_process(int sig)
@@ -36,11 +39,25 @@ static bool ends_process(int sig)
 	}
 }
 
+static bool is_fault(int sig)
+{
+	return sig == SIGSEGV || sig == SIGBUS || sig == SIGFPE || sig == SIGILL;
+}
+
 /* Comes again by itself when the handler returns: the instruction that raised it is run again. */
 static bool comes_again(int sig, const siginfo_t *info)
 {
-	return info->si_code > 0 &&
-	       (sig == SIGSEGV || sig == SIGBUS || sig == SIGFPE || sig == SIGILL);
+	return info->si_code > 0 && is_fault(sig);
+}
+
+/*
+ * The first process of a PID namespace (a container's) does not get what it has left at SIG_DFL:
+ * the kernel drops it, and delivers only the process's own faults. In fatal_entry()'s place it
+ * would be delivered, and dropped when it is sent again.
+ */
+static bool is_first(void)
+{
+	return getpid() == 1;
 }
 
 /*
@@ -93,13 +110,6 @@ void fatal_no_more(int sig)
 		insist_no_more();
 }
 
-void fatal_forked(void)
-{
-	/* The timer is the parent's. */
-	atomic_store(&insists, 0);
-	atomic_store(&put_off, 0);
-}
-
 void fatal_backtrace(int sig, const siginfo_t *info, const void *context)
 {
 	if (likely(sig != SIGSEGV) || !params.handle_sigsegv)
@@ -119,7 +129,7 @@ static void fatal_entry(int sig, siginfo_t *info, void *context)
 	sigset_t all;
 	int err = errno;
 
-	if (signal_touched(sig, context))
+	if (signal_touched(sig, context) || (is_first() && !comes_again(sig, info)))
 		return;
 	fatal_backtrace(sig, info, context);
 	if (!waits_too_long() && signal_defer(sig, info, context)) {
@@ -140,6 +150,19 @@ static void fatal_entry(int sig, siginfo_t *info, void *context)
 	errno = err;
 }
 
+/* At SIG_DFL it is ours. */
+static bool is_caught(int sig)
+{
+	switch (atomic_load(&caught)) {
+	case ALL:
+		return ends_process(sig) && (is_fault(sig) || !is_first());
+	case TOUCHES:
+		return sig == SIGSEGV || sig == SIGBUS;
+	default:
+		return false;
+	}
+}
+
 bool fatal_is(sighandler_t h)
 {
 	return (void (*)(void))h == (void (*)(void))fatal_entry;
@@ -147,7 +170,7 @@ bool fatal_is(sighandler_t h)
 
 void fatal_instead(int sig, struct sigaction *act)
 {
-	if (!atomic_load(&started) || !ends_process(sig))
+	if (!is_caught(sig))
 		return;
 	act->sa_sigaction = fatal_entry;
 	act->sa_flags |= SA_SIGINFO | SA_ONSTACK;
@@ -164,28 +187,65 @@ static void instead_of_default(int sig)
 	libc.sigaction(sig, &now, NULL);
 }
 
-void fatal_start(void)
+static void prepare(void)
 {
 	if (params.handle_sigsegv)
 		backtrace_prepare();
-	atomic_store(&started, true);
+}
+
+void fatal_touches_begin(void)
+{
+	int err = errno;
+
+	prepare();
+	atomic_store(&caught, TOUCHES);
+	instead_of_default(SIGSEGV);
+	instead_of_default(SIGBUS);
+	atomic_store(&fatal_begun, true);
+	errno = err;
+}
+
+void fatal_start(void)
+{
+	prepare();
+	atomic_store(&caught, ALL);
 	for (int sig = 1; sig < _NSIG; sig++) {
 		if (ends_process(sig))
 			instead_of_default(sig);
+	}
+	atomic_store(&fatal_begun, true);
+}
+
+/* Where there is ours, the kernel's own. */
+static void default_again(int sig)
+{
+	struct sigaction now;
+
+	if (libc.sigaction(sig, NULL, &now) || !fatal_is(now.sa_handler))
+		return;
+	now.sa_handler = SIG_DFL;
+	now.sa_flags &= ~(SA_SIGINFO | SA_ONSTACK);
+	libc.sigaction(sig, &now, NULL);
+}
+
+void fatal_forked(void)
+{
+	/* The timer is the parent's. */
+	atomic_store(&insists, 0);
+	atomic_store(&put_off, 0);
+	if (atomic_load(&caught) != ALL || !is_first())
+		return;
+	for (int sig = 1; sig < _NSIG; sig++) {
+		if (ends_process(sig) && !is_fault(sig))
+			default_again(sig);
 	}
 }
 
 void fatal_stop(void)
 {
-	struct sigaction now;
-
-	atomic_store(&started, false);
+	atomic_store(&caught, NOTHING);
 	for (int sig = 1; sig < _NSIG; sig++) {
-		if (!ends_process(sig) || libc.sigaction(sig, NULL, &now) ||
-		    !fatal_is(now.sa_handler))
-			continue;
-		now.sa_handler = SIG_DFL;
-		now.sa_flags &= ~(SA_SIGINFO | SA_ONSTACK);
-		libc.sigaction(sig, &now, NULL);
+		if (ends_process(sig))
+			default_again(sig);
 	}
 }

@@ -7,10 +7,18 @@
 #define PRELOAD_FATAL_H
 
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 
 /* From here on it is so, for what stands at SIG_DFL now or later. */
 void fatal_start(void);
+/*
+ * Touches (memory.h) may be made. Before, a process has no object of ours but epoll sets in which
+ * nothing is ours, and no handler: its pointers are for libc's calls to look at.
+ */
+extern _Atomic bool fatal_begun __attribute__((visibility("hidden")));
+/* From here on what a touch raises is caught. The parameters are read. Keeps errno. */
+void fatal_touches_begin(void);
 /* From here on SIG_DFL is the kernel's own. */
 void fatal_stop(void);
 /* It is what the kernel has where the application has said SIG_DFL. */

@@ -195,6 +195,29 @@ PRELOAD int fclose(FILE *f)
 	return libc.fclose(f);
 }
 
+/* Its fd is closed, and it has another one, or the same again, which libc opens by itself. */
+PRELOAD FILE *freopen(const char *path, const char *mode, FILE *f)
+{
+	FILE *opened;
+
+	KEEPING_ERRNO(stream_ends(f));
+	opened = libc.freopen(path, mode, f);
+	if (opened)
+		fd_fresh(fileno(opened));
+	return opened;
+}
+
+PRELOAD FILE *freopen64(const char *path, const char *mode, FILE *f)
+{
+	FILE *opened;
+
+	KEEPING_ERRNO(stream_ends(f));
+	opened = libc.freopen64(path, mode, f);
+	if (opened)
+		fd_fresh(fileno(opened));
+	return opened;
+}
+
 /* libc reads and writes these by itself, and so do the programs that it starts. */
 #define STDIO_FDS 3
 

@@ -13,8 +13,22 @@
 #include "preload/poll_calls.h"
 #include "preload/trace.h"
 
-/* Flags of preadv2 and pwritev2 that a socket takes; the others are refused by the kernel. */
-#define RWF_KNOWN (RWF_HIPRI | RWF_DSYNC | RWF_SYNC | RWF_NOWAIT | RWF_APPEND)
+/* Newer than this libc. */
+#ifndef RWF_NOAPPEND
+#define RWF_NOAPPEND 0x20
+#endif
+#ifndef RWF_NOSIGNAL
+#define RWF_NOSIGNAL 0x100
+#endif
+/* Flags of preadv2 and pwritev2 that the kernel takes of a socket. */
+#define RWF_KNOWN                                                                                  \
+	(RWF_HIPRI | RWF_DSYNC | RWF_SYNC | RWF_NOWAIT | RWF_APPEND | RWF_NOAPPEND | RWF_NOSIGNAL)
+
+/* The same as flags of recv() and send(). */
+static int message_flags(int flags)
+{
+	return (flags & RWF_NOWAIT ? MSG_DONTWAIT : 0) | (flags & RWF_NOSIGNAL ? MSG_NOSIGNAL : 0);
+}
 
 ssize_t message_recvmsg(struct vfd *v, int fd, void *buf, size_t len, int flags,
 			struct sockaddr *addr, socklen_t *alen)
@@ -81,7 +95,7 @@ PACKETS_BODY ssize_t do_write(int fd, const void *buf, size_t len)
 		return libc.write(fd, buf, len);
 	if (unlikely(!memory_data(buf, len)))
 		return CANCELLABLE(memory_bad_send(v, fd, buf, len, 0, NULL, 0));
-	return CANCELLABLE(message_send(v, fd, buf, len, 0, NULL, 0));
+	return CANCELLABLE(message_send(v, fd, buf, message_most(len), 0, NULL, 0));
 }
 
 PRELOAD_PACKETS(ssize_t, write, (int fd, const void *buf, size_t len), (fd, buf, len),
@@ -226,9 +240,11 @@ PACKETS_BODY ssize_t do_preadv2(int fd, const struct iovec *iov, int n, off_t of
 {
 	struct vfd *v = vfd_get(fd);
 
-	if (likely(!v) || !v->ops->recvmsg || off != -1 || (flags & ~RWF_KNOWN))
+	if (likely(!v) || !v->ops->recvmsg || off != -1)
 		return libc.preadv2(fd, iov, n, off, flags);
-	return vector_recv(v, fd, iov, n, flags & RWF_NOWAIT ? MSG_DONTWAIT : 0);
+	if (flags & ~RWF_KNOWN)
+		return fail(EOPNOTSUPP);
+	return vector_recv(v, fd, iov, n, message_flags(flags));
 }
 
 PRELOAD_PACKETS(ssize_t, preadv2, (int fd, const struct iovec *iov, int n, off_t off, int flags),
@@ -240,9 +256,11 @@ PACKETS_BODY ssize_t do_pwritev2(int fd, const struct iovec *iov, int n, off_t o
 {
 	struct vfd *v = vfd_get(fd);
 
-	if (likely(!v) || !v->ops->sendmsg || off != -1 || (flags & ~RWF_KNOWN))
+	if (likely(!v) || !v->ops->sendmsg || off != -1)
 		return libc.pwritev2(fd, iov, n, off, flags);
-	return vector_send(v, fd, iov, n, flags & RWF_NOWAIT ? MSG_DONTWAIT : 0);
+	if (flags & ~RWF_KNOWN)
+		return fail(EOPNOTSUPP);
+	return vector_send(v, fd, iov, n, message_flags(flags));
 }
 
 PRELOAD_PACKETS(ssize_t, pwritev2, (int fd, const struct iovec *iov, int n, off_t off, int flags),
@@ -331,7 +349,7 @@ PACKETS_BODY ssize_t do_send(int fd, const void *buf, size_t len, int flags)
 		return message_is_dummy(flags) ? -1 : libc.send(fd, buf, len, flags);
 	if (unlikely(!memory_data(buf, len)))
 		return CANCELLABLE(memory_bad_send(v, fd, buf, len, flags, NULL, 0));
-	return CANCELLABLE(message_send(v, fd, buf, len, flags, NULL, 0));
+	return CANCELLABLE(message_send(v, fd, buf, message_most(len), flags, NULL, 0));
 }
 
 PRELOAD_PACKETS(ssize_t, send, (int fd, const void *buf, size_t len, int flags),
@@ -349,13 +367,14 @@ PACKETS_BODY ssize_t do_sendto(int fd, const void *buf, size_t len, int flags,
 		return CANCELLABLE(
 			memory_bad_send(v, fd, buf, len, flags, addr.__sockaddr__, alen));
 	if (v && likely(v->ops->sendto != NULL))
-		return CANCELLABLE(
-			v->ops->sendto(v, buf, len, vfd_call(fd, flags), addr.__sockaddr__, alen));
+		return CANCELLABLE(v->ops->sendto(v, buf, message_most(len), vfd_call(fd, flags),
+						  addr.__sockaddr__, alen));
 	if (!v || !v->ops->sendmsg)
 		return message_is_dummy(flags)
 			       ? -1
 			       : libc.sendto(fd, buf, len, flags, addr.__sockaddr__, alen);
-	return CANCELLABLE(message_sendmsg(v, fd, buf, len, flags, addr.__sockaddr__, alen));
+	return CANCELLABLE(
+		message_sendmsg(v, fd, buf, message_most(len), flags, addr.__sockaddr__, alen));
 }
 
 PRELOAD_PACKETS(ssize_t, sendto,
@@ -367,16 +386,19 @@ PRELOAD_PACKETS(ssize_t, sendto,
 void message_give_rights(const struct msghdr *msg)
 {
 	/* Else libc's call says EFAULT. */
-	if (!memory_ends(msg, sizeof(*msg)) || !msg->msg_control ||
+	if (!memory_touchable() || !memory_ends(msg, sizeof(*msg)) || !msg->msg_control ||
 	    !memory_ends(msg->msg_control, msg->msg_controllen))
 		return;
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c;
 	     c = CMSG_NXTHDR((struct msghdr *)(uintptr_t)msg, c)) {
+		size_t left = msg->msg_controllen -
+			      (size_t)((const char *)c - (const char *)msg->msg_control);
 		struct vfd *given;
 		int fd;
 
-		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS ||
-		    c->cmsg_len < CMSG_LEN(0))
+		if (c->cmsg_len < CMSG_LEN(0) || c->cmsg_len > left)
+			return; /* the kernel refuses the message */
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
 			continue;
 		for (size_t at = 0; at + sizeof(fd) <= c->cmsg_len - CMSG_LEN(0);
 		     at += sizeof(fd)) {

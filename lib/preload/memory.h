@@ -17,6 +17,7 @@
 #include <sys/socket.h>
 
 #include "fd/fd.h"
+#include "preload/fatal.h"
 
 /* With the sanitizers SIGSEGV is theirs. */
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
@@ -29,6 +30,19 @@
 
 /* The kernel's limit for addresses. */
 #define MEMORY_ADDR_MAX sizeof(struct sockaddr_storage)
+
+/* What follows may be asked. No: libc's calls look at pointers, and nobody else. */
+static inline bool memory_touchable(void)
+{
+	return atomic_load_explicit(&fatal_begun, memory_order_relaxed);
+}
+
+/* From here on they may, though the process may have no socket. Keeps errno. */
+static inline void memory_touch_begin(void)
+{
+	if (__builtin_expect(!memory_touchable(), 0))
+		fatal_touches_begin();
+}
 
 /* False: the byte at p cannot be read. */
 static inline bool memory_byte(const void *p)

@@ -8,6 +8,14 @@
 
 #include "fd/fd.h"
 
+/* The kernel moves no more in one call, whatever it is asked for: the result fits an int. */
+#define MESSAGE_MOST 0x7ffff000u
+
+static inline size_t message_most(size_t len)
+{
+	return len < MESSAGE_MOST ? len : MESSAGE_MOST;
+}
+
 /* io.c: the two below for objects that have the long forms only. */
 __attribute__((noinline)) ssize_t message_recvmsg(struct vfd *v, int fd, void *buf, size_t len,
 						  int flags, struct sockaddr *addr,

@@ -28,6 +28,22 @@ static bool time_left(struct timespec *left, const struct timespec *end)
 	return left->tv_sec || left->tv_nsec;
 }
 
+/* When so much time has gone by from now on; no later than can be said. */
+static struct timespec end_of(const struct timespec *timeout)
+{
+	struct timespec end;
+
+	clock_gettime(CLOCK_MONOTONIC, &end);
+	end.tv_nsec += timeout->tv_nsec;
+	if (end.tv_nsec >= 1000000000L) {
+		end.tv_sec++;
+		end.tv_nsec -= 1000000000L;
+	}
+	if (__builtin_add_overflow(end.tv_sec, timeout->tv_sec, &end.tv_sec))
+		end.tv_sec = LONG_MAX;
+	return end;
+}
+
 /* An error that is known waits for the next call, which has nothing else to give. */
 static bool error_waits(struct vfd *v)
 {
@@ -44,13 +60,7 @@ static int recv_many(struct vfd *v, int fd, struct mmsghdr *msgs, unsigned n, in
 	if (timeout) {
 		if (timeout->tv_sec < 0 || timeout->tv_nsec < 0 || timeout->tv_nsec >= 1000000000L)
 			return fail(EINVAL);
-		clock_gettime(CLOCK_MONOTONIC, &end);
-		end.tv_sec += timeout->tv_sec;
-		end.tv_nsec += timeout->tv_nsec;
-		if (end.tv_nsec >= 1000000000L) {
-			end.tv_sec++;
-			end.tv_nsec -= 1000000000L;
-		}
+		end = end_of(timeout);
 	}
 	while (got < n) {
 		ssize_t len = message_recv_checked(v, vfd_holds(v) ? vfd_held_fd(v, fd) : fd,

@@ -4,7 +4,6 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -22,7 +21,7 @@
 /* The kernel refuses what it cannot read, and so much before it reads any. */
 static inline bool poll_readable(const struct pollfd *fds, nfds_t n)
 {
-	return n <= VFD_MAX && memory_ends(fds, n * sizeof(*fds));
+	return n <= VFD_MAX && memory_touchable() && memory_ends(fds, n * sizeof(*fds));
 }
 
 static inline bool times_readable(const struct timespec *ts, const sigset_t *mask)
@@ -83,7 +82,7 @@ PRELOAD int __ppoll_chk(struct pollfd *fds, nfds_t n, const struct timespec *ts,
 	return ppoll(fds, n, ts, mask);
 }
 
-/* One more than the highest descriptor that the program has; INT_MAX: cannot be told. */
+/* One more than the highest descriptor that the program has; -1: cannot be told. */
 static int program_fds_end(void)
 {
 	int dir = OWN_FD((int)libc_raw(SYS_openat, AT_FDCWD, (long)(uintptr_t) "/proc/self/fd",
@@ -105,23 +104,36 @@ static int program_fds_end(void)
 	}
 	if (dir >= 0)
 		own_fd_close(dir);
-	return got < 0 ? INT_MAX : end;
+	return got < 0 ? -1 : end;
+}
+
+/* The same where there is no /proc, as far as it lies above FD_SETSIZE and below most. */
+static int fds_end_asked(int most)
+{
+	while (most > FD_SETSIZE && libc_raw(SYS_fcntl, most - 1, F_GETFD, 0, 0, 0, 0) < 0)
+		most--;
+	return most;
 }
 
 /*
  * The kernel looks at no more bits than its table has entries, which are as many as the highest
  * descriptor needs. So programs may say getdtablesize() with an fd_set of FD_SETSIZE. Ours make the
- * table longer.
+ * table longer; as a rule they begin where the program's end.
  */
 static int nfds_looked_at(int n)
 {
-	long most = FD_SETSIZE;
-	int end, err = errno;
+	long most = FD_SETSIZE, end = -1;
+	unsigned ours;
 
 	if (likely(n <= most))
 		return n;
-	end = program_fds_end();
-	errno = err;
+	ours = own_fd_next(0);
+	if (ours == OWN_FD_MAX)
+		return n;
+	if (!library_has_left())
+		KEEPING_ERRNO(end = program_fds_end());
+	if (end < 0)
+		KEEPING_ERRNO(end = fds_end_asked(n < (int)ours ? n : (int)ours));
 	while (most < end && most < n)
 		most *= 2;
 	return n < most ? n : (int)most;
@@ -131,7 +143,7 @@ static bool sets_readable(int n, const fd_set *rd, const fd_set *wr, const fd_se
 {
 	size_t bytes = n <= 0 ? 0 : ((size_t)n + NFDBITS - 1) / NFDBITS * sizeof(fd_mask);
 
-	return memory_optional(rd, bytes) && memory_optional(wr, bytes) &&
+	return memory_touchable() && memory_optional(rd, bytes) && memory_optional(wr, bytes) &&
 	       memory_optional(ex, bytes);
 }
 

@@ -203,7 +203,8 @@ PRELOAD int capset(void *header, const void *data)
 	int ret;
 
 	/* Else the kernel says EFAULT. */
-	if (d && memory_ends(d, sizeof(*d)) && (d->effective & NEEDED) != NEEDED)
+	if (d && memory_touchable() && memory_ends(d, sizeof(*d)) &&
+	    (d->effective & NEEDED) != NEEDED)
 		privileges_ending((uid_t)-1);
 	ret = libc.capset(header, data);
 	if (!ret)

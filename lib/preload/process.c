@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "handover/handover.h"
+#include "iomux/iomux.h"
 #include "preload/start.h"
 #include "preload/poll_calls.h"
 #include "runtime/runtime.h"
@@ -137,6 +138,11 @@ PRELOAD_ALIAS(__vfork, vfork);
 
 PRELOAD int daemon(int nochdir, int noclose)
 {
+	/*
+	 * The parent ends inside libc, where nobody hears of it: what is closed and not over would
+	 * end with it.
+	 */
+	KEEPING_ERRNO(handover_at_exec());
 	return KEEP_ERRNO(libc.daemon(nochdir, noclose));
 }
 
@@ -169,7 +175,7 @@ static void spawn_prepare(bool actions)
 {
 	if (likely(table_empty()))
 		return;
-	share(INT_MAX, actions, STATS_WHY(PASSED));
+	share(INT_MAX, actions, STATS_WHY(FORK));
 	exec_note();
 }
 
@@ -387,6 +393,8 @@ static int limit_call_alone(const struct rlimit *new, struct rlimit *old)
 	own_fd_limit_lock();
 	ret = limit_call(0, RLIMIT_NOFILE, new, old);
 	err = errno;
+	if (new)
+		iomux_limit_changed();
 	own_fd_limit_unlock();
 	errno = err;
 	return ret;

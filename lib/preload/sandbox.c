@@ -67,6 +67,7 @@ static const struct tried tried[] = {
 	CALL(epoll_pwait, -1, 0, 0),
 	CALL(epoll_pwait2, -1, 0, 0),
 	CALL(ppoll, 0, UINT_MAX, 0),
+	CALL(pselect6, -1, 0, 0),
 	CALL(eventfd2, 0, -1, 0),
 	CALL(timer_create, -1, 0, 0),
 	CALL(timer_settime, -1, 0, 0),

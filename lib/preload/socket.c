@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "extra/extra.h"
 #include "preload/clone.h"
@@ -74,6 +75,51 @@ PRELOAD int bind(int fd, __CONST_SOCKADDR_ARG addr, socklen_t len)
 	int ret = do_bind(fd, addr, len);
 
 	TRACE(ret, "bind(%d, %s)", fd, TRACE_ADDR(addr.__sockaddr__, len));
+	return ret;
+}
+
+/* bindresvport(3)'s: from 600 on, as many as a round of them, then those below. */
+#define RESERVED_LEAST 512u
+#define RESERVED_FIRST 600u
+#define RESERVED_ROUND (IPPORT_RESERVED - RESERVED_FIRST)
+#define RESERVED_ALL (IPPORT_RESERVED - RESERVED_LEAST)
+
+static uint16_t reserved_port(unsigned i)
+{
+	return (uint16_t)(i < RESERVED_ROUND
+				  ? RESERVED_FIRST + ((unsigned)getpid() + i) % RESERVED_ROUND
+				  : RESERVED_LEAST + i - RESERVED_ROUND);
+}
+
+/* libc's makes its bind() where it is not seen. */
+static int bind_reserved(int fd, struct sockaddr_in *addr)
+{
+	int ret = -1;
+
+	if (addr->sin_family != AF_INET)
+		return fail(EAFNOSUPPORT);
+	errno = EADDRINUSE;
+	for (unsigned i = 0; ret && errno == EADDRINUSE && i < RESERVED_ALL; i++) {
+		addr->sin_port = htons(reserved_port(i));
+		ret = do_bind(fd, (const struct sockaddr *)addr, sizeof(*addr));
+	}
+	return ret;
+}
+
+static int do_bindresvport(int fd, struct sockaddr_in *addr)
+{
+	struct sockaddr_in any = {.sin_family = AF_INET};
+
+	if (likely(!vfd_get(fd)))
+		return libc.bindresvport(fd, addr);
+	return KEEP_ERRNO(bind_reserved(fd, addr ? addr : &any));
+}
+
+PRELOAD int bindresvport(int fd, struct sockaddr_in *addr)
+{
+	int ret = do_bindresvport(fd, addr);
+
+	TRACE(ret, "bindresvport(%d)", fd);
 	return ret;
 }
 
@@ -383,4 +429,11 @@ PRELOAD int ioctl(int fd, unsigned long req, ...)
 	ret = do_ioctl(fd, req, arg);
 	TRACE_FD(fd, ret, "ioctl(%d, 0x%lx)", fd, req);
 	return ret;
+}
+
+PRELOAD int sockatmark(int fd)
+{
+	int at;
+
+	return ioctl(fd, SIOCATMARK, &at) ? -1 : at;
 }

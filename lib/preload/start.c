@@ -128,6 +128,21 @@ static const char *too_little_room(void)
 	return text;
 }
 
+/* As too_little_room(). */
+static const char *watched(void)
+{
+	static char text[160];
+	const char *program = net_cgroup_program();
+
+	if (!program)
+		return NULL;
+	snprintf(text, sizeof(text),
+		 "its control group has a BPF program (%s), which only the kernel runs (systemd: "
+		 "IPAddressDeny=, IPAccounting=)",
+		 program);
+	return text;
+}
+
 /*
  * 0 or negative errno, which is said: as an error only where it is one, as who keeps a service
  * small did not ask for us in it.
@@ -139,6 +154,8 @@ static int parts_begin(const char *forbidden)
 
 	if (!forbidden)
 		forbidden = too_little_room();
+	if (!forbidden)
+		forbidden = watched();
 	if (forbidden) {
 		if (!said)
 			log_warn("nothing is offloaded in this process: %s", forbidden);

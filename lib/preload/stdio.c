@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * stdio reads and writes inside libc, where nothing of ours is called: a connection that a stream
- * is made of goes to the kernel. fclose() is in fd.c.
+ * stdio and aio(7) read and write inside libc, where nothing of ours is called: a connection that a
+ * stream is made of, or that a request names, goes to the kernel. fclose() and freopen() are in
+ * fd.c.
  */
 #include "preload/preload.h"
 
+#include <aio.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -55,3 +57,27 @@ PRELOAD int __dprintf_chk(int fd, int flag, const char *fmt, ...)
 	va_end(ap);
 	return ret;
 }
+
+PRELOAD int aio_read(struct aiocb *request)
+{
+	leave_to_libc(request->aio_fildes);
+	return libc.aio_read(request);
+}
+PRELOAD_ALIAS(aio_read64, aio_read);
+
+PRELOAD int aio_write(struct aiocb *request)
+{
+	leave_to_libc(request->aio_fildes);
+	return libc.aio_write(request);
+}
+PRELOAD_ALIAS(aio_write64, aio_write);
+
+PRELOAD int lio_listio(int mode, struct aiocb *const list[], int n, struct sigevent *when_done)
+{
+	for (int i = 0; i < n; i++) {
+		if (list[i] && list[i]->aio_lio_opcode != LIO_NOP)
+			leave_to_libc(list[i]->aio_fildes);
+	}
+	return libc.lio_listio(mode, list, n, when_done);
+}
+PRELOAD_ALIAS(lio_listio64, lio_listio);

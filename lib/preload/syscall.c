@@ -64,7 +64,8 @@ static long sys_ppoll(const struct args *x)
 	sigset_t mask;
 	int ret;
 
-	if (table_empty() || (x->d && (x->e != KERNEL_SIGSET || !mask_readable(x->d))) ||
+	if (table_empty() || !memory_touchable() ||
+	    (x->d && (x->e != KERNEL_SIGSET || !mask_readable(x->d))) ||
 	    !memory_optional(ts, sizeof(*ts)))
 		return pass(x);
 	clock_gettime(CLOCK_MONOTONIC, &start);
@@ -83,11 +84,12 @@ static long sys_pselect6(const struct args *x)
 	sigset_t mask;
 	int ret;
 
-	if (x->f && !memory_ends((const void *)x->f, sizeof(sig)))
+	if (table_empty() || !memory_touchable() ||
+	    (x->f && !memory_ends((const void *)x->f, sizeof(sig))))
 		return pass(x);
 	if (x->f)
 		memcpy(&sig, (const void *)x->f, sizeof(sig));
-	if (table_empty() || !memory_optional(ts, sizeof(*ts)) ||
+	if (!memory_optional(ts, sizeof(*ts)) ||
 	    (sig.mask && (sig.size != KERNEL_SIGSET || !mask_readable(sig.mask))))
 		return pass(x);
 	clock_gettime(CLOCK_MONOTONIC, &start);
@@ -102,7 +104,11 @@ static long sys_epoll_pwait(const struct args *x)
 {
 	sigset_t mask;
 
-	if (!vfd_get((int)x->a) || (x->e && (x->f != KERNEL_SIGSET || !mask_readable(x->e))))
+	if (!vfd_get((int)x->a))
+		return pass(x);
+	if (x->e)
+		memory_touch_begin();
+	if (x->e && (x->f != KERNEL_SIGSET || !mask_readable(x->e)))
 		return pass(x);
 	return epoll_pwait((int)x->a, (struct epoll_event *)x->b, (int)x->c, (int)x->d,
 			   mask_of(x->e, &mask));
@@ -112,7 +118,11 @@ static long sys_epoll_pwait2(const struct args *x)
 {
 	sigset_t mask;
 
-	if (!vfd_get((int)x->a) || (x->e && (x->f != KERNEL_SIGSET || !mask_readable(x->e))))
+	if (!vfd_get((int)x->a))
+		return pass(x);
+	if (x->e)
+		memory_touch_begin();
+	if (x->e && (x->f != KERNEL_SIGSET || !mask_readable(x->e)))
 		return pass(x);
 	return epoll_pwait2((int)x->a, (struct epoll_event *)x->b, (int)x->c,
 			    (const struct timespec *)x->d, mask_of(x->e, &mask));
@@ -171,6 +181,9 @@ static long fd_call(const struct args *x, bool *known)
 		return clone_raw((unsigned long)x->a, x->b, (const long[]){x->c, x->d, x->e});
 	case SYS_io_uring_setup:
 		return uring_made_raw(FD_NEW((int)pass(x)));
+	case SYS_io_submit:
+		uring_submitting(x->b, (struct iocb *const *)x->c);
+		return pass(x);
 	case SYS_clone3:
 		return clone3_raw((const void *)x->a, (unsigned long)x->b);
 	}

@@ -6,8 +6,12 @@
 #include "preload/preload.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
+#include <pthread.h>
+#include <signal.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -15,8 +19,78 @@
 #include "preload/memory.h"
 #include "preload/message.h"
 
-/* On the stack: a multiple of the page, and room for the largest datagram. */
+/* A multiple of the page, and room for the largest datagram. */
 #define CHUNK 65536u
+
+/*
+ * A thread's, from its first such call to its end: a small stack has no room for it, and malloc() a
+ * signal handler may have interrupted.
+ */
+struct room {
+	char bytes[CHUNK];
+	/* A call has it; a handler that interrupts that one makes another. */
+	bool taken;
+};
+
+static pthread_key_t key;
+static bool key_valid;
+
+static void room_unmap(void *room)
+{
+	munmap(room, sizeof(struct room));
+}
+
+/* At the start, so that the key is one of the first 32: others may take memory by calloc(). */
+__attribute__((constructor)) static void key_make(void)
+{
+	key_valid = pthread_key_create(&key, room_unmap) == 0;
+}
+
+static struct room *threads_own(void)
+{
+	return key_valid ? pthread_getspecific(key) : NULL;
+}
+
+/* NULL and errno: there is no memory. */
+static struct room *room_take(void)
+{
+	struct room *r = threads_own();
+
+	if (!r || r->taken) {
+		r = mmap(NULL, sizeof(*r), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+			 0);
+		if (r == MAP_FAILED)
+			return NULL;
+		if (key_valid && !threads_own())
+			pthread_setspecific(key, r);
+	}
+	r->taken = true;
+	return r;
+}
+
+/* Keeps errno. */
+static void room_give(struct room *r)
+{
+	if (r == threads_own())
+		r->taken = false;
+	else
+		room_unmap(r);
+}
+
+/* call, of type ssize_t, with CHUNK bytes at buf, which it names; -1 without memory. */
+#define WITH_ROOM(buf, call)                                                                       \
+	({                                                                                         \
+		struct room *room_ = room_take();                                                  \
+		ssize_t moved_ = -1;                                                               \
+                                                                                                   \
+		if (room_) {                                                                       \
+			char *buf = room_->bytes;                                                  \
+                                                                                                   \
+			moved_ = (call);                                                           \
+			room_give(room_);                                                          \
+		}                                                                                  \
+		moved_;                                                                            \
+	})
 
 static size_t chunk_of(size_t n)
 {
@@ -27,9 +101,8 @@ static size_t chunk_of(size_t n)
  * From pos of the file to the socket. Returns the bytes sent; -1 only when none were. What was read
  * but not sent is read again by the caller's next call, because only sent bytes move the position.
  */
-static ssize_t send_file(struct vfd *v, int out, int in, off_t pos, size_t n)
+static ssize_t send_file(struct vfd *v, int out, int in, off_t pos, size_t n, char *buf)
 {
-	char buf[CHUNK];
 	size_t done = 0;
 
 	while (done < n) {
@@ -57,7 +130,7 @@ static ssize_t sendfile_ours(struct vfd *v, int out, int in, off_t *off, size_t 
 
 	if (pos < 0)
 		return off ? fail(EINVAL) : fail(errno == ESPIPE ? EINVAL : errno);
-	ret = send_file(v, out, in, pos, n);
+	ret = WITH_ROOM(buf, send_file(v, out, in, pos, message_most(n), buf));
 	if (ret < 0)
 		return off && errno == ESPIPE ? fail(ESPIPE) : ret;
 	if (off)
@@ -71,7 +144,8 @@ PRELOAD ssize_t sendfile(int out, int in, off_t *off, size_t n)
 {
 	struct vfd *v = vfd_get(out);
 
-	if (likely(!v) || !v->ops->sendmsg || !memory_optional(off, sizeof(*off)))
+	/* So much the kernel refuses, whatever the descriptors are. */
+	if (likely(!v) || !v->ops->sendmsg || n > SSIZE_MAX || !memory_optional(off, sizeof(*off)))
 		return libc.sendfile(out, in, off, n);
 	return KEEP_ERRNO(sendfile_ours(v, out, in, off, n));
 }
@@ -93,9 +167,8 @@ static void pipe_drop(int pipe_fd, char *buf, size_t n)
  * Pipe to socket. The bytes stay in the pipe until they are sent: tee() copies them to a pipe of
  * our own first. It also gives the errors and the end of file that splice() has for the input.
  */
-static ssize_t splice_out(struct vfd *v, int in, int out, size_t n, unsigned flags)
+static ssize_t splice_out(struct vfd *v, int in, int out, size_t n, unsigned flags, char *buf)
 {
-	char buf[CHUNK];
 	int copy[2];
 	ssize_t got, sent;
 
@@ -114,10 +187,21 @@ static ssize_t splice_out(struct vfd *v, int in, int out, size_t n, unsigned fla
 	return sent;
 }
 
+/* What poll() says of one pipe to write to, POLL* bits; -1 and 0 as poll(). */
+static int pipe_wait(int pipe_fd, int msec)
+{
+	struct pollfd p = {.fd = pipe_fd, .events = POLLOUT};
+	int ready = libc.poll(&p, 1, msec);
+
+	/* A limit of 0 is none to splice(), but to poll(): raw's has none, and is not cancelled. */
+	if (ready < 0 && errno == EINVAL)
+		ready = raw.poll(&p, 1, msec);
+	return ready > 0 ? p.revents : ready;
+}
+
 /* Waits until the pipe takes bytes. How many it surely takes, or -1. */
 static ssize_t pipe_room(int pipe_fd, unsigned flags)
 {
-	struct pollfd p = {.fd = pipe_fd, .events = POLLOUT};
 	int size = libc.fcntl(pipe_fd, F_GETPIPE_SZ), used = 0;
 	int how = libc.fcntl(pipe_fd, F_GETFL);
 	int block = !(flags & SPLICE_F_NONBLOCK) && !(how & O_NONBLOCK);
@@ -127,9 +211,13 @@ static ssize_t pipe_room(int pipe_fd, unsigned flags)
 		return fail(EBADF); /* a pipe's other end never has room */
 	if (size < 0)
 		return fail(EINVAL); /* neither side is a pipe */
-	ready = libc.poll(&p, 1, block ? -1 : 0);
+	ready = pipe_wait(pipe_fd, block ? -1 : 0);
 	if (ready <= 0)
 		return ready < 0 ? -1 : fail(EAGAIN);
+	if (ready & POLLERR) {
+		raise(SIGPIPE); /* nobody reads: what is received now would be lost */
+		return fail(EPIPE);
+	}
 	if (libc.ioctl(pipe_fd, FIONREAD, &used) < 0)
 		return -1;
 	/* Nearly empty slots count as used ones: a page is what POLLOUT promises. */
@@ -140,9 +228,8 @@ static ssize_t pipe_room(int pipe_fd, unsigned flags)
  * Socket to pipe. Bytes taken from the socket must reach the pipe, so the end of the write is
  * waited for.
  */
-static ssize_t splice_in(struct vfd *v, int in, int out, size_t n, unsigned flags)
+static ssize_t splice_in(struct vfd *v, int in, int out, size_t n, unsigned flags, char *buf)
 {
-	char buf[CHUNK];
 	ssize_t room = pipe_room(out, flags), got, done = 0;
 
 	if (room < 0)
@@ -150,13 +237,12 @@ static ssize_t splice_in(struct vfd *v, int in, int out, size_t n, unsigned flag
 	got = message_recv(v, in, buf, chunk_of(n < (size_t)room ? n : (size_t)room),
 			   flags & SPLICE_F_NONBLOCK ? MSG_DONTWAIT : 0, NULL, NULL);
 	while (done < got) {
-		struct pollfd p = {.fd = out, .events = POLLOUT};
 		ssize_t put = libc.write(out, buf + done, (size_t)(got - done));
 
 		if (put >= 0)
 			done += put;
 		else if (errno == EAGAIN)
-			libc.poll(&p, 1, -1);
+			pipe_wait(out, -1);
 		else if (errno != EINTR)
 			return done ? done : -1;
 	}
@@ -175,9 +261,9 @@ PRELOAD ssize_t splice(int in, off64_t *ioff, int out, off64_t *ooff, size_t n, 
 	    (flags & ~(SPLICE_F_MOVE | SPLICE_F_NONBLOCK | SPLICE_F_MORE | SPLICE_F_GIFT)))
 		return libc.splice(in, ioff, out, ooff, n, flags);
 	if (to && to->ops->sendmsg)
-		return CANCELLABLE(splice_out(to, in, out, n, flags));
+		return CANCELLABLE(WITH_ROOM(buf, splice_out(to, in, out, n, flags, buf)));
 	if (from && from->ops->recvmsg)
-		return CANCELLABLE(splice_in(from, in, out, n, flags));
+		return CANCELLABLE(WITH_ROOM(buf, splice_in(from, in, out, n, flags, buf)));
 	return libc.splice(in, ioff, out, ooff, n, flags);
 }
 

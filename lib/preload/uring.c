@@ -7,11 +7,14 @@
  * what the entries that wait in it name is seen there. Programs that make the ring by syscall()
  * fill it by themselves, and nothing tells which sockets it will name: there all go, once and for
  * good.
+ *
+ * So does io_submit(2), which libaio calls, with the requests that it is given.
  */
 #include "preload/uring.h"
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <linux/aio_abi.h>
 #include <linux/io_uring.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -19,6 +22,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "preload/memory.h"
 #include "preload/poll_calls.h"
 #include "preload/preload.h"
 #include "runtime/runtime.h"
@@ -49,20 +53,44 @@ static void to_kernel(int fd)
 		KEEPING_ERRNO(vfd_give(v, STATS_WHY(IO_URING)));
 }
 
+static void registering(const int *fds, unsigned n)
+{
+	if (likely(table_empty()))
+		return;
+	memory_touch_begin();
+	if (!memory_ends(fds, (size_t)n * sizeof(*fds)))
+		return;
+	for (unsigned i = 0; i < n; i++)
+		to_kernel(fds[i]);
+}
+
+/* What an entry names goes to the kernel. */
 static void look_at(const struct io_uring_sqe *e)
 {
-	if (e->flags & IOSQE_FIXED_FILE)
-		return;
-	if (e->opcode == IORING_OP_CLOSE) {
+	const bool fixed = e->flags & IOSQE_FIXED_FILE;
+
+	switch (e->opcode) {
+	case IORING_OP_CLOSE:
+		if (fixed || e->file_index)
+			return; /* one of the ring's own */
 		to_kernel(e->fd);
 		fd_stale(e->fd); /* the number goes without a close() */
-	} else if (e->opcode == IORING_OP_EPOLL_CTL) {
-		to_kernel((int)e->len);
-	} else {
+		return;
+	case IORING_OP_EPOLL_CTL:
 		to_kernel(e->fd);
-		if (e->opcode == IORING_OP_SPLICE || e->opcode == IORING_OP_TEE)
+		to_kernel((int)e->off);
+		return;
+	case IORING_OP_FILES_UPDATE:
+		registering((const int *)(uintptr_t)e->addr, e->len);
+		return;
+	case IORING_OP_SPLICE:
+	case IORING_OP_TEE:
+		if (!(e->splice_flags & SPLICE_F_FD_IN_FIXED))
 			to_kernel(e->splice_fd_in);
+		break;
 	}
+	if (!fixed)
+		to_kernel(e->fd);
 }
 
 /* What stands in the ring and has not been handed over. */
@@ -76,12 +104,16 @@ static void handing_over(const struct io_uring *r)
 		look_at(&r->sqes[(size_t)(i & *r->kring_mask) << shift]);
 }
 
-static void registering(const int *fds, unsigned n)
+void uring_submitting(long n, struct iocb *const *list)
 {
 	if (likely(table_empty()))
 		return;
-	for (unsigned i = 0; i < n; i++)
-		to_kernel(fds[i]);
+	memory_touch_begin();
+	for (long i = 0; i < n && memory_ends(&list[i], sizeof(list[i])); i++) {
+		if (!memory_ends(list[i], sizeof(*list[i])))
+			return; /* the kernel looks at no more */
+		to_kernel((int)list[i]->aio_fildes);
+	}
 }
 
 int uring_made_raw(int ring)
@@ -132,6 +164,21 @@ PRELOAD int io_uring_setup(unsigned n, struct io_uring_params *p)
 	int ring = (int)syscall(SYS_io_uring_setup, n, p);
 
 	return ring < 0 ? -errno : ring;
+}
+
+int io_submit(aio_context_t ring, long n, struct iocb **list);
+
+/* libaio's is the bare call. */
+PRELOAD int io_submit(aio_context_t ring, long n, struct iocb **list)
+{
+	int err = errno, ret;
+
+	uring_submitting(n, list);
+	ret = (int)libc_raw(SYS_io_submit, (long)ring, n, (long)(uintptr_t)list, 0, 0, 0);
+	if (ret < 0)
+		ret = -errno;
+	errno = err;
+	return ret;
 }
 
 URING(io_uring_submit, (struct io_uring * r), (r), handing_over(r))

@@ -11,4 +11,8 @@ extern _Atomic bool uring_raw __attribute__((visibility("hidden")));
 /* ring: what the call said; a refused one changes nothing. Returns ring. */
 int uring_made_raw(int ring);
 
+struct iocb;
+/* io_submit(2) gets n requests. */
+void uring_submitting(long n, struct iocb *const *list);
+
 #endif
