@@ -5,6 +5,7 @@
  * fd number is printed: the library has fds of its own. preload_calls file-to-use; with SANDBOX in
  * the environment the program makes itself a seccomp filter first.
  */
+#include <aio.h>
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -245,6 +246,7 @@ static void socket_forms(int tx, int rx)
 	arrived(rx);
 	TRY(recv(rx, buf, 0, MSG_DONTWAIT));
 	drain(rx);
+	TRY(sockatmark(rx));
 }
 
 static void many_forms(int tx, int rx)
@@ -584,6 +586,14 @@ static void stdio_forms(int fd)
 	SEEN("same number %d", again == copy);
 	TRY(send(again, "x", 1, 0));
 	TRY(close(again));
+	copy = fcntl(fd, F_DUPFD, 300);
+	f = freopen("/dev/null", "r", fdopen(copy, "r"));
+	SEEN("same number %d", f && fileno(f) == copy);
+	TRY(read(copy, buf, 1));
+	TRY(send(copy, "x", 1, 0));
+	f = freopen64(path, "r", f);
+	TRY(read(copy, buf, 1));
+	TRY(fclose(f));
 }
 
 static void print_va(int fd, const char *fmt, ...)
@@ -1079,6 +1089,72 @@ static void tcp(void)
 	close(l);
 }
 
+static void reserved_forms(int type)
+{
+	struct sockaddr_in addr = {.sin_family = AF_INET,
+				   .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	socklen_t len = sizeof(addr);
+	int fd, port;
+
+	kind = "reserved";
+	fd = TRY_FD(socket(AF_INET, type, 0));
+	TRY(bindresvport(fd, &addr));
+	port = ntohs(addr.sin_port);
+	TRY(getsockname(fd, (struct sockaddr *)&addr, &len));
+	SEEN("reserved %d", port == ntohs(addr.sin_port) && port >= 512 && port < 1024);
+	TRY(bindresvport(fd, NULL));
+	addr.sin_family = AF_INET6;
+	TRY(bindresvport(fd, &addr));
+	TRY(close(fd));
+}
+
+static void aio_end(const struct aiocb *request)
+{
+	const struct aiocb *one[] = {request};
+	int err;
+
+	while ((err = aio_error(request)) == EINPROGRESS)
+		aio_suspend(one, 1, NULL);
+	SEEN("error %d, %zd bytes", err, aio_return((struct aiocb *)(uintptr_t)request));
+}
+
+/* A datagram socket that is connected to itself. */
+static void aio_forms(void)
+{
+	struct sockaddr_storage addr;
+	struct aiocb out, in, *list[1];
+	socklen_t len;
+	int fd;
+
+	kind = "aio";
+	address(&addr, &len, AF_INET);
+	fd = TRY_FD(socket(AF_INET, SOCK_DGRAM, 0));
+	TRY(bind(fd, (struct sockaddr *)&addr, len));
+	getsockname(fd, (struct sockaddr *)&addr, &len);
+	TRY(connect(fd, (struct sockaddr *)&addr, len));
+	out = (struct aiocb){.aio_fildes = fd,
+			     .aio_lio_opcode = LIO_WRITE,
+			     .aio_buf = "by aio",
+			     .aio_nbytes = 6};
+	in = (struct aiocb){
+		.aio_fildes = fd, .aio_lio_opcode = LIO_READ, .aio_buf = buf, .aio_nbytes = 100};
+	TRY(aio_write(&out));
+	aio_end(&out);
+	TRY(aio_read(&in));
+	aio_end(&in);
+	TRY(aio_write64((struct aiocb64 *)&out));
+	aio_end(&out);
+	TRY(aio_read64((struct aiocb64 *)&in));
+	aio_end(&in);
+	list[0] = &out;
+	TRY(lio_listio(LIO_WAIT, list, 1, NULL));
+	aio_end(&out);
+	list[0] = &in;
+	TRY(lio_listio64(LIO_WAIT, (struct aiocb64 *const *)list, 1, NULL));
+	aio_end(&in);
+	TRY(close(fd));
+}
+
 /* A program that has had sockets gives itself a filter that ends who calls bpf(2). */
 static void sandbox(void)
 {
@@ -1135,6 +1211,8 @@ int main(int argc, char **argv)
 	udp(AF_INET, "udp4");
 	udp(AF_INET6, "udp6");
 	tcp();
+	reserved_forms(SOCK_DGRAM);
+	reserved_forms(SOCK_STREAM);
 	signal_forms();
 	other_signals();
 	thread_forms();
@@ -1142,6 +1220,7 @@ int main(int argc, char **argv)
 	user_forms();
 	TRY(pipe(fds));
 	overflow_forms(fds[0]);
+	aio_forms();
 	return 0;
 }
 /* NOLINTEND */

@@ -352,6 +352,16 @@ def test_a_bond_of_a_mode_that_is_not_supported_is_a_box(net, mode, mac, said):
     assert not said or f"it has mode {mode}, fail_over_mac {mac}" in box
 
 
+@pytest.mark.parametrize("vlan", [False, True], ids=["bond", "vlan"])
+@pytest.mark.parametrize("mode, said", [(6, True), (5, False), (0, False)])
+def test_a_bond_that_receives_by_several_addresses_is_left_to_the_kernel(net, mode, said, vlan):
+    p = net.a.popen([*as_bond(net.a, mode, 0, vlan), PYTHON, "-c", UDP + WAIT_BRIEFLY, net.a.ip4], True, env={"VMA_TRACELEVEL": "INFO"})
+    assert p.wait() == 0, p.text
+    line = f'ring: {net.a.dev}: a bond in mode "balance-alb(#6)" receives by the addresses of the devices below it: sockets stay with the kernel'
+    assert p.text.count(line) == int(said), p.text
+    assert not said or "through the kernel: 1 socket: the interface gives no queues" in p.text, p.text
+
+
 @pytest.mark.parametrize("driver, said", [("mlx5_core", True), ("ice", False)])
 def test_a_bond_of_rdma_devices_is_a_box(net, driver, said):
     """RoCE LAG: a bond whose one port, in /sys, has such a device. The other is an ordinary card."""

@@ -337,6 +337,7 @@ def test_urgent_data(unet, role):
         app("ready(s, 0, select.POLLIN | select.POLLPRI)")
         app("s.recv(10)")
         app("struct.unpack('i', fcntl.ioctl(s, 0x8905, b'0000'))")
+        app("call('sockatmark', s.fileno())")
         app("s.recv(10, socket.MSG_OOB)")
         app("s.recv(10, socket.MSG_OOB)")
         app("s.send(b'12U', socket.MSG_OOB)")

@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Segments that fill a chunk of the ring's memory: at a jumbo MTU, and on the loopback, whose MTU is 65,536."""
+"""Segments that fill a chunk of the ring's memory: at a jumbo MTU, and on the loopback, whose MTU is 65,536. And merged ones of any length."""
+
+import contextlib
+import socket
+import struct
+import threading
 
 import pytest
 
@@ -45,3 +50,45 @@ def test_a_bulk_transfer_on_the_loopback(net):
         assert app.do("read_all(c) == (w.join(), out[0])[1]", 30) is True
         print(f"MSS {app.do(MSS)} after 4 MB")
         assert 4000 < app.do(MSS) <= 4042
+
+
+RTM_SETLINK, NLM_F_REQUEST, NLM_F_ACK, IFLA_GSO_IPV4_MAX_SIZE = 19, 1, 4, 63
+
+
+def big_tcp(host, size):
+    """BIG TCP of IPv4 on the host's interface; ip(8) of Debian 12 has no word for it."""
+    with host.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as s, host.entered():
+        body = struct.pack("BxHiII", 0, 0, socket.if_nametoindex(host.dev), 0, 0) + struct.pack("HHI", 8, IFLA_GSO_IPV4_MAX_SIZE, size)
+        s.send(struct.pack("IHHII", 16 + len(body), RTM_SETLINK, NLM_F_REQUEST | NLM_F_ACK, 1, 0) + body)
+        error = struct.unpack_from("i", s.recv(4096), 16)[0]
+    assert error == 0, f"RTM_SETLINK: {error}"
+
+
+@pytest.mark.multi_buffer
+def test_merged_segments_above_64_kib(net):
+    """Where the interface has BIG TCP they come as one frame, whose IPv4 header cannot say how long it is."""
+    net.neighbours()
+    big_tcp(net.b, 150000)
+    lengths, done = [0], threading.Event()
+
+    def look(sniffer):
+        while not done.is_set():
+            with contextlib.suppress(TimeoutError):
+                lengths.append(len(sniffer.recv(300000)))
+    with net.b.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3), timeout=0.1) as sniffer, both(net, "4", True, False) as (server, client):
+        sniffer.bind((net.b.dev, 3))
+        looks = threading.Thread(target=look, args=(sniffer,))
+        looks.start()
+        try:
+            with net.a.tcp_bypassed():
+                server.start("s, _ = l.accept(); got = read_all(s, 1 << 20)")
+                client.do("s = client(); s.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 << 20)")
+                sent = client.do("write_all(s, 60 << 20, 7, 4 << 20)", 60)
+                client.do("s.close()")
+                server.answer(60)
+        finally:
+            done.set()
+            looks.join()
+        assert server.do("got") == sent
+    print(f"the longest of {len(lengths)} frames has {max(lengths)} bytes")
+    assert max(lengths) > 14 + 65535

@@ -8,7 +8,7 @@ import struct
 import pytest
 
 from differential import App
-from netns import ip
+from netns import KERNEL, ip
 from test_tcp_both import HELPERS, PORT
 
 EXTRA = """
@@ -137,9 +137,57 @@ def test_splice_and_sendfile_refuse(unet):
         for call in ("os.splice(s.fileno(), r, 10)", "os.splice(w, s.fileno(), 10)", "os.splice(s.fileno(), d, 10)",
                      "os.splice(d, s.fileno(), 10)", "os.sendfile(s.fileno(), d, 0, 10)", "os.sendfile(s.fileno(), d, None, 10)",
                      "os.sendfile(s.fileno(), d, 0, 0)", "os.sendfile(s.fileno(), r, 0, 10)", "os.sendfile(s.fileno(), wo, 0, 10)",
-                     "os.sendfile(s.fileno(), 999, 0, 10)", "os.sendfile(s.fileno(), f.fileno(), 0, 10)"):
+                     "os.sendfile(s.fileno(), 999, 0, 10)", "call('sendfile', s.fileno(), f.fileno(), None, ctypes.c_size_t(1 << 63))",
+                     "os.sendfile(s.fileno(), f.fileno(), 0, 10)"):
             app(call)
         app.note("peer got", peer.recv(10, socket.MSG_WAITALL))
+    as_the_kernel(unet, steps)
+
+
+def test_flags_of_pwritev2(unet):
+    """Those that no socket takes are refused, and send nothing."""
+    newer = [0x20] * (KERNEL >= (6, 9)) + [0x100] * (KERNEL >= (6, 18))  # RWF_NOAPPEND, RWF_NOSIGNAL
+
+    def steps(app, peer):
+        app.do("b = ctypes.create_string_buffer(b'data', 4); iov = Iovec(ctypes.addressof(b), 4); signals = []")
+        app.do("signal.signal(signal.SIGPIPE, lambda n, frame: signals.append(n)) and None")
+        app.do("def written(flags): return call('pwritev2', s.fileno(), ctypes.byref(iov), 1, ctypes.c_long(-1), flags)")
+        for flags in (0, 0x40, 0x80, 0x40000000, *newer):
+            app(f"written({flags})")
+        app.note("peer got", peer.recv(4 * (1 + len(newer)), socket.MSG_WAITALL))
+        app.do("s.shutdown(socket.SHUT_WR)")
+        for flags in (0, *newer):
+            app(f"written({flags})")
+            app("signals")
+    as_the_kernel(unet, steps)
+
+
+def test_a_time_out_beyond_all(unet):
+    def steps(app, peer):
+        peer.sendall(b"abcd")
+        app("[m[0] for m in recvmmsg(s, 2, size=2, timeout=2**63 - 1)]")
+    as_the_kernel(unet, steps)
+
+
+def test_a_reserved_port(unet):
+    def steps(app, _):
+        app.do("t = socket.socket(FAM, socket.SOCK_STREAM)")
+        app("call('bindresvport', t.fileno(), None)")
+        app("t.bind((ME, 0))")
+        app(f"t.connect((PEER, {PORT}))")
+        app("512 <= t.getsockname()[1] < 1024, t.getsockname()[0] == ME")
+    as_the_kernel(unet, steps)
+
+
+def test_a_splice_to_a_pipe_that_nobody_reads_takes_nothing(unet):
+    def steps(app, peer):
+        app.do("r, w = os.pipe(); os.close(r); signals = []; signal.signal(signal.SIGPIPE, lambda n, frame: signals.append(n))")
+        app("os.splice(s.fileno(), w, 10)")  # with nothing to receive it does not wait
+        peer.sendall(b"it stays")
+        app.do("await_ready(s)")
+        app("os.splice(s.fileno(), w, 10)")
+        app("signals")
+        app("s.recv(100)")
     as_the_kernel(unet, steps)
 
 

@@ -226,8 +226,9 @@ def test_a_thread_with_the_smallest_stack(unet, library, preload):
                 peer.sendall(piece)
             time.sleep(0.2)
             n = 0
-            while n < 4 << 20:
+            while n < (8 << 20) + 4096:
                 more = len(peer.recv(1 << 20))
                 assert more, app.text
                 n += more
-        assert app.wait() == 0, app.text
+            peer.sendall(b"efgh")
+            assert app.wait() == 0, app.text

@@ -134,6 +134,9 @@ def test_recvmmsg(unet, family):
         app("recvmmsg(s, 2, size=3)")
         peer.sendto(b"abcdefgh", app.at(7000))
         app("recvmmsg(s, 1, size=3, flags=socket.MSG_TRUNC)")
+        for i in range(2):
+            peer.sendto(b"for ever", app.at(7000))
+        app("recvmmsg(s, 2, timeout=2**63 - 1)")
         app("(lambda r: (r[0], r[1] > 0.09))(timed(lambda: (s.setsockopt(socket.SOL_SOCKET, "
             "socket.SO_RCVTIMEO, tv(0.1)), recvmmsg(s, 4))[1]))")
         peer.sendto(b"one", app.at(7000))

@@ -259,6 +259,43 @@ def test_the_interface_is_deleted(make_net, family):
         peer.close()
 
 
+@families
+def test_an_interface_that_is_another_one_before_anybody_looks(make_net, family):
+    """Deleted and made anew with its name, number and address while the program stands still: it hears of both at once, and takes up the new one."""
+    net = make_net()
+    with App(net.a, True, family) as app:
+        peer = app.peer_socket()
+        app.do("s = udp(7000, ANY); s.settimeout(0.2)")
+        echo(app, peer, b"before")
+        peer.close()
+        link = ip("-n", net.a.name, "-o", "link", "show", "dev", net.a.dev)
+        os.kill(app.pid, signal.SIGSTOP)
+        try:
+            ip("-n", net.a.name, "link", "del", net.a.dev)
+            ip("-n", net.a.name, "link", "add", net.a.dev, "index", link.split(":")[0], "address", re.search("link/ether ([0-9a-f:]+)", link)[1],
+               "type", "veth", "peer", "name", net.b.dev, "netns", net.b.name)
+            for h in (net.a, net.b):
+                ip("-n", h.name, "addr", "add", f"{h.ip4}/24", "dev", h.dev)
+                ip("-n", h.name, "addr", "add", f"{h.ip6}/64", "dev", h.dev, "nodad")
+                ip("-n", h.name, "link", "set", h.dev, "up")
+        finally:
+            os.kill(app.pid, signal.SIGCONT)
+        peer = app.peer_socket(timeout=0.2)
+
+        def past_the_kernel():
+            before = net.a.counters()
+            try:
+                peer.sendto(b"new", app.at(7000))
+                app.do(f"s.sendto(b'answer', {TO})")
+                assert peer.recv(10) == b"answer" and app.ask("s.recv(10)") == b"new"
+            except OSError:
+                return False
+            after = net.a.counters()
+            return all(before[n] == after[n] for n in before if n.endswith("InDatagrams") or n.endswith("OutDatagrams"))
+        wait_for(past_the_kernel, 10, "traffic over the new interface, past the kernel")
+        peer.close()
+
+
 SETTLED = b"settled" * 3000
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""io_uring on sockets that were in user space: liburing's rings, and those that a program makes by a system call."""
+"""io_uring and aio on sockets that were in user space: liburing's rings, those that a program makes by a system call, and requests."""
 
 import pytest
 
@@ -7,12 +7,20 @@ from differential import App
 from test_stdio_fds import PORT, server  # noqa: F401  the server is a fixture
 
 
-@pytest.mark.parametrize("how", ["submit", "files", "poll", "raw"])
+@pytest.mark.parametrize("how", ["submit", "files", "poll", "set", "splice", "raw"])
 def test_a_ring_gets_a_socket(unet, server, how):  # noqa: F811
     argv = [unet.library.helpers / "uring", how, unet.b.ip4, PORT]
     kernel, ours = [unet.a.run(argv, preload=preload, env={"VMA_LOG_FILE": unet.tmp / "log"}).text for preload in (False, True)]
     print(kernel)
     assert ours == kernel and kernel.count("echo: ") >= 6
+
+
+@pytest.mark.parametrize("how", ["posix", "list", "call", "number", "poll"])
+def test_a_request_names_a_socket(unet, server, how):  # noqa: F811
+    argv = [unet.library.helpers / "aio", how, unet.b.ip4, PORT]
+    kernel, ours = [unet.a.run(argv, preload=preload, env={"VMA_LOG_FILE": unet.tmp / "log"}).text for preload in (False, True)]
+    print(kernel)
+    assert ours == kernel and kernel.count("echo: ") == (4 if how == "poll" else 3)
 
 
 def test_a_ring_that_is_refused_changes_nothing(unet):

@@ -77,6 +77,11 @@ def down(stack, net, tmp):
     ip("-n", net.a.name, "link", "set", net.a.dev, "down")
 
 
+def encrypted(stack, net, tmp):
+    """Something is, somewhere: which interface that concerns is a matter of routes."""
+    ip("-n", net.a.name, "xfrm", "policy", "add", "dir", "out", "src", "192.0.2.1", "dst", "192.0.2.2", "tmpl", "proto", "esp", "mode", "transport")
+
+
 def another_program(stack, net, tmp):
     source = '__attribute__((section("xdp"), used)) int passing(void *ctx) { return 2; }'
     subprocess.run(["clang", "-O2", "-target", "bpf", "-x", "c", "-c", "-", "-o", tmp / "x.o"], input=source, text=True, check=True)
@@ -122,7 +127,7 @@ CASES = {
                   end="os.kill(child, 9); os.waitpid(child, 0)")],
     "passed": [Case("socket", WAITED.format("ME"), "x, y = socket.socketpair(); socket.send_fds(x, [b'x'], [s.fileno()])")],
     "stdio": [Case("socket", line, "LIBC.fdopen(s.fileno(), b'r') and None") for line in (WAITED.format("ME"), "s = socket.socket()")],
-    "ring-gone": [Case("socket", "s = socket.socket(); s.connect((PEER, 7300))", after=another_program)],
+    "ring-gone": [Case("socket", "s = socket.socket(); s.connect((PEER, 7300))", after=after) for after in (another_program, encrypted)],
     "local": [
         Case("tx", UDP, "s.sendto(b'x', (ME, 7200))"),
         Case("rx", WAITED.format("'127.0.0.1'")),
@@ -148,6 +153,10 @@ CASES = {
         Case("rx", "import resource; resource.setrlimit(resource.RLIMIT_MEMLOCK, (65536, 65536))", without(CAP_IPC_LOCK),
              WAITED.format("ME"), detail=" (CAP_IPC_LOCK, or too little 'ulimit -l')")],
     "no-ring": [Case("rx", WAITED.format("ME"), env={"VMA_RING_TYPE": "mlx5"}, detail=" (Operation not supported)")],
+    "ipsec": [
+        Case("rx", WAITED.format("ME"), before=encrypted),
+        Case("rx", "s = socket.create_server((ME, 7000)); await_ready(s, timeout=0.01)", before=encrypted),
+        Case("tx", "s = socket.socket(); s.connect_ex((PEER, 7300))", before=encrypted)],
     "mtu": [Case("tx", UDP, "s.sendto(b'x', (PEER, 7200))", env={"VMA_MTU": "20"})],
     "fragment": [Case("tx", UDP, "s.sendto(b'x' * 4000, (PEER, 7200))")],
     "segments": [Case("tx", UDP, "s.setsockopt(SOL_UDP, UDP_SEGMENT, 100); s.sendmsg([b'x' * 10] * 200, [], 0, (PEER, 7200))")],

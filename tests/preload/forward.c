@@ -18,6 +18,7 @@
 #include "handover/handover.h"
 #include "iomux/iomux.h"
 #include "mem/allocator.h"
+#include "preload/fatal.h"
 #include "preload/start.h"
 #include "runtime/libc.h"
 #include "runtime/log.h"
@@ -178,6 +179,7 @@ bool library_has_begun(void)
 
 int library_start(void)
 {
+	atomic_store(&fatal_begun, true); /* the programs' pointers are good */
 	return 0;
 }
 
@@ -291,6 +293,10 @@ int iomux_select(int nfds, fd_set *rd, fd_set *wr, fd_set *ex, const struct time
 {
 	operations++;
 	return libc.pselect(nfds, rd, wr, ex, timeout, sigmask);
+}
+
+void iomux_limit_changed(void)
+{
 }
 
 int iomux_epoll_ctl(int epfd, int op, int fd, struct epoll_event *ev)
