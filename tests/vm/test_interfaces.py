@@ -113,8 +113,9 @@ def test_a_bond_whose_wire_breaks(net, kind):
 
 @KINDS
 def test_a_bond_that_receives_by_several_addresses_stays_with_the_kernel(net, kind):
+    """Two wires without a switch between them carry no such bond's packets: what is looked at is what the library says and does."""
     bond(net, "balance-alb")
     server = net.a.python(ECHO, True, [kind, A], env={"VMA_TRACELEVEL": "INFO"})
-    net.a.wait_bound(PORT, kind)
-    asks(net, kind, "a", 60 if kind == "udp" else 8)
+    server.wait_text("receives by the addresses of the devices below it", 20)
+    assert not re.search(r"\bxdp", ip("-n", net.a.name, "link", "show"))
     assert server.text.count('a bond in mode "balance-alb(#6)" receives by the addresses of the devices below it') == 1, server.text
