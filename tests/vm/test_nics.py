@@ -228,10 +228,10 @@ def test_who_looks_in_vain_runs_the_driver(net, busy):
         asks(net.b, "udp", False, host.ip4, 200)
     fetched = fetched_by_threads(host) - before
     print(f"{fetched} of 800 packets and more were fetched by the thread that waits for them")
-    if busy and re.search(r"(native|zero-copy)[+]poll mode", server.text):
-        assert fetched > 0
-    else:
+    if not busy or not re.search(r"(native|zero-copy)[+]poll mode", server.text):
         assert not fetched
+    elif net.kind.startswith("virtio"):  # igb does not say which of its poll routines a queue has
+        assert fetched > 0
 
 
 def test_a_second_process_and_an_mtu_for_which_a_buffer_is_too_small(net):
