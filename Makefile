@@ -192,7 +192,7 @@ $(B)/vma_stats: $(STATS_OBJ) $(B)/libcore.a
 
 $(B)/vmad: $(VMAD_OBJ) $(B)/libcore.a
 	$(call say,LINK)
-	$(Q)$(CC) $(SAN) $(LDFLAGS_ALL) -o $(NEW) $(VMAD_OBJ) $(B)/libcore.a $(LIBS) $(PUT)
+	$(Q)$(CC) $(SAN) $(LDFLAGS_ALL) -o $(NEW) $(VMAD_OBJ) $(B)/libcore.a -Wl,--export-dynamic-symbol=vma_serves_itself $(LIBS) $(PUT)
 
 $(B)/gen_man: tools/gen_man.c $(B)/.flags
 	$(call say,CC)

@@ -86,12 +86,14 @@ static struct vma_conn *conn_of(const struct sk_buff *skb, const struct nf_hook_
 	c = vma_conn_find(state->net, &key);
 	if (!c || !(c->flags & VMA_KMOD_CONN_FALLBACK) || !vma_owner_holds(c))
 		return NULL;
-	/* Handed over to the kernel, and not yet taken from the table. */
-	return vma_kernel_has(state->net, &key, state->in->ifindex) ? NULL : c;
+	return c;
 }
 
-static unsigned int give(struct vma_conn *c, struct sk_buff *skb)
+static unsigned int give(struct vma_conn *c, struct sk_buff *skb, const struct nf_hook_state *state)
 {
+	/* Handed over to the kernel, and not yet taken from the table. */
+	if (vma_kernel_has(state->net, &c->key.flow, state->in->ifindex))
+		return NF_ACCEPT;
 	if (vma_ring_put(&c->session->ring, c->slot, skb)) {
 		vma_total_add(VMA_TOTAL_FALLBACK_DROPPED, 1);
 		return NF_DROP;
@@ -110,15 +112,18 @@ static unsigned int in_front(void *priv, struct sk_buff *skb, const struct nf_ho
 {
 	struct vma_conn *c = conn_of(skb, state);
 
-	return c && c->flags & VMA_CONN_UNFILTERED ? give(c, skb) : NF_ACCEPT;
+	return c && c->flags & VMA_CONN_UNFILTERED ? give(c, skb, state) : NF_ACCEPT;
 }
 
-/* Who could not see it otherwise gets what the host's firewall lets pass. */
+/*
+ * Who could not see it otherwise gets what the host's firewall lets pass: chains of nftables have
+ * any priority (firewalld's are behind the filter).
+ */
 static unsigned int behind(void *priv, struct sk_buff *skb, const struct nf_hook_state *state)
 {
 	struct vma_conn *c = conn_of(skb, state);
 
-	return c ? give(c, skb) : NF_ACCEPT;
+	return c ? give(c, skb, state) : NF_ACCEPT;
 }
 
 const struct nf_hook_ops vma_hook_ops[] = {
@@ -132,7 +137,7 @@ const struct nf_hook_ops vma_hook_ops[] = {
 		.hook = behind,
 		.pf = NFPROTO_IPV4,
 		.hooknum = NF_INET_LOCAL_IN,
-		.priority = NF_IP_PRI_FILTER + 1,
+		.priority = NF_IP_PRI_CONNTRACK_HELPER - 1,
 	},
 	{
 		.hook = in_front,
@@ -144,7 +149,7 @@ const struct nf_hook_ops vma_hook_ops[] = {
 		.hook = behind,
 		.pf = NFPROTO_IPV6,
 		.hooknum = NF_INET_LOCAL_IN,
-		.priority = NF_IP6_PRI_FILTER + 1,
+		.priority = NF_IP6_PRI_CONNTRACK_HELPER - 1,
 	},
 };
 

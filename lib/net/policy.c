@@ -28,16 +28,43 @@ static int counted(struct nl_msg *msg, void *arg)
 	return NL_OK;
 }
 
+/* ip xfrm policy setdefault (Linux 5.15): what no policy is for is refused. */
+static bool blocks(const struct nlmsghdr *h)
+{
+	const struct xfrm_userpolicy_default *policy = nlmsg_data(h);
+
+	return h->nlmsg_type == XFRM_MSG_GETDEFAULT &&
+	       h->nlmsg_len >= NLMSG_LENGTH(sizeof(*policy)) &&
+	       (policy->in == XFRM_USERPOLICY_BLOCK || policy->out == XFRM_USERPOLICY_BLOCK);
+}
+
+static int of_default(struct nl_msg *msg, void *arg)
+{
+	if (blocks(nlmsg_hdr(msg)))
+		*(bool *)arg = true;
+	return NL_OK;
+}
+
 /* 0 or more, or libnl's error. */
 static int ask(struct nl_sock *sock, bool *any)
 {
+	struct xfrm_userpolicy_default defaults = {0};
 	uint32_t flags = 0;
 	int err;
 
 	nl_socket_disable_auto_ack(sock);
 	nl_socket_modify_cb(sock, NL_CB_VALID, NL_CB_CUSTOM, counted, any);
 	err = nl_send_simple(sock, XFRM_MSG_GETSPDINFO, 0, &flags, sizeof(flags));
-	return err < 0 ? err : nl_recvmsgs_default(sock);
+	if (err >= 0)
+		err = nl_recvmsgs_default(sock);
+	if (err < 0 || *any)
+		return err;
+	/* An older kernel refuses the question. */
+	nl_socket_modify_cb(sock, NL_CB_VALID, NL_CB_CUSTOM, of_default, any);
+	err = nl_send_simple(sock, XFRM_MSG_GETDEFAULT, 0, &defaults, sizeof(defaults));
+	if (err >= 0)
+		(void)nl_recvmsgs_default(sock);
+	return 0;
 }
 
 bool net_policies_any(void)
@@ -77,6 +104,8 @@ static bool is_new(const void *message, size_t len)
 	const struct nlmsghdr *h = message;
 	const struct xfrm_userpolicy_info *policy = nlmsg_data(h);
 
+	if (len >= NLMSG_LENGTH(sizeof(struct xfrm_userpolicy_default)) && blocks(h))
+		return true;
 	return len >= NLMSG_LENGTH(sizeof(*policy)) &&
 	       h->nlmsg_len >= NLMSG_LENGTH(sizeof(*policy)) &&
 	       (h->nlmsg_type == XFRM_MSG_NEWPOLICY || h->nlmsg_type == XFRM_MSG_UPDPOLICY) &&

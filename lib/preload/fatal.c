@@ -197,8 +197,11 @@ void fatal_touches_begin(void)
 {
 	int err = errno;
 
+	int nothing = NOTHING;
+
 	prepare();
-	atomic_store(&caught, TOUCHES);
+	/* Another thread may have begun with all. */
+	atomic_compare_exchange_strong(&caught, &nothing, TOUCHES);
 	instead_of_default(SIGSEGV);
 	instead_of_default(SIGBUS);
 	atomic_store(&fatal_begun, true);
@@ -243,6 +246,8 @@ void fatal_forked(void)
 
 void fatal_stop(void)
 {
+	/* First: nobody touches a pointer of the program's without a handler. */
+	atomic_store(&fatal_begun, false);
 	atomic_store(&caught, NOTHING);
 	for (int sig = 1; sig < _NSIG; sig++) {
 		if (ends_process(sig))

@@ -107,11 +107,23 @@ static int program_fds_end(void)
 	return got < 0 ? -1 : end;
 }
 
+static bool has_fd(int fd)
+{
+	return libc_raw(SYS_fcntl, fd, F_GETFD, 0, 0, 0, 0) >= 0;
+}
+
 /* The same where there is no /proc, as far as it lies above FD_SETSIZE and below most. */
 static int fds_end_asked(int most)
 {
-	while (most > FD_SETSIZE && libc_raw(SYS_fcntl, most - 1, F_GETFD, 0, 0, 0, 0) < 0)
+	/* As a rule what was found last still holds, and one look tells. */
+	static _Atomic int last;
+	int was = atomic_load_explicit(&last, memory_order_relaxed);
+
+	if (was && was <= most && has_fd(was - 1) && (was == most || !has_fd(was)))
+		return was;
+	while (most > FD_SETSIZE && !has_fd(most - 1))
 		most--;
+	atomic_store_explicit(&last, most, memory_order_relaxed);
 	return most;
 }
 

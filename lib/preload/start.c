@@ -171,13 +171,22 @@ static int parts_begin(const char *forbidden)
 	return err;
 }
 
+/* Of a program that has the library's parts in itself (vmad): in all others there is no such thing.
+ */
+extern const char vma_serves_itself __attribute__((weak));
+
 /* start_lock held. */
 static void library_begin(void)
 {
-	/* Before any call that the program has not made. */
-	const char *forbidden = sandbox_forbids(NULL);
+	const char *forbidden;
 	int err;
 
+	if (&vma_serves_itself) {
+		atomic_store_explicit(&state, STATE_OFF, memory_order_release);
+		return;
+	}
+	/* Before any call that the program has not made. */
+	forbidden = sandbox_forbids(NULL);
 	configure();
 	if (!banner_shown && !forbidden) {
 		params_banner();

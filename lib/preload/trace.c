@@ -58,7 +58,7 @@ const char *trace_addr(char text[TRACE_TEXT], const struct sockaddr *addr, sockl
 
 	if (!addr || !len)
 		return "NULL";
-	if (!memory_addr(addr, len))
+	if (!memory_touchable() || !memory_addr(addr, len))
 		return "?";
 	memcpy(&a, addr, len);
 	if ((a.ss_family == AF_INET && len >= sizeof(struct sockaddr_in)) ||
@@ -87,7 +87,7 @@ const char *trace_value(char text[TRACE_TEXT], const void *val, socklen_t len)
 
 	if (len != sizeof(n))
 		snprintf(text, TRACE_TEXT, "%u bytes", len);
-	else if (!memory_ends(val, len))
+	else if (!memory_touchable() || !memory_ends(val, len))
 		return "?";
 	else
 		snprintf(text, TRACE_TEXT, "%d", (memcpy(&n, val, sizeof(n)), n));
@@ -128,7 +128,7 @@ const char *trace_timespec(char text[TRACE_TEXT], const struct timespec *ts)
 {
 	if (!ts)
 		return "NULL";
-	if (!memory_ends(ts, sizeof(*ts)))
+	if (!memory_touchable() || !memory_ends(ts, sizeof(*ts)))
 		return "?";
 	snprintf(text, TRACE_TEXT, "%ld.%09ld s", ts->tv_sec, ts->tv_nsec);
 	return text;
@@ -138,7 +138,7 @@ const char *trace_timeval(char text[TRACE_TEXT], const struct timeval *tv)
 {
 	if (!tv)
 		return "NULL";
-	if (!memory_ends(tv, sizeof(*tv)))
+	if (!memory_touchable() || !memory_ends(tv, sizeof(*tv)))
 		return "?";
 	snprintf(text, TRACE_TEXT, "%ld.%06ld s", tv->tv_sec, tv->tv_usec);
 	return text;

@@ -64,6 +64,15 @@ static void registering(const int *fds, unsigned n)
 		to_kernel(fds[i]);
 }
 
+/* Newer than linux-libc-dev 6.1. */
+enum {
+	OP_WAITID = 50,
+	OP_FUTEX_WAIT,
+	OP_FUTEX_WAKE,
+	OP_FUTEX_WAITV,
+	OP_PIPE = 62,
+};
+
 /* What an entry names goes to the kernel. */
 static void look_at(const struct io_uring_sqe *e)
 {
@@ -79,6 +88,16 @@ static void look_at(const struct io_uring_sqe *e)
 	case IORING_OP_EPOLL_CTL:
 		to_kernel(e->fd);
 		to_kernel((int)e->off);
+		return;
+	/* Their first field is another thing: a domain, how many, whose end, flags. */
+	case IORING_OP_SOCKET:
+	case IORING_OP_PROVIDE_BUFFERS:
+	case IORING_OP_REMOVE_BUFFERS:
+	case OP_WAITID:
+	case OP_FUTEX_WAIT:
+	case OP_FUTEX_WAKE:
+	case OP_FUTEX_WAITV:
+	case OP_PIPE:
 		return;
 	case IORING_OP_FILES_UPDATE:
 		registering((const int *)(uintptr_t)e->addr, e->len);

@@ -29,6 +29,11 @@ static void changed(int fd, uint32_t epoll_events, void *arg)
 			 "sockets have gone to the kernel");
 }
 
+/*
+ * The kernel has no IPsec. It is asked once: to find out, the kernel may start modprobe(8).
+ */
+static bool is_unknown;
+
 /* Those that come later. Without the right to hear of them they cannot be asked for either. */
 static void follow(void)
 {
@@ -40,6 +45,7 @@ static void follow(void)
 		events = fd;
 	else if (fd >= 0)
 		own_fd_close(fd);
+	is_unknown = err == -EPROTONOSUPPORT;
 	if (err)
 		log_debug("IPsec policies are not followed: %s", strerror(-err));
 }
@@ -47,9 +53,9 @@ static void follow(void)
 bool stack_ipsec_is_used(void)
 {
 	/* First: none is missed between the two. */
-	if (events < 0)
+	if (events < 0 && !is_unknown)
 		follow();
-	if (!net_policies_any())
+	if (is_unknown || !net_policies_any())
 		return false;
 	log_warn("the network namespace has IPsec policies (ip-xfrm(8)), which only the kernel "
 		 "follows: sockets stay with the kernel");

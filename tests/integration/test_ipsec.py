@@ -153,3 +153,14 @@ def test_a_policy_that_comes_while_the_ring_is_opened(net, opening):  # noqa: F8
     goes_on(app, held)
     wait_for(lambda: "IPsec policies have come" in app.text, 20, lambda: app.text)
     wait_for(lambda: "xdp" not in ip("-n", net.a.name, "link", "show", net.a.dev), 20, "the steering program is gone")
+
+
+@pytest.mark.parametrize("way", ["in", "out"])
+def test_what_no_policy_is_for_is_refused(net, way):
+    """ip xfrm policy setdefault: there is none, and the kernel alone knows what it refuses."""
+    net.neighbours()
+    ip("-n", net.a.name, "xfrm", "policy", "setdefault", way, "block")
+    with App(net.a, True) as app:
+        app.do("s = udp(7000); await_ready(s, timeout=0.01)")
+        assert "xdp" not in ip("-n", net.a.name, "link", "show", "dev", net.a.dev)
+        assert app.text.count("has IPsec policies (ip-xfrm(8)), which only the kernel follows: sockets stay with the kernel") == 1, app.text

@@ -5,6 +5,7 @@
 """
 
 import contextlib
+import os
 import pathlib
 import re
 
@@ -18,9 +19,9 @@ QUIET = {"VMA_TRACELEVEL": "WARN"}
 
 
 @contextlib.contextmanager
-def vmad(net, *options):
+def vmad(net, *options, preload=False):
     """In the foreground; it has the queues."""
-    p = net.a.popen([net.library.build / "vmad", "--console", *options])
+    p = net.a.popen([net.library.build / "vmad", "--console", *options], preload)
     p.wait_text("keeps the queues of")
     try:
         yield p
@@ -54,6 +55,16 @@ def test_programs_join_it_and_the_queues_stay(net):
         who = net.a.run([net.library.vma_stats, "-v", "6"]).text
         assert re.search(rf"^{net.a.dev} .*\b{p.pid}/vmad$", who, re.M), who
     assert not has_program(net, net.a.dev)
+
+
+def test_it_is_not_served_by_the_library_that_is_preloaded(net):
+    """It has the library's parts itself: two of them would take each other's place in what vma_stats sees."""
+    with vmad(net, net.a.dev, preload=True) as p:
+        who = net.a.run([net.library.vma_stats, "-v", "6"]).text
+        assert re.search(rf"^{net.a.dev} .*\b{p.pid}/vmad$", who, re.M), who
+        workers = [proc(f"{p.pid}/task/{t}", "comm") for t in os.listdir(f"/proc/{p.pid}/task")]
+        print(workers)
+        assert len([w for w in workers if w.strip() == "vma-worker"]) == 1
 
 
 @pytest.mark.parametrize("ours", [False, True], ids=["kernel", "ours"])

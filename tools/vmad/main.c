@@ -22,6 +22,9 @@
 #include "stack/stack.h"
 #include "stats/stats.h"
 
+/* Preloaded the library would serve what it has itself: it looks whether this is there. */
+__attribute__((visibility("default"), used)) const char vma_serves_itself = 1;
+
 /* The exit status where queues cannot be shared: to start it again would change nothing. */
 #define STATUS_UNSHARED 3
 

@@ -202,6 +202,9 @@ static void xdp_leave(struct ring *r)
 {
 	struct xdp_ring *x = xdp_ring(r);
 
+	/* It has, with frames of it in the program's hands. */
+	if (!x->port)
+		return;
 	libc_internal_begin();
 	if (!x->share)
 		members_leave(x);
