@@ -60,7 +60,7 @@ def test_programs_join_it_and_the_queues_stay(net):
 def test_it_is_not_served_by_the_library_that_is_preloaded(net):
     """It has the library's parts itself: two of them would take each other's place in what vma_stats sees."""
     with vmad(net, net.a.dev, preload=True) as p:
-        who = net.a.run([net.library.vma_stats, "-v", "6"]).text
+        who = net.a.run([net.library.vma_stats, "-k", net.tmp, "-v", "6"]).text
         assert re.search(rf"^{net.a.dev} .*\b{p.pid}/vmad$", who, re.M), who
         workers = [proc(f"{p.pid}/task/{t}", "comm") for t in os.listdir(f"/proc/{p.pid}/task")]
         print(workers)

@@ -8,10 +8,14 @@ from serving import OURS, no_kernel_connections, no_kernel_datagrams
 
 @pytest.mark.parametrize("options", [["-P", "2"], ["-d"]], ids=["two", "both-ways"])
 def test_streams(net, options):
+    """
+    For a time, not a size: where one stream of the two is over before the other has begun (20 MB are, in 24 ms), iperf's server locks a mutex that
+    it has freed, and reads no more (1 of 300).
+    """
     net.b.popen(["iperf", "-s"])
     net.b.wait_bound(5001, "tcp")
     with no_kernel_connections(net.a, 1500):
-        text = net.a.run(["iperf", "-c", net.b.ip4, "-n", "20M", *options], preload=OURS).text
+        text = net.a.run(["iperf", "-c", net.b.ip4, "-t", "1", *options], preload=OURS).text
     assert "bits/sec" in text and "failed" not in text, text
 
 
