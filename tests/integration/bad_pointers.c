@@ -171,6 +171,8 @@ static void waiting(void)
 		TRY(epoll_pwait(ep, &ev, 1, 0, bad));
 }
 
+#define NOBODYS 0x100000000000 /* half of the way up */
+
 static void all(const char *name, int s)
 {
 	static const struct {
@@ -182,9 +184,15 @@ static void all(const char *name, int s)
 		    {"kernel", 0xffff800000001000},
 		    {"no address", 0x8000000000001000}};
 	struct epoll_event ev = {.events = EPOLLIN};
-	void *page = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	/*
+	 * Far from where mmap() finds room: a hole that there had been a page in another thread
+	 * may get.
+	 */
+	void *page = mmap((void *)(uintptr_t)NOBODYS, 4096, PROT_READ,
+			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
 
-	munmap(page, 4096);
+	if (page == MAP_FAILED || munmap(page, 4096))
+		perror("mmap"), exit(1);
 	kind = name;
 	fd = s;
 	if (epoll_ctl(ep, EPOLL_CTL_ADD, fd, &ev))
