@@ -8,7 +8,8 @@
  * (udp_fork.c), and so does a listener that a child waits for (listener_to_kernel.c; implant.c has
  * its clients enter the kernel's queue; listener_parts.c: where several wait, none of them waits
  * long for one that is busy; listener_last.c: handshakes with one that ends; listener_late.c: with
- * one that asks for SIGIO). replay.c gives the kernel what has come from the wire.
+ * one that asks for SIGIO; listener_looks.c: the lists of both). replay.c gives the kernel what has
+ * come from the wire.
  *
  * It stands above the sockets and registers with them (hooks.c): nothing
  * below knows it. preload calls what is here. No packet comes through this room.

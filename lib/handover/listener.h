@@ -53,4 +53,27 @@ void listener_give_late(struct tcp_sock *s);
 /* Another process may wait for it from now on, or does: listener_parts.c. */
 void listener_enlist(const struct claim_ref *r);
 
+/* listener_looks.c: the first member of what the list's owner has allocated. */
+struct listener_look {
+	struct listener_look *next;
+	struct tcp_sock *s;
+};
+/* The owner sets the two calls, which the internal thread makes; no lock is held then. */
+struct listener_looks {
+	/* False: it is over. */
+	bool (*goes_on)(const struct listener_look *l);
+	/* It is, and in no list: the owner frees it. */
+	void (*end)(struct listener_look *l);
+	struct listener_look *first;
+	struct lock lock;
+	_Atomic unsigned num; /* those that end() has now are among them */
+};
+bool listener_looks_any(const struct listener_looks *list);
+/* No lock held. */
+void listener_looks_add(struct listener_looks *list, struct listener_look *l);
+/* On the internal thread. True: some are there still. */
+bool listener_looks_look(struct listener_looks *list);
+/* In the child: empties the list, which was its parent's. What was in it, not to be freed. */
+struct listener_look *listener_looks_forked(struct listener_looks *list);
+
 #endif

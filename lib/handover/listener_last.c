@@ -13,18 +13,37 @@
 #define END_US 3000000u
 
 struct last {
-	struct last *next;
-	struct tcp_sock *s;
+	struct listener_look look;
 	uint64_t end_us;
 };
 
-static struct last *lasts;
-static struct lock lasts_lock;
-static _Atomic unsigned num_lasts;
+/* False: it is over. The kernel takes its clients no more: nobody listens, or the queue is full. */
+static bool goes_on(const struct listener_look *l)
+{
+	struct tcp_sock *s = l->s;
+	struct implant *im;
+	unsigned left = 0;
+
+	if (tcp_sock_first_client(s) &&
+	    !implant_open(atomic_load_explicit(&s->v.os_fd, memory_order_relaxed), &im)) {
+		left = listener_give_queued(s, im);
+		implant_close(im);
+	}
+	return !left && tcp_sock_clients(s) && tcp_sock_now_us() < ((const struct last *)l)->end_us;
+}
+
+static void end(struct listener_look *l)
+{
+	tcp_sock_claim_over(l->s);
+	tcp_sock_listener_end(l->s);
+	free(l);
+}
+
+static struct listener_looks lasts = {.goes_on = goes_on, .end = end};
 
 bool listener_last_any(void)
 {
-	return atomic_load_explicit(&num_lasts, memory_order_relaxed) != 0;
+	return listener_looks_any(&lasts);
 }
 
 void listener_last_begin(struct tcp_sock *s)
@@ -40,69 +59,18 @@ void listener_last_begin(struct tcp_sock *s)
 		free(l);
 		return;
 	}
-	l->s = own;
+	l->look.s = own;
 	l->end_us = tcp_sock_now_us() + END_US;
-	lock_take(&lasts_lock);
-	l->next = lasts;
-	lasts = l;
-	lock_drop(&lasts_lock);
-	atomic_fetch_add(&num_lasts, 1);
-	stacks_used();
-}
-
-/* False: it is over. The kernel takes its clients no more: nobody listens, or the queue is full. */
-static bool goes_on(struct tcp_sock *s, uint64_t end_us)
-{
-	struct implant *im;
-	unsigned left = 0;
-
-	if (tcp_sock_first_client(s) &&
-	    !implant_open(atomic_load_explicit(&s->v.os_fd, memory_order_relaxed), &im)) {
-		left = listener_give_queued(s, im);
-		implant_close(im);
-	}
-	return !left && tcp_sock_clients(s) && tcp_sock_now_us() < end_us;
-}
-
-/* The first one that is over, taken out of the list. NULL: none is. */
-static struct last *take_over(void)
-{
-	struct last **at = &lasts, *l;
-
-	/* Others add at the head only. */
-	lock_take(&lasts_lock);
-	l = *at;
-	lock_drop(&lasts_lock);
-	while (l && goes_on(l->s, l->end_us))
-		l = l->next;
-	if (!l)
-		return NULL;
-	lock_take(&lasts_lock);
-	while (*at != l)
-		at = &(*at)->next;
-	*at = l->next;
-	lock_drop(&lasts_lock);
-	return l;
+	listener_looks_add(&lasts, &l->look);
 }
 
 bool listener_last_look(void)
 {
-	struct last *l;
-
-	while (listener_last_any() && (l = take_over())) {
-		tcp_sock_claim_over(l->s);
-		tcp_sock_listener_end(l->s);
-		free(l);
-		atomic_fetch_sub(&num_lasts, 1);
-	}
-	return listener_last_any();
+	return listener_looks_look(&lasts);
 }
 
 void listener_last_forked(void)
 {
-	atomic_store(&lasts_lock.owner, 0);
-	atomic_store(&num_lasts, 0);
-	for (struct last *l = lasts; l; l = l->next)
+	for (const struct listener_look *l = listener_looks_forked(&lasts); l; l = l->next)
 		own_fd_close(atomic_load_explicit(&l->s->v.os_fd, memory_order_relaxed));
-	lasts = NULL;
 }

@@ -127,18 +127,27 @@ static int set_limits(const struct tcp_sock *s, int fd, const struct tcp_image *
 	return set(fd, IPPROTO_TCP, TCP_MAXSEG, maxseg > MAXSEG_LEAST ? maxseg : MAXSEG_LEAST);
 }
 
-/* A socket that is bound to no address would go on with the one that the routes say by now. */
-static int check_name(const struct tcp_sock *s, int fd)
+/* The kernel socket's own address. 0 or negative errno. */
+static int own_name(int fd, struct in6_addr *addr, uint16_t *port)
 {
 	struct sockaddr_storage ss;
 	socklen_t len = sizeof(ss);
-	struct in6_addr addr;
 	uint32_t scope;
-	uint16_t port = 0;
 
-	if (libc.getsockname(fd, (struct sockaddr *)&ss, &len) ||
-	    !sock_addr_get((struct sockaddr *)&ss, len, &addr, &port, &scope))
+	if (libc.getsockname(fd, (struct sockaddr *)&ss, &len))
 		return -errno;
+	return sock_addr_get((struct sockaddr *)&ss, len, addr, port, &scope) ? 0 : -EAFNOSUPPORT;
+}
+
+/* A socket that is bound to no address would go on with the one that the routes say by now. */
+static int check_name(const struct tcp_sock *s, int fd)
+{
+	struct in6_addr addr;
+	uint16_t port = 0;
+	int err = own_name(fd, &addr, &port);
+
+	if (err)
+		return err;
 	return port == s->tuple.lport && !memcmp(&addr, &s->tuple.local, sizeof(addr))
 		       ? 0
 		       : -EADDRNOTAVAIL;
@@ -148,14 +157,13 @@ static int check_name(const struct tcp_sock *s, int fd)
 static int name(const struct tcp_sock *s, int fd)
 {
 	struct sockaddr_storage ss;
-	socklen_t len = sizeof(ss);
+	socklen_t len;
 	struct in6_addr addr;
-	uint32_t scope;
 	uint16_t port = 0;
+	int err = own_name(fd, &addr, &port);
 
-	if (libc.getsockname(fd, (struct sockaddr *)&ss, &len) ||
-	    !sock_addr_get((struct sockaddr *)&ss, len, &addr, &port, &scope))
-		return -errno;
+	if (err)
+		return err;
 	if (!port) {
 		len = sizeof(ss);
 		tcp_sock_addr_put(s, false, (struct sockaddr *)&ss, &len);
