@@ -205,6 +205,17 @@ struct tcp_opts {
 /* Linux's defaults (tcp_rmem, tcp_wmem, tcp_keepalive_*, tcp_retries*). */
 void tcp_opts_default(struct tcp_opts *o);
 
+/* Of the IP header: IPv4 and IPv6 have options of their own. */
+static inline uint8_t tcp_tos(const struct tcp_opts *o, uint8_t family)
+{
+	return family == AF_INET6 ? o->tos6 : o->tos;
+}
+
+static inline uint8_t tcp_ttl(const struct tcp_opts *o, uint8_t family)
+{
+	return family == AF_INET6 ? o->ttl6 : o->ttl;
+}
+
 struct tcp_cfg {
 	/* ISNs (RFC 6528), hash, SYN cookies, time stamp offsets: random, never told */
 	uint64_t secret[4];

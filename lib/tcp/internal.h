@@ -776,17 +776,6 @@ static inline uint32_t tcp_init_cwnd(const struct tcp_conn *c)
 	return c->ext && c->ext->initcwnd ? c->ext->initcwnd : TCP_INIT_CWND;
 }
 
-/* Of the IP header: IPv4 and IPv6 have options of their own. */
-static inline uint8_t tcp_tos(const struct tcp_opts *o, uint8_t family)
-{
-	return family == AF_INET6 ? o->tos6 : o->tos;
-}
-
-static inline uint8_t tcp_ttl(const struct tcp_opts *o, uint8_t family)
-{
-	return family == AF_INET6 ? o->ttl6 : o->ttl;
-}
-
 /* tcp_tx.user of its segments: until it is accepted its listener's, unless it has one. */
 static inline void *tcp_tx_user(const struct tcp_conn *c)
 {

@@ -12,30 +12,43 @@
 #include "socket/tcp/internal.h"
 
 /*
+ * What it listens with is there: its stack is locked until lock_drop(). False: it is not, or this
+ * thread has the lock, in a call that a signal handler has interrupted.
+ */
+static bool att_begin(const struct tcp_sock_att *att)
+{
+	struct stack *st = att->st;
+
+	if (lock_mine(&st->lock))
+		return false;
+	lock_take(&st->lock);
+	if (att->l && atomic_load_explicit(&st->open, memory_order_relaxed))
+		return true;
+	lock_drop(&st->lock);
+	return false;
+}
+
+/*
  * An established connection of any attachment, its stack locked; polls the stacks once when none
  * waits. NULL: none.
  */
 static struct tcp_conn *take_conn(struct tcp_sock *s, struct tcp_sock_att **out)
 {
 	for (struct tcp_sock_att *att = s->unconn.atts; att; att = att->next) {
-		struct stack *st = att->st;
-		struct tcp_conn *c = NULL;
+		struct tcp_conn *c;
 
-		if (lock_mine(&st->lock))
+		if (!att_begin(att))
 			continue;
-		lock_take(&st->lock);
-		if (att->l && atomic_load_explicit(&st->open, memory_order_relaxed)) {
+		c = tcp_accept(att->l);
+		if (!c) {
+			stack_poll_called(att->st);
 			c = tcp_accept(att->l);
-			if (!c) {
-				stack_poll_called(st);
-				c = tcp_accept(att->l);
-			}
 		}
 		if (c) {
 			*out = att;
 			return c;
 		}
-		lock_drop(&st->lock);
+		lock_drop(&att->st->lock);
 	}
 	return NULL;
 }
@@ -149,17 +162,12 @@ static bool ours_ready(struct tcp_sock *s)
 	bool ready = false;
 
 	for (struct tcp_sock_att *att = s->unconn.atts; att && !ready; att = att->next) {
-		struct stack *st = att->st;
-
-		if (lock_mine(&st->lock))
+		if (!att_begin(att))
 			continue;
-		lock_take(&st->lock);
-		if (att->l && atomic_load_explicit(&st->open, memory_order_relaxed)) {
-			if (!tcp_accept_queued(att->l))
-				stack_poll_called(st);
-			ready = tcp_accept_queued(att->l) > 0;
-		}
-		lock_drop(&st->lock);
+		if (!tcp_accept_queued(att->l))
+			stack_poll_called(att->st);
+		ready = tcp_accept_queued(att->l) > 0;
+		lock_drop(&att->st->lock);
 	}
 	return ready;
 }
@@ -170,11 +178,9 @@ static bool queued(const struct tcp_sock *s)
 	bool any = false;
 
 	for (struct tcp_sock_att *att = s->unconn.atts; att && !any; att = att->next) {
-		if (lock_mine(&att->st->lock))
+		if (!att_begin(att))
 			continue;
-		lock_take(&att->st->lock);
-		any = att->l && atomic_load_explicit(&att->st->open, memory_order_relaxed) &&
-		      tcp_accept_queued(att->l);
+		any = tcp_accept_queued(att->l) > 0;
 		lock_drop(&att->st->lock);
 	}
 	return any;
@@ -463,9 +469,9 @@ unsigned tcp_sock_clients(struct tcp_sock *s)
 	unsigned n = 0;
 
 	for (struct tcp_sock_att *att = s->unconn.atts; att; att = att->next) {
-		lock_take(&att->st->lock);
-		if (att->l && atomic_load_explicit(&att->st->open, memory_order_relaxed))
-			n += tcp_accept_queued(att->l) + tcp_listen_requests(att->l);
+		if (!att_begin(att))
+			continue;
+		n += tcp_accept_queued(att->l) + tcp_listen_requests(att->l);
 		lock_drop(&att->st->lock);
 	}
 	tcp_sock_unlock(s, cancel);
@@ -478,18 +484,13 @@ unsigned tcp_sock_accept_waits(struct tcp_sock *s)
 	unsigned n = 0;
 
 	for (struct tcp_sock_att *att = s->unconn.atts; att; att = att->next) {
-		struct stack *st = att->st;
-
-		if (lock_mine(&st->lock))
+		if (!att_begin(att))
 			continue;
-		lock_take(&st->lock);
-		if (att->l && atomic_load_explicit(&st->open, memory_order_relaxed)) {
-			/* What has come so far is in the answer. */
-			if (stack_pending(st))
-				stack_poll_called(st);
-			n += tcp_accept_queued(att->l);
-		}
-		lock_drop(&st->lock);
+		/* What has come so far is in the answer. */
+		if (stack_pending(att->st))
+			stack_poll_called(att->st);
+		n += tcp_accept_queued(att->l);
+		lock_drop(&att->st->lock);
 	}
 	tcp_sock_unlock(s, cancel);
 	return n;
@@ -502,9 +503,9 @@ const void *tcp_sock_first_client(struct tcp_sock *s)
 	if (!lock_try(&s->lock))
 		return NULL;
 	for (struct tcp_sock_att *att = s->unconn.atts; att && !first; att = att->next) {
-		lock_take(&att->st->lock);
-		if (att->l && atomic_load_explicit(&att->st->open, memory_order_relaxed))
-			first = tcp_accept_first(att->l);
+		if (!att_begin(att))
+			continue;
+		first = tcp_accept_first(att->l);
 		lock_drop(&att->st->lock);
 	}
 	lock_drop(&s->lock);

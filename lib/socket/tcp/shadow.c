@@ -67,11 +67,13 @@ static void signals_again(int fd, int new)
 		(void)raw.fcntl(new, F_SETSIG, sig);
 }
 
-/* A kernel socket as s's was before it was connected. Its number, or negative errno. */
-static int shadow_new(struct tcp_sock *s, int fd)
+/*
+ * A kernel socket as s's was before it was connected, whose F_GETFL has said flags. Its number, or
+ * negative errno.
+ */
+static int shadow_new(struct tcp_sock *s, int fd, int flags)
 {
-	int flags = raw.fcntl(fd, F_GETFL),
-	    new = OWN_FD(libc.socket(s->domain, SOCK_STREAM | SOCK_CLOEXEC, 0)), on = 1, err;
+	int new = OWN_FD(libc.socket(s->domain, SOCK_STREAM | SOCK_CLOEXEC, 0)), on = 1, err;
 
 	if (new < 0)
 		return -errno;
@@ -96,7 +98,7 @@ bool tcp_sock_shadow_renew(struct tcp_sock *s, int fd)
 		return false;
 	libc_internal_begin();
 	flags = raw.fcntl(fd, F_GETFL);
-	new = shadow_new(s, fd);
+	new = shadow_new(s, fd, flags);
 	if (new >= 0) {
 		vfd_replace_os(&s->v, new);
 		own_fd_close(new);

@@ -278,15 +278,13 @@ int tcp_sock_header(struct vfd *v, uint8_t *hdr)
 {
 	struct tcp_sock *s = tcp_sock_of(v);
 	struct stack *st = tcp_sock_conn_lock(s);
-	const struct tcp_opts *o;
 	struct tcp_sock_path p;
 	int n = -ENOTCONN;
 
 	if (!st)
 		return n;
-	o = tcp_get_opts(s->c);
 	if (!tcp_sock_path_make(st, &s->tuple, s->bound_if, s->mark,
-				s->tuple.family == AF_INET6 ? o->ttl6 : o->ttl, &p) &&
+				tcp_ttl(tcp_get_opts(s->c), s->tuple.family), &p) &&
 	    !p.by_another) {
 		memcpy(hdr, p.hdr.bytes, p.hdr.len);
 		n = p.hdr.len;

@@ -190,13 +190,13 @@ static void option_to_kernel(struct udp_sock *s, int fd, int level, int opt)
 		udp_to_kernel(s, fd, stats_why_option(level, opt));
 }
 
-/*
- * The port that s, whose lock is held, has gone to the kernel with since that was so; 0: with none
- * that others of this process may have.
- */
-static uint16_t port_left(const struct udp_sock *s, bool was_kernels)
+/* As udp_unlock(). If s is not the kernel's as it was, others of its port leave it its share. */
+static void unlock_dividing(struct udp_sock *s, int cancel, bool was_kernels)
 {
-	return !was_kernels && s->in_kernel && udp_can_share(s) ? s->lport : 0;
+	uint16_t left = !was_kernels && s->in_kernel && udp_can_share(s) ? s->lport : 0;
+
+	udp_unlock(s, cancel);
+	udp_port_divide(left);
 }
 
 int udp_setsockopt(struct vfd *v, int fd, int level, int opt, const void *val, socklen_t len)
@@ -204,7 +204,6 @@ int udp_setsockopt(struct vfd *v, int fd, int level, int opt, const void *val, s
 	struct udp_sock *s = udp_of(v);
 	enum opt_kind kind = kind_of(level, opt);
 	bool was_kernels;
-	uint16_t left;
 	int64_t was;
 	int ret, cancel;
 
@@ -263,9 +262,7 @@ int udp_setsockopt(struct vfd *v, int fd, int level, int opt, const void *val, s
 			option_to_kernel(s, fd, level, opt);
 	}
 	libc_internal_end();
-	left = port_left(s, was_kernels);
-	udp_unlock(s, cancel);
-	udp_port_divide(left);
+	unlock_dividing(s, cancel, was_kernels);
 	return ret;
 }
 
@@ -326,7 +323,6 @@ int udp_ioctl(struct vfd *v, int fd, unsigned long req, void *arg)
 	struct udp_sock *s = udp_of(v);
 	int ret, len, cancel;
 	bool was_kernels;
-	uint16_t left;
 
 	switch (req) {
 	case FIONREAD: /* = SIOCINQ: the size of the next datagram */
@@ -355,9 +351,7 @@ int udp_ioctl(struct vfd *v, int fd, unsigned long req, void *arg)
 		was_kernels = s->in_kernel;
 		if (!ret && len)
 			udp_to_kernel(s, fd, STATS_WHY(ASYNC));
-		left = port_left(s, was_kernels);
-		udp_unlock(s, cancel);
-		udp_port_divide(left);
+		unlock_dividing(s, cancel, was_kernels);
 		return ret;
 	case SIOCGSTAMP_OLD:
 	case SIOCGSTAMPNS_OLD:
@@ -374,7 +368,6 @@ int udp_fcntl(struct vfd *v, int fd, int cmd, long arg)
 {
 	struct udp_sock *s = udp_of(v);
 	bool was_kernels;
-	uint16_t left;
 	int ret, cancel;
 
 	if (cmd != F_SETFL || !udp_lock_live(s, fd, &cancel))
@@ -388,8 +381,6 @@ int udp_fcntl(struct vfd *v, int fd, int cmd, long arg)
 		if (arg & O_ASYNC)
 			udp_to_kernel(s, fd, STATS_WHY(ASYNC));
 	}
-	left = port_left(s, was_kernels);
-	udp_unlock(s, cancel);
-	udp_port_divide(left);
+	unlock_dividing(s, cancel, was_kernels);
 	return ret;
 }
