@@ -39,6 +39,13 @@ unsigned stack_addrs(int ifindex, struct in6_addr *addrs, unsigned max)
 	return n;
 }
 
+bool stack_has_address(int ifindex, const struct in6_addr *addr)
+{
+	struct in6_addr addrs[STACK_ADDRS_MAX];
+
+	return is_among(addr, addrs, stack_addrs(ifindex, addrs, STACK_ADDRS_MAX));
+}
+
 /*
  * Packets come by it, or will when its cable is back: routers change their minds then, and the
  * connections that were made meanwhile are still there. Of a dummy interface nothing comes.

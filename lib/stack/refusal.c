@@ -55,18 +55,6 @@ struct vma_stats_why stack_why_not(int ifindex)
 	return refusal(ifindex);
 }
 
-static bool has_address(int ifindex, const struct in6_addr *addr)
-{
-	struct in6_addr addrs[STACK_ADDRS_MAX];
-	unsigned n = stack_addrs(ifindex, addrs, STACK_ADDRS_MAX);
-
-	for (unsigned i = 0; i < n; i++) {
-		if (!memcmp(&addrs[i], addr, sizeof(*addr)))
-			return true;
-	}
-	return false;
-}
-
 struct vma_stats_why stack_why_unserved(const struct in6_addr *local, int bound_if)
 {
 	struct vma_stats_why why = STATS_WHY(ADDRESS);
@@ -75,7 +63,7 @@ struct vma_stats_why stack_why_unserved(const struct in6_addr *local, int bound_
 	int ifindex;
 
 	while ((ifindex = net_link_next(&links))) {
-		if (bound_if ? ifindex != bound_if : !any && !has_address(ifindex, local))
+		if (bound_if ? ifindex != bound_if : !any && !stack_has_address(ifindex, local))
 			continue;
 		/* Its rules, not its ring, leave this socket out. */
 		if (stack_any(ifindex))

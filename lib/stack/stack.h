@@ -284,6 +284,8 @@ bool stack_wanted(int ifindex);
  * host. Returns how many.
  */
 unsigned stack_addrs(int ifindex, struct in6_addr *addrs, unsigned max);
+/* It is among those. */
+bool stack_has_address(int ifindex, const struct in6_addr *addr);
 /*
  * The same, of those for which packets of one peer keep to this interface: a connection lives in
  * one stack. Routers may send those for a service address by whichever interface there is.

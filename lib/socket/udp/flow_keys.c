@@ -68,18 +68,6 @@ static enum vma_why peer_route(const struct udp_sock *s, struct in6_addr *peer, 
 	return net_route_get(&q, route) ? VMA_WHY_ROUTE : VMA_WHY_NONE;
 }
 
-static bool has_address(int ifindex, const struct in6_addr *addr)
-{
-	struct in6_addr addrs[STACK_ADDRS_MAX];
-	unsigned n = stack_addrs(ifindex, addrs, STACK_ADDRS_MAX);
-
-	for (unsigned i = 0; i < n; i++) {
-		if (!memcmp(&addrs[i], addr, sizeof(*addr)))
-			return true;
-	}
-	return false;
-}
-
 /*
  * Packets of the peer come in where the route to it goes out; elsewhere the kernel takes them. But
  * where the port may be another socket's, too, which is bound and not connected, its rule would
@@ -93,7 +81,7 @@ static bool comes_by(const struct udp_sock *s, const struct net_route *route, in
 	if (route->type != NET_ROUTE_UNICAST)
 		return false;
 	return route->oif == ifindex || (!loopback && udp_can_share(s) && stack_any(ifindex) &&
-					 has_address(ifindex, &s->local));
+					 stack_has_address(ifindex, &s->local));
 }
 
 static void connected_keys(const struct udp_sock *s, int ifindex, bool loopback,

@@ -27,6 +27,9 @@
 #define GIVING_LOOK_NS 20000
 #define GIVING_LOOKS_MOST 5000
 
+/* Of the timeout of recvmmsg(): a hundred years. */
+#define FOR_EVER_S 3155760000
+
 /* --- out of the queue --- */
 
 /* True when att has something to be read; its stack is locked then. Polls the stack once. */
@@ -648,9 +651,8 @@ static int recv_several(struct vfd *v, int fd, struct mmsghdr *msgs, unsigned n,
 			errno = EINVAL;
 			return -1;
 		}
-		/* A hundred years are for ever. */
 		end = clock_monotonic_ns() +
-		      (timeout->tv_sec < 3155760000 ? (uint64_t)timeout->tv_sec : 3155760000u) *
+		      (uint64_t)(timeout->tv_sec < FOR_EVER_S ? timeout->tv_sec : FOR_EVER_S) *
 			      1000000000u +
 		      (uint64_t)timeout->tv_nsec;
 	}
