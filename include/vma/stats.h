@@ -215,8 +215,10 @@ struct vma_stats_ring {
 	__s32 ifindex;
 	char type[16]; /* "RING_XDP", "RING_ETH" */
 	char ifname[16];
-	/* AF_XDP's: "zero-copy", "native", "generic"; with VMA_XDP_BUSY_POLL "+poll"; "": it has
-	 * none */
+	/*
+	 * AF_XDP's: "zero-copy", "native", "generic", with VMA_XDP_BUSY_POLL and "+poll" behind it;
+	 * others' is empty.
+	 */
 	char mode[16];
 	__u64 rx_packets, rx_bytes, tx_packets, tx_bytes, tx_gso_frames;
 	__u64 rx_drop_no_buf, rx_drop_invalid, tx_drop_oversize, tx_full, kicks;

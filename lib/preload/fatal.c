@@ -195,9 +195,7 @@ static void prepare(void)
 
 void fatal_touches_begin(void)
 {
-	int err = errno;
-
-	int nothing = NOTHING;
+	int err = errno, nothing = NOTHING;
 
 	prepare();
 	/* Another thread may have begun with all. */

@@ -206,17 +206,7 @@ PRELOAD FILE *freopen(const char *path, const char *mode, FILE *f)
 		fd_fresh(fileno(opened));
 	return opened;
 }
-
-PRELOAD FILE *freopen64(const char *path, const char *mode, FILE *f)
-{
-	FILE *opened;
-
-	KEEPING_ERRNO(stream_ends(f));
-	opened = libc.freopen64(path, mode, f);
-	if (opened)
-		fd_fresh(fileno(opened));
-	return opened;
-}
+PRELOAD_ALIAS(freopen64, freopen);
 
 /* libc reads and writes these by itself, and so do the programs that it starts. */
 #define STDIO_FDS 3

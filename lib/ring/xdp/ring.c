@@ -104,7 +104,8 @@ static void xdp_queues_changed(struct ring *r, unsigned num_queues)
 
 	if (atomic_exchange_explicit(&r->has_more_queues, more, memory_order_relaxed) || !more)
 		return;
-	/* Of what comes on the others the kernel makes connections, which may come by ours later.
+	/*
+	 * Of what comes on the others the kernel makes connections, which may come by ours later.
 	 */
 	port_lock(xdp_ring(r));
 	port_unquiet(xdp_ring(r)->port);
