@@ -18,6 +18,7 @@ packages=(
 	sockperf iperf3 # measuring
 	redis-server redis-tools memcached nginx-light haproxy curl wrk socat # programs that the TCP tests run
 	openssh-server openssh-client bubblewrap git perl cron rsync chrony # a system with the library in /etc/ld.so.preload
+	libjemalloc2 # an allocator that is locked around fork()
 	libmicrohttpd12 # what systemd-journal-remote (below) needs there
 	systemd openbsd-inetd php-fpm # services that are started when a client comes
 	dbus libpam-systemd # with them systemd starts as the first process of a namespace

@@ -85,14 +85,33 @@ static void forked_child(void)
 	vfd_fork_child_done();
 }
 
-/*
- * As pthread_atfork() handlers, because daemon(), forkpty() and others fork inside libc. Registered
- * before the application's own: in the child ours runs first, so theirs see sockets that work.
- */
+/* As pthread_atfork() handlers, because daemon(), forkpty() and others fork inside libc. */
 __attribute__((constructor(102))) static void register_fork_handlers(void)
 {
-	atfork_add(fork_prepare, fork_parent, forked_child);
+	atfork_add_behind_allocator(fork_prepare, fork_parent, forked_child);
 }
+
+/* Each object has its own; the compiler's start files define it. */
+extern void *__dso_handle __attribute__((visibility("hidden")));
+
+/* Not where a sanitizer is: its runtime calls this before it has begun itself. */
+#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
+/* What pthread_atfork() is in each object that calls it. */
+PRELOAD int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void),
+			      void *dso)
+{
+	bool ours = dso == &__dso_handle;
+	bool allocators = !ours && atfork_is_allocators(prepare ? prepare : child);
+	int err;
+
+	if (!ours && !allocators)
+		atfork_settle();
+	err = libc.__register_atfork(prepare, parent, child, dso);
+	if (allocators)
+		atfork_settle();
+	return err;
+}
+#endif
 
 static pid_t fork_sockets(void)
 {

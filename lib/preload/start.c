@@ -206,6 +206,7 @@ static void alone(void (*fn)(const void *arg), const void *arg)
 	int saved = errno;
 
 	libc_internal_begin();
+	atfork_settle();
 	atomic_store(&begun, true);
 	pthread_mutex_lock(&start_lock);
 	fn(arg);

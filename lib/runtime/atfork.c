@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 #include "runtime/atfork.h"
 
+#include <dlfcn.h>
+#include <link.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
 
 #include "runtime/log.h"
 
@@ -29,6 +33,86 @@ void atfork_add(void (*prepare)(void), void (*parent)(void), void (*child)(void)
 		log_panic("more than %d parts of the library follow fork()", ATFORK_MAX);
 	}
 }
+
+/* --- before or after those of others */
+
+enum order_state { ORDER_NOT_BEGUN, ORDER_WAITS, ORDER_REGISTERED };
+
+static _Atomic int state = ORDER_NOT_BEGUN;
+static void (*our_prepare)(void), (*our_parent)(void), (*our_child)(void);
+
+void atfork_settle(void)
+{
+	int waits = ORDER_WAITS;
+
+	if (atomic_load_explicit(&state, memory_order_relaxed) == ORDER_WAITS &&
+	    atomic_compare_exchange_strong(&state, &waits, ORDER_REGISTERED))
+		atfork_add(our_prepare, our_parent, our_child);
+}
+
+/* Where two addresses are in the list of what is loaded; 0: in the program itself. */
+struct places {
+	uintptr_t allocator, own;
+	int at, allocator_at, own_at;
+};
+
+static int look(struct dl_phdr_info *info, size_t size, void *arg)
+{
+	struct places *p = arg;
+
+	(void)size;
+	for (int i = 0; i < info->dlpi_phnum; i++) {
+		const ElfW(Phdr) *h = &info->dlpi_phdr[i];
+		uintptr_t from = info->dlpi_addr + h->p_vaddr;
+
+		if (h->p_type != PT_LOAD)
+			continue;
+		if (p->allocator - from < h->p_memsz)
+			p->allocator_at = p->at;
+		if (p->own - from < h->p_memsz)
+			p->own_at = p->at;
+	}
+	p->at++;
+	return 0;
+}
+
+/* What stands before us is started after us. The program's own allocator is not waited for. */
+static bool allocator_starts_later(void)
+{
+	struct places p = {.allocator = (uintptr_t)malloc, .own = (uintptr_t)look};
+
+	dl_iterate_phdr(look, &p);
+	return p.allocator_at && p.allocator_at < p.own_at;
+}
+
+/* Some register their handlers when they are asked for the first time. */
+static void allocator_begin(void)
+{
+	void *volatile first = malloc(1);
+
+	free(first);
+}
+
+void atfork_add_behind_allocator(void (*prepare)(void), void (*parent)(void), void (*child)(void))
+{
+	our_prepare = prepare;
+	our_parent = parent;
+	our_child = child;
+	atomic_store(&state, ORDER_WAITS);
+	allocator_begin();
+	if (!allocator_starts_later())
+		atfork_settle();
+}
+
+bool atfork_is_allocators(void (*fn)(void))
+{
+	Dl_info of_fn, of_malloc;
+
+	return fn && dladdr((void *)fn, &of_fn) && dladdr((void *)malloc, &of_malloc) &&
+	       of_fn.dli_fbase == of_malloc.dli_fbase;
+}
+
+/* --- of all */
 
 static bool is_valid(unsigned i)
 {

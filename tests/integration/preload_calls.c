@@ -767,6 +767,8 @@ static void signal_forms(void)
 
 /* What other standards call signal(). */
 extern sighandler_t bsd_signal(int sig, sighandler_t handler);
+extern int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void),
+			     void *dso);
 
 static void other_signals(void)
 {
@@ -873,6 +875,7 @@ static void thread_forms(void)
 	kind = "thread";
 	TRY(-pthread_create(&t, NULL, sleeper, NULL));
 	TRY(-pthread_cancel(t));
+	TRY(-__register_atfork(NULL, NULL, NULL, NULL));
 	TRY(-pthread_join(t, &result));
 	SEEN("cancelled %d", result == PTHREAD_CANCELED);
 }
