@@ -57,6 +57,7 @@ static void drain(void *arg)
 static struct {
 	struct ring *ring;
 	unsigned ticks;
+	bool has_left; /* its interface; the memory stays until the process has ended */
 } retired[STACKS_MAX]; /* worker only; a child of a fork() before it has one, exit() after it */
 
 static void retire(struct ring *ring)
@@ -65,6 +66,7 @@ static void retire(struct ring *ring)
 		if (!retired[i].ring) {
 			retired[i].ring = ring;
 			retired[i].ticks = RETIRED_TICKS;
+			retired[i].has_left = false;
 			return;
 		}
 	}
@@ -113,9 +115,10 @@ static void retired_leave(void)
 	for (unsigned i = 0; i < STACKS_MAX; i++) {
 		struct ring *ring = retired[i].ring;
 
-		retired[i].ring = NULL;
-		if (ring)
+		if (ring && !retired[i].has_left) {
+			retired[i].has_left = true;
 			ring->ops->leave(ring);
+		}
 	}
 }
 

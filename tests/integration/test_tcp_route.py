@@ -173,8 +173,17 @@ def test_bursts_leave_by_another_interface(two_ways):
         c.sendall(b"first")
         assert c.recv(100) == b"powerless"
         ip("-n", net.a.name, "route", "replace", f"{FAR}/32", "via", f"{LAST}.2", "dev", "second")
+        asked = 0
+
+        def leaves_by_second():
+            nonlocal asked
+            was, asked = received_by_second(net), asked + 1
+            echoes(c, b"?")
+            return received_by_second(net) > was
+
+        wait_for(leaves_by_second, 20, "the library has heard of the route")
         before = received_by_second(net)
-        echoes(c, b"burst" * (size // 5))
+        echoes(c, b"b" * (size - asked))
         c.sendall(b"!")
         again = int(server.wait_text(r"^sent again: (\d+)$", 20)[1])
     left = received_by_second(net) - before
