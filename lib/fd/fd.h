@@ -82,6 +82,14 @@ struct vfd_ops {
 			struct timespec *timeout);
 	int (*sendmmsg)(struct vfd *v, int fd, struct mmsghdr *msgs, unsigned n, int flags);
 	/*
+	 * May be NULL, both. Bytes that a stream takes now, where a send does not wait for room
+	 * (what waits in the ring may make more); else SIZE_MAX. And what of n bytes from pos of
+	 * the file `in` is sent without a buffer between, as sendfile(2); the caller sees to the
+	 * rest, 0: to all. No lock held.
+	 */
+	size_t (*room)(struct vfd *v);
+	size_t (*send_file)(struct vfd *v, int in, off_t pos, size_t n);
+	/*
 	 * The last fd of this object in this process is being closed; the object is out of the
 	 * table already, no handler runs and no cancellation. The operation closes the kernel fd
 	 * itself, by vfd_release(), and returns its result. fd -1 (vfd_forget): the kernel closed

@@ -21,6 +21,8 @@
 
 /* A multiple of the page, and room for the largest datagram. */
 #define CHUNK 65536u
+/* Where there is no room, or hardly any: to find out that there is none. */
+#define CHUNK_LEAST 4096u
 
 /*
  * A thread's, from its first such call to its end: a small stack has no room for it, and malloc() a
@@ -97,6 +99,16 @@ static size_t chunk_of(size_t n)
 	return n < CHUNK ? n : CHUNK;
 }
 
+/* Of n bytes those that are read: what is not sent would have to be read again. */
+static size_t readable(struct vfd *v, size_t n)
+{
+	size_t room = v->ops->room ? v->ops->room(v) : CHUNK;
+
+	if (room < CHUNK_LEAST)
+		room = CHUNK_LEAST;
+	return chunk_of(n < room ? n : room);
+}
+
 /*
  * From pos of the file to the socket. Returns the bytes sent; -1 only when none were. What was read
  * but not sent is read again by the caller's next call, because only sent bytes move the position.
@@ -106,7 +118,7 @@ static ssize_t send_file(struct vfd *v, int out, int in, off_t pos, size_t n, ch
 	size_t done = 0;
 
 	while (done < n) {
-		ssize_t got = pread(in, buf, chunk_of(n - done), pos + (off_t)done);
+		ssize_t got = pread(in, buf, readable(v, n - done), pos + (off_t)done);
 		ssize_t sent;
 
 		if (got == 0)
@@ -123,6 +135,19 @@ static ssize_t send_file(struct vfd *v, int out, int in, off_t pos, size_t n, ch
 	return (ssize_t)done;
 }
 
+/* The same, without buf as far as that can be. */
+static ssize_t send_from(struct vfd *v, int out, int in, off_t pos, size_t n)
+{
+	size_t done = v->ops->send_file ? v->ops->send_file(v, in, pos, n) : 0;
+	ssize_t rest = 0;
+
+	if (done < n)
+		rest = WITH_ROOM(buf, send_file(v, out, in, pos + (off_t)done, n - done, buf));
+	if (rest < 0)
+		return done ? (ssize_t)done : -1;
+	return (ssize_t)done + rest;
+}
+
 static ssize_t sendfile_ours(struct vfd *v, int out, int in, off_t *off, size_t n)
 {
 	off_t pos = off ? *off : lseek(in, 0, SEEK_CUR);
@@ -130,7 +155,7 @@ static ssize_t sendfile_ours(struct vfd *v, int out, int in, off_t *off, size_t 
 
 	if (pos < 0)
 		return off ? fail(EINVAL) : fail(errno == ESPIPE ? EINVAL : errno);
-	ret = WITH_ROOM(buf, send_file(v, out, in, pos, message_most(n), buf));
+	ret = send_from(v, out, in, pos, message_most(n));
 	if (ret < 0)
 		return off && errno == ESPIPE ? fail(ESPIPE) : ret;
 	if (off)

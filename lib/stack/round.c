@@ -21,16 +21,48 @@
 
 __thread struct stack_round stack_round;
 
+static void kick_posted(struct stack *st)
+{
+	/* Open: its ring stays for seconds. */
+	if (atomic_load_explicit(&st->open, memory_order_acquire))
+		ring_kick(st->ring);
+}
+
+/* What waits is said. The lock is held, and given back. */
+static void say_and_drop(struct stack *st)
+{
+	atomic_store_explicit(&st->has_unsaid, false, memory_order_relaxed);
+	if (atomic_load_explicit(&st->open, memory_order_relaxed))
+		stack_timed_ops->say(st);
+	lock_drop(&st->lock);
+}
+
+/*
+ * False: this thread has the lock, in a call that a handler has interrupted, and the mark is to
+ * stay.
+ */
+static bool say(struct stack *st)
+{
+	if (!atomic_load_explicit(&st->has_unsaid, memory_order_acquire))
+		return true;
+	if (lock_mine(&st->lock))
+		return false;
+	lock_take(&st->lock);
+	say_and_drop(st);
+	return true;
+}
+
 /*
  * First the mark, then the frames: who posts sets it after them, so what comes too late for this
  * kick is marked anew.
  */
 static void kick(struct stack *st)
 {
-	atomic_exchange(&st->unkicked_since_ns, 0);
-	/* Open: its ring stays for seconds. */
-	if (atomic_load_explicit(&st->open, memory_order_acquire))
-		ring_kick(st->ring);
+	uint64_t since = atomic_exchange(&st->unkicked_since_ns, 0), none = 0;
+
+	if (!say(st))
+		atomic_compare_exchange_strong(&st->unkicked_since_ns, &none, since);
+	kick_posted(st);
 }
 
 void stack_rounds_flush(void)
@@ -40,8 +72,13 @@ void stack_rounds_flush(void)
 	for (unsigned i = 0; i < n; i++) {
 		struct stack *st = atomic_load_explicit(&stacks[i], memory_order_relaxed);
 
-		if (atomic_load(&st->unkicked_since_ns))
-			kick(st);
+		if (!atomic_exchange(&st->unkicked_since_ns, 0))
+			continue;
+		/* The end of a process waits for nobody: who has the lock may never give it back.
+		 */
+		if (!lock_mine(&st->lock) && lock_try(&st->lock))
+			say_and_drop(st);
+		kick_posted(st);
 	}
 }
 
@@ -158,22 +195,29 @@ static void begin(struct stack *st)
 	look_timer_go(&timer);
 }
 
-/* It leaves with a later frame of the round. */
-static void put_off(struct stack *st)
+/*
+ * Another thread's kick, or the internal one's, has taken the mark and what stood before it: what
+ * was posted since then has a mark of its own. Not a plain load, which could be done before that.
+ */
+static bool is_marked(struct stack *st)
 {
-	if (stack_round.left) /* a handler of this thread may have ended the round */
-		stack_round.left--;
-	/*
-	 * Another thread's kick, or the internal one's, has taken the mark and what stood before
-	 * it: this frame has a mark of its own. Not a plain load, which could be done before the
-	 * frame is posted.
-	 */
-	if (!stack_round.st || !atomic_fetch_or(&st->unkicked_since_ns, 0))
+	return stack_round.st && atomic_fetch_or(&st->unkicked_since_ns, 0);
+}
+
+void stack_round_put_beside(struct stack *st)
+{
+	if (is_marked(st))
+		stack_round_look_late();
+	else
 		begin(st);
-	else if (++stack_round.frames >= STACK_ROUND_FRAMES)
+}
+
+void stack_round_put_off(struct stack *st)
+{
+	if (is_marked(st) && ++stack_round.frames >= STACK_ROUND_FRAMES)
 		stack_round_kick();
 	else
-		stack_round_look_late();
+		stack_round_put_beside(st);
 }
 
 void stack_round_post(struct stack *st, struct ring *ring)
@@ -181,10 +225,12 @@ void stack_round_post(struct stack *st, struct ring *ring)
 	/* Frames of another stack leave first: order is kept where it can be. */
 	if (stack_round.st != st)
 		stack_round_flush();
-	if (stack_round.left)
-		put_off(st);
-	else if (stack_round.st)
+	if (stack_round.left) {
+		stack_round.left--;
+		stack_round_put_off(st);
+	} else if (stack_round.st) {
 		stack_round_kick(); /* the last one takes all with it */
-	else
+	} else {
 		ring_kick(ring);
+	}
 }

@@ -7,6 +7,9 @@
  * the thread, whichever comes first. A wait that returned less than STACK_ROUND_LEAST events makes
  * no round: who has so little to do is not late with a kick each.
  *
+ * What TCP has to say is not even made a segment before the kick (stack.has_unsaid): an answer and
+ * the FIN of the close() behind it are one then, and so are the head and the body of an answer.
+ *
  * A thread that does something else with frames unkicked is served by the internal thread, after
  * STACK_ROUND_TICK_MS at most, and when that is its habit it makes no rounds for a while.
  */
@@ -44,6 +47,8 @@ extern __thread struct stack_round stack_round __attribute__((tls_model("initial
 /* Out of the way of what has no round. */
 void stack_round_begin_busy(unsigned events);
 void stack_round_post(struct stack *st, struct ring *ring);
+void stack_round_put_off(struct stack *st);
+void stack_round_put_beside(struct stack *st);
 void stack_round_kick(void);
 void stack_round_look_late(void);
 #pragma GCC visibility pop
@@ -67,6 +72,22 @@ static inline void stack_round_end(void)
 {
 	stack_round.left = 0;
 	stack_round_flush();
+}
+
+/* What this thread has to say on st may wait: it is in a round, and none of another stack's. */
+static inline bool stack_round_holds(const struct stack *st)
+{
+	return __builtin_expect(stack_round.left, 0) && (!stack_round.st || stack_round.st == st);
+}
+
+/*
+ * stack_round_holds(): this thread has posted to st's ring, or left something unsaid, and it is not
+ * one of the answers that are counted (a FIN, a SYN, an ACK). The lock is given back.
+ */
+static inline void stack_round_also(struct stack *st)
+{
+	stack_round_put_beside(st);
+	stacks_used();
 }
 
 /* A call that does not send: what was posted long ago leaves. */

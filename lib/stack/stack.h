@@ -113,6 +113,8 @@ struct stack {
 	 */
 	_Atomic uint64_t unkicked_since_ns;
 	_Atomic bool has_rounds;
+	/* TCP has something to say that waits for the end of a round; set under the lock. */
+	_Atomic bool has_unsaid;
 	struct stack_due *due, **due_tail; /* due.h */
 	_Atomic int named; /* ring_fd.c: by this number less 1; 0: the program does not know it */
 	_Atomic uint8_t ring_state; /* enum stack_ring; changes under the lock */
@@ -159,6 +161,8 @@ struct stack_timed_ops {
 	int (*first_ring)(void); /* 0 or negative errno */
 	/* After a batch: what became due is sent, timers run. now_us as above. The lock is held. */
 	void (*polled)(struct stack *st, uint64_t now_us);
+	/* What calls of a round have left unsaid is sent. The lock is held; a kick follows. */
+	void (*say)(struct stack *st);
 	/* True when st must not be slept on: segments wait for room in the device's queue. */
 	bool (*is_blocked)(const struct stack *st);
 	/* Somebody is about to sleep: the internal thread is to run the timers in time. No lock

@@ -61,6 +61,7 @@ static const struct stack_user_ops nobody = {
 static const struct stack_timed_ops nobody_timed = {
 	.first_ring = nothing_timed,
 	.polled = nothing_polled,
+	.say = nothing_gone,
 	.is_blocked = never_blocked,
 	.sleep_hint = nothing,
 	.rests = always_rests,

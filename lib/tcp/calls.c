@@ -148,10 +148,14 @@ static bool peer_knows(const struct tcp_conn *c)
 	}
 }
 
-/* A closed connection ends here and now. */
+/* A closed connection ends here and now. What the user has written before leaves before. */
 static void kill_orphan(struct tcp_conn *c, uint64_t *counter)
 {
 	++*counter;
+	if (c->dirty)
+		tcp_output(c);
+	if (c->closing)
+		return;
 	tcp_send_rst(c);
 	tcp_conn_done(c, 0);
 }

@@ -260,6 +260,20 @@ void tcp_flush(struct tcp_stack *ts, uint64_t now)
 		tcp_conn_reap(ts);
 }
 
+bool tcp_waits_for_flush(const struct tcp_conn *c)
+{
+	return c->dirty;
+}
+
+bool tcp_flush_later(struct tcp_stack *ts, uint64_t now)
+{
+	/* Those that are over stand in both lists. */
+	if (ts->dead)
+		tcp_flush(ts, now);
+	ts->now = now;
+	return ts->dirty != NULL;
+}
+
 static void run_timer(struct tcp_stack *ts, struct wheel_timer *t)
 {
 	switch ((enum tcp_timer_kind)t->kind) {

@@ -290,6 +290,14 @@ void tcp_input(struct tcp_stack *ts, struct buf *b, uint64_t now_us);
  * data).
  */
 void tcp_flush(struct tcp_stack *ts, uint64_t now_us);
+/*
+ * In its place, where the caller goes on: what connections have to say waits for the next
+ * tcp_flush(), and leaves together with what they say until then (an answer, and the FIN behind
+ * it). True: something waits.
+ */
+bool tcp_flush_later(struct tcp_stack *ts, uint64_t now_us);
+/* c is one of those. */
+bool tcp_waits_for_flush(const struct tcp_conn *c);
 /* Runs the timers that are due; ends with a flush. */
 void tcp_run_timers(struct tcp_stack *ts, uint64_t now_us);
 /* When tcp_run_timers() must be called next, WHEEL_NEVER: no need. */
@@ -368,6 +376,29 @@ bool tcp_ended_taken(struct tcp_conn *c);
  */
 ssize_t tcp_send(struct tcp_conn *c, const struct iovec *iov, int iovcnt, int flags,
 		 uint64_t now_us);
+/* Bytes that it takes now; 0 while it refuses all. */
+uint32_t tcp_send_room(const struct tcp_conn *c);
+
+/*
+ * What is read from a file where it is sent from: memory of the send buffer that is filled without
+ * the stack's lock, and belongs to whoever has it.
+ */
+#define TCP_PIECES 8
+struct tcp_pieces {
+	int n;
+	struct iovec iov[TCP_PIECES];
+	struct tcp_block *block[TCP_PIECES];
+};
+
+/* For len bytes that c is to send, or for fewer. None (n is 0): memory is short. */
+void tcp_pieces_get(struct tcp_conn *c, uint32_t len, struct tcp_pieces *p);
+/*
+ * As tcp_send() of their first len bytes. What it has not taken is still in p, and to be given
+ * back.
+ */
+ssize_t tcp_send_pieces(struct tcp_conn *c, struct tcp_pieces *p, uint32_t len, uint64_t now_us);
+/* By env, of which only ctx and free() count: c may be gone. */
+void tcp_pieces_free(const struct tcp_env *env, struct tcp_pieces *p);
 /*
  * Has env.output_dummy() do with these bytes what it would do if they were sent now; the connection
  * does not change. Their number. -EAGAIN: they would not leave at once, in one segment.

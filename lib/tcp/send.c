@@ -31,10 +31,19 @@ static uint32_t room(const struct tcp_conn *c)
 
 	if (lowat == UINT32_MAX)
 		return max;
-	if (unsent >= lowat)
+	/* What waits for the flush only is as good as sent. */
+	if (unsent >= lowat && !c->dirty)
 		return 0;
-	fits = may_leave(c) + lowat - unsent;
+	fits = may_leave(c) + lowat;
+	if (unsent >= fits)
+		return 0;
+	fits -= unsent;
 	return max < fits ? max : (uint32_t)fits;
+}
+
+uint32_t tcp_send_room(const struct tcp_conn *c)
+{
+	return c->state == TCPS_ESTABLISHED || c->state == TCPS_CLOSE_WAIT ? room(c) : 0;
 }
 
 /* The same of a SYN that waits for data; one that has no room for any waits no more. */
@@ -155,10 +164,10 @@ ssize_t tcp_send_dummy(const struct tcp_conn *c, const struct iovec *iov, int io
 	return (ssize_t)len;
 }
 
-ssize_t tcp_send(struct tcp_conn *c, const struct iovec *iov, int iovcnt, int flags, uint64_t now)
+/* How many of `want` bytes there is room for; negative errno: none is taken whatever there is. */
+static ssize_t send_begin(struct tcp_conn *c, size_t want, uint64_t now)
 {
-	size_t want = iov_len(iov, iovcnt);
-	uint32_t max, n;
+	uint32_t max;
 	int err;
 
 	c->ts->now = now;
@@ -171,15 +180,18 @@ ssize_t tcp_send(struct tcp_conn *c, const struct iovec *iov, int iovcnt, int fl
 		return 0;
 	tcp_rate_check_limited(c);
 	max = c->fo_waits ? syn_room(c) : room(c);
-	n = want < max ? (uint32_t)want : max;
-	if (n)
-		n = tcp_sndq_put(&c->sndq, &c->ts->env, iov, iovcnt, 0, n, c->o.sndbuf);
+	return want < max ? (ssize_t)want : (ssize_t)max;
+}
+
+/* n of `want` bytes are in the send buffer, which had room for so many. As tcp_send(). */
+static ssize_t send_end(struct tcp_conn *c, uint32_t n, ssize_t room, size_t want, int flags)
+{
 	if (!n) {
 		c->nospace = true;
 		/*
 		 * Memory is short and nothing in flight will free some: the user is told by timer.
 		 */
-		if (max) {
+		if (room) {
 			c->ts->n.no_memory++;
 			if (!c->sndq.len)
 				tcp_blocked(c);
@@ -203,4 +215,31 @@ ssize_t tcp_send(struct tcp_conn *c, const struct iovec *iov, int iovcnt, int fl
 	c->nospace = n < want || !tcp_writable(c);
 	tcp_mark_dirty(c);
 	return n;
+}
+
+ssize_t tcp_send(struct tcp_conn *c, const struct iovec *iov, int iovcnt, int flags, uint64_t now)
+{
+	size_t want = iov_len(iov, iovcnt);
+	ssize_t max = send_begin(c, want, now);
+	uint32_t n = 0;
+
+	if (max < 0 || !want)
+		return max;
+	if (max)
+		n = tcp_sndq_put(&c->sndq, &c->ts->env, iov, iovcnt, 0, (uint32_t)max, c->o.sndbuf);
+	return send_end(c, n, max, want, flags);
+}
+
+void tcp_pieces_get(struct tcp_conn *c, uint32_t len, struct tcp_pieces *p)
+{
+	tcp_sndq_pieces(&c->sndq, &c->ts->env, len, c->o.sndbuf, p);
+}
+
+ssize_t tcp_send_pieces(struct tcp_conn *c, struct tcp_pieces *p, uint32_t len, uint64_t now)
+{
+	ssize_t max = send_begin(c, len, now);
+
+	if (max < 0 || !len)
+		return max;
+	return send_end(c, max ? tcp_sndq_take(&c->sndq, p, (uint32_t)max) : 0, max, len, 0);
 }

@@ -6,6 +6,8 @@ program does instead of waiting again.
 
 import contextlib
 import re
+import socket
+import struct
 
 import pytest
 
@@ -14,6 +16,7 @@ from netns import wait_for
 from test_tcp_both import PORT, both
 
 MANY = 8
+SO_RCVBUFFORCE = 33
 SERVER = f"""
 ep = select.epoll()
 def serve(s):
@@ -126,3 +129,59 @@ def test_a_fork_sends_it(net, kind):
         assert server.do("wait(pid)") == 0
         server.do(f"[{kind}_answer(s) for s in todo[1:]] and None")
         assert client.do("[c.recv(100) for c in cs]", 30) == [b"HELLO"] * MANY
+
+
+FIN = 1
+
+
+class Wire:
+    """The TCP segments that come in at the host's interface."""
+
+    def __init__(self, host):
+        self.raw = host.socket(socket.AF_PACKET, socket.SOCK_DGRAM, 0, timeout=0)
+        self.raw.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 1 << 22)
+        self.raw.bind((host.dev, 3))
+
+    def take(self):
+        """[(flags, bytes of payload)] of those since the last time."""
+        seen = []
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                p, at = self.raw.recvfrom(65536)
+                if p[0] == 0x45 and p[9] == socket.IPPROTO_TCP and at[2] != socket.PACKET_OUTGOING:
+                    seen.append((p[33], struct.unpack_from(">H", p, 2)[0] - 20 - (p[32] >> 4) * 4))
+        return seen
+
+
+def turns(wire, turn, enough):
+    """Until a turn has shown what is looked for: a thread that loses its processor sends in pieces."""
+    for n in range(60):
+        wire.take()
+        turn()
+        seen = wire.take()
+        if enough(seen):
+            print(f"turn {n}: {seen}")
+            return
+    raise AssertionError(f"60 turns, the last one: {seen}")
+
+
+def test_an_answer_and_its_fin_are_one_segment(net):
+    """A server of one answer for each connection, several of which it finds at once."""
+    net.neighbours(v6=False)
+    with both(net, "4", True, False) as (server, client):
+        server.do("import select")
+        client.do("import select")
+        server.do(SERVER)
+        wire = Wire(net.b)
+
+        def turn():
+            client.do(f"cs = [client() for _ in range({MANY})]")
+            server.do(f"ss = [l.accept()[0] for _ in range({MANY})]")
+            server.do("ep = select.epoll()\nfor s in ss: serve(s)")
+            client.do("for c in cs: c.settimeout(20); c.send(b'hello')")
+            server.do(f"todo = round_of({MANY})", 20)
+            server.do("for s in todo: tcp_answer(s); s.close()\nep.close(); del ss")
+            assert client.do("[(c.recv(100), c.recv(100)) for c in cs]", 30) == [(b"HELLO", b"")] * MANY
+            client.do("for c in cs: c.close()")
+
+        turns(wire, turn, lambda seen: sum(1 for flags, n in seen if flags & FIN and n == 5) >= MANY // 4)

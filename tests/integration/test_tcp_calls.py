@@ -369,6 +369,30 @@ def test_sendfile_and_splice(unet):
     differential_tcp(unet, "4", steps)
 
 
+def test_sendfile_reads_what_it_sends(unet):
+    """To a slow peer, by a socket that does not wait: what there is no room for is not read in vain."""
+    size = 2 << 20
+
+    def steps(app, peer):
+        app.do("import re, tempfile; f = tempfile.TemporaryFile(); f.write(bytes(range(256)) * 8192); f.flush()")
+        app.do("def has_read(): return int(re.search(r'rchar: (\\d+)', open('/proc/self/io').read())[1])")
+        app.do("s.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 32768); s.setblocking(False); at, calls, begun = 0, 0, has_read()")
+        app.start(f"""
+while at < {size}:
+    try: at += os.sendfile(s.fileno(), f.fileno(), at, {size} - at); calls += 1
+    except BlockingIOError: select.select([], [s], [], 5)
+""")
+        got = bytearray()
+        while len(got) < size:
+            got += peer.recv(8192)
+        app.answer(30)
+        assert got == bytes(range(256)) * 8192
+        read, calls = app.do("has_read() - begun, calls")
+        print(f"{read} bytes read for {size} in {calls} calls")
+        assert read < size * 5 // 4
+    run(unet, "4", True, steps, "client")
+
+
 def test_an_accept_queue_that_is_full(unet):
     """Those beyond the backlog are not answered; as soon as one is accepted the next can be."""
     def steps(app, _):

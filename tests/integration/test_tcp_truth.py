@@ -129,18 +129,23 @@ def test_accept_sleeps_after_listening_was_over(unet):
     as_the_kernel(unet, steps, ASLEEP, connected=False)
 
 
-def test_splice_and_sendfile_refuse(unet):
+@pytest.mark.parametrize("waits", [True, False], ids=["waits", "nonblocking"])
+def test_splice_and_sendfile_refuse(unet, waits):
     """Ends of pipes the wrong way round, folders, files that cannot be read: at once, and with the kernel's errno."""
     def steps(app, peer):
+        app.do(f"s.setblocking({waits})")
         app.do("r, w = os.pipe(); d = os.open('/', os.O_RDONLY); f = tempfile.TemporaryFile(); f.write(b'z' * 99); f.flush()")
         app.do("wo = os.open(f'/proc/self/fd/{f.fileno()}', os.O_WRONLY)")
         for call in ("os.splice(s.fileno(), r, 10)", "os.splice(w, s.fileno(), 10)", "os.splice(s.fileno(), d, 10)",
                      "os.splice(d, s.fileno(), 10)", "os.sendfile(s.fileno(), d, 0, 10)", "os.sendfile(s.fileno(), d, None, 10)",
                      "os.sendfile(s.fileno(), d, 0, 0)", "os.sendfile(s.fileno(), r, 0, 10)", "os.sendfile(s.fileno(), wo, 0, 10)",
                      "os.sendfile(s.fileno(), 999, 0, 10)", "call('sendfile', s.fileno(), f.fileno(), None, ctypes.c_size_t(1 << 63))",
-                     "os.sendfile(s.fileno(), f.fileno(), 0, 10)"):
+                     "os.sendfile(s.fileno(), f.fileno(), 0, 10)", "os.sendfile(s.fileno(), f.fileno(), 90, 100)",
+                     "os.sendfile(s.fileno(), f.fileno(), 99, 100)", "os.sendfile(s.fileno(), f.fileno(), 200, 100)"):
             app(call)
-        app.note("peer got", peer.recv(10, socket.MSG_WAITALL))
+        app.note("peer got", peer.recv(19, socket.MSG_WAITALL))
+        app("s.shutdown(socket.SHUT_WR)")
+        app("os.sendfile(s.fileno(), f.fileno(), 0, 10)")
     as_the_kernel(unet, steps)
 
 

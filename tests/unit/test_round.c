@@ -24,6 +24,7 @@ struct one {
 	struct stack st;
 	struct ring ring;
 	_Atomic unsigned kicks;
+	_Atomic unsigned said, said_before_kick; /* how often; kicks then */
 };
 
 static struct one a, b;
@@ -40,12 +41,23 @@ static int count_kick(struct ring *r)
 
 static const struct ring_ops ops = {.kick = count_kick};
 
+static void count_say(struct stack *st)
+{
+	struct one *o = (struct one *)((char *)st - offsetof(struct one, st));
+
+	o->said++;
+	o->said_before_kick = o->kicks;
+}
+
+static const struct stack_timed_ops timed_ops = {.say = count_say};
+
 static int setup(void **state)
 {
 	(void)state;
 	libc_load();
 	sem_init(&kicked, 0, 0);
 	params.tx_coalesce = 1;
+	stack_timed_ops = &timed_ops;
 	assert_int_equal(worker_start(NULL, 1), 0);
 	assert_int_equal(stack_rounds_start(), 0);
 	return 0;
@@ -62,11 +74,14 @@ static void reset(struct one *o)
 {
 	o->ring.ops = &ops;
 	o->st.ring = &o->ring;
+	lock_class(&o->st.lock, "stack.lock");
 	/* The internal thread may be about to end its look at it. */
 	atomic_store(&o->st.open, true);
 	atomic_store(&o->st.unkicked_since_ns, 0);
 	atomic_store(&o->st.has_rounds, false);
+	atomic_store(&o->st.has_unsaid, false);
 	atomic_store(&o->kicks, 0);
+	atomic_store(&o->said, 0);
 }
 
 /* Nothing is left of the test before; the internal thread sees no stack. */
@@ -315,6 +330,93 @@ static void what_others_have_left_leaves_at_the_end(void **state)
 	assert_int_equal(a.st.unkicked_since_ns, 0);
 }
 
+/* As TCP's calls do, under the lock, before the round learns of it. */
+static void left_unsaid(struct one *o)
+{
+	atomic_store(&o->st.has_unsaid, true);
+	stack_round_also(&o->st);
+	posted_ago(-HALF_AN_HOUR_US);
+}
+
+static void what_is_unsaid_is_said_before_the_kick(void **state)
+{
+	(void)state;
+	stack_round_begin(6);
+	assert_true(stack_round_holds(&a.st));
+	left_unsaid(&a);
+	assert_false(stack_round_holds(&b.st)); /* that would have to wait for two */
+	sent(&a);
+	assert_int_equal(stack_round.left,
+			 4); /* the answer counts, what comes beside it does not */
+	assert_int_equal(a.said, 0);
+	stack_round_end();
+	assert_int_equal(a.said, 1);
+	assert_int_equal(a.said_before_kick, 0);
+	assert_int_equal(a.kicks, 1);
+	assert_false(stack_round_holds(&a.st));
+	/* Only posted: the lock is not taken for it. */
+	stack_round_begin(6);
+	sent(&a);
+	stack_round_end();
+	assert_int_equal(a.said, 1);
+	assert_int_equal(a.kicks, 2);
+}
+
+/* A handler that waits has interrupted a call that has the lock. */
+static void what_cannot_be_said_here_keeps_its_mark(void **state)
+{
+	(void)state;
+	stack_round_begin(6);
+	left_unsaid(&a);
+	lock_take(&a.st.lock);
+	stack_round_end();
+	lock_drop(&a.st.lock);
+	assert_int_equal(a.said, 0);
+	assert_true(a.st.has_unsaid);
+	assert_int_not_equal(a.st.unkicked_since_ns, 0);
+}
+
+static void the_internal_thread_says_it(void **state)
+{
+	static struct one left;
+
+	(void)state;
+	reset(&left);
+	while (!sem_trywait(&kicked))
+		;
+	stacks[0] = &left.st;
+	num_stacks = 1;
+	stack_round_begin(6);
+	atomic_store(&left.st.has_unsaid, true);
+	stack_round_also(&left.st);
+	while (sem_wait(&kicked))
+		;
+	num_stacks = 0;
+	assert_int_equal(left.said, 1);
+	assert_false(left.st.has_unsaid);
+}
+
+static void at_the_end_it_is_said_unless_somebody_has_the_lock(void **state)
+{
+	(void)state;
+	stacks[0] = &a.st;
+	for (int locked = 0; locked < 2; locked++) {
+		stack_round_begin(6);
+		left_unsaid(&a);
+		stack_round = (struct stack_round){0}; /* another thread's */
+		a.st.unkicked_since_ns = clock_monotonic_ns() + LONG_NS;
+		if (locked)
+			lock_take(&a.st.lock);
+		num_stacks = 1;
+		stack_rounds_flush();
+		num_stacks = 0;
+		if (locked)
+			lock_drop(&a.st.lock);
+		assert_int_equal(a.said, 1);
+		assert_int_equal(a.kicks, locked + 1);
+	}
+}
+
 int main(void)
 {
 #define ROUND_TEST(f) cmocka_unit_test_setup(f, begin_test)
@@ -332,6 +434,10 @@ int main(void)
 		ROUND_TEST(it_can_be_turned_off),
 		ROUND_TEST(what_is_left_behind_the_internal_thread_sends),
 		ROUND_TEST(what_others_have_left_leaves_at_the_end),
+		ROUND_TEST(what_is_unsaid_is_said_before_the_kick),
+		ROUND_TEST(what_cannot_be_said_here_keeps_its_mark),
+		ROUND_TEST(the_internal_thread_says_it),
+		ROUND_TEST(at_the_end_it_is_said_unless_somebody_has_the_lock),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);

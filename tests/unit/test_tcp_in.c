@@ -684,6 +684,77 @@ static void test_abort(void **state)
 	end();
 }
 
+static void user_writes(const char *text)
+{
+	struct iovec iov = {(void *)(uintptr_t)text, strlen(text)};
+
+	assert_int_equal(tcp_send(t.c, &iov, 1, 0, t.now), iov.iov_len);
+}
+
+static void test_what_waits_for_the_flush_leaves_together(void **state)
+{
+	(void)state;
+	setup();
+	start();
+	accepted_plain();
+	assert_false(tcp_flush_later(t.ts, t.now));
+	user_writes("head");
+	assert_true(tcp_flush_later(t.ts, t.now));
+	user_writes("body");
+	assert_true(tcp_flush_later(t.ts, t.now));
+	tcp_close(t.c, t.now);
+	assert_true(tcp_flush_later(t.ts, t.now));
+	silent();
+	tcp_flush(t.ts, t.now);
+	assert_int_equal(sent_is(TCPHDR_PSH | TCPHDR_FIN | TCPHDR_ACK, 1, 1)->len, 8);
+	silent();
+	assert_false(tcp_flush_later(t.ts, t.now));
+	peer(.flags = TCPHDR_ACK | TCPHDR_FIN, .seq = 1, .ack = 10);
+	sent_is(TCPHDR_ACK, 10, 2);
+	end();
+}
+
+/* A reset, for whatever reason, is not faster than what was written before it. */
+static void test_what_was_written_is_not_lost_by_a_reset(void **state)
+{
+	(void)state;
+	for (int unread = 0; unread < 2; unread++) {
+		setup();
+		start();
+		accepted_plain();
+		if (unread)
+			peer(.flags = TCPHDR_ACK | TCPHDR_PSH, .seq = 1, .ack = 1, .data = "x");
+		user_writes("answer");
+		assert_true(tcp_flush_later(t.ts, t.now));
+		if (unread)
+			tcp_close(t.c, t.now);
+		else
+			tcp_abort(t.c, t.now);
+		assert_false(tcp_flush_later(t.ts, t.now));
+		assert_int_equal(sent_is(TCPHDR_PSH | TCPHDR_ACK, 1, unread ? 2 : 1)->len, 6);
+		sent_is(TCPHDR_RST | TCPHDR_ACK, 7, unread ? 2 : 1);
+		silent();
+		assert_int_equal(t.gone, 1);
+		end();
+	}
+}
+
+/* TCP_NOTSENT_LOWAT bounds what the windows hold back, not what waits for the flush. */
+static void test_notsent_lowat_and_the_flush(void **state)
+{
+	(void)state;
+	setup();
+	t.o.notsent_lowat = 4;
+	start();
+	accepted_plain();
+	user_writes("a byte and some");
+	assert_true(tcp_flush_later(t.ts, t.now));
+	user_writes("and some more");
+	tcp_flush(t.ts, t.now);
+	assert_int_equal(sent()->len, 28);
+	end();
+}
+
 static void test_too_many_orphans(void **state)
 {
 	(void)state;
@@ -901,6 +972,9 @@ int main(void)
 		cmocka_unit_test(test_orphan_fin_wait2_data_and_fin),
 		cmocka_unit_test(test_linger2_zero),
 		cmocka_unit_test(test_abort),
+		cmocka_unit_test(test_what_waits_for_the_flush_leaves_together),
+		cmocka_unit_test(test_what_was_written_is_not_lost_by_a_reset),
+		cmocka_unit_test(test_notsent_lowat_and_the_flush),
 		cmocka_unit_test(test_too_many_orphans),
 		cmocka_unit_test(test_time_wait_reuse_by_isn),
 		cmocka_unit_test(test_time_wait_reuse_by_time_stamp),

@@ -265,6 +265,56 @@ static void records_end_where_they_were_ended(void **state)
 	assert_int_equal(q.records, 0);
 }
 
+/* As a file is read: some of what was asked for comes, and some of that finds room. */
+static void pieces_that_were_filled_outside_are_put_in(void **state)
+{
+	struct tcp_pieces p;
+
+	(void)state;
+	begin(UINT32_MAX - 50000);
+	put(100);
+	for (unsigned turn = 0; turn < 40; turn++) {
+		uint32_t want = 1 + turn * 2500, came = want - want / 3, room = came - came / 5;
+		uint32_t seq = q.seq + q.len, asked = 0, at = seq;
+
+		tcp_sndq_pieces(&q, &env, want, 1 << 20, &p);
+		assert_in_range(p.n, 1, TCP_PIECES);
+		for (int i = 0; i < p.n; i++) {
+			for (size_t k = 0; k < p.iov[i].iov_len; k++)
+				((uint8_t *)p.iov[i].iov_base)[k] = byte_at(at++);
+			asked += (uint32_t)p.iov[i].iov_len;
+		}
+		assert_int_equal(asked, want);
+		assert_int_equal(tcp_sndq_take(&q, &p, room), room);
+		tcp_pieces_free(&env, &p);
+		assert_int_equal(q.seq + q.len, seq + room);
+		put(turn % 7);
+		check(seq, room + turn % 7, 64);
+		tcp_sndq_ack(&q, &env, seq);
+		assert_int_equal(m.bytes, q.charge);
+	}
+	tcp_sndq_ack(&q, &env, q.seq + q.len);
+	assert_int_equal(m.bytes, 0);
+}
+
+static void without_memory_there_are_fewer_pieces(void **state)
+{
+	struct tcp_pieces p;
+
+	(void)state;
+	begin(1);
+	m.fail_above = 300;
+	tcp_sndq_pieces(&q, &env, 100000, 1 << 20, &p);
+	assert_int_equal(p.n, TCP_PIECES);
+	assert_in_range(p.iov[0].iov_len, 1, 300);
+	tcp_pieces_free(&env, &p);
+	m.fail_above = 1;
+	tcp_sndq_pieces(&q, &env, 100000, 1 << 20, &p);
+	assert_int_equal(p.n, 0);
+	assert_int_equal(m.bytes, 0);
+	assert_int_equal(q.charge, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -277,6 +327,8 @@ int main(void)
 		cmocka_unit_test(an_old_or_far_acknowledgement_does_no_harm),
 		cmocka_unit_test(without_memory_what_fits_is_taken_and_nothing_is_lost),
 		cmocka_unit_test(random_use_agrees_with_the_stream),
+		cmocka_unit_test(pieces_that_were_filled_outside_are_put_in),
+		cmocka_unit_test(without_memory_there_are_fewer_pieces),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

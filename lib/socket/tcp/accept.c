@@ -84,7 +84,7 @@ static void wrap(struct tcp_sock *l, int lfd, const struct tcp_sock_att *att, st
 	/* An interface that vanishes from now on takes its connection with it. */
 	atomic_store_explicit(&s->in_use, true, memory_order_release);
 	tcp_sock_opts_begin(s, lfd, now);
-	tcp_sock_unlock_stack(st, now);
+	tcp_sock_unlock_stack_in_round(st, now);
 }
 
 /* accept_ours() on fd, a kernel socket, which is closed if that fails. */

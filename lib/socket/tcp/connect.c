@@ -316,7 +316,7 @@ static int begin(struct tcp_sock *s, int fd, struct stack *st, struct tcp_sock_o
 		tcp_sock_show_addresses(s);
 		tcp_sock_show_state(s, TCPS_SYN_SENT);
 	}
-	tcp_sock_unlock_stack(st, now);
+	tcp_sock_unlock_stack_in_round(st, now);
 	if (err) {
 		atomic_store_explicit(&s->st, NULL, memory_order_relaxed);
 		s->stale = !s->port_bound;

@@ -273,6 +273,9 @@ static bool say_and_unlock(struct stack *st, uint64_t now)
 
 	if (t) {
 		tcp_flush(t->ts, now);
+		if (__builtin_expect(atomic_load_explicit(&st->has_unsaid, memory_order_relaxed),
+				     0))
+			atomic_store_explicit(&st->has_unsaid, false, memory_order_relaxed);
 		t->next_timer_us = tcp_next_timer(t->ts);
 		posted = t->posted;
 		t->posted = false;
@@ -280,6 +283,35 @@ static bool say_and_unlock(struct stack *st, uint64_t now)
 	}
 	lock_drop(&st->lock);
 	return posted;
+}
+
+void tcp_sock_say(struct stack *st)
+{
+	struct tcp_sock_stack *t = st->tcp;
+
+	if (!t)
+		return;
+	tcp_flush(t->ts, tcp_sock_now_us());
+	t->next_timer_us = tcp_next_timer(t->ts);
+	t->posted = false;
+}
+
+/* What is to be said waits for the end of this thread's round. True: there is something. */
+static bool hold_and_unlock(struct stack *st, uint64_t now)
+{
+	struct tcp_sock_stack *t = st->tcp;
+	bool posted = false, waits = false;
+
+	if (t) {
+		waits = tcp_flush_later(t->ts, now);
+		t->next_timer_us = tcp_next_timer(t->ts);
+		posted = t->posted;
+		t->posted = false;
+		if (waits)
+			atomic_store_explicit(&st->has_unsaid, true, memory_order_relaxed);
+	}
+	lock_drop(&st->lock);
+	return posted || waits;
 }
 
 void tcp_sock_unlock_stack(struct stack *st, uint64_t now)
@@ -291,14 +323,30 @@ void tcp_sock_unlock_stack(struct stack *st, uint64_t now)
 		ring_kick(ring);
 }
 
+void tcp_sock_unlock_stack_answered(struct stack *st, uint64_t now)
+{
+	struct ring *ring = st->ring;
+
+	if (stack_round_holds(st) ? hold_and_unlock(st, now) : say_and_unlock(st, now))
+		stack_round_sent(st, ring);
+	else
+		stack_round_look();
+}
+
 void tcp_sock_unlock_stack_in_round(struct stack *st, uint64_t now)
 {
 	struct ring *ring = st->ring;
 
-	if (say_and_unlock(st, now))
-		stack_round_sent(st, ring);
-	else
+	if (!stack_round_holds(st)) {
+		if (say_and_unlock(st, now))
+			stack_round_sent(st, ring);
+		else
+			stack_round_look();
+	} else if (hold_and_unlock(st, now)) {
+		stack_round_also(st);
+	} else {
 		stack_round_look();
+	}
 }
 
 void tcp_sock_input(struct stack *st, struct buf *b, uint64_t *now)
@@ -363,7 +411,8 @@ bool tcp_sock_rests(struct stack *st)
 	if (!t)
 		return true;
 	t->next_timer_us = tcp_next_timer(t->ts);
-	return !t->blocked && !t->awaiting;
+	return !t->blocked && !t->awaiting &&
+	       !atomic_load_explicit(&st->has_unsaid, memory_order_relaxed);
 }
 
 /* --- the internal thread */

@@ -371,6 +371,9 @@ ssize_t tcp_sock_recvfrom(struct vfd *v, void *buf, size_t len, uint64_t call,
 ssize_t tcp_sock_sendmsg(struct vfd *v, int fd, const struct msghdr *msg, int flags);
 ssize_t tcp_sock_sendto(struct vfd *v, const void *buf, size_t len, uint64_t call,
 			const struct sockaddr *addr, socklen_t alen);
+size_t tcp_sock_room(struct vfd *v);
+/* file.c: struct vfd_ops.send_file */
+size_t tcp_sock_send_file(struct vfd *v, int in, off_t pos, size_t n);
 
 /* show.c */
 /* Something of s may wait for its callback, or for a completion; st->lock is held. */

@@ -120,6 +120,7 @@ static const struct stack_user_ops user_ops = {
 static const struct stack_timed_ops timed_ops = {
 	.first_ring = tcp_sock_tick_start,
 	.polled = tcp_sock_polled,
+	.say = tcp_sock_say,
 	.is_blocked = tcp_sock_blocked,
 	.rests = tcp_sock_rests,
 	.may_rest = tcp_sock_handover_rests,

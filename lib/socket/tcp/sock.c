@@ -392,7 +392,7 @@ static int shut_conn(struct tcp_sock *s, int how)
 					 memory_order_release);
 		vfd_notify(&s->v, tcp_sock_epoll_bits(tcp_ready(s->c)));
 	}
-	tcp_sock_unlock_stack(st, now);
+	tcp_sock_unlock_stack_in_round(st, now);
 	return err;
 }
 
@@ -570,7 +570,7 @@ static void close_conn(struct tcp_sock *s, int fd)
 	 */
 	if (s->c && !s->accepted && (s->has_own_rule || s->on_block) && fd >= 0)
 		s->port_fd = own_fd_copy(fd);
-	tcp_sock_unlock_stack(st, now);
+	tcp_sock_unlock_stack_in_round(st, now);
 }
 
 static void linger_later(struct tcp_sock *s)
@@ -876,6 +876,8 @@ const struct vfd_ops tcp_sock_ops = {
 	.sendmsg = tcp_sock_sendmsg,
 	.recvfrom = tcp_sock_recvfrom,
 	.sendto = tcp_sock_sendto,
+	.room = tcp_sock_room,
+	.send_file = tcp_sock_send_file,
 	.close = tcp_sock_close,
 	.events = tcp_sock_events,
 	.waited = tcp_sock_waited,

@@ -5,11 +5,12 @@
  * them packets (struct stack_user_ops, struct stack_timed_ops), the room of handovers gives their
  * connections to the kernel.
  *
- * Every segment: read.c, write.c, env.c, engine_memory.c, transmit.c, path.c, iov.c and cmsg.c, and
- * blocking.c for who waits; show.c, completion.c and zcopy.c for programs of the Extra API. Each
- * connection: connect.c, listen.c, accept.c, sock.c, module.c, port/ (local ports), sysctl.c and
- * secret.c. Rare: option/ (setsockopt), ioctl.c, error_queue.c, fast_open.c, icmp_errors.c,
- * shadow.c, lifecycle.c (start and fork), preopen.c; for vma_stats sock_stats.c and kernel_conns.c.
+ * Every segment: read.c, write.c, file.c (sendfile), env.c, engine_memory.c, transmit.c, path.c,
+ * iov.c and cmsg.c, and blocking.c for who waits; show.c, completion.c and zcopy.c for programs of
+ * the Extra API. Each connection: connect.c, listen.c, accept.c, sock.c, module.c, port/ (local
+ * ports), sysctl.c and secret.c. Rare: option/ (setsockopt), ioctl.c, error_queue.c, fast_open.c,
+ * icmp_errors.c, shadow.c, lifecycle.c (start and fork), preopen.c; for vma_stats sock_stats.c and
+ * kernel_conns.c.
  */
 #ifndef SOCKET_TCP_SOCK_H
 #define SOCKET_TCP_SOCK_H
@@ -665,8 +666,14 @@ struct stack *tcp_sock_conn_look(struct tcp_sock *s);
  * drop the lock after anything that may have sent.
  */
 void tcp_sock_unlock_stack(struct stack *st, uint64_t now);
-/* The same, in the middle of a thread's round (stack/round.h): the last kick may come later. */
+/*
+ * The same, of a call in the middle of a thread's round (stack/round.h): what there is to say may
+ * wait for its end. An answer is one of those that the round counts.
+ */
 void tcp_sock_unlock_stack_in_round(struct stack *st, uint64_t now);
+void tcp_sock_unlock_stack_answered(struct stack *st, uint64_t now);
+/* struct stack_timed_ops.say */
+void tcp_sock_say(struct stack *st);
 void tcp_sock_key(const struct tcp_tuple *t, bool exact, struct vma_flow_key *key);
 /*
  * The engine is done with s; st->lock is held. Frees what the connection had; s itself when it is

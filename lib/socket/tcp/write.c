@@ -47,7 +47,7 @@ static ssize_t opened(struct tcp_sock *s, ssize_t n, int flags)
 static ssize_t put(struct tcp_sock *s, const struct iovec *iov, int iovcnt, int flags, size_t done)
 {
 	struct stack *st = tcp_sock_conn_lock(s);
-	bool opening = false;
+	bool opening = false, goes_on;
 	uint64_t now;
 	ssize_t n;
 
@@ -59,6 +59,8 @@ static ssize_t put(struct tcp_sock *s, const struct iovec *iov, int iovcnt, int 
 	 */
 	if (params.rx_poll_on_tx_tcp || stack_pending(st))
 		stack_poll_called(st);
+	/* The rest of an answer that waits for the end of the round, which has counted it. */
+	goes_on = s->c && tcp_waits_for_flush(s->c);
 	if (!s->c || (done && (tcp_ready(s->c) & TCP_EV_ERR)))
 		n = -EPIPE;
 	else
@@ -72,7 +74,10 @@ static ssize_t put(struct tcp_sock *s, const struct iovec *iov, int iovcnt, int 
 		opening = true;
 		tcp_fast_open_go(s->c);
 	}
-	tcp_sock_unlock_stack_in_round(st, now);
+	if (goes_on)
+		tcp_sock_unlock_stack_in_round(st, now);
+	else
+		tcp_sock_unlock_stack_answered(st, now);
 	return opening ? opened(s, n, flags) : n;
 }
 
@@ -308,6 +313,20 @@ static ssize_t unconnected(struct tcp_sock *s, int fd, const struct msghdr *msg,
 		return fast_open(s, fd, msg, flags, mode, kernel);
 	*kernel = true;
 	return -1;
+}
+
+size_t tcp_sock_room(struct vfd *v)
+{
+	struct tcp_sock *s = tcp_sock_of(v);
+	struct stack *st =
+		s->nonblock && tcp_sock_mode(s) == TCP_SOCK_CONN ? tcp_sock_conn_lock(s) : NULL;
+	size_t room;
+
+	if (!st)
+		return SIZE_MAX;
+	room = tcp_send_room(s->c);
+	lock_drop(&st->lock);
+	return room;
 }
 
 ssize_t tcp_sock_sendmsg(struct vfd *v, int fd, const struct msghdr *msg, int flags)

@@ -48,11 +48,11 @@ static uint32_t block_max(uint32_t buffer)
 }
 
 /*
- * An empty block at the end, for about `want` bytes; smaller ones are tried when memory is short.
- * NULL: none.
+ * An empty block, of q but not in it, for about `want` bytes; smaller ones are tried when memory is
+ * short. NULL: none.
  */
-static struct tcp_block *add_block(struct tcp_sndq *q, const struct tcp_env *env, uint32_t want,
-				   uint32_t buffer)
+static struct tcp_block *block_new(const struct tcp_sndq *q, const struct tcp_env *env,
+				   uint32_t want, uint32_t buffer)
 {
 	uint32_t size = BLOCK_MIN;
 	struct tcp_block *b;
@@ -71,15 +71,26 @@ static struct tcp_block *add_block(struct tcp_sndq *q, const struct tcp_env *env
 		return NULL;
 	b->next = NULL;
 	b->len = b->ends_record = 0;
-	b->seq = q->seq + q->len;
 	b->room = size - (uint32_t)sizeof(*b);
+	return b;
+}
+
+static uint32_t block_size(const struct tcp_block *b)
+{
+	return b->room + (uint32_t)sizeof(*b);
+}
+
+/* At the end of the stream. */
+static void append(struct tcp_sndq *q, struct tcp_block *b)
+{
+	b->seq = q->seq + q->len;
 	if (q->tail)
 		q->tail->next = b;
 	else
 		q->head = b;
 	q->tail = b;
-	q->charge += size;
-	return b;
+	q->charge += block_size(b);
+	q->len += b->len;
 }
 
 /* A place in the user's vectors. */
@@ -130,10 +141,12 @@ uint32_t tcp_sndq_put(struct tcp_sndq *q, const struct tcp_env *env, const struc
 		struct tcp_block *b = q->tail;
 		uint32_t n;
 
-		if (!b || b->len == b->room || b->ends_record)
-			b = add_block(q, env, len - done, buffer);
-		if (!b)
-			break;
+		if (!b || b->len == b->room || b->ends_record) {
+			b = block_new(q, env, len - done, buffer);
+			if (!b)
+				break;
+			append(q, b);
+		}
 		n = b->room - b->len < len - done ? b->room - b->len : len - done;
 		n = source_copy(&from, b->data + b->len, n);
 		b->len += n;
@@ -141,6 +154,50 @@ uint32_t tcp_sndq_put(struct tcp_sndq *q, const struct tcp_env *env, const struc
 		done += n;
 	}
 	return done;
+}
+
+void tcp_sndq_pieces(const struct tcp_sndq *q, const struct tcp_env *env, uint32_t len,
+		     uint32_t buffer, struct tcp_pieces *p)
+{
+	for (p->n = 0; len && p->n < TCP_PIECES; p->n++) {
+		struct tcp_block *b = block_new(q, env, len, buffer);
+		uint32_t here;
+
+		if (!b)
+			return;
+		here = b->room < len ? b->room : len;
+		p->block[p->n] = b;
+		p->iov[p->n] = (struct iovec){.iov_base = b->data, .iov_len = here};
+		len -= here;
+	}
+}
+
+uint32_t tcp_sndq_take(struct tcp_sndq *q, struct tcp_pieces *p, uint32_t len)
+{
+	uint32_t done = 0;
+	int taken = 0;
+
+	while (taken < p->n && done < len) {
+		struct tcp_block *b = p->block[taken];
+		uint32_t here = (uint32_t)p->iov[taken].iov_len;
+
+		b->len = here < len - done ? here : len - done;
+		append(q, b);
+		done += b->len;
+		taken++;
+	}
+	p->n -= taken;
+	memmove(p->block, p->block + taken, (size_t)p->n * sizeof(p->block[0]));
+	return done;
+}
+
+void tcp_pieces_free(const struct tcp_env *env, struct tcp_pieces *p)
+{
+	while (p->n) {
+		struct tcp_block *b = p->block[--p->n];
+
+		env->free(env->ctx, b, block_size(b));
+	}
 }
 
 void tcp_sndq_end_record(struct tcp_sndq *q)
@@ -195,7 +252,7 @@ int tcp_sndq_iov(struct tcp_sndq *q, uint32_t seq, uint32_t *len, struct iovec *
 static void free_head(struct tcp_sndq *q, const struct tcp_env *env)
 {
 	struct tcp_block *b = q->head;
-	uint32_t size = b->room + (uint32_t)sizeof(*b);
+	uint32_t size = block_size(b);
 
 	q->head = b->next;
 	if (!q->head)
