@@ -108,7 +108,7 @@ PRELOAD int __register_atfork(void (*prepare)(void), void (*parent)(void), void 
 		atfork_settle();
 	err = libc.__register_atfork(prepare, parent, child, dso);
 	if (allocators)
-		atfork_settle();
+		atfork_allocator_registered();
 	return err;
 }
 #endif

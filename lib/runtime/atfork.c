@@ -2,6 +2,7 @@
 #include "runtime/atfork.h"
 
 #include <dlfcn.h>
+#include <gnu/libc-version.h>
 #include <link.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -39,6 +40,7 @@ void atfork_add(void (*prepare)(void), void (*parent)(void), void (*child)(void)
 enum order_state { ORDER_NOT_BEGUN, ORDER_WAITS, ORDER_REGISTERED };
 
 static _Atomic int state = ORDER_NOT_BEGUN;
+static _Atomic bool allocator_has_registered;
 static void (*our_prepare)(void), (*our_parent)(void), (*our_child)(void);
 
 void atfork_settle(void)
@@ -76,11 +78,23 @@ static int look(struct dl_phdr_info *info, size_t size, void *arg)
 	return 0;
 }
 
-/* What stands before us is started after us. The program's own allocator is not waited for. */
+static bool same_object(const void *a, const void *b)
+{
+	Dl_info of_a, of_b;
+
+	return dladdr(a, &of_a) && dladdr(b, &of_b) && of_a.dli_fbase == of_b.dli_fbase;
+}
+
+/*
+ * What stands before us is started after us. Nobody waits for the program's own allocator, nor for
+ * libc's, which is before us when we are loaded late.
+ */
 static bool allocator_starts_later(void)
 {
 	struct places p = {.allocator = (uintptr_t)malloc, .own = (uintptr_t)look};
 
+	if (same_object((void *)malloc, (void *)gnu_get_libc_version))
+		return false;
 	dl_iterate_phdr(look, &p);
 	return p.allocator_at && p.allocator_at < p.own_at;
 }
@@ -100,16 +114,20 @@ void atfork_add_behind_allocator(void (*prepare)(void), void (*parent)(void), vo
 	our_child = child;
 	atomic_store(&state, ORDER_WAITS);
 	allocator_begin();
-	if (!allocator_starts_later())
+	if (atomic_load(&allocator_has_registered) || !allocator_starts_later())
 		atfork_settle();
 }
 
 bool atfork_is_allocators(void (*fn)(void))
 {
-	Dl_info of_fn, of_malloc;
+	return atomic_load_explicit(&state, memory_order_relaxed) != ORDER_REGISTERED && fn &&
+	       same_object((void *)fn, (void *)malloc);
+}
 
-	return fn && dladdr((void *)fn, &of_fn) && dladdr((void *)malloc, &of_malloc) &&
-	       of_fn.dli_fbase == of_malloc.dli_fbase;
+void atfork_allocator_registered(void)
+{
+	atomic_store(&allocator_has_registered, true);
+	atfork_settle();
 }
 
 /* --- of all */

@@ -21,8 +21,10 @@ void atfork_add(void (*prepare)(void), void (*parent)(void), void (*child)(void)
 void atfork_add_behind_allocator(void (*prepare)(void), void (*parent)(void), void (*child)(void));
 /* Not later than now. */
 void atfork_settle(void);
-/* fn belongs to the object that has malloc(). */
+/* Somebody registers fn: ours wait for that, as it belongs to the object that has malloc(). */
 bool atfork_is_allocators(void (*fn)(void));
+/* He has done so. */
+void atfork_allocator_registered(void);
 
 /* In the order of pthread_atfork(): the last that came is prepared first. */
 void atfork_prepare(void);

@@ -6,6 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "runtime/clock.h"
 #include "runtime/libc.h"
 
 /* Tries before the holder is assumed to be off its CPU. */
@@ -114,4 +115,16 @@ void lock_drop_slow(struct lock *l)
 		lock_wake(l);
 	if (was & LOCK_AFTER)
 		lock_after_fn();
+}
+
+#define EXIT_TRIES 100
+
+bool lock_at_exit(struct lock *l)
+{
+	for (int i = 0; i < EXIT_TRIES && !lock_mine(l); i++) {
+		if (lock_try(l))
+			return true;
+		clock_sleep_ns(1000000);
+	}
+	return false;
 }

@@ -227,4 +227,11 @@ static inline bool lock_mine(struct lock *l)
 #define perturb_wake() ((void)0) /* before and after a wake-up: another thread may do anything */
 #endif
 
+/*
+ * lock_take(), where the process ends: exit() may be called anywhere, in a signal handler that has
+ * interrupted the holder too, and who has it may never give it back. It is waited for for a tenth
+ * of a second. False: it is not to be had.
+ */
+bool lock_at_exit(struct lock *l);
+
 #endif

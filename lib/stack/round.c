@@ -74,9 +74,8 @@ void stack_rounds_flush(void)
 
 		if (!atomic_exchange(&st->unkicked_since_ns, 0))
 			continue;
-		/* The end of a process waits for nobody: who has the lock may never give it back.
-		 */
-		if (!lock_mine(&st->lock) && lock_try(&st->lock))
+		/* Who has the lock may never give it back. */
+		if (lock_at_exit(&st->lock))
 			say_and_drop(st);
 		kick_posted(st);
 	}
@@ -202,6 +201,18 @@ static void begin(struct stack *st)
 static bool is_marked(struct stack *st)
 {
 	return stack_round.st && atomic_fetch_or(&st->unkicked_since_ns, 0);
+}
+
+/*
+ * Before the lock is given back: that is where a handler runs which came in between, and its wait
+ * is to find what is unsaid.
+ */
+void stack_round_mark(struct stack *st)
+{
+	if (is_marked(st))
+		return;
+	begin(st);
+	stack_round.frames = 0;
 }
 
 void stack_round_put_beside(struct stack *st)

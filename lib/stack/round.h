@@ -49,6 +49,7 @@ void stack_round_begin_busy(unsigned events);
 void stack_round_post(struct stack *st, struct ring *ring);
 void stack_round_put_off(struct stack *st);
 void stack_round_put_beside(struct stack *st);
+void stack_round_mark(struct stack *st);
 void stack_round_kick(void);
 void stack_round_look_late(void);
 #pragma GCC visibility pop

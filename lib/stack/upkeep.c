@@ -103,8 +103,10 @@ void stacks_retired_end(void)
 
 		retired[i].ticks = 1;
 		/* The program still has frames of its memory. */
-		if (ring && atomic_load_explicit(&ring->held, memory_order_acquire))
+		if (ring && atomic_load_explicit(&ring->held, memory_order_acquire)) {
+			retired[i].has_left = true;
 			ring->ops->leave(ring);
+		}
 	}
 	(void)retired_tick();
 }
@@ -518,22 +520,6 @@ int stacks_start(void)
 	if (!err)
 		err = worker_timer_add(1000, second, NULL);
 	return err < 0 ? err : 0;
-}
-
-/*
- * exit() may be called anywhere, in a signal handler that interrupted the holder of a lock too: it
- * is waited for in bounded time, then the steering goes all the same.
- */
-#define EXIT_TRIES 100
-
-static bool lock_at_exit(struct lock *l)
-{
-	for (int i = 0; i < EXIT_TRIES && !lock_mine(l); i++) {
-		if (lock_try(l))
-			return true;
-		clock_sleep_ns(1000000);
-	}
-	return false;
 }
 
 void stacks_stop(void)

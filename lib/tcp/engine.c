@@ -262,7 +262,7 @@ void tcp_flush(struct tcp_stack *ts, uint64_t now)
 
 bool tcp_waits_for_flush(const struct tcp_conn *c)
 {
-	return c->dirty;
+	return c->dirty && tcp_outq_unsent(c);
 }
 
 bool tcp_flush_later(struct tcp_stack *ts, uint64_t now)

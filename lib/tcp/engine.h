@@ -296,7 +296,7 @@ void tcp_flush(struct tcp_stack *ts, uint64_t now_us);
  * it). True: something waits.
  */
 bool tcp_flush_later(struct tcp_stack *ts, uint64_t now_us);
-/* c is one of those. */
+/* c is one of those, with bytes of the user's. */
 bool tcp_waits_for_flush(const struct tcp_conn *c);
 /* Runs the timers that are due; ends with a flush. */
 void tcp_run_timers(struct tcp_stack *ts, uint64_t now_us);

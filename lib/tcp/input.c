@@ -250,6 +250,10 @@ static void slow_path(struct tcp_conn *c, struct tcp_rx *rx)
 	if (c->fin_acked && !fin_acked(c))
 		return;
 	if (nobody_reads(c, rx)) {
+		/* What the user has written before is not lost by it (tcp_flush_later()). */
+		tcp_output(c);
+		if (c->closing)
+			return;
 		c->ts->n.abort_on_data++;
 		tcp_reply_rst(c->ts, &c->node.tuple, rx);
 		tcp_conn_done(c, ECONNRESET);

@@ -267,8 +267,8 @@ void tcp_sndq_init(struct tcp_sndq *q, uint32_t seq);
 uint32_t tcp_sndq_put(struct tcp_sndq *q, const struct tcp_env *env, const struct iovec *iov,
 		      int iovcnt, size_t skip, uint32_t len, uint32_t buffer);
 /* See tcp_pieces_get(). */
-void tcp_sndq_pieces(const struct tcp_sndq *q, const struct tcp_env *env, uint32_t len,
-		     uint32_t buffer, struct tcp_pieces *p);
+void tcp_sndq_pieces(const struct tcp_env *env, uint32_t len, uint32_t buffer,
+		     struct tcp_pieces *p);
 /* The first len bytes of them are the next of the stream; how many there were. The rest stays. */
 uint32_t tcp_sndq_take(struct tcp_sndq *q, struct tcp_pieces *p, uint32_t len);
 /* The last byte that was put in ends a record: no segment has it and what is put in later. */

@@ -220,9 +220,14 @@ static ssize_t send_end(struct tcp_conn *c, uint32_t n, ssize_t room, size_t wan
 ssize_t tcp_send(struct tcp_conn *c, const struct iovec *iov, int iovcnt, int flags, uint64_t now)
 {
 	size_t want = iov_len(iov, iovcnt);
-	ssize_t max = send_begin(c, want, now);
 	uint32_t n = 0;
+	ssize_t max;
 
+	c->ts->now = now;
+	/* What is held back is what follows, not what waits for the flush. */
+	if ((flags & MSG_MORE) && c->dirty && !c->more_holds)
+		tcp_output(c);
+	max = send_begin(c, want, now);
 	if (max < 0 || !want)
 		return max;
 	if (max)
@@ -232,7 +237,7 @@ ssize_t tcp_send(struct tcp_conn *c, const struct iovec *iov, int iovcnt, int fl
 
 void tcp_pieces_get(struct tcp_conn *c, uint32_t len, struct tcp_pieces *p)
 {
-	tcp_sndq_pieces(&c->sndq, &c->ts->env, len, c->o.sndbuf, p);
+	tcp_sndq_pieces(&c->ts->env, len, c->o.sndbuf, p);
 }
 
 ssize_t tcp_send_pieces(struct tcp_conn *c, struct tcp_pieces *p, uint32_t len, uint64_t now)

@@ -102,6 +102,10 @@ void tcp_set_opts(struct tcp_conn *c, const struct tcp_opts *o, uint64_t now)
 	bool alive = c->state != TCPS_CLOSED && !c->closing;
 
 	c->ts->now = now;
+	/* As MSG_MORE: a cork holds back what follows. */
+	if (alive && o->cork && !was.cork && c->dirty)
+		tcp_output(c);
+	alive = alive && !c->closing;
 	c->o = *o;
 	c->o.cc = was.cc;
 	if (!alive)

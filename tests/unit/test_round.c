@@ -362,6 +362,23 @@ static void what_is_unsaid_is_said_before_the_kick(void **state)
 	assert_int_equal(a.kicks, 2);
 }
 
+/* A handler runs, and waits, when the lock is given back: before the call has told the round of it.
+ */
+static void a_handler_finds_what_is_unsaid(void **state)
+{
+	(void)state;
+	stack_round_begin(6);
+	lock_take(&a.st.lock);
+	atomic_store(&a.st.has_unsaid, true);
+	stack_round_mark(&a.st);
+	lock_drop(&a.st.lock);
+	stack_round_end(); /* the handler's */
+	assert_int_equal(a.said, 1);
+	assert_int_equal(a.kicks, 1);
+	stack_round_sent(&a.st, &a.ring);
+	assert_int_equal(a.kicks, 2);
+}
+
 /* A handler that waits has interrupted a call that has the lock. */
 static void what_cannot_be_said_here_keeps_its_mark(void **state)
 {
@@ -435,6 +452,7 @@ int main(void)
 		ROUND_TEST(what_is_left_behind_the_internal_thread_sends),
 		ROUND_TEST(what_others_have_left_leaves_at_the_end),
 		ROUND_TEST(what_is_unsaid_is_said_before_the_kick),
+		ROUND_TEST(a_handler_finds_what_is_unsaid),
 		ROUND_TEST(what_cannot_be_said_here_keeps_its_mark),
 		ROUND_TEST(the_internal_thread_says_it),
 		ROUND_TEST(at_the_end_it_is_said_unless_somebody_has_the_lock),

@@ -739,6 +739,53 @@ static void test_what_was_written_is_not_lost_by_a_reset(void **state)
 	}
 }
 
+/* The same by the peer's data, which nobody reads any more. */
+static void test_what_was_written_is_not_lost_by_data_for_an_orphan(void **state)
+{
+	(void)state;
+	setup();
+	start();
+	accepted_plain();
+	user_writes("answer");
+	tcp_close(t.c, t.now);
+	assert_true(tcp_flush_later(t.ts, t.now));
+	silent();
+	peer_batch(
+		(struct seg){.flags = TCPHDR_ACK | TCPHDR_PSH, .seq = 1, .ack = 1, .data = "more"});
+	assert_int_equal(sent_is(TCPHDR_PSH | TCPHDR_FIN | TCPHDR_ACK, 1, 1)->len, 6);
+	sent_is(TCPHDR_RST, 1, 0);
+	tcp_flush(t.ts, t.now);
+	assert_int_equal(t.gone, 1);
+	end();
+}
+
+/* MSG_MORE and a cork hold back what follows, not what waits for the flush. */
+static void test_what_was_written_is_not_held_by_what_follows(void **state)
+{
+	struct iovec next = {"next", 4};
+
+	(void)state;
+	for (int cork = 0; cork < 2; cork++) {
+		struct tcp_opts o;
+
+		setup();
+		start();
+		accepted_plain();
+		user_writes("first");
+		assert_true(tcp_flush_later(t.ts, t.now));
+		if (cork) {
+			o = *tcp_get_opts(t.c);
+			o.cork = true;
+			tcp_set_opts(t.c, &o, t.now);
+		}
+		assert_int_equal(tcp_send(t.c, &next, 1, cork ? 0 : MSG_MORE, t.now), 4);
+		tcp_flush(t.ts, t.now);
+		assert_int_equal(sent()->len, 5);
+		silent();
+		end();
+	}
+}
+
 /* TCP_NOTSENT_LOWAT bounds what the windows hold back, not what waits for the flush. */
 static void test_notsent_lowat_and_the_flush(void **state)
 {
@@ -974,6 +1021,8 @@ int main(void)
 		cmocka_unit_test(test_abort),
 		cmocka_unit_test(test_what_waits_for_the_flush_leaves_together),
 		cmocka_unit_test(test_what_was_written_is_not_lost_by_a_reset),
+		cmocka_unit_test(test_what_was_written_is_not_lost_by_data_for_an_orphan),
+		cmocka_unit_test(test_what_was_written_is_not_held_by_what_follows),
 		cmocka_unit_test(test_notsent_lowat_and_the_flush),
 		cmocka_unit_test(test_too_many_orphans),
 		cmocka_unit_test(test_time_wait_reuse_by_isn),

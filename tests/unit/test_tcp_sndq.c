@@ -277,7 +277,7 @@ static void pieces_that_were_filled_outside_are_put_in(void **state)
 		uint32_t want = 1 + turn * 2500, came = want - want / 3, room = came - came / 5;
 		uint32_t seq = q.seq + q.len, asked = 0, at = seq;
 
-		tcp_sndq_pieces(&q, &env, want, 1 << 20, &p);
+		tcp_sndq_pieces(&env, want, 1 << 20, &p);
 		assert_in_range(p.n, 1, TCP_PIECES);
 		for (int i = 0; i < p.n; i++) {
 			for (size_t k = 0; k < p.iov[i].iov_len; k++)
@@ -304,12 +304,12 @@ static void without_memory_there_are_fewer_pieces(void **state)
 	(void)state;
 	begin(1);
 	m.fail_above = 300;
-	tcp_sndq_pieces(&q, &env, 100000, 1 << 20, &p);
+	tcp_sndq_pieces(&env, 100000, 1 << 20, &p);
 	assert_int_equal(p.n, TCP_PIECES);
 	assert_in_range(p.iov[0].iov_len, 1, 300);
 	tcp_pieces_free(&env, &p);
 	m.fail_above = 1;
-	tcp_sndq_pieces(&q, &env, 100000, 1 << 20, &p);
+	tcp_sndq_pieces(&env, 100000, 1 << 20, &p);
 	assert_int_equal(p.n, 0);
 	assert_int_equal(m.bytes, 0);
 	assert_int_equal(q.charge, 0);

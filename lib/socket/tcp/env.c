@@ -307,8 +307,10 @@ static bool hold_and_unlock(struct stack *st, uint64_t now)
 		t->next_timer_us = tcp_next_timer(t->ts);
 		posted = t->posted;
 		t->posted = false;
-		if (waits)
+		if (waits) {
 			atomic_store_explicit(&st->has_unsaid, true, memory_order_relaxed);
+			stack_round_mark(st);
+		}
 	}
 	lock_drop(&st->lock);
 	return posted || waits;

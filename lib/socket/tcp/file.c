@@ -21,8 +21,11 @@ static bool may_send(const struct tcp_sock *s)
 	return s->c && !(tcp_ready(s->c) & TCP_EV_ERR);
 }
 
-/* Memory for up to n bytes that there is room for. NULL: none, or no connection any more. */
-static struct stack *pieces_get(struct tcp_sock *s, size_t n, struct tcp_pieces *p)
+/*
+ * Memory for up to n bytes that there is room for. NULL: none, or no connection any more. *conn
+ * tells this connection from the next one of s.
+ */
+static struct stack *pieces_get(struct tcp_sock *s, size_t n, struct tcp_pieces *p, unsigned *conn)
 {
 	struct stack *st = tcp_sock_conn_lock(s);
 	uint32_t room = 0, most = n < PART_MOST ? (uint32_t)n : PART_MOST;
@@ -33,6 +36,7 @@ static struct stack *pieces_get(struct tcp_sock *s, size_t n, struct tcp_pieces 
 	/* Acknowledgements that wait make room. */
 	if (params.rx_poll_on_tx_tcp || stack_pending(st))
 		stack_poll_called(st);
+	*conn = atomic_load_explicit(&s->conns, memory_order_relaxed);
 	if (may_send(s))
 		room = tcp_send_room(s->c);
 	if (room >= most || room >= PART_LEAST)
@@ -42,7 +46,8 @@ static struct stack *pieces_get(struct tcp_sock *s, size_t n, struct tcp_pieces 
 }
 
 /* got bytes are in p, which is st's. How many were sent; what is left of p is given back. */
-static size_t pieces_send(struct tcp_sock *s, struct stack *st, struct tcp_pieces *p, uint32_t got)
+static size_t pieces_send(struct tcp_sock *s, struct stack *st, struct tcp_pieces *p, uint32_t got,
+			  unsigned conn)
 {
 	const struct tcp_env env = {.ctx = st, .free = tcp_sock_mem_free};
 	struct stack *now_st = got ? tcp_sock_conn_lock(s) : NULL;
@@ -59,7 +64,7 @@ static size_t pieces_send(struct tcp_sock *s, struct stack *st, struct tcp_piece
 		return 0;
 	}
 	goes_on = tcp_waits_for_flush(s->c);
-	if (may_send(s))
+	if (may_send(s) && atomic_load_explicit(&s->conns, memory_order_relaxed) == conn)
 		n = tcp_send_pieces(s->c, p, got, now);
 	if (n > 0)
 		atomic_fetch_or_explicit(&s->hint, EPOLLOUT, memory_order_relaxed);
@@ -76,14 +81,15 @@ static size_t pieces_send(struct tcp_sock *s, struct stack *st, struct tcp_piece
 static size_t send_part(struct tcp_sock *s, int in, off_t pos, size_t n)
 {
 	struct tcp_pieces p;
-	struct stack *st = pieces_get(s, n, &p);
+	unsigned conn;
+	struct stack *st = pieces_get(s, n, &p, &conn);
 	ssize_t got;
 
 	if (!st)
 		return 0;
 	/* sendfile() is no cancellation point. */
 	got = raw.preadv(in, p.iov, p.n, pos);
-	return pieces_send(s, st, &p, got > 0 ? (uint32_t)got : 0);
+	return pieces_send(s, st, &p, got > 0 ? (uint32_t)got : 0, conn);
 }
 
 size_t tcp_sock_send_file(struct vfd *v, int in, off_t pos, size_t n)

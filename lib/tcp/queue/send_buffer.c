@@ -48,18 +48,13 @@ static uint32_t block_max(uint32_t buffer)
 }
 
 /*
- * An empty block, of q but not in it, for about `want` bytes; smaller ones are tried when memory is
- * short. NULL: none.
+ * An empty block for about `want` bytes; smaller ones are tried when memory is short. NULL: none.
  */
-static struct tcp_block *block_new(const struct tcp_sndq *q, const struct tcp_env *env,
-				   uint32_t want, uint32_t buffer)
+static struct tcp_block *block_new(const struct tcp_env *env, uint32_t want, uint32_t buffer)
 {
 	uint32_t size = BLOCK_MIN;
 	struct tcp_block *b;
 
-	/* A record gets no more than it needs: nothing is added to the last block of it. */
-	if (want < q->len && !(q->tail && q->tail->ends_record))
-		want = q->len;
 	while (size - sizeof(*b) < want && 2 * size <= block_max(buffer))
 		size *= 2;
 	b = block_alloc(env, size);
@@ -73,6 +68,13 @@ static struct tcp_block *block_new(const struct tcp_sndq *q, const struct tcp_en
 	b->len = b->ends_record = 0;
 	b->room = size - (uint32_t)sizeof(*b);
 	return b;
+}
+
+/* How large the next block is to be: a record gets no more than it needs, as nothing is added to
+ * the last block of it. */
+static uint32_t wanted(const struct tcp_sndq *q, uint32_t len)
+{
+	return len < q->len && !(q->tail && q->tail->ends_record) ? q->len : len;
 }
 
 static uint32_t block_size(const struct tcp_block *b)
@@ -142,7 +144,7 @@ uint32_t tcp_sndq_put(struct tcp_sndq *q, const struct tcp_env *env, const struc
 		uint32_t n;
 
 		if (!b || b->len == b->room || b->ends_record) {
-			b = block_new(q, env, len - done, buffer);
+			b = block_new(env, wanted(q, len - done), buffer);
 			if (!b)
 				break;
 			append(q, b);
@@ -156,11 +158,11 @@ uint32_t tcp_sndq_put(struct tcp_sndq *q, const struct tcp_env *env, const struc
 	return done;
 }
 
-void tcp_sndq_pieces(const struct tcp_sndq *q, const struct tcp_env *env, uint32_t len,
-		     uint32_t buffer, struct tcp_pieces *p)
+void tcp_sndq_pieces(const struct tcp_env *env, uint32_t len, uint32_t buffer, struct tcp_pieces *p)
 {
 	for (p->n = 0; len && p->n < TCP_PIECES; p->n++) {
-		struct tcp_block *b = block_new(q, env, len, buffer);
+		/* Nothing is added to it: as large as needed. */
+		struct tcp_block *b = block_new(env, len, buffer);
 		uint32_t here;
 
 		if (!b)
