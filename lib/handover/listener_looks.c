@@ -9,6 +9,7 @@ bool listener_looks_any(const struct listener_looks *list)
 
 void listener_looks_add(struct listener_looks *list, struct listener_look *l)
 {
+	lock_class(&list->lock, "listener_looks.lock");
 	lock_take(&list->lock);
 	l->next = list->first;
 	list->first = l;

@@ -85,16 +85,11 @@ static bool same_object(const void *a, const void *b)
 	return dladdr(a, &of_a) && dladdr(b, &of_b) && of_a.dli_fbase == of_b.dli_fbase;
 }
 
-/*
- * What stands before us is started after us. Nobody waits for the program's own allocator, nor for
- * libc's, which is before us when we are loaded late.
- */
+/* What stands before us is started after us. The program's own allocator is not waited for. */
 static bool allocator_starts_later(void)
 {
 	struct places p = {.allocator = (uintptr_t)malloc, .own = (uintptr_t)look};
 
-	if (same_object((void *)malloc, (void *)gnu_get_libc_version))
-		return false;
 	dl_iterate_phdr(look, &p);
 	return p.allocator_at && p.allocator_at < p.own_at;
 }
@@ -113,6 +108,11 @@ void atfork_add_behind_allocator(void (*prepare)(void), void (*parent)(void), vo
 	our_parent = parent;
 	our_child = child;
 	atomic_store(&state, ORDER_WAITS);
+	/* libc's has none; and it is before us in the list when we are loaded late. */
+	if (same_object((void *)malloc, (void *)gnu_get_libc_version)) {
+		atfork_settle();
+		return;
+	}
 	allocator_begin();
 	if (atomic_load(&allocator_has_registered) || !allocator_starts_later())
 		atfork_settle();

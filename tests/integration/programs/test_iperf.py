@@ -14,8 +14,16 @@ def test_streams(net, options):
     """
     net.b.popen(["iperf", "-s"])
     net.b.wait_bound(5001, "tcp")
-    with no_kernel_connections(net.a, 1500):
-        text = net.a.run(["iperf", "-c", net.b.ip4, "-t", "1", *options], preload=OURS).text
+    for tries in range(3):
+        made = net.a.counters()["TcpPassiveOpens"]
+        try:
+            with no_kernel_connections(net.a, 1500):
+                text = net.a.run(["iperf", "-c", net.b.ip4, "-t", "1", *options], preload=OURS).text
+            break
+        except AssertionError:
+            # The server's connection back came before iperf's thread that accepts it has waited for it: it is the kernel's.
+            if tries == 2 or net.a.counters()["TcpPassiveOpens"] == made:
+                raise
     assert "bits/sec" in text and "failed" not in text, text
 
 
