@@ -14,22 +14,21 @@ def allocator(tmp_path_factory):
     return str(interposers(tmp_path_factory, "fork_allocator") / "fork_allocator.so")
 
 
+def forks(net, *before):
+    """In each way, and the children send; before: what env(1) is told."""
+    net.neighbours(v6=False)
+    done = net.a.run(["env", *before, net.library.helpers / "fork_allocator", net.b.ip4, 7000], preload=True, timeout=150, check=False)
+    print(done.text)
+    assert "all children have ended" in done.text
+
+
 @pytest.mark.parametrize("place", ["before", "after"])
 @pytest.mark.parametrize("registers", ["start", "first"])
 def test_an_allocator_with_handlers_of_its_own(net, allocator, registers, place):
-    net.neighbours(v6=False)
     ours = net.library.environment()["LD_PRELOAD"]
     preload = f"{allocator} {ours}" if place == "before" else f"{ours} {allocator}"
-    done = net.a.run(["env", f"LD_PRELOAD={preload}", f"FORK_ALLOCATOR={registers}", net.library.helpers / "fork_allocator", net.b.ip4, 7000],
-                     preload=True, timeout=150, check=False)
-    print(done.text)
-    assert "all children have ended" in done.text
+    forks(net, f"LD_PRELOAD={preload}", f"FORK_ALLOCATOR={registers}")
 
 
 def test_jemalloc(net):
-    net.neighbours(v6=False)
-    preload = f"libjemalloc.so.2 {net.library.environment()['LD_PRELOAD']}"
-    done = net.a.run(["env", f"LD_PRELOAD={preload}", net.library.helpers / "fork_allocator", net.b.ip4, 7000],
-                     preload=True, timeout=150, check=False)
-    print(done.text)
-    assert "all children have ended" in done.text
+    forks(net, f"LD_PRELOAD=libjemalloc.so.2 {net.library.environment()['LD_PRELOAD']}")

@@ -337,18 +337,12 @@ void tcp_sock_unlock_stack_answered(struct stack *st, uint64_t now)
 
 void tcp_sock_unlock_stack_in_round(struct stack *st, uint64_t now)
 {
-	struct ring *ring = st->ring;
-
-	if (!stack_round_holds(st)) {
-		if (say_and_unlock(st, now))
-			stack_round_sent(st, ring);
-		else
-			stack_round_look();
-	} else if (hold_and_unlock(st, now)) {
+	if (!stack_round_holds(st))
+		tcp_sock_unlock_stack_answered(st, now);
+	else if (hold_and_unlock(st, now))
 		stack_round_also(st);
-	} else {
+	else
 		stack_round_look();
-	}
 }
 
 void tcp_sock_input(struct stack *st, struct buf *b, uint64_t *now)
