@@ -75,8 +75,7 @@ QUESTIONS = {
     # Three that systemd lets make few system calls.
     "names": "resolvectl query -4 --legend=no one.test; resolvectl query --legend=no many.test | sort | sha256sum; resolvectl query absent.test",
     "names by the stub": "getent ahostsv4 one.test; getent ahostsv4 many.test | wc -l; getent hosts absent.test; echo $?",
-    "time": "[ {own} = 127.0.0.1 ] && told=ServerAddress || told=NTPMessage; "
-    "for i in {1..400}; do timedatectl show-timesync | grep -q $told && break; sleep 0.05; done; "
+    "time": "for i in {1..400}; do timedatectl show-timesync | grep -q NTPMessage && break; sleep 0.05; done; "
     "timedatectl show-timesync | grep -o 'ServerAddress=.*\\|Mode=[0-9]*\\|Stratum=[0-9]*'",
     "a journal from elsewhere": "logger -t far 'a line from far away'; journalctl -q --sync; "
     "{peer} timeout 50 /lib/systemd/systemd-journal-upload -u http://{own}:19532 --follow=no; echo $?; "
@@ -209,7 +208,8 @@ def whole(host, peer, library, between=lambda system: None):
     """The life of a system: the answers to all questions, what was logged, how it ended."""
     system = System(host, peer, library)
     try:
-        answers = {name: system.ask(question) for name, question in QUESTIONS.items()}
+        # systemd-timesyncd asks nobody where there is no interface.
+        answers = {name: system.ask(question) for name, question in QUESTIONS.items() if name != "time" or peer is not host}
         between(system)
         journal = system.journal()
         return answers, journal, system.end()
@@ -239,7 +239,6 @@ def test_a_system_boots_serves_and_ends_as_without_the_library(net, interface):
     if interface == "none":
         net.a.run(["ip", "link", "del", net.a.dev])
         peer = net.a
-    # Without an interface the time is what the system's own chrony says.
     words = ["127.0.0.1"] if interface == "none" else [net.b.ip4, "time"]
     peer.popen([PYTHON, ROOT / "tests/integration/upstream.py", *words]).wait_text("serving")
     plain, said, status = whole(net.a, peer, [])
@@ -254,7 +253,7 @@ def test_a_system_boots_serves_and_ends_as_without_the_library(net, interface):
             small_service_is_offloaded(system, net)
 
     ours, said_too, status_too = whole(net.a, peer, [net.library.path], look)
-    wrong = [f"{name}\n   without: {plain[name]}\n   with:    {ours[name]}" for name in QUESTIONS if plain[name] != ours[name]]
+    wrong = [f"{name}\n   without: {plain[name]}\n   with:    {ours[name]}" for name in plain if plain[name] != ours[name]]
     assert not wrong, "\n".join(wrong)
     assert not said ^ said_too, f"logged without it: {sorted(said - said_too)}\nwith it: {sorted(said_too - said)}"
     assert status == status_too
