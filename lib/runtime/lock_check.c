@@ -20,6 +20,7 @@
 #undef lock_take
 #undef lock_drop
 #undef pthread_mutex_lock
+#undef pthread_mutex_trylock
 #undef pthread_mutex_unlock
 #undef pthread_mutex_init
 
@@ -441,6 +442,17 @@ int lock_check_mutex_lock(pthread_mutex_t *m, const struct lock_site *site)
 	lock_check_wants(m, site, true);
 	err = pthread_mutex_lock(m);
 	lock_check_has(m, site, true);
+	return err;
+}
+
+int lock_check_mutex_trylock(pthread_mutex_t *m, const struct lock_site *site)
+{
+	int err;
+
+	perturb();
+	err = pthread_mutex_trylock(m);
+	if (!err)
+		lock_check_has(m, site, true);
 	return err;
 }
 

@@ -96,6 +96,7 @@ static inline void lock_check_drop(struct lock *l, const struct lock_site *site)
 }
 
 int lock_check_mutex_lock(pthread_mutex_t *m, const struct lock_site *site);
+int lock_check_mutex_trylock(pthread_mutex_t *m, const struct lock_site *site);
 int lock_check_mutex_unlock(pthread_mutex_t *m, const struct lock_site *site);
 /* A child of fork() makes the mutex anew, which this thread may have had. */
 int lock_check_mutex_init(pthread_mutex_t *m, const pthread_mutexattr_t *attr);
@@ -107,6 +108,7 @@ int lock_check_mutex_init(pthread_mutex_t *m, const pthread_mutexattr_t *attr);
 #define lock_drop(l) lock_check_drop(l, LOCK_SITE(l))
 #define lock_dropped(l) lock_check_drops(l, LOCK_SITE(l))
 #define pthread_mutex_lock(m) lock_check_mutex_lock(m, LOCK_SITE(m))
+#define pthread_mutex_trylock(m) lock_check_mutex_trylock(m, LOCK_SITE(m))
 #define pthread_mutex_unlock(m) lock_check_mutex_unlock(m, LOCK_SITE(m))
 #define pthread_mutex_init(m, attr) lock_check_mutex_init(m, attr)
 

@@ -433,8 +433,8 @@ void stack_watch(struct stack *st, const char *why);
 int stacks_start(void);
 void stacks_stop(void);
 /*
- * After net_process(): sockets follow what the events have changed, once for all of them. The
- * worker only.
+ * After net_process(): sockets follow what the events have changed, once for all of them; while a
+ * ring is being opened, at the next tick after that. The worker only.
  */
 void stacks_follow(void);
 /*

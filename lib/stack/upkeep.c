@@ -232,6 +232,7 @@ static void second(void *arg)
 	if (rests || !atomic_load_explicit(&num_stacks, memory_order_acquire))
 		sync_stats();
 	control();
+	stacks_follow();
 	if (rests)
 		(void)retired_tick();
 }
@@ -241,6 +242,7 @@ static void sync_tick(void *arg)
 	(void)arg;
 	sync_stats();
 	control();
+	stacks_follow();
 	if (!retired_tick())
 		stacks_rest_look();
 }
@@ -497,9 +499,21 @@ int stacks_timers_start(const struct ring *ring)
 	return err;
 }
 
+/*
+ * Another thread opens a ring: the sockets would wait for it, seconds when a driver takes the
+ * carrier away, and all timers with them.
+ */
+static bool ring_is_coming(void)
+{
+	if (pthread_mutex_trylock(&stacks_opening))
+		return true;
+	pthread_mutex_unlock(&stacks_opening);
+	return false;
+}
+
 void stacks_follow(void)
 {
-	if (!attach_anew)
+	if (!attach_anew || ring_is_coming())
 		return;
 	attach_anew = false;
 	stack_udp_ops->addresses_changed();
