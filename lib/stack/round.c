@@ -131,7 +131,10 @@ void stack_round_begin_busy(unsigned events)
 		return;
 	if (stack_round.rest_ms && rests())
 		return;
-	stack_round.left = (uint16_t)(events < UINT16_MAX ? events - 1 : UINT16_MAX);
+	if (events >= UINT16_MAX)
+		events = UINT16_MAX - 1;
+	/* The last answer kicks; or its last part does (stack_round_part()). */
+	stack_round.left = (uint16_t)(stack_round_in_parts() ? events + 1 : events - 1);
 }
 
 /* It is late too often: one that rested a moment ago rests for longer. */

@@ -5,7 +5,9 @@
  * each of them costs more than the rest of a send. The frames are posted at once; the kick waits
  * for the last answer, for STACK_ROUND_FRAMES of them, for STACK_ROUND_US, or for the next wait of
  * the thread, whichever comes first. A wait that returned less than STACK_ROUND_LEAST events makes
- * no round: who has so little to do is not late with a kick each.
+ * no round: who has so little to do is not late with a kick each. But a thread whose answers have
+ * several parts, always as many (head and body; the last words and a FIN), has one from two events
+ * on, and all wait for the last part of the last answer. A lone answer never waits.
  *
  * What TCP has to say is not even made a segment before the kick (stack.has_unsaid): an answer and
  * the FIN of the close() behind it are one then, and so are the head and the body of an answer.
@@ -28,6 +30,8 @@ struct stack;
 #define STACK_ROUND_FRAMES 16u
 #define STACK_ROUND_US 25
 #define STACK_ROUND_TICK_MS 1
+/* The kick of the part before is in it, as long as the parts leave one by one. */
+#define STACK_ROUND_PART_US 100
 
 /* Small: a library that is loaded with dlopen() finds little room for thread storage. */
 struct stack_round {
@@ -40,7 +44,21 @@ struct stack_round {
 	uint16_t kicks;
 	uint8_t late; /* of these kicks */
 	uint8_t frames; /* unkicked */
+	/*
+	 * How its answers come: each that has as many parts as usual counts one, any other halves
+	 * that. A part follows the one before within STACK_ROUND_PART_US.
+	 */
+	uint8_t habit;
+	uint8_t usual : 4;
+	uint8_t parts : 4; /* of the answer that it has said last; 0: none yet */
+	uint16_t said_on; /* which socket that was */
+	uint32_t said_us; /* when the last of them was said: the clock's low 32 bits */
 };
+
+#define STACK_ROUND_HABIT 8u
+#define STACK_ROUND_HABIT_MOST 16u
+/* More parts are no answer, but a stream. */
+#define STACK_ROUND_PARTS_MOST 4u
 
 #pragma GCC visibility push(hidden)
 extern __thread struct stack_round stack_round __attribute__((tls_model("initial-exec")));
@@ -54,11 +72,79 @@ void stack_round_kick(void);
 void stack_round_look_late(void);
 #pragma GCC visibility pop
 
+/* Answers of this thread come in parts. */
+static inline bool stack_round_in_parts(void)
+{
+	return stack_round.habit >= STACK_ROUND_HABIT && stack_round.usual > 1 &&
+	       stack_round.usual <= STACK_ROUND_PARTS_MOST;
+}
+
 /* A wait of this thread has returned so many events. */
 static inline void stack_round_begin(unsigned events)
 {
-	if (events >= STACK_ROUND_LEAST)
+	if (events >= STACK_ROUND_LEAST || (events > 1 && stack_round_in_parts()))
 		stack_round_begin_busy(events);
+}
+
+/* The last answer had no more parts. */
+static inline void stack_round_answered(void)
+{
+	if (stack_round.parts != stack_round.usual)
+		stack_round.habit /= 2;
+	else if (stack_round.habit < STACK_ROUND_HABIT_MOST)
+		stack_round.habit++;
+	if (!stack_round.habit)
+		stack_round.usual = stack_round.parts;
+	stack_round.parts = 0;
+}
+
+/* One part more. The last one of the round's last answer takes all with it. */
+static inline void stack_round_part(void)
+{
+	if (stack_round.parts <= STACK_ROUND_PARTS_MOST)
+		stack_round.parts++;
+	if (__builtin_expect(stack_round.left == 1, 0) && stack_round_in_parts() &&
+	    stack_round.parts == stack_round.usual)
+		stack_round.left = 0;
+}
+
+/* Which one it is, as good as always. */
+static inline uint16_t stack_round_socket(const void *sock)
+{
+	return (uint16_t)((uintptr_t)sock / 64);
+}
+
+/*
+ * The program is about to say something on a socket, no lock is held. What other answers have left
+ * unsaid for long leaves now: with the first part of this one it would leave as well, and the other
+ * parts would be a segment of their own.
+ */
+static inline void stack_round_turns_to(const void *sock)
+{
+	if (__builtin_expect(stack_round.st != NULL, 0) &&
+	    stack_round.said_on != stack_round_socket(sock))
+		stack_round_look_late();
+}
+
+/* The program ends what it says on a socket. */
+static inline void stack_round_says_last(const void *sock, uint64_t now_us)
+{
+	if (stack_round.parts && stack_round.said_on == stack_round_socket(sock) &&
+	    (uint32_t)now_us - stack_round.said_us <= STACK_ROUND_PART_US)
+		stack_round_part();
+}
+
+/* The program says something on a socket. */
+static inline void stack_round_says(const void *sock, uint64_t now_us)
+{
+	uint16_t on = stack_round_socket(sock);
+
+	if (stack_round.parts && (stack_round.said_on != on ||
+				  (uint32_t)now_us - stack_round.said_us > STACK_ROUND_PART_US))
+		stack_round_answered();
+	stack_round_part();
+	stack_round.said_on = on;
+	stack_round.said_us = (uint32_t)now_us;
 }
 
 /* What this thread has posted leaves: before a wait, and before what must not overtake it. */
@@ -72,6 +158,8 @@ static inline void stack_round_flush(void)
 static inline void stack_round_end(void)
 {
 	stack_round.left = 0;
+	if (stack_round.parts)
+		stack_round_answered();
 	stack_round_flush();
 }
 

@@ -106,6 +106,14 @@ static void sent(struct one *o)
 	posted_ago(-HALF_AN_HOUR_US); /* not late, however slow we are */
 }
 
+/* As TCP's calls do, under the lock, before the round learns of it. */
+static void left_unsaid(struct one *o)
+{
+	atomic_store(&o->st.has_unsaid, true);
+	stack_round_also(&o->st);
+	posted_ago(-HALF_AN_HOUR_US);
+}
+
 static void a_few_events_make_no_round(void **state)
 {
 	(void)state;
@@ -116,6 +124,131 @@ static void a_few_events_make_no_round(void **state)
 		stack_round_end();
 		assert_int_equal(a.kicks, events + 1);
 	}
+}
+
+static const char sockets[2][64]; /* as different as two objects of the heap */
+
+/* An answer in so many parts, the first at now_us, each gap_us after the one before. */
+static void answers(unsigned parts, unsigned gap_us, uint64_t now_us)
+{
+	for (unsigned i = 0; i < parts; i++)
+		stack_round_says(sockets[0], now_us + (uint64_t)i * gap_us);
+	stack_round_end();
+}
+
+static void have_habit(unsigned parts)
+{
+	for (unsigned i = 0; i < STACK_ROUND_HABIT_MOST + 1; i++)
+		answers(parts, 1, i);
+	assert_true(stack_round_in_parts());
+}
+
+/* A part of an answer on that socket, as TCP's calls have it. True: it was held. */
+static bool part_is_held(struct one *o, int socket, bool first)
+{
+	bool holds;
+
+	stack_round_says(sockets[socket], 1);
+	holds = stack_round_holds(&o->st);
+	if (holds && !first)
+		left_unsaid(o); /* the rest of an answer is not counted */
+	else
+		sent(o);
+	return holds;
+}
+
+static void the_last_part_of_the_last_answer_takes_all_with_it(void **state)
+{
+	(void)state;
+	have_habit(3);
+	stack_round_begin(2);
+	for (int i = 0; i < 3; i++)
+		assert_true(part_is_held(&a, 0, !i));
+	assert_true(part_is_held(&a, 1, true));
+	assert_true(part_is_held(&a, 1, false));
+	assert_int_equal(a.kicks, 0);
+	assert_false(part_is_held(&a, 1, false));
+	assert_int_equal(a.kicks, 1);
+	/* What comes beyond it leaves at once. */
+	assert_false(part_is_held(&a, 1, false));
+	assert_int_equal(a.kicks, 2);
+}
+
+static void a_round_of_less_ends_with_the_wait(void **state)
+{
+	(void)state;
+	have_habit(2);
+	stack_round_begin(2);
+	assert_true(part_is_held(&a, 0, true));
+	assert_true(part_is_held(&a, 0, false));
+	assert_int_equal(a.kicks, 0);
+	stack_round_end();
+	assert_int_equal(a.kicks, 1);
+	/* Who waits for a lone answer has its first part at once. */
+	stack_round_begin(1);
+	assert_false(part_is_held(&a, 0, true));
+	assert_int_equal(a.kicks, 2);
+}
+
+static void the_habit_goes_faster_than_it_has_come(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < STACK_ROUND_HABIT + 1; i++) {
+		assert_false(stack_round_in_parts());
+		answers(2, STACK_ROUND_PART_US, i);
+	}
+	have_habit(2);
+	assert_int_equal(stack_round.habit, STACK_ROUND_HABIT_MOST);
+	answers(3, 1, 0);
+	assert_true(stack_round_in_parts());
+	answers(1, 1, 0);
+	assert_false(stack_round_in_parts());
+	/* A stream has no last part. */
+	for (unsigned i = 0; i < 100; i++)
+		answers(STACK_ROUND_PARTS_MOST + 1 + i % 2, 1, i);
+	assert_false(stack_round_in_parts());
+}
+
+static void what_comes_later_is_no_part(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < 100; i++)
+		answers(2, STACK_ROUND_PART_US + 1, i * 1000);
+	assert_false(stack_round_in_parts());
+}
+
+static void what_is_no_part(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < 2 * STACK_ROUND_HABIT; i++) {
+		answers(3, STACK_ROUND_PART_US + 1, i * 1000);
+		/* an answer for each of two sockets */
+		stack_round_says(sockets[0], 1);
+		stack_round_says(sockets[1], 1);
+		stack_round_end();
+		/* a wait in between */
+		answers(1, 0, 7);
+		answers(1, 0, 7);
+		/* an end of what nothing was said on, or not now */
+		stack_round_says_last(sockets[0], 7);
+		stack_round_end();
+		stack_round_says(sockets[0], 7);
+		stack_round_says_last(sockets[1], 7);
+		stack_round_says_last(sockets[0], 8 + STACK_ROUND_PART_US);
+		stack_round_end();
+	}
+	assert_false(stack_round_in_parts());
+}
+
+static void an_end_is_a_part(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < 100; i++) {
+		stack_round_says(sockets[0], 1);
+		stack_round_says_last(sockets[0], 1);
+		stack_round_end();
+	}
+	assert_true(stack_round_in_parts());
 }
 
 static void the_last_answer_takes_all_with_it(void **state)
@@ -330,14 +463,6 @@ static void what_others_have_left_leaves_at_the_end(void **state)
 	assert_int_equal(a.st.unkicked_since_ns, 0);
 }
 
-/* As TCP's calls do, under the lock, before the round learns of it. */
-static void left_unsaid(struct one *o)
-{
-	atomic_store(&o->st.has_unsaid, true);
-	stack_round_also(&o->st);
-	posted_ago(-HALF_AN_HOUR_US);
-}
-
 static void what_is_unsaid_is_said_before_the_kick(void **state)
 {
 	(void)state;
@@ -439,6 +564,12 @@ int main(void)
 #define ROUND_TEST(f) cmocka_unit_test_setup(f, begin_test)
 	const struct CMUnitTest tests[] = {
 		ROUND_TEST(a_few_events_make_no_round),
+		ROUND_TEST(the_last_part_of_the_last_answer_takes_all_with_it),
+		ROUND_TEST(a_round_of_less_ends_with_the_wait),
+		ROUND_TEST(the_habit_goes_faster_than_it_has_come),
+		ROUND_TEST(what_comes_later_is_no_part),
+		ROUND_TEST(what_is_no_part),
+		ROUND_TEST(an_end_is_a_part),
 		ROUND_TEST(the_last_answer_takes_all_with_it),
 		ROUND_TEST(the_next_wait_takes_all_with_it),
 		ROUND_TEST(a_long_round_leaves_in_parts),

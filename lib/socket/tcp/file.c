@@ -66,8 +66,10 @@ static size_t pieces_send(struct tcp_sock *s, struct stack *st, struct tcp_piece
 	goes_on = tcp_waits_for_flush(s->c);
 	if (may_send(s) && atomic_load_explicit(&s->conns, memory_order_relaxed) == conn)
 		n = tcp_send_pieces(s->c, p, got, now);
-	if (n > 0)
+	if (n > 0) {
 		atomic_fetch_or_explicit(&s->hint, EPOLLOUT, memory_order_relaxed);
+		stack_round_says(s, now);
+	}
 	tcp_pieces_free(&env, p);
 	if (goes_on)
 		tcp_sock_unlock_stack_in_round(st, now);
@@ -99,6 +101,7 @@ size_t tcp_sock_send_file(struct vfd *v, int in, off_t pos, size_t n)
 
 	if (!s->nonblock || tcp_sock_mode(s) != TCP_SOCK_CONN)
 		return 0;
+	stack_round_turns_to(s);
 	while (part && done < n) {
 		part = send_part(s, in, pos + (off_t)done, n - done);
 		done += part;

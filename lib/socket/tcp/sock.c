@@ -384,6 +384,7 @@ static int shut_conn(struct tcp_sock *s, int how)
 	}
 	now = tcp_sock_now_us();
 	err = tcp_shutdown(s->c, how, now);
+	stack_round_says_last(s, now);
 	tcp_sock_show_state(s, tcp_conn_state(s->c));
 	if (!err) {
 		s->connected = true; /* no connect() has to say so any more, as in the kernel */
@@ -564,6 +565,7 @@ static void close_conn(struct tcp_sock *s, int fd)
 		tcp_abort(s->c, now);
 	else if (s->c)
 		tcp_close(s->c, now);
+	stack_round_says_last(s, now);
 	/*
 	 * A client's port is the kernel socket's: it stays reserved while segments of ours carry
 	 * it. An accepted one has its listener's (port/accepted.c).

@@ -46,11 +46,13 @@ static ssize_t opened(struct tcp_sock *s, ssize_t n, int flags)
  */
 static ssize_t put(struct tcp_sock *s, const struct iovec *iov, int iovcnt, int flags, size_t done)
 {
-	struct stack *st = tcp_sock_conn_lock(s);
 	bool opening = false, goes_on;
+	struct stack *st;
 	uint64_t now;
 	ssize_t n;
 
+	stack_round_turns_to(s);
+	st = tcp_sock_conn_lock(s);
 	if (!st)
 		return done ? -EPIPE : left_error(s);
 	now = tcp_sock_now_us();
@@ -70,6 +72,8 @@ static ssize_t put(struct tcp_sock *s, const struct iovec *iov, int iovcnt, int 
 		tcp_sock_hint_clear(s, EPOLLOUT | EPOLLWRNORM);
 	else if (n > 0)
 		atomic_fetch_or_explicit(&s->hint, EPOLLOUT, memory_order_relaxed);
+	if (n > 0)
+		stack_round_says(s, now);
 	if (n >= 0 && __builtin_expect(tcp_conn_state(s->c) == TCPS_SYN_SENT, 0)) {
 		opening = true;
 		tcp_fast_open_go(s->c);
