@@ -11,6 +11,8 @@
  * so many may be late.
  */
 #define LATE_US 100
+/* So long an answer in parts may take before it is cut in two. */
+#define PARTS_US 50
 #define LATE_ONE_IN 16u
 #define KICKS_REMEMBERED 256u
 /* For so long who is late more often makes no rounds; doubled while that goes on. */
@@ -218,12 +220,19 @@ void stack_round_mark(struct stack *st)
 	stack_round.frames = 0;
 }
 
+/* An answer is not cut in its middle for a few microseconds. */
+static bool more_parts_come(void)
+{
+	return stack_round_in_parts() && stack_round.parts &&
+	       stack_round.parts < stack_round.usual && posted_for_us() <= PARTS_US;
+}
+
 void stack_round_put_beside(struct stack *st)
 {
-	if (is_marked(st))
-		stack_round_look_late();
-	else
+	if (!is_marked(st))
 		begin(st);
+	else if (!more_parts_come())
+		stack_round_look_late();
 }
 
 void stack_round_put_off(struct stack *st)

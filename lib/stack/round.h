@@ -4,10 +4,10 @@
  * waits: a wait that returned several events is followed by as many answers, and a system call for
  * each of them costs more than the rest of a send. The frames are posted at once; the kick waits
  * for the last answer, for STACK_ROUND_FRAMES of them, for STACK_ROUND_US, or for the next wait of
- * the thread, whichever comes first. A wait that returned less than STACK_ROUND_LEAST events makes
+ * the thread, whichever comes first. A wait that returned fewer than STACK_ROUND_LEAST events makes
  * no round: who has so little to do is not late with a kick each. But a thread whose answers have
  * several parts, always as many (head and body; the last words and a FIN), has one from two events
- * on, and all wait for the last part of the last answer. A lone answer never waits.
+ * on, and all wait for the last part of the last answer. After a wait with one event nothing waits.
  *
  * What TCP has to say is not even made a segment before the kick (stack.has_unsaid): an answer and
  * the FIN of the close() behind it are one then, and so are the head and the body of an answer.
@@ -30,8 +30,8 @@ struct stack;
 #define STACK_ROUND_FRAMES 16u
 #define STACK_ROUND_US 25
 #define STACK_ROUND_TICK_MS 1
-/* The kick of the part before is in it, as long as the parts leave one by one. */
-#define STACK_ROUND_PART_US 100
+/* It includes the kick of the part before, while parts still leave one by one. */
+#define STACK_ROUND_PART_US 200
 
 /* Small: a library that is loaded with dlopen() finds little room for thread storage. */
 struct stack_round {
@@ -49,8 +49,8 @@ struct stack_round {
 	 * that. A part follows the one before within STACK_ROUND_PART_US.
 	 */
 	uint8_t habit;
-	uint8_t usual : 4;
-	uint8_t parts : 4; /* of the answer that it has said last; 0: none yet */
+	uint8_t usual : 3;
+	uint8_t parts : 3; /* of the answer that it has said last; 0: none yet */
 	uint16_t said_on; /* which socket that was */
 	uint32_t said_us; /* when the last of them was said: the clock's low 32 bits */
 };
@@ -108,14 +108,14 @@ static inline void stack_round_part(void)
 		stack_round.left = 0;
 }
 
-/* Which one it is, as good as always. */
+/* Which socket it is; two are hardly ever mixed up. */
 static inline uint16_t stack_round_socket(const void *sock)
 {
 	return (uint16_t)((uintptr_t)sock / 64);
 }
 
 /*
- * The program is about to say something on a socket, no lock is held. What other answers have left
+ * The program is about to say something on a socket; no lock is held. What other answers have left
  * unsaid for long leaves now: with the first part of this one it would leave as well, and the other
  * parts would be a segment of their own.
  */
@@ -134,8 +134,8 @@ static inline void stack_round_says_last(const void *sock, uint64_t now_us)
 		stack_round_part();
 }
 
-/* The program says something on a socket. */
-static inline void stack_round_says(const void *sock, uint64_t now_us)
+/* The program says something on a socket. True: it goes on with the answer that it has begun. */
+static inline bool stack_round_says(const void *sock, uint64_t now_us)
 {
 	uint16_t on = stack_round_socket(sock);
 
@@ -145,6 +145,7 @@ static inline void stack_round_says(const void *sock, uint64_t now_us)
 	stack_round_part();
 	stack_round.said_on = on;
 	stack_round.said_us = (uint32_t)now_us;
+	return stack_round.parts > 1;
 }
 
 /* What this thread has posted leaves: before a wait, and before what must not overtake it. */
@@ -160,6 +161,8 @@ static inline void stack_round_end(void)
 	stack_round.left = 0;
 	if (stack_round.parts)
 		stack_round_answered();
+	else if (stack_round.st)
+		stack_round.habit /= 2; /* datagrams, as a rule: they have no parts */
 	stack_round_flush();
 }
 

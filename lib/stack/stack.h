@@ -146,7 +146,10 @@ struct stack_user_ops {
 	 * the kernel's sockets take it.
 	 */
 	void (*strays)(const struct vma_stray *stray);
-	/* Addresses, links or rings have changed: sockets look where they belong. No lock held. */
+	/*
+	 * Addresses, links or rings have changed: sockets look where they belong, and open rings.
+	 * No lock held.
+	 */
 	void (*addresses_changed)(void);
 	/*
 	 * Packets wait for the program's callbacks, which run now. No lock held. False: this is a
@@ -175,6 +178,8 @@ struct stack_timed_ops {
 	bool (*rests)(struct stack *st);
 	/* The same of what stands beside the stacks. The internal thread, no lock held. */
 	bool (*may_rest)(void);
+	/* Addresses, links or rings have changed: connections look at their paths. No lock held. */
+	void (*paths_changed)(void);
 	/* Neighbours have changed. No lock held. */
 	void (*neighbours_changed)(void);
 	/* What vma_stats shows of each connection is brought up to date. No lock held. */
@@ -433,8 +438,9 @@ void stack_watch(struct stack *st, const char *why);
 int stacks_start(void);
 void stacks_stop(void);
 /*
- * After net_process(): sockets follow what the events have changed, once for all of them; while a
- * ring is being opened, at the next tick after that. The worker only.
+ * After net_process(): connections and sockets follow what the events have changed, once for all of
+ * them; sockets that look for a ring while one is being opened, at the next tick after that. The
+ * worker only.
  */
 void stacks_follow(void);
 /*

@@ -410,7 +410,8 @@ static void follow_link(struct stack *st)
 		stack_cut_off(st, -ENETDOWN);
 }
 
-static bool attach_anew; /* worker only */
+/* Sockets are to look for rings, connections for their paths. Worker only. */
+static bool attach_anew, paths_anew;
 
 void stack_link_see(struct stack *st)
 {
@@ -419,7 +420,7 @@ void stack_link_see(struct stack *st)
 		return;
 	stacks_rest_end();
 	follow_link(st);
-	attach_anew = true;
+	attach_anew = paths_anew = true;
 }
 
 /* As net_changed(). */
@@ -448,7 +449,7 @@ static void net_changed(enum net_event ev, int ifindex, void *arg)
 	if (ev == NET_EVENT_LINK)
 		links_changed(ifindex);
 	if (ev == NET_EVENT_LINK || ev == NET_EVENT_ADDR)
-		attach_anew = true;
+		attach_anew = paths_anew = true;
 	if (ev == NET_EVENT_NEIGH)
 		stack_timed_ops->neighbours_changed();
 }
@@ -464,7 +465,7 @@ static void upkeep_all(void *arg)
 	(void)arg;
 	for (unsigned i = 0; i < n; i++) {
 		if (upkeep(atomic_load_explicit(&stacks[i], memory_order_relaxed)))
-			attach_anew = true;
+			attach_anew = paths_anew = true;
 	}
 	stacks_follow();
 }
@@ -500,8 +501,8 @@ int stacks_timers_start(const struct ring *ring)
 }
 
 /*
- * Another thread opens a ring: the sockets would wait for it, seconds when a driver takes the
- * carrier away, and all timers with them.
+ * Another thread is opening a ring. The sockets would wait for it (seconds, where a driver takes
+ * the carrier away), and all timers with them.
  */
 static bool ring_is_coming(void)
 {
@@ -513,6 +514,10 @@ static bool ring_is_coming(void)
 
 void stacks_follow(void)
 {
+	if (paths_anew) {
+		paths_anew = false;
+		stack_timed_ops->paths_changed();
+	}
 	if (!attach_anew || ring_is_coming())
 		return;
 	attach_anew = false;
@@ -523,7 +528,7 @@ void stacks_follow(void)
 void stack_freed(int ifindex)
 {
 	stacks_forgive(ifindex);
-	attach_anew = true;
+	attach_anew = paths_anew = true;
 	stacks_follow();
 }
 
@@ -603,5 +608,5 @@ void stacks_forked(void)
 	atomic_store(&stack_timestamps_wanted, 0);
 	stacks_rest_forked();
 	has_ticks = has_upkeep = false;
-	attach_anew = false;
+	attach_anew = paths_anew = false;
 }

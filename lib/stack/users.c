@@ -66,6 +66,7 @@ static const struct stack_timed_ops nobody_timed = {
 	.sleep_hint = nothing,
 	.rests = always_rests,
 	.may_rest = nothing_there,
+	.paths_changed = nothing,
 	.neighbours_changed = nothing,
 	.figures = nothing,
 	.retransmits = never_sent_again,

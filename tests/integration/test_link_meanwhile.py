@@ -2,6 +2,8 @@
 """What happens to an interface while its ring is being opened: the stack that comes of it knows."""
 
 import contextlib
+import socket
+import struct
 import subprocess
 
 import pytest
@@ -10,7 +12,7 @@ from differential import PEER_PORT, App
 from netns import ip, wait_for
 
 # Behind the library: when the interface has been looked at, and before a program of ours makes an event of its own, an AF_XDP socket's
-# bind() waits while the file is there.
+# bind() waits while the file is there. Not yet without the other one, which is taken.
 SHIM = r"""
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -21,11 +23,9 @@ SHIM = r"""
 int bind(int fd, const struct sockaddr *addr, socklen_t len)
 {
 	static int (*real)(int, const struct sockaddr *, socklen_t);
-	static int asked;
-
 	if (!real)
 		real = (int (*)(int, const struct sockaddr *, socklen_t))dlsym(RTLD_NEXT, "bind");
-	if (addr->sa_family == AF_XDP && !asked++) {
+	if (addr->sa_family == AF_XDP && !unlink(ARMED)) {
 		close(open(HELD, O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
 		while (!access(HELD, F_OK))
 			usleep(1000);
@@ -35,21 +35,29 @@ int bind(int fd, const struct sockaddr *addr, socklen_t len)
 """
 
 
-@pytest.fixture
-def opening(net, tmp_path):
-    """A program that is just opening the ring of net.a's interface, and what has it go on."""
-    held, shim = tmp_path / "held", tmp_path / "shim.so"
+@contextlib.contextmanager
+def held_program(net, tmp_path):
+    """A program that stops when it opens a ring while `armed` is there, the file that tells of it, and `armed`."""
+    held, armed, shim = tmp_path / "held", tmp_path / "armed", tmp_path / "shim.so"
     (tmp_path / "shim.c").write_text(SHIM)
-    subprocess.run(["gcc", "-shared", "-fPIC", f'-DHELD="{held}"', "-o", shim, tmp_path / "shim.c"], check=True)
+    subprocess.run(["gcc", "-shared", "-fPIC", f'-DHELD="{held}"', f'-DARMED="{armed}"', "-o", shim, tmp_path / "shim.c"], check=True)
     preload = net.library.environment()["LD_PRELOAD"].replace(str(net.library.path), f"{net.library.path} {shim}")
     net.neighbours()
     with App(net.a, True, env={"LD_PRELOAD": preload}) as app:
-        app.start(f"s = udp(7000, ANY); s.sendto(b'opens', (PEER, {PEER_PORT}))")
         try:
-            wait_for(held.exists, 20, "the ring is being opened")
-            yield app, held
+            yield app, held, armed
         finally:
             held.unlink(missing_ok=True)
+
+
+@pytest.fixture
+def opening(net, tmp_path):
+    """A program that is just opening the ring of net.a's interface, and what has it go on."""
+    with held_program(net, tmp_path) as (app, held, armed):
+        armed.touch()
+        app.start(f"s = udp(7000, ANY); s.sendto(b'opens', (PEER, {PEER_PORT}))")
+        wait_for(held.exists, 20, "the ring is being opened")
+        yield app, held
 
 
 def events_are_read(host):
@@ -85,6 +93,34 @@ def test_an_mtu_that_changes(net, opening):
         goes_on(app, held)
         wait_for(lambda: leaves_past_the_kernel(app, peer, 2300), 10, "2300 bytes in one frame of the ring's")
     print("a datagram of the new MTU left by the ring")
+
+
+def snd_mss(app):
+    return struct.unpack_from("I", app.do("c.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 100)"), 16)[0]
+
+
+def test_the_path_of_a_connection(net, tmp_path):
+    """Another interface's ring is being opened; a connection of this one follows its MTU at once."""
+    for host, n in ((net.a, 1), (net.b, 2)):
+        if host is net.a:
+            ip("-n", host.name, "link", "add", "two-a", "type", "veth", "peer", "name", "two-b", "netns", net.b.name)
+        ip("-n", host.name, "addr", "add", f"10.78.0.{n}/24", "dev", "two-a" if host is net.a else "two-b")
+        ip("-n", host.name, "link", "set", "two-a" if host is net.a else "two-b", "up")
+    with net.b.socket(kind=socket.SOCK_STREAM, timeout=20) as listener, held_program(net, tmp_path) as (app, held, armed):
+        listener.bind((net.b.ip4, 5000))
+        listener.listen()
+        app.do("import threading; c = socket.create_connection((PEER, 5000)); c.send(b'x')")
+        with listener.accept()[0] as peer:
+            assert peer.recv(9) == b"x" and snd_mss(app) > 1400
+            armed.touch()
+            app.do("t = threading.Thread(target=lambda: udp(7000, '10.78.0.1').sendto(b'opens', ('10.78.0.2', 7000))); t.start()")
+            wait_for(held.exists, 20, "the other ring is being opened")
+            ip("-n", net.a.name, "link", "set", net.a.dev, "mtu", 1300)
+            wait_for(lambda: snd_mss(app) <= 1300 - 40, 20, "segments for the new MTU")
+            print(f"{snd_mss(app)} bytes in a segment while the other interface is being opened")
+            assert held.exists()
+            held.unlink()
+            app.do("t.join()", 20)
 
 
 def test_an_interface_that_goes(net, opening):

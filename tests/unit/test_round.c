@@ -148,7 +148,7 @@ static bool part_is_held(struct one *o, int socket, bool first)
 {
 	bool holds;
 
-	stack_round_says(sockets[socket], 1);
+	assert_int_equal(stack_round_says(sockets[socket], 1), !first);
 	holds = stack_round_holds(&o->st);
 	if (holds && !first)
 		left_unsaid(o); /* the rest of an answer is not counted */
@@ -206,6 +206,47 @@ static void the_habit_goes_faster_than_it_has_come(void **state)
 	/* A stream has no last part. */
 	for (unsigned i = 0; i < 100; i++)
 		answers(STACK_ROUND_PARTS_MOST + 1 + i % 2, 1, i);
+	assert_false(stack_round_in_parts());
+}
+
+/* Its second part of three comes when the first one has waited for so long. True: both wait on. */
+static bool waits_on(int32_t us)
+{
+	stack_round_begin(2);
+	(void)part_is_held(&a, 0, true);
+	stack_round_says(sockets[0], 1);
+	posted_ago(us);
+	stack_round_also(&a.st);
+	return stack_round.st;
+}
+
+/* Whoever runs this may lose the processor: then it waits no more, but not each time. */
+static void an_answer_is_not_cut_in_its_middle(void **state)
+{
+	bool waited = false;
+
+	(void)state;
+	for (int i = 0; i < 1000 && !waited; i++) {
+		stack_round_end();
+		have_habit(3);
+		waited = waits_on(STACK_ROUND_US + 1);
+	}
+	assert_true(waited);
+	stack_round_end();
+	have_habit(3);
+	assert_false(waits_on(1000));
+}
+
+static void datagrams_end_the_habit(void **state)
+{
+	(void)state;
+	have_habit(2);
+	for (int i = 0; i < 2; i++) {
+		stack_round_begin(2);
+		sent(&a);
+		sent(&a);
+		stack_round_end();
+	}
 	assert_false(stack_round_in_parts());
 }
 
@@ -567,6 +608,8 @@ int main(void)
 		ROUND_TEST(the_last_part_of_the_last_answer_takes_all_with_it),
 		ROUND_TEST(a_round_of_less_ends_with_the_wait),
 		ROUND_TEST(the_habit_goes_faster_than_it_has_come),
+		ROUND_TEST(an_answer_is_not_cut_in_its_middle),
+		ROUND_TEST(datagrams_end_the_habit),
 		ROUND_TEST(what_comes_later_is_no_part),
 		ROUND_TEST(what_is_no_part),
 		ROUND_TEST(an_end_is_a_part),

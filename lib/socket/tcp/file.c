@@ -68,7 +68,7 @@ static size_t pieces_send(struct tcp_sock *s, struct stack *st, struct tcp_piece
 		n = tcp_send_pieces(s->c, p, got, now);
 	if (n > 0) {
 		atomic_fetch_or_explicit(&s->hint, EPOLLOUT, memory_order_relaxed);
-		stack_round_says(s, now);
+		goes_on |= stack_round_says(s, now);
 	}
 	tcp_pieces_free(&env, p);
 	if (goes_on)

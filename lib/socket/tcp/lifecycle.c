@@ -22,28 +22,39 @@ int tcp_sock_begin(void)
 
 /* --- the network changes */
 
-static void follow(struct tcp_sock *s, void *arg)
+static void listen_anew(struct tcp_sock *s, void *arg)
 {
-	struct stack *st;
-
 	(void)arg;
-	if (tcp_sock_mode(s) == TCP_SOCK_LISTEN) {
-		lock_take(&s->lock);
-		tcp_sock_relisten(s);
-		lock_drop(&s->lock);
-	} else if ((st = tcp_sock_conn_lock(s))) {
-		uint64_t now = tcp_sock_now_us();
-		uint32_t mtu, gso;
-
-		tcp_sock_env_path(st, &s->tuple, &mtu, &gso);
-		tcp_mtu(s->c, mtu, now);
-		tcp_sock_unlock_stack(st, now);
-	}
+	if (tcp_sock_mode(s) != TCP_SOCK_LISTEN)
+		return;
+	lock_take(&s->lock);
+	tcp_sock_relisten(s);
+	lock_drop(&s->lock);
 }
 
 static void addresses_changed(void)
 {
-	tcp_sock_each(follow, NULL);
+	tcp_sock_each(listen_anew, NULL);
+}
+
+static void look_at_path(struct tcp_sock *s, void *arg)
+{
+	struct stack *st = tcp_sock_mode(s) == TCP_SOCK_LISTEN ? NULL : tcp_sock_conn_lock(s);
+	uint32_t mtu, gso;
+	uint64_t now;
+
+	(void)arg;
+	if (!st)
+		return;
+	now = tcp_sock_now_us();
+	tcp_sock_env_path(st, &s->tuple, &mtu, &gso);
+	tcp_mtu(s->c, mtu, now);
+	tcp_sock_unlock_stack(st, now);
+}
+
+static void paths_changed(void)
+{
+	tcp_sock_each(look_at_path, NULL);
 }
 
 /*
@@ -125,6 +136,7 @@ static const struct stack_timed_ops timed_ops = {
 	.rests = tcp_sock_rests,
 	.may_rest = tcp_sock_handover_rests,
 	.sleep_hint = tcp_sock_sleep_hint,
+	.paths_changed = paths_changed,
 	.neighbours_changed = tcp_sock_neighbours_changed,
 	.figures = tcp_sock_figures_look,
 	.retransmits = tcp_sock_retransmits,

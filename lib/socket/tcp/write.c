@@ -73,7 +73,7 @@ static ssize_t put(struct tcp_sock *s, const struct iovec *iov, int iovcnt, int 
 	else if (n > 0)
 		atomic_fetch_or_explicit(&s->hint, EPOLLOUT, memory_order_relaxed);
 	if (n > 0)
-		stack_round_says(s, now);
+		goes_on |= stack_round_says(s, now);
 	if (n >= 0 && __builtin_expect(tcp_conn_state(s->c) == TCPS_SYN_SENT, 0)) {
 		opening = true;
 		tcp_fast_open_go(s->c);
