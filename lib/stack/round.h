@@ -114,6 +114,13 @@ static inline uint16_t stack_round_socket(const void *sock)
 	return (uint16_t)((uintptr_t)sock / 64);
 }
 
+/* A call that does not send: what was posted long ago leaves. */
+static inline void stack_round_look(void)
+{
+	if (__builtin_expect(stack_round.st != NULL, 0))
+		stack_round_look_late();
+}
+
 /*
  * The program is about to say something on a socket; no lock is held. What other answers have left
  * unsaid for long leaves now: with the first part of this one it would leave as well, and the other
@@ -121,31 +128,35 @@ static inline uint16_t stack_round_socket(const void *sock)
  */
 static inline void stack_round_turns_to(const void *sock)
 {
-	if (__builtin_expect(stack_round.st != NULL, 0) &&
-	    stack_round.said_on != stack_round_socket(sock))
-		stack_round_look_late();
+	if (stack_round.said_on != stack_round_socket(sock))
+		stack_round_look();
+}
+
+/* What is said on that socket now belongs to the answer that was said last. */
+static inline bool stack_round_goes_on(const void *sock, uint64_t now_us)
+{
+	return stack_round.parts && stack_round.said_on == stack_round_socket(sock) &&
+	       (uint32_t)now_us - stack_round.said_us <= STACK_ROUND_PART_US;
 }
 
 /* The program ends what it says on a socket. */
 static inline void stack_round_says_last(const void *sock, uint64_t now_us)
 {
-	if (stack_round.parts && stack_round.said_on == stack_round_socket(sock) &&
-	    (uint32_t)now_us - stack_round.said_us <= STACK_ROUND_PART_US)
+	if (stack_round_goes_on(sock, now_us))
 		stack_round_part();
 }
 
 /* The program says something on a socket. True: it goes on with the answer that it has begun. */
 static inline bool stack_round_says(const void *sock, uint64_t now_us)
 {
-	uint16_t on = stack_round_socket(sock);
+	bool goes_on = stack_round_goes_on(sock, now_us);
 
-	if (stack_round.parts && (stack_round.said_on != on ||
-				  (uint32_t)now_us - stack_round.said_us > STACK_ROUND_PART_US))
+	if (stack_round.parts && !goes_on)
 		stack_round_answered();
 	stack_round_part();
-	stack_round.said_on = on;
+	stack_round.said_on = stack_round_socket(sock);
 	stack_round.said_us = (uint32_t)now_us;
-	return stack_round.parts > 1;
+	return goes_on;
 }
 
 /* What this thread has posted leaves: before a wait, and before what must not overtake it. */
@@ -180,13 +191,6 @@ static inline void stack_round_also(struct stack *st)
 {
 	stack_round_put_beside(st);
 	stacks_used();
-}
-
-/* A call that does not send: what was posted long ago leaves. */
-static inline void stack_round_look(void)
-{
-	if (__builtin_expect(stack_round.st != NULL, 0))
-		stack_round_look_late();
 }
 
 /*

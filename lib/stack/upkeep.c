@@ -221,6 +221,7 @@ static void control(void)
 	stats_control(NULL);
 	capture();
 	last_thread_look();
+	stacks_follow();
 }
 
 static void second(void *arg)
@@ -232,7 +233,6 @@ static void second(void *arg)
 	if (rests || !atomic_load_explicit(&num_stacks, memory_order_acquire))
 		sync_stats();
 	control();
-	stacks_follow();
 	if (rests)
 		(void)retired_tick();
 }
@@ -242,7 +242,6 @@ static void sync_tick(void *arg)
 	(void)arg;
 	sync_stats();
 	control();
-	stacks_follow();
 	if (!retired_tick())
 		stacks_rest_look();
 }
@@ -413,6 +412,11 @@ static void follow_link(struct stack *st)
 /* Sockets are to look for rings, connections for their paths. Worker only. */
 static bool attach_anew, paths_anew;
 
+static void all_anew(void)
+{
+	attach_anew = paths_anew = true;
+}
+
 void stack_link_see(struct stack *st)
 {
 	if (!atomic_exchange_explicit(&st->link_unseen, false, memory_order_relaxed) ||
@@ -420,7 +424,7 @@ void stack_link_see(struct stack *st)
 		return;
 	stacks_rest_end();
 	follow_link(st);
-	attach_anew = paths_anew = true;
+	all_anew();
 }
 
 /* As net_changed(). */
@@ -449,7 +453,7 @@ static void net_changed(enum net_event ev, int ifindex, void *arg)
 	if (ev == NET_EVENT_LINK)
 		links_changed(ifindex);
 	if (ev == NET_EVENT_LINK || ev == NET_EVENT_ADDR)
-		attach_anew = paths_anew = true;
+		all_anew();
 	if (ev == NET_EVENT_NEIGH)
 		stack_timed_ops->neighbours_changed();
 }
@@ -465,7 +469,7 @@ static void upkeep_all(void *arg)
 	(void)arg;
 	for (unsigned i = 0; i < n; i++) {
 		if (upkeep(atomic_load_explicit(&stacks[i], memory_order_relaxed)))
-			attach_anew = paths_anew = true;
+			all_anew();
 	}
 	stacks_follow();
 }
@@ -528,7 +532,7 @@ void stacks_follow(void)
 void stack_freed(int ifindex)
 {
 	stacks_forgive(ifindex);
-	attach_anew = paths_anew = true;
+	all_anew();
 	stacks_follow();
 }
 

@@ -23,6 +23,7 @@ SHIM = r"""
 int bind(int fd, const struct sockaddr *addr, socklen_t len)
 {
 	static int (*real)(int, const struct sockaddr *, socklen_t);
+
 	if (!real)
 		real = (int (*)(int, const struct sockaddr *, socklen_t))dlsym(RTLD_NEXT, "bind");
 	if (addr->sa_family == AF_XDP && !unlink(ARMED)) {
@@ -101,11 +102,10 @@ def snd_mss(app):
 
 def test_the_path_of_a_connection(net, tmp_path):
     """Another interface's ring is being opened; a connection of this one follows its MTU at once."""
-    for host, n in ((net.a, 1), (net.b, 2)):
-        if host is net.a:
-            ip("-n", host.name, "link", "add", "two-a", "type", "veth", "peer", "name", "two-b", "netns", net.b.name)
-        ip("-n", host.name, "addr", "add", f"10.78.0.{n}/24", "dev", "two-a" if host is net.a else "two-b")
-        ip("-n", host.name, "link", "set", "two-a" if host is net.a else "two-b", "up")
+    ip("-n", net.a.name, "link", "add", "two-a", "type", "veth", "peer", "name", "two-b", "netns", net.b.name)
+    for name, dev, n in ((net.a.name, "two-a", 1), (net.b.name, "two-b", 2)):
+        ip("-n", name, "addr", "add", f"10.78.0.{n}/24", "dev", dev)
+        ip("-n", name, "link", "set", dev, "up")
     with net.b.socket(kind=socket.SOCK_STREAM, timeout=20) as listener, held_program(net, tmp_path) as (app, held, armed):
         listener.bind((net.b.ip4, 5000))
         listener.listen()

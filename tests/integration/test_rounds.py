@@ -170,14 +170,16 @@ class Wire:
 
 def turns(wire, turn, enough):
     """Until a turn has shown what is looked for: a thread that loses its processor sends in pieces."""
+    seen = []
 
     def shown():
         wire.take()
         turn()
-        seen = wire.take()
-        return seen if enough(seen) else None
+        seen[:] = wire.take()
+        return enough(seen)
 
-    print(wait_for(shown, 60, "a turn in which each answer is one segment"))
+    wait_for(shown, 60, lambda: f"a turn that shows it, the last one: {seen}")
+    print(seen)
 
 
 def test_an_answer_and_its_fin_are_one_segment(net):

@@ -70,10 +70,10 @@ static ssize_t put(struct tcp_sock *s, const struct iovec *iov, int iovcnt, int 
 	/* Another writer may find room, too: who found none clears, nobody else. */
 	if (n == -EAGAIN)
 		tcp_sock_hint_clear(s, EPOLLOUT | EPOLLWRNORM);
-	else if (n > 0)
+	if (n > 0) {
 		atomic_fetch_or_explicit(&s->hint, EPOLLOUT, memory_order_relaxed);
-	if (n > 0)
 		goes_on |= stack_round_says(s, now);
+	}
 	if (n >= 0 && __builtin_expect(tcp_conn_state(s->c) == TCPS_SYN_SENT, 0)) {
 		opening = true;
 		tcp_fast_open_go(s->c);
