@@ -14,13 +14,11 @@ that speaks IPv4.
 """
 
 import ast
-import contextlib
 import json
 import os
 import pathlib
 import re
 import select
-import shutil
 import socket
 import subprocess
 import time

@@ -45,6 +45,34 @@ def wait_for(fact, timeout=5.0, what=None, every=0.01):
         time.sleep(every)
 
 
+def stop(*pids):
+    """
+    SIGSTOP for these processes, and all their threads have stopped. After the signal alone they still run, until the thread that takes
+    it has a processor: on a busy machine the others receive and acknowledge meanwhile.
+    """
+    def all_stopped():
+        tasks = [task for pid in pids for task in pathlib.Path(f"/proc/{pid}/task").iterdir()]
+        return all(re.search(r"^State:\tT", (task / "status").read_text(), re.M) for task in tasks)
+
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    wait_for(all_stopped, what="all threads have stopped")
+
+
+def go_on(*pids):
+    for pid in pids:
+        os.kill(pid, signal.SIGCONT)
+
+
+@contextlib.contextmanager
+def stopped(*pids):
+    try:
+        stop(*pids)
+        yield
+    finally:
+        go_on(*pids)
+
+
 # print() on an unbuffered file is a write() for each word and one for the end of the line: the lines of several processes mix.
 WHOLE_LINES = "import sys; sys.stdout.reconfigure(line_buffering=True, write_through=False)\n"
 

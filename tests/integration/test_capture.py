@@ -13,7 +13,7 @@ import subprocess
 import pytest
 
 from differential import FAMILIES, PEER_PORT, App
-from netns import PATIENCE, wait_for
+from netns import PATIENCE, stopped, wait_for
 from test_capabilities import NEEDED, offloaded, service
 
 families = pytest.mark.parametrize("family", FAMILIES)
@@ -226,12 +226,11 @@ def test_a_full_ring_counts_what_it_loses_and_the_program_goes_on(net):
     with App(net.a, True) as app, app.peer_socket() as peer:
         app.do("s = udp(7000); s.connect((PEER, 7001)); await_ready(s, timeout=0.01)")
         capture = Capture(net, "-p", app.pid, "-B", "1024").of(app)
-        capture.process.kill(signal.SIGSTOP)
-        for _ in range(30):
-            app.do("[s.send(bytes(1400)) for _ in range(50)]")
-            for _ in range(50):
-                assert len(peer.recv(2000)) == 1400
-        capture.process.kill(signal.SIGCONT)
+        with stopped(capture.process.pid):
+            for _ in range(30):
+                app.do("[s.send(bytes(1400)) for _ in range(50)]")
+                for _ in range(50):
+                    assert len(peer.recv(2000)) == 1400
         captured, received, lost = capture.end()
         assert captured == received < 1500 and received + lost == 1500
     assert len(capture.shown()) == captured
@@ -281,12 +280,11 @@ def test_a_tool_that_follows_a_killed_one_at_once_waits_for_its_end(net):
     with App(net.a, True) as app, app.peer_socket() as peer:
         app.do("s = udp(7000); await_ready(s, timeout=0.01)")
         first = Capture(net, "-p", app.pid).of(app)
-        os.kill(app.pid, signal.SIGSTOP)
-        first.process.kill(signal.SIGKILL)
-        first.process.wait()
-        second = Capture(net, "-p", app.pid)
-        looks(second.process)
-        os.kill(app.pid, signal.SIGCONT)
+        with stopped(app.pid):
+            first.process.kill(signal.SIGKILL)
+            first.process.wait()
+            second = Capture(net, "-p", app.pid)
+            looks(second.process)
         second.of(app)
         peer.sendto(b"x", app.at(7000))
         app.do("s.recv(10)")
@@ -406,11 +404,9 @@ def test_bytes_that_are_no_packets_cost_the_tool_a_line(net):
     with App(net.a, True) as app:
         app.do("s = udp(7000); await_ready(s, timeout=0.01)")
         capture = Capture(net, "-p", app.pid).of(app)
-        capture.process.kill(signal.SIGSTOP)
-        with open(memory_of(app.pid)[0], "r+b") as f:
+        with stopped(capture.process.pid), open(memory_of(app.pid)[0], "r+b") as f:
             f.seek(4096)
             f.write(b"\xff" * 4096)
-        capture.process.kill(signal.SIGCONT)
         assert capture.process.wait() == 1
         assert f"process {app.pid} is left out: what it gives are no packets" in capture.process.text
         app.do("s.sendto(b'x', (PEER, 7001))")

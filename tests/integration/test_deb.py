@@ -6,7 +6,6 @@ changes goes into a layer above it.
 """
 
 import os
-import pathlib
 import re
 import shutil
 import subprocess

@@ -5,7 +5,6 @@ connection, and says nothing all the same: the guard at the interface's tc ingre
 """
 
 import contextlib
-import os
 import random
 import re
 import signal
@@ -17,7 +16,7 @@ import time
 
 import pytest
 
-from netns import KERNEL, SECCOMP, bpftool, fdinfo, ip, wait_for
+from netns import KERNEL, SECCOMP, bpftool, fdinfo, ip, stopped, wait_for
 
 SERVER = """
 import signal, socket, sys
@@ -192,11 +191,10 @@ def test_the_steering_program_is_away_amid_a_stream(net, server):
     with connect(net) as s, never_reset(net.b):
         echoed(s, 3, 100_000)
         before = held(server)
-        os.kill(server.pid, signal.SIGSTOP)
-        ip("-n", net.b.name, "link", "set", "dev", net.b.dev, "xdpgeneric", "off")
-        s.sendall(b"x" * 20_000)
-        wait_for(lambda: held(server)["plain"] > before["plain"] or net.b.counters()["TcpOutRsts"], what="a segment to be seen")
-        os.kill(server.pid, signal.SIGCONT)
+        with stopped(server.pid):
+            ip("-n", net.b.name, "link", "set", "dev", net.b.dev, "xdpgeneric", "off")
+            s.sendall(b"x" * 20_000)
+            wait_for(lambda: held(server)["plain"] > before["plain"] or net.b.counters()["TcpOutRsts"], what="a segment to be seen")
         got = 0
         while got < 20_000:
             got += len(s.recv(65536))

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """Answers of many connections at once: the ring has room for all of them, and what it had no room for is counted."""
 
-import os
-import signal
 import socket
 import struct
 import threading
@@ -10,7 +8,7 @@ import threading
 import pytest
 
 from differential import App
-from netns import wait_for
+from netns import stopped, wait_for
 from test_stats_counters import figures, seen
 
 STREAMS = 45
@@ -92,12 +90,9 @@ def test_the_answers_of_many_connections_find_room_in_the_ring(net):
         retransmitted = net.b.counters()["TcpRetransSegs"]
         server.go.clear()
         app.do("ask()")
-        os.kill(app.pid, signal.SIGSTOP)
-        try:
+        with stopped(app.pid):
             server.go.set()
             most = wait_for(server.under_way, 20, "all answers under way")
-        finally:
-            os.kill(app.pid, signal.SIGCONT)
         app.do("take()")
         packets = figures(app)["rings"][0]["rx_packets"]
         app.do("rounds(1)")

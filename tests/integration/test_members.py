@@ -19,7 +19,7 @@ import time
 import pytest
 
 from differential import App
-from netns import PATIENCE, SECCOMP, flow_table, ip, wait_for
+from netns import PATIENCE, SECCOMP, flow_table, ip, stop, wait_for
 
 ECHO = """
 import signal, socket, sys, threading
@@ -380,7 +380,7 @@ def test_peers_are_told_by_one_who_may(net, members):
 
 def test_what_one_had_not_read_comes_back(net, members):
     first, second = members(7001, 7002)
-    os.kill(second.process.pid, 19)  # SIGSTOP
+    stop(second.process.pid)
     with net.b.socket() as peer:
         for i in range(5000):
             peer.sendto(b"unread", second.at)

@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """A neighbour that gets another MAC without a word, as after a failover: it is found again, as by the kernel."""
 
-import os
-import signal
 import socket
 
 import pytest
 
 from differential import App
-from netns import ip, wait_for
+from netns import go_on, ip, stop, wait_for
 from test_tcp_both import connected
 
 MAC = "02:00:00:77:07:07"
@@ -115,10 +113,10 @@ def test_an_entry_that_was_set_a_moment_ago_stays(net):
         app.do("def ask(peer): t = socket.socket(); t.setblocking(False); t.connect_ex((peer, 7001)); s.sendto(b'x', (peer, 7001)); kept.append(t)")
         app.do("kept = []")
         for peer in peers:
-            os.kill(app.pid, signal.SIGSTOP)
+            stop(app.pid)
             ip("-n", net.a.name, "neigh", "replace", peer, "lladdr", MAC, "dev", net.a.dev, "nud", "permanent")
             app.start(f"ask({peer!r})")
-            os.kill(app.pid, signal.SIGCONT)
+            go_on(app.pid)
             app.answer()
     entries = ip("-n", net.a.name, "neigh", "show", "dev", net.a.dev)
     lost = [peer for peer in peers if f"{peer} lladdr {MAC} PERMANENT" not in entries]

@@ -5,15 +5,13 @@ kernel has none they are not looked up any more (the port is quiet), until the k
 """
 
 import contextlib
-import os
 import re
-import signal
 import socket
 
 import pytest
 
 from differential import App
-from netns import bpftool, fdinfo, ip, wait_for
+from netns import bpftool, fdinfo, go_on, ip, stop, wait_for
 from test_queues_later import echoes, resets
 from test_steering_lost import program, take_off
 
@@ -93,11 +91,11 @@ def test_the_program_was_away(net):
     net.neighbours()
     with App(net.a, True) as app:
         quiet(app)
-        os.kill(app.pid, signal.SIGSTOP)
+        stop(app.pid)
         take_off(net.a)
         with connected(net) as c:
             c.sendall(b"early")
-            os.kill(app.pid, signal.SIGCONT)
+            go_on(app.pid)
             wait_for(lambda: program(net.a), what="the program is back")
             assert looked_up(app), "since it is back"
             begun = resets(net.a), resets(net.b)

@@ -10,7 +10,6 @@ import os
 import pathlib
 import re
 import select
-import signal
 import socket
 import struct
 import subprocess

@@ -11,7 +11,7 @@ import struct
 
 import pytest
 
-from differential import CHILDREN, App
+from differential import CHILDREN
 from netns import wait_for
 from test_tcp_both import PORT, both
 

@@ -13,7 +13,7 @@ import subprocess
 import pytest
 
 from differential import CHILDREN, App, differential
-from netns import KERNEL, wait_for
+from netns import KERNEL, go_on, stop, stopped, wait_for
 
 families = pytest.mark.parametrize("family", ["4", "6"])
 
@@ -768,14 +768,11 @@ def test_a_stranger_gives_no_connection_to_a_child_that_waits(net, tmp_path):
             c.sendall(b"client")
             app.do("await_ready(l)")
             before = names()
-            os.kill(app.pid, signal.SIGSTOP)
-            try:
+            with stopped(app.pid):
                 go.touch()
                 wait_for(lambda: names() - before, what="the socket by which the child is answered")
                 stranger = net.a.python(STRANGER)
                 assert stranger.wait() == 0, stranger.text
-            finally:
-                os.kill(app.pid, signal.SIGCONT)
             print(stranger.text)
             assert "reached 0" not in stranger.text
             assert c.recv(100) == b"child client"
@@ -881,10 +878,10 @@ def test_a_stranger_takes_the_client_that_was_seen(net):
         first.connect((net.a.ip4, 7041))
         first.sendall(b"first")
         assert strace.stderr.read(len("accept4")) == b"accept4"
-        strace.send_signal(signal.SIGSTOP)  # so the call does not begin before the client has gone
+        stop(strace.pid)  # so the call does not begin before the client has gone
         os.write(write, b"\n")
         app.wait_text("^stranger has b'first'")
-        strace.send_signal(signal.SIGCONT)
+        go_on(strace.pid)
         status = pathlib.Path(f"/proc/{app.pid}/task/{thread}/status")
         wait_for(lambda: "\nState:\tS" in status.read_text(), 20, "the thread to sleep in accept4()")
         os.write(write, b"\n")

@@ -2,15 +2,13 @@
 """What vma_stats counts of a program that runs: its waits, its rings' queues and buffers, its groups, and what was dropped."""
 
 import json
-import os
 import re
-import signal
 import subprocess
 
 import pytest
 
 from differential import App
-from netns import PATIENCE, wait_for
+from netns import PATIENCE, stopped, wait_for
 from test_tcp_both import HELPERS
 
 
@@ -143,12 +141,9 @@ def test_what_the_kernel_has_no_buffer_for_is_counted(net):
     net.neighbours()
     with App(net.a, True) as app, net.b.socket() as peer:
         app.do("u = udp(7000); u.setsockopt(socket.SOL_SOCKET, 33, 1 << 26); ready(u)")  # SO_RCVBUFFORCE
-        os.kill(app.pid, signal.SIGSTOP)
-        try:
+        with stopped(app.pid):
             for _ in range(3000):
                 peer.sendto(b"x", (net.a.ip4, 7000))
-        finally:
-            os.kill(app.pid, signal.SIGCONT)
         f = seen(app, lambda f: the_socket(app, f)["rx_ready_packets"] + f["cqs"][0]["drops"] == 3000, "each one is held or dropped")
         queue(f)
         assert f["cqs"][0]["drops"] >= 3000 - 2048

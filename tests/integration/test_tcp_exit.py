@@ -2,7 +2,6 @@
 """The end of a process closes its connections as the kernel does: each case runs with kernel sockets, too."""
 
 import signal
-import time
 
 import pytest
 

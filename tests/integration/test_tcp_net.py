@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """TCP while addresses and interfaces change under it. What the kernel does is in every test's first case."""
 
-import os
-import signal
 import time
 
 import pytest
 
-from netns import ip, wait_for
+from netns import ip, stopped, wait_for
 from test_tcp_both import PAIRS, PORT, both, connected, families, tcp_segments
 
 sides = pytest.mark.parametrize("server_ours, client_ours", [pytest.param(False, False, id="kernel"), *PAIRS])
@@ -57,13 +55,10 @@ def test_an_address_that_comes_back_before_anybody_looks(net, family, accepted):
             wait_for(lambda: server.do("ready(l)"), 10, "a connection")
         address(net.a, "del", family=family)
         time.sleep(1)
-        os.killpg(server.pid, signal.SIGSTOP)
-        try:
+        with stopped(server.pid):
             address(net.a, "add", net, family)
             client.do("s.sendall(b'meanwhile')")
             time.sleep(1)
-        finally:
-            os.killpg(server.pid, signal.SIGCONT)
         if not accepted:
             server.do("s, _ = l.accept()", 20)
         assert server.do("exactly(s, 9)", 20) == b"meanwhile"

@@ -5,7 +5,6 @@ import contextlib
 import hashlib
 import json
 import os
-import pathlib
 import re
 import shutil
 import signal
@@ -18,7 +17,7 @@ import types
 import pytest
 from scapy.layers.inet import IP, TCP
 
-from netns import PYTHON, WHOLE_LINES, children, flow_table, python_argv, wait_for
+from netns import PYTHON, WHOLE_LINES, children, flow_table, python_argv, stopped, wait_for
 from test_tcp_exit_wire import NoSegment, Wire
 from test_tcp_programs import QUIET, attached, mostly_offloaded, needs, offloaded
 
@@ -440,23 +439,6 @@ def test_a_worker_that_found_no_room_has_its_part_later(net):
         os.kill(pid, signal.SIGKILL)
 
 
-@contextlib.contextmanager
-def stopped(pids):
-    """What bpftool shows of a table that changes meanwhile was never there at one time."""
-    def all_stopped():
-        tasks = [task for pid in pids for task in pathlib.Path(f"/proc/{pid}/task").iterdir()]
-        return all(re.search(r"^State:\tT", (task / "status").read_text(), re.M) for task in tasks)
-
-    try:
-        for pid in pids:
-            os.kill(pid, signal.SIGSTOP)
-        wait_for(all_stopped, what="all have stopped")
-        yield
-    finally:
-        for pid in pids:
-            os.kill(pid, signal.SIGCONT)
-
-
 def test_handshakes_that_fail_leave_no_flows(net):
     """The client's kernel answers the SYN|ACK by RST, since it has sent no SYN: the flow ends with the handshake."""
     server = serving(net, SHARES, ["3"], True)
@@ -472,7 +454,7 @@ def test_handshakes_that_fail_leave_no_flows(net):
             if i % 500 == 499:
                 enough = answered + 100
                 wait_for(lambda: net.b.counters()["TcpOutRsts"] - before >= enough, what=f"100 more are answered after {i + 1} SYNs")
-                with stopped(workers):
+                with stopped(*workers):  # what bpftool shows of a table that changes meanwhile was never there at one time
                     most = max(most, len(flows_of(workers[-1:])))
                 answered = net.b.counters()["TcpOutRsts"] - before
     print(f"{len(syns)} SYNs, {answered} of them answered; {most} flows at most")

@@ -2,7 +2,6 @@
 """How long TCP calls wait and when poll() and epoll call a socket readable: the kernel's own answers."""
 
 import socket
-import subprocess
 import time
 
 import pytest

@@ -2,8 +2,6 @@
 """What sendmsg() says of one datagram beside its bytes: source, interface, TTL, TOS. The peer sees what the kernel would have sent."""
 
 import itertools
-import socket
-import struct
 
 import pytest
 

@@ -6,7 +6,6 @@ Receiving: a kernel peer's UDP_SEGMENT makes them. Sending: sendmmsg() of three 
 
 import contextlib
 import json
-import socket
 import struct
 import subprocess
 

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from differential import FAMILIES, PEER_PORT, App
-from netns import PATIENCE, wait_for
+from netns import PATIENCE, stopped, wait_for
 
 families = pytest.mark.parametrize("family", FAMILIES)
 TO = f"(PEER, {PEER_PORT})"
@@ -225,12 +225,11 @@ def test_a_burst_that_found_no_room_leaves_nothing_behind(unet, family):
         app.do("s = udp(7000); s.setsockopt(socket.SOL_SOCKET, 33, 8 << 20); ready(s)")
         app.do("lengths = lambda: [len(d) for d in iter(take, None)]")
         app.do("take = lambda: s.recv(100, socket.MSG_DONTWAIT) if select.select([s], [], [], 0.2)[0] else None")
-        app.popen.send_signal(signal.SIGSTOP)
-        peer.setsockopt(17, 103, 9)
-        for _ in range(8000):
-            peer.sendto(bytes(63), app.at(7000))
-        peer.setsockopt(17, 103, 0)
-        app.popen.send_signal(signal.SIGCONT)
+        with stopped(app.pid):
+            peer.setsockopt(17, 103, 9)
+            for _ in range(8000):
+                peer.sendto(bytes(63), app.at(7000))
+            peer.setsockopt(17, 103, 0)
         got = app.do("lengths()", timeout=30)
         print(f"{len(got)} of {7 * 8000} have found room")
         assert set(got) == {9} and len(got) < 7 * 8000

@@ -10,7 +10,7 @@ import socket
 import pytest
 
 from differential import FAMILIES, PEER_PORT, App
-from netns import PATIENCE, ip, wait_for
+from netns import PATIENCE, ip, stopped, wait_for
 
 families = pytest.mark.parametrize("family", FAMILIES)
 TO = f"(PEER, {PEER_PORT})"
@@ -269,8 +269,7 @@ def test_an_interface_that_is_another_one_before_anybody_looks(make_net, family)
         echo(app, peer, b"before")
         peer.close()
         link = ip("-n", net.a.name, "-o", "link", "show", "dev", net.a.dev)
-        os.kill(app.pid, signal.SIGSTOP)
-        try:
+        with stopped(app.pid):
             ip("-n", net.a.name, "link", "del", net.a.dev)
             ip("-n", net.a.name, "link", "add", net.a.dev, "index", link.split(":")[0], "address", re.search("link/ether ([0-9a-f:]+)", link)[1],
                "type", "veth", "peer", "name", net.b.dev, "netns", net.b.name)
@@ -278,8 +277,6 @@ def test_an_interface_that_is_another_one_before_anybody_looks(make_net, family)
                 ip("-n", h.name, "addr", "add", f"{h.ip4}/24", "dev", h.dev)
                 ip("-n", h.name, "addr", "add", f"{h.ip6}/64", "dev", h.dev, "nodad")
                 ip("-n", h.name, "link", "set", h.dev, "up")
-        finally:
-            os.kill(app.pid, signal.SIGCONT)
         peer = app.peer_socket(timeout=0.2)
 
         def past_the_kernel():

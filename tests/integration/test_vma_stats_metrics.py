@@ -4,7 +4,6 @@
 import contextlib
 import json
 import os
-import pathlib
 import re
 import select
 import signal
