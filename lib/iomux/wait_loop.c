@@ -296,6 +296,17 @@ static void count(struct mux *m, const struct wait_spin *sp, int first, int r)
 	wait_count(&m->stats->waits, spun, !first, r > 0, m->spin ? why : VMA_SLEPT_KERNEL);
 }
 
+static int poll_and_look(struct mux *m, enum mux_look how)
+{
+	int r;
+
+	stack_round_look_begin();
+	stacks_poll();
+	r = stacks_show() ? m->ops->look(m, how) : -EINTR;
+	stack_round_look_end(r > 0 ? (unsigned)r : 0);
+	return r;
+}
+
 static int mux_wait(struct mux *m, const struct timespec *timeout, uint32_t handled)
 {
 	uint64_t start = clock_monotonic_ns(), deadline_ns = mux_deadline(timeout, start);
@@ -309,10 +320,8 @@ static int mux_wait(struct mux *m, const struct timespec *timeout, uint32_t hand
 	while (!r) {
 		r = mux_sleep(m, deadline_ns, handled);
 		if (looks_again(r)) {
-			int late;
+			int late = poll_and_look(m, LOOK_USER);
 
-			stacks_poll();
-			late = stacks_show() ? m->ops->look(m, LOOK_USER) : -EINTR;
 			r = late ? late : r;
 		}
 	}
@@ -356,8 +365,7 @@ int mux_run(struct mux *m, const struct timespec *timeout, const sigset_t *sigma
 	m->sigmask = sigmask;
 	note_tid(m->stats);
 	m->zero = timeout && !timeout->tv_sec && !timeout->tv_nsec;
-	stacks_poll();
-	r = stacks_show() ? m->ops->look(m, LOOK_FIRST) : -EINTR;
+	r = poll_and_look(m, LOOK_FIRST);
 	if (!r && m->alone && !m->zero && wait_is_crowded(m->memory) && leaves(m)) {
 		/* A handler that came meanwhile ends the call. */
 		if (signals_handled == handled)

@@ -11,6 +11,8 @@
  *
  * What TCP has to say is not even made a segment before the kick (stack.has_unsaid): an answer and
  * the FIN of the close() behind it are one then, and so are the head and the body of an answer.
+ * What packets are owed that come meanwhile is said with it, too: each call of the program may poll
+ * the ring, and would end the round.
  *
  * A thread that does something else with frames unkicked is served by the internal thread, after
  * STACK_ROUND_TICK_MS at most, and when that is its habit it makes no rounds for a while.
@@ -86,6 +88,33 @@ static inline void stack_round_begin(unsigned events)
 		stack_round_begin_busy(events);
 }
 
+/* What this thread has posted leaves: before a wait, and before what must not overtake it. */
+static inline void stack_round_flush(void)
+{
+	if (__builtin_expect(stack_round.st != NULL, 0))
+		stack_round_kick();
+}
+
+/*
+ * A wait is about to look once: what the packets that it takes in have to say (an acknowledgement,
+ * a SYN|ACK) leaves with the answers, if there is a round then.
+ */
+static inline void stack_round_look_begin(void)
+{
+	if (stack_round_in_parts())
+		stack_round_begin_busy(2);
+}
+
+/* It has found so many events. */
+static inline void stack_round_look_end(unsigned events)
+{
+	stack_round.left = 0;
+	if (events)
+		stack_round_begin(events);
+	if (!stack_round.left)
+		stack_round_flush();
+}
+
 /* The last answer had no more parts. */
 static inline void stack_round_answered(void)
 {
@@ -157,13 +186,6 @@ static inline bool stack_round_says(const void *sock, uint64_t now_us)
 	stack_round.said_on = stack_round_socket(sock);
 	stack_round.said_us = (uint32_t)now_us;
 	return goes_on;
-}
-
-/* What this thread has posted leaves: before a wait, and before what must not overtake it. */
-static inline void stack_round_flush(void)
-{
-	if (__builtin_expect(stack_round.st != NULL, 0))
-		stack_round_kick();
 }
 
 /* The thread is about to wait: its round is over. */

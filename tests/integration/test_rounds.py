@@ -224,3 +224,68 @@ def test_answers_in_parts_are_one_segment_where_two_come_at_once(net):
             client.do("for c in cs: c.close()")
 
         turns(wire, turn, lambda seen: sum(1 for flags, n in seen if flags & FIN and n == 8) >= 1)
+
+
+# One client of the server accepted for each wait, as nginx does; parts as above.
+ACCEPTS_ONE = """
+def work(n):
+    ep = select.epoll()
+    l.setblocking(True)
+    ep.register(l, select.EPOLLIN)
+    by_fd, left = {}, n
+    while left:
+        for fd, _ in ep.poll():
+            if fd == l.fileno():
+                s = l.accept()[0]
+                by_fd[s.fileno()] = s
+                ep.register(s, select.EPOLLIN)
+            else:
+                answer(by_fd.pop(fd))
+                left -= 1
+"""
+ASKS_AGAIN = f"""
+def ask_all(n):
+    'n requests, a connection for each, MANY at a time.'
+    ep, by_fd, begun, got = select.epoll(), {{}}, 0, 0
+    while got < n:
+        while begun < n and len(by_fd) < {MANY}:
+            c = client()
+            c.send(b'head')
+            by_fd[c.fileno()] = c
+            ep.register(c, select.EPOLLIN)
+            begun += 1
+        for fd, _ in ep.poll():
+            c = by_fd.pop(fd)
+            assert c.recv(100, socket.MSG_WAITALL) == b'HEADbody'
+            c.close()
+            got += 1
+"""
+
+
+def test_what_comes_amid_a_round_leaves_with_it(net, library):
+    """
+    A SYN, a request, the acknowledgement of an answer: packets come while a server answers others. What is to be said to them
+    needs no system call of its own, and cuts no round in two. With a sanitizer each answer is late, and leaves alone.
+    """
+    net.neighbours(v6=False)
+    requests = 400
+    with both(net, "4", True, False) as (server, client):
+        for app in (server, client):
+            app.do("import select")
+        server.do(SERVER)
+        server.do("def answer(s): tcp_answer(s); s.send(b'body'); s.close()")
+        server.do(ACCEPTS_ONE)
+        client.do(ASKS_AGAIN)
+
+        def turn():
+            before = frames_and_kicks(net, server)
+            server.start(f"work({requests})")
+            client.do(f"ask_all({requests})", 30)
+            server.answer()
+            # SYN|ACK, answer and FIN, acknowledgement of the client's FIN.
+            wait_for(lambda: frames_and_kicks(net, server)[0] >= before[0] + 3 * requests, 10.0, "the counters")
+            frames, kicks = (now - then for now, then in zip(frames_and_kicks(net, server), before))
+            print(f"{requests} connections, {frames} frames, {kicks} system calls")
+            return kicks < 1.8 * requests or library.sanitize
+
+        wait_for(turn, 60, "a turn in which they leave together")

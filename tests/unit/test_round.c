@@ -190,6 +190,46 @@ static void a_round_of_less_ends_with_the_wait(void **state)
 	assert_int_equal(a.kicks, 2);
 }
 
+/* What the packets that a wait takes in have to say, and then its events. */
+static void look_finds(unsigned events)
+{
+	stack_round_look_begin();
+	if (stack_round_holds(&a.st)) {
+		atomic_store(&a.st.has_unsaid, true);
+		stack_round_mark(&a.st);
+		posted_ago(-HALF_AN_HOUR_US);
+	} else {
+		ring_kick(&a.ring);
+	}
+	stack_round_look_end(events);
+}
+
+static void what_a_wait_has_to_say_leaves_with_the_answers(void **state)
+{
+	(void)state;
+	have_habit(2);
+	look_finds(2);
+	assert_int_equal(a.kicks, 0);
+	for (int i = 0; i < 4; i++)
+		assert_int_equal(part_is_held(&a, i / 2, i % 2 == 0), i < 3);
+	assert_int_equal(a.kicks, 1);
+	assert_int_equal(a.said, 1);
+}
+
+static void where_it_finds_no_round_it_says_so_at_once(void **state)
+{
+	(void)state;
+	look_finds(2);
+	assert_int_equal(a.kicks, 1);
+	have_habit(2);
+	for (unsigned events = 0; events < 2; events++) {
+		look_finds(events);
+		assert_int_equal(a.kicks, 2 + events);
+		assert_int_equal(a.said, 1 + events);
+		assert_false(stack_round_holds(&a.st));
+	}
+}
+
 static void the_habit_goes_faster_than_it_has_come(void **state)
 {
 	(void)state;
@@ -607,6 +647,8 @@ int main(void)
 		ROUND_TEST(a_few_events_make_no_round),
 		ROUND_TEST(the_last_part_of_the_last_answer_takes_all_with_it),
 		ROUND_TEST(a_round_of_less_ends_with_the_wait),
+		ROUND_TEST(what_a_wait_has_to_say_leaves_with_the_answers),
+		ROUND_TEST(where_it_finds_no_round_it_says_so_at_once),
 		ROUND_TEST(the_habit_goes_faster_than_it_has_come),
 		ROUND_TEST(an_answer_is_not_cut_in_its_middle),
 		ROUND_TEST(datagrams_end_the_habit),

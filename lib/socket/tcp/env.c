@@ -297,23 +297,25 @@ void tcp_sock_say(struct stack *st)
 }
 
 /* What is to be said waits for the end of this thread's round. True: there is something. */
+static bool hold(struct tcp_sock_stack *t, uint64_t now)
+{
+	bool waits = tcp_flush_later(t->ts, now), posted = t->posted;
+
+	t->next_timer_us = tcp_next_timer(t->ts);
+	t->posted = false;
+	if (waits) {
+		atomic_store_explicit(&t->st->has_unsaid, true, memory_order_relaxed);
+		stack_round_mark(t->st);
+	}
+	return posted || waits;
+}
+
 static bool hold_and_unlock(struct stack *st, uint64_t now)
 {
-	struct tcp_sock_stack *t = st->tcp;
-	bool posted = false, waits = false;
+	bool holds = st->tcp && hold(st->tcp, now);
 
-	if (t) {
-		waits = tcp_flush_later(t->ts, now);
-		t->next_timer_us = tcp_next_timer(t->ts);
-		posted = t->posted;
-		t->posted = false;
-		if (waits) {
-			atomic_store_explicit(&st->has_unsaid, true, memory_order_relaxed);
-			stack_round_mark(st);
-		}
-	}
 	lock_drop(&st->lock);
-	return posted || waits;
+	return holds;
 }
 
 void tcp_sock_unlock_stack(struct stack *st, uint64_t now)
@@ -384,6 +386,11 @@ void tcp_sock_polled(struct stack *st, uint64_t now)
 		if (++t->skipped < POLLS_PER_CLOCK && !t->blocked)
 			return;
 		now = tcp_sock_now_us();
+	} else if (stack_round_holds(st)) {
+		/* Not what other answers have left unsaid either: a packet that comes in between
+		 * cuts no round in two. */
+		if (hold(t, now))
+			stack_round_mark(st);
 	} else {
 		tcp_flush(t->ts, now);
 		t->next_timer_us = tcp_next_timer(t->ts);
