@@ -25,7 +25,8 @@ def chosen(process):
 
 
 def refused(process):
-    return [line for line in chosen(process) if "stay with the kernel" in line]
+    """What it says of its own sockets; that other processes' may stay with the kernel is another matter (Linux 6.6 to 6.16)."""
+    return [line for line in chosen(process) if re.search(r"(?<!other processes' sockets on it) stay with the kernel", line)]
 
 
 def served(process):
@@ -41,10 +42,14 @@ def serves(host, kind, ours, address):
 
 
 def asks(host, kind, ours, address, count, resets=False):
-    """A program that looks at each answer, of which none is missing, unless a driver has begun anew meanwhile."""
+    """
+    A program that looks at each answer, of which none is missing, unless a driver has begun anew meanwhile. Where that took its carrier
+    away for the program's own ring (igb), it may lose the datagram that waited for it.
+    """
     client = host.python((UDP_CLIENT if kind == "udp" else TCP_CLIENT) + STAYS, ours, [address, count], env=INFO)
     found = client.wait_text(r"^(lost \d+|whole)$", 120)
-    assert resets or found[1] in ("lost 0", "whole"), client.text
+    may_be = ["lost 0", "whole"] + ["lost 1"] * ("took the carrier away" in client.text)
+    assert resets or found[1] in may_be, client.text
     return client
 
 
