@@ -513,12 +513,14 @@ void worker_forked(void)
 
 /* --- looks */
 
+/* 0: it stops. */
 static void look_timer_set(const struct look_timer *t, unsigned ms)
 {
-	struct itimerspec its = {.it_interval = {0, ms * 1000000L}, .it_value = {0, ms * 1000000L}};
+	int err = timer_set(atomic_load_explicit(&t->fd, memory_order_relaxed),
+			    ms ? next_multiple(now_ms(), ms) : 0, ms);
 
-	if (timerfd_settime(atomic_load_explicit(&t->fd, memory_order_relaxed), 0, &its, NULL))
-		log_error("timerfd_settime of the timer of %s: %s", t->name, strerror(errno));
+	if (err)
+		log_error("timerfd_settime of the timer of %s: %s", t->name, strerror(-err));
 }
 
 void look_timer_arm(struct look_timer *t)

@@ -6,6 +6,8 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <sys/timerfd.h>
 
 #include <cmocka.h>
 
@@ -83,6 +85,25 @@ static void it_goes_on_while_there_is_something(void **state)
 	assert_int_equal(atomic_load(&to_find), 0);
 }
 
+/* Timers of one process wake its thread once, not one after the other: they stand on one grid. */
+static void it_goes_off_with_the_other_timers(void **state)
+{
+	char path[64], line[128];
+	unsigned flags = 0;
+	FILE *f;
+
+	(void)state;
+	look_timer_go(&timer);
+	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", timer.fd);
+	f = fopen(path, "r");
+	assert_non_null(f);
+	while (fgets(line, sizeof(line), f))
+		(void)sscanf(line, "settime flags: %o", &flags);
+	fclose(f);
+	assert_int_equal(flags, TFD_TIMER_ABSTIME);
+	looks_until_it_stops();
+}
+
 static void a_second_start_changes_nothing(void **state)
 {
 	int fd = timer.fd;
@@ -108,6 +129,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(it_stops_when_there_is_nothing),
 		cmocka_unit_test(it_goes_on_while_there_is_something),
+		cmocka_unit_test(it_goes_off_with_the_other_timers),
 		cmocka_unit_test(a_second_start_changes_nothing),
 		cmocka_unit_test(a_child_has_none),
 	};
