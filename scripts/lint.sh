@@ -9,7 +9,12 @@ set -u -o pipefail
 cd "$(dirname "$0")/.." || exit 1
 build=${1:-build}
 shift
-[ $# -gt 0 ] || set -- format width shell arrows cancel-points own-fds mutants checkpatch cppcheck clang-tidy
+checks=(format width shell arrows cancel-points own-fds mutants checkpatch cppcheck clang-tidy)
+if [[ " ${checks[*]} " == *" $build "* ]]; then
+	echo "lint.sh: '$build' is a check: name the build directory before it" >&2
+	exit 1
+fi
+[ $# -gt 0 ] || set -- "${checks[@]}"
 passed=0 failed=0
 macros=(-D_GNU_SOURCE= -Ilib -Iinclude)
 logs=$build/lint

@@ -303,7 +303,9 @@ static int poll_and_look(struct mux *m, enum mux_look how)
 	stack_round_look_begin();
 	stacks_poll();
 	r = stacks_show() ? m->ops->look(m, how) : -EINTR;
-	stack_round_look_end(r > 0 ? (unsigned)r : 0);
+	/* What has been said only now may have made room to write (TCP_NOTSENT_LOWAT). */
+	if (stack_round_look_end(r > 0 ? (unsigned)r : 0) && !r)
+		r = m->ops->look(m, how);
 	return r;
 }
 

@@ -53,6 +53,7 @@ struct stack_round {
 	uint8_t habit;
 	uint8_t usual : 3;
 	uint8_t parts : 3; /* of the answer that it has said last; 0: none yet */
+	bool several : 1; /* its last wait has returned several events */
 	uint16_t said_on; /* which socket that was */
 	uint32_t said_us; /* when the last of them was said: the clock's low 32 bits */
 };
@@ -84,6 +85,7 @@ static inline bool stack_round_in_parts(void)
 /* A wait of this thread has returned so many events. */
 static inline void stack_round_begin(unsigned events)
 {
+	stack_round.several = events > 1;
 	if (events >= STACK_ROUND_LEAST || (events > 1 && stack_round_in_parts()))
 		stack_round_begin_busy(events);
 }
@@ -96,23 +98,28 @@ static inline void stack_round_flush(void)
 }
 
 /*
- * A wait is about to look once: what the packets that it takes in have to say (an acknowledgement,
- * a SYN|ACK) leaves with the answers, if there is a round then.
+ * A wait is about to look once. Of a thread whose answers have parts what the packets that it takes
+ * in have to say (an acknowledgement, a SYN|ACK) leaves with the answers, if there is a round then.
+ * Not of one that finds one event at a time: it has no rounds.
  */
 static inline void stack_round_look_begin(void)
 {
-	if (stack_round_in_parts())
+	if (stack_round.several && stack_round_in_parts())
 		stack_round_begin_busy(2);
 }
 
-/* It has found so many events. */
-static inline void stack_round_look_end(unsigned events)
+/* It has found so many events. True: what it had to say has left only now. */
+static inline bool stack_round_look_end(unsigned events)
 {
+	bool held;
+
 	stack_round.left = 0;
 	if (events)
 		stack_round_begin(events);
-	if (!stack_round.left)
-		stack_round_flush();
+	held = !stack_round.left && stack_round.st;
+	if (held)
+		stack_round_kick();
+	return held;
 }
 
 /* The last answer had no more parts. */
@@ -194,7 +201,7 @@ static inline void stack_round_end(void)
 	stack_round.left = 0;
 	if (stack_round.parts)
 		stack_round_answered();
-	else if (stack_round.st)
+	else if (stack_round.st && stack_round.frames)
 		stack_round.habit /= 2; /* datagrams, as a rule: they have no parts */
 	stack_round_flush();
 }

@@ -52,7 +52,10 @@ def stop(*pids):
     """
     def all_stopped():
         tasks = [task for pid in pids for task in pathlib.Path(f"/proc/{pid}/task").iterdir()]
-        return all(re.search(r"^State:\tT", (task / "status").read_text(), re.M) for task in tasks)
+        try:
+            return all(re.search(r"^State:\tT", (task / "status").read_text(), re.M) for task in tasks)
+        except (FileNotFoundError, ProcessLookupError):  # a thread that was about to end
+            return False
 
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)

@@ -282,10 +282,11 @@ def test_what_comes_amid_a_round_leaves_with_it(net, library):
             server.start(f"work({requests})")
             client.do(f"ask_all({requests})", 30)
             server.answer()
-            # SYN|ACK, answer and FIN, acknowledgement of the client's FIN.
-            wait_for(lambda: frames_and_kicks(net, server)[0] >= before[0] + 3 * requests, 10.0, "the counters")
+            # SYN|ACK, answer and FIN, acknowledgement of the client's FIN. The first connections may be the kernel's.
+            with contextlib.suppress(AssertionError):
+                wait_for(lambda: frames_and_kicks(net, server)[0] >= before[0] + 3 * requests, 1.0)
             frames, kicks = (now - then for now, then in zip(frames_and_kicks(net, server), before))
             print(f"{requests} connections, {frames} frames, {kicks} system calls")
-            return kicks < 1.8 * requests or library.sanitize
+            return frames >= 3 * requests and (kicks < 1.8 * requests or library.sanitize)
 
         wait_for(turn, 60, "a turn in which they leave together")

@@ -190,8 +190,11 @@ static void a_round_of_less_ends_with_the_wait(void **state)
 	assert_int_equal(a.kicks, 2);
 }
 
-/* What the packets that a wait takes in have to say, and then its events. */
-static void look_finds(unsigned events)
+/*
+ * What the packets that a wait takes in have to say, and then its events. True: that was held till
+ * then, and no longer.
+ */
+static bool look_finds(unsigned events)
 {
 	stack_round_look_begin();
 	if (stack_round_holds(&a.st)) {
@@ -201,14 +204,15 @@ static void look_finds(unsigned events)
 	} else {
 		ring_kick(&a.ring);
 	}
-	stack_round_look_end(events);
+	return stack_round_look_end(events);
 }
 
 static void what_a_wait_has_to_say_leaves_with_the_answers(void **state)
 {
 	(void)state;
 	have_habit(2);
-	look_finds(2);
+	stack_round.several = true;
+	assert_false(look_finds(2));
 	assert_int_equal(a.kicks, 0);
 	for (int i = 0; i < 4; i++)
 		assert_int_equal(part_is_held(&a, i / 2, i % 2 == 0), i < 3);
@@ -223,11 +227,30 @@ static void where_it_finds_no_round_it_says_so_at_once(void **state)
 	assert_int_equal(a.kicks, 1);
 	have_habit(2);
 	for (unsigned events = 0; events < 2; events++) {
-		look_finds(events);
+		stack_round.several = true;
+		assert_true(look_finds(events));
 		assert_int_equal(a.kicks, 2 + events);
 		assert_int_equal(a.said, 1 + events);
 		assert_false(stack_round_holds(&a.st));
 	}
+	/* Nobody who finds one event at a time pays for rounds. */
+	assert_false(look_finds(1));
+	assert_int_equal(a.kicks, 4);
+	assert_int_equal(a.said, 2);
+}
+
+/* Packets alone are no datagrams. */
+static void a_round_without_answers_leaves_the_habit(void **state)
+{
+	(void)state;
+	have_habit(2);
+	for (int i = 0; i < 8; i++) {
+		stack_round.several = true;
+		look_finds(2);
+		stack_round_end();
+	}
+	assert_int_equal(a.kicks, 8);
+	assert_true(stack_round_in_parts());
 }
 
 static void the_habit_goes_faster_than_it_has_come(void **state)
@@ -649,6 +672,7 @@ int main(void)
 		ROUND_TEST(a_round_of_less_ends_with_the_wait),
 		ROUND_TEST(what_a_wait_has_to_say_leaves_with_the_answers),
 		ROUND_TEST(where_it_finds_no_round_it_says_so_at_once),
+		ROUND_TEST(a_round_without_answers_leaves_the_habit),
 		ROUND_TEST(the_habit_goes_faster_than_it_has_come),
 		ROUND_TEST(an_answer_is_not_cut_in_its_middle),
 		ROUND_TEST(datagrams_end_the_habit),

@@ -296,26 +296,35 @@ void tcp_sock_say(struct stack *st)
 	t->posted = false;
 }
 
-/* What is to be said waits for the end of this thread's round. True: there is something. */
+/*
+ * What is to be said waits for the end of this thread's round, and is marked. True: there is
+ * something.
+ */
 static bool hold(struct tcp_sock_stack *t, uint64_t now)
 {
-	bool waits = tcp_flush_later(t->ts, now), posted = t->posted;
+	bool waits = tcp_flush_later(t->ts, now);
 
 	t->next_timer_us = tcp_next_timer(t->ts);
-	t->posted = false;
 	if (waits) {
 		atomic_store_explicit(&t->st->has_unsaid, true, memory_order_relaxed);
 		stack_round_mark(t->st);
 	}
-	return posted || waits;
+	return waits;
 }
 
+/* The same. True: there is something, or frames have been posted. */
 static bool hold_and_unlock(struct stack *st, uint64_t now)
 {
-	bool holds = st->tcp && hold(st->tcp, now);
+	struct tcp_sock_stack *t = st->tcp;
+	bool posted = false, waits = false;
 
+	if (t) {
+		waits = hold(t, now);
+		posted = t->posted;
+		t->posted = false;
+	}
 	lock_drop(&st->lock);
-	return holds;
+	return posted || waits;
 }
 
 void tcp_sock_unlock_stack(struct stack *st, uint64_t now)
@@ -387,10 +396,14 @@ void tcp_sock_polled(struct stack *st, uint64_t now)
 			return;
 		now = tcp_sock_now_us();
 	} else if (stack_round_holds(st)) {
-		/* Not what other answers have left unsaid either: a packet that comes in between
-		 * cuts no round in two. */
-		if (hold(t, now))
+		/*
+		 * Not what other answers have left unsaid either: a packet that comes in between
+		 * cuts no round in two.
+		 */
+		(void)hold(t, now);
+		if (t->posted)
 			stack_round_mark(st);
+		t->posted = false;
 	} else {
 		tcp_flush(t->ts, now);
 		t->next_timer_us = tcp_next_timer(t->ts);

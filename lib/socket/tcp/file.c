@@ -21,11 +21,15 @@ static bool may_send(const struct tcp_sock *s)
 	return s->c && !(tcp_ready(s->c) & TCP_EV_ERR);
 }
 
-/*
- * Memory for up to n bytes that there is room for. NULL: none, or no connection any more. *conn
- * tells this connection from the next one of s.
- */
-static struct stack *pieces_get(struct tcp_sock *s, size_t n, struct tcp_pieces *p, unsigned *conn)
+/* What a part is of. */
+struct whole {
+	unsigned conn; /* tells this connection from the next one of the socket */
+	bool goes_on; /* an answer that waits for the end of the round, which has counted it */
+};
+
+/* Memory for up to n bytes that there is room for. NULL: none, or no connection any more. */
+static struct stack *pieces_get(struct tcp_sock *s, size_t n, struct tcp_pieces *p,
+				struct whole *of)
 {
 	struct stack *st = tcp_sock_conn_lock(s);
 	uint32_t room = 0, most = n < PART_MOST ? (uint32_t)n : PART_MOST;
@@ -33,10 +37,11 @@ static struct stack *pieces_get(struct tcp_sock *s, size_t n, struct tcp_pieces 
 	p->n = 0;
 	if (!st)
 		return NULL;
+	of->goes_on = tcp_waits_for_flush(s->c);
 	/* Acknowledgements that wait make room. */
 	if (params.rx_poll_on_tx_tcp || stack_pending(st))
 		stack_poll_called(st);
-	*conn = atomic_load_explicit(&s->conns, memory_order_relaxed);
+	of->conn = atomic_load_explicit(&s->conns, memory_order_relaxed);
 	if (may_send(s))
 		room = tcp_send_room(s->c);
 	if (room >= most || room >= PART_LEAST)
@@ -47,12 +52,11 @@ static struct stack *pieces_get(struct tcp_sock *s, size_t n, struct tcp_pieces 
 
 /* got bytes are in p, which is st's. How many were sent; what is left of p is given back. */
 static size_t pieces_send(struct tcp_sock *s, struct stack *st, struct tcp_pieces *p, uint32_t got,
-			  unsigned conn)
+			  struct whole of)
 {
 	const struct tcp_env env = {.ctx = st, .free = tcp_sock_mem_free};
 	struct stack *now_st = got ? tcp_sock_conn_lock(s) : NULL;
 	uint64_t now = tcp_sock_now_us();
-	bool goes_on;
 	ssize_t n = 0;
 
 	if (now_st && now_st != st)
@@ -63,15 +67,14 @@ static size_t pieces_send(struct tcp_sock *s, struct stack *st, struct tcp_piece
 		lock_drop(&st->lock);
 		return 0;
 	}
-	goes_on = tcp_waits_for_flush(s->c);
-	if (may_send(s) && atomic_load_explicit(&s->conns, memory_order_relaxed) == conn)
+	if (may_send(s) && atomic_load_explicit(&s->conns, memory_order_relaxed) == of.conn)
 		n = tcp_send_pieces(s->c, p, got, now);
 	if (n > 0) {
 		atomic_fetch_or_explicit(&s->hint, EPOLLOUT, memory_order_relaxed);
-		goes_on |= stack_round_says(s, now);
+		of.goes_on |= stack_round_says(s, now);
 	}
 	tcp_pieces_free(&env, p);
-	if (goes_on)
+	if (of.goes_on)
 		tcp_sock_unlock_stack_in_round(st, now);
 	else
 		tcp_sock_unlock_stack_answered(st, now);
@@ -83,15 +86,15 @@ static size_t pieces_send(struct tcp_sock *s, struct stack *st, struct tcp_piece
 static size_t send_part(struct tcp_sock *s, int in, off_t pos, size_t n)
 {
 	struct tcp_pieces p;
-	unsigned conn;
-	struct stack *st = pieces_get(s, n, &p, &conn);
+	struct whole of;
+	struct stack *st = pieces_get(s, n, &p, &of);
 	ssize_t got;
 
 	if (!st)
 		return 0;
 	/* sendfile() is no cancellation point. */
 	got = raw.preadv(in, p.iov, p.n, pos);
-	return pieces_send(s, st, &p, got > 0 ? (uint32_t)got : 0, conn);
+	return pieces_send(s, st, &p, got > 0 ? (uint32_t)got : 0, of);
 }
 
 size_t tcp_sock_send_file(struct vfd *v, int in, off_t pos, size_t n)

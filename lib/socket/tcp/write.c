@@ -57,12 +57,15 @@ static ssize_t put(struct tcp_sock *s, const struct iovec *iov, int iovcnt, int 
 		return done ? -EPIPE : left_error(s);
 	now = tcp_sock_now_us();
 	/*
+	 * The rest of an answer that waits for the end of the round, which has counted it. Not what
+	 * an acknowledgement makes room for only now.
+	 */
+	goes_on = tcp_waits_for_flush(s->c);
+	/*
 	 * Acknowledgements that wait open the window; a sender that never reads would not see them.
 	 */
 	if (params.rx_poll_on_tx_tcp || stack_pending(st))
 		stack_poll_called(st);
-	/* The rest of an answer that waits for the end of the round, which has counted it. */
-	goes_on = s->c && tcp_waits_for_flush(s->c);
 	if (!s->c || (done && (tcp_ready(s->c) & TCP_EV_ERR)))
 		n = -EPIPE;
 	else
