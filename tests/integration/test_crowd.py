@@ -8,6 +8,7 @@ import collections
 import json
 import os
 import random
+import re
 import socket
 import threading
 
@@ -128,7 +129,9 @@ def test_the_connections_of_a_crowd_go_to_the_kernel(net, wait):
         assert all(s.recv(1) == b"" for s in clients.sockets)
         app.do("[t.join() for t in threads]")
         app.close()
-        assert f"through the kernel: {went['many-threads']} sockets: more threads wait than there are processors\n" in app.text, app.text
+        # One more may go meanwhile: it waited for the end only then.
+        said = int(re.search(r"through the kernel: (\d+) sockets: more threads wait than there are processors\n", app.text)[1])
+        assert went["many-threads"] <= said <= CROWD, app.text
 
 
 STAY = {

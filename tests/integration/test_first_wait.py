@@ -25,8 +25,8 @@ else:
     p.register(u, select.POLLIN)
     wait = {"recv": lambda: u.recv(100), "poll": p.poll, "select": lambda: select.select([u], [], [])}[how]
 # Opening the ring takes ten times as long.
-signal.setitimer(signal.ITIMER_REAL, 0.004)
 try:
+    signal.setitimer(signal.ITIMER_REAL, 0.004)
     wait()
 except Came:
     print("interrupted", flush=True)

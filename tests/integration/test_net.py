@@ -154,13 +154,13 @@ def bumped(mirror, change, key="gen"):
 
 def settle(mirror):
     """Waits until no event and no second bump is outstanding."""
-    last, since = mirror.state(), time.monotonic()
-    while time.monotonic() - since < 0.25:
+    last = mirror.state()
+    while True:
+        time.sleep(0.25)
         now = mirror.state()
-        if (now["gen"], now["neigh_gen"]) != (last["gen"], last["neigh_gen"]):
-            last, since = now, time.monotonic()
-        time.sleep(0.02)
-    return last
+        if (now["gen"], now["neigh_gen"]) == (last["gen"], last["neigh_gen"]):
+            return now
+        last = now
 
 
 # Links
@@ -565,8 +565,8 @@ def test_the_generation_is_bumped_once_more_after_the_last_event(names, mirror):
     for command in ("add", "del"):
         before = settle(mirror)["gen"]
         names.ip(f"route {command} 10.210.0.0/16 via 10.77.0.2")
-        wait_for(lambda: mirror.state()["gen"] == before + 1)
-        wait_for(lambda: mirror.state()["gen"] == before + 2)
+        wait_for(lambda: mirror.state()["gen"] >= before + 1)
+        wait_for(lambda: mirror.state()["gen"] >= before + 2)
         assert settle(mirror)["gen"] == before + 2, "and then it is quiet"
 
 

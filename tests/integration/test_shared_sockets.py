@@ -13,7 +13,7 @@ import subprocess
 import pytest
 
 from differential import CHILDREN, App, differential
-from netns import KERNEL, go_on, stop, stopped, wait_for
+from netns import KERNEL, PATIENCE, go_on, stop, stopped, wait_for
 
 families = pytest.mark.parametrize("family", ["4", "6"])
 
@@ -432,10 +432,10 @@ def test_datagrams_of_both_families_that_wait(unet):
 SERVICE = """
 import os, socket, sys
 l = socket.socket(fileno=int(sys.argv[1]))
-l.settimeout(5)
+l.settimeout(30)
 for _ in range(int(sys.argv[2])):
     s, a = l.accept()
-    s.settimeout(5)
+    s.settimeout(30)
     text = b''
     while b'.' not in text: text += s.recv(65536)
     s.sendall(b'service got %d from %d' % (len(text), a[1]))
@@ -793,31 +793,32 @@ print("got", socket.recv_fds(s, 10, 8)[1], flush=True)
 """
 
 
-def test_a_stranger_with_the_name_of_a_child_that_has_died_gets_no_client(net):
+def test_a_stranger_with_the_name_of_a_child_that_has_died_gets_no_client(net, tmp_path):
     """The owner is stopped until the child, which has asked it for the listener, is dead and its name somebody else's."""
     def names():
         text = net.a.run(["cat", "/proc/net/unix"]).text
         return {w[-1] for w in map(str.split, text.splitlines()) if w[-1].startswith("@")}
 
     net.a.run(["sysctl", "-qw", "net.ipv4.tcp_syncookies=0"])  # so nothing can wait in the kernel
+    go = tmp_path / "go"
     with App(net.a, True) as app:
         app.do(SERVE)
-        app.do("l = tcp(); ready(l); go = gate(); pid = child(lambda: (opened(go), serve(l, 1, b'child')))")
+        app.do(f"l = tcp(); ready(l)\ndef run():\n while not os.path.exists({str(go)!r}): time.sleep(0.01)\n serve(l, 1, b'child')\n"
+               "import time\npid = child(run)")
         with net.b.socket(kind=1, timeout=20) as c:
             c.connect(app.at(7000))
             c.sendall(b"client")
             app.do("await_ready(l)")
             before, pid = names(), app.do("pid")
-            app.do("def stop(): open_gate(go); os.kill(os.getpid(), signal.SIGSTOP); return wait(pid)")
-            app.start("stop()")
-            wait_for(lambda: names() - before, what="the socket by which the child is answered")
-            name, = names() - before
-            os.kill(pid, signal.SIGKILL)
-            wait_for(lambda: name not in names(), what="the child's end")
-            stranger = net.a.python(HEIR, False, [name[1:]])
-            stranger.wait_text("^ready$")
-            os.kill(app.pid, signal.SIGCONT)
-            assert app.answer() == -signal.SIGKILL
+            with stopped(app.pid):
+                go.touch()
+                wait_for(lambda: names() - before, what="the socket by which the child is answered")
+                name, = names() - before
+                os.kill(pid, signal.SIGKILL)
+                wait_for(lambda: name not in names(), what="the child's end")
+                stranger = net.a.python(HEIR, False, [name[1:]])
+                stranger.wait_text("^ready$")
+            assert app.do("wait(pid)") == -signal.SIGKILL
             stranger.wait_text("^got ")
             print(stranger.text)
             assert "got []" in stranger.text
@@ -855,8 +856,8 @@ thread.join()
 
 @contextlib.contextmanager
 def delayed(thread):
-    """strace on the thread, which has its next accept4() wait two seconds before it begins."""
-    delay = ["-e", "trace=accept4", "-e", "inject=accept4:delay_enter=2000000:when=1"]
+    """strace on the thread, which has its next accept4() wait two seconds and more before it begins."""
+    delay = ["-e", "trace=accept4", "-e", f"inject=accept4:delay_enter={int(2e6 * PATIENCE)}:when=1"]
     strace = subprocess.Popen(["strace", "-p", str(thread), *delay], stderr=subprocess.PIPE)
     with strace.stderr:
         try:

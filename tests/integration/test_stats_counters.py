@@ -46,8 +46,9 @@ for x in (u, a): p.register(x, select.POLLIN); e.register(x, select.EPOLLIN)
 def alarm(*_): raise InterruptedError(errno.EINTR, '')
 signal.signal(signal.SIGALRM, alarm)
 def interrupted():
-    signal.setitimer(signal.ITIMER_REAL, 0.05)
-    try: wait(60000)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        wait(60000)
     except InterruptedError: return True
 """
 
@@ -90,10 +91,13 @@ def test_each_wait_is_counted_by_how_it_ends(net, way):
 # --- queues and buffers
 
 def queue(f):
-    """Of a program with one ring: what waits in its queue, what buffers are free, and those of the pool."""
+    """
+    Of a program with one ring: what waits in its queue, what buffers are free. None: it was just telling of them, and the figures of the
+    ring, the queue and the pool, which are the same, differ.
+    """
     (cq,), pool = f["cqs"], {p["is_rx"]: p for p in f["pools"]}
-    assert pool[1]["size"] == cq["pool_len"] and pool[1]["no_buffers"] == cq["drops"] == f["rings"][0]["rx_drop_no_buf"]
-    return cq["queue_len"], cq["pool_len"]
+    same = 1 in pool and pool[1]["size"] == cq["pool_len"] and pool[1]["no_buffers"] == cq["drops"] == f["rings"][0]["rx_drop_no_buf"]
+    return (cq["queue_len"], cq["pool_len"]) if same else None
 
 
 def test_queue_and_pool_follow_the_datagrams(net):
@@ -101,7 +105,7 @@ def test_queue_and_pool_follow_the_datagrams(net):
     net.neighbours()
     with App(net.a, True, env={"VMA_PROGRESS_ENGINE_INTERVAL": 0}) as app, net.b.socket() as peer:
         app.do("u = udp(7000); ready(u)")
-        free = queue(seen(app, lambda f: f["pools"] and queue(f)[0] == 0, "an empty queue"))[1]
+        free = queue(seen(app, lambda f: queue(f) and queue(f)[0] == 0, "an empty queue"))[1]
         for _ in range(10):
             peer.sendto(b"x", (net.a.ip4, 7000))
         seen(app, lambda f: queue(f) == (10, free), "10 datagrams in the queue")
@@ -125,10 +129,10 @@ def test_what_is_drained_and_what_finds_no_buffer_is_counted(net):
             for _ in range(100):
                 peer.sendto(b"x", (net.a.ip4, 7000))
             sent += 100
-            f = seen(app, lambda f: the_socket(app, f)["rx_ready_packets"] + f["cqs"][0]["drops"] == sent, "each one is held or dropped")
+            f = seen(app, lambda f: the_socket(app, f)["rx_ready_packets"] + f["cqs"][0]["drops"] == sent and queue(f),
+                     "each one is held or dropped")
             return f["cqs"][0]["drops"] and f
         f = wait_for(more, 60, "a drop")
-        queue(f)
         assert f["cqs"][0]["drained_max"] >= 1, "the progress engine has fetched them: the program makes no call"
         text = tool(app, "-v", "3")
         dropped = f["cqs"][0]["drops"]
@@ -144,8 +148,7 @@ def test_what_the_kernel_has_no_buffer_for_is_counted(net):
         with stopped(app.pid):
             for _ in range(3000):
                 peer.sendto(b"x", (net.a.ip4, 7000))
-        f = seen(app, lambda f: the_socket(app, f)["rx_ready_packets"] + f["cqs"][0]["drops"] == 3000, "each one is held or dropped")
-        queue(f)
+        f = seen(app, lambda f: the_socket(app, f)["rx_ready_packets"] + f["cqs"][0]["drops"] == 3000 and queue(f), "each one is held or dropped")
         assert f["cqs"][0]["drops"] >= 3000 - 2048
         print(f"{f['cqs'][0]['drops']} of 3000 datagrams dropped")
 

@@ -401,7 +401,8 @@ def test_each_worker_has_its_part_of_the_clients(net, server_ours):
 
     if server_ours:
         wait_for(lambda: rings_of(workers[-1:]) == [3], what="all three have the rule")
-        assert served_by(60) == set(workers)
+        # One that is off its processor for long leaves its clients to the others.
+        wait_for(lambda: served_by(60) == set(workers), 20, "each serves some")
     else:
         assert served_by(60) <= set(workers)
     os.kill(workers[0], signal.SIGKILL)
@@ -409,7 +410,7 @@ def test_each_worker_has_its_part_of_the_clients(net, server_ours):
     wait_for(lambda: not os.path.exists(f"/proc/{workers[0]}"), what=f"the end of {workers[0]}")
     if server_ours:
         wait_for(lambda: rings_of(workers[-1:]) == [2], what="the killed one's part is the others'")
-        assert served_by(60) == set(workers[1:])
+        wait_for(lambda: served_by(60) == set(workers[1:]), 20, "each of the others serves some")
     else:
         assert served_by(60) <= set(workers)
     server.kill(signal.SIGKILL)

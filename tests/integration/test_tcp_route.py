@@ -134,9 +134,13 @@ def test_the_route_of_a_connection_moves_to_another_interface(two_ways, ours):
         c.connect((net.a.ip4, 7000))
         echoes(c, b"one way" * 20000)
         ip("-n", net.a.name, "route", "replace", f"{FAR}/32", "via", f"{LAST}.2", "dev", "second")
-        before = received_by_second(net)
-        echoes(c, b"the other" * 20000)
-        assert received_by_second(net) > before
+
+        def moved():
+            before = received_by_second(net)
+            echoes(c, b"the other" * 20000)
+            return received_by_second(net) > before
+
+        wait_for(moved, 20, "the connection takes the other way")
 
 
 # Without CAP_NET_ADMIN (12) the connection cannot go to the kernel, which only sends each segment.
