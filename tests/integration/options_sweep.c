@@ -91,20 +91,29 @@ static int asked(char how)
 	return -1;
 }
 
-/* The peer of the sweep before may still be on its way to its end. */
-static bool listens(int fd)
+/* Whoever had the port before may still be on its way to its end. */
+static bool binds(int fd, const struct sockaddr_storage *at)
 {
-	bool bound = false;
-
 	for (int i = 0; i < 3000; i++) {
-		bound = bound || !bind(fd, (struct sockaddr *)&me, addr_len);
-		if (bound && !listen(fd, 128))
+		if (!bind(fd, (const struct sockaddr *)at, addr_len))
 			return true;
 		if (errno != EADDRINUSE)
 			return false;
 		usleep(10000);
 	}
 	return false;
+}
+
+static bool listens(int fd)
+{
+	if (!binds(fd, &me))
+		return false;
+	for (int i = 0; i < 3000 && listen(fd, 128); i++) {
+		if (errno != EADDRINUSE)
+			return false;
+		usleep(10000);
+	}
+	return true;
 }
 
 static void peer_main(int from, const char *family, const char *mine, const char *other)
@@ -183,7 +192,7 @@ static void bind_to(int fd, int port)
 
 	((struct sockaddr_in *)&at)->sin_port = htons((uint16_t)port);
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-	if (bind(fd, (struct sockaddr *)&at, addr_len))
+	if (!binds(fd, &at))
 		die("bind");
 }
 
