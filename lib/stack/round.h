@@ -82,19 +82,18 @@ static inline bool stack_round_in_parts(void)
 	       stack_round.usual <= STACK_ROUND_PARTS_MOST;
 }
 
+/* So many events make a round. */
+static inline bool stack_round_of(unsigned events)
+{
+	return events >= STACK_ROUND_LEAST || (events > 1 && stack_round_in_parts());
+}
+
 /* A wait of this thread has returned so many events. */
 static inline void stack_round_begin(unsigned events)
 {
 	stack_round.several = events > 1;
-	if (events >= STACK_ROUND_LEAST || (events > 1 && stack_round_in_parts()))
+	if (stack_round_of(events))
 		stack_round_begin_busy(events);
-}
-
-/* What this thread has posted leaves: before a wait, and before what must not overtake it. */
-static inline void stack_round_flush(void)
-{
-	if (__builtin_expect(stack_round.st != NULL, 0))
-		stack_round_kick();
 }
 
 /*
@@ -108,18 +107,18 @@ static inline void stack_round_look_begin(void)
 		stack_round_begin_busy(2);
 }
 
-/* It has found so many events. True: what it had to say has left only now. */
+/*
+ * It has found so many events, with which stack_round_begin() follows. True: what it had to say has
+ * left only now.
+ */
 static inline bool stack_round_look_end(unsigned events)
 {
-	bool held;
+	bool leaves = stack_round.st && !stack_round_of(events);
 
 	stack_round.left = 0;
-	if (events)
-		stack_round_begin(events);
-	held = !stack_round.left && stack_round.st;
-	if (held)
+	if (leaves)
 		stack_round_kick();
-	return held;
+	return leaves;
 }
 
 /* The last answer had no more parts. */
@@ -193,6 +192,13 @@ static inline bool stack_round_says(const void *sock, uint64_t now_us)
 	stack_round.said_on = stack_round_socket(sock);
 	stack_round.said_us = (uint32_t)now_us;
 	return goes_on;
+}
+
+/* What this thread has posted leaves: before a wait, and before what must not overtake it. */
+static inline void stack_round_flush(void)
+{
+	if (__builtin_expect(stack_round.st != NULL, 0))
+		stack_round_kick();
 }
 
 /* The thread is about to wait: its round is over. */

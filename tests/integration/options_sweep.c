@@ -91,29 +91,36 @@ static int asked(char how)
 	return -1;
 }
 
-/* Whoever had the port before may still be on its way to its end. */
+/*
+ * After a call that has failed. True: whoever had the port before may still be on its way to its
+ * end, and the next try is due.
+ */
+static bool port_may_come(int *tries)
+{
+	if (errno != EADDRINUSE || ++*tries == 3000)
+		return false;
+	usleep(10000);
+	return true;
+}
+
 static bool binds(int fd, const struct sockaddr_storage *at)
 {
-	for (int i = 0; i < 3000; i++) {
-		if (!bind(fd, (const struct sockaddr *)at, addr_len))
-			return true;
-		if (errno != EADDRINUSE)
-			return false;
-		usleep(10000);
-	}
-	return false;
+	int tries = 0, ret;
+
+	while ((ret = bind(fd, (const struct sockaddr *)at, addr_len)) && port_may_come(&tries))
+		;
+	return !ret;
 }
 
 static bool listens(int fd)
 {
+	int tries = 0, ret;
+
 	if (!binds(fd, &me))
 		return false;
-	for (int i = 0; i < 3000 && listen(fd, 128); i++) {
-		if (errno != EADDRINUSE)
-			return false;
-		usleep(10000);
-	}
-	return true;
+	while ((ret = listen(fd, 128)) && port_may_come(&tries))
+		;
+	return !ret;
 }
 
 static void peer_main(int from, const char *family, const char *mine, const char *other)

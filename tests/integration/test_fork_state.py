@@ -6,7 +6,6 @@ import re
 import select
 import time
 
-
 from differential import App
 from netns import PATIENCE, ROOT, ip
 

@@ -751,26 +751,32 @@ print("reached", reached, flush=True)
 """
 
 
+def names(host):
+    """Those that sockets of the host have (unix(7), abstract)."""
+    text = host.run(["cat", "/proc/net/unix"]).text
+    return {w[-1] for w in map(str.split, text.splitlines()) if w[-1].startswith("@")}
+
+
+def listens_with_a_child(app, go):
+    """Of App: l, and pid, which asks for l when that file is there."""
+    app.do(SERVE)
+    app.do("import time; l = tcp(); ready(l)")
+    app.do(f"def run():\n while not os.path.exists({str(go)!r}): time.sleep(0.01)\n serve(l, 1, b'child')\npid = child(run)")
+
+
 def test_a_stranger_gives_no_connection_to_a_child_that_waits(net, tmp_path):
     """The parent is stopped while the child waits for its answer: what another user sends meanwhile is not accepted."""
     go = tmp_path / "go"
-
-    def names():
-        text = net.a.run(["cat", "/proc/net/unix"]).text
-        return {w[-1] for w in map(str.split, text.splitlines()) if w[-1].startswith("@")}
-
     with App(net.a, True) as app:
-        app.do(SERVE)
-        app.do("import time; l = tcp(); ready(l)")
-        app.do(f"def run():\n while not os.path.exists({str(go)!r}): time.sleep(0.01)\n serve(l, 1, b'child')\npid = child(run)")
+        listens_with_a_child(app, go)
         with net.b.socket(kind=1, timeout=20) as c:
             c.connect(app.at(7000))
             c.sendall(b"client")
             app.do("await_ready(l)")
-            before = names()
+            before = names(net.a)
             with stopped(app.pid):
                 go.touch()
-                wait_for(lambda: names() - before, what="the socket by which the child is answered")
+                wait_for(lambda: names(net.a) - before, what="the socket by which the child is answered")
                 stranger = net.a.python(STRANGER)
                 assert stranger.wait() == 0, stranger.text
             print(stranger.text)
@@ -795,27 +801,21 @@ print("got", socket.recv_fds(s, 10, 8)[1], flush=True)
 
 def test_a_stranger_with_the_name_of_a_child_that_has_died_gets_no_client(net, tmp_path):
     """The owner is stopped until the child, which has asked it for the listener, is dead and its name somebody else's."""
-    def names():
-        text = net.a.run(["cat", "/proc/net/unix"]).text
-        return {w[-1] for w in map(str.split, text.splitlines()) if w[-1].startswith("@")}
-
     net.a.run(["sysctl", "-qw", "net.ipv4.tcp_syncookies=0"])  # so nothing can wait in the kernel
     go = tmp_path / "go"
     with App(net.a, True) as app:
-        app.do(SERVE)
-        app.do(f"l = tcp(); ready(l)\ndef run():\n while not os.path.exists({str(go)!r}): time.sleep(0.01)\n serve(l, 1, b'child')\n"
-               "import time\npid = child(run)")
+        listens_with_a_child(app, go)
         with net.b.socket(kind=1, timeout=20) as c:
             c.connect(app.at(7000))
             c.sendall(b"client")
             app.do("await_ready(l)")
-            before, pid = names(), app.do("pid")
+            before, pid = names(net.a), app.do("pid")
             with stopped(app.pid):
                 go.touch()
-                wait_for(lambda: names() - before, what="the socket by which the child is answered")
-                name, = names() - before
+                wait_for(lambda: names(net.a) - before, what="the socket by which the child is answered")
+                name, = names(net.a) - before
                 os.kill(pid, signal.SIGKILL)
-                wait_for(lambda: name not in names(), what="the child's end")
+                wait_for(lambda: name not in names(net.a), what="the child's end")
                 stranger = net.a.python(HEIR, False, [name[1:]])
                 stranger.wait_text("^ready$")
             assert app.do("wait(pid)") == -signal.SIGKILL

@@ -193,6 +193,17 @@ def wrk(net, workers, server_ours, client_ours):
     mostly_offloaded(net, server_ours, client_ours, at_once if workers > 1 else 0, ask)
 
 
+def curl_gets(net, data, preload=False):
+    out = net.tmp / "got"
+    net.b.run(["curl", "-sS", "-o", str(out), f"http://{net.a.ip4}:8080/file"], preload=preload)
+    assert out.read_bytes() == data
+
+
+def few_late(workers):
+    """One worker of several that is off its processor leaves its clients to another, by the kernel."""
+    return 2 if workers > 1 else 0
+
+
 @needs("nginx", "curl", "wrk")
 @pairs
 @pytest.mark.parametrize("master, workers, sendfile", [("off", 1, "off"), ("on", 1, "on"), ("on", 2, "on")],
@@ -208,12 +219,9 @@ def test_nginx(net, server_ours, client_ours, master, workers, sendfile):
 
     def fetch():
         for _ in range(2):
-            out = net.tmp / "got"
-            net.b.run(["curl", "-sS", "-o", str(out), f"http://{net.a.ip4}:8080/file"], preload=client_ours)
-            assert out.read_bytes() == data
+            curl_gets(net, data, client_ours)
 
-    # One worker that is off its processor leaves its clients to the other, by the kernel.
-    mostly_offloaded(net, server_ours, client_ours, 2 if workers > 1 else 0, fetch)
+    mostly_offloaded(net, server_ours, client_ours, few_late(workers), fetch)
     wrk(net, workers, server_ours, client_ours)
     server.kill(15)
     assert server.wait() == 0, server.text
@@ -237,13 +245,7 @@ def test_nginx_whose_workers_become_another_user(net, workers):
             status = pathlib.Path(f"/proc/{child}/status")
             wait_for(lambda s=status: re.search(r"^Uid:\s+33\s+33\s+33\s", s.read_text(), re.M), what=f"{child} is www-data")
             assert re.search(r"^CapPrm:\s+0+\nCapEff:\s+0+$", status.read_text(), re.M), status.read_text()
-
-        def fetch():
-            out = net.tmp / "got"
-            net.b.run(["curl", "-sS", "-o", str(out), f"http://{net.a.ip4}:8080/file"])
-            assert out.read_bytes() == data
-
-        mostly_offloaded(net, True, False, 2 if workers > 1 else 0, fetch)
+        mostly_offloaded(net, True, False, few_late(workers), lambda: curl_gets(net, data))
         wrk(net, workers, True, False)
         # A worker that dies leaves its program on the interface; the next one takes the interface over before it is www-data.
         for child in children:

@@ -6,7 +6,6 @@ connected and its peer's datagrams come by another interface; one of them goes t
                        [ two-a  ] ---- [ two-b  ]
 """
 
-
 import pytest
 
 from differential import PEER_PORT, App, differential

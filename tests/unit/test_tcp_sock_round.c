@@ -10,9 +10,8 @@
 
 #include "tcp_peer.h"
 
-#include "config/config.h"
+#include "round_env.h"
 #include "socket/tcp/internal.h"
-#include "stack/internal.h"
 
 static struct stack st;
 static struct tcp_sock_stack sk;
@@ -120,19 +119,7 @@ static void frames_amid_a_round_are_kicked_with_the_others(void **state)
 static int begin_all(void **state)
 {
 	(void)state;
-	libc_load();
-	params.tx_coalesce = 1;
-	stack_timed_ops = &timed_ops;
-	assert_int_equal(worker_start(NULL, 1), 0);
-	assert_int_equal(stack_rounds_start(), 0);
-	return 0;
-}
-
-static int end_all(void **state)
-{
-	(void)state;
-	worker_stop();
-	return 0;
+	return rounds_begin(&timed_ops);
 }
 
 int main(void)
@@ -144,5 +131,5 @@ int main(void)
 		TEST(frames_amid_a_round_are_kicked_with_the_others),
 	};
 
-	return cmocka_run_group_tests(tests, begin_all, end_all);
+	return cmocka_run_group_tests(tests, begin_all, rounds_end);
 }

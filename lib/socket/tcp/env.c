@@ -257,12 +257,19 @@ struct tcp_sock_stack *tcp_sock_stack_get(struct stack *st)
 	return t;
 }
 
+/* Frames wait for a kick, which is the caller's from now on. */
+static bool take_posted(struct tcp_sock_stack *t)
+{
+	bool posted = t->posted;
+
+	t->posted = false;
+	return posted;
+}
+
 void tcp_sock_kick(struct tcp_sock_stack *t)
 {
-	if (!t->posted)
-		return;
-	t->posted = false;
-	ring_kick(t->st->ring);
+	if (take_posted(t))
+		ring_kick(t->st->ring);
 }
 
 /* Says all that is to be said, and gives the lock back. True: frames wait for a kick. */
@@ -277,8 +284,7 @@ static bool say_and_unlock(struct stack *st, uint64_t now)
 				     0))
 			atomic_store_explicit(&st->has_unsaid, false, memory_order_relaxed);
 		t->next_timer_us = tcp_next_timer(t->ts);
-		posted = t->posted;
-		t->posted = false;
+		posted = take_posted(t);
 		stacks_used();
 	}
 	lock_drop(&st->lock);
@@ -320,8 +326,7 @@ static bool hold_and_unlock(struct stack *st, uint64_t now)
 
 	if (t) {
 		waits = hold(t, now);
-		posted = t->posted;
-		t->posted = false;
+		posted = take_posted(t);
 	}
 	lock_drop(&st->lock);
 	return posted || waits;
@@ -401,9 +406,8 @@ void tcp_sock_polled(struct stack *st, uint64_t now)
 		 * cuts no round in two.
 		 */
 		(void)hold(t, now);
-		if (t->posted)
+		if (take_posted(t))
 			stack_round_mark(st);
-		t->posted = false;
 	} else {
 		tcp_flush(t->ts, now);
 		t->next_timer_us = tcp_next_timer(t->ts);
