@@ -17,7 +17,7 @@ import types
 import pytest
 from scapy.layers.inet import IP, TCP
 
-from netns import PYTHON, WHOLE_LINES, children, flow_table, python_argv, stopped, wait_for
+from netns import PYTHON, WHOLE_LINES, bpftool, children, fdinfo, flow_table, python_argv, stopped, wait_for
 from test_tcp_exit_wire import NoSegment, Wire
 from test_tcp_programs import QUIET, attached, mostly_offloaded, needs, offloaded
 
@@ -643,6 +643,79 @@ def test_no_client_notices_that_nginx_reloads(net, server_ours, tmp_path):
     print(f"{len(done)} clients, five reloads")
     server.kill(signal.SIGTERM)
     assert server.wait() == 0, server.text
+
+
+LATE = COMMON + """
+# Each has one client, and stops listening when that says so.
+def work(l):
+    l.setblocking(False)
+    kept = None
+    while True:
+        for s in select.select([s for s in (l, kept) if s], [], [])[0]:
+            if s is kept:
+                kept.recv(100)
+                l.close()
+                l = None
+                kept.sendall(b"closed")
+                continue
+            try: s = l.accept()[0]
+            except BlockingIOError: continue
+            s.sendall(b"%7d" % os.getpid())
+            if kept: s.close()
+            else: kept = s
+l = listener()
+for _ in range(2): child(work, l)
+print("ready", flush=True)
+signal.pause()
+"""
+
+
+def lookup_of(pid, key):
+    """The number of the table of flows, and that entry's value as it stands there. None: it is not there."""
+    for text in fdinfo(pid):
+        if "map_type:\t1\n" in text and "max_entries:\t65536\n" in text:
+            number = re.search(r"map_id:\t(\d+)", text)[1]
+            for e in bpftool("map", "dump", "id", number) or []:
+                if "formatted" in e and all(e["formatted"]["key"][k] == v for k, v in key.items()):
+                    return number, e
+    return None
+
+
+def test_a_late_syn_to_a_worker_that_has_left_is_not_refused(net):
+    """The steering program has chosen the worker's ring, and the worker leaves the port before the packet is there."""
+    server = serving(net, LATE, [], True)
+    workers = children(server.pid)
+    wait_for(lambda: rings_of(workers) == [2], what="both have clients")
+    with net.b.socket(kind=socket.SOCK_STREAM, timeout=20) as kept, net.b.socket(kind=socket.SOCK_STREAM, timeout=20) as late:
+        kept.connect((net.a.ip4, PORT))
+        left = int(kept.recv(7))
+        kept.sendall(b"leave")
+        assert kept.recv(100) == b"closed"
+        wait_for(lambda: rings_of(workers) == [1], what="one has the clients")
+        mine = lookup_of(left, {"local_port": PORT, "remote_port": kept.getsockname()[1]})
+        number, rule = lookup_of(left, {"local_port": PORT, "remote_port": 0})
+        ring = mine[1]["formatted"]["value"]["ring"][0]
+        assert rule["formatted"]["value"]["ring"][0] != ring
+        late_value = list(rule["value"])
+        late_value[12] = f"0x{ring:02x}"
+
+        def steer(value):
+            bpftool("map", "update", "id", number, "key", *rule["key"], "value", *value)
+            assert lookup_of(left, {"local_port": PORT, "remote_port": 0})[1]["value"] == value
+
+        def goes_again():
+            err = late.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            assert not err, os.strerror(err)
+            return late.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104)[2]  # tcpi_retransmits
+
+        steer(late_value)
+        late.setblocking(False)
+        late.connect_ex((net.a.ip4, PORT))
+        wait_for(goes_again, 20, "no answer")
+        steer(rule["value"])
+        late.settimeout(20)
+        assert int(late.recv(7)) != left
+        print(f"a SYN to ring {ring} went unanswered, and the next one to the other worker")
 
 
 LEAVES = COMMON + """

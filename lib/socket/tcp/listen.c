@@ -877,10 +877,13 @@ static void att_leave(struct tcp_sock_att *att)
 	drop_keys(att);
 	/*
 	 * What the rules have brought so far is in the ring. Without the listener it is answered by
-	 * RST, as it should; but others may have the port, to whom the client's next SYN goes.
+	 * RST, as it should; but others may have the port, to whom the client's next SYN goes. The
+	 * steering program of another processor may still bring one: tcp_sock_env_kernels().
 	 */
-	if (att->is_joint)
+	if (att->is_joint) {
+		st->tcp->joint_left = true;
 		drop_last(att);
+	}
 	if (att->l) {
 		tcp_listen_close(att->l, now);
 		stack_users(st, -1);

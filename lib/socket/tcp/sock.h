@@ -298,6 +298,7 @@ struct tcp_sock_stack {
 	uint64_t next_timer_us; /* us */
 	bool posted; /* frames wait for a kick */
 	bool blocked; /* output() said -ENOBUFS */
+	bool joint_left; /* a listener with whose port other processes go on */
 	unsigned skipped; /* empty polls since the timers were looked at */
 	uint32_t to_kernel; /* connections that were handed to the kernel, ever */
 	struct tcp_sock_queued *queued;

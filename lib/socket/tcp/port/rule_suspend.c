@@ -135,6 +135,9 @@ void tcp_sock_suspend_rules(struct stack *st, void *arg)
 }
 
 /*
+ * A SYN to a port that a listener here shared and has left is another process's, or nobody's: the
+ * client's next one gets the answer.
+ *
  * While the rule is suspended, what the ring still brings of the port is the kernel's: a RST of
  * ours would end its connection, and a handshake that began here would go on there. While the rule
  * is on trial, a connection that we do not know may be the kernel's; new ones are ours.
@@ -144,9 +147,13 @@ bool tcp_sock_env_kernels(void *ctx, const struct tcp_tuple *tuple, bool opens)
 	struct stack *st = ctx;
 	struct vma_flow_key key;
 
-	if (!st->ring->caps.takes_all)
+	if (!st->ring->caps.takes_all && !st->tcp->joint_left)
 		return false;
 	tcp_sock_key(tuple, false, &key);
+	if (opens && st->tcp->joint_left && !stack_flow_users(st, &key))
+		return true;
+	if (!st->ring->caps.takes_all)
+		return false;
 	if (stack_flow_stands(st, &key))
 		return !opens && stack_flow_on_trial(st, &key);
 	return stack_flow_users(st, &key) > 0;
