@@ -58,6 +58,10 @@ struct {
 volatile __u64 local_mac;
 /* There has been a GSO burst. */
 static volatile __u32 bursts;
+/* As tells, for who maps this memory. Set before loading. */
+volatile __u32 told;
+/* The device's time stamps are wanted: set by the library, and never taken back. */
+volatile __u32 stamps;
 
 /*
  * Generic mode: the packet is an skb, so a GSO burst of datagrams can be told from a single
@@ -66,6 +70,11 @@ static volatile __u32 bursts;
 const volatile __u32 generic_mode;
 /* The XSKs take frames of several chunks: GSO bursts go to them. Otherwise the kernel gets them. */
 const volatile __u32 take_gso_bursts;
+/*
+ * VMA_RX_TELLS_*: what the driver is asked for. In native mode only, and the program is bound to
+ * the device then.
+ */
+const volatile __u32 tells;
 /* The kernel has the casts below (6.2); before it the same words are fetched by probe reads. */
 const volatile __u32 have_cast;
 /* Where gso_size_of() reads; generic mode only. */
@@ -73,6 +82,9 @@ const volatile struct vma_steer_kernel kernel;
 
 static void *(*const cast_to_kern_ctx)(void *ctx) = (void *)VMA_CALL_CAST_CTX;
 static void *(*const rdonly_cast)(void *obj, __u32 btf_id) = (void *)VMA_CALL_CAST_RDONLY;
+static int (*const rx_timestamp)(struct xdp_md *ctx, __u64 *ns) = (void *)VMA_CALL_RX_TIMESTAMP;
+static int (*const rx_vlan_tag)(struct xdp_md *ctx, __be16 *proto,
+				__u16 *tci) = (void *)VMA_CALL_RX_VLAN_TAG;
 
 /*
  * The size and the kind of the segments of the skb behind ctx; 0: it is no superframe. Generic mode
@@ -104,20 +116,30 @@ static __always_inline __u16 gso_size_of(struct xdp_md *ctx, __u32 *type)
 }
 
 /*
+ * So many bytes directly in front of the frame, where a program before this one may have written
+ * what only the kernel could have read. NULL: there is no room. Pointers into the frame are over.
+ */
+static __always_inline void *in_front(struct xdp_md *ctx, __u32 bytes)
+{
+	__u32 skip = ctx->data - ctx->data_meta;
+	void *at;
+
+	if (skip < bytes && bpf_xdp_adjust_meta(ctx, -(int)bytes))
+		return NULL;
+	skip = (ctx->data - ctx->data_meta - bytes) & META_MAX;
+	at = (void *)(long)ctx->data_meta + skip;
+	return at + bytes > (void *)(long)ctx->data ? NULL : at;
+}
+
+/*
  * Writes in front of the frame that it is a GSO burst of count datagrams of size bytes each; count
- * 0: that it is none. Directly in front of it, where a program before this one may have written
- * what only the kernel could have read. False: there is no room.
+ * 0: that it is none. False: there is no room.
  */
 static __always_inline bool mark(struct xdp_md *ctx, __u16 size, __u16 count)
 {
-	struct vma_gso_burst *t;
-	__u32 skip = ctx->data - ctx->data_meta;
+	struct vma_gso_burst *t = in_front(ctx, sizeof(*t));
 
-	if (skip < sizeof(*t) && bpf_xdp_adjust_meta(ctx, -(int)sizeof(*t)))
-		return false;
-	skip = (ctx->data - ctx->data_meta - sizeof(*t)) & META_MAX;
-	t = (void *)(long)ctx->data_meta + skip;
-	if ((void *)(t + 1) > (void *)(long)ctx->data)
+	if (!t)
 		return false;
 	t->magic = count ? VMA_GSO_BURST_MAGIC : 0;
 	t->size = size;
@@ -186,6 +208,31 @@ static __always_inline bool is_priority_tag(__be16 type, __be16 tag)
 {
 	return (type == bpf_htons(ETH_P_8021Q) || type == bpf_htons(ETH_P_8021AD)) &&
 	       !(tag & bpf_htons(VLAN_VID_MASK));
+}
+
+/* The device, or the sender's, has taken the tag of a VLAN off the frame. */
+static __always_inline bool had_vlan_tag(struct xdp_md *ctx)
+{
+	__be16 proto = 0;
+	__u16 tci = 0; /* what it stays where there is none */
+
+	(void)rx_vlan_tag(ctx, &proto, &tci);
+	return tci & VLAN_VID_MASK;
+}
+
+/* Writes in front of the frame when the device received it. */
+static __always_inline void stamp(struct xdp_md *ctx)
+{
+	struct vma_rx_stamp *t;
+	__u64 ns = 0; /* what it stays where the driver does not know */
+
+	(void)rx_timestamp(ctx, &ns);
+	t = in_front(ctx, sizeof(*t));
+	if (!t)
+		return;
+	t->ns = ns;
+	t->magic = ns ? VMA_RX_STAMP_MAGIC : 0;
+	t->reserved = 0;
 }
 
 #define RING_NONE -1
@@ -299,6 +346,8 @@ int steer(struct xdp_md *ctx)
 
 	if (ring < 0 || ctx->rx_queue_index >= VMA_XSK_QUEUES)
 		return XDP_PASS;
+	if (tells & VMA_RX_TELLS_VLAN && had_vlan_tag(ctx))
+		return XDP_PASS;
 	gso_size = generic_mode && proto == IPPROTO_UDP ? gso_size_of(ctx, &gso_type) : 0;
 	if (gso_size && (tagged || !mark_gso_burst(ctx, gso_size, gso_type, hdr_len))) {
 		struct vma_steer_counters *c = bpf_map_lookup_elem(&counters, &zero);
@@ -313,6 +362,8 @@ int steer(struct xdp_md *ctx)
 	 */
 	if (bursts && !gso_size)
 		(void)mark(ctx, 0, 0);
+	if (tells & VMA_RX_TELLS_STAMP && stamps)
+		stamp(ctx);
 	return bpf_redirect_map(&xsks, (__u32)ring * VMA_XSK_QUEUES + ctx->rx_queue_index,
 				XDP_PASS);
 }

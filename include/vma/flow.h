@@ -118,6 +118,18 @@ struct vma_gso_burst {
 #define VMA_GSO_BURST_MAGIC 0x6e696174u
 
 /*
+ * When the device received a frame (VMA_XDP_METADATA): written in the same way. Once somebody wants
+ * it, it stands in front of each frame.
+ */
+struct vma_rx_stamp {
+	__u64 ns; /* of the device's clock */
+	__u32 magic; /* another value: the driver has told none */
+	__u32 reserved;
+};
+
+#define VMA_RX_STAMP_MAGIC 0x706d7473u
+
+/*
  * An entry of the `ports` map (index: proto_index * 65536 + local port): what the flow table holds
  * for the port.
  */

@@ -19,7 +19,7 @@
 
 #define VMA_STATS_MAGIC 0x74617453414d5601ull
 /* Raised with every change of a struct below; a tool of another version says so and exits. */
-#define VMA_STATS_VERSION 6u
+#define VMA_STATS_VERSION 7u
 
 /* The file is not longer than for this many sockets, whatever VMA_STATS_FD_NUM says. */
 #define VMA_STATS_SOCKETS_MAX 1024
@@ -216,10 +216,10 @@ struct vma_stats_ring {
 	char type[16]; /* "RING_XDP", "RING_ETH" */
 	char ifname[16];
 	/*
-	 * AF_XDP's: "zero-copy", "native", "generic", with VMA_XDP_BUSY_POLL and "+poll" behind it;
-	 * others' is empty.
+	 * AF_XDP's: "zero-copy", "native", "generic"; behind it "+poll" with VMA_XDP_BUSY_POLL, and
+	 * "+metadata" with VMA_XDP_METADATA. Others' is empty.
 	 */
-	char mode[16];
+	char mode[32];
 	__u64 rx_packets, rx_bytes, tx_packets, tx_bytes, tx_gso_frames;
 	__u64 rx_drop_no_buf, rx_drop_invalid, tx_drop_oversize, tx_full, kicks;
 	__u64 interrupts_requested, interrupts_received, retransmits;

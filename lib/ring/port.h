@@ -105,7 +105,11 @@ struct ring_port {
 	int link_fd;
 	uint32_t prog_id; /* what was on the interface when we last looked: ours, or its dispatcher
 			   */
+	/* Of VMA_RX_TELLS_*: what the program asks the driver for. It is bound to the device then,
+	   and no other program is beside it. */
+	uint32_t tells;
 	volatile uint64_t *local_mac; /* in the program's memory */
+	volatile uint32_t *stamps; /* there, too; NULL: the driver tells none */
 	/* The map of that name, PORT_WINDOW entries each; NULL: not needed yet. */
 	struct vma_port *ports[VMA_PORT_INDEX_MAX / PORT_WINDOW];
 	int fd[PORT_DESCRIPTORS]; /* of a port that was joined our own, else the skeleton's */

@@ -59,7 +59,7 @@ def test_each_row_has_a_test_that_there_is_or_a_reason():
 
 
 # What the original's documents do not have: this library's own, or of the code of libvma 9.8 alone.
-OURS = {"VMA_XDP_MODE", "VMA_XDP_BUSY_POLL", "VMA_CQE_COMPRESSION", "VMA_STRQ", "VMA_TX_COALESCE", "VMA_CROWD_TO_KERNEL"}
+OURS = {"VMA_XDP_MODE", "VMA_XDP_BUSY_POLL", "VMA_XDP_METADATA", "VMA_CQE_COMPRESSION", "VMA_STRQ", "VMA_TX_COALESCE", "VMA_CROWD_TO_KERNEL"}
 
 
 @pytest.mark.parametrize("variable", re.findall(r'^PARAM_\w+\(\w+,\s*"(\w+)"', (ROOT / "lib/config/parameters.def").read_text(), re.M))

@@ -23,15 +23,22 @@ def program(host):
     return found and (int(found.group(1)), found.group(2))
 
 
-def take_off(host):
-    ip("-n", host.name, "link", "set", "dev", host.dev, "xdpgeneric", "off")
+def take_off(host, mode="xdpgeneric"):
+    ip("-n", host.name, "link", "set", "dev", host.dev, mode, "off")
 
 
 @pytest.fixture
 def sockets(net):
+    with sockets_of(net) as those:
+        yield those
+
+
+@contextlib.contextmanager
+def sockets_of(net, env=None, before=""):
     """A program with a connected socket, a listener and a datagram socket, all offloaded, and their peers."""
     net.neighbours()
-    with App(net.a, True, "4") as app, contextlib.ExitStack() as close:
+    with App(net.a, True, "4", env) as app, contextlib.ExitStack() as close:
+        app.do(before)
         app.do("l = socket.create_server((ME, 7002)); u = udp(7000); l.settimeout(5); u.settimeout(5)")
         app.do("await_ready(l, timeout=0.01); await_ready(u, timeout=0.01)")  # what attaches them
         c = close.enter_context(net.b.socket(kind=socket.SOCK_STREAM))

@@ -46,6 +46,8 @@ static struct btf *kernel_new(bool casts)
 	if (casts) {
 		btf__add_func(b, "bpf_cast_to_kern_ctx", BTF_FUNC_STATIC, proto);
 		btf__add_func(b, "bpf_rdonly_cast", BTF_FUNC_STATIC, proto);
+		btf__add_func(b, "bpf_xdp_metadata_rx_timestamp", BTF_FUNC_STATIC, proto);
+		btf__add_func(b, "bpf_xdp_metadata_rx_vlan_tag", BTF_FUNC_STATIC, proto);
 	}
 	return b;
 }
@@ -70,12 +72,18 @@ static void fields_and_functions_are_found(void **state)
 			 btf__find_by_name_kind(b, "bpf_cast_to_kern_ctx", BTF_KIND_FUNC));
 	assert_int_equal(k.cast_rdonly_id,
 			 btf__find_by_name_kind(b, "bpf_rdonly_cast", BTF_KIND_FUNC));
+	assert_int_equal(k.rx_timestamp_id,
+			 btf__find_by_name_kind(b, "bpf_xdp_metadata_rx_timestamp", BTF_KIND_FUNC));
+	assert_int_equal(k.rx_vlan_tag_id,
+			 btf__find_by_name_kind(b, "bpf_xdp_metadata_rx_vlan_tag", BTF_KIND_FUNC));
 	btf__free(b);
 	b = kernel_new(false);
 	data = btf__raw_data(b, &len);
 	assert_int_equal(kernel_types_parse(data, len, &k), 0);
 	assert_int_equal(k.cast_ctx_id, 0);
 	assert_int_equal(k.cast_rdonly_id, 0);
+	assert_int_equal(k.rx_timestamp_id, 0);
+	assert_int_equal(k.rx_vlan_tag_id, 0);
 	btf__free(b);
 }
 
@@ -203,6 +211,26 @@ static void stand_ins_become_the_kernels_functions(void **state)
 	assert_int_equal(kernel_calls_enter(insns, 4, &k), -EOPNOTSUPP);
 }
 
+/* A program asks a driver where it has been told that it can. */
+static void what_asks_a_driver_stays_where_the_kernel_cannot(void **state)
+{
+	const struct bpf_insn stamp = {.code = BPF_JMP | BPF_CALL, .imm = VMA_CALL_RX_TIMESTAMP};
+	const struct bpf_insn tag = {.code = BPF_JMP | BPF_CALL, .imm = VMA_CALL_RX_VLAN_TAG};
+	struct bpf_insn insns[] = {stamp, tag};
+	struct vma_steer_kernel k = {.rx_timestamp_id = 17};
+
+	(void)state;
+	assert_int_equal(kernel_calls_enter(insns, 2, &k), 0);
+	assert_int_equal(insns[0].src_reg, BPF_PSEUDO_KFUNC_CALL);
+	assert_int_equal(insns[0].imm, 17);
+	assert_memory_equal(&insns[1], &tag, sizeof(tag));
+	insns[0] = stamp;
+	k = (struct vma_steer_kernel){.rx_vlan_tag_id = 18};
+	assert_int_equal(kernel_calls_enter(insns, 2, &k), 0);
+	assert_memory_equal(&insns[0], &stamp, sizeof(stamp));
+	assert_int_equal(insns[1].imm, 18);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -211,6 +239,7 @@ int main(void)
 		cmocka_unit_test(a_circle_has_an_end),
 		cmocka_unit_test(the_running_kernel_is_read_as_libbpf_reads_it),
 		cmocka_unit_test(stand_ins_become_the_kernels_functions),
+		cmocka_unit_test(what_asks_a_driver_stays_where_the_kernel_cannot),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

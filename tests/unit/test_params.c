@@ -129,6 +129,7 @@ static const struct {
 	{"VMA_RING_TYPE", "0"},
 	{"VMA_XDP_MODE", "0"},
 	{"VMA_XDP_BUSY_POLL", "0"},
+	{"VMA_XDP_METADATA", "0"},
 	{"VMA_CQE_COMPRESSION", "0"},
 	{"VMA_STRQ", "0"},
 	{"VMA_OFFLOAD_LOOPBACK", "0"},

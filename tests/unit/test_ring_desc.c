@@ -467,6 +467,90 @@ static void test_a_burst_on_the_heap_is_one_still(void **state)
 	while (n--);
 }
 
+/* What the steering program is told. */
+static volatile uint32_t wanted;
+
+/* As the steering program writes it in front of the frame that fill ring entry `at` will be. */
+static void stamp(struct fake *f, uint32_t at, uint64_t ns, uint32_t magic)
+{
+	const struct vma_rx_stamp t = {.ns = ns, .magic = magic};
+
+	memcpy(f->x->umem.base + f->fill[at] + XDP_HEADROOM - sizeof(t), &t, sizeof(t));
+}
+
+static void test_the_devices_time_is_read_where_it_is_wanted(void **state)
+{
+	struct fake *f = *state;
+	struct buf *b;
+
+	f->port.stamps = &wanted;
+	wanted = 0;
+	for (uint32_t i = 0; i < 4; i++)
+		stamp(f, i, 1000 + i, i == 1 ? 0 : VMA_RX_STAMP_MAGIC);
+	deliver(f, 0, 60, 0);
+	assert_int_equal(xdp_poll(&f->x->ring, &b, 1), 1);
+	assert_false(b->flags & BUF_HW_TIME);
+	assert_int_equal(wanted, 0);
+	buf_free(b);
+	for (uint32_t i = 1; i < 4; i++)
+		deliver(f, i, 60, 0);
+	assert_int_equal(xdp_poll_stamped(&f->x->ring, &b, 1), 1);
+	assert_int_equal(wanted, 1); /* the program is told */
+	assert_false(b->flags & BUF_HW_TIME); /* the driver had none */
+	buf_free(b);
+	assert_int_equal(xdp_poll_stamped(&f->x->ring, &b, 1), 1);
+	assert_true(b->flags & BUF_HW_TIME);
+	assert_int_equal(b->hw_ns, 1002);
+	buf_free(b);
+	assert_int_equal(xdp_poll(&f->x->ring, &b, 1), 1);
+	assert_false(b->flags & BUF_HW_TIME);
+	buf_free(b);
+}
+
+/* A frame that begins with its chunk has nothing in front of it. */
+static void test_no_time_is_read_outside_of_the_chunk(void **state)
+{
+	struct fake *f = *state;
+	struct buf *b;
+
+	f->port.stamps = &wanted;
+	wanted = 0;
+	for (uint32_t i = 0; i < 8; i++) {
+		const struct vma_rx_stamp t = {.ns = 1, .magic = VMA_RX_STAMP_MAGIC};
+		uint64_t addr = f->fill[i] + 2 * i;
+
+		if (addr >= sizeof(t)) /* another chunk's last bytes */
+			memcpy(f->x->umem.base + addr - sizeof(t), &t, sizeof(t));
+		f->rx[f->index[0]++ % SIZE] = (struct xdp_desc){addr, 60, 0};
+	}
+	for (uint32_t i = 0; i < 8; i++) {
+		assert_int_equal(xdp_poll_stamped(&f->x->ring, &b, 1), 1);
+		assert_false(b->flags & BUF_HW_TIME);
+		buf_free(b);
+	}
+}
+
+static void test_a_copy_on_the_heap_has_the_devices_time(void **state)
+{
+	struct fake *f = *state;
+	struct buf *held[UMEM_RX_CHUNKS];
+	uint32_t n = 0;
+
+	f->port.stamps = &wanted;
+	wanted = 0;
+	do {
+		stamp(f, n, 5000 + n, VMA_RX_STAMP_MAGIC);
+		deliver(f, n, 60, 0);
+		assert_int_equal(xdp_poll_stamped(&f->x->ring, &held[n], 1), 1);
+	} while (held[n]->pool != &f->x->heap_pool && ++n < UMEM_RX_CHUNKS - 1);
+	assert_ptr_equal(held[n]->pool, &f->x->heap_pool);
+	assert_true(held[n]->flags & BUF_HW_TIME);
+	assert_int_equal(held[n]->hw_ns, 5000 + n);
+	do
+		buf_free(held[n]);
+	while (n--);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, fake_teardown)
@@ -490,6 +574,9 @@ int main(void)
 		TEST(a_burst_is_taken_apart_from_the_front),
 		TEST(a_burst_is_cut_from_the_back),
 		TEST(a_burst_on_the_heap_is_one_still),
+		TEST(the_devices_time_is_read_where_it_is_wanted),
+		TEST(no_time_is_read_outside_of_the_chunk),
+		TEST(a_copy_on_the_heap_has_the_devices_time),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

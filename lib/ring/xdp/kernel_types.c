@@ -88,7 +88,16 @@ static int sections(struct types *t, const void *btf, size_t len)
 }
 
 /* What is looked for. */
-enum wanted { XDP_BUFF, SHARED_INFO, CAST_CTX, CAST_RDONLY, ASSIGN_REQSK, NUM_WANTED };
+enum wanted {
+	XDP_BUFF,
+	SHARED_INFO,
+	CAST_CTX,
+	CAST_RDONLY,
+	ASSIGN_REQSK,
+	RX_TIMESTAMP,
+	RX_VLAN_TAG,
+	NUM_WANTED,
+};
 
 static const struct {
 	const char *name;
@@ -99,6 +108,8 @@ static const struct {
 	[CAST_CTX] = {"bpf_cast_to_kern_ctx", BTF_KIND_FUNC},
 	[CAST_RDONLY] = {"bpf_rdonly_cast", BTF_KIND_FUNC},
 	[ASSIGN_REQSK] = {"bpf_sk_assign_tcp_reqsk", BTF_KIND_FUNC},
+	[RX_TIMESTAMP] = {"bpf_xdp_metadata_rx_timestamp", BTF_KIND_FUNC},
+	[RX_VLAN_TAG] = {"bpf_xdp_metadata_rx_vlan_tag", BTF_KIND_FUNC},
 };
 
 /* Enters the number of a type that is looked for. */
@@ -175,6 +186,8 @@ static int fill(const struct types *t, const uint32_t found[NUM_WANTED], struct 
 	k->cast_ctx_id = found[CAST_CTX];
 	k->cast_rdonly_id = found[CAST_RDONLY];
 	k->assign_reqsk_id = found[ASSIGN_REQSK];
+	k->rx_timestamp_id = found[RX_TIMESTAMP];
+	k->rx_vlan_tag_id = found[RX_VLAN_TAG];
 	return 0;
 }
 
@@ -245,6 +258,12 @@ int kernel_types_get(struct vma_steer_kernel *k)
 	return err;
 }
 
+/* What a program asks of a driver it does not call where there is no number for it. */
+static int64_t if_there(uint32_t id)
+{
+	return id ? (int64_t)id : -1;
+}
+
 /* The number of the function that stand_in, an instruction's imm, stands for; -1: for none. */
 static int64_t function_of(const struct vma_steer_kernel *k, int32_t stand_in)
 {
@@ -255,6 +274,10 @@ static int64_t function_of(const struct vma_steer_kernel *k, int32_t stand_in)
 		return k->cast_rdonly_id;
 	case VMA_CALL_ASSIGN_REQSK:
 		return k->assign_reqsk_id;
+	case VMA_CALL_RX_TIMESTAMP:
+		return if_there(k->rx_timestamp_id);
+	case VMA_CALL_RX_VLAN_TAG:
+		return if_there(k->rx_vlan_tag_id);
 	default:
 		return -1;
 	}
@@ -277,22 +300,29 @@ int kernel_calls_enter(struct bpf_insn *insns, size_t n, const struct vma_steer_
 	return 0;
 }
 
-int ring_kernel_calls(struct bpf_program *prog)
+int kernel_calls_set(struct bpf_program *prog, const struct vma_steer_kernel *k)
 {
 	size_t n = bpf_program__insn_cnt(prog);
-	struct vma_steer_kernel k;
 	struct bpf_insn *insns;
-	int err = kernel_types_get(&k);
+	int err;
 
-	if (err)
-		return err;
 	insns = malloc(n * sizeof(*insns));
 	if (!insns)
 		return -ENOMEM;
 	memcpy(insns, bpf_program__insns(prog), n * sizeof(*insns));
-	err = kernel_calls_enter(insns, n, &k);
+	err = kernel_calls_enter(insns, n, k);
 	if (!err)
 		err = bpf_program__set_insns(prog, insns, n);
 	free(insns);
 	return err;
+}
+
+int ring_kernel_calls(struct bpf_program *prog)
+{
+	struct vma_steer_kernel k;
+	int err = kernel_types_get(&k);
+
+	/* The kernel refuses them in a program that is bound to no device. */
+	k.rx_timestamp_id = k.rx_vlan_tag_id = 0;
+	return err ? err : kernel_calls_set(prog, &k);
 }

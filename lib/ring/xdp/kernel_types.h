@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * What our programs have to know of the running kernel: where some fields of its structures
- * lie, and the numbers of two functions. The kernel's own description (BTF, see bpf/btf.rst of its
+ * lie, and the numbers of some functions. The kernel's own description (BTF, see bpf/btf.rst of its
  * documentation) has that among some 126,000 types. They are looked through once: a relocation in
  * the program would make libbpf read and parse all of them, 11 ms of CPU time for each ring.
  */
@@ -26,8 +26,12 @@ int kernel_types_parse(const void *btf, size_t len, struct vma_steer_kernel *k);
 int kernel_types_get(struct vma_steer_kernel *k);
 /*
  * Enters the numbers of k where the n instructions call by stand-ins (vma/kernel_calls.h). 0, or
- * -EOPNOTSUPP: one of them calls what the kernel does not have.
+ * -EOPNOTSUPP: one of them calls what the kernel does not have. Those of a device's metadata stay
+ * where k has no number for them.
  */
 int kernel_calls_enter(struct bpf_insn *insns, size_t n, const struct vma_steer_kernel *k);
+/* The same in a program that is not loaded yet; or another negative errno. */
+struct bpf_program;
+int kernel_calls_set(struct bpf_program *prog, const struct vma_steer_kernel *k);
 
 #endif

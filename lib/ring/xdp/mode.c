@@ -18,11 +18,13 @@
 #include "net/net.h"
 #include "ring/xdp/xdp.h"
 #include "runtime/runtime.h"
+#include "vma/steer.h"
 
 /* The netlink family "netdev" (linux/netdev.h), since 6.3. */
 #define NETDEV_DEV_GET 1
 #define NETDEV_DEV_IFINDEX 1
 #define NETDEV_DEV_XDP_FEATURES 3
+#define NETDEV_DEV_RX_METADATA 5
 #define XDP_NATIVE (XDP_HAS_BASIC | XDP_HAS_REDIRECT)
 
 /* --- what netlink says */
@@ -77,11 +79,14 @@ static struct nl_msg *request(int family, uint8_t cmd, int attr, const void *dat
 	return msg;
 }
 
-/* False: the kernel does not know such questions, or not the interface. */
-static bool features_get(int ifindex, uint64_t *features)
+/*
+ * What netdev says of the interface by this attribute. False: the kernel does not know such
+ * questions, or not the interface.
+ */
+static bool netdev_get(int ifindex, int attr, uint64_t *value)
 {
 	static const char family[] = "netdev";
-	struct reply id = {.attr = CTRL_ATTR_FAMILY_ID}, r = {.attr = NETDEV_DEV_XDP_FEATURES};
+	struct reply id = {.attr = CTRL_ATTR_FAMILY_ID}, r = {.attr = attr};
 	struct nl_sock *nl;
 	bool ok;
 
@@ -96,8 +101,23 @@ static bool features_get(int ifindex, uint64_t *features)
 			 sizeof(uint32_t)),
 		 &r);
 	nl_socket_free(nl);
-	*features = r.value;
+	*value = r.value;
 	return ok;
+}
+
+static bool features_get(int ifindex, uint64_t *features)
+{
+	return netdev_get(ifindex, NETDEV_DEV_XDP_FEATURES, features);
+}
+
+uint32_t mode_rx_metadata(const struct ring_port *p)
+{
+	uint64_t tells = 0;
+
+	if (p->mode != PORT_NATIVE || !params.xdp_metadata ||
+	    !netdev_get(p->ifindex, NETDEV_DEV_RX_METADATA, &tells))
+		return 0;
+	return (uint32_t)tells & (VMA_RX_TELLS_STAMP | VMA_RX_TELLS_VLAN);
 }
 
 /* --- what ethtool says */

@@ -40,6 +40,8 @@ bool mode_takes_zerocopy(const struct ring_port *p);
  * queue would wait with it.
  */
 bool mode_shares_zerocopy(const struct ring_port *p);
+/* VMA_RX_TELLS_*: what the program may ask the driver for of each frame (VMA_XDP_METADATA). */
+uint32_t mode_rx_metadata(const struct ring_port *p);
 /*
  * The driver has refused the zero-copy that it says it has (virtio-net does so where its host maps
  * no memory): sets p->mode and why as if it had none.

@@ -20,10 +20,16 @@
 #include "kmod/kmod.h"
 #include "net/net.h"
 #include "ring/xdp/kernel_types.h"
+#include "ring/xdp/mode.h"
 #include "ring/xdp/pin.h"
 #include "runtime/runtime.h"
 #include "steer.skel.h"
+#include "vma/steer.h"
 
+/* Newer than linux-libc-dev 6.1. */
+#ifndef BPF_F_XDP_DEV_BOUND_ONLY
+#define BPF_F_XDP_DEV_BOUND_ONLY (1U << 6)
+#endif
 #define FLOWS_BYTES (VMA_PORT_INDEX_MAX * sizeof(struct port_flows))
 
 /* One attach or detach at a time, and what other rooms have libbpf do. */
@@ -357,6 +363,37 @@ static int attach_alone(struct ring_port *p)
 	return err ? err : link_attach(p);
 }
 
+/*
+ * What asks the driver is bound to the device, and that no program can be which libxdp's dispatcher
+ * calls: it has the interface for itself.
+ */
+static int attach_by_netlink(const struct ring_port *p)
+{
+	return bpf_xdp_attach(p->ifindex, program_fd(p),
+			      (uint32_t)mode_flags(p) | XDP_FLAGS_UPDATE_IF_NOEXIST, NULL);
+}
+
+static int attach_bound(struct ring_port *p)
+{
+	struct bpf_program *prog = p->skel->progs.steer;
+	int err;
+
+	bpf_program__set_ifindex(prog, (uint32_t)p->ifindex);
+	bpf_program__set_flags(prog,
+			       BPF_F_XDP_DEV_BOUND_ONLY | (p->frags ? BPF_F_XDP_HAS_FRAGS : 0));
+	err = steer_bpf__load(p->skel);
+	if (err)
+		return err;
+	if (!caps_have(CAPS_BIT(CAP_SYS_ADMIN)))
+		return link_attach(p);
+	p->prog = xdp_program__from_fd(bpf_program__fd(prog));
+	err = (int)libxdp_get_error(p->prog);
+	if (!err)
+		return attach_by_netlink(p);
+	p->prog = NULL;
+	return err;
+}
+
 static int attach_by_libxdp(struct ring_port *p)
 {
 	int err;
@@ -394,6 +431,9 @@ static int program_prepare(struct ring_port *p, const struct vma_steer_kernel *k
 	p->skel->rodata->take_gso_bursts = p->take_gso_bursts;
 	p->skel->rodata->have_cast = reads == READS_BY_CAST;
 	p->skel->rodata->kernel = *k;
+	p->skel->rodata->tells = p->skel->bss->told = p->tells;
+	if (p->tells)
+		return kernel_calls_set(p->skel->progs.steer, k);
 	return reads == READS_BY_CAST ? ring_kernel_calls(p->skel->progs.steer) : 0;
 }
 
@@ -409,6 +449,8 @@ static int program_attach(struct ring_port *p, const struct vma_steer_kernel *k,
 
 	if (err)
 		return err;
+	if (p->tells)
+		return attach_bound(p);
 	return caps_have(CAPS_BIT(CAP_SYS_ADMIN)) ? attach_by_libxdp(p) : attach_alone(p);
 }
 
@@ -424,22 +466,36 @@ static void program_drop(struct ring_port *p)
 	p->skel = NULL;
 }
 
-/* What the program will read of the kernel; only generic mode does. 0 or negative errno. */
-static int kernel_ask(const struct ring_port *p, struct vma_steer_kernel *k,
-		      enum kernel_reads *reads)
+/* What of p->tells the kernel has no function for is not asked. */
+static void tells_known(struct ring_port *p, const struct vma_steer_kernel *k)
+{
+	if (!k->rx_timestamp_id)
+		p->tells &= ~VMA_RX_TELLS_STAMP;
+	if (!k->rx_vlan_tag_id)
+		p->tells &= ~VMA_RX_TELLS_VLAN;
+}
+
+/*
+ * What the program will read of the kernel: only generic mode does, and who asks the driver. 0 or
+ * negative errno.
+ */
+static int kernel_ask(struct ring_port *p, struct vma_steer_kernel *k, enum kernel_reads *reads)
 {
 	int err;
 
 	memset(k, 0, sizeof(*k));
 	*reads = READS_NONE;
-	if (p->mode != PORT_GENERIC)
+	if (p->mode != PORT_GENERIC && !p->tells)
 		return 0;
 	err = kernel_types_get(k);
-	if (err) {
+	if (err)
 		log_debug("ring/xdp: %s: the kernel's BTF (CONFIG_DEBUG_INFO_BTF): %s", p->ifname,
 			  strerror(-err));
+	tells_known(p, k);
+	if (p->mode != PORT_GENERIC)
+		return 0;
+	if (err)
 		return err;
-	}
 	*reads = k->cast_ctx_id && k->cast_rdonly_id ? READS_BY_CAST : READS_BY_PROBE;
 	return 0;
 }
@@ -448,11 +504,21 @@ static int program_load(struct ring_port *p)
 {
 	struct vma_steer_kernel k;
 	enum kernel_reads reads;
-	int err = kernel_ask(p, &k, &reads);
+	int err;
 
+	p->tells = mode_rx_metadata(p);
+	err = kernel_ask(p, &k, &reads);
 	if (err)
 		return err;
 	err = program_attach(p, &k, reads);
+	if (err && p->tells) {
+		log_debug("ring/xdp: %s: steering program: %s: tried again without the driver's "
+			  "metadata",
+			  p->ifname, strerror(-err));
+		program_drop(p);
+		p->tells = 0;
+		err = program_attach(p, &k, reads);
+	}
 	if (err && reads == READS_BY_CAST) {
 		log_debug("ring/xdp: %s: steering program: %s: tried again without casts",
 			  p->ifname, strerror(-err));
@@ -480,13 +546,17 @@ int port_publish(struct ring_port *p, pid_t pid, uint64_t start_time,
 
 static int memory_map(struct ring_port *p)
 {
+	struct steer_bpf__bss *bss;
 	void *m;
 
 	m = mmap(NULL, (size_t)sysconf(_SC_PAGESIZE), PROT_READ | PROT_WRITE, MAP_SHARED,
 		 p->fd[PORT_MEMORY], 0);
 	if (m == MAP_FAILED)
 		return -errno;
-	p->local_mac = (volatile uint64_t *)&((struct steer_bpf__bss *)m)->local_mac;
+	bss = m;
+	p->local_mac = (volatile uint64_t *)&bss->local_mac;
+	p->tells = bss->told;
+	p->stamps = p->tells & VMA_RX_TELLS_STAMP ? (volatile uint32_t *)&bss->stamps : NULL;
 	if (p->flows)
 		return 0;
 	m = mmap(NULL, FLOWS_BYTES, PROT_READ | PROT_WRITE,
@@ -578,6 +648,7 @@ static void detach(struct ring_port *p)
 	descriptors_close(p);
 	program_drop(p);
 	p->local_mac = NULL;
+	p->stamps = NULL;
 }
 
 int port_add_ring(struct ring_port *p, unsigned ring, const int *xsk_fds, unsigned n)
@@ -722,7 +793,8 @@ static int program_restore(struct ring_port *p)
 	if (p->prog && (program_stands(p, &err) || err))
 		return err;
 	if (p->prog) {
-		err = xdp_program__attach(p->prog, p->ifindex, attach_mode(p), 0);
+		err = p->tells ? attach_by_netlink(p)
+			       : xdp_program__attach(p->prog, p->ifindex, attach_mode(p), 0);
 	} else {
 		/* Nobody takes it off by netlink: somebody has detached the link. */
 		own_fd_close(p->link_fd);

@@ -7,6 +7,7 @@
 #include "ring/xdp/mode.h"
 #include "ring/xdp/xdp.h"
 #include "runtime/runtime.h"
+#include "vma/steer.h"
 #include "config/config.h"
 
 /* The port is the share's or the pool's, and each ring has its stack's lock only. */
@@ -260,6 +261,7 @@ static const struct ring_ops xdp_ops = {
 	.close = xdp_close,
 	.leave = xdp_leave,
 	.poll = xdp_poll,
+	.poll_stamped = xdp_poll_stamped,
 	.pending = xdp_pending,
 	.tx_alloc = xdp_tx_alloc,
 	.post = xdp_post,
@@ -428,11 +430,32 @@ static struct xdp_ring *ring_new(struct ring_port *port)
 
 static const char *mode_name(const struct xdp_ring *x)
 {
-	if (x->zerocopy)
-		return x->busy_poll ? "zero-copy+poll" : "zero-copy";
+	/* By zero-copy, busy polling, metadata. */
+	static const char *const names[2][2][2] = {
+		{{"native", "native+metadata"}, {"native+poll", "native+poll+metadata"}},
+		{{"zero-copy", "zero-copy+metadata"},
+		 {"zero-copy+poll", "zero-copy+poll+metadata"}},
+	};
+
 	if (x->port->mode == PORT_GENERIC)
 		return "generic";
-	return x->busy_poll ? "native+poll" : "native";
+	return names[x->zerocopy][x->busy_poll][x->port->tells != 0];
+}
+
+/* The program asks the driver of each frame where VMA_XDP_METADATA says so and the driver tells. */
+static void metadata_begin(struct xdp_ring *x)
+{
+	x->ring.caps.rx_stamp = x->port->stamps != NULL;
+	if (params.xdp_metadata && !x->port->tells && !x->index)
+		log_warn("ring/xdp: %s: VMA_XDP_METADATA=1 has no effect: %s", x->ring.ifname,
+			 x->port->mode == PORT_GENERIC ? "it is for native and zero-copy mode"
+			 : x->joined ? "the process that opened the interface does without"
+				     : "the driver tells nothing, the kernel is older than 6.7, or "
+				       "another XDP program is there");
+	else if (x->port->tells)
+		log_debug("ring/xdp: %s: its driver tells%s%s", x->ring.ifname,
+			  x->port->tells & VMA_RX_TELLS_STAMP ? " time stamps" : "",
+			  x->port->tells & VMA_RX_TELLS_VLAN ? " VLAN tags" : "");
 }
 
 /* The program runs the driver where VMA_XDP_BUSY_POLL asks for it and there is one to run. */
@@ -460,6 +483,7 @@ static void ring_ready(struct xdp_ring *x)
 	x->ring.caps.kernels_way = x->port->mode == PORT_GENERIC;
 	atomic_init(&x->ring.has_more_queues, x->port->has_more_queues);
 	busy_poll_begin(x);
+	metadata_begin(x);
 	x->ring.mode = mode_name(x);
 	gso_open(x);
 	rx_init(x, (uint32_t)params.rx_bufs);

@@ -240,6 +240,7 @@ static struct buf *copy_out(struct xdp_ring *x, const struct buf *b)
 	c->flags = b->flags;
 	c->gso_size = b->gso_size;
 	c->gso_count = b->gso_count;
+	c->hw_ns = b->hw_ns;
 	x->heap_origin = c->pool;
 	c->pool = &x->heap_pool;
 	return c;
@@ -370,6 +371,24 @@ static void gso_burst_take(struct xdp_ring *x, struct buf *b, const struct xdp_d
 }
 
 /*
+ * The device's time, which the steering program may have written in front of the frame. Wiped as
+ * gso_burst_take() does.
+ */
+static void stamp_take(struct xdp_ring *x, struct buf *b, uint64_t addr)
+{
+	struct vma_rx_stamp t;
+
+	if ((addr & (UMEM_CHUNK - 1)) < sizeof(t))
+		return;
+	memcpy(&t, x->umem.base + addr - sizeof(t), sizeof(t));
+	if (t.magic != VMA_RX_STAMP_MAGIC)
+		return;
+	memset(x->umem.base + addr - sizeof(t), 0, sizeof(t));
+	b->hw_ns = t.ns;
+	b->flags |= BUF_HW_TIME;
+}
+
+/*
  * Does the frame hold as many datagrams as it was marked with? The kernel vouches for the checksum
  * of a GSO burst.
  */
@@ -414,8 +433,12 @@ static __attribute__((noinline)) struct buf *take_odd(struct xdp_ring *x, struct
 	}
 	take(x, b, d->addr, d->len);
 	/* Of a frame's parts the first one is marked. */
-	if (!s->chain_head && !s->chain_bad && gso_burst_marked(x, d->addr))
-		gso_burst_take(x, b, d);
+	if (!s->chain_head && !s->chain_bad) {
+		if (gso_burst_marked(x, d->addr))
+			gso_burst_take(x, b, d);
+		if (x->stamping)
+			stamp_take(x, b, d->addr);
+	}
 	if ((d->options & XDP_PKT_CONTD) || s->chain_head || s->chain_bad) {
 		b = chain_add(x, s, b, d->options & XDP_PKT_CONTD);
 		if (!b)
@@ -477,10 +500,10 @@ static inline __attribute__((always_inline)) unsigned rx_queue(struct xdp_ring *
 	start = head;
 	/*
 	 * False: no larger frame has begun, there are chunks enough even if none of this batch is
-	 * given back, and nobody else can be given the same ones.
+	 * given back, nobody else can be given the same ones, and nobody wants stamps.
 	 */
 	odd = s->chain_head || s->chain_bad || chunks_ours(x) < (int32_t)(x->chunks_low + max) ||
-	      rx_contended(x);
+	      rx_contended(x) || x->stamping;
 	for (; n < max && head != r->seen; head++) {
 		/*
 		 * Each word is read once: another process could change it. One by one: a copy of
@@ -545,6 +568,22 @@ unsigned xdp_poll(struct ring *ring, struct buf **pkts, unsigned max)
 		x->armed = false;
 		stat_add(&x->counters.interrupts_received, 1);
 	}
+	return n;
+}
+
+unsigned xdp_poll_stamped(struct ring *ring, struct buf **pkts, unsigned max)
+{
+	struct xdp_ring *x = xdp_ring(ring);
+	unsigned n;
+
+	/* Once: the word is every member's. At the end of the process there may be no port. */
+	if (!x->stamps_told && x->port) {
+		__atomic_store_n(x->port->stamps, 1, __ATOMIC_RELAXED);
+		x->stamps_told = true;
+	}
+	x->stamping = true;
+	n = xdp_poll(ring, pkts, max);
+	x->stamping = false;
 	return n;
 }
 

@@ -106,6 +106,8 @@ struct xdp_ring {
 	struct buf_pool *heap_origin; /* where their memory goes */
 	uint8_t rx_flags; /* buf.flags of every frame */
 	bool armed;
+	bool stamping; /* poll_stamped() is at work */
+	bool stamps_told; /* the steering program knows that they are wanted */
 	bool generic; /* the kernel receives on several processors at once: see rx_contended() */
 	/* Transmit, under the stack lock but for kick(). */
 	uint32_t tx_credit; /* buffers to hand out before the completion ring is looked at again */
@@ -193,6 +195,7 @@ void rx_low(struct xdp_ring *x);
 void rx_init(struct xdp_ring *x, uint32_t heap_bufs_max);
 void rx_refill(struct xdp_ring *x, struct xsk *s);
 unsigned xdp_poll(struct ring *r, struct buf **pkts, unsigned max);
+unsigned xdp_poll_stamped(struct ring *r, struct buf **pkts, unsigned max);
 bool xdp_pending(const struct ring *r);
 unsigned xdp_wait_fds(struct ring *r, int *fds, unsigned max);
 bool xdp_arm(struct ring *r);

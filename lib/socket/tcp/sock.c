@@ -528,7 +528,8 @@ static bool lingers(struct tcp_sock *s, uint32_t gen)
 		return false;
 	lock_take(&st->lock);
 	/* Under the lock that the engine gives it back under. */
-	if (atomic_load_explicit(&s->gen, memory_order_acquire) == gen && s->c) {
+	if (atomic_load_explicit(&s->gen, memory_order_acquire) == gen && s->c &&
+	    atomic_load_explicit(&st->open, memory_order_relaxed)) {
 		stack_poll(st, (unsigned)params.cq_poll_batch_max);
 		more = atomic_load_explicit(&s->gen, memory_order_acquire) == gen && s->c &&
 		       tcp_sock_unfinished(s->c);
