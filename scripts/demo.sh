@@ -14,7 +14,7 @@ ns_need_root
 
 build=$(realpath "${1:-build}")
 seconds=${DEMO_SECONDS:-3}
-port=11111
+port=11110
 work=
 last_cpu=$(($(nproc) - 1))
 
@@ -36,9 +36,10 @@ on()
 	exec ip netns exec "$1" taskset -c "$2" env ${3:+LD_PRELOAD="$3"} "${@:4}"
 }
 
-# server_start preload [--tcp]: sets $server
+# server_start preload [--tcp]: sets $server, and $port, a new one: the last server's connection may still be ending on the old one
 server_start()
 {
+	port=$((port + 1))
 	on "$NS_A" 0 "$1" sockperf server -i $NS_IP4_A -p $port "${@:2}" >"$work/server" 2>&1 &
 	server=$!
 	ns_wait_bound "$NS_A" $port || { cat "$work/server" >&2; fail "the sockperf server did not start"; }

@@ -10,6 +10,7 @@ import contextlib
 import gc
 import os
 import pathlib
+import re
 import time
 
 from netns import bpftool, children, ip, proc, wait_for
@@ -85,6 +86,12 @@ def maps(pids):
     return found
 
 
+def words_of(path):
+    """What can be read in it: statistics begin with the name of their program."""
+    with open(path, "rb") as f:
+        return " ".join(w.decode() for w in re.findall(rb"[ -~]{4,}", f.read(4096)))[:200]
+
+
 def files(pids, since):
     """
     What the library has written, where it is not told to write elsewhere, of those processes, without those whose number is used again.
@@ -95,7 +102,7 @@ def files(pids, since):
     for f in (f for d in ("/tmp", "/dev/shm") for f in pathlib.Path(d).glob("*vma*") if numbers & set(f.name.split("."))):
         with contextlib.suppress(FileNotFoundError):
             if f.stat().st_ctime >= since:
-                found.append(str(f))
+                found.append(f"{f}: {words_of(f)}")
     return found
 
 
