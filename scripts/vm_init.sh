@@ -3,7 +3,7 @@
 # shellcheck shell=dash
 #
 # vm_init.sh: the guest's first process, in its initrd. Finds the host's files by 9p, lays a tmpfs over them and goes on
-# there with vm_guest.sh. KERNEL comes from the kernel's command line: where on the host its modules are.
+# there with vm_guest.sh. From the kernel's command line come KERNEL, where on the host its modules are, and TREE, where the project is.
 
 die()
 {
@@ -20,8 +20,16 @@ while read -r module; do
 done </modules/order
 mount -t 9p -o trans=virtio,version=9p2000.L,ro,msize=512000,cache=loose host /h || die "the host's files cannot be mounted"
 mount -t tmpfs -o mode=755 tmpfs /o
-mkdir /o/upper /o/work
+mkdir /o/upper /o/work /o/tree /o/tree-work
 mount -t overlay -o lowerdir=/h,upperdir=/o/upper,workdir=/o/work overlay /n || die "no overlay"
+# What programs of the host leave in its /tmp, tests would take for theirs: the numbers of processes are the same here.
+mount -t tmpfs -o mode=1777 tmpfs /n/tmp
+case $TREE in
+/tmp/*)
+	mkdir -p "/n$TREE"
+	mount -t overlay -o lowerdir="/h$TREE",upperdir=/o/tree,workdir=/o/tree-work overlay "/n$TREE" || die "no overlay of $TREE"
+	;;
+esac
 for dir in proc sys dev; do
 	mount --move /$dir /n/$dir
 done

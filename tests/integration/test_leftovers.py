@@ -88,9 +88,9 @@ def test_statistics_of_a_killed_process_are_found_once():
     child.wait()
     before = time.time() - 1
     file = pathlib.Path(f"/tmp/vmastat.{child.pid}")
-    file.touch()
+    file.write_bytes(b"\0\1sockperf\0")
     try:
-        assert leftovers.files({child.pid}, before) == [str(file)]
+        assert leftovers.files({child.pid}, before) == [f"{file}: sockperf"]
         assert leftovers.files({child.pid}, file.stat().st_ctime + 1) == []
         assert leftovers.files({os.getpid()}, before) == []
     finally:

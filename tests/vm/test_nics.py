@@ -323,7 +323,8 @@ def feature(name):
         shown = host.run(["ethtool", "-k", host.dev]).text
         long = {"rx": "rx-checksumming", "tx": "tx-checksumming", "gro": "generic-receive-offload", "gso": "generic-segmentation-offload",
                 "tso": "tcp-segmentation-offload", "lro": "large-receive-offload"}[name]
-        state = re.search(rf"^{long}: (on|off)( \[fixed\])?$", shown, re.M)
+        # "requested on": off as long as the card has no scatter-gather.
+        state = re.search(rf"^{long}: (on|off)( \[(?:fixed|requested on)\])?$", shown, re.M)
         if state[2]:
             return
         for value in ("off", "on") if state[1] == "on" else ("on", "off"):
