@@ -114,6 +114,7 @@ l.accept()
 
 def calls(net, code=CALLS, **env):
     """The log of a program whose datagram is answered, and to which a client comes."""
+    net.neighbours()  # until one is known the kernel sends
     peer = net.b.socket()
     peer.bind((net.b.ip4, 7001))
     p = net.a.python(code, True, args=[net.a.ip4, net.b.ip4], env=env)
