@@ -240,14 +240,30 @@ def fdinfo(pid):
             yield info.read_text()
 
 
-def flow_table(pid):
-    """The entries of the steering program's table, which the process has open. None: it has none."""
+def bpf_object(path, source, *options):
+    """Compiles a BPF program; the path."""
+    subprocess.run(["clang", "-O2", *options, "-target", "bpf", "-x", "c", "-c", "-", "-o", path], input=source, text=True, check=True)
+    return path
+
+
+def bpf_maps(pid, kind, entries=None):
+    """The numbers of the BPF maps of that kind (enum bpf_map_type), for so many entries, that the process has open."""
     for text in fdinfo(pid):
-        if "map_type:\t1\n" in text and "max_entries:\t65536\n" in text:
-            entries = bpftool("map", "dump", "id", re.search(r"map_id:\t(\d+)", text)[1])
-            # One that goes while bpftool looks has an error instead of a value, and bpftool begins again behind it: what it has shown comes twice.
-            return entries and list({str(e["formatted"]["key"]): e for e in entries if "formatted" in e}.values())
-    return None
+        if f"map_type:\t{kind}\n" in text and (entries is None or f"max_entries:\t{entries}\n" in text):
+            yield re.search(r"map_id:\t(\d+)", text)[1]
+
+
+def flow_map(pid):
+    """The number of the steering program's table, which the process has open. None: it has none."""
+    return next(bpf_maps(pid, 1, 65536), None)
+
+
+def flow_table(pid):
+    """The entries of that table. None: the process has none."""
+    number = flow_map(pid)
+    entries = number and bpftool("map", "dump", "id", number)
+    # One that goes while bpftool looks has an error instead of a value, and bpftool begins again behind it: what it has shown comes twice.
+    return entries and list({str(e["formatted"]["key"]): e for e in entries if "formatted" in e}.values())
 
 
 class Process:

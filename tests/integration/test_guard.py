@@ -6,17 +6,15 @@ connection, and says nothing all the same: the guard at the interface's tc ingre
 
 import contextlib
 import random
-import re
 import signal
 import socket
 import struct
-import subprocess
 import threading
 import time
 
 import pytest
 
-from netns import KERNEL, SECCOMP, bpftool, fdinfo, ip, stopped, wait_for
+from netns import KERNEL, SECCOMP, bpf_maps, bpf_object, bpftool, fdinfo, ip, stopped, wait_for
 
 SERVER = """
 import signal, socket, sys
@@ -37,8 +35,7 @@ FILTER = "pref 761 bpf"
 def held(process):
     """What the guard of the process has held back, by its reason."""
     # The steering's counters are its only map of an array for each CPU.
-    number = next(m.group(1) for m in (re.search(r"map_type:\t6\n(?:.*\n)*map_id:\t(\d+)", i) for i in fdinfo(process.pid)) if m)
-    values = bpftool("map", "lookup", "id", number, "key", "0", "0", "0", "0")["values"]
+    values = bpftool("map", "lookup", "id", next(bpf_maps(process.pid, 6)), "key", "0", "0", "0", "0")["values"]
     cpus = [struct.unpack("<5Q", bytes(int(b, 16) for b in v["value"])) for v in values]
     return dict(zip(["fragment", "tagged", "headers", "plain"], [sum(c) for c in zip(*cpus)][1:]))
 
@@ -247,8 +244,7 @@ def test_nothing_is_left(net, server):
 
 
 def test_what_others_have_put_beside_the_filter_stays(net, tmp_path):
-    subprocess.run(["clang", "-O2", "-target", "bpf", "-x", "c", "-c", "-", "-o", tmp_path / "ok.o"],
-                   input='__attribute__((section("tc"), used)) int ok(void *ctx) { return 0; }', text=True, check=True)
+    bpf_object(tmp_path / "ok.o", '__attribute__((section("tc"), used)) int ok(void *ctx) { return 0; }')
     server = serve_by_filter(net)
     net.b.run(["tc", "filter", "add", "dev", net.b.dev, "egress", "bpf", "da", "obj", tmp_path / "ok.o", "sec", "tc"])
     server.stop()

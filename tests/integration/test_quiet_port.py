@@ -5,13 +5,12 @@ kernel has none they are not looked up any more (the port is quiet), until the k
 """
 
 import contextlib
-import re
 import socket
 
 import pytest
 
 from differential import App
-from netns import bpftool, fdinfo, go_on, ip, stop, wait_for
+from netns import bpf_maps, bpftool, go_on, ip, stop, wait_for
 from test_queues_later import echoes, resets
 from test_steering_lost import program, take_off
 
@@ -23,11 +22,10 @@ TCP_PORTS, LOOKED_UP = 65536, 8  # VMA_PORT_INDEX_TCP, VMA_PORT_KERNEL
 
 def looked_up(app):
     """Whether the steering program asks for connections of the kernel's. None: the port has no rule."""
-    for text in fdinfo(app.pid):
-        if "map_type:\t2\n" in text and "max_entries:\t131072\n" in text:
-            key = [str(byte) for byte in (TCP_PORTS + PORT).to_bytes(4, "little")]
-            flags = bpftool("map", "lookup", "id", re.search(r"map_id:\t(\d+)", text)[1], "key", *key)["formatted"]["value"]["flags"]
-            return bool(flags & LOOKED_UP) if flags else None
+    for number in bpf_maps(app.pid, 2, 131072):
+        key = [str(byte) for byte in (TCP_PORTS + PORT).to_bytes(4, "little")]
+        flags = bpftool("map", "lookup", "id", number, "key", *key)["formatted"]["value"]["flags"]
+        return bool(flags & LOOKED_UP) if flags else None
     return None
 
 

@@ -16,7 +16,7 @@ import subprocess
 
 import pytest
 
-from netns import KERNEL, PATIENCE, ip, wait_for
+from netns import KERNEL, PATIENCE, bpf_object, ip, wait_for
 
 PORT = 9999
 UDP_SEGMENT = 103
@@ -248,7 +248,7 @@ def test_a_child_that_closes_its_copy_takes_nothing_from_the_parent(net, rings):
 def test_a_foreign_program_is_respected(net, rings, tmp_path):
     program = tmp_path / "foreign.o"
     source = '__attribute__((section("xdp"), used)) int passes(void *ctx) { return 2; }'  # XDP_PASS
-    subprocess.run(["clang", "-O2", "-g", "-target", "bpf", "-x", "c", "-c", "-", "-o", program], input=source, text=True, check=True)
+    bpf_object(program, source, "-g")
     ip("-n", net.b.name, "link", "set", net.b.dev, "xdpgeneric", "obj", program, "sec", "xdp")
     before = re.search(r"prog/xdp id (\d+)", ip("-n", net.b.name, "link", "show", net.b.dev)).group(1)
     ring = rings(opened=False)
@@ -334,8 +334,7 @@ def test_the_kernel_cuts_for_a_device_that_cannot(net, rings, tmp_path):
     ring = rings()
     passing = tmp_path / "passing.o"
     source = '__attribute__((section("xdp"), used)) int passing(void *ctx) { return 2; }'
-    subprocess.run(["clang", "-O2", "-target", "bpf", "-x", "c", "-c", "-", "-o", passing], input=source, text=True,
-                   check=True)
+    bpf_object(passing, source)
     ip("-n", net.a.name, "link", "set", "dev", net.a.dev, "xdpdrv", "obj", passing, "sec", "xdp")
     burst = f"gso 9500 1000 {mac_of(net.a)} {net.b.ip4} {net.a.ip4} {PORT} 7777"
     peer = net.a.socket()

@@ -8,13 +8,12 @@ import contextlib
 import fcntl
 import re
 import socket
-import subprocess
 import termios
 
 import pytest
 
 from differential import App
-from netns import PYTHON, ip, wait_for
+from netns import PYTHON, bpf_object, ip, wait_for
 
 
 def program(host):
@@ -91,7 +90,7 @@ def test_a_program_that_is_taken_off_is_put_back(net, sockets):
 def test_where_another_program_comes_the_sockets_go_to_the_kernel_alive(net, sockets, tmp_path):
     passing = tmp_path / "passing.o"
     source = '__attribute__((section("xdp"), used)) int passing(void *ctx) { return 2; }'
-    subprocess.run(["clang", "-O2", "-target", "bpf", "-x", "c", "-c", "-", "-o", passing], input=source, text=True, check=True)
+    bpf_object(passing, source)
     talk(net, *sockets, offloaded=True)
     app, c, u = sockets
     c.sendall(b"not read yet")

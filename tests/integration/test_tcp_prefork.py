@@ -17,7 +17,7 @@ import types
 import pytest
 from scapy.layers.inet import IP, TCP
 
-from netns import PYTHON, WHOLE_LINES, bpftool, children, fdinfo, flow_table, python_argv, stopped, wait_for
+from netns import PYTHON, WHOLE_LINES, bpftool, children, flow_map, flow_table, python_argv, stopped, wait_for
 from test_tcp_exit_wire import NoSegment, Wire
 from test_tcp_programs import QUIET, attached, mostly_offloaded, needs, offloaded
 
@@ -670,38 +670,29 @@ signal.pause()
 """
 
 
-def lookup_of(pid, key):
-    """The number of the table of flows, and that entry's value as it stands there. None: it is not there."""
-    for text in fdinfo(pid):
-        if "map_type:\t1\n" in text and "max_entries:\t65536\n" in text:
-            number = re.search(r"map_id:\t(\d+)", text)[1]
-            for e in bpftool("map", "dump", "id", number) or []:
-                if "formatted" in e and all(e["formatted"]["key"][k] == v for k, v in key.items()):
-                    return number, e
-    return None
-
-
 def test_a_late_syn_to_a_worker_that_has_left_is_not_refused(net):
     """The steering program has chosen the worker's ring, and the worker leaves the port before the packet is there."""
     server = serving(net, LATE, [], True)
     workers = children(server.pid)
     wait_for(lambda: rings_of(workers) == [2], what="both have clients")
+
+    def rule_from(remote_port):
+        return next(f for f in flow_table(left) if (f["formatted"]["key"]["local_port"], f["formatted"]["key"]["remote_port"]) == (PORT, remote_port))
+
     with net.b.socket(kind=socket.SOCK_STREAM, timeout=20) as kept, net.b.socket(kind=socket.SOCK_STREAM, timeout=20) as late:
         kept.connect((net.a.ip4, PORT))
         left = int(kept.recv(7))
         kept.sendall(b"leave")
         assert kept.recv(100) == b"closed"
         wait_for(lambda: rings_of(workers) == [1], what="one has the clients")
-        mine = lookup_of(left, {"local_port": PORT, "remote_port": kept.getsockname()[1]})
-        number, rule = lookup_of(left, {"local_port": PORT, "remote_port": 0})
-        ring = mine[1]["formatted"]["value"]["ring"][0]
+        rule, ring = rule_from(0), rule_from(kept.getsockname()[1])["formatted"]["value"]["ring"][0]
         assert rule["formatted"]["value"]["ring"][0] != ring
         late_value = list(rule["value"])
         late_value[12] = f"0x{ring:02x}"
 
         def steer(value):
-            bpftool("map", "update", "id", number, "key", *rule["key"], "value", *value)
-            assert lookup_of(left, {"local_port": PORT, "remote_port": 0})[1]["value"] == value
+            bpftool("map", "update", "id", flow_map(left), "key", *rule["key"], "value", *value)
+            assert rule_from(0)["value"] == value
 
         def goes_again():
             err = late.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)

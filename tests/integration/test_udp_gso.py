@@ -7,12 +7,11 @@ Receiving: a kernel peer's UDP_SEGMENT makes them. Sending: sendmmsg() of three 
 import contextlib
 import json
 import struct
-import subprocess
 
 import pytest
 
 from differential import FAMILIES, PEER_PORT, App, differential
-from netns import ip, wait_for
+from netns import bpf_object, ip, wait_for
 
 families = pytest.mark.parametrize("family", FAMILIES)
 PATTERN = bytes(range(251)) * 300
@@ -302,8 +301,7 @@ def test_a_device_that_cannot_cut_is_left_alone(make_net, tmp_path):
     net = make_net()
     passing = tmp_path / "passing.o"
     source = '__attribute__((section("xdp"), used)) int passing(void *ctx) { return 2; }'
-    subprocess.run(["clang", "-O2", "-target", "bpf", "-x", "c", "-c", "-", "-o", passing], input=source, text=True,
-                   check=True)
+    bpf_object(passing, source)
     with App(net.a, True) as app:
         peer = app.peer_socket()
         app.do("s = udp(7000)")

@@ -10,7 +10,7 @@ import subprocess
 import pytest
 
 from differential import App
-from netns import PATIENCE, ROOT, ip, wait_for
+from netns import PATIENCE, ROOT, bpf_object, ip, wait_for
 
 LIST = re.search(r"#define VMA_WHY_LIST.*?enum vma_why ", (ROOT / "include/vma/stats.h").read_text(), re.S).group(0)
 TEXT = dict(re.findall(r'X\(\w+, "([\w-]+)",[\s\\]*"([^"]+)"\)', LIST))
@@ -84,7 +84,7 @@ def encrypted(stack, net, tmp):
 
 def another_program(stack, net, tmp):
     source = '__attribute__((section("xdp"), used)) int passing(void *ctx) { return 2; }'
-    subprocess.run(["clang", "-O2", "-target", "bpf", "-x", "c", "-c", "-", "-o", tmp / "x.o"], input=source, text=True, check=True)
+    bpf_object(tmp / "x.o", source)
     ip("-n", net.a.name, "-force", "link", "set", "dev", net.a.dev, "xdpgeneric", "obj", tmp / "x.o", "sec", "xdp")
 
 

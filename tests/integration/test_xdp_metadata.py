@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from differential import App
-from netns import KERNEL, bpftool, fdinfo, ip, wait_for
+from netns import KERNEL, bpf_maps, bpf_object, bpftool, ip, wait_for
 from test_steering_lost import program, sockets_of, take_off, talk
 from test_xdp_mode import attached, echoes, shown
 
@@ -39,11 +39,9 @@ def test_the_program_writes_the_stamp_in_front_of_the_frame(net):
 
 def stamps_wanted(pid):
     """What the steering program of the process has been told."""
-    for text in fdinfo(pid):
-        if "map_type:\t2\n" in text:
-            entries = bpftool("map", "dump", "id", re.search(r"map_id:\t(\d+)", text)[1])
-            if found := re.search(r"'stamps': (\d+)", str(entries)):
-                return int(found[1])
+    for number in bpf_maps(pid, 2):
+        if found := re.search(r"'stamps': (\d+)", str(bpftool("map", "dump", "id", number))):
+            return int(found[1])
     return None
 
 
@@ -57,9 +55,9 @@ char l[] __attribute__((section("license"), used)) = "GPL";
 
 def tagged(host, tmp_path, tci):
     """What leaves the host's interface has a tag from now on, which the device takes off again."""
-    subprocess.run(["clang", "-O2", "-target", "bpf", "-x", "c", "-c", "-", "-o", tmp_path / "tag.o"], input=TAG % tci, text=True, check=True)
+    program = bpf_object(tmp_path / "tag.o", TAG % tci)
     host.run(["tc", "qdisc", "replace", "dev", host.dev, "clsact"])
-    host.run(["tc", "filter", "replace", "dev", host.dev, "egress", "prio", "1", "handle", "1", "bpf", "da", "obj", tmp_path / "tag.o", "sec", "tc"])
+    host.run(["tc", "filter", "replace", "dev", host.dev, "egress", "prio", "1", "handle", "1", "bpf", "da", "obj", program, "sec", "tc"])
 
 
 def untagged(host):
@@ -153,10 +151,8 @@ def test_generic_mode_has_nobody_to_ask(net):
 
 def test_another_program_was_there_first(net, tmp_path):
     """As without metadata: beside one that libxdp has not put there the kernel serves, and the log says so."""
-    passing = tmp_path / "pass.o"
     source = '__attribute__((section("xdp"), used)) int pass(void *ctx) { return 2; } char l[] __attribute__((section("license"), used)) = "GPL";'
-    subprocess.run(["clang", "-O2", "-target", "bpf", "-x", "c", "-c", "-", "-o", passing], input=source, text=True, check=True)
-    ip("-n", net.b.name, "link", "set", net.b.dev, "xdpdrv", "obj", passing, "sec", "xdp")
+    ip("-n", net.b.name, "link", "set", net.b.dev, "xdpdrv", "obj", bpf_object(tmp_path / "pass.o", source), "sec", "xdp")
     net.neighbours()
     with App(net.b, True, "4", env=ON) as app, net.a.socket() as peer:
         app.do("u = udp(7000); u.settimeout(10)")

@@ -10,11 +10,10 @@ import contextlib
 import re
 import select
 import socket
-import subprocess
 
 import pytest
 
-from netns import KERNEL, ip, wait_for
+from netns import KERNEL, bpf_object, ip, wait_for
 from nic_programs import INFO, STAYS, asks, chosen, offloaded, refused, served, serves, settled
 from nics import KINDS, NicNet
 from test_mlx5 import ECHO, PORT
@@ -416,7 +415,7 @@ def test_another_program_stands_there_before_us(net, tmp_path):
     """It stays, which is said once; the kernel serves."""
     program = tmp_path / "foreign.o"
     source = '__attribute__((section("xdp"), used)) int passes(void *ctx) { return 2; }'  # XDP_PASS
-    subprocess.run(["clang", "-O2", "-g", "-target", "bpf", "-x", "c", "-c", "-", "-o", program], input=source, text=True, check=True)
+    bpf_object(program, source, "-g")
     net.take_programs_off(net.a)
     ip("-n", net.a.name, "link", "set", net.a.dev, "xdpgeneric", "obj", program, "sec", "xdp")
     try:

@@ -322,7 +322,5 @@ int ring_kernel_calls(struct bpf_program *prog)
 	struct vma_steer_kernel k;
 	int err = kernel_types_get(&k);
 
-	/* The kernel refuses them in a program that is bound to no device. */
-	k.rx_timestamp_id = k.rx_vlan_tag_id = 0;
 	return err ? err : kernel_calls_set(prog, &k);
 }

@@ -352,41 +352,45 @@ static int link_attach(struct ring_port *p)
 	return p->link_fd < 0 ? p->link_fd : 0;
 }
 
+/* Without libxdp. */
+static int load_alone(struct ring_port *p)
+{
+	struct bpf_program *prog = p->skel->progs.steer;
+	uint32_t flags = p->mode == PORT_NATIVE && p->frags ? BPF_F_XDP_HAS_FRAGS : 0;
+
+	if (p->tells) {
+		bpf_program__set_ifindex(prog, (uint32_t)p->ifindex);
+		flags |= BPF_F_XDP_DEV_BOUND_ONLY;
+	}
+	bpf_program__set_flags(prog, flags);
+	return steer_bpf__load(p->skel);
+}
+
 /* See program_attach(). */
 static int attach_alone(struct ring_port *p)
 {
-	int err;
+	int err = load_alone(p);
 
-	if (p->mode == PORT_NATIVE && p->frags)
-		bpf_program__set_flags(p->skel->progs.steer, BPF_F_XDP_HAS_FRAGS);
-	err = steer_bpf__load(p->skel);
 	return err ? err : link_attach(p);
 }
 
-/*
- * What asks the driver is bound to the device, and that no program can be which libxdp's dispatcher
- * calls: it has the interface for itself.
- */
 static int attach_by_netlink(const struct ring_port *p)
 {
 	return bpf_xdp_attach(p->ifindex, program_fd(p),
 			      (uint32_t)mode_flags(p) | XDP_FLAGS_UPDATE_IF_NOEXIST, NULL);
 }
 
+/*
+ * What asks the driver is bound to the device, and that no program can be which libxdp's dispatcher
+ * calls: it has the interface for itself.
+ */
 static int attach_bound(struct ring_port *p)
 {
-	struct bpf_program *prog = p->skel->progs.steer;
-	int err;
+	int err = load_alone(p);
 
-	bpf_program__set_ifindex(prog, (uint32_t)p->ifindex);
-	bpf_program__set_flags(prog,
-			       BPF_F_XDP_DEV_BOUND_ONLY | (p->frags ? BPF_F_XDP_HAS_FRAGS : 0));
-	err = steer_bpf__load(p->skel);
 	if (err)
 		return err;
-	if (!caps_have(CAPS_BIT(CAP_SYS_ADMIN)))
-		return link_attach(p);
-	p->prog = xdp_program__from_fd(bpf_program__fd(prog));
+	p->prog = xdp_program__from_fd(bpf_program__fd(p->skel->progs.steer));
 	err = (int)libxdp_get_error(p->prog);
 	if (!err)
 		return attach_by_netlink(p);
@@ -432,9 +436,7 @@ static int program_prepare(struct ring_port *p, const struct vma_steer_kernel *k
 	p->skel->rodata->have_cast = reads == READS_BY_CAST;
 	p->skel->rodata->kernel = *k;
 	p->skel->rodata->tells = p->skel->bss->told = p->tells;
-	if (p->tells)
-		return kernel_calls_set(p->skel->progs.steer, k);
-	return reads == READS_BY_CAST ? ring_kernel_calls(p->skel->progs.steer) : 0;
+	return p->tells || reads == READS_BY_CAST ? kernel_calls_set(p->skel->progs.steer, k) : 0;
 }
 
 /*
@@ -449,9 +451,9 @@ static int program_attach(struct ring_port *p, const struct vma_steer_kernel *k,
 
 	if (err)
 		return err;
-	if (p->tells)
-		return attach_bound(p);
-	return caps_have(CAPS_BIT(CAP_SYS_ADMIN)) ? attach_by_libxdp(p) : attach_alone(p);
+	if (!caps_have(CAPS_BIT(CAP_SYS_ADMIN)))
+		return attach_alone(p);
+	return p->tells ? attach_bound(p) : attach_by_libxdp(p);
 }
 
 /* Frees what is loaded. */
@@ -496,6 +498,8 @@ static int kernel_ask(struct ring_port *p, struct vma_steer_kernel *k, enum kern
 		return 0;
 	if (err)
 		return err;
+	/* The kernel refuses them in a program that is bound to no device. */
+	k->rx_timestamp_id = k->rx_vlan_tag_id = 0;
 	*reads = k->cast_ctx_id && k->cast_rdonly_id ? READS_BY_CAST : READS_BY_PROBE;
 	return 0;
 }

@@ -146,17 +146,16 @@ bool tcp_sock_env_kernels(void *ctx, const struct tcp_tuple *tuple, bool opens)
 {
 	struct stack *st = ctx;
 	struct vma_flow_key key;
+	bool late = opens && st->tcp->joint_left;
 
-	if (!st->ring->caps.takes_all && !st->tcp->joint_left)
+	if (!st->ring->caps.takes_all && !late)
 		return false;
 	tcp_sock_key(tuple, false, &key);
-	if (opens && st->tcp->joint_left && !stack_flow_users(st, &key))
-		return true;
+	if (!stack_flow_users(st, &key))
+		return late;
 	if (!st->ring->caps.takes_all)
 		return false;
-	if (stack_flow_stands(st, &key))
-		return !opens && stack_flow_on_trial(st, &key);
-	return stack_flow_users(st, &key) > 0;
+	return !stack_flow_stands(st, &key) || (!opens && stack_flow_on_trial(st, &key));
 }
 
 static void look(struct stack *st, const struct vma_flow_key *key, void *arg)
