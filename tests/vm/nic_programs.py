@@ -41,6 +41,11 @@ def serves(host, kind, ours, address):
     return server
 
 
+def wait_decided(host, kind, server):
+    """Its packets come by the ring from now on, or never."""
+    wait_for(lambda: refused(server) or host.steered(PORT, kind), 20, f"{kind} port {PORT} of {host.name} steered, or left to the kernel")
+
+
 def asks(host, kind, ours, address, count, resets=False):
     """
     A program that looks at each answer, of which none is missing, unless a driver has begun anew meanwhile. Where that took its carrier

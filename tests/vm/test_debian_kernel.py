@@ -35,6 +35,8 @@ ENDS = 20
 def stream(receiver, sender, ours, size):
     there = receiver.python(RECEIVER, ours is receiver, env={"VMA_TRACELEVEL": "WARN"})
     receiver.wait_bound(7300, "tcp")
+    if ours is receiver:
+        receiver.wait_steered(7300, "tcp", 20)
     sender.run(["/usr/bin/python3", "-c", SENDER, receiver.ip4, size], ours is sender, env={"VMA_TRACELEVEL": "WARN"})
     assert there.wait() == 0, there.text
 

@@ -54,6 +54,8 @@ def served(net, kind, ours):
     net.a.wait_bound(PORT, kind)
     if ours == "a" and kind == "udp" and TAKES_MERGED:
         wait_for(lambda: answered_past_the_kernel(net), 20, "the port is steered")
+    elif ours == "a" and TAKES_MERGED:
+        net.a.wait_steered(PORT, "tcp", 20)
     return server
 
 

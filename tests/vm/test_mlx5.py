@@ -121,7 +121,7 @@ def served(net, kind, ours, env=None):
     server, client = net.a, net.b
     net.server = server.python(ECHO, ours == "a", [kind, server.ip4], env=env or {"VMA_TRACELEVEL": "INFO"})
     server.wait_bound(PORT, kind)
-    if kind == "udp" and ours == "a" and server.card["flows_max"]:
+    if ours == "a" and server.card["flows_max"]:
         # The port is bound before its rule stands, and what comes in between is the kernel's.
         wait_for(lambda: server.card["rules"], 20, "a rule")
     return client
@@ -623,7 +623,7 @@ def test_a_vlan_goes_past_the_kernel(net, vlan, ours, kind):
     host = getattr(net, ours)
     server = net.a.python(ECHO, ours == "a", [kind, vlan[0]], env={"VMA_TRACELEVEL": "INFO"})
     net.a.wait_bound(PORT, kind)
-    if ours == "a" and kind == "udp":
+    if ours == "a":
         wait_for(lambda: net.a.card["rules"], 20, "a rule")
     with host.tcp_bypassed(2), host.bypassed():
         client = net.b.python(UDP_CLIENT if kind == "udp" else TCP_CLIENT, ours == "b", [vlan[0], 60 if kind == "udp" else 8])

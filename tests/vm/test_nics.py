@@ -14,7 +14,7 @@ import socket
 import pytest
 
 from netns import KERNEL, bpf_object, ip, wait_for
-from nic_programs import INFO, STAYS, asks, chosen, offloaded, refused, served, serves, settled
+from nic_programs import INFO, STAYS, asks, chosen, offloaded, refused, served, serves, settled, wait_decided
 from nics import KINDS, NicNet
 from test_mlx5 import ECHO, PORT
 
@@ -134,8 +134,8 @@ def begins(net, kind, ours):
 def test_echoes_go_past_the_kernel(net, record_property, kind, ours):
     server = serves(net.a, kind, ours[0], net.a.ip4)
     begins(net, kind, ours[1])
-    if ours[0] and not refused(server) and kind == "udp":
-        net.a.wait_steered(PORT, "udp", 20)
+    if ours[0]:
+        wait_decided(net.a, kind, server)
     with contextlib.ExitStack() as proof:
         if ours[0]:
             proof.enter_context(offloaded(net.a, kind, server))

@@ -8,7 +8,7 @@ import contextlib
 
 import pytest
 
-from nic_programs import asks, chosen, offloaded, refused, serves, settled
+from nic_programs import asks, chosen, offloaded, serves, settled, wait_decided
 from nics import KINDS, NicNet
 from overlays import ALL, A
 from test_mlx5 import PORT
@@ -35,8 +35,7 @@ def test_an_echo_over_it(net, over, kind):
     with contextlib.ExitStack() as proof:
         # A tunnel's own datagrams are the kernel's.
         if over.__name__ != "tap":
-            if kind == "udp" and not refused(server):
-                net.a.wait_steered(PORT, "udp", 20)
+            wait_decided(net.a, kind, server)
             proof.enter_context(offloaded(net.a, kind, server))
         client = asks(net.b, kind, True, A, 40 if kind == "udp" else 8)
     for process in (server, client):
