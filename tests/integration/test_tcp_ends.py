@@ -7,6 +7,7 @@ import socket
 import pytest
 
 from differential import FAMILIES
+from netns import ip
 from test_tcp_both import PORT
 from test_tcp_calls import LINGER0, differential_tcp, roles
 
@@ -174,6 +175,9 @@ def test_disconnected(unet, how, bound):
 
 
 def test_syn_sent(unet):
+    # Nobody there answers; whom nobody knows would be unreachable after three seconds.
+    ip("-n", unet.a.name, "neigh", "replace", "10.77.0.77", "lladdr", "02:00:00:00:00:77", "dev", unet.a.dev, "nud", "permanent")
+
     def steps(app, _):
         app.do("s = socket.socket(FAM, socket.SOCK_STREAM); s.setblocking(False)")
         app("s.connect(('10.77.0.77', 80))")
