@@ -144,7 +144,8 @@ def test_a_tcp_connection_is_seen_from_its_syn_to_its_fin(net, family):
     shown = capture.shown()
     same_packets(shown, there, app.at(0)[0])
     flags = tshark(capture.path, fields=["tcp.flags.str"]).split()
-    assert "S" in flags[0] and "F" in "".join(flags[-4:])
+    # Where the last acknowledgement comes late the peer repeats its FIN, and refuses what is too much then.
+    assert "S" in flags[0] and "".join(flags).count("F") >= 2
     accepted, listener = (f"pid {app.pid} fd {fd} (python3)" for fd in fds)
     assert [p.comment for p in shown if p.payload].count(accepted) >= 40
     # Before accept() there is the listener, after close() nobody.
