@@ -36,6 +36,17 @@ on()
 	exec ip netns exec "$1" taskset -c "$2" env ${3:+LD_PRELOAD="$3"} "${@:4}"
 }
 
+# Until the server's port is served past the kernel. Where it never is, the table shows it.
+wait_offloaded()
+{
+	for _ in $(seq 100); do
+		if "$build/vma_stats" -p "$server" -v 5 -c 1 2>/dev/null | grep -q " Yes .*:$port "; then
+			return 0
+		fi
+		sleep 0.1
+	done
+}
+
 # server_start preload [--tcp]: sets $server, and $port, a new one: the last server's connection may still be ending on the old one
 server_start()
 {
@@ -43,6 +54,9 @@ server_start()
 	on "$NS_A" 0 "$1" sockperf server -i $NS_IP4_A -p $port "${@:2}" >"$work/server" 2>&1 &
 	server=$!
 	ns_wait_bound "$NS_A" $port || { cat "$work/server" >&2; fail "the sockperf server did not start"; }
+	if [ -n "$1" ] && [ -x "$build/vma_stats" ]; then
+		wait_offloaded
+	fi
 }
 
 # Ends the server and sets $messages, how many it received. Not for a subshell, which could not wait for it.
