@@ -27,6 +27,10 @@ def router(net):
     return net
 
 
+def is_settled(addresses):
+    return "fe80:" in addresses and "tentative" not in addresses
+
+
 def second_way(net):
     """Another pair of interfaces between the two, and the peer sends by it."""
     a, b = net.a.name, net.b.name
@@ -35,7 +39,10 @@ def second_way(net):
         ip("-n", host, "addr", "add", f"10.78.0.{n}/24", "dev", dev)
         ip("-n", host, "addr", "add", f"fd78::{n}/64", "dev", dev, "nodad")
         ip("-n", host, "link", "set", dev, "up")
-    wait_for(lambda: all(" state UP " in ip("-n", h, "link", "show", d) for h, d in ((a, "two-a"), (b, "two-b"))), what="the interfaces up")
+    ends = ((a, "two-a"), (b, "two-b"))
+    wait_for(lambda: all(" state UP " in ip("-n", h, "link", "show", d) for h, d in ends), what="the interfaces up")
+    # Until then the kernel asks for no neighbour from the address, and drops what waits for one after three seconds.
+    wait_for(lambda: all(is_settled(ip("-n", h, "-6", "addr", "show", "dev", d)) for h, d in ends), what="the link-local addresses in use")
 
 
 def by_second(net):
