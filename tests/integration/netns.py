@@ -635,6 +635,27 @@ def ip(*args):
     return done.stdout
 
 
+def link_local(name, dev):
+    """The interface's IPv6 address of that kind when it is in use: before that the kernel asks for no neighbour from it. None: not yet."""
+    shown = ip("-n", name, "-6", "-o", "addr", "show", "dev", dev).split()
+    return None if "tentative" in shown else next((word.split("/")[0] for word in shown if word.startswith("fe80:")), None)
+
+
+def second_way(net):
+    """
+    Another pair of interfaces between the two hosts, two-a and two-b, with 10.78.0.1 and .2, fd78::1 and ::2. The kernel asks for a
+    neighbour there from its link-local address, and drops what waits for the answer after three seconds.
+    """
+    ends = ((net.a.name, "two-a", 1), (net.b.name, "two-b", 2))
+    ip("-n", net.a.name, "link", "add", "two-a", "type", "veth", "peer", "name", "two-b", "netns", net.b.name)
+    for host, dev, n in ends:
+        ip("-n", host, "addr", "add", f"10.78.0.{n}/24", "dev", dev)
+        ip("-n", host, "addr", "add", f"fd78::{n}/64", "dev", dev, "nodad")
+        ip("-n", host, "link", "set", dev, "up")
+    wait_for(lambda: all(" state UP " in ip("-n", host, "link", "show", dev) for host, dev, _ in ends), what="the interfaces up")
+    wait_for(lambda: all(link_local(host, dev) for host, dev, _ in ends), what="the link-local addresses in use")
+
+
 def _address_is_there(words):
     """
     ip has left it to a work queue of the kernel's, which makes the local route: until then a datagram is dropped

@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from differential import App, differential
-from netns import ip, wait_for
+from netns import ip, second_way, wait_for
 
 FAMILIES = ["4", "6"]
 families = pytest.mark.parametrize("family", FAMILIES)
@@ -25,24 +25,6 @@ def router(net):
     ip("-n", net.b.name, "route", "add", "10.79.0.1", "via", net.a.ip4)
     ip("-n", net.b.name, "-6", "route", "add", "fd79::1", "via", net.a.ip6)
     return net
-
-
-def is_settled(addresses):
-    return "fe80:" in addresses and "tentative" not in addresses
-
-
-def second_way(net):
-    """Another pair of interfaces between the two, and the peer sends by it."""
-    a, b = net.a.name, net.b.name
-    ip("-n", a, "link", "add", "two-a", "type", "veth", "peer", "name", "two-b", "netns", b)
-    for host, dev, n in ((a, "two-a", 1), (b, "two-b", 2)):
-        ip("-n", host, "addr", "add", f"10.78.0.{n}/24", "dev", dev)
-        ip("-n", host, "addr", "add", f"fd78::{n}/64", "dev", dev, "nodad")
-        ip("-n", host, "link", "set", dev, "up")
-    ends = ((a, "two-a"), (b, "two-b"))
-    wait_for(lambda: all(" state UP " in ip("-n", h, "link", "show", d) for h, d in ends), what="the interfaces up")
-    # Until then the kernel asks for no neighbour from the address, and drops what waits for one after three seconds.
-    wait_for(lambda: all(is_settled(ip("-n", h, "-6", "addr", "show", "dev", d)) for h, d in ends), what="the link-local addresses in use")
 
 
 def by_second(net):

@@ -10,7 +10,7 @@ import socket
 import pytest
 
 from differential import FAMILIES, PEER_PORT, App
-from netns import PATIENCE, ip, stopped, wait_for
+from netns import PATIENCE, ip, link_local, stopped, wait_for
 
 families = pytest.mark.parametrize("family", FAMILIES)
 TO = f"(PEER, {PEER_PORT})"
@@ -425,10 +425,7 @@ def test_link_local_addresses(make_net):
     """IPv6 link-local: the scope goes out and comes back."""
     net = make_net()
     with App(net.a, True, "6") as app:
-        peer_ll, mine = (wait_for(lambda h=h: next((x.split("/")[0] for x in ip(
-            "-n", h.name, "-6", "-o", "addr", "show", "dev", h.dev, "scope", "link").split()
-            if x.startswith("fe80:") and "tentative" not in ip("-n", h.name, "-6", "addr", "show", "dev", h.dev)), None),
-            10, "a link-local address") for h in (net.b, net.a))
+        peer_ll, mine = (wait_for(lambda h=h: link_local(h.name, h.dev), 10, "a link-local address") for h in (net.b, net.a))
         with net.b.entered():
             peer = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
             scope = socket.if_nametoindex(net.b.dev)

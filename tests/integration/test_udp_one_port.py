@@ -9,7 +9,7 @@ connected and its peer's datagrams come by another interface; one of them goes t
 import pytest
 
 from differential import PEER_PORT, App, differential
-from netns import ip, wait_for
+from netns import ip, second_way, wait_for
 
 REUSE = "(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)"
 SECOND = {"4": "10.78.0.1", "6": "fd78::1"}
@@ -19,14 +19,8 @@ SECOND = {"4": "10.78.0.1", "6": "fd78::1"}
 def two_ways(net):
     """The peer's address is behind the first pair; what it sends to the second pair's address comes there."""
     net.neighbours()
-    a, b = net.a.name, net.b.name
-    ip("-n", a, "link", "add", "two-a", "type", "veth", "peer", "name", "two-b", "netns", b)
-    for host, dev, n in ((a, "two-a", 1), (b, "two-b", 2)):
-        ip("-n", host, "addr", "add", f"10.78.0.{n}/24", "dev", dev)
-        ip("-n", host, "addr", "add", f"fd78::{n}/64", "dev", dev, "nodad")
-        ip("-n", host, "link", "set", dev, "up")
-    wait_for(lambda: all(" state UP " in ip("-n", h, "link", "show", d) for h, d in ((a, "two-a"), (b, "two-b"))), what="the interfaces up")
-    wait_for(lambda: "fd78::1" in ip("-n", a, "-6", "route", "show", "table", "local"), what="the address in use")
+    second_way(net)
+    wait_for(lambda: "fd78::1" in ip("-n", net.a.name, "-6", "route", "show", "table", "local"), what="the address in use")
     net.a.run(["sysctl", "-qw", *[f"net.ipv4.conf.{name}.rp_filter=0" for name in ("all", "veth-a", "two-a")]])
     return net
 
