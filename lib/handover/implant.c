@@ -49,8 +49,8 @@ struct implant {
 /* Of all threads; between ring_bpf_begin() and its end. */
 static struct implant *implants;
 /* Loaded by implant_prepare(), and not in use; it is. The same. */
-static struct implant *spare;
-static bool spare_in_use;
+static struct implant *prepared;
+static bool prepared_in_use;
 
 /* Without them the kernel does not look at what the program says. */
 static bool syn_cookies(void)
@@ -143,9 +143,9 @@ static int attach(struct implant *im)
 static void end(struct implant *im)
 {
 	detach(im);
-	if (im->is_prepared && !spare) {
-		spare = im;
-		spare_in_use = false;
+	if (im->is_prepared && !prepared) {
+		prepared = im;
+		prepared_in_use = false;
 	} else {
 		destroy(im);
 	}
@@ -154,13 +154,13 @@ static void end(struct implant *im)
 /* NULL and *err. Between ring_bpf_begin() and its end. */
 static struct implant *begin(int listener, int *err)
 {
-	struct implant *im = spare ? spare : make(err);
+	struct implant *im = prepared ? prepared : make(err);
 
-	if (im && im == spare) {
-		spare = NULL;
-		spare_in_use = true;
+	if (im && im == prepared) {
+		prepared = NULL;
+		prepared_in_use = true;
 	}
-	if (!im && spare_in_use)
+	if (!im && prepared_in_use)
 		*err = -EBUSY;
 	if (!im)
 		return NULL;
@@ -220,10 +220,10 @@ void implant_prepare(void)
 
 	libc_internal_begin();
 	ring_bpf_begin();
-	if (!spare && syn_cookies())
-		spare = make(&err);
-	if (spare)
-		spare->is_prepared = true;
+	if (!prepared && syn_cookies())
+		prepared = make(&err);
+	if (prepared)
+		prepared->is_prepared = true;
 	ring_bpf_end();
 	libc_internal_end();
 }
@@ -231,10 +231,10 @@ void implant_prepare(void)
 void implants_forked(void)
 {
 	libc_internal_begin();
-	if (spare)
-		destroy(spare);
-	spare = NULL;
-	spare_in_use = false;
+	if (prepared)
+		destroy(prepared);
+	prepared = NULL;
+	prepared_in_use = false;
 	while (implants) {
 		struct implant *im = implants;
 
